@@ -1,0 +1,31 @@
+# Everything the project stands on. docs/dependencies.md says why each.
+find_package(Threads REQUIRED)
+find_package(absl REQUIRED)
+find_package(OpenSSL REQUIRED COMPONENTS Crypto)
+find_package(HDF5 REQUIRED COMPONENTS C)
+find_package(nlohmann_json REQUIRED)
+find_package(CLI11 REQUIRED)
+find_package(tomlplusplus REQUIRED)
+find_package(ZLIB REQUIRED)
+if(DELINK_TESTS)
+  find_package(GTest REQUIRED)
+endif()
+if(DELINK_OPENMP)
+  find_package(OpenMP REQUIRED COMPONENTS CXX)
+endif()
+if(DELINK_ONEDNN)
+  find_package(dnnl REQUIRED)
+endif()
+if(DELINK_MPI)
+  find_package(MPI COMPONENTS C)
+endif()
+
+# SentencePiece ships no CMake package.
+find_path(SENTENCEPIECE_INCLUDE_DIR sentencepiece_processor.h REQUIRED)
+find_library(SENTENCEPIECE_LIBRARY sentencepiece REQUIRED)
+find_library(SENTENCEPIECE_TRAIN_LIBRARY sentencepiece_train REQUIRED)
+add_library(delink_sentencepiece INTERFACE)
+target_include_directories(delink_sentencepiece SYSTEM INTERFACE
+  ${SENTENCEPIECE_INCLUDE_DIR})
+target_link_libraries(delink_sentencepiece INTERFACE
+  ${SENTENCEPIECE_LIBRARY} ${SENTENCEPIECE_TRAIN_LIBRARY})

@@ -1,0 +1,72 @@
+#include "framework/base/log.h"
+
+#include <unistd.h>
+
+#include <atomic>
+#include <cstdio>
+#include <mutex>
+
+namespace delink {
+namespace {
+
+struct Sink {
+  std::mutex mutex;
+  std::FILE* file = nullptr;  // guarded by mutex
+  std::atomic<int> rank{0};
+  std::atomic<LogLevel> level{LogLevel::kInfo};
+  std::atomic<void (*)()> hook{nullptr};
+};
+
+Sink& TheSink() {
+  static Sink* const sink = new Sink;  // never destroyed: threads may log late
+  return *sink;
+}
+
+const char* Prefix(LogLevel level) {
+  switch (level) {
+    case LogLevel::kDebug:
+      return "debug: ";
+    case LogLevel::kInfo:
+      return "";
+    case LogLevel::kWarning:
+      return "warning: ";
+    case LogLevel::kError:
+      return "error: ";
+  }
+  return "";
+}
+
+}  // namespace
+
+void SetLogRank(int rank) { TheSink().rank = rank; }
+int LogRank() { return TheSink().rank; }
+void SetLogLevel(LogLevel level) { TheSink().level = level; }
+void SetLogTerminalHook(void (*hook)()) { TheSink().hook = hook; }
+
+bool SetLogFile(const std::string& path) {
+  Sink& sink = TheSink();
+  const std::lock_guard lock(sink.mutex);
+  if (sink.file != nullptr) std::fclose(sink.file);
+  sink.file = path.empty() ? nullptr : std::fopen(path.c_str(), "ae");
+  return path.empty() || sink.file != nullptr;
+}
+
+void LogLine(LogLevel level, std::string_view text) {
+  Sink& sink = TheSink();
+  if (level < sink.level.load()) return;
+  std::string line;
+  const int rank = sink.rank;
+  if (rank != 0) line = "rank " + std::to_string(rank) + ": ";
+  line += Prefix(level);
+  line += text;
+  line += '\n';
+  const std::lock_guard lock(sink.mutex);
+  if (void (*hook)() = sink.hook.load(); hook != nullptr) hook();
+  std::fwrite(line.data(), 1, line.size(), stderr);
+  if (sink.file != nullptr) {
+    std::fwrite(line.data(), 1, line.size(), sink.file);
+    std::fflush(sink.file);
+  }
+}
+
+}  // namespace delink
