@@ -1,0 +1,238 @@
+// What each kernel is given: plain structs that a CUDA device file reads too.
+//
+// Contract, for all of them
+// - Tensors are row-major. `void*` members point to the table's dtype T;
+//   statistics and losses marked S are f32 where T is f32 or narrower, else
+//   f64. Memory is the device's; nothing is owned.
+// - Gradients of activations are written (`=`). Gradients of parameters obey
+//   `accumulate`: false writes the whole tensor, true adds to it (`+=`).
+// - An elementwise output may be exactly one of its inputs; otherwise buffers
+//   do not overlap.
+// - The same call gives the same bits, whatever the number of threads. A row
+//   (token) of an output depends on no other row unless the formula says so.
+// - A dimension may be 0: then there is nothing to do (parameter gradients are
+//   still zeroed when `accumulate` is false). Pointers that may be null say so.
+// Dimensions: N rows (tokens), B samples, T positions, D width, V vocabulary,
+// H query heads, Hkv key/value heads, Dh width of a head.
+#pragma once
+
+#include <cstdint>
+
+#include "framework/base/rng.h"
+
+namespace delink {
+
+// C = op(A) op(B) [+ C] [+ bias], op(A) [m, k], op(B) [k, n], C [m, n].
+// A transposed A is stored [k, m], a transposed B [n, k].
+struct MatmulArgs {
+  int64_t m, n, k;
+  bool transpose_a = false;
+  bool transpose_b = false;
+  const void* a;
+  int64_t lda;  // elements between stored rows
+  const void* b;
+  int64_t ldb;
+  void* c;
+  int64_t ldc;
+  const void* bias = nullptr;  // [n], may be null
+  bool accumulate = false;
+};
+
+struct BiasGradArgs {
+  int64_t N, D;
+  const void* dy;  // [N, D]
+  void* db;        // [D]
+  bool accumulate = false;
+};
+
+// y = (x - mean) * rstd * w + b, rstd = 1 / sqrt(variance + eps).
+struct LayerNormForwardArgs {
+  int64_t N, D;
+  double eps;
+  const void* x;  // [N, D]
+  const void* w;  // [D]
+  const void* b;  // [D], may be null
+  void* y;        // [N, D]
+  void* mean;     // [N] S, may be null together with rstd
+  void* rstd;     // [N] S
+};
+struct LayerNormBackwardInputArgs {
+  int64_t N, D;
+  const void* dy;    // [N, D]
+  const void* x;     // [N, D]
+  const void* w;     // [D]
+  const void* mean;  // [N] S
+  const void* rstd;  // [N] S
+  void* dx;          // [N, D], may be dy
+};
+struct LayerNormBackwardWeightArgs {
+  int64_t N, D;
+  const void* dy;    // [N, D]
+  const void* x;     // [N, D]
+  const void* mean;  // [N] S
+  const void* rstd;  // [N] S
+  void* dw;          // [D]
+  void* db;          // [D], may be null
+  bool accumulate = false;
+};
+
+// y = x * rstd * w, rstd = 1 / sqrt(mean(x^2) + eps).
+struct RmsNormForwardArgs {
+  int64_t N, D;
+  double eps;
+  const void* x;  // [N, D]
+  const void* w;  // [D]
+  void* y;        // [N, D]
+  void* rstd;     // [N] S, may be null
+};
+struct RmsNormBackwardInputArgs {
+  int64_t N, D;
+  const void* dy;    // [N, D]
+  const void* x;     // [N, D]
+  const void* w;     // [D]
+  const void* rstd;  // [N] S
+  void* dx;          // [N, D], may be dy
+};
+struct RmsNormBackwardWeightArgs {
+  int64_t N, D;
+  const void* dy;    // [N, D]
+  const void* x;     // [N, D]
+  const void* rstd;  // [N] S
+  void* dw;          // [D]
+  bool accumulate = false;
+};
+
+// kErf: x * Phi(x). kTanh: x/2 (1 + tanh(sqrt(2/pi) (x + 0.044715 x^3))).
+enum class GeluForm : uint8_t { kTanh, kErf };
+
+struct GeluForwardArgs {
+  int64_t count;
+  GeluForm form;
+  const void* x;
+  void* y;
+};
+struct GeluBackwardArgs {
+  int64_t count;
+  GeluForm form;
+  const void* dy;
+  const void* x;
+  void* dx;
+};
+
+// y = a + b.
+struct AddArgs {
+  int64_t count;
+  const void* a;
+  const void* b;
+  void* y;
+};
+
+// y += x.
+struct AccumulateArgs {
+  int64_t count;
+  const void* x;
+  void* y;
+};
+
+// y = keep ? x / (1 - rate) : 0; backward is the same kernel on dy. Element
+// (b, t, d) has index i = (first_position + t) * D + d and is kept when
+// Uniform(Philox(key, i / 4, 0)[i % 4]) >= float(rate), where
+// key = Fold(Fold(*step_key, name_hash), uint64(sample[b])). 0 <= rate < 1.
+struct DropoutArgs {
+  int64_t B, T, D;
+  double rate;
+  const RngKey* step_key;  // [1], device memory
+  uint64_t name_hash;
+  const int64_t* sample;  // [B] global sample numbers, device memory
+  int64_t first_position = 0;
+  const void* x;  // [B, T, D]
+  void* y;        // [B, T, D]
+};
+
+// y[b, t] = w[token[b, t]] (+ p[first_position + t]).
+struct EmbeddingForwardArgs {
+  int64_t B, T, D, V;
+  int64_t first_position = 0;
+  const int32_t* tokens;  // [B, T], each in [0, V)
+  const void* w;          // [V, D]
+  const void* p;          // [>= first_position + T, D], may be null
+  void* y;                // [B, T, D]
+};
+struct EmbeddingBackwardWeightArgs {
+  int64_t N, D, V;
+  const int32_t* tokens;  // [N]
+  const void* dy;         // [N, D]
+  void* dw;               // [V, D]; rows of absent tokens are zeroed on `=`
+  bool accumulate = false;
+};
+struct EmbeddingBackwardPositionArgs {
+  int64_t B, T, D, Tmax;
+  int64_t first_position = 0;
+  const void* dy;  // [B, T, D]
+  void* dp;        // [Tmax, D]; rows no token stands at are zeroed on `=`
+  bool accumulate = false;
+};
+
+// Where the vector of head h at (sample b, token t) starts, in elements:
+// b * batch + t * row + h * Dh.
+struct HeadStrides {
+  int64_t batch;
+  int64_t row;
+};
+
+// Causal attention with grouped queries (query head h reads key/value head
+// h / (H / Hkv)): query i sees keys 0 .. i + (Tk - Tq).
+//   o = softmax(scale q k^T) v, lse = log sum exp(scale q k^T)
+// Tiled with an online softmax (Dao et al., "FlashAttention", 2022): the
+// scores are never whole in memory. Tk >= Tq, H a multiple of Hkv.
+struct AttentionForwardArgs {
+  int64_t B, H, Hkv, Dh, Tq, Tk;
+  double scale;
+  const void* q;  // [B, Tq, H, Dh] by q_strides
+  HeadStrides q_strides;
+  const void* k;  // [B, Tk, Hkv, Dh] by kv_strides
+  const void* v;  // the same
+  HeadStrides kv_strides;
+  void* o;  // [B, Tq, H, Dh] by o_strides
+  HeadStrides o_strides;
+  void* lse;      // [B, H, Tq] S, may be null
+  void* scratch;  // 64-byte aligned; see attention_forward_scratch_bytes
+  int64_t scratch_bytes;
+};
+struct AttentionBackwardArgs {
+  int64_t B, H, Hkv, Dh, Tq, Tk;
+  double scale;
+  const void* q;
+  HeadStrides q_strides;  // of dq too
+  const void* k;
+  const void* v;
+  HeadStrides kv_strides;  // of dk and dv too
+  const void* o;
+  const void* d_o;
+  HeadStrides o_strides;
+  const void* lse;  // [B, H, Tq] S
+  void* dq;
+  void* dk;
+  void* dv;
+  void* delta;    // [B, H, Tq] S, scratch: sum over Dh of o * d_o
+  void* scratch;  // 64-byte aligned; see attention_backward_scratch_bytes
+  int64_t scratch_bytes;
+};
+
+// Adds the cross-entropy of some rows, in row order, to *loss_sum, and their
+// number to *count; then, if asked, turns the logits into their gradient,
+// softmax - onehot(target), without 1/N. A row whose target is ignore_index
+// adds nothing and gets a gradient of zeros.
+struct CrossEntropyArgs {
+  int64_t N, V;
+  int64_t ld;              // elements between rows of logits, >= V
+  void* logits;            // [N, V], becomes dlogits when want_grad
+  const int32_t* targets;  // [N], each in [0, V) or ignore_index
+  int32_t ignore_index;
+  bool want_grad;
+  double* row_loss;  // [N], device memory: the loss of each row, 0 if ignored
+  double* loss_sum;  // [1], device memory, +=
+  int64_t* count;    // [1], device memory, +=
+};
+
+}  // namespace delink
