@@ -1,0 +1,89 @@
+// The porter's contract: what a kind of device must do to run Delink.
+//
+// A device hands out memory, streams and events, and copies bytes. Kernels are
+// not its business: they come as tables of functions (layers/kernels).
+//
+// Asynchrony: everything that takes a Stream is ordered after what was given to
+// that stream before, and may return before it is done. A backend whose streams
+// run synchronously (cpu, meta) satisfies this trivially.
+// Memory: host code never dereferences what Allocate returned, whatever the
+// device; it moves bytes with CopyToHost and CopyFromHost only.
+// Threads: Device is thread-safe; a Stream or an Event belongs to one thread at
+// a time.
+// Errors: running out of memory is a Status; any other failure of the device is
+// fatal and says which call failed.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+
+#include "absl/status/statusor.h"
+
+namespace delink {
+
+enum class DeviceKind : uint8_t { kCpu, kMeta, kCuda };
+
+const char* ToString(DeviceKind kind);
+
+// Every address that Allocate returns, and every offset that our planners
+// choose, is a multiple of this many bytes.
+inline constexpr int64_t kAlignment = 256;
+
+constexpr int64_t AlignUp(int64_t bytes, int64_t alignment = kAlignment) {
+  return (bytes + alignment - 1) / alignment * alignment;
+}
+
+// A point in a stream's work.
+class Event {
+ public:
+  virtual ~Event() = default;
+};
+
+class Stream {
+ public:
+  virtual ~Stream() = default;
+  // The event stands for all work given to this stream so far.
+  virtual void Record(Event& event) = 0;
+  // Later work of this stream waits for the event.
+  virtual void Wait(const Event& event) = 0;
+  // Blocks the host until all work given so far is done.
+  virtual void Synchronize() = 0;
+};
+
+class Device {
+ public:
+  virtual ~Device() = default;
+  virtual DeviceKind kind() const = 0;
+  virtual std::string name() const = 0;
+
+  // `bytes` of memory, not initialised; ResourceExhausted with what was asked
+  // for and what there is.
+  virtual absl::StatusOr<void*> Allocate(int64_t bytes) = 0;
+  virtual void Free(void* address, int64_t bytes) = 0;
+  // What Allocate has handed out and not got back, in bytes, and the number of
+  // calls so far: tests hold the memory account against both.
+  virtual int64_t bytes_in_use() const = 0;
+  virtual int64_t allocations() const = 0;
+
+  virtual std::unique_ptr<Stream> NewStream() = 0;
+  virtual std::unique_ptr<Event> NewEvent() = 0;
+
+  // Host memory of an asynchronous copy must live until the stream is done.
+  virtual void CopyFromHost(Stream& stream, void* device, const void* host,
+                            int64_t bytes) = 0;
+  virtual void CopyToHost(Stream& stream, void* host, const void* device,
+                          int64_t bytes) = 0;
+  virtual void Copy(Stream& stream, void* to, const void* from,
+                    int64_t bytes) = 0;
+  virtual void FillZero(Stream& stream, void* to, int64_t bytes) = 0;
+};
+
+std::unique_ptr<Device> NewCpuDevice();
+// Allocates nothing and computes nothing; its addresses are distinct and must
+// not be dereferenced. What runs on it is measured, not done.
+std::unique_ptr<Device> NewMetaDevice();
+// Unavailable when this build or this machine has no CUDA device.
+absl::StatusOr<std::unique_ptr<Device>> NewCudaDevice(int ordinal);
+
+}  // namespace delink

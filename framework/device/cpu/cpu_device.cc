@@ -1,0 +1,91 @@
+// The CPU as a device: streams run synchronously on the thread that calls.
+#include <atomic>
+#include <cstdlib>
+#include <cstring>
+
+#include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
+#include "framework/base/check.h"
+#include "framework/device/backend.h"
+
+namespace delink {
+namespace {
+
+class CpuEvent final : public Event {};
+
+class CpuStream final : public Stream {
+ public:
+  void Record(Event&) override {}
+  void Wait(const Event&) override {}
+  void Synchronize() override {}
+};
+
+class CpuDevice final : public Device {
+ public:
+  ~CpuDevice() override {
+    DELINK_CHECK_EQ(bytes_in_use_.load(), 0) << "device memory was not freed";
+  }
+
+  DeviceKind kind() const override { return DeviceKind::kCpu; }
+  std::string name() const override { return "cpu"; }
+
+  absl::StatusOr<void*> Allocate(int64_t bytes) override {
+    DELINK_CHECK_GE(bytes, 0);
+    void* const address = std::aligned_alloc(
+        kAlignment, static_cast<size_t>(AlignUp(bytes > 0 ? bytes : 1)));
+    if (address == nullptr) {
+      return absl::ResourceExhaustedError(
+          absl::StrCat("out of memory: asked for ", bytes, " bytes with ",
+                       bytes_in_use_.load(), " in use"));
+    }
+    bytes_in_use_ += bytes;
+    ++allocations_;
+    return address;
+  }
+
+  void Free(void* address, int64_t bytes) override {
+    std::free(address);
+    bytes_in_use_ -= bytes;
+  }
+
+  int64_t bytes_in_use() const override { return bytes_in_use_; }
+  int64_t allocations() const override { return allocations_; }
+
+  std::unique_ptr<Stream> NewStream() override {
+    return std::make_unique<CpuStream>();
+  }
+  std::unique_ptr<Event> NewEvent() override {
+    return std::make_unique<CpuEvent>();
+  }
+
+  void CopyFromHost(Stream&, void* device, const void* host,
+                    int64_t bytes) override {
+    Move(device, host, bytes);
+  }
+  void CopyToHost(Stream&, void* host, const void* device,
+                  int64_t bytes) override {
+    Move(host, device, bytes);
+  }
+  void Copy(Stream&, void* to, const void* from, int64_t bytes) override {
+    Move(to, from, bytes);
+  }
+  void FillZero(Stream&, void* to, int64_t bytes) override {
+    if (bytes > 0) std::memset(to, 0, static_cast<size_t>(bytes));
+  }
+
+ private:
+  static void Move(void* to, const void* from, int64_t bytes) {
+    if (bytes > 0 && to != from) {
+      std::memcpy(to, from, static_cast<size_t>(bytes));
+    }
+  }
+
+  std::atomic<int64_t> bytes_in_use_{0};
+  std::atomic<int64_t> allocations_{0};
+};
+
+}  // namespace
+
+std::unique_ptr<Device> NewCpuDevice() { return std::make_unique<CpuDevice>(); }
+
+}  // namespace delink

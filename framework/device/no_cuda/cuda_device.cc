@@ -1,0 +1,12 @@
+// The CUDA device of a build that has none.
+#include "absl/status/status.h"
+#include "framework/device/backend.h"
+
+namespace delink {
+
+absl::StatusOr<std::unique_ptr<Device>> NewCudaDevice(int) {
+  return absl::UnavailableError(
+      "this build has no CUDA backend; use run.device = \"cpu\"");
+}
+
+}  // namespace delink
