@@ -1,0 +1,148 @@
+// A recipe: everything that decides a run, as plain data.
+//
+// Read one with ReadRecipe (recipes/schema/recipe_io.h). The meaning, range and
+// default of every key are in docs/recipe.md, generated from
+// recipes/schema/describe.cc. Values that follow from others are the methods
+// here and nowhere else. Steps count from 0; "step n" means that n optimizer
+// steps are done.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <variant>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "framework/sharing/share_spec.h"
+#include "recipes/schema/model_config.h"
+
+namespace delink {
+
+struct DataConfig {
+  std::string train;       // absolute path of a corpus folder
+  std::string validation;  // the same; by default `validation` beside train
+  int64_t seq = 1024;      // tokens a sequence
+  int64_t batch = 0;       // sequences an optimizer step, over all ranks
+  int64_t validation_batches = 16;  // batches a validation
+  bool shuffle = true;
+};
+
+struct OptimizerConfig {
+  enum class Kind { kAdamW };
+  Kind kind = Kind::kAdamW;
+  double lr = 0;
+  double beta1 = 0.9, beta2 = 0.95;
+  double eps = 1e-8;
+  double decay = 0.1;
+  double clip = 1.0;  // global gradient norm; 0: no clipping
+};
+
+// A number of steps (integer), or a fraction of the run's steps (float).
+using Span = std::variant<int64_t, double>;
+int64_t SpanSteps(const Span& span, int64_t steps);
+
+struct ScheduleConfig {
+  enum class Kind { kWsd, kCosine, kLinear, kConstant };
+  Kind kind = Kind::kWsd;
+  int64_t steps = 0;         // of the whole run
+  Span warmup = int64_t{0};  // from 0 to the peak
+  Span decay = 0.2;          // wsd only: the last stretch
+  double final_ratio = 0.1;  // rate at the end over the peak; not constant
+
+  int64_t warmup_steps() const { return SpanSteps(warmup, steps); }
+  int64_t decay_steps() const { return SpanSteps(decay, steps); }
+};
+
+// Where a stage ends, counted from the start of the run; all empty: at its end.
+struct Until {
+  std::optional<double> fraction;  // of schedule.steps
+  std::optional<int64_t> tokens;
+  std::optional<int64_t> steps;
+
+  bool empty() const { return !fraction && !tokens && !steps; }
+};
+
+struct ParallelConfig {
+  int64_t data = 0;  // 0 until CheckWorld has given it the ranks left over
+  int64_t tensor = 1, pipeline = 1, expert = 1;
+  int64_t zero = 0;  // ZeRO stage, 0 or 1
+
+  int64_t ranks() const { return data * tensor * pipeline * expert; }
+};
+
+// What becomes of optimizer state at the switch into a stage.
+enum class StatePolicy { kReset, kCopy, kScale };
+std::string_view ToString(StatePolicy policy);
+
+struct Stage {
+  std::string name;
+  ShareSpec share;  // every part: none, unless given
+  Until until;
+  StatePolicy state = StatePolicy::kScale;
+  int64_t warmup = 0;     // steps of re-warm-up after the switch into the stage
+  double lr_scale = 1.0;  // times the scheduled learning rate
+  ParallelConfig parallel;
+};
+
+struct RunConfig {
+  enum class Device { kAuto, kCpu, kCuda };
+  enum class Precision { kFp32 };
+  enum class Recompute { kNone, kBlock };
+  enum class Order { kMicroBatch, kLayer };
+  int64_t seed = 1;
+  Device device = Device::kAuto;
+  Precision precision = Precision::kFp32;
+  int64_t micro_batch = 0;  // sequences; 0 until CheckWorld has chosen
+  Recompute recompute = Recompute::kNone;
+  Order order = Order::kMicroBatch;
+  int64_t threads = 0;  // a rank; 0: the machine's cores over its ranks
+  int64_t log_every = 10;
+  int64_t validate_every = 250;     // steps; 0: only at the end
+  int64_t checkpoint_every = 1000;  // steps; 0: only at switches and the end
+  int64_t keep = 3;                 // newest checkpoints kept; 0: all
+};
+
+class Positions;  // where each key was given
+
+struct Recipe {
+  std::shared_ptr<const ModelConfig> model;  // never null once read
+  DataConfig data;
+  OptimizerConfig optimizer;
+  ScheduleConfig schedule;
+  std::vector<Stage> stages;  // never empty once read
+  RunConfig run;
+  std::shared_ptr<const Positions> positions;  // null: not from a file
+
+  int64_t tokens_per_step() const { return data.batch * data.seq; }
+  int64_t total_tokens() const { return tokens_per_step() * schedule.steps; }
+
+  // The step before which stage i has ended: it runs [StageBegin, StageEnd).
+  int64_t StageBegin(size_t stage) const;
+  int64_t StageEnd(size_t stage) const;
+  // The stage that does the step after `step` steps; at a switch the new one,
+  // at the end of the run the last.
+  size_t StageAt(int64_t step) const;
+
+  // Micro-batches that each rank accumulates in one step of a stage; needs
+  // CheckWorld.
+  int64_t Accumulation(size_t stage) const;
+
+  // The recipe with a model of that vocabulary.
+  Recipe WithVocab(int64_t vocab) const;
+};
+
+// The model section as kind T; null when it is another kind.
+template <typename T>
+const T* ModelAs(const Recipe& recipe) {
+  return dynamic_cast<const T*>(recipe.model.get());
+}
+
+// The recipe fitted to a number of ranks: an omitted parallel.data is the ranks
+// left over, an omitted run.micro_batch the largest divisor of batch / data, at
+// most 8. An error points at the key that does not fit.
+absl::StatusOr<Recipe> CheckWorld(const Recipe& recipe, int64_t world_size);
+
+}  // namespace delink
