@@ -1,0 +1,236 @@
+#include "framework/base/sha256.h"
+
+#include <openssl/evp.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <map>
+#include <set>
+#include <system_error>
+#include <utility>
+
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
+#include "framework/base/check.h"
+#include "framework/base/file.h"
+#include "framework/base/status_macros.h"
+
+namespace delink {
+namespace {
+
+constexpr int64_t kBlock = 1 << 20;
+constexpr size_t kHexDigits = 64;
+
+absl::Status Damaged(const std::string& path, const std::string& what) {
+  return absl::DataLossError(absl::StrCat(
+      path, ": ", what, "; restore the file from a copy or make it again"));
+}
+
+bool IsHex(std::string_view text) {
+  return std::all_of(text.begin(), text.end(), [](char c) {
+    return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'f');
+  });
+}
+
+// The files below `dir`, by their names relative to it.
+absl::StatusOr<std::set<std::string>> FilesBelow(const std::string& dir) {
+  namespace fs = std::filesystem;
+  std::set<std::string> names;
+  std::error_code error;
+  fs::recursive_directory_iterator it(dir, error);
+  for (; !error && it != fs::recursive_directory_iterator();
+       it.increment(error)) {
+    const bool folder = it->is_directory(error);
+    if (!error && !folder) {
+      names.insert(it->path().lexically_relative(dir).generic_string());
+    }
+  }
+  if (error) return FileError(error.value(), dir, "list folder");
+  return names;
+}
+
+}  // namespace
+
+struct Sha256::State {
+  EVP_MD_CTX* context = EVP_MD_CTX_new();
+  ~State() { EVP_MD_CTX_free(context); }
+};
+
+Sha256::Sha256() : state_(std::make_unique<State>()) {
+  DELINK_CHECK(EVP_DigestInit_ex(state_->context, EVP_sha256(), nullptr) == 1);
+}
+Sha256::Sha256(Sha256&&) noexcept = default;
+Sha256& Sha256::operator=(Sha256&&) noexcept = default;
+Sha256::~Sha256() = default;
+
+void Sha256::Update(const void* data, size_t size) {
+  DELINK_CHECK(EVP_DigestUpdate(state_->context, data, size) == 1);
+}
+
+std::string Sha256::Hex() {
+  unsigned char bytes[EVP_MAX_MD_SIZE];
+  unsigned int count = 0;
+  DELINK_CHECK(EVP_DigestFinal_ex(state_->context, bytes, &count) == 1);
+  std::string hex;
+  for (unsigned int i = 0; i < count; ++i) {
+    absl::StrAppend(&hex, absl::Hex(bytes[i], absl::kZeroPad2));
+  }
+  return hex;
+}
+
+std::string Sha256Hex(std::string_view bytes) {
+  Sha256 digest;
+  digest.Update(bytes);
+  return digest.Hex();
+}
+
+absl::StatusOr<std::string> Sha256File(const std::string& path) {
+  DELINK_ASSIGN_OR_RETURN(InputFile file, InputFile::Open(path));
+  std::string buffer(kBlock, '\0');
+  Sha256 digest;
+  while (true) {
+    DELINK_ASSIGN_OR_RETURN(const int64_t got,
+                            file.Read(buffer.data(), kBlock));
+    digest.Update(buffer.data(), static_cast<size_t>(got));
+    if (got < kBlock) return digest.Hex();
+  }
+}
+
+absl::StatusOr<FileSum> SumFile(const std::string& dir,
+                                const std::string& name) {
+  FileSum sum;
+  sum.name = name;
+  const std::string path = JoinPath(dir, name);
+  DELINK_ASSIGN_OR_RETURN(sum.digest, Sha256File(path));
+  DELINK_ASSIGN_OR_RETURN(sum.bytes, FileSize(path));
+  return sum;
+}
+
+absl::Status WriteSums(const std::string& dir,
+                       const std::vector<std::string>& names) {
+  std::vector<FileSum> sums;
+  for (const std::string& name : names) {
+    DELINK_ASSIGN_OR_RETURN(FileSum sum, SumFile(dir, name));
+    sums.push_back(std::move(sum));
+  }
+  return WriteSums(dir, sums);
+}
+
+absl::Status WriteSums(const std::string& dir,
+                       const std::vector<FileSum>& sums) {
+  std::string text;
+  for (const FileSum& sum : sums) {
+    // sha256sum escapes such names; none of ours has any.
+    DELINK_CHECK(sum.name.find_first_of("\n\r\\") == std::string::npos)
+        << sum.name;
+    if (sum.bytes >= 0)
+      absl::StrAppend(&text, "# ", sum.bytes, " ", sum.name, "\n");
+  }
+  for (const FileSum& sum : sums) {
+    absl::StrAppend(&text, sum.digest, "  ", sum.name, "\n");
+  }
+  return WriteFileAtomically(JoinPath(dir, kSumsName), text);
+}
+
+absl::StatusOr<std::vector<FileSum>> ReadSums(const std::string& dir) {
+  const std::string path = JoinPath(dir, kSumsName);
+  if (!PathExists(path)) {
+    return absl::NotFoundError(absl::StrCat(
+        path,
+        ": missing: the folder is not whole (its writing was cut short) "
+        "or not one of ours; make it again or choose another"));
+  }
+  DELINK_ASSIGN_OR_RETURN(const std::string text, ReadFile(path));
+  std::vector<FileSum> sums;
+  std::map<std::string, int64_t> sizes;
+  int64_t line_number = 0;
+  for (const absl::string_view piece : absl::StrSplit(text, '\n')) {
+    ++line_number;
+    const std::string line(piece);
+    if (line.empty()) continue;
+    if (line[0] == '#') {
+      const size_t space = line.find(' ', 2);
+      int64_t bytes = 0;
+      if (space != std::string::npos &&
+          absl::SimpleAtoi(line.substr(2, space - 2), &bytes)) {
+        sizes[line.substr(space + 1)] = bytes;
+      }
+      continue;
+    }
+    if (line.size() < kHexDigits + 3 || !IsHex(line.substr(0, kHexDigits)) ||
+        line[kHexDigits] != ' ' ||
+        (line[kHexDigits + 1] != ' ' && line[kHexDigits + 1] != '*')) {
+      return Damaged(
+          path, absl::StrCat("line ", line_number, " is not 'DIGEST  NAME'"));
+    }
+    sums.push_back({.name = line.substr(kHexDigits + 2),
+                    .digest = line.substr(0, kHexDigits)});
+  }
+  for (FileSum& sum : sums) {
+    const auto it = sizes.find(sum.name);
+    if (it != sizes.end()) sum.bytes = it->second;
+  }
+  if (sums.empty()) return Damaged(path, "lists no file");
+  return sums;
+}
+
+absl::Status VerifyListing(const std::string& dir,
+                           const std::vector<FileSum>& sums) {
+  DELINK_ASSIGN_OR_RETURN(std::set<std::string> found, FilesBelow(dir));
+  found.erase(kSumsName);
+  for (const FileSum& sum : sums) {
+    const std::string path = JoinPath(dir, sum.name);
+    if (found.erase(sum.name) == 0) {
+      return Damaged(path, "missing, but listed in SHA256SUMS");
+    }
+    if (sum.bytes < 0) continue;
+    DELINK_ASSIGN_OR_RETURN(const int64_t bytes, FileSize(path));
+    if (bytes == sum.bytes) continue;
+    return Damaged(
+        path, absl::StrCat(bytes < sum.bytes ? "truncated to " : "too long: ",
+                           bytes, " bytes instead of ", sum.bytes));
+  }
+  if (!found.empty()) {
+    return absl::DataLossError(
+        absl::StrCat(JoinPath(dir, *found.begin()),
+                     ": extra: not listed in SHA256SUMS; remove it"));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status VerifySum(const std::string& dir, const FileSum& sum) {
+  const std::string path = JoinPath(dir, sum.name);
+  if (!PathExists(path)) {
+    return Damaged(path, "missing, but listed in SHA256SUMS");
+  }
+  DELINK_ASSIGN_OR_RETURN(const std::string digest, Sha256File(path));
+  if (digest == sum.digest) return absl::OkStatus();
+  return Damaged(
+      path, absl::StrCat("damaged: its SHA-256 is ", digest.substr(0, 12),
+                         "... instead of ", sum.digest.substr(0, 12), "..."));
+}
+
+absl::Status VerifySums(const std::string& dir) {
+  return VerifySums(dir, 0, 1);
+}
+
+absl::Status VerifySums(const std::string& dir, int index, int count) {
+  DELINK_CHECK(0 <= index && index < count) << index << " of " << count;
+  DELINK_ASSIGN_OR_RETURN(std::vector<FileSum> sums, ReadSums(dir));
+  DELINK_RETURN_IF_ERROR(VerifyListing(dir, sums));
+  // Largest first, each to the share that has least so far.
+  std::stable_sort(
+      sums.begin(), sums.end(),
+      [](const FileSum& a, const FileSum& b) { return a.bytes > b.bytes; });
+  std::vector<int64_t> load(static_cast<size_t>(count), 0);
+  for (const FileSum& sum : sums) {
+    const auto least = std::min_element(load.begin(), load.end());
+    *least += std::max<int64_t>(sum.bytes, 0) + 1;
+    if (least - load.begin() != index) continue;
+    DELINK_RETURN_IF_ERROR(VerifySum(dir, sum));
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace delink

@@ -1,0 +1,83 @@
+// SHA-256 digests, and the SHA256SUMS file that guards a folder.
+//
+// SHA256SUMS has the format of sha256sum(1), so that `sha256sum -c SHA256SUMS`
+// works in the folder; comment lines "# SIZE NAME", which that program skips,
+// add the sizes, so that a truncated file is named as such without reading it.
+// Names are relative to the folder. The file is written last and atomically:
+// a folder without it is not whole.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+
+namespace delink {
+
+inline constexpr char kSumsName[] = "SHA256SUMS";
+
+// A digest taken piece by piece. Move-only.
+class Sha256 {
+ public:
+  Sha256();
+  Sha256(Sha256&&) noexcept;
+  Sha256& operator=(Sha256&&) noexcept;
+  ~Sha256();
+
+  void Update(const void* data, size_t size);
+  void Update(std::string_view bytes) { Update(bytes.data(), bytes.size()); }
+
+  // 64 lower-case hexadecimal digits; the object is spent.
+  std::string Hex();
+
+ private:
+  struct State;
+  std::unique_ptr<State> state_;
+};
+
+std::string Sha256Hex(std::string_view bytes);
+absl::StatusOr<std::string> Sha256File(const std::string& path);
+
+// One file of a SHA256SUMS.
+struct FileSum {
+  std::string name;    // relative to the folder
+  std::string digest;  // hexadecimal
+  int64_t bytes = -1;  // -1: unknown
+};
+
+// Reads a file and digests it.
+absl::StatusOr<FileSum> SumFile(const std::string& dir,
+                                const std::string& name);
+
+// Writes dir/SHA256SUMS for the files named, in the order given, reading each.
+absl::Status WriteSums(const std::string& dir,
+                       const std::vector<std::string>& names);
+// The same from sums already taken (each rank sums what it wrote).
+absl::Status WriteSums(const std::string& dir,
+                       const std::vector<FileSum>& sums);
+
+// The entries of dir/SHA256SUMS.
+absl::StatusOr<std::vector<FileSum>> ReadSums(const std::string& dir);
+
+// Compares the files in `dir`, folders within it included, with the entries by
+// name and size, reading none: the error names the file that is missing,
+// truncated, too long, or extra.
+absl::Status VerifyListing(const std::string& dir,
+                           const std::vector<FileSum>& sums);
+
+// Reads one file and compares it with its entry.
+absl::Status VerifySum(const std::string& dir, const FileSum& sum);
+
+// Everything: the listing, then the digest of every file. The error names the
+// first bad file and what is wrong with it.
+absl::Status VerifySums(const std::string& dir);
+
+// The listing, then the digests of share `index` of `count`: the shares of all
+// ranks together are all files, of about equal bytes.
+absl::Status VerifySums(const std::string& dir, int index, int count);
+
+}  // namespace delink
