@@ -1,0 +1,208 @@
+#include "framework/autograd/tape.h"
+
+#include <utility>
+
+#include "framework/base/check.h"
+
+namespace delink {
+
+const Tensor& Var::value() const { return tape_->nodes_[id_].value; }
+bool Var::needs_grad() const { return tape_->nodes_[id_].needs_grad; }
+
+void Tape::BeginForward(Phase phase, const VisitInputs& inputs) {
+  DELINK_CHECK(phase != Phase::kBackward);
+  phase_ = phase;
+  inputs_ = inputs;
+  nodes_.clear();
+  ops_.clear();
+  grads_.clear();
+  flops_ = 0;
+  backward_flops_ = 0;
+  memory_->Begin(phase);
+}
+
+Var Tape::Input(const Tensor& value, bool needs_grad) {
+  nodes_.push_back({.value = value, .needs_grad = needs_grad});
+  return Var(this, static_cast<int>(nodes_.size()) - 1);
+}
+
+Var Tape::Output(const Shape& shape, DType dtype) {
+  const VisitMemory::Block block =
+      memory_->Take(shape.elements() * SizeOf(dtype));
+  nodes_.push_back(
+      {.value = Tensor(block.data, dtype, shape), .block = block.id});
+  return Var(this, static_cast<int>(nodes_.size()) - 1);
+}
+
+Tensor Tape::Scratch(const Shape& shape, DType dtype) {
+  const VisitMemory::Block block =
+      memory_->Take(shape.elements() * SizeOf(dtype));
+  return {block.data, dtype, shape};
+}
+
+void Tape::Record(OpRecord op, bool trains) {
+  bool needs_grad = trains;
+  for (const Var& x : op.inputs) {
+    const Node& node = nodes_[x.id_];
+    needs_grad = needs_grad || node.needs_grad;
+    if (node.block >= 0) memory_->Use(node.block);
+  }
+  for (const Var& y : op.outputs) nodes_[y.id_].needs_grad = needs_grad;
+  if (recording()) {
+    for (const Var& saved : op.saves) {
+      const Node& node = nodes_[saved.id_];
+      if (node.block >= 0) memory_->Save(node.block);
+    }
+  }
+  flops_ += op.flops;
+  backward_flops_ += op.backward_flops;
+  memory_->Tick();
+  if (recording()) ops_.push_back(std::move(op));
+}
+
+void Tape::Finish(Var y, const Tensor& boundary) {
+  const Node& node = nodes_[y.id_];
+  if (node.block >= 0) {
+    memory_->MarkOutput(node.block);
+    memory_->Use(node.block);
+  }
+  if (!boundary.defined()) return;
+  DELINK_CHECK(boundary.shape() == node.value.shape())
+      << "output " << node.value.shape() << ", boundary " << boundary.shape();
+  if (boundary.data() != node.value.data()) {
+    env_.device->Copy(*env_.stream, boundary.data(), node.value.data(),
+                      node.value.bytes());
+  }
+}
+
+void Tape::RunBackward(Var y, const Tensor& dy, Var x, const Tensor& dx) {
+  DELINK_CHECK(phase_ == Phase::kRecord) << "nothing was recorded";
+  memory_->Begin(Phase::kBackward);
+  if (dy.defined()) {
+    DELINK_CHECK(dy.shape() == y.shape()) << "dy " << dy.shape();
+    grads_.push_back({.value = dy, .block = -1, .holders = 1});
+    nodes_[y.id_].grad = static_cast<int>(grads_.size()) - 1;
+  }
+  Backward backward(*this);
+  for (auto op = ops_.rbegin(); op != ops_.rend(); ++op) RunOp(*op, backward);
+  if (!x.needs_grad()) return;
+  const int grad = nodes_[x.id_].grad;
+  if (grad < 0) {
+    env_.device->FillZero(*env_.stream, dx.data(), dx.bytes());
+    return;
+  }
+  if (grads_[grad].block >= 0) memory_->Use(grads_[grad].block);
+  if (grads_[grad].value.data() != dx.data()) {
+    env_.device->Copy(*env_.stream, dx.data(), grads_[grad].value.data(),
+                      dx.bytes());
+  }
+}
+
+void Tape::RunOp(const OpRecord& op, Backward& backward) {
+  // An op none of whose outputs has a gradient has nothing to say, unless it
+  // has no outputs' gradient to wait for (a loss: its closures need none).
+  bool ready = op.outputs.empty();
+  for (const Var& y : op.outputs) ready = ready || nodes_[y.id_].grad >= 0;
+  if (!ready) return;
+  for (const Var& y : op.outputs) {
+    const int grad = nodes_[y.id_].grad;
+    if (grad >= 0 && grads_[grad].block >= 0) {
+      memory_->Use(grads_[grad].block);
+    }
+  }
+  if (op.input) op.input(backward);
+  if (op.weight) op.weight(backward);
+  for (const Var& y : op.outputs) ReleaseGrad(nodes_[y.id_]);
+  for (const Backward::Pending& p : backward.pending_) {
+    AddPending(nodes_[p.node], p.value, p.block);
+  }
+  backward.pending_.clear();
+  memory_->Tick();
+}
+
+void Tape::ReleaseGrad(Node& node) {
+  if (node.grad < 0) return;
+  --grads_[node.grad].holders;
+  node.grad = -1;
+}
+
+int Tape::TakeGrad(const Tensor& like) {
+  const VisitMemory::Block block = memory_->Take(like.bytes());
+  grads_.push_back({.value = Tensor(block.data, like.dtype(), like.shape()),
+                    .block = block.id,
+                    .holders = 1});
+  return static_cast<int>(grads_.size()) - 1;
+}
+
+void Tape::AddPending(Node& node, const Tensor& contribution, int block) {
+  if (block >= 0) memory_->Use(block);
+  if (grads_[node.grad].holders > 1) {
+    // Another value's gradient is in the same memory: part from it first.
+    const int own = TakeGrad(node.value);
+    env_.device->Copy(*env_.stream, grads_[own].value.data(),
+                      grads_[node.grad].value.data(), contribution.bytes());
+    if (grads_[node.grad].block >= 0) memory_->Use(grads_[node.grad].block);
+    --grads_[node.grad].holders;
+    node.grad = own;
+  }
+  const Grad& grad = grads_[node.grad];
+  if (grad.block >= 0) memory_->Use(grad.block);
+  env_.accumulate(*env_.stream, node.value.dtype(), grad.value.data(),
+                  contribution.data(), contribution.elements());
+}
+
+Tensor Backward::grad(Var y) const {
+  const int grad = tape_->nodes_[y.id_].grad;
+  DELINK_CHECK_GE(grad, 0) << "no gradient has arrived";
+  return tape_->grads_[grad].value;
+}
+
+Tensor Backward::NewGrad(Var x) {
+  Tape::Node& node = tape_->nodes_[x.id_];
+  DELINK_CHECK(node.needs_grad);
+  if (node.grad < 0) {
+    node.grad = tape_->TakeGrad(node.value);
+    return tape_->grads_[node.grad].value;
+  }
+  const VisitMemory::Block block = tape_->memory_->Take(node.value.bytes());
+  const Tensor value(block.data, node.value.dtype(), node.value.shape());
+  pending_.push_back({x.id_, value, block.id});
+  return value;
+}
+
+void Backward::PassGrad(Var y, Var x) {
+  Tape::Node& node = tape_->nodes_[x.id_];
+  if (!node.needs_grad) return;
+  const int from = tape_->nodes_[y.id_].grad;
+  DELINK_CHECK_GE(from, 0) << "no gradient has arrived";
+  Tape::Grad& grad = tape_->grads_[from];
+  if (node.grad < 0) {
+    node.grad = from;
+    ++grad.holders;
+    // The same memory, seen with the shape of x.
+    DELINK_CHECK_EQ(grad.value.elements(), node.value.elements());
+    return;
+  }
+  pending_.push_back({x.id_, grad.value, grad.block});
+}
+
+void Backward::UseGrad(Var dx, Var x) {
+  Tape::Node& node = tape_->nodes_[x.id_];
+  if (!node.needs_grad) return;
+  const Tape::Node& from = tape_->nodes_[dx.id_];
+  if (node.grad < 0) {
+    // Saved values live in the slot, outside the plan of this phase.
+    tape_->grads_.push_back({.value = from.value, .block = -1, .holders = 1});
+    node.grad = static_cast<int>(tape_->grads_.size()) - 1;
+    return;
+  }
+  pending_.push_back({x.id_, from.value, -1});
+}
+
+Tensor Backward::Scratch(const Shape& shape, DType dtype) {
+  const VisitMemory::Block block =
+      tape_->memory_->Take(shape.elements() * SizeOf(dtype));
+  return {block.data, dtype, shape};
+}
+
+}  // namespace delink

@@ -1,0 +1,212 @@
+// Var and Tape: the ops of one visit, recorded so that they can be replayed
+// backwards.
+//
+// An op is a function on Vars. It checks shapes, takes its output from the
+// tape, calls a forward kernel and records how to go back:
+//
+//   Var Gelu(Var x) {
+//     Tape& tape = x.tape();
+//     const Var y = tape.Output(x.shape(), x.dtype());
+//     ... forward kernel on tape.stream() ...
+//     tape.Record({.name = "gelu", .inputs = {x}, .outputs = {y},
+//                  .saves = {x},
+//                  .input = [=](Backward& b) {
+//                    const Tensor dx = b.NewGrad(x);
+//                    ... backward kernel: dx from b.grad(y), x.value() ...
+//                  }});
+//     return y;
+//   }
+//
+// Rules of the game
+// - Backward may read the values of `saves` only: all else is gone by then.
+// - Gradients of activations are written whole (`=`) into NewGrad; the tape
+//   adds contributions up. Gradients of parameters are the weight closure's
+//   business (framework/module/param.h: `=` the first time, then `+=`).
+// - An op asks for memory in an order that depends on shapes only.
+// - Nothing here waits for the device.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <vector>
+
+#include "framework/autograd/visit_memory.h"
+#include "framework/base/rng.h"
+#include "framework/device/backend.h"
+#include "framework/tensor/tensor.h"
+
+namespace delink {
+
+class Tape;
+class Backward;
+
+// A value of the visit under way. A small handle, copied freely; valid until
+// its tape begins another forward.
+class Var {
+ public:
+  Var() = default;
+  Tape& tape() const { return *tape_; }
+  const Tensor& value() const;
+  const Shape& shape() const { return value().shape(); }
+  int64_t dim(int axis) const { return value().dim(axis); }
+  DType dtype() const { return value().dtype(); }
+  void* data() const { return value().data(); }
+  // Whether anything upstream wants its gradient.
+  bool needs_grad() const;
+  bool defined() const { return tape_ != nullptr; }
+
+ private:
+  friend class Tape;
+  friend class Backward;
+  Var(Tape* tape, int id) : tape_(tape), id_(id) {}
+  Tape* tape_ = nullptr;
+  int id_ = -1;
+};
+
+// What an op leaves for backward. Both closures are optional.
+struct OpRecord {
+  const char* name = "";
+  std::vector<Var> inputs;
+  std::vector<Var> outputs;
+  std::vector<Var> saves;  // among inputs, outputs and tape.Output(...)s
+  std::function<void(Backward&)> input;   // gradients of inputs
+  std::function<void(Backward&)> weight;  // gradients of parameters
+  double flops = 0;                       // of forward
+  double backward_flops = 0;              // of both closures
+};
+
+// What a layer may keep from one visit to the next outside training (a
+// key/value cache). Owned by whoever drives the visits.
+class VisitState {
+ public:
+  virtual ~VisitState() = default;
+};
+
+// Sums that a step collects on the device; one for each step.
+struct LossRecord {
+  double loss_sum = 0;  // over the counted targets, in nats
+  int64_t tokens = 0;   // counted targets
+};
+
+// What the executor gives a visit. Pointers are device memory unless said
+// otherwise; they outlive the visit.
+struct VisitInputs {
+  bool training = true;              // dropout is on
+  const RngKey* step_key = nullptr;  // folds (seed, step)
+  const int64_t* samples = nullptr;  // [B] global sample numbers
+  const int32_t* targets = nullptr;  // [B, T]; negative: not counted
+  LossRecord* loss = nullptr;        // added to by the loss
+  int64_t first_position = 0;        // of token 0 (generation)
+  VisitState* state = nullptr;       // host object, may be null
+};
+
+// y[n] += x[n]. Supplied by whoever knows the kernels.
+using AccumulateFn = void (*)(Stream& stream, DType dtype, void* y,
+                              const void* x, int64_t n);
+
+class Tape {
+ public:
+  struct Env {
+    Device* device = nullptr;
+    Stream* stream = nullptr;
+    AccumulateFn accumulate = nullptr;
+  };
+  Tape(const Env& env, VisitMemory& memory) : env_(env), memory_(&memory) {}
+  Tape(const Tape&) = delete;
+  Tape& operator=(const Tape&) = delete;
+
+  // ---- for those who drive a visit -------------------------------------
+  // Starts a forward: forgets everything before it. `phase` is kEval, kForward
+  // or kRecord.
+  void BeginForward(Phase phase, const VisitInputs& inputs);
+  // A value that lives outside the visit: the layer's input.
+  Var Input(const Tensor& value, bool needs_grad);
+  // Ends forward: `y` is the layer's output. With `boundary` defined, its value
+  // is there on return.
+  void Finish(Var y, const Tensor& boundary);
+  // Runs the ops backwards from dL/dy, which on return may have been
+  // overwritten. For a loss, `dy` is not defined. If `x` needs a gradient it is
+  // in `dx` on return; dx may be the memory of dy.
+  void RunBackward(Var y, const Tensor& dy, Var x, const Tensor& dx);
+
+  double flops() const { return flops_; }
+  double backward_flops() const { return backward_flops_; }
+
+  // ---- for ops -----------------------------------------------------------
+  Device& device() const { return *env_.device; }
+  Stream& stream() const { return *env_.stream; }
+  const VisitInputs& inputs() const { return inputs_; }
+  // Whether a backward will follow.
+  bool recording() const { return phase_ == Phase::kRecord; }
+  // A new value, not initialised. It needs a gradient if an input of the op
+  // that records it does.
+  Var Output(const Shape& shape, DType dtype);
+  // Memory for the op under way only.
+  Tensor Scratch(const Shape& shape, DType dtype);
+  // `trains`: the op has parameters, so its outputs need gradients even where
+  // its inputs do not.
+  void Record(OpRecord op, bool trains = false);
+
+ private:
+  friend class Var;
+  friend class Backward;
+  struct Node {
+    Tensor value;
+    int block = -1;  // of VisitMemory; -1: lives outside
+    bool needs_grad = false;
+    int grad = -1;  // index into grads_
+  };
+  // Gradient memory, possibly held by several nodes.
+  struct Grad {
+    Tensor value;
+    int block = -1;
+    int holders = 0;
+  };
+
+  void RunOp(const OpRecord& op, Backward& backward);
+  void ReleaseGrad(Node& node);
+  void AddPending(Node& node, const Tensor& contribution, int block);
+  int TakeGrad(const Tensor& like);
+
+  Env env_;
+  VisitMemory* memory_;
+  VisitInputs inputs_;
+  Phase phase_ = Phase::kEval;
+  std::vector<Node> nodes_;
+  std::vector<OpRecord> ops_;
+  std::vector<Grad> grads_;
+  double flops_ = 0;
+  double backward_flops_ = 0;
+};
+
+// What closures see of a backward under way.
+class Backward {
+ public:
+  // Gradient of an output; read only.
+  Tensor grad(Var y) const;
+  // Where to write (`=`, all of it) a contribution to the gradient of `x`,
+  // which must need one. Once per op and input.
+  Tensor NewGrad(Var x);
+  // The contribution to the gradient of `x` is the gradient of `y`, unchanged;
+  // no copy is made where none is needed.
+  void PassGrad(Var y, Var x);
+  // The contribution is already computed, in the saved value `dx`.
+  void UseGrad(Var dx, Var x);
+  // Memory until the closure returns.
+  Tensor Scratch(const Shape& shape, DType dtype);
+  Stream& stream() const { return *tape_->env_.stream; }
+  Device& device() const { return *tape_->env_.device; }
+
+ private:
+  friend class Tape;
+  explicit Backward(Tape& tape) : tape_(&tape) {}
+  struct Pending {
+    int node;
+    Tensor value;
+    int block;
+  };
+  Tape* tape_;
+  std::vector<Pending> pending_;  // to be added once the closure returns
+};
+
+}  // namespace delink

@@ -1,0 +1,144 @@
+// Where the tensors of one visit live.
+//
+// A visit is one layer at work on one micro-batch. Its tape asks for memory in
+// an order that depends on nothing but the layer and the batch's shape, so the
+// memory of a visit is planned once and replayed for ever: a measuring run on
+// the meta device records what is asked for, how long each piece is used and
+// what backward reads; the plan gives every piece an offset; real visits take
+// the offsets one after the other. Nothing is allocated then.
+//
+//   kEval     forward with dropout off, nothing kept
+//   kForward  forward as in training, nothing kept (the first pass under
+//             recompute)
+//   kRecord   forward as in training; what backward reads goes to the slot
+//   kBackward
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "framework/device/backend.h"
+
+namespace delink {
+
+enum class Phase : uint8_t { kEval, kForward, kRecord, kBackward };
+inline constexpr int kPhases = 4;
+
+// kSlot: kept from forward to backward of the visit. kWorkspace: reused as soon
+// as its last reader is done. kBoundary: the layer's output, which belongs to
+// the next layer's slot.
+enum class Region : uint8_t { kSlot, kWorkspace, kBoundary };
+
+struct Placement {
+  Region region = Region::kWorkspace;
+  int64_t offset = 0;  // bytes from the start of the region
+  int64_t bytes = 0;
+};
+
+struct PhasePlan {
+  std::vector<Placement> placements;  // in the order they are asked for
+  int64_t slot_bytes = 0;
+  int64_t workspace_bytes = 0;
+};
+
+using VisitPlan = std::array<PhasePlan, kPhases>;  // indexed by Phase
+
+// What a tape asks for memory. Ids count up from 0 in each phase. Time passes
+// in ticks, one for each op.
+class VisitMemory {
+ public:
+  struct Block {
+    void* data = nullptr;
+    int id = -1;
+  };
+  virtual ~VisitMemory() = default;
+  virtual void Begin(Phase phase) = 0;
+  virtual Block Take(int64_t bytes) = 0;
+  // The block is read or written at this tick.
+  virtual void Use(int id) = 0;
+  // The block is read by backward.
+  virtual void Save(int id) = 0;
+  // The block is the visit's output.
+  virtual void MarkOutput(int id) = 0;
+  virtual void Tick() = 0;
+};
+
+// Hands out addresses of the meta device and writes the plan.
+class MeasuringMemory final : public VisitMemory {
+ public:
+  void Begin(Phase phase) override;
+  Block Take(int64_t bytes) override;
+  void Use(int id) override;
+  void Save(int id) override;
+  void MarkOutput(int id) override;
+  void Tick() override { ++tick_; }
+
+  // The plan of the phase under way.
+  PhasePlan Plan() const;
+
+ private:
+  struct Piece {
+    int64_t bytes = 0;
+    int64_t first = 0, last = 0;  // ticks, inclusive
+    bool saved = false;
+    bool output = false;
+  };
+  std::vector<Piece> pieces_;
+  int64_t tick_ = 0;
+};
+
+// Replays a plan over memory that somebody else owns.
+class PlannedMemory final : public VisitMemory {
+ public:
+  struct Bases {
+    void* slot = nullptr;
+    void* workspace = nullptr;
+    void* boundary = nullptr;
+  };
+  explicit PlannedMemory(const VisitPlan& plan) : plan_(&plan) {}
+  // Where the regions are in the visit that comes next.
+  void Bind(const Bases& bases) { bases_ = bases; }
+
+  void Begin(Phase phase) override;
+  Block Take(int64_t bytes) override;
+  void Use(int) override {}
+  void Save(int) override {}
+  void MarkOutput(int) override {}
+  void Tick() override {}
+
+ private:
+  const VisitPlan* plan_;
+  const PhasePlan* phase_ = nullptr;
+  Bases bases_;
+  size_t next_ = 0;
+};
+
+// Takes every piece from the device and keeps it until destruction: for tests,
+// tools and generation, where shapes change from call to call.
+class HeapMemory final : public VisitMemory {
+ public:
+  explicit HeapMemory(Device& device) : device_(&device) {}
+  ~HeapMemory() override;
+  HeapMemory(const HeapMemory&) = delete;
+  HeapMemory& operator=(const HeapMemory&) = delete;
+
+  void Begin(Phase) override {}
+  // Running out of memory is fatal here.
+  Block Take(int64_t bytes) override;
+  void Use(int) override {}
+  void Save(int) override {}
+  void MarkOutput(int) override {}
+  void Tick() override {}
+
+ private:
+  struct Piece {
+    void* data;
+    int64_t bytes;
+  };
+  Device* device_;
+  std::vector<Piece> pieces_;
+};
+
+}  // namespace delink

@@ -1,0 +1,73 @@
+// A parameter as a layer sees it: where its weight is right now, and where its
+// gradient goes. The memory belongs to the ParamStore; the executor binds it
+// before a visit, and layers never ask for it.
+#pragma once
+
+#include <string>
+
+#include "framework/tensor/tensor.h"
+
+namespace delink {
+
+struct Init {
+  enum class Kind : uint8_t { kZeros, kOnes, kNormal };
+  Kind kind = Kind::kZeros;
+  double stddev = 0;
+
+  static Init Zeros() { return {Kind::kZeros, 0}; }
+  static Init Ones() { return {Kind::kOnes, 0}; }
+  static Init Normal(double stddev) { return {Kind::kNormal, stddev}; }
+};
+
+// How tensor parallelism may cut a parameter: a statement of mathematics, not
+// of ranks.
+enum class Split : uint8_t { kNone, kOut, kIn };
+
+struct ParamSpec {
+  Shape shape;
+  Init init;
+  bool decay = true;  // subject to weight decay
+  Split split = Split::kNone;
+};
+
+class Param {
+ public:
+  // Where a gradient goes: `=` unless `accumulate`, then `+=`.
+  struct GradTarget {
+    Tensor value;
+    bool accumulate = false;
+  };
+
+  // Valid during a visit.
+  const Tensor& weight() const {
+    DELINK_CHECK(weight_.defined()) << "used outside a visit";
+    return weight_;
+  }
+  const Shape& shape() const { return weight_.shape(); }
+
+  // Called once by each weight closure (or by a loss that computes its
+  // gradients in forward), which then writes all of the gradient.
+  GradTarget TakeGrad() {
+    DELINK_CHECK(grad_.defined()) << "used outside a backward";
+    GradTarget target{grad_, written_};
+    written_ = true;
+    return target;
+  }
+
+  // For the executor. `written`: the gradient already holds contributions of
+  // this step.
+  void Bind(const Tensor& weight, const Tensor& grad, bool written) {
+    weight_ = weight;
+    grad_ = grad;
+    written_ = written;
+  }
+  bool written() const { return written_; }
+  const Tensor& grad() const { return grad_; }
+
+ private:
+  Tensor weight_;
+  Tensor grad_;
+  bool written_ = false;
+};
+
+}  // namespace delink

@@ -1,0 +1,236 @@
+#include "framework/module/param_store.h"
+
+#include <map>
+#include <string>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "framework/base/rng.h"
+#include "framework/base/status_macros.h"
+
+namespace delink {
+namespace {
+
+const PlanePlacement& PlacementOf(const PlacementRow& row, Plane plane) {
+  switch (plane) {
+    case Plane::kWeight:
+      return row.weight;
+    case Plane::kGradient:
+      return row.gradient;
+    case Plane::kState0:
+    case Plane::kState1:
+      break;
+  }
+  return row.state;
+}
+
+// Elements [begin, begin + count) of a freshly initialised parameter.
+template <typename T>
+void Generate(const Init& init, RngKey key, int64_t begin, int64_t count,
+              T* out) {
+  for (int64_t i = 0; i < count; ++i) {
+    switch (init.kind) {
+      case Init::Kind::kZeros:
+        out[i] = 0;
+        break;
+      case Init::Kind::kOnes:
+        out[i] = 1;
+        break;
+      case Init::Kind::kNormal:
+        out[i] = static_cast<T>(init.stddev *
+                                Normal(key, static_cast<uint64_t>(begin + i)));
+        break;
+    }
+  }
+}
+
+template <typename T>
+void InitParam(Device& device, Stream& stream, const Init& init, RngKey key,
+               int64_t elements, void* to) {
+  constexpr int64_t kChunk = int64_t{1} << 18;
+  std::vector<T> staging(static_cast<size_t>(std::min(elements, kChunk)));
+  for (int64_t begin = 0; begin < elements; begin += kChunk) {
+    const int64_t count = std::min(kChunk, elements - begin);
+    Generate(init, key, begin, count, staging.data());
+    device.CopyFromHost(stream, static_cast<T*>(to) + begin, staging.data(),
+                        count * static_cast<int64_t>(sizeof(T)));
+    stream.Synchronize();
+  }
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<ParamStore>> ParamStore::Create(
+    Device& device, const ParamRegistry& registry, int blocks,
+    const SharingMap& sharing, int zero, const Options& options) {
+  std::unique_ptr<ParamStore> store(new ParamStore);
+  store->device_ = &device;
+  store->registry_ = &registry;
+  store->options_ = options;
+  store->blocks_ = blocks;
+  store->sharing_ = sharing;
+  store->slabs_ = LayOutSlabs(registry, blocks, sharing);
+  store->updates_.assign(store->slabs_.size(), 0);
+  store->placement_ = PlacementTable::DataParallel(
+      static_cast<int>(store->slabs_.size()), zero, options.ranks);
+  store->BuildBindings();
+  DELINK_RETURN_IF_ERROR(store->AllocatePlanes());
+  return store;
+}
+
+void ParamStore::BuildBindings() {
+  int layers = 0;
+  for (const ParamDecl& decl : registry_->decls) {
+    layers = std::max(layers, decl.layer + 1);
+  }
+  bindings_.resize(static_cast<size_t>(layers));
+  slabs_of_layer_.resize(static_cast<size_t>(layers));
+  for (size_t s = 0; s < slabs_.size(); ++s) {
+    for (const int layer : slabs_[s].layers) {
+      slabs_of_layer_[static_cast<size_t>(layer)].push_back(
+          static_cast<int>(s));
+    }
+  }
+  std::map<std::string, Param*> params;
+  std::map<std::string, int> layer_of;
+  for (const ParamDecl& decl : registry_->decls) {
+    params[decl.name] = decl.param.get();
+    layer_of[decl.name] = decl.layer;
+  }
+  for (const LogicalTensor& tensor : logical_tensors()) {
+    const auto layer = static_cast<size_t>(layer_of[tensor.name]);
+    const std::vector<int>& slabs = slabs_of_layer_[layer];
+    const auto at = std::find(slabs.begin(), slabs.end(), tensor.slab);
+    DELINK_CHECK(at != slabs.end());
+    bindings_[layer].push_back({.param = params[tensor.name],
+                                .shape = tensor.shape,
+                                .slab = tensor.slab,
+                                .index = static_cast<int>(at - slabs.begin()),
+                                .offset = tensor.offset});
+  }
+}
+
+bool ParamStore::has(Plane plane) const {
+  return !planes_[static_cast<size_t>(plane)].empty();
+}
+
+DType ParamStore::dtype(Plane plane) const {
+  return plane == Plane::kWeight || plane == Plane::kGradient
+             ? options_.dtype
+             : StatisticsOf(options_.dtype);
+}
+
+Range ParamStore::held(int slab, Plane plane) const {
+  const auto s = static_cast<size_t>(slab);
+  if (PlacementOf(placement_.rows[s], plane).sharded) return owned(slab);
+  return {0, slabs_[s].elements};
+}
+
+int64_t ParamStore::PlaneElements(int slab, Plane plane) const {
+  const Slab& s = slabs_[static_cast<size_t>(slab)];
+  const int64_t shard = s.ShardElements(options_.ranks);
+  const PlacementRow& row = placement_.rows[static_cast<size_t>(slab)];
+  return PlacementOf(row, plane).sharded ? shard : shard * options_.ranks;
+}
+
+absl::Status ParamStore::AllocatePlanes() {
+  planes_.resize(kPlanes);
+  const std::unique_ptr<Stream> stream = device_->NewStream();
+  for (int p = 0; p < kPlanes; ++p) {
+    const auto plane = static_cast<Plane>(p);
+    if (plane == Plane::kGradient && !options_.gradients) continue;
+    if (p - static_cast<int>(Plane::kState0) >= options_.states) continue;
+    for (size_t s = 0; s < slabs_.size(); ++s) {
+      const int64_t bytes =
+          PlaneElements(static_cast<int>(s), plane) * SizeOf(dtype(plane));
+      absl::StatusOr<Buffer> buffer = Buffer::Allocate(*device_, bytes);
+      if (!buffer.ok()) {
+        return absl::ResourceExhaustedError(absl::StrCat(
+            "parameters of ", slabs_[s].name, ": ", buffer.status().message()));
+      }
+      device_->FillZero(*stream, buffer->data(), bytes);
+      planes_[static_cast<size_t>(p)].push_back(*std::move(buffer));
+    }
+  }
+  stream->Synchronize();
+  return absl::OkStatus();
+}
+
+void* ParamStore::at(int slab, Plane plane, int64_t element) const {
+  DELINK_CHECK(has(plane));
+  const Range range = held(slab, plane);
+  DELINK_CHECK_GE(element, range.begin);
+  const Buffer& buffer =
+      planes_[static_cast<size_t>(plane)][static_cast<size_t>(slab)];
+  return buffer.at((element - range.begin) * SizeOf(dtype(plane)));
+}
+
+void ParamStore::InitWeights(uint64_t seed) {
+  const std::unique_ptr<Stream> stream = device_->NewStream();
+  const RngKey root = Fold(KeyFromSeed(seed), "init");
+  for (size_t s = 0; s < slabs_.size(); ++s) {
+    for (const SlabParam& place : slabs_[s].params) {
+      const ParamDecl& decl = registry_->decls[static_cast<size_t>(place.decl)];
+      void* const to = at(static_cast<int>(s), Plane::kWeight, place.offset);
+      const RngKey key = Fold(root, std::string_view(decl.name));
+      if (device_->kind() == DeviceKind::kMeta) continue;
+      if (options_.dtype == DType::kF64) {
+        InitParam<double>(*device_, *stream, decl.spec.init, key,
+                          place.elements, to);
+      } else {
+        DELINK_CHECK(options_.dtype == DType::kF32);
+        InitParam<float>(*device_, *stream, decl.spec.init, key, place.elements,
+                         to);
+      }
+    }
+  }
+}
+
+void ParamStore::Bind(int layer, const std::vector<bool>* written) {
+  for (const Binding& b : bindings_[static_cast<size_t>(layer)]) {
+    const Tensor weight(at(b.slab, Plane::kWeight, b.offset), options_.dtype,
+                        b.shape);
+    Tensor grad;
+    bool accumulate = false;
+    if (written != nullptr) {
+      grad = Tensor(at(b.slab, Plane::kGradient, b.offset), options_.dtype,
+                    b.shape);
+      accumulate = (*written)[static_cast<size_t>(b.index)];
+    }
+    b.param->Bind(weight, grad, accumulate);
+  }
+}
+
+void ParamStore::FinishGradients(int layer, Stream& stream) {
+  for (const Binding& b : bindings_[static_cast<size_t>(layer)]) {
+    if (b.param->written()) continue;
+    const Tensor& grad = b.param->grad();
+    device_->FillZero(stream, grad.data(), grad.bytes());
+  }
+}
+
+int64_t ParamStore::bytes(Plane plane) const {
+  int64_t total = 0;
+  for (const Buffer& buffer : planes_[static_cast<size_t>(plane)]) {
+    total += buffer.bytes();
+  }
+  return total;
+}
+
+int64_t ParamStore::unique_parameters() const {
+  int64_t total = 0;
+  for (const Slab& slab : slabs_) {
+    for (const SlabParam& param : slab.params) total += param.elements;
+  }
+  return total;
+}
+
+int64_t ParamStore::virtual_parameters() const {
+  int64_t total = 0;
+  for (const ParamDecl& decl : registry_->decls) {
+    if (decl.link < 0) total += decl.spec.shape.elements();
+  }
+  return total;
+}
+
+}  // namespace delink

@@ -1,0 +1,123 @@
+// ParamStore: owns the slabs and their planes, and binds parameters to them
+// when a layer is visited.
+//
+// A slab's planes are its weights, its gradient and the optimizer's state. Each
+// is one device buffer, whole or this rank's shard, as the placement table
+// says. Twelve layers that share are twelve module objects and one slab: only
+// the store's maps know.
+//
+// Thread-safety: planes of different slabs may be used by different threads;
+// Bind belongs to the thread that runs the layers.
+#pragma once
+
+#include <memory>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "framework/module/placement.h"
+#include "framework/module/sequential.h"
+#include "framework/module/slab.h"
+#include "framework/tensor/buffer.h"
+
+namespace delink {
+
+enum class Plane : uint8_t { kWeight, kGradient, kState0, kState1 };
+inline constexpr int kPlanes = 4;
+
+class ParamStore {
+ public:
+  struct Options {
+    DType dtype = DType::kF32;  // of weights and gradients
+    int rank = 0;               // in the data-parallel group
+    int ranks = 1;
+    // Planes to allocate: none but weights for evaluation; 2 states for AdamW.
+    bool gradients = true;
+    int states = 2;
+  };
+
+  // Every plane is zero after Create. The registry, its parameters and the
+  // device must outlive the store.
+  static absl::StatusOr<std::unique_ptr<ParamStore>> Create(
+      Device& device, const ParamRegistry& registry, int blocks,
+      const SharingMap& sharing, int zero, const Options& options);
+
+  // Initialises all weights as declared, each element a function of (seed,
+  // logical name, index).
+  void InitWeights(uint64_t seed);
+
+  const std::vector<Slab>& slabs() const { return slabs_; }
+  const SharingMap& sharing() const { return sharing_; }
+  const PlacementTable& placement() const { return placement_; }
+  const Options& options() const { return options_; }
+  const ParamRegistry& registry() const { return *registry_; }
+  Device& device() const { return *device_; }
+  int blocks() const { return blocks_; }
+  int layers() const { return static_cast<int>(bindings_.size()); }
+  // Slabs that a visit of `layer` uses, ascending.
+  const std::vector<int>& slabs_of_layer(int layer) const {
+    return slabs_of_layer_[static_cast<size_t>(layer)];
+  }
+  std::vector<LogicalTensor> logical_tensors() const {
+    return LogicalTensors(*registry_, blocks_, sharing_, slabs_);
+  }
+
+  // Whether the plane was allocated.
+  bool has(Plane plane) const;
+  DType dtype(Plane plane) const;
+  // The elements of the slab that this rank's plane holds.
+  Range held(int slab, Plane plane) const;
+  // The elements of the slab that this rank owns.
+  Range owned(int slab) const {
+    return ShardRange(slabs_[static_cast<size_t>(slab)], options_.rank,
+                      options_.ranks);
+  }
+  // Device address of element `element` (counted from the slab's start), which
+  // must be held. Whole planes have room for ShardElements * ranks elements.
+  void* at(int slab, Plane plane, int64_t element) const;
+
+  // Points the parameters of `layer` at their weights and, with `written`
+  // given, at their gradients; (*written)[i] says whether the gradient of
+  // slabs_of_layer(layer)[i] already holds contributions of this step.
+  void Bind(int layer, const std::vector<bool>* written);
+  // After a backward: zeroes the gradients that nobody wrote.
+  void FinishGradients(int layer, Stream& stream);
+
+  // Updates the optimizer has made to each slab (bias correction); saved.
+  std::vector<int64_t>& updates() { return updates_; }
+  const std::vector<int64_t>& updates() const { return updates_; }
+
+  // Bytes that the planes of a kind take on this rank.
+  int64_t bytes(Plane plane) const;
+  // Elements of all slabs without padding, and the same counted once for each
+  // layer that uses them.
+  int64_t unique_parameters() const;
+  int64_t virtual_parameters() const;
+
+ private:
+  struct Binding {
+    Param* param;
+    Shape shape;
+    int slab;
+    int index;  // of slab in slabs_of_layer
+    int64_t offset;
+  };
+
+  ParamStore() = default;
+  void BuildBindings();
+  absl::Status AllocatePlanes();
+  int64_t PlaneElements(int slab, Plane plane) const;
+
+  Device* device_ = nullptr;
+  const ParamRegistry* registry_ = nullptr;
+  Options options_;
+  int blocks_ = 0;
+  SharingMap sharing_;
+  PlacementTable placement_;
+  std::vector<Slab> slabs_;
+  std::vector<std::vector<Binding>> bindings_;    // by layer
+  std::vector<std::vector<int>> slabs_of_layer_;  // by layer
+  std::vector<std::vector<Buffer>> planes_;       // by plane, slab
+  std::vector<int64_t> updates_;                  // by slab
+};
+
+}  // namespace delink
