@@ -19,9 +19,8 @@
 //   Test or Wait as a Status; the communicator is then of no further use.
 // - Threads. Calls on one communicator come from one thread at a time;
 //   different communicators, and Pendings, may be used by different threads.
-// - Lifetime. A communicator outlives its Pendings, and need not outlive what
-// was
-//   split from it.
+// - Lifetime. A communicator outlives its Pendings; what was split from it
+//   stands on its own.
 #pragma once
 
 #include <cstdint>
