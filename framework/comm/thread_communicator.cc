@@ -94,6 +94,11 @@ class ThreadCommunicator : public Communicator {
   const int rank_;
 };
 
+// Whether a rank only hands on what all ranks were told.
+bool IsFailure(const absl::Status& status, const ThreadFamily& family) {
+  return family.failed && status.message() == family.message;
+}
+
 }  // namespace
 }  // namespace comm
 
@@ -111,6 +116,7 @@ absl::Status RunRanks(
       if (status.ok()) return;
       std::lock_guard lock(family->mutex);
       failed = true;
+      if (comm::IsFailure(status, *family)) return;
       const std::string message(status.message());
       family->Fail(status.code(),
                    absl::StrFormat("rank %d: %s", rank, message));

@@ -118,8 +118,9 @@ std::string_view Name(ReduceOp op) {
 }  // namespace
 
 void ThreadFamily::Fail(absl::StatusCode error, std::string_view text) {
-  if (failed) return;
+  if (failed && !by_leaving) return;
   failed = true;
+  by_leaving = false;
   code = error;
   message = text;
 }
@@ -238,11 +239,13 @@ void ThreadGroup::FailMismatch(std::string_view name,
 }
 
 void ThreadGroup::FailLeft(int rank, int waiting, std::string_view name) {
+  if (family_->failed) return;
   family_->Fail(
       absl::StatusCode::kAborted,
       absl::StrFormat("rank %d left after %d collectives; rank %d waits for it "
                       "in %s",
                       rank, posted_[rank], waiting, name));
+  family_->by_leaving = true;
 }
 
 void ThreadGroup::Run(Operation& operation) {

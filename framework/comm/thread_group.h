@@ -22,11 +22,13 @@ namespace delink::comm {
 struct ThreadFamily {
   std::mutex mutex;
   bool failed = false;
+  bool by_leaving = false;
   // Not a Status: its reference count would be shared between threads.
   absl::StatusCode code = absl::StatusCode::kOk;
   std::string message;
 
-  // The first failure stays. The mutex is held.
+  // The first failure stays, except that a rank which left is only the
+  // consequence of what the rank then reports. The mutex is held.
   void Fail(absl::StatusCode error, std::string_view text);
   absl::Status Failure() const;
 };

@@ -1,0 +1,49 @@
+// The cases that every communicator must pass, on one process and on threads.
+#include <gtest/gtest.h>
+
+#include <string>
+#include <tuple>
+
+#include "framework/comm/self_communicator.h"
+#include "framework/comm/thread_communicator.h"
+#include "tests/framework/comm/communicator_cases.h"
+
+namespace delink {
+namespace {
+
+using ::testing::Combine;
+using ::testing::TestWithParam;
+using ::testing::Values;
+using ::testing::ValuesIn;
+
+constexpr int kSelf = 0;
+
+// (number of threads or kSelf, case)
+using Param = std::tuple<int, testing::CommunicatorCase>;
+
+class CommunicatorTest : public TestWithParam<Param> {};
+
+std::string ParamName(const ::testing::TestParamInfo<Param>& info) {
+  const auto& [size, test_case] = info.param;
+  const std::string kind =
+      size == kSelf ? "Self" : "Threads" + std::to_string(size);
+  return kind + "_" + test_case.name;
+}
+
+TEST_P(CommunicatorTest, DoesWhatAllDo) {
+  const auto& [size, test_case] = GetParam();
+  if (size == kSelf) {
+    SelfCommunicator self;
+    EXPECT_EQ(test_case.check(self), absl::OkStatus());
+  } else {
+    EXPECT_EQ(RunRanks(size, test_case.check), absl::OkStatus());
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(All, CommunicatorTest,
+                         Combine(Values(kSelf, 1, 2, 3, 4, 7),
+                                 ValuesIn(testing::kCommunicatorCases)),
+                         ParamName);
+
+}  // namespace
+}  // namespace delink
