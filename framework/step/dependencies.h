@@ -1,0 +1,71 @@
+// What a program implies: which instruction waits for which, which write to a
+// gradient is the first of a step, and which slot and gradient boundary each
+// visit uses. Derived from the effects of instructions as a compiler derives
+// hazards on registers; nobody writes these by hand.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "framework/step/instruction.h"
+
+namespace delink {
+
+enum class ResourceKind : uint8_t {
+  kWeight,    // index: slab
+  kGradient,  // index: slab
+  kState,     // index: slab; master and moments
+  kSlot,      // index: layer, micro_batch: input boundary and what is saved
+  kBoundary,  // micro_batch: the gradient between two layers
+  kNorm,      // the norm, clip factor and finiteness of the step
+  kLoss,      // loss sum and token count of the step
+  kScratch,   // of a lane: its workspace; index: the lane
+};
+
+struct Resource {
+  ResourceKind kind;
+  int32_t index = -1;
+  int32_t micro_batch = -1;
+  friend auto operator<=>(const Resource&, const Resource&) = default;
+};
+
+struct Effects {
+  std::vector<Resource> reads;
+  std::vector<Resource> writes;  // a read-modify-write is listed here only
+};
+
+// What an instruction touches.
+Effects EffectsOf(const ProgramShape& shape, const Instruction& instruction);
+
+// An earlier instruction that must be complete. With previous_step it is the
+// one of the step before: the program is cyclic.
+struct Dependency {
+  int32_t instruction = 0;
+  bool previous_step = false;
+  friend bool operator==(const Dependency&, const Dependency&) = default;
+};
+
+struct Analysis {
+  // By instruction; dependencies within the same lane are implied by its order
+  // and left out, as are those that others imply.
+  std::vector<std::vector<Dependency>> dependencies;
+  // By instruction, for kLoss and kBackward: for each of
+  // shape.slabs_of_layer[layer], whether its gradient already holds
+  // contributions of this step. Empty for others.
+  std::vector<std::vector<bool>> written;
+  // slot_of[layer][micro_batch]: a number in [0, slots of the layer's pool).
+  // Pools: the prologue, the blocks, the epilogue. A slot is taken when its
+  // input boundary is written and free after the visit's backward (or loss).
+  std::vector<std::vector<int32_t>> slot_of;
+  int32_t prologue_slots = 0;
+  int32_t block_slots = 0;
+  int32_t epilogue_slots = 0;
+  // By micro-batch: which of the gradient boundaries it uses.
+  std::vector<int32_t> boundary_of;
+  int32_t boundaries = 0;
+};
+
+// The program must be one that the validator passes.
+Analysis AnalyzeProgram(const Program& program);
+
+}  // namespace delink

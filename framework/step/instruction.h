@@ -1,0 +1,85 @@
+// A step is a program: the list of instructions that a rank executes for one
+// optimizer step, again and again. Planners (framework/step/plan and others)
+// write it, AnalyzeProgram derives what must wait for what, the validator
+// proves it, the executor interprets it, and a trace of a real step lines up
+// with it one to one.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace delink {
+
+enum class Op : uint8_t {
+  kFetch,     // slab: its weights come to where compute reads them; after kUpdate
+              // of a shard whose weight plane is whole, this is the gather
+  kRelease,   // slab: that copy may be reused
+  kForward,   // layer, micro-batch
+  kLoss,      // the last layer, forward and backward in one
+  kBackward,  // layer, micro-batch; recomputes first where the flag says so
+  kBackwardInput,
+  kBackwardWeight,  // the same in two halves
+  kSend,
+  kRecv,  // boundary, to or from a neighbour stage
+  kStoreSlot,
+  kLoadSlot,  // slot, to or from a lower tier
+  kReduce,    // slab: its gradient is complete here; combine it over its group
+  kNorm,      // the global gradient norm and finiteness are known from here on
+  kUpdate,    // slab: optimizer step on the owned shard, where its state lives
+  kSave,      // slab: a consistent snapshot for a checkpoint
+};
+
+const char* ToString(Op op);
+
+// Lanes run at the same time; each keeps its order.
+enum class Lane : uint8_t { kCompute, kNetwork, kIn, kOut, kHost };
+inline constexpr int kLanes = 5;
+
+const char* ToString(Lane lane);
+
+enum Flags : uint8_t {
+  kRecompute = 1,  // kForward keeps nothing but the boundary; kBackward runs
+                   // the layer's forward again first
+};
+
+// Unused fields are -1.
+struct Instruction {
+  Op op = Op::kForward;
+  Lane lane = Lane::kCompute;
+  uint8_t flags = 0;
+  int32_t layer = -1;
+  int32_t slab = -1;
+  int32_t micro_batch = -1;
+  int32_t peer = -1;
+  friend bool operator==(const Instruction&, const Instruction&) = default;
+};
+
+// "F(3,0)", "Reduce(7)": as in core.md and in traces.
+std::string ToString(const Instruction& instruction);
+
+enum class MicroBatchOrder : uint8_t {
+  kMicroBatchMajor,  // a micro-batch goes forward and backward, then the next
+  kLayerMajor,       // all micro-batches of a layer before the next layer
+};
+
+// All that planners, analysis and validator need to know of a model, its
+// sharing, its placement and its ranks. Layer 0 is the prologue, layers - 1 the
+// epilogue. A pure value.
+struct ProgramShape {
+  int32_t layers = 0;
+  int32_t slabs = 0;
+  std::vector<std::vector<int32_t>> slabs_of_layer;  // ascending
+  // By slab: its weights are whole but its update is sharded, so that a kFetch
+  // follows its kUpdate.
+  std::vector<bool> gathers;
+  int32_t micro_batches = 1;
+  int32_t ranks = 1;  // of the data-parallel group
+};
+
+struct Program {
+  ProgramShape shape;
+  std::vector<Instruction> instructions;
+};
+
+}  // namespace delink

@@ -1,0 +1,27 @@
+// The basic planners: one pipeline stage, everything on the device.
+#pragma once
+
+#include "framework/step/instruction.h"
+
+namespace delink {
+
+struct BasicPlanOptions {
+  MicroBatchOrder order = MicroBatchOrder::kMicroBatchMajor;
+  bool recompute = false;  // of every block
+};
+
+// One training step, as core.md draws it:
+//   micro-batch-major, 2 layers sharing slab 0, 2 micro-batches:
+//     F(0,a) F(1,a) B(1,a) B(0,a) F(0,b) F(1,b) B(1,b) B(0,b)
+//     Reduce(0) Norm Update(0)
+// A slab's kReduce stands in the network lane right behind the last backward
+// that contributes to it; kUpdate of the slabs follows kNorm in forward order,
+// each with its kFetch (network lane) where the shape says it gathers. Backward
+// visits micro-batches in ascending order in both orders.
+Program PlanStep(const ProgramShape& shape, const BasicPlanOptions& options);
+
+// Forward only: kForward of all layers but the last, then kLoss without its
+// backward (flag kRecompute unset; the executor runs it with dropout off).
+Program PlanEvaluation(const ProgramShape& shape);
+
+}  // namespace delink
