@@ -1,0 +1,49 @@
+// What the executor asks of an optimizer: sums for the global norm, the norm
+// itself, and the update of one slab. Everything a step decides (learning rate,
+// clip factor, whether to skip) is in device memory, so that the host never
+// waits inside a step.
+#pragma once
+
+#include <cstdint>
+
+#include "framework/device/backend.h"
+#include "framework/module/param_store.h"
+
+namespace delink {
+
+// Device memory at a fixed address. The host writes lr, clip and loss-scale
+// inputs before the step; FinishNorm writes the rest; Update reads it.
+struct UpdateControl {
+  double lr = 0;
+  double clip = 0;           // largest norm; 0: no clipping
+  double clip_factor = 0;    // multiplies every gradient: 1/tokens is in it
+  double norm = 0;           // of the gradient of the mean loss
+  double loss_sum = 0;       // over all ranks
+  double tokens = 0;         // counted targets, over all ranks
+  int32_t skip = 0;          // not finite: nothing may be changed
+};
+
+class SlabOptimizer {
+ public:
+  virtual ~SlabOptimizer() = default;
+  // State planes that it needs in the store.
+  virtual int states() const = 0;
+  // Updates the part of the slab whose state this rank holds. Leaves all as it
+  // is when control->skip is set. `update` counts the slab's updates from 1.
+  virtual void Update(Stream& stream, ParamStore& store, int slab,
+                      const UpdateControl* control, int64_t update) = 0;
+};
+
+// sums[i] = sum of squares of block i of the slab's gradient, in double, for
+// the blocks in `owned`; the others' are set to zero. `sums` (device memory)
+// has slab.blocks() elements.
+void SumSquares(Stream& stream, const ParamStore& store, int slab, Range owned,
+                double* sums);
+
+// From n block sums of all ranks and slabs, followed by the sum of the losses
+// and the number of counted targets, to norm, clip_factor, loss_sum, tokens and
+// skip. All device memory.
+void FinishNorm(Stream& stream, Device& device, const double* sums, int64_t n,
+                UpdateControl* control);
+
+}  // namespace delink

@@ -1,0 +1,125 @@
+// The executor: interprets step programs over a model, its parameters and one
+// block of memory that was sized in advance. It owns the order of execution, so
+// recompute, accumulation and micro-batch order are data given to it.
+//
+// It allocates in Create only. One thread drives it; the network lane may have
+// a thread of its own.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "framework/comm/communicator.h"
+#include "framework/optim/slab_optimizer.h"
+#include "framework/step/instruction.h"
+#include "framework/step/lane_runner.h"
+#include "framework/step/memory.h"
+#include "framework/step/plan/basic.h"
+
+namespace delink {
+
+// What a step works on, on the host: all micro-batches of this rank.
+struct HostBatch {
+  std::vector<int32_t> inputs;   // [M, B, T]
+  std::vector<int32_t> targets;  // [M, B, T]; negative: not counted
+  std::vector<int64_t> samples;  // [M, B] global sample numbers
+};
+
+struct StepResult {
+  double loss = 0;  // mean over all counted targets of all ranks, nats
+  int64_t tokens = 0;
+  double grad_norm = 0;  // before clipping
+  bool skipped = false;  // not finite: nothing was updated
+};
+
+class Executor {
+ public:
+  struct Options {
+    BatchShape batch;
+    int32_t micro_batches = 1;
+    BasicPlanOptions plan;
+    uint64_t seed = 1;
+    double clip = 0;
+    bool lane_threads = false;  // a thread for the network lane
+  };
+  // Not owned; must outlive the executor. `compute` and `network` are two
+  // communicators over the same ranks, so that the lanes do not disturb each
+  // other's order.
+  struct Env {
+    Device* device = nullptr;
+    Sequential* model = nullptr;
+    ParamStore* store = nullptr;
+    SlabOptimizer* optimizer = nullptr;
+    Communicator* compute = nullptr;
+    Communicator* network = nullptr;
+    AccumulateFn accumulate = nullptr;
+  };
+
+  // Plans, validates, measures and allocates. `store` has gradients and the
+  // optimizer's states.
+  static absl::StatusOr<std::unique_ptr<Executor>> Create(
+      const Env& env, const Options& options);
+  ~Executor();
+
+  // One optimizer step, number `step` (from 1), at learning rate `lr`.
+  absl::StatusOr<StepResult> TrainStep(const HostBatch& batch, int64_t step,
+                                       double lr);
+  // The mean loss of a batch over all ranks; dropout off, nothing changed.
+  absl::StatusOr<double> Evaluate(const HostBatch& batch);
+  // After a step that was skipped: which layer or slab is not finite first, and
+  // on which rank. Collective; runs the batch again.
+  absl::StatusOr<std::string> Diagnose(const HostBatch& batch, int64_t step);
+  // Waits for all lanes: before anybody else touches the store.
+  absl::Status Drain();
+
+  const Program& program() const { return train_; }
+  const Analysis& analysis() const { return train_analysis_; }
+  const StepMemory& memory() const { return memory_; }
+  MemoryAccount account() const { return AccountOf(*env_.store, memory_); }
+  // Of forward and backward of one micro-batch, recompute included.
+  double flops_per_micro_batch() const;
+
+ private:
+  struct Visit;
+  struct Records;
+
+  Executor() = default;
+  absl::Status Allocate();
+  void BuildVisits();
+  absl::Status Load(const HostBatch& batch, int64_t step, double lr);
+  absl::Status Execute(int32_t index, const Program& program,
+                       const Analysis& analysis, bool evaluating);
+  void Forward(const Instruction& at, const Analysis& analysis, Phase phase);
+  void Loss(const Instruction& at, const Analysis& analysis,
+            const std::vector<bool>& written, bool evaluating);
+  void BackwardVisit(const Instruction& at,
+                     const std::vector<bool>& written);
+  absl::Status Reduce(int slab);
+  absl::Status Norm();
+  absl::Status Gather(int slab);
+
+  VisitInputs InputsOf(int32_t micro_batch, bool training) const;
+  Tensor InputTensor(int32_t layer, int32_t micro_batch,
+                     const Analysis& analysis) const;
+  Tensor BoundaryTensor(int32_t micro_batch) const;
+  void* SavedRegion(int32_t layer, int32_t micro_batch) const;
+  void* SlotAddress(int32_t layer, int32_t slot) const;
+
+  Env env_;
+  Options options_;
+  std::vector<LayerPlan> layers_;
+  Program train_, evaluation_;
+  Analysis train_analysis_, evaluation_analysis_;
+  StepMemory memory_;
+  Buffer slots_, boundaries_, workspace_, copies_, records_buffer_;
+  std::unique_ptr<Records> records_;
+  std::unique_ptr<Stream> compute_stream_, network_stream_;
+  std::vector<std::vector<std::unique_ptr<Visit>>> visits_;  // layer, m
+  std::unique_ptr<LaneRunner> train_lanes_, evaluation_lanes_;
+};
+
+}  // namespace delink

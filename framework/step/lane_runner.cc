@@ -1,0 +1,106 @@
+#include "framework/step/lane_runner.h"
+
+#include <utility>
+
+namespace delink {
+
+LaneRunner::LaneRunner(const Program& program, const Analysis& analysis,
+                       bool threads, Execute execute)
+    : program_(program),
+      analysis_(analysis),
+      execute_(std::move(execute)),
+      done_(program.instructions.size(), 0) {
+  if (!threads) return;
+  for (size_t i = 0; i < program.instructions.size(); ++i) {
+    if (program.instructions[i].lane == Lane::kNetwork) {
+      network_.push_back(static_cast<int32_t>(i));
+    }
+  }
+  if (!network_.empty()) thread_ = std::thread([this] { RunLane(); });
+}
+
+LaneRunner::~LaneRunner() {
+  {
+    const std::lock_guard lock(mutex_);
+    stop_ = true;
+  }
+  changed_.notify_all();
+  if (thread_.joinable()) thread_.join();
+}
+
+bool LaneRunner::Ready(int32_t index, int64_t step) const {
+  for (const Dependency& d :
+       analysis_.dependencies[static_cast<size_t>(index)]) {
+    const int64_t needed = d.previous_step ? step - 1 : step;
+    if (done_[static_cast<size_t>(d.instruction)] < needed) return false;
+  }
+  return true;
+}
+
+absl::Status LaneRunner::RunOne(int32_t index, int64_t step) {
+  {
+    std::unique_lock lock(mutex_);
+    changed_.wait(lock, [&] {
+      return stop_ || !status_.ok() || Ready(index, step);
+    });
+    if (!status_.ok()) return status_;
+    if (stop_) return absl::CancelledError("the lanes are shutting down");
+  }
+  absl::Status status = execute_(index);
+  {
+    const std::lock_guard lock(mutex_);
+    done_[static_cast<size_t>(index)] = step;
+    if (!status.ok() && status_.ok()) status_ = status;
+  }
+  changed_.notify_all();
+  return status;
+}
+
+void LaneRunner::RunLane() {
+  for (int64_t step = 1;; ++step) {
+    {
+      std::unique_lock lock(mutex_);
+      changed_.wait(lock,
+                    [&] { return stop_ || !status_.ok() || step_ >= step; });
+      if (stop_ || !status_.ok()) return;
+    }
+    for (const int32_t index : network_) {
+      if (!RunOne(index, step).ok()) return;
+    }
+    {
+      const std::lock_guard lock(mutex_);
+      lane_step_ = step;
+    }
+    changed_.notify_all();
+  }
+}
+
+absl::Status LaneRunner::RunStep() {
+  int64_t step = 0;
+  {
+    const std::lock_guard lock(mutex_);
+    if (!status_.ok()) return status_;
+    step = ++step_;
+  }
+  changed_.notify_all();
+  for (size_t i = 0; i < program_.instructions.size(); ++i) {
+    const bool elsewhere = thread_.joinable() &&
+                           program_.instructions[i].lane == Lane::kNetwork;
+    if (elsewhere) continue;
+    if (absl::Status s = RunOne(static_cast<int32_t>(i), step); !s.ok()) {
+      return s;
+    }
+  }
+  return absl::OkStatus();
+}
+
+absl::Status LaneRunner::Drain() {
+  std::unique_lock lock(mutex_);
+  if (thread_.joinable()) {
+    changed_.wait(lock,
+                  [&] { return !status_.ok() || lane_step_ >= step_; });
+  }
+  return status_;
+}
+
+}  // namespace delink

@@ -1,0 +1,59 @@
+// Runs one step's instructions over lanes: each lane in its own order, every
+// instruction after what it depends on, on one thread or on one for each lane.
+#pragma once
+
+#include <condition_variable>
+#include <cstdint>
+#include <functional>
+#include <mutex>
+#include <thread>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "framework/step/dependencies.h"
+#include "framework/step/instruction.h"
+
+namespace delink {
+
+class LaneRunner {
+ public:
+  // Called on the lane's thread, with the instruction's index.
+  using Execute = std::function<absl::Status(int32_t index)>;
+
+  // With `threads`, the network lane has a thread of its own; else the caller's
+  // thread runs everything in program order, which is always legal. The program
+  // and the analysis must outlive the runner.
+  LaneRunner(const Program& program, const Analysis& analysis, bool threads,
+             Execute execute);
+  ~LaneRunner();
+  LaneRunner(const LaneRunner&) = delete;
+  LaneRunner& operator=(const LaneRunner&) = delete;
+
+  // Runs a step. Returns when the compute lane is through; instructions of
+  // other lanes may still be under way, and are ordered against the next step.
+  // The first error of any lane ends all lanes.
+  absl::Status RunStep();
+  // Waits for everything.
+  absl::Status Drain();
+
+ private:
+  absl::Status RunOne(int32_t index, int64_t step);
+  bool Ready(int32_t index, int64_t step) const;
+  void RunLane();
+
+  const Program& program_;
+  const Analysis& analysis_;
+  const Execute execute_;
+  std::vector<int32_t> network_;  // instructions of the network lane
+  std::thread thread_;            // running them, if threads
+
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  std::vector<int64_t> done_;  // by instruction: steps completed
+  int64_t step_ = 0;           // steps started
+  int64_t lane_step_ = 0;      // steps that the network lane has completed
+  absl::Status status_;        // the first error
+  bool stop_ = false;
+};
+
+}  // namespace delink

@@ -1,0 +1,100 @@
+#include "framework/step/measure.h"
+
+#include <memory>
+
+#include "framework/base/check.h"
+
+namespace delink {
+namespace {
+
+class Measurer {
+ public:
+  Measurer(Device& device, Sequential& model, ParamStore& store,
+           AccumulateFn accumulate)
+      : stream_(device.NewStream()),
+        model_(model),
+        store_(store),
+        tape_({.device = &device,
+               .stream = stream_.get(),
+               .accumulate = accumulate},
+              memory_) {}
+
+  // Kernels of the meta device read nothing; ops may want pointers that are
+  // not null.
+  void SetInputs(void* anywhere) {
+    inputs_.step_key = static_cast<const RngKey*>(anywhere);
+    inputs_.samples = static_cast<const int64_t*>(anywhere);
+    inputs_.targets = static_cast<const int32_t*>(anywhere);
+    inputs_.loss = static_cast<LossRecord*>(anywhere);
+    anywhere_ = anywhere;
+  }
+
+  LayerPlan Measure(int layer, const Shape& shape, DType input_dtype,
+                    DType dtype) {
+    LayerPlan plan{.input = shape};
+    const bool last = layer == model_.layers() - 1;
+    const Tensor input(anywhere_, input_dtype, shape);
+    const std::vector<bool> written(store_.slabs_of_layer(layer).size(), false);
+    store_.Bind(layer, &written);
+    for (const Phase phase : {Phase::kEval, Phase::kForward, Phase::kRecord}) {
+      inputs_.training = phase != Phase::kEval;
+      tape_.BeginForward(phase, inputs_);
+      const Var x = tape_.Input(input, layer > 0);
+      Var y;
+      if (last) {
+        model_.epilogue().Loss(x);
+      } else {
+        y = model_.layer(layer)(x);
+        plan.output = y.shape();
+        tape_.Finish(y, Tensor());
+      }
+      plan.visits[static_cast<size_t>(phase)] = memory_.Plan();
+      if (phase != Phase::kRecord) continue;
+      plan.flops = tape_.flops();
+      plan.backward_flops = tape_.backward_flops();
+      const Tensor dy =
+          last ? Tensor() : Tensor(anywhere_, dtype, plan.output);
+      const Tensor dx = layer > 0 ? Tensor(anywhere_, dtype, shape) : Tensor();
+      tape_.RunBackward(y, dy, x, dx);
+      plan.visits[static_cast<size_t>(Phase::kBackward)] = memory_.Plan();
+    }
+    return plan;
+  }
+
+ private:
+  std::unique_ptr<Stream> stream_;
+  Sequential& model_;
+  ParamStore& store_;
+  MeasuringMemory memory_;
+  Tape tape_;
+  VisitInputs inputs_;
+  void* anywhere_ = nullptr;
+};
+
+}  // namespace
+
+std::vector<LayerPlan> MeasureLayers(Sequential& model,
+                                     const ParamRegistry& registry,
+                                     DType dtype, const BatchShape& batch,
+                                     AccumulateFn accumulate) {
+  const std::unique_ptr<Device> device = NewMetaDevice();
+  absl::StatusOr<std::unique_ptr<ParamStore>> store =
+      ParamStore::Create(*device, registry, model.blocks(), SharingMap(), 0,
+                         {.dtype = dtype, .states = 0});
+  DELINK_CHECK(store.ok());  // the meta device never runs out
+  Measurer measurer(*device, model, **store, accumulate);
+  measurer.SetInputs(*device->Allocate(0));
+  std::vector<LayerPlan> plans;
+  Shape shape{batch.micro_batch, batch.seq};
+  for (int layer = 0; layer < model.layers(); ++layer) {
+    plans.push_back(measurer.Measure(
+        layer, shape, layer == 0 ? DType::kI32 : dtype, dtype));
+    shape = plans.back().output;
+  }
+  for (const ParamDecl& decl : registry.decls) {
+    decl.param->Bind(Tensor(), Tensor(), false);
+  }
+  return plans;
+}
+
+}  // namespace delink

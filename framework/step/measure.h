@@ -1,0 +1,33 @@
+// Measures what each layer needs for a visit, by running it on the meta device:
+// the same code that trains plans its memory and counts its work.
+#pragma once
+
+#include <vector>
+
+#include "framework/module/param_store.h"
+#include "framework/module/sequential.h"
+
+namespace delink {
+
+// The shape of what one visit works on.
+struct BatchShape {
+  int64_t micro_batch = 1;  // B, sequences
+  int64_t seq = 1;          // T, tokens
+  int64_t tokens() const { return micro_batch * seq; }
+};
+
+struct LayerPlan {
+  VisitPlan visits;
+  Shape input;   // [B, T] i32 for the prologue, else [B, T, D]
+  Shape output;  // of the prologue and blocks
+  double flops = 0;
+  double backward_flops = 0;
+};
+
+// One plan for each layer. Parameters are left unbound.
+std::vector<LayerPlan> MeasureLayers(Sequential& model,
+                                     const ParamRegistry& registry,
+                                     DType dtype, const BatchShape& batch,
+                                     AccumulateFn accumulate);
+
+}  // namespace delink

@@ -1,0 +1,117 @@
+#include "framework/step/memory.h"
+
+#include <algorithm>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+
+namespace delink {
+namespace {
+
+const PhasePlan& PlanOf(const LayerPlan& layer, Phase phase) {
+  return layer.visits[static_cast<size_t>(phase)];
+}
+
+int64_t LargestWorkspace(const std::vector<LayerPlan>& layers) {
+  int64_t bytes = 0;
+  for (const LayerPlan& layer : layers) {
+    for (const PhasePlan& plan : layer.visits) {
+      bytes = std::max(bytes, plan.workspace_bytes);
+    }
+  }
+  return bytes;
+}
+
+int64_t LargestShard(const ParamStore& store) {
+  if (store.options().ranks == 1) return 0;
+  int64_t elements = 0;
+  for (const Slab& slab : store.slabs()) {
+    elements = std::max(elements, slab.ShardElements(store.options().ranks));
+  }
+  return elements * SizeOf(store.options().dtype);
+}
+
+// Everything small that a step needs on the device; see StepRecords.
+int64_t RecordBytes(const StepMemory& memory) {
+  const int64_t tokens = memory.micro_batches * memory.batch.tokens();
+  const int64_t samples = memory.micro_batches * memory.batch.micro_batch;
+  return 2 * AlignUp(tokens * SizeOf(DType::kI32)) +
+         AlignUp(samples * SizeOf(DType::kI64)) +
+         AlignUp(memory.sums * SizeOf(DType::kF64)) + 3 * kAlignment;
+}
+
+}  // namespace
+
+StepMemory SizeStep(const ParamStore& store,
+                    const std::vector<LayerPlan>& layers,
+                    const BatchShape& batch, int32_t micro_batches,
+                    bool recompute, const Analysis& train,
+                    const Analysis& evaluation) {
+  StepMemory m{.batch = batch,
+               .micro_batches = micro_batches,
+               .recompute = recompute};
+  const DType dtype = store.options().dtype;
+  m.boundary_bytes =
+      AlignUp(layers.front().output.elements() * SizeOf(dtype));
+  m.prologue_slot = PlanOf(layers.front(), Phase::kRecord).slot_bytes;
+  m.epilogue_slot = m.boundary_bytes;
+  m.block_slot = m.boundary_bytes;
+  m.scratch_slot = PlanOf(layers.back(), Phase::kRecord).slot_bytes;
+  for (size_t i = 1; i + 1 < layers.size(); ++i) {
+    const int64_t saved = PlanOf(layers[i], Phase::kRecord).slot_bytes;
+    if (recompute) {
+      m.scratch_slot = std::max(m.scratch_slot, saved + m.boundary_bytes);
+    } else {
+      m.block_slot = std::max(m.block_slot, m.boundary_bytes + saved);
+    }
+  }
+  m.prologue_slots = std::max(train.prologue_slots, evaluation.prologue_slots);
+  m.block_slots = std::max(train.block_slots, evaluation.block_slots);
+  m.epilogue_slots = std::max(train.epilogue_slots, evaluation.epilogue_slots);
+  m.boundaries = train.boundaries;
+  m.workspace = LargestWorkspace(layers);
+  m.copies = AlignUp(LargestShard(store));
+  for (const Slab& slab : store.slabs()) m.sums += slab.blocks();
+  m.sums += 2;  // loss and tokens travel with them
+  m.records = RecordBytes(m);
+  return m;
+}
+
+MemoryAccount AccountOf(const ParamStore& store, const StepMemory& memory) {
+  return {.weights = store.bytes(Plane::kWeight),
+          .gradients = store.bytes(Plane::kGradient),
+          .state = store.bytes(Plane::kState0) + store.bytes(Plane::kState1),
+          .slots = memory.slot_bytes(),
+          .boundaries = memory.boundaries * memory.boundary_bytes,
+          .workspace = memory.scratch_slot + memory.workspace,
+          .copies = memory.copies,
+          .records = memory.records};
+}
+
+std::string FormatBytes(int64_t bytes) {
+  constexpr int64_t kUnit = 1024;
+  if (bytes < kUnit) return absl::StrCat(bytes, " B");
+  const char* const units[] = {"KiB", "MiB", "GiB", "TiB"};
+  double value = static_cast<double>(bytes) / kUnit;
+  int unit = 0;
+  while (value >= kUnit && unit < 3) {
+    value /= kUnit;
+    ++unit;
+  }
+  return absl::StrFormat("%.1f %s", value, units[unit]);
+}
+
+std::string ToString(const MemoryAccount& account) {
+  return absl::StrCat(
+      "weights ", FormatBytes(account.weights), ", gradients ",
+      FormatBytes(account.gradients), ", optimizer state ",
+      FormatBytes(account.state), ", activations ",
+      FormatBytes(account.activations()), " (slots ",
+      FormatBytes(account.slots), ", boundaries ",
+      FormatBytes(account.boundaries), ", workspace ",
+      FormatBytes(account.workspace), "), copies ",
+      FormatBytes(account.copies), ", records ", FormatBytes(account.records),
+      "; in all ", FormatBytes(account.total()));
+}
+
+}  // namespace delink

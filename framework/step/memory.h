@@ -1,0 +1,72 @@
+// How much memory a stage takes, and where in it everything is: the account
+// that is printed before the first step, and that the executor then allocates
+// to the byte.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "framework/module/param_store.h"
+#include "framework/step/dependencies.h"
+#include "framework/step/measure.h"
+
+namespace delink {
+
+// Bytes on this rank's device, by kind (core.md, "Kinds of bytes").
+struct MemoryAccount {
+  int64_t weights = 0;
+  int64_t gradients = 0;
+  int64_t state = 0;       // of the optimizer
+  int64_t slots = 0;       // boundaries of forward and what backward reads
+  int64_t boundaries = 0;  // gradients between layers
+  int64_t workspace = 0;
+  int64_t copies = 0;  // staging of reductions
+  int64_t records = 0;
+
+  int64_t activations() const { return slots + boundaries + workspace; }
+  int64_t total() const {
+    return weights + gradients + state + activations() + copies + records;
+  }
+};
+
+// "weights 12.3 MiB, gradients ...", one line.
+std::string ToString(const MemoryAccount& account);
+// "12.3 MiB".
+std::string FormatBytes(int64_t bytes);
+
+// Sizes of everything the executor allocates.
+struct StepMemory {
+  BatchShape batch;
+  int32_t micro_batches = 1;
+  bool recompute = false;
+  int64_t boundary_bytes = 0;  // of [B, T, D]
+  // A slot is its input boundary (none for the prologue), then what is saved.
+  int64_t prologue_slot = 0, block_slot = 0, epilogue_slot = 0;
+  int64_t prologue_slots = 0, block_slots = 0, epilogue_slots = 0;
+  int64_t boundaries = 0;
+  // What is saved by a visit whose backward follows at once: the loss, and
+  // blocks under recompute (with their output, which nobody reads).
+  int64_t scratch_slot = 0;
+  int64_t workspace = 0;  // without scratch_slot
+  int64_t copies = 0;
+  int64_t sums = 0;     // doubles that the norm exchanges
+  int64_t records = 0;  // bytes
+
+  int64_t slot_bytes() const {
+    return prologue_slot * prologue_slots + block_slot * block_slots +
+           epilogue_slot * epilogue_slots;
+  }
+};
+
+// For a training program and an evaluation program that run in turn over the
+// same memory.
+StepMemory SizeStep(const ParamStore& store,
+                    const std::vector<LayerPlan>& layers,
+                    const BatchShape& batch, int32_t micro_batches,
+                    bool recompute, const Analysis& train,
+                    const Analysis& evaluation);
+
+MemoryAccount AccountOf(const ParamStore& store, const StepMemory& memory);
+
+}  // namespace delink
