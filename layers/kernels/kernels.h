@@ -42,8 +42,9 @@ struct Kernels {
   void (*attention_forward)(Stream&, const AttentionForwardArgs&);
   void (*attention_backward)(Stream&, const AttentionBackwardArgs&);
   // Bytes of scratch for a call with these dimensions (pointers are not read)
-  // on up to `threads` threads. Less makes the call use fewer threads; at least
-  // the bytes for one thread are needed. May be 0.
+  // on up to `threads` threads, 0 for all the device would use. Less makes the
+  // call use fewer threads; at least the bytes for one thread are needed. May
+  // be 0.
   int64_t (*attention_forward_scratch_bytes)(const AttentionForwardArgs&,
                                              int threads);
   int64_t (*attention_backward_scratch_bytes)(const AttentionBackwardArgs&,

@@ -1,0 +1,35 @@
+#include <algorithm>
+#include <cmath>
+
+#include "layers/kernels/ref/ref.h"
+
+namespace delink::ref {
+
+template <typename T>
+void CrossEntropy(Stream&, const CrossEntropyArgs& s) {
+  for (int64_t n = 0; n < s.N; ++n) {
+    T* logits = static_cast<T*>(s.logits) + n * s.ld;
+    const int32_t target = s.targets[n];
+    if (target == s.ignore_index) {
+      s.row_loss[n] = 0.0;
+      if (s.want_grad) std::fill(logits, logits + s.V, T{0});
+      continue;
+    }
+    const double max = *std::max_element(logits, logits + s.V);
+    double sum = 0.0;
+    for (int64_t v = 0; v < s.V; ++v) sum += std::exp(logits[v] - max);
+    s.row_loss[n] = std::log(sum) + max - logits[target];
+    *s.loss_sum += s.row_loss[n];
+    *s.count += 1;
+    if (!s.want_grad) continue;
+    for (int64_t v = 0; v < s.V; ++v) {
+      const double p = std::exp(logits[v] - max) / sum;
+      logits[v] = static_cast<T>(v == target ? p - 1.0 : p);
+    }
+  }
+}
+
+template void CrossEntropy<float>(Stream&, const CrossEntropyArgs&);
+template void CrossEntropy<double>(Stream&, const CrossEntropyArgs&);
+
+}  // namespace delink::ref

@@ -1,0 +1,63 @@
+#include "layers/kernels/ref/ref.h"
+
+namespace delink::ref {
+
+template <typename T>
+void EmbeddingForward(Stream&, const EmbeddingForwardArgs& s) {
+  const T* w = static_cast<const T*>(s.w);
+  const T* p = static_cast<const T*>(s.p);
+  T* y = static_cast<T*>(s.y);
+  for (int64_t n = 0; n < s.B * s.T; ++n) {
+    const int64_t position = s.first_position + n % s.T;
+    for (int64_t d = 0; d < s.D; ++d) {
+      const T weight = w[s.tokens[n] * s.D + d];
+      y[n * s.D + d] = p != nullptr ? weight + p[position * s.D + d] : weight;
+    }
+  }
+}
+
+// Rows are summed in double before they are stored, one token id at a time.
+template <typename T>
+void EmbeddingBackwardWeight(Stream&, const EmbeddingBackwardWeightArgs& s) {
+  const T* dy = static_cast<const T*>(s.dy);
+  T* dw = static_cast<T*>(s.dw);
+  for (int64_t v = 0; v < s.V; ++v) {
+    for (int64_t d = 0; d < s.D; ++d) {
+      double sum = s.accumulate ? dw[v * s.D + d] : 0.0;
+      for (int64_t n = 0; n < s.N; ++n) {
+        if (s.tokens[n] == v) sum += dy[n * s.D + d];
+      }
+      dw[v * s.D + d] = static_cast<T>(sum);
+    }
+  }
+}
+
+template <typename T>
+void EmbeddingBackwardPosition(Stream&,
+                               const EmbeddingBackwardPositionArgs& s) {
+  const T* dy = static_cast<const T*>(s.dy);
+  T* dp = static_cast<T*>(s.dp);
+  for (int64_t position = 0; position < s.Tmax; ++position) {
+    const int64_t t = position - s.first_position;
+    const bool used = t >= 0 && t < s.T;
+    for (int64_t d = 0; d < s.D; ++d) {
+      double sum = s.accumulate ? dp[position * s.D + d] : 0.0;
+      for (int64_t b = 0; used && b < s.B; ++b) {
+        sum += dy[(b * s.T + t) * s.D + d];
+      }
+      dp[position * s.D + d] = static_cast<T>(sum);
+    }
+  }
+}
+
+#define DELINK_INSTANTIATE(T)                                              \
+  template void EmbeddingForward<T>(Stream&, const EmbeddingForwardArgs&); \
+  template void EmbeddingBackwardWeight<T>(                                \
+      Stream&, const EmbeddingBackwardWeightArgs&);                        \
+  template void EmbeddingBackwardPosition<T>(                              \
+      Stream&, const EmbeddingBackwardPositionArgs&);
+DELINK_INSTANTIATE(float)
+DELINK_INSTANTIATE(double)
+#undef DELINK_INSTANTIATE
+
+}  // namespace delink::ref

@@ -1,0 +1,60 @@
+// The specification: every kernel as plain loops, one thread, arithmetic and
+// sums in double, stored as T. Tests hold the fast kernels against it; its
+// table on double also serves gradient checks of whole models.
+#pragma once
+
+#include "layers/kernels/kernels.h"
+
+namespace delink::ref {
+
+// T is float or double.
+template <typename T>
+const Kernels& Table();
+
+template <typename T>
+void Matmul(Stream&, const MatmulArgs&);
+template <typename T>
+void BiasGrad(Stream&, const BiasGradArgs&);
+
+template <typename T>
+void LayerNormForward(Stream&, const LayerNormForwardArgs&);
+template <typename T>
+void LayerNormBackwardInput(Stream&, const LayerNormBackwardInputArgs&);
+template <typename T>
+void LayerNormBackwardWeight(Stream&, const LayerNormBackwardWeightArgs&);
+template <typename T>
+void RmsNormForward(Stream&, const RmsNormForwardArgs&);
+template <typename T>
+void RmsNormBackwardInput(Stream&, const RmsNormBackwardInputArgs&);
+template <typename T>
+void RmsNormBackwardWeight(Stream&, const RmsNormBackwardWeightArgs&);
+
+template <typename T>
+void GeluForward(Stream&, const GeluForwardArgs&);
+template <typename T>
+void GeluBackward(Stream&, const GeluBackwardArgs&);
+template <typename T>
+void Add(Stream&, const AddArgs&);
+template <typename T>
+void Accumulate(Stream&, const AccumulateArgs&);
+template <typename T>
+void Dropout(Stream&, const DropoutArgs&);
+
+template <typename T>
+void EmbeddingForward(Stream&, const EmbeddingForwardArgs&);
+template <typename T>
+void EmbeddingBackwardWeight(Stream&, const EmbeddingBackwardWeightArgs&);
+template <typename T>
+void EmbeddingBackwardPosition(Stream&, const EmbeddingBackwardPositionArgs&);
+
+template <typename T>
+void AttentionForward(Stream&, const AttentionForwardArgs&);
+template <typename T>
+void AttentionBackward(Stream&, const AttentionBackwardArgs&);
+int64_t AttentionForwardScratch(const AttentionForwardArgs&, int threads);
+int64_t AttentionBackwardScratch(const AttentionBackwardArgs&, int threads);
+
+template <typename T>
+void CrossEntropy(Stream&, const CrossEntropyArgs&);
+
+}  // namespace delink::ref
