@@ -1,0 +1,89 @@
+// Ranks that are processes, joined by MPI.
+//
+// Open MPI grants MPI_THREAD_SERIALIZED at most cheaply: every MPI call of the
+// process is made under one mutex, and none that waits is ever made except in
+// Split. Operations progress while some Pending is tested or waited for.
+#pragma once
+
+#include <mpi.h>
+
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "framework/comm/communicator.h"
+
+namespace delink {
+
+// MPI is initialised as long as this lives. Communicators share it.
+class MpiRuntime {
+ public:
+  // An error when MPI cannot serve several threads.
+  static absl::StatusOr<std::shared_ptr<MpiRuntime>> Start(int* argc,
+                                                           char*** argv);
+  MpiRuntime(const MpiRuntime&) = delete;
+  MpiRuntime& operator=(const MpiRuntime&) = delete;
+  ~MpiRuntime();
+
+  std::timed_mutex& mutex() { return mutex_; }
+
+ private:
+  MpiRuntime() = default;
+
+  std::timed_mutex mutex_;
+};
+
+// The text of an MPI error; OK for MPI_SUCCESS. `call` names what failed.
+absl::Status MpiStatus(int error, std::string_view call);
+
+class MpiCommunicator : public Communicator {
+ public:
+  // Counts in MPI are ints. Larger operations are cut; tests cut small ones.
+  static constexpr int64_t kLargest = int64_t{1} << 28;
+
+  // Takes `comm` over. No call carries more than `largest` elements of all
+  // ranks together.
+  MpiCommunicator(std::shared_ptr<MpiRuntime> runtime, MPI_Comm comm,
+                  int64_t largest = kLargest);
+  ~MpiCommunicator() override;
+
+  int rank() const override { return rank_; }
+  int size() const override { return size_; }
+
+  std::unique_ptr<Pending> ReduceScatter(const void* send, void* recv,
+                                         int64_t count, DType dtype,
+                                         ReduceOp op) override;
+  std::unique_ptr<Pending> AllGather(void* buffer, int64_t count,
+                                     DType dtype) override;
+  std::unique_ptr<Pending> AllReduce(void* buffer, int64_t count, DType dtype,
+                                     ReduceOp op) override;
+  std::unique_ptr<Pending> Broadcast(void* buffer, int64_t count, DType dtype,
+                                     int root) override;
+  std::unique_ptr<Pending> Send(const void* buffer, int64_t count, DType dtype,
+                                int peer, int tag) override;
+  std::unique_ptr<Pending> Recv(void* buffer, int64_t count, DType dtype,
+                                int peer, int tag) override;
+  absl::StatusOr<std::unique_ptr<Communicator>> Split(int color,
+                                                      int key) override;
+  void Abort(int code, std::string_view message) override;
+
+  // Splits off the ranks of this machine, in the order of their ranks.
+  absl::StatusOr<std::unique_ptr<Communicator>> SplitByMachine();
+
+  // The same ranks again, with another limit.
+  absl::StatusOr<std::unique_ptr<Communicator>> Duplicate(int64_t largest);
+
+ private:
+  class Requests;
+
+  const std::shared_ptr<MpiRuntime> runtime_;
+  MPI_Comm comm_;
+  const int64_t largest_;
+  int rank_ = 0;
+  int size_ = 0;
+};
+
+}  // namespace delink
