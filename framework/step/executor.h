@@ -96,8 +96,7 @@ class Executor {
   void Forward(const Instruction& at, const Analysis& analysis, Phase phase);
   void Loss(const Instruction& at, const Analysis& analysis,
             const std::vector<bool>& written, bool evaluating);
-  void BackwardVisit(const Instruction& at,
-                     const std::vector<bool>& written);
+  void BackwardVisit(const Instruction& at, const std::vector<bool>& written);
   absl::Status Reduce(int slab);
   absl::Status Norm();
   absl::Status Gather(int slab);

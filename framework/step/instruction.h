@@ -12,8 +12,8 @@
 namespace delink {
 
 enum class Op : uint8_t {
-  kFetch,     // slab: its weights come to where compute reads them; after kUpdate
-              // of a shard whose weight plane is whole, this is the gather
+  kFetch,  // slab: its weights come to where compute reads them; after kUpdate
+           // of a shard whose weight plane is whole, this is the gather
   kRelease,   // slab: that copy may be reused
   kForward,   // layer, micro-batch
   kLoss,      // the last layer, forward and backward in one

@@ -40,9 +40,8 @@ bool LaneRunner::Ready(int32_t index, int64_t step) const {
 absl::Status LaneRunner::RunOne(int32_t index, int64_t step) {
   {
     std::unique_lock lock(mutex_);
-    changed_.wait(lock, [&] {
-      return stop_ || !status_.ok() || Ready(index, step);
-    });
+    changed_.wait(lock,
+                  [&] { return stop_ || !status_.ok() || Ready(index, step); });
     if (!status_.ok()) return status_;
     if (stop_) return absl::CancelledError("the lanes are shutting down");
   }
@@ -84,8 +83,8 @@ absl::Status LaneRunner::RunStep() {
   }
   changed_.notify_all();
   for (size_t i = 0; i < program_.instructions.size(); ++i) {
-    const bool elsewhere = thread_.joinable() &&
-                           program_.instructions[i].lane == Lane::kNetwork;
+    const bool elsewhere =
+        thread_.joinable() && program_.instructions[i].lane == Lane::kNetwork;
     if (elsewhere) continue;
     if (absl::Status s = RunOne(static_cast<int32_t>(i), step); !s.ok()) {
       return s;
@@ -97,8 +96,7 @@ absl::Status LaneRunner::RunStep() {
 absl::Status LaneRunner::Drain() {
   std::unique_lock lock(mutex_);
   if (thread_.joinable()) {
-    changed_.wait(lock,
-                  [&] { return !status_.ok() || lane_step_ >= step_; });
+    changed_.wait(lock, [&] { return !status_.ok() || lane_step_ >= step_; });
   }
   return status_;
 }

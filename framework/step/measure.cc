@@ -52,8 +52,7 @@ class Measurer {
       if (phase != Phase::kRecord) continue;
       plan.flops = tape_.flops();
       plan.backward_flops = tape_.backward_flops();
-      const Tensor dy =
-          last ? Tensor() : Tensor(anywhere_, dtype, plan.output);
+      const Tensor dy = last ? Tensor() : Tensor(anywhere_, dtype, plan.output);
       const Tensor dx = layer > 0 ? Tensor(anywhere_, dtype, shape) : Tensor();
       tape_.RunBackward(y, dy, x, dx);
       plan.visits[static_cast<size_t>(Phase::kBackward)] = memory_.Plan();
@@ -74,8 +73,8 @@ class Measurer {
 }  // namespace
 
 std::vector<LayerPlan> MeasureLayers(Sequential& model,
-                                     const ParamRegistry& registry,
-                                     DType dtype, const BatchShape& batch,
+                                     const ParamRegistry& registry, DType dtype,
+                                     const BatchShape& batch,
                                      AccumulateFn accumulate) {
   const std::unique_ptr<Device> device = NewMetaDevice();
   absl::StatusOr<std::unique_ptr<ParamStore>> store =
@@ -87,8 +86,8 @@ std::vector<LayerPlan> MeasureLayers(Sequential& model,
   std::vector<LayerPlan> plans;
   Shape shape{batch.micro_batch, batch.seq};
   for (int layer = 0; layer < model.layers(); ++layer) {
-    plans.push_back(measurer.Measure(
-        layer, shape, layer == 0 ? DType::kI32 : dtype, dtype));
+    plans.push_back(measurer.Measure(layer, shape,
+                                     layer == 0 ? DType::kI32 : dtype, dtype));
     shape = plans.back().output;
   }
   for (const ParamDecl& decl : registry.decls) {

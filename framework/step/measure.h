@@ -26,8 +26,8 @@ struct LayerPlan {
 
 // One plan for each layer. Parameters are left unbound.
 std::vector<LayerPlan> MeasureLayers(Sequential& model,
-                                     const ParamRegistry& registry,
-                                     DType dtype, const BatchShape& batch,
+                                     const ParamRegistry& registry, DType dtype,
+                                     const BatchShape& batch,
                                      AccumulateFn accumulate);
 
 }  // namespace delink

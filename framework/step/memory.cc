@@ -47,12 +47,10 @@ StepMemory SizeStep(const ParamStore& store,
                     const BatchShape& batch, int32_t micro_batches,
                     bool recompute, const Analysis& train,
                     const Analysis& evaluation) {
-  StepMemory m{.batch = batch,
-               .micro_batches = micro_batches,
-               .recompute = recompute};
+  StepMemory m{
+      .batch = batch, .micro_batches = micro_batches, .recompute = recompute};
   const DType dtype = store.options().dtype;
-  m.boundary_bytes =
-      AlignUp(layers.front().output.elements() * SizeOf(dtype));
+  m.boundary_bytes = AlignUp(layers.front().output.elements() * SizeOf(dtype));
   m.prologue_slot = PlanOf(layers.front(), Phase::kRecord).slot_bytes;
   m.epilogue_slot = m.boundary_bytes;
   m.block_slot = m.boundary_bytes;
@@ -102,16 +100,16 @@ std::string FormatBytes(int64_t bytes) {
 }
 
 std::string ToString(const MemoryAccount& account) {
-  return absl::StrCat(
-      "weights ", FormatBytes(account.weights), ", gradients ",
-      FormatBytes(account.gradients), ", optimizer state ",
-      FormatBytes(account.state), ", activations ",
-      FormatBytes(account.activations()), " (slots ",
-      FormatBytes(account.slots), ", boundaries ",
-      FormatBytes(account.boundaries), ", workspace ",
-      FormatBytes(account.workspace), "), copies ",
-      FormatBytes(account.copies), ", records ", FormatBytes(account.records),
-      "; in all ", FormatBytes(account.total()));
+  return absl::StrCat("weights ", FormatBytes(account.weights), ", gradients ",
+                      FormatBytes(account.gradients), ", optimizer state ",
+                      FormatBytes(account.state), ", activations ",
+                      FormatBytes(account.activations()), " (slots ",
+                      FormatBytes(account.slots), ", boundaries ",
+                      FormatBytes(account.boundaries), ", workspace ",
+                      FormatBytes(account.workspace), "), copies ",
+                      FormatBytes(account.copies), ", records ",
+                      FormatBytes(account.records), "; in all ",
+                      FormatBytes(account.total()));
 }
 
 }  // namespace delink

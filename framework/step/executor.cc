@@ -1,0 +1,302 @@
+#include "framework/step/executor.h"
+
+#include <cmath>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "framework/base/status_macros.h"
+#include "framework/step/executor_state.h"
+#include "framework/step/validator.h"
+
+namespace delink {
+namespace {
+
+ProgramShape ShapeOf(const ParamStore& store, int32_t micro_batches) {
+  ProgramShape shape{.layers = store.layers(),
+                     .slabs = static_cast<int32_t>(store.slabs().size()),
+                     .micro_batches = micro_batches,
+                     .ranks = store.options().ranks};
+  for (int layer = 0; layer < store.layers(); ++layer) {
+    shape.slabs_of_layer.push_back(store.slabs_of_layer(layer));
+  }
+  for (const PlacementRow& row : store.placement().rows) {
+    shape.gathers.push_back(row.state.sharded && !row.weight.sharded);
+  }
+  return shape;
+}
+
+}  // namespace
+
+Executor::~Executor() = default;
+
+absl::StatusOr<std::unique_ptr<Executor>> Executor::Create(
+    const Env& env, const Options& options) {
+  std::unique_ptr<Executor> e(new Executor);
+  e->env_ = env;
+  e->options_ = options;
+  const ProgramShape shape = ShapeOf(*env.store, options.micro_batches);
+  e->train_ = PlanStep(shape, options.plan);
+  DELINK_RETURN_IF_ERROR(ValidateProgram(e->train_));
+  e->evaluation_ = PlanEvaluation(shape);
+  e->train_analysis_ = AnalyzeProgram(e->train_);
+  e->evaluation_analysis_ = AnalyzeProgram(e->evaluation_);
+  e->layers_ =
+      MeasureLayers(*env.model, env.store->registry(),
+                    env.store->options().dtype, options.batch, env.accumulate);
+  e->memory_ = SizeStep(*env.store, e->layers_, options.batch,
+                        options.micro_batches, options.plan.recompute,
+                        e->train_analysis_, e->evaluation_analysis_);
+  e->compute_stream_ = env.device->NewStream();
+  e->network_stream_ = env.device->NewStream();
+  DELINK_RETURN_IF_ERROR(e->Allocate());
+  e->BuildVisits();
+  Executor* const self = e.get();
+  const bool threads = options.lane_threads && env.compute->size() > 1;
+  e->train_lanes_ = std::make_unique<LaneRunner>(
+      e->train_, e->train_analysis_, threads, [self](int32_t i) {
+        return self->Execute(i, self->train_, self->train_analysis_, false);
+      });
+  e->evaluation_lanes_ = std::make_unique<LaneRunner>(
+      e->evaluation_, e->evaluation_analysis_, false, [self](int32_t i) {
+        return self->Execute(i, self->evaluation_, self->evaluation_analysis_,
+                             true);
+      });
+  return e;
+}
+
+absl::Status Executor::Allocate() {
+  Device& device = *env_.device;
+  const auto take = [&](const char* what, int64_t bytes,
+                        Buffer* out) -> absl::Status {
+    absl::StatusOr<Buffer> buffer = Buffer::Allocate(device, bytes);
+    if (!buffer.ok()) {
+      return absl::ResourceExhaustedError(absl::StrCat(
+          "memory for ", what, ": ", buffer.status().message(),
+          "; the step needs: ", ToString(account()),
+          "; use a smaller run.micro_batch or run.recompute = \"block\""));
+    }
+    *out = *std::move(buffer);
+    return absl::OkStatus();
+  };
+  DELINK_RETURN_IF_ERROR(take("slots", memory_.slot_bytes(), &slots_));
+  DELINK_RETURN_IF_ERROR(take(
+      "boundaries", memory_.boundaries * memory_.boundary_bytes, &boundaries_));
+  DELINK_RETURN_IF_ERROR(
+      take("workspace", memory_.scratch_slot + memory_.workspace, &workspace_));
+  DELINK_RETURN_IF_ERROR(take("copies", memory_.copies, &copies_));
+  DELINK_RETURN_IF_ERROR(take("records", memory_.records, &records_buffer_));
+
+  records_ = std::make_unique<Records>();
+  int64_t offset = 0;
+  const auto place = [&](int64_t bytes) {
+    void* const at = records_buffer_.at(offset);
+    offset += AlignUp(bytes);
+    return at;
+  };
+  const int64_t sequences = memory_.micro_batches * memory_.batch.micro_batch;
+  const int64_t tokens = sequences * memory_.batch.seq;
+  records_->inputs = static_cast<int32_t*>(place(tokens * 4));
+  records_->targets = static_cast<int32_t*>(place(tokens * 4));
+  records_->samples = static_cast<int64_t*>(place(sequences * 8));
+  records_->sums = static_cast<double*>(place(memory_.sums * 8));
+  records_->step_key = static_cast<RngKey*>(place(sizeof(RngKey)));
+  records_->loss = static_cast<LossRecord*>(place(sizeof(LossRecord)));
+  records_->control = static_cast<UpdateControl*>(place(sizeof(UpdateControl)));
+  DELINK_CHECK_LE(offset, memory_.records);
+  for (size_t i = 0; i < train_.instructions.size(); ++i) {
+    records_->events.push_back(device.NewEvent());
+  }
+  return absl::OkStatus();
+}
+
+void Executor::BuildVisits() {
+  const Tape::Env env{.device = env_.device,
+                      .stream = compute_stream_.get(),
+                      .accumulate = env_.accumulate};
+  for (const LayerPlan& layer : layers_) {
+    visits_.emplace_back();
+    for (int32_t m = 0; m < memory_.micro_batches; ++m) {
+      visits_.back().push_back(std::make_unique<Visit>(layer.visits, env));
+    }
+  }
+}
+
+double Executor::flops_per_micro_batch() const {
+  double flops = 0;
+  for (size_t i = 0; i < layers_.size(); ++i) {
+    const bool block = i > 0 && i + 1 < layers_.size();
+    flops += layers_[i].flops + layers_[i].backward_flops;
+    if (block && memory_.recompute) flops += layers_[i].flops;
+  }
+  return flops;
+}
+
+absl::Status Executor::Load(const HostBatch& batch, int64_t step, double lr) {
+  const int64_t sequences = memory_.micro_batches * memory_.batch.micro_batch;
+  const int64_t tokens = sequences * memory_.batch.seq;
+  DELINK_CHECK_EQ(static_cast<int64_t>(batch.inputs.size()), tokens);
+  DELINK_CHECK_EQ(static_cast<int64_t>(batch.targets.size()), tokens);
+  DELINK_CHECK_EQ(static_cast<int64_t>(batch.samples.size()), sequences);
+  Device& device = *env_.device;
+  Stream& stream = *compute_stream_;
+  const RngKey key = Fold(Fold(KeyFromSeed(options_.seed), "step"),
+                          static_cast<uint64_t>(step));
+  const UpdateControl control{.lr = lr, .clip = options_.clip};
+  device.CopyFromHost(stream, records_->inputs, batch.inputs.data(),
+                      tokens * 4);
+  device.CopyFromHost(stream, records_->targets, batch.targets.data(),
+                      tokens * 4);
+  device.CopyFromHost(stream, records_->samples, batch.samples.data(),
+                      sequences * 8);
+  device.CopyFromHost(stream, records_->step_key, &key, sizeof(key));
+  device.CopyFromHost(stream, records_->control, &control, sizeof(control));
+  device.FillZero(stream, records_->loss, sizeof(LossRecord));
+  stream.Synchronize();
+  return absl::OkStatus();
+}
+
+absl::StatusOr<StepResult> Executor::TrainStep(const HostBatch& batch,
+                                               int64_t step, double lr) {
+  DELINK_RETURN_IF_ERROR(Load(batch, step, lr));
+  DELINK_RETURN_IF_ERROR(train_lanes_->RunStep());
+  UpdateControl control;
+  env_.device->CopyToHost(*compute_stream_, &control, records_->control,
+                          sizeof(control));
+  compute_stream_->Synchronize();
+  if (control.skip == 0) {
+    for (int64_t& updates : env_.store->updates()) ++updates;
+  }
+  return StepResult{.loss = control.loss_sum / control.tokens,
+                    .tokens = static_cast<int64_t>(control.tokens),
+                    .grad_norm = control.norm,
+                    .skipped = control.skip != 0};
+}
+
+absl::StatusOr<double> Executor::Evaluate(const HostBatch& batch) {
+  DELINK_RETURN_IF_ERROR(Drain());
+  DELINK_RETURN_IF_ERROR(Load(batch, 0, 0));
+  DELINK_RETURN_IF_ERROR(evaluation_lanes_->RunStep());
+  LossRecord record;
+  env_.device->CopyToHost(*compute_stream_, &record, records_->loss,
+                          sizeof(record));
+  compute_stream_->Synchronize();
+  double sums[2] = {record.loss_sum, static_cast<double>(record.tokens)};
+  DELINK_RETURN_IF_ERROR(
+      env_.compute->AllReduce(sums, 2, DType::kF64, ReduceOp::kSum)->Wait());
+  return sums[0] / sums[1];
+}
+
+absl::Status Executor::Drain() { return train_lanes_->Drain(); }
+
+absl::Status Executor::Execute(int32_t index, const Program& program,
+                               const Analysis& analysis, bool evaluating) {
+  const auto i = static_cast<size_t>(index);
+  const Instruction& at = program.instructions[i];
+  Stream& stream =
+      at.lane == Lane::kNetwork ? *network_stream_ : *compute_stream_;
+  for (const Dependency& d : analysis.dependencies[i]) {
+    if (!evaluating) {
+      stream.Wait(*records_->events[static_cast<size_t>(d.instruction)]);
+    }
+  }
+  absl::Status status;
+  switch (at.op) {
+    case Op::kForward:
+      Forward(at, analysis,
+              evaluating                     ? Phase::kEval
+              : (at.flags & kRecompute) != 0 ? Phase::kForward
+                                             : Phase::kRecord);
+      break;
+    case Op::kLoss:
+      Loss(at, analysis, analysis.written[i], evaluating);
+      break;
+    case Op::kBackward:
+      BackwardVisit(at, analysis.written[i]);
+      break;
+    case Op::kReduce:
+      status = Reduce(at.slab);
+      break;
+    case Op::kNorm:
+      status = Norm();
+      break;
+    case Op::kUpdate:
+      env_.optimizer->Update(
+          stream, *env_.store, at.slab, records_->control,
+          env_.store->updates()[static_cast<size_t>(at.slab)] + 1);
+      break;
+    case Op::kFetch:
+      status = Gather(at.slab);
+      break;
+    default:
+      DELINK_CHECK(false) << "no such instruction on one stage: "
+                          << ToString(at);
+  }
+  if (!evaluating) stream.Record(*records_->events[i]);
+  if (!status.ok()) {
+    return absl::Status(status.code(),
+                        absl::StrCat(ToString(at), ": ", status.message()));
+  }
+  return status;
+}
+
+absl::Status Executor::Reduce(int slab) {
+  Communicator& comm = *env_.network;
+  if (comm.size() == 1) return absl::OkStatus();
+  ParamStore& store = *env_.store;
+  const auto s = static_cast<size_t>(slab);
+  const int64_t count = store.slabs()[s].ShardElements(comm.size());
+  const DType dtype = store.options().dtype;
+  void* const whole = store.at(slab, Plane::kGradient, 0);
+  // The host makes the exchange, so the device's work must be done.
+  network_stream_->Synchronize();
+  DELINK_RETURN_IF_ERROR(
+      comm.ReduceScatter(whole, copies_.data(), count, dtype, ReduceOp::kSum)
+          ->Wait());
+  void* const own =
+      static_cast<char*>(whole) + comm.rank() * count * SizeOf(dtype);
+  env_.device->Copy(*network_stream_, own, copies_.data(),
+                    count * SizeOf(dtype));
+  if (store.placement().rows[s].state.sharded) return absl::OkStatus();
+  network_stream_->Synchronize();
+  return comm.AllGather(whole, count, dtype)->Wait();
+}
+
+absl::Status Executor::Gather(int slab) {
+  Communicator& comm = *env_.network;
+  ParamStore& store = *env_.store;
+  network_stream_->Synchronize();
+  return comm
+      .AllGather(
+          store.at(slab, Plane::kWeight, 0),
+          store.slabs()[static_cast<size_t>(slab)].ShardElements(comm.size()),
+          store.options().dtype)
+      ->Wait();
+}
+
+absl::Status Executor::Norm() {
+  Stream& stream = *compute_stream_;
+  double* sums = records_->sums;
+  for (size_t s = 0; s < env_.store->slabs().size(); ++s) {
+    const int slab = static_cast<int>(s);
+    SumSquares(stream, *env_.store, slab, env_.store->owned(slab), sums);
+    sums += env_.store->slabs()[s].blocks();
+  }
+  // The loss and the tokens behind them travel in the same exchange.
+  LossRecord loss;
+  env_.device->CopyToHost(stream, &loss, records_->loss, sizeof(loss));
+  stream.Synchronize();
+  const double tail[2] = {loss.loss_sum, static_cast<double>(loss.tokens)};
+  env_.device->CopyFromHost(stream, sums, tail, sizeof(tail));
+  stream.Synchronize();
+  if (env_.compute->size() > 1) {
+    DELINK_RETURN_IF_ERROR(env_.compute
+                               ->AllReduce(records_->sums, memory_.sums,
+                                           DType::kF64, ReduceOp::kSum)
+                               ->Wait());
+  }
+  FinishNorm(stream, *env_.device, records_->sums, memory_.sums - 2,
+             records_->control);
+  return absl::OkStatus();
+}
+
+}  // namespace delink

@@ -1,0 +1,34 @@
+// Private to the executor: what it keeps for each visit and each step.
+#pragma once
+
+#include <memory>
+#include <vector>
+
+#include "framework/autograd/tape.h"
+#include "framework/step/executor.h"
+
+namespace delink {
+
+// One (layer, micro-batch): the tape that forward records and backward replays.
+struct Executor::Visit {
+  Visit(const VisitPlan& plan, const Tape::Env& env)
+      : memory(plan), tape(env, memory) {}
+  PlannedMemory memory;
+  Tape tape;
+  Var x, y;
+};
+
+// Addresses in the records buffer (device memory).
+struct Executor::Records {
+  int32_t* inputs = nullptr;   // [M, B, T]
+  int32_t* targets = nullptr;  // [M, B, T]
+  int64_t* samples = nullptr;  // [M, B]
+  double* sums = nullptr;      // block sums, then loss and tokens
+  RngKey* step_key = nullptr;
+  LossRecord* loss = nullptr;
+  UpdateControl* control = nullptr;
+  // By instruction of the training program: complete on its lane's stream.
+  std::vector<std::unique_ptr<Event>> events;
+};
+
+}  // namespace delink

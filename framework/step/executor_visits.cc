@@ -1,0 +1,185 @@
+// The executor's visits: one layer at work on one micro-batch.
+#include <cmath>
+
+#include "absl/strings/str_cat.h"
+#include "framework/base/status_macros.h"
+#include "framework/step/executor_state.h"
+
+namespace delink {
+
+VisitInputs Executor::InputsOf(int32_t micro_batch, bool training) const {
+  const int64_t b = memory_.batch.micro_batch;
+  return {.training = training,
+          .step_key = records_->step_key,
+          .samples = records_->samples + micro_batch * b,
+          .targets = records_->targets + micro_batch * memory_.batch.tokens(),
+          .loss = records_->loss};
+}
+
+void* Executor::SlotAddress(int32_t layer, int32_t slot) const {
+  const int32_t last = static_cast<int32_t>(layers_.size()) - 1;
+  if (layer == 0) return slots_.at(slot * memory_.prologue_slot);
+  const int64_t blocks = memory_.prologue_slot * memory_.prologue_slots;
+  if (layer < last) return slots_.at(blocks + slot * memory_.block_slot);
+  return slots_.at(blocks + memory_.block_slot * memory_.block_slots +
+                   slot * memory_.epilogue_slot);
+}
+
+Tensor Executor::InputTensor(int32_t layer, int32_t micro_batch,
+                             const Analysis& analysis) const {
+  const Shape& shape = layers_[static_cast<size_t>(layer)].input;
+  if (layer == 0) {
+    return {records_->inputs + micro_batch * memory_.batch.tokens(),
+            DType::kI32, shape};
+  }
+  const int32_t slot = analysis.slot_of[static_cast<size_t>(layer)]
+                                       [static_cast<size_t>(micro_batch)];
+  return {SlotAddress(layer, slot), env_.store->options().dtype, shape};
+}
+
+Tensor Executor::BoundaryTensor(int32_t micro_batch) const {
+  const int32_t which =
+      train_analysis_.boundary_of[static_cast<size_t>(micro_batch)];
+  return {boundaries_.at(which * memory_.boundary_bytes),
+          env_.store->options().dtype, layers_.front().output};
+}
+
+void* Executor::SavedRegion(int32_t layer, int32_t micro_batch) const {
+  const bool block =
+      layer > 0 && layer + 1 < static_cast<int32_t>(layers_.size());
+  if (layer > 0 && (!block || memory_.recompute)) return workspace_.data();
+  const int32_t slot =
+      train_analysis_.slot_of[static_cast<size_t>(layer)]
+                             [static_cast<size_t>(micro_batch)];
+  char* const at = static_cast<char*>(SlotAddress(layer, slot));
+  return layer == 0 ? at : at + memory_.boundary_bytes;
+}
+
+void Executor::Forward(const Instruction& at, const Analysis& analysis,
+                       Phase phase) {
+  Visit& visit = *visits_[static_cast<size_t>(at.layer)]
+                         [static_cast<size_t>(at.micro_batch)];
+  env_.store->Bind(at.layer, nullptr);
+  const Tensor out = InputTensor(at.layer + 1, at.micro_batch, analysis);
+  visit.memory.Bind({.slot = phase == Phase::kRecord
+                                 ? SavedRegion(at.layer, at.micro_batch)
+                                 : nullptr,
+                     .workspace = workspace_.at(memory_.scratch_slot),
+                     .boundary = out.data()});
+  visit.tape.BeginForward(phase,
+                          InputsOf(at.micro_batch, phase != Phase::kEval));
+  visit.x = visit.tape.Input(InputTensor(at.layer, at.micro_batch, analysis),
+                             at.layer > 0);
+  visit.y = env_.model->layer(at.layer)(visit.x);
+  visit.tape.Finish(visit.y, out);
+}
+
+void Executor::Loss(const Instruction& at, const Analysis& analysis,
+                    const std::vector<bool>& written, bool evaluating) {
+  Visit& visit = *visits_.back()[static_cast<size_t>(at.micro_batch)];
+  env_.store->Bind(at.layer, evaluating ? nullptr : &written);
+  visit.memory.Bind({.slot = workspace_.data(),
+                     .workspace = workspace_.at(memory_.scratch_slot)});
+  visit.tape.BeginForward(evaluating ? Phase::kEval : Phase::kRecord,
+                          InputsOf(at.micro_batch, !evaluating));
+  const Var x =
+      visit.tape.Input(InputTensor(at.layer, at.micro_batch, analysis), true);
+  env_.model->epilogue().Loss(x);
+  if (evaluating) return;
+  visit.tape.RunBackward(Var(), Tensor(), x, BoundaryTensor(at.micro_batch));
+  env_.store->FinishGradients(at.layer, *compute_stream_);
+}
+
+void Executor::BackwardVisit(const Instruction& at,
+                             const std::vector<bool>& written) {
+  Visit& visit = *visits_[static_cast<size_t>(at.layer)]
+                         [static_cast<size_t>(at.micro_batch)];
+  env_.store->Bind(at.layer, &written);
+  char* const saved = static_cast<char*>(SavedRegion(at.layer, at.micro_batch));
+  // Under recompute the output has a place behind what is saved; it is the
+  // next layer's input, long used by now.
+  const int64_t slot_bytes = layers_[static_cast<size_t>(at.layer)]
+                                 .visits[static_cast<size_t>(Phase::kRecord)]
+                                 .slot_bytes;
+  visit.memory.Bind({.slot = saved,
+                     .workspace = workspace_.at(memory_.scratch_slot),
+                     .boundary = saved + slot_bytes});
+  if ((at.flags & kRecompute) != 0) {
+    visit.tape.BeginForward(Phase::kRecord, InputsOf(at.micro_batch, true));
+    visit.x = visit.tape.Input(
+        InputTensor(at.layer, at.micro_batch, train_analysis_), true);
+    visit.y = env_.model->layer(at.layer)(visit.x);
+    visit.tape.Finish(visit.y, Tensor());
+  }
+  const Tensor boundary = BoundaryTensor(at.micro_batch);
+  visit.tape.RunBackward(visit.y, boundary, visit.x,
+                         at.layer > 0 ? boundary : Tensor());
+  env_.store->FinishGradients(at.layer, *compute_stream_);
+}
+
+namespace {
+
+// Whether all elements of a device tensor are finite.
+bool AllFinite(Device& device, Stream& stream, const Tensor& x) {
+  const auto n = static_cast<size_t>(x.elements());
+  std::vector<char> bytes(static_cast<size_t>(x.bytes()));
+  device.CopyToHost(stream, bytes.data(), x.data(), x.bytes());
+  stream.Synchronize();
+  for (size_t i = 0; i < n; ++i) {
+    const bool finite =
+        x.dtype() == DType::kF64
+            ? std::isfinite(reinterpret_cast<const double*>(bytes.data())[i])
+            : std::isfinite(reinterpret_cast<const float*>(bytes.data())[i]);
+    if (!finite) return false;
+  }
+  return true;
+}
+
+}  // namespace
+
+absl::StatusOr<std::string> Executor::Diagnose(const HostBatch& batch,
+                                               int64_t step) {
+  DELINK_RETURN_IF_ERROR(Drain());
+  // Sums first: the run below does not touch them.
+  std::vector<double> sums(static_cast<size_t>(memory_.sums));
+  env_.device->CopyToHost(*compute_stream_, sums.data(), records_->sums,
+                          memory_.sums * 8);
+  compute_stream_->Synchronize();
+  DELINK_RETURN_IF_ERROR(Load(batch, step, 0));
+  const int32_t last = static_cast<int32_t>(layers_.size()) - 1;
+  std::string mine;
+  for (int32_t m = 0; m < memory_.micro_batches && mine.empty(); ++m) {
+    for (int32_t layer = 0; layer < last && mine.empty(); ++layer) {
+      Forward({.op = Op::kForward, .layer = layer, .micro_batch = m},
+              evaluation_analysis_, Phase::kForward);
+      if (!AllFinite(*env_.device, *compute_stream_,
+                     InputTensor(layer + 1, m, evaluation_analysis_))) {
+        mine = absl::StrCat("the output of ", env_.model->layer_name(layer),
+                            " is not finite (micro-batch ", m, ")");
+      }
+    }
+  }
+  Communicator& comm = *env_.compute;
+  const int64_t none = comm.size();
+  DELINK_ASSIGN_OR_RETURN(
+      const int64_t rank,
+      AllReduceScalar(comm, mine.empty() ? none : int64_t{comm.rank()},
+                      ReduceOp::kMin));
+  if (rank < none) {
+    DELINK_ASSIGN_OR_RETURN(
+        const std::string text,
+        BroadcastString(comm, mine, static_cast<int>(rank)));
+    return absl::StrCat("rank ", rank, ": ", text);
+  }
+  size_t next = 0;
+  for (const Slab& slab : env_.store->slabs()) {
+    for (int64_t i = 0; i < slab.blocks(); ++i, ++next) {
+      if (!std::isfinite(sums[next])) {
+        return absl::StrCat("the gradient of ", slab.name, " is not finite");
+      }
+    }
+  }
+  return std::string("the loss itself is not finite");
+}
+
+}  // namespace delink
