@@ -1,0 +1,102 @@
+// Checkpoints: one logical model on disk, whatever layout wrote it.
+//
+// A checkpoint is a folder (format: framework/checkpoint/format.md):
+//   index.h5         every logical tensor whole, as virtual datasets over the
+//                    writers' files; what is shared is a soft link
+//   rank-00000.h5 .. the elements that each rank owned
+//   recipe.toml, tokenizer.*, ...   small files handed in
+//   SHA256SUMS       of all of them, written last; checked before HDF5 opens
+//                    anything
+// It is written under a temporary name, synced, and renamed: a folder named
+// step-NNNNNNNN is whole or damaged later, never half-written.
+//
+// All functions that take a Communicator are collective and return the same
+// outcome on every rank.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "framework/comm/communicator.h"
+#include "framework/module/param_store.h"
+
+namespace delink {
+
+// The newest format that this build reads, and the one that it writes.
+inline constexpr int64_t kCheckpointFormat = 1;
+
+// What a checkpoint says of itself: attributes of the root of index.h5.
+struct CheckpointHeader {
+  int64_t format = kCheckpointFormat;
+  int64_t step = 0;      // optimizer steps done
+  int64_t tokens = 0;    // tokens trained on
+  int64_t samples = 0;   // global samples consumed: the data position
+  std::string stage;     // name of the stage that the parameters belong to
+  int64_t stage_index = 0;
+  std::string model;     // kind
+  std::string optimizer;  // kind: "adamw"
+  int64_t seed = 0;      // with step, the whole state of the generator
+  int64_t vocab = 0;
+  std::string corpus;    // digest of the training corpus
+  double seconds = 0;    // spent so far
+};
+
+// Small files that travel with a checkpoint, by name: "recipe.toml", the
+// tokenizer.
+using CheckpointFiles = std::map<std::string, std::string>;
+
+// Names of the optimizer's state planes: the children of /optimizer/TENSOR.
+inline constexpr const char* kStateNames[] = {"m", "v"};
+
+// Writes folder/step-NNNNNNNN from what each rank owns in `store`, then removes
+// all but the newest `keep` (0: keeps all) whole checkpoints of the folder. On
+// any failure (a full disk) the temporary folder is removed and everything
+// older is left as it was.
+absl::StatusOr<std::string> WriteCheckpoint(Communicator& comm,
+                                            const std::string& folder,
+                                            const CheckpointHeader& header,
+                                            const ParamStore& store,
+                                            const CheckpointFiles& files,
+                                            int64_t keep);
+
+// Checks SHA256SUMS, the files split among the ranks. Names what is missing,
+// truncated or damaged.
+absl::Status VerifyCheckpoint(Communicator& comm, const std::string& path);
+
+// Reads the header of a verified checkpoint; a newer format is an error that
+// says which, and what to do.
+absl::StatusOr<CheckpointHeader> ReadHeader(const std::string& path);
+
+// A tensor as the checkpoint lists it.
+struct TensorInfo {
+  std::string name;
+  std::string link;  // what it is a soft link to, or empty
+  std::vector<int64_t> shape;
+};
+// Every tensor of /model, links included, in name order.
+absl::StatusOr<std::vector<TensorInfo>> ListTensors(const std::string& path);
+
+// The sharing map that the links of a checkpoint show, for the blocks and parts
+// of this model.
+absl::StatusOr<SharingMap> ReadSharing(const std::string& path,
+                                       const ParamRegistry& registry,
+                                       int blocks);
+
+// Fills weights and, where the store has state planes, optimizer state and
+// update counts, in whatever layout the store has. The store's sharing must be
+// the checkpoint's. Shapes that differ are an error that names both.
+absl::Status LoadCheckpoint(Communicator& comm, const std::string& path,
+                            ParamStore& store);
+
+// The checkpoint that CHECKPOINT on a command line means: a step folder itself,
+// or the newest whole one of a run folder (or of its checkpoints folder).
+// Damaged ones are passed over with a warning that names the damage; NotFound
+// when there is none.
+absl::StatusOr<std::string> FindCheckpoint(Communicator& comm,
+                                           const std::string& path);
+
+}  // namespace delink
