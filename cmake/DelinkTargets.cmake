@@ -5,6 +5,11 @@
 #       a static library delink_NAME, alias delink::NAME
 #   delink_test(NAME SOURCES... DEPS TARGETS... [LABELS L...] [TIMEOUT SECONDS])
 #       a GoogleTest program NAME, run by ctest under that name
+#   delink_mpi_test(NAME RANKS... SRCS SOURCES... DEPS TARGETS...
+#                   [LABELS L...] [TIMEOUT SECONDS])
+#       a GoogleTest program NAME whose ranks all run every test (see
+#       tests/testing/mpi_main.h), run under mpirun as NAME_2, NAME_4, ... for
+#       each number in RANKS; nothing in a build without MPI
 
 add_library(delink_options INTERFACE)
 target_include_directories(delink_options INTERFACE ${PROJECT_SOURCE_DIR})
@@ -34,4 +39,31 @@ function(delink_test name)
   add_test(NAME ${name} COMMAND ${name})
   set_tests_properties(${name} PROPERTIES TIMEOUT ${ARG_TIMEOUT}
     LABELS "${ARG_LABELS}")
+endfunction()
+
+# What Debian's Open MPI needs: as root, on few cores, in a container.
+set(DELINK_MPI_ENVIRONMENT
+  OMPI_ALLOW_RUN_AS_ROOT=1
+  OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
+  OMPI_MCA_rmaps_base_oversubscribe=1
+  OMPI_MCA_btl_vader_single_copy_mechanism=none)
+
+function(delink_mpi_test name)
+  if(NOT (DELINK_MPI AND MPI_FOUND))
+    return()
+  endif()
+  cmake_parse_arguments(ARG "" "TIMEOUT" "SRCS;DEPS;LABELS" ${ARGN})
+  if(NOT ARG_TIMEOUT)
+    set(ARG_TIMEOUT 300)
+  endif()
+  add_executable(${name} ${ARG_SRCS})
+  target_link_libraries(${name} PRIVATE delink_options delink_mpi_main
+    ${ARG_DEPS} GTest::gmock GTest::gtest)
+  foreach(ranks IN LISTS ARG_UNPARSED_ARGUMENTS)
+    add_test(NAME ${name}_${ranks} COMMAND ${MPIEXEC_EXECUTABLE}
+      ${MPIEXEC_NUMPROC_FLAG} ${ranks} $<TARGET_FILE:${name}>)
+    set_tests_properties(${name}_${ranks} PROPERTIES
+      TIMEOUT ${ARG_TIMEOUT} PROCESSORS 2 LABELS "mpi;${ARG_LABELS}"
+      ENVIRONMENT "${DELINK_MPI_ENVIRONMENT}")
+  endforeach()
 endfunction()
