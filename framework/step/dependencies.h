@@ -34,7 +34,8 @@ struct Effects {
   std::vector<Resource> writes;  // a read-modify-write is listed here only
 };
 
-// What an instruction touches.
+// What an instruction touches. Instructions that ValidateProgram refuses (those
+// of pipelines and of slots in lower tiers) have no effects yet: a check fails.
 Effects EffectsOf(const ProgramShape& shape, const Instruction& instruction);
 
 // An earlier instruction that must be complete. With previous_step it is the
@@ -46,26 +47,29 @@ struct Dependency {
 };
 
 struct Analysis {
-  // By instruction; dependencies within the same lane are implied by its order
-  // and left out, as are those that others imply.
+  // By instruction, oldest first; dependencies within the same lane are implied
+  // by its order and left out, as are those that others imply: at most one per
+  // other lane. In the first step those on the step before hold already.
   std::vector<std::vector<Dependency>> dependencies;
   // By instruction, for kLoss and kBackward: for each of
   // shape.slabs_of_layer[layer], whether its gradient already holds
-  // contributions of this step. Empty for others.
+  // contributions of this step. Empty for others, a kForwardOnly loss included.
   std::vector<std::vector<bool>> written;
   // slot_of[layer][micro_batch]: a number in [0, slots of the layer's pool).
   // Pools: the prologue, the blocks, the epilogue. A slot is taken when its
-  // input boundary is written and free after the visit's backward (or loss).
+  // input boundary is written and free after the visit's backward (or loss, or
+  // forward where the program has no backward of the visit).
   std::vector<std::vector<int32_t>> slot_of;
   int32_t prologue_slots = 0;
   int32_t block_slots = 0;
   int32_t epilogue_slots = 0;
-  // By micro-batch: which of the gradient boundaries it uses.
+  // By micro-batch: which of the gradient boundaries it uses, from its loss to
+  // its prologue's backward; -1 where there is no backward.
   std::vector<int32_t> boundary_of;
   int32_t boundaries = 0;
 };
 
-// The program must be one that the validator passes.
+// The program must be one that the validator passes. O(instructions).
 Analysis AnalyzeProgram(const Program& program);
 
 }  // namespace delink

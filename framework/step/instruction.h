@@ -39,8 +39,10 @@ inline constexpr int kLanes = 5;
 const char* ToString(Lane lane);
 
 enum Flags : uint8_t {
-  kRecompute = 1,  // kForward keeps nothing but the boundary; kBackward runs
-                   // the layer's forward again first
+  kRecompute = 1,    // kForward keeps nothing but the boundary; kBackward runs
+                     // the layer's forward again first
+  kForwardOnly = 2,  // kForward and kLoss of an evaluation: no backward
+                     // follows, kLoss writes no gradient
 };
 
 // Unused fields are -1.
@@ -55,7 +57,10 @@ struct Instruction {
   friend bool operator==(const Instruction&, const Instruction&) = default;
 };
 
-// "F(3,0)", "Reduce(7)": as in core.md and in traces.
+// "F(3,a)", "Loss(a)", "B(3,a)", "Reduce(7)", "Norm": as in
+// docs/step-program.md and in traces. Micro-batches are letters (a..z, aa, ab,
+// ...), so that they cannot be taken for layers; a visit that recomputes ends
+// in r: "B(3,a)r".
 std::string ToString(const Instruction& instruction);
 
 enum class MicroBatchOrder : uint8_t {
@@ -69,17 +74,23 @@ enum class MicroBatchOrder : uint8_t {
 struct ProgramShape {
   int32_t layers = 0;
   int32_t slabs = 0;
-  std::vector<std::vector<int32_t>> slabs_of_layer;  // ascending
+  // Ascending; every slab is used by at least one layer.
+  std::vector<std::vector<int32_t>> slabs_of_layer;
   // By slab: its weights are whole but its update is sharded, so that a kFetch
   // follows its kUpdate.
   std::vector<bool> gathers;
   int32_t micro_batches = 1;
   int32_t ranks = 1;  // of the data-parallel group
+  friend bool operator==(const ProgramShape&, const ProgramShape&) = default;
 };
 
 struct Program {
   ProgramShape shape;
   std::vector<Instruction> instructions;
+  friend bool operator==(const Program&, const Program&) = default;
 };
+
+// One line: the instructions in program order, separated by blanks.
+std::string ToString(const Program& program);
 
 }  // namespace delink

@@ -14,14 +14,17 @@ struct BasicPlanOptions {
 //   micro-batch-major, 2 layers sharing slab 0, 2 micro-batches:
 //     F(0,a) F(1,a) B(1,a) B(0,a) F(0,b) F(1,b) B(1,b) B(0,b)
 //     Reduce(0) Norm Update(0)
-// A slab's kReduce stands in the network lane right behind the last backward
-// that contributes to it; kUpdate of the slabs follows kNorm in forward order,
-// each with its kFetch (network lane) where the shape says it gathers. Backward
-// visits micro-batches in ascending order in both orders.
+// where the last layer's F and B are one, Loss. A slab's kReduce stands right
+// behind the last backward that contributes to it; kUpdate of the slabs follows
+// kNorm in forward order, each with its kFetch where the shape says it gathers.
+// Backward visits micro-batches in ascending order in both orders. Visits and
+// updates are in the compute lane, kReduce, kNorm and kFetch in the network
+// lane: all that is collective keeps one order.
 Program PlanStep(const ProgramShape& shape, const BasicPlanOptions& options);
 
-// Forward only: kForward of all layers but the last, then kLoss without its
-// backward (flag kRecompute unset; the executor runs it with dropout off).
+// Forward only, micro-batch after micro-batch: kForward of all layers but the
+// last, then kLoss without its backward; all with flag kForwardOnly (the
+// executor runs them with dropout off).
 Program PlanEvaluation(const ProgramShape& shape);
 
 }  // namespace delink

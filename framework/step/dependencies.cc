@@ -1,0 +1,345 @@
+#include "framework/step/dependencies.h"
+
+#include <algorithm>
+#include <array>
+#include <queue>
+
+#include "framework/base/check.h"
+
+namespace delink {
+namespace {
+
+constexpr int32_t kNone = -1;
+
+using ByLane = std::array<int32_t, kLanes>;
+
+bool HasGradients(const Instruction& instruction) {
+  return instruction.op == Op::kBackward ||
+         (instruction.op == Op::kLoss &&
+          (instruction.flags & kForwardOnly) == 0);
+}
+
+void AddSlabs(const std::vector<int32_t>& slabs, ResourceKind kind,
+              std::vector<Resource>* out) {
+  for (const int32_t slab : slabs) out->push_back({kind, slab});
+}
+
+void VisitEffects(const ProgramShape& shape, const Instruction& visit,
+                  Effects* effects) {
+  const int32_t layer = visit.layer;
+  const int32_t m = visit.micro_batch;
+  const std::vector<int32_t>& slabs = shape.slabs_of_layer[layer];
+  AddSlabs(slabs, ResourceKind::kWeight, &effects->reads);
+  if (visit.op == Op::kForward) {
+    effects->writes.push_back({ResourceKind::kSlot, layer, m});
+    effects->writes.push_back({ResourceKind::kSlot, layer + 1, m});
+    return;
+  }
+  effects->reads.push_back({ResourceKind::kSlot, layer, m});
+  if (visit.op == Op::kLoss) effects->writes.push_back({ResourceKind::kLoss});
+  if (HasGradients(visit)) {
+    AddSlabs(slabs, ResourceKind::kGradient, &effects->writes);
+    effects->writes.push_back({ResourceKind::kBoundary, -1, m});
+  }
+}
+
+// Numbers of a pool, the lowest free one first, so that as many are used as are
+// ever taken at once.
+class NumberPool {
+ public:
+  int32_t Take() {
+    if (free_.empty()) return size_++;
+    const int32_t number = free_.top();
+    free_.pop();
+    return number;
+  }
+  void Free(int32_t number) { free_.push(number); }
+  int32_t size() const { return size_; }
+
+ private:
+  std::priority_queue<int32_t, std::vector<int32_t>, std::greater<>> free_;
+  int32_t size_ = 0;
+};
+
+// A linear scan over the program gives every visit its slot and every
+// micro-batch its gradient boundary.
+class SlotScan {
+ public:
+  SlotScan(const Program& program, Analysis* analysis)
+      : program_(program), last_(program.shape.layers - 1), out_(*analysis) {
+    const ProgramShape& shape = program.shape;
+    out_.slot_of.assign(shape.layers,
+                        std::vector<int32_t>(shape.micro_batches, kNone));
+    out_.boundary_of.assign(shape.micro_batches, kNone);
+    has_backward_ = std::vector<std::vector<bool>>(
+        shape.layers, std::vector<bool>(shape.micro_batches, false));
+    for (const Instruction& i : program.instructions) {
+      if (i.op == Op::kBackward) has_backward_[i.layer][i.micro_batch] = true;
+    }
+  }
+
+  void Run() {
+    for (const Instruction& i : program_.instructions) {
+      if (i.op == Op::kForward) Forward(i.layer, i.micro_batch);
+      if (i.op == Op::kLoss) Loss(i);
+      if (i.op == Op::kBackward) Backward(i.layer, i.micro_batch);
+    }
+    out_.prologue_slots = pools_[0].size();
+    out_.block_slots = pools_[1].size();
+    out_.epilogue_slots = pools_[2].size();
+    out_.boundaries = boundaries_.size();
+  }
+
+ private:
+  NumberPool& PoolOf(int32_t layer) {
+    return pools_[layer == 0 ? 0 : layer == last_ ? 2 : 1];
+  }
+  void Take(int32_t layer, int32_t m) {
+    DELINK_CHECK_EQ(out_.slot_of[layer][m], kNone);
+    out_.slot_of[layer][m] = PoolOf(layer).Take();
+  }
+  void Free(int32_t layer, int32_t m) {
+    DELINK_CHECK_NE(out_.slot_of[layer][m], kNone);
+    PoolOf(layer).Free(out_.slot_of[layer][m]);
+  }
+
+  void Forward(int32_t layer, int32_t m) {
+    if (layer == 0) Take(0, m);
+    Take(layer + 1, m);
+    if (!has_backward_[layer][m]) Free(layer, m);
+  }
+  void Loss(const Instruction& loss) {
+    Free(last_, loss.micro_batch);
+    if (HasGradients(loss)) {
+      out_.boundary_of[loss.micro_batch] = boundaries_.Take();
+    }
+  }
+  void Backward(int32_t layer, int32_t m) {
+    Free(layer, m);
+    if (layer == 0) boundaries_.Free(out_.boundary_of[m]);
+  }
+
+  const Program& program_;
+  const int32_t last_;
+  Analysis& out_;
+  std::vector<std::vector<bool>> has_backward_;
+  std::array<NumberPool, 3> pools_;
+  NumberPool boundaries_;
+};
+
+// Hazards over two consecutive steps. Positions run from 0 to 2n; those under n
+// are the step before. Completion is tracked with one clock per lane: lanes are
+// in order, so "everything in lane k up to position c" is all there is to know
+// of it, and the dependencies of an instruction are at most one per lane.
+class HazardScan {
+ public:
+  HazardScan(const Program& program, Analysis* analysis)
+      : program_(program),
+        count_(static_cast<int32_t>(program.instructions.size())),
+        out_(*analysis) {
+    const ProgramShape& shape = program.shape;
+    slot_base_ = 3 * shape.slabs;
+    boundary_base_ = slot_base_ + out_.prologue_slots + out_.block_slots +
+                     out_.epilogue_slots;
+    const int32_t norm = boundary_base_ + out_.boundaries;
+    accesses_.resize(norm + 2);
+    clocks_.resize(size_t{2} * count_);
+    lane_end_.fill(kNone);
+    out_.dependencies.resize(count_);
+  }
+
+  void Run() {
+    std::vector<Effects> effects;
+    effects.reserve(count_);
+    for (const Instruction& instruction : program_.instructions) {
+      effects.push_back(EffectsOf(program_.shape, instruction));
+    }
+    for (int32_t position = 0; position < 2 * count_; ++position) {
+      Step(position, effects[position % count_]);
+    }
+  }
+
+ private:
+  struct Access {
+    Access() { readers.fill(kNone); }
+    int32_t writer = kNone;
+    ByLane readers;  // since the last write, the last of each lane
+  };
+
+  int LaneOf(int32_t position) const {
+    return static_cast<int>(program_.instructions[position % count_].lane);
+  }
+
+  // The memory behind a resource: hazards are between slots, not visits.
+  int32_t IdOf(const Resource& r) const {
+    const ProgramShape& shape = program_.shape;
+    switch (r.kind) {
+      case ResourceKind::kWeight:
+        return r.index;
+      case ResourceKind::kGradient:
+        return shape.slabs + r.index;
+      case ResourceKind::kState:
+        return 2 * shape.slabs + r.index;
+      case ResourceKind::kSlot: {
+        const int32_t slot = slot_base_ + out_.slot_of[r.index][r.micro_batch];
+        if (r.index == 0) return slot;
+        if (r.index < shape.layers - 1) return slot + out_.prologue_slots;
+        return slot + out_.prologue_slots + out_.block_slots;
+      }
+      case ResourceKind::kBoundary:
+        return boundary_base_ + out_.boundary_of[r.micro_batch];
+      case ResourceKind::kNorm:
+        return boundary_base_ + out_.boundaries;
+      case ResourceKind::kLoss:
+        return boundary_base_ + out_.boundaries + 1;
+      case ResourceKind::kScratch:
+        break;
+    }
+    DELINK_CHECK(false) << "scratch belongs to its lane and has no hazards";
+    return kNone;
+  }
+
+  void WaitFor(int32_t position, ByLane* latest) const {
+    if (position == kNone) return;
+    int32_t& entry = (*latest)[LaneOf(position)];
+    entry = std::max(entry, position);
+  }
+
+  // The last instruction of each lane that `effects` must wait for.
+  ByLane Hazards(const Effects& effects) const {
+    ByLane latest;
+    latest.fill(kNone);
+    for (const Resource& r : effects.reads) {
+      WaitFor(accesses_[IdOf(r)].writer, &latest);
+    }
+    for (const Resource& r : effects.writes) {
+      const Access& access = accesses_[IdOf(r)];
+      WaitFor(access.writer, &latest);
+      for (const int32_t reader : access.readers) WaitFor(reader, &latest);
+    }
+    return latest;
+  }
+
+  // What is complete once `position` is.
+  ByLane CompleteAfter(int32_t position) const {
+    ByLane clock = clocks_[position];
+    clock[LaneOf(position)] = position;
+    return clock;
+  }
+
+  void Step(int32_t position, const Effects& effects) {
+    const int own = LaneOf(position);
+    const ByLane hazards = Hazards(effects);
+    ByLane implied;  // by lane order and by the hazards' own dependencies
+    implied.fill(kNone);
+    const auto merge = [](const ByLane& from, ByLane* into) {
+      for (int k = 0; k < kLanes; ++k) {
+        (*into)[k] = std::max((*into)[k], from[k]);
+      }
+    };
+    if (lane_end_[own] != kNone) merge(CompleteAfter(lane_end_[own]), &implied);
+    for (const int32_t h : hazards) {
+      if (h != kNone) merge(clocks_[h], &implied);
+    }
+    std::vector<int32_t> kept;
+    for (int k = 0; k < kLanes; ++k) {
+      if (k != own && hazards[k] > implied[k]) kept.push_back(hazards[k]);
+    }
+    clocks_[position] = implied;
+    merge(hazards, &clocks_[position]);
+    if (position >= count_) {
+      std::sort(kept.begin(), kept.end());
+      for (const int32_t h : kept) {
+        out_.dependencies[position - count_].push_back(
+            {.instruction = h % count_, .previous_step = h < count_});
+      }
+    }
+    lane_end_[own] = position;
+    Record(position, own, effects);
+  }
+
+  void Record(int32_t position, int own, const Effects& effects) {
+    for (const Resource& r : effects.reads) {
+      accesses_[IdOf(r)].readers[own] = position;
+    }
+    for (const Resource& r : effects.writes) {
+      Access& access = accesses_[IdOf(r)];
+      access.readers.fill(kNone);
+      access.writer = position;
+    }
+  }
+
+  const Program& program_;
+  const int32_t count_;
+  Analysis& out_;
+  int32_t slot_base_ = 0;
+  int32_t boundary_base_ = 0;
+  std::vector<Access> accesses_;
+  // By position: the last position of each lane that is complete before it.
+  std::vector<ByLane> clocks_;
+  ByLane lane_end_;
+};
+
+void FindFirstWrites(const Program& program, Analysis* analysis) {
+  std::vector<bool> holds(program.shape.slabs, false);
+  analysis->written.resize(program.instructions.size());
+  for (size_t i = 0; i < program.instructions.size(); ++i) {
+    const Instruction& instruction = program.instructions[i];
+    if (!HasGradients(instruction)) continue;
+    for (const int32_t slab : program.shape.slabs_of_layer[instruction.layer]) {
+      analysis->written[i].push_back(holds[slab]);
+      holds[slab] = true;
+    }
+  }
+}
+
+}  // namespace
+
+Effects EffectsOf(const ProgramShape& shape, const Instruction& instruction) {
+  Effects effects;
+  const int32_t slab = instruction.slab;
+  switch (instruction.op) {
+    case Op::kForward:
+    case Op::kLoss:
+    case Op::kBackward:
+      VisitEffects(shape, instruction, &effects);
+      return effects;
+    case Op::kFetch:
+    case Op::kRelease:
+      effects.writes = {{ResourceKind::kWeight, slab}};
+      return effects;
+    case Op::kReduce:
+      effects.writes = {{ResourceKind::kGradient, slab}};
+      return effects;
+    case Op::kNorm:
+      for (int32_t s = 0; s < shape.slabs; ++s) {
+        effects.reads.push_back({ResourceKind::kGradient, s});
+      }
+      effects.reads.push_back({ResourceKind::kLoss});
+      effects.writes = {{ResourceKind::kNorm}};
+      return effects;
+    case Op::kUpdate:
+      effects.reads = {{ResourceKind::kGradient, slab}, {ResourceKind::kNorm}};
+      effects.writes = {{ResourceKind::kWeight, slab},
+                        {ResourceKind::kState, slab}};
+      return effects;
+    case Op::kSave:
+      effects.reads = {{ResourceKind::kWeight, slab},
+                       {ResourceKind::kState, slab}};
+      return effects;
+    default:
+      DELINK_CHECK(false) << ToString(instruction)
+                          << ": no effects are known of it";
+  }
+  return effects;
+}
+
+Analysis AnalyzeProgram(const Program& program) {
+  Analysis analysis;
+  SlotScan(program, &analysis).Run();
+  HazardScan(program, &analysis).Run();
+  FindFirstWrites(program, &analysis);
+  return analysis;
+}
+
+}  // namespace delink

@@ -1,0 +1,111 @@
+#include "framework/step/instruction.h"
+
+#include <algorithm>
+
+#include "absl/strings/str_cat.h"
+
+namespace delink {
+namespace {
+
+// 0 is a, 25 z, 26 aa, as spreadsheets name columns.
+std::string Letters(int32_t micro_batch) {
+  if (micro_batch < 0) return "?";
+  std::string letters;
+  for (int64_t n = int64_t{micro_batch} + 1; n > 0; n = (n - 1) / 26) {
+    letters.push_back(static_cast<char>('a' + (n - 1) % 26));
+  }
+  std::reverse(letters.begin(), letters.end());
+  return letters;
+}
+
+std::string Number(int32_t value) {
+  return value < 0 ? "?" : std::to_string(value);
+}
+
+}  // namespace
+
+const char* ToString(Op op) {
+  switch (op) {
+    case Op::kFetch:
+      return "Fetch";
+    case Op::kRelease:
+      return "Release";
+    case Op::kForward:
+      return "F";
+    case Op::kLoss:
+      return "Loss";
+    case Op::kBackward:
+      return "B";
+    case Op::kBackwardInput:
+      return "BI";
+    case Op::kBackwardWeight:
+      return "BW";
+    case Op::kSend:
+      return "Send";
+    case Op::kRecv:
+      return "Recv";
+    case Op::kStoreSlot:
+      return "Store";
+    case Op::kLoadSlot:
+      return "Load";
+    case Op::kReduce:
+      return "Reduce";
+    case Op::kNorm:
+      return "Norm";
+    case Op::kUpdate:
+      return "Update";
+    case Op::kSave:
+      return "Save";
+  }
+  return "?";
+}
+
+const char* ToString(Lane lane) {
+  switch (lane) {
+    case Lane::kCompute:
+      return "compute";
+    case Lane::kNetwork:
+      return "network";
+    case Lane::kIn:
+      return "in";
+    case Lane::kOut:
+      return "out";
+    case Lane::kHost:
+      return "host";
+  }
+  return "?";
+}
+
+std::string ToString(const Instruction& instruction) {
+  std::string text = ToString(instruction.op);
+  switch (instruction.op) {
+    case Op::kNorm:
+      break;
+    case Op::kFetch:
+    case Op::kRelease:
+    case Op::kReduce:
+    case Op::kUpdate:
+    case Op::kSave:
+      absl::StrAppend(&text, "(", Number(instruction.slab), ")");
+      break;
+    case Op::kLoss:
+      absl::StrAppend(&text, "(", Letters(instruction.micro_batch), ")");
+      break;
+    default:
+      absl::StrAppend(&text, "(", Number(instruction.layer), ",",
+                      Letters(instruction.micro_batch), ")");
+  }
+  if ((instruction.flags & kRecompute) != 0) text += "r";
+  return text;
+}
+
+std::string ToString(const Program& program) {
+  std::string text;
+  for (const Instruction& instruction : program.instructions) {
+    if (!text.empty()) text += " ";
+    text += ToString(instruction);
+  }
+  return text;
+}
+
+}  // namespace delink

@@ -1,0 +1,117 @@
+#include "framework/step/plan/basic.h"
+
+#include <utility>
+#include <vector>
+
+#include "framework/base/check.h"
+
+namespace delink {
+namespace {
+
+Instruction Visit(Op op, int32_t layer, int32_t micro_batch, uint8_t flags) {
+  return {.op = op, .flags = flags, .layer = layer, .micro_batch = micro_batch};
+}
+
+Instruction OnSlab(Op op, Lane lane, int32_t slab) {
+  return {.op = op, .lane = lane, .slab = slab};
+}
+
+// Forward, loss and backward of all micro-batches.
+std::vector<Instruction> PlanVisits(const ProgramShape& shape,
+                                    const BasicPlanOptions& options) {
+  const int32_t last = shape.layers - 1;
+  const int32_t count = shape.micro_batches;
+  // A run of micro-batches goes through the layers together: one at a time, or
+  // all.
+  const int32_t run = options.order == MicroBatchOrder::kLayerMajor ? count : 1;
+  const auto flags = [&](int32_t layer) -> uint8_t {
+    return options.recompute && layer > 0 ? kRecompute : 0;
+  };
+  std::vector<Instruction> visits;
+  for (int32_t begin = 0; begin < count; begin += run) {
+    const int32_t end = begin + run;
+    for (int32_t layer = 0; layer < last; ++layer) {
+      for (int32_t m = begin; m < end; ++m) {
+        visits.push_back(Visit(Op::kForward, layer, m, flags(layer)));
+      }
+    }
+    for (int32_t m = begin; m < end; ++m) {
+      visits.push_back(Visit(Op::kLoss, last, m, 0));
+    }
+    for (int32_t layer = last - 1; layer >= 0; --layer) {
+      for (int32_t m = begin; m < end; ++m) {
+        visits.push_back(Visit(Op::kBackward, layer, m, flags(layer)));
+      }
+    }
+  }
+  return visits;
+}
+
+// The slabs in the order in which a forward first needs them.
+std::vector<int32_t> SlabsInForwardOrder(const ProgramShape& shape) {
+  std::vector<int32_t> order;
+  std::vector<bool> seen(shape.slabs, false);
+  for (const auto& slabs : shape.slabs_of_layer) {
+    for (const int32_t slab : slabs) {
+      if (!seen[slab]) order.push_back(slab);
+      seen[slab] = true;
+    }
+  }
+  return order;
+}
+
+void CheckShape(const ProgramShape& shape) {
+  DELINK_CHECK_GE(shape.layers, 2);
+  DELINK_CHECK_GE(shape.micro_batches, 1);
+  DELINK_CHECK_EQ(shape.slabs_of_layer.size(), size_t(shape.layers));
+  DELINK_CHECK_EQ(shape.gathers.size(), size_t(shape.slabs));
+}
+
+}  // namespace
+
+Program PlanStep(const ProgramShape& shape, const BasicPlanOptions& options) {
+  CheckShape(shape);
+  const std::vector<Instruction> visits = PlanVisits(shape, options);
+  std::vector<int32_t> last_contribution(shape.slabs, -1);
+  for (size_t i = 0; i < visits.size(); ++i) {
+    if (visits[i].op == Op::kForward) continue;
+    for (const int32_t slab : shape.slabs_of_layer[visits[i].layer]) {
+      last_contribution[slab] = static_cast<int32_t>(i);
+    }
+  }
+  Program program{.shape = shape};
+  std::vector<Instruction>& out = program.instructions;
+  for (size_t i = 0; i < visits.size(); ++i) {
+    out.push_back(visits[i]);
+    if (visits[i].op == Op::kForward) continue;
+    for (const int32_t slab : shape.slabs_of_layer[visits[i].layer]) {
+      if (last_contribution[slab] == static_cast<int32_t>(i)) {
+        out.push_back(OnSlab(Op::kReduce, Lane::kNetwork, slab));
+      }
+    }
+  }
+  out.push_back({.op = Op::kNorm, .lane = Lane::kNetwork});
+  for (const int32_t slab : SlabsInForwardOrder(shape)) {
+    out.push_back(OnSlab(Op::kUpdate, Lane::kCompute, slab));
+    if (shape.gathers[slab]) {
+      out.push_back(OnSlab(Op::kFetch, Lane::kNetwork, slab));
+    }
+  }
+  return program;
+}
+
+Program PlanEvaluation(const ProgramShape& shape) {
+  CheckShape(shape);
+  Program program{.shape = shape};
+  for (int32_t m = 0; m < shape.micro_batches; ++m) {
+    for (int32_t layer = 0; layer < shape.layers - 1; ++layer) {
+      program.instructions.push_back(
+          Visit(Op::kForward, layer, m, kForwardOnly));
+    }
+    program.instructions.push_back(
+        Visit(Op::kLoss, shape.layers - 1, m, kForwardOnly));
+  }
+  return program;
+}
+
+}  // namespace delink

@@ -1,0 +1,183 @@
+// The basic planners write what core.md draws, and the analysis of small
+// programs is what a person finds.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <string>
+
+#include "absl/strings/str_cat.h"
+#include "framework/step/dependencies.h"
+#include "framework/step/plan/basic.h"
+
+namespace delink {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::IsEmpty;
+
+// Prologue with slab 0, two blocks sharing slab 1, epilogue with slab 2.
+ProgramShape SharedBlocks(int32_t micro_batches) {
+  return {.layers = 4,
+          .slabs = 3,
+          .slabs_of_layer = {{0}, {1}, {1}, {2}},
+          .gathers = {false, false, false},
+          .micro_batches = micro_batches};
+}
+
+int32_t Find(const Program& program, const std::string& text) {
+  for (size_t i = 0; i < program.instructions.size(); ++i) {
+    if (ToString(program.instructions[i]) == text) {
+      return static_cast<int32_t>(i);
+    }
+  }
+  ADD_FAILURE() << "no " << text << " in " << ToString(program);
+  return 0;
+}
+
+TEST(PlanTest, MicroBatchMajor) {
+  EXPECT_EQ(ToString(PlanStep(SharedBlocks(2), {})),
+            "F(0,a) F(1,a) F(2,a) Loss(a) B(2,a) B(1,a) B(0,a) "
+            "F(0,b) F(1,b) F(2,b) Loss(b) Reduce(2) B(2,b) B(1,b) Reduce(1) "
+            "B(0,b) Reduce(0) Norm Update(0) Update(1) Update(2)");
+}
+
+TEST(PlanTest, LayerMajor) {
+  EXPECT_EQ(
+      ToString(
+          PlanStep(SharedBlocks(2), {.order = MicroBatchOrder::kLayerMajor})),
+      "F(0,a) F(0,b) F(1,a) F(1,b) F(2,a) F(2,b) Loss(a) Loss(b) Reduce(2) "
+      "B(2,a) B(2,b) B(1,a) B(1,b) Reduce(1) B(0,a) B(0,b) Reduce(0) "
+      "Norm Update(0) Update(1) Update(2)");
+}
+
+TEST(PlanTest, GathersFollowTheirUpdates) {
+  ProgramShape shape = SharedBlocks(1);
+  shape.gathers = {true, false, true};
+  EXPECT_EQ(ToString(PlanStep(shape, {})),
+            "F(0,a) F(1,a) F(2,a) Loss(a) Reduce(2) B(2,a) B(1,a) Reduce(1) "
+            "B(0,a) Reduce(0) Norm Update(0) Fetch(0) Update(1) Update(2) "
+            "Fetch(2)");
+}
+
+TEST(PlanTest, RecomputeIsOfBlocks) {
+  EXPECT_EQ(ToString(PlanStep(SharedBlocks(1), {.recompute = true})),
+            "F(0,a) F(1,a)r F(2,a)r Loss(a) Reduce(2) B(2,a)r B(1,a)r "
+            "Reduce(1) B(0,a) Reduce(0) Norm Update(0) Update(1) Update(2)");
+}
+
+TEST(PlanTest, TiedSlabIsReducedAfterThePrologue) {
+  ProgramShape shape = SharedBlocks(1);
+  shape.slabs_of_layer[3] = {0, 2};
+  const Program program = PlanStep(shape, {});
+  EXPECT_EQ(Find(program, "Reduce(0)"), Find(program, "B(0,a)") + 1);
+  const Analysis analysis = AnalyzeProgram(program);
+  EXPECT_THAT(analysis.written[Find(program, "Loss(a)")],
+              ElementsAre(false, false));
+  EXPECT_THAT(analysis.written[Find(program, "B(0,a)")], ElementsAre(true));
+}
+
+TEST(PlanTest, Evaluation) {
+  const Program program = PlanEvaluation(SharedBlocks(2));
+  EXPECT_EQ(ToString(program),
+            "F(0,a) F(1,a) F(2,a) Loss(a) F(0,b) F(1,b) F(2,b) Loss(b)");
+  const Analysis analysis = AnalyzeProgram(program);
+  EXPECT_EQ(analysis.prologue_slots, 1);
+  EXPECT_EQ(analysis.block_slots, 2);
+  EXPECT_EQ(analysis.epilogue_slots, 1);
+  EXPECT_EQ(analysis.boundaries, 0);
+  for (const auto& written : analysis.written) EXPECT_THAT(written, IsEmpty());
+  for (const auto& dependencies : analysis.dependencies) {
+    EXPECT_THAT(dependencies, IsEmpty());
+  }
+}
+
+TEST(PlanTest, MicroBatchesAreLetters) {
+  const auto name = [](int32_t m) {
+    return ToString(
+        Instruction{.op = Op::kBackward, .layer = 3, .micro_batch = m});
+  };
+  EXPECT_EQ(name(0), "B(3,a)");
+  EXPECT_EQ(name(25), "B(3,z)");
+  EXPECT_EQ(name(26), "B(3,aa)");
+  EXPECT_EQ(name(27), "B(3,ab)");
+  EXPECT_EQ(name(26 * 27), "B(3,aaa)");
+}
+
+TEST(AnalysisTest, SlotsOfBothOrders) {
+  ProgramShape shape{.layers = 8,
+                     .slabs = 1,
+                     .slabs_of_layer = {8, {0}},
+                     .gathers = {false},
+                     .micro_batches = 4};
+  for (const bool recompute : {false, true}) {
+    const Analysis one =
+        AnalyzeProgram(PlanStep(shape, {.recompute = recompute}));
+    EXPECT_EQ(one.prologue_slots, 1);
+    EXPECT_EQ(one.block_slots, 6);
+    EXPECT_EQ(one.epilogue_slots, 1);
+    EXPECT_EQ(one.boundaries, 1);
+    const Analysis all =
+        AnalyzeProgram(PlanStep(shape, {.order = MicroBatchOrder::kLayerMajor,
+                                        .recompute = recompute}));
+    EXPECT_EQ(all.prologue_slots, 4);
+    EXPECT_EQ(all.block_slots, 24);
+    EXPECT_EQ(all.epilogue_slots, 4);
+    EXPECT_EQ(all.boundaries, 4);
+  }
+}
+
+TEST(AnalysisTest, FirstWriteOfASharedSlab) {
+  const Program program = PlanStep(SharedBlocks(2), {});
+  const Analysis analysis = AnalyzeProgram(program);
+  EXPECT_THAT(analysis.written[Find(program, "Loss(a)")], ElementsAre(false));
+  EXPECT_THAT(analysis.written[Find(program, "B(2,a)")], ElementsAre(false));
+  EXPECT_THAT(analysis.written[Find(program, "B(1,a)")], ElementsAre(true));
+  EXPECT_THAT(analysis.written[Find(program, "B(2,b)")], ElementsAre(true));
+  EXPECT_THAT(analysis.written[Find(program, "B(0,b)")], ElementsAre(true));
+  EXPECT_THAT(analysis.written[Find(program, "F(0,a)")], IsEmpty());
+  EXPECT_THAT(analysis.written[Find(program, "Reduce(1)")], IsEmpty());
+}
+
+// "Reduce(1): B(1,a)", one line for each instruction that waits; ' marks the
+// step before.
+std::string Waits(const Program& program) {
+  const Analysis analysis = AnalyzeProgram(program);
+  std::string text;
+  for (size_t i = 0; i < program.instructions.size(); ++i) {
+    if (analysis.dependencies[i].empty()) continue;
+    text += ToString(program.instructions[i]) + ":";
+    for (const Dependency& d : analysis.dependencies[i]) {
+      absl::StrAppend(&text, " ", ToString(program.instructions[d.instruction]),
+                      d.previous_step ? "'" : "");
+    }
+    text += "\n";
+  }
+  return text;
+}
+
+TEST(AnalysisTest, DependenciesOfAWholeWeightStep) {
+  EXPECT_EQ(Waits(PlanStep(SharedBlocks(1), {})),
+            "Reduce(2): Loss(a)\n"
+            "Reduce(1): B(1,a)\n"
+            "Reduce(0): B(0,a)\n"
+            "Update(0): Norm\n");
+}
+
+TEST(AnalysisTest, GathersHoldUpTheNextStep) {
+  ProgramShape shape = SharedBlocks(1);
+  shape.gathers = {true, true, true};
+  EXPECT_EQ(Waits(PlanStep(shape, {})),
+            "F(0,a): Fetch(0)'\n"
+            "F(1,a): Fetch(1)'\n"
+            "Loss(a): Fetch(2)'\n"
+            "Reduce(2): Loss(a)\n"
+            "Reduce(1): B(1,a)\n"
+            "Reduce(0): B(0,a)\n"
+            "Update(0): Norm\n"
+            "Fetch(0): Update(0)\n"
+            "Fetch(1): Update(1)\n"
+            "Fetch(2): Update(2)\n");
+}
+
+}  // namespace
+}  // namespace delink
