@@ -13,6 +13,7 @@
 #include "framework/base/log.h"
 #include "framework/base/status_macros.h"
 #include "framework/comm/arguments.h"
+#include "parallel/mpi/mpi_reduce_scatter.h"
 
 namespace delink {
 namespace {
@@ -135,37 +136,27 @@ MpiCommunicator::MpiCommunicator(std::shared_ptr<MpiRuntime> runtime,
     : runtime_(std::move(runtime)), comm_(comm), largest_(largest) {
   std::lock_guard lock(runtime_->mutex());
   MPI_Comm_set_errhandler(comm_, MPI_ERRORS_RETURN);
+  MPI_Comm_dup(comm_, &pieces_comm_);  // takes the error handler along
   MPI_Comm_rank(comm_, &rank_);
   MPI_Comm_size(comm_, &size_);
 }
 
 MpiCommunicator::~MpiCommunicator() {
   std::lock_guard lock(runtime_->mutex());
+  MPI_Comm_free(&pieces_comm_);
   MPI_Comm_free(&comm_);
 }
 
 std::unique_ptr<Pending> MpiCommunicator::ReduceScatter(
     const void* send, void* recv, int64_t count, DType dtype, ReduceOp op) {
   comm::CheckReduction(count, dtype);
-  auto requests = std::make_unique<Requests>(runtime_, "ReduceScatter");
   std::lock_guard lock(runtime_->mutex());
-  if (count * size_ <= largest_) {
-    requests->Add([&](MPI_Request* request) {
-      return MPI_Ireduce_scatter_block(send, recv, static_cast<int>(count),
-                                       TypeOf(dtype), OpOf(op), comm_, request);
-    });
-    return requests;
-  }
-  const int64_t width = SizeOf(dtype);
-  for (int root = 0; root < size_; ++root) {
-    const char* const chunk = At(send, root * count * width);
-    requests->AddPieces(
-        count, largest_, [&](int64_t first, int n, MPI_Request* request) {
-          return MPI_Ireduce(At(chunk, first * width), At(recv, first * width),
-                             n, TypeOf(dtype), OpOf(op), root, comm_, request);
-        });
-  }
-  return requests;
+  // Tags come round when nothing of that age is under way any more.
+  const int tag = reduce_scatters_++ % kTags;
+  return std::make_unique<MpiReduceScatter>(
+      runtime_,
+      MpiReduceScatter::Arguments{pieces_comm_, rank_, size_, tag, send, recv,
+                                  count, dtype, TypeOf(dtype), op, largest_});
 }
 
 std::unique_ptr<Pending> MpiCommunicator::AllGather(void* buffer, int64_t count,

@@ -81,6 +81,9 @@ class MpiCommunicator : public Communicator {
 
   const std::shared_ptr<MpiRuntime> runtime_;
   MPI_Comm comm_;
+  // For the messages inside ReduceScatter, so that they meet no Send's.
+  MPI_Comm pieces_comm_ = MPI_COMM_NULL;
+  int64_t reduce_scatters_ = 0;  // how many so far
   const int64_t largest_;
   int rank_ = 0;
   int size_ = 0;

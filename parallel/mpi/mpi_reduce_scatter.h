@@ -1,0 +1,67 @@
+// Reduce-scatter between processes, piece by piece, every pair of ranks
+// directly and summed in the order of ranks: the same bits as ranks that are
+// threads get.
+//
+// MPI_Ireduce_scatter_block of Open MPI 4.1 reduces everything to rank 0 and
+// scatters from there: more bytes, and all of them past one rank.
+#pragma once
+
+#include <mpi.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "framework/comm/communicator.h"
+#include "parallel/mpi/mpi_communicator.h"
+
+namespace delink {
+
+class MpiReduceScatter : public Pending {
+ public:
+  struct Arguments {
+    MPI_Comm comm;  // lent, for this kind of message only
+    int rank;
+    int size;
+    int tag;  // different for all that may be under way together
+    const void* send;
+    void* recv;
+    int64_t count;
+    DType dtype;
+    MPI_Datatype type;
+    ReduceOp op;
+    int64_t largest;  // elements in one message, at most
+  };
+
+  // Posts the first pieces; the runtime's mutex is held.
+  MpiReduceScatter(std::shared_ptr<MpiRuntime> runtime,
+                   const Arguments& arguments);
+
+ private:
+  // A piece under way: what all others send of it, and our sends to them.
+  struct Piece {
+    int64_t first = 0;
+    int64_t count = 0;
+    // By rank, without our own; room for the first and largest piece.
+    std::unique_ptr<std::byte[]> received;
+    std::vector<MPI_Request> requests;
+  };
+
+  absl::StatusOr<bool> Poll() override;
+  absl::Status PostNext(Piece& piece);
+  void Combine(const Piece& piece);
+
+  const std::shared_ptr<MpiRuntime> runtime_;
+  const Arguments a_;
+  const int64_t width_;
+  const int64_t piece_count_;
+  int64_t posted_ = 0;    // elements of pieces posted so far
+  int64_t combined_ = 0;  // and of pieces that are done
+  // Two, so that one travels while the other is summed; taken in turn.
+  Piece pieces_[2];
+  int oldest_ = 0;
+  absl::Status status_;
+};
+
+}  // namespace delink
