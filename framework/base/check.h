@@ -41,20 +41,20 @@ std::string Values(const char* text, const A& a, const B& b) {
 
 }  // namespace delink::base
 
-#define DELINK_CHECK(condition)                                    \
-  (condition) ? (void)0                                            \
-              : ::delink::base::Voidify() &                        \
-                    ::delink::base::CheckFailure(                  \
-                        __FILE__, __LINE__, #condition)            \
-                        .stream()
+#define DELINK_CHECK(condition)                                          \
+  (condition)                                                            \
+      ? (void)0                                                          \
+      : ::delink::base::Voidify() &                                      \
+            ::delink::base::CheckFailure(__FILE__, __LINE__, #condition) \
+                .stream()
 
 // Operands are evaluated a second time only when the check fails.
-#define DELINK_CHECK_OP_(a, op, b)                                       \
-  ((a)op(b)) ? (void)0                                                   \
-             : ::delink::base::Voidify() &                               \
-                   ::delink::base::CheckFailure(                         \
-                       __FILE__, __LINE__,                               \
-                       ::delink::base::Values(#a " " #op " " #b, a, b))  \
+#define DELINK_CHECK_OP_(a, op, b)                                      \
+  ((a)op(b)) ? (void)0                                                  \
+             : ::delink::base::Voidify() &                              \
+                   ::delink::base::CheckFailure(                        \
+                       __FILE__, __LINE__,                              \
+                       ::delink::base::Values(#a " " #op " " #b, a, b)) \
                        .stream()
 
 #define DELINK_CHECK_EQ(a, b) DELINK_CHECK_OP_(a, ==, b)

@@ -54,9 +54,9 @@ inline RngKey Fold(RngKey key, std::string_view name) {
 }
 
 inline RngKey KeyFromSeed(uint64_t seed) {
-  return Fold(RngKey{static_cast<uint32_t>(seed),
-                     static_cast<uint32_t>(seed >> 32)},
-              uint64_t{0});
+  return Fold(
+      RngKey{static_cast<uint32_t>(seed), static_cast<uint32_t>(seed >> 32)},
+      uint64_t{0});
 }
 
 // [0, 1), 24 bits.

@@ -12,16 +12,16 @@
 #define DELINK_CONCAT_INNER_(a, b) a##b
 #define DELINK_CONCAT_(a, b) DELINK_CONCAT_INNER_(a, b)
 
-#define DELINK_RETURN_IF_ERROR(expression)                        \
-  do {                                                            \
-    if (absl::Status delink_status = (expression);                \
-        !delink_status.ok()) {                                    \
-      return delink_status;                                       \
-    }                                                             \
+#define DELINK_RETURN_IF_ERROR(expression)                                \
+  do {                                                                    \
+    if (absl::Status delink_status = (expression); !delink_status.ok()) { \
+      return delink_status;                                               \
+    }                                                                     \
   } while (false)
 
-#define DELINK_ASSIGN_OR_RETURN(lhs, expression) \
-  DELINK_ASSIGN_OR_RETURN_(DELINK_CONCAT_(delink_or_, __LINE__), lhs, expression)
+#define DELINK_ASSIGN_OR_RETURN(lhs, expression)                      \
+  DELINK_ASSIGN_OR_RETURN_(DELINK_CONCAT_(delink_or_, __LINE__), lhs, \
+                           expression)
 
 #define DELINK_ASSIGN_OR_RETURN_(result, lhs, expression) \
   auto result = (expression);                             \

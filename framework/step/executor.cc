@@ -172,7 +172,7 @@ absl::StatusOr<StepResult> Executor::TrainStep(const HostBatch& batch,
                     .skipped = control.skip != 0};
 }
 
-absl::StatusOr<double> Executor::Evaluate(const HostBatch& batch) {
+absl::StatusOr<LossRecord> Executor::Evaluate(const HostBatch& batch) {
   DELINK_RETURN_IF_ERROR(Drain());
   DELINK_RETURN_IF_ERROR(Load(batch, 0, 0));
   DELINK_RETURN_IF_ERROR(evaluation_lanes_->RunStep());
@@ -183,7 +183,8 @@ absl::StatusOr<double> Executor::Evaluate(const HostBatch& batch) {
   double sums[2] = {record.loss_sum, static_cast<double>(record.tokens)};
   DELINK_RETURN_IF_ERROR(
       env_.compute->AllReduce(sums, 2, DType::kF64, ReduceOp::kSum)->Wait());
-  return sums[0] / sums[1];
+  return LossRecord{.loss_sum = sums[0],
+                    .tokens = static_cast<int64_t>(sums[1])};
 }
 
 absl::Status Executor::Drain() { return train_lanes_->Drain(); }

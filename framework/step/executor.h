@@ -68,8 +68,9 @@ class Executor {
   // One optimizer step, number `step` (from 1), at learning rate `lr`.
   absl::StatusOr<StepResult> TrainStep(const HostBatch& batch, int64_t step,
                                        double lr);
-  // The mean loss of a batch over all ranks; dropout off, nothing changed.
-  absl::StatusOr<double> Evaluate(const HostBatch& batch);
+  // Loss sum and counted targets of a batch over all ranks; dropout off,
+  // nothing changed.
+  absl::StatusOr<LossRecord> Evaluate(const HostBatch& batch);
   // After a step that was skipped: which layer or slab is not finite first, and
   // on which rank. Collective; runs the batch again.
   absl::StatusOr<std::string> Diagnose(const HostBatch& batch, int64_t step);

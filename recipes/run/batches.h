@@ -1,0 +1,36 @@
+// The batches of a run: which rank reads which samples of which step. A pure
+// function of the step and the layout, so that any number of ranks reads the
+// same samples in the same order, and a resumed run goes on where it stopped.
+#pragma once
+
+#include <cstdint>
+
+#include "absl/status/statusor.h"
+#include "data/loader/loader.h"
+#include "framework/step/executor.h"
+
+namespace delink {
+
+// How a global batch is cut: rank r takes sequences [r M B, (r + 1) M B), its
+// micro-batch m the B sequences from m B on.
+struct BatchCut {
+  int64_t rank = 0;
+  int64_t ranks = 1;
+  int64_t micro_batches = 1;  // M
+  int64_t micro_batch = 1;    // B
+  int64_t seq = 1;            // T
+  int64_t local() const { return micro_batches * micro_batch; }
+  int64_t global() const { return local() * ranks; }
+};
+
+// This rank's share of the global samples [first, first + cut.global()).
+absl::StatusOr<HostBatch> ReadBatch(const Loader& loader, const BatchCut& cut,
+                                    int64_t first);
+
+// As ReadBatch, for a corpus that is gone through once: samples at `end` and
+// after count nothing.
+absl::StatusOr<HostBatch> ReadBatchUntil(const Loader& loader,
+                                         const BatchCut& cut, int64_t first,
+                                         int64_t end);
+
+}  // namespace delink

@@ -1,0 +1,92 @@
+#include "recipes/run/run_folder.h"
+
+#include <cerrno>
+#include <nlohmann/json.hpp>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "framework/base/file.h"
+#include "framework/base/status_macros.h"
+
+namespace delink {
+
+std::string RunFolder::Checkpoints(const std::string& path) {
+  return JoinPath(path, "checkpoints");
+}
+std::string RunFolder::Log(const std::string& path) {
+  return JoinPath(path, "log.txt");
+}
+std::string RunFolder::Recipe(const std::string& path) {
+  return JoinPath(path, "recipe.toml");
+}
+std::string RunFolder::Metrics(const std::string& path) {
+  return JoinPath(path, "metrics.jsonl");
+}
+
+bool RunFolder::HoldsRun(const std::string& path) {
+  return PathExists(Recipe(path)) || PathExists(Metrics(path)) ||
+         PathExists(Checkpoints(path));
+}
+
+absl::Status RunFolder::Prepare(const std::string& path, Mode mode) {
+  if (mode == Mode::kFresh && HoldsRun(path)) {
+    return absl::AlreadyExistsError(
+        absl::StrCat(path,
+                     ": holds a run; add --resume to go on with it, "
+                     "--overwrite to start again, or choose another --out"));
+  }
+  if (PathExists(path) && !IsDirectory(path)) {
+    return absl::AlreadyExistsError(
+        absl::StrCat(path, ": is a file; choose another --out"));
+  }
+  if (mode == Mode::kOverwrite) {
+    // Only what a run writes: the folder may hold a person's own files.
+    for (const std::string& mine :
+         {Recipe(path), Metrics(path), Log(path), Checkpoints(path)}) {
+      DELINK_RETURN_IF_ERROR(RemoveAll(mine));
+    }
+  }
+  return MakeDirectories(Checkpoints(path));
+}
+
+absl::StatusOr<Metrics> Metrics::Open(const std::string& path, int64_t step) {
+  std::string kept;
+  if (PathExists(path)) {
+    DELINK_ASSIGN_OR_RETURN(const std::string old, ReadFile(path));
+    size_t begin = 0;
+    while (begin < old.size()) {
+      const size_t end = old.find('\n', begin);
+      if (end == std::string::npos) break;
+      const std::string line = old.substr(begin, end - begin);
+      const auto row = nlohmann::json::parse(line, nullptr, false);
+      const bool keep = row.is_object() && row.contains("step") &&
+                        row["step"].is_number() &&
+                        row["step"].get<int64_t>() <= step;
+      if (keep) kept += line + "\n";
+      begin = end + 1;
+    }
+  }
+  DELINK_RETURN_IF_ERROR(WriteFileAtomically(path, kept));
+  std::FILE* const file = std::fopen(path.c_str(), "ae");
+  if (file == nullptr) return FileError(errno, path, "open");
+  return Metrics(path, file);
+}
+
+Metrics::Metrics(Metrics&& other) noexcept
+    : path_(std::move(other.path_)),
+      file_(std::exchange(other.file_, nullptr)) {}
+
+Metrics::~Metrics() {
+  if (file_ != nullptr) std::fclose(file_);
+}
+
+absl::Status Metrics::Write(const nlohmann::ordered_json& row) {
+  const std::string line = row.dump() + "\n";
+  if (std::fwrite(line.data(), 1, line.size(), file_) != line.size() ||
+      std::fflush(file_) != 0) {
+    return FileError(errno, path_, "write");
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace delink
