@@ -1,0 +1,228 @@
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "framework/base/check.h"
+#include "framework/hdf5/hdf5.h"
+#include "framework/hdf5/library.h"
+#include "framework/hdf5/rectangles.h"
+
+namespace delink::hdf5 {
+namespace {
+
+std::vector<hsize_t> Sizes(const std::vector<int64_t>& values) {
+  return {values.begin(), values.end()};
+}
+
+Handle SimpleSpace(const Shape& shape) {
+  DELINK_CHECK(!shape.empty() && shape.size() <= H5S_MAX_RANK);
+  for (const int64_t dim : shape) DELINK_CHECK_GE(dim, 0);
+  return Handle(H5Screate_simple(static_cast<int>(shape.size()),
+                                 Sizes(shape).data(), nullptr),
+                H5Sclose);
+}
+
+bool Select(hid_t space, const Rectangle& r) {
+  return H5Sselect_hyperslab(space, H5S_SELECT_SET, Sizes(r.start).data(),
+                             nullptr, Sizes(r.count).data(), nullptr) >= 0;
+}
+
+// The library reads "%b" in the names of sources as a pattern.
+std::string EscapePercent(const std::string& name) {
+  std::string escaped;
+  for (const char c : name) {
+    escaped += c;
+    if (c == '%') escaped += '%';
+  }
+  return escaped;
+}
+
+absl::Status AddPiece(hid_t list, hid_t space, const Shape& shape,
+                      const Piece& piece, const std::string& where) {
+  const Handle source = SimpleSpace({piece.offset + piece.end - piece.begin});
+  int64_t offset = piece.offset;
+  for (const Rectangle& r : FlatRectangles(shape, piece.begin, piece.end)) {
+    const Rectangle from = {.start = {offset}, .count = {r.elements}};
+    if (!Select(space, r) || !Select(source.get(), from) ||
+        H5Pset_virtual(list, space, EscapePercent(piece.file).c_str(),
+                       EscapePercent(piece.dataset).c_str(),
+                       source.get()) < 0) {
+      return LibraryError(where, "map a piece of the virtual dataset");
+    }
+    offset += r.elements;
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<ElementType> ElementTypeOf(hid_t dataset,
+                                          const std::string& where) {
+  const Handle type(H5Dget_type(dataset), H5Tclose);
+  for (const ElementType candidate :
+       {ElementType::kF32, ElementType::kF64, ElementType::kI32,
+        ElementType::kI64, ElementType::kU8, ElementType::kU16,
+        ElementType::kU32}) {
+    if (H5Tequal(type.get(), StoredType(candidate)) > 0) return candidate;
+  }
+  return absl::InvalidArgumentError(
+      absl::StrCat(where, ": its element type is none that Delink writes"));
+}
+
+absl::StatusOr<DatasetInfo> InfoOf(hid_t dataset, const std::string& where) {
+  DatasetInfo info;
+  DELINK_ASSIGN_OR_RETURN(info.type, ElementTypeOf(dataset, where));
+  const Handle space(H5Dget_space(dataset), H5Sclose);
+  const int rank = H5Sget_simple_extent_ndims(space.get());
+  if (rank < 1) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(where, ": is not an array, as Delink writes them"));
+  }
+  std::vector<hsize_t> sizes(static_cast<size_t>(rank));
+  H5Sget_simple_extent_dims(space.get(), sizes.data(), nullptr);
+  info.shape.assign(sizes.begin(), sizes.end());
+  const Handle list(H5Dget_create_plist(dataset), H5Pclose);
+  info.is_virtual = H5Pget_layout(list.get()) == H5D_VIRTUAL;
+  return info;
+}
+
+}  // namespace
+
+absl::StatusOr<Dataset> File::CreateDataset(const std::string& path,
+                                            ElementType type,
+                                            const Shape& shape) {
+  Dataset dataset;
+  dataset.where_ = Where(path_, path);
+  dataset.info_ = {.type = type, .shape = shape};
+  dataset.size_ = ElementCount(shape);
+  const Session session;
+  const Handle space = SimpleSpace(shape);
+  const Handle parents = ParentsList();
+  const Handle list(H5Pcreate(H5P_DATASET_CREATE), H5Pclose);
+  // All of it is going to be written; filling it first would double the work.
+  H5Pset_fill_time(list.get(), H5D_FILL_TIME_NEVER);
+  dataset.id_ = H5Dcreate2(id_, path.c_str(), StoredType(type), space.get(),
+                           parents.get(), list.get(), H5P_DEFAULT);
+  if (dataset.id_ < 0) {
+    return LibraryError(dataset.where_, "create the dataset");
+  }
+  return dataset;
+}
+
+absl::Status File::CreateVirtual(const std::string& path, ElementType type,
+                                 const Shape& shape,
+                                 std::vector<Piece> pieces) {
+  std::sort(pieces.begin(), pieces.end(), [](const Piece& a, const Piece& b) {
+    return std::pair(a.begin, a.end) < std::pair(b.begin, b.end);
+  });
+  int64_t covered = 0;
+  for (const Piece& piece : pieces) {
+    DELINK_CHECK_EQ(piece.begin, covered) << path;
+    DELINK_CHECK_GE(piece.end, piece.begin) << path;
+    covered = piece.end;
+  }
+  DELINK_CHECK_EQ(covered, ElementCount(shape)) << path;
+
+  const std::string where = Where(path_, path);
+  const Session session;
+  const Handle space = SimpleSpace(shape);
+  const Handle parents = ParentsList();
+  const Handle list(H5Pcreate(H5P_DATASET_CREATE), H5Pclose);
+  for (const Piece& piece : pieces) {
+    DELINK_RETURN_IF_ERROR(
+        AddPiece(list.get(), space.get(), shape, piece, where));
+  }
+  const Handle dataset(
+      H5Dcreate2(id_, path.c_str(), StoredType(type), space.get(),
+                 parents.get(), list.get(), H5P_DEFAULT),
+      H5Dclose);
+  if (!dataset.ok()) return LibraryError(where, "create the virtual dataset");
+  return absl::OkStatus();
+}
+
+absl::StatusOr<Dataset> File::OpenDataset(const std::string& path) const {
+  Dataset dataset;
+  dataset.where_ = Where(path_, path);
+  absl::StatusOr<DatasetInfo> info;
+  {
+    const Session session;
+    dataset.id_ = H5Dopen2(id_, path.c_str(), H5P_DEFAULT);
+    if (dataset.id_ < 0) {
+      return LibraryError(dataset.where_, "open the dataset");
+    }
+    info = InfoOf(dataset.id_, dataset.where_);
+  }
+  if (!info.ok()) return info.status();
+  dataset.info_ = *std::move(info);
+  dataset.size_ = ElementCount(dataset.info_.shape);
+  return dataset;
+}
+
+Dataset::Dataset(Dataset&& other) noexcept
+    : where_(std::move(other.where_)),
+      id_(std::exchange(other.id_, -1)),
+      info_(std::move(other.info_)),
+      size_(other.size_) {}
+
+Dataset& Dataset::operator=(Dataset&& other) noexcept {
+  std::swap(where_, other.where_);
+  std::swap(id_, other.id_);
+  std::swap(info_, other.info_);
+  std::swap(size_, other.size_);
+  return *this;
+}
+
+Dataset::~Dataset() {
+  if (id_ < 0) return;
+  const Session session;
+  H5Dclose(id_);
+}
+
+absl::Status Dataset::Read(ElementType type, int64_t begin, int64_t count,
+                           void* data) const {
+  if (type != info_.type) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(where_, ": holds ", Name(info_.type), ", not ", Name(type),
+                     "; another program or version wrote it"));
+  }
+  if (begin < 0 || count < 0 || begin > size_ - count) {
+    return absl::OutOfRangeError(
+        absl::StrCat(where_, ": elements [", begin, ", ", begin + count,
+                     ") were asked for, it has ", size_,
+                     "; the file is shorter than what "
+                     "refers to it says"));
+  }
+  const Session session;
+  const Handle space(H5Dget_space(id_), H5Sclose);
+  char* to = static_cast<char*>(data);
+  for (const Rectangle& r : FlatRectangles(info_.shape, begin, begin + count)) {
+    const Handle memory = SimpleSpace({r.elements});
+    if (!Select(space.get(), r) || H5Dread(id_, MemoryType(type), memory.get(),
+                                           space.get(), H5P_DEFAULT, to) < 0) {
+      return LibraryError(where_, "read");
+    }
+    to += r.elements * ByteSize(type);
+  }
+  return absl::OkStatus();
+}
+
+absl::Status Dataset::Write(ElementType type, int64_t begin, int64_t count,
+                            const void* data) {
+  DELINK_CHECK(type == info_.type)
+      << where_ << ": holds " << Name(info_.type) << ", given " << Name(type);
+  DELINK_CHECK(begin >= 0 && count >= 0 && begin <= size_ - count)
+      << where_ << ": " << begin << " + " << count << " of " << size_;
+  const Session session;
+  const Handle space(H5Dget_space(id_), H5Sclose);
+  const char* from = static_cast<const char*>(data);
+  for (const Rectangle& r : FlatRectangles(info_.shape, begin, begin + count)) {
+    const Handle memory = SimpleSpace({r.elements});
+    if (!Select(space.get(), r) ||
+        H5Dwrite(id_, MemoryType(type), memory.get(), space.get(), H5P_DEFAULT,
+                 from) < 0) {
+      return LibraryError(where_, "write");
+    }
+    from += r.elements * ByteSize(type);
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace delink::hdf5

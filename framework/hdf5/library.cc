@@ -1,0 +1,158 @@
+#include "framework/hdf5/library.h"
+
+#include <vector>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "framework/base/check.h"
+
+namespace delink::hdf5 {
+namespace {
+
+// The library is process-wide state, hence so is what guards it.
+std::mutex& LibraryMutex() {
+  static std::mutex mutex;
+  return mutex;
+}
+
+// Innermost first.
+herr_t CollectDescription(unsigned, const H5E_error2_t* error, void* out) {
+  auto* messages = static_cast<std::vector<std::string>*>(out);
+  if (error->desc != nullptr && error->desc[0] != '\0') {
+    messages->push_back(error->desc);
+  }
+  return 0;
+}
+
+}  // namespace
+
+Session::Session() : lock_(LibraryMutex()) {
+  H5Eset_auto2(H5E_DEFAULT, nullptr, nullptr);
+}
+
+absl::Status LibraryError(std::string_view where, std::string_view action) {
+  std::vector<std::string> messages;
+  H5Ewalk2(H5E_DEFAULT, H5E_WALK_UPWARD, CollectDescription, &messages);
+  H5Eclear2(H5E_DEFAULT);
+  std::string text =
+      absl::StrCat(std::string(where), ": cannot ", std::string(action), ": ");
+  if (messages.empty()) return absl::UnknownError(text + "HDF5 says no more");
+  const std::string& cause = messages.front();
+  absl::StrAppend(&text, "HDF5: ", cause);
+  if (messages.size() > 1) absl::StrAppend(&text, " (", messages.back(), ")");
+  if (absl::StrContains(cause, "errno = 28,") ||
+      absl::StrContains(cause, "errno = 122,")) {
+    return absl::ResourceExhaustedError(
+        text +
+        "; free space on that disk, or choose a path on another, and "
+        "run again");
+  }
+  if (absl::StrContains(cause, "errno = 2,")) {
+    return absl::NotFoundError(text + "; check the path");
+  }
+  if (absl::StrContains(cause, "errno = 13,")) {
+    return absl::PermissionDeniedError(text + "; check the permissions");
+  }
+  return absl::UnknownError(text);
+}
+
+std::string Where(const std::string& file, std::string_view path) {
+  std::string where = file + ": ";
+  if (path.empty() || path.front() != '/') where += '/';
+  where += path;
+  return where;
+}
+
+Handle ParentsList() {
+  Handle list(H5Pcreate(H5P_LINK_CREATE), H5Pclose);
+  H5Pset_create_intermediate_group(list.get(), 1);
+  H5Pset_char_encoding(list.get(), H5T_CSET_UTF8);
+  return list;
+}
+
+hid_t StoredType(ElementType type) {
+  switch (type) {
+    case ElementType::kF32:
+      return H5T_IEEE_F32LE;
+    case ElementType::kF64:
+      return H5T_IEEE_F64LE;
+    case ElementType::kI32:
+      return H5T_STD_I32LE;
+    case ElementType::kI64:
+      return H5T_STD_I64LE;
+    case ElementType::kU8:
+      return H5T_STD_U8LE;
+    case ElementType::kU16:
+      return H5T_STD_U16LE;
+    case ElementType::kU32:
+      return H5T_STD_U32LE;
+  }
+  DELINK_CHECK(false) << "element type " << static_cast<int>(type);
+  return -1;
+}
+
+hid_t MemoryType(ElementType type) {
+  switch (type) {
+    case ElementType::kF32:
+      return H5T_NATIVE_FLOAT;
+    case ElementType::kF64:
+      return H5T_NATIVE_DOUBLE;
+    case ElementType::kI32:
+      return H5T_NATIVE_INT32;
+    case ElementType::kI64:
+      return H5T_NATIVE_INT64;
+    case ElementType::kU8:
+      return H5T_NATIVE_UINT8;
+    case ElementType::kU16:
+      return H5T_NATIVE_UINT16;
+    case ElementType::kU32:
+      return H5T_NATIVE_UINT32;
+  }
+  DELINK_CHECK(false) << "element type " << static_cast<int>(type);
+  return -1;
+}
+
+int64_t ByteSize(ElementType type) {
+  switch (type) {
+    case ElementType::kF64:
+    case ElementType::kI64:
+      return 8;
+    case ElementType::kF32:
+    case ElementType::kI32:
+    case ElementType::kU32:
+      return 4;
+    case ElementType::kU16:
+      return 2;
+    case ElementType::kU8:
+      return 1;
+  }
+  return 0;
+}
+
+const char* Name(ElementType type) {
+  switch (type) {
+    case ElementType::kF32:
+      return "f32";
+    case ElementType::kF64:
+      return "f64";
+    case ElementType::kI32:
+      return "i32";
+    case ElementType::kI64:
+      return "i64";
+    case ElementType::kU8:
+      return "u8";
+    case ElementType::kU16:
+      return "u16";
+    case ElementType::kU32:
+      return "u32";
+  }
+  return "?";
+}
+
+int64_t ElementCount(const Shape& shape) {
+  int64_t count = 1;
+  for (const int64_t dim : shape) count *= dim;
+  return count;
+}
+
+}  // namespace delink::hdf5

@@ -1,0 +1,22 @@
+// A flat range of a row-major array, as the rectangles (hyperslabs) it is made
+// of: with K dimensions at most 2K - 1 of them. Each rectangle's elements in
+// row-major order are consecutive in the flat order, and the rectangles come in
+// that order.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+namespace delink::hdf5 {
+
+struct Rectangle {
+  std::vector<int64_t> start;  // [K]
+  std::vector<int64_t> count;  // [K]
+  int64_t elements = 0;
+};
+
+// The flat range [begin, end) of an array of `shape`; inside it, or empty.
+std::vector<Rectangle> FlatRectangles(const std::vector<int64_t>& shape,
+                                      int64_t begin, int64_t end);
+
+}  // namespace delink::hdf5
