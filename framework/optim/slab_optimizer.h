@@ -5,22 +5,24 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
+#include <vector>
 
 #include "framework/device/backend.h"
 #include "framework/module/param_store.h"
 
 namespace delink {
 
-// Device memory at a fixed address. The host writes lr, clip and loss-scale
-// inputs before the step; FinishNorm writes the rest; Update reads it.
+// Device memory at a fixed address. The host writes lr and clip before the
+// step; FinishNorm writes the rest; Update reads it.
 struct UpdateControl {
   double lr = 0;
-  double clip = 0;           // largest norm; 0: no clipping
-  double clip_factor = 0;    // multiplies every gradient: 1/tokens is in it
-  double norm = 0;           // of the gradient of the mean loss
-  double loss_sum = 0;       // over all ranks
-  double tokens = 0;         // counted targets, over all ranks
-  int32_t skip = 0;          // not finite: nothing may be changed
+  double clip = 0;         // largest norm; 0: no clipping
+  double clip_factor = 0;  // multiplies every gradient: 1/tokens is in it
+  double norm = 0;         // of the gradient of the mean loss
+  double loss_sum = 0;     // over all ranks
+  double tokens = 0;       // counted targets, over all ranks
+  int32_t skip = 0;        // not finite: nothing may be changed
 };
 
 class SlabOptimizer {
@@ -36,14 +38,24 @@ class SlabOptimizer {
 
 // sums[i] = sum of squares of block i of the slab's gradient, in double, for
 // the blocks in `owned`; the others' are set to zero. `sums` (device memory)
-// has slab.blocks() elements.
+// has slab.blocks() elements. `owned` begins on a block and ends on one or at
+// the slab's end. The bits depend on the block alone: not on the range, the
+// number of threads or the machine's vector width. Exchanging all ranks' sums
+// by addition is therefore exact (every other summand is zero).
 void SumSquares(Stream& stream, const ParamStore& store, int slab, Range owned,
                 double* sums);
 
 // From n block sums of all ranks and slabs, followed by the sum of the losses
 // and the number of counted targets, to norm, clip_factor, loss_sum, tokens and
-// skip. All device memory.
+// skip. All device memory. The sums are taken in order; clip_factor is
+// min(1, clip / (norm + 1e-6)) / tokens, as torch's clip_grad_norm_. skip is
+// set where the loss or the norm is not finite, or nothing was counted.
 void FinishNorm(Stream& stream, Device& device, const double* sums, int64_t n,
                 UpdateControl* control);
+
+// For a diagnosis: the first slab with a block sum that is not finite, or -1.
+// `sums` are all slabs' block sums one after the other, on the host.
+int FirstNonFiniteSlab(const std::vector<Slab>& slabs,
+                       std::span<const double> sums);
 
 }  // namespace delink

@@ -1,0 +1,128 @@
+// Sums of squares in double over fixed lanes, and what follows from them.
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <type_traits>
+
+#include "framework/optim/cpu/cpu_kernels.h"
+#include "framework/optim/cpu/instructions.h"
+#include "framework/optim/slab_optimizer.h"
+
+namespace delink::cpu {
+namespace {
+
+// Element i of a block is always added to lane i mod 16, whatever the vector
+// width: two vectors of eight doubles.
+constexpr int64_t kVector = 8;
+constexpr int64_t kLanes = 2 * kVector;
+using Double8 = double __attribute__((vector_size(8 * sizeof(double))));
+using Float8 = float __attribute__((vector_size(8 * sizeof(float))));
+
+template <typename T>
+using SumFn = double (*)(const T*, int64_t);
+
+[[gnu::always_inline]] inline void AddSquares(const float* x, Double8& sum) {
+  Float8 narrow;
+  std::memcpy(&narrow, x, sizeof(narrow));
+  const Double8 wide = __builtin_convertvector(narrow, Double8);
+  sum += wide * wide;
+}
+[[gnu::always_inline]] inline void AddSquares(const double* x, Double8& sum) {
+  Double8 wide;
+  std::memcpy(&wide, x, sizeof(wide));
+  sum += wide * wide;
+}
+
+template <typename T>
+[[gnu::always_inline]] inline double Body(const T* x, int64_t n) {
+  Double8 low = {}, high = {};
+  int64_t i = 0;
+  for (; i + kLanes <= n; i += kLanes) {
+    AddSquares(x + i, low);
+    AddSquares(x + i + kVector, high);
+  }
+  if (i < n) {
+    T rest[kLanes] = {};
+    std::memcpy(rest, x + i, static_cast<size_t>(n - i) * sizeof(T));
+    AddSquares(rest, low);
+    AddSquares(rest + kVector, high);
+  }
+  const Double8 lanes = low + high;
+  double sum = 0;
+  for (int64_t lane = 0; lane < kVector; ++lane) sum += lanes[lane];
+  return sum;
+}
+
+template <typename T>
+double Baseline(const T* x, int64_t n) {
+  return Body(x, n);
+}
+template <typename T>
+DELINK_TARGET_AVX2 double Avx2(const T* x, int64_t n) {
+  return Body(x, n);
+}
+template <typename T>
+DELINK_TARGET_AVX512 double Avx512(const T* x, int64_t n) {
+  return Body(x, n);
+}
+
+template <typename T>
+SumFn<T> Choose(Instructions set) {
+  switch (set) {
+    case Instructions::kAvx512:
+      return Avx512<T>;
+    case Instructions::kAvx2:
+      return Avx2<T>;
+    case Instructions::kBaseline:
+      break;
+  }
+  return Baseline<T>;
+}
+
+template <typename T>
+void Run(SumFn<T> sum, const SumSquaresArgs& a) {
+  const T* const x = static_cast<const T*>(a.x);
+  const int64_t blocks = (a.n + a.block - 1) / a.block;
+#pragma omp parallel for schedule(static) if (a.n > 32768)
+  for (int64_t i = 0; i < blocks; ++i) {
+    const int64_t begin = i * a.block;
+    a.sums[i] = sum(x + begin, std::min(a.block, a.n - begin));
+  }
+}
+
+}  // namespace
+
+template <typename T>
+void SumSquares(Stream&, const SumSquaresArgs& args) {
+  static const SumFn<T> sum = Choose<T>(BestInstructions());
+  Run<T>(sum, args);
+}
+
+template void SumSquares<float>(Stream&, const SumSquaresArgs&);
+template void SumSquares<double>(Stream&, const SumSquaresArgs&);
+
+bool SumSquaresF32With(int instructions, const SumSquaresArgs& args) {
+  const auto set = static_cast<Instructions>(instructions);
+  if (!Has(set)) return false;
+  Run<float>(Choose<float>(set), args);
+  return true;
+}
+
+void FinishNorm(Stream&, const FinishNormArgs& a) {
+  double squares = 0;
+  for (int64_t i = 0; i < a.n; ++i) squares += a.sums[i];
+  UpdateControl& control = *a.control;
+  control.loss_sum = a.sums[a.n];
+  control.tokens = a.sums[a.n + 1];
+  control.norm = std::sqrt(squares) / control.tokens;
+  control.skip = !std::isfinite(control.loss_sum) ||
+                 !std::isfinite(control.norm) || !(control.tokens > 0);
+  double factor = 1;
+  if (control.clip > 0) {
+    // As torch.nn.utils.clip_grad_norm_.
+    factor = std::min(1.0, control.clip / (control.norm + 1e-6));
+  }
+  control.clip_factor = control.skip != 0 ? 0 : factor / control.tokens;
+}
+
+}  // namespace delink::cpu

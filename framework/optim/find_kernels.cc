@@ -1,0 +1,17 @@
+#include "framework/optim/kernels.h"
+
+namespace delink {
+
+const OptimKernels* FindOptimKernels(DeviceKind device, DType dtype) {
+  switch (device) {
+    case DeviceKind::kCpu:
+      return cpu::OptimTable(dtype);
+    case DeviceKind::kMeta:
+      return meta::OptimTable(dtype);
+    case DeviceKind::kCuda:
+      return cuda::OptimTable(dtype);
+  }
+  return nullptr;
+}
+
+}  // namespace delink

@@ -1,0 +1,62 @@
+#include "framework/optim/slab_optimizer.h"
+
+#include <cmath>
+
+#include "framework/optim/kernels.h"
+
+namespace delink {
+namespace {
+
+const OptimKernels& KernelsOf(const Device& device, DType dtype) {
+  const OptimKernels* const kernels = FindOptimKernels(device.kind(), dtype);
+  DELINK_CHECK(kernels != nullptr)
+      << "no optimizer for " << ToString(dtype) << " on " << device.name();
+  return *kernels;
+}
+
+}  // namespace
+
+void SumSquares(Stream& stream, const ParamStore& store, int slab, Range owned,
+                double* sums) {
+  const Slab& s = store.slabs()[static_cast<size_t>(slab)];
+  DELINK_CHECK(owned.size() == 0 || owned.begin % s.block == 0)
+      << "a range of " << s.name << " that begins inside a block";
+  DELINK_CHECK(owned.end % s.block == 0 || owned.end == s.elements)
+      << "a range of " << s.name << " that ends inside a block";
+  const int64_t first = owned.begin / s.block;
+  const int64_t last = (owned.end + s.block - 1) / s.block;
+  Device& device = store.device();
+  constexpr int64_t kSize = sizeof(double);
+  if (owned.size() == 0) {
+    device.FillZero(stream, sums, s.blocks() * kSize);
+    return;
+  }
+  device.FillZero(stream, sums, first * kSize);
+  device.FillZero(stream, sums + last, (s.blocks() - last) * kSize);
+  const DType dtype = store.dtype(Plane::kGradient);
+  KernelsOf(device, dtype)
+      .sum_squares(stream, {.x = store.at(slab, Plane::kGradient, owned.begin),
+                            .n = owned.size(),
+                            .block = s.block,
+                            .sums = sums + first});
+}
+
+void FinishNorm(Stream& stream, Device& device, const double* sums, int64_t n,
+                UpdateControl* control) {
+  KernelsOf(device, DType::kF64)
+      .finish_norm(stream, {.sums = sums, .n = n, .control = control});
+}
+
+int FirstNonFiniteSlab(const std::vector<Slab>& slabs,
+                       std::span<const double> sums) {
+  size_t at = 0;
+  for (size_t s = 0; s < slabs.size(); ++s) {
+    for (int64_t i = 0; i < slabs[s].blocks(); ++i) {
+      DELINK_CHECK_LT(at, sums.size());
+      if (!std::isfinite(sums[at++])) return static_cast<int>(s);
+    }
+  }
+  return -1;
+}
+
+}  // namespace delink
