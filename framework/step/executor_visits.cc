@@ -171,13 +171,12 @@ absl::StatusOr<std::string> Executor::Diagnose(const HostBatch& batch,
         BroadcastString(comm, mine, static_cast<int>(rank)));
     return absl::StrCat("rank ", rank, ": ", text);
   }
-  size_t next = 0;
-  for (const Slab& slab : env_.store->slabs()) {
-    for (int64_t i = 0; i < slab.blocks(); ++i, ++next) {
-      if (!std::isfinite(sums[next])) {
-        return absl::StrCat("the gradient of ", slab.name, " is not finite");
-      }
-    }
+  const int slab = FirstNonFiniteSlab(env_.store->slabs(), sums);
+  if (slab >= 0) {
+    return absl::StrCat(
+        "the gradient of ",
+        env_.store->slabs()[static_cast<size_t>(slab)].name,
+        " is not finite");
   }
   return std::string("the loss itself is not finite");
 }

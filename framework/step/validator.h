@@ -9,21 +9,30 @@
 
 namespace delink {
 
-// For one rank's program, over two consecutive steps: every visit happens once
-// and in an order that the model allows (forward after the layer before it,
-// backward after loss and after the layer behind it, micro-batches ascending in
-// backward for each layer), every use finds its weights fetched (kFetch after a
-// sharded kUpdate, before the next use) and its slot filled, every slab's
-// gradient is complete before its one kReduce, every slab is updated once,
-// after kNorm, and kNorm comes after all reductions; recompute flags of forward
-// and backward agree. InvalidArgument naming the instruction (its index and
-// text) and the rule otherwise.
+// For one rank's program, over two consecutive steps:
+//   - every visit happens once, in an order that the model allows: forward
+//   after
+//     the layer before it, backward after the loss or the layer behind it,
+//     micro-batches ascending in backward for each layer; recompute flags of
+//     forward and backward agree;
+//   - every use finds its weights fetched (kFetch after an update that gathers,
+//     before the next use; never a kFetch of what is there) and its slot
+//     filled;
+//   - every gradient is complete before its one kReduce, kNorm comes once and
+//     after all reductions, every slab is updated once and after kNorm;
+//   - the kSaves of a step all come before or all after their slabs' updates.
+// A forward-only program (kForwardOnly) consists of forwards and losses, and of
+// fetches and releases.
+// Returns InvalidArgument naming the first instruction that is wrong (its index
+// and text) and the rule, or the instruction that is missing. Pipelines
+// (kSend, kRecv, the halves of backward) and slots in lower tiers are refused.
 absl::Status ValidateProgram(const Program& program);
 
-// All ranks' programs, jointly: what is collective (kReduce, kNorm, kFetch that
-// gathers, kSend with its kRecv) meets in the same order on every rank, lane by
-// lane, under rendezvous semantics: no deadlock by order. Validates each
-// program as well; errors name the rank.
+// All ranks' programs, by rank: each validated, and what is collective
+// (kReduce, kNorm, kFetch of a slab that gathers) meets in the same order on
+// every rank, lane by lane, and across lanes under rendezvous semantics: no
+// deadlock by order. Errors name the rank as well. Ranks whose programs are
+// equal cost a comparison each.
 absl::Status ValidatePrograms(const std::vector<Program>& programs);
 
 }  // namespace delink

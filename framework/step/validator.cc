@@ -1,0 +1,310 @@
+#include "framework/step/validator.h"
+
+#include <algorithm>
+#include <string>
+
+#include "absl/strings/str_cat.h"
+#include "framework/base/status_macros.h"
+#include "framework/step/rendezvous.h"
+#include "framework/step/well_formed.h"
+
+namespace delink {
+namespace {
+
+std::string Visit(Op op, int32_t layer, int32_t micro_batch) {
+  return ToString(
+      Instruction{.op = op, .layer = layer, .micro_batch = micro_batch});
+}
+
+std::string OnSlab(Op op, int32_t slab) {
+  return ToString(Instruction{.op = op, .slab = slab});
+}
+
+// Steps through a program and keeps what has happened so far. Rules return what
+// is wrong, or nothing.
+class StepChecker {
+ public:
+  explicit StepChecker(const Program& program)
+      : program_(program),
+        shape_(program.shape),
+        last_(program.shape.layers - 1),
+        weights_(program.shape.slabs, Weights::kUnknown) {
+    for (const Instruction& i : program.instructions) {
+      if (i.op != Op::kForward && i.op != Op::kLoss) continue;
+      forward_only_ = (i.flags & kForwardOnly) != 0;
+      break;
+    }
+  }
+
+  absl::Status Run() {
+    for (int step = 0; step < 2; ++step) {
+      BeginStep();
+      for (size_t i = 0; i < program_.instructions.size(); ++i) {
+        const Instruction& instruction = program_.instructions[i];
+        const std::string error = Check(instruction);
+        if (error.empty()) continue;
+        return absl::InvalidArgumentError(
+            absl::StrCat("instruction ", i, ", ", ToString(instruction),
+                         step == 0 ? "" : " of the next step", ": ", error));
+      }
+      const std::string missing = FindMissing();
+      if (!missing.empty()) {
+        return absl::InvalidArgumentError(absl::StrCat(
+            "end of the program: ", missing, " is missing in the step"));
+      }
+    }
+    return absl::OkStatus();
+  }
+
+ private:
+  // Where a slab's weights are. What holds at the start of a step follows from
+  // its first use, and must hold at the end.
+  enum class Weights { kUnknown, kHere, kAway };
+
+  void BeginStep() {
+    const std::vector<uint8_t> none(shape_.micro_batches, 0);
+    forward_.assign(shape_.layers, none);
+    backward_.assign(shape_.layers, none);
+    recompute_.assign(shape_.layers, none);
+    last_backward_.assign(shape_.layers, -1);
+    reduced_.assign(shape_.slabs, false);
+    updated_.assign(shape_.slabs, false);
+    saved_.assign(shape_.slabs, false);
+    saves_ = saves_of_updated_ = 0;
+    norm_ = false;
+  }
+
+  std::string Check(const Instruction& i) {
+    if (std::string error = FieldError(shape_, i); !error.empty()) return error;
+    if (forward_only_ && i.op != Op::kForward && i.op != Op::kLoss &&
+        i.op != Op::kFetch && i.op != Op::kRelease) {
+      return "a forward-only program has no such instruction";
+    }
+    switch (i.op) {
+      case Op::kForward:
+      case Op::kLoss:
+        return CheckForward(i);
+      case Op::kBackward:
+        return CheckBackward(i);
+      case Op::kReduce:
+        return CheckReduce(i.slab);
+      case Op::kNorm:
+        return CheckNorm();
+      case Op::kUpdate:
+        return CheckUpdate(i.slab);
+      case Op::kSave:
+        return CheckSave(i.slab);
+      default:
+        return CheckResidency(i);
+    }
+  }
+
+  std::string CheckWeights(int32_t layer) {
+    for (const int32_t slab : shape_.slabs_of_layer[layer]) {
+      if (weights_[slab] == Weights::kAway) {
+        return absl::StrCat("the weights of slab ", slab,
+                            " are not fetched: ", OnSlab(Op::kFetch, slab),
+                            " must come before it");
+      }
+      weights_[slab] = Weights::kHere;
+    }
+    return "";
+  }
+
+  // Contributions are allowed in ascending order and up to the reduction.
+  std::string Contribute(int32_t layer, int32_t m) {
+    if (last_backward_[layer] >= m) {
+      return absl::StrCat("backward of layer ", layer, " has already visited ",
+                          Visit(layer == last_ ? Op::kLoss : Op::kBackward,
+                                layer, last_backward_[layer]),
+                          "; micro-batches must ascend");
+    }
+    for (const int32_t slab : shape_.slabs_of_layer[layer]) {
+      if (reduced_[slab]) {
+        return absl::StrCat("contributes to the gradient of slab ", slab,
+                            ", which ", OnSlab(Op::kReduce, slab),
+                            " has already combined");
+      }
+    }
+    last_backward_[layer] = m;
+    backward_[layer][m] = true;
+    return "";
+  }
+
+  // kForward, and kLoss, which is the forward and backward of the last layer.
+  std::string CheckForward(const Instruction& i) {
+    const int32_t m = i.micro_batch;
+    if (forward_[i.layer][m]) return "has already run in this step";
+    if (i.layer > 0 && !forward_[i.layer - 1][m]) {
+      return absl::StrCat(
+          "its slot is empty: ", Visit(Op::kForward, i.layer - 1, m),
+          " must come before it");
+    }
+    if (forward_only_ != ((i.flags & kForwardOnly) != 0)) {
+      return "all or none of a program's visits are forward-only";
+    }
+    if (std::string error = CheckWeights(i.layer); !error.empty()) return error;
+    forward_[i.layer][m] = true;
+    recompute_[i.layer][m] = i.flags & kRecompute;
+    return i.op == Op::kLoss && !forward_only_ ? Contribute(i.layer, m) : "";
+  }
+
+  std::string CheckBackward(const Instruction& i) {
+    const int32_t m = i.micro_batch;
+    if (backward_[i.layer][m]) return "has already run in this step";
+    if (!forward_[i.layer][m]) {
+      return absl::StrCat(
+          "its slot is empty: ", Visit(Op::kForward, i.layer, m),
+          " must come before it");
+    }
+    if (!backward_[i.layer + 1][m]) {
+      const Op op = i.layer + 1 == last_ ? Op::kLoss : Op::kBackward;
+      return absl::StrCat("its gradient boundary is empty: ",
+                          Visit(op, i.layer + 1, m), " must come before it");
+    }
+    if (recompute_[i.layer][m] != (i.flags & kRecompute)) {
+      return absl::StrCat("recompute is ",
+                          (i.flags & kRecompute) != 0 ? "set" : "not set",
+                          " here, unlike in ", Visit(Op::kForward, i.layer, m));
+    }
+    if (std::string error = CheckWeights(i.layer); !error.empty()) return error;
+    return Contribute(i.layer, m);
+  }
+
+  std::string CheckReduce(int32_t slab) {
+    if (reduced_[slab]) return "the slab is already reduced in this step";
+    for (int32_t layer = last_; layer >= 0; --layer) {
+      const auto& slabs = shape_.slabs_of_layer[layer];
+      if (!std::binary_search(slabs.begin(), slabs.end(), slab)) continue;
+      for (int32_t m = 0; m < shape_.micro_batches; ++m) {
+        if (backward_[layer][m]) continue;
+        return absl::StrCat(
+            "the gradient is not complete: ",
+            Visit(layer == last_ ? Op::kLoss : Op::kBackward, layer, m),
+            " must come before it");
+      }
+    }
+    reduced_[slab] = true;
+    return "";
+  }
+
+  std::string CheckNorm() {
+    if (norm_) return "has already run in this step";
+    for (int32_t slab = 0; slab < shape_.slabs; ++slab) {
+      if (!reduced_[slab]) {
+        return absl::StrCat("the gradient of slab ", slab,
+                            " is not reduced: ", OnSlab(Op::kReduce, slab),
+                            " must come before it");
+      }
+    }
+    norm_ = true;
+    return "";
+  }
+
+  std::string CheckUpdate(int32_t slab) {
+    if (!norm_) return "the norm is not known: Norm must come before it";
+    if (updated_[slab]) return "the slab is already updated in this step";
+    updated_[slab] = true;
+    if (shape_.gathers[slab]) weights_[slab] = Weights::kAway;
+    return "";
+  }
+
+  std::string CheckSave(int32_t slab) {
+    if (saved_[slab]) return "the slab is already saved in this step";
+    saved_[slab] = true;
+    ++saves_;
+    saves_of_updated_ += updated_[slab] ? 1 : 0;
+    if (saves_of_updated_ != 0 && saves_of_updated_ != saves_) {
+      return "some slabs are saved before their update and some after it; a "
+             "snapshot is of one step";
+    }
+    return "";
+  }
+
+  std::string CheckResidency(const Instruction& i) {
+    Weights& weights = weights_[i.slab];
+    if (i.op == Op::kFetch) {
+      if (weights == Weights::kHere) return "the weights are already there";
+      weights = Weights::kHere;
+      return "";
+    }
+    if (weights == Weights::kAway) return "there is no copy to release";
+    weights = Weights::kAway;
+    return "";
+  }
+
+  // The first instruction that a whole step would have had.
+  std::string FindMissing() const {
+    for (int32_t m = 0; m < shape_.micro_batches; ++m) {
+      for (int32_t l = 0; l <= last_; ++l) {
+        const Op op = l == last_ ? Op::kLoss : Op::kForward;
+        if (!forward_[l][m]) return Visit(op, l, m);
+      }
+      for (int32_t l = last_ - 1; l >= 0 && !forward_only_; --l) {
+        if (!backward_[l][m]) return Visit(Op::kBackward, l, m);
+      }
+    }
+    if (forward_only_) return "";
+    for (int32_t slab = 0; slab < shape_.slabs; ++slab) {
+      if (!reduced_[slab]) return OnSlab(Op::kReduce, slab);
+    }
+    if (!norm_) return ToString(Op::kNorm);
+    for (int32_t slab = 0; slab < shape_.slabs; ++slab) {
+      if (!updated_[slab]) return OnSlab(Op::kUpdate, slab);
+    }
+    return "";
+  }
+
+  const Program& program_;
+  const ProgramShape& shape_;
+  const int32_t last_;
+  bool forward_only_ = false;
+  std::vector<Weights> weights_;
+  // By layer and micro-batch; the last layer's are of its loss.
+  std::vector<std::vector<uint8_t>> forward_, backward_, recompute_;
+  std::vector<int32_t> last_backward_;  // by layer: micro-batch
+  std::vector<bool> reduced_, updated_, saved_;
+  int32_t saves_ = 0, saves_of_updated_ = 0;
+  bool norm_ = false;
+};
+
+absl::Status OfRank(int rank, const absl::Status& status) {
+  if (status.ok()) return status;
+  return absl::Status(status.code(),
+                      absl::StrCat("rank ", rank, ": ", status.message()));
+}
+
+}  // namespace
+
+absl::Status ValidateProgram(const Program& program) {
+  DELINK_RETURN_IF_ERROR(CheckShape(program.shape));
+  return StepChecker(program).Run();
+}
+
+absl::Status ValidatePrograms(const std::vector<Program>& programs) {
+  if (programs.empty()) {
+    return absl::InvalidArgumentError("no programs to validate");
+  }
+  const int ranks = static_cast<int>(programs.size());
+  std::vector<RankProgram> distinct;
+  for (int rank = 0; rank < ranks; ++rank) {
+    const Program& program = programs[rank];
+    const bool seen = std::any_of(
+        distinct.begin(), distinct.end(),
+        [&](const RankProgram& other) { return *other.program == program; });
+    if (seen) continue;
+    if (program.shape.ranks != ranks) {
+      return OfRank(rank, BadShape(absl::StrCat(
+                              "made for ", program.shape.ranks,
+                              " ranks, but there are ", ranks, " programs")));
+    }
+    if (program.shape != programs[0].shape) {
+      return OfRank(rank, BadShape("differs from that of rank 0"));
+    }
+    DELINK_RETURN_IF_ERROR(OfRank(rank, ValidateProgram(program)));
+    distinct.push_back({.rank = rank, .program = &program});
+  }
+  return CheckRendezvous(distinct);
+}
+
+}  // namespace delink

@@ -1,0 +1,114 @@
+#include "framework/step/well_formed.h"
+
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+
+namespace delink {
+namespace {
+
+// Which fields an operation has, and which flags it may carry.
+struct Fields {
+  bool known = true;
+  bool visit = false;  // layer in [first, last], micro_batch
+  bool slab = false;
+  uint8_t flags = 0;
+  int32_t first = 0;
+  int32_t last = 0;
+};
+
+Fields FieldsOf(Op op, int32_t layers) {
+  switch (op) {
+    case Op::kForward:
+      return {.visit = true,
+              .flags = kRecompute | kForwardOnly,
+              .last = layers - 2};
+    case Op::kLoss:
+      return {.visit = true,
+              .flags = kForwardOnly,
+              .first = layers - 1,
+              .last = layers - 1};
+    case Op::kBackward:
+      return {.visit = true, .flags = kRecompute, .last = layers - 2};
+    case Op::kFetch:
+    case Op::kRelease:
+    case Op::kReduce:
+    case Op::kUpdate:
+    case Op::kSave:
+      return {.slab = true};
+    case Op::kNorm:
+      return {};
+    default:
+      return {.known = false};
+  }
+}
+
+}  // namespace
+
+absl::Status BadShape(const std::string& what) {
+  return absl::InvalidArgumentError(absl::StrCat("program shape: ", what));
+}
+
+absl::Status CheckShape(const ProgramShape& shape) {
+  if (shape.layers < 2) {
+    return BadShape(absl::StrCat(shape.layers,
+                                 " layers; a model has at least a prologue "
+                                 "and an epilogue"));
+  }
+  if (shape.micro_batches < 1 || shape.ranks < 1 || shape.slabs < 0) {
+    return BadShape("needs at least one micro-batch and one rank");
+  }
+  if (shape.slabs_of_layer.size() != static_cast<size_t>(shape.layers) ||
+      shape.gathers.size() != static_cast<size_t>(shape.slabs)) {
+    return BadShape("slabs_of_layer has one entry a layer, gathers one a slab");
+  }
+  std::vector<bool> used(shape.slabs, false);
+  for (int32_t layer = 0; layer < shape.layers; ++layer) {
+    int32_t before = -1;
+    for (const int32_t slab : shape.slabs_of_layer[layer]) {
+      if (slab <= before || slab >= shape.slabs) {
+        return BadShape(absl::StrCat("slab ", slab, " of layer ", layer,
+                                     " is out of range or out of order"));
+      }
+      before = slab;
+      used[slab] = true;
+    }
+  }
+  for (int32_t slab = 0; slab < shape.slabs; ++slab) {
+    if (!used[slab]) {
+      return BadShape(absl::StrCat("slab ", slab, " is used by no layer"));
+    }
+  }
+  return absl::OkStatus();
+}
+
+std::string FieldError(const ProgramShape& shape, const Instruction& i) {
+  const Fields fields = FieldsOf(i.op, shape.layers);
+  if (!fields.known) return "is not part of a program of one pipeline stage";
+  if (static_cast<int>(i.lane) >= kLanes) return "its lane does not exist";
+  constexpr uint8_t kBoth = kRecompute | kForwardOnly;
+  if ((i.flags & ~fields.flags) != 0 || i.flags == kBoth) {
+    return absl::StrCat("it cannot have flags ", i.flags);
+  }
+  if (i.peer != -1) return "it has no peer";
+  if (fields.visit) {
+    if (i.layer < fields.first || i.layer > fields.last) {
+      return absl::StrCat("layer ", i.layer, " is not in [", fields.first, ", ",
+                          fields.last, "]");
+    }
+    if (i.micro_batch < 0 || i.micro_batch >= shape.micro_batches) {
+      return absl::StrCat("micro-batch ", i.micro_batch, " is not in [0, ",
+                          shape.micro_batches, ")");
+    }
+  } else if (i.layer != -1 || i.micro_batch != -1) {
+    return "it has no layer and no micro-batch";
+  }
+  if (fields.slab ? i.slab < 0 || i.slab >= shape.slabs : i.slab != -1) {
+    return fields.slab ? absl::StrCat("slab ", i.slab, " is not in [0, ",
+                                      shape.slabs, ")")
+                       : "it has no slab";
+  }
+  return "";
+}
+
+}  // namespace delink

@@ -1,0 +1,21 @@
+// Whether a shape and the fields of an instruction make sense by themselves:
+// part of ValidateProgram.
+#pragma once
+
+#include <string>
+
+#include "absl/status/status.h"
+#include "framework/step/instruction.h"
+
+namespace delink {
+
+absl::Status BadShape(const std::string& what);
+
+// Sizes agree, slabs are in range, ascending and used.
+absl::Status CheckShape(const ProgramShape& shape);
+
+// What is wrong with the fields of `i` in a program of `shape`; empty when
+// nothing is.
+std::string FieldError(const ProgramShape& shape, const Instruction& i);
+
+}  // namespace delink
