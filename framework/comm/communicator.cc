@@ -42,7 +42,7 @@ absl::Status Pending::Wait() {
   // A peer is often a moment away; after that, sleeping leaves the core to the
   // kernels of this rank or of another on the same core.
   constexpr int kYields = 20;
-  constexpr microseconds kLongest(200);
+  constexpr microseconds kLongest(50);
   microseconds pause(10);
   for (int polls = 0;; ++polls) {
     DELINK_ASSIGN_OR_RETURN(const bool done, Test());

@@ -11,9 +11,11 @@
 //   complete: nobody else writes them, and nobody reads what it writes. `send`
 //   and `recv` do not overlap.
 // - Units. Counts are elements, zero allowed. Memory is the host's.
-// - Determinism. The order in which a sum is taken depends only on the kind of
-//   communicator, its size, the count and the layout of ranks on machines: the
-//   same program gives the same bits again, and all ranks get the same bits.
+// - Determinism. ReduceScatter combines in the order of ranks, so that ranks
+//   which are threads and ranks which are processes get the same bits. The
+//   order of an AllReduce depends on the kind of communicator, its size, the
+//   count and the layout of ranks on machines, and on nothing else: the same
+//   program gives the same bits again, and all ranks get the same.
 // - Errors. A wrong peer, root, tag or negative count is a programmer error (a
 //   check). A rank that is gone, or that posts another collective, comes out of
 //   Test or Wait as a Status; the communicator is then of no further use.

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "framework/base/rng.h"
 #include "framework/base/status_macros.h"
 
 namespace delink::testing {
@@ -94,6 +95,18 @@ std::vector<uint8_t> Bytes(int rank, int64_t count) {
     bytes[i] = static_cast<uint8_t>(i * 7 + rank * 13 + 1);
   }
   return bytes;
+}
+
+// Of many magnitudes, so that the order of a sum shows in its last bits.
+std::vector<float> Rounding(int rank, int64_t first, int64_t count) {
+  std::vector<float> values(count);
+  const RngKey key = Fold(KeyFromSeed(7), rank);
+  for (int64_t i = 0; i < count; ++i) {
+    const int64_t index = first + i;
+    const float size = std::exp2(static_cast<float>((index + rank) % 20 - 10));
+    values[i] = (Uniform(Philox(key, index, 0)[0]) - 0.5F) * size;
+  }
+  return values;
 }
 
 }  // namespace
@@ -279,14 +292,31 @@ absl::Status CheckStrings(Communicator& comm) {
   return absl::OkStatus();
 }
 
+// Sums that round, in the order of ranks whatever carries them: the same bits
+// from threads and from processes.
+absl::Status CheckOrderOfSums(Communicator& comm) {
+  // Several pieces of the MPI communicator, the last one short.
+  constexpr int64_t kCount = 70001;
+  const auto send = Rounding(comm.rank(), 0, kCount * comm.size());
+  std::vector<float> recv(kCount);
+  DELINK_RETURN_IF_ERROR(comm.ReduceScatter(send.data(), recv.data(), kCount,
+                                            DType::kF32, ReduceOp::kSum)
+                             ->Wait());
+  std::vector<float> sum(kCount, 0.0F);
+  for (int rank = 0; rank < comm.size(); ++rank) {
+    const auto theirs = Rounding(rank, comm.rank() * kCount, kCount);
+    for (int64_t i = 0; i < kCount; ++i) {
+      sum[i] = rank == 0 ? theirs[i] : sum[i] + theirs[i];
+    }
+  }
+  EXPECT_EQ(std::memcmp(sum.data(), recv.data(), kCount * 4), 0);
+  return absl::OkStatus();
+}
+
 // Sums that round: the same bits again, and on all ranks.
 absl::Status CheckRepeatable(Communicator& comm) {
   constexpr int64_t kCount = 5003;
-  std::vector<float> mine(kCount);
-  for (int64_t i = 0; i < kCount; ++i) {
-    mine[i] = std::sin(static_cast<float>(i * 7 + comm.rank() * 1009)) *
-              std::exp2(static_cast<float>((i + comm.rank()) % 20 - 10));
-  }
+  const std::vector<float> mine = Rounding(comm.rank(), 0, kCount);
   std::vector<float> first = mine;
   DELINK_RETURN_IF_ERROR(
       comm.AllReduce(first.data(), kCount, DType::kF32, ReduceOp::kSum)

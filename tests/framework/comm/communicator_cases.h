@@ -18,6 +18,7 @@ absl::Status CheckSplit(Communicator& comm);
 absl::Status CheckScalars(Communicator& comm);
 absl::Status CheckAgreement(Communicator& comm);
 absl::Status CheckStrings(Communicator& comm);
+absl::Status CheckOrderOfSums(Communicator& comm);
 absl::Status CheckRepeatable(Communicator& comm);
 absl::Status CheckCanaries(Communicator& comm);
 
@@ -37,6 +38,7 @@ inline constexpr CommunicatorCase kCommunicatorCases[] = {
     {"Scalars", CheckScalars},
     {"Agreement", CheckAgreement},
     {"Strings", CheckStrings},
+    {"OrderOfSums", CheckOrderOfSums},
     {"Repeatable", CheckRepeatable},
     {"Canaries", CheckCanaries},
 };
