@@ -1,0 +1,151 @@
+#include "framework/sharing/delink.h"
+
+#include <algorithm>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "framework/base/status_macros.h"
+#include "framework/sharing/resolve.h"
+
+namespace delink {
+
+namespace {
+
+// Elements that go through the host at a time when state is scaled.
+constexpr int64_t kChunk = int64_t{1} << 18;
+
+template <typename T>
+void DivideChunks(Device& device, Stream& stream, void* data, int64_t elements,
+                  double divisor) {
+  std::vector<T> staging(static_cast<size_t>(std::min(elements, kChunk)));
+  for (int64_t begin = 0; begin < elements; begin += kChunk) {
+    const int64_t count = std::min(kChunk, elements - begin);
+    const int64_t bytes = count * static_cast<int64_t>(sizeof(T));
+    T* const at = static_cast<T*>(data) + begin;
+    device.CopyToHost(stream, staging.data(), at, bytes);
+    stream.Synchronize();
+    for (int64_t i = 0; i < count; ++i) {
+      staging[static_cast<size_t>(i)] =
+          static_cast<T>(staging[static_cast<size_t>(i)] / divisor);
+    }
+    device.CopyFromHost(stream, at, staging.data(), bytes);
+    stream.Synchronize();
+  }
+}
+
+class Switch {
+ public:
+  Switch(const ParamStore& from, ParamStore& to, StatePolicy policy,
+         Communicator& comm)
+      : from_(from),
+        to_(to),
+        policy_(policy),
+        comm_(comm),
+        device_(to.device()),
+        stream_(device_.NewStream()) {}
+
+  absl::Status Slab(int slab, const SlabOrigin& origin) {
+    const delink::Slab& target = to_.slabs()[static_cast<size_t>(slab)];
+    DELINK_CHECK_EQ(target.elements,
+                    from_.slabs()[static_cast<size_t>(origin.slab)].elements);
+    DELINK_RETURN_IF_ERROR(CopyPlane(slab, origin.slab, Plane::kWeight));
+    const bool reset = policy_ == StatePolicy::kReset && origin.changed();
+    bool kept = false;
+    for (const Plane plane : {Plane::kState0, Plane::kState1}) {
+      if (!to_.has(plane)) continue;
+      if (reset || !from_.has(plane)) {
+        Zero(slab, plane);
+        continue;
+      }
+      kept = true;
+      DELINK_RETURN_IF_ERROR(CopyPlane(slab, origin.slab, plane));
+      if (policy_ == StatePolicy::kScale && origin.changed()) {
+        const double n = static_cast<double>(origin.before) / origin.after;
+        // The first moment is linear in the gradient, the second quadratic.
+        Divide(slab, plane, plane == Plane::kState0 ? n : n * n);
+      }
+    }
+    to_.updates()[static_cast<size_t>(slab)] =
+        kept ? from_.updates()[static_cast<size_t>(origin.slab)] : 0;
+    stream_->Synchronize();
+    return absl::OkStatus();
+  }
+
+ private:
+  // What both ranks' planes hold, then the rest from the other ranks.
+  absl::Status CopyPlane(int slab, int origin, Plane plane) {
+    const Range have = from_.held(origin, plane);
+    const Range want = to_.held(slab, plane);
+    const Range both{std::max(have.begin, want.begin),
+                     std::min(have.end, want.end)};
+    if (both.begin < both.end) {
+      device_.Copy(*stream_, to_.at(slab, plane, both.begin),
+                   from_.at(origin, plane, both.begin),
+                   both.size() * SizeOf(to_.dtype(plane)));
+    }
+    // Decided by the placement, which all ranks know alike.
+    if (!Sharded(from_, origin, plane) || Sharded(to_, slab, plane)) {
+      return absl::OkStatus();
+    }
+    stream_->Synchronize();
+    return comm_
+        .AllGather(
+            to_.at(slab, plane, 0),
+            to_.slabs()[static_cast<size_t>(slab)].ShardElements(comm_.size()),
+            to_.dtype(plane))
+        ->Wait();
+  }
+
+  static bool Sharded(const ParamStore& store, int slab, Plane plane) {
+    const PlacementRow& row = store.placement().rows[static_cast<size_t>(slab)];
+    return plane == Plane::kWeight ? row.weight.sharded : row.state.sharded;
+  }
+
+  void Zero(int slab, Plane plane) {
+    const Range range = to_.held(slab, plane);
+    if (range.size() == 0) return;
+    device_.FillZero(*stream_, to_.at(slab, plane, range.begin),
+                     range.size() * SizeOf(to_.dtype(plane)));
+  }
+
+  void Divide(int slab, Plane plane, double divisor) {
+    const Range range = to_.held(slab, plane);
+    if (range.size() == 0 || device_.kind() == DeviceKind::kMeta) return;
+    void* const data = to_.at(slab, plane, range.begin);
+    if (to_.dtype(plane) == DType::kF64) {
+      DivideChunks<double>(device_, *stream_, data, range.size(), divisor);
+    } else {
+      DELINK_CHECK(to_.dtype(plane) == DType::kF32);
+      DivideChunks<float>(device_, *stream_, data, range.size(), divisor);
+    }
+  }
+
+  const ParamStore& from_;
+  ParamStore& to_;
+  StatePolicy policy_;
+  Communicator& comm_;
+  Device& device_;
+  std::unique_ptr<Stream> stream_;
+};
+
+}  // namespace
+
+absl::Status Delink(const ParamStore& from, ParamStore& to, StatePolicy policy,
+                    Communicator& comm) {
+  DELINK_CHECK(&from.registry() == &to.registry());
+  DELINK_CHECK(&from.device() == &to.device());
+  DELINK_CHECK(from.options().dtype == to.options().dtype);
+  DELINK_CHECK_EQ(from.options().ranks, to.options().ranks);
+  DELINK_CHECK_EQ(from.options().rank, to.options().rank);
+  DELINK_CHECK_EQ(comm.size(), to.options().ranks);
+  DELINK_ASSIGN_OR_RETURN(
+      const std::vector<SlabOrigin> origins,
+      RelationOf(to.registry(), to.blocks(), from.sharing(), to.sharing()));
+  Switch change(from, to, policy, comm);
+  for (size_t s = 0; s < origins.size(); ++s) {
+    DELINK_RETURN_IF_ERROR(change.Slab(static_cast<int>(s), origins[s]));
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace delink

@@ -1,0 +1,30 @@
+// Delinking: giving layers that shared a slab slabs of their own, with the same
+// contents. The function that the model computes does not change by a bit.
+//
+// Weights are copied bit for bit. Slabs whose sharing does not change (an
+// embedding, a part that shared nothing) keep their optimizer state and update
+// count under every policy; the others' become what StatePolicy says, with n =
+// layers that shared the old slab / layers that share the new one. Gradients
+// are not copied.
+//
+// Memory: both stores exist, so the peak is the old store's planes plus the new
+// store's and no more; slabs are copied one after the other on the device.
+#pragma once
+
+#include "absl/status/status.h"
+#include "framework/comm/communicator.h"
+#include "framework/module/param_store.h"
+#include "framework/sharing/state_policy.h"
+
+namespace delink {
+
+// Fills `to` from `from`. Both are over the same registry, device, element type
+// and ranks; `to` only cuts links of `from` (else InvalidArgument, and nothing
+// is written). The placement may differ: state that was sharded and becomes
+// whole is gathered over `comm` (the data-parallel group; collective then, else
+// unused); whole state that becomes sharded is cut. State planes that `from`
+// lacks count as reset. Blocks until done.
+absl::Status Delink(const ParamStore& from, ParamStore& to, StatePolicy policy,
+                    Communicator& comm);
+
+}  // namespace delink

@@ -1,0 +1,147 @@
+#include "framework/sharing/resolve.h"
+
+#include <algorithm>
+#include <map>
+#include <set>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "framework/base/status_macros.h"
+
+namespace delink {
+namespace {
+
+bool IsBlock(int layer, int blocks) { return layer >= 1 && layer <= blocks; }
+
+// What a block declares in a part: names within the block, and shapes.
+using Declared = std::vector<std::pair<std::string, std::string>>;
+
+Declared DeclaredIn(const ParamRegistry& registry, int block,
+                    const std::string& part) {
+  Declared declared;
+  for (const ParamDecl& decl : registry.decls) {
+    if (decl.link >= 0 || decl.layer != block + 1 || decl.part != part) {
+      continue;
+    }
+    declared.emplace_back(decl.local, decl.spec.shape.ToString());
+  }
+  return declared;
+}
+
+absl::Status CheckParts(const ShareSpec& spec,
+                        const std::vector<std::string>& parts) {
+  for (const auto& [part, policy] : spec.parts) {
+    if (std::find(parts.begin(), parts.end(), part) != parts.end()) continue;
+    return absl::InvalidArgumentError(
+        absl::StrCat("share: blocks have no part '", part,
+                     "'; they have: ", absl::StrJoin(parts, ", ")));
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+std::vector<std::string> PartsOf(const ParamRegistry& registry, int blocks) {
+  std::vector<std::string> parts;
+  for (const ParamDecl& decl : registry.decls) {
+    if (decl.link >= 0 || !IsBlock(decl.layer, blocks)) continue;
+    if (std::find(parts.begin(), parts.end(), decl.part) == parts.end()) {
+      parts.push_back(decl.part);
+    }
+  }
+  return parts;
+}
+
+absl::StatusOr<SharingMap> ResolveSharing(const ShareSpec& spec,
+                                          const std::vector<std::string>& parts,
+                                          int blocks) {
+  DELINK_RETURN_IF_ERROR(CheckParts(spec, parts));
+  SharingMap map;
+  for (const std::string& part : parts) {
+    const SharePolicy policy = spec.For(part);
+    if (const absl::Status status = CheckSharePolicy(policy, blocks);
+        !status.ok()) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("share of ", part, ": ", status.message()));
+    }
+    if (ShareSets(policy, blocks) == blocks) continue;
+    std::map<int64_t, int> first;  // block, by set
+    std::vector<int>& leaders = map.leaders[part];
+    for (int block = 0; block < blocks; ++block) {
+      leaders.push_back(first.emplace(ShareSetOf(policy, blocks, block), block)
+                            .first->second);
+    }
+  }
+  return map;
+}
+
+absl::StatusOr<SharingMap> ResolveSharing(const ShareSpec& spec,
+                                          const ParamRegistry& registry,
+                                          int blocks) {
+  const std::vector<std::string> parts = PartsOf(registry, blocks);
+  DELINK_ASSIGN_OR_RETURN(SharingMap map, ResolveSharing(spec, parts, blocks));
+  for (const auto& [part, leaders] : map.leaders) {
+    for (int block = 0; block < blocks; ++block) {
+      const int leader = leaders[static_cast<size_t>(block)];
+      if (DeclaredIn(registry, block, part) ==
+          DeclaredIn(registry, leader, part)) {
+        continue;
+      }
+      return absl::InvalidArgumentError(absl::StrCat(
+          "share: blocks ", leader, " and ", block,
+          " declare different parameters in ", part,
+          ", so they cannot share it; give that part the policy none"));
+    }
+  }
+  return map;
+}
+
+int LeaderLayer(const SharingMap& sharing, const std::string& part, int layer,
+                int blocks) {
+  if (!IsBlock(layer, blocks)) return layer;
+  return sharing.Leader(part, layer - 1) + 1;
+}
+
+int Sharers(const SharingMap& sharing, const std::string& part, int layer,
+            int blocks) {
+  if (!IsBlock(layer, blocks)) return 1;
+  const int leader = sharing.Leader(part, layer - 1);
+  int count = 0;
+  for (int block = 0; block < blocks; ++block) {
+    if (sharing.Leader(part, block) == leader) ++count;
+  }
+  return count;
+}
+
+absl::StatusOr<std::vector<SlabOrigin>> RelationOf(
+    const ParamRegistry& registry, int blocks, const SharingMap& from,
+    const SharingMap& to) {
+  for (const std::string& part : PartsOf(registry, blocks)) {
+    for (int block = 0; block < blocks; ++block) {
+      const int leader = to.Leader(part, block);
+      if (from.Leader(part, block) == from.Leader(part, leader)) continue;
+      return absl::InvalidArgumentError(absl::StrCat(
+          "blocks ", leader, " and ", block, " share ", part,
+          " after the switch but did not before it: a switch only cuts links, "
+          "so each stage must share no more than the one before"));
+    }
+  }
+  const std::vector<Slab> old_slabs = LayOutSlabs(registry, blocks, from);
+  std::map<std::pair<int, std::string>, int> index;  // by leader and part
+  for (size_t s = 0; s < old_slabs.size(); ++s) {
+    index[{old_slabs[s].leader, old_slabs[s].part}] = static_cast<int>(s);
+  }
+  std::vector<SlabOrigin> origins;
+  for (const Slab& slab : LayOutSlabs(registry, blocks, to)) {
+    const int leader = LeaderLayer(from, slab.part, slab.leader, blocks);
+    const auto at = index.find({leader, slab.part});
+    DELINK_CHECK(at != index.end()) << slab.name << " comes from nowhere";
+    origins.push_back({.slab = at->second,
+                       .before = Sharers(from, slab.part, slab.leader, blocks),
+                       .after = Sharers(to, slab.part, slab.leader, blocks)});
+  }
+  return origins;
+}
+
+}  // namespace delink

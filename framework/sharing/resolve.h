@@ -1,0 +1,53 @@
+// From what a person wrote (ShareSpec) to who shares with whom (SharingMap),
+// and what a switch from one sharing map to another means. Pure functions.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "framework/module/slab.h"
+#include "framework/sharing/share_spec.h"
+
+namespace delink {
+
+// The parts that blocks declare, in the order of declaration.
+std::vector<std::string> PartsOf(const ParamRegistry& registry, int blocks);
+
+// The map for `blocks` blocks with these parts. Errors: a part that is not
+// there (with the list of those that are); a number of sets that does not fit.
+absl::StatusOr<SharingMap> ResolveSharing(const ShareSpec& spec,
+                                          const std::vector<std::string>& parts,
+                                          int blocks);
+
+// The same for a model, whose blocks must declare the same parameters in every
+// part that they share.
+absl::StatusOr<SharingMap> ResolveSharing(const ShareSpec& spec,
+                                          const ParamRegistry& registry,
+                                          int blocks);
+
+// The layer whose slab `layer` uses for its own parameters of `part`.
+int LeaderLayer(const SharingMap& sharing, const std::string& part, int layer,
+                int blocks);
+
+// Blocks that use the slab that `layer` uses for `part`; 1 outside the blocks.
+int Sharers(const SharingMap& sharing, const std::string& part, int layer,
+            int blocks);
+
+// Where the contents of a slab come from at a switch.
+struct SlabOrigin {
+  int slab = 0;    // among the slabs before
+  int before = 1;  // layers that shared that slab
+  int after = 1;   // layers that share the new one
+  bool changed() const { return before != after; }
+  friend bool operator==(const SlabOrigin&, const SlabOrigin&) = default;
+};
+
+// For each slab under `to` the slab under `from` that its layers used. `to`
+// must only cut links: layers that share under `to` shared under `from`; else
+// an error that names the part and two layers.
+absl::StatusOr<std::vector<SlabOrigin>> RelationOf(
+    const ParamRegistry& registry, int blocks, const SharingMap& from,
+    const SharingMap& to);
+
+}  // namespace delink

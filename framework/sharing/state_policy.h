@@ -1,0 +1,28 @@
+// What becomes of an optimizer's state when a shared slab is cut into several.
+//
+// A shared gradient is a sum over the n layers that use it, so the stored
+// moments are about m ~ n g and v ~ n^2 g^2, while each new slab will see g.
+//   reset  zeros, and bias correction from the start: always safe
+//   copy   as they are: the steps collapse until v forgets; for comparison
+//   scale  m / n, v / n^2: right where the layers agree
+#pragma once
+
+#include <string_view>
+
+namespace delink {
+
+enum class StatePolicy { kReset, kCopy, kScale };
+
+constexpr std::string_view ToString(StatePolicy policy) {
+  switch (policy) {
+    case StatePolicy::kReset:
+      return "reset";
+    case StatePolicy::kCopy:
+      return "copy";
+    case StatePolicy::kScale:
+      return "scale";
+  }
+  return "?";
+}
+
+}  // namespace delink
