@@ -1,0 +1,247 @@
+// What AnalyzeProgram derives is right and no more than needed, for thousands
+// of random programs, judged by a simulator and by brute force.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <bitset>
+
+#include "framework/step/dependencies.h"
+#include "framework/step/plan/basic.h"
+#include "framework/step/validator.h"
+#include "tests/framework/step/programs.h"
+#include "tests/framework/step/simulator.h"
+
+namespace delink {
+namespace {
+
+using step_test::Dice;
+using step_test::DrawSample;
+using step_test::Sample;
+using step_test::ScatterLanes;
+using step_test::Simulate;
+
+constexpr int kPrograms = 10'000;
+
+TEST(AnalysisPropertyTest, PlannedProgramsAreValidAndSafe) {
+  Dice dice(1);
+  for (int n = 0; n < kPrograms; ++n) {
+    const Sample sample = DrawSample(dice);
+    const Program program = PlanStep(sample.shape, sample.options);
+    const std::vector<Program> ranks(sample.shape.ranks, program);
+    const absl::Status status = ValidatePrograms(ranks);
+    ASSERT_TRUE(status.ok()) << sample.text << ": " << status.message();
+    const Analysis analysis = AnalyzeProgram(program);
+    for (int order = 0; order < 3; ++order) {
+      ASSERT_EQ(Simulate(program, analysis, dice), "") << sample.text;
+    }
+  }
+}
+
+// Planners to come put instructions in other lanes; what is derived must hold
+// for any.
+TEST(AnalysisPropertyTest, AnyLanesAreSafe) {
+  Dice dice(2);
+  for (int n = 0; n < kPrograms / 4; ++n) {
+    const Sample sample = DrawSample(dice);
+    const Program program =
+        ScatterLanes(PlanStep(sample.shape, sample.options), dice);
+    ASSERT_TRUE(ValidateProgram(program).ok()) << sample.text;
+    ASSERT_EQ(Simulate(program, AnalyzeProgram(program), dice), "")
+        << sample.text;
+  }
+}
+
+TEST(AnalysisPropertyTest, EvaluationsAreValidAndSafe) {
+  Dice dice(3);
+  for (int n = 0; n < kPrograms / 4; ++n) {
+    const Sample sample = DrawSample(dice);
+    Program program = PlanEvaluation(sample.shape);
+    const absl::Status status = ValidateProgram(program);
+    ASSERT_TRUE(status.ok()) << sample.text << ": " << status.message();
+    if (dice.Coin()) program = ScatterLanes(program, dice);
+    ASSERT_EQ(Simulate(program, AnalyzeProgram(program), dice), "")
+        << sample.text;
+  }
+}
+
+// The most slots of each pool that visits need at the same time.
+struct Peak {
+  int32_t prologue = 0, blocks = 0, epilogue = 0;
+  friend bool operator==(const Peak&, const Peak&) = default;
+};
+
+Peak PeakOf(const Program& program) {
+  const int32_t last = program.shape.layers - 1;
+  Peak live, peak;
+  const auto pool = [&](Peak& p, int32_t layer) -> int32_t& {
+    return layer == 0 ? p.prologue : layer == last ? p.epilogue : p.blocks;
+  };
+  for (const Instruction& i : program.instructions) {
+    if (i.op == Op::kForward) {
+      if (i.layer == 0) ++live.prologue;
+      ++pool(live, i.layer + 1);
+    } else if (i.op == Op::kLoss || i.op == Op::kBackward) {
+      --pool(live, i.layer);
+    }
+    peak.prologue = std::max(peak.prologue, live.prologue);
+    peak.blocks = std::max(peak.blocks, live.blocks);
+    peak.epilogue = std::max(peak.epilogue, live.epilogue);
+  }
+  return peak;
+}
+
+TEST(AnalysisPropertyTest, SlotsAreAsFewAsCanBe) {
+  Dice dice(4);
+  for (int n = 0; n < 1000; ++n) {
+    const Sample sample = DrawSample(dice);
+    std::vector<Peak> peaks;
+    for (const auto order :
+         {MicroBatchOrder::kMicroBatchMajor, MicroBatchOrder::kLayerMajor}) {
+      for (const bool recompute : {false, true}) {
+        const Program program =
+            PlanStep(sample.shape, {.order = order, .recompute = recompute});
+        const Analysis a = AnalyzeProgram(program);
+        const Peak used{a.prologue_slots, a.block_slots, a.epilogue_slots};
+        ASSERT_EQ(used, PeakOf(program)) << sample.text;
+        peaks.push_back(used);
+      }
+    }
+    EXPECT_EQ(peaks[0], peaks[1]) << "recompute changes no count";
+    EXPECT_EQ(peaks[2], peaks[3]) << "recompute changes no count";
+    const int32_t times = sample.shape.micro_batches;
+    EXPECT_EQ(peaks[2],
+              (Peak{peaks[0].prologue * times, peaks[0].blocks * times,
+                    peaks[0].epilogue * times}));
+  }
+}
+
+// Small programs, their steps unrolled, and all paths between instructions.
+class Paths {
+ public:
+  static constexpr int kSteps = 3;
+  static constexpr int kMost = 512;
+
+  Paths(const Program& program, const Analysis& analysis)
+      : count_(static_cast<int>(program.instructions.size())),
+        after_(kSteps * count_) {
+    std::vector<std::vector<int>> edges(kSteps * count_);
+    std::vector<int> lane_end(kLanes, -1);
+    for (int p = 0; p < kSteps * count_; ++p) {
+      int& end =
+          lane_end[static_cast<int>(program.instructions[p % count_].lane)];
+      if (end >= 0) edges[end].push_back(p);
+      end = p;
+      for (const Dependency& d : analysis.dependencies[p % count_]) {
+        const int from =
+            (p / count_ - (d.previous_step ? 1 : 0)) * count_ + d.instruction;
+        if (from >= 0) edges[from].push_back(p);
+      }
+    }
+    for (int p = kSteps * count_ - 1; p >= 0; --p) {
+      for (const int to : edges[p]) {
+        after_[p].set(to);
+        after_[p] |= after_[to];
+      }
+    }
+  }
+
+  bool Reaches(int from, int to) const { return after_[from][to]; }
+
+ private:
+  const int count_;
+  std::vector<std::bitset<kMost>> after_;
+};
+
+TEST(AnalysisPropertyTest, DependenciesAreCompleteAndMinimal) {
+  Dice dice(5);
+  int programs = 0, removed = 0;
+  while (programs < 300) {
+    Sample sample = DrawSample(dice);
+    sample.shape.micro_batches = dice.Between(1, 3);
+    Program program = PlanStep(sample.shape, sample.options);
+    const int count = static_cast<int>(program.instructions.size());
+    if (count > 40) continue;
+    if (dice.Coin()) program = ScatterLanes(program, dice);
+    ++programs;
+    Analysis analysis = AnalyzeProgram(program);
+    const int cells = step_test::CountCells(program, analysis);
+    std::vector<std::vector<std::pair<int, bool>>> users(cells);
+    for (int p = 0; p < Paths::kSteps * count; ++p) {
+      for (const auto& access : step_test::AccessesOf(
+               program, analysis, program.instructions[p % count])) {
+        users[access.cell].emplace_back(p, access.write);
+      }
+    }
+    const Paths paths(program, analysis);
+    for (const auto& cell : users) {
+      for (size_t b = 0; b < cell.size(); ++b) {
+        for (size_t a = 0; a < b; ++a) {
+          if (!cell[a].second && !cell[b].second) continue;
+          ASSERT_TRUE(cell[a].first == cell[b].first ||
+                      paths.Reaches(cell[a].first, cell[b].first))
+              << sample.text;
+        }
+      }
+    }
+    for (int i = 0; i < count; ++i) {
+      for (size_t k = 0; k < analysis.dependencies[i].size(); ++k) {
+        Analysis without = analysis;
+        const Dependency d = analysis.dependencies[i][k];
+        without.dependencies[i].erase(without.dependencies[i].begin() + k);
+        const int to = (Paths::kSteps - 1) * count + i;
+        const int from =
+            (Paths::kSteps - (d.previous_step ? 2 : 1)) * count + d.instruction;
+        ASSERT_FALSE(Paths(program, without).Reaches(from, to))
+            << sample.text << ": " << ToString(program.instructions[i])
+            << " waits for " << ToString(program.instructions[d.instruction])
+            << " needlessly";
+        ++removed;
+      }
+    }
+  }
+  EXPECT_GT(removed, 1000);
+}
+
+// The simulator sees what it is there to see: an analysis that lacks a
+// dependency, calls a write first that is not, or lets two live slots be one.
+bool IsCaught(const Program& program, const Analysis& analysis, Dice& dice) {
+  for (int attempt = 0; attempt < 200; ++attempt) {
+    if (!Simulate(program, analysis, dice).empty()) return true;
+  }
+  return false;
+}
+
+TEST(AnalysisPropertyTest, SimulatorCatchesWrongAnalyses) {
+  Dice dice(6);
+  for (int n = 0; n < 200; ++n) {
+    const Sample sample = DrawSample(dice);
+    const Program program = PlanStep(sample.shape, sample.options);
+    const int count = static_cast<int>(program.instructions.size());
+    const Analysis analysis = AnalyzeProgram(program);
+    Analysis wrong = analysis;
+    int i = dice.Below(count);
+    while (wrong.dependencies[i].empty()) i = (i + 1) % count;
+    const Dependency d = wrong.dependencies[i].front();
+    wrong.dependencies[i].erase(wrong.dependencies[i].begin());
+    EXPECT_TRUE(IsCaught(program, wrong, dice))
+        << sample.text << ": " << ToString(program.instructions[i])
+        << " does not wait for "
+        << ToString(program.instructions[d.instruction]);
+
+    wrong = analysis;
+    i = dice.Below(count);
+    while (wrong.written[i].empty()) i = (i + 1) % count;
+    wrong.written[i].back() = !wrong.written[i].back();
+    EXPECT_TRUE(IsCaught(program, wrong, dice)) << sample.text;
+
+    wrong = analysis;
+    if (wrong.block_slots < 2) continue;
+    for (auto& slots : wrong.slot_of) {
+      for (int32_t& slot : slots) slot = slot == 1 ? 0 : slot;
+    }
+    EXPECT_TRUE(IsCaught(program, wrong, dice)) << sample.text;
+  }
+}
+
+}  // namespace
+}  // namespace delink

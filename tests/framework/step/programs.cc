@@ -1,0 +1,141 @@
+#include "tests/framework/step/programs.h"
+
+#include <algorithm>
+#include <map>
+#include <numeric>
+#include <sstream>
+
+#include "framework/base/check.h"
+
+namespace delink::step_test {
+namespace {
+
+// The first slab of a part and how blocks share it.
+enum class Sharing { kAll, kGroups, kCycle, kNone };
+
+int32_t Representative(Sharing sharing, int32_t block, int32_t blocks,
+                       int32_t k) {
+  switch (sharing) {
+    case Sharing::kAll:
+      return 0;
+    case Sharing::kGroups:
+      return block * k / blocks;
+    case Sharing::kCycle:
+      return block % k;
+    case Sharing::kNone:
+      break;
+  }
+  return block;
+}
+
+// Numbers slabs in the order in which the layers use them, or at random.
+void NumberSlabs(Dice& dice, ProgramShape* shape) {
+  std::vector<int32_t> number(shape->slabs);
+  std::iota(number.begin(), number.end(), 0);
+  if (dice.Coin()) {
+    for (int32_t i = shape->slabs - 1; i > 0; --i) {
+      std::swap(number[i], number[dice.Below(i + 1)]);
+    }
+  }
+  for (auto& slabs : shape->slabs_of_layer) {
+    for (int32_t& slab : slabs) slab = number[slab];
+    std::sort(slabs.begin(), slabs.end());
+  }
+}
+
+void DrawGathers(Dice& dice, ProgramShape* shape) {
+  const int32_t kind = dice.Below(3);
+  shape->gathers.resize(shape->slabs);
+  for (int32_t s = 0; s < shape->slabs; ++s) {
+    shape->gathers[s] = kind == 2 ? dice.Coin() : kind == 1;
+  }
+}
+
+}  // namespace
+
+Program Parse(const ProgramShape& shape, const std::string& text) {
+  const std::map<std::string, Op> ops = {
+      {"F", Op::kForward},     {"Loss", Op::kLoss},       {"B", Op::kBackward},
+      {"Fetch", Op::kFetch},   {"Release", Op::kRelease}, {"Norm", Op::kNorm},
+      {"Reduce", Op::kReduce}, {"Update", Op::kUpdate},   {"Save", Op::kSave}};
+  Program program{.shape = shape};
+  std::istringstream words(text);
+  for (std::string word; words >> word;) {
+    const size_t open = word.find('(');
+    const auto op = ops.find(word.substr(0, open));
+    DELINK_CHECK(op != ops.end()) << word;
+    Instruction i{.op = op->second};
+    if (word.back() == 'r') i.flags = kRecompute;
+    const std::string in =
+        open == std::string::npos ? "" : word.substr(open + 1);
+    if (i.op == Op::kForward || i.op == Op::kBackward) {
+      i.layer = std::stoi(in);
+      i.micro_batch = in[in.find(',') + 1] - 'a';
+    } else if (i.op == Op::kLoss) {
+      i.layer = shape.layers - 1;
+      i.micro_batch = in[0] - 'a';
+    } else if (i.op != Op::kNorm) {
+      i.slab = std::stoi(in);
+    }
+    if (i.op == Op::kReduce || i.op == Op::kNorm || i.op == Op::kFetch) {
+      i.lane = Lane::kNetwork;
+    }
+    program.instructions.push_back(i);
+  }
+  return program;
+}
+
+Sample DrawSample(Dice& dice) {
+  Sample sample;
+  ProgramShape& shape = sample.shape;
+  std::ostringstream text;
+  shape.layers = dice.Between(3, 12);
+  shape.micro_batches = dice.Between(1, 8);
+  shape.ranks = dice.Below(16) == 0 ? dice.Between(1, 512) : dice.Between(1, 8);
+  const int32_t blocks = shape.layers - 2;
+  text << shape.layers << " layers, " << shape.micro_batches
+       << " micro-batches, " << shape.ranks << " ranks, parts";
+  shape.slabs_of_layer.resize(shape.layers);
+  shape.slabs_of_layer[0] = {0};
+  shape.slabs = 1;
+  for (int32_t parts = dice.Between(1, 3); parts > 0; --parts) {
+    const auto sharing = static_cast<Sharing>(dice.Below(4));
+    const int32_t k = dice.Between(1, blocks);
+    int32_t count = 0;
+    for (int32_t b = 0; b < blocks; ++b) {
+      const int32_t r = Representative(sharing, b, blocks, k);
+      shape.slabs_of_layer[b + 1].push_back(shape.slabs + r);
+      count = std::max(count, r + 1);
+    }
+    shape.slabs += count;
+    text << " "
+         << "agcn"[static_cast<int>(sharing)] << k;
+  }
+  const bool tied = dice.Coin();
+  if (tied) shape.slabs_of_layer.back().push_back(0);
+  if (!tied || dice.Coin()) {
+    shape.slabs_of_layer.back().push_back(shape.slabs++);
+  }
+  NumberSlabs(dice, &shape);
+  DrawGathers(dice, &shape);
+  sample.options = {.order = dice.Coin() ? MicroBatchOrder::kLayerMajor
+                                         : MicroBatchOrder::kMicroBatchMajor,
+                    .recompute = dice.Coin()};
+  text << (tied ? ", tied" : "")
+       << (sample.options.order == MicroBatchOrder::kLayerMajor
+               ? ", layer-major"
+               : "")
+       << (sample.options.recompute ? ", recompute" : "");
+  sample.text = text.str();
+  return sample;
+}
+
+Program ScatterLanes(const Program& program, Dice& dice) {
+  Program scattered = program;
+  for (Instruction& i : scattered.instructions) {
+    i.lane = static_cast<Lane>(dice.Below(kLanes));
+  }
+  return scattered;
+}
+
+}  // namespace delink::step_test

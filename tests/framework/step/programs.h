@@ -1,0 +1,49 @@
+// Programs for tests: written as text, and drawn at random.
+#pragma once
+
+#include <cstdint>
+#include <random>
+#include <string>
+
+#include "framework/step/instruction.h"
+#include "framework/step/plan/basic.h"
+
+namespace delink::step_test {
+
+// The inverse of ToString(Program) for single-letter micro-batches: "F(0,a)
+// Loss(a) B(0,a)r Norm Fetch(1)". What is collective goes to the network lane,
+// the rest to the compute lane. Aborts on what it cannot read.
+Program Parse(const ProgramShape& shape, const std::string& text);
+
+// Numbers that are the same on every machine.
+class Dice {
+ public:
+  explicit Dice(uint64_t seed) : engine_(seed) {}
+  // [0, n)
+  int32_t Below(int32_t n) {
+    return static_cast<int32_t>(engine_() % static_cast<uint64_t>(n));
+  }
+  int32_t Between(int32_t low, int32_t high) {
+    return low + Below(high - low + 1);
+  }
+  bool Coin() { return Below(2) == 0; }
+
+ private:
+  std::mt19937_64 engine_;
+};
+
+struct Sample {
+  ProgramShape shape;
+  BasicPlanOptions options;
+  std::string text;  // for failure messages
+};
+
+// 3..12 layers; blocks of 1..3 parts, each shared by all, groups, cycle or
+// none; tied or not; 1..8 micro-batches; both orders; recompute or not; weights
+// gathered by all, none or some slabs; 1..512 ranks, mostly few.
+Sample DrawSample(Dice& dice);
+
+// The same program with every instruction in a lane drawn at random.
+Program ScatterLanes(const Program& program, Dice& dice);
+
+}  // namespace delink::step_test

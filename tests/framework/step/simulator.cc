@@ -1,0 +1,374 @@
+#include "tests/framework/step/simulator.h"
+
+#include <array>
+#include <bitset>
+
+#include "absl/strings/str_cat.h"
+
+namespace delink::step_test {
+namespace {
+
+constexpr int32_t kSteps = 3;
+
+struct Layout {
+  Layout(const Program& program, const Analysis& a)
+      : layers(program.shape.layers), slabs(program.shape.slabs) {
+    norm = 3 * slabs;
+    loss = norm + 1;
+    pools = {loss + 1, loss + 1 + a.prologue_slots,
+             loss + 1 + a.prologue_slots + a.block_slots};
+    boundaries = pools[2] + a.epilogue_slots;
+    cells = boundaries + a.boundaries;
+  }
+  int32_t Slot(const Analysis& a, int32_t layer, int32_t m) const {
+    const int pool = layer == 0 ? 0 : layer + 1 == layers ? 2 : 1;
+    return pools[pool] + a.slot_of[layer][m];
+  }
+
+  int32_t layers, slabs, norm, loss, boundaries, cells;
+  std::array<int32_t, 3> pools;
+};
+
+bool TrainsAt(const Instruction& i) {
+  return i.op == Op::kBackward ||
+         (i.op == Op::kLoss && (i.flags & kForwardOnly) == 0);
+}
+
+// What a slot or a boundary holds.
+struct Content {
+  int32_t layer = -1, micro_batch = -1, step = -1;
+  bool saved = false;  // more than the input boundary
+  bool live = false;
+};
+
+using Contributions = std::bitset<128>;
+
+struct Gradient {
+  Contributions held;
+  int32_t step = -1;
+  bool reduced = false, consumed = true;
+};
+
+class Simulation {
+ public:
+  Simulation(const Program& program, const Analysis& analysis, Dice& dice)
+      : program_(program),
+        shape_(program.shape),
+        a_(analysis),
+        dice_(dice),
+        layout_(program, analysis),
+        count_(static_cast<int32_t>(program.instructions.size())),
+        done_(size_t{kSteps} * count_, false),
+        users_(layout_.cells, 0),
+        content_(layout_.cells),
+        gradients_(shape_.slabs),
+        expected_(shape_.slabs),
+        owned_version_(shape_.slabs, 0),
+        compute_version_(shape_.slabs, 0) {
+    for (int32_t i = 0; i < count_; ++i) {
+      const Instruction& instruction = program.instructions[i];
+      accesses_.push_back(AccessesOf(program, analysis, instruction));
+      lanes_[static_cast<int>(instruction.lane)].order.push_back(i);
+    }
+    for (int32_t l = 0; l < shape_.layers; ++l) {
+      for (const int32_t s : shape_.slabs_of_layer[l]) {
+        for (int32_t m = 0; m < shape_.micro_batches; ++m) {
+          expected_[s].set(Bit(l, m));
+        }
+      }
+    }
+    for (LaneState& lane : lanes_) lane.weight = 1 << (3 * dice_.Below(4));
+  }
+
+  std::string Run() {
+    for (int32_t left = kSteps * count_; left > 0;) {
+      const int lane = ChooseLane();
+      if (lane < 0) return "the lanes wait for each other";
+      LaneState& l = lanes_[lane];
+      if (l.running >= 0) {
+        End(l.running);
+        done_[l.running] = true;
+        l.running = -1;
+        ++l.next;
+        --left;
+        continue;
+      }
+      l.running = l.Position(count_);
+      const std::string error = Start(l.running);
+      if (!error.empty()) {
+        return absl::StrCat("step ", l.running / count_, ", instruction ",
+                            l.running % count_, ", ",
+                            ToString(program_.instructions[l.running % count_]),
+                            ": ", error);
+      }
+    }
+    return "";
+  }
+
+ private:
+  struct LaneState {
+    std::vector<int32_t> order;
+    size_t next = 0;
+    int32_t running = -1;
+    int32_t weight = 1;
+    int32_t Position(int32_t count) const {
+      return static_cast<int32_t>(next / order.size()) * count +
+             order[next % order.size()];
+    }
+  };
+
+  size_t Bit(int32_t layer, int32_t m) const {
+    return static_cast<size_t>(layer) * shape_.micro_batches + m;
+  }
+
+  bool CanMove(const LaneState& lane) const {
+    if (lane.running >= 0) return true;
+    if (lane.next >= kSteps * lane.order.size()) return false;
+    const int32_t position = lane.Position(count_);
+    for (const Dependency& d : a_.dependencies[position % count_]) {
+      const int32_t step = position / count_ - (d.previous_step ? 1 : 0);
+      if (step >= 0 && !done_[step * count_ + d.instruction]) return false;
+    }
+    return true;
+  }
+
+  // Lanes of a high weight run ahead as far as they can.
+  int ChooseLane() {
+    std::array<bool, kLanes> movable;
+    int32_t total = 0;
+    for (int k = 0; k < kLanes; ++k) {
+      movable[k] = CanMove(lanes_[k]);
+      if (movable[k]) total += lanes_[k].weight;
+    }
+    if (total == 0) return -1;
+    int32_t left = dice_.Below(total);
+    for (int k = 0; k < kLanes; ++k) {
+      if (!movable[k]) continue;
+      left -= lanes_[k].weight;
+      if (left < 0) return k;
+    }
+    return -1;
+  }
+
+  bool Holds(const Content& c, int32_t layer, int32_t m) const {
+    return c.live && c.layer == layer && c.micro_batch == m && c.step == step_;
+  }
+
+  std::string Start(int32_t position) {
+    const Instruction& i = program_.instructions[position % count_];
+    step_ = position / count_;
+    for (const Access& access : accesses_[position % count_]) {
+      int32_t& users = users_[access.cell];  // readers, or -1 for a writer
+      if (access.write ? users != 0 : users < 0) {
+        return absl::StrCat("cell ", access.cell, " is in use");
+      }
+      users = access.write ? -1 : users + 1;
+    }
+    switch (i.op) {
+      case Op::kForward:
+      case Op::kLoss:
+      case Op::kBackward:
+        return StartVisit(i, position % count_);
+      case Op::kReduce:
+        return gradients_[i.slab].step == step_ &&
+                       !gradients_[i.slab].reduced &&
+                       gradients_[i.slab].held == expected_[i.slab]
+                   ? ""
+                   : "the gradient is not complete";
+      case Op::kNorm:
+        for (const Gradient& g : gradients_) {
+          if (g.step != step_ || !g.reduced) return "a gradient is missing";
+        }
+        return loss_step_ == step_ && losses_ == shape_.micro_batches
+                   ? ""
+                   : "losses are missing";
+      case Op::kUpdate:
+        if (norm_step_ != step_) return "the norm is of another step";
+        if (owned_version_[i.slab] != step_) return "updated twice or never";
+        return gradients_[i.slab].step == step_ && gradients_[i.slab].reduced &&
+                       gradients_[i.slab].held == expected_[i.slab]
+                   ? ""
+                   : "the gradient is not that of the step";
+      default:
+        return "";
+    }
+  }
+
+  std::string StartVisit(const Instruction& i, int32_t index) {
+    const int32_t l = i.layer, m = i.micro_batch;
+    for (const int32_t s : shape_.slabs_of_layer[l]) {
+      if (compute_version_[s] != step_ && TrainingProgram()) {
+        return absl::StrCat("slab ", s, " has version ", compute_version_[s]);
+      }
+    }
+    const Content& slot = content_[layout_.Slot(a_, l, m)];
+    if (i.op == Op::kForward) {
+      if (l == 0 ? slot.live : !Holds(slot, l, m) || slot.saved) {
+        return "its slot does not hold its input";
+      }
+      if (content_[layout_.Slot(a_, l + 1, m)].live) {
+        return "the slot of the next layer is still needed";
+      }
+      return "";
+    }
+    if (!Holds(slot, l, m) || slot.saved != (i.op == Op::kBackward)) {
+      return "its slot does not hold what it needs";
+    }
+    if (!TrainsAt(i)) return "";
+    const Content& boundary = content_[layout_.boundaries + a_.boundary_of[m]];
+    if (i.op == Op::kLoss ? boundary.live : !Holds(boundary, l, m)) {
+      return "the boundary is in use or holds something else";
+    }
+    return StartContribution(i, index);
+  }
+
+  std::string StartContribution(const Instruction& i, int32_t index) {
+    const auto& slabs = shape_.slabs_of_layer[i.layer];
+    if (a_.written[index].size() != slabs.size()) return "written: wrong size";
+    for (size_t k = 0; k < slabs.size(); ++k) {
+      Gradient& g = gradients_[slabs[k]];
+      if (!a_.written[index][k]) {
+        if (!g.consumed) return "a gradient is overwritten before its update";
+        g = {.step = step_, .consumed = false};
+      }
+      if (g.step != step_ || g.reduced || g.consumed ||
+          g.held[Bit(i.layer, i.micro_batch)]) {
+        return "a contribution is added to a gradient of another step";
+      }
+      g.held.set(Bit(i.layer, i.micro_batch));
+    }
+    return "";
+  }
+
+  void End(int32_t position) {
+    const Instruction& i = program_.instructions[position % count_];
+    const int32_t step = position / count_;
+    for (const Access& access : accesses_[position % count_]) {
+      users_[access.cell] = access.write ? 0 : users_[access.cell] - 1;
+    }
+    switch (i.op) {
+      case Op::kForward:
+      case Op::kLoss:
+      case Op::kBackward:
+        return EndVisit(i, step);
+      case Op::kReduce:
+        gradients_[i.slab].reduced = true;
+        return;
+      case Op::kNorm:
+        norm_step_ = step;
+        return;
+      case Op::kUpdate:
+        gradients_[i.slab].consumed = true;
+        ++owned_version_[i.slab];
+        if (!shape_.gathers[i.slab]) ++compute_version_[i.slab];
+        return;
+      case Op::kFetch:
+        compute_version_[i.slab] = owned_version_[i.slab];
+        return;
+      default:
+        return;
+    }
+  }
+
+  void EndVisit(const Instruction& i, int32_t step) {
+    const int32_t l = i.layer, m = i.micro_batch;
+    Content& slot = content_[layout_.Slot(a_, l, m)];
+    if (i.op == Op::kForward) {
+      slot = {l, m, step, true, (i.flags & kForwardOnly) == 0};
+      content_[layout_.Slot(a_, l + 1, m)] = {l + 1, m, step, false, true};
+      return;
+    }
+    slot.live = false;
+    if (i.op == Op::kLoss) {
+      losses_ = loss_step_ == step ? losses_ + 1 : 1;
+      loss_step_ = step;
+    }
+    if (TrainsAt(i)) {
+      content_[layout_.boundaries + a_.boundary_of[m]] = {l - 1, m, step, true,
+                                                          l > 0};
+    }
+  }
+
+  bool TrainingProgram() const { return layout_.cells > layout_.boundaries; }
+
+  const Program& program_;
+  const ProgramShape& shape_;
+  const Analysis& a_;
+  Dice& dice_;
+  const Layout layout_;
+  const int32_t count_;
+  std::vector<std::vector<Access>> accesses_;
+  std::array<LaneState, kLanes> lanes_;
+  std::vector<bool> done_;
+  std::vector<int32_t> users_;
+  std::vector<Content> content_;  // by cell; of slots and boundaries
+  std::vector<Gradient> gradients_;
+  std::vector<Contributions> expected_;
+  std::vector<int32_t> owned_version_, compute_version_;
+  int32_t norm_step_ = -1, loss_step_ = -1, losses_ = 0, step_ = 0;
+};
+
+}  // namespace
+
+int32_t CountCells(const Program& program, const Analysis& analysis) {
+  return Layout(program, analysis).cells;
+}
+
+std::vector<Access> AccessesOf(const Program& program, const Analysis& a,
+                               const Instruction& i) {
+  const ProgramShape& shape = program.shape;
+  const Layout layout(program, a);
+  const int32_t n = shape.slabs;
+  std::vector<Access> out;
+  if (i.layer >= 0) {
+    for (const int32_t s : shape.slabs_of_layer[i.layer]) {
+      out.push_back({s, false});
+      if (TrainsAt(i)) out.push_back({n + s, true});
+    }
+    out.push_back(
+        {layout.Slot(a, i.layer, i.micro_batch), i.op == Op::kForward});
+  }
+  if (TrainsAt(i)) {
+    out.push_back({layout.boundaries + a.boundary_of[i.micro_batch], true});
+  }
+  switch (i.op) {
+    case Op::kForward:
+      out.push_back({layout.Slot(a, i.layer + 1, i.micro_batch), true});
+      break;
+    case Op::kLoss:
+      out.push_back({layout.loss, true});
+      break;
+    case Op::kReduce:
+      out.push_back({n + i.slab, true});
+      break;
+    case Op::kNorm:
+      for (int32_t s = 0; s < n; ++s) out.push_back({n + s, false});
+      out.push_back({layout.loss, false});
+      out.push_back({layout.norm, true});
+      break;
+    case Op::kUpdate:
+      out.push_back({n + i.slab, false});
+      out.push_back({layout.norm, false});
+      out.push_back({i.slab, true});
+      out.push_back({2 * n + i.slab, true});
+      break;
+    case Op::kFetch:
+    case Op::kRelease:
+      out.push_back({i.slab, true});
+      break;
+    case Op::kSave:
+      out.push_back({i.slab, false});
+      out.push_back({2 * n + i.slab, false});
+      break;
+    default:
+      break;
+  }
+  return out;
+}
+
+std::string Simulate(const Program& program, const Analysis& analysis,
+                     Dice& dice) {
+  return Simulation(program, analysis, dice).Run();
+}
+
+}  // namespace delink::step_test
