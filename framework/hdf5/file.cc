@@ -1,6 +1,7 @@
 #include "framework/base/file.h"
 
 #include <fcntl.h>
+#include <sys/mman.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -40,6 +41,28 @@ absl::Status Reserve(const std::string& path, int64_t bytes) {
     return FileError(error, path, "write");
   }
   return absl::OkStatus();  // others: the file system has no such call
+}
+
+// Gives the library memory to write to instead of the file. An HDF5 file whose
+// closing failed stays half open, and crashes the process later or at its exit.
+void Abandon(hid_t id) {
+  void* handle = nullptr;
+  const int memory = ::memfd_create("abandoned", MFD_CLOEXEC);
+  if (memory < 0) return;
+  if (H5Fget_vfd_handle(id, H5P_DEFAULT, &handle) >= 0) {
+    ::dup2(memory, *static_cast<const int*>(handle));
+  }
+  ::close(memory);
+}
+
+absl::Status FlushToDisk(hid_t id, const std::string& path) {
+  hsize_t bytes = 0;
+  if (H5Fget_filesize(id, &bytes) < 0) {
+    return LibraryError(path, "read its size");
+  }
+  DELINK_RETURN_IF_ERROR(Reserve(path, static_cast<int64_t>(bytes)));
+  if (H5Fflush(id, H5F_SCOPE_LOCAL) < 0) return LibraryError(path, "write");
+  return absl::OkStatus();
 }
 
 bool ObjectExists(hid_t file, const std::string& path) {
@@ -137,6 +160,7 @@ File& File::operator=(File&& other) noexcept {
 File::~File() {
   if (id_ < 0) return;
   const Session session;
+  if (writable_ && !FlushToDisk(id_, path_).ok()) Abandon(id_);
   H5Fclose(id_);
 }
 
@@ -144,29 +168,19 @@ absl::Status File::Close() {
   DELINK_CHECK_GE(id_, 0) << path_ << " is closed";
   {
     const Session session;
-    if (!writable_) {
-      if (H5Fclose(std::exchange(id_, -1)) < 0) {
-        return LibraryError(path_, "close");
-      }
-      return absl::OkStatus();
-    }
-    DELINK_CHECK_EQ(H5Fget_obj_count(id_, H5F_OBJ_ALL | H5F_OBJ_LOCAL), 1)
-        << path_ << ": close its datasets first";
-    hsize_t bytes = 0;
     absl::Status status;
-    if (H5Fget_filesize(id_, &bytes) < 0) {
-      status = LibraryError(path_, "read its size");
-    }
-    if (status.ok()) status = Reserve(path_, static_cast<int64_t>(bytes));
-    if (status.ok() && H5Fflush(id_, H5F_SCOPE_LOCAL) < 0) {
-      status = LibraryError(path_, "write");
+    if (writable_) {
+      DELINK_CHECK_EQ(H5Fget_obj_count(id_, H5F_OBJ_ALL | H5F_OBJ_LOCAL), 1)
+          << path_ << ": close its datasets first";
+      status = FlushToDisk(id_, path_);
+      if (!status.ok()) Abandon(id_);
     }
     if (H5Fclose(std::exchange(id_, -1)) < 0 && status.ok()) {
       status = LibraryError(path_, "close");
     }
     DELINK_RETURN_IF_ERROR(status);
   }
-  return SyncFile(path_);
+  return writable_ ? SyncFile(path_) : absl::OkStatus();
 }
 
 absl::Status File::CreateGroup(const std::string& path) {

@@ -1,0 +1,147 @@
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <cstring>
+#include <numeric>
+#include <random>
+
+#include "absl/strings/str_cat.h"
+#include "framework/base/file.h"
+#include "framework/hdf5/hdf5.h"
+#include "tests/testing/temp_dir.h"
+
+namespace delink::hdf5 {
+namespace {
+
+using delink::testing::TempDir;
+
+// Elements 0, 1, 2, ... of a tensor of `shape`, cut at `cuts`, the pieces dealt
+// in turn to two files with a gap between them.
+void WriteCut(const std::string& dir, const Shape& shape,
+              const std::vector<int64_t>& cuts) {
+  std::vector<float> all(static_cast<size_t>(ElementCount(shape)));
+  std::iota(all.begin(), all.end(), 0.0F);
+  std::vector<float> parts[2];
+  std::vector<Piece> pieces;
+  for (size_t i = 0; i + 1 < cuts.size(); ++i) {
+    std::vector<float>& part = parts[i % 2];
+    part.resize(part.size() + 3, -1.0F);
+    pieces.push_back({.begin = cuts[i],
+                      .end = cuts[i + 1],
+                      .file = absl::StrCat("writer-", i % 2, ".h5"),
+                      .dataset = "/slabs/w",
+                      .offset = static_cast<int64_t>(part.size())});
+    part.insert(part.end(), all.begin() + cuts[i], all.begin() + cuts[i + 1]);
+  }
+  for (int i = 0; i < 2; ++i) {
+    auto file = File::Create(absl::StrCat(dir, "/writer-", i, ".h5"));
+    ASSERT_TRUE(file.ok()) << file.status();
+    ASSERT_TRUE(file->WriteAll("/slabs/w",
+                               {static_cast<int64_t>(parts[i].size())},
+                               parts[i].data())
+                    .ok());
+    ASSERT_TRUE(file->Close().ok());
+  }
+  std::reverse(pieces.begin(), pieces.end());
+  auto index = File::Create(dir + "/index.h5");
+  ASSERT_TRUE(index.ok());
+  ASSERT_TRUE(
+      index->CreateVirtual("/model/w", ElementType::kF32, shape, pieces).ok());
+  ASSERT_TRUE(index->CreateSoftLink("/model/w", "/model/v").ok());
+  ASSERT_TRUE(index->Close().ok());
+}
+
+void ExpectCounts(const std::vector<float>& data, int64_t first) {
+  for (size_t i = 0; i < data.size(); ++i) {
+    ASSERT_EQ(data[i], static_cast<float>(first + static_cast<int64_t>(i)));
+  }
+}
+
+TEST(Hdf5Virtual, PiecesInTwoFilesAreTheWhole) {
+  std::mt19937_64 random(2);
+  for (int round = 0; round < 40; ++round) {
+    const TempDir dir;
+    Shape shape(1 + random() % 4);
+    for (int64_t& dim : shape) dim = static_cast<int64_t>(1 + random() % 7);
+    const int64_t size = ElementCount(shape);
+    std::vector<int64_t> cuts = {0, size};
+    for (int i = 0; i < round % 6; ++i) {
+      cuts.push_back(static_cast<int64_t>(random() % (size + 1)));
+    }
+    std::sort(cuts.begin(), cuts.end());
+    WriteCut(dir.path(), shape, cuts);
+
+    auto index = File::OpenReadOnly(dir / "index.h5");
+    ASSERT_TRUE(index.ok()) << index.status();
+    auto dataset = index->OpenDataset("/model/v");
+    ASSERT_TRUE(dataset.ok()) << dataset.status();
+    EXPECT_TRUE(dataset->info().is_virtual);
+    EXPECT_EQ(dataset->info().shape, shape);
+    auto whole = index->ReadAll<float>("/model/w");
+    ASSERT_TRUE(whole.ok()) << whole.status();
+    ExpectCounts(*whole, 0);
+    for (int i = 0; i < 20; ++i) {
+      int64_t begin = static_cast<int64_t>(random() % (size + 1));
+      int64_t end = static_cast<int64_t>(random() % (size + 1));
+      if (begin > end) std::swap(begin, end);
+      std::vector<float> part(static_cast<size_t>(end - begin));
+      ASSERT_TRUE(dataset->Read(begin, end - begin, part.data()).ok());
+      ExpectCounts(part, begin);
+    }
+  }
+}
+
+class Readers : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    ASSERT_TRUE(MakeDirectories(dir_ / "a").ok());
+    WriteCut(dir_ / "a", {5, 4, 3}, {0, 7, 31, 60});
+    // Readable wherever the folder is moved to.
+    ASSERT_TRUE(Rename(dir_ / "a", dir_ / "moved").ok());
+  }
+  TempDir dir_;
+};
+
+TEST_F(Readers, H5pyReadsItFromAnyFolder) {
+  if (std::system("/usr/bin/python3 -c 'import h5py' 2>/dev/null") != 0) {
+    GTEST_SKIP() << "/usr/bin/python3 has no h5py";
+  }
+  const std::string script =
+      "import h5py, numpy, sys\n"
+      "f = h5py.File(sys.argv[1], 'r')\n"
+      "want = numpy.arange(60, dtype='f4').reshape(5, 4, 3)\n"
+      "assert f['model/w'].is_virtual\n"
+      "assert (f['model/w'][...] == want).all()\n"
+      "assert (f['model/v'][1:3, 2] == want[1:3, 2]).all()\n"
+      "link = f.get('model/v', getlink=True)\n"
+      "assert isinstance(link, h5py.SoftLink) and link.path == '/model/w'\n";
+  ASSERT_TRUE(WriteFile(dir_ / "read.py", script).ok());
+  const std::string index = dir_ / "moved/index.h5";
+  const std::string run = "/usr/bin/python3 '" + (dir_ / "read.py") + "' ";
+  EXPECT_EQ(std::system(("cd / && " + run + index).c_str()), 0);
+  EXPECT_EQ(
+      std::system(
+          ("cd '" + (dir_ / "moved") + "' && " + run + "index.h5").c_str()),
+      0);
+}
+
+TEST_F(Readers, H5dumpReadsItFromAnyFolder) {
+  if (std::system("h5dump --version > /dev/null 2>&1") != 0) {
+    GTEST_SKIP() << "no h5dump here";
+  }
+  const std::string out = dir_ / "dump.bin";
+  const std::string run = "cd / && h5dump -d /model/v -b LE -o '" + out +
+                          "' '" + (dir_ / "moved/index.h5") + "' > /dev/null";
+  ASSERT_EQ(std::system(run.c_str()), 0);
+  const auto bytes = ReadFile(out);
+  ASSERT_TRUE(bytes.ok());
+  ASSERT_EQ(bytes->size(), 240U);
+  std::vector<float> data(60);
+  std::memcpy(data.data(), bytes->data(), 240);
+  ExpectCounts(data, 0);
+}
+
+}  // namespace
+}  // namespace delink::hdf5
