@@ -15,8 +15,10 @@
 #include <variant>
 #include <vector>
 
+#include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "framework/sharing/share_spec.h"
+#include "framework/sharing/state_policy.h"
 #include "recipes/schema/model_config.h"
 
 namespace delink {
@@ -73,14 +75,11 @@ struct ParallelConfig {
   int64_t ranks() const { return data * tensor * pipeline * expert; }
 };
 
-// What becomes of optimizer state at the switch into a stage.
-enum class StatePolicy { kReset, kCopy, kScale };
-std::string_view ToString(StatePolicy policy);
-
 struct Stage {
   std::string name;
   ShareSpec share;  // every part: none, unless given
   Until until;
+  // What becomes of optimizer state at the switch into the stage.
   StatePolicy state = StatePolicy::kScale;
   int64_t warmup = 0;     // steps of re-warm-up after the switch into the stage
   double lr_scale = 1.0;  // times the scheduled learning rate
@@ -139,6 +138,10 @@ template <typename T>
 const T* ModelAs(const Recipe& recipe) {
   return dynamic_cast<const T*>(recipe.model.get());
 }
+
+// An error at data.batch where it is no multiple of data x micro_batch, as far
+// as these are given.
+absl::Status CheckBatch(const Recipe& recipe);
 
 // The recipe fitted to a number of ranks: an omitted parallel.data is the ranks
 // left over, an omitted run.micro_batch the largest divisor of batch / data, at

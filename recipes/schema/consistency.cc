@@ -1,0 +1,160 @@
+#include "recipes/schema/consistency.h"
+
+#include <algorithm>
+#include <filesystem>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_format.h"
+#include "absl/strings/str_join.h"
+#include "recipes/schema/problems.h"
+
+namespace delink::schema {
+namespace {
+
+std::string StageKey(size_t i, std::string_view key) {
+  return absl::StrFormat("stage[%d].%s", i, key);
+}
+
+void CompleteModel(Section& document, Recipe& recipe) {
+  std::unique_ptr<ModelConfig> model = recipe.model->Clone();
+  if (model->max_seq == 0) model->max_seq = recipe.data.seq;
+  if (recipe.data.seq > model->max_seq) {
+    document.Error("data.seq",
+                   absl::StrFormat("%d is more than model.max_seq %d",
+                                   recipe.data.seq, model->max_seq));
+  }
+  recipe.model = std::move(model);
+}
+
+void CheckSize(Section& document, const Recipe& recipe) {
+  const double tokens = static_cast<double>(recipe.data.batch) *
+                        static_cast<double>(recipe.data.seq) *
+                        static_cast<double>(recipe.schedule.steps);
+  if (tokens > 0x1p62) {
+    document.Error("schedule.steps",
+                   absl::StrFormat("steps x batch x seq are %.1e tokens, more "
+                                   "than can be counted",
+                                   tokens));
+  }
+}
+
+void CheckShare(Section& document, const Recipe& recipe, size_t i) {
+  const ShareSpec& share = recipe.stages[i].share;
+  const int64_t layers = recipe.model->layers;
+  const std::vector<std::string> parts = recipe.model->parts();
+  const auto check = [&](const SharePolicy& policy) {
+    if (const absl::Status status = CheckSharePolicy(policy, layers);
+        !status.ok()) {
+      document.Error(StageKey(i, "share"), std::string(status.message()));
+    }
+  };
+  if (share.every) check(*share.every);
+  for (const auto& [part, policy] : share.parts) {
+    if (std::find(parts.begin(), parts.end(), part) == parts.end()) {
+      document.Error(
+          StageKey(i, "share"),
+          absl::StrFormat("model kind \"%s\" has no part '%s'%s; it has %s",
+                          recipe.model->kind(), part, Suggestion(part, parts),
+                          absl::StrJoin(parts, ", ")));
+    }
+    check(policy);
+  }
+}
+
+// Delinking only cuts links: what an earlier stage had apart stays apart.
+void CheckSwitch(Section& document, const Recipe& recipe, size_t i) {
+  const ShareSpec& before = recipe.stages[i - 1].share;
+  const ShareSpec& after = recipe.stages[i].share;
+  for (const std::string& part : recipe.model->parts()) {
+    if (Refines(after.For(part), before.For(part), recipe.model->layers)) {
+      continue;
+    }
+    document.Error(
+        StageKey(i, "share"),
+        absl::StrFormat("%s \"%s\" links layers that stage[%d] \"%s\" had "
+                        "apart; a later stage can only cut links",
+                        part, ToString(after.For(part)), i - 1,
+                        ToString(before.For(part))));
+    return;
+  }
+}
+
+void CheckUntil(Section& document, const Recipe& recipe, size_t i) {
+  const Until& until = recipe.stages[i].until;
+  const std::string key = StageKey(i, "until");
+  const int given = int{until.fraction.has_value()} +
+                    int{until.tokens.has_value()} +
+                    int{until.steps.has_value()};
+  if (i + 1 == recipe.stages.size()) {
+    if (given > 0) {
+      document.Error(key,
+                     "the last stage ends with the run, at "
+                     "schedule.steps; leave the key out");
+    }
+    return;
+  }
+  if (given != 1) {
+    document.Error(key, absl::StrFormat(
+                            "%s: give one of fraction, tokens, "
+                            "steps; only the last stage has none",
+                            given == 0 ? "not given" : "given more than once"));
+    return;
+  }
+  const int64_t end = recipe.StageEnd(i);
+  if (end >= recipe.schedule.steps) {
+    document.Error(key, absl::StrFormat("the stage ends at step %d, but the "
+                                        "run at step %d",
+                                        end, recipe.schedule.steps));
+  } else if (end <= recipe.StageBegin(i)) {
+    document.Error(key, absl::StrFormat("the stage ends at step %d, but begins "
+                                        "at step %d",
+                                        end, recipe.StageBegin(i)));
+  }
+}
+
+void CompleteStages(Section& document, Recipe& recipe) {
+  if (recipe.stages.empty()) {
+    recipe.stages.resize(1);
+    recipe.stages[0].name = "real";
+  }
+  for (size_t i = 0; i < recipe.stages.size(); ++i) {
+    Stage& stage = recipe.stages[i];
+    if (stage.name.empty()) stage.name = absl::StrFormat("stage%d", i);
+    // "none" in one form only, whichever way it was given.
+    if (!stage.share.every && stage.share.parts.empty()) {
+      stage.share.every = SharePolicy{};
+    }
+    CheckShare(document, recipe, i);
+    CheckUntil(document, recipe, i);
+    for (size_t j = 0; j < i; ++j) {
+      if (recipe.stages[j].name == stage.name) {
+        document.Error(StageKey(i, "name"),
+                       absl::StrFormat("stage[%d] has the name '%s' already", j,
+                                       stage.name));
+      }
+    }
+  }
+  if (!document.complete()) return;
+  for (size_t i = 1; i < recipe.stages.size(); ++i) {
+    CheckSwitch(document, recipe, i);
+  }
+}
+
+}  // namespace
+
+void Complete(Section& document, Recipe& recipe) {
+  if (recipe.data.validation.empty()) {
+    recipe.data.validation =
+        (std::filesystem::path(recipe.data.train).parent_path() / "validation")
+            .string();
+  }
+  CheckSize(document, recipe);
+  if (!document.complete()) return;
+  CompleteModel(document, recipe);
+  CompleteStages(document, recipe);
+}
+
+}  // namespace delink::schema

@@ -1,0 +1,386 @@
+#include "recipes/schema/describe.h"
+
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+
+namespace delink::schema {
+namespace {
+
+// Far above any use, low enough that products of them stay within 64 bits.
+constexpr int64_t kMaxSteps = 1'000'000'000;
+constexpr int64_t kMaxSequences = 1 << 24;
+constexpr int64_t kMaxSeq = 1 << 24;
+constexpr int64_t kMaxRanks = 1 << 20;
+
+void SpanKey(Section& section, std::string_view name, Span* span,
+             std::string_view doc) {
+  Field field;
+  field.name = std::string(name);
+  field.type = "steps (integer), or a fraction of steps (0.0 to 1.0)";
+  field.doc = std::string(doc);
+  field.read = [=](const Value& given, Report& report) {
+    if (const int64_t* steps = given.As<int64_t>()) {
+      if (*steps >= 0 && *steps <= kMaxSteps) {
+        *span = *steps;
+      } else {
+        report.Error(given.source, absl::StrFormat("%d is out of range: 0 to "
+                                                   "%d steps",
+                                                   *steps, kMaxSteps));
+      }
+    } else if (const double* fraction = given.As<double>()) {
+      if (*fraction >= 0 && *fraction <= 1) {
+        *span = *fraction;
+      } else {
+        report.Error(given.source,
+                     absl::StrFormat("%s is out of range: 0.0 to 1.0 of steps",
+                                     ToToml(given)));
+      }
+    } else {
+      report.WrongType(given, "steps (integer) or a fraction of steps (float)");
+    }
+  };
+  field.write = [=] {
+    return std::visit([](auto x) { return Value(x); }, *span);
+  };
+  section.Custom(field);
+}
+
+void ReadShareMap(const Table& table, ShareSpec* share, Report& report) {
+  ShareSpec spec;
+  bool good = true;
+  for (const auto& [part, source, value] : table) {
+    const std::string* text = value.As<std::string>();
+    if (text == nullptr) {
+      report.WrongType(value, "all, groups:N, cycle:N or none");
+      good = false;
+      continue;
+    }
+    const auto policy = ParseSharePolicy(*text);
+    if (!policy.ok()) {
+      report.Error(value.source, std::string(policy.status().message()));
+      good = false;
+      continue;
+    }
+    spec.parts[part] = *policy;
+  }
+  if (good) *share = spec;
+}
+
+void ShareKey(Section& section, ShareSpec* share) {
+  Field field;
+  field.name = "share";
+  field.type =
+      "\"all\", \"groups:N\", \"cycle:N\" or \"none\", or a table of them by "
+      "part";
+  field.doc =
+      "which layers share weights: all of them, N runs of consecutive layers, "
+      "every N-th layer, or none. In a table, parts that are not listed share "
+      "nothing: `{ attention = \"all\", mlp = \"groups:4\" }`";
+  field.fixed = true;
+  field.read = [=](const Value& given, Report& report) {
+    if (const Table* table = given.As<Table>()) {
+      return ReadShareMap(*table, share, report);
+    }
+    const std::string* text = given.As<std::string>();
+    if (text == nullptr) {
+      return report.WrongType(given, "a string or a table of parts");
+    }
+    const auto spec = ParseShareSpec(*text);
+    if (!spec.ok()) {
+      return report.Error(given.source, std::string(spec.status().message()));
+    }
+    *share = *spec;
+  };
+  field.write = [=] {
+    if (share->every) return Value(ToString(*share->every));
+    Table table;
+    for (const auto& [part, policy] : share->parts) {
+      Member& member = table.emplace_back();
+      member.key = part;
+      member.value = Value(ToString(policy));
+    }
+    return table.empty() ? Value(std::string("none")) : Value(table);
+  };
+  section.Custom(field);
+}
+
+void DescribeUntil(Section& s, Until& until) {
+  s.Float("fraction", &until.fraction,
+          {.doc = "where the stage ends, as a fraction of schedule.steps",
+           .above = 0.0,
+           .below = 1.0});
+  s.Int("tokens", &until.tokens,
+        {.doc = "the same in tokens since the start of the run, rounded up to "
+                "a whole step",
+         .min = 1});
+  s.Int("steps", &until.steps,
+        {.doc = "the same in steps since the start of the run", .min = 1});
+  s.Later("plateau", "switching at a plateau of the loss");
+  s.Later("gradient", "switching on gradient agreement");
+}
+
+void DescribeParallel(Section& s, ParallelConfig& parallel) {
+  s.Int("data", &parallel.data,
+        {.doc = "data-parallel ranks",
+         .when_omitted = "the ranks left over",
+         .min = 1,
+         .max = kMaxRanks});
+  s.Int("zero", &parallel.zero,
+        {.doc = "ZeRO stage: 1 shards optimizer state over the data ranks",
+         .min = 0,
+         .max = 1});
+  const std::pair<const char*, int64_t*> others[] = {
+      {"tensor", &parallel.tensor},
+      {"pipeline", &parallel.pipeline},
+      {"expert", &parallel.expert}};
+  for (const auto& [name, ranks] : others) {
+    const std::string doc = absl::StrFormat(
+        "%s-parallel ranks; more than 1 comes with a later "
+        "version",
+        name);
+    s.Int(name, ranks, {.doc = doc, .min = 1, .max = kMaxRanks});
+    if (s.complete() && *ranks > 1) {
+      s.Error(name, absl::StrFormat("%s parallelism comes with a later version;"
+                                    " for now only 1",
+                                    name));
+    }
+  }
+}
+
+}  // namespace
+
+void DescribeModel(Section& document, std::shared_ptr<const ModelConfig>* model,
+                   const std::vector<ModelKind>& kinds) {
+  std::shared_ptr<ModelConfig> made;
+  if (*model != nullptr) made = (*model)->Clone();
+  Field kind;
+  kind.name = "kind";
+  kind.doc = "the kind of model, which decides the other keys";
+  kind.required = true;
+  std::vector<std::string> names;
+  for (const ModelKind& k : kinds) {
+    names.push_back(k.name);
+    absl::StrAppend(&kind.type, kind.type.empty() ? "" : " or ", "\"", k.name,
+                    "\"");
+  }
+  kind.read = [&](const Value& given, Report& report) {
+    const std::string* name = given.As<std::string>();
+    if (name == nullptr) return report.WrongType(given, kind.type);
+    for (const ModelKind& k : kinds) {
+      if (k.name == *name) made = k.make();
+    }
+    if (made == nullptr) {
+      report.Error(given.source,
+                   absl::StrFormat("there is no kind of model \"%s\"%s; there "
+                                   "is %s",
+                                   *name, Suggestion(*name, names), kind.type));
+    }
+  };
+  kind.write = [&] { return Value(std::string(made->kind())); };
+  document.SubTable("model", {.doc = "What is trained.", .fixed = true},
+                    [&](Section& s) {
+                      s.Custom(kind);
+                      if (made == nullptr) return s.LetUnknownKeysPass();
+                      made->Describe(s);
+                    });
+  *model = std::move(made);
+}
+
+void DescribeData(Section& s, DataConfig& data) {
+  s.Path("train", &data.train,
+         {.doc = "the corpus to train on: a folder that `delink data build` "
+                 "wrote, relative to the recipe",
+          .required = true});
+  s.Path("validation", &data.validation,
+         {.doc = "the corpus to validate on",
+          .when_omitted = "`validation` beside `train`"});
+  s.Int("seq", &data.seq,
+        {.doc = "tokens a sequence", .fixed = true, .min = 1, .max = kMaxSeq});
+  s.Int("batch", &data.batch,
+        {.doc = "sequences an optimizer step, over all ranks: a multiple of "
+                "data ranks x micro_batch",
+         .required = true,
+         .fixed = true,
+         .min = 1,
+         .max = kMaxSequences});
+  s.Int("validation_batches", &data.validation_batches,
+        {.doc = "batches a validation", .min = 1, .max = kMaxSteps});
+  s.Bool("shuffle", &data.shuffle,
+         {.doc = "read the sequences in an order drawn from run.seed",
+          .fixed = true});
+}
+
+void DescribeOptimizer(Section& s, OptimizerConfig& optimizer) {
+  using Kind = OptimizerConfig::Kind;
+  s.Enum(
+      "kind", &optimizer.kind, {{"adamw", Kind::kAdamW}},
+      {.doc = "the optimizer", .fixed = true, .later = {"adafactor", "muon"}});
+  s.Float(
+      "lr", &optimizer.lr,
+      {.doc = "peak learning rate", .required = true, .min = 0.0, .max = 1e3});
+  std::vector<double> betas = {optimizer.beta1, optimizer.beta2};
+  s.Floats("betas", &betas,
+           {.doc = "decay of the first and second moment",
+            .min = 0.0,
+            .below = 1.0,
+            .size = 2});
+  optimizer.beta1 = betas[0];
+  optimizer.beta2 = betas[1];
+  s.Float("eps", &optimizer.eps,
+          {.doc = "added to the root of the second moment",
+           .above = 0.0,
+           .max = 1.0});
+  s.Float("decay", &optimizer.decay,
+          {.doc = "weight decay, decoupled; none on norms and biases",
+           .min = 0.0,
+           .max = 1e3});
+  s.Float("clip", &optimizer.clip,
+          {.doc = "largest global norm of the gradient; 0 does not clip",
+           .min = 0.0,
+           .max = 1e30});
+}
+
+void DescribeSchedule(Section& s, ScheduleConfig& schedule) {
+  using Kind = ScheduleConfig::Kind;
+  s.Enum("kind", &schedule.kind,
+         {{"wsd", Kind::kWsd},
+          {"cosine", Kind::kCosine},
+          {"linear", Kind::kLinear},
+          {"constant", Kind::kConstant}},
+         {.doc = "the learning rate after warm-up: held and then decayed "
+                 "linearly (wsd), decayed by half a cosine or linearly over "
+                 "the whole run, or held"});
+  s.Int("steps", &schedule.steps,
+        {.doc = "optimizer steps of the whole run",
+         .required = true,
+         .min = 1,
+         .max = kMaxSteps});
+  SpanKey(s, "warmup", &schedule.warmup,
+          "linear warm-up to the peak at the start of the run");
+  SpanKey(s, "decay", &schedule.decay, "the last stretch of a wsd schedule");
+  s.Float("final_ratio", &schedule.final_ratio,
+          {.doc = "learning rate at the end of the run over the peak",
+           .min = 0.0,
+           .max = 1.0});
+  if (!s.complete()) return;
+  if (schedule.warmup_steps() > schedule.steps) {
+    s.Error("warmup", absl::StrFormat("%d steps are more than schedule.steps "
+                                      "%d",
+                                      schedule.warmup_steps(), schedule.steps));
+  } else if (schedule.kind == Kind::kWsd &&
+             schedule.warmup_steps() + schedule.decay_steps() >
+                 schedule.steps) {
+    s.Error("decay",
+            absl::StrFormat("warmup %d and decay %d steps are more than "
+                            "schedule.steps %d",
+                            schedule.warmup_steps(), schedule.decay_steps(),
+                            schedule.steps));
+  }
+}
+
+void DescribeStage(Section& s, Stage& stage) {
+  s.String("name", &stage.name,
+           {.doc = "for logs and metrics",
+            .when_omitted = "stage0, stage1, "
+                            "..."});
+  ShareKey(s, &stage.share);
+  s.SubTable("until",
+             {.doc = "exactly one of its keys; not for the last stage"},
+             [&](Section& t) { DescribeUntil(t, stage.until); });
+  s.Enum("state", &stage.state,
+         {{"reset", StatePolicy::kReset},
+          {"copy", StatePolicy::kCopy},
+          {"scale", StatePolicy::kScale}},
+         {.doc = "what becomes of optimizer state at the switch into this "
+                 "stage: zero, a copy for each layer, or a copy scaled by the "
+                 "number of layers that shared (m / n, v / n^2)",
+          .later = {"calibrated"}});
+  s.Int("warmup", &stage.warmup,
+        {.doc = "steps over which the learning rate is warmed up again after "
+                "the switch into this stage",
+         .min = 0,
+         .max = kMaxSteps});
+  s.Float("lr_scale", &stage.lr_scale,
+          {.doc = "the scheduled learning rate is multiplied by it",
+           .min = 0.0,
+           .max = 1e3});
+  s.SubTable("parallel", {.doc = "the layout of the ranks"},
+             [&](Section& t) { DescribeParallel(t, stage.parallel); });
+  s.Later("offload", "offloading");
+}
+
+void DescribeRun(Section& s, RunConfig& run) {
+  using Device = RunConfig::Device;
+  s.Int("seed", &run.seed,
+        {.doc = "of initialisation, dropout and the order of the data",
+         .fixed = true,
+         .min = 0});
+  s.Enum(
+      "device", &run.device,
+      {{"auto", Device::kAuto}, {"cpu", Device::kCpu}, {"cuda", Device::kCuda}},
+      {.doc = "where to compute; auto takes a GPU where there is one"});
+  s.Enum("precision", &run.precision, {{"fp32", RunConfig::Precision::kFp32}},
+         {.doc = "of compute", .later = {"bf16"}});
+  s.Int("micro_batch", &run.micro_batch,
+        {.doc = "sequences a rank computes at once; the rest of its share of "
+                "the batch is accumulated",
+         .when_omitted = "the largest divisor of batch / data ranks, at most 8",
+         .min = 1,
+         .max = kMaxSequences});
+  s.Enum("recompute", &run.recompute,
+         {{"none", RunConfig::Recompute::kNone},
+          {"block", RunConfig::Recompute::kBlock}},
+         {.doc = "block: keep only the input of each block and compute it "
+                 "again in backward"});
+  s.Enum("order", &run.order,
+         {{"micro_batch", RunConfig::Order::kMicroBatch},
+          {"layer", RunConfig::Order::kLayer}},
+         {.doc = "micro_batch: all layers of a micro-batch before the next "
+                 "one; layer: all micro-batches of a layer before the next"});
+  s.Int("threads", &run.threads,
+        {.doc = "threads a rank",
+         .when_omitted = "the machine's cores over its ranks",
+         .min = 1,
+         .max = 4096});
+  s.Int("log_every", &run.log_every,
+        {.doc = "steps between two lines of the log",
+         .min = 1,
+         .max = kMaxSteps});
+  s.Int("validate_every", &run.validate_every,
+        {.doc = "steps between two validations, besides the one at the end; 0: "
+                "only that one",
+         .min = 0,
+         .max = kMaxSteps});
+  s.Int("checkpoint_every", &run.checkpoint_every,
+        {.doc = "steps between two checkpoints, besides those at switches and "
+                "at the end; 0: only those",
+         .min = 0,
+         .max = kMaxSteps});
+  s.Int("keep", &run.keep,
+        {.doc = "newest checkpoints to keep; 0: all",
+         .min = 0,
+         .max = kMaxSteps});
+}
+
+void DescribeRest(Section& document, Recipe& recipe) {
+  document.SubTable("data", {.doc = "What it is trained on."},
+                    [&](Section& s) { DescribeData(s, recipe.data); });
+  document.SubTable(
+      "optimizer", {.doc = "How weights are updated."},
+      [&](Section& s) { DescribeOptimizer(s, recipe.optimizer); });
+  document.SubTable("schedule", {.doc = "The learning rate over the run."},
+                    [&](Section& s) { DescribeSchedule(s, recipe.schedule); });
+  document.SubTables<Stage>(
+      "stage",
+      {.doc = "The stages of Pseudo-to-Real, in order, each a `[[stage]]`. "
+              "Without any there is one, which shares nothing. A later stage "
+              "may only cut links that an earlier one has."},
+      &recipe.stages, DescribeStage);
+  document.SubTable("run", {.doc = "How it is run."},
+                    [&](Section& s) { DescribeRun(s, recipe.run); });
+}
+
+}  // namespace delink::schema

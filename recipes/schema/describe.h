@@ -1,0 +1,28 @@
+// The keys of a recipe, each described once. See recipes/schema/section.h.
+#pragma once
+
+#include <memory>
+#include <vector>
+
+#include "recipes/schema/recipe.h"
+#include "recipes/schema/section.h"
+
+namespace delink::schema {
+
+// Every section but [model].
+void DescribeData(Section& section, DataConfig& data);
+void DescribeOptimizer(Section& section, OptimizerConfig& optimizer);
+void DescribeSchedule(Section& section, ScheduleConfig& schedule);
+void DescribeStage(Section& section, Stage& stage);
+void DescribeRun(Section& section, RunConfig& run);
+
+// The whole document but [model], in the order in which it is written.
+void DescribeRest(Section& document, Recipe& recipe);
+
+// [model]. Reading makes the model of the kind that is named; writing and
+// documenting take the one that is there. Null stays null when the kind is
+// wrong.
+void DescribeModel(Section& document, std::shared_ptr<const ModelConfig>* model,
+                   const std::vector<ModelKind>& kinds);
+
+}  // namespace delink::schema

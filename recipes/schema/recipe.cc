@@ -1,0 +1,154 @@
+#include "recipes/schema/recipe.h"
+
+#include <algorithm>
+#include <cmath>
+#include <numeric>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "framework/base/check.h"
+#include "framework/base/status_macros.h"
+#include "recipes/schema/problems.h"
+
+namespace delink {
+namespace {
+
+// An error at `key`, said of `subject`.
+absl::Status ErrorAt(const Recipe& recipe, std::string_view key,
+                     std::string_view subject, std::string_view message) {
+  std::string place;
+  if (recipe.positions != nullptr) {
+    place = absl::StrCat(recipe.positions->Find(key).ToString(), ": ");
+  }
+  return absl::InvalidArgumentError(
+      absl::StrFormat("%s%s: %s", place, subject, message));
+}
+
+// "data 2 x tensor 2 x pipeline 2"
+std::string Product(const ParallelConfig& parallel) {
+  std::string text;
+  for (const auto& [name, ranks] :
+       {std::pair{"data", parallel.data}, std::pair{"tensor", parallel.tensor},
+        std::pair{"pipeline", parallel.pipeline},
+        std::pair{"expert", parallel.expert}}) {
+    if (ranks == 1 && name != std::string_view("data")) continue;
+    absl::StrAppend(&text, text.empty() ? "" : " x ", name, " ", ranks);
+  }
+  return text;
+}
+
+absl::Status FitStage(const Recipe& recipe, size_t i, int64_t world_size,
+                      ParallelConfig& parallel) {
+  const std::string subject = absl::StrFormat("stage[%d].parallel", i);
+  const std::string key = subject + ".data";
+  const int64_t others = parallel.tensor * parallel.pipeline * parallel.expert;
+  if (parallel.data == 0) {
+    if (world_size % others != 0) {
+      return ErrorAt(recipe, key, subject,
+                     absl::StrFormat("the %d ranks started are not a multiple "
+                                     "of tensor x pipeline x expert = %d",
+                                     world_size, others));
+    }
+    parallel.data = world_size / others;
+  }
+  if (parallel.ranks() == world_size) return absl::OkStatus();
+  const std::string started =
+      world_size == 1 ? "one process was started"
+                      : absl::StrFormat("mpirun started %d", world_size);
+  return ErrorAt(
+      recipe, key, subject,
+      absl::StrFormat("%s = %d ranks, but %s; start it with mpirun -np %d, or "
+                      "leave parallel.data out",
+                      Product(parallel), parallel.ranks(), started,
+                      parallel.ranks()));
+}
+
+int64_t LargestDivisor(int64_t n, int64_t limit) {
+  for (int64_t d = std::min(n, limit); d > 1; --d) {
+    if (n % d == 0) return d;
+  }
+  return 1;
+}
+
+}  // namespace
+
+int64_t SpanSteps(const Span& span, int64_t steps) {
+  if (const int64_t* count = std::get_if<int64_t>(&span)) return *count;
+  return std::llround(std::get<double>(span) * static_cast<double>(steps));
+}
+
+int64_t Recipe::StageBegin(size_t stage) const {
+  return stage == 0 ? 0 : StageEnd(stage - 1);
+}
+
+int64_t Recipe::StageEnd(size_t stage) const {
+  DELINK_CHECK(stage < stages.size());
+  const Until& until = stages[stage].until;
+  if (until.fraction) return SpanSteps(*until.fraction, schedule.steps);
+  if (until.tokens) {
+    const int64_t whole = *until.tokens / tokens_per_step();
+    return *until.tokens % tokens_per_step() == 0 ? whole : whole + 1;
+  }
+  return until.steps.value_or(schedule.steps);
+}
+
+size_t Recipe::StageAt(int64_t step) const {
+  size_t stage = 0;
+  while (stage + 1 < stages.size() && step >= StageEnd(stage)) ++stage;
+  return stage;
+}
+
+int64_t Recipe::Accumulation(size_t stage) const {
+  DELINK_CHECK(stage < stages.size());
+  const int64_t at_once = stages[stage].parallel.data * run.micro_batch;
+  DELINK_CHECK(at_once > 0 && data.batch % at_once == 0)
+      << "CheckWorld comes first";
+  return data.batch / at_once;
+}
+
+Recipe Recipe::WithVocab(int64_t vocab) const {
+  Recipe result = *this;
+  std::unique_ptr<ModelConfig> changed = model->Clone();
+  changed->vocab = vocab;
+  result.model = std::move(changed);
+  return result;
+}
+
+absl::Status CheckBatch(const Recipe& recipe) {
+  const int64_t batch = recipe.data.batch;
+  for (size_t i = 0; i < recipe.stages.size(); ++i) {
+    const int64_t ranks = std::max<int64_t>(1, recipe.stages[i].parallel.data);
+    const int64_t micro = std::max<int64_t>(1, recipe.run.micro_batch);
+    if (batch % (ranks * micro) == 0) continue;
+    const int64_t unit = ranks * micro;
+    const int64_t below = batch / unit * unit;
+    std::string advice = absl::StrFormat("%d", below + unit);
+    if (below > 0) advice = absl::StrFormat("%d or %s", below, advice);
+    return ErrorAt(recipe, "data.batch", "data.batch",
+                   absl::StrFormat("%d is not a multiple of %d = data %d x "
+                                   "micro_batch %d (stage[%d]); use %s",
+                                   batch, unit, ranks, micro, i, advice));
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<Recipe> CheckWorld(const Recipe& recipe, int64_t world_size) {
+  DELINK_CHECK(world_size >= 1);
+  Recipe fitted = recipe;
+  for (size_t i = 0; i < fitted.stages.size(); ++i) {
+    DELINK_RETURN_IF_ERROR(
+        FitStage(recipe, i, world_size, fitted.stages[i].parallel));
+  }
+  DELINK_RETURN_IF_ERROR(CheckBatch(fitted));
+  if (fitted.run.micro_batch == 0) {
+    int64_t share = 0;
+    for (const Stage& stage : fitted.stages) {
+      share = std::gcd(share, fitted.data.batch / stage.parallel.data);
+    }
+    fitted.run.micro_batch = LargestDivisor(share, 8);
+  }
+  return fitted;
+}
+
+}  // namespace delink

@@ -1,0 +1,14 @@
+// docs/recipe.md, from the schema.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "recipes/schema/model_config.h"
+
+namespace delink {
+
+// The page in Markdown, every key of every section and of every kind of model.
+std::string RecipeDoc(const std::vector<ModelKind>& kinds);
+
+}  // namespace delink

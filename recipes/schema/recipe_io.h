@@ -1,0 +1,54 @@
+// Recipes from and to TOML.
+//
+// Reading is strict and tells everything that is wrong at once, a line for each
+// problem, with file:line:column and, for a key that is not known, the nearest
+// one that is:
+//
+//   gpt.toml:7:1: model.head: unknown key; did you mean 'heads'?
+//
+// All errors are InvalidArgument, but NotFound for a file that is not there.
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "recipes/schema/model_config.h"
+#include "recipes/schema/recipe.h"
+
+namespace delink {
+
+// The recipe in `path`, changed by `sets` ("optimizer.lr=3e-4", in order), with
+// everything resolved that needs neither the corpus (model.vocab) nor the
+// number of ranks (CheckWorld). Paths in it are relative to its folder.
+absl::StatusOr<Recipe> ReadRecipe(const std::string& path,
+                                  const std::vector<std::string>& sets,
+                                  const std::vector<ModelKind>& kinds);
+
+// The same from text; `origin` names it in messages.
+absl::StatusOr<Recipe> ParseRecipe(std::string_view text,
+                                   std::string_view origin,
+                                   const std::string& folder,
+                                   const std::vector<std::string>& sets,
+                                   const std::vector<ModelKind>& kinds);
+
+// The whole resolved recipe, which reads back equal (DiffRecipes finds
+// nothing).
+std::string ToToml(const Recipe& recipe);
+
+struct Difference {
+  std::string key;     // "optimizer.lr"
+  std::string before;  // TOML; empty where the key is not there
+  std::string after;
+  bool fixed = false;  // it may not change when a run resumes
+};
+
+std::vector<Difference> DiffRecipes(const Recipe& before, const Recipe& after);
+
+// Whether a run saved with `saved` may go on with `now`: an error lists every
+// fixed key that differs. Resolve model.vocab in both first.
+absl::Status CheckResume(const Recipe& saved, const Recipe& now);
+
+}  // namespace delink

@@ -1,0 +1,162 @@
+// One description of each key of a recipe: its name, type, default, range and
+// meaning. Reading, the saved resolved recipe, the comparison of two recipes
+// and docs/recipe.md all come from it.
+//
+// A struct describes itself to a Section, which may be reading a file into it,
+// writing it out or documenting it:
+//
+//   void Describe(Section& s) {
+//     s.Int("heads", &heads, {.doc = "attention heads", .min = 1});
+//     s.Int("kv_heads", &kv_heads,
+//           {.doc = "key/value heads", .when_omitted = "heads", .min = 1});
+//     if (!s.complete()) return;
+//     if (kv_heads == 0) kv_heads = heads;
+//     if (heads % kv_heads != 0) s.Error("kv_heads", "does not divide heads");
+//   }
+//
+// What the member holds before is the default. `when_omitted` says in words
+// what a key that is not given means; the member is then 0 or "", which a
+// person cannot write, until the description or a later step resolves it.
+// `fixed` marks what may not change when a run resumes.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <initializer_list>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <type_traits>
+#include <vector>
+
+#include "recipes/schema/field.h"
+
+namespace delink {
+
+struct Key {
+  std::string_view doc;
+  bool required = false;
+  bool fixed = false;
+  std::string_view when_omitted = {};
+};
+
+struct IntKey {
+  std::string_view doc;
+  bool required = false;
+  bool fixed = false;
+  std::string_view when_omitted = {};
+  std::optional<int64_t> min = {};
+  std::optional<int64_t> max = {};
+};
+
+struct FloatKey {
+  std::string_view doc;
+  bool required = false;
+  bool fixed = false;
+  std::string_view when_omitted = {};
+  std::optional<double> min = {};
+  std::optional<double> above = {};  // exclusive
+  std::optional<double> max = {};
+  std::optional<double> below = {};  // exclusive
+  std::optional<size_t> size = {};   // of a list
+};
+
+template <typename E>
+struct Choice {
+  std::string_view name;
+  E value;
+};
+
+struct ChoiceKey {
+  std::string_view doc;
+  bool required = false;
+  bool fixed = false;
+  // Words that are understood and refused: they come with a later version.
+  std::vector<std::string_view> later = {};
+};
+
+struct TableKey {
+  std::string_view doc;
+  bool fixed = false;  // every key in it is
+};
+
+class Section {
+ public:
+  virtual ~Section() = default;
+
+  void Int(std::string_view name, int64_t* value, const IntKey& key);
+  void Int(std::string_view name, std::optional<int64_t>* value,
+           const IntKey& key);
+  void Float(std::string_view name, double* value, const FloatKey& key);
+  void Float(std::string_view name, std::optional<double>* value,
+             const FloatKey& key);
+  void Bool(std::string_view name, bool* value, const Key& key);
+  void String(std::string_view name, std::string* value, const Key& key);
+  // Read relative to the recipe's folder, kept absolute.
+  void Path(std::string_view name, std::string* value, const Key& key);
+  void Floats(std::string_view name, std::vector<double>* value,
+              const FloatKey& key);
+  // A list of integers; the range is of each.
+  void Ints(std::string_view name, std::vector<int64_t>* value,
+            const IntKey& key);
+  template <typename E>
+  void Enum(std::string_view name, E* value,
+            std::initializer_list<Choice<std::type_identity_t<E>>> choices,
+            const ChoiceKey& key) {
+    std::vector<std::string> names;
+    std::vector<E> values;
+    size_t index = 0;
+    for (const auto& choice : choices) {
+      if (choice.value == *value) index = values.size();
+      names.emplace_back(choice.name);
+      values.push_back(choice.value);
+    }
+    Visit(ChoiceField(name, names, index, key,
+                      [=](size_t i) { *value = values[i]; }));
+  }
+  // A key of a type of its own.
+  void Custom(const schema::Field& field) { Visit(field); }
+  // A key that is understood and refused: it comes with a later version.
+  virtual void Later(std::string_view name, std::string_view what) = 0;
+
+  virtual void SubTable(std::string_view name, const TableKey& key,
+                        const std::function<void(Section&)>& describe) = 0;
+  // [[name]]: a list of tables. Without any the vector stays as it is.
+  template <typename T>
+  void SubTables(std::string_view name, const TableKey& key,
+                 std::vector<T>* items,
+                 const std::function<void(Section&, T&)>& describe) {
+    VisitTables(
+        name, key,
+        {.resize = [=](size_t n) { items->resize(n); },
+         .size = [=] { return items->size(); },
+         .describe = [=](size_t i, Section& s) { describe(s, (*items)[i]); }});
+  }
+
+  // Whether a recipe is being read and all of this section so far was right:
+  // then omitted values may be resolved, and keys compared with each other.
+  virtual bool complete() const = 0;
+  // Reports what is wrong with a key of this section ("until.fraction").
+  virtual void Error(std::string_view key, std::string_view message) = 0;
+  // Keys that nothing describes are let pass: what decides them was wrong.
+  virtual void LetUnknownKeysPass() {}
+
+ protected:
+  struct TableList {
+    std::function<void(size_t)> resize;
+    std::function<size_t()> size;
+    std::function<void(size_t, Section&)> describe;
+  };
+  virtual void Visit(const schema::Field& field) = 0;
+  virtual void VisitTables(std::string_view name, const TableKey& key,
+                           const TableList& list) = 0;
+
+ private:
+  static schema::Field ChoiceField(std::string_view name,
+                                   const std::vector<std::string>& names,
+                                   size_t index, const ChoiceKey& key,
+                                   std::function<void(size_t)> choose);
+};
+
+}  // namespace delink
