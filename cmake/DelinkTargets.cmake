@@ -21,6 +21,24 @@ if(DELINK_SANITIZE)
   target_link_options(delink_options INTERFACE -fsanitize=${DELINK_SANITIZE})
 endif()
 
+# Compiles again only what is new, also across build folders.
+find_program(CCACHE_PROGRAM ccache)
+if(CCACHE_PROGRAM AND NOT CMAKE_CXX_COMPILER_LAUNCHER)
+  set(CMAKE_CXX_COMPILER_LAUNCHER ${CCACHE_PROGRAM})
+endif()
+
+# What the sanitizer presets build: the test programs with that label.
+add_custom_target(tests_asan)
+add_custom_target(tests_tsan)
+
+function(delink_label_test name)
+  foreach(label IN LISTS ARGN)
+    if(TARGET tests_${label})
+      add_dependencies(tests_${label} ${name})
+    endif()
+  endforeach()
+endfunction()
+
 function(delink_library name)
   cmake_parse_arguments(ARG "" "" "DEPS" ${ARGN})
   add_library(delink_${name} STATIC ${ARG_UNPARSED_ARGUMENTS})
@@ -39,6 +57,7 @@ function(delink_test name)
   add_test(NAME ${name} COMMAND ${name})
   set_tests_properties(${name} PROPERTIES TIMEOUT ${ARG_TIMEOUT}
     LABELS "${ARG_LABELS}")
+  delink_label_test(${name} ${ARG_LABELS})
 endfunction()
 
 # What Debian's Open MPI needs: as root, on few cores, in a container.
@@ -59,6 +78,7 @@ function(delink_mpi_test name)
   add_executable(${name} ${ARG_SRCS})
   target_link_libraries(${name} PRIVATE delink_options delink_mpi_main
     ${ARG_DEPS} GTest::gmock GTest::gtest)
+  delink_label_test(${name} ${ARG_LABELS})
   foreach(ranks IN LISTS ARG_UNPARSED_ARGUMENTS)
     add_test(NAME ${name}_${ranks} COMMAND ${MPIEXEC_EXECUTABLE}
       ${MPIEXEC_NUMPROC_FLAG} ${ranks} $<TARGET_FILE:${name}>)
