@@ -17,8 +17,10 @@
 //   count and the layout of ranks on machines, and on nothing else: the same
 //   program gives the same bits again, and all ranks get the same.
 // - Errors. A wrong peer, root, tag or negative count is a programmer error (a
-//   check). A rank that is gone, or that posts another collective, comes out of
-//   Test or Wait as a Status; the communicator is then of no further use.
+//   check). What the transport reports comes out of Test or Wait as a Status;
+//   the communicator is then of no further use. Ranks that are threads also
+//   notice a rank that is gone or posts another collective; under MPI the
+//   launcher ends a run that lost a rank, and differing collectives may hang.
 // - Threads. Calls on one communicator come from one thread at a time;
 //   different communicators, and Pendings, may be used by different threads.
 // - Lifetime. A communicator outlives its Pendings; what was split from it
