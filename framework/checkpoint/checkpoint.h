@@ -32,17 +32,17 @@ inline constexpr int64_t kCheckpointFormat = 1;
 // What a checkpoint says of itself: attributes of the root of index.h5.
 struct CheckpointHeader {
   int64_t format = kCheckpointFormat;
-  int64_t step = 0;      // optimizer steps done
-  int64_t tokens = 0;    // tokens trained on
-  int64_t samples = 0;   // global samples consumed: the data position
-  std::string stage;     // name of the stage that the parameters belong to
+  int64_t step = 0;     // optimizer steps done
+  int64_t tokens = 0;   // tokens trained on
+  int64_t samples = 0;  // global samples consumed: the data position
+  std::string stage;    // name of the stage that the parameters belong to
   int64_t stage_index = 0;
-  std::string model;     // kind
+  std::string model;      // kind
   std::string optimizer;  // kind: "adamw"
-  int64_t seed = 0;      // with step, the whole state of the generator
+  int64_t seed = 0;       // with step, the whole state of the generator
   int64_t vocab = 0;
-  std::string corpus;    // digest of the training corpus
-  double seconds = 0;    // spent so far
+  std::string corpus;  // digest of the training corpus
+  double seconds = 0;  // spent so far
 };
 
 // Small files that travel with a checkpoint, by name: "recipe.toml", the

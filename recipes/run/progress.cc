@@ -47,14 +47,13 @@ std::string Format(const ProgressLine& line) {
                                      line.step, line.steps, line.stage,
                                      line.loss, FormatCount(line.tokens_per_s));
   if (line.peak_fraction > 0) {
-    absl::StrAppend(&text, absl::StrFormat("  %.0f%% of peak",
-                                           100 * line.peak_fraction));
+    absl::StrAppend(
+        &text, absl::StrFormat("  %.0f%% of peak", 100 * line.peak_fraction));
   }
-  absl::StrAppend(&text,
-                  absl::StrFormat("  lr %.3g  grad norm %.3g  %s  %s left",
-                                  line.lr, line.grad_norm,
-                                  FormatBytes(line.memory),
-                                  FormatSeconds(line.seconds_left)));
+  absl::StrAppend(
+      &text, absl::StrFormat("  lr %.3g  grad norm %.3g  %s  %s left", line.lr,
+                             line.grad_norm, FormatBytes(line.memory),
+                             FormatSeconds(line.seconds_left)));
   return text;
 }
 
@@ -70,8 +69,8 @@ Progress::~Progress() {
 }
 
 void Progress::Show(const ProgressLine& line) {
-  const bool plain = line.step % every_ == 0 || line.step == 1 ||
-                     line.step == line.steps;
+  const bool plain =
+      line.step % every_ == 0 || line.step == 1 || line.step == line.steps;
   if (plain) DELINK_LOG(kInfo) << Format(line);
   if (plain || !terminal_) return;
   std::fprintf(stderr, "\r\033[K%s", Format(line).c_str());

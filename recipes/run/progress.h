@@ -15,7 +15,7 @@ struct ProgressLine {
   double peak_fraction = 0;  // of the measured matmul peak; 0: not known
   double lr = 0;
   double grad_norm = 0;
-  int64_t memory = 0;        // bytes of this process, resident
+  int64_t memory = 0;  // bytes of this process, resident
   double seconds_left = 0;
   std::string stage;
 };

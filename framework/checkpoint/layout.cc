@@ -1,0 +1,52 @@
+#include "framework/checkpoint/layout.h"
+
+#include <cctype>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+
+namespace delink::checkpoint {
+
+std::string WriterName(int rank) {
+  return absl::StrFormat("rank-%05d.h5", rank);
+}
+
+std::string StepName(int64_t step) {
+  return absl::StrFormat("%s%08d", kStepPrefix, step);
+}
+
+int64_t StepOfName(const std::string& name) {
+  const std::string prefix = kStepPrefix;
+  if (name.rfind(prefix, 0) != 0 || name.size() < prefix.size() + 8) return -1;
+  int64_t step = 0;
+  for (size_t i = prefix.size(); i < name.size(); ++i) {
+    if (std::isdigit(static_cast<unsigned char>(name[i])) == 0) return -1;
+    step = step * 10 + (name[i] - '0');
+  }
+  return step;
+}
+
+std::string SlabDataset(const SavedPlane& plane, const Slab& slab) {
+  return absl::StrCat("/", plane.name, "/", slab.name);
+}
+
+std::string TensorPath(const std::string& tensor) {
+  return absl::StrCat("/model/", tensor);
+}
+
+std::string StateGroup(const std::string& tensor) {
+  return absl::StrCat("/optimizer/", tensor);
+}
+
+std::string PlanePath(const SavedPlane& plane, const std::string& tensor) {
+  if (plane.plane == Plane::kWeight) return TensorPath(tensor);
+  return absl::StrCat(StateGroup(tensor), "/", plane.name);
+}
+
+hdf5::ElementType ElementOf(DType dtype) {
+  DELINK_CHECK(dtype == DType::kF32 || dtype == DType::kF64);
+  return dtype == DType::kF64 ? hdf5::ElementType::kF64
+                              : hdf5::ElementType::kF32;
+}
+
+}  // namespace delink::checkpoint

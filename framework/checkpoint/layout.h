@@ -1,0 +1,39 @@
+// Private to the checkpoint code: names inside a checkpoint.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "framework/hdf5/hdf5.h"
+#include "framework/module/param_store.h"
+
+namespace delink::checkpoint {
+
+inline constexpr char kIndexName[] = "index.h5";
+inline constexpr char kStepPrefix[] = "step-";
+
+// "rank-00003.h5".
+std::string WriterName(int rank);
+// "step-00000100".
+std::string StepName(int64_t step);
+// The step of such a name, or -1.
+int64_t StepOfName(const std::string& name);
+
+// The planes that a checkpoint holds, and how a writer's file calls them.
+struct SavedPlane {
+  Plane plane;
+  const char* name;  // "weight", "m", "v"
+};
+inline constexpr SavedPlane kSavedPlanes[] = {
+    {Plane::kWeight, "weight"}, {Plane::kState0, "m"}, {Plane::kState1, "v"}};
+
+// "/m/blocks/0/attention": one rank's elements of a slab's plane.
+std::string SlabDataset(const SavedPlane& plane, const Slab& slab);
+// Where the index shows a logical tensor: "/model/NAME", "/optimizer/NAME/m".
+std::string TensorPath(const std::string& tensor);
+std::string StateGroup(const std::string& tensor);
+std::string PlanePath(const SavedPlane& plane, const std::string& tensor);
+
+hdf5::ElementType ElementOf(DType dtype);
+
+}  // namespace delink::checkpoint

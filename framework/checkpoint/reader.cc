@@ -1,0 +1,248 @@
+#include <algorithm>
+#include <memory>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "framework/base/file.h"
+#include "framework/base/log.h"
+#include "framework/base/sha256.h"
+#include "framework/base/status_macros.h"
+#include "framework/checkpoint/checkpoint.h"
+#include "framework/checkpoint/layout.h"
+
+namespace delink {
+namespace {
+
+using checkpoint::SavedPlane;
+
+constexpr int64_t kChunk = int64_t{1} << 20;  // elements staged at a time
+
+absl::StatusOr<hdf5::File> OpenIndex(const std::string& path) {
+  return hdf5::File::OpenReadOnly(JoinPath(path, checkpoint::kIndexName));
+}
+
+// The tensors below `group`, soft links as such.
+absl::Status Walk(const hdf5::File& file, const std::string& group,
+                  const std::string& prefix, std::vector<TensorInfo>* out) {
+  DELINK_ASSIGN_OR_RETURN(const std::vector<hdf5::Child> children,
+                          file.List(group));
+  for (const hdf5::Child& child : children) {
+    const std::string path = absl::StrCat(group, "/", child.name);
+    const std::string name = absl::StrCat(prefix, child.name);
+    if (child.kind == hdf5::ChildKind::kGroup) {
+      DELINK_RETURN_IF_ERROR(Walk(file, path, name + "/", out));
+      continue;
+    }
+    TensorInfo info{.name = name};
+    if (child.kind == hdf5::ChildKind::kSoftLink) {
+      info.link = child.target.substr(std::string("/model/").size());
+    }
+    DELINK_ASSIGN_OR_RETURN(const hdf5::Dataset dataset,
+                            file.OpenDataset(path));
+    info.shape = dataset.info().shape;
+    out->push_back(std::move(info));
+  }
+  return absl::OkStatus();
+}
+
+// Elements [begin, begin + count) of a logical tensor into a slab's plane.
+absl::Status LoadRange(const hdf5::Dataset& dataset, ParamStore& store,
+                       int slab, Plane plane, int64_t begin, int64_t element,
+                       int64_t count) {
+  const DType dtype = store.dtype(plane);
+  const std::unique_ptr<Stream> stream = store.device().NewStream();
+  std::vector<char> staging(
+      static_cast<size_t>(std::min(count, kChunk) * SizeOf(dtype)));
+  for (int64_t done = 0; done < count; done += kChunk) {
+    const int64_t n = std::min(kChunk, count - done);
+    DELINK_RETURN_IF_ERROR(dataset.Read(checkpoint::ElementOf(dtype),
+                                        begin + done, n, staging.data()));
+    store.device().CopyFromHost(*stream, store.at(slab, plane, element + done),
+                                staging.data(), n * SizeOf(dtype));
+    stream->Synchronize();
+  }
+  return absl::OkStatus();
+}
+
+absl::Status LoadTensor(const hdf5::File& file, const LogicalTensor& tensor,
+                        const SavedPlane& plane, ParamStore& store) {
+  DELINK_ASSIGN_OR_RETURN(
+      const hdf5::Dataset dataset,
+      file.OpenDataset(checkpoint::PlanePath(plane, tensor.name)));
+  const hdf5::Shape& stored = dataset.info().shape;
+  if (!std::equal(stored.begin(), stored.end(), tensor.shape.dims().begin(),
+                  tensor.shape.dims().end())) {
+    const Shape shape{std::span<const int64_t>(stored)};
+    return absl::InvalidArgumentError(
+        absl::StrCat(file.path(), ": ", tensor.name, " is ", shape.ToString(),
+                     ", but the model's is ", tensor.shape.ToString(),
+                     "; use the recipe that the checkpoint was trained with"));
+  }
+  const Range held = store.held(tensor.slab, plane.plane);
+  const int64_t first = std::max(held.begin, tensor.offset);
+  const int64_t last =
+      std::min(held.end, tensor.offset + tensor.shape.elements());
+  if (first >= last) return absl::OkStatus();
+  return LoadRange(dataset, store, tensor.slab, plane.plane,
+                   first - tensor.offset, first, last - first);
+}
+
+absl::Status LoadAll(const std::string& path, ParamStore& store) {
+  DELINK_ASSIGN_OR_RETURN(const hdf5::File file, OpenIndex(path));
+  for (const LogicalTensor& tensor : store.logical_tensors()) {
+    if (!tensor.link.empty()) continue;
+    if (!file.Exists(checkpoint::TensorPath(tensor.name))) {
+      return absl::InvalidArgumentError(
+          absl::StrCat(path, ": has no ", tensor.name,
+                       "; use the recipe that the checkpoint was trained "
+                       "with"));
+    }
+    for (const SavedPlane& plane : checkpoint::kSavedPlanes) {
+      if (!store.has(plane.plane)) continue;
+      DELINK_RETURN_IF_ERROR(LoadTensor(file, tensor, plane, store));
+    }
+    if (!store.has(Plane::kState0)) continue;
+    DELINK_ASSIGN_OR_RETURN(
+        store.updates()[static_cast<size_t>(tensor.slab)],
+        file.GetInt(checkpoint::StateGroup(tensor.name), "updates"));
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+absl::Status VerifyCheckpoint(Communicator& comm, const std::string& path) {
+  absl::Status status = VerifySums(path, comm.rank(), comm.size());
+  if (status.ok() && !PathExists(JoinPath(path, checkpoint::kIndexName))) {
+    status = absl::DataLossError(absl::StrCat(
+        path, ": is no checkpoint: it has no ", checkpoint::kIndexName));
+  }
+  return AgreeOnStatus(comm, status);
+}
+
+absl::StatusOr<CheckpointHeader> ReadHeader(const std::string& path) {
+  DELINK_ASSIGN_OR_RETURN(const hdf5::File file, OpenIndex(path));
+  CheckpointHeader h;
+  DELINK_ASSIGN_OR_RETURN(h.format, file.GetInt("/", "format"));
+  if (h.format > kCheckpointFormat) {
+    return absl::FailedPreconditionError(
+        absl::StrCat(path, ": has checkpoint format ", h.format,
+                     ", this program reads up "
+                     "to ",
+                     kCheckpointFormat, "; use a newer delink"));
+  }
+  const std::pair<const char*, int64_t*> numbers[] = {
+      {"step", &h.step},
+      {"tokens", &h.tokens},
+      {"samples", &h.samples},
+      {"seed", &h.seed},
+      {"stage_index", &h.stage_index},
+      {"vocab", &h.vocab}};
+  for (const auto& [name, value] : numbers) {
+    DELINK_ASSIGN_OR_RETURN(*value, file.GetInt("/", name));
+  }
+  const std::pair<const char*, std::string*> texts[] = {
+      {"stage", &h.stage},
+      {"model", &h.model},
+      {"optimizer", &h.optimizer},
+      {"corpus", &h.corpus}};
+  for (const auto& [name, value] : texts) {
+    DELINK_ASSIGN_OR_RETURN(*value, file.GetText("/", name));
+  }
+  DELINK_ASSIGN_OR_RETURN(h.seconds, file.GetDouble("/", "seconds"));
+  return h;
+}
+
+absl::StatusOr<std::vector<TensorInfo>> ListTensors(const std::string& path) {
+  DELINK_ASSIGN_OR_RETURN(const hdf5::File file, OpenIndex(path));
+  std::vector<TensorInfo> tensors;
+  DELINK_RETURN_IF_ERROR(Walk(file, "/model", "", &tensors));
+  std::sort(
+      tensors.begin(), tensors.end(),
+      [](const TensorInfo& a, const TensorInfo& b) { return a.name < b.name; });
+  return tensors;
+}
+
+absl::StatusOr<SharingMap> ReadSharing(const std::string& path,
+                                       const ParamRegistry& registry,
+                                       int blocks) {
+  DELINK_ASSIGN_OR_RETURN(const std::vector<TensorInfo> tensors,
+                          ListTensors(path));
+  std::map<std::string, std::string> link_of;
+  for (const TensorInfo& tensor : tensors) link_of[tensor.name] = tensor.link;
+  std::map<std::string, int> layer_of;
+  for (const ParamDecl& decl : registry.decls) {
+    layer_of[decl.name] = decl.layer;
+  }
+  SharingMap sharing;
+  for (const ParamDecl& decl : registry.decls) {
+    if (decl.layer < 1 || decl.layer > blocks || decl.link >= 0) continue;
+    const auto link = link_of.find(decl.name);
+    if (link == link_of.end()) {
+      return absl::InvalidArgumentError(
+          absl::StrCat(path, ": has no ", decl.name,
+                       "; use the recipe that the checkpoint was trained "
+                       "with"));
+    }
+    std::vector<int>& leaders = sharing.leaders[decl.part];
+    leaders.resize(static_cast<size_t>(blocks));
+    const int block = decl.layer - 1;
+    leaders[static_cast<size_t>(block)] =
+        link->second.empty() ? block : layer_of[link->second] - 1;
+  }
+  return sharing;
+}
+
+absl::Status LoadCheckpoint(Communicator& comm, const std::string& path,
+                            ParamStore& store) {
+  return AgreeOnStatus(comm, LoadAll(path, store));
+}
+
+absl::StatusOr<std::string> FindCheckpoint(Communicator& comm,
+                                           const std::string& path) {
+  // Rank 0 looks; all must see the same folder anyway to read it.
+  std::string names;
+  if (comm.rank() == 0) {
+    const std::string inner = JoinPath(path, "checkpoints");
+    const std::string folder = IsDirectory(inner) ? inner : path;
+    const bool itself = PathExists(JoinPath(path, kSumsName)) ||
+                        PathExists(JoinPath(path, checkpoint::kIndexName));
+    if (itself) {
+      names = path;
+    } else if (IsDirectory(folder)) {
+      DELINK_ASSIGN_OR_RETURN(std::vector<std::string> all,
+                              ListDirectory(folder));
+      std::sort(all.begin(), all.end(),
+                [](const std::string& a, const std::string& b) {
+                  return checkpoint::StepOfName(a) > checkpoint::StepOfName(b);
+                });
+      for (const std::string& name : all) {
+        if (checkpoint::StepOfName(name) < 0) continue;
+        absl::StrAppend(&names, names.empty() ? "" : "\n",
+                        JoinPath(folder, name));
+      }
+    }
+  }
+  DELINK_ASSIGN_OR_RETURN(names, BroadcastString(comm, names, 0));
+  absl::Status last =
+      absl::NotFoundError(absl::StrCat(path, ": no checkpoint there"));
+  size_t begin = 0;
+  while (begin < names.size()) {
+    const size_t end = std::min(names.find('\n', begin), names.size());
+    const std::string candidate = names.substr(begin, end - begin);
+    begin = end + 1;
+    absl::Status status = VerifyCheckpoint(comm, candidate);
+    if (status.ok()) return candidate;
+    if (candidate == path) return status;
+    if (comm.rank() == 0) {
+      DELINK_LOG(kWarning) << std::string(status.message())
+                           << "; trying the checkpoint before it";
+    }
+    last = absl::NotFoundError(absl::StrCat(
+        path, ": no whole checkpoint there; the last damage found: ",
+        status.message()));
+  }
+  return last;
+}
+
+}  // namespace delink

@@ -1,0 +1,44 @@
+#include "recipes/run/machine_peak.h"
+
+#include <algorithm>
+#include <chrono>
+#include <vector>
+
+#include "framework/base/check.h"
+#include "framework/device/backend.h"
+#include "layers/kernels/find_kernels.h"
+
+namespace delink {
+
+double MeasureMatmulPeak() {
+  constexpr int64_t kSize = 768;
+  constexpr double kSeconds = 0.05;
+  const Kernels* const kernels = FindKernels(DeviceKind::kCpu, DType::kF32);
+  DELINK_CHECK(kernels != nullptr);
+  const std::unique_ptr<Device> device = NewCpuDevice();
+  const std::unique_ptr<Stream> stream = device->NewStream();
+  std::vector<float> a(kSize * kSize, 0.5F), b = a, c = a;
+  const MatmulArgs args{.m = kSize,
+                        .n = kSize,
+                        .k = kSize,
+                        .a = a.data(),
+                        .lda = kSize,
+                        .b = b.data(),
+                        .ldb = kSize,
+                        .c = c.data(),
+                        .ldc = kSize};
+  kernels->matmul(*stream, args);  // the first call sets things up
+  double best = 0, spent = 0;
+  while (spent < kSeconds) {
+    const auto start = std::chrono::steady_clock::now();
+    kernels->matmul(*stream, args);
+    const double took =
+        std::chrono::duration<double>(std::chrono::steady_clock::now() - start)
+            .count();
+    best = std::max(best, 2.0 * kSize * kSize * kSize / took);
+    spent += took;
+  }
+  return best;
+}
+
+}  // namespace delink

@@ -1,0 +1,233 @@
+#include "recipes/run/observers.h"
+
+#include <algorithm>
+#include <cmath>
+#include <nlohmann/json.hpp>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "framework/base/log.h"
+#include "framework/base/status_macros.h"
+#include "recipes/run/machine_peak.h"
+
+namespace delink {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+Json ToJson(const MemoryAccount& a) {
+  return {{"weights", a.weights},     {"gradients", a.gradients},
+          {"state", a.state},         {"activations", a.activations()},
+          {"slots", a.slots},         {"boundaries", a.boundaries},
+          {"workspace", a.workspace}, {"copies", a.copies},
+          {"records", a.records},     {"total", a.total()}};
+}
+
+std::string Parameters(const StageDescription& d) {
+  return absl::StrCat(FormatCount(static_cast<double>(d.unique_parameters)),
+                      " unique parameters, ",
+                      FormatCount(static_cast<double>(d.virtual_parameters)),
+                      " virtual");
+}
+
+double FlopsPerToken(const Executor& executor) {
+  return executor.flops_per_micro_batch() /
+         static_cast<double>(executor.memory().batch.tokens());
+}
+
+// What an unmeasured run is taken to reach of the matmul peak.
+constexpr double kTypicalPeakFraction = 0.5;
+
+}  // namespace
+
+absl::StatusOr<Observers> Observers::Create(RunSetup& run) {
+  Observers o(run);
+  DELINK_ASSIGN_OR_RETURN(
+      o.peak_flops_,
+      AllReduceScalar(run.world().comm(), MeasureMatmulPeak(), ReduceOp::kSum));
+  if (run.first()) {
+    DELINK_ASSIGN_OR_RETURN(
+        Metrics metrics,
+        Metrics::Open(RunFolder::Metrics(run.out()), run.step()));
+    o.metrics_.emplace(std::move(metrics));
+    o.progress_ = std::make_unique<Progress>(run.recipe().run.log_every);
+  }
+  return o;
+}
+
+double Observers::Seconds() const {
+  return run_->seconds() + std::chrono::duration<double>(
+                               std::chrono::steady_clock::now() - start_)
+                               .count();
+}
+
+absl::StatusOr<double> Observers::ValidationLoss(StageRun& stage,
+                                                 int64_t batches) {
+  const int64_t end = run_->validation().samples_per_epoch();
+  LossRecord sum;
+  for (int64_t i = 0; i < batches; ++i) {
+    const int64_t first = i * stage.cut().global();
+    if (first >= end) break;
+    DELINK_ASSIGN_OR_RETURN(
+        const HostBatch batch,
+        ReadBatchUntil(run_->validation(), stage.cut(), first, end));
+    DELINK_ASSIGN_OR_RETURN(const LossRecord record,
+                            stage.executor().Evaluate(batch));
+    sum.loss_sum += record.loss_sum;
+    sum.tokens += record.tokens;
+  }
+  return sum.loss_sum / static_cast<double>(sum.tokens);
+}
+
+absl::StatusOr<StageDescription> Observers::Describe(StageRun& stage) {
+  StageDescription d{.unique_parameters = stage.store().unique_parameters(),
+                     .virtual_parameters = stage.store().virtual_parameters(),
+                     .account = stage.account()};
+  DELINK_ASSIGN_OR_RETURN(d.loss, ValidationLoss(stage, 1));
+  return d;
+}
+
+absl::Status Observers::OnStart(StageRun& stage) {
+  if (!run_->first()) return absl::OkStatus();
+  const Recipe& recipe = run_->recipe();
+  const StageDescription d{
+      .unique_parameters = stage.store().unique_parameters(),
+      .virtual_parameters = stage.store().virtual_parameters()};
+  const double flops = FlopsPerToken(stage.executor());
+  const auto tokens_left = static_cast<double>(
+      recipe.total_tokens() - run_->step() * recipe.tokens_per_step());
+  DELINK_LOG(kInfo) << "stage " << stage.stage().name << ": " << Parameters(d);
+  DELINK_LOG(kInfo) << "memory of a rank: " << ToString(stage.account());
+  DELINK_LOG(kInfo) << absl::StrFormat(
+      "%sFLOP a token; matmul peak %sFLOP/s on %d rank(s) of %d thread(s)",
+      FormatCount(flops) + (flops < 1000 ? " " : ""), FormatCount(peak_flops_),
+      run_->world().size(), run_->threads());
+  DELINK_LOG(kInfo) << FormatCount(tokens_left) << " tokens to go: about "
+                    << FormatSeconds(flops * tokens_left /
+                                     (kTypicalPeakFraction * peak_flops_))
+                    << " at half the peak";
+  if (run_->resumed()) {
+    DELINK_LOG(kInfo) << "resuming after step " << run_->step();
+  }
+  last_seconds_ = Seconds();
+  return absl::OkStatus();
+}
+
+absl::Status Observers::OnStep(StageRun& stage, int64_t step, double lr,
+                               const StepResult& result) {
+  if (!run_->first()) return absl::OkStatus();
+  const Recipe& recipe = run_->recipe();
+  const double now = Seconds();
+  const double took = now - last_seconds_;
+  last_seconds_ = now;
+  // Long enough to be calm, short enough to follow a change of stage.
+  constexpr double kKeep = 0.9;
+  smooth_step_seconds_ =
+      smooth_step_seconds_ == 0
+          ? took
+          : kKeep * smooth_step_seconds_ + (1 - kKeep) * took;
+  const auto tokens = static_cast<double>(recipe.tokens_per_step());
+  DELINK_RETURN_IF_ERROR(
+      metrics_->Write(Json{{"step", step},
+                           {"tokens", step * recipe.tokens_per_step()},
+                           {"stage", stage.stage().name},
+                           {"loss", result.loss},
+                           {"lr", lr},
+                           {"grad_norm", result.grad_norm},
+                           {"seconds", now},
+                           {"tokens_per_s", tokens / took},
+                           {"peak_memory", PeakResidentBytes()}}));
+  const double rate = tokens / smooth_step_seconds_;
+  progress_->Show(
+      {.step = step,
+       .steps = recipe.schedule.steps,
+       .loss = result.loss,
+       .tokens_per_s = rate,
+       .peak_fraction = rate * FlopsPerToken(stage.executor()) / peak_flops_,
+       .lr = lr,
+       .grad_norm = result.grad_norm,
+       .memory = ResidentBytes(),
+       .seconds_left = smooth_step_seconds_ *
+                       static_cast<double>(recipe.schedule.steps - step),
+       .stage = stage.stage().name});
+  return absl::OkStatus();
+}
+
+absl::Status Observers::OnSwitch(const SwitchEvent& event) {
+  if (!run_->first()) return absl::OkStatus();
+  const auto tell = [](const std::string& name, const StageDescription& d) {
+    DELINK_LOG(kInfo) << "  " << name << ": " << Parameters(d) << ", loss "
+                      << absl::StrFormat("%.17g", d.loss)
+                      << " on one fixed batch";
+    DELINK_LOG(kInfo) << "    " << ToString(d.account);
+  };
+  DELINK_LOG(kInfo) << "delinking after step " << event.step;
+  tell(event.from, event.before);
+  tell(event.to, event.after);
+  last_seconds_ = Seconds();
+  smooth_step_seconds_ = 0;
+  return metrics_->Write(
+      Json{{"event", "delink"},
+           {"step", event.step},
+           {"from", event.from},
+           {"to", event.to},
+           {"loss_before", event.before.loss},
+           {"loss_after", event.after.loss},
+           {"unique_parameters", event.after.unique_parameters},
+           {"virtual_parameters", event.after.virtual_parameters},
+           {"unique_parameters_before", event.before.unique_parameters},
+           {"bytes_before", ToJson(event.before.account)},
+           {"bytes_after", ToJson(event.after.account)},
+           {"seconds", last_seconds_}});
+}
+
+absl::Status Observers::MaybeValidate(StageRun& stage, int64_t step,
+                                      bool force) {
+  const int64_t every = run_->recipe().run.validate_every;
+  if (!force && (every == 0 || step % every != 0)) return absl::OkStatus();
+  DELINK_ASSIGN_OR_RETURN(
+      validation_loss_,
+      ValidationLoss(stage, run_->recipe().data.validation_batches));
+  if (!run_->first()) return absl::OkStatus();
+  DELINK_LOG(kInfo) << absl::StrFormat(
+      "step %d  validation loss %.4f (perplexity %.2f)", step, validation_loss_,
+      std::exp(validation_loss_));
+  last_seconds_ = Seconds();
+  return metrics_->Write(
+      Json{{"step", step},
+           {"tokens", step * run_->recipe().tokens_per_step()},
+           {"stage", stage.stage().name},
+           {"validation_loss", validation_loss_},
+           {"seconds", last_seconds_}});
+}
+
+absl::Status Observers::MaybeSave(StageRun& stage, int64_t step, bool force) {
+  const RunConfig& config = run_->recipe().run;
+  const int64_t every = config.checkpoint_every;
+  if (!force && (every == 0 || step % every != 0)) return absl::OkStatus();
+  DELINK_RETURN_IF_ERROR(stage.executor().Drain());
+  DELINK_ASSIGN_OR_RETURN(
+      const std::string path,
+      WriteCheckpoint(run_->world().comm(), RunFolder::Checkpoints(run_->out()),
+                      run_->Header(step, stage, Seconds()), stage.store(),
+                      run_->Files(), config.keep));
+  if (run_->first()) DELINK_LOG(kInfo) << "saved " << path;
+  last_seconds_ = Seconds();
+  return absl::OkStatus();
+}
+
+absl::Status Observers::OnEnd(StageRun& stage, int64_t step) {
+  DELINK_RETURN_IF_ERROR(stage.executor().Drain());
+  if (!run_->first()) return absl::OkStatus();
+  DELINK_LOG(kInfo) << "done: " << step << " steps, "
+                    << FormatCount(static_cast<double>(
+                           step * run_->recipe().tokens_per_step()))
+                    << " tokens, " << FormatSeconds(Seconds())
+                    << absl::StrFormat(", validation loss %.4f",
+                                       validation_loss_)
+                    << ", peak memory " << FormatBytes(PeakResidentBytes());
+  return absl::OkStatus();
+}
+
+}  // namespace delink

@@ -1,0 +1,66 @@
+// What watches a run: the log, the live line, metrics, validation, checkpoints.
+// None of it changes the run.
+#pragma once
+
+#include <chrono>
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "absl/status/statusor.h"
+#include "recipes/run/progress.h"
+#include "recipes/run/run_folder.h"
+#include "recipes/run/setup.h"
+
+namespace delink {
+
+// One side of a switch.
+struct StageDescription {
+  int64_t unique_parameters = 0;
+  int64_t virtual_parameters = 0;
+  MemoryAccount account;
+  double loss = 0;  // on one fixed batch
+};
+
+struct SwitchEvent {
+  int64_t step = 0;
+  std::string from, to;
+  StageDescription before, after;
+};
+
+class Observers {
+ public:
+  static absl::StatusOr<Observers> Create(RunSetup& run);
+  Observers(Observers&&) = default;
+
+  // Prints parameters, the memory account, FLOPs and an estimate of the time.
+  absl::Status OnStart(StageRun& stage);
+  absl::Status OnStep(StageRun& stage, int64_t step, double lr,
+                      const StepResult& result);
+  absl::Status OnSwitch(const SwitchEvent& event);
+  absl::Status OnEnd(StageRun& stage, int64_t step);
+
+  // Every so many steps, and with `force`.
+  absl::Status MaybeValidate(StageRun& stage, int64_t step, bool force);
+  absl::Status MaybeSave(StageRun& stage, int64_t step, bool force);
+
+  // Collective.
+  absl::StatusOr<StageDescription> Describe(StageRun& stage);
+
+ private:
+  explicit Observers(RunSetup& run) : run_(&run) {}
+  double Seconds() const;
+  absl::StatusOr<double> ValidationLoss(StageRun& stage, int64_t batches);
+
+  RunSetup* run_;
+  std::chrono::steady_clock::time_point start_ =
+      std::chrono::steady_clock::now();
+  std::optional<Metrics> metrics_;      // rank 0
+  std::unique_ptr<Progress> progress_;  // rank 0
+  double peak_flops_ = 0;               // matmul FLOP/s of all ranks
+  double last_seconds_ = 0;             // when the step before ended
+  double smooth_step_seconds_ = 0;      // a running mean
+  double validation_loss_ = 0;
+};
+
+}  // namespace delink

@@ -1,0 +1,93 @@
+// The loop of a run. What it stands on is made in setup.cc; what only watches
+// is in observers.cc.
+#include "recipes/run/pretrain.h"
+
+#include <algorithm>
+#include <memory>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "framework/base/log.h"
+#include "framework/base/status_macros.h"
+#include "framework/optim/schedule.h"
+#include "recipes/run/observers.h"
+#include "recipes/run/setup.h"
+#include "recipes/run/stage_run.h"
+
+namespace delink {
+namespace {
+
+// Delinks: the loss on one fixed batch is taken on both sides of the switch.
+absl::StatusOr<std::unique_ptr<StageRun>> SwitchStage(
+    const RunSetup& run, Observers& observers, std::unique_ptr<StageRun> stage,
+    size_t next, int64_t step) {
+  SwitchEvent event{.step = step, .from = stage->stage().name};
+  DELINK_ASSIGN_OR_RETURN(event.before, observers.Describe(*stage));
+  DELINK_ASSIGN_OR_RETURN(stage,
+                          StageRun::Switch(run.env(), std::move(stage), next));
+  DELINK_ASSIGN_OR_RETURN(event.after, observers.Describe(*stage));
+  event.to = stage->stage().name;
+  DELINK_RETURN_IF_ERROR(observers.OnSwitch(event));
+  return stage;
+}
+
+double RateOf(const Recipe& recipe, size_t index, int64_t step) {
+  const ScheduleConfig& c = recipe.schedule;
+  const Stage& stage = recipe.stages[index];
+  return LearningRate({.kind = static_cast<Schedule::Kind>(c.kind),
+                       .peak = recipe.optimizer.lr,
+                       .steps = c.steps,
+                       .warmup = c.warmup_steps(),
+                       .decay = c.decay_steps(),
+                       .final_ratio = c.final_ratio},
+                      {.scale = stage.lr_scale,
+                       .begin = recipe.StageBegin(index),
+                       .warmup = stage.warmup},
+                      step);
+}
+
+// A step that could not be taken: says where the first bad number is.
+absl::Status NotFinite(StageRun& stage, const HostBatch& batch, int64_t step) {
+  DELINK_ASSIGN_OR_RETURN(const std::string where,
+                          stage.executor().Diagnose(batch, step));
+  return absl::DataLossError(absl::StrCat(
+      "step ", step, ": the loss or its gradient is not finite: ", where,
+      "; nothing was updated. Lower optimizer.lr, lengthen schedule.warmup, or "
+      "resume from the last checkpoint with another setting: --resume --set "
+      "optimizer.lr=..."));
+}
+
+}  // namespace
+
+absl::Status Train(RunSetup& run, std::optional<int64_t> until_step) {
+  const Recipe& recipe = run.recipe();
+  DELINK_ASSIGN_OR_RETURN(std::unique_ptr<StageRun> stage, run.Begin());
+  DELINK_ASSIGN_OR_RETURN(Observers observers, Observers::Create(run));
+  DELINK_RETURN_IF_ERROR(observers.OnStart(*stage));
+
+  int64_t step = run.step();
+  const int64_t steps = recipe.schedule.steps;
+  const int64_t last = std::min(until_step.value_or(steps), steps);
+  while (step < last) {
+    const size_t index = std::max(recipe.StageAt(step), stage->index());
+    if (index != stage->index()) {
+      DELINK_ASSIGN_OR_RETURN(
+          stage, SwitchStage(run, observers, std::move(stage), index, step));
+    }
+    DELINK_ASSIGN_OR_RETURN(
+        const HostBatch batch,
+        ReadBatch(run.train(), stage->cut(), step * recipe.data.batch));
+    const double lr = RateOf(recipe, stage->index(), step);
+    DELINK_ASSIGN_OR_RETURN(const StepResult result,
+                            stage->executor().TrainStep(batch, step + 1, lr));
+    if (result.skipped) return NotFinite(*stage, batch, step + 1);
+    ++step;
+    DELINK_RETURN_IF_ERROR(observers.OnStep(*stage, step, lr, result));
+    const bool ends = step == last || step == recipe.StageEnd(stage->index());
+    DELINK_RETURN_IF_ERROR(observers.MaybeValidate(*stage, step, step == last));
+    DELINK_RETURN_IF_ERROR(observers.MaybeSave(*stage, step, ends));
+  }
+  return observers.OnEnd(*stage, step);
+}
+
+}  // namespace delink

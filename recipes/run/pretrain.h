@@ -1,0 +1,30 @@
+// `delink train`: one run, from a recipe to its last checkpoint.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+
+namespace delink {
+
+struct TrainOptions {
+  std::string recipe;             // path
+  std::vector<std::string> sets;  // "key=value"
+  std::string out;                // folder of the run; empty: runs/RECIPE
+  bool resume = false;
+  std::string resume_from;  // a checkpoint; empty: the newest whole one of out
+  bool overwrite = false;
+  std::optional<int64_t> until_step;  // stop (and save) there
+  int64_t threads = 0;                // a rank; 0: the recipe's, or shared out
+};
+
+class RunSetup;
+
+// Trains until the recipe's end, or until `until_step`. Once it has begun, an
+// error may be one rank's alone: the caller ends the other ranks.
+absl::Status Train(RunSetup& run, std::optional<int64_t> until_step);
+
+}  // namespace delink

@@ -1,0 +1,74 @@
+// Everything a run stands on before its first step: recipe, corpora, model,
+// device, folder, and where to begin.
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "absl/status/statusor.h"
+#include "data/corpus/corpus.h"
+#include "data/loader/loader.h"
+#include "framework/checkpoint/checkpoint.h"
+#include "parallel/launch.h"
+#include "recipes/models/model_list.h"
+#include "recipes/run/pretrain.h"
+#include "recipes/run/stage_run.h"
+
+namespace delink {
+
+class RunSetup {
+ public:
+  // Reads and checks everything, then (and only then) makes the run's folder.
+  // Collective: every rank returns the same. InvalidArgument: the options or
+  // the recipe are wrong.
+  static absl::StatusOr<std::unique_ptr<RunSetup>> Create(
+      const TrainOptions& options, const ModelList& models, World& world);
+
+  // The stage to begin with: fresh, or as the checkpoint left it.
+  absl::StatusOr<std::unique_ptr<StageRun>> Begin();
+
+  const Recipe& recipe() const { return recipe_; }
+  const RunEnv& env() const { return env_; }
+  const std::string& out() const { return out_; }
+  const Corpus& corpus() const { return *train_corpus_; }
+  const Loader& train() const { return *train_; }
+  const Loader& validation() const { return *validation_; }
+  World& world() const { return *world_; }
+  bool first() const { return world_->rank() == 0; }
+  int threads() const { return threads_; }
+  // Of the checkpoint that is resumed from.
+  const std::optional<CheckpointHeader>& resumed() const { return resumed_; }
+  // Steps done when the run begins, and seconds spent on them.
+  int64_t step() const { return resumed_ ? resumed_->step : 0; }
+  double seconds() const { return resumed_ ? resumed_->seconds : 0; }
+
+  // What a checkpoint of this run carries.
+  CheckpointHeader Header(int64_t step, const StageRun& stage,
+                          double seconds) const;
+  CheckpointFiles Files() const;
+
+ private:
+  RunSetup() = default;
+  absl::Status ReadInputs(const TrainOptions& options, const ModelList& models);
+  absl::Status FindResume(const TrainOptions& options, const ModelList& models);
+  absl::Status CheckResume(const ModelList& models);
+  absl::Status BuildModel(const ModelList& models);
+
+  World* world_ = nullptr;
+  Recipe recipe_;
+  RunEnv env_;
+  std::string out_;
+  int threads_ = 1;
+  std::unique_ptr<Corpus> train_corpus_, validation_corpus_;
+  std::unique_ptr<Loader> train_, validation_;
+  std::unique_ptr<Device> device_;
+  ParamRegistry registry_;
+  std::unique_ptr<Sequential> model_;
+  std::unique_ptr<SlabOptimizer> optimizer_;
+  std::unique_ptr<Communicator> network_;
+  std::string checkpoint_;  // resumed from
+  std::optional<CheckpointHeader> resumed_;
+};
+
+}  // namespace delink

@@ -1,0 +1,87 @@
+#include "recipes/run/stage_run.h"
+
+#include <utility>
+
+#include "framework/base/status_macros.h"
+#include "framework/sharing/delink.h"
+#include "framework/sharing/resolve.h"
+#include "layers/ops/accumulate.h"
+
+namespace delink {
+
+absl::StatusOr<SharingMap> SharingOf(const RunEnv& env, size_t stage) {
+  return ResolveSharing(env.recipe->stages[stage].share, *env.registry,
+                        env.model->blocks());
+}
+
+absl::StatusOr<std::unique_ptr<StageRun>> StageRun::Create(
+    const RunEnv& env, size_t index, const SharingMap* sharing) {
+  std::unique_ptr<StageRun> run(new StageRun(env, index));
+  SharingMap map;
+  if (sharing != nullptr) {
+    map = *sharing;
+  } else {
+    DELINK_ASSIGN_OR_RETURN(map, SharingOf(env, index));
+  }
+  DELINK_RETURN_IF_ERROR(run->MakeStore(map));
+  DELINK_RETURN_IF_ERROR(run->MakeExecutor());
+  return run;
+}
+
+absl::StatusOr<std::unique_ptr<StageRun>> StageRun::Switch(
+    const RunEnv& env, std::unique_ptr<StageRun> from, size_t index) {
+  DELINK_RETURN_IF_ERROR(from->executor_->Drain());
+  from->executor_.reset();
+  std::unique_ptr<StageRun> run(new StageRun(env, index));
+  DELINK_ASSIGN_OR_RETURN(const SharingMap map, SharingOf(env, index));
+  DELINK_RETURN_IF_ERROR(run->MakeStore(map));
+  DELINK_RETURN_IF_ERROR(
+      Delink(*from->store_, *run->store_, run->stage().state, *env.world));
+  from.reset();
+  DELINK_RETURN_IF_ERROR(run->MakeExecutor());
+  return run;
+}
+
+absl::Status StageRun::MakeStore(const SharingMap& sharing) {
+  DELINK_ASSIGN_OR_RETURN(
+      store_,
+      ParamStore::Create(*env_.device, *env_.registry, env_.model->blocks(),
+                         sharing, static_cast<int>(stage().parallel.zero),
+                         {.dtype = DType::kF32,
+                          .rank = env_.world->rank(),
+                          .ranks = env_.world->size(),
+                          .states = env_.optimizer->states()}));
+  return absl::OkStatus();
+}
+
+absl::Status StageRun::MakeExecutor() {
+  const Recipe& recipe = *env_.recipe;
+  const RunConfig& run = recipe.run;
+  cut_ = {.rank = env_.world->rank(),
+          .ranks = env_.world->size(),
+          .micro_batches = recipe.Accumulation(index_),
+          .micro_batch = run.micro_batch,
+          .seq = recipe.data.seq};
+  const bool layer_major = run.order == RunConfig::Order::kLayer;
+  const Executor::Options options{
+      .batch = {.micro_batch = cut_.micro_batch, .seq = cut_.seq},
+      .micro_batches = static_cast<int32_t>(cut_.micro_batches),
+      .plan = {.order = layer_major ? MicroBatchOrder::kLayerMajor
+                                    : MicroBatchOrder::kMicroBatchMajor,
+               .recompute = run.recompute == RunConfig::Recompute::kBlock},
+      .seed = static_cast<uint64_t>(run.seed),
+      .clip = recipe.optimizer.clip,
+      .lane_threads = env_.lane_threads};
+  DELINK_ASSIGN_OR_RETURN(executor_,
+                          Executor::Create({.device = env_.device,
+                                            .model = env_.model,
+                                            .store = store_.get(),
+                                            .optimizer = env_.optimizer,
+                                            .compute = env_.world,
+                                            .network = env_.network,
+                                            .accumulate = Accumulate},
+                                           options));
+  return absl::OkStatus();
+}
+
+}  // namespace delink

@@ -1,0 +1,62 @@
+// A stage at work: its parameters, linked as its share says, and the executor
+// that trains them; and the switch to the next stage.
+#pragma once
+
+#include <cstddef>
+#include <memory>
+
+#include "absl/status/statusor.h"
+#include "framework/step/executor.h"
+#include "recipes/run/batches.h"
+#include "recipes/schema/recipe.h"
+
+namespace delink {
+
+// What all stages of a run have in common; outlives them.
+struct RunEnv {
+  const Recipe* recipe = nullptr;
+  Device* device = nullptr;
+  Sequential* model = nullptr;
+  const ParamRegistry* registry = nullptr;
+  SlabOptimizer* optimizer = nullptr;
+  Communicator* world = nullptr;    // checkpoints, agreement, the compute lane
+  Communicator* network = nullptr;  // the same ranks, for the network lane
+  bool lane_threads = false;
+};
+
+class StageRun {
+ public:
+  // Stage number `index` of the recipe with all parameters zero. With `sharing`
+  // given (a checkpoint's), that instead of the recipe's.
+  static absl::StatusOr<std::unique_ptr<StageRun>> Create(
+      const RunEnv& env, size_t index, const SharingMap* sharing = nullptr);
+
+  // Ends `from` and begins stage `index`: parameters are delinked, state goes
+  // by the stage's policy. Besides both sets of planes nothing is held while
+  // copying: the old executor is gone before the new planes come.
+  static absl::StatusOr<std::unique_ptr<StageRun>> Switch(
+      const RunEnv& env, std::unique_ptr<StageRun> from, size_t index);
+
+  size_t index() const { return index_; }
+  const Stage& stage() const { return env_.recipe->stages[index_]; }
+  ParamStore& store() { return *store_; }
+  Executor& executor() { return *executor_; }
+  const BatchCut& cut() const { return cut_; }
+  MemoryAccount account() const { return executor_->account(); }
+
+ private:
+  StageRun(const RunEnv& env, size_t index) : env_(env), index_(index) {}
+  absl::Status MakeStore(const SharingMap& sharing);
+  absl::Status MakeExecutor();
+
+  RunEnv env_;
+  size_t index_;
+  BatchCut cut_;
+  std::unique_ptr<ParamStore> store_;
+  std::unique_ptr<Executor> executor_;
+};
+
+// The sharing map of a stage, as its recipe says.
+absl::StatusOr<SharingMap> SharingOf(const RunEnv& env, size_t stage);
+
+}  // namespace delink
