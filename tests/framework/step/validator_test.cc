@@ -1,0 +1,257 @@
+// Each rule of the validator, by hand, with its message; and programs that no
+// planner writes yet but that are right.
+#include "framework/step/validator.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <string>
+
+#include "framework/step/plan/basic.h"
+#include "tests/framework/step/programs.h"
+
+namespace delink {
+namespace {
+
+using step_test::Parse;
+using ::testing::HasSubstr;
+
+// Prologue with slab 0, a block with slab 1, epilogue with slab 2.
+ProgramShape Small(int32_t micro_batches, bool gathers = false) {
+  return {.layers = 3,
+          .slabs = 3,
+          .slabs_of_layer = {{0}, {1}, {2}},
+          .gathers = std::vector<bool>(3, gathers),
+          .micro_batches = micro_batches};
+}
+
+std::string Error(const Program& program) {
+  const absl::Status status = ValidateProgram(program);
+  EXPECT_TRUE(status.ok() ||
+              status.code() == absl::StatusCode::kInvalidArgument);
+  return std::string(status.message());
+}
+
+std::string Error(const std::string& text, bool gathers = false,
+                  int32_t micro_batches = 1) {
+  return Error(Parse(Small(micro_batches, gathers), text));
+}
+
+std::string Error(const std::vector<Program>& programs) {
+  return std::string(ValidatePrograms(programs).message());
+}
+
+TEST(ValidatorTest, WhatPlannersWriteIsRight) {
+  EXPECT_EQ(Error("F(0,a) F(1,a) Loss(a) Reduce(2) B(1,a) Reduce(1) B(0,a) "
+                  "Reduce(0) Norm Update(0) Update(1) Update(2)"),
+            "");
+}
+
+// core.md's delinked model whose weights are on the host.
+TEST(ValidatorTest, OffloadedProgramIsRight) {
+  const std::string text =
+      "Fetch(0) F(0,a) F(0,b) Fetch(1) Release(0) F(1,a) F(1,b) Loss(a) "
+      "Loss(b) Reduce(2) B(1,a) B(1,b) Reduce(1) Fetch(0) Release(1) B(0,a) "
+      "B(0,b) Reduce(0) Norm ";
+  EXPECT_EQ(Error(text + "Update(0) Update(1) Update(2) Release(0)", false, 2),
+            "");
+  EXPECT_THAT(Error(text + "Update(0) Update(1) Update(2)", false, 2),
+              HasSubstr("instruction 0, Fetch(0) of the next step: the weights "
+                        "are already there"));
+}
+
+TEST(ValidatorTest, LateGathersAreRight) {
+  EXPECT_EQ(Error("Fetch(0) F(0,a) Fetch(1) F(1,a) Fetch(2) Loss(a) Reduce(2) "
+                  "B(1,a) Reduce(1) B(0,a) Reduce(0) Norm Update(0) Update(1) "
+                  "Update(2)",
+                  true),
+            "");
+}
+
+TEST(ValidatorTest, ForwardRules) {
+  EXPECT_EQ(Error("F(1,a)"),
+            "instruction 0, F(1,a): its slot is empty: F(0,a) must come before "
+            "it");
+  EXPECT_EQ(Error("F(0,a) F(0,a)"),
+            "instruction 1, F(0,a): has already run in this step");
+  EXPECT_EQ(Error("F(0,a) Loss(a)"),
+            "instruction 1, Loss(a): its slot is empty: F(1,a) must come "
+            "before it");
+  EXPECT_EQ(Error("Release(1) F(0,a) F(1,a)"),
+            "instruction 2, F(1,a): the weights of slab 1 are not fetched: "
+            "Fetch(1) must come before it");
+  EXPECT_EQ(Error(""), "end of the program: F(0,a) is missing in the step");
+}
+
+TEST(ValidatorTest, BackwardRules) {
+  EXPECT_EQ(Error("F(0,a) F(1,a) B(1,a)"),
+            "instruction 2, B(1,a): its gradient boundary is empty: Loss(a) "
+            "must come before it");
+  EXPECT_EQ(Error("F(0,a) F(1,a) Loss(a) B(0,a)"),
+            "instruction 3, B(0,a): its gradient boundary is empty: B(1,a) "
+            "must come before it");
+  EXPECT_EQ(Error("F(0,a) F(1,a)r Loss(a) B(1,a)"),
+            "instruction 3, B(1,a): recompute is not set here, unlike in "
+            "F(1,a)");
+  EXPECT_EQ(Error("F(0,a) F(0,b) F(1,a) F(1,b) Loss(a) Loss(b) B(1,b) B(1,a)",
+                  false, 2),
+            "instruction 7, B(1,a): backward of layer 1 has already visited "
+            "B(1,b); micro-batches must ascend");
+  EXPECT_EQ(Error("F(0,a) F(1,a) Loss(a) B(1,a) B(1,a)"),
+            "instruction 4, B(1,a): has already run in this step");
+}
+
+TEST(ValidatorTest, GradientRules) {
+  const std::string visits = "F(0,a) F(1,a) Loss(a) B(1,a) B(0,a) ";
+  EXPECT_EQ(Error("F(0,a) F(1,a) Loss(a) Reduce(1)"),
+            "instruction 3, Reduce(1): the gradient is not complete: B(1,a) "
+            "must come before it");
+  EXPECT_EQ(Error(visits + "Reduce(1) Reduce(1)"),
+            "instruction 6, Reduce(1): the slab is already reduced in this "
+            "step");
+  EXPECT_EQ(Error(visits + "Reduce(2) Reduce(0) Norm"),
+            "instruction 7, Norm: the gradient of slab 1 is not reduced: "
+            "Reduce(1) must come before it");
+  EXPECT_EQ(Error(visits + "Reduce(2) Reduce(1) Reduce(0) Update(1) Norm"),
+            "instruction 8, Update(1): the norm is not known: Norm must come "
+            "before it");
+  const std::string reduced = visits + "Reduce(2) Reduce(1) Reduce(0) Norm ";
+  EXPECT_EQ(Error(reduced + "Update(1) Update(1)"),
+            "instruction 10, Update(1): the slab is already updated in this "
+            "step");
+  EXPECT_EQ(Error(reduced + "Update(0) Update(2)"),
+            "end of the program: Update(1) is missing in the step");
+  EXPECT_EQ(Error(reduced + "Norm"),
+            "instruction 9, Norm: has already run in this step");
+}
+
+TEST(ValidatorTest, WeightRules) {
+  const std::string reduced =
+      "F(0,a) F(1,a) Loss(a) B(1,a) B(0,a) Reduce(0) Reduce(1) Reduce(2) Norm ";
+  EXPECT_EQ(
+      Error(reduced + "Update(0) Fetch(0) Update(1) Update(2) Fetch(2)", true),
+      "instruction 1, F(1,a) of the next step: the weights of slab 1 are "
+      "not fetched: Fetch(1) must come before it");
+  EXPECT_EQ(Error(reduced + "Fetch(0)"),
+            "instruction 9, Fetch(0): the weights are already there");
+  EXPECT_EQ(Error(reduced + "Release(0) Release(0)"),
+            "instruction 10, Release(0): there is no copy to release");
+}
+
+TEST(ValidatorTest, SaveRules) {
+  const std::string reduced =
+      "F(0,a) F(1,a) Loss(a) B(1,a) B(0,a) Reduce(0) Reduce(1) Reduce(2) Norm ";
+  EXPECT_EQ(Error(reduced + "Save(0) Update(0) Save(1) Update(1) Save(2) "
+                            "Update(2)"),
+            "");
+  EXPECT_EQ(Error(reduced + "Update(0) Save(0) Update(1) Save(1) Update(2) "
+                            "Save(2)"),
+            "");
+  EXPECT_THAT(Error(reduced + "Save(0) Update(0) Update(1) Save(1) Update(2)"),
+              HasSubstr("instruction 12, Save(1): some slabs are saved before "
+                        "their update and some after it"));
+  EXPECT_EQ(Error(reduced + "Save(0) Save(0)"),
+            "instruction 10, Save(0): the slab is already saved in this step");
+}
+
+TEST(ValidatorTest, ForwardOnlyRules) {
+  Program program = PlanEvaluation(Small(2));
+  EXPECT_EQ(Error(program), "");
+  program.instructions[1].flags = 0;
+  EXPECT_EQ(Error(program),
+            "instruction 1, F(1,a): all or none of a program's visits are "
+            "forward-only");
+  program = PlanEvaluation(Small(2));
+  program.instructions.push_back({.op = Op::kNorm});
+  EXPECT_EQ(Error(program),
+            "instruction 6, Norm: a forward-only program has no such "
+            "instruction");
+  program = PlanEvaluation(Small(2));
+  program.instructions.pop_back();
+  EXPECT_EQ(Error(program),
+            "end of the program: Loss(b) is missing in the step");
+}
+
+TEST(ValidatorTest, FieldsAndShapes) {
+  const auto error = [](const Instruction& i) {
+    return Error(Program{.shape = Small(1), .instructions = {i}});
+  };
+  EXPECT_EQ(error({.op = Op::kForward, .layer = 2, .micro_batch = 0}),
+            "instruction 0, F(2,a): layer 2 is not in [0, 1]");
+  EXPECT_EQ(error({.op = Op::kForward, .layer = 0, .micro_batch = 1}),
+            "instruction 0, F(0,b): micro-batch 1 is not in [0, 1)");
+  EXPECT_EQ(error({.op = Op::kReduce, .slab = 3}),
+            "instruction 0, Reduce(3): slab 3 is not in [0, 3)");
+  EXPECT_EQ(error({.op = Op::kNorm, .slab = 1}),
+            "instruction 0, Norm: it has no slab");
+  EXPECT_EQ(error({.op = Op::kNorm, .flags = kRecompute}),
+            "instruction 0, Normr: it cannot have flags 1");
+  EXPECT_EQ(error({.op = Op::kSend, .layer = 1, .micro_batch = 0, .peer = 1}),
+            "instruction 0, Send(1,a): is not part of a program of one "
+            "pipeline stage");
+  Program program = PlanStep(Small(1), {});
+  program.shape.slabs = 4;
+  program.shape.gathers.resize(4);
+  EXPECT_EQ(Error(program), "program shape: slab 3 is used by no layer");
+  program.shape.slabs_of_layer[1] = {3, 1};
+  EXPECT_EQ(Error(program),
+            "program shape: slab 1 of layer 1 is out of range or out of order");
+  program.shape.layers = 1;
+  EXPECT_THAT(Error(program), HasSubstr("a prologue and an epilogue"));
+}
+
+TEST(ValidatorTest, RanksMeetInOneOrder) {
+  ProgramShape shape = Small(1);
+  shape.ranks = 3;
+  const std::string visits = "F(0,a) F(1,a) Loss(a) B(1,a) B(0,a) ";
+  const std::string rest = " Reduce(0) Norm Update(0) Update(1) Update(2)";
+  const Program program = Parse(shape, visits + "Reduce(2) Reduce(1)" + rest);
+  EXPECT_EQ(Error(std::vector<Program>(3, program)), "");
+  EXPECT_EQ(Error({program, program,
+                   Parse(shape, visits + "Reduce(1) Reduce(2)" + rest)}),
+            "rank 2: instruction 5, Reduce(1): collective 0 of the network "
+            "lane is Reduce(2) on rank 0 and Reduce(1) here; collectives of a "
+            "lane must have one order on all ranks");
+  // What is not collective may differ.
+  EXPECT_EQ(Error({program, program,
+                   Parse(shape,
+                         "F(0,a) F(1,a) Loss(a) Reduce(2) B(1,a) "
+                         "Reduce(1) B(0,a)" +
+                             rest)}),
+            "");
+  EXPECT_EQ(Error({program, program}),
+            "rank 0: program shape: made for 3 ranks, but there are 2 "
+            "programs");
+  EXPECT_EQ(Error({program, program, Parse(shape, visits)}),
+            "rank 2: end of the program: Reduce(0) is missing in the step");
+  EXPECT_EQ(Error(std::vector<Program>{}), "no programs to validate");
+}
+
+// Each rank is right by itself and each lane has one order, and yet rank 0
+// waits in Fetch(0) for rank 1, which waits in Fetch(1) for rank 0.
+TEST(ValidatorTest, DeadlockAcrossLanes) {
+  ProgramShape shape = Small(1, true);
+  shape.ranks = 2;
+  const std::string before =
+      "F(0,a) F(1,a) Loss(a) B(1,a) B(0,a) Reduce(0) Reduce(1) Reduce(2) Norm "
+      "Update(2) Fetch(2) ";
+  const std::string zero = "Update(0) Fetch(0) Save(0) ";
+  const std::string one = "Update(1) Fetch(1) Save(1) ";
+  std::vector<Program> programs = {Parse(shape, before + zero + one),
+                                   Parse(shape, before + one + zero)};
+  for (Program& program : programs) {
+    for (Instruction& i : program.instructions) {
+      if (i.op == Op::kFetch && i.slab == 1) i.lane = Lane::kOut;
+    }
+    EXPECT_EQ(Error(program), "");
+  }
+  EXPECT_EQ(Error(programs),
+            "rank 0: instruction 12, Fetch(0): waits for ever for rank 1, "
+            "which must wait for another collective of rank 0 first: "
+            "collectives of several lanes deadlock by their order");
+  programs[1] = programs[0];
+  EXPECT_EQ(Error(programs), "");
+}
+
+}  // namespace
+}  // namespace delink
