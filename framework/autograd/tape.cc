@@ -114,7 +114,7 @@ void Tape::RunOp(const OpRecord& op, Backward& backward) {
   if (op.weight) op.weight(backward);
   for (const Var& y : op.outputs) ReleaseGrad(nodes_[y.id_]);
   for (const Backward::Pending& p : backward.pending_) {
-    AddPending(nodes_[p.node], p.value, p.block);
+    AddPending(nodes_[p.node], p.value, p.block, p.grad);
   }
   backward.pending_.clear();
   memory_->Tick();
@@ -134,8 +134,11 @@ int Tape::TakeGrad(const Tensor& like) {
   return static_cast<int>(grads_.size()) - 1;
 }
 
-void Tape::AddPending(Node& node, const Tensor& contribution, int block) {
+void Tape::AddPending(Node& node, const Tensor& contribution, int block,
+                      int grad_index) {
   if (block >= 0) memory_->Use(block);
+  // The last reader of this memory may write to it, even onto itself.
+  if (grad_index >= 0) --grads_[grad_index].holders;
   if (grads_[node.grad].holders > 1) {
     // Another value's gradient is in the same memory: part from it first.
     const int own = TakeGrad(node.value);
@@ -147,14 +150,15 @@ void Tape::AddPending(Node& node, const Tensor& contribution, int block) {
   }
   const Grad& grad = grads_[node.grad];
   if (grad.block >= 0) memory_->Use(grad.block);
-  env_.accumulate(*env_.stream, node.value.dtype(), grad.value.data(),
-                  contribution.data(), contribution.elements());
+  env_.accumulate(*env_.device, *env_.stream, node.value.dtype(),
+                  grad.value.data(), contribution.data(),
+                  contribution.elements());
 }
 
 Tensor Backward::grad(Var y) const {
   const int grad = tape_->nodes_[y.id_].grad;
   DELINK_CHECK_GE(grad, 0) << "no gradient has arrived";
-  return tape_->grads_[grad].value;
+  return tape_->grads_[grad].value.Reshape(y.shape());
 }
 
 Tensor Backward::NewGrad(Var x) {
@@ -166,7 +170,7 @@ Tensor Backward::NewGrad(Var x) {
   }
   const VisitMemory::Block block = tape_->memory_->Take(node.value.bytes());
   const Tensor value(block.data, node.value.dtype(), node.value.shape());
-  pending_.push_back({x.id_, value, block.id});
+  pending_.push_back({x.id_, value, block.id, -1});
   return value;
 }
 
@@ -183,7 +187,8 @@ void Backward::PassGrad(Var y, Var x) {
     DELINK_CHECK_EQ(grad.value.elements(), node.value.elements());
     return;
   }
-  pending_.push_back({x.id_, grad.value, grad.block});
+  ++grad.holders;
+  pending_.push_back({x.id_, grad.value, grad.block, from});
 }
 
 void Backward::UseGrad(Var dx, Var x) {
@@ -196,7 +201,7 @@ void Backward::UseGrad(Var dx, Var x) {
     node.grad = static_cast<int>(tape_->grads_.size()) - 1;
     return;
   }
-  pending_.push_back({x.id_, from.value, -1});
+  pending_.push_back({x.id_, from.value, -1, -1});
 }
 
 Tensor Backward::Scratch(const Shape& shape, DType dtype) {

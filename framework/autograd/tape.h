@@ -100,9 +100,9 @@ struct VisitInputs {
   VisitState* state = nullptr;       // host object, may be null
 };
 
-// y[n] += x[n]. Supplied by whoever knows the kernels.
-using AccumulateFn = void (*)(Stream& stream, DType dtype, void* y,
-                              const void* x, int64_t n);
+// y[n] += x[n]; y may be x. Supplied by whoever knows the kernels.
+using AccumulateFn = void (*)(Device& device, Stream& stream, DType dtype,
+                              void* y, const void* x, int64_t n);
 
 class Tape {
  public:
@@ -165,7 +165,7 @@ class Tape {
 
   void RunOp(const OpRecord& op, Backward& backward);
   void ReleaseGrad(Node& node);
-  void AddPending(Node& node, const Tensor& contribution, int block);
+  void AddPending(Node& node, const Tensor& contribution, int block, int grad);
   int TakeGrad(const Tensor& like);
 
   Env env_;
@@ -204,6 +204,7 @@ class Backward {
     int node;
     Tensor value;
     int block;
+    int grad;  // held until it is added; -1: memory of its own
   };
   Tape* tape_;
   std::vector<Pending> pending_;  // to be added once the closure returns

@@ -45,12 +45,17 @@ inline RngKey Fold(RngKey key, uint64_t value) {
   return {r[0], r[1]};
 }
 
-inline RngKey Fold(RngKey key, std::string_view name) {
-  uint64_t hash = 14695981039346656037ULL;  // FNV-1a
+// FNV-1a.
+inline uint64_t HashName(std::string_view name) {
+  uint64_t hash = 14695981039346656037ULL;
   for (const char c : name) {
     hash = (hash ^ static_cast<unsigned char>(c)) * 1099511628211ULL;
   }
-  return Fold(key, hash);
+  return hash;
+}
+
+inline RngKey Fold(RngKey key, std::string_view name) {
+  return Fold(key, HashName(name));
 }
 
 inline RngKey KeyFromSeed(uint64_t seed) {
