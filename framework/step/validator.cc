@@ -224,7 +224,12 @@ class StepChecker {
   std::string CheckResidency(const Instruction& i) {
     Weights& weights = weights_[i.slab];
     if (i.op == Op::kFetch) {
-      if (weights == Weights::kHere) return "the weights are already there";
+      if (weights == Weights::kHere) {
+        return absl::StrCat(
+            "the weights are already there: ", OnSlab(Op::kRelease, i.slab),
+            shape_.gathers[i.slab] ? " or " + OnSlab(Op::kUpdate, i.slab) : "",
+            " must come before it");
+      }
       weights = Weights::kHere;
       return "";
     }

@@ -133,7 +133,8 @@ TEST(ValidatorTest, WeightRules) {
       "instruction 1, F(1,a) of the next step: the weights of slab 1 are "
       "not fetched: Fetch(1) must come before it");
   EXPECT_EQ(Error(reduced + "Fetch(0)"),
-            "instruction 9, Fetch(0): the weights are already there");
+            "instruction 9, Fetch(0): the weights are already there: "
+            "Release(0) must come before it");
   EXPECT_EQ(Error(reduced + "Release(0) Release(0)"),
             "instruction 10, Release(0): there is no copy to release");
 }

@@ -1,0 +1,340 @@
+#include "tests/framework/step/damage.h"
+
+#include <algorithm>
+#include <utility>
+
+namespace delink::step_test {
+namespace {
+
+using Result = std::optional<Damaged>;
+using Ranks = std::vector<Program>;
+using Instructions = std::vector<Instruction>;
+
+// Without flags, so that "B(1,a)" is found in "B(1,a)r" as well.
+std::string NameOf(Instruction i) {
+  i.flags = 0;
+  return ToString(i);
+}
+
+Instructions& AnyRank(Ranks& ranks, Dice& dice) {
+  return ranks[dice.Below(static_cast<int32_t>(ranks.size()))].instructions;
+}
+
+template <typename Predicate>
+std::vector<int32_t> Where(const Instructions& list, const Predicate& matches) {
+  std::vector<int32_t> found;
+  for (size_t i = 0; i < list.size(); ++i) {
+    if (matches(list[i])) found.push_back(static_cast<int32_t>(i));
+  }
+  return found;
+}
+
+int32_t Pick(const std::vector<int32_t>& from, Dice& dice) {
+  return from[dice.Below(static_cast<int32_t>(from.size()))];
+}
+
+int32_t IndexOf(const Instructions& list, const Instruction& i) {
+  return static_cast<int32_t>(std::find(list.begin(), list.end(), i) -
+                              list.begin());
+}
+
+// The index of some instruction of `op`, or -1.
+int32_t PickOp(const Instructions& list, Op op, Dice& dice) {
+  const auto found = Where(list, [op](const auto& i) { return i.op == op; });
+  return found.empty() ? -1 : Pick(found, dice);
+}
+
+// Moves an instruction so that it stands before `to`, or right behind it.
+void Move(Instructions& list, int32_t from, int32_t to) {
+  const Instruction moved = list[from];
+  list.erase(list.begin() + from);
+  list.insert(list.begin() + to, moved);
+}
+
+template <Op op>
+Result Drop(Ranks& ranks, Dice& dice) {
+  Instructions& list = AnyRank(ranks, dice);
+  const int32_t at = PickOp(list, op, dice);
+  if (at < 0) return std::nullopt;
+  const std::string name = NameOf(list[at]);
+  list.erase(list.begin() + at);
+  return Damaged{{name}};
+}
+
+template <Op op>
+Result Double(Ranks& ranks, Dice& dice) {
+  Instructions& list = AnyRank(ranks, dice);
+  const int32_t at = PickOp(list, op, dice);
+  if (at < 0) return std::nullopt;
+  const Instruction copy = list[at];
+  const int32_t to = dice.Between(at + 1, static_cast<int32_t>(list.size()));
+  list.insert(list.begin() + to, copy);
+  return Damaged{{NameOf(copy)}};
+}
+
+// Puts some `later` before the last instruction that it must follow.
+template <typename Precedes>
+Result MoveUp(Ranks& ranks, Dice& dice, Op later, const Precedes& precedes) {
+  const int32_t rank = dice.Below(static_cast<int32_t>(ranks.size()));
+  Instructions& list = ranks[rank].instructions;
+  const int32_t from = PickOp(list, later, dice);
+  if (from < 0) return std::nullopt;
+  const Instruction moved = list[from];
+  const auto before = Where(
+      list, [&](const auto& i) { return precedes(ranks[rank], i, moved); });
+  if (before.empty() || before.back() >= from) return std::nullopt;
+  Move(list, from, dice.Between(0, before.back()));
+  return Damaged{{NameOf(moved)}};
+}
+
+Result BackwardBeforeLoss(Ranks& ranks, Dice& dice) {
+  return MoveUp(ranks, dice, Op::kBackward,
+                [](const Program&, const Instruction& i, const auto& moved) {
+                  return i.op == Op::kLoss &&
+                         i.micro_batch == moved.micro_batch;
+                });
+}
+
+Result BackwardBeforeTheLayerBehind(Ranks& ranks, Dice& dice) {
+  return MoveUp(ranks, dice, Op::kBackward,
+                [](const Program&, const Instruction& i, const auto& moved) {
+                  return (i.op == Op::kBackward || i.op == Op::kLoss) &&
+                         i.layer == moved.layer + 1 &&
+                         i.micro_batch == moved.micro_batch;
+                });
+}
+
+Result LossBeforeForward(Ranks& ranks, Dice& dice) {
+  return MoveUp(ranks, dice, Op::kLoss,
+                [](const Program&, const Instruction& i, const auto& moved) {
+                  return i.op == Op::kForward && i.layer == moved.layer - 1 &&
+                         i.micro_batch == moved.micro_batch;
+                });
+}
+
+Result ForwardBeforeTheLayerBefore(Ranks& ranks, Dice& dice) {
+  return MoveUp(ranks, dice, Op::kForward,
+                [](const Program&, const Instruction& i, const auto& moved) {
+                  return i.op == Op::kForward && i.layer == moved.layer - 1 &&
+                         i.micro_batch == moved.micro_batch;
+                });
+}
+
+Result UpdateBeforeNorm(Ranks& ranks, Dice& dice) {
+  return MoveUp(ranks, dice, Op::kUpdate,
+                [](const Program&, const Instruction& i, const auto&) {
+                  return i.op == Op::kNorm;
+                });
+}
+
+Result NormBeforeReduce(Ranks& ranks, Dice& dice) {
+  return MoveUp(ranks, dice, Op::kNorm,
+                [](const Program&, const Instruction& i, const auto&) {
+                  return i.op == Op::kReduce;
+                });
+}
+
+Result ReduceBeforeAContribution(Ranks& ranks, Dice& dice) {
+  return MoveUp(
+      ranks, dice, Op::kReduce,
+      [](const Program& program, const Instruction& i, const auto& moved) {
+        if (i.op != Op::kBackward && i.op != Op::kLoss) return false;
+        const auto& slabs = program.shape.slabs_of_layer[i.layer];
+        return std::find(slabs.begin(), slabs.end(), moved.slab) != slabs.end();
+      });
+}
+
+// The visits that read a slab's weights.
+std::vector<int32_t> UsesOf(const Program& program, int32_t slab) {
+  return Where(program.instructions, [&](const Instruction& i) {
+    if (i.layer < 0) return false;
+    const auto& slabs = program.shape.slabs_of_layer[i.layer];
+    return std::find(slabs.begin(), slabs.end(), slab) != slabs.end();
+  });
+}
+
+// Between the first use and the update: before the first use it would be right.
+Result FetchBeforeUpdate(Ranks& ranks, Dice& dice) {
+  Program& program = ranks[dice.Below(static_cast<int32_t>(ranks.size()))];
+  Instructions& list = program.instructions;
+  const int32_t from = PickOp(list, Op::kFetch, dice);
+  if (from < 0) return std::nullopt;
+  const Instruction fetch = list[from];
+  const auto update = Where(list, [&](const auto& i) {
+    return i.op == Op::kUpdate && i.slab == fetch.slab;
+  });
+  const int32_t first = UsesOf(program, fetch.slab).front();
+  Move(list, from, dice.Between(first + 1, update.front()));
+  return Damaged{{NameOf(fetch)}};
+}
+
+Result FlipRecompute(Ranks& ranks, Dice& dice) {
+  Instructions& list = AnyRank(ranks, dice);
+  const int32_t at =
+      PickOp(list, dice.Coin() ? Op::kForward : Op::kBackward, dice);
+  list[at].flags ^= kRecompute;
+  return Damaged{{NameOf(list[at])}};
+}
+
+Result FlipForwardOnly(Ranks& ranks, Dice& dice) {
+  Instructions& list = AnyRank(ranks, dice);
+  const auto found = Where(list, [](const Instruction& i) {
+    return (i.op == Op::kForward && i.layer > 0) || i.op == Op::kLoss;
+  });
+  Instruction& i = list[Pick(found, dice)];
+  i.flags = kForwardOnly;
+  return Damaged{{NameOf(i)}};
+}
+
+// Two backwards of a layer, or two losses, change places.
+Result DescendingMicroBatches(Ranks& ranks, Dice& dice) {
+  Instructions& list = AnyRank(ranks, dice);
+  const int32_t first =
+      PickOp(list, dice.Below(4) == 0 ? Op::kLoss : Op::kBackward, dice);
+  const Instruction a = list[first];
+  const auto later = Where(list, [&](const Instruction& i) {
+    return i.op == a.op && i.layer == a.layer && i.micro_batch > a.micro_batch;
+  });
+  if (later.empty()) return std::nullopt;
+  Instruction& b = list[Pick(later, dice)];
+  const std::string name = NameOf(b);
+  std::swap(list[first], b);
+  return Damaged{{name}};
+}
+
+Result WrongMicroBatch(Ranks& ranks, Dice& dice) {
+  const int32_t count = ranks[0].shape.micro_batches;
+  if (count < 2) return std::nullopt;
+  Instructions& list = AnyRank(ranks, dice);
+  const auto visits = Where(list, [](const auto& i) { return i.layer >= 0; });
+  Instruction& i = list[Pick(visits, dice)];
+  const std::string was = NameOf(i);
+  i.micro_batch = (i.micro_batch + dice.Between(1, count - 1)) % count;
+  return Damaged{{was, NameOf(i)}};
+}
+
+Result OutOfRange(Ranks& ranks, Dice& dice) {
+  Instructions& list = AnyRank(ranks, dice);
+  Instruction& i = list[dice.Below(static_cast<int32_t>(list.size()))];
+  const int32_t bad = dice.Coin() ? 1000 : -2;
+  switch (dice.Below(4)) {
+    case 0:
+      i.layer = bad;
+      break;
+    case 1:
+      i.slab = bad;
+      break;
+    case 2:
+      i.micro_batch = bad;
+      break;
+    default:
+      i.peer = bad;
+  }
+  return Damaged{{NameOf(i)}};
+}
+
+Result ForeignInstruction(Ranks& ranks, Dice& dice) {
+  Instructions& list = AnyRank(ranks, dice);
+  constexpr Op kForeign[] = {Op::kSend,          Op::kRecv,
+                             Op::kStoreSlot,     Op::kLoadSlot,
+                             Op::kBackwardInput, Op::kBackwardWeight};
+  const Instruction i{
+      .op = kForeign[dice.Below(6)], .layer = 1, .micro_batch = 0};
+  list.insert(list.begin() + dice.Below(static_cast<int32_t>(list.size()) + 1),
+              i);
+  return Damaged{{NameOf(i)}};
+}
+
+// A release of weights that the step needs again, with no fetch.
+Result ReleaseTooEarly(Ranks& ranks, Dice& dice) {
+  Program& program = ranks[dice.Below(static_cast<int32_t>(ranks.size()))];
+  Instructions& list = program.instructions;
+  const Instruction release{.op = Op::kRelease,
+                            .slab = dice.Below(program.shape.slabs)};
+  const int32_t last = UsesOf(program, release.slab).back();
+  list.insert(list.begin() + dice.Between(0, last), release);
+  return Damaged{{"Fetch(" + std::to_string(release.slab) + ")"}};
+}
+
+// The earlier of two collectives of one kind moves behind the later one, where
+// one rank alone would be right.
+template <Op op>
+Result SwapBetweenRanks(Ranks& ranks, Dice& dice) {
+  if (ranks.size() < 2) return std::nullopt;
+  const int32_t rank = dice.Between(1, static_cast<int32_t>(ranks.size()) - 1);
+  Instructions& list = ranks[rank].instructions;
+  const auto found = Where(list, [](const auto& i) { return i.op == op; });
+  if (found.size() < 2) return std::nullopt;
+  const int32_t a = dice.Below(static_cast<int32_t>(found.size()) - 1);
+  const int32_t b = dice.Between(a + 1, static_cast<int32_t>(found.size()) - 1);
+  // Every collective between the two comes one earlier on this rank.
+  const Instruction first_seen = list[found[a + 1]];
+  Move(list, found[a], found[b]);
+  return Damaged{{"rank " + std::to_string(rank) + ": instruction " +
+                  std::to_string(IndexOf(list, first_seen)) + ", " +
+                  NameOf(first_seen) + ":"}};
+}
+
+Result CollectiveInAnotherLane(Ranks& ranks, Dice& dice) {
+  if (ranks.size() < 2) return std::nullopt;
+  const int32_t rank = dice.Between(1, static_cast<int32_t>(ranks.size()) - 1);
+  Instructions& list = ranks[rank].instructions;
+  const auto found =
+      Where(list, [](const auto& i) { return i.lane == Lane::kNetwork; });
+  Instruction& i = list[Pick(found, dice)];
+  i.lane = static_cast<Lane>(
+      (static_cast<int>(i.lane) + dice.Between(1, kLanes - 1)) % kLanes);
+  return Damaged{{NameOf(i)}};
+}
+
+Result AnotherShape(Ranks& ranks, Dice& dice) {
+  if (ranks.size() < 2) return std::nullopt;
+  const int32_t rank = dice.Between(1, static_cast<int32_t>(ranks.size()) - 1);
+  ProgramShape shape = ranks[rank].shape;
+  ++shape.micro_batches;
+  ranks[rank] = PlanStep(shape, {});
+  return Damaged{{"rank " + std::to_string(rank) + ": program shape"}};
+}
+
+}  // namespace
+
+const std::vector<Damage>& Damages() {
+  static const std::vector<Damage> kAll = {
+      {"forward dropped", Drop<Op::kForward>},
+      {"loss dropped", Drop<Op::kLoss>},
+      {"backward dropped", Drop<Op::kBackward>},
+      {"reduce dropped", Drop<Op::kReduce>},
+      {"norm dropped", Drop<Op::kNorm>},
+      {"update dropped", Drop<Op::kUpdate>},
+      {"fetch dropped", Drop<Op::kFetch>},
+      {"forward doubled", Double<Op::kForward>},
+      {"loss doubled", Double<Op::kLoss>},
+      {"backward doubled", Double<Op::kBackward>},
+      {"reduce doubled", Double<Op::kReduce>},
+      {"norm doubled", Double<Op::kNorm>},
+      {"update doubled", Double<Op::kUpdate>},
+      {"fetch doubled", Double<Op::kFetch>},
+      {"backward before loss", BackwardBeforeLoss},
+      {"backward before the layer behind", BackwardBeforeTheLayerBehind},
+      {"loss before forward", LossBeforeForward},
+      {"forward before the layer before", ForwardBeforeTheLayerBefore},
+      {"update before norm", UpdateBeforeNorm},
+      {"norm before a reduce", NormBeforeReduce},
+      {"reduce before a contribution", ReduceBeforeAContribution},
+      {"fetch before update", FetchBeforeUpdate},
+      {"recompute flags differ", FlipRecompute},
+      {"forward-only flags differ", FlipForwardOnly},
+      {"micro-batches descending", DescendingMicroBatches},
+      {"wrong micro-batch", WrongMicroBatch},
+      {"field out of range", OutOfRange},
+      {"foreign instruction", ForeignInstruction},
+      {"release without fetch", ReleaseTooEarly},
+      {"reduces swapped between ranks", SwapBetweenRanks<Op::kReduce>},
+      {"fetches swapped between ranks", SwapBetweenRanks<Op::kFetch>},
+      {"collective in another lane", CollectiveInAnotherLane},
+      {"shapes differ between ranks", AnotherShape},
+  };
+  return kAll;
+}
+
+}  // namespace delink::step_test

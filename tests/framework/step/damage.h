@@ -1,0 +1,28 @@
+// Ways to break the programs of a run, each of which the validator must catch.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "framework/step/instruction.h"
+#include "tests/framework/step/programs.h"
+
+namespace delink::step_test {
+
+struct Damaged {
+  // What the message must name: at least one of these.
+  std::vector<std::string> names;
+};
+
+struct Damage {
+  const char* name;
+  // Breaks one rank's program (rank 1 where there are two or more and the
+  // damage is to their order). Nothing when the programs have no place for it.
+  std::optional<Damaged> (*apply)(std::vector<Program>& ranks, Dice& dice);
+};
+
+// All kinds.
+const std::vector<Damage>& Damages();
+
+}  // namespace delink::step_test
