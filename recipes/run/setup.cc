@@ -1,0 +1,218 @@
+#include "recipes/run/setup.h"
+
+#include <filesystem>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "framework/base/file.h"
+#include "framework/base/log.h"
+#include "framework/base/status_macros.h"
+#include "framework/optim/adamw.h"
+#include "recipes/run/run_folder.h"
+#include "recipes/schema/recipe_io.h"
+
+namespace delink {
+namespace {
+
+std::string DefaultOut(const std::string& recipe) {
+  return JoinPath("runs", std::filesystem::path(recipe).stem().string());
+}
+
+// The recipe with the corpus's vocabulary where it names none.
+absl::StatusOr<Recipe> FitVocab(const Recipe& recipe, const Corpus& corpus) {
+  const int64_t wanted = recipe.model->vocab;
+  if (wanted == 0) return recipe.WithVocab(corpus.vocab_size());
+  if (wanted >= corpus.vocab_size()) return recipe;  // padded for speed
+  return absl::InvalidArgumentError(
+      absl::StrCat("model.vocab is ", wanted, ", but ", recipe.data.train,
+                   " has ", corpus.vocab_size(),
+                   " tokens; leave model.vocab out, or rebuild the "
+                   "corpus with that vocabulary"));
+}
+
+absl::Status SameTokens(const Recipe& recipe, const Corpus& train,
+                        const Corpus& validation) {
+  if (train.tokenizer_bytes() == validation.tokenizer_bytes()) {
+    return absl::OkStatus();
+  }
+  return absl::InvalidArgumentError(
+      absl::StrCat(recipe.data.train, " and ", recipe.data.validation,
+                   " were built with different tokenizers; build both in one "
+                   "call of delink data build"));
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<RunSetup>> RunSetup::Create(
+    const TrainOptions& options, const ModelList& models, World& world) {
+  std::unique_ptr<RunSetup> run(new RunSetup);
+  run->world_ = &world;
+  Communicator& comm = world.comm();
+  run->out_ = options.out.empty() ? DefaultOut(options.recipe) : options.out;
+  run->threads_ = static_cast<int>(options.threads);
+  DELINK_RETURN_IF_ERROR(AgreeOnStatus(comm, run->ReadInputs(options, models)));
+  DELINK_RETURN_IF_ERROR(run->FindResume(options, models));
+  DELINK_RETURN_IF_ERROR(AgreeOnStatus(comm, run->BuildModel(models)));
+  absl::Status status;
+  if (run->first()) {
+    const bool resume = options.resume;
+    status = RunFolder::Prepare(run->out_, options.overwrite
+                                               ? RunFolder::Mode::kOverwrite
+                                           : resume ? RunFolder::Mode::kResume
+                                                    : RunFolder::Mode::kFresh);
+    if (status.ok()) {
+      status = WriteFileAtomically(RunFolder::Recipe(run->out_),
+                                   ToToml(run->recipe_));
+    }
+    if (status.ok() && !SetLogFile(RunFolder::Log(run->out_))) {
+      status = absl::PermissionDeniedError(
+          absl::StrCat(RunFolder::Log(run->out_), ": cannot be written"));
+    }
+  }
+  DELINK_RETURN_IF_ERROR(AgreeOnStatus(comm, status));
+  return run;
+}
+
+absl::Status RunSetup::ReadInputs(const TrainOptions& options,
+                                  const ModelList& models) {
+  DELINK_ASSIGN_OR_RETURN(
+      const Recipe recipe,
+      ReadRecipe(options.recipe, options.sets, models.kinds()));
+  DELINK_ASSIGN_OR_RETURN(recipe_, CheckWorld(recipe, world_->size()));
+  if (recipe_.run.device == RunConfig::Device::kCuda) {
+    return NewCudaDevice(world_->local_rank()).status();
+  }
+  DELINK_ASSIGN_OR_RETURN(train_corpus_, Corpus::Open(recipe_.data.train));
+  DELINK_ASSIGN_OR_RETURN(validation_corpus_,
+                          Corpus::Open(recipe_.data.validation));
+  DELINK_RETURN_IF_ERROR(
+      SameTokens(recipe_, *train_corpus_, *validation_corpus_));
+  DELINK_ASSIGN_OR_RETURN(recipe_, FitVocab(recipe_, *train_corpus_));
+  const auto seed = static_cast<uint64_t>(recipe_.run.seed);
+  DELINK_ASSIGN_OR_RETURN(
+      train_,
+      Loader::Create(*train_corpus_, {.seq = recipe_.data.seq,
+                                      .seed = seed,
+                                      .shuffle = recipe_.data.shuffle}));
+  DELINK_ASSIGN_OR_RETURN(
+      validation_, Loader::Create(*validation_corpus_, {.seq = recipe_.data.seq,
+                                                        .seed = seed,
+                                                        .shuffle = false}));
+  return absl::OkStatus();
+}
+
+absl::Status RunSetup::FindResume(const TrainOptions& options,
+                                  const ModelList& models) {
+  if (!options.resume) return absl::OkStatus();
+  const bool named = !options.resume_from.empty();
+  absl::StatusOr<std::string> found =
+      FindCheckpoint(world_->comm(), named ? options.resume_from : out_);
+  if (!found.ok()) {
+    // A run that was stopped before its first checkpoint starts again.
+    if (named || !absl::IsNotFound(found.status())) return found.status();
+    if (first()) {
+      DELINK_LOG(kWarning) << std::string(found.status().message())
+                           << "; starting afresh";
+    }
+    return absl::OkStatus();
+  }
+  checkpoint_ = *std::move(found);
+  DELINK_RETURN_IF_ERROR(AgreeOnStatus(world_->comm(), CheckResume(models)));
+  if (first()) DELINK_LOG(kInfo) << "resuming from " << checkpoint_;
+  return absl::OkStatus();
+}
+
+absl::Status RunSetup::CheckResume(const ModelList& models) {
+  DELINK_ASSIGN_OR_RETURN(const CheckpointHeader header,
+                          ReadHeader(checkpoint_));
+  DELINK_ASSIGN_OR_RETURN(const std::string text,
+                          ReadFile(JoinPath(checkpoint_, "recipe.toml")));
+  DELINK_ASSIGN_OR_RETURN(
+      const Recipe saved,
+      ParseRecipe(text, JoinPath(checkpoint_, "recipe.toml"), checkpoint_, {},
+                  models.kinds()));
+  if (header.vocab != recipe_.model->vocab) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        checkpoint_, ": has a vocabulary of ", header.vocab, ", but ",
+        recipe_.data.train, " needs ", recipe_.model->vocab,
+        "; train on a corpus built with the checkpoint's tokenizer"));
+  }
+  if (header.corpus != train_corpus_->digest()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(checkpoint_, ": was trained on another corpus than ",
+                     recipe_.data.train,
+                     " (their digests differ); resume with the same "
+                     "corpus, at any path"));
+  }
+  DELINK_RETURN_IF_ERROR(delink::CheckResume(saved, recipe_));
+  resumed_ = header;
+  return absl::OkStatus();
+}
+
+absl::Status RunSetup::BuildModel(const ModelList& models) {
+  device_ = NewCpuDevice();
+  model_ = std::make_unique<Sequential>(Scope(registry_));
+  DELINK_RETURN_IF_ERROR(models.Build(*recipe_.model, *model_));
+  const OptimizerConfig& c = recipe_.optimizer;
+  optimizer_ = NewAdamW(
+      {.beta1 = c.beta1, .beta2 = c.beta2, .eps = c.eps, .decay = c.decay});
+  DELINK_ASSIGN_OR_RETURN(network_, world_->comm().Split(0, world_->rank()));
+  env_ = {.recipe = &recipe_,
+          .device = device_.get(),
+          .model = model_.get(),
+          .registry = &registry_,
+          .optimizer = optimizer_.get(),
+          .world = &world_->comm(),
+          .network = network_.get(),
+          .lane_threads = threads_ > 1};
+  // A share that does not fit is found before anything is written.
+  for (size_t i = 0; i < recipe_.stages.size(); ++i) {
+    DELINK_ASSIGN_OR_RETURN(const SharingMap map, SharingOf(env_, i));
+    if (i == 0) continue;
+    DELINK_ASSIGN_OR_RETURN(const SharingMap before, SharingOf(env_, i - 1));
+    DELINK_RETURN_IF_ERROR(
+        RelationOf(registry_, model_->blocks(), before, map).status());
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<std::unique_ptr<StageRun>> RunSetup::Begin() {
+  if (!resumed_) {
+    DELINK_ASSIGN_OR_RETURN(std::unique_ptr<StageRun> stage,
+                            StageRun::Create(env_, recipe_.StageAt(0)));
+    stage->store().InitWeights(static_cast<uint64_t>(recipe_.run.seed));
+    return stage;
+  }
+  DELINK_ASSIGN_OR_RETURN(
+      const SharingMap sharing,
+      ReadSharing(checkpoint_, registry_, model_->blocks()));
+  DELINK_ASSIGN_OR_RETURN(
+      std::unique_ptr<StageRun> stage,
+      StageRun::Create(env_, static_cast<size_t>(resumed_->stage_index),
+                       &sharing));
+  DELINK_RETURN_IF_ERROR(
+      LoadCheckpoint(world_->comm(), checkpoint_, stage->store()));
+  return stage;
+}
+
+CheckpointHeader RunSetup::Header(int64_t step, const StageRun& stage,
+                                  double seconds) const {
+  return {.step = step,
+          .tokens = step * recipe_.tokens_per_step(),
+          .samples = step * recipe_.data.batch,
+          .stage = stage.stage().name,
+          .stage_index = static_cast<int64_t>(stage.index()),
+          .model = std::string(recipe_.model->kind()),
+          .optimizer = "adamw",
+          .seed = recipe_.run.seed,
+          .vocab = recipe_.model->vocab,
+          .corpus = train_corpus_->digest(),
+          .seconds = seconds};
+}
+
+CheckpointFiles RunSetup::Files() const {
+  return {{"recipe.toml", ToToml(recipe_)},
+          {"tokenizer", train_corpus_->tokenizer_bytes()}};
+}
+
+}  // namespace delink
