@@ -1,0 +1,180 @@
+#include "framework/module/param_store.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "tests/framework/module/toy_model.h"
+
+namespace delink {
+namespace {
+
+using testing::MakeStore;
+using testing::Read;
+using testing::SlabNamed;
+
+constexpr int kBlocks = 3;
+
+class ParamStoreTest : public ::testing::Test {
+ protected:
+  ParamStoreTest() { testing::DeclareToy(registry_, kBlocks, 11); }
+
+  Param& Named(const std::string& name) {
+    for (const ParamDecl& decl : registry_.decls) {
+      if (decl.name == name) return *decl.param;
+    }
+    DELINK_CHECK(false) << name;
+    std::abort();
+  }
+
+  std::unique_ptr<Device> device_ = NewCpuDevice();
+  ParamRegistry registry_;
+};
+
+TEST_F(ParamStoreTest, InitialisesByNameWhateverTheLayout) {
+  const SharingMap shared = testing::ShareAll(kBlocks, {"attention", "mlp"});
+  const auto real = MakeStore(*device_, registry_, kBlocks, {});
+  const auto pseudo = MakeStore(*device_, registry_, kBlocks, shared, 1,
+                                {.rank = 2, .ranks = 3});
+  real->InitWeights(5);
+  pseudo->InitWeights(5);
+  for (const char* name : {"blocks/0/attention", "embed/embedding", "other"}) {
+    EXPECT_EQ(Read<float>(*real, SlabNamed(*real, name), Plane::kWeight),
+              Read<float>(*pseudo, SlabNamed(*pseudo, name), Plane::kWeight))
+        << name;
+  }
+  const auto first =
+      Read<float>(*real, SlabNamed(*real, "blocks/0/mlp"), Plane::kWeight);
+  EXPECT_NE(first, Read<float>(*real, SlabNamed(*real, "blocks/1/mlp"),
+                               Plane::kWeight));
+  real->InitWeights(6);
+  EXPECT_NE(first, Read<float>(*real, SlabNamed(*real, "blocks/0/mlp"),
+                               Plane::kWeight));
+}
+
+TEST_F(ParamStoreTest, InitialisesAsDeclared) {
+  const auto store = MakeStore(*device_, registry_, kBlocks, {});
+  store->InitWeights(1);
+  for (const float one : Read<float>(*store, SlabNamed(*store, "blocks/1/norm"),
+                                     Plane::kWeight)) {
+    EXPECT_TRUE(one == 1 || one == 0);
+  }
+  const int slab = SlabNamed(*store, "embed/embedding");
+  const SlabParam& param =
+      store->slabs()[static_cast<size_t>(slab)].params.at(0);
+  const auto weight = Read<float>(*store, slab, Plane::kWeight);
+  double squares = 0;
+  for (int64_t i = 0; i < param.elements; ++i) {
+    squares += weight[static_cast<size_t>(i)] * weight[static_cast<size_t>(i)];
+  }
+  EXPECT_NEAR(std::sqrt(squares / static_cast<double>(param.elements)), 0.5,
+              0.08);
+}
+
+TEST_F(ParamStoreTest, ShardsStateOnly) {
+  int64_t held = 0;
+  for (int rank = 0; rank < 3; ++rank) {
+    const auto store = MakeStore(*device_, registry_, kBlocks, {}, 1,
+                                 {.rank = rank, .ranks = 3});
+    const int slab = SlabNamed(*store, "blocks/2/attention");
+    const int64_t elements = store->slabs()[static_cast<size_t>(slab)].elements;
+    EXPECT_EQ(store->held(slab, Plane::kWeight).size(), elements);
+    EXPECT_EQ(store->held(slab, Plane::kGradient).size(), elements);
+    held += store->held(slab, Plane::kState0).size();
+    EXPECT_LT(store->bytes(Plane::kState0), store->bytes(Plane::kWeight));
+    if (rank == 2) {
+      EXPECT_EQ(held, elements);
+    }
+  }
+}
+
+TEST_F(ParamStoreTest, AllocatesWhatWasAskedFor) {
+  const auto store = MakeStore(*device_, registry_, kBlocks, {}, 0,
+                               {.gradients = false, .states = 0});
+  EXPECT_TRUE(store->has(Plane::kWeight));
+  EXPECT_FALSE(store->has(Plane::kGradient));
+  EXPECT_FALSE(store->has(Plane::kState0));
+  EXPECT_EQ(store->bytes(Plane::kWeight), device_->bytes_in_use());
+}
+
+TEST_F(ParamStoreTest, CountsParameters) {
+  const auto real = MakeStore(*device_, registry_, kBlocks, {});
+  const auto pseudo =
+      MakeStore(*device_, registry_, kBlocks,
+                testing::ShareAll(kBlocks, {"attention", "mlp", "norm"}));
+  constexpr int64_t kBlock = 11 + 33 * 11 + 33 + 121 + 25 * 11;
+  constexpr int64_t kRest = 34 * 11 + 11;
+  EXPECT_EQ(real->unique_parameters(), kRest + kBlocks * kBlock);
+  EXPECT_EQ(pseudo->unique_parameters(), kRest + kBlock);
+  EXPECT_EQ(real->virtual_parameters(), kRest + kBlocks * kBlock);
+  EXPECT_EQ(pseudo->virtual_parameters(), kRest + kBlocks * kBlock);
+}
+
+TEST_F(ParamStoreTest, BindsLayersThatShareToOneSlab) {
+  const auto store = MakeStore(*device_, registry_, kBlocks,
+                               testing::ShareAll(kBlocks, {"attention"}));
+  for (int layer = 0; layer < store->layers(); ++layer) {
+    store->Bind(layer, nullptr);
+  }
+  EXPECT_EQ(Named("blocks/0/attn/qkv/weight").weight().data(),
+            Named("blocks/2/attn/qkv/weight").weight().data());
+  EXPECT_NE(Named("blocks/0/mlp/up").weight().data(),
+            Named("blocks/2/mlp/up").weight().data());
+  EXPECT_EQ(Named("embed/token/weight").weight().data(),
+            Named("head/weight").weight().data());
+  EXPECT_EQ(Named("blocks/1/mlp/up").shape(), Shape({25, 11}));
+}
+
+TEST_F(ParamStoreTest, TellsFirstWritesFromLaterOnes) {
+  const auto store = MakeStore(*device_, registry_, kBlocks,
+                               testing::ShareAll(kBlocks, {"attention"}));
+  std::vector<bool> written;
+  for (const int slab : store->slabs_of_layer(2)) {
+    written.push_back(store->slabs()[static_cast<size_t>(slab)].part ==
+                      "attention");
+  }
+  store->Bind(2, &written);
+  EXPECT_TRUE(Named("blocks/1/attn/qkv/weight").TakeGrad().accumulate);
+  Param& up = Named("blocks/1/mlp/up");
+  EXPECT_FALSE(up.TakeGrad().accumulate);
+  EXPECT_TRUE(up.TakeGrad().accumulate) << "a second use in the same visit";
+}
+
+TEST_F(ParamStoreTest, ZeroesGradientsThatNobodyWrote) {
+  const auto store = MakeStore(*device_, registry_, kBlocks, {});
+  const int mlp = SlabNamed(*store, "blocks/1/mlp");
+  const int norm = SlabNamed(*store, "blocks/1/norm");
+  const auto nine = [](int64_t) { return 9.0F; };
+  testing::Write<float>(*store, mlp, Plane::kGradient, nine);
+  testing::Write<float>(*store, norm, Plane::kGradient, nine);
+  const std::vector<bool> written(store->slabs_of_layer(2).size(), false);
+  store->Bind(2, &written);
+  Named("blocks/1/mlp/up").TakeGrad();
+  store->FinishGradients(2, *device_->NewStream());
+  EXPECT_EQ(Read<float>(*store, mlp, Plane::kGradient).front(), 9.0F);
+  EXPECT_THAT(Read<float>(*store, norm, Plane::kGradient),
+              ::testing::Each(0.0F));
+}
+
+TEST_F(ParamStoreTest, ReportsWhatDoesNotFit) {
+  ParamRegistry huge;
+  Scope(huge)
+      .Layer(0, "embed")
+      .Param("weight", {.shape = {int64_t{1} << 30, int64_t{1} << 30}});
+  const auto store = ParamStore::Create(*device_, huge, 0, {}, 0, {});
+  ASSERT_FALSE(store.ok());
+  EXPECT_EQ(store.status().code(), absl::StatusCode::kResourceExhausted);
+  EXPECT_THAT(std::string(store.status().message()),
+              ::testing::HasSubstr("parameters of embed/other"));
+}
+
+TEST_F(ParamStoreTest, StandsOnMetaWithoutMemory) {
+  const auto meta = NewMetaDevice();
+  ParamRegistry large;
+  testing::DeclareToy(large, 48, 4096);
+  const auto store = MakeStore(*meta, large, 48, {});
+  store->InitWeights(1);
+  EXPECT_GT(store->bytes(Plane::kWeight), int64_t{48} * 4096 * 4096 * 4);
+}
+
+}  // namespace
+}  // namespace delink

@@ -1,0 +1,107 @@
+// A model that is parameters only, and access to the planes of a store: what
+// tests of slabs, sharing and optimizers stand on.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "framework/module/param_store.h"
+
+namespace delink::testing {
+
+// embed/token/weight; blocks/I with parts attention, mlp and norm; the final
+// norm and a head tied to the embedding. Extents are odd on purpose.
+inline void DeclareToy(ParamRegistry& registry, int blocks, int64_t width) {
+  const Scope root(registry);
+  const Scope embed = root.Layer(0, "embed").Part("embedding");
+  (embed / "token")
+      .Param("weight",
+             {.shape = {3 * width + 1, width}, .init = Init::Normal(0.5)});
+  for (int i = 0; i < blocks; ++i) {
+    const Scope block = root.Layer(i + 1, "blocks/" + std::to_string(i));
+    const Scope norm = (block / "norm1").Part("norm");
+    norm.Param("weight",
+               {.shape = {width}, .init = Init::Ones(), .decay = false});
+    const Scope attn = (block / "attn").Part("attention");
+    (attn / "qkv")
+        .Param("weight",
+               {.shape = {3 * width, width}, .init = Init::Normal(0.25)});
+    (attn / "qkv").Param("bias", {.shape = {3 * width}, .decay = false});
+    (attn / "out")
+        .Param("weight",
+               {.shape = {width, width}, .init = Init::Normal(0.125)});
+    const Scope mlp = (block / "mlp").Part("mlp");
+    mlp.Param("up", {.shape = {2 * width + 3, width}, .init = Init::Normal(1)});
+  }
+  const Scope tail = root.Layer(blocks + 1, "");
+  (tail / "norm")
+      .Param("weight",
+             {.shape = {width}, .init = Init::Ones(), .decay = false});
+  (tail / "head" / "weight").Link("embed/token/weight");
+}
+
+inline SharingMap ShareAll(int blocks, const std::vector<std::string>& parts) {
+  SharingMap map;
+  for (const std::string& part : parts) {
+    map.leaders[part] = std::vector<int>(static_cast<size_t>(blocks), 0);
+  }
+  return map;
+}
+
+inline std::unique_ptr<ParamStore> MakeStore(
+    Device& device, const ParamRegistry& registry, int blocks,
+    const SharingMap& sharing, int zero = 0,
+    const ParamStore::Options& options = {}) {
+  auto store =
+      ParamStore::Create(device, registry, blocks, sharing, zero, options);
+  DELINK_CHECK(store.ok()) << store.status().ToString();
+  return *std::move(store);
+}
+
+inline int SlabNamed(const ParamStore& store, const std::string& name) {
+  for (size_t s = 0; s < store.slabs().size(); ++s) {
+    if (store.slabs()[s].name == name) return static_cast<int>(s);
+  }
+  DELINK_CHECK(false) << "no slab " << name;
+  return -1;
+}
+
+// What this rank's plane holds.
+template <typename T>
+std::vector<T> Read(const ParamStore& store, int slab, Plane plane) {
+  DELINK_CHECK_EQ(static_cast<int64_t>(sizeof(T)), SizeOf(store.dtype(plane)));
+  const Range range = store.held(slab, plane);
+  std::vector<T> values(static_cast<size_t>(range.size()));
+  if (values.empty()) return values;
+  const auto stream = store.device().NewStream();
+  store.device().CopyToHost(*stream, values.data(),
+                            store.at(slab, plane, range.begin),
+                            range.size() * static_cast<int64_t>(sizeof(T)));
+  stream->Synchronize();
+  return values;
+}
+
+// Writes value(element) to all that this rank's plane holds of parameters;
+// padding stays zero.
+template <typename T>
+void Write(const ParamStore& store, int slab, Plane plane,
+           const std::function<T(int64_t)>& value) {
+  const auto stream = store.device().NewStream();
+  const Range range = store.held(slab, plane);
+  for (const SlabParam& param :
+       store.slabs()[static_cast<size_t>(slab)].params) {
+    const int64_t begin = std::max(range.begin, param.offset);
+    const int64_t end = std::min(range.end, param.offset + param.elements);
+    std::vector<T> values;
+    for (int64_t i = begin; i < end; ++i) values.push_back(value(i));
+    if (values.empty()) continue;
+    store.device().CopyFromHost(
+        *stream, store.at(slab, plane, begin), values.data(),
+        static_cast<int64_t>(values.size() * sizeof(T)));
+    stream->Synchronize();
+  }
+}
+
+}  // namespace delink::testing
