@@ -1,0 +1,258 @@
+#include "framework/optim/adamw.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <cstring>
+#include <vector>
+
+#include "framework/base/rng.h"
+#include "framework/optim/kernels.h"
+#include "tests/framework/module/toy_model.h"
+
+namespace delink {
+namespace {
+
+using testing::MakeStore;
+using testing::Read;
+using testing::SlabNamed;
+using testing::Write;
+
+constexpr int kBlocks = 2;
+constexpr int64_t kWidth = 37;
+constexpr AdamWConfig kConfig = {
+    .beta1 = 0.9, .beta2 = 0.95, .eps = 1e-8, .decay = 0.1};
+
+// The gradient of element i in step t.
+double Gradient(int64_t t, int64_t i) {
+  return 0.1 * Normal(Fold(KeyFromSeed(3), static_cast<uint64_t>(t)),
+                      static_cast<uint64_t>(i));
+}
+
+class AdamWTest : public ::testing::Test {
+ protected:
+  AdamWTest() { testing::DeclareToy(registry_, kBlocks, kWidth); }
+
+  std::unique_ptr<ParamStore> Store(DType dtype, int rank = 0, int ranks = 1,
+                                    int zero = 0) {
+    auto store = MakeStore(*device_, registry_, kBlocks, {}, zero,
+                           {.dtype = dtype, .rank = rank, .ranks = ranks});
+    store->InitWeights(1);
+    return store;
+  }
+
+  template <typename T>
+  void Step(ParamStore& store, int slab, int64_t t,
+            const UpdateControl& control) {
+    Write<T>(store, slab, Plane::kGradient,
+             [t](int64_t i) { return static_cast<T>(Gradient(t, i)); });
+    // Device memory of the CPU is host memory.
+    optimizer_->Update(*device_->NewStream(), store, slab, &control, t);
+  }
+
+  std::unique_ptr<Device> device_ = NewCpuDevice();
+  ParamRegistry registry_;
+  std::unique_ptr<SlabOptimizer> optimizer_ = NewAdamW(kConfig);
+};
+
+// The paper's algorithm 2 in plain double.
+struct Statement {
+  std::vector<double> p, m, v;
+  void Step(int64_t t, int64_t i, double g, double lr, double decay) {
+    const auto at = static_cast<size_t>(i);
+    m[at] = kConfig.beta1 * m[at] + (1 - kConfig.beta1) * g;
+    v[at] = kConfig.beta2 * v[at] + (1 - kConfig.beta2) * g * g;
+    const auto n = static_cast<double>(t);
+    const double mean = m[at] / (1 - std::pow(kConfig.beta1, n));
+    const double square = v[at] / (1 - std::pow(kConfig.beta2, n));
+    p[at] -= lr * (mean / (std::sqrt(square) + kConfig.eps) + decay * p[at]);
+  }
+};
+
+template <typename T>
+double WorstError(ParamStore& store, SlabOptimizer& optimizer, Device& device) {
+  const int slab = SlabNamed(store, "blocks/1/attention");
+  const auto start = Read<T>(store, slab, Plane::kWeight);
+  Statement plain{.p = {start.begin(), start.end()},
+                  .m = std::vector<double>(start.size()),
+                  .v = std::vector<double>(start.size())};
+  for (int64_t t = 1; t <= 50; ++t) {
+    const UpdateControl control{.lr = 1e-3 * static_cast<double>(t % 7 + 1),
+                                .clip_factor = 0.125};
+    Write<T>(store, slab, Plane::kGradient,
+             [t](int64_t i) { return static_cast<T>(Gradient(t, i)); });
+    for (const SlabParam& param :
+         store.slabs()[static_cast<size_t>(slab)].params) {
+      const bool decays =
+          store.registry().decls[static_cast<size_t>(param.decl)].spec.decay;
+      for (int64_t i = param.offset; i < param.offset + param.elements; ++i) {
+        plain.Step(t, i, 0.125 * static_cast<T>(Gradient(t, i)), control.lr,
+                   decays ? kConfig.decay : 0);
+      }
+    }
+    optimizer.Update(*device.NewStream(), store, slab, &control, t);
+  }
+  const auto end = Read<T>(store, slab, Plane::kWeight);
+  double worst = 0, moved = 0;
+  for (size_t i = 0; i < end.size(); ++i) {
+    worst = std::max(worst, std::abs(end[i] - plain.p[i]));
+    moved = std::max(moved, std::abs(plain.p[i] - start[i]));
+  }
+  EXPECT_GT(moved, 0.02);
+  return worst;
+}
+
+TEST_F(AdamWTest, IsTheAlgorithmInDouble) {
+  const auto store = Store(DType::kF64);
+  EXPECT_LT(WorstError<double>(*store, *optimizer_, *device_), 1e-14);
+}
+
+TEST_F(AdamWTest, IsTheAlgorithmInFloat) {
+  const auto store = Store(DType::kF32);
+  // Fifty roundings of weights near 1, and of steps of up to 7e-3.
+  EXPECT_LT(WorstError<float>(*store, *optimizer_, *device_), 3e-6);
+}
+
+// By hand, lr 0.1, decay 0.1, one step from p = 1, g = 0.5:
+// p * 0.99 - 0.1 * 0.5 / (0.5 + 1e-8).
+TEST_F(AdamWTest, FirstStepIsTheLearningRate) {
+  float p = 1, g = 0.5F, m = 0, v = 0;
+  const UpdateControl control{.lr = 0.1, .clip_factor = 1};
+  FindOptimKernels(DeviceKind::kCpu, DType::kF32)
+      ->adamw(*device_->NewStream(), {.p = &p,
+                                      .g = &g,
+                                      .m = &m,
+                                      .v = &v,
+                                      .n = 1,
+                                      .beta1 = 0.9,
+                                      .beta2 = 0.999,
+                                      .eps = 1e-8,
+                                      .decay = 0.1,
+                                      .update = 1,
+                                      .control = &control});
+  EXPECT_NEAR(p, 0.89, 1e-7);
+  EXPECT_NEAR(m, 0.05, 1e-8);
+  EXPECT_NEAR(v, 0.00025, 1e-10);
+}
+
+TEST_F(AdamWTest, DecaysWhatWasDeclaredSo) {
+  const auto store = Store(DType::kF32);
+  const int attention = SlabNamed(*store, "blocks/0/attention");
+  Write<float>(*store, attention, Plane::kWeight, [](int64_t) { return 1.0F; });
+  const UpdateControl control{.lr = 0.5, .clip_factor = 1};
+  // The gradient is zero, so that only decay moves.
+  optimizer_->Update(*device_->NewStream(), *store, attention, &control, 1);
+  const auto weight = Read<float>(*store, attention, Plane::kWeight);
+  for (const SlabParam& param :
+       store->slabs()[static_cast<size_t>(attention)].params) {
+    const ParamDecl& decl = registry_.decls[static_cast<size_t>(param.decl)];
+    for (int64_t i = 0; i < param.elements; ++i) {
+      ASSERT_EQ(weight[static_cast<size_t>(param.offset + i)],
+                decl.spec.decay ? 0.95F : 1.0F)
+          << decl.name;
+    }
+  }
+}
+
+TEST_F(AdamWTest, SkippingChangesNothing) {
+  const auto store = Store(DType::kF32);
+  const int slab = SlabNamed(*store, "blocks/0/mlp");
+  Step<float>(*store, slab, 1, {.lr = 0.01, .clip_factor = 1});
+  const auto p = Read<float>(*store, slab, Plane::kWeight);
+  const auto m = Read<float>(*store, slab, Plane::kState0);
+  const auto v = Read<float>(*store, slab, Plane::kState1);
+  Step<float>(*store, slab, 2,
+              {.lr = 0.01, .clip_factor = std::nan(""), .skip = 1});
+  EXPECT_EQ(Read<float>(*store, slab, Plane::kWeight), p);
+  EXPECT_EQ(Read<float>(*store, slab, Plane::kState0), m);
+  EXPECT_EQ(Read<float>(*store, slab, Plane::kState1), v);
+  Step<float>(*store, slab, 2, {.lr = 0.01, .clip_factor = 1});
+  EXPECT_NE(Read<float>(*store, slab, Plane::kWeight), p);
+}
+
+TEST_F(AdamWTest, ShardsGiveTheBitsOfTheWhole) {
+  for (const char* name : {"blocks/1/attention", "embed/embedding"}) {
+    const auto whole = Store(DType::kF32);
+    const int slab = SlabNamed(*whole, name);
+    for (int64_t t = 1; t <= 5; ++t) {
+      Step<float>(*whole, slab, t, {.lr = 0.01, .clip_factor = 0.3});
+    }
+    const auto expected = Read<float>(*whole, slab, Plane::kWeight);
+    const auto start = Read<float>(*Store(DType::kF32), slab, Plane::kWeight);
+    for (int ranks = 2; ranks <= 7; ++ranks) {
+      for (int rank = 0; rank < ranks; ++rank) {
+        const auto shard = Store(DType::kF32, rank, ranks, 1);
+        for (int64_t t = 1; t <= 5; ++t) {
+          Step<float>(*shard, slab, t, {.lr = 0.01, .clip_factor = 0.3});
+        }
+        const Range owned = shard->owned(slab);
+        const auto weight = Read<float>(*shard, slab, Plane::kWeight);
+        for (int64_t i = 0; i < static_cast<int64_t>(weight.size()); ++i) {
+          const bool own = i >= owned.begin && i < owned.end;
+          const auto at = static_cast<size_t>(i);
+          ASSERT_EQ(weight[at], own ? expected[at] : start[at])
+              << name << " element " << i << ", rank " << rank << " of "
+              << ranks;
+        }
+      }
+    }
+  }
+}
+
+// Planes of n random elements.
+struct Planes {
+  explicit Planes(int64_t n) {
+    const RngKey key = KeyFromSeed(9);
+    for (int64_t i = 0; i < n; ++i) {
+      const auto at = static_cast<uint64_t>(4 * i);
+      p.push_back(static_cast<float>(Normal(key, at)));
+      g.push_back(static_cast<float>(Normal(key, at + 1)));
+      m.push_back(static_cast<float>(Normal(key, at + 2)));
+      v.push_back(static_cast<float>(std::abs(Normal(key, at + 3))));
+    }
+  }
+  AdamWArgs Args(int64_t begin, int64_t end, const UpdateControl* control) {
+    return {.p = p.data() + begin,
+            .g = g.data() + begin,
+            .m = m.data() + begin,
+            .v = v.data() + begin,
+            .n = end - begin,
+            .beta1 = 0.9,
+            .beta2 = 0.95,
+            .eps = 1e-8,
+            .decay = 0.1,
+            .update = 3,
+            .control = control};
+  }
+  bool operator==(const Planes&) const = default;
+  std::vector<float> p, g, m, v;
+};
+
+TEST(AdamWKernelTest, EveryInstructionSetAndCutGivesTheSameBits) {
+  const UpdateControl control{.lr = 0.01, .clip_factor = 0.7};
+  for (const int64_t n : {1, 7, 16, 17, 1009, 16385, 50021}) {
+    Planes expected(n);
+    ASSERT_TRUE(cpu::AdamWF32With(0, expected.Args(0, n, &control)));
+    EXPECT_NE(expected.p, Planes(n).p);
+    for (const int set : {0, 1, 2}) {
+      for (const int64_t cut : {int64_t{0}, int64_t{1}, n / 3, n / 2 + 1}) {
+        Planes planes(n);
+        if (!cpu::AdamWF32With(set, planes.Args(0, cut, &control))) break;
+        cpu::AdamWF32With(set, planes.Args(cut, n, &control));
+        ASSERT_TRUE(planes == expected)
+            << n << " elements cut at " << cut << ", instructions " << set;
+      }
+    }
+  }
+}
+
+TEST_F(AdamWTest, MetaOnlyListens) {
+  const auto meta = NewMetaDevice();
+  const auto store = MakeStore(*meta, registry_, kBlocks, {});
+  optimizer_->Update(*meta->NewStream(), *store, 0, nullptr, 1);
+  EXPECT_EQ(optimizer_->states(), 2);
+}
+
+}  // namespace
+}  // namespace delink
