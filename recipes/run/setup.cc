@@ -52,7 +52,7 @@ absl::StatusOr<std::unique_ptr<RunSetup>> RunSetup::Create(
   run->threads_ = static_cast<int>(options.threads);
   DELINK_RETURN_IF_ERROR(AgreeOnStatus(comm, run->ReadInputs(options, models)));
   DELINK_RETURN_IF_ERROR(run->FindResume(options, models));
-  DELINK_RETURN_IF_ERROR(AgreeOnStatus(comm, run->BuildModel(models)));
+  DELINK_RETURN_IF_ERROR(AgreeOnStatus(comm, run->MakeModel(models)));
   absl::Status status;
   if (run->first()) {
     const bool resume = options.resume;
@@ -77,7 +77,7 @@ absl::Status RunSetup::ReadInputs(const TrainOptions& options,
                                   const ModelList& models) {
   DELINK_ASSIGN_OR_RETURN(
       const Recipe recipe,
-      ReadRecipe(options.recipe, options.sets, models.kinds()));
+      ReadRecipe(options.recipe, options.sets, KindsOf(models)));
   DELINK_ASSIGN_OR_RETURN(recipe_, CheckWorld(recipe, world_->size()));
   if (recipe_.run.device == RunConfig::Device::kCuda) {
     return NewCudaDevice(world_->local_rank()).status();
@@ -130,7 +130,7 @@ absl::Status RunSetup::CheckResume(const ModelList& models) {
   DELINK_ASSIGN_OR_RETURN(
       const Recipe saved,
       ParseRecipe(text, JoinPath(checkpoint_, "recipe.toml"), checkpoint_, {},
-                  models.kinds()));
+                  KindsOf(models)));
   if (header.vocab != recipe_.model->vocab) {
     return absl::InvalidArgumentError(absl::StrCat(
         checkpoint_, ": has a vocabulary of ", header.vocab, ", but ",
@@ -149,10 +149,9 @@ absl::Status RunSetup::CheckResume(const ModelList& models) {
   return absl::OkStatus();
 }
 
-absl::Status RunSetup::BuildModel(const ModelList& models) {
+absl::Status RunSetup::MakeModel(const ModelList& models) {
   device_ = NewCpuDevice();
-  model_ = std::make_unique<Sequential>(Scope(registry_));
-  DELINK_RETURN_IF_ERROR(models.Build(*recipe_.model, *model_));
+  model_ = BuildModel(models, Scope(registry_), *recipe_.model);
   const OptimizerConfig& c = recipe_.optimizer;
   optimizer_ = NewAdamW(
       {.beta1 = c.beta1, .beta2 = c.beta2, .eps = c.eps, .decay = c.decay});

@@ -53,7 +53,7 @@ class RunSetup {
   absl::Status ReadInputs(const TrainOptions& options, const ModelList& models);
   absl::Status FindResume(const TrainOptions& options, const ModelList& models);
   absl::Status CheckResume(const ModelList& models);
-  absl::Status BuildModel(const ModelList& models);
+  absl::Status MakeModel(const ModelList& models);
 
   World* world_ = nullptr;
   Recipe recipe_;

@@ -1,0 +1,183 @@
+#include "tests/recipes/run/tiny_run.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstdlib>
+#include <fstream>
+#include <memory>
+#include <nlohmann/json.hpp>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "framework/base/check.h"
+#include "framework/base/file.h"
+#include "framework/base/log.h"
+#include "framework/base/rng.h"
+#include "framework/base/status_macros.h"
+#include "framework/checkpoint/checkpoint.h"
+#include "framework/comm/thread_communicator.h"
+#include "framework/hdf5/hdf5.h"
+#include "recipes/run/run_folder.h"
+#include "recipes/run/setup.h"
+#include "data/corpus/build.h"
+
+namespace delink::testing {
+namespace {
+
+// Words that follow each other with some regularity, so that there is
+// something to learn.
+std::string MakeText() {
+  const char* const words[] = {"the ", "slab ", "of ", "a ", "layer ",
+                               "holds ", "its ", "weights ", "and ", "moves. "};
+  std::string text;
+  uint64_t state = 0;
+  for (uint64_t i = 0; i < 6000; ++i) {
+    const auto random = Philox(KeyFromSeed(7), i, 0)[0];
+    state = random % 4 == 0 ? random / 4 % 10 : (state * 3 + 1) % 10;
+    text += words[state];
+  }
+  return text;
+}
+
+absl::Status RunRank(const RunRequest& request, const std::string& out,
+                     const std::vector<std::string>& sets,
+                     Communicator& comm) {
+  DELINK_ASSIGN_OR_RETURN(std::unique_ptr<Communicator> all,
+                          comm.Split(0, comm.rank()));
+  DELINK_ASSIGN_OR_RETURN(std::unique_ptr<Communicator> local,
+                          comm.Split(0, comm.rank()));
+  World world(std::move(all), std::move(local), "here");
+  const TrainOptions options{.recipe = DELINK_SOURCE_DIR "/recipes/tiny.toml",
+                             .sets = sets,
+                             .out = out,
+                             .resume = request.resume,
+                             .resume_from = request.resume_from,
+                             .overwrite = request.overwrite,
+                             .until_step = request.until_step,
+                             .threads = 1};
+  const ModelList models = BuiltInModels();
+  DELINK_ASSIGN_OR_RETURN(const std::unique_ptr<RunSetup> run,
+                          RunSetup::Create(options, models, world));
+  return Train(*run, options.until_step);
+}
+
+std::vector<nlohmann::json> Rows(const std::string& folder) {
+  std::ifstream in(RunFolder::Metrics(folder));
+  std::vector<nlohmann::json> rows;
+  std::string line;
+  while (std::getline(in, line)) rows.push_back(nlohmann::json::parse(line));
+  return rows;
+}
+
+void ReadTree(const hdf5::File& file, const std::string& group,
+              Tensors* tensors) {
+  for (const hdf5::Child& child : *file.List(group)) {
+    const std::string path = group + "/" + child.name;
+    absl::StatusOr<hdf5::Dataset> dataset = file.OpenDataset(path);
+    if (dataset.ok()) {
+      (*tensors)[path] = *file.ReadAll<float>(path);
+    } else {
+      ReadTree(file, path, tensors);
+    }
+  }
+}
+
+}  // namespace
+
+TinyRuns::TinyRuns() {
+  SetLogLevel(LogLevel::kError);
+  DELINK_CHECK(WriteFile(dir_ / "text.txt", MakeText()).ok());
+  const absl::Status built =
+      BuildCorpus({.inputs = {dir_ / "text.txt"},
+                   .out = dir_ / "corpus",
+                   .validation = 0.1})
+          .status();
+  DELINK_CHECK(built.ok()) << std::string(built.message());
+}
+
+absl::Status TinyRuns::Run(const RunRequest& request) const {
+  std::vector<std::string> sets = {
+      absl::StrCat("data.train=\"", dir_ / "corpus/train", "\""),
+      "run.keep=0"};
+  sets.insert(sets.end(), request.sets.begin(), request.sets.end());
+  return RunRanks(request.ranks, [&](Communicator& comm) {
+    return RunRank(request, Folder(request.out), sets, comm);
+  });
+}
+
+std::vector<Step> TinyRuns::Steps(const std::string& out) const {
+  std::vector<Step> steps;
+  for (const nlohmann::json& row : Rows(Folder(out))) {
+    if (!row.contains("loss")) continue;
+    steps.push_back({.step = row["step"],
+                     .stage = row["stage"],
+                     .loss = row["loss"],
+                     .lr = row["lr"],
+                     .grad_norm = row["grad_norm"]});
+  }
+  return steps;
+}
+
+std::vector<Switch> TinyRuns::Switches(const std::string& out) const {
+  std::vector<Switch> switches;
+  for (const nlohmann::json& row : Rows(Folder(out))) {
+    if (!row.contains("event") || row["event"] != "delink") continue;
+    switches.push_back({.step = row["step"],
+                        .loss_before = row["loss_before"],
+                        .loss_after = row["loss_after"]});
+  }
+  return switches;
+}
+
+std::string TinyRuns::Checkpoint(const std::string& out, int64_t step) const {
+  return absl::StrFormat("%s/step-%08d",
+                         RunFolder::Checkpoints(Folder(out)), step);
+}
+
+Tensors TinyRuns::Load(const std::string& out, int64_t step) const {
+  absl::StatusOr<hdf5::File> file =
+      hdf5::File::OpenReadOnly(Checkpoint(out, step) + "/index.h5");
+  DELINK_CHECK(file.ok()) << std::string(file.status().message());
+  Tensors tensors;
+  ReadTree(*file, "/model", &tensors);
+  ReadTree(*file, "/optimizer", &tensors);
+  return tensors;
+}
+
+double LossDifference(const std::vector<Step>& a, const std::vector<Step>& b) {
+  DELINK_CHECK_EQ(a.size(), b.size());
+  double largest = 0;
+  for (size_t i = 0; i < a.size(); ++i) {
+    DELINK_CHECK_EQ(a[i].step, b[i].step);
+    largest = std::max(largest,
+                       std::abs(a[i].loss - b[i].loss) / std::abs(a[i].loss));
+  }
+  return largest;
+}
+
+double WeightDifference(const Tensors& a, const Tensors& b, double quantile) {
+  std::vector<double> differences;
+  for (const auto& [name, values] : a) {
+    if (name.rfind("/model", 0) != 0) continue;
+    const std::vector<float>& other = b.at(name);
+    DELINK_CHECK_EQ(values.size(), other.size());
+    for (size_t i = 0; i < values.size(); ++i) {
+      differences.push_back(std::abs(double{values[i]} - other[i]));
+    }
+  }
+  std::sort(differences.begin(), differences.end());
+  const auto last = static_cast<double>(differences.size() - 1);
+  return differences[static_cast<size_t>(quantile * last)];
+}
+
+std::string FirstDifference(const Tensors& a, const Tensors& b) {
+  if (a.size() != b.size()) return "different tensors";
+  for (const auto& [name, values] : a) {
+    const auto other = b.find(name);
+    if (other == b.end()) return name + " is in one of them only";
+    if (values != other->second) return name + " differs";
+  }
+  return "";
+}
+
+}  // namespace delink::testing

@@ -1,0 +1,68 @@
+// Whole runs of tiny models, in this process: ranks are threads. For tests of
+// what must not change a run.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "tests/testing/temp_dir.h"
+
+namespace delink::testing {
+
+// A row of metrics.jsonl that has a loss.
+struct Step {
+  int64_t step = 0;
+  std::string stage;
+  double loss = 0;
+  double lr = 0;
+  double grad_norm = 0;
+};
+
+struct Switch {
+  int64_t step = 0;
+  double loss_before = 0, loss_after = 0;
+};
+
+// Every tensor of a checkpoint's index by path ("/model/...",
+// "/optimizer/.../m"), links followed.
+using Tensors = std::map<std::string, std::vector<float>>;
+
+struct RunRequest {
+  int ranks = 1;
+  std::vector<std::string> sets;  // over recipes/tiny.toml
+  std::string out;                // under the fixture's folder
+  std::optional<int64_t> until_step;
+  bool resume = false;
+  std::string resume_from;
+  bool overwrite = false;
+};
+
+// A corpus of bytes in a folder of its own, and runs beside it.
+class TinyRuns {
+ public:
+  TinyRuns();
+  // The folder of a run.
+  std::string Folder(const std::string& out) const { return dir_ / out; }
+  absl::Status Run(const RunRequest& request) const;
+  std::vector<Step> Steps(const std::string& out) const;
+  std::vector<Switch> Switches(const std::string& out) const;
+  // Of the checkpoint after `step`.
+  Tensors Load(const std::string& out, int64_t step) const;
+  std::string Checkpoint(const std::string& out, int64_t step) const;
+
+ private:
+  TempDir dir_;
+};
+
+// Largest relative difference of the losses, step by step.
+double LossDifference(const std::vector<Step>& a, const std::vector<Step>& b);
+// The q-quantile of |a - b| over all elements of /model.
+double WeightDifference(const Tensors& a, const Tensors& b, double quantile);
+// Whether every tensor is equal bit for bit; says which is not.
+std::string FirstDifference(const Tensors& a, const Tensors& b);
+
+}  // namespace delink::testing
