@@ -29,8 +29,8 @@ class EqualityTest : public ::testing::Test {
   }
   void ExpectSameBits(const std::string& a, const std::string& b) {
     EXPECT_EQ(LossDifference(runs_.Steps(a), runs_.Steps(b)), 0);
-    EXPECT_EQ(
-        FirstDifference(runs_.Load(a, kSteps), runs_.Load(b, kSteps)), "");
+    EXPECT_EQ(FirstDifference(runs_.Load(a, kSteps), runs_.Load(b, kSteps)),
+              "");
   }
   void ExpectClose(const std::string& a, const std::string& b) {
     EXPECT_LT(LossDifference(runs_.Steps(a), runs_.Steps(b)), kLossTolerance);
@@ -50,8 +50,7 @@ TEST_F(EqualityTest, TwiceIsBitEqual) {
 TEST_F(EqualityTest, AnotherSeedIsAnotherRun) {
   Go({.out = "a"});
   Go({.sets = {"run.seed=2"}, .out = "b"});
-  EXPECT_GT(LossDifference(runs_.Steps("a"), runs_.Steps("b")),
-            kLossTolerance);
+  EXPECT_GT(LossDifference(runs_.Steps("a"), runs_.Steps("b")), kLossTolerance);
 }
 
 TEST_F(EqualityTest, RanksAreClose) {

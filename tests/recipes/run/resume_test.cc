@@ -30,9 +30,9 @@ TEST_P(ResumeTest, EqualsTheStraightRun) {
     Go({.ranks = ranks, .out = "stopped" + n, .until_step = stop});
     ASSERT_EQ(runs_.Steps("stopped" + n).size(), stop);
     Go({.ranks = ranks, .out = "stopped" + n, .resume = true});
-    EXPECT_EQ(LossDifference(runs_.Steps("straight" + n),
-                             runs_.Steps("stopped" + n)),
-              0);
+    EXPECT_EQ(
+        LossDifference(runs_.Steps("straight" + n), runs_.Steps("stopped" + n)),
+        0);
     EXPECT_EQ(FirstDifference(runs_.Load("straight" + n, kSteps),
                               runs_.Load("stopped" + n, kSteps)),
               "");
@@ -73,8 +73,8 @@ TEST_F(ResumeTest, ADamagedCheckpointIsPassedOver) {
   const std::string file = runs_.Checkpoint("run", 15) + "/rank-00000.h5";
   {
     std::fstream damage(file, std::ios::in | std::ios::out | std::ios::binary);
-    damage.seekp(static_cast<std::streamoff>(
-        std::filesystem::file_size(file) / 2));
+    damage.seekp(
+        static_cast<std::streamoff>(std::filesystem::file_size(file) / 2));
     const char flipped = static_cast<char>(damage.peek() ^ 1);
     damage.put(flipped);
   }
@@ -94,11 +94,10 @@ TEST_F(ResumeTest, NothingToResumeStartsAfresh) {
 
 TEST_F(ResumeTest, AnotherModelIsRefused) {
   Go({.out = "run", .until_step = 5});
-  const absl::Status status = runs_.Run(
-      {.sets = {"model.dim=64"}, .out = "run", .resume = true});
+  const absl::Status status =
+      runs_.Run({.sets = {"model.dim=64"}, .out = "run", .resume = true});
   EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
-  EXPECT_NE(std::string(status.message()).find("model.dim"),
-            std::string::npos);
+  EXPECT_NE(std::string(status.message()).find("model.dim"), std::string::npos);
 }
 
 TEST_F(ResumeTest, ARunIsNotOverwrittenUnasked) {

@@ -9,6 +9,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "data/corpus/build.h"
 #include "framework/base/check.h"
 #include "framework/base/file.h"
 #include "framework/base/log.h"
@@ -19,7 +20,6 @@
 #include "framework/hdf5/hdf5.h"
 #include "recipes/run/run_folder.h"
 #include "recipes/run/setup.h"
-#include "data/corpus/build.h"
 
 namespace delink::testing {
 namespace {
@@ -27,8 +27,9 @@ namespace {
 // Words that follow each other with some regularity, so that there is
 // something to learn.
 std::string MakeText() {
-  const char* const words[] = {"the ", "slab ", "of ", "a ", "layer ",
-                               "holds ", "its ", "weights ", "and ", "moves. "};
+  const char* const words[] = {"the ",   "slab ",  "of ",  "a ",
+                               "layer ", "holds ", "its ", "weights ",
+                               "and ",   "moves. "};
   std::string text;
   uint64_t state = 0;
   for (uint64_t i = 0; i < 6000; ++i) {
@@ -40,8 +41,7 @@ std::string MakeText() {
 }
 
 absl::Status RunRank(const RunRequest& request, const std::string& out,
-                     const std::vector<std::string>& sets,
-                     Communicator& comm) {
+                     const std::vector<std::string>& sets, Communicator& comm) {
   DELINK_ASSIGN_OR_RETURN(std::unique_ptr<Communicator> all,
                           comm.Split(0, comm.rank()));
   DELINK_ASSIGN_OR_RETURN(std::unique_ptr<Communicator> local,
@@ -87,18 +87,16 @@ void ReadTree(const hdf5::File& file, const std::string& group,
 TinyRuns::TinyRuns() {
   SetLogLevel(LogLevel::kError);
   DELINK_CHECK(WriteFile(dir_ / "text.txt", MakeText()).ok());
-  const absl::Status built =
-      BuildCorpus({.inputs = {dir_ / "text.txt"},
-                   .out = dir_ / "corpus",
-                   .validation = 0.1})
-          .status();
+  const absl::Status built = BuildCorpus({.inputs = {dir_ / "text.txt"},
+                                          .out = dir_ / "corpus",
+                                          .validation = 0.1})
+                                 .status();
   DELINK_CHECK(built.ok()) << std::string(built.message());
 }
 
 absl::Status TinyRuns::Run(const RunRequest& request) const {
   std::vector<std::string> sets = {
-      absl::StrCat("data.train=\"", dir_ / "corpus/train", "\""),
-      "run.keep=0"};
+      absl::StrCat("data.train=\"", dir_ / "corpus/train", "\""), "run.keep=0"};
   sets.insert(sets.end(), request.sets.begin(), request.sets.end());
   return RunRanks(request.ranks, [&](Communicator& comm) {
     return RunRank(request, Folder(request.out), sets, comm);
@@ -130,8 +128,8 @@ std::vector<Switch> TinyRuns::Switches(const std::string& out) const {
 }
 
 std::string TinyRuns::Checkpoint(const std::string& out, int64_t step) const {
-  return absl::StrFormat("%s/step-%08d",
-                         RunFolder::Checkpoints(Folder(out)), step);
+  return absl::StrFormat("%s/step-%08d", RunFolder::Checkpoints(Folder(out)),
+                         step);
 }
 
 Tensors TinyRuns::Load(const std::string& out, int64_t step) const {

@@ -1,0 +1,119 @@
+// The executor over a real model: what it allocates, and that lanes, order and
+// recompute do not show.
+#include "framework/step/executor.h"
+
+#include <gtest/gtest.h>
+
+#include "framework/comm/self_communicator.h"
+#include "framework/comm/thread_communicator.h"
+#include "tests/recipes/run/step_rig.h"
+
+namespace delink::testing {
+namespace {
+
+constexpr double kLr = 1e-3;
+
+TEST(Executor, AllocatesTheAccountToTheByteAndNothingLater) {
+  for (const bool recompute : {false, true}) {
+    for (const MicroBatchOrder order :
+         {MicroBatchOrder::kMicroBatchMajor, MicroBatchOrder::kLayerMajor}) {
+      for (const std::string share : {"all", "none"}) {
+        SelfCommunicator comm;
+        StepRig rig(comm, share, {.recompute = recompute, .order = order});
+        EXPECT_EQ(rig.device().bytes_in_use(),
+                  rig.executor().account().total());
+        const int64_t allocations = rig.device().allocations();
+        for (int64_t step = 1; step <= 3; ++step) {
+          ASSERT_TRUE(
+              rig.executor().TrainStep(rig.Batch(step), step, kLr).ok());
+          ASSERT_TRUE(rig.executor().Evaluate(rig.Batch(step)).ok());
+        }
+        EXPECT_EQ(rig.device().allocations(), allocations);
+      }
+    }
+  }
+}
+
+TEST(Executor, AccountHoldsOnSeveralRanks) {
+  const absl::Status status = RunRanks(3, [](Communicator& comm) {
+    StepRig rig(comm, "groups:2",
+                {.micro_batch = 1, .global_batch = 6, .zero = 1});
+    EXPECT_EQ(rig.device().bytes_in_use(), rig.executor().account().total());
+    const int64_t allocations = rig.device().allocations();
+    EXPECT_TRUE(rig.executor().TrainStep(rig.Batch(1), 1, kLr).ok());
+    EXPECT_EQ(rig.device().allocations(), allocations);
+    return absl::OkStatus();
+  });
+  EXPECT_TRUE(status.ok()) << std::string(status.message());
+}
+
+TEST(Executor, RecomputeSavesMemory) {
+  SelfCommunicator comm;
+  StepRig kept(comm, "none", {.layers = 8});
+  StepRig recomputed(comm, "none", {.layers = 8, .recompute = true});
+  EXPECT_LT(recomputed.executor().account().activations(),
+            kept.executor().account().activations() / 2);
+}
+
+TEST(Executor, TrainingLossIsTheLossOfTheBatch) {
+  SelfCommunicator comm;
+  StepRig rig(comm, "all", {});
+  const HostBatch batch = rig.Batch(1);
+  const LossRecord before = *rig.executor().Evaluate(batch);
+  const StepResult result = *rig.executor().TrainStep(batch, 1, kLr);
+  EXPECT_EQ(result.tokens, before.tokens);
+  EXPECT_EQ(result.loss, before.loss_sum / static_cast<double>(before.tokens));
+  const LossRecord after = *rig.executor().Evaluate(batch);
+  EXPECT_LT(after.loss_sum, before.loss_sum);
+}
+
+// The network lane on a thread of its own, steps running into each other: the
+// same bits as everything on one thread.
+TEST(Executor, LaneThreadsAreBitEqual) {
+  const absl::Status status = RunRanks(2, [](Communicator& comm) {
+    const RigOptions options{.micro_batch = 1, .clip = 1.0, .zero = 1};
+    RigOptions threads = options;
+    threads.lane_threads = true;
+    StepRig inline_rig(comm, "none", options);
+    StepRig thread_rig(comm, "none", threads);
+    for (int64_t step = 1; step <= 10; ++step) {
+      const StepResult a =
+          *inline_rig.executor().TrainStep(inline_rig.Batch(step), step, kLr);
+      const StepResult b =
+          *thread_rig.executor().TrainStep(thread_rig.Batch(step), step, kLr);
+      EXPECT_EQ(a.loss, b.loss);
+      EXPECT_EQ(a.grad_norm, b.grad_norm);
+    }
+    EXPECT_TRUE(thread_rig.executor().Drain().ok());
+    EXPECT_EQ(inline_rig.Weight("blocks/2/mlp/up/weight"),
+              thread_rig.Weight("blocks/2/mlp/up/weight"));
+    return absl::OkStatus();
+  });
+  EXPECT_TRUE(status.ok()) << std::string(status.message());
+}
+
+TEST(Executor, ANonFiniteStepChangesNothingAndIsNamed) {
+  SelfCommunicator comm;
+  StepRig rig(comm, "none", {});
+  const auto weight = rig.Weight("blocks/1/mlp/up/weight");
+  const int64_t updates = rig.store().updates()[0];
+  // A weight beyond any float: infinity in the output of blocks/2.
+  for (const LogicalTensor& t : rig.store().logical_tensors()) {
+    if (t.name != "blocks/2/mlp/down/bias") continue;
+    const float infinity = std::numeric_limits<float>::infinity();
+    const auto stream = rig.device().NewStream();
+    rig.device().CopyFromHost(*stream,
+                              rig.store().at(t.slab, Plane::kWeight, t.offset),
+                              &infinity, sizeof(infinity));
+  }
+  const StepResult result = *rig.executor().TrainStep(rig.Batch(1), 1, kLr);
+  EXPECT_TRUE(result.skipped);
+  EXPECT_EQ(rig.Weight("blocks/1/mlp/up/weight"), weight);
+  EXPECT_EQ(rig.store().updates()[0], updates);
+  const std::string where = *rig.executor().Diagnose(rig.Batch(1), 1);
+  EXPECT_NE(where.find("blocks/2"), std::string::npos) << where;
+  EXPECT_NE(where.find("rank 0"), std::string::npos) << where;
+}
+
+}  // namespace
+}  // namespace delink::testing

@@ -1,0 +1,66 @@
+// A small gpt under an executor, without files: for tests of single steps.
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "framework/comm/communicator.h"
+#include "framework/optim/adamw.h"
+#include "framework/sharing/share_spec.h"
+#include "framework/step/executor.h"
+#include "recipes/models/gpt_config.h"
+
+namespace delink::testing {
+
+struct RigOptions {
+  int64_t layers = 4;
+  int64_t micro_batch = 2;
+  int64_t global_batch = 8;
+  bool tied = true;
+  bool recompute = false;
+  bool lane_threads = false;
+  double clip = 0;
+  double dropout = 0;
+  MicroBatchOrder order = MicroBatchOrder::kMicroBatchMajor;
+  int zero = 0;
+  AdamWConfig adamw;
+};
+
+class StepRig {
+ public:
+  static constexpr int64_t kVocab = 61;
+  static constexpr int64_t kSeq = 12;
+
+  // `comm` must outlive the rig.
+  StepRig(Communicator& comm, const std::string& share,
+          const RigOptions& options);
+
+  // This rank's share of batch number `index`: random tokens.
+  HostBatch Batch(int64_t index) const;
+  // Gradient of a logical tensor after a step: a sum over tokens and ranks.
+  // Whole on every rank only without ZeRO.
+  std::vector<float> Gradient(const std::string& tensor) const;
+  std::vector<float> Weight(const std::string& tensor) const {
+    return Read(tensor, Plane::kWeight);
+  }
+
+  Device& device() { return *device_; }
+  ParamStore& store() { return *store_; }
+  Executor& executor() { return *executor_; }
+
+ private:
+  std::vector<float> Read(const std::string& tensor, Plane plane) const;
+
+  Communicator& comm_;
+  RigOptions options_;
+  GptConfig config_;
+  std::unique_ptr<Device> device_;
+  ParamRegistry registry_;
+  std::unique_ptr<Sequential> model_;
+  std::unique_ptr<ParamStore> store_;
+  std::unique_ptr<SlabOptimizer> optimizer_;
+  std::unique_ptr<Communicator> network_;
+  std::unique_ptr<Executor> executor_;
+};
+
+}  // namespace delink::testing
