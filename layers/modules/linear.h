@@ -1,0 +1,29 @@
+// Linear: weight [out, in] and, unless told otherwise, bias [out].
+#pragma once
+
+#include <cstdint>
+
+#include "framework/module/module.h"
+#include "framework/module/scope.h"
+
+namespace delink {
+
+class Linear final : public Module {
+ public:
+  struct Config {
+    int64_t in = 0, out = 0;
+    bool bias = true;
+    double stddev = 0.02;  // of the initial weight; the bias begins at zero
+    Split split = Split::kNone;
+  };
+  Linear(const Scope& s, const Config& c);
+
+  // x [..., in] to [..., out].
+  Var operator()(Var x) override;
+
+ private:
+  Param& weight_;
+  Param* bias_;  // null without
+};
+
+}  // namespace delink

@@ -1,0 +1,20 @@
+#include "layers/modules/lm_head.h"
+
+#include "layers/ops/head_loss.h"
+
+namespace delink {
+
+LmHead::LmHead(const Scope& s, const Config& c)
+    : norm_(s / "norm", {.dim = c.dim, .kind = c.norm, .eps = c.norm_eps}),
+      weight_(c.tied_to.empty()
+                  ? (s / "head")
+                        .Part("head")
+                        .Param("weight", {.shape = {c.vocab, c.dim},
+                                          .init = Init::Normal(c.stddev)})
+                  : (s / "head" / "weight").Link(c.tied_to)) {}
+
+void LmHead::Loss(Var x) { ops::HeadLoss(norm_(x), weight_); }
+
+Var LmHead::Logits(Var x) { return ops::HeadLogits(norm_(x), weight_); }
+
+}  // namespace delink

@@ -1,0 +1,35 @@
+// LmHead: the end of a language model: a norm, and a head that is its own or
+// tied to the token embedding.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "framework/module/module.h"
+#include "framework/module/scope.h"
+#include "layers/modules/norm.h"
+
+namespace delink {
+
+class LmHead final : public EpilogueModule {
+ public:
+  struct Config {
+    int64_t dim = 0;
+    int64_t vocab = 0;
+    std::string tied_to;  // "embed/token/weight"; empty: head/weight is its own
+    double stddev = 0.02;
+    NormKind norm = NormKind::kLayerNorm;
+    double norm_eps = 1e-5;
+  };
+  LmHead(const Scope& s, const Config& c);
+
+  // x [B, T, dim].
+  void Loss(Var x) override;
+  Var Logits(Var x) override;  // [B, T, vocab]
+
+ private:
+  Norm norm_;
+  Param& weight_;  // [vocab, dim]
+};
+
+}  // namespace delink

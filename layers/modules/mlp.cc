@@ -1,0 +1,23 @@
+#include "layers/modules/mlp.h"
+
+#include "layers/ops/gelu.h"
+
+namespace delink {
+
+Mlp::Mlp(const Scope& s, const Config& c)
+    : gelu_(c.gelu),
+      up_(s.Part("mlp") / "up", {.in = c.dim,
+                                 .out = c.hidden,
+                                 .bias = c.bias,
+                                 .stddev = c.stddev,
+                                 .split = Split::kOut}),
+      down_(s.Part("mlp") / "down", {.in = c.hidden,
+                                     .out = c.dim,
+                                     .bias = c.bias,
+                                     .stddev = c.out_stddev,
+                                     .split = Split::kIn}),
+      dropout_(s, c.dropout) {}
+
+Var Mlp::operator()(Var x) { return dropout_(down_(ops::Gelu(up_(x), gelu_))); }
+
+}  // namespace delink

@@ -1,0 +1,31 @@
+// Norm: layer norm (weight and bias) or RMS norm (weight), in the part "norm".
+#pragma once
+
+#include <cstdint>
+
+#include "framework/module/module.h"
+#include "framework/module/scope.h"
+
+namespace delink {
+
+enum class NormKind : uint8_t { kLayerNorm, kRmsNorm };
+
+class Norm final : public Module {
+ public:
+  struct Config {
+    int64_t dim = 0;
+    NormKind kind = NormKind::kLayerNorm;
+    double eps = 1e-5;
+  };
+  Norm(const Scope& s, const Config& c);
+
+  // x [..., dim], over the last axis.
+  Var operator()(Var x) override;
+
+ private:
+  double eps_;
+  Param& weight_;
+  Param* bias_;  // null: RMS norm
+};
+
+}  // namespace delink

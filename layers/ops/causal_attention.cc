@@ -1,0 +1,147 @@
+#include "layers/ops/causal_attention.h"
+
+#include <cmath>
+#include <thread>
+
+#include "layers/ops/kernels_of.h"
+
+namespace delink::ops {
+namespace {
+
+// Scratch is asked for as if every core took part; fewer leave some unused.
+int Threads() {
+  return static_cast<int>(std::max(1U, std::thread::hardware_concurrency()));
+}
+
+// `elements` elements further on. Device memory: arithmetic only.
+void* Offset(const Tensor& x, int64_t elements) {
+  return static_cast<char*>(x.data()) + elements * SizeOf(x.dtype());
+}
+
+struct Heads {
+  int64_t B, T, H, Hkv, Dh;
+  int64_t row() const { return (H + 2 * Hkv) * Dh; }
+  HeadStrides packed() const { return {T * row(), row()}; }
+  HeadStrides output() const { return {T * H * Dh, H * Dh}; }
+  double scale() const { return 1.0 / std::sqrt(static_cast<double>(Dh)); }
+};
+
+Heads HeadsOf(Var qkv, int64_t heads, int64_t kv_heads) {
+  DELINK_CHECK_EQ(qkv.shape().rank(), 3);
+  DELINK_CHECK(kv_heads > 0 && heads % kv_heads == 0)
+      << heads << " heads, " << kv_heads << " key/value heads";
+  const int64_t width = heads + 2 * kv_heads;
+  DELINK_CHECK_EQ(qkv.dim(2) % width, 0) << "qkv " << qkv.shape();
+  return {qkv.dim(0), qkv.dim(1), heads, kv_heads, qkv.dim(2) / width};
+}
+
+AttentionForwardArgs ForwardArgs(const Heads& s, const Tensor& qkv,
+                                 const Tensor& o) {
+  return {.B = s.B,
+          .H = s.H,
+          .Hkv = s.Hkv,
+          .Dh = s.Dh,
+          .Tq = s.T,
+          .Tk = s.T,
+          .scale = s.scale(),
+          .q = qkv.data(),
+          .q_strides = s.packed(),
+          .k = Offset(qkv, s.H * s.Dh),
+          .v = Offset(qkv, (s.H + s.Hkv) * s.Dh),
+          .kv_strides = s.packed(),
+          .o = o.data(),
+          .o_strides = s.output()};
+}
+
+void Forward(Tape& tape, const Kernels& kernels, AttentionForwardArgs args) {
+  args.scratch_bytes = kernels.attention_forward_scratch_bytes(args, Threads());
+  if (args.scratch_bytes > 0) {
+    args.scratch = tape.Scratch({args.scratch_bytes}, DType::kU8).data();
+  }
+  kernels.attention_forward(tape.stream(), args);
+}
+
+void InputGrad(Backward& back, const Heads& s, Var qkv, Var o, Var lse) {
+  if (!qkv.needs_grad()) return;
+  const Tensor dqkv = back.NewGrad(qkv);
+  const Kernels& kernels = KernelsOf(qkv.tape(), qkv.dtype());
+  AttentionBackwardArgs args{
+      .B = s.B,
+      .H = s.H,
+      .Hkv = s.Hkv,
+      .Dh = s.Dh,
+      .Tq = s.T,
+      .Tk = s.T,
+      .scale = s.scale(),
+      .q = qkv.data(),
+      .q_strides = s.packed(),
+      .k = Offset(qkv.value(), s.H * s.Dh),
+      .v = Offset(qkv.value(), (s.H + s.Hkv) * s.Dh),
+      .kv_strides = s.packed(),
+      .o = o.data(),
+      .d_o = back.grad(o).data(),
+      .o_strides = s.output(),
+      .lse = lse.data(),
+      .dq = dqkv.data(),
+      .dk = Offset(dqkv, s.H * s.Dh),
+      .dv = Offset(dqkv, (s.H + s.Hkv) * s.Dh),
+      .delta = back.Scratch({s.B, s.H, s.T}, lse.dtype()).data()};
+  args.scratch_bytes =
+      kernels.attention_backward_scratch_bytes(args, Threads());
+  if (args.scratch_bytes > 0) {
+    args.scratch = back.Scratch({args.scratch_bytes}, DType::kU8).data();
+  }
+  kernels.attention_backward(back.stream(), args);
+}
+
+}  // namespace
+
+Var CausalAttention(Var qkv, int64_t heads, int64_t kv_heads) {
+  const Heads s = HeadsOf(qkv, heads, kv_heads);
+  Tape& tape = qkv.tape();
+  const DType dtype = qkv.dtype();
+  const Var o = tape.Output({s.B, s.T, s.H * s.Dh}, dtype);
+  Var lse;
+  AttentionForwardArgs args = ForwardArgs(s, qkv.value(), o.value());
+  if (tape.recording()) {
+    lse = tape.Output({s.B, s.H, s.T}, StatisticsOf(dtype));
+    args.lse = lse.data();
+  }
+  Forward(tape, KernelsOf(tape, dtype), args);
+  // Scores and weighted sums, for each query and each key that it sees.
+  const double pairs = 0.5 * static_cast<double>(s.T * (s.T + 1));
+  const double flops = 4.0 * pairs * static_cast<double>(s.B * s.H * s.Dh);
+  OpRecord op{.name = "attention",
+              .inputs = {qkv},
+              .outputs = {o},
+              .flops = flops,
+              .backward_flops = 2 * flops};
+  if (tape.recording()) {
+    op.saves = {qkv, o, lse};
+    op.input = [=](Backward& back) { InputGrad(back, s, qkv, o, lse); };
+  }
+  tape.Record(std::move(op));
+  return o;
+}
+
+Var CachedAttention(Var qkv, int64_t heads, int64_t kv_heads,
+                    const Tensor& cache, int64_t keys) {
+  const Heads s = HeadsOf(qkv, heads, kv_heads);
+  Tape& tape = qkv.tape();
+  DELINK_CHECK(!tape.recording()) << "a cache is for generation";
+  DELINK_CHECK(cache.dtype() == qkv.dtype());
+  const int64_t capacity = cache.dim(1), row = 2 * s.Hkv * s.Dh;
+  DELINK_CHECK_EQ(cache.shape(), (Shape{s.B, capacity, row}));
+  DELINK_CHECK(s.T <= keys && keys <= capacity) << keys << " keys";
+  const Var o = tape.Output({s.B, s.T, s.H * s.Dh}, qkv.dtype());
+  AttentionForwardArgs args = ForwardArgs(s, qkv.value(), o.value());
+  args.Tk = keys;
+  args.k = cache.data();
+  args.v = Offset(cache, s.Hkv * s.Dh);
+  args.kv_strides = {capacity * row, row};
+  Forward(tape, KernelsOf(tape, qkv.dtype()), args);
+  tape.Record({.name = "cached_attention", .inputs = {qkv}, .outputs = {o}});
+  return o;
+}
+
+}  // namespace delink::ops

@@ -1,0 +1,25 @@
+// Causal self-attention with grouped queries (Ainslie et al., "GQA", 2023), as
+// one op from the packed projection to the heads' outputs. The scores are never
+// whole in memory; backward keeps the log-sum-exp of each row instead.
+//
+// qkv [B, T, (H + 2 Hkv) Dh]: each token has all its queries, then all keys,
+// then all values. Query head h reads key/value head h / (H / Hkv). Scores are
+// scaled by 1 / sqrt(Dh). There is no dropout on attention probabilities.
+#pragma once
+
+#include <cstdint>
+
+#include "framework/autograd/tape.h"
+
+namespace delink::ops {
+
+// Token t sees tokens 0 .. t. Result [B, T, H Dh].
+Var CausalAttention(Var qkv, int64_t heads, int64_t kv_heads);
+
+// Generation: the queries of qkv are the last T of `keys` tokens, whose keys
+// and values are in the first `keys` rows of `cache` [B, Tmax, 2 Hkv Dh]
+// (keys, then values). No backward.
+Var CachedAttention(Var qkv, int64_t heads, int64_t kv_heads,
+                    const Tensor& cache, int64_t keys);
+
+}  // namespace delink::ops

@@ -1,0 +1,17 @@
+// Dropout (Srivastava et al., 2014) whose mask is a function of (seed, step,
+// layer name, global sample number, position): recompute, layout and resume
+// draw the same one, and nothing of it is kept for backward.
+#pragma once
+
+#include <cstdint>
+
+#include "framework/autograd/tape.h"
+
+namespace delink::ops {
+
+// y = keep ? x / (1 - rate) : 0. x [B, T, D]; 0 <= rate < 1. `name_hash` is
+// HashName of the place in the model. Is x itself outside training or at rate
+// 0; else needs inputs().step_key and samples.
+Var Dropout(Var x, double rate, uint64_t name_hash);
+
+}  // namespace delink::ops

@@ -1,0 +1,31 @@
+// The head and its loss as one op that never has all logits in memory.
+//
+// Rows (tokens) go through in chunks. The logits of a chunk are computed, turn
+// in place into the loss's gradient, and give at once the chunk's share of the
+// gradients of x and w: nothing is left to recompute in backward. The size of a
+// chunk depends on shapes alone, so the same shape gives the same bits.
+#pragma once
+
+#include <cstdint>
+
+#include "framework/autograd/tape.h"
+#include "framework/module/param.h"
+
+namespace delink::ops {
+
+// The target that is not counted.
+inline constexpr int32_t kIgnoreIndex = -1;
+
+// Rows of [N, V] logits that are computed together.
+int64_t HeadLossChunk(int64_t N, int64_t V, DType dtype);
+
+// x [B, T, D], w [V, D]. Adds the cross-entropy of softmax(x w^T) against
+// inputs().targets, and the number of counted targets, to inputs().loss. When
+// the tape records, writes the gradient of w now and that of x in backward;
+// both of the sum over tokens, not of the mean.
+void HeadLoss(Var x, Param& w);
+
+// x w^T: [B, T, V].
+Var HeadLogits(Var x, Param& w);
+
+}  // namespace delink::ops

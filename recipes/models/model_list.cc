@@ -1,0 +1,40 @@
+#include "recipes/models/model_list.h"
+
+#include "recipes/models/gpt.h"
+
+namespace delink {
+
+ModelList BuiltInModels() {
+  ModelList models;
+  AddModel<GptConfig>(models, GptKind(), BuildGpt);
+  return models;
+}
+
+void AddModel(ModelList& models, ModelEntry entry) {
+  for (ModelEntry& other : models) {
+    if (other.kind.name != entry.kind.name) continue;
+    other = std::move(entry);
+    return;
+  }
+  models.push_back(std::move(entry));
+}
+
+std::vector<ModelKind> KindsOf(const ModelList& models) {
+  std::vector<ModelKind> kinds;
+  for (const ModelEntry& entry : models) kinds.push_back(entry.kind);
+  return kinds;
+}
+
+std::unique_ptr<Sequential> BuildModel(const ModelList& models,
+                                       const Scope& scope,
+                                       const ModelConfig& config) {
+  DELINK_CHECK_GT(config.vocab, 0);
+  DELINK_CHECK_GT(config.max_seq, 0);
+  for (const ModelEntry& entry : models) {
+    if (entry.kind.name == config.kind()) return entry.build(scope, config);
+  }
+  DELINK_CHECK(false) << "no model of kind " << std::string(config.kind());
+  return nullptr;
+}
+
+}  // namespace delink

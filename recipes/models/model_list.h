@@ -1,0 +1,59 @@
+// The kinds of models that a program knows: an explicit list, to which a user's
+// own main adds.
+//
+//   ModelList models = BuiltInModels();
+//   AddModel<MyConfig>(models, MyKind(), BuildMyModel);
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "framework/base/check.h"
+#include "framework/module/sequential.h"
+#include "recipes/schema/model_config.h"
+
+namespace delink {
+
+using ModelBuilder = std::function<std::unique_ptr<Sequential>(
+    const Scope& scope, const ModelConfig& config)>;
+
+struct ModelEntry {
+  ModelKind kind;  // its name, and how its [model] section is read
+  ModelBuilder build;
+};
+
+using ModelList = std::vector<ModelEntry>;
+
+// gpt.
+ModelList BuiltInModels();
+
+// Adds an entry; one of the same name is replaced.
+void AddModel(ModelList& models, ModelEntry entry);
+
+// The same for a kind whose configs, as kind.make makes them, are Configs.
+template <typename Config>
+void AddModel(ModelList& models, ModelKind kind,
+              std::unique_ptr<Sequential> (*build)(const Scope&,
+                                                   const Config&)) {
+  AddModel(models,
+           {.kind = std::move(kind),
+            .build = [build](const Scope& scope, const ModelConfig& config) {
+              const auto* own = dynamic_cast<const Config*>(&config);
+              DELINK_CHECK(own != nullptr) << std::string(config.kind());
+              return build(scope, *own);
+            }});
+}
+
+// What the recipe reader needs.
+std::vector<ModelKind> KindsOf(const ModelList& models);
+
+// The model of a config whose kind is in the list and whose vocab and max_seq
+// are set. Allocates nothing but the modules.
+std::unique_ptr<Sequential> BuildModel(const ModelList& models,
+                                       const Scope& scope,
+                                       const ModelConfig& config);
+
+}  // namespace delink
