@@ -1,0 +1,238 @@
+#include "framework/sharing/delink.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <random>
+
+#include "framework/base/rng.h"
+#include "framework/base/status_macros.h"
+#include "framework/comm/self_communicator.h"
+#include "framework/comm/thread_communicator.h"
+#include "framework/sharing/resolve.h"
+#include "tests/framework/module/toy_model.h"
+
+namespace delink {
+namespace {
+
+using testing::MakeStore;
+using testing::Read;
+using testing::SlabNamed;
+using testing::Write;
+
+constexpr int kBlocks = 6;
+constexpr int64_t kWidth = 17;
+
+double Value(int slab, Plane plane, int64_t i) {
+  const RngKey key = Fold(Fold(KeyFromSeed(1), static_cast<uint64_t>(slab)),
+                          static_cast<uint64_t>(plane));
+  return Normal(key, static_cast<uint64_t>(i));
+}
+
+// Weights, state and update counts that tell slabs, planes and elements apart.
+void FillAll(ParamStore& store) {
+  for (size_t s = 0; s < store.slabs().size(); ++s) {
+    const int slab = static_cast<int>(s);
+    for (const Plane plane : {Plane::kWeight, Plane::kState0, Plane::kState1}) {
+      Write<float>(store, slab, plane, [=](int64_t i) {
+        return static_cast<float>(Value(slab, plane, i));
+      });
+    }
+    store.updates()[s] = 100 + static_cast<int64_t>(s);
+  }
+}
+
+class DelinkTest : public ::testing::Test {
+ protected:
+  DelinkTest() { testing::DeclareToy(registry_, kBlocks, kWidth); }
+
+  SharingMap Map(const std::string& text) const {
+    return ResolveSharing(*ParseShareSpec(text), registry_, kBlocks).value();
+  }
+  std::unique_ptr<ParamStore> Store(const std::string& share, int zero = 0,
+                                    const ParamStore::Options& options = {}) {
+    return MakeStore(*device_, registry_, kBlocks, Map(share), zero, options);
+  }
+  std::unique_ptr<ParamStore> Delinked(const ParamStore& from,
+                                       const std::string& share,
+                                       StatePolicy policy) {
+    auto to = Store(share);
+    SelfCommunicator self;
+    const absl::Status status = Delink(from, *to, policy, self);
+    DELINK_CHECK(status.ok()) << status.ToString();
+    return to;
+  }
+
+  std::unique_ptr<Device> device_ = NewCpuDevice();
+  ParamRegistry registry_;
+};
+
+// Whatever the sharing before and after: each layer sees the same bytes.
+TEST_F(DelinkTest, EveryLayerKeepsItsWeights) {
+  const std::vector<std::string> chain[] = {
+      {"all", "groups:3", "none"},
+      {"all", "cycle:3", "none"},
+      {"groups:2", "groups:6"},
+      {"attention=all,mlp=cycle:2", "attention=groups:2", "none"}};
+  for (const auto& stages : chain) {
+    std::unique_ptr<ParamStore> from = Store(stages[0]);
+    FillAll(*from);
+    for (size_t i = 1; i < stages.size(); ++i) {
+      auto to = Delinked(*from, stages[i], StatePolicy::kScale);
+      std::map<std::string, LogicalTensor> before;
+      for (LogicalTensor& tensor : from->logical_tensors()) {
+        before[tensor.name] = tensor;
+      }
+      for (const LogicalTensor& now : to->logical_tensors()) {
+        const LogicalTensor& old = before.at(now.name);
+        const auto a = Read<float>(*from, old.slab, Plane::kWeight);
+        const auto b = Read<float>(*to, now.slab, Plane::kWeight);
+        for (int64_t e = 0; e < now.shape.elements(); ++e) {
+          ASSERT_EQ(a[static_cast<size_t>(old.offset + e)],
+                    b[static_cast<size_t>(now.offset + e)])
+              << now.name << " from " << stages[i - 1] << " to " << stages[i];
+        }
+      }
+      from = std::move(to);
+    }
+  }
+}
+
+// The policies on a slab that six layers shared and on those that nobody
+// shared; n is 6 when nothing is shared any more, 3 when pairs still are.
+TEST_F(DelinkTest, StateByPolicy) {
+  const auto from = Store("attention=all");
+  FillAll(*from);
+  const int old = SlabNamed(*from, "blocks/0/attention");
+  for (const StatePolicy policy :
+       {StatePolicy::kReset, StatePolicy::kCopy, StatePolicy::kScale}) {
+    for (const auto& [share, n] :
+         {std::pair{"none", 6.0F}, std::pair{"attention=groups:3", 3.0F}}) {
+      SCOPED_TRACE(std::string(ToString(policy)) + " to " + share);
+      const auto to = Delinked(*from, share, policy);
+      for (const char* name : {"blocks/0/attention", "blocks/4/attention"}) {
+        const int slab = SlabNamed(*to, name);
+        std::vector<float> m = Read<float>(*from, old, Plane::kState0);
+        std::vector<float> v = Read<float>(*from, old, Plane::kState1);
+        for (float& x : m) x = policy == StatePolicy::kReset ? 0 : x;
+        for (float& x : v) x = policy == StatePolicy::kReset ? 0 : x;
+        if (policy == StatePolicy::kScale) {
+          for (float& x : m) x /= n;
+          for (float& x : v) x /= n * n;
+        }
+        EXPECT_THAT(Read<float>(*to, slab, Plane::kState0),
+                    ::testing::Pointwise(::testing::FloatEq(), m));
+        EXPECT_THAT(Read<float>(*to, slab, Plane::kState1),
+                    ::testing::Pointwise(::testing::FloatEq(), v));
+        EXPECT_EQ(to->updates()[static_cast<size_t>(slab)],
+                  policy == StatePolicy::kReset
+                      ? 0
+                      : from->updates()[static_cast<size_t>(old)]);
+      }
+      for (const char* name : {"embed/embedding", "blocks/3/mlp", "other"}) {
+        const int slab = SlabNamed(*to, name);
+        const int before = SlabNamed(*from, name);
+        for (const Plane plane : {Plane::kState0, Plane::kState1}) {
+          EXPECT_EQ(Read<float>(*to, slab, plane),
+                    Read<float>(*from, before, plane))
+              << name;
+        }
+        EXPECT_EQ(to->updates()[static_cast<size_t>(slab)],
+                  from->updates()[static_cast<size_t>(before)]);
+      }
+    }
+  }
+}
+
+TEST_F(DelinkTest, OverwritesWhatWasThere) {
+  const auto from = Store("all");
+  FillAll(*from);
+  auto to = Store("none");
+  for (size_t s = 0; s < to->slabs().size(); ++s) {
+    for (const Plane plane : {Plane::kState0, Plane::kState1}) {
+      Write<float>(*to, static_cast<int>(s), plane,
+                   [](int64_t) { return 7.0F; });
+    }
+  }
+  SelfCommunicator self;
+  ASSERT_TRUE(Delink(*from, *to, StatePolicy::kReset, self).ok());
+  EXPECT_THAT(Read<float>(*to, SlabNamed(*to, "blocks/5/mlp"), Plane::kState1),
+              ::testing::Each(0.0F));
+}
+
+TEST_F(DelinkTest, RefusesToShareMore) {
+  const auto from = Store("groups:2");
+  auto to = Store("all");
+  to->InitWeights(3);
+  const auto untouched = Read<float>(*to, 0, Plane::kWeight);
+  SelfCommunicator self;
+  const absl::Status status = Delink(*from, *to, StatePolicy::kCopy, self);
+  EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(Read<float>(*to, 0, Plane::kWeight), untouched);
+}
+
+TEST_F(DelinkTest, WithoutStateBeforeThereIsNoneAfter) {
+  const auto from = Store("all", 0, {.gradients = false, .states = 0});
+  from->InitWeights(2);
+  from->updates().assign(from->updates().size(), 9);
+  const auto to = Delinked(*from, "none", StatePolicy::kScale);
+  EXPECT_THAT(to->updates(), ::testing::Each(0));
+  EXPECT_THAT(
+      Read<float>(*to, SlabNamed(*to, "embed/embedding"), Plane::kState1),
+      ::testing::Each(0.0F));
+}
+
+// Both stores and no third: nothing else is allocated on the device.
+TEST_F(DelinkTest, PeakIsBothStores) {
+  const auto from = Store("all");
+  const auto to = Store("none");
+  const int64_t allocations = device_->allocations();
+  SelfCommunicator self;
+  ASSERT_TRUE(Delink(*from, *to, StatePolicy::kScale, self).ok());
+  EXPECT_EQ(device_->allocations(), allocations);
+}
+
+// Every change of placement gives the state of the single process.
+TEST_F(DelinkTest, ReshardsState) {
+  const auto from = Store("all");
+  FillAll(*from);
+  const auto expected = Delinked(*from, "groups:2", StatePolicy::kScale);
+  for (const int ranks : {2, 3, 5}) {
+    for (const auto& [zero_before, zero_after] :
+         {std::pair{0, 0}, std::pair{0, 1}, std::pair{1, 0}, std::pair{1, 1}}) {
+      const absl::Status status = RunRanks(ranks, [&](Communicator& comm) {
+        // Registries hold what Bind changes: each rank has its own.
+        ParamRegistry registry;
+        testing::DeclareToy(registry, kBlocks, kWidth);
+        const ParamStore::Options options{.rank = comm.rank(),
+                                          .ranks = comm.size()};
+        const auto before = MakeStore(*device_, registry, kBlocks, Map("all"),
+                                      zero_before, options);
+        FillAll(*before);
+        const auto after = MakeStore(*device_, registry, kBlocks,
+                                     Map("groups:2"), zero_after, options);
+        DELINK_RETURN_IF_ERROR(
+            Delink(*before, *after, StatePolicy::kScale, comm));
+        for (size_t s = 0; s < after->slabs().size(); ++s) {
+          const int slab = static_cast<int>(s);
+          for (const Plane plane :
+               {Plane::kWeight, Plane::kState0, Plane::kState1}) {
+            const auto whole = Read<float>(*expected, slab, plane);
+            const Range held = after->held(slab, plane);
+            EXPECT_EQ(Read<float>(*after, slab, plane),
+                      std::vector<float>(whole.begin() + held.begin,
+                                         whole.begin() + held.end))
+                << after->slabs()[s].name << ", rank " << comm.rank() << " of "
+                << ranks << ", zero " << zero_before << " to " << zero_after;
+          }
+          EXPECT_EQ(after->updates()[s], expected->updates()[s]);
+        }
+        return absl::OkStatus();
+      });
+      EXPECT_TRUE(status.ok()) << status;
+    }
+  }
+}
+
+}  // namespace
+}  // namespace delink
