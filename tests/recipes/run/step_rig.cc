@@ -2,6 +2,7 @@
 
 #include "framework/base/check.h"
 #include "framework/base/rng.h"
+#include "framework/sharing/delink.h"
 #include "framework/sharing/resolve.h"
 #include "layers/ops/accumulate.h"
 #include "recipes/models/gpt.h"
@@ -21,32 +22,50 @@ StepRig::StepRig(Communicator& comm, const std::string& share,
   config_.tied = options.tied;
   config_.dropout = options.dropout;
   model_ = BuildGpt(Scope(registry_), config_);
+  optimizer_ = NewAdamW(options.adamw);
+  network_ = *comm.Split(0, comm.rank());
+  store_ = MakeStore(share);
+  store_->InitWeights(1);
+  MakeExecutor();
+}
+
+std::unique_ptr<ParamStore> StepRig::MakeStore(const std::string& share) {
   const SharingMap map =
       *ResolveSharing(*ParseShareSpec(share), registry_, model_->blocks());
-  optimizer_ = NewAdamW(options.adamw);
-  store_ = *ParamStore::Create(*device_, registry_, model_->blocks(), map,
-                               options.zero,
-                               {.rank = comm.rank(),
-                                .ranks = comm.size(),
-                                .states = optimizer_->states()});
-  store_->InitWeights(1);
-  network_ = *comm.Split(0, comm.rank());
-  const int64_t local = options.global_batch / comm.size();
+  return *ParamStore::Create(*device_, registry_, model_->blocks(), map,
+                             options_.zero,
+                             {.rank = comm_.rank(),
+                              .ranks = comm_.size(),
+                              .states = optimizer_->states()});
+}
+
+void StepRig::MakeExecutor() {
+  const int64_t local = options_.global_batch / comm_.size();
   absl::StatusOr<std::unique_ptr<Executor>> executor = Executor::Create(
       {.device = device_.get(),
        .model = model_.get(),
        .store = store_.get(),
        .optimizer = optimizer_.get(),
-       .compute = &comm,
+       .compute = &comm_,
        .network = network_.get(),
        .accumulate = Accumulate},
-      {.batch = {.micro_batch = options.micro_batch, .seq = kSeq},
-       .micro_batches = static_cast<int32_t>(local / options.micro_batch),
-       .plan = {.order = options.order, .recompute = options.recompute},
-       .clip = options.clip,
-       .lane_threads = options.lane_threads});
+      {.batch = {.micro_batch = options_.micro_batch, .seq = kSeq},
+       .micro_batches = static_cast<int32_t>(local / options_.micro_batch),
+       .plan = {.order = options_.order, .recompute = options_.recompute},
+       .clip = options_.clip,
+       .lane_threads = options_.lane_threads});
   DELINK_CHECK(executor.ok()) << std::string(executor.status().message());
   executor_ = *std::move(executor);
+}
+
+void StepRig::Switch(const std::string& share, StatePolicy policy) {
+  DELINK_CHECK(executor_->Drain().ok());
+  executor_.reset();
+  std::unique_ptr<ParamStore> next = MakeStore(share);
+  const absl::Status status = Delink(*store_, *next, policy, comm_);
+  DELINK_CHECK(status.ok()) << std::string(status.message());
+  store_ = std::move(next);
+  MakeExecutor();
 }
 
 HostBatch StepRig::Batch(int64_t index) const {

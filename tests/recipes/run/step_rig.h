@@ -7,6 +7,7 @@
 #include "framework/comm/communicator.h"
 #include "framework/optim/adamw.h"
 #include "framework/sharing/share_spec.h"
+#include "framework/sharing/state_policy.h"
 #include "framework/step/executor.h"
 #include "recipes/models/gpt_config.h"
 
@@ -35,6 +36,9 @@ class StepRig {
   StepRig(Communicator& comm, const std::string& share,
           const RigOptions& options);
 
+  // Goes on with other links, as a run does at a switch.
+  void Switch(const std::string& share, StatePolicy policy);
+
   // This rank's share of batch number `index`: random tokens.
   HostBatch Batch(int64_t index) const;
   // Gradient of a logical tensor after a step: a sum over tokens and ranks.
@@ -49,6 +53,8 @@ class StepRig {
   Executor& executor() { return *executor_; }
 
  private:
+  std::unique_ptr<ParamStore> MakeStore(const std::string& share);
+  void MakeExecutor();
   std::vector<float> Read(const std::string& tensor, Plane plane) const;
 
   Communicator& comm_;

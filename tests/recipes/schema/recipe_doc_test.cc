@@ -1,0 +1,28 @@
+// docs/recipe.md is what the schema generates.
+#include "recipes/schema/recipe_doc.h"
+
+#include <cstdlib>
+#include <fstream>
+#include <sstream>
+
+#include "gtest/gtest.h"
+#include "recipes/models/gpt_config.h"
+
+namespace delink {
+namespace {
+
+TEST(RecipeDoc, TheCommittedPageIsUpToDate) {
+  const std::string path = std::string(DELINK_SOURCE_DIR) + "/docs/recipe.md";
+  const std::string generated = RecipeDoc({GptKind()});
+  if (std::getenv("DELINK_WRITE_DOCS") != nullptr) {
+    std::ofstream(path) << generated;
+  }
+  std::ostringstream committed;
+  committed << std::ifstream(path).rdbuf();
+  EXPECT_EQ(committed.str(), generated)
+      << "docs/recipe.md is out of date; write it anew with\n"
+         "  DELINK_WRITE_DOCS=1 ctest --test-dir BUILD -R recipe_doc_test";
+}
+
+}  // namespace
+}  // namespace delink

@@ -1,0 +1,350 @@
+// Bad recipes, and exactly what is said of them.
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <filesystem>
+#include <fstream>
+#include <string>
+#include <vector>
+
+#include "framework/base/rng.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "tests/recipes/schema/sample.h"
+
+namespace delink {
+namespace {
+
+using ::testing::HasSubstr;
+using ::testing::StartsWith;
+
+std::string ErrorOf(const absl::StatusOr<Recipe>& recipe) {
+  EXPECT_FALSE(recipe.ok());
+  EXPECT_EQ(recipe.status().code(), absl::StatusCode::kInvalidArgument);
+  return std::string(recipe.status().message());
+}
+
+struct Case {
+  const char* from;
+  const char* to;
+  const char* error;
+};
+
+class Spoil : public ::testing::TestWithParam<Case> {};
+
+TEST_P(Spoil, IsSaidExactly) {
+  const auto& [from, to, error] = GetParam();
+  EXPECT_EQ(ErrorOf(Parse(Spoiled(from, to))), error);
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Keys, Spoil,
+    ::testing::Values(
+        Case{"heads = 4", "head = 4",
+             "gpt.toml:1:1: model.heads: required, but not given (integer, at "
+             "least 1: attention heads; divides dim)\n"
+             "gpt.toml:5:1: model.head: unknown key; did you mean 'heads'?"},
+        Case{"[run]", "[runs]",
+             "gpt.toml:26:2: runs: unknown key; did you mean 'run'?"},
+        Case{"lr = 1e-3", "lr = 1e-3\nnesterov = true",
+             "gpt.toml:14:1: optimizer.nesterov: unknown key; known here: "
+             "kind, lr, betas, eps, decay, clip"},
+        Case{"lr = 1e-3", "lr = 1e-3\nbeats = [0.9, 0.99]",
+             "gpt.toml:14:1: optimizer.beats: unknown key; did you mean "
+             "'betas'?"},
+        Case{"{ fraction = 0.3 }", "{ fracton = 0.3 }",
+             "gpt.toml:22:11: stage[0].until.fracton: unknown key; did you "
+             "mean 'fraction'?"},
+        Case{"lr = 1e-3", "",
+             "gpt.toml:12:1: optimizer.lr: required, but not given (number, at "
+             "least 0.0, at most 1000.0: peak learning rate)"},
+        Case{"kind = \"gpt\"\n", "",
+             "gpt.toml:1:1: model.kind: required, but not given (\"gpt\": the "
+             "kind of model, which decides the other keys)"},
+        Case{"kind = \"gpt\"", "kind = \"gtp\"",
+             "gpt.toml:2:8: model.kind: there is no kind of model \"gtp\"; did "
+             "you mean 'gpt'?; there is \"gpt\""}));
+
+INSTANTIATE_TEST_SUITE_P(
+    Values, Spoil,
+    ::testing::Values(
+        Case{"layers = 4", "layers = \"4\"",
+             "gpt.toml:3:10: model.layers: expected an integer, got the string "
+             "\"4\""},
+        Case{"layers = 4", "layers = 4.0",
+             "gpt.toml:3:10: model.layers: expected an integer, got the float "
+             "4.0"},
+        Case{"layers = 4", "layers = 0",
+             "gpt.toml:3:10: model.layers: 0 is out of range: 1 to 16777216"},
+        Case{"layers = 4", "layers = 9223372036854775807",
+             "gpt.toml:3:10: model.layers: 9223372036854775807 is out of range:"
+             " 1 to 16777216"},
+        Case{"steps = 100", "steps = 2026-01-02",
+             "gpt.toml:16:9: schedule.steps: expected an integer, got the date "
+             "or time 2026-01-02"},
+        Case{"lr = 1e-3", "lr = true",
+             "gpt.toml:13:6: optimizer.lr: expected a number, got true"},
+        Case{"lr = 1e-3", "lr = nan",
+             "gpt.toml:13:6: optimizer.lr: nan is out of range: at least 0.0, "
+             "at most 1000.0"},
+        Case{"lr = 1e-3", "lr = inf",
+             "gpt.toml:13:6: optimizer.lr: inf is out of range: at least 0.0, "
+             "at most 1000.0"},
+        Case{"lr = 1e-3", "lr = -1",
+             "gpt.toml:13:6: optimizer.lr: -1 is out of range: at least 0.0, "
+             "at most 1000.0"},
+        Case{"lr = 1e-3", "lr = 1\nbetas = [0.9, 1.0]",
+             "gpt.toml:14:15: optimizer.betas: 1.0 is out of range: at least "
+             "0.0, below 1.0"},
+        Case{"lr = 1e-3", "lr = 1\nbetas = [0.9]",
+             "gpt.toml:14:9: optimizer.betas: expected 2 numbers, got 1"},
+        Case{"lr = 1e-3", "lr = 1\nbetas = 0.9",
+             "gpt.toml:14:9: optimizer.betas: expected a list of numbers, got "
+             "the float 0.9"},
+        Case{"warmup = 10", "warmup = 1.5",
+             "gpt.toml:17:10: schedule.warmup: 1.5 is out of range: 0.0 to 1.0 "
+             "of steps"},
+        Case{"warmup = 10", "warmup = -1",
+             "gpt.toml:17:10: schedule.warmup: -1 is out of range: 0 to "
+             "1000000000 steps"},
+        Case{"warmup = 10", "warmup = \"x\"",
+             "gpt.toml:17:10: schedule.warmup: expected steps (integer) or a "
+             "fraction of steps (float), got the string \"x\""},
+        Case{"warmup = 10", "kind = \"cosinus\"",
+             "gpt.toml:17:8: schedule.kind: expected one of \"wsd\", "
+             "\"cosine\", \"linear\", \"constant\", got the string \"cosinus\";"
+             " did you mean 'cosine'?"},
+        Case{"\"corpus/train\"", "\"\"",
+             "gpt.toml:8:9: data.train: is not a path"},
+        Case{"name = \"pseudo\"", "name = \"\"",
+             "gpt.toml:20:8: stage[0].name: must not be empty"},
+        Case{"share = \"all\"", "share = \"some\"",
+             "gpt.toml:21:9: stage[0].share: 'some' is no way to share: use "
+             "all, groups:N, cycle:N or none"},
+        Case{"share = \"all\"", "share = \"groups:0\"",
+             "gpt.toml:21:9: stage[0].share: 'groups:0' is no way to share: "
+             "after the colon comes a number of sets, 1 or more"},
+        Case{"share = \"all\"", "share = { mlp = \"al\", norm = 3 }",
+             "gpt.toml:21:17: stage[0].share: 'al' is no way to share: use "
+             "all, groups:N, cycle:N or none\n"
+             "gpt.toml:21:30: stage[0].share: expected all, groups:N, cycle:N "
+             "or none, got the integer 3"},
+        Case{"[run]\nmicro_batch = 2", "[[run]]",
+             "gpt.toml:26:1: run: expected a table, got a list"}));
+
+INSTANTIATE_TEST_SUITE_P(
+    Later, Spoil,
+    ::testing::Values(
+        Case{"micro_batch = 2", "precision = \"bf16\"",
+             "gpt.toml:27:13: run.precision: \"bf16\" comes with a later "
+             "version; for now: \"fp32\""},
+        Case{"share = \"none\"", "state = \"calibrated\"",
+             "gpt.toml:26:9: stage[1].state: \"calibrated\" comes with a later "
+             "version; for now: \"reset\", \"copy\", \"scale\""},
+        Case{"share = \"none\"", "offload = { device_budget = \"60GiB\" }",
+             "gpt.toml:26:1: stage[1].offload: offloading comes with a later "
+             "version; leave the key out"},
+        Case{"{ fraction = 0.3 }", "{ plateau = 1 }",
+             "gpt.toml:22:11: stage[0].until.plateau: switching at a plateau "
+             "of the loss comes with a later version; leave the key out"},
+        Case{"share = \"none\"", "parallel = { tensor = 2 }",
+             "gpt.toml:24:14: stage[1].parallel.tensor: tensor parallelism "
+             "comes with a later version; for now only 1"}));
+
+INSTANTIATE_TEST_SUITE_P(
+    Together, Spoil,
+    ::testing::Values(
+        Case{"heads = 4", "heads = 5",
+             "gpt.toml:5:1: model.heads: 5 does not divide dim 32"},
+        Case{"heads = 4", "heads = 4\nkv_heads = 3",
+             "gpt.toml:6:1: model.kv_heads: 3 does not divide heads 4"},
+        Case{"heads = 4", "heads = 4\nmax_seq = 32",
+             "gpt.toml:10:1: data.seq: 64 is more than model.max_seq 32"},
+        Case{"batch = 8", "batch = 9",
+             "gpt.toml:10:1: data.batch: 9 is not a multiple of 2 = data 1 x "
+             "micro_batch 2 (stage[0]); use 8 or 10"},
+        Case{"warmup = 10", "warmup = 101",
+             "gpt.toml:17:1: schedule.warmup: 101 steps are more than "
+             "schedule.steps 100"},
+        Case{"warmup = 10", "warmup = 10\ndecay = 91",
+             "gpt.toml:18:1: schedule.decay: warmup 10 and decay 91 steps are "
+             "more than schedule.steps 100"},
+        Case{"share = \"all\"", "share = \"groups:3\"",
+             "gpt.toml:21:1: stage[0].share: groups:3 does not divide 4 "
+             "layers"},
+        Case{"share = \"all\"", "share = \"cycle:5\"",
+             "gpt.toml:21:1: stage[0].share: cycle:5 does not fit 4 layers: "
+             "use 1 to 4 sets"},
+        Case{"share = \"all\"", "share = { atention = \"all\" }",
+             "gpt.toml:21:1: stage[0].share: model kind \"gpt\" has no part "
+             "'atention'; did you mean 'attention'?; it has attention, mlp, "
+             "norm"},
+        Case{"until = { fraction = 0.3 }", "",
+             "gpt.toml:19:1: stage[0].until: not given: give one of fraction, "
+             "tokens, steps; only the last stage has none"},
+        Case{"{ fraction = 0.3 }", "{ fraction = 0.3, steps = 3 }",
+             "gpt.toml:22:1: stage[0].until: given more than once: give one of "
+             "fraction, tokens, steps; only the last stage has none"},
+        Case{"{ fraction = 0.3 }", "{ steps = 100 }",
+             "gpt.toml:22:1: stage[0].until: the stage ends at step 100, but "
+             "the run at step 100"},
+        Case{"{ fraction = 0.3 }", "{ fraction = 0.001 }",
+             "gpt.toml:22:1: stage[0].until: the stage ends at step 0, but "
+             "begins at step 0"},
+        Case{"share = \"none\"", "until = { steps = 50 }",
+             "gpt.toml:26:1: stage[1].until: the last stage ends with the run, "
+             "at schedule.steps; leave the key out"},
+        Case{"name = \"real\"", "name = \"pseudo\"",
+             "gpt.toml:25:1: stage[1].name: stage[0] has the name 'pseudo' "
+             "already"}));
+
+TEST(RecipeErrors, LaterStageCannotLink) {
+  EXPECT_EQ(
+      ErrorOf(Parse(kSample, {"stage.0.share=groups:2",
+                              "stage.1.share={mlp=\"cycle:2\"}"})),
+      "--set stage.1.share={mlp=\"cycle:2\"}: stage[1].share: mlp \"cycle:2\" "
+      "links layers that stage[0] \"groups:2\" had apart; a later stage can "
+      "only cut links");
+}
+
+TEST(RecipeErrors, EveryProblemIsToldAtOnceInOrder) {
+  EXPECT_EQ(ErrorOf(Parse("[model]\nkind = \"gpt\"\nlayers = 0\ndim = 32\n"
+                          "heads = 4\n[data]\ntrain = 3\nbatch = 8\n"
+                          "[optimizer]\nlr = 1\n[schedule]\nsteps = 10\n",
+                          {"run.sed=1", "x"})),
+            "gpt.toml:3:10: model.layers: 0 is out of range: 1 to 16777216\n"
+            "gpt.toml:7:9: data.train: expected a path, got the integer 3\n"
+            "--set x: expected key=value, as in optimizer.lr=3e-4\n"
+            "--set run.sed=1: run.sed: unknown key; did you mean 'seed'?");
+}
+
+TEST(RecipeErrors, Syntax) {
+  EXPECT_EQ(ErrorOf(Parse("a = 1\na = 2")),
+            "gpt.toml:2:3: Error while parsing key-value pair: cannot redefine "
+            "existing integer 'a'");
+  EXPECT_THAT(ErrorOf(Parse("[a]\nb = 1\n[a]\n")),
+              StartsWith("gpt.toml:3:1: "));
+  EXPECT_THAT(ErrorOf(Parse("a = 99999999999999999999")),
+              HasSubstr("not representable in 64 bits"));
+  EXPECT_THAT(ErrorOf(Parse("a = \"\xff\xfe\"")), HasSubstr("utf-8"));
+  EXPECT_THAT(ErrorOf(Parse("a = ")), StartsWith("gpt.toml:1:"));
+  EXPECT_THAT(ErrorOf(Parse(std::string("a = 1\n\0b", 8))),
+              StartsWith("gpt.toml:2:"));
+  EXPECT_THAT(ErrorOf(Parse(std::string(100'000, '['))),
+              StartsWith("gpt.toml:1:"));
+  EXPECT_THAT(ErrorOf(Parse("a = " + std::string(100'000, '['))),
+              StartsWith("gpt.toml:1:"));
+}
+
+TEST(RecipeErrors, EmptyRecipeSaysWhatItNeeds) {
+  EXPECT_EQ(ErrorOf(Parse("")),
+            "gpt.toml: model.kind: required, but not given (\"gpt\": the kind "
+            "of model, which decides the other keys)\n"
+            "gpt.toml: data.train: required, but not given (path: the corpus "
+            "to train on: a folder that `delink data build` wrote, relative to "
+            "the recipe)\n"
+            "gpt.toml: data.batch: required, but not given (integer, at least "
+            "1: sequences an optimizer step, over all ranks: a multiple of "
+            "data ranks x micro_batch)\n"
+            "gpt.toml: optimizer.lr: required, but not given (number, at least "
+            "0.0, at most 1000.0: peak learning rate)\n"
+            "gpt.toml: schedule.steps: required, but not given (integer, at "
+            "least 1: optimizer steps of the whole run)");
+}
+
+TEST(RecipeErrors, MoreTokensThanCanBeCounted) {
+  EXPECT_EQ(ErrorOf(Parse(kSample, {"data.seq=16777216", "data.batch=16777216",
+                                    "schedule.steps=1000000000"})),
+            "--set schedule.steps=1000000000: schedule.steps: steps x batch x "
+            "seq are 2.8e+23 tokens, more than can be counted");
+}
+
+class Files : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    folder_ = std::filesystem::temp_directory_path() /
+              ("delink_recipe_" + std::to_string(getpid()));
+    std::filesystem::create_directories(folder_);
+  }
+  void TearDown() override { std::filesystem::remove_all(folder_); }
+  std::string Write(const std::string& name, const std::string& text) {
+    const std::string path = (folder_ / name).string();
+    std::ofstream(path, std::ios::binary) << text;
+    return path;
+  }
+  absl::StatusOr<Recipe> Read(const std::string& path) {
+    return ReadRecipe(path, {}, {GptKind()});
+  }
+
+  std::filesystem::path folder_;
+};
+
+TEST_F(Files, PathsAreRelativeToTheRecipe) {
+  const auto recipe = Read(Write("good.toml", kSample));
+  ASSERT_TRUE(recipe.ok()) << recipe.status();
+  EXPECT_EQ(recipe->data.train, (folder_ / "corpus/train").string());
+}
+
+TEST_F(Files, Missing) {
+  const std::string path = (folder_ / "none.toml").string();
+  const auto recipe = Read(path);
+  EXPECT_EQ(recipe.status().code(), absl::StatusCode::kNotFound);
+  EXPECT_EQ(recipe.status().message(), path + ": there is no such recipe");
+}
+
+TEST_F(Files, Folder) {
+  EXPECT_EQ(ErrorOf(Read(folder_.string())),
+            folder_.string() + ": is a folder; name the recipe file in it");
+}
+
+TEST_F(Files, Empty) {
+  const std::string path = Write("empty.toml", "");
+  EXPECT_THAT(ErrorOf(Read(path)), StartsWith(path + ": model.kind: required"));
+}
+
+TEST_F(Files, TooLarge) {
+  const std::string path = Write("large.toml", std::string(2 << 20, '#'));
+  EXPECT_EQ(ErrorOf(Read(path)),
+            path + ": larger than 1 MiB, which is no recipe");
+}
+
+TEST_F(Files, NotReadable) {
+  if (geteuid() == 0) GTEST_SKIP() << "root may read every file";
+  const std::string path = Write("secret.toml", kSample);
+  ASSERT_EQ(chmod(path.c_str(), 0), 0);
+  EXPECT_EQ(ErrorOf(Read(path)), path + ": cannot be read");
+}
+
+// Whatever a damaged file holds, it is read or refused with its place.
+TEST(RecipeErrors, DamagedTextNeverCrashes) {
+  const std::string good = kSample;
+  int refused = 0;
+  for (uint64_t trial = 0; trial < 3000; ++trial) {
+    std::string text = good;
+    const RngKey key = Fold(KeyFromSeed(7), trial);
+    const auto r = Philox(key, 0, 0);
+    const size_t at = r[0] % text.size();
+    switch (r[1] % 4) {
+      case 0:
+        text[at] = static_cast<char>(r[2]);
+        break;
+      case 1:
+        text.resize(at);
+        break;
+      case 2:
+        text.erase(at, r[2] % 16);
+        break;
+      default:
+        text.insert(at, good.substr(r[2] % good.size(), r[3] % 24));
+    }
+    const auto recipe = Parse(text);
+    if (recipe.ok()) continue;
+    ++refused;
+    EXPECT_THAT(std::string(recipe.status().message()), StartsWith("gpt.toml"))
+        << text;
+  }
+  EXPECT_GT(refused, 1500);
+}
+
+}  // namespace
+}  // namespace delink

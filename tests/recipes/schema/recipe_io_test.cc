@@ -1,0 +1,292 @@
+// --set, the saved form, and what may change when a run resumes.
+#include "recipes/schema/recipe_io.h"
+
+#include <bit>
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "framework/base/rng.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "tests/recipes/schema/sample.h"
+
+namespace delink {
+namespace {
+
+using ::testing::IsEmpty;
+using ::testing::SizeIs;
+
+std::string SetError(const std::string& set) {
+  const auto recipe = Parse(kSample, {set});
+  EXPECT_FALSE(recipe.ok()) << set;
+  return std::string(recipe.status().message());
+}
+
+TEST(Set, DottedKeysAndElementsOfLists) {
+  const Recipe recipe = Sample(
+      {"optimizer.lr=3e-4", "stage.1.parallel.data=2", "stage.0.share=groups:2",
+       "run.device=cpu", "model.tied=false", "schedule.decay = 0.5",
+       "optimizer.betas=[0.8, 0.9]", "stage.0.until={tokens=5120}"});
+  EXPECT_EQ(recipe.optimizer.lr, 3e-4);
+  EXPECT_EQ(recipe.stages[1].parallel.data, 2);
+  EXPECT_EQ(ToString(recipe.stages[0].share), "groups:2");
+  EXPECT_EQ(recipe.run.device, RunConfig::Device::kCpu);
+  EXPECT_FALSE(ModelAs<GptConfig>(recipe)->tied);
+  EXPECT_EQ(recipe.schedule.decay_steps(), 50);
+  EXPECT_EQ(recipe.optimizer.beta1, 0.8);
+  EXPECT_EQ(recipe.StageEnd(0), 10);
+}
+
+TEST(Set, LastOneWins) {
+  EXPECT_EQ(Sample({"run.seed=3", "run.seed=4"}).run.seed, 4);
+}
+
+TEST(Set, ListElementsAndShareParts) {
+  const Recipe recipe =
+      Sample({"optimizer.betas=[0.1, 0.2]", "optimizer.betas.1=0.3",
+              "stage.0.share={}", "stage.0.share.mlp=all"});
+  EXPECT_EQ(recipe.optimizer.beta1, 0.1);
+  EXPECT_EQ(recipe.optimizer.beta2, 0.3);
+  EXPECT_EQ(ToString(recipe.stages[0].share), "mlp=all");
+}
+
+TEST(Set, TextIsAStringWhereItIsNoToml) {
+  EXPECT_EQ(Sample({"stage.0.name=two words"}).stages[0].name, "two words");
+  EXPECT_EQ(Sample({"stage.0.name=a=b"}).stages[0].name, "a=b");
+  EXPECT_EQ(Sample({"stage.0.name=2026-01-02"}).stages[0].name, "2026-01-02");
+  EXPECT_EQ(Sample({"stage.0.name=\"7\""}).stages[0].name, "7");
+  EXPECT_EQ(Sample({"stage.0.name=1\n[run]"}).stages[0].name, "1\n[run]");
+}
+
+TEST(Set, ErrorsNameTheSet) {
+  EXPECT_EQ(SetError("optimizer.lrr=3"),
+            "--set optimizer.lrr=3: optimizer.lrr: unknown key; did you mean "
+            "'lr'?");
+  EXPECT_EQ(SetError("optimizer.lr=fast"),
+            "--set optimizer.lr=fast: optimizer.lr: expected a number, got the "
+            "string \"fast\"");
+  EXPECT_EQ(SetError("stage.2.name=x"),
+            "--set stage.2.name=x: stage has 2 elements, counted from 0");
+  EXPECT_EQ(SetError("stage.real.name=x"),
+            "--set stage.real.name=x: stage is a list: name an element by its "
+            "index, as in stage.0");
+  EXPECT_EQ(SetError("stage=[]"),
+            "--set stage=[]: stage: expected [[stage]] tables, got an empty "
+            "list");
+  EXPECT_EQ(SetError("optimizer.lr.x=1"),
+            "--set optimizer.lr.x=1: optimizer.lr is the float 0.001, which "
+            "has no keys");
+  EXPECT_EQ(SetError("nothing"),
+            "--set nothing: expected key=value, as in optimizer.lr=3e-4");
+  EXPECT_EQ(SetError("=1"),
+            "--set =1: expected key=value, as in optimizer.lr=3e-4");
+  EXPECT_EQ(SetError("run..seed=1"),
+            "--set run..seed=1: a key is words with dots between them");
+  EXPECT_EQ(SetError("runs.seed=1"),
+            "--set runs.seed=1: runs: unknown key; did you mean 'run'?");
+  EXPECT_EQ(SetError("run.0.seed=1"),
+            "--set run.0.seed=1: the recipe has no list run, so no element 0");
+}
+
+// Random numbers by the name of what they are for.
+class Draw {
+ public:
+  explicit Draw(uint64_t trial) : key_(Fold(KeyFromSeed(3), trial)) {}
+
+  int64_t Int(int64_t low, int64_t high) {
+    const auto r = Philox(key_, count_++, 0);
+    const uint64_t word = (uint64_t{r[0]} << 32) | r[1];
+    return low +
+           static_cast<int64_t>(word % static_cast<uint64_t>(high - low + 1));
+  }
+  bool Flip() { return Int(0, 1) == 1; }
+  // Any double in (0, 1), down to the smallest.
+  double Fraction() {
+    const int64_t one = std::bit_cast<int64_t>(1.0);
+    return Flip()
+               ? std::bit_cast<double>(Int(1, one - 1))
+               : std::bit_cast<double>(Int(one - (int64_t{1} << 52), one - 1));
+  }
+  std::string Text() {
+    static const char* const kPieces[] = {"a", "\"", "\\", "\n", "\x01", "é",
+                                          " ", "#",  "'",  "=",  "\x7f", "∂"};
+    std::string text;
+    for (int64_t n = Int(1, 8); n > 0; --n) text += kPieces[Int(0, 11)];
+    return text;
+  }
+
+ private:
+  RngKey key_;
+  uint64_t count_ = 0;
+};
+
+SharePolicy RandomPolicy(Draw& draw, bool shared) {
+  using Kind = SharePolicy::Kind;
+  if (!shared) return {Kind::kNone, 0};
+  if (draw.Flip()) return {Kind::kAll, 0};
+  return {draw.Flip() ? Kind::kGroups : Kind::kCycle, draw.Flip() ? 2 : 4};
+}
+
+Recipe RandomRecipe(Draw& draw) {
+  Recipe recipe;
+  auto model = std::make_shared<GptConfig>();
+  model->heads = draw.Int(1, 4) * 2;
+  model->kv_heads = draw.Flip() ? 2 : model->heads;
+  model->dim = model->heads * draw.Int(1, 64);
+  model->layers = draw.Int(1, 8) * 4;
+  model->ffn = draw.Int(1, 4096);
+  model->vocab = draw.Int(0, 3);
+  recipe.data.seq = draw.Int(1, 4096);
+  model->max_seq = recipe.data.seq + draw.Int(0, 5);
+  model->norm =
+      draw.Flip() ? GptConfig::Norm::kRmsNorm : GptConfig::Norm::kLayerNorm;
+  model->norm_eps = draw.Fraction();
+  model->bias = draw.Flip();
+  model->tied = draw.Flip();
+  model->dropout = draw.Fraction();
+  model->init_std = draw.Fraction() * 10;
+  recipe.model = model;
+  recipe.data.train = "/" + draw.Text() + "x/train";
+  recipe.data.validation = "/x" + draw.Text() + "x";
+  recipe.data.batch = draw.Int(1, 64) * 8;
+  recipe.data.shuffle = draw.Flip();
+  recipe.optimizer = {.lr = draw.Fraction(),
+                      .beta1 = draw.Fraction(),
+                      .beta2 = draw.Fraction(),
+                      .eps = draw.Fraction(),
+                      .decay = draw.Fraction(),
+                      .clip = draw.Fraction()};
+  recipe.schedule.steps = draw.Int(1000, 2'000'000);
+  recipe.schedule.kind = static_cast<ScheduleConfig::Kind>(draw.Int(0, 3));
+  recipe.schedule.warmup = draw.Int(0, 500);
+  if (draw.Flip()) recipe.schedule.decay = draw.Fraction() / 2;
+  const int64_t stages = draw.Int(1, 3);
+  for (int64_t i = 0; i < stages; ++i) {
+    Stage stage;
+    stage.name = draw.Text() + std::to_string(i);
+    // Only the first stage shares, so that no switch links.
+    if (draw.Flip()) {
+      stage.share.every = RandomPolicy(draw, i == 0);
+    } else {
+      stage.share.parts["mlp"] = RandomPolicy(draw, i == 0);
+    }
+    if (i + 1 < stages) stage.until.steps = 100 * (i + 1);
+    stage.state = static_cast<StatePolicy>(draw.Int(0, 2));
+    stage.warmup = draw.Int(0, 100);
+    stage.lr_scale = draw.Fraction();
+    stage.parallel.data = draw.Int(0, 2);
+    stage.parallel.zero = draw.Int(0, 1);
+    recipe.stages.push_back(stage);
+  }
+  recipe.run.seed = draw.Int(0, INT64_MAX - 1);
+  recipe.run.micro_batch = draw.Flip() ? 0 : 4;
+  recipe.run.threads = draw.Int(0, 3);
+  recipe.run.keep = draw.Int(0, 100);
+  recipe.run.recompute =
+      draw.Flip() ? RunConfig::Recompute::kBlock : RunConfig::Recompute::kNone;
+  return recipe;
+}
+
+TEST(ToToml, ReadsBackEqualBitForBit) {
+  for (uint64_t trial = 0; trial < 2000; ++trial) {
+    Draw draw(trial);
+    const Recipe recipe = RandomRecipe(draw);
+    const std::string text = ToToml(recipe);
+    const auto back = Parse(text);
+    ASSERT_TRUE(back.ok()) << back.status() << "\n" << text;
+    ASSERT_THAT(DiffRecipes(recipe, *back), IsEmpty()) << text;
+    ASSERT_EQ(ToToml(*back), text);
+    // Against the structs themselves, past the text that both came through.
+    ASSERT_EQ(back->optimizer.lr, recipe.optimizer.lr);
+    ASSERT_EQ(back->optimizer.beta2, recipe.optimizer.beta2);
+    ASSERT_EQ(back->schedule.decay, recipe.schedule.decay);
+    ASSERT_EQ(back->schedule.warmup, recipe.schedule.warmup);
+    ASSERT_EQ(ModelAs<GptConfig>(*back)->dropout,
+              ModelAs<GptConfig>(recipe)->dropout);
+    ASSERT_EQ(back->stages.size(), recipe.stages.size());
+    for (size_t i = 0; i < recipe.stages.size(); ++i) {
+      ASSERT_EQ(back->stages[i].share, recipe.stages[i].share);
+      ASSERT_EQ(back->stages[i].name, recipe.stages[i].name);
+      ASSERT_EQ(back->stages[i].parallel.data, recipe.stages[i].parallel.data);
+    }
+    ASSERT_EQ(back->data.train, recipe.data.train);
+    ASSERT_EQ(back->run.seed, recipe.run.seed);
+  }
+}
+
+TEST(ToToml, OfTheSampleIsComplete) {
+  const std::string text = ToToml(CheckWorld(Sample(), 2)->WithVocab(300));
+  for (const char* line :
+       {"kv_heads = 4\n", "ffn = 128\n", "vocab = 300\n",
+        "train = \"/home/corpus/train\"\n", "betas = [0.9, 0.95]\n",
+        "until.fraction = 0.3\n", "parallel.data = 2\n", "micro_batch = 2\n"}) {
+    EXPECT_NE(text.find(line), std::string::npos) << line << "in\n" << text;
+  }
+}
+
+TEST(DiffRecipes, NamesEachKey) {
+  const std::vector<Difference> diff = DiffRecipes(
+      Sample(), Sample({"optimizer.lr=0.5", "model.dim=64", "run.threads=3",
+                        "stage.0.until={steps=9}"}));
+  std::vector<std::string> lines;
+  for (const Difference& d : diff) {
+    lines.push_back(d.key + " " + d.before + ">" + d.after +
+                    (d.fixed ? " fixed" : ""));
+  }
+  EXPECT_THAT(lines,
+              ::testing::UnorderedElementsAre(
+                  "model.dim 32>64 fixed", "model.ffn 128>256 fixed",
+                  "optimizer.lr 0.001>0.5", "run.threads >3",
+                  "stage[0].until.steps >9", "stage[0].until.fraction 0.3>"));
+}
+
+TEST(CheckResume, LetsTheScheduleAndTheMachineChange) {
+  const Recipe saved = Sample();
+  EXPECT_TRUE(CheckResume(saved, saved).ok());
+  const absl::Status status = CheckResume(
+      saved, Sample({"optimizer.lr=0.5", "schedule.steps=200",
+                     "run.micro_batch=1", "stage.0.parallel.data=2",
+                     "stage.1.parallel.zero=1", "data.train=moved/train"}));
+  EXPECT_TRUE(status.ok()) << status;
+}
+
+TEST(CheckResume, HoldsWhatDecidesTheRunSoFar) {
+  for (const auto& [set, key] :
+       std::vector<std::pair<std::string, std::string>>{
+           {"model.norm_eps=0.1", "model.norm_eps"},
+           {"data.batch=16", "data.batch"},
+           {"run.seed=2", "run.seed"},
+           {"data.shuffle=false", "data.shuffle"},
+           {"stage.0.share=cycle:2", "stage[0].share"}}) {
+    const absl::Status status = CheckResume(Sample(), Sample({set}));
+    ASSERT_FALSE(status.ok()) << set;
+    EXPECT_THAT(std::string(status.message()),
+                ::testing::StartsWith("--set " + set + ": " + key + ": is "));
+  }
+  EXPECT_EQ(
+      CheckResume(Sample(),
+                  *Parse(Spoiled("seq = 64", "seq = 32"), {"model.max_seq=64"}))
+          .message(),
+      "gpt.toml:9:1: data.seq: is 32, but the run to resume has 64; it may not "
+      "change: set it back, or start a new run");
+}
+
+TEST(Shipped, RecipesAreGood) {
+  int count = 0;
+  for (const auto& file : std::filesystem::directory_iterator(
+           std::string(DELINK_SOURCE_DIR) + "/recipes")) {
+    if (file.path().extension() != ".toml") continue;
+    ++count;
+    const auto recipe = ReadRecipe(file.path().string(), {}, {GptKind()});
+    ASSERT_TRUE(recipe.ok()) << recipe.status();
+    for (const int64_t ranks : {1, 2, 4}) {
+      const auto fitted = CheckWorld(*recipe, ranks);
+      EXPECT_TRUE(fitted.ok()) << fitted.status();
+    }
+  }
+  EXPECT_GE(count, 5);
+}
+
+}  // namespace
+}  // namespace delink

@@ -1,0 +1,158 @@
+// Derived values, and the recipe against a number of ranks.
+#include "recipes/schema/recipe.h"
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "tests/recipes/schema/sample.h"
+
+namespace delink {
+namespace {
+
+std::string WorldError(const Recipe& recipe, int64_t world) {
+  const auto fitted = CheckWorld(recipe, world);
+  EXPECT_FALSE(fitted.ok());
+  return std::string(fitted.status().message());
+}
+
+TEST(Recipe, ReadsWhatIsGivenAndResolvesTheRest) {
+  const Recipe recipe = Sample();
+  const GptConfig* model = ModelAs<GptConfig>(recipe);
+  ASSERT_NE(model, nullptr);
+  EXPECT_EQ(model->layers, 4);
+  EXPECT_EQ(model->kv_heads, 4);
+  EXPECT_EQ(model->ffn, 128);
+  EXPECT_EQ(model->vocab, 0);
+  EXPECT_EQ(model->max_seq, 64);
+  EXPECT_EQ(model->norm, GptConfig::Norm::kLayerNorm);
+  EXPECT_TRUE(model->bias);
+  EXPECT_TRUE(model->tied);
+  EXPECT_EQ(recipe.data.train, "/home/corpus/train");
+  EXPECT_EQ(recipe.data.validation, "/home/corpus/validation");
+  ASSERT_EQ(recipe.stages.size(), 2U);
+  EXPECT_EQ(recipe.stages[0].share.For("mlp").kind, SharePolicy::Kind::kAll);
+  EXPECT_EQ(recipe.stages[1].share.For("mlp").kind, SharePolicy::Kind::kNone);
+  EXPECT_EQ(recipe.stages[1].state, StatePolicy::kScale);
+  EXPECT_EQ(recipe.optimizer.beta2, 0.95);
+}
+
+TEST(Recipe, TrailingSlashOfAPathIsNothing) {
+  EXPECT_EQ(Sample({"data.train=corpus/train/"}).data.validation,
+            "/home/corpus/validation");
+  EXPECT_EQ(Sample({"data.train=../x/./train"}).data.train, "/x/train");
+  EXPECT_EQ(Sample({"data.train=/y/train"}).data.train, "/y/train");
+}
+
+TEST(Recipe, StagesTileTheRun) {
+  const Recipe recipe = Sample();
+  EXPECT_EQ(recipe.tokens_per_step(), 512);
+  EXPECT_EQ(recipe.total_tokens(), 51'200);
+  EXPECT_EQ(recipe.StageBegin(0), 0);
+  EXPECT_EQ(recipe.StageEnd(0), 30);
+  EXPECT_EQ(recipe.StageBegin(1), 30);
+  EXPECT_EQ(recipe.StageEnd(1), 100);
+  EXPECT_EQ(recipe.StageAt(0), 0U);
+  EXPECT_EQ(recipe.StageAt(29), 0U);
+  EXPECT_EQ(recipe.StageAt(30), 1U);
+  EXPECT_EQ(recipe.StageAt(100), 1U);
+}
+
+TEST(Recipe, UntilTokensRoundsUpToAStep) {
+  EXPECT_EQ(Sample({"stage.0.until={tokens=5120}"}).StageEnd(0), 10);
+  EXPECT_EQ(Sample({"stage.0.until={tokens=5121}"}).StageEnd(0), 11);
+  EXPECT_EQ(Sample({"stage.0.until={tokens=1}"}).StageEnd(0), 1);
+  EXPECT_EQ(Sample({"stage.0.until={steps=7}"}).StageEnd(0), 7);
+}
+
+TEST(Recipe, SpansAreStepsOrFractions) {
+  const Recipe steps = Sample({"schedule.warmup=7", "schedule.decay=0"});
+  EXPECT_EQ(steps.schedule.warmup_steps(), 7);
+  EXPECT_EQ(steps.schedule.decay_steps(), 0);
+  const Recipe parts = Sample({"schedule.warmup=0.07", "schedule.decay=0.5"});
+  EXPECT_EQ(parts.schedule.warmup_steps(), 7);
+  EXPECT_EQ(parts.schedule.decay_steps(), 50);
+}
+
+TEST(Recipe, WithoutStagesItIsOneThatSharesNothing) {
+  const std::string text = kSample;
+  const size_t begin = text.find("[[stage]]"), end = text.find("[run]");
+  const auto recipe = Parse(text.substr(0, begin) + text.substr(end));
+  ASSERT_TRUE(recipe.ok()) << recipe.status();
+  ASSERT_EQ(recipe->stages.size(), 1U);
+  EXPECT_EQ(recipe->stages[0].name, "real");
+  EXPECT_EQ(recipe->StageEnd(0), 100);
+  EXPECT_EQ(recipe->stages[0].share.For("attention"), SharePolicy{});
+}
+
+TEST(Recipe, WithVocabLeavesTheOtherAlone) {
+  const Recipe recipe = Sample();
+  const Recipe changed = recipe.WithVocab(2048);
+  EXPECT_EQ(changed.model->vocab, 2048);
+  EXPECT_EQ(recipe.model->vocab, 0);
+}
+
+TEST(CheckWorld, OmittedDataTakesTheRanksLeftOver) {
+  const auto fitted = CheckWorld(Sample(), 4);
+  ASSERT_TRUE(fitted.ok()) << fitted.status();
+  EXPECT_EQ(fitted->stages[0].parallel.data, 4);
+  EXPECT_EQ(fitted->stages[1].parallel.data, 4);
+  EXPECT_EQ(fitted->Accumulation(0), 1);
+  EXPECT_EQ(CheckWorld(Sample(), 1)->Accumulation(1), 4);
+}
+
+TEST(CheckWorld, OmittedMicroBatchIsTheLargestThatFits) {
+  const std::string text = Spoiled("micro_batch = 2\n", "");
+  const auto micro = [&](int64_t batch, int64_t world) {
+    const auto recipe = Parse(text, {"data.batch=" + std::to_string(batch)});
+    return CheckWorld(*recipe, world)->run.micro_batch;
+  };
+  EXPECT_EQ(micro(8, 1), 8);
+  EXPECT_EQ(micro(8, 2), 4);
+  EXPECT_EQ(micro(8, 8), 1);
+  EXPECT_EQ(micro(512, 8), 8);
+  EXPECT_EQ(micro(22, 2), 1);
+  EXPECT_EQ(micro(21, 1), 7);
+}
+
+TEST(CheckWorld, SaysWhereTheLayoutIsAndWhatWasStarted) {
+  const Recipe recipe = Sample({"stage.1.parallel.data=4"});
+  EXPECT_EQ(WorldError(recipe, 2),
+            "--set stage.1.parallel.data=4: stage[1].parallel: data 4 = 4 "
+            "ranks, but mpirun started 2; start it with mpirun -np 4, or leave "
+            "parallel.data out");
+  const auto table = Parse(
+      Spoiled("share = \"none\"", "share = \"none\"\nparallel = { data = 2 }"));
+  EXPECT_EQ(WorldError(*table, 1),
+            "gpt.toml:25:14: stage[1].parallel: data 2 = 2 ranks, but one "
+            "process was started; start it with mpirun -np 2, or leave "
+            "parallel.data out");
+  EXPECT_TRUE(CheckWorld(*table, 2).ok());
+}
+
+TEST(CheckWorld, NamesEveryFactorOfTheLayout) {
+  Recipe recipe = Sample();
+  recipe.stages[1].parallel = {.data = 2, .tensor = 2, .pipeline = 2};
+  EXPECT_EQ(WorldError(recipe, 4),
+            "gpt.toml:22:1: stage[1].parallel: data 2 x tensor 2 x pipeline 2 "
+            "= 8 ranks, but mpirun started 4; start it with mpirun -np 8, or "
+            "leave parallel.data out");
+  recipe.stages[1].parallel.data = 0;
+  EXPECT_EQ(WorldError(recipe, 6),
+            "gpt.toml:22:1: stage[1].parallel: the 6 ranks started are not a "
+            "multiple of tensor x pipeline x expert = 4");
+  recipe.positions = nullptr;
+  EXPECT_EQ(WorldError(recipe, 6),
+            "stage[1].parallel: the 6 ranks started are not a multiple of "
+            "tensor x pipeline x expert = 4");
+}
+
+TEST(CheckWorld, BatchMustDivide) {
+  EXPECT_EQ(WorldError(Sample(), 3),
+            "gpt.toml:10:1: data.batch: 8 is not a multiple of 6 = data 3 x "
+            "micro_batch 2 (stage[0]); use 6 or 12");
+  EXPECT_EQ(WorldError(Sample(), 8),
+            "gpt.toml:10:1: data.batch: 8 is not a multiple of 16 = data 8 x "
+            "micro_batch 2 (stage[0]); use 16");
+}
+
+}  // namespace
+}  // namespace delink
