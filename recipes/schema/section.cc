@@ -76,6 +76,12 @@ std::string RangeText(const IntKey& key) {
   return key.max ? absl::StrCat("at most ", *key.max) : "";
 }
 
+// For the page of all keys, where a limit far above any use is only noise.
+std::string ShownRange(IntKey key) {
+  if (key.max && *key.max >= (1 << 20)) key.max.reset();
+  return RangeText(key);
+}
+
 std::string TypeText(std::string_view type, const std::string& range) {
   return range.empty() ? std::string(type)
                        : absl::StrFormat("%s, %s", type, range);
@@ -136,7 +142,7 @@ const schema::List* ReadList(const Value& value, std::optional<size_t> size,
 }  // namespace
 
 void Section::Int(std::string_view name, int64_t* value, const IntKey& key) {
-  Field field = MakeField(name, TypeText("integer", RangeText(key)), key);
+  Field field = MakeField(name, TypeText("integer", ShownRange(key)), key);
   field.read = [=](const Value& given, Report& report) {
     if (const auto x = ReadInt(given, key, report)) *value = *x;
   };
@@ -149,7 +155,7 @@ void Section::Int(std::string_view name, int64_t* value, const IntKey& key) {
 
 void Section::Int(std::string_view name, std::optional<int64_t>* value,
                   const IntKey& key) {
-  Field field = MakeField(name, TypeText("integer", RangeText(key)), key);
+  Field field = MakeField(name, TypeText("integer", ShownRange(key)), key);
   field.read = [=](const Value& given, Report& report) {
     if (const auto x = ReadInt(given, key, report)) *value = *x;
   };
@@ -271,7 +277,7 @@ void Section::Floats(std::string_view name, std::vector<double>* value,
 void Section::Ints(std::string_view name, std::vector<int64_t>* value,
                    const IntKey& key) {
   Field field =
-      MakeField(name, TypeText("list of integers", RangeText(key)), key);
+      MakeField(name, TypeText("list of integers", ShownRange(key)), key);
   field.read = [=](const Value& given, Report& report) {
     const schema::List* list = ReadList(given, std::nullopt, report);
     if (list == nullptr) return;

@@ -41,11 +41,11 @@ INSTANTIATE_TEST_SUITE_P(
     Keys, Spoil,
     ::testing::Values(
         Case{"heads = 4", "head = 4",
-             "gpt.toml:1:1: model.heads: required, but not given (integer, at "
+             "gpt.toml:1:2: model.heads: required, but not given (integer, at "
              "least 1: attention heads; divides dim)\n"
              "gpt.toml:5:1: model.head: unknown key; did you mean 'heads'?"},
         Case{"[run]", "[runs]",
-             "gpt.toml:26:2: runs: unknown key; did you mean 'run'?"},
+             "gpt.toml:28:2: runs: unknown key; did you mean 'run'?"},
         Case{"lr = 1e-3", "lr = 1e-3\nnesterov = true",
              "gpt.toml:14:1: optimizer.nesterov: unknown key; known here: "
              "kind, lr, betas, eps, decay, clip"},
@@ -56,10 +56,10 @@ INSTANTIATE_TEST_SUITE_P(
              "gpt.toml:22:11: stage[0].until.fracton: unknown key; did you "
              "mean 'fraction'?"},
         Case{"lr = 1e-3", "",
-             "gpt.toml:12:1: optimizer.lr: required, but not given (number, at "
+             "gpt.toml:12:2: optimizer.lr: required, but not given (number, at "
              "least 0.0, at most 1000.0: peak learning rate)"},
         Case{"kind = \"gpt\"\n", "",
-             "gpt.toml:1:1: model.kind: required, but not given (\"gpt\": the "
+             "gpt.toml:1:2: model.kind: required, but not given (\"gpt\": the "
              "kind of model, which decides the other keys)"},
         Case{"kind = \"gpt\"", "kind = \"gtp\"",
              "gpt.toml:2:8: model.kind: there is no kind of model \"gtp\"; did "
@@ -130,13 +130,13 @@ INSTANTIATE_TEST_SUITE_P(
              "gpt.toml:21:30: stage[0].share: expected all, groups:N, cycle:N "
              "or none, got the integer 3"},
         Case{"[run]\nmicro_batch = 2", "[[run]]",
-             "gpt.toml:26:1: run: expected a table, got a list"}));
+             "gpt.toml:28:1: run: expected a table, got a list"}));
 
 INSTANTIATE_TEST_SUITE_P(
     Later, Spoil,
     ::testing::Values(
         Case{"micro_batch = 2", "precision = \"bf16\"",
-             "gpt.toml:27:13: run.precision: \"bf16\" comes with a later "
+             "gpt.toml:29:13: run.precision: \"bf16\" comes with a later "
              "version; for now: \"fp32\""},
         Case{"share = \"none\"", "state = \"calibrated\"",
              "gpt.toml:26:9: stage[1].state: \"calibrated\" comes with a later "
@@ -148,7 +148,7 @@ INSTANTIATE_TEST_SUITE_P(
              "gpt.toml:22:11: stage[0].until.plateau: switching at a plateau "
              "of the loss comes with a later version; leave the key out"},
         Case{"share = \"none\"", "parallel = { tensor = 2 }",
-             "gpt.toml:24:14: stage[1].parallel.tensor: tensor parallelism "
+             "gpt.toml:26:14: stage[1].parallel.tensor: tensor parallelism "
              "comes with a later version; for now only 1"}));
 
 INSTANTIATE_TEST_SUITE_P(
@@ -220,7 +220,7 @@ TEST(RecipeErrors, EveryProblemIsToldAtOnceInOrder) {
 
 TEST(RecipeErrors, Syntax) {
   EXPECT_EQ(ErrorOf(Parse("a = 1\na = 2")),
-            "gpt.toml:2:3: Error while parsing key-value pair: cannot redefine "
+            "gpt.toml:2:5: Error while parsing key-value pair: cannot redefine "
             "existing integer 'a'");
   EXPECT_THAT(ErrorOf(Parse("[a]\nb = 1\n[a]\n")),
               StartsWith("gpt.toml:3:1: "));

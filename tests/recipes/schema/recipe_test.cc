@@ -122,7 +122,7 @@ TEST(CheckWorld, SaysWhereTheLayoutIsAndWhatWasStarted) {
   const auto table = Parse(
       Spoiled("share = \"none\"", "share = \"none\"\nparallel = { data = 2 }"));
   EXPECT_EQ(WorldError(*table, 1),
-            "gpt.toml:25:14: stage[1].parallel: data 2 = 2 ranks, but one "
+            "gpt.toml:27:14: stage[1].parallel: data 2 = 2 ranks, but one "
             "process was started; start it with mpirun -np 2, or leave "
             "parallel.data out");
   EXPECT_TRUE(CheckWorld(*table, 2).ok());
@@ -132,12 +132,12 @@ TEST(CheckWorld, NamesEveryFactorOfTheLayout) {
   Recipe recipe = Sample();
   recipe.stages[1].parallel = {.data = 2, .tensor = 2, .pipeline = 2};
   EXPECT_EQ(WorldError(recipe, 4),
-            "gpt.toml:22:1: stage[1].parallel: data 2 x tensor 2 x pipeline 2 "
+            "gpt.toml:24:1: stage[1].parallel: data 2 x tensor 2 x pipeline 2 "
             "= 8 ranks, but mpirun started 4; start it with mpirun -np 8, or "
             "leave parallel.data out");
   recipe.stages[1].parallel.data = 0;
   EXPECT_EQ(WorldError(recipe, 6),
-            "gpt.toml:22:1: stage[1].parallel: the 6 ranks started are not a "
+            "gpt.toml:24:1: stage[1].parallel: the 6 ranks started are not a "
             "multiple of tensor x pipeline x expert = 4");
   recipe.positions = nullptr;
   EXPECT_EQ(WorldError(recipe, 6),

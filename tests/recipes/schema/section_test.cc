@@ -105,18 +105,18 @@ TEST(Section, RefusesWithPlaces) {
                  "gate = \"fuzzy\"\ninner = { widths = [1, 100, \"x\"], "
                  "bound = 3, x = 1 }")
           .status()
-          .message(),
-      "m.toml:4:7: model.dim: 10 is out of range: 1 to 9\n"
+          .ToString(),
+      "INVALID_ARGUMENT: m.toml:4:7: model.dim: 10 is out of range: 1 to 9\n"
       "m.toml:5:9: model.slope: 0 is out of range: above 0.0\n"
       "m.toml:6:8: model.loud: expected true or false, got the integer 1\n"
       "m.toml:7:9: model.label: expected a string, got the integer 2\n"
       "m.toml:8:8: model.gate: \"fuzzy\" comes with a later version; for now: "
       "\"soft\", \"hard\"\n"
-      "m.toml:9:25: model.inner.widths: 100 is out of range: 1 to 99\n"
-      "m.toml:9:30: model.inner.widths: expected an integer, got the string "
+      "m.toml:9:24: model.inner.widths: 100 is out of range: 1 to 99\n"
+      "m.toml:9:29: model.inner.widths: expected an integer, got the string "
       "\"x\"\n"
-      "m.toml:9:44: model.inner.bound: 3 is out of range: at most 2.0\n"
-      "m.toml:9:47: model.inner.x: unknown key; known here: widths, bound");
+      "m.toml:9:43: model.inner.bound: 3 is out of range: at most 2.0\n"
+      "m.toml:9:46: model.inner.x: unknown key; known here: widths, bound");
   EXPECT_EQ(ParseMixer("layers = 2\ndim = 4\ninner = { widths = [] }")
                 .status()
                 .message(),
