@@ -90,7 +90,7 @@ Program PlanStep(const ProgramShape& shape, const BasicPlanOptions& options) {
       }
     }
   }
-  out.push_back({.op = Op::kNorm, .lane = Lane::kNetwork});
+  out.push_back({.op = Op::kNorm});
   for (const int32_t slab : SlabsInForwardOrder(shape)) {
     out.push_back(OnSlab(Op::kUpdate, Lane::kCompute, slab));
     if (shape.gathers[slab]) {

@@ -17,9 +17,9 @@ struct BasicPlanOptions {
 // where the last layer's F and B are one, Loss. A slab's kReduce stands right
 // behind the last backward that contributes to it; kUpdate of the slabs follows
 // kNorm in forward order, each with its kFetch where the shape says it gathers.
-// Backward visits micro-batches in ascending order in both orders. Visits and
-// updates are in the compute lane, kReduce, kNorm and kFetch in the network
-// lane: all that is collective keeps one order.
+// Backward visits micro-batches in ascending order in both orders. kReduce and
+// kFetch are in the network lane, all else in the compute lane: kNorm too,
+// which reads every gradient and exchanges only a few numbers.
 Program PlanStep(const ProgramShape& shape, const BasicPlanOptions& options);
 
 // Forward only, micro-batch after micro-batch: kForward of all layers but the

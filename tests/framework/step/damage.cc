@@ -279,8 +279,9 @@ Result CollectiveInAnotherLane(Ranks& ranks, Dice& dice) {
   if (ranks.size() < 2) return std::nullopt;
   const int32_t rank = dice.Between(1, static_cast<int32_t>(ranks.size()) - 1);
   Instructions& list = ranks[rank].instructions;
-  const auto found =
-      Where(list, [](const auto& i) { return i.lane == Lane::kNetwork; });
+  const auto found = Where(list, [](const auto& i) {
+    return i.lane == Lane::kNetwork || i.op == Op::kNorm;
+  });
   Instruction& i = list[Pick(found, dice)];
   i.lane = static_cast<Lane>(
       (static_cast<int>(i.lane) + dice.Between(1, kLanes - 1)) % kLanes);

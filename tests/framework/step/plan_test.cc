@@ -160,7 +160,7 @@ TEST(AnalysisTest, DependenciesOfAWholeWeightStep) {
             "Reduce(2): Loss(a)\n"
             "Reduce(1): B(1,a)\n"
             "Reduce(0): B(0,a)\n"
-            "Update(0): Norm\n");
+            "Norm: Reduce(0)\n");
 }
 
 TEST(AnalysisTest, GathersHoldUpTheNextStep) {
@@ -173,7 +173,7 @@ TEST(AnalysisTest, GathersHoldUpTheNextStep) {
             "Reduce(2): Loss(a)\n"
             "Reduce(1): B(1,a)\n"
             "Reduce(0): B(0,a)\n"
-            "Update(0): Norm\n"
+            "Norm: Reduce(0)\n"
             "Fetch(0): Update(0)\n"
             "Fetch(1): Update(1)\n"
             "Fetch(2): Update(2)\n");

@@ -77,7 +77,7 @@ Program Parse(const ProgramShape& shape, const std::string& text) {
     } else if (i.op != Op::kNorm) {
       i.slab = std::stoi(in);
     }
-    if (i.op == Op::kReduce || i.op == Op::kNorm || i.op == Op::kFetch) {
+    if (i.op == Op::kReduce || i.op == Op::kFetch) {
       i.lane = Lane::kNetwork;
     }
     program.instructions.push_back(i);
