@@ -1,0 +1,112 @@
+// The chunked head loss against its formula, at sizes that take several chunks.
+#include "layers/ops/head_loss.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "tests/testing/gradcheck.h"
+#include "tests/testing/numbers.h"
+#include "tests/testing/visit_runner.h"
+
+namespace delink {
+namespace {
+
+using Values = std::vector<double>;
+
+struct Expected {
+  double loss = 0;
+  int64_t tokens = 0;
+  Values dx, dw;
+};
+
+Expected Formula(const Values& x, const Values& w,
+                 const std::vector<int32_t>& targets, int64_t V, int64_t D) {
+  const auto N = static_cast<int64_t>(targets.size());
+  Expected e{.dx = Values(x.size(), 0.0), .dw = Values(w.size(), 0.0)};
+  Values p(static_cast<size_t>(V));
+  for (int64_t n = 0; n < N; ++n) {
+    if (targets[n] < 0) continue;
+    double sum = 0;
+    for (int64_t v = 0; v < V; ++v) {
+      double logit = 0;
+      for (int64_t d = 0; d < D; ++d) logit += x[n * D + d] * w[v * D + d];
+      p[v] = std::exp(logit);
+      sum += p[v];
+    }
+    e.loss += std::log(sum / p[targets[n]]);
+    ++e.tokens;
+    for (int64_t v = 0; v < V; ++v) {
+      const double g = p[v] / sum - (v == targets[n] ? 1.0 : 0.0);
+      for (int64_t d = 0; d < D; ++d) {
+        e.dx[n * D + d] += g * w[v * D + d];
+        e.dw[v * D + d] += g * x[n * D + d];
+      }
+    }
+  }
+  return e;
+}
+
+TEST(HeadLoss, ChunksAreEvenAndBounded) {
+  EXPECT_EQ(ops::HeadLossChunk(1, 50'304, DType::kF32), 1);
+  EXPECT_EQ(ops::HeadLossChunk(65, 50'304, DType::kF32), 33);
+  EXPECT_EQ(ops::HeadLossChunk(1024, 50'304, DType::kF32), 64);
+  EXPECT_EQ(ops::HeadLossChunk(1024, 1, DType::kF32), 1024);
+  EXPECT_LE(ops::HeadLossChunk(1 << 20, 2000, DType::kF32) * 2000 * 4, 8 << 20);
+}
+
+TEST(HeadLoss, SeveralChunksFollowTheFormula) {
+  constexpr int64_t B = 2, T = 65, V = 20'011, D = 3;
+  ASSERT_GT(B * T / ops::HeadLossChunk(B * T, V, DType::kF64), 1);
+  Values x = testing::Normals<double>("x", B * T * D);
+  Values w = testing::Normals<double>("w", V * D);
+  std::vector<int32_t> targets = testing::Integers("targets", B * T, V);
+  targets[0] = targets[64] = targets[65] = targets[129] = ops::kIgnoreIndex;
+  const Expected expected = Formula(x, w, targets, V, D);
+
+  Values dx(x.size()), dw(w.size());
+  Param param;
+  const auto bind = [&] {
+    param.Bind(Tensor(w.data(), DType::kF64, {V, D}),
+               Tensor(dw.data(), DType::kF64, {V, D}), false);
+  };
+  LossRecord loss;
+  const VisitInputs inputs{.targets = targets.data(), .loss = &loss};
+  const std::unique_ptr<Device> device = NewCpuDevice();
+  testing::VisitRunner visit({.device = device.get(),
+                              .memory = testing::MemoryMode::kPlanned,
+                              .layer =
+                                  [&](Var v) {
+                                    ops::HeadLoss(v, param);
+                                    return Var();
+                                  },
+                              .x = {B, T, D},
+                              .loss = true,
+                              .bind = bind,
+                              .inputs = inputs});
+  // The plan holds no more than the gradient of x, one chunk of logits and the
+  // losses of its rows.
+  const int64_t chunk = ops::HeadLossChunk(B * T, V, DType::kF64);
+  const PhasePlan& record = visit.plan()[static_cast<size_t>(Phase::kRecord)];
+  EXPECT_LE(record.slot_bytes, AlignUp(B * T * D * 8));
+  EXPECT_LE(record.workspace_bytes,
+            AlignUp(chunk * V * 8) + AlignUp(chunk * 8));
+
+  const Tensor input(x.data(), DType::kF64, {B, T, D});
+  bind();
+  visit.Forward(Phase::kRecord, inputs, input, Tensor());
+  visit.Backward(Tensor(), Tensor(dx.data(), DType::kF64, {B, T, D}));
+  EXPECT_NEAR(loss.loss_sum, expected.loss, 1e-10 * expected.loss);
+  EXPECT_EQ(loss.tokens, expected.tokens);
+  EXPECT_LT(testing::NormError(dx, expected.dx), 1e-12);
+  EXPECT_LT(testing::NormError(dw, expected.dw), 1e-12);
+
+  // Without a backward to come: the same loss, added on.
+  const double once = loss.loss_sum;
+  visit.Forward(Phase::kEval, inputs, input, Tensor());
+  EXPECT_NEAR(loss.loss_sum, 2 * once, 1e-10 * once);
+  EXPECT_EQ(loss.tokens, 2 * expected.tokens);
+}
+
+}  // namespace
+}  // namespace delink

@@ -1,0 +1,95 @@
+#include "tests/testing/visit_runner.h"
+
+#include <algorithm>
+#include <cstring>
+#include <utility>
+
+#include "layers/ops/accumulate.h"
+
+namespace delink::testing {
+namespace {
+
+Buffer Take(Device& device, int64_t bytes) {
+  absl::StatusOr<Buffer> buffer = Buffer::Allocate(device, bytes);
+  DELINK_CHECK(buffer.ok());
+  return *std::move(buffer);
+}
+
+// All ones is a NaN in every floating type.
+void Poison(const Buffer& buffer) {
+  std::memset(buffer.data(), 0xFF, static_cast<size_t>(buffer.bytes()));
+}
+
+}  // namespace
+
+VisitRunner::VisitRunner(const Options& options)
+    : options_(options), stream_(options.device->NewStream()) {
+  DELINK_CHECK(options.device->kind() == DeviceKind::kCpu);
+  if (options_.memory == MemoryMode::kPlanned) {
+    Measure();
+    int64_t workspace = 0;
+    for (const PhasePlan& phase : plan_) {
+      workspace = std::max(workspace, phase.workspace_bytes);
+    }
+    slot_ = Take(*options_.device,
+                 plan_[static_cast<size_t>(Phase::kRecord)].slot_bytes);
+    workspace_ = Take(*options_.device, workspace);
+    auto planned = std::make_unique<PlannedMemory>(plan_);
+    planned_ = planned.get();
+    memory_ = std::move(planned);
+  }
+}
+
+void VisitRunner::Measure() {
+  const std::unique_ptr<Device> meta = NewMetaDevice();
+  const std::unique_ptr<Stream> stream = meta->NewStream();
+  MeasuringMemory memory;
+  Tape tape(
+      {.device = meta.get(), .stream = stream.get(), .accumulate = Accumulate},
+      memory);
+  void* const anywhere = *meta->Allocate(0);
+  options_.bind();
+  for (const Phase phase : {Phase::kEval, Phase::kForward, Phase::kRecord}) {
+    VisitInputs inputs = options_.inputs;
+    inputs.training = phase != Phase::kEval;
+    tape.BeginForward(phase, inputs);
+    const Var x = tape.Input(Tensor(anywhere, options_.x_dtype, options_.x),
+                             options_.x_needs_grad);
+    const Var y = options_.layer(x);
+    if (!options_.loss) tape.Finish(y, Tensor());
+    plan_[static_cast<size_t>(phase)] = memory.Plan();
+    if (phase != Phase::kRecord) continue;
+    const Tensor dy =
+        options_.loss ? Tensor() : Tensor(anywhere, y.dtype(), y.shape());
+    tape.RunBackward(y, dy, x, Tensor(anywhere, options_.x_dtype, options_.x));
+    plan_[static_cast<size_t>(Phase::kBackward)] = memory.Plan();
+  }
+}
+
+void VisitRunner::Forward(Phase phase, const VisitInputs& inputs,
+                          const Tensor& x, const Tensor& y) {
+  if (planned_ == nullptr) {
+    memory_ = std::make_unique<HeapMemory>(*options_.device);
+  } else {
+    Poison(workspace_);
+    if (phase == Phase::kRecord) Poison(slot_);
+    planned_->Bind({.slot = slot_.data(),
+                    .workspace = workspace_.data(),
+                    .boundary = y.data()});
+  }
+  tape_ = std::make_unique<Tape>(Tape::Env{.device = options_.device,
+                                           .stream = stream_.get(),
+                                           .accumulate = Accumulate},
+                                 *memory_);
+  tape_->BeginForward(phase, inputs);
+  x_ = tape_->Input(x, options_.x_needs_grad);
+  y_ = options_.layer(x_);
+  if (!options_.loss) tape_->Finish(y_, y);
+}
+
+void VisitRunner::Backward(const Tensor& dy, const Tensor& dx) {
+  if (planned_ != nullptr) Poison(workspace_);
+  tape_->RunBackward(y_, dy, x_, dx);
+}
+
+}  // namespace delink::testing
