@@ -11,10 +11,9 @@ namespace delink {
 
 // For one rank's program, over two consecutive steps:
 //   - every visit happens once, in an order that the model allows: forward
-//   after
-//     the layer before it, backward after the loss or the layer behind it,
-//     micro-batches ascending in backward for each layer; recompute flags of
-//     forward and backward agree;
+//     after the layer before it, backward after the loss or the layer behind
+//     it, micro-batches ascending in backward for each layer; recompute flags
+//     of forward and backward agree;
 //   - every use finds its weights fetched (kFetch after an update that gathers,
 //     before the next use; never a kFetch of what is there) and its slot
 //     filled;
