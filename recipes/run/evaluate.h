@@ -1,0 +1,45 @@
+// `delink eval`: the loss of a checkpoint on a corpus. Forward only, dropout
+// off, fp32, summed in double; in memory are the weights and what one layer
+// needs.
+#pragma once
+
+#include <cmath>
+#include <cstdint>
+#include <string>
+
+#include "absl/status/statusor.h"
+#include "framework/comm/communicator.h"
+#include "recipes/models/model_list.h"
+
+namespace delink {
+
+struct EvaluateOptions {
+  std::string checkpoint;  // what FindCheckpoint takes
+  std::string data;        // corpus folder
+  // Of the recipe's data.batch sequences, from the corpus's start; 0: all.
+  int64_t batches = 0;
+};
+
+struct Evaluation {
+  std::string checkpoint;  // the step folder
+  int64_t step = 0;
+  std::string stage;
+  double loss = 0;     // mean over tokens, nats
+  int64_t tokens = 0;  // counted targets
+  int64_t sequences = 0;
+
+  double perplexity() const { return std::exp(loss); }
+};
+
+// Collective; the ranks share the sequences out, and the result is the same bit
+// for bit for any number of them. InvalidArgument: a corpus with more tokens
+// than the checkpoint's vocabulary, or of another tokenizer.
+absl::StatusOr<Evaluation> Evaluate(const EvaluateOptions& options,
+                                    const ModelList& models,
+                                    Communicator& comm);
+
+// A line for people; a JSON object, with a newline.
+std::string ToText(const Evaluation& evaluation);
+std::string ToJson(const Evaluation& evaluation);
+
+}  // namespace delink

@@ -1,0 +1,191 @@
+#include "recipes/run/inspect.h"
+
+#include <algorithm>
+#include <map>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <set>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "absl/strings/str_join.h"
+#include "framework/base/file.h"
+#include "framework/base/status_macros.h"
+#include "framework/comm/self_communicator.h"
+#include "framework/sharing/resolve.h"
+#include "framework/step/memory.h"
+#include "recipes/run/progress.h"
+#include "recipes/run/saved_model.h"
+
+namespace delink {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+std::vector<PartSharing> SharingOf(const SavedModel& saved) {
+  std::vector<PartSharing> all;
+  for (const std::string& part : PartsOf(saved.registry(), saved.blocks())) {
+    std::set<int> users;
+    for (const ParamDecl& decl : saved.registry().decls) {
+      const bool block = decl.layer >= 1 && decl.layer <= saved.blocks();
+      if (block && decl.part == part) users.insert(decl.layer - 1);
+    }
+    std::map<int, std::vector<int>> sets;  // by leader
+    for (const int block : users) {
+      sets[saved.sharing().Leader(part, block)].push_back(block);
+    }
+    PartSharing& sharing = all.emplace_back();
+    sharing.part = part;
+    for (auto& [leader, blocks] : sets) {
+      sharing.sets.push_back(std::move(blocks));
+    }
+  }
+  return all;
+}
+
+absl::StatusOr<int64_t> FolderBytes(const std::string& path) {
+  DELINK_ASSIGN_OR_RETURN(const std::vector<std::string> names,
+                          ListDirectory(path));
+  int64_t bytes = 0;
+  for (const std::string& name : names) {
+    DELINK_ASSIGN_OR_RETURN(const int64_t size, FileSize(JoinPath(path, name)));
+    bytes += size;
+  }
+  return bytes;
+}
+
+// "0-3", "0,4,8".
+std::string BlockRange(const std::vector<int>& blocks) {
+  const bool run =
+      blocks.back() - blocks.front() + 1 == static_cast<int>(blocks.size());
+  if (run && blocks.size() > 1) {
+    return absl::StrCat(blocks.front(), "-", blocks.back());
+  }
+  return absl::StrJoin(blocks, ",");
+}
+
+std::string ShapeText(const std::vector<int64_t>& shape) {
+  return absl::StrCat("[", absl::StrJoin(shape, ", "), "]");
+}
+
+}  // namespace
+
+absl::StatusOr<Inspection> InspectCheckpoint(const std::string& checkpoint,
+                                             const ModelList& models) {
+  SelfCommunicator comm;
+  DELINK_ASSIGN_OR_RETURN(const std::unique_ptr<SavedModel> saved,
+                          SavedModel::Open(comm, checkpoint, models));
+  // On this device the store lays out and allocates nothing.
+  const std::unique_ptr<Device> meta = NewMetaDevice();
+  DELINK_ASSIGN_OR_RETURN(
+      const std::unique_ptr<ParamStore> store,
+      ParamStore::Create(*meta, saved->registry(), saved->blocks(),
+                         saved->sharing(), 0,
+                         {.gradients = false, .states = 0}));
+  Inspection i{.path = saved->path(),
+               .header = saved->header(),
+               .unique_parameters = store->unique_parameters(),
+               .virtual_parameters = store->virtual_parameters(),
+               .sharing = SharingOf(*saved)};
+  DELINK_ASSIGN_OR_RETURN(i.bytes, FolderBytes(saved->path()));
+  DELINK_ASSIGN_OR_RETURN(i.tensors, ListTensors(saved->path()));
+  for (const LogicalTensor& tensor : store->logical_tensors()) {
+    if (!tensor.permanent) continue;
+    i.permanent.push_back({.name = tensor.name, .link = tensor.link});
+  }
+  return i;
+}
+
+std::string InWords(const PartSharing& sharing) {
+  std::vector<std::string> shared;
+  int alone = 0;
+  for (const std::vector<int>& set : sharing.sets) {
+    if (set.size() > 1) {
+      shared.push_back(BlockRange(set));
+    } else {
+      ++alone;
+    }
+  }
+  if (shared.empty()) return "nothing is shared";
+  // Commas separate blocks of a set that has gaps.
+  const bool gaps =
+      std::any_of(shared.begin(), shared.end(), [](const std::string& text) {
+        return text.find(',') != std::string::npos;
+      });
+  std::string text = absl::StrCat(
+      "blocks ", absl::StrJoin(shared, gaps ? "; " : ", "), " share");
+  if (alone > 0) absl::StrAppend(&text, "; ", alone, " alone");
+  return text;
+}
+
+std::string ToText(const Inspection& i) {
+  const CheckpointHeader& h = i.header;
+  std::string text = absl::StrFormat(
+      "%s\n"
+      "step        %d (%s tokens, %s)\n"
+      "stage       %s (number %d)\n"
+      "model       %s, vocabulary %d\n"
+      "optimizer   %s\n"
+      "parameters  %s unique, %s virtual\n"
+      "on disk     %s, format %d, verified\n"
+      "sharing\n",
+      i.path, h.step, FormatCount(static_cast<double>(h.tokens)),
+      FormatSeconds(h.seconds), h.stage, h.stage_index, h.model, h.vocab,
+      h.optimizer, FormatCount(static_cast<double>(i.unique_parameters)),
+      FormatCount(static_cast<double>(i.virtual_parameters)),
+      FormatBytes(i.bytes), h.format);
+  for (const PartSharing& sharing : i.sharing) {
+    absl::StrAppend(&text, "  ", sharing.part, ": ", InWords(sharing), "\n");
+  }
+  for (const TensorInfo& tensor : i.permanent) {
+    absl::StrAppend(&text, "  ", tensor.name, " is ", tensor.link,
+                    " (tied for good)\n");
+  }
+  size_t width = 0;
+  for (const TensorInfo& tensor : i.tensors) {
+    width = std::max(width, tensor.name.size());
+  }
+  absl::StrAppend(&text, "tensors\n");
+  for (const TensorInfo& tensor : i.tensors) {
+    absl::StrAppend(&text,
+                    absl::StrFormat("  %-*s  %s", static_cast<int>(width),
+                                    tensor.name, ShapeText(tensor.shape)));
+    if (!tensor.link.empty()) absl::StrAppend(&text, " -> ", tensor.link);
+    absl::StrAppend(&text, "\n");
+  }
+  return text;
+}
+
+std::string ToJson(const Inspection& i) {
+  const CheckpointHeader& h = i.header;
+  Json sharing = Json::object();
+  for (const PartSharing& part : i.sharing) sharing[part.part] = part.sets;
+  Json tensors = Json::array();
+  for (const TensorInfo& tensor : i.tensors) {
+    Json entry{{"name", tensor.name}, {"shape", tensor.shape}};
+    if (!tensor.link.empty()) entry["link"] = tensor.link;
+    tensors.push_back(std::move(entry));
+  }
+  const Json all{{"path", i.path},
+                 {"format", h.format},
+                 {"step", h.step},
+                 {"tokens", h.tokens},
+                 {"samples", h.samples},
+                 {"stage", h.stage},
+                 {"stage_index", h.stage_index},
+                 {"model", h.model},
+                 {"optimizer", h.optimizer},
+                 {"seed", h.seed},
+                 {"vocab", h.vocab},
+                 {"corpus", h.corpus},
+                 {"seconds", h.seconds},
+                 {"bytes", i.bytes},
+                 {"unique_parameters", i.unique_parameters},
+                 {"virtual_parameters", i.virtual_parameters},
+                 {"sharing", std::move(sharing)},
+                 {"tensors", std::move(tensors)}};
+  return all.dump() + "\n";
+}
+
+}  // namespace delink

@@ -1,0 +1,44 @@
+// `delink inspect`: what a checkpoint holds, for people and for programs.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "framework/checkpoint/checkpoint.h"
+#include "recipes/models/model_list.h"
+
+namespace delink {
+
+// How the blocks that have a part share it.
+struct PartSharing {
+  std::string part;
+  std::vector<std::vector<int>> sets;  // of blocks; each uses one slab
+};
+
+struct Inspection {
+  std::string path;  // the step folder
+  CheckpointHeader header;
+  int64_t unique_parameters = 0;   // that exist
+  int64_t virtual_parameters = 0;  // that layers see
+  int64_t bytes = 0;               // on disk
+  std::vector<PartSharing> sharing;
+  std::vector<TensorInfo> tensors;  // in name order
+  // Links from outside the blocks, which delinking keeps: a tied head.
+  std::vector<TensorInfo> permanent;
+};
+
+// Verifies, then reads; needs no memory for weights. `checkpoint`: what
+// FindCheckpoint takes.
+absl::StatusOr<Inspection> InspectCheckpoint(const std::string& checkpoint,
+                                             const ModelList& models);
+
+// "blocks 0-11 share", "blocks 0-2, 3-5 share", "nothing is shared".
+std::string InWords(const PartSharing& sharing);
+
+// Lines for people; one JSON object, with a newline.
+std::string ToText(const Inspection& inspection);
+std::string ToJson(const Inspection& inspection);
+
+}  // namespace delink

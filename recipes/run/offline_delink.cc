@@ -1,0 +1,142 @@
+#include "recipes/run/offline_delink.h"
+
+#include <iterator>
+#include <memory>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "framework/base/file.h"
+#include "framework/base/status_macros.h"
+#include "framework/comm/self_communicator.h"
+#include "framework/sharing/delink.h"
+#include "framework/sharing/resolve.h"
+#include "framework/step/memory.h"
+#include "recipes/run/progress.h"
+#include "recipes/run/saved_model.h"
+
+namespace delink {
+namespace {
+
+// What is to become of a checkpoint.
+struct Change {
+  SharingMap sharing;
+  StatePolicy state = StatePolicy::kScale;
+  size_t stage = 0;  // of the recipe
+};
+
+// The stage that follows the checkpoint's; null when it is the last.
+const Stage* NextStage(const SavedModel& saved) {
+  const auto next = static_cast<size_t>(saved.header().stage_index) + 1;
+  const std::vector<Stage>& stages = saved.recipe().stages;
+  return next < stages.size() ? &stages[next] : nullptr;
+}
+
+// Whether two maps give every block the same leaders.
+bool SameSharing(const SavedModel& saved, const SharingMap& a,
+                 const SharingMap& b) {
+  for (const std::string& part : PartsOf(saved.registry(), saved.blocks())) {
+    for (int block = 0; block < saved.blocks(); ++block) {
+      if (a.Leader(part, block) != b.Leader(part, block)) return false;
+    }
+  }
+  return true;
+}
+
+absl::StatusOr<Change> PlanChange(const OfflineDelinkOptions& options,
+                                  const SavedModel& saved) {
+  const Stage* const next = NextStage(saved);
+  const ShareSpec share = options.share.value_or(
+      next != nullptr ? next->share : ShareSpec{.every = SharePolicy{}});
+  Change change{.state = options.state.value_or(
+                    next != nullptr ? next->state : StatePolicy::kScale),
+                .stage = static_cast<size_t>(saved.header().stage_index)};
+  DELINK_ASSIGN_OR_RETURN(
+      change.sharing, ResolveSharing(share, saved.registry(), saved.blocks()));
+  DELINK_RETURN_IF_ERROR(RelationOf(saved.registry(), saved.blocks(),
+                                    saved.sharing(), change.sharing)
+                             .status());
+  if (SameSharing(saved, saved.sharing(), change.sharing)) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        saved.path(), ": there is nothing to cut: it shares as '",
+        ToString(share), "' already; name another --share or checkpoint"));
+  }
+  const std::vector<Stage>& stages = saved.recipe().stages;
+  for (size_t i = change.stage + 1; i < stages.size(); ++i) {
+    DELINK_ASSIGN_OR_RETURN(
+        const SharingMap planned,
+        ResolveSharing(stages[i].share, saved.registry(), saved.blocks()));
+    if (!SameSharing(saved, planned, change.sharing)) continue;
+    change.stage = i;
+    break;
+  }
+  return change;
+}
+
+}  // namespace
+
+absl::StatusOr<OfflineDelinkReport> OfflineDelink(
+    const OfflineDelinkOptions& options, const ModelList& models) {
+  if (PathExists(options.out)) {
+    return absl::AlreadyExistsError(absl::StrCat(
+        options.out, ": is there already; name a folder that is not"));
+  }
+  const std::unique_ptr<Communicator> comm =
+      std::make_unique<SelfCommunicator>();
+  DELINK_ASSIGN_OR_RETURN(const std::unique_ptr<SavedModel> saved,
+                          SavedModel::Open(*comm, options.checkpoint, models));
+  DELINK_ASSIGN_OR_RETURN(const Change change, PlanChange(options, *saved));
+
+  const std::unique_ptr<Device> device = NewCpuDevice();
+  constexpr int kStates = static_cast<int>(std::size(kStateNames));
+  DELINK_ASSIGN_OR_RETURN(const std::unique_ptr<ParamStore> from,
+                          saved->Load(*comm, *device, kStates));
+  DELINK_ASSIGN_OR_RETURN(
+      const std::unique_ptr<ParamStore> to,
+      ParamStore::Create(*device, saved->registry(), saved->blocks(),
+                         change.sharing, 0,
+                         {.gradients = false, .states = kStates}));
+  DELINK_RETURN_IF_ERROR(Delink(*from, *to, change.state, *comm));
+
+  OfflineDelinkReport report{.from = saved->path(),
+                             .stage_before = saved->header().stage,
+                             .stage_after = saved->header().stage,
+                             .state = change.state,
+                             .before = ReportSharing(*from, 0),
+                             .after = ReportSharing(*to, 0)};
+  CheckpointHeader header = saved->header();
+  if (static_cast<int64_t>(change.stage) != header.stage_index) {
+    header.stage = saved->recipe().stages[change.stage].name;
+    header.stage_index = static_cast<int64_t>(change.stage);
+    report.stage_after = header.stage;
+  }
+  DELINK_ASSIGN_OR_RETURN(const CheckpointFiles files, saved->Files());
+  DELINK_RETURN_IF_ERROR(MakeDirectories(options.out));
+  DELINK_ASSIGN_OR_RETURN(
+      report.to, WriteCheckpoint(*comm, options.out, header, *to, files, 0));
+  return report;
+}
+
+std::string ToString(const OfflineDelinkReport& r) {
+  std::string text = absl::StrCat("delinked ", r.from, "\n      to ", r.to);
+  if (r.stage_before == r.stage_after) {
+    absl::StrAppend(&text, "\nstage ", r.stage_before, ", as before");
+  } else {
+    absl::StrAppend(&text, "\nstage ", r.stage_before, " -> ", r.stage_after);
+  }
+  absl::StrAppend(&text, "; weights bit for bit; optimizer state: ",
+                  std::string(ToString(r.state)), "\n");
+  const std::pair<const char*, const SharingReport*> sides[] = {
+      {"before", &r.before}, {"after ", &r.after}};
+  for (const auto& [name, side] : sides) {
+    absl::StrAppend(&text, name, "  ",
+                    FormatCount(static_cast<double>(side->unique_parameters)),
+                    " unique parameters, ",
+                    FormatCount(static_cast<double>(side->virtual_parameters)),
+                    " virtual; weights ", FormatBytes(side->weight_bytes),
+                    ", optimizer state ", FormatBytes(side->state_bytes), "\n");
+  }
+  return text;
+}
+
+}  // namespace delink

@@ -1,0 +1,45 @@
+// `delink delink`: a checkpoint with fewer links. The function of the model
+// does not change by a bit; training goes on from it as if the run itself had
+// switched there.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+
+#include "absl/status/statusor.h"
+#include "framework/sharing/report.h"
+#include "framework/sharing/share_spec.h"
+#include "framework/sharing/state_policy.h"
+#include "recipes/models/model_list.h"
+
+namespace delink {
+
+struct OfflineDelinkOptions {
+  std::string checkpoint;  // what FindCheckpoint takes
+  std::string out;         // must not exist
+  // Where not given, as the recipe's next stage says; where there is none,
+  // `none` and `scale`.
+  std::optional<ShareSpec> share;
+  std::optional<StatePolicy> state;
+};
+
+struct OfflineDelinkReport {
+  std::string from, to;  // step folders
+  // The stage before, and the one that the new checkpoint belongs to: the first
+  // later stage of the recipe with this very sharing, else the same.
+  std::string stage_before, stage_after;
+  StatePolicy state = StatePolicy::kScale;
+  SharingReport before, after;
+};
+
+// Holds the old planes and the new ones in host memory, and no more. Writes
+// options.out/step-NNNNNNNN. InvalidArgument, and nothing written: a share that
+// does not fit, or would join what the checkpoint has apart.
+absl::StatusOr<OfflineDelinkReport> OfflineDelink(
+    const OfflineDelinkOptions& options, const ModelList& models);
+
+// For people, lines.
+std::string ToString(const OfflineDelinkReport& report);
+
+}  // namespace delink

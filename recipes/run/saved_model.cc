@@ -1,0 +1,55 @@
+#include "recipes/run/saved_model.h"
+
+#include <utility>
+#include <vector>
+
+#include "framework/base/file.h"
+#include "framework/base/sha256.h"
+#include "framework/base/status_macros.h"
+#include "recipes/schema/recipe_io.h"
+
+namespace delink {
+
+absl::StatusOr<std::unique_ptr<SavedModel>> SavedModel::Open(
+    Communicator& comm, const std::string& checkpoint,
+    const ModelList& models) {
+  std::unique_ptr<SavedModel> saved(new SavedModel);
+  DELINK_ASSIGN_OR_RETURN(saved->path_, FindCheckpoint(comm, checkpoint));
+  DELINK_RETURN_IF_ERROR(AgreeOnStatus(comm, saved->Read(models)));
+  return saved;
+}
+
+absl::Status SavedModel::Read(const ModelList& models) {
+  DELINK_ASSIGN_OR_RETURN(header_, ReadHeader(path_));
+  const std::string recipe = JoinPath(path_, "recipe.toml");
+  DELINK_ASSIGN_OR_RETURN(const std::string text, ReadFile(recipe));
+  DELINK_ASSIGN_OR_RETURN(
+      recipe_, ParseRecipe(text, recipe, path_, {}, KindsOf(models)));
+  model_ = BuildModel(models, Scope(registry_), *recipe_.model);
+  DELINK_ASSIGN_OR_RETURN(sharing_, ReadSharing(path_, registry_, blocks()));
+  return absl::OkStatus();
+}
+
+absl::StatusOr<std::unique_ptr<ParamStore>> SavedModel::Load(Communicator& comm,
+                                                             Device& device,
+                                                             int states) const {
+  absl::StatusOr<std::unique_ptr<ParamStore>> store =
+      ParamStore::Create(device, registry_, blocks(), sharing_, 0,
+                         {.gradients = false, .states = states});
+  DELINK_RETURN_IF_ERROR(AgreeOnStatus(comm, store.status()));
+  DELINK_RETURN_IF_ERROR(LoadCheckpoint(comm, path_, **store));
+  return store;
+}
+
+absl::StatusOr<CheckpointFiles> SavedModel::Files() const {
+  DELINK_ASSIGN_OR_RETURN(const std::vector<std::string> names,
+                          ListDirectory(path_));
+  CheckpointFiles files;
+  for (const std::string& name : names) {
+    if (name.ends_with(".h5") || name == kSumsName) continue;
+    DELINK_ASSIGN_OR_RETURN(files[name], ReadFile(JoinPath(path_, name)));
+  }
+  return files;
+}
+
+}  // namespace delink

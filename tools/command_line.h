@@ -1,0 +1,73 @@
+// The command line of `delink`, as plain data: what docs/cli.md describes.
+//
+// Parsing looks at the arguments and at whether files that they name exist; it
+// writes nothing and prints nothing.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "framework/sharing/share_spec.h"
+#include "framework/sharing/state_policy.h"
+#include "recipes/run/pretrain.h"
+
+namespace delink::tools {
+
+struct DataBuild {
+  std::vector<std::string> inputs;
+  std::string out;
+  // At most one of the three is given.
+  std::string tokenizer;
+  int64_t train_tokenizer = 0;  // its vocabulary
+  bool bytes = false;
+  double validation = 0.01;
+};
+struct DataInfo {
+  std::string folder;
+};
+struct DataVerify {
+  std::string folder;
+};
+struct DelinkCommand {
+  std::string checkpoint;
+  std::string out;
+  std::optional<ShareSpec> share;
+  std::optional<StatePolicy> state;
+};
+struct Inspect {
+  std::string checkpoint;
+  bool json = false;
+};
+struct Eval {
+  std::string checkpoint;
+  std::string data;
+  int64_t batches = 0;  // 0: the whole corpus
+  bool json = false;
+};
+struct Generate {
+  std::string checkpoint;
+  std::string prompt;
+  int64_t tokens = 128;
+  double temperature = 1;
+  int64_t top_k = 0;  // 0: all
+  double top_p = 1;
+  uint64_t seed = 1;
+};
+
+using Command = std::variant<DataBuild, DataInfo, DataVerify, TrainOptions,
+                             DelinkCommand, Inspect, Eval, Generate>;
+
+struct CommandLine {
+  // Without one, `text` is all there is to do: help, on standard output with
+  // exit code 0, or what is wrong, on standard error with exit code 2.
+  std::optional<Command> command;
+  std::string text;
+  int exit_code = 0;
+};
+
+CommandLine ParseCommandLine(int argc, const char* const* argv);
+
+}  // namespace delink::tools

@@ -1,0 +1,129 @@
+#include "tools/commands.h"
+
+#include <chrono>
+#include <iostream>
+#include <memory>
+#include <string>
+#include <thread>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
+#include "framework/base/log.h"
+#include "framework/base/status_macros.h"
+#include "layers/kernels/cpu/threads.h"
+#include "parallel/cores.h"
+#include "recipes/run/evaluate.h"
+#include "recipes/run/inspect.h"
+#include "recipes/run/offline_delink.h"
+#include "recipes/run/setup.h"
+#include "recipes/schema/recipe_io.h"
+
+namespace delink::tools {
+namespace {
+
+void Print(const std::string& text) { std::cout << text << std::flush; }
+
+void PrintError(const absl::Status& status) {
+  for (const auto& line :
+       absl::StrSplit(status.message(), '\n', absl::SkipEmpty())) {
+    DELINK_LOG(kError) << std::string(line);
+  }
+}
+
+// Binds this rank to its share of the machine's cores. `threads`: 0 for as many
+// as there are.
+absl::StatusOr<int> UseCores(World& world, int64_t threads) {
+  DELINK_ASSIGN_OR_RETURN(const CoreShare share,
+                          TakeCores(world.local(), static_cast<int>(threads)));
+  cpu::SetThreads(share.threads);
+  return share.threads;
+}
+
+// The threads of a rank, before the run is set up. A recipe that cannot be read
+// is the set-up's to report.
+int64_t ThreadsOf(const TrainOptions& options, const ModelList& models) {
+  if (options.threads != 0) return options.threads;
+  const auto recipe = ReadRecipe(options.recipe, options.sets, KindsOf(models));
+  return recipe.ok() ? recipe->run.threads : 0;
+}
+
+// Ends all ranks because of an error that only this one may have.
+int AbortAll(World& world, const absl::Status& status) {
+  if (world.size() == 1) return Finish(world, status) == 0 ? 0 : kExitFailure;
+  // An error that all ranks have is rank 0's to report.
+  constexpr auto kPatience = std::chrono::milliseconds(500);
+  if (world.rank() > 0) std::this_thread::sleep_for(kPatience);
+  world.Abort(kExitFailure, std::string(status.message()));
+  return kExitFailure;
+}
+
+absl::StatusOr<std::unique_ptr<RunSetup>> SetUp(const TrainOptions& command,
+                                                const ModelList& models,
+                                                World& world) {
+  TrainOptions options = command;
+  const absl::StatusOr<int> threads =
+      UseCores(world, ThreadsOf(options, models));
+  DELINK_RETURN_IF_ERROR(AgreeOnStatus(world.comm(), threads.status()));
+  options.threads = *threads;
+  return RunSetup::Create(options, models, world);
+}
+
+}  // namespace
+
+int Finish(World& world, const absl::Status& status) {
+  if (status.ok()) return 0;
+  if (world.rank() == 0) PrintError(status);
+  const bool usage = absl::IsInvalidArgument(status) ||
+                     absl::IsNotFound(status) || absl::IsAlreadyExists(status);
+  return usage ? kExitUsage : kExitFailure;
+}
+
+absl::Status RequireOneProcess(World& world, const char* command) {
+  if (world.size() == 1) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      absl::StrCat("delink ", command, " is the work of one process, but ",
+                   world.size(), " were started; run it without mpirun"));
+}
+
+int Run(const TrainOptions& command, const ModelList& models, World& world) {
+  const auto run = SetUp(command, models, world);
+  if (!run.ok()) return Finish(world, run.status());
+  const absl::Status status = Train(**run, command.until_step);
+  return status.ok() ? 0 : AbortAll(world, status);
+}
+
+int Run(const DelinkCommand& command, const ModelList& models, World& world) {
+  const absl::Status alone = RequireOneProcess(world, "delink");
+  if (!alone.ok()) return Finish(world, alone);
+  const auto report = OfflineDelink({.checkpoint = command.checkpoint,
+                                     .out = command.out,
+                                     .share = command.share,
+                                     .state = command.state},
+                                    models);
+  if (report.ok()) Print(ToString(*report));
+  return Finish(world, report.status());
+}
+
+int Run(const Inspect& command, const ModelList& models, World& world) {
+  const absl::Status alone = RequireOneProcess(world, "inspect");
+  if (!alone.ok()) return Finish(world, alone);
+  const auto seen = InspectCheckpoint(command.checkpoint, models);
+  if (seen.ok()) Print(command.json ? ToJson(*seen) : ToText(*seen));
+  return Finish(world, seen.status());
+}
+
+int Run(const Eval& command, const ModelList& models, World& world) {
+  const absl::StatusOr<int> threads = UseCores(world, 0);
+  absl::Status status = AgreeOnStatus(world.comm(), threads.status());
+  if (!status.ok()) return Finish(world, status);
+  const auto result = Evaluate({.checkpoint = command.checkpoint,
+                                .data = command.data,
+                                .batches = command.batches},
+                               models, world.comm());
+  if (result.ok() && world.rank() == 0) {
+    Print(command.json ? ToJson(*result) : ToText(*result));
+  }
+  return Finish(world, result.status());
+}
+
+}  // namespace delink::tools

@@ -1,0 +1,31 @@
+// What each command does, once the command line is understood. All return the
+// exit code, the same on every rank, and have printed what there was to say.
+#pragma once
+
+#include "absl/status/status.h"
+#include "parallel/launch.h"
+#include "recipes/models/model_list.h"
+#include "tools/command_line.h"
+
+namespace delink::tools {
+
+inline constexpr int kExitFailure = 1;
+inline constexpr int kExitUsage = 2;  // nothing was written
+
+int Run(const DataBuild& command, const ModelList& models, World& world);
+int Run(const DataInfo& command, const ModelList& models, World& world);
+int Run(const DataVerify& command, const ModelList& models, World& world);
+int Run(const TrainOptions& command, const ModelList& models, World& world);
+int Run(const DelinkCommand& command, const ModelList& models, World& world);
+int Run(const Inspect& command, const ModelList& models, World& world);
+int Run(const Eval& command, const ModelList& models, World& world);
+int Run(const Generate& command, const ModelList& models, World& world);
+
+// Prints an error that all ranks have alike, once, and returns its exit code: 0
+// when there is none; 2 when what the caller named or wrote is wrong.
+int Finish(World& world, const absl::Status& status);
+
+// An error unless the program was started as a single process.
+absl::Status RequireOneProcess(World& world, const char* command);
+
+}  // namespace delink::tools
