@@ -33,6 +33,11 @@ void ExpectClose(const Values& actual, const Values& expected,
       << what;
 }
 
+std::string NameOf(size_t param) {
+  std::string name = "parameter ";
+  return name.append(std::to_string(param));
+}
+
 // One op with memory for everything it touches.
 class OpRunner {
  public:
@@ -42,7 +47,7 @@ class OpRunner {
     dx_.resize(x_.size());
     for (size_t i = 0; i < c.params.size(); ++i) {
       const auto n = c.params[i].elements();
-      params_.push_back(Normals<double>("p" + std::to_string(i), n));
+      params_.push_back(Normals<double>(NameOf(i), n));
       grads_.emplace_back(n);
       owned_.push_back(std::make_unique<Param>());
       pointers_.push_back(owned_.back().get());
@@ -153,8 +158,7 @@ void CheckOp(const OpCase& c, MemoryMode memory) {
   std::vector<Values> grads;
   for (size_t i = 0; i < c.params.size(); ++i) {
     grads.push_back(run.grad(i));
-    ExpectClose(grads.back(), NumericGradient(run.param(i), loss),
-                "parameter " + std::to_string(i));
+    ExpectClose(grads.back(), NumericGradient(run.param(i), loss), NameOf(i));
   }
   run.Gradient(/*written=*/true);
   for (size_t i = 0; i < c.params.size(); ++i) {

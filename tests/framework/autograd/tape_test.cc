@@ -1,0 +1,269 @@
+// The tape by itself: linear functions of x, whose gradients are known numbers.
+#include "framework/autograd/tape.h"
+
+#include <gtest/gtest.h>
+
+#include <vector>
+
+#include "layers/ops/add.h"
+#include "tests/testing/visit_runner.h"
+
+namespace delink {
+namespace {
+
+using testing::MemoryMode;
+using testing::VisitRunner;
+
+constexpr int64_t kSize = 5;
+
+// y = factor * x; backward reads the value of x, so that saves are put to use.
+Var Scale(Var x, double factor) {
+  Tape& tape = x.tape();
+  const Var y = tape.Output(x.shape(), x.dtype());
+  const auto scale = [](const Tape& t, const Tensor& from, const Tensor& to,
+                        double by) {
+    if (t.device().kind() == DeviceKind::kMeta) return;
+    for (int64_t i = 0; i < from.elements(); ++i) {
+      static_cast<double*>(to.data())[i] =
+          by * static_cast<const double*>(from.data())[i];
+    }
+  };
+  scale(tape, x.value(), y.value(), factor);
+  tape.Record({.name = "scale",
+               .inputs = {x},
+               .outputs = {y},
+               .saves = {x},
+               .input = [=](Backward& back) {
+                 if (!x.needs_grad()) return;
+                 const Tensor scratch = back.Scratch(x.shape(), x.dtype());
+                 scale(x.tape(), x.value(), scratch, 0.0);  // NaN if lost
+                 const Tensor dx = back.NewGrad(x);
+                 scale(x.tape(), back.grad(y), dx, factor);
+                 if (x.tape().device().kind() == DeviceKind::kMeta) return;
+                 for (int64_t i = 0; i < dx.elements(); ++i) {
+                   static_cast<double*>(dx.data())[i] +=
+                       static_cast<const double*>(scratch.data())[i];
+                 }
+               }});
+  return y;
+}
+
+// A contribution that is ready in forward, as a loss has it.
+Var Precomputed(Var x, double factor) {
+  Tape& tape = x.tape();
+  const Var dx = tape.Output(x.shape(), x.dtype());
+  if (tape.device().kind() != DeviceKind::kMeta) {
+    for (int64_t i = 0; i < kSize; ++i) {
+      static_cast<double*>(dx.data())[i] = factor * static_cast<double>(i + 1);
+    }
+  }
+  tape.Record({.name = "precomputed",
+               .inputs = {x},
+               .saves = {dx},
+               .input = [=](Backward& back) { back.UseGrad(dx, x); }});
+  return Var();
+}
+
+// dx for dy = 1, 2, 3, ... Expects y = factor * x along the way. As in the
+// executor, dx is the memory of dy.
+void ExpectFactor(const VisitRunner::Layer& f, double factor) {
+  for (const MemoryMode memory : {MemoryMode::kHeap, MemoryMode::kPlanned}) {
+    SCOPED_TRACE(ToString(memory));
+    const std::unique_ptr<Device> device = NewCpuDevice();
+    VisitRunner visit(
+        {.device = device.get(), .memory = memory, .layer = f, .x = {kSize}});
+    std::vector<double> x = {3, -1, 4, 1, -5}, y(kSize), d = {1, 2, 3, 4, 5};
+    const Tensor boundary(d.data(), DType::kF64, {kSize});
+    visit.Forward(Phase::kRecord, {}, Tensor(x.data(), DType::kF64, {kSize}),
+                  Tensor(y.data(), DType::kF64, {kSize}));
+    visit.Backward(boundary, boundary);
+    for (int64_t i = 0; i < kSize; ++i) {
+      EXPECT_EQ(y[i], factor * x[i]);
+      EXPECT_EQ(d[i], factor * static_cast<double>(i + 1));
+    }
+  }
+}
+
+TEST(Tape, Chain) {
+  ExpectFactor([](Var x) { return Scale(Scale(x, 2), 3); }, 6);
+}
+
+TEST(Tape, FanOut) {
+  ExpectFactor([](Var x) { return Scale(x, 2) + Scale(x, 3); }, 5);
+  ExpectFactor(
+      [](Var x) {
+        const Var h = Scale(x, 2);
+        return Scale(h, 3) + (Scale(h, 5) + h);
+      },
+      18);
+}
+
+TEST(Tape, SumWithItself) {
+  ExpectFactor([](Var x) { return x + x; }, 2);
+  ExpectFactor(
+      [](Var x) {
+        const Var y = x + x;
+        return y + y;
+      },
+      4);
+}
+
+// Values that hold the same gradient memory, and get more of it.
+TEST(Tape, SharedGradientMemory) {
+  ExpectFactor(
+      [](Var x) {
+        const Var y = x + x;
+        return x + y;
+      },
+      3);
+  ExpectFactor(
+      [](Var x) {
+        const Var a = Scale(x, 2), b = Scale(x, 3);
+        const Var y = a + b;
+        const Var s = Scale(b, 5);
+        return (a + y) + s;
+      },
+      22);
+}
+
+TEST(Tape, ResidualsReuseTheGradientsMemory) {
+  const VisitRunner::Layer block = [](Var x) {
+    x = x + Scale(x, 2);
+    return x + Scale(x, 3);
+  };
+  ExpectFactor(block, 12);
+  const std::unique_ptr<Device> device = NewCpuDevice();
+  VisitRunner visit({.device = device.get(),
+                     .memory = MemoryMode::kPlanned,
+                     .layer = block,
+                     .x = {kSize}});
+  // Per residual: a scratch and one gradient, added to dy in place.
+  EXPECT_EQ(
+      visit.plan()[static_cast<size_t>(Phase::kBackward)].placements.size(),
+      4U);
+}
+
+TEST(Tape, UnusedValuesHaveNoSay) {
+  ExpectFactor(
+      [](Var x) {
+        Scale(Scale(x, 7), 7);
+        return Scale(x, 2);
+      },
+      2);
+  ExpectFactor(
+      [](Var x) {
+        const Var dead = x + x;
+        Scale(dead, 2);
+        return x + Scale(x, 3);
+      },
+      4);
+}
+
+TEST(Tape, InputThatNobodyReadsGetsZeros) {
+  const std::unique_ptr<Device> device = NewCpuDevice();
+  const std::unique_ptr<Stream> stream = device->NewStream();
+  HeapMemory memory(*device);
+  Tape tape({.device = device.get(), .stream = stream.get()}, memory);
+  tape.BeginForward(Phase::kRecord, {});
+  std::vector<double> data(kSize, 2.0), dx(kSize, 9.0), dy(kSize, 1.0);
+  const Var x = tape.Input(Tensor(data.data(), DType::kF64, {kSize}), true);
+  const Var z = tape.Input(Tensor(data.data(), DType::kF64, {kSize}), true);
+  const Var y = Scale(z, 3);
+  tape.Finish(y, Tensor());
+  tape.RunBackward(y, Tensor(dy.data(), DType::kF64, {kSize}), x,
+                   Tensor(dx.data(), DType::kF64, {kSize}));
+  EXPECT_EQ(dx, std::vector<double>(kSize, 0.0));
+}
+
+TEST(Tape, LossHandsOnWhatForwardComputed) {
+  for (const MemoryMode memory : {MemoryMode::kHeap, MemoryMode::kPlanned}) {
+    const std::unique_ptr<Device> device = NewCpuDevice();
+    VisitRunner visit({.device = device.get(),
+                       .memory = memory,
+                       .layer =
+                           [](Var x) {
+                             // Two losses over one value, and one over x.
+                             const Var h = Scale(x, 2);
+                             Precomputed(h, 10);
+                             Precomputed(h, 100);
+                             return Precomputed(x, 1);
+                           },
+                       .x = {kSize},
+                       .loss = true});
+    std::vector<double> x(kSize, 1.0), dx(kSize);
+    visit.Forward(Phase::kRecord, {}, Tensor(x.data(), DType::kF64, {kSize}),
+                  Tensor());
+    visit.Backward(Tensor(), Tensor(dx.data(), DType::kF64, {kSize}));
+    for (int64_t i = 0; i < kSize; ++i) {
+      EXPECT_EQ(dx[i], 221 * static_cast<double>(i + 1));
+    }
+  }
+}
+
+TEST(Tape, CountsWork) {
+  const std::unique_ptr<Device> device = NewCpuDevice();
+  VisitRunner visit(
+      {.device = device.get(), .layer = [](Var x) {
+         const Var y = x.tape().Output(x.shape(), x.dtype());
+         x.tape().Record(
+             {.inputs = {x}, .outputs = {y}, .flops = 3, .backward_flops = 5});
+         return y;
+       }});
+  std::vector<double> x(kSize);
+  visit.Forward(Phase::kEval, {}, Tensor(x.data(), DType::kF64, {kSize}),
+                Tensor());
+  EXPECT_EQ(visit.tape().flops(), 3);
+  EXPECT_EQ(visit.tape().backward_flops(), 5);
+}
+
+// Any graph of sums and multiples is a multiple of x; the factor says what the
+// gradient is, exactly.
+TEST(Tape, RandomGraphs) {
+  for (uint64_t seed = 0; seed < 500; ++seed) {
+    SCOPED_TRACE(seed);
+    const RngKey key = KeyFromSeed(seed);
+    double factor = 0;
+    const auto graph = [&](Var x) {
+      std::vector<Var> values = {x};
+      std::vector<double> factors = {1};
+      for (uint64_t op = 0; op < 9; ++op) {
+        const auto r = Philox(key, op, 0);
+        const size_t i = r[0] % values.size(), j = r[1] % values.size();
+        if (r[2] % 3 == 0) {
+          values.push_back(Scale(values[i], -2));
+          factors.push_back(-2 * factors[i]);
+        } else {
+          values.push_back(values[i] + values[j]);
+          factors.push_back(factors[i] + factors[j]);
+        }
+      }
+      factor = factors.back();
+      return values.back();
+    };
+    const std::unique_ptr<Device> device = NewCpuDevice();
+    const std::unique_ptr<Stream> stream = device->NewStream();
+    HeapMemory memory(*device);
+    Tape tape({.device = device.get(), .stream = stream.get()}, memory);
+    std::vector<double> zeros(kSize);
+    tape.BeginForward(Phase::kEval, {});
+    graph(tape.Input(Tensor(zeros.data(), DType::kF64, {kSize}), true));
+    ExpectFactor(graph, factor);
+  }
+}
+
+TEST(TapeDeathTest, BackwardNeedsARecording) {
+  const std::unique_ptr<Device> device = NewCpuDevice();
+  std::vector<double> x(kSize);
+  const Tensor tensor(x.data(), DType::kF64, {kSize});
+  EXPECT_DEATH(
+      {
+        VisitRunner visit({.device = device.get(),
+                           .layer = [](Var v) { return Scale(v, 2); }});
+        visit.Forward(Phase::kForward, {}, tensor, Tensor());
+        visit.Backward(tensor, tensor);
+      },
+      "nothing was recorded");
+}
+
+}  // namespace
+}  // namespace delink
