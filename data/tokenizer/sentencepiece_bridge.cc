@@ -1,0 +1,101 @@
+#include "data/tokenizer/sentencepiece_bridge.h"
+
+#include <sentencepiece_processor.h>
+#include <sentencepiece_trainer.h>
+
+#include <exception>
+#include <unordered_map>
+#include <utility>
+
+namespace delink::sentencepiece_bridge {
+namespace {
+
+// The trainer's result depends on the number of threads, so it is fixed.
+constexpr char kTrainerThreads[] = "2";
+
+class LoadedModel final : public Model {
+ public:
+  std::string Init(std::string_view bytes) {
+    return processor_.LoadFromSerializedProto(bytes).ToString();
+  }
+
+  std::vector<Piece> Pieces() const override {
+    std::vector<Piece> pieces(static_cast<size_t>(processor_.GetPieceSize()));
+    for (int i = 0; i < processor_.GetPieceSize(); ++i) {
+      Piece& piece = pieces[static_cast<size_t>(i)];
+      piece.text = processor_.IdToPiece(i);
+      if (processor_.IsByte(i)) piece.kind = PieceKind::kByte;
+      if (processor_.IsControl(i)) piece.kind = PieceKind::kControl;
+      if (processor_.IsUnknown(i)) piece.kind = PieceKind::kUnknown;
+    }
+    return pieces;
+  }
+
+  int32_t end_of_sentence() const override { return processor_.eos_id(); }
+
+  std::string Encode(std::string_view text,
+                     std::vector<int>* ids) const override {
+    const auto status = processor_.Encode(text, ids);
+    return status.ok() ? "" : status.ToString();
+  }
+
+ private:
+  sentencepiece::SentencePieceProcessor processor_;
+};
+
+class Lines final : public sentencepiece::SentenceIterator {
+ public:
+  explicit Lines(const std::function<bool(std::string*)>& next) : next_(next) {
+    Next();
+  }
+  bool done() const override { return done_; }
+  void Next() override { done_ = !next_(&line_); }
+  const std::string& value() const override { return line_; }
+  sentencepiece::util::Status status() const override { return {}; }
+
+ private:
+  const std::function<bool(std::string*)>& next_;
+  std::string line_;
+  bool done_ = false;
+};
+
+}  // namespace
+
+std::string Load(std::string_view bytes, std::unique_ptr<Model>* model) {
+  auto loaded = std::make_unique<LoadedModel>();
+  const std::string error = loaded->Init(bytes);
+  if (error != "OK") return error;
+  *model = std::move(loaded);
+  return "";
+}
+
+std::string Train(int vocab, const std::function<bool(std::string*)>& next,
+                  std::string* model) {
+  const std::unordered_map<std::string, std::string> options = {
+      {"model_type", "unigram"},
+      {"vocab_size", std::to_string(vocab)},
+      {"normalization_rule_name", "identity"},
+      {"add_dummy_prefix", "false"},
+      {"remove_extra_whitespaces", "false"},
+      {"byte_fallback", "true"},
+      {"user_defined_symbols", "\n"},
+      {"unk_id", "0"},
+      {"eos_id", "1"},
+      {"bos_id", "-1"},
+      {"pad_id", "-1"},
+      {"num_threads", kTrainerThreads},
+      {"shuffle_input_sentence", "false"},
+      {"max_sentence_length", "8192"},
+      {"minloglevel", "3"},
+  };
+  try {
+    Lines lines(next);
+    const auto status =
+        sentencepiece::SentencePieceTrainer::Train(options, &lines, model);
+    return status.ok() ? "" : status.ToString();
+  } catch (const std::exception& e) {
+    return e.what();
+  }
+}
+
+}  // namespace delink::sentencepiece_bridge

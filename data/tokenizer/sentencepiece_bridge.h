@@ -1,0 +1,37 @@
+// SentencePiece behind standard types alone: its header and Abseil's cannot be
+// in one translation unit. Errors are texts, empty when all went well.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace delink::sentencepiece_bridge {
+
+enum class PieceKind { kText, kByte, kUnknown, kControl };
+
+struct Piece {
+  PieceKind kind = PieceKind::kText;
+  std::string text;  // as the model has it: spaces as U+2581, bytes as <0xAB>
+};
+
+class Model {
+ public:
+  virtual ~Model() = default;
+  virtual std::vector<Piece> Pieces() const = 0;
+  virtual int32_t end_of_sentence() const = 0;  // -1: none
+  virtual std::string Encode(std::string_view text,
+                             std::vector<int>* ids) const = 0;
+};
+
+std::string Load(std::string_view bytes, std::unique_ptr<Model>* model);
+
+// Unigram, identity normalisation, no dummy prefix, spaces kept, byte fallback,
+// "\n" a symbol; <unk> is 0 and </s> is 1.
+std::string Train(int vocab, const std::function<bool(std::string*)>& next,
+                  std::string* model);
+
+}  // namespace delink::sentencepiece_bridge

@@ -1,0 +1,155 @@
+#include "data/tokenizer/sentencepiece_tokenizer.h"
+
+#include <array>
+#include <limits>
+#include <utility>
+
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_replace.h"
+#include "data/tokenizer/utf8.h"
+#include "framework/base/check.h"
+#include "framework/base/status_macros.h"
+
+namespace delink {
+namespace {
+
+using sentencepiece_bridge::PieceKind;
+
+constexpr char kMarker[] = "\xE2\x96\x81";  // U+2581
+
+// <unk>, </s>, newline, and the bytes.
+constexpr int32_t kSmallestVocab = 3 + 256;
+
+// "<0xAB>" as a byte; -1 when it is none.
+int ByteOf(const std::string& piece) {
+  uint32_t value = 0;
+  if (piece.size() != 6 || !absl::SimpleHexAtoi(piece.substr(1, 4), &value) ||
+      value > 255) {
+    return -1;
+  }
+  return static_cast<int>(value);
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<Tokenizer>> SentencePieceTokenizer::Load(
+    std::string bytes, const std::string& name) {
+  auto tokenizer =
+      std::unique_ptr<SentencePieceTokenizer>(new SentencePieceTokenizer());
+  // An empty model parses, and then aborts.
+  const std::string error =
+      bytes.empty() ? "the file is empty"
+                    : sentencepiece_bridge::Load(bytes, &tokenizer->model_);
+  if (!error.empty()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(name, ": not a tokenizer: ", error,
+                     "; give a SentencePiece .model file, or train one with "
+                     "--train-tokenizer"));
+  }
+  tokenizer->serialized_ = std::move(bytes);
+  DELINK_RETURN_IF_ERROR(tokenizer->ReadPieces(name));
+  return tokenizer;
+}
+
+absl::Status SentencePieceTokenizer::ReadPieces(const std::string& name) {
+  const auto pieces = model_->Pieces();
+  if (pieces.empty()) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        name, ": the tokenizer has no tokens; give another .model file"));
+  }
+  std::array<int32_t, 256> byte_ids;
+  byte_ids.fill(-1);
+  for (size_t i = 0; i < pieces.size(); ++i) {
+    std::string bytes;
+    switch (pieces[i].kind) {
+      case PieceKind::kText:
+        bytes = absl::StrReplaceAll(pieces[i].text, {{kMarker, " "}});
+        break;
+      case PieceKind::kByte: {
+        const int byte = ByteOf(pieces[i].text);
+        if (byte < 0) break;
+        bytes = std::string(1, static_cast<char>(byte));
+        byte_ids[static_cast<size_t>(byte)] = static_cast<int32_t>(i);
+        break;
+      }
+      case PieceKind::kUnknown:
+        bytes = "\xEF\xBF\xBD";
+        break;
+      case PieceKind::kControl:
+        break;
+    }
+    token_bytes_.push_back(std::move(bytes));
+  }
+  for (const char c : std::string_view(kMarker)) {
+    const int32_t id = byte_ids[static_cast<unsigned char>(c)];
+    if (id >= 0) marker_ids_.push_back(id);
+  }
+  if (marker_ids_.size() != sizeof(kMarker) - 1) marker_ids_.clear();
+  end_of_document_ = model_->end_of_sentence();
+  if (end_of_document_ < 0) {
+    end_of_document_ = static_cast<int32_t>(token_bytes_.size());
+    token_bytes_.emplace_back();
+  }
+  return absl::OkStatus();
+}
+
+absl::Status SentencePieceTokenizer::EncodePart(
+    std::string_view text, std::vector<int32_t>* ids) const {
+  if (text.empty()) return absl::OkStatus();
+  std::vector<int> part;
+  const std::string error = model_->Encode(text, &part);
+  if (!error.empty()) {
+    return absl::InternalError(absl::StrCat("SentencePiece: ", error));
+  }
+  ids->insert(ids->end(), part.begin(), part.end());
+  return absl::OkStatus();
+}
+
+absl::Status SentencePieceTokenizer::Encode(std::string_view text,
+                                            std::vector<int32_t>* ids) const {
+  const size_t valid = ScanUtf8(text).valid;
+  if (valid != text.size()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("byte ", valid,
+                     " of the text is not UTF-8; convert it, for instance "
+                     "with iconv -f latin1 -t utf-8"));
+  }
+  while (!marker_ids_.empty()) {
+    const size_t marker = text.find(kMarker);
+    if (marker == std::string_view::npos) break;
+    DELINK_RETURN_IF_ERROR(EncodePart(text.substr(0, marker), ids));
+    ids->insert(ids->end(), marker_ids_.begin(), marker_ids_.end());
+    text.remove_prefix(marker + sizeof(kMarker) - 1);
+  }
+  return EncodePart(text, ids);
+}
+
+std::string_view SentencePieceTokenizer::TokenBytes(int32_t id) const {
+  DELINK_CHECK(0 <= id && id < vocab_size()) << id;
+  return token_bytes_[static_cast<size_t>(id)];
+}
+
+absl::StatusOr<std::unique_ptr<Tokenizer>> SentencePieceTokenizer::Train(
+    const TokenizerTraining& options,
+    const std::function<bool(std::string*)>& next) {
+  if (options.vocab < kSmallestVocab) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("--train-tokenizer ", options.vocab,
+                     ": a vocabulary needs more than ", kSmallestVocab,
+                     " tokens (256 bytes, 3 others, and the characters of "
+                     "the text); ask for more, or use --bytes"));
+  }
+  std::string model;
+  const std::string error =
+      sentencepiece_bridge::Train(options.vocab, next, &model);
+  if (!error.empty()) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "--train-tokenizer ", options.vocab,
+        ": SentencePiece cannot train: ", error,
+        "; choose another size of vocabulary, give more text, or use --bytes"));
+  }
+  return Load(std::move(model), "the trained tokenizer");
+}
+
+}  // namespace delink

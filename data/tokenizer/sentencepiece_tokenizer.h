@@ -1,0 +1,53 @@
+// A SentencePiece model (Kudo and Richardson 2018) as a Tokenizer.
+//
+// The model's </s> ends a document; a model without one gets an id of ours past
+// its last. SentencePiece writes a space as U+2581 and so cannot tell it from
+// U+2581 itself: that character is encoded by its three bytes instead.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "data/tokenizer/sentencepiece_bridge.h"
+#include "data/tokenizer/tokenizer.h"
+
+namespace delink {
+
+class SentencePieceTokenizer final : public Tokenizer {
+ public:
+  static absl::StatusOr<std::unique_ptr<Tokenizer>> Load(
+      std::string bytes, const std::string& name);
+  static absl::StatusOr<std::unique_ptr<Tokenizer>> Train(
+      const TokenizerTraining& options,
+      const std::function<bool(std::string*)>& next);
+
+  const char* kind() const override { return "sentencepiece"; }
+  int32_t vocab_size() const override {
+    return static_cast<int32_t>(token_bytes_.size());
+  }
+  int32_t end_of_document() const override { return end_of_document_; }
+  using Tokenizer::Encode;
+  absl::Status Encode(std::string_view text,
+                      std::vector<int32_t>* ids) const override;
+  std::string_view TokenBytes(int32_t id) const override;
+  const std::string& Serialize() const override { return serialized_; }
+
+ private:
+  SentencePieceTokenizer() = default;
+
+  absl::Status ReadPieces(const std::string& name);
+  absl::Status EncodePart(std::string_view text,
+                          std::vector<int32_t>* ids) const;
+
+  std::unique_ptr<sentencepiece_bridge::Model> model_;
+  std::string serialized_;
+  std::vector<std::string> token_bytes_;  // [vocab_size]
+  std::vector<int32_t> marker_ids_;       // U+2581 in bytes; empty: no bytes
+  int32_t end_of_document_ = 0;
+};
+
+}  // namespace delink

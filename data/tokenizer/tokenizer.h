@@ -1,0 +1,86 @@
+// Text to token ids and back.
+//
+// Immutable and thread-safe. Ids are [0, vocab_size()). One id marks the end of
+// a document; text never encodes to it and it decodes to nothing. Tokenizers
+// made here round-trip every UTF-8 text exactly; a SentencePiece model made
+// elsewhere does so only as far as its own normalisation does.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+
+namespace delink {
+
+class Tokenizer {
+ public:
+  virtual ~Tokenizer() = default;
+
+  // "bytes" or "sentencepiece".
+  virtual const char* kind() const = 0;
+  virtual int32_t vocab_size() const = 0;
+  virtual int32_t end_of_document() const = 0;
+
+  // Appends the ids of `text`. InvalidArgument, naming the byte, when `text`
+  // is not what the tokenizer takes (SentencePiece: UTF-8).
+  virtual absl::Status Encode(std::string_view text,
+                              std::vector<int32_t>* ids) const = 0;
+
+  // The bytes a token stands for; none for the end of a document and other
+  // control tokens. A character may be spread over several tokens.
+  virtual std::string_view TokenBytes(int32_t id) const = 0;
+
+  // What LoadTokenizer takes: for SentencePiece the plain .model file.
+  virtual const std::string& Serialize() const = 0;
+
+  absl::StatusOr<std::vector<int32_t>> Encode(std::string_view text) const;
+  std::string Decode(std::span<const int32_t> ids) const;
+};
+
+// 256 bytes and the end of a document: 257 ids, any bytes at all.
+std::unique_ptr<Tokenizer> MakeByteTokenizer();
+
+// From Serialize's bytes, or those of a SentencePiece .model file. `name` says
+// in messages where they come from.
+absl::StatusOr<std::unique_ptr<Tokenizer>> LoadTokenizer(
+    std::string_view bytes, const std::string& name);
+absl::StatusOr<std::unique_ptr<Tokenizer>> LoadTokenizerFile(
+    const std::string& path);
+
+struct TokenizerTraining {
+  int32_t vocab = 0;  // ids in all, the 256 bytes and 3 others included
+};
+
+// Trains a SentencePiece unigram model on the lines that `next` hands out (it
+// returns false after the last); lines hold no newline. The same lines give the
+// same model. Lines are held in memory: hand out a sample of a large corpus.
+absl::StatusOr<std::unique_ptr<Tokenizer>> TrainTokenizer(
+    const TokenizerTraining& options,
+    const std::function<bool(std::string*)>& next);
+
+// Decodes ids as they are generated: only whole characters come out, and what
+// can no longer become one comes out as U+FFFD.
+class StreamDecoder {
+ public:
+  // `tokenizer` outlives the decoder.
+  explicit StreamDecoder(const Tokenizer& tokenizer) : tokenizer_(tokenizer) {}
+
+  // The text that `id` completes, possibly none.
+  std::string Push(int32_t id);
+
+  // The rest, at the end.
+  std::string Finish();
+
+ private:
+  const Tokenizer& tokenizer_;
+  std::string pending_;
+};
+
+}  // namespace delink

@@ -1,0 +1,29 @@
+// UTF-8: finding where text stops being it (Unicode 15, table 3-7: no overlong
+// forms, no surrogates, nothing past U+10FFFF).
+#pragma once
+
+#include <cstddef>
+#include <string>
+#include <string_view>
+
+namespace delink {
+
+struct Utf8Scan {
+  size_t valid = 0;         // the bytes before the first that is not UTF-8
+  bool incomplete = false;  // what follows is a character cut short by the end
+};
+
+Utf8Scan ScanUtf8(std::string_view text);
+
+inline bool IsUtf8(std::string_view text) {
+  return ScanUtf8(text).valid == text.size();
+}
+
+// The largest position <= `at` that does not lie inside a character of `text`,
+// which is UTF-8.
+size_t CharacterBoundary(std::string_view text, size_t at);
+
+// Text with every byte that is not UTF-8 replaced by U+FFFD.
+std::string ReplaceInvalidUtf8(std::string_view text);
+
+}  // namespace delink
