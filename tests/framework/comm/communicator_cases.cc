@@ -245,7 +245,7 @@ absl::Status CheckScalars(Communicator& comm) {
       const double sum,
       AllReduceScalar(comm, comm.rank() + 0.25, ReduceOp::kSum));
   const int n = comm.size();
-  EXPECT_EQ(sum, n * (n - 1) / 2 + 0.25 * n);
+  EXPECT_EQ(sum, 0.5 * n * (n - 1) + 0.25 * n);
   // Beyond what a double holds.
   const int64_t big = (int64_t{1} << 53) + 1 + comm.rank();
   DELINK_ASSIGN_OR_RETURN(const int64_t top,

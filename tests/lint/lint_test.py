@@ -1,0 +1,260 @@
+"""Each lint finds the one thing that is wrong in a small tree, and nothing in
+the tree without it.
+"""
+
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import unittest
+
+ROOT = os.path.dirname(os.path.dirname(os.path.dirname(
+    os.path.abspath(__file__))))
+
+GOOD = {
+    ".clang-format": None,  # the project's own
+    ".clang-tidy": None,
+    "framework/base/rng.h": "#pragma once\n",
+    "framework/tensor/tensor.h":
+        '#pragma once\n\n#include "framework/base/rng.h"\n',
+    "framework/hdf5/library.h": "#pragma once\n\n#include <hdf5.h>\n",
+    "framework/module/slab.h":
+        '#pragma once\n\n#include "framework/hdf5/library.h"\n',
+    "framework/step/plan.h":
+        '#pragma once\n\n#include "framework/module/slab.h"\n',
+    "framework/optim/adamw.h": "#pragma once\n",
+    "layers/ops/op.h":
+        '#pragma once\n\n#include "framework/tensor/tensor.h"\n',
+    "layers/kernels/cuda/copy.h": "#pragma once\n\n#include <cuda_runtime.h>\n",
+    "parallel/mpi/launch.cc": "#include <mpi.h>\n",
+    "parallel/tensor/split.h": '#pragma once\n\n#include "layers/ops/op.h"\n',
+    "data/loader/loader.h": "#pragma once\n",
+    "recipes/run/run.h":
+        '#pragma once\n\n#include "data/loader/loader.h"\n'
+        '#include "parallel/tensor/split.h"\n',
+    "recipes/schema/toml.cc": "#include <toml++/toml.h>\n",
+    "tools/main.cc":
+        '#include <CLI/CLI.hpp>\n\n#include "recipes/run/run.h"\n'
+        "#if defined(__COMPILER_HAS_IT__)\n#endif\n",
+    "tests/testing/near.h": '#pragma once\n\n#include "tools/main.h"\n',
+    "tools/main.h": "#pragma once\n",
+    "tests/parallel/mpi/launch_test.cc": "#include <mpi.h>\n",
+    "tools/run.sh": "#!/bin/sh\necho \"$1\"\n",
+    "README.md": "Unpack it in ~/src or under /usr/share/doc.\n",
+}
+
+
+class Tree:
+  """A temporary tree: GOOD and the changes given."""
+
+  def __init__(self, changes):
+    self._folder = tempfile.TemporaryDirectory()
+    self.root = self._folder.name
+    for path, text in {**GOOD, **changes}.items():
+      if text is None:
+        with open(os.path.join(ROOT, path), encoding="utf-8") as file:
+          text = file.read()
+      full = os.path.join(self.root, path)
+      os.makedirs(os.path.dirname(full), exist_ok=True)
+      with open(full, "w", encoding="utf-8") as file:
+        file.write(text)
+
+  def __enter__(self):
+    return self.root
+
+  def __exit__(self, *_):
+    self._folder.cleanup()
+
+
+def lint(name, *arguments):
+  run = subprocess.run(
+      [sys.executable, "-B", f"{ROOT}/tools/lint/{name}.py", *arguments],
+      stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False)
+  return run.returncode, run.stdout
+
+
+class LintCase(unittest.TestCase):
+
+  def expect_found(self, name, changes, where, what):
+    with Tree(changes) as root:
+      code, said = lint(name, root)
+    self.assertEqual(code, 1, said)
+    self.assertIn(where, said)
+    self.assertIn(what, said)
+
+
+class TreeTest(LintCase):
+
+  def test_the_good_tree_is_good(self):
+    with Tree({}) as root:
+      for name in ("include_direction", "sizes", "machine_paths", "format",
+                   "shell"):
+        self.assertEqual(lint(name, root), (0, "ok\n"), name)
+
+  def test_only_files_that_git_tracks_count(self):
+    with Tree({"framework/base/wild.h": '#include "layers/ops/op.h"\n'}) as root:
+      for command in (["init", "-q"], ["add", "--all"],
+                      ["rm", "-q", "--cached", "framework/base/wild.h"]):
+        subprocess.run(["git", *command], cwd=root, check=True)
+      self.assertEqual(lint("include_direction", root)[0], 0)
+      subprocess.run(["git", "add", "--all"], cwd=root, check=True)
+      self.assertEqual(lint("include_direction", root)[0], 1)
+
+
+class IncludeDirectionTest(LintCase):
+
+  def expect_refused(self, path, line):
+    self.expect_found("include_direction", {path: f"// Text.\n{line}\n"},
+                      f"{path}:2: ", "")
+
+  def test_folders(self):
+    for path, header in (
+        ("framework/base/bad.h", "layers/ops/op.h"),
+        ("layers/bad.h", "parallel/tensor/split.h"),
+        ("layers/bad.h", "data/loader/loader.h"),
+        ("parallel/bad.h", "data/loader/loader.h"),
+        ("data/bad.h", "layers/ops/op.h"),
+        ("offload/bad.h", "parallel/tensor/split.h"),
+        ("recipes/bad.h", "tools/main.h"),
+        ("tools/bad.cc", "tests/testing/near.h"),
+    ):
+      self.expect_refused(path, f'#include "{header}"')
+
+  def test_inside_framework(self):
+    for path, header in (
+        ("framework/base/bad.h", "framework/tensor/tensor.h"),
+        ("framework/tensor/bad.h", "framework/hdf5/library.h"),
+        ("framework/autograd/bad.h", "framework/hdf5/library.h"),
+        ("framework/module/bad.h", "framework/step/plan.h"),
+        ("framework/step/bad.cc", "framework/optim/adamw.h"),
+        ("framework/new_room/bad.h", "framework/base/rng.h"),
+    ):
+      self.expect_refused(path, f'#include "{header}"')
+
+  def test_headers_with_a_home(self):
+    for path, header in (
+        ("parallel/bad.cc", "mpi.h"),
+        ("tests/parallel/bad_test.cc", "mpi.h"),
+        ("framework/checkpoint/bad.cc", "hdf5.h"),
+        ("recipes/run/bad.cc", "toml++/toml.h"),
+        ("layers/ops/bad.cc", "cuda_runtime.h"),
+        ("layers/kernels/cpu/bad.cc", "cublasLt.h"),
+        ("parallel/mpi/bad.cc", "nccl.h"),
+        ("recipes/bad.cc", "CLI/CLI.hpp"),
+        ("layers/ops/bad.cc", "omp.h"),
+        ("layers/ops/bad.cc", "dnnl.hpp"),
+        ("recipes/bad.cc", "sentencepiece_processor.h"),
+    ):
+      self.expect_refused(path, f"#include <{header}>")
+      self.expect_refused(path, f'#include "{header}"')
+
+  def test_device_code_may_include_cuda(self):
+    with Tree({"layers/kernels/rope.cu": "#include <cuda_runtime.h>\n"}) as root:
+      self.assertEqual(lint("include_direction", root)[0], 0)
+
+  def test_spelling(self):
+    self.expect_refused("layers/ops/bad.h", '#include "op.h"')
+    self.expect_refused("layers/ops/bad.h", '#include "../ops/op.h"')
+    self.expect_refused("layers/ops/bad.h", '#include "layers/ops/none.h"')
+
+  def test_conditions(self):
+    for condition in ("ifdef DELINK_CUDA", "if defined(__CUDACC__)",
+                      "ifndef HAVE_NCCL", "if USE_MPI", "elif OPEN_MPI",
+                      "if __has_include(<mpi.h>)", "ifdef OMPI_MAJOR_VERSION",
+                      "  if   WITH_CUDNN || CUDA_VERSION > 12"):
+      self.expect_refused("layers/ops/bad.h", f"#{condition}")
+
+
+class OtherLintsTest(LintCase):
+
+  def test_sizes(self):
+    self.expect_found("sizes", {"layers/long.cc": "\n" * 801},
+                      "layers/long.cc", "801 lines, at most 800")
+    self.expect_found("sizes", {"layers/long.h": "\n" * 401},
+                      "layers/long.h", "401 lines, at most 400")
+
+  def test_machine_paths(self):
+    for folder in ("home", "work", "root"):
+      text = f"Text.\nSee /{folder}/somebody/notes.\n"
+      self.expect_found("machine_paths", {"docs/a.md": text},
+                        "docs/a.md:2: ", "somebody")
+
+  def test_format(self):
+    self.expect_found("format", {"layers/bad.h": "int   Sum( int a );\n"},
+                      "layers/bad.h:1:", "clang-format -i layers/bad.h")
+
+  def test_shell(self):
+    self.expect_found("shell", {"tools/bad.sh": "#!/bin/sh\nrm $1\n"},
+                      "tools/bad.sh:2:", "SC2086")
+    self.expect_found("shell", {".ci/run": "#!/bin/sh\nrm $1\n"},
+                      ".ci/run:2:", "SC2086")
+
+
+class TidyTest(LintCase):
+
+  def tidy(self, text, header="#pragma once\n"):
+    with Tree({"layers/a.cc": text, "layers/a.h": header}) as root:
+      path = os.path.join(root, "layers/a.cc")
+      with open(f"{root}/compile_commands.json", "w", encoding="utf-8") as file:
+        json.dump([{"directory": root, "file": path,
+                    "command": f"c++ -std=c++20 -I{root} -c {path}"}], file)
+      first = lint("tidy", root, root)
+      self.assertEqual(lint("tidy", root, root)[0], first[0])  # remembered
+      return first
+
+  def test_house_names_pass(self):
+    code, said = self.tidy("""
+#define DELINK_SQUARE(x) ((x) * (x))
+namespace delink {
+constexpr int kRows = 3;
+enum class Kind { kSmall };
+struct Shape {
+  int dim = 0;
+  int Hkv = 1;
+};
+class Table {
+ public:
+  int rows() const { return rows_; }
+  int RowSum() const { return DELINK_SQUARE(rows_); }
+
+ private:
+  int rows_ = kRows;
+};
+int MatMul(int B, int dX) {
+  const int sum = B + dX;
+  return sum;
+}
+}  // namespace delink
+""")
+    self.assertEqual(code, 0, said)
+
+  def test_other_names_and_mistakes_do_not(self):
+    for text, what in (
+        ("class small_name {};", "class 'small_name'"),
+        ("int doThing();", "function 'doThing'"),
+        ("class A { int rows = 0; };", "private member 'rows'"),
+        ("struct A { int Rows = 0; int lastRow = 0; };", "member 'lastRow'"),
+        ("const int rows = 3;", "global constant 'rows'"),
+        ("enum class Kind { SMALL };", "enum constant 'SMALL'"),
+        ("#define SQUARE(x) (x)", "macro definition 'SQUARE'"),
+        ("int Add(int firstRow) { return firstRow; }", "parameter 'firstRow'"),
+        ("int* Null() { return 0; }", "modernize-use-nullptr"),
+        ("struct A { A(int x); };", "google-explicit-constructor"),
+        ("int Long() {\n" + "\n" * 90 + "return 1; }",
+         "readability-function-size"),
+        ("int Broken() { return }", "expected expression"),
+    ):
+      code, said = self.tidy(text + "\n")
+      self.assertEqual(code, 1, text)
+      self.assertIn(what, said)
+
+  def test_headers_count_and_are_not_remembered_wrongly(self):
+    code, said = self.tidy('#include "layers/a.h"\n',
+                           "#pragma once\nclass small_name {};\n")
+    self.assertEqual(code, 1)
+    self.assertIn("class 'small_name'", said)
+
+
+if __name__ == "__main__":
+  unittest.main()

@@ -1,0 +1,106 @@
+"""Checks who includes what: include_direction.py [ROOT].
+
+Folders include only what they stand on (`ALLOWED`), some headers belong to one
+folder (`HOME_OF`), and no #if asks for CUDA, NCCL or MPI: CMake chooses the
+folder. Tests may include everything, and nothing includes them; the headers
+with a home stay in it there too (tests/parallel/mpi for <mpi.h>).
+"""
+
+import os
+import re
+import sys
+
+import source_tree
+
+FRAMEWORK = {"base": set()}
+FRAMEWORK["device"] = {"base"}
+FRAMEWORK["tensor"] = {"base", "device"}
+for _name in ("autograd", "comm", "hdf5"):
+  FRAMEWORK[_name] = {"base", "device", "tensor"}
+FRAMEWORK["module"] = set(FRAMEWORK)
+for _name in ("sharing", "step", "optim", "checkpoint"):
+  FRAMEWORK[_name] = FRAMEWORK["module"] | {"module"}
+
+ALLOWED = {"framework": set()}
+for _name in ("layers", "offload", "data"):
+  ALLOWED[_name] = {"framework"}
+ALLOWED["parallel"] = {"layers", "framework"}
+ALLOWED["recipes"] = set(ALLOWED)
+ALLOWED["tools"] = set(ALLOWED)
+ALLOWED["tests"] = set(ALLOWED) | {"tests"}
+
+# Headers, and where they may be included: a pattern of the path.
+DEVICE_CODE = r"(^|/)cuda/|\.cuh?$"
+HOME_OF = (
+    (r"(cuda|cublas|cudnn|curand|cub/|thrust/|cooperative_groups)", DEVICE_CODE),
+    (r"nccl", r"^parallel/nccl/"),
+    (r"mpi\.h$", r"^parallel/mpi/"),
+    (r"(hdf5|H5\w*)(_hl)?\.h$", r"^framework/hdf5/"),
+    (r"(toml\+\+/|toml\.hpp)", r"^recipes/schema/"),
+    (r"sentencepiece", r"^data/tokenizer/"),
+    (r"dnnl|oneapi/dnnl", r"^layers/kernels/cpu/"),
+    (r"omp\.h$", r"(^|/)openmp/"),
+    (r"CLI/", r"^tools/"),
+)
+
+INCLUDE = re.compile(r'^\s*#\s*include\s*(["<])([^">]+)[">]')
+CONDITION = re.compile(r"^\s*#\s*(if|ifdef|ifndef|elif)\b(.*)")
+CHOSEN_BY_CMAKE = re.compile(
+    r"cuda|cudnn|nccl|(?<![a-z])o?mpi(ch)?(?![a-z])", re.I)
+
+
+def room(path):
+  """('framework', 'tensor') for framework/tensor/tensor.h."""
+  parts = path.split("/")
+  return parts[0], parts[1] if len(parts) > 2 else ""
+
+
+def direction_problem(path, header):
+  (top, sub), (other, other_sub) = room(path), room(header)
+  if other not in ALLOWED:
+    return None
+  if top == other == "framework":
+    if sub not in FRAMEWORK or other_sub not in FRAMEWORK:
+      unknown = sub if sub not in FRAMEWORK else other_sub
+      return f"framework/{unknown} is not in the lint's list of folders"
+    allowed = sub == other_sub or other_sub in FRAMEWORK[sub]
+    top, other = f"framework/{sub}", f"framework/{other_sub}"
+  else:
+    allowed = top == other or other in ALLOWED.get(top, ())
+  return None if allowed else f"{top} must not include from {other}"
+
+
+def include_problem(root, path, quote, header):
+  if quote == '"' and os.path.isfile(os.path.join(root, header)):
+    return direction_problem(path, header)
+  if quote == '"' and header.split("/")[0] in ALLOWED:
+    return f"{header} does not exist"
+  if header.startswith(".") or (
+      quote == '"' and os.path.isfile(
+          os.path.join(root, os.path.dirname(path), header))):
+    return f'includes start at the root of the repository, not "{header}"'
+  where = path[len("tests/"):] if path.startswith("tests/") else path
+  for pattern, home in HOME_OF:
+    if re.match(pattern, header) and not re.search(home, where):
+      return f"<{header}> may be included only where {home} matches"
+  return None
+
+
+def problems(root):
+  found = []
+  for path in source_tree.cpp_files(root):
+    for number, line in enumerate(source_tree.lines(root, path), 1):
+      problem = None
+      include = INCLUDE.match(line)
+      condition = CONDITION.match(line)
+      if include:
+        problem = include_problem(root, path, *include.groups())
+      elif condition and CHOSEN_BY_CMAKE.search(condition.group(2)):
+        problem = "no #if on CUDA, NCCL or MPI: let CMake choose a folder"
+      if problem:
+        found.append(f"{path}:{number}: {problem}")
+  return found
+
+
+if __name__ == "__main__":
+  source_tree.finish(problems(sys.argv[1] if len(sys.argv) > 1 else "."))
