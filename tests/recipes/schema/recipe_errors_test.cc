@@ -236,6 +236,23 @@ TEST(RecipeErrors, Syntax) {
               StartsWith("gpt.toml:1:"));
 }
 
+// Depth costs stack in a recursive reader.
+TEST(RecipeErrors, DeepKeysAndValues) {
+  std::string key = "a";
+  for (int i = 0; i < 200; ++i) key += ".a";
+  EXPECT_THAT(ErrorOf(Parse("\n" + key + ".a = 1")),
+              StartsWith("gpt.toml:2:1: more than 200 dots in one line"));
+  EXPECT_THAT(ErrorOf(Parse("[" + std::string(100'000, '.') + "]")),
+              StartsWith("gpt.toml:1:1: more than 200 dots in one line"));
+  std::string deepest = "[" + key + "]\n" + key + " = ";
+  for (int i = 0; i < 7; ++i) deepest += "[\n{ " + key + " = ";
+  deepest += "1";
+  for (int i = 0; i < 7; ++i) deepest += " }\n]";
+  EXPECT_THAT(ErrorOf(Parse(deepest)), HasSubstr("a: unknown key"));
+  EXPECT_THAT(ErrorOf(Parse(kSample, {key + "=1"})),
+              HasSubstr("no key has that many dots"));
+}
+
 TEST(RecipeErrors, EmptyRecipeSaysWhatItNeeds) {
   EXPECT_EQ(ErrorOf(Parse("")),
             "gpt.toml: model.kind: required, but not given (\"gpt\": the kind "

@@ -219,7 +219,7 @@ TEST(ToToml, OfTheSampleIsComplete) {
   const std::string text = ToToml(CheckWorld(Sample(), 2)->WithVocab(300));
   for (const char* line :
        {"kv_heads = 4\n", "ffn = 128\n", "vocab = 300\n",
-        "train = \"/home/corpus/train\"\n", "betas = [0.9, 0.95]\n",
+        "train = \"/data/corpus/train\"\n", "betas = [0.9, 0.95]\n",
         "until.fraction = 0.3\n", "parallel.data = 2\n", "micro_batch = 2\n"}) {
     EXPECT_NE(text.find(line), std::string::npos) << line << "in\n" << text;
   }

@@ -26,8 +26,8 @@ TEST(Recipe, ReadsWhatIsGivenAndResolvesTheRest) {
   EXPECT_EQ(model->norm, GptConfig::Norm::kLayerNorm);
   EXPECT_TRUE(model->bias);
   EXPECT_TRUE(model->tied);
-  EXPECT_EQ(recipe.data.train, "/home/corpus/train");
-  EXPECT_EQ(recipe.data.validation, "/home/corpus/validation");
+  EXPECT_EQ(recipe.data.train, "/data/corpus/train");
+  EXPECT_EQ(recipe.data.validation, "/data/corpus/validation");
   ASSERT_EQ(recipe.stages.size(), 2U);
   EXPECT_EQ(recipe.stages[0].share.For("mlp").kind, SharePolicy::Kind::kAll);
   EXPECT_EQ(recipe.stages[1].share.For("mlp").kind, SharePolicy::Kind::kNone);
@@ -37,7 +37,7 @@ TEST(Recipe, ReadsWhatIsGivenAndResolvesTheRest) {
 
 TEST(Recipe, TrailingSlashOfAPathIsNothing) {
   EXPECT_EQ(Sample({"data.train=corpus/train/"}).data.validation,
-            "/home/corpus/validation");
+            "/data/corpus/validation");
   EXPECT_EQ(Sample({"data.train=../x/./train"}).data.train, "/x/train");
   EXPECT_EQ(Sample({"data.train=/y/train"}).data.train, "/y/train");
 }
