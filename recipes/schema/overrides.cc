@@ -99,6 +99,10 @@ void ApplySet(std::string_view set, Table* document, Problems* problems) {
     return;
   }
   const std::vector<std::string> words = Words(set.substr(0, equals));
+  if (words.size() > 16) {
+    problems->Add(source, "", "no key has that many dots");
+    return;
+  }
   std::string why;
   Value* place = Walk(words, document, source, &why);
   if (place == nullptr) {

@@ -248,7 +248,7 @@ TEST(RecipeErrors, DeepKeysAndValues) {
   for (int i = 0; i < 7; ++i) deepest += "[\n{ " + key + " = ";
   deepest += "1";
   for (int i = 0; i < 7; ++i) deepest += " }\n]";
-  EXPECT_THAT(ErrorOf(Parse(deepest)), HasSubstr("a: unknown key"));
+  EXPECT_THAT(ErrorOf(Parse(deepest)), HasSubstr("nested too deep"));
   EXPECT_THAT(ErrorOf(Parse(kSample, {key + "=1"})),
               HasSubstr("no key has that many dots"));
 }
