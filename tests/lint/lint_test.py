@@ -22,7 +22,8 @@ GOOD = {
     "framework/module/slab.h":
         '#pragma once\n\n#include "framework/hdf5/library.h"\n',
     "framework/step/plan.h":
-        '#pragma once\n\n#include "framework/module/slab.h"\n',
+        '#pragma once\n\n#include "framework/module/slab.h"\n'
+        '#include "framework/optim/adamw.h"\n',
     "framework/optim/adamw.h": "#pragma once\n",
     "layers/ops/op.h":
         '#pragma once\n\n#include "framework/tensor/tensor.h"\n',
@@ -127,7 +128,8 @@ class IncludeDirectionTest(LintCase):
         ("framework/tensor/bad.h", "framework/hdf5/library.h"),
         ("framework/autograd/bad.h", "framework/hdf5/library.h"),
         ("framework/module/bad.h", "framework/step/plan.h"),
-        ("framework/step/bad.cc", "framework/optim/adamw.h"),
+        ("framework/optim/bad.cc", "framework/step/plan.h"),
+        ("framework/sharing/bad.cc", "framework/optim/adamw.h"),
         ("framework/new_room/bad.h", "framework/base/rng.h"),
     ):
       self.expect_refused(path, f'#include "{header}"')
@@ -162,6 +164,7 @@ class IncludeDirectionTest(LintCase):
     for condition in ("ifdef DELINK_CUDA", "if defined(__CUDACC__)",
                       "ifndef HAVE_NCCL", "if USE_MPI", "elif OPEN_MPI",
                       "if __has_include(<mpi.h>)", "ifdef OMPI_MAJOR_VERSION",
+                      "ifdef _OPENMP", "if DELINK_ONEDNN",
                       "  if   WITH_CUDNN || CUDA_VERSION > 12"):
       self.expect_refused("layers/ops/bad.h", f"#{condition}")
 

@@ -1,8 +1,8 @@
 """Checks who includes what: include_direction.py [ROOT].
 
 Folders include only what they stand on (`ALLOWED`), some headers belong to one
-folder (`HOME_OF`), and no #if asks for CUDA, NCCL or MPI: CMake chooses the
-folder. Tests may include everything, and nothing includes them; the headers
+folder (`HOME_OF`), and no #if asks for CUDA, NCCL, MPI, oneDNN or OpenMP: CMake
+chooses the folder. Tests may include everything, and nothing includes them; the headers
 with a home stay in it there too (tests/parallel/mpi for <mpi.h>).
 """
 
@@ -18,8 +18,9 @@ FRAMEWORK["tensor"] = {"base", "device"}
 for _name in ("autograd", "comm", "hdf5"):
   FRAMEWORK[_name] = {"base", "device", "tensor"}
 FRAMEWORK["module"] = set(FRAMEWORK)
-for _name in ("sharing", "step", "optim", "checkpoint"):
+for _name in ("sharing", "optim", "checkpoint"):
   FRAMEWORK[_name] = FRAMEWORK["module"] | {"module"}
+FRAMEWORK["step"] = set(FRAMEWORK)
 
 ALLOWED = {"framework": set()}
 for _name in ("layers", "offload", "data"):
@@ -38,7 +39,7 @@ HOME_OF = (
     (r"(hdf5|H5\w*)(_hl)?\.h$", r"^framework/hdf5/"),
     (r"(toml\+\+/|toml\.hpp)", r"^recipes/schema/"),
     (r"sentencepiece", r"^data/tokenizer/"),
-    (r"dnnl|oneapi/dnnl", r"^layers/kernels/cpu/"),
+    (r"dnnl|oneapi/dnnl", r"(^|/)onednn/"),
     (r"omp\.h$", r"(^|/)openmp/"),
     (r"CLI/", r"^tools/"),
 )
@@ -46,7 +47,7 @@ HOME_OF = (
 INCLUDE = re.compile(r'^\s*#\s*include\s*(["<])([^">]+)[">]')
 CONDITION = re.compile(r"^\s*#\s*(if|ifdef|ifndef|elif)\b(.*)")
 CHOSEN_BY_CMAKE = re.compile(
-    r"cuda|cudnn|nccl|(?<![a-z])o?mpi(ch)?(?![a-z])", re.I)
+    r"cuda|cudnn|nccl|dnnl|onednn|openmp|(?<![a-z])o?mpi(ch)?(?![a-z])", re.I)
 
 
 def room(path):
@@ -96,7 +97,7 @@ def problems(root):
       if include:
         problem = include_problem(root, path, *include.groups())
       elif condition and CHOSEN_BY_CMAKE.search(condition.group(2)):
-        problem = "no #if on CUDA, NCCL or MPI: let CMake choose a folder"
+        problem = "no #if on what CMake chooses a folder for"
       if problem:
         found.append(f"{path}:{number}: {problem}")
   return found
