@@ -1,0 +1,169 @@
+#!/usr/bin/env bash
+# From a bare Debian 12 to two trained models: builds the program, fetches real
+# text, trains a small GPT by Pseudo-to-Real and once more from scratch with the
+# same number of tokens, and compares the two.
+set -euo pipefail
+
+usage() {
+  cat <<'TXT'
+usage: tools/quickstart.sh [--corpus FILE] [--out DIR]
+
+Installs what is missing, builds the program and trains two models of about
+3 million parameters on two processes: one by Pseudo-to-Real, one from scratch.
+Prints some text of each and a table of losses, seconds and memory. Takes about
+ten minutes on two cores the first time; later runs reuse build and corpus.
+
+  --corpus FILE   text to train on, plain or gzipped, or a folder of such files
+                  (default: the documentation of the Linux kernel)
+  --out DIR       where corpus and runs go (default: runs/quickstart)
+  --help          this text
+TXT
+}
+
+cd "$(dirname "$0")/.."
+corpus=
+out=runs/quickstart
+while (($#)); do
+  case $1 in
+    --corpus | --out)
+      (($# > 1)) || { echo "quickstart.sh: $1 needs a value" >&2; exit 2; }
+      path=$(cd "$OLDPWD" && realpath -m -- "$2")
+      if [[ $1 == --out ]]; then out=$path; else corpus=$path; fi
+      shift 2
+      ;;
+    --help | -h) usage; exit 0 ;;
+    *) usage >&2; exit 2 ;;
+  esac
+done
+if [[ -n $corpus && ! -r $corpus ]]; then
+  echo "quickstart.sh: cannot read $corpus; give --corpus an existing text" >&2
+  exit 2
+fi
+
+# What Debian's Open MPI needs to start as root and with more ranks than cores.
+export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
+export OMPI_MCA_rmaps_base_oversubscribe=1
+delink=build/program/tools/delink
+
+heading() { printf '\n== %s (%d s)\n' "$1" "$SECONDS"; }
+
+as_root() {
+  if ((EUID == 0)); then "$@"; else sudo "$@"; fi
+}
+
+kernel_documentation() {  # the name of the package
+  apt-cache depends linux-doc 2>/dev/null | sed -n 's/^ *Depends: //p'
+}
+
+# Unpacks the package's .rst.gz into a folder. It is not installed: minimal
+# systems tell dpkg to leave /usr/share/doc out.
+fetch_text() {
+  local folder=$1 package
+  [[ -n $(kernel_documentation) ]] || as_root apt-get update -qq
+  package=$(kernel_documentation)
+  rm -rf "$folder.new"
+  mkdir -p "$folder.new"
+  (
+    cd "$folder.new"
+    apt-get -qq -o "APT::Sandbox::User=$(id -un)" download "$package" ||
+      { as_root apt-get update -qq && apt-get -qq download "$package"; }
+    dpkg-deb --fsys-tarfile ./*.deb |
+      tar -x --wildcards --exclude='*/translations/*' '*.rst.gz'
+    rm ./*.deb
+  )
+  mv "$folder.new" "$folder"
+}
+
+build_corpus() {
+  local input=$corpus source
+  if [[ -z $input ]]; then
+    input=$out/text
+    [[ -d $input ]] || fetch_text "$input"
+  fi
+  source="$input $(stat -c '%s %Y' "$input")"
+  if [[ $(cat "$out/corpus.source" 2>/dev/null) == "$source" ]] &&
+    "$delink" data verify "$out/corpus"; then
+    echo "using the corpus in $out/corpus"
+    return
+  fi
+  # Only a corpus that this script has built may be replaced.
+  if [[ -e $out/corpus.source ]]; then
+    rm -rf "$out/corpus" "$out/corpus.source"
+  fi
+  "$delink" data build --out "$out/corpus" --train-tokenizer 2000 "$input"
+  echo "$source" >"$out/corpus.source"
+}
+
+train() {  # recipe and run folder: NAME
+  mpirun -np 2 "$delink" train "recipes/quickstart_$1.toml" \
+    --set "data.train=$out/corpus/train" --out "$out/$1" --overwrite
+}
+
+sample() {
+  "$delink" generate "$out/$1" --prompt "The " --tokens 100 \
+    --temperature 0.8 --top-k 40 --seed 1
+  echo
+}
+
+metric() {  # the last value of KEY in the metrics of run NAME
+  sed -n "s/.*\"$2\":\([^,}]*\).*/\1/p" "$out/$1/metrics.jsonl" | tail -n 1
+}
+
+# One row of the table: a title, the format of a value, the value of each run.
+row() {
+  awk -v title="$1" -v format="$2" -v a="$3" -v b="$4" 'BEGIN {
+    if (a !~ /^-?[0-9.]+(e[-+]?[0-9]+)?$/ || b !~ /^-?[0-9.]+(e[-+]?[0-9]+)?$/)
+      exit 1
+    printf "%-34s%16s%16s\n", title, sprintf(format, a), sprintf(format, b)
+  }' || { echo "quickstart.sh: no number for: $1" >&2; exit 1; }
+}
+
+minus() { awk -v a="$1" -v b="$2" 'BEGIN { print a - b }'; }
+mebibytes() { awk -v a="$1" 'BEGIN { print a / 1048576 }'; }
+
+table() {
+  local entropy p2r scratch
+  entropy=$("$delink" data info "$out/corpus" |
+    sed -n 's/.*unigram entropy[^0-9]*\([0-9.]*\).*/\1/p' | head -n 1)
+  p2r=$(metric p2r validation_loss)
+  scratch=$(metric scratch validation_loss)
+  printf '%-34s%16s%16s\n' "" "pseudo to real" "from scratch"
+  row "training loss, nats a token" %.3f \
+    "$(metric p2r loss)" "$(metric scratch loss)"
+  row "validation loss" %.3f "$p2r" "$scratch"
+  row "unigram entropy of the corpus" %.3f "$entropy" "$entropy"
+  row "validation loss under it by" %.3f \
+    "$(minus "$entropy" "$p2r")" "$(minus "$entropy" "$scratch")"
+  row "seconds of training" %.0f "$(metric p2r seconds)" \
+    "$(metric scratch seconds)"
+  row "peak memory of a rank, MiB" %.0f \
+    "$(mebibytes "$(metric p2r peak_memory)")" \
+    "$(mebibytes "$(metric scratch peak_memory)")"
+}
+
+heading "packages"
+tools/install_deps.sh
+
+heading "build"
+cmake --preset program --log-level=WARNING >/dev/null
+cmake --build --preset program
+
+heading "corpus"
+mkdir -p "$out"
+out=$(realpath "$out")
+build_corpus
+
+heading "pseudo to real"
+train p2r
+heading "from scratch"
+train scratch
+
+heading "a sample of pseudo to real"
+sample p2r
+heading "a sample of from scratch"
+sample scratch
+
+heading "the two runs"
+table
+echo
+echo "runs: $out/p2r $out/scratch"
