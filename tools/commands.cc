@@ -30,15 +30,6 @@ void PrintError(const absl::Status& status) {
   }
 }
 
-// Binds this rank to its share of the machine's cores. `threads`: 0 for as many
-// as there are.
-absl::StatusOr<int> UseCores(World& world, int64_t threads) {
-  DELINK_ASSIGN_OR_RETURN(const CoreShare share,
-                          TakeCores(world.local(), static_cast<int>(threads)));
-  cpu::SetThreads(share.threads);
-  return share.threads;
-}
-
 // The threads of a rank, before the run is set up. A recipe that cannot be read
 // is the set-up's to report.
 int64_t ThreadsOf(const TrainOptions& options, const ModelList& models) {
@@ -69,6 +60,13 @@ absl::StatusOr<std::unique_ptr<RunSetup>> SetUp(const TrainOptions& command,
 }
 
 }  // namespace
+
+absl::StatusOr<int> UseCores(World& world, int64_t threads) {
+  DELINK_ASSIGN_OR_RETURN(const CoreShare share,
+                          TakeCores(world.local(), static_cast<int>(threads)));
+  cpu::SetThreads(share.threads);
+  return share.threads;
+}
 
 int Finish(World& world, const absl::Status& status) {
   if (status.ok()) return 0;

@@ -2,7 +2,10 @@
 // exit code, the same on every rank, and have printed what there was to say.
 #pragma once
 
+#include <cstdint>
+
 #include "absl/status/status.h"
+#include "absl/status/statusor.h"
 #include "parallel/launch.h"
 #include "recipes/models/model_list.h"
 #include "tools/command_line.h"
@@ -20,6 +23,10 @@ int Run(const DelinkCommand& command, const ModelList& models, World& world);
 int Run(const Inspect& command, const ModelList& models, World& world);
 int Run(const Eval& command, const ModelList& models, World& world);
 int Run(const Generate& command, const ModelList& models, World& world);
+
+// Binds this rank to its share of the machine's cores, and says how many
+// threads it computes with. `threads`: 0 for as many as cores. Collective.
+absl::StatusOr<int> UseCores(World& world, int64_t threads);
 
 // Prints an error that all ranks have alike, once, and returns its exit code: 0
 // when there is none; 2 when what the caller named or wrote is wrong.
