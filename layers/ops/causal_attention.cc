@@ -1,17 +1,13 @@
 #include "layers/ops/causal_attention.h"
 
 #include <cmath>
-#include <thread>
 
 #include "layers/ops/kernels_of.h"
 
 namespace delink::ops {
 namespace {
 
-// Scratch is asked for as if every core took part; fewer leave some unused.
-int Threads() {
-  return static_cast<int>(std::max(1U, std::thread::hardware_concurrency()));
-}
+constexpr int kAllThreads = 0;
 
 // `elements` elements further on. Device memory: arithmetic only.
 void* Offset(const Tensor& x, int64_t elements) {
@@ -54,7 +50,8 @@ AttentionForwardArgs ForwardArgs(const Heads& s, const Tensor& qkv,
 }
 
 void Forward(Tape& tape, const Kernels& kernels, AttentionForwardArgs args) {
-  args.scratch_bytes = kernels.attention_forward_scratch_bytes(args, Threads());
+  args.scratch_bytes =
+      kernels.attention_forward_scratch_bytes(args, kAllThreads);
   if (args.scratch_bytes > 0) {
     args.scratch = tape.Scratch({args.scratch_bytes}, DType::kU8).data();
   }
@@ -87,7 +84,7 @@ void InputGrad(Backward& back, const Heads& s, Var qkv, Var o, Var lse) {
       .dv = Offset(dqkv, (s.H + s.Hkv) * s.Dh),
       .delta = back.Scratch({s.B, s.H, s.T}, lse.dtype()).data()};
   args.scratch_bytes =
-      kernels.attention_backward_scratch_bytes(args, Threads());
+      kernels.attention_backward_scratch_bytes(args, kAllThreads);
   if (args.scratch_bytes > 0) {
     args.scratch = back.Scratch({args.scratch_bytes}, DType::kU8).data();
   }
