@@ -99,6 +99,8 @@ absl::StatusOr<Dataset> File::CreateDataset(const std::string& path,
   const Handle list(H5Pcreate(H5P_DATASET_CREATE), H5Pclose);
   // All of it is going to be written; filling it first would double the work.
   H5Pset_fill_time(list.get(), H5D_FILL_TIME_NEVER);
+  // The same contents are the same bytes, whenever they are written.
+  H5Pset_obj_track_times(list.get(), false);
   dataset.id_ = H5Dcreate2(id_, path.c_str(), StoredType(type), space.get(),
                            parents.get(), list.get(), H5P_DEFAULT);
   if (dataset.id_ < 0) {
@@ -126,6 +128,7 @@ absl::Status File::CreateVirtual(const std::string& path, ElementType type,
   const Handle space = SimpleSpace(shape);
   const Handle parents = ParentsList();
   const Handle list(H5Pcreate(H5P_DATASET_CREATE), H5Pclose);
+  H5Pset_obj_track_times(list.get(), false);
   for (const Piece& piece : pieces) {
     DELINK_RETURN_IF_ERROR(
         AddPiece(list.get(), space.get(), shape, piece, where));

@@ -1,0 +1,194 @@
+#include "data/commands.h"
+
+#include <chrono>
+#include <nlohmann/json.hpp>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "data/corpus/corpus.h"
+#include "framework/base/file.h"
+#include "framework/base/sha256.h"
+#include "framework/base/status_macros.h"
+
+namespace delink {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+// 1234567 as "1 234 567".
+std::string Grouped(int64_t value) {
+  std::string digits = absl::StrCat(value);
+  for (int at = static_cast<int>(digits.size()) - 3; at > 0; at -= 3) {
+    digits.insert(static_cast<size_t>(at), " ");
+  }
+  return digits;
+}
+
+class ProgressLine {
+ public:
+  ProgressLine(std::ostream& live, bool terminal)
+      : live_(live), terminal_(terminal) {}
+
+  void operator()(const CorpusProgress& p) {
+    if (phase_ != p.phase) {
+      EndPhase();
+      phase_ = p.phase;
+      start_ = Clock::now();
+    }
+    text_ = Describe(p);
+    if (!terminal_) return;
+    live_ << "\r" << text_ << "\x1b[K" << std::flush;
+  }
+
+  void EndPhase() {
+    if (phase_.empty()) return;
+    live_ << (terminal_ ? "\r" : "") << text_ << (terminal_ ? "\x1b[K" : "")
+          << "\n"
+          << std::flush;
+    phase_.clear();
+  }
+
+ private:
+  std::string Describe(const CorpusProgress& p) const {
+    if (p.total == 0) return absl::StrCat(p.phase, " ...");
+    const double share = std::min(
+        1.0, static_cast<double>(p.done) / static_cast<double>(p.total));
+    const double seconds =
+        std::chrono::duration<double>(Clock::now() - start_).count();
+    const int filled = static_cast<int>(share * kBar);
+    std::string text = absl::StrFormat(
+        "%s [%s%s] %3.0f%%  %.1f of %.1f MB", p.phase,
+        std::string(static_cast<size_t>(filled), '#'),
+        std::string(static_cast<size_t>(kBar - filled), '.'), 100 * share,
+        static_cast<double>(p.done) / 1e6, static_cast<double>(p.total) / 1e6);
+    if (p.tokens > 0)
+      absl::StrAppend(&text, "  ", Grouped(p.tokens), " tokens");
+    if (seconds > 0.5 && share > 0 && share < 1) {
+      absl::StrAppendFormat(&text, "  %.0f s left",
+                            seconds * (1 - share) / share);
+    }
+    return text;
+  }
+
+  static constexpr int kBar = 24;
+
+  std::ostream& live_;
+  const bool terminal_;
+  std::string phase_;
+  std::string text_;
+  Clock::time_point start_;
+};
+
+void PrintSide(const std::string& name, const CorpusSide& side,
+               std::ostream& out) {
+  out << absl::StrFormat(
+      "%-10s  %s tokens, %s documents, %s bytes (%.2f bytes a token), unigram "
+      "entropy %.4f nats\n",
+      name, Grouped(side.tokens), Grouped(side.documents), Grouped(side.bytes),
+      static_cast<double>(side.bytes) /
+          static_cast<double>(std::max<int64_t>(side.tokens, 1)),
+      side.entropy);
+}
+
+// The sides of the corpus at `dir`, by name and folder.
+std::vector<std::pair<std::string, std::string>> SidesOf(
+    const std::string& dir) {
+  std::vector<std::pair<std::string, std::string>> sides;
+  if (!PathExists(JoinPath(dir, kSumsName))) {
+    for (const char* side : {"train", "validation"}) {
+      const std::string path = JoinPath(dir, side);
+      if (IsDirectory(path)) sides.emplace_back(side, path);
+    }
+  }
+  if (sides.empty()) sides.emplace_back("corpus", dir);
+  return sides;
+}
+
+nlohmann::ordered_json JsonOf(const Corpus& corpus) {
+  return {
+      {"dir", corpus.dir()},
+      {"tokens", corpus.tokens()},
+      {"documents", corpus.documents()},
+      {"bytes", corpus.bytes()},
+      {"bytes_per_token", static_cast<double>(corpus.bytes()) /
+                              static_cast<double>(corpus.tokens())},
+      {"entropy", corpus.entropy()},
+      {"vocab", corpus.vocab_size()},
+      {"end_of_document", corpus.end_of_document()},
+      {"tokenizer", corpus.tokenizer_kind()},
+      {"shards", corpus.shards()},
+      {"digest", corpus.digest()},
+  };
+}
+
+void PrintCorpus(const std::string& name, const Corpus& corpus,
+                 std::ostream& out) {
+  PrintSide(name,
+            {.tokens = corpus.tokens(),
+             .documents = corpus.documents(),
+             .bytes = corpus.bytes(),
+             .entropy = corpus.entropy()},
+            out);
+  out << absl::StrFormat("%-10s  tokenizer %s, vocabulary %s; %s shard%s\n", "",
+                         corpus.tokenizer_kind(), Grouped(corpus.vocab_size()),
+                         Grouped(corpus.shards()),
+                         corpus.shards() == 1 ? "" : "s")
+      << absl::StrFormat("%-10s  digest %s\n", "", corpus.digest());
+}
+
+}  // namespace
+
+absl::Status DataBuild(const CorpusOptions& options, std::ostream& out,
+                       std::ostream& live, bool live_is_terminal) {
+  ProgressLine progress(live, live_is_terminal);
+  absl::StatusOr<CorpusReport> report =
+      BuildCorpus(options, [&](const CorpusProgress& p) { progress(p); });
+  progress.EndPhase();
+  if (!report.ok()) return report.status();
+  out << "tokenizer   " << report->tokenizer_kind << ", vocabulary "
+      << Grouped(report->vocab);
+  if (options.tokenizer_file.empty() && options.train_vocab == 0) {
+    out << " (--train-tokenizer VOCAB makes one with fewer tokens a text)";
+  }
+  out << "\n";
+  PrintSide("train", report->train, out);
+  PrintSide("validation", report->validation, out);
+  if (report->empty_files > 0) {
+    out << "left out    " << Grouped(report->empty_files) << " empty files\n";
+  }
+  return absl::OkStatus();
+}
+
+absl::Status DataInfo(const std::string& dir, bool json, std::ostream& out) {
+  nlohmann::ordered_json object;
+  for (const auto& [name, path] : SidesOf(dir)) {
+    DELINK_ASSIGN_OR_RETURN(const Corpus corpus,
+                            Corpus::Open(path, {.statistics_only = true}));
+    if (json) {
+      object[name] = JsonOf(corpus);
+    } else {
+      PrintCorpus(name, corpus, out);
+    }
+  }
+  // Names of folders may be anything; what is not UTF-8 is replaced.
+  if (json) {
+    out << object.dump(2, ' ', false,
+                       nlohmann::ordered_json::error_handler_t::replace)
+        << "\n";
+  }
+  return absl::OkStatus();
+}
+
+absl::Status DataVerify(const std::string& dir, std::ostream& out) {
+  for (const auto& [name, path] : SidesOf(dir)) {
+    DELINK_ASSIGN_OR_RETURN(const Corpus corpus, Corpus::Open(path));
+    DELINK_ASSIGN_OR_RETURN(const std::vector<FileSum> sums, ReadSums(path));
+    out << path << ": " << sums.size() << " files whole, digest "
+        << corpus.digest() << "\n";
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace delink

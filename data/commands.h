@@ -1,0 +1,26 @@
+// What `delink data build`, `info` and `verify` do; the command line itself is
+// in tools/.
+#pragma once
+
+#include <ostream>
+#include <string>
+
+#include "absl/status/status.h"
+#include "data/corpus/build.h"
+
+namespace delink {
+
+// Builds a corpus. `out` gets the summary; `live` the progress, one line that
+// is overwritten where it is a terminal, else a line a phase.
+absl::Status DataBuild(const CorpusOptions& options, std::ostream& out,
+                       std::ostream& live, bool live_is_terminal);
+
+// Prints the statistics of a corpus: of both sides of the folder given to
+// `build --out`, or of the side that `dir` is. With `json` one object:
+// {"train": {"tokens": ..., "entropy": ...}, "validation": {...}}.
+absl::Status DataInfo(const std::string& dir, bool json, std::ostream& out);
+
+// Compares every file with its digest.
+absl::Status DataVerify(const std::string& dir, std::ostream& out);
+
+}  // namespace delink

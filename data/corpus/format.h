@@ -1,0 +1,51 @@
+// The names within a corpus folder (DIR/train or DIR/validation), format 1.
+//
+//   index.h5         attributes of "/": kFormat and the statistics below;
+//                    /shard_tokens i64 [shards], the tokens of each shard;
+//                    /tokens and /documents, the shards' ones as one (virtual);
+//                    /tokenizer u8, the serialised tokenizer
+//   shard-NNNNN.h5   /tokens u16 (vocabulary <= 65 536) or u32 [tokens];
+//                    /documents i64, where documents start, counted from the
+//                    first token of the corpus; /tokenizer as above
+//   tokenizer.model  the same bytes as a file
+//   SHA256SUMS       of all of them, written last
+//
+// A document is the tokens of its text and one end-of-document token.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "absl/strings/str_format.h"
+
+namespace delink::corpus_format {
+
+inline constexpr int64_t kVersion = 1;
+
+inline constexpr char kIndexFile[] = "index.h5";
+inline constexpr char kTokenizerFile[] = "tokenizer.model";
+
+inline constexpr char kTokens[] = "/tokens";
+inline constexpr char kDocuments[] = "/documents";
+inline constexpr char kTokenizer[] = "/tokenizer";
+inline constexpr char kShardTokens[] = "/shard_tokens";
+
+// Attributes of "/".
+inline constexpr char kKind[] = "kind";  // text: kKindValue
+inline constexpr char kKindValue[] = "delink corpus";
+inline constexpr char kFormat[] = "format";
+inline constexpr char kVocab[] = "vocab";
+inline constexpr char kEndOfDocument[] = "end_of_document";
+inline constexpr char kTokenizerKind[] = "tokenizer";
+inline constexpr char kTokenCount[] = "tokens";
+inline constexpr char kDocumentCount[] = "documents";
+inline constexpr char kByteCount[] = "bytes";         // of text
+inline constexpr char kEntropy[] = "entropy";         // unigram, nats a token
+inline constexpr char kDigest[] = "digest";           // of tokens and tokenizer
+inline constexpr char kFirstToken[] = "first_token";  // shards only
+
+inline std::string ShardFile(int64_t shard) {
+  return absl::StrFormat("shard-%05d.h5", shard);
+}
+
+}  // namespace delink::corpus_format

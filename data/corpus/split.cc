@@ -1,0 +1,77 @@
+#include "data/corpus/split.h"
+
+#include <algorithm>
+#include <cmath>
+#include <numeric>
+#include <utility>
+
+#include "framework/base/rng.h"
+
+namespace delink {
+namespace {
+
+// A document may take the validation side this far past its share.
+constexpr double kSlack = 1.25;
+
+// The documents in the order of a keyed hash of their names.
+std::vector<size_t> HashOrder(const std::vector<DocumentSize>& documents,
+                              uint64_t seed) {
+  const RngKey key = Fold(KeyFromSeed(seed), "validation split");
+  std::vector<std::pair<uint64_t, size_t>> hashes;
+  for (size_t i = 0; i < documents.size(); ++i) {
+    const RngKey hash = Fold(key, documents[i].name);
+    hashes.emplace_back(uint64_t{hash.hi} << 32 | hash.lo, i);
+  }
+  std::sort(hashes.begin(), hashes.end());
+  std::vector<size_t> order;
+  for (const auto& [hash, i] : hashes) order.push_back(i);
+  return order;
+}
+
+// The document to cut so that `wanted` of its bytes are left over for the
+// validation side: the first that is larger, else the largest.
+size_t DocumentToCut(const std::vector<size_t>& order,
+                     const std::vector<int64_t>& training, int64_t wanted) {
+  size_t largest = order.front();
+  for (const size_t i : order) {
+    if (training[i] > wanted) return i;
+    if (training[i] > training[largest]) largest = i;
+  }
+  return largest;
+}
+
+}  // namespace
+
+std::vector<int64_t> TrainingBytes(const std::vector<DocumentSize>& documents,
+                                   double share, uint64_t seed) {
+  std::vector<int64_t> training;
+  int64_t filled = 0;  // documents that are not empty
+  int64_t total = 0;
+  for (const DocumentSize& document : documents) {
+    training.push_back(document.bytes);
+    total += document.bytes;
+    filled += document.bytes > 0 ? 1 : 0;
+  }
+  if (total < 2) return training;
+  const int64_t target = std::clamp<int64_t>(
+      std::llround(share * static_cast<double>(total)), 1, total - 1);
+  const std::vector<size_t> order = HashOrder(documents, seed);
+  int64_t taken = 0;
+  for (const size_t i : order) {
+    const int64_t bytes = documents[i].bytes;
+    if (bytes == 0 || taken >= target || filled == 1) continue;
+    if (static_cast<double>(taken + bytes) >
+        kSlack * static_cast<double>(target)) {
+      continue;
+    }
+    taken += bytes;
+    training[i] = 0;
+    --filled;
+  }
+  if (2 * taken >= target) return training;
+  const size_t cut = DocumentToCut(order, training, target - taken);
+  training[cut] = std::max<int64_t>(training[cut] - (target - taken), 1);
+  return training;
+}
+
+}  // namespace delink
