@@ -136,7 +136,7 @@ void AddDataCommands(CLI::App& root, std::optional<Command>* chosen) {
       "delink data build --out corpus --train-tokenizer 8000 books/*.txt");
   data.require_subcommand(1);
 
-  auto build = std::make_shared<DataBuild>();
+  auto build = std::make_shared<BuildData>();
   CLI::App& b = AddCommand(
       data, "build", "Text files to DIR/train and DIR/validation",
       "delink data build --out corpus --train-tokenizer 8000 books/*.txt");
@@ -160,19 +160,22 @@ void AddDataCommands(CLI::App& root, std::optional<Command>* chosen) {
   AddOption(b, "--validation", "FRACTION", build->validation,
             "part of the documents kept for validation (0.01)")
       ->check(Number(0, 1));
+  b.add_flag("--overwrite", build->overwrite, "replace the corpus in --out");
   b.final_callback([=] { *chosen = *build; });
 
-  auto info = std::make_shared<DataInfo>();
+  auto info = std::make_shared<DescribeData>();
   CLI::App& i = AddCommand(data, "info", "Statistics of a corpus",
                            "delink data info corpus/train");
-  AddPositional(i, "DIR", info->folder, "a corpus folder")
+  AddPositional(i, "DIR", info->folder, "a corpus, or its train or validation")
       ->check(CLI::ExistingDirectory);
+  i.add_flag("--json", info->json, "print one JSON object");
   i.final_callback([=] { *chosen = *info; });
 
-  auto verify = std::make_shared<DataVerify>();
+  auto verify = std::make_shared<VerifyData>();
   CLI::App& v = AddCommand(data, "verify", "Check a corpus against its digests",
                            "delink data verify corpus/train");
-  AddPositional(v, "DIR", verify->folder, "a corpus folder")
+  AddPositional(v, "DIR", verify->folder,
+                "a corpus, or its train or validation")
       ->check(CLI::ExistingDirectory);
   v.final_callback([=] { *chosen = *verify; });
 }
@@ -256,10 +259,9 @@ void AddDelink(CLI::App& root, std::optional<Command>* chosen) {
 
 void AddInspect(CLI::App& root, std::optional<Command>* chosen) {
   auto options = std::make_shared<Inspect>();
-  CLI::App& app =
-      AddCommand(root, "inspect",
-                 "Show a checkpoint: stage, step, tensors, sharing, bytes",
-                 "delink inspect runs/p2r");
+  CLI::App& app = AddCommand(root, "inspect",
+                             "Show a checkpoint: step, stage, tensors, sharing",
+                             "delink inspect runs/p2r");
   AddPositional(app, "CHECKPOINT", options->checkpoint, kCheckpointHelp)
       ->check(CLI::ExistingPath);
   app.add_flag("--json", options->json, "print one JSON object");

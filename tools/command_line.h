@@ -16,7 +16,7 @@
 
 namespace delink::tools {
 
-struct DataBuild {
+struct BuildData {
   std::vector<std::string> inputs;
   std::string out;
   // At most one of the three is given.
@@ -24,11 +24,13 @@ struct DataBuild {
   int64_t train_tokenizer = 0;  // its vocabulary
   bool bytes = false;
   double validation = 0.01;
+  bool overwrite = false;
 };
-struct DataInfo {
+struct DescribeData {
   std::string folder;
+  bool json = false;
 };
-struct DataVerify {
+struct VerifyData {
   std::string folder;
 };
 struct DelinkCommand {
@@ -57,7 +59,7 @@ struct Generate {
   uint64_t seed = 1;
 };
 
-using Command = std::variant<DataBuild, DataInfo, DataVerify, TrainOptions,
+using Command = std::variant<BuildData, DescribeData, VerifyData, TrainOptions,
                              DelinkCommand, Inspect, Eval, Generate>;
 
 struct CommandLine {

@@ -15,9 +15,9 @@ namespace delink::tools {
 inline constexpr int kExitFailure = 1;
 inline constexpr int kExitUsage = 2;  // nothing was written
 
-int Run(const DataBuild& command, const ModelList& models, World& world);
-int Run(const DataInfo& command, const ModelList& models, World& world);
-int Run(const DataVerify& command, const ModelList& models, World& world);
+int Run(const BuildData& command, const ModelList& models, World& world);
+int Run(const DescribeData& command, const ModelList& models, World& world);
+int Run(const VerifyData& command, const ModelList& models, World& world);
 int Run(const TrainOptions& command, const ModelList& models, World& world);
 int Run(const DelinkCommand& command, const ModelList& models, World& world);
 int Run(const Inspect& command, const ModelList& models, World& world);

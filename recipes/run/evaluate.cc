@@ -156,15 +156,19 @@ struct Source {
 };
 
 absl::StatusOr<Source> OpenSource(const SavedModel& saved,
-                                  const std::string& folder) {
+                                  const std::string& folder,
+                                  const Communicator& comm) {
   Source source;
-  DELINK_ASSIGN_OR_RETURN(source.corpus, Corpus::Open(folder));
-  DELINK_RETURN_IF_ERROR(CheckCorpus(saved, *source.corpus, folder));
+  DELINK_ASSIGN_OR_RETURN(Corpus corpus,
+                          Corpus::Open(folder, {.verify_index = comm.rank(),
+                                                .verify_count = comm.size()}));
+  DELINK_RETURN_IF_ERROR(CheckCorpus(saved, corpus, folder));
+  source.corpus = std::make_unique<Corpus>(std::move(corpus));
   DELINK_ASSIGN_OR_RETURN(
-      source.loader,
-      Loader::Create(
-          *source.corpus,
-          {.seq = saved.recipe().data.seq, .seed = 0, .shuffle = false}));
+      const Loader loader,
+      Loader::Create(*source.corpus,
+                     {.seq = saved.recipe().data.seq, .shuffle = false}));
+  source.loader = std::make_unique<Loader>(loader);
   return source;
 }
 
@@ -175,7 +179,7 @@ absl::StatusOr<Evaluation> Evaluate(const EvaluateOptions& options,
                                     Communicator& comm) {
   DELINK_ASSIGN_OR_RETURN(const std::unique_ptr<SavedModel> saved,
                           SavedModel::Open(comm, options.checkpoint, models));
-  absl::StatusOr<Source> source = OpenSource(*saved, options.data);
+  absl::StatusOr<Source> source = OpenSource(*saved, options.data, comm);
   DELINK_RETURN_IF_ERROR(AgreeOnStatus(comm, source.status()));
   const std::unique_ptr<Device> device = NewCpuDevice();
   DELINK_ASSIGN_OR_RETURN(const std::unique_ptr<ParamStore> store,

@@ -40,8 +40,9 @@ double RateOf(const Recipe& recipe, size_t index, int64_t step) {
                        .warmup = c.warmup_steps(),
                        .decay = c.decay_steps(),
                        .final_ratio = c.final_ratio},
+                      // A checkpoint delinked by hand may be ahead of its time.
                       {.scale = stage.lr_scale,
-                       .begin = recipe.StageBegin(index),
+                       .begin = std::min(recipe.StageBegin(index), step),
                        .warmup = stage.warmup},
                       step);
 }

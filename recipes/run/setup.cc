@@ -8,6 +8,7 @@
 #include "framework/base/log.h"
 #include "framework/base/status_macros.h"
 #include "framework/optim/adamw.h"
+#include "framework/sharing/resolve.h"
 #include "recipes/run/run_folder.h"
 #include "recipes/schema/recipe_io.h"
 

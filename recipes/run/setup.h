@@ -60,8 +60,8 @@ class RunSetup {
   RunEnv env_;
   std::string out_;
   int threads_ = 1;
-  std::unique_ptr<Corpus> train_corpus_, validation_corpus_;
-  std::unique_ptr<Loader> train_, validation_;
+  std::optional<Corpus> train_corpus_, validation_corpus_;
+  std::optional<Loader> train_, validation_;
   std::unique_ptr<Device> device_;
   ParamRegistry registry_;
   std::unique_ptr<Sequential> model_;

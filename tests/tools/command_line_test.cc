@@ -1,0 +1,239 @@
+// Arguments: help, versions, what is refused and how, and what is understood.
+#include "tools/command_line.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <sstream>
+
+#include "tests/testing/temp_dir.h"
+#include "tests/tools/program.h"
+
+namespace delink::tools {
+namespace {
+
+using ::delink::testing::MpirunDelink;
+using ::delink::testing::Outcome;
+using ::delink::testing::RunDelink;
+using ::delink::testing::Words;
+using ::testing::AllOf;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+
+// A file that exists, for arguments that must name one.
+constexpr char kFile[] = "/etc/passwd";
+
+CommandLine Parse(const Words& words) {
+  std::vector<const char*> argv = {"delink"};
+  for (const std::string& word : words) argv.push_back(word.c_str());
+  return ParseCommandLine(static_cast<int>(argv.size()), argv.data());
+}
+
+template <typename T>
+T Understood(const Words& words) {
+  const CommandLine line = Parse(words);
+  EXPECT_TRUE(line.command.has_value()) << line.text;
+  if (!line.command) return T();
+  EXPECT_TRUE(std::holds_alternative<T>(*line.command));
+  return std::get<T>(*line.command);
+}
+
+const std::vector<Words>& AllCommands() {
+  static const std::vector<Words> all = {
+      {},        {"data"},    {"data", "build"},  {"data", "info"},
+      {"train"}, {"delink"},  {"data", "verify"}, {"inspect"},
+      {"eval"},  {"generate"}};
+  return all;
+}
+
+std::string NameOf(const Words& command) {
+  std::string name = "delink";
+  for (const std::string& word : command) name += " " + word;
+  return name;
+}
+
+TEST(Help, OfEveryCommandIsWhole) {
+  for (const Words& command : AllCommands()) {
+    SCOPED_TRACE(NameOf(command));
+    for (const char* flag : {"--help", "-h"}) {
+      Words words = command;
+      words.push_back(flag);
+      const CommandLine line = Parse(words);
+      EXPECT_FALSE(line.command.has_value());
+      EXPECT_EQ(line.exit_code, 0);
+      EXPECT_THAT(line.text,
+                  AllOf(HasSubstr("Usage: " + NameOf(command)),
+                        HasSubstr("Example:\n"), HasSubstr("--version")));
+      std::istringstream lines(line.text);
+      for (std::string text; std::getline(lines, text);) {
+        EXPECT_LE(text.size(), 80u) << text;
+      }
+    }
+  }
+}
+
+TEST(Help, TheProgramPrintsItOnStandardOutput) {
+  for (const Words& command : AllCommands()) {
+    Words words = command;
+    words.push_back("--help");
+    const Outcome outcome = RunDelink(words);
+    EXPECT_EQ(outcome.code, 0) << NameOf(command);
+    EXPECT_THAT(outcome.out, HasSubstr("Usage: " + NameOf(command)));
+    EXPECT_THAT(outcome.err, IsEmpty());
+  }
+}
+
+TEST(Version, OfEveryCommand) {
+  for (const Words& command : AllCommands()) {
+    Words words = command;
+    words.push_back("--version");
+    const CommandLine line = Parse(words);
+    EXPECT_EQ(line.exit_code, 0);
+    EXPECT_EQ(line.text, "delink " DELINK_VERSION "\n");
+  }
+  const Outcome outcome = RunDelink({"--version"});
+  EXPECT_EQ(outcome.code, 0);
+  EXPECT_EQ(outcome.out, "delink " DELINK_VERSION "\n");
+}
+
+TEST(Usage, WhatIsWrongIsNamedWithTheNearestThatIsKnown) {
+  const struct {
+    Words words;
+    const char* message;
+  } cases[] = {
+      {{}, "delink: A subcommand is required\nSee delink --help"},
+      {{"trian"}, "unknown command 'trian'; did you mean 'train'?"},
+      {{"--hepl"}, "unknown option '--hepl'; did you mean '--help'?"},
+      {{"data"}, "delink data: A subcommand is required"},
+      {{"data", "bild"},
+       "delink data: unknown command 'bild'; did you mean "
+       "'build'?\nSee delink data --help"},
+      {{"train"}, "delink train: RECIPE is required"},
+      {{"train", "--ot", "x"}, "unknown option '--ot'; did you mean '--out'?"},
+      {{"train", kFile, "--treads=3"}, "did you mean '--threads'?"},
+      {{"train", kFile, "more"}, "unexpected argument 'more'"},
+      {{"train", "no-such.toml"}, "no-such.toml"},
+      {{"train", kFile, "--set", "seed"}, "'seed' is not of the form"},
+      {{"train", kFile, "--until-step", "x"},
+       "--until-step: 'x' is not a whole number from 1 up"},
+      {{"train", kFile, "--threads", "0"}, "--threads: '0'"},
+      {{"train", kFile, "--resume", "--overwrite"}, "excludes"},
+      {{"train", kFile, "--out"}, "--out"},
+      {{"data", "build", kFile}, "--out is required"},
+      {{"data", "build", "--out", "x", "no-such.txt"}, "no-such.txt"},
+      {{"data", "build", "--out", "x", kFile, "--bytes", "--tokenizer", kFile},
+       "--tokenizer excludes --bytes"},
+      {{"data", "build", "--out", "x", kFile, "--validation", "1.5"},
+       "--validation: '1.5' is not a number from 0 to 1"},
+      {{"delink", "/etc"}, "OUT is required"},
+      {{"delink", "no-such", "x"}, "no-such"},
+      {{"delink", "/etc", "x", "--share", "some"}, "'some' is no way to share"},
+      {{"delink", "/etc", "x", "--state", "lost"}, "lost not in"},
+      {{"eval", "/etc"}, "--data is required"},
+      {{"generate", "/etc"}, "--prompt is required"},
+      {{"generate", "/etc", "--prompt", "x", "--temperature", "-1"},
+       "--temperature: '-1' is not a number from 0 up"},
+      {{"generate", "/etc", "--prompt", "x", "--top-p", "0"}, "--top-p: '0'"},
+      {{"generate", "/etc", "--prompt", "x", "--top-k", "1.5"},
+       "--top-k: '1.5'"},
+  };
+  for (const auto& [words, message] : cases) {
+    const CommandLine line = Parse(words);
+    EXPECT_FALSE(line.command.has_value());
+    EXPECT_EQ(line.exit_code, 2);
+    EXPECT_THAT(line.text, HasSubstr(message));
+    EXPECT_THAT(line.text, HasSubstr("--help\n"));
+  }
+}
+
+TEST(Usage, TheProgramExitsWithTwoAndPrintsOnStandardError) {
+  const Outcome outcome = RunDelink({"train", "--ot", "x"});
+  EXPECT_EQ(outcome.code, 2);
+  EXPECT_THAT(outcome.out, IsEmpty());
+  EXPECT_THAT(outcome.err, HasSubstr("did you mean '--out'?"));
+}
+
+TEST(Usage, UnderMpirunOneRankSpeaks) {
+  if (!testing::HaveMpirun()) GTEST_SKIP() << "a build without MPI";
+  const Outcome help = MpirunDelink(2, {"train", "--help"});
+  EXPECT_EQ(help.code, 0) << help.err;
+  EXPECT_EQ(help.out.find("Usage:"), help.out.rfind("Usage:"));
+  const Outcome wrong = MpirunDelink(2, {"trian"});
+  EXPECT_EQ(wrong.code, 2);
+  EXPECT_THAT(wrong.err, HasSubstr("did you mean 'train'?"));
+  EXPECT_EQ(wrong.err.find("did you mean"), wrong.err.rfind("did you mean"));
+}
+
+TEST(CommandLine, Train) {
+  const auto plain = Understood<TrainOptions>({"train", kFile});
+  EXPECT_EQ(plain.recipe, kFile);
+  EXPECT_FALSE(plain.resume || plain.overwrite || plain.until_step);
+  EXPECT_EQ(plain.threads, 0);
+
+  // The recipe may follow options of repeated or optional value.
+  const auto full = Understood<TrainOptions>(
+      {"train", "--set", "a.b=1", "--set", "c=x=y", "--resume", kFile, "--out",
+       "runs/x", "--until-step", "7", "--threads", "2"});
+  EXPECT_EQ(full.recipe, kFile);
+  EXPECT_THAT(full.sets, ElementsAre("a.b=1", "c=x=y"));
+  EXPECT_TRUE(full.resume);
+  EXPECT_EQ(full.resume_from, "");
+  EXPECT_EQ(full.out, "runs/x");
+  EXPECT_EQ(full.until_step, 7);
+  EXPECT_EQ(full.threads, 2);
+
+  const auto from =
+      Understood<TrainOptions>({"train", "--resume=some/where", kFile});
+  EXPECT_TRUE(from.resume);
+  EXPECT_EQ(from.resume_from, "some/where");
+  EXPECT_TRUE(
+      Understood<TrainOptions>({"train", kFile, "--overwrite"}).overwrite);
+}
+
+TEST(CommandLine, Data) {
+  const auto build =
+      Understood<BuildData>({"data", "build", "--out", "x", "--train-tokenizer",
+                             "500", "--validation", "0.2", kFile, "/etc"});
+  EXPECT_THAT(build.inputs, ElementsAre(kFile, "/etc"));
+  EXPECT_EQ(build.out, "x");
+  EXPECT_EQ(build.train_tokenizer, 500);
+  EXPECT_EQ(build.validation, 0.2);
+  const auto bytes =
+      Understood<BuildData>({"data", "build", kFile, "--bytes", "--out", "x"});
+  EXPECT_TRUE(bytes.bytes);
+  EXPECT_EQ(bytes.validation, 0.01);
+  EXPECT_EQ(Understood<DescribeData>({"data", "info", "/etc"}).folder, "/etc");
+  EXPECT_EQ(Understood<VerifyData>({"data", "verify", "/etc"}).folder, "/etc");
+}
+
+TEST(CommandLine, Checkpoints) {
+  const auto plain = Understood<DelinkCommand>({"delink", "/etc", "x"});
+  EXPECT_EQ(plain.checkpoint, "/etc");
+  EXPECT_EQ(plain.out, "x");
+  EXPECT_FALSE(plain.share || plain.state);
+  const auto full = Understood<DelinkCommand>({"delink", "/etc", "x", "--share",
+                                               "attention=all,mlp=groups:2",
+                                               "--state", "reset"});
+  ASSERT_TRUE(full.share.has_value());
+  EXPECT_EQ(ToString(*full.share), "attention=all,mlp=groups:2");
+  EXPECT_EQ(full.state, StatePolicy::kReset);
+
+  EXPECT_TRUE(Understood<Inspect>({"inspect", "/etc", "--json"}).json);
+  const auto eval = Understood<Eval>(
+      {"eval", "/etc", "--data", "/etc", "--batches", "3", "--json"});
+  EXPECT_EQ(eval.batches, 3);
+  EXPECT_TRUE(eval.json);
+  const auto generate = Understood<Generate>(
+      {"generate", "/etc", "--prompt", "--odd", "--tokens", "5",
+       "--temperature", "0", "--top-k", "3", "--top-p", "0.5", "--seed", "9"});
+  EXPECT_EQ(generate.prompt, "--odd");
+  EXPECT_EQ(generate.tokens, 5);
+  EXPECT_EQ(generate.temperature, 0);
+  EXPECT_EQ(generate.top_k, 3);
+  EXPECT_EQ(generate.top_p, 0.5);
+  EXPECT_EQ(generate.seed, 9u);
+}
+
+}  // namespace
+}  // namespace delink::tools

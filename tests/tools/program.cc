@@ -1,0 +1,127 @@
+#include "tests/tools/program.h"
+
+#include <gtest/gtest.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cstdlib>
+#include <cstring>
+#include <fstream>
+#include <sstream>
+
+#include "framework/checkpoint/checkpoint.h"
+#include "framework/hdf5/hdf5.h"
+#include "tests/testing/temp_dir.h"
+
+namespace delink::testing {
+namespace {
+
+std::string ReadText(const std::string& path) {
+  std::ifstream file(path, std::ios::binary);
+  std::ostringstream text;
+  text << file.rdbuf();
+  return text.str();
+}
+
+Outcome RunProgram(const Words& words) {
+  const TempDir dir;
+  const std::string out = dir / "out", err = dir / "err";
+  std::vector<char*> argv;
+  for (const std::string& word : words) {
+    argv.push_back(const_cast<char*>(word.c_str()));
+  }
+  argv.push_back(nullptr);
+  const pid_t child = fork();
+  if (child == 0) {
+    if (std::freopen(out.c_str(), "w", stdout) == nullptr ||
+        std::freopen(err.c_str(), "w", stderr) == nullptr ||
+        std::freopen("/dev/null", "r", stdin) == nullptr) {
+      _exit(126);
+    }
+    execv(argv[0], argv.data());
+    _exit(127);
+  }
+  int status = 0;
+  EXPECT_EQ(waitpid(child, &status, 0), child);
+  return {.code = WIFEXITED(status) ? WEXITSTATUS(status) : -1,
+          .out = ReadText(out),
+          .err = ReadText(err)};
+}
+
+template <typename T>
+T Value(absl::StatusOr<T> value) {
+  EXPECT_TRUE(value.ok()) << value.status();
+  return value.ok() ? *std::move(value) : T();
+}
+
+}  // namespace
+
+Outcome RunDelink(const Words& words) {
+  Words all = {DELINK_PROGRAM};
+  all.insert(all.end(), words.begin(), words.end());
+  return RunProgram(all);
+}
+
+bool HaveMpirun() { return std::strlen(DELINK_MPIRUN) > 0; }
+
+Outcome MpirunDelink(int ranks, const Words& words) {
+  Words all = {DELINK_MPIRUN, "-np", std::to_string(ranks), DELINK_PROGRAM};
+  all.insert(all.end(), words.begin(), words.end());
+  return RunProgram(all);
+}
+
+std::vector<std::string> Lines(const std::string& path) {
+  std::ifstream file(path);
+  std::vector<std::string> lines;
+  for (std::string line; std::getline(file, line);) lines.push_back(line);
+  return lines;
+}
+
+std::vector<nlohmann::json> Rows(const std::string& path) {
+  std::vector<nlohmann::json> rows;
+  for (const std::string& line : Lines(path)) {
+    rows.push_back(nlohmann::json::parse(line, nullptr, false));
+    EXPECT_TRUE(rows.back().is_object()) << line;
+  }
+  return rows;
+}
+
+SavedBits ReadBits(const std::string& checkpoint) {
+  SavedBits bits;
+  const CheckpointHeader header = Value(ReadHeader(checkpoint));
+  bits.stage = header.stage;
+  bits.step = header.step;
+  auto file = hdf5::File::OpenReadOnly(checkpoint + "/index.h5");
+  EXPECT_TRUE(file.ok()) << file.status();
+  if (!file.ok()) return bits;
+  for (const TensorInfo& tensor : Value(ListTensors(checkpoint))) {
+    if (!tensor.link.empty()) bits.links[tensor.name] = tensor.link;
+    const std::string state = "/optimizer/" + tensor.name;
+    for (const std::string& path :
+         {"/model/" + tensor.name, state + "/m", state + "/v"}) {
+      bits.tensors[path] = Value(file->ReadAll<float>(path));
+    }
+    bits.updates[tensor.name] = Value(file->GetInt(state, "updates"));
+  }
+  return bits;
+}
+
+std::string Difference(const SavedBits& a, const SavedBits& b) {
+  if (a.stage != b.stage) return a.stage + " against " + b.stage;
+  if (a.step != b.step) return "steps";
+  if (a.links != b.links) return "links";
+  if (a.updates != b.updates) return "updates";
+  if (a.tensors.size() != b.tensors.size()) return "which tensors there are";
+  for (const auto& [name, values] : a.tensors) {
+    const auto other = b.tensors.find(name);
+    if (other == b.tensors.end()) return name + " is missing";
+    if (values.size() != other->second.size()) return name + ": sizes";
+    if (std::memcmp(values.data(), other->second.data(),
+                    values.size() * sizeof(float)) != 0) {
+      return name;
+    }
+  }
+  return "";
+}
+
+}  // namespace delink::testing

@@ -1,0 +1,42 @@
+// Runs the built `delink` as a person would, and reads what it leaves.
+#pragma once
+
+#include <map>
+#include <string>
+#include <vector>
+
+#include "nlohmann/json.hpp"
+
+namespace delink::testing {
+
+struct Outcome {
+  int code = -1;  // exit code; -1: ended by a signal
+  std::string out, err;
+};
+
+// Words after the program's name; they go through no shell.
+using Words = std::vector<std::string>;
+
+Outcome RunDelink(const Words& words);
+// The same under mpirun.
+Outcome MpirunDelink(int ranks, const Words& words);
+bool HaveMpirun();
+
+// The rows of a metrics.jsonl, as text and parsed.
+std::vector<std::string> Lines(const std::string& path);
+std::vector<nlohmann::json> Rows(const std::string& path);
+
+// Every number of a checkpoint, by name: weights, optimizer state, updates; and
+// where links lead. Two that compare equal are equal bit for bit.
+struct SavedBits {
+  std::map<std::string, std::vector<float>> tensors;
+  std::map<std::string, std::string> links;
+  std::map<std::string, int64_t> updates;
+  std::string stage;
+  int64_t step = 0;
+};
+SavedBits ReadBits(const std::string& checkpoint);
+// What differs first; empty when nothing does.
+std::string Difference(const SavedBits& a, const SavedBits& b);
+
+}  // namespace delink::testing

@@ -1,0 +1,46 @@
+#include <unistd.h>
+
+#include <iostream>
+
+#include "data/commands.h"
+#include "framework/base/status_macros.h"
+#include "tools/commands.h"
+
+namespace delink::tools {
+namespace {
+
+absl::Status Build(const BuildData& command, World& world) {
+  DELINK_RETURN_IF_ERROR(RequireOneProcess(world, "data build"));
+  return DataBuild(
+      {.inputs = command.inputs,
+       .out = command.out,
+       .tokenizer_file = command.tokenizer,
+       .train_vocab = static_cast<int32_t>(command.train_tokenizer),
+       .validation = command.validation,
+       .overwrite = command.overwrite},
+      std::cout, std::cerr, isatty(STDERR_FILENO) == 1);
+}
+
+absl::Status Describe(const DescribeData& command, World& world) {
+  DELINK_RETURN_IF_ERROR(RequireOneProcess(world, "data info"));
+  return DataInfo(command.folder, command.json, std::cout);
+}
+
+absl::Status Verify(const VerifyData& command, World& world) {
+  DELINK_RETURN_IF_ERROR(RequireOneProcess(world, "data verify"));
+  return DataVerify(command.folder, std::cout);
+}
+
+}  // namespace
+
+int Run(const BuildData& command, const ModelList& models, World& world) {
+  return Finish(world, Build(command, world));
+}
+int Run(const DescribeData& command, const ModelList& models, World& world) {
+  return Finish(world, Describe(command, world));
+}
+int Run(const VerifyData& command, const ModelList& models, World& world) {
+  return Finish(world, Verify(command, world));
+}
+
+}  // namespace delink::tools
