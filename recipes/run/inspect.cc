@@ -124,7 +124,7 @@ std::string ToText(const Inspection& i) {
   std::string text = absl::StrFormat(
       "%s\n"
       "step        %d (%s tokens, %s)\n"
-      "stage       %s (number %d)\n"
+      "stage       %s (stage[%d])\n"
       "model       %s, vocabulary %d\n"
       "optimizer   %s\n"
       "parameters  %s unique, %s virtual\n"

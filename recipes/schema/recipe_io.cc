@@ -64,7 +64,8 @@ absl::StatusOr<Recipe> ParseRecipe(std::string_view text,
   auto positions = std::make_shared<Positions>(std::string(origin));
   schema::ReadContext context;
   context.positions = positions.get();
-  context.folder = fs::absolute(folder).string();
+  context.folder = folder.empty() ? fs::current_path().string()
+                                  : fs::absolute(folder).string();
   for (const std::string& set : sets) {
     schema::ApplySet(set, &document, &context.problems);
   }

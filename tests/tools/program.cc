@@ -23,7 +23,7 @@ std::string ReadText(const std::string& path) {
   return text.str();
 }
 
-Outcome RunProgram(const Words& words) {
+Outcome RunProgram(const Words& words, const std::string& folder = ".") {
   const TempDir dir;
   const std::string out = dir / "out", err = dir / "err";
   std::vector<char*> argv;
@@ -35,7 +35,8 @@ Outcome RunProgram(const Words& words) {
   if (child == 0) {
     if (std::freopen(out.c_str(), "w", stdout) == nullptr ||
         std::freopen(err.c_str(), "w", stderr) == nullptr ||
-        std::freopen("/dev/null", "r", stdin) == nullptr) {
+        std::freopen("/dev/null", "r", stdin) == nullptr ||
+        chdir(folder.c_str()) != 0) {
       _exit(126);
     }
     execv(argv[0], argv.data());
@@ -56,10 +57,12 @@ T Value(absl::StatusOr<T> value) {
 
 }  // namespace
 
-Outcome RunDelink(const Words& words) {
+Outcome RunDelink(const Words& words) { return RunDelinkIn(".", words); }
+
+Outcome RunDelinkIn(const std::string& folder, const Words& words) {
   Words all = {DELINK_PROGRAM};
   all.insert(all.end(), words.begin(), words.end());
-  return RunProgram(all);
+  return RunProgram(all, folder);
 }
 
 bool HaveMpirun() { return std::strlen(DELINK_MPIRUN) > 0; }

@@ -18,6 +18,8 @@ struct Outcome {
 using Words = std::vector<std::string>;
 
 Outcome RunDelink(const Words& words);
+// The same, started in `folder`.
+Outcome RunDelinkIn(const std::string& folder, const Words& words);
 // The same under mpirun.
 Outcome MpirunDelink(int ranks, const Words& words);
 bool HaveMpirun();

@@ -101,6 +101,9 @@ TEST_F(Program, DataInfoAndVerify) {
   const Outcome info = RunDelink({"data", "info", Path("corpus/train")});
   EXPECT_EQ(info.code, 0) << info.err;
   EXPECT_THAT(info.out, HasSubstr("257"));  // bytes, and the end of a document
+  const json both = Json({"data", "info", Path("corpus"), "--json"});
+  EXPECT_EQ(both["train"]["vocab"], 257);
+  EXPECT_GT(both["validation"]["tokens"], 0);
   EXPECT_EQ(RunDelink({"data", "verify", Path("corpus/train")}).code, 0);
 
   fs::copy(Path("corpus/train"), Path("damaged"));
@@ -115,6 +118,16 @@ TEST_F(Program, DataInfoAndVerify) {
   const Outcome damaged = RunDelink({"data", "verify", Path("damaged")});
   EXPECT_EQ(damaged.code, 1) << damaged.err;
   EXPECT_THAT(damaged.err, HasSubstr(Path("damaged")));
+
+  const Words again = {"data",  "build",         "--bytes",
+                       "--out", Path("damaged"), Path("text0.txt")};
+  EXPECT_EQ(RunDelink(again).code, 0);
+  const Outcome refused = RunDelink(again);
+  EXPECT_EQ(refused.code, 2);
+  EXPECT_THAT(refused.err, HasSubstr("--overwrite"));
+  Words over = again;
+  over.push_back("--overwrite");
+  EXPECT_EQ(RunDelink(over).code, 0);
 }
 
 TEST_F(Program, ARunFolderHoldsWhatIsPromised) {
@@ -397,6 +410,31 @@ TEST_F(Program, ABadRecipeIsToldBeforeAnythingIsWritten) {
     EXPECT_THAT(outcome.err, HasSubstr(message));
     EXPECT_FALSE(fs::exists(Path("never")));
   }
+}
+
+TEST_F(Program, ARecipeInTheFolderOneIsIn) {
+  // Paths are relative to the recipe, the run's folder is named after it.
+  fs::copy(DELINK_SOURCE_DIR "/recipes/tiny.toml", Path("bare.toml"));
+  const Outcome outcome = RunDelinkIn(
+      Path("."), {"train", "bare.toml", "--until-step", "1", "--threads", "1"});
+  EXPECT_EQ(outcome.code, 0) << outcome.err;
+  EXPECT_TRUE(fs::exists(StepFolder(Path("runs/bare"), 1)));
+}
+
+TEST_F(Program, ALossThatIsNotFiniteEndsTheRunWithItsStep) {
+  const Words wild = {"--set", "optimizer.lr=1000", "--set",
+                      "optimizer.clip=0"};
+  const Outcome alone = RunDelink(TrainWords("wild", wild));
+  EXPECT_EQ(alone.code, 1);
+  EXPECT_THAT(alone.err,
+              AllOf(HasSubstr("step 2: the loss or its gradient is not finite"),
+                    HasSubstr("optimizer.lr")));
+  EXPECT_EQ(Rows(Path("wild/metrics.jsonl")).size(), 1u);
+  if (!HaveMpirun()) GTEST_SKIP() << "a build without MPI";
+  const Outcome both = MpirunDelink(2, TrainWords("wilder", wild));
+  EXPECT_EQ(both.code, 1);
+  EXPECT_THAT(both.err, HasSubstr("rank 0: step 2: the loss"));
+  EXPECT_THAT(both.err, Not(HasSubstr("rank 1: step 2")));
 }
 
 TEST_F(Program, ADamagedCheckpointIsPassedOver) {
