@@ -65,6 +65,12 @@ Outcome RunDelinkIn(const std::string& folder, const Words& words) {
   return RunProgram(all, folder);
 }
 
+Outcome RunOwnModel(const Words& words) {
+  Words all = {DELINK_OWN_MODEL};
+  all.insert(all.end(), words.begin(), words.end());
+  return RunProgram(all);
+}
+
 bool HaveMpirun() { return std::strlen(DELINK_MPIRUN) > 0; }
 
 Outcome MpirunDelink(int ranks, const Words& words) {

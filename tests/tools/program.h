@@ -20,7 +20,9 @@ using Words = std::vector<std::string>;
 Outcome RunDelink(const Words& words);
 // The same, started in `folder`.
 Outcome RunDelinkIn(const std::string& folder, const Words& words);
-// The same under mpirun.
+// A program of one's own, with a kind of model that `delink` does not know.
+Outcome RunOwnModel(const Words& words);
+// `delink` under mpirun.
 Outcome MpirunDelink(int ranks, const Words& words);
 bool HaveMpirun();
 

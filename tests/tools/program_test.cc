@@ -437,6 +437,43 @@ TEST_F(Program, ALossThatIsNotFiniteEndsTheRunWithItsStep) {
   EXPECT_THAT(both.err, Not(HasSubstr("rank 1: step 2")));
 }
 
+TEST_F(Program, AProgramOfOnesOwnKnowsItsOwnModel) {
+  WriteText(Path("own.toml"), R"(
+[model]
+kind   = "bigram"
+layers = 2
+dim    = 8
+[data]
+train = "corpus/train"
+seq   = 16
+batch = 4
+[optimizer]
+kind = "adamw"
+lr   = 1e-2
+[schedule]
+kind  = "constant"
+steps = 6
+[[stage]]
+name  = "pseudo"
+share = "all"
+until = { steps = 3 }
+[[stage]]
+name  = "real"
+)");
+  const Words train = {"train",     Path("own.toml"), "--out",
+                       Path("own"), "--threads",      "1"};
+  const Outcome own = RunOwnModel(train);
+  EXPECT_EQ(own.code, 0) << own.err;
+  const Outcome seen = RunOwnModel({"inspect", StepFolder(Path("own"), 3)});
+  EXPECT_THAT(seen.out,
+              AllOf(HasSubstr("bigram"), HasSubstr("mlp: blocks 0-1 share")));
+  EXPECT_EQ(RunOwnModel({"generate", Path("own"), "--prompt", "a"}).code, 0);
+
+  const Outcome other = RunDelink({"inspect", Path("own")});
+  EXPECT_EQ(other.code, 2);
+  EXPECT_THAT(other.err, HasSubstr("bigram"));
+}
+
 TEST_F(Program, ADamagedCheckpointIsPassedOver) {
   fs::copy(Path("straight"), Path("hurt"), fs::copy_options::recursive);
   const std::string newest = StepFolder(Path("hurt"), kSteps);
