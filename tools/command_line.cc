@@ -97,7 +97,8 @@ CLI::Validator Number(double least, double most) {
       "");
 }
 
-// CHECKPOINT, as every command understands it.
+// DIR and CHECKPOINT, as every command understands them.
+constexpr char kCorpusHelp[] = "a corpus, or its train or validation";
 constexpr char kCheckpointHelp[] =
     "a step folder, or a run folder (its newest whole checkpoint)";
 
@@ -120,9 +121,10 @@ template <typename T>
 CLI::Option* AddOption(CLI::App& app, const std::string& name,
                        const std::string& value, T& to,
                        const std::string& help) {
-  CLI::Option* option = app.add_option(name, to, help);
-  option->type_name(value)->option_text(" " + value)->allow_extra_args(false);
-  return option;
+  return app.add_option(name, to, help)
+      ->type_name(value)
+      ->option_text(" " + value)
+      ->allow_extra_args(false);
 }
 
 CLI::Option* AddPositional(CLI::App& app, const std::string& name,
@@ -166,7 +168,7 @@ void AddDataCommands(CLI::App& root, std::optional<Command>* chosen) {
   auto info = std::make_shared<DescribeData>();
   CLI::App& i = AddCommand(data, "info", "Statistics of a corpus",
                            "delink data info corpus/train");
-  AddPositional(i, "DIR", info->folder, "a corpus, or its train or validation")
+  AddPositional(i, "DIR", info->folder, kCorpusHelp)
       ->check(CLI::ExistingDirectory);
   i.add_flag("--json", info->json, "print one JSON object");
   i.final_callback([=] { *chosen = *info; });
@@ -174,8 +176,7 @@ void AddDataCommands(CLI::App& root, std::optional<Command>* chosen) {
   auto verify = std::make_shared<VerifyData>();
   CLI::App& v = AddCommand(data, "verify", "Check a corpus against its digests",
                            "delink data verify corpus/train");
-  AddPositional(v, "DIR", verify->folder,
-                "a corpus, or its train or validation")
+  AddPositional(v, "DIR", verify->folder, kCorpusHelp)
       ->check(CLI::ExistingDirectory);
   v.final_callback([=] { *chosen = *verify; });
 }

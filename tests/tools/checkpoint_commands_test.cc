@@ -1,0 +1,233 @@
+// Commands that look at corpora and checkpoints, from outside: data, inspect,
+// eval, generate, delink.
+#include <cmath>
+#include <filesystem>
+#include <fstream>
+
+#include "tests/tools/program_fixture.h"
+
+namespace delink::testing {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+using ::testing::StartsWith;
+
+namespace fs = std::filesystem;
+using nlohmann::json;
+
+using Commands = Program;
+
+TEST_F(Commands, DataInfoAndVerify) {
+  const Outcome info = RunDelink({"data", "info", Path("corpus/train")});
+  EXPECT_EQ(info.code, 0) << info.err;
+  EXPECT_THAT(info.out, HasSubstr("257"));  // bytes, and the end of a document
+  const json both = Json({"data", "info", Path("corpus"), "--json"});
+  EXPECT_EQ(both["train"]["vocab"], 257);
+  EXPECT_GT(both["validation"]["tokens"], 0);
+  EXPECT_EQ(RunDelink({"data", "verify", Path("corpus/train")}).code, 0);
+
+  fs::copy(Path("corpus/train"), Path("damaged"));
+  for (const auto& entry : fs::directory_iterator(Path("damaged"))) {
+    if (entry.path().extension() != ".h5") continue;
+    std::fstream file(entry.path(),
+                      std::ios::in | std::ios::out | std::ios::binary);
+    file.seekp(-1, std::ios::end);
+    const int last = file.peek();
+    file.put(static_cast<char>(last ^ 1));
+  }
+  const Outcome damaged = RunDelink({"data", "verify", Path("damaged")});
+  EXPECT_EQ(damaged.code, 1) << damaged.err;
+  EXPECT_THAT(damaged.err, HasSubstr(Path("damaged")));
+
+  const Words again = {"data",  "build",         "--bytes",
+                       "--out", Path("damaged"), Path("text0.txt")};
+  EXPECT_EQ(RunDelink(again).code, 0);
+  const Outcome refused = RunDelink(again);
+  EXPECT_EQ(refused.code, 2);
+  EXPECT_THAT(refused.err, HasSubstr("--overwrite"));
+  Words over = again;
+  over.push_back("--overwrite");
+  EXPECT_EQ(RunDelink(over).code, 0);
+}
+
+TEST_F(Commands, InspectTellsStageSharingAndTensors) {
+  const std::string pseudo = Step("straight", kSwitch);
+  const Outcome text = RunDelink({"inspect", pseudo});
+  EXPECT_EQ(text.code, 0) << text.err;
+  EXPECT_THAT(text.out, AllOf(HasSubstr("stage       pseudo"),
+                              HasSubstr("attention: blocks 0-3 share"),
+                              HasSubstr("blocks/3/attn/qkv/weight"),
+                              HasSubstr("-> blocks/0/attn/qkv/weight"),
+                              HasSubstr("head/weight is embed/token/weight")));
+
+  const json before = Json({"inspect", pseudo, "--json"});
+  EXPECT_EQ(before["stage"], "pseudo");
+  EXPECT_EQ(before["step"], kSwitch);
+  EXPECT_EQ(before["vocab"], 257);
+  EXPECT_EQ(before["sharing"]["attention"], json::parse("[[0,1,2,3]]"));
+  EXPECT_LT(before["unique_parameters"], before["virtual_parameters"]);
+  EXPECT_GT(before["bytes"], 0);
+
+  // A run folder means its newest checkpoint.
+  const json after = Json({"inspect", Path("straight"), "--json"});
+  EXPECT_EQ(after["stage"], "real");
+  EXPECT_EQ(after["step"], kSteps);
+  EXPECT_EQ(after["sharing"]["mlp"], json::parse("[[0],[1],[2],[3]]"));
+  EXPECT_EQ(after["virtual_parameters"], before["virtual_parameters"]);
+  for (const json& tensor : after["tensors"]) {
+    EXPECT_EQ(tensor.contains("link"), tensor["name"] == "head/weight");
+  }
+}
+
+TEST_F(Commands, EvalIsTheValidationLossOfTheRun) {
+  const Words words = {"eval", Path("straight"), "--data",
+                       Path("corpus/validation"), "--json"};
+  Words some = words;
+  some.insert(some.end(), {"--batches", "2"});
+  const json two = Json(some);
+  double last = 0;
+  for (const json& row : Rows(Path("straight/metrics.jsonl"))) {
+    if (row.contains("validation_loss")) last = row["validation_loss"];
+  }
+  EXPECT_NEAR(two["loss"].get<double>(), last, 1e-9 * last);
+  EXPECT_EQ(two["perplexity"].get<double>(),
+            std::exp(two["loss"].get<double>()));
+  EXPECT_EQ(two["tokens"], 2 * 8 * 32);
+
+  const json all = Json(words);
+  EXPECT_GT(all["tokens"], two["tokens"]);
+  const Outcome text = RunDelink(
+      {"eval", Path("straight"), "--data", Path("corpus/validation")});
+  EXPECT_THAT(text.out, AllOf(HasSubstr("perplexity"), HasSubstr("real")));
+  if (!HaveMpirun()) GTEST_SKIP() << "a build without MPI";
+  const Outcome several = MpirunDelink(2, words);
+  EXPECT_EQ(several.code, 0) << several.err;
+  EXPECT_EQ(json::parse(several.out, nullptr, false), all);
+}
+
+TEST_F(Commands, EvalRefusesAnotherVocabulary) {
+  const Outcome built = RunDelink({"data", "build", "--train-tokenizer", "400",
+                                   "--out", Path("words"), "--validation",
+                                   "0.5", DELINK_SOURCE_DIR "/LICENSE"});
+  ASSERT_EQ(built.code, 0) << built.err;
+  const Outcome outcome =
+      RunDelink({"eval", Path("straight"), "--data", Path("words/validation")});
+  EXPECT_EQ(outcome.code, 2);
+  EXPECT_THAT(outcome.err,
+              AllOf(HasSubstr(Path("words/validation")),
+                    HasSubstr(Path("straight")), HasSubstr("tokenizer")));
+}
+
+TEST_F(Commands, GenerateContinuesAndTheSeedDecides) {
+  const auto generate = [](const std::string& seed, const Words& more) {
+    Words words = {
+        "generate", Path("straight"), "--prompt", "the slab ", "--tokens",
+        "40",       "--seed",         seed};
+    words.insert(words.end(), more.begin(), more.end());
+    const Outcome outcome = RunDelink(words);
+    EXPECT_EQ(outcome.code, 0) << outcome.err;
+    EXPECT_THAT(outcome.out, StartsWith("the slab "));
+    return outcome.out;
+  };
+  const std::string text = generate("1", {});
+  EXPECT_GT(text.size(), std::string("the slab \n").size());
+  EXPECT_EQ(generate("1", {}), text);
+  EXPECT_NE(generate("2", {}), text);
+  // The likeliest token, whatever the seed.
+  EXPECT_EQ(generate("1", {"--temperature", "0"}),
+            generate("2", {"--top-k", "1"}));
+}
+
+TEST_F(Commands, DelinkedByHandEqualsTheSwitchOfTheRun) {
+  const std::string pseudo = Step("straight", kSwitch);
+  const Outcome cut = RunDelink({"delink", pseudo, Path("by-hand")});
+  ASSERT_EQ(cut.code, 0) << cut.err;
+  EXPECT_THAT(cut.out,
+              AllOf(HasSubstr("stage pseudo -> real"), HasSubstr("scale"),
+                    HasSubstr("before"), HasSubstr("after")));
+  const json seen = Json({"inspect", Path("by-hand"), "--json"});
+  EXPECT_EQ(seen["stage"], "real");
+  EXPECT_EQ(seen["step"], kSwitch);
+  EXPECT_EQ(seen["unique_parameters"], seen["virtual_parameters"]);
+
+  EXPECT_EQ(Loss(pseudo), Loss(Path("by-hand")));
+
+  const Outcome trained =
+      RunDelink(TrainWords("hand", {"--resume=" + Path("by-hand")}));
+  ASSERT_EQ(trained.code, 0) << trained.err;
+  EXPECT_EQ(Difference(ReadBits(Step("hand", kSteps)),
+                       ReadBits(Step("straight", kSteps))),
+            "");
+}
+
+TEST_F(Commands, DelinkByHandPartlyAndEarly) {
+  const std::string early = Step("straight", 5);
+  const Outcome cut =
+      RunDelink({"delink", early, Path("partly"), "--share",
+                 "attention=all,mlp=groups:2", "--state", "reset"});
+  ASSERT_EQ(cut.code, 0) << cut.err;
+  const json seen = Json({"inspect", Path("partly"), "--json"});
+  // No stage of the recipe shares so: the run's own switch is still to come.
+  EXPECT_EQ(seen["stage"], "pseudo");
+  EXPECT_EQ(seen["sharing"]["attention"], json::parse("[[0,1,2,3]]"));
+  EXPECT_EQ(seen["sharing"]["mlp"], json::parse("[[0,1],[2,3]]"));
+  EXPECT_EQ(RunDelink(TrainWords("part", {"--resume=" + Path("partly")})).code,
+            0);
+  EXPECT_EQ(Json({"inspect", Path("part"), "--json"})["stage"], "real");
+
+  // Before its time, straight to the real stage.
+  ASSERT_EQ(RunDelink({"delink", early, Path("early")}).code, 0);
+  EXPECT_EQ(Json({"inspect", Path("early"), "--json"})["stage"], "real");
+  EXPECT_EQ(RunDelink(TrainWords("soon", {"--resume=" + Path("early")})).code,
+            0);
+}
+
+TEST_F(Commands, DelinkRefusesWhatItCannotDo) {
+  const std::string pseudo = Step("straight", kSwitch);
+  fs::create_directory(Path("there"));
+  const Outcome exists = RunDelink({"delink", pseudo, Path("there")});
+  EXPECT_EQ(exists.code, 2);
+  EXPECT_THAT(exists.err, HasSubstr(Path("there")));
+  const struct {
+    Words words;
+    const char* message;
+  } cases[] = {
+      {{pseudo, Path("no"), "--share", "all"}, "nothing to cut"},
+      {{pseudo, Path("no"), "--share", "groups:3"}, "groups:3"},
+      {{pseudo, Path("no"), "--share", "router=none,mlp=all"}, "router"},
+      {{Path("straight"), Path("no")}, "nothing to cut"},
+      {{Path("straight"), Path("no"), "--share", "all"}, "only cuts links"},
+      {{Path("corpus"), Path("no")}, "no checkpoint there"}};
+  for (const auto& [words, message] : cases) {
+    Words all = {"delink"};
+    all.insert(all.end(), words.begin(), words.end());
+    const Outcome outcome = RunDelink(all);
+    EXPECT_EQ(outcome.code, 2) << outcome.err;
+    EXPECT_THAT(outcome.err, HasSubstr(message));
+    EXPECT_FALSE(fs::exists(Path("no")));
+  }
+}
+
+TEST_F(Commands, ADamagedCheckpointIsPassedOver) {
+  fs::copy(Path("straight"), Path("hurt"), fs::copy_options::recursive);
+  const std::string newest = Step("hurt", kSteps);
+  std::fstream file(newest + "/rank-00000.h5",
+                    std::ios::in | std::ios::out | std::ios::binary);
+  file.seekg(5000);
+  const int byte = file.peek();
+  file.seekp(5000);
+  file.put(static_cast<char>(byte ^ 4));
+  file.close();
+
+  const Outcome run = RunDelink({"inspect", Path("hurt"), "--json"});
+  EXPECT_EQ(run.code, 0) << run.err;
+  EXPECT_THAT(run.err, HasSubstr(newest));
+  EXPECT_EQ(json::parse(run.out, nullptr, false)["step"], 15);
+  const Outcome named = RunDelink({"inspect", newest});
+  EXPECT_EQ(named.code, 1);
+  EXPECT_THAT(named.err, HasSubstr("rank-00000.h5"));
+}
+
+}  // namespace
+}  // namespace delink::testing

@@ -1,0 +1,75 @@
+#include "tests/tools/program_fixture.h"
+
+#include <fstream>
+
+namespace delink::testing {
+namespace {
+
+// Words that follow each other with some regularity.
+std::string SomeText(unsigned seed, int count) {
+  const char* const words[] = {"the ",   "slab ",   "of ",  "a ",
+                               "layer ", "holds ",  "its ", "weights ",
+                               "and ",   "moves.\n"};
+  std::string text;
+  unsigned state = seed;
+  for (int i = 0; i < count; ++i) {
+    state = state * 1103515245u + 12345u;
+    text += words[(state >> 16) % (i % 3 == 0 ? 10 : 4)];
+  }
+  return text;
+}
+
+}  // namespace
+
+void WriteText(const std::string& path, const std::string& text) {
+  std::ofstream(path, std::ios::binary) << text;
+}
+
+std::unique_ptr<TempDir> Program::dir_;
+
+void Program::SetUpTestSuite() {
+  dir_ = std::make_unique<TempDir>();
+  Words words = {"data", "build", "--bytes",     "--validation",
+                 "0.2",  "--out", Path("corpus")};
+  for (unsigned i = 0; i < 10; ++i) {
+    const std::string text = Path("text" + std::to_string(i) + ".txt");
+    WriteText(text, SomeText(i + 1, 500));
+    words.push_back(text);
+  }
+  const Outcome built = RunDelink(words);
+  ASSERT_EQ(built.code, 0) << built.err;
+  const Outcome trained = RunDelink(TrainWords("straight"));
+  ASSERT_EQ(trained.code, 0) << trained.err;
+}
+
+std::string Program::Step(const std::string& run, int step) {
+  const std::string digits = std::to_string(step);
+  return Path(run) + "/checkpoints/step-" +
+         std::string(8 - digits.size(), '0') + digits;
+}
+
+Words Program::TrainWords(const std::string& out, const Words& more) {
+  Words words = {"train",     DELINK_SOURCE_DIR "/recipes/tiny.toml",
+                 "--out",     Path(out),
+                 "--set",     "data.train=" + Path("corpus/train"),
+                 "--set",     "run.keep=0",
+                 "--threads", "1"};
+  words.insert(words.end(), more.begin(), more.end());
+  return words;
+}
+
+nlohmann::json Program::Json(const Words& words) {
+  const Outcome outcome = RunDelink(words);
+  EXPECT_EQ(outcome.code, 0) << outcome.err;
+  const auto parsed = nlohmann::json::parse(outcome.out, nullptr, false);
+  EXPECT_TRUE(parsed.is_object()) << outcome.out;
+  return parsed;
+}
+
+double Program::Loss(const std::string& checkpoint) {
+  return Json({"eval", checkpoint, "--data", Path("corpus/validation"),
+               "--batches", "2", "--json"})["loss"]
+      .get<double>();
+}
+
+}  // namespace delink::testing

@@ -1,0 +1,221 @@
+// `delink train` from outside: what a run leaves, stopping and resuming, what
+// is refused, several ranks, and a program of one's own.
+#include <filesystem>
+#include <map>
+
+#include "tests/tools/program_fixture.h"
+
+namespace delink::testing {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+namespace fs = std::filesystem;
+using nlohmann::json;
+
+using TrainProgram = Program;
+
+TEST_F(TrainProgram, ARunFolderHoldsWhatIsPromised) {
+  for (const char* name : {"recipe.toml", "metrics.jsonl", "log.txt"}) {
+    EXPECT_TRUE(fs::is_regular_file(Path("straight/") + name)) << name;
+  }
+  for (const char* name : {"index.h5", "rank-00000.h5", "recipe.toml",
+                           "tokenizer", "SHA256SUMS"}) {
+    EXPECT_TRUE(fs::is_regular_file(Step("straight", kSteps) + "/" + name))
+        << name;
+  }
+}
+
+TEST_F(TrainProgram, MetricsHaveTheirFieldsAndReadBackBitForBit) {
+  const std::string path = Path("straight/metrics.jsonl");
+  int steps = 0, validations = 0, switches = 0;
+  for (const json& row : Rows(path)) {
+    if (row.contains("event")) {
+      ++switches;
+      EXPECT_EQ(row["event"], "delink");
+      EXPECT_EQ(row["step"], kSwitch);
+      EXPECT_EQ(row["loss_before"].get<double>(),
+                row["loss_after"].get<double>());
+      EXPECT_EQ(row["virtual_parameters"], row["unique_parameters"]);
+      EXPECT_GT(row["unique_parameters"], row["unique_parameters_before"]);
+      EXPECT_GT(row["bytes_after"]["state"], row["bytes_before"]["state"]);
+    } else if (row.contains("validation_loss")) {
+      ++validations;
+      EXPECT_TRUE(row.contains("step"));
+    } else {
+      ++steps;
+      EXPECT_EQ(row["step"], steps);
+      EXPECT_EQ(row["stage"], steps <= kSwitch ? "pseudo" : "real");
+      for (const char* key :
+           {"tokens", "loss", "lr", "grad_norm", "seconds", "tokens_per_s"}) {
+        EXPECT_TRUE(row[key].is_number()) << key;
+      }
+    }
+  }
+  EXPECT_EQ(steps, kSteps);
+  EXPECT_EQ(validations, 2);
+  EXPECT_EQ(switches, 1);
+  // A number whose text is its shortest exact form comes out as it went in.
+  for (const std::string& line : Lines(path)) {
+    EXPECT_EQ(nlohmann::ordered_json::parse(line).dump(), line);
+  }
+}
+
+TEST_F(TrainProgram, StoppedAndResumedEqualsStraightThrough) {
+  // In the pseudo stage, exactly at the switch, and in the real stage.
+  const Outcome first = RunDelink(TrainWords("stops", {"--until-step", "7"}));
+  ASSERT_EQ(first.code, 0) << first.err;
+  EXPECT_EQ(ReadBits(Step("stops", 7)).stage, "pseudo");
+  for (const char* until : {"10", "13", "20"}) {
+    const Outcome next =
+        RunDelink(TrainWords("stops", {"--resume", "--until-step", until}));
+    ASSERT_EQ(next.code, 0) << next.err;
+  }
+  EXPECT_EQ(Difference(ReadBits(Step("stops", kSteps)),
+                       ReadBits(Step("straight", kSteps))),
+            "");
+  EXPECT_NE(Difference(ReadBits(Step("stops", kSwitch)),
+                       ReadBits(Step("straight", kSteps))),
+            "");
+  const auto losses = [](const std::string& run) {
+    std::map<int, double> all;
+    for (const json& row : Rows(Path(run + "/metrics.jsonl"))) {
+      if (row.contains("loss")) all[row["step"]] = row["loss"];
+    }
+    return all;
+  };
+  EXPECT_EQ(losses("stops"), losses("straight"));
+}
+
+TEST_F(TrainProgram, ARunIsNotOverwrittenUnasked) {
+  const Words few = {"--until-step", "1"};
+  ASSERT_EQ(RunDelink(TrainWords("mine", few)).code, 0);
+  const auto before = Lines(Path("mine/metrics.jsonl"));
+  const Outcome refused = RunDelink(TrainWords("mine", few));
+  EXPECT_EQ(refused.code, 2);
+  EXPECT_THAT(refused.err,
+              AllOf(HasSubstr("--resume"), HasSubstr("--overwrite")));
+  EXPECT_EQ(Lines(Path("mine/metrics.jsonl")), before);
+  EXPECT_EQ(
+      RunDelink(TrainWords("mine", {"--until-step", "2", "--overwrite"})).code,
+      0);
+  EXPECT_FALSE(fs::exists(Step("mine", 1)));
+  EXPECT_TRUE(fs::exists(Step("mine", 2)));
+}
+
+TEST_F(TrainProgram, ResumeWithNothingThereStartsAndSaysSo) {
+  const Outcome outcome =
+      RunDelink(TrainWords("fresh", {"--resume", "--until-step", "1"}));
+  EXPECT_EQ(outcome.code, 0) << outcome.err;
+  EXPECT_THAT(outcome.err, HasSubstr("starting afresh"));
+  const Outcome named =
+      RunDelink(TrainWords("fresh2", {"--resume=" + Path("nowhere")}));
+  EXPECT_EQ(named.code, 2);
+  EXPECT_THAT(named.err, HasSubstr(Path("nowhere")));
+  EXPECT_FALSE(fs::exists(Path("fresh2")));
+}
+
+TEST_F(TrainProgram, ABadRecipeIsToldBeforeAnythingIsWritten) {
+  const struct {
+    Words more;
+    const char* message;
+  } cases[] = {{{"--set", "model.lairs=3"}, "did you mean"},
+               {{"--set", "optimizer.lr=fast"}, "optimizer.lr"},
+               {{"--set", "data.batch=7"}, "batch"},
+               {{"--set", "data.train=/no/such/corpus"}, "/no/such/corpus"},
+               {{"--set", "stage.0.parallel.data=3"}, "3"},
+               {{"--set", "model.vocab=100"}, "257"}};
+  for (const auto& [more, message] : cases) {
+    const Outcome outcome = RunDelink(TrainWords("never", more));
+    EXPECT_EQ(outcome.code, 2) << outcome.err;
+    EXPECT_THAT(outcome.err, HasSubstr(message));
+    EXPECT_FALSE(fs::exists(Path("never")));
+  }
+}
+
+TEST_F(TrainProgram, ARecipeInTheFolderOneIsIn) {
+  // Paths are relative to the recipe, the run's folder is named after it.
+  fs::copy(DELINK_SOURCE_DIR "/recipes/tiny.toml", Path("bare.toml"));
+  const Outcome outcome = RunDelinkIn(
+      Path("."), {"train", "bare.toml", "--until-step", "1", "--threads", "1"});
+  EXPECT_EQ(outcome.code, 0) << outcome.err;
+  EXPECT_TRUE(fs::exists(Step("runs/bare", 1)));
+}
+
+TEST_F(TrainProgram, ALossThatIsNotFiniteEndsTheRunWithItsStep) {
+  const Words wild = {"--set", "optimizer.lr=1000", "--set",
+                      "optimizer.clip=0"};
+  const Outcome alone = RunDelink(TrainWords("wild", wild));
+  EXPECT_EQ(alone.code, 1);
+  EXPECT_THAT(alone.err,
+              AllOf(HasSubstr("step 2: the loss or its gradient is not finite"),
+                    HasSubstr("optimizer.lr")));
+  EXPECT_EQ(Rows(Path("wild/metrics.jsonl")).size(), 1u);
+  if (!HaveMpirun()) GTEST_SKIP() << "a build without MPI";
+  const Outcome both = MpirunDelink(2, TrainWords("wilder", wild));
+  EXPECT_EQ(both.code, 1);
+  EXPECT_THAT(both.err, HasSubstr("rank 0: step 2: the loss"));
+  EXPECT_THAT(both.err, Not(HasSubstr("rank 1: step 2")));
+}
+
+TEST_F(TrainProgram, AProgramOfOnesOwnKnowsItsOwnModel) {
+  WriteText(Path("own.toml"), R"(
+[model]
+kind   = "bigram"
+layers = 2
+dim    = 8
+[data]
+train = "corpus/train"
+seq   = 16
+batch = 4
+[optimizer]
+kind = "adamw"
+lr   = 1e-2
+[schedule]
+kind  = "constant"
+steps = 6
+[[stage]]
+name  = "pseudo"
+share = "all"
+until = { steps = 3 }
+[[stage]]
+name  = "real"
+)");
+  const Words train = {"train",     Path("own.toml"), "--out",
+                       Path("own"), "--threads",      "1"};
+  const Outcome own = RunOwnModel(train);
+  EXPECT_EQ(own.code, 0) << own.err;
+  const Outcome seen = RunOwnModel({"inspect", Step("own", 3)});
+  EXPECT_THAT(seen.out,
+              AllOf(HasSubstr("bigram"), HasSubstr("mlp: blocks 0-1 share")));
+  EXPECT_EQ(RunOwnModel({"generate", Path("own"), "--prompt", "a"}).code, 0);
+
+  const Outcome other = RunDelink({"inspect", Path("own")});
+  EXPECT_EQ(other.code, 2);
+  EXPECT_THAT(other.err, HasSubstr("bigram"));
+}
+
+TEST_F(TrainProgram, UnderMpirunTheSameRun) {
+  if (!HaveMpirun()) GTEST_SKIP() << "a build without MPI";
+  const Outcome outcome =
+      MpirunDelink(2, TrainWords("two", {"--set", "stage.1.parallel.zero=1"}));
+  ASSERT_EQ(outcome.code, 0) << outcome.err;
+  EXPECT_TRUE(fs::exists(Step("two", kSteps) + "/rank-00001.h5"));
+  EXPECT_NEAR(Loss(Path("two")), Loss(Path("straight")), 1e-4);
+
+  const Outcome wrong =
+      MpirunDelink(2, TrainWords("never", {"--set", "data.batch=7"}));
+  EXPECT_EQ(wrong.code, 2);
+  EXPECT_EQ(wrong.err.find("is not a multiple"),
+            wrong.err.rfind("is not a multiple"))
+      << wrong.err;
+  EXPECT_FALSE(fs::exists(Path("never")));
+  const Outcome alone = MpirunDelink(2, {"inspect", Path("straight")});
+  EXPECT_EQ(alone.code, 2);
+  EXPECT_THAT(alone.err, HasSubstr("one process"));
+}
+
+}  // namespace
+}  // namespace delink::testing
