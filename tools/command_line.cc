@@ -2,17 +2,14 @@
 #include "tools/command_line.h"
 
 #include <CLI/CLI.hpp>
-#include <cmath>
 #include <functional>
 #include <limits>
 #include <memory>
 #include <utility>
 
-#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_split.h"
-#include "absl/strings/string_view.h"
 #include "recipes/schema/problems.h"
+#include "tools/argument_text.h"
 
 namespace delink::tools {
 namespace {
@@ -49,52 +46,23 @@ class HelpFormatter final : public CLI::Formatter {
   std::string make_option_desc(const CLI::Option* option) const override {
     const bool named = option->nonpositional();
     return Wrap(option->get_description() +
-                (named && option->get_required() ? " (required)" : ""));
-  }
-  static std::string Wrap(const std::string& text) {
-    std::string wrapped;
-    size_t column = kColumn;
-    for (const absl::string_view word : absl::StrSplit(text, ' ')) {
-      const bool first = column == kColumn;
-      if (!first && column + 1 + word.size() > kWidth) {
-        absl::StrAppend(&wrapped, "\n", word);
-        column = kColumn + word.size();
-      } else {
-        absl::StrAppend(&wrapped, first ? "" : " ", word);
-        column += word.size() + (first ? 0 : 1);
-      }
-    }
-    return wrapped;
+                    (named && option->get_required() ? " (required)" : ""),
+                kColumn, kWidth);
   }
 };
 
 // What a number on the command line may be.
 CLI::Validator WholeNumber(int64_t least, int64_t most) {
-  return CLI::Validator(
-      [=](const std::string& text) {
-        int64_t value = 0;
-        if (absl::SimpleAtoi(text, &value) && value >= least && value <= most) {
-          return std::string();
-        }
-        return absl::StrCat(
-            "'", text, "' is not a whole number from ", least,
-            most == kLargest ? " up" : absl::StrCat(" to ", most));
-      },
-      "");
+  return {[=](const std::string& text) {
+            return WholeNumberProblem(text, least, most);
+          },
+          ""};
 }
 
 CLI::Validator Number(double least, double most) {
-  return CLI::Validator(
-      [=](const std::string& text) {
-        double value = 0;
-        if (absl::SimpleAtod(text, &value) && value >= least && value <= most) {
-          return std::string();
-        }
-        return absl::StrCat(
-            "'", text, "' is not a number from ", least,
-            std::isinf(most) ? " up" : absl::StrCat(" to ", most));
-      },
-      "");
+  return {
+      [=](const std::string& text) { return NumberProblem(text, least, most); },
+      ""};
 }
 
 // DIR and CHECKPOINT, as every command understands them.
