@@ -5,13 +5,14 @@ set -euo pipefail
 
 usage() {
   cat <<'TXT'
-usage: tools/install_deps.sh [--tests]
+usage: tools/install_deps.sh [--tests] [--quickstart]
 
 Installs what building and running Delink needs, from Debian 12 packages; only
 those that are missing. Runs as root, or asks sudo.
 
-  --tests   also what the tests, the lints and the sanitizers need
-  --help    this text
+  --tests        also what the tests, the lints and the sanitizers need
+  --quickstart   also the text that tools/quickstart.sh trains on
+  --help         this text
 TXT
 }
 
@@ -26,11 +27,13 @@ tests=(
   clang libomp-dev clang-format clang-tidy shellcheck git ccache
   python3 python3-numpy python3-h5py python3-torch hdf5-tools
 )
+quickstart=(bible-kjv)
 
 packages=("${program[@]}")
 for argument in "$@"; do
   case $argument in
     --tests) packages+=("${tests[@]}") ;;
+    --quickstart) packages+=("${quickstart[@]}") ;;
     --help | -h) usage; exit 0 ;;
     *) usage >&2; exit 2 ;;
   esac
