@@ -71,7 +71,8 @@ std::vector<nlohmann::json> Rows(const std::string& folder) {
 
 void ReadTree(const hdf5::File& file, const std::string& group,
               Tensors* tensors) {
-  for (const hdf5::Child& child : *file.List(group)) {
+  const std::vector<hdf5::Child> children = *file.List(group);
+  for (const hdf5::Child& child : children) {
     const std::string path = group + "/" + child.name;
     absl::StatusOr<hdf5::Dataset> dataset = file.OpenDataset(path);
     if (dataset.ok()) {
