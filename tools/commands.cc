@@ -1,17 +1,20 @@
 #include "tools/commands.h"
 
+#include <algorithm>
 #include <chrono>
 #include <iostream>
 #include <memory>
 #include <string>
 #include <thread>
 
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "framework/base/log.h"
 #include "framework/base/status_macros.h"
 #include "layers/kernels/cpu/threads.h"
 #include "parallel/cores.h"
+#include "parallel/launcher.h"
 #include "recipes/run/evaluate.h"
 #include "recipes/run/inspect.h"
 #include "recipes/run/offline_delink.h"
@@ -62,6 +65,11 @@ absl::StatusOr<std::unique_ptr<RunSetup>> SetUp(const TrainOptions& command,
 }  // namespace
 
 absl::StatusOr<int> UseCores(World& world, int64_t threads) {
+  const auto environment = ProcessEnvironment("OMP_NUM_THREADS");
+  int64_t asked = 0;
+  if (threads == 0 && environment && absl::SimpleAtoi(*environment, &asked)) {
+    threads = std::max<int64_t>(asked, 0);
+  }
   DELINK_ASSIGN_OR_RETURN(const CoreShare share,
                           TakeCores(world.local(), static_cast<int>(threads)));
   cpu::SetThreads(share.threads);
