@@ -1,4 +1,3 @@
-#include <algorithm>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -9,50 +8,6 @@
 
 namespace delink::hdf5 {
 namespace {
-
-std::vector<hsize_t> Sizes(const std::vector<int64_t>& values) {
-  return {values.begin(), values.end()};
-}
-
-Handle SimpleSpace(const Shape& shape) {
-  DELINK_CHECK(!shape.empty() && shape.size() <= H5S_MAX_RANK);
-  for (const int64_t dim : shape) DELINK_CHECK_GE(dim, 0);
-  return Handle(H5Screate_simple(static_cast<int>(shape.size()),
-                                 Sizes(shape).data(), nullptr),
-                H5Sclose);
-}
-
-bool Select(hid_t space, const Rectangle& r) {
-  return H5Sselect_hyperslab(space, H5S_SELECT_SET, Sizes(r.start).data(),
-                             nullptr, Sizes(r.count).data(), nullptr) >= 0;
-}
-
-// The library reads "%b" in the names of sources as a pattern.
-std::string EscapePercent(const std::string& name) {
-  std::string escaped;
-  for (const char c : name) {
-    escaped += c;
-    if (c == '%') escaped += '%';
-  }
-  return escaped;
-}
-
-absl::Status AddPiece(hid_t list, hid_t space, const Shape& shape,
-                      const Piece& piece, const std::string& where) {
-  const Handle source = SimpleSpace({piece.offset + piece.end - piece.begin});
-  int64_t offset = piece.offset;
-  for (const Rectangle& r : FlatRectangles(shape, piece.begin, piece.end)) {
-    const Rectangle from = {.start = {offset}, .count = {r.elements}};
-    if (!Select(space, r) || !Select(source.get(), from) ||
-        H5Pset_virtual(list, space, EscapePercent(piece.file).c_str(),
-                       EscapePercent(piece.dataset).c_str(),
-                       source.get()) < 0) {
-      return LibraryError(where, "map a piece of the virtual dataset");
-    }
-    offset += r.elements;
-  }
-  return absl::OkStatus();
-}
 
 absl::StatusOr<ElementType> ElementTypeOf(hid_t dataset,
                                           const std::string& where) {
@@ -109,38 +64,6 @@ absl::StatusOr<Dataset> File::CreateDataset(const std::string& path,
   return dataset;
 }
 
-absl::Status File::CreateVirtual(const std::string& path, ElementType type,
-                                 const Shape& shape,
-                                 std::vector<Piece> pieces) {
-  std::sort(pieces.begin(), pieces.end(), [](const Piece& a, const Piece& b) {
-    return std::pair(a.begin, a.end) < std::pair(b.begin, b.end);
-  });
-  int64_t covered = 0;
-  for (const Piece& piece : pieces) {
-    DELINK_CHECK_EQ(piece.begin, covered) << path;
-    DELINK_CHECK_GE(piece.end, piece.begin) << path;
-    covered = piece.end;
-  }
-  DELINK_CHECK_EQ(covered, ElementCount(shape)) << path;
-
-  const std::string where = Where(path_, path);
-  const Session session;
-  const Handle space = SimpleSpace(shape);
-  const Handle parents = ParentsList();
-  const Handle list(H5Pcreate(H5P_DATASET_CREATE), H5Pclose);
-  H5Pset_obj_track_times(list.get(), false);
-  for (const Piece& piece : pieces) {
-    DELINK_RETURN_IF_ERROR(
-        AddPiece(list.get(), space.get(), shape, piece, where));
-  }
-  const Handle dataset(
-      H5Dcreate2(id_, path.c_str(), StoredType(type), space.get(),
-                 parents.get(), list.get(), H5P_DEFAULT),
-      H5Dclose);
-  if (!dataset.ok()) return LibraryError(where, "create the virtual dataset");
-  return absl::OkStatus();
-}
-
 absl::StatusOr<Dataset> File::OpenDataset(const std::string& path) const {
   Dataset dataset;
   dataset.where_ = Where(path_, path);
@@ -152,6 +75,10 @@ absl::StatusOr<Dataset> File::OpenDataset(const std::string& path) const {
       return LibraryError(dataset.where_, "open the dataset");
     }
     info = InfoOf(dataset.id_, dataset.where_);
+    if (info.ok() && info->is_virtual) {
+      const absl::Status sources = CheckSources(dataset.id_, dataset.where_);
+      if (!sources.ok()) info = sources;
+    }
   }
   if (!info.ok()) return info.status();
   dataset.info_ = *std::move(info);

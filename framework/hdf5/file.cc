@@ -17,14 +17,6 @@
 namespace delink::hdf5 {
 namespace {
 
-// The library's file locks fail on some network file systems; what they guard
-// against, temporary names and renaming do.
-Handle AccessList() {
-  Handle list(H5Pcreate(H5P_FILE_ACCESS), H5Pclose);
-  H5Pset_file_locking(list.get(), /*use=*/false, /*ignore_disabled=*/true);
-  return list;
-}
-
 // Claims the blocks of all that the library is going to write, because on a
 // full disk its flush and close fail without a word.
 absl::Status Reserve(const std::string& path, int64_t bytes) {

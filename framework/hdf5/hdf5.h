@@ -10,8 +10,8 @@
 // so objects may be used and destroyed on any thread. Objects are move-only and
 // close what they hold. The library's messages go into the Status, nothing is
 // printed. Verify the SHA-256 of a file that others wrote before opening it:
-// HDF5 may crash on a damaged file, and reads a missing source file of a
-// virtual dataset as zeros without an error.
+// HDF5 may crash on a damaged file. It also reads what it cannot open of a
+// virtual dataset as zeros, without an error: OpenDataset checks all sources.
 #pragma once
 
 #include <cstdint>

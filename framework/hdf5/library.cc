@@ -5,6 +5,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "framework/base/check.h"
+#include "framework/hdf5/rectangles.h"
 
 namespace delink::hdf5 {
 namespace {
@@ -13,6 +14,10 @@ namespace {
 std::mutex& LibraryMutex() {
   static std::mutex mutex;
   return mutex;
+}
+
+std::vector<hsize_t> Sizes(const std::vector<int64_t>& values) {
+  return {values.begin(), values.end()};
 }
 
 // Innermost first.
@@ -63,11 +68,30 @@ std::string Where(const std::string& file, std::string_view path) {
   return where;
 }
 
+Handle AccessList() {
+  Handle list(H5Pcreate(H5P_FILE_ACCESS), H5Pclose);
+  H5Pset_file_locking(list.get(), /*use=*/true, /*ignore_disabled=*/true);
+  return list;
+}
+
 Handle ParentsList() {
   Handle list(H5Pcreate(H5P_LINK_CREATE), H5Pclose);
   H5Pset_create_intermediate_group(list.get(), 1);
   H5Pset_char_encoding(list.get(), H5T_CSET_UTF8);
   return list;
+}
+
+Handle SimpleSpace(const Shape& shape) {
+  DELINK_CHECK(!shape.empty() && shape.size() <= H5S_MAX_RANK);
+  for (const int64_t dim : shape) DELINK_CHECK_GE(dim, 0);
+  return Handle(H5Screate_simple(static_cast<int>(shape.size()),
+                                 Sizes(shape).data(), nullptr),
+                H5Sclose);
+}
+
+bool Select(hid_t space, const Rectangle& r) {
+  return H5Sselect_hyperslab(space, H5S_SELECT_SET, Sizes(r.start).data(),
+                             nullptr, Sizes(r.count).data(), nullptr) >= 0;
 }
 
 hid_t StoredType(ElementType type) {

@@ -52,8 +52,24 @@ absl::Status LibraryError(std::string_view where, std::string_view action);
 // "FILE: /PATH", for messages.
 std::string Where(const std::string& file, std::string_view path);
 
+// How files are opened: with locks where the file system has any. Without them
+// the sources of virtual datasets, which the library opens its own way, could
+// not be opened a second time and would silently read as zeros.
+Handle AccessList();
+
 // The properties of a new link: missing groups are created.
 Handle ParentsList();
+
+Handle SimpleSpace(const Shape& shape);
+
+struct Rectangle;
+
+// Selects a rectangle of a dataspace; false on failure.
+bool Select(hid_t space, const Rectangle& r);
+
+// Whether every source of the virtual dataset `dataset` can be opened and is
+// long enough: the library reads those that are not as zeros.
+absl::Status CheckSources(hid_t dataset, const std::string& where);
 
 // The type as stored, and as it lies in memory.
 hid_t StoredType(ElementType type);

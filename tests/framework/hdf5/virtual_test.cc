@@ -93,6 +93,78 @@ TEST(Hdf5Virtual, PiecesInTwoFilesAreTheWhole) {
   }
 }
 
+// The library itself would give zeros, without an error.
+TEST(Hdf5Virtual, SourcesThatAreOpenAlreadyAreRead) {
+  const TempDir dir;
+  WriteCut(dir.path(), {60}, {0, 20, 60});
+  for (const bool writing : {false, true}) {
+    const auto open = [&](const std::string& name) {
+      return writing ? File::OpenReadWrite(dir / name)
+                     : File::OpenReadOnly(dir / name);
+    };
+    auto writer = open("writer-1.h5");
+    ASSERT_TRUE(writer.ok()) << writer.status();
+    auto source = writer->OpenDataset("/slabs/w");
+    ASSERT_TRUE(source.ok());
+    auto index = open("index.h5");
+    ASSERT_TRUE(index.ok()) << index.status();
+    auto whole = index->ReadAll<float>("/model/w");
+    ASSERT_TRUE(whole.ok()) << whole.status();
+    ExpectCounts(*whole, 0);
+  }
+}
+
+TEST(Hdf5Virtual, SourcesThatAreMissingOrShortAreReported) {
+  const TempDir dir;
+  WriteCut(dir.path(), {60}, {0, 20, 60});
+  {
+    auto file = File::Create(dir / "writer-1.h5");
+    ASSERT_TRUE(file.ok());
+    const std::vector<float> data(42);  // 43 are needed
+    ASSERT_TRUE(file->WriteAll("/slabs/w", {42}, data.data()).ok());
+    ASSERT_TRUE(file->Close().ok());
+  }
+  const auto message = [&] {
+    auto index = File::OpenReadOnly(dir / "index.h5");
+    EXPECT_TRUE(index.ok());
+    const absl::Status status = index->OpenDataset("/model/w").status();
+    EXPECT_EQ(status.code(), absl::StatusCode::kDataLoss);
+    return std::string(status.message());
+  };
+  EXPECT_THAT(message(), ::testing::HasSubstr("element 42 of writer-1.h5"));
+  ASSERT_TRUE(RemoveAll(dir / "writer-1.h5").ok());
+  EXPECT_THAT(message(), ::testing::AllOf(::testing::HasSubstr("writer-1.h5"),
+                                          ::testing::HasSubstr("missing")));
+}
+
+TEST(Hdf5Virtual, NamesWithPercentSignsAndTheSameFile) {
+  const TempDir dir;
+  const std::vector<float> data = {0, 1, 2, 3};
+  auto other = File::Create(dir / "50%b.h5");
+  ASSERT_TRUE(other.ok());
+  ASSERT_TRUE(other->WriteAll("/a%%", {4}, data.data()).ok());
+  ASSERT_TRUE(other->Close().ok());
+  auto file = File::Create(dir / "f.h5");
+  ASSERT_TRUE(file.ok());
+  ASSERT_TRUE(file->WriteAll("/b", {4}, data.data()).ok());
+  ASSERT_TRUE(
+      file->CreateVirtual(
+              "/v", ElementType::kF32, {2, 2},
+              {{.begin = 0, .end = 1, .file = "50%b.h5", .dataset = "/a%%"},
+               {.begin = 1,
+                .end = 4,
+                .file = ".",
+                .dataset = "/b",
+                .offset = 1}})
+          .ok());
+  ASSERT_TRUE(file->Close().ok());
+  auto read = File::OpenReadOnly(dir / "f.h5");
+  ASSERT_TRUE(read.ok());
+  auto back = read->ReadAll<float>("/v");
+  ASSERT_TRUE(back.ok()) << back.status();
+  EXPECT_EQ(*back, data);
+}
+
 class Readers : public ::testing::Test {
  protected:
   void SetUp() override {

@@ -1,0 +1,168 @@
+#include <algorithm>
+#include <map>
+#include <set>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "framework/base/check.h"
+#include "framework/base/file.h"
+#include "framework/hdf5/hdf5.h"
+#include "framework/hdf5/library.h"
+#include "framework/hdf5/rectangles.h"
+
+namespace delink::hdf5 {
+namespace {
+
+// The library reads "%b" in the names of sources as a pattern.
+std::string EscapePercent(const std::string& name) {
+  std::string escaped;
+  for (const char c : name) {
+    escaped += c;
+    if (c == '%') escaped += '%';
+  }
+  return escaped;
+}
+
+absl::Status AddPiece(hid_t list, hid_t space, const Shape& shape,
+                      const Piece& piece, const std::string& where) {
+  const Handle source = SimpleSpace({piece.offset + piece.end - piece.begin});
+  int64_t offset = piece.offset;
+  for (const Rectangle& r : FlatRectangles(shape, piece.begin, piece.end)) {
+    const Rectangle from = {.start = {offset}, .count = {r.elements}};
+    if (!Select(space, r) || !Select(source.get(), from) ||
+        H5Pset_virtual(list, space, EscapePercent(piece.file).c_str(),
+                       EscapePercent(piece.dataset).c_str(),
+                       source.get()) < 0) {
+      return LibraryError(where, "map a piece of the virtual dataset");
+    }
+    offset += r.elements;
+  }
+  return absl::OkStatus();
+}
+
+std::string UnescapePercent(const std::string& name) {
+  std::string plain;
+  for (size_t i = 0; i < name.size(); ++i) {
+    plain += name[i];
+    if (name[i] == '%' && i + 1 < name.size() && name[i + 1] == '%') ++i;
+  }
+  return plain;
+}
+
+// What one of the library's calls says of mapping `i`: a name.
+template <typename Call>
+std::string MappingName(Call call, hid_t list, size_t i) {
+  std::string name(static_cast<size_t>(call(list, i, nullptr, 0)) + 1, '\0');
+  call(list, i, name.data(), name.size());
+  name.pop_back();
+  return UnescapePercent(name);
+}
+
+// The sources of one virtual dataset, each opened once.
+class Sources {
+ public:
+  explicit Sources(hid_t dataset) {
+    const Handle file(H5Iget_file_id(dataset), H5Fclose);
+    std::string path(static_cast<size_t>(H5Fget_name(file.get(), nullptr, 0)),
+                     '\0');
+    H5Fget_name(file.get(), path.data(), path.size() + 1);
+    path_ = path;
+    H5Fget_intent(file.get(), &intent_);
+  }
+
+  // The elements of a source; negative when it cannot be opened.
+  int64_t Elements(const std::string& file, const std::string& dataset) {
+    const auto [it, added] = elements_.try_emplace({file, dataset}, -1);
+    if (added) it->second = Count(file, dataset);
+    return it->second;
+  }
+
+ private:
+  int64_t Count(const std::string& file, const std::string& dataset) const {
+    const Handle access = AccessList();
+    const std::string path = file == "." ? path_
+                             : file.starts_with('/')
+                                 ? file
+                                 : JoinPath(ParentPath(path_), file);
+    const Handle open(H5Fopen(path.c_str(), intent_, access.get()), H5Fclose);
+    if (!open.ok()) return -1;
+    const Handle source(H5Dopen2(open.get(), dataset.c_str(), H5P_DEFAULT),
+                        H5Dclose);
+    if (!source.ok()) return -1;
+    const Handle space(H5Dget_space(source.get()), H5Sclose);
+    return H5Sget_simple_extent_npoints(space.get());
+  }
+
+  std::string path_;
+  unsigned intent_ = 0;
+  std::map<std::pair<std::string, std::string>, int64_t> elements_;
+};
+
+}  // namespace
+
+absl::Status File::CreateVirtual(const std::string& path, ElementType type,
+                                 const Shape& shape,
+                                 std::vector<Piece> pieces) {
+  std::sort(pieces.begin(), pieces.end(), [](const Piece& a, const Piece& b) {
+    return std::pair(a.begin, a.end) < std::pair(b.begin, b.end);
+  });
+  int64_t covered = 0;
+  for (const Piece& piece : pieces) {
+    DELINK_CHECK_EQ(piece.begin, covered) << path;
+    DELINK_CHECK_GE(piece.end, piece.begin) << path;
+    covered = piece.end;
+  }
+  DELINK_CHECK_EQ(covered, ElementCount(shape)) << path;
+
+  const std::string where = Where(path_, path);
+  const Session session;
+  const Handle space = SimpleSpace(shape);
+  const Handle parents = ParentsList();
+  const Handle list(H5Pcreate(H5P_DATASET_CREATE), H5Pclose);
+  H5Pset_obj_track_times(list.get(), false);
+  for (const Piece& piece : pieces) {
+    DELINK_RETURN_IF_ERROR(
+        AddPiece(list.get(), space.get(), shape, piece, where));
+  }
+  const Handle dataset(
+      H5Dcreate2(id_, path.c_str(), StoredType(type), space.get(),
+                 parents.get(), list.get(), H5P_DEFAULT),
+      H5Dclose);
+  if (!dataset.ok()) return LibraryError(where, "create the virtual dataset");
+  return absl::OkStatus();
+}
+
+absl::Status CheckSources(hid_t dataset, const std::string& where) {
+  const Handle list(H5Dget_create_plist(dataset), H5Pclose);
+  size_t count = 0;
+  if (H5Pget_virtual_count(list.get(), &count) < 0) {
+    return LibraryError(where, "read what the virtual dataset maps");
+  }
+  Sources sources(dataset);
+  for (size_t i = 0; i < count; ++i) {
+    const std::string file =
+        MappingName(H5Pget_virtual_filename, list.get(), i);
+    const std::string name =
+        MappingName(H5Pget_virtual_dsetname, list.get(), i);
+    const int64_t elements = sources.Elements(file, name);
+    if (elements < 0) {
+      return absl::DataLossError(
+          absl::StrCat(where, ": its data is in ", file, ": ", name,
+                       ", which is missing or cannot be opened; restore it"));
+    }
+    const Handle space(H5Pget_virtual_srcspace(list.get(), i), H5Sclose);
+    hsize_t first[H5S_MAX_RANK], last[H5S_MAX_RANK];
+    if (H5Sget_simple_extent_ndims(space.get()) != 1 ||
+        H5Sget_select_bounds(space.get(), first, last) < 0) {
+      continue;  // not one of ours: the library itself knows it
+    }
+    if (static_cast<int64_t>(last[0]) >= elements) {
+      return absl::DataLossError(
+          absl::StrCat(where, ": needs element ", last[0], " of ", file, ": ",
+                       name, ", which has ", elements, "; restore it"));
+    }
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace delink::hdf5
