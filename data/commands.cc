@@ -1,5 +1,6 @@
 #include "data/commands.h"
 
+#include <algorithm>
 #include <chrono>
 #include <nlohmann/json.hpp>
 #include <utility>
@@ -21,7 +22,7 @@ using Clock = std::chrono::steady_clock;
 std::string Grouped(int64_t value) {
   std::string digits = absl::StrCat(value);
   for (int at = static_cast<int>(digits.size()) - 3; at > 0; at -= 3) {
-    digits.insert(static_cast<size_t>(at), " ");
+    digits.insert(static_cast<size_t>(at), 1, ' ');
   }
   return digits;
 }

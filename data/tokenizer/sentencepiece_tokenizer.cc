@@ -31,6 +31,17 @@ int ByteOf(const std::string& piece) {
   return static_cast<int>(value);
 }
 
+// SentencePiece's message without its "Internal: FILE(LINE) [CONDITION] ".
+std::string Plain(const std::string& error) {
+  const size_t bracket = error.rfind("] ");
+  std::string plain =
+      bracket == std::string::npos ? error : error.substr(bracket + 2);
+  while (!plain.empty() && (plain.back() == '.' || plain.back() == ' ')) {
+    plain.pop_back();
+  }
+  return plain;
+}
+
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<Tokenizer>> SentencePieceTokenizer::Load(
@@ -146,7 +157,7 @@ absl::StatusOr<std::unique_ptr<Tokenizer>> SentencePieceTokenizer::Train(
   if (!error.empty()) {
     return absl::InvalidArgumentError(absl::StrCat(
         "--train-tokenizer ", options.vocab,
-        ": SentencePiece cannot train: ", error,
+        ": SentencePiece cannot train: ", Plain(error),
         "; choose another size of vocabulary, give more text, or use --bytes"));
   }
   return Load(std::move(model), "the trained tokenizer");

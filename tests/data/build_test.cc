@@ -1,0 +1,263 @@
+#include "data/corpus/build.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <cmath>
+#include <map>
+#include <thread>
+
+#include "data/corpus/corpus.h"
+#include "framework/base/file.h"
+#include "framework/base/sha256.h"
+#include "tests/data/text_samples.h"
+#include "tests/testing/temp_dir.h"
+
+namespace delink {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using testing::ReadOrDie;
+using testing::SampleText;
+using testing::SmallDisk;
+using testing::TempDir;
+using testing::WriteGzipOrDie;
+using testing::WriteOrDie;
+
+class Build : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    ASSERT_TRUE(MakeDirectories(dir_ / "in").ok());
+    for (int i = 0; i < 40; ++i) {
+      const std::string name = "doc" + std::to_string(i) + ".txt";
+      texts_[name] = SampleText(static_cast<uint64_t>(i), 4000);
+      if (i % 3 == 0) {
+        WriteGzipOrDie(dir_ / ("in/" + name), texts_[name]);
+      } else {
+        WriteOrDie(dir_ / ("in/" + name), texts_[name]);
+      }
+    }
+    WriteOrDie(dir_ / "in/empty.txt", "");
+    options_.inputs = {dir_ / "in"};
+    options_.out = dir_ / "out";
+    options_.validation = 0.1;
+  }
+
+  // The documents of one side, decoded.
+  std::vector<std::string> Documents(const std::string& side) {
+    auto corpus = Corpus::Open(JoinPath(options_.out, side));
+    EXPECT_TRUE(corpus.ok()) << corpus.status();
+    const auto tokenizer = corpus->MakeTokenizer().value();
+    std::vector<int32_t> ids(static_cast<size_t>(corpus->tokens()));
+    EXPECT_TRUE(corpus->Read(0, corpus->tokens(), ids.data()).ok());
+    std::vector<int64_t> starts(static_cast<size_t>(corpus->documents()));
+    EXPECT_TRUE(
+        corpus->ReadDocumentStarts(0, corpus->documents(), starts.data()).ok());
+    starts.push_back(corpus->tokens());
+    std::vector<std::string> documents;
+    for (size_t i = 0; i + 1 < starts.size(); ++i) {
+      const std::span<const int32_t> tokens(ids.data() + starts[i],
+                                            ids.data() + starts[i + 1]);
+      EXPECT_EQ(tokens.back(), corpus->end_of_document());
+      documents.push_back(tokenizer->Decode(tokens));
+    }
+    return documents;
+  }
+
+  void ExpectAllTextIsThere() {
+    std::map<std::string, int> wanted;
+    for (const auto& [name, text] : texts_) ++wanted[text];
+    for (const char* side : {"train", "validation"}) {
+      for (const std::string& text : Documents(side)) --wanted[text];
+    }
+    for (const auto& [text, count] : wanted) EXPECT_EQ(count, 0);
+  }
+
+  TempDir dir_;
+  std::map<std::string, std::string> texts_;
+  CorpusOptions options_;
+};
+
+TEST_F(Build, BytesRoundTripInSmallShards) {
+  options_.shard_tokens = 7001;
+  const auto report = BuildCorpus(options_);
+  ASSERT_TRUE(report.ok()) << report.status();
+  EXPECT_EQ(report->empty_files, 1);
+  EXPECT_EQ(report->vocab, 257);
+  ExpectAllTextIsThere();
+  EXPECT_EQ(report->train.documents + report->validation.documents, 40);
+  const double share =
+      static_cast<double>(report->validation.tokens) /
+      static_cast<double>(report->validation.tokens + report->train.tokens);
+  EXPECT_NEAR(share, 0.1, 0.025);
+  EXPECT_GT(Corpus::Open(dir_ / "out/train")->shards(), 15);
+  EXPECT_THAT(*ListDirectory(dir_ / "out"), ElementsAre("train", "validation"));
+}
+
+TEST_F(Build, SentencePieceRoundTrips) {
+  options_.train_vocab = 330;
+  const auto report = BuildCorpus(options_);
+  ASSERT_TRUE(report.ok()) << report.status();
+  EXPECT_EQ(report->vocab, 330);
+  EXPECT_LT(report->train.tokens, report->train.bytes / 2);
+  ExpectAllTextIsThere();
+
+  // The tokenizer as a file is one to build another corpus with.
+  CorpusOptions again = options_;
+  again.train_vocab = 0;
+  again.tokenizer_file = dir_ / "out/train/tokenizer.model";
+  again.out = dir_ / "again";
+  ASSERT_TRUE(BuildCorpus(again).ok());
+  EXPECT_EQ(Corpus::Open(dir_ / "again/train")->digest(),
+            Corpus::Open(dir_ / "out/train")->digest());
+}
+
+TEST_F(Build, EntropyIsThatOfTheTokens) {
+  const auto report = BuildCorpus(options_);
+  ASSERT_TRUE(report.ok());
+  std::map<char, double> counts;
+  double total = 0;
+  for (const std::string& text : Documents("train")) {
+    for (const char c : text) counts[c] += 1;
+    total += static_cast<double>(text.size());
+  }
+  const double documents = static_cast<double>(report->train.documents);
+  total += documents;
+  double entropy = -documents / total * std::log(documents / total);
+  for (const auto& [c, n] : counts) entropy -= n / total * std::log(n / total);
+  EXPECT_NEAR(report->train.entropy, entropy, 1e-10);
+}
+
+TEST_F(Build, IsRepeatableByteForByteAndShardsDoNotChangeTheDigest) {
+  options_.train_vocab = 330;
+  ASSERT_TRUE(BuildCorpus(options_).ok());
+  CorpusOptions again = options_;
+  again.out = dir_ / "again";
+  // HDF5 would keep times in whole seconds.
+  std::this_thread::sleep_for(std::chrono::milliseconds(1100));
+  ASSERT_TRUE(BuildCorpus(again).ok());
+  for (const char* side : {"/train/", "/validation/"}) {
+    EXPECT_EQ(ReadOrDie(options_.out + side + kSumsName),
+              ReadOrDie(again.out + side + kSumsName));
+  }
+  again.out = dir_ / "sharded";
+  again.shard_tokens = 9001;
+  ASSERT_TRUE(BuildCorpus(again).ok());
+  EXPECT_EQ(Corpus::Open(dir_ / "sharded/train")->digest(),
+            Corpus::Open(dir_ / "out/train")->digest());
+  again.out = dir_ / "seeded";
+  again.seed = 5;
+  ASSERT_TRUE(BuildCorpus(again).ok());
+  EXPECT_NE(Corpus::Open(dir_ / "seeded/train")->digest(),
+            Corpus::Open(dir_ / "out/train")->digest());
+}
+
+TEST_F(Build, SingleFileIsCutAtAPoint) {
+  for (const bool gzipped : {false, true}) {
+    for (const int64_t size : {int64_t{2}, int64_t{900}, int64_t{300'000}}) {
+      const std::string text =
+          size == 2 ? std::string("ab") : SampleText(9, size);
+      if (gzipped) {
+        WriteGzipOrDie(dir_ / "one.txt", text);
+      } else {
+        WriteOrDie(dir_ / "one.txt", text);
+      }
+      options_.inputs = {dir_ / "one.txt"};
+      options_.overwrite = true;
+      const auto report = BuildCorpus(options_);
+      ASSERT_TRUE(report.ok()) << report.status();
+      EXPECT_EQ(report->train.documents, 1);
+      EXPECT_EQ(report->validation.documents, 1);
+      EXPECT_EQ(Documents("train")[0] + Documents("validation")[0], text);
+      if (size < 1000) continue;
+      EXPECT_NEAR(static_cast<double>(report->validation.bytes) /
+                      static_cast<double>(text.size()),
+                  0.1, 0.026);
+    }
+  }
+}
+
+TEST_F(Build, ProgressEndsAtTheTotal) {
+  options_.train_vocab = 330;
+  std::map<std::string, CorpusProgress> last;
+  ASSERT_TRUE(BuildCorpus(options_, [&](const CorpusProgress& p) {
+                last[p.phase] = p;
+              }).ok());
+  EXPECT_EQ(last.size(), 3U);
+  EXPECT_EQ(last["encoding"].done, last["encoding"].total);
+  EXPECT_GT(last["encoding"].total, 160'000);
+}
+
+TEST_F(Build, AnExistingCorpusIsKeptUnlessOverwritten) {
+  ASSERT_TRUE(BuildCorpus(options_).ok());
+  const std::string digest = Corpus::Open(dir_ / "out/train")->digest();
+  options_.train_vocab = 330;
+  const absl::Status status = BuildCorpus(options_).status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kAlreadyExists);
+  EXPECT_THAT(std::string(status.message()),
+              AllOf(HasSubstr("out/train"), HasSubstr("--overwrite")));
+  EXPECT_EQ(Corpus::Open(dir_ / "out/train")->digest(), digest);
+  options_.overwrite = true;
+  ASSERT_TRUE(BuildCorpus(options_).ok());
+  EXPECT_NE(Corpus::Open(dir_ / "out/train")->digest(), digest);
+  EXPECT_THAT(*ListDirectory(dir_ / "out"), ElementsAre("train", "validation"));
+}
+
+TEST_F(Build, BadInputIsNamedAndNothingIsLeft) {
+  const auto message = [&](const CorpusOptions& options) {
+    const absl::Status status = BuildCorpus(options).status();
+    EXPECT_FALSE(status.ok());
+    EXPECT_FALSE(PathExists(options.out));
+    return std::string(status.message());
+  };
+  CorpusOptions options = options_;
+  options.inputs = {};
+  EXPECT_THAT(message(options), HasSubstr("no input"));
+  options.inputs = {dir_ / "in/empty.txt"};
+  EXPECT_THAT(message(options), HasSubstr("corpus is empty"));
+  options.inputs = {dir_ / "none.txt"};
+  EXPECT_THAT(message(options), HasSubstr("none.txt"));
+  WriteOrDie(dir_ / "a.txt", "a");
+  options.inputs = {dir_ / "a.txt"};
+  EXPECT_THAT(message(options), HasSubstr("too small"));
+  WriteOrDie(dir_ / "latin1.txt", "caf\xE9 au lait");
+  options.inputs = {dir_ / "in", dir_ / "latin1.txt"};
+  EXPECT_THAT(message(options),
+              AllOf(HasSubstr("latin1.txt"), HasSubstr("byte 3")));
+  options.train_vocab = 330;
+  EXPECT_THAT(message(options),
+              AllOf(HasSubstr("latin1.txt"), HasSubstr("byte 3")));
+  options = options_;
+  options.train_vocab = 60'000;
+  EXPECT_THAT(message(options), HasSubstr("60000"));
+  options = options_;
+  options.validation = 1;
+  EXPECT_THAT(message(options), HasSubstr("--validation"));
+  options = options_;
+  options.tokenizer_file = dir_ / "a.txt";
+  EXPECT_THAT(message(options), HasSubstr("not a tokenizer"));
+}
+
+TEST_F(Build, FullDiskIsReportedAndTheOldCorpusSurvives) {
+  const SmallDisk disk("600k");
+  if (!disk.mounted()) GTEST_SKIP() << "cannot mount a tmpfs (needs root)";
+  CorpusOptions options = options_;
+  options.out = disk.path() + "/out";
+  options.inputs = {dir_ / "in/doc1.txt", dir_ / "in/doc2.txt"};
+  ASSERT_TRUE(BuildCorpus(options).ok());
+  const std::string digest = Corpus::Open(options.out + "/train")->digest();
+  options.inputs = options_.inputs;
+  for (int i = 0; i < 4; ++i) options.inputs.push_back(dir_ / "in");
+  options.overwrite = true;
+  const absl::Status status = BuildCorpus(options).status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kResourceExhausted) << status;
+  EXPECT_THAT(std::string(status.message()), HasSubstr("free space"));
+  EXPECT_EQ(Corpus::Open(options.out + "/train")->digest(), digest);
+  EXPECT_THAT(*ListDirectory(options.out), ElementsAre("train", "validation"));
+}
+
+}  // namespace
+}  // namespace delink

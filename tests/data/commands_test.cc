@@ -1,0 +1,77 @@
+#include "data/commands.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <nlohmann/json.hpp>
+#include <sstream>
+
+#include "data/corpus/corpus.h"
+#include "tests/data/text_samples.h"
+#include "tests/testing/temp_dir.h"
+
+namespace delink {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+using ::testing::Not;
+using testing::TempDir;
+
+class Commands : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    testing::WriteOrDie(dir_ / "a.txt", testing::SampleText(1, 50'000));
+    options_ = {.inputs = {dir_ / "a.txt"}, .out = dir_ / "c"};
+    ASSERT_TRUE(DataBuild(options_, out_, live_, false).ok());
+  }
+  TempDir dir_;
+  CorpusOptions options_;
+  std::ostringstream out_;
+  std::ostringstream live_;
+};
+
+TEST_F(Commands, BuildSumsUpAndShowsProgress) {
+  EXPECT_THAT(out_.str(),
+              AllOf(HasSubstr("vocabulary 257"), HasSubstr("train "),
+                    HasSubstr("validation "), HasSubstr("unigram entropy")));
+  EXPECT_THAT(live_.str(),
+              AllOf(HasSubstr("encoding [########################"),
+                    HasSubstr("100%"), Not(HasSubstr("\x1b"))));
+  options_.overwrite = true;
+  std::ostringstream terminal;
+  ASSERT_TRUE(DataBuild(options_, out_, terminal, true).ok());
+  EXPECT_THAT(terminal.str(), HasSubstr("\r"));
+}
+
+TEST_F(Commands, JsonReadsBackBitForBit) {
+  std::ostringstream out;
+  ASSERT_TRUE(DataInfo(dir_ / "c", true, out).ok());
+  const auto json = nlohmann::json::parse(out.str());
+  const auto corpus = Corpus::Open(dir_ / "c/train");
+  ASSERT_TRUE(corpus.ok());
+  EXPECT_EQ(json["train"]["entropy"].get<double>(), corpus->entropy());
+  EXPECT_EQ(json["train"]["tokens"].get<int64_t>(), corpus->tokens());
+  EXPECT_EQ(json["train"]["digest"].get<std::string>(), corpus->digest());
+  EXPECT_EQ(json["validation"]["vocab"].get<int>(), 257);
+  std::ostringstream side;
+  ASSERT_TRUE(DataInfo(dir_ / "c/train", false, side).ok());
+  EXPECT_THAT(side.str(), AllOf(HasSubstr("49 5"), HasSubstr("1 shard\n"),
+                                HasSubstr(corpus->digest())));
+}
+
+TEST_F(Commands, VerifyFindsAFlippedBit) {
+  std::ostringstream out;
+  ASSERT_TRUE(DataVerify(dir_ / "c", out).ok());
+  EXPECT_THAT(out.str(), AllOf(HasSubstr("train: 3 files whole"),
+                               HasSubstr("validation: 3 files whole")));
+  testing::FlipBit(dir_ / "c/validation/shard-00000.h5");
+  const absl::Status status = DataVerify(dir_ / "c", out);
+  EXPECT_EQ(status.code(), absl::StatusCode::kDataLoss);
+  EXPECT_THAT(std::string(status.message()),
+              HasSubstr("validation/shard-00000.h5"));
+  EXPECT_FALSE(DataVerify(dir_ / "none", out).ok());
+}
+
+}  // namespace
+}  // namespace delink
