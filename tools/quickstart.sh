@@ -92,7 +92,7 @@ train() {  # recipe and run folder: NAME
 }
 
 sample() {
-  "$delink" generate "$out/$1" --prompt "And " --tokens 100 \
+  "$delink" generate "$out/$1" --prompt "And" --tokens 100 \
     --temperature 0.8 --top-k 40 --seed 1
   echo
 }
