@@ -123,6 +123,13 @@ absl::StatusOr<std::vector<Document>> SplitDocuments(
   return documents;
 }
 
+// More text makes the training of a tokenizer longer, but not its tokens.
+int64_t SampleBytes(const CorpusOptions& options) {
+  if (options.training_bytes > 0) return options.training_bytes;
+  return std::clamp<int64_t>(int64_t{1024} * options.train_vocab, 2 << 20,
+                             128 << 20);
+}
+
 absl::StatusOr<std::unique_ptr<Tokenizer>> ChooseTokenizer(
     const CorpusOptions& options, const std::vector<Document>& documents,
     Reporter& reporter) {
@@ -138,7 +145,7 @@ absl::StatusOr<std::unique_ptr<Tokenizer>> ChooseTokenizer(
     total += document.training;
   }
   reporter.Start("reading", total);
-  LineSampler sampler(std::move(parts), options.training_bytes, options.seed,
+  LineSampler sampler(std::move(parts), SampleBytes(options), options.seed,
                       [&](int64_t done) { reporter.Set(done, 0); });
   bool training = false;
   absl::StatusOr<std::unique_ptr<Tokenizer>> tokenizer =

@@ -29,7 +29,7 @@ struct CorpusOptions {
   bool overwrite = false;    // replace a corpus that is there
 
   int64_t shard_tokens = int64_t{32} << 20;
-  int64_t training_bytes = int64_t{16} << 20;  // of text to train a tokenizer
+  int64_t training_bytes = 0;  // of text to train a tokenizer; 0: by its size
 };
 
 struct CorpusProgress {

@@ -45,18 +45,15 @@ class LoadedModel final : public Model {
 
 class Lines final : public sentencepiece::SentenceIterator {
  public:
-  explicit Lines(const std::function<bool(std::string*)>& next) : next_(next) {
-    Next();
-  }
-  bool done() const override { return done_; }
-  void Next() override { done_ = !next_(&line_); }
-  const std::string& value() const override { return line_; }
+  explicit Lines(const std::vector<std::string>& lines) : lines_(lines) {}
+  bool done() const override { return at_ == lines_.size(); }
+  void Next() override { ++at_; }
+  const std::string& value() const override { return lines_[at_]; }
   sentencepiece::util::Status status() const override { return {}; }
 
  private:
-  const std::function<bool(std::string*)>& next_;
-  std::string line_;
-  bool done_ = false;
+  const std::vector<std::string>& lines_;
+  size_t at_ = 0;
 };
 
 }  // namespace
@@ -69,11 +66,11 @@ std::string Load(std::string_view bytes, std::unique_ptr<Model>* model) {
   return "";
 }
 
-std::string Train(int vocab, const std::function<bool(std::string*)>& next,
+std::string Train(const Training& options, const std::vector<std::string>& text,
                   std::string* model) {
-  const std::unordered_map<std::string, std::string> options = {
+  const std::unordered_map<std::string, std::string> arguments = {
       {"model_type", "unigram"},
-      {"vocab_size", std::to_string(vocab)},
+      {"vocab_size", std::to_string(options.vocab)},
       {"normalization_rule_name", "identity"},
       {"add_dummy_prefix", "false"},
       {"remove_extra_whitespaces", "false"},
@@ -86,12 +83,16 @@ std::string Train(int vocab, const std::function<bool(std::string*)>& next,
       {"num_threads", kTrainerThreads},
       {"shuffle_input_sentence", "false"},
       {"max_sentence_length", "8192"},
+      {"allow_whitespace_only_pieces", "true"},
+      {"character_coverage", std::to_string(options.character_coverage)},
+      {"seed_sentencepiece_size", std::to_string(options.seed_pieces)},
+      {"shrinking_factor", "0.5"},
       {"minloglevel", "3"},
   };
   try {
-    Lines lines(next);
+    Lines lines(text);
     const auto status =
-        sentencepiece::SentencePieceTrainer::Train(options, &lines, model);
+        sentencepiece::SentencePieceTrainer::Train(arguments, &lines, model);
     return status.ok() ? "" : status.ToString();
   } catch (const std::exception& e) {
     return e.what();

@@ -3,7 +3,6 @@
 #pragma once
 
 #include <cstdint>
-#include <functional>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -29,9 +28,15 @@ class Model {
 
 std::string Load(std::string_view bytes, std::unique_ptr<Model>* model);
 
+struct Training {
+  int vocab = 0;
+  int seed_pieces = 0;            // candidates to start from
+  double character_coverage = 1;  // the share of characters with a piece each
+};
+
 // Unigram, identity normalisation, no dummy prefix, spaces kept, byte fallback,
 // "\n" a symbol; <unk> is 0 and </s> is 1.
-std::string Train(int vocab, const std::function<bool(std::string*)>& next,
-                  std::string* model);
+std::string Train(const Training& options,
+                  const std::vector<std::string>& lines, std::string* model);
 
 }  // namespace delink::sentencepiece_bridge
