@@ -35,13 +35,13 @@ std::vector<T> Normals(std::string_view name, int64_t count,
 std::vector<int32_t> Integers(std::string_view name, int64_t count,
                               int32_t bound);
 
-// The error to expect, relative to the size of the terms, of a sum of `length`
-// products in T: rounding errors wander, so they grow with the root, and 8
-// leaves room for elementary functions.
+// A bound on the error of a sum of `length` products of numbers about 1 in T.
+// The partial sums grow like the root of their length and so does the sum of
+// their rounding errors, which wander; 8 is for elementary functions.
 template <typename T>
 double Tolerance(int64_t length) {
-  return 8 * std::numeric_limits<T>::epsilon() *
-         std::sqrt(static_cast<double>(length) + 1.0);
+  return std::numeric_limits<T>::epsilon() *
+         (static_cast<double>(length) + 8.0);
 }
 
 // |actual - expected| / max(|expected|, floor), Euclidean norms; infinite when

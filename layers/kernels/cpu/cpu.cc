@@ -1,9 +1,26 @@
 #include "layers/kernels/cpu/cpu.h"
 
-#include "layers/kernels/ref/ref.h"
+#include "layers/kernels/cpu/matmul.h"
+#include "layers/kernels/cpu/targets.h"
 
 namespace delink::cpu {
+namespace {
 
-const Kernels& Table() { return ref::Table<float>(); }
+Kernels Best() {
+  for (const Target& target : Targets()) {
+    if (!target.supported) continue;
+    Kernels kernels = *target.kernels;
+    kernels.matmul = Matmul;
+    return kernels;
+  }
+  return {};  // unreachable: the last target always runs
+}
+
+}  // namespace
+
+const Kernels& Table() {
+  static const Kernels kTable = Best();
+  return kTable;
+}
 
 }  // namespace delink::cpu

@@ -1,0 +1,29 @@
+// What the vectorised kernels need from code that is compiled once, for the
+// baseline instruction set (simd/simd.h says why).
+#pragma once
+
+#include <cstdint>
+
+#include "layers/kernels/arguments.h"
+#include "layers/kernels/cpu/threads.h"
+
+namespace delink::cpu {
+
+// Attention works on tiles of so many queries by so many keys.
+inline constexpr int64_t kQueryTile = 64;
+inline constexpr int64_t kKeyTile = 64;
+
+int64_t AttentionForwardScratch(const AttentionForwardArgs&, int threads);
+int64_t AttentionBackwardScratch(const AttentionBackwardArgs&, int threads);
+
+// How many threads may share `bytes` when each needs `bytes_per_thread`, at
+// most MaxThreads(). Checks that one fits.
+int TeamFor(int64_t bytes, int64_t bytes_per_thread);
+
+// The generator of one sample's dropout.
+RngKey SampleKey(const DropoutArgs& s, int64_t b);
+
+// Adds to the sums in row order; returns nothing that depends on threads.
+void SumLosses(const CrossEntropyArgs& s);
+
+}  // namespace delink::cpu

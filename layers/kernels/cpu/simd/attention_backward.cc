@@ -1,0 +1,156 @@
+// One thread takes a key/value head with all query heads that read it, tile by
+// tile in a fixed order, so dk and dv are summed without atomics.
+#include "layers/kernels/cpu/simd/attention_tile.h"
+#include "layers/kernels/cpu/simd/simd.h"
+
+namespace delink::cpu::DELINK_SIMD {
+namespace {
+
+// One thread's scratch.
+struct Scratch {
+  float* p;               // [kKeyTile][kQueryTile] scores, then probabilities
+  float* ds;              // [kKeyTile][kQueryTile] gradients of scaled scores
+  float* q;               // [kQueryTile][Dh]
+  float* d_o;             // [kQueryTile][Dh]
+  float* q_transposed;    // [Dh][kQueryTile], scaled so that p = 2^(score - l)
+  float* d_o_transposed;  // [Dh][kQueryTile]
+  float* k;               // [kKeyTile][Dh]
+};
+
+Scratch Divide(float* base, int64_t Dh) {
+  const int64_t tile = kQueryTile * Dh;
+  Scratch s;
+  s.p = base;
+  s.ds = s.p + kQueryTile * kKeyTile;
+  s.q_transposed = s.ds + kQueryTile * kKeyTile;
+  s.d_o_transposed = s.q_transposed + tile;
+  s.q = s.d_o_transposed + tile;
+  s.d_o = s.q + tile;
+  s.k = s.d_o + tile;
+  return s;
+}
+
+// Per query of a tile.
+struct Rows {
+  float lse[kQueryTile];  // in units of log2
+  float delta[kQueryTile];
+};
+
+// From scores and v.do to probabilities and scaled gradients of the scores.
+void SoftmaxBackward(float* p, float* ds, const Rows& rows, int64_t queries,
+                     int64_t keys, int64_t shift, float scale) {
+  for (int64_t i = 0; i < queries; i += kWidth) {
+    const Vec lse = Load(rows.lse + i);
+    const Vec delta = Load(rows.delta + i);
+    const int64_t whole = Larger(0, Smaller(keys, i + shift + 1));
+    const int64_t end = Larger(0, Smaller(keys, i + kWidth + shift));
+    for (int64_t j = 0; j < end; ++j) {
+      float* at_p = p + j * kQueryTile + i;
+      float* at_ds = ds + j * kQueryTile + i;
+      Vec probability = Exp2(Load(at_p) - lse);
+      Vec gradient = probability * (Load(at_ds) - delta) * scale;
+      if (j >= whole) {
+        probability = Masked(probability, i, j, shift, 0.0F);
+        gradient = Masked(gradient, i, j, shift, 0.0F);
+      }
+      Store(at_p, probability);
+      Store(at_ds, gradient);
+    }
+    for (int64_t j = end; j < keys; ++j) {
+      Store(p + j * kQueryTile + i, Vec{});
+      Store(ds + j * kQueryTile + i, Vec{});
+    }
+  }
+}
+
+// delta = o.do, kept for the caller's buffer too.
+void LoadRows(const AttentionBackwardArgs& s, int64_t b, int64_t h,
+              int64_t first_query, int64_t queries, Rows* rows) {
+  const int64_t base = (b * s.H + h) * s.Tq + first_query;
+  const float* lse = static_cast<const float*>(s.lse) + base;
+  float* delta = static_cast<float*>(s.delta) + base;
+  for (int64_t i = 0; i < kQueryTile; ++i) {
+    rows->lse[i] = 0.0F;
+    rows->delta[i] = 0.0F;
+    if (i >= queries) continue;
+    const float* o = HeadAt(s.o, s.o_strides, s.Dh, b, first_query + i, h);
+    const float* d_o = HeadAt(s.d_o, s.o_strides, s.Dh, b, first_query + i, h);
+    float sum[kWidth] = {};
+    for (int64_t d = 0; d < s.Dh; ++d) sum[d % kWidth] += o[d] * d_o[d];
+    delta[i] = ReduceAdd(Load(sum));
+    rows->lse[i] = lse[i] * kLog2E;
+    rows->delta[i] = delta[i];
+  }
+}
+
+// The queries of one tile: writes their dq, adds to dk and dv.
+void BackwardTile(const AttentionBackwardArgs& s, int64_t b, int64_t h,
+                  int64_t first_query, const Scratch& scratch) {
+  const int64_t hkv = h / (s.H / s.Hkv);
+  const int64_t queries = Smaller(kQueryTile, s.Tq - first_query);
+  const int64_t seen = first_query + queries + (s.Tk - s.Tq);
+  const float scale = static_cast<float>(s.scale);
+  const float* q = HeadAt(s.q, s.q_strides, s.Dh, b, first_query, h);
+  const float* d_o = HeadAt(s.d_o, s.o_strides, s.Dh, b, first_query, h);
+  float* dq = HeadAt(s.dq, s.q_strides, s.Dh, b, first_query, h);
+  Rows rows;
+  LoadRows(s, b, h, first_query, queries, &rows);
+  PackRows(q, s.q_strides.row, queries, s.Dh, scratch.q);
+  PackRows(d_o, s.o_strides.row, queries, s.Dh, scratch.d_o);
+  PackTransposed(q, s.q_strides.row, queries, s.Dh, scale * kLog2E,
+                 scratch.q_transposed);
+  PackTransposed(d_o, s.o_strides.row, queries, s.Dh, 1.0F,
+                 scratch.d_o_transposed);
+  const int64_t row = s.kv_strides.row;
+  for (int64_t first_key = 0; first_key < seen; first_key += kKeyTile) {
+    const int64_t keys = Smaller(kKeyTile, seen - first_key);
+    const int64_t shift = first_query + (s.Tk - s.Tq) - first_key;
+    const float* v = HeadAt(s.v, s.kv_strides, s.Dh, b, first_key, hkv);
+    PackRows(HeadAt(s.k, s.kv_strides, s.Dh, b, first_key, hkv), row, keys,
+             s.Dh, scratch.k);
+    Scores(scratch.k, s.Dh, scratch.q_transposed, queries, keys, s.Dh, shift,
+           scratch.p);
+    Scores(v, row, scratch.d_o_transposed, queries, keys, s.Dh, shift,
+           scratch.ds);
+    SoftmaxBackward(scratch.p, scratch.ds, rows, queries, keys, shift, scale);
+    SumOverQueries(scratch.p, scratch.d_o, s.Dh, queries, keys, s.Dh, shift,
+                   HeadAt(s.dv, s.kv_strides, s.Dh, b, first_key, hkv), row);
+    SumOverQueries(scratch.ds, scratch.q, s.Dh, queries, keys, s.Dh, shift,
+                   HeadAt(s.dk, s.kv_strides, s.Dh, b, first_key, hkv), row);
+    SumOverKeys(scratch.ds, scratch.k, s.Dh, queries, keys, s.Dh, shift, dq,
+                s.q_strides.row, first_key > 0);
+  }
+}
+
+void BackwardHead(const AttentionBackwardArgs& s, int64_t b, int64_t hkv,
+                  const Scratch& scratch) {
+  const int64_t group = s.H / s.Hkv;
+  for (int64_t j = 0; j < s.Tk; ++j) {
+    std::memset(HeadAt(s.dk, s.kv_strides, s.Dh, b, j, hkv), 0,
+                s.Dh * sizeof(float));
+    std::memset(HeadAt(s.dv, s.kv_strides, s.Dh, b, j, hkv), 0,
+                s.Dh * sizeof(float));
+  }
+  for (int64_t h = hkv * group; h < (hkv + 1) * group; ++h) {
+    for (int64_t i = 0; i < s.Tq; i += kQueryTile) {
+      BackwardTile(s, b, h, i, scratch);
+    }
+  }
+}
+
+}  // namespace
+
+void AttentionBackward(Stream&, const AttentionBackwardArgs& s) {
+  const int64_t tasks = s.B * s.Hkv;
+  if (tasks == 0 || s.Dh == 0) return;
+  const int64_t bytes = AttentionBackwardScratch(s, 1);
+  const int team = TeamFor(s.scratch_bytes, bytes);
+  char* scratch = static_cast<char*>(s.scratch);
+#pragma omp parallel for schedule(dynamic, 1) num_threads(team)
+  for (int64_t task = 0; task < tasks; ++task) {
+    float* mine = reinterpret_cast<float*>(scratch + ThreadIndex() * bytes);
+    BackwardHead(s, task / s.Hkv, task % s.Hkv, Divide(mine, s.Dh));
+  }
+}
+
+}  // namespace delink::cpu::DELINK_SIMD

@@ -1,0 +1,133 @@
+#include "layers/kernels/cpu/simd/attention_tile.h"
+#include "layers/kernels/cpu/simd/simd.h"
+
+namespace delink::cpu::DELINK_SIMD {
+namespace {
+
+// One thread's scratch.
+struct Scratch {
+  float* q;       // [Dh][kQueryTile], scaled so that p = 2^score
+  float* scores;  // [kKeyTile][kQueryTile], then probabilities
+  float* values;  // [kKeyTile][Dh]
+  float* out;     // [kQueryTile][Dh], not yet divided by the sum
+};
+
+Scratch Divide(float* base, int64_t Dh) {
+  Scratch s;
+  s.scores = base;
+  s.q = s.scores + kQueryTile * kKeyTile;
+  s.values = s.q + kQueryTile * Dh;
+  s.out = s.values + kKeyTile * Dh;
+  return s;
+}
+
+// Per query of a tile, in units of log2.
+struct Softmax {
+  float max[kQueryTile];
+  float sum[kQueryTile];
+  float rescale[kQueryTile];  // of what was summed before this tile
+};
+
+// Turns a tile of scores into probabilities relative to the running maximum.
+void OnlineSoftmax(float* scores, int64_t queries, int64_t keys, int64_t shift,
+                   Softmax* state) {
+  const float infinity = __builtin_inff();
+  for (int64_t i = 0; i < queries; i += kWidth) {
+    // Keys below `whole` are seen by all lanes, those from `end` on by none.
+    const int64_t whole = Smaller(keys, i + shift + 1);
+    const int64_t end = Smaller(keys, i + kWidth + shift);
+    const Vec before = Load(state->max + i);
+    Vec max = before;
+    float* column = scores + i;
+    for (int64_t j = 0; j < whole; ++j) {
+      max = Max(max, Load(column + j * kQueryTile));
+    }
+    for (int64_t j = Larger(whole, 0); j < end; ++j) {
+      const Vec seen =
+          Masked(Load(column + j * kQueryTile), i, j, shift, -infinity);
+      Store(column + j * kQueryTile, seen);
+      max = Max(max, seen);
+    }
+    Vec sum{};
+    for (int64_t j = 0; j < end; ++j) {
+      const Vec p = Exp2(Load(column + j * kQueryTile) - max);
+      Store(column + j * kQueryTile, p);
+      sum += p;
+    }
+    for (int64_t j = Larger(end, 0); j < keys; ++j) {
+      Store(column + j * kQueryTile, Vec{});
+    }
+    const Vec rescale = Exp2(before - max);
+    Store(state->max + i, max);
+    Store(state->rescale + i, rescale);
+    Store(state->sum + i, Fma(Load(state->sum + i), rescale, sum));
+  }
+}
+
+void Scale(float* row, int64_t Dh, float factor) {
+  for (int64_t d = 0; d < Dh; ++d) row[d] *= factor;
+}
+
+void ForwardTile(const AttentionForwardArgs& s, int64_t b, int64_t h,
+                 int64_t first_query, const Scratch& scratch) {
+  const int64_t hkv = h / (s.H / s.Hkv);
+  const int64_t queries = Smaller(kQueryTile, s.Tq - first_query);
+  const int64_t seen = first_query + queries + (s.Tk - s.Tq);
+  PackTransposed(HeadAt(s.q, s.q_strides, s.Dh, b, first_query, h),
+                 s.q_strides.row, queries, s.Dh,
+                 static_cast<float>(s.scale) * kLog2E, scratch.q);
+  Softmax state;
+  for (int64_t i = 0; i < kQueryTile; ++i) {
+    state.max[i] = -__builtin_inff();
+    state.sum[i] = 0.0F;
+  }
+  for (int64_t first_key = 0; first_key < seen; first_key += kKeyTile) {
+    const int64_t keys = Smaller(kKeyTile, seen - first_key);
+    const int64_t shift = first_query + (s.Tk - s.Tq) - first_key;
+    Scores(HeadAt(s.k, s.kv_strides, s.Dh, b, first_key, hkv), s.kv_strides.row,
+           scratch.q, queries, keys, s.Dh, shift, scratch.scores);
+    OnlineSoftmax(scratch.scores, queries, keys, shift, &state);
+    for (int64_t i = 0; first_key > 0 && i < queries; ++i) {
+      if (state.rescale[i] != 1.0F) {
+        Scale(scratch.out + i * s.Dh, s.Dh, state.rescale[i]);
+      }
+    }
+    PackRows(HeadAt(s.v, s.kv_strides, s.Dh, b, first_key, hkv),
+             s.kv_strides.row, keys, s.Dh, scratch.values);
+    SumOverKeys(scratch.scores, scratch.values, s.Dh, queries, keys, s.Dh,
+                shift, scratch.out, s.Dh, first_key > 0);
+  }
+  for (int64_t i = 0; i < queries; ++i) {
+    float* o = HeadAt(s.o, s.o_strides, s.Dh, b, first_query + i, h);
+    const float inverse = 1.0F / state.sum[i];
+    for (int64_t d = 0; d < s.Dh; ++d) {
+      o[d] = scratch.out[i * s.Dh + d] * inverse;
+    }
+    if (s.lse != nullptr) {
+      static_cast<float*>(s.lse)[(b * s.H + h) * s.Tq + first_query + i] =
+          static_cast<float>(state.max[i] * kLn2 + __builtin_log(state.sum[i]));
+    }
+  }
+}
+
+}  // namespace
+
+void AttentionForward(Stream&, const AttentionForwardArgs& s) {
+  const int64_t tiles = (s.Tq + kQueryTile - 1) / kQueryTile;
+  const int64_t tasks = s.B * s.H * tiles;
+  if (tasks == 0 || s.Dh == 0) return;
+  const int64_t bytes = AttentionForwardScratch(s, 1);
+  const int team = TeamFor(s.scratch_bytes, bytes);
+  char* scratch = static_cast<char*>(s.scratch);
+#pragma omp parallel for schedule(dynamic, 1) num_threads(team)
+  for (int64_t task = 0; task < tasks; ++task) {
+    float* mine = reinterpret_cast<float*>(scratch + ThreadIndex() * bytes);
+    // The longest tiles first.
+    const int64_t tile = tiles - 1 - task % tiles;
+    const int64_t head = task / tiles;
+    ForwardTile(s, head / s.H, head % s.H, tile * kQueryTile,
+                Divide(mine, s.Dh));
+  }
+}
+
+}  // namespace delink::cpu::DELINK_SIMD

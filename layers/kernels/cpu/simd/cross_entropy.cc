@@ -1,0 +1,74 @@
+#include "layers/kernels/cpu/helpers.h"
+#include "layers/kernels/cpu/simd/columns.h"
+#include "layers/kernels/cpu/simd/math.h"
+#include "layers/kernels/cpu/simd/rows.h"
+#include "layers/kernels/cpu/simd/simd.h"
+
+namespace delink::cpu::DELINK_SIMD {
+namespace {
+
+// Exponentials are summed in f32 within a block and in double over blocks.
+constexpr int64_t kBlock = 1024;
+
+float RowMax(const float* x, int64_t V) {
+  Vec max = Set(-__builtin_inff());
+  int64_t v = 0;
+  for (; v + kWidth <= V; v += kWidth) max = Max(max, Load(x + v));
+  float result = ReduceMax(max);
+  for (; v < V; ++v) result = x[v] > result ? x[v] : result;
+  return result;
+}
+
+// sum exp(x - max); with kKeep x becomes the exponentials.
+template <bool kKeep>
+double SumExp(float* x, int64_t V, float max) {
+  double total = 0.0;
+  for (int64_t first = 0; first < V; first += kBlock) {
+    const int64_t count = V - first < kBlock ? V - first : kBlock;
+    float* block = x + first;
+    Vec sum{};
+    int64_t v = 0;
+    for (; v + kWidth <= count; v += kWidth) {
+      const Vec e = Exp(Load(block + v) - max);
+      if (kKeep) Store(block + v, e);
+      sum += e;
+    }
+    total += ReduceAdd(sum);
+    if (v < count) {
+      const Vec e = Exp(LoadPartial(block + v, count - v) - max);
+      if (kKeep) StorePartial(block + v, e, count - v);
+      for (int64_t lane = 0; lane < count - v; ++lane) total += e[lane];
+    }
+  }
+  return total;
+}
+
+void CrossEntropyRow(const CrossEntropyArgs& s, int64_t n) {
+  float* x = static_cast<float*>(s.logits) + n * s.ld;
+  const int32_t target = s.targets[n];
+  if (target == s.ignore_index) {
+    s.row_loss[n] = 0.0;
+    if (s.want_grad) std::memset(x, 0, s.V * sizeof(float));
+    return;
+  }
+  const float max = RowMax(x, s.V);
+  const double of_target = x[target];
+  const double sum =
+      s.want_grad ? SumExp<true>(x, s.V, max) : SumExp<false>(x, s.V, max);
+  s.row_loss[n] = __builtin_log(sum) + (max - of_target);
+  if (!s.want_grad) return;
+  const Vec inverse = Set(static_cast<float>(1.0 / sum));
+  ForRow(s.V, [&](auto load, auto store)
+                  DELINK_LAMBDA { store(x, load(x) * inverse); });
+  x[target] -= 1.0F;
+}
+
+}  // namespace
+
+void CrossEntropy(Stream&, const CrossEntropyArgs& s) {
+#pragma omp parallel for schedule(static) if (s.N * s.V > kParallelFrom)
+  for (int64_t n = 0; n < s.N; ++n) CrossEntropyRow(s, n);
+  SumLosses(s);
+}
+
+}  // namespace delink::cpu::DELINK_SIMD

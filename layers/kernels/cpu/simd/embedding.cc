@@ -1,0 +1,70 @@
+#include "layers/kernels/cpu/simd/columns.h"
+#include "layers/kernels/cpu/simd/rows.h"
+#include "layers/kernels/cpu/simd/simd.h"
+
+namespace delink::cpu::DELINK_SIMD {
+namespace {
+
+// Columns that one thread scatters into; no two threads share a column, so the
+// order of the sums is that of the tokens.
+constexpr int64_t kColumnBlock = 64;
+
+DELINK_INLINE void AddTo(int64_t D, const float* from, float* to) {
+  ForRow(D, [&](auto load, auto store)
+                DELINK_LAMBDA { store(to, load(to) + load(from)); });
+}
+
+void Zero(float* to, int64_t rows, int64_t D) {
+#pragma omp parallel for schedule(static) if (rows * D > kParallelFrom)
+  for (int64_t row = 0; row < rows; ++row) {
+    std::memset(to + row * D, 0, D * sizeof(float));
+  }
+}
+
+}  // namespace
+
+void EmbeddingForward(Stream&, const EmbeddingForwardArgs& s) {
+  const float* w = static_cast<const float*>(s.w);
+  const int64_t N = s.B * s.T;
+#pragma omp parallel for schedule(static) if (N * s.D > kParallelFrom)
+  for (int64_t n = 0; n < N; ++n) {
+    const float* row = w + s.tokens[n] * s.D;
+    float* y = static_cast<float*>(s.y) + n * s.D;
+    if (s.p == nullptr) {
+      std::memcpy(y, row, s.D * sizeof(float));
+      continue;
+    }
+    const float* p =
+        static_cast<const float*>(s.p) + (s.first_position + n % s.T) * s.D;
+    ForRow(s.D, [&](auto load, auto store)
+                    DELINK_LAMBDA { store(y, load(row) + load(p)); });
+  }
+}
+
+void EmbeddingBackwardWeight(Stream&, const EmbeddingBackwardWeightArgs& s) {
+  const float* dy = static_cast<const float*>(s.dy);
+  float* dw = static_cast<float*>(s.dw);
+  if (!s.accumulate) Zero(dw, s.V, s.D);
+#pragma omp parallel for schedule(static) if (s.N * s.D > kParallelFrom)
+  for (int64_t d = 0; d < s.D; d += kColumnBlock) {
+    const int64_t columns = s.D - d < kColumnBlock ? s.D - d : kColumnBlock;
+    for (int64_t n = 0; n < s.N; ++n) {
+      AddTo(columns, dy + n * s.D + d, dw + s.tokens[n] * s.D + d);
+    }
+  }
+}
+
+void EmbeddingBackwardPosition(Stream&,
+                               const EmbeddingBackwardPositionArgs& s) {
+  const float* dy = static_cast<const float*>(s.dy);
+  float* dp = static_cast<float*>(s.dp);
+  if (!s.accumulate) Zero(dp, s.Tmax, s.D);
+#pragma omp parallel for schedule(static) if (s.B * s.T * s.D > kParallelFrom)
+  for (int64_t t = 0; t < s.T; ++t) {
+    for (int64_t b = 0; b < s.B; ++b) {
+      AddTo(s.D, dy + (b * s.T + t) * s.D, dp + (s.first_position + t) * s.D);
+    }
+  }
+}
+
+}  // namespace delink::cpu::DELINK_SIMD

@@ -1,0 +1,19 @@
+// The instruction sets that the vectorised kernels were compiled for.
+#pragma once
+
+#include <vector>
+
+#include "layers/kernels/kernels.h"
+
+namespace delink::cpu {
+
+struct Target {
+  const char* name;
+  bool supported;          // by this machine
+  const Kernels* kernels;  // without matmul
+};
+
+// Best first; the last one always runs.
+std::vector<Target> Targets();
+
+}  // namespace delink::cpu

@@ -1,0 +1,134 @@
+#include <cmath>
+
+#include "absl/strings/str_format.h"
+#include "layers/kernels/cpu/threads.h"
+#include "tests/layers/kernels/cases.h"
+
+namespace delink::testing {
+namespace {
+
+struct Shape {
+  int64_t B, H, Hkv, Dh, Tq, Tk;
+  double size = 1.0;  // of q: large ones make sharp distributions
+};
+
+// Packed where Tq == Tk: q, k and v are one matrix, as the projection gives
+// it. Otherwise k and v lie in a cache with room for more positions.
+template <typename T>
+struct Tensors {
+  explicit Tensors(const Shape& p)
+      : packed(p.Tq == p.Tk),
+        width((p.H + 2 * p.Hkv) * p.Dh),
+        room(p.Tk + 3),
+        qkv(Input<T>("qkv", p.B * p.Tq * width, p.size)),
+        cache(Input<T>("cache", 2 * p.B * room * p.Hkv * p.Dh)),
+        d_qkv(p.B * p.Tq * width),
+        d_cache(2 * p.B * room * p.Hkv * p.Dh),
+        q_strides{p.Tq * width, width},
+        kv_strides(packed ? q_strides
+                          : HeadStrides{room * p.Hkv * p.Dh, p.Hkv * p.Dh}),
+        k(packed ? p.H * p.Dh : 0),
+        v(packed ? (p.H + p.Hkv) * p.Dh : p.B * room * p.Hkv * p.Dh) {
+    // What no kernel may write keeps a number that compares equal to itself.
+    std::fill(d_qkv.data(), d_qkv.data() + d_qkv.size(), T{-5});
+    std::fill(d_cache.data(), d_cache.data() + d_cache.size(), T{-5});
+  }
+
+  bool packed;
+  int64_t width, room;
+  Guarded<T> qkv, cache, d_qkv, d_cache;
+  HeadStrides q_strides, kv_strides;
+  int64_t k, v;  // offsets
+};
+
+Case AttentionCase(const Shape& p) {
+  const std::string name =
+      absl::StrFormat("attention B%d H%d/%d Dh%d Tq%d Tk%d size%g", p.B, p.H,
+                      p.Hkv, p.Dh, p.Tq, p.Tk, p.size);
+  return MakeCase(
+      name, [p]<typename T>(const Kernels& kernels, Stream& stream) -> Outputs {
+        Tensors<T> t(p);
+        const T* kv = t.packed ? t.qkv.data() : t.cache.data();
+        T* d_kv = t.packed ? t.d_qkv.data() : t.d_cache.data();
+        const HeadStrides o_strides = {p.Tq * p.H * p.Dh, p.H * p.Dh};
+        const auto d_o = Input<T>("do", p.B * p.Tq * p.H * p.Dh);
+        Guarded<T> o(p.B * p.Tq * p.H * p.Dh), lse(p.B * p.H * p.Tq);
+        Guarded<T> delta(p.B * p.H * p.Tq);
+        AttentionForwardArgs forward = {
+            .B = p.B,
+            .H = p.H,
+            .Hkv = p.Hkv,
+            .Dh = p.Dh,
+            .Tq = p.Tq,
+            .Tk = p.Tk,
+            .scale = 1.0 / std::sqrt(static_cast<double>(p.Dh)),
+            .q = t.qkv.data(),
+            .q_strides = t.q_strides,
+            .k = kv + t.k,
+            .v = kv + t.v,
+            .kv_strides = t.kv_strides,
+            .o = o.data(),
+            .o_strides = o_strides,
+            .lse = lse.data()};
+        Guarded<unsigned char> forward_scratch(
+            kernels.attention_forward_scratch_bytes(forward, 0));
+        forward.scratch = forward_scratch.data();
+        forward.scratch_bytes = forward_scratch.size();
+        kernels.attention_forward(stream, forward);
+        AttentionBackwardArgs backward = {.B = p.B,
+                                          .H = p.H,
+                                          .Hkv = p.Hkv,
+                                          .Dh = p.Dh,
+                                          .Tq = p.Tq,
+                                          .Tk = p.Tk,
+                                          .scale = forward.scale,
+                                          .q = forward.q,
+                                          .q_strides = t.q_strides,
+                                          .k = forward.k,
+                                          .v = forward.v,
+                                          .kv_strides = t.kv_strides,
+                                          .o = o.data(),
+                                          .d_o = d_o.data(),
+                                          .o_strides = o_strides,
+                                          .lse = lse.data(),
+                                          .dq = t.d_qkv.data(),
+                                          .dk = d_kv + t.k,
+                                          .dv = d_kv + t.v,
+                                          .delta = delta.data()};
+        Guarded<unsigned char> backward_scratch(
+            kernels.attention_backward_scratch_bytes(backward, 0));
+        std::fill(backward_scratch.data(),
+                  backward_scratch.data() + backward_scratch.size(), 0xFF);
+        backward.scratch = backward_scratch.data();
+        backward.scratch_bytes = backward_scratch.size();
+        kernels.attention_backward(stream, backward);
+        // exp turns the absolute error of a score into a relative one.
+        const double sharp = 1.0 + p.size * p.size;
+        const double tolerance = sharp * Tolerance<float>(p.Tk + p.Dh);
+        return {Result("o", o, tolerance), Result("lse", lse, tolerance),
+                Result("d_qkv", t.d_qkv, 4 * tolerance),
+                Result("d_cache", t.d_cache, 4 * tolerance)};
+      });
+}
+
+}  // namespace
+
+std::vector<Case> AttentionCases() {
+  std::vector<Case> cases;
+  for (const int64_t Dh : {1, 2, 8, 15, 16, 17, 32, 40, 64, 65}) {
+    cases.push_back(AttentionCase({2, 2, 1, Dh, 17, 17}));
+    cases.push_back(AttentionCase({1, 3, 3, Dh, 9, 75}));
+  }
+  for (const int64_t T : {1, 2, 3, 15, 16, 63, 64, 65, 127, 128, 130, 200}) {
+    cases.push_back(AttentionCase({1, 4, 2, 8, T, T}));
+    cases.push_back(AttentionCase({2, 1, 1, 5, T, T + 5}));
+    cases.push_back(AttentionCase({1, 2, 1, 16, 1, T + 1}));
+  }
+  for (const int64_t extra : {1, 58, 59, 63, 64, 65, 70}) {
+    cases.push_back(AttentionCase({1, 2, 2, 16, 70, 70 + extra}));
+  }
+  cases.push_back(AttentionCase({1, 2, 2, 64, 150, 150, 4.0}));
+  return cases;
+}
+
+}  // namespace delink::testing

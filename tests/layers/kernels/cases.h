@@ -1,0 +1,65 @@
+// Calls of kernels that can be made on any table: the same inputs (numbers that
+// f32 holds exactly), poisoned outputs, and the outputs as doubles.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "framework/device/backend.h"
+#include "layers/kernels/kernels.h"
+#include "tests/testing/guarded.h"
+#include "tests/testing/numbers.h"
+
+namespace delink::testing {
+
+struct Output {
+  std::string name;
+  std::vector<double> values;
+  // Of f32 against double, element by element, see WorstError; 0 for outputs
+  // that only move data.
+  double tolerance;
+};
+using Outputs = std::vector<Output>;
+
+struct Case {
+  std::string name;
+  std::function<Outputs(const Kernels&, Stream&)> f32;
+  std::function<Outputs(const Kernels&, Stream&)> f64;
+};
+
+// `body` is a generic functor: body.template operator()<T>(kernels, stream).
+template <typename Body>
+Case MakeCase(std::string name, Body body) {
+  return {std::move(name),
+          [body](const Kernels& kernels, Stream& stream) {
+            return body.template operator()<float>(kernels, stream);
+          },
+          [body](const Kernels& kernels, Stream& stream) {
+            return body.template operator()<double>(kernels, stream);
+          }};
+}
+
+template <typename T>
+Output Result(std::string name, const Guarded<T>& buffer, double tolerance) {
+  return {std::move(name),
+          {buffer.data(), buffer.data() + buffer.size()},
+          tolerance};
+}
+
+// Normal numbers that f32 holds exactly, as T.
+template <typename T>
+Guarded<T> Input(std::string_view name, int64_t count, double scale = 1.0) {
+  const std::vector<float> values = Normals<float>(name, count, scale);
+  return Guarded<T>(std::vector<T>(values.begin(), values.end()));
+}
+
+std::vector<Case> MatmulCases();
+std::vector<Case> NormCases();
+std::vector<Case> PointwiseCases();
+std::vector<Case> EmbeddingCases();
+std::vector<Case> AttentionCases();
+std::vector<Case> CrossEntropyCases();
+
+}  // namespace delink::testing

@@ -1,0 +1,53 @@
+#include "absl/strings/str_format.h"
+#include "tests/layers/kernels/cases.h"
+
+namespace delink::testing {
+namespace {
+
+Case CrossEntropyCase(int64_t N, int64_t V, int64_t pad, bool want_grad,
+                      double size) {
+  return MakeCase(
+      absl::StrFormat("cross_entropy N%d V%d pad%d grad%d size%g", N, V, pad,
+                      want_grad, size),
+      [=]<typename T>(const Kernels& kernels, Stream& stream) -> Outputs {
+        auto logits = Input<T>("logits", N * (V + pad), size);
+        std::vector<int32_t> targets =
+            Integers("targets", N, static_cast<int32_t>(V));
+        for (int64_t n = 2; n < N; n += 3) targets[n] = -100;
+        Guarded<double> row_loss(N);
+        double loss_sum = 1.5;
+        int64_t count = 10;
+        kernels.cross_entropy(stream, {.N = N,
+                                       .V = V,
+                                       .ld = V + pad,
+                                       .logits = logits.data(),
+                                       .targets = targets.data(),
+                                       .ignore_index = -100,
+                                       .want_grad = want_grad,
+                                       .row_loss = row_loss.data(),
+                                       .loss_sum = &loss_sum,
+                                       .count = &count});
+        return {Result("logits", logits, want_grad ? Tolerance<float>(1) : 0.0),
+                Result("row_loss", row_loss, 1e-6 * (1.0 + size)),
+                {"loss_sum", {loss_sum}, 1e-6 * (1.0 + size)},
+                {"count", {static_cast<double>(count)}, 0.0}};
+      });
+}
+
+}  // namespace
+
+std::vector<Case> CrossEntropyCases() {
+  std::vector<Case> cases;
+  for (const int64_t V : kUglySizes) {
+    cases.push_back(CrossEntropyCase(4, V, V % 3, true, 3.0));
+    cases.push_back(CrossEntropyCase(2, V, V % 2, false, 30.0));
+  }
+  for (const int64_t V : {1023, 1024, 1025, 3000}) {
+    cases.push_back(CrossEntropyCase(7, V, 0, true, 1.0));
+    cases.push_back(CrossEntropyCase(7, V, 0, true, 40.0));
+  }
+  cases.push_back(CrossEntropyCase(0, 16, 0, true, 1.0));
+  return cases;
+}
+
+}  // namespace delink::testing

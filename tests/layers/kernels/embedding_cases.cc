@@ -1,0 +1,79 @@
+#include "absl/strings/str_format.h"
+#include "tests/layers/kernels/cases.h"
+
+namespace delink::testing {
+namespace {
+
+struct Shape {
+  int64_t B, T, D, V, first_position;
+  bool accumulate;
+};
+
+Case EmbeddingCase(const Shape& p) {
+  const std::string name =
+      absl::StrFormat("embedding B%d T%d D%d V%d first%d acc%d", p.B, p.T, p.D,
+                      p.V, p.first_position, p.accumulate);
+  return MakeCase(
+      name, [p]<typename T>(const Kernels& kernels, Stream& stream) -> Outputs {
+        const int64_t N = p.B * p.T, D = p.D, V = p.V;
+        const int64_t Tmax = p.first_position + p.T + 2;
+        const std::vector<int32_t> tokens =
+            Integers("tokens", N, static_cast<int32_t>(V));
+        const auto w = Input<T>("w", V * D), pos = Input<T>("p", Tmax * D);
+        const auto dy = Input<T>("dy", N * D);
+        Guarded<T> y(N * D), bare(N * D), dw(V * D), dp(Tmax * D);
+        if (p.accumulate) {
+          dw = Input<T>("dw", V * D);
+          dp = Input<T>("dp", Tmax * D);
+        }
+        EmbeddingForwardArgs forward = {.B = p.B,
+                                        .T = p.T,
+                                        .D = D,
+                                        .V = V,
+                                        .first_position = p.first_position,
+                                        .tokens = tokens.data(),
+                                        .w = w.data(),
+                                        .p = pos.data(),
+                                        .y = y.data()};
+        kernels.embedding_forward(stream, forward);
+        forward.p = nullptr;
+        forward.y = bare.data();
+        kernels.embedding_forward(stream, forward);
+        kernels.embedding_backward_weight(stream, {.N = N,
+                                                   .D = D,
+                                                   .V = V,
+                                                   .tokens = tokens.data(),
+                                                   .dy = dy.data(),
+                                                   .dw = dw.data(),
+                                                   .accumulate = p.accumulate});
+        kernels.embedding_backward_position(stream,
+                                            {.B = p.B,
+                                             .T = p.T,
+                                             .D = D,
+                                             .Tmax = Tmax,
+                                             .first_position = p.first_position,
+                                             .dy = dy.data(),
+                                             .dp = dp.data(),
+                                             .accumulate = p.accumulate});
+        return {Result("y", y, 1e-7), Result("bare", bare, 0.0),
+                Result("dw", dw, Tolerance<float>(N / V + 1)),
+                Result("dp", dp, Tolerance<float>(p.B))};
+      });
+}
+
+}  // namespace
+
+std::vector<Case> EmbeddingCases() {
+  std::vector<Case> cases;
+  int64_t i = 0;
+  for (const int64_t D : kUglySizes) {
+    ++i;
+    cases.push_back(EmbeddingCase({1 + i % 3, 7, D, 5, i % 2, i % 2 == 0}));
+  }
+  cases.push_back(EmbeddingCase({0, 4, 8, 3, 0, false}));
+  cases.push_back(EmbeddingCase({4, 64, 129, 1000, 0, false}));
+  cases.push_back(EmbeddingCase({2, 300, 64, 2, 3, true}));
+  return cases;
+}
+
+}  // namespace delink::testing

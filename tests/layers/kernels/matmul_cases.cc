@@ -1,0 +1,103 @@
+#include "absl/strings/str_format.h"
+#include "tests/layers/kernels/cases.h"
+
+namespace delink::testing {
+namespace {
+
+struct Shape {
+  int64_t m, n, k;
+  bool transpose_a, transpose_b, bias, accumulate;
+  int64_t pad;  // of every leading dimension
+};
+
+Case MatmulCase(const Shape& p) {
+  const std::string name = absl::StrFormat(
+      "matmul %dx%dx%d ta%d tb%d bias%d acc%d pad%d", p.m, p.n, p.k,
+      p.transpose_a, p.transpose_b, p.bias, p.accumulate, p.pad);
+  return MakeCase(
+      name, [p]<typename T>(const Kernels& kernels, Stream& stream) -> Outputs {
+        const int64_t lda = (p.transpose_a ? p.m : p.k) + p.pad;
+        const int64_t ldb = (p.transpose_b ? p.k : p.n) + p.pad;
+        const int64_t ldc = p.n + p.pad;
+        const auto a = Input<T>("a", lda * (p.transpose_a ? p.k : p.m));
+        const auto b = Input<T>("b", ldb * (p.transpose_b ? p.n : p.k));
+        const auto bias = Input<T>("bias", p.n);
+        // Columns between n and ldc belong to someone else.
+        auto c = Input<T>("c", ldc * p.m);
+        if (!p.accumulate) {
+          for (int64_t i = 0; i < p.m * p.n; ++i) {
+            c[i / p.n * ldc + i % p.n] = std::numeric_limits<T>::quiet_NaN();
+          }
+        }
+        kernels.matmul(stream, {.m = p.m,
+                                .n = p.n,
+                                .k = p.k,
+                                .transpose_a = p.transpose_a,
+                                .transpose_b = p.transpose_b,
+                                .a = a.data(),
+                                .lda = lda,
+                                .b = b.data(),
+                                .ldb = ldb,
+                                .c = c.data(),
+                                .ldc = ldc,
+                                .bias = p.bias ? bias.data() : nullptr,
+                                .accumulate = p.accumulate});
+        return {Result("c", c, Tolerance<float>(p.k))};
+      });
+}
+
+Case BiasGradCase(int64_t N, int64_t D, bool accumulate) {
+  return MakeCase(
+      absl::StrFormat("bias_grad N%d D%d acc%d", N, D, accumulate),
+      [=]<typename T>(const Kernels& kernels, Stream& stream) -> Outputs {
+        const auto dy = Input<T>("dy", N * D);
+        Guarded<T> db(D);
+        if (accumulate) db = Input<T>("db", D);
+        kernels.bias_grad(stream, {.N = N,
+                                   .D = D,
+                                   .dy = dy.data(),
+                                   .db = db.data(),
+                                   .accumulate = accumulate});
+        return {Result("db", db, Tolerance<float>(N))};
+      });
+}
+
+}  // namespace
+
+std::vector<Case> MatmulCases() {
+  std::vector<Case> cases;
+  int64_t i = 0;
+  for (const int64_t m : kUglySizes) {
+    for (const int64_t n : {1, 7, 16, 65}) {
+      for (const int64_t k : {1, 17, 64}) {
+        ++i;  // walks through all flags, whatever the sizes
+        cases.push_back(MatmulCase({.m = m,
+                                    .n = n,
+                                    .k = k,
+                                    .transpose_a = (i & 1) != 0,
+                                    .transpose_b = (i & 2) != 0,
+                                    .bias = (i & 4) != 0,
+                                    .accumulate = (i & 8) != 0,
+                                    .pad = i % 3}));
+      }
+    }
+  }
+  for (const bool transpose_a : {false, true}) {
+    for (const bool transpose_b : {false, true}) {
+      for (const int64_t k : {0, 2500}) {
+        cases.push_back(
+            MatmulCase({33, 48, k, transpose_a, transpose_b, true, true, 0}));
+        cases.push_back(
+            MatmulCase({5, 257, k, transpose_a, transpose_b, true, false, 1}));
+      }
+    }
+  }
+  for (const int64_t N : {0, 1, 63, 64, 65, 1000}) {
+    for (const int64_t D : {1, 15, 16, 17, 255, 256, 257, 600}) {
+      cases.push_back(BiasGradCase(N, D, (N + D) % 2 == 0));
+    }
+  }
+  return cases;
+}
+
+}  // namespace delink::testing

@@ -1,0 +1,134 @@
+#include "absl/strings/str_format.h"
+#include "tests/layers/kernels/cases.h"
+
+namespace delink::testing {
+namespace {
+
+struct Shape {
+  int64_t N, D;
+  bool bias, accumulate;
+};
+
+// Inputs far from zero mean: a variance by E[x^2] - E[x]^2 would show.
+template <typename T>
+Guarded<T> Shifted(int64_t N, int64_t D) {
+  Guarded<T> x = Input<T>("x", N * D);
+  for (int64_t i = 0; i < N * D; ++i) {
+    x[i] = static_cast<float>(x[i] * (1 + i / D % 5) + 8.0);
+  }
+  return x;
+}
+
+Case LayerNormCase(const Shape& p) {
+  const std::string name = absl::StrFormat("layer_norm N%d D%d bias%d acc%d",
+                                           p.N, p.D, p.bias, p.accumulate);
+  return MakeCase(
+      name, [p]<typename T>(const Kernels& kernels, Stream& stream) -> Outputs {
+        const int64_t N = p.N, D = p.D;
+        const auto x = Shifted<T>(N, D);
+        const auto dy = Input<T>("dy", N * D);
+        const auto w = Input<T>("w", D), b = Input<T>("b", D);
+        Guarded<T> y(N * D), mean(N), rstd(N), dx(N * D), dw(D), db(D);
+        if (p.accumulate) {
+          dw = Input<T>("dw", D);
+          db = Input<T>("db", D);
+        }
+        kernels.layer_norm_forward(stream, {.N = N,
+                                            .D = D,
+                                            .eps = 1e-5,
+                                            .x = x.data(),
+                                            .w = w.data(),
+                                            .b = p.bias ? b.data() : nullptr,
+                                            .y = y.data(),
+                                            .mean = mean.data(),
+                                            .rstd = rstd.data()});
+        kernels.layer_norm_backward_input(stream, {.N = N,
+                                                   .D = D,
+                                                   .dy = dy.data(),
+                                                   .x = x.data(),
+                                                   .w = w.data(),
+                                                   .mean = mean.data(),
+                                                   .rstd = rstd.data(),
+                                                   .dx = dx.data()});
+        kernels.layer_norm_backward_weight(stream,
+                                           {.N = N,
+                                            .D = D,
+                                            .dy = dy.data(),
+                                            .x = x.data(),
+                                            .mean = mean.data(),
+                                            .rstd = rstd.data(),
+                                            .dw = dw.data(),
+                                            .db = p.bias ? db.data() : nullptr,
+                                            .accumulate = p.accumulate});
+        // Few elements may lie close together: then rstd is up to 1 / sqrt(eps),
+        // about 316, and blows up whatever rounding left in x - mean.
+        const double loss = D < 4 ? 2 * 316.0 : 8.0;
+        Outputs outputs = {Result("y", y, loss * Tolerance<float>(D)),
+                           Result("mean", mean, Tolerance<float>(D)),
+                           Result("rstd", rstd, Tolerance<float>(D)),
+                           Result("dx", dx, loss * Tolerance<float>(D)),
+                           Result("dw", dw, loss * Tolerance<float>(N))};
+        if (p.bias) outputs.push_back(Result("db", db, Tolerance<float>(N)));
+        return outputs;
+      });
+}
+
+Case RmsNormCase(const Shape& p) {
+  const std::string name =
+      absl::StrFormat("rms_norm N%d D%d acc%d", p.N, p.D, p.accumulate);
+  return MakeCase(
+      name, [p]<typename T>(const Kernels& kernels, Stream& stream) -> Outputs {
+        const int64_t N = p.N, D = p.D;
+        const auto x = Shifted<T>(N, D);
+        const auto dy = Input<T>("dy", N * D);
+        const auto w = Input<T>("w", D);
+        Guarded<T> y(N * D), rstd(N), dx(N * D), dw(D);
+        if (p.accumulate) dw = Input<T>("dw", D);
+        kernels.rms_norm_forward(stream, {.N = N,
+                                          .D = D,
+                                          .eps = 1e-6,
+                                          .x = x.data(),
+                                          .w = w.data(),
+                                          .y = y.data(),
+                                          .rstd = rstd.data()});
+        kernels.rms_norm_backward_input(stream, {.N = N,
+                                                 .D = D,
+                                                 .dy = dy.data(),
+                                                 .x = x.data(),
+                                                 .w = w.data(),
+                                                 .rstd = rstd.data(),
+                                                 .dx = dx.data()});
+        kernels.rms_norm_backward_weight(stream, {.N = N,
+                                                  .D = D,
+                                                  .dy = dy.data(),
+                                                  .x = x.data(),
+                                                  .rstd = rstd.data(),
+                                                  .dw = dw.data(),
+                                                  .accumulate = p.accumulate});
+        return {Result("y", y, Tolerance<float>(D)),
+                Result("rstd", rstd, Tolerance<float>(D)),
+                Result("dx", dx, Tolerance<float>(D)),
+                Result("dw", dw, 2 * Tolerance<float>(N))};
+      });
+}
+
+}  // namespace
+
+std::vector<Case> NormCases() {
+  std::vector<Case> cases;
+  int64_t i = 0;
+  const auto add = [&](int64_t N, int64_t D) {
+    ++i;
+    cases.push_back(LayerNormCase({N, D, (i & 1) != 0, (i & 2) != 0}));
+    cases.push_back(RmsNormCase({N, D, false, (i & 2) != 0}));
+  };
+  for (const int64_t D : kUglySizes) {
+    for (const int64_t N : {1, 2, 65}) add(N, D);
+  }
+  add(0, 16);
+  add(301, 257);
+  add(64, 768);
+  return cases;
+}
+
+}  // namespace delink::testing

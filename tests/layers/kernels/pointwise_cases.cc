@@ -1,0 +1,96 @@
+#include "absl/strings/str_format.h"
+#include "tests/layers/kernels/cases.h"
+
+namespace delink::testing {
+namespace {
+
+Case GeluCase(int64_t count, GeluForm form, bool in_place) {
+  return MakeCase(
+      absl::StrFormat("gelu %d form%d in_place%d", count,
+                      static_cast<int>(form), in_place),
+      [=]<typename T>(const Kernels& kernels, Stream& stream) -> Outputs {
+        // Wide, so that both tails are met.
+        auto x = Input<T>("x", count, 4.0);
+        auto dy = Input<T>("dy", count);
+        if (count > 6) {
+          const T extremes[] = {0, 60, -60, 1e4F, -1e4F, 1e-6F};
+          std::copy(std::begin(extremes), std::end(extremes), x.data());
+        }
+        Guarded<T> y(count), dx(count);
+        T* to_dx = in_place ? dy.data() : dx.data();
+        kernels.gelu_backward(stream, {.count = count,
+                                       .form = form,
+                                       .dy = dy.data(),
+                                       .x = x.data(),
+                                       .dx = to_dx});
+        T* to_y = in_place ? x.data() : y.data();
+        kernels.gelu_forward(
+            stream, {.count = count, .form = form, .x = x.data(), .y = to_y});
+        return {Result("y", in_place ? x : y, Tolerance<float>(1)),
+                Result("dx", in_place ? dy : dx, Tolerance<float>(1))};
+      });
+}
+
+Case AddCase(int64_t count) {
+  return MakeCase(
+      absl::StrFormat("add %d", count),
+      [=]<typename T>(const Kernels& kernels, Stream& stream) -> Outputs {
+        const auto a = Input<T>("a", count), b = Input<T>("b", count);
+        Guarded<T> y(count);
+        kernels.add(
+            stream,
+            {.count = count, .a = a.data(), .b = b.data(), .y = y.data()});
+        auto sum = Input<T>("c", count);
+        kernels.accumulate(stream,
+                           {.count = count, .x = a.data(), .y = sum.data()});
+        return {Result("y", y, 1e-7), Result("sum", sum, 1e-7)};
+      });
+}
+
+Case DropoutCase(int64_t B, int64_t T_, int64_t D, double rate,
+                 int64_t first_position) {
+  return MakeCase(
+      absl::StrFormat("dropout B%d T%d D%d rate%g first%d", B, T_, D, rate,
+                      first_position),
+      [=]<typename T>(const Kernels& kernels, Stream& stream) -> Outputs {
+        const auto x = Input<T>("x", B * T_ * D);
+        const RngKey key = KeyFromSeed(3);
+        std::vector<int64_t> sample(B);
+        for (int64_t b = 0; b < B; ++b) sample[b] = 1 + b * 10'000'000'000;
+        Guarded<T> y(B * T_ * D);
+        kernels.dropout(stream, {.B = B,
+                                 .T = T_,
+                                 .D = D,
+                                 .rate = rate,
+                                 .step_key = &key,
+                                 .name_hash = 99,
+                                 .sample = sample.data(),
+                                 .first_position = first_position,
+                                 .x = x.data(),
+                                 .y = y.data()});
+        return {Result("y", y, 3e-7)};
+      });
+}
+
+}  // namespace
+
+std::vector<Case> PointwiseCases() {
+  std::vector<Case> cases;
+  std::vector<int64_t> sizes(std::begin(kUglySizes), std::end(kUglySizes));
+  sizes.insert(sizes.end(), {0, 4095, 4096, 4097, 50'000});
+  for (const int64_t count : sizes) {
+    cases.push_back(GeluCase(count, GeluForm::kTanh, count % 2 == 0));
+    cases.push_back(GeluCase(count, GeluForm::kErf, count % 2 == 1));
+    cases.push_back(AddCase(count));
+  }
+  // Even and odd words of the generator, and rows that start inside a block.
+  for (const int64_t D : {1, 3, 4, 16, 33, 64, 130}) {
+    cases.push_back(DropoutCase(2, 5, D, 0.1, 0));
+    cases.push_back(DropoutCase(1, 3, D, 0.5, 7));
+  }
+  cases.push_back(DropoutCase(2, 3, 8, 0.0, 0));
+  cases.push_back(DropoutCase(3, 64, 129, 0.3, 1));
+  return cases;
+}
+
+}  // namespace delink::testing
