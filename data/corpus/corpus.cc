@@ -144,16 +144,13 @@ absl::StatusOr<const hdf5::Dataset*> Corpus::State::Shard(size_t shard) {
   return &*dataset;
 }
 
-Corpus::Corpus(std::unique_ptr<State> state) : state_(std::move(state)) {}
-Corpus::Corpus(Corpus&&) noexcept = default;
-Corpus& Corpus::operator=(Corpus&&) noexcept = default;
-Corpus::~Corpus() = default;
+Corpus::Corpus(std::shared_ptr<State> state) : state_(std::move(state)) {}
 
 absl::StatusOr<Corpus> Corpus::Open(const std::string& dir,
                                     const CorpusOpening& opening) {
   DELINK_RETURN_IF_ERROR(CheckPlace(dir));
   DELINK_RETURN_IF_ERROR(Verify(dir, opening));
-  auto state = std::make_unique<State>();
+  auto state = std::make_shared<State>();
   state->dir = dir;
   DELINK_ASSIGN_OR_RETURN(hdf5::File index, hdf5::File::OpenReadOnly(JoinPath(
                                                 dir, format::kIndexFile)));

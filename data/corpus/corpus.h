@@ -1,7 +1,8 @@
 // A corpus, open for reading: one side (DIR/train or DIR/validation) of what
 // BuildCorpus wrote.
 //
-// Immutable and thread-safe. Shards are opened when first read and kept open.
+// Immutable and thread-safe; copies share one opening. Shards are opened when
+// first read and kept open.
 #pragma once
 
 #include <cstdint>
@@ -32,10 +33,6 @@ class Corpus {
   static absl::StatusOr<Corpus> Open(const std::string& dir,
                                      const CorpusOpening& opening = {});
 
-  Corpus(Corpus&&) noexcept;
-  Corpus& operator=(Corpus&&) noexcept;
-  ~Corpus();
-
   const std::string& dir() const;
   int64_t tokens() const;
   int64_t documents() const;
@@ -62,9 +59,9 @@ class Corpus {
 
  private:
   struct State;
-  explicit Corpus(std::unique_ptr<State> state);
+  explicit Corpus(std::shared_ptr<State> state);
 
-  std::unique_ptr<State> state_;
+  std::shared_ptr<State> state_;
 };
 
 }  // namespace delink

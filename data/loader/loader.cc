@@ -42,7 +42,7 @@ absl::Status Loader::Read(int64_t sample, int32_t* inputs,
                           int32_t* targets) const {
   std::vector<int32_t> ids(static_cast<size_t>(options_.seq) + 1);
   DELINK_RETURN_IF_ERROR(
-      corpus_->Read(FirstToken(sample), options_.seq + 1, ids.data()));
+      corpus_.Read(FirstToken(sample), options_.seq + 1, ids.data()));
   std::copy(ids.begin(), ids.end() - 1, inputs);
   std::copy(ids.begin() + 1, ids.end(), targets);
   return absl::OkStatus();

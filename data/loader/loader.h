@@ -30,6 +30,7 @@ class Loader {
   static absl::StatusOr<Loader> Create(const Corpus& corpus,
                                        const LoaderOptions& options);
 
+  const Corpus& corpus() const { return corpus_; }
   int64_t seq() const { return options_.seq; }
   int64_t samples_per_epoch() const { return samples_; }
 
@@ -41,9 +42,9 @@ class Loader {
 
  private:
   Loader(const Corpus& corpus, const LoaderOptions& options, int64_t samples)
-      : corpus_(&corpus), options_(options), samples_(samples) {}
+      : corpus_(corpus), options_(options), samples_(samples) {}
 
-  const Corpus* corpus_;
+  Corpus corpus_;
   LoaderOptions options_;
   int64_t samples_;
 };
