@@ -21,6 +21,9 @@ StepRig::StepRig(Communicator& comm, const std::string& share,
   config_.max_seq = kSeq;
   config_.tied = options.tied;
   config_.dropout = options.dropout;
+  config_.norm = options.norm;
+  config_.activation = options.activation;
+  config_.bias = options.bias;
   model_ = BuildGpt(Scope(registry_), config_);
   optimizer_ = NewAdamW(options.adamw);
   network_ = *comm.Split(0, comm.rank());
@@ -85,6 +88,31 @@ HostBatch StepRig::Batch(int64_t index) const {
     }
   }
   return batch;
+}
+
+std::vector<float> StepRig::Logits(const HostBatch& batch) {
+  const std::unique_ptr<Stream> stream = device_->NewStream();
+  HeapMemory memory(*device_);
+  Tape tape({.device = device_.get(),
+             .stream = stream.get(),
+             .accumulate = Accumulate},
+            memory);
+  std::vector<int32_t> tokens = batch.inputs;
+  const auto sequences = static_cast<int64_t>(batch.samples.size());
+  std::vector<float> boundary;
+  Tensor x(tokens.data(), DType::kI32, {sequences, kSeq});
+  for (int layer = 0; layer < model_->layers(); ++layer) {
+    store_->Bind(layer, nullptr);
+    tape.BeginForward(Phase::kEval, {.training = false});
+    const Var y = model_->layer(layer)(tape.Input(x, false));
+    std::vector<float> values(static_cast<size_t>(y.value().elements()));
+    device_->CopyToHost(*stream, values.data(), y.data(), y.value().bytes());
+    stream->Synchronize();
+    const Shape shape = y.shape();
+    boundary = std::move(values);
+    x = Tensor(boundary.data(), DType::kF32, shape);
+  }
+  return boundary;
 }
 
 std::vector<float> StepRig::Read(const std::string& tensor, Plane plane) const {

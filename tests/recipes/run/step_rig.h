@@ -24,6 +24,9 @@ struct RigOptions {
   double dropout = 0;
   MicroBatchOrder order = MicroBatchOrder::kMicroBatchMajor;
   int zero = 0;
+  GptConfig::Norm norm = GptConfig::Norm::kLayerNorm;
+  GptConfig::Activation activation = GptConfig::Activation::kGeluTanh;
+  bool bias = true;
   AdamWConfig adamw;
 };
 
@@ -47,6 +50,11 @@ class StepRig {
   std::vector<float> Weight(const std::string& tensor) const {
     return Read(tensor, Plane::kWeight);
   }
+
+  // [B, T, V] of all of this rank's sequences, computed layer by layer without
+  // the executor.
+  std::vector<float> Logits(const HostBatch& batch);
+  const GptConfig& config() const { return config_; }
 
   Device& device() { return *device_; }
   ParamStore& store() { return *store_; }
