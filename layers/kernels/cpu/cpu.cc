@@ -10,7 +10,7 @@ Kernels Best() {
   for (const Target& target : Targets()) {
     if (!target.supported) continue;
     Kernels kernels = *target.kernels;
-    kernels.matmul = Matmul;
+    ChooseMatmul(&kernels);
     return kernels;
   }
   return {};  // unreachable: the last target always runs

@@ -1,11 +1,12 @@
-// Matrix products: by oneDNN (onednn/) or by our own loops (no_onednn/), as
-// CMake chose.
+// Who multiplies matrices, as CMake chose: oneDNN (onednn/), or the vectorised
+// kernels themselves (no_onednn/).
 #pragma once
 
 #include "layers/kernels/kernels.h"
 
 namespace delink::cpu {
 
-void Matmul(Stream&, const MatmulArgs&);
+// Replaces the matmul of `kernels`, or leaves it.
+void ChooseMatmul(Kernels* kernels);
 
 }  // namespace delink::cpu

@@ -9,8 +9,8 @@ namespace delink::cpu {
 
 struct Target {
   const char* name;
-  bool supported;          // by this machine
-  const Kernels* kernels;  // without matmul
+  bool supported;  // by this machine
+  const Kernels* kernels;
 };
 
 // Best first; the last one always runs.

@@ -5,9 +5,9 @@
 
 #include <functional>
 #include <span>
+#include <string>
 #include <vector>
 
-#include "layers/kernels/cpu/matmul.h"
 #include "layers/kernels/cpu/targets.h"
 #include "layers/kernels/cpu/threads.h"
 #include "layers/kernels/find_kernels.h"
@@ -27,17 +27,32 @@ constexpr Group kGroups[] = {
     {"Attention", AttentionCases}, {"CrossEntropy", CrossEntropyCases},
 };
 
+struct Table {
+  std::string name;
+  const Kernels* kernels;  // null where this machine lacks the instructions
+};
+
+// What runs here, then each instruction set.
+std::vector<Table> Tables() {
+  std::vector<Table> tables = {
+      {"chosen", FindKernels(DeviceKind::kCpu, DType::kF32)}};
+  for (const cpu::Target& target : cpu::Targets()) {
+    tables.push_back(
+        {target.name, target.supported ? target.kernels : nullptr});
+  }
+  return tables;
+}
+
 class Fast : public ::testing::TestWithParam<std::tuple<int, Group>> {
  protected:
   void SetUp() override {
-    const auto targets = cpu::Targets();
+    const std::vector<Table> tables = Tables();
     const size_t index = std::get<0>(GetParam());
-    if (index >= targets.size()) GTEST_SKIP() << "not built here";
-    if (!targets[index].supported) {
-      GTEST_SKIP() << "this machine has no " << targets[index].name;
+    if (index >= tables.size()) GTEST_SKIP() << "not built here";
+    if (tables[index].kernels == nullptr) {
+      GTEST_SKIP() << "this machine has no " << tables[index].name;
     }
-    kernels_ = *targets[index].kernels;
-    kernels_.matmul = cpu::Matmul;
+    kernels_ = *tables[index].kernels;
     cases_ = std::get<1>(GetParam()).cases();
     threads_ = cpu::MaxThreads();
   }
@@ -87,7 +102,7 @@ TEST_P(Fast, GivesTheSameBitsAgainAndOnAnyNumberOfThreads) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Target, Fast,
-                         ::testing::Combine(::testing::Range(0, 3),
+                         ::testing::Combine(::testing::Range(0, 4),
                                             ::testing::ValuesIn(kGroups)),
                          [](const auto& info) {
                            const auto targets = cpu::Targets();

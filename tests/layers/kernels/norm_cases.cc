@@ -60,8 +60,9 @@ Case LayerNormCase(const Shape& p) {
                                             .dw = dw.data(),
                                             .db = p.bias ? db.data() : nullptr,
                                             .accumulate = p.accumulate});
-        // Few elements may lie close together: then rstd is up to 1 / sqrt(eps),
-        // about 316, and blows up whatever rounding left in x - mean.
+        // Few elements may lie close together: then rstd is up to 1 /
+        // sqrt(eps), about 316, and blows up whatever rounding left in x -
+        // mean.
         const double loss = D < 4 ? 2 * 316.0 : 8.0;
         Outputs outputs = {Result("y", y, loss * Tolerance<float>(D)),
                            Result("mean", mean, Tolerance<float>(D)),

@@ -5,7 +5,9 @@
 // scratch: a training step meets a few dozen shapes, over and over.
 #include "layers/kernels/cpu/matmul.h"
 
+#include <algorithm>
 #include <array>
+#include <cstddef>
 #include <dnnl.hpp>
 #include <map>
 #include <memory>
@@ -144,8 +146,6 @@ void EmptySum(const MatmulArgs& s) {
   }
 }
 
-}  // namespace
-
 void Matmul(Stream&, const MatmulArgs& s) {
   if (s.m == 0 || s.n == 0) return;
   if (s.k == 0) return EmptySum(s);
@@ -161,5 +161,9 @@ void Matmul(Stream&, const MatmulArgs& s) {
     part.bias = nullptr;
   }
 }
+
+}  // namespace
+
+void ChooseMatmul(Kernels* kernels) { kernels->matmul = Matmul; }
 
 }  // namespace delink::cpu

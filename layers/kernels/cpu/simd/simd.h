@@ -13,9 +13,9 @@
 
 namespace delink::cpu::DELINK_SIMD {
 
-// All entries but matmul.
 extern const Kernels kTable;
 
+void Matmul(Stream&, const MatmulArgs&);
 void BiasGrad(Stream&, const BiasGradArgs&);
 void LayerNormForward(Stream&, const LayerNormForwardArgs&);
 void LayerNormBackwardInput(Stream&, const LayerNormBackwardInputArgs&);

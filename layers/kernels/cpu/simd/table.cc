@@ -4,7 +4,7 @@
 namespace delink::cpu::DELINK_SIMD {
 
 const Kernels kTable = {
-    .matmul = nullptr,
+    .matmul = Matmul,
     .bias_grad = BiasGrad,
     .layer_norm_forward = LayerNormForward,
     .layer_norm_backward_input = LayerNormBackwardInput,
