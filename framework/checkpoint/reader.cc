@@ -109,6 +109,29 @@ absl::Status LoadAll(const std::string& path, ParamStore& store) {
   return absl::OkStatus();
 }
 
+// What CHECKPOINT may mean, best first, a line each.
+absl::StatusOr<std::string> Candidates(const std::string& path) {
+  if (PathExists(JoinPath(path, kSumsName)) ||
+      PathExists(JoinPath(path, checkpoint::kIndexName))) {
+    return path;
+  }
+  const std::string inner = JoinPath(path, "checkpoints");
+  const std::string folder = IsDirectory(inner) ? inner : path;
+  if (!IsDirectory(folder)) return std::string();
+  DELINK_ASSIGN_OR_RETURN(const std::vector<std::string> names,
+                          ListDirectory(folder));
+  std::map<int64_t, std::string> steps;
+  for (const std::string& name : names) {
+    const int64_t step = checkpoint::StepOfName(name);
+    if (step >= 0) steps[-step] = JoinPath(folder, name);
+  }
+  std::string lines;
+  for (const auto& [unused, candidate] : steps) {
+    absl::StrAppend(&lines, lines.empty() ? "" : "\n", candidate);
+  }
+  return lines;
+}
+
 }  // namespace
 
 absl::Status VerifyCheckpoint(Communicator& comm, const std::string& path) {
@@ -201,29 +224,11 @@ absl::Status LoadCheckpoint(Communicator& comm, const std::string& path,
 absl::StatusOr<std::string> FindCheckpoint(Communicator& comm,
                                            const std::string& path) {
   // Rank 0 looks; all must see the same folder anyway to read it.
+  absl::StatusOr<std::string> found = std::string();
+  if (comm.rank() == 0) found = Candidates(path);
+  DELINK_RETURN_IF_ERROR(AgreeOnStatus(comm, found.status()));
   std::string names;
-  if (comm.rank() == 0) {
-    const std::string inner = JoinPath(path, "checkpoints");
-    const std::string folder = IsDirectory(inner) ? inner : path;
-    const bool itself = PathExists(JoinPath(path, kSumsName)) ||
-                        PathExists(JoinPath(path, checkpoint::kIndexName));
-    if (itself) {
-      names = path;
-    } else if (IsDirectory(folder)) {
-      DELINK_ASSIGN_OR_RETURN(std::vector<std::string> all,
-                              ListDirectory(folder));
-      std::sort(all.begin(), all.end(),
-                [](const std::string& a, const std::string& b) {
-                  return checkpoint::StepOfName(a) > checkpoint::StepOfName(b);
-                });
-      for (const std::string& name : all) {
-        if (checkpoint::StepOfName(name) < 0) continue;
-        absl::StrAppend(&names, names.empty() ? "" : "\n",
-                        JoinPath(folder, name));
-      }
-    }
-  }
-  DELINK_ASSIGN_OR_RETURN(names, BroadcastString(comm, names, 0));
+  DELINK_ASSIGN_OR_RETURN(names, BroadcastString(comm, *found, 0));
   absl::Status last =
       absl::NotFoundError(absl::StrCat(path, ": no checkpoint there"));
   size_t begin = 0;

@@ -173,10 +173,9 @@ absl::StatusOr<std::string> Executor::Diagnose(const HostBatch& batch,
   }
   const int slab = FirstNonFiniteSlab(env_.store->slabs(), sums);
   if (slab >= 0) {
-    return absl::StrCat(
-        "the gradient of ",
-        env_.store->slabs()[static_cast<size_t>(slab)].name,
-        " is not finite");
+    return absl::StrCat("the gradient of ",
+                        env_.store->slabs()[static_cast<size_t>(slab)].name,
+                        " is not finite");
   }
   return std::string("the loss itself is not finite");
 }
