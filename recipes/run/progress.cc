@@ -28,11 +28,9 @@ std::string FormatCount(double count) {
     count /= 1000;
     ++unit;
   }
-  if (unit == 0 || std::abs(count) >= 99.95) {
-    return absl::StrFormat("%.0f%s", count, units[unit]);
-  }
-  return absl::StrFormat(std::abs(count) >= 9.995 ? "%.1f%s" : "%.2f%s", count,
-                         units[unit]);
+  const double size = std::abs(count);
+  const int decimals = unit == 0 || size >= 99.95 ? 0 : size >= 9.995 ? 1 : 2;
+  return absl::StrFormat("%.*f%s", decimals, count, units[unit]);
 }
 
 std::string FormatSeconds(double seconds) {

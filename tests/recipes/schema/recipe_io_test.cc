@@ -15,7 +15,6 @@ namespace delink {
 namespace {
 
 using ::testing::IsEmpty;
-using ::testing::SizeIs;
 
 std::string SetError(const std::string& set) {
   const auto recipe = Parse(kSample, {set});

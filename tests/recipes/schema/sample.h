@@ -43,7 +43,7 @@ micro_batch = 2
 
 inline absl::StatusOr<Recipe> Parse(const std::string& text,
                                     const std::vector<std::string>& sets = {}) {
-  return ParseRecipe(text, "gpt.toml", "/home", sets, {GptKind()});
+  return ParseRecipe(text, "gpt.toml", "/data", sets, {GptKind()});
 }
 
 // The sample changed by `sets`, which must be good.
