@@ -51,6 +51,10 @@ class StepRig {
     return Read(tensor, Plane::kWeight);
   }
 
+  // AdamW's moment m (0) or v (1); whole without ZeRO only.
+  std::vector<float> Moment(const std::string& tensor, int which) const {
+    return Read(tensor, which == 0 ? Plane::kState0 : Plane::kState1);
+  }
   // [B, T, V] of all of this rank's sequences, computed layer by layer without
   // the executor.
   std::vector<float> Logits(const HostBatch& batch);
