@@ -1,0 +1,115 @@
+// What may befall a checkpoint: a full disk while it is written, and every kind
+// of damage afterwards. Nothing older is lost, and nothing damaged is used.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <fstream>
+
+#include "framework/base/file.h"
+#include "framework/base/sha256.h"
+#include "framework/checkpoint/checkpoint.h"
+#include "framework/comm/self_communicator.h"
+#include "framework/hdf5/hdf5.h"
+#include "tests/recipes/run/step_rig.h"
+#include "tests/testing/temp_dir.h"
+
+namespace delink::testing {
+namespace {
+
+using ::testing::HasSubstr;
+
+std::string Message(const absl::Status& status) {
+  return std::string(status.message());
+}
+
+class DamageTest : public ::testing::Test {
+ protected:
+  absl::Status Save(const std::string& folder, int64_t step, int64_t keep = 0) {
+    return WriteCheckpoint(comm_, folder, {.step = step, .stage = "real"},
+                           rig_.store(), {{"recipe.toml", "# none\n"}}, keep)
+        .status();
+  }
+  std::string Find(const std::string& folder) {
+    absl::StatusOr<std::string> found = FindCheckpoint(comm_, folder);
+    return found.ok() ? std::filesystem::path(*found).filename().string()
+                      : Message(found.status());
+  }
+
+  SelfCommunicator comm_;
+  StepRig rig_{comm_, "all", {}};
+  TempDir dir_;
+};
+
+TEST_F(DamageTest, TheNewestWholeOneIsFound) {
+  for (const int64_t step : {5, 10, 15}) {
+    ASSERT_TRUE(Save(dir_.path(), step).ok());
+  }
+  EXPECT_EQ(Find(dir_.path()), "step-00000015");
+  std::filesystem::resize_file(dir_ / "step-00000015/rank-00000.h5", 1000);
+  EXPECT_EQ(Find(dir_.path()), "step-00000010");
+  std::filesystem::remove(dir_ / "step-00000010/index.h5");
+  EXPECT_EQ(Find(dir_.path()), "step-00000005");
+  std::filesystem::remove(dir_ / "step-00000005/SHA256SUMS");
+  EXPECT_THAT(Find(dir_.path()), HasSubstr("no whole checkpoint"));
+}
+
+TEST_F(DamageTest, WhatWasHalfWrittenIsNotACheckpoint) {
+  ASSERT_TRUE(Save(dir_.path(), 5).ok());
+  std::filesystem::rename(dir_ / "step-00000005", dir_ / "step-00000005.tmp");
+  EXPECT_THAT(Find(dir_.path()), HasSubstr("no checkpoint"));
+}
+
+TEST_F(DamageTest, DamageIsNamed) {
+  ASSERT_TRUE(Save(dir_.path(), 5).ok());
+  const std::string path = dir_ / "step-00000005";
+  std::filesystem::resize_file(path + "/rank-00000.h5", 1000);
+  const absl::Status status = VerifyCheckpoint(comm_, path);
+  EXPECT_THAT(Message(status), HasSubstr("rank-00000.h5"));
+  EXPECT_THAT(Message(status), HasSubstr("truncated"));
+}
+
+TEST_F(DamageTest, ANewerFormatIsRefused) {
+  ASSERT_TRUE(Save(dir_.path(), 5).ok());
+  const std::string path = dir_ / "step-00000005";
+  {
+    hdf5::File index = *hdf5::File::OpenReadWrite(path + "/index.h5");
+    ASSERT_TRUE(index.SetInt("/", "format", kCheckpointFormat + 1).ok());
+    ASSERT_TRUE(index.Close().ok());
+  }
+  ASSERT_TRUE(
+      WriteSums(path, {"index.h5", "rank-00000.h5", "recipe.toml"}).ok());
+  ASSERT_TRUE(VerifyCheckpoint(comm_, path).ok());
+  const absl::Status status = ReadHeader(path).status();
+  EXPECT_THAT(Message(status), HasSubstr("format 2"));
+  EXPECT_THAT(Message(status), HasSubstr("newer delink"));
+}
+
+TEST_F(DamageTest, TheOldestArePruned) {
+  for (const int64_t step : {1, 2, 3, 4}) {
+    ASSERT_TRUE(Save(dir_.path(), step, 2).ok());
+  }
+  EXPECT_FALSE(PathExists(dir_ / "step-00000002"));
+  EXPECT_TRUE(PathExists(dir_ / "step-00000003"));
+  EXPECT_TRUE(PathExists(dir_ / "step-00000004"));
+}
+
+TEST_F(DamageTest, AFullDiskLosesNothing) {
+  const int64_t needed = rig_.store().bytes(Plane::kWeight) +
+                         rig_.store().bytes(Plane::kState0) +
+                         rig_.store().bytes(Plane::kState1);
+  // Room for one checkpoint and a half.
+  SmallDisk disk(std::to_string((needed + 100'000) * 3 / 2));
+  if (!disk.mounted()) GTEST_SKIP() << "mounting a small disk needs root";
+  ASSERT_TRUE(Save(disk.path(), 5).ok());
+  const absl::Status status = Save(disk.path(), 10);
+  EXPECT_EQ(status.code(), absl::StatusCode::kResourceExhausted)
+      << Message(status);
+  EXPECT_THAT(Message(status), HasSubstr("step-00000010"));
+  EXPECT_EQ(Find(disk.path()), "step-00000005");
+  // Nothing of the failed one is left to fill the disk.
+  EXPECT_FALSE(PathExists(disk.path() + "/step-00000010.tmp"));
+}
+
+}  // namespace
+}  // namespace delink::testing
