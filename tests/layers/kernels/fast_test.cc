@@ -89,7 +89,7 @@ TEST_P(Fast, GivesTheSameBitsAgainAndOnAnyNumberOfThreads) {
     SCOPED_TRACE(c.name);
     cpu::SetThreads(1);
     const Outputs first = c.f32(kernels_, *stream_);
-    for (const int threads : {1, 2, 3}) {
+    for (const int threads : {2, 3}) {
       cpu::SetThreads(threads);
       const Outputs again = c.f32(kernels_, *stream_);
       for (size_t i = 0; i < first.size(); ++i) {

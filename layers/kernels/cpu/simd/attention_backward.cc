@@ -144,7 +144,7 @@ void AttentionBackward(Stream&, const AttentionBackwardArgs& s) {
   const int64_t tasks = s.B * s.Hkv;
   if (tasks == 0 || s.Dh == 0) return;
   const int64_t bytes = AttentionBackwardScratch(s, 1);
-  const int team = TeamFor(s.scratch_bytes, bytes);
+  [[maybe_unused]] const int team = TeamFor(s.scratch_bytes, bytes);
   char* scratch = static_cast<char*>(s.scratch);
 #pragma omp parallel for schedule(dynamic, 1) num_threads(team)
   for (int64_t task = 0; task < tasks; ++task) {

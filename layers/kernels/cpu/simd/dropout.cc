@@ -10,9 +10,17 @@ namespace {
 constexpr int64_t kLanes = kWidth / 2;
 constexpr int64_t kBatch = 4 * kLanes;  // elements decided together
 
-// keep[4c + w] = whether word w of counter first + c keeps its element.
-void Keep(RngKey key, uint64_t first, float rate, float scale,
-          float keep[kBatch]) {
+// Uniform(word) >= rate means word >= threshold: both count in steps of 2^-24.
+uint64_t Threshold(float rate) {
+  const float steps = rate * 0x1p24F;
+  const uint64_t whole = static_cast<uint64_t>(steps);
+  return (whole + (static_cast<float>(whole) < steps ? 1 : 0)) << 8;
+}
+
+// keep[4c + w] is all ones if word w of counter first + c keeps its element,
+// else 0.
+void Keep(RngKey key, uint64_t first, uint64_t threshold,
+          uint32_t keep[kBatch]) {
   constexpr uint64_t kLow = 0xFFFFFFFF;
   WideVec counter{};
   for (int c = 0; c < kLanes; ++c) counter[c] = first + c;
@@ -28,35 +36,54 @@ void Keep(RngKey key, uint64_t first, float rate, float scale,
     k0 += 0x9E3779B9;
     k1 += 0xBB67AE85;
   }
+  const WideVec limit = WideVec{} + threshold;
+  const WideVec low =
+      ((WideVec)(x0 >= limit) & kLow) | ((WideVec)(x1 >= limit) & ~kLow);
+  const WideVec high =
+      ((WideVec)(x2 >= limit) & kLow) | ((WideVec)(x3 >= limit) & ~kLow);
+  uint64_t lows[kLanes], highs[kLanes], both[2 * kLanes];
+  std::memcpy(lows, &low, sizeof(low));
+  std::memcpy(highs, &high, sizeof(high));
   for (int c = 0; c < kLanes; ++c) {
-    const uint64_t words[4] = {x0[c], x1[c], x2[c], x3[c]};
-    for (int w = 0; w < 4; ++w) {
-      const float uniform =
-          static_cast<float>(static_cast<int32_t>(words[w] >> 8)) * 0x1p-24F;
-      keep[4 * c + w] = uniform >= rate ? scale : 0.0F;
-    }
+    both[2 * c] = lows[c];
+    both[2 * c + 1] = highs[c];
   }
+  std::memcpy(keep, both, sizeof(both));
+}
+
+// A mask, not a product: what is dropped is 0, even if it was not finite.
+DELINK_INLINE Vec Apply(Vec x, float scale, const uint32_t* keep) {
+  IntVec mask;
+  std::memcpy(&mask, keep, sizeof(mask));
+  return (Vec)((IntVec)(x * scale) & mask);
 }
 
 // Elements [begin, end) of one sample; element `begin` is at x and y.
 void DropoutRange(const DropoutArgs& s, RngKey key, uint64_t begin,
                   uint64_t end, const float* x, float* y) {
-  const float rate = static_cast<float>(s.rate);
+  const uint64_t threshold = Threshold(static_cast<float>(s.rate));
   const float scale = static_cast<float>(1.0 / (1.0 - s.rate));
-  float keep[kBatch];
+  uint32_t keep[kBatch + kWidth] = {};  // room to read past the last word
   for (uint64_t i = begin; i < end;) {
-    Keep(key, i / 4, rate, scale, keep);
-    const uint64_t skip = i % 4;
-    uint64_t count = kBatch - skip;
-    if (count > end - i) count = end - i;
-    for (uint64_t j = 0; j < count; ++j) {
-      const float factor = keep[skip + j];
-      // Not a product: what is dropped is 0, even if it was not finite.
-      y[j] = factor == 0.0F ? 0.0F : x[j] * factor;
+    Keep(key, i / 4, threshold, keep);
+    const int64_t skip = static_cast<int64_t>(i % 4);
+    int64_t count = kBatch - skip;
+    if (count > static_cast<int64_t>(end - i)) {
+      count = static_cast<int64_t>(end - i);
+    }
+    for (int64_t j = 0; j < count; j += kWidth) {
+      const int64_t rest = count - j;
+      if (rest >= kWidth) {
+        Store(y + j, Apply(Load(x + j), scale, keep + skip + j));
+      } else {
+        StorePartial(y + j,
+                     Apply(LoadPartial(x + j, rest), scale, keep + skip + j),
+                     rest);
+      }
     }
     x += count;
     y += count;
-    i += count;
+    i += static_cast<uint64_t>(count);
   }
 }
 
