@@ -94,7 +94,7 @@ struct VisitInputs {
   bool training = true;              // dropout is on
   const RngKey* step_key = nullptr;  // folds (seed, step)
   const int64_t* samples = nullptr;  // [B] global sample numbers
-  const int32_t* targets = nullptr;  // [B, T]; negative: not counted
+  const int32_t* targets = nullptr;  // [B, T]; -1: not counted
   LossRecord* loss = nullptr;        // added to by the loss
   int64_t first_position = 0;        // of token 0 (generation)
   VisitState* state = nullptr;       // host object, may be null

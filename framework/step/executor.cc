@@ -38,6 +38,7 @@ absl::StatusOr<std::unique_ptr<Executor>> Executor::Create(
   e->train_ = PlanStep(shape, options.plan);
   DELINK_RETURN_IF_ERROR(ValidateProgram(e->train_));
   e->evaluation_ = PlanEvaluation(shape);
+  DELINK_RETURN_IF_ERROR(ValidateProgram(e->evaluation_));
   e->train_analysis_ = AnalyzeProgram(e->train_);
   e->evaluation_analysis_ = AnalyzeProgram(e->evaluation_);
   e->layers_ =

@@ -25,7 +25,7 @@ namespace delink {
 // What a step works on, on the host: all micro-batches of this rank.
 struct HostBatch {
   std::vector<int32_t> inputs;   // [M, B, T]
-  std::vector<int32_t> targets;  // [M, B, T]; negative: not counted
+  std::vector<int32_t> targets;  // [M, B, T]; -1: not counted
   std::vector<int64_t> samples;  // [M, B] global sample numbers
 };
 

@@ -187,18 +187,18 @@ absl::Status Observers::MaybeValidate(StageRun& stage, int64_t step,
   const int64_t every = run_->recipe().run.validate_every;
   if (!force && (every == 0 || step % every != 0)) return absl::OkStatus();
   DELINK_ASSIGN_OR_RETURN(
-      validation_loss_,
+      const double loss,
       ValidationLoss(stage, run_->recipe().data.validation_batches));
   if (!run_->first()) return absl::OkStatus();
   DELINK_LOG(kInfo) << absl::StrFormat(
-      "step %d  validation loss %.4f (perplexity %.2f)", step, validation_loss_,
-      std::exp(validation_loss_));
+      "step %d  validation loss %.4f (perplexity %.2f)", step, loss,
+      std::exp(loss));
   last_seconds_ = Seconds();
   return metrics_->Write(
       Json{{"step", step},
            {"tokens", step * run_->recipe().tokens_per_step()},
            {"stage", stage.stage().name},
-           {"validation_loss", validation_loss_},
+           {"validation_loss", loss},
            {"seconds", last_seconds_}});
 }
 
@@ -224,8 +224,6 @@ absl::Status Observers::OnEnd(StageRun& stage, int64_t step) {
                     << FormatCount(static_cast<double>(
                            step * run_->recipe().tokens_per_step()))
                     << " tokens, " << FormatSeconds(Seconds())
-                    << absl::StrFormat(", validation loss %.4f",
-                                       validation_loss_)
                     << ", peak memory " << FormatBytes(PeakResidentBytes());
   return absl::OkStatus();
 }

@@ -60,7 +60,6 @@ class Observers {
   double peak_flops_ = 0;               // matmul FLOP/s of all ranks
   double last_seconds_ = 0;             // when the step before ended
   double smooth_step_seconds_ = 0;      // a running mean
-  double validation_loss_ = 0;
 };
 
 }  // namespace delink
