@@ -100,6 +100,16 @@ TEST_F(ResumeTest, AnotherModelIsRefused) {
   EXPECT_NE(std::string(status.message()).find("model.dim"), std::string::npos);
 }
 
+TEST_F(ResumeTest, AnotherVocabularyIsRefused) {
+  Go({.out = "run", .until_step = 5});
+  const absl::Status status =
+      runs_.Run({.sets = {"model.vocab=300"}, .out = "run", .resume = true});
+  EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
+  const std::string message(status.message());
+  EXPECT_NE(message.find("vocabulary of 257"), std::string::npos) << message;
+  EXPECT_NE(message.find("300"), std::string::npos) << message;
+}
+
 TEST_F(ResumeTest, ARunIsNotOverwrittenUnasked) {
   Go({.out = "run", .until_step = 5});
   const absl::Status status = runs_.Run({.out = "run"});
