@@ -7,8 +7,7 @@
 #include "framework/base/file.h"
 #include "framework/base/log.h"
 #include "framework/base/status_macros.h"
-#include "framework/optim/adamw.h"
-#include "framework/sharing/resolve.h"
+#include "recipes/run/prepare.h"
 #include "recipes/run/run_folder.h"
 #include "recipes/schema/recipe_io.h"
 
@@ -17,18 +16,6 @@ namespace {
 
 std::string DefaultOut(const std::string& recipe) {
   return JoinPath("runs", std::filesystem::path(recipe).stem().string());
-}
-
-// The recipe with the corpus's vocabulary where it names none.
-absl::StatusOr<Recipe> FitVocab(const Recipe& recipe, const Corpus& corpus) {
-  const int64_t wanted = recipe.model->vocab;
-  if (wanted == 0) return recipe.WithVocab(corpus.vocab_size());
-  if (wanted >= corpus.vocab_size()) return recipe;  // padded for speed
-  return absl::InvalidArgumentError(
-      absl::StrCat("model.vocab is ", wanted, ", but ", recipe.data.train,
-                   " has ", corpus.vocab_size(),
-                   " tokens; leave model.vocab out, or rebuild the "
-                   "corpus with that vocabulary"));
 }
 
 absl::Status SameTokens(const Recipe& recipe, const Corpus& train,
@@ -153,9 +140,7 @@ absl::Status RunSetup::CheckResume(const ModelList& models) {
 absl::Status RunSetup::MakeModel(const ModelList& models) {
   device_ = NewCpuDevice();
   model_ = BuildModel(models, Scope(registry_), *recipe_.model);
-  const OptimizerConfig& c = recipe_.optimizer;
-  optimizer_ = NewAdamW(
-      {.beta1 = c.beta1, .beta2 = c.beta2, .eps = c.eps, .decay = c.decay});
+  optimizer_ = MakeOptimizer(recipe_.optimizer);
   DELINK_ASSIGN_OR_RETURN(network_, world_->comm().Split(0, world_->rank()));
   env_ = {.recipe = &recipe_,
           .device = device_.get(),
@@ -166,14 +151,7 @@ absl::Status RunSetup::MakeModel(const ModelList& models) {
           .network = network_.get(),
           .lane_threads = threads_ > 1};
   // A share that does not fit is found before anything is written.
-  for (size_t i = 0; i < recipe_.stages.size(); ++i) {
-    DELINK_ASSIGN_OR_RETURN(const SharingMap map, SharingOf(env_, i));
-    if (i == 0) continue;
-    DELINK_ASSIGN_OR_RETURN(const SharingMap before, SharingOf(env_, i - 1));
-    DELINK_RETURN_IF_ERROR(
-        RelationOf(registry_, model_->blocks(), before, map).status());
-  }
-  return absl::OkStatus();
+  return CheckStages(env_);
 }
 
 absl::StatusOr<std::unique_ptr<StageRun>> RunSetup::Begin() {

@@ -1,0 +1,41 @@
+#include "recipes/run/prepare.h"
+
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "framework/base/status_macros.h"
+#include "framework/optim/adamw.h"
+#include "framework/sharing/resolve.h"
+
+namespace delink {
+
+absl::StatusOr<Recipe> FitVocab(const Recipe& recipe, const Corpus& corpus) {
+  const int64_t wanted = recipe.model->vocab;
+  if (wanted == 0) return recipe.WithVocab(corpus.vocab_size());
+  if (wanted >= corpus.vocab_size()) return recipe;  // padded for speed
+  return absl::InvalidArgumentError(
+      absl::StrCat("model.vocab is ", wanted, ", but ", recipe.data.train,
+                   " has ", corpus.vocab_size(),
+                   " tokens; leave model.vocab out, or rebuild the "
+                   "corpus with that vocabulary"));
+}
+
+std::unique_ptr<SlabOptimizer> MakeOptimizer(const OptimizerConfig& c) {
+  return NewAdamW(
+      {.beta1 = c.beta1, .beta2 = c.beta2, .eps = c.eps, .decay = c.decay});
+}
+
+absl::Status CheckStages(const RunEnv& env) {
+  SharingMap before;
+  for (size_t i = 0; i < env.recipe->stages.size(); ++i) {
+    DELINK_ASSIGN_OR_RETURN(SharingMap map, SharingOf(env, i));
+    if (i > 0) {
+      DELINK_RETURN_IF_ERROR(
+          RelationOf(*env.registry, env.model->blocks(), before, map).status());
+    }
+    before = std::move(map);
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace delink
