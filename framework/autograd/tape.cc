@@ -34,6 +34,19 @@ Var Tape::Output(const Shape& shape, DType dtype) {
   return Var(this, static_cast<int>(nodes_.size()) - 1);
 }
 
+Var Tape::Overwrite(Var x) {
+  const Node node = nodes_[x.id_];
+  DELINK_CHECK_GE(node.block, 0) << "the input of a layer is not to change";
+  for (const OpRecord& op : ops_) {
+    for (const Var& saved : op.saves) {
+      DELINK_CHECK_NE(nodes_[saved.id_].block, node.block)
+          << op.name << " saved what is to be overwritten";
+    }
+  }
+  nodes_.push_back({.value = node.value, .block = node.block});
+  return Var(this, static_cast<int>(nodes_.size()) - 1);
+}
+
 Tensor Tape::Scratch(const Shape& shape, DType dtype) {
   const VisitMemory::Block block =
       memory_->Take(shape.elements() * SizeOf(dtype));
@@ -172,6 +185,23 @@ Tensor Backward::NewGrad(Var x) {
   const Tensor value(block.data, node.value.dtype(), node.value.shape());
   pending_.push_back({x.id_, value, block.id, -1});
   return value;
+}
+
+Tensor Backward::ReuseGrad(Var y, Var x) {
+  const Tensor dy = grad(y);
+  Tape::Node& node = tape_->nodes_[x.id_];
+  DELINK_CHECK(node.needs_grad);
+  const int from = tape_->nodes_[y.id_].grad;
+  Tape::Grad& held = tape_->grads_[from];
+  if (node.grad < 0 && held.holders == 1) {
+    DELINK_CHECK_EQ(dy.elements(), node.value.elements());
+    node.grad = from;
+    ++held.holders;  // until y, whose op this is, lets go
+    return dy.Reshape(x.shape());
+  }
+  const Tensor dx = NewGrad(x);
+  device().Copy(stream(), dx.data(), dy.data(), dx.bytes());
+  return dx;
 }
 
 void Backward::PassGrad(Var y, Var x) {

@@ -86,6 +86,7 @@ class VisitState {
 struct LossRecord {
   double loss_sum = 0;  // over the counted targets, in nats
   int64_t tokens = 0;   // counted targets
+  double z_sum = 0;     // of the z-loss, which loss_sum is without
 };
 
 // What the executor gives a visit. Pointers are device memory unless said
@@ -141,6 +142,9 @@ class Tape {
   // A new value, not initialised. It needs a gradient if an input of the op
   // that records it does.
   Var Output(const Shape& shape, DType dtype);
+  // A new value in the memory of `x`, for an op that overwrites it: the output
+  // of an op that nobody saves, now or later, or reads any more.
+  Var Overwrite(Var x);
   // Memory for the op under way only.
   Tensor Scratch(const Shape& shape, DType dtype);
   // `trains`: the op has parameters, so its outputs need gradients even where
@@ -187,6 +191,9 @@ class Backward {
   // Where to write (`=`, all of it) a contribution to the gradient of `x`,
   // which must need one. Once per op and input.
   Tensor NewGrad(Var x);
+  // As NewGrad, but it begins as the gradient of `y`, the op's output, which is
+  // then the closure's to change: the same memory where nobody else holds it.
+  Tensor ReuseGrad(Var y, Var x);
   // The contribution to the gradient of `x` is the gradient of `y`, unchanged;
   // no copy is made where none is needed.
   void PassGrad(Var y, Var x);

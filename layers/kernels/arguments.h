@@ -102,6 +102,39 @@ struct RmsNormBackwardWeightArgs {
   bool accumulate = false;
 };
 
+// RMS norm of heads: of each row of x [N, (H + 2 Hkv) Dh] the first H heads by
+// q_w, the next Hkv by k_w; the last Hkv are copied.
+struct QkNormForwardArgs {
+  int64_t N, H, Hkv, Dh;
+  double eps;
+  const void* x;    // [N, (H + 2 Hkv) Dh]
+  const void* q_w;  // [Dh]
+  const void* k_w;  // [Dh]
+  void* y;          // like x
+  void* rstd;       // [N, H + Hkv] S, may be null
+};
+struct QkNormBackwardInputArgs {
+  int64_t N, H, Hkv, Dh;
+  const void* dy;    // [N, (H + 2 Hkv) Dh]
+  const void* x;     // like dy
+  const void* q_w;   // [Dh]
+  const void* k_w;   // [Dh]
+  const void* rstd;  // [N, H + Hkv] S
+  void* dx;          // like dy, may be dy
+};
+// One weight: that of the `heads` heads from `first_head` on.
+struct QkNormBackwardWeightArgs {
+  int64_t N, Dh;
+  int64_t row_heads;   // H + 2 Hkv
+  int64_t rstd_heads;  // H + Hkv
+  int64_t first_head, heads;
+  const void* dy;    // [N, row_heads Dh]
+  const void* x;     // like dy
+  const void* rstd;  // [N, rstd_heads] S
+  void* dw;          // [Dh]
+  bool accumulate = false;
+};
+
 // kErf: x * Phi(x). kTanh: x/2 (1 + tanh(sqrt(2/pi) (x + 0.044715 x^3))).
 enum class GeluForm : uint8_t { kTanh, kErf };
 
@@ -117,6 +150,43 @@ struct GeluBackwardArgs {
   const void* dy;
   const void* x;
   void* dx;
+};
+
+// y = silu(gate) * up, silu(g) = g / (1 + exp(-g)).
+struct SwiGluForwardArgs {
+  int64_t N, F;
+  const void* x;  // [N, 2 F]: of each row the gate, then up
+  void* y;        // [N, F]
+};
+struct SwiGluBackwardArgs {
+  int64_t N, F;
+  const void* dy;  // [N, F]
+  const void* x;   // [N, 2 F]
+  void* dx;        // [N, 2 F], may be x
+};
+
+// Which elements of a head turn together, of n pairs: i with i + n (GPT-NeoX,
+// Hugging Face's Llama), or 2 i with 2 i + 1 (GPT-J, Meta's Llama).
+enum class RotaryPairing : uint8_t { kHalf, kInterleaved };
+inline constexpr int kMaxRotaryPairs = 128;
+struct RotaryAngles {
+  RotaryPairing pairing;
+  int pairs;  // <= kMaxRotaryPairs
+  double
+      inverse_frequency[kMaxRotaryPairs];  // of each pair, in radians a token
+};
+
+// The first 2 n elements of a head at position p are n pairs (a, b), which
+// become (a cos - b sin, a sin + b cos) of p * inverse_frequency; `inverse`
+// turns back, which is also the gradient. Other elements stay. In place.
+struct RotaryArgs {
+  int64_t B, T, Dh;
+  int64_t heads;  // that turn, at the start of each row
+  int64_t row;    // elements of a token
+  int64_t first_position = 0;
+  const RotaryAngles* angles;  // host memory, read before the call returns
+  bool inverse = false;
+  void* x;  // [B, T, row]
 };
 
 // y = a + b.
@@ -181,13 +251,15 @@ struct HeadStrides {
 };
 
 // Causal attention with grouped queries (query head h reads key/value head
-// h / (H / Hkv)): query i sees keys 0 .. i + (Tk - Tq).
+// h / (H / Hkv)): query i sees keys 0 .. i + (Tk - Tq), of these with a window
+// of W > 0 the last W.
 //   o = softmax(scale q k^T) v, lse = log sum exp(scale q k^T)
 // Tiled with an online softmax (Dao et al., "FlashAttention", 2022): the
 // scores are never whole in memory. Tk >= Tq, H a multiple of Hkv.
 struct AttentionForwardArgs {
   int64_t B, H, Hkv, Dh, Tq, Tk;
   double scale;
+  int64_t window = 0;
   const void* q;  // [B, Tq, H, Dh] by q_strides
   HeadStrides q_strides;
   const void* k;  // [B, Tk, Hkv, Dh] by kv_strides
@@ -202,6 +274,7 @@ struct AttentionForwardArgs {
 struct AttentionBackwardArgs {
   int64_t B, H, Hkv, Dh, Tq, Tk;
   double scale;
+  int64_t window = 0;
   const void* q;
   HeadStrides q_strides;  // of dq too
   const void* k;
@@ -233,6 +306,12 @@ struct CrossEntropyArgs {
   double* row_loss;  // [N], device memory: the loss of each row, 0 if ignored
   double* loss_sum;  // [1], device memory, +=
   int64_t* count;    // [1], device memory, +=
+  // z-loss: to the gradient of each row that counts is added that of
+  // z = z_weight * (log sum exp of the logits)^2, and z to *z_sum. Null when
+  // z_weight is 0.
+  double z_weight = 0;
+  double* row_z = nullptr;  // [N], device memory: z of each row, 0 if ignored
+  double* z_sum = nullptr;  // [1], device memory, +=
 };
 
 }  // namespace delink

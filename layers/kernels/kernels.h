@@ -27,8 +27,15 @@ struct Kernels {
   void (*rms_norm_backward_input)(Stream&, const RmsNormBackwardInputArgs&);
   void (*rms_norm_backward_weight)(Stream&, const RmsNormBackwardWeightArgs&);
 
+  void (*qk_norm_forward)(Stream&, const QkNormForwardArgs&);
+  void (*qk_norm_backward_input)(Stream&, const QkNormBackwardInputArgs&);
+  void (*qk_norm_backward_weight)(Stream&, const QkNormBackwardWeightArgs&);
+
   void (*gelu_forward)(Stream&, const GeluForwardArgs&);
   void (*gelu_backward)(Stream&, const GeluBackwardArgs&);
+  void (*swiglu_forward)(Stream&, const SwiGluForwardArgs&);
+  void (*swiglu_backward)(Stream&, const SwiGluBackwardArgs&);
+  void (*rotary)(Stream&, const RotaryArgs&);
   void (*add)(Stream&, const AddArgs&);
   void (*accumulate)(Stream&, const AccumulateArgs&);
   void (*dropout)(Stream&, const DropoutArgs&);

@@ -4,6 +4,7 @@
 
 #include "framework/base/check.h"
 #include "layers/ops/causal_attention.h"
+#include "layers/ops/qk_norm.h"
 
 namespace delink {
 
@@ -35,30 +36,71 @@ void KvCache::Append(Stream& stream, const Tensor& qkv, int64_t width,
   size_ = first + T;
 }
 
+namespace {
+
+int64_t HeadDim(const Attention::Config& c) {
+  if (c.head_dim > 0) return c.head_dim;
+  DELINK_CHECK_EQ(c.dim % c.heads, 0);
+  return c.dim / c.heads;
+}
+
+std::optional<RotaryAngles> AnglesOf(const Attention::Config& c) {
+  if (!c.rotary.has_value()) return std::nullopt;
+  ops::RotaryConfig rotary = *c.rotary;
+  if (rotary.dim == 0) rotary.dim = HeadDim(c);
+  return ops::RotaryFrequencies(rotary);
+}
+
+Param* HeadNorm(const Scope& s, const Attention::Config& c) {
+  if (c.qk_norm_eps == 0) return nullptr;
+  return &s.Part("attention")
+              .Param("weight", {.shape = {HeadDim(c)},
+                                .init = Init::Ones(),
+                                .decay = false});
+}
+
+}  // namespace
+
 Attention::Attention(const Scope& s, const Config& c)
     : heads_(c.heads),
       kv_heads_(c.kv_heads > 0 ? c.kv_heads : c.heads),
-      head_dim_(c.dim / c.heads),
+      head_dim_(HeadDim(c)),
+      window_(c.window),
+      qk_norm_eps_(c.qk_norm_eps),
+      rotary_(AnglesOf(c)),
       qkv_(s.Part("attention") / "qkv",
            {.in = c.dim,
             .out = (heads_ + 2 * kv_heads_) * head_dim_,
             .bias = c.bias,
             .stddev = c.stddev,
             .split = Split::kOut}),
+      q_norm_(HeadNorm(s / "q_norm", c)),
+      k_norm_(HeadNorm(s / "k_norm", c)),
       out_(s.Part("attention") / "out", {.in = heads_ * head_dim_,
                                          .out = c.dim,
-                                         .bias = c.bias,
+                                         .bias = c.bias && c.out_bias,
                                          .stddev = c.out_stddev,
                                          .split = Split::kIn}),
-      dropout_(s, c.dropout) {
-  DELINK_CHECK_EQ(c.dim % c.heads, 0);
+      dropout_(s, c.dropout) {}
+
+Var Attention::Project(Var x) {
+  Var qkv = qkv_(x);
+  if (q_norm_ != nullptr) {
+    qkv = ops::QkNorm(
+        qkv, {.heads = heads_, .kv_heads = kv_heads_, .eps = qk_norm_eps_},
+        *q_norm_, *k_norm_);
+  }
+  // In the memory of qkv, which the ops above leave to it.
+  if (rotary_.has_value()) qkv = ops::Rotary(qkv, heads_, kv_heads_, *rotary_);
+  return qkv;
 }
 
 Var Attention::operator()(Var x) {
   const VisitInputs& inputs = x.tape().inputs();
-  const Var qkv = qkv_(x);
+  const Var qkv = Project(x);
   if (inputs.state == nullptr) {
-    return dropout_(out_(ops::CausalAttention(qkv, heads_, kv_heads_)));
+    return dropout_(
+        out_(ops::CausalAttention(qkv, heads_, kv_heads_, window_)));
   }
   DELINK_CHECK(!inputs.training);
   KvCache* const cache = dynamic_cast<KvCache*>(inputs.state);
@@ -66,7 +108,7 @@ Var Attention::operator()(Var x) {
   cache->Append(x.tape().stream(), qkv.value(), 2 * kv_heads_ * head_dim_,
                 inputs.first_position);
   return out_(ops::CachedAttention(qkv, heads_, kv_heads_, cache->value(),
-                                   cache->size()));
+                                   cache->size(), window_));
 }
 
 }  // namespace delink

@@ -1,17 +1,20 @@
 // Attention: causal self-attention with grouped queries, in the part
 // "attention": qkv [(heads + 2 kv_heads) Dh, dim] (rows: all q, all k, all v)
-// and out [dim, heads Dh], Dh = dim / heads. Dropout, as in GPT-2, is on the
-// output; attention probabilities are never in memory, so there is none on
-// them.
+// and out [dim, heads Dh]; with QK norm also q_norm [Dh] and k_norm [Dh].
+// Queries and keys are normalised first, then turned by their position.
+// Dropout, as in GPT-2, is on the output; attention probabilities are never in
+// memory, so there is none on them.
 #pragma once
 
 #include <cstdint>
+#include <optional>
 
 #include "framework/module/module.h"
 #include "framework/module/scope.h"
 #include "framework/tensor/buffer.h"
 #include "layers/modules/dropout.h"
 #include "layers/modules/linear.h"
+#include "layers/ops/rotary.h"
 
 namespace delink {
 
@@ -45,7 +48,13 @@ class Attention final : public Module {
     int64_t dim = 0;
     int64_t heads = 0;
     int64_t kv_heads = 0;  // 0: heads
+    int64_t head_dim = 0;  // Dh; 0: dim / heads
     bool bias = true;
+    bool out_bias = true;  // where there is bias
+    // Positions by rotation; its dim 0 turns whole heads.
+    std::optional<ops::RotaryConfig> rotary = {};
+    double qk_norm_eps = 0;  // 0: no QK norm
+    int64_t window = 0;      // tokens that a token sees, itself one; 0: all
     double dropout = 0;
     double stddev = 0.02;
     double out_stddev = 0.02;  // of out, which writes to the residual stream
@@ -58,8 +67,15 @@ class Attention final : public Module {
   Var operator()(Var x) override;
 
  private:
-  int64_t heads_, kv_heads_, head_dim_;
+  // The packed projection of x, ready to attend.
+  Var Project(Var x);
+
+  int64_t heads_, kv_heads_, head_dim_, window_;
+  double qk_norm_eps_;
+  std::optional<RotaryAngles> rotary_;
   Linear qkv_;
+  Param* q_norm_;  // null without
+  Param* k_norm_;  // null without
   Linear out_;
   Dropout dropout_;
 };

@@ -5,7 +5,8 @@
 namespace delink {
 
 LmHead::LmHead(const Scope& s, const Config& c)
-    : norm_(s / "norm", {.dim = c.dim, .kind = c.norm, .eps = c.norm_eps}),
+    : z_loss_(c.z_loss),
+      norm_(s / "norm", {.dim = c.dim, .kind = c.norm, .eps = c.norm_eps}),
       weight_(c.tied_to.empty()
                   ? (s / "head")
                         .Part("head")
@@ -13,7 +14,7 @@ LmHead::LmHead(const Scope& s, const Config& c)
                                           .init = Init::Normal(c.stddev)})
                   : (s / "head" / "weight").Link(c.tied_to)) {}
 
-void LmHead::Loss(Var x) { ops::HeadLoss(norm_(x), weight_); }
+void LmHead::Loss(Var x) { ops::HeadLoss(norm_(x), weight_, z_loss_); }
 
 Var LmHead::Logits(Var x) { return ops::HeadLogits(norm_(x), weight_); }
 

@@ -20,6 +20,7 @@ class LmHead final : public EpilogueModule {
     double stddev = 0.02;
     NormKind norm = NormKind::kLayerNorm;
     double norm_eps = 1e-5;
+    double z_loss = 0;  // weight of the z-loss (layers/ops/head_loss.h)
   };
   LmHead(const Scope& s, const Config& c);
 
@@ -28,6 +29,7 @@ class LmHead final : public EpilogueModule {
   Var Logits(Var x) override;  // [B, T, vocab]
 
  private:
+  double z_loss_;
   Norm norm_;
   Param& weight_;  // [vocab, dim]
 };

@@ -1,5 +1,6 @@
 #include "layers/ops/causal_attention.h"
 
+#include <algorithm>
 #include <cmath>
 
 #include "layers/ops/kernels_of.h"
@@ -15,20 +16,26 @@ void* Offset(const Tensor& x, int64_t elements) {
 }
 
 struct Heads {
-  int64_t B, T, H, Hkv, Dh;
+  int64_t B, T, H, Hkv, Dh, window;
   int64_t row() const { return (H + 2 * Hkv) * Dh; }
   HeadStrides packed() const { return {T * row(), row()}; }
   HeadStrides output() const { return {T * H * Dh, H * Dh}; }
+  // Of a query and a key that it sees: the first W queries see all before.
+  int64_t pairs() const {
+    const int64_t W = window > 0 ? std::min(window, T) : T;
+    return W * (W + 1) / 2 + (T - W) * W;
+  }
   double scale() const { return 1.0 / std::sqrt(static_cast<double>(Dh)); }
 };
 
-Heads HeadsOf(Var qkv, int64_t heads, int64_t kv_heads) {
+Heads HeadsOf(Var qkv, int64_t heads, int64_t kv_heads, int64_t window) {
   DELINK_CHECK_EQ(qkv.shape().rank(), 3);
   DELINK_CHECK(kv_heads > 0 && heads % kv_heads == 0)
       << heads << " heads, " << kv_heads << " key/value heads";
   const int64_t width = heads + 2 * kv_heads;
   DELINK_CHECK_EQ(qkv.dim(2) % width, 0) << "qkv " << qkv.shape();
-  return {qkv.dim(0), qkv.dim(1), heads, kv_heads, qkv.dim(2) / width};
+  DELINK_CHECK_GE(window, 0);
+  return {qkv.dim(0), qkv.dim(1), heads, kv_heads, qkv.dim(2) / width, window};
 }
 
 AttentionForwardArgs ForwardArgs(const Heads& s, const Tensor& qkv,
@@ -40,6 +47,7 @@ AttentionForwardArgs ForwardArgs(const Heads& s, const Tensor& qkv,
           .Tq = s.T,
           .Tk = s.T,
           .scale = s.scale(),
+          .window = s.window,
           .q = qkv.data(),
           .q_strides = s.packed(),
           .k = Offset(qkv, s.H * s.Dh),
@@ -70,6 +78,7 @@ void InputGrad(Backward& back, const Heads& s, Var qkv, Var o, Var lse) {
       .Tq = s.T,
       .Tk = s.T,
       .scale = s.scale(),
+      .window = s.window,
       .q = qkv.data(),
       .q_strides = s.packed(),
       .k = Offset(qkv.value(), s.H * s.Dh),
@@ -93,8 +102,8 @@ void InputGrad(Backward& back, const Heads& s, Var qkv, Var o, Var lse) {
 
 }  // namespace
 
-Var CausalAttention(Var qkv, int64_t heads, int64_t kv_heads) {
-  const Heads s = HeadsOf(qkv, heads, kv_heads);
+Var CausalAttention(Var qkv, int64_t heads, int64_t kv_heads, int64_t window) {
+  const Heads s = HeadsOf(qkv, heads, kv_heads, window);
   Tape& tape = qkv.tape();
   const DType dtype = qkv.dtype();
   const Var o = tape.Output({s.B, s.T, s.H * s.Dh}, dtype);
@@ -106,7 +115,7 @@ Var CausalAttention(Var qkv, int64_t heads, int64_t kv_heads) {
   }
   Forward(tape, KernelsOf(tape, dtype), args);
   // Scores and weighted sums, for each query and each key that it sees.
-  const double pairs = 0.5 * static_cast<double>(s.T * (s.T + 1));
+  const double pairs = static_cast<double>(s.pairs());
   const double flops = 4.0 * pairs * static_cast<double>(s.B * s.H * s.Dh);
   OpRecord op{.name = "attention",
               .inputs = {qkv},
@@ -122,8 +131,8 @@ Var CausalAttention(Var qkv, int64_t heads, int64_t kv_heads) {
 }
 
 Var CachedAttention(Var qkv, int64_t heads, int64_t kv_heads,
-                    const Tensor& cache, int64_t keys) {
-  const Heads s = HeadsOf(qkv, heads, kv_heads);
+                    const Tensor& cache, int64_t keys, int64_t window) {
+  const Heads s = HeadsOf(qkv, heads, kv_heads, window);
   Tape& tape = qkv.tape();
   DELINK_CHECK(!tape.recording()) << "a cache is for generation";
   DELINK_CHECK(cache.dtype() == qkv.dtype());

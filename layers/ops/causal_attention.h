@@ -13,13 +13,15 @@
 
 namespace delink::ops {
 
-// Token t sees tokens 0 .. t. Result [B, T, H Dh].
-Var CausalAttention(Var qkv, int64_t heads, int64_t kv_heads);
+// Token t sees tokens 0 .. t, of these with a window of W > 0 the last W (as in
+// Mistral 7B). Result [B, T, H Dh].
+Var CausalAttention(Var qkv, int64_t heads, int64_t kv_heads,
+                    int64_t window = 0);
 
 // Generation: the queries of qkv are the last T of `keys` tokens, whose keys
 // and values are in the first `keys` rows of `cache` [B, Tmax, 2 Hkv Dh]
 // (keys, then values). No backward.
 Var CachedAttention(Var qkv, int64_t heads, int64_t kv_heads,
-                    const Tensor& cache, int64_t keys);
+                    const Tensor& cache, int64_t keys, int64_t window = 0);
 
 }  // namespace delink::ops

@@ -21,6 +21,8 @@ struct Chunk {
   const Tensor& x;
   const Tensor& w;
   const Tensor& logits;
+  const Tensor& row_loss;  // [1 or 2, rows]: cross-entropy, z-loss
+  double z_weight;
 
   void* Rows(const Tensor& of) const {
     return static_cast<char*>(of.data()) + row * D * SizeOf(of.dtype());
@@ -29,7 +31,7 @@ struct Chunk {
 
 // The chunk's logits, then their gradient when `want_grad`; sums to the loss.
 void ForwardChunk(Tape& tape, const Kernels& kernels, const Chunk& c,
-                  const Tensor& row_loss, bool want_grad) {
+                  bool want_grad) {
   kernels.matmul(tape.stream(), {.m = c.n,
                                  .n = c.V,
                                  .k = c.D,
@@ -41,17 +43,22 @@ void ForwardChunk(Tape& tape, const Kernels& kernels, const Chunk& c,
                                  .c = c.logits.data(),
                                  .ldc = c.V});
   LossRecord* const loss = tape.inputs().loss;
-  kernels.cross_entropy(tape.stream(),
-                        {.N = c.n,
-                         .V = c.V,
-                         .ld = c.V,
-                         .logits = c.logits.data(),
-                         .targets = tape.inputs().targets + c.row,
-                         .ignore_index = kIgnoreIndex,
-                         .want_grad = want_grad,
-                         .row_loss = static_cast<double*>(row_loss.data()),
-                         .loss_sum = &loss->loss_sum,
-                         .count = &loss->tokens});
+  double* const row_loss = static_cast<double*>(c.row_loss.data());
+  kernels.cross_entropy(
+      tape.stream(),
+      {.N = c.n,
+       .V = c.V,
+       .ld = c.V,
+       .logits = c.logits.data(),
+       .targets = tape.inputs().targets + c.row,
+       .ignore_index = kIgnoreIndex,
+       .want_grad = want_grad,
+       .row_loss = row_loss,
+       .loss_sum = &loss->loss_sum,
+       .count = &loss->tokens,
+       .z_weight = c.z_weight,
+       .row_z = c.z_weight > 0 ? row_loss + c.row_loss.dim(1) : nullptr,
+       .z_sum = &loss->z_sum});
 }
 
 // From the gradient of the chunk's logits: dx = dlogits w, dw (+)= dlogits^T x.
@@ -91,10 +98,11 @@ int64_t HeadLossChunk(int64_t N, int64_t V, DType dtype) {
   return (N + chunks - 1) / chunks;
 }
 
-void HeadLoss(Var x, Param& w) {
+void HeadLoss(Var x, Param& w, double z_weight) {
   const int64_t N = RowsOf(x.shape()), D = x.dim(-1), V = w.shape()[0];
   DELINK_CHECK_EQ(w.shape(), (Shape{V, D}));
   DELINK_CHECK_GT(N, 0);
+  DELINK_CHECK_GE(z_weight, 0);
   Tape& tape = x.tape();
   DELINK_CHECK(tape.inputs().targets != nullptr);
   DELINK_CHECK(tape.inputs().loss != nullptr);
@@ -109,12 +117,14 @@ void HeadLoss(Var x, Param& w) {
   }
   const int64_t rows = HeadLossChunk(N, V, dtype);
   const Tensor logits = tape.Scratch({rows, V}, dtype);
-  const Tensor row_loss = tape.Scratch({rows}, DType::kF64);
+  const Tensor row_loss =
+      tape.Scratch({z_weight > 0 ? 2 : 1, rows}, DType::kF64);
   const Tensor input = x.value();
   for (int64_t row = 0; row < N; row += rows) {
-    const Chunk chunk{V,     D,          row,   std::min(rows, N - row),
-                      input, w.weight(), logits};
-    ForwardChunk(tape, kernels, chunk, row_loss, recording);
+    const Chunk chunk{V,       D,          row,    std::min(rows, N - row),
+                      input,   w.weight(), logits, row_loss,
+                      z_weight};
+    ForwardChunk(tape, kernels, chunk, recording);
     if (!recording) continue;
     BackwardChunk(tape, kernels, chunk, dx.defined() ? dx.value() : Tensor(),
                   dw.value, dw.accumulate || row > 0);

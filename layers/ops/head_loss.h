@@ -23,7 +23,13 @@ int64_t HeadLossChunk(int64_t N, int64_t V, DType dtype);
 // inputs().targets, and the number of counted targets, to inputs().loss. When
 // the tape records, writes the gradient of w now and that of x in backward;
 // both of the sum over tokens, not of the mean.
-void HeadLoss(Var x, Param& w);
+//
+// With z_weight > 0 what is minimised is, for each counted token,
+//   cross-entropy + z_weight * (log sum exp of its logits)^2
+// (the z-loss of Chowdhery et al., "PaLM", 2022): the gradients are of this
+// sum. inputs().loss->loss_sum stays cross-entropy alone, so that losses
+// compare with those of other runs; the second term goes to ->z_sum.
+void HeadLoss(Var x, Param& w, double z_weight = 0);
 
 // x w^T: [B, T, V].
 Var HeadLogits(Var x, Param& w);

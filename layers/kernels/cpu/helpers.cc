@@ -45,6 +45,7 @@ void SumLosses(const CrossEntropyArgs& s) {
     if (s.targets[n] == s.ignore_index) continue;
     *s.loss_sum += s.row_loss[n];
     *s.count += 1;
+    if (s.z_weight != 0) *s.z_sum += s.row_z[n];
   }
 }
 

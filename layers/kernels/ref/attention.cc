@@ -30,24 +30,35 @@ T* At(void* base, HeadStrides strides, int64_t Dh, int64_t b, int64_t t,
   return static_cast<T*>(base) + b * strides.batch + t * strides.row + h * Dh;
 }
 
+// Query i sees keys [first, end).
+struct Seen {
+  int64_t first, end;
+};
+template <typename Args>
+Seen SeenBy(const Args& s, int64_t i) {
+  const int64_t end = i + (s.Tk - s.Tq) + 1;
+  return {s.window > 0 ? std::max<int64_t>(end - s.window, 0) : 0, end};
+}
+
 template <typename T>
 void ForwardQuery(const AttentionForwardArgs& s, int64_t b, int64_t h,
                   int64_t i) {
   const int64_t hkv = h / (s.H / s.Hkv);
-  const int64_t keys = i + (s.Tk - s.Tq) + 1;
+  const auto [first, end] = SeenBy(s, i);
   const T* q = At<T>(s.q, s.q_strides, s.Dh, b, i, h);
-  std::vector<double> p(keys);
-  for (int64_t j = 0; j < keys; ++j) {
-    p[j] = s.scale * Dot(q, At<T>(s.k, s.kv_strides, s.Dh, b, j, hkv), s.Dh);
+  std::vector<double> p(end - first);
+  for (int64_t j = first; j < end; ++j) {
+    p[j - first] =
+        s.scale * Dot(q, At<T>(s.k, s.kv_strides, s.Dh, b, j, hkv), s.Dh);
   }
   const double max = *std::max_element(p.begin(), p.end());
   double sum = 0.0;
   for (const double score : p) sum += std::exp(score - max);
   const double lse = max + std::log(sum);
   std::vector<double> value(s.Dh, 0.0);
-  for (int64_t j = 0; j < keys; ++j) {
+  for (int64_t j = first; j < end; ++j) {
     const T* v = At<T>(s.v, s.kv_strides, s.Dh, b, j, hkv);
-    const double weight = std::exp(p[j] - lse);
+    const double weight = std::exp(p[j - first] - lse);
     for (int64_t d = 0; d < s.Dh; ++d) value[d] += weight * v[d];
   }
   T* o = At<T>(s.o, s.o_strides, s.Dh, b, i, h);
@@ -62,7 +73,7 @@ template <typename T>
 void BackwardQuery(const AttentionBackwardArgs& s, int64_t b, int64_t h,
                    int64_t i, double* dk, double* dv) {
   const int64_t hkv = h / (s.H / s.Hkv);
-  const int64_t keys = i + (s.Tk - s.Tq) + 1;
+  const auto [first, end] = SeenBy(s, i);
   const int64_t row = (b * s.H + h) * s.Tq + i;
   const T* q = At<T>(s.q, s.q_strides, s.Dh, b, i, h);
   const T* o = At<T>(s.o, s.o_strides, s.Dh, b, i, h);
@@ -71,7 +82,7 @@ void BackwardQuery(const AttentionBackwardArgs& s, int64_t b, int64_t h,
   const double delta = Dot(o, d_o, s.Dh);
   static_cast<T*>(s.delta)[row] = static_cast<T>(delta);
   std::vector<double> sum(s.Dh, 0.0);
-  for (int64_t j = 0; j < keys; ++j) {
+  for (int64_t j = first; j < end; ++j) {
     const T* k = At<T>(s.k, s.kv_strides, s.Dh, b, j, hkv);
     const T* v = At<T>(s.v, s.kv_strides, s.Dh, b, j, hkv);
     const double p = std::exp(s.scale * Dot(q, k, s.Dh) - lse);

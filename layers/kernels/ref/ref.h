@@ -30,9 +30,22 @@ template <typename T>
 void RmsNormBackwardWeight(Stream&, const RmsNormBackwardWeightArgs&);
 
 template <typename T>
+void QkNormForward(Stream&, const QkNormForwardArgs&);
+template <typename T>
+void QkNormBackwardInput(Stream&, const QkNormBackwardInputArgs&);
+template <typename T>
+void QkNormBackwardWeight(Stream&, const QkNormBackwardWeightArgs&);
+
+template <typename T>
 void GeluForward(Stream&, const GeluForwardArgs&);
 template <typename T>
 void GeluBackward(Stream&, const GeluBackwardArgs&);
+template <typename T>
+void SwiGluForward(Stream&, const SwiGluForwardArgs&);
+template <typename T>
+void SwiGluBackward(Stream&, const SwiGluBackwardArgs&);
+template <typename T>
+void Rotary(Stream&, const RotaryArgs&);
 template <typename T>
 void Add(Stream&, const AddArgs&);
 template <typename T>

@@ -48,6 +48,7 @@ void CrossEntropyRow(const CrossEntropyArgs& s, int64_t n) {
   const int32_t target = s.targets[n];
   if (target == s.ignore_index) {
     s.row_loss[n] = 0.0;
+    if (s.z_weight != 0) s.row_z[n] = 0.0;
     if (s.want_grad) std::memset(x, 0, s.V * sizeof(float));
     return;
   }
@@ -55,9 +56,17 @@ void CrossEntropyRow(const CrossEntropyArgs& s, int64_t n) {
   const double of_target = x[target];
   const double sum =
       s.want_grad ? SumExp<true>(x, s.V, max) : SumExp<false>(x, s.V, max);
-  s.row_loss[n] = __builtin_log(sum) + (max - of_target);
+  const double log_sum = __builtin_log(sum);
+  s.row_loss[n] = log_sum + (max - of_target);
+  // The gradient of the z-loss is 2 z_weight lse softmax.
+  double scale = 1.0;
+  if (s.z_weight != 0) {
+    const double lse = log_sum + max;
+    s.row_z[n] = s.z_weight * lse * lse;
+    scale += 2.0 * s.z_weight * lse;
+  }
   if (!s.want_grad) return;
-  const Vec inverse = Set(static_cast<float>(1.0 / sum));
+  const Vec inverse = Set(static_cast<float>(scale / sum));
   ForRow(s.V, [&](auto load, auto store)
                   DELINK_LAMBDA { store(x, load(x) * inverse); });
   x[target] -= 1.0F;

@@ -2,7 +2,7 @@
 // The sums over rows take columns instead: a thread owns a range of columns and
 // sums blocks of rows, then blocks.
 #include "layers/kernels/cpu/simd/columns.h"
-#include "layers/kernels/cpu/simd/rows.h"
+#include "layers/kernels/cpu/simd/norm_rows.h"
 #include "layers/kernels/cpu/simd/simd.h"
 
 namespace delink::cpu::DELINK_SIMD {
@@ -11,29 +11,10 @@ namespace {
 const float* Floats(const void* p) { return static_cast<const float*>(p); }
 float* Floats(void* p) { return static_cast<float*>(p); }
 
-// sum of (x - shift)^2; lanes past D add nothing.
-float SumSquares(const float* x, int64_t D, float shift) {
-  Vec sum{};
-  int64_t d = 0;
-  for (; d + kWidth <= D; d += kWidth) {
-    const Vec centred = Load(x + d) - shift;
-    sum = Fma(centred, centred, sum);
-  }
-  float total = ReduceAdd(sum);
-  for (; d < D; ++d) total += (x[d] - shift) * (x[d] - shift);
-  return total;
-}
-
 float Sum(const float* x, int64_t D) {
   Vec sum{};
   ForRow(D, [&](auto load, auto) DELINK_LAMBDA { sum += load(x); });
   return ReduceAdd(sum);
-}
-
-// One over the root of sum / D + eps; the same for a row wherever it is.
-float Rstd(float sum, int64_t D, double eps) {
-  const double mean = static_cast<double>(sum) / static_cast<double>(D);
-  return static_cast<float>(1.0 / __builtin_sqrt(mean + eps));
 }
 
 void LayerNormRow(const LayerNormForwardArgs& s, int64_t n) {
@@ -59,36 +40,6 @@ void LayerNormRow(const LayerNormForwardArgs& s, int64_t n) {
   }
 }
 
-void RmsNormRow(const RmsNormForwardArgs& s, int64_t n) {
-  const float* x = Floats(s.x) + n * s.D;
-  const float* w = Floats(s.w);
-  float* y = Floats(s.y) + n * s.D;
-  const float rstd = Rstd(SumSquares(x, s.D, 0.0F), s.D, s.eps);
-  ForRow(s.D, [&](auto load, auto store)
-                  DELINK_LAMBDA { store(y, load(x) * rstd * load(w)); });
-  if (s.rstd != nullptr) Floats(s.rstd)[n] = rstd;
-}
-
-// With mean 0 and kCentred false this is RMS norm.
-template <bool kCentred>
-void BackwardInputRow(int64_t D, const float* dy, const float* x,
-                      const float* w, float mean, float rstd, float* dx) {
-  Vec sum_g{}, sum_gx{};
-  ForRow(D, [&](auto load, auto) DELINK_LAMBDA {
-    const Vec g = load(dy) * load(w);
-    if (kCentred) sum_g += g;
-    sum_gx = Fma(g, (load(x) - mean) * rstd, sum_gx);
-  });
-  const float inverse = 1.0F / static_cast<float>(D);
-  const Vec mean_g = Set(ReduceAdd(sum_g) * inverse);
-  const Vec mean_gx = Set(-ReduceAdd(sum_gx) * inverse);
-  ForRow(D, [&](auto load, auto store) DELINK_LAMBDA {
-    const Vec g = load(dy) * load(w);
-    const Vec xhat = (load(x) - mean) * rstd;
-    store(dx, Fma(xhat, mean_gx, kCentred ? g - mean_g : g) * rstd);
-  });
-}
-
 }  // namespace
 
 void LayerNormForward(Stream&, const LayerNormForwardArgs& s) {
@@ -100,7 +51,11 @@ void LayerNormForward(Stream&, const LayerNormForwardArgs& s) {
 void RmsNormForward(Stream&, const RmsNormForwardArgs& s) {
   if (s.D == 0) return;
 #pragma omp parallel for schedule(static) if (s.N * s.D > kParallelFrom)
-  for (int64_t n = 0; n < s.N; ++n) RmsNormRow(s, n);
+  for (int64_t n = 0; n < s.N; ++n) {
+    const float rstd = RmsNormRow(s.D, s.eps, Floats(s.x) + n * s.D,
+                                  Floats(s.w), Floats(s.y) + n * s.D);
+    if (s.rstd != nullptr) Floats(s.rstd)[n] = rstd;
+  }
 }
 
 void LayerNormBackwardInput(Stream&, const LayerNormBackwardInputArgs& s) {

@@ -1,0 +1,57 @@
+// Norms of one row; ref/norm.cc has the formulas.
+#pragma once
+
+#include "layers/kernels/cpu/simd/rows.h"
+
+namespace delink::cpu::DELINK_SIMD {
+
+// sum of (x - shift)^2; lanes past D add nothing.
+static inline float SumSquares(const float* x, int64_t D, float shift) {
+  Vec sum{};
+  int64_t d = 0;
+  for (; d + kWidth <= D; d += kWidth) {
+    const Vec centred = Load(x + d) - shift;
+    sum = Fma(centred, centred, sum);
+  }
+  float total = ReduceAdd(sum);
+  for (; d < D; ++d) total += (x[d] - shift) * (x[d] - shift);
+  return total;
+}
+
+// One over the root of sum / D + eps; the same for a row wherever it is.
+static inline float Rstd(float sum, int64_t D, double eps) {
+  const double mean = static_cast<double>(sum) / static_cast<double>(D);
+  return static_cast<float>(1.0 / __builtin_sqrt(mean + eps));
+}
+
+// y = x * rstd * w; returns rstd.
+static inline float RmsNormRow(int64_t D, double eps, const float* x,
+                               const float* w, float* y) {
+  const float rstd = Rstd(SumSquares(x, D, 0.0F), D, eps);
+  ForRow(D, [&](auto load, auto store)
+                DELINK_LAMBDA { store(y, load(x) * rstd * load(w)); });
+  return rstd;
+}
+
+// With mean 0 and kCentred false this is RMS norm.
+template <bool kCentred>
+static void BackwardInputRow(int64_t D, const float* dy, const float* x,
+                             const float* w, float mean, float rstd,
+                             float* dx) {
+  Vec sum_g{}, sum_gx{};
+  ForRow(D, [&](auto load, auto) DELINK_LAMBDA {
+    const Vec g = load(dy) * load(w);
+    if (kCentred) sum_g += g;
+    sum_gx = Fma(g, (load(x) - mean) * rstd, sum_gx);
+  });
+  const float inverse = 1.0F / static_cast<float>(D);
+  const Vec mean_g = Set(ReduceAdd(sum_g) * inverse);
+  const Vec mean_gx = Set(-ReduceAdd(sum_gx) * inverse);
+  ForRow(D, [&](auto load, auto store) DELINK_LAMBDA {
+    const Vec g = load(dy) * load(w);
+    const Vec xhat = (load(x) - mean) * rstd;
+    store(dx, Fma(xhat, mean_gx, kCentred ? g - mean_g : g) * rstd);
+  });
+}
+
+}  // namespace delink::cpu::DELINK_SIMD

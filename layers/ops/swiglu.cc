@@ -1,0 +1,41 @@
+#include "layers/ops/swiglu.h"
+
+#include "layers/ops/kernels_of.h"
+
+namespace delink::ops {
+namespace {
+
+Shape Halved(const Shape& x) {
+  std::vector<int64_t> dims(x.dims().begin(), x.dims().end());
+  dims.back() /= 2;
+  return Shape(std::span<const int64_t>(dims));
+}
+
+}  // namespace
+
+Var SwiGlu(Var x) {
+  DELINK_CHECK_EQ(x.dim(-1) % 2, 0) << "x " << x.shape();
+  const int64_t N = RowsOf(x.shape()), F = x.dim(-1) / 2;
+  Tape& tape = x.tape();
+  const Var y = tape.Output(Halved(x.shape()), x.dtype());
+  KernelsOf(tape, x.dtype())
+      .swiglu_forward(tape.stream(),
+                      {.N = N, .F = F, .x = x.data(), .y = y.data()});
+  tape.Record({.name = "swiglu",
+               .inputs = {x},
+               .outputs = {y},
+               .saves = {x},
+               .input = [=](Backward& back) {
+                 if (!x.needs_grad()) return;
+                 KernelsOf(x.tape(), x.dtype())
+                     .swiglu_backward(back.stream(),
+                                      {.N = N,
+                                       .F = F,
+                                       .dy = back.grad(y).data(),
+                                       .x = x.data(),
+                                       .dx = back.NewGrad(x).data()});
+               }});
+  return y;
+}
+
+}  // namespace delink::ops

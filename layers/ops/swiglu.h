@@ -1,0 +1,13 @@
+// Gated linear unit with SiLU (Shazeer, "GLU Variants Improve Transformer",
+// 2020), without its projections.
+#pragma once
+
+#include "framework/autograd/tape.h"
+
+namespace delink::ops {
+
+// y = silu(gate) * up, silu(g) = g / (1 + exp(-g)). x [..., 2 F]: of each row
+// the gate, then up; y [..., F].
+Var SwiGlu(Var x);
+
+}  // namespace delink::ops
