@@ -92,6 +92,20 @@ TEST(Executor, LaneThreadsAreBitEqual) {
   EXPECT_TRUE(status.ok()) << std::string(status.message());
 }
 
+// Each rank's program is valid by itself.
+TEST(Executor, RanksWhoseProgramsDifferAreToldSo) {
+  const absl::Status status = RunRanks(3, [](Communicator& comm) {
+    StepRig rig(comm, "all", {.micro_batch = 1, .global_batch = 6});
+    const auto executor = rig.NewExecutor({.recompute = comm.rank() == 1});
+    EXPECT_FALSE(executor.ok());
+    const std::string told(executor.status().message());
+    EXPECT_NE(told.find("rank 1: "), std::string::npos) << told;
+    EXPECT_NE(told.find("'F(1,a)r"), std::string::npos) << told;
+    return absl::OkStatus();
+  });
+  EXPECT_TRUE(status.ok()) << std::string(status.message());
+}
+
 TEST(Executor, ANonFiniteStepChangesNothingAndIsNamed) {
   SelfCommunicator comm;
   StepRig rig(comm, "none", {});

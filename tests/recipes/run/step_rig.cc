@@ -42,9 +42,10 @@ std::unique_ptr<ParamStore> StepRig::MakeStore(const std::string& share) {
                               .states = optimizer_->states()});
 }
 
-void StepRig::MakeExecutor() {
+absl::StatusOr<std::unique_ptr<Executor>> StepRig::NewExecutor(
+    const BasicPlanOptions& plan) {
   const int64_t local = options_.global_batch / comm_.size();
-  absl::StatusOr<std::unique_ptr<Executor>> executor = Executor::Create(
+  return Executor::Create(
       {.device = device_.get(),
        .model = model_.get(),
        .store = store_.get(),
@@ -54,9 +55,14 @@ void StepRig::MakeExecutor() {
        .accumulate = Accumulate},
       {.batch = {.micro_batch = options_.micro_batch, .seq = kSeq},
        .micro_batches = static_cast<int32_t>(local / options_.micro_batch),
-       .plan = {.order = options_.order, .recompute = options_.recompute},
+       .plan = plan,
        .clip = options_.clip,
        .lane_threads = options_.lane_threads});
+}
+
+void StepRig::MakeExecutor() {
+  absl::StatusOr<std::unique_ptr<Executor>> executor =
+      NewExecutor({.order = options_.order, .recompute = options_.recompute});
   DELINK_CHECK(executor.ok()) << std::string(executor.status().message());
   executor_ = *std::move(executor);
 }

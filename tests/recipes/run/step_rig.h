@@ -39,6 +39,10 @@ class StepRig {
   StepRig(Communicator& comm, const std::string& share,
           const RigOptions& options);
 
+  // Another executor over the same parameters.
+  absl::StatusOr<std::unique_ptr<Executor>> NewExecutor(
+      const BasicPlanOptions& plan);
+
   // Goes on with other links, as a run does at a switch.
   void Switch(const std::string& share, StatePolicy policy);
 
