@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <map>
 #include <nlohmann/json.hpp>
 #include <utility>
 
@@ -40,7 +39,7 @@ absl::StatusOr<Observers> Observers::Create(RunSetup& run) {
   if (run.first()) {
     DELINK_ASSIGN_OR_RETURN(
         Metrics metrics,
-        Metrics::Open(RunFolder::Metrics(run.out()), run.Position().step()));
+        Metrics::Open(RunFolder::Metrics(run.out()), run.step()));
     o.metrics_.emplace(std::move(metrics));
     o.progress_ = std::make_unique<Progress>(run.recipe().run.log_every);
   }
@@ -79,7 +78,7 @@ absl::StatusOr<StageDescription> Observers::Describe(StageRun& stage) {
   return d;
 }
 
-absl::Status Observers::OnStart(StageRun& stage, const RunPosition& at) {
+absl::Status Observers::OnStart(StageRun& stage) {
   if (!run_->first()) return absl::OkStatus();
   const Recipe& recipe = run_->recipe();
   const StageDescription d{
@@ -87,7 +86,7 @@ absl::Status Observers::OnStart(StageRun& stage, const RunPosition& at) {
       .virtual_parameters = stage.store().virtual_parameters()};
   const double flops = FlopsPerToken(stage.executor());
   const auto tokens_left = static_cast<double>(
-      std::max<int64_t>(0, recipe.PlannedTokens() - at.tokens()));
+      recipe.total_tokens() - run_->step() * recipe.tokens_per_step());
   DELINK_LOG(kInfo) << "stage " << stage.stage().name << ": " << Parameters(d);
   DELINK_LOG(kInfo) << "memory of a rank: " << ToString(stage.account());
   DELINK_LOG(kInfo) << absl::StrFormat(
@@ -99,14 +98,14 @@ absl::Status Observers::OnStart(StageRun& stage, const RunPosition& at) {
                                      (kTypicalPeakFraction * peak_flops_))
                     << " at half the peak";
   if (run_->resumed()) {
-    DELINK_LOG(kInfo) << "resuming after step " << at.step();
+    DELINK_LOG(kInfo) << "resuming after step " << run_->step();
   }
   last_seconds_ = Seconds();
   return absl::OkStatus();
 }
 
-absl::Status Observers::OnStep(StageRun& stage, const RunPosition& at,
-                               double lr, const StepResult& result) {
+absl::Status Observers::OnStep(StageRun& stage, int64_t step, double lr,
+                               const StepResult& result) {
   if (!run_->first()) return absl::OkStatus();
   const Recipe& recipe = run_->recipe();
   const double now = Seconds();
@@ -118,10 +117,10 @@ absl::Status Observers::OnStep(StageRun& stage, const RunPosition& at,
       smooth_step_seconds_ == 0
           ? took
           : kKeep * smooth_step_seconds_ + (1 - kKeep) * took;
-  const auto tokens = static_cast<double>(recipe.StepTokens(at.stage()));
+  const auto tokens = static_cast<double>(recipe.tokens_per_step());
   DELINK_RETURN_IF_ERROR(
-      metrics_->Write(Json{{"step", at.step()},
-                           {"tokens", at.tokens()},
+      metrics_->Write(Json{{"step", step},
+                           {"tokens", step * recipe.tokens_per_step()},
                            {"stage", stage.stage().name},
                            {"loss", result.loss},
                            {"lr", lr},
@@ -131,7 +130,7 @@ absl::Status Observers::OnStep(StageRun& stage, const RunPosition& at,
                            {"peak_memory", PeakResidentBytes()}}));
   const double rate = tokens / smooth_step_seconds_;
   progress_->Show(
-      {.step = at.step(),
+      {.step = step,
        .steps = recipe.schedule.steps,
        .loss = result.loss,
        .tokens_per_s = rate,
@@ -140,32 +139,9 @@ absl::Status Observers::OnStep(StageRun& stage, const RunPosition& at,
        .grad_norm = result.grad_norm,
        .memory = ResidentBytes(),
        .seconds_left = smooth_step_seconds_ *
-                       static_cast<double>(recipe.schedule.steps - at.step()),
+                       static_cast<double>(recipe.schedule.steps - step),
        .stage = stage.stage().name});
   return absl::OkStatus();
-}
-
-absl::Status Observers::OnProbe(StageRun& stage, const RunPosition& at,
-                                const std::vector<SlabAgreement>& slabs) {
-  if (!run_->first()) return absl::OkStatus();
-  // By part: what people compare is attention with the MLP.
-  std::map<std::string, std::vector<SlabAgreement>> parts;
-  for (const SlabAgreement& slab : slabs) {
-    parts[stage.store().slabs()[static_cast<size_t>(slab.slab)].part].push_back(
-        slab);
-  }
-  Json by_part;
-  for (const auto& [part, some] : parts) by_part[part] = Rho(some);
-  const Agreement all = Sum(slabs);
-  last_seconds_ = Seconds();
-  return metrics_->Write(Json{{"event", "agreement"},
-                              {"step", at.step()},
-                              {"tokens", at.tokens()},
-                              {"stage", stage.stage().name},
-                              {"agreement", all.together / all.apart},
-                              {"rho", Rho(slabs)},
-                              {"rho_of", by_part},
-                              {"seconds", last_seconds_}});
 }
 
 absl::Status Observers::OnSwitch(const SwitchEvent& event) {
@@ -176,8 +152,7 @@ absl::Status Observers::OnSwitch(const SwitchEvent& event) {
                       << " on one fixed batch";
     DELINK_LOG(kInfo) << "    " << ToString(d.account);
   };
-  DELINK_LOG(kInfo) << "delinking after step " << event.step << ", "
-                    << event.why;
+  DELINK_LOG(kInfo) << "delinking after step " << event.step;
   tell(event.from, event.before);
   tell(event.to, event.after);
   last_seconds_ = Seconds();
@@ -187,7 +162,6 @@ absl::Status Observers::OnSwitch(const SwitchEvent& event) {
            {"step", event.step},
            {"from", event.from},
            {"to", event.to},
-           {"why", event.why},
            {"loss_before", event.before.loss},
            {"loss_after", event.after.loss},
            {"unique_parameters", event.after.unique_parameters},
@@ -198,46 +172,47 @@ absl::Status Observers::OnSwitch(const SwitchEvent& event) {
            {"seconds", last_seconds_}});
 }
 
-absl::Status Observers::MaybeValidate(StageRun& stage, const RunPosition& at,
+absl::Status Observers::MaybeValidate(StageRun& stage, int64_t step,
                                       bool force) {
   const int64_t every = run_->recipe().run.validate_every;
-  if (!force && (every == 0 || at.step() % every != 0)) return absl::OkStatus();
+  if (!force && (every == 0 || step % every != 0)) return absl::OkStatus();
   DELINK_ASSIGN_OR_RETURN(
       const double loss,
       ValidationLoss(stage, run_->recipe().data.validation_batches));
   if (!run_->first()) return absl::OkStatus();
   DELINK_LOG(kInfo) << absl::StrFormat(
-      "step %d  validation loss %.4f (perplexity %.2f)", at.step(), loss,
+      "step %d  validation loss %.4f (perplexity %.2f)", step, loss,
       std::exp(loss));
   last_seconds_ = Seconds();
-  return metrics_->Write(Json{{"step", at.step()},
-                              {"tokens", at.tokens()},
-                              {"stage", stage.stage().name},
-                              {"validation_loss", loss},
-                              {"seconds", last_seconds_}});
+  return metrics_->Write(
+      Json{{"step", step},
+           {"tokens", step * run_->recipe().tokens_per_step()},
+           {"stage", stage.stage().name},
+           {"validation_loss", loss},
+           {"seconds", last_seconds_}});
 }
 
-absl::Status Observers::MaybeSave(StageRun& stage, const RunPosition& at,
-                                  bool force) {
+absl::Status Observers::MaybeSave(StageRun& stage, int64_t step, bool force) {
   const RunConfig& config = run_->recipe().run;
   const int64_t every = config.checkpoint_every;
-  if (!force && (every == 0 || at.step() % every != 0)) return absl::OkStatus();
+  if (!force && (every == 0 || step % every != 0)) return absl::OkStatus();
   DELINK_RETURN_IF_ERROR(stage.executor().Drain());
   DELINK_ASSIGN_OR_RETURN(
       const std::string path,
       WriteCheckpoint(run_->world().comm(), RunFolder::Checkpoints(run_->out()),
-                      run_->Header(at, Seconds()), stage.store(), run_->Files(),
-                      config.keep));
+                      run_->Header(step, stage, Seconds()), stage.store(),
+                      run_->Files(), config.keep));
   if (run_->first()) DELINK_LOG(kInfo) << "saved " << path;
   last_seconds_ = Seconds();
   return absl::OkStatus();
 }
 
-absl::Status Observers::OnEnd(StageRun& stage, const RunPosition& at) {
+absl::Status Observers::OnEnd(StageRun& stage, int64_t step) {
   DELINK_RETURN_IF_ERROR(stage.executor().Drain());
   if (!run_->first()) return absl::OkStatus();
-  DELINK_LOG(kInfo) << "done: " << at.step() << " steps, "
-                    << FormatCount(static_cast<double>(at.tokens()))
+  DELINK_LOG(kInfo) << "done: " << step << " steps, "
+                    << FormatCount(static_cast<double>(
+                           step * run_->recipe().tokens_per_step()))
                     << " tokens, " << FormatSeconds(Seconds())
                     << ", peak memory " << FormatBytes(PeakResidentBytes());
   return absl::OkStatus();
