@@ -10,6 +10,7 @@ namespace {
 struct Shape {
   int64_t B, H, Hkv, Dh, Tq, Tk;
   double size = 1.0;  // of q: large ones make sharp distributions
+  int64_t window = 0;
 };
 
 // Packed where Tq == Tk: q, k and v are one matrix, as the projection gives
@@ -43,8 +44,8 @@ struct Tensors {
 
 Case AttentionCase(const Shape& p) {
   const std::string name =
-      absl::StrFormat("attention B%d H%d/%d Dh%d Tq%d Tk%d size%g", p.B, p.H,
-                      p.Hkv, p.Dh, p.Tq, p.Tk, p.size);
+      absl::StrFormat("attention B%d H%d/%d Dh%d Tq%d Tk%d size%g W%d", p.B,
+                      p.H, p.Hkv, p.Dh, p.Tq, p.Tk, p.size, p.window);
   return MakeCase(
       name, [p]<typename T>(const Kernels& kernels, Stream& stream) -> Outputs {
         Tensors<T> t(p);
@@ -62,6 +63,7 @@ Case AttentionCase(const Shape& p) {
             .Tq = p.Tq,
             .Tk = p.Tk,
             .scale = 1.0 / std::sqrt(static_cast<double>(p.Dh)),
+            .window = p.window,
             .q = t.qkv.data(),
             .q_strides = t.q_strides,
             .k = kv + t.k,
@@ -82,6 +84,7 @@ Case AttentionCase(const Shape& p) {
                                           .Tq = p.Tq,
                                           .Tk = p.Tk,
                                           .scale = forward.scale,
+                                          .window = p.window,
                                           .q = forward.q,
                                           .q_strides = t.q_strides,
                                           .k = forward.k,
@@ -128,6 +131,14 @@ std::vector<Case> AttentionCases() {
     cases.push_back(AttentionCase({1, 2, 2, 16, 70, 70 + extra}));
   }
   cases.push_back(AttentionCase({1, 2, 2, 64, 150, 150, 4.0}));
+  // Windows inside a vector, a tile, over tiles; all of the keys, and more.
+  for (const int64_t W :
+       {1, 2, 3, 15, 16, 17, 63, 64, 65, 130, 199, 200, 500}) {
+    cases.push_back(AttentionCase({1, 4, 2, 8, 200, 200, 1.0, W}));
+    cases.push_back(AttentionCase({1, 2, 1, 17, 131, 137, 1.0, W}));
+    cases.push_back(AttentionCase({2, 1, 1, 5, 1, 100, 1.0, W}));
+    cases.push_back(AttentionCase({1, 1, 1, 3, 9, 9, 1.0, W}));
+  }
   return cases;
 }
 

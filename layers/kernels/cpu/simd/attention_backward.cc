@@ -38,28 +38,31 @@ struct Rows {
 
 // From scores and v.do to probabilities and scaled gradients of the scores.
 void SoftmaxBackward(float* p, float* ds, const Rows& rows, int64_t queries,
-                     int64_t keys, int64_t shift, float scale) {
+                     int64_t keys, Band band, float scale) {
   for (int64_t i = 0; i < queries; i += kWidth) {
     const Vec lse = Load(rows.lse + i);
     const Vec delta = Load(rows.delta + i);
-    const int64_t whole = Larger(0, Smaller(keys, i + shift + 1));
-    const int64_t end = Larger(0, Smaller(keys, i + kWidth + shift));
-    for (int64_t j = 0; j < end; ++j) {
+    const KeyRange range = band.Keys(i, keys);
+    const auto clear = [&](int64_t first, int64_t end) {
+      for (int64_t j = first; j < end; ++j) {
+        Store(p + j * kQueryTile + i, Vec{});
+        Store(ds + j * kQueryTile + i, Vec{});
+      }
+    };
+    clear(0, range.begin);
+    for (int64_t j = range.begin; j < range.end; ++j) {
       float* at_p = p + j * kQueryTile + i;
       float* at_ds = ds + j * kQueryTile + i;
       Vec probability = Exp2(Load(at_p) - lse);
       Vec gradient = probability * (Load(at_ds) - delta) * scale;
-      if (j >= whole) {
-        probability = Masked(probability, i, j, shift, 0.0F);
-        gradient = Masked(gradient, i, j, shift, 0.0F);
+      if (j < range.whole || j >= range.whole_end) {
+        probability = Masked(probability, i, j, band, 0.0F);
+        gradient = Masked(gradient, i, j, band, 0.0F);
       }
       Store(at_p, probability);
       Store(at_ds, gradient);
     }
-    for (int64_t j = end; j < keys; ++j) {
-      Store(p + j * kQueryTile + i, Vec{});
-      Store(ds + j * kQueryTile + i, Vec{});
-    }
+    clear(range.end, keys);
   }
 }
 
@@ -88,7 +91,8 @@ void BackwardTile(const AttentionBackwardArgs& s, int64_t b, int64_t h,
                   int64_t first_query, const Scratch& scratch) {
   const int64_t hkv = h / (s.H / s.Hkv);
   const int64_t queries = Smaller(kQueryTile, s.Tq - first_query);
-  const int64_t seen = first_query + queries + (s.Tk - s.Tq);
+  const int64_t place = first_query + (s.Tk - s.Tq);
+  const TileKeys seen = KeysOf(s, first_query, queries);
   const float scale = static_cast<float>(s.scale);
   const float* q = HeadAt(s.q, s.q_strides, s.Dh, b, first_query, h);
   const float* d_o = HeadAt(s.d_o, s.o_strides, s.Dh, b, first_query, h);
@@ -102,9 +106,11 @@ void BackwardTile(const AttentionBackwardArgs& s, int64_t b, int64_t h,
   PackTransposed(d_o, s.o_strides.row, queries, s.Dh, 1.0F,
                  scratch.d_o_transposed);
   const int64_t row = s.kv_strides.row;
-  for (int64_t first_key = 0; first_key < seen; first_key += kKeyTile) {
-    const int64_t keys = Smaller(kKeyTile, seen - first_key);
-    const int64_t shift = first_query + (s.Tk - s.Tq) - first_key;
+  for (int64_t first_key = seen.first; first_key < seen.end;
+       first_key += kKeyTile) {
+    const int64_t keys = Smaller(kKeyTile, seen.end - first_key);
+    const Band band = seen.At(place, first_key);
+    const int64_t shift = band.shift;
     const float* v = HeadAt(s.v, s.kv_strides, s.Dh, b, first_key, hkv);
     PackRows(HeadAt(s.k, s.kv_strides, s.Dh, b, first_key, hkv), row, keys,
              s.Dh, scratch.k);
@@ -112,13 +118,13 @@ void BackwardTile(const AttentionBackwardArgs& s, int64_t b, int64_t h,
            scratch.p);
     Scores(v, row, scratch.d_o_transposed, queries, keys, s.Dh, shift,
            scratch.ds);
-    SoftmaxBackward(scratch.p, scratch.ds, rows, queries, keys, shift, scale);
+    SoftmaxBackward(scratch.p, scratch.ds, rows, queries, keys, band, scale);
     SumOverQueries(scratch.p, scratch.d_o, s.Dh, queries, keys, s.Dh, shift,
                    HeadAt(s.dv, s.kv_strides, s.Dh, b, first_key, hkv), row);
     SumOverQueries(scratch.ds, scratch.q, s.Dh, queries, keys, s.Dh, shift,
                    HeadAt(s.dk, s.kv_strides, s.Dh, b, first_key, hkv), row);
     SumOverKeys(scratch.ds, scratch.k, s.Dh, queries, keys, s.Dh, shift, dq,
-                s.q_strides.row, first_key > 0);
+                s.q_strides.row, first_key > seen.first);
   }
 }
 

@@ -29,35 +29,42 @@ struct Softmax {
 };
 
 // Turns a tile of scores into probabilities relative to the running maximum.
-void OnlineSoftmax(float* scores, int64_t queries, int64_t keys, int64_t shift,
+void OnlineSoftmax(float* scores, int64_t queries, int64_t keys, Band band,
                    Softmax* state) {
-  const float infinity = __builtin_inff();
+  const Vec infinity = Set(__builtin_inff());
   for (int64_t i = 0; i < queries; i += kWidth) {
-    // Keys below `whole` are seen by all lanes, those from `end` on by none.
-    const int64_t whole = Smaller(keys, i + shift + 1);
-    const int64_t end = Smaller(keys, i + kWidth + shift);
+    const KeyRange range = band.Keys(i, keys);
     const Vec before = Load(state->max + i);
     Vec max = before;
     float* column = scores + i;
-    for (int64_t j = 0; j < whole; ++j) {
+    const auto mask = [&](int64_t first, int64_t end) {
+      for (int64_t j = first; j < end; ++j) {
+        const Vec seen = Masked(Load(column + j * kQueryTile), i, j, band,
+                                -__builtin_inff());
+        Store(column + j * kQueryTile, seen);
+        max = Max(max, seen);
+      }
+    };
+    mask(range.begin, range.whole);
+    for (int64_t j = range.whole; j < range.whole_end; ++j) {
       max = Max(max, Load(column + j * kQueryTile));
     }
-    for (int64_t j = Larger(whole, 0); j < end; ++j) {
-      const Vec seen =
-          Masked(Load(column + j * kQueryTile), i, j, shift, -infinity);
-      Store(column + j * kQueryTile, seen);
-      max = Max(max, seen);
+    mask(range.whole_end, range.end);
+    // A query that has not seen a key yet: all its probabilities are 0.
+    const Vec base = max == -infinity ? Vec{} : max;
+    for (int64_t j = 0; j < range.begin; ++j) {
+      Store(column + j * kQueryTile, Vec{});
     }
     Vec sum{};
-    for (int64_t j = 0; j < end; ++j) {
-      const Vec p = Exp2(Load(column + j * kQueryTile) - max);
+    for (int64_t j = range.begin; j < range.end; ++j) {
+      const Vec p = Exp2(Load(column + j * kQueryTile) - base);
       Store(column + j * kQueryTile, p);
       sum += p;
     }
-    for (int64_t j = Larger(end, 0); j < keys; ++j) {
+    for (int64_t j = range.end; j < keys; ++j) {
       Store(column + j * kQueryTile, Vec{});
     }
-    const Vec rescale = Exp2(before - max);
+    const Vec rescale = Exp2(before - base);
     Store(state->max + i, max);
     Store(state->rescale + i, rescale);
     Store(state->sum + i, Fma(Load(state->sum + i), rescale, sum));
@@ -72,7 +79,8 @@ void ForwardTile(const AttentionForwardArgs& s, int64_t b, int64_t h,
                  int64_t first_query, const Scratch& scratch) {
   const int64_t hkv = h / (s.H / s.Hkv);
   const int64_t queries = Smaller(kQueryTile, s.Tq - first_query);
-  const int64_t seen = first_query + queries + (s.Tk - s.Tq);
+  const int64_t place = first_query + (s.Tk - s.Tq);
+  const TileKeys seen = KeysOf(s, first_query, queries);
   PackTransposed(HeadAt(s.q, s.q_strides, s.Dh, b, first_query, h),
                  s.q_strides.row, queries, s.Dh,
                  static_cast<float>(s.scale) * kLog2E, scratch.q);
@@ -81,13 +89,15 @@ void ForwardTile(const AttentionForwardArgs& s, int64_t b, int64_t h,
     state.max[i] = -__builtin_inff();
     state.sum[i] = 0.0F;
   }
-  for (int64_t first_key = 0; first_key < seen; first_key += kKeyTile) {
-    const int64_t keys = Smaller(kKeyTile, seen - first_key);
-    const int64_t shift = first_query + (s.Tk - s.Tq) - first_key;
+  for (int64_t first_key = seen.first; first_key < seen.end;
+       first_key += kKeyTile) {
+    const int64_t keys = Smaller(kKeyTile, seen.end - first_key);
+    const Band band = seen.At(place, first_key);
+    const int64_t shift = band.shift;
     Scores(HeadAt(s.k, s.kv_strides, s.Dh, b, first_key, hkv), s.kv_strides.row,
            scratch.q, queries, keys, s.Dh, shift, scratch.scores);
-    OnlineSoftmax(scratch.scores, queries, keys, shift, &state);
-    for (int64_t i = 0; first_key > 0 && i < queries; ++i) {
+    OnlineSoftmax(scratch.scores, queries, keys, band, &state);
+    for (int64_t i = 0; first_key > seen.first && i < queries; ++i) {
       if (state.rescale[i] != 1.0F) {
         Scale(scratch.out + i * s.Dh, s.Dh, state.rescale[i]);
       }
@@ -95,7 +105,7 @@ void ForwardTile(const AttentionForwardArgs& s, int64_t b, int64_t h,
     PackRows(HeadAt(s.v, s.kv_strides, s.Dh, b, first_key, hkv),
              s.kv_strides.row, keys, s.Dh, scratch.values);
     SumOverKeys(scratch.scores, scratch.values, s.Dh, queries, keys, s.Dh,
-                shift, scratch.out, s.Dh, first_key > 0);
+                shift, scratch.out, s.Dh, first_key > seen.first);
   }
   for (int64_t i = 0; i < queries; ++i) {
     float* o = HeadAt(s.o, s.o_strides, s.Dh, b, first_query + i, h);

@@ -3,7 +3,9 @@
 // statistics per query are then lanes of a vector, and no product needs a
 // transposed copy but that of the query tile, made once per tile.
 //
-// Query i of a tile sees key j of a tile when j <= i + shift.
+// Query i of a tile sees key j of a tile when i + reach <= j <= i + shift. Sums
+// over what is seen stop at the second bound; below the first, which only
+// a window makes, whole tiles are skipped and the weights of the rest are 0.
 #pragma once
 
 #include "layers/kernels/cpu/helpers.h"
@@ -127,13 +129,54 @@ static inline void SumOverQueries(const float* weights, const float* values,
   }
 }
 
-// x in the lanes whose query (first_query + lane) sees key j, else `other`.
-static DELINK_INLINE Vec Masked(Vec x, int64_t first_query, int64_t j,
-                                int64_t shift, float other) {
+// Of a vector of queries i, i + 1, ... and a tile's keys: those from `begin` to
+// before `end` are seen by some query, from `whole` to before `whole_end` by
+// all. Each is in [0, keys].
+struct KeyRange {
+  int64_t begin, whole, whole_end, end;
+};
+struct Band {
+  int64_t shift, reach;
+  KeyRange Keys(int64_t i, int64_t keys) const {
+    const auto clamp = [keys](int64_t j) {
+      return Larger(0, Smaller(keys, j));
+    };
+    KeyRange r;
+    r.begin = clamp(i + reach);
+    r.end = clamp(i + kWidth + shift);
+    r.whole = Smaller(clamp(i + kWidth - 1 + reach), r.end);
+    r.whole_end = Larger(clamp(i + shift + 1), r.whole);
+    return r;
+  }
+};
+
+// x in the lanes whose query (i + lane) sees key j, else `other`.
+static DELINK_INLINE Vec Masked(Vec x, int64_t i, int64_t j, Band band,
+                                float other) {
   IntVec lane;
-  for (int i = 0; i < kWidth; ++i) lane[i] = i;
-  const int32_t hidden = static_cast<int32_t>(j - shift - first_query);
-  return lane < hidden ? Set(other) : x;
+  for (int l = 0; l < kWidth; ++l) lane[l] = l;
+  const int32_t first = static_cast<int32_t>(j - band.shift - i);
+  const int32_t last = static_cast<int32_t>(j - band.reach - i);
+  return (lane < first) | (lane > last) ? Set(other) : x;
+}
+
+// The keys that the queries of a tile see: of all `Tk`, the first tile's first
+// and the end. A query sees the last `window` keys up to its own place.
+struct TileKeys {
+  int64_t first, end, window;
+  // Of the queries that begin at key `place` and the keys from first_key on.
+  Band At(int64_t place, int64_t first_key) const {
+    const int64_t shift = place - first_key;
+    return {shift, shift - window + 1};
+  }
+};
+template <typename Args>
+static inline TileKeys KeysOf(const Args& s, int64_t first_query,
+                              int64_t queries) {
+  const int64_t place = first_query + (s.Tk - s.Tq);
+  const int64_t window = s.window > 0 ? Smaller(s.window, s.Tk) : s.Tk;
+  const int64_t first = Larger(place - window + 1, 0);
+  return {first / kKeyTile * kKeyTile, place + queries, window};
 }
 
 }  // namespace delink::cpu::DELINK_SIMD
