@@ -58,6 +58,7 @@ Guarded<T> Input(std::string_view name, int64_t count, double scale = 1.0) {
 std::vector<Case> MatmulCases();
 std::vector<Case> NormCases();
 std::vector<Case> PointwiseCases();
+std::vector<Case> RotaryCases();
 std::vector<Case> EmbeddingCases();
 std::vector<Case> AttentionCases();
 std::vector<Case> CrossEntropyCases();

@@ -5,17 +5,17 @@ namespace delink::testing {
 namespace {
 
 Case CrossEntropyCase(int64_t N, int64_t V, int64_t pad, bool want_grad,
-                      double size) {
+                      double size, double z_weight = 0) {
   return MakeCase(
-      absl::StrFormat("cross_entropy N%d V%d pad%d grad%d size%g", N, V, pad,
-                      want_grad, size),
+      absl::StrFormat("cross_entropy N%d V%d pad%d grad%d size%g z%g", N, V,
+                      pad, want_grad, size, z_weight),
       [=]<typename T>(const Kernels& kernels, Stream& stream) -> Outputs {
         auto logits = Input<T>("logits", N * (V + pad), size);
         std::vector<int32_t> targets =
             Integers("targets", N, static_cast<int32_t>(V));
         for (int64_t n = 2; n < N; n += 3) targets[n] = -100;
-        Guarded<double> row_loss(N);
-        double loss_sum = 1.5;
+        Guarded<double> row_loss(N), row_z(z_weight != 0 ? N : 0);
+        double loss_sum = 1.5, z_sum = 2.5;
         int64_t count = 10;
         kernels.cross_entropy(stream, {.N = N,
                                        .V = V,
@@ -26,10 +26,16 @@ Case CrossEntropyCase(int64_t N, int64_t V, int64_t pad, bool want_grad,
                                        .want_grad = want_grad,
                                        .row_loss = row_loss.data(),
                                        .loss_sum = &loss_sum,
-                                       .count = &count});
+                                       .count = &count,
+                                       .z_weight = z_weight,
+                                       .row_z = row_z.data(),
+                                       .z_sum = &z_sum});
+        const double z_tolerance = 1e-6 * (1.0 + size);
         return {Result("logits", logits, want_grad ? Tolerance<float>(1) : 0.0),
                 Result("row_loss", row_loss, 1e-6 * (1.0 + size)),
                 {"loss_sum", {loss_sum}, 1e-6 * (1.0 + size)},
+                Result("row_z", row_z, z_tolerance),
+                {"z_sum", {z_sum}, z_tolerance},
                 {"count", {static_cast<double>(count)}, 0.0}};
       });
 }
@@ -41,6 +47,8 @@ std::vector<Case> CrossEntropyCases() {
   for (const int64_t V : kUglySizes) {
     cases.push_back(CrossEntropyCase(4, V, V % 3, true, 3.0));
     cases.push_back(CrossEntropyCase(2, V, V % 2, false, 30.0));
+    cases.push_back(CrossEntropyCase(4, V, V % 2, true, 3.0, 0.25));
+    cases.push_back(CrossEntropyCase(4, V, 0, false, 10.0, 1e-4));
   }
   for (const int64_t V : {1023, 1024, 1025, 3000}) {
     cases.push_back(CrossEntropyCase(7, V, 0, true, 1.0));

@@ -22,9 +22,13 @@ struct Group {
 };
 
 constexpr Group kGroups[] = {
-    {"Matmul", MatmulCases},       {"Norm", NormCases},
-    {"Pointwise", PointwiseCases}, {"Embedding", EmbeddingCases},
-    {"Attention", AttentionCases}, {"CrossEntropy", CrossEntropyCases},
+    {"Matmul", MatmulCases},
+    {"Norm", NormCases},
+    {"Pointwise", PointwiseCases},
+    {"Embedding", EmbeddingCases},
+    {"Rotary", RotaryCases},
+    {"Attention", AttentionCases},
+    {"CrossEntropy", CrossEntropyCases},
 };
 
 struct Table {

@@ -113,6 +113,66 @@ Case RmsNormCase(const Shape& p) {
       });
 }
 
+Case QkNormCase(int64_t N, int64_t H, int64_t Hkv, int64_t Dh, bool in_place,
+                bool accumulate) {
+  const std::string name =
+      absl::StrFormat("qk_norm N%d H%d/%d Dh%d in_place%d acc%d", N, H, Hkv, Dh,
+                      in_place, accumulate);
+  return MakeCase(
+      name, [=]<typename T>(const Kernels& kernels, Stream& stream) -> Outputs {
+        const int64_t width = (H + 2 * Hkv) * Dh;
+        const auto x = Shifted<T>(N * (H + 2 * Hkv), Dh);
+        auto dy = Input<T>("dy", N * width);
+        const auto q_w = Input<T>("q_w", Dh), k_w = Input<T>("k_w", Dh);
+        Guarded<T> y(N * width), rstd(N * (H + Hkv)), dx(N * width);
+        Guarded<T> dq_w(Dh), dk_w(Dh);
+        if (accumulate) dq_w = Input<T>("dq_w", Dh);
+        if (accumulate) dk_w = Input<T>("dk_w", Dh);
+        kernels.qk_norm_forward(stream, {.N = N,
+                                         .H = H,
+                                         .Hkv = Hkv,
+                                         .Dh = Dh,
+                                         .eps = 1e-6,
+                                         .x = x.data(),
+                                         .q_w = q_w.data(),
+                                         .k_w = k_w.data(),
+                                         .y = y.data(),
+                                         .rstd = rstd.data()});
+        QkNormBackwardWeightArgs weight = {.N = N,
+                                           .Dh = Dh,
+                                           .row_heads = H + 2 * Hkv,
+                                           .rstd_heads = H + Hkv,
+                                           .first_head = 0,
+                                           .heads = H,
+                                           .dy = dy.data(),
+                                           .x = x.data(),
+                                           .rstd = rstd.data(),
+                                           .dw = dq_w.data(),
+                                           .accumulate = accumulate};
+        kernels.qk_norm_backward_weight(stream, weight);
+        weight.first_head = H;
+        weight.heads = Hkv;
+        weight.dw = dk_w.data();
+        kernels.qk_norm_backward_weight(stream, weight);
+        kernels.qk_norm_backward_input(
+            stream, {.N = N,
+                     .H = H,
+                     .Hkv = Hkv,
+                     .Dh = Dh,
+                     .dy = dy.data(),
+                     .x = x.data(),
+                     .q_w = q_w.data(),
+                     .k_w = k_w.data(),
+                     .rstd = rstd.data(),
+                     .dx = in_place ? dy.data() : dx.data()});
+        return {Result("y", y, Tolerance<float>(Dh)),
+                Result("rstd", rstd, Tolerance<float>(Dh)),
+                Result("dx", in_place ? dy : dx, Tolerance<float>(Dh)),
+                Result("dq_w", dq_w, 2 * Tolerance<float>(N * H)),
+                Result("dk_w", dk_w, 2 * Tolerance<float>(N * Hkv))};
+      });
+}
+
 }  // namespace
 
 std::vector<Case> NormCases() {
@@ -126,6 +186,12 @@ std::vector<Case> NormCases() {
   for (const int64_t D : kUglySizes) {
     for (const int64_t N : {1, 2, 65}) add(N, D);
   }
+  for (const int64_t Dh : kUglySizes) {
+    cases.push_back(QkNormCase(3, 2, 1, Dh, Dh % 2 == 0, Dh % 3 == 0));
+  }
+  cases.push_back(QkNormCase(0, 2, 1, 16, false, false));
+  cases.push_back(QkNormCase(65, 6, 2, 64, false, true));
+  cases.push_back(QkNormCase(41, 3, 3, 128, true, false));
   add(0, 16);
   add(301, 257);
   add(64, 768);

@@ -31,6 +31,30 @@ Case GeluCase(int64_t count, GeluForm form, bool in_place) {
       });
 }
 
+Case SwiGluCase(int64_t N, int64_t F, bool in_place) {
+  return MakeCase(
+      absl::StrFormat("swiglu N%d F%d in_place%d", N, F, in_place),
+      [=]<typename T>(const Kernels& kernels, Stream& stream) -> Outputs {
+        auto x = Input<T>("x", N * 2 * F, 4.0);
+        const auto dy = Input<T>("dy", N * F);
+        if (N * F > 6) {
+          const T extremes[] = {0, 100, -100, 1e4F, -1e4F, 1e-6F};
+          std::copy(std::begin(extremes), std::end(extremes), x.data());
+        }
+        Guarded<T> y(N * F), dx(N * 2 * F);
+        kernels.swiglu_forward(stream,
+                               {.N = N, .F = F, .x = x.data(), .y = y.data()});
+        kernels.swiglu_backward(stream,
+                                {.N = N,
+                                 .F = F,
+                                 .dy = dy.data(),
+                                 .x = x.data(),
+                                 .dx = in_place ? x.data() : dx.data()});
+        return {Result("y", y, Tolerance<float>(8)),
+                Result("dx", in_place ? x : dx, Tolerance<float>(8))};
+      });
+}
+
 Case AddCase(int64_t count) {
   return MakeCase(
       absl::StrFormat("add %d", count),
@@ -82,6 +106,7 @@ std::vector<Case> PointwiseCases() {
     cases.push_back(GeluCase(count, GeluForm::kTanh, count % 2 == 0));
     cases.push_back(GeluCase(count, GeluForm::kErf, count % 2 == 1));
     cases.push_back(AddCase(count));
+    cases.push_back(SwiGluCase(3, count, count % 2 == 0));
   }
   // Even and odd words of the generator, and rows that start inside a block.
   for (const int64_t D : {1, 3, 4, 16, 33, 64, 130}) {

@@ -157,7 +157,8 @@ static DELINK_INLINE Vec Masked(Vec x, int64_t i, int64_t j, Band band,
   for (int l = 0; l < kWidth; ++l) lane[l] = l;
   const int32_t first = static_cast<int32_t>(j - band.shift - i);
   const int32_t last = static_cast<int32_t>(j - band.reach - i);
-  return (lane < first) | (lane > last) ? Set(other) : x;
+  const IntVec hidden = (lane < first) | (lane > last);
+  return hidden ? Set(other) : x;
 }
 
 // The keys that the queries of a tile see: of all `Tk`, the first tile's first
