@@ -1,16 +1,12 @@
 // The reference in double against mathematics: values worked out by hand, and
 // every backward against central differences of its forward.
+#include "tests/layers/kernels/reference.h"
+
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <cmath>
-#include <functional>
-#include <limits>
-#include <span>
 #include <vector>
-
-#include "layers/kernels/find_kernels.h"
-#include "tests/testing/numbers.h"
 
 namespace delink::testing {
 namespace {
@@ -18,30 +14,6 @@ namespace {
 using ::testing::DoubleNear;
 using ::testing::ElementsAre;
 using ::testing::Pointwise;
-using Vector = std::vector<double>;
-
-double Dot(const Vector& a, const Vector& b) {
-  double sum = 0.0;
-  for (size_t i = 0; i < a.size(); ++i) sum += a[i] * b[i];
-  return sum;
-}
-
-class Reference : public ::testing::Test {
- protected:
-  // `gradient` is what backward made of `x` for the loss dot(y, dy).
-  void ExpectGradient(Vector& x, const Vector& gradient,
-                      const std::function<double()>& loss) {
-    const Vector expected = CentralDifferences(std::span<double>(x), loss);
-    EXPECT_LT(RelativeError(std::span<const double>(gradient),
-                            std::span<const double>(expected)),
-              1e-6);
-  }
-
-  std::unique_ptr<Device> device_ = NewCpuDevice();
-  std::unique_ptr<Stream> owned_ = device_->NewStream();
-  Stream& stream_ = *owned_;
-  const Kernels& kernels_ = *FindKernels(DeviceKind::kCpu, DType::kF64);
-};
 
 TEST_F(Reference, MatmulByHand) {
   // [1 2; 3 4] [5 6 7; 8 9 10] + bias, in all four layouts.
@@ -261,9 +233,12 @@ TEST_F(Reference, CrossEntropyAndItsGradients) {
 }
 
 // Grouped queries and a cache of earlier keys: H = 4, Hkv = 2, Tq = 3, Tk = 5.
-class ReferenceAttention : public Reference {
+class ReferenceAttention : public Reference,
+                           public ::testing::WithParamInterface<int64_t> {
  protected:
   static constexpr int64_t kB = 2, kH = 4, kHkv = 2, kDh = 3, kTq = 3, kTk = 5;
+
+  int64_t window_ = GetParam();
 
   double Loss() {
     kernels_.attention_forward(stream_, Forward());
@@ -277,6 +252,7 @@ class ReferenceAttention : public Reference {
             .Tq = kTq,
             .Tk = kTk,
             .scale = 0.7,
+            .window = window_,
             .q = q_.data(),
             .q_strides = {kTq * kH * kDh, kH * kDh},
             .k = k_.data(),
@@ -294,7 +270,7 @@ class ReferenceAttention : public Reference {
   Vector o_ = Vector(kB * kTq * kH * kDh), lse_ = Vector(kB * kH * kTq);
 };
 
-TEST_F(ReferenceAttention, IsTheFormula) {
+TEST_P(ReferenceAttention, IsTheFormula) {
   Loss();
   for (int64_t b = 0; b < kB; ++b) {
     for (int64_t h = 0; h < kH; ++h) {
@@ -302,6 +278,7 @@ TEST_F(ReferenceAttention, IsTheFormula) {
         const double* q = &q_[((b * kTq + i) * kH + h) * kDh];
         double sum = 0.0, value[kDh] = {};
         for (int64_t j = 0; j <= i + 2; ++j) {
+          if (window_ > 0 && j + window_ <= i + 2) continue;
           const int64_t at = ((b * kTk + j) * kHkv + h / 2) * kDh;
           double score = 0.0;
           for (int64_t d = 0; d < kDh; ++d) score += 0.7 * q[d] * k_[at + d];
@@ -320,7 +297,7 @@ TEST_F(ReferenceAttention, IsTheFormula) {
   }
 }
 
-TEST_F(ReferenceAttention, Gradients) {
+TEST_P(ReferenceAttention, Gradients) {
   Loss();
   Vector dq(q_.size()), dk(k_.size()), dv(v_.size()), delta(lse_.size());
   const AttentionForwardArgs f = Forward();
@@ -331,6 +308,7 @@ TEST_F(ReferenceAttention, Gradients) {
                                         .Tq = f.Tq,
                                         .Tk = f.Tk,
                                         .scale = f.scale,
+                                        .window = f.window,
                                         .q = f.q,
                                         .q_strides = f.q_strides,
                                         .k = f.k,
@@ -348,6 +326,10 @@ TEST_F(ReferenceAttention, Gradients) {
   ExpectGradient(k_, dk, [this] { return Loss(); });
   ExpectGradient(v_, dv, [this] { return Loss(); });
 }
+
+// 5 keys: a window of all of them is none.
+INSTANTIATE_TEST_SUITE_P(Window, ReferenceAttention,
+                         ::testing::Values(0, 1, 2, 3, 5, 9));
 
 }  // namespace
 }  // namespace delink::testing
