@@ -1,37 +1,15 @@
 #include "framework/sharing/delink.h"
 
-#include <algorithm>
+#include <span>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "framework/base/status_macros.h"
+#include "framework/sharing/plane_pieces.h"
 #include "framework/sharing/resolve.h"
 
 namespace delink {
-
 namespace {
-
-// Elements that go through the host at a time when state is scaled.
-constexpr int64_t kChunk = int64_t{1} << 18;
-
-template <typename T>
-void DivideChunks(Device& device, Stream& stream, void* data, int64_t elements,
-                  double divisor) {
-  std::vector<T> staging(static_cast<size_t>(std::min(elements, kChunk)));
-  for (int64_t begin = 0; begin < elements; begin += kChunk) {
-    const int64_t count = std::min(kChunk, elements - begin);
-    const int64_t bytes = count * static_cast<int64_t>(sizeof(T));
-    T* const at = static_cast<T*>(data) + begin;
-    device.CopyToHost(stream, staging.data(), at, bytes);
-    stream.Synchronize();
-    for (int64_t i = 0; i < count; ++i) {
-      staging[static_cast<size_t>(i)] =
-          static_cast<T>(staging[static_cast<size_t>(i)] / divisor);
-    }
-    device.CopyFromHost(stream, at, staging.data(), bytes);
-    stream.Synchronize();
-  }
-}
 
 class Switch {
  public:
@@ -76,9 +54,8 @@ class Switch {
   absl::Status CopyPlane(int slab, int origin, Plane plane) {
     const Range have = from_.held(origin, plane);
     const Range want = to_.held(slab, plane);
-    const Range both{std::max(have.begin, want.begin),
-                     std::min(have.end, want.end)};
-    if (both.begin < both.end) {
+    const Range both = Overlap(have, want);
+    if (both.size() > 0) {
       device_.Copy(*stream_, to_.at(slab, plane, both.begin),
                    from_.at(origin, plane, both.begin),
                    both.size() * SizeOf(to_.dtype(plane)));
@@ -109,15 +86,10 @@ class Switch {
   }
 
   void Divide(int slab, Plane plane, double divisor) {
-    const Range range = to_.held(slab, plane);
-    if (range.size() == 0 || device_.kind() == DeviceKind::kMeta) return;
-    void* const data = to_.at(slab, plane, range.begin);
-    if (to_.dtype(plane) == DType::kF64) {
-      DivideChunks<double>(device_, *stream_, data, range.size(), divisor);
-    } else {
-      DELINK_CHECK(to_.dtype(plane) == DType::kF32);
-      DivideChunks<float>(device_, *stream_, data, range.size(), divisor);
-    }
+    ChangeElements(*stream_, to_, slab, plane, to_.held(slab, plane),
+                   [divisor](std::span<double> values) {
+                     for (double& value : values) value /= divisor;
+                   });
   }
 
   const ParamStore& from_;

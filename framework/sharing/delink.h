@@ -5,7 +5,9 @@
 // embedding, a part that shared nothing) keep their optimizer state and update
 // count under every policy; the others' become what StatePolicy says, with n =
 // layers that shared the old slab / layers that share the new one. Gradients
-// are not copied.
+// are not copied. kCalibrated copies here; Calibration::Apply does the rest,
+// and there slabs whose sharing does not change follow the clip factor's
+// change.
 //
 // Memory: both stores exist, so the peak is the old store's planes plus the new
 // store's and no more; slabs are copied one after the other on the device.

@@ -4,14 +4,17 @@
 // moments are about m ~ n g and v ~ n^2 g^2, while each new slab will see g.
 //   reset  zeros, and bias correction from the start: always safe
 //   copy   as they are: the steps collapse until v forgets; for comparison
-//   scale  m / n, v / n^2: right where the layers agree
+//   scale  m / n, v / n^2: right where the layers agree and no gradient is
+//          clipped
+//   calibrated  as copy, and then each slab's m and v times what a few batches
+//          without an update measure (calibrate.h): right everywhere
 #pragma once
 
 #include <string_view>
 
 namespace delink {
 
-enum class StatePolicy { kReset, kCopy, kScale };
+enum class StatePolicy { kReset, kCopy, kScale, kCalibrated };
 
 constexpr std::string_view ToString(StatePolicy policy) {
   switch (policy) {
@@ -21,6 +24,8 @@ constexpr std::string_view ToString(StatePolicy policy) {
       return "copy";
     case StatePolicy::kScale:
       return "scale";
+    case StatePolicy::kCalibrated:
+      return "calibrated";
   }
   return "?";
 }

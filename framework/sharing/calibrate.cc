@@ -1,0 +1,272 @@
+#include "framework/sharing/calibrate.h"
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+#include <span>
+
+#include "absl/strings/str_format.h"
+#include "framework/base/check.h"
+#include "framework/base/status_macros.h"
+#include "framework/sharing/plane_pieces.h"
+
+namespace delink {
+namespace {
+
+// A piece of each slab of a family is on the host at once; of very many slabs
+// at least this many elements each, or copies would be too small.
+constexpr int64_t kMinPiece = 4096;  // elements
+
+// The sum over ranks, in their order, whatever kind of ranks they are.
+absl::Status SumOverRanks(Communicator& comm, std::vector<double>& sums) {
+  const auto ranks = static_cast<size_t>(comm.size());
+  if (ranks == 1) return absl::OkStatus();
+  const size_t chunk = (sums.size() + ranks - 1) / ranks;
+  std::vector<double> all(chunk * ranks);
+  std::copy(sums.begin(), sums.end(), all.begin());
+  std::vector<double> mine(chunk);
+  const auto count = static_cast<int64_t>(chunk);
+  DELINK_RETURN_IF_ERROR(comm.ReduceScatter(all.data(), mine.data(), count,
+                                            DType::kF64, ReduceOp::kSum)
+                             ->Wait());
+  std::copy(mine.begin(), mine.end(),
+            all.begin() + comm.rank() * static_cast<std::ptrdiff_t>(chunk));
+  DELINK_RETURN_IF_ERROR(
+      comm.AllGather(all.data(), count, DType::kF64)->Wait());
+  std::copy_n(all.begin(), sums.size(), sums.begin());
+  return absl::OkStatus();
+}
+
+// What the optimizer multiplies a gradient of this norm by (FinishNorm).
+double ClipFactor(double clip, double norm, double tokens) {
+  const double mean_norm = norm / tokens;
+  const double factor =
+      clip > 0 ? std::min(1.0, clip / (mean_norm + 1e-6)) : 1.0;
+  return factor / tokens;
+}
+
+double Dot(std::span<const double> x, std::span<const double> y) {
+  double sum = 0;
+  for (size_t i = 0; i < x.size(); ++i) sum += x[i] * y[i];
+  return sum;
+}
+
+}  // namespace
+
+absl::StatusOr<Calibration> Calibration::Create(const ParamStore& to,
+                                                std::vector<SlabOrigin> origins,
+                                                double clip) {
+  DELINK_CHECK_EQ(origins.size(), to.slabs().size());
+  DELINK_CHECK(to.has(Plane::kGradient));
+  DELINK_CHECK_GE(clip, 0);
+  if (!to.has(Plane::kState0) || !to.has(Plane::kState1)) {
+    return absl::InvalidArgumentError(absl::StrFormat(
+        "state policy calibrated scales two moments, but this optimizer keeps "
+        "%d; use scale or reset",
+        to.options().states));
+  }
+  Calibration c;
+  c.clip_ = clip;
+  std::map<int, size_t> family_of;  // by old slab
+  for (size_t s = 0; s < origins.size(); ++s) {
+    const auto [at, first] =
+        family_of.emplace(origins[s].slab, c.families_.size());
+    if (first) c.families_.push_back({.params = to.slabs()[s].params.size()});
+    Family& family = c.families_[at->second];
+    c.place_.emplace_back(at->second, family.slabs.size());
+    family.slabs.push_back(static_cast<int>(s));
+  }
+  size_t count = 0;
+  for (Family& family : c.families_) {
+    family.first = count;
+    count += family.params * (1 + 2 * family.slabs.size());
+  }
+  c.sums_.assign(count, 0.0);
+  c.origins_ = std::move(origins);
+  return c;
+}
+
+size_t Calibration::Together(const Family& family, size_t param) {
+  return family.first + param;
+}
+
+size_t Calibration::Projection(const Family& family, size_t member,
+                               size_t param) {
+  return family.first + (1 + 2 * member) * family.params + param;
+}
+
+size_t Calibration::Apart(const Family& family, size_t member, size_t param) {
+  return family.first + (2 + 2 * member) * family.params + param;
+}
+
+void Calibration::AddLocal(const ParamStore& to, const Family& family,
+                           Stream& stream, std::vector<double>& sums) const {
+  const size_t members = family.slabs.size();
+  const int64_t most =
+      std::max(kMinPiece, kPieceElements / static_cast<int64_t>(members));
+  const int first = family.slabs.front();
+  const Slab& layout = to.slabs()[static_cast<size_t>(first)];
+  std::vector<std::vector<double>> g(members);
+  std::vector<double> together;
+  for (size_t p = 0; p < family.params; ++p) {
+    const SlabParam& param = layout.params[p];
+    const Range range =
+        Overlap(to.owned(first), {param.offset, param.offset + param.elements});
+    ForEachPiece(range, most, [&](Range piece) {
+      const auto n = static_cast<size_t>(piece.size());
+      together.assign(n, 0.0);
+      for (size_t m = 0; m < members; ++m) {
+        g[m].resize(n);
+        ReadPiece(stream, to, family.slabs[m], Plane::kGradient, piece, g[m]);
+        for (size_t i = 0; i < n; ++i) together[i] += g[m][i];
+      }
+      sums[Together(family, p)] += Dot(together, together);
+      for (size_t m = 0; m < members; ++m) {
+        sums[Projection(family, m, p)] += Dot(g[m], together);
+        sums[Apart(family, m, p)] += Dot(g[m], g[m]);
+      }
+    });
+  }
+}
+
+double Calibration::NormBefore(const std::vector<double>& sums) const {
+  double total = 0;
+  for (const Family& family : families_) {
+    for (size_t p = 0; p < family.params; ++p) {
+      total += sums[Together(family, p)];
+    }
+  }
+  return std::sqrt(total);
+}
+
+double Calibration::NormAfter(const std::vector<double>& sums) const {
+  double total = 0;
+  for (const Family& family : families_) {
+    for (size_t m = 0; m < family.slabs.size(); ++m) {
+      for (size_t p = 0; p < family.params; ++p) {
+        total += sums[Apart(family, m, p)];
+      }
+    }
+  }
+  return std::sqrt(total);
+}
+
+absl::Status Calibration::AddBatch(const ParamStore& to, double tokens,
+                                   Communicator& comm) {
+  DELINK_CHECK_EQ(to.slabs().size(), origins_.size());
+  DELINK_CHECK_EQ(comm.size(), to.options().ranks);
+  std::vector<double> sums(sums_.size(), 0.0);
+  if (to.device().kind() != DeviceKind::kMeta) {
+    const std::unique_ptr<Stream> stream = to.device().NewStream();
+    for (const Family& family : families_) {
+      AddLocal(to, family, *stream, sums);
+    }
+  }
+  DELINK_RETURN_IF_ERROR(SumOverRanks(comm, sums));
+  const double norm_before = NormBefore(sums), norm_after = NormAfter(sums);
+  if (!(tokens > 0) || !std::isfinite(norm_before) ||
+      !std::isfinite(norm_after)) {
+    return absl::OkStatus();
+  }
+  const double old_factor = ClipFactor(clip_, norm_before, tokens);
+  const double new_factor = ClipFactor(clip_, norm_after, tokens);
+  const double before = old_factor * old_factor;
+  const double across = new_factor * old_factor;
+  const double after = new_factor * new_factor;
+  for (const Family& family : families_) {
+    for (size_t p = 0; p < family.params; ++p) {
+      sums_[Together(family, p)] += before * sums[Together(family, p)];
+      for (size_t m = 0; m < family.slabs.size(); ++m) {
+        sums_[Projection(family, m, p)] +=
+            across * sums[Projection(family, m, p)];
+        sums_[Apart(family, m, p)] += after * sums[Apart(family, m, p)];
+      }
+    }
+  }
+  before_ += before;
+  across_ += across;
+  after_ += after;
+  ++batches_;
+  return absl::OkStatus();
+}
+
+Calibration::Factors Calibration::FactorsOf(int slab, size_t param) const {
+  DELINK_CHECK_GT(batches_, 0);
+  const auto s = static_cast<size_t>(slab);
+  const auto [f, member] = place_[s];
+  const Family& family = families_[f];
+  DELINK_CHECK_LT(param, family.params);
+  const double together = sums_[Together(family, param)];
+  if (together > 0) {
+    return {.first = sums_[Projection(family, member, param)] / together,
+            .second = sums_[Apart(family, member, param)] / together};
+  }
+  const double share =
+      static_cast<double>(origins_[s].after) / origins_[s].before;
+  return {.first = share * (across_ / before_),
+          .second = share * share * (after_ / before_)};
+}
+
+absl::Status Calibration::Apply(ParamStore& to) const {
+  DELINK_CHECK_EQ(to.slabs().size(), origins_.size());
+  if (batches_ == 0) {
+    return absl::FailedPreconditionError(
+        "state policy calibrated: no batch had a finite gradient and targets "
+        "to count, so the moments cannot be calibrated; use reset or scale");
+  }
+  const std::unique_ptr<Stream> stream = to.device().NewStream();
+  for (size_t s = 0; s < origins_.size(); ++s) {
+    const int slab = static_cast<int>(s);
+    const std::vector<SlabParam>& params = to.slabs()[s].params;
+    for (size_t p = 0; p < params.size(); ++p) {
+      const Factors factors = FactorsOf(slab, p);
+      const Range all{params[p].offset, params[p].offset + params[p].elements};
+      for (const auto& [plane, factor] :
+           {std::pair{Plane::kState0, factors.first},
+            std::pair{Plane::kState1, factors.second}}) {
+        if (factor == 1.0) continue;
+        ChangeElements(*stream, to, slab, plane,
+                       Overlap(to.held(slab, plane), all),
+                       [factor = factor](std::span<double> values) {
+                         for (double& value : values) value *= factor;
+                       });
+      }
+    }
+  }
+  return absl::OkStatus();
+}
+
+std::string Calibration::Summary() const {
+  struct Spread {
+    double least = INFINITY, most = -INFINITY;
+    void Add(double x) {
+      least = std::min(least, x);
+      most = std::max(most, x);
+    }
+    std::string ToString() const {
+      if (most - least <= 1e-6 * std::abs(most)) {
+        return absl::StrFormat("%.3g", most);
+      }
+      return absl::StrFormat("%.3g to %.3g", least, most);
+    }
+  };
+  Spread first, second, scale_first, scale_second;
+  for (size_t s = 0; s < origins_.size(); ++s) {
+    if (!origins_[s].changed()) continue;
+    for (size_t p = 0; p < families_[place_[s].first].params; ++p) {
+      const Factors factors = FactorsOf(static_cast<int>(s), p);
+      first.Add(factors.first);
+      second.Add(factors.second);
+    }
+    const double share =
+        static_cast<double>(origins_[s].after) / origins_[s].before;
+    scale_first.Add(share);
+    scale_second.Add(share * share);
+  }
+  return absl::StrFormat(
+      "over %d batches m x %s and v x %s; scale would take %s and %s", batches_,
+      first.ToString(), second.ToString(), scale_first.ToString(),
+      scale_second.ToString());
+}
+
+}  // namespace delink

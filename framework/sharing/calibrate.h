@@ -1,0 +1,105 @@
+// The state policy `calibrated`: what share of the old moments each new slab
+// gets, measured instead of assumed.
+//
+// After Delink(..., kCalibrated) has copied the moments as they are, a few
+// batches run forward and backward under the new sharing without an update. For
+// a new slab l, g_l is its gradient and G the sum of the g_l of all slabs that
+// came from the same old one: the gradient that slab would have seen. Both as
+// the optimizer sees them, per token and clipped: c_new = min(1, clip / norm)
+// over all g_l, c_old over all G (FinishNorm has the formula). Then, over the
+// batches and for each parameter of each new slab,
+//
+//   a_l = sum c_new c_old <g_l, G> / sum c_old^2 |G|^2     m_l = a_l m
+//   b_l = sum c_new^2 |g_l|^2     / sum c_old^2 |G|^2     v_l = b_l v
+//
+// so that a_l^2 <= b_l always, and sum of a_l = 1 where nothing is clipped.
+// Where G is zero in all batches the layers count as agreeing, as in `scale`:
+// <g_l, G> as 1/n and |g_l|^2 as 1/n^2 of |G|^2. Slabs whose sharing did not
+// change have g_l = G: only the change of the clip factor touches them, and
+// without clipping not a bit.
+//
+// Memory: nothing on the device; a few MiB of the host's for staging.
+// Determinism: sums in double, over each rank's owned elements in order and
+// then over ranks in order, so ZeRO stages and kinds of ranks give the same
+// bits; other numbers of ranks differ by rounding.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "framework/comm/communicator.h"
+#include "framework/device/backend.h"
+#include "framework/module/param_store.h"
+#include "framework/sharing/resolve.h"
+
+namespace delink {
+
+class Calibration {
+ public:
+  // What the moments of one parameter of one slab are multiplied by.
+  struct Factors {
+    double first = 1, second = 1;  // a_l, b_l
+  };
+
+  // `origins`: RelationOf(registry, blocks, from.sharing(), to.sharing()).
+  // `clip`: the optimizer's largest norm (0: none). InvalidArgument when the
+  // optimizer keeps no two moments in `to`.
+  static absl::StatusOr<Calibration> Create(const ParamStore& to,
+                                            std::vector<SlabOrigin> origins,
+                                            double clip);
+
+  // Takes in the gradients that `to` holds now: of the sum of the losses of
+  // `tokens` counted targets over all ranks, reduced, each rank reading what it
+  // owns. Nothing else may be at work on them. A batch without targets, or
+  // whose gradient is not finite, is left out on every rank. Collective over
+  // comm.
+  absl::Status AddBatch(const ParamStore& to, double tokens,
+                        Communicator& comm);
+
+  // Scales the moments that this rank holds. FailedPrecondition, and nothing
+  // changed, when no batch counted.
+  absl::Status Apply(ParamStore& to) const;
+
+  int64_t batches() const { return batches_; }  // that counted
+  // Of params[param] of the slab; needs a batch that counted.
+  Factors FactorsOf(int slab, size_t param) const;
+  // For the log: "over 8 batches m x 0.0201 to 0.0216 and v x 0.00192 to
+  // 0.0205; scale would take 0.0208 and 0.000434" (slabs that were cut only).
+  std::string Summary() const;
+
+ private:
+  // The new slabs that came from one old one; they are laid out alike.
+  struct Family {
+    std::vector<int> slabs;
+    size_t params = 0;  // of each slab
+    size_t first = 0;   // of its sums
+  };
+  // A family's sums: |G|^2 of each parameter; then, for each slab, <g_l, G> of
+  // each parameter and |g_l|^2 of each parameter.
+  static size_t Together(const Family& family, size_t param);
+  static size_t Projection(const Family& family, size_t member, size_t param);
+  static size_t Apart(const Family& family, size_t member, size_t param);
+
+  Calibration() = default;
+  void AddLocal(const ParamStore& to, const Family& family, Stream& stream,
+                std::vector<double>& sums) const;
+  // sqrt of the sum of |G|^2, or of |g_l|^2, over everything.
+  double NormBefore(const std::vector<double>& sums) const;
+  double NormAfter(const std::vector<double>& sums) const;
+
+  std::vector<SlabOrigin> origins_;
+  double clip_ = 0;
+  std::vector<Family> families_;
+  std::vector<std::pair<size_t, size_t>> place_;  // family, member; by slab
+  int64_t batches_ = 0;
+  // Over the batches, each weighted with its clip factors; and these factors
+  // alone.
+  std::vector<double> sums_;
+  double before_ = 0, across_ = 0, after_ = 0;  // c_old^2, c_new c_old, c_new^2
+};
+
+}  // namespace delink
