@@ -193,6 +193,7 @@ class Backward {
   Tensor NewGrad(Var x);
   // As NewGrad, but it begins as the gradient of `y`, the op's output, which is
   // then the closure's to change: the same memory where nobody else holds it.
+  // Not for ops whose weight closure reads the gradient of `y`.
   Tensor ReuseGrad(Var y, Var x);
   // The contribution to the gradient of `x` is the gradient of `y`, unchanged;
   // no copy is made where none is needed.

@@ -16,19 +16,20 @@ using testing::VisitRunner;
 
 constexpr int64_t kSize = 5;
 
+// to = by * from; may be the same.
+void Multiply(const Tape& t, const Tensor& from, const Tensor& to, double by) {
+  if (t.device().kind() == DeviceKind::kMeta) return;
+  for (int64_t i = 0; i < from.elements(); ++i) {
+    static_cast<double*>(to.data())[i] =
+        by * static_cast<const double*>(from.data())[i];
+  }
+}
+
 // y = factor * x; backward reads the value of x, so that saves are put to use.
 Var Scale(Var x, double factor) {
   Tape& tape = x.tape();
   const Var y = tape.Output(x.shape(), x.dtype());
-  const auto scale = [](const Tape& t, const Tensor& from, const Tensor& to,
-                        double by) {
-    if (t.device().kind() == DeviceKind::kMeta) return;
-    for (int64_t i = 0; i < from.elements(); ++i) {
-      static_cast<double*>(to.data())[i] =
-          by * static_cast<const double*>(from.data())[i];
-    }
-  };
-  scale(tape, x.value(), y.value(), factor);
+  Multiply(tape, x.value(), y.value(), factor);
   tape.Record({.name = "scale",
                .inputs = {x},
                .outputs = {y},
@@ -36,14 +37,30 @@ Var Scale(Var x, double factor) {
                .input = [=](Backward& back) {
                  if (!x.needs_grad()) return;
                  const Tensor scratch = back.Scratch(x.shape(), x.dtype());
-                 scale(x.tape(), x.value(), scratch, 0.0);  // NaN if lost
+                 Multiply(x.tape(), x.value(), scratch, 0.0);  // NaN if lost
                  const Tensor dx = back.NewGrad(x);
-                 scale(x.tape(), back.grad(y), dx, factor);
+                 Multiply(x.tape(), back.grad(y), dx, factor);
                  if (x.tape().device().kind() == DeviceKind::kMeta) return;
                  for (int64_t i = 0; i < dx.elements(); ++i) {
                    static_cast<double*>(dx.data())[i] +=
                        static_cast<const double*>(scratch.data())[i];
                  }
+               }});
+  return y;
+}
+
+// The same in the memory of x, forward and backward.
+Var ScaleInPlace(Var x, double factor) {
+  Tape& tape = x.tape();
+  const Var y = tape.Overwrite(x);
+  EXPECT_EQ(y.data(), x.data());
+  Multiply(tape, x.value(), y.value(), factor);
+  tape.Record({.name = "scale_in_place",
+               .inputs = {x},
+               .outputs = {y},
+               .input = [=](Backward& back) {
+                 const Tensor dx = back.ReuseGrad(y, x);
+                 Multiply(x.tape(), dx, dx, factor);
                }});
   return y;
 }
@@ -141,6 +158,64 @@ TEST(Tape, ResidualsReuseTheGradientsMemory) {
   EXPECT_EQ(
       visit.plan()[static_cast<size_t>(Phase::kBackward)].placements.size(),
       4U);
+}
+
+TEST(Tape, InPlace) {
+  ExpectFactor([](Var x) { return ScaleInPlace(Scale(x, 2), 3); }, 6);
+  ExpectFactor(
+      [](Var x) {
+        const Var y = ScaleInPlace(ScaleInPlace(x + x, 3), 5);
+        return Scale(y, 7) + Scale(y, 2);
+      },
+      270);
+  // The gradient of y is also that of c, whose op comes later.
+  ExpectFactor(
+      [](Var x) {
+        const Var c = Scale(x, 5);
+        const Var y = ScaleInPlace(Scale(x, 2), 3);
+        return y + c;
+      },
+      11);
+  // What was read before it changed: its reader's share comes on top.
+  ExpectFactor(
+      [](Var x) {
+        const Var a = Scale(x, 2);
+        const Var s = a + x;
+        return s + ScaleInPlace(a, 3);
+      },
+      9);
+}
+
+TEST(Tape, InPlaceTakesNoMemory) {
+  const std::unique_ptr<Device> device = NewCpuDevice();
+  VisitRunner visit({.device = device.get(),
+                     .memory = MemoryMode::kPlanned,
+                     .layer = [](Var x) { return ScaleInPlace(x + x, 3); },
+                     .x = {kSize}});
+  EXPECT_EQ(visit.plan()[static_cast<size_t>(Phase::kRecord)].placements.size(),
+            1U);
+  // The sum of the two contributions to x.
+  EXPECT_LE(
+      visit.plan()[static_cast<size_t>(Phase::kBackward)].placements.size(),
+      1U);
+}
+
+TEST(TapeDeathTest, InPlaceRefusesWhatOthersRead) {
+  const std::unique_ptr<Device> device = NewCpuDevice();
+  const auto run = [&](const VisitRunner::Layer& f) {
+    VisitRunner visit({.device = device.get(), .layer = f, .x = {kSize}});
+    std::vector<double> x(kSize);
+    visit.Forward(Phase::kRecord, {}, Tensor(x.data(), DType::kF64, {kSize}),
+                  Tensor());
+  };
+  EXPECT_DEATH(run([](Var x) { return ScaleInPlace(x, 2); }),
+               "the input of a layer is not to change");
+  EXPECT_DEATH(run([](Var x) {
+                 const Var y = x + x;
+                 Scale(y, 2);
+                 return ScaleInPlace(y, 3);
+               }),
+               "scale saved what is to be overwritten");
 }
 
 TEST(Tape, UnusedValuesHaveNoSay) {

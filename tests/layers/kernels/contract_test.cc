@@ -88,6 +88,7 @@ TEST_F(Contract, AQueryDoesNotDependOnItsNeighbours) {
   const Floats q = Normals<float>("q", T * width);
   const Floats k = Normals<float>("k", T * width);
   const Floats v = Normals<float>("v", T * width);
+  int64_t window = 0;
   const auto attend = [&](int64_t first, int64_t count, Floats& o) {
     AttentionForwardArgs args = {.B = 1,
                                  .H = H,
@@ -96,6 +97,7 @@ TEST_F(Contract, AQueryDoesNotDependOnItsNeighbours) {
                                  .Tq = count,
                                  .Tk = first + count,
                                  .scale = 0.3,
+                                 .window = window,
                                  .q = q.data() + first * width,
                                  .q_strides = {T * width, width},
                                  .k = k.data(),
@@ -109,11 +111,15 @@ TEST_F(Contract, AQueryDoesNotDependOnItsNeighbours) {
     args.scratch_bytes = scratch.size();
     kernels_.attention_forward(stream_, args);
   };
-  Floats whole(T * width), pieces(T * width);
-  attend(0, T, whole);
-  attend(0, 70, pieces);
-  for (int64_t t = 70; t < T; ++t) attend(t, 1, pieces);
-  EXPECT_EQ(whole, pieces);
+  for (const int64_t w : {0, 1, 7, 64, 100}) {
+    SCOPED_TRACE(w);
+    window = w;
+    Floats whole(T * width), pieces(T * width);
+    attend(0, T, whole);
+    attend(0, 70, pieces);
+    for (int64_t t = 70; t < T; ++t) attend(t, 1, pieces);
+    EXPECT_EQ(whole, pieces);
+  }
 }
 
 TEST_F(Contract, NormAndLossOfARowDoNotDependOnOtherRows) {

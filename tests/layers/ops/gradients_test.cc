@@ -9,7 +9,10 @@
 #include "layers/ops/head_loss.h"
 #include "layers/ops/layer_norm.h"
 #include "layers/ops/linear.h"
+#include "layers/ops/qk_norm.h"
 #include "layers/ops/rms_norm.h"
+#include "layers/ops/rotary.h"
+#include "layers/ops/swiglu.h"
 #include "tests/testing/gradcheck.h"
 
 namespace delink {
@@ -117,6 +120,80 @@ TEST(Gradients, CausalAttention) {
                        return ops::CausalAttention(x, c.H, c.Hkv);
                      }});
   }
+}
+
+TEST(Gradients, AttentionWithinAWindow) {
+  for (const int64_t window : {1, 2, 6, 7, 20}) {
+    SCOPED_TRACE(window);
+    ExpectGradients(
+        {.x = {2, 7, (4 + 2 * 2) * 2}, .op = [window](Var x, const Params&) {
+           return ops::CausalAttention(x, 4, 2, window);
+         }});
+  }
+}
+
+TEST(Gradients, SwiGlu) {
+  for (const int64_t width : {2, 6, 16}) {
+    ExpectGradients({.x = {2, 3, width}, .op = [](Var x, const Params&) {
+                       return ops::SwiGlu(x);
+                     }});
+  }
+}
+
+TEST(Gradients, Rotary) {
+  for (const RotaryPairing pairing :
+       {RotaryPairing::kHalf, RotaryPairing::kInterleaved}) {
+    for (const int64_t turned : {2, 4, 6}) {
+      const RotaryAngles angles = ops::RotaryFrequencies(
+          {.dim = turned, .base = 10, .pairing = pairing});
+      ExpectGradients({.x = {2, 3, (2 + 2 * 1) * 6},
+                       .op =
+                           [&](Var x, const Params&) {
+                             return ops::Rotary(x + x, 2, 1, angles);
+                           },
+                       .first_position = 3});
+      // As in a model, where attention saves the result.
+      ExpectGradients({.x = {2, 5, 4},
+                       .params = {{(2 + 2 * 1) * 6, 4}},
+                       .op = [&](Var x, const Params& p) {
+                         const Var qkv = ops::Linear(x, *p[0], nullptr);
+                         return ops::CausalAttention(
+                             ops::Rotary(qkv, 2, 1, angles), 2, 1, 3);
+                       }});
+    }
+  }
+}
+
+TEST(Gradients, QkNorm) {
+  const RotaryAngles angles = ops::RotaryFrequencies({.dim = 4, .base = 10});
+  ExpectGradients({.x = {2, 3, (2 + 2 * 1) * 4},
+                   .params = {{4}, {4}},
+                   .op = [](Var x, const Params& p) {
+                     return ops::QkNorm(
+                         x, {.heads = 2, .kv_heads = 1, .eps = 1e-2}, *p[0],
+                         *p[1]);
+                   }});
+  ExpectGradients(
+      {.x = {2, 3, (3 + 2 * 3) * 4},
+       .params = {{4}, {4}},
+       .op = [&](Var x, const Params& p) {
+         const Var y = ops::QkNorm(x, {.heads = 3, .kv_heads = 3, .eps = 1e-2},
+                                   *p[0], *p[1]);
+         return ops::CausalAttention(ops::Rotary(y, 3, 3, angles), 3, 3);
+       }});
+}
+
+TEST(Gradients, HeadLossWithZLoss) {
+  ExpectGradients(
+      {.x = {2, 3, 4},
+       .params = {{11, 4}},
+       .op =
+           [](Var x, const Params& p) {
+             ops::HeadLoss(x, *p[0], 0.3);
+             return Var();
+           },
+       .loss = true,
+       .targets = {3, ops::kIgnoreIndex, 10, 0, 3, ops::kIgnoreIndex}});
 }
 
 TEST(Gradients, HeadLoss) {

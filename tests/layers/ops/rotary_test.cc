@@ -1,0 +1,127 @@
+// Frequencies against values worked out from the papers, and the op against
+// complex numbers.
+#include "layers/ops/rotary.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <complex>
+
+#include "tests/testing/numbers.h"
+#include "tests/testing/visit_runner.h"
+
+namespace delink {
+namespace {
+
+using ops::RotaryConfig;
+using ops::RotaryScaling;
+
+TEST(RotaryFrequencies, FallFromOneToTheBase) {
+  const RotaryAngles angles = ops::RotaryFrequencies({.dim = 8});
+  EXPECT_EQ(angles.pairs, 4);
+  for (int i = 0; i < 4; ++i) {
+    EXPECT_NEAR(angles.inverse_frequency[i], std::pow(10.0, -i), 1e-15);
+  }
+}
+
+TEST(RotaryFrequencies, LinearDividesAll) {
+  const RotaryAngles angles = ops::RotaryFrequencies(
+      {.dim = 4, .scaling = RotaryScaling::kLinear, .factor = 8});
+  EXPECT_NEAR(angles.inverse_frequency[0], 1.0 / 8, 1e-15);
+  EXPECT_NEAR(angles.inverse_frequency[1], 0.01 / 8, 1e-15);
+}
+
+// The longest wave is stretched by the factor, the shortest not at all.
+TEST(RotaryFrequencies, NtkDividesTheLast) {
+  const RotaryConfig config = {.dim = 64};
+  RotaryConfig scaled = config;
+  scaled.scaling = RotaryScaling::kNtk;
+  scaled.factor = 4;
+  const RotaryAngles plain = ops::RotaryFrequencies(config);
+  const RotaryAngles ntk = ops::RotaryFrequencies(scaled);
+  EXPECT_EQ(ntk.inverse_frequency[0], 1.0);
+  EXPECT_NEAR(ntk.inverse_frequency[31], plain.inverse_frequency[31] / 4,
+              1e-15);
+  for (int i = 1; i < 31; ++i) {
+    EXPECT_LT(ntk.inverse_frequency[i], plain.inverse_frequency[i]);
+    EXPECT_GT(ntk.inverse_frequency[i], plain.inverse_frequency[i] / 4);
+  }
+}
+
+// Llama 3.1 8B, by an independent program: kept to pair 28, all scaled from
+// pair 35 on.
+TEST(RotaryFrequencies, Llama3) {
+  const RotaryAngles angles =
+      ops::RotaryFrequencies({.dim = 128,
+                              .base = 500'000,
+                              .scaling = RotaryScaling::kLlama3,
+                              .factor = 8,
+                              .low_freq_factor = 1,
+                              .high_freq_factor = 4,
+                              .original_length = 8192});
+  const auto expect = [&](int pair, double value) {
+    EXPECT_NEAR(angles.inverse_frequency[pair], value, 1e-13 * value) << pair;
+  };
+  expect(0, 1.0);
+  expect(1, 0.8146172338565447);
+  expect(28, 0.0032114459947525913);
+  expect(29, 0.002166570763503359);
+  expect(31, 0.0008567514129196321);
+  expect(34, 0.00017850781276799638);
+  expect(35, 9.556212353964683e-05);
+  expect(63, 3.068925988914511e-07);
+}
+
+TEST(RotaryFrequenciesDeathTest, RefusesWhatHasNoPairs) {
+  EXPECT_DEATH(ops::RotaryFrequencies({.dim = 7}), "7 elements");
+  EXPECT_DEATH(ops::RotaryFrequencies({.dim = 2 * kMaxRotaryPairs + 2}),
+               "258 elements");
+}
+
+// qkv [2, 3, (2 + 2 * 1) * 6] of which the first 4 elements of each head turn.
+TEST(Rotary, MultipliesByUnitComplexNumbers) {
+  constexpr int64_t B = 2, T = 3, H = 2, Hkv = 1, Dh = 6;
+  constexpr int64_t kHeads = H + 2 * Hkv;
+  const std::vector<double> in =
+      testing::Normals<double>("qkv", B * T * kHeads * Dh);
+  for (const RotaryPairing pairing :
+       {RotaryPairing::kHalf, RotaryPairing::kInterleaved}) {
+    const RotaryAngles angles =
+        ops::RotaryFrequencies({.dim = 4, .base = 100, .pairing = pairing});
+    std::vector<double> x = in, y(in.size());
+    const std::unique_ptr<Device> device = NewCpuDevice();
+    // A copy: the input itself may not change.
+    testing::VisitRunner visit(
+        {.device = device.get(), .layer = [&](Var v) {
+           const Var copy = v.tape().Output(v.shape(), v.dtype());
+           v.tape().device().Copy(v.tape().stream(), copy.data(), v.data(),
+                                  v.value().bytes());
+           return ops::Rotary(copy, H, Hkv, angles);
+         }});
+    const Shape shape = {B, T, kHeads * Dh};
+    visit.Forward(Phase::kEval, {.training = false, .first_position = 40},
+                  Tensor(x.data(), DType::kF64, shape),
+                  Tensor(y.data(), DType::kF64, shape));
+    EXPECT_EQ(x, in);
+    for (int64_t n = 0; n < B * T * kHeads; ++n) {
+      std::vector<double> expected(in.begin() + n * Dh,
+                                   in.begin() + (n + 1) * Dh);
+      for (int i = 0; n % kHeads < H + Hkv && i < 2; ++i) {
+        const bool half = pairing == RotaryPairing::kHalf;
+        double& a = expected[half ? i : 2 * i];
+        double& b = expected[half ? i + 2 : 2 * i + 1];
+        const double position = static_cast<double>(40 + n / kHeads % T);
+        const auto turned = std::complex<double>(a, b) *
+                            std::polar(1.0, position * std::pow(10.0, -i));
+        a = turned.real();
+        b = turned.imag();
+      }
+      for (int64_t d = 0; d < Dh; ++d) {
+        EXPECT_NEAR(y[n * Dh + d], expected[d], 1e-14);
+      }
+    }
+  }
+}
+
+}  // namespace
+}  // namespace delink
