@@ -94,8 +94,9 @@ absl::Status RequireOneProcess(World& world, const char* command) {
 int Run(const TrainOptions& command, const ModelList& models, World& world) {
   const auto run = SetUp(command, models, world);
   if (!run.ok()) return Finish(world, run.status());
-  const absl::Status status = Train(**run, command.until_step);
-  return status.ok() ? 0 : AbortAll(world, status);
+  const absl::StatusOr<int> signal = Train(**run, command.until_step);
+  if (!signal.ok()) return AbortAll(world, signal.status());
+  return *signal == 0 ? 0 : kExitSignal + *signal;
 }
 
 int Run(const DelinkCommand& command, const ModelList& models, World& world) {

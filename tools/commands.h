@@ -14,6 +14,8 @@ namespace delink::tools {
 
 inline constexpr int kExitFailure = 1;
 inline constexpr int kExitUsage = 2;  // nothing was written
+// Plus the number of the signal that a run stopped on, having saved.
+inline constexpr int kExitSignal = 128;
 
 int Run(const BuildData& command, const ModelList& models, World& world);
 int Run(const DescribeData& command, const ModelList& models, World& world);

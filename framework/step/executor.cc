@@ -42,6 +42,10 @@ absl::StatusOr<std::unique_ptr<Executor>> Executor::Create(
   DELINK_RETURN_IF_ERROR(ValidateProgram(e->evaluation_));
   e->train_analysis_ = AnalyzeProgram(e->train_);
   e->evaluation_analysis_ = AnalyzeProgram(e->evaluation_);
+  if (env.watch != nullptr) {
+    e->train_names_ = e->NamesOf(e->train_);
+    e->evaluation_names_ = e->NamesOf(e->evaluation_);
+  }
   e->layers_ =
       MeasureLayers(*env.model, env.store->registry(),
                     env.store->options().dtype, options.batch, env.accumulate);
@@ -123,6 +127,20 @@ void Executor::BuildVisits() {
   }
 }
 
+std::vector<std::string> Executor::NamesOf(const Program& program) const {
+  std::vector<std::string> names;
+  for (const Instruction& at : program.instructions) {
+    names.push_back(ToString(at));
+    if (at.layer >= 0) {
+      absl::StrAppend(&names.back(), " of ", env_.model->layer_name(at.layer));
+    } else if (at.slab >= 0) {
+      absl::StrAppend(&names.back(), " of ",
+                      env_.store->slabs()[static_cast<size_t>(at.slab)].name);
+    }
+  }
+  return names;
+}
+
 double Executor::flops_per_micro_batch() const {
   double flops = 0;
   for (size_t i = 0; i < layers_.size(); ++i) {
@@ -159,6 +177,7 @@ absl::Status Executor::Load(const HostBatch& batch, int64_t step, double lr) {
 
 absl::StatusOr<StepResult> Executor::TrainStep(const HostBatch& batch,
                                                int64_t step, double lr) {
+  step_ = step;
   DELINK_RETURN_IF_ERROR(Load(batch, step, lr));
   DELINK_RETURN_IF_ERROR(train_lanes_->RunStep());
   UpdateControl control;
@@ -171,7 +190,8 @@ absl::StatusOr<StepResult> Executor::TrainStep(const HostBatch& batch,
   return StepResult{.loss = control.loss_sum / control.tokens,
                     .tokens = static_cast<int64_t>(control.tokens),
                     .grad_norm = control.norm,
-                    .skipped = control.skip != 0};
+                    .skipped = control.skip != 0,
+                    .votes = votes_};
 }
 
 absl::StatusOr<LossRecord> Executor::Evaluate(const HostBatch& batch) {
@@ -195,6 +215,10 @@ absl::Status Executor::Execute(int32_t index, const Program& program,
                                const Analysis& analysis, bool evaluating) {
   const auto i = static_cast<size_t>(index);
   const Instruction& at = program.instructions[i];
+  if (env_.watch != nullptr) {
+    env_.watch->Begin(at.lane, step_,
+                      (evaluating ? evaluation_names_ : train_names_)[i]);
+  }
   Stream& stream =
       at.lane == Lane::kNetwork ? *network_stream_ : *compute_stream_;
   for (const Dependency& d : analysis.dependencies[i]) {
@@ -288,7 +312,9 @@ absl::Status Executor::Norm() {
   LossRecord loss;
   env_.device->CopyToHost(stream, &loss, records_->loss, sizeof(loss));
   stream.Synchronize();
-  const double tail[2] = {loss.loss_sum, static_cast<double>(loss.tokens)};
+  const double tail[kSumsBesides] = {
+      loss.loss_sum, static_cast<double>(loss.tokens),
+      env_.watch != nullptr ? env_.watch->Vote() : 0};
   env_.device->CopyFromHost(stream, sums, tail, sizeof(tail));
   stream.Synchronize();
   if (env_.compute->size() > 1) {
@@ -297,7 +323,9 @@ absl::Status Executor::Norm() {
                                            DType::kF64, ReduceOp::kSum)
                                ->Wait());
   }
-  FinishNorm(stream, *env_.device, records_->sums, memory_.sums - 2,
+  env_.device->CopyToHost(stream, &votes_, sums + kSumsBesides - 1,
+                          sizeof(votes_));
+  FinishNorm(stream, *env_.device, records_->sums, memory_.sums - kSumsBesides,
              records_->control);
   return absl::OkStatus();
 }

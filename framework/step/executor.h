@@ -19,6 +19,7 @@
 #include "framework/step/lane_runner.h"
 #include "framework/step/memory.h"
 #include "framework/step/plan/basic.h"
+#include "framework/step/step_watch.h"
 
 namespace delink {
 
@@ -34,6 +35,7 @@ struct StepResult {
   int64_t tokens = 0;
   double grad_norm = 0;  // before clipping
   bool skipped = false;  // not finite: nothing was updated
+  double votes = 0;      // of all ranks; see StepWatch
 };
 
 class Executor {
@@ -57,6 +59,7 @@ class Executor {
     Communicator* compute = nullptr;
     Communicator* network = nullptr;
     AccumulateFn accumulate = nullptr;
+    StepWatch* watch = nullptr;  // optional
   };
 
   // Plans, validates, measures and allocates. `store` has gradients and the
@@ -92,6 +95,7 @@ class Executor {
   Executor() = default;
   absl::Status Allocate();
   void BuildVisits();
+  std::vector<std::string> NamesOf(const Program& program) const;
   absl::Status Load(const HostBatch& batch, int64_t step, double lr);
   absl::Status Execute(int32_t index, const Program& program,
                        const Analysis& analysis, bool evaluating);
@@ -115,12 +119,16 @@ class Executor {
   std::vector<LayerPlan> layers_;
   Program train_, evaluation_;
   Analysis train_analysis_, evaluation_analysis_;
+  // What the watch is told, by instruction; and of which step.
+  std::vector<std::string> train_names_, evaluation_names_;
+  int64_t step_ = 0;
   StepMemory memory_;
   Buffer slots_, boundaries_, workspace_, copies_, records_buffer_;
   std::unique_ptr<Records> records_;
   std::unique_ptr<Stream> compute_stream_, network_stream_;
   std::vector<std::vector<std::unique_ptr<Visit>>> visits_;  // layer, m
   std::unique_ptr<LaneRunner> train_lanes_, evaluation_lanes_;
+  double votes_ = 0;
 };
 
 }  // namespace delink

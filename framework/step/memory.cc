@@ -70,7 +70,7 @@ StepMemory SizeStep(const ParamStore& store,
   m.workspace = LargestWorkspace(layers);
   m.copies = AlignUp(LargestShard(store));
   for (const Slab& slab : store.slabs()) m.sums += slab.blocks();
-  m.sums += 2;  // loss and tokens travel with them
+  m.sums += kSumsBesides;
   m.records = RecordBytes(m);
   return m;
 }

@@ -35,6 +35,10 @@ std::string ToString(const MemoryAccount& account);
 // "12.3 MiB".
 std::string FormatBytes(int64_t bytes);
 
+// Doubles that travel with the sums of squares in the exchange of the norm: the
+// loss, the tokens behind it, the votes.
+inline constexpr int64_t kSumsBesides = 3;
+
 // Sizes of everything the executor allocates.
 struct StepMemory {
   BatchShape batch;

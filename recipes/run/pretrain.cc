@@ -10,7 +10,9 @@
 #include "framework/base/log.h"
 #include "framework/base/status_macros.h"
 #include "framework/optim/schedule.h"
+#include "parallel/signals.h"
 #include "recipes/run/observers.h"
+#include "recipes/run/run_watch.h"
 #include "recipes/run/setup.h"
 #include "recipes/run/stage_run.h"
 
@@ -58,14 +60,29 @@ absl::Status NotFinite(StageRun& stage, const HostBatch& batch, int64_t step) {
       "optimizer.lr=..."));
 }
 
+// The signal on which the ranks stop, the same on all of them.
+absl::StatusOr<int> Stopped(const RunSetup& run, int64_t step) {
+  DELINK_ASSIGN_OR_RETURN(
+      const int64_t signal,
+      AllReduceScalar(run.world().comm(), int64_t{StopSignal()},
+                      ReduceOp::kMax));
+  if (run.first()) {
+    DELINK_LOG(kInfo) << SignalName(static_cast<int>(signal))
+                      << ": stopped after step " << step
+                      << "; go on from here with --resume";
+  }
+  return static_cast<int>(signal);
+}
+
 }  // namespace
 
-absl::Status Train(RunSetup& run, std::optional<int64_t> until_step) {
+absl::StatusOr<int> Train(RunSetup& run, std::optional<int64_t> until_step) {
   const Recipe& recipe = run.recipe();
   DELINK_ASSIGN_OR_RETURN(std::unique_ptr<StageRun> stage, run.Begin());
   DELINK_ASSIGN_OR_RETURN(Observers observers, Observers::Create(run));
   DELINK_RETURN_IF_ERROR(observers.OnStart(*stage));
 
+  const SignalCatcher signals;
   int64_t step = run.step();
   const int64_t steps = recipe.schedule.steps;
   const int64_t last = std::min(until_step.value_or(steps), steps);
@@ -84,11 +101,16 @@ absl::Status Train(RunSetup& run, std::optional<int64_t> until_step) {
     if (result.skipped) return NotFinite(*stage, batch, step + 1);
     ++step;
     DELINK_RETURN_IF_ERROR(observers.OnStep(*stage, step, lr, result));
+    const Asked asked = run.watch().AskedBy(result.votes);
     const bool ends = step == last || step == recipe.StageEnd(stage->index());
     DELINK_RETURN_IF_ERROR(observers.MaybeValidate(*stage, step, step == last));
-    DELINK_RETURN_IF_ERROR(observers.MaybeSave(*stage, step, ends));
+    DELINK_RETURN_IF_ERROR(
+        observers.MaybeSave(*stage, step, ends || asked.stop || asked.save));
+    run.watch().Saved(asked);
+    if (asked.stop && step < last) return Stopped(run, step);
   }
-  return observers.OnEnd(*stage, step);
+  DELINK_RETURN_IF_ERROR(observers.OnEnd(*stage, step));
+  return 0;
 }
 
 }  // namespace delink

@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "absl/status/status.h"
+#include "absl/status/statusor.h"
 
 namespace delink {
 
@@ -23,8 +23,10 @@ struct TrainOptions {
 
 class RunSetup;
 
-// Trains until the recipe's end, or until `until_step`. Once it has begun, an
-// error may be one rank's alone: the caller ends the other ranks.
-absl::Status Train(RunSetup& run, std::optional<int64_t> until_step);
+// Trains until the recipe's end, or until `until_step`, or until a signal asks
+// all ranks to stop: they finish the step and save. The signal is the result; 0
+// when there was none. Once it has begun, an error may be one rank's alone: the
+// caller ends the other ranks.
+absl::StatusOr<int> Train(RunSetup& run, std::optional<int64_t> until_step);
 
 }  // namespace delink

@@ -58,6 +58,8 @@ absl::StatusOr<std::unique_ptr<RunSetup>> RunSetup::Create(
     }
   }
   DELINK_RETURN_IF_ERROR(AgreeOnStatus(comm, status));
+  run->watch_ = std::make_unique<RunWatch>();
+  run->env_.watch = run->watch_.get();
   return run;
 }
 

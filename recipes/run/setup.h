@@ -13,6 +13,7 @@
 #include "parallel/launch.h"
 #include "recipes/models/model_list.h"
 #include "recipes/run/pretrain.h"
+#include "recipes/run/run_watch.h"
 #include "recipes/run/stage_run.h"
 
 namespace delink {
@@ -35,6 +36,7 @@ class RunSetup {
   const Loader& train() const { return *train_; }
   const Loader& validation() const { return *validation_; }
   World& world() const { return *world_; }
+  RunWatch& watch() const { return *watch_; }
   bool first() const { return world_->rank() == 0; }
   int threads() const { return threads_; }
   // Of the checkpoint that is resumed from.
@@ -67,6 +69,7 @@ class RunSetup {
   std::unique_ptr<Sequential> model_;
   std::unique_ptr<SlabOptimizer> optimizer_;
   std::unique_ptr<Communicator> network_;
+  std::unique_ptr<RunWatch> watch_;
   std::string checkpoint_;  // resumed from
   std::optional<CheckpointHeader> resumed_;
 };

@@ -79,7 +79,8 @@ absl::Status StageRun::MakeExecutor() {
                                             .optimizer = env_.optimizer,
                                             .compute = env_.world,
                                             .network = env_.network,
-                                            .accumulate = Accumulate},
+                                            .accumulate = Accumulate,
+                                            .watch = env_.watch},
                                            options));
   return absl::OkStatus();
 }

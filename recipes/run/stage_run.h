@@ -22,6 +22,7 @@ struct RunEnv {
   Communicator* world = nullptr;    // checkpoints, agreement, the compute lane
   Communicator* network = nullptr;  // the same ranks, for the network lane
   bool lane_threads = false;
+  StepWatch* watch = nullptr;  // optional
 };
 
 class StageRun {

@@ -58,7 +58,7 @@ absl::Status RunRank(const RunRequest& request, const std::string& out,
   const ModelList models = BuiltInModels();
   DELINK_ASSIGN_OR_RETURN(const std::unique_ptr<RunSetup> run,
                           RunSetup::Create(options, models, world));
-  return Train(*run, options.until_step);
+  return Train(*run, options.until_step).status();
 }
 
 std::vector<nlohmann::json> Rows(const std::string& folder) {

@@ -1,0 +1,30 @@
+// What surrounds a run asks of its steps: to be told where they are, and to
+// carry a word from every rank to all of them at no cost of its own.
+#pragma once
+
+#include <cstdint>
+#include <string_view>
+
+#include "framework/step/instruction.h"
+
+namespace delink {
+
+class StepWatch {
+ public:
+  StepWatch() = default;
+  StepWatch(const StepWatch&) = delete;
+  StepWatch& operator=(const StepWatch&) = delete;
+  virtual ~StepWatch() = default;
+
+  // A lane begins `what` ("B(3,a)", "saving a checkpoint"): what it does until
+  // the next call. Called by one thread for each lane, and often: it takes a
+  // microsecond. All ranks make the same calls for the compute lane.
+  virtual void Begin(Lane lane, int64_t step, std::string_view what) = 0;
+
+  // This rank's vote, asked for once in every step, before its gradient norm.
+  // The sum over all ranks is in the step's result, the same on every rank.
+  // Whole numbers whose sum a double holds.
+  virtual double Vote() = 0;
+};
+
+}  // namespace delink

@@ -1,0 +1,31 @@
+// Signals that a run answers: SIGINT and SIGTERM ask it to stop, SIGUSR1 asks
+// for a checkpoint. A handler can reach nothing but variables of the process,
+// so these are the process's.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+namespace delink {
+
+// Catches the three signals while at least one of these lives; before and after
+// they do what they did. A second SIGINT or SIGTERM ends the process at once.
+// The first to live forgets what was caught before it.
+class SignalCatcher {
+ public:
+  SignalCatcher();
+  ~SignalCatcher();
+  SignalCatcher(const SignalCatcher&) = delete;
+  SignalCatcher& operator=(const SignalCatcher&) = delete;
+};
+
+// The SIGINT or SIGTERM that was caught; 0 for none.
+int StopSignal();
+
+// How often SIGUSR1 was caught.
+int64_t SaveRequests();
+
+// "SIGTERM".
+std::string SignalName(int signal);
+
+}  // namespace delink
