@@ -149,15 +149,8 @@ void AddDataCommands(CLI::App& root, std::optional<Command>* chosen) {
   v.final_callback([=] { *chosen = *verify; });
 }
 
-void AddTrain(CLI::App& root, std::optional<Command>* chosen) {
-  auto options = std::make_shared<TrainOptions>();
-  auto resume = std::make_shared<std::vector<std::string>>();
-  CLI::App& app = AddCommand(
-      root, "train", "Train as a recipe says; under mpirun the same words",
-      "mpirun -np 2 delink train recipes/quickstart_p2r.toml --out runs/p2r");
-  AddPositional(app, "RECIPE", options->recipe, "a TOML file: docs/recipe.md")
-      ->check(CLI::ExistingFile);
-  AddOption(app, "--set", "KEY=VALUE", options->sets,
+void AddSets(CLI::App& app, std::vector<std::string>& sets) {
+  AddOption(app, "--set", "KEY=VALUE", sets,
             "change a key of the recipe; may be repeated")
       ->check(
           [](const std::string& set) {
@@ -166,6 +159,17 @@ void AddTrain(CLI::App& root, std::optional<Command>* chosen) {
                        : "";
           },
           "");
+}
+
+void AddTrain(CLI::App& root, std::optional<Command>* chosen) {
+  auto options = std::make_shared<TrainOptions>();
+  auto resume = std::make_shared<std::vector<std::string>>();
+  CLI::App& app = AddCommand(
+      root, "train", "Train as a recipe says; under mpirun the same words",
+      "mpirun -np 2 delink train recipes/quickstart_p2r.toml --out runs/p2r");
+  AddPositional(app, "RECIPE", options->recipe, "a TOML file: docs/recipe.md")
+      ->check(CLI::ExistingFile);
+  AddSets(app, options->sets);
   AddOption(app, "--out", "DIR", options->out,
             "folder of the run (runs/NAME-OF-RECIPE)");
   // Its value is optional, so it comes with an equals sign only.
@@ -189,6 +193,23 @@ void AddTrain(CLI::App& root, std::optional<Command>* chosen) {
     for (const std::string& from : *resume) options->resume_from = from;
     *chosen = *options;
   });
+}
+
+void AddPlan(CLI::App& root, std::optional<Command>* chosen) {
+  auto options = std::make_shared<PlanCommand>();
+  CLI::App& app =
+      AddCommand(root, "plan", "What a recipe takes, without training",
+                 "delink plan recipes/gpt2_124m.toml --ranks 8");
+  AddPositional(app, "RECIPE", options->recipe, "a TOML file: docs/recipe.md")
+      ->check(CLI::ExistingFile);
+  AddSets(app, options->sets);
+  AddOption(app, "--ranks", "N", options->ranks,
+            "ranks that would be started (the recipe's, or 1)")
+      ->check(WholeNumber(1, 1 << 20));
+  app.add_flag("--program", options->program,
+               "print the program of a step as well: docs/step-program.md");
+  app.add_flag("--json", options->json, "print one JSON object");
+  app.final_callback([=] { *chosen = *options; });
 }
 
 void AddDelink(CLI::App& root, std::optional<Command>* chosen) {
@@ -361,6 +382,7 @@ CommandLine ParseCommandLine(int argc, const char* const* argv) {
   std::optional<Command> chosen;
   AddDataCommands(root, &chosen);
   AddTrain(root, &chosen);
+  AddPlan(root, &chosen);
   AddDelink(root, &chosen);
   AddInspect(root, &chosen);
   AddEval(root, &chosen);

@@ -33,6 +33,13 @@ struct DescribeData {
 struct VerifyData {
   std::string folder;
 };
+struct PlanCommand {
+  std::string recipe;
+  std::vector<std::string> sets;
+  int64_t ranks = 0;  // 0: the recipe's
+  bool program = false;
+  bool json = false;
+};
 struct DelinkCommand {
   std::string checkpoint;
   std::string out;
@@ -59,8 +66,9 @@ struct Generate {
   uint64_t seed = 1;
 };
 
-using Command = std::variant<BuildData, DescribeData, VerifyData, TrainOptions,
-                             DelinkCommand, Inspect, Eval, Generate>;
+using Command =
+    std::variant<BuildData, DescribeData, VerifyData, TrainOptions, PlanCommand,
+                 DelinkCommand, Inspect, Eval, Generate>;
 
 struct CommandLine {
   // Without one, `text` is all there is to do: help, on standard output with

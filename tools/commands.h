@@ -21,6 +21,7 @@ int Run(const BuildData& command, const ModelList& models, World& world);
 int Run(const DescribeData& command, const ModelList& models, World& world);
 int Run(const VerifyData& command, const ModelList& models, World& world);
 int Run(const TrainOptions& command, const ModelList& models, World& world);
+int Run(const PlanCommand& command, const ModelList& models, World& world);
 int Run(const DelinkCommand& command, const ModelList& models, World& world);
 int Run(const Inspect& command, const ModelList& models, World& world);
 int Run(const Eval& command, const ModelList& models, World& world);

@@ -22,9 +22,9 @@ void ClearLine() { std::fputs("\r\033[K", stderr); }
 }  // namespace
 
 std::string FormatCount(double count) {
-  const char* const units[] = {"", " k", " M", " G", " T"};
+  const char* const units[] = {"", " k", " M", " G", " T", " P", " E"};
   int unit = 0;
-  while (std::abs(count) >= 999.5 && unit < 4) {
+  while (std::abs(count) >= 999.5 && unit < 6) {
     count /= 1000;
     ++unit;
   }

@@ -41,9 +41,9 @@ T Understood(const Words& words) {
 
 const std::vector<Words>& AllCommands() {
   static const std::vector<Words> all = {
-      {},        {"data"},    {"data", "build"},  {"data", "info"},
-      {"train"}, {"delink"},  {"data", "verify"}, {"inspect"},
-      {"eval"},  {"generate"}};
+      {},          {"data"}, {"data", "build"}, {"data", "info"},
+      {"train"},   {"plan"}, {"delink"},        {"data", "verify"},
+      {"inspect"}, {"eval"}, {"generate"}};
   return all;
 }
 

@@ -1,0 +1,133 @@
+#include "recipes/plan/plan.h"
+
+#include <algorithm>
+#include <memory>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "data/corpus/corpus.h"
+#include "framework/base/status_macros.h"
+#include "framework/sharing/report.h"
+#include "recipes/plan/imagined_ranks.h"
+#include "recipes/run/prepare.h"
+#include "recipes/run/stage_run.h"
+#include "recipes/schema/recipe_io.h"
+
+namespace delink {
+namespace {
+
+// The ranks of a recipe that says how many; else one.
+int64_t RanksOf(const Recipe& recipe) {
+  ParallelConfig parallel = recipe.stages.front().parallel;
+  parallel.data = std::max<int64_t>(1, parallel.data);
+  return parallel.ranks();
+}
+
+absl::StatusOr<Recipe> WithVocab(const Recipe& recipe) {
+  if (recipe.model->vocab > 0) return recipe;
+  const absl::StatusOr<Corpus> corpus =
+      Corpus::Open(recipe.data.train, {.statistics_only = true});
+  if (!corpus.ok()) {
+    return absl::Status(
+        corpus.status().code(),
+        absl::StrCat(std::string(corpus.status().message()),
+                     "; a plan needs no more of the corpus than its "
+                     "vocabulary: to do without, add --set model.vocab=N"));
+  }
+  return FitVocab(recipe, *corpus);
+}
+
+int64_t PlaneBytes(const MemoryAccount& account) {
+  return account.weights + account.gradients + account.state;
+}
+
+// What the network lane moves in a step.
+void CountExchanges(const ParamStore& store, StagePlan& plan) {
+  const int ranks = store.options().ranks;
+  if (ranks == 1) return;
+  for (const Instruction& at : plan.program.instructions) {
+    if (at.op != Op::kReduce && at.op != Op::kFetch) continue;
+    const auto s = static_cast<size_t>(at.slab);
+    const int64_t bytes = store.slabs()[s].ShardElements(ranks) * ranks *
+                          SizeOf(store.options().dtype);
+    if (at.op == Op::kReduce) plan.reduced_bytes += bytes;
+    // The gradient where updates are whole, else the weights.
+    const bool sharded = store.placement().rows[s].state.sharded;
+    if ((at.op == Op::kFetch) == sharded) plan.gathered_bytes += bytes;
+  }
+}
+
+StagePlan Describe(const Recipe& recipe, StageRun& stage) {
+  const Executor& executor = stage.executor();
+  const auto tokens = static_cast<double>(executor.memory().batch.tokens());
+  StagePlan plan{.name = stage.stage().name,
+                 .begin = recipe.StageBegin(stage.index()),
+                 .end = recipe.StageEnd(stage.index()),
+                 .sharing = DescribeSharing(stage.store()),
+                 .unique_parameters = stage.store().unique_parameters(),
+                 .virtual_parameters = stage.store().virtual_parameters(),
+                 .account = stage.account(),
+                 .micro_batch = stage.cut().micro_batch,
+                 .micro_batches = stage.cut().micro_batches,
+                 .program = executor.program(),
+                 .flops_per_token = executor.flops_per_micro_batch() / tokens};
+  const int64_t step_tokens = stage.cut().global() * stage.cut().seq;
+  plan.tokens = plan.steps() * step_tokens;
+  plan.flops_per_step = plan.flops_per_token * static_cast<double>(step_tokens);
+  CountExchanges(stage.store(), plan);
+  return plan;
+}
+
+}  // namespace
+
+int64_t RunPlan::peak_bytes() const {
+  int64_t bytes = 0;
+  for (const StagePlan& stage : stages) {
+    bytes = std::max({bytes, stage.account.total(), stage.switch_bytes});
+  }
+  return bytes;
+}
+
+absl::StatusOr<RunPlan> PlanRun(const PlanOptions& options,
+                                const ModelList& models) {
+  DELINK_ASSIGN_OR_RETURN(
+      const Recipe read,
+      ReadRecipe(options.recipe, options.sets, KindsOf(models)));
+  const int64_t ranks = options.ranks > 0 ? options.ranks : RanksOf(read);
+  DELINK_ASSIGN_OR_RETURN(const Recipe fitted, CheckWorld(read, ranks));
+  DELINK_ASSIGN_OR_RETURN(const Recipe recipe, WithVocab(fitted));
+
+  const std::unique_ptr<Device> device = NewMetaDevice();
+  ParamRegistry registry;
+  const std::unique_ptr<Sequential> model =
+      BuildModel(models, Scope(registry), *recipe.model);
+  const std::unique_ptr<SlabOptimizer> optimizer =
+      MakeOptimizer(recipe.optimizer);
+  ImaginedRanks world(static_cast<int>(ranks));
+  ImaginedRanks network(static_cast<int>(ranks));
+  const RunEnv env{.recipe = &recipe,
+                   .device = device.get(),
+                   .model = model.get(),
+                   .registry = &registry,
+                   .optimizer = optimizer.get(),
+                   .world = &world,
+                   .network = &network};
+  DELINK_RETURN_IF_ERROR(CheckStages(env));
+  RunPlan plan{.recipe = options.recipe,
+               .model = std::string(recipe.model->kind()),
+               .vocab = recipe.model->vocab,
+               .ranks = ranks};
+  for (size_t i = 0; i < recipe.stages.size(); ++i) {
+    DELINK_ASSIGN_OR_RETURN(const std::unique_ptr<StageRun> stage,
+                            StageRun::Create(env, i));
+    StagePlan described = Describe(recipe, *stage);
+    if (i > 0) {
+      described.switch_bytes = PlaneBytes(plan.stages.back().account) +
+                               PlaneBytes(described.account);
+    }
+    plan.stages.push_back(std::move(described));
+  }
+  return plan;
+}
+
+}  // namespace delink

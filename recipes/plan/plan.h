@@ -1,0 +1,72 @@
+// `delink plan`: what each stage of a recipe would take, without training.
+//
+// Nothing here computes a size of its own: every stage is made by the code that
+// trains it, on a device that allocates nothing, as rank 0 of ranks that are
+// imagined. Its memory account is the one that `train` prints before its first
+// step.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "framework/step/instruction.h"
+#include "framework/step/memory.h"
+#include "recipes/models/model_list.h"
+
+namespace delink {
+
+struct PlanOptions {
+  std::string recipe;             // path
+  std::vector<std::string> sets;  // "key=value"
+  int64_t ranks = 0;              // 0: as the recipe's first stage says, or 1
+};
+
+struct StagePlan {
+  std::string name;
+  // Of the whole run's; fewer where the stage ends on what is measured.
+  int64_t begin = 0, end = 0;
+  int64_t tokens = 0;
+  bool may_end_early = false;
+  std::vector<std::string> sharing;  // a line for each part
+  int64_t unique_parameters = 0;     // that exist
+  int64_t virtual_parameters = 0;    // that layers see
+  MemoryAccount account;             // of rank 0, which has the most
+  // Weights, gradients and state of the stage before and of this one, which the
+  // switch holds at the same time; 0 for the first stage.
+  int64_t switch_bytes = 0;
+  int64_t micro_batch = 0;    // sequences
+  int64_t micro_batches = 0;  // that a rank accumulates
+  Program program;            // of one step, on each rank
+  double flops_per_token = 0;
+  double flops_per_step = 0;  // of all ranks
+  // Bytes of gradients that all ranks add up in a step, and of planes that are
+  // then gathered; 0 for one rank.
+  int64_t reduced_bytes = 0;
+  int64_t gathered_bytes = 0;
+
+  int64_t steps() const { return end - begin; }
+};
+
+struct RunPlan {
+  std::string recipe;  // path
+  std::string model;   // kind
+  int64_t vocab = 0;
+  int64_t ranks = 1;
+  std::vector<StagePlan> stages;
+
+  // The most that a rank's device holds at any time of the run.
+  int64_t peak_bytes() const;
+};
+
+// Reads the corpus's vocabulary where the recipe has no model.vocab, and
+// nothing else of it. Errors are those that `train` gives for the recipe.
+absl::StatusOr<RunPlan> PlanRun(const PlanOptions& options,
+                                const ModelList& models);
+
+// Lines for people, with the program where asked for; one JSON object.
+std::string ToText(const RunPlan& plan, bool with_program);
+std::string ToJson(const RunPlan& plan, bool with_program);
+
+}  // namespace delink

@@ -1,0 +1,222 @@
+// Plans against what they foretell: the same recipe is made on a device that
+// does allocate, takes a step, and is counted.
+#include "recipes/plan/plan.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <memory>
+#include <random>
+
+#include "absl/strings/str_cat.h"
+#include "framework/base/status_macros.h"
+#include "framework/comm/thread_communicator.h"
+#include "recipes/run/prepare.h"
+#include "recipes/run/progress.h"
+#include "recipes/run/stage_run.h"
+#include "recipes/schema/recipe_io.h"
+#include "tests/recipes/plan/counting_communicator.h"
+
+namespace delink::testing {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+
+using Words = std::vector<std::string>;
+
+constexpr char kTiny[] = DELINK_SOURCE_DIR "/recipes/tiny.toml";
+
+// What a stage took on one rank.
+struct Taken {
+  int64_t bytes = 0;
+  int64_t allocations = 0;  // after Create
+  MemoryAccount account;
+  Program program;
+  int64_t reduced = 0, gathered = 0;  // by the network lane in one step
+};
+
+HostBatch Zeros(const BatchCut& cut) {
+  const auto tokens = static_cast<size_t>(cut.local() * cut.seq);
+  return {.inputs = std::vector<int32_t>(tokens, 1),
+          .targets = std::vector<int32_t>(tokens, 2),
+          .samples = std::vector<int64_t>(static_cast<size_t>(cut.local()), 0)};
+}
+
+// Makes a stage as a run does, takes a step, and counts.
+absl::StatusOr<Taken> Train(const Words& sets, Communicator& comm,
+                            size_t index) {
+  const ModelList models = BuiltInModels();
+  DELINK_ASSIGN_OR_RETURN(const Recipe read,
+                          ReadRecipe(kTiny, sets, KindsOf(models)));
+  DELINK_ASSIGN_OR_RETURN(const Recipe recipe, CheckWorld(read, comm.size()));
+  DELINK_ASSIGN_OR_RETURN(const std::unique_ptr<Communicator> network,
+                          comm.Split(0, comm.rank()));
+  CountingCommunicator counted(*network);
+  const std::unique_ptr<Device> device = NewCpuDevice();
+  ParamRegistry registry;
+  const std::unique_ptr<Sequential> model =
+      BuildModel(models, Scope(registry), *recipe.model);
+  const std::unique_ptr<SlabOptimizer> optimizer =
+      MakeOptimizer(recipe.optimizer);
+  const RunEnv env{.recipe = &recipe,
+                   .device = device.get(),
+                   .model = model.get(),
+                   .registry = &registry,
+                   .optimizer = optimizer.get(),
+                   .world = &comm,
+                   .network = &counted};
+  DELINK_ASSIGN_OR_RETURN(const std::unique_ptr<StageRun> stage,
+                          StageRun::Create(env, index));
+  stage->store().InitWeights(1);
+  Taken taken{.bytes = device->bytes_in_use(),
+              .account = stage->account(),
+              .program = stage->executor().program()};
+  const int64_t before = device->allocations();
+  DELINK_RETURN_IF_ERROR(
+      stage->executor().TrainStep(Zeros(stage->cut()), 1, 1e-3).status());
+  DELINK_RETURN_IF_ERROR(stage->executor().Drain());
+  taken.allocations = device->allocations() - before;
+  taken.reduced = counted.reduced();
+  taken.gathered = counted.gathered();
+  return taken;
+}
+
+// A recipe of its own for each seed: model, batch, sharing, placement, order.
+Words RandomRecipe(unsigned seed, int ranks) {
+  std::mt19937 random(seed);
+  const auto pick = [&](const Words& from) {
+    return from[random() % from.size()];
+  };
+  const int layers = std::stoi(pick({"2", "4", "6"}));
+  const int micro = std::stoi(pick({"1", "2", "3"}));
+  const int accumulated = std::stoi(pick({"1", "2", "3"}));
+  const Words shares = layers % 4 == 0
+                           ? Words{"all", "groups:2", "cycle:4", "none"}
+                           : Words{"all", "groups:2", "cycle:2", "none"};
+  return {absl::StrCat("model.layers=", layers),
+          absl::StrCat("model.dim=", pick({"8", "24", "40"})),
+          absl::StrCat("model.ffn=", pick({"16", "33"})),
+          absl::StrCat("model.heads=", pick({"2", "4"})),
+          absl::StrCat("model.vocab=", pick({"61", "257"})),
+          absl::StrCat("model.norm=", pick({"layer_norm", "rms_norm"})),
+          absl::StrCat("model.bias=", pick({"true", "false"})),
+          absl::StrCat("model.tied=", pick({"true", "false"})),
+          absl::StrCat("model.dropout=", pick({"0.0", "0.1"})),
+          absl::StrCat("data.seq=", pick({"5", "16"})),
+          absl::StrCat("data.batch=", ranks * micro * accumulated),
+          absl::StrCat("run.micro_batch=", micro),
+          absl::StrCat("run.recompute=", pick({"none", "block"})),
+          absl::StrCat("run.order=", pick({"micro_batch", "layer"})),
+          absl::StrCat("stage.0.share=", pick(shares)),
+          absl::StrCat("stage.0.parallel.zero=", pick({"0", "1"})),
+          absl::StrCat("stage.1.parallel.zero=", pick({"0", "1"}))};
+}
+
+TEST(Plan, ForetellsEveryByteOfThirtyRecipes) {
+  for (unsigned seed = 0; seed < 30; ++seed) {
+    const int ranks = 1 << (seed % 3);
+    const Words sets = RandomRecipe(seed, ranks);
+    SCOPED_TRACE(absl::StrCat("seed ", seed, " on ", ranks, " ranks"));
+    const auto plan = PlanRun({.recipe = kTiny, .sets = sets, .ranks = ranks},
+                              BuiltInModels());
+    ASSERT_TRUE(plan.ok()) << std::string(plan.status().message());
+    ASSERT_EQ(plan->stages.size(), 2u);
+    for (size_t i = 0; i < 2; ++i) {
+      const StagePlan& stage = plan->stages[i];
+      const absl::Status status = RunRanks(ranks, [&](Communicator& comm) {
+        DELINK_ASSIGN_OR_RETURN(const Taken taken, Train(sets, comm, i));
+        EXPECT_EQ(taken.bytes, stage.account.total());
+        EXPECT_EQ(ToString(taken.account), ToString(stage.account));
+        EXPECT_EQ(taken.allocations, 0);
+        EXPECT_EQ(taken.program, stage.program);
+        EXPECT_EQ(taken.reduced, stage.reduced_bytes);
+        EXPECT_EQ(taken.gathered, stage.gathered_bytes);
+        return absl::OkStatus();
+      });
+      ASSERT_TRUE(status.ok()) << std::string(status.message());
+    }
+  }
+}
+
+// 100 layers of width 12 288: 181 thousand million parameters.
+TEST(Plan, AModelFarTooLargeIsPlannedInNoTimeAndMemory) {
+  const int64_t resident = PeakResidentBytes();
+  const auto start = std::chrono::steady_clock::now();
+  const auto plan =
+      PlanRun({.recipe = kTiny,
+               .sets = {"model.layers=100", "model.dim=12288", "model.heads=96",
+                        "model.vocab=50304", "data.seq=2048", "data.batch=1024",
+                        "run.micro_batch=1", "run.recompute=block"},
+               .ranks = 64},
+              BuiltInModels());
+  const std::chrono::duration<double> took =
+      std::chrono::steady_clock::now() - start;
+  ASSERT_TRUE(plan.ok()) << std::string(plan.status().message());
+  EXPECT_LT(took.count(), 10);
+  EXPECT_LT(PeakResidentBytes() - resident, int64_t{256} << 20);
+  const StagePlan& real = plan->stages[1];
+  EXPECT_GT(real.unique_parameters, int64_t{181'000'000'000});
+  EXPECT_EQ(real.unique_parameters, real.virtual_parameters);
+  EXPECT_LT(plan->stages[0].unique_parameters, real.unique_parameters / 70);
+  EXPECT_GE(real.account.weights, 4 * real.unique_parameters);
+  EXPECT_GT(real.switch_bytes, real.account.weights * 4);
+  EXPECT_GE(plan->peak_bytes(), real.account.total());
+  // Forward, backward and recompute: 8 FLOPs a parameter and token, and
+  // attention's.
+  EXPECT_NEAR(
+      real.flops_per_token / static_cast<double>(real.unique_parameters), 8.0,
+      0.4);
+}
+
+TEST(Plan, StagesAreCounted) {
+  const auto plan =
+      PlanRun({.recipe = kTiny, .sets = {"model.vocab=257"}}, BuiltInModels());
+  ASSERT_TRUE(plan.ok()) << std::string(plan.status().message());
+  EXPECT_EQ(plan->ranks, 1);
+  EXPECT_EQ(plan->stages[0].steps(), 10);
+  EXPECT_EQ(plan->stages[1].begin, 10);
+  EXPECT_EQ(plan->stages[1].end, 20);
+  EXPECT_EQ(plan->stages[1].tokens, 10 * 8 * 32);
+  EXPECT_EQ(plan->stages[0].reduced_bytes, 0);
+  EXPECT_EQ(plan->stages[0].switch_bytes, 0);
+  const std::string text = ToText(*plan, true);
+  EXPECT_THAT(text,
+              AllOf(HasSubstr("attention: 4 blocks use 1 slab\n"),
+                    HasSubstr("mlp: 4 blocks use 4 slabs\n"),
+                    HasSubstr("F(0,a) F(1,a)"), HasSubstr("20 F, 4 Loss")));
+  EXPECT_EQ(ToText(*plan, false).find("F(0,a)"), std::string::npos);
+}
+
+TEST(Plan, RanksComeFromTheRecipe) {
+  const auto plan =
+      PlanRun({.recipe = kTiny,
+               .sets = {"model.vocab=257", "stage.0.parallel.data=4",
+                        "stage.1.parallel.data=4"}},
+              BuiltInModels());
+  ASSERT_TRUE(plan.ok()) << std::string(plan.status().message());
+  EXPECT_EQ(plan->ranks, 4);
+}
+
+TEST(Plan, ErrorsAreTheRecipes) {
+  const struct {
+    Words sets;
+    int64_t ranks;
+    const char* message;
+  } cases[] = {
+      {{"model.vocab=257", "model.lairs=3"}, 1, "did you mean 'layers'"},
+      {{"model.vocab=257"}, 3, "is not a multiple of 6 = data 3"},
+      {{"model.vocab=257", "stage.0.parallel.data=2"}, 4, "data 2 = 2 ranks"},
+      {{"model.vocab=257", "stage.0.share=groups:3"}, 1, "groups:3"},
+      {{"data.train=/no/such/corpus"}, 1, "--set model.vocab=N"}};
+  for (const auto& [sets, ranks, message] : cases) {
+    const auto plan = PlanRun({.recipe = kTiny, .sets = sets, .ranks = ranks},
+                              BuiltInModels());
+    ASSERT_FALSE(plan.ok()) << message;
+    EXPECT_THAT(std::string(plan.status().message()), HasSubstr(message));
+  }
+}
+
+}  // namespace
+}  // namespace delink::testing

@@ -1,0 +1,113 @@
+// `delink plan` from outside: what it prints is what `delink train` then says
+// and does.
+#include <filesystem>
+
+#include "tests/tools/program_fixture.h"
+
+namespace delink::testing {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+
+using nlohmann::json;
+
+class PlanProgram : public Program {
+ protected:
+  static Words PlanWords(const Words& more = {}) {
+    Words words = {"plan", DELINK_SOURCE_DIR "/recipes/tiny.toml", "--set",
+                   "data.train=" + Path("corpus/train")};
+    words.insert(words.end(), more.begin(), more.end());
+    return words;
+  }
+
+  // What a run tells of its bytes at the switch, before and after.
+  static json Switch(const std::string& run) {
+    for (const json& row : Rows(Path(run + "/metrics.jsonl"))) {
+      if (row.contains("event") && row["event"] == "delink") return row;
+    }
+    return json::object();
+  }
+
+  // The line of a text that begins so, blanks aside.
+  static std::string LineWith(const std::string& text,
+                              const std::string& start) {
+    const size_t at = text.find(start);
+    if (at == std::string::npos) return "no line with " + start;
+    return text.substr(at, text.find('\n', at) - at);
+  }
+};
+
+TEST_F(PlanProgram, BytesAreThoseOfTheRun) {
+  const json plan = Json(PlanWords({"--json"}));
+  const json run = Switch("straight");
+  ASSERT_EQ(plan["stages"].size(), 2u);
+  EXPECT_EQ(plan["stages"][0]["bytes"], run["bytes_before"]);
+  EXPECT_EQ(plan["stages"][1]["bytes"], run["bytes_after"]);
+  EXPECT_EQ(plan["stages"][0]["unique_parameters"],
+            run["unique_parameters_before"]);
+  EXPECT_EQ(plan["stages"][1]["unique_parameters"], run["unique_parameters"]);
+  EXPECT_EQ(plan["vocab"], 257);
+}
+
+TEST_F(PlanProgram, LinesAreThoseOfTheLog) {
+  const Outcome plan = RunDelink(PlanWords());
+  ASSERT_EQ(plan.code, 0) << plan.err;
+  const Outcome train = RunDelink(TrainWords("logged", {"--until-step", "1"}));
+  ASSERT_EQ(train.code, 0) << train.err;
+  for (const char* start : {"stage pseudo: ", "memory of a rank: "}) {
+    EXPECT_EQ(LineWith(plan.out, start), LineWith(train.err, start));
+  }
+  EXPECT_FALSE(std::filesystem::exists("runs"));
+}
+
+TEST_F(PlanProgram, OfSeveralRanks) {
+  if (!HaveMpirun()) GTEST_SKIP() << "a build without MPI";
+  const Words zero = {"--set", "stage.1.parallel.zero=1"};
+  Words words = zero;
+  words.insert(words.end(), {"--ranks", "2", "--json"});
+  const json plan = Json(PlanWords(words));
+  const Outcome train = MpirunDelink(2, TrainWords("both", zero));
+  ASSERT_EQ(train.code, 0) << train.err;
+  const json run = Switch("both");
+  EXPECT_EQ(plan["stages"][0]["bytes"], run["bytes_before"]);
+  EXPECT_EQ(plan["stages"][1]["bytes"], run["bytes_after"]);
+  EXPECT_GT(plan["stages"][1]["reduced_bytes"], 0);
+  EXPECT_EQ(plan["stages"][1]["reduced_bytes"],
+            plan["stages"][1]["gathered_bytes"]);
+  const Outcome both = MpirunDelink(2, PlanWords());
+  EXPECT_EQ(both.code, 2);
+  EXPECT_THAT(both.err, HasSubstr("one process"));
+}
+
+TEST_F(PlanProgram, TheProgramAsDocumented) {
+  const Outcome plan =
+      RunDelink(PlanWords({"--program", "--set", "data.batch=2"}));
+  EXPECT_EQ(plan.code, 0) << plan.err;
+  EXPECT_THAT(plan.out,
+              HasSubstr("\nF(0,a) F(1,a) F(2,a) F(3,a) F(4,a) Loss(a) "));
+}
+
+TEST_F(PlanProgram, ABadRecipeIsToldAsTrainTellsIt) {
+  const Words cases[] = {{"--set", "model.lairs=3"},
+                         {"--set", "optimizer.lr=fast"},
+                         {"--set", "data.batch=7"}};
+  for (const Words& more : cases) {
+    const Outcome plan = RunDelink(PlanWords(more));
+    const Outcome train = RunDelink(TrainWords("never", more));
+    EXPECT_EQ(plan.code, 2);
+    EXPECT_EQ(plan.err, train.err);
+  }
+  const Outcome nowhere =
+      RunDelink(PlanWords({"--set", "data.train=/no/such/corpus"}));
+  EXPECT_EQ(nowhere.code, 2);
+  EXPECT_THAT(nowhere.err, AllOf(HasSubstr("/no/such/corpus"),
+                                 HasSubstr("--set model.vocab=N")));
+  EXPECT_EQ(RunDelink(PlanWords({"--set", "data.train=/no/such/corpus", "--set",
+                                 "model.vocab=257"}))
+                .code,
+            0);
+}
+
+}  // namespace
+}  // namespace delink::testing

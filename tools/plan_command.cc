@@ -1,0 +1,23 @@
+// `delink plan`.
+#include <iostream>
+
+#include "recipes/plan/plan.h"
+#include "tools/commands.h"
+
+namespace delink::tools {
+
+int Run(const PlanCommand& command, const ModelList& models, World& world) {
+  const absl::Status alone = RequireOneProcess(world, "plan");
+  if (!alone.ok()) return Finish(world, alone);
+  const auto plan = PlanRun(
+      {.recipe = command.recipe, .sets = command.sets, .ranks = command.ranks},
+      models);
+  if (plan.ok()) {
+    std::cout << (command.json ? ToJson(*plan, command.program)
+                               : ToText(*plan, command.program))
+              << std::flush;
+  }
+  return Finish(world, plan.status());
+}
+
+}  // namespace delink::tools
