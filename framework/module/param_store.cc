@@ -1,6 +1,7 @@
 #include "framework/module/param_store.h"
 
 #include <map>
+#include <set>
 #include <string>
 #include <utility>
 
@@ -79,12 +80,12 @@ absl::StatusOr<std::unique_ptr<ParamStore>> ParamStore::Create(
 }
 
 void ParamStore::BuildBindings() {
-  int layers = 0;
+  const size_t layers = static_cast<size_t>(blocks_) + 2;
   for (const ParamDecl& decl : registry_->decls) {
-    layers = std::max(layers, decl.layer + 1);
+    DELINK_CHECK_LT(static_cast<size_t>(decl.layer), layers) << decl.name;
   }
-  bindings_.resize(static_cast<size_t>(layers));
-  slabs_of_layer_.resize(static_cast<size_t>(layers));
+  bindings_.resize(layers);
+  slabs_of_layer_.resize(layers);
   for (size_t s = 0; s < slabs_.size(); ++s) {
     for (const int layer : slabs_[s].layers) {
       slabs_of_layer_[static_cast<size_t>(layer)].push_back(
@@ -107,6 +108,26 @@ void ParamStore::BuildBindings() {
                                 .slab = tensor.slab,
                                 .index = static_cast<int>(at - slabs.begin()),
                                 .offset = tensor.offset});
+  }
+  FindStrangers();
+}
+
+void ParamStore::FindStrangers() {
+  strangers_.resize(bindings_.size());
+  for (size_t layer = 0; layer < bindings_.size(); ++layer) {
+    std::set<std::pair<int, int64_t>> bound;
+    for (const Binding& b : bindings_[layer]) bound.emplace(b.slab, b.offset);
+    const std::vector<int>& slabs = slabs_of_layer_[layer];
+    for (size_t i = 0; i < slabs.size(); ++i) {
+      for (const SlabParam& param :
+           slabs_[static_cast<size_t>(slabs[i])].params) {
+        if (bound.contains({slabs[i], param.offset})) continue;
+        strangers_[layer].push_back({.slab = slabs[i],
+                                     .index = static_cast<int>(i),
+                                     .offset = param.offset,
+                                     .elements = param.elements});
+      }
+    }
   }
 }
 
@@ -162,7 +183,9 @@ void* ParamStore::at(int slab, Plane plane, int64_t element) const {
   DELINK_CHECK_GE(element, range.begin);
   const Buffer& buffer =
       planes_[static_cast<size_t>(plane)][static_cast<size_t>(slab)];
-  return buffer.at((element - range.begin) * SizeOf(dtype(plane)));
+  const int64_t offset = (element - range.begin) * SizeOf(dtype(plane));
+  DELINK_CHECK_LE(offset, buffer.bytes());
+  return buffer.at(offset);
 }
 
 void ParamStore::InitWeights(uint64_t seed) {
@@ -186,18 +209,35 @@ void ParamStore::InitWeights(uint64_t seed) {
   }
 }
 
-void ParamStore::Bind(int layer, const std::vector<bool>* written) {
+void ParamStore::Bind(int layer, const std::vector<bool>* written,
+                      const std::vector<void*>* gradients) {
+  const auto gradient_at = [&](int slab, size_t index, int64_t offset) {
+    if (gradients == nullptr || (*gradients)[index] == nullptr) {
+      return at(slab, Plane::kGradient, offset);
+    }
+    return static_cast<void*>(static_cast<char*>((*gradients)[index]) +
+                              offset * SizeOf(options_.dtype));
+  };
   for (const Binding& b : bindings_[static_cast<size_t>(layer)]) {
     const Tensor weight(at(b.slab, Plane::kWeight, b.offset), options_.dtype,
                         b.shape);
     Tensor grad;
     bool accumulate = false;
     if (written != nullptr) {
-      grad = Tensor(at(b.slab, Plane::kGradient, b.offset), options_.dtype,
-                    b.shape);
-      accumulate = (*written)[static_cast<size_t>(b.index)];
+      const auto index = static_cast<size_t>(b.index);
+      grad =
+          Tensor(gradient_at(b.slab, index, b.offset), options_.dtype, b.shape);
+      accumulate = (*written)[index];
     }
     b.param->Bind(weight, grad, accumulate);
+  }
+  strange_gradients_.clear();
+  if (written == nullptr) return;
+  for (const Stranger& s : strangers_[static_cast<size_t>(layer)]) {
+    const auto index = static_cast<size_t>(s.index);
+    if ((*written)[index]) continue;
+    strange_gradients_.emplace_back(gradient_at(s.slab, index, s.offset),
+                                    options_.dtype, Shape{s.elements});
   }
 }
 
@@ -205,6 +245,9 @@ void ParamStore::FinishGradients(int layer, Stream& stream) {
   for (const Binding& b : bindings_[static_cast<size_t>(layer)]) {
     if (b.param->written()) continue;
     const Tensor& grad = b.param->grad();
+    device_->FillZero(stream, grad.data(), grad.bytes());
+  }
+  for (const Tensor& grad : strange_gradients_) {
     device_->FillZero(stream, grad.data(), grad.bytes());
   }
 }

@@ -77,9 +77,14 @@ class ParamStore {
 
   // Points the parameters of `layer` at their weights and, with `written`
   // given, at their gradients; (*written)[i] says whether the gradient of
-  // slabs_of_layer(layer)[i] already holds contributions of this step.
-  void Bind(int layer, const std::vector<bool>* written);
-  // After a backward: zeroes the gradients that nobody wrote.
+  // slabs_of_layer(layer)[i] already holds contributions of this step. With
+  // `gradients` given, slab i's gradient goes to that address (of the plane's
+  // size, in the slab's order) instead of its plane, where it is not null.
+  void Bind(int layer, const std::vector<bool>* written,
+            const std::vector<void*>* gradients = nullptr);
+  // After a backward of the layer bound last: zeroes the gradients in its slabs
+  // that nobody has written in this step, those of parameters that only other
+  // layers use included.
   void FinishGradients(int layer, Stream& stream);
 
   // Updates the optimizer has made to each slab (bias correction); saved.
@@ -101,9 +106,17 @@ class ParamStore {
     int index;  // of slab in slabs_of_layer
     int64_t offset;
   };
+  // A parameter in a slab of a layer that only other layers use.
+  struct Stranger {
+    int slab;
+    int index;  // of slab in slabs_of_layer
+    int64_t offset;
+    int64_t elements;
+  };
 
   ParamStore() = default;
   void BuildBindings();
+  void FindStrangers();
   absl::Status AllocatePlanes();
   int64_t PlaneElements(int slab, Plane plane) const;
 
@@ -115,6 +128,9 @@ class ParamStore {
   PlacementTable placement_;
   std::vector<Slab> slabs_;
   std::vector<std::vector<Binding>> bindings_;    // by layer
+  std::vector<std::vector<Stranger>> strangers_;  // by layer
+  // Of the strangers of the layer bound last, those not written in this step.
+  std::vector<Tensor> strange_gradients_;
   std::vector<std::vector<int>> slabs_of_layer_;  // by layer
   std::vector<std::vector<Buffer>> planes_;       // by plane, slab
   std::vector<int64_t> updates_;                  // by slab

@@ -155,6 +155,42 @@ TEST_F(ParamStoreTest, ZeroesGradientsThatNobodyWrote) {
               ::testing::Each(0.0F));
 }
 
+// A head tied to one of two parameters of a part: the other one's gradient is
+// last step's until the head's backward, the first of the slab, clears it.
+TEST_F(ParamStoreTest, ZeroesGradientsThatOnlyOtherLayersWrite) {
+  ParamRegistry registry;
+  const Scope embed = Scope(registry).Layer(0, "embed");
+  embed.Param("token", {.shape = {5, 3}});
+  embed.Param("position", {.shape = {4, 3}});
+  (Scope(registry).Layer(1, "") / "head").Link("embed/token");
+  const auto store = MakeStore(*device_, registry, 0, {});
+  const int slab = SlabNamed(*store, "embed/other");
+  const int64_t position =
+      store->slabs()[static_cast<size_t>(slab)].params.at(1).offset;
+  const auto after = [&](bool head_is_first) {
+    testing::Write<float>(*store, slab, Plane::kGradient,
+                          [](int64_t) { return 9.0F; });
+    const std::vector<bool> written = {!head_is_first};
+    store->Bind(1, &written);
+    registry.decls.back().param->TakeGrad();
+    store->FinishGradients(1, *device_->NewStream());
+    return Read<float>(*store, slab, Plane::kGradient);
+  };
+  EXPECT_EQ(after(true)[0], 9.0F);
+  EXPECT_EQ(after(true)[static_cast<size_t>(position)], 0.0F);
+  EXPECT_EQ(after(true)[static_cast<size_t>(position) + 11], 0.0F);
+  EXPECT_EQ(after(false)[static_cast<size_t>(position)], 9.0F);
+}
+
+// An epilogue without parameters is a layer all the same.
+TEST_F(ParamStoreTest, CountsLayersWithoutParameters) {
+  ParamRegistry registry;
+  Scope(registry).Layer(0, "embed").Param("weight", {.shape = {5, 3}});
+  const auto store = MakeStore(*device_, registry, 1, {});
+  EXPECT_EQ(store->layers(), 3);
+  EXPECT_TRUE(store->slabs_of_layer(2).empty());
+}
+
 TEST_F(ParamStoreTest, ReportsWhatDoesNotFit) {
   ParamRegistry huge;
   Scope(huge)
