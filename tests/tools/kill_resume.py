@@ -1,0 +1,143 @@
+#!/usr/bin/python3
+"""Kills random ranks of a run of 60 steps at random moments, each time resumes,
+and compares the end with the straight run's.
+
+  kill_resume.py DELINK RECIPE [--kills N] [--seed N]
+
+A run goes on until it ends; then the next begins, until N ranks were killed.
+The first run stays on 2 ranks and must end with the straight run's bits, the
+second on 3; those that follow change the number of ranks every other time, and
+are held to docs/equality.md. No rank outlives another's death by more than 10 s.
+
+Exit status 77: skipped, there is no mpirun or no h5py.
+"""
+import argparse
+import os
+import random
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+
+import runs
+
+try:
+    import h5py
+    import numpy as np
+except ImportError as missing:
+    print(f"SKIPPED: {missing}; install python3-h5py")
+    sys.exit(77)
+
+STEPS = 60
+LR = 1e-3
+LOSS_TOLERANCE = 2e-5
+MEDIAN_TOLERANCE, TAIL_TOLERANCE = 0.01 * LR, 0.3 * LR
+KILLS_A_RUN = 6  # at most, so that all kinds of runs come to an end
+# Numbers of ranks of a run, one attempt after the other.
+PATTERNS = [[2], [3], [2, 2, 3, 3], [3, 2, 2, 3]]
+
+
+def losses(run):
+    return {row["step"]: row["loss"] for row in runs.rows(run) if "loss" in row}
+
+
+def tensors(run):
+    found = {}
+
+    def visit(group, path):
+        for name in group:
+            child, below = group[name], f"{path}/{name}"
+            if isinstance(child, h5py.Dataset):
+                found[below] = child[()]
+            else:
+                visit(child, below)
+
+    with h5py.File(os.path.join(run, "checkpoints", f"step-{STEPS:08}", "index.h5"), "r") as file:
+        for top in ("model", "optimizer"):
+            visit(file[top], top)
+    return found
+
+
+def compare(run, straight, same_bits):
+    steps = [row["step"] for row in runs.rows(run) if "loss" in row]
+    assert steps == list(range(1, STEPS + 1)), f"steps are missing or doubled: {steps}"
+    a, b = losses(run), losses(straight)
+    x, y = tensors(run), tensors(straight)
+    assert x.keys() == y.keys()
+    if same_bits:
+        assert a == b, "losses differ"
+        for name, value in x.items():
+            assert value.tobytes() == y[name].tobytes(), f"{name} differs"
+        return "same bits"
+    worst = max(abs(a[step] - b[step]) / abs(b[step]) for step in b)
+    weights = np.concatenate([np.abs(x[n] - y[n]).ravel() for n in x if n.startswith("model/")])
+    median, tail = np.quantile(weights, [0.5, 0.99])
+    assert worst < LOSS_TOLERANCE, f"losses differ by {worst:.1e}"
+    assert median < MEDIAN_TOLERANCE and tail < TAIL_TOLERANCE, f"weights differ by {median:.1e}, {tail:.1e}"
+    return f"losses within {worst:.1e}, weights within {median / LR:.1e} and {tail / LR:.1e} of the learning rate"
+
+
+def attempt(words, run, ranks, output, draw):
+    """Starts, or goes on, and kills a rank: its number, or None when the run
+    was faster, and how long the others took to end."""
+    with runs.Run(ranks, words + ["--resume"], output) as process:
+        if not process.find_ranks():
+            return None, 0
+        if draw.random() < 0.2:
+            time.sleep(draw.uniform(0, 1))  # while it starts, perhaps
+        elif not process.wait_for_step(run, min(runs.last_step(run) + draw.randint(1, 14), STEPS)):
+            return None, 0
+        time.sleep(draw.uniform(0, 0.03))  # anywhere in a step, or in a save
+        rank = draw.randrange(ranks)
+        if not runs.alive(process.pids[rank]):
+            return None, 0
+        os.kill(process.pids[rank], signal.SIGKILL)
+        return rank, process.wait_for_end(10)
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("delink")
+    parser.add_argument("recipe")
+    parser.add_argument("--kills", type=int, default=6)
+    parser.add_argument("--seed", type=int, default=1)
+    options = parser.parse_args()
+    runs.skip_without_mpirun()
+    draw = random.Random(options.seed)
+    kills, rounds, slowest = 0, 0, 0
+    with tempfile.TemporaryDirectory() as folder:
+        corpus = runs.build_corpus(options.delink, folder)
+        output = os.path.join(folder, "output")
+
+        def words(run):
+            return [options.delink, "train", options.recipe, "--out", run, "--threads", "1",
+                    "--set", f"data.train={corpus}/train", "--set", "data.batch=12",
+                    "--set", f"schedule.steps={STEPS}", "--set", "stage.0.until.steps=30",
+                    "--set", "stage.1.parallel.zero=1", "--set", "run.checkpoint_every=4"]
+
+        straight = {}
+        for ranks in (2, 3):
+            straight[ranks] = os.path.join(folder, f"straight{ranks}")
+            subprocess.run(["mpirun", "-np", str(ranks)] + words(straight[ranks]), check=True, capture_output=True)
+        while kills < options.kills:
+            pattern = PATTERNS[min(rounds, 2) if rounds < 3 else 2 + rounds % 2]
+            run = os.path.join(folder, f"run{rounds}")
+            here, history = 0, []
+            limit = min(KILLS_A_RUN, options.kills - kills, 2 if options.kills < 10 else KILLS_A_RUN)
+            while here < limit:
+                ranks = pattern[len(history) % len(pattern)]
+                rank, took = attempt(words(run), run, ranks, output, draw)
+                if rank is None:
+                    break
+                here, slowest = here + 1, max(slowest, took)
+                history.append(f"{rank}/{ranks} at {runs.last_step(run)} ({took:.1f} s)")
+            ranks = pattern[len(history) % len(pattern)]
+            subprocess.run(["mpirun", "-np", str(ranks)] + words(run) + ["--resume"], check=True, capture_output=True)
+            verdict = compare(run, straight[ranks], len(pattern) == 1)
+            kills, rounds = kills + here, rounds + 1
+            print(f"run {rounds}: killed {', '.join(history) or 'none'}; ended on {ranks}: {verdict}", flush=True)
+    print(f"{kills} kills over {rounds} runs; the others ended within {slowest:.1f} s")
+
+
+main()
