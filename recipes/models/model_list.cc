@@ -1,12 +1,14 @@
 #include "recipes/models/model_list.h"
 
 #include "recipes/models/gpt.h"
+#include "recipes/models/llama.h"
 
 namespace delink {
 
 ModelList BuiltInModels() {
   ModelList models;
   AddModel<GptConfig>(models, GptKind(), BuildGpt);
+  AddModel<LlamaConfig>(models, LlamaKind(), BuildLlama);
   return models;
 }
 

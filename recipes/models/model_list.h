@@ -27,7 +27,7 @@ struct ModelEntry {
 
 using ModelList = std::vector<ModelEntry>;
 
-// gpt.
+// gpt, llama.
 ModelList BuiltInModels();
 
 // Adds an entry; one of the same name is replaced.

@@ -205,8 +205,9 @@ TEST(Gpt, SinglePrecisionFollowsDouble) {
 
 TEST(ModelList, BuildsByKindAndReplaces) {
   ModelList models = BuiltInModels();
-  ASSERT_EQ(KindsOf(models).size(), 1U);
+  ASSERT_EQ(KindsOf(models).size(), 2U);
   EXPECT_EQ(KindsOf(models)[0].name, "gpt");
+  EXPECT_EQ(KindsOf(models)[1].name, "llama");
   ParamRegistry registry;
   EXPECT_EQ(BuildModel(models, Scope(registry), Tiny())->blocks(), 2);
   AddModel<GptConfig>(models, GptKind(),
@@ -215,7 +216,7 @@ TEST(ModelList, BuildsByKindAndReplaces) {
                         deeper.layers = 5;
                         return BuildGpt(s, deeper);
                       });
-  EXPECT_EQ(models.size(), 1U);
+  EXPECT_EQ(models.size(), 2U);
   ParamRegistry other;
   EXPECT_EQ(BuildModel(models, Scope(other), Tiny())->blocks(), 5);
 }
