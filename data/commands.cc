@@ -82,17 +82,6 @@ class ProgressLine {
   Clock::time_point start_;
 };
 
-void PrintSide(const std::string& name, const CorpusSide& side,
-               std::ostream& out) {
-  out << absl::StrFormat(
-      "%-10s  %s tokens, %s documents, %s bytes (%.2f bytes a token), unigram "
-      "entropy %.4f nats\n",
-      name, Grouped(side.tokens), Grouped(side.documents), Grouped(side.bytes),
-      static_cast<double>(side.bytes) /
-          static_cast<double>(std::max<int64_t>(side.tokens, 1)),
-      side.entropy);
-}
-
 // The sides of the corpus at `dir`, by name and folder.
 std::vector<std::pair<std::string, std::string>> SidesOf(
     const std::string& dir) {
@@ -107,14 +96,43 @@ std::vector<std::pair<std::string, std::string>> SidesOf(
   return sides;
 }
 
+struct Side {
+  std::string name;
+  Corpus corpus;
+};
+
+// Statistics alone: digests of shards are not looked at.
+absl::StatusOr<std::vector<Side>> OpenSides(const std::string& dir) {
+  std::vector<Side> sides;
+  for (const auto& [name, path] : SidesOf(dir)) {
+    DELINK_ASSIGN_OR_RETURN(Corpus corpus,
+                            Corpus::Open(path, {.statistics_only = true}));
+    sides.push_back({.name = name, .corpus = std::move(corpus)});
+  }
+  return sides;
+}
+
+double BytesPerToken(const Corpus& corpus) {
+  return static_cast<double>(corpus.bytes()) /
+         static_cast<double>(std::max<int64_t>(corpus.tokens(), 1));
+}
+
+double MeanDocument(const Corpus& corpus) {
+  return static_cast<double>(corpus.tokens()) /
+         static_cast<double>(std::max<int64_t>(corpus.documents(), 1));
+}
+
 nlohmann::ordered_json JsonOf(const Corpus& corpus) {
   return {
       {"dir", corpus.dir()},
       {"tokens", corpus.tokens()},
       {"documents", corpus.documents()},
       {"bytes", corpus.bytes()},
-      {"bytes_per_token", static_cast<double>(corpus.bytes()) /
-                              static_cast<double>(corpus.tokens())},
+      {"bytes_per_token", BytesPerToken(corpus)},
+      {"tokens_per_document",
+       {{"mean", MeanDocument(corpus)},
+        {"median", corpus.median_document()},
+        {"max", corpus.greatest_document()}}},
       {"entropy", corpus.entropy()},
       {"vocab", corpus.vocab_size()},
       {"end_of_document", corpus.end_of_document()},
@@ -124,19 +142,40 @@ nlohmann::ordered_json JsonOf(const Corpus& corpus) {
   };
 }
 
-void PrintCorpus(const std::string& name, const Corpus& corpus,
-                 std::ostream& out) {
-  PrintSide(name,
-            {.tokens = corpus.tokens(),
-             .documents = corpus.documents(),
-             .bytes = corpus.bytes(),
-             .entropy = corpus.entropy()},
-            out);
-  out << absl::StrFormat("%-10s  tokenizer %s, vocabulary %s; %s shard%s\n", "",
-                         corpus.tokenizer_kind(), Grouped(corpus.vocab_size()),
-                         Grouped(corpus.shards()),
-                         corpus.shards() == 1 ? "" : "s")
-      << absl::StrFormat("%-10s  digest %s\n", "", corpus.digest());
+// A column for each side.
+void PrintTable(const std::vector<Side>& sides, std::ostream& out) {
+  const auto row = [&](const char* title, auto value) {
+    out << absl::StrFormat("%-17s", title);
+    for (const Side& side : sides) {
+      out << absl::StrFormat("  %18s", value(side));
+    }
+    out << "\n";
+  };
+  // Corpora of early builds do not say how long their documents are.
+  const auto length = [](const Corpus& corpus, std::string text) {
+    return corpus.greatest_document() > 0 ? text : std::string("not known");
+  };
+  row("", [](const Side& side) { return side.name; });
+  row("documents", [](const Side& s) { return Grouped(s.corpus.documents()); });
+  row("tokens", [](const Side& s) { return Grouped(s.corpus.tokens()); });
+  row("bytes", [](const Side& s) { return Grouped(s.corpus.bytes()); });
+  row("bytes a token", [](const Side& s) {
+    return absl::StrFormat("%.2f", BytesPerToken(s.corpus));
+  });
+  row("tokens a document", [](const Side&) { return ""; });
+  row("  mean", [](const Side& s) {
+    return absl::StrFormat("%.1f", MeanDocument(s.corpus));
+  });
+  row("  median", [&](const Side& s) {
+    return length(s.corpus,
+                  absl::StrFormat("%.1f", s.corpus.median_document()));
+  });
+  row("  most", [&](const Side& s) {
+    return length(s.corpus, Grouped(s.corpus.greatest_document()));
+  });
+  row("unigram entropy", [](const Side& s) {
+    return absl::StrFormat("%.4f nats", s.corpus.entropy());
+  });
 }
 
 }  // namespace
@@ -148,36 +187,44 @@ absl::Status DataBuild(const CorpusOptions& options, std::ostream& out,
       BuildCorpus(options, [&](const CorpusProgress& p) { progress(p); });
   progress.EndPhase();
   if (!report.ok()) return report.status();
-  out << "tokenizer   " << report->tokenizer_kind << ", vocabulary "
-      << Grouped(report->vocab);
+  DELINK_ASSIGN_OR_RETURN(const std::vector<Side> sides,
+                          OpenSides(options.out));
+  const Corpus& train = sides.front().corpus;
+  out << "inputs       " << Grouped(report->files) << " file"
+      << (report->files == 1 ? "" : "s");
+  if (report->empty_documents > 0) {
+    out << "; left out " << Grouped(report->empty_documents)
+        << " documents without text";
+  }
+  out << "\ntokenizer    " << train.tokenizer_kind() << ", vocabulary "
+      << Grouped(train.vocab_size());
   if (options.tokenizer_file.empty() && options.train_vocab == 0) {
-    out << " (--train-tokenizer VOCAB makes one with fewer tokens a text)";
+    out << " (--train-tokenizer makes fewer tokens)";
   }
-  out << "\n";
-  PrintSide("train", report->train, out);
-  PrintSide("validation", report->validation, out);
-  if (report->empty_files > 0) {
-    out << "left out    " << Grouped(report->empty_files) << " empty files\n";
-  }
+  out << "\n\n";
+  PrintTable(sides, out);
   return absl::OkStatus();
 }
 
 absl::Status DataInfo(const std::string& dir, bool json, std::ostream& out) {
-  nlohmann::ordered_json object;
-  for (const auto& [name, path] : SidesOf(dir)) {
-    DELINK_ASSIGN_OR_RETURN(const Corpus corpus,
-                            Corpus::Open(path, {.statistics_only = true}));
-    if (json) {
-      object[name] = JsonOf(corpus);
-    } else {
-      PrintCorpus(name, corpus, out);
-    }
-  }
-  // Names of folders may be anything; what is not UTF-8 is replaced.
+  DELINK_ASSIGN_OR_RETURN(const std::vector<Side> sides, OpenSides(dir));
   if (json) {
+    nlohmann::ordered_json object;
+    for (const Side& side : sides) object[side.name] = JsonOf(side.corpus);
+    // Names of folders may be anything; what is not UTF-8 is replaced.
     out << object.dump(2, ' ', false,
                        nlohmann::ordered_json::error_handler_t::replace)
         << "\n";
+    return absl::OkStatus();
+  }
+  PrintTable(sides, out);
+  for (const Side& side : sides) {
+    const Corpus& corpus = side.corpus;
+    out << absl::StrFormat(
+        "\n%-10s  tokenizer %s, vocabulary %s; %s shard%s\n%-10s  digest %s\n",
+        side.name, corpus.tokenizer_kind(), Grouped(corpus.vocab_size()),
+        Grouped(corpus.shards()), corpus.shards() == 1 ? "" : "s", "",
+        corpus.digest());
   }
   return absl::OkStatus();
 }

@@ -10,13 +10,14 @@
 
 namespace delink {
 
-// Builds a corpus. `out` gets the summary; `live` the progress, one line that
+// Builds a corpus. `out` gets the table of statistics that DataInfo prints; `live` the progress, one line that
 // is overwritten where it is a terminal, else a line a phase.
 absl::Status DataBuild(const CorpusOptions& options, std::ostream& out,
                        std::ostream& live, bool live_is_terminal);
 
 // Prints the statistics of a corpus: of both sides of the folder given to
-// `build --out`, or of the side that `dir` is. With `json` one object:
+// `build --out`, or of the side that `dir` is: a table with a column for each.
+// With `json` one object:
 // {"train": {"tokens": ..., "entropy": ...}, "validation": {...}}.
 absl::Status DataInfo(const std::string& dir, bool json, std::ostream& out);
 

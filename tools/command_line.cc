@@ -108,12 +108,19 @@ void AddDataCommands(CLI::App& root, std::optional<Command>* chosen) {
 
   auto build = std::make_shared<BuildData>();
   CLI::App& b = AddCommand(
-      data, "build", "Text files to DIR/train and DIR/validation",
-      "delink data build --out corpus --train-tokenizer 8000 books/*.txt");
+      data, "build", "Text to DIR/train and DIR/validation",
+      "delink data build --out corpus --train-tokenizer 8000 books/*.txt\n"
+      "  zcat dump.gz | delink data build --out corpus --format jsonl -");
   b.add_option("INPUT", build->inputs,
-               "text files (UTF-8; also .gz), or folders of them")
+               "files of text or JSONL (UTF-8; also .gz and .zst), folders of "
+               "them, 'quoted patterns', or - for standard input")
       ->required()
-      ->check(CLI::ExistingPath)
+      ->check(
+          [](const std::string& input) {
+            if (input == kStandardInput) return std::string();
+            return std::string(ExpandInput(input).status().message());
+          },
+          "")
       ->option_text("...");
   AddOption(b, "--out", "DIR", build->out, "where the corpus goes")->required();
   CLI::Option* load = AddOption(b, "--tokenizer", "FILE", build->tokenizer,
@@ -127,11 +134,26 @@ void AddDataCommands(CLI::App& root, std::optional<Command>* chosen) {
       b.add_flag("--bytes", build->bytes, "tokens are the bytes of the text");
   load->excludes(train)->excludes(bytes);
   train->excludes(bytes);
+  auto format = std::make_shared<std::string>();
+  AddOption(b, "--format", "FORMAT", *format,
+            "text or jsonl, whatever the inputs are called (by name; standard "
+            "input: text)")
+      ->check(CLI::IsMember({"text", "jsonl"}));
+  AddOption(b, "--text-field", "NAME", build->text_field,
+            "the field of a JSONL line that holds the text (text)");
   AddOption(b, "--validation", "FRACTION", build->validation,
             "part of the documents kept for validation (0.01)")
       ->check(Number(0, 1));
+  AddOption(b, "--threads", "N", build->threads,
+            "threads that tokenise (the machine's cores); the corpus is the "
+            "same for any")
+      ->check(WholeNumber(1, 256));
   b.add_flag("--overwrite", build->overwrite, "replace the corpus in --out");
-  b.final_callback([=] { *chosen = *build; });
+  b.final_callback([=] {
+    if (*format == "text") build->format = TextFormat::kText;
+    if (*format == "jsonl") build->format = TextFormat::kJsonl;
+    *chosen = *build;
+  });
 
   auto info = std::make_shared<DescribeData>();
   CLI::App& i = AddCommand(data, "info", "Statistics of a corpus",
@@ -236,11 +258,13 @@ void AddDelink(CLI::App& root, std::optional<Command>* chosen) {
   AddOption(app, "--state", "POLICY", *state,
             "optimizer state: reset, copy or scale (the recipe's next "
             "stage's, or scale)")
-      ->check(CLI::IsMember({"reset", "copy", "scale"}));
+      // The fourth is known, and refused where it can be said why.
+      ->check(CLI::IsMember({"reset", "copy", "scale", "calibrated"}));
   app.final_callback([=] {
     if (!share->empty()) options->share = *ParseShareSpec(*share);
     for (const StatePolicy policy :
-         {StatePolicy::kReset, StatePolicy::kCopy, StatePolicy::kScale}) {
+         {StatePolicy::kReset, StatePolicy::kCopy, StatePolicy::kScale,
+          StatePolicy::kCalibrated}) {
       if (*state == ToString(policy)) options->state = policy;
     }
     *chosen = *options;

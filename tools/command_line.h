@@ -10,6 +10,7 @@
 #include <variant>
 #include <vector>
 
+#include "data/corpus/text_inputs.h"
 #include "framework/sharing/share_spec.h"
 #include "framework/sharing/state_policy.h"
 #include "recipes/run/pretrain.h"
@@ -23,7 +24,10 @@ struct BuildData {
   std::string tokenizer;
   int64_t train_tokenizer = 0;  // its vocabulary
   bool bytes = false;
+  TextFormat format = TextFormat::kByName;
+  std::string text_field = "text";
   double validation = 0.01;
+  int64_t threads = 0;  // 0: as many as cores
   bool overwrite = false;
 };
 struct DescribeData {

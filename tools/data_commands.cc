@@ -13,11 +13,15 @@ absl::Status Build(const BuildData& command, World& world) {
   DELINK_RETURN_IF_ERROR(RequireOneProcess(world, "data build"));
   return DataBuild(
       {.inputs = command.inputs,
+       .format = command.format,
+       .text_field = command.text_field,
+       .standard_input = STDIN_FILENO,
        .out = command.out,
        .tokenizer_file = command.tokenizer,
        .train_vocab = static_cast<int32_t>(command.train_tokenizer),
        .validation = command.validation,
-       .overwrite = command.overwrite},
+       .overwrite = command.overwrite,
+       .threads = static_cast<int>(command.threads)},
       std::cout, std::cerr, isatty(STDERR_FILENO) == 1);
 }
 

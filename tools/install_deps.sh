@@ -18,7 +18,7 @@ TXT
 
 program=(
   g++ cmake ninja-build pkg-config make
-  libabsl-dev libhdf5-dev libdnnl-dev libssl-dev zlib1g-dev
+  libabsl-dev libhdf5-dev libdnnl-dev libssl-dev zlib1g-dev libzstd-dev
   libtomlplusplus-dev libcli11-dev nlohmann-json3-dev libsentencepiece-dev
   libopenmpi-dev openmpi-bin
 )

@@ -1,9 +1,12 @@
-// Text files to a corpus: OUT/train and OUT/validation, as format.h has them.
+// Text to a corpus: OUT/train and OUT/validation, as format.h has them.
 //
-// Every input file is a document. The same inputs and options give the same
-// tokens, whatever folder they lie in. Memory is bounded by the shard size and
-// the tokenizer's training sample. The folders are written under temporary
-// names and renamed when whole; a failure leaves OUT as it was.
+// A text file is a document, and so is every line of a JSONL file; both may be
+// compressed. The same documents in the same order and the same options give
+// the same tokens, whatever form they come in and however many threads work.
+// Memory is bounded by the shard size, the tokenizer's training sample, the
+// longest document of a JSONL file and about 50 bytes a document. The folders
+// are written under temporary names and renamed when whole; a failure leaves
+// OUT as it was.
 #pragma once
 
 #include <cstdint>
@@ -13,11 +16,15 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "data/corpus/text_inputs.h"
 
 namespace delink {
 
 struct CorpusOptions {
-  std::vector<std::string> inputs;  // files, or folders of files; .gz too
+  std::vector<std::string> inputs;  // as ExpandInput takes them, or "-"
+  TextFormat format = TextFormat::kByName;
+  std::string text_field = "text";  // of JSONL
+  int standard_input = 0;           // the file descriptor that "-" stands for
   std::string out;
 
   // At most one of the two; neither: bytes.
@@ -27,31 +34,24 @@ struct CorpusOptions {
   double validation = 0.01;  // share of the text for validation, in (0, 1)
   uint64_t seed = 0;         // of the split and of the tokenizer's sample
   bool overwrite = false;    // replace a corpus that is there
+  int threads = 0;           // that tokenise; 0: one a core
 
   int64_t shard_tokens = int64_t{32} << 20;
   int64_t training_bytes = 0;  // of text to train a tokenizer; 0: by its size
 };
 
 struct CorpusProgress {
-  const char* phase = "";  // "reading", "training the tokenizer", "encoding"
-  int64_t done = 0;        // bytes of text
-  int64_t total = 0;
+  // In this order: "receiving" standard input, "checking", "sampling" and
+  // "training the tokenizer" if there is one to train, "encoding".
+  const char* phase = "";
+  int64_t done = 0;   // bytes of text; checking: of files
+  int64_t total = 0;  // 0: not known
   int64_t tokens = 0;
-};
-
-struct CorpusSide {
-  int64_t tokens = 0;
-  int64_t documents = 0;
-  int64_t bytes = 0;
-  double entropy = 0;  // unigram, nats a token
 };
 
 struct CorpusReport {
-  std::string tokenizer_kind;
-  int32_t vocab = 0;
-  int64_t empty_files = 0;  // left out
-  CorpusSide train;
-  CorpusSide validation;
+  int64_t files = 0;
+  int64_t empty_documents = 0;  // left out
 };
 
 // `progress` is called a few times a second at most; it may be empty.

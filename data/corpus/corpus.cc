@@ -77,6 +77,8 @@ struct Corpus::State {
   int32_t vocab_size = 0;
   int32_t end_of_document = 0;
   double entropy = 0;
+  double median_document = 0;
+  int64_t greatest_document = 0;
   std::string tokenizer_kind;
   std::string tokenizer_bytes;
   std::string digest;
@@ -103,6 +105,8 @@ absl::Status Corpus::State::ReadIndex(hdf5::File& index) {
   vocab_size = static_cast<int32_t>(vocab);
   end_of_document = static_cast<int32_t>(end);
   DELINK_ASSIGN_OR_RETURN(entropy, index.GetDouble("/", format::kEntropy));
+  median_document = index.GetDouble("/", format::kMedianLength).value_or(0);
+  greatest_document = index.GetInt("/", format::kGreatestLength).value_or(0);
   DELINK_ASSIGN_OR_RETURN(tokenizer_kind,
                           index.GetText("/", format::kTokenizerKind));
   DELINK_ASSIGN_OR_RETURN(digest, index.GetText("/", format::kDigest));
@@ -168,6 +172,8 @@ int64_t Corpus::shards() const {
 int32_t Corpus::vocab_size() const { return state_->vocab_size; }
 int32_t Corpus::end_of_document() const { return state_->end_of_document; }
 double Corpus::entropy() const { return state_->entropy; }
+double Corpus::median_document() const { return state_->median_document; }
+int64_t Corpus::greatest_document() const { return state_->greatest_document; }
 const std::string& Corpus::tokenizer_kind() const {
   return state_->tokenizer_kind;
 }

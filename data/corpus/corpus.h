@@ -41,6 +41,11 @@ class Corpus {
   int32_t vocab_size() const;
   int32_t end_of_document() const;
   double entropy() const;  // of the unigrams, nats a token
+
+  // Tokens of a document, its end included; 0 where a corpus does not say.
+  double median_document() const;
+  int64_t greatest_document() const;
+
   const std::string& tokenizer_kind() const;
   const std::string& tokenizer_bytes() const;  // for LoadTokenizer
 

@@ -1,6 +1,8 @@
 #include "data/corpus/corpus_writer.h"
 
+#include <algorithm>
 #include <cmath>
+#include <cstddef>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -66,8 +68,10 @@ absl::Status CorpusWriter::Append(std::span<const int32_t> ids, int64_t bytes) {
     in_document_ = true;
     ++documents_;
     starts_.push_back(tokens_);
+    lengths_.push_back(0);
   }
   bytes_ += bytes;
+  lengths_.back() += static_cast<int64_t>(ids.size());
   for (const int32_t id : ids) DELINK_RETURN_IF_ERROR(Push(id));
   return absl::OkStatus();
 }
@@ -75,6 +79,7 @@ absl::Status CorpusWriter::Append(std::span<const int32_t> ids, int64_t bytes) {
 absl::Status CorpusWriter::EndDocument() {
   DELINK_CHECK(in_document_);
   DELINK_RETURN_IF_ERROR(Push(tokenizer_.end_of_document()));
+  ++lengths_.back();
   in_document_ = false;
   return absl::OkStatus();
 }
@@ -136,6 +141,16 @@ double CorpusWriter::Entropy() const {
   return std::log(total) - sum / total;
 }
 
+double CorpusWriter::MedianLength() {
+  if (lengths_.empty()) return 0;
+  const auto middle =
+      lengths_.begin() + static_cast<std::ptrdiff_t>(lengths_.size() / 2);
+  std::nth_element(lengths_.begin(), middle, lengths_.end());
+  if (lengths_.size() % 2 == 1) return static_cast<double>(*middle);
+  const int64_t below = *std::max_element(lengths_.begin(), middle);
+  return static_cast<double>(below + *middle) / 2;
+}
+
 std::string CorpusWriter::Digest() {
   return Sha256Hex(absl::StrCat(token_digest_.Hex(), document_digest_.Hex(),
                                 Sha256Hex(tokenizer_.Serialize())));
@@ -149,6 +164,12 @@ absl::Status CorpusWriter::WriteIndex() {
   DELINK_RETURN_IF_ERROR(file.SetInt("/", format::kDocumentCount, documents_));
   DELINK_RETURN_IF_ERROR(file.SetInt("/", format::kByteCount, bytes_));
   DELINK_RETURN_IF_ERROR(file.SetDouble("/", format::kEntropy, Entropy()));
+  DELINK_RETURN_IF_ERROR(
+      file.SetDouble("/", format::kMedianLength, MedianLength()));
+  DELINK_RETURN_IF_ERROR(file.SetInt(
+      "/", format::kGreatestLength,
+      lengths_.empty() ? 0
+                       : *std::max_element(lengths_.begin(), lengths_.end())));
   DELINK_RETURN_IF_ERROR(file.SetText("/", format::kDigest, Digest()));
   DELINK_RETURN_IF_ERROR(file.WriteAll(
       format::kShardTokens, {static_cast<int64_t>(shard_sizes_.size())},

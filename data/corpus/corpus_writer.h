@@ -32,14 +32,16 @@ class CorpusWriter {
   int64_t documents() const { return documents_; }
   int64_t bytes() const { return bytes_; }
 
-  // The entropy of the tokens' frequencies, in nats.
-  double Entropy() const;
-
  private:
   absl::Status Push(int32_t id);
   absl::Status WriteShard();
   absl::Status WriteIndex();
   std::string Digest();
+  double Entropy() const;
+
+  // Of an odd number of lengths the middle one, of an even the mean of two.
+  // Reorders them.
+  double MedianLength();
 
   const std::string dir_;
   const Tokenizer& tokenizer_;
@@ -60,6 +62,7 @@ class CorpusWriter {
   int64_t documents_ = 0;
   int64_t bytes_ = 0;
   bool in_document_ = false;
+  std::vector<int64_t> lengths_;  // tokens of each document
   Sha256 token_digest_;
   Sha256 document_digest_;
 };

@@ -39,8 +39,11 @@ inline constexpr char kEndOfDocument[] = "end_of_document";
 inline constexpr char kTokenizerKind[] = "tokenizer";
 inline constexpr char kTokenCount[] = "tokens";
 inline constexpr char kDocumentCount[] = "documents";
-inline constexpr char kByteCount[] = "bytes";         // of text
-inline constexpr char kEntropy[] = "entropy";         // unigram, nats a token
+inline constexpr char kByteCount[] = "bytes";  // of text
+inline constexpr char kEntropy[] = "entropy";  // unigram, nats a token
+// Tokens of a document, its end included. Corpora of early builds lack the two.
+inline constexpr char kMedianLength[] = "median_document_tokens";
+inline constexpr char kGreatestLength[] = "greatest_document_tokens";
 inline constexpr char kDigest[] = "digest";           // of tokens and tokenizer
 inline constexpr char kFirstToken[] = "first_token";  // shards only
 

@@ -10,46 +10,34 @@ namespace {
 
 constexpr size_t kLongestLine = 4096;
 
-int64_t TotalBytes(const std::vector<TextPart>& parts) {
-  int64_t total = 0;
-  for (const TextPart& part : parts) total += part.bytes;
-  return total;
-}
-
 }  // namespace
 
-LineSampler::LineSampler(std::vector<TextPart> parts, int64_t sample_bytes,
-                         uint64_t seed, std::function<void(int64_t)> advanced)
-    : parts_(std::move(parts)),
+LineSampler::LineSampler(DocumentReader& reader, const DocumentScan& scan,
+                         int64_t sample_bytes, uint64_t seed,
+                         std::function<void(int64_t)> advanced)
+    : reader_(reader),
+      scan_(scan),
       key_(Fold(KeyFromSeed(seed), "tokenizer sample")),
       advanced_(std::move(advanced)) {
   keep_ = static_cast<double>(sample_bytes) /
-          static_cast<double>(std::max<int64_t>(TotalBytes(parts_), 1));
+          static_cast<double>(std::max<int64_t>(scan.training_bytes, 1));
 }
 
 bool LineSampler::FillPiece() {
   while (true) {
-    if (!reader_.has_value()) {
-      if (part_ == parts_.size()) return false;
-      absl::StatusOr<TextReader> reader = TextReader::Open(parts_[part_].path);
-      if (!reader.ok()) {
-        status_ = reader.status();
-        return false;
-      }
-      reader_.emplace(*std::move(reader));
-      left_ = parts_[part_].bytes;
-    }
-    absl::StatusOr<std::string> piece = reader_->Next();
+    absl::StatusOr<TextPiece> piece = reader_.Next();
     if (!piece.ok()) {
       status_ = piece.status();
       return false;
     }
-    if (piece->empty() || left_ == 0) {
-      reader_.reset();
-      ++part_;
-      continue;
+    if (piece->text.empty()) return false;
+    if (piece->begins) {
+      // Inputs that grow meanwhile are found out when they are encoded.
+      if (document_ == scan_.documents.size()) return false;
+      left_ = scan_.documents[document_++].training;
     }
-    piece_ = *std::move(piece);
+    if (left_ == 0) continue;
+    piece_ = std::move(piece->text);
     if (static_cast<int64_t>(piece_.size()) > left_) {
       piece_.resize(CharacterBoundary(piece_, static_cast<size_t>(left_)));
       left_ = 0;

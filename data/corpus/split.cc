@@ -13,13 +13,13 @@ namespace {
 // A document may take the validation side this far past its share.
 constexpr double kSlack = 1.25;
 
-// The documents in the order of a keyed hash of their names.
+// The documents in the order of a keyed hash of their keys.
 std::vector<size_t> HashOrder(const std::vector<DocumentSize>& documents,
                               uint64_t seed) {
   const RngKey key = Fold(KeyFromSeed(seed), "validation split");
   std::vector<std::pair<uint64_t, size_t>> hashes;
   for (size_t i = 0; i < documents.size(); ++i) {
-    const RngKey hash = Fold(key, documents[i].name);
+    const RngKey hash = Fold(key, documents[i].key);
     hashes.emplace_back(uint64_t{hash.hi} << 32 | hash.lo, i);
   }
   std::sort(hashes.begin(), hashes.end());

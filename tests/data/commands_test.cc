@@ -34,7 +34,18 @@ class Commands : public ::testing::Test {
 TEST_F(Commands, BuildSumsUpAndShowsProgress) {
   EXPECT_THAT(out_.str(),
               AllOf(HasSubstr("vocabulary 257"), HasSubstr("train "),
-                    HasSubstr("validation "), HasSubstr("unigram entropy")));
+                    HasSubstr("validation\n"), HasSubstr("unigram entropy"),
+                    HasSubstr("documents                           1"),
+                    HasSubstr("  median")));
+  // The same table as of info.
+  std::ostringstream info;
+  ASSERT_TRUE(DataInfo(dir_ / "c", false, info).ok());
+  const std::string table = out_.str().substr(out_.str().find("\n\n") + 2);
+  EXPECT_EQ(info.str().substr(0, table.size()), table);
+  std::istringstream lines(out_.str());
+  for (std::string line; std::getline(lines, line);) {
+    EXPECT_LE(line.size(), 80U) << line;
+  }
   EXPECT_THAT(live_.str(),
               AllOf(HasSubstr("encoding [########################"),
                     HasSubstr("100%"), Not(HasSubstr("\x1b"))));
@@ -54,6 +65,12 @@ TEST_F(Commands, JsonReadsBackBitForBit) {
   EXPECT_EQ(json["train"]["tokens"].get<int64_t>(), corpus->tokens());
   EXPECT_EQ(json["train"]["digest"].get<std::string>(), corpus->digest());
   EXPECT_EQ(json["validation"]["vocab"].get<int>(), 257);
+  const auto lengths = json["train"]["tokens_per_document"];
+  EXPECT_EQ(lengths["mean"].get<double>(),
+            static_cast<double>(corpus->tokens()));
+  EXPECT_EQ(lengths["median"].get<double>(),
+            static_cast<double>(corpus->tokens()));
+  EXPECT_EQ(lengths["max"].get<int64_t>(), corpus->tokens());
   std::ostringstream side;
   ASSERT_TRUE(DataInfo(dir_ / "c/train", false, side).ok());
   EXPECT_THAT(side.str(), AllOf(HasSubstr("49 5"), HasSubstr("1 shard\n"),

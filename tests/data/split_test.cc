@@ -34,7 +34,7 @@ TEST(Split, ShareIsMetAndBothSidesHaveText) {
     std::vector<DocumentSize> documents(1 + random() % 50);
     int64_t total = 0;
     for (size_t i = 0; i < documents.size(); ++i) {
-      documents[i].name = "d" + std::string(1, static_cast<char>('a' + i % 26));
+      documents[i].key = i % 26;
       documents[i].bytes =
           static_cast<int64_t>(random() % (1ULL << (random() % 20)));
       total += documents[i].bytes;
@@ -55,7 +55,7 @@ TEST(Split, ManyDocumentsStayWhole) {
   std::vector<DocumentSize> documents;
   int64_t total = 0;
   for (int i = 0; i < 3000; ++i) {
-    documents.push_back({"doc" + std::to_string(i), 500 + i % 700});
+    documents.push_back({static_cast<uint64_t>(i), 500 + i % 700});
     total += documents.back().bytes;
   }
   const Totals totals = Sum(documents, TrainingBytes(documents, 0.05, 0));
@@ -66,14 +66,14 @@ TEST(Split, ManyDocumentsStayWhole) {
 }
 
 TEST(Split, SingleDocumentIsCut) {
-  EXPECT_EQ(TrainingBytes({{"a", 1000}}, 0.1, 0), std::vector<int64_t>{900});
-  EXPECT_EQ(TrainingBytes({{"a", 2}}, 0.001, 0), std::vector<int64_t>{1});
+  EXPECT_EQ(TrainingBytes({{7, 1000}}, 0.1, 0), std::vector<int64_t>{900});
+  EXPECT_EQ(TrainingBytes({{7, 2}}, 0.001, 0), std::vector<int64_t>{1});
 }
 
-TEST(Split, DependsOnNamesAndSeedNotOnOrder) {
+TEST(Split, DependsOnKeysAndSeedNotOnOrder) {
   std::vector<DocumentSize> documents;
   for (int i = 0; i < 100; ++i) {
-    documents.push_back({"doc" + std::to_string(i), 1000});
+    documents.push_back({static_cast<uint64_t>(i), 1000});
   }
   const auto one = TrainingBytes(documents, 0.1, 1);
   EXPECT_EQ(one, TrainingBytes(documents, 0.1, 1));

@@ -1,7 +1,10 @@
 #include "tests/data/text_samples.h"
 
 #include <zlib.h>
+#include <zstd.h>
 
+#include <fstream>
+#include <nlohmann/json.hpp>
 #include <random>
 #include <vector>
 
@@ -26,17 +29,53 @@ std::string SampleText(uint64_t seed, int64_t bytes) {
 }
 
 void WriteOrDie(const std::string& path, std::string_view bytes) {
-  const absl::Status status = WriteFile(path, bytes);
-  DELINK_CHECK(status.ok()) << status.ToString();
+  // Without the sync of WriteFile, which would be most of what tests do.
+  std::ofstream file(path, std::ios::binary | std::ios::trunc);
+  file.write(bytes.data(), static_cast<std::streamsize>(bytes.size()));
+  file.close();
+  DELINK_CHECK(file.good()) << path;
 }
 
 void WriteGzipOrDie(const std::string& path, std::string_view bytes) {
-  gzFile file = gzopen(path.c_str(), "wb");
-  DELINK_CHECK(file != nullptr) << path;
+  WriteOrDie(path, Gzipped(bytes));
+}
+
+std::string Gzipped(std::string_view bytes) {
+  z_stream stream = {};
+  constexpr int kGzipHeader = 16, kMemory = 8;
   DELINK_CHECK_EQ(
-      gzwrite(file, bytes.data(), static_cast<unsigned>(bytes.size())),
-      static_cast<int>(bytes.size()));
-  DELINK_CHECK_EQ(gzclose(file), Z_OK);
+      deflateInit2(&stream, Z_DEFAULT_COMPRESSION, Z_DEFLATED,
+                   MAX_WBITS + kGzipHeader, kMemory, Z_DEFAULT_STRATEGY),
+      Z_OK);
+  std::string out(deflateBound(&stream, bytes.size()), '\0');
+  stream.next_in =
+      reinterpret_cast<unsigned char*>(const_cast<char*>(bytes.data()));
+  stream.avail_in = static_cast<unsigned>(bytes.size());
+  stream.next_out = reinterpret_cast<unsigned char*>(out.data());
+  stream.avail_out = static_cast<unsigned>(out.size());
+  DELINK_CHECK_EQ(deflate(&stream, Z_FINISH), Z_STREAM_END);
+  out.resize(stream.total_out);
+  deflateEnd(&stream);
+  return out;
+}
+
+std::string Zstandard(std::string_view bytes) {
+  ZSTD_CCtx* context = ZSTD_createCCtx();
+  ZSTD_CCtx_setParameter(context, ZSTD_c_checksumFlag, 1);
+  std::string out(ZSTD_compressBound(bytes.size()), '\0');
+  const size_t size = ZSTD_compress2(context, out.data(), out.size(),
+                                     bytes.data(), bytes.size());
+  DELINK_CHECK(ZSTD_isError(size) == 0);
+  out.resize(size);
+  ZSTD_freeCCtx(context);
+  return out;
+}
+
+std::string JsonLine(std::string_view text, const std::string& field) {
+  nlohmann::ordered_json line = {{"id", 17}, {"tags", {"a", {{"text", "b"}}}}};
+  line[field] = text;
+  line["rest"] = nullptr;
+  return line.dump() + "\n";
 }
 
 std::string ReadOrDie(const std::string& path) {
