@@ -6,25 +6,44 @@
 #include "framework/sharing/resolve.h"
 #include "layers/ops/accumulate.h"
 #include "recipes/models/gpt.h"
+#include "recipes/models/llama.h"
 
 namespace delink::testing {
+namespace {
+
+template <typename Config>
+Config Sized(Config c, const RigOptions& options) {
+  c.layers = options.layers;
+  c.dim = StepRig::kDim;
+  c.heads = StepRig::kHeads;
+  if (c.kv_heads == 0) c.kv_heads = StepRig::kKvHeads;
+  c.ffn = 40;
+  c.vocab = StepRig::kVocab;
+  c.max_seq = StepRig::kSeq;
+  c.tied = options.tied;
+  c.dropout = options.dropout;
+  c.init_std = options.init_std;
+  return c;
+}
+
+std::unique_ptr<Sequential> Build(const Scope& scope,
+                                  const RigOptions& options) {
+  if (options.llama.has_value()) {
+    return BuildLlama(scope, Sized(*options.llama, options));
+  }
+  GptConfig gpt = Sized(GptConfig(), options);
+  gpt.norm = options.norm;
+  gpt.activation = options.activation;
+  gpt.bias = options.bias;
+  return BuildGpt(scope, gpt);
+}
+
+}  // namespace
 
 StepRig::StepRig(Communicator& comm, const std::string& share,
                  const RigOptions& options)
     : comm_(comm), options_(options), device_(NewCpuDevice()) {
-  config_.layers = options.layers;
-  config_.dim = 24;
-  config_.heads = 4;
-  config_.kv_heads = 2;
-  config_.ffn = 40;
-  config_.vocab = kVocab;
-  config_.max_seq = kSeq;
-  config_.tied = options.tied;
-  config_.dropout = options.dropout;
-  config_.norm = options.norm;
-  config_.activation = options.activation;
-  config_.bias = options.bias;
-  model_ = BuildGpt(Scope(registry_), config_);
+  model_ = Build(Scope(registry_), options);
   optimizer_ = NewAdamW(options.adamw);
   network_ = *comm.Split(0, comm.rank());
   store_ = MakeStore(share);

@@ -1,7 +1,9 @@
-// A small gpt under an executor, without files: for tests of single steps.
+// A small gpt or llama under an executor, without files: for tests of single
+// steps.
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "framework/comm/communicator.h"
@@ -10,6 +12,7 @@
 #include "framework/sharing/state_policy.h"
 #include "framework/step/executor.h"
 #include "recipes/models/gpt_config.h"
+#include "recipes/models/llama_config.h"
 
 namespace delink::testing {
 
@@ -22,11 +25,15 @@ struct RigOptions {
   bool lane_threads = false;
   double clip = 0;
   double dropout = 0;
+  double init_std = 0.02;
   MicroBatchOrder order = MicroBatchOrder::kMicroBatchMajor;
   int zero = 0;
   GptConfig::Norm norm = GptConfig::Norm::kLayerNorm;
   GptConfig::Activation activation = GptConfig::Activation::kGeluTanh;
   bool bias = true;
+  // Instead of a gpt. Of its sizes kv_heads and head_dim count, where they are
+  // not 0; what is named above is as said there.
+  std::optional<LlamaConfig> llama = {};
   AdamWConfig adamw;
 };
 
@@ -34,6 +41,7 @@ class StepRig {
  public:
   static constexpr int64_t kVocab = 61;
   static constexpr int64_t kSeq = 12;
+  static constexpr int64_t kDim = 24, kHeads = 4, kKvHeads = 2;
 
   // `comm` must outlive the rig.
   StepRig(Communicator& comm, const std::string& share,
@@ -62,7 +70,6 @@ class StepRig {
   // [B, T, V] of all of this rank's sequences, computed layer by layer without
   // the executor.
   std::vector<float> Logits(const HostBatch& batch);
-  const GptConfig& config() const { return config_; }
 
   Device& device() { return *device_; }
   ParamStore& store() { return *store_; }
@@ -75,7 +82,6 @@ class StepRig {
 
   Communicator& comm_;
   RigOptions options_;
-  GptConfig config_;
   std::unique_ptr<Device> device_;
   ParamRegistry registry_;
   std::unique_ptr<Sequential> model_;
