@@ -82,13 +82,14 @@ BENCHMARK(Matmul)
     ->Args({1, 768, 768, 0, 1, 0})
     ->UseRealTime();
 
-// B, H, T, Dh; causal, so half of the products count.
+// B, H, T, Dh, W; causal, within the window if there is one.
 struct AttentionData {
   explicit AttentionData(const benchmark::State& state)
       : B(state.range(0)),
         H(state.range(1)),
         T(state.range(2)),
         Dh(state.range(3)),
+        W(state.range(4)),
         qkv(3 * B * T * H * Dh),
         d_qkv(3 * B * T * H * Dh),
         o(B * T * H * Dh),
@@ -105,6 +106,7 @@ struct AttentionData {
             .Tq = T,
             .Tk = T,
             .scale = 1.0 / std::sqrt(static_cast<double>(Dh)),
+            .window = W,
             .q = qkv.data(),
             .q_strides = strides,
             .k = qkv.data() + H * Dh,
@@ -115,7 +117,14 @@ struct AttentionData {
             .lse = lse.data()};
   }
 
-  int64_t B, H, T, Dh;
+  // Multiplications and additions of one product over all that is seen.
+  double Flops() const {
+    const int64_t seen =
+        W > 0 ? W * (W + 1) / 2 + (T - W) * W : T * (T + 1) / 2;
+    return 2.0 * static_cast<double>(B * H * Dh * seen);
+  }
+
+  int64_t B, H, T, Dh, W;
   Floats qkv, d_qkv, o, d_o, lse, delta;
 };
 
@@ -127,13 +136,14 @@ void AttentionForward(benchmark::State& state) {
   Floats scratch(args.scratch_bytes / 4 + 16);
   args.scratch = scratch.data();
   for (auto _ : state) bench.kernels.attention_forward(*bench.stream, args);
-  CountFlops(state, 2.0 * data.B * data.H * data.T * data.T * data.Dh);
+  CountFlops(state, 2 * data.Flops());
 }
 BENCHMARK(AttentionForward)
     ->Name("attention_forward")
-    ->Args({4, 12, 256, 64})
-    ->Args({8, 8, 256, 32})
-    ->Args({1, 12, 1024, 64})
+    ->Args({4, 12, 256, 64, 0})
+    ->Args({8, 8, 256, 32, 0})
+    ->Args({1, 12, 1024, 64, 0})
+    ->Args({1, 12, 1024, 64, 128})
     ->UseRealTime();
 
 void AttentionBackward(benchmark::State& state) {
@@ -147,6 +157,7 @@ void AttentionBackward(benchmark::State& state) {
                                 .Tq = f.Tq,
                                 .Tk = f.Tk,
                                 .scale = f.scale,
+                                .window = f.window,
                                 .q = f.q,
                                 .q_strides = f.q_strides,
                                 .k = f.k,
@@ -164,13 +175,14 @@ void AttentionBackward(benchmark::State& state) {
   Floats scratch(args.scratch_bytes / 4 + 16);
   args.scratch = scratch.data();
   for (auto _ : state) bench.kernels.attention_backward(*bench.stream, args);
-  CountFlops(state, 5.0 * data.B * data.H * data.T * data.T * data.Dh);
+  CountFlops(state, 5 * data.Flops());
 }
 BENCHMARK(AttentionBackward)
     ->Name("attention_backward")
-    ->Args({4, 12, 256, 64})
-    ->Args({8, 8, 256, 32})
-    ->Args({1, 12, 1024, 64})
+    ->Args({4, 12, 256, 64, 0})
+    ->Args({8, 8, 256, 32, 0})
+    ->Args({1, 12, 1024, 64, 0})
+    ->Args({1, 12, 1024, 64, 128})
     ->UseRealTime();
 
 // N, D; forward, then both halves of backward.
@@ -222,6 +234,76 @@ BENCHMARK(Gelu)
     ->Args({1024 * 3072, 0})
     ->Args({1024 * 3072, 1})
     ->UseRealTime();
+
+// N, F; forward, then backward.
+void SwiGlu(benchmark::State& state) {
+  Bench bench;
+  const int64_t N = state.range(0), F = state.range(1);
+  Floats x(2 * N * F), y(N * F), dx(2 * N * F);
+  for (auto _ : state) {
+    bench.kernels.swiglu_forward(*bench.stream, {N, F, x.data(), y.data()});
+    bench.kernels.swiglu_backward(*bench.stream,
+                                  {N, F, y.data(), x.data(), dx.data()});
+  }
+  CountBytes(state, 8 * N * F);
+}
+BENCHMARK(SwiGlu)->Name("swiglu")->Args({1024, 2048})->UseRealTime();
+
+// B, T, heads (of queries and keys), Dh, pairing.
+void Rotary(benchmark::State& state) {
+  Bench bench;
+  const int64_t B = state.range(0), T = state.range(1);
+  const int64_t heads = state.range(2), Dh = state.range(3);
+  const int64_t row = heads / 2 * 3 * Dh;
+  Floats x(B * T * row);
+  RotaryAngles angles = {.pairing = static_cast<RotaryPairing>(state.range(4)),
+                         .pairs = static_cast<int>(Dh / 2)};
+  for (int i = 0; i < angles.pairs; ++i) {
+    angles.inverse_frequency[i] = std::pow(1e4, -2.0 * i / Dh);
+  }
+  for (auto _ : state) {
+    bench.kernels.rotary(*bench.stream, {.B = B,
+                                         .T = T,
+                                         .Dh = Dh,
+                                         .heads = heads,
+                                         .row = row,
+                                         .angles = &angles,
+                                         .x = x.data()});
+  }
+  CountBytes(state, 2 * B * T * heads * Dh);
+}
+BENCHMARK(Rotary)
+    ->Name("rotary")
+    ->Args({4, 256, 24, 64, 0})
+    ->Args({4, 256, 24, 64, 1})
+    ->Args({1, 256, 24, 64, 0})
+    ->UseRealTime();
+
+// N, H, Hkv, Dh; forward, then both halves of backward.
+void QkNorm(benchmark::State& state) {
+  Bench bench;
+  const int64_t N = state.range(0), H = state.range(1), Hkv = state.range(2);
+  const int64_t Dh = state.range(3), width = (H + 2 * Hkv) * Dh;
+  Floats x(N * width), dy(N * width), y(N * width), w(Dh), dw(Dh);
+  Floats rstd(N * (H + Hkv));
+  for (auto _ : state) {
+    bench.kernels.qk_norm_forward(
+        *bench.stream, {N, H, Hkv, Dh, 1e-6, x.data(), w.data(), w.data(),
+                        y.data(), rstd.data()});
+    bench.kernels.qk_norm_backward_input(
+        *bench.stream, {N, H, Hkv, Dh, dy.data(), x.data(), w.data(), w.data(),
+                        rstd.data(), y.data()});
+    QkNormBackwardWeightArgs args = {
+        N,         Dh,       H + 2 * Hkv, H + Hkv,   0,   H,
+        dy.data(), x.data(), rstd.data(), dw.data(), true};
+    bench.kernels.qk_norm_backward_weight(*bench.stream, args);
+    args.first_head = H;
+    args.heads = Hkv;
+    bench.kernels.qk_norm_backward_weight(*bench.stream, args);
+  }
+  CountBytes(state, 7 * N * width);
+}
+BENCHMARK(QkNorm)->Name("qk_norm")->Args({1024, 12, 4, 64})->UseRealTime();
 
 void Add(benchmark::State& state) {
   Bench bench;

@@ -131,6 +131,7 @@ std::vector<Case> AttentionCases() {
     cases.push_back(AttentionCase({1, 2, 2, 16, 70, 70 + extra}));
   }
   cases.push_back(AttentionCase({1, 2, 2, 64, 150, 150, 4.0}));
+  cases.push_back(AttentionCase({2, 4, 2, 17, 200, 200, 1.0, 70}));
   // Windows inside a vector, a tile, over tiles; all of the keys, and more.
   for (const int64_t W :
        {1, 2, 3, 15, 16, 17, 63, 64, 65, 130, 199, 200, 500}) {

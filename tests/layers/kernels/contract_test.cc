@@ -177,7 +177,7 @@ TEST_F(Contract, NotANumberIsNotLost) {
 }
 
 TEST_F(Contract, LessScratchMeansFewerThreadsAndTheSameBits) {
-  const int64_t B = 3, H = 2, T = 70, Dh = 16, width = 3 * H * Dh;
+  const int64_t B = 3, H = 2, T = 160, Dh = 16, width = 3 * H * Dh;
   const Floats qkv = Normals<float>("qkv", B * T * width);
   const auto attend = [&](int threads) {
     Floats o(B * T * H * Dh);

@@ -54,6 +54,7 @@ std::vector<Case> CrossEntropyCases() {
     cases.push_back(CrossEntropyCase(7, V, 0, true, 1.0));
     cases.push_back(CrossEntropyCase(7, V, 0, true, 40.0));
   }
+  cases.push_back(CrossEntropyCase(23, 3000, 0, true, 1.0, 1e-4));
   cases.push_back(CrossEntropyCase(0, 16, 0, true, 1.0));
   return cases;
 }

@@ -71,8 +71,8 @@ std::vector<Case> EmbeddingCases() {
     cases.push_back(EmbeddingCase({1 + i % 3, 7, D, 5, i % 2, i % 2 == 0}));
   }
   cases.push_back(EmbeddingCase({0, 4, 8, 3, 0, false}));
-  cases.push_back(EmbeddingCase({4, 64, 129, 1000, 0, false}));
-  cases.push_back(EmbeddingCase({2, 300, 64, 2, 3, true}));
+  cases.push_back(EmbeddingCase({4, 130, 129, 1000, 0, false}));
+  cases.push_back(EmbeddingCase({2, 520, 64, 2, 3, true}));
   return cases;
 }
 

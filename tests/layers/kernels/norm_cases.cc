@@ -190,7 +190,7 @@ std::vector<Case> NormCases() {
     cases.push_back(QkNormCase(3, 2, 1, Dh, Dh % 2 == 0, Dh % 3 == 0));
   }
   cases.push_back(QkNormCase(0, 2, 1, 16, false, false));
-  cases.push_back(QkNormCase(65, 6, 2, 64, false, true));
+  cases.push_back(QkNormCase(200, 6, 2, 64, false, true));
   cases.push_back(QkNormCase(41, 3, 3, 128, true, false));
   add(0, 16);
   add(301, 257);

@@ -57,7 +57,7 @@ std::vector<Case> RotaryCases() {
     for (const int64_t first : {131'071, 1'000'000, 10'000'000}) {
       cases.push_back(RotaryCase({2, 50, 1, 34, 17, first}, pairing, false));
     }
-    cases.push_back(RotaryCase({3, 40, 6, 64, 32}, pairing, true));  // a team
+    cases.push_back(RotaryCase({3, 60, 6, 64, 32}, pairing, true));  // a team
     cases.push_back(RotaryCase({0, 5, 2, 8, 4}, pairing, false));
     cases.push_back(RotaryCase({2, 0, 2, 8, 4}, pairing, false));
   }

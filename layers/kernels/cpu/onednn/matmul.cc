@@ -12,6 +12,7 @@
 #include <map>
 #include <memory>
 #include <new>
+#include <optional>
 #include <unordered_map>
 
 #include "framework/base/check.h"
@@ -124,8 +125,22 @@ class Cache {
   int64_t scratch_bytes_ = 0;
 };
 
+// While it lives, the calling thread works alone.
+class Alone {
+ public:
+  Alone() : before_(MaxThreads()) { SetThreads(1); }
+  ~Alone() { SetThreads(before_); }
+  Alone(const Alone&) = delete;
+  Alone& operator=(const Alone&) = delete;
+
+ private:
+  int before_;
+};
+
 void RunChecked(const MatmulArgs& s) {
   thread_local Cache cache;
+  std::optional<Alone> alone;
+  if (s.m * s.n * s.k <= kParallelProducts) alone.emplace();
   try {
     cache.Run(s);
   } catch (const dnnl::error& error) {

@@ -150,7 +150,8 @@ void AttentionBackward(Stream&, const AttentionBackwardArgs& s) {
   const int64_t tasks = s.B * s.Hkv;
   if (tasks == 0 || s.Dh == 0) return;
   const int64_t bytes = AttentionBackwardScratch(s, 1);
-  [[maybe_unused]] const int team = TeamFor(s.scratch_bytes, bytes);
+  const int most = TeamFor(s.scratch_bytes, bytes);
+  [[maybe_unused]] const int team = Products(s) > kParallelProducts ? most : 1;
   char* scratch = static_cast<char*>(s.scratch);
 #pragma omp parallel for schedule(dynamic, 1) num_threads(team)
   for (int64_t task = 0; task < tasks; ++task) {

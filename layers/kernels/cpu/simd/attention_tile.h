@@ -21,6 +21,13 @@ inline constexpr int kTileVecs = kQueryTile / kWidth;
 static inline int64_t Smaller(int64_t a, int64_t b) { return a < b ? a : b; }
 static inline int64_t Larger(int64_t a, int64_t b) { return a > b ? a : b; }
 
+// Multiply-adds of the scores, about.
+template <typename Args>
+static inline int64_t Products(const Args& s) {
+  const int64_t seen = s.window > 0 ? Smaller(s.window, s.Tk) : s.Tk;
+  return s.B * s.H * s.Tq * seen * s.Dh;
+}
+
 // The vector of one head at one token.
 static inline const float* HeadAt(const void* base, HeadStrides strides,
                                   int64_t Dh, int64_t b, int64_t t, int64_t h) {

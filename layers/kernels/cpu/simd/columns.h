@@ -6,9 +6,6 @@
 
 namespace delink::cpu::DELINK_SIMD {
 
-// Fewer elements than this are not worth waking a team.
-inline constexpr int64_t kParallelFrom = 1 << 14;
-
 // dw (=|+=) sum over n of dy * (x - mean) * rstd, without mean dy * x * rstd;
 // db (=|+=) sum over n of dy. Either may be null.
 struct ColumnSums {

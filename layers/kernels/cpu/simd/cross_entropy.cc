@@ -1,5 +1,4 @@
 #include "layers/kernels/cpu/helpers.h"
-#include "layers/kernels/cpu/simd/columns.h"
 #include "layers/kernels/cpu/simd/math.h"
 #include "layers/kernels/cpu/simd/rows.h"
 #include "layers/kernels/cpu/simd/simd.h"

@@ -1,8 +1,8 @@
 // Philox4x32-10 (framework/base/rng.h) on as many counters at once as there
 // are 64-bit lanes, so that each round's products are whole.
 #include "layers/kernels/cpu/helpers.h"
-#include "layers/kernels/cpu/simd/columns.h"
 #include "layers/kernels/cpu/simd/simd.h"
+#include "layers/kernels/cpu/simd/vec.h"
 
 namespace delink::cpu::DELINK_SIMD {
 namespace {

@@ -2,9 +2,9 @@
 // parts of A and B it needs into panels as wide as the micro-kernel, a slice of
 // k at a time. An element of C is one chain of multiply-adds in the order of k,
 // so its bits depend on its row and column alone.
-#include "layers/kernels/cpu/simd/columns.h"
 #include "layers/kernels/cpu/simd/gemm_tile.h"
 #include "layers/kernels/cpu/simd/simd.h"
+#include "layers/kernels/cpu/threads.h"
 
 namespace delink::cpu::DELINK_SIMD {
 namespace {
@@ -100,7 +100,7 @@ void Matmul(Stream&, const MatmulArgs& s) {
   const int64_t down = (s.m + kBlockRows - 1) / kBlockRows;
   const int64_t across = (s.n + kBlockColumns - 1) / kBlockColumns;
 #pragma omp parallel for schedule( \
-    dynamic, 1) if (down * across > 1 && s.m * s.n * s.k > kParallelFrom)
+    dynamic, 1) if (down * across > 1 && s.m * s.n * s.k > kParallelProducts)
   for (int64_t block = 0; block < down * across; ++block) {
     Panels panels;
     Block(s, block % down * kBlockRows, block / down * kBlockColumns, &panels);

@@ -4,6 +4,7 @@
 #include "layers/kernels/cpu/simd/columns.h"
 #include "layers/kernels/cpu/simd/norm_rows.h"
 #include "layers/kernels/cpu/simd/simd.h"
+#include "layers/kernels/cpu/threads.h"
 
 namespace delink::cpu::DELINK_SIMD {
 namespace {

@@ -1,7 +1,7 @@
-#include "layers/kernels/cpu/simd/columns.h"
 #include "layers/kernels/cpu/simd/math.h"
 #include "layers/kernels/cpu/simd/rows.h"
 #include "layers/kernels/cpu/simd/simd.h"
+#include "layers/kernels/cpu/threads.h"
 
 namespace delink::cpu::DELINK_SIMD {
 namespace {

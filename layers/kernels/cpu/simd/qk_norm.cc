@@ -1,8 +1,8 @@
 // RMS norm of the heads of a packed projection. Its weights are short and
 // shared by many heads, so their gradient goes by narrow ranges of columns.
-#include "layers/kernels/cpu/simd/columns.h"
 #include "layers/kernels/cpu/simd/norm_rows.h"
 #include "layers/kernels/cpu/simd/simd.h"
+#include "layers/kernels/cpu/threads.h"
 
 namespace delink::cpu::DELINK_SIMD {
 namespace {

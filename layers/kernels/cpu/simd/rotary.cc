@@ -1,9 +1,9 @@
 // ref/rotary.cc has the formulas. Sines and cosines of a token are made once
 // for all its heads and all samples, in f32 from angles reduced in double: they
 // cost less than the reading of a table would.
-#include "layers/kernels/cpu/simd/columns.h"
 #include "layers/kernels/cpu/simd/rows.h"
 #include "layers/kernels/cpu/simd/simd.h"
+#include "layers/kernels/cpu/threads.h"
 
 namespace delink::cpu::DELINK_SIMD {
 namespace {

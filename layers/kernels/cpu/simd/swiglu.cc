@@ -1,8 +1,8 @@
 // ref/swiglu.cc has the formulas.
-#include "layers/kernels/cpu/simd/columns.h"
 #include "layers/kernels/cpu/simd/math.h"
 #include "layers/kernels/cpu/simd/rows.h"
 #include "layers/kernels/cpu/simd/simd.h"
+#include "layers/kernels/cpu/threads.h"
 
 namespace delink::cpu::DELINK_SIMD {
 namespace {
