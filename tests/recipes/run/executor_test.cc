@@ -13,13 +13,18 @@ namespace {
 
 constexpr double kLr = 1e-3;
 
-TEST(Executor, AllocatesTheAccountToTheByteAndNothingLater) {
+class ExecutorTest : public ::testing::TestWithParam<const char*> {};
+INSTANTIATE_TEST_SUITE_P(Kinds, ExecutorTest, ::testing::ValuesIn(kModelKinds));
+
+TEST_P(ExecutorTest, AllocatesTheAccountToTheByteAndNothingLater) {
   for (const bool recompute : {false, true}) {
     for (const MicroBatchOrder order :
          {MicroBatchOrder::kMicroBatchMajor, MicroBatchOrder::kLayerMajor}) {
       for (const std::string share : {"all", "none"}) {
         SelfCommunicator comm;
-        StepRig rig(comm, share, {.recompute = recompute, .order = order});
+        StepRig rig(
+            comm, share,
+            OfKind(GetParam(), {.recompute = recompute, .order = order}));
         EXPECT_EQ(rig.device().bytes_in_use(),
                   rig.executor().account().total());
         const int64_t allocations = rig.device().allocations();
@@ -34,10 +39,11 @@ TEST(Executor, AllocatesTheAccountToTheByteAndNothingLater) {
   }
 }
 
-TEST(Executor, AccountHoldsOnSeveralRanks) {
-  const absl::Status status = RunRanks(3, [](Communicator& comm) {
+TEST_P(ExecutorTest, AccountHoldsOnSeveralRanks) {
+  const std::string kind = GetParam();
+  const absl::Status status = RunRanks(3, [kind](Communicator& comm) {
     StepRig rig(comm, "groups:2",
-                {.micro_batch = 1, .global_batch = 6, .zero = 1});
+                OfKind(kind, {.micro_batch = 1, .global_batch = 6, .zero = 1}));
     EXPECT_EQ(rig.device().bytes_in_use(), rig.executor().account().total());
     const int64_t allocations = rig.device().allocations();
     EXPECT_TRUE(rig.executor().TrainStep(rig.Batch(1), 1, kLr).ok());
@@ -47,17 +53,46 @@ TEST(Executor, AccountHoldsOnSeveralRanks) {
   EXPECT_TRUE(status.ok()) << std::string(status.message());
 }
 
-TEST(Executor, RecomputeSavesMemory) {
+TEST_P(ExecutorTest, RecomputeSavesMemory) {
   SelfCommunicator comm;
-  StepRig kept(comm, "none", {.layers = 8});
-  StepRig recomputed(comm, "none", {.layers = 8, .recompute = true});
+  StepRig kept(comm, "none", OfKind(GetParam(), {.layers = 8}));
+  StepRig recomputed(comm, "none",
+                     OfKind(GetParam(), {.layers = 8, .recompute = true}));
   EXPECT_LT(recomputed.executor().account().activations(),
             kept.executor().account().activations() / 2);
 }
 
-TEST(Executor, TrainingLossIsTheLossOfTheBatch) {
+// Matrix products and attention, the pairs that a window leaves out not
+// counted; backward is twice the work of forward.
+TEST(Executor, FlopsOfALlama) {
+  constexpr double kTokens = 2 * StepRig::kSeq;
+  constexpr int64_t kHeadDim = 10, kWindow = 5;
+  constexpr double kPairs = 2 * (5 * 6 / 2 + 7 * 5);  // of two sequences
+  for (const bool recompute : {false, true}) {
+    SelfCommunicator comm;
+    RigOptions options = OfKind("llama", {.recompute = recompute});
+    options.llama->head_dim = kHeadDim;
+    options.llama->window = kWindow;
+    StepRig rig(comm, "none", options);
+    double weights = 0, head = 0;
+    for (const LogicalTensor& t : rig.store().logical_tensors()) {
+      if (t.shape.rank() != 2) continue;
+      const auto n = static_cast<double>(t.shape.elements());
+      if (t.name.starts_with("blocks/")) weights += n;
+      if (t.name == "head/weight") head += n;
+    }
+    const double blocks =
+        2 * weights * kTokens + static_cast<double>(options.layers) * 4 *
+                                    kPairs * StepRig::kHeads * kHeadDim;
+    const double expected =
+        (recompute ? 4 : 3) * blocks + 3 * 2 * head * kTokens;
+    EXPECT_EQ(rig.executor().flops_per_micro_batch(), expected);
+  }
+}
+
+TEST_P(ExecutorTest, TrainingLossIsTheLossOfTheBatch) {
   SelfCommunicator comm;
-  StepRig rig(comm, "all", {});
+  StepRig rig(comm, "all", OfKind(GetParam(), {}));
   const HostBatch batch = rig.Batch(1);
   const LossRecord before = *rig.executor().Evaluate(batch);
   const StepResult result = *rig.executor().TrainStep(batch, 1, kLr);

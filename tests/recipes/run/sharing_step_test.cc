@@ -13,8 +13,9 @@
 namespace delink::testing {
 namespace {
 
-const char* const kShares[] = {"all", "groups:2", "cycle:2",
-                               "attention=all,mlp=groups:2"};
+const char* const kShares[] = {"all",     "groups:2",
+                               "cycle:2", "attention=all,mlp=groups:2",
+                               "mlp=all", "norm=all"};
 
 double Norm(const std::vector<double>& x) {
   double sum = 0;
@@ -22,18 +23,19 @@ double Norm(const std::vector<double>& x) {
   return std::sqrt(sum);
 }
 
-class SharingTest
-    : public ::testing::TestWithParam<std::tuple<const char*, int>> {
+class SharingTest : public ::testing::TestWithParam<
+                        std::tuple<const char*, const char*, int>> {
  protected:
-  std::string share() const { return std::get<0>(GetParam()); }
-  int ranks() const { return std::get<1>(GetParam()); }
+  std::string kind() const { return std::get<0>(GetParam()); }
+  std::string share() const { return std::get<1>(GetParam()); }
+  int ranks() const { return std::get<2>(GetParam()); }
 };
 
 // (ii) The shared gradient equals the sum of the gradients of an untied copy;
 // (i) whose loss is the same to the bit.
 TEST_P(SharingTest, GradientIsTheSumOverAnUntiedCopy) {
   const absl::Status status = RunRanks(ranks(), [&](Communicator& comm) {
-    StepRig rig(comm, share(), {.micro_batch = 1});
+    StepRig rig(comm, share(), OfKind(kind(), {.micro_batch = 1}));
     const HostBatch batch = rig.Batch(1);
     // A learning rate of 0 leaves gradients and changes nothing.
     const StepResult a = *rig.executor().TrainStep(batch, 1, 0);
@@ -67,15 +69,19 @@ TEST_P(SharingTest, GradientIsTheSumOverAnUntiedCopy) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Shares, SharingTest,
-                         ::testing::Combine(::testing::ValuesIn(kShares),
+                         ::testing::Combine(::testing::ValuesIn(kModelKinds),
+                                            ::testing::ValuesIn(kShares),
                                             ::testing::Values(1, 4)));
 
+class SharedStateTest : public ::testing::TestWithParam<const char*> {};
+
 // (iii) A pseudo step moves, reduces and updates 1/L of the weight bytes.
-TEST(Sharing, PseudoStateIsOneLayers) {
+TEST_P(SharedStateTest, PseudoStateIsOneLayers) {
   SelfCommunicator comm;
   constexpr int64_t kLayers = 6;
-  StepRig pseudo(comm, "all", {.layers = kLayers});
-  StepRig real(comm, "none", {.layers = kLayers});
+  const RigOptions options = OfKind(GetParam(), {.layers = kLayers});
+  StepRig pseudo(comm, "all", options);
+  StepRig real(comm, "none", options);
   const auto block_bytes = [](const StepRig& rig, Plane plane) {
     int64_t bytes = 0;
     ParamStore& store = const_cast<StepRig&>(rig).store();
@@ -106,12 +112,15 @@ TEST(Sharing, PseudoStateIsOneLayers) {
   EXPECT_GT(count(pseudo, Op::kUpdate), 0);
 }
 
+INSTANTIATE_TEST_SUITE_P(Kinds, SharedStateTest,
+                         ::testing::ValuesIn(kModelKinds));
+
 // (v) The trap: after `copy` steps collapse, after `scale` they do not. One
 // batch and a learning rate so small that gradients stay what they are; at
 // initialisation branches hardly matter, so that all layers' projections back
 // into the residual stream have the same gradient: layers agree, which is what
 // `scale` is exact for. Then a normal step of Adam moves by the learning rate.
-class TrapTest : public ::testing::Test {
+class TrapTest : public ::testing::TestWithParam<const char*> {
  protected:
   static constexpr int64_t kLayers = 12;
   static constexpr int64_t kPseudoSteps = 60;
@@ -126,8 +135,9 @@ class TrapTest : public ::testing::Test {
   static Outcome Go(StatePolicy policy) {
     SelfCommunicator comm;
     StepRig rig(comm, "all",
-                {.layers = kLayers,
-                 .adamw = {.beta1 = 0.9, .beta2 = 0.999, .decay = 0}});
+                OfKind(GetParam(),
+                       {.layers = kLayers,
+                        .adamw = {.beta1 = 0.9, .beta2 = 0.999, .decay = 0}}));
     const HostBatch batch = rig.Batch(1);
     for (int64_t step = 1; step <= kPseudoSteps; ++step) {
       EXPECT_TRUE(rig.executor().TrainStep(batch, step, kSmallLr).ok());
@@ -156,7 +166,7 @@ class TrapTest : public ::testing::Test {
   }
 };
 
-TEST_F(TrapTest, CopyStallsAndScaleDoesNot) {
+TEST_P(TrapTest, CopyStallsAndScaleDoesNot) {
   const Outcome copy = Go(StatePolicy::kCopy);
   const Outcome scale = Go(StatePolicy::kScale);
   const Outcome reset = Go(StatePolicy::kReset);
@@ -167,6 +177,8 @@ TEST_F(TrapTest, CopyStallsAndScaleDoesNot) {
   EXPECT_GT(scale.progress, 2 * copy.progress);
   EXPECT_LE(scale.spike, 1.0);
 }
+
+INSTANTIATE_TEST_SUITE_P(Kinds, TrapTest, ::testing::ValuesIn(kModelKinds));
 
 }  // namespace
 }  // namespace delink::testing

@@ -40,6 +40,17 @@ std::unique_ptr<Sequential> Build(const Scope& scope,
 
 }  // namespace
 
+RigOptions OfKind(const std::string& kind, RigOptions options) {
+  if (kind == "gpt") return options;
+  DELINK_CHECK(kind == "llama") << kind;
+  LlamaConfig& c = options.llama.emplace();
+  c.qk_norm = true;
+  c.qkv_bias = true;
+  c.window = 7;
+  c.z_loss = 0.01;
+  return options;
+}
+
 StepRig::StepRig(Communicator& comm, const std::string& share,
                  const RigOptions& options)
     : comm_(comm), options_(options), device_(NewCpuDevice()) {

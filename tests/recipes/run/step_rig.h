@@ -37,6 +37,13 @@ struct RigOptions {
   AdamWConfig adamw;
 };
 
+// The kinds of model that every property of a step is tested with.
+inline constexpr const char* kModelKinds[] = {"gpt", "llama"};
+
+// The options with a model of that kind; a llama has everything that it may
+// have.
+RigOptions OfKind(const std::string& kind, RigOptions options);
+
 class StepRig {
  public:
   static constexpr int64_t kVocab = 61;
