@@ -1,8 +1,7 @@
 // The cores of a machine, divided among the ranks on it.
 //
 // Where the cores to divide come from:
-// - Open MPI's mpirun, not told how to bind, binds each of two ranks to a
-// single
+// - Open MPI's mpirun, not told how to bind, binds each of two ranks to one
 //   core, whatever taskset says. It says so in OMPI_MCA_orte_bound_at_launch,
 //   and a person's own --bind-to in OMPI_MCA_hwloc_base_binding_policy. With
 //   the first and without the second, the cores are those of mpirun itself (of

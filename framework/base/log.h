@@ -26,7 +26,7 @@ void SetLogLevel(LogLevel level);
 // false when the file cannot be opened.
 bool SetLogFile(const std::string& path);
 
-// Called before a line goes to a terminal, so that a live status line can clear
+// Called before each line, so that a live status line on the terminal can clear
 // itself; nullptr for none.
 void SetLogTerminalHook(void (*hook)());
 

@@ -31,7 +31,7 @@ int64_t LargestShard(const ParamStore& store) {
   return elements * SizeOf(store.options().dtype);
 }
 
-// Everything small that a step needs on the device; see StepRecords.
+// Everything small that a step needs on the device; see Executor::Records.
 int64_t RecordBytes(const StepMemory& memory) {
   const int64_t tokens = memory.micro_batches * memory.batch.tokens();
   const int64_t samples = memory.micro_batches * memory.batch.micro_batch;

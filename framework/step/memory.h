@@ -13,7 +13,7 @@
 
 namespace delink {
 
-// Bytes on this rank's device, by kind (core.md, "Kinds of bytes").
+// Bytes on this rank's device, by kind (docs/architecture.md, "Memory").
 struct MemoryAccount {
   int64_t weights = 0;
   int64_t gradients = 0;

@@ -10,7 +10,7 @@ struct BasicPlanOptions {
   bool recompute = false;  // of every block
 };
 
-// One training step, as core.md draws it:
+// One training step (docs/step-program.md draws more):
 //   micro-batch-major, 2 layers sharing slab 0, 2 micro-batches:
 //     F(0,a) F(1,a) B(1,a) B(0,a) F(0,b) F(1,b) B(1,b) B(0,b)
 //     Reduce(0) Norm Update(0)

@@ -1,5 +1,5 @@
-// The basic planners write what core.md draws, and the analysis of small
-// programs is what a person finds.
+// The basic planners write what docs/step-program.md draws, and the analysis of
+// small programs is what a person finds.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

@@ -47,7 +47,7 @@ TEST(ValidatorTest, WhatPlannersWriteIsRight) {
             "");
 }
 
-// core.md's delinked model whose weights are on the host.
+// A delinked model whose weights are on the host.
 TEST(ValidatorTest, OffloadedProgramIsRight) {
   const std::string text =
       "Fetch(0) F(0,a) F(0,b) Fetch(1) Release(0) F(1,a) F(1,b) Loss(a) "
