@@ -16,12 +16,14 @@ using Values = std::vector<double>;
 
 struct Expected {
   double loss = 0;
+  double z = 0;
   int64_t tokens = 0;
   Values dx, dw;
 };
 
 Expected Formula(const Values& x, const Values& w,
-                 const std::vector<int32_t>& targets, int64_t V, int64_t D) {
+                 const std::vector<int32_t>& targets, int64_t V, int64_t D,
+                 double z_weight) {
   const auto N = static_cast<int64_t>(targets.size());
   Expected e{.dx = Values(x.size(), 0.0), .dw = Values(w.size(), 0.0)};
   Values p(static_cast<size_t>(V));
@@ -35,9 +37,12 @@ Expected Formula(const Values& x, const Values& w,
       sum += p[v];
     }
     e.loss += std::log(sum / p[targets[n]]);
+    const double lse = std::log(sum);
+    e.z += z_weight * lse * lse;
     ++e.tokens;
     for (int64_t v = 0; v < V; ++v) {
-      const double g = p[v] / sum - (v == targets[n] ? 1.0 : 0.0);
+      const double g = p[v] / sum * (1.0 + 2.0 * z_weight * lse) -
+                       (v == targets[n] ? 1.0 : 0.0);
       for (int64_t d = 0; d < D; ++d) {
         e.dx[n * D + d] += g * w[v * D + d];
         e.dw[v * D + d] += g * x[n * D + d];
@@ -55,14 +60,17 @@ TEST(HeadLoss, ChunksAreEvenAndBounded) {
   EXPECT_LE(ops::HeadLossChunk(1 << 20, 2000, DType::kF32) * 2000 * 4, 8 << 20);
 }
 
-TEST(HeadLoss, SeveralChunksFollowTheFormula) {
+class HeadLossOfZ : public ::testing::TestWithParam<double> {};
+
+TEST_P(HeadLossOfZ, SeveralChunksFollowTheFormula) {
+  const double z_weight = GetParam();
   constexpr int64_t B = 2, T = 300, V = 5'003, D = 3;
   ASSERT_GT(B * T / ops::HeadLossChunk(B * T, V, DType::kF64), 1);
   Values x = testing::Normals<double>("x", B * T * D);
   Values w = testing::Normals<double>("w", V * D);
   std::vector<int32_t> targets = testing::Integers("targets", B * T, V);
   targets[0] = targets[199] = targets[200] = targets[599] = ops::kIgnoreIndex;
-  const Expected expected = Formula(x, w, targets, V, D);
+  const Expected expected = Formula(x, w, targets, V, D, z_weight);
 
   Values dx(x.size()), dw(w.size());
   Param param;
@@ -77,7 +85,7 @@ TEST(HeadLoss, SeveralChunksFollowTheFormula) {
                               .memory = testing::MemoryMode::kPlanned,
                               .layer =
                                   [&](Var v) {
-                                    ops::HeadLoss(v, param);
+                                    ops::HeadLoss(v, param, z_weight);
                                     return Var();
                                   },
                               .x = {B, T, D},
@@ -89,14 +97,16 @@ TEST(HeadLoss, SeveralChunksFollowTheFormula) {
   const int64_t chunk = ops::HeadLossChunk(B * T, V, DType::kF64);
   const PhasePlan& record = visit.plan()[static_cast<size_t>(Phase::kRecord)];
   EXPECT_LE(record.slot_bytes, AlignUp(B * T * D * 8));
-  EXPECT_LE(record.workspace_bytes,
-            AlignUp(chunk * V * 8) + AlignUp(chunk * 8));
+  EXPECT_LE(
+      record.workspace_bytes,
+      AlignUp(chunk * V * 8) + AlignUp((z_weight > 0 ? 2 : 1) * chunk * 8));
 
   const Tensor input(x.data(), DType::kF64, {B, T, D});
   bind();
   visit.Forward(Phase::kRecord, inputs, input, Tensor());
   visit.Backward(Tensor(), Tensor(dx.data(), DType::kF64, {B, T, D}));
   EXPECT_NEAR(loss.loss_sum, expected.loss, 1e-10 * expected.loss);
+  EXPECT_NEAR(loss.z_sum, expected.z, 1e-10 * expected.loss);
   EXPECT_EQ(loss.tokens, expected.tokens);
   EXPECT_LT(testing::NormError(dx, expected.dx), 1e-12);
   EXPECT_LT(testing::NormError(dw, expected.dw), 1e-12);
@@ -107,6 +117,8 @@ TEST(HeadLoss, SeveralChunksFollowTheFormula) {
   EXPECT_NEAR(loss.loss_sum, 2 * once, 1e-10 * once);
   EXPECT_EQ(loss.tokens, 2 * expected.tokens);
 }
+
+INSTANTIATE_TEST_SUITE_P(Weight, HeadLossOfZ, ::testing::Values(0.0, 0.1));
 
 }  // namespace
 }  // namespace delink
