@@ -54,9 +54,9 @@ TEST_F(Contract, MetaTouchesNothingAndAsksForTheSameScratch) {
             kernels_.attention_forward_scratch_bytes(forward, 3));
 }
 
-// Products of an unbroken A: one row at a time, and all at once.
+// Products of an unbroken A: few rows, on one thread, and all at once, on more.
 TEST_F(Contract, RowsOfAProductDoNotDependOnTheirNumber) {
-  const int64_t m = 67, n = 48, k = 300;
+  const int64_t m = 67, n = 48, k = 700;
   const Floats a = Normals<float>("a", m * k), b = Normals<float>("b", k * n);
   const Floats bias = Normals<float>("bias", n);
   for (const bool transpose_b : {false, true}) {
