@@ -37,6 +37,12 @@ struct CheckpointHeader {
   int64_t samples = 0;  // global samples consumed: the data position
   std::string stage;    // name of the stage that the parameters belong to
   int64_t stage_index = 0;
+  int64_t stage_begin_step = 0;  // steps and samples when the stage began
+  int64_t stage_begin_samples = 0;
+  // What has been measured for the decision when the stage ends: losses of its
+  // last steps; probes of gradient agreement, (step, together, apart) each.
+  std::vector<double> stage_losses;
+  std::vector<double> stage_probes;
   std::string model;      // kind
   std::string optimizer;  // kind: "adamw"
   int64_t seed = 0;       // with step, the whole state of the generator
@@ -53,9 +59,10 @@ using CheckpointFiles = std::map<std::string, std::string>;
 inline constexpr const char* kStateNames[] = {"m", "v"};
 
 // Writes folder/step-NNNNNNNN from what each rank owns in `store`, then removes
-// all but the newest `keep` (0: keeps all) whole checkpoints of the folder. On
-// any failure (a full disk) the temporary folder is removed and everything
-// older is left as it was.
+// what interrupted writers left in the folder and all but `keep` (0: keeps all)
+// of its checkpoints: this one stays, then those of the steps before it, newest
+// first, then those of later steps. On any failure (a full disk) the temporary
+// folder is removed and everything older is left as it was.
 absl::StatusOr<std::string> WriteCheckpoint(Communicator& comm,
                                             const std::string& folder,
                                             const CheckpointHeader& header,

@@ -1,6 +1,7 @@
 #include "framework/checkpoint/layout.h"
 
 #include <cctype>
+#include <string_view>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
@@ -24,6 +25,14 @@ int64_t StepOfName(const std::string& name) {
     step = step * 10 + (name[i] - '0');
   }
   return step;
+}
+
+bool IsLeftover(const std::string& name) {
+  for (const std::string_view suffix : {kTemporary, kReplaced}) {
+    if (!name.ends_with(suffix)) continue;
+    return StepOfName(name.substr(0, name.size() - suffix.size())) >= 0;
+  }
+  return false;
 }
 
 std::string SlabDataset(const SavedPlane& plane, const Slab& slab) {

@@ -11,6 +11,10 @@ namespace delink::checkpoint {
 
 inline constexpr char kIndexName[] = "index.h5";
 inline constexpr char kStepPrefix[] = "step-";
+inline constexpr char kTemporary[] = ".tmp";  // behind the name, while written
+inline constexpr char kReplaced[] = ".old";   // while another takes its place
+inline constexpr char kStageLosses[] = "/stage/losses";
+inline constexpr char kStageProbes[] = "/stage/probes";
 
 // "rank-00003.h5".
 std::string WriterName(int rank);
@@ -18,6 +22,8 @@ std::string WriterName(int rank);
 std::string StepName(int64_t step);
 // The step of such a name, or -1.
 int64_t StepOfName(const std::string& name);
+// Whether `name` is what a writer that was interrupted left behind.
+bool IsLeftover(const std::string& name);
 
 // The planes that a checkpoint holds, and how a writer's file calls them.
 struct SavedPlane {

@@ -160,6 +160,8 @@ absl::StatusOr<CheckpointHeader> ReadHeader(const std::string& path) {
       {"samples", &h.samples},
       {"seed", &h.seed},
       {"stage_index", &h.stage_index},
+      {"stage_begin_step", &h.stage_begin_step},
+      {"stage_begin_samples", &h.stage_begin_samples},
       {"vocab", &h.vocab}};
   for (const auto& [name, value] : numbers) {
     DELINK_ASSIGN_OR_RETURN(*value, file.GetInt("/", name));
@@ -171,6 +173,13 @@ absl::StatusOr<CheckpointHeader> ReadHeader(const std::string& path) {
       {"corpus", &h.corpus}};
   for (const auto& [name, value] : texts) {
     DELINK_ASSIGN_OR_RETURN(*value, file.GetText("/", name));
+  }
+  const std::pair<const char*, std::vector<double>*> lists[] = {
+      {checkpoint::kStageLosses, &h.stage_losses},
+      {checkpoint::kStageProbes, &h.stage_probes}};
+  for (const auto& [name, values] : lists) {
+    if (!file.Exists(name)) continue;
+    DELINK_ASSIGN_OR_RETURN(*values, file.ReadAll<double>(name));
   }
   DELINK_ASSIGN_OR_RETURN(h.seconds, file.GetDouble("/", "seconds"));
   return h;

@@ -1,5 +1,6 @@
 #include <algorithm>
 #include <memory>
+#include <tuple>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -58,8 +59,14 @@ absl::Status WriteOwned(const std::string& path, const ParamStore& store) {
 
 absl::Status SetHeader(hdf5::File& file, const CheckpointHeader& h) {
   const std::pair<const char*, int64_t> numbers[] = {
-      {"format", h.format},   {"step", h.step}, {"tokens", h.tokens},
-      {"samples", h.samples}, {"seed", h.seed}, {"stage_index", h.stage_index},
+      {"format", h.format},
+      {"step", h.step},
+      {"tokens", h.tokens},
+      {"samples", h.samples},
+      {"seed", h.seed},
+      {"stage_index", h.stage_index},
+      {"stage_begin_step", h.stage_begin_step},
+      {"stage_begin_samples", h.stage_begin_samples},
       {"vocab", h.vocab}};
   for (const auto& [name, value] : numbers) {
     DELINK_RETURN_IF_ERROR(file.SetInt("/", name, value));
@@ -72,6 +79,14 @@ absl::Status SetHeader(hdf5::File& file, const CheckpointHeader& h) {
       {"shared_gradient", "sum"}};
   for (const auto& [name, value] : texts) {
     DELINK_RETURN_IF_ERROR(file.SetText("/", name, value));
+  }
+  const std::pair<const char*, const std::vector<double>*> lists[] = {
+      {checkpoint::kStageLosses, &h.stage_losses},
+      {checkpoint::kStageProbes, &h.stage_probes}};
+  for (const auto& [name, values] : lists) {
+    if (values->empty()) continue;
+    DELINK_RETURN_IF_ERROR(file.WriteAll(
+        name, {static_cast<int64_t>(values->size())}, values->data()));
   }
   return file.SetDouble("/", "seconds", h.seconds);
 }
@@ -143,19 +158,23 @@ absl::Status Complete(const std::string& folder, const CheckpointHeader& header,
   return SyncDirectory(folder);
 }
 
-// Removes the oldest checkpoints and what interrupted writers left.
-absl::Status Prune(const std::string& folder, int64_t keep) {
+// Removes what interrupted writers left, and all but `keep` checkpoints (0:
+// none): the oldest go, but first those of later steps than `step`, just
+// written, which a run left behind that was resumed from before them.
+absl::Status Prune(const std::string& folder, int64_t step, int64_t keep) {
   DELINK_ASSIGN_OR_RETURN(const std::vector<std::string> names,
                           ListDirectory(folder));
-  std::vector<std::pair<int64_t, std::string>> steps;
+  std::vector<std::tuple<bool, int64_t, std::string>> found;
   for (const std::string& name : names) {
-    const int64_t step = checkpoint::StepOfName(name);
-    if (step >= 0) steps.emplace_back(step, name);
+    const std::string path = JoinPath(folder, name);
+    if (checkpoint::IsLeftover(name)) DELINK_RETURN_IF_ERROR(RemoveAll(path));
+    const int64_t of = checkpoint::StepOfName(name);
+    if (of >= 0) found.emplace_back(of <= step, of, path);
   }
-  std::sort(steps.begin(), steps.end());
   if (keep <= 0) return absl::OkStatus();
-  for (size_t i = 0; i + static_cast<size_t>(keep) < steps.size(); ++i) {
-    DELINK_RETURN_IF_ERROR(RemoveAll(JoinPath(folder, steps[i].second)));
+  std::sort(found.begin(), found.end());
+  for (size_t i = 0; i + static_cast<size_t>(keep) < found.size(); ++i) {
+    DELINK_RETURN_IF_ERROR(RemoveAll(std::get<std::string>(found[i])));
   }
   return absl::OkStatus();
 }
@@ -164,7 +183,7 @@ absl::Status Publish(const std::string& folder, const std::string& temporary,
                      const std::string& path) {
   if (PathExists(path)) {
     // The same step, saved again after a resume from an older one.
-    const std::string old = absl::StrCat(path, ".old");
+    const std::string old = absl::StrCat(path, checkpoint::kReplaced);
     DELINK_RETURN_IF_ERROR(RemoveAll(old));
     DELINK_RETURN_IF_ERROR(Rename(path, old));
     DELINK_RETURN_IF_ERROR(Rename(temporary, path));
@@ -224,13 +243,16 @@ absl::StatusOr<std::string> WriteCheckpoint(Communicator& comm,
                                             const CheckpointFiles& files,
                                             int64_t keep) {
   const std::string path = JoinPath(folder, checkpoint::StepName(header.step));
-  const std::string temporary = absl::StrCat(path, ".tmp");
+  const std::string temporary = absl::StrCat(path, checkpoint::kTemporary);
   absl::Status status = WriteInto(comm, temporary, header, store, files);
-  if (status.ok() && comm.rank() == 0) {
-    status = Publish(folder, temporary, path);
-    if (status.ok()) status = Prune(folder, keep);
+  if (status.ok()) {
+    absl::Status published;
+    if (comm.rank() == 0) {
+      published = Publish(folder, temporary, path);
+      if (published.ok()) published = Prune(folder, header.step, keep);
+    }
+    status = AgreeOnStatus(comm, published);
   }
-  status = AgreeOnStatus(comm, status);
   if (status.ok()) return path;
   if (comm.rank() == 0) {
     if (absl::Status s = RemoveAll(temporary); !s.ok()) {

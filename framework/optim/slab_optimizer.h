@@ -13,8 +13,8 @@
 
 namespace delink {
 
-// Device memory at a fixed address. The host writes lr and clip before the
-// step; FinishNorm writes the rest; Update reads it.
+// Device memory at a fixed address. The host writes lr, clip and hold before
+// the step; FinishNorm writes the rest; Update reads it.
 struct UpdateControl {
   double lr = 0;
   double clip = 0;         // largest norm; 0: no clipping
@@ -22,7 +22,8 @@ struct UpdateControl {
   double norm = 0;         // of the gradient of the mean loss
   double loss_sum = 0;     // over all ranks
   double tokens = 0;       // counted targets, over all ranks
-  int32_t skip = 0;        // not finite: nothing may be changed
+  int32_t hold = 0;        // 1: this step is for its gradients alone
+  int32_t skip = 0;        // held, or not finite: nothing may be changed
 };
 
 class SlabOptimizer {
@@ -49,7 +50,8 @@ void SumSquares(Stream& stream, const ParamStore& store, int slab, Range owned,
 // and the number of counted targets, to norm, clip_factor, loss_sum, tokens and
 // skip. All device memory. The sums are taken in order; clip_factor is
 // min(1, clip / (norm + 1e-6)) / tokens, as torch's clip_grad_norm_. skip is
-// set where the loss or the norm is not finite, or nothing was counted.
+// set where the step is held, the loss or the norm is not finite, or nothing
+// was counted.
 void FinishNorm(Stream& stream, Device& device, const double* sums, int64_t n,
                 UpdateControl* control);
 

@@ -52,6 +52,9 @@ absl::StatusOr<std::unique_ptr<Executor>> Executor::Create(
   e->memory_ = SizeStep(*env.store, e->layers_, options.batch,
                         options.micro_batches, options.plan.recompute,
                         e->train_analysis_, e->evaluation_analysis_);
+  if (options.probes) {
+    e->memory_.copies = std::max(e->memory_.copies, ProbeBytes(*env.store));
+  }
   e->compute_stream_ = env.device->NewStream();
   e->network_stream_ = env.device->NewStream();
   DELINK_RETURN_IF_ERROR(e->Allocate());
@@ -151,7 +154,8 @@ double Executor::flops_per_micro_batch() const {
   return flops;
 }
 
-absl::Status Executor::Load(const HostBatch& batch, int64_t step, double lr) {
+absl::Status Executor::Load(const HostBatch& batch, int64_t step,
+                            const UpdateControl& control) {
   const int64_t sequences = memory_.micro_batches * memory_.batch.micro_batch;
   const int64_t tokens = sequences * memory_.batch.seq;
   DELINK_CHECK_EQ(static_cast<int64_t>(batch.inputs.size()), tokens);
@@ -161,7 +165,6 @@ absl::Status Executor::Load(const HostBatch& batch, int64_t step, double lr) {
   Stream& stream = *compute_stream_;
   const RngKey key = Fold(Fold(KeyFromSeed(options_.seed), "step"),
                           static_cast<uint64_t>(step));
-  const UpdateControl control{.lr = lr, .clip = options_.clip};
   device.CopyFromHost(stream, records_->inputs, batch.inputs.data(),
                       tokens * 4);
   device.CopyFromHost(stream, records_->targets, batch.targets.data(),
@@ -177,16 +180,34 @@ absl::Status Executor::Load(const HostBatch& batch, int64_t step, double lr) {
 
 absl::StatusOr<StepResult> Executor::TrainStep(const HostBatch& batch,
                                                int64_t step, double lr) {
+  DELINK_ASSIGN_OR_RETURN(
+      const StepResult result,
+      RunStep(batch, step, {.lr = lr, .clip = options_.clip}));
+  if (!result.skipped) {
+    for (int64_t& updates : env_.store->updates()) ++updates;
+  }
+  return result;
+}
+
+absl::StatusOr<StepResult> Executor::Gradients(const HostBatch& batch,
+                                               int64_t step) {
+  DELINK_ASSIGN_OR_RETURN(
+      StepResult result,
+      RunStep(batch, step, {.clip = options_.clip, .hold = 1}));
+  result.skipped = !std::isfinite(result.loss + result.grad_norm);
+  return result;
+}
+
+absl::StatusOr<StepResult> Executor::RunStep(const HostBatch& batch,
+                                             int64_t step,
+                                             const UpdateControl& before) {
   step_ = step;
-  DELINK_RETURN_IF_ERROR(Load(batch, step, lr));
+  DELINK_RETURN_IF_ERROR(Load(batch, step, before));
   DELINK_RETURN_IF_ERROR(train_lanes_->RunStep());
   UpdateControl control;
   env_.device->CopyToHost(*compute_stream_, &control, records_->control,
                           sizeof(control));
   compute_stream_->Synchronize();
-  if (control.skip == 0) {
-    for (int64_t& updates : env_.store->updates()) ++updates;
-  }
   return StepResult{.loss = control.loss_sum / control.tokens,
                     .tokens = static_cast<int64_t>(control.tokens),
                     .grad_norm = control.norm,
@@ -196,7 +217,7 @@ absl::StatusOr<StepResult> Executor::TrainStep(const HostBatch& batch,
 
 absl::StatusOr<LossRecord> Executor::Evaluate(const HostBatch& batch) {
   DELINK_RETURN_IF_ERROR(Drain());
-  DELINK_RETURN_IF_ERROR(Load(batch, 0, 0));
+  DELINK_RETURN_IF_ERROR(Load(batch, 0, {}));
   DELINK_RETURN_IF_ERROR(evaluation_lanes_->RunStep());
   LossRecord record;
   env_.device->CopyToHost(*compute_stream_, &record, records_->loss,

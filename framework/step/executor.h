@@ -15,6 +15,7 @@
 #include "absl/status/statusor.h"
 #include "framework/comm/communicator.h"
 #include "framework/optim/slab_optimizer.h"
+#include "framework/sharing/agreement.h"
 #include "framework/step/instruction.h"
 #include "framework/step/lane_runner.h"
 #include "framework/step/memory.h"
@@ -47,6 +48,7 @@ class Executor {
     uint64_t seed = 1;
     double clip = 0;
     bool lane_threads = false;  // a thread for the network lane
+    bool probes = false;        // Probe will be called
   };
   // Not owned; must outlive the executor. `compute` and `network` are two
   // communicators over the same ranks, so that the lanes do not disturb each
@@ -72,6 +74,15 @@ class Executor {
   // One optimizer step, number `step` (from 1), at learning rate `lr`.
   absl::StatusOr<StepResult> TrainStep(const HostBatch& batch, int64_t step,
                                        double lr);
+  // As TrainStep, but for the gradients alone: they are in the store, reduced,
+  // and nothing is updated.
+  absl::StatusOr<StepResult> Gradients(const HostBatch& batch, int64_t step);
+  // How far the gradients of the layers that share a slab agree, for each slab
+  // that several blocks share: of the batch's first micro-batch on each rank,
+  // averaged over the ranks. Nothing but the gradient planes is changed; takes
+  // the host's time. Collective. Needs Options::probes.
+  absl::StatusOr<std::vector<SlabAgreement>> Probe(const HostBatch& batch,
+                                                   int64_t step);
   // Loss sum and counted targets of a batch over all ranks; dropout off,
   // nothing changed.
   absl::StatusOr<LossRecord> Evaluate(const HostBatch& batch);
@@ -96,13 +107,20 @@ class Executor {
   absl::Status Allocate();
   void BuildVisits();
   std::vector<std::string> NamesOf(const Program& program) const;
-  absl::Status Load(const HostBatch& batch, int64_t step, double lr);
+  absl::Status Load(const HostBatch& batch, int64_t step,
+                    const UpdateControl& control);
   absl::Status Execute(int32_t index, const Program& program,
                        const Analysis& analysis, bool evaluating);
   void Forward(const Instruction& at, const Analysis& analysis, Phase phase);
   void Loss(const Instruction& at, const Analysis& analysis,
             const std::vector<bool>& written, bool evaluating);
-  void BackwardVisit(const Instruction& at, const std::vector<bool>& written);
+  void BackwardVisit(const Instruction& at, const std::vector<bool>& written,
+                     const std::vector<void*>* gradients = nullptr);
+  absl::StatusOr<StepResult> RunStep(const HostBatch& batch, int64_t step,
+                                     const UpdateControl& before);
+  double SumSquaresOf(const Slab& slab, const void* gradient);
+  void ProbeLayer(int layer, const std::vector<int>& sharers,
+                  std::vector<bool>& begun, std::vector<Agreement>& found);
   absl::Status Reduce(int slab);
   absl::Status Norm();
   absl::Status Gather(int slab);

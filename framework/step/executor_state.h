@@ -9,6 +9,10 @@
 
 namespace delink {
 
+// Scratch memory of Executor::Probe: the gradients that a block writes to slabs
+// which others share.
+int64_t ProbeBytes(const ParamStore& store);
+
 // One (layer, micro-batch): the tape that forward records and backward replays.
 struct Executor::Visit {
   Visit(const VisitPlan& plan, const Tape::Env& env)

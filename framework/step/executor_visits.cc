@@ -91,10 +91,11 @@ void Executor::Loss(const Instruction& at, const Analysis& analysis,
 }
 
 void Executor::BackwardVisit(const Instruction& at,
-                             const std::vector<bool>& written) {
+                             const std::vector<bool>& written,
+                             const std::vector<void*>* gradients) {
   Visit& visit = *visits_[static_cast<size_t>(at.layer)]
                          [static_cast<size_t>(at.micro_batch)];
-  env_.store->Bind(at.layer, &written);
+  env_.store->Bind(at.layer, &written, gradients);
   char* const saved = static_cast<char*>(SavedRegion(at.layer, at.micro_batch));
   // Under recompute the output has a place behind what is saved; it is the
   // next layer's input, long used by now.
@@ -145,7 +146,7 @@ absl::StatusOr<std::string> Executor::Diagnose(const HostBatch& batch,
   env_.device->CopyToHost(*compute_stream_, sums.data(), records_->sums,
                           memory_.sums * 8);
   compute_stream_->Synchronize();
-  DELINK_RETURN_IF_ERROR(Load(batch, step, 0));
+  DELINK_RETURN_IF_ERROR(Load(batch, step, {}));
   const int32_t last = static_cast<int32_t>(layers_.size()) - 1;
   std::string mine;
   for (int32_t m = 0; m < memory_.micro_batches && mine.empty(); ++m) {

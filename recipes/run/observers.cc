@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <map>
 #include <nlohmann/json.hpp>
 #include <utility>
 
@@ -39,7 +40,7 @@ absl::StatusOr<Observers> Observers::Create(RunSetup& run) {
   if (run.first()) {
     DELINK_ASSIGN_OR_RETURN(
         Metrics metrics,
-        Metrics::Open(RunFolder::Metrics(run.out()), run.step()));
+        Metrics::Open(RunFolder::Metrics(run.out()), run.Position().step()));
     o.metrics_.emplace(std::move(metrics));
     o.progress_ = std::make_unique<Progress>(run.recipe().run.log_every);
   }
@@ -78,7 +79,7 @@ absl::StatusOr<StageDescription> Observers::Describe(StageRun& stage) {
   return d;
 }
 
-absl::Status Observers::OnStart(StageRun& stage) {
+absl::Status Observers::OnStart(StageRun& stage, const RunPosition& at) {
   if (!run_->first()) return absl::OkStatus();
   const Recipe& recipe = run_->recipe();
   const StageDescription d{
@@ -86,7 +87,7 @@ absl::Status Observers::OnStart(StageRun& stage) {
       .virtual_parameters = stage.store().virtual_parameters()};
   const double flops = FlopsPerToken(stage.executor());
   const auto tokens_left = static_cast<double>(
-      recipe.total_tokens() - run_->step() * recipe.tokens_per_step());
+      std::max<int64_t>(0, recipe.PlannedTokens() - at.tokens()));
   DELINK_LOG(kInfo) << "stage " << stage.stage().name << ": " << Parameters(d);
   DELINK_LOG(kInfo) << "memory of a rank: " << ToString(stage.account());
   DELINK_LOG(kInfo) << absl::StrFormat(
@@ -98,14 +99,14 @@ absl::Status Observers::OnStart(StageRun& stage) {
                                      (kTypicalPeakFraction * peak_flops_))
                     << " at half the peak";
   if (run_->resumed()) {
-    DELINK_LOG(kInfo) << "resuming after step " << run_->step();
+    DELINK_LOG(kInfo) << "resuming after step " << at.step();
   }
   last_seconds_ = Seconds();
   return absl::OkStatus();
 }
 
-absl::Status Observers::OnStep(StageRun& stage, int64_t step, double lr,
-                               const StepResult& result) {
+absl::Status Observers::OnStep(StageRun& stage, const RunPosition& at,
+                               double lr, const StepResult& result) {
   if (!run_->first()) return absl::OkStatus();
   const Recipe& recipe = run_->recipe();
   const double now = Seconds();
@@ -117,10 +118,10 @@ absl::Status Observers::OnStep(StageRun& stage, int64_t step, double lr,
       smooth_step_seconds_ == 0
           ? took
           : kKeep * smooth_step_seconds_ + (1 - kKeep) * took;
-  const auto tokens = static_cast<double>(recipe.tokens_per_step());
+  const auto tokens = static_cast<double>(recipe.StepTokens(at.stage()));
   DELINK_RETURN_IF_ERROR(
-      metrics_->Write(Json{{"step", step},
-                           {"tokens", step * recipe.tokens_per_step()},
+      metrics_->Write(Json{{"step", at.step()},
+                           {"tokens", at.tokens()},
                            {"stage", stage.stage().name},
                            {"loss", result.loss},
                            {"lr", lr},
@@ -130,7 +131,7 @@ absl::Status Observers::OnStep(StageRun& stage, int64_t step, double lr,
                            {"peak_memory", PeakResidentBytes()}}));
   const double rate = tokens / smooth_step_seconds_;
   progress_->Show(
-      {.step = step,
+      {.step = at.step(),
        .steps = recipe.schedule.steps,
        .loss = result.loss,
        .tokens_per_s = rate,
@@ -139,9 +140,32 @@ absl::Status Observers::OnStep(StageRun& stage, int64_t step, double lr,
        .grad_norm = result.grad_norm,
        .memory = ResidentBytes(),
        .seconds_left = smooth_step_seconds_ *
-                       static_cast<double>(recipe.schedule.steps - step),
+                       static_cast<double>(recipe.schedule.steps - at.step()),
        .stage = stage.stage().name});
   return absl::OkStatus();
+}
+
+absl::Status Observers::OnProbe(StageRun& stage, const RunPosition& at,
+                                const std::vector<SlabAgreement>& slabs) {
+  if (!run_->first()) return absl::OkStatus();
+  // By part: what people compare is attention with the MLP.
+  std::map<std::string, std::vector<SlabAgreement>> parts;
+  for (const SlabAgreement& slab : slabs) {
+    parts[stage.store().slabs()[static_cast<size_t>(slab.slab)].part].push_back(
+        slab);
+  }
+  Json by_part;
+  for (const auto& [part, some] : parts) by_part[part] = Rho(some);
+  const Agreement all = Sum(slabs);
+  last_seconds_ = Seconds();
+  return metrics_->Write(Json{{"event", "agreement"},
+                              {"step", at.step()},
+                              {"tokens", at.tokens()},
+                              {"stage", stage.stage().name},
+                              {"agreement", all.together / all.apart},
+                              {"rho", Rho(slabs)},
+                              {"rho_of", by_part},
+                              {"seconds", last_seconds_}});
 }
 
 absl::Status Observers::OnSwitch(const SwitchEvent& event) {
@@ -152,7 +176,8 @@ absl::Status Observers::OnSwitch(const SwitchEvent& event) {
                       << " on one fixed batch";
     DELINK_LOG(kInfo) << "    " << ToString(d.account);
   };
-  DELINK_LOG(kInfo) << "delinking after step " << event.step;
+  DELINK_LOG(kInfo) << "delinking after step " << event.step << ", "
+                    << event.why;
   tell(event.from, event.before);
   tell(event.to, event.after);
   last_seconds_ = Seconds();
@@ -162,6 +187,7 @@ absl::Status Observers::OnSwitch(const SwitchEvent& event) {
            {"step", event.step},
            {"from", event.from},
            {"to", event.to},
+           {"why", event.why},
            {"loss_before", event.before.loss},
            {"loss_after", event.after.loss},
            {"unique_parameters", event.after.unique_parameters},
@@ -172,47 +198,46 @@ absl::Status Observers::OnSwitch(const SwitchEvent& event) {
            {"seconds", last_seconds_}});
 }
 
-absl::Status Observers::MaybeValidate(StageRun& stage, int64_t step,
+absl::Status Observers::MaybeValidate(StageRun& stage, const RunPosition& at,
                                       bool force) {
   const int64_t every = run_->recipe().run.validate_every;
-  if (!force && (every == 0 || step % every != 0)) return absl::OkStatus();
+  if (!force && (every == 0 || at.step() % every != 0)) return absl::OkStatus();
   DELINK_ASSIGN_OR_RETURN(
       const double loss,
       ValidationLoss(stage, run_->recipe().data.validation_batches));
   if (!run_->first()) return absl::OkStatus();
   DELINK_LOG(kInfo) << absl::StrFormat(
-      "step %d  validation loss %.4f (perplexity %.2f)", step, loss,
+      "step %d  validation loss %.4f (perplexity %.2f)", at.step(), loss,
       std::exp(loss));
   last_seconds_ = Seconds();
-  return metrics_->Write(
-      Json{{"step", step},
-           {"tokens", step * run_->recipe().tokens_per_step()},
-           {"stage", stage.stage().name},
-           {"validation_loss", loss},
-           {"seconds", last_seconds_}});
+  return metrics_->Write(Json{{"step", at.step()},
+                              {"tokens", at.tokens()},
+                              {"stage", stage.stage().name},
+                              {"validation_loss", loss},
+                              {"seconds", last_seconds_}});
 }
 
-absl::Status Observers::MaybeSave(StageRun& stage, int64_t step, bool force) {
+absl::Status Observers::MaybeSave(StageRun& stage, const RunPosition& at,
+                                  bool force) {
   const RunConfig& config = run_->recipe().run;
   const int64_t every = config.checkpoint_every;
-  if (!force && (every == 0 || step % every != 0)) return absl::OkStatus();
+  if (!force && (every == 0 || at.step() % every != 0)) return absl::OkStatus();
   DELINK_RETURN_IF_ERROR(stage.executor().Drain());
   DELINK_ASSIGN_OR_RETURN(
       const std::string path,
       WriteCheckpoint(run_->world().comm(), RunFolder::Checkpoints(run_->out()),
-                      run_->Header(step, stage, Seconds()), stage.store(),
-                      run_->Files(), config.keep));
+                      run_->Header(at, Seconds()), stage.store(), run_->Files(),
+                      config.keep));
   if (run_->first()) DELINK_LOG(kInfo) << "saved " << path;
   last_seconds_ = Seconds();
   return absl::OkStatus();
 }
 
-absl::Status Observers::OnEnd(StageRun& stage, int64_t step) {
+absl::Status Observers::OnEnd(StageRun& stage, const RunPosition& at) {
   DELINK_RETURN_IF_ERROR(stage.executor().Drain());
   if (!run_->first()) return absl::OkStatus();
-  DELINK_LOG(kInfo) << "done: " << step << " steps, "
-                    << FormatCount(static_cast<double>(
-                           step * run_->recipe().tokens_per_step()))
+  DELINK_LOG(kInfo) << "done: " << at.step() << " steps, "
+                    << FormatCount(static_cast<double>(at.tokens()))
                     << " tokens, " << FormatSeconds(Seconds())
                     << ", peak memory " << FormatBytes(PeakResidentBytes());
   return absl::OkStatus();

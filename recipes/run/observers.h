@@ -6,8 +6,10 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "absl/status/statusor.h"
+#include "recipes/run/position.h"
 #include "recipes/run/progress.h"
 #include "recipes/run/run_folder.h"
 #include "recipes/run/setup.h"
@@ -24,6 +26,7 @@ struct StageDescription {
 
 struct SwitchEvent {
   int64_t step = 0;
+  std::string why;  // the stage before is over
   std::string from, to;
   StageDescription before, after;
 };
@@ -34,15 +37,18 @@ class Observers {
   Observers(Observers&&) = default;
 
   // Prints parameters, the memory account, FLOPs and an estimate of the time.
-  absl::Status OnStart(StageRun& stage);
-  absl::Status OnStep(StageRun& stage, int64_t step, double lr,
+  absl::Status OnStart(StageRun& stage, const RunPosition& at);
+  absl::Status OnStep(StageRun& stage, const RunPosition& at, double lr,
                       const StepResult& result);
+  absl::Status OnProbe(StageRun& stage, const RunPosition& at,
+                       const std::vector<SlabAgreement>& slabs);
   absl::Status OnSwitch(const SwitchEvent& event);
-  absl::Status OnEnd(StageRun& stage, int64_t step);
+  absl::Status OnEnd(StageRun& stage, const RunPosition& at);
 
   // Every so many steps, and with `force`.
-  absl::Status MaybeValidate(StageRun& stage, int64_t step, bool force);
-  absl::Status MaybeSave(StageRun& stage, int64_t step, bool force);
+  absl::Status MaybeValidate(StageRun& stage, const RunPosition& at,
+                             bool force);
+  absl::Status MaybeSave(StageRun& stage, const RunPosition& at, bool force);
 
   // Collective.
   absl::StatusOr<StageDescription> Describe(StageRun& stage);

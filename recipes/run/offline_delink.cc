@@ -51,6 +51,13 @@ absl::StatusOr<Change> PlanChange(const OfflineDelinkOptions& options,
   Change change{.state = options.state.value_or(
                     next != nullptr ? next->state : StatePolicy::kScale),
                 .stage = static_cast<size_t>(saved.header().stage_index)};
+  if (change.state == StatePolicy::kCalibrated) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        saved.path(), ": state 'calibrated'",
+        options.state.has_value() ? "" : ", as the recipe's next stage says,",
+        " needs gradients, which only a run has: give --state scale or reset, "
+        "or resume the run and let it switch"));
+  }
   DELINK_ASSIGN_OR_RETURN(
       change.sharing, ResolveSharing(share, saved.registry(), saved.blocks()));
   DELINK_RETURN_IF_ERROR(RelationOf(saved.registry(), saved.blocks(),
@@ -105,6 +112,10 @@ absl::StatusOr<OfflineDelinkReport> OfflineDelink(
                              .before = ReportSharing(*from, 0),
                              .after = ReportSharing(*to, 0)};
   CheckpointHeader header = saved->header();
+  header.stage_begin_step = header.step;
+  header.stage_begin_samples = header.samples;
+  header.stage_losses.clear();
+  header.stage_probes.clear();
   if (static_cast<int64_t>(change.stage) != header.stage_index) {
     header.stage = saved->recipe().stages[change.stage].name;
     header.stage_index = static_cast<int64_t>(change.stage);

@@ -6,58 +6,49 @@
 #include <memory>
 #include <utility>
 
-#include "absl/strings/str_cat.h"
 #include "framework/base/log.h"
 #include "framework/base/status_macros.h"
 #include "framework/optim/schedule.h"
 #include "parallel/signals.h"
 #include "recipes/run/observers.h"
+#include "recipes/run/position.h"
 #include "recipes/run/run_watch.h"
 #include "recipes/run/setup.h"
 #include "recipes/run/stage_run.h"
+#include "recipes/run/stage_switch.h"
 
 namespace delink {
 namespace {
 
-// Delinks: the loss on one fixed batch is taken on both sides of the switch.
-absl::StatusOr<std::unique_ptr<StageRun>> SwitchStage(
-    const RunSetup& run, Observers& observers, std::unique_ptr<StageRun> stage,
-    size_t next, int64_t step) {
-  SwitchEvent event{.step = step, .from = stage->stage().name};
-  DELINK_ASSIGN_OR_RETURN(event.before, observers.Describe(*stage));
-  DELINK_ASSIGN_OR_RETURN(stage,
-                          StageRun::Switch(run.env(), std::move(stage), next));
-  DELINK_ASSIGN_OR_RETURN(event.after, observers.Describe(*stage));
-  event.to = stage->stage().name;
-  DELINK_RETURN_IF_ERROR(observers.OnSwitch(event));
-  return stage;
-}
-
-double RateOf(const Recipe& recipe, size_t index, int64_t step) {
+double RateOf(const Recipe& recipe, const RunPosition& at) {
   const ScheduleConfig& c = recipe.schedule;
-  const Stage& stage = recipe.stages[index];
+  const Stage& stage = recipe.stages[at.stage()];
   return LearningRate({.kind = static_cast<Schedule::Kind>(c.kind),
                        .peak = recipe.optimizer.lr,
                        .steps = c.steps,
                        .warmup = c.warmup_steps(),
                        .decay = c.decay_steps(),
                        .final_ratio = c.final_ratio},
-                      // A checkpoint delinked by hand may be ahead of its time.
                       {.scale = stage.lr_scale,
-                       .begin = std::min(recipe.StageBegin(index), step),
+                       .begin = at.begin().step,
                        .warmup = stage.warmup},
-                      step);
+                      at.step());
 }
 
-// A step that could not be taken: says where the first bad number is.
-absl::Status NotFinite(StageRun& stage, const HostBatch& batch, int64_t step) {
-  DELINK_ASSIGN_OR_RETURN(const std::string where,
-                          stage.executor().Diagnose(batch, step));
-  return absl::DataLossError(absl::StrCat(
-      "step ", step, ": the loss or its gradient is not finite: ", where,
-      "; nothing was updated. Lower optimizer.lr, lengthen schedule.warmup, or "
-      "resume from the last checkpoint with another setting: --resume --set "
-      "optimizer.lr=..."));
+// Measures how well the gradients of the layers that share agree, where it is
+// time to.
+absl::Status MaybeProbe(const Recipe& recipe, Observers& observers,
+                        StageRun& stage, const HostBatch& batch,
+                        RunPosition& at) {
+  const int64_t every = recipe.ProbeEvery(at.stage());
+  if (every == 0 || at.step() % every != 0 || !stage.shares()) {
+    return absl::OkStatus();
+  }
+  DELINK_ASSIGN_OR_RETURN(const std::vector<SlabAgreement> slabs,
+                          stage.executor().Probe(batch, at.step()));
+  const Agreement all = Sum(slabs);
+  at.AddProbe(all);
+  return observers.OnProbe(stage, at, slabs);
 }
 
 // The signal on which the ranks stop, the same on all of them.
@@ -78,38 +69,43 @@ absl::StatusOr<int> Stopped(const RunSetup& run, int64_t step) {
 
 absl::StatusOr<int> Train(RunSetup& run, std::optional<int64_t> until_step) {
   const Recipe& recipe = run.recipe();
+  Communicator& world = *run.env().world;
   DELINK_ASSIGN_OR_RETURN(std::unique_ptr<StageRun> stage, run.Begin());
   DELINK_ASSIGN_OR_RETURN(Observers observers, Observers::Create(run));
-  DELINK_RETURN_IF_ERROR(observers.OnStart(*stage));
+  RunPosition at = run.Position();
+  DELINK_RETURN_IF_ERROR(observers.OnStart(*stage, at));
 
   const SignalCatcher signals;
-  int64_t step = run.step();
   const int64_t steps = recipe.schedule.steps;
   const int64_t last = std::min(until_step.value_or(steps), steps);
-  while (step < last) {
-    const size_t index = std::max(recipe.StageAt(step), stage->index());
-    if (index != stage->index()) {
+  DELINK_ASSIGN_OR_RETURN(std::string over, at.StageOver(world));
+  while (at.step() < last) {
+    while (!over.empty()) {
+      at.EnterNextStage();
       DELINK_ASSIGN_OR_RETURN(
-          stage, SwitchStage(run, observers, std::move(stage), index, step));
+          stage, SwitchStage(run, observers, std::move(stage), at, over));
+      DELINK_ASSIGN_OR_RETURN(over, at.StageOver(world));
     }
+    DELINK_ASSIGN_OR_RETURN(const HostBatch batch,
+                            ReadBatch(run.train(), stage->cut(), at.samples()));
+    const double lr = RateOf(recipe, at);
     DELINK_ASSIGN_OR_RETURN(
-        const HostBatch batch,
-        ReadBatch(run.train(), stage->cut(), step * recipe.data.batch));
-    const double lr = RateOf(recipe, stage->index(), step);
-    DELINK_ASSIGN_OR_RETURN(const StepResult result,
-                            stage->executor().TrainStep(batch, step + 1, lr));
-    if (result.skipped) return NotFinite(*stage, batch, step + 1);
-    ++step;
-    DELINK_RETURN_IF_ERROR(observers.OnStep(*stage, step, lr, result));
+        const StepResult result,
+        stage->executor().TrainStep(batch, at.step() + 1, lr));
+    if (result.skipped) return NotFinite(*stage, batch, at.step() + 1);
+    at.Advance(result.loss);
+    DELINK_RETURN_IF_ERROR(observers.OnStep(*stage, at, lr, result));
+    DELINK_RETURN_IF_ERROR(MaybeProbe(recipe, observers, *stage, batch, at));
+    DELINK_ASSIGN_OR_RETURN(over, at.StageOver(world));
     const Asked asked = run.watch().AskedBy(result.votes);
-    const bool ends = step == last || step == recipe.StageEnd(stage->index());
-    DELINK_RETURN_IF_ERROR(observers.MaybeValidate(*stage, step, step == last));
-    DELINK_RETURN_IF_ERROR(
-        observers.MaybeSave(*stage, step, ends || asked.stop || asked.save));
+    const bool ends = at.step() == last;
+    DELINK_RETURN_IF_ERROR(observers.MaybeValidate(*stage, at, ends));
+    DELINK_RETURN_IF_ERROR(observers.MaybeSave(
+        *stage, at, ends || !over.empty() || asked.stop || asked.save));
     run.watch().Saved(asked);
-    if (asked.stop && step < last) return Stopped(run, step);
+    if (asked.stop && !ends) return Stopped(run, at.step());
   }
-  DELINK_RETURN_IF_ERROR(observers.OnEnd(*stage, step));
+  DELINK_RETURN_IF_ERROR(observers.OnEnd(*stage, at));
   return 0;
 }
 

@@ -159,7 +159,7 @@ absl::Status RunSetup::MakeModel(const ModelList& models) {
 absl::StatusOr<std::unique_ptr<StageRun>> RunSetup::Begin() {
   if (!resumed_) {
     DELINK_ASSIGN_OR_RETURN(std::unique_ptr<StageRun> stage,
-                            StageRun::Create(env_, recipe_.StageAt(0)));
+                            StageRun::Create(env_, 0));
     stage->store().InitWeights(static_cast<uint64_t>(recipe_.run.seed));
     return stage;
   }
@@ -175,19 +175,20 @@ absl::StatusOr<std::unique_ptr<StageRun>> RunSetup::Begin() {
   return stage;
 }
 
-CheckpointHeader RunSetup::Header(int64_t step, const StageRun& stage,
+RunPosition RunSetup::Position() const {
+  return resumed_ ? RunPosition(recipe_, *resumed_) : RunPosition(recipe_);
+}
+
+CheckpointHeader RunSetup::Header(const RunPosition& position,
                                   double seconds) const {
-  return {.step = step,
-          .tokens = step * recipe_.tokens_per_step(),
-          .samples = step * recipe_.data.batch,
-          .stage = stage.stage().name,
-          .stage_index = static_cast<int64_t>(stage.index()),
-          .model = std::string(recipe_.model->kind()),
-          .optimizer = "adamw",
-          .seed = recipe_.run.seed,
-          .vocab = recipe_.model->vocab,
-          .corpus = train_corpus_->digest(),
-          .seconds = seconds};
+  CheckpointHeader header{.model = std::string(recipe_.model->kind()),
+                          .optimizer = "adamw",
+                          .seed = recipe_.run.seed,
+                          .vocab = recipe_.model->vocab,
+                          .corpus = train_corpus_->digest(),
+                          .seconds = seconds};
+  position.Fill(&header);
+  return header;
 }
 
 CheckpointFiles RunSetup::Files() const {

@@ -12,6 +12,7 @@
 #include "framework/checkpoint/checkpoint.h"
 #include "parallel/launch.h"
 #include "recipes/models/model_list.h"
+#include "recipes/run/position.h"
 #include "recipes/run/pretrain.h"
 #include "recipes/run/run_watch.h"
 #include "recipes/run/stage_run.h"
@@ -41,13 +42,12 @@ class RunSetup {
   int threads() const { return threads_; }
   // Of the checkpoint that is resumed from.
   const std::optional<CheckpointHeader>& resumed() const { return resumed_; }
-  // Steps done when the run begins, and seconds spent on them.
-  int64_t step() const { return resumed_ ? resumed_->step : 0; }
+  // Where the run begins, and seconds spent before.
+  RunPosition Position() const;
   double seconds() const { return resumed_ ? resumed_->seconds : 0; }
 
   // What a checkpoint of this run carries.
-  CheckpointHeader Header(int64_t step, const StageRun& stage,
-                          double seconds) const;
+  CheckpointHeader Header(const RunPosition& position, double seconds) const;
   CheckpointFiles Files() const;
 
  private:

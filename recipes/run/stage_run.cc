@@ -24,7 +24,7 @@ absl::StatusOr<std::unique_ptr<StageRun>> StageRun::Create(
     DELINK_ASSIGN_OR_RETURN(map, SharingOf(env, index));
   }
   DELINK_RETURN_IF_ERROR(run->MakeStore(map));
-  DELINK_RETURN_IF_ERROR(run->MakeExecutor());
+  DELINK_RETURN_IF_ERROR(run->MakeExecutor(index));
   return run;
 }
 
@@ -38,7 +38,7 @@ absl::StatusOr<std::unique_ptr<StageRun>> StageRun::Switch(
   DELINK_RETURN_IF_ERROR(
       Delink(*from->store_, *run->store_, run->stage().state, *env.world));
   from.reset();
-  DELINK_RETURN_IF_ERROR(run->MakeExecutor());
+  DELINK_RETURN_IF_ERROR(run->MakeExecutor(index));
   return run;
 }
 
@@ -54,13 +54,26 @@ absl::Status StageRun::MakeStore(const SharingMap& sharing) {
   return absl::OkStatus();
 }
 
-absl::Status StageRun::MakeExecutor() {
+absl::Status StageRun::TakeLayout(size_t index) {
+  const Recipe& recipe = *env_.recipe;
+  if (recipe.Batch(index) == recipe.Batch(index_) &&
+      recipe.MicroBatch(index) == recipe.MicroBatch(index_) &&
+      recipe.RecomputeOf(index) == recipe.RecomputeOf(index_)) {
+    return absl::OkStatus();
+  }
+  DELINK_RETURN_IF_ERROR(executor_->Drain());
+  executor_.reset();
+  return MakeExecutor(index);
+}
+
+// `layout`: the stage whose micro-batches and recompute it has.
+absl::Status StageRun::MakeExecutor(size_t layout) {
   const Recipe& recipe = *env_.recipe;
   const RunConfig& run = recipe.run;
   cut_ = {.rank = env_.world->rank(),
           .ranks = env_.world->size(),
-          .micro_batches = recipe.Accumulation(index_),
-          .micro_batch = run.micro_batch,
+          .micro_batches = recipe.Accumulation(layout),
+          .micro_batch = recipe.MicroBatch(layout),
           .seq = recipe.data.seq};
   const bool layer_major = run.order == RunConfig::Order::kLayer;
   const Executor::Options options{
@@ -68,10 +81,11 @@ absl::Status StageRun::MakeExecutor() {
       .micro_batches = static_cast<int32_t>(cut_.micro_batches),
       .plan = {.order = layer_major ? MicroBatchOrder::kLayerMajor
                                     : MicroBatchOrder::kMicroBatchMajor,
-               .recompute = run.recompute == RunConfig::Recompute::kBlock},
+               .recompute = recipe.RecomputeOf(layout) == Recompute::kBlock},
       .seed = static_cast<uint64_t>(run.seed),
       .clip = recipe.optimizer.clip,
-      .lane_threads = env_.lane_threads};
+      .lane_threads = env_.lane_threads,
+      .probes = shares() && recipe.ProbeEvery(layout) > 0};
   DELINK_ASSIGN_OR_RETURN(executor_,
                           Executor::Create({.device = env_.device,
                                             .model = env_.model,

@@ -38,17 +38,24 @@ class StageRun {
   static absl::StatusOr<std::unique_ptr<StageRun>> Switch(
       const RunEnv& env, std::unique_ptr<StageRun> from, size_t index);
 
+  // From here on with the micro-batches and recompute of stage `index`.
+  absl::Status TakeLayout(size_t index);
+
   size_t index() const { return index_; }
   const Stage& stage() const { return env_.recipe->stages[index_]; }
   ParamStore& store() { return *store_; }
   Executor& executor() { return *executor_; }
   const BatchCut& cut() const { return cut_; }
   MemoryAccount account() const { return executor_->account(); }
+  // Whether any layers share.
+  bool shares() const {
+    return store_->unique_parameters() < store_->virtual_parameters();
+  }
 
  private:
   StageRun(const RunEnv& env, size_t index) : env_(env), index_(index) {}
   absl::Status MakeStore(const SharingMap& sharing);
-  absl::Status MakeExecutor();
+  absl::Status MakeExecutor(size_t layout);
 
   RunEnv env_;
   size_t index_;

@@ -9,6 +9,7 @@
 
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
+#include "framework/sharing/switch_policy.h"
 #include "recipes/schema/problems.h"
 
 namespace delink::schema {
@@ -30,7 +31,11 @@ void CompleteModel(Section& document, Recipe& recipe) {
 }
 
 void CheckSize(Section& document, const Recipe& recipe) {
-  const double tokens = static_cast<double>(recipe.data.batch) *
+  int64_t batch = recipe.data.batch;
+  for (size_t i = 0; i < recipe.stages.size(); ++i) {
+    batch = std::max(batch, recipe.Batch(i));
+  }
+  const double tokens = static_cast<double>(batch) *
                         static_cast<double>(recipe.data.seq) *
                         static_cast<double>(recipe.schedule.steps);
   if (tokens > 0x1p62) {
@@ -82,6 +87,30 @@ void CheckSwitch(Section& document, const Recipe& recipe, size_t i) {
   }
 }
 
+// What is measured needs something to measure.
+void CheckMeasured(Section& document, const Recipe& recipe, size_t i) {
+  const Until& until = recipe.stages[i].until;
+  if (!until.gradient) return;
+  const int64_t every = recipe.ProbeEvery(i);
+  const int64_t least = every * static_cast<int64_t>(SwitchPolicy::kMinProbes);
+  if (until.window < least) {
+    document.Error(
+        StageKey(i, "until.window"),
+        absl::StrFormat("%d steps hold fewer than %d probes, one "
+                        "every %d steps (run.probe_every); use %d",
+                        until.window, SwitchPolicy::kMinProbes, every, least));
+  }
+  const std::vector<std::string> parts = recipe.model->parts();
+  if (std::none_of(parts.begin(), parts.end(), [&](const std::string& part) {
+        return recipe.stages[i].share.For(part).kind !=
+               SharePolicy::Kind::kNone;
+      })) {
+    document.Error(StageKey(i, "until.gradient"),
+                   "nothing is shared in this stage, so no gradients can "
+                   "agree; leave the key out");
+  }
+}
+
 void CheckUntil(Section& document, const Recipe& recipe, size_t i) {
   const Until& until = recipe.stages[i].until;
   const std::string key = StageKey(i, "until");
@@ -89,29 +118,37 @@ void CheckUntil(Section& document, const Recipe& recipe, size_t i) {
                     int{until.tokens.has_value()} +
                     int{until.steps.has_value()};
   if (i + 1 == recipe.stages.size()) {
-    if (given > 0) {
+    if (given > 0 || until.measured()) {
       document.Error(key,
                      "the last stage ends with the run, at "
                      "schedule.steps; leave the key out");
     }
     return;
   }
-  if (given != 1) {
-    document.Error(key, absl::StrFormat(
-                            "%s: give one of fraction, tokens, "
-                            "steps; only the last stage has none",
-                            given == 0 ? "not given" : "given more than once"));
+  if (given > 1 || (given == 0 && !until.measured())) {
+    document.Error(
+        key,
+        absl::StrFormat("%s: give one of fraction, tokens, steps (or plateau, "
+                        "gradient); only the last stage has none",
+                        given == 0 ? "not given" : "given more than once"));
     return;
   }
-  const int64_t end = recipe.StageEnd(i);
+  CheckMeasured(document, recipe, i);
+  if (given == 0) return;  // it may last until the end of the run
+  const int64_t begin = recipe.PlannedBegin(i).step;
+  const int64_t end = recipe.StageEnd(i, recipe.PlannedBegin(i));
+  const auto stages = recipe.stages.begin();
+  const bool certain =
+      std::none_of(stages, stages + static_cast<std::ptrdiff_t>(i),
+                   [](const Stage& stage) { return stage.until.measured(); });
   if (end >= recipe.schedule.steps) {
     document.Error(key, absl::StrFormat("the stage ends at step %d, but the "
                                         "run at step %d",
                                         end, recipe.schedule.steps));
-  } else if (end <= recipe.StageBegin(i)) {
+  } else if (end <= begin && certain) {
     document.Error(key, absl::StrFormat("the stage ends at step %d, but begins "
                                         "at step %d",
-                                        end, recipe.StageBegin(i)));
+                                        end, begin));
   }
 }
 

@@ -118,8 +118,23 @@ void DescribeUntil(Section& s, Until& until) {
          .min = 1});
   s.Int("steps", &until.steps,
         {.doc = "the same in steps since the start of the run", .min = 1});
-  s.Later("plateau", "switching at a plateau of the loss");
-  s.Later("gradient", "switching on gradient agreement");
+  s.Float("plateau", &until.plateau,
+          {.doc = "the stage ends sooner, where the loss of `window` steps "
+                  "falls by less than so many nats (slope of the straight line "
+                  "through them, times window)",
+           .above = 0.0,
+           .max = 1e3});
+  s.Float("gradient", &until.gradient,
+          {.doc = "the stage ends sooner, where the gradients of the layers "
+                  "that share agree no more: (sum g)^2 / sum g^2 over the "
+                  "probes of `window` steps, at most n where n layers share "
+                  "and 1 where they are unrelated, falls to it",
+           .above = 0.0,
+           .max = 1e6});
+  s.Int("window", &until.window,
+        {.doc = "steps that plateau and gradient look at",
+         .min = 3,
+         .max = 1 << 20});
 }
 
 void DescribeParallel(Section& s, ParallelConfig& parallel) {
@@ -288,16 +303,23 @@ void DescribeStage(Section& s, Stage& stage) {
                             "..."});
   ShareKey(s, &stage.share);
   s.SubTable("until",
-             {.doc = "exactly one of its keys; not for the last stage"},
+             {.doc = "one of fraction, tokens, steps; plateau or gradient "
+                     "besides or instead; not for the last stage"},
              [&](Section& t) { DescribeUntil(t, stage.until); });
   s.Enum("state", &stage.state,
          {{"reset", StatePolicy::kReset},
           {"copy", StatePolicy::kCopy},
-          {"scale", StatePolicy::kScale}},
+          {"scale", StatePolicy::kScale},
+          {"calibrated", StatePolicy::kCalibrated}},
          {.doc = "what becomes of optimizer state at the switch into this "
-                 "stage: zero, a copy for each layer, or a copy scaled by the "
-                 "number of layers that shared (m / n, v / n^2)",
-          .later = {"calibrated"}});
+                 "stage: zero, a copy for each layer, a copy scaled by the "
+                 "number of layers that shared (m / n, v / n^2), or one scaled "
+                 "by what the gradients of the next batches measure"});
+  s.Int("calibration_batches", &stage.calibration_batches,
+        {.doc = "batches that `state = \"calibrated\"` goes through without an "
+                "update",
+         .min = 1,
+         .max = 1024});
   s.Int("warmup", &stage.warmup,
         {.doc = "steps over which the learning rate is warmed up again after "
                 "the switch into this stage",
@@ -307,6 +329,20 @@ void DescribeStage(Section& s, Stage& stage) {
           {.doc = "the scheduled learning rate is multiplied by it",
            .min = 0.0,
            .max = 1e3});
+  s.Int("batch", &stage.batch,
+        {.doc = "sequences an optimizer step in this stage",
+         .fixed = true,
+         .when_omitted = "data.batch",
+         .min = 1,
+         .max = kMaxSequences});
+  s.Int("micro_batch", &stage.micro_batch,
+        {.doc = "sequences a rank computes at once in this stage",
+         .when_omitted = "run.micro_batch",
+         .min = 1,
+         .max = kMaxSequences});
+  s.Enum("recompute", &stage.recompute,
+         {{"none", Recompute::kNone}, {"block", Recompute::kBlock}},
+         {.doc = "recompute in this stage", .when_omitted = "run.recompute"});
   s.SubTable("parallel", {.doc = "the layout of the ranks"},
              [&](Section& t) { DescribeParallel(t, stage.parallel); });
   s.Later("offload", "offloading");
@@ -331,8 +367,7 @@ void DescribeRun(Section& s, RunConfig& run) {
          .min = 1,
          .max = kMaxSequences});
   s.Enum("recompute", &run.recompute,
-         {{"none", RunConfig::Recompute::kNone},
-          {"block", RunConfig::Recompute::kBlock}},
+         {{"none", Recompute::kNone}, {"block", Recompute::kBlock}},
          {.doc = "block: keep only the input of each block and compute it "
                  "again in backward"});
   s.Enum("order", &run.order,
@@ -361,6 +396,12 @@ void DescribeRun(Section& s, RunConfig& run) {
          .max = kMaxSteps});
   s.Int("keep", &run.keep,
         {.doc = "newest checkpoints to keep; 0: all",
+         .min = 0,
+         .max = kMaxSteps});
+  s.Int("probe_every", &run.probe_every,
+        {.doc = "steps between two measurements of how well the gradients of "
+                "layers that share agree; 0: none, but ten a window in a stage "
+                "that ends by until.gradient",
          .min = 0,
          .max = kMaxSteps});
 }

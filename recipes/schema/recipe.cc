@@ -64,6 +64,10 @@ absl::Status FitStage(const Recipe& recipe, size_t i, int64_t world_size,
                       parallel.ranks()));
 }
 
+// A window of gradient agreement has so many probes where nothing says how
+// many.
+constexpr int64_t kDefaultProbes = 10;
+
 int64_t LargestDivisor(int64_t n, int64_t limit) {
   for (int64_t d = std::min(n, limit); d > 1; --d) {
     if (n % d == 0) return d;
@@ -78,33 +82,51 @@ int64_t SpanSteps(const Span& span, int64_t steps) {
   return std::llround(std::get<double>(span) * static_cast<double>(steps));
 }
 
-int64_t Recipe::StageBegin(size_t stage) const {
-  return stage == 0 ? 0 : StageEnd(stage - 1);
+int64_t Recipe::Batch(size_t stage) const {
+  return stages.at(stage).batch.value_or(data.batch);
 }
 
-int64_t Recipe::StageEnd(size_t stage) const {
-  DELINK_CHECK(stage < stages.size());
-  const Until& until = stages[stage].until;
+int64_t Recipe::MicroBatch(size_t stage) const {
+  return stages.at(stage).micro_batch.value_or(run.micro_batch);
+}
+
+Recompute Recipe::RecomputeOf(size_t stage) const {
+  return stages.at(stage).recompute.value_or(run.recompute);
+}
+
+int64_t Recipe::ProbeEvery(size_t stage) const {
+  if (run.probe_every > 0 || !stages.at(stage).until.gradient) {
+    return run.probe_every;
+  }
+  return std::max<int64_t>(1, stages[stage].until.window / kDefaultProbes);
+}
+
+int64_t Recipe::StageEnd(size_t stage, const StageMark& begin) const {
+  const Until& until = stages.at(stage).until;
   if (until.fraction) return SpanSteps(*until.fraction, schedule.steps);
   if (until.tokens) {
-    const int64_t whole = *until.tokens / tokens_per_step();
-    return *until.tokens % tokens_per_step() == 0 ? whole : whole + 1;
+    const int64_t left = *until.tokens - begin.samples * data.seq;
+    const int64_t step = StepTokens(stage);
+    return begin.step + std::max<int64_t>(0, (left + step - 1) / step);
   }
   return until.steps.value_or(schedule.steps);
 }
 
-size_t Recipe::StageAt(int64_t step) const {
-  size_t stage = 0;
-  while (stage + 1 < stages.size() && step >= StageEnd(stage)) ++stage;
-  return stage;
+StageMark Recipe::PlannedBegin(size_t stage) const {
+  StageMark mark;
+  for (size_t i = 0; i < stage; ++i) {
+    const int64_t end = std::max(mark.step, StageEnd(i, mark));
+    mark.samples += (end - mark.step) * Batch(i);
+    mark.step = end;
+  }
+  return mark;
 }
 
 int64_t Recipe::Accumulation(size_t stage) const {
-  DELINK_CHECK(stage < stages.size());
-  const int64_t at_once = stages[stage].parallel.data * run.micro_batch;
-  DELINK_CHECK(at_once > 0 && data.batch % at_once == 0)
+  const int64_t at_once = stages.at(stage).parallel.data * MicroBatch(stage);
+  DELINK_CHECK(at_once > 0 && Batch(stage) % at_once == 0)
       << "CheckWorld comes first";
-  return data.batch / at_once;
+  return Batch(stage) / at_once;
 }
 
 Recipe Recipe::WithVocab(int64_t vocab) const {
@@ -116,16 +138,19 @@ Recipe Recipe::WithVocab(int64_t vocab) const {
 }
 
 absl::Status CheckBatch(const Recipe& recipe) {
-  const int64_t batch = recipe.data.batch;
   for (size_t i = 0; i < recipe.stages.size(); ++i) {
+    const int64_t batch = recipe.Batch(i);
     const int64_t ranks = std::max<int64_t>(1, recipe.stages[i].parallel.data);
-    const int64_t micro = std::max<int64_t>(1, recipe.run.micro_batch);
+    const int64_t micro = std::max<int64_t>(1, recipe.MicroBatch(i));
     if (batch % (ranks * micro) == 0) continue;
     const int64_t unit = ranks * micro;
     const int64_t below = batch / unit * unit;
     std::string advice = absl::StrFormat("%d", below + unit);
     if (below > 0) advice = absl::StrFormat("%d or %s", below, advice);
-    return ErrorAt(recipe, "data.batch", "data.batch",
+    const std::string key = recipe.stages[i].batch
+                                ? absl::StrFormat("stage[%d].batch", i)
+                                : std::string("data.batch");
+    return ErrorAt(recipe, key, key,
                    absl::StrFormat("%d is not a multiple of %d = data %d x "
                                    "micro_batch %d (stage[%d]); use %s",
                                    batch, unit, ranks, micro, i, advice));
@@ -143,8 +168,10 @@ absl::StatusOr<Recipe> CheckWorld(const Recipe& recipe, int64_t world_size) {
   DELINK_RETURN_IF_ERROR(CheckBatch(fitted));
   if (fitted.run.micro_batch == 0) {
     int64_t share = 0;
-    for (const Stage& stage : fitted.stages) {
-      share = std::gcd(share, fitted.data.batch / stage.parallel.data);
+    for (size_t i = 0; i < fitted.stages.size(); ++i) {
+      const Stage& stage = fitted.stages[i];
+      share = std::gcd(share, stage.micro_batch.value_or(fitted.Batch(i) /
+                                                         stage.parallel.data));
     }
     fitted.run.micro_batch = LargestDivisor(share, 8);
   }

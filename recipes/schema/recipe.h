@@ -58,13 +58,19 @@ struct ScheduleConfig {
   int64_t decay_steps() const { return SpanSteps(decay, steps); }
 };
 
-// Where a stage ends, counted from the start of the run; all empty: at its end.
+// Where a stage ends: at the latest where one of the first three says, counted
+// from the start of the run (none: at its end), and sooner where what is
+// measured says so (framework/sharing/switch_policy.h).
 struct Until {
   std::optional<double> fraction;  // of schedule.steps
   std::optional<int64_t> tokens;
   std::optional<int64_t> steps;
+  std::optional<double> plateau;   // nats a window
+  std::optional<double> gradient;  // agreement; 1: unrelated
+  int64_t window = 100;            // steps
 
-  bool empty() const { return !fraction && !tokens && !steps; }
+  bool planned() const { return fraction || tokens || steps; }
+  bool measured() const { return plateau || gradient; }
 };
 
 struct ParallelConfig {
@@ -75,21 +81,35 @@ struct ParallelConfig {
   int64_t ranks() const { return data * tensor * pipeline * expert; }
 };
 
+enum class Recompute { kNone, kBlock };
+
 struct Stage {
   std::string name;
   ShareSpec share;  // every part: none, unless given
   Until until;
   // What becomes of optimizer state at the switch into the stage.
   StatePolicy state = StatePolicy::kScale;
+  int64_t calibration_batches = 8;  // of StatePolicy::kCalibrated
   int64_t warmup = 0;     // steps of re-warm-up after the switch into the stage
   double lr_scale = 1.0;  // times the scheduled learning rate
+  // What this stage has otherwise than [data] and [run]; see Recipe's methods.
+  std::optional<int64_t> batch;
+  std::optional<int64_t> micro_batch;
+  std::optional<Recompute> recompute;
   ParallelConfig parallel;
+};
+
+// Where a stage begins, counted from the start of the run.
+struct StageMark {
+  int64_t step = 0;     // optimizer steps done
+  int64_t samples = 0;  // sequences trained on
+
+  friend bool operator==(const StageMark&, const StageMark&) = default;
 };
 
 struct RunConfig {
   enum class Device { kAuto, kCpu, kCuda };
   enum class Precision { kFp32 };
-  enum class Recompute { kNone, kBlock };
   enum class Order { kMicroBatch, kLayer };
   int64_t seed = 1;
   Device device = Device::kAuto;
@@ -102,6 +122,7 @@ struct RunConfig {
   int64_t validate_every = 250;     // steps; 0: only at the end
   int64_t checkpoint_every = 1000;  // steps; 0: only at switches and the end
   int64_t keep = 3;                 // newest checkpoints kept; 0: all
+  int64_t probe_every = 0;          // steps; 0: only where a stage asks
 };
 
 class Positions;  // where each key was given
@@ -115,15 +136,27 @@ struct Recipe {
   RunConfig run;
   std::shared_ptr<const Positions> positions;  // null: not from a file
 
-  int64_t tokens_per_step() const { return data.batch * data.seq; }
-  int64_t total_tokens() const { return tokens_per_step() * schedule.steps; }
+  // Of a stage: sequences and tokens an optimizer step, sequences that a rank
+  // computes at once, and whether blocks are recomputed.
+  int64_t Batch(size_t stage) const;
+  int64_t StepTokens(size_t stage) const { return Batch(stage) * data.seq; }
+  int64_t MicroBatch(size_t stage) const;
+  Recompute RecomputeOf(size_t stage) const;
+  // Steps between two probes of the gradient's agreement; 0: none.
+  int64_t ProbeEvery(size_t stage) const;
 
-  // The step before which stage i has ended: it runs [StageBegin, StageEnd).
-  int64_t StageBegin(size_t stage) const;
-  int64_t StageEnd(size_t stage) const;
-  // The stage that does the step after `step` steps; at a switch the new one,
-  // at the end of the run the last.
-  size_t StageAt(int64_t step) const;
+  // The step before which a stage that begins at `begin` has ended, at the
+  // latest.
+  int64_t StageEnd(size_t stage, const StageMark& begin) const;
+  // Where stages begin and end when none ends early. `stage` may be one past
+  // the last: the end of the run.
+  StageMark PlannedBegin(size_t stage) const;
+  int64_t PlannedEnd(size_t stage) const {
+    return PlannedBegin(stage + 1).step;
+  }
+  int64_t PlannedTokens() const {
+    return PlannedBegin(stages.size()).samples * data.seq;
+  }
 
   // Micro-batches that each rank accumulates in one step of a stage; needs
   // CheckWorld.
@@ -139,8 +172,8 @@ const T* ModelAs(const Recipe& recipe) {
   return dynamic_cast<const T*>(recipe.model.get());
 }
 
-// An error at data.batch where it is no multiple of data x micro_batch, as far
-// as these are given.
+// An error at a batch that is no multiple of data x micro_batch, as far as
+// these are given.
 absl::Status CheckBatch(const Recipe& recipe);
 
 // The recipe fitted to a number of ranks: an omitted parallel.data is the ranks

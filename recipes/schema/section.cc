@@ -33,9 +33,7 @@ Field MakeField(std::string_view name, std::string type, const AnyKey& key) {
   field.doc = std::string(key.doc);
   field.required = key.required;
   field.fixed = key.fixed;
-  if constexpr (!std::is_same_v<AnyKey, ChoiceKey>) {
-    field.when_omitted = std::string(key.when_omitted);
-  }
+  field.when_omitted = std::string(key.when_omitted);
   return field;
 }
 
@@ -296,8 +294,8 @@ void Section::Ints(std::string_view name, std::vector<int64_t>* value,
 }
 
 Field Section::ChoiceField(std::string_view name,
-                           const std::vector<std::string>& names, size_t index,
-                           const ChoiceKey& key,
+                           const std::vector<std::string>& names,
+                           std::optional<size_t> index, const ChoiceKey& key,
                            std::function<void(size_t)> choose) {
   std::vector<std::string> quoted;
   for (const std::string& word : names) {
@@ -324,7 +322,10 @@ Field Section::ChoiceField(std::string_view name,
         absl::StrFormat("expected one of %s, got %s%s", all, Describe(given),
                         schema::Suggestion(*word, names)));
   };
-  field.write = [=] { return Value(names[index]); };
+  field.write = [=]() -> std::optional<Value> {
+    if (!index) return std::nullopt;
+    return Value(names[*index]);
+  };
   return field;
 }
 

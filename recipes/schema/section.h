@@ -72,6 +72,7 @@ struct ChoiceKey {
   std::string_view doc;
   bool required = false;
   bool fixed = false;
+  std::string_view when_omitted = {};
   // Words that are understood and refused: they come with a later version.
   std::vector<std::string_view> later = {};
 };
@@ -104,16 +105,13 @@ class Section {
   void Enum(std::string_view name, E* value,
             std::initializer_list<Choice<std::type_identity_t<E>>> choices,
             const ChoiceKey& key) {
-    std::vector<std::string> names;
-    std::vector<E> values;
-    size_t index = 0;
-    for (const auto& choice : choices) {
-      if (choice.value == *value) index = values.size();
-      names.emplace_back(choice.name);
-      values.push_back(choice.value);
-    }
-    Visit(ChoiceField(name, names, index, key,
-                      [=](size_t i) { *value = values[i]; }));
+    EnumOf(name, value, std::optional<E>(*value), choices, key);
+  }
+  template <typename E>
+  void Enum(std::string_view name, std::optional<E>* value,
+            std::initializer_list<Choice<std::type_identity_t<E>>> choices,
+            const ChoiceKey& key) {
+    EnumOf(name, value, *value, choices, key);
   }
   // A key of a type of its own.
   void Custom(const schema::Field& field) { Visit(field); }
@@ -153,9 +151,24 @@ class Section {
                            const TableList& list) = 0;
 
  private:
+  template <typename E, typename T>
+  void EnumOf(std::string_view name, T* value, std::optional<E> now,
+              std::initializer_list<Choice<E>> choices, const ChoiceKey& key) {
+    std::vector<std::string> names;
+    std::vector<E> values;
+    std::optional<size_t> index;
+    for (const auto& choice : choices) {
+      if (choice.value == now) index = values.size();
+      names.emplace_back(choice.name);
+      values.push_back(choice.value);
+    }
+    Visit(ChoiceField(name, names, index, key,
+                      [=](size_t i) { *value = values[i]; }));
+  }
   static schema::Field ChoiceField(std::string_view name,
                                    const std::vector<std::string>& names,
-                                   size_t index, const ChoiceKey& key,
+                                   std::optional<size_t> index,
+                                   const ChoiceKey& key,
                                    std::function<void(size_t)> choose);
 };
 

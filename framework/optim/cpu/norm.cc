@@ -115,7 +115,7 @@ void FinishNorm(Stream&, const FinishNormArgs& a) {
   control.loss_sum = a.sums[a.n];
   control.tokens = a.sums[a.n + 1];
   control.norm = std::sqrt(squares) / control.tokens;
-  control.skip = !std::isfinite(control.loss_sum) ||
+  control.skip = control.hold != 0 || !std::isfinite(control.loss_sum) ||
                  !std::isfinite(control.norm) || !(control.tokens > 0);
   double factor = 1;
   if (control.clip > 0) {

@@ -6,14 +6,14 @@
 #include <sstream>
 
 #include "gtest/gtest.h"
-#include "recipes/models/gpt_config.h"
+#include "recipes/models/model_list.h"
 
 namespace delink {
 namespace {
 
 TEST(RecipeDoc, TheCommittedPageIsUpToDate) {
   const std::string path = std::string(DELINK_SOURCE_DIR) + "/docs/recipe.md";
-  const std::string generated = RecipeDoc({GptKind()});
+  const std::string generated = RecipeDoc(KindsOf(BuiltInModels()));
   if (std::getenv("DELINK_WRITE_DOCS") != nullptr) {
     std::ofstream(path) << generated;
   }

@@ -37,6 +37,14 @@ TEST_P(Spoil, IsSaidExactly) {
   EXPECT_EQ(ErrorOf(Parse(Spoiled(from, to))), error);
 }
 
+TEST(Recipe, AWindowHoldsEnoughProbes) {
+  EXPECT_EQ(ErrorOf(Parse(kSample, {"stage.0.until={gradient=1.5,window=20}",
+                                    "run.probe_every=10"})),
+            "--set stage.0.until={gradient=1.5,window=20}: "
+            "stage[0].until.window: 20 steps hold fewer than 3 probes, one "
+            "every 10 steps (run.probe_every); use 30");
+}
+
 INSTANTIATE_TEST_SUITE_P(
     Keys, Spoil,
     ::testing::Values(
@@ -138,15 +146,9 @@ INSTANTIATE_TEST_SUITE_P(
         Case{"micro_batch = 2", "precision = \"bf16\"",
              "gpt.toml:29:13: run.precision: \"bf16\" comes with a later "
              "version; for now: \"fp32\""},
-        Case{"share = \"none\"", "state = \"calibrated\"",
-             "gpt.toml:26:9: stage[1].state: \"calibrated\" comes with a later "
-             "version; for now: \"reset\", \"copy\", \"scale\""},
         Case{"share = \"none\"", "offload = { device_budget = \"60GiB\" }",
              "gpt.toml:26:1: stage[1].offload: offloading comes with a later "
              "version; leave the key out"},
-        Case{"{ fraction = 0.3 }", "{ plateau = 1 }",
-             "gpt.toml:22:11: stage[0].until.plateau: switching at a plateau "
-             "of the loss comes with a later version; leave the key out"},
         Case{"share = \"none\"", "parallel = { tensor = 2 }",
              "gpt.toml:26:14: stage[1].parallel.tensor: tensor parallelism "
              "comes with a later version; for now only 1"}));
@@ -181,10 +183,19 @@ INSTANTIATE_TEST_SUITE_P(
              "norm"},
         Case{"until = { fraction = 0.3 }", "",
              "gpt.toml:19:1: stage[0].until: not given: give one of fraction, "
-             "tokens, steps; only the last stage has none"},
+             "tokens, steps (or plateau, gradient); only the last stage has "
+             "none"},
         Case{"{ fraction = 0.3 }", "{ fraction = 0.3, steps = 3 }",
              "gpt.toml:22:1: stage[0].until: given more than once: give one of "
-             "fraction, tokens, steps; only the last stage has none"},
+             "fraction, tokens, steps (or plateau, gradient); only the last "
+             "stage has none"},
+        Case{"share = \"all\"\nuntil = { fraction = 0.3 }",
+             "until = { gradient = 1.5 }",
+             "gpt.toml:21:11: stage[0].until.gradient: nothing is shared in "
+             "this stage, so no gradients can agree; leave the key out"},
+        Case{"share = \"none\"", "batch = 7",
+             "gpt.toml:26:1: stage[1].batch: 7 is not a multiple of 2 = data 1 "
+             "x micro_batch 2 (stage[1]); use 6 or 8"},
         Case{"{ fraction = 0.3 }", "{ steps = 100 }",
              "gpt.toml:22:1: stage[0].until: the stage ends at step 100, but "
              "the run at step 100"},

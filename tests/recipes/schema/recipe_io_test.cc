@@ -34,7 +34,7 @@ TEST(Set, DottedKeysAndElementsOfLists) {
   EXPECT_FALSE(ModelAs<GptConfig>(recipe)->tied);
   EXPECT_EQ(recipe.schedule.decay_steps(), 50);
   EXPECT_EQ(recipe.optimizer.beta1, 0.8);
-  EXPECT_EQ(recipe.StageEnd(0), 10);
+  EXPECT_EQ(recipe.PlannedEnd(0), 10);
 }
 
 TEST(Set, LastOneWins) {
@@ -170,8 +170,16 @@ Recipe RandomRecipe(Draw& draw) {
     } else {
       stage.share.parts["mlp"] = RandomPolicy(draw, i == 0);
     }
-    if (i + 1 < stages) stage.until.steps = 100 * (i + 1);
-    stage.state = static_cast<StatePolicy>(draw.Int(0, 2));
+    if (i + 1 < stages) {
+      stage.until.steps = 100 * (i + 1);
+      if (draw.Flip()) stage.until.plateau = draw.Fraction();
+      stage.until.window = draw.Int(30, 1000);
+    }
+    if (draw.Flip()) stage.batch = draw.Int(1, 64) * 8;
+    if (draw.Flip()) stage.micro_batch = 4;
+    if (draw.Flip()) stage.recompute = Recompute::kBlock;
+    stage.calibration_batches = draw.Int(1, 9);
+    stage.state = static_cast<StatePolicy>(draw.Int(0, 3));
     stage.warmup = draw.Int(0, 100);
     stage.lr_scale = draw.Fraction();
     stage.parallel.data = draw.Int(0, 2);
@@ -182,8 +190,8 @@ Recipe RandomRecipe(Draw& draw) {
   recipe.run.micro_batch = draw.Flip() ? 0 : 4;
   recipe.run.threads = draw.Int(0, 3);
   recipe.run.keep = draw.Int(0, 100);
-  recipe.run.recompute =
-      draw.Flip() ? RunConfig::Recompute::kBlock : RunConfig::Recompute::kNone;
+  recipe.run.probe_every = draw.Int(0, 3);
+  recipe.run.recompute = draw.Flip() ? Recompute::kBlock : Recompute::kNone;
   return recipe;
 }
 

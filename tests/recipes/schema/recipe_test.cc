@@ -44,23 +44,56 @@ TEST(Recipe, TrailingSlashOfAPathIsNothing) {
 
 TEST(Recipe, StagesTileTheRun) {
   const Recipe recipe = Sample();
-  EXPECT_EQ(recipe.tokens_per_step(), 512);
-  EXPECT_EQ(recipe.total_tokens(), 51'200);
-  EXPECT_EQ(recipe.StageBegin(0), 0);
-  EXPECT_EQ(recipe.StageEnd(0), 30);
-  EXPECT_EQ(recipe.StageBegin(1), 30);
-  EXPECT_EQ(recipe.StageEnd(1), 100);
-  EXPECT_EQ(recipe.StageAt(0), 0U);
-  EXPECT_EQ(recipe.StageAt(29), 0U);
-  EXPECT_EQ(recipe.StageAt(30), 1U);
-  EXPECT_EQ(recipe.StageAt(100), 1U);
+  EXPECT_EQ(recipe.StepTokens(0), 512);
+  EXPECT_EQ(recipe.PlannedTokens(), 51'200);
+  EXPECT_EQ(recipe.PlannedBegin(0), StageMark());
+  EXPECT_EQ(recipe.PlannedEnd(0), 30);
+  EXPECT_EQ(recipe.PlannedBegin(1), (StageMark{.step = 30, .samples = 240}));
+  EXPECT_EQ(recipe.PlannedEnd(1), 100);
+}
+
+TEST(Recipe, AStageMayHaveItsOwnBatchMicroBatchAndRecompute) {
+  const auto read =
+      Parse(Spoiled("[run]", "[[stage]]\nname = \"last\"\n\n[run]"),
+            {"stage.0.batch=32", "stage.0.micro_batch=4",
+             "stage.0.recompute=block", "stage.1.until={tokens=81920}"});
+  ASSERT_TRUE(read.ok()) << read.status();
+  const Recipe& recipe = *read;
+  EXPECT_EQ(recipe.Batch(0), 32);
+  EXPECT_EQ(recipe.Batch(1), 8);
+  EXPECT_EQ(recipe.MicroBatch(0), 4);
+  EXPECT_EQ(recipe.MicroBatch(1), 2);
+  EXPECT_EQ(recipe.RecomputeOf(0), Recompute::kBlock);
+  EXPECT_EQ(recipe.RecomputeOf(1), Recompute::kNone);
+  EXPECT_EQ(recipe.StepTokens(0), 2048);
+  // 30 steps of 32 sequences, then to 81 920 tokens = 1280 sequences in steps
+  // of 8.
+  EXPECT_EQ(recipe.PlannedBegin(1), (StageMark{.step = 30, .samples = 960}));
+  EXPECT_EQ(recipe.PlannedBegin(2), (StageMark{.step = 70, .samples = 1280}));
+  EXPECT_EQ(recipe.PlannedTokens(), (1280 + 30 * 8) * 64);
+  const auto fitted = CheckWorld(recipe, 2);
+  ASSERT_TRUE(fitted.ok()) << fitted.status();
+  EXPECT_EQ(fitted->Accumulation(0), 4);
+  EXPECT_EQ(fitted->Accumulation(1), 2);
+}
+
+TEST(Recipe, AStageThatIsMeasuredMayLastToTheEndOfTheRun) {
+  const Recipe recipe = Sample({"stage.0.until={plateau=0.01,window=20}"});
+  EXPECT_EQ(recipe.PlannedEnd(0), 100);
+  EXPECT_EQ(recipe.PlannedBegin(1).step, 100);
+  EXPECT_EQ(recipe.ProbeEvery(0), 0);
+  const Recipe capped =
+      Sample({"stage.0.until={gradient=1.5,fraction=0.5,window=20}"});
+  EXPECT_EQ(capped.PlannedEnd(0), 50);
+  EXPECT_EQ(capped.ProbeEvery(0), 2);
+  EXPECT_EQ(capped.ProbeEvery(1), 0);
 }
 
 TEST(Recipe, UntilTokensRoundsUpToAStep) {
-  EXPECT_EQ(Sample({"stage.0.until={tokens=5120}"}).StageEnd(0), 10);
-  EXPECT_EQ(Sample({"stage.0.until={tokens=5121}"}).StageEnd(0), 11);
-  EXPECT_EQ(Sample({"stage.0.until={tokens=1}"}).StageEnd(0), 1);
-  EXPECT_EQ(Sample({"stage.0.until={steps=7}"}).StageEnd(0), 7);
+  EXPECT_EQ(Sample({"stage.0.until={tokens=5120}"}).PlannedEnd(0), 10);
+  EXPECT_EQ(Sample({"stage.0.until={tokens=5121}"}).PlannedEnd(0), 11);
+  EXPECT_EQ(Sample({"stage.0.until={tokens=1}"}).PlannedEnd(0), 1);
+  EXPECT_EQ(Sample({"stage.0.until={steps=7}"}).PlannedEnd(0), 7);
 }
 
 TEST(Recipe, SpansAreStepsOrFractions) {
@@ -79,7 +112,7 @@ TEST(Recipe, WithoutStagesItIsOneThatSharesNothing) {
   ASSERT_TRUE(recipe.ok()) << recipe.status();
   ASSERT_EQ(recipe->stages.size(), 1U);
   EXPECT_EQ(recipe->stages[0].name, "real");
-  EXPECT_EQ(recipe->StageEnd(0), 100);
+  EXPECT_EQ(recipe->PlannedEnd(0), 100);
   EXPECT_EQ(recipe->stages[0].share.For("attention"), SharePolicy{});
 }
 

@@ -1,0 +1,95 @@
+#include "recipes/run/position.h"
+
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "framework/base/check.h"
+
+namespace delink {
+namespace {
+
+SwitchPolicy PolicyOf(const Recipe& recipe, size_t stage,
+                      SwitchHistory history) {
+  const Until& until = recipe.stages.at(stage).until;
+  return SwitchPolicy({.plateau = until.plateau.value_or(0),
+                       .gradient = until.gradient.value_or(0),
+                       .window = until.window},
+                      std::move(history));
+}
+
+// Three numbers each.
+std::vector<double> Flat(const std::vector<SwitchHistory::Probe>& probes) {
+  std::vector<double> flat;
+  for (const SwitchHistory::Probe& probe : probes) {
+    flat.insert(flat.end(),
+                {static_cast<double>(probe.step), probe.together, probe.apart});
+  }
+  return flat;
+}
+
+std::vector<SwitchHistory::Probe> ProbesOf(const std::vector<double>& flat) {
+  std::vector<SwitchHistory::Probe> probes;
+  for (size_t i = 0; i + 2 < flat.size(); i += 3) {
+    probes.push_back({.step = static_cast<int64_t>(flat[i]),
+                      .together = flat[i + 1],
+                      .apart = flat[i + 2]});
+  }
+  return probes;
+}
+
+}  // namespace
+
+RunPosition::RunPosition(const Recipe& recipe)
+    : recipe_(&recipe), policy_(PolicyOf(recipe, 0, {})) {}
+
+RunPosition::RunPosition(const Recipe& recipe, const CheckpointHeader& header)
+    : recipe_(&recipe),
+      step_(header.step),
+      samples_(header.samples),
+      stage_(static_cast<size_t>(header.stage_index)),
+      begin_{.step = header.stage_begin_step,
+             .samples = header.stage_begin_samples},
+      policy_(PolicyOf(recipe, stage_,
+                       {.losses = header.stage_losses,
+                        .probes = ProbesOf(header.stage_probes)})) {}
+
+void RunPosition::Advance(double loss) {
+  ++step_;
+  samples_ += recipe_->Batch(stage_);
+  policy_.AddLoss(loss);
+}
+
+void RunPosition::AddProbe(const Agreement& agreement) {
+  policy_.AddProbe(step_, agreement);
+}
+
+void RunPosition::EnterNextStage() {
+  DELINK_CHECK_LT(stage_ + 1, recipe_->stages.size());
+  ++stage_;
+  begin_ = {.step = step_, .samples = samples_};
+  policy_ = PolicyOf(*recipe_, stage_, {});
+}
+
+absl::StatusOr<std::string> RunPosition::StageOver(Communicator& comm) const {
+  if (stage_ + 1 == recipe_->stages.size()) return std::string();
+  if (step_ >= recipe_->StageEnd(stage_, begin_)) {
+    return std::string("as the recipe says");
+  }
+  if (!policy_.asked()) return std::string();
+  return BroadcastString(comm, policy_.Due().value_or(""), 0);
+}
+
+void RunPosition::Fill(CheckpointHeader* header) const {
+  header->step = step_;
+  header->tokens = tokens();
+  header->samples = samples_;
+  header->stage = recipe_->stages[stage_].name;
+  header->stage_index = static_cast<int64_t>(stage_);
+  header->stage_begin_step = begin_.step;
+  header->stage_begin_samples = begin_.samples;
+  header->stage_losses = policy_.history().losses;
+  header->stage_probes = Flat(policy_.history().probes);
+}
+
+}  // namespace delink

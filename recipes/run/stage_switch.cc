@@ -1,0 +1,75 @@
+#include "recipes/run/stage_switch.h"
+
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "framework/base/log.h"
+#include "framework/base/status_macros.h"
+#include "framework/sharing/calibrate.h"
+#include "framework/sharing/resolve.h"
+
+namespace delink {
+namespace {
+
+// Scales the state of a new stage by what the next batches' gradients say.
+absl::Status Calibrate(const RunSetup& run, StageRun& stage,
+                       std::vector<SlabOrigin> origins,
+                       const RunPosition& position) {
+  const Recipe& recipe = run.recipe();
+  DELINK_ASSIGN_OR_RETURN(Calibration calibration,
+                          Calibration::Create(stage.store(), std::move(origins),
+                                              recipe.optimizer.clip));
+  const int64_t batches = stage.stage().calibration_batches;
+  for (int64_t k = 0; k < batches; ++k) {
+    DELINK_ASSIGN_OR_RETURN(
+        const HostBatch batch,
+        ReadBatch(run.train(), stage.cut(),
+                  position.samples() + k * stage.cut().global()));
+    const int64_t step = position.step() + 1 + k;
+    DELINK_ASSIGN_OR_RETURN(const StepResult result,
+                            stage.executor().Gradients(batch, step));
+    if (result.skipped) return NotFinite(stage, batch, step);
+    DELINK_RETURN_IF_ERROR(calibration.AddBatch(
+        stage.store(), static_cast<double>(result.tokens), *run.env().world));
+  }
+  return calibration.Apply(stage.store());
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<StageRun>> SwitchStage(
+    const RunSetup& run, Observers& observers, std::unique_ptr<StageRun> stage,
+    const RunPosition& position, const std::string& why) {
+  const RunEnv& env = run.env();
+  SwitchEvent event{
+      .step = position.step(), .why = why, .from = stage->stage().name};
+  DELINK_RETURN_IF_ERROR(stage->TakeLayout(position.stage()));
+  DELINK_ASSIGN_OR_RETURN(event.before, observers.Describe(*stage));
+  const SharingMap before = stage->store().sharing();
+  DELINK_ASSIGN_OR_RETURN(
+      stage, StageRun::Switch(env, std::move(stage), position.stage()));
+  if (stage->stage().state == StatePolicy::kCalibrated) {
+    DELINK_ASSIGN_OR_RETURN(std::vector<SlabOrigin> origins,
+                            RelationOf(*env.registry, env.model->blocks(),
+                                       before, stage->store().sharing()));
+    DELINK_RETURN_IF_ERROR(
+        Calibrate(run, *stage, std::move(origins), position));
+  }
+  DELINK_ASSIGN_OR_RETURN(event.after, observers.Describe(*stage));
+  event.to = stage->stage().name;
+  DELINK_RETURN_IF_ERROR(observers.OnSwitch(event));
+  return stage;
+}
+
+absl::Status NotFinite(StageRun& stage, const HostBatch& batch, int64_t step) {
+  DELINK_ASSIGN_OR_RETURN(const std::string where,
+                          stage.executor().Diagnose(batch, step));
+  return absl::DataLossError(absl::StrCat(
+      "step ", step, ": the loss or its gradient is not finite: ", where,
+      "; nothing was updated. Lower optimizer.lr, lengthen schedule.warmup, or "
+      "resume from the last checkpoint with another setting: --resume --set "
+      "optimizer.lr=..."));
+}
+
+}  // namespace delink

@@ -1,0 +1,27 @@
+// The switch from one stage of a run to the next: the heart of Pseudo-to-Real.
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "absl/status/statusor.h"
+#include "recipes/run/observers.h"
+#include "recipes/run/position.h"
+#include "recipes/run/setup.h"
+#include "recipes/run/stage_run.h"
+
+namespace delink {
+
+// Ends `stage` and begins the one that `position` has just entered. Parameters
+// are delinked; optimizer state goes by the stage's policy, for `calibrated` by
+// the gradients of the batches that come next, which no update follows. The
+// loss on one fixed batch is taken on both sides, in the new stage's
+// micro-batches, and told to `observers`. `why`: the stage is over.
+absl::StatusOr<std::unique_ptr<StageRun>> SwitchStage(
+    const RunSetup& run, Observers& observers, std::unique_ptr<StageRun> stage,
+    const RunPosition& position, const std::string& why);
+
+// A step that could not be taken: says where the first bad number is.
+absl::Status NotFinite(StageRun& stage, const HostBatch& batch, int64_t step);
+
+}  // namespace delink
