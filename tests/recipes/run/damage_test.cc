@@ -10,6 +10,7 @@
 #include "framework/base/sha256.h"
 #include "framework/checkpoint/checkpoint.h"
 #include "framework/comm/self_communicator.h"
+#include "framework/comm/thread_communicator.h"
 #include "framework/hdf5/hdf5.h"
 #include "tests/recipes/run/step_rig.h"
 #include "tests/testing/temp_dir.h"
@@ -18,6 +19,7 @@ namespace delink::testing {
 namespace {
 
 using ::testing::HasSubstr;
+using ::testing::Not;
 
 std::string Message(const absl::Status& status) {
   return std::string(status.message());
@@ -92,6 +94,40 @@ TEST_F(DamageTest, TheOldestArePruned) {
   EXPECT_FALSE(PathExists(dir_ / "step-00000002"));
   EXPECT_TRUE(PathExists(dir_ / "step-00000003"));
   EXPECT_TRUE(PathExists(dir_ / "step-00000004"));
+}
+
+// A run that was resumed from before its newest checkpoints.
+TEST_F(DamageTest, WhatWasJustWrittenIsNotPruned) {
+  for (const int64_t step : {10, 20, 30, 40, 15}) {
+    ASSERT_TRUE(Save(dir_.path(), step, step == 15 ? 2 : 0).ok());
+  }
+  EXPECT_TRUE(PathExists(dir_ / "step-00000010"));
+  EXPECT_TRUE(PathExists(dir_ / "step-00000015"));
+  EXPECT_FALSE(PathExists(dir_ / "step-00000020"));
+  EXPECT_FALSE(PathExists(dir_ / "step-00000040"));
+}
+
+TEST_F(DamageTest, WhatInterruptedWritersLeftIsRemoved) {
+  for (const char* name :
+       {"step-00000003.tmp", "step-00000004.old", "mine.tmp"}) {
+    ASSERT_TRUE(MakeDirectories(dir_ / name).ok());
+  }
+  ASSERT_TRUE(Save(dir_.path(), 5).ok());
+  EXPECT_FALSE(PathExists(dir_ / "step-00000003.tmp"));
+  EXPECT_FALSE(PathExists(dir_ / "step-00000004.old"));
+  EXPECT_TRUE(PathExists(dir_ / "mine.tmp"));
+}
+
+TEST_F(DamageTest, TheRankThatFailedIsNamedOnce) {
+  ASSERT_TRUE(WriteFile(dir_ / "taken", "").ok());
+  const absl::Status status = RunRanks(2, [this](Communicator& comm) {
+    StepRig rig(comm, "all", {});
+    return WriteCheckpoint(comm, dir_ / "taken", {.step = 1}, rig.store(), {},
+                           0)
+        .status();
+  });
+  EXPECT_THAT(Message(status), HasSubstr("step-00000001: rank 0: "));
+  EXPECT_THAT(Message(status), Not(HasSubstr("rank 0: rank 0")));
 }
 
 TEST_F(DamageTest, AFullDiskLosesNothing) {
