@@ -143,13 +143,15 @@ bool BoundByDefault(const Environment& environment) {
 }
 
 absl::StatusOr<CoreShare> TakeCores(Communicator& local, int threads) {
-  DELINK_ASSIGN_OR_RETURN(Mask mask, MaskOf(0));
-  const std::vector<int> bound = CpusByCore(mask);
-  if (BoundByDefault(ProcessEnvironment)) {
-    DELINK_ASSIGN_OR_RETURN(mask, MaskOf(FindLauncher()));
+  const absl::StatusOr<Mask> own = MaskOf(0);
+  absl::StatusOr<Mask> mask = own;
+  if (own.ok() && BoundByDefault(ProcessEnvironment)) {
+    mask = MaskOf(FindLauncher());
   }
-  const std::vector<int> pool = CpusByCore(mask);
-  DELINK_ASSIGN_OR_RETURN(const bool same, SameEverywhere(local, mask));
+  DELINK_RETURN_IF_ERROR(AgreeOnStatus(local, mask.status()));
+  const std::vector<int> bound = CpusByCore(*own);
+  const std::vector<int> pool = CpusByCore(*mask);
+  DELINK_ASSIGN_OR_RETURN(const bool same, SameEverywhere(local, *mask));
   const int rank = same ? local.rank() : 0;
   const int size = same ? local.size() : 1;
   CoreShare share = ShareOfCores(pool, rank, size, ReadQuota(), threads);
