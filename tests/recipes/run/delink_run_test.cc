@@ -9,13 +9,13 @@ namespace {
 const char* const kShares[] = {"\"all\"", "\"groups:2\"", "\"cycle:2\"",
                                "{attention=\"all\",mlp=\"groups:2\"}"};
 
-class DelinkRunTest
-    : public ::testing::TestWithParam<std::tuple<const char*, int>> {};
+class DelinkRunTest : public ::testing::TestWithParam<
+                          std::tuple<const char*, const char*, int>> {};
 
 // (i) with training before the switch and state carried on.
 TEST_P(DelinkRunTest, PreservesTheLossBitForBit) {
-  const auto [share, ranks] = GetParam();
-  TinyRuns runs;
+  const auto [recipe, share, ranks] = GetParam();
+  TinyRuns runs(recipe);
   const absl::Status status =
       runs.Run({.ranks = ranks,
                 .sets = {std::string("stage.0.share=") + share},
@@ -28,7 +28,8 @@ TEST_P(DelinkRunTest, PreservesTheLossBitForBit) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Shares, DelinkRunTest,
-                         ::testing::Combine(::testing::ValuesIn(kShares),
+                         ::testing::Combine(::testing::ValuesIn(kTinyRecipes),
+                                            ::testing::ValuesIn(kShares),
                                             ::testing::Values(1, 4)));
 
 }  // namespace

@@ -20,9 +20,10 @@ constexpr double kTailTolerance = 0.3 * kLr;  // 99 % of the elements
 
 constexpr int64_t kSteps = 20;
 
-class EqualityTest : public ::testing::Test {
+class EqualityTest : public ::testing::TestWithParam<const char*> {
  protected:
-  void Go(const RunRequest& request) {
+  void Go(RunRequest request) {
+    request.sets.emplace_back("run.checkpoint_every=0");
     const absl::Status status = runs_.Run(request);
     ASSERT_TRUE(status.ok()) << std::string(status.message());
     ASSERT_EQ(runs_.Steps(request.out).size(), kSteps);
@@ -38,22 +39,24 @@ class EqualityTest : public ::testing::Test {
     EXPECT_LT(WeightDifference(x, y, 0.5), kMedianTolerance);
     EXPECT_LT(WeightDifference(x, y, 0.99), kTailTolerance);
   }
-  TinyRuns runs_;
+  TinyRuns runs_{GetParam()};
 };
+INSTANTIATE_TEST_SUITE_P(Recipes, EqualityTest,
+                         ::testing::ValuesIn(kTinyRecipes));
 
-TEST_F(EqualityTest, TwiceIsBitEqual) {
+TEST_P(EqualityTest, TwiceIsBitEqual) {
   Go({.out = "a"});
   Go({.out = "b"});
   ExpectSameBits("a", "b");
 }
 
-TEST_F(EqualityTest, AnotherSeedIsAnotherRun) {
+TEST_P(EqualityTest, AnotherSeedIsAnotherRun) {
   Go({.out = "a"});
   Go({.sets = {"run.seed=2"}, .out = "b"});
   EXPECT_GT(LossDifference(runs_.Steps("a"), runs_.Steps("b")), kLossTolerance);
 }
 
-TEST_F(EqualityTest, RanksAreClose) {
+TEST_P(EqualityTest, RanksAreClose) {
   Go({.out = "a"});
   for (const int ranks : {2, 4}) {
     const std::string out = "ranks" + std::to_string(ranks);
@@ -62,7 +65,7 @@ TEST_F(EqualityTest, RanksAreClose) {
   }
 }
 
-TEST_F(EqualityTest, ZeroOneIsBitEqualToZeroNone) {
+TEST_P(EqualityTest, ZeroOneIsBitEqualToZeroNone) {
   for (const int ranks : {2, 4}) {
     const std::string n = std::to_string(ranks);
     Go({.ranks = ranks, .out = "whole" + n});
@@ -73,7 +76,7 @@ TEST_F(EqualityTest, ZeroOneIsBitEqualToZeroNone) {
   }
 }
 
-TEST_F(EqualityTest, ZeroMayChangeAtTheSwitch) {
+TEST_P(EqualityTest, ZeroMayChangeAtTheSwitch) {
   Go({.ranks = 2, .out = "whole"});
   Go({.ranks = 2, .sets = {"stage.0.parallel.zero=1"}, .out = "first"});
   Go({.ranks = 2, .sets = {"stage.1.parallel.zero=1"}, .out = "second"});
@@ -81,7 +84,7 @@ TEST_F(EqualityTest, ZeroMayChangeAtTheSwitch) {
   ExpectSameBits("whole", "second");
 }
 
-TEST_F(EqualityTest, RecomputeIsBitEqual) {
+TEST_P(EqualityTest, RecomputeIsBitEqual) {
   for (const std::string dropout : {"0.0", "0.1"}) {
     Go({.sets = {"model.dropout=" + dropout}, .out = "a" + dropout});
     Go({.sets = {"model.dropout=" + dropout, "run.recompute=\"block\""},
@@ -90,20 +93,20 @@ TEST_F(EqualityTest, RecomputeIsBitEqual) {
   }
 }
 
-TEST_F(EqualityTest, AccumulationIsClose) {
+TEST_P(EqualityTest, AccumulationIsClose) {
   Go({.sets = {"run.micro_batch=8"}, .out = "one"});
   Go({.sets = {"run.micro_batch=2"}, .out = "four"});
   ExpectClose("one", "four");
 }
 
-TEST_F(EqualityTest, DropoutDoesNotDependOnTheLayout) {
+TEST_P(EqualityTest, DropoutDoesNotDependOnTheLayout) {
   const std::string dropout = "model.dropout=0.1";
   Go({.sets = {dropout, "run.micro_batch=8"}, .out = "one"});
   Go({.ranks = 2, .sets = {dropout, "run.micro_batch=1"}, .out = "many"});
   ExpectClose("one", "many");
 }
 
-TEST_F(EqualityTest, OrderIsBitEqualWithoutSharing) {
+TEST_P(EqualityTest, OrderIsBitEqualWithoutSharing) {
   const std::vector<std::string> apart = {"model.tied=false",
                                           "stage.0.share=\"none\""};
   std::vector<std::string> layer = apart;
@@ -113,7 +116,7 @@ TEST_F(EqualityTest, OrderIsBitEqualWithoutSharing) {
   ExpectSameBits("micro_batch", "layer");
 }
 
-TEST_F(EqualityTest, OrderIsCloseWithSharing) {
+TEST_P(EqualityTest, OrderIsCloseWithSharing) {
   Go({.out = "micro_batch"});
   Go({.sets = {"run.order=\"layer\""}, .out = "layer"});
   ExpectClose("micro_batch", "layer");

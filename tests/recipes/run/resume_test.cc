@@ -13,8 +13,9 @@ constexpr int64_t kSteps = 20;
 constexpr int64_t kSwitch = 10;  // recipes/tiny.toml
 constexpr double kLossTolerance = 2e-5;
 
-class ResumeTest : public ::testing::TestWithParam<int64_t> {
+class ResumeTest : public ::testing::Test {
  protected:
+  explicit ResumeTest(const std::string& recipe = "tiny") : runs_(recipe) {}
   void Go(const RunRequest& request) {
     const absl::Status status = runs_.Run(request);
     ASSERT_TRUE(status.ok()) << std::string(status.message());
@@ -22,13 +23,20 @@ class ResumeTest : public ::testing::TestWithParam<int64_t> {
   TinyRuns runs_;
 };
 
-TEST_P(ResumeTest, EqualsTheStraightRun) {
-  const int64_t stop = GetParam();
+class StoppedRunTest
+    : public ResumeTest,
+      public ::testing::WithParamInterface<std::tuple<const char*, int64_t>> {
+ protected:
+  StoppedRunTest() : ResumeTest(std::get<0>(GetParam())) {}
+  static int64_t stop() { return std::get<1>(GetParam()); }
+};
+
+TEST_P(StoppedRunTest, EqualsTheStraightRun) {
   for (const int ranks : {1, 2}) {
     const std::string n = std::to_string(ranks);
     Go({.ranks = ranks, .out = "straight" + n});
-    Go({.ranks = ranks, .out = "stopped" + n, .until_step = stop});
-    ASSERT_EQ(runs_.Steps("stopped" + n).size(), stop);
+    Go({.ranks = ranks, .out = "stopped" + n, .until_step = stop()});
+    ASSERT_EQ(runs_.Steps("stopped" + n).size(), stop());
     Go({.ranks = ranks, .out = "stopped" + n, .resume = true});
     EXPECT_EQ(
         LossDifference(runs_.Steps("straight" + n), runs_.Steps("stopped" + n)),
@@ -42,12 +50,12 @@ TEST_P(ResumeTest, EqualsTheStraightRun) {
   }
 }
 
-TEST_P(ResumeTest, OnAnotherNumberOfRanks) {
+TEST_P(StoppedRunTest, OnAnotherNumberOfRanks) {
   Go({.ranks = 1, .out = "straight"});
   Go({.ranks = 2,
       .sets = {"stage.0.parallel.zero=1", "stage.1.parallel.zero=1"},
       .out = "moved",
-      .until_step = GetParam()});
+      .until_step = stop()});
   Go({.ranks = 4, .out = "moved", .until_step = 15, .resume = true});
   Go({.ranks = 1, .out = "moved", .resume = true});
   EXPECT_LT(LossDifference(runs_.Steps("straight"), runs_.Steps("moved")),
@@ -55,7 +63,9 @@ TEST_P(ResumeTest, OnAnotherNumberOfRanks) {
 }
 
 // In the pseudo stage, exactly at the switch, in the real stage.
-INSTANTIATE_TEST_SUITE_P(Stops, ResumeTest, ::testing::Values(7, 10, 13));
+INSTANTIATE_TEST_SUITE_P(Stops, StoppedRunTest,
+                         ::testing::Combine(::testing::ValuesIn(kTinyRecipes),
+                                            ::testing::Values(7, 10, 13)));
 
 TEST_F(ResumeTest, TheCheckpointAtTheSwitchIsTheOneBeforeDelinking) {
   Go({.out = "run"});

@@ -40,14 +40,15 @@ std::string MakeText() {
   return text;
 }
 
-absl::Status RunRank(const RunRequest& request, const std::string& out,
+absl::Status RunRank(const RunRequest& request, const std::string& recipe,
+                     const std::string& out,
                      const std::vector<std::string>& sets, Communicator& comm) {
   DELINK_ASSIGN_OR_RETURN(std::unique_ptr<Communicator> all,
                           comm.Split(0, comm.rank()));
   DELINK_ASSIGN_OR_RETURN(std::unique_ptr<Communicator> local,
                           comm.Split(0, comm.rank()));
   World world(std::move(all), std::move(local), "here");
-  const TrainOptions options{.recipe = DELINK_SOURCE_DIR "/recipes/tiny.toml",
+  const TrainOptions options{.recipe = recipe,
                              .sets = sets,
                              .out = out,
                              .resume = request.resume,
@@ -85,7 +86,8 @@ void ReadTree(const hdf5::File& file, const std::string& group,
 
 }  // namespace
 
-TinyRuns::TinyRuns() {
+TinyRuns::TinyRuns(std::string recipe)
+    : recipe_(DELINK_SOURCE_DIR "/recipes/" + std::move(recipe) + ".toml") {
   SetLogLevel(LogLevel::kError);
   DELINK_CHECK(WriteFile(dir_ / "text.txt", MakeText()).ok());
   const absl::Status built = BuildCorpus({.inputs = {dir_ / "text.txt"},
@@ -100,7 +102,7 @@ absl::Status TinyRuns::Run(const RunRequest& request) const {
       absl::StrCat("data.train=\"", dir_ / "corpus/train", "\""), "run.keep=0"};
   sets.insert(sets.end(), request.sets.begin(), request.sets.end());
   return RunRanks(request.ranks, [&](Communicator& comm) {
-    return RunRank(request, Folder(request.out), sets, comm);
+    return RunRank(request, recipe_, Folder(request.out), sets, comm);
   });
 }
 
@@ -109,6 +111,7 @@ std::vector<Step> TinyRuns::Steps(const std::string& out) const {
   for (const nlohmann::json& row : Rows(Folder(out))) {
     if (!row.contains("loss")) continue;
     steps.push_back({.step = row["step"],
+                     .tokens = row["tokens"],
                      .stage = row["stage"],
                      .loss = row["loss"],
                      .lr = row["lr"],
@@ -126,6 +129,17 @@ std::vector<Switch> TinyRuns::Switches(const std::string& out) const {
                         .loss_after = row["loss_after"]});
   }
   return switches;
+}
+
+std::vector<Probe> TinyRuns::Probes(const std::string& out) const {
+  std::vector<Probe> probes;
+  for (const nlohmann::json& row : Rows(Folder(out))) {
+    if (!row.contains("event") || row["event"] != "agreement") continue;
+    probes.push_back({.step = row["step"],
+                      .agreement = row["agreement"],
+                      .rho = row["rho"]});
+  }
+  return probes;
 }
 
 std::string TinyRuns::Checkpoint(const std::string& out, int64_t step) const {

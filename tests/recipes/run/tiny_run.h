@@ -16,6 +16,7 @@ namespace delink::testing {
 // A row of metrics.jsonl that has a loss.
 struct Step {
   int64_t step = 0;
+  int64_t tokens = 0;
   std::string stage;
   double loss = 0;
   double lr = 0;
@@ -27,13 +28,18 @@ struct Switch {
   double loss_before = 0, loss_after = 0;
 };
 
+struct Probe {
+  int64_t step = 0;
+  double agreement = 0, rho = 0;
+};
+
 // Every tensor of a checkpoint's index by path ("/model/...",
 // "/optimizer/.../m"), links followed.
 using Tensors = std::map<std::string, std::vector<float>>;
 
 struct RunRequest {
   int ranks = 1;
-  std::vector<std::string> sets;  // over recipes/tiny.toml
+  std::vector<std::string> sets;  // over the fixture's recipe
   std::string out;                // under the fixture's folder
   std::optional<int64_t> until_step;
   bool resume = false;
@@ -41,21 +47,28 @@ struct RunRequest {
   bool overwrite = false;
 };
 
-// A corpus of bytes in a folder of its own, and runs beside it.
+// The recipes that every property of a run is tested with: of each kind of
+// model one.
+inline constexpr const char* kTinyRecipes[] = {"tiny", "tiny_llama"};
+
+// A corpus of bytes in a folder of its own, and runs of recipes/RECIPE.toml
+// beside it.
 class TinyRuns {
  public:
-  TinyRuns();
+  explicit TinyRuns(std::string recipe = "tiny");
   // The folder of a run.
   std::string Folder(const std::string& out) const { return dir_ / out; }
   absl::Status Run(const RunRequest& request) const;
   std::vector<Step> Steps(const std::string& out) const;
   std::vector<Switch> Switches(const std::string& out) const;
+  std::vector<Probe> Probes(const std::string& out) const;
   // Of the checkpoint after `step`.
   Tensors Load(const std::string& out, int64_t step) const;
   std::string Checkpoint(const std::string& out, int64_t step) const;
 
  private:
   TempDir dir_;
+  std::string recipe_;  // its path
 };
 
 // Largest relative difference of the losses, step by step.
