@@ -3,6 +3,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <vector>
+
 #include "tests/framework/module/toy_model.h"
 
 namespace delink {
@@ -68,6 +71,21 @@ TEST_F(ParamStoreTest, InitialisesAsDeclared) {
   }
   EXPECT_NEAR(std::sqrt(squares / static_cast<double>(param.elements)), 0.5,
               0.08);
+}
+
+// More than is initialised at a time: no number comes again.
+TEST_F(ParamStoreTest, InitialisesLargeParametersByElement) {
+  ParamRegistry registry;
+  Scope(registry)
+      .Layer(0, "embed")
+      .Param("weight", {.shape = {1 << 10, 1 << 10}, .init = Init::Normal(1)});
+  const auto store = MakeStore(*device_, registry, 0, {});
+  store->InitWeights(1);
+  const auto weight = Read<float>(*store, 0, Plane::kWeight);
+  const std::vector<float> begin(weight.begin(), weight.begin() + 8);
+  EXPECT_EQ(
+      std::search(weight.begin() + 1, weight.end(), begin.begin(), begin.end()),
+      weight.end());
 }
 
 TEST_F(ParamStoreTest, ShardsStateOnly) {
