@@ -9,6 +9,7 @@
 #include "framework/base/rng.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "recipes/models/model_list.h"
 #include "tests/recipes/schema/sample.h"
 
 namespace delink {
@@ -285,14 +286,15 @@ TEST(Shipped, RecipesAreGood) {
            std::string(DELINK_SOURCE_DIR) + "/recipes")) {
     if (file.path().extension() != ".toml") continue;
     ++count;
-    const auto recipe = ReadRecipe(file.path().string(), {}, {GptKind()});
+    const auto recipe =
+        ReadRecipe(file.path().string(), {}, KindsOf(BuiltInModels()));
     ASSERT_TRUE(recipe.ok()) << recipe.status();
     for (const int64_t ranks : {1, 2, 4}) {
       const auto fitted = CheckWorld(*recipe, ranks);
       EXPECT_TRUE(fitted.ok()) << fitted.status();
     }
   }
-  EXPECT_GE(count, 5);
+  EXPECT_GE(count, 7);
 }
 
 }  // namespace
