@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "recipes/models/gpt.h"
+#include "recipes/models/llama.h"
 #include "tests/testing/gradcheck.h"
 
 namespace delink {
@@ -11,24 +12,43 @@ namespace {
 
 using testing::ModelRunner;
 
-GptConfig Tiny() {
-  GptConfig c;
-  c.layers = 3;
-  c.vocab = 23;
-  c.max_seq = 12;
+constexpr int64_t kVocab = 23, kPositions = 12;
+constexpr int64_t kLayers = 3, kKvHeads = 2, kHeadDim = 6;
+
+template <typename Config>
+Config Tiny() {
+  Config c;
+  c.layers = kLayers;
+  c.vocab = kVocab;
+  c.max_seq = kPositions;
   c.dim = 24;
   c.heads = 4;
-  c.kv_heads = 2;
+  c.kv_heads = kKvHeads;
   c.ffn = 40;
   c.init_std = 0.3;
   c.dropout = 0.5;  // must be off
   return c;
 }
 
+enum class Kind { kGpt, kLlama };
+
+std::unique_ptr<Sequential> Build(Kind kind, const Scope& s) {
+  if (kind == Kind::kGpt) return BuildGpt(s, Tiny<GptConfig>());
+  auto c = Tiny<LlamaConfig>();
+  c.rotary.base = 100;
+  c.rotary.scaling = ops::RotaryScaling::kLlama3;
+  c.rotary.factor = 4;
+  c.rotary.original_length = 40;
+  c.qk_norm = true;
+  c.qkv_bias = true;
+  c.window = 4;  // shorter than prompt and context
+  return BuildLlama(s, c);
+}
+
 // A model of its own for a generator: nothing is shared with ModelRunner's.
 struct Model {
-  explicit Model(DType dtype, const GptConfig& c = Tiny())
-      : sequential(BuildGpt(Scope(registry, dtype), c)),
+  Model(Kind kind, DType dtype)
+      : sequential(Build(kind, Scope(registry, dtype))),
         store(*ParamStore::Create(
             *device, registry, sequential->blocks(), SharingMap(), 0,
             {.dtype = dtype, .gradients = false, .states = 0})) {
@@ -40,50 +60,61 @@ struct Model {
   std::unique_ptr<ParamStore> store;
 };
 
-std::vector<double> LogitsWithoutCache(const std::vector<int32_t>& tokens,
+std::vector<double> LogitsWithoutCache(Kind kind,
+                                       const std::vector<int32_t>& tokens,
                                        DType dtype) {
   const auto T = static_cast<int64_t>(tokens.size());
   ModelRunner model(
-      [](const Scope& s) { return BuildGpt(s, Tiny()); },
+      [kind](const Scope& s) { return Build(kind, s); },
       {.B = 1, .T = T, .tokens = tokens, .targets = tokens, .samples = {0}},
       {.dtype = dtype});
   const std::vector<double> all = model.Logits();
-  return {all.end() - Tiny().vocab, all.end()};
+  return {all.end() - kVocab, all.end()};
 }
 
-class Generation : public ::testing::TestWithParam<DType> {};
+class Generation : public ::testing::TestWithParam<std::tuple<Kind, DType>> {};
 
 TEST_P(Generation, CacheChangesNothing) {
-  const DType dtype = GetParam();
+  const auto [kind, dtype] = GetParam();
   const double tolerance = dtype == DType::kF64 ? 1e-13 : 1e-5;
-  Model model(dtype);
+  Model model(kind, dtype);
   Generator generator(*model.sequential, *model.store,
-                      {.seed = 5, .positions = Tiny().max_seq});
+                      {.seed = 5, .positions = kPositions});
   std::vector<int32_t> tokens = {3, 1, 4, 1, 5};
   generator.Prompt(tokens);
   while (tokens.size() < 12) {
     EXPECT_LT(testing::NormError(generator.Logits(),
-                                 LogitsWithoutCache(tokens, dtype)),
+                                 LogitsWithoutCache(kind, tokens, dtype)),
               tolerance)
         << tokens.size() << " tokens";
     tokens.push_back(generator.Next());
   }
-  EXPECT_LT(
-      testing::NormError(generator.Logits(), LogitsWithoutCache(tokens, dtype)),
-      tolerance);
+  EXPECT_LT(testing::NormError(generator.Logits(),
+                               LogitsWithoutCache(kind, tokens, dtype)),
+            tolerance);
   // Full: the newer half, and the token that did not fit, go on.
   tokens.push_back(generator.Next());
   const std::vector<int32_t> newer(tokens.end() - 6, tokens.end());
-  EXPECT_LT(
-      testing::NormError(generator.Logits(), LogitsWithoutCache(newer, dtype)),
-      tolerance);
+  EXPECT_LT(testing::NormError(generator.Logits(),
+                               LogitsWithoutCache(kind, newer, dtype)),
+            tolerance);
 }
 
-INSTANTIATE_TEST_SUITE_P(DTypes, Generation,
-                         ::testing::Values(DType::kF64, DType::kF32),
-                         [](const auto& info) {
-                           return std::string(ToString(info.param));
-                         });
+std::string NameOf(Kind kind) { return kind == Kind::kGpt ? "gpt" : "llama"; }
+
+INSTANTIATE_TEST_SUITE_P(
+    Models, Generation,
+    ::testing::Combine(::testing::Values(Kind::kGpt, Kind::kLlama),
+                       ::testing::Values(DType::kF64, DType::kF32)),
+    [](const auto& info) {
+      return NameOf(std::get<0>(info.param)) + "_" +
+             std::string(ToString(std::get<1>(info.param)));
+    });
+
+class GeneratorTest : public ::testing::TestWithParam<Kind> {};
+INSTANTIATE_TEST_SUITE_P(Models, GeneratorTest,
+                         ::testing::Values(Kind::kGpt, Kind::kLlama),
+                         [](const auto& info) { return NameOf(info.param); });
 
 std::vector<int32_t> Draw(Model& model, const Generator::Options& options,
                           int count) {
@@ -94,9 +125,9 @@ std::vector<int32_t> Draw(Model& model, const Generator::Options& options,
   return tokens;
 }
 
-TEST(Generator, SameSeedSameTokens) {
-  Model model(DType::kF32);
-  const Generator::Options options{.seed = 1, .positions = 12};
+TEST_P(GeneratorTest, SameSeedSameTokens) {
+  Model model(GetParam(), DType::kF32);
+  const Generator::Options options{.seed = 1, .positions = kPositions};
   Generator::Options other = options;
   other.seed = 2;
   const std::vector<int32_t> tokens = Draw(model, options, 40);
@@ -104,13 +135,14 @@ TEST(Generator, SameSeedSameTokens) {
   EXPECT_NE(tokens, Draw(model, other, 40));
   for (const int32_t token : tokens) {
     EXPECT_GE(token, 0);
-    EXPECT_LT(token, Tiny().vocab);
+    EXPECT_LT(token, kVocab);
   }
 }
 
-TEST(Generator, PromptBeginsAnew) {
-  Model model(DType::kF32);
-  Generator generator(*model.sequential, *model.store, {.positions = 12});
+TEST_P(GeneratorTest, PromptBeginsAnew) {
+  Model model(GetParam(), DType::kF32);
+  Generator generator(*model.sequential, *model.store,
+                      {.positions = kPositions});
   std::vector<int32_t> first, second;
   for (std::vector<int32_t>* tokens : {&first, &second}) {
     generator.Prompt(std::vector<int32_t>{7, 2});
@@ -119,10 +151,11 @@ TEST(Generator, PromptBeginsAnew) {
   EXPECT_EQ(first, second);
 }
 
-TEST(Generator, ZeroTemperatureFollowsTheLogits) {
-  Model model(DType::kF32);
-  Generator generator(*model.sequential, *model.store,
-                      {.sampling = {.temperature = 0}, .positions = 12});
+TEST_P(GeneratorTest, ZeroTemperatureFollowsTheLogits) {
+  Model model(GetParam(), DType::kF32);
+  Generator generator(
+      *model.sequential, *model.store,
+      {.sampling = {.temperature = 0}, .positions = kPositions});
   generator.Prompt(std::vector<int32_t>{7});
   for (int i = 0; i < 15; ++i) {
     const std::vector<double> logits = generator.Logits();
@@ -131,29 +164,31 @@ TEST(Generator, ZeroTemperatureFollowsTheLogits) {
   }
 }
 
-TEST(Generator, APromptLongerThanTheContextIsCut) {
-  Model model(DType::kF64);
-  Generator generator(*model.sequential, *model.store, {.positions = 12});
+TEST_P(GeneratorTest, APromptLongerThanTheContextIsCut) {
+  Model model(GetParam(), DType::kF64);
+  Generator generator(*model.sequential, *model.store,
+                      {.positions = kPositions});
   std::vector<int32_t> tokens;
   for (int32_t i = 0; i < 20; ++i) tokens.push_back(i);
   generator.Prompt(tokens);
   const std::vector<int32_t> newer(tokens.end() - 6, tokens.end());
-  EXPECT_LT(testing::NormError(generator.Logits(),
-                               LogitsWithoutCache(newer, DType::kF64)),
-            1e-13);
+  EXPECT_LT(
+      testing::NormError(generator.Logits(),
+                         LogitsWithoutCache(GetParam(), newer, DType::kF64)),
+      1e-13);
 }
 
-TEST(Generator, HoldsCachesAndNothingElse) {
-  Model model(DType::kF32);
+TEST_P(GeneratorTest, HoldsCachesAndNothingElse) {
+  Model model(GetParam(), DType::kF32);
   const int64_t before = model.device->bytes_in_use();
   {
-    Generator generator(*model.sequential, *model.store, {.positions = 12});
+    Generator generator(*model.sequential, *model.store,
+                        {.positions = kPositions});
     generator.Prompt(std::vector<int32_t>{7, 2});
     for (int i = 0; i < 30; ++i) generator.Next();
-    const GptConfig c = Tiny();
-    const int64_t width = 2 * c.kv_heads * c.head_dim();
+    constexpr int64_t kWidth = 2 * kKvHeads * kHeadDim;
     EXPECT_EQ(model.device->bytes_in_use() - before,
-              c.layers * c.max_seq * width * 4);
+              kLayers * kPositions * kWidth * 4);
   }
   EXPECT_EQ(model.device->bytes_in_use(), before);
 }
