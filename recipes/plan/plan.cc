@@ -61,8 +61,9 @@ StagePlan Describe(const Recipe& recipe, StageRun& stage) {
   const Executor& executor = stage.executor();
   const auto tokens = static_cast<double>(executor.memory().batch.tokens());
   StagePlan plan{.name = stage.stage().name,
-                 .begin = recipe.StageBegin(stage.index()),
-                 .end = recipe.StageEnd(stage.index()),
+                 .begin = recipe.PlannedBegin(stage.index()).step,
+                 .end = recipe.PlannedEnd(stage.index()),
+                 .may_end_early = stage.stage().until.measured(),
                  .sharing = DescribeSharing(stage.store()),
                  .unique_parameters = stage.store().unique_parameters(),
                  .virtual_parameters = stage.store().virtual_parameters(),

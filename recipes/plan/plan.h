@@ -25,7 +25,7 @@ struct PlanOptions {
 
 struct StagePlan {
   std::string name;
-  // Of the whole run's; fewer where the stage ends on what is measured.
+  // Steps of the run, when no stage ends early on what it measures.
   int64_t begin = 0, end = 0;
   int64_t tokens = 0;
   bool may_end_early = false;
