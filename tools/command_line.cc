@@ -203,6 +203,8 @@ void AddTrain(CLI::App& root, std::optional<Command>* chosen) {
   app.add_flag("--overwrite", options->overwrite,
                "remove the run that --out holds, and start")
       ->excludes(resume_flag);
+  AddOption(app, "--init", "CHECKPOINT", options->init,
+            "start with the weights of CHECKPOINT, and nothing else of it");
   AddOption(app, "--until-step", "N", options->until_step,
             "stop, and save, after step N")
       ->check(WholeNumber(1, kLargest));

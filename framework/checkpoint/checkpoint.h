@@ -99,6 +99,12 @@ absl::StatusOr<SharingMap> ReadSharing(const std::string& path,
 absl::Status LoadCheckpoint(Communicator& comm, const std::string& path,
                             ParamStore& store);
 
+// The weights alone: state and update counts of the store stay as they are, and
+// are not read. The store may share less than the checkpoint; then layers get
+// copies of what was shared.
+absl::Status LoadWeights(Communicator& comm, const std::string& path,
+                         ParamStore& store);
+
 // The checkpoint that CHECKPOINT on a command line means: a step folder itself,
 // or the newest whole one of a run folder (or of its checkpoints folder).
 // Damaged ones are passed over with a warning that names the damage; NotFound

@@ -87,7 +87,8 @@ absl::Status LoadTensor(const hdf5::File& file, const LogicalTensor& tensor,
                    first - tensor.offset, first, last - first);
 }
 
-absl::Status LoadAll(const std::string& path, ParamStore& store) {
+absl::Status LoadAll(const std::string& path, ParamStore& store,
+                     bool with_state) {
   DELINK_ASSIGN_OR_RETURN(const hdf5::File file, OpenIndex(path));
   for (const LogicalTensor& tensor : store.logical_tensors()) {
     if (!tensor.link.empty()) continue;
@@ -99,9 +100,10 @@ absl::Status LoadAll(const std::string& path, ParamStore& store) {
     }
     for (const SavedPlane& plane : checkpoint::kSavedPlanes) {
       if (!store.has(plane.plane)) continue;
+      if (plane.plane != Plane::kWeight && !with_state) continue;
       DELINK_RETURN_IF_ERROR(LoadTensor(file, tensor, plane, store));
     }
-    if (!store.has(Plane::kState0)) continue;
+    if (!with_state || !store.has(Plane::kState0)) continue;
     DELINK_ASSIGN_OR_RETURN(
         store.updates()[static_cast<size_t>(tensor.slab)],
         file.GetInt(checkpoint::StateGroup(tensor.name), "updates"));
@@ -227,7 +229,12 @@ absl::StatusOr<SharingMap> ReadSharing(const std::string& path,
 
 absl::Status LoadCheckpoint(Communicator& comm, const std::string& path,
                             ParamStore& store) {
-  return AgreeOnStatus(comm, LoadAll(path, store));
+  return AgreeOnStatus(comm, LoadAll(path, store, true));
+}
+
+absl::Status LoadWeights(Communicator& comm, const std::string& path,
+                         ParamStore& store) {
+  return AgreeOnStatus(comm, LoadAll(path, store, false));
 }
 
 absl::StatusOr<std::string> FindCheckpoint(Communicator& comm,

@@ -17,6 +17,7 @@ struct TrainOptions {
   bool resume = false;
   std::string resume_from;  // a checkpoint; empty: the newest whole one of out
   bool overwrite = false;
+  std::string init;  // a checkpoint whose weights a new run begins with
   std::optional<int64_t> until_step;  // stop (and save) there
   int64_t threads = 0;                // a rank; 0: the recipe's, or shared out
 };

@@ -1,12 +1,14 @@
 #include "recipes/run/setup.h"
 
 #include <filesystem>
+#include <system_error>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "framework/base/file.h"
 #include "framework/base/log.h"
 #include "framework/base/status_macros.h"
+#include "recipes/run/init_from.h"
 #include "recipes/run/prepare.h"
 #include "recipes/run/run_folder.h"
 #include "recipes/schema/recipe_io.h"
@@ -41,6 +43,7 @@ absl::StatusOr<std::unique_ptr<RunSetup>> RunSetup::Create(
   DELINK_RETURN_IF_ERROR(AgreeOnStatus(comm, run->ReadInputs(options, models)));
   DELINK_RETURN_IF_ERROR(run->FindResume(options, models));
   DELINK_RETURN_IF_ERROR(AgreeOnStatus(comm, run->MakeModel(models)));
+  DELINK_RETURN_IF_ERROR(run->FindInit(options));
   absl::Status status;
   if (run->first()) {
     const bool resume = options.resume;
@@ -58,6 +61,10 @@ absl::StatusOr<std::unique_ptr<RunSetup>> RunSetup::Create(
     }
   }
   DELINK_RETURN_IF_ERROR(AgreeOnStatus(comm, status));
+  if (run->first() && run->resumed_ && !options.init.empty()) {
+    DELINK_LOG(kInfo) << "--init " << options.init
+                      << " is not used: the run goes on from where it was";
+  }
   run->watch_ = std::make_unique<RunWatch>();
   run->env_.watch = run->watch_.get();
   return run;
@@ -139,6 +146,34 @@ absl::Status RunSetup::CheckResume(const ModelList& models) {
   return absl::OkStatus();
 }
 
+absl::Status RunSetup::FindInit(const TrainOptions& options) {
+  // A run that goes on has its weights: the same words start it and restart it.
+  if (options.init.empty() || resumed_) return absl::OkStatus();
+  DELINK_ASSIGN_OR_RETURN(init_, FindCheckpoint(world_->comm(), options.init));
+  return AgreeOnStatus(world_->comm(), CheckInit(options));
+}
+
+absl::Status RunSetup::CheckInit(const TrainOptions& options) const {
+  namespace fs = std::filesystem;
+  std::error_code error;
+  const fs::path inside =
+      fs::weakly_canonical(init_, error)
+          .lexically_relative(fs::weakly_canonical(out_, error));
+  if (options.overwrite && !inside.empty() && *inside.begin() != "..") {
+    return absl::InvalidArgumentError(
+        absl::StrCat(init_,
+                     ": --overwrite would remove it before --init could "
+                     "read it; choose another --out"));
+  }
+  DELINK_ASSIGN_OR_RETURN(const SharingMap sharing, SharingOf(env_, 0));
+  return delink::CheckInit(init_,
+                           {.registry = &registry_,
+                            .blocks = model_->blocks(),
+                            .sharing = sharing,
+                            .tokenizer = train_corpus_->tokenizer_bytes(),
+                            .corpus = recipe_.data.train});
+}
+
 absl::Status RunSetup::MakeModel(const ModelList& models) {
   device_ = NewCpuDevice();
   model_ = BuildModel(models, Scope(registry_), *recipe_.model);
@@ -160,7 +195,12 @@ absl::StatusOr<std::unique_ptr<StageRun>> RunSetup::Begin() {
   if (!resumed_) {
     DELINK_ASSIGN_OR_RETURN(std::unique_ptr<StageRun> stage,
                             StageRun::Create(env_, 0));
-    stage->store().InitWeights(static_cast<uint64_t>(recipe_.run.seed));
+    if (init_.empty()) {
+      stage->store().InitWeights(static_cast<uint64_t>(recipe_.run.seed));
+      return stage;
+    }
+    if (first()) DELINK_LOG(kInfo) << "beginning with the weights of " << init_;
+    DELINK_RETURN_IF_ERROR(LoadWeights(world_->comm(), init_, stage->store()));
     return stage;
   }
   DELINK_ASSIGN_OR_RETURN(

@@ -55,6 +55,8 @@ class RunSetup {
   absl::Status ReadInputs(const TrainOptions& options, const ModelList& models);
   absl::Status FindResume(const TrainOptions& options, const ModelList& models);
   absl::Status CheckResume(const ModelList& models);
+  absl::Status FindInit(const TrainOptions& options);
+  absl::Status CheckInit(const TrainOptions& options) const;
   absl::Status MakeModel(const ModelList& models);
 
   World* world_ = nullptr;
@@ -72,6 +74,7 @@ class RunSetup {
   std::unique_ptr<RunWatch> watch_;
   std::string checkpoint_;  // resumed from
   std::optional<CheckpointHeader> resumed_;
+  std::string init_;  // the checkpoint whose weights the run begins with
 };
 
 }  // namespace delink

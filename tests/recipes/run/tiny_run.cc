@@ -54,6 +54,7 @@ absl::Status RunRank(const RunRequest& request, const std::string& recipe,
                              .resume = request.resume,
                              .resume_from = request.resume_from,
                              .overwrite = request.overwrite,
+                             .init = request.init,
                              .until_step = request.until_step,
                              .threads = 1};
   const ModelList models = BuiltInModels();

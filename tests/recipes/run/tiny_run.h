@@ -45,6 +45,7 @@ struct RunRequest {
   bool resume = false;
   std::string resume_from;
   bool overwrite = false;
+  std::string init;
 };
 
 // The recipes that every property of a run is tested with: of each kind of

@@ -1,0 +1,117 @@
+#include "recipes/run/init_from.h"
+
+#include <map>
+#include <span>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "framework/base/file.h"
+#include "framework/base/status_macros.h"
+#include "framework/checkpoint/checkpoint.h"
+#include "framework/sharing/resolve.h"
+
+namespace delink {
+namespace {
+
+using Tensors = std::map<std::string, TensorInfo>;
+
+constexpr char kSameModel[] =
+    "; --init needs the model that the checkpoint has: give [model] the values "
+    "in its recipe.toml, model.vocab and model.max_seq among them";
+
+absl::Status CheckTokenizer(const std::string& checkpoint,
+                            const Beginner& beginner) {
+  const std::string file = JoinPath(checkpoint, "tokenizer");
+  DELINK_ASSIGN_OR_RETURN(const std::string tokenizer, ReadFile(file));
+  if (tokenizer == beginner.tokenizer) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat(
+      beginner.corpus, ": was built with another tokenizer than ", checkpoint,
+      ", so its tokens mean nothing to those weights; build it with "
+      "--tokenizer ",
+      file));
+}
+
+std::string ShapeText(const TensorInfo& tensor) {
+  return Shape{std::span<const int64_t>(tensor.shape)}.ToString();
+}
+
+absl::Status CheckShapes(const std::string& checkpoint,
+                         const std::vector<LogicalTensor>& model,
+                         Tensors tensors) {
+  for (const LogicalTensor& mine : model) {
+    const auto at = tensors.find(mine.name);
+    if (at == tensors.end()) {
+      return absl::InvalidArgumentError(
+          absl::StrCat(checkpoint, ": has no ", mine.name, ", the model's is ",
+                       mine.shape.ToString(), kSameModel));
+    }
+    const std::string theirs = ShapeText(at->second);
+    if (theirs != mine.shape.ToString()) {
+      return absl::InvalidArgumentError(absl::StrCat(
+          checkpoint, ": ", mine.name, " is ", theirs, ", but the model's is ",
+          mine.shape.ToString(), kSameModel));
+    }
+    tensors.erase(at);
+  }
+  if (tensors.empty()) return absl::OkStatus();
+  const TensorInfo& more = tensors.begin()->second;
+  return absl::InvalidArgumentError(
+      absl::StrCat(checkpoint, ": has ", more.name, ", which is ",
+                   ShapeText(more), ", but the model has none", kSameModel));
+}
+
+absl::Status CheckSharing(const std::string& checkpoint,
+                          const Beginner& beginner) {
+  DELINK_ASSIGN_OR_RETURN(
+      const SharingMap theirs,
+      ReadSharing(checkpoint, *beginner.registry, beginner.blocks));
+  for (const std::string& part : PartsOf(*beginner.registry, beginner.blocks)) {
+    for (int block = 0; block < beginner.blocks; ++block) {
+      const int leader = beginner.sharing.Leader(part, block);
+      if (theirs.Leader(part, block) == theirs.Leader(part, leader)) continue;
+      return absl::InvalidArgumentError(absl::StrCat(
+          checkpoint, ": blocks ", leader, " and ", block, " each have ", part,
+          " of their own, but the first stage shares it between them; links "
+          "can be cut, not made: give that stage a share that is no wider, "
+          "such as \"none\""));
+    }
+  }
+  return absl::OkStatus();
+}
+
+// A tied head stays tied; one that was tied may be let go.
+absl::Status CheckTies(const std::string& checkpoint,
+                       const std::vector<LogicalTensor>& model,
+                       const Tensors& tensors) {
+  const auto root = [&](const std::string& name) {
+    const std::string& link = tensors.at(name).link;
+    return link.empty() ? name : link;
+  };
+  for (const LogicalTensor& mine : model) {
+    if (!mine.permanent || root(mine.name) == root(mine.link)) continue;
+    return absl::InvalidArgumentError(
+        absl::StrCat(checkpoint, ": ", mine.name, " and ", mine.link,
+                     " are apart, but the model ties them", kSameModel));
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+absl::Status CheckInit(const std::string& checkpoint,
+                       const Beginner& beginner) {
+  DELINK_RETURN_IF_ERROR(ReadHeader(checkpoint).status());
+  DELINK_RETURN_IF_ERROR(CheckTokenizer(checkpoint, beginner));
+  DELINK_ASSIGN_OR_RETURN(const std::vector<TensorInfo> listed,
+                          ListTensors(checkpoint));
+  Tensors tensors;
+  for (const TensorInfo& tensor : listed) tensors[tensor.name] = tensor;
+  const std::vector<LogicalTensor> model = LogicalTensors(
+      *beginner.registry, beginner.blocks, beginner.sharing,
+      LayOutSlabs(*beginner.registry, beginner.blocks, beginner.sharing));
+  DELINK_RETURN_IF_ERROR(CheckShapes(checkpoint, model, tensors));
+  DELINK_RETURN_IF_ERROR(CheckSharing(checkpoint, beginner));
+  return CheckTies(checkpoint, model, tensors);
+}
+
+}  // namespace delink
