@@ -6,6 +6,7 @@
 
 #include "layers/modules/attention.h"
 #include "layers/modules/embedding.h"
+#include "layers/modules/gated_mlp.h"
 #include "layers/modules/linear.h"
 #include "layers/modules/lm_head.h"
 #include "layers/modules/mlp.h"
@@ -42,6 +43,20 @@ TEST(Modules, Declare) {
                 {.dim = 12, .heads = 6, .kv_heads = 2, .bias = false}),
             (Names{"attention: here/qkv/weight [20, 12]",
                    "attention: here/out/weight [12, 12]"}));
+  EXPECT_EQ(Declared<Attention>({.dim = 12,
+                                 .heads = 3,
+                                 .kv_heads = 1,
+                                 .head_dim = 8,
+                                 .out_bias = false,
+                                 .qk_norm_eps = 1e-6}),
+            (Names{"attention: here/qkv/weight [40, 12]",
+                   "attention: here/qkv/bias [40]",
+                   "attention: here/q_norm/weight [8]",
+                   "attention: here/k_norm/weight [8]",
+                   "attention: here/out/weight [12, 24]"}));
+  EXPECT_EQ(Declared<GatedMlp>({.dim = 4, .hidden = 9}),
+            (Names{"mlp: here/gate_up/weight [18, 4]",
+                   "mlp: here/down/weight [4, 9]"}));
   EXPECT_EQ(Declared<Mlp>({.dim = 4, .hidden = 9}),
             (Names{"mlp: here/up/weight [9, 4]", "mlp: here/up/bias [9]",
                    "mlp: here/down/weight [4, 9]", "mlp: here/down/bias [4]"}));
