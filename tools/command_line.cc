@@ -100,20 +100,11 @@ CLI::Option* AddPositional(CLI::App& app, const std::string& name,
   return app.add_option(name, to, help)->required()->option_text("");
 }
 
-void AddDataCommands(CLI::App& root, std::optional<Command>* chosen) {
-  CLI::App& data = AddCommand(
-      root, "data", "Turn text into tokenised corpora, and look at them",
-      "delink data build --out corpus --train-tokenizer 8000 books/*.txt");
-  data.require_subcommand(1);
-
-  auto build = std::make_shared<BuildData>();
-  CLI::App& b = AddCommand(
-      data, "build", "Text to DIR/train and DIR/validation",
-      "delink data build --out corpus --train-tokenizer 8000 books/*.txt\n"
-      "  zcat dump.gz | delink data build --out corpus --format jsonl -");
-  b.add_option("INPUT", build->inputs,
-               "files of text or JSONL (UTF-8; also .gz and .zst), folders of "
-               "them, 'quoted patterns', or - for standard input")
+// What a corpus is made from.
+void AddInputs(CLI::App& app, const std::shared_ptr<BuildData>& build) {
+  app.add_option("INPUT", build->inputs,
+                 "files of text or JSONL (UTF-8; also .gz and .zst), folders "
+                 "of them, 'quoted patterns', or - for standard input")
       ->required()
       ->check(
           [](const std::string& input) {
@@ -122,6 +113,28 @@ void AddDataCommands(CLI::App& root, std::optional<Command>* chosen) {
           },
           "")
       ->option_text("...");
+  app.add_option_function<std::string>(
+         "--format",
+         [build](const std::string& format) {
+           build->format =
+               format == "jsonl" ? TextFormat::kJsonl : TextFormat::kText;
+         },
+         "text or jsonl, whatever the inputs are called (by name; standard "
+         "input: text)")
+      ->check(CLI::IsMember({"text", "jsonl"}))
+      ->type_name("FORMAT")
+      ->option_text(" FORMAT");
+  AddOption(app, "--text-field", "NAME", build->text_field,
+            "the field of a JSONL line that holds the text (text)");
+}
+
+void AddBuild(CLI::App& data, std::optional<Command>* chosen) {
+  auto build = std::make_shared<BuildData>();
+  CLI::App& b = AddCommand(
+      data, "build", "Text to DIR/train and DIR/validation",
+      "delink data build --out corpus --train-tokenizer 8000 books/*.txt\n"
+      "  zcat dump.gz | delink data build --out corpus --format jsonl -");
+  AddInputs(b, build);
   AddOption(b, "--out", "DIR", build->out, "where the corpus goes")->required();
   CLI::Option* load = AddOption(b, "--tokenizer", "FILE", build->tokenizer,
                                 "tokenise with this SentencePiece model");
@@ -134,13 +147,6 @@ void AddDataCommands(CLI::App& root, std::optional<Command>* chosen) {
       b.add_flag("--bytes", build->bytes, "tokens are the bytes of the text");
   load->excludes(train)->excludes(bytes);
   train->excludes(bytes);
-  auto format = std::make_shared<std::string>();
-  AddOption(b, "--format", "FORMAT", *format,
-            "text or jsonl, whatever the inputs are called (by name; standard "
-            "input: text)")
-      ->check(CLI::IsMember({"text", "jsonl"}));
-  AddOption(b, "--text-field", "NAME", build->text_field,
-            "the field of a JSONL line that holds the text (text)");
   AddOption(b, "--validation", "FRACTION", build->validation,
             "part of the documents kept for validation (0.01)")
       ->check(Number(0, 1));
@@ -149,11 +155,15 @@ void AddDataCommands(CLI::App& root, std::optional<Command>* chosen) {
             "same for any")
       ->check(WholeNumber(1, 256));
   b.add_flag("--overwrite", build->overwrite, "replace the corpus in --out");
-  b.final_callback([=] {
-    if (*format == "text") build->format = TextFormat::kText;
-    if (*format == "jsonl") build->format = TextFormat::kJsonl;
-    *chosen = *build;
-  });
+  b.final_callback([=] { *chosen = *build; });
+}
+
+void AddDataCommands(CLI::App& root, std::optional<Command>* chosen) {
+  CLI::App& data = AddCommand(
+      root, "data", "Turn text into tokenised corpora, and look at them",
+      "delink data build --out corpus --train-tokenizer 8000 books/*.txt");
+  data.require_subcommand(1);
+  AddBuild(data, chosen);
 
   auto info = std::make_shared<DescribeData>();
   CLI::App& i = AddCommand(data, "info", "Statistics of a corpus",

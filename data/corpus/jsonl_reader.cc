@@ -167,11 +167,11 @@ absl::StatusOr<bool> JsonlReader::NextLine() {
   while (true) {
     const size_t newline = buffer_.find('\n', line_end_);
     line_end_ = std::min(newline, buffer_.size());
-    if (line_end_ - line_begin_ > kLongestLine) {
+    if (line_end_ - line_begin_ > longest_line_) {
       return absl::InvalidArgumentError(absl::StrCat(
           Place(), ": byte ",
           buffer_offset_ + static_cast<int64_t>(line_begin_),
-          ": the line is longer than ", kLongestLine >> 20,
+          ": the line is longer than ", longest_line_ >> 20,
           " MiB; is it JSONL, one object a line? Split the document, or leave "
           "it out"));
     }

@@ -18,8 +18,11 @@ class JsonlReader final : public DocumentReader {
  public:
   static constexpr size_t kLongestLine = size_t{256} << 20;
 
-  JsonlReader(ByteSource source, std::string text_field)
-      : source_(std::move(source)), text_field_(std::move(text_field)) {}
+  JsonlReader(ByteSource source, std::string text_field,
+              size_t longest_line = kLongestLine)
+      : source_(std::move(source)),
+        text_field_(std::move(text_field)),
+        longest_line_(longest_line) {}
 
   absl::StatusOr<TextPiece> Next() override;
   int64_t empty_documents() const override { return empty_; }
@@ -38,6 +41,7 @@ class JsonlReader final : public DocumentReader {
 
   ByteSource source_;
   const std::string text_field_;
+  const size_t longest_line_;
 
   std::string buffer_;
   size_t line_begin_ = 0;      // in the buffer

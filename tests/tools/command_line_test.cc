@@ -122,6 +122,11 @@ TEST(Usage, WhatIsWrongIsNamedWithTheNearestThatIsKnown) {
       {{"train", kFile, "--out"}, "--out"},
       {{"data", "build", kFile}, "--out is required"},
       {{"data", "build", "--out", "x", "no-such.txt"}, "no-such.txt"},
+      {{"data", "build", "--out", "x", "/etc/no-such*"},
+       "/etc/no-such*: no file matches this pattern"},
+      {{"data", "build", "--out", "x", "-", "--format", "csv"}, "csv not in"},
+      {{"data", "build", "--out", "x", "-", "--threads", "0"},
+       "--threads: '0' is not a whole number from 1"},
       {{"data", "build", "--out", "x", kFile, "--bytes", "--tokenizer", kFile},
        "--tokenizer excludes --bytes"},
       {{"data", "build", "--out", "x", kFile, "--validation", "1.5"},
@@ -203,6 +208,17 @@ TEST(CommandLine, Data) {
       Understood<BuildData>({"data", "build", kFile, "--bytes", "--out", "x"});
   EXPECT_TRUE(bytes.bytes);
   EXPECT_EQ(bytes.validation, 0.01);
+  EXPECT_EQ(bytes.format, TextFormat::kByName);
+  EXPECT_EQ(bytes.text_field, "text");
+  EXPECT_EQ(bytes.threads, 0);
+  // Standard input and patterns are inputs; the pattern stays one.
+  const auto lines = Understood<BuildData>(
+      {"data", "build", "--out", "x", "--format", "jsonl", "--text-field",
+       "body", "--threads", "3", "-", "/etc/pass*"});
+  EXPECT_THAT(lines.inputs, ElementsAre("-", "/etc/pass*"));
+  EXPECT_EQ(lines.format, TextFormat::kJsonl);
+  EXPECT_EQ(lines.text_field, "body");
+  EXPECT_EQ(lines.threads, 3);
   EXPECT_EQ(Understood<DescribeData>({"data", "info", "/etc"}).folder, "/etc");
   EXPECT_EQ(Understood<VerifyData>({"data", "verify", "/etc"}).folder, "/etc");
 }

@@ -23,7 +23,8 @@ std::string ReadText(const std::string& path) {
   return text.str();
 }
 
-Outcome RunProgram(const Words& words, const std::string& folder = ".") {
+Outcome RunProgram(const Words& words, const std::string& folder = ".",
+                   const std::string& input = "/dev/null") {
   const TempDir dir;
   const std::string out = dir / "out", err = dir / "err";
   std::vector<char*> argv;
@@ -35,7 +36,7 @@ Outcome RunProgram(const Words& words, const std::string& folder = ".") {
   if (child == 0) {
     if (std::freopen(out.c_str(), "w", stdout) == nullptr ||
         std::freopen(err.c_str(), "w", stderr) == nullptr ||
-        std::freopen("/dev/null", "r", stdin) == nullptr ||
+        std::freopen(input.c_str(), "r", stdin) == nullptr ||
         chdir(folder.c_str()) != 0) {
       _exit(126);
     }
@@ -63,6 +64,12 @@ Outcome RunDelinkIn(const std::string& folder, const Words& words) {
   Words all = {DELINK_PROGRAM};
   all.insert(all.end(), words.begin(), words.end());
   return RunProgram(all, folder);
+}
+
+Outcome RunDelinkOn(const std::string& input, const Words& words) {
+  Words all = {DELINK_PROGRAM};
+  all.insert(all.end(), words.begin(), words.end());
+  return RunProgram(all, ".", input);
 }
 
 Outcome RunOwnModel(const Words& words) {

@@ -20,6 +20,8 @@ using Words = std::vector<std::string>;
 Outcome RunDelink(const Words& words);
 // The same, started in `folder`.
 Outcome RunDelinkIn(const std::string& folder, const Words& words);
+// The same, with a file as its standard input.
+Outcome RunDelinkOn(const std::string& input, const Words& words);
 // A program of one's own, with a kind of model that `delink` does not know.
 Outcome RunOwnModel(const Words& words);
 // `delink` under mpirun.
