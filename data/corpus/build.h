@@ -4,7 +4,7 @@
 // compressed. The same documents in the same order and the same options give
 // the same tokens, whatever form they come in and however many threads work.
 // Memory is bounded by the shard size, the tokenizer's training sample, the
-// longest document of a JSONL file and about 50 bytes a document. The folders
+// longest document of a JSONL file and about 100 bytes a document. The folders
 // are written under temporary names and renamed when whole; a failure leaves
 // OUT as it was.
 #pragma once
