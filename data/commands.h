@@ -10,8 +10,9 @@
 
 namespace delink {
 
-// Builds a corpus. `out` gets the table of statistics that DataInfo prints; `live` the progress, one line that
-// is overwritten where it is a terminal, else a line a phase.
+// Builds a corpus. `out` gets the table of statistics that DataInfo prints;
+// `live` the progress, one line that is overwritten where it is a terminal,
+// else a line a phase.
 absl::Status DataBuild(const CorpusOptions& options, std::ostream& out,
                        std::ostream& live, bool live_is_terminal);
 
