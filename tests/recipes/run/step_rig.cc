@@ -87,7 +87,8 @@ absl::StatusOr<std::unique_ptr<Executor>> StepRig::NewExecutor(
        .micro_batches = static_cast<int32_t>(local / options_.micro_batch),
        .plan = plan,
        .clip = options_.clip,
-       .lane_threads = options_.lane_threads});
+       .lane_threads = options_.lane_threads,
+       .probes = options_.probes});
 }
 
 void StepRig::MakeExecutor() {

@@ -23,6 +23,7 @@ struct RigOptions {
   bool tied = true;
   bool recompute = false;
   bool lane_threads = false;
+  bool probes = false;
   double clip = 0;
   double dropout = 0;
   double init_std = 0.02;
