@@ -197,11 +197,15 @@ class OtherLintsTest(LintCase):
 class TidyTest(LintCase):
 
   def tidy(self, text, header="#pragma once\n"):
-    with Tree({"layers/a.cc": text, "layers/a.h": header}) as root:
-      path = os.path.join(root, "layers/a.cc")
+    return self.tidy_all({"layers/a.cc": text, "layers/a.h": header})
+
+  def tidy_all(self, sources):
+    with Tree(sources) as root:
+      commands = [{"directory": root, "file": f"{root}/{path}",
+                   "command": f"c++ -std=c++20 -I{root} -c {root}/{path}"}
+                  for path in sources if path.endswith(".cc")]
       with open(f"{root}/compile_commands.json", "w", encoding="utf-8") as file:
-        json.dump([{"directory": root, "file": path,
-                    "command": f"c++ -std=c++20 -I{root} -c {path}"}], file)
+        json.dump(commands, file)
       first = lint("tidy", root, root)
       self.assertEqual(lint("tidy", root, root)[0], first[0])  # remembered
       return first
@@ -257,6 +261,26 @@ int MatMul(int B, int dX) {
                            "#pragma once\nclass small_name {};\n")
     self.assertEqual(code, 1)
     self.assertIn("class 'small_name'", said)
+
+  def test_sources_are_told_apart_though_checked_together(self):
+    unnamed = "namespace {\n%s\n}  // namespace\n"
+    fine = {
+        "layers/a.cc": unnamed % "struct Row {};\nint Sum(Row) { return 1; }",
+        "layers/b.cc": unnamed % "struct Row {};\nint Sum(Row) { return 2; }",
+        "layers/c.cc": '#include "layers/a.h"\nint Get(Row) { return 3; }\n',
+        "layers/a.h": "#pragma once\nstruct Row {};\n",
+        # A clash that nothing but the compiler sees.
+        "layers/d.cc": "namespace { using Row = int; }\nRow Two() { return 2; }",
+        "layers/e.cc": unnamed % "constexpr int kRows = 2;",
+    }
+    code, said = self.tidy_all(fine)
+    self.assertEqual(code, 0, said)
+    code, said = self.tidy_all(
+        {**fine, "layers/e.cc": unnamed % "constexpr int rows = 2;",
+         "layers/f.cc": "int F() { return 0; }\n"})
+    self.assertEqual(code, 1)
+    self.assertIn("layers/e.cc:2:15: error: invalid case style for", said)
+    self.assertTrue(said.endswith("1 problems\n"), said)
 
 
 if __name__ == "__main__":

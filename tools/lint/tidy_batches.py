@@ -1,0 +1,127 @@
+"""Packs sources into batches that can be one translation unit, for tidy.py."""
+
+import re
+import shlex
+
+MOST_LINES = 4000  # of one batch: enough to share what they include
+
+UNNAMED = re.compile(r"^namespace \{$(.*?)^\}  // namespace$", re.M | re.S)
+COMMENT = re.compile(r"//.*")
+# What is defined there, as clang-format lays it out, and tests and macros.
+DEFINITION = re.compile(
+    r"^(?:struct|class|union|enum|enum class) (\w+)"
+    r"|^using (\w+) ="
+    r"|^[A-Za-z][\w:<>,&* ]*[ &*](\w+)(?:\(|\[| = |\{)", re.M)
+OUTER = re.compile(r"^(?:TEST|TEST_F|TEST_P|TYPED_TEST)\((\w+, \w+)\)"
+                   r"|^#define (\w+)|^int (main)\(", re.M)
+USING = re.compile(r"^using (?!::testing|testing|std|absl)(?:[\w:]+::)(\w+);",
+                   re.M)
+INCLUDE = re.compile(r"^ *# *include .*", re.M)
+# A namespace that some sources have and others must not.
+TESTING = re.compile(r"\bnamespace delink::testing\b")
+PLAIN_TESTING = re.compile(r"[^:]\btesting::")
+# What is not to be seen together with others: SentencePiece's header, which
+# brings an absl::string_view of its own; macros that steer a header.
+ALONE = re.compile(r"<sentencepiece_processor\.h>|^#define .*\n+#include", re.M)
+
+
+def words(pattern, text):
+  """What the groups of the pattern found."""
+  return {next(filter(None, found)) for found in pattern.findall(text)}
+
+
+class Source:
+  """One source: its flags that matter here and what it would clash with."""
+
+  def __init__(self, path, mark, texts, command):
+    """texts: of the files of ours that it includes, itself first."""
+    self.path = path
+    self.mark = mark  # the file that says that it passed
+    self.lines = texts[0].count("\n")
+    own = COMMENT.sub("", texts[0])
+    everything = COMMENT.sub("", "\n".join(texts))
+    unnamed = "".join(UNNAMED.findall(texts[0]))
+    self.defines = words(DEFINITION, unnamed) | words(OUTER, own)
+    self.usings = {found[1]: found[0] for found in USING.finditer(own)}
+    self.includes = INCLUDE.findall(own)
+    self.mentions = set(re.findall(r"\w+", own)) - {"testing"}
+    if TESTING.search(everything):
+      self.defines.add("testing")
+    elif PLAIN_TESTING.search(everything):
+      self.mentions.add("testing")
+    self.alone = bool(ALONE.search(everything))
+    self.macros = {}
+    self.folders = []
+    self.others = set()
+    self.machine = []
+    rest = iter(shlex.split(command))
+    for word in rest:
+      if word == "-isystem":
+        self.folders.append((word, next(rest)))
+      elif word.startswith("-I"):
+        self.folders.append(("-I", word[2:] or next(rest)))
+      elif word.startswith("-D"):
+        self.macros[word.partition("=")[0]] = word
+      elif word.startswith(("-m", "-std=")):
+        self.machine.append(word)
+      elif word in ("-fopenmp", "-pthread"):
+        self.others.add(word)
+
+  def hides(self, other):
+    """Whether a name of this one could mean something else in the other."""
+    return not self.defines.isdisjoint(other.mentions) or any(
+        name in other.mentions and other.usings.get(name) != using
+        for name, using in self.usings.items())
+
+
+class Batch:
+  """Sources that are checked together."""
+
+  def __init__(self, sources):
+    self.sources = sources
+
+  def takes(self, source):
+    first = self.sources[0]
+    return (
+        first.machine == source.machine
+        and first.path.startswith("tests/") == source.path.startswith("tests/")
+        and sum(s.lines for s in self.sources) + source.lines <= MOST_LINES
+        and not source.alone and not first.alone
+        and not any(source.hides(s) or s.hides(source) for s in self.sources)
+        and all(s.macros.get(name, value) == value for s in self.sources
+                for name, value in source.macros.items()))
+
+  def text(self, root):
+    """One unit of all: first what any includes, lest it sees their names."""
+    return "\n".join([
+        *dict.fromkeys(i for s in self.sources for i in s.includes),
+        *(f'#include "{root}/{s.path}"' for s in self.sources), ""])
+
+  def parts(self, said):
+    """Two smaller batches: apart those that clang-tidy complained of."""
+    named = [s for s in self.sources if f"/{s.path}:" in said]
+    if not named or len(named) == len(self.sources):
+      named = self.sources[:len(self.sources) // 2]
+    return Batch(named), Batch([s for s in self.sources if s not in named])
+
+  def flags(self):
+    """What the compiler needs to read them; nothing of how to optimise."""
+    folders = dict.fromkeys(f for s in self.sources for f in s.folders)
+    macros = dict.fromkeys(w for s in self.sources for w in s.macros.values())
+    return [*self.sources[0].machine,
+            *sorted({o for s in self.sources for o in s.others}),
+            *(w for folder in folders for w in folder),
+            *macros]
+
+
+def pack(sources):
+  """Batches of all sources, the longest first."""
+  batches = []
+  for source in sorted(sources, key=lambda s: s.path):
+    for batch in batches:
+      if batch.takes(source):
+        batch.sources.append(source)
+        break
+    else:
+      batches.append(Batch([source]))
+  return sorted(batches, key=lambda b: -sum(s.lines for s in b.sources))
