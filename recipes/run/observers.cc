@@ -155,14 +155,23 @@ absl::Status Observers::OnProbe(StageRun& stage, const RunPosition& at,
         slab);
   }
   Json by_part;
-  for (const auto& [part, some] : parts) by_part[part] = Rho(some);
+  std::string text;
+  for (const auto& [part, some] : parts) {
+    by_part[part] = Rho(some);
+    absl::StrAppendFormat(&text, ", %s %.3f", part, Rho(some));
+  }
   const Agreement all = Sum(slabs);
+  const double agreement = all.apart > 0 ? all.together / all.apart : 0;
+  DELINK_LOG(kInfo) << absl::StrFormat(
+      "step %d  gradients of layers that share agree: rho %.3f%s; %.2f times "
+      "unrelated",
+      at.step(), Rho(slabs), text, agreement);
   last_seconds_ = Seconds();
   return metrics_->Write(Json{{"event", "agreement"},
                               {"step", at.step()},
                               {"tokens", at.tokens()},
                               {"stage", stage.stage().name},
-                              {"agreement", all.together / all.apart},
+                              {"agreement", agreement},
                               {"rho", Rho(slabs)},
                               {"rho_of", by_part},
                               {"seconds", last_seconds_}});

@@ -42,6 +42,16 @@ absl::StatusOr<std::unique_ptr<StageRun>> StageRun::Switch(
   return run;
 }
 
+bool StageRun::shares() const {
+  const int blocks = env_.model->blocks();
+  for (const std::string& part : PartsOf(*env_.registry, blocks)) {
+    for (int block = 0; block < blocks; ++block) {
+      if (Sharers(store_->sharing(), part, block + 1, blocks) > 1) return true;
+    }
+  }
+  return false;
+}
+
 absl::Status StageRun::MakeStore(const SharingMap& sharing) {
   DELINK_ASSIGN_OR_RETURN(
       store_,

@@ -47,10 +47,8 @@ class StageRun {
   Executor& executor() { return *executor_; }
   const BatchCut& cut() const { return cut_; }
   MemoryAccount account() const { return executor_->account(); }
-  // Whether any layers share.
-  bool shares() const {
-    return store_->unique_parameters() < store_->virtual_parameters();
-  }
+  // Whether any blocks share.
+  bool shares() const;
 
  private:
   StageRun(const RunEnv& env, size_t index) : env_(env), index_(index) {}
