@@ -158,7 +158,7 @@ TEST_F(Init, TheTokenizerMustBeTheCheckpoints) {
   const std::string other = runs_->Folder("other");
   ASSERT_TRUE(BuildCorpus({.inputs = {runs_->Folder("text.txt")},
                            .out = other,
-                           .train_vocab = 300,
+                           .train_vocab = 280,
                            .validation = 0.1})
                   .ok());
   EXPECT_THAT(Refused({absl::StrCat("data.train=\"", other, "/train\"")},
