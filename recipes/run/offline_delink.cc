@@ -60,9 +60,14 @@ absl::StatusOr<Change> PlanChange(const OfflineDelinkOptions& options,
   }
   DELINK_ASSIGN_OR_RETURN(
       change.sharing, ResolveSharing(share, saved.registry(), saved.blocks()));
-  DELINK_RETURN_IF_ERROR(RelationOf(saved.registry(), saved.blocks(),
-                                    saved.sharing(), change.sharing)
-                             .status());
+  if (const absl::Status cuts = RelationOf(saved.registry(), saved.blocks(),
+                                           saved.sharing(), change.sharing)
+                                    .status();
+      !cuts.ok()) {
+    return absl::Status(cuts.code(),
+                        absl::StrCat(saved.path(), ": under '", ToString(share),
+                                     "' ", cuts.message()));
+  }
   if (SameSharing(saved, saved.sharing(), change.sharing)) {
     return absl::InvalidArgumentError(absl::StrCat(
         saved.path(), ": there is nothing to cut: it shares as '",

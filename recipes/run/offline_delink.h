@@ -35,7 +35,8 @@ struct OfflineDelinkReport {
 
 // Holds the old planes and the new ones in host memory, and no more. Writes
 // options.out/step-NNNNNNNN. InvalidArgument, and nothing written: a share that
-// does not fit, or would join what the checkpoint has apart.
+// does not fit, or would join what the checkpoint has apart; the state policy
+// `calibrated`, which needs gradients.
 absl::StatusOr<OfflineDelinkReport> OfflineDelink(
     const OfflineDelinkOptions& options, const ModelList& models);
 

@@ -183,6 +183,110 @@ TEST_F(Commands, DelinkByHandPartlyAndEarly) {
             0);
 }
 
+// 1 -> 2 -> 4 -> 8 sets in one run; each switch by hand ends as the run does.
+class Growth : public Commands {
+ protected:
+  static constexpr int kEach = 5;  // steps a stage
+
+  static void SetUpTestSuite() {
+    Commands::SetUpTestSuite();
+    const Outcome growth = RunDelink(GrowthWords("growth"));
+    ASSERT_EQ(growth.code, 0) << growth.err;
+  }
+
+  static Words GrowthWords(const std::string& out, const Words& more = {}) {
+    Words words = TrainWords(
+        out, {"--set", "stage.1.state=scale", "--set", "stage.2.state=scale"});
+    words[1] = DELINK_SOURCE_DIR "/recipes/tiny_growth.toml";
+    words.insert(words.end(), more.begin(), more.end());
+    return words;
+  }
+};
+
+TEST_F(Growth, EverySwitchByHandEqualsTheRuns) {
+  const struct {
+    const char* share;
+    const char* stage;
+    const char* sharing;
+  } switches[] = {{"groups:2", "pairs", "[[0,1,2,3],[4,5,6,7]]"},
+                  {"groups:4", "fours", "[[0,1],[2,3],[4,5],[6,7]]"},
+                  {"none", "real", "[[0],[1],[2],[3],[4],[5],[6],[7]]"}};
+  int step = 0;
+  for (const auto& [share, stage, sharing] : switches) {
+    SCOPED_TRACE(share);
+    step += kEach;
+    const std::string before = Step("growth", step);
+    const Outcome cut =
+        RunDelink({"delink", before, Path(stage), "--share", share});
+    ASSERT_EQ(cut.code, 0) << cut.err;
+    const json seen = Json({"inspect", Path(stage), "--json"});
+    EXPECT_EQ(seen["stage"], stage);
+    EXPECT_EQ(seen["step"], step);
+    EXPECT_EQ(seen["sharing"]["mlp"], json::parse(sharing));
+    EXPECT_EQ(Loss(before), Loss(Path(stage)));
+
+    const std::string on = std::string(stage) + "-on";
+    const Outcome trained =
+        RunDelink(GrowthWords(on, {"--resume=" + Path(stage)}));
+    ASSERT_EQ(trained.code, 0) << trained.err;
+    EXPECT_EQ(Difference(ReadBits(Step(on, kSteps)),
+                         ReadBits(Step("growth", kSteps))),
+              "");
+  }
+}
+
+TEST_F(Growth, AStageMayBeSkipped) {
+  const std::string pseudo = Step("growth", kEach);
+  ASSERT_EQ(
+      RunDelink({"delink", pseudo, Path("skip"), "--share", "groups:4"}).code,
+      0);
+  EXPECT_EQ(Json({"inspect", Path("skip"), "--json"})["stage"], "fours");
+  EXPECT_EQ(Loss(pseudo), Loss(Path("skip")));
+  const Outcome trained =
+      RunDelink(GrowthWords("skipped", {"--resume=" + Path("skip")}));
+  EXPECT_EQ(trained.code, 0) << trained.err;
+  EXPECT_EQ(Json({"inspect", Path("skipped"), "--json"})["stage"], "real");
+}
+
+// The recipe may ask for what only a run can do.
+TEST_F(Growth, CalibratedIsForTheRun) {
+  const Words words = GrowthWords(
+      "measured", {"--set", "stage.1.state=calibrated", "--until-step", "5"});
+  const Outcome run = RunDelink(words);
+  ASSERT_EQ(run.code, 0) << run.err;
+  const Outcome refused = RunDelink({"delink", Path("measured"), Path("no")});
+  EXPECT_EQ(refused.code, 2);
+  EXPECT_THAT(refused.err,
+              HasSubstr("state 'calibrated', as the recipe's next stage says, "
+                        "needs gradients"));
+  EXPECT_FALSE(fs::exists(Path("no")));
+  const Outcome scaled = RunDelink(
+      {"delink", Path("measured"), Path("scaled"), "--state", "scale"});
+  EXPECT_EQ(scaled.code, 0) << scaled.err;
+  EXPECT_EQ(Json({"inspect", Path("scaled"), "--json"})["stage"], "pairs");
+}
+
+TEST_F(Growth, OnlyCutsLinks) {
+  const std::string pairs = Step("growth", 2 * kEach);  // shares by groups:2
+  const struct {
+    const char* share;
+    const char* message;
+  } cases[] = {{"all", "share norm after the switch but did not before it"},
+               {"cycle:2", "blocks 0 and 4 share"},
+               {"cycle:4", "only cuts links"},
+               {"groups:4,mlp=none", "groups:4,mlp=none"},
+               {"attention=groups:4,mlp=all", "share mlp after the switch"},
+               {"groups:2", "nothing to cut"},
+               {"groups:3", "groups:3 does not divide 8 layers"}};
+  for (const auto& [share, message] : cases) {
+    const Outcome outcome =
+        RunDelink({"delink", pairs, Path("no"), "--share", share});
+    EXPECT_EQ(outcome.code, 2) << share << ": " << outcome.err;
+    EXPECT_THAT(outcome.err, HasSubstr(message));
+    EXPECT_FALSE(fs::exists(Path("no")));
+  }
+}
+
 TEST_F(Commands, DelinkRefusesWhatItCannotDo) {
   const std::string pseudo = Step("straight", kSwitch);
   fs::create_directory(Path("there"));
@@ -195,6 +299,9 @@ TEST_F(Commands, DelinkRefusesWhatItCannotDo) {
   } cases[] = {
       {{pseudo, Path("no"), "--share", "all"}, "nothing to cut"},
       {{pseudo, Path("no"), "--share", "groups:3"}, "groups:3"},
+      {{pseudo, Path("no"), "--state", "calibrated"},
+       "state 'calibrated' needs gradients, which only a run has: give --state "
+       "scale or reset, or resume the run"},
       {{pseudo, Path("no"), "--share", "router=none,mlp=all"}, "router"},
       {{Path("straight"), Path("no")}, "nothing to cut"},
       {{Path("straight"), Path("no"), "--share", "all"}, "only cuts links"},
