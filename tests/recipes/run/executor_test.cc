@@ -24,7 +24,8 @@ TEST_P(ExecutorTest, AllocatesTheAccountToTheByteAndNothingLater) {
         SelfCommunicator comm;
         StepRig rig(
             comm, share,
-            OfKind(GetParam(), {.recompute = recompute, .order = order}));
+            OfKind(GetParam(),
+                   {.recompute = recompute, .dropout = 0.1, .order = order}));
         EXPECT_EQ(rig.device().bytes_in_use(),
                   rig.executor().account().total());
         const int64_t allocations = rig.device().allocations();
