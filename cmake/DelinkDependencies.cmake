@@ -1,4 +1,5 @@
-# Everything the project stands on. docs/dependencies.md says why each.
+# Everything the project stands on. docs/dependencies.md says why each. An
+# installed Delink finds the same with it (delinkConfig.cmake).
 find_package(Threads REQUIRED)
 find_package(absl REQUIRED)
 find_package(OpenSSL REQUIRED COMPONENTS Crypto)
@@ -18,8 +19,8 @@ if(DELINK_ONEDNN)
   # oneDNN's own CMake package insists on OpenCL, which nothing here uses.
   find_path(DNNL_INCLUDE_DIR dnnl.hpp REQUIRED)
   find_library(DNNL_LIBRARY dnnl REQUIRED)
-  add_library(delink_onednn INTERFACE)
-  target_include_directories(delink_onednn SYSTEM INTERFACE
+  add_library(delink_onednn INTERFACE IMPORTED)
+  target_include_directories(delink_onednn INTERFACE
     ${DNNL_INCLUDE_DIR})
   target_link_libraries(delink_onednn INTERFACE ${DNNL_LIBRARY})
 endif()
@@ -31,8 +32,8 @@ endif()
 find_path(SENTENCEPIECE_INCLUDE_DIR sentencepiece_processor.h REQUIRED)
 find_library(SENTENCEPIECE_LIBRARY sentencepiece REQUIRED)
 find_library(SENTENCEPIECE_TRAIN_LIBRARY sentencepiece_train REQUIRED)
-add_library(delink_sentencepiece INTERFACE)
-target_include_directories(delink_sentencepiece SYSTEM INTERFACE
+add_library(delink_sentencepiece INTERFACE IMPORTED)
+target_include_directories(delink_sentencepiece INTERFACE
   ${SENTENCEPIECE_INCLUDE_DIR})
 target_link_libraries(delink_sentencepiece INTERFACE
   ${SENTENCEPIECE_LIBRARY} ${SENTENCEPIECE_TRAIN_LIBRARY})

@@ -11,10 +11,28 @@
 #       tests/testing/mpi_main.h), run under mpirun as NAME_2, NAME_4, ... for
 #       each number in RANKS; nothing in a build without MPI
 
+include(GNUInstallDirs)
+
+# What an installed Delink has of targets: delink::AS, in the export set `set`
+# (cmake/DelinkInstall.cmake).
+function(delink_export target set as)
+  if(DELINK_INSTALL)
+    set_target_properties(${target} PROPERTIES EXPORT_NAME ${as})
+    install(TARGETS ${target} EXPORT ${set}
+      ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR}/delink)
+  endif()
+endfunction()
+
 add_library(delink_options INTERFACE)
-target_include_directories(delink_options INTERFACE ${PROJECT_SOURCE_DIR})
-target_compile_options(delink_options INTERFACE
+target_include_directories(delink_options INTERFACE
+  $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}>
+  $<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}/delink>)
+target_compile_features(delink_options INTERFACE cxx_std_20)
+set(warnings
   -Wall -Wextra -Wno-missing-field-initializers -Wno-unused-parameter)
+target_compile_options(delink_options INTERFACE
+  "$<BUILD_INTERFACE:${warnings}>")
+delink_export(delink_options delink options)
 if(DELINK_SANITIZE)
   target_compile_options(delink_options INTERFACE
     -fsanitize=${DELINK_SANITIZE} -fno-omit-frame-pointer)
@@ -44,6 +62,12 @@ function(delink_library name)
   add_library(delink_${name} STATIC ${ARG_UNPARSED_ARGUMENTS})
   add_library(delink::${name} ALIAS delink_${name})
   target_link_libraries(delink_${name} PUBLIC delink_options ${ARG_DEPS})
+  if(CMAKE_CURRENT_SOURCE_DIR MATCHES "^${PROJECT_SOURCE_DIR}/tests(/|$)")
+    set(set delink_testing)
+  else()
+    set(set delink)
+  endif()
+  delink_export(delink_${name} ${set} ${name})
 endfunction()
 
 function(delink_test name)

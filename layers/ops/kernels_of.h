@@ -6,11 +6,24 @@
 
 #include "framework/autograd/tape.h"
 #include "layers/kernels/find_kernels.h"
+#include "layers/kernels/kernel_list.h"
 
 namespace delink::ops {
 
 // The table for the device of `tape`, which must have one for `dtype`.
 const Kernels& KernelsOf(const Tape& tape, DType dtype);
+
+// The same for an op that brings its own kernels; `name` is for the message.
+// The list must outlive the visit.
+template <typename Table>
+const Table& KernelsOf(const Tape& tape, DType dtype,
+                       const KernelList<Table>& list, const char* name) {
+  const Table* const kernels = FindIn(list, tape.device().kind(), dtype);
+  DELINK_CHECK(kernels != nullptr)
+      << name << " has no kernels for " << ToString(dtype) << " on "
+      << tape.device().name();
+  return *kernels;
+}
 
 // Product of all dimensions but the last: the rows of x.
 inline int64_t RowsOf(const Shape& shape) {

@@ -163,9 +163,10 @@ TEST_F(TrainProgram, ALossThatIsNotFiniteEndsTheRunWithItsStep) {
 TEST_F(TrainProgram, AProgramOfOnesOwnKnowsItsOwnModel) {
   WriteText(Path("own.toml"), R"(
 [model]
-kind   = "bigram"
+kind   = "dyt"
 layers = 2
 dim    = 8
+heads  = 2
 [data]
 train = "corpus/train"
 seq   = 16
@@ -189,12 +190,12 @@ name  = "real"
   EXPECT_EQ(own.code, 0) << own.err;
   const Outcome seen = RunOwnModel({"inspect", Step("own", 3)});
   EXPECT_THAT(seen.out,
-              AllOf(HasSubstr("bigram"), HasSubstr("mlp: blocks 0-1 share")));
+              AllOf(HasSubstr("dyt"), HasSubstr("mlp: blocks 0-1 share")));
   EXPECT_EQ(RunOwnModel({"generate", Path("own"), "--prompt", "a"}).code, 0);
 
   const Outcome other = RunDelink({"inspect", Path("own")});
   EXPECT_EQ(other.code, 2);
-  EXPECT_THAT(other.err, HasSubstr("bigram"));
+  EXPECT_THAT(other.err, HasSubstr("dyt"));
 }
 
 TEST_F(TrainProgram, UnderMpirunTheSameRun) {

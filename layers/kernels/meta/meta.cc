@@ -1,12 +1,6 @@
 #include "layers/kernels/meta/meta.h"
 
 namespace delink::meta {
-namespace {
-
-template <typename Args>
-void Nothing(Stream&, const Args&) {}
-
-}  // namespace
 
 Kernels Table(const Kernels& imitated) {
   return {

@@ -5,6 +5,10 @@
 
 namespace delink::meta {
 
+// Any kernel.
+template <typename Args>
+void Nothing(Stream&, const Args&) {}
+
 // Answers scratch queries as `imitated` does.
 Kernels Table(const Kernels& imitated);
 

@@ -1,0 +1,53 @@
+# What `cmake --install BUILD --prefix P` puts where:
+#   bin/delink                 the program
+#   share/delink/recipes       recipes to begin with
+#   include/delink             all headers; users write #include "layers/ops/..."
+#   lib/delink                 the libraries, static
+#   lib/cmake/delink           for find_package(delink [COMPONENTS testing])
+# Users link delink::delink, which is everything, and for tests of gradients
+# delink::gradcheck (component testing, in a build with DELINK_TESTS).
+if(NOT DELINK_INSTALL)
+  return()
+endif()
+include(CMakePackageConfigHelpers)
+
+add_library(delink_everything INTERFACE)
+add_library(delink::delink ALIAS delink_everything)
+target_link_libraries(delink_everything INTERFACE delink::main delink::modules)
+delink_export(delink_everything delink delink)
+
+install(TARGETS delink RUNTIME)
+install(FILES LICENSE TYPE DOC)
+install(DIRECTORY recipes/ DESTINATION ${CMAKE_INSTALL_DATADIR}/delink/recipes
+  FILES_MATCHING PATTERN "*.toml"
+  PATTERN run EXCLUDE PATTERN schema EXCLUDE PATTERN models EXCLUDE
+  PATTERN plan EXCLUDE)
+install(DIRECTORY framework layers parallel data recipes
+  DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/delink
+  FILES_MATCHING PATTERN "*.h" PATTERN "*.cuh")
+install(FILES tools/main.h DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/delink/tools)
+
+set(package ${CMAKE_INSTALL_LIBDIR}/cmake/delink)
+install(EXPORT delink NAMESPACE delink:: FILE delinkTargets.cmake
+  DESTINATION ${package})
+if(DELINK_TESTS)
+  install(DIRECTORY tests/testing
+    DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/delink/tests
+    FILES_MATCHING PATTERN "*.h")
+  install(EXPORT delink_testing NAMESPACE delink::
+    FILE delinkTestingTargets.cmake DESTINATION ${package})
+endif()
+
+# What this build stands on, the user's must find again.
+set(DELINK_WITH_MPI OFF)
+if(DELINK_MPI AND MPI_FOUND)
+  set(DELINK_WITH_MPI ON)
+endif()
+configure_package_config_file(cmake/delinkConfig.cmake.in
+  ${PROJECT_BINARY_DIR}/delinkConfig.cmake INSTALL_DESTINATION ${package})
+write_basic_package_version_file(
+  ${PROJECT_BINARY_DIR}/delinkConfigVersion.cmake
+  COMPATIBILITY SameMinorVersion)
+install(FILES ${PROJECT_BINARY_DIR}/delinkConfig.cmake
+  ${PROJECT_BINARY_DIR}/delinkConfigVersion.cmake
+  cmake/DelinkDependencies.cmake DESTINATION ${package})

@@ -1,0 +1,47 @@
+// The kernels of an op that Delink does not have: its author's own table of
+// functions for each device and element type, in an explicit list.
+//
+//   struct SwishKernels {
+//     void (*forward)(Stream&, const SwishForwardArgs&);
+//     void (*backward)(Stream&, const SwishBackwardArgs&);
+//   };
+//   const KernelList<SwishKernels> kList = {
+//       {DeviceKind::kCpu, DType::kF32, {Forward<float>, Backward<float>}},
+//       {DeviceKind::kCpu, DType::kF64, {Forward<double>, Backward<double>}},
+//       {DeviceKind::kMeta, DType::kF32, {meta::Nothing, meta::Nothing}},
+//   };
+//
+// What runs on a device must be listed for meta too, in the same types: memory
+// is planned there. f64 on the CPU is for checks of the gradient. The contract
+// of arguments.h holds for these kernels as well.
+#pragma once
+
+#include <vector>
+
+#include "framework/device/backend.h"
+#include "framework/tensor/dtype.h"
+#include "layers/kernels/meta/meta.h"
+
+namespace delink {
+
+template <typename Table>
+struct KernelEntry {
+  DeviceKind device;
+  DType dtype;
+  Table kernels;
+};
+
+template <typename Table>
+using KernelList = std::vector<KernelEntry<Table>>;
+
+// Null when the list has none for the pair.
+template <typename Table>
+const Table* FindIn(const KernelList<Table>& list, DeviceKind device,
+                    DType dtype) {
+  for (const KernelEntry<Table>& entry : list) {
+    if (entry.device == device && entry.dtype == dtype) return &entry.kernels;
+  }
+  return nullptr;
+}
+
+}  // namespace delink

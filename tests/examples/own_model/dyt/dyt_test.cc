@@ -1,0 +1,102 @@
+// The op and the model against central differences, and f32 against f64.
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <vector>
+
+#include "dyt/dynamic_tanh.h"
+#include "dyt/kernels.h"
+#include "dyt/model.h"
+#include "framework/device/backend.h"
+#include "tests/testing/gradcheck.h"
+
+namespace dyt {
+namespace {
+
+using delink::Param;
+using delink::Var;
+using delink::testing::ExpectGradients;
+using delink::testing::ExpectModelGradients;
+using delink::testing::RandomBatch;
+
+// docs: gradients
+TEST(DynamicTanh, GradientsMatchCentralDifferences) {
+  for (const int64_t width : {1, 7, 16}) {
+    ExpectGradients({.x = {2, 3, width},
+                     .params = {{width}, {width}},
+                     .op = [](Var x, const std::vector<Param*>& p) {
+                       return DynamicTanh(x, *p[0], *p[1]);
+                     }});
+  }
+}
+
+TEST(Dyt, GradientsMatchCentralDifferences) {
+  DytConfig c;
+  c.layers = 2;
+  c.vocab = 11;
+  c.max_seq = 5;
+  c.dim = 8;
+  c.heads = 2;
+  c.expand = 2;
+  c.init_std = 0.4;
+  const auto build = [c](const delink::Scope& s) { return BuildDyt(s, c); };
+  ExpectModelGradients(build, RandomBatch(2, 5, c.vocab));
+  ExpectModelGradients(build, RandomBatch(2, 5, c.vocab),
+                       {.leaders = {{"attention", {0, 0}}, {"tanh", {0, 0}}}});
+}
+// docs: end
+
+template <typename T>
+struct Computed {
+  std::vector<T> y, dx, dslope, dscale;
+};
+
+template <typename T>
+Computed<T> Compute(delink::DType dtype, int64_t N, int64_t D) {
+  const Kernels* const kernels =
+      delink::FindIn(ListOfKernels(), delink::DeviceKind::kCpu, dtype);
+  const auto stream = delink::NewCpuDevice()->NewStream();
+  std::vector<T> x, dy, slope, scale;
+  for (int64_t i = 0; i < N * D; ++i) {
+    x.push_back(static_cast<T>((i * 37 % 101 - 50) / 16.0));
+    dy.push_back(static_cast<T>((i * 53 % 97 - 48) / 32.0));
+  }
+  for (int64_t d = 0; d < D; ++d) {
+    slope.push_back(static_cast<T>(0.5 + d / 64.0));
+    scale.push_back(static_cast<T>(1.5 - d / 32.0));
+  }
+  Computed<T> out{std::vector<T>(x.size()), std::vector<T>(x.size()),
+                  std::vector<T>(slope.size(), 1),
+                  std::vector<T>(slope.size())};
+  kernels->forward(*stream,
+                   {N, D, x.data(), slope.data(), scale.data(), out.y.data()});
+  kernels->backward_input(*stream, {N, D, dy.data(), x.data(), slope.data(),
+                                    scale.data(), out.dx.data()});
+  kernels->backward_weight(
+      *stream, {N, D, dy.data(), x.data(), slope.data(), scale.data(),
+                out.dslope.data(), out.dscale.data(),
+                /*accumulate_slope=*/true, /*accumulate_scale=*/false});
+  return out;
+}
+
+void ExpectClose(const std::vector<float>& actual,
+                 const std::vector<double>& expected) {
+  ASSERT_EQ(actual.size(), expected.size());
+  for (size_t i = 0; i < actual.size(); ++i) {
+    EXPECT_NEAR(actual[i], expected[i], 1e-5 * (1 + std::abs(expected[i])));
+  }
+}
+
+TEST(DynamicTanh, FloatIsNearDouble) {
+  for (const int64_t D : {1, 7, 33}) {
+    const auto f32 = Compute<float>(delink::DType::kF32, 19, D);
+    const auto f64 = Compute<double>(delink::DType::kF64, 19, D);
+    ExpectClose(f32.y, f64.y);
+    ExpectClose(f32.dx, f64.dx);
+    ExpectClose(f32.dslope, f64.dslope);
+    ExpectClose(f32.dscale, f64.dscale);
+  }
+}
+
+}  // namespace
+}  // namespace dyt

@@ -1,0 +1,79 @@
+#!/usr/bin/python3
+"""A user's repository, built against an installed Delink: own_model_test.py
+CMAKE BUILD.
+
+Installs the build to a prefix outside the source tree, copies own_model out of
+it too, and there configures, builds, tests and trains as docs/models.md says.
+"""
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+
+CMAKE, BUILD = sys.argv[1], os.path.abspath(sys.argv[2])
+EXAMPLE = os.path.join(os.path.dirname(os.path.abspath(__file__)), "own_model")
+STEPS = 12
+
+
+def run(words, folder, code=0):
+  """What the command says; it must end with that exit code."""
+  done = subprocess.run(words, cwd=folder, stdout=subprocess.PIPE,
+                        stderr=subprocess.STDOUT, text=True, check=False)
+  assert done.returncode == code, (
+      f"{' '.join(words)}: {done.returncode}, not {code}\n{done.stdout}")
+  return done.stdout
+
+
+def expect_in(text, said):
+  assert text in said, f"no '{text}' in\n{said}"
+
+
+def build(folder):
+  """The user's program and its installed Delink."""
+  prefix, repository = f"{folder}/prefix", f"{folder}/repository"
+  run([CMAKE, "--install", BUILD, "--prefix", prefix], folder)
+  shutil.copytree(EXAMPLE, repository)
+  # A header or library of the source tree would come with a path into it.
+  run([CMAKE, "-B", "build", "-G", "Ninja", f"-DCMAKE_PREFIX_PATH={prefix}"],
+      repository)
+  run([CMAKE, "--build", "build"], repository)
+  run(["ctest", "--test-dir", "build", "--no-tests=error"], repository)
+  source = os.path.dirname(os.path.dirname(os.path.dirname(EXAMPLE)))
+  with open(f"{repository}/build/build.ninja", encoding="utf-8") as file:
+    assert source not in file.read(), "built with the source tree"
+  return f"{repository}/build/dyt", prefix
+
+
+def train(program, prefix, folder):
+  delink = f"{prefix}/bin/delink"
+  run([delink, "data", "build", "--bytes", "--out", "corpus",
+       f"{prefix}/share/doc/delink/LICENSE"], folder)
+  shutil.copy(f"{EXAMPLE}/dyt.toml", folder)
+  recipe = ["dyt.toml", "--set", f"data.train={folder}/corpus/train"]
+
+  expect_in("pseudo", run([program, "plan", *recipe], folder))
+  expect_in("3 does not divide dim 32", run(
+      [program, "train", *recipe, "--set", "model.heads=3", "--out", "bad"],
+      folder, code=2))
+  run([program, "train", *recipe, "--out", "run", "--threads", "1"], folder)
+  with open(f"{folder}/run/metrics.jsonl", encoding="utf-8") as file:
+    losses = [row["loss"] for row in map(json.loads, file) if "loss" in row]
+  assert len(losses) == STEPS and losses[-1] < losses[0] - 0.2, losses
+  expect_in("dyt", run([program, "inspect", "run"], folder))
+  run([program, "generate", "run", "--prompt", "The ", "--tokens", "4"], folder)
+  expect_in("dyt", run([delink, "inspect", "run"], folder, code=2))
+
+
+def main():
+  if shutil.which("ccache"):
+    os.environ["CMAKE_CXX_COMPILER_LAUNCHER"] = "ccache"
+  with tempfile.TemporaryDirectory() as folder:
+    os.environ["CCACHE_BASEDIR"] = folder
+    train(*build(folder), folder)
+  print("ok")
+
+
+if __name__ == "__main__":
+  main()
