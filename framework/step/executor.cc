@@ -42,7 +42,7 @@ absl::StatusOr<std::unique_ptr<Executor>> Executor::Create(
   DELINK_RETURN_IF_ERROR(ValidateProgram(e->evaluation_));
   e->train_analysis_ = AnalyzeProgram(e->train_);
   e->evaluation_analysis_ = AnalyzeProgram(e->evaluation_);
-  if (env.watch != nullptr) {
+  if (env.watch != nullptr || env.trace != nullptr) {
     e->train_names_ = e->NamesOf(e->train_);
     e->evaluation_names_ = e->NamesOf(e->evaluation_);
   }
@@ -55,6 +55,7 @@ absl::StatusOr<std::unique_ptr<Executor>> Executor::Create(
   if (options.probes) {
     e->memory_.copies = std::max(e->memory_.copies, ProbeBytes(*env.store));
   }
+  if (env.trace != nullptr) e->DescribeProgram(*env.trace);
   e->compute_stream_ = env.device->NewStream();
   e->network_stream_ = env.device->NewStream();
   DELINK_RETURN_IF_ERROR(e->Allocate());
@@ -62,13 +63,14 @@ absl::StatusOr<std::unique_ptr<Executor>> Executor::Create(
   Executor* const self = e.get();
   const bool threads = options.lane_threads && env.compute->size() > 1;
   e->train_lanes_ = std::make_unique<LaneRunner>(
-      e->train_, e->train_analysis_, threads, [self](int32_t i) {
-        return self->Execute(i, self->train_, self->train_analysis_, false);
+      e->train_, e->train_analysis_, threads, [self](int32_t i, int64_t step) {
+        return self->ExecuteTraining(i, step);
       });
   e->evaluation_lanes_ = std::make_unique<LaneRunner>(
-      e->evaluation_, e->evaluation_analysis_, false, [self](int32_t i) {
-        return self->Execute(i, self->evaluation_, self->evaluation_analysis_,
-                             true);
+      e->evaluation_, e->evaluation_analysis_, false,
+      [self](int32_t i, int64_t step) {
+        return self->Execute(i, step, self->evaluation_,
+                             self->evaluation_analysis_, true);
       });
   return e;
 }
@@ -191,9 +193,14 @@ absl::StatusOr<StepResult> Executor::TrainStep(const HostBatch& batch,
 
 absl::StatusOr<StepResult> Executor::Gradients(const HostBatch& batch,
                                                int64_t step) {
+  // A trace has each instruction of a step once, of the step that updates.
+  DELINK_RETURN_IF_ERROR(Drain());
+  Trace* const trace = std::exchange(env_.trace, nullptr);
   DELINK_ASSIGN_OR_RETURN(
       StepResult result,
       RunStep(batch, step, {.clip = options_.clip, .hold = 1}));
+  DELINK_RETURN_IF_ERROR(Drain());
+  env_.trace = trace;
   result.skipped = !std::isfinite(result.loss + result.grad_norm);
   return result;
 }
@@ -201,9 +208,8 @@ absl::StatusOr<StepResult> Executor::Gradients(const HostBatch& batch,
 absl::StatusOr<StepResult> Executor::RunStep(const HostBatch& batch,
                                              int64_t step,
                                              const UpdateControl& before) {
-  step_ = step;
   DELINK_RETURN_IF_ERROR(Load(batch, step, before));
-  DELINK_RETURN_IF_ERROR(train_lanes_->RunStep());
+  DELINK_RETURN_IF_ERROR(train_lanes_->RunStep(step));
   UpdateControl control;
   env_.device->CopyToHost(*compute_stream_, &control, records_->control,
                           sizeof(control));
@@ -218,7 +224,7 @@ absl::StatusOr<StepResult> Executor::RunStep(const HostBatch& batch,
 absl::StatusOr<LossRecord> Executor::Evaluate(const HostBatch& batch) {
   DELINK_RETURN_IF_ERROR(Drain());
   DELINK_RETURN_IF_ERROR(Load(batch, 0, {}));
-  DELINK_RETURN_IF_ERROR(evaluation_lanes_->RunStep());
+  DELINK_RETURN_IF_ERROR(evaluation_lanes_->RunStep(0));
   LossRecord record;
   env_.device->CopyToHost(*compute_stream_, &record, records_->loss,
                           sizeof(record));
@@ -232,12 +238,13 @@ absl::StatusOr<LossRecord> Executor::Evaluate(const HostBatch& batch) {
 
 absl::Status Executor::Drain() { return train_lanes_->Drain(); }
 
-absl::Status Executor::Execute(int32_t index, const Program& program,
-                               const Analysis& analysis, bool evaluating) {
+absl::Status Executor::Execute(int32_t index, int64_t step,
+                               const Program& program, const Analysis& analysis,
+                               bool evaluating) {
   const auto i = static_cast<size_t>(index);
   const Instruction& at = program.instructions[i];
   if (env_.watch != nullptr) {
-    env_.watch->Begin(at.lane, step_,
+    env_.watch->Begin(at.lane, step,
                       (evaluating ? evaluation_names_ : train_names_)[i]);
   }
   Stream& stream =

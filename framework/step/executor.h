@@ -21,6 +21,7 @@
 #include "framework/step/memory.h"
 #include "framework/step/plan/basic.h"
 #include "framework/step/step_watch.h"
+#include "framework/step/trace.h"
 
 namespace delink {
 
@@ -62,6 +63,7 @@ class Executor {
     Communicator* network = nullptr;
     AccumulateFn accumulate = nullptr;
     StepWatch* watch = nullptr;  // optional
+    Trace* trace = nullptr;      // optional; of TrainStep
   };
 
   // Plans, validates, measures and allocates. `store` has gradients and the
@@ -106,11 +108,14 @@ class Executor {
   Executor() = default;
   absl::Status Allocate();
   void BuildVisits();
+  int64_t TracedBytes(const Instruction& at) const;
+  void DescribeProgram(Trace& trace);
   std::vector<std::string> NamesOf(const Program& program) const;
   absl::Status Load(const HostBatch& batch, int64_t step,
                     const UpdateControl& control);
-  absl::Status Execute(int32_t index, const Program& program,
+  absl::Status Execute(int32_t index, int64_t step, const Program& program,
                        const Analysis& analysis, bool evaluating);
+  absl::Status ExecuteTraining(int32_t index, int64_t step);
   void Forward(const Instruction& at, const Analysis& analysis, Phase phase);
   void Loss(const Instruction& at, const Analysis& analysis,
             const std::vector<bool>& written, bool evaluating);
@@ -137,9 +142,9 @@ class Executor {
   std::vector<LayerPlan> layers_;
   Program train_, evaluation_;
   Analysis train_analysis_, evaluation_analysis_;
-  // What the watch is told, by instruction; and of which step.
+  // What the watch and the trace are told, by instruction.
   std::vector<std::string> train_names_, evaluation_names_;
-  int64_t step_ = 0;
+  int32_t traced_program_ = 0;
   StepMemory memory_;
   Buffer slots_, boundaries_, workspace_, copies_, records_buffer_;
   std::unique_ptr<Records> records_;

@@ -37,7 +37,7 @@ bool LaneRunner::Ready(int32_t index, int64_t step) const {
   return true;
 }
 
-absl::Status LaneRunner::RunOne(int32_t index, int64_t step) {
+absl::Status LaneRunner::RunOne(int32_t index, int64_t step, int64_t name) {
   {
     std::unique_lock lock(mutex_);
     changed_.wait(lock,
@@ -45,7 +45,7 @@ absl::Status LaneRunner::RunOne(int32_t index, int64_t step) {
     if (!status_.ok()) return status_;
     if (stop_) return absl::CancelledError("the lanes are shutting down");
   }
-  absl::Status status = execute_(index);
+  absl::Status status = execute_(index, name);
   {
     const std::lock_guard lock(mutex_);
     done_[static_cast<size_t>(index)] = step;
@@ -57,14 +57,17 @@ absl::Status LaneRunner::RunOne(int32_t index, int64_t step) {
 
 void LaneRunner::RunLane() {
   for (int64_t step = 1;; ++step) {
+    int64_t name = 0;
     {
       std::unique_lock lock(mutex_);
       changed_.wait(lock,
                     [&] { return stop_ || !status_.ok() || step_ >= step; });
       if (stop_ || !status_.ok()) return;
+      name = names_.front();
+      names_.pop_front();
     }
     for (const int32_t index : network_) {
-      if (!RunOne(index, step).ok()) return;
+      if (!RunOne(index, step, name).ok()) return;
     }
     {
       const std::lock_guard lock(mutex_);
@@ -74,19 +77,20 @@ void LaneRunner::RunLane() {
   }
 }
 
-absl::Status LaneRunner::RunStep() {
+absl::Status LaneRunner::RunStep(int64_t name) {
   int64_t step = 0;
   {
     const std::lock_guard lock(mutex_);
     if (!status_.ok()) return status_;
     step = ++step_;
+    if (thread_.joinable()) names_.push_back(name);
   }
   changed_.notify_all();
   for (size_t i = 0; i < program_.instructions.size(); ++i) {
     const bool elsewhere =
         thread_.joinable() && program_.instructions[i].lane == Lane::kNetwork;
     if (elsewhere) continue;
-    if (absl::Status s = RunOne(static_cast<int32_t>(i), step); !s.ok()) {
+    if (absl::Status s = RunOne(static_cast<int32_t>(i), step, name); !s.ok()) {
       return s;
     }
   }

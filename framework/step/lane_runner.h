@@ -4,6 +4,7 @@
 
 #include <condition_variable>
 #include <cstdint>
+#include <deque>
 #include <functional>
 #include <mutex>
 #include <thread>
@@ -17,8 +18,9 @@ namespace delink {
 
 class LaneRunner {
  public:
-  // Called on the lane's thread, with the instruction's index.
-  using Execute = std::function<absl::Status(int32_t index)>;
+  // Called on the lane's thread, with the instruction's index and its step as
+  // RunStep was told it.
+  using Execute = std::function<absl::Status(int32_t index, int64_t step)>;
 
   // With `threads`, the network lane has a thread of its own; else the caller's
   // thread runs everything in program order, which is always legal. The program
@@ -29,15 +31,16 @@ class LaneRunner {
   LaneRunner(const LaneRunner&) = delete;
   LaneRunner& operator=(const LaneRunner&) = delete;
 
-  // Runs a step. Returns when the compute lane is through; instructions of
-  // other lanes may still be under way, and are ordered against the next step.
-  // The first error of any lane ends all lanes.
-  absl::Status RunStep();
+  // Runs a step; what it is called goes to Execute. Returns when the compute
+  // lane is through; instructions of other lanes may still be under way, and
+  // are ordered against the next step. The first error of any lane ends all
+  // lanes.
+  absl::Status RunStep(int64_t name);
   // Waits for everything.
   absl::Status Drain();
 
  private:
-  absl::Status RunOne(int32_t index, int64_t step);
+  absl::Status RunOne(int32_t index, int64_t step, int64_t name);
   bool Ready(int32_t index, int64_t step) const;
   void RunLane();
 
@@ -52,6 +55,7 @@ class LaneRunner {
   std::vector<int64_t> done_;  // by instruction: steps completed
   int64_t step_ = 0;           // steps started
   int64_t lane_step_ = 0;      // steps that the network lane has completed
+  std::deque<int64_t> names_;  // of the steps that it has not begun
   absl::Status status_;        // the first error
   bool stop_ = false;
 };

@@ -14,6 +14,7 @@ namespace delink {
 namespace {
 
 constexpr int kSteps = 20;
+constexpr int64_t kFirst = 100;  // the number of the step before the first
 
 // Runs a program whose instructions do nothing but look whether what they
 // depend on is done.
@@ -38,8 +39,9 @@ class LaneRunnerTest : public ::testing::TestWithParam<bool> {
   }
 
   // What one instruction does.
-  absl::Status Visit(int32_t index) {
+  absl::Status Visit(int32_t index, int64_t name) {
     const int64_t step = runs(index) + 1;
+    EXPECT_EQ(name, kFirst + step) << "a lane that lags has its own step";
     for (const Dependency& d :
          analysis_.dependencies[static_cast<size_t>(index)]) {
       EXPECT_GE(runs(d.instruction), d.previous_step ? step - 1 : step)
@@ -68,10 +70,11 @@ class LaneRunnerTest : public ::testing::TestWithParam<bool> {
 
 TEST_P(LaneRunnerTest, RunsEverythingOnceAStepAfterWhatItDependsOn) {
   {
-    LaneRunner lanes(program_, analysis_, threads(),
-                     [this](int32_t i) { return Visit(i); });
-    for (int step = 0; step < kSteps; ++step) {
-      ASSERT_TRUE(lanes.RunStep().ok());
+    LaneRunner lanes(
+        program_, analysis_, threads(),
+        [this](int32_t i, int64_t step) { return Visit(i, step); });
+    for (int step = 1; step <= kSteps; ++step) {
+      ASSERT_TRUE(lanes.RunStep(kFirst + step).ok());
     }
     ASSERT_TRUE(lanes.Drain().ok());
     for (const auto& runs : runs_) EXPECT_EQ(runs.load(), kSteps);
@@ -83,17 +86,19 @@ TEST_P(LaneRunnerTest, AnErrorOfAnyLaneEndsAll) {
   for (const Op op : {Op::kBackward, Op::kReduce, Op::kFetch}) {
     const int32_t bad = First(op);
     for (auto& runs : runs_) runs = 0;
-    LaneRunner lanes(program_, analysis_, threads(), [&](int32_t i) {
-      if (i == bad && runs(i) == 1) return absl::DataLossError("bad");
-      return Visit(i);
-    });
+    LaneRunner lanes(program_, analysis_, threads(),
+                     [&](int32_t i, int64_t step) {
+                       if (i == bad && runs(i) == 1)
+                         return absl::DataLossError("bad");
+                       return Visit(i, step);
+                     });
     absl::Status status;
     // The step after that in which a network lane fails may be the one to tell.
-    for (int step = 0; step < 3 && status.ok(); ++step) {
-      status = lanes.RunStep();
+    for (int step = 1; step <= 3 && status.ok(); ++step) {
+      status = lanes.RunStep(kFirst + step);
     }
     EXPECT_EQ(status, absl::DataLossError("bad")) << ToString(at(bad));
-    EXPECT_EQ(lanes.RunStep(), status) << "the first error stays";
+    EXPECT_EQ(lanes.RunStep(kFirst), status) << "the first error stays";
     EXPECT_EQ(lanes.Drain(), status);
     EXPECT_EQ(runs(bad), 1);
     EXPECT_LE(runs(First(Op::kNorm)), op == Op::kFetch ? 2 : 1);
@@ -102,8 +107,8 @@ TEST_P(LaneRunnerTest, AnErrorOfAnyLaneEndsAll) {
 
 TEST_P(LaneRunnerTest, MayBeDestroyedWhileLanesAreAtWork) {
   LaneRunner lanes(program_, analysis_, threads(),
-                   [this](int32_t i) { return Visit(i); });
-  EXPECT_TRUE(lanes.RunStep().ok());
+                   [this](int32_t i, int64_t step) { return Visit(i, step); });
+  EXPECT_TRUE(lanes.RunStep(kFirst + 1).ok());
 }
 
 INSTANTIATE_TEST_SUITE_P(Threads, LaneRunnerTest, ::testing::Bool(),

@@ -1,0 +1,64 @@
+// What the executor tells a trace.
+#include <utility>
+
+#include "framework/step/executor_state.h"
+
+namespace delink {
+
+// Bytes of a slab that an instruction exchanges or updates on this rank.
+int64_t Executor::TracedBytes(const Instruction& at) const {
+  const ParamStore& store = *env_.store;
+  const int ranks = env_.network->size();
+  if (at.op == Op::kNorm) {
+    return ranks > 1 ? memory_.sums * SizeOf(DType::kF64) : 0;
+  }
+  if (at.slab < 0) return 0;
+  const int64_t element = SizeOf(store.options().dtype);
+  if (at.op == Op::kUpdate) {
+    return store.held(at.slab, Plane::kState0).size() * element;
+  }
+  if (ranks == 1) return 0;
+  const Slab& slab = store.slabs()[static_cast<size_t>(at.slab)];
+  return slab.ShardElements(ranks) * ranks * element;
+}
+
+void Executor::DescribeProgram(Trace& trace) {
+  std::vector<Trace::Entry> entries;
+  for (size_t i = 0; i < train_.instructions.size(); ++i) {
+    const Instruction& at = train_.instructions[i];
+    Trace::Entry entry{
+        .at = at, .name = train_names_[i], .bytes = TracedBytes(at)};
+    if (at.slab >= 0) {
+      entry.of = env_.store->slabs()[static_cast<size_t>(at.slab)].name;
+    }
+    if (at.layer >= 0) {
+      entry.of = env_.model->layer_name(at.layer);
+      const LayerPlan& plan = layers_[static_cast<size_t>(at.layer)];
+      const bool backward = at.op == Op::kBackward;
+      const bool again = backward && (at.flags & kRecompute) != 0;
+      entry.forward_flops = backward ? 0 : plan.flops;
+      entry.backward_flops =
+          backward || at.op == Op::kLoss ? plan.backward_flops : 0;
+      entry.recompute_flops = again ? plan.flops : 0;
+    }
+    entries.push_back(std::move(entry));
+  }
+  traced_program_ = trace.AddProgram(std::move(entries));
+}
+
+absl::Status Executor::ExecuteTraining(int32_t index, int64_t step) {
+  Trace* const trace = env_.trace;
+  if (trace == nullptr || !trace->Wants(step)) {
+    return Execute(index, step, train_, train_analysis_, false);
+  }
+  const Trace::Clock::time_point begin = Trace::Clock::now();
+  absl::Status status = Execute(index, step, train_, train_analysis_, false);
+  trace->Add({.step = step,
+              .program = traced_program_,
+              .index = index,
+              .begin = begin,
+              .end = Trace::Clock::now()});
+  return status;
+}
+
+}  // namespace delink

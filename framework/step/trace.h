@@ -1,0 +1,67 @@
+// When the instructions of training steps began and ended, as a host's thread
+// saw it: on a device that works asynchronously that is when they were
+// enqueued, and what the device took would have to come from events.
+//
+// Of one rank; handed to every executor of a run in turn. Add may be called by
+// several lanes at a time; what is kept is read when none is at work.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "framework/step/instruction.h"
+
+namespace delink {
+
+class Trace {
+ public:
+  using Clock = std::chrono::steady_clock;
+
+  // What is known of an instruction before it runs, for one rank.
+  struct Entry {
+    Instruction at;
+    std::string name;  // "B(3,a) of blocks/2"
+    std::string of;    // the layer's or the slab's name, where there is one
+    // kReduce: of gradients that the ranks combine; kFetch: of weights that
+    // they gather; kUpdate: of weights that this rank updates; kNorm: of sums
+    // that they add up. 0 where nothing is exchanged or updated.
+    int64_t bytes = 0;
+    // Of a visit's forward and backward, and of the forward that it repeats.
+    double forward_flops = 0, backward_flops = 0, recompute_flops = 0;
+  };
+
+  struct Span {
+    int64_t step = 0;
+    int32_t program = 0;  // as AddProgram numbered it
+    int32_t index = 0;    // of the instruction
+    Clock::time_point begin, end;
+  };
+
+  // Keeps steps `first` to `last` of a run.
+  Trace(int64_t first, int64_t last) : first_(first), last_(last) {}
+  Trace(const Trace&) = delete;
+  Trace& operator=(const Trace&) = delete;
+
+  // By instruction, in program order. Not while a lane is at work.
+  int32_t AddProgram(std::vector<Entry> entries);
+
+  bool Wants(int64_t step) const { return first_ <= step && step <= last_; }
+  void Add(const Span& span);
+
+  int64_t first() const { return first_; }
+  int64_t last() const { return last_; }
+  const std::vector<std::vector<Entry>>& programs() const { return programs_; }
+  // In the order in which they ended.
+  const std::vector<Span>& spans() const { return spans_; }
+
+ private:
+  const int64_t first_, last_;
+  std::vector<std::vector<Entry>> programs_;
+  std::mutex mutex_;
+  std::vector<Span> spans_;  // by mutex_
+};
+
+}  // namespace delink
