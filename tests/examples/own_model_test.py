@@ -1,6 +1,6 @@
 #!/usr/bin/python3
 """A user's repository, built against an installed Delink: own_model_test.py
-CMAKE BUILD.
+CMAKE BUILD [MPIRUN].
 
 Installs the build to a prefix outside the source tree, copies own_model out of
 it too, and there configures, builds, tests and trains as docs/models.md says.
@@ -13,6 +13,7 @@ import sys
 import tempfile
 
 CMAKE, BUILD = sys.argv[1], os.path.abspath(sys.argv[2])
+MPIRUN = sys.argv[3] if len(sys.argv) > 3 else ""  # of a build with MPI
 EXAMPLE = os.path.join(os.path.dirname(os.path.abspath(__file__)), "own_model")
 STEPS = 12
 
@@ -46,6 +47,11 @@ def build(folder):
   return f"{repository}/build/dyt", prefix
 
 
+def losses(run_folder):
+  with open(f"{run_folder}/metrics.jsonl", encoding="utf-8") as file:
+    return [row["loss"] for row in map(json.loads, file) if "loss" in row]
+
+
 def train(program, prefix, folder):
   delink = f"{prefix}/bin/delink"
   run([delink, "data", "build", "--bytes", "--out", "corpus",
@@ -58,9 +64,14 @@ def train(program, prefix, folder):
       [program, "train", *recipe, "--set", "model.heads=3", "--out", "bad"],
       folder, code=2))
   run([program, "train", *recipe, "--out", "run", "--threads", "1"], folder)
-  with open(f"{folder}/run/metrics.jsonl", encoding="utf-8") as file:
-    losses = [row["loss"] for row in map(json.loads, file) if "loss" in row]
-  assert len(losses) == STEPS and losses[-1] < losses[0] - 0.2, losses
+  alone = losses(f"{folder}/run")
+  assert len(alone) == STEPS and alone[-1] < alone[0] - 0.2, alone
+  if MPIRUN:
+    run([MPIRUN, "-np", "2", program, "train", *recipe, "--set",
+         "stage.1.parallel.zero=1", "--set", "stage.0.recompute=block",
+         "--out", "two", "--threads", "1"], folder)
+    both = losses(f"{folder}/two")
+    assert max(abs(a - b) for a, b in zip(alone, both, strict=True)) < 1e-4
   expect_in("dyt", run([program, "inspect", "run"], folder))
   run([program, "generate", "run", "--prompt", "The ", "--tokens", "4"], folder)
   expect_in("dyt", run([delink, "inspect", "run"], folder, code=2))

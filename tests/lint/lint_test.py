@@ -187,6 +187,23 @@ class OtherLintsTest(LintCase):
     self.expect_found("format", {"layers/bad.h": "int   Sum( int a );\n"},
                       "layers/bad.h:1:", "clang-format -i layers/bad.h")
 
+  def test_snippets(self):
+    source = "int Before();\n  // docs: sum\n  int Sum();\n\n  // docs: end\n"
+    quote = "<!-- cut from layers/a.h: %s -->\n```cpp\n%s```\n"
+    files = {"layers/a.h": source, "docs/a.md": quote % ("sum", "int Sum();\n")}
+    with Tree(files) as root:
+      self.assertEqual(lint("snippets", root), (0, "ok\n"))
+    for text, what in (
+        (quote % ("sum", "int Sum() ;\n"), "docs/a.md:1: not as layers/a.h"),
+        (quote % ("difference", ""), "docs/a.md:1: there is no layers/a.h"),
+        ("Text.\n<!-- cut from layers/a.h: sum -->\n", "no code block follows"),
+    ):
+      self.expect_found("snippets", {**files, "docs/a.md": text}, "docs/a.md",
+                        what)
+    with Tree({**files, "docs/a.md": quote % ("sum", "x\n")}) as root:
+      self.assertEqual(lint("snippets", "--write", root)[0], 0)
+      self.assertEqual(lint("snippets", root)[0], 0)
+
   def test_shell(self):
     self.expect_found("shell", {"tools/bad.sh": "#!/bin/sh\nrm $1\n"},
                       "tools/bad.sh:2:", "SC2086")
