@@ -1,6 +1,7 @@
 #include "data/corpus/corpus.h"
 
 #include <algorithm>
+#include <limits>
 #include <mutex>
 #include <optional>
 #include <utility>
@@ -67,6 +68,29 @@ absl::Status CheckFormat(const hdf5::File& file) {
   return absl::OkStatus();
 }
 
+absl::Status Inconsistent(const std::string& path, const std::string& what) {
+  return absl::DataLossError(
+      absl::StrCat(path, ": ", what, "; build the corpus again"));
+}
+
+// Sizes of shards to where they end. They must add up to `tokens`.
+absl::Status SumUp(const std::string& path, int64_t tokens,
+                   std::vector<int64_t>& shards) {
+  int64_t end = 0;
+  for (int64_t& shard : shards) {
+    if (shard < 0 || shard > tokens - end) {
+      return Inconsistent(path, "the sizes of its shards make no sense");
+    }
+    end += shard;
+    shard = end;
+  }
+  if (shards.empty() || end != tokens) {
+    return Inconsistent(path, absl::StrCat("its shards do not hold the ",
+                                           tokens, " tokens it claims"));
+  }
+  return absl::OkStatus();
+}
+
 }  // namespace
 
 struct Corpus::State {
@@ -102,6 +126,13 @@ absl::Status Corpus::State::ReadIndex(hdf5::File& index) {
                           index.GetInt("/", format::kVocab));
   DELINK_ASSIGN_OR_RETURN(const int64_t end,
                           index.GetInt("/", format::kEndOfDocument));
+  if (vocab < 1 || vocab > std::numeric_limits<int32_t>::max() || end < 0 ||
+      end >= vocab || bytes < 0) {
+    return Inconsistent(index.path(),
+                        absl::StrCat("a vocabulary of ", vocab, " with ", end,
+                                     " for the end of a document, and ", bytes,
+                                     " bytes of text, make no sense"));
+  }
   vocab_size = static_cast<int32_t>(vocab);
   end_of_document = static_cast<int32_t>(end);
   DELINK_ASSIGN_OR_RETURN(entropy, index.GetDouble("/", format::kEntropy));
@@ -115,16 +146,14 @@ absl::Status Corpus::State::ReadIndex(hdf5::File& index) {
   tokenizer_bytes.assign(tokenizer.begin(), tokenizer.end());
   DELINK_ASSIGN_OR_RETURN(shard_ends,
                           index.ReadAll<int64_t>(format::kShardTokens));
-  for (size_t i = 1; i < shard_ends.size(); ++i) {
-    shard_ends[i] += shard_ends[i - 1];
-  }
-  if (shard_ends.empty() || shard_ends.back() != tokens) {
-    return absl::DataLossError(
-        absl::StrCat(index.path(), ": its shards do not hold the ", tokens,
-                     " tokens it claims; build the corpus again"));
-  }
+  DELINK_RETURN_IF_ERROR(SumUp(index.path(), tokens, shard_ends));
   DELINK_ASSIGN_OR_RETURN(hdf5::Dataset starts,
                           index.OpenDataset(format::kDocuments));
+  if (starts.size() != documents) {
+    return Inconsistent(
+        index.path(),
+        absl::StrCat("claims ", documents, " documents, has ", starts.size()));
+  }
   document_starts.emplace(std::move(starts));
   shards.resize(shard_ends.size());
   return absl::OkStatus();
@@ -207,6 +236,14 @@ absl::Status Corpus::Read(int64_t begin, int64_t count, int32_t* ids) const {
       DELINK_RETURN_IF_ERROR(
           dataset->Read(hdf5::ElementType::kU32, begin - first, part, ids));
     }
+    for (int64_t i = 0; i < part; ++i) {
+      if (0 <= ids[i] && ids[i] < vocab_size()) continue;
+      return Inconsistent(
+          JoinPath(dir(), format::ShardFile(static_cast<int64_t>(shard))),
+          absl::StrCat("token ", begin + i - first, " is ",
+                       static_cast<uint32_t>(ids[i]),
+                       ", past the vocabulary of ", vocab_size()));
+    }
     ids += part;
     begin += part;
     count -= part;
@@ -217,7 +254,15 @@ absl::Status Corpus::Read(int64_t begin, int64_t count, int32_t* ids) const {
 absl::Status Corpus::ReadDocumentStarts(int64_t begin, int64_t count,
                                         int64_t* starts) const {
   const std::lock_guard<std::mutex> lock(state_->mutex);
-  return state_->document_starts->Read(begin, count, starts);
+  DELINK_RETURN_IF_ERROR(state_->document_starts->Read(begin, count, starts));
+  for (int64_t i = 0; i < count; ++i) {
+    if (0 <= starts[i] && starts[i] < tokens()) continue;
+    return Inconsistent(
+        JoinPath(dir(), format::kIndexFile),
+        absl::StrCat("document ", begin + i, " starts at token ", starts[i],
+                     " of ", tokens()));
+  }
+  return absl::OkStatus();
 }
 
 }  // namespace delink

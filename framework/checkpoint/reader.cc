@@ -15,6 +15,7 @@ namespace {
 
 using checkpoint::SavedPlane;
 
+constexpr std::string_view kModel = "/model/";
 constexpr int64_t kChunk = int64_t{1} << 20;  // elements staged at a time
 
 absl::StatusOr<hdf5::File> OpenIndex(const std::string& path) {
@@ -35,7 +36,12 @@ absl::Status Walk(const hdf5::File& file, const std::string& group,
     }
     TensorInfo info{.name = name};
     if (child.kind == hdf5::ChildKind::kSoftLink) {
-      info.link = child.target.substr(std::string("/model/").size());
+      if (!child.target.starts_with(kModel)) {
+        return absl::InvalidArgumentError(absl::StrCat(
+            file.path(), ": ", path, " is a link to '", child.target,
+            "', which is no tensor of the model; another program wrote it"));
+      }
+      info.link = child.target.substr(kModel.size());
     }
     DELINK_ASSIGN_OR_RETURN(const hdf5::Dataset dataset,
                             file.OpenDataset(path));
@@ -204,11 +210,10 @@ absl::StatusOr<SharingMap> ReadSharing(const std::string& path,
                           ListTensors(path));
   std::map<std::string, std::string> link_of;
   for (const TensorInfo& tensor : tensors) link_of[tensor.name] = tensor.link;
-  std::map<std::string, int> layer_of;
-  for (const ParamDecl& decl : registry.decls) {
-    layer_of[decl.name] = decl.layer;
-  }
+  std::map<std::string, const ParamDecl*> decl_of;
+  for (const ParamDecl& decl : registry.decls) decl_of[decl.name] = &decl;
   SharingMap sharing;
+  std::map<std::pair<std::string, int>, int> seen;  // leader of (part, block)
   for (const ParamDecl& decl : registry.decls) {
     if (decl.layer < 1 || decl.layer > blocks || decl.link >= 0) continue;
     const auto link = link_of.find(decl.name);
@@ -218,11 +223,23 @@ absl::StatusOr<SharingMap> ReadSharing(const std::string& path,
                        "; use the recipe that the checkpoint was trained "
                        "with"));
     }
+    const auto to =
+        decl_of.find(link->second.empty() ? decl.name : link->second);
+    const int block = decl.layer - 1;
+    const int leader = to == decl_of.end() ? -1 : to->second->layer - 1;
+    // All of a part leads to the same part of the first block that shares it.
+    const bool same =
+        seen.try_emplace({decl.part, block}, leader).first->second == leader;
+    const auto first = seen.find({decl.part, leader});
+    if (!same || first == seen.end() || first->second != leader ||
+        to->second->part != decl.part || to->second->local != decl.local) {
+      return absl::InvalidArgumentError(absl::StrCat(
+          path, ": ", decl.name, " is a link to ", link->second,
+          ", from where it cannot take its weights; another program wrote it"));
+    }
     std::vector<int>& leaders = sharing.leaders[decl.part];
     leaders.resize(static_cast<size_t>(blocks));
-    const int block = decl.layer - 1;
-    leaders[static_cast<size_t>(block)] =
-        link->second.empty() ? block : layer_of[link->second] - 1;
+    leaders[static_cast<size_t>(block)] = leader;
   }
   return sharing;
 }

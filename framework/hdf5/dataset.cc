@@ -22,6 +22,32 @@ absl::StatusOr<ElementType> ElementTypeOf(hid_t dataset,
       absl::StrCat(where, ": its element type is none that Delink writes"));
 }
 
+// Whether the file has room for all that the dataset claims to hold: what is
+// not there would read as zeros, however much it is.
+absl::Status CheckRoom(hid_t dataset, const DatasetInfo& info,
+                       const std::string& where) {
+  int64_t bytes = ByteSize(info.type);
+  for (const int64_t extent : info.shape) {
+    if (extent < 0 || __builtin_mul_overflow(bytes, extent, &bytes)) {
+      return absl::DataLossError(absl::StrCat(
+          where, ": claims more elements than any file has; restore the file"));
+    }
+  }
+  if (info.is_virtual) return CheckSources(dataset, where);
+  const Handle list(H5Dget_create_plist(dataset), H5Pclose);
+  if (H5Pget_layout(list.get()) != H5D_CONTIGUOUS) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        where,
+        ": is not contiguous, as Delink writes its datasets; another "
+        "program wrote it"));
+  }
+  const auto there = static_cast<int64_t>(H5Dget_storage_size(dataset));
+  if (there >= bytes) return absl::OkStatus();
+  return absl::DataLossError(absl::StrCat(where, ": claims ", bytes,
+                                          " bytes, of which the file holds ",
+                                          there, "; restore the file"));
+}
+
 absl::StatusOr<DatasetInfo> InfoOf(hid_t dataset, const std::string& where) {
   DatasetInfo info;
   DELINK_ASSIGN_OR_RETURN(info.type, ElementTypeOf(dataset, where));
@@ -36,6 +62,7 @@ absl::StatusOr<DatasetInfo> InfoOf(hid_t dataset, const std::string& where) {
   info.shape.assign(sizes.begin(), sizes.end());
   const Handle list(H5Dget_create_plist(dataset), H5Pclose);
   info.is_virtual = H5Pget_layout(list.get()) == H5D_VIRTUAL;
+  DELINK_RETURN_IF_ERROR(CheckRoom(dataset, info, where));
   return info;
 }
 
@@ -75,10 +102,6 @@ absl::StatusOr<Dataset> File::OpenDataset(const std::string& path) const {
       return LibraryError(dataset.where_, "open the dataset");
     }
     info = InfoOf(dataset.id_, dataset.where_);
-    if (info.ok() && info->is_virtual) {
-      const absl::Status sources = CheckSources(dataset.id_, dataset.where_);
-      if (!sources.ok()) info = sources;
-    }
   }
   if (!info.ok()) return info.status();
   dataset.info_ = *std::move(info);

@@ -10,8 +10,9 @@
 // so objects may be used and destroyed on any thread. Objects are move-only and
 // close what they hold. The library's messages go into the Status, nothing is
 // printed. Verify the SHA-256 of a file that others wrote before opening it:
-// HDF5 may crash on a damaged file. It also reads what it cannot open of a
-// virtual dataset as zeros, without an error: OpenDataset checks all sources.
+// HDF5 may crash on a damaged file. It also reads what is not there (an element
+// that was never written, what it cannot open of a virtual dataset) as zeros,
+// without an error: OpenDataset checks that the files hold all of it.
 #pragma once
 
 #include <cstdint>

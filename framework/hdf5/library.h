@@ -68,7 +68,8 @@ struct Rectangle;
 bool Select(hid_t space, const Rectangle& r);
 
 // Whether every source of the virtual dataset `dataset` can be opened and is
-// long enough: the library reads those that are not as zeros.
+// long enough, and together they are all of it: the library reads what is not
+// there as zeros.
 absl::Status CheckSources(hid_t dataset, const std::string& where);
 
 // The type as stored, and as it lies in memory.

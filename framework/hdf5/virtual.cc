@@ -70,7 +70,7 @@ class Sources {
     H5Fget_intent(file.get(), &intent_);
   }
 
-  // The elements of a source; negative when it cannot be opened.
+  // The elements that a source has room for; negative when it cannot be opened.
   int64_t Elements(const std::string& file, const std::string& dataset) {
     const auto [it, added] = elements_.try_emplace({file, dataset}, -1);
     if (added) it->second = Count(file, dataset);
@@ -90,7 +90,10 @@ class Sources {
                         H5Dclose);
     if (!source.ok()) return -1;
     const Handle space(H5Dget_space(source.get()), H5Sclose);
-    return H5Sget_simple_extent_npoints(space.get());
+    const Handle type(H5Dget_type(source.get()), H5Tclose);
+    const auto there = static_cast<int64_t>(H5Dget_storage_size(source.get()) /
+                                            H5Tget_size(type.get()));
+    return std::min<int64_t>(H5Sget_simple_extent_npoints(space.get()), there);
   }
 
   std::string path_;
@@ -139,7 +142,10 @@ absl::Status CheckSources(hid_t dataset, const std::string& where) {
     return LibraryError(where, "read what the virtual dataset maps");
   }
   Sources sources(dataset);
+  hssize_t mapped = 0;
   for (size_t i = 0; i < count; ++i) {
+    const Handle target(H5Pget_virtual_vspace(list.get(), i), H5Sclose);
+    mapped += H5Sget_select_npoints(target.get());
     const std::string file =
         MappingName(H5Pget_virtual_filename, list.get(), i);
     const std::string name =
@@ -161,6 +167,13 @@ absl::Status CheckSources(hid_t dataset, const std::string& where) {
           absl::StrCat(where, ": needs element ", last[0], " of ", file, ": ",
                        name, ", which has ", elements, "; restore it"));
     }
+  }
+  const Handle space(H5Dget_space(dataset), H5Sclose);
+  const hssize_t wanted = H5Sget_simple_extent_npoints(space.get());
+  if (mapped < wanted) {
+    return absl::DataLossError(
+        absl::StrCat(where, ": only ", mapped, " of its ", wanted,
+                     " elements are in any file; another program wrote it"));
   }
   return absl::OkStatus();
 }

@@ -1,0 +1,131 @@
+// A checkpoint: one bit flipped anywhere, which its digests must find; or the
+// index or a writer's file as another program might have written it, with
+// digests that fit.
+#include <algorithm>
+
+#include "framework/checkpoint/checkpoint.h"
+#include "framework/comm/self_communicator.h"
+#include "tests/framework/module/toy_model.h"
+#include "tests/fuzz/edits.h"
+#include "tests/fuzz/folder.h"
+#include "tests/fuzz/fuzz_target.h"
+#include "tests/testing/temp_dir.h"
+
+namespace delink::fuzz {
+namespace {
+
+constexpr int kBlocks = 3;
+
+// A model, its checkpoint with some of it shared, and a store to load into.
+struct Toy {
+  Toy() {
+    testing::DeclareToy(registry, kBlocks, 2);
+    device = NewCpuDevice();
+    sharing = testing::ShareAll(kBlocks, {"attention", "mlp"});
+    store = testing::MakeStore(*device, registry, kBlocks, sharing);
+    store->InitWeights(1);
+    const CheckpointHeader header = {.step = 7,
+                                     .tokens = 70,
+                                     .samples = 14,
+                                     .stage = "pseudo",
+                                     .stage_losses = {3, 2, 1},
+                                     .model = "toy",
+                                     .optimizer = "adamw",
+                                     .corpus = "none"};
+    const auto written = WriteCheckpoint(self, dir.path(), header, *store,
+                                         {{"recipe.toml", "seed = 1\n"}}, 0);
+    DELINK_CHECK(written.ok()) << written.status().ToString();
+    folder = std::make_unique<Folder>(*written);
+    what.objects = {"/",      "/model",        "/optimizer",
+                    "/stage", "/stage/losses", "/stage/probes"};
+    const auto tensors = ListTensors(*written);
+    DELINK_CHECK(tensors.ok());
+    for (const TensorInfo& tensor : *tensors) {
+      what.objects.push_back("/model/" + tensor.name);
+      what.objects.push_back("/optimizer/" + tensor.name);
+      what.objects.push_back("/optimizer/" + tensor.name + "/m");
+    }
+    // As a writer's file calls them.
+    for (const char* name : {"/weight/blocks/0/attention", "/m/blocks/0/mlp",
+                             "/weight/embed/embedding"}) {
+      what.objects.emplace_back(name);
+    }
+    what.attributes = {"format",
+                       "step",
+                       "tokens",
+                       "samples",
+                       "stage",
+                       "seed",
+                       "stage_index",
+                       "stage_begin_step",
+                       "vocab",
+                       "model",
+                       "optimizer",
+                       "corpus",
+                       "seconds",
+                       "updates",
+                       "stage_begin_samples"};
+    what.files = {"rank-00000.h5", "index.h5", ".", "none.h5"};
+  }
+
+  ParamRegistry registry;
+  std::unique_ptr<Device> device;
+  SharingMap sharing;
+  std::unique_ptr<ParamStore> store;
+  SelfCommunicator self;
+  testing::TempDir dir;
+  std::unique_ptr<Folder> folder;
+  Editable what;
+};
+
+// What resuming, evaluating and inspecting do.
+absl::Status Use(Toy& toy, const std::string& path) {
+  const absl::Status whole = VerifyCheckpoint(toy.self, path);
+  MustSay(whole);
+  if (!whole.ok()) return whole;
+  const auto header = ReadHeader(path);
+  MustSay(header.status());
+  const auto tensors = ListTensors(path);
+  MustSay(tensors.status());
+  const auto sharing = ReadSharing(path, toy.registry, kBlocks);
+  MustSay(sharing.status());
+  if (sharing.ok()) {
+    const auto store =
+        ParamStore::Create(*toy.device, toy.registry, kBlocks, *sharing, 0, {});
+    MustSay(store.status());
+  }
+  const absl::Status loaded = LoadCheckpoint(toy.self, path, *toy.store);
+  MustSay(loaded);
+  // The weights alone are the same reading, and less of it.
+  if (loaded.ok()) DELINK_CHECK(LoadWeights(toy.self, path, *toy.store).ok());
+  return header.ok() ? loaded : header.status();
+}
+
+}  // namespace
+
+std::vector<std::string> Seeds() { return EditSeeds(); }
+std::vector<std::string> Words() { return {}; }
+
+}  // namespace delink::fuzz
+
+extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+  using namespace delink::fuzz;  // NOLINT: the entry point has no namespace
+  static auto& toy = *new Toy;
+  const Folder& folder = *toy.folder;
+  ByteStream bytes({reinterpret_cast<const char*>(data), size});
+  if (size > 0 && bytes.Below(4) == 0) {
+    const std::string flipped = FlipOne(folder, bytes.Number());
+    // Comments of SHA256SUMS may change and be none the worse.
+    const absl::Status status = Use(toy, folder.path());
+    DELINK_CHECK(!status.ok() || flipped == delink::kSumsName) << flipped;
+    folder.Restore(flipped);
+    return 0;
+  }
+  const std::string name = bytes.Below(4) == 0 ? "rank-00000.h5" : "index.h5";
+  Edit(folder.File(name), toy.what, bytes);
+  folder.SumAgain();
+  const absl::Status status = Use(toy, folder.path());
+  DELINK_CHECK(status.ok() || size > 0) << status.ToString();
+  folder.Restore(name);
+  return 0;
+}

@@ -1,0 +1,57 @@
+// A SHA256SUMS, in a folder whose files are whole.
+#include "framework/base/file.h"
+#include "framework/base/sha256.h"
+#include "tests/fuzz/fuzz_target.h"
+#include "tests/testing/temp_dir.h"
+
+namespace delink::fuzz {
+namespace {
+
+// The folder of all inputs.
+const std::string& Folder() {
+  static const auto& dir = *[] {
+    auto* made = new testing::TempDir;
+    DELINK_CHECK(MakeDirectories(*made / "sub").ok());
+    DELINK_CHECK(WriteFile(*made / "a", "alpha").ok());
+    DELINK_CHECK(WriteFile(*made / "sub/b", "").ok());
+    return made;
+  }();
+  return dir.path();
+}
+
+}  // namespace
+
+std::vector<std::string> Seeds() {
+  DELINK_CHECK(
+      WriteSums(Folder(), std::vector<std::string>{"a", "sub/b"}).ok());
+  const std::string whole = ReadFile(JoinPath(Folder(), kSumsName)).value();
+  return {whole, whole.substr(whole.rfind('#')), ""};
+}
+
+std::vector<std::string> Words() {
+  return {
+      "# ",         "  ",   " *", "a\n", "sub/b\n", "../", "/etc/passwd\n",
+      "\n",         "\r\n", "#",  ".",   "sub",     "",    Sha256Hex("alpha"),
+      Sha256Hex("")};
+}
+
+}  // namespace delink::fuzz
+
+extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+  using namespace delink;  // NOLINT: the entry point has no namespace
+  const std::string& folder = fuzz::Folder();
+  const std::string_view text(reinterpret_cast<const char*>(data), size);
+  OutputFile file = OutputFile::Create(JoinPath(folder, kSumsName)).value();
+  DELINK_CHECK(file.Write(text).ok() && file.Close().ok());
+  const auto sums = ReadSums(folder);
+  fuzz::MustSay(sums.status());
+  const absl::Status all = VerifySums(folder);
+  fuzz::MustSay(all);
+  for (const int index : {0, 1, 2}) {
+    const absl::Status share = VerifySums(folder, index, 3);
+    fuzz::MustSay(share);
+    // What is whole is so in every share.
+    DELINK_CHECK(share.ok() || !all.ok());
+  }
+  return 0;
+}

@@ -1,0 +1,31 @@
+// What a file of this folder gives: a reader, and bytes to begin with.
+//
+// A reader may refuse its input, with a message, but must not crash, hang, leak
+// or make a sanitizer speak. fuzz_main.cc runs each target for two seconds on
+// inputs made from the seeds by a generator with a fixed seed; the same entry
+// point serves libFuzzer (docs/testing.md).
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "framework/base/check.h"
+
+extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size);
+
+namespace delink::fuzz {
+
+// Good inputs, and words that mean something in them.
+std::vector<std::string> Seeds();
+std::vector<std::string> Words();
+
+// Refusals must say why.
+inline void MustSay(const absl::Status& status) {
+  DELINK_CHECK(status.ok() || !status.message().empty());
+}
+
+}  // namespace delink::fuzz
