@@ -70,6 +70,11 @@ absl::StatusOr<std::string> WriteCheckpoint(Communicator& comm,
                                             const CheckpointFiles& files,
                                             int64_t keep);
 
+// For a run that goes on from `step`: checkpoints of the folder that are later
+// belong to a course that has been left. They are renamed step-NNNNNNNN.left,
+// which nothing reads or removes. Returns how many.
+absl::StatusOr<int> SetLaterAside(const std::string& folder, int64_t step);
+
 // Checks SHA256SUMS, the files split among the ranks. Names what is missing,
 // truncated or damaged.
 absl::Status VerifyCheckpoint(Communicator& comm, const std::string& path);

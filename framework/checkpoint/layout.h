@@ -13,6 +13,8 @@ inline constexpr char kIndexName[] = "index.h5";
 inline constexpr char kStepPrefix[] = "step-";
 inline constexpr char kTemporary[] = ".tmp";  // behind the name, while written
 inline constexpr char kReplaced[] = ".old";   // while another takes its place
+// Suffix of a checkpoint of a course that a run has left.
+inline constexpr char kLeft[] = ".left";
 inline constexpr char kStageLosses[] = "/stage/losses";
 inline constexpr char kStageProbes[] = "/stage/probes";
 

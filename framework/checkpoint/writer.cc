@@ -236,6 +236,21 @@ absl::Status WriteInto(Communicator& comm, const std::string& temporary,
 
 }  // namespace
 
+absl::StatusOr<int> SetLaterAside(const std::string& folder, int64_t step) {
+  DELINK_ASSIGN_OR_RETURN(const std::vector<std::string> names,
+                          ListDirectory(folder));
+  int count = 0;
+  for (const std::string& name : names) {
+    if (checkpoint::StepOfName(name) <= step) continue;
+    const std::string path = JoinPath(folder, name);
+    const std::string aside = absl::StrCat(path, checkpoint::kLeft);
+    DELINK_RETURN_IF_ERROR(RemoveAll(aside));
+    DELINK_RETURN_IF_ERROR(Rename(path, aside));
+    ++count;
+  }
+  return count;
+}
+
 absl::StatusOr<std::string> WriteCheckpoint(Communicator& comm,
                                             const std::string& folder,
                                             const CheckpointHeader& header,

@@ -49,6 +49,19 @@ absl::Status RunFolder::Prepare(const std::string& path, Mode mode) {
   return MakeDirectories(Checkpoints(path));
 }
 
+namespace {
+
+// Whether a row was written before the checkpoint of `step`.
+bool Belongs(const nlohmann::json& row, int64_t step) {
+  if (!row.is_object() || !row.contains("step") || !row["step"].is_number()) {
+    return false;
+  }
+  const auto of = row["step"].get<int64_t>();
+  return of < step || (of == step && row.value("event", "") != "delink");
+}
+
+}  // namespace
+
 absl::StatusOr<Metrics> Metrics::Open(const std::string& path, int64_t step) {
   std::string kept;
   if (PathExists(path)) {
@@ -59,10 +72,7 @@ absl::StatusOr<Metrics> Metrics::Open(const std::string& path, int64_t step) {
       if (end == std::string::npos) break;
       const std::string line = old.substr(begin, end - begin);
       const auto row = nlohmann::json::parse(line, nullptr, false);
-      const bool keep = row.is_object() && row.contains("step") &&
-                        row["step"].is_number() &&
-                        row["step"].get<int64_t>() <= step;
-      if (keep) kept += line + "\n";
+      if (Belongs(row, step)) kept += line + "\n";
       begin = end + 1;
     }
   }

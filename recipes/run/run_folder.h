@@ -33,8 +33,9 @@ class RunFolder {
 // back bit for bit; what is not finite is null.
 class Metrics {
  public:
-  // Opens for appending after dropping the rows whose step is past `step` (and
-  // a last line that a crash cut short).
+  // Opens for appending after dropping the rows whose step is past `step`, a
+  // switch after `step` itself (the checkpoint is the one before it), and a
+  // last line that a crash cut short.
   static absl::StatusOr<Metrics> Open(const std::string& path, int64_t step);
   Metrics(Metrics&& other) noexcept;
   Metrics& operator=(Metrics&&) = delete;

@@ -56,7 +56,9 @@ absl::Status RunRank(const RunRequest& request, const std::string& recipe,
                              .overwrite = request.overwrite,
                              .init = request.init,
                              .until_step = request.until_step,
-                             .threads = 1};
+                             .threads = request.lane_threads ? 2 : 1,
+                             .trace = request.trace,
+                             .trace_steps = request.trace_steps};
   const ModelList models = BuiltInModels();
   DELINK_ASSIGN_OR_RETURN(const std::unique_ptr<RunSetup> run,
                           RunSetup::Create(options, models, world));
@@ -103,7 +105,12 @@ absl::Status TinyRuns::Run(const RunRequest& request) const {
       absl::StrCat("data.train=\"", dir_ / "corpus/train", "\""), "run.keep=0"};
   sets.insert(sets.end(), request.sets.begin(), request.sets.end());
   return RunRanks(request.ranks, [&](Communicator& comm) {
-    return RunRank(request, recipe_, Folder(request.out), sets, comm);
+    std::vector<std::string> mine = sets;
+    if (comm.rank() + 1 == comm.size()) {
+      mine.insert(mine.end(), request.last_rank_sets.begin(),
+                  request.last_rank_sets.end());
+    }
+    return RunRank(request, recipe_, Folder(request.out), mine, comm);
   });
 }
 

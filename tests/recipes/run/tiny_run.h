@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "absl/status/status.h"
+#include "recipes/run/trace_file.h"
 #include "tests/testing/temp_dir.h"
 
 namespace delink::testing {
@@ -39,13 +40,17 @@ using Tensors = std::map<std::string, std::vector<float>>;
 
 struct RunRequest {
   int ranks = 1;
-  std::vector<std::string> sets;  // over the fixture's recipe
-  std::string out;                // under the fixture's folder
+  std::vector<std::string> sets;            // over the fixture's recipe
+  std::vector<std::string> last_rank_sets;  // besides, on the last rank alone
+  std::string out;                          // under the fixture's folder
   std::optional<int64_t> until_step;
   bool resume = false;
   std::string resume_from;
   bool overwrite = false;
   std::string init;
+  std::string trace;  // a path
+  TraceSteps trace_steps = {};
+  bool lane_threads = false;
 };
 
 // The recipes that every property of a run is tested with: of each kind of
