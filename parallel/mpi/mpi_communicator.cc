@@ -277,8 +277,10 @@ MpiCommunicator::SplitByMachine() {
 }
 
 void MpiCommunicator::Abort(int code, std::string_view message) {
-  // The log names every rank but 0.
-  DELINK_LOG(kError) << (LogRank() == 0 ? "rank 0: " : "") << message;
+  // The log names every rank but 0; an error that all ranks agreed on names the
+  // one it is from.
+  const bool named = LogRank() != 0 || message.starts_with("rank ");
+  DELINK_LOG(kError) << (named ? "" : "rank 0: ") << message;
   // Whoever holds the mutex may hang; ending must not wait for that.
   const bool locked = runtime_->mutex().try_lock_for(std::chrono::seconds(2));
   MPI_Abort(MPI_COMM_WORLD, code);
