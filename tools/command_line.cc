@@ -193,6 +193,29 @@ void AddSets(CLI::App& app, std::vector<std::string>& sets) {
           "");
 }
 
+void AddTrace(CLI::App& app, const std::shared_ptr<TrainOptions>& options) {
+  CLI::Option* trace =
+      AddOption(app, "--trace", "FILE", options->trace,
+                "write what each instruction of some steps took, for Perfetto "
+                "or chrome://tracing");
+  app.add_option_function<std::string>(
+         "--trace-steps",
+         [options](const std::string& text) {
+           options->trace_steps = *ParseTraceSteps(text);
+         },
+         "the steps: the first N of this call, or A to B of the run (10)")
+      ->needs(trace)
+      ->check(
+          [](const std::string& text) {
+            const auto steps = ParseTraceSteps(text);
+            return steps.ok() ? "" : std::string(steps.status().message());
+          },
+          "")
+      ->allow_extra_args(false)
+      ->type_name("N|A:B")
+      ->option_text(" N|A:B");
+}
+
 void AddTrain(CLI::App& root, std::optional<Command>* chosen) {
   auto options = std::make_shared<TrainOptions>();
   auto resume = std::make_shared<std::vector<std::string>>();
@@ -222,6 +245,7 @@ void AddTrain(CLI::App& root, std::optional<Command>* chosen) {
             "threads of each rank (the recipe's, or the machine's cores "
             "divided among its ranks)")
       ->check(WholeNumber(1, kLargest));
+  AddTrace(app, options);
   app.final_callback([=] {
     options->resume = resume_flag->count() > 0;
     for (const std::string& from : *resume) options->resume_from = from;

@@ -99,6 +99,8 @@ absl::StatusOr<int> Train(RunSetup& run, std::optional<int64_t> until_step) {
     DELINK_ASSIGN_OR_RETURN(over, at.StageOver(world));
     const Asked asked = run.watch().AskedBy(result.votes);
     const bool ends = at.step() == last;
+    DELINK_RETURN_IF_ERROR(
+        run.MaybeTrace(*stage, at.step(), ends || asked.stop));
     DELINK_RETURN_IF_ERROR(observers.MaybeValidate(*stage, at, ends));
     DELINK_RETURN_IF_ERROR(observers.MaybeSave(
         *stage, at, ends || !over.empty() || asked.stop || asked.save));

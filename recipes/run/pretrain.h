@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "recipes/run/trace_file.h"
 
 namespace delink {
 
@@ -20,6 +21,8 @@ struct TrainOptions {
   std::string init;  // a checkpoint whose weights a new run begins with
   std::optional<int64_t> until_step;  // stop (and save) there
   int64_t threads = 0;                // a rank; 0: the recipe's, or shared out
+  std::string trace;                  // a file for a trace; empty: none
+  TraceSteps trace_steps;
 };
 
 class RunSetup;

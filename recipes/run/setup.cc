@@ -45,7 +45,10 @@ absl::StatusOr<std::unique_ptr<RunSetup>> RunSetup::Create(
   DELINK_RETURN_IF_ERROR(AgreeOnStatus(comm, run->MakeModel(models)));
   DELINK_RETURN_IF_ERROR(run->FindInit(options));
   absl::Status status;
-  if (run->first()) {
+  if (run->first() && !options.trace.empty()) {
+    status = TraceFile::Check(options.trace);
+  }
+  if (run->first() && status.ok()) {
     const bool resume = options.resume;
     status = RunFolder::Prepare(run->out_, options.overwrite
                                                ? RunFolder::Mode::kOverwrite
@@ -67,6 +70,12 @@ absl::StatusOr<std::unique_ptr<RunSetup>> RunSetup::Create(
   }
   run->watch_ = std::make_unique<RunWatch>();
   run->env_.watch = run->watch_.get();
+  if (!options.trace.empty()) {
+    DELINK_ASSIGN_OR_RETURN(
+        run->trace_, TraceFile::Create(options.trace, options.trace_steps,
+                                       run->Position().step(), world));
+    if (run->trace_ != nullptr) run->env_.trace = run->trace_->trace();
+  }
   return run;
 }
 
@@ -213,6 +222,11 @@ absl::StatusOr<std::unique_ptr<StageRun>> RunSetup::Begin() {
   DELINK_RETURN_IF_ERROR(
       LoadCheckpoint(world_->comm(), checkpoint_, stage->store()));
   return stage;
+}
+
+absl::Status RunSetup::MaybeTrace(StageRun& stage, int64_t step, bool ends) {
+  if (trace_ == nullptr) return absl::OkStatus();
+  return trace_->OnStep(stage.executor(), step, ends);
 }
 
 RunPosition RunSetup::Position() const {

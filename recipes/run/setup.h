@@ -38,6 +38,9 @@ class RunSetup {
   const Loader& validation() const { return *validation_; }
   World& world() const { return *world_; }
   RunWatch& watch() const { return *watch_; }
+  // After a step: writes the trace, if there is to be one and it is time.
+  // Collective.
+  absl::Status MaybeTrace(StageRun& stage, int64_t step, bool ends);
   bool first() const { return world_->rank() == 0; }
   int threads() const { return threads_; }
   // Of the checkpoint that is resumed from.
@@ -72,7 +75,8 @@ class RunSetup {
   std::unique_ptr<SlabOptimizer> optimizer_;
   std::unique_ptr<Communicator> network_;
   std::unique_ptr<RunWatch> watch_;
-  std::string checkpoint_;  // resumed from
+  std::unique_ptr<TraceFile> trace_;  // optional
+  std::string checkpoint_;            // resumed from
   std::optional<CheckpointHeader> resumed_;
   std::string init_;  // the checkpoint whose weights the run begins with
 };

@@ -104,7 +104,8 @@ absl::Status StageRun::MakeExecutor(size_t layout) {
                                             .compute = env_.world,
                                             .network = env_.network,
                                             .accumulate = Accumulate,
-                                            .watch = env_.watch},
+                                            .watch = env_.watch,
+                                            .trace = env_.trace},
                                            options));
   return absl::OkStatus();
 }

@@ -23,6 +23,7 @@ struct RunEnv {
   Communicator* network = nullptr;  // the same ranks, for the network lane
   bool lane_threads = false;
   StepWatch* watch = nullptr;  // optional
+  Trace* trace = nullptr;      // optional
 };
 
 class StageRun {

@@ -119,6 +119,9 @@ TEST(Usage, WhatIsWrongIsNamedWithTheNearestThatIsKnown) {
        "--until-step: 'x' is not a whole number from 1 up"},
       {{"train", kFile, "--threads", "0"}, "--threads: '0'"},
       {{"train", kFile, "--resume", "--overwrite"}, "excludes"},
+      {{"train", kFile, "--trace", "x", "--trace-steps", "8:5"},
+       "--trace-steps: '8:5' says no steps; give a number of steps, or"},
+      {{"train", kFile, "--trace-steps", "5"}, "--trace"},
       {{"train", kFile, "--out"}, "--out"},
       {{"data", "build", kFile}, "--out is required"},
       {{"data", "build", "--out", "x", "no-such.txt"}, "no-such.txt"},
@@ -187,6 +190,13 @@ TEST(CommandLine, Train) {
   EXPECT_EQ(full.out, "runs/x");
   EXPECT_EQ(full.until_step, 7);
   EXPECT_EQ(full.threads, 2);
+
+  EXPECT_EQ(plain.trace, "");
+  const auto traced = Understood<TrainOptions>(
+      {"train", kFile, "--trace", "t.json", "--trace-steps", "5:8"});
+  EXPECT_EQ(traced.trace, "t.json");
+  EXPECT_EQ(traced.trace_steps.first, 5);
+  EXPECT_EQ(traced.trace_steps.last, 8);
 
   const auto from =
       Understood<TrainOptions>({"train", "--resume=some/where", kFile});

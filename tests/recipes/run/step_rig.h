@@ -36,6 +36,7 @@ struct RigOptions {
   // not 0; what is named above is as said there.
   std::optional<LlamaConfig> llama = {};
   AdamWConfig adamw;
+  Trace* trace = nullptr;
 };
 
 // The kinds of model that every property of a step is tested with.
