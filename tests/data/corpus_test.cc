@@ -4,6 +4,8 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <functional>
+#include <iterator>
 #include <random>
 #include <thread>
 
@@ -134,6 +136,79 @@ TEST_F(CorpusOnDisk, ANewerFormatIsRefused) {
   ASSERT_TRUE(WriteSums(train_, names).ok());
   EXPECT_THAT(Message(Corpus::Open(train_).status()),
               AllOf(HasSubstr("format 2"), HasSubstr("newer")));
+}
+
+// Well-formed HDF5 with digests that fit, which no build of ours has written.
+TEST_F(CorpusOnDisk, WhatMakesNoSenseIsRefused) {
+  std::vector<std::string> names = *ListDirectory(train_);
+  std::erase(names, kSumsName);
+  const auto use = [&] {
+    const auto corpus = Corpus::Open(train_);
+    if (!corpus.ok()) return corpus.status();
+    std::vector<int32_t> ids(1000);
+    const absl::Status read = corpus->Read(0, 1000, ids.data());
+    if (!read.ok()) return read;
+    int64_t start = 0;
+    return corpus->ReadDocumentStarts(0, 1, &start);
+  };
+  const std::vector<int64_t> sizes(
+      static_cast<size_t>(Corpus::Open(train_)->shards()), -1);
+  const std::vector<uint16_t> tokens(1000, 257);
+  const struct {
+    const char* file;
+    std::function<absl::Status(hdf5::File&)> spoil;
+    const char* said;
+  } cases[] = {
+      {"index.h5", [](auto& f) { return f.SetInt("/", "vocab", 0); },
+       "a vocabulary of 0"},
+      {"index.h5", [](auto& f) { return f.SetInt("/", "vocab", 1LL << 40); },
+       "a vocabulary of 1099511627776"},
+      {"index.h5",
+       [](auto& f) { return f.SetInt("/", "end_of_document", 257); },
+       "257 for the end of a document"},
+      {"index.h5", [](auto& f) { return f.SetInt("/", "documents", 2); },
+       "claims 2 documents, has 1"},
+      {"index.h5", [](auto& f) { return f.SetInt("/", "tokens", 7); },
+       "its shards"},
+      {"index.h5", [](auto& f) { return f.SetText("/", "tokens", "many"); },
+       "'tokens': is not an integer"},
+      {"index.h5",
+       [&](auto& f) {
+         EXPECT_TRUE(f.Remove("/shard_tokens").ok());
+         return f.WriteAll("/shard_tokens", {std::ssize(sizes)}, sizes.data());
+       },
+       "make no sense"},
+      {"index.h5",
+       [](auto& f) {
+         EXPECT_TRUE(f.Remove("/tokenizer").ok());
+         return f
+             .CreateDataset("/tokenizer", hdf5::ElementType::kU8,
+                            {int64_t{1} << 50})
+             .status();
+       },
+       "claims 1125899906842624 bytes, of which the file holds 0"},
+      {"shard-00000.h5",
+       [&](auto& f) {
+         EXPECT_TRUE(f.Remove("/tokens").ok());
+         return f.WriteAll("/tokens", {1000}, tokens.data());
+       },
+       "shard-00000.h5: token 0 is 257, past the vocabulary of 257"},
+  };
+  for (const auto& [name, spoil, said] : cases) {
+    const std::string path = JoinPath(train_, name);
+    const std::string whole = testing::ReadOrDie(path);
+    {
+      auto file = hdf5::File::OpenReadWrite(path);
+      ASSERT_TRUE(file.ok());
+      ASSERT_TRUE(spoil(*file).ok());
+      ASSERT_TRUE(file->Close().ok());
+    }
+    ASSERT_TRUE(WriteSums(train_, names).ok());
+    EXPECT_THAT(Message(use()), HasSubstr(said));
+    WriteOrDie(path, whole);
+    ASSERT_TRUE(WriteSums(train_, names).ok());
+    EXPECT_TRUE(use().ok());
+  }
 }
 
 TEST_F(CorpusOnDisk, TheIndexShowsTheWholeCorpus) {

@@ -137,6 +137,39 @@ TEST(Hdf5Virtual, SourcesThatAreMissingOrShortAreReported) {
                                           ::testing::HasSubstr("missing")));
 }
 
+TEST(Hdf5Virtual, WhatAFileOnlyClaimsToHoldIsReported) {
+  const TempDir dir;
+  {
+    auto file = File::Create(dir / "a.h5");
+    ASSERT_TRUE(file.ok());
+    const std::vector<float> data(10);
+    ASSERT_TRUE(file->WriteAll("/real", {10}, data.data()).ok());
+    for (const auto& [name, shape] : std::vector<std::pair<const char*, Shape>>{
+             {"/claimed", {int64_t{1} << 40}},
+             {"/endless", {int64_t{1} << 40, int64_t{1} << 40}}}) {
+      ASSERT_TRUE(file->CreateDataset(name, ElementType::kF32, shape).ok());
+    }
+    ASSERT_TRUE(file->CreateVirtual("/refers", ElementType::kF32, {20},
+                                    {{0, 20, "a.h5", "/claimed", 0}})
+                    .ok());
+    ASSERT_TRUE(file->Close().ok());
+  }
+  auto file = File::OpenReadOnly(dir / "a.h5");
+  ASSERT_TRUE(file.ok());
+  EXPECT_TRUE(file->OpenDataset("/real").ok());
+  const auto message = [&](const char* name) {
+    const absl::Status status = file->OpenDataset(name).status();
+    EXPECT_EQ(status.code(), absl::StatusCode::kDataLoss);
+    return std::string(status.message());
+  };
+  EXPECT_THAT(message("/claimed"),
+              ::testing::HasSubstr("of which the file holds 0"));
+  EXPECT_THAT(message("/endless"),
+              ::testing::HasSubstr("more elements than any file has"));
+  EXPECT_THAT(message("/refers"),
+              ::testing::HasSubstr("/claimed, which has 0"));
+}
+
 TEST(Hdf5Virtual, NamesWithPercentSignsAndTheSameFile) {
   const TempDir dir;
   const std::vector<float> data = {0, 1, 2, 3};

@@ -87,6 +87,31 @@ TEST_F(DamageTest, ANewerFormatIsRefused) {
   EXPECT_THAT(Message(status), HasSubstr("newer delink"));
 }
 
+// Well-formed links, which no build of ours has written.
+TEST_F(DamageTest, LinksThatMakeNoSenseAreRefused) {
+  ASSERT_TRUE(Save(dir_.path(), 5).ok());
+  const std::string path = dir_ / "step-00000005";
+  const ParamRegistry& registry = rig_.store().registry();
+  const int blocks = rig_.store().blocks();
+  ASSERT_TRUE(ReadSharing(path, registry, blocks).ok());
+  const std::string tensor = "/model/blocks/1/attn/qkv/weight";
+  for (const char* target :
+       {"x", "/stage", "/model/blocks/2/attn/qkv/weight",
+        "/model/blocks/0/mlp/up/weight", "/model/embed/token/weight"}) {
+    {
+      auto index = hdf5::File::OpenReadWrite(path + "/index.h5");
+      ASSERT_TRUE(index.ok());
+      ASSERT_TRUE(index->Remove(tensor).ok());
+      ASSERT_TRUE(index->CreateSoftLink(target, tensor).ok());
+      ASSERT_TRUE(index->Close().ok());
+    }
+    const absl::Status status = ReadSharing(path, registry, blocks).status();
+    EXPECT_FALSE(status.ok()) << target;
+    EXPECT_THAT(Message(status), HasSubstr("another program wrote it"))
+        << target;
+  }
+}
+
 TEST_F(DamageTest, TheOldestArePruned) {
   for (const int64_t step : {1, 2, 3, 4}) {
     ASSERT_TRUE(Save(dir_.path(), step, 2).ok());
