@@ -95,6 +95,7 @@ int Run(const TrainOptions& command, const ModelList& models, World& world) {
   const auto run = SetUp(command, models, world);
   if (!run.ok()) return Finish(world, run.status());
   const absl::StatusOr<int> signal = Train(**run, command.until_step);
+  (*run)->watch().Leave();
   if (!signal.ok()) return AbortAll(world, signal.status());
   return *signal == 0 ? 0 : kExitSignal + *signal;
 }

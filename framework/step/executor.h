@@ -91,6 +91,9 @@ class Executor {
   // After a step that was skipped: which layer or slab is not finite first, and
   // on which rank. Collective; runs the batch again.
   absl::StatusOr<std::string> Diagnose(const HostBatch& batch, int64_t step);
+  // Of the last step: the norm of each slab's gradient over all ranks, before
+  // clipping. The squares of all of them add up to that of StepResult.
+  std::vector<double> GradientNorms() const;
   // Waits for all lanes: before anybody else touches the store.
   absl::Status Drain();
 

@@ -231,6 +231,7 @@ absl::Status Observers::MaybeSave(StageRun& stage, const RunPosition& at,
   const RunConfig& config = run_->recipe().run;
   const int64_t every = config.checkpoint_every;
   if (!force && (every == 0 || at.step() % every != 0)) return absl::OkStatus();
+  run_->watch().Begin(Lane::kCompute, at.step(), "saving a checkpoint");
   DELINK_RETURN_IF_ERROR(stage.executor().Drain());
   DELINK_ASSIGN_OR_RETURN(
       const std::string path,

@@ -10,6 +10,7 @@
 #include "framework/base/status_macros.h"
 #include "framework/optim/schedule.h"
 #include "parallel/signals.h"
+#include "recipes/run/diagnosis.h"
 #include "recipes/run/observers.h"
 #include "recipes/run/position.h"
 #include "recipes/run/run_watch.h"
@@ -75,6 +76,7 @@ absl::StatusOr<int> Train(RunSetup& run, std::optional<int64_t> until_step) {
   RunPosition at = run.Position();
   DELINK_RETURN_IF_ERROR(observers.OnStart(*stage, at));
 
+  OutlierWatch outliers(recipe.run.outlier);
   const SignalCatcher signals;
   const int64_t steps = recipe.schedule.steps;
   const int64_t last = std::min(until_step.value_or(steps), steps);
@@ -86,13 +88,16 @@ absl::StatusOr<int> Train(RunSetup& run, std::optional<int64_t> until_step) {
           stage, SwitchStage(run, observers, std::move(stage), at, over));
       DELINK_ASSIGN_OR_RETURN(over, at.StageOver(world));
     }
+    run.watch().Begin(Lane::kCompute, at.step() + 1, "reading the batch");
     DELINK_ASSIGN_OR_RETURN(const HostBatch batch,
                             ReadBatch(run.train(), stage->cut(), at.samples()));
     const double lr = RateOf(recipe, at);
     DELINK_ASSIGN_OR_RETURN(
         const StepResult result,
         stage->executor().TrainStep(batch, at.step() + 1, lr));
-    if (result.skipped) return NotFinite(*stage, batch, at.step() + 1);
+    const TriedStep tried{at.step() + 1, lr, &batch, result};
+    if (result.skipped) return NotFinite(run, *stage, tried);
+    MaybeKeepOutlier(run, outliers, *stage, tried);
     at.Advance(result.loss);
     DELINK_RETURN_IF_ERROR(observers.OnStep(*stage, at, lr, result));
     DELINK_RETURN_IF_ERROR(MaybeProbe(recipe, observers, *stage, batch, at));

@@ -7,6 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "framework/base/file.h"
 #include "framework/base/status_macros.h"
+#include "parallel/heartbeat.h"
 
 namespace delink {
 
@@ -23,12 +24,21 @@ std::string RunFolder::Metrics(const std::string& path) {
   return JoinPath(path, "metrics.jsonl");
 }
 
+std::string RunFolder::Ranks(const std::string& path) {
+  return JoinPath(path, "ranks");
+}
+
+std::string RunFolder::Diagnosis(const std::string& path) {
+  return JoinPath(path, "diagnosis");
+}
+
 bool RunFolder::HoldsRun(const std::string& path) {
   return PathExists(Recipe(path)) || PathExists(Metrics(path)) ||
          PathExists(Checkpoints(path));
 }
 
 absl::Status RunFolder::Prepare(const std::string& path, Mode mode) {
+  DELINK_RETURN_IF_ERROR(CheckNobodyLives(Ranks(path)));
   if (mode == Mode::kFresh && HoldsRun(path)) {
     return absl::AlreadyExistsError(
         absl::StrCat(path,
@@ -42,7 +52,8 @@ absl::Status RunFolder::Prepare(const std::string& path, Mode mode) {
   if (mode == Mode::kOverwrite) {
     // Only what a run writes: the folder may hold a person's own files.
     for (const std::string& mine :
-         {Recipe(path), Metrics(path), Log(path), Checkpoints(path)}) {
+         {Recipe(path), Metrics(path), Log(path), Checkpoints(path),
+          Ranks(path), Diagnosis(path)}) {
       DELINK_RETURN_IF_ERROR(RemoveAll(mine));
     }
   }

@@ -1,5 +1,6 @@
-// The folder of a run: recipe.toml, metrics.jsonl, log.txt, checkpoints/.
-// Rank 0 writes; every function here is for rank 0 alone unless it says so.
+// The folder of a run: recipe.toml, metrics.jsonl, log.txt, checkpoints/,
+// ranks/, diagnosis/. Rank 0 writes; every function here is for rank 0 alone
+// unless it says so.
 #pragma once
 
 #include <cstdio>
@@ -18,7 +19,7 @@ class RunFolder {
     kOverwrite,  // remove the run that is there
     kResume,     // go on; what is there stays
   };
-  // Makes the folder as `mode` says.
+  // Makes the folder as `mode` says. One where a run is at work is refused.
   static absl::Status Prepare(const std::string& path, Mode mode);
   // Whether a run is there.
   static bool HoldsRun(const std::string& path);
@@ -27,6 +28,8 @@ class RunFolder {
   static std::string Log(const std::string& path);
   static std::string Recipe(const std::string& path);
   static std::string Metrics(const std::string& path);
+  static std::string Ranks(const std::string& path);  // while it runs
+  static std::string Diagnosis(const std::string& path);
 };
 
 // metrics.jsonl: one JSON object a line, written as it happens. Numbers read

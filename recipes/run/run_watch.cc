@@ -1,5 +1,9 @@
 #include "recipes/run/run_watch.h"
 
+#include <chrono>
+#include <utility>
+
+#include "framework/base/status_macros.h"
 #include "parallel/signals.h"
 
 namespace delink {
@@ -10,7 +14,21 @@ constexpr double kSaveVote = 1 << 24;
 
 }  // namespace
 
-void RunWatch::Begin(Lane, int64_t, std::string_view) {}
+absl::StatusOr<std::unique_ptr<RunWatch>> RunWatch::Start(
+    World& world, const std::string& folder, int64_t patience) {
+  DELINK_ASSIGN_OR_RETURN(
+      std::unique_ptr<Watchdog> watchdog,
+      Watchdog::Start(world.comm(), {.folder = folder,
+                                     .patience = std::chrono::seconds(patience),
+                                     .end = [&world](std::string_view message) {
+                                       world.Abort(1, message);
+                                     }}));
+  return std::unique_ptr<RunWatch>(new RunWatch(std::move(watchdog)));
+}
+
+void RunWatch::Begin(Lane lane, int64_t step, std::string_view what) {
+  watchdog_->heartbeat().Begin(lane, step, what);
+}
 
 double RunWatch::Vote() {
   const double stop = StopSignal() != 0 ? 1 : 0;

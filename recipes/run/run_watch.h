@@ -1,10 +1,16 @@
-// What a run learns from outside while it trains, and agrees on: signals.
+// What watches over a run while it trains: signals, on which all ranks agree,
+// and the watchdog.
 #pragma once
 
 #include <cstdint>
+#include <memory>
+#include <string>
 #include <string_view>
 
+#include "absl/status/statusor.h"
 #include "framework/step/step_watch.h"
+#include "parallel/launch.h"
+#include "parallel/watchdog.h"
 
 namespace delink {
 
@@ -16,6 +22,11 @@ struct Asked {
 
 class RunWatch final : public StepWatch {
  public:
+  // Collective. `folder`: where ranks tell what they do; `patience`: of the
+  // watchdog, in seconds, 0 for none. The world outlives the watch.
+  static absl::StatusOr<std::unique_ptr<RunWatch>> Start(
+      World& world, const std::string& folder, int64_t patience);
+
   void Begin(Lane lane, int64_t step, std::string_view what) override;
   double Vote() override;
 
@@ -24,7 +35,14 @@ class RunWatch final : public StepWatch {
   // A checkpoint was written for what was asked.
   void Saved(const Asked& asked);
 
+  // This rank ends, well or with an error that it is about to tell.
+  void Leave() { watchdog_->heartbeat().Leave(); }
+
  private:
+  explicit RunWatch(std::unique_ptr<Watchdog> watchdog)
+      : watchdog_(std::move(watchdog)) {}
+
+  std::unique_ptr<Watchdog> watchdog_;
   int64_t saves_ = 0;  // SIGUSR1s that have been answered
 };
 

@@ -8,6 +8,7 @@
 #include "framework/base/status_macros.h"
 #include "framework/sharing/calibrate.h"
 #include "framework/sharing/resolve.h"
+#include "recipes/run/diagnosis.h"
 
 namespace delink {
 namespace {
@@ -29,7 +30,10 @@ absl::Status Calibrate(const RunSetup& run, StageRun& stage,
     const int64_t step = position.step() + 1 + k;
     DELINK_ASSIGN_OR_RETURN(const StepResult result,
                             stage.executor().Gradients(batch, step));
-    if (result.skipped) return NotFinite(stage, batch, step);
+    if (result.skipped) {
+      return NotFinite(run, stage,
+                       {.step = step, .batch = &batch, .result = result});
+    }
     DELINK_RETURN_IF_ERROR(calibration.AddBatch(
         stage.store(), static_cast<double>(result.tokens), *run.env().world));
   }
@@ -60,16 +64,6 @@ absl::StatusOr<std::unique_ptr<StageRun>> SwitchStage(
   event.to = stage->stage().name;
   DELINK_RETURN_IF_ERROR(observers.OnSwitch(event));
   return stage;
-}
-
-absl::Status NotFinite(StageRun& stage, const HostBatch& batch, int64_t step) {
-  DELINK_ASSIGN_OR_RETURN(const std::string where,
-                          stage.executor().Diagnose(batch, step));
-  return absl::DataLossError(absl::StrCat(
-      "step ", step, ": the loss or its gradient is not finite: ", where,
-      "; nothing was updated. Lower optimizer.lr, lengthen schedule.warmup, or "
-      "resume from the last checkpoint with another setting: --resume --set "
-      "optimizer.lr=..."));
 }
 
 }  // namespace delink

@@ -21,7 +21,4 @@ absl::StatusOr<std::unique_ptr<StageRun>> SwitchStage(
     const RunSetup& run, Observers& observers, std::unique_ptr<StageRun> stage,
     const RunPosition& position, const std::string& why);
 
-// A step that could not be taken: says where the first bad number is.
-absl::Status NotFinite(StageRun& stage, const HostBatch& batch, int64_t step);
-
 }  // namespace delink

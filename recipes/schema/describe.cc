@@ -404,6 +404,17 @@ void DescribeRun(Section& s, RunConfig& run) {
                 "that ends by until.gradient",
          .min = 0,
          .max = kMaxSteps});
+  s.Int("watchdog", &run.watchdog,
+        {.doc = "seconds that ranks wait for one that makes no progress before "
+                "they name it and end; 0: for ever",
+         .min = 0,
+         .max = kMaxSteps});
+  s.Float("outlier", &run.outlier,
+          {.doc = "warn of a step whose gradient norm is so many standard "
+                  "deviations above the mean of the last 100 steps, and keep "
+                  "its batch; 0: never",
+           .min = 0.0,
+           .max = 1e6});
 }
 
 void DescribeRest(Section& document, Recipe& recipe) {

@@ -106,19 +106,6 @@ TEST_F(Commands, EvalIsTheValidationLossOfTheRun) {
   EXPECT_EQ(json::parse(several.out, nullptr, false), all);
 }
 
-TEST_F(Commands, EvalRefusesAnotherVocabulary) {
-  const Outcome built = RunDelink({"data", "build", "--train-tokenizer", "400",
-                                   "--out", Path("words"), "--validation",
-                                   "0.5", DELINK_SOURCE_DIR "/LICENSE"});
-  ASSERT_EQ(built.code, 0) << built.err;
-  const Outcome outcome =
-      RunDelink({"eval", Path("straight"), "--data", Path("words/validation")});
-  EXPECT_EQ(outcome.code, 2);
-  EXPECT_THAT(outcome.err,
-              AllOf(HasSubstr(Path("words/validation")),
-                    HasSubstr(Path("straight")), HasSubstr("tokenizer")));
-}
-
 TEST_F(Commands, GenerateContinuesAndTheSeedDecides) {
   const auto generate = [](const std::string& seed, const Words& more) {
     Words words = {
@@ -314,26 +301,6 @@ TEST_F(Commands, DelinkRefusesWhatItCannotDo) {
     EXPECT_THAT(outcome.err, HasSubstr(message));
     EXPECT_FALSE(fs::exists(Path("no")));
   }
-}
-
-TEST_F(Commands, ADamagedCheckpointIsPassedOver) {
-  fs::copy(Path("straight"), Path("hurt"), fs::copy_options::recursive);
-  const std::string newest = Step("hurt", kSteps);
-  std::fstream file(newest + "/rank-00000.h5",
-                    std::ios::in | std::ios::out | std::ios::binary);
-  file.seekg(5000);
-  const int byte = file.peek();
-  file.seekp(5000);
-  file.put(static_cast<char>(byte ^ 4));
-  file.close();
-
-  const Outcome run = RunDelink({"inspect", Path("hurt"), "--json"});
-  EXPECT_EQ(run.code, 0) << run.err;
-  EXPECT_THAT(run.err, HasSubstr(newest));
-  EXPECT_EQ(json::parse(run.out, nullptr, false)["step"], 15);
-  const Outcome named = RunDelink({"inspect", newest});
-  EXPECT_EQ(named.code, 1);
-  EXPECT_THAT(named.err, HasSubstr("rank-00000.h5"));
 }
 
 }  // namespace

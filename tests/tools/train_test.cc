@@ -117,24 +117,6 @@ TEST_F(TrainProgram, ResumeWithNothingThereStartsAndSaysSo) {
   EXPECT_FALSE(fs::exists(Path("fresh2")));
 }
 
-TEST_F(TrainProgram, ABadRecipeIsToldBeforeAnythingIsWritten) {
-  const struct {
-    Words more;
-    const char* message;
-  } cases[] = {{{"--set", "model.lairs=3"}, "did you mean"},
-               {{"--set", "optimizer.lr=fast"}, "optimizer.lr"},
-               {{"--set", "data.batch=7"}, "batch"},
-               {{"--set", "data.train=/no/such/corpus"}, "/no/such/corpus"},
-               {{"--set", "stage.0.parallel.data=3"}, "3"},
-               {{"--set", "model.vocab=100"}, "257"}};
-  for (const auto& [more, message] : cases) {
-    const Outcome outcome = RunDelink(TrainWords("never", more));
-    EXPECT_EQ(outcome.code, 2) << outcome.err;
-    EXPECT_THAT(outcome.err, HasSubstr(message));
-    EXPECT_FALSE(fs::exists(Path("never")));
-  }
-}
-
 TEST_F(TrainProgram, ARecipeInTheFolderOneIsIn) {
   // Paths are relative to the recipe, the run's folder is named after it.
   fs::copy(DELINK_SOURCE_DIR "/recipes/tiny.toml", Path("bare.toml"));
@@ -142,22 +124,6 @@ TEST_F(TrainProgram, ARecipeInTheFolderOneIsIn) {
       Path("."), {"train", "bare.toml", "--until-step", "1", "--threads", "1"});
   EXPECT_EQ(outcome.code, 0) << outcome.err;
   EXPECT_TRUE(fs::exists(Step("runs/bare", 1)));
-}
-
-TEST_F(TrainProgram, ALossThatIsNotFiniteEndsTheRunWithItsStep) {
-  const Words wild = {"--set", "optimizer.lr=1000", "--set",
-                      "optimizer.clip=0"};
-  const Outcome alone = RunDelink(TrainWords("wild", wild));
-  EXPECT_EQ(alone.code, 1);
-  EXPECT_THAT(alone.err,
-              AllOf(HasSubstr("step 2: the loss or its gradient is not finite"),
-                    HasSubstr("optimizer.lr")));
-  EXPECT_EQ(Rows(Path("wild/metrics.jsonl")).size(), 1u);
-  if (!HaveMpirun()) GTEST_SKIP() << "a build without MPI";
-  const Outcome both = MpirunDelink(2, TrainWords("wilder", wild));
-  EXPECT_EQ(both.code, 1);
-  EXPECT_THAT(both.err, HasSubstr("rank 0: step 2: the loss"));
-  EXPECT_THAT(both.err, Not(HasSubstr("rank 1: step 2")));
 }
 
 TEST_F(TrainProgram, AProgramOfOnesOwnKnowsItsOwnModel) {

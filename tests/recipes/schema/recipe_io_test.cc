@@ -193,6 +193,8 @@ Recipe RandomRecipe(Draw& draw) {
   recipe.run.keep = draw.Int(0, 100);
   recipe.run.probe_every = draw.Int(0, 3);
   recipe.run.recompute = draw.Flip() ? Recompute::kBlock : Recompute::kNone;
+  recipe.run.watchdog = draw.Int(0, 1000);
+  recipe.run.outlier = draw.Flip() ? 0 : 6.5;
   return recipe;
 }
 

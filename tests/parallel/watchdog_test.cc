@@ -1,0 +1,223 @@
+// Heartbeats, the verdict over them, and ranks that wait for one that is stuck.
+#include "parallel/watchdog.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <mutex>
+#include <thread>
+
+#include "framework/base/file.h"
+#include "framework/comm/thread_communicator.h"
+#include "tests/testing/temp_dir.h"
+
+namespace delink {
+namespace {
+
+using std::chrono::milliseconds;
+using ::testing::AllOf;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using testing::TempDir;
+
+TEST(Heartbeat, IsReadWhileItsRankLives) {
+  const TempDir dir;
+  ASSERT_TRUE(MakeDirectories(dir / "ranks").ok());
+  auto heartbeat = *Heartbeat::Create(dir / "ranks", 3);
+  Sighting seen = ReadHeartbeat(dir / "ranks", 3);
+  EXPECT_FALSE(seen.dead || seen.left);
+  EXPECT_EQ(seen.beats, 1);
+  EXPECT_EQ(seen.compute.what, "");
+  heartbeat->Beat();
+  heartbeat->Begin(Lane::kCompute, 16,
+                   "a longer text than the one that follows");
+  heartbeat->Begin(Lane::kCompute, 17, "B(3,a) of blocks/2");
+  std::thread([&] {
+    heartbeat->Begin(Lane::kNetwork, 17, "Reduce(7) of blocks/3/mlp");
+  }).join();
+  EXPECT_EQ(heartbeat->begun(), 3);
+  seen = ReadHeartbeat(dir / "ranks", 3);
+  EXPECT_EQ(seen.beats, 2);
+  EXPECT_EQ(seen.compute.count, 2);
+  EXPECT_EQ(seen.compute.step, 17);
+  EXPECT_EQ(seen.compute.what, "B(3,a) of blocks/2");
+  EXPECT_EQ(seen.network.what, "Reduce(7) of blocks/3/mlp");
+  // Lanes on one thread do one thing at a time.
+  heartbeat->Begin(Lane::kNetwork, 17, "Reduce(8)");
+  seen = ReadHeartbeat(dir / "ranks", 3);
+  EXPECT_EQ(seen.compute.what, "Reduce(8)");
+  EXPECT_EQ(seen.compute.count, 2);
+  EXPECT_EQ(seen.network.what, "");
+  EXPECT_EQ(seen.network.count, 2);
+  heartbeat->Leave();
+  EXPECT_TRUE(ReadHeartbeat(dir / "ranks", 3).left);
+  EXPECT_FALSE(PathExists(dir / "ranks"));
+}
+
+TEST(Heartbeat, OfTheDeadTellsWhatTheyDid) {
+  const TempDir dir;
+  const pid_t child = fork();
+  if (child == 0) {
+    auto heartbeat = Heartbeat::Create(dir.path(), 0);
+    (*heartbeat)->Begin(Lane::kCompute, 5, std::string(500, 'x'));
+    (*heartbeat)->Begin(Lane::kCompute, 5, "Norm");
+    _exit(0);  // as a process ends that is killed
+  }
+  int status = 0;
+  ASSERT_EQ(waitpid(child, &status, 0), child);
+  const Sighting seen = ReadHeartbeat(dir.path(), 0);
+  EXPECT_TRUE(seen.dead);
+  EXPECT_EQ(seen.compute.step, 5);
+  EXPECT_EQ(seen.compute.what, "Norm");
+  // Its place can be taken.
+  EXPECT_TRUE(CheckNobodyLives(dir.path()).ok());
+  const auto next = Heartbeat::Create(dir.path(), 0);
+  ASSERT_TRUE(next.ok());
+  EXPECT_FALSE(ReadHeartbeat(dir.path(), 0).dead);
+}
+
+TEST(Heartbeat, AFolderInUseIsFoundOut) {
+  const TempDir dir;
+  EXPECT_TRUE(CheckNobodyLives(dir / "run/ranks").ok());
+  ASSERT_TRUE(MakeDirectories(dir / "run/ranks").ok());
+  EXPECT_TRUE(CheckNobodyLives(dir / "run/ranks").ok());
+  const auto heartbeat = *Heartbeat::Create(dir / "run/ranks", 0);
+  const absl::Status status = CheckNobodyLives(dir / "run/ranks");
+  EXPECT_EQ(status.code(), absl::StatusCode::kAlreadyExists);
+  EXPECT_THAT(std::string(status.message()),
+              AllOf(HasSubstr(dir / "run:"), HasSubstr("another run"),
+                    HasSubstr("process " + std::to_string(getpid()))));
+}
+
+Suspect Rank(int64_t compute, int64_t network = 0) {
+  Suspect suspect;
+  suspect.seen.beats = 10;
+  suspect.seen.compute = {compute, 17, "B(" + std::to_string(compute) + ",a)"};
+  if (network > 0) suspect.seen.network = {network, 17, "Reduce(0)"};
+  return suspect;
+}
+
+constexpr milliseconds kPatience(60'000);
+
+TEST(Judge, IsPatientWithTheLiving) {
+  const std::vector<Suspect> ranks = {Rank(9), Rank(9), Rank(5)};
+  EXPECT_THAT(Judge(ranks, milliseconds(59'999), kPatience).message, IsEmpty());
+  EXPECT_THAT(Judge(ranks, milliseconds(1'000'000), milliseconds(0)).message,
+              IsEmpty());
+}
+
+TEST(Judge, NamesTheDeadAtOnce) {
+  std::vector<Suspect> ranks = {Rank(9), Rank(9), Rank(5)};
+  ranks[0].seen.dead = true;
+  for (const milliseconds patience : {kPatience, milliseconds(0)}) {
+    const Verdict verdict = Judge(ranks, milliseconds(800), patience);
+    EXPECT_THAT(verdict.culprits, ElementsAre(0));
+    EXPECT_EQ(verdict.speaker, 1);
+    EXPECT_THAT(verdict.message,
+                AllOf(HasSubstr("rank 0 is gone: it was in step 17, B(9,a)"),
+                      HasSubstr("--resume")));
+  }
+}
+
+TEST(Judge, NamesTheSilentBeforeTheSlow) {
+  std::vector<Suspect> ranks = {Rank(9), Rank(5), Rank(9)};
+  ranks[2].silent = true;
+  const Verdict verdict = Judge(ranks, kPatience, kPatience);
+  EXPECT_THAT(verdict.culprits, ElementsAre(2));
+  EXPECT_THAT(verdict.message, AllOf(HasSubstr("rank 2 gives no sign of life"),
+                                     HasSubstr("it was in step 17, B(9,a)"),
+                                     HasSubstr("the others waited 60 s")));
+}
+
+TEST(Judge, NamesThoseBehind) {
+  const Verdict one = Judge({Rank(9), Rank(5), Rank(8)}, kPatience, kPatience);
+  EXPECT_THAT(one.message,
+              HasSubstr("rank 1 is stuck: it is in step 17, B(5,a)"));
+  const Verdict two = Judge({Rank(5), Rank(5), Rank(9)}, kPatience, kPatience);
+  EXPECT_THAT(two.culprits, ElementsAre(0, 1));
+  EXPECT_EQ(two.speaker, 2);
+  const Verdict lane =
+      Judge({Rank(5, 3), Rank(5, 2), Rank(5, 3)}, kPatience, kPatience);
+  EXPECT_THAT(lane.message,
+              HasSubstr("rank 1 is stuck: it is in step 17, B(5,a) (network "
+                        "lane: Reduce(0))"));
+}
+
+TEST(Judge, NamesWhoLeftAndWhoNeverBegan) {
+  std::vector<Suspect> ranks = {Rank(9), Rank(9)};
+  ranks[1].seen = {.left = true};
+  EXPECT_THAT(Judge(ranks, kPatience, kPatience).message,
+              HasSubstr("rank 1 has ended; the others waited"));
+  ranks[1].seen = {.beats = 5};
+  EXPECT_THAT(Judge(ranks, kPatience, kPatience).message,
+              HasSubstr("rank 1 is stuck: it is starting"));
+}
+
+TEST(Judge, NobodyIsGuiltyWhenAllWaitInTheSamePlace) {
+  const Verdict verdict = Judge({Rank(9), Rank(9)}, kPatience, kPatience);
+  EXPECT_THAT(verdict.culprits, IsEmpty());
+  EXPECT_THAT(verdict.message, AllOf(HasSubstr("all are in step 17, B(9,a)"),
+                                     HasSubstr("network")));
+}
+
+// Rank 1 goes round in circles while the others wait for it in a collective.
+TEST(Watchdog, EndsARunOfWhichARankIsStuck) {
+  const TempDir dir;
+  std::mutex mutex;
+  std::vector<std::string> messages;
+  const absl::Status status = RunRanks(3, [&](Communicator& comm) {
+    auto dog = Watchdog::Start(comm, {.folder = dir / "ranks",
+                                      .patience = milliseconds(1500),
+                                      .end = [&](std::string_view message) {
+                                        {
+                                          const std::lock_guard lock(mutex);
+                                          messages.emplace_back(message);
+                                        }
+                                        comm.Abort(1, message);
+                                      }});
+    if (!dog.ok()) return dog.status();
+    Heartbeat& heartbeat = (*dog)->heartbeat();
+    heartbeat.Begin(Lane::kCompute, 4, "F(1,a) of blocks/0");
+    if (comm.rank() == 1) {
+      const auto told = [&] {
+        const std::lock_guard lock(mutex);
+        return !messages.empty();
+      };
+      while (!told()) std::this_thread::sleep_for(milliseconds(20));
+      return absl::OkStatus();
+    }
+    heartbeat.Begin(Lane::kCompute, 4, "Norm");
+    return Barrier(comm);
+  });
+  EXPECT_FALSE(status.ok());
+  ASSERT_EQ(messages.size(), 1u);
+  EXPECT_THAT(messages[0], HasSubstr("rank 1 is stuck: it is in step 4, F(1,a) "
+                                     "of blocks/0; the others waited 1.5"));
+  EXPECT_THAT(std::string(status.message()), HasSubstr("rank 1 is stuck"));
+}
+
+TEST(Watchdog, LeavesARunInPeaceThatMakesProgress) {
+  const TempDir dir;
+  const absl::Status status = RunRanks(2, [&](Communicator& comm) {
+    auto dog = Watchdog::Start(comm, {.folder = dir / "ranks",
+                                      .patience = milliseconds(1000),
+                                      .end = [&](std::string_view message) {
+                                        comm.Abort(1, message);
+                                      }});
+    if (!dog.ok()) return dog.status();
+    for (int i = 0; i < 20; ++i) {
+      (*dog)->heartbeat().Begin(Lane::kCompute, i, "Norm");
+      if (comm.rank() == 0) std::this_thread::sleep_for(milliseconds(80));
+      if (absl::Status s = Barrier(comm); !s.ok()) return s;
+    }
+    return absl::OkStatus();
+  });
+  EXPECT_TRUE(status.ok()) << std::string(status.message());
+  EXPECT_FALSE(PathExists(dir / "ranks"));
+}
+
+}  // namespace
+}  // namespace delink

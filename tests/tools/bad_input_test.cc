@@ -1,0 +1,350 @@
+// Bad input of every kind, against the program itself: what it exits with, and
+// that its message says where, what, and how to mend it. What a rank does when
+// another dies is in killed_rank.py.
+#include <filesystem>
+#include <fstream>
+#include <functional>
+
+#include "framework/base/sha256.h"
+#include "framework/checkpoint/checkpoint.h"
+#include "framework/hdf5/hdf5.h"
+#include "tests/tools/program_fixture.h"
+
+namespace delink::testing {
+namespace {
+
+namespace fs = std::filesystem;
+
+using ::testing::HasSubstr;
+
+void FlipByte(const std::string& path, int64_t at) {
+  std::fstream file(path, std::ios::in | std::ios::out | std::ios::binary);
+  file.seekg(at);
+  const int byte = file.peek();
+  file.seekp(at);
+  file.put(static_cast<char>(byte ^ 4));
+}
+
+class BadInput : public Program {
+ protected:
+  struct Row {
+    const char* name;
+    Words words;
+    int code;
+    std::vector<std::string> says;  // where, what, how to mend
+    std::function<void()> set_up = [] {};
+    int ranks = 1;
+  };
+
+  static void Check(const std::vector<Row>& rows) {
+    for (const Row& row : rows) {
+      SCOPED_TRACE(row.name);
+      if (row.ranks > 1 && !HaveMpirun()) continue;
+      row.set_up();
+      const Outcome outcome = row.ranks > 1 ? MpirunDelink(row.ranks, row.words)
+                                            : RunDelink(row.words);
+      EXPECT_EQ(outcome.code, row.code) << outcome.err;
+      for (const std::string& words : row.says) {
+        EXPECT_THAT(outcome.err, HasSubstr(words));
+      }
+      // By one rank, once.
+      const std::string& last = row.says.back();
+      EXPECT_EQ(outcome.err.find(last), outcome.err.rfind(last)) << outcome.err;
+      EXPECT_FALSE(fs::exists(Path("never")));
+    }
+  }
+
+  // Arguments that train recipes/tiny.toml with one key changed.
+  static Words Set(const std::string& set) {
+    return TrainWords("never", {"--set", set});
+  }
+  static Words Resume(const std::string& from, const Words& more = {}) {
+    Words words = TrainWords("never", {"--resume=" + from});
+    words.insert(words.end(), more.begin(), more.end());
+    return words;
+  }
+  // Writes a text and returns the arguments that make it a corpus.
+  static Words Build(const std::string& text, const std::string& out) {
+    return {"data", "build", "--bytes", "--validation",
+            "0.5",  "--out", Path(out), Path(text)};
+  }
+  static void CopyCorpus(const std::string& to) {
+    fs::copy(Path("corpus"), Path(to), fs::copy_options::recursive);
+  }
+  static Words TrainOn(const std::string& corpus) {
+    return Set("data.train=" + Path(corpus) + "/train");
+  }
+  // A copy of the straight run.
+  static void CopyRun(const std::string& to) {
+    fs::copy(Path("straight"), Path(to), fs::copy_options::recursive);
+  }
+};
+
+TEST_F(BadInput, Recipes) {
+  const std::string recipe = DELINK_SOURCE_DIR "/recipes/tiny.toml";
+  const auto own = [](const std::string& text) {
+    return [text] { WriteText(Path("own.toml"), text); };
+  };
+  const Words train_own = {"train", Path("own.toml"), "--out", Path("never")};
+  Check({
+      {"unknown key",
+       Set("model.lairs=3"),
+       2,
+       {"model.lairs", "did you mean 'layers'"}},
+      {"wrong type", Set("optimizer.lr=fast"), 2, {"optimizer.lr", "\"fast\""}},
+      {"out of range",
+       Set("model.dropout=1.5"),
+       2,
+       {"model.dropout: 1.5", "at least 0.0, below 1.0"}},
+      {"batch that does not divide",
+       Set("data.batch=7"),
+       2,
+       {"data.batch", "is not a multiple"}},
+      {"batch that does not divide, told once by all ranks",
+       Set("data.batch=7"),
+       2,
+       {"data.batch", "is not a multiple"},
+       [] {},
+       2},
+      {"world size",
+       Set("stage.0.parallel.data=2"),
+       2,
+       {"stage[0].parallel", "= 2 ranks", "start it with mpirun -np 2"}},
+      {"world size under mpirun",
+       Set("stage.1.parallel.data=1"),
+       2,
+       {"stage[1].parallel", "start it with mpirun -np 1"},
+       [] {},
+       2},
+      {"groups that do not divide",
+       Set("stage.0.share=\"groups:3\""),
+       2,
+       {"stage[0].share", "groups:3 does not divide 4 layers"}},
+      {"a later stage that links again",
+       TrainWords("never", {"--set", "stage.0.share=\"none\"", "--set",
+                            "stage.1.share=\"all\""}),
+       2,
+       {"stage[1].share", "a later stage can only cut links"}},
+      {"vocabulary smaller than the corpus's",
+       Set("model.vocab=100"),
+       2,
+       {"model.vocab is 100", "257", "leave model.vocab out"}},
+      {"not TOML", train_own, 2, {"own.toml:2:"}, own("[model]\nkind = gpt\n")},
+      {"a key twice",
+       train_own,
+       2,
+       {"own.toml:3:", "kind"},
+       own("[model]\nkind = \"gpt\"\nkind = \"gpt\"\n")},
+      {"not UTF-8",
+       train_own,
+       2,
+       {"own.toml:1:", "utf-8"},
+       own("kind = \"\xff\xfe\"\n")},
+      {"empty", train_own, 2, {"own.toml", "model.kind: required"}, own("")},
+      {"no such recipe", {"train", Path("no.toml")}, 2, {"no.toml"}},
+      {"a folder that holds a run",
+       TrainWords("straight"),
+       2,
+       {"straight: holds a run", "--resume", "--overwrite"}},
+  });
+}
+
+TEST_F(BadInput, Corpora) {
+  const auto text = [](const std::string& name, const std::string& bytes) {
+    return [=] { WriteText(Path(name), bytes); };
+  };
+  Check({
+      {"no such corpus",
+       Set("data.train=/no/such/corpus"),
+       2,
+       {"/no/such/corpus"}},
+      {"empty text",
+       Build("empty.txt", "c1"),
+       2,
+       {"empty.txt", "name files that have"},
+       text("empty.txt", "")},
+      {"not UTF-8",
+       Build("latin.txt", "c2"),
+       2,
+       {"latin.txt", "UTF-8", "byte 3"},
+       text("latin.txt", "caf\xe9 au lait")},
+      {"a corpus that is there",
+       Build("text0.txt", "corpus"),
+       2,
+       {Path("corpus"), "--overwrite"}},
+      {"too short for a sequence",
+       TrainOn("short"),
+       2,
+       {"short/train", "data.seq"},
+       [] {
+         WriteText(Path("short.txt"), "one.\n");
+         WriteText(Path("short2.txt"), "two.\n");
+         Words words = Build("short.txt", "short");
+         words.push_back(Path("short2.txt"));
+         ASSERT_EQ(RunDelink(words).code, 0);
+       }},
+      {"truncated shard",
+       TrainOn("cut"),
+       1,
+       {"cut/train/shard-00000.h5"},
+       [] {
+         CopyCorpus("cut");
+         fs::resize_file(Path("cut/train/shard-00000.h5"), 4000);
+       }},
+      {"flipped byte, when verified",
+       {"data", "verify", Path("flip/train")},
+       1,
+       {"flip/train/shard-00000.h5"},
+       [] {
+         CopyCorpus("flip");
+         FlipByte(Path("flip/train/shard-00000.h5"), 3000);
+       }},
+      {"two tokenizers",
+       TrainOn("mixed"),
+       2,
+       {"mixed/train", "mixed/validation", "different tokenizers",
+        "in one call"},
+       [] {
+         CopyCorpus("mixed");
+         fs::remove_all(Path("mixed/validation"));
+         const Outcome built = RunDelink(
+             {"data", "build", "--train-tokenizer", "400", "--validation",
+              "0.5", "--out", Path("words"), DELINK_SOURCE_DIR "/LICENSE"});
+         ASSERT_EQ(built.code, 0) << built.err;
+         fs::copy(Path("words/validation"), Path("mixed/validation"));
+       }},
+      {"a checkpoint's other tokenizer",
+       {"eval", Path("straight"), "--data", Path("words/validation")},
+       2,
+       {Path("words/validation"), "tokenizer"}},
+  });
+}
+
+TEST_F(BadInput, Checkpoints) {
+  const std::string newest = Step("straight", kSteps);
+  Check({
+      {"nothing there", Resume(Path("nowhere")), 2, {Path("nowhere")}},
+      {"no checkpoint there",
+       {"inspect", Path("corpus")},
+       2,
+       {"no checkpoint there"}},
+      {"truncated",
+       {"inspect", Step("c-cut", kSteps)},
+       1,
+       {"rank-00000.h5", "truncated"},
+       [] {
+         CopyRun("c-cut");
+         fs::resize_file(Step("c-cut", kSteps) + "/rank-00000.h5", 4000);
+       }},
+      {"one flipped byte",
+       Resume(Step("c-flip", kSteps)),
+       1,
+       {"rank-00000.h5"},
+       [] {
+         CopyRun("c-flip");
+         FlipByte(Step("c-flip", kSteps) + "/rank-00000.h5", 5000);
+       }},
+      {"one flipped byte: the one before is taken, and it is said",
+       {"inspect", Path("c-flip"), "--json"},
+       0,
+       {Step("c-flip", kSteps), "rank-00000.h5"}},
+      {"no digests",
+       {"inspect", Step("c-bare", kSteps)},
+       2,
+       {"SHA256SUMS: missing", "make it again or choose another"},
+       [] {
+         CopyRun("c-bare");
+         fs::remove(Step("c-bare", kSteps) + "/SHA256SUMS");
+       }},
+      {"newer format",
+       {"inspect", Step("c-new", kSteps)},
+       1,
+       {"format 2", "newer delink"},
+       [] {
+         CopyRun("c-new");
+         const std::string path = Step("c-new", kSteps);
+         hdf5::File index = *hdf5::File::OpenReadWrite(path + "/index.h5");
+         ASSERT_TRUE(index.SetInt("/", "format", kCheckpointFormat + 1).ok());
+         ASSERT_TRUE(index.Close().ok());
+         ASSERT_TRUE(WriteSums(path, {"index.h5", "rank-00000.h5",
+                                      "recipe.toml", "tokenizer"})
+                         .ok());
+       }},
+      {"another vocabulary",
+       Resume(newest, {"--set", "model.vocab=300"}),
+       2,
+       {"a vocabulary of 257", "300", "tokenizer"}},
+      {"another model",
+       Resume(newest, {"--set", "model.dim=64"}),
+       2,
+       {"model.dim: is 64, but the run to resume has 32"}},
+      {"another corpus",
+       Resume(newest, {"--set", "data.train=" + Path("other/train")}),
+       2,
+       {"another corpus", "digests differ", "resume with the same corpus"},
+       [] {
+         Words words = Build("text0.txt", "other");
+         words.push_back(Path("text1.txt"));
+         ASSERT_EQ(RunDelink(words).code, 0);
+       }},
+  });
+}
+
+TEST_F(BadInput, Runs) {
+  Words wild = {"--set", "optimizer.lr=1000", "--set", "optimizer.clip=0"};
+  Check({
+      {"a loss that is not finite",
+       TrainWords("wild", wild),
+       1,
+       {"step 2: the loss or its gradient is not finite: the gradient of embed",
+        "wild/diagnosis/step-00000002", "Lower optimizer.lr"}},
+      {"a loss that is not finite, told once by all ranks",
+       TrainWords("wilder", wild),
+       1,
+       {"rank 0: step 2: the loss or its gradient is not finite",
+        "wilder/diagnosis/step-00000002", "Lower optimizer.lr"},
+       [] {},
+       2},
+      {"an option that is not there",
+       {"train", "--ot", "x"},
+       2,
+       {"'--ot'", "did you mean '--out'", "--help"}},
+      {"several processes for the work of one",
+       {"inspect", Path("straight")},
+       2,
+       {"one process", "without mpirun"},
+       [] {},
+       2},
+      {"the out folder is a file",
+       TrainWords("text0.txt"),
+       2,
+       {"text0.txt", "is a file", "another --out"}},
+  });
+  EXPECT_TRUE(fs::exists(Path("wild/diagnosis/step-00000002/step.json")));
+  EXPECT_TRUE(fs::exists(Path("wild/diagnosis/step-00000002/rank-00000.json")));
+  EXPECT_EQ(Rows(Path("wild/metrics.jsonl")).size(), 1u);
+}
+
+// Room for the first checkpoint of the run and a half.
+TEST_F(BadInput, AFullDiskKeepsTheOlderCheckpoint) {
+  int64_t bytes = 0;
+  for (const auto& file : fs::directory_iterator(Step("straight", 5))) {
+    bytes += static_cast<int64_t>(file.file_size());
+  }
+  SmallDisk disk(std::to_string(bytes * 3 / 2 + 100'000));
+  if (!disk.mounted()) GTEST_SKIP() << "mounting a small disk needs root";
+  const std::string run = disk.path() + "/run";
+  Words words = TrainWords("never");
+  words[3] = run;
+  const Outcome outcome = RunDelink(words);
+  EXPECT_EQ(outcome.code, 1) << outcome.err;
+  for (const char* says : {"step-00000010", "No space left",
+                           "older checkpoints are as they were"}) {
+    EXPECT_THAT(outcome.err, HasSubstr(says));
+  }
+  const nlohmann::json whole = Json({"inspect", run, "--json"});
+  EXPECT_EQ(whole["step"], 5);
+}
+
+}  // namespace
+}  // namespace delink::testing
