@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
 #include "framework/base/file.h"
 #include "framework/base/log.h"
 #include "framework/base/status_macros.h"
@@ -31,6 +32,33 @@ absl::Status SameTokens(const Recipe& recipe, const Corpus& train,
                    "call of delink data build"));
 }
 
+// Whether this rank's text is rank 0's; the first line that differs.
+absl::Status SameLines(const std::string& mine, const std::string& first) {
+  const std::vector<std::string> here = absl::StrSplit(mine, '\n');
+  const std::vector<std::string> there = absl::StrSplit(first, '\n');
+  for (size_t i = 0; i < std::max(here.size(), there.size()); ++i) {
+    const std::string a = i < here.size() ? here[i] : "";
+    const std::string b = i < there.size() ? there[i] : "";
+    if (a == b) continue;
+    return absl::InvalidArgumentError(
+        absl::StrCat("this rank has '", a, "' where rank 0 has '", b,
+                     "'; give all ranks the same recipe, options and corpus"));
+  }
+  return absl::OkStatus();
+}
+
+// Ranks that read different recipes or corpora would train apart without a
+// word. Where the files lie may differ from machine to machine.
+absl::Status AgreeOnInputs(Communicator& comm, Recipe recipe,
+                           const Corpus& corpus) {
+  recipe.data.train = recipe.data.validation = "";
+  const std::string mine =
+      absl::StrCat(ToToml(recipe), "corpus ", corpus.digest());
+  DELINK_ASSIGN_OR_RETURN(const std::string first,
+                          BroadcastString(comm, mine, 0));
+  return AgreeOnStatus(comm, SameLines(mine, first));
+}
+
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<RunSetup>> RunSetup::Create(
@@ -41,6 +69,8 @@ absl::StatusOr<std::unique_ptr<RunSetup>> RunSetup::Create(
   run->out_ = options.out.empty() ? DefaultOut(options.recipe) : options.out;
   run->threads_ = static_cast<int>(options.threads);
   DELINK_RETURN_IF_ERROR(AgreeOnStatus(comm, run->ReadInputs(options, models)));
+  DELINK_RETURN_IF_ERROR(
+      AgreeOnInputs(comm, run->recipe_, *run->train_corpus_));
   DELINK_RETURN_IF_ERROR(run->FindResume(options, models));
   DELINK_RETURN_IF_ERROR(AgreeOnStatus(comm, run->MakeModel(models)));
   DELINK_RETURN_IF_ERROR(run->FindInit(options));
@@ -58,6 +88,7 @@ absl::StatusOr<std::unique_ptr<RunSetup>> RunSetup::Create(
       status = WriteFileAtomically(RunFolder::Recipe(run->out_),
                                    ToToml(run->recipe_));
     }
+    if (status.ok() && run->resumed_) status = run->LeaveCourse();
     if (status.ok() && !SetLogFile(RunFolder::Log(run->out_))) {
       status = absl::PermissionDeniedError(
           absl::StrCat(RunFolder::Log(run->out_), ": cannot be written"));
@@ -68,9 +99,7 @@ absl::StatusOr<std::unique_ptr<RunSetup>> RunSetup::Create(
     DELINK_LOG(kInfo) << "--init " << options.init
                       << " is not used: the run goes on from where it was";
   }
-  DELINK_ASSIGN_OR_RETURN(run->watch_,
-                          RunWatch::Start(world, RunFolder::Ranks(run->out_),
-                                          run->recipe_.run.watchdog));
+  run->watch_ = std::make_unique<RunWatch>();
   run->env_.watch = run->watch_.get();
   if (!options.trace.empty()) {
     DELINK_ASSIGN_OR_RETURN(
@@ -106,6 +135,18 @@ absl::Status RunSetup::ReadInputs(const TrainOptions& options,
       validation_, Loader::Create(*validation_corpus_, {.seq = recipe_.data.seq,
                                                         .seed = seed,
                                                         .shuffle = false}));
+  return absl::OkStatus();
+}
+
+// Checkpoints past the one that is resumed from are not this run's any more.
+absl::Status RunSetup::LeaveCourse() {
+  DELINK_ASSIGN_OR_RETURN(
+      const int count,
+      SetLaterAside(RunFolder::Checkpoints(out_), resumed_->step));
+  if (count > 0) {
+    DELINK_LOG(kWarning) << count << " later checkpoint(s) of " << out_
+                         << " set aside as *.left";
+  }
   return absl::OkStatus();
 }
 

@@ -61,6 +61,7 @@ class RunSetup {
   absl::Status FindInit(const TrainOptions& options);
   absl::Status CheckInit(const TrainOptions& options) const;
   absl::Status MakeModel(const ModelList& models);
+  absl::Status LeaveCourse();
 
   World* world_ = nullptr;
   Recipe recipe_;

@@ -94,6 +94,22 @@ TEST_F(ResumeTest, ADamagedCheckpointIsPassedOver) {
             "");
 }
 
+TEST_F(ResumeTest, FromAnEarlierStepTheLaterOnesAreSetAside) {
+  Go({.out = "run"});
+  const std::vector<Step> straight = runs_.Steps("run");
+  // Again from before the switch, which is then made anew, and not to the end.
+  Go({.out = "run",
+      .until_step = 13,
+      .resume = true,
+      .resume_from = runs_.Checkpoint("run", 10)});
+  EXPECT_EQ(runs_.Switches("run").size(), 1);
+  EXPECT_FALSE(std::filesystem::exists(runs_.Checkpoint("run", 15)));
+  EXPECT_TRUE(std::filesystem::exists(runs_.Checkpoint("run", 20) + ".left"));
+  // The newest of this course is found, not step 20.
+  Go({.out = "run", .resume = true});
+  EXPECT_EQ(LossDifference(straight, runs_.Steps("run")), 0);
+}
+
 TEST_F(ResumeTest, NothingToResumeStartsAfresh) {
   Go({.out = "straight"});
   Go({.out = "run", .resume = true});
@@ -118,6 +134,16 @@ TEST_F(ResumeTest, AnotherVocabularyIsRefused) {
   const std::string message(status.message());
   EXPECT_NE(message.find("vocabulary of 257"), std::string::npos) << message;
   EXPECT_NE(message.find("300"), std::string::npos) << message;
+}
+
+TEST_F(ResumeTest, RanksThatReadDifferentRecipesAreToldSo) {
+  const absl::Status status = runs_.Run(
+      {.ranks = 2, .last_rank_sets = {"optimizer.lr=0.5"}, .out = "run"});
+  EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
+  const std::string message(status.message());
+  EXPECT_NE(message.find("rank 1: this rank has 'lr = 0.5'"), std::string::npos)
+      << message;
+  EXPECT_FALSE(std::filesystem::exists(runs_.Folder("run")));
 }
 
 TEST_F(ResumeTest, ARunIsNotOverwrittenUnasked) {
