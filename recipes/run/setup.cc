@@ -99,7 +99,9 @@ absl::StatusOr<std::unique_ptr<RunSetup>> RunSetup::Create(
     DELINK_LOG(kInfo) << "--init " << options.init
                       << " is not used: the run goes on from where it was";
   }
-  run->watch_ = std::make_unique<RunWatch>();
+  DELINK_ASSIGN_OR_RETURN(run->watch_,
+                          RunWatch::Start(world, RunFolder::Ranks(run->out_),
+                                          run->recipe_.run.watchdog));
   run->env_.watch = run->watch_.get();
   if (!options.trace.empty()) {
     DELINK_ASSIGN_OR_RETURN(
