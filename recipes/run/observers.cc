@@ -42,6 +42,9 @@ absl::StatusOr<Observers> Observers::Create(RunSetup& run) {
         Metrics metrics,
         Metrics::Open(RunFolder::Metrics(run.out()), run.Position().step()));
     o.metrics_.emplace(std::move(metrics));
+    DELINK_ASSIGN_OR_RETURN(
+        EventFile events, EventFile::Create(run.out(), run.Position().step()));
+    o.events_.emplace(std::move(events));
     o.progress_ = std::make_unique<Progress>(run.recipe().run.log_every);
   }
   return o;
@@ -129,6 +132,12 @@ absl::Status Observers::OnStep(StageRun& stage, const RunPosition& at,
                            {"seconds", now},
                            {"tokens_per_s", tokens / took},
                            {"peak_memory", PeakResidentBytes()}}));
+  DELINK_RETURN_IF_ERROR(events_->Write(
+      at.step(), {{"train/loss", result.loss},
+                  {"train/learning_rate", lr},
+                  {"train/gradient_norm", result.grad_norm},
+                  {"speed/tokens_per_second", tokens / took},
+                  {"train/tokens", static_cast<double>(at.tokens())}}));
   const double rate = tokens / smooth_step_seconds_;
   progress_->Show(
       {.step = at.step(),
@@ -166,6 +175,11 @@ absl::Status Observers::OnProbe(StageRun& stage, const RunPosition& at,
       "step %d  gradients of layers that share agree: rho %.3f%s; %.2f times "
       "unrelated",
       at.step(), Rho(slabs), text, agreement);
+  Scalars scalars = {{"agreement/rho", Rho(slabs)}};
+  for (const auto& [part, some] : parts) {
+    scalars.emplace_back("agreement/rho_" + part, Rho(some));
+  }
+  DELINK_RETURN_IF_ERROR(events_->Write(at.step(), scalars));
   last_seconds_ = Seconds();
   return metrics_->Write(Json{{"event", "agreement"},
                               {"step", at.step()},
@@ -219,6 +233,8 @@ absl::Status Observers::MaybeValidate(StageRun& stage, const RunPosition& at,
       "step %d  validation loss %.4f (perplexity %.2f)", at.step(), loss,
       std::exp(loss));
   last_seconds_ = Seconds();
+  DELINK_RETURN_IF_ERROR(
+      events_->Write(at.step(), {{"validation/loss", loss}}));
   return metrics_->Write(Json{{"step", at.step()},
                               {"tokens", at.tokens()},
                               {"stage", stage.stage().name},

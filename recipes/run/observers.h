@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "recipes/run/event_file.h"
 #include "recipes/run/position.h"
 #include "recipes/run/progress.h"
 #include "recipes/run/run_folder.h"
@@ -62,6 +63,7 @@ class Observers {
   std::chrono::steady_clock::time_point start_ =
       std::chrono::steady_clock::now();
   std::optional<Metrics> metrics_;      // rank 0
+  std::optional<EventFile> events_;     // rank 0
   std::unique_ptr<Progress> progress_;  // rank 0
   double peak_flops_ = 0;               // matmul FLOP/s of all ranks
   double last_seconds_ = 0;             // when the step before ended

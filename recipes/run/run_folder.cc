@@ -3,11 +3,13 @@
 #include <cerrno>
 #include <nlohmann/json.hpp>
 #include <utility>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "framework/base/file.h"
 #include "framework/base/status_macros.h"
 #include "parallel/heartbeat.h"
+#include "recipes/run/event_file.h"
 
 namespace delink {
 
@@ -37,6 +39,20 @@ bool RunFolder::HoldsRun(const std::string& path) {
          PathExists(Checkpoints(path));
 }
 
+namespace {
+
+absl::Status RemoveEvents(const std::string& path) {
+  DELINK_ASSIGN_OR_RETURN(const std::vector<std::string> names,
+                          ListDirectory(path));
+  for (const std::string& name : names) {
+    if (!name.starts_with(kEventFilePrefix)) continue;
+    DELINK_RETURN_IF_ERROR(RemoveAll(JoinPath(path, name)));
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
 absl::Status RunFolder::Prepare(const std::string& path, Mode mode) {
   DELINK_RETURN_IF_ERROR(CheckNobodyLives(Ranks(path)));
   if (mode == Mode::kFresh && HoldsRun(path)) {
@@ -56,6 +72,7 @@ absl::Status RunFolder::Prepare(const std::string& path, Mode mode) {
           Ranks(path), Diagnosis(path)}) {
       DELINK_RETURN_IF_ERROR(RemoveAll(mine));
     }
+    if (PathExists(path)) DELINK_RETURN_IF_ERROR(RemoveEvents(path));
   }
   return MakeDirectories(Checkpoints(path));
 }

@@ -1,6 +1,6 @@
-// The folder of a run: recipe.toml, metrics.jsonl, log.txt, checkpoints/,
-// ranks/, diagnosis/. Rank 0 writes; every function here is for rank 0 alone
-// unless it says so.
+// The folder of a run: recipe.toml, metrics.jsonl, log.txt,
+// events.out.tfevents.*, checkpoints/, ranks/, diagnosis/.
+// Rank 0 writes; every function here is for rank 0 alone unless it says so.
 #pragma once
 
 #include <cstdio>

@@ -1,0 +1,51 @@
+// TensorBoard's event files: the numbers of a run as scalars over its steps.
+//
+// An event file is a sequence of TFRecords, each an Event message of protocol
+// buffers. The few fields that scalars need are encoded here: linking
+// libprotobuf beside SentencePiece, which brings one of its own, aborts at
+// start.
+#pragma once
+
+#include <cstdint>
+#include <cstdio>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+
+namespace delink {
+
+using Scalars = std::vector<std::pair<std::string, double>>;  // by tag
+
+inline constexpr char kEventFilePrefix[] = "events.out.tfevents.";
+
+class EventFile {
+ public:
+  // A new file in `folder`, named as TensorBoard expects it, for a run that
+  // begins after `step` steps: what an older file of the folder has of later
+  // steps is hidden then.
+  static absl::StatusOr<EventFile> Create(const std::string& folder,
+                                          int64_t step);
+  EventFile(EventFile&& other) noexcept;
+  EventFile& operator=(EventFile&&) = delete;
+  ~EventFile();
+
+  // Written through at once. What is not finite is left out.
+  absl::Status Write(int64_t step, const Scalars& scalars);
+
+ private:
+  EventFile(std::string path, std::FILE* file)
+      : path_(std::move(path)), file_(file) {}
+  absl::Status WriteRecord(std::string_view data);
+
+  std::string path_;
+  std::FILE* file_;
+};
+
+// CRC-32C (Castagnoli) of the bytes, masked as TFRecords have it.
+uint32_t MaskedCrc32c(std::string_view bytes);
+
+}  // namespace delink

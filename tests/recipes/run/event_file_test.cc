@@ -1,0 +1,175 @@
+// TensorBoard's event files, read back by a reader that knows nothing of the
+// writer.
+#include "recipes/run/event_file.h"
+
+#include <gtest/gtest.h>
+
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <map>
+#include <optional>
+
+#include "tests/recipes/run/tiny_run.h"
+#include "tests/testing/temp_dir.h"
+
+namespace delink::testing {
+namespace {
+
+// One bit at a time.
+uint32_t Crc32c(const std::string& bytes) {
+  uint32_t crc = 0xFFFFFFFF;
+  for (const char c : bytes) {
+    crc ^= static_cast<unsigned char>(c);
+    for (int i = 0; i < 8; ++i) crc = crc >> 1 ^ (crc % 2 * 0x82F63B78);
+  }
+  return crc ^ 0xFFFFFFFF;
+}
+
+uint32_t Masked(uint32_t crc) { return (crc >> 15 | crc << 17) + 0xA282EAD8; }
+
+template <typename T>
+T Take(std::string& bytes) {
+  T value;
+  std::memcpy(&value, bytes.data(), sizeof(T));
+  bytes.erase(0, sizeof(T));
+  return value;
+}
+
+// The fields of a message, in order: number, and the raw value.
+std::vector<std::pair<int, std::string>> Fields(std::string bytes) {
+  const auto varint = [&] {
+    uint64_t value = 0;
+    for (int shift = 0;; shift += 7) {
+      const auto byte = static_cast<unsigned char>(bytes.at(0));
+      bytes.erase(0, 1);
+      value |= uint64_t{byte & 0x7FU} << shift;
+      if (byte < 0x80) return value;
+    }
+  };
+  std::vector<std::pair<int, std::string>> fields;
+  while (!bytes.empty()) {
+    const uint64_t key = varint();
+    uint64_t size = 0;
+    switch (key & 7) {
+      case 0: {
+        const uint64_t value = varint();
+        fields.emplace_back(
+            key >> 3,
+            std::string(reinterpret_cast<const char*>(&value), sizeof(value)));
+        continue;
+      }
+      case 1:
+        size = 8;
+        break;
+      case 2:
+        size = varint();
+        break;
+      case 5:
+        size = 4;
+        break;
+      default:
+        ADD_FAILURE() << "wire type " << (key & 7);
+        return fields;
+    }
+    fields.emplace_back(key >> 3, bytes.substr(0, size));
+    bytes.erase(0, size);
+  }
+  return fields;
+}
+
+struct Event {
+  int64_t step = 0;
+  std::string version;
+  bool start = false;
+  std::map<std::string, float> scalars;
+};
+
+Event Parse(const std::string& message) {
+  Event event;
+  for (auto& [number, value] : Fields(message)) {
+    if (number == 2) event.step = Take<int64_t>(value);
+    if (number == 3) event.version = value;
+    if (number == 7) event.start = Fields(value).at(0).second.at(0) == 1;
+    if (number != 5) continue;
+    for (const auto& [unused, summary] : Fields(value)) {
+      auto fields = Fields(summary);
+      event.scalars[fields.at(0).second] = Take<float>(fields.at(1).second);
+    }
+  }
+  return event;
+}
+
+std::vector<Event> ReadEvents(const std::string& folder) {
+  std::vector<std::string> files;
+  for (const auto& entry : std::filesystem::directory_iterator(folder)) {
+    if (entry.path().filename().string().starts_with("events.out.tfevents.")) {
+      files.push_back(entry.path());
+    }
+  }
+  EXPECT_EQ(files.size(), 1);
+  std::ifstream in(files.at(0), std::ios::binary);
+  std::string bytes{std::istreambuf_iterator<char>(in), {}};
+  std::vector<Event> events;
+  while (!bytes.empty()) {
+    const std::string length_bytes = bytes.substr(0, 8);
+    const auto length = Take<uint64_t>(bytes);
+    EXPECT_EQ(Take<uint32_t>(bytes), Masked(Crc32c(length_bytes)));
+    const std::string data = bytes.substr(0, length);
+    bytes.erase(0, length);
+    EXPECT_EQ(Take<uint32_t>(bytes), Masked(Crc32c(data)));
+    events.push_back(Parse(data));
+  }
+  return events;
+}
+
+TEST(EventFile, Crc32cIsTheStandardOne) {
+  EXPECT_EQ(Crc32c("123456789"), 0xE3069283);  // RFC 3720's check value
+  EXPECT_EQ(MaskedCrc32c("123456789"), Masked(0xE3069283));
+}
+
+TEST(EventFile, ReadsBack) {
+  const TempDir dir;
+  {
+    auto file = EventFile::Create(dir / "", 41);
+    ASSERT_TRUE(file.ok()) << file.status();
+    ASSERT_TRUE(file->Write(42, {{"a/b", 1.5}, {"c", -2e30}}).ok());
+    ASSERT_TRUE(
+        file->Write(int64_t{1} << 40, {{"a/b", NAN}, {"c", 0.25}}).ok());
+  }
+  const std::vector<Event> events = ReadEvents(dir / "");
+  ASSERT_EQ(events.size(), 4);
+  EXPECT_EQ(events[0].version, "brain.Event:2");
+  EXPECT_TRUE(events[1].start);
+  EXPECT_EQ(events[1].step, 42);
+  EXPECT_EQ(events[2].step, 42);
+  EXPECT_EQ(events[2].scalars,
+            (std::map<std::string, float>{{"a/b", 1.5F}, {"c", -2e30F}}));
+  EXPECT_EQ(events[3].step, int64_t{1} << 40);
+  EXPECT_EQ(events[3].scalars, (std::map<std::string, float>{{"c", 0.25F}}));
+}
+
+TEST(EventFile, ARunWritesItsSteps) {
+  const TinyRuns runs;
+  const absl::Status status = runs.Run({.ranks = 2, .out = "run"});
+  ASSERT_TRUE(status.ok()) << status;
+  std::map<int64_t, float> losses, validations;
+  for (const Event& event : ReadEvents(runs.Folder("run"))) {
+    const auto loss = event.scalars.find("train/loss");
+    if (loss != event.scalars.end()) losses[event.step] = loss->second;
+    const auto validation = event.scalars.find("validation/loss");
+    if (validation != event.scalars.end()) {
+      validations[event.step] = validation->second;
+    }
+  }
+  const std::vector<Step> steps = runs.Steps("run");
+  ASSERT_EQ(losses.size(), steps.size());
+  for (const Step& step : steps) {
+    EXPECT_EQ(losses[step.step], static_cast<float>(step.loss));
+  }
+  EXPECT_EQ(validations.size(), 2);
+}
+
+}  // namespace
+}  // namespace delink::testing
