@@ -110,7 +110,7 @@ std::vector<std::string> Words() { return {}; }
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   using namespace delink::fuzz;  // NOLINT: the entry point has no namespace
-  static auto& toy = *new Toy;
+  static Toy toy;
   const Folder& folder = *toy.folder;
   ByteStream bytes({reinterpret_cast<const char*>(data), size});
   if (size > 0 && bytes.Below(4) == 0) {

@@ -18,15 +18,15 @@ namespace {
 constexpr int64_t kMostRead = 4096;
 
 const Folder& TinyCorpus() {
-  static const auto& folder = *[] {
-    const auto& dir = *new testing::TempDir;
+  static const testing::TempDir dir;
+  static const Folder folder = [] {
     testing::WriteOrDie(dir / "a.txt", testing::SampleText(1, 1500));
     const auto report = BuildCorpus({.inputs = {dir / "a.txt"},
                                      .out = dir / "corpus",
                                      .threads = 1,
                                      .shard_tokens = 500});
     DELINK_CHECK(report.ok()) << report.status().ToString();
-    return new Folder(dir / "corpus/train");
+    return Folder(dir / "corpus/train");
   }();
   return folder;
 }
@@ -69,7 +69,7 @@ std::vector<std::string> Words() { return {}; }
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   using namespace delink::fuzz;  // NOLINT: the entry point has no namespace
   namespace format = delink::corpus_format;
-  static const auto& what = *new Editable{
+  static const Editable what = {
       .objects = {"/", format::kTokens, format::kDocuments, format::kTokenizer,
                   format::kShardTokens, "/else"},
       .attributes = {format::kKind, format::kFormat, format::kVocab,

@@ -8,15 +8,22 @@ namespace delink::fuzz {
 namespace {
 
 // The folder of all inputs.
+class Whole {
+ public:
+  Whole() {
+    DELINK_CHECK(MakeDirectories(dir_ / "sub").ok());
+    DELINK_CHECK(WriteFile(dir_ / "a", "alpha").ok());
+    DELINK_CHECK(WriteFile(dir_ / "sub/b", "").ok());
+  }
+  const std::string& path() const { return dir_.path(); }
+
+ private:
+  testing::TempDir dir_;
+};
+
 const std::string& Folder() {
-  static const auto& dir = *[] {
-    auto* made = new testing::TempDir;
-    DELINK_CHECK(MakeDirectories(*made / "sub").ok());
-    DELINK_CHECK(WriteFile(*made / "a", "alpha").ok());
-    DELINK_CHECK(WriteFile(*made / "sub/b", "").ok());
-    return made;
-  }();
-  return dir.path();
+  static const Whole whole;
+  return whole.path();
 }
 
 }  // namespace

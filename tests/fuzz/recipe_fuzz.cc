@@ -44,8 +44,8 @@ std::vector<std::string> Words() {
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   using delink::fuzz::MustSay;
-  static const auto& kinds = *new std::vector<delink::ModelKind>(
-      delink::KindsOf(delink::BuiltInModels()));
+  static const std::vector<delink::ModelKind> kinds =
+      delink::KindsOf(delink::BuiltInModels());
   const std::string_view text(reinterpret_cast<const char*>(data), size);
   const auto recipe =
       delink::ParseRecipe(text, "fuzz.toml", "/data", {}, kinds);

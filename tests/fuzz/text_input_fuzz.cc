@@ -91,7 +91,7 @@ std::vector<std::string> Words() {
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   using namespace delink;  // NOLINT: the entry point has no namespace
-  static const auto& dir = *new testing::TempDir;
+  static const testing::TempDir dir;
   if (size == 0) return 0;
   const std::string_view rest(reinterpret_cast<const char*>(data) + 1,
                               size - 1);
