@@ -62,15 +62,21 @@ void Tape::Record(OpRecord op, bool trains) {
   }
   for (const Var& y : op.outputs) nodes_[y.id_].needs_grad = needs_grad;
   if (recording()) {
-    for (const Var& saved : op.saves) {
-      const Node& node = nodes_[saved.id_];
-      if (node.block >= 0) memory_->Save(node.block);
+    for (const Var& saved : op.saves) Save(saved);
+    if (op.remake) {
+      DELINK_CHECK_EQ(op.outputs.size(), size_t{1}) << op.name;
+      nodes_[op.outputs[0].id_].remaker = static_cast<int>(ops_.size());
     }
   }
   flops_ += op.flops;
   backward_flops_ += op.backward_flops;
   memory_->Tick();
   if (recording()) ops_.push_back(std::move(op));
+}
+
+void Tape::Save(Var x) {
+  const Node& node = nodes_[x.id_];
+  if (node.block >= 0 && node.remaker < 0) memory_->Save(node.block);
 }
 
 void Tape::Finish(Var y, const Tensor& boundary) {
@@ -123,6 +129,7 @@ void Tape::RunOp(const OpRecord& op, Backward& backward) {
       memory_->Use(grads_[grad].block);
     }
   }
+  for (const Var& saved : op.saves) Remake(saved.id_, backward);
   if (op.input) op.input(backward);
   if (op.weight) op.weight(backward);
   for (const Var& y : op.outputs) ReleaseGrad(nodes_[y.id_]);
@@ -131,6 +138,23 @@ void Tape::RunOp(const OpRecord& op, Backward& backward) {
   }
   backward.pending_.clear();
   memory_->Tick();
+}
+
+// Makes sure that the value of a node is there for the op under way.
+void Tape::Remake(int id, Backward& backward) {
+  Node& node = nodes_[id];
+  if (node.remaker < 0) return;
+  if (node.remade) {
+    memory_->Use(node.block);
+    return;
+  }
+  const OpRecord& op = ops_[node.remaker];
+  for (const Var& saved : op.saves) Remake(saved.id_, backward);
+  const VisitMemory::Block block = memory_->Take(node.value.bytes());
+  node.value = Tensor(block.data, node.value.dtype(), node.value.shape());
+  node.block = block.id;
+  node.remade = true;
+  op.remake(backward, node.value);
 }
 
 void Tape::ReleaseGrad(Node& node) {

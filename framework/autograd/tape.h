@@ -18,7 +18,8 @@
 //   }
 //
 // Rules of the game
-// - Backward may read the values of `saves` only: all else is gone by then.
+// - Backward may read the values of `saves` only: all else is gone by then. It
+//   asks Vars for them when it runs; they may have moved.
 // - Gradients of activations are written whole (`=`) into NewGrad; the tape
 //   adds contributions up. Gradients of parameters are the weight closure's
 //   business (framework/module/param.h: `=` the first time, then `+=`).
@@ -71,8 +72,12 @@ struct OpRecord {
   std::vector<Var> saves;  // among inputs, outputs and tape.Output(...)s
   std::function<void(Backward&)> input;   // gradients of inputs
   std::function<void(Backward&)> weight;  // gradients of parameters
-  double flops = 0;                       // of forward
-  double backward_flops = 0;              // of both closures
+  // Writes the value of the only output once more, with the same bits, from
+  // `saves`. For what is cheap beside a matrix product: where others save that
+  // output it is not kept, but made again when backward first reads it.
+  std::function<void(Backward&, const Tensor& y)> remake;
+  double flops = 0;           // of forward
+  double backward_flops = 0;  // of both closures
 };
 
 // What a layer may keep from one visit to the next outside training (a
@@ -158,7 +163,9 @@ class Tape {
     Tensor value;
     int block = -1;  // of VisitMemory; -1: lives outside
     bool needs_grad = false;
-    int grad = -1;  // index into grads_
+    int grad = -1;        // index into grads_
+    int remaker = -1;     // the op that makes the value again; -1: it is kept
+    bool remade = false;  // in backward: `block` is one of that phase
   };
   // Gradient memory, possibly held by several nodes.
   struct Grad {
@@ -167,7 +174,9 @@ class Tape {
     int holders = 0;
   };
 
+  void Save(Var x);
   void RunOp(const OpRecord& op, Backward& backward);
+  void Remake(int node, Backward& backward);
   void ReleaseGrad(Node& node);
   void AddPending(Node& node, const Tensor& contribution, int block, int grad);
   int TakeGrad(const Tensor& like);

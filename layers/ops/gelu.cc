@@ -4,28 +4,41 @@
 
 namespace delink::ops {
 
+namespace {
+
+void Forward(Stream& stream, Var x, GeluForm form, const Tensor& y) {
+  KernelsOf(x.tape(), x.dtype())
+      .gelu_forward(stream, {.count = x.shape().elements(),
+                             .form = form,
+                             .x = x.data(),
+                             .y = y.data()});
+}
+
+}  // namespace
+
 Var Gelu(Var x, GeluForm form) {
   Tape& tape = x.tape();
-  const int64_t count = x.shape().elements();
   const Var y = tape.Output(x.shape(), x.dtype());
-  KernelsOf(tape, x.dtype())
-      .gelu_forward(
-          tape.stream(),
-          {.count = count, .form = form, .x = x.data(), .y = y.data()});
+  Forward(tape.stream(), x, form, y.value());
   tape.Record({.name = "gelu",
                .inputs = {x},
                .outputs = {y},
                .saves = {x},
-               .input = [=](Backward& back) {
-                 if (!x.needs_grad()) return;
-                 KernelsOf(x.tape(), x.dtype())
-                     .gelu_backward(back.stream(),
-                                    {.count = count,
-                                     .form = form,
-                                     .dy = back.grad(y).data(),
-                                     .x = x.data(),
-                                     .dx = back.NewGrad(x).data()});
-               }});
+               .input =
+                   [=](Backward& back) {
+                     if (!x.needs_grad()) return;
+                     KernelsOf(x.tape(), x.dtype())
+                         .gelu_backward(back.stream(),
+                                        {.count = x.shape().elements(),
+                                         .form = form,
+                                         .dy = back.grad(y).data(),
+                                         .x = x.data(),
+                                         .dx = back.NewGrad(x).data()});
+                   },
+               .remake =
+                   [=](Backward& back, const Tensor& again) {
+                     Forward(back.stream(), x, form, again);
+                   }});
   return y;
 }
 

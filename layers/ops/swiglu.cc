@@ -11,6 +11,11 @@ Shape Halved(const Shape& x) {
   return Shape(std::span<const int64_t>(dims));
 }
 
+void Forward(Stream& stream, Var x, int64_t N, int64_t F, const Tensor& y) {
+  KernelsOf(x.tape(), x.dtype())
+      .swiglu_forward(stream, {.N = N, .F = F, .x = x.data(), .y = y.data()});
+}
+
 }  // namespace
 
 Var SwiGlu(Var x) {
@@ -18,23 +23,26 @@ Var SwiGlu(Var x) {
   const int64_t N = RowsOf(x.shape()), F = x.dim(-1) / 2;
   Tape& tape = x.tape();
   const Var y = tape.Output(Halved(x.shape()), x.dtype());
-  KernelsOf(tape, x.dtype())
-      .swiglu_forward(tape.stream(),
-                      {.N = N, .F = F, .x = x.data(), .y = y.data()});
+  Forward(tape.stream(), x, N, F, y.value());
   tape.Record({.name = "swiglu",
                .inputs = {x},
                .outputs = {y},
                .saves = {x},
-               .input = [=](Backward& back) {
-                 if (!x.needs_grad()) return;
-                 KernelsOf(x.tape(), x.dtype())
-                     .swiglu_backward(back.stream(),
-                                      {.N = N,
-                                       .F = F,
-                                       .dy = back.grad(y).data(),
-                                       .x = x.data(),
-                                       .dx = back.NewGrad(x).data()});
-               }});
+               .input =
+                   [=](Backward& back) {
+                     if (!x.needs_grad()) return;
+                     KernelsOf(x.tape(), x.dtype())
+                         .swiglu_backward(back.stream(),
+                                          {.N = N,
+                                           .F = F,
+                                           .dy = back.grad(y).data(),
+                                           .x = x.data(),
+                                           .dx = back.NewGrad(x).data()});
+                   },
+               .remake =
+                   [=](Backward& back, const Tensor& again) {
+                     Forward(back.stream(), x, N, F, again);
+                   }});
   return y;
 }
 

@@ -65,6 +65,49 @@ Var ScaleInPlace(Var x, double factor) {
   return y;
 }
 
+// As Scale, but its value can be made again.
+Var Remade(Var x, double factor) {
+  Tape& tape = x.tape();
+  const Var y = tape.Output(x.shape(), x.dtype());
+  Multiply(tape, x.value(), y.value(), factor);
+  tape.Record({.name = "remade",
+               .inputs = {x},
+               .outputs = {y},
+               .saves = {x},
+               .input =
+                   [=](Backward& back) {
+                     Multiply(x.tape(), back.grad(y), back.NewGrad(x), factor);
+                   },
+               .remake =
+                   [=](Backward&, const Tensor& again) {
+                     Multiply(x.tape(), x.value(), again, factor);
+                   }});
+  return y;
+}
+
+// y = x * x, elementwise: its gradient is wrong unless the value of x is right.
+Var Square(Var x) {
+  Tape& tape = x.tape();
+  const Var y = tape.Output(x.shape(), x.dtype());
+  const auto times = [x](const Tensor& from, const Tensor& to, double by) {
+    if (x.tape().device().kind() == DeviceKind::kMeta) return;
+    for (int64_t i = 0; i < to.elements(); ++i) {
+      static_cast<double*>(to.data())[i] =
+          by * static_cast<const double*>(x.data())[i] *
+          static_cast<const double*>(from.data())[i];
+    }
+  };
+  times(x.value(), y.value(), 1);
+  tape.Record({.name = "square",
+               .inputs = {x},
+               .outputs = {y},
+               .saves = {x},
+               .input = [=](Backward& back) {
+                 times(back.grad(y), back.NewGrad(x), 2);
+               }});
+  return y;
+}
+
 // A contribution that is ready in forward, as a loss has it.
 Var Precomputed(Var x, double factor) {
   Tape& tape = x.tape();
@@ -198,6 +241,65 @@ TEST(Tape, InPlaceTakesNoMemory) {
   EXPECT_LE(
       visit.plan()[static_cast<size_t>(Phase::kBackward)].placements.size(),
       1U);
+}
+
+// dx of the sum of y, and what a visit keeps between forward and backward.
+struct Outcome {
+  std::vector<double> y, dx;
+  int64_t slot_bytes = 0, workspace_bytes = 0;  // the latter of backward
+};
+
+Outcome RunGraph(const VisitRunner::Layer& f, MemoryMode memory) {
+  const std::unique_ptr<Device> device = NewCpuDevice();
+  VisitRunner visit(
+      {.device = device.get(), .memory = memory, .layer = f, .x = {kSize}});
+  std::vector<double> x = {3, -1, 4, 1, -5};
+  Outcome outcome{.y = std::vector<double>(kSize),
+                  .dx = std::vector<double>(kSize, 1.0)};
+  const Tensor boundary(outcome.dx.data(), DType::kF64, {kSize});
+  visit.Forward(Phase::kRecord, {}, Tensor(x.data(), DType::kF64, {kSize}),
+                Tensor(outcome.y.data(), DType::kF64, {kSize}));
+  visit.Backward(boundary, boundary);
+  if (memory == MemoryMode::kPlanned) {
+    const VisitPlan& plan = visit.plan();
+    outcome.slot_bytes = plan[static_cast<size_t>(Phase::kRecord)].slot_bytes;
+    outcome.workspace_bytes =
+        plan[static_cast<size_t>(Phase::kBackward)].workspace_bytes;
+  }
+  return outcome;
+}
+
+// What can be made again is not kept: alone, of what was made again itself, and
+// read by several ops.
+TEST(Tape, RemadeValuesAreRightAndNotKept) {
+  using Make = Var (*)(Var, double);
+  const std::vector<std::function<Var(Var, Make)>> graphs = {
+      [](Var x, Make make) { return Square(make(x, 2)); },
+      [](Var x, Make make) { return Square(make(make(x, 2), 3)); },
+      [](Var x, Make make) {
+        const Var h = make(Scale(x, 2), 3);
+        return Square(h) + (Square(Scale(h, 2)) + Square(h));
+      },
+      // The layer's own output.
+      [](Var x, Make make) {
+        const Var y = make(x, 2);
+        Square(y);
+        return y;
+      }};
+  for (size_t i = 0; i < graphs.size(); ++i) {
+    SCOPED_TRACE(i);
+    for (const MemoryMode memory : {MemoryMode::kHeap, MemoryMode::kPlanned}) {
+      SCOPED_TRACE(ToString(memory));
+      const auto with = [&](Make make) {
+        return RunGraph([&](Var x) { return graphs[i](x, make); }, memory);
+      };
+      const Outcome kept = with(Scale), remade = with(Remade);
+      EXPECT_EQ(remade.y, kept.y);
+      EXPECT_EQ(remade.dx, kept.dx);
+      if (memory == MemoryMode::kHeap) continue;
+      EXPECT_LT(remade.slot_bytes, kept.slot_bytes);
+    }
+  }
 }
 
 TEST(TapeDeathTest, InPlaceRefusesWhatOthersRead) {
