@@ -38,9 +38,9 @@ TEST_P(Spoil, IsSaidExactly) {
 }
 
 TEST(Recipe, AWindowHoldsEnoughProbes) {
-  EXPECT_EQ(ErrorOf(Parse(kSample, {"stage.0.until.gradient=1.5",
-                                    "stage.0.until.window=20",
-                                    "run.probe_every=10"})),
+  EXPECT_EQ(ErrorOf(Parse(kSample,
+                          {"stage.0.until.gradient=1.5",
+                           "stage.0.until.window=20", "run.probe_every=10"})),
             "--set stage.0.until.window=20: stage[0].until.window: 20 steps "
             "hold fewer than 3 probes, one every 10 steps (run.probe_every); "
             "use 30");
