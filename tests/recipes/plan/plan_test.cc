@@ -95,23 +95,27 @@ Words RandomRecipe(unsigned seed, int ranks) {
   const Words shares = layers % 4 == 0
                            ? Words{"all", "groups:2", "cycle:4", "none"}
                            : Words{"all", "groups:2", "cycle:2", "none"};
-  return {absl::StrCat("model.layers=", layers),
-          absl::StrCat("model.dim=", pick({"8", "24", "40"})),
-          absl::StrCat("model.ffn=", pick({"16", "33"})),
-          absl::StrCat("model.heads=", pick({"2", "4"})),
-          absl::StrCat("model.vocab=", pick({"61", "257"})),
-          absl::StrCat("model.norm=", pick({"layer_norm", "rms_norm"})),
-          absl::StrCat("model.bias=", pick({"true", "false"})),
-          absl::StrCat("model.tied=", pick({"true", "false"})),
-          absl::StrCat("model.dropout=", pick({"0.0", "0.1"})),
-          absl::StrCat("data.seq=", pick({"5", "16"})),
-          absl::StrCat("data.batch=", ranks * micro * accumulated),
-          absl::StrCat("run.micro_batch=", micro),
-          absl::StrCat("run.recompute=", pick({"none", "block"})),
-          absl::StrCat("run.order=", pick({"micro_batch", "layer"})),
-          absl::StrCat("stage.0.share=", pick(shares)),
-          absl::StrCat("stage.0.parallel.zero=", pick({"0", "1"})),
-          absl::StrCat("stage.1.parallel.zero=", pick({"0", "1"}))};
+  return {
+      absl::StrCat("model.layers=", layers),
+      absl::StrCat("model.dim=", pick({"8", "24", "40"})),
+      absl::StrCat("model.ffn=", pick({"16", "33"})),
+      absl::StrCat("model.heads=", pick({"2", "4"})),
+      absl::StrCat("model.vocab=", pick({"61", "257"})),
+      absl::StrCat("model.norm=", pick({"layer_norm", "rms_norm"})),
+      absl::StrCat("model.bias=", pick({"true", "false"})),
+      absl::StrCat("model.tied=", pick({"true", "false"})),
+      absl::StrCat("model.dropout=", pick({"0.0", "0.1"})),
+      absl::StrCat("data.seq=", pick({"5", "16"})),
+      absl::StrCat("data.batch=", ranks * micro * accumulated),
+      absl::StrCat("run.micro_batch=", micro),
+      absl::StrCat("run.recompute=", pick({"none", "block"})),
+      absl::StrCat("run.order=", pick({"micro_batch", "layer"})),
+      absl::StrCat("run.probe_every=", pick({"0", "2"})),
+      absl::StrCat("stage.0.share=", pick(shares)),
+      absl::StrCat("stage.1.recompute=", pick({"none", "block"})),
+      absl::StrCat("stage.1.micro_batch=", pick({"1", std::to_string(micro)})),
+      absl::StrCat("stage.0.parallel.zero=", pick({"0", "1"})),
+      absl::StrCat("stage.1.parallel.zero=", pick({"0", "1"}))};
 }
 
 TEST(Plan, ForetellsEveryByteOfThirtyRecipes) {
@@ -168,6 +172,17 @@ TEST(Plan, AModelFarTooLargeIsPlannedInNoTimeAndMemory) {
   EXPECT_NEAR(
       real.flops_per_token / static_cast<double>(real.unique_parameters), 8.0,
       0.4);
+}
+
+TEST(Plan, OfALlamaThatMayEndAStageEarly) {
+  const auto plan =
+      PlanRun({.recipe = DELINK_SOURCE_DIR "/recipes/tiny_llama.toml",
+               .sets = {"model.vocab=257", "stage.0.until.plateau=0.01"}},
+              BuiltInModels());
+  ASSERT_TRUE(plan.ok()) << std::string(plan.status().message());
+  EXPECT_TRUE(plan->stages[0].may_end_early);
+  EXPECT_FALSE(plan->stages[1].may_end_early);
+  EXPECT_THAT(ToText(*plan, false), HasSubstr(" at the latest, "));
 }
 
 TEST(Plan, StagesAreCounted) {
