@@ -82,18 +82,25 @@ class ProgressLine {
   Clock::time_point start_;
 };
 
-// The sides of the corpus at `dir`, by name and folder.
-std::vector<std::pair<std::string, std::string>> SidesOf(
-    const std::string& dir) {
-  std::vector<std::pair<std::string, std::string>> sides;
-  if (!PathExists(JoinPath(dir, kSumsName))) {
-    for (const char* side : {"train", "validation"}) {
-      const std::string path = JoinPath(dir, side);
-      if (IsDirectory(path)) sides.emplace_back(side, path);
-    }
+using Folders = std::vector<std::pair<std::string, std::string>>;  // by name
+
+// What a build writes into `dir`.
+Folders BuiltIn(const std::string& dir) {
+  Folders sides;
+  for (const char* side : {"train", "validation"}) {
+    const std::string path = JoinPath(dir, side);
+    if (IsDirectory(path)) sides.emplace_back(side, path);
   }
-  if (sides.empty()) sides.emplace_back("corpus", dir);
   return sides;
+}
+
+// The sides of the corpus at `dir`, which may be one side itself.
+Folders SidesOf(const std::string& dir) {
+  if (!PathExists(JoinPath(dir, kSumsName))) {
+    Folders sides = BuiltIn(dir);
+    if (!sides.empty()) return sides;
+  }
+  return {{"corpus", dir}};
 }
 
 struct Side {
@@ -102,9 +109,9 @@ struct Side {
 };
 
 // Statistics alone: digests of shards are not looked at.
-absl::StatusOr<std::vector<Side>> OpenSides(const std::string& dir) {
+absl::StatusOr<std::vector<Side>> OpenSides(const Folders& folders) {
   std::vector<Side> sides;
-  for (const auto& [name, path] : SidesOf(dir)) {
+  for (const auto& [name, path] : folders) {
     DELINK_ASSIGN_OR_RETURN(Corpus corpus,
                             Corpus::Open(path, {.statistics_only = true}));
     sides.push_back({.name = name, .corpus = std::move(corpus)});
@@ -188,7 +195,7 @@ absl::Status DataBuild(const CorpusOptions& options, std::ostream& out,
   progress.EndPhase();
   if (!report.ok()) return report.status();
   DELINK_ASSIGN_OR_RETURN(const std::vector<Side> sides,
-                          OpenSides(options.out));
+                          OpenSides(BuiltIn(options.out)));
   const Corpus& train = sides.front().corpus;
   out << "inputs       " << Grouped(report->files) << " file"
       << (report->files == 1 ? "" : "s");
@@ -207,7 +214,8 @@ absl::Status DataBuild(const CorpusOptions& options, std::ostream& out,
 }
 
 absl::Status DataInfo(const std::string& dir, bool json, std::ostream& out) {
-  DELINK_ASSIGN_OR_RETURN(const std::vector<Side> sides, OpenSides(dir));
+  DELINK_ASSIGN_OR_RETURN(const std::vector<Side> sides,
+                          OpenSides(SidesOf(dir)));
   if (json) {
     nlohmann::ordered_json object;
     for (const Side& side : sides) object[side.name] = JsonOf(side.corpus);
