@@ -152,10 +152,13 @@ absl::StatusOr<std::vector<FileSum>> ReadSums(const std::string& dir) {
     if (line[0] == '#') {
       const size_t space = line.find(' ', 2);
       int64_t bytes = 0;
-      if (space != std::string::npos &&
-          absl::SimpleAtoi(line.substr(2, space - 2), &bytes)) {
-        sizes[line.substr(space + 1)] = bytes;
+      if (space == std::string::npos || line[1] != ' ' ||
+          !absl::SimpleAtoi(line.substr(2, space - 2), &bytes)) {
+        return Damaged(path, absl::StrCat("line ", line_number,
+                                          " is not '# SIZE "
+                                          "NAME'"));
       }
+      sizes[line.substr(space + 1)] = bytes;
       continue;
     }
     if (line.size() < kHexDigits + 3 || !IsHex(line.substr(0, kHexDigits)) ||
@@ -167,9 +170,15 @@ absl::StatusOr<std::vector<FileSum>> ReadSums(const std::string& dir) {
     sums.push_back({.name = line.substr(kHexDigits + 2),
                     .digest = line.substr(0, kHexDigits)});
   }
+  if (!sizes.empty() && sizes.size() != sums.size()) {
+    return Damaged(path, "it has not a size for each digest");
+  }
   for (FileSum& sum : sums) {
     const auto it = sizes.find(sum.name);
     if (it != sizes.end()) sum.bytes = it->second;
+    if (it == sizes.end() && !sizes.empty()) {
+      return Damaged(path, absl::StrCat("it has no size of ", sum.name));
+    }
   }
   if (sums.empty()) return Damaged(path, "lists no file");
   return sums;

@@ -13,10 +13,10 @@ ModelList BuiltInModels() {
 }
 
 void AddModel(ModelList& models, ModelEntry entry) {
-  for (ModelEntry& other : models) {
-    if (other.kind.name != entry.kind.name) continue;
-    other = std::move(entry);
-    return;
+  for (const ModelEntry& other : models) {
+    DELINK_CHECK(other.kind.name != entry.kind.name)
+        << "there is a kind of model \"" << entry.kind.name
+        << "\" already; AddModel needs another name";
   }
   models.push_back(std::move(entry));
 }

@@ -30,7 +30,7 @@ using ModelList = std::vector<ModelEntry>;
 // gpt, llama.
 ModelList BuiltInModels();
 
-// Adds an entry; one of the same name is replaced.
+// Adds an entry. Two of one name are the programmer's mistake: a CHECK.
 void AddModel(ModelList& models, ModelEntry entry);
 
 // The same for a kind whose configs, as kind.make makes them, are Configs.

@@ -4,8 +4,11 @@
 
 #include <algorithm>
 #include <memory>
+#include <string>
 #include <utility>
+#include <vector>
 
+#include "absl/strings/str_join.h"
 #include "framework/base/log.h"
 #include "framework/base/status_macros.h"
 #include "framework/optim/schedule.h"
@@ -50,6 +53,21 @@ absl::Status MaybeProbe(const Recipe& recipe, Observers& observers,
   const Agreement all = Sum(slabs);
   at.AddProbe(all);
   return observers.OnProbe(stage, at, slabs);
+}
+
+// A stage may wait for a plateau or for disagreement that never comes.
+void WarnOfStagesLeft(const RunSetup& run, const RunPosition& at) {
+  const std::vector<Stage>& stages = run.recipe().stages;
+  if (!run.first() || at.stage() + 1 == stages.size()) return;
+  std::vector<std::string> left;
+  for (size_t i = at.stage() + 1; i < stages.size(); ++i) {
+    left.push_back(stages[i].name);
+  }
+  DELINK_LOG(kWarning) << "the run ended in stage " << stages[at.stage()].name
+                       << ": what its `until` waits for never came, and "
+                       << absl::StrJoin(left, ", ")
+                       << " was not reached; give `until` a fraction, tokens "
+                          "or steps besides, or a weaker threshold";
 }
 
 // The signal on which the ranks stop, the same on all of them.
@@ -112,6 +130,7 @@ absl::StatusOr<int> Train(RunSetup& run, std::optional<int64_t> until_step) {
     run.watch().Saved(asked);
     if (asked.stop && !ends) return Stopped(run, at.step());
   }
+  if (at.step() == steps) WarnOfStagesLeft(run, at);
   DELINK_RETURN_IF_ERROR(observers.OnEnd(*stage, at));
   return 0;
 }

@@ -7,6 +7,7 @@
 #include <fstream>
 
 #include "framework/base/file.h"
+#include "framework/base/rng.h"
 #include "framework/base/sha256.h"
 #include "framework/checkpoint/checkpoint.h"
 #include "framework/comm/self_communicator.h"
@@ -54,6 +55,28 @@ TEST_F(DamageTest, TheNewestWholeOneIsFound) {
   EXPECT_EQ(Find(dir_.path()), "step-00000005");
   std::filesystem::remove(dir_ / "step-00000005/SHA256SUMS");
   EXPECT_THAT(Find(dir_.path()), HasSubstr("no whole checkpoint"));
+}
+
+// Every single bit counts: 200 of them, over every file.
+TEST_F(DamageTest, AFlippedBitIsFoundBeforeUse) {
+  ASSERT_TRUE(Save(dir_.path(), 5).ok());
+  const std::string folder = dir_ / "step-00000005";
+  const std::vector<std::string> names = *ListDirectory(folder);
+  ASSERT_GE(names.size(), 4U);
+  for (uint64_t i = 0; i < 200; ++i) {
+    const std::string path = JoinPath(folder, names[i % names.size()]);
+    const std::string whole = *ReadFile(path);
+    const auto random = Philox(KeyFromSeed(5), i, 0);
+    std::string damaged = whole;
+    damaged[random[0] % damaged.size()] ^=
+        static_cast<char>(1 << (random[1] % 8));
+    ASSERT_TRUE(WriteFile(path, damaged).ok());
+    const absl::Status status = VerifyCheckpoint(comm_, folder);
+    EXPECT_FALSE(status.ok()) << path;
+    EXPECT_THAT(Message(status), HasSubstr(folder));
+    ASSERT_TRUE(WriteFile(path, whole).ok());
+  }
+  EXPECT_TRUE(VerifyCheckpoint(comm_, folder).ok());
 }
 
 TEST_F(DamageTest, WhatWasHalfWrittenIsNotACheckpoint) {

@@ -2,8 +2,8 @@
 // recipe or by what is measured.
 #include <gtest/gtest.h>
 
-#include <numeric>
-
+#include "framework/base/file.h"
+#include "framework/base/log.h"
 #include "tests/recipes/run/tiny_run.h"
 
 namespace delink::testing {
@@ -139,6 +139,16 @@ TEST_F(MeasuredTest, DisagreementOfTheGradientsEndsTheStage) {
   Go({.sets = sets("4.01"), .out = "stopped", .resume = true});
   EXPECT_EQ(FirstDifference(runs_.Load("soon1", 20), runs_.Load("stopped", 20)),
             "");
+}
+
+TEST_F(MeasuredTest, AStageThatIsNeverReachedIsTold) {
+  SetLogLevel(LogLevel::kWarning);
+  Go({.sets = {"stage.0.until={plateau=1e-9,window=20}"}, .out = "run"});
+  SetLogLevel(LogLevel::kError);
+  EXPECT_EQ(SwitchSteps("run"), Steps{});
+  const std::string log = *ReadFile(runs_.Folder("run") + "/log.txt");
+  EXPECT_NE(log.find("ended in stage pseudo"), std::string::npos) << log;
+  EXPECT_NE(log.find("real was not reached"), std::string::npos) << log;
 }
 
 }  // namespace
