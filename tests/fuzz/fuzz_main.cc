@@ -20,6 +20,7 @@
 #include "tests/fuzz/mutator.h"
 
 // There in programs that have a sanitizer, which ends them by itself.
+// NOLINTNEXTLINE(readability-identifier-naming): its name
 extern "C" __attribute__((weak)) void __sanitizer_set_death_callback(
     void (*callback)());
 

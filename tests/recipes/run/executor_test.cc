@@ -68,7 +68,8 @@ TEST_P(ExecutorTest, RecomputeSavesMemory) {
 TEST(Executor, FlopsOfALlama) {
   constexpr double kTokens = 2 * StepRig::kSeq;
   constexpr int64_t kHeadDim = 10, kWindow = 5;
-  constexpr double kPairs = 2 * (5 * 6 / 2 + 7 * 5);  // of two sequences
+  // Of two sequences: 1 + 2 + ... + 5, then 5 for each of 7.
+  constexpr double kPairs = 2 * (15 + 7 * 5);
   for (const bool recompute : {false, true}) {
     SelfCommunicator comm;
     RigOptions options = OfKind("llama", {.recompute = recompute});

@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
 #include "framework/base/rng.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
@@ -147,8 +148,8 @@ Recipe RandomRecipe(Draw& draw) {
   model->dropout = draw.Fraction();
   model->init_std = draw.Fraction() * 10;
   recipe.model = model;
-  recipe.data.train = "/" + draw.Text() + "x/train";
-  recipe.data.validation = "/x" + draw.Text() + "x";
+  recipe.data.train = absl::StrCat("/", draw.Text(), "x/train");
+  recipe.data.validation = absl::StrCat("/x", draw.Text(), "x");
   recipe.data.batch = draw.Int(1, 64) * 8;
   recipe.data.shuffle = draw.Flip();
   recipe.optimizer = {.lr = draw.Fraction(),
