@@ -4,8 +4,7 @@
 //
 // OUT/diagnosis/step-NNNNNNNN/ holds
 //   step.json        step, stage, lr, loss, grad_norm, tokens, why, and the
-//   norm
-//                    of the gradient of each slab (null: not finite)
+//                    gradient's norm for each slab (null: not finite)
 //   recipe.toml      the resolved recipe
 //   rank-00000.json  for each rank its sequences: the global sample number,
 //                    token ids and targets (-1: not counted)
