@@ -45,6 +45,14 @@ if(CCACHE_PROGRAM AND NOT CMAKE_CXX_COMPILER_LAUNCHER)
   set(CMAKE_CXX_COMPILER_LAUNCHER ${CCACHE_PROGRAM})
 endif()
 
+# A test's own code is run about as often as it is compiled: it goes without the
+# optimiser's best, which what it tests has as ever.
+if(DELINK_SANITIZE)
+  set(DELINK_TEST_OPTIONS -O0)
+else()
+  set(DELINK_TEST_OPTIONS $<$<CONFIG:Release>:-O1>)
+endif()
+
 # What the sanitizer presets build: the test programs with that label.
 add_custom_target(tests_asan)
 add_custom_target(tests_tsan)
@@ -76,6 +84,7 @@ function(delink_test name)
     set(ARG_TIMEOUT 300)
   endif()
   add_executable(${name} ${ARG_UNPARSED_ARGUMENTS})
+  target_compile_options(${name} PRIVATE ${DELINK_TEST_OPTIONS})
   target_link_libraries(${name} PRIVATE delink_options ${ARG_DEPS}
     GTest::gmock GTest::gtest GTest::gtest_main)
   add_test(NAME ${name} COMMAND ${name})
@@ -100,6 +109,7 @@ function(delink_mpi_test name)
     set(ARG_TIMEOUT 300)
   endif()
   add_executable(${name} ${ARG_SRCS})
+  target_compile_options(${name} PRIVATE ${DELINK_TEST_OPTIONS})
   target_link_libraries(${name} PRIVATE delink_options delink_mpi_main
     ${ARG_DEPS} GTest::gmock GTest::gtest)
   delink_label_test(${name} ${ARG_LABELS})

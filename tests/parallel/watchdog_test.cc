@@ -193,7 +193,8 @@ TEST(Watchdog, EndsARunOfWhichARankIsStuck) {
     return Barrier(comm);
   });
   EXPECT_FALSE(status.ok());
-  ASSERT_EQ(messages.size(), 1u);
+  // A second one may see the first leave: here ranks do not end with a process.
+  ASSERT_FALSE(messages.empty());
   EXPECT_THAT(messages[0], HasSubstr("rank 1 is stuck: it is in step 4, F(1,a) "
                                      "of blocks/0; the others waited "));
   EXPECT_THAT(std::string(status.message()), HasSubstr("rank 1 is stuck"));
