@@ -1,0 +1,160 @@
+#include <limits>
+#include <memory>
+
+#include "tools/syntax/commands.h"
+
+namespace delink::tools {
+namespace {
+
+constexpr int64_t kLargest = std::numeric_limits<int64_t>::max();
+
+ArgumentSyntax CheckpointArgument(std::string& checkpoint) {
+  return {.name = "CHECKPOINT",
+          .to = &checkpoint,
+          .help = kCheckpointHelp,
+          .names = Names::kPath,
+          .must_exist = true};
+}
+
+ArgumentSyntax JsonFlag(bool& json) {
+  return {.name = "--json", .to = &json, .help = "print one JSON object"};
+}
+
+// What delink understands, before its values have their types.
+struct DelinkArguments {
+  DelinkCommand command;
+  std::string share;
+  std::string state;
+};
+
+Command MakeDelink(const DelinkArguments& given) {
+  DelinkCommand command = given.command;
+  if (!given.share.empty()) command.share = *ParseShareSpec(given.share);
+  for (const StatePolicy policy :
+       {StatePolicy::kReset, StatePolicy::kCopy, StatePolicy::kScale,
+        StatePolicy::kCalibrated}) {
+    if (given.state == ToString(policy)) command.state = policy;
+  }
+  return command;
+}
+
+std::vector<ArgumentSyntax> DelinkArgumentList(DelinkArguments& given) {
+  return {CheckpointArgument(given.command.checkpoint),
+          {.name = "OUT",
+           .to = &given.command.out,
+           .help = "a new folder; the checkpoint becomes OUT/step-NNNNNNNN",
+           .names = Names::kFolder},
+          {.name = "--share",
+           .value = "SPEC",
+           .to = &given.share,
+           .help = "what stays shared: none, all, groups:N, cycle:N, or by "
+                   "part as attention=all,mlp=groups:4 (the recipe's next "
+                   "stage's, or none)",
+           .check =
+               [](const std::string& text) {
+                 const auto spec = ParseShareSpec(text);
+                 return spec.ok() ? "" : std::string(spec.status().message());
+               }},
+          {.name = "--state",
+           .value = "POLICY",
+           .to = &given.state,
+           .help = "optimizer state: reset, copy or scale (the recipe's next "
+                   "stage's, or scale)",
+           // The fourth is known, and refused where it can be said why.
+           .choices = {"reset", "copy", "scale", "calibrated"}}};
+}
+
+std::vector<ArgumentSyntax> GenerateArgumentList(Generate& generate) {
+  return {CheckpointArgument(generate.checkpoint),
+          {.name = "--prompt",
+           .value = "TEXT",
+           .to = &generate.prompt,
+           .help = "what to continue",
+           .required = true},
+          {.name = "--tokens",
+           .value = "N",
+           .to = &generate.tokens,
+           .help = "how many to add (128)",
+           .check = WholeNumber(1, kLargest)},
+          {.name = "--temperature",
+           .value = "T",
+           .to = &generate.temperature,
+           .help = "below 1 more certain, above 1 more varied, 0 always the "
+                   "likeliest (1)",
+           .check = Number(0, std::numeric_limits<double>::infinity())},
+          {.name = "--top-k",
+           .value = "K",
+           .to = &generate.top_k,
+           .help = "draw from the K likeliest tokens (all)",
+           .check = WholeNumber(1, kLargest)},
+          {.name = "--top-p",
+           .value = "P",
+           .to = &generate.top_p,
+           .help = "draw from the likeliest tokens that together reach "
+                   "probability P (1)",
+           .check = Number(1e-9, 1)},
+          {.name = "--seed",
+           .value = "S",
+           .to = &generate.seed,
+           .help = "the same seed draws the same text (1)",
+           .check = WholeNumber(0, kLargest)}};
+}
+
+}  // namespace
+
+CommandSyntax DelinkSyntax() {
+  auto given = std::make_shared<DelinkArguments>();
+  return {.name = "delink",
+          .summary = "Cut links of a checkpoint; its function is unchanged",
+          .examples = {"delink delink runs/p2r runs/real-start",
+                       "delink train recipe.toml --out runs/real "
+                       "--resume=runs/real-start"},
+          .arguments = DelinkArgumentList(*given),
+          .make = [given] { return MakeDelink(*given); }};
+}
+
+CommandSyntax InspectSyntax() {
+  auto inspect = std::make_shared<Inspect>();
+  return {.name = "inspect",
+          .summary = "Show a checkpoint: step, stage, tensors, sharing",
+          .examples = {"delink inspect runs/p2r"},
+          .arguments = {CheckpointArgument(inspect->checkpoint),
+                        JsonFlag(inspect->json)},
+          .make = [inspect] { return *inspect; }};
+}
+
+CommandSyntax EvalSyntax() {
+  auto eval = std::make_shared<Eval>();
+  return {
+      .name = "eval",
+      .summary = "Loss and perplexity of a checkpoint on a corpus",
+      .examples = {"delink eval runs/p2r --data corpus/validation"},
+      .arguments = {CheckpointArgument(eval->checkpoint),
+                    {.name = "--data",
+                     .value = "DIR",
+                     .to = &eval->data,
+                     .help = "a corpus folder",
+                     .required = true,
+                     .names = Names::kFolder,
+                     .must_exist = true},
+                    {.name = "--batches",
+                     .value = "N",
+                     .to = &eval->batches,
+                     .help =
+                         "batches of the recipe's size, from the start (all)",
+                     .check = WholeNumber(1, kLargest)},
+                    JsonFlag(eval->json)},
+      .make = [eval] { return *eval; }};
+}
+
+CommandSyntax GenerateSyntax() {
+  auto generate = std::make_shared<Generate>();
+  return {.name = "generate",
+          .summary = "Continue a text, token by token",
+          .examples = {"delink generate runs/p2r --prompt 'In the beginning' "
+                       "--tokens 100 --top-k 40"},
+          .arguments = GenerateArgumentList(*generate),
+          .make = [generate] { return *generate; }};
+}
+
+}  // namespace delink::tools

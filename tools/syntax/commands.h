@@ -1,0 +1,21 @@
+// The description of each command; every call makes one with targets of its
+// own.
+#pragma once
+
+#include "tools/syntax/syntax.h"
+
+namespace delink::tools {
+
+CommandSyntax DataSyntax();      // data.cc
+CommandSyntax TrainSyntax();     // train.cc
+CommandSyntax PlanSyntax();      // train.cc
+CommandSyntax DelinkSyntax();    // checkpoint.cc
+CommandSyntax InspectSyntax();   // checkpoint.cc
+CommandSyntax EvalSyntax();      // checkpoint.cc
+CommandSyntax GenerateSyntax();  // checkpoint.cc
+CommandSyntax ProgramSyntax();   // root.cc: the program, with all of them
+
+// An option that changes keys of a recipe; train.cc.
+ArgumentSyntax SetOption(std::vector<std::string>& sets);
+
+}  // namespace delink::tools

@@ -1,0 +1,147 @@
+#include <limits>
+#include <memory>
+
+#include "tools/syntax/commands.h"
+
+namespace delink::tools {
+namespace {
+
+constexpr int64_t kLargest = std::numeric_limits<int64_t>::max();
+
+// What train understands, before its values have their types.
+struct TrainArguments {
+  TrainOptions options;
+  OptionalText resume;
+  int64_t until_step = 0;  // 0: none
+  std::string trace_steps;
+};
+
+Command MakeTrain(const TrainArguments& given) {
+  TrainOptions options = given.options;
+  options.resume = given.resume.given;
+  options.resume_from = given.resume.value;
+  if (given.until_step > 0) options.until_step = given.until_step;
+  if (!given.trace_steps.empty()) {
+    options.trace_steps = *ParseTraceSteps(given.trace_steps);
+  }
+  return options;
+}
+
+ArgumentSyntax RecipeArgument(std::string& recipe) {
+  return {.name = "RECIPE",
+          .to = &recipe,
+          .help = "a TOML file: docs/recipe.md",
+          .names = Names::kFile,
+          .must_exist = true};
+}
+
+std::vector<ArgumentSyntax> TraceOptions(TrainArguments& given) {
+  return {{.name = "--trace",
+           .value = "FILE",
+           .to = &given.options.trace,
+           .help = "write what each instruction of some steps took, for "
+                   "Perfetto or chrome://tracing",
+           .names = Names::kFile},
+          {.name = "--trace-steps",
+           .value = "N|A:B",
+           .to = &given.trace_steps,
+           .help = "the steps: the first N of this call, or A to B of the run "
+                   "(10)",
+           .check =
+               [](const std::string& text) {
+                 const auto steps = ParseTraceSteps(text);
+                 return steps.ok() ? "" : std::string(steps.status().message());
+               },
+           .needs = {"--trace"}}};
+}
+
+std::vector<ArgumentSyntax> TrainArgumentList(TrainArguments& given) {
+  TrainOptions& options = given.options;
+  return {RecipeArgument(options.recipe),
+          SetOption(options.sets),
+          {.name = "--out",
+           .value = "DIR",
+           .to = &options.out,
+           .help = "folder of the run (runs/NAME-OF-RECIPE)",
+           .names = Names::kFolder},
+          {.name = "--resume",
+           .value = "CHECKPOINT",
+           .to = &given.resume,
+           .help = "go on from CHECKPOINT, by default the newest whole one of "
+                   "--out; where there is none, start",
+           .names = Names::kPath},
+          {.name = "--overwrite",
+           .to = &options.overwrite,
+           .help = "remove the run that --out holds, and start",
+           .excludes = {"--resume"}},
+          {.name = "--init",
+           .value = "CHECKPOINT",
+           .to = &options.init,
+           .help = "start with the weights of CHECKPOINT, and nothing else of "
+                   "it",
+           .names = Names::kPath},
+          {.name = "--until-step",
+           .value = "N",
+           .to = &given.until_step,
+           .help = "stop, and save, after step N",
+           .check = WholeNumber(1, kLargest)},
+          {.name = "--threads",
+           .value = "N",
+           .to = &options.threads,
+           .help = "threads of each rank (the recipe's, or the machine's "
+                   "cores divided among its ranks)",
+           .check = WholeNumber(1, kLargest)}};
+}
+
+}  // namespace
+
+ArgumentSyntax SetOption(std::vector<std::string>& sets) {
+  return {.name = "--set",
+          .value = "KEY=VALUE",
+          .to = &sets,
+          .help = "change a key of the recipe; may be repeated",
+          .check = [](const std::string& set) {
+            return set.find('=') == std::string::npos
+                       ? "'" + set + "' is not of the form KEY=VALUE"
+                       : "";
+          }};
+}
+
+CommandSyntax TrainSyntax() {
+  auto given = std::make_shared<TrainArguments>();
+  std::vector<ArgumentSyntax> arguments = TrainArgumentList(*given);
+  for (ArgumentSyntax& trace : TraceOptions(*given)) {
+    arguments.push_back(std::move(trace));
+  }
+  return {.name = "train",
+          .summary = "Train as a recipe says; under mpirun the same words",
+          .examples = {"mpirun -np 2 delink train "
+                       "recipes/quickstart_p2r.toml --out runs/p2r"},
+          .arguments = std::move(arguments),
+          .make = [given] { return MakeTrain(*given); }};
+}
+
+CommandSyntax PlanSyntax() {
+  auto plan = std::make_shared<PlanCommand>();
+  return {
+      .name = "plan",
+      .summary = "What a recipe takes, without training",
+      .examples = {"delink plan recipes/gpt2_124m.toml --ranks 8"},
+      .arguments = {RecipeArgument(plan->recipe),
+                    SetOption(plan->sets),
+                    {.name = "--ranks",
+                     .value = "N",
+                     .to = &plan->ranks,
+                     .help = "ranks that would be started (the recipe's, or 1)",
+                     .check = WholeNumber(1, 1 << 20)},
+                    {.name = "--program",
+                     .to = &plan->program,
+                     .help = "print the program of a step as well: "
+                             "docs/step-program.md"},
+                    {.name = "--json",
+                     .to = &plan->json,
+                     .help = "print one JSON object"}},
+      .make = [plan] { return *plan; }};
+}
+
+}  // namespace delink::tools
