@@ -10,6 +10,8 @@ const char* ToString(DeviceKind kind) {
       return "meta";
     case DeviceKind::kCuda:
       return "cuda";
+    case DeviceKind::kTimedCpu:
+      return "timed cpu";
   }
   return "?";
 }

@@ -22,7 +22,8 @@
 
 namespace delink {
 
-enum class DeviceKind : uint8_t { kCpu, kMeta, kCuda };
+// kTimedCpu: the CPU, noting what its kernels take (layers/kernels/timed).
+enum class DeviceKind : uint8_t { kCpu, kMeta, kCuda, kTimedCpu };
 
 const char* ToString(DeviceKind kind);
 

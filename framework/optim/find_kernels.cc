@@ -5,6 +5,7 @@ namespace delink {
 const OptimKernels* FindOptimKernels(DeviceKind device, DType dtype) {
   switch (device) {
     case DeviceKind::kCpu:
+    case DeviceKind::kTimedCpu:
       return cpu::OptimTable(dtype);
     case DeviceKind::kMeta:
       return meta::OptimTable(dtype);

@@ -1,0 +1,12 @@
+// How fast memory streams.
+#pragma once
+
+#include "recipes/bench/machine.h"
+
+namespace delink::bench {
+
+// Over arrays of `bytes` each, of which every thread takes a piece; the best of
+// `passes`.
+Bandwidth MeasureBandwidth(int threads, int64_t bytes, int passes);
+
+}  // namespace delink::bench

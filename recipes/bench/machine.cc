@@ -1,0 +1,149 @@
+#include "recipes/bench/machine.h"
+
+#include <sched.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <fstream>
+#include <memory>
+
+#include "framework/base/check.h"
+#include "framework/base/status_macros.h"
+#include "layers/kernels/find_kernels.h"
+#include "recipes/bench/bandwidth.h"
+#include "recipes/bench/disk.h"
+#include "recipes/bench/timing.h"
+
+namespace delink::bench {
+namespace {
+
+constexpr int64_t kMebibyte = 1 << 20;
+
+// "model name" of x86; other processors say less, then it is the architecture.
+std::string ProcessorName() {
+  std::ifstream in("/proc/cpuinfo");
+  for (std::string line; std::getline(in, line);) {
+    const size_t colon = line.find(": ");
+    if (colon == std::string::npos) continue;
+    if (line.starts_with("model name") || line.starts_with("Model")) {
+      return line.substr(colon + 2);
+    }
+  }
+  return "unknown";
+}
+
+int64_t Cores() {
+  cpu_set_t set;
+  CPU_ZERO(&set);
+  if (sched_getaffinity(0, sizeof(set), &set) == 0) return CPU_COUNT(&set);
+  return sysconf(_SC_NPROCESSORS_ONLN);
+}
+
+// Where the system does not say, as much as desktop processors have.
+int64_t LargestCache() {
+  const long l3 = sysconf(_SC_LEVEL3_CACHE_SIZE);
+  const long l2 = sysconf(_SC_LEVEL2_CACHE_SIZE);
+  const long largest = std::max(l3, l2);
+  return largest > 0 ? largest : 32 * kMebibyte;
+}
+
+double LoadAverage() {
+  double load = 0;
+  return getloadavg(&load, 1) == 1 ? load : 0;
+}
+
+MatmulPeak MeasureMatmul(DType dtype, bool quick) {
+  const Kernels* const kernels = FindKernels(DeviceKind::kCpu, dtype);
+  DELINK_CHECK(kernels != nullptr) << ToString(dtype);
+  const std::unique_ptr<Device> device = NewCpuDevice();
+  const std::unique_ptr<Stream> stream = device->NewStream();
+  MatmulPeak best{.dtype = dtype};
+  const std::vector<int64_t> sizes =
+      quick ? std::vector<int64_t>{256}
+            : std::vector<int64_t>{512, 768, 1024, 1536, 2048};
+  for (const int64_t n : sizes) {
+    // 0.75 in every type.
+    constexpr char kByte = 0x3f;
+    const std::vector<char> a(static_cast<size_t>(n * n * SizeOf(dtype)),
+                              kByte);
+    std::vector<char> c = a;
+    const MatmulArgs args{.m = n,
+                          .n = n,
+                          .k = n,
+                          .a = a.data(),
+                          .lda = n,
+                          .b = a.data(),
+                          .ldb = n,
+                          .c = c.data(),
+                          .ldc = n};
+    const double seconds =
+        Fastest([&](int64_t) { kernels->matmul(*stream, args); },
+                {.seconds = quick ? 0.01 : 0.3, .least = 5});
+    const auto size = static_cast<double>(n);
+    const double speed = 2 * size * size * size / seconds;
+    if (speed > best.flops_per_s) {
+      best.flops_per_s = speed;
+      best.size = n;
+    }
+  }
+  return best;
+}
+
+}  // namespace
+
+const MatmulPeak* Machine::PeakOf(DType dtype) const {
+  for (const MatmulPeak& peak : matmul) {
+    if (peak.dtype == dtype) return &peak;
+  }
+  return nullptr;
+}
+
+double Machine::ArithmeticSeconds(const Work& work, DType dtype) const {
+  const MatmulPeak* const peak = PeakOf(dtype);
+  return peak != nullptr ? work.flops / peak->flops_per_s : 0;
+}
+
+double Machine::MemorySeconds(const Work& work) const {
+  const double read = 1 / bandwidth.read;
+  const double written = std::max(3 / bandwidth.triad - 2 * read, read);
+  return work.read * read + work.written * written;
+}
+
+double Machine::Roof(const Work& work, DType dtype) const {
+  return std::max(ArithmeticSeconds(work, dtype), MemorySeconds(work));
+}
+
+bool Machine::BoundByMemory(const Work& work, DType dtype) const {
+  return MemorySeconds(work) > ArithmeticSeconds(work, dtype);
+}
+
+bool SameMachine(const Machine& a, const Machine& b) {
+  return a.processor == b.processor && a.cores == b.cores &&
+         a.threads == b.threads;
+}
+
+absl::StatusOr<Machine> MeasureMachine(const MachineOptions& options) {
+  Machine machine{
+      .processor = ProcessorName(),
+      .cores = Cores(),
+      .threads = options.threads,
+      .memory_bytes = sysconf(_SC_PHYS_PAGES) * sysconf(_SC_PAGESIZE),
+      .cache_bytes = LargestCache(),
+      .load = LoadAverage()};
+  DELINK_ASSIGN_OR_RETURN(
+      machine.disk,
+      MeasureDisk(options.folder, (options.quick ? 2 : 128) * kMebibyte));
+  for (const DType dtype : options.dtypes) {
+    machine.matmul.push_back(MeasureMatmul(dtype, options.quick));
+  }
+  const int64_t array =
+      options.quick ? 4 * kMebibyte
+                    : std::clamp(4 * machine.cache_bytes, 64 * kMebibyte,
+                                 machine.memory_bytes / 8);
+  machine.bandwidth = MeasureBandwidth(options.threads, array,
+                                       /*passes=*/options.quick ? 3 : 12);
+  return machine;
+}
+
+}  // namespace delink::bench

@@ -1,0 +1,91 @@
+#include "recipes/bench/shapes.h"
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "framework/base/status_macros.h"
+#include "recipes/schema/problems.h"
+#include "recipes/schema/recipe_io.h"
+
+namespace delink::bench {
+
+const std::vector<ModelShape>& ModelShapes() {
+  static const std::vector<ModelShape> kShapes = {
+      {"gpt-10m", "gpt", 6, 256, 8, 8, 1024, 16384, true, 2048},
+      {"llama-10m", "llama", 6, 256, 8, 4, 704, 16384, false, 2048},
+      {"gpt-124m", "gpt", 12, 768, 12, 12, 3072, 50304, true, 1024},
+      {"gpt-tiny", "gpt", 2, 32, 2, 2, 64, 256, true, 64},
+      {"llama-tiny", "llama", 2, 32, 2, 1, 64, 256, false, 64},
+  };
+  return kShapes;
+}
+
+absl::StatusOr<ModelShape> FindModelShape(std::string_view name) {
+  std::vector<std::string> names;
+  for (const ModelShape& shape : ModelShapes()) {
+    if (shape.name == name) return shape;
+    names.push_back(shape.name);
+  }
+  std::string all;
+  for (const std::string& known : names) {
+    absl::StrAppend(&all, all.empty() ? "" : ", ", known);
+  }
+  return absl::InvalidArgumentError(
+      absl::StrCat("there is no shape '", std::string(name), "'",
+                   schema::Suggestion(name, names), "; there are ", all));
+}
+
+std::string ToString(const StepCase& step) {
+  return absl::StrFormat(
+      "%s, %d x %d tokens, share %s, %s%s", step.shape, step.batch, step.seq,
+      step.share, step.precision,
+      step.recompute == "none" ? "" : ", recompute " + step.recompute);
+}
+
+absl::StatusOr<Recipe> RecipeOf(const StepCase& step, const ModelList& models) {
+  DELINK_ASSIGN_OR_RETURN(const ModelShape m, FindModelShape(step.shape));
+  const bool llama = m.kind == "llama";
+  // Qwen's biases, and Qwen's epsilon.
+  const std::string text = absl::StrFormat(
+      R"([model]
+kind = "%s"
+layers = %d
+dim = %d
+heads = %d
+kv_heads = %d
+ffn = %d
+vocab = %d
+tied = %s
+%s
+[data]
+train = "none"
+seq = %d
+batch = %d
+[optimizer]
+kind = "adamw"
+lr = 6e-4
+betas = [0.9, 0.95]
+decay = 0.1
+clip = 1.0
+[schedule]
+kind = "constant"
+steps = 1_000_000
+[[stage]]
+name = "bench"
+share = "%s"
+[run]
+device = "cpu"
+micro_batch = %d
+precision = "%s"
+recompute = "%s"
+)",
+      m.kind, m.layers, m.dim, m.heads, m.kv_heads, m.ffn, m.vocab,
+      m.tied ? "true" : "false",
+      llama ? "qkv_bias = true\nnorm_eps = 1e-6" : "", step.seq, step.batch,
+      step.share, step.batch, step.precision, step.recompute);
+  DELINK_ASSIGN_OR_RETURN(
+      const Recipe recipe,
+      ParseRecipe(text, ToString(step), "", {}, KindsOf(models)));
+  return CheckWorld(recipe, 1);
+}
+
+}  // namespace delink::bench

@@ -1,0 +1,127 @@
+// What calls of kernels have to do, against sums made by hand; and the device
+// that notes them.
+#include "layers/kernels/work.h"
+
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <string>
+#include <vector>
+
+#include "layers/kernels/find_kernels.h"
+#include "layers/kernels/timed/timed.h"
+
+namespace delink {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+void Expect(const Work& work, double flops, double read, double written) {
+  EXPECT_EQ(work.flops, flops) << work.kernel;
+  EXPECT_EQ(work.read, read) << work.kernel;
+  EXPECT_EQ(work.written, written) << work.kernel;
+}
+
+TEST(Work, OfMatmuls) {
+  MatmulArgs a{.m = 2, .n = 3, .k = 5};
+  Expect(WorkOf(a, DType::kF32), 60, 4 * (10 + 15), 4 * 6);
+  Expect(WorkOf(a, DType::kBF16), 60, 2 * (10 + 15), 2 * 6);
+  float bias = 0;
+  a.bias = &bias;
+  Expect(WorkOf(a, DType::kF32), 60, 4 * (10 + 15 + 3), 4 * 6);
+  a.bias = nullptr;
+  a.accumulate = a.c_is_gradient = true;  // f32, read as well
+  Expect(WorkOf(a, DType::kBF16), 60, 2 * (10 + 15) + 4 * 6, 4 * 6);
+}
+
+TEST(Work, OfRows) {
+  float x = 0;
+  Expect(WorkOf(GeluBackwardArgs{.count = 7}, DType::kF32), 0, 56, 28);
+  Expect(WorkOf(SwiGluForwardArgs{.N = 3, .F = 5}, DType::kBF16), 0, 60, 30);
+  Expect(WorkOf(SwiGluBackwardArgs{.N = 3, .F = 5}, DType::kF32), 0, 180, 120);
+  // x and two parameters; y, mean and rstd.
+  Expect(
+      WorkOf(
+          LayerNormForwardArgs{.N = 3, .D = 5, .b = &x, .mean = &x, .rstd = &x},
+          DType::kBF16),
+      0, 2 * (15 + 10), 2 * 15 + 4 * 6);
+  // dy, x, both statistics, and what is added to; gradients are f32.
+  Expect(WorkOf(
+             LayerNormBackwardWeightArgs{
+                 .N = 3, .D = 5, .db = &x, .accumulate = true},
+             DType::kBF16),
+         0, 2 * 30 + 4 * 6 + 4 * 10, 4 * 10);
+  Expect(
+      WorkOf(EmbeddingBackwardWeightArgs{.N = 3, .D = 5, .V = 11}, DType::kF32),
+      0, 4 * 15 + 4 * 3, 4 * 55);
+}
+
+TEST(Work, OfAttention) {
+  // Pairs of a query and a key: 1 + 2 + 3 + 4, with a window 1 + 2 + 2 + 2.
+  AttentionForwardArgs a{
+      .B = 2, .H = 4, .Hkv = 2, .Dh = 8, .Tq = 4, .Tk = 4, .lse = &a};
+  const double product = 2.0 * 2 * 4 * 8;
+  Expect(WorkOf(a, DType::kF32), 2 * product * 10, 4 * (256 + 256),
+         4 * 256 + 4 * 32);
+  a.window = 2;
+  EXPECT_EQ(WorkOf(a, DType::kF32).flops, 2 * product * 7);
+  const AttentionBackwardArgs back{
+      .B = 2, .H = 4, .Hkv = 2, .Dh = 8, .Tq = 4, .Tk = 4};
+  // q, o, d_o, k, v, lse; dq, dk, dv.
+  Expect(WorkOf(back, DType::kBF16), 5 * product * 10,
+         2 * (3 * 256 + 256) + 4 * 32, 2 * (256 + 256));
+}
+
+TEST(TimedDevice, NotesEveryCallAndChangesNoBit) {
+  KernelCalls calls;
+  const std::unique_ptr<Device> timed = NewTimedCpuDevice(calls);
+  const std::unique_ptr<Device> plain = NewCpuDevice();
+  const std::unique_ptr<Stream> timed_stream = timed->NewStream();
+  const std::unique_ptr<Stream> plain_stream = plain->NewStream();
+  const std::vector<float> x = {-2, -0.5F, 0, 0.25F, 3};
+  std::vector<float> y(x.size()), expected(x.size());
+  GeluForwardArgs args{static_cast<int64_t>(x.size()), GeluForm::kTanh,
+                       x.data(), y.data()};
+  const Clock::time_point before = Clock::now();
+  FindKernels(DeviceKind::kTimedCpu, DType::kF32)
+      ->gelu_forward(*timed_stream, args);
+  timed->FillZero(*timed_stream, expected.data(), 20);
+  timed->FillZero(*timed_stream, expected.data(), 0);  // nothing to note
+  const Clock::time_point after = Clock::now();
+  args.y = expected.data();
+  FindKernels(DeviceKind::kCpu, DType::kF32)->gelu_forward(*plain_stream, args);
+  EXPECT_EQ(y, expected);
+
+  ASSERT_EQ(calls.calls().size(), 2u);
+  const KernelCall& gelu = calls.calls()[0];
+  const KernelCall& fill = calls.calls()[1];
+  EXPECT_EQ(gelu.work.kernel, std::string("gelu_forward"));
+  Expect(gelu.work, 0, 20, 20);
+  EXPECT_EQ(fill.work.kernel, std::string("fill_zero"));
+  Expect(fill.work, 0, 0, 20);
+  EXPECT_LE(before, gelu.begin);
+  EXPECT_LE(gelu.begin, gelu.end);
+  EXPECT_LE(gelu.end, fill.begin);
+  EXPECT_LE(fill.end, after);
+  calls.Clear();
+  EXPECT_TRUE(calls.calls().empty());
+}
+
+TEST(TimedDevice, HasEveryKernelOfTheCpu) {
+  for (const DType dtype : {DType::kF32, DType::kF64, DType::kBF16}) {
+    const Kernels* const cpu = FindKernels(DeviceKind::kCpu, dtype);
+    const Kernels* const timed = FindKernels(DeviceKind::kTimedCpu, dtype);
+    ASSERT_EQ(cpu == nullptr, timed == nullptr) << ToString(dtype);
+    if (cpu == nullptr) continue;
+    // A table is nothing but pointers.
+    constexpr size_t kEntries = sizeof(Kernels) / sizeof(void (*)());
+    const auto* const entries = reinterpret_cast<void (*const*)()>(timed);
+    for (size_t i = 0; i < kEntries; ++i) {
+      EXPECT_NE(entries[i], nullptr) << ToString(dtype) << " entry " << i;
+    }
+  }
+  EXPECT_EQ(FindKernels(DeviceKind::kTimedCpu, DType::kI32), nullptr);
+}
+
+}  // namespace
+}  // namespace delink

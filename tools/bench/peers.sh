@@ -1,0 +1,118 @@
+#!/usr/bin/env bash
+# Our training steps beside PyTorch's of the same models, in turn.
+set -euo pipefail
+
+usage() {
+  cat <<'TXT'
+usage: tools/bench/peers.sh [OPTION]...
+
+Trains the same models on the same machine with `delink bench` and with
+tools/bench/torch_peer.py (eager and compiled), in turn, several rounds. Prints
+tokens a second, our speed over the faster peer's, and memory beyond 16 bytes a
+parameter; speeds as median (least - most) over the rounds.
+
+  --shape NAME       gpt-10m, llama-10m or gpt-124m; may be repeated (all three)
+  --seq N            tokens of a sequence (256)
+  --batch N          sequences of a step (2048 tokens' worth, gpt-124m 1024)
+  --precision TYPE   fp32 or bf16, which torch does by autocast (fp32)
+  --share            one block's weights for every layer, on both sides
+  --recompute        our blocks keep no activations; torch's do
+  --threads N        on both sides (the machine's cores)
+  --rounds N         (5)
+  --steps N          that count, of each round (8)
+  --no-compile       eager only; compiling takes about a minute a round
+  --delink PROGRAM   (build/release/tools/delink, else delink on the PATH)
+  --python PROGRAM   a Python that has torch (python3)
+  --help             this text
+
+torch is not among our dependencies. Where it is missing:
+  python3 -m venv ~/torch-peer
+  ~/torch-peer/bin/pip install torch numpy \
+    --index-url https://download.pytorch.org/whl/cpu
+  tools/bench/peers.sh --python ~/torch-peer/bin/python
+TXT
+}
+
+fail() {
+  echo "peers.sh: $*" >&2
+  exit 2
+}
+
+here=$(cd "$(dirname "$0")" && pwd)
+declare -A option=([seq]=256 [precision]=fp32 [rounds]=5 [steps]=8
+  [threads]=$(nproc) [batch]='' [delink]='' [python]=python3)
+shapes=()
+share='' recompute='' compile=1
+while (($#)); do
+  case $1 in
+    --help | -h) usage; exit 0 ;;
+    --share) share=1 ;;
+    --recompute) recompute=1 ;;
+    --no-compile) compile='' ;;
+    --shape | --seq | --batch | --precision | --threads | --rounds | --steps | \
+      --delink | --python)
+      (($# > 1)) || fail "$1 needs a value; see --help"
+      if [[ $1 == --shape ]]; then shapes+=("$2"); else option[${1#--}]=$2; fi
+      shift
+      ;;
+    *) fail "unknown option '$1'; see --help" ;;
+  esac
+  shift
+done
+((${#shapes[@]})) || shapes=(gpt-10m llama-10m gpt-124m)
+for name in seq threads rounds steps; do
+  [[ ${option[$name]} =~ ^[1-9][0-9]*$ ]] ||
+    fail "--$name: '${option[$name]}' is not a whole number from 1 up"
+done
+python=${option[python]}
+delink=${option[delink]}
+if [[ -z $delink ]]; then
+  delink=$here/../../build/release/tools/delink
+  [[ -x $delink ]] || delink=$(command -v delink) ||
+    fail "there is no delink program; build it, or name it by --delink"
+fi
+"$python" -c 'import torch' 2>/dev/null ||
+  fail "$python has no torch; --help says how to install it"
+
+ours=(--suite step --seq "${option[seq]}" --precision "${option[precision]}"
+  --threads "${option[threads]}" --steps "${option[steps]}" --json -)
+torch=(--seq "${option[seq]}" --dtype "${option[precision]}"
+  --threads "${option[threads]}" --steps "${option[steps]}")
+if [[ -n $share ]]; then
+  ours+=(--share all)
+  torch+=(--share)
+else
+  ours+=(--share none)
+fi
+if [[ -n $recompute ]]; then ours+=(--recompute block); fi
+if [[ -n ${option[batch]} ]]; then
+  ours+=(--batch "${option[batch]}")
+  torch+=(--batch "${option[batch]}")
+fi
+
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+
+# run FILE COMMAND...: its output goes to FILE, what it says only if it fails.
+run() {
+  local file=$1
+  shift
+  "$@" >"$file" 2>"$work/log" && return
+  cat "$work/log" >&2
+  fail "this failed: $*"
+}
+
+for shape in "${shapes[@]}"; do
+  echo "$shape, ${option[seq]} tokens, ${option[precision]}${share:+, shared}${recompute:+, ours recomputed}, ${option[threads]} threads, ${option[rounds]} rounds"
+  mkdir "$work/$shape"
+  for ((round = 1; round <= option[rounds]; ++round)); do
+    at=$work/$shape/$round
+    run "$at.delink.json" "$delink" bench --shape "$shape" "${ours[@]}"
+    run "$at.eager.json" "$python" "$here/torch_peer.py" --shape "$shape" \
+      "${torch[@]}"
+    [[ -z $compile ]] ||
+      run "$at.compile.json" "$python" "$here/torch_peer.py" --shape "$shape" \
+        "${torch[@]}" --compile
+  done
+  "$python" "$here/peer_ratios.py" "$work/$shape"
+done
