@@ -2,8 +2,13 @@
 //
 // Contract, for all of them
 // - Tensors are row-major. `void*` members point to the table's dtype T;
-//   statistics and losses marked S are f32 where T is f32 or narrower, else
-//   f64. Memory is the device's; nothing is owned.
+//   statistics marked S and gradients of parameters marked P are f32 where T is
+//   f32 or narrower, else f64. Memory is the device's; nothing is owned.
+// - Where T is bf16, numbers are widened to f32 as they are read, everything is
+//   computed and summed in f32 or better, and an output is rounded once, when
+//   it is stored: to the nearest number, a tie to the even one. Not-a-number
+//   stays that, what is too large becomes infinite. `accumulate` adds before
+//   that rounding. A matrix product may take numbers below 2^-126 for 0.
 // - Gradients of activations are written (`=`). Gradients of parameters obey
 //   `accumulate`: false writes the whole tensor, true adds to it (`+=`).
 // - An elementwise output may be exactly one of its inputs; otherwise buffers
@@ -23,7 +28,8 @@
 namespace delink {
 
 // C = op(A) op(B) [+ C] [+ bias], op(A) [m, k], op(B) [k, n], C [m, n].
-// A transposed A is stored [k, m], a transposed B [n, k].
+// A transposed A is stored [k, m], a transposed B [n, k]. C is of type P where
+// it is the gradient of a parameter, and then there is no bias.
 struct MatmulArgs {
   int64_t m, n, k;
   bool transpose_a = false;
@@ -36,12 +42,13 @@ struct MatmulArgs {
   int64_t ldc;
   const void* bias = nullptr;  // [n], may be null
   bool accumulate = false;
+  bool c_is_gradient = false;  // C is P, not T
 };
 
 struct BiasGradArgs {
   int64_t N, D;
   const void* dy;  // [N, D]
-  void* db;        // [D]
+  void* db;        // [D] P
   bool accumulate = false;
 };
 
@@ -71,8 +78,8 @@ struct LayerNormBackwardWeightArgs {
   const void* x;     // [N, D]
   const void* mean;  // [N] S
   const void* rstd;  // [N] S
-  void* dw;          // [D]
-  void* db;          // [D], may be null
+  void* dw;          // [D] P
+  void* db;          // [D] P, may be null
   bool accumulate = false;
 };
 
@@ -98,7 +105,7 @@ struct RmsNormBackwardWeightArgs {
   const void* dy;    // [N, D]
   const void* x;     // [N, D]
   const void* rstd;  // [N] S
-  void* dw;          // [D]
+  void* dw;          // [D] P
   bool accumulate = false;
 };
 
@@ -131,7 +138,7 @@ struct QkNormBackwardWeightArgs {
   const void* dy;    // [N, row_heads Dh]
   const void* x;     // like dy
   const void* rstd;  // [N, rstd_heads] S
-  void* dw;          // [Dh]
+  void* dw;          // [Dh] P
   bool accumulate = false;
 };
 
@@ -232,14 +239,14 @@ struct EmbeddingBackwardWeightArgs {
   int64_t N, D, V;
   const int32_t* tokens;  // [N]
   const void* dy;         // [N, D]
-  void* dw;               // [V, D]; rows of absent tokens are zeroed on `=`
+  void* dw;               // [V, D] P; rows of absent tokens are zeroed on `=`
   bool accumulate = false;
 };
 struct EmbeddingBackwardPositionArgs {
   int64_t B, T, D, Tmax;
   int64_t first_position = 0;
   const void* dy;  // [B, T, D]
-  void* dp;        // [Tmax, D]; rows no token stands at are zeroed on `=`
+  void* dp;        // [Tmax, D] P; rows no token stands at are zeroed on `=`
   bool accumulate = false;
 };
 

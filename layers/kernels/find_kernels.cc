@@ -1,28 +1,63 @@
 #include "layers/kernels/find_kernels.h"
 
+#include "framework/tensor/bfloat16.h"
 #include "layers/kernels/cpu/cpu.h"
+#include "layers/kernels/cpu/matmul.h"
 #include "layers/kernels/meta/meta.h"
 #include "layers/kernels/ref/ref.h"
+#include "layers/kernels/timed/timed.h"
 
 namespace delink {
+namespace {
+
+const Kernels* OnCpu(DType dtype) {
+  switch (dtype) {
+    case DType::kF32:
+      return &cpu::Table<float>();
+    case DType::kBF16:
+      return &cpu::Table<BFloat16>();
+    case DType::kF64:
+      return &ref::Table<double>();
+    default:
+      return nullptr;
+  }
+}
+
+const Kernels* OnMeta(DType dtype) {
+  static const Kernels kF32 = meta::Table(cpu::Table<float>());
+  static const Kernels kBF16 = meta::Table(cpu::Table<BFloat16>());
+  static const Kernels kF64 = meta::Table(ref::Table<double>());
+  switch (dtype) {
+    case DType::kF32:
+      return &kF32;
+    case DType::kBF16:
+      return &kBF16;
+    case DType::kF64:
+      return &kF64;
+    default:
+      return nullptr;
+  }
+}
+
+}  // namespace
 
 const Kernels* FindKernels(DeviceKind device, DType dtype) {
-  const bool f32 = dtype == DType::kF32;
-  if (!f32 && dtype != DType::kF64) return nullptr;
   switch (device) {
     case DeviceKind::kCpu:
-      return f32 ? &cpu::Table() : &ref::Table<double>();
-    case DeviceKind::kMeta: {
-      static const Kernels kF32 = meta::Table(cpu::Table());
-      static const Kernels kF64 = meta::Table(ref::Table<double>());
-      return f32 ? &kF32 : &kF64;
-    }
+      return OnCpu(dtype);
+    case DeviceKind::kMeta:
+      return OnMeta(dtype);
+    case DeviceKind::kTimedCpu:
+      return timed::Table(dtype);
     case DeviceKind::kCuda:
       return nullptr;
   }
   return nullptr;
 }
 
+bool FastBf16() { return cpu::FastBf16Matmul(); }
+
 const Kernels& ReferenceKernelsF32() { return ref::Table<float>(); }
+const Kernels& ReferenceKernelsBf16() { return ref::Table<BFloat16>(); }
 
 }  // namespace delink

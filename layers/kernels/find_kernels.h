@@ -7,12 +7,18 @@
 
 namespace delink {
 
-// (cpu, f32): fast. (cpu, f64): the reference in double. (meta, either): does
-// nothing, but answers scratch queries as the CPU does, so that a plan made on
-// meta fits. Null when this build has no kernels for the pair.
+// (cpu, f32) and (cpu, bf16): fast. (cpu, f64): the reference in double. (meta,
+// any of them): does nothing, but answers scratch queries as the CPU does, so
+// that a plan made on meta fits. Null when this build has no kernels for the
+// pair.
 const Kernels* FindKernels(DeviceKind device, DType dtype);
 
-// Plain loops on f32 storage with arithmetic in double, for tests.
+// Whether the CPU's bf16 table multiplies matrices by instructions for bf16.
+// Otherwise it is right all the same, but no faster than f32, maybe slower.
+bool FastBf16();
+
+// Plain loops on f32 or bf16 storage with arithmetic in double, for tests.
 const Kernels& ReferenceKernelsF32();
+const Kernels& ReferenceKernelsBf16();
 
 }  // namespace delink

@@ -12,10 +12,12 @@
 //   };
 //
 // What runs on a device must be listed for meta too, in the same types: memory
-// is planned there. f64 on the CPU is for checks of the gradient. The contract
-// of arguments.h holds for these kernels as well.
+// is planned there. f64 on the CPU is for checks of the gradient; kBF16 is what
+// `run.precision = "bf16"` asks for. The contract of arguments.h holds for
+// these kernels as well: bf16 in and out, but f32 for gradients of parameters.
 #pragma once
 
+#include <string>
 #include <vector>
 
 #include "framework/device/backend.h"
@@ -42,6 +44,18 @@ const Table* FindIn(const KernelList<Table>& list, DeviceKind device,
     if (entry.device == device && entry.dtype == dtype) return &entry.kernels;
   }
   return nullptr;
+}
+
+// "f32 on cpu, f64 on cpu": for messages.
+template <typename Table>
+std::string WhatIsIn(const KernelList<Table>& list) {
+  std::string text;
+  for (const KernelEntry<Table>& entry : list) {
+    if (!text.empty()) text += ", ";
+    text.append(ToString(entry.dtype)).append(" on ");
+    text.append(ToString(entry.device));
+  }
+  return text.empty() ? "none" : text;
 }
 
 }  // namespace delink

@@ -85,7 +85,8 @@ void BackwardChunk(Tape& tape, const Kernels& kernels, const Chunk& c,
                                  .ldb = c.D,
                                  .c = dw.data(),
                                  .ldc = c.D,
-                                 .accumulate = accumulate});
+                                 .accumulate = accumulate,
+                                 .c_is_gradient = true});
 }
 
 }  // namespace

@@ -21,7 +21,8 @@ const Table& KernelsOf(const Tape& tape, DType dtype,
   const Table* const kernels = FindIn(list, tape.device().kind(), dtype);
   DELINK_CHECK(kernels != nullptr)
       << name << " has no kernels for " << ToString(dtype) << " on "
-      << tape.device().name();
+      << tape.device().name() << ", only " << WhatIsIn(list)
+      << ": add them to its list, or choose another run.precision";
   return *kernels;
 }
 

@@ -45,7 +45,8 @@ void WeightGrad(Backward& back, Sizes s, Var x, Var y, Param& w, Param* b) {
                                  .ldb = s.in,
                                  .c = dw.value.data(),
                                  .ldc = s.in,
-                                 .accumulate = dw.accumulate});
+                                 .accumulate = dw.accumulate,
+                                 .c_is_gradient = true});
   if (b == nullptr) return;
   const Param::GradTarget db = b->TakeGrad();
   kernels.bias_grad(back.stream(), {.N = s.N,

@@ -10,7 +10,6 @@
 #include <cstring>
 #include <limits>
 #include <new>
-#include <type_traits>
 #include <vector>
 
 namespace delink::testing {
@@ -57,7 +56,7 @@ class Guarded {
 
   void Poison() {
     T poison = static_cast<T>(-77);
-    if constexpr (std::is_floating_point_v<T>) {
+    if constexpr (std::numeric_limits<T>::has_quiet_NaN) {
       poison = std::numeric_limits<T>::quiet_NaN();
     }
     for (int64_t i = 0; i < size_; ++i) data()[i] = poison;

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "framework/base/check.h"
+#include "framework/tensor/bfloat16.h"
 
 namespace delink::cpu {
 namespace {
@@ -11,22 +12,39 @@ int64_t Floats(int64_t count) {
   return (count * static_cast<int64_t>(sizeof(float)) + 63) / 64 * 64;
 }
 
+template <typename T>
+constexpr bool kIsF32 = std::is_same_v<T, float>;
+
 int Threads(int asked) { return asked > 0 ? asked : MaxThreads(); }
 
 }  // namespace
 
-// The query tile transposed, an output tile, the values; a tile of scores.
+// The query tile transposed, an output tile, the values; a tile of scores; in
+// bf16 also the keys.
+template <typename T>
 int64_t AttentionForwardScratch(const AttentionForwardArgs& s, int threads) {
-  return Threads(threads) *
-         Floats((2 * kQueryTile + kKeyTile) * s.Dh + kQueryTile * kKeyTile);
+  const int64_t packed = kIsF32<T> ? 0 : kKeyTile;
+  return Threads(threads) * Floats((2 * kQueryTile + kKeyTile + packed) * s.Dh +
+                                   kQueryTile * kKeyTile);
 }
 
 // Queries and output gradients, plain and transposed, the keys; two tiles of
-// scores.
+// scores; in bf16 also the values, and the sums that become dq, dk and dv.
+template <typename T>
 int64_t AttentionBackwardScratch(const AttentionBackwardArgs& s, int threads) {
-  return Threads(threads) *
-         Floats((4 * kQueryTile + kKeyTile) * s.Dh + 2 * kQueryTile * kKeyTile);
+  const int64_t packed = kIsF32<T> ? 0 : kKeyTile + kQueryTile + 2 * s.Tk;
+  return Threads(threads) * Floats((4 * kQueryTile + kKeyTile + packed) * s.Dh +
+                                   2 * kQueryTile * kKeyTile);
 }
+
+template int64_t AttentionForwardScratch<float>(const AttentionForwardArgs&,
+                                                int);
+template int64_t AttentionForwardScratch<BFloat16>(const AttentionForwardArgs&,
+                                                   int);
+template int64_t AttentionBackwardScratch<float>(const AttentionBackwardArgs&,
+                                                 int);
+template int64_t AttentionBackwardScratch<BFloat16>(
+    const AttentionBackwardArgs&, int);
 
 int TeamFor(int64_t bytes, int64_t bytes_per_thread) {
   DELINK_CHECK_GE(bytes, bytes_per_thread)

@@ -13,7 +13,10 @@ namespace delink::cpu {
 inline constexpr int64_t kQueryTile = 64;
 inline constexpr int64_t kKeyTile = 64;
 
+// T is float or BFloat16, whose tiles need room as f32 too.
+template <typename T>
 int64_t AttentionForwardScratch(const AttentionForwardArgs&, int threads);
+template <typename T>
 int64_t AttentionBackwardScratch(const AttentionBackwardArgs&, int threads);
 
 // How many threads may share `bytes` when each needs `bytes_per_thread`, at

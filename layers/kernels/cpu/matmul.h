@@ -6,7 +6,12 @@
 
 namespace delink::cpu {
 
-// Replaces the matmul of `kernels`, or leaves it.
+// Replaces the matmul of `kernels`, a table for T = float or BFloat16, or
+// leaves it.
+template <typename T>
 void ChooseMatmul(Kernels* kernels);
+
+// Whether the processor's instructions for bf16 are put to use.
+bool FastBf16Matmul();
 
 }  // namespace delink::cpu

@@ -10,7 +10,8 @@ namespace delink::cpu {
 struct Target {
   const char* name;
   bool supported;  // by this machine
-  const Kernels* kernels;
+  const Kernels* f32;
+  const Kernels* bf16;
 };
 
 // Best first; the last one always runs.

@@ -64,7 +64,8 @@ void ForwardQuery(const AttentionForwardArgs& s, int64_t b, int64_t h,
   T* o = At<T>(s.o, s.o_strides, s.Dh, b, i, h);
   for (int64_t d = 0; d < s.Dh; ++d) o[d] = static_cast<T>(value[d]);
   if (s.lse != nullptr) {
-    static_cast<T*>(s.lse)[(b * s.H + h) * s.Tq + i] = static_cast<T>(lse);
+    static_cast<Wide<T>*>(s.lse)[(b * s.H + h) * s.Tq + i] =
+        static_cast<Wide<T>>(lse);
   }
 }
 
@@ -78,9 +79,9 @@ void BackwardQuery(const AttentionBackwardArgs& s, int64_t b, int64_t h,
   const T* q = At<T>(s.q, s.q_strides, s.Dh, b, i, h);
   const T* o = At<T>(s.o, s.o_strides, s.Dh, b, i, h);
   const T* d_o = At<T>(s.d_o, s.o_strides, s.Dh, b, i, h);
-  const double lse = static_cast<const T*>(s.lse)[row];
+  const double lse = static_cast<const Wide<T>*>(s.lse)[row];
   const double delta = Dot(o, d_o, s.Dh);
-  static_cast<T*>(s.delta)[row] = static_cast<T>(delta);
+  static_cast<Wide<T>*>(s.delta)[row] = static_cast<Wide<T>>(delta);
   std::vector<double> sum(s.Dh, 0.0);
   for (int64_t j = first; j < end; ++j) {
     const T* k = At<T>(s.k, s.kv_strides, s.Dh, b, j, hkv);
@@ -138,7 +139,10 @@ int64_t AttentionBackwardScratch(const AttentionBackwardArgs&, int) {
 
 template void AttentionForward<float>(Stream&, const AttentionForwardArgs&);
 template void AttentionForward<double>(Stream&, const AttentionForwardArgs&);
+template void AttentionForward<BFloat16>(Stream&, const AttentionForwardArgs&);
 template void AttentionBackward<float>(Stream&, const AttentionBackwardArgs&);
 template void AttentionBackward<double>(Stream&, const AttentionBackwardArgs&);
+template void AttentionBackward<BFloat16>(Stream&,
+                                          const AttentionBackwardArgs&);
 
 }  // namespace delink::ref

@@ -13,7 +13,7 @@ void CrossEntropy(Stream&, const CrossEntropyArgs& s) {
     if (target == s.ignore_index) {
       s.row_loss[n] = 0.0;
       if (s.z_weight != 0) s.row_z[n] = 0.0;
-      if (s.want_grad) std::fill(logits, logits + s.V, T{0});
+      if (s.want_grad) std::fill(logits, logits + s.V, T{});
       continue;
     }
     const double max = *std::max_element(logits, logits + s.V);
@@ -39,5 +39,6 @@ void CrossEntropy(Stream&, const CrossEntropyArgs& s) {
 
 template void CrossEntropy<float>(Stream&, const CrossEntropyArgs&);
 template void CrossEntropy<double>(Stream&, const CrossEntropyArgs&);
+template void CrossEntropy<BFloat16>(Stream&, const CrossEntropyArgs&);
 
 }  // namespace delink::ref

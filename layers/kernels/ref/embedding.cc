@@ -10,8 +10,9 @@ void EmbeddingForward(Stream&, const EmbeddingForwardArgs& s) {
   for (int64_t n = 0; n < s.B * s.T; ++n) {
     const int64_t position = s.first_position + n % s.T;
     for (int64_t d = 0; d < s.D; ++d) {
-      const T weight = w[s.tokens[n] * s.D + d];
-      y[n * s.D + d] = p != nullptr ? weight + p[position * s.D + d] : weight;
+      const double weight = w[s.tokens[n] * s.D + d];
+      y[n * s.D + d] = static_cast<T>(
+          p != nullptr ? weight + p[position * s.D + d] : weight);
     }
   }
 }
@@ -20,14 +21,14 @@ void EmbeddingForward(Stream&, const EmbeddingForwardArgs& s) {
 template <typename T>
 void EmbeddingBackwardWeight(Stream&, const EmbeddingBackwardWeightArgs& s) {
   const T* dy = static_cast<const T*>(s.dy);
-  T* dw = static_cast<T*>(s.dw);
+  auto* dw = static_cast<Wide<T>*>(s.dw);
   for (int64_t v = 0; v < s.V; ++v) {
     for (int64_t d = 0; d < s.D; ++d) {
       double sum = s.accumulate ? dw[v * s.D + d] : 0.0;
       for (int64_t n = 0; n < s.N; ++n) {
         if (s.tokens[n] == v) sum += dy[n * s.D + d];
       }
-      dw[v * s.D + d] = static_cast<T>(sum);
+      dw[v * s.D + d] = static_cast<Wide<T>>(sum);
     }
   }
 }
@@ -36,7 +37,7 @@ template <typename T>
 void EmbeddingBackwardPosition(Stream&,
                                const EmbeddingBackwardPositionArgs& s) {
   const T* dy = static_cast<const T*>(s.dy);
-  T* dp = static_cast<T*>(s.dp);
+  auto* dp = static_cast<Wide<T>*>(s.dp);
   for (int64_t position = 0; position < s.Tmax; ++position) {
     const int64_t t = position - s.first_position;
     const bool used = t >= 0 && t < s.T;
@@ -45,7 +46,7 @@ void EmbeddingBackwardPosition(Stream&,
       for (int64_t b = 0; used && b < s.B; ++b) {
         sum += dy[(b * s.T + t) * s.D + d];
       }
-      dp[position * s.D + d] = static_cast<T>(sum);
+      dp[position * s.D + d] = static_cast<Wide<T>>(sum);
     }
   }
 }
@@ -58,6 +59,7 @@ void EmbeddingBackwardPosition(Stream&,
       Stream&, const EmbeddingBackwardPositionArgs&);
 DELINK_INSTANTIATE(float)
 DELINK_INSTANTIATE(double)
+DELINK_INSTANTIATE(BFloat16)
 #undef DELINK_INSTANTIATE
 
 }  // namespace delink::ref

@@ -29,8 +29,8 @@ void LayerNormForward(Stream&, const LayerNormForwardArgs& s) {
       y[d] = static_cast<T>((x[d] - mean) * rstd * w[d] + bias);
     }
     if (s.rstd != nullptr) {
-      static_cast<T*>(s.mean)[n] = static_cast<T>(mean);
-      static_cast<T*>(s.rstd)[n] = static_cast<T>(rstd);
+      static_cast<Wide<T>*>(s.mean)[n] = static_cast<Wide<T>>(mean);
+      static_cast<Wide<T>*>(s.rstd)[n] = static_cast<Wide<T>>(rstd);
     }
   }
 }
@@ -42,8 +42,8 @@ void LayerNormBackwardInput(Stream&, const LayerNormBackwardInputArgs& s) {
   const T* w = static_cast<const T*>(s.w);
   T* dx = static_cast<T*>(s.dx);
   for (int64_t n = 0; n < s.N; ++n, dy += s.D, x += s.D, dx += s.D) {
-    const double mean = static_cast<const T*>(s.mean)[n];
-    const double rstd = static_cast<const T*>(s.rstd)[n];
+    const double mean = static_cast<const Wide<T>*>(s.mean)[n];
+    const double rstd = static_cast<const Wide<T>*>(s.rstd)[n];
     double mean_g = 0.0, mean_gx = 0.0;
     for (int64_t d = 0; d < s.D; ++d) {
       const double g = double{dy[d]} * w[d];
@@ -64,10 +64,10 @@ template <typename T>
 void LayerNormBackwardWeight(Stream&, const LayerNormBackwardWeightArgs& s) {
   const T* dy = static_cast<const T*>(s.dy);
   const T* x = static_cast<const T*>(s.x);
-  const T* mean = static_cast<const T*>(s.mean);
-  const T* rstd = static_cast<const T*>(s.rstd);
-  T* dw = static_cast<T*>(s.dw);
-  T* db = static_cast<T*>(s.db);
+  const auto* mean = static_cast<const Wide<T>*>(s.mean);
+  const auto* rstd = static_cast<const Wide<T>*>(s.rstd);
+  auto* dw = static_cast<Wide<T>*>(s.dw);
+  auto* db = static_cast<Wide<T>*>(s.db);
   for (int64_t d = 0; d < s.D; ++d) {
     double sum_w = s.accumulate ? dw[d] : 0.0;
     double sum_b = s.accumulate && db != nullptr ? db[d] : 0.0;
@@ -76,8 +76,8 @@ void LayerNormBackwardWeight(Stream&, const LayerNormBackwardWeightArgs& s) {
       sum_w += g * (double{x[n * s.D + d]} - mean[n]) * rstd[n];
       sum_b += g;
     }
-    dw[d] = static_cast<T>(sum_w);
-    if (db != nullptr) db[d] = static_cast<T>(sum_b);
+    dw[d] = static_cast<Wide<T>>(sum_w);
+    if (db != nullptr) db[d] = static_cast<Wide<T>>(sum_b);
   }
 }
 
@@ -94,7 +94,8 @@ void RmsNormForward(Stream&, const RmsNormForwardArgs& s) {
     for (int64_t d = 0; d < s.D; ++d) {
       y[d] = static_cast<T>(x[d] * rstd * w[d]);
     }
-    if (s.rstd != nullptr) static_cast<T*>(s.rstd)[n] = static_cast<T>(rstd);
+    if (s.rstd != nullptr)
+      static_cast<Wide<T>*>(s.rstd)[n] = static_cast<Wide<T>>(rstd);
   }
 }
 
@@ -105,7 +106,7 @@ void RmsNormBackwardInput(Stream&, const RmsNormBackwardInputArgs& s) {
   const T* w = static_cast<const T*>(s.w);
   T* dx = static_cast<T*>(s.dx);
   for (int64_t n = 0; n < s.N; ++n, dy += s.D, x += s.D, dx += s.D) {
-    const double rstd = static_cast<const T*>(s.rstd)[n];
+    const double rstd = static_cast<const Wide<T>*>(s.rstd)[n];
     double mean_gx = 0.0;
     for (int64_t d = 0; d < s.D; ++d) {
       mean_gx += double{dy[d]} * w[d] * x[d] * rstd;
@@ -122,14 +123,14 @@ template <typename T>
 void RmsNormBackwardWeight(Stream&, const RmsNormBackwardWeightArgs& s) {
   const T* dy = static_cast<const T*>(s.dy);
   const T* x = static_cast<const T*>(s.x);
-  const T* rstd = static_cast<const T*>(s.rstd);
-  T* dw = static_cast<T*>(s.dw);
+  const auto* rstd = static_cast<const Wide<T>*>(s.rstd);
+  auto* dw = static_cast<Wide<T>*>(s.dw);
   for (int64_t d = 0; d < s.D; ++d) {
     double sum = s.accumulate ? dw[d] : 0.0;
     for (int64_t n = 0; n < s.N; ++n) {
       sum += double{dy[n * s.D + d]} * x[n * s.D + d] * rstd[n];
     }
-    dw[d] = static_cast<T>(sum);
+    dw[d] = static_cast<Wide<T>>(sum);
   }
 }
 
@@ -146,6 +147,7 @@ void RmsNormBackwardWeight(Stream&, const RmsNormBackwardWeightArgs& s) {
                                          const RmsNormBackwardWeightArgs&);
 DELINK_INSTANTIATE(float)
 DELINK_INSTANTIATE(double)
+DELINK_INSTANTIATE(BFloat16)
 #undef DELINK_INSTANTIATE
 
 }  // namespace delink::ref

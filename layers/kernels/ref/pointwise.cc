@@ -53,14 +53,18 @@ void Add(Stream&, const AddArgs& s) {
   const T* a = static_cast<const T*>(s.a);
   const T* b = static_cast<const T*>(s.b);
   T* y = static_cast<T*>(s.y);
-  for (int64_t i = 0; i < s.count; ++i) y[i] = a[i] + b[i];
+  for (int64_t i = 0; i < s.count; ++i) {
+    y[i] = static_cast<T>(double{a[i]} + b[i]);
+  }
 }
 
 template <typename T>
 void Accumulate(Stream&, const AccumulateArgs& s) {
   const T* x = static_cast<const T*>(s.x);
   T* y = static_cast<T*>(s.y);
-  for (int64_t i = 0; i < s.count; ++i) y[i] += x[i];
+  for (int64_t i = 0; i < s.count; ++i) {
+    y[i] = static_cast<T>(double{y[i]} + x[i]);
+  }
 }
 
 template <typename T>
@@ -75,7 +79,7 @@ void Dropout(Stream&, const DropoutArgs& s) {
     for (int64_t i = 0; i < s.T * s.D; ++i) {
       const uint64_t index = static_cast<uint64_t>(s.first_position * s.D + i);
       const uint32_t word = Philox(key, index / 4, 0)[index % 4];
-      y[i] = Uniform(word) >= rate ? static_cast<T>(x[i] * scale) : T{0};
+      y[i] = Uniform(word) >= rate ? static_cast<T>(x[i] * scale) : T{};
     }
   }
 }
@@ -88,6 +92,7 @@ void Dropout(Stream&, const DropoutArgs& s) {
   template void Dropout<T>(Stream&, const DropoutArgs&);
 DELINK_INSTANTIATE(float)
 DELINK_INSTANTIATE(double)
+DELINK_INSTANTIATE(BFloat16)
 #undef DELINK_INSTANTIATE
 
 }  // namespace delink::ref

@@ -1,13 +1,15 @@
 // The specification: every kernel as plain loops, one thread, arithmetic and
-// sums in double, stored as T. Tests hold the fast kernels against it; its
-// table on double also serves gradient checks of whole models.
+// sums in double, rounded once when stored. Tests hold the fast kernels against
+// it; its table on double also serves gradient checks of whole models.
 #pragma once
 
+#include "framework/tensor/bfloat16.h"
 #include "layers/kernels/kernels.h"
 
 namespace delink::ref {
 
-// T is float or double.
+// T is float, double or BFloat16; Wide<T> is the type of statistics and of
+// gradients of parameters.
 template <typename T>
 const Kernels& Table();
 

@@ -28,5 +28,6 @@ void Rotary(Stream&, const RotaryArgs& s) {
 
 template void Rotary<float>(Stream&, const RotaryArgs&);
 template void Rotary<double>(Stream&, const RotaryArgs&);
+template void Rotary<BFloat16>(Stream&, const RotaryArgs&);
 
 }  // namespace delink::ref

@@ -36,7 +36,9 @@ void SwiGluBackward(Stream&, const SwiGluBackwardArgs& s) {
 
 template void SwiGluForward<float>(Stream&, const SwiGluForwardArgs&);
 template void SwiGluForward<double>(Stream&, const SwiGluForwardArgs&);
+template void SwiGluForward<BFloat16>(Stream&, const SwiGluForwardArgs&);
 template void SwiGluBackward<float>(Stream&, const SwiGluBackwardArgs&);
 template void SwiGluBackward<double>(Stream&, const SwiGluBackwardArgs&);
+template void SwiGluBackward<BFloat16>(Stream&, const SwiGluBackwardArgs&);
 
 }  // namespace delink::ref

@@ -38,5 +38,6 @@ const Kernels& Table() {
 
 template const Kernels& Table<float>();
 template const Kernels& Table<double>();
+template const Kernels& Table<BFloat16>();
 
 }  // namespace delink::ref

@@ -53,8 +53,11 @@ Case AttentionCase(const Shape& p) {
         T* d_kv = t.packed ? t.d_qkv.data() : t.d_cache.data();
         const HeadStrides o_strides = {p.Tq * p.H * p.Dh, p.H * p.Dh};
         const auto d_o = Input<T>("do", p.B * p.Tq * p.H * p.Dh);
-        Guarded<T> o(p.B * p.Tq * p.H * p.Dh), lse(p.B * p.H * p.Tq);
-        Guarded<T> delta(p.B * p.H * p.Tq);
+        // Backward is given another o: it shall not inherit the rounding of
+        // forward's.
+        const auto given_o = Input<T>("o", p.B * p.Tq * p.H * p.Dh, 0.3);
+        Guarded<T> o(p.B * p.Tq * p.H * p.Dh);
+        Guarded<Wide<T>> lse(p.B * p.H * p.Tq), delta(p.B * p.H * p.Tq);
         AttentionForwardArgs forward = {
             .B = p.B,
             .H = p.H,
@@ -90,7 +93,7 @@ Case AttentionCase(const Shape& p) {
                                           .k = forward.k,
                                           .v = forward.v,
                                           .kv_strides = t.kv_strides,
-                                          .o = o.data(),
+                                          .o = given_o.data(),
                                           .d_o = d_o.data(),
                                           .o_strides = o_strides,
                                           .lse = lse.data(),

@@ -1,13 +1,16 @@
 // Calls of kernels that can be made on any table: the same inputs (numbers that
-// f32 holds exactly), poisoned outputs, and the outputs as doubles.
+// f32, or bf16, holds exactly), poisoned outputs, and the outputs as doubles.
 #pragma once
 
 #include <cstdint>
 #include <functional>
 #include <string>
+#include <type_traits>
+#include <utility>
 #include <vector>
 
 #include "framework/device/backend.h"
+#include "framework/tensor/bfloat16.h"
 #include "layers/kernels/kernels.h"
 #include "tests/testing/guarded.h"
 #include "tests/testing/numbers.h"
@@ -17,16 +20,17 @@ namespace delink::testing {
 struct Output {
   std::string name;
   std::vector<double> values;
-  // Of f32 against double, element by element, see WorstError; 0 for outputs
-  // that only move data.
+  // Of f32 against double, or of what bf16 is rounded from, element by element,
+  // see WorstError; 0 for outputs that only move data.
   double tolerance;
+  bool bf16 = false;
 };
 using Outputs = std::vector<Output>;
 
+using Call = std::function<Outputs(const Kernels&, Stream&)>;
 struct Case {
   std::string name;
-  std::function<Outputs(const Kernels&, Stream&)> f32;
-  std::function<Outputs(const Kernels&, Stream&)> f64;
+  Call f32, f64, bf16;
 };
 
 // `body` is a generic functor: body.template operator()<T>(kernels, stream).
@@ -38,6 +42,9 @@ Case MakeCase(std::string name, Body body) {
           },
           [body](const Kernels& kernels, Stream& stream) {
             return body.template operator()<double>(kernels, stream);
+          },
+          [body](const Kernels& kernels, Stream& stream) {
+            return body.template operator()<BFloat16>(kernels, stream);
           }};
 }
 
@@ -45,10 +52,11 @@ template <typename T>
 Output Result(std::string name, const Guarded<T>& buffer, double tolerance) {
   return {std::move(name),
           {buffer.data(), buffer.data() + buffer.size()},
-          tolerance};
+          tolerance,
+          std::is_same_v<T, BFloat16>};
 }
 
-// Normal numbers that f32 holds exactly, as T.
+// Normal numbers that f32 holds exactly, as T; as BFloat16, rounded.
 template <typename T>
 Guarded<T> Input(std::string_view name, int64_t count, double scale = 1.0) {
   const std::vector<float> values = Normals<float>(name, count, scale);

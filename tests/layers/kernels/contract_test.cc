@@ -9,6 +9,8 @@
 #include <limits>
 #include <vector>
 
+#include "framework/tensor/bfloat16.h"
+#include "layers/kernels/cpu/targets.h"
 #include "layers/kernels/cpu/threads.h"
 #include "layers/kernels/find_kernels.h"
 #include "tests/testing/guarded.h"
@@ -17,19 +19,23 @@
 namespace delink::testing {
 namespace {
 
-using Floats = std::vector<float>;
-
+template <typename T>
 class Contract : public ::testing::Test {
  protected:
+  static constexpr DType kType =
+      std::is_same_v<T, float> ? DType::kF32 : DType::kBF16;
+
   std::unique_ptr<Device> device_ = NewCpuDevice();
   std::unique_ptr<Stream> owned_ = device_->NewStream();
   Stream& stream_ = *owned_;
-  const Kernels& kernels_ = *FindKernels(DeviceKind::kCpu, DType::kF32);
+  const Kernels& kernels_ = *FindKernels(DeviceKind::kCpu, kType);
 };
+using Types = ::testing::Types<float, BFloat16>;
+TYPED_TEST_SUITE(Contract, Types);
 
-TEST_F(Contract, TablesAreComplete) {
+TEST(Tables, AreComplete) {
   for (const DeviceKind device : {DeviceKind::kCpu, DeviceKind::kMeta}) {
-    for (const DType dtype : {DType::kF32, DType::kF64}) {
+    for (const DType dtype : {DType::kF32, DType::kF64, DType::kBF16}) {
       const Kernels* kernels = FindKernels(device, dtype);
       ASSERT_NE(kernels, nullptr);
       std::array<void*, sizeof(Kernels) / sizeof(void*)> entries;
@@ -37,42 +43,55 @@ TEST_F(Contract, TablesAreComplete) {
       for (const void* entry : entries) EXPECT_NE(entry, nullptr);
     }
     EXPECT_EQ(FindKernels(device, DType::kI32), nullptr);
-    EXPECT_EQ(FindKernels(device, DType::kBF16), nullptr);
   }
   EXPECT_EQ(FindKernels(DeviceKind::kCuda, DType::kF32), nullptr);
 }
 
-TEST_F(Contract, MetaTouchesNothingAndAsksForTheSameScratch) {
-  const Kernels& meta = *FindKernels(DeviceKind::kMeta, DType::kF32);
+// What is said of bf16 is true: without a library that knows the processor's
+// instructions it is our own loops that multiply.
+TEST(Tables, Bf16IsFastOnlyWhereALibraryMultiplies) {
+  const Kernels& kernels = *FindKernels(DeviceKind::kCpu, DType::kBF16);
+  bool ours = false;
+  for (const cpu::Target& target : cpu::Targets()) {
+    ours = ours || kernels.matmul == target.bf16->matmul;
+  }
+  EXPECT_FALSE(ours && FastBf16());
+}
+
+TYPED_TEST(Contract, MetaTouchesNothingAndAsksForTheSameScratch) {
+  const Kernels& meta = *FindKernels(DeviceKind::kMeta, this->kType);
   AttentionBackwardArgs backward = {2, 4, 2, 40, 65, 70, 1.0};
-  meta.attention_backward(stream_, backward);  // all pointers are null
+  meta.attention_backward(this->stream_, backward);  // all pointers are null
   const int64_t bytes = meta.attention_backward_scratch_bytes(backward, 3);
   EXPECT_GT(bytes, 0);
-  EXPECT_EQ(bytes, kernels_.attention_backward_scratch_bytes(backward, 3));
+  EXPECT_EQ(bytes,
+            this->kernels_.attention_backward_scratch_bytes(backward, 3));
   AttentionForwardArgs forward = {2, 4, 2, 40, 65, 70, 1.0};
   EXPECT_EQ(meta.attention_forward_scratch_bytes(forward, 3),
-            kernels_.attention_forward_scratch_bytes(forward, 3));
+            this->kernels_.attention_forward_scratch_bytes(forward, 3));
 }
 
 // Products of an unbroken A: few rows, on one thread, and all at once, on more.
-TEST_F(Contract, RowsOfAProductDoNotDependOnTheirNumber) {
+TYPED_TEST(Contract, RowsOfAProductDoNotDependOnTheirNumber) {
+  using Values = std::vector<TypeParam>;
   const int64_t m = 67, n = 48, k = 700;
-  const Floats a = Normals<float>("a", m * k), b = Normals<float>("b", k * n);
-  const Floats bias = Normals<float>("bias", n);
+  const Values a = Normals<TypeParam>("a", m * k),
+               b = Normals<TypeParam>("b", k * n);
+  const Values bias = Normals<TypeParam>("bias", n);
   for (const bool transpose_b : {false, true}) {
-    Floats whole(m * n), rows(m * n);
-    const auto multiply = [&](int64_t first, int64_t count, Floats& c) {
-      kernels_.matmul(stream_, {.m = count,
-                                .n = n,
-                                .k = k,
-                                .transpose_b = transpose_b,
-                                .a = a.data() + first * k,
-                                .lda = k,
-                                .b = b.data(),
-                                .ldb = transpose_b ? k : n,
-                                .c = c.data() + first * n,
-                                .ldc = n,
-                                .bias = bias.data()});
+    Values whole(m * n), rows(m * n);
+    const auto multiply = [&](int64_t first, int64_t count, Values& c) {
+      this->kernels_.matmul(this->stream_, {.m = count,
+                                            .n = n,
+                                            .k = k,
+                                            .transpose_b = transpose_b,
+                                            .a = a.data() + first * k,
+                                            .lda = k,
+                                            .b = b.data(),
+                                            .ldb = transpose_b ? k : n,
+                                            .c = c.data() + first * n,
+                                            .ldc = n,
+                                            .bias = bias.data()});
     };
     multiply(0, m, whole);
     multiply(0, 1, rows);
@@ -82,14 +101,58 @@ TEST_F(Contract, RowsOfAProductDoNotDependOnTheirNumber) {
   }
 }
 
+// What a model multiplies: forward, and both gradients of it.
+TYPED_TEST(Contract, ProductsDoNotDependOnTheNumberOfThreads) {
+  using Values = std::vector<TypeParam>;
+  struct Sizes {
+    int64_t m, n, k;
+  };
+  const int before = cpu::MaxThreads();
+  for (const Sizes s : {Sizes{256, 384, 768}, Sizes{100, 1000, 2100}}) {
+    const Values a = Normals<TypeParam>("a", s.m * s.k);
+    const Values b = Normals<TypeParam>("b", s.k * s.n);
+    for (int layout = 0; layout < 4; ++layout) {
+      const bool transpose_a = (layout & 1) != 0;
+      const bool transpose_b = (layout & 2) != 0;
+      const auto multiply = [&]<typename C>(int threads, std::vector<C> c) {
+        cpu::SetThreads(threads);
+        this->kernels_.matmul(this->stream_,
+                              {.m = s.m,
+                               .n = s.n,
+                               .k = s.k,
+                               .transpose_a = transpose_a,
+                               .transpose_b = transpose_b,
+                               .a = a.data(),
+                               .lda = transpose_a ? s.m : s.k,
+                               .b = b.data(),
+                               .ldb = transpose_b ? s.k : s.n,
+                               .c = c.data(),
+                               .ldc = s.n,
+                               .c_is_gradient = !std::is_same_v<C, TypeParam>});
+        return c;
+      };
+      const Values zeros(s.m * s.n);
+      const std::vector<float> wide(s.m * s.n);
+      const Values once = multiply(1, zeros);
+      const std::vector<float> gradient = multiply(1, wide);
+      for (const int threads : {2, 3, 4}) {
+        EXPECT_TRUE(multiply(threads, zeros) == once) << layout << threads;
+        EXPECT_TRUE(multiply(threads, wide) == gradient) << layout << threads;
+      }
+    }
+  }
+  cpu::SetThreads(before);
+}
+
 // Generation with a cache sees a query at a time; training sees all of them.
-TEST_F(Contract, AQueryDoesNotDependOnItsNeighbours) {
+TYPED_TEST(Contract, AQueryDoesNotDependOnItsNeighbours) {
+  using Values = std::vector<TypeParam>;
   const int64_t H = 2, Dh = 24, T = 150, width = H * Dh;
-  const Floats q = Normals<float>("q", T * width);
-  const Floats k = Normals<float>("k", T * width);
-  const Floats v = Normals<float>("v", T * width);
+  const Values q = Normals<TypeParam>("q", T * width);
+  const Values k = Normals<TypeParam>("k", T * width);
+  const Values v = Normals<TypeParam>("v", T * width);
   int64_t window = 0;
-  const auto attend = [&](int64_t first, int64_t count, Floats& o) {
+  const auto attend = [&](int64_t first, int64_t count, Values& o) {
     AttentionForwardArgs args = {.B = 1,
                                  .H = H,
                                  .Hkv = H,
@@ -106,15 +169,16 @@ TEST_F(Contract, AQueryDoesNotDependOnItsNeighbours) {
                                  .o = o.data() + first * width,
                                  .o_strides = {T * width, width},
                                  .lse = nullptr};
-    Guarded<char> scratch(kernels_.attention_forward_scratch_bytes(args, 1));
+    Guarded<char> scratch(
+        this->kernels_.attention_forward_scratch_bytes(args, 1));
     args.scratch = scratch.data();
     args.scratch_bytes = scratch.size();
-    kernels_.attention_forward(stream_, args);
+    this->kernels_.attention_forward(this->stream_, args);
   };
   for (const int64_t w : {0, 1, 7, 64, 100}) {
     SCOPED_TRACE(w);
     window = w;
-    Floats whole(T * width), pieces(T * width);
+    Values whole(T * width), pieces(T * width);
     attend(0, T, whole);
     attend(0, 70, pieces);
     for (int64_t t = 70; t < T; ++t) attend(t, 1, pieces);
@@ -122,25 +186,28 @@ TEST_F(Contract, AQueryDoesNotDependOnItsNeighbours) {
   }
 }
 
-TEST_F(Contract, NormAndLossOfARowDoNotDependOnOtherRows) {
+TYPED_TEST(Contract, NormAndLossOfARowDoNotDependOnOtherRows) {
+  using Values = std::vector<TypeParam>;
   const int64_t N = 7, D = 45;
-  const Floats x = Normals<float>("x", N * D), w = Normals<float>("w", D);
-  Floats whole(N * D), row(D);
-  kernels_.layer_norm_forward(
-      stream_, {N, D, 1e-5, x.data(), w.data(), nullptr, whole.data()});
-  kernels_.layer_norm_forward(
-      stream_, {1, D, 1e-5, x.data() + 5 * D, w.data(), nullptr, row.data()});
-  EXPECT_EQ(row, Floats(whole.begin() + 5 * D, whole.begin() + 6 * D));
+  const Values x = Normals<TypeParam>("x", N * D),
+               w = Normals<TypeParam>("w", D);
+  Values whole(N * D), row(D);
+  this->kernels_.layer_norm_forward(
+      this->stream_, {N, D, 1e-5, x.data(), w.data(), nullptr, whole.data()});
+  this->kernels_.layer_norm_forward(
+      this->stream_,
+      {1, D, 1e-5, x.data() + 5 * D, w.data(), nullptr, row.data()});
+  EXPECT_EQ(row, Values(whole.begin() + 5 * D, whole.begin() + 6 * D));
 
   const std::vector<int32_t> targets = {0, 1, 44, 3, 4, 5, 6};
   const auto loss = [&](std::vector<int64_t> cuts) {
-    Floats logits = x;
+    Values logits = x;
     std::vector<double> row_loss(N);
     double sum = 0.0;
     int64_t count = 0;
     for (size_t i = 0; i + 1 < cuts.size(); ++i) {
-      kernels_.cross_entropy(
-          stream_,
+      this->kernels_.cross_entropy(
+          this->stream_,
           {cuts[i + 1] - cuts[i], D, D, logits.data() + cuts[i] * D,
            targets.data() + cuts[i], -1, false, row_loss.data(), &sum, &count});
     }
@@ -150,37 +217,41 @@ TEST_F(Contract, NormAndLossOfARowDoNotDependOnOtherRows) {
   EXPECT_EQ(loss({0, 7}), loss({0, 1, 4, 7}));  // in chunks: the same bits
 }
 
-TEST_F(Contract, NotANumberIsNotLost) {
+TYPED_TEST(Contract, NotANumberIsNotLost) {
+  using Values = std::vector<TypeParam>;
   const float nan = std::numeric_limits<float>::quiet_NaN();
   for (const int64_t D : {3, 16, 40}) {
-    Floats x(D, 1.0F), y(D), dx(D), w(D, 1.0F);
-    const Floats dy(D, 1.0F);
-    x[D - 1] = nan;
+    const TypeParam one(1.0F);
+    Values x(D, one), y(D), dx(D), w(D, one);
+    const Values dy(D, one);
+    x[D - 1] = TypeParam(nan);
     for (const GeluForm form : {GeluForm::kTanh, GeluForm::kErf}) {
-      kernels_.gelu_forward(stream_, {D, form, x.data(), y.data()});
-      EXPECT_TRUE(std::isnan(y[D - 1]));
-      kernels_.gelu_backward(stream_,
-                             {D, form, dy.data(), x.data(), dx.data()});
-      EXPECT_TRUE(std::isnan(dx[D - 1]));
+      this->kernels_.gelu_forward(this->stream_, {D, form, x.data(), y.data()});
+      EXPECT_TRUE(std::isnan(float{y[D - 1]}));
+      this->kernels_.gelu_backward(this->stream_,
+                                   {D, form, dy.data(), x.data(), dx.data()});
+      EXPECT_TRUE(std::isnan(float{dx[D - 1]}));
     }
-    kernels_.layer_norm_forward(
-        stream_, {1, D, 1e-5, x.data(), w.data(), nullptr, y.data()});
-    EXPECT_TRUE(std::isnan(y[0]));
+    this->kernels_.layer_norm_forward(
+        this->stream_, {1, D, 1e-5, x.data(), w.data(), nullptr, y.data()});
+    EXPECT_TRUE(std::isnan(float{y[0]}));
     const int32_t target = 0;
     double row_loss = 0.0, sum = 0.0;
     int64_t count = 0;
-    kernels_.cross_entropy(stream_, {1, D, D, x.data(), &target, -1, true,
-                                     &row_loss, &sum, &count});
+    this->kernels_.cross_entropy(
+        this->stream_,
+        {1, D, D, x.data(), &target, -1, true, &row_loss, &sum, &count});
     EXPECT_TRUE(std::isnan(sum));
-    EXPECT_TRUE(std::isnan(x[0]));
+    EXPECT_TRUE(std::isnan(float{x[0]}));
   }
 }
 
-TEST_F(Contract, LessScratchMeansFewerThreadsAndTheSameBits) {
+TYPED_TEST(Contract, LessScratchMeansFewerThreadsAndTheSameBits) {
+  using Values = std::vector<TypeParam>;
   const int64_t B = 3, H = 2, T = 160, Dh = 16, width = 3 * H * Dh;
-  const Floats qkv = Normals<float>("qkv", B * T * width);
+  const Values qkv = Normals<TypeParam>("qkv", B * T * width);
   const auto attend = [&](int threads) {
-    Floats o(B * T * H * Dh);
+    Values o(B * T * H * Dh);
     AttentionForwardArgs args = {.B = B,
                                  .H = H,
                                  .Hkv = H,
@@ -197,11 +268,11 @@ TEST_F(Contract, LessScratchMeansFewerThreadsAndTheSameBits) {
                                  .o_strides = {T * H * Dh, H * Dh},
                                  .lse = nullptr};
     Guarded<char> scratch(
-        kernels_.attention_forward_scratch_bytes(args, threads));
+        this->kernels_.attention_forward_scratch_bytes(args, threads));
     args.scratch = scratch.data();
     args.scratch_bytes = scratch.size();
     cpu::SetThreads(3);
-    kernels_.attention_forward(stream_, args);
+    this->kernels_.attention_forward(this->stream_, args);
     return o;
   };
   const int before = cpu::MaxThreads();
@@ -209,12 +280,14 @@ TEST_F(Contract, LessScratchMeansFewerThreadsAndTheSameBits) {
   cpu::SetThreads(before);
 }
 
-using ContractDeathTest = Contract;
+template <typename T>
+using ContractDeathTest = Contract<T>;
+TYPED_TEST_SUITE(ContractDeathTest, Types);
 
-TEST_F(ContractDeathTest, NoScratchIsAMistakeOfTheProgrammer) {
+TYPED_TEST(ContractDeathTest, NoScratchIsAMistakeOfTheProgrammer) {
   AttentionForwardArgs args = {1, 1, 1, 8, 4, 4, 1.0};
   args.scratch_bytes = 16;
-  EXPECT_DEATH(kernels_.attention_forward(stream_, args),
+  EXPECT_DEATH(this->kernels_.attention_forward(this->stream_, args),
                "scratch for less than one thread");
 }
 

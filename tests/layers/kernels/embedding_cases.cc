@@ -21,10 +21,11 @@ Case EmbeddingCase(const Shape& p) {
             Integers("tokens", N, static_cast<int32_t>(V));
         const auto w = Input<T>("w", V * D), pos = Input<T>("p", Tmax * D);
         const auto dy = Input<T>("dy", N * D);
-        Guarded<T> y(N * D), bare(N * D), dw(V * D), dp(Tmax * D);
+        Guarded<T> y(N * D), bare(N * D);
+        Guarded<Wide<T>> dw(V * D), dp(Tmax * D);
         if (p.accumulate) {
-          dw = Input<T>("dw", V * D);
-          dp = Input<T>("dp", Tmax * D);
+          dw = Input<Wide<T>>("dw", V * D);
+          dp = Input<Wide<T>>("dp", Tmax * D);
         }
         EmbeddingForwardArgs forward = {.B = p.B,
                                         .T = p.T,

@@ -8,41 +8,49 @@ struct Shape {
   int64_t m, n, k;
   bool transpose_a, transpose_b, bias, accumulate;
   int64_t pad;  // of every leading dimension
+  bool gradient = false;
 };
+
+template <typename T, typename C>
+Outputs Multiply(const Shape& p, const Kernels& kernels, Stream& stream) {
+  const int64_t lda = (p.transpose_a ? p.m : p.k) + p.pad;
+  const int64_t ldb = (p.transpose_b ? p.k : p.n) + p.pad;
+  const int64_t ldc = p.n + p.pad;
+  const auto a = Input<T>("a", lda * (p.transpose_a ? p.k : p.m));
+  const auto b = Input<T>("b", ldb * (p.transpose_b ? p.n : p.k));
+  const auto bias = Input<T>("bias", p.n);
+  // Columns between n and ldc belong to someone else.
+  auto c = Input<C>("c", ldc * p.m);
+  if (!p.accumulate) {
+    for (int64_t i = 0; i < p.m * p.n; ++i) {
+      c[i / p.n * ldc + i % p.n] = std::numeric_limits<C>::quiet_NaN();
+    }
+  }
+  kernels.matmul(stream, {.m = p.m,
+                          .n = p.n,
+                          .k = p.k,
+                          .transpose_a = p.transpose_a,
+                          .transpose_b = p.transpose_b,
+                          .a = a.data(),
+                          .lda = lda,
+                          .b = b.data(),
+                          .ldb = ldb,
+                          .c = c.data(),
+                          .ldc = ldc,
+                          .bias = p.bias ? bias.data() : nullptr,
+                          .accumulate = p.accumulate,
+                          .c_is_gradient = p.gradient});
+  return {Result("c", c, Tolerance<float>(p.k))};
+}
 
 Case MatmulCase(const Shape& p) {
   const std::string name = absl::StrFormat(
-      "matmul %dx%dx%d ta%d tb%d bias%d acc%d pad%d", p.m, p.n, p.k,
-      p.transpose_a, p.transpose_b, p.bias, p.accumulate, p.pad);
+      "matmul %dx%dx%d ta%d tb%d bias%d acc%d pad%d grad%d", p.m, p.n, p.k,
+      p.transpose_a, p.transpose_b, p.bias, p.accumulate, p.pad, p.gradient);
   return MakeCase(
       name, [p]<typename T>(const Kernels& kernels, Stream& stream) -> Outputs {
-        const int64_t lda = (p.transpose_a ? p.m : p.k) + p.pad;
-        const int64_t ldb = (p.transpose_b ? p.k : p.n) + p.pad;
-        const int64_t ldc = p.n + p.pad;
-        const auto a = Input<T>("a", lda * (p.transpose_a ? p.k : p.m));
-        const auto b = Input<T>("b", ldb * (p.transpose_b ? p.n : p.k));
-        const auto bias = Input<T>("bias", p.n);
-        // Columns between n and ldc belong to someone else.
-        auto c = Input<T>("c", ldc * p.m);
-        if (!p.accumulate) {
-          for (int64_t i = 0; i < p.m * p.n; ++i) {
-            c[i / p.n * ldc + i % p.n] = std::numeric_limits<T>::quiet_NaN();
-          }
-        }
-        kernels.matmul(stream, {.m = p.m,
-                                .n = p.n,
-                                .k = p.k,
-                                .transpose_a = p.transpose_a,
-                                .transpose_b = p.transpose_b,
-                                .a = a.data(),
-                                .lda = lda,
-                                .b = b.data(),
-                                .ldb = ldb,
-                                .c = c.data(),
-                                .ldc = ldc,
-                                .bias = p.bias ? bias.data() : nullptr,
-                                .accumulate = p.accumulate});
-        return {Result("c", c, Tolerance<float>(p.k))};
+        return p.gradient ? Multiply<T, Wide<T>>(p, kernels, stream)
+                          : Multiply<T, T>(p, kernels, stream);
       });
 }
 
@@ -51,8 +59,8 @@ Case BiasGradCase(int64_t N, int64_t D, bool accumulate) {
       absl::StrFormat("bias_grad N%d D%d acc%d", N, D, accumulate),
       [=]<typename T>(const Kernels& kernels, Stream& stream) -> Outputs {
         const auto dy = Input<T>("dy", N * D);
-        Guarded<T> db(D);
-        if (accumulate) db = Input<T>("db", D);
+        Guarded<Wide<T>> db(D);
+        if (accumulate) db = Input<Wide<T>>("db", D);
         kernels.bias_grad(stream, {.N = N,
                                    .D = D,
                                    .dy = dy.data(),
@@ -71,14 +79,16 @@ std::vector<Case> MatmulCases() {
     for (const int64_t n : {1, 7, 16, 65}) {
       for (const int64_t k : {1, 17, 64}) {
         ++i;  // walks through all flags, whatever the sizes
+        const bool gradient = i % 5 == 0;
         cases.push_back(MatmulCase({.m = m,
                                     .n = n,
                                     .k = k,
                                     .transpose_a = (i & 1) != 0,
                                     .transpose_b = (i & 2) != 0,
-                                    .bias = (i & 4) != 0,
+                                    .bias = (i & 4) != 0 && !gradient,
                                     .accumulate = (i & 8) != 0,
-                                    .pad = i % 3}));
+                                    .pad = i % 3,
+                                    .gradient = gradient}));
       }
     }
   }
@@ -89,6 +99,8 @@ std::vector<Case> MatmulCases() {
             MatmulCase({33, 48, k, transpose_a, transpose_b, true, true, 0}));
         cases.push_back(
             MatmulCase({5, 257, k, transpose_a, transpose_b, true, false, 1}));
+        cases.push_back(MatmulCase(
+            {33, 48, k, transpose_a, transpose_b, false, true, 0, true}));
       }
     }
   }

@@ -14,7 +14,7 @@ template <typename T>
 Guarded<T> Shifted(int64_t N, int64_t D) {
   Guarded<T> x = Input<T>("x", N * D);
   for (int64_t i = 0; i < N * D; ++i) {
-    x[i] = static_cast<float>(x[i] * (1 + i / D % 5) + 8.0);
+    x[i] = T(static_cast<float>(x[i] * (1 + i / D % 5) + 8.0));
   }
   return x;
 }
@@ -28,10 +28,11 @@ Case LayerNormCase(const Shape& p) {
         const auto x = Shifted<T>(N, D);
         const auto dy = Input<T>("dy", N * D);
         const auto w = Input<T>("w", D), b = Input<T>("b", D);
-        Guarded<T> y(N * D), mean(N), rstd(N), dx(N * D), dw(D), db(D);
+        Guarded<T> y(N * D), dx(N * D);
+        Guarded<Wide<T>> mean(N), rstd(N), dw(D), db(D);
         if (p.accumulate) {
-          dw = Input<T>("dw", D);
-          db = Input<T>("db", D);
+          dw = Input<Wide<T>>("dw", D);
+          db = Input<Wide<T>>("db", D);
         }
         kernels.layer_norm_forward(stream, {.N = N,
                                             .D = D,
@@ -83,8 +84,9 @@ Case RmsNormCase(const Shape& p) {
         const auto x = Shifted<T>(N, D);
         const auto dy = Input<T>("dy", N * D);
         const auto w = Input<T>("w", D);
-        Guarded<T> y(N * D), rstd(N), dx(N * D), dw(D);
-        if (p.accumulate) dw = Input<T>("dw", D);
+        Guarded<T> y(N * D), dx(N * D);
+        Guarded<Wide<T>> rstd(N), dw(D);
+        if (p.accumulate) dw = Input<Wide<T>>("dw", D);
         kernels.rms_norm_forward(stream, {.N = N,
                                           .D = D,
                                           .eps = 1e-6,
@@ -124,10 +126,10 @@ Case QkNormCase(int64_t N, int64_t H, int64_t Hkv, int64_t Dh, bool in_place,
         const auto x = Shifted<T>(N * (H + 2 * Hkv), Dh);
         auto dy = Input<T>("dy", N * width);
         const auto q_w = Input<T>("q_w", Dh), k_w = Input<T>("k_w", Dh);
-        Guarded<T> y(N * width), rstd(N * (H + Hkv)), dx(N * width);
-        Guarded<T> dq_w(Dh), dk_w(Dh);
-        if (accumulate) dq_w = Input<T>("dq_w", Dh);
-        if (accumulate) dk_w = Input<T>("dk_w", Dh);
+        Guarded<T> y(N * width), dx(N * width);
+        Guarded<Wide<T>> rstd(N * (H + Hkv)), dq_w(Dh), dk_w(Dh);
+        if (accumulate) dq_w = Input<Wide<T>>("dq_w", Dh);
+        if (accumulate) dk_w = Input<Wide<T>>("dk_w", Dh);
         kernels.qk_norm_forward(stream, {.N = N,
                                          .H = H,
                                          .Hkv = Hkv,

@@ -1,3 +1,5 @@
+#include <algorithm>
+
 #include "absl/strings/str_format.h"
 #include "tests/layers/kernels/cases.h"
 
@@ -13,8 +15,9 @@ Case GeluCase(int64_t count, GeluForm form, bool in_place) {
         auto x = Input<T>("x", count, 4.0);
         auto dy = Input<T>("dy", count);
         if (count > 6) {
-          const T extremes[] = {0, 60, -60, 1e4F, -1e4F, 1e-6F};
-          std::copy(std::begin(extremes), std::end(extremes), x.data());
+          const float extremes[] = {0, 60, -60, 1e4F, -1e4F, 1e-6F};
+          std::transform(std::begin(extremes), std::end(extremes), x.data(),
+                         [](float extreme) { return T(extreme); });
         }
         Guarded<T> y(count), dx(count);
         T* to_dx = in_place ? dy.data() : dx.data();
@@ -38,8 +41,9 @@ Case SwiGluCase(int64_t N, int64_t F, bool in_place) {
         auto x = Input<T>("x", N * 2 * F, 4.0);
         const auto dy = Input<T>("dy", N * F);
         if (N * F > 6) {
-          const T extremes[] = {0, 100, -100, 1e4F, -1e4F, 1e-6F};
-          std::copy(std::begin(extremes), std::end(extremes), x.data());
+          const float extremes[] = {0, 100, -100, 1e4F, -1e4F, 1e-6F};
+          std::transform(std::begin(extremes), std::end(extremes), x.data(),
+                         [](float extreme) { return T(extreme); });
         }
         Guarded<T> y(N * F), dx(N * 2 * F);
         kernels.swiglu_forward(stream,

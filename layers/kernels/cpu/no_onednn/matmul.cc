@@ -1,7 +1,14 @@
 #include "layers/kernels/cpu/matmul.h"
 
+#include "framework/tensor/bfloat16.h"
+
 namespace delink::cpu {
 
+template <typename T>
 void ChooseMatmul(Kernels*) {}
+template void ChooseMatmul<float>(Kernels*);
+template void ChooseMatmul<BFloat16>(Kernels*);
+
+bool FastBf16Matmul() { return false; }
 
 }  // namespace delink::cpu

@@ -1,4 +1,5 @@
-// Matrix products by oneDNN's matmul primitive.
+// Matrix products by oneDNN's matmul primitive, f32 and, where the processor
+// has what oneDNN needs for it, bf16.
 //
 // A primitive fits one shape, layout and team size; building one takes longer
 // than a small product, so each thread keeps those it has built, with their
@@ -16,6 +17,7 @@
 #include <unordered_map>
 
 #include "framework/base/check.h"
+#include "framework/tensor/bfloat16.h"
 #include "layers/kernels/cpu/threads.h"
 
 namespace delink::cpu {
@@ -29,15 +31,21 @@ constexpr int64_t kLongestSum = 1024;
 
 using Key = std::array<int64_t, 8>;
 
+// A product, with the types of A, B and the bias, and of C.
+struct Product {
+  MatmulArgs args;
+  memory::data_type in, out;
+};
+
 struct Primitive {
   dnnl::matmul matmul;
   std::unordered_map<int, memory> arguments;
   int64_t scratch_bytes;
 };
 
-memory::desc Matrix(int64_t rows, int64_t columns, int64_t ld,
-                    bool transposed) {
-  return memory::desc({rows, columns}, memory::data_type::f32,
+memory::desc Matrix(memory::data_type type, int64_t rows, int64_t columns,
+                    int64_t ld, bool transposed) {
+  return memory::desc({rows, columns}, type,
                       transposed ? memory::dims{1, ld} : memory::dims{ld, 1});
 }
 
@@ -46,7 +54,9 @@ class Cache {
  public:
   Cache() : engine_(dnnl::engine::kind::cpu, 0), stream_(engine_) {}
 
-  void Run(const MatmulArgs& s) {
+  void Run(const Product& product) {
+    const MatmulArgs& s = product.args;
+    const auto bf16 = memory::data_type::bf16;
     const Key key = {s.m,
                      s.n,
                      s.k,
@@ -55,10 +65,12 @@ class Cache {
                      s.ldc,
                      MaxThreads(),
                      (s.transpose_a ? 1 : 0) | (s.transpose_b ? 2 : 0) |
-                         (s.accumulate ? 4 : 0) | (s.bias != nullptr ? 8 : 0)};
+                         (s.accumulate ? 4 : 0) | (s.bias != nullptr ? 8 : 0) |
+                         (product.in == bf16 ? 16 : 0) |
+                         (product.out == bf16 ? 32 : 0)};
     auto found = primitives_.find(key);
     if (found == primitives_.end()) {
-      found = primitives_.emplace(key, Build(s)).first;
+      found = primitives_.emplace(key, Build(product)).first;
     }
     Primitive& primitive = found->second;
     Reserve(primitive.scratch_bytes);
@@ -81,11 +93,12 @@ class Cache {
     }
   };
 
-  Primitive Build(const MatmulArgs& s) {
-    const memory::desc a = Matrix(s.m, s.k, s.lda, s.transpose_a);
-    const memory::desc b = Matrix(s.k, s.n, s.ldb, s.transpose_b);
-    const memory::desc c = Matrix(s.m, s.n, s.ldc, false);
-    const memory::desc bias = Matrix(1, s.n, s.n, false);
+  Primitive Build(const Product& product) {
+    const MatmulArgs& s = product.args;
+    const memory::desc a = Matrix(product.in, s.m, s.k, s.lda, s.transpose_a);
+    const memory::desc b = Matrix(product.in, s.k, s.n, s.ldb, s.transpose_b);
+    const memory::desc c = Matrix(product.out, s.m, s.n, s.ldc, false);
+    const memory::desc bias = Matrix(product.in, 1, s.n, s.n, false);
     dnnl::primitive_attr attributes;
     attributes.set_scratchpad_mode(dnnl::scratchpad_mode::user);
     if (s.accumulate) {
@@ -137,12 +150,13 @@ class Alone {
   int before_;
 };
 
-void RunChecked(const MatmulArgs& s) {
+void RunChecked(const Product& product) {
   thread_local Cache cache;
+  const MatmulArgs& s = product.args;
   std::optional<Alone> alone;
   if (s.m * s.n * s.k <= kParallelProducts) alone.emplace();
   try {
-    cache.Run(s);
+    cache.Run(product);
   } catch (const dnnl::error& error) {
     DELINK_CHECK(false) << "oneDNN: " << error.what() << " in a product of "
                         << s.m << " x " << s.k << " and " << s.k << " x "
@@ -151,34 +165,82 @@ void RunChecked(const MatmulArgs& s) {
 }
 
 // What a sum over nothing leaves: C, or zero, plus the bias.
+template <typename T, typename C>
 void EmptySum(const MatmulArgs& s) {
   for (int64_t i = 0; i < s.m; ++i) {
     for (int64_t j = 0; j < s.n; ++j) {
-      float& c = static_cast<float*>(s.c)[i * s.ldc + j];
-      if (!s.accumulate) c = 0.0F;
-      if (s.bias != nullptr) c += static_cast<const float*>(s.bias)[j];
+      C& c = static_cast<C*>(s.c)[i * s.ldc + j];
+      float sum = s.accumulate ? static_cast<float>(c) : 0.0F;
+      if (s.bias != nullptr) sum += static_cast<const T*>(s.bias)[j];
+      c = static_cast<C>(sum);
     }
   }
 }
 
-void Matmul(Stream&, const MatmulArgs& s) {
+template <typename T>
+constexpr memory::data_type kType =
+    std::is_same_v<T, float> ? memory::data_type::f32 : memory::data_type::bf16;
+
+template <typename T, typename C>
+void Multiply(const MatmulArgs& s) {
   if (s.m == 0 || s.n == 0) return;
-  if (s.k == 0) return EmptySum(s);
-  if (!s.transpose_a) return RunChecked(s);
-  MatmulArgs part = s;
+  if (s.k == 0) return EmptySum<T, C>(s);
+  Product part = {s, kType<T>, kType<C>};
+  if (!s.transpose_a || s.k <= kLongestSum) return RunChecked(part);
+  if (!std::is_same_v<C, float>) {
+    // In parts, each would be rounded.
+    const Alone alone;
+    return RunChecked(part);
+  }
+  MatmulArgs& p = part.args;
   for (int64_t first = 0; first < s.k; first += kLongestSum) {
-    part.k = std::min(kLongestSum, s.k - first);
-    part.a = static_cast<const float*>(s.a) + first * s.lda;
-    part.b =
-        static_cast<const float*>(s.b) + first * (s.transpose_b ? 1 : s.ldb);
+    p.k = std::min(kLongestSum, s.k - first);
+    p.a = static_cast<const T*>(s.a) + first * s.lda;
+    p.b = static_cast<const T*>(s.b) + first * (s.transpose_b ? 1 : s.ldb);
     RunChecked(part);
-    part.accumulate = true;
-    part.bias = nullptr;
+    p.accumulate = true;
+    p.bias = nullptr;
+  }
+}
+
+template <typename T>
+void Matmul(Stream&, const MatmulArgs& s) {
+  if (s.c_is_gradient) {
+    Multiply<T, float>(s);
+  } else {
+    Multiply<T, T>(s);
+  }
+}
+
+// oneDNN's bf16 needs AVX-512; with less there is no such primitive.
+bool HasBf16() {
+  switch (dnnl::get_effective_cpu_isa()) {
+    case dnnl::cpu_isa::avx512_core:
+    case dnnl::cpu_isa::avx512_core_vnni:
+    case dnnl::cpu_isa::avx512_core_bf16:
+    case dnnl::cpu_isa::avx512_core_amx:
+      return true;
+    default:
+      return false;
   }
 }
 
 }  // namespace
 
-void ChooseMatmul(Kernels* kernels) { kernels->matmul = Matmul; }
+template <>
+void ChooseMatmul<float>(Kernels* kernels) {
+  kernels->matmul = Matmul<float>;
+}
+
+template <>
+void ChooseMatmul<BFloat16>(Kernels* kernels) {
+  if (HasBf16()) kernels->matmul = Matmul<BFloat16>;
+}
+
+bool FastBf16Matmul() {
+  const dnnl::cpu_isa isa = dnnl::get_effective_cpu_isa();
+  return isa == dnnl::cpu_isa::avx512_core_bf16 ||
+         isa == dnnl::cpu_isa::avx512_core_amx;
+}
 
 }  // namespace delink::cpu

@@ -3,11 +3,12 @@
 namespace delink::cpu {
 
 namespace baseline {
-extern const Kernels kTable;
-}
+extern const Kernels kF32;
+extern const Kernels kBf16;
+}  // namespace baseline
 
 std::vector<Target> Targets() {
-  return {{"baseline", true, &baseline::kTable}};
+  return {{"baseline", true, &baseline::kF32, &baseline::kBf16}};
 }
 
 }  // namespace delink::cpu

@@ -15,9 +15,14 @@ struct Scratch {
   float* q_transposed;    // [Dh][kQueryTile], scaled so that p = 2^(score - l)
   float* d_o_transposed;  // [Dh][kQueryTile]
   float* k;               // [kKeyTile][Dh]
+  // bf16 alone:
+  float* v;   // [kKeyTile][Dh]
+  float* dq;  // [kQueryTile][Dh]
+  float* dk;  // [Tk][Dh]
+  float* dv;  // [Tk][Dh]
 };
 
-Scratch Divide(float* base, int64_t Dh) {
+Scratch Divide(float* base, int64_t Dh, int64_t Tk) {
   const int64_t tile = kQueryTile * Dh;
   Scratch s;
   s.p = base;
@@ -27,18 +32,22 @@ Scratch Divide(float* base, int64_t Dh) {
   s.q = s.d_o_transposed + tile;
   s.d_o = s.q + tile;
   s.k = s.d_o + tile;
+  s.v = s.k + kKeyTile * Dh;
+  s.dq = s.v + kKeyTile * Dh;
+  s.dk = s.dq + tile;
+  s.dv = s.dk + Tk * Dh;
   return s;
 }
 
 // Per query of a tile.
-struct Rows {
+struct Statistics {
   float lse[kQueryTile];  // in units of log2
   float delta[kQueryTile];
 };
 
 // From scores and v.do to probabilities and scaled gradients of the scores.
-void SoftmaxBackward(float* p, float* ds, const Rows& rows, int64_t queries,
-                     int64_t keys, Band band, float scale) {
+void SoftmaxBackward(float* p, float* ds, const Statistics& rows,
+                     int64_t queries, int64_t keys, Band band, float scale) {
   for (int64_t i = 0; i < queries; i += kWidth) {
     const Vec lse = Load(rows.lse + i);
     const Vec delta = Load(rows.delta + i);
@@ -67,8 +76,9 @@ void SoftmaxBackward(float* p, float* ds, const Rows& rows, int64_t queries,
 }
 
 // delta = o.do, kept for the caller's buffer too.
-void LoadRows(const AttentionBackwardArgs& s, int64_t b, int64_t h,
-              int64_t first_query, int64_t queries, Rows* rows) {
+template <typename T>
+void LoadStatistics(const AttentionBackwardArgs& s, int64_t b, int64_t h,
+                    int64_t first_query, int64_t queries, Statistics* rows) {
   const int64_t base = (b * s.H + h) * s.Tq + first_query;
   const float* lse = static_cast<const float*>(s.lse) + base;
   float* delta = static_cast<float*>(s.delta) + base;
@@ -76,34 +86,38 @@ void LoadRows(const AttentionBackwardArgs& s, int64_t b, int64_t h,
     rows->lse[i] = 0.0F;
     rows->delta[i] = 0.0F;
     if (i >= queries) continue;
-    const float* o = HeadAt(s.o, s.o_strides, s.Dh, b, first_query + i, h);
-    const float* d_o = HeadAt(s.d_o, s.o_strides, s.Dh, b, first_query + i, h);
-    float sum[kWidth] = {};
-    for (int64_t d = 0; d < s.Dh; ++d) sum[d % kWidth] += o[d] * d_o[d];
-    delta[i] = ReduceAdd(Load(sum));
+    const T* o = HeadAt<T>(s.o, s.o_strides, s.Dh, b, first_query + i, h);
+    const T* d_o = HeadAt<T>(s.d_o, s.o_strides, s.Dh, b, first_query + i, h);
+    Vec sum{};
+    ForRow(s.Dh,
+           [&](auto load, auto) DELINK_LAMBDA { sum += load(o) * load(d_o); });
+    delta[i] = ReduceAdd(sum);
     rows->lse[i] = lse[i] * kLog2E;
     rows->delta[i] = delta[i];
   }
 }
 
 // The queries of one tile: writes their dq, adds to dk and dv.
+template <typename T>
 void BackwardTile(const AttentionBackwardArgs& s, int64_t b, int64_t h,
-                  int64_t first_query, const Scratch& scratch) {
+                  int64_t first_query, Sums dk, Sums dv,
+                  const Scratch& scratch) {
   const int64_t hkv = h / (s.H / s.Hkv);
   const int64_t queries = Smaller(kQueryTile, s.Tq - first_query);
   const int64_t place = first_query + (s.Tk - s.Tq);
   const TileKeys seen = KeysOf(s, first_query, queries);
   const float scale = static_cast<float>(s.scale);
-  const float* q = HeadAt(s.q, s.q_strides, s.Dh, b, first_query, h);
-  const float* d_o = HeadAt(s.d_o, s.o_strides, s.Dh, b, first_query, h);
-  float* dq = HeadAt(s.dq, s.q_strides, s.Dh, b, first_query, h);
-  Rows rows;
-  LoadRows(s, b, h, first_query, queries, &rows);
+  const T* q = HeadAt<T>(s.q, s.q_strides, s.Dh, b, first_query, h);
+  const T* d_o = HeadAt<T>(s.d_o, s.o_strides, s.Dh, b, first_query, h);
+  T* out = HeadAt<T>(s.dq, s.q_strides, s.Dh, b, first_query, h);
+  const Sums dq = SumsOf(out, s.q_strides.row, s.Dh, scratch.dq);
+  Statistics rows;
+  LoadStatistics<T>(s, b, h, first_query, queries, &rows);
   PackRows(q, s.q_strides.row, queries, s.Dh, scratch.q);
   PackRows(d_o, s.o_strides.row, queries, s.Dh, scratch.d_o);
-  PackTransposed(q, s.q_strides.row, queries, s.Dh, scale * kLog2E,
+  PackTransposed(scratch.q, s.Dh, queries, s.Dh, scale * kLog2E,
                  scratch.q_transposed);
-  PackTransposed(d_o, s.o_strides.row, queries, s.Dh, 1.0F,
+  PackTransposed(scratch.d_o, s.Dh, queries, s.Dh, 1.0F,
                  scratch.d_o_transposed);
   const int64_t row = s.kv_strides.row;
   for (int64_t first_key = seen.first; first_key < seen.end;
@@ -111,53 +125,65 @@ void BackwardTile(const AttentionBackwardArgs& s, int64_t b, int64_t h,
     const int64_t keys = Smaller(kKeyTile, seen.end - first_key);
     const Band band = seen.At(place, first_key);
     const int64_t shift = band.shift;
-    const float* v = HeadAt(s.v, s.kv_strides, s.Dh, b, first_key, hkv);
-    PackRows(HeadAt(s.k, s.kv_strides, s.Dh, b, first_key, hkv), row, keys,
+    PackRows(HeadAt<T>(s.k, s.kv_strides, s.Dh, b, first_key, hkv), row, keys,
              s.Dh, scratch.k);
+    const Rows v = AsF32(HeadAt<T>(s.v, s.kv_strides, s.Dh, b, first_key, hkv),
+                         row, keys, s.Dh, scratch.v);
     Scores(scratch.k, s.Dh, scratch.q_transposed, queries, keys, s.Dh, shift,
            scratch.p);
-    Scores(v, row, scratch.d_o_transposed, queries, keys, s.Dh, shift,
+    Scores(v.at, v.stride, scratch.d_o_transposed, queries, keys, s.Dh, shift,
            scratch.ds);
     SoftmaxBackward(scratch.p, scratch.ds, rows, queries, keys, band, scale);
     SumOverQueries(scratch.p, scratch.d_o, s.Dh, queries, keys, s.Dh, shift,
-                   HeadAt(s.dv, s.kv_strides, s.Dh, b, first_key, hkv), row);
+                   dv.at + first_key * dv.stride, dv.stride);
     SumOverQueries(scratch.ds, scratch.q, s.Dh, queries, keys, s.Dh, shift,
-                   HeadAt(s.dk, s.kv_strides, s.Dh, b, first_key, hkv), row);
-    SumOverKeys(scratch.ds, scratch.k, s.Dh, queries, keys, s.Dh, shift, dq,
-                s.q_strides.row, first_key > seen.first);
+                   dk.at + first_key * dk.stride, dk.stride);
+    SumOverKeys(scratch.ds, scratch.k, s.Dh, queries, keys, s.Dh, shift, dq.at,
+                dq.stride, first_key > seen.first);
   }
+  Finish(dq, queries, s.Dh, out, s.q_strides.row);
 }
 
+template <typename T>
 void BackwardHead(const AttentionBackwardArgs& s, int64_t b, int64_t hkv,
                   const Scratch& scratch) {
-  const int64_t group = s.H / s.Hkv;
+  const int64_t group = s.H / s.Hkv, row = s.kv_strides.row;
+  T* dk_out = HeadAt<T>(s.dk, s.kv_strides, s.Dh, b, 0, hkv);
+  T* dv_out = HeadAt<T>(s.dv, s.kv_strides, s.Dh, b, 0, hkv);
+  const Sums dk = SumsOf(dk_out, row, s.Dh, scratch.dk);
+  const Sums dv = SumsOf(dv_out, row, s.Dh, scratch.dv);
   for (int64_t j = 0; j < s.Tk; ++j) {
-    std::memset(HeadAt(s.dk, s.kv_strides, s.Dh, b, j, hkv), 0,
-                s.Dh * sizeof(float));
-    std::memset(HeadAt(s.dv, s.kv_strides, s.Dh, b, j, hkv), 0,
-                s.Dh * sizeof(float));
+    std::memset(dk.at + j * dk.stride, 0, s.Dh * sizeof(float));
+    std::memset(dv.at + j * dv.stride, 0, s.Dh * sizeof(float));
   }
   for (int64_t h = hkv * group; h < (hkv + 1) * group; ++h) {
     for (int64_t i = 0; i < s.Tq; i += kQueryTile) {
-      BackwardTile(s, b, h, i, scratch);
+      BackwardTile<T>(s, b, h, i, dk, dv, scratch);
     }
   }
+  Finish(dk, s.Tk, s.Dh, dk_out, row);
+  Finish(dv, s.Tk, s.Dh, dv_out, row);
 }
 
 }  // namespace
 
+template <typename T>
 void AttentionBackward(Stream&, const AttentionBackwardArgs& s) {
   const int64_t tasks = s.B * s.Hkv;
   if (tasks == 0 || s.Dh == 0) return;
-  const int64_t bytes = AttentionBackwardScratch(s, 1);
+  const int64_t bytes = AttentionBackwardScratch<T>(s, 1);
   const int most = TeamFor(s.scratch_bytes, bytes);
   [[maybe_unused]] const int team = Products(s) > kParallelProducts ? most : 1;
   char* scratch = static_cast<char*>(s.scratch);
 #pragma omp parallel for schedule(dynamic, 1) num_threads(team)
   for (int64_t task = 0; task < tasks; ++task) {
     float* mine = reinterpret_cast<float*>(scratch + ThreadIndex() * bytes);
-    BackwardHead(s, task / s.Hkv, task % s.Hkv, Divide(mine, s.Dh));
+    BackwardHead<T>(s, task / s.Hkv, task % s.Hkv, Divide(mine, s.Dh, s.Tk));
   }
 }
+
+template void AttentionBackward<float>(Stream&, const AttentionBackwardArgs&);
+template void AttentionBackward<BFloat16>(Stream&,
+                                          const AttentionBackwardArgs&);
 
 }  // namespace delink::cpu::DELINK_SIMD

@@ -10,6 +10,7 @@ struct Scratch {
   float* scores;  // [kKeyTile][kQueryTile], then probabilities
   float* values;  // [kKeyTile][Dh]
   float* out;     // [kQueryTile][Dh], not yet divided by the sum
+  float* keys;    // [kKeyTile][Dh], bf16 alone
 };
 
 Scratch Divide(float* base, int64_t Dh) {
@@ -18,6 +19,7 @@ Scratch Divide(float* base, int64_t Dh) {
   s.q = s.scores + kQueryTile * kKeyTile;
   s.values = s.q + kQueryTile * Dh;
   s.out = s.values + kKeyTile * Dh;
+  s.keys = s.out + kQueryTile * Dh;
   return s;
 }
 
@@ -75,13 +77,14 @@ void Scale(float* row, int64_t Dh, float factor) {
   for (int64_t d = 0; d < Dh; ++d) row[d] *= factor;
 }
 
+template <typename T>
 void ForwardTile(const AttentionForwardArgs& s, int64_t b, int64_t h,
                  int64_t first_query, const Scratch& scratch) {
   const int64_t hkv = h / (s.H / s.Hkv);
   const int64_t queries = Smaller(kQueryTile, s.Tq - first_query);
   const int64_t place = first_query + (s.Tk - s.Tq);
   const TileKeys seen = KeysOf(s, first_query, queries);
-  PackTransposed(HeadAt(s.q, s.q_strides, s.Dh, b, first_query, h),
+  PackTransposed(HeadAt<T>(s.q, s.q_strides, s.Dh, b, first_query, h),
                  s.q_strides.row, queries, s.Dh,
                  static_cast<float>(s.scale) * kLog2E, scratch.q);
   Softmax state;
@@ -94,25 +97,27 @@ void ForwardTile(const AttentionForwardArgs& s, int64_t b, int64_t h,
     const int64_t keys = Smaller(kKeyTile, seen.end - first_key);
     const Band band = seen.At(place, first_key);
     const int64_t shift = band.shift;
-    Scores(HeadAt(s.k, s.kv_strides, s.Dh, b, first_key, hkv), s.kv_strides.row,
-           scratch.q, queries, keys, s.Dh, shift, scratch.scores);
+    const Rows k = AsF32(HeadAt<T>(s.k, s.kv_strides, s.Dh, b, first_key, hkv),
+                         s.kv_strides.row, keys, s.Dh, scratch.keys);
+    Scores(k.at, k.stride, scratch.q, queries, keys, s.Dh, shift,
+           scratch.scores);
     OnlineSoftmax(scratch.scores, queries, keys, band, &state);
     for (int64_t i = 0; first_key > seen.first && i < queries; ++i) {
       if (state.rescale[i] != 1.0F) {
         Scale(scratch.out + i * s.Dh, s.Dh, state.rescale[i]);
       }
     }
-    PackRows(HeadAt(s.v, s.kv_strides, s.Dh, b, first_key, hkv),
+    PackRows(HeadAt<T>(s.v, s.kv_strides, s.Dh, b, first_key, hkv),
              s.kv_strides.row, keys, s.Dh, scratch.values);
     SumOverKeys(scratch.scores, scratch.values, s.Dh, queries, keys, s.Dh,
                 shift, scratch.out, s.Dh, first_key > seen.first);
   }
   for (int64_t i = 0; i < queries; ++i) {
-    float* o = HeadAt(s.o, s.o_strides, s.Dh, b, first_query + i, h);
-    const float inverse = 1.0F / state.sum[i];
-    for (int64_t d = 0; d < s.Dh; ++d) {
-      o[d] = scratch.out[i * s.Dh + d] * inverse;
-    }
+    T* o = HeadAt<T>(s.o, s.o_strides, s.Dh, b, first_query + i, h);
+    const float* sum = scratch.out + i * s.Dh;
+    const Vec inverse = Set(1.0F / state.sum[i]);
+    ForRow(s.Dh, [&](auto load, auto store)
+                     DELINK_LAMBDA { store(o, load(sum) * inverse); });
     if (s.lse != nullptr) {
       static_cast<float*>(s.lse)[(b * s.H + h) * s.Tq + first_query + i] =
           static_cast<float>(state.max[i] * kLn2 + __builtin_log(state.sum[i]));
@@ -122,11 +127,12 @@ void ForwardTile(const AttentionForwardArgs& s, int64_t b, int64_t h,
 
 }  // namespace
 
+template <typename T>
 void AttentionForward(Stream&, const AttentionForwardArgs& s) {
   const int64_t tiles = (s.Tq + kQueryTile - 1) / kQueryTile;
   const int64_t tasks = s.B * s.H * tiles;
   if (tasks == 0 || s.Dh == 0) return;
-  const int64_t bytes = AttentionForwardScratch(s, 1);
+  const int64_t bytes = AttentionForwardScratch<T>(s, 1);
   const int most = TeamFor(s.scratch_bytes, bytes);
   [[maybe_unused]] const int team = Products(s) > kParallelProducts ? most : 1;
   char* scratch = static_cast<char*>(s.scratch);
@@ -136,9 +142,12 @@ void AttentionForward(Stream&, const AttentionForwardArgs& s) {
     // The longest tiles first.
     const int64_t tile = tiles - 1 - task % tiles;
     const int64_t head = task / tiles;
-    ForwardTile(s, head / s.H, head % s.H, tile * kQueryTile,
-                Divide(mine, s.Dh));
+    ForwardTile<T>(s, head / s.H, head % s.H, tile * kQueryTile,
+                   Divide(mine, s.Dh));
   }
 }
+
+template void AttentionForward<float>(Stream&, const AttentionForwardArgs&);
+template void AttentionForward<BFloat16>(Stream&, const AttentionForwardArgs&);
 
 }  // namespace delink::cpu::DELINK_SIMD

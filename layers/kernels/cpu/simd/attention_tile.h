@@ -11,6 +11,7 @@
 #include "layers/kernels/cpu/helpers.h"
 #include "layers/kernels/cpu/simd/gemm_tile.h"
 #include "layers/kernels/cpu/simd/math.h"
+#include "layers/kernels/cpu/simd/rows.h"
 
 namespace delink::cpu::DELINK_SIMD {
 
@@ -29,19 +30,21 @@ static inline int64_t Products(const Args& s) {
 }
 
 // The vector of one head at one token.
-static inline const float* HeadAt(const void* base, HeadStrides strides,
-                                  int64_t Dh, int64_t b, int64_t t, int64_t h) {
-  return static_cast<const float*>(base) + b * strides.batch + t * strides.row +
+template <typename T>
+static inline const T* HeadAt(const void* base, HeadStrides strides, int64_t Dh,
+                              int64_t b, int64_t t, int64_t h) {
+  return static_cast<const T*>(base) + b * strides.batch + t * strides.row +
          h * Dh;
 }
-static inline float* HeadAt(void* base, HeadStrides strides, int64_t Dh,
-                            int64_t b, int64_t t, int64_t h) {
-  return static_cast<float*>(base) + b * strides.batch + t * strides.row +
-         h * Dh;
+template <typename T>
+static inline T* HeadAt(void* base, HeadStrides strides, int64_t Dh, int64_t b,
+                        int64_t t, int64_t h) {
+  return static_cast<T*>(base) + b * strides.batch + t * strides.row + h * Dh;
 }
 
 // to[d][i] = from[i][d] * factor; queries past `rows` are 0.
-static inline void PackTransposed(const float* from, int64_t row_stride,
+template <typename T>
+static inline void PackTransposed(const T* from, int64_t row_stride,
                                   int64_t rows, int64_t Dh, float factor,
                                   float* to) {
   for (int64_t i = 0; i < kQueryTile; ++i) {
@@ -49,17 +52,58 @@ static inline void PackTransposed(const float* from, int64_t row_stride,
       for (int64_t d = 0; d < Dh; ++d) to[d * kQueryTile + i] = 0.0F;
       continue;
     }
-    const float* row = from + i * row_stride;
-    for (int64_t d = 0; d < Dh; ++d) to[d * kQueryTile + i] = row[d] * factor;
+    const T* row = from + i * row_stride;
+    for (int64_t d = 0; d < Dh; ++d) {
+      to[d * kQueryTile + i] = LoadOne(row + d) * factor;
+    }
   }
 }
 
 // Rows close together: with the strides of a packed qkv matrix they would fall
 // into few sets of the cache.
-static inline void PackRows(const float* from, int64_t row_stride, int64_t rows,
+template <typename T>
+static inline void PackRows(const T* from, int64_t row_stride, int64_t rows,
                             int64_t Dh, float* to) {
-  for (int64_t i = 0; i < rows; ++i) {
-    std::memcpy(to + i * Dh, from + i * row_stride, Dh * sizeof(float));
+  for (int64_t i = 0; i < rows; ++i, from += row_stride, to += Dh) {
+    ForRow(Dh,
+           [&](auto load, auto store) DELINK_LAMBDA { store(to, load(from)); });
+  }
+}
+
+// The rows of a tile as f32: where they are, or in `scratch` [rows][Dh].
+struct Rows {
+  const float* at;
+  int64_t stride;
+};
+static inline Rows AsF32(const float* from, int64_t row_stride, int64_t,
+                         int64_t, float*) {
+  return {from, row_stride};
+}
+static inline Rows AsF32(const BFloat16* from, int64_t row_stride, int64_t rows,
+                         int64_t Dh, float* scratch) {
+  PackRows(from, row_stride, rows, Dh, scratch);
+  return {scratch, Dh};
+}
+
+// Where the rows of an output are summed over several tiles: in place, or in
+// `scratch` [rows][Dh], from where Finish rounds them.
+struct Sums {
+  float* at;
+  int64_t stride;
+};
+static inline Sums SumsOf(float* out, int64_t row_stride, int64_t, float*) {
+  return {out, row_stride};
+}
+static inline Sums SumsOf(BFloat16*, int64_t, int64_t Dh, float* scratch) {
+  return {scratch, Dh};
+}
+static inline void Finish(Sums, int64_t, int64_t, float*, int64_t) {}
+static inline void Finish(Sums sums, int64_t rows, int64_t Dh, BFloat16* out,
+                          int64_t row_stride) {
+  for (int64_t i = 0; i < rows; ++i, out += row_stride) {
+    const float* sum = sums.at + i * sums.stride;
+    ForRow(Dh,
+           [&](auto load, auto store) DELINK_LAMBDA { store(out, load(sum)); });
   }
 }
 

@@ -15,16 +15,17 @@ struct Partial {
   float db[kColumnBlock];
 };
 
-void AddRow(const ColumnSums& s, int64_t n, int64_t first, int64_t columns,
+template <typename T>
+void AddRow(const ColumnSums<T>& s, int64_t n, int64_t first, int64_t columns,
             Partial* block) {
-  const float* dy = s.dy + n * s.D + first;
+  const T* dy = s.dy + n * s.D + first;
   if (s.dw == nullptr) {
     ForRow(columns, [&](auto load, auto store) DELINK_LAMBDA {
       store(block->db, load(block->db) + load(dy));
     });
     return;
   }
-  const float* x = s.x + n * s.D + first;
+  const T* x = s.x + n * s.D + first;
   const float mean = s.mean != nullptr ? s.mean[n] : 0.0F;
   const float rstd = s.rstd[n];
   ForRow(columns, [&](auto load, auto store) DELINK_LAMBDA {
@@ -48,7 +49,8 @@ void Finish(int64_t columns, const float* total, bool accumulate, float* out) {
   }
 }
 
-void SumBlock(const ColumnSums& s, int64_t first, int64_t columns) {
+template <typename T>
+void SumBlock(const ColumnSums<T>& s, int64_t first, int64_t columns) {
   Partial total, block;
   std::memset(&total, 0, sizeof(total));
   for (int64_t n0 = 0; n0 < s.N; n0 += kRowBlock) {
@@ -66,7 +68,8 @@ void SumBlock(const ColumnSums& s, int64_t first, int64_t columns) {
 
 }  // namespace
 
-void SumColumns(const ColumnSums& s) {
+template <typename T>
+void SumColumns(const ColumnSums<T>& s) {
   const int64_t blocks = (s.D + kColumnBlock - 1) / kColumnBlock;
 #pragma omp parallel for schedule(static) if (s.N * s.D > kParallelFrom)
   for (int64_t block = 0; block < blocks; ++block) {
@@ -75,5 +78,8 @@ void SumColumns(const ColumnSums& s) {
     SumBlock(s, first, rest < kColumnBlock ? rest : kColumnBlock);
   }
 }
+
+template void SumColumns<float>(const ColumnSums<float>&);
+template void SumColumns<BFloat16>(const ColumnSums<BFloat16>&);
 
 }  // namespace delink::cpu::DELINK_SIMD

@@ -8,10 +8,11 @@ namespace delink::cpu::DELINK_SIMD {
 
 // dw (=|+=) sum over n of dy * (x - mean) * rstd, without mean dy * x * rstd;
 // db (=|+=) sum over n of dy. Either may be null.
+template <typename T>
 struct ColumnSums {
   int64_t N, D;
-  const float* dy;              // [N, D]
-  const float* x = nullptr;     // [N, D], with dw
+  const T* dy;                  // [N, D]
+  const T* x = nullptr;         // [N, D], with dw
   const float* mean = nullptr;  // [N], may be null
   const float* rstd = nullptr;  // [N], with dw
   float* dw = nullptr;          // [D]
@@ -19,6 +20,8 @@ struct ColumnSums {
   bool accumulate;
 };
 
-void SumColumns(const ColumnSums& s);
+// T is float or BFloat16.
+template <typename T>
+void SumColumns(const ColumnSums<T>& s);
 
 }  // namespace delink::cpu::DELINK_SIMD

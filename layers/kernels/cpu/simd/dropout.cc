@@ -59,8 +59,9 @@ DELINK_INLINE Vec Apply(Vec x, float scale, const uint32_t* keep) {
 }
 
 // Elements [begin, end) of one sample; element `begin` is at x and y.
+template <typename T>
 void DropoutRange(const DropoutArgs& s, RngKey key, uint64_t begin,
-                  uint64_t end, const float* x, float* y) {
+                  uint64_t end, const T* x, T* y) {
   const uint64_t threshold = Threshold(static_cast<float>(s.rate));
   const float scale = static_cast<float>(1.0 / (1.0 - s.rate));
   uint32_t keep[kBatch + kWidth] = {};  // room to read past the last word
@@ -89,6 +90,7 @@ void DropoutRange(const DropoutArgs& s, RngKey key, uint64_t begin,
 
 }  // namespace
 
+template <typename T>
 void Dropout(Stream&, const DropoutArgs& s) {
 #pragma omp parallel for collapse(2) \
     schedule(static) if (s.B * s.T * s.D > kParallelFrom)
@@ -98,10 +100,12 @@ void Dropout(Stream&, const DropoutArgs& s) {
           static_cast<uint64_t>((s.first_position + t) * s.D);
       const int64_t at = (b * s.T + t) * s.D;
       DropoutRange(s, SampleKey(s, b), begin, begin + s.D,
-                   static_cast<const float*>(s.x) + at,
-                   static_cast<float*>(s.y) + at);
+                   static_cast<const T*>(s.x) + at, static_cast<T*>(s.y) + at);
     }
   }
 }
+
+template void Dropout<float>(Stream&, const DropoutArgs&);
+template void Dropout<BFloat16>(Stream&, const DropoutArgs&);
 
 }  // namespace delink::cpu::DELINK_SIMD

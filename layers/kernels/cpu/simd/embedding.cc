@@ -9,7 +9,8 @@ namespace {
 // order of the sums is that of the tokens.
 constexpr int64_t kColumnBlock = 64;
 
-DELINK_INLINE void AddTo(int64_t D, const float* from, float* to) {
+template <typename T>
+DELINK_INLINE void AddTo(int64_t D, const T* from, float* to) {
   ForRow(D, [&](auto load, auto store)
                 DELINK_LAMBDA { store(to, load(to) + load(from)); });
 }
@@ -23,26 +24,28 @@ void Zero(float* to, int64_t rows, int64_t D) {
 
 }  // namespace
 
+template <typename T>
 void EmbeddingForward(Stream&, const EmbeddingForwardArgs& s) {
-  const float* w = static_cast<const float*>(s.w);
+  const T* w = static_cast<const T*>(s.w);
   const int64_t N = s.B * s.T;
 #pragma omp parallel for schedule(static) if (N * s.D > kParallelFrom)
   for (int64_t n = 0; n < N; ++n) {
-    const float* row = w + s.tokens[n] * s.D;
-    float* y = static_cast<float*>(s.y) + n * s.D;
+    const T* row = w + s.tokens[n] * s.D;
+    T* y = static_cast<T*>(s.y) + n * s.D;
     if (s.p == nullptr) {
-      std::memcpy(y, row, s.D * sizeof(float));
+      std::memcpy(y, row, s.D * sizeof(T));
       continue;
     }
-    const float* p =
-        static_cast<const float*>(s.p) + (s.first_position + n % s.T) * s.D;
+    const T* p =
+        static_cast<const T*>(s.p) + (s.first_position + n % s.T) * s.D;
     ForRow(s.D, [&](auto load, auto store)
                     DELINK_LAMBDA { store(y, load(row) + load(p)); });
   }
 }
 
+template <typename T>
 void EmbeddingBackwardWeight(Stream&, const EmbeddingBackwardWeightArgs& s) {
-  const float* dy = static_cast<const float*>(s.dy);
+  const T* dy = static_cast<const T*>(s.dy);
   float* dw = static_cast<float*>(s.dw);
   if (!s.accumulate) Zero(dw, s.V, s.D);
 #pragma omp parallel for schedule(static) if (s.N * s.D > kParallelFrom)
@@ -54,9 +57,10 @@ void EmbeddingBackwardWeight(Stream&, const EmbeddingBackwardWeightArgs& s) {
   }
 }
 
+template <typename T>
 void EmbeddingBackwardPosition(Stream&,
                                const EmbeddingBackwardPositionArgs& s) {
-  const float* dy = static_cast<const float*>(s.dy);
+  const T* dy = static_cast<const T*>(s.dy);
   float* dp = static_cast<float*>(s.dp);
   if (!s.accumulate) Zero(dp, s.Tmax, s.D);
 #pragma omp parallel for schedule(static) if (s.B * s.T * s.D > kParallelFrom)
@@ -66,5 +70,16 @@ void EmbeddingBackwardPosition(Stream&,
     }
   }
 }
+
+template void EmbeddingForward<float>(Stream&, const EmbeddingForwardArgs&);
+template void EmbeddingForward<BFloat16>(Stream&, const EmbeddingForwardArgs&);
+template void EmbeddingBackwardWeight<float>(
+    Stream&, const EmbeddingBackwardWeightArgs&);
+template void EmbeddingBackwardWeight<BFloat16>(
+    Stream&, const EmbeddingBackwardWeightArgs&);
+template void EmbeddingBackwardPosition<float>(
+    Stream&, const EmbeddingBackwardPositionArgs&);
+template void EmbeddingBackwardPosition<BFloat16>(
+    Stream&, const EmbeddingBackwardPositionArgs&);
 
 }  // namespace delink::cpu::DELINK_SIMD

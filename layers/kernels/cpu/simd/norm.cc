@@ -12,17 +12,29 @@ namespace {
 const float* Floats(const void* p) { return static_cast<const float*>(p); }
 float* Floats(void* p) { return static_cast<float*>(p); }
 
-float Sum(const float* x, int64_t D) {
+// Row n of a matrix with rows of D.
+template <typename T>
+const T* Row(const void* p, int64_t D, int64_t n) {
+  return static_cast<const T*>(p) + n * D;
+}
+template <typename T>
+T* Row(void* p, int64_t D, int64_t n) {
+  return static_cast<T*>(p) + n * D;
+}
+
+template <typename T>
+float Sum(const T* x, int64_t D) {
   Vec sum{};
   ForRow(D, [&](auto load, auto) DELINK_LAMBDA { sum += load(x); });
   return ReduceAdd(sum);
 }
 
+template <typename T>
 void LayerNormRow(const LayerNormForwardArgs& s, int64_t n) {
-  const float* x = Floats(s.x) + n * s.D;
-  const float* w = Floats(s.w);
-  const float* b = Floats(s.b);
-  float* y = Floats(s.y) + n * s.D;
+  const T* x = Row<T>(s.x, s.D, n);
+  const T* w = static_cast<const T*>(s.w);
+  const T* b = static_cast<const T*>(s.b);
+  T* y = Row<T>(s.y, s.D, n);
   const float mean = Sum(x, s.D) / static_cast<float>(s.D);
   const float rstd = Rstd(SumSquares(x, s.D, mean), s.D, s.eps);
   const Vec scale = Set(rstd);
@@ -43,70 +55,94 @@ void LayerNormRow(const LayerNormForwardArgs& s, int64_t n) {
 
 }  // namespace
 
+template <typename T>
 void LayerNormForward(Stream&, const LayerNormForwardArgs& s) {
   if (s.D == 0) return;
 #pragma omp parallel for schedule(static) if (s.N * s.D > kParallelFrom)
-  for (int64_t n = 0; n < s.N; ++n) LayerNormRow(s, n);
+  for (int64_t n = 0; n < s.N; ++n) LayerNormRow<T>(s, n);
 }
 
+template <typename T>
 void RmsNormForward(Stream&, const RmsNormForwardArgs& s) {
   if (s.D == 0) return;
 #pragma omp parallel for schedule(static) if (s.N * s.D > kParallelFrom)
   for (int64_t n = 0; n < s.N; ++n) {
-    const float rstd = RmsNormRow(s.D, s.eps, Floats(s.x) + n * s.D,
-                                  Floats(s.w), Floats(s.y) + n * s.D);
+    const float rstd =
+        RmsNormRow(s.D, s.eps, Row<T>(s.x, s.D, n), static_cast<const T*>(s.w),
+                   Row<T>(s.y, s.D, n));
     if (s.rstd != nullptr) Floats(s.rstd)[n] = rstd;
   }
 }
 
+template <typename T>
 void LayerNormBackwardInput(Stream&, const LayerNormBackwardInputArgs& s) {
   if (s.D == 0) return;
 #pragma omp parallel for schedule(static) if (s.N * s.D > kParallelFrom)
   for (int64_t n = 0; n < s.N; ++n) {
-    BackwardInputRow<true>(s.D, Floats(s.dy) + n * s.D, Floats(s.x) + n * s.D,
-                           Floats(s.w), Floats(s.mean)[n], Floats(s.rstd)[n],
-                           Floats(s.dx) + n * s.D);
+    BackwardInputRow<true>(s.D, Row<T>(s.dy, s.D, n), Row<T>(s.x, s.D, n),
+                           static_cast<const T*>(s.w), Floats(s.mean)[n],
+                           Floats(s.rstd)[n], Row<T>(s.dx, s.D, n));
   }
 }
 
+template <typename T>
 void RmsNormBackwardInput(Stream&, const RmsNormBackwardInputArgs& s) {
   if (s.D == 0) return;
 #pragma omp parallel for schedule(static) if (s.N * s.D > kParallelFrom)
   for (int64_t n = 0; n < s.N; ++n) {
-    BackwardInputRow<false>(s.D, Floats(s.dy) + n * s.D, Floats(s.x) + n * s.D,
-                            Floats(s.w), 0.0F, Floats(s.rstd)[n],
-                            Floats(s.dx) + n * s.D);
+    BackwardInputRow<false>(s.D, Row<T>(s.dy, s.D, n), Row<T>(s.x, s.D, n),
+                            static_cast<const T*>(s.w), 0.0F, Floats(s.rstd)[n],
+                            Row<T>(s.dx, s.D, n));
   }
 }
 
+template <typename T>
 void LayerNormBackwardWeight(Stream&, const LayerNormBackwardWeightArgs& s) {
-  SumColumns({.N = s.N,
-              .D = s.D,
-              .dy = Floats(s.dy),
-              .x = Floats(s.x),
-              .mean = Floats(s.mean),
-              .rstd = Floats(s.rstd),
-              .dw = Floats(s.dw),
-              .db = Floats(s.db),
-              .accumulate = s.accumulate});
+  SumColumns(ColumnSums<T>{.N = s.N,
+                           .D = s.D,
+                           .dy = static_cast<const T*>(s.dy),
+                           .x = static_cast<const T*>(s.x),
+                           .mean = Floats(s.mean),
+                           .rstd = Floats(s.rstd),
+                           .dw = Floats(s.dw),
+                           .db = Floats(s.db),
+                           .accumulate = s.accumulate});
 }
 
+template <typename T>
 void RmsNormBackwardWeight(Stream&, const RmsNormBackwardWeightArgs& s) {
-  SumColumns({.N = s.N,
-              .D = s.D,
-              .dy = Floats(s.dy),
-              .x = Floats(s.x),
-              .rstd = Floats(s.rstd),
-              .dw = Floats(s.dw),
-              .accumulate = s.accumulate});
+  SumColumns(ColumnSums<T>{.N = s.N,
+                           .D = s.D,
+                           .dy = static_cast<const T*>(s.dy),
+                           .x = static_cast<const T*>(s.x),
+                           .rstd = Floats(s.rstd),
+                           .dw = Floats(s.dw),
+                           .accumulate = s.accumulate});
 }
 
+template <typename T>
 void BiasGrad(Stream&, const BiasGradArgs& s) {
-  SumColumns({.N = s.N,
-              .D = s.D,
-              .dy = Floats(s.dy),
-              .db = Floats(s.db),
-              .accumulate = s.accumulate});
+  SumColumns(ColumnSums<T>{.N = s.N,
+                           .D = s.D,
+                           .dy = static_cast<const T*>(s.dy),
+                           .db = Floats(s.db),
+                           .accumulate = s.accumulate});
 }
+
+#define DELINK_INSTANTIATE(T)                                                 \
+  template void LayerNormForward<T>(Stream&, const LayerNormForwardArgs&);    \
+  template void LayerNormBackwardInput<T>(Stream&,                            \
+                                          const LayerNormBackwardInputArgs&); \
+  template void LayerNormBackwardWeight<T>(                                   \
+      Stream&, const LayerNormBackwardWeightArgs&);                           \
+  template void RmsNormForward<T>(Stream&, const RmsNormForwardArgs&);        \
+  template void RmsNormBackwardInput<T>(Stream&,                              \
+                                        const RmsNormBackwardInputArgs&);     \
+  template void RmsNormBackwardWeight<T>(Stream&,                             \
+                                         const RmsNormBackwardWeightArgs&);   \
+  template void BiasGrad<T>(Stream&, const BiasGradArgs&);
+DELINK_INSTANTIATE(float)
+DELINK_INSTANTIATE(BFloat16)
+#undef DELINK_INSTANTIATE
 
 }  // namespace delink::cpu::DELINK_SIMD

@@ -6,7 +6,8 @@
 namespace delink::cpu::DELINK_SIMD {
 
 // sum of (x - shift)^2; lanes past D add nothing.
-static inline float SumSquares(const float* x, int64_t D, float shift) {
+template <typename T>
+static inline float SumSquares(const T* x, int64_t D, float shift) {
   Vec sum{};
   int64_t d = 0;
   for (; d + kWidth <= D; d += kWidth) {
@@ -14,7 +15,10 @@ static inline float SumSquares(const float* x, int64_t D, float shift) {
     sum = Fma(centred, centred, sum);
   }
   float total = ReduceAdd(sum);
-  for (; d < D; ++d) total += (x[d] - shift) * (x[d] - shift);
+  for (; d < D; ++d) {
+    const float centred = LoadOne(x + d) - shift;
+    total += centred * centred;
+  }
   return total;
 }
 
@@ -25,8 +29,9 @@ static inline float Rstd(float sum, int64_t D, double eps) {
 }
 
 // y = x * rstd * w; returns rstd.
-static inline float RmsNormRow(int64_t D, double eps, const float* x,
-                               const float* w, float* y) {
+template <typename T>
+static inline float RmsNormRow(int64_t D, double eps, const T* x, const T* w,
+                               T* y) {
   const float rstd = Rstd(SumSquares(x, D, 0.0F), D, eps);
   ForRow(D, [&](auto load, auto store)
                 DELINK_LAMBDA { store(y, load(x) * rstd * load(w)); });
@@ -34,10 +39,9 @@ static inline float RmsNormRow(int64_t D, double eps, const float* x,
 }
 
 // With mean 0 and kCentred false this is RMS norm.
-template <bool kCentred>
-static void BackwardInputRow(int64_t D, const float* dy, const float* x,
-                             const float* w, float mean, float rstd,
-                             float* dx) {
+template <bool kCentred, typename T>
+static void BackwardInputRow(int64_t D, const T* dy, const T* x, const T* w,
+                             float mean, float rstd, T* dx) {
   Vec sum_g{}, sum_gx{};
   ForRow(D, [&](auto load, auto) DELINK_LAMBDA {
     const Vec g = load(dy) * load(w);

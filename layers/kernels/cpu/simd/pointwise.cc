@@ -42,11 +42,12 @@ DELINK_INLINE Vec ErfDerivative(Vec x) {
 
 }  // namespace
 
+template <typename T>
 void GeluForward(Stream&, const GeluForwardArgs& s) {
   const bool tanh = s.form == GeluForm::kTanh;
   ForBlocks(s.count, [&](int64_t first, int64_t count) {
-    const float* x = static_cast<const float*>(s.x) + first;
-    float* y = static_cast<float*>(s.y) + first;
+    const T* x = static_cast<const T*>(s.x) + first;
+    T* y = static_cast<T*>(s.y) + first;
     if (tanh) {
       ForRow(count, [&](auto load, auto store)
                         DELINK_LAMBDA { store(y, TanhGelu(load(x))); });
@@ -59,12 +60,13 @@ void GeluForward(Stream&, const GeluForwardArgs& s) {
   });
 }
 
+template <typename T>
 void GeluBackward(Stream&, const GeluBackwardArgs& s) {
   const bool tanh = s.form == GeluForm::kTanh;
   ForBlocks(s.count, [&](int64_t first, int64_t count) {
-    const float* x = static_cast<const float*>(s.x) + first;
-    const float* dy = static_cast<const float*>(s.dy) + first;
-    float* dx = static_cast<float*>(s.dx) + first;
+    const T* x = static_cast<const T*>(s.x) + first;
+    const T* dy = static_cast<const T*>(s.dy) + first;
+    T* dx = static_cast<T*>(s.dx) + first;
     if (tanh) {
       ForRow(count, [&](auto load, auto store) DELINK_LAMBDA {
         store(dx, load(dy) * TanhDerivative(load(x)));
@@ -77,18 +79,29 @@ void GeluBackward(Stream&, const GeluBackwardArgs& s) {
   });
 }
 
+template <typename T>
 void Add(Stream&, const AddArgs& s) {
   ForBlocks(s.count, [&](int64_t first, int64_t count) {
-    const float* a = static_cast<const float*>(s.a) + first;
-    const float* b = static_cast<const float*>(s.b) + first;
-    float* y = static_cast<float*>(s.y) + first;
+    const T* a = static_cast<const T*>(s.a) + first;
+    const T* b = static_cast<const T*>(s.b) + first;
+    T* y = static_cast<T*>(s.y) + first;
     ForRow(count, [&](auto load, auto store)
                       DELINK_LAMBDA { store(y, load(a) + load(b)); });
   });
 }
 
+template <typename T>
 void Accumulate(Stream& stream, const AccumulateArgs& s) {
-  Add(stream, {.count = s.count, .a = s.y, .b = s.x, .y = s.y});
+  Add<T>(stream, {.count = s.count, .a = s.y, .b = s.x, .y = s.y});
 }
+
+template void GeluForward<float>(Stream&, const GeluForwardArgs&);
+template void GeluForward<BFloat16>(Stream&, const GeluForwardArgs&);
+template void GeluBackward<float>(Stream&, const GeluBackwardArgs&);
+template void GeluBackward<BFloat16>(Stream&, const GeluBackwardArgs&);
+template void Add<float>(Stream&, const AddArgs&);
+template void Add<BFloat16>(Stream&, const AddArgs&);
+template void Accumulate<float>(Stream&, const AccumulateArgs&);
+template void Accumulate<BFloat16>(Stream&, const AccumulateArgs&);
 
 }  // namespace delink::cpu::DELINK_SIMD

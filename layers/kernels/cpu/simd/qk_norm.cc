@@ -13,6 +13,7 @@ constexpr int64_t kTokens = 8;  // summed on their own, for less rounding
 const float* Floats(const void* p) { return static_cast<const float*>(p); }
 float* Floats(void* p) { return static_cast<float*>(p); }
 
+template <typename T>
 void Sum(const QkNormBackwardWeightArgs& s, int64_t first, int64_t columns) {
   float total[kColumns] = {}, block[kColumns];
   for (int64_t n0 = 0; n0 < s.N; n0 += kTokens) {
@@ -20,8 +21,8 @@ void Sum(const QkNormBackwardWeightArgs& s, int64_t first, int64_t columns) {
     for (int64_t n = n0; n < s.N && n < n0 + kTokens; ++n) {
       for (int64_t h = s.first_head; h < s.first_head + s.heads; ++h) {
         const int64_t at = (n * s.row_heads + h) * s.Dh + first;
-        const float* dy = Floats(s.dy) + at;
-        const float* x = Floats(s.x) + at;
+        const T* dy = static_cast<const T*>(s.dy) + at;
+        const T* x = static_cast<const T*>(s.x) + at;
         const float rstd = Floats(s.rstd)[n * s.rstd_heads + h];
         ForRow(columns, [&](auto load, auto store) DELINK_LAMBDA {
           store(block, Fma(load(dy), load(x) * rstd, load(block)));
@@ -38,52 +39,64 @@ void Sum(const QkNormBackwardWeightArgs& s, int64_t first, int64_t columns) {
 
 }  // namespace
 
+template <typename T>
 void QkNormForward(Stream&, const QkNormForwardArgs& s) {
   const int64_t normed = s.H + s.Hkv, row = (s.H + 2 * s.Hkv) * s.Dh;
   if (s.Dh == 0) return;
 #pragma omp parallel for schedule(static) if (s.N * row > kParallelFrom)
   for (int64_t n = 0; n < s.N; ++n) {
-    const float* x = Floats(s.x) + n * row;
-    float* y = Floats(s.y) + n * row;
+    const T* x = static_cast<const T*>(s.x) + n * row;
+    T* y = static_cast<T*>(s.y) + n * row;
     for (int64_t h = 0; h < normed; ++h) {
-      const float rstd =
-          RmsNormRow(s.Dh, s.eps, x + h * s.Dh, Floats(h < s.H ? s.q_w : s.k_w),
-                     y + h * s.Dh);
+      const T* w = static_cast<const T*>(h < s.H ? s.q_w : s.k_w);
+      const float rstd = RmsNormRow(s.Dh, s.eps, x + h * s.Dh, w, y + h * s.Dh);
       if (s.rstd != nullptr) Floats(s.rstd)[n * normed + h] = rstd;
     }
-    std::memcpy(y + normed * s.Dh, x + normed * s.Dh,
-                s.Hkv * s.Dh * sizeof(float));
+    std::memcpy(y + normed * s.Dh, x + normed * s.Dh, s.Hkv * s.Dh * sizeof(T));
   }
 }
 
+template <typename T>
 void QkNormBackwardInput(Stream&, const QkNormBackwardInputArgs& s) {
   const int64_t normed = s.H + s.Hkv, row = (s.H + 2 * s.Hkv) * s.Dh;
   if (s.Dh == 0) return;
 #pragma omp parallel for schedule(static) if (s.N * row > kParallelFrom)
   for (int64_t n = 0; n < s.N; ++n) {
-    const float* dy = Floats(s.dy) + n * row;
-    const float* x = Floats(s.x) + n * row;
-    float* dx = Floats(s.dx) + n * row;
+    const T* dy = static_cast<const T*>(s.dy) + n * row;
+    const T* x = static_cast<const T*>(s.x) + n * row;
+    T* dx = static_cast<T*>(s.dx) + n * row;
     for (int64_t h = 0; h < normed; ++h) {
       const int64_t at = h * s.Dh;
-      BackwardInputRow<false>(s.Dh, dy + at, x + at,
-                              Floats(h < s.H ? s.q_w : s.k_w), 0.0F,
+      const T* w = static_cast<const T*>(h < s.H ? s.q_w : s.k_w);
+      BackwardInputRow<false>(s.Dh, dy + at, x + at, w, 0.0F,
                               Floats(s.rstd)[n * normed + h], dx + at);
     }
     if (dx == dy) continue;
     std::memcpy(dx + normed * s.Dh, dy + normed * s.Dh,
-                s.Hkv * s.Dh * sizeof(float));
+                s.Hkv * s.Dh * sizeof(T));
   }
 }
 
+template <typename T>
 void QkNormBackwardWeight(Stream&, const QkNormBackwardWeightArgs& s) {
   const int64_t blocks = (s.Dh + kColumns - 1) / kColumns;
 #pragma omp parallel for schedule(static) if (s.N * s.heads * s.Dh > \
                                               kParallelFrom)
   for (int64_t block = 0; block < blocks; ++block) {
     const int64_t first = block * kColumns, rest = s.Dh - first;
-    Sum(s, first, rest < kColumns ? rest : kColumns);
+    Sum<T>(s, first, rest < kColumns ? rest : kColumns);
   }
 }
+
+template void QkNormForward<float>(Stream&, const QkNormForwardArgs&);
+template void QkNormForward<BFloat16>(Stream&, const QkNormForwardArgs&);
+template void QkNormBackwardInput<float>(Stream&,
+                                         const QkNormBackwardInputArgs&);
+template void QkNormBackwardInput<BFloat16>(Stream&,
+                                            const QkNormBackwardInputArgs&);
+template void QkNormBackwardWeight<float>(Stream&,
+                                          const QkNormBackwardWeightArgs&);
+template void QkNormBackwardWeight<BFloat16>(Stream&,
+                                             const QkNormBackwardWeightArgs&);
 
 }  // namespace delink::cpu::DELINK_SIMD

@@ -71,8 +71,9 @@ void TurnAt(const RotaryArgs& s, int64_t position, Turn* turn) {
   }
 }
 
-void TurnHalves(float* first, int pairs, const Turn& turn) {
-  float* second = first + pairs;
+template <typename T>
+void TurnHalves(T* first, int pairs, const Turn& turn) {
+  T* second = first + pairs;
   ForRow(pairs, [&](auto load, auto store) DELINK_LAMBDA {
     const Vec a = load(first), b = load(second);
     const Vec cos = load(turn.cos), sin = load(turn.sin);
@@ -81,7 +82,8 @@ void TurnHalves(float* first, int pairs, const Turn& turn) {
   });
 }
 
-void TurnNeighbours(float* x, int pairs, const Turn& turn) {
+template <typename T>
+void TurnNeighbours(T* x, int pairs, const Turn& turn) {
   ForRow(2 * pairs, [&](auto load, auto store) DELINK_LAMBDA {
     const Vec v = load(x);
     const WideVec bits = (WideVec)v;
@@ -92,6 +94,7 @@ void TurnNeighbours(float* x, int pairs, const Turn& turn) {
 
 }  // namespace
 
+template <typename T>
 void Rotary(Stream&, const RotaryArgs& s) {
   const int pairs = s.angles->pairs;
   const bool half = s.angles->pairing == RotaryPairing::kHalf;
@@ -101,7 +104,7 @@ void Rotary(Stream&, const RotaryArgs& s) {
     Turn turn;
     TurnAt(s, s.first_position + t, &turn);
     for (int64_t b = 0; b < s.B; ++b) {
-      float* head = static_cast<float*>(s.x) + (b * s.T + t) * s.row;
+      T* head = static_cast<T*>(s.x) + (b * s.T + t) * s.row;
       for (int64_t h = 0; h < s.heads; ++h, head += s.Dh) {
         if (half) {
           TurnHalves(head, pairs, turn);
@@ -112,5 +115,8 @@ void Rotary(Stream&, const RotaryArgs& s) {
     }
   }
 }
+
+template void Rotary<float>(Stream&, const RotaryArgs&);
+template void Rotary<BFloat16>(Stream&, const RotaryArgs&);
 
 }  // namespace delink::cpu::DELINK_SIMD

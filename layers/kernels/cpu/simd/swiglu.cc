@@ -11,12 +11,13 @@ DELINK_INLINE Vec Sigmoid(Vec x) { return 1.0F / (1.0F + Exp(-x)); }
 
 }  // namespace
 
+template <typename T>
 void SwiGluForward(Stream&, const SwiGluForwardArgs& s) {
 #pragma omp parallel for schedule(static) if (s.N * s.F > kParallelFrom)
   for (int64_t n = 0; n < s.N; ++n) {
-    const float* gate = static_cast<const float*>(s.x) + n * 2 * s.F;
-    const float* up = gate + s.F;
-    float* y = static_cast<float*>(s.y) + n * s.F;
+    const T* gate = static_cast<const T*>(s.x) + n * 2 * s.F;
+    const T* up = gate + s.F;
+    T* y = static_cast<T*>(s.y) + n * s.F;
     ForRow(s.F, [&](auto load, auto store) DELINK_LAMBDA {
       const Vec g = load(gate);
       store(y, g * Sigmoid(g) * load(up));
@@ -24,14 +25,15 @@ void SwiGluForward(Stream&, const SwiGluForwardArgs& s) {
   }
 }
 
+template <typename T>
 void SwiGluBackward(Stream&, const SwiGluBackwardArgs& s) {
 #pragma omp parallel for schedule(static) if (s.N * s.F > kParallelFrom)
   for (int64_t n = 0; n < s.N; ++n) {
-    const float* dy = static_cast<const float*>(s.dy) + n * s.F;
-    const float* gate = static_cast<const float*>(s.x) + n * 2 * s.F;
-    const float* up = gate + s.F;
-    float* dgate = static_cast<float*>(s.dx) + n * 2 * s.F;
-    float* dup = dgate + s.F;
+    const T* dy = static_cast<const T*>(s.dy) + n * s.F;
+    const T* gate = static_cast<const T*>(s.x) + n * 2 * s.F;
+    const T* up = gate + s.F;
+    T* dgate = static_cast<T*>(s.dx) + n * 2 * s.F;
+    T* dup = dgate + s.F;
     ForRow(s.F, [&](auto load, auto store) DELINK_LAMBDA {
       const Vec g = load(gate), u = load(up), d = load(dy);
       const Vec sigmoid = Sigmoid(g);
@@ -42,5 +44,10 @@ void SwiGluBackward(Stream&, const SwiGluBackwardArgs& s) {
     });
   }
 }
+
+template void SwiGluForward<float>(Stream&, const SwiGluForwardArgs&);
+template void SwiGluForward<BFloat16>(Stream&, const SwiGluForwardArgs&);
+template void SwiGluBackward<float>(Stream&, const SwiGluBackwardArgs&);
+template void SwiGluBackward<BFloat16>(Stream&, const SwiGluBackwardArgs&);
 
 }  // namespace delink::cpu::DELINK_SIMD

@@ -1,36 +1,45 @@
+#include "framework/tensor/bfloat16.h"
 #include "layers/kernels/cpu/helpers.h"
 #include "layers/kernels/cpu/simd/simd.h"
 
 namespace delink::cpu::DELINK_SIMD {
 
-const Kernels kTable = {
-    .matmul = Matmul,
-    .bias_grad = BiasGrad,
-    .layer_norm_forward = LayerNormForward,
-    .layer_norm_backward_input = LayerNormBackwardInput,
-    .layer_norm_backward_weight = LayerNormBackwardWeight,
-    .rms_norm_forward = RmsNormForward,
-    .rms_norm_backward_input = RmsNormBackwardInput,
-    .rms_norm_backward_weight = RmsNormBackwardWeight,
-    .qk_norm_forward = QkNormForward,
-    .qk_norm_backward_input = QkNormBackwardInput,
-    .qk_norm_backward_weight = QkNormBackwardWeight,
-    .gelu_forward = GeluForward,
-    .gelu_backward = GeluBackward,
-    .swiglu_forward = SwiGluForward,
-    .swiglu_backward = SwiGluBackward,
-    .rotary = Rotary,
-    .add = Add,
-    .accumulate = Accumulate,
-    .dropout = Dropout,
-    .embedding_forward = EmbeddingForward,
-    .embedding_backward_weight = EmbeddingBackwardWeight,
-    .embedding_backward_position = EmbeddingBackwardPosition,
-    .attention_forward = AttentionForward,
-    .attention_backward = AttentionBackward,
-    .attention_forward_scratch_bytes = AttentionForwardScratch,
-    .attention_backward_scratch_bytes = AttentionBackwardScratch,
-    .cross_entropy = CrossEntropy,
+namespace {
+
+template <typename T>
+constexpr Kernels kOf = {
+    .matmul = Matmul<T>,
+    .bias_grad = BiasGrad<T>,
+    .layer_norm_forward = LayerNormForward<T>,
+    .layer_norm_backward_input = LayerNormBackwardInput<T>,
+    .layer_norm_backward_weight = LayerNormBackwardWeight<T>,
+    .rms_norm_forward = RmsNormForward<T>,
+    .rms_norm_backward_input = RmsNormBackwardInput<T>,
+    .rms_norm_backward_weight = RmsNormBackwardWeight<T>,
+    .qk_norm_forward = QkNormForward<T>,
+    .qk_norm_backward_input = QkNormBackwardInput<T>,
+    .qk_norm_backward_weight = QkNormBackwardWeight<T>,
+    .gelu_forward = GeluForward<T>,
+    .gelu_backward = GeluBackward<T>,
+    .swiglu_forward = SwiGluForward<T>,
+    .swiglu_backward = SwiGluBackward<T>,
+    .rotary = Rotary<T>,
+    .add = Add<T>,
+    .accumulate = Accumulate<T>,
+    .dropout = Dropout<T>,
+    .embedding_forward = EmbeddingForward<T>,
+    .embedding_backward_weight = EmbeddingBackwardWeight<T>,
+    .embedding_backward_position = EmbeddingBackwardPosition<T>,
+    .attention_forward = AttentionForward<T>,
+    .attention_backward = AttentionBackward<T>,
+    .attention_forward_scratch_bytes = AttentionForwardScratch<T>,
+    .attention_backward_scratch_bytes = AttentionBackwardScratch<T>,
+    .cross_entropy = CrossEntropy<T>,
 };
+
+}  // namespace
+
+const Kernels kF32 = kOf<float>;
+const Kernels kBf16 = kOf<BFloat16>;
 
 }  // namespace delink::cpu::DELINK_SIMD

@@ -1,6 +1,9 @@
 // Vectors of floats as wide as the instruction set has them, on the vector
 // extension of GCC and Clang. Multiply-adds are explicit (Fma), so that
 // a value's bits do not depend on how a compiler contracts an expression.
+// Loads widen bf16, stores round it (framework/tensor/bfloat16.h says how; its
+// functions are inline, so they are not called here, see simd.h): a kernel is
+// one template for both types of memory.
 #pragma once
 
 #include <cstdint>
@@ -9,6 +12,8 @@
 #if defined(__x86_64__)
 #include <immintrin.h>
 #endif
+
+#include "framework/tensor/bfloat16.h"
 
 #define DELINK_INLINE inline __attribute__((always_inline))
 #define DELINK_LAMBDA __attribute__((always_inline))
@@ -32,7 +37,14 @@ inline constexpr int kMaxVecs = 2;
 
 typedef float Vec __attribute__((vector_size(kWidth * 4)));
 typedef int32_t IntVec __attribute__((vector_size(kWidth * 4)));
+typedef uint32_t BitVec __attribute__((vector_size(kWidth * 4)));
 typedef uint64_t WideVec __attribute__((vector_size(kWidth * 4)));
+typedef uint16_t HalfVec __attribute__((vector_size(kWidth * 2)));
+
+template <typename T>
+inline constexpr bool kIsF32 = false;
+template <>
+inline constexpr bool kIsF32<float> = true;
 
 static DELINK_INLINE Vec Set(float value) { return Vec{} + value; }
 
@@ -69,6 +81,86 @@ static DELINK_INLINE void StorePartial(float* p, Vec v, int64_t count) {
     if (i < count) p[i] = v[i];
   }
 #endif
+}
+
+// GCC 12 makes one instruction of an intrinsic here, and several of
+// __builtin_convertvector; its intrinsics without a mask warn falsely.
+static DELINK_INLINE Vec Widen(HalfVec v) {
+#if defined(__AVX512F__)
+  return (Vec)((BitVec)_mm512_maskz_cvtepu16_epi32(0xFFFF, (__m256i)v) << 16);
+#elif defined(__AVX2__)
+  return (Vec)((BitVec)_mm256_cvtepu16_epi32((__m128i)v) << 16);
+#else
+  return (Vec)(__builtin_convertvector(v, BitVec) << 16);
+#endif
+}
+
+// Not vcvtneps2bf16, which takes small numbers for 0: every target gives the
+// same bits.
+static DELINK_INLINE HalfVec Narrow(Vec v) {
+  const BitVec bits = (BitVec)v;
+  const BitVec top = bits >> 16;
+  const BitVec nearest = (bits + 0x7FFFu + (top & 1u)) >> 16;
+  const BitVec rounded = v == v ? nearest : (top | 0x40u);
+#if defined(__AVX512F__)
+  return (HalfVec)_mm512_maskz_cvtepi32_epi16(0xFFFF, (__m512i)rounded);
+#elif defined(__AVX2__)
+  const __m256i packed =
+      _mm256_packus_epi32((__m256i)rounded, (__m256i)rounded);
+  return (HalfVec)_mm256_castsi256_si128(
+      _mm256_permute4x64_epi64(packed, 0x08));
+#else
+  return __builtin_convertvector(rounded, HalfVec);
+#endif
+}
+
+static DELINK_INLINE Vec Load(const BFloat16* p) {
+  HalfVec v;
+  std::memcpy(&v, p, sizeof(v));
+  return Widen(v);
+}
+
+static DELINK_INLINE void Store(BFloat16* p, Vec v) {
+  const HalfVec half = Narrow(v);
+  std::memcpy(p, &half, sizeof(half));
+}
+
+static DELINK_INLINE Vec LoadPartial(const BFloat16* p, int64_t count) {
+#if defined(__AVX512F__)
+  return Widen((HalfVec)_mm256_maskz_loadu_epi16(
+      static_cast<__mmask16>(0xFFFFu >> (16 - count)), p));
+#else
+  HalfVec v{};
+  for (int i = 0; i < kWidth; ++i) {
+    if (i < count) v[i] = p[i].bits;
+  }
+  return Widen(v);
+#endif
+}
+
+static DELINK_INLINE void StorePartial(BFloat16* p, Vec v, int64_t count) {
+  const HalfVec half = Narrow(v);
+#if defined(__AVX512F__)
+  _mm256_mask_storeu_epi16(p, static_cast<__mmask16>(0xFFFFu >> (16 - count)),
+                           (__m256i)half);
+#else
+  for (int i = 0; i < kWidth; ++i) {
+    if (i < count) p[i].bits = half[i];
+  }
+#endif
+}
+
+// One element.
+static DELINK_INLINE float LoadOne(const float* p) { return *p; }
+static DELINK_INLINE float LoadOne(const BFloat16* p) {
+  const uint32_t bits = uint32_t{p->bits} << 16;
+  float value;
+  std::memcpy(&value, &bits, sizeof(value));
+  return value;
+}
+static DELINK_INLINE void StoreOne(float* p, float value) { *p = value; }
+static DELINK_INLINE void StoreOne(BFloat16* p, float value) {
+  p->bits = Narrow(Set(value))[0];
 }
 
 // a * b + c; rounded once where the instruction set can.

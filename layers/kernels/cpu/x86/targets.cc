@@ -3,14 +3,17 @@
 namespace delink::cpu {
 
 namespace avx512 {
-extern const Kernels kTable;
-}
+extern const Kernels kF32;
+extern const Kernels kBf16;
+}  // namespace avx512
 namespace avx2 {
-extern const Kernels kTable;
-}
+extern const Kernels kF32;
+extern const Kernels kBf16;
+}  // namespace avx2
 namespace baseline {
-extern const Kernels kTable;
-}
+extern const Kernels kF32;
+extern const Kernels kBf16;
+}  // namespace baseline
 
 std::vector<Target> Targets() {
   const bool avx2 =
@@ -19,9 +22,9 @@ std::vector<Target> Targets() {
                       __builtin_cpu_supports("avx512bw") &&
                       __builtin_cpu_supports("avx512dq") &&
                       __builtin_cpu_supports("avx512vl");
-  return {{"avx512", avx512, &avx512::kTable},
-          {"avx2", avx2, &avx2::kTable},
-          {"baseline", true, &baseline::kTable}};
+  return {{"avx512", avx512, &avx512::kF32, &avx512::kBf16},
+          {"avx2", avx2, &avx2::kF32, &avx2::kBf16},
+          {"baseline", true, &baseline::kF32, &baseline::kBf16}};
 }
 
 }  // namespace delink::cpu

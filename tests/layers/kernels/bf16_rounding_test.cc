@@ -1,0 +1,164 @@
+// The rules of bf16 in arguments.h, by hand, on the reference and on what runs:
+// sums in f32, one rounding to the nearest, gradients of parameters in f32.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <limits>
+#include <vector>
+
+#include "framework/tensor/bfloat16.h"
+#include "layers/kernels/find_kernels.h"
+
+namespace delink::testing {
+namespace {
+
+using ::testing::Each;
+using ::testing::ElementsAre;
+
+// Between 256 and 512 bf16 holds the even numbers.
+std::vector<BFloat16> Halves(std::initializer_list<double> values) {
+  std::vector<BFloat16> result;
+  for (const double value : values) result.emplace_back(value);
+  return result;
+}
+
+std::vector<double> Values(const std::vector<BFloat16>& x) {
+  return {x.begin(), x.end()};
+}
+
+class Bf16Rounding : public ::testing::TestWithParam<bool> {
+ protected:
+  std::unique_ptr<Device> device_ = NewCpuDevice();
+  std::unique_ptr<Stream> owned_ = device_->NewStream();
+  Stream& stream_ = *owned_;
+  const Kernels& kernels_ = GetParam()
+                                ? ReferenceKernelsBf16()
+                                : *FindKernels(DeviceKind::kCpu, DType::kBF16);
+};
+
+TEST_P(Bf16Rounding, ASumIsRoundedOnce) {
+  // 256 + 1, + 1 + 1, + 1 + 1 + 1: every step alone would be a tie and stay.
+  const auto a = Halves({256, 1, 0, 0, 256, 1, 1, 0, 256, 1, 1, 1});
+  const auto b = Halves({1, 1, 1, 1});
+  auto c = Halves({0, 0, 0});
+  MatmulArgs args = {.m = 3,
+                     .n = 1,
+                     .k = 4,
+                     .a = a.data(),
+                     .lda = 4,
+                     .b = b.data(),
+                     .ldb = 1,
+                     .c = c.data(),
+                     .ldc = 1};
+  kernels_.matmul(stream_, args);
+  EXPECT_THAT(Values(c), ElementsAre(256, 258, 260));
+}
+
+TEST_P(Bf16Rounding, WhatIsAddedToCountsBeforeTheRounding) {
+  const auto a = Halves({1, 1}), b = Halves({1, 1}), bias = Halves({1});
+  auto c = Halves({256});
+  MatmulArgs args = {.m = 1,
+                     .n = 1,
+                     .k = 2,
+                     .a = a.data(),
+                     .lda = 2,
+                     .b = b.data(),
+                     .ldb = 1,
+                     .c = c.data(),
+                     .ldc = 1,
+                     .bias = bias.data(),
+                     .accumulate = true};
+  kernels_.matmul(stream_, args);
+  EXPECT_THAT(Values(c), ElementsAre(260));  // 259 is a tie
+  auto y = Halves({256, 256});
+  const auto x = Halves({1, 3});
+  kernels_.accumulate(stream_, {.count = 2, .x = x.data(), .y = y.data()});
+  EXPECT_THAT(Values(y), ElementsAre(256, 260));
+}
+
+// 4096 ones to a C of 1 and to one of 0; two rows of ones.
+TEST_P(Bf16Rounding, GradientsOfParametersAreF32) {
+  constexpr int64_t kRows = 4097, kWidth = 3;
+  const std::vector<BFloat16> dy(kRows * kWidth, BFloat16(1));
+  for (const bool accumulate : {false, true}) {
+    std::vector<float> dw(kWidth * kWidth, 2.0F), db(kWidth, 2.0F);
+    kernels_.matmul(stream_, {.m = kWidth,
+                              .n = kWidth,
+                              .k = kRows,
+                              .transpose_a = true,
+                              .a = dy.data(),
+                              .lda = kWidth,
+                              .b = dy.data(),
+                              .ldb = kWidth,
+                              .c = dw.data(),
+                              .ldc = kWidth,
+                              .accumulate = accumulate,
+                              .c_is_gradient = true});
+    EXPECT_THAT(dw, Each(accumulate ? 4099.0F : 4097.0F));
+    kernels_.bias_grad(stream_,
+                       {kRows, kWidth, dy.data(), db.data(), accumulate});
+    EXPECT_THAT(db, Each(accumulate ? 4099.0F : 4097.0F));
+  }
+}
+
+TEST_P(Bf16Rounding, NormsKeepTheirStatisticsInF32) {
+  const auto x = Halves({1, 2, 4}), w = Halves({1, 1, 1});
+  std::vector<BFloat16> y(3);
+  float mean = 0, rstd = 0;
+  kernels_.layer_norm_forward(stream_, {1, 3, 0.0, x.data(), w.data(), nullptr,
+                                        y.data(), &mean, &rstd});
+  EXPECT_FLOAT_EQ(mean, 7.0F / 3);
+  EXPECT_FLOAT_EQ(rstd, std::sqrt(9.0F / 14));
+  const double exact = (4 - 7.0 / 3) * std::sqrt(9.0 / 14);
+  EXPECT_EQ(y[2], BFloat16(exact));
+}
+
+TEST_P(Bf16Rounding, EmbeddingGradientsAddUpInF32) {
+  const std::vector<int32_t> tokens(1000, 1);
+  const std::vector<BFloat16> dy(1000, BFloat16(1.0078125));
+  std::vector<float> dw(2), dp(1);
+  kernels_.embedding_backward_weight(stream_, {.N = 1000,
+                                               .D = 1,
+                                               .V = 2,
+                                               .tokens = tokens.data(),
+                                               .dy = dy.data(),
+                                               .dw = dw.data()});
+  EXPECT_THAT(dw, ElementsAre(0.0F, 1007.8125F));
+  kernels_.embedding_backward_position(
+      stream_,
+      {.B = 1000, .T = 1, .D = 1, .Tmax = 1, .dy = dy.data(), .dp = dp.data()});
+  EXPECT_THAT(dp, ElementsAre(1007.8125F));
+}
+
+TEST_P(Bf16Rounding, OverflowIsInfiniteAndNotANumberStays) {
+  const double nan = std::numeric_limits<double>::quiet_NaN();
+  const auto a = Halves({3e38, -3e38, nan, 1}), b = Halves({3e38, -3e38, 1, 1});
+  auto y = Halves({0, 0, 0, 0});
+  kernels_.add(stream_,
+               {.count = 4, .a = a.data(), .b = b.data(), .y = y.data()});
+  EXPECT_EQ(float{y[0]}, std::numeric_limits<float>::infinity());
+  EXPECT_EQ(float{y[1]}, -std::numeric_limits<float>::infinity());
+  EXPECT_TRUE(std::isnan(float{y[2]}));
+  EXPECT_EQ(float{y[3]}, 2.0F);
+  const auto one = Halves({1});
+  auto c = Halves({0});
+  kernels_.matmul(stream_, {.m = 1,
+                            .n = 1,
+                            .k = 1,
+                            .a = &a[2],
+                            .lda = 1,
+                            .b = one.data(),
+                            .ldb = 1,
+                            .c = c.data(),
+                            .ldc = 1});
+  EXPECT_TRUE(std::isnan(float{c[0]}));
+}
+
+INSTANTIATE_TEST_SUITE_P(Tables, Bf16Rounding, ::testing::Bool(),
+                         [](const auto& info) {
+                           return info.param ? "reference" : "chosen";
+                         });
+
+}  // namespace
+}  // namespace delink::testing
