@@ -8,6 +8,7 @@
 #include <fstream>
 #include <memory>
 
+#include "absl/strings/str_cat.h"
 #include "framework/base/check.h"
 #include "framework/base/status_macros.h"
 #include "layers/kernels/find_kernels.h"
@@ -40,11 +41,21 @@ int64_t Cores() {
   return sysconf(_SC_NPROCESSORS_ONLN);
 }
 
-// Where the system does not say, as much as desktop processors have.
+// Of one core. sysconf adds up those of a processor's parts, which no core can
+// use; where the system does not say, as much as desktop processors have.
 int64_t LargestCache() {
-  const long l3 = sysconf(_SC_LEVEL3_CACHE_SIZE);
-  const long l2 = sysconf(_SC_LEVEL2_CACHE_SIZE);
-  const long largest = std::max(l3, l2);
+  int64_t largest = 0;
+  for (int i = 0;; ++i) {
+    std::ifstream in(
+        absl::StrCat("/sys/devices/system/cpu/cpu0/cache/index", i, "/size"));
+    int64_t size = 0;
+    char unit = ' ';
+    if (!(in >> size)) break;
+    in >> unit;
+    largest = std::max(largest, unit == 'K'   ? size << 10
+                                : unit == 'M' ? size << 20
+                                              : size);
+  }
   return largest > 0 ? largest : 32 * kMebibyte;
 }
 

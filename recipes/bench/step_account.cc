@@ -140,11 +140,11 @@ class Account {
     const bool of_blocks = KindOf(at) == std::string("blocks");
     if (at.op == Op::kUpdate) {
       if (of_blocks) blocks.update += seconds;
-      Count(KindOf(at), "adamw", seconds, UpdateWork(EntryOf(span).bytes));
+      Count(span, "adamw", seconds, UpdateWork(EntryOf(span).bytes));
     } else if (at.op == Op::kNorm) {
       const double all = block_elements_ + other_elements_;
       blocks.norm += seconds * block_elements_ / all;
-      Count("all", "norm", seconds, {.read = all * sizeof(float)});
+      Count(span, "norm", seconds, {.read = all * sizeof(float)});
     } else if (of_blocks && (at.op == Op::kReduce || at.op == Op::kFetch)) {
       blocks.reduce += seconds;
     }
@@ -160,7 +160,7 @@ class Account {
         blocks_[IndexOf(span)].zeroing += seconds;
       }
     }
-    Count(KindOf(at), call.work.kernel, seconds, call.work);
+    Count(span, call.work.kernel, seconds, call.work);
   }
 
   // AdamW on so many bytes of f32 weights: reads weights, gradients and both
@@ -171,32 +171,34 @@ class Account {
     return {.read = 4 * plane, .written = 3 * plane + rounded};
   }
 
-  void Count(const char* layer, const char* kernel, double seconds,
+  void Count(const Trace::Span& span, const char* kernel, double seconds,
              const Work& work) {
-    KernelShare& share = kernels_[{layer, kernel}];
-    share.layer = layer;
-    share.kernel = kernel;
-    share.calls += 1;
-    share.seconds += seconds;
-    share.work.flops += work.flops;
-    share.work.read += work.read;
-    share.work.written += work.written;
+    const char* const layer = KindOf(EntryOf(span).at);
+    Kernel& k = kernels_[{layer, kernel}];
+    k.seconds.resize(record_.seconds.size());
+    k.seconds[IndexOf(span)] += seconds;
+    k.share.layer = layer;
+    k.share.kernel = kernel;
+    k.share.calls += 1;
+    k.share.work.flops += work.flops;
+    k.share.work.read += work.read;
+    k.share.work.written += work.written;
   }
 
-  // From all steps to one.
+  // From all steps to one, which all have the same work.
   void FinishKernels(StepMeasure* measure) {
     const auto steps = static_cast<double>(record_.seconds.size());
-    double all = 0;
-    for (const double seconds : record_.seconds) all += seconds;
-    for (auto& [key, share] : kernels_) {
-      share.share = share.seconds / all;
-      share.peak = machine_.Roof(share.work, dtype_) / share.seconds;
-      share.memory_bound = machine_.BoundByMemory(share.work, dtype_);
+    const double step = Summarise(record_.seconds).median;
+    for (auto& [key, kernel] : kernels_) {
+      KernelShare& share = kernel.share;
       share.calls /= steps;
-      share.seconds /= steps;
       share.work.flops /= steps;
       share.work.read /= steps;
       share.work.written /= steps;
+      share.seconds = Summarise(std::move(kernel.seconds)).median;
+      share.share = share.seconds / step;
+      share.peak = machine_.Roof(share.work, dtype_) / share.seconds;
+      share.memory_bound = machine_.BoundByMemory(share.work, dtype_);
       measure->kernels.push_back(share);
     }
     std::sort(measure->kernels.begin(), measure->kernels.end(),
@@ -205,6 +207,11 @@ class Account {
               });
   }
 
+  struct Kernel {
+    KernelShare share;
+    std::vector<double> seconds;  // by step
+  };
+
   const StepRecord& record_;
   const Machine& machine_;
   const ParamStore& store_;
@@ -212,7 +219,7 @@ class Account {
   double block_elements_ = 0, other_elements_ = 0;
   std::vector<StepParts> parts_;     // by step
   std::vector<BlockUpkeep> blocks_;  // by step
-  std::map<std::pair<std::string, std::string>, KernelShare> kernels_;
+  std::map<std::pair<std::string, std::string>, Kernel> kernels_;
 };
 
 }  // namespace

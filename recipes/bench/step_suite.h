@@ -38,7 +38,8 @@ struct BlockUpkeep {
   double total() const { return update + reduce + norm + zeroing; }
 };
 
-// All calls of a kernel in one kind of layer, in a step.
+// All calls of a kernel in one kind of layer, in a step; its time is the median
+// over steps.
 struct KernelShare {
   std::string layer;   // embed, blocks, head
   std::string kernel;  // as Work calls it; adamw and norm

@@ -118,7 +118,7 @@ TEST_F(QuickBench, ThePartsOfAStepMakeAStep) {
     double share = 0;
     for (const KernelShare& k : s.kernels) share += k.share;
     EXPECT_GT(share, 0.05);
-    EXPECT_LE(share, 1);
+    EXPECT_LE(share, 1.2);  // medians, as above
     const double tokens = static_cast<double>(s.step.batch * s.step.seq);
     EXPECT_DOUBLE_EQ(s.tokens_per_s, tokens / s.seconds.median);
     EXPECT_NEAR(s.loss, std::log(256), 1);
