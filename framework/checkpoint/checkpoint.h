@@ -10,6 +10,11 @@
 // It is written under a temporary name, synced, and renamed: a folder named
 // step-NNNNNNNN is whole or damaged later, never half-written.
 //
+// Weights are f32 whatever the run's precision: under bf16 they are saved from
+// the master, and read into it and, rounded, into the weights. So a run of any
+// precision opens a checkpoint of any other, and a bf16 run that is resumed
+// goes on to the bit.
+//
 // All functions that take a Communicator are collective and return the same
 // outcome on every rank.
 #pragma once
@@ -58,11 +63,12 @@ using CheckpointFiles = std::map<std::string, std::string>;
 // Names of the optimizer's state planes: the children of /optimizer/TENSOR.
 inline constexpr const char* kStateNames[] = {"m", "v"};
 
-// Writes folder/step-NNNNNNNN from what each rank owns in `store`, then removes
-// what interrupted writers left in the folder and all but `keep` (0: keeps all)
-// of its checkpoints: this one stays, then those of the steps before it, newest
-// first, then those of later steps. On any failure (a full disk) the temporary
-// folder is removed and everything older is left as it was.
+// Writes folder/step-NNNNNNNN from what each rank owns in `store` (which has a
+// master where its weights are bf16), then removes what interrupted writers
+// left in the folder and all but `keep` (0: keeps all) of its checkpoints: this
+// one stays, then those of the steps before it, newest first, then those of
+// later steps. On any failure (a full disk) the temporary folder is removed and
+// everything older is left as it was.
 absl::StatusOr<std::string> WriteCheckpoint(Communicator& comm,
                                             const std::string& folder,
                                             const CheckpointHeader& header,

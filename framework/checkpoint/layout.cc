@@ -52,6 +52,10 @@ std::string PlanePath(const SavedPlane& plane, const std::string& tensor) {
   return absl::StrCat(StateGroup(tensor), "/", plane.name);
 }
 
+Plane SourceOf(const ParamStore& store, const SavedPlane& plane) {
+  return plane.plane == Plane::kWeight ? store.master() : plane.plane;
+}
+
 hdf5::ElementType ElementOf(DType dtype) {
   DELINK_CHECK(dtype == DType::kF32 || dtype == DType::kF64);
   return dtype == DType::kF64 ? hdf5::ElementType::kF64

@@ -27,7 +27,8 @@ int64_t StepOfName(const std::string& name);
 // Whether `name` is what a writer that was interrupted left behind.
 bool IsLeftover(const std::string& name);
 
-// The planes that a checkpoint holds, and how a writer's file calls them.
+// The planes that a checkpoint holds, and how a writer's file calls them. The
+// weight is saved from the store's master() and read by its SetParameters.
 struct SavedPlane {
   Plane plane;
   const char* name;  // "weight", "m", "v"
@@ -41,6 +42,9 @@ std::string SlabDataset(const SavedPlane& plane, const Slab& slab);
 std::string TensorPath(const std::string& tensor);
 std::string StateGroup(const std::string& tensor);
 std::string PlanePath(const SavedPlane& plane, const std::string& tensor);
+
+// The plane of `store` that is saved as `plane`.
+Plane SourceOf(const ParamStore& store, const SavedPlane& plane);
 
 hdf5::ElementType ElementOf(DType dtype);
 

@@ -55,7 +55,7 @@ absl::Status Walk(const hdf5::File& file, const std::string& group,
 absl::Status LoadRange(const hdf5::Dataset& dataset, ParamStore& store,
                        int slab, Plane plane, int64_t begin, int64_t element,
                        int64_t count) {
-  const DType dtype = store.dtype(plane);
+  const DType dtype = StatisticsOf(store.dtype(plane));
   const std::unique_ptr<Stream> stream = store.device().NewStream();
   std::vector<char> staging(
       static_cast<size_t>(std::min(count, kChunk) * SizeOf(dtype)));
@@ -63,6 +63,10 @@ absl::Status LoadRange(const hdf5::Dataset& dataset, ParamStore& store,
     const int64_t n = std::min(kChunk, count - done);
     DELINK_RETURN_IF_ERROR(dataset.Read(checkpoint::ElementOf(dtype),
                                         begin + done, n, staging.data()));
+    if (plane == Plane::kWeight) {
+      store.SetParameters(*stream, slab, element + done, n, staging.data());
+      continue;
+    }
     store.device().CopyFromHost(*stream, store.at(slab, plane, element + done),
                                 staging.data(), n * SizeOf(dtype));
     stream->Synchronize();

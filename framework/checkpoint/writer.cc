@@ -23,7 +23,8 @@ absl::Status WriteSlab(const ParamStore& store, int slab,
                        const SavedPlane& plane, hdf5::File& file) {
   const Range owned = store.owned(slab);
   if (owned.size() == 0) return absl::OkStatus();
-  const DType dtype = store.dtype(plane.plane);
+  const Plane source = checkpoint::SourceOf(store, plane);
+  const DType dtype = store.dtype(source);
   DELINK_ASSIGN_OR_RETURN(
       hdf5::Dataset dataset,
       file.CreateDataset(checkpoint::SlabDataset(
@@ -35,7 +36,7 @@ absl::Status WriteSlab(const ParamStore& store, int slab,
   for (int64_t at = owned.begin; at < owned.end; at += kChunk) {
     const int64_t count = std::min(kChunk, owned.end - at);
     store.device().CopyToHost(*stream, staging.data(),
-                              store.at(slab, plane.plane, at),
+                              store.at(slab, source, at),
                               count * SizeOf(dtype));
     stream->Synchronize();
     DELINK_RETURN_IF_ERROR(dataset.Write(
@@ -110,10 +111,10 @@ absl::Status ShowTensor(hdf5::File& file, const ParamStore& store,
            .dataset = checkpoint::SlabDataset(plane, slab),
            .offset = extent.offset - ShardRange(slab, rank, ranks).begin});
     }
-    DELINK_RETURN_IF_ERROR(
-        file.CreateVirtual(checkpoint::PlanePath(plane, tensor.name),
-                           checkpoint::ElementOf(store.dtype(plane.plane)),
-                           shape, std::move(pieces)));
+    DELINK_RETURN_IF_ERROR(file.CreateVirtual(
+        checkpoint::PlanePath(plane, tensor.name),
+        checkpoint::ElementOf(store.dtype(checkpoint::SourceOf(store, plane))),
+        shape, std::move(pieces)));
   }
   if (!store.has(Plane::kState0)) return absl::OkStatus();
   return file.SetInt(checkpoint::StateGroup(tensor.name), "updates",

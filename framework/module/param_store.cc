@@ -8,6 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "framework/base/rng.h"
 #include "framework/base/status_macros.h"
+#include "framework/tensor/bfloat16.h"
 
 namespace delink {
 namespace {
@@ -20,6 +21,7 @@ const PlanePlacement& PlacementOf(const PlacementRow& row, Plane plane) {
       return row.gradient;
     case Plane::kState0:
     case Plane::kState1:
+    case Plane::kMaster:
       break;
   }
   return row.state;
@@ -45,17 +47,17 @@ void Generate(const Init& init, RngKey key, int64_t begin, int64_t count,
   }
 }
 
+// The parameter at `place`, generated on the host a chunk at a time.
 template <typename T>
-void InitParam(Device& device, Stream& stream, const Init& init, RngKey key,
-               int64_t elements, void* to) {
+void InitParam(ParamStore& store, Stream& stream, int slab,
+               const SlabParam& place, const Init& init, RngKey key) {
   constexpr int64_t kChunk = int64_t{1} << 18;
-  std::vector<T> staging(static_cast<size_t>(std::min(elements, kChunk)));
-  for (int64_t begin = 0; begin < elements; begin += kChunk) {
-    const int64_t count = std::min(kChunk, elements - begin);
+  std::vector<T> staging(static_cast<size_t>(std::min(place.elements, kChunk)));
+  for (int64_t begin = 0; begin < place.elements; begin += kChunk) {
+    const int64_t count = std::min(kChunk, place.elements - begin);
     Generate(init, key, begin, count, staging.data());
-    device.CopyFromHost(stream, static_cast<T*>(to) + begin, staging.data(),
-                        count * static_cast<int64_t>(sizeof(T)));
-    stream.Synchronize();
+    store.SetParameters(stream, slab, place.offset + begin, count,
+                        staging.data());
   }
 }
 
@@ -136,9 +138,8 @@ bool ParamStore::has(Plane plane) const {
 }
 
 DType ParamStore::dtype(Plane plane) const {
-  return plane == Plane::kWeight || plane == Plane::kGradient
-             ? options_.dtype
-             : StatisticsOf(options_.dtype);
+  return plane == Plane::kWeight ? options_.dtype
+                                 : StatisticsOf(options_.dtype);
 }
 
 Range ParamStore::held(int slab, Plane plane) const {
@@ -154,13 +155,29 @@ int64_t ParamStore::PlaneElements(int slab, Plane plane) const {
   return PlacementOf(row, plane).sharded ? shard : shard * options_.ranks;
 }
 
+bool ParamStore::Wanted(Plane plane) const {
+  switch (plane) {
+    case Plane::kWeight:
+      break;
+    case Plane::kGradient:
+      return options_.gradients;
+    case Plane::kState0:
+      return options_.states >= 1;
+    case Plane::kState1:
+      return options_.states >= 2;
+    case Plane::kMaster:
+      return options_.states >= 1 &&
+             dtype(Plane::kMaster) != dtype(Plane::kWeight);
+  }
+  return true;
+}
+
 absl::Status ParamStore::AllocatePlanes() {
   planes_.resize(kPlanes);
   const std::unique_ptr<Stream> stream = device_->NewStream();
   for (int p = 0; p < kPlanes; ++p) {
     const auto plane = static_cast<Plane>(p);
-    if (plane == Plane::kGradient && !options_.gradients) continue;
-    if (p - static_cast<int>(Plane::kState0) >= options_.states) continue;
+    if (!Wanted(plane)) continue;
     for (size_t s = 0; s < slabs_.size(); ++s) {
       const int64_t bytes =
           PlaneElements(static_cast<int>(s), plane) * SizeOf(dtype(plane));
@@ -194,29 +211,50 @@ void ParamStore::InitWeights(uint64_t seed) {
   for (size_t s = 0; s < slabs_.size(); ++s) {
     for (const SlabParam& place : slabs_[s].params) {
       const ParamDecl& decl = registry_->decls[static_cast<size_t>(place.decl)];
-      void* const to = at(static_cast<int>(s), Plane::kWeight, place.offset);
       const RngKey key = Fold(root, std::string_view(decl.name));
       if (device_->kind() == DeviceKind::kMeta) continue;
-      if (options_.dtype == DType::kF64) {
-        InitParam<double>(*device_, *stream, decl.spec.init, key,
-                          place.elements, to);
-      } else {
-        DELINK_CHECK(options_.dtype == DType::kF32);
-        InitParam<float>(*device_, *stream, decl.spec.init, key, place.elements,
-                         to);
-      }
+      const auto init =
+          options_.dtype == DType::kF64 ? InitParam<double> : InitParam<float>;
+      init(*this, *stream, static_cast<int>(s), place, decl.spec.init, key);
     }
   }
 }
 
+void ParamStore::SetParameters(Stream& stream, int slab, int64_t element,
+                               int64_t count, const void* values) {
+  if (options_.dtype == StatisticsOf(options_.dtype)) {
+    device_->CopyFromHost(stream, at(slab, Plane::kWeight, element), values,
+                          count * SizeOf(options_.dtype));
+    stream.Synchronize();
+    return;
+  }
+  DELINK_CHECK(options_.dtype == DType::kBF16);
+  const auto* const exact = static_cast<const float*>(values);
+  const std::vector<BFloat16> rounded(exact, exact + count);
+  device_->CopyFromHost(stream, at(slab, Plane::kWeight, element),
+                        rounded.data(), count * SizeOf(options_.dtype));
+  if (has(Plane::kMaster)) {
+    const Range own = held(slab, Plane::kMaster);
+    const int64_t begin = std::max(own.begin, element);
+    const int64_t end = std::min(own.end, element + count);
+    if (begin < end) {
+      device_->CopyFromHost(stream, at(slab, Plane::kMaster, begin),
+                            exact + (begin - element),
+                            (end - begin) * SizeOf(DType::kF32));
+    }
+  }
+  stream.Synchronize();
+}
+
 void ParamStore::Bind(int layer, const std::vector<bool>* written,
                       const std::vector<void*>* gradients) {
+  const DType gradient_dtype = dtype(Plane::kGradient);
   const auto gradient_at = [&](int slab, size_t index, int64_t offset) {
     if (gradients == nullptr || (*gradients)[index] == nullptr) {
       return at(slab, Plane::kGradient, offset);
     }
     return static_cast<void*>(static_cast<char*>((*gradients)[index]) +
-                              offset * SizeOf(options_.dtype));
+                              offset * SizeOf(gradient_dtype));
   };
   for (const Binding& b : bindings_[static_cast<size_t>(layer)]) {
     const Tensor weight(at(b.slab, Plane::kWeight, b.offset), options_.dtype,
@@ -226,7 +264,7 @@ void ParamStore::Bind(int layer, const std::vector<bool>* written,
     if (written != nullptr) {
       const auto index = static_cast<size_t>(b.index);
       grad =
-          Tensor(gradient_at(b.slab, index, b.offset), options_.dtype, b.shape);
+          Tensor(gradient_at(b.slab, index, b.offset), gradient_dtype, b.shape);
       accumulate = (*written)[index];
     }
     b.param->Bind(weight, grad, accumulate);
@@ -237,7 +275,7 @@ void ParamStore::Bind(int layer, const std::vector<bool>* written,
     const auto index = static_cast<size_t>(s.index);
     if ((*written)[index]) continue;
     strange_gradients_.emplace_back(gradient_at(s.slab, index, s.offset),
-                                    options_.dtype, Shape{s.elements});
+                                    gradient_dtype, Shape{s.elements});
   }
 }
 

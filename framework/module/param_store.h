@@ -6,6 +6,12 @@
 // says. Twelve layers that share are twelve module objects and one slab: only
 // the store's maps know.
 //
+// In bf16 the weights, which layers read, are a copy: a store that trains has
+// the parameters in f32 in a plane of their own, the master, and a weight is
+// the master rounded to the nearest, ties to even, whoever writes it. Gradients
+// and state are f32. In f32 and f64 everything has that type, and the weights
+// are the parameters.
+//
 // Thread-safety: planes of different slabs may be used by different threads;
 // Bind belongs to the thread that runs the layers.
 #pragma once
@@ -21,16 +27,17 @@
 
 namespace delink {
 
-enum class Plane : uint8_t { kWeight, kGradient, kState0, kState1 };
-inline constexpr int kPlanes = 4;
+enum class Plane : uint8_t { kWeight, kGradient, kState0, kState1, kMaster };
+inline constexpr int kPlanes = 5;
 
 class ParamStore {
  public:
   struct Options {
-    DType dtype = DType::kF32;  // of weights and gradients
+    DType dtype = DType::kF32;  // of weights and activations
     int rank = 0;               // in the data-parallel group
     int ranks = 1;
-    // Planes to allocate: none but weights for evaluation; 2 states for AdamW.
+    // Planes to allocate: none but weights for evaluation; 2 states for AdamW,
+    // and with any a master in bf16.
     bool gradients = true;
     int states = 2;
   };
@@ -41,9 +48,15 @@ class ParamStore {
       Device& device, const ParamRegistry& registry, int blocks,
       const SharingMap& sharing, int zero, const Options& options);
 
-  // Initialises all weights as declared, each element a function of (seed,
-  // logical name, index).
+  // Initialises all parameters as declared, each element a function of (seed,
+  // logical name, index), the same in f32 and bf16.
   void InitWeights(uint64_t seed);
+
+  // Replaces elements [element, element + count) of a slab's parameters, whose
+  // weights must be held, by `values`: host memory, f64 where the weights are,
+  // else f32. The master gets what this rank holds of it; weights are rounded.
+  void SetParameters(Stream& stream, int slab, int64_t element, int64_t count,
+                     const void* values);
 
   const std::vector<Slab>& slabs() const { return slabs_; }
   const SharingMap& sharing() const { return sharing_; }
@@ -64,6 +77,10 @@ class ParamStore {
   // Whether the plane was allocated.
   bool has(Plane plane) const;
   DType dtype(Plane plane) const;
+  // The plane that has the parameters themselves: what is updated and saved.
+  Plane master() const {
+    return has(Plane::kMaster) ? Plane::kMaster : Plane::kWeight;
+  }
   // The elements of the slab that this rank's plane holds.
   Range held(int slab, Plane plane) const;
   // The elements of the slab that this rank owns.
@@ -93,6 +110,11 @@ class ParamStore {
 
   // Bytes that the planes of a kind take on this rank.
   int64_t bytes(Plane plane) const;
+  // Of the optimizer's state, with the master.
+  int64_t state_bytes() const {
+    return bytes(Plane::kState0) + bytes(Plane::kState1) +
+           bytes(Plane::kMaster);
+  }
   // Elements of all slabs without padding, and the same counted once for each
   // layer that uses them.
   int64_t unique_parameters() const;
@@ -117,6 +139,7 @@ class ParamStore {
   ParamStore() = default;
   void BuildBindings();
   void FindStrangers();
+  bool Wanted(Plane plane) const;
   absl::Status AllocatePlanes();
   int64_t PlaneElements(int slab, Plane plane) const;
 

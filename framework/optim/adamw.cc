@@ -17,9 +17,10 @@ class AdamW final : public SlabOptimizer {
               const UpdateControl* control, int64_t update) override {
     DELINK_CHECK_GE(update, 1);
     const OptimKernels* const kernels =
-        FindOptimKernels(store.device().kind(), store.dtype(Plane::kWeight));
+        FindOptimKernels(store.device().kind(), store.dtype(Plane::kGradient));
     DELINK_CHECK(kernels != nullptr) << "no AdamW on " << store.device().name();
-    DELINK_CHECK(store.dtype(Plane::kWeight) == store.dtype(Plane::kState0));
+    DELINK_CHECK(store.dtype(store.master()) == store.dtype(Plane::kState0));
+    const bool rounds = store.master() != Plane::kWeight;
     const std::vector<SlabParam>& params =
         store.slabs()[static_cast<size_t>(slab)].params;
     const Range range = store.held(slab, Plane::kState0);
@@ -36,17 +37,19 @@ class AdamW final : public SlabOptimizer {
           std::min(range.end, params[last].offset + params[last].elements);
       if (begin < end) {
         kernels->adamw(
-            stream, {.p = store.at(slab, Plane::kWeight, begin),
-                     .g = store.at(slab, Plane::kGradient, begin),
-                     .m = store.at(slab, Plane::kState0, begin),
-                     .v = store.at(slab, Plane::kState1, begin),
-                     .n = end - begin,
-                     .beta1 = config_.beta1,
-                     .beta2 = config_.beta2,
-                     .eps = config_.eps,
-                     .decay = Decays(store, params[first]) ? config_.decay : 0,
-                     .update = update,
-                     .control = control});
+            stream,
+            {.p = store.at(slab, store.master(), begin),
+             .w = rounds ? store.at(slab, Plane::kWeight, begin) : nullptr,
+             .g = store.at(slab, Plane::kGradient, begin),
+             .m = store.at(slab, Plane::kState0, begin),
+             .v = store.at(slab, Plane::kState1, begin),
+             .n = end - begin,
+             .beta1 = config_.beta1,
+             .beta2 = config_.beta2,
+             .eps = config_.eps,
+             .decay = Decays(store, params[first]) ? config_.decay : 0,
+             .update = update,
+             .control = control});
       }
       first = last + 1;
     }

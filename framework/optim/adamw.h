@@ -2,7 +2,8 @@
 // 2019), over slabs.
 //
 // State: m and v in planes kState0 and kState1, zero before the first update.
-// Parameters declared with decay = false are not decayed. An update is
+// Under bf16 the master is updated, and the weights are rounded in the same
+// pass. Parameters declared with decay = false are not decayed. An update is
 // elementwise: whole planes and shards give the same bits. kernels.h has the
 // formula.
 #pragma once

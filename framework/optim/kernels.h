@@ -1,6 +1,7 @@
 // The arithmetic of optimizers, as one table of functions for each kind of
-// device and element type (of weights and gradients; state has the type
-// StatisticsOf gives, which here is the same).
+// device and element type: that of gradients, state and the parameters
+// themselves. Under bf16 these are f32 (framework/module/param_store.h), and an
+// update also writes the rounded weights.
 //
 // A call enqueues work on the stream and returns; on the CPU it is done on
 // return. Pointers are device memory and do not overlap. Every result is a
@@ -22,9 +23,11 @@ struct UpdateControl;
 //   p *= 1 - lr * decay
 //   m = beta1 m + (1 - beta1) g',  v = beta2 v + (1 - beta2) g' g'
 //   p -= lr / (1 - beta1^t) * m / (sqrt(v) / sqrt(1 - beta2^t) + eps)
-// Nothing is written when control->skip is set.
+// and, with w given, w = p rounded to bf16 (f32 tables only). Nothing is
+// written when control->skip is set.
 struct AdamWArgs {
   void* p = nullptr;        // [n]
+  void* w = nullptr;        // [n] bf16, may be null
   const void* g = nullptr;  // [n]
   void* m = nullptr;        // [n]
   void* v = nullptr;        // [n]

@@ -27,6 +27,9 @@ class Switch {
     DELINK_CHECK_EQ(target.elements,
                     from_.slabs()[static_cast<size_t>(origin.slab)].elements);
     DELINK_RETURN_IF_ERROR(CopyPlane(slab, origin.slab, Plane::kWeight));
+    if (to_.has(Plane::kMaster)) {
+      DELINK_RETURN_IF_ERROR(CopyPlane(slab, origin.slab, Plane::kMaster));
+    }
     const bool reset = policy_ == StatePolicy::kReset && origin.changed();
     bool kept = false;
     for (const Plane plane : {Plane::kState0, Plane::kState1}) {
@@ -107,6 +110,7 @@ absl::Status Delink(const ParamStore& from, ParamStore& to, StatePolicy policy,
   DELINK_CHECK(&from.registry() == &to.registry());
   DELINK_CHECK(&from.device() == &to.device());
   DELINK_CHECK(from.options().dtype == to.options().dtype);
+  DELINK_CHECK(from.has(Plane::kMaster) || !to.has(Plane::kMaster));
   DELINK_CHECK_EQ(from.options().ranks, to.options().ranks);
   DELINK_CHECK_EQ(from.options().rank, to.options().rank);
   DELINK_CHECK_EQ(comm.size(), to.options().ranks);

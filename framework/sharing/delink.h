@@ -1,13 +1,13 @@
 // Delinking: giving layers that shared a slab slabs of their own, with the same
 // contents. The function that the model computes does not change by a bit.
 //
-// Weights are copied bit for bit. Slabs whose sharing does not change (an
-// embedding, a part that shared nothing) keep their optimizer state and update
-// count under every policy; the others' become what StatePolicy says, with n =
-// layers that shared the old slab / layers that share the new one. Gradients
-// are not copied. kCalibrated copies here; Calibration::Apply does the rest,
-// and there slabs whose sharing does not change follow the clip factor's
-// change.
+// Weights and masters are copied bit for bit. Slabs whose sharing does not
+// change (an embedding, a part that shared nothing) keep their optimizer state
+// and update count under every policy; the others' become what StatePolicy
+// says, with n = layers that shared the old slab / layers that share the new
+// one. Gradients are not copied. kCalibrated copies here; Calibration::Apply
+// does the rest, and there slabs whose sharing does not change follow the clip
+// factor's change.
 //
 // Memory: both stores exist, so the peak is the old store's planes plus the new
 // store's and no more; slabs are copied one after the other on the device.
@@ -25,7 +25,8 @@ namespace delink {
 // is written). The placement may differ: state that was sharded and becomes
 // whole is gathered over `comm` (the data-parallel group; collective then, else
 // unused); whole state that becomes sharded is cut. State planes that `from`
-// lacks count as reset. Blocks until done.
+// lacks count as reset; a master it must have where `to` does. Blocks until
+// done.
 absl::Status Delink(const ParamStore& from, ParamStore& to, StatePolicy policy,
                     Communicator& comm);
 

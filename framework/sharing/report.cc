@@ -36,13 +36,12 @@ std::string Bytes(int64_t n) {
 }  // namespace
 
 SharingReport ReportSharing(const ParamStore& store, int64_t activation_bytes) {
-  return {
-      .unique_parameters = store.unique_parameters(),
-      .virtual_parameters = store.virtual_parameters(),
-      .weight_bytes = store.bytes(Plane::kWeight),
-      .gradient_bytes = store.bytes(Plane::kGradient),
-      .state_bytes = store.bytes(Plane::kState0) + store.bytes(Plane::kState1),
-      .activation_bytes = activation_bytes};
+  return {.unique_parameters = store.unique_parameters(),
+          .virtual_parameters = store.virtual_parameters(),
+          .weight_bytes = store.bytes(Plane::kWeight),
+          .gradient_bytes = store.bytes(Plane::kGradient),
+          .state_bytes = store.state_bytes(),
+          .activation_bytes = activation_bytes};
 }
 
 std::vector<std::string> Describe(const SharingReport& r) {

@@ -300,7 +300,7 @@ absl::Status Executor::Reduce(int slab) {
   ParamStore& store = *env_.store;
   const auto s = static_cast<size_t>(slab);
   const int64_t count = store.slabs()[s].ShardElements(comm.size());
-  const DType dtype = store.options().dtype;
+  const DType dtype = store.dtype(Plane::kGradient);
   void* const whole = store.at(slab, Plane::kGradient, 0);
   // The host makes the exchange, so the device's work must be done.
   network_stream_->Synchronize();
@@ -324,7 +324,7 @@ absl::Status Executor::Gather(int slab) {
       .AllGather(
           store.at(slab, Plane::kWeight, 0),
           store.slabs()[static_cast<size_t>(slab)].ShardElements(comm.size()),
-          store.options().dtype)
+          store.dtype(Plane::kWeight))
       ->Wait();
 }
 

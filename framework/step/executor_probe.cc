@@ -13,7 +13,7 @@ namespace {
 int64_t GradientBytes(const ParamStore& store, int slab) {
   const Slab& s = store.slabs()[static_cast<size_t>(slab)];
   return AlignUp(s.ShardElements(store.options().ranks) *
-                 store.options().ranks * SizeOf(store.options().dtype));
+                 store.options().ranks * SizeOf(store.dtype(Plane::kGradient)));
 }
 
 // Blocks that use each slab.
@@ -47,8 +47,8 @@ int64_t ProbeBytes(const ParamStore& store) {
 }
 
 double Executor::SumSquaresOf(const Slab& slab, const void* gradient) {
-  const OptimKernels* const kernels =
-      FindOptimKernels(env_.device->kind(), env_.store->options().dtype);
+  const OptimKernels* const kernels = FindOptimKernels(
+      env_.device->kind(), env_.store->dtype(Plane::kGradient));
   DELINK_CHECK(kernels != nullptr);
   kernels->sum_squares(*compute_stream_, {.x = gradient,
                                           .n = slab.elements,
@@ -69,6 +69,7 @@ void Executor::ProbeLayer(int layer, const std::vector<int>& sharers,
                           std::vector<bool>& begun,
                           std::vector<Agreement>& found) {
   ParamStore& store = *env_.store;
+  const DType dtype = store.dtype(Plane::kGradient);
   const std::vector<int>& slabs = store.slabs_of_layer(layer);
   std::vector<void*> scratch(slabs.size(), nullptr);
   int64_t offset = 0;
@@ -89,11 +90,11 @@ void Executor::ProbeLayer(int layer, const std::vector<int>& sharers,
     const Slab& slab = store.slabs()[s];
     void* const sum = store.at(slabs[i], Plane::kGradient, 0);
     if (begun[s]) {
-      env_.accumulate(*env_.device, *compute_stream_, store.options().dtype,
-                      sum, scratch[i], slab.elements);
+      env_.accumulate(*env_.device, *compute_stream_, dtype, sum, scratch[i],
+                      slab.elements);
     } else {
       env_.device->Copy(*compute_stream_, sum, scratch[i],
-                        slab.elements * SizeOf(store.options().dtype));
+                        slab.elements * SizeOf(dtype));
     }
     begun[s] = true;
     found[s].apart += SumSquaresOf(slab, scratch[i]);

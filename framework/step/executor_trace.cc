@@ -13,13 +13,14 @@ int64_t Executor::TracedBytes(const Instruction& at) const {
     return ranks > 1 ? memory_.sums * SizeOf(DType::kF64) : 0;
   }
   if (at.slab < 0) return 0;
-  const int64_t element = SizeOf(store.options().dtype);
   if (at.op == Op::kUpdate) {
-    return store.held(at.slab, Plane::kState0).size() * element;
+    return store.held(at.slab, Plane::kState0).size() *
+           SizeOf(store.dtype(store.master()));
   }
   if (ranks == 1) return 0;
   const Slab& slab = store.slabs()[static_cast<size_t>(at.slab)];
-  return slab.ShardElements(ranks) * ranks * element;
+  const Plane plane = at.op == Op::kFetch ? Plane::kWeight : Plane::kGradient;
+  return slab.ShardElements(ranks) * ranks * SizeOf(store.dtype(plane));
 }
 
 void Executor::DescribeProgram(Trace& trace) {

@@ -4,6 +4,7 @@
 #include "absl/strings/str_cat.h"
 #include "framework/base/status_macros.h"
 #include "framework/step/executor_state.h"
+#include "framework/tensor/bfloat16.h"
 
 namespace delink {
 
@@ -120,6 +121,19 @@ void Executor::BackwardVisit(const Instruction& at,
 
 namespace {
 
+// Of host memory.
+double ValueAt(const char* values, DType dtype, size_t i) {
+  switch (dtype) {
+    case DType::kF64:
+      return reinterpret_cast<const double*>(values)[i];
+    case DType::kBF16:
+      return float{reinterpret_cast<const BFloat16*>(values)[i]};
+    default:
+      DELINK_CHECK(dtype == DType::kF32) << ToString(dtype);
+      return reinterpret_cast<const float*>(values)[i];
+  }
+}
+
 // Whether all elements of a device tensor are finite.
 bool AllFinite(Device& device, Stream& stream, const Tensor& x) {
   const auto n = static_cast<size_t>(x.elements());
@@ -127,11 +141,7 @@ bool AllFinite(Device& device, Stream& stream, const Tensor& x) {
   device.CopyToHost(stream, bytes.data(), x.data(), x.bytes());
   stream.Synchronize();
   for (size_t i = 0; i < n; ++i) {
-    const bool finite =
-        x.dtype() == DType::kF64
-            ? std::isfinite(reinterpret_cast<const double*>(bytes.data())[i])
-            : std::isfinite(reinterpret_cast<const float*>(bytes.data())[i]);
-    if (!finite) return false;
+    if (!std::isfinite(ValueAt(bytes.data(), x.dtype(), i))) return false;
   }
   return true;
 }

@@ -28,7 +28,7 @@ int64_t LargestShard(const ParamStore& store) {
   for (const Slab& slab : store.slabs()) {
     elements = std::max(elements, slab.ShardElements(store.options().ranks));
   }
-  return elements * SizeOf(store.options().dtype);
+  return elements * SizeOf(store.dtype(Plane::kGradient));
 }
 
 // Everything small that a step needs on the device; see Executor::Records.
@@ -78,7 +78,7 @@ StepMemory SizeStep(const ParamStore& store,
 MemoryAccount AccountOf(const ParamStore& store, const StepMemory& memory) {
   return {.weights = store.bytes(Plane::kWeight),
           .gradients = store.bytes(Plane::kGradient),
-          .state = store.bytes(Plane::kState0) + store.bytes(Plane::kState1),
+          .state = store.state_bytes(),
           .slots = memory.slot_bytes(),
           .boundaries = memory.boundaries * memory.boundary_bytes,
           .workspace = memory.scratch_slot + memory.workspace,

@@ -17,7 +17,7 @@ namespace delink {
 struct MemoryAccount {
   int64_t weights = 0;
   int64_t gradients = 0;
-  int64_t state = 0;       // of the optimizer
+  int64_t state = 0;       // of the optimizer, and the master under bf16
   int64_t slots = 0;       // boundaries of forward and what backward reads
   int64_t boundaries = 0;  // gradients between layers
   int64_t workspace = 0;

@@ -48,8 +48,9 @@ void CountExchanges(const ParamStore& store, StagePlan& plan) {
   for (const Instruction& at : plan.program.instructions) {
     if (at.op != Op::kReduce && at.op != Op::kFetch) continue;
     const auto s = static_cast<size_t>(at.slab);
+    const Plane plane = at.op == Op::kFetch ? Plane::kWeight : Plane::kGradient;
     const int64_t bytes = store.slabs()[s].ShardElements(ranks) * ranks *
-                          SizeOf(store.options().dtype);
+                          SizeOf(store.dtype(plane));
     if (at.op == Op::kReduce) plan.reduced_bytes += bytes;
     // The gradient where updates are whole, else the weights.
     const bool sharded = store.placement().rows[s].state.sharded;
@@ -101,7 +102,7 @@ absl::StatusOr<RunPlan> PlanRun(const PlanOptions& options,
   const std::unique_ptr<Device> device = NewMetaDevice();
   ParamRegistry registry;
   const std::unique_ptr<Sequential> model =
-      BuildModel(models, Scope(registry), *recipe.model);
+      BuildModel(models, Scope(registry, recipe.run.dtype()), *recipe.model);
   const std::unique_ptr<SlabOptimizer> optimizer =
       MakeOptimizer(recipe.optimizer);
   ImaginedRanks world(static_cast<int>(ranks));

@@ -1,6 +1,6 @@
 // `delink eval`: the loss of a checkpoint on a corpus. Forward only, dropout
-// off, fp32, summed in double; in memory are the weights and what one layer
-// needs.
+// off, fp32 whatever the run's precision, summed in double; in memory are the
+// weights and what one layer needs.
 #pragma once
 
 #include <cmath>

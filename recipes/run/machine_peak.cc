@@ -10,14 +10,16 @@
 
 namespace delink {
 
-double MeasureMatmulPeak() {
+double MeasureMatmulPeak(DType dtype) {
   constexpr int64_t kSize = 768;
   constexpr double kSeconds = 0.05;
-  const Kernels* const kernels = FindKernels(DeviceKind::kCpu, DType::kF32);
+  const Kernels* const kernels = FindKernels(DeviceKind::kCpu, dtype);
   DELINK_CHECK(kernels != nullptr);
   const std::unique_ptr<Device> device = NewCpuDevice();
   const std::unique_ptr<Stream> stream = device->NewStream();
-  std::vector<float> a(kSize * kSize, 0.5F), b = a, c = a;
+  // These halves are 0.5 in bf16, and two of them about 0.5 in f32.
+  const auto halves = static_cast<size_t>(kSize * kSize * SizeOf(dtype) / 2);
+  std::vector<uint16_t> a(halves, 0x3F00), b = a, c = a;
   const MatmulArgs args{.m = kSize,
                         .n = kSize,
                         .k = kSize,

@@ -36,7 +36,9 @@ absl::StatusOr<Observers> Observers::Create(RunSetup& run) {
   Observers o(run);
   DELINK_ASSIGN_OR_RETURN(
       o.peak_flops_,
-      AllReduceScalar(run.world().comm(), MeasureMatmulPeak(), ReduceOp::kSum));
+      AllReduceScalar(run.world().comm(),
+                      MeasureMatmulPeak(run.recipe().run.dtype()),
+                      ReduceOp::kSum));
   if (run.first()) {
     DELINK_ASSIGN_OR_RETURN(
         Metrics metrics,

@@ -9,6 +9,7 @@
 #include "framework/base/file.h"
 #include "framework/base/log.h"
 #include "framework/base/status_macros.h"
+#include "layers/kernels/find_kernels.h"
 #include "recipes/run/init_from.h"
 #include "recipes/run/prepare.h"
 #include "recipes/run/run_folder.h"
@@ -59,6 +60,14 @@ absl::Status AgreeOnInputs(Communicator& comm, Recipe recipe,
   return AgreeOnStatus(comm, SameLines(mine, first));
 }
 
+void WarnOfSlowPrecision(const Recipe& recipe) {
+  if (recipe.run.dtype() != DType::kBF16 || FastBf16()) return;
+  DELINK_LOG(kWarning) << "run.precision is \"bf16\", for which this processor "
+                          "or this build has no instructions: the run is as "
+                          "good as elsewhere, but no faster than in fp32, "
+                          "maybe slower";
+}
+
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<RunSetup>> RunSetup::Create(
@@ -95,6 +104,7 @@ absl::StatusOr<std::unique_ptr<RunSetup>> RunSetup::Create(
     }
   }
   DELINK_RETURN_IF_ERROR(AgreeOnStatus(comm, status));
+  if (run->first()) WarnOfSlowPrecision(run->recipe_);
   if (run->first() && run->resumed_ && !options.init.empty()) {
     DELINK_LOG(kInfo) << "--init " << options.init
                       << " is not used: the run goes on from where it was";
@@ -230,7 +240,8 @@ absl::Status RunSetup::CheckInit(const TrainOptions& options) const {
 
 absl::Status RunSetup::MakeModel(const ModelList& models) {
   device_ = NewCpuDevice();
-  model_ = BuildModel(models, Scope(registry_), *recipe_.model);
+  model_ =
+      BuildModel(models, Scope(registry_, recipe_.run.dtype()), *recipe_.model);
   optimizer_ = MakeOptimizer(recipe_.optimizer);
   DELINK_ASSIGN_OR_RETURN(network_, world_->comm().Split(0, world_->rank()));
   env_ = {.recipe = &recipe_,

@@ -57,7 +57,7 @@ absl::Status StageRun::MakeStore(const SharingMap& sharing) {
       store_,
       ParamStore::Create(*env_.device, *env_.registry, env_.model->blocks(),
                          sharing, static_cast<int>(stage().parallel.zero),
-                         {.dtype = DType::kF32,
+                         {.dtype = env_.recipe->run.dtype(),
                           .rank = env_.world->rank(),
                           .ranks = env_.world->size(),
                           .states = env_.optimizer->states()}));

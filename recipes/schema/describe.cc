@@ -358,8 +358,12 @@ void DescribeRun(Section& s, RunConfig& run) {
       "device", &run.device,
       {{"auto", Device::kAuto}, {"cpu", Device::kCpu}, {"cuda", Device::kCuda}},
       {.doc = "where to compute; auto takes a GPU where there is one"});
-  s.Enum("precision", &run.precision, {{"fp32", RunConfig::Precision::kFp32}},
-         {.doc = "of compute", .later = {"bf16"}});
+  s.Enum("precision", &run.precision,
+         {{"fp32", RunConfig::Precision::kFp32},
+          {"bf16", RunConfig::Precision::kBf16}},
+         {.doc = "of the weights and activations that layers compute with; "
+                 "bf16: sums, gradients of weights, the weights that are "
+                 "updated and saved, and optimizer state stay fp32"});
   s.Int("micro_batch", &run.micro_batch,
         {.doc = "sequences a rank computes at once; the rest of its share of "
                 "the batch is accumulated",

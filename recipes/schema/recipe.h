@@ -19,6 +19,7 @@
 #include "absl/status/statusor.h"
 #include "framework/sharing/share_spec.h"
 #include "framework/sharing/state_policy.h"
+#include "framework/tensor/dtype.h"
 #include "recipes/schema/model_config.h"
 
 namespace delink {
@@ -109,7 +110,7 @@ struct StageMark {
 
 struct RunConfig {
   enum class Device { kAuto, kCpu, kCuda };
-  enum class Precision { kFp32 };
+  enum class Precision { kFp32, kBf16 };
   enum class Order { kMicroBatch, kLayer };
   int64_t seed = 1;
   Device device = Device::kAuto;
@@ -126,6 +127,11 @@ struct RunConfig {
   int64_t watchdog = 600;           // seconds; 0: none
   double outlier = 0;               // standard deviations; 0: none
 };
+
+  // Of weights and activations.
+  DType dtype() const {
+    return precision == Precision::kBf16 ? DType::kBF16 : DType::kF32;
+  }
 
 class Positions;  // where each key was given
 

@@ -12,7 +12,7 @@ enum class Instructions { kBaseline = 0, kAvx2 = 1, kAvx512 = 2 };
 #if defined(__x86_64__)
 #define DELINK_TARGET_AVX2 __attribute__((target("avx2")))
 #define DELINK_TARGET_AVX512 \
-  __attribute__((target("avx512f,avx512dq,avx512vl,avx2")))
+  __attribute__((target("avx512f,avx512bw,avx512dq,avx512vl,avx2")))
 inline bool Has(Instructions set) {
   switch (set) {
     case Instructions::kBaseline:
@@ -21,6 +21,7 @@ inline bool Has(Instructions set) {
       return __builtin_cpu_supports("avx2") != 0;
     case Instructions::kAvx512:
       return __builtin_cpu_supports("avx512f") != 0 &&
+             __builtin_cpu_supports("avx512bw") != 0 &&
              __builtin_cpu_supports("avx512dq") != 0 &&
              __builtin_cpu_supports("avx512vl") != 0;
   }

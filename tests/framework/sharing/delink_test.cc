@@ -10,6 +10,7 @@
 #include "framework/comm/self_communicator.h"
 #include "framework/comm/thread_communicator.h"
 #include "framework/sharing/resolve.h"
+#include "framework/tensor/bfloat16.h"
 #include "tests/framework/module/toy_model.h"
 
 namespace delink {
@@ -30,10 +31,20 @@ double Value(int slab, Plane plane, int64_t i) {
 }
 
 // Weights, state and update counts that tell slabs, planes and elements apart.
+// In bf16 weights and masters have nothing to do with each other: both are to
+// be carried, not made.
 void FillAll(ParamStore& store) {
   for (size_t s = 0; s < store.slabs().size(); ++s) {
     const int slab = static_cast<int>(s);
-    for (const Plane plane : {Plane::kWeight, Plane::kState0, Plane::kState1}) {
+    for (const Plane plane :
+         {Plane::kWeight, Plane::kState0, Plane::kState1, Plane::kMaster}) {
+      if (!store.has(plane)) continue;
+      if (store.dtype(plane) == DType::kBF16) {
+        Write<BFloat16>(store, slab, plane, [=](int64_t i) {
+          return BFloat16(Value(slab, plane, i));
+        });
+        continue;
+      }
       Write<float>(store, slab, plane, [=](int64_t i) {
         return static_cast<float>(Value(slab, plane, i));
       });
@@ -231,6 +242,52 @@ TEST_F(DelinkTest, ReshardsState) {
       });
       EXPECT_TRUE(status.ok()) << status;
     }
+  }
+}
+
+// The master is carried as state is, by the placement, but under every policy
+// bit for bit, as weights are.
+TEST_F(DelinkTest, ReshardsTheMaster) {
+  const auto bf16 = [](int rank, int ranks) {
+    return ParamStore::Options{
+        .dtype = DType::kBF16, .rank = rank, .ranks = ranks};
+  };
+  const auto from = Store("all", 0, bf16(0, 1));
+  FillAll(*from);
+  const auto expected = Store("groups:2", 0, bf16(0, 1));
+  SelfCommunicator self;
+  ASSERT_TRUE(Delink(*from, *expected, StatePolicy::kReset, self).ok());
+  for (const char* slab : {"blocks/0/mlp", "blocks/3/mlp"}) {
+    EXPECT_EQ(
+        Read<float>(*expected, SlabNamed(*expected, slab), Plane::kMaster),
+        Read<float>(*from, SlabNamed(*from, "blocks/0/mlp"), Plane::kMaster));
+  }
+  for (const int change : {0, 1, 2, 3}) {
+    const absl::Status status = RunRanks(3, [&](Communicator& comm) {
+      ParamRegistry registry;
+      testing::DeclareToy(registry, kBlocks, kWidth);
+      const auto options = bf16(comm.rank(), comm.size());
+      const auto before = MakeStore(*device_, registry, kBlocks, Map("all"),
+                                    change / 2, options);
+      FillAll(*before);
+      const auto after = MakeStore(*device_, registry, kBlocks, Map("groups:2"),
+                                   change % 2, options);
+      DELINK_RETURN_IF_ERROR(
+          Delink(*before, *after, StatePolicy::kReset, comm));
+      for (size_t s = 0; s < after->slabs().size(); ++s) {
+        const int slab = static_cast<int>(s);
+        const auto whole = Read<float>(*expected, slab, Plane::kMaster);
+        const Range held = after->held(slab, Plane::kMaster);
+        EXPECT_EQ(Read<float>(*after, slab, Plane::kMaster),
+                  std::vector<float>(whole.begin() + held.begin,
+                                     whole.begin() + held.end));
+        const auto a = Read<BFloat16>(*after, slab, Plane::kWeight);
+        const auto b = Read<BFloat16>(*expected, slab, Plane::kWeight);
+        EXPECT_TRUE(std::equal(a.begin(), a.end(), b.begin(), b.end()));
+      }
+      return absl::OkStatus();
+    });
+    EXPECT_TRUE(status.ok()) << status << ", change " << change;
   }
 }
 

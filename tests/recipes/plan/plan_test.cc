@@ -57,7 +57,7 @@ absl::StatusOr<Taken> Train(const Words& sets, Communicator& comm,
   const std::unique_ptr<Device> device = NewCpuDevice();
   ParamRegistry registry;
   const std::unique_ptr<Sequential> model =
-      BuildModel(models, Scope(registry), *recipe.model);
+      BuildModel(models, Scope(registry, recipe.run.dtype()), *recipe.model);
   const std::unique_ptr<SlabOptimizer> optimizer =
       MakeOptimizer(recipe.optimizer);
   const RunEnv env{.recipe = &recipe,
@@ -115,7 +115,8 @@ Words RandomRecipe(unsigned seed, int ranks) {
       absl::StrCat("stage.1.recompute=", pick({"none", "block"})),
       absl::StrCat("stage.1.micro_batch=", pick({"1", std::to_string(micro)})),
       absl::StrCat("stage.0.parallel.zero=", pick({"0", "1"})),
-      absl::StrCat("stage.1.parallel.zero=", pick({"0", "1"}))};
+      absl::StrCat("stage.1.parallel.zero=", pick({"0", "1"})),
+      absl::StrCat("run.precision=", pick({"fp32", "bf16"}))};
 }
 
 TEST(Plan, ForetellsEveryByteOfThirtyRecipes) {

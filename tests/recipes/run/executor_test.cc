@@ -13,8 +13,18 @@ namespace {
 
 constexpr double kLr = 1e-3;
 
-class ExecutorTest : public ::testing::TestWithParam<const char*> {};
-INSTANTIATE_TEST_SUITE_P(Kinds, ExecutorTest, ::testing::ValuesIn(kModelKinds));
+class ExecutorTest
+    : public ::testing::TestWithParam<std::tuple<const char*, DType>> {
+ protected:
+  // The options with the test's kind of model and precision.
+  static RigOptions Of(RigOptions options) {
+    options.dtype = std::get<1>(GetParam());
+    return OfKind(std::get<0>(GetParam()), options);
+  }
+};
+INSTANTIATE_TEST_SUITE_P(Kinds, ExecutorTest,
+                         ::testing::Combine(::testing::ValuesIn(kModelKinds),
+                                            ::testing::ValuesIn(kPrecisions)));
 
 TEST_P(ExecutorTest, AllocatesTheAccountToTheByteAndNothingLater) {
   for (const bool recompute : {false, true}) {
@@ -24,8 +34,7 @@ TEST_P(ExecutorTest, AllocatesTheAccountToTheByteAndNothingLater) {
         SelfCommunicator comm;
         StepRig rig(
             comm, share,
-            OfKind(GetParam(),
-                   {.recompute = recompute, .dropout = 0.1, .order = order}));
+            Of({.recompute = recompute, .dropout = 0.1, .order = order}));
         EXPECT_EQ(rig.device().bytes_in_use(),
                   rig.executor().account().total());
         const int64_t allocations = rig.device().allocations();
@@ -41,10 +50,9 @@ TEST_P(ExecutorTest, AllocatesTheAccountToTheByteAndNothingLater) {
 }
 
 TEST_P(ExecutorTest, AccountHoldsOnSeveralRanks) {
-  const std::string kind = GetParam();
-  const absl::Status status = RunRanks(3, [kind](Communicator& comm) {
+  const absl::Status status = RunRanks(3, [](Communicator& comm) {
     StepRig rig(comm, "groups:2",
-                OfKind(kind, {.micro_batch = 1, .global_batch = 6, .zero = 1}));
+                Of({.micro_batch = 1, .global_batch = 6, .zero = 1}));
     EXPECT_EQ(rig.device().bytes_in_use(), rig.executor().account().total());
     const int64_t allocations = rig.device().allocations();
     EXPECT_TRUE(rig.executor().TrainStep(rig.Batch(1), 1, kLr).ok());
@@ -56,9 +64,8 @@ TEST_P(ExecutorTest, AccountHoldsOnSeveralRanks) {
 
 TEST_P(ExecutorTest, RecomputeSavesMemory) {
   SelfCommunicator comm;
-  StepRig kept(comm, "none", OfKind(GetParam(), {.layers = 8}));
-  StepRig recomputed(comm, "none",
-                     OfKind(GetParam(), {.layers = 8, .recompute = true}));
+  StepRig kept(comm, "none", Of({.layers = 12}));
+  StepRig recomputed(comm, "none", Of({.layers = 12, .recompute = true}));
   EXPECT_LT(recomputed.executor().account().activations(),
             kept.executor().account().activations() / 2);
 }
@@ -94,7 +101,7 @@ TEST(Executor, FlopsOfALlama) {
 
 TEST_P(ExecutorTest, TrainingLossIsTheLossOfTheBatch) {
   SelfCommunicator comm;
-  StepRig rig(comm, "all", OfKind(GetParam(), {}));
+  StepRig rig(comm, "all", Of({}));
   const HostBatch batch = rig.Batch(1);
   const LossRecord before = *rig.executor().Evaluate(batch);
   const StepResult result = *rig.executor().TrainStep(batch, 1, kLr);
@@ -106,9 +113,9 @@ TEST_P(ExecutorTest, TrainingLossIsTheLossOfTheBatch) {
 
 // The network lane on a thread of its own, steps running into each other: the
 // same bits as everything on one thread.
-TEST(Executor, LaneThreadsAreBitEqual) {
+TEST_P(ExecutorTest, LaneThreadsAreBitEqual) {
   const absl::Status status = RunRanks(2, [](Communicator& comm) {
-    const RigOptions options{.micro_batch = 1, .clip = 1.0, .zero = 1};
+    const RigOptions options = Of({.micro_batch = 1, .clip = 1.0, .zero = 1});
     RigOptions threads = options;
     threads.lane_threads = true;
     StepRig inline_rig(comm, "none", options);
@@ -122,8 +129,8 @@ TEST(Executor, LaneThreadsAreBitEqual) {
       EXPECT_EQ(a.grad_norm, b.grad_norm);
     }
     EXPECT_TRUE(thread_rig.executor().Drain().ok());
-    EXPECT_EQ(inline_rig.Weight("blocks/2/mlp/up/weight"),
-              thread_rig.Weight("blocks/2/mlp/up/weight"));
+    EXPECT_EQ(inline_rig.Weight("blocks/2/mlp/down/weight"),
+              thread_rig.Weight("blocks/2/mlp/down/weight"));
     return absl::OkStatus();
   });
   EXPECT_TRUE(status.ok()) << std::string(status.message());
@@ -143,23 +150,23 @@ TEST(Executor, RanksWhoseProgramsDifferAreToldSo) {
   EXPECT_TRUE(status.ok()) << std::string(status.message());
 }
 
-TEST(Executor, ANonFiniteStepChangesNothingAndIsNamed) {
+TEST_P(ExecutorTest, ANonFiniteStepChangesNothingAndIsNamed) {
   SelfCommunicator comm;
-  StepRig rig(comm, "none", {});
-  const auto weight = rig.Weight("blocks/1/mlp/up/weight");
+  StepRig rig(comm, "none", Of({}));
+  const auto weight = rig.Weight("blocks/1/mlp/down/weight");
+  const auto master = rig.Master("blocks/1/mlp/down/weight");
   const int64_t updates = rig.store().updates()[0];
   // A weight beyond any float: infinity in the output of blocks/2.
   for (const LogicalTensor& t : rig.store().logical_tensors()) {
-    if (t.name != "blocks/2/mlp/down/bias") continue;
+    if (t.name != "blocks/2/mlp/down/weight") continue;
     const float infinity = std::numeric_limits<float>::infinity();
-    const auto stream = rig.device().NewStream();
-    rig.device().CopyFromHost(*stream,
-                              rig.store().at(t.slab, Plane::kWeight, t.offset),
-                              &infinity, sizeof(infinity));
+    rig.store().SetParameters(*rig.device().NewStream(), t.slab, t.offset, 1,
+                              &infinity);
   }
   const StepResult result = *rig.executor().TrainStep(rig.Batch(1), 1, kLr);
   EXPECT_TRUE(result.skipped);
-  EXPECT_EQ(rig.Weight("blocks/1/mlp/up/weight"), weight);
+  EXPECT_EQ(rig.Weight("blocks/1/mlp/down/weight"), weight);
+  EXPECT_EQ(rig.Master("blocks/1/mlp/down/weight"), master);
   EXPECT_EQ(rig.store().updates()[0], updates);
   const std::string where = *rig.executor().Diagnose(rig.Batch(1), 1);
   EXPECT_NE(where.find("blocks/2"), std::string::npos) << where;

@@ -21,8 +21,10 @@ double Square(const std::vector<float>& x) {
 }
 
 // One micro-batch, so that a step's gradients are what a probe looks at.
-RigOptions OneMicroBatch(const std::string& kind, bool recompute) {
-  return OfKind(kind, {.micro_batch = 2,
+RigOptions OneMicroBatch(const std::string& kind, bool recompute,
+                         DType dtype = DType::kF32) {
+  return OfKind(kind, {.dtype = dtype,
+                       .micro_batch = 2,
                        .global_batch = 2,
                        .recompute = recompute,
                        .probes = true});
@@ -58,11 +60,11 @@ std::map<std::string, Agreement> Untied(const std::string& share,
 }
 
 class ProbeTest : public ::testing::TestWithParam<
-                      std::tuple<const char*, const char*, bool>> {};
+                      std::tuple<const char*, const char*, bool, DType>> {};
 
 TEST_P(ProbeTest, SaysWhatAnUntiedCopySays) {
-  const auto& [kind, share, recompute] = GetParam();
-  const RigOptions options = OneMicroBatch(kind, recompute);
+  const auto& [kind, share, recompute, dtype] = GetParam();
+  const RigOptions options = OneMicroBatch(kind, recompute, dtype);
   SelfCommunicator comm;
   StepRig rig(comm, share, options);
   const HostBatch batch = rig.Batch(3);
@@ -88,7 +90,8 @@ INSTANTIATE_TEST_SUITE_P(Shares, ProbeTest,
                                             ::testing::Values("all", "groups:2",
                                                               "cycle:2",
                                                               "mlp=all"),
-                                            ::testing::Bool()));
+                                            ::testing::Bool(),
+                                            ::testing::ValuesIn(kPrecisions)));
 
 TEST(Probe, SumsOverRanks) {
   std::vector<Agreement> alone;

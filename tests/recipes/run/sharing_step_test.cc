@@ -24,18 +24,20 @@ double Norm(const std::vector<double>& x) {
 }
 
 class SharingTest : public ::testing::TestWithParam<
-                        std::tuple<const char*, const char*, int>> {
+                        std::tuple<const char*, const char*, int, DType>> {
  protected:
   std::string kind() const { return std::get<0>(GetParam()); }
   std::string share() const { return std::get<1>(GetParam()); }
   int ranks() const { return std::get<2>(GetParam()); }
+  DType dtype() const { return std::get<3>(GetParam()); }
 };
 
 // (ii) The shared gradient equals the sum of the gradients of an untied copy;
 // (i) whose loss is the same to the bit.
 TEST_P(SharingTest, GradientIsTheSumOverAnUntiedCopy) {
   const absl::Status status = RunRanks(ranks(), [&](Communicator& comm) {
-    StepRig rig(comm, share(), OfKind(kind(), {.micro_batch = 1}));
+    StepRig rig(comm, share(),
+                OfKind(kind(), {.dtype = dtype(), .micro_batch = 1}));
     const HostBatch batch = rig.Batch(1);
     // A learning rate of 0 leaves gradients and changes nothing.
     const StepResult a = *rig.executor().TrainStep(batch, 1, 0);
@@ -71,7 +73,8 @@ TEST_P(SharingTest, GradientIsTheSumOverAnUntiedCopy) {
 INSTANTIATE_TEST_SUITE_P(Shares, SharingTest,
                          ::testing::Combine(::testing::ValuesIn(kModelKinds),
                                             ::testing::ValuesIn(kShares),
-                                            ::testing::Values(1, 4)));
+                                            ::testing::Values(1, 4),
+                                            ::testing::ValuesIn(kPrecisions)));
 
 class SharedStateTest : public ::testing::TestWithParam<const char*> {};
 

@@ -4,6 +4,7 @@
 #include "framework/base/rng.h"
 #include "framework/sharing/delink.h"
 #include "framework/sharing/resolve.h"
+#include "framework/tensor/bfloat16.h"
 #include "layers/ops/accumulate.h"
 #include "recipes/models/gpt.h"
 #include "recipes/models/llama.h"
@@ -38,6 +39,12 @@ std::unique_ptr<Sequential> Build(const Scope& scope,
   return BuildGpt(scope, gpt);
 }
 
+template <typename T>
+std::vector<float> As(const std::vector<char>& bytes) {
+  const T* const values = reinterpret_cast<const T*>(bytes.data());
+  return {values, values + bytes.size() / sizeof(T)};
+}
+
 }  // namespace
 
 RigOptions OfKind(const std::string& kind, RigOptions options) {
@@ -54,7 +61,7 @@ RigOptions OfKind(const std::string& kind, RigOptions options) {
 StepRig::StepRig(Communicator& comm, const std::string& share,
                  const RigOptions& options)
     : comm_(comm), options_(options), device_(NewCpuDevice()) {
-  model_ = Build(Scope(registry_), options);
+  model_ = Build(Scope(registry_, options.dtype), options);
   optimizer_ = NewAdamW(options.adamw);
   network_ = *comm.Split(0, comm.rank());
   store_ = MakeStore(share);
@@ -67,7 +74,8 @@ std::unique_ptr<ParamStore> StepRig::MakeStore(const std::string& share) {
       *ResolveSharing(*ParseShareSpec(share), registry_, model_->blocks());
   return *ParamStore::Create(*device_, registry_, model_->blocks(), map,
                              options_.zero,
-                             {.rank = comm_.rank(),
+                             {.dtype = options_.dtype,
+                              .rank = comm_.rank(),
                               .ranks = comm_.size(),
                               .states = optimizer_->states()});
 }
@@ -129,6 +137,7 @@ HostBatch StepRig::Batch(int64_t index) const {
 }
 
 std::vector<float> StepRig::Logits(const HostBatch& batch) {
+  DELINK_CHECK(options_.dtype == DType::kF32);
   const std::unique_ptr<Stream> stream = device_->NewStream();
   HeapMemory memory(*device_);
   Tape tape({.device = device_.get(),
@@ -156,13 +165,17 @@ std::vector<float> StepRig::Logits(const HostBatch& batch) {
 std::vector<float> StepRig::Read(const std::string& tensor, Plane plane) const {
   for (const LogicalTensor& t : store_->logical_tensors()) {
     if (t.name != tensor) continue;
-    std::vector<float> values(static_cast<size_t>(t.shape.elements()));
+    const DType dtype = store_->dtype(plane);
+    std::vector<char> bytes(
+        static_cast<size_t>(t.shape.elements() * SizeOf(dtype)));
     const std::unique_ptr<Stream> stream = device_->NewStream();
-    device_->CopyToHost(*stream, values.data(),
+    device_->CopyToHost(*stream, bytes.data(),
                         store_->at(t.slab, plane, t.offset),
-                        t.shape.elements() * SizeOf(DType::kF32));
+                        static_cast<int64_t>(bytes.size()));
     stream->Synchronize();
-    return values;
+    if (dtype == DType::kBF16) return As<BFloat16>(bytes);
+    DELINK_CHECK(dtype == DType::kF32);
+    return As<float>(bytes);
   }
   DELINK_CHECK(false) << "no tensor " << tensor;
   return {};

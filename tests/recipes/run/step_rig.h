@@ -17,6 +17,7 @@
 namespace delink::testing {
 
 struct RigOptions {
+  DType dtype = DType::kF32;  // kBF16: with an f32 master
   int64_t layers = 4;
   int64_t micro_batch = 2;
   int64_t global_batch = 8;
@@ -41,6 +42,8 @@ struct RigOptions {
 
 // The kinds of model that every property of a step is tested with.
 inline constexpr const char* kModelKinds[] = {"gpt", "llama"};
+
+inline constexpr DType kPrecisions[] = {DType::kF32, DType::kBF16};
 
 // The options with a model of that kind; a llama has everything that it may
 // have.
@@ -68,8 +71,13 @@ class StepRig {
   // Gradient of a logical tensor after a step: a sum over tokens and ranks.
   // Whole on every rank only without ZeRO.
   std::vector<float> Gradient(const std::string& tensor) const;
+  // As layers see it, and as the optimizer does; the latter whole on every rank
+  // only without ZeRO.
   std::vector<float> Weight(const std::string& tensor) const {
     return Read(tensor, Plane::kWeight);
+  }
+  std::vector<float> Master(const std::string& tensor) const {
+    return Read(tensor, store_->master());
   }
 
   // AdamW's moment m (0) or v (1); whole without ZeRO only.

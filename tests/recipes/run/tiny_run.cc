@@ -89,10 +89,11 @@ void ReadTree(const hdf5::File& file, const std::string& group,
 
 }  // namespace
 
-TinyRuns::TinyRuns(std::string recipe)
+TinyRuns::TinyRuns(std::string recipe, const std::string& text)
     : recipe_(DELINK_SOURCE_DIR "/recipes/" + std::move(recipe) + ".toml") {
   SetLogLevel(LogLevel::kError);
-  DELINK_CHECK(WriteFile(dir_ / "text.txt", MakeText()).ok());
+  DELINK_CHECK(
+      WriteFile(dir_ / "text.txt", text.empty() ? MakeText() : text).ok());
   const absl::Status built = BuildCorpus({.inputs = {dir_ / "text.txt"},
                                           .out = dir_ / "corpus",
                                           .validation = 0.1})

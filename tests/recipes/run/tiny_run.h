@@ -61,7 +61,8 @@ inline constexpr const char* kTinyRecipes[] = {"tiny", "tiny_llama"};
 // beside it.
 class TinyRuns {
  public:
-  explicit TinyRuns(std::string recipe = "tiny");
+  // `text`: of the corpus; empty: words that are made up.
+  explicit TinyRuns(std::string recipe = "tiny", const std::string& text = "");
   // The folder of a run.
   std::string Folder(const std::string& out) const { return dir_ / out; }
   absl::Status Run(const RunRequest& request) const;

@@ -144,9 +144,9 @@ INSTANTIATE_TEST_SUITE_P(
 INSTANTIATE_TEST_SUITE_P(
     Later, Spoil,
     ::testing::Values(
-        Case{"micro_batch = 2", "precision = \"bf16\"",
-             "gpt.toml:29:13: run.precision: \"bf16\" comes with a later "
-             "version; for now: \"fp32\""},
+        Case{"lr = 1e-3", "kind = \"muon\"\nlr = 1e-3",
+             "gpt.toml:13:8: optimizer.kind: \"muon\" comes with a later "
+             "version; for now: \"adamw\""},
         Case{"share = \"none\"", "offload = { device_budget = \"60GiB\" }",
              "gpt.toml:26:1: stage[1].offload: offloading comes with a later "
              "version; leave the key out"},

@@ -1,0 +1,150 @@
+// A store in bf16: which planes it has, in which types, and that weights are
+// the master rounded.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <vector>
+
+#include "framework/tensor/bfloat16.h"
+#include "tests/framework/module/toy_model.h"
+
+namespace delink {
+namespace {
+
+using testing::MakeStore;
+using testing::Read;
+using testing::SlabNamed;
+
+constexpr int kBlocks = 2;
+
+class MasterTest : public ::testing::Test {
+ protected:
+  MasterTest() { testing::DeclareToy(registry_, kBlocks, 11); }
+
+  std::unique_ptr<ParamStore> Store(ParamStore::Options options, int zero = 0) {
+    return MakeStore(*device_, registry_, kBlocks, {}, zero, options);
+  }
+  // Whether every weight that the store has is `values` rounded.
+  static void ExpectRounded(const ParamStore& store, int slab,
+                            const std::vector<float>& values) {
+    const auto weight = Read<BFloat16>(store, slab, Plane::kWeight);
+    ASSERT_EQ(weight.size(), values.size());
+    for (size_t i = 0; i < weight.size(); ++i) {
+      ASSERT_EQ(weight[i].bits, BFloat16(values[i]).bits) << i;
+    }
+  }
+
+  std::unique_ptr<Device> device_ = NewCpuDevice();
+  ParamRegistry registry_;
+};
+
+TEST_F(MasterTest, PlanesAndTheirTypes) {
+  const auto store = Store({.dtype = DType::kBF16});
+  EXPECT_EQ(store->dtype(Plane::kWeight), DType::kBF16);
+  for (const Plane plane :
+       {Plane::kGradient, Plane::kState0, Plane::kState1, Plane::kMaster}) {
+    EXPECT_TRUE(store->has(plane));
+    EXPECT_EQ(store->dtype(plane), DType::kF32);
+    EXPECT_EQ(store->bytes(plane), 2 * store->bytes(Plane::kWeight));
+  }
+  EXPECT_EQ(store->master(), Plane::kMaster);
+  EXPECT_EQ(store->state_bytes(), 6 * store->bytes(Plane::kWeight));
+  EXPECT_EQ(9 * store->bytes(Plane::kWeight), device_->bytes_in_use());
+}
+
+TEST_F(MasterTest, NoneWhereNothingIsUpdatedOrNothingIsRounded) {
+  const auto bf16 =
+      Store({.dtype = DType::kBF16, .gradients = false, .states = 0});
+  EXPECT_FALSE(bf16->has(Plane::kMaster));
+  EXPECT_EQ(bf16->bytes(Plane::kWeight), device_->bytes_in_use());
+  const auto f32 = Store({.dtype = DType::kF32});
+  EXPECT_FALSE(f32->has(Plane::kMaster));
+  EXPECT_EQ(f32->master(), Plane::kWeight);
+  EXPECT_EQ(f32->state_bytes(), 2 * f32->bytes(Plane::kWeight));
+}
+
+TEST_F(MasterTest, BeginsWithTheValuesOfF32) {
+  const auto f32 = Store({});
+  f32->InitWeights(5);
+  const auto bf16 = Store({.dtype = DType::kBF16});
+  bf16->InitWeights(5);
+  const auto weights =
+      Store({.dtype = DType::kBF16, .gradients = false, .states = 0});
+  weights->InitWeights(5);
+  for (size_t s = 0; s < f32->slabs().size(); ++s) {
+    const auto slab = static_cast<int>(s);
+    const auto exact = Read<float>(*f32, slab, Plane::kWeight);
+    EXPECT_EQ(Read<float>(*bf16, slab, Plane::kMaster), exact);
+    ExpectRounded(*bf16, slab, exact);
+    ExpectRounded(*weights, slab, exact);
+  }
+}
+
+TEST_F(MasterTest, IsShardedAsStateIs) {
+  const auto whole = Store({.dtype = DType::kBF16});
+  whole->InitWeights(5);
+  for (int rank = 0; rank < 3; ++rank) {
+    const auto shard =
+        Store({.dtype = DType::kBF16, .rank = rank, .ranks = 3}, 1);
+    shard->InitWeights(5);
+    for (size_t s = 0; s < whole->slabs().size(); ++s) {
+      const auto slab = static_cast<int>(s);
+      const auto all = Read<float>(*whole, slab, Plane::kMaster);
+      const Range owned = shard->owned(slab);
+      EXPECT_EQ(Read<float>(*shard, slab, Plane::kMaster),
+                std::vector<float>(all.begin() + owned.begin,
+                                   all.begin() + owned.end));
+      ExpectRounded(*shard, slab, all);
+    }
+  }
+}
+
+TEST_F(MasterTest, SetParametersSetsBoth) {
+  for (int rank = 0; rank < 3; ++rank) {
+    const auto store =
+        Store({.dtype = DType::kBF16, .rank = rank, .ranks = 3}, 1);
+    const int slab = SlabNamed(*store, "embed/embedding");
+    const int64_t elements = store->slabs()[static_cast<size_t>(slab)].elements;
+    std::vector<float> expected(static_cast<size_t>(elements), 0.0F);
+    std::vector<float> values;
+    const int64_t begin = 7, end = elements - 5;
+    for (int64_t i = begin; i < end; ++i) {
+      values.push_back(1.0F / static_cast<float>(i));
+      expected[static_cast<size_t>(i)] = values.back();
+    }
+    store->SetParameters(*device_->NewStream(), slab, begin, end - begin,
+                         values.data());
+    const Range owned = store->owned(slab);
+    EXPECT_EQ(Read<float>(*store, slab, Plane::kMaster),
+              std::vector<float>(expected.begin() + owned.begin,
+                                 expected.begin() + owned.end));
+    ExpectRounded(*store, slab, expected);
+  }
+}
+
+TEST_F(MasterTest, LayersReadBf16AndWriteF32Gradients) {
+  const auto store = Store({.dtype = DType::kBF16});
+  const std::vector<bool> written(store->slabs_of_layer(1).size(), false);
+  store->Bind(1, &written);
+  for (const ParamDecl& decl : registry_.decls) {
+    if (decl.layer != 1) continue;
+    EXPECT_EQ(decl.param->weight().dtype(), DType::kBF16) << decl.name;
+    const Tensor gradient = decl.param->grad();
+    EXPECT_EQ(gradient.dtype(), DType::kF32) << decl.name;
+    EXPECT_EQ(gradient.bytes(), 2 * decl.param->weight().bytes());
+  }
+  // Two parameters of one slab do not overlap in either plane.
+  const int slab = SlabNamed(*store, "blocks/0/attention");
+  const SlabParam& second =
+      store->slabs()[static_cast<size_t>(slab)].params.at(1);
+  EXPECT_EQ(static_cast<char*>(store->at(slab, Plane::kWeight, second.offset)) -
+                static_cast<char*>(store->at(slab, Plane::kWeight, 0)),
+            2 * second.offset);
+  EXPECT_EQ(
+      static_cast<char*>(store->at(slab, Plane::kGradient, second.offset)) -
+          static_cast<char*>(store->at(slab, Plane::kGradient, 0)),
+      4 * second.offset);
+}
+
+}  // namespace
+}  // namespace delink
