@@ -84,8 +84,10 @@ void ForwardTile(const AttentionForwardArgs& s, int64_t b, int64_t h,
   const int64_t queries = Smaller(kQueryTile, s.Tq - first_query);
   const int64_t place = first_query + (s.Tk - s.Tq);
   const TileKeys seen = KeysOf(s, first_query, queries);
-  PackTransposed(HeadAt<T>(s.q, s.q_strides, s.Dh, b, first_query, h),
-                 s.q_strides.row, queries, s.Dh,
+  static_assert(kQueryTile == kKeyTile);  // so scratch.keys has room for q
+  const Rows q = AsF32(HeadAt<T>(s.q, s.q_strides, s.Dh, b, first_query, h),
+                       s.q_strides.row, queries, s.Dh, scratch.keys);
+  PackTransposed(q.at, q.stride, queries, s.Dh,
                  static_cast<float>(s.scale) * kLog2E, scratch.q);
   Softmax state;
   for (int64_t i = 0; i < kQueryTile; ++i) {

@@ -43,8 +43,7 @@ static inline T* HeadAt(void* base, HeadStrides strides, int64_t Dh, int64_t b,
 }
 
 // to[d][i] = from[i][d] * factor; queries past `rows` are 0.
-template <typename T>
-static inline void PackTransposed(const T* from, int64_t row_stride,
+static inline void PackTransposed(const float* from, int64_t row_stride,
                                   int64_t rows, int64_t Dh, float factor,
                                   float* to) {
   for (int64_t i = 0; i < kQueryTile; ++i) {
@@ -52,9 +51,9 @@ static inline void PackTransposed(const T* from, int64_t row_stride,
       for (int64_t d = 0; d < Dh; ++d) to[d * kQueryTile + i] = 0.0F;
       continue;
     }
-    const T* row = from + i * row_stride;
+    const float* row = from + i * row_stride;
     for (int64_t d = 0; d < Dh; ++d) {
-      to[d * kQueryTile + i] = LoadOne(row + d) * factor;
+      to[d * kQueryTile + i] = row[d] * factor;
     }
   }
 }

@@ -83,11 +83,25 @@ static DELINK_INLINE void StorePartial(float* p, Vec v, int64_t count) {
 #endif
 }
 
-// GCC 12 makes one instruction of an intrinsic here, and several of
-// __builtin_convertvector; its intrinsics without a mask warn falsely.
+#if defined(__AVX512F__)
+// Words 0 .. 15 to the upper halves of 16 floats, and back.
+static DELINK_INLINE __m512i UpperHalves() {
+  BitVec words;
+  for (uint32_t i = 0; i < 16; ++i) words[i] = i << 16 | i;
+  return (__m512i)words;
+}
+static DELINK_INLINE __m512i OddWords() {
+  BitVec words;
+  for (uint32_t i = 0; i < 16; ++i)
+    words[i] = (4 * i + 3) % 32 << 16 | (4 * i + 1) % 32;
+  return (__m512i)words;
+}
+#endif
+
 static DELINK_INLINE Vec Widen(HalfVec v) {
 #if defined(__AVX512F__)
-  return (Vec)((BitVec)_mm512_maskz_cvtepu16_epi32(0xFFFF, (__m256i)v) << 16);
+  return (Vec)_mm512_maskz_permutexvar_epi16(
+      0xAAAAAAAA, UpperHalves(), _mm512_castsi256_si512((__m256i)v));
 #elif defined(__AVX2__)
   return (Vec)((BitVec)_mm256_cvtepu16_epi32((__m128i)v) << 16);
 #else
@@ -96,21 +110,23 @@ static DELINK_INLINE Vec Widen(HalfVec v) {
 }
 
 // Not vcvtneps2bf16, which takes small numbers for 0: every target gives the
-// same bits.
+// same bits. A NaN that arithmetic leaves is quiet, so nothing is added to it.
 static DELINK_INLINE HalfVec Narrow(Vec v) {
   const BitVec bits = (BitVec)v;
-  const BitVec top = bits >> 16;
-  const BitVec nearest = (bits + 0x7FFFu + (top & 1u)) >> 16;
-  const BitVec rounded = v == v ? nearest : (top | 0x40u);
+  const BitVec rounded = v == v ? bits + 0x7FFFu + ((bits >> 16) & 1u) : bits;
 #if defined(__AVX512F__)
-  return (HalfVec)_mm512_maskz_cvtepi32_epi16(0xFFFF, (__m512i)rounded);
+  const __m512i halves =
+      _mm512_maskz_permutexvar_epi16(0xFFFFFFFF, OddWords(), (__m512i)rounded);
+  HalfVec result;
+  std::memcpy(&result, &halves, sizeof(result));
+  return result;
 #elif defined(__AVX2__)
-  const __m256i packed =
-      _mm256_packus_epi32((__m256i)rounded, (__m256i)rounded);
+  const __m256i halves = (__m256i)(rounded >> 16);
+  const __m256i packed = _mm256_packus_epi32(halves, halves);
   return (HalfVec)_mm256_castsi256_si128(
       _mm256_permute4x64_epi64(packed, 0x08));
 #else
-  return __builtin_convertvector(rounded, HalfVec);
+  return __builtin_convertvector(rounded >> 16, HalfVec);
 #endif
 }
 
