@@ -17,7 +17,7 @@ const OptimKernels& KernelsOf(const Device& device, DType dtype) {
 }  // namespace
 
 void SumSquares(Stream& stream, const ParamStore& store, int slab, Range owned,
-                double* sums) {
+                double* sums, Plane plane) {
   const Slab& s = store.slabs()[static_cast<size_t>(slab)];
   DELINK_CHECK(owned.size() == 0 || owned.begin % s.block == 0)
       << "a range of " << s.name << " that begins inside a block";
@@ -33,9 +33,9 @@ void SumSquares(Stream& stream, const ParamStore& store, int slab, Range owned,
   }
   device.FillZero(stream, sums, first * kSize);
   device.FillZero(stream, sums + last, (s.blocks() - last) * kSize);
-  const DType dtype = store.dtype(Plane::kGradient);
+  const DType dtype = store.dtype(plane);
   KernelsOf(device, dtype)
-      .sum_squares(stream, {.x = store.at(slab, Plane::kGradient, owned.begin),
+      .sum_squares(stream, {.x = store.at(slab, plane, owned.begin),
                             .n = owned.size(),
                             .block = s.block,
                             .sums = sums + first});

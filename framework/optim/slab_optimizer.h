@@ -37,14 +37,15 @@ class SlabOptimizer {
                       const UpdateControl* control, int64_t update) = 0;
 };
 
-// sums[i] = sum of squares of block i of the slab's gradient, in double, for
-// the blocks in `owned`; the others' are set to zero. `sums` (device memory)
-// has slab.blocks() elements. `owned` begins on a block and ends on one or at
-// the slab's end. The bits depend on the block alone: not on the range, the
-// number of threads or the machine's vector width. Exchanging all ranks' sums
-// by addition is therefore exact (every other summand is zero).
+// sums[i] = sum of squares of block i of the slab's gradient, or of another of
+// its planes, in double, for the blocks in `owned`, which must be held; the
+// others' are set to zero. `sums` (device memory) has slab.blocks() elements.
+// `owned` begins on a block and ends on one or at the slab's end. The bits
+// depend on the block alone: not on the range, the number of threads or the
+// machine's vector width. Exchanging all ranks' sums by addition is therefore
+// exact (every other summand is zero).
 void SumSquares(Stream& stream, const ParamStore& store, int slab, Range owned,
-                double* sums);
+                double* sums, Plane plane = Plane::kGradient);
 
 // From n block sums of all ranks and slabs, followed by the sum of the losses
 // and the number of counted targets, to norm, clip_factor, loss_sum, tokens and

@@ -94,6 +94,9 @@ class Executor {
   // Of the last step: the norm of each slab's gradient over all ranks, before
   // clipping. The squares of all of them add up to that of StepResult.
   std::vector<double> GradientNorms() const;
+  // The norm of each slab's parameters as they are now. Waits for all lanes;
+  // changes nothing. Collective.
+  absl::StatusOr<std::vector<double>> WeightNorms();
   // Waits for all lanes: before anybody else touches the store.
   absl::Status Drain();
 
@@ -127,6 +130,8 @@ class Executor {
   absl::StatusOr<StepResult> RunStep(const HostBatch& batch, int64_t step,
                                      const UpdateControl& before);
   double SumSquaresOf(const Slab& slab, const void* gradient);
+  // All slabs' block sums of the last step and what travels behind them.
+  std::vector<double> SumsOnHost() const;
   void ProbeLayer(int layer, const std::vector<int>& sharers,
                   std::vector<bool>& begun, std::vector<Agreement>& found);
   absl::Status Reduce(int slab);

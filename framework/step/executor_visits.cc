@@ -148,30 +148,11 @@ bool AllFinite(Device& device, Stream& stream, const Tensor& x) {
 
 }  // namespace
 
-std::vector<double> Executor::GradientNorms() const {
-  std::vector<double> sums(static_cast<size_t>(memory_.sums));
-  env_.device->CopyToHost(*compute_stream_, sums.data(), records_->sums,
-                          memory_.sums * 8);
-  compute_stream_->Synchronize();
-  const double tokens = sums[sums.size() - kSumsBesides + 1];
-  std::vector<double> norms;
-  size_t at = 0;
-  for (const Slab& slab : env_.store->slabs()) {
-    double squares = 0;
-    for (int64_t i = 0; i < slab.blocks(); ++i) squares += sums[at++];
-    norms.push_back(std::sqrt(squares) / tokens);
-  }
-  return norms;
-}
-
 absl::StatusOr<std::string> Executor::Diagnose(const HostBatch& batch,
                                                int64_t step) {
   DELINK_RETURN_IF_ERROR(Drain());
   // Sums first: the run below does not touch them.
-  std::vector<double> sums(static_cast<size_t>(memory_.sums));
-  env_.device->CopyToHost(*compute_stream_, sums.data(), records_->sums,
-                          memory_.sums * 8);
-  compute_stream_->Synchronize();
+  const std::vector<double> sums = SumsOnHost();
   DELINK_RETURN_IF_ERROR(Load(batch, step, {}));
   const int32_t last = static_cast<int32_t>(layers_.size()) - 1;
   std::string mine;

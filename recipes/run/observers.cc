@@ -27,6 +27,17 @@ double FlopsPerToken(const Executor& executor) {
          static_cast<double>(executor.memory().batch.tokens());
 }
 
+void AddNorms(const NormsByLayer& norms, Json& row, Scalars& scalars) {
+  row["norms"] = {{"layers", norms.layers},
+                  {"gradient", norms.gradient},
+                  {"weight", norms.weight}};
+  for (size_t i = 0; i < norms.layers.size(); ++i) {
+    scalars.emplace_back("norms/gradient/" + norms.layers[i],
+                         norms.gradient[i]);
+    scalars.emplace_back("norms/weight/" + norms.layers[i], norms.weight[i]);
+  }
+}
+
 // What an unmeasured run is taken to reach of the matmul peak.
 constexpr double kTypicalPeakFraction = 0.5;
 
@@ -110,13 +121,24 @@ absl::Status Observers::OnStart(StageRun& stage, const RunPosition& at) {
   return absl::OkStatus();
 }
 
+absl::StatusOr<std::optional<NormsByLayer>> Observers::MaybeMeasureNorms(
+    StageRun& stage, const RunPosition& at) {
+  const int64_t every = run_->recipe().run.norms_every;
+  if (every == 0 || at.step() % every != 0) return std::nullopt;
+  run_->watch().Begin(Lane::kCompute, at.step(), "measuring norms");
+  return MeasureNorms(stage);
+}
+
 absl::Status Observers::OnStep(StageRun& stage, const RunPosition& at,
                                double lr, const StepResult& result) {
+  const double now = Seconds();
+  DELINK_ASSIGN_OR_RETURN(const std::optional<NormsByLayer> norms,
+                          MaybeMeasureNorms(stage, at));
   if (!run_->first()) return absl::OkStatus();
   const Recipe& recipe = run_->recipe();
-  const double now = Seconds();
   const double took = now - last_seconds_;
-  last_seconds_ = now;
+  // What is measured besides is not the next step's time either.
+  last_seconds_ = norms.has_value() ? Seconds() : now;
   // Long enough to be calm, short enough to follow a change of stage.
   constexpr double kKeep = 0.9;
   smooth_step_seconds_ =
@@ -124,22 +146,23 @@ absl::Status Observers::OnStep(StageRun& stage, const RunPosition& at,
           ? took
           : kKeep * smooth_step_seconds_ + (1 - kKeep) * took;
   const auto tokens = static_cast<double>(recipe.StepTokens(at.stage()));
-  DELINK_RETURN_IF_ERROR(
-      metrics_->Write(Json{{"step", at.step()},
-                           {"tokens", at.tokens()},
-                           {"stage", stage.stage().name},
-                           {"loss", result.loss},
-                           {"lr", lr},
-                           {"grad_norm", result.grad_norm},
-                           {"seconds", now},
-                           {"tokens_per_s", tokens / took},
-                           {"peak_memory", PeakResidentBytes()}}));
-  DELINK_RETURN_IF_ERROR(events_->Write(
-      at.step(), {{"train/loss", result.loss},
-                  {"train/learning_rate", lr},
-                  {"train/gradient_norm", result.grad_norm},
-                  {"speed/tokens_per_second", tokens / took},
-                  {"train/tokens", static_cast<double>(at.tokens())}}));
+  Json row = {{"step", at.step()},
+              {"tokens", at.tokens()},
+              {"stage", stage.stage().name},
+              {"loss", result.loss},
+              {"lr", lr},
+              {"grad_norm", result.grad_norm},
+              {"seconds", now},
+              {"tokens_per_s", tokens / took},
+              {"peak_memory", PeakResidentBytes()}};
+  Scalars scalars = {{"train/loss", result.loss},
+                     {"train/learning_rate", lr},
+                     {"train/gradient_norm", result.grad_norm},
+                     {"speed/tokens_per_second", tokens / took},
+                     {"train/tokens", static_cast<double>(at.tokens())}};
+  if (norms.has_value()) AddNorms(*norms, row, scalars);
+  DELINK_RETURN_IF_ERROR(metrics_->Write(row));
+  DELINK_RETURN_IF_ERROR(events_->Write(at.step(), scalars));
   const double rate = tokens / smooth_step_seconds_;
   progress_->Show(
       {.step = at.step(),

@@ -10,6 +10,7 @@
 
 #include "absl/status/statusor.h"
 #include "recipes/run/event_file.h"
+#include "recipes/run/norms_by_layer.h"
 #include "recipes/run/position.h"
 #include "recipes/run/progress.h"
 #include "recipes/run/run_folder.h"
@@ -39,6 +40,7 @@ class Observers {
 
   // Prints parameters, the memory account, FLOPs and an estimate of the time.
   absl::Status OnStart(StageRun& stage, const RunPosition& at);
+  // Collective.
   absl::Status OnStep(StageRun& stage, const RunPosition& at, double lr,
                       const StepResult& result);
   absl::Status OnProbe(StageRun& stage, const RunPosition& at,
@@ -58,6 +60,9 @@ class Observers {
   explicit Observers(RunSetup& run) : run_(&run) {}
   double Seconds() const;
   absl::StatusOr<double> ValidationLoss(StageRun& stage, int64_t batches);
+  // Where it is time to.
+  absl::StatusOr<std::optional<NormsByLayer>> MaybeMeasureNorms(
+      StageRun& stage, const RunPosition& at);
 
   RunSetup* run_;
   std::chrono::steady_clock::time_point start_ =

@@ -44,6 +44,7 @@ class StageRun {
 
   size_t index() const { return index_; }
   const Stage& stage() const { return env_.recipe->stages[index_]; }
+  const Sequential& model() const { return *env_.model; }
   ParamStore& store() { return *store_; }
   Executor& executor() { return *executor_; }
   const BatchCut& cut() const { return cut_; }

@@ -408,6 +408,11 @@ void DescribeRun(Section& s, RunConfig& run) {
                 "that ends by until.gradient",
          .min = 0,
          .max = kMaxSteps});
+  s.Int("norms_every", &run.norms_every,
+        {.doc = "steps between two lines of metrics that have the norms of "
+                "gradients and weights, layer by layer; 0: none",
+         .min = 0,
+         .max = kMaxSteps});
   s.Int("watchdog", &run.watchdog,
         {.doc = "seconds that ranks wait for one that makes no progress before "
                 "they name it and end; 0: for ever",

@@ -124,14 +124,15 @@ struct RunConfig {
   int64_t checkpoint_every = 1000;  // steps; 0: only at switches and the end
   int64_t keep = 3;                 // newest checkpoints kept; 0: all
   int64_t probe_every = 0;          // steps; 0: only where a stage asks
+  int64_t norms_every = 10;         // steps; 0: never
   int64_t watchdog = 600;           // seconds; 0: none
   double outlier = 0;               // standard deviations; 0: none
-};
 
   // Of weights and activations.
   DType dtype() const {
     return precision == Precision::kBf16 ? DType::kBF16 : DType::kF32;
   }
+};
 
 class Positions;  // where each key was given
 

@@ -154,10 +154,12 @@ TEST(EventFile, ARunWritesItsSteps) {
   const TinyRuns runs;
   const absl::Status status = runs.Run({.ranks = 2, .out = "run"});
   ASSERT_TRUE(status.ok()) << status;
-  std::map<int64_t, float> losses, validations;
+  std::map<int64_t, float> losses, validations, norms;
   for (const Event& event : ReadEvents(runs.Folder("run"))) {
     const auto loss = event.scalars.find("train/loss");
     if (loss != event.scalars.end()) losses[event.step] = loss->second;
+    const auto norm = event.scalars.find("norms/weight/head");
+    if (norm != event.scalars.end()) norms[event.step] = norm->second;
     const auto validation = event.scalars.find("validation/loss");
     if (validation != event.scalars.end()) {
       validations[event.step] = validation->second;
@@ -169,6 +171,13 @@ TEST(EventFile, ARunWritesItsSteps) {
     EXPECT_EQ(losses[step.step], static_cast<float>(step.loss));
   }
   EXPECT_EQ(validations.size(), 2);
+  std::map<int64_t, float> expected;
+  for (const Norms& row : runs.NormRows("run")) {
+    ASSERT_EQ(row.layers.back(), "head");
+    expected[row.step] = static_cast<float>(row.weight.back());
+  }
+  EXPECT_EQ(expected.size(), 2);
+  EXPECT_EQ(norms, expected);
 }
 
 }  // namespace

@@ -151,6 +151,19 @@ std::vector<Probe> TinyRuns::Probes(const std::string& out) const {
   return probes;
 }
 
+std::vector<Norms> TinyRuns::NormRows(const std::string& out) const {
+  std::vector<Norms> all;
+  for (const nlohmann::json& row : Rows(Folder(out))) {
+    if (!row.contains("norms")) continue;
+    const nlohmann::json& norms = row["norms"];
+    all.push_back({.step = row["step"],
+                   .layers = norms["layers"],
+                   .gradient = norms["gradient"],
+                   .weight = norms["weight"]});
+  }
+  return all;
+}
+
 std::string TinyRuns::Checkpoint(const std::string& out, int64_t step) const {
   return absl::StrFormat("%s/step-%08d", RunFolder::Checkpoints(Folder(out)),
                          step);

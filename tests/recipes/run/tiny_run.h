@@ -34,6 +34,14 @@ struct Probe {
   double agreement = 0, rho = 0;
 };
 
+// A step's norms by layer.
+struct Norms {
+  int64_t step = 0;
+  std::vector<std::string> layers;
+  std::vector<double> gradient, weight;
+  friend bool operator==(const Norms&, const Norms&) = default;
+};
+
 // Every tensor of a checkpoint's index by path ("/model/...",
 // "/optimizer/.../m"), links followed.
 using Tensors = std::map<std::string, std::vector<float>>;
@@ -69,6 +77,7 @@ class TinyRuns {
   std::vector<Step> Steps(const std::string& out) const;
   std::vector<Switch> Switches(const std::string& out) const;
   std::vector<Probe> Probes(const std::string& out) const;
+  std::vector<Norms> NormRows(const std::string& out) const;
   // Of the checkpoint after `step`.
   Tensors Load(const std::string& out, int64_t step) const;
   std::string Checkpoint(const std::string& out, int64_t step) const;

@@ -1,0 +1,120 @@
+// The norms that a run writes: by which layers, when, and that nothing of the
+// run depends on them.
+#include "recipes/run/norms_by_layer.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "tests/recipes/run/tiny_run.h"
+
+namespace delink::testing {
+namespace {
+
+using ::testing::ElementsAre;
+
+constexpr int64_t kSteps = 20;
+constexpr int64_t kSwitch = 10;  // recipes/tiny.toml
+
+void Go(const TinyRuns& runs, RunRequest request) {
+  request.lane_threads = true;
+  const absl::Status status = runs.Run(request);
+  ASSERT_TRUE(status.ok()) << std::string(status.message());
+}
+
+TEST(NormsByLayer, ComeAtTheirStepsUnderTheNamesOfWhoShares) {
+  const TinyRuns runs;
+  Go(runs, {.ranks = 2, .sets = {"run.norms_every=4"}, .out = "run"});
+  const std::vector<Step> steps = runs.Steps("run");
+  std::vector<int64_t> at;
+  for (const Norms& norms : runs.NormRows("run")) {
+    at.push_back(norms.step);
+    if (norms.step <= kSwitch) {
+      EXPECT_THAT(norms.layers,
+                  ElementsAre("embed", "embed,head", "blocks/0..3", "head"));
+    } else {
+      EXPECT_THAT(norms.layers,
+                  ElementsAre("embed", "embed,head", "blocks/0", "blocks/1",
+                              "blocks/2", "blocks/3", "head"));
+    }
+    ASSERT_EQ(norms.gradient.size(), norms.layers.size());
+    ASSERT_EQ(norms.weight.size(), norms.layers.size());
+    double squares = 0;
+    for (const double norm : norms.gradient) squares += norm * norm;
+    const double all = steps[static_cast<size_t>(norms.step) - 1].grad_norm;
+    EXPECT_NEAR(std::sqrt(squares), all, 1e-12 * all);
+    for (const double norm : norms.weight) EXPECT_GT(norm, 0);
+  }
+  EXPECT_THAT(at, ElementsAre(4, 8, 12, 16, 20));
+}
+
+TEST(NormsByLayer, ChangeNothingOfTheRun) {
+  const TinyRuns runs;
+  Go(runs, {.ranks = 2, .sets = {"run.norms_every=0"}, .out = "none"});
+  EXPECT_TRUE(runs.NormRows("none").empty());
+  for (const char* every : {"1", "3"}) {
+    const std::string out = std::string("every") + every;
+    Go(runs, {.ranks = 2,
+              .sets = {std::string("run.norms_every=") + every},
+              .out = out});
+    EXPECT_EQ(LossDifference(runs.Steps("none"), runs.Steps(out)), 0);
+    EXPECT_EQ(
+        FirstDifference(runs.Load("none", kSteps), runs.Load(out, kSteps)), "");
+  }
+}
+
+TEST(NormsByLayer, AResumedRunHasTheRowsOfAStraightOne) {
+  const TinyRuns runs("tiny_llama");
+  const std::vector<std::string> sets = {"run.norms_every=3"};
+  Go(runs, {.sets = sets, .out = "straight"});
+  Go(runs, {.sets = sets, .out = "stopped", .until_step = 7});
+  Go(runs, {.sets = sets, .out = "stopped", .resume = true});
+  const std::vector<Norms> rows = runs.NormRows("straight");
+  EXPECT_EQ(rows.size(), 6);
+  EXPECT_EQ(rows, runs.NormRows("stopped"));
+}
+
+TEST(NormsByLayer, AreTheSameHoweverTheStateIsSharded) {
+  const TinyRuns runs;
+  for (const int ranks : {2, 4}) {
+    const std::string n = std::to_string(ranks);
+    Go(runs, {.ranks = ranks, .out = "whole" + n});
+    Go(runs, {.ranks = ranks,
+              .sets = {"stage.0.parallel.zero=1", "stage.1.parallel.zero=1"},
+              .out = "sharded" + n});
+    EXPECT_EQ(runs.NormRows("whole" + n), runs.NormRows("sharded" + n));
+  }
+}
+
+class Fixed final : public EpilogueModule {
+ public:
+  struct Config {};
+  Fixed(const Scope&, const Config&) {}
+  void Loss(Var) override {}
+  Var Logits(Var x) override { return x; }
+};
+
+class Plain final : public Module {
+ public:
+  struct Config {};
+  Plain(const Scope&, const Config&) {}
+  Var operator()(Var x) override { return x; }
+};
+
+TEST(NormsByLayer, NamesSayWhichLayers) {
+  ParamRegistry registry;
+  Sequential model{Scope(registry)};
+  model.Prologue<Plain>("embed", {});
+  for (int i = 0; i < 6; ++i) model.Block<Plain>({});
+  model.Epilogue<Fixed>({});
+  EXPECT_EQ(NameOfLayers(model, {0}), "embed");
+  EXPECT_EQ(NameOfLayers(model, {3}), "blocks/2");
+  EXPECT_EQ(NameOfLayers(model, {1, 2, 3, 4, 5, 6}), "blocks/0..5");
+  EXPECT_EQ(NameOfLayers(model, {1, 3, 5}), "blocks/0,2,4");
+  EXPECT_EQ(NameOfLayers(model, {1, 2, 5, 6}), "blocks/0..1,4..5");
+  EXPECT_EQ(NameOfLayers(model, {0, 7}), "embed,head");
+}
+
+}  // namespace
+}  // namespace delink::testing
