@@ -2,6 +2,7 @@
 // f32, or bf16, holds exactly), poisoned outputs, and the outputs as doubles.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <functional>
 #include <string>
@@ -56,11 +57,17 @@ Output Result(std::string name, const Guarded<T>& buffer, double tolerance) {
           std::is_same_v<T, BFloat16>};
 }
 
-// Normal numbers that f32 holds exactly, as T; as BFloat16, rounded.
+// Normal numbers that f32 holds exactly, as T; as BFloat16, rounded. Many
+// repeat after a prime number of them: making them takes longer than the
+// kernels do.
 template <typename T>
 Guarded<T> Input(std::string_view name, int64_t count, double scale = 1.0) {
-  const std::vector<float> values = Normals<float>(name, count, scale);
-  return Guarded<T>(std::vector<T>(values.begin(), values.end()));
+  constexpr int64_t kPeriod = 4099;
+  const std::vector<float> values =
+      Normals<float>(name, std::min(count, kPeriod), scale);
+  Guarded<T> result(count);
+  for (int64_t i = 0; i < count; ++i) result[i] = T(values[i % kPeriod]);
+  return result;
 }
 
 std::vector<Case> MatmulCases();
