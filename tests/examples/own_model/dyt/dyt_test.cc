@@ -8,13 +8,16 @@
 #include "dyt/kernels.h"
 #include "dyt/model.h"
 #include "framework/device/backend.h"
+#include "framework/tensor/bfloat16.h"
 #include "tests/testing/gradcheck.h"
 
 namespace dyt {
 namespace {
 
+using delink::BFloat16;
 using delink::Param;
 using delink::Var;
+using delink::Wide;
 using delink::testing::ExpectGradients;
 using delink::testing::ExpectModelGradients;
 using delink::testing::RandomBatch;
@@ -48,7 +51,8 @@ TEST(Dyt, GradientsMatchCentralDifferences) {
 
 template <typename T>
 struct Computed {
-  std::vector<T> y, dx, dslope, dscale;
+  std::vector<T> y, dx;
+  std::vector<Wide<T>> dslope, dscale;
 };
 
 template <typename T>
@@ -66,8 +70,8 @@ Computed<T> Compute(delink::DType dtype, int64_t N, int64_t D) {
     scale.push_back(static_cast<T>(1.5 - d / 32.0));
   }
   Computed<T> out{std::vector<T>(x.size()), std::vector<T>(x.size()),
-                  std::vector<T>(slope.size(), 1),
-                  std::vector<T>(slope.size())};
+                  std::vector<Wide<T>>(slope.size(), 1),
+                  std::vector<Wide<T>>(slope.size())};
   kernels->forward(*stream,
                    {N, D, x.data(), slope.data(), scale.data(), out.y.data()});
   kernels->backward_input(*stream, {N, D, dy.data(), x.data(), slope.data(),
@@ -79,11 +83,13 @@ Computed<T> Compute(delink::DType dtype, int64_t N, int64_t D) {
   return out;
 }
 
-void ExpectClose(const std::vector<float>& actual,
-                 const std::vector<double>& expected) {
+template <typename T>
+void ExpectClose(const std::vector<T>& actual,
+                 const std::vector<double>& expected, double tolerance) {
   ASSERT_EQ(actual.size(), expected.size());
   for (size_t i = 0; i < actual.size(); ++i) {
-    EXPECT_NEAR(actual[i], expected[i], 1e-5 * (1 + std::abs(expected[i])));
+    EXPECT_NEAR(actual[i], expected[i],
+                tolerance * (1 + std::abs(expected[i])));
   }
 }
 
@@ -91,10 +97,22 @@ TEST(DynamicTanh, FloatIsNearDouble) {
   for (const int64_t D : {1, 7, 33}) {
     const auto f32 = Compute<float>(delink::DType::kF32, 19, D);
     const auto f64 = Compute<double>(delink::DType::kF64, 19, D);
-    ExpectClose(f32.y, f64.y);
-    ExpectClose(f32.dx, f64.dx);
-    ExpectClose(f32.dslope, f64.dslope);
-    ExpectClose(f32.dscale, f64.dscale);
+    ExpectClose(f32.y, f64.y, 1e-5);
+    ExpectClose(f32.dx, f64.dx, 1e-5);
+    ExpectClose(f32.dslope, f64.dslope, 1e-5);
+    ExpectClose(f32.dscale, f64.dscale, 1e-5);
+  }
+}
+
+// Outputs are rounded once, to eight bits; gradients of parameters are f32.
+TEST(DynamicTanh, Bf16IsNearDouble) {
+  for (const int64_t D : {1, 7, 33}) {
+    const auto bf16 = Compute<BFloat16>(delink::DType::kBF16, 19, D);
+    const auto f64 = Compute<double>(delink::DType::kF64, 19, D);
+    ExpectClose(bf16.y, f64.y, 0x1p-8);
+    ExpectClose(bf16.dx, f64.dx, 0x1p-8);
+    ExpectClose(bf16.dslope, f64.dslope, 1e-5);
+    ExpectClose(bf16.dscale, f64.dscale, 1e-5);
   }
 }
 

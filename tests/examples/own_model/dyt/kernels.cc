@@ -3,12 +3,16 @@
 #include <algorithm>
 #include <cmath>
 
+#include "framework/tensor/bfloat16.h"
+
 namespace dyt {
 namespace {
 
+using delink::BFloat16;
 using delink::DeviceKind;
 using delink::DType;
 using delink::Stream;
+using delink::Wide;
 
 // docs: kernels
 template <typename T>
@@ -20,7 +24,7 @@ void Forward(Stream&, const ForwardArgs& a) {
   for (int64_t n = 0; n < a.N; ++n) {
     for (int64_t d = 0; d < a.D; ++d) {
       const int64_t i = n * a.D + d;
-      y[i] = scale[d] * std::tanh(slope[d] * x[i]);
+      y[i] = static_cast<T>(scale[d] * std::tanh(slope[d] * x[i]));
     }
   }
 }
@@ -35,8 +39,8 @@ void BackwardInput(Stream&, const BackwardInputArgs& a) {
   for (int64_t n = 0; n < a.N; ++n) {
     for (int64_t d = 0; d < a.D; ++d) {
       const int64_t i = n * a.D + d;
-      const T t = std::tanh(slope[d] * x[i]);
-      dx[i] = dy[i] * scale[d] * slope[d] * (1 - t * t);
+      const auto t = std::tanh(slope[d] * x[i]);
+      dx[i] = static_cast<T>(dy[i] * scale[d] * slope[d] * (1 - t * t));
     }
   }
 }
@@ -47,14 +51,14 @@ void BackwardWeight(Stream&, const BackwardWeightArgs& a) {
   const auto* x = static_cast<const T*>(a.x);
   const auto* slope = static_cast<const T*>(a.slope);
   const auto* scale = static_cast<const T*>(a.scale);
-  auto* dslope = static_cast<T*>(a.dslope);
-  auto* dscale = static_cast<T*>(a.dscale);
-  if (!a.accumulate_slope) std::fill(dslope, dslope + a.D, T{0});
-  if (!a.accumulate_scale) std::fill(dscale, dscale + a.D, T{0});
+  auto* dslope = static_cast<Wide<T>*>(a.dslope);
+  auto* dscale = static_cast<Wide<T>*>(a.dscale);
+  if (!a.accumulate_slope) std::fill_n(dslope, a.D, 0);
+  if (!a.accumulate_scale) std::fill_n(dscale, a.D, 0);
   for (int64_t n = 0; n < a.N; ++n) {
     for (int64_t d = 0; d < a.D; ++d) {
       const int64_t i = n * a.D + d;
-      const T t = std::tanh(slope[d] * x[i]);
+      const auto t = std::tanh(slope[d] * x[i]);
       dslope[d] += dy[i] * scale[d] * x[i] * (1 - t * t);
       dscale[d] += dy[i] * t;
     }
@@ -75,8 +79,10 @@ const delink::KernelList<Kernels>& ListOfKernels() {
   static const delink::KernelList<Kernels> kList = {
       {DeviceKind::kCpu, DType::kF32, kOnCpu<float>},
       {DeviceKind::kCpu, DType::kF64, kOnCpu<double>},
+      {DeviceKind::kCpu, DType::kBF16, kOnCpu<BFloat16>},
       {DeviceKind::kMeta, DType::kF32, kOnMeta},
       {DeviceKind::kMeta, DType::kF64, kOnMeta},
+      {DeviceKind::kMeta, DType::kBF16, kOnMeta},
   };
   return kList;
 }

@@ -28,7 +28,8 @@ struct BackwardInputArgs {
 };
 
 // dslope = sum of dy * scale * x * (1 - t^2) and dscale = sum of dy * t, over
-// all rows; each is added to where its `accumulate` says so.
+// all rows; each is added to where its `accumulate` says so. They are f32 where
+// all else is bf16.
 struct BackwardWeightArgs {
   int64_t N, D;
   const void* dy;     // [N, D]
