@@ -70,9 +70,23 @@ struct Generate {
   uint64_t seed = 1;
 };
 
+struct BenchCommand {
+  std::string suite = "all";  // ops, step or all
+  std::string device = "cpu";
+  std::vector<std::string> shapes;
+  int64_t threads = 0;  // 0: as many as cores
+  bool quick = false;
+  std::string json;     // a path, or - for standard output
+  std::string compare;  // a path
+  std::string scratch;  // a folder
+  // Of the steps; 0 and empty: in all their forms.
+  int64_t seq = 0, batch = 0, steps = 0;
+  std::string share, precision, recompute;
+};
+
 using Command =
     std::variant<BuildData, DescribeData, VerifyData, TrainOptions, PlanCommand,
-                 DelinkCommand, Inspect, Eval, Generate>;
+                 DelinkCommand, Inspect, Eval, Generate, BenchCommand>;
 
 struct CommandLine {
   // Without one, `text` is all there is to do: help, on standard output with

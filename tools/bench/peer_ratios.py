@@ -28,9 +28,10 @@ def read_rounds(folder):
   return rounds
 
 
-def spread(values):
-  return (f"{statistics.median(values):.2f} "
-          f"({min(values):.2f} - {max(values):.2f})")
+def spread(values, decimals):
+  """Median (least - most)."""
+  return "{:.{d}f} ({:.{d}f} - {:.{d}f})".format(
+      statistics.median(values), min(values), max(values), d=decimals)
 
 
 def speeds(measured):
@@ -51,11 +52,11 @@ def report(rounds):
   for who in ("delink", "eager", "compile"):
     if rounds[who]:
       name = rounds[who][0].get("peer", "delink")
-      lines.append(f"  {name:28} tokens/s {spread(speeds(rounds[who]))}")
+      lines.append(f"  {name:28} tokens/s {spread(speeds(rounds[who]), 0)}")
   peers = [who for who in ("eager", "compile") if rounds[who]]
   best = max(peers, key=lambda who: statistics.median(speeds(rounds[who])))
   ratios = [a / b for a, b in zip(speeds(ours), speeds(rounds[best]))]
-  lines.append(f"  speed, ours over {best}'s: {spread(ratios)}")
+  lines.append(f"  speed, ours over {best}'s: {spread(ratios, 2)}")
   mine = beyond_parameters(ours, lambda m: m["peak_resident_bytes"])
   for who in peers:
     theirs = beyond_parameters(rounds[who], lambda m: m["peak_bytes"],

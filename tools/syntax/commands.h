@@ -12,6 +12,7 @@ CommandSyntax PlanSyntax();      // train.cc
 CommandSyntax DelinkSyntax();    // checkpoint.cc
 CommandSyntax InspectSyntax();   // checkpoint.cc
 CommandSyntax EvalSyntax();      // checkpoint.cc
+CommandSyntax BenchSyntax();     // bench.cc
 CommandSyntax GenerateSyntax();  // checkpoint.cc
 CommandSyntax ProgramSyntax();   // root.cc: the program, with all of them
 

@@ -17,7 +17,8 @@ CommandSyntax ProgramSyntax() {
           "anything is\nwritten; 1 for everything else. Reference: "
           "docs/cli.md",
       .commands = {DataSyntax(), TrainSyntax(), PlanSyntax(), DelinkSyntax(),
-                   InspectSyntax(), EvalSyntax(), GenerateSyntax()}};
+                   InspectSyntax(), EvalSyntax(), GenerateSyntax(),
+                   BenchSyntax()}};
 }
 
 }  // namespace delink::tools

@@ -1,0 +1,116 @@
+// `delink bench` from outside.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <fstream>
+#include <string>
+
+#include "tests/testing/temp_dir.h"
+#include "tests/tools/program.h"
+
+namespace delink::testing {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+
+using nlohmann::json;
+
+Words Quick(const Words& more = {}) {
+  Words words = {"bench", "--quick", "--threads", "1"};
+  words.insert(words.end(), more.begin(), more.end());
+  return words;
+}
+
+json ReadJson(const std::string& path) {
+  std::ifstream in(path);
+  return json::parse(in, nullptr, false);
+}
+
+TEST(BenchProgram, MeasuresWritesAndCompares) {
+  const TempDir dir;
+  const std::string old = dir / "old.json";
+  const Outcome first = RunDelink(Quick({"--json", old}));
+  ASSERT_EQ(first.code, 0) << first.err;
+  EXPECT_THAT(first.out,
+              AllOf(HasSubstr("machine: "), HasSubstr("of the matmul peak")));
+  json report = ReadJson(old);
+  ASSERT_TRUE(report.is_object());
+  EXPECT_EQ(report["format"], "delink-bench");
+  EXPECT_EQ(report["machine"]["threads"], 1);
+  EXPECT_EQ(report["quick"], true);
+  EXPECT_FALSE(report["ops"].empty());
+  EXPECT_FALSE(report["steps"].empty());
+
+  const Outcome again = RunDelink(Quick({"--suite", "ops", "--compare", old}));
+  ASSERT_EQ(again.code, 0) << again.err;
+  EXPECT_THAT(again.out, AllOf(HasSubstr("compared with " +
+                                         report["time"].get<std::string>()),
+                               HasSubstr("within their spread"),
+                               HasSubstr("only measured before")));
+
+  report["machine"]["processor"] = "Abacus";
+  const std::string other = dir / "other.json";
+  std::ofstream(other) << report.dump();
+  const Outcome elsewhere =
+      RunDelink(Quick({"--suite", "ops", "--compare", other}));
+  EXPECT_EQ(elsewhere.code, 0) << elsewhere.err;
+  EXPECT_THAT(elsewhere.out, HasSubstr("another machine (Abacus"));
+}
+
+TEST(BenchProgram, OneStepToStandardOutput) {
+  const Outcome outcome =
+      RunDelink(Quick({"--suite", "step", "--shape", "gpt-tiny", "--seq", "16",
+                       "--batch", "3", "--share", "all", "--precision", "fp32",
+                       "--recompute", "block", "--steps", "4", "--json", "-"}));
+  ASSERT_EQ(outcome.code, 0) << outcome.err;
+  const json report = json::parse(outcome.out, nullptr, false);
+  ASSERT_TRUE(report.is_object()) << outcome.out;
+  EXPECT_TRUE(report["ops"].empty());
+  ASSERT_EQ(report["steps"].size(), 1u);
+  const json& step = report["steps"][0];
+  EXPECT_EQ(step["batch"], 3);
+  EXPECT_EQ(step["seq"], 16);
+  EXPECT_EQ(step["recompute"], "block");
+  EXPECT_EQ(step["seconds"]["samples"], 4);
+}
+
+TEST(BenchProgram, WhatIsWrongIsToldBeforeMeasuring) {
+  const TempDir dir;
+  const std::string text = dir / "text.json", torn = dir / "torn.json";
+  std::ofstream(text) << "{\"step\": 1}\n";
+  std::ofstream(torn) << "{\"format\": \"delink-bench\", \"ops\": [";
+  const struct {
+    Words words;
+    const char* message;
+  } cases[] = {
+      {{"--suite", "some"}, "--suite"},
+      {{"--shape", "gpt-11m"}, "did you mean 'gpt-10m'"},
+      {{"--threads", "0"}, "--threads: '0'"},
+      {{"--seq", "-1"}, "--seq: '-1'"},
+      {{"--share", "some"}, "'some' is no way to share"},
+      {{"--precision", "fp8"}, "fp8"},
+      {{"--compare", "/no/such.json"}, "/no/such.json"},
+      {{"--compare", text}, "is JSON, but not a measurement"},
+      {{"--compare", torn}, "is not whole JSON"},
+      {{"--json", "/no/such/folder/x.json"}, "--json: /no/such/folder/x.json"},
+      {{"--scratch", "/no/such/folder"}, "/no/such/folder"},
+  };
+  for (const auto& [words, message] : cases) {
+    const Outcome outcome = RunDelink(Quick(words));
+    EXPECT_EQ(outcome.code, 2) << message;
+    EXPECT_THAT(outcome.err, HasSubstr(message));
+    EXPECT_THAT(outcome.out, IsEmpty());
+  }
+}
+
+TEST(BenchProgram, IsTheWorkOfOneProcess) {
+  if (!HaveMpirun()) GTEST_SKIP() << "a build without MPI";
+  const Outcome outcome = MpirunDelink(2, Quick());
+  EXPECT_EQ(outcome.code, 2);
+  EXPECT_THAT(outcome.err, HasSubstr("one process"));
+}
+
+}  // namespace
+}  // namespace delink::testing

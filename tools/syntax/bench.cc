@@ -1,0 +1,118 @@
+#include <limits>
+#include <memory>
+#include <utility>
+
+#include "framework/sharing/share_spec.h"
+#include "tools/syntax/commands.h"
+
+namespace delink::tools {
+namespace {
+
+constexpr int64_t kLargest = std::numeric_limits<int64_t>::max();
+
+// What is measured, and what becomes of it.
+std::vector<ArgumentSyntax> BenchArguments(BenchCommand& bench) {
+  return {{.name = "--suite",
+           .value = "SUITE",
+           .to = &bench.suite,
+           .help = "ops (each kernel), step (whole training steps) or all "
+                   "(all)",
+           .choices = {"ops", "step", "all"}},
+          {.name = "--device",
+           .value = "DEVICE",
+           .to = &bench.device,
+           .help = "cpu or cuda (cpu)",
+           .choices = {"cpu", "cuda"}},
+          {.name = "--shape",
+           .value = "NAME",
+           .to = &bench.shapes,
+           .help = "gpt-10m, llama-10m, gpt-124m, gpt-tiny or llama-tiny; may "
+                   "be repeated (steps: the first three; kernels: gpt-124m)"},
+          {.name = "--threads",
+           .value = "N",
+           .to = &bench.threads,
+           .help = "threads of the kernels (the machine's cores)",
+           .check = WholeNumber(1, 1 << 16)},
+          {.name = "--quick",
+           .to = &bench.quick,
+           .help = "a few seconds, tiny shapes, rough figures"},
+          {.name = "--json",
+           .value = "FILE",
+           .to = &bench.json,
+           .help = "write all that was measured as one JSON object; - for "
+                   "standard output, instead of tables",
+           .names = Names::kFile},
+          {.name = "--compare",
+           .value = "OLD.json",
+           .to = &bench.compare,
+           .help = "say what got slower or faster than a file of --json has it",
+           .names = Names::kFile,
+           .must_exist = true},
+          {.name = "--scratch",
+           .value = "DIR",
+           .to = &bench.scratch,
+           .help = "folder where the disk is measured (the system's for "
+                   "temporary files)",
+           .names = Names::kFolder,
+           .must_exist = true}};
+}
+
+// Of the steps.
+std::vector<ArgumentSyntax> StepArguments(BenchCommand& bench) {
+  return {{.name = "--seq",
+           .value = "N",
+           .to = &bench.seq,
+           .help = "tokens of a sequence (256 and 1024)",
+           .check = WholeNumber(1, 1 << 20)},
+          {.name = "--batch",
+           .value = "N",
+           .to = &bench.batch,
+           .help = "sequences of a step (2048 tokens' worth, of gpt-124m 1024)",
+           .check = WholeNumber(1, 1 << 20)},
+          {.name = "--share",
+           .value = "SPEC",
+           .to = &bench.share,
+           .help = "what blocks share, as a recipe's stage has it (none and "
+                   "all)",
+           .check =
+               [](const std::string& text) {
+                 const auto spec = ParseShareSpec(text);
+                 return spec.ok() ? "" : std::string(spec.status().message());
+               }},
+          {.name = "--precision",
+           .value = "TYPE",
+           .to = &bench.precision,
+           .help = "fp32 or bf16 (both)",
+           .choices = {"fp32", "bf16"}},
+          {.name = "--recompute",
+           .value = "WHAT",
+           .to = &bench.recompute,
+           .help = "none or block (none)",
+           .choices = {"none", "block"}},
+          {.name = "--steps",
+           .value = "N",
+           .to = &bench.steps,
+           .help = "how many count, after two that do not (as many as take "
+                   "four seconds, at least five)",
+           .check = WholeNumber(1, kLargest)}};
+}
+
+}  // namespace
+
+CommandSyntax BenchSyntax() {
+  auto bench = std::make_shared<BenchCommand>();
+  std::vector<ArgumentSyntax> arguments = BenchArguments(*bench);
+  for (ArgumentSyntax& step : StepArguments(*bench)) {
+    arguments.push_back(std::move(step));
+  }
+  return {.name = "bench",
+          .summary =
+              "How fast this machine is, and how near training comes "
+              "to it",
+          .examples = {"delink bench --json today.json --compare old.json",
+                       "delink bench --suite step --shape gpt-124m --seq 1024"},
+          .arguments = std::move(arguments),
+          .make = [bench] { return *bench; }};
+}
+
+}  // namespace delink::tools
