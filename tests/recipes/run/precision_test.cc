@@ -72,9 +72,9 @@ TEST_P(Bf16LayoutTest, OrderIsBitEqualWithoutSharing) {
 
 // Gradients are f32 sums, so layouts differ there as they do in fp32; where
 // that moves a master across the middle between two bf16 numbers the weight
-// jumps by 2^-8 of its size.
+// jumps by 2^-8 of its size. Observed differences are a tenth of this.
 TEST_P(Bf16LayoutTest, RanksAccumulationAndOrderAreClose) {
-  constexpr double kLossTolerance = 2e-3;
+  constexpr double kLossTolerance = 5e-4;
   constexpr double kLr = 1e-3;
   Go({.out = "one"});
   Go({.ranks = 4, .out = "ranks"});
@@ -87,8 +87,8 @@ TEST_P(Bf16LayoutTest, RanksAccumulationAndOrderAreClose) {
     // Before anything has moved, forward is the same to the bit.
     EXPECT_NEAR(steps[0].loss, runs_.Steps("one")[0].loss, 1e-12);
     const Tensors tensors = runs_.Load(other, kSteps);
-    EXPECT_LT(WeightDifference(one, tensors, 0.5), 0.1 * kLr) << other;
-    EXPECT_LT(WeightDifference(one, tensors, 0.99), 1.0 * kLr) << other;
+    EXPECT_LT(WeightDifference(one, tensors, 0.5), 0.05 * kLr) << other;
+    EXPECT_LT(WeightDifference(one, tensors, 0.99), 0.5 * kLr) << other;
   }
 }
 
