@@ -106,9 +106,7 @@ CommandSyntax BenchSyntax() {
     arguments.push_back(std::move(step));
   }
   return {.name = "bench",
-          .summary =
-              "How fast this machine is, and how near training comes "
-              "to it",
+          .summary = "Measure the machine, kernels and training steps",
           .examples = {"delink bench --json today.json --compare old.json",
                        "delink bench --suite step --shape gpt-124m --seq 1024"},
           .arguments = std::move(arguments),
