@@ -1,6 +1,7 @@
 # What `cmake --install BUILD --prefix P` puts where:
 #   bin/delink                 the program
 #   share/delink/recipes       recipes to begin with
+#   share/man, and where bash, zsh and fish look for completions
 #   include/delink             all headers; users write #include "layers/ops/..."
 #   lib/delink                 the libraries, static
 #   lib/cmake/delink           for find_package(delink [COMPONENTS testing])
@@ -22,6 +23,23 @@ install(DIRECTORY recipes/ DESTINATION ${CMAKE_INSTALL_DATADIR}/delink/recipes
   FILES_MATCHING PATTERN "*.toml"
   PATTERN run EXCLUDE PATTERN schema EXCLUDE PATTERN models EXCLUDE
   PATTERN plan EXCLUDE PATTERN bench EXCLUDE)
+# What the program prints of itself.
+function(delink_install_printed words file destination)
+  set(printed ${PROJECT_BINARY_DIR}/printed/${file})
+  install(CODE "
+    file(MAKE_DIRECTORY ${PROJECT_BINARY_DIR}/printed)
+    execute_process(COMMAND $<TARGET_FILE:delink> ${words}
+      OUTPUT_FILE ${printed} COMMAND_ERROR_IS_FATAL ANY)")
+  install(FILES ${printed} DESTINATION ${destination})
+endfunction()
+delink_install_printed("man" delink.1 ${CMAKE_INSTALL_MANDIR}/man1)
+delink_install_printed("completion bash" delink
+  ${CMAKE_INSTALL_DATADIR}/bash-completion/completions)
+delink_install_printed("completion zsh" _delink
+  ${CMAKE_INSTALL_DATADIR}/zsh/site-functions)
+delink_install_printed("completion fish" delink.fish
+  ${CMAKE_INSTALL_DATADIR}/fish/vendor_completions.d)
+
 install(DIRECTORY framework layers parallel data recipes
   DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/delink
   FILES_MATCHING PATTERN "*.h" PATTERN "*.cuh")

@@ -70,6 +70,16 @@ struct Generate {
   uint64_t seed = 1;
 };
 
+struct CompletionCommand {
+  std::string shell;  // bash, zsh or fish
+};
+struct ManCommand {};
+
+struct ReportCommand {
+  std::vector<std::string> runs;
+  std::string out;
+};
+
 struct BenchCommand {
   std::string suite = "all";  // ops, step or all
   std::string device = "cpu";
@@ -86,7 +96,8 @@ struct BenchCommand {
 
 using Command =
     std::variant<BuildData, DescribeData, VerifyData, TrainOptions, PlanCommand,
-                 DelinkCommand, Inspect, Eval, Generate, BenchCommand>;
+                 DelinkCommand, Inspect, Eval, Generate, ReportCommand,
+                 BenchCommand, CompletionCommand, ManCommand>;
 
 struct CommandLine {
   // Without one, `text` is all there is to do: help, on standard output with

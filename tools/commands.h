@@ -26,7 +26,11 @@ int Run(const DelinkCommand& command, const ModelList& models, World& world);
 int Run(const Inspect& command, const ModelList& models, World& world);
 int Run(const Eval& command, const ModelList& models, World& world);
 int Run(const Generate& command, const ModelList& models, World& world);
+int Run(const ReportCommand& command, const ModelList& models, World& world);
 int Run(const BenchCommand& command, const ModelList& models, World& world);
+int Run(const CompletionCommand& command, const ModelList& models,
+        World& world);
+int Run(const ManCommand& command, const ModelList& models, World& world);
 
 // Binds this rank to its share of the machine's cores, and says how many
 // threads it computes with. `threads`: 0 for as many as cores. Collective.

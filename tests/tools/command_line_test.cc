@@ -41,9 +41,9 @@ T Understood(const Words& words) {
 
 const std::vector<Words>& AllCommands() {
   static const std::vector<Words> all = {
-      {},          {"data"}, {"data", "build"}, {"data", "info"},
-      {"train"},   {"plan"}, {"delink"},        {"data", "verify"},
-      {"inspect"}, {"eval"}, {"generate"}, {"bench"}};
+      {},           {"data"},   {"data", "build"},  {"data", "info"}, {"train"},
+      {"plan"},     {"delink"}, {"data", "verify"}, {"inspect"},      {"eval"},
+      {"generate"}, {"bench"},  {"completion"},     {"man"}};
   return all;
 }
 
@@ -145,6 +145,8 @@ TEST(Usage, WhatIsWrongIsNamedWithTheNearestThatIsKnown) {
       {{"generate", "/etc", "--prompt", "x", "--top-p", "0"}, "--top-p: '0'"},
       {{"generate", "/etc", "--prompt", "x", "--top-k", "1.5"},
        "--top-k: '1.5'"},
+      {{"completion"}, "SHELL is required"},
+      {{"completion", "csh"}, "csh not in"},
   };
   for (const auto& [words, message] : cases) {
     const CommandLine line = Parse(words);

@@ -6,15 +6,18 @@
 
 namespace delink::tools {
 
-CommandSyntax DataSyntax();      // data.cc
-CommandSyntax TrainSyntax();     // train.cc
-CommandSyntax PlanSyntax();      // train.cc
-CommandSyntax DelinkSyntax();    // checkpoint.cc
-CommandSyntax InspectSyntax();   // checkpoint.cc
-CommandSyntax EvalSyntax();      // checkpoint.cc
-CommandSyntax BenchSyntax();     // bench.cc
-CommandSyntax GenerateSyntax();  // checkpoint.cc
-CommandSyntax ProgramSyntax();   // root.cc: the program, with all of them
+CommandSyntax DataSyntax();        // data.cc
+CommandSyntax TrainSyntax();       // train.cc
+CommandSyntax PlanSyntax();        // train.cc
+CommandSyntax DelinkSyntax();      // checkpoint.cc
+CommandSyntax InspectSyntax();     // checkpoint.cc
+CommandSyntax EvalSyntax();        // checkpoint.cc
+CommandSyntax BenchSyntax();       // bench.cc
+CommandSyntax GenerateSyntax();    // checkpoint.cc
+CommandSyntax ReportSyntax();      // report.cc
+CommandSyntax CompletionSyntax();  // shell.cc
+CommandSyntax ManSyntax();         // shell.cc
+CommandSyntax ProgramSyntax();     // root.cc: the program, with all of them
 
 // An option that changes keys of a recipe; train.cc.
 ArgumentSyntax SetOption(std::vector<std::string>& sets);

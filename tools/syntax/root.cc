@@ -18,7 +18,8 @@ CommandSyntax ProgramSyntax() {
           "docs/cli.md",
       .commands = {DataSyntax(), TrainSyntax(), PlanSyntax(), DelinkSyntax(),
                    InspectSyntax(), EvalSyntax(), GenerateSyntax(),
-                   BenchSyntax()}};
+                   ReportSyntax(), BenchSyntax(), CompletionSyntax(),
+                   ManSyntax()}};
 }
 
 }  // namespace delink::tools
