@@ -4,12 +4,14 @@
 #include <cmath>
 #include <map>
 #include <nlohmann/json.hpp>
+#include <thread>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "framework/base/log.h"
 #include "framework/base/status_macros.h"
+#include "recipes/run/environment.h"
 #include "recipes/run/machine_peak.h"
 #include "recipes/run/stage_text.h"
 
@@ -90,7 +92,8 @@ absl::StatusOr<double> Observers::ValidationLoss(StageRun& stage,
 absl::StatusOr<StageDescription> Observers::Describe(StageRun& stage) {
   StageDescription d{.unique_parameters = stage.store().unique_parameters(),
                      .virtual_parameters = stage.store().virtual_parameters(),
-                     .account = stage.account()};
+                     .account = stage.account(),
+                     .flops_per_token = FlopsPerToken(stage.executor())};
   DELINK_ASSIGN_OR_RETURN(d.loss, ValidationLoss(stage, 1));
   return d;
 }
@@ -118,7 +121,23 @@ absl::Status Observers::OnStart(StageRun& stage, const RunPosition& at) {
     DELINK_LOG(kInfo) << "resuming after step " << at.step();
   }
   last_seconds_ = Seconds();
-  return absl::OkStatus();
+  return metrics_->Write(
+      Json{{"event", "start"},
+           {"step", at.step()},
+           {"tokens", at.tokens()},
+           {"stage", stage.stage().name},
+           {"time", UtcNow()},
+           {"version", DelinkVersion()},
+           {"processor", ProcessorName()},
+           {"cores", std::thread::hardware_concurrency()},
+           {"ranks", run_->world().size()},
+           {"threads", run_->threads()},
+           {"peak_flops", peak_flops_},
+           {"flops_per_token", flops},
+           {"unique_parameters", d.unique_parameters},
+           {"virtual_parameters", d.virtual_parameters},
+           {"bytes", ToJson(stage.account())},
+           {"seconds", last_seconds_}});
 }
 
 absl::StatusOr<std::optional<NormsByLayer>> Observers::MaybeMeasureNorms(
@@ -241,6 +260,7 @@ absl::Status Observers::OnSwitch(const SwitchEvent& event) {
            {"unique_parameters", event.after.unique_parameters},
            {"virtual_parameters", event.after.virtual_parameters},
            {"unique_parameters_before", event.before.unique_parameters},
+           {"flops_per_token", event.after.flops_per_token},
            {"bytes_before", ToJson(event.before.account)},
            {"bytes_after", ToJson(event.after.account)},
            {"seconds", last_seconds_}});

@@ -23,6 +23,7 @@ struct StageDescription {
   int64_t unique_parameters = 0;
   int64_t virtual_parameters = 0;
   MemoryAccount account;
+  double flops_per_token = 0;
   double loss = 0;  // on one fixed batch
 };
 
@@ -38,7 +39,8 @@ class Observers {
   static absl::StatusOr<Observers> Create(RunSetup& run);
   Observers(Observers&&) = default;
 
-  // Prints parameters, the memory account, FLOPs and an estimate of the time.
+  // Prints parameters, the memory account, FLOPs and an estimate of the time,
+  // and notes what the run's numbers are measured on.
   absl::Status OnStart(StageRun& stage, const RunPosition& at);
   // Collective.
   absl::Status OnStep(StageRun& stage, const RunPosition& at, double lr,

@@ -322,7 +322,11 @@ TEST_F(BadInput, Runs) {
   });
   EXPECT_TRUE(fs::exists(Path("wild/diagnosis/step-00000002/step.json")));
   EXPECT_TRUE(fs::exists(Path("wild/diagnosis/step-00000002/rank-00000.json")));
-  EXPECT_EQ(Rows(Path("wild/metrics.jsonl")).size(), 1u);
+  int steps = 0;
+  for (const auto& row : Rows(Path("wild/metrics.jsonl"))) {
+    steps += static_cast<int>(row.contains("loss"));
+  }
+  EXPECT_EQ(steps, 1);
 }
 
 // Room for the first checkpoint of the run and a half.

@@ -30,11 +30,20 @@ TEST_F(TrainProgram, ARunFolderHoldsWhatIsPromised) {
 
 TEST_F(TrainProgram, MetricsHaveTheirFieldsAndReadBackBitForBit) {
   const std::string path = Path("straight/metrics.jsonl");
-  int steps = 0, validations = 0, switches = 0;
+  int steps = 0, validations = 0, switches = 0, starts = 0;
   for (const json& row : Rows(path)) {
-    if (row.contains("event")) {
+    if (row.value("event", "") == "start") {
+      ++starts;
+      EXPECT_EQ(row["step"], 0);
+      EXPECT_EQ(row["ranks"], 1);
+      EXPECT_GT(row["flops_per_token"], 0);
+      EXPECT_GT(row["peak_flops"], 0);
+      EXPECT_GT(row["bytes"]["weights"], 0);
+      EXPECT_NE(row["version"], "");
+    } else if (row.contains("event")) {
       ++switches;
       EXPECT_EQ(row["event"], "delink");
+      EXPECT_GT(row["flops_per_token"], 0);
       EXPECT_EQ(row["step"], kSwitch);
       EXPECT_EQ(row["loss_before"].get<double>(),
                 row["loss_after"].get<double>());
@@ -57,6 +66,7 @@ TEST_F(TrainProgram, MetricsHaveTheirFieldsAndReadBackBitForBit) {
   EXPECT_EQ(steps, kSteps);
   EXPECT_EQ(validations, 2);
   EXPECT_EQ(switches, 1);
+  EXPECT_EQ(starts, 1);
   // A number whose text is its shortest exact form comes out as it went in.
   for (const std::string& line : Lines(path)) {
     EXPECT_EQ(nlohmann::ordered_json::parse(line).dump(), line);

@@ -1,0 +1,95 @@
+#include "recipes/report/columns.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <set>
+
+#include "framework/base/check.h"
+
+namespace delink::report {
+namespace {
+
+constexpr double kNone = std::numeric_limits<double>::quiet_NaN();
+
+// Notes where `values` are least and greatest in [begin, end).
+void AddExtremes(const std::vector<double>& values, size_t begin, size_t end,
+                 std::set<size_t>* rows) {
+  size_t least = end, greatest = end;
+  for (size_t i = begin; i < end; ++i) {
+    if (std::isnan(values[i])) continue;
+    if (least == end || values[i] < values[least]) least = i;
+    if (greatest == end || values[i] > values[greatest]) greatest = i;
+  }
+  if (least == end) return;
+  rows->insert(least);
+  rows->insert(greatest);
+}
+
+}  // namespace
+
+void Columns::AddRow(std::initializer_list<Cell> cells) {
+  ++rows_;
+  for (Column& column : columns_) column.values.push_back(kNone);
+  for (const auto& [name, value] : cells) Set(name, value);
+}
+
+void Columns::Set(std::string_view name, double value) {
+  DELINK_CHECK(rows_ > 0) << "no row to set " << std::string(name) << " of";
+  auto it = std::find_if(columns_.begin(), columns_.end(),
+                         [&](const Column& c) { return c.name == name; });
+  if (it == columns_.end()) {
+    columns_.push_back({std::string(name), std::vector<double>(rows_, kNone)});
+    it = columns_.end() - 1;
+  }
+  it->values.back() = value;
+}
+
+const std::vector<double>& Columns::Values(std::string_view name) const {
+  static const std::vector<double> none;
+  for (const Column& column : columns_) {
+    if (column.name == name) return column.values;
+  }
+  return none;
+}
+
+std::vector<size_t> ThinRows(const Columns& table,
+                             const std::vector<std::string>& keys,
+                             size_t budget) {
+  const size_t rows = table.rows();
+  std::set<size_t> kept;
+  if (rows <= budget || keys.empty()) {
+    for (size_t i = 0; i < rows; ++i) kept.insert(kept.end(), i);
+  } else {
+    const size_t buckets = std::max<size_t>(1, budget / (2 * keys.size()));
+    for (size_t b = 0; b < buckets; ++b) {
+      const size_t begin = b * rows / buckets, end = (b + 1) * rows / buckets;
+      for (const std::string& key : keys) {
+        const std::vector<double>& values = table.Values(key);
+        if (!values.empty()) AddExtremes(values, begin, end, &kept);
+      }
+    }
+    kept.insert(0);
+    kept.insert(rows - 1);
+  }
+  return {kept.begin(), kept.end()};
+}
+
+std::vector<double> MeansBetween(const std::vector<double>& values,
+                                 const std::vector<size_t>& kept) {
+  std::vector<double> means;
+  size_t next = 0;
+  for (const size_t row : kept) {
+    double sum = 0;
+    int count = 0;
+    for (; next <= row; ++next) {
+      if (std::isnan(values[next])) continue;
+      sum += values[next];
+      ++count;
+    }
+    means.push_back(count == 0 ? kNone : sum / count);
+  }
+  return means;
+}
+
+}  // namespace delink::report

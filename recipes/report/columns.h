@@ -1,0 +1,49 @@
+// Rows of numbers kept by column, and the thinning of long ones: what a plot of
+// a thousand pixels can show of a million steps.
+#pragma once
+
+#include <cstddef>
+#include <initializer_list>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+namespace delink::report {
+
+// What a row lacks is NaN. Columns come into being when they are first set.
+class Columns {
+ public:
+  using Cell = std::pair<std::string_view, double>;
+  struct Column {
+    std::string name;
+    std::vector<double> values;  // one for each row
+  };
+
+  void AddRow(std::initializer_list<Cell> cells);
+  // Sets a number of the last row.
+  void Set(std::string_view name, double value);
+
+  size_t rows() const { return rows_; }
+  const std::vector<Column>& all() const { return columns_; }
+  // Empty when there is no such column.
+  const std::vector<double>& Values(std::string_view name) const;
+
+ private:
+  size_t rows_ = 0;
+  std::vector<Column> columns_;
+};
+
+// The rows to keep, in order: all of them when there are at most `budget`,
+// otherwise, of each of equally many rows, those where a column of `keys` is
+// least and greatest, and the first and the last row of all.
+std::vector<size_t> ThinRows(const Columns& table,
+                             const std::vector<std::string>& keys,
+                             size_t budget);
+
+// For each row kept: the mean of `values` over the rows after the one kept
+// before, up to it. NaNs are left out; NaN where nothing is left.
+std::vector<double> MeansBetween(const std::vector<double>& values,
+                                 const std::vector<size_t>& kept);
+
+}  // namespace delink::report

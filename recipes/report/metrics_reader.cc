@@ -1,0 +1,247 @@
+#include "recipes/report/metrics_reader.h"
+
+#include <algorithm>
+#include <cmath>
+#include <nlohmann/json.hpp>
+#include <numeric>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+
+namespace delink::report {
+namespace {
+
+using Json = nlohmann::json;
+
+double Number(const Json& row, const char* key) {
+  const auto it = row.find(key);
+  return it != row.end() && it->is_number() ? it->get<double>() : kUnknown;
+}
+
+std::string Text(const Json& row, const char* key) {
+  const auto it = row.find(key);
+  return it != row.end() && it->is_string() ? it->get<std::string>() : "";
+}
+
+BytesRecord Bytes(const Json& row, const char* key) {
+  const auto it = row.find(key);
+  if (it == row.end() || !it->is_object()) return {};
+  return {.weights = Number(*it, "weights"),
+          .gradients = Number(*it, "gradients"),
+          .state = Number(*it, "state"),
+          .activations = Number(*it, "activations"),
+          .copies = Number(*it, "copies"),
+          .records = Number(*it, "records"),
+          .total = Number(*it, "total")};
+}
+
+// A list of numbers, null for those that were not finite; empty for anything
+// else.
+std::vector<double> Numbers(const Json& row, const char* key) {
+  const auto it = row.find(key);
+  std::vector<double> numbers;
+  if (it == row.end() || !it->is_array()) return numbers;
+  for (const Json& number : *it) {
+    numbers.push_back(number.is_number() ? number.get<double>() : kUnknown);
+  }
+  return numbers;
+}
+
+std::vector<std::string> Texts(const Json& row, const char* key) {
+  const auto it = row.find(key);
+  std::vector<std::string> texts;
+  if (it == row.end() || !it->is_array()) return texts;
+  for (const Json& text : *it) {
+    if (!text.is_string()) return {};
+    texts.push_back(text.get<std::string>());
+  }
+  return texts;
+}
+
+void AddPlace(Columns* to, const Place& at) {
+  to->AddRow({{"step", at.step},
+              {"tokens", at.tokens},
+              {"seconds", at.seconds},
+              {"flops", at.flops}});
+}
+
+}  // namespace
+
+void MetricsReader::AddLine(std::string_view line, bool whole) {
+  ++lines_;
+  const Json row = Json::parse(line, nullptr, /*allow_exceptions=*/false);
+  if (row.is_object() && !std::isnan(Number(row, "step"))) {
+    AddRow(row);
+  } else if (!whole) {
+    torn_ = lines_;
+  } else {
+    strange_.push_back(lines_);
+  }
+}
+
+void MetricsReader::Finish() {
+  const auto note = [&](std::string text) {
+    run_->notes.push_back(std::move(text));
+  };
+  if (torn_ > 0) {
+    note(absl::StrCat("metrics.jsonl: line ", torn_,
+                      ", the last, was cut short; it is left out"));
+  }
+  if (!strange_.empty()) {
+    note(absl::StrCat("metrics.jsonl: ", strange_.size(),
+                      " line(s) that are no row of metrics are left out, the "
+                      "first of them line ",
+                      strange_.front()));
+  }
+  if (back_ > 0) {
+    note(absl::StrCat("metrics.jsonl: ", back_,
+                      " row(s) of steps that had been told of before are left "
+                      "out"));
+  }
+}
+
+void MetricsReader::AddRow(const Json& row) {
+  const std::string event = Text(row, "event");
+  if (event == "start") {
+    AddStart(row);
+  } else if (event == "delink") {
+    AddSwitch(row);
+  } else if (event == "agreement") {
+    AddAgreement(row);
+  } else if (row.contains("validation_loss")) {
+    AddValidation(row);
+  } else if (row.contains("loss")) {
+    AddStep(row);
+  }  // else of a later version, which tells more
+}
+
+Place MetricsReader::Move(const Json& row) {
+  const double tokens = Number(row, "tokens");
+  if (!std::isnan(tokens)) {
+    flops_ += (tokens - tokens_) * flops_per_token_;
+    tokens_ = tokens;
+  }
+  const Place at{.step = Number(row, "step"),
+                 .tokens = tokens_,
+                 .seconds = Number(row, "seconds"),
+                 .flops = flops_};
+  const std::string stage = Text(row, "stage");
+  std::vector<StageRecord>& stages = run_->stages;
+  if (!stage.empty() && (stages.empty() || stages.back().name != stage)) {
+    // The first stage begins before its first row.
+    Place begin = at;
+    if (stages.empty() && Text(row, "event") != "start") {
+      begin = {.step = 0, .tokens = 0, .seconds = 0, .flops = 0};
+    }
+    stages.push_back({.name = stage, .begin = begin});
+  }
+  return at;
+}
+
+void MetricsReader::AddStart(const Json& row) {
+  flops_per_token_ = Number(row, "flops_per_token");
+  peak_flops_ = Number(row, "peak_flops");
+  if (run_->starts.empty() && run_->steps.rows() == 0) {
+    // A run that goes on from another's checkpoint has that one's behind it.
+    const double tokens = Number(row, "tokens");
+    tokens_ = std::isnan(tokens) ? 0 : tokens;
+    flops_ = tokens_ * flops_per_token_;
+  }
+  const Place at = Move(row);
+  run_->starts.push_back({.at = at,
+                          .time = Text(row, "time"),
+                          .version = Text(row, "version"),
+                          .processor = Text(row, "processor"),
+                          .cores = Number(row, "cores"),
+                          .ranks = Number(row, "ranks"),
+                          .threads = Number(row, "threads"),
+                          .peak_flops = peak_flops_});
+  if (run_->stages.empty()) return;
+  StageRecord& stage = run_->stages.back();
+  stage.unique_parameters = Number(row, "unique_parameters");
+  stage.virtual_parameters = Number(row, "virtual_parameters");
+  stage.bytes = Bytes(row, "bytes");
+}
+
+void MetricsReader::AddSwitch(const Json& row) {
+  const Place at{.step = Number(row, "step"),
+                 .tokens = tokens_,
+                 .seconds = Number(row, "seconds"),
+                 .flops = flops_};
+  std::vector<StageRecord>& stages = run_->stages;
+  if (stages.empty()) {
+    stages.push_back({.name = Text(row, "from"),
+                      .begin = {.tokens = 0, .seconds = 0, .flops = 0}});
+  }
+  StageRecord& before = stages.back();
+  before.unique_parameters = Number(row, "unique_parameters_before");
+  before.virtual_parameters = Number(row, "virtual_parameters");
+  before.bytes = Bytes(row, "bytes_before");
+  stages.push_back({.name = Text(row, "to"),
+                    .begin = at,
+                    .why = Text(row, "why"),
+                    .unique_parameters = Number(row, "unique_parameters"),
+                    .virtual_parameters = Number(row, "virtual_parameters"),
+                    .loss_before = Number(row, "loss_before"),
+                    .loss_after = Number(row, "loss_after"),
+                    .bytes = Bytes(row, "bytes_after")});
+  flops_per_token_ = Number(row, "flops_per_token");
+}
+
+void MetricsReader::AddAgreement(const Json& row) {
+  AddPlace(&run_->agreement, Move(row));
+  run_->agreement.Set("rho", Number(row, "rho"));
+  run_->agreement.Set("unrelated", Number(row, "agreement"));
+  const auto parts = row.find("rho_of");
+  if (parts == row.end() || !parts->is_object()) return;
+  for (const auto& [part, rho] : parts->items()) {
+    if (!rho.is_number()) continue;
+    run_->agreement.Set(absl::StrCat("rho ", part), rho.get<double>());
+  }
+}
+
+void MetricsReader::AddValidation(const Json& row) {
+  AddPlace(&run_->validations, Move(row));
+  run_->validations.Set("loss", Number(row, "validation_loss"));
+}
+
+void MetricsReader::AddStep(const Json& row) {
+  const std::vector<double>& steps = run_->steps.Values("step");
+  if (!steps.empty() && Number(row, "step") <= steps.back()) {
+    ++back_;
+    return;
+  }
+  const Place at = Move(row);
+  const double tokens_per_s = Number(row, "tokens_per_s");
+  AddPlace(&run_->steps, at);
+  run_->steps.Set("loss", Number(row, "loss"));
+  run_->steps.Set("lr", Number(row, "lr"));
+  run_->steps.Set("grad_norm", Number(row, "grad_norm"));
+  run_->steps.Set("tokens_per_s", tokens_per_s);
+  run_->steps.Set("peak_percent",
+                  100 * tokens_per_s * flops_per_token_ / peak_flops_);
+  // std::fmax prefers the number to the NaN.
+  run_->peak_memory = std::fmax(run_->peak_memory, Number(row, "peak_memory"));
+  const auto norms = row.find("norms");
+  if (norms != row.end() && norms->is_object()) AddNorms(*norms, at);
+}
+
+void MetricsReader::AddNorms(const Json& norms, const Place& at) {
+  const std::vector<std::string> layers = Texts(norms, "layers");
+  std::vector<double> gradient = Numbers(norms, "gradient");
+  std::vector<double> weight = Numbers(norms, "weight");
+  if (layers.empty()) return;
+  gradient.resize(layers.size(), kUnknown);
+  weight.resize(layers.size(), kUnknown);
+  if (run_->norms.empty() || run_->norms.back().layers != layers) {
+    run_->norms.push_back({.layers = layers});
+  }
+  NormsRecord& record = run_->norms.back();
+  AddPlace(&record.places, at);
+  record.places.Set("sum",
+                    std::accumulate(gradient.begin(), gradient.end(), 0.0));
+  record.gradient.push_back(std::move(gradient));
+  record.weight.push_back(std::move(weight));
+}
+
+}  // namespace delink::report

@@ -1,0 +1,149 @@
+// What each plot draws.
+
+// A column of the steps: its values faintly, its smoothed values above.
+function stepSeries(name) {
+  return shownRuns().flatMap((run) => {
+    const values = columnOf(run, name);
+    const color = colorOf(run);
+    const line = {
+      label: shortened(run.name, 28),
+      borderColor: color,
+      borderDash: dashOf(run),
+    };
+    const raw = points(run.steps, values);
+    if (HALF_LIVES[state.smooth] === 0 || raw.length === 0) {
+      return [{ ...line, data: raw }];
+    }
+    return [
+      {
+        ...line, data: raw, silent: true, borderColor: faint(color, 0.28),
+        borderWidth: 1, order: 1,
+      },
+      { ...line, data: points(run.steps, smoothed(run.steps, name)), raw },
+    ];
+  });
+}
+
+// A column of the steps that is no measurement.
+function plainSeries(name) {
+  return shownRuns().map((run) => ({
+    label: shortened(run.name, 28),
+    borderColor: colorOf(run),
+    borderDash: dashOf(run),
+    data: points(run.steps, columnOf(run, name)),
+  }));
+}
+
+const MARKERS = ['circle', 'rect', 'triangle', 'rectRot'];
+
+// Few values, each with a marker.
+function markedSeries(run, table, name) {
+  return {
+    label: shortened(run.name, 28),
+    borderColor: colorOf(run),
+    backgroundColor: colorOf(run),
+    borderDash: dashOf(run),
+    pointStyle: MARKERS[run.index % MARKERS.length],
+    pointRadius: (table[name] || []).length > 60 ? 0 : 3.5,
+    data: points(table, table[name] || []),
+  };
+}
+
+function partsOf(run) {
+  return Object.keys(run.agreement).filter((name) => name.startsWith('rho '));
+}
+
+function agreementSeries() {
+  return shownRuns().flatMap((run) => [
+    {
+      ...markedSeries(run, run.agreement, 'rho'),
+      also: (row) => `  (${digits(run.agreement.unrelated[row])} times 1/n)`,
+    },
+    ...partsOf(run).map((name, index) => ({
+      ...markedSeries(run, run.agreement, name),
+      label: `${shortened(run.name, 20)}, ${name.slice(4)}`,
+      pointRadius: 0,
+      borderWidth: 1.25,
+      borderDash: [[6, 3], [2, 3], [8, 3, 2, 3]][index % 3],
+    })),
+  ]);
+}
+
+// From the first layer's colour to the last's.
+function depthColor(part) {
+  const ends = ['--depth-0', '--depth-1'].map(
+      (name) => css(name).split(',').map(parseFloat));
+  // The short way round from blue to orange is through violet.
+  const hues = [ends[0][0], ends[1][0] + 360];
+  const mix = (a, b) => a + (b - a) * part;
+  return `hsl(${mix(hues[0], hues[1]) % 360}, ` +
+      `${mix(ends[0][1], ends[1][1])}%, ${mix(ends[0][2], ends[1][2])}%)`;
+}
+
+function normSeries() {
+  const { run, kind } = state.norms;
+  if (!run) return [];
+  return run.norms.flatMap((norms) => norms.layers.map((layer, index) => {
+    const last = Math.max(norms.layers.length - 1, 1);
+    return {
+      label: shortened(layer, 28),
+      borderColor: depthColor(index / last),
+      borderWidth: 1.4,
+      data: points(norms, norms[kind][index]),
+      pointRadius: norms.step.length === 1 ? 3 : 0,
+    };
+  }));
+}
+
+const PLOTS = [
+  {
+    title: 'Training loss', unit: 'nats a token', shape: 'wide', log: true,
+    is: () => anyRunHas('loss'), datasets: () => stepSeries('loss'),
+    say: (y) => fixed(y),
+  },
+  {
+    title: 'Validation loss', unit: 'nats a token', log: true,
+    is: () => runs.some((run) => (run.validations.loss || []).some(known)),
+    datasets: () => shownRuns().map(
+        (run) => markedSeries(run, run.validations, 'loss')),
+    say: (y) => `${fixed(y)}  (perplexity ${digits(Math.exp(y), 4)})`,
+  },
+  {
+    title: 'Gradient norm', unit: 'before clipping', log: true,
+    is: () => anyRunHas('grad_norm'), datasets: () => stepSeries('grad_norm'),
+  },
+  {
+    title: 'Learning rate', unit: 'as the stages scale it', log: true,
+    is: () => anyRunHas('lr'), datasets: () => plainSeries('lr'),
+    say: (y) => digits(y), zero: true,
+  },
+  {
+    title: 'Speed', unit: 'tokens a second', zero: true,
+    is: () => anyRunHas('tokens_per_s'),
+    datasets: () => stepSeries('tokens_per_s'),
+    say: (y) => `${si(y)} tokens/s`, tick: (y) => si(y),
+  },
+  {
+    title: 'Matmul peak reached', unit: '% of what the machine was measured to do',
+    zero: true, is: () => anyRunHas('peak_percent'),
+    datasets: () => stepSeries('peak_percent'),
+    say: (y) => `${digits(y)} %`, tick: (y) => digits(y),
+  },
+].filter((spec) => spec.is());
+
+// A lone last plot takes the row.
+if (PLOTS.length > 1 && PLOTS.length % 2 === 0) {
+  PLOTS[PLOTS.length - 1].shape = 'wide low';
+}
+
+const AGREEMENT_PLOT = {
+  title: 'Agreement of gradients', unit: 'rho of the layers that share',
+  shape: 'wide low', zero: true,
+  datasets: agreementSeries, say: (y) => digits(y),
+};
+
+const NORMS_PLOT = {
+  title: 'Norms', unit: '', shape: 'wide', log: true,
+  runs: () => (state.norms.run ? [state.norms.run] : []),
+  datasets: normSeries, say: (y) => digits(y),
+};

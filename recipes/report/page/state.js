@@ -1,0 +1,134 @@
+// What is shown: the runs, and the choices made in the bar.
+
+const report = JSON.parse(document.getElementById('data').textContent);
+const runs = report.runs;
+runs.forEach((run, index) => { run.index = index; });
+
+function columnOf(run, name) {
+  return run.steps[name] || [];
+}
+
+function anyRunHas(name) {
+  return runs.some((run) => columnOf(run, name).some(known));
+}
+
+function largest(name) {
+  let most = 0;
+  for (const run of runs) {
+    for (const value of columnOf(run, name)) most = Math.max(most, value || 0);
+  }
+  return most;
+}
+
+// Plots measure time in the unit that suits the longest run.
+function timeUnit() {
+  const longest = largest('seconds');
+  if (longest < 180) return { name: 'seconds', seconds: 1 };
+  if (longest < 3 * 3600) return { name: 'minutes', seconds: 60 };
+  if (longest < 4 * 86400) return { name: 'hours', seconds: 3600 };
+  return { name: 'days', seconds: 86400 };
+}
+
+const unit = timeUnit();
+const AXES = [
+  {
+    column: 'tokens', label: 'Tokens', title: 'tokens', scale: 1,
+    tick: (x) => si(x), say: (x) => `${si(x, 4)} tokens`,
+  },
+  {
+    column: 'seconds', label: 'Time', title: `time, ${unit.name}`,
+    scale: 1 / unit.seconds, tick: (x) => digits(x, 4),
+    say: (x) => duration(x * unit.seconds),
+  },
+  {
+    column: 'flops', label: 'FLOPs', title: 'FLOPs computed', scale: 1,
+    tick: (x) => si(x), say: (x) => `${si(x, 4)}FLOP`,
+  },
+  {
+    column: 'step', label: 'Steps', title: 'steps', scale: 1,
+    tick: (x) => si(x), say: (x) => `step ${Math.round(x)}`,
+  },
+];
+
+// Steps after which a smoothed value has forgotten half of what it was.
+const HALF_LIVES = (() => {
+  const most = Math.max(largest('step') / 5, 1);
+  const all = [];
+  for (let power = 1; power <= most; power *= 10) {
+    all.push(power, 2 * power, 5 * power);
+  }
+  return [0, ...all.filter((steps) => steps <= most)];
+})();
+
+const state = {
+  axis: AXES[0],
+  logX: false,
+  logY: false,
+  // Two steps in a hundred, as far as there is such a choice.
+  smooth: HALF_LIVES.filter((steps) => steps <= largest('step') / 50).length - 1,
+  hidden: new Set(),
+  norms: { run: runs.find((run) => run.norms.length > 0), kind: 'gradient' },
+};
+state.smooth = Math.max(state.smooth, 0);
+
+function shownRuns() {
+  return runs.filter((run) => !state.hidden.has(run.index));
+}
+
+// The horizontal position of row `row` of a table with the columns of a place.
+function xOf(table, row) {
+  const value = (table[state.axis.column] || [])[row];
+  return known(value) ? value * state.axis.scale : NaN;
+}
+
+function xOfPlace(place) {
+  const value = place[state.axis.column];
+  return known(value) ? value * state.axis.scale : NaN;
+}
+
+function points(table, values) {
+  const list = [];
+  for (let row = 0; row < values.length; ++row) {
+    const x = xOf(table, row);
+    if (!Number.isFinite(x) || (state.logX && x <= 0)) continue;
+    list.push({ x, y: known(values[row]) ? values[row] : NaN, row });
+  }
+  return list;
+}
+
+// An exponential mean over steps, as it would be over all of them: where rows
+// were left out, their mean stands for them.
+function smoothed(table, name) {
+  const halfLife = HALF_LIVES[state.smooth];
+  const values = table[`${name}_mean`] || table[name];
+  let before = null, sum = 0, weight = 0;
+  return values.map((value, row) => {
+    const step = table.step[row];
+    const steps = before === null ? 1 : Math.max(step - before, 1);
+    before = step;
+    if (!known(value)) return null;
+    const keep = 2 ** (-steps / halfLife);
+    sum = keep * sum + (1 - keep) * value;
+    weight = keep * weight + (1 - keep);
+    return sum / weight;
+  });
+}
+
+function css(name) {
+  return getComputedStyle(document.documentElement).getPropertyValue(name)
+      .trim();
+}
+
+function colorOf(run) {
+  return css(`--run-${run.index % 8}`);
+}
+
+function dashOf(run) {
+  return run.index < 8 ? [] : [7, 3];
+}
+
+// "#rrggbb" with less of it.
+function faint(color, part) {
+  const alpha = Math.round(part * 255).toString(16).padStart(2, '0');
+  return color + alpha;
+}

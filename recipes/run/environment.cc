@@ -1,0 +1,33 @@
+#include "recipes/run/environment.h"
+
+#include <chrono>
+#include <ctime>
+#include <fstream>
+
+#include "absl/strings/str_format.h"
+
+namespace delink {
+
+std::string UtcNow() {
+  const std::time_t now =
+      std::chrono::system_clock::to_time_t(std::chrono::system_clock::now());
+  std::tm utc{};
+  gmtime_r(&now, &utc);
+  return absl::StrFormat("%04d-%02d-%02dT%02d:%02d:%02dZ", utc.tm_year + 1900,
+                         utc.tm_mon + 1, utc.tm_mday, utc.tm_hour, utc.tm_min,
+                         utc.tm_sec);
+}
+
+std::string ProcessorName() {
+  std::ifstream in("/proc/cpuinfo");
+  for (std::string line; std::getline(in, line);) {
+    if (!line.starts_with("model name")) continue;
+    const size_t value = line.find_first_not_of(" \t", line.find(':') + 1);
+    return value == std::string::npos ? "" : line.substr(value);
+  }
+  return "";
+}
+
+std::string DelinkVersion() { return DELINK_VERSION; }
+
+}  // namespace delink

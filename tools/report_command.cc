@@ -1,0 +1,20 @@
+// `delink report`.
+#include <iostream>
+
+#include "framework/base/log.h"
+#include "recipes/report/report.h"
+#include "tools/commands.h"
+
+namespace delink::tools {
+
+int Run(const ReportCommand& command, const ModelList&, World& world) {
+  const absl::Status alone = RequireOneProcess(world, "report");
+  if (!alone.ok()) return Finish(world, alone);
+  const auto said = WriteReport({.runs = command.runs, .out = command.out});
+  if (!said.ok()) return Finish(world, said.status());
+  for (const std::string& line : *said) DELINK_LOG(kWarning) << line;
+  std::cout << command.out << std::endl;
+  return 0;
+}
+
+}  // namespace delink::tools
