@@ -22,7 +22,8 @@ install(FILES LICENSE TYPE DOC)
 install(DIRECTORY recipes/ DESTINATION ${CMAKE_INSTALL_DATADIR}/delink/recipes
   FILES_MATCHING PATTERN "*.toml"
   PATTERN run EXCLUDE PATTERN schema EXCLUDE PATTERN models EXCLUDE
-  PATTERN plan EXCLUDE PATTERN bench EXCLUDE)
+  PATTERN plan EXCLUDE PATTERN bench EXCLUDE
+  PATTERN report EXCLUDE)
 # What the program prints of itself.
 function(delink_install_printed words file destination)
   set(printed ${PROJECT_BINARY_DIR}/printed/${file})

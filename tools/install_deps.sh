@@ -20,13 +20,14 @@ program=(
   g++ cmake ninja-build pkg-config make
   libabsl-dev libhdf5-dev libdnnl-dev libssl-dev zlib1g-dev libzstd-dev
   libtomlplusplus-dev libcli11-dev nlohmann-json3-dev libsentencepiece-dev
-  libopenmpi-dev openmpi-bin
+  libopenmpi-dev openmpi-bin libjs-chart.js
 )
 tests=(
   libgtest-dev libgmock-dev
   clang libomp-dev clang-format clang-tidy shellcheck git ccache
   python3 python3-numpy python3-h5py python3-torch hdf5-tools
   zsh fish groff
+  chromium chromium-driver python3-selenium fonts-dejavu-core
 )
 quickstart=(bible-kjv)
 

@@ -10,8 +10,9 @@ usage: tools/quickstart.sh [--corpus FILE] [--out DIR]
 
 Installs what is missing, builds the program and trains two models of about
 3 million parameters on two processes: one by Pseudo-to-Real, one from scratch.
-Prints some text of each and a table of losses, seconds and memory. Takes about
-ten minutes on two cores the first time; later runs reuse build and corpus.
+Prints some text of each and a table of losses, seconds and memory, and draws
+both runs in one HTML file. Takes about ten minutes on two cores the first
+time; later runs reuse build and corpus.
 
   --corpus FILE   text to train on, plain or gzipped, or a folder of such files
                   (default: the King James Bible, Debian package bible-kjv)
@@ -166,3 +167,5 @@ heading "the two runs"
 table
 echo
 echo "runs: $out/p2r $out/scratch"
+"$delink" report "$out/p2r" "$out/scratch" --out "$out/report.html" >/dev/null
+echo "report: $out/report.html (open it in a browser)"

@@ -290,6 +290,36 @@ TEST_F(BadInput, Checkpoints) {
   });
 }
 
+TEST_F(BadInput, Reports) {
+  const std::string out = Path("report.html");
+  Check({
+      {"a run that is not there",
+       {"report", Path("nowhere"), "--out", out},
+       2,
+       {"nowhere"}},
+      {"a folder that is no run",
+       {"report", Path("corpus"), "--out", out},
+       1,
+       {"corpus: is no run", "recipe.toml", "delink train"}},
+      {"a page in a folder that is not there",
+       {"report", Path("straight"), "--out", Path("nowhere/report.html")},
+       2,
+       {"nowhere/report.html: there is no folder", "another --out"}},
+      {"a page over something else",
+       {"report", Path("straight"), "--out", Path("straight/metrics.jsonl")},
+       2,
+       {"is no HTML page", "another --out"}},
+      {"no page", {"report", Path("straight")}, 2, {"--out"}},
+      {"several processes",
+       {"report", Path("straight"), "--out", out},
+       2,
+       {"one process", "without mpirun"},
+       [] {},
+       2},
+  });
+  EXPECT_FALSE(fs::exists(out));
+}
+
 TEST_F(BadInput, Runs) {
   Words wild = {"--set", "optimizer.lr=1000", "--set", "optimizer.clip=0"};
   Check({

@@ -43,7 +43,7 @@ const std::vector<Words>& AllCommands() {
   static const std::vector<Words> all = {
       {},           {"data"},   {"data", "build"},  {"data", "info"}, {"train"},
       {"plan"},     {"delink"}, {"data", "verify"}, {"inspect"},      {"eval"},
-      {"generate"}, {"bench"},  {"completion"},     {"man"}};
+      {"generate"}, {"report"}, {"bench"},          {"completion"},   {"man"}};
   return all;
 }
 

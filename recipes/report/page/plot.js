@@ -127,10 +127,9 @@ const marks = {
 };
 
 class Plot {
-  // `spec`: title, unit, datasets() and optionally say(y) for text of values,
-  // tick(y), log (whether "log y" is for it), runs() (whose switches it
-  // marks; otherwise those shown), extent() (least and greatest x), and note
-  // (a sentence beside the title).
+  // `spec`: title, unit, datasets(), and optionally shape (a class), say(y) for
+  // text of values, tick(y), log (whether "log y" is for it), zero (whether y
+  // begins there) and runs() (otherwise those that are shown).
   constructor(host, spec) {
     this.spec = spec;
     this.canvas = element('canvas', { role: 'img' });
@@ -167,8 +166,9 @@ class Plot {
       parsing: false,
       normalized: true,
       maintainAspectRatio: false,
+      clip: 6,
       interaction: { mode: 'everyRun', intersect: false },
-      scales: { x: this.xScale(datasets), y: this.yScale(datasets) },
+      scales: { x: this.xScale(), y: this.yScale(datasets) },
       elements: {
         point: { radius: 0, hoverRadius: 4, hitRadius: 0 },
         line: { borderWidth: 1.75, borderJoinStyle: 'round' },
@@ -204,12 +204,17 @@ class Plot {
     };
   }
 
-  xScale(datasets) {
+  // All plots are as wide as the runs that they show, so that they compare.
+  xScale() {
     let least = Infinity, most = -Infinity;
-    for (const { data } of datasets) {
-      if (data.length === 0) continue;
-      least = Math.min(least, data[0].x);
-      most = Math.max(most, data[data.length - 1].x);
+    for (const run of (this.spec.runs || shownRuns)()) {
+      for (const { x } of points(run.steps, columnOf(run, 'step'))) {
+        least = Math.min(least, x);
+        most = Math.max(most, x);
+      }
+      for (const { x } of points(run.validations, run.validations.step || [])) {
+        most = Math.max(most, x);
+      }
     }
     const any = least < most;
     return {

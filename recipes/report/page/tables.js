@@ -77,6 +77,11 @@ function switchText(run) {
   }).join('; ');
 }
 
+// A string as TOML has it, without its quotes.
+function unquoted(text) {
+  return text.replaceAll('"', '') || UNKNOWN;
+}
+
 function showSummary(section) {
   const of = (name, say) => (run) => say(run.summary[name]);
   const lastSteps = Math.max(...runs.map((run) => run.summary.loss_steps));
@@ -86,7 +91,7 @@ function showSummary(section) {
   };
   tableOfRuns(section, [
     { title: 'State', of: stateText, words: true },
-    { title: 'Model', of: (run) => run.model || UNKNOWN },
+    { title: 'Model', of: (run) => unquoted(run.model) },
     { title: 'Parameters that exist', of: parametersText, words: true },
     { title: 'Parameters that layers see', of: virtual },
     { title: 'Steps', of: of('steps', (n) => known(n) ? String(n) : UNKNOWN) },
@@ -218,8 +223,7 @@ function showEnvironment(section) {
     { title: 'Processor', of: (run) => ofStarts(run, machine), words: true },
     { title: 'Processes', of: (run) => ofStarts(run, ranks) },
     {
-      title: 'Precision', of: (run) =>
-        run.precision.replaceAll('"', '') || UNKNOWN,
+      title: 'Precision', of: (run) => unquoted(run.precision),
     },
     { title: 'Matmul peak of all ranks', of: (run) => ofStarts(run, peak) },
   ]);
