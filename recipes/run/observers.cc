@@ -121,23 +121,22 @@ absl::Status Observers::OnStart(StageRun& stage, const RunPosition& at) {
     DELINK_LOG(kInfo) << "resuming after step " << at.step();
   }
   last_seconds_ = Seconds();
-  return metrics_->Write(
-      Json{{"event", "start"},
-           {"step", at.step()},
-           {"tokens", at.tokens()},
-           {"stage", stage.stage().name},
-           {"time", UtcNow()},
-           {"version", DelinkVersion()},
-           {"processor", ProcessorName()},
-           {"cores", std::thread::hardware_concurrency()},
-           {"ranks", run_->world().size()},
-           {"threads", run_->threads()},
-           {"peak_flops", peak_flops_},
-           {"flops_per_token", flops},
-           {"unique_parameters", d.unique_parameters},
-           {"virtual_parameters", d.virtual_parameters},
-           {"bytes", ToJson(stage.account())},
-           {"seconds", last_seconds_}});
+  return metrics_->Write(Json{{"event", "start"},
+                              {"step", at.step()},
+                              {"tokens", at.tokens()},
+                              {"stage", stage.stage().name},
+                              {"time", UtcNow()},
+                              {"version", DelinkVersion()},
+                              {"processor", ProcessorName()},
+                              {"cores", std::thread::hardware_concurrency()},
+                              {"ranks", run_->world().size()},
+                              {"threads", run_->threads()},
+                              {"peak_flops", peak_flops_},
+                              {"flops_per_token", flops},
+                              {"unique_parameters", d.unique_parameters},
+                              {"virtual_parameters", d.virtual_parameters},
+                              {"bytes", ToJson(stage.account())},
+                              {"seconds", last_seconds_}});
 }
 
 absl::StatusOr<std::optional<NormsByLayer>> Observers::MaybeMeasureNorms(
