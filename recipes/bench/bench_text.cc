@@ -118,11 +118,14 @@ std::string GainsText(const std::vector<SharingGain>& gains) {
       "\nupdate, norm, reduction and zeroing of the blocks' parameters, ms a "
       "step\n";
   for (const SharingGain& gain : gains) {
+    const StepCase& s = gain.step;
+    const std::string what = absl::StrFormat("%s, %d x %d tokens, %s", s.shape,
+                                             s.batch, s.seq, s.precision);
     absl::StrAppend(
-        &text, absl::StrFormat("  %-42s none %8s   %s %8s   1 / %.1f\n",
-                               ToString(gain.step), Milliseconds(gain.separate),
-                               gain.share, Milliseconds(gain.shared),
-                               gain.separate / gain.shared));
+        &text, absl::StrFormat(
+                   "  %-36s  share none %8s  share %s %8s  1 / %.1f\n", what,
+                   Milliseconds(gain.separate), gain.share,
+                   Milliseconds(gain.shared), gain.separate / gain.shared));
   }
   return text;
 }
