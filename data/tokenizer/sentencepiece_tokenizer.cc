@@ -129,6 +129,7 @@ absl::Status SentencePieceTokenizer::ReadPieces(const std::string& name) {
     if (id >= 0) marker_ids_.push_back(id);
   }
   if (marker_ids_.size() != sizeof(kMarker) - 1) marker_ids_.clear();
+  if (IsPlain()) cuts_ = FindWordCuts(token_bytes_);
   end_of_document_ = model_->end_of_sentence();
   if (end_of_document_ < 0) {
     end_of_document_ = static_cast<int32_t>(token_bytes_.size());
@@ -137,9 +138,38 @@ absl::Status SentencePieceTokenizer::ReadPieces(const std::string& name) {
   return absl::OkStatus();
 }
 
+bool SentencePieceTokenizer::IsPlain() const {
+  constexpr char kText[] = " a  b\n c ";
+  std::vector<int32_t> ids;
+  return EncodeWhole(kText, &ids).ok() && Decode(ids) == kText;
+}
+
 absl::Status SentencePieceTokenizer::EncodePart(
     std::string_view text, std::vector<int32_t>* ids) const {
   if (text.empty()) return absl::OkStatus();
+  if (!cuts_.any()) return EncodeWhole(text, ids);
+  std::unique_ptr<WordCache> cache = caches_.Take();
+  const absl::Status status = EncodeWords(text, *cache, ids);
+  caches_.GiveBack(std::move(cache));
+  return status;
+}
+
+absl::Status SentencePieceTokenizer::EncodeWords(
+    std::string_view text, WordCache& cache, std::vector<int32_t>* ids) const {
+  for (size_t begin = 0; begin < text.size();) {
+    const size_t end = cuts_.End(text, begin);
+    const std::string_view word = text.substr(begin, end - begin);
+    begin = end;
+    if (cache.Append(word, ids)) continue;
+    const size_t before = ids->size();
+    DELINK_RETURN_IF_ERROR(EncodeWhole(word, ids));
+    cache.Add(word, std::span(*ids).subspan(before));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status SentencePieceTokenizer::EncodeWhole(
+    std::string_view text, std::vector<int32_t>* ids) const {
   std::vector<int> part;
   const std::string error = model_->Encode(text, &part);
   if (!error.empty()) {

@@ -3,6 +3,9 @@
 // The model's </s> ends a document; a model without one gets an id of ours past
 // its last. SentencePiece writes a space as U+2581 and so cannot tell it from
 // U+2581 itself: that character is encoded by its three bytes instead.
+//
+// Where no piece of the vocabulary reaches over the beginning of a word, words
+// are encoded one by one, and those that come again are looked up.
 #pragma once
 
 #include <cstdint>
@@ -14,6 +17,7 @@
 
 #include "data/tokenizer/sentencepiece_bridge.h"
 #include "data/tokenizer/tokenizer.h"
+#include "data/tokenizer/word_cache.h"
 
 namespace delink {
 
@@ -40,14 +44,24 @@ class SentencePieceTokenizer final : public Tokenizer {
   SentencePieceTokenizer() = default;
 
   absl::Status ReadPieces(const std::string& name);
+  // Whether text comes back as it was, spaces at its ends included: the library
+  // adds and takes nothing there, so it makes no difference where it is cut.
+  bool IsPlain() const;
   absl::Status EncodePart(std::string_view text,
                           std::vector<int32_t>* ids) const;
+  absl::Status EncodeWords(std::string_view text, WordCache& cache,
+                           std::vector<int32_t>* ids) const;
+  // By the library.
+  absl::Status EncodeWhole(std::string_view text,
+                           std::vector<int32_t>* ids) const;
 
   std::unique_ptr<sentencepiece_bridge::Model> model_;
   std::string serialized_;
   std::vector<std::string> token_bytes_;  // [vocab_size]
   std::vector<int32_t> marker_ids_;       // U+2581 in bytes; empty: no bytes
   int32_t end_of_document_ = 0;
+  WordCuts cuts_;
+  mutable WordCaches caches_;
 };
 
 }  // namespace delink

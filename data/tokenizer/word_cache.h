@@ -1,0 +1,62 @@
+// Where a text can be cut without changing its tokens, and the tokens of what
+// was cut out before: natural text is a few thousand words again and again.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "absl/container/flat_hash_map.h"
+#include "absl/strings/string_view.h"
+
+namespace delink {
+
+// The places at which no piece of a vocabulary reaches from one side to the
+// other, so that each side is encoded as if it were alone.
+struct WordCuts {
+  bool before_spaces = false;  // the first of each run of spaces
+  bool around_newlines = false;
+
+  bool any() const { return before_spaces || around_newlines; }
+  // Where the word that begins at `begin` (< text.size()) ends.
+  size_t End(std::string_view text, size_t begin) const;
+};
+
+// `pieces`: the bytes that each piece of text stands for.
+WordCuts FindWordCuts(std::span<const std::string> pieces);
+
+// One thread's at a time. Bounded: some ten megabytes.
+class WordCache {
+ public:
+  // Longer ones are rare, and rarely the same.
+  static constexpr size_t kLongest = 48;  // bytes
+
+  // Appends the ids of `word`; false where they are not known.
+  bool Append(std::string_view word, std::vector<int32_t>* ids) const;
+  void Add(std::string_view word, std::span<const int32_t> ids);
+
+ private:
+  struct Range {
+    size_t begin = 0, end = 0;  // in ids_
+  };
+  absl::flat_hash_map<std::string, Range> words_;
+  std::vector<int32_t> ids_;
+};
+
+// A cache for each thread that is at work. Thread-safe.
+class WordCaches {
+ public:
+  std::unique_ptr<WordCache> Take();
+  void GiveBack(std::unique_ptr<WordCache> cache);
+
+ private:
+  std::mutex mutex_;
+  std::vector<std::unique_ptr<WordCache>> idle_;
+};
+
+}  // namespace delink
