@@ -9,7 +9,8 @@ namespace delink {
 
 // (cpu, f32) and (cpu, bf16): fast. (cpu, f64): the reference in double. (meta,
 // any of them): does nothing, but answers scratch queries as the CPU does, so
-// that a plan made on meta fits. Null when this build has no kernels for the
+// that a plan made on meta fits. (timed cpu, any of them): the CPU's, whose
+// calls are noted (timed/timed.h). Null when this build has no kernels for the
 // pair.
 const Kernels* FindKernels(DeviceKind device, DType dtype);
 

@@ -27,17 +27,17 @@ double Since(Clock::time_point start) {
   return std::chrono::duration<double>(Clock::now() - start).count();
 }
 
-// Closes and removes the file.
+// A file that has a name for messages only: nothing is left of it, however we
+// end.
 class ScratchFile {
  public:
   ScratchFile(std::string path, int descriptor)
-      : path_(std::move(path)), descriptor_(descriptor) {}
-  ScratchFile(const ScratchFile&) = delete;
-  ScratchFile& operator=(const ScratchFile&) = delete;
-  ~ScratchFile() {
-    close(descriptor_);
+      : path_(std::move(path)), descriptor_(descriptor) {
     unlink(path_.c_str());
   }
+  ScratchFile(const ScratchFile&) = delete;
+  ScratchFile& operator=(const ScratchFile&) = delete;
+  ~ScratchFile() { close(descriptor_); }
   const std::string& path() const { return path_; }
   int descriptor() const { return descriptor_; }
 

@@ -8,7 +8,7 @@
 
 namespace delink::bench {
 
-// With a new file in `folder`, which is gone afterwards. Writing ends when the
+// With a new file in `folder`, of which nothing is left, however we end. Writing ends when the
 // file is synced; reading is past the page cache where the file system can
 // (O_DIRECT), else of pages that it was asked to drop. InvalidArgument: the
 // folder cannot be written to.
