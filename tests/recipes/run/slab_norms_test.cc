@@ -73,11 +73,12 @@ INSTANTIATE_TEST_SUITE_P(
                        ::testing::Values("all", "none", "mlp=all", "cycle:2")));
 
 // At the start, and after some steps; the same on every rank.
-std::pair<Norms, Norms> OnRanks(int ranks, int zero) {
+std::pair<Norms, Norms> OnRanks(int ranks, int zero, DType dtype) {
   std::pair<Norms, Norms> norms;
   std::mutex mutex;
   const absl::Status status = RunRanks(ranks, [&](Communicator& comm) {
-    StepRig rig(comm, "groups:2", {.lane_threads = true, .zero = zero});
+    StepRig rig(comm, "groups:2",
+                {.dtype = dtype, .lane_threads = true, .zero = zero});
     const Norms start = WeightNorms(rig);
     for (int64_t step = 1; step <= 3; ++step) {
       EXPECT_TRUE(rig.executor().TrainStep(rig.Batch(step), step, 1e-3).ok());
@@ -92,19 +93,26 @@ std::pair<Norms, Norms> OnRanks(int ranks, int zero) {
   return norms;
 }
 
-TEST(WeightNorms, AreTheSameOverRanksAndShards) {
-  const auto [start, end] = OnRanks(1, 0);
+class WeightNormsTest : public ::testing::TestWithParam<DType> {};
+
+// In bf16 the norms are those of the master, which is f32.
+TEST_P(WeightNormsTest, AreTheSameOverRanksAndShards) {
+  const auto [start, end] = OnRanks(1, 0, GetParam());
+  EXPECT_EQ(start, OnRanks(1, 0, DType::kF32).first);
   for (const int ranks : {2, 4}) {
     SCOPED_TRACE(ranks);
-    const auto [whole_start, whole_end] = OnRanks(ranks, 0);
-    const auto [sharded_start, sharded_end] = OnRanks(ranks, 1);
+    const auto [whole_start, whole_end] = OnRanks(ranks, 0, GetParam());
+    const auto [sharded_start, sharded_end] = OnRanks(ranks, 1, GetParam());
     EXPECT_EQ(whole_start, start);
     EXPECT_EQ(sharded_start, start);
     EXPECT_EQ(sharded_end, whole_end);
     // The gradients were summed in another order.
-    ExpectNear(whole_end, end, 1e-5);
+    ExpectNear(whole_end, end, GetParam() == DType::kF32 ? 1e-5 : 1e-3);
   }
 }
+
+INSTANTIATE_TEST_SUITE_P(Types, WeightNormsTest,
+                         ::testing::Values(DType::kF32, DType::kBF16));
 
 }  // namespace
 }  // namespace delink::testing
