@@ -16,6 +16,7 @@
 #include "layers/ops/embedding_lookup.h"
 #include "layers/ops/gelu.h"
 #include "layers/ops/head_loss.h"
+#include "layers/ops/kernels_of.h"
 #include "layers/ops/layer_norm.h"
 #include "layers/ops/linear.h"
 #include "layers/ops/qk_norm.h"
@@ -291,6 +292,25 @@ TEST(Bf16, Chain) {
        .backward = 20,
        .weight = 20,
        .size = 0.2});
+}
+
+struct SwishKernels {
+  void (*forward)(Stream&, const GeluForwardArgs&);
+};
+
+TEST(Bf16DeathTest, AnOpWithoutKernelsSaysWhichItHas) {
+  const KernelList<SwishKernels> list = {
+      {DeviceKind::kCpu, DType::kF32, {meta::Nothing}},
+      {DeviceKind::kMeta, DType::kF32, {meta::Nothing}}};
+  const std::unique_ptr<Device> device = NewCpuDevice();
+  const std::unique_ptr<Stream> stream = device->NewStream();
+  HeapMemory memory(*device);
+  const Tape tape({.device = device.get(), .stream = stream.get()}, memory);
+  EXPECT_EQ(&ops::KernelsOf(tape, DType::kF32, list, "swish"),
+            &list[0].kernels);
+  EXPECT_DEATH(ops::KernelsOf(tape, DType::kBF16, list, "swish"),
+               "swish has no kernels for bf16 on cpu, only f32 on cpu, f32 on "
+               "meta: add them");
 }
 
 }  // namespace
