@@ -109,7 +109,7 @@ const PLOTS = [
     say: (y) => `${fixed(y)}  (perplexity ${digits(Math.exp(y), 4)})`,
   },
   {
-    title: 'Gradient norm', unit: 'before clipping', log: true,
+    title: 'Gradient norm', unit: 'before clipping', log: true, zero: true,
     is: () => anyRunHas('grad_norm'), datasets: () => stepSeries('grad_norm'),
   },
   {
@@ -143,7 +143,7 @@ const AGREEMENT_PLOT = {
 };
 
 const NORMS_PLOT = {
-  title: 'Norms', unit: '', shape: 'wide', log: true,
+  title: 'Norms', unit: '', shape: 'wide', log: true, zero: true,
   runs: () => (state.norms.run ? [state.norms.run] : []),
   datasets: normSeries, say: (y) => digits(y),
 };
