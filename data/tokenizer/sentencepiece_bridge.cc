@@ -4,7 +4,6 @@
 #include <sentencepiece_trainer.h>
 
 #include <exception>
-#include <unordered_map>
 #include <utility>
 
 namespace delink::sentencepiece_bridge {
@@ -66,9 +65,21 @@ std::string Load(std::string_view bytes, std::unique_ptr<Model>* model) {
   return "";
 }
 
+std::string Train(const Arguments& arguments,
+                  const std::vector<std::string>& lines, std::string* model) {
+  try {
+    Lines sentences(lines);
+    const auto status = sentencepiece::SentencePieceTrainer::Train(
+        {arguments.begin(), arguments.end()}, &sentences, model);
+    return status.ok() ? "" : status.ToString();
+  } catch (const std::exception& e) {
+    return e.what();
+  }
+}
+
 std::string Train(const Training& options, const std::vector<std::string>& text,
                   std::string* model) {
-  const std::unordered_map<std::string, std::string> arguments = {
+  const Arguments arguments = {
       {"model_type", "unigram"},
       {"vocab_size", std::to_string(options.vocab)},
       {"normalization_rule_name", "identity"},
@@ -89,14 +100,7 @@ std::string Train(const Training& options, const std::vector<std::string>& text,
       {"shrinking_factor", "0.5"},
       {"minloglevel", "3"},
   };
-  try {
-    Lines lines(text);
-    const auto status =
-        sentencepiece::SentencePieceTrainer::Train(arguments, &lines, model);
-    return status.ok() ? "" : status.ToString();
-  } catch (const std::exception& e) {
-    return e.what();
-  }
+  return Train(arguments, text, model);
 }
 
 }  // namespace delink::sentencepiece_bridge

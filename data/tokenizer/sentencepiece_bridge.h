@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -33,6 +34,11 @@ struct Training {
   int seed_pieces = 0;            // candidates to start from
   double character_coverage = 1;  // the share of characters with a piece each
 };
+
+// By the library's own arguments.
+using Arguments = std::map<std::string, std::string>;
+std::string Train(const Arguments& arguments,
+                  const std::vector<std::string>& lines, std::string* model);
 
 // Unigram, identity normalisation, no dummy prefix, spaces kept, byte fallback,
 // "\n" a symbol; <unk> is 0 and </s> is 1.

@@ -8,7 +8,6 @@
 
 #include "data/tokenizer/sentencepiece_bridge.h"
 #include "data/tokenizer/tokenizer.h"
-#include "tests/data/trained_models.h"
 
 namespace delink {
 namespace {
@@ -35,20 +34,30 @@ std::string Text(std::mt19937_64& random, int words) {
   return text;
 }
 
+using sentencepiece_bridge::Arguments;
+
 struct Kind {
   const char* name;
-  std::map<std::string, std::string> options;
+  Arguments arguments;
 };
 
+// A .model file.
+std::string Trained(Arguments arguments,
+                    const std::vector<std::string>& lines) {
+  arguments.insert({{"minloglevel", "3"}, {"num_threads", "1"}});
+  std::string model;
+  EXPECT_EQ(sentencepiece_bridge::Train(arguments, lines, &model), "");
+  return model;
+}
+
 std::vector<Kind> Kinds() {
-  const std::map<std::string, std::string> plain = {
-      {"normalization_rule_name", "identity"},
-      {"add_dummy_prefix", "false"},
-      {"remove_extra_whitespaces", "false"},
-      {"vocab_size", "340"},
-      {"byte_fallback", "true"},
-      {"hard_vocab_limit", "false"}};
-  const auto with = [&](std::map<std::string, std::string> changes) {
+  const Arguments plain = {{"normalization_rule_name", "identity"},
+                           {"add_dummy_prefix", "false"},
+                           {"remove_extra_whitespaces", "false"},
+                           {"vocab_size", "340"},
+                           {"byte_fallback", "true"},
+                           {"hard_vocab_limit", "false"}};
+  const auto with = [&](Arguments changes) {
     changes.insert(plain.begin(), plain.end());
     return changes;
   };
@@ -87,7 +96,7 @@ TEST_P(WordsTest, EncodeAsTheWholeText) {
     }
     lines.push_back(line);
   }
-  const std::string bytes = testing::TrainModel(GetParam().options, lines);
+  const std::string bytes = Trained(GetParam().arguments, lines);
   const auto tokenizer = LoadTokenizer(bytes, GetParam().name);
   ASSERT_TRUE(tokenizer.ok()) << tokenizer.status();
   std::unique_ptr<sentencepiece_bridge::Model> library;
@@ -152,8 +161,8 @@ TEST(Tokenizer, ManyThreadsEncodeAlike) {
   std::vector<std::string> lines;
   for (int i = 0; i < 200; ++i) lines.push_back(Text(random, 9) + " ");
   for (std::string& line : lines) std::erase(line, '\n');
-  const auto tokenizer = LoadTokenizer(
-      testing::TrainModel(Kinds().front().options, lines), "test");
+  const auto tokenizer =
+      LoadTokenizer(Trained(Kinds().front().arguments, lines), "test");
   ASSERT_TRUE(tokenizer.ok()) << tokenizer.status();
   const std::string text = Text(random, 3000);
   const std::vector<int32_t> expected = *(*tokenizer)->Encode(text);
