@@ -121,7 +121,8 @@ const marks = {
     });
     const active = chart.getActiveElements();
     if (active.length > 0) {
-      verticalLine(chart, active[0].element.x, css('--quiet'), []);
+      const x = Math.round(active[0].element.x) + 0.5;
+      verticalLine(chart, x, faint(css('--quiet'), 0.6), []);
     }
   },
 };
@@ -182,6 +183,7 @@ class Plot {
           boxWidth: 8,
           boxHeight: 8,
           boxPadding: 5,
+          multiKeyBackground: 'transparent',
           padding: 9,
           caretSize: 0,
           callbacks: {

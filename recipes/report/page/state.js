@@ -50,7 +50,7 @@ const AXES = [
   },
 ];
 
-// Steps after which a smoothed value has forgotten half of what it was.
+// Of smoothing, in steps: see smoothed().
 const HALF_LIVES = (() => {
   const most = Math.max(largest('step') / 5, 1);
   const all = [];
@@ -96,22 +96,43 @@ function points(table, values) {
   return list;
 }
 
-// An exponential mean over steps, as it would be over all of them: where rows
-// were left out, their mean stands for them.
+// A mean over the steps around, whose weight halves with every half-life of
+// distance. Where rows were left out, their mean stands for them.
 function smoothed(table, name) {
   const halfLife = HALF_LIVES[state.smooth];
   const values = table[`${name}_mean`] || table[name];
-  let before = null, sum = 0, weight = 0;
-  return values.map((value, row) => {
-    const step = table.step[row];
-    const steps = before === null ? 1 : Math.max(step - before, 1);
-    before = step;
-    if (!known(value)) return null;
-    const keep = 2 ** (-steps / halfLife);
-    sum = keep * sum + (1 - keep) * value;
-    weight = keep * weight + (1 - keep);
-    return sum / weight;
-  });
+  const steps = table.step;
+  const sums = new Array(values.length).fill(0);
+  const weights = new Array(values.length).fill(0);
+  // What is there on one side of each row, and the row itself if `own`.
+  const pass = (first, by, own) => {
+    let sum = 0, weight = 0;
+    for (let row = first; row >= 0 && row < values.length; row += by) {
+      const before = row - by;
+      if (before >= 0 && before < values.length) {
+        const keep = 2 ** (-Math.abs(steps[row] - steps[before]) / halfLife);
+        sum *= keep;
+        weight *= keep;
+      }
+      if (!own) {
+        sums[row] += sum;
+        weights[row] += weight;
+      }
+      if (known(values[row])) {
+        const stands = row > 0 ? Math.max(steps[row] - steps[row - 1], 1) : 1;
+        sum += stands * values[row];
+        weight += stands;
+      }
+      if (own) {
+        sums[row] += sum;
+        weights[row] += weight;
+      }
+    }
+  };
+  pass(0, 1, true);
+  pass(values.length - 1, -1, false);
+  return values.map((value, row) =>
+    known(value) ? sums[row] / weights[row] : null);
 }
 
 function css(name) {

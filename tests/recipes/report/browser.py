@@ -180,6 +180,11 @@ def losses(run):
     return {row["step"]: row["loss"] for row in runs.rows(run) if "loss" in row}
 
 
+def mean_around(values, step, half_life):
+    weights = {at: 2 ** (-abs(at - step) / half_life) for at in values}
+    return sum(weights[at] * values[at] for at in values) / sum(weights.values())
+
+
 def check_hover(driver, folders):
     """The values under the pointer are those of the metrics."""
     press(driver, "axis", "Steps")
@@ -192,9 +197,13 @@ def check_hover(driver, folders):
     for line, folder in zip(lines, folders):
         value = line.split()[-1]
         assert value == f"{losses(folder)[step]:.4f}", f"{line}, not {losses(folder)[step]}"
-    set_smoothing(driver, 2)
-    _, lines = hover(driver, "Training loss", 0.6)
-    assert all("(this step " in line for line in lines), lines
+    set_smoothing(driver, 2)  # a half-life of two steps
+    title, lines = hover(driver, "Training loss", 0.6)
+    for line, folder in zip(lines, folders, strict=True):
+        words = line.replace(ODD, "").split()
+        assert words[-1] == f"{losses(folder)[int(title.split()[1])]:.4f})", line
+        mean = mean_around(losses(folder), int(title.split()[1]), 2)
+        assert words[-4] == f"{mean:.4f}", f"{line}, not {mean}"
     for plot in ("Validation loss", "Gradient norm", "Learning rate", "Speed", "Matmul peak reached",
                  "Agreement of gradients"):
         _, lines = hover(driver, plot, 0.3)
