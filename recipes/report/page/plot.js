@@ -73,17 +73,26 @@ function verticalLine(chart, x, color, dash) {
 }
 
 // Switches: a line in the run's colour, with the name of the stage that begins.
+// Of many runs, those that switch together into a stage of one name have one
+// text.
 function marksOf(chart) {
   const marks = [];
   const scale = chart.scales.x;
-  for (const run of chart.runs()) {
+  const shown = chart.runs();
+  const many = shown.length > 4;
+  for (const run of shown) {
     run.stages.slice(1).forEach((stage) => {
       const x = xOfPlace(stage.begin);
       if (!Number.isFinite(x) || (state.logX && x <= 0)) return;
       const pixel = scale.getPixelForValue(x);
       if (pixel < chart.chartArea.left || pixel > chart.chartArea.right) return;
-      const of = chart.runs().length > 1 ? `${shortened(run.name, 18)}: ` : '';
-      marks.push({ pixel, text: of + stage.name, color: colorOf(run) });
+      const of = shown.length > 1 && !many ?
+        `${shortened(run.name, 18)}: ` : '';
+      const told = many && marks.some((mark) =>
+        mark.text === stage.name && Math.abs(mark.pixel - pixel) < 3);
+      marks.push({
+        pixel, text: told ? '' : of + stage.name, color: colorOf(run),
+      });
     });
   }
   return marks;
@@ -116,7 +125,7 @@ const marks = {
     }
   },
   afterDatasetsDraw(chart) {
-    marksOf(chart).forEach((mark, line) => {
+    marksOf(chart).filter((mark) => mark.text !== '').forEach((mark, line) => {
       drawMarkText(chart, mark, line % 8);
     });
     const active = chart.getActiveElements();

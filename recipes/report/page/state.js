@@ -64,8 +64,8 @@ const state = {
   axis: AXES[0],
   logX: false,
   logY: false,
-  // Two steps in a hundred, as far as there is such a choice.
-  smooth: HALF_LIVES.filter((steps) => steps <= largest('step') / 50).length - 1,
+  // A step in a hundred, as far as there is such a choice.
+  smooth: HALF_LIVES.filter((steps) => steps <= largest('step') / 100).length - 1,
   hidden: new Set(),
   norms: { run: runs.find((run) => run.norms.length > 0), kind: 'gradient' },
 };

@@ -212,7 +212,7 @@ function showEnvironment(section) {
     { title: 'Folder', of: (run) => run.folder, words: true },
     {
       title: 'Begun', of: (run) => run.starts.length === 0 ? UNKNOWN :
-        run.starts[0].time.replace('T', ' ').replace('Z', ' UTC'),
+        run.starts[0].time.replace('T', ' ').replace('Z', ' UTC') || UNKNOWN,
     },
     {
       title: 'Gone on with --resume',
