@@ -25,7 +25,7 @@ struct BFloat16 {
   }
 
   // Exact.
-  constexpr operator float() const {
+  constexpr operator float() const {  // NOLINT: as float, where it is read
     return std::bit_cast<float>(uint32_t{bits} << 16);
   }
 
@@ -63,6 +63,7 @@ using Wide = std::conditional_t<std::is_same_v<T, BFloat16>, float, T>;
 
 }  // namespace delink
 
+// NOLINTBEGIN(readability-identifier-naming): the library's names
 template <>
 struct std::numeric_limits<delink::BFloat16> {
   static constexpr bool is_specialized = true;
@@ -89,3 +90,4 @@ struct std::numeric_limits<delink::BFloat16> {
     return delink::BFloat16::FromBits(0x7FC0);
   }
 };
+// NOLINTEND(readability-identifier-naming)

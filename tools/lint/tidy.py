@@ -6,8 +6,8 @@ includes of ours and the rules stay the same (BUILD/tidy remembers).
 
 Nearly all of clang-tidy's time goes into what sources include, not into the
 sources, so that many are checked as one translation unit that includes them.
-What is found there is looked for again in halves of it, down to single files:
-what a single file is told counts, and names that clash between two files
+What does not compile there is looked for again in halves of it, down to single
+files: what a single file is told counts, and names that clash between two files
 (tidy_batches.py tries to avoid that) only cost time.
 """
 
@@ -68,7 +68,8 @@ def tidy(program, build, root, batch):
       stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, check=False)
   if len(sources) > 1:
     os.remove(unit)
-  if run.returncode != 0 and len(sources) > 1:
+  clash = "clang-diagnostic-error" in run.stdout
+  if run.returncode != 0 and len(sources) > 1 and clash:
     return "".join(tidy(program, build, root, part)
                    for part in batch.parts(run.stdout))
   if run.returncode != 0:

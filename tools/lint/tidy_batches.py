@@ -13,7 +13,8 @@ DEFINITION = re.compile(
     r"|^using (\w+) ="
     r"|^[A-Za-z][\w:<>,&* ]*[ &*](\w+)(?:\(|\[| = |\{)", re.M)
 OUTER = re.compile(r"^(?:TEST|TEST_F|TEST_P|TYPED_TEST)\((\w+, \w+)\)"
-                   r"|^#define (\w+)|^int (main)\(", re.M)
+                   r"|^#define (\w+)|^int (main)\("
+                   r"|^extern \"C\" int (\w+)\(.*\{$", re.M)
 USING = re.compile(r"^using (?!::testing|testing|std|absl)(?:[\w:]+::)(\w+);",
                    re.M)
 INCLUDE = re.compile(r"^ *# *include .*", re.M)
@@ -21,8 +22,10 @@ INCLUDE = re.compile(r"^ *# *include .*", re.M)
 TESTING = re.compile(r"\bnamespace delink::testing\b")
 PLAIN_TESTING = re.compile(r"[^:]\btesting::")
 # What is not to be seen together with others: SentencePiece's header, which
-# brings an absl::string_view of its own; macros that steer a header.
-ALONE = re.compile(r"<sentencepiece_processor\.h>|^#define .*\n+#include", re.M)
+# brings an absl::string_view of its own; macros that steer a header; a use of
+# all our names from outside, where some of others' are the same.
+ALONE = re.compile(r"<sentencepiece_processor\.h>|^#define .*\n+#include"
+                   r"|^ *using namespace delink;", re.M)
 
 
 def words(pattern, text):
@@ -42,6 +45,8 @@ class Source:
     everything = COMMENT.sub("", "\n".join(texts))
     unnamed = "".join(UNNAMED.findall(texts[0]))
     self.defines = words(DEFINITION, unnamed) | words(OUTER, own)
+    # Names of the headers it reads, which others' own ones would hide.
+    self.reads = words(DEFINITION, COMMENT.sub("", "\n".join(texts[1:])))
     self.usings = {found[1]: found[0] for found in USING.finditer(own)}
     self.includes = INCLUDE.findall(own)
     self.mentions = set(re.findall(r"\w+", own)) - {"testing"}
@@ -69,7 +74,8 @@ class Source:
 
   def hides(self, other):
     """Whether a name of this one could mean something else in the other."""
-    return not self.defines.isdisjoint(other.mentions) or any(
+    shown = other.mentions | (other.reads - self.reads)
+    return not self.defines.isdisjoint(shown) or any(
         name in other.mentions and other.usings.get(name) != using
         for name, using in self.usings.items())
 
