@@ -47,19 +47,21 @@ std::vector<int> Those(const std::vector<Suspect>& ranks, auto&& guilty) {
   return found;
 }
 
-// Those behind all others; empty when all have come equally far.
+// Those behind all others who are there; empty when all have come equally far.
 std::vector<int> Behind(const std::vector<Suspect>& ranks) {
+  const auto progress = [](const Suspect& rank) {
+    return std::pair(rank.seen.compute.count, rank.seen.network.count);
+  };
   std::vector<std::pair<int64_t, int64_t>> all;
   for (const Suspect& rank : ranks) {
-    all.emplace_back(rank.seen.compute.count, rank.seen.network.count);
+    if (!rank.seen.left) all.push_back(progress(rank));
   }
-  const auto [least, most] = std::ranges::minmax(all);
-  if (least == most) return {};
-  std::vector<int> found;
-  for (size_t i = 0; i < all.size(); ++i) {
-    if (all[i] == least) found.push_back(static_cast<int>(i));
-  }
-  return found;
+  if (all.empty()) return {};
+  const auto extremes = std::ranges::minmax(all);
+  if (extremes.min == extremes.max) return {};
+  return Those(ranks, [&](const Suspect& rank) {
+    return !rank.seen.left && progress(rank) == extremes.min;
+  });
 }
 
 std::string Accuse(const std::vector<Suspect>& ranks,
@@ -98,8 +100,9 @@ Verdict Judge(const std::vector<Suspect>& ranks, milliseconds waited,
     bool where = true;
     const char* how = " gives no sign of life, stopped or cut off: it was ";
     if (verdict.culprits.empty()) {
-      verdict.culprits =
-          Those(ranks, [](const Suspect& r) { return r.seen.left; });
+      // Who left just now is not what the others have waited for so long.
+      verdict.culprits = Those(
+          ranks, [](const Suspect& r) { return r.seen.left && r.silent; });
       how = " has ended";
       where = false;
     }

@@ -36,8 +36,7 @@ bench::BenchOptions OptionsOf(const BenchCommand& c, int threads) {
           .share = Given(c.share),
           .precision = Given(c.precision),
           .recompute = Given(c.recompute),
-          .repetitions = c.steps,
-          .version = "delink " DELINK_VERSION};
+          .repetitions = c.steps};
 }
 
 // Before minutes are spent on what cannot be kept. Nothing of a file that is

@@ -1,7 +1,6 @@
 #include "recipes/bench/bench.h"
 
 #include <algorithm>
-#include <ctime>
 #include <filesystem>
 #include <system_error>
 #include <utility>
@@ -9,20 +8,12 @@
 #include "absl/strings/str_cat.h"
 #include "framework/base/status_macros.h"
 #include "layers/kernels/find_kernels.h"
+#include "recipes/run/environment.h"
 
 namespace delink::bench {
 namespace {
 
 using Names = std::vector<std::string>;
-
-std::string Now() {
-  const std::time_t now = std::time(nullptr);
-  std::tm utc{};
-  gmtime_r(&now, &utc);
-  char text[32];
-  std::strftime(text, sizeof(text), "%Y-%m-%dT%H:%M:%SZ", &utc);
-  return text;
-}
 
 bool Has(DType dtype) {
   return FindKernels(DeviceKind::kCpu, dtype) != nullptr;
@@ -119,8 +110,9 @@ absl::StatusOr<BenchReport> RunBench(const BenchOptions& options,
   if (options.steps) {
     DELINK_ASSIGN_OR_RETURN(steps, StepCases(options, models));
   }
-  BenchReport report{
-      .version = options.version, .time = Now(), .quick = options.quick};
+  BenchReport report{.version = "delink " + DelinkVersion(),
+                     .time = UtcNow(),
+                     .quick = options.quick};
   progress("measuring the machine");
   DELINK_ASSIGN_OR_RETURN(report.machine,
                           MeasureMachine({.threads = options.threads,

@@ -30,7 +30,6 @@ struct BenchOptions {
   std::optional<int64_t> seq, batch;
   std::optional<std::string> share, precision, recompute;
   int64_t repetitions = 0;  // steps of each; 0: as many as take some seconds
-  std::string version;      // of the program
 };
 
 struct BenchReport {

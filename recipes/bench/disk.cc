@@ -14,6 +14,7 @@
 #include "absl/strings/str_cat.h"
 #include "framework/base/file.h"
 #include "framework/base/status_macros.h"
+#include "recipes/bench/timing.h"
 
 namespace delink::bench {
 namespace {
@@ -22,10 +23,6 @@ using Clock = std::chrono::steady_clock;
 
 constexpr int64_t kPiece = 2 << 20;
 constexpr size_t kPage = 4096;
-
-double Since(Clock::time_point start) {
-  return std::chrono::duration<double>(Clock::now() - start).count();
-}
 
 // A file that has a name for messages only: nothing is left of it, however we
 // end.

@@ -6,33 +6,18 @@
 #include <algorithm>
 #include <cstdlib>
 #include <fstream>
-#include <memory>
 
 #include "absl/strings/str_cat.h"
-#include "framework/base/check.h"
 #include "framework/base/status_macros.h"
-#include "layers/kernels/find_kernels.h"
 #include "recipes/bench/bandwidth.h"
 #include "recipes/bench/disk.h"
-#include "recipes/bench/timing.h"
+#include "recipes/run/environment.h"
+#include "recipes/run/machine_peak.h"
 
 namespace delink::bench {
 namespace {
 
 constexpr int64_t kMebibyte = 1 << 20;
-
-// "model name" of x86; other processors say less, then it is the architecture.
-std::string ProcessorName() {
-  std::ifstream in("/proc/cpuinfo");
-  for (std::string line; std::getline(in, line);) {
-    const size_t colon = line.find(": ");
-    if (colon == std::string::npos) continue;
-    if (line.starts_with("model name") || line.starts_with("Model")) {
-      return line.substr(colon + 2);
-    }
-  }
-  return "unknown";
-}
 
 int64_t Cores() {
   cpu_set_t set;
@@ -65,37 +50,16 @@ double LoadAverage() {
 }
 
 MatmulPeak MeasureMatmul(DType dtype, bool quick) {
-  const Kernels* const kernels = FindKernels(DeviceKind::kCpu, dtype);
-  DELINK_CHECK(kernels != nullptr) << ToString(dtype);
-  const std::unique_ptr<Device> device = NewCpuDevice();
-  const std::unique_ptr<Stream> stream = device->NewStream();
   MatmulPeak best{.dtype = dtype};
   const std::vector<int64_t> sizes =
       quick ? std::vector<int64_t>{256}
             : std::vector<int64_t>{512, 768, 1024, 1536, 2048};
-  for (const int64_t n : sizes) {
-    // 0.75 in every type.
-    constexpr char kByte = 0x3f;
-    const std::vector<char> a(static_cast<size_t>(n * n * SizeOf(dtype)),
-                              kByte);
-    std::vector<char> c = a;
-    const MatmulArgs args{.m = n,
-                          .n = n,
-                          .k = n,
-                          .a = a.data(),
-                          .lda = n,
-                          .b = a.data(),
-                          .ldb = n,
-                          .c = c.data(),
-                          .ldc = n};
-    const double seconds =
-        Fastest([&](int64_t) { kernels->matmul(*stream, args); },
-                {.seconds = quick ? 0.01 : 0.3, .least = 5});
-    const auto size = static_cast<double>(n);
-    const double speed = 2 * size * size * size / seconds;
+  for (const int64_t size : sizes) {
+    const double speed =
+        MeasureMatmulPeak(dtype, size, /*seconds=*/quick ? 0.01 : 0.3);
     if (speed > best.flops_per_s) {
       best.flops_per_s = speed;
-      best.size = n;
+      best.size = size;
     }
   }
   return best;

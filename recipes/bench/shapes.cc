@@ -2,6 +2,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "absl/strings/str_join.h"
 #include "framework/base/status_macros.h"
 #include "recipes/schema/problems.h"
 #include "recipes/schema/recipe_io.h"
@@ -25,13 +26,10 @@ absl::StatusOr<ModelShape> FindModelShape(std::string_view name) {
     if (shape.name == name) return shape;
     names.push_back(shape.name);
   }
-  std::string all;
-  for (const std::string& known : names) {
-    absl::StrAppend(&all, all.empty() ? "" : ", ", known);
-  }
   return absl::InvalidArgumentError(
       absl::StrCat("there is no shape '", std::string(name), "'",
-                   schema::Suggestion(name, names), "; there are ", all));
+                   schema::Suggestion(name, names), "; there are ",
+                   absl::StrJoin(names, ", ")));
 }
 
 std::string ToString(const StepCase& step) {

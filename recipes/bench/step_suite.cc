@@ -6,7 +6,6 @@
 #include <fstream>
 #include <limits>
 #include <memory>
-#include <sstream>
 
 #include "absl/strings/str_cat.h"
 #include "framework/base/rng.h"
@@ -24,22 +23,11 @@ namespace {
 constexpr double kLr = 1e-4;
 constexpr int64_t kWarmUp = 2;  // steps
 
-// Makes the next PeakSince that of what comes after, where the system lets us.
+// Makes the next PeakResidentBytes that of what comes after, where the system
+// lets us.
 void ForgetPeak() {
   malloc_trim(0);
   std::ofstream("/proc/self/clear_refs") << 5;
-}
-
-int64_t PeakSince() {
-  std::ifstream in("/proc/self/status");
-  for (std::string line; std::getline(in, line);) {
-    if (!line.starts_with("VmHWM:")) continue;
-    std::istringstream words(line.substr(6));
-    int64_t kibibytes = 0;
-    words >> kibibytes;
-    return kibibytes * 1024;
-  }
-  return PeakResidentBytes();
 }
 
 HostBatch RandomBatch(const BatchCut& cut, int64_t vocab, int64_t step) {
@@ -141,7 +129,7 @@ absl::StatusOr<StepMeasure> MeasureStep(const StepCase& step,
                     .first = kWarmUp + 1};
   DELINK_ASSIGN_OR_RETURN(measure.loss,
                           TakeSteps(*rig, options, &record.seconds));
-  measure.peak_resident = PeakSince();
+  measure.peak_resident = PeakResidentBytes();
   AccountForTime(record, machine, &measure);
   measure.seconds = Summarise(record.seconds);
   measure.tokens_per_s =

@@ -1,7 +1,6 @@
 #include "recipes/bench/timing.h"
 
 #include <algorithm>
-#include <chrono>
 
 #include "framework/base/check.h"
 
@@ -9,10 +8,6 @@ namespace delink::bench {
 namespace {
 
 using Clock = std::chrono::steady_clock;
-
-double Since(Clock::time_point start) {
-  return std::chrono::duration<double>(Clock::now() - start).count();
-}
 
 // A sample this long drowns the clock and the call through std::function.
 constexpr double kShortestSample = 20e-6;
@@ -65,12 +60,6 @@ Timing Summarise(std::vector<double> seconds) {
 Timing Repeat(const std::function<void(int64_t)>& call,
               const RepeatOptions& options) {
   return Summarise(Samples(call, options));
-}
-
-double Fastest(const std::function<void(int64_t)>& call,
-               const RepeatOptions& options) {
-  const std::vector<double> samples = Samples(call, options);
-  return *std::min_element(samples.begin(), samples.end());
 }
 
 }  // namespace delink::bench

@@ -1,11 +1,17 @@
 // How long something takes: repeated, in seconds of wall time.
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <functional>
 #include <vector>
 
 namespace delink::bench {
+
+inline double Since(std::chrono::steady_clock::time_point start) {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now() - start)
+      .count();
+}
 
 struct Timing {
   double median = 0;
@@ -29,9 +35,5 @@ struct RepeatOptions {
 // is sampled several at a time.
 Timing Repeat(const std::function<void(int64_t)>& call,
               const RepeatOptions& options);
-
-// The shortest of them, for what a machine can do at best.
-double Fastest(const std::function<void(int64_t)>& call,
-               const RepeatOptions& options);
 
 }  // namespace delink::bench

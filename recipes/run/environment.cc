@@ -21,11 +21,12 @@ std::string UtcNow() {
 std::string ProcessorName() {
   std::ifstream in("/proc/cpuinfo");
   for (std::string line; std::getline(in, line);) {
-    if (!line.starts_with("model name")) continue;
+    // "Model" where it is not x86; some say less.
+    if (!line.starts_with("model name") && !line.starts_with("Model")) continue;
     const size_t value = line.find_first_not_of(" \t", line.find(':') + 1);
-    return value == std::string::npos ? "" : line.substr(value);
+    if (value != std::string::npos) return line.substr(value);
   }
-  return "";
+  return "unknown";
 }
 
 std::string DelinkVersion() { return DELINK_VERSION; }

@@ -8,7 +8,7 @@ namespace delink {
 // "2026-03-01T09:30:00Z".
 std::string UtcNow();
 
-// As the system calls it; empty where it does not say.
+// As the system calls it; "unknown" where it does not say.
 std::string ProcessorName();
 
 // Of this build: "0.1.0".

@@ -2,12 +2,16 @@
 // speed is quoted against.
 #pragma once
 
+#include <cstdint>
+
 #include "framework/tensor/dtype.h"
 
 namespace delink {
 
-// FLOP/s of a matmul in f32 or bf16, of a size that suits the caches, on this
-// process's threads: the best of a few short runs (about 50 ms in all).
-double MeasureMatmulPeak(DType dtype);
+// FLOP/s of a matmul [size, size] x [size, size] in f32 or bf16 on this
+// process's threads: the best of the runs that take `seconds` together. The
+// size that is the default suits the caches.
+double MeasureMatmulPeak(DType dtype, int64_t size = 768,
+                         double seconds = 0.05);
 
 }  // namespace delink

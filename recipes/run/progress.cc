@@ -83,9 +83,16 @@ int64_t ResidentBytes() {
 }
 
 int64_t PeakResidentBytes() {
-  rusage usage{};
-  getrusage(RUSAGE_SELF, &usage);
-  return int64_t{usage.ru_maxrss} * 1024;
+  // Not getrusage's, which counts what called us too.
+  std::ifstream in("/proc/self/status");
+  for (std::string line; std::getline(in, line);) {
+    int64_t kibibytes = 0;
+    if (line.starts_with("VmHWM:") &&
+        absl::SimpleAtoi(line.substr(6, line.rfind(" kB") - 6), &kibibytes)) {
+      return kibibytes * 1024;
+    }
+  }
+  return 0;
 }
 
 }  // namespace delink

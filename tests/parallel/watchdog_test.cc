@@ -148,12 +148,21 @@ TEST(Judge, NamesThoseBehind) {
 
 TEST(Judge, NamesWhoLeftAndWhoNeverBegan) {
   std::vector<Suspect> ranks = {Rank(9), Rank(9)};
-  ranks[1].seen = {.left = true};
+  ranks[1] = {.seen = {.left = true}, .silent = true};
   EXPECT_THAT(Judge(ranks, kPatience, kPatience).message,
               HasSubstr("rank 1 has ended; the others waited"));
-  ranks[1].seen = {.beats = 5};
+  ranks[1] = {.seen = {.beats = 5}};
   EXPECT_THAT(Judge(ranks, kPatience, kPatience).message,
               HasSubstr("rank 1 is stuck: it is starting"));
+}
+
+// As when a run is being ended: the others have not waited for that rank.
+TEST(Judge, DoesNotNameWhoLeftJustNow) {
+  std::vector<Suspect> ranks = {Rank(9), Rank(5), Rank(9)};
+  ranks[0].seen = {.left = true};
+  const Verdict verdict = Judge(ranks, kPatience, kPatience);
+  EXPECT_THAT(verdict.culprits, ElementsAre(1));
+  EXPECT_EQ(verdict.speaker, 0);
 }
 
 TEST(Judge, NobodyIsGuiltyWhenAllWaitInTheSamePlace) {
@@ -193,8 +202,7 @@ TEST(Watchdog, EndsARunOfWhichARankIsStuck) {
     return Barrier(comm);
   });
   EXPECT_FALSE(status.ok());
-  // A second one may see the first leave: here ranks do not end with a process.
-  ASSERT_FALSE(messages.empty());
+  ASSERT_EQ(messages.size(), 1u);
   EXPECT_THAT(messages[0], HasSubstr("rank 1 is stuck: it is in step 4, F(1,a) "
                                      "of blocks/0; the others waited "));
   EXPECT_THAT(std::string(status.message()), HasSubstr("rank 1 is stuck"));

@@ -23,9 +23,7 @@ constexpr int kBlocks = 2;
 constexpr int64_t kWidth = 37;
 
 float Value(int slab, Plane plane, int64_t i) {
-  const RngKey key = Fold(Fold(KeyFromSeed(1), static_cast<uint64_t>(slab)),
-                          static_cast<uint64_t>(plane));
-  return static_cast<float>(Normal(key, static_cast<uint64_t>(i)));
+  return static_cast<float>(testing::ToyValue(slab, plane, i));
 }
 
 // Parameters and state that tell slabs, planes and elements apart; padding

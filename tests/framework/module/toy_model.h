@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "framework/base/rng.h"
 #include "framework/module/param_store.h"
 
 namespace delink::testing {
@@ -66,6 +67,13 @@ inline int SlabNamed(const ParamStore& store, const std::string& name) {
   }
   DELINK_CHECK(false) << "no slab " << name;
   return -1;
+}
+
+// A number for each element of a store, which tells slabs and planes apart.
+inline double ToyValue(int slab, Plane plane, int64_t element) {
+  const RngKey key = Fold(Fold(KeyFromSeed(1), static_cast<uint64_t>(slab)),
+                          static_cast<uint64_t>(plane));
+  return Normal(key, static_cast<uint64_t>(element));
 }
 
 // What this rank's plane holds.

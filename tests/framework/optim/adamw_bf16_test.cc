@@ -11,6 +11,7 @@
 #include "framework/optim/kernels.h"
 #include "framework/tensor/bfloat16.h"
 #include "tests/framework/module/toy_model.h"
+#include "tests/framework/optim/adamw_planes.h"
 
 namespace delink {
 namespace {
@@ -30,36 +31,18 @@ std::vector<uint16_t> RoundedBits(const std::vector<float>& values) {
   return BitsOf({values.begin(), values.end()});
 }
 
-// Planes of n elements, each of which is another number, and a guard.
-struct Planes {
+// With rounded weights, of which there is one more, as a guard.
+struct Planes : testing::AdamWPlanes {
   static constexpr uint16_t kUntouched = 0xABCD;
 
   explicit Planes(int64_t n)
-      : w(static_cast<size_t>(n) + 1, BFloat16::FromBits(kUntouched)) {
-    const RngKey key = KeyFromSeed(9);
-    for (int64_t i = 0; i < n; ++i) {
-      const auto at = static_cast<uint64_t>(4 * i);
-      p.push_back(static_cast<float>(Normal(key, at)));
-      g.push_back(static_cast<float>(Normal(key, at + 1)));
-      m.push_back(static_cast<float>(Normal(key, at + 2)));
-      v.push_back(static_cast<float>(std::abs(Normal(key, at + 3))));
-    }
-  }
+      : AdamWPlanes(n),
+        w(static_cast<size_t>(n) + 1, BFloat16::FromBits(kUntouched)) {}
   AdamWArgs Args(int64_t begin, int64_t end, const UpdateControl* control) {
-    return {.p = p.data() + begin,
-            .w = w.data() + begin,
-            .g = g.data() + begin,
-            .m = m.data() + begin,
-            .v = v.data() + begin,
-            .n = end - begin,
-            .beta1 = 0.9,
-            .beta2 = 0.95,
-            .eps = 1e-8,
-            .decay = 0.1,
-            .update = 3,
-            .control = control};
+    AdamWArgs args = AdamWPlanes::Args(begin, end, control);
+    args.w = w.data() + begin;
+    return args;
   }
-  std::vector<float> p, g, m, v;
   std::vector<BFloat16> w;
 };
 

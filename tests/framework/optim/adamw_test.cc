@@ -10,10 +10,12 @@
 #include "framework/base/rng.h"
 #include "framework/optim/kernels.h"
 #include "tests/framework/module/toy_model.h"
+#include "tests/framework/optim/adamw_planes.h"
 
 namespace delink {
 namespace {
 
+using testing::AdamWPlanes;
 using testing::MakeStore;
 using testing::Read;
 using testing::SlabNamed;
@@ -200,44 +202,15 @@ TEST_F(AdamWTest, ShardsGiveTheBitsOfTheWhole) {
   }
 }
 
-// Planes of n random elements.
-struct Planes {
-  explicit Planes(int64_t n) {
-    const RngKey key = KeyFromSeed(9);
-    for (int64_t i = 0; i < n; ++i) {
-      const auto at = static_cast<uint64_t>(4 * i);
-      p.push_back(static_cast<float>(Normal(key, at)));
-      g.push_back(static_cast<float>(Normal(key, at + 1)));
-      m.push_back(static_cast<float>(Normal(key, at + 2)));
-      v.push_back(static_cast<float>(std::abs(Normal(key, at + 3))));
-    }
-  }
-  AdamWArgs Args(int64_t begin, int64_t end, const UpdateControl* control) {
-    return {.p = p.data() + begin,
-            .g = g.data() + begin,
-            .m = m.data() + begin,
-            .v = v.data() + begin,
-            .n = end - begin,
-            .beta1 = 0.9,
-            .beta2 = 0.95,
-            .eps = 1e-8,
-            .decay = 0.1,
-            .update = 3,
-            .control = control};
-  }
-  bool operator==(const Planes&) const = default;
-  std::vector<float> p, g, m, v;
-};
-
 TEST(AdamWKernelTest, EveryInstructionSetAndCutGivesTheSameBits) {
   const UpdateControl control{.lr = 0.01, .clip_factor = 0.7};
   for (const int64_t n : {1, 7, 16, 17, 1009, 16385, 50021}) {
-    Planes expected(n);
+    AdamWPlanes expected(n);
     ASSERT_TRUE(cpu::AdamWF32With(0, expected.Args(0, n, &control)));
-    EXPECT_NE(expected.p, Planes(n).p);
+    EXPECT_NE(expected.p, AdamWPlanes(n).p);
     for (const int set : {0, 1, 2}) {
       for (const int64_t cut : {int64_t{0}, int64_t{1}, n / 3, n / 2 + 1}) {
-        Planes planes(n);
+        AdamWPlanes planes(n);
         if (!cpu::AdamWF32With(set, planes.Args(0, cut, &control))) break;
         cpu::AdamWF32With(set, planes.Args(cut, n, &control));
         ASSERT_TRUE(planes == expected)

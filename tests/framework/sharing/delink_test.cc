@@ -19,16 +19,11 @@ namespace {
 using testing::MakeStore;
 using testing::Read;
 using testing::SlabNamed;
+using testing::ToyValue;
 using testing::Write;
 
 constexpr int kBlocks = 6;
 constexpr int64_t kWidth = 17;
-
-double Value(int slab, Plane plane, int64_t i) {
-  const RngKey key = Fold(Fold(KeyFromSeed(1), static_cast<uint64_t>(slab)),
-                          static_cast<uint64_t>(plane));
-  return Normal(key, static_cast<uint64_t>(i));
-}
 
 // Weights, state and update counts that tell slabs, planes and elements apart.
 // In bf16 weights and masters have nothing to do with each other: both are to
@@ -41,12 +36,12 @@ void FillAll(ParamStore& store) {
       if (!store.has(plane)) continue;
       if (store.dtype(plane) == DType::kBF16) {
         Write<BFloat16>(store, slab, plane, [=](int64_t i) {
-          return BFloat16(Value(slab, plane, i));
+          return BFloat16(ToyValue(slab, plane, i));
         });
         continue;
       }
       Write<float>(store, slab, plane, [=](int64_t i) {
-        return static_cast<float>(Value(slab, plane, i));
+        return static_cast<float>(ToyValue(slab, plane, i));
       });
     }
     store.updates()[s] = 100 + static_cast<int64_t>(s);

@@ -29,8 +29,7 @@ class QuickBench : public ::testing::Test {
     cpu::SetThreads(1);
     const delink::testing::TempDir dir;
     absl::StatusOr<BenchReport> report =
-        RunBench({.scratch = dir.path(), .quick = true, .version = "test"},
-                 BuiltInModels(),
+        RunBench({.scratch = dir.path(), .quick = true}, BuiltInModels(),
                  [](const std::string& what) { told_->push_back(what); });
     ASSERT_TRUE(report.ok()) << report.status();
     *report_ = *std::move(report);
