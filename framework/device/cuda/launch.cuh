@@ -1,0 +1,45 @@
+// The one way in which kernels are launched, and dynamic shared memory.
+//
+//   Launch(ScaleKernel<float>, {blocks}, {256}, 0, stream, x, factor, n);
+//
+// Device code is plain CUDA C++ that g++ reads too: no <<<>>>, inline PTX only
+// behind small named functions. Tests compile it against another launch.cuh,
+// which runs kernels on the CPU (docs/cuda.md).
+#pragma once
+
+#include <cuda_runtime.h>
+
+#include <cstdint>
+#include <type_traits>
+
+#include "framework/device/cuda/check.h"
+#include "framework/device/cuda/stream.h"
+
+namespace delink::cuda {
+
+// Enqueues kernel(args...) on `stream`. Nothing is launched where the grid is
+// empty. More than 48 KiB of shared memory are asked of the device first.
+template <typename... P>
+void Launch(void (*kernel)(P...), dim3 grid, dim3 block, int64_t shared_bytes,
+            Stream& stream, std::type_identity_t<P>... args) {
+  if (grid.x == 0 || grid.y == 0 || grid.z == 0) return;
+  const void* const function = reinterpret_cast<const void*>(kernel);
+  if (shared_bytes > 48 * 1024) {
+    DELINK_CUDA_CHECK(cudaFuncSetAttribute(
+        function, cudaFuncAttributeMaxDynamicSharedMemorySize,
+        static_cast<int>(shared_bytes)));
+  }
+  void* pointers[] = {const_cast<void*>(static_cast<const void*>(&args))...};
+  DELINK_CUDA_CHECK(cudaLaunchKernel(function, grid, block, pointers,
+                                     static_cast<size_t>(shared_bytes),
+                                     InfoOf(stream).handle));
+}
+
+// The block's dynamic shared memory, 16-byte aligned.
+template <typename T>
+__device__ T* DynamicShared() {
+  extern __shared__ uint4 delink_dynamic_shared[];
+  return reinterpret_cast<T*>(delink_dynamic_shared);
+}
+
+}  // namespace delink::cuda
