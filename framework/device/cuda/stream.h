@@ -11,6 +11,8 @@ class Stream;
 
 namespace cuda {
 
+class Libraries;
+
 struct StreamInfo {
   cudaStream_t handle;
   // Memory for what a kernel needs inside one call: partial sums, cuBLASLt's
@@ -19,6 +21,7 @@ struct StreamInfo {
   void* scratch;
   int64_t scratch_bytes;
   int multiprocessors;
+  Libraries* libraries;  // of the stream's device, never null: libraries.h
 };
 inline constexpr int64_t kScratchBytes = int64_t{32} << 20;
 
