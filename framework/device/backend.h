@@ -50,6 +50,16 @@ class Stream {
   virtual void Wait(const Event& event) = 0;
   // Blocks the host until all work given so far is done.
   virtual void Synchronize() = 0;
+  // The stream that does the work, where this one only looks on
+  // (layers/kernels/timed); events and copies are the same by either.
+  virtual Stream& underlying() { return *this; }
+};
+
+// In bytes; 0 where a device does not say.
+struct DeviceMemory {
+  int64_t total = 0;
+  int64_t free = 0;   // now, as the driver counts, for all processes together
+  int64_t cache = 0;  // the largest
 };
 
 class Device {
@@ -57,6 +67,7 @@ class Device {
   virtual ~Device() = default;
   virtual DeviceKind kind() const = 0;
   virtual std::string name() const = 0;
+  virtual DeviceMemory memory() const { return {}; }
 
   // `bytes` of memory, not initialised; ResourceExhausted with what was asked
   // for and what there is.
@@ -69,6 +80,10 @@ class Device {
 
   virtual std::unique_ptr<Stream> NewStream() = 0;
   virtual std::unique_ptr<Event> NewEvent() = 0;
+  // An event that also notes when it is reached, for measurements.
+  virtual std::unique_ptr<Event> NewTimingEvent() = 0;
+  // Between two timing events that were recorded; waits for both.
+  virtual double SecondsBetween(const Event& begin, const Event& end) = 0;
 
   // Host memory of an asynchronous copy must live until the stream is done.
   virtual void CopyFromHost(Stream& stream, void* device, const void* host,

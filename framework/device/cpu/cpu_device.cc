@@ -1,5 +1,6 @@
 // The CPU as a device: streams run synchronously on the thread that calls.
 #include <atomic>
+#include <chrono>
 #include <cstdlib>
 #include <cstring>
 
@@ -11,11 +12,20 @@
 namespace delink {
 namespace {
 
+using Clock = std::chrono::steady_clock;
+
 class CpuEvent final : public Event {};
+
+struct CpuTimingEvent final : Event {
+  Clock::time_point reached;
+};
 
 class CpuStream final : public Stream {
  public:
-  void Record(Event&) override {}
+  void Record(Event& event) override {
+    auto* const timing = dynamic_cast<CpuTimingEvent*>(&event);
+    if (timing != nullptr) timing->reached = Clock::now();
+  }
   void Wait(const Event&) override {}
   void Synchronize() override {}
 };
@@ -56,6 +66,15 @@ class CpuDevice final : public Device {
   }
   std::unique_ptr<Event> NewEvent() override {
     return std::make_unique<CpuEvent>();
+  }
+  std::unique_ptr<Event> NewTimingEvent() override {
+    return std::make_unique<CpuTimingEvent>();
+  }
+  double SecondsBetween(const Event& begin, const Event& end) override {
+    const auto reached = [](const Event& event) {
+      return dynamic_cast<const CpuTimingEvent&>(event).reached;
+    };
+    return std::chrono::duration<double>(reached(end) - reached(begin)).count();
   }
 
   void CopyFromHost(Stream&, void* device, const void* host,

@@ -1,30 +1,44 @@
-// What the libraries behind some kernels (cuBLASLt, cuDNN) keep for a device:
-// handles, plans, choices of algorithms. The device owns one Libraries, which
-// lives as long as its streams do; kernels reach it through StreamInfo.
+// What libraries keep for a device as long as it lives: handles, and plans of
+// the calls that were made. A library's own code is elsewhere
+// (layers/kernels/cuda); here is only where it is kept, so that nothing of it
+// is global.
 #pragma once
 
+#include <array>
+#include <cstdint>
 #include <memory>
 #include <mutex>
-#include <typeindex>
-#include <unordered_map>
 
 namespace delink::cuda {
 
+class Library {
+ public:
+  Library() = default;
+  Library(const Library&) = delete;
+  Library& operator=(const Library&) = delete;
+  virtual ~Library() = default;
+};
+
+enum class LibrarySlot : uint8_t { kMatmul, kAttention };
+inline constexpr int kLibrarySlots = 2;
+
+// One for each device. Thread-safe.
 class Libraries {
  public:
-  // The device's one T, made by the first call that asks for it, with the
-  // device current. Thread-safe; what T does about threads is its own business.
-  template <typename T>
-  T& Get() {
+  // What is in the slot: made by `make` at the first call, while the device is
+  // the thread's current one, and destroyed with the device. Every call for a
+  // slot names the same type.
+  template <typename T, typename Make>
+  T& Get(LibrarySlot slot, Make make) {
     const std::lock_guard<std::mutex> lock(mutex_);
-    std::shared_ptr<void>& kept = kept_[typeid(T)];
-    if (kept == nullptr) kept = std::make_shared<T>();
-    return *static_cast<T*>(kept.get());
+    std::unique_ptr<Library>& library = libraries_[static_cast<size_t>(slot)];
+    if (library == nullptr) library = make();
+    return static_cast<T&>(*library);
   }
 
  private:
   std::mutex mutex_;
-  std::unordered_map<std::type_index, std::shared_ptr<void>> kept_;
+  std::array<std::unique_ptr<Library>, kLibrarySlots> libraries_;  // by mutex_
 };
 
 }  // namespace delink::cuda

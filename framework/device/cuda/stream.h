@@ -25,7 +25,8 @@ struct StreamInfo {
 };
 inline constexpr int64_t kScratchBytes = int64_t{32} << 20;
 
-// `stream` must be of the CUDA device.
+// `stream`, or what it looks on (Stream::underlying), must be of the CUDA
+// device.
 const StreamInfo& InfoOf(Stream& stream);
 
 }  // namespace cuda

@@ -43,6 +43,8 @@ class MetaDevice final : public Device {
   std::unique_ptr<Event> NewEvent() override {
     return std::make_unique<MetaEvent>();
   }
+  std::unique_ptr<Event> NewTimingEvent() override { return NewEvent(); }
+  double SecondsBetween(const Event&, const Event&) override { return 0; }
 
   void CopyFromHost(Stream&, void*, const void*, int64_t) override {}
   void CopyToHost(Stream&, void*, const void*, int64_t) override {}

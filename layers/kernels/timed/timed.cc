@@ -16,6 +16,7 @@ class TimedStream final : public Stream {
   void Record(Event& event) override { stream_->Record(event); }
   void Wait(const Event& event) override { stream_->Wait(event); }
   void Synchronize() override { stream_->Synchronize(); }
+  Stream& underlying() override { return *stream_; }
 
   Stream& stream() { return *stream_; }
   KernelCalls& calls() { return calls_; }
@@ -44,6 +45,12 @@ class TimedCpuDevice final : public Device {
     return std::make_unique<TimedStream>(cpu_->NewStream(), calls_);
   }
   std::unique_ptr<Event> NewEvent() override { return cpu_->NewEvent(); }
+  std::unique_ptr<Event> NewTimingEvent() override {
+    return cpu_->NewTimingEvent();
+  }
+  double SecondsBetween(const Event& begin, const Event& end) override {
+    return cpu_->SecondsBetween(begin, end);
+  }
   void CopyFromHost(Stream& stream, void* device, const void* host,
                     int64_t bytes) override {
     cpu_->CopyFromHost(Timed(stream).stream(), device, host, bytes);
