@@ -39,23 +39,52 @@ __device__ inline __nv_bfloat16 FromFloat<__nv_bfloat16>(float x) {
   return __float2bfloat16_rn(x);
 }
 
-// 16 bytes of T: 4 floats or 8 bf16.
-template <typename T>
-struct alignas(16) Pack {
-  static constexpr int kSize = 16 / sizeof(T);
-  T values[kSize];
+// kWidth neighbours in memory: 16 bytes, which are 4 floats or 8 bf16, or,
+// where nothing is aligned, one.
+template <typename T, int kWidth = 16 / sizeof(T)>
+struct alignas(kWidth * sizeof(T)) Pack {
+  static constexpr int kSize = kWidth;
+  T values[kWidth];
+
+  __device__ float operator[](int i) const { return ToFloat(values[i]); }
 };
 
-// `from` and `to` are 16-byte aligned.
-template <typename T>
-__device__ Pack<T> LoadPack(const T* from) {
-  Pack<T> pack;
-  *reinterpret_cast<uint4*>(&pack) = *reinterpret_cast<const uint4*>(from);
+// `from` and `to` are aligned as a Pack<T, kWidth> is.
+template <typename T, int kWidth = 16 / sizeof(T)>
+__device__ Pack<T, kWidth> LoadPack(const T* from) {
+  Pack<T, kWidth> pack;
+  if constexpr (sizeof(pack) == 16) {
+    *reinterpret_cast<uint4*>(&pack) = *reinterpret_cast<const uint4*>(from);
+  } else {
+    for (int i = 0; i < kWidth; ++i) pack.values[i] = from[i];
+  }
   return pack;
 }
-template <typename T>
-__device__ void StorePack(T* to, const Pack<T>& pack) {
-  *reinterpret_cast<uint4*>(to) = *reinterpret_cast<const uint4*>(&pack);
+template <typename T, int kWidth>
+__device__ void StorePack(T* to, const Pack<T, kWidth>& pack) {
+  if constexpr (sizeof(pack) == 16) {
+    *reinterpret_cast<uint4*>(to) = *reinterpret_cast<const uint4*>(&pack);
+  } else {
+    for (int i = 0; i < kWidth; ++i) to[i] = pack.values[i];
+  }
+}
+
+// value(i) for each i of a pack, rounded to T.
+template <typename T, int kWidth = 16 / sizeof(T), typename Value>
+__device__ Pack<T, kWidth> MakePack(Value value) {
+  Pack<T, kWidth> pack;
+  if constexpr (sizeof(T) == 2 && kWidth % 2 == 0) {
+    // Two at a time are one instruction.
+#pragma unroll
+    for (int i = 0; i < kWidth; i += 2) {
+      *reinterpret_cast<__nv_bfloat162*>(pack.values + i) =
+          __floats2bfloat162_rn(value(i), value(i + 1));
+    }
+  } else {
+#pragma unroll
+    for (int i = 0; i < kWidth; ++i) pack.values[i] = FromFloat<T>(value(i));
+  }
+  return pack;
 }
 
 // On the host: whether rows of `elements` T from `address` on can be read by

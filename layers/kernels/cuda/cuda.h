@@ -9,9 +9,10 @@
 
 namespace delink::cuda {
 
-// T is float or BFloat16. Statistics and gradients of parameters are f32.
+// T is float or BFloat16. Statistics and gradients of parameters are f32. Null
+// in a build without CUDA (no_cuda/table.cc).
 template <typename T>
-const Kernels& Table();
+const Kernels* Table();
 
 template <typename T>
 void Matmul(Stream&, const MatmulArgs&);

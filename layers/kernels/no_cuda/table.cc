@@ -1,0 +1,14 @@
+// A build without CUDA: no kernels for its devices.
+#include "layers/kernels/cuda/cuda.h"
+
+namespace delink::cuda {
+
+template <typename T>
+const Kernels* Table() {
+  return nullptr;
+}
+
+template const Kernels* Table<float>();
+template const Kernels* Table<BFloat16>();
+
+}  // namespace delink::cuda
