@@ -5,6 +5,7 @@
 #pragma once
 
 #include "framework/tensor/bfloat16.h"
+#include "layers/kernels/cuda/attention_scratch.h"
 #include "layers/kernels/kernels.h"
 
 namespace delink::cuda {
@@ -67,8 +68,6 @@ template <typename T>
 void AttentionForward(Stream&, const AttentionForwardArgs&);
 template <typename T>
 void AttentionBackward(Stream&, const AttentionBackwardArgs&);
-int64_t AttentionForwardScratch(const AttentionForwardArgs&, int threads);
-int64_t AttentionBackwardScratch(const AttentionBackwardArgs&, int threads);
 
 template <typename T>
 void CrossEntropy(Stream&, const CrossEntropyArgs&);

@@ -29,8 +29,8 @@ const Kernels* Table() {
       .embedding_backward_position = EmbeddingBackwardPosition<T>,
       .attention_forward = AttentionForward<T>,
       .attention_backward = AttentionBackward<T>,
-      .attention_forward_scratch_bytes = AttentionForwardScratch,
-      .attention_backward_scratch_bytes = AttentionBackwardScratch,
+      .attention_forward_scratch_bytes = AttentionForwardScratch<T>,
+      .attention_backward_scratch_bytes = AttentionBackwardScratch<T>,
       .cross_entropy = CrossEntropy<T>,
   };
   return &kTable;
