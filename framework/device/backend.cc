@@ -12,6 +12,8 @@ const char* ToString(DeviceKind kind) {
       return "cuda";
     case DeviceKind::kTimedCpu:
       return "timed cpu";
+    case DeviceKind::kMetaCuda:
+      return "meta cuda";
   }
   return "?";
 }

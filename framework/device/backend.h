@@ -22,10 +22,20 @@
 
 namespace delink {
 
-// kTimedCpu: the CPU, noting what its kernels take (layers/kernels/timed).
-enum class DeviceKind : uint8_t { kCpu, kMeta, kCuda, kTimedCpu };
+// kMeta and kMetaCuda: nothing is computed, only measured, in place of the CPU
+// and of a CUDA device. kTimedCpu: the CPU, noting what its kernels take
+// (layers/kernels/timed).
+enum class DeviceKind : uint8_t { kCpu, kMeta, kCuda, kTimedCpu, kMetaCuda };
 
 const char* ToString(DeviceKind kind);
+
+constexpr bool IsMeta(DeviceKind kind) {
+  return kind == DeviceKind::kMeta || kind == DeviceKind::kMetaCuda;
+}
+// Whether it is the CUDA device, or measures in its place.
+constexpr bool IsCuda(DeviceKind kind) {
+  return kind == DeviceKind::kCuda || kind == DeviceKind::kMetaCuda;
+}
 
 // Every address that Allocate returns, and every offset that our planners
 // choose, is a multiple of this many bytes.
@@ -77,6 +87,9 @@ class Device {
   // calls so far: tests hold the memory account against both.
   virtual int64_t bytes_in_use() const = 0;
   virtual int64_t allocations() const = 0;
+  // Bytes of the device that are taken besides: by streams, by the driver, and
+  // by whoever was there before us.
+  virtual int64_t overhead() const { return 0; }
 
   virtual std::unique_ptr<Stream> NewStream() = 0;
   virtual std::unique_ptr<Event> NewEvent() = 0;
@@ -85,7 +98,9 @@ class Device {
   // Between two timing events that were recorded; waits for both.
   virtual double SecondsBetween(const Event& begin, const Event& end) = 0;
 
-  // Host memory of an asynchronous copy must live until the stream is done.
+  // Host memory of an asynchronous copy must live until the stream is done, and
+  // what CopyToHost brings is there after the stream's Synchronize only. Small
+  // copies (64 KiB to, 4 MiB from the host) make no backend wait.
   virtual void CopyFromHost(Stream& stream, void* device, const void* host,
                             int64_t bytes) = 0;
   virtual void CopyToHost(Stream& stream, void* host, const void* device,
@@ -97,9 +112,14 @@ class Device {
 
 std::unique_ptr<Device> NewCpuDevice();
 // Allocates nothing and computes nothing; its addresses are distinct and must
-// not be dereferenced. What runs on it is measured, not done.
-std::unique_ptr<Device> NewMetaDevice();
-// Unavailable when this build or this machine has no CUDA device.
+// not be dereferenced. What runs on it is measured, not done, in place of a
+// device of the kind `of`.
+std::unique_ptr<Device> NewMetaDevice(DeviceKind of = DeviceKind::kCpu);
+// Unavailable: this build or this machine has no CUDA device. NotFound: none of
+// that number. FailedPrecondition: a driver that is too old, or a device that
+// there are no kernels for.
 absl::StatusOr<std::unique_ptr<Device>> NewCudaDevice(int ordinal);
+// How many there are, at least one; errors as above. Takes nothing of them.
+absl::StatusOr<int> CountCudaDevices();
 
 }  // namespace delink

@@ -172,6 +172,18 @@ bool ParamStore::Wanted(Plane plane) const {
   return true;
 }
 
+int64_t ParamStore::WantedBytes() const {
+  int64_t bytes = 0;
+  for (int p = 0; p < kPlanes; ++p) {
+    const auto plane = static_cast<Plane>(p);
+    if (!Wanted(plane)) continue;
+    for (size_t s = 0; s < slabs_.size(); ++s) {
+      bytes += PlaneElements(static_cast<int>(s), plane) * SizeOf(dtype(plane));
+    }
+  }
+  return bytes;
+}
+
 absl::Status ParamStore::AllocatePlanes() {
   planes_.resize(kPlanes);
   const std::unique_ptr<Stream> stream = device_->NewStream();
@@ -184,7 +196,11 @@ absl::Status ParamStore::AllocatePlanes() {
       absl::StatusOr<Buffer> buffer = Buffer::Allocate(*device_, bytes);
       if (!buffer.ok()) {
         return absl::ResourceExhaustedError(absl::StrCat(
-            "parameters of ", slabs_[s].name, ": ", buffer.status().message()));
+            "parameters of ", slabs_[s].name, ": ", buffer.status().message(),
+            "; weights, gradients and optimizer state need ", WantedBytes(),
+            " bytes in all; share more layers (stage.share), shard the state "
+            "over more ranks (stage.parallel.zero = 1) or make the model "
+            "smaller"));
       }
       device_->FillZero(*stream, buffer->data(), bytes);
       planes_[static_cast<size_t>(p)].push_back(*std::move(buffer));
@@ -212,7 +228,7 @@ void ParamStore::InitWeights(uint64_t seed) {
     for (const SlabParam& place : slabs_[s].params) {
       const ParamDecl& decl = registry_->decls[static_cast<size_t>(place.decl)];
       const RngKey key = Fold(root, std::string_view(decl.name));
-      if (device_->kind() == DeviceKind::kMeta) continue;
+      if (IsMeta(device_->kind())) continue;
       const auto init =
           options_.dtype == DType::kF64 ? InitParam<double> : InitParam<float>;
       init(*this, *stream, static_cast<int>(s), place, decl.spec.init, key);

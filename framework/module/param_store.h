@@ -140,6 +140,7 @@ class ParamStore {
   void BuildBindings();
   void FindStrangers();
   bool Wanted(Plane plane) const;
+  int64_t WantedBytes() const;
   absl::Status AllocatePlanes();
   int64_t PlaneElements(int slab, Plane plane) const;
 

@@ -8,6 +8,7 @@ const OptimKernels* FindOptimKernels(DeviceKind device, DType dtype) {
     case DeviceKind::kTimedCpu:
       return cpu::OptimTable(dtype);
     case DeviceKind::kMeta:
+    case DeviceKind::kMetaCuda:
       return meta::OptimTable(dtype);
     case DeviceKind::kCuda:
       return cuda::OptimTable(dtype);

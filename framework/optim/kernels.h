@@ -53,10 +53,19 @@ struct FinishNormArgs {
   UpdateControl* control = nullptr;
 };
 
+// tail = {*loss_sum, *tokens, votes}, as doubles.
+struct SumsTailArgs {
+  const double* loss_sum = nullptr;
+  const int64_t* tokens = nullptr;
+  double votes = 0;
+  double* tail = nullptr;  // [3]
+};
+
 struct OptimKernels {
   void (*adamw)(Stream&, const AdamWArgs&);
   void (*sum_squares)(Stream&, const SumSquaresArgs&);
   void (*finish_norm)(Stream&, const FinishNormArgs&);
+  void (*sums_tail)(Stream&, const SumsTailArgs&);
 };
 
 // Null when this build has no kernels for the pair (f32 and f64 on the CPU; on

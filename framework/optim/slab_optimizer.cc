@@ -43,8 +43,17 @@ void SumSquares(Stream& stream, const ParamStore& store, int slab, Range owned,
 
 void FinishNorm(Stream& stream, Device& device, const double* sums, int64_t n,
                 UpdateControl* control) {
-  KernelsOf(device, DType::kF64)
+  KernelsOf(device, DType::kF32)
       .finish_norm(stream, {.sums = sums, .n = n, .control = control});
+}
+
+void WriteTail(Stream& stream, Device& device, const double* loss_sum,
+               const int64_t* tokens, double votes, double* tail) {
+  KernelsOf(device, DType::kF32)
+      .sums_tail(stream, {.loss_sum = loss_sum,
+                          .tokens = tokens,
+                          .votes = votes,
+                          .tail = tail});
 }
 
 int FirstNonFiniteSlab(const std::vector<Slab>& slabs,

@@ -56,6 +56,11 @@ void SumSquares(Stream& stream, const ParamStore& store, int slab, Range owned,
 void FinishNorm(Stream& stream, Device& device, const double* sums, int64_t n,
                 UpdateControl* control);
 
+// Writes what travels behind the block sums: *loss_sum, *tokens and `votes`, as
+// doubles. All device memory.
+void WriteTail(Stream& stream, Device& device, const double* loss_sum,
+               const int64_t* tokens, double votes, double* tail);
+
 // For a diagnosis: the first slab with a block sum that is not finite, or -1.
 // `sums` are all slabs' block sums one after the other, on the host.
 int FirstNonFiniteSlab(const std::vector<Slab>& slabs,

@@ -156,7 +156,7 @@ absl::Status Calibration::AddBatch(const ParamStore& to, double tokens,
   DELINK_CHECK_EQ(to.slabs().size(), origins_.size());
   DELINK_CHECK_EQ(comm.size(), to.options().ranks);
   std::vector<double> sums(sums_.size(), 0.0);
-  if (to.device().kind() != DeviceKind::kMeta) {
+  if (!IsMeta(to.device().kind())) {
     const std::unique_ptr<Stream> stream = to.device().NewStream();
     for (const Family& family : families_) {
       AddLocal(to, family, *stream, sums);

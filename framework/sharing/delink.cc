@@ -5,6 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "framework/base/status_macros.h"
+#include "framework/comm/device_exchange.h"
 #include "framework/sharing/plane_pieces.h"
 #include "framework/sharing/resolve.h"
 
@@ -18,9 +19,9 @@ class Switch {
       : from_(from),
         to_(to),
         policy_(policy),
-        comm_(comm),
         device_(to.device()),
-        stream_(device_.NewStream()) {}
+        stream_(device_.NewStream()),
+        exchange_(device_, *stream_, comm) {}
 
   absl::Status Slab(int slab, const SlabOrigin& origin) {
     const delink::Slab& target = to_.slabs()[static_cast<size_t>(slab)];
@@ -67,13 +68,11 @@ class Switch {
     if (!Sharded(from_, origin, plane) || Sharded(to_, slab, plane)) {
       return absl::OkStatus();
     }
-    stream_->Synchronize();
-    return comm_
-        .AllGather(
-            to_.at(slab, plane, 0),
-            to_.slabs()[static_cast<size_t>(slab)].ShardElements(comm_.size()),
-            to_.dtype(plane))
-        ->Wait();
+    return exchange_.AllGather(
+        to_.at(slab, plane, 0),
+        to_.slabs()[static_cast<size_t>(slab)].ShardElements(
+            to_.options().ranks),
+        to_.dtype(plane));
   }
 
   static bool Sharded(const ParamStore& store, int slab, Plane plane) {
@@ -98,9 +97,9 @@ class Switch {
   const ParamStore& from_;
   ParamStore& to_;
   StatePolicy policy_;
-  Communicator& comm_;
   Device& device_;
   std::unique_ptr<Stream> stream_;
+  DeviceExchange exchange_;
 };
 
 }  // namespace

@@ -34,7 +34,7 @@ void ReadPiece(Stream& stream, const ParamStore& store, int slab, Plane plane,
                Range piece, std::span<double> values) {
   DELINK_CHECK_EQ(static_cast<int64_t>(values.size()), piece.size());
   Device& device = store.device();
-  if (values.empty() || device.kind() == DeviceKind::kMeta) return;
+  if (values.empty() || IsMeta(device.kind())) return;
   const void* const from = store.at(slab, plane, piece.begin);
   if (store.dtype(plane) == DType::kF64) {
     Read<double>(stream, device, from, values);
@@ -48,7 +48,7 @@ void ChangeElements(Stream& stream, ParamStore& store, int slab, Plane plane,
                     Range range,
                     const std::function<void(std::span<double>)>& change) {
   Device& device = store.device();
-  if (device.kind() == DeviceKind::kMeta) return;
+  if (IsMeta(device.kind())) return;
   std::vector<double> values;
   ForEachPiece(range, kPieceElements, [&](Range piece) {
     values.resize(static_cast<size_t>(piece.size()));

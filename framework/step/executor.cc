@@ -46,9 +46,9 @@ absl::StatusOr<std::unique_ptr<Executor>> Executor::Create(
     e->train_names_ = e->NamesOf(e->train_);
     e->evaluation_names_ = e->NamesOf(e->evaluation_);
   }
-  e->layers_ =
-      MeasureLayers(*env.model, env.store->registry(),
-                    env.store->options().dtype, options.batch, env.accumulate);
+  e->layers_ = MeasureLayers(*env.model, env.store->registry(),
+                             env.store->options().dtype, options.batch,
+                             env.accumulate, env.device->kind());
   e->memory_ = SizeStep(*env.store, e->layers_, options.batch,
                         options.micro_batches, options.plan.recompute,
                         e->train_analysis_, e->evaluation_analysis_);
@@ -56,8 +56,7 @@ absl::StatusOr<std::unique_ptr<Executor>> Executor::Create(
     e->memory_.copies = std::max(e->memory_.copies, ProbeBytes(*env.store));
   }
   if (env.trace != nullptr) e->DescribeProgram(*env.trace);
-  e->compute_stream_ = env.device->NewStream();
-  e->network_stream_ = env.device->NewStream();
+  e->MakeStreams();
   DELINK_RETURN_IF_ERROR(e->Allocate());
   e->BuildVisits();
   Executor* const self = e.get();
@@ -75,20 +74,36 @@ absl::StatusOr<std::unique_ptr<Executor>> Executor::Create(
   return e;
 }
 
+void Executor::MakeStreams() {
+  Device& device = *env_.device;
+  compute_stream_ = device.NewStream();
+  network_stream_ = device.NewStream();
+  compute_exchange_ =
+      std::make_unique<DeviceExchange>(device, *compute_stream_, *env_.compute);
+  network_exchange_ =
+      std::make_unique<DeviceExchange>(device, *network_stream_, *env_.network);
+}
+
 absl::Status Executor::Allocate() {
   Device& device = *env_.device;
+  const auto explain = [&](const char* what, const absl::Status& status) {
+    if (status.ok()) return status;
+    return absl::ResourceExhaustedError(absl::StrCat(
+        "memory for ", what, ": ", status.message(),
+        "; the step needs: ", ToString(account()), "; use a smaller ",
+        memory_.batch.micro_batch > 1 ? "run.micro_batch" : "data.seq",
+        memory_.recompute ? "" : " or run.recompute = \"block\""));
+  };
   const auto take = [&](const char* what, int64_t bytes,
                         Buffer* out) -> absl::Status {
     absl::StatusOr<Buffer> buffer = Buffer::Allocate(device, bytes);
-    if (!buffer.ok()) {
-      return absl::ResourceExhaustedError(absl::StrCat(
-          "memory for ", what, ": ", buffer.status().message(),
-          "; the step needs: ", ToString(account()),
-          "; use a smaller run.micro_batch or run.recompute = \"block\""));
-    }
+    DELINK_RETURN_IF_ERROR(explain(what, buffer.status()));
     *out = *std::move(buffer);
     return absl::OkStatus();
   };
+  // Kernels run on the compute lane alone.
+  DELINK_RETURN_IF_ERROR(
+      explain("the compute lane's kernels", compute_stream_->Prepare()));
   DELINK_RETURN_IF_ERROR(take("slots", memory_.slot_bytes(), &slots_));
   DELINK_RETURN_IF_ERROR(take(
       "boundaries", memory_.boundaries * memory_.boundary_bytes, &boundaries_));
@@ -156,8 +171,9 @@ double Executor::flops_per_micro_batch() const {
   return flops;
 }
 
-absl::Status Executor::Load(const HostBatch& batch, int64_t step,
-                            const UpdateControl& control) {
+// Does not wait; whoever calls does, before the batch goes.
+void Executor::Load(const HostBatch& batch, int64_t step,
+                    const UpdateControl& control) {
   const int64_t sequences = memory_.micro_batches * memory_.batch.micro_batch;
   const int64_t tokens = sequences * memory_.batch.seq;
   DELINK_CHECK_EQ(static_cast<int64_t>(batch.inputs.size()), tokens);
@@ -165,19 +181,20 @@ absl::Status Executor::Load(const HostBatch& batch, int64_t step,
   DELINK_CHECK_EQ(static_cast<int64_t>(batch.samples.size()), sequences);
   Device& device = *env_.device;
   Stream& stream = *compute_stream_;
-  const RngKey key = Fold(Fold(KeyFromSeed(options_.seed), "step"),
-                          static_cast<uint64_t>(step));
+  loaded_key_ = Fold(Fold(KeyFromSeed(options_.seed), "step"),
+                     static_cast<uint64_t>(step));
+  loaded_control_ = control;
   device.CopyFromHost(stream, records_->inputs, batch.inputs.data(),
                       tokens * 4);
   device.CopyFromHost(stream, records_->targets, batch.targets.data(),
                       tokens * 4);
   device.CopyFromHost(stream, records_->samples, batch.samples.data(),
                       sequences * 8);
-  device.CopyFromHost(stream, records_->step_key, &key, sizeof(key));
-  device.CopyFromHost(stream, records_->control, &control, sizeof(control));
+  device.CopyFromHost(stream, records_->step_key, &loaded_key_,
+                      sizeof(loaded_key_));
+  device.CopyFromHost(stream, records_->control, &loaded_control_,
+                      sizeof(loaded_control_));
   device.FillZero(stream, records_->loss, sizeof(LossRecord));
-  stream.Synchronize();
-  return absl::OkStatus();
 }
 
 absl::StatusOr<StepResult> Executor::TrainStep(const HostBatch& batch,
@@ -208,22 +225,26 @@ absl::StatusOr<StepResult> Executor::Gradients(const HostBatch& batch,
 absl::StatusOr<StepResult> Executor::RunStep(const HostBatch& batch,
                                              int64_t step,
                                              const UpdateControl& before) {
-  DELINK_RETURN_IF_ERROR(Load(batch, step, before));
+  Load(batch, step, before);
   DELINK_RETURN_IF_ERROR(train_lanes_->RunStep(step));
+  // The one place of a step where the host waits for the device.
   UpdateControl control;
+  double votes = 0;
   env_.device->CopyToHost(*compute_stream_, &control, records_->control,
                           sizeof(control));
+  env_.device->CopyToHost(*compute_stream_, &votes,
+                          records_->sums + memory_.sums - 1, sizeof(votes));
   compute_stream_->Synchronize();
   return StepResult{.loss = control.loss_sum / control.tokens,
                     .tokens = static_cast<int64_t>(control.tokens),
                     .grad_norm = control.norm,
                     .skipped = control.skip != 0,
-                    .votes = votes_};
+                    .votes = votes};
 }
 
 absl::StatusOr<LossRecord> Executor::Evaluate(const HostBatch& batch) {
   DELINK_RETURN_IF_ERROR(Drain());
-  DELINK_RETURN_IF_ERROR(Load(batch, 0, {}));
+  Load(batch, 0, {});
   DELINK_RETURN_IF_ERROR(evaluation_lanes_->RunStep(0));
   LossRecord record;
   env_.device->CopyToHost(*compute_stream_, &record, records_->loss,
@@ -236,7 +257,12 @@ absl::StatusOr<LossRecord> Executor::Evaluate(const HostBatch& batch) {
                     .tokens = static_cast<int64_t>(sums[1])};
 }
 
-absl::Status Executor::Drain() { return train_lanes_->Drain(); }
+absl::Status Executor::Drain() {
+  DELINK_RETURN_IF_ERROR(train_lanes_->Drain());
+  compute_stream_->Synchronize();
+  network_stream_->Synchronize();
+  return absl::OkStatus();
+}
 
 absl::Status Executor::Execute(int32_t index, int64_t step,
                                const Program& program, const Analysis& analysis,
@@ -302,30 +328,23 @@ absl::Status Executor::Reduce(int slab) {
   const int64_t count = store.slabs()[s].ShardElements(comm.size());
   const DType dtype = store.dtype(Plane::kGradient);
   void* const whole = store.at(slab, Plane::kGradient, 0);
-  // The host makes the exchange, so the device's work must be done.
-  network_stream_->Synchronize();
-  DELINK_RETURN_IF_ERROR(
-      comm.ReduceScatter(whole, copies_.data(), count, dtype, ReduceOp::kSum)
-          ->Wait());
+  DELINK_RETURN_IF_ERROR(network_exchange_->ReduceScatter(
+      whole, copies_.data(), count, dtype, ReduceOp::kSum));
   void* const own =
       static_cast<char*>(whole) + comm.rank() * count * SizeOf(dtype);
   env_.device->Copy(*network_stream_, own, copies_.data(),
                     count * SizeOf(dtype));
   if (store.placement().rows[s].state.sharded) return absl::OkStatus();
-  network_stream_->Synchronize();
-  return comm.AllGather(whole, count, dtype)->Wait();
+  return network_exchange_->AllGather(whole, count, dtype);
 }
 
 absl::Status Executor::Gather(int slab) {
-  Communicator& comm = *env_.network;
   ParamStore& store = *env_.store;
-  network_stream_->Synchronize();
-  return comm
-      .AllGather(
-          store.at(slab, Plane::kWeight, 0),
-          store.slabs()[static_cast<size_t>(slab)].ShardElements(comm.size()),
-          store.dtype(Plane::kWeight))
-      ->Wait();
+  return network_exchange_->AllGather(
+      store.at(slab, Plane::kWeight, 0),
+      store.slabs()[static_cast<size_t>(slab)].ShardElements(
+          env_.network->size()),
+      store.dtype(Plane::kWeight));
 }
 
 absl::Status Executor::Norm() {
@@ -337,22 +356,13 @@ absl::Status Executor::Norm() {
     sums += env_.store->slabs()[s].blocks();
   }
   // The loss and the tokens behind them travel in the same exchange.
-  LossRecord loss;
-  env_.device->CopyToHost(stream, &loss, records_->loss, sizeof(loss));
-  stream.Synchronize();
-  const double tail[kSumsBesides] = {
-      loss.loss_sum, static_cast<double>(loss.tokens),
-      env_.watch != nullptr ? env_.watch->Vote() : 0};
-  env_.device->CopyFromHost(stream, sums, tail, sizeof(tail));
-  stream.Synchronize();
+  WriteTail(stream, *env_.device, &records_->loss->loss_sum,
+            &records_->loss->tokens,
+            env_.watch != nullptr ? env_.watch->Vote() : 0, sums);
   if (env_.compute->size() > 1) {
-    DELINK_RETURN_IF_ERROR(env_.compute
-                               ->AllReduce(records_->sums, memory_.sums,
-                                           DType::kF64, ReduceOp::kSum)
-                               ->Wait());
+    DELINK_RETURN_IF_ERROR(compute_exchange_->AllReduce(
+        records_->sums, memory_.sums, DType::kF64, ReduceOp::kSum));
   }
-  env_.device->CopyToHost(stream, &votes_, sums + kSumsBesides - 1,
-                          sizeof(votes_));
   FinishNorm(stream, *env_.device, records_->sums, memory_.sums - kSumsBesides,
              records_->control);
   return absl::OkStatus();

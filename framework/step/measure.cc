@@ -75,8 +75,8 @@ class Measurer {
 std::vector<LayerPlan> MeasureLayers(Sequential& model,
                                      const ParamRegistry& registry, DType dtype,
                                      const BatchShape& batch,
-                                     AccumulateFn accumulate) {
-  const std::unique_ptr<Device> device = NewMetaDevice();
+                                     AccumulateFn accumulate, DeviceKind of) {
+  const std::unique_ptr<Device> device = NewMetaDevice(of);
   absl::StatusOr<std::unique_ptr<ParamStore>> store =
       ParamStore::Create(*device, registry, model.blocks(), SharingMap(), 0,
                          {.dtype = dtype, .states = 0});

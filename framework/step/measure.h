@@ -1,5 +1,6 @@
-// Measures what each layer needs for a visit, by running it on the meta device:
-// the same code that trains plans its memory and counts its work.
+// Measures what each layer needs for a visit, by running it on the meta device
+// in place of the one that is to train: the same code plans its memory and
+// counts its work.
 #pragma once
 
 #include <vector>
@@ -24,10 +25,11 @@ struct LayerPlan {
   double backward_flops = 0;
 };
 
-// One plan for each layer. Parameters are left unbound.
+// One plan for each layer, for a device of the kind `of`. Parameters are left
+// unbound.
 std::vector<LayerPlan> MeasureLayers(Sequential& model,
                                      const ParamRegistry& registry, DType dtype,
                                      const BatchShape& batch,
-                                     AccumulateFn accumulate);
+                                     AccumulateFn accumulate, DeviceKind of);
 
 }  // namespace delink

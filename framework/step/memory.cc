@@ -83,7 +83,8 @@ MemoryAccount AccountOf(const ParamStore& store, const StepMemory& memory) {
           .boundaries = memory.boundaries * memory.boundary_bytes,
           .workspace = memory.scratch_slot + memory.workspace,
           .copies = memory.copies,
-          .records = memory.records};
+          .records = memory.records,
+          .overhead = store.device().overhead()};
 }
 
 std::string FormatBytes(int64_t bytes) {
@@ -100,16 +101,21 @@ std::string FormatBytes(int64_t bytes) {
 }
 
 std::string ToString(const MemoryAccount& account) {
-  return absl::StrCat("weights ", FormatBytes(account.weights), ", gradients ",
-                      FormatBytes(account.gradients), ", optimizer state ",
-                      FormatBytes(account.state), ", activations ",
-                      FormatBytes(account.activations()), " (slots ",
-                      FormatBytes(account.slots), ", boundaries ",
-                      FormatBytes(account.boundaries), ", workspace ",
-                      FormatBytes(account.workspace), "), copies ",
-                      FormatBytes(account.copies), ", records ",
-                      FormatBytes(account.records), "; in all ",
-                      FormatBytes(account.total()));
+  std::string text = absl::StrCat(
+      "weights ", FormatBytes(account.weights), ", gradients ",
+      FormatBytes(account.gradients), ", optimizer state ",
+      FormatBytes(account.state), ", activations ",
+      FormatBytes(account.activations()), " (slots ",
+      FormatBytes(account.slots), ", boundaries ",
+      FormatBytes(account.boundaries), ", workspace ",
+      FormatBytes(account.workspace), "), copies ", FormatBytes(account.copies),
+      ", records ", FormatBytes(account.records));
+  if (account.overhead > 0) {
+    absl::StrAppend(&text, ", the device's own ",
+                    FormatBytes(account.overhead));
+  }
+  absl::StrAppend(&text, "; in all ", FormatBytes(account.total()));
+  return text;
 }
 
 }  // namespace delink

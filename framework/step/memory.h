@@ -23,11 +23,14 @@ struct MemoryAccount {
   int64_t workspace = 0;
   int64_t copies = 0;  // staging of reductions
   int64_t records = 0;
+  int64_t overhead = 0;  // of the device itself (Device::overhead)
 
   int64_t activations() const { return slots + boundaries + workspace; }
-  int64_t total() const {
+  // What is allocated.
+  int64_t allocated() const {
     return weights + gradients + state + activations() + copies + records;
   }
+  int64_t total() const { return allocated() + overhead; }
 };
 
 // "weights 12.3 MiB, gradients ...", one line.
@@ -71,6 +74,7 @@ StepMemory SizeStep(const ParamStore& store,
                     bool recompute, const Analysis& train,
                     const Analysis& evaluation);
 
+// Of the store's device and what is planned for it.
 MemoryAccount AccountOf(const ParamStore& store, const StepMemory& memory);
 
 }  // namespace delink

@@ -75,7 +75,7 @@ class ForwardPass {
         batch_(batch),
         stream_(store.device().NewStream()),
         layers_(MeasureLayers(model, store.registry(), store.options().dtype,
-                              batch, Accumulate)) {}
+                              batch, Accumulate, store.device().kind())) {}
 
   absl::Status Allocate() {
     int64_t workspace = 0;

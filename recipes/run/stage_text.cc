@@ -14,11 +14,15 @@ std::string ParametersText(int64_t unique, int64_t virtual_count) {
 }
 
 nlohmann::ordered_json ToJson(const MemoryAccount& a) {
-  return {{"weights", a.weights},     {"gradients", a.gradients},
-          {"state", a.state},         {"activations", a.activations()},
-          {"slots", a.slots},         {"boundaries", a.boundaries},
-          {"workspace", a.workspace}, {"copies", a.copies},
-          {"records", a.records},     {"total", a.total()}};
+  nlohmann::ordered_json json{
+      {"weights", a.weights},     {"gradients", a.gradients},
+      {"state", a.state},         {"activations", a.activations()},
+      {"slots", a.slots},         {"boundaries", a.boundaries},
+      {"workspace", a.workspace}, {"copies", a.copies},
+      {"records", a.records}};
+  if (a.overhead > 0) json["overhead"] = a.overhead;
+  json["total"] = a.total();
+  return json;
 }
 
 }  // namespace delink

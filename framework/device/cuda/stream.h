@@ -4,14 +4,15 @@
 #include <cuda_runtime_api.h>
 
 #include <cstdint>
+#include <memory>
+
+#include "framework/device/cuda/scratch.h"
 
 namespace delink {
 
 class Stream;
 
 namespace cuda {
-
-class Libraries;
 
 struct StreamInfo {
   cudaStream_t handle;
@@ -21,13 +22,22 @@ struct StreamInfo {
   void* scratch;
   int64_t scratch_bytes;
   int multiprocessors;
-  Libraries* libraries;  // of the stream's device, never null: libraries.h
 };
-inline constexpr int64_t kScratchBytes = int64_t{32} << 20;
 
-// `stream`, or what it looks on (Stream::underlying), must be of the CUDA
-// device.
+// `stream` must be of the CUDA device, which this makes the calling thread's
+// current one.
 const StreamInfo& InfoOf(Stream& stream);
+
+// What kernels keep with a device from call to call: a library's handle, plans
+// by shape. It goes with the device, once all streams are done.
+class Resident {
+ public:
+  virtual ~Resident() = default;
+};
+
+// The stream's device's own, made at the first call with this `make`. Any
+// thread may call, and have it at the same time as others.
+Resident& Kept(Stream& stream, std::unique_ptr<Resident> (*make)());
 
 }  // namespace cuda
 }  // namespace delink

@@ -10,5 +10,6 @@ void AdamW(Stream& stream, const AdamWArgs& args);
 template <typename T>
 void SumSquares(Stream& stream, const SumSquaresArgs& args);
 void FinishNorm(Stream& stream, const FinishNormArgs& args);
+void SumsTail(Stream& stream, const SumsTailArgs& args);
 
 }  // namespace delink::cpu

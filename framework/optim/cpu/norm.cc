@@ -125,4 +125,10 @@ void FinishNorm(Stream&, const FinishNormArgs& a) {
   control.clip_factor = control.skip != 0 ? 0 : factor / control.tokens;
 }
 
+void SumsTail(Stream&, const SumsTailArgs& a) {
+  a.tail[0] = *a.loss_sum;
+  a.tail[1] = static_cast<double>(*a.tokens);
+  a.tail[2] = a.votes;
+}
+
 }  // namespace delink::cpu

@@ -4,9 +4,9 @@ namespace delink::cpu {
 
 const OptimKernels* OptimTable(DType dtype) {
   static constexpr OptimKernels kF32 = {AdamW<float>, SumSquares<float>,
-                                        FinishNorm};
+                                        FinishNorm, SumsTail};
   static constexpr OptimKernels kF64 = {AdamW<double>, SumSquares<double>,
-                                        FinishNorm};
+                                        FinishNorm, SumsTail};
   switch (dtype) {
     case DType::kF32:
       return &kF32;

@@ -7,8 +7,9 @@ namespace {
 void AdamW(Stream&, const AdamWArgs&) {}
 void SumSquares(Stream&, const SumSquaresArgs&) {}
 void FinishNorm(Stream&, const FinishNormArgs&) {}
+void SumsTail(Stream&, const SumsTailArgs&) {}
 
-constexpr OptimKernels kTable = {AdamW, SumSquares, FinishNorm};
+constexpr OptimKernels kTable = {AdamW, SumSquares, FinishNorm, SumsTail};
 
 }  // namespace
 
