@@ -60,6 +60,10 @@ class Stream {
   virtual void Wait(const Event& event) = 0;
   // Blocks the host until all work given so far is done.
   virtual void Synchronize() = 0;
+  // Takes now what kernels on this stream need of the device (its overhead), so
+  // that nothing is taken later; else the first kernel takes it, for which
+  // running out of memory is fatal.
+  virtual absl::Status Prepare() { return absl::OkStatus(); }
   // The stream that does the work, where this one only looks on
   // (layers/kernels/timed); events and copies are the same by either.
   virtual Stream& underlying() { return *this; }
