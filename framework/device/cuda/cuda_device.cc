@@ -29,7 +29,8 @@ class CudaDevice;
 
 class CudaEvent final : public Event {
  public:
-  explicit CudaEvent(CudaDevice& device);
+  // `flags`: the runtime's.
+  CudaEvent(CudaDevice& device, unsigned flags);
   ~CudaEvent() override;
   cudaEvent_t handle() const { return handle_; }
 
@@ -119,6 +120,14 @@ class CudaDevice final : public Device {
 
   DeviceKind kind() const override { return DeviceKind::kCuda; }
   std::string name() const override { return facts_.name; }
+  DeviceMemory memory() const override {
+    Use();
+    size_t free = 0, total = 0;
+    DELINK_CUDA_CHECK(cudaMemGetInfo(&free, &total));
+    return {.total = static_cast<int64_t>(total),
+            .free = static_cast<int64_t>(free),
+            .cache = facts_.cache};
+  }
 
   absl::StatusOr<void*> Allocate(int64_t bytes) override {
     DELINK_CHECK_GE(bytes, 0);
@@ -140,7 +149,21 @@ class CudaDevice final : public Device {
     return std::make_unique<CudaStream>(*this);
   }
   std::unique_ptr<Event> NewEvent() override {
-    return std::make_unique<CudaEvent>(*this);
+    return std::make_unique<CudaEvent>(*this, cudaEventDisableTiming);
+  }
+  std::unique_ptr<Event> NewTimingEvent() override {
+    return std::make_unique<CudaEvent>(*this, cudaEventDefault);
+  }
+  double SecondsBetween(const Event& begin, const Event& end) override {
+    Use();
+    const auto& from = static_cast<const CudaEvent&>(begin);
+    const auto& to = static_cast<const CudaEvent&>(end);
+    DELINK_CUDA_CHECK(cudaEventSynchronize(from.handle()));
+    DELINK_CUDA_CHECK(cudaEventSynchronize(to.handle()));
+    float milliseconds = 0;
+    DELINK_CUDA_CHECK(
+        cudaEventElapsedTime(&milliseconds, from.handle(), to.handle()));
+    return 1e-3 * milliseconds;
   }
 
   void CopyFromHost(Stream& stream, void* device, const void* host,
@@ -173,12 +196,11 @@ class CudaDevice final : public Device {
  private:
   absl::Status OutOfMemory(int64_t bytes) const {
     (void)cudaGetLastError();  // or a later call would report it again
-    size_t free = 0, total = 0;
-    DELINK_CUDA_CHECK(cudaMemGetInfo(&free, &total));
+    const DeviceMemory now = memory();
     return absl::ResourceExhaustedError(absl::StrCat(
         "out of memory on ", facts_.name, ": asked for ", bytes, " bytes with ",
-        free, " of ", total, " free; in use here are ", bytes_in_use_.load(),
-        ", and ", overhead_.load(),
+        now.free, " of ", now.total, " free; in use here are ",
+        bytes_in_use_.load(), ", and ", overhead_.load(),
         " by the driver, other programs and streams"));
   }
 
@@ -194,9 +216,9 @@ class CudaDevice final : public Device {
       kept_;
 };
 
-CudaEvent::CudaEvent(CudaDevice& device) : device_(device) {
+CudaEvent::CudaEvent(CudaDevice& device, unsigned flags) : device_(device) {
   device_.Use();
-  DELINK_CUDA_CHECK(cudaEventCreateWithFlags(&handle_, cudaEventDisableTiming));
+  DELINK_CUDA_CHECK(cudaEventCreateWithFlags(&handle_, flags));
 }
 CudaEvent::~CudaEvent() {
   device_.Use();
