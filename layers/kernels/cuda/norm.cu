@@ -1,0 +1,119 @@
+#include "layers/kernels/cuda/columns.cuh"
+#include "layers/kernels/cuda/cuda.h"
+#include "layers/kernels/cuda/norm.cuh"
+
+namespace delink::cuda {
+namespace {
+
+constexpr int kHeld = 4;  // packs of a row that a thread keeps
+
+template <typename T>
+RowLaunch Shape(Stream& stream, int64_t N, int64_t D, bool packed) {
+  return ShapeRows<T, kHeld>(N, D, packed, InfoOf(stream).multiprocessors);
+}
+
+}  // namespace
+
+template <typename T>
+void LayerNormForward(Stream& stream, const LayerNormForwardArgs& s) {
+  using E = DeviceType<T>;
+  if (s.D == 0) return;
+  const RowLaunch shape =
+      Shape<E>(stream, s.N, s.D, CanPackAll<E>(s.D, s.x, s.w, s.b, s.y));
+  ForShape<E, kHeld>(shape, [&]<typename Team, int kWidth, int kKept>() {
+    Launch(LayerNormForwardKernel<Team, E, kWidth, kKept>, shape.grid,
+           shape.block, 0, stream, shape.team_size, s.N, static_cast<int>(s.D),
+           static_cast<float>(s.eps), static_cast<const E*>(s.x),
+           static_cast<const E*>(s.w), static_cast<const E*>(s.b),
+           static_cast<E*>(s.y), static_cast<float*>(s.mean),
+           static_cast<float*>(s.rstd));
+  });
+}
+
+template <typename T>
+void LayerNormBackwardInput(Stream& stream,
+                            const LayerNormBackwardInputArgs& s) {
+  using E = DeviceType<T>;
+  if (s.D == 0) return;
+  const RowLaunch shape =
+      Shape<E>(stream, s.N, s.D, CanPackAll<E>(s.D, s.dy, s.x, s.w, s.dx));
+  ForShape<E, kHeld>(shape, [&]<typename Team, int kWidth, int kKept>() {
+    Launch(LayerNormBackwardInputKernel<Team, E, kWidth, kKept>, shape.grid,
+           shape.block, 0, stream, shape.team_size, s.N, static_cast<int>(s.D),
+           static_cast<const E*>(s.dy), static_cast<const E*>(s.x),
+           static_cast<const E*>(s.w), static_cast<const float*>(s.mean),
+           static_cast<const float*>(s.rstd), static_cast<E*>(s.dx));
+  });
+}
+
+template <typename T>
+void LayerNormBackwardWeight(Stream& stream,
+                             const LayerNormBackwardWeightArgs& s) {
+  using E = DeviceType<T>;
+  const LayerNormTerms<E> terms = {static_cast<const E*>(s.dy),
+                                   static_cast<const E*>(s.x),
+                                   static_cast<const float*>(s.mean),
+                                   static_cast<const float*>(s.rstd), s.D};
+  SumColumns<E>(
+      stream, terms, s.N, s.D, CanPackAll<E>(s.D, s.dy, s.x),
+      {.outputs = {static_cast<float*>(s.dw), static_cast<float*>(s.db)},
+       .accumulate = s.accumulate});
+}
+
+template <typename T>
+void RmsNormForward(Stream& stream, const RmsNormForwardArgs& s) {
+  using E = DeviceType<T>;
+  if (s.D == 0) return;
+  const RowLaunch shape =
+      Shape<E>(stream, s.N, s.D, CanPackAll<E>(s.D, s.x, s.w, s.y));
+  ForShape<E, kHeld>(shape, [&]<typename Team, int kWidth, int kKept>() {
+    Launch(RmsNormForwardKernel<Team, E, kWidth, kKept>, shape.grid,
+           shape.block, 0, stream, shape.team_size, s.N, static_cast<int>(s.D),
+           static_cast<float>(s.eps), static_cast<const E*>(s.x),
+           static_cast<const E*>(s.w), static_cast<E*>(s.y),
+           static_cast<float*>(s.rstd));
+  });
+}
+
+template <typename T>
+void RmsNormBackwardInput(Stream& stream, const RmsNormBackwardInputArgs& s) {
+  using E = DeviceType<T>;
+  if (s.D == 0) return;
+  const RowLaunch shape =
+      Shape<E>(stream, s.N, s.D, CanPackAll<E>(s.D, s.dy, s.x, s.w, s.dx));
+  ForShape<E, kHeld>(shape, [&]<typename Team, int kWidth, int kKept>() {
+    Launch(RmsNormBackwardInputKernel<Team, E, kWidth, kKept>, shape.grid,
+           shape.block, 0, stream, shape.team_size, s.N, static_cast<int>(s.D),
+           static_cast<const E*>(s.dy), static_cast<const E*>(s.x),
+           static_cast<const E*>(s.w), static_cast<const float*>(s.rstd),
+           static_cast<E*>(s.dx));
+  });
+}
+
+template <typename T>
+void RmsNormBackwardWeight(Stream& stream, const RmsNormBackwardWeightArgs& s) {
+  using E = DeviceType<T>;
+  const HeadTerms<E> terms = {static_cast<const E*>(s.dy),
+                              static_cast<const E*>(s.x),
+                              static_cast<const float*>(s.rstd), s.D};
+  SumColumns<E>(
+      stream, terms, s.N, s.D, CanPackAll<E>(s.D, s.dy, s.x),
+      {.outputs = {static_cast<float*>(s.dw)}, .accumulate = s.accumulate});
+}
+
+#define DELINK_INSTANTIATE(T)                                                 \
+  template void LayerNormForward<T>(Stream&, const LayerNormForwardArgs&);    \
+  template void LayerNormBackwardInput<T>(Stream&,                            \
+                                          const LayerNormBackwardInputArgs&); \
+  template void LayerNormBackwardWeight<T>(                                   \
+      Stream&, const LayerNormBackwardWeightArgs&);                           \
+  template void RmsNormForward<T>(Stream&, const RmsNormForwardArgs&);        \
+  template void RmsNormBackwardInput<T>(Stream&,                              \
+                                        const RmsNormBackwardInputArgs&);     \
+  template void RmsNormBackwardWeight<T>(Stream&,                             \
+                                         const RmsNormBackwardWeightArgs&);
+DELINK_INSTANTIATE(float)
+DELINK_INSTANTIATE(BFloat16)
+#undef DELINK_INSTANTIATE
+
+}  // namespace delink::cuda

@@ -1,0 +1,170 @@
+// Layer norm and RMS norm of rows [D], forward and by the input (ref/norm.cc
+// has the formulas). A team of threads has a row (rows.cuh): what it reads of
+// it is read once and kept, so the variance is that of differences from the
+// mean, not a difference of sums.
+#pragma once
+
+#include "layers/kernels/cuda/rows.cuh"
+
+namespace delink::cuda {
+
+// 1 / sqrt(x), each rounded to the nearest: it is one number a row.
+__device__ inline float RootInverse(float x) { return 1.0F / sqrtf(x); }
+
+template <typename Team, typename T, int kWidth, int kHeld>
+__global__ void __launch_bounds__(Team::kThreads)
+    LayerNormForwardKernel(int team_size, int64_t N, int D, float eps,
+                           const T* __restrict__ x, const T* __restrict__ w,
+                           const T* __restrict__ b, T* __restrict__ y,
+                           float* __restrict__ mean, float* __restrict__ rstd) {
+  const Team team(team_size);
+  const float count = static_cast<float>(D);
+  team.ForRows(N, [&](int64_t n, bool mine) {
+    const Columns<kWidth, kHeld> columns(team, D, mine);
+    const Row<T, kWidth, kHeld> row(x + n * D, columns);
+    float sum = 0;
+    columns.ForEach([&](int k, int d) {
+      const auto v = row.At(k, d);
+#pragma unroll
+      for (int i = 0; i < kWidth; ++i) sum += v[i];
+    });
+    const float m = team.Sum(sum) / count;
+    float square = 0;
+    columns.ForEach([&](int k, int d) {
+      const auto v = row.At(k, d);
+#pragma unroll
+      for (int i = 0; i < kWidth; ++i) square += (v[i] - m) * (v[i] - m);
+    });
+    const float r = RootInverse(team.Sum(square) / count + eps);
+    columns.ForEach([&](int k, int d) {
+      const auto v = row.At(k, d);
+      const auto weight = LoadPack<T, kWidth>(w + d);
+      Pack<T, kWidth> bias = {};
+      if (b != nullptr) bias = LoadPack<T, kWidth>(b + d);
+      StorePack(y + n * D + d, MakePack<T, kWidth>([&](int i) {
+                  return (v[i] - m) * r * weight[i] + bias[i];
+                }));
+    });
+    if (mine && rstd != nullptr && team.index() == 0) {
+      mean[n] = m;
+      rstd[n] = r;
+    }
+  });
+}
+
+// dx may be dy: a thread writes what it alone has read.
+template <typename Team, typename T, int kWidth, int kHeld>
+__global__ void __launch_bounds__(Team::kThreads)
+    LayerNormBackwardInputKernel(int team_size, int64_t N, int D, const T* dy,
+                                 const T* __restrict__ x,
+                                 const T* __restrict__ w,
+                                 const float* __restrict__ mean,
+                                 const float* __restrict__ rstd, T* dx) {
+  const Team team(team_size);
+  const float count = static_cast<float>(D);
+  team.ForRows(N, [&](int64_t n, bool mine) {
+    const Columns<kWidth, kHeld> columns(team, D, mine);
+    const Row<T, kWidth, kHeld> row_dy(dy + n * D, columns);
+    const Row<T, kWidth, kHeld> row_x(x + n * D, columns);
+    const float m = mine ? mean[n] : 0;
+    const float r = mine ? rstd[n] : 0;
+    float sum_g = 0, sum_gx = 0;
+    columns.ForEach([&](int k, int d) {
+      const auto gradient = row_dy.At(k, d), v = row_x.At(k, d);
+      const auto weight = LoadPack<T, kWidth>(w + d);
+#pragma unroll
+      for (int i = 0; i < kWidth; ++i) {
+        const float g = gradient[i] * weight[i];
+        sum_g += g;
+        sum_gx += g * ((v[i] - m) * r);
+      }
+    });
+    const float mean_g = team.Sum(sum_g) / count;
+    const float mean_gx = team.Sum(sum_gx) / count;
+    columns.ForEach([&](int k, int d) {
+      const auto gradient = row_dy.At(k, d), v = row_x.At(k, d);
+      const auto weight = LoadPack<T, kWidth>(w + d);
+      StorePack(dx + n * D + d, MakePack<T, kWidth>([&](int i) {
+                  const float g = gradient[i] * weight[i];
+                  const float xhat = (v[i] - m) * r;
+                  return r * (g - mean_g - xhat * mean_gx);
+                }));
+    });
+  });
+}
+
+// One row x [D] of an RMS norm, also of a head (qk_norm.cuh): writes y and
+// returns rstd. Nothing is read or written where !mine.
+template <int kWidth, int kHeld, typename Team, typename T>
+__device__ float RmsForwardRow(const Team& team, int D, bool mine, float eps,
+                               const T* x, const T* w, T* y) {
+  const Columns<kWidth, kHeld> columns(team, D, mine);
+  const Row<T, kWidth, kHeld> row(x, columns);
+  float square = 0;
+  columns.ForEach([&](int k, int d) {
+    const auto v = row.At(k, d);
+#pragma unroll
+    for (int i = 0; i < kWidth; ++i) square += v[i] * v[i];
+  });
+  const float r = RootInverse(team.Sum(square) / static_cast<float>(D) + eps);
+  columns.ForEach([&](int k, int d) {
+    const auto v = row.At(k, d);
+    const auto weight = LoadPack<T, kWidth>(w + d);
+    StorePack(y + d,
+              MakePack<T, kWidth>([&](int i) { return v[i] * r * weight[i]; }));
+  });
+  return r;
+}
+
+// dx may be dy.
+template <int kWidth, int kHeld, typename Team, typename T>
+__device__ void RmsBackwardRow(const Team& team, int D, bool mine, float rstd,
+                               const T* dy, const T* x, const T* w, T* dx) {
+  const Columns<kWidth, kHeld> columns(team, D, mine);
+  const Row<T, kWidth, kHeld> row_dy(dy, columns);
+  const Row<T, kWidth, kHeld> row_x(x, columns);
+  float sum = 0;
+  columns.ForEach([&](int k, int d) {
+    const auto gradient = row_dy.At(k, d), v = row_x.At(k, d);
+    const auto weight = LoadPack<T, kWidth>(w + d);
+#pragma unroll
+    for (int i = 0; i < kWidth; ++i) {
+      sum += gradient[i] * weight[i] * (v[i] * rstd);
+    }
+  });
+  const float mean_gx = team.Sum(sum) / static_cast<float>(D);
+  columns.ForEach([&](int k, int d) {
+    const auto gradient = row_dy.At(k, d), v = row_x.At(k, d);
+    const auto weight = LoadPack<T, kWidth>(w + d);
+    StorePack(dx + d, MakePack<T, kWidth>([&](int i) {
+                return rstd * (gradient[i] * weight[i] - v[i] * rstd * mean_gx);
+              }));
+  });
+}
+
+template <typename Team, typename T, int kWidth, int kHeld>
+__global__ void __launch_bounds__(Team::kThreads)
+    RmsNormForwardKernel(int team_size, int64_t N, int D, float eps,
+                         const T* __restrict__ x, const T* __restrict__ w,
+                         T* __restrict__ y, float* __restrict__ rstd) {
+  const Team team(team_size);
+  team.ForRows(N, [&](int64_t n, bool mine) {
+    const float r = RmsForwardRow<kWidth, kHeld>(team, D, mine, eps, x + n * D,
+                                                 w, y + n * D);
+    if (mine && rstd != nullptr && team.index() == 0) rstd[n] = r;
+  });
+}
+
+template <typename Team, typename T, int kWidth, int kHeld>
+__global__ void __launch_bounds__(Team::kThreads)
+    RmsNormBackwardInputKernel(int team_size, int64_t N, int D, const T* dy,
+                               const T* __restrict__ x, const T* __restrict__ w,
+                               const float* __restrict__ rstd, T* dx) {
+  const Team team(team_size);
+  team.ForRows(N, [&](int64_t n, bool mine) {
+    RmsBackwardRow<kWidth, kHeld>(team, D, mine, mine ? rstd[n] : 0, dy + n * D,
+                                  x + n * D, w, dx + n * D);
+  });
+}
+
+}  // namespace delink::cuda

@@ -1,0 +1,69 @@
+// RMS norm of the heads of a packed projection: of the H + 2 Hkv heads of a
+// token the last Hkv are copied. A team of lanes has a head, which is then a
+// row [Dh] of norm.cuh; neighbouring teams have neighbouring heads.
+#pragma once
+
+#include "layers/kernels/cuda/norm.cuh"
+
+namespace delink::cuda {
+
+// Which head of which token `row` is, of N (H + 2 Hkv) in all.
+struct HeadOf {
+  int64_t n, h;
+
+  __device__ HeadOf(int64_t row, int64_t heads)
+      : n(row / heads), h(row - n * heads) {}
+};
+
+template <int kWidth, typename Team, typename T>
+__device__ void CopyRow(const Team& team, int D, const T* from, T* to) {
+  Columns<kWidth, 0>(team, D, true).ForEach([&](int, int d) {
+    StorePack(to + d, LoadPack<T, kWidth>(from + d));
+  });
+}
+
+template <typename Team, typename T, int kWidth, int kHeld>
+__global__ void __launch_bounds__(Team::kThreads)
+    QkNormForwardKernel(int team_size, int64_t N, int H, int Hkv, int Dh,
+                        float eps, const T* __restrict__ x,
+                        const T* __restrict__ q_w, const T* __restrict__ k_w,
+                        T* __restrict__ y, float* __restrict__ rstd) {
+  const Team team(team_size);
+  const int normed = H + Hkv, heads = normed + Hkv;
+  team.ForRows(N * heads, [&](int64_t row, bool mine) {
+    const HeadOf head(row, heads);
+    const int64_t at = row * Dh;
+    const bool norm = mine && head.h < normed;
+    const float r = RmsForwardRow<kWidth, kHeld>(
+        team, Dh, norm, eps, x + at, head.h < H ? q_w : k_w, y + at);
+    if (norm && rstd != nullptr && team.index() == 0) {
+      rstd[head.n * normed + head.h] = r;
+    }
+    if (mine && !norm) CopyRow<kWidth>(team, Dh, x + at, y + at);
+  });
+}
+
+// dx may be dy.
+template <typename Team, typename T, int kWidth, int kHeld>
+__global__ void __launch_bounds__(Team::kThreads)
+    QkNormBackwardInputKernel(int team_size, int64_t N, int H, int Hkv, int Dh,
+                              const T* dy, const T* __restrict__ x,
+                              const T* __restrict__ q_w,
+                              const T* __restrict__ k_w,
+                              const float* __restrict__ rstd, T* dx) {
+  const Team team(team_size);
+  const int normed = H + Hkv, heads = normed + Hkv;
+  team.ForRows(N * heads, [&](int64_t row, bool mine) {
+    const HeadOf head(row, heads);
+    const int64_t at = row * Dh;
+    const bool norm = mine && head.h < normed;
+    RmsBackwardRow<kWidth, kHeld>(
+        team, Dh, norm, norm ? rstd[head.n * normed + head.h] : 0, dy + at,
+        x + at, head.h < H ? q_w : k_w, dx + at);
+    if (mine && !norm && dx != dy) {
+      CopyRow<kWidth>(team, Dh, dy + at, dx + at);
+    }
+  });
+}
+
+}  // namespace delink::cuda

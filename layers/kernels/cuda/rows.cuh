@@ -1,0 +1,181 @@
+// Rows [D] that threads share, and what the launch of such a kernel looks like.
+//
+// A team of threads has one row: a power of two of neighbouring lanes of a warp
+// where the row is short, else the whole block. Thread i of it has the packs i,
+// i + size, ... of the row. Of a row that can be read by 16 bytes it keeps them
+// in registers, at most kHeld, so that memory is read once however often the
+// kernel looks at the row; other rows (kHeld = 0) are read again, from a cache.
+#pragma once
+
+#include <algorithm>
+
+#include "framework/device/cuda/reduce.cuh"
+#include "framework/device/cuda/vector.cuh"
+
+namespace delink::cuda {
+
+inline constexpr int kRowThreads = 256;      // a block of lane teams
+inline constexpr int kMaxRowThreads = 1024;  // a block that is a team
+
+// `size` lanes, a power of two up to 32.
+class LaneTeam {
+ public:
+  static constexpr int kThreads = kRowThreads;
+  __device__ explicit LaneTeam(int size) : size_(size) {}
+  __device__ int size() const { return size_; }
+  __device__ int index() const {
+    return static_cast<int>(threadIdx.x) & (size_ - 1);
+  }
+  // Every thread of every team of the warp calls; a team gets its own sum.
+  __device__ float Sum(float value) const {
+    for (int lane = size_ / 2; lane > 0; lane /= 2) {
+      value += __shfl_xor_sync(kFullWarp, value, lane);
+    }
+    return value;
+  }
+  // Calls body(row, mine) for the team's share of rows [0, N). All teams of a
+  // warp make the same number of calls, since they sum together: `mine` is
+  // false where there is no row left for this one.
+  template <typename Body>
+  __device__ void ForRows(int64_t N, Body body) const {
+    const int teams = static_cast<int>(blockDim.x) / size_;
+    const int team = static_cast<int>(threadIdx.x) / size_;
+    for (int64_t first = int64_t{blockIdx.x} * teams; first < N;
+         first += int64_t{gridDim.x} * teams) {
+      body(first + team, first + team < N);
+    }
+  }
+
+ private:
+  int size_;
+};
+
+class BlockTeam {
+ public:
+  static constexpr int kThreads = kMaxRowThreads;
+  __device__ explicit BlockTeam(int) {}
+  __device__ int size() const { return static_cast<int>(blockDim.x); }
+  __device__ int index() const { return static_cast<int>(threadIdx.x); }
+  __device__ float Sum(float value) const {
+    __shared__ float partial[kWarp];
+    return BlockSum(value, partial);
+  }
+  template <typename Body>
+  __device__ void ForRows(int64_t N, Body body) const {
+    for (int64_t row = blockIdx.x; row < N; row += gridDim.x) body(row, true);
+  }
+};
+
+// Which columns of a row a thread has.
+template <int kWidth, int kHeld>
+class Columns {
+ public:
+  // Of none when !mine.
+  template <typename Team>
+  __device__ Columns(const Team& team, int D, bool mine)
+      : first_(team.index() * kWidth),
+        step_(team.size() * kWidth),
+        end_(mine ? D : 0) {}
+  // Calls body(k, d): the thread's k-th pack starts at column d.
+  template <typename Body>
+  __device__ void ForEach(Body body) const {
+    if constexpr (kHeld > 0) {
+#pragma unroll
+      for (int k = 0; k < kHeld; ++k) {
+        const int d = first_ + k * step_;
+        if (d < end_) body(k, d);
+      }
+    } else {
+      for (int d = first_; d < end_; d += step_) body(0, d);
+    }
+  }
+
+ private:
+  int first_, step_, end_;
+};
+
+// A row of an input, loaded where it is constructed, or when asked for.
+template <typename T, int kWidth, int kHeld>
+class Row {
+ public:
+  __device__ Row(const T* row, const Columns<kWidth, kHeld>& columns)
+      : row_(row) {
+    if constexpr (kHeld > 0) {
+      columns.ForEach(
+          [&](int k, int d) { packs_[k] = LoadPack<T, kWidth>(row + d); });
+    }
+  }
+  __device__ Pack<T, kWidth> At(int k, int d) const {
+    if constexpr (kHeld > 0) {
+      return packs_[k];
+    } else {
+      return LoadPack<T, kWidth>(row_ + d);
+    }
+  }
+
+ private:
+  const T* row_;
+  Pack<T, kWidth> packs_[kHeld > 0 ? kHeld : 1];
+};
+
+// On the host: whether rows of D elements T of all operands can be read by
+// packs. Null is no obstacle.
+template <typename T, typename... Operands>
+bool CanPackAll(int64_t D, const Operands*... operands) {
+  return (CanPack<T>(operands, D) && ...);
+}
+
+// On the host: the launch for rows of D elements T. `teams` share a block.
+struct RowLaunch {
+  bool packed, block_team;
+  int team_size;
+  dim3 grid, block;
+};
+
+inline constexpr int kBlocksEach = 32;  // of a multiprocessor, at most
+
+// kHeld is how many packs a thread can keep, and `packed` whether every row of
+// every operand can be read by packs.
+template <typename T, int kHeld>
+RowLaunch ShapeRows(int64_t N, int64_t D, bool packed, int multiprocessors) {
+  const int64_t fit = int64_t{kMaxRowThreads} * kHeld * Pack<T>::kSize;
+  RowLaunch launch = {.packed = packed && D <= fit};
+  // What a thread takes of a row: all that it can keep; of others some more.
+  const int64_t each = launch.packed ? Pack<T>::kSize * kHeld : 8;
+  const int64_t threads = (D + each - 1) / each;
+  launch.block_team = threads > kWarp;
+  if (launch.block_team) {
+    launch.team_size = static_cast<int>(std::min<int64_t>(
+        (threads + kWarp - 1) / kWarp * kWarp, kMaxRowThreads));
+    launch.block = dim3(launch.team_size);
+  } else {
+    // Wider than it must be, where a team then reads its row at one stroke.
+    const int64_t width = launch.packed ? Pack<T>::kSize : 1;
+    launch.team_size = 1;
+    while (launch.team_size < kWarp && launch.team_size * width < D) {
+      launch.team_size *= 2;
+    }
+    launch.block = dim3(kRowThreads);
+  }
+  const int64_t teams = launch.block.x / launch.team_size;
+  launch.grid = dim3(static_cast<unsigned>(std::min<int64_t>(
+      (N + teams - 1) / teams, int64_t{kBlocksEach} * multiprocessors)));
+  return launch;
+}
+
+// Calls launch.template operator()<Team, kWidth, kHeld>() as `shape` says.
+template <typename T, int kHeld, typename Launch>
+void ForShape(const RowLaunch& shape, Launch launch) {
+  constexpr int kWidth = Pack<T>::kSize;
+  if (shape.packed && shape.block_team) {
+    launch.template operator()<BlockTeam, kWidth, kHeld>();
+  } else if (shape.packed) {
+    launch.template operator()<LaneTeam, kWidth, kHeld>();
+  } else if (shape.block_team) {
+    launch.template operator()<BlockTeam, 1, 0>();
+  } else {
+    launch.template operator()<LaneTeam, 1, 0>();
+  }
+}
+
+}  // namespace delink::cuda
