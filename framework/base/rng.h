@@ -20,7 +20,7 @@ struct RngKey {
 };
 
 // Four random words for 128-bit counter (c0, c1) under `key`.
-inline std::array<uint32_t, 4> Philox(RngKey key, uint64_t c0, uint64_t c1) {
+constexpr std::array<uint32_t, 4> Philox(RngKey key, uint64_t c0, uint64_t c1) {
   uint32_t x0 = static_cast<uint32_t>(c0), x1 = static_cast<uint32_t>(c0 >> 32);
   uint32_t x2 = static_cast<uint32_t>(c1), x3 = static_cast<uint32_t>(c1 >> 32);
   uint32_t k0 = key.lo, k1 = key.hi;
@@ -40,13 +40,13 @@ inline std::array<uint32_t, 4> Philox(RngKey key, uint64_t c0, uint64_t c1) {
 }
 
 // A sub-stream of `key` for a number, or for a name.
-inline RngKey Fold(RngKey key, uint64_t value) {
+constexpr RngKey Fold(RngKey key, uint64_t value) {
   const auto r = Philox(key, value, uint64_t{0x64656c696e6b});
   return {r[0], r[1]};
 }
 
 // FNV-1a.
-inline uint64_t HashName(std::string_view name) {
+constexpr uint64_t HashName(std::string_view name) {
   uint64_t hash = 14695981039346656037ULL;
   for (const char c : name) {
     hash = (hash ^ static_cast<unsigned char>(c)) * 1099511628211ULL;
@@ -54,18 +54,18 @@ inline uint64_t HashName(std::string_view name) {
   return hash;
 }
 
-inline RngKey Fold(RngKey key, std::string_view name) {
+constexpr RngKey Fold(RngKey key, std::string_view name) {
   return Fold(key, HashName(name));
 }
 
-inline RngKey KeyFromSeed(uint64_t seed) {
+constexpr RngKey KeyFromSeed(uint64_t seed) {
   return Fold(
       RngKey{static_cast<uint32_t>(seed), static_cast<uint32_t>(seed >> 32)},
       uint64_t{0});
 }
 
 // [0, 1), 24 bits.
-inline float Uniform(uint32_t word) {
+constexpr float Uniform(uint32_t word) {
   return static_cast<float>(word >> 8) * 0x1p-24F;
 }
 

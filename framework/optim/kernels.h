@@ -12,54 +12,10 @@
 #include <cstdint>
 
 #include "framework/device/backend.h"
+#include "framework/optim/arguments.h"
 #include "framework/tensor/dtype.h"
 
 namespace delink {
-
-struct UpdateControl;
-
-// One AdamW step on n elements, in the order of torch.optim.AdamW:
-//   g' = g * clip_factor
-//   p *= 1 - lr * decay
-//   m = beta1 m + (1 - beta1) g',  v = beta2 v + (1 - beta2) g' g'
-//   p -= lr / (1 - beta1^t) * m / (sqrt(v) / sqrt(1 - beta2^t) + eps)
-// and, with w given, w = p rounded to bf16 (f32 tables only). Nothing is
-// written when control->skip is set.
-struct AdamWArgs {
-  void* p = nullptr;        // [n]
-  void* w = nullptr;        // [n] bf16, may be null
-  const void* g = nullptr;  // [n]
-  void* m = nullptr;        // [n]
-  void* v = nullptr;        // [n]
-  int64_t n = 0;
-  double beta1 = 0, beta2 = 0, eps = 0, decay = 0;
-  int64_t update = 1;  // t
-  const UpdateControl* control = nullptr;
-};
-
-// sums[i] = sum of squares of x[i * block, (i + 1) * block), the last block cut
-// at n, in double.
-struct SumSquaresArgs {
-  const void* x = nullptr;  // [n]
-  int64_t n = 0;
-  int64_t block = 0;
-  double* sums = nullptr;  // [ceil(n / block)]
-};
-
-// slab_optimizer.h says what FinishNorm does.
-struct FinishNormArgs {
-  const double* sums = nullptr;  // [n + 2]
-  int64_t n = 0;
-  UpdateControl* control = nullptr;
-};
-
-// tail = {*loss_sum, *tokens, votes}, as doubles.
-struct SumsTailArgs {
-  const double* loss_sum = nullptr;
-  const int64_t* tokens = nullptr;
-  double votes = 0;
-  double* tail = nullptr;  // [3]
-};
 
 struct OptimKernels {
   void (*adamw)(Stream&, const AdamWArgs&);

@@ -10,21 +10,9 @@
 
 #include "framework/device/backend.h"
 #include "framework/module/param_store.h"
+#include "framework/optim/arguments.h"
 
 namespace delink {
-
-// Device memory at a fixed address. The host writes lr, clip and hold before
-// the step; FinishNorm writes the rest; Update reads it.
-struct UpdateControl {
-  double lr = 0;
-  double clip = 0;         // largest norm; 0: no clipping
-  double clip_factor = 0;  // multiplies every gradient: 1/tokens is in it
-  double norm = 0;         // of the gradient of the mean loss
-  double loss_sum = 0;     // over all ranks
-  double tokens = 0;       // counted targets, over all ranks
-  int32_t hold = 0;        // 1: this step is for its gradients alone
-  int32_t skip = 0;        // held, or not finite: nothing may be changed
-};
 
 class SlabOptimizer {
  public:

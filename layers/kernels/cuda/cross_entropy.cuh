@@ -1,0 +1,212 @@
+// Cross-entropy of rows of logits, and its gradient in their place.
+//
+// A block has a row. Its threads take packs of 16 bytes wherever the row
+// starts, the few numbers before the first and after the last whole pack one
+// each. They read the row once, for the maximum and the sum of exponentials
+// together, each thread's relative to the largest it has seen. What of the row
+// fits in shared memory stays there for the gradient; the rest is read again
+// from the L2 cache. Every thread reads again what it has kept itself.
+//
+// Then one block adds the losses of the rows, in order.
+#pragma once
+
+#include <algorithm>
+#include <limits>
+
+#include "framework/device/cuda/ordered_sum.cuh"
+#include "framework/device/cuda/vector.cuh"
+#include "layers/kernels/arguments.h"
+#include "layers/kernels/cuda/math.cuh"
+
+namespace delink::cuda {
+
+inline constexpr int kCrossEntropyThreads = 512;  // at most
+inline constexpr int kPacksAhead = 4;             // loaded together
+
+// Where the packs of a row are: from element `head` on, and how many.
+template <typename T>
+struct RowPacks {
+  int64_t V, head, count;
+
+  __device__ RowPacks(const T* row, int64_t size) : V(size) {
+    constexpr int64_t kSize = Pack<T>::kSize;
+    const auto first =
+        static_cast<int64_t>(reinterpret_cast<uintptr_t>(row) % 16 / sizeof(T));
+    head = std::min(V, (kSize - first) % kSize);
+    count = (V - head) / kSize;
+  }
+  __device__ int64_t At(int64_t pack) const {
+    return head + pack * Pack<T>::kSize;
+  }
+  // The element beside the packs that this thread has, or -1.
+  __device__ int64_t Single() const {
+    const int64_t i = threadIdx.x;
+    if (i < head) return i;
+    const int64_t behind = At(count) + i - head;
+    return behind < V ? behind : -1;
+  }
+};
+
+// sum = sum of exp(x - max) over what a thread has seen.
+struct SoftmaxPart {
+  float max = std::numeric_limits<float>::lowest();
+  float sum = 0.0F;
+
+  template <typename T, int kSize>
+  __device__ void Add(const Pack<T, kSize>& x) {
+    float largest = max;
+#pragma unroll
+    for (int i = 0; i < kSize; ++i) largest = fmaxf(largest, x[i]);
+    sum *= FastExp(max - largest);
+    max = largest;
+#pragma unroll
+    for (int i = 0; i < kSize; ++i) sum += FastExp(x[i] - max);
+  }
+};
+
+// A thread's part of the row; the first `kept` packs of the row go to `shared`.
+template <typename T>
+__device__ SoftmaxPart ReadRow(const T* row, const RowPacks<T>& packs,
+                               int64_t kept, Pack<T>* shared) {
+  SoftmaxPart part;
+  const int64_t single = packs.Single();
+  if (single >= 0) part.Add(LoadPack<T, 1>(row + single));
+  const int64_t step = blockDim.x;
+  for (int64_t p = threadIdx.x; p < packs.count; p += kPacksAhead * step) {
+    Pack<T> x[kPacksAhead];
+#pragma unroll
+    for (int i = 0; i < kPacksAhead; ++i) {
+      const int64_t at = p + i * step;
+      if (at < packs.count) x[i] = LoadPack(row + packs.At(at));
+    }
+#pragma unroll
+    for (int i = 0; i < kPacksAhead; ++i) {
+      const int64_t at = p + i * step;
+      if (at >= packs.count) break;
+      part.Add(x[i]);
+      if (at < kept) StorePack(&shared[at].values[0], x[i]);
+    }
+  }
+  return part;
+}
+
+// Of the whole row, in the block's first warp; every thread calls.
+struct Softmax {
+  float max;
+  double sum;
+};
+__device__ inline Softmax JoinParts(const SoftmaxPart& part) {
+  __shared__ float maxima[kWarp], sums[kWarp];
+  const int lane = static_cast<int>(threadIdx.x) % kWarp;
+  const int warp = static_cast<int>(threadIdx.x) / kWarp;
+  const float max = WarpMax(part.max);
+  const float sum = WarpSum(part.sum * FastExp(part.max - max));
+  if (lane == 0) {
+    maxima[warp] = max;
+    sums[warp] = sum;
+  }
+  __syncthreads();
+  Softmax row = {};
+  if (warp == 0) {
+    const bool there = lane < static_cast<int>(blockDim.x) / kWarp;
+    const float mine = there ? maxima[lane] : max;
+    row.max = WarpMax(mine);
+    row.sum = WarpSum(there ? static_cast<double>(sums[lane]) *
+                                  FastExp(mine - row.max)
+                            : 0.0);
+  }
+  return row;
+}
+
+// The loss of row n to row_loss, and z to row_z. What the gradient's softmax is
+// multiplied by, over `sum`.
+__device__ inline double WriteLoss(const CrossEntropyArgs& s, int64_t n,
+                                   const Softmax& row, double of_target) {
+  const double log_sum = log(row.sum);
+  s.row_loss[n] = log_sum + (row.max - of_target);
+  if (s.z_weight == 0) return 1.0 / row.sum;
+  const double lse = log_sum + row.max;
+  s.row_z[n] = s.z_weight * lse * lse;
+  return (1.0 + 2.0 * s.z_weight * lse) / row.sum;
+}
+
+// body(v, x) gives the gradients of a pack, or of one number, x that stands at
+// element v.
+template <typename T, typename Body>
+__device__ void WriteRow(T* row, const RowPacks<T>& packs, int64_t kept,
+                         const Pack<T>* shared, Body body) {
+  const int64_t single = packs.Single();
+  if (single >= 0) {
+    StorePack(row + single, body(single, LoadPack<T, 1>(row + single)));
+  }
+#pragma unroll 4
+  for (int64_t p = threadIdx.x; p < packs.count; p += blockDim.x) {
+    const int64_t at = packs.At(p);
+    const Pack<T> x =
+        p < kept ? LoadPack(&shared[p].values[0]) : LoadPack(row + at);
+    StorePack(row + at, body(at, x));
+  }
+}
+
+template <typename T>
+__global__ void __launch_bounds__(kCrossEntropyThreads)
+    CrossEntropyRows(CrossEntropyArgs s, int64_t most_kept) {
+  __shared__ float shared_max, shared_factor;
+  Pack<T>* const shared = DynamicShared<Pack<T>>();
+  const int64_t n = blockIdx.x;
+  T* const row = static_cast<T*>(s.logits) + n * s.ld;
+  const RowPacks<T> packs(row, s.V);
+  const int32_t target = s.targets[n];
+  if (target == s.ignore_index) {
+    if (threadIdx.x == 0) {
+      s.row_loss[n] = 0.0;
+      if (s.z_weight != 0) s.row_z[n] = 0.0;
+    }
+    if (!s.want_grad) return;
+    WriteRow(row, packs, 0, shared, []<int kSize>(int64_t, Pack<T, kSize>) {
+      return MakePack<T, kSize>([](int) { return 0.0F; });
+    });
+    return;
+  }
+  const int64_t kept = std::min(most_kept, packs.count);
+  const Softmax softmax = JoinParts(ReadRow(row, packs, kept, shared));
+  if (threadIdx.x == 0) {
+    shared_max = softmax.max;
+    shared_factor =
+        static_cast<float>(WriteLoss(s, n, softmax, ToFloat(row[target])));
+  }
+  if (!s.want_grad) return;
+  __syncthreads();
+  const float max = shared_max, factor = shared_factor;
+  const auto gradient = [=]<int kSize>(int64_t v, const Pack<T, kSize>& x) {
+    const int of_target = static_cast<int>(target - v);
+    return MakePack<T, kSize>([&](int i) {
+      const float p = FastExp(x[i] - max) * factor;
+      return i == of_target ? p - 1.0F : p;
+    });
+  };
+  WriteRow(row, packs, kept, shared, gradient);
+}
+
+// loss_sum, z_sum and count, by two warps: the second has z.
+__global__ void __launch_bounds__(2 * kWarp) SumLosses(CrossEntropyArgs s) {
+  __shared__ double stages[2][kOrderedStage];
+  const int lane = static_cast<int>(threadIdx.x) % kWarp;
+  if (threadIdx.x >= kWarp) {
+    const double z = SumInOrder(*s.z_sum, s.row_z, s.N, stages[1]);
+    if (lane == 0) *s.z_sum = z;
+    return;
+  }
+  const double loss = SumInOrder(*s.loss_sum, s.row_loss, s.N, stages[0]);
+  int counted = 0;
+  for (int64_t n = lane; n < s.N; n += kWarp) {
+    counted += s.targets[n] != s.ignore_index ? 1 : 0;
+  }
+  counted = WarpSum(counted);
+  if (lane == 0) {
+    *s.loss_sum = loss;
+    *s.count += counted;
+  }
+}
+
+}  // namespace delink::cuda

@@ -1,0 +1,47 @@
+#include <algorithm>
+
+#include "layers/kernels/cuda/cuda.h"
+#include "layers/kernels/cuda/dropout.cuh"
+
+namespace delink::cuda {
+namespace {
+
+// Uniform(word) >= rate means that the word's upper 24 bits are at least this.
+uint32_t Threshold(float rate) {
+  const float steps = rate * 0x1p24F;
+  const auto whole = static_cast<uint32_t>(steps);
+  return whole + (static_cast<float>(whole) < steps ? 1 : 0);
+}
+
+}  // namespace
+
+template <typename T>
+void Dropout(Stream& stream, const DropoutArgs& s) {
+  using D = DeviceType<T>;
+  constexpr int64_t kSize = Pack<D>::kSize;
+  if (s.B * s.T * s.D == 0) return;
+  const int64_t first = s.first_position * s.D;
+  DropoutPlan plan = {
+      .size = s.T * s.D,
+      .skip = first % kSize,
+      .counter = static_cast<uint64_t>((first - first % kSize) / 4),
+      .blocks = 0,
+      .threshold = Threshold(static_cast<float>(s.rate)),
+      .scale = static_cast<float>(1.0 / (1.0 - s.rate))};
+  const bool packed = plan.skip == 0 && CanPack<D>(s.x, plan.size) &&
+                      CanPack<D>(s.y, plan.size);
+  const int64_t groups = (plan.skip + plan.size + kSize - 1) / kSize;
+  const int64_t warps =
+      (groups + kDropoutGroups * 32 - 1) / (kDropoutGroups * 32);
+  const int64_t threads = std::min<int64_t>(warps * 32, kDropoutThreads);
+  const int64_t per_block = threads * kDropoutGroups;
+  plan.blocks = (groups + per_block - 1) / per_block;
+  Launch(packed ? &DropoutKernel<D, true> : &DropoutKernel<D, false>,
+         dim3(static_cast<unsigned>(s.B * plan.blocks)),
+         dim3(static_cast<unsigned>(threads)), 0, stream, s, plan);
+}
+
+template void Dropout<float>(Stream&, const DropoutArgs&);
+template void Dropout<BFloat16>(Stream&, const DropoutArgs&);
+
+}  // namespace delink::cuda

@@ -1,0 +1,112 @@
+#include "layers/kernels/cuda/cuda.h"
+#include "layers/kernels/cuda/embedding.cuh"
+
+namespace delink::cuda {
+namespace {
+
+int64_t CeilDiv(int64_t a, int64_t b) { return (a + b - 1) / b; }
+
+// `threads`, enough of them in x for `groups` of columns.
+dim3 Block(int64_t groups, int threads) {
+  int x = 1;
+  while (x < threads && x < groups) x *= 2;
+  return dim3(static_cast<unsigned>(x), static_cast<unsigned>(threads / x));
+}
+
+// A block's threads in y have a row each, those in x all its columns.
+struct RowGrid {
+  dim3 grid, block;
+};
+RowGrid ShapeRowGrid(int64_t rows, int64_t groups) {
+  const dim3 block = Block(groups, kGatherThreads);
+  return {dim3(static_cast<unsigned>(CeilDiv(rows, block.y))), block};
+}
+
+// The fewest rows of a tile, so that there are many, and the most memory for
+// partial sums, so that there are not too many.
+constexpr int64_t kTileRows = 64;
+constexpr int64_t kPartialBytes = int64_t{16} << 20;
+
+template <typename T, int kSize>
+void SumRuns(Stream& stream, RunSums s) {
+  const dim3 block = Block(CeilDiv(s.D, kSize), kRunThreads);
+  const dim3 grid(static_cast<unsigned>(CeilDiv(s.D, int64_t{block.x} * kSize)),
+                  static_cast<unsigned>(CeilDiv(s.tiles, block.y)));
+  Launch(SumTiles<T, kSize>, grid, block, 0, stream, s);
+  if (s.tiles > 1) Launch(JoinTiles<kSize>, grid, block, 0, stream, s);
+}
+
+}  // namespace
+
+template <typename T>
+void EmbeddingForward(Stream& stream, const EmbeddingForwardArgs& s) {
+  using D = DeviceType<T>;
+  const bool packed = CanPack<D>(s.w, s.D) && CanPack<D>(s.y, s.D) &&
+                      (s.p == nullptr || CanPack<D>(s.p, s.D));
+  if (s.B * s.T * s.D == 0) return;
+  constexpr int kSize = Pack<D>::kSize;
+  const RowGrid shape =
+      ShapeRowGrid(s.B * s.T, CeilDiv(s.D, packed ? kSize : 1));
+  Launch(packed ? &GatherRows<D, kSize> : &GatherRows<D, 1>, shape.grid,
+         shape.block, 0, stream, s);
+}
+
+template <typename T>
+void EmbeddingBackwardWeight(Stream& stream,
+                             const EmbeddingBackwardWeightArgs& s) {
+  using D = DeviceType<T>;
+  if (s.V * s.D == 0) return;
+  const StreamInfo& info = InfoOf(stream);
+  if (!s.accumulate) {
+    DELINK_CUDA_CHECK(cudaMemsetAsync(
+        s.dw, 0, static_cast<size_t>(s.V * s.D) * sizeof(float), info.handle));
+  }
+  constexpr int kSize = Pack<D>::kSize;
+  const bool packed = CanPack<D>(s.dy, s.D) && CanPack<D>(s.dw, s.D);
+  char* const scratch = static_cast<char*>(info.scratch);
+  for (int64_t first = 0; first < s.N; first += kMaxSorted) {
+    const int64_t n = std::min(kMaxSorted, s.N - first);
+    const int64_t most = std::max<int64_t>(
+        1, kPartialBytes / (2 * s.D * int64_t{sizeof(float)}));
+    RunSums sums = {.n = n,
+                    .D = s.D,
+                    .rows = std::max(kTileRows, CeilDiv(n, most)),
+                    .tiles = 0,
+                    .sorted = SortTokens(stream, s.tokens + first, n, s.V,
+                                         scratch + kPartialBytes),
+                    .dy = static_cast<const D*>(s.dy) + first * s.D,
+                    .dw = static_cast<float*>(s.dw),
+                    .partial = static_cast<float*>(info.scratch),
+                    .accumulate = s.accumulate || first > 0};
+    sums.tiles = CeilDiv(n, sums.rows);
+    if (packed) {
+      SumRuns<D, kSize>(stream, sums);
+    } else {
+      SumRuns<D, 1>(stream, sums);
+    }
+  }
+}
+
+template <typename T>
+void EmbeddingBackwardPosition(Stream& stream,
+                               const EmbeddingBackwardPositionArgs& s) {
+  using D = DeviceType<T>;
+  if (s.Tmax * s.D == 0) return;
+  constexpr int kSize = Pack<D>::kSize;
+  const bool packed = CanPack<D>(s.dy, s.D) && CanPack<D>(s.dp, s.D);
+  const RowGrid shape = ShapeRowGrid(s.Tmax, CeilDiv(s.D, packed ? kSize : 1));
+  Launch(packed ? &SumSamples<D, kSize> : &SumSamples<D, 1>, shape.grid,
+         shape.block, 0, stream, s);
+}
+
+#define DELINK_INSTANTIATE(T)                                              \
+  template void EmbeddingForward<T>(Stream&, const EmbeddingForwardArgs&); \
+  template void EmbeddingBackwardWeight<T>(                                \
+      Stream&, const EmbeddingBackwardWeightArgs&);                        \
+  template void EmbeddingBackwardPosition<T>(                              \
+      Stream&, const EmbeddingBackwardPositionArgs&);
+DELINK_INSTANTIATE(float)
+DELINK_INSTANTIATE(BFloat16)
+#undef DELINK_INSTANTIATE
+
+}  // namespace delink::cuda

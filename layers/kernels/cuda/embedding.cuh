@@ -1,0 +1,170 @@
+// Embedding: rows of a vocabulary and of positions gathered, and their
+// gradients.
+//
+// All kernels: a thread has kSize neighbouring columns, one or those of 16
+// bytes; threads in x share a row, threads in y have rows of their own.
+//
+// The gradient of the vocabulary sums runs of a list sorted by token
+// (token_sort.h). A tile of the list is a row of threads here, however often a
+// token occurs. A run inside a tile goes to its row of the gradient. What a
+// tile has of a run that crosses its ends is a partial sum, of which it has at
+// most two: one of a run that came in, one of a run that began here and goes
+// on. Where a run began its partial sums are added up, in order.
+#pragma once
+
+#include <algorithm>
+
+#include "framework/device/cuda/floats.cuh"
+#include "layers/kernels/arguments.h"
+#include "layers/kernels/cuda/token_sort.h"
+
+namespace delink::cuda {
+
+inline constexpr int kGatherThreads = 256;
+inline constexpr int kRunThreads = 128;
+inline constexpr int kRowsAhead = 4;  // loaded together
+
+template <typename T, int kSize>
+__global__ void __launch_bounds__(kGatherThreads)
+    GatherRows(EmbeddingForwardArgs s) {
+  const int64_t n = int64_t{blockIdx.x} * blockDim.y + threadIdx.y;
+  if (n >= s.B * s.T) return;
+  const T* const w = static_cast<const T*>(s.w) + s.tokens[n] * s.D;
+  T* const y = static_cast<T*>(s.y) + n * s.D;
+  const int64_t step = int64_t{blockDim.x} * kSize;
+  if (s.p == nullptr) {
+    for (int64_t d = int64_t{threadIdx.x} * kSize; d < s.D; d += step) {
+      StorePack(y + d, LoadPack<T, kSize>(w + d));
+    }
+    return;
+  }
+  const T* const p =
+      static_cast<const T*>(s.p) + (s.first_position + n % s.T) * s.D;
+  for (int64_t d = int64_t{threadIdx.x} * kSize; d < s.D; d += step) {
+    const Pack<T, kSize> a = LoadPack<T, kSize>(w + d);
+    const Pack<T, kSize> b = LoadPack<T, kSize>(p + d);
+    StorePack(y + d, MakePack<T, kSize>([&](int i) { return a[i] + b[i]; }));
+  }
+}
+
+struct RunSums {
+  int64_t n, D;
+  int64_t rows;  // of the list in a tile
+  int64_t tiles;
+  const Occurrence* sorted;  // [n]
+  const void* dy;            // [n, D] by position
+  float* dw;                 // [V, D]
+  float* partial;            // [tiles, 2, D]: came in, goes on
+  bool accumulate;
+
+  // Whether list[i] and the one before are of one run.
+  __device__ bool Continues(int64_t i) const {
+    return i > 0 && i < n && sorted[i].token == sorted[i - 1].token;
+  }
+};
+
+// One tile, some of its columns.
+template <typename T, int kSize>
+__global__ void __launch_bounds__(kRunThreads) SumTiles(RunSums s) {
+  const int64_t tile = int64_t{blockIdx.y} * blockDim.y + threadIdx.y;
+  const int64_t d = (int64_t{blockIdx.x} * blockDim.x + threadIdx.x) * kSize;
+  const int64_t begin = tile * s.rows;
+  if (begin >= s.n || d >= s.D) return;
+  const int64_t end = std::min(s.n, begin + s.rows);
+  const bool came_in = s.Continues(begin), goes_on = s.Continues(end);
+  const T* const dy = static_cast<const T*>(s.dy) + d;
+
+  float sum[kSize] = {};
+  bool first_run = true;
+  int32_t token = s.sorted[begin].token;
+  const auto store = [&](bool last_run) {
+    if (first_run && came_in) {
+      StoreFloats(s.partial + 2 * tile * s.D + d, sum);
+    } else if (last_run && goes_on) {
+      StoreFloats(s.partial + (2 * tile + 1) * s.D + d, sum);
+    } else {
+      StoreGradient(s.dw + token * s.D + d, sum, s.accumulate);
+    }
+  };
+  for (int64_t i = begin; i < end; i += kRowsAhead) {
+    Occurrence next[kRowsAhead];
+    Pack<T, kSize> rows[kRowsAhead];
+#pragma unroll
+    for (int j = 0; j < kRowsAhead; ++j) {
+      // Past the end the last one again: loads without branches.
+      next[j] = s.sorted[std::min(i + j, end - 1)];
+    }
+#pragma unroll
+    for (int j = 0; j < kRowsAhead; ++j) {
+      rows[j] = LoadPack<T, kSize>(dy + next[j].position * s.D);
+    }
+#pragma unroll
+    for (int j = 0; j < kRowsAhead; ++j) {
+      if (i + j >= end) break;
+      if (next[j].token != token) {
+        store(false);
+        first_run = false;
+        token = next[j].token;
+#pragma unroll
+        for (int k = 0; k < kSize; ++k) sum[k] = 0.0F;
+      }
+#pragma unroll
+      for (int k = 0; k < kSize; ++k) sum[k] += rows[j][k];
+    }
+  }
+  store(true);
+}
+
+// The run that begins in a tile and goes on, if there is one.
+template <int kSize>
+__global__ void __launch_bounds__(kRunThreads) JoinTiles(RunSums s) {
+  const int64_t tile = int64_t{blockIdx.y} * blockDim.y + threadIdx.y;
+  const int64_t d = (int64_t{blockIdx.x} * blockDim.x + threadIdx.x) * kSize;
+  const int64_t begin = tile * s.rows, end = begin + s.rows;
+  if (end >= s.n || d >= s.D || !s.Continues(end)) return;
+  const int32_t token = s.sorted[end].token;
+  if (begin > 0 && s.sorted[begin - 1].token == token) return;
+  // The last tile that begins with this token.
+  int64_t last = tile + 1, past = s.tiles;
+  while (past - last > 1) {
+    const int64_t middle = (last + past) / 2;
+    (s.sorted[middle * s.rows].token == token ? last : past) = middle;
+  }
+  float sum[kSize];
+  LoadFloats(s.partial + (2 * tile + 1) * s.D + d, sum);
+#pragma unroll 4
+  for (int64_t i = tile + 1; i <= last; ++i) {
+    float more[kSize];
+    LoadFloats(s.partial + 2 * i * s.D + d, more);
+#pragma unroll
+    for (int k = 0; k < kSize; ++k) sum[k] += more[k];
+  }
+  StoreGradient(s.dw + token * s.D + d, sum, s.accumulate);
+}
+
+// Rows of positions: each the sum over samples, in order.
+template <typename T, int kSize>
+__global__ void __launch_bounds__(kGatherThreads)
+    SumSamples(EmbeddingBackwardPositionArgs s) {
+  const int64_t position = int64_t{blockIdx.x} * blockDim.y + threadIdx.y;
+  if (position >= s.Tmax) return;
+  const int64_t t = position - s.first_position;
+  const bool used = t >= 0 && t < s.T;
+  if (!used && s.accumulate) return;
+  const int64_t samples = used ? s.B : 0;
+  const int64_t step = int64_t{blockDim.x} * kSize;
+  for (int64_t d = int64_t{threadIdx.x} * kSize; d < s.D; d += step) {
+    float sum[kSize] = {};
+    const T* const dy = static_cast<const T*>(s.dy) + d;
+#pragma unroll 4
+    for (int64_t b = 0; b < samples; ++b) {
+      const auto row = LoadPack<T, kSize>(dy + (b * s.T + t) * s.D);
+#pragma unroll
+      for (int k = 0; k < kSize; ++k) sum[k] += row[k];
+    }
+    StoreGradient(static_cast<float*>(s.dp) + position * s.D + d, sum,
+                  s.accumulate);
+  }
+}
+
+}  // namespace delink::cuda
