@@ -5,6 +5,11 @@
 #       a static library delink_NAME, alias delink::NAME
 #   delink_test(NAME SOURCES... DEPS TARGETS... [LABELS L...] [TIMEOUT SECONDS])
 #       a GoogleTest program NAME, run by ctest under that name
+#   delink_gpu_test(NAME SOURCES... DEPS TARGETS... [TIMEOUT SECONDS])
+#       a delink_test that needs a GPU and skips without one; part of the bundle
+#       (tools/bundle.sh). In a build without CUDA it only says SKIPPED
+#   delink_skipped_test(NAME WHY)
+#       a test that this build cannot have
 #   delink_mpi_test(NAME RANKS... SRCS SOURCES... DEPS TARGETS...
 #                   [LABELS L...] [TIMEOUT SECONDS])
 #       a GoogleTest program NAME whose ranks all run every test (see
@@ -91,6 +96,22 @@ function(delink_test name)
   set_tests_properties(${name} PROPERTIES TIMEOUT ${ARG_TIMEOUT}
     LABELS "${ARG_LABELS}")
   delink_label_test(${name} ${ARG_LABELS})
+endfunction()
+
+function(delink_skipped_test name why)
+  add_test(NAME ${name} COMMAND ${CMAKE_COMMAND} -E echo "SKIPPED: ${why}")
+  set_tests_properties(${name} PROPERTIES SKIP_REGULAR_EXPRESSION "^SKIPPED: ")
+endfunction()
+
+function(delink_gpu_test name)
+  if(NOT DELINK_WITH_CUDA)
+    delink_skipped_test(${name} "this build has no CUDA")
+    return()
+  endif()
+  delink_test(${name} ${ARGN} LABELS gpu)
+  target_link_libraries(${name} PRIVATE delink_cuda_headers CUDA::cudart_static)
+  set_property(TEST ${name} PROPERTY RESOURCE_LOCK gpu)
+  set_property(GLOBAL APPEND PROPERTY DELINK_GPU_TESTS ${name})
 endfunction()
 
 # What Debian's Open MPI needs: as root, on few cores, in a container.

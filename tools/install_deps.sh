@@ -26,6 +26,7 @@ tests=(
   libgtest-dev libgmock-dev
   clang libomp-dev clang-format clang-tidy shellcheck git ccache
   python3 python3-numpy python3-h5py python3-torch hdf5-tools
+  python3-pip patchelf
   zsh fish groff
   chromium chromium-driver python3-selenium fonts-dejavu-core
 )

@@ -152,8 +152,28 @@ class IncludeDirectionTest(LintCase):
       self.expect_refused(path, f'#include "{header}"')
 
   def test_device_code_may_include_cuda(self):
-    with Tree({"layers/kernels/rope.cu": "#include <cuda_runtime.h>\n"}) as root:
-      self.assertEqual(lint("include_direction", root)[0], 0)
+    for path in ("layers/kernels/rope.cu", "tests/testing/simt/fibers.cc",
+                 "tests/layers/kernels/cuda_test.cc"):
+      with Tree({path: "#include <cuda_runtime.h>\n"}) as root:
+        self.assertEqual(lint("include_direction", root), (0, "ok\n"), path)
+
+  def test_device_code(self):
+    launch = "Scale<<<1, 32>>>(x);"
+    for path in ("layers/kernels/cuda/scale.cu", "layers/kernels/cuda/a.cuh"):
+      self.expect_refused(path, "#include <absl/status/status.h>")
+      self.expect_refused(path, launch)
+      behind = {"framework/base/status.h":
+                    '#pragma once\n#include "absl/status/status.h"\n',
+                "framework/tensor/view.h":
+                    '#pragma once\n#include "framework/base/status.h"\n'}
+      for header in behind:
+        self.expect_found(
+            "include_direction", {**behind, path: f'#include "{header}"\n'},
+            f"{path}:1: ", "status.h -> absl/status/status.h")
+    with Tree({"layers/kernels/cuda/scale.cu": f"// not {launch}\n",
+               "layers/kernels/cuda/table.cc":
+                   "#include <absl/status/status.h>\n"}) as root:
+      self.assertEqual(lint("include_direction", root), (0, "ok\n"))
 
   def test_spelling(self):
     self.expect_refused("layers/ops/bad.h", '#include "op.h"')

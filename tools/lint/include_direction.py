@@ -2,8 +2,10 @@
 
 Folders include only what they stand on (`ALLOWED`), some headers belong to one
 folder (`HOME_OF`), and no #if asks for CUDA, NCCL, MPI, oneDNN or OpenMP: CMake
-chooses the folder. Tests may include everything, and nothing includes them; the headers
-with a home stay in it there too (tests/parallel/mpi for <mpi.h>).
+chooses the folder. Tests may include everything, and nothing includes them; the
+headers with a home stay in it there too (tests/parallel/mpi for <mpi.h>).
+Device code (.cu, .cuh) sees no Abseil, not through other headers either, and
+launches nothing by <<<>>>: g++ reads it too.
 """
 
 import os
@@ -31,7 +33,7 @@ ALLOWED["tools"] = set(ALLOWED)
 ALLOWED["tests"] = set(ALLOWED) | {"tests"}
 
 # Headers, and where they may be included: a pattern of the path.
-DEVICE_CODE = r"(^|/)cuda/|\.cuh?$"
+DEVICE_CODE = r"(^|/)cuda/|\.cuh?$|^testing/simt/|(^|/)\w*cuda_test\.cc$"
 HOME_OF = (
     (r"(cuda|cublas|cudnn|curand|cub/|thrust/|cooperative_groups)", DEVICE_CODE),
     (r"nccl", r"^parallel/nccl/"),
@@ -87,9 +89,42 @@ def include_problem(root, path, quote, header):
   return None
 
 
+def abseil_behind(root, path, known):
+  """How `path` comes to include Abseil, as a list of headers; or None."""
+  if path not in known:
+    known[path] = None
+    for line in source_tree.lines(root, path):
+      include = INCLUDE.match(line)
+      header = include.group(2) if include else ""
+      if header.startswith("absl/"):
+        known[path] = [header]
+      elif header and os.path.isfile(os.path.join(root, header)):
+        behind = abseil_behind(root, header, known)
+        if behind:
+          known[path] = [header, *behind]
+  return known[path]
+
+
+def device_code_problem(root, path, line, known):
+  if "<<<" in line.split("//")[0]:
+    return "kernels are launched by Launch() (framework/device/cuda/launch.cuh)"
+  include = INCLUDE.match(line)
+  if not include:
+    return None
+  header = include.group(2)
+  behind = [header] if header.startswith("absl/") else []
+  if os.path.isfile(os.path.join(root, header)):
+    behind = [header, *(abseil_behind(root, header, known) or [])]
+  if behind and behind[-1].startswith("absl/"):
+    return "no Abseil in device code: " + " -> ".join(behind)
+  return None
+
+
 def problems(root):
   found = []
+  known = {}  # of abseil_behind
   for path in source_tree.cpp_files(root):
+    device_code = path.endswith((".cu", ".cuh"))
     for number, line in enumerate(source_tree.lines(root, path), 1):
       problem = None
       include = INCLUDE.match(line)
@@ -98,6 +133,8 @@ def problems(root):
         problem = include_problem(root, path, *include.groups())
       elif condition and CHOSEN_BY_CMAKE.search(condition.group(2)):
         problem = "no #if on what CMake chooses a folder for"
+      if device_code and not problem:
+        problem = device_code_problem(root, path, line, known)
       if problem:
         found.append(f"{path}:{number}: {problem}")
   return found
