@@ -5,45 +5,42 @@
 namespace delink::cuda {
 namespace {
 
-constexpr int kHeld = 4;  // packs of a row that a thread keeps
-
-template <typename T>
-RowLaunch Shape(Stream& stream, int64_t N, int64_t D, bool packed) {
-  return ShapeRows<T, kHeld>(N, D, packed, InfoOf(stream).multiprocessors);
-}
+// Packs of a row that a thread keeps: a lane, and a thread of a block of up to
+// 1024, which has fewer registers. Backward keeps two rows.
+constexpr int kHeld = 4;
+constexpr int kHeldByBlock = 4, kHeldOfTwoByBlock = 2;
 
 }  // namespace
 
 template <typename T>
 void LayerNormForward(Stream& stream, const LayerNormForwardArgs& s) {
   using E = DeviceType<T>;
-  if (s.D == 0) return;
-  const RowLaunch shape =
-      Shape<E>(stream, s.N, s.D, CanPackAll<E>(s.D, s.x, s.w, s.b, s.y));
-  ForShape<E, kHeld>(shape, [&]<typename Team, int kWidth, int kKept>() {
-    Launch(LayerNormForwardKernel<Team, E, kWidth, kKept>, shape.grid,
-           shape.block, 0, stream, shape.team_size, s.N, static_cast<int>(s.D),
-           static_cast<float>(s.eps), static_cast<const E*>(s.x),
-           static_cast<const E*>(s.w), static_cast<const E*>(s.b),
-           static_cast<E*>(s.y), static_cast<float*>(s.mean),
-           static_cast<float*>(s.rstd));
-  });
+  LaunchRows<E, kHeld, kHeldByBlock>(
+      stream, s.N, s.D, CanPackAll<E>(s.D, s.x, s.w, s.b, s.y),
+      [&]<typename Team, int kWidth, int kKept>(const RowLaunch& shape) {
+        Launch(LayerNormForwardKernel<Team, E, kWidth, kKept>, shape.grid,
+               shape.block, 0, stream, shape.team_size, s.N,
+               static_cast<int>(s.D), static_cast<float>(s.eps),
+               static_cast<const E*>(s.x), static_cast<const E*>(s.w),
+               static_cast<const E*>(s.b), static_cast<E*>(s.y),
+               static_cast<float*>(s.mean), static_cast<float*>(s.rstd));
+      });
 }
 
 template <typename T>
 void LayerNormBackwardInput(Stream& stream,
                             const LayerNormBackwardInputArgs& s) {
   using E = DeviceType<T>;
-  if (s.D == 0) return;
-  const RowLaunch shape =
-      Shape<E>(stream, s.N, s.D, CanPackAll<E>(s.D, s.dy, s.x, s.w, s.dx));
-  ForShape<E, kHeld>(shape, [&]<typename Team, int kWidth, int kKept>() {
-    Launch(LayerNormBackwardInputKernel<Team, E, kWidth, kKept>, shape.grid,
-           shape.block, 0, stream, shape.team_size, s.N, static_cast<int>(s.D),
-           static_cast<const E*>(s.dy), static_cast<const E*>(s.x),
-           static_cast<const E*>(s.w), static_cast<const float*>(s.mean),
-           static_cast<const float*>(s.rstd), static_cast<E*>(s.dx));
-  });
+  LaunchRows<E, kHeld, kHeldOfTwoByBlock>(
+      stream, s.N, s.D, CanPackAll<E>(s.D, s.dy, s.x, s.w, s.dx),
+      [&]<typename Team, int kWidth, int kKept>(const RowLaunch& shape) {
+        Launch(LayerNormBackwardInputKernel<Team, E, kWidth, kKept>, shape.grid,
+               shape.block, 0, stream, shape.team_size, s.N,
+               static_cast<int>(s.D), static_cast<const E*>(s.dy),
+               static_cast<const E*>(s.x), static_cast<const E*>(s.w),
+               static_cast<const float*>(s.mean),
+               static_cast<const float*>(s.rstd), static_cast<E*>(s.dx));
+      });
 }
 
 template <typename T>
@@ -63,31 +60,29 @@ void LayerNormBackwardWeight(Stream& stream,
 template <typename T>
 void RmsNormForward(Stream& stream, const RmsNormForwardArgs& s) {
   using E = DeviceType<T>;
-  if (s.D == 0) return;
-  const RowLaunch shape =
-      Shape<E>(stream, s.N, s.D, CanPackAll<E>(s.D, s.x, s.w, s.y));
-  ForShape<E, kHeld>(shape, [&]<typename Team, int kWidth, int kKept>() {
-    Launch(RmsNormForwardKernel<Team, E, kWidth, kKept>, shape.grid,
-           shape.block, 0, stream, shape.team_size, s.N, static_cast<int>(s.D),
-           static_cast<float>(s.eps), static_cast<const E*>(s.x),
-           static_cast<const E*>(s.w), static_cast<E*>(s.y),
-           static_cast<float*>(s.rstd));
-  });
+  LaunchRows<E, kHeld, kHeldByBlock>(
+      stream, s.N, s.D, CanPackAll<E>(s.D, s.x, s.w, s.y),
+      [&]<typename Team, int kWidth, int kKept>(const RowLaunch& shape) {
+        Launch(RmsNormForwardKernel<Team, E, kWidth, kKept>, shape.grid,
+               shape.block, 0, stream, shape.team_size, s.N,
+               static_cast<int>(s.D), static_cast<float>(s.eps),
+               static_cast<const E*>(s.x), static_cast<const E*>(s.w),
+               static_cast<E*>(s.y), static_cast<float*>(s.rstd));
+      });
 }
 
 template <typename T>
 void RmsNormBackwardInput(Stream& stream, const RmsNormBackwardInputArgs& s) {
   using E = DeviceType<T>;
-  if (s.D == 0) return;
-  const RowLaunch shape =
-      Shape<E>(stream, s.N, s.D, CanPackAll<E>(s.D, s.dy, s.x, s.w, s.dx));
-  ForShape<E, kHeld>(shape, [&]<typename Team, int kWidth, int kKept>() {
-    Launch(RmsNormBackwardInputKernel<Team, E, kWidth, kKept>, shape.grid,
-           shape.block, 0, stream, shape.team_size, s.N, static_cast<int>(s.D),
-           static_cast<const E*>(s.dy), static_cast<const E*>(s.x),
-           static_cast<const E*>(s.w), static_cast<const float*>(s.rstd),
-           static_cast<E*>(s.dx));
-  });
+  LaunchRows<E, kHeld, kHeldOfTwoByBlock>(
+      stream, s.N, s.D, CanPackAll<E>(s.D, s.dy, s.x, s.w, s.dx),
+      [&]<typename Team, int kWidth, int kKept>(const RowLaunch& shape) {
+        Launch(RmsNormBackwardInputKernel<Team, E, kWidth, kKept>, shape.grid,
+               shape.block, 0, stream, shape.team_size, s.N,
+               static_cast<int>(s.D), static_cast<const E*>(s.dy),
+               static_cast<const E*>(s.x), static_cast<const E*>(s.w),
+               static_cast<const float*>(s.rstd), static_cast<E*>(s.dx));
+      });
 }
 
 template <typename T>

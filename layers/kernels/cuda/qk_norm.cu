@@ -5,12 +5,11 @@
 namespace delink::cuda {
 namespace {
 
-constexpr int kHeld = 1;  // packs of a head that a lane keeps
+constexpr int kHeld = 1;  // packs of a head that a thread keeps
 
-template <typename T, typename Args>
-RowLaunch Shape(Stream& stream, const Args& s, bool packed) {
-  return ShapeRows<T, kHeld>(s.N * (s.H + 2 * s.Hkv), s.Dh, packed,
-                             InfoOf(stream).multiprocessors);
+template <typename Args>
+int64_t HeadsOf(const Args& s) {
+  return s.N * (s.H + 2 * s.Hkv);
 }
 
 }  // namespace
@@ -18,33 +17,34 @@ RowLaunch Shape(Stream& stream, const Args& s, bool packed) {
 template <typename T>
 void QkNormForward(Stream& stream, const QkNormForwardArgs& s) {
   using E = DeviceType<T>;
-  if (s.Dh == 0) return;
-  const RowLaunch shape =
-      Shape<E>(stream, s, CanPackAll<E>(s.Dh, s.x, s.q_w, s.k_w, s.y));
-  ForShape<E, kHeld>(shape, [&]<typename Team, int kWidth, int kKept>() {
-    Launch(QkNormForwardKernel<Team, E, kWidth, kKept>, shape.grid, shape.block,
-           0, stream, shape.team_size, s.N, static_cast<int>(s.H),
-           static_cast<int>(s.Hkv), static_cast<int>(s.Dh),
-           static_cast<float>(s.eps), static_cast<const E*>(s.x),
-           static_cast<const E*>(s.q_w), static_cast<const E*>(s.k_w),
-           static_cast<E*>(s.y), static_cast<float*>(s.rstd));
-  });
+  LaunchRows<E, kHeld, kHeld>(
+      stream, HeadsOf(s), s.Dh, CanPackAll<E>(s.Dh, s.x, s.q_w, s.k_w, s.y),
+      [&]<typename Team, int kWidth, int kKept>(const RowLaunch& shape) {
+        Launch(QkNormForwardKernel<Team, E, kWidth, kKept>, shape.grid,
+               shape.block, 0, stream, shape.team_size, s.N,
+               static_cast<int>(s.H), static_cast<int>(s.Hkv),
+               static_cast<int>(s.Dh), static_cast<float>(s.eps),
+               static_cast<const E*>(s.x), static_cast<const E*>(s.q_w),
+               static_cast<const E*>(s.k_w), static_cast<E*>(s.y),
+               static_cast<float*>(s.rstd));
+      });
 }
 
 template <typename T>
 void QkNormBackwardInput(Stream& stream, const QkNormBackwardInputArgs& s) {
   using E = DeviceType<T>;
-  if (s.Dh == 0) return;
-  const RowLaunch shape =
-      Shape<E>(stream, s, CanPackAll<E>(s.Dh, s.dy, s.x, s.q_w, s.k_w, s.dx));
-  ForShape<E, kHeld>(shape, [&]<typename Team, int kWidth, int kKept>() {
-    Launch(QkNormBackwardInputKernel<Team, E, kWidth, kKept>, shape.grid,
-           shape.block, 0, stream, shape.team_size, s.N, static_cast<int>(s.H),
-           static_cast<int>(s.Hkv), static_cast<int>(s.Dh),
-           static_cast<const E*>(s.dy), static_cast<const E*>(s.x),
-           static_cast<const E*>(s.q_w), static_cast<const E*>(s.k_w),
-           static_cast<const float*>(s.rstd), static_cast<E*>(s.dx));
-  });
+  LaunchRows<E, kHeld, kHeld>(
+      stream, HeadsOf(s), s.Dh,
+      CanPackAll<E>(s.Dh, s.dy, s.x, s.q_w, s.k_w, s.dx),
+      [&]<typename Team, int kWidth, int kKept>(const RowLaunch& shape) {
+        Launch(QkNormBackwardInputKernel<Team, E, kWidth, kKept>, shape.grid,
+               shape.block, 0, stream, shape.team_size, s.N,
+               static_cast<int>(s.H), static_cast<int>(s.Hkv),
+               static_cast<int>(s.Dh), static_cast<const E*>(s.dy),
+               static_cast<const E*>(s.x), static_cast<const E*>(s.q_w),
+               static_cast<const E*>(s.k_w), static_cast<const float*>(s.rstd),
+               static_cast<E*>(s.dx));
+      });
 }
 
 template <typename T>

@@ -86,6 +86,7 @@ class Columns {
         if (d < end_) body(k, d);
       }
     } else {
+#pragma unroll 2
       for (int d = first_; d < end_; d += step_) body(0, d);
     }
   }
@@ -134,23 +135,25 @@ struct RowLaunch {
 
 inline constexpr int kBlocksEach = 32;  // of a multiprocessor, at most
 
-// kHeld is how many packs a thread can keep, and `packed` whether every row of
-// every operand can be read by packs.
-template <typename T, int kHeld>
+// `packed`: every row of every operand can be read by packs, of which a lane of
+// a team keeps up to kLaneHeld and a thread of a block up to kBlockHeld.
+template <typename T, int kLaneHeld, int kBlockHeld>
 RowLaunch ShapeRows(int64_t N, int64_t D, bool packed, int multiprocessors) {
-  const int64_t fit = int64_t{kMaxRowThreads} * kHeld * Pack<T>::kSize;
-  RowLaunch launch = {.packed = packed && D <= fit};
-  // What a thread takes of a row: all that it can keep; of others some more.
-  const int64_t each = launch.packed ? Pack<T>::kSize * kHeld : 8;
-  const int64_t threads = (D + each - 1) / each;
-  launch.block_team = threads > kWarp;
+  constexpr int64_t kSize = Pack<T>::kSize;
+  RowLaunch launch = {};
+  launch.packed = packed && D <= kMaxRowThreads * kBlockHeld * kSize;
+  // Rows that are read again and again are a block's when they are this long.
+  constexpr int64_t kEach = 8;
+  launch.block_team = D > kWarp * (launch.packed ? kSize * kLaneHeld : kEach);
   if (launch.block_team) {
-    launch.team_size = static_cast<int>(std::min<int64_t>(
-        (threads + kWarp - 1) / kWarp * kWarp, kMaxRowThreads));
+    const int64_t each = launch.packed ? kSize * kBlockHeld : kEach;
+    const int64_t warps = (D + each * kWarp - 1) / (each * kWarp);
+    launch.team_size =
+        static_cast<int>(std::min<int64_t>(warps * kWarp, kMaxRowThreads));
     launch.block = dim3(launch.team_size);
   } else {
     // Wider than it must be, where a team then reads its row at one stroke.
-    const int64_t width = launch.packed ? Pack<T>::kSize : 1;
+    const int64_t width = launch.packed ? kSize : 1;
     launch.team_size = 1;
     while (launch.team_size < kWarp && launch.team_size * width < D) {
       launch.team_size *= 2;
@@ -163,18 +166,23 @@ RowLaunch ShapeRows(int64_t N, int64_t D, bool packed, int multiprocessors) {
   return launch;
 }
 
-// Calls launch.template operator()<Team, kWidth, kHeld>() as `shape` says.
-template <typename T, int kHeld, typename Launch>
-void ForShape(const RowLaunch& shape, Launch launch) {
+// Calls launch.template operator()<Team, kWidth, kHeld>(shape) for N rows of D
+// elements T, as ShapeRows has them, on `stream`.
+template <typename T, int kLaneHeld, int kBlockHeld, typename Launch>
+void LaunchRows(Stream& stream, int64_t N, int64_t D, bool packed,
+                Launch launch) {
+  if (N == 0 || D == 0) return;
   constexpr int kWidth = Pack<T>::kSize;
+  const RowLaunch shape = ShapeRows<T, kLaneHeld, kBlockHeld>(
+      N, D, packed, InfoOf(stream).multiprocessors);
   if (shape.packed && shape.block_team) {
-    launch.template operator()<BlockTeam, kWidth, kHeld>();
+    launch.template operator()<BlockTeam, kWidth, kBlockHeld>(shape);
   } else if (shape.packed) {
-    launch.template operator()<LaneTeam, kWidth, kHeld>();
+    launch.template operator()<LaneTeam, kWidth, kLaneHeld>(shape);
   } else if (shape.block_team) {
-    launch.template operator()<BlockTeam, 1, 0>();
+    launch.template operator()<BlockTeam, 1, 0>(shape);
   } else {
-    launch.template operator()<LaneTeam, 1, 0>();
+    launch.template operator()<LaneTeam, 1, 0>(shape);
   }
 }
 
