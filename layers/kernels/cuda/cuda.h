@@ -4,6 +4,8 @@
 // declared here.
 #pragma once
 
+#include <string>
+
 #include "framework/tensor/bfloat16.h"
 #include "layers/kernels/cuda/attention_scratch.h"
 #include "layers/kernels/kernels.h"
@@ -15,8 +17,16 @@ namespace delink::cuda {
 template <typename T>
 const Kernels* Table();
 
+// What matrix products lack on this machine, where it was looked for and how to
+// mend that; empty when nothing is. To be asked before anything is computed,
+// which ends the process where it is not there.
+std::string MissingLibrary();
+
 template <typename T>
 void Matmul(Stream&, const MatmulArgs&);
+// Our own, for what cuBLASLt does not take.
+template <typename T>
+void TiledMatmul(Stream&, const MatmulArgs&);
 template <typename T>
 void BiasGrad(Stream&, const BiasGradArgs&);
 

@@ -8,6 +8,8 @@ const Kernels* Table() {
   return nullptr;
 }
 
+std::string MissingLibrary() { return "this build has no CUDA backend"; }
+
 template const Kernels* Table<float>();
 template const Kernels* Table<BFloat16>();
 

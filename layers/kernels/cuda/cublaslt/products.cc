@@ -1,0 +1,292 @@
+#include "layers/kernels/cuda/cublaslt/products.h"
+
+#include <algorithm>
+#include <limits>
+#include <utility>
+#include <vector>
+
+#include "framework/base/check.h"
+#include "framework/base/log.h"
+#include "framework/device/cuda/check.h"
+
+namespace delink::cuda {
+namespace {
+
+constexpr int kProposals = 4;        // asked for, to use the first that runs
+constexpr int kTimedProposals = 16;  // asked for, to be timed
+constexpr int kRounds = 3, kRuns = 5;
+
+cudaDataType_t TypeOf(DType dtype) {
+  return dtype == DType::kBF16 ? CUDA_R_16BF : CUDA_R_32F;
+}
+
+cublasOperation_t OperationOf(bool transpose) {
+  return transpose ? CUBLAS_OP_T : CUBLAS_OP_N;
+}
+
+std::string DeviceName() {
+  int device = 0;
+  cudaDeviceProp properties;
+  DELINK_CUDA_CHECK(cudaGetDevice(&device));
+  DELINK_CUDA_CHECK(cudaGetDeviceProperties(&properties, device));
+  return properties.name;
+}
+
+}  // namespace
+
+// As cuBLASLt sees them: its A is our B.
+struct Products::Pointers {
+  const void* a;
+  const void* b;
+  void* c;
+  const void* bias;
+};
+
+struct Products::Plan {
+  explicit Plan(const CublasLt& library) : lt(library) {}
+  ~Plan() {
+    for (const cublasLtMatrixLayout_t layout : {a, b, c}) {
+      if (layout != nullptr) lt.layout_destroy(layout);
+    }
+    if (desc != nullptr) lt.desc_destroy(desc);
+  }
+  Plan(const Plan&) = delete;
+  Plan& operator=(const Plan&) = delete;
+
+  const CublasLt& lt;
+  cublasLtMatmulDesc_t desc = nullptr;
+  cublasLtMatrixLayout_t a = nullptr, b = nullptr, c = nullptr;
+  bool bias = false;
+  float beta = 0;
+  bool found = false;  // an algorithm
+  cublasLtMatmulAlgo_t algorithm = {};
+};
+
+Products::Products(const CublasLt& library, const Options& options)
+    : library_(library), timed_(options.timed) {
+  Check(library_.create(&handle_), "cublasLtCreate");
+  if (!timed_) return;
+  choices_.emplace(options.folder,
+                   MatmulChoices::Origin{
+                       .device = DeviceName(),
+                       .library = static_cast<int64_t>(library_.version())});
+}
+
+Products::~Products() {
+  plans_.clear();
+  const cublasStatus_t status = library_.destroy(handle_);
+  if (status != CUBLAS_STATUS_SUCCESS) {
+    DELINK_LOG(kWarning) << "cublasLtDestroy: "
+                         << library_.status_string(status);
+  }
+}
+
+void Products::Check(cublasStatus_t status, const char* call) const {
+  DELINK_CHECK(status == CUBLAS_STATUS_SUCCESS)
+      << call << ": " << library_.status_string(status);
+}
+
+std::unique_ptr<Products::Plan> Products::MakePlan(const MatmulProblem& p,
+                                                   const void* bias) const {
+  auto plan = std::make_unique<Plan>(library_);
+  const auto set = [&](cublasLtMatmulDescAttributes_t attribute,
+                       const auto& value) {
+    Check(library_.desc_set(plan->desc, attribute, &value, sizeof(value)),
+          "cublasLtMatmulDescSetAttribute");
+  };
+  // Stored rows of ours are columns of cuBLASLt's.
+  const auto layout = [&](DType dtype, int64_t rows, int64_t columns,
+                          int64_t ld) {
+    cublasLtMatrixLayout_t made = nullptr;
+    Check(library_.layout_create(&made, TypeOf(dtype),
+                                 static_cast<uint64_t>(columns),
+                                 static_cast<uint64_t>(rows), ld),
+          "cublasLtMatrixLayoutCreate");
+    return made;
+  };
+  Check(library_.desc_create(&plan->desc, CUBLAS_COMPUTE_32F, CUDA_R_32F),
+        "cublasLtMatmulDescCreate");
+  set(CUBLASLT_MATMUL_DESC_TRANSA, OperationOf(p.transpose_b));
+  set(CUBLASLT_MATMUL_DESC_TRANSB, OperationOf(p.transpose_a));
+  plan->bias = p.bias;
+  if (p.bias) {
+    set(CUBLASLT_MATMUL_DESC_EPILOGUE, CUBLASLT_EPILOGUE_BIAS);
+    set(CUBLASLT_MATMUL_DESC_BIAS_POINTER, bias);
+    set(CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE, TypeOf(p.dtype));
+  }
+  plan->beta = p.accumulate ? 1 : 0;
+  plan->a = p.transpose_b ? layout(p.dtype, p.n, p.k, p.ldb)
+                          : layout(p.dtype, p.k, p.n, p.ldb);
+  plan->b = p.transpose_a ? layout(p.dtype, p.k, p.m, p.lda)
+                          : layout(p.dtype, p.m, p.k, p.lda);
+  plan->c = layout(p.c_dtype, p.m, p.n, p.ldc);
+  return plan;
+}
+
+// What cuBLASLt proposes, the best first; empty where it has nothing.
+Products::Proposals Products::Propose(const MatmulProblem& p, int64_t workspace,
+                                      const Plan& plan) const {
+  cublasLtMatmulPreference_t preference = nullptr;
+  Check(library_.preference_create(&preference),
+        "cublasLtMatmulPreferenceCreate");
+  const auto set = [&](cublasLtMatmulPreferenceAttributes_t attribute,
+                       const auto& value) {
+    Check(library_.preference_set(preference, attribute, &value, sizeof(value)),
+          "cublasLtMatmulPreferenceSetAttribute");
+  };
+  set(CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES,
+      static_cast<uint64_t>(workspace));
+  // Parts of split sums stay f32, and are added up in a fixed order.
+  set(CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK,
+      static_cast<uint32_t>(CUBLASLT_REDUCTION_SCHEME_NONE |
+                            CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE));
+  set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES,
+      static_cast<uint32_t>(p.align_b));
+  set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES,
+      static_cast<uint32_t>(p.align_a));
+  set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES,
+      static_cast<uint32_t>(p.align_c));
+  set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES,
+      static_cast<uint32_t>(p.align_c));
+  Proposals results(timed_ ? kTimedProposals : kProposals);
+  int count = 0;
+  const cublasStatus_t status = library_.heuristic(
+      handle_, plan.desc, plan.a, plan.b, plan.c, plan.c, preference,
+      static_cast<int>(results.size()), results.data(), &count);
+  library_.preference_destroy(preference);
+  if (status == CUBLAS_STATUS_NOT_SUPPORTED) return {};
+  Check(status, "cublasLtMatmulAlgoGetHeuristic");
+  results.resize(static_cast<size_t>(count));
+  std::erase_if(results, [&](const cublasLtMatmulHeuristicResult_t& result) {
+    return result.state != CUBLAS_STATUS_SUCCESS ||
+           static_cast<int64_t>(result.workspaceSize) > workspace;
+  });
+  return results;
+}
+
+cublasStatus_t Products::Run(const StreamInfo& stream, const Pointers& at,
+                             const Plan& plan) const {
+  if (plan.bias) {
+    Check(library_.desc_set(plan.desc, CUBLASLT_MATMUL_DESC_BIAS_POINTER,
+                            &at.bias, sizeof(at.bias)),
+          "cublasLtMatmulDescSetAttribute");
+  }
+  const float alpha = 1;
+  return library_.matmul(
+      handle_, plan.desc, &alpha, at.a, plan.a, at.b, plan.b, &plan.beta, at.c,
+      plan.c, at.c, plan.c, &plan.algorithm, stream.scratch,
+      static_cast<size_t>(stream.scratch_bytes), stream.handle);
+}
+
+// Seconds of one run of the plan's algorithm; nothing where it does not run.
+std::optional<double> Products::Time(const StreamInfo& stream,
+                                     const Pointers& at,
+                                     const Plan& plan) const {
+  if (Run(stream, at, plan) != CUBLAS_STATUS_SUCCESS) return std::nullopt;
+  cudaEvent_t begin = nullptr, end = nullptr;
+  DELINK_CUDA_CHECK(cudaEventCreate(&begin));
+  DELINK_CUDA_CHECK(cudaEventCreate(&end));
+  float best = std::numeric_limits<float>::infinity();  // milliseconds
+  for (int round = 0; round < kRounds; ++round) {
+    DELINK_CUDA_CHECK(cudaEventRecord(begin, stream.handle));
+    for (int run = 0; run < kRuns; ++run) {
+      Check(Run(stream, at, plan), "cublasLtMatmul");
+    }
+    DELINK_CUDA_CHECK(cudaEventRecord(end, stream.handle));
+    DELINK_CUDA_CHECK(cudaEventSynchronize(end));
+    float took = 0;
+    DELINK_CUDA_CHECK(cudaEventElapsedTime(&took, begin, end));
+    best = std::min(best, took);
+  }
+  DELINK_CUDA_CHECK(cudaEventDestroy(begin));
+  DELINK_CUDA_CHECK(cudaEventDestroy(end));
+  return 1e-3 * static_cast<double>(best) / kRuns;
+}
+
+// Times them on the operands, with a C of its own since the real one may be
+// added to. Nothing where there is no memory for that or none runs.
+std::optional<MatmulChoice> Products::ChooseTimed(const StreamInfo& stream,
+                                                  const MatmulProblem& p,
+                                                  const Pointers& at,
+                                                  const Proposals& proposals,
+                                                  Plan& plan) const {
+  const auto bytes = static_cast<size_t>(p.m * p.ldc * SizeOf(p.c_dtype));
+  Pointers spare = at;
+  if (cudaMalloc(&spare.c, bytes) != cudaSuccess) {
+    cudaGetLastError();  // it is no error of what comes next
+    DELINK_LOG(kWarning) << "no memory to time a matrix product (" << bytes
+                         << " bytes): cuBLASLt's first proposal is taken";
+    return std::nullopt;
+  }
+  DELINK_CUDA_CHECK(cudaMemsetAsync(spare.c, 0, bytes, stream.handle));
+  const std::optional<Fastest> fastest =
+      FindFastest(static_cast<int>(proposals.size()), [&](int i) {
+        plan.algorithm = proposals[static_cast<size_t>(i)].algo;
+        return Time(stream, spare, plan);
+      });
+  DELINK_CUDA_CHECK(cudaStreamSynchronize(stream.handle));
+  DELINK_CUDA_CHECK(cudaFree(spare.c));
+  if (!fastest) return std::nullopt;
+  MatmulChoice choice{.seconds = fastest->seconds, .place = fastest->place};
+  static_assert(sizeof(choice.algorithm) == sizeof(plan.algorithm.data));
+  std::ranges::copy(proposals[static_cast<size_t>(fastest->place)].algo.data,
+                    choice.algorithm.begin());
+  return choice;
+}
+
+// Whether the algorithm serves the plan; then it is the plan's.
+bool Products::Accept(const MatmulChoice& choice, int64_t workspace,
+                      Plan& plan) const {
+  std::ranges::copy(choice.algorithm, plan.algorithm.data);
+  cublasLtMatmulHeuristicResult_t result = {};
+  plan.found =
+      library_.check(handle_, plan.desc, plan.a, plan.b, plan.c, plan.c,
+                     &plan.algorithm, &result) == CUBLAS_STATUS_SUCCESS &&
+      static_cast<int64_t>(result.workspaceSize) <= workspace;
+  return plan.found;
+}
+
+void Products::Choose(const StreamInfo& stream, const MatmulProblem& p,
+                      const Pointers& at, Plan& plan) {
+  const int64_t workspace = stream.scratch_bytes;
+  if (timed_) {
+    const MatmulChoice* const kept = choices_->Find(ToString(p));
+    if (kept != nullptr && Accept(*kept, workspace, plan)) return;
+  }
+  const auto proposals = Propose(p, workspace, plan);
+  if (proposals.empty()) {
+    DELINK_LOG(kWarning) << "cuBLASLt has no algorithm for a product ("
+                         << ToString(p) << "): our own is slow";
+    return;
+  }
+  if (timed_) {
+    const auto choice = ChooseTimed(stream, p, at, proposals, plan);
+    if (choice &&
+        Accept(choices_->Keep(ToString(p), *choice), workspace, plan)) {
+      return;
+    }
+  }
+  plan.algorithm = proposals.front().algo;
+  plan.found = true;
+}
+
+bool Products::Multiply(Stream& stream, const MatmulArgs& args, DType dtype) {
+  const StreamInfo& info = InfoOf(stream);
+  const MatmulProblem problem = ProblemOf(args, dtype);
+  const Pointers at{.a = args.b, .b = args.a, .c = args.c, .bias = args.bias};
+  // A plan's bias is set anew for each call.
+  const std::lock_guard<std::mutex> lock(mutex_);
+  std::unique_ptr<Plan>& plan = plans_[problem];
+  if (plan == nullptr) {
+    plan = MakePlan(problem, args.bias);
+    Choose(info, problem, at, *plan);
+  }
+  if (!plan->found) return false;
+  const cublasStatus_t status = Run(info, at, *plan);
+  DELINK_CHECK(status == CUBLAS_STATUS_SUCCESS)
+      << "cublasLtMatmul: " << library_.status_string(status) << ", of "
+      << ToString(problem);
+  return true;
+}
+
+}  // namespace delink::cuda

@@ -1,0 +1,72 @@
+// Matrix products by cuBLASLt: one for each device.
+//
+// cuBLASLt's matrices are column-major, so what it is asked for is
+// C^T = op(B)^T op(A)^T: a row-major matrix read as a column-major one is its
+// transpose. The bias, one number for each column of C, is then one for each
+// row of C^T, as cuBLASLt's epilogue has it.
+//
+// Arithmetic is f32 (no TF32), split sums included: an output is rounded once.
+// The algorithm is the first that cuBLASLt proposes, or, with `timed`, the
+// fastest of several, timed when a problem is first met and kept
+// (matmul_choices.h). The same call gives the same bits.
+#pragma once
+
+#include <map>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "framework/device/cuda/stream.h"
+#include "layers/kernels/cuda/cublaslt/functions.h"
+#include "layers/kernels/cuda/matmul_choices.h"
+
+namespace delink::cuda {
+
+class Products final : public Resident {
+ public:
+  struct Options {
+    bool timed = false;
+    std::string folder;  // of the choices' file; empty: they are not kept
+  };
+  // Of the current device.
+  Products(const CublasLt& library, const Options& options);
+  ~Products() override;
+
+  // Enqueues the product on the stream and returns true; false where cuBLASLt
+  // has no algorithm for it. No dimension is 0. Thread-safe.
+  bool Multiply(Stream& stream, const MatmulArgs& args, DType dtype);
+
+ private:
+  struct Plan;
+  struct Pointers;
+  using Proposals = std::vector<cublasLtMatmulHeuristicResult_t>;
+
+  std::unique_ptr<Plan> MakePlan(const MatmulProblem& problem,
+                                 const void* bias) const;
+  Proposals Propose(const MatmulProblem& problem, int64_t workspace,
+                    const Plan& plan) const;
+  void Choose(const StreamInfo& stream, const MatmulProblem& problem,
+              const Pointers& at, Plan& plan);
+  std::optional<MatmulChoice> ChooseTimed(const StreamInfo& stream,
+                                          const MatmulProblem& problem,
+                                          const Pointers& at,
+                                          const Proposals& proposals,
+                                          Plan& plan) const;
+  bool Accept(const MatmulChoice& choice, int64_t workspace, Plan& plan) const;
+  std::optional<double> Time(const StreamInfo& stream, const Pointers& at,
+                             const Plan& plan) const;
+  cublasStatus_t Run(const StreamInfo& stream, const Pointers& at,
+                     const Plan& plan) const;
+  void Check(cublasStatus_t status, const char* call) const;
+
+  const CublasLt library_;
+  const bool timed_;
+  cublasLtHandle_t handle_ = nullptr;
+  std::mutex mutex_;
+  std::optional<MatmulChoices> choices_;                  // by mutex_
+  std::map<MatmulProblem, std::unique_ptr<Plan>> plans_;  // by mutex_
+};
+
+}  // namespace delink::cuda

@@ -1,0 +1,89 @@
+// Which of a library's algorithms serves a matrix product, as timed once on
+// this device and kept in a file, so that a run is the same every time.
+//
+// The file is JSON: format and format_version, the device's name, the library's
+// version, and of each product the algorithm (the library's own 64 bytes, in
+// hexadecimal), its seconds, and its place in the library's own order. A file
+// that is broken, or of another device or version, is not used, which is said,
+// and is written anew.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <optional>
+#include <string>
+
+#include "framework/tensor/dtype.h"
+#include "layers/kernels/arguments.h"
+
+namespace delink::cuda {
+
+// All that an algorithm's being right and fast depends on.
+struct MatmulProblem {
+  int64_t m = 0, n = 0, k = 0;
+  int64_t lda = 0, ldb = 0, ldc = 0;
+  DType dtype = DType::kF32;    // of A and B
+  DType c_dtype = DType::kF32;  // of C
+  bool transpose_a = false, transpose_b = false;
+  bool bias = false, accumulate = false;
+  // The largest power of two up to 256 that the address is a multiple of.
+  int align_a = 0, align_b = 0, align_c = 0, align_bias = 0;
+
+  friend auto operator<=>(const MatmulProblem&, const MatmulProblem&) = default;
+};
+
+MatmulProblem ProblemOf(const MatmulArgs& args, DType dtype);
+// "bf16 N T 1024 x 2304 x 768, ld 768 768 2304, to bf16, bias, align 256 256
+// 256 16": one for each problem.
+std::string ToString(const MatmulProblem& problem);
+
+struct MatmulChoice {
+  std::array<uint64_t, 8> algorithm = {};
+  double seconds = 0;
+  int place = 0;  // 0: the library's own first choice
+
+  friend bool operator==(const MatmulChoice&, const MatmulChoice&) = default;
+};
+
+// Calls `seconds` with 0 .. count - 1; nothing comes back from what does not
+// run. The fastest, but the library's order where another is not faster by more
+// than 2 %: such differences come and go. Nothing when none runs.
+struct Fastest {
+  int place = 0;
+  double seconds = 0;
+};
+std::optional<Fastest> FindFastest(
+    int count, const std::function<std::optional<double>(int)>& seconds);
+
+class MatmulChoices {
+ public:
+  struct Origin {
+    std::string device;
+    int64_t library = 0;  // version
+  };
+  // Reads the file of this device and library in `folder` where there is one.
+  // With an empty folder nothing is read or written.
+  MatmulChoices(const std::string& folder, Origin origin);
+
+  // Null when it was not chosen yet.
+  const MatmulChoice* Find(const std::string& problem) const;
+  // Keeps it, in the file too, beside what other processes have written there
+  // meanwhile: who was first is right, and what it chose is returned. A file
+  // that cannot be written is warned of once.
+  MatmulChoice Keep(const std::string& problem, const MatmulChoice& choice);
+
+  const std::string& path() const { return path_; }
+
+ private:
+  void Read();
+  void Write();
+
+  const Origin origin_;
+  std::string path_;
+  std::map<std::string, MatmulChoice> choices_;
+  bool warned_ = false;
+};
+
+}  // namespace delink::cuda

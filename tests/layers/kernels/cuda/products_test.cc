@@ -1,0 +1,179 @@
+// Products on the emulated device: our own kernel, and what cuBLASLt is asked
+// for, of a fake that does what its documentation says.
+#include "layers/kernels/cuda/cublaslt/products.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <memory>
+#include <vector>
+
+#include "framework/base/file.h"
+#include "layers/kernels/cuda/cuda.h"
+#include "tests/layers/kernels/cuda/fake_cublaslt.h"
+#include "tests/layers/kernels/cuda/product.h"
+#include "tests/testing/temp_dir.h"
+
+namespace delink::testing {
+namespace {
+
+using ::testing::Each;
+using ::testing::ElementsAre;
+
+constexpr DType kTypes[] = {DType::kF32, DType::kBF16};
+
+// All forms of a product, at one size.
+std::vector<Product> FormsOf(int64_t m, int64_t n, int64_t k) {
+  std::vector<Product> forms;
+  for (int i = 0; i < 4; ++i) {
+    for (const int64_t pad : {0, 3}) {
+      Product p{.m = m,
+                .n = n,
+                .k = k,
+                .transpose_a = (i & 1) != 0,
+                .transpose_b = (i & 2) != 0,
+                .pad = pad};
+      for (const bool accumulate : {false, true}) {
+        p.accumulate = accumulate;
+        p.gradient = false;
+        p.bias = (i == 1) != accumulate;
+        p.shift = pad;
+        forms.push_back(p);
+        p.bias = false;
+        p.gradient = true;
+        forms.push_back(p);
+      }
+    }
+  }
+  return forms;
+}
+
+class ProductsTest : public ::testing::Test {
+ protected:
+  cuda::Products Open(const cuda::Products::Options& options = {}) {
+    return cuda::Products(FakeCublasLt::Fresh(), options);
+  }
+  static Multiply By(cuda::Products& products, DType dtype) {
+    return [&products, dtype](Stream& stream, const MatmulArgs& args) {
+      EXPECT_TRUE(products.Multiply(stream, args, dtype));
+    };
+  }
+  Device& device() { return *device_; }
+  FakeCublasLt& fake() { return FakeCublasLt::Instance(); }
+
+ private:
+  std::unique_ptr<Device> device_ = *NewCudaDevice(0);
+};
+
+TEST_F(ProductsTest, OurOwnKernelIsLikeTheReference) {
+  const auto multiply = [](DType dtype) -> Multiply {
+    return dtype == DType::kF32 ? cuda::TiledMatmul<float>
+                                : cuda::TiledMatmul<BFloat16>;
+  };
+  for (const DType dtype : kTypes) {
+    for (const Product& p : FormsOf(5, 7, 3)) {
+      ExpectLikeReference(device(), dtype, p, multiply(dtype));
+    }
+    for (const Product& p : FormsOf(65, 67, 17)) {
+      ExpectLikeReference(device(), dtype, p, multiply(dtype));
+    }
+    for (const Product& p : FormsOf(3, 70, 0)) {
+      ExpectLikeReference(device(), dtype, p, multiply(dtype));
+    }
+    // Whole tiles, a tile and one, no rows.
+    for (const int64_t m : {64, 129, 0}) {
+      ExpectLikeReference(device(), dtype,
+                          {.m = m, .n = 64, .k = 32, .transpose_b = true},
+                          multiply(dtype));
+    }
+  }
+}
+
+TEST_F(ProductsTest, CublasLtIsAskedForTheRowMajorProduct) {
+  cuda::Products products = Open();
+  for (const DType dtype : kTypes) {
+    for (const auto& [m, n, k] :
+         {std::array<int64_t, 3>{5, 7, 3}, {1, 9, 4}, {8, 1, 16}, {6, 33, 1}}) {
+      for (const Product& p : FormsOf(m, n, k)) {
+        ExpectLikeReference(device(), dtype, p, By(products, dtype));
+      }
+    }
+  }
+  EXPECT_THAT(fake().run, Each(0));
+}
+
+TEST_F(ProductsTest, SumsAreKeptInF32AndAlignmentsTold) {
+  cuda::Products products = Open();
+  Product p{.m = 4, .n = 5, .k = 6, .bias = true};
+  ExpectLikeReference(device(), DType::kBF16, p, By(products, DType::kBF16));
+  EXPECT_EQ(fake().reduction_schemes,
+            uint32_t{CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE});
+  EXPECT_THAT(fake().alignments, Each(256));
+  p.shift = 1;
+  ExpectLikeReference(device(), DType::kBF16, p, By(products, DType::kBF16));
+  EXPECT_THAT(fake().alignments, Each(2));
+  EXPECT_EQ(fake().proposals_asked, 2);
+}
+
+TEST_F(ProductsTest, AProblemIsPlannedOnceAndTakenApartAtTheEnd) {
+  {
+    cuda::Products products = Open();
+    const Product p{.m = 4, .n = 5, .k = 6};
+    for (int i = 0; i < 3; ++i) {
+      ExpectLikeReference(device(), DType::kF32, p, By(products, DType::kF32));
+    }
+    EXPECT_EQ(fake().proposals_asked, 1);
+    EXPECT_GT(fake().live, 0);
+  }
+  EXPECT_EQ(fake().live, 0);
+}
+
+TEST_F(ProductsTest, WhatNeedsMoreWorkspaceIsNotTaken) {
+  cuda::Products products = Open();
+  fake().want_workspace = {0, 1};
+  ExpectLikeReference(device(), DType::kF32, {.m = 4, .n = 5, .k = 6},
+                      By(products, DType::kF32));
+  EXPECT_THAT(fake().run, Each(2));
+}
+
+TEST_F(ProductsTest, SaysWhatItHasNoAlgorithmFor) {
+  cuda::Products products = Open();
+  fake().algorithms = 0;
+  OnDevice<float, float>(
+      device(), {.m = 4, .n = 5, .k = 6},
+      [&](Stream& stream, const MatmulArgs& args) {
+        EXPECT_FALSE(products.Multiply(stream, args, DType::kF32));
+      });
+  EXPECT_TRUE(fake().run.empty());
+}
+
+TEST_F(ProductsTest, TheFastestIsTimedOnceAndKeptForTheNextRun) {
+  const TempDir dir;
+  const cuda::Products::Options options{.timed = true, .folder = dir.path()};
+  const Product p{.m = 4, .n = 5, .k = 6, .accumulate = true};
+  {
+    cuda::Products products = Open(options);
+    fake().algorithms = 4;
+    fake().do_not_run = {1};
+    fake().seconds = {4e-3, 0, 5e-4, 3e-3};
+    ExpectLikeReference(device(), DType::kF32, p, By(products, DType::kF32));
+    EXPECT_EQ(fake().proposals_asked, 1);
+    EXPECT_EQ(fake().run.back(), 2);
+  }
+  EXPECT_EQ(ListDirectory(dir.path())->size(), 1u);
+  // Now another would be faster, but nothing is timed.
+  cuda::Products next = Open(options);
+  fake().seconds = {0, 0, 1e-3, 0};
+  ExpectLikeReference(device(), DType::kF32, p, By(next, DType::kF32));
+  EXPECT_EQ(fake().proposals_asked, 0);
+  EXPECT_THAT(fake().run, ElementsAre(2, 2));
+  // What was kept but does not serve any more is chosen again.
+  cuda::Products later = Open(options);
+  fake().not_of_this_device = {2};
+  ExpectLikeReference(device(), DType::kF32, p, By(later, DType::kF32));
+  EXPECT_EQ(fake().proposals_asked, 1);
+  EXPECT_NE(fake().run.back(), 2);
+}
+
+}  // namespace
+}  // namespace delink::testing
