@@ -8,13 +8,14 @@ usage() {
 usage: tools/bootstrap.sh --cuda [--headers] [--all] [--prefix DIR]
 
 Makes a CUDA 13 toolkit out of NVIDIA's wheels on PyPI, outside the source tree:
-compiler, runtime, cuBLASLt, cuDNN with its C++ front end, NCCL; about 1.2 GB to
-download and 2.3 GB on disk. Brings only what the installed toolkit lacks (the
+compiler, runtime, cuBLASLt, cuDNN with its C++ front end, NCCL; about 1 GB to
+download and 1.5 GB on disk. Brings only what the installed toolkit lacks (the
 one of CUDAToolkit_ROOT, CUDA_PATH or the nvcc in PATH) and what is not there
 already, so that it may be called again. CMake finds it in the default folder;
 elsewhere, set CUDAToolkit_ROOT to DIR. Needs python3-pip.
 
-  --headers      only what the emulated device of the tests includes (5 MB)
+  --headers      only what the emulated device of the tests includes (26 MB),
+                 and the front end where cuDNN is installed
   --all          as if no toolkit were installed
   --prefix DIR   where to (default: ${XDG_CACHE_HOME:-~/.cache}/delink/cuda-13)
   --help         this text
@@ -74,6 +75,9 @@ wanted() {
   if [[ -n $headers ]]; then
     installed "${compiler[@]:2}" ||
       printf '%s\n' nvidia-cuda-runtime nvidia-cuda-crt nvidia-cuda-cccl
+    # An installed cuDNN lacks nothing else for its attention to be built.
+    installed include/cudnn_frontend.h || ! installed include/cudnn.h ||
+      echo nvidia-cudnn-frontend
     return
   fi
   installed "${compiler[@]}" || printf '%s\n' nvidia-cuda-nvcc \
@@ -125,6 +129,7 @@ for name in "${lacking[@]}"; do
   # The line of the version and that of the hash.
   grep -A 1 "^$name==" "$requirements"
 done >"$fresh/requirements.txt"
+export PIP_ROOT_USER_ACTION=ignore
 platforms=()
 for glibc in 2014 _2_17 _2_18 _2_27 _2_28; do
   platforms+=(--platform "manylinux${glibc}_x86_64")

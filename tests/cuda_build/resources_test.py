@@ -25,12 +25,12 @@ ptxas info    : Used 22 registers, used 0 barriers, 380 bytes cmem[0]
 KERNELS = """
 __global__ void Scale(float* x) { x[threadIdx.x] *= 2; }
 """
-# An index that only the running program knows: the array has to be in memory.
+# Indices that only the running program knows: the array has to be in memory.
 LOCAL = """
-__global__ void Pick(float* x, const int* index) {
-  float values[16];
-  for (int i = 0; i < 16; ++i) values[i] = x[i * i] + static_cast<float>(i);
-  x[0] = values[index[threadIdx.x] & 15];
+__global__ void Count(float* x, const int* index) {
+  float counts[16] = {};
+  for (int i = 0; i < 64; ++i) counts[index[i] & 15] += x[i];
+  x[0] = counts[index[threadIdx.x] & 15];
 }
 """
 
@@ -80,8 +80,8 @@ class LauncherTest(unittest.TestCase):
 
   def test_reports_are_kept_and_warnings_shown(self):
     report = REPORT.format("80", 0, 0, 0)
-    run, kept = self.launch(f"echo 'x.cu(3): warning' >&2; printf %s '{report}'"
-                            " >&2; echo said; exit 3")
+    run, kept = self.launch("echo 'x.cu(3): warning' >&2; echo said; cat >&2 "
+                            f"<<'TEXT'\n{report}TEXT\nexit 3")
     self.assertEqual((run.returncode, run.stdout, run.stderr),
                      (3, "said\n", "x.cu(3): warning\n"))
     self.assertEqual(kept, report)
@@ -104,7 +104,7 @@ class CompilerTest(unittest.TestCase):
     self.assertEqual(resources.problems(self.compiled(KERNELS), ["90a"]), [])
     found = resources.problems(self.compiled(KERNELS + LOCAL), ["90a"])
     self.assertEqual(len(found), 1, found)
-    self.assertIn("Pick for sm_90a: 64 bytes of local memory", found[0])
+    self.assertIn("Count for sm_90a: 64 bytes of local memory", found[0])
 
 
 if __name__ == "__main__":
