@@ -3,6 +3,7 @@
 #include "framework/tensor/bfloat16.h"
 #include "layers/kernels/cpu/cpu.h"
 #include "layers/kernels/cpu/matmul.h"
+#include "layers/kernels/cuda/cuda.h"
 #include "layers/kernels/meta/meta.h"
 #include "layers/kernels/ref/ref.h"
 #include "layers/kernels/timed/timed.h"
@@ -39,6 +40,37 @@ const Kernels* OnMeta(DType dtype) {
   }
 }
 
+// Known in every build: plans for CUDA are made anywhere.
+template <typename T>
+const Kernels* InPlaceOfCuda() {
+  static const Kernels kTable = meta::Table(
+      {.attention_forward_scratch_bytes = cuda::AttentionForwardScratch<T>,
+       .attention_backward_scratch_bytes = cuda::AttentionBackwardScratch<T>});
+  return &kTable;
+}
+
+const Kernels* OnMetaCuda(DType dtype) {
+  switch (dtype) {
+    case DType::kF32:
+      return InPlaceOfCuda<float>();
+    case DType::kBF16:
+      return InPlaceOfCuda<BFloat16>();
+    default:
+      return nullptr;
+  }
+}
+
+const Kernels* OnCuda(DType dtype) {
+  switch (dtype) {
+    case DType::kF32:
+      return cuda::Table<float>();
+    case DType::kBF16:
+      return cuda::Table<BFloat16>();
+    default:
+      return nullptr;
+  }
+}
+
 }  // namespace
 
 const Kernels* FindKernels(DeviceKind device, DType dtype) {
@@ -47,10 +79,12 @@ const Kernels* FindKernels(DeviceKind device, DType dtype) {
       return OnCpu(dtype);
     case DeviceKind::kMeta:
       return OnMeta(dtype);
+    case DeviceKind::kMetaCuda:
+      return OnMetaCuda(dtype);
     case DeviceKind::kTimedCpu:
       return timed::Table(dtype);
     case DeviceKind::kCuda:
-      return nullptr;
+      return OnCuda(dtype);
   }
   return nullptr;
 }
