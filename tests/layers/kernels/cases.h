@@ -78,4 +78,23 @@ std::vector<Case> EmbeddingCases();
 std::vector<Case> AttentionCases();
 std::vector<Case> CrossEntropyCases();
 
+struct Group {
+  const char* name;
+  std::vector<Case> (*cases)();
+};
+inline constexpr Group kGroups[] = {
+    {"Matmul", MatmulCases},
+    {"Norm", NormCases},
+    {"Pointwise", PointwiseCases},
+    {"Embedding", EmbeddingCases},
+    {"Rotary", RotaryCases},
+    {"Attention", AttentionCases},
+    {"CrossEntropy", CrossEntropyCases},
+};
+
+// What a fast table made of a case against what the reference did.
+void ExpectAgrees(const Outputs& actual, const Outputs& expected);
+// Bit for bit.
+void ExpectSame(const Outputs& again, const Outputs& first);
+
 }  // namespace delink::testing

@@ -3,9 +3,6 @@
 // themselves: again, and on other numbers of threads, bit for bit.
 #include <gtest/gtest.h>
 
-#include <cmath>
-#include <functional>
-#include <span>
 #include <string>
 #include <vector>
 
@@ -16,21 +13,6 @@
 
 namespace delink::testing {
 namespace {
-
-struct Group {
-  const char* name;
-  std::vector<Case> (*cases)();
-};
-
-constexpr Group kGroups[] = {
-    {"Matmul", MatmulCases},
-    {"Norm", NormCases},
-    {"Pointwise", PointwiseCases},
-    {"Embedding", EmbeddingCases},
-    {"Rotary", RotaryCases},
-    {"Attention", AttentionCases},
-    {"CrossEntropy", CrossEntropyCases},
-};
 
 struct Table {
   std::string name;
@@ -87,38 +69,10 @@ class Fast : public ::testing::TestWithParam<std::tuple<int, DType, Group>> {
   int threads_ = 0;
 };
 
-// How many numbers of a bf16 output are not the reference's, though so large
-// that an error within f32's tolerance does not explain it.
-int64_t Different(const Output& actual, const Output& expected) {
-  int64_t count = 0;
-  for (size_t i = 0; i < actual.values.size(); ++i) {
-    const double e = expected.values[i];
-    const double error = std::fabs(actual.values[i] - e);
-    count += error > actual.tolerance * std::fmax(1.0, std::fabs(e)) ? 1 : 0;
-  }
-  return count;
-}
-
 TEST_P(Fast, AgreesWithTheReference) {
   for (const Case& c : cases_) {
     SCOPED_TRACE(c.name);
-    const Outputs expected = Expected(c);
-    const Outputs actual = Run(c);
-    ASSERT_EQ(actual.size(), expected.size());
-    for (size_t i = 0; i < actual.size(); ++i) {
-      ASSERT_EQ(actual[i].values.size(), expected[i].values.size());
-      // Numbers as close as the tolerance may be rounded to neighbours, which
-      // are up to 2^-7 apart.
-      const bool rounded = actual[i].bf16 && actual[i].tolerance > 0;
-      EXPECT_LE(WorstError(std::span<const double>(actual[i].values),
-                           std::span<const double>(expected[i].values)),
-                actual[i].tolerance + (rounded ? 0x1p-7 : 0.0))
-          << actual[i].name;
-      // That happens seldom. Cutting off, or rounding twice, would show.
-      EXPECT_LE(rounded ? Different(actual[i], expected[i]) : 0,
-                2 + static_cast<int64_t>(actual[i].values.size()) / 10)
-          << actual[i].name;
-    }
+    ExpectAgrees(Run(c), Expected(c));
   }
 }
 
@@ -128,13 +82,9 @@ TEST_P(Fast, GivesTheSameBitsAgainAndOnAnyNumberOfThreads) {
     cpu::SetThreads(1);
     const Outputs first = Run(c);
     for (const int threads : {2, 3}) {
+      SCOPED_TRACE(threads);
       cpu::SetThreads(threads);
-      const Outputs again = Run(c);
-      for (size_t i = 0; i < first.size(); ++i) {
-        // Comparing doubles is comparing bits: nothing here is NaN or -0.
-        EXPECT_EQ(again[i].values, first[i].values)
-            << first[i].name << " on " << threads << " threads";
-      }
+      ExpectSame(Run(c), first);
     }
   }
 }

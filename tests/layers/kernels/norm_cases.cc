@@ -1,3 +1,5 @@
+#include <cmath>
+
 #include "absl/strings/str_format.h"
 #include "tests/layers/kernels/cases.h"
 
@@ -6,7 +8,7 @@ namespace {
 
 struct Shape {
   int64_t N, D;
-  bool bias, accumulate;
+  bool bias, accumulate, in_place;  // dx is dy
 };
 
 // Inputs far from zero mean: a variance by E[x^2] - E[x]^2 would show.
@@ -20,13 +22,14 @@ Guarded<T> Shifted(int64_t N, int64_t D) {
 }
 
 Case LayerNormCase(const Shape& p) {
-  const std::string name = absl::StrFormat("layer_norm N%d D%d bias%d acc%d",
-                                           p.N, p.D, p.bias, p.accumulate);
+  const std::string name =
+      absl::StrFormat("layer_norm N%d D%d bias%d acc%d in_place%d", p.N, p.D,
+                      p.bias, p.accumulate, p.in_place);
   return MakeCase(
       name, [p]<typename T>(const Kernels& kernels, Stream& stream) -> Outputs {
         const int64_t N = p.N, D = p.D;
         const auto x = Shifted<T>(N, D);
-        const auto dy = Input<T>("dy", N * D);
+        auto dy = Input<T>("dy", N * D);
         const auto w = Input<T>("w", D), b = Input<T>("b", D);
         Guarded<T> y(N * D), dx(N * D);
         Guarded<Wide<T>> mean(N), rstd(N), dw(D), db(D);
@@ -43,14 +46,6 @@ Case LayerNormCase(const Shape& p) {
                                             .y = y.data(),
                                             .mean = mean.data(),
                                             .rstd = rstd.data()});
-        kernels.layer_norm_backward_input(stream, {.N = N,
-                                                   .D = D,
-                                                   .dy = dy.data(),
-                                                   .x = x.data(),
-                                                   .w = w.data(),
-                                                   .mean = mean.data(),
-                                                   .rstd = rstd.data(),
-                                                   .dx = dx.data()});
         kernels.layer_norm_backward_weight(stream,
                                            {.N = N,
                                             .D = D,
@@ -61,28 +56,38 @@ Case LayerNormCase(const Shape& p) {
                                             .dw = dw.data(),
                                             .db = p.bias ? db.data() : nullptr,
                                             .accumulate = p.accumulate});
+        kernels.layer_norm_backward_input(
+            stream, {.N = N,
+                     .D = D,
+                     .dy = dy.data(),
+                     .x = x.data(),
+                     .w = w.data(),
+                     .mean = mean.data(),
+                     .rstd = rstd.data(),
+                     .dx = p.in_place ? dy.data() : dx.data()});
         // Few elements may lie close together: then rstd is up to 1 /
         // sqrt(eps), about 316, and blows up whatever rounding left in x -
         // mean.
         const double loss = D < 4 ? 2 * 316.0 : 8.0;
-        Outputs outputs = {Result("y", y, loss * Tolerance<float>(D)),
-                           Result("mean", mean, Tolerance<float>(D)),
-                           Result("rstd", rstd, Tolerance<float>(D)),
-                           Result("dx", dx, loss * Tolerance<float>(D)),
-                           Result("dw", dw, loss * Tolerance<float>(N))};
+        Outputs outputs = {
+            Result("y", y, loss * Tolerance<float>(D)),
+            Result("mean", mean, Tolerance<float>(D)),
+            Result("rstd", rstd, Tolerance<float>(D)),
+            Result("dx", p.in_place ? dy : dx, loss * Tolerance<float>(D)),
+            Result("dw", dw, loss * Tolerance<float>(N))};
         if (p.bias) outputs.push_back(Result("db", db, Tolerance<float>(N)));
         return outputs;
       });
 }
 
 Case RmsNormCase(const Shape& p) {
-  const std::string name =
-      absl::StrFormat("rms_norm N%d D%d acc%d", p.N, p.D, p.accumulate);
+  const std::string name = absl::StrFormat("rms_norm N%d D%d acc%d in_place%d",
+                                           p.N, p.D, p.accumulate, p.in_place);
   return MakeCase(
       name, [p]<typename T>(const Kernels& kernels, Stream& stream) -> Outputs {
         const int64_t N = p.N, D = p.D;
         const auto x = Shifted<T>(N, D);
-        const auto dy = Input<T>("dy", N * D);
+        auto dy = Input<T>("dy", N * D);
         const auto w = Input<T>("w", D);
         Guarded<T> y(N * D), dx(N * D);
         Guarded<Wide<T>> rstd(N), dw(D);
@@ -94,13 +99,6 @@ Case RmsNormCase(const Shape& p) {
                                           .w = w.data(),
                                           .y = y.data(),
                                           .rstd = rstd.data()});
-        kernels.rms_norm_backward_input(stream, {.N = N,
-                                                 .D = D,
-                                                 .dy = dy.data(),
-                                                 .x = x.data(),
-                                                 .w = w.data(),
-                                                 .rstd = rstd.data(),
-                                                 .dx = dx.data()});
         kernels.rms_norm_backward_weight(stream, {.N = N,
                                                   .D = D,
                                                   .dy = dy.data(),
@@ -108,10 +106,21 @@ Case RmsNormCase(const Shape& p) {
                                                   .rstd = rstd.data(),
                                                   .dw = dw.data(),
                                                   .accumulate = p.accumulate});
+        kernels.rms_norm_backward_input(
+            stream, {.N = N,
+                     .D = D,
+                     .dy = dy.data(),
+                     .x = x.data(),
+                     .w = w.data(),
+                     .rstd = rstd.data(),
+                     .dx = p.in_place ? dy.data() : dx.data()});
+        // The error of rstd, of a sum over a row, comes on top of that over N.
+        const auto wander =
+            static_cast<int64_t>(std::sqrt(static_cast<double>(D)));
         return {Result("y", y, Tolerance<float>(D)),
                 Result("rstd", rstd, Tolerance<float>(D)),
-                Result("dx", dx, Tolerance<float>(D)),
-                Result("dw", dw, 2 * Tolerance<float>(N))};
+                Result("dx", p.in_place ? dy : dx, Tolerance<float>(D)),
+                Result("dw", dw, 2 * Tolerance<float>(N + wander))};
       });
 }
 
@@ -182,8 +191,9 @@ std::vector<Case> NormCases() {
   int64_t i = 0;
   const auto add = [&](int64_t N, int64_t D) {
     ++i;
-    cases.push_back(LayerNormCase({N, D, (i & 1) != 0, (i & 2) != 0}));
-    cases.push_back(RmsNormCase({N, D, false, (i & 2) != 0}));
+    const Shape p = {N, D, (i & 1) != 0, (i & 2) != 0, (i & 4) != 0};
+    cases.push_back(LayerNormCase(p));
+    cases.push_back(RmsNormCase(p));
   };
   for (const int64_t D : kUglySizes) {
     for (const int64_t N : {1, 2, 65}) add(N, D);
@@ -197,6 +207,11 @@ std::vector<Case> NormCases() {
   add(0, 16);
   add(301, 257);
   add(64, 768);
+  // Where a row is read by a team of threads: a block, with and without whole
+  // vectors of 16 bytes, and more rows than a grid has blocks in y.
+  add(5, 12288);
+  add(3, 2051);
+  cases.push_back(RmsNormCase({65'600, 3, false, true, true}));
   return cases;
 }
 

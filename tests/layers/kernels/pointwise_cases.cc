@@ -59,18 +59,22 @@ Case SwiGluCase(int64_t N, int64_t F, bool in_place) {
       });
 }
 
-Case AddCase(int64_t count) {
+// From element `first` on, where no vector may be aligned.
+Case AddCase(int64_t count, int64_t first = 0) {
   return MakeCase(
-      absl::StrFormat("add %d", count),
+      absl::StrFormat("add %d from %d", count, first),
       [=]<typename T>(const Kernels& kernels, Stream& stream) -> Outputs {
-        const auto a = Input<T>("a", count), b = Input<T>("b", count);
-        Guarded<T> y(count);
-        kernels.add(
+        const auto a = Input<T>("a", first + count);
+        const auto b = Input<T>("b", first + count);
+        auto y = Input<T>("y", first + count);
+        kernels.add(stream, {.count = count,
+                             .a = a.data() + first,
+                             .b = b.data() + first,
+                             .y = y.data() + first});
+        auto sum = Input<T>("c", first + count);
+        kernels.accumulate(
             stream,
-            {.count = count, .a = a.data(), .b = b.data(), .y = y.data()});
-        auto sum = Input<T>("c", count);
-        kernels.accumulate(stream,
-                           {.count = count, .x = a.data(), .y = sum.data()});
+            {.count = count, .x = a.data() + first, .y = sum.data() + first});
         return {Result("y", y, 1e-7), Result("sum", sum, 1e-7)};
       });
 }
@@ -82,15 +86,15 @@ Case DropoutCase(int64_t B, int64_t T_, int64_t D, double rate,
                       first_position),
       [=]<typename T>(const Kernels& kernels, Stream& stream) -> Outputs {
         const auto x = Input<T>("x", B * T_ * D);
-        const RngKey key = KeyFromSeed(3);
-        std::vector<int64_t> sample(B);
+        const Guarded<RngKey> key(std::vector{KeyFromSeed(3)});
+        Guarded<int64_t> sample(B);
         for (int64_t b = 0; b < B; ++b) sample[b] = 1 + b * 10'000'000'000;
         Guarded<T> y(B * T_ * D);
         kernels.dropout(stream, {.B = B,
                                  .T = T_,
                                  .D = D,
                                  .rate = rate,
-                                 .step_key = &key,
+                                 .step_key = key.data(),
                                  .name_hash = 99,
                                  .sample = sample.data(),
                                  .first_position = first_position,
@@ -112,7 +116,9 @@ std::vector<Case> PointwiseCases() {
     cases.push_back(AddCase(count));
     if (count < 100) cases.push_back(SwiGluCase(3, count, count % 2 == 0));
   }
+  for (const int64_t count : {1, 9, 1000}) cases.push_back(AddCase(count, 1));
   cases.push_back(SwiGluCase(70, 1000, false));
+  cases.push_back(SwiGluCase(0, 16, false));
   // Even and odd words of the generator, and rows that start inside a block.
   for (const int64_t D : {1, 3, 4, 16, 33, 64, 130}) {
     cases.push_back(DropoutCase(2, 5, D, 0.1, 0));
@@ -120,6 +126,8 @@ std::vector<Case> PointwiseCases() {
   }
   cases.push_back(DropoutCase(2, 3, 8, 0.0, 0));
   cases.push_back(DropoutCase(3, 180, 129, 0.3, 1));
+  cases.push_back(DropoutCase(2, 300, 64, 0.2, 5));
+  cases.push_back(DropoutCase(2, 3, 8, 0.99999999, 0));  // 1 in f32
   return cases;
 }
 

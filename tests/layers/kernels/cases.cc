@@ -1,0 +1,51 @@
+#include "tests/layers/kernels/cases.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <span>
+
+namespace delink::testing {
+namespace {
+
+// How many numbers of a bf16 output are not the reference's, though so large
+// that an error within f32's tolerance does not explain it.
+int64_t Different(const Output& actual, const Output& expected) {
+  int64_t count = 0;
+  for (size_t i = 0; i < actual.values.size(); ++i) {
+    const double e = expected.values[i];
+    const double error = std::fabs(actual.values[i] - e);
+    count += error > actual.tolerance * std::fmax(1.0, std::fabs(e)) ? 1 : 0;
+  }
+  return count;
+}
+
+}  // namespace
+
+void ExpectAgrees(const Outputs& actual, const Outputs& expected) {
+  ASSERT_EQ(actual.size(), expected.size());
+  for (size_t i = 0; i < actual.size(); ++i) {
+    ASSERT_EQ(actual[i].values.size(), expected[i].values.size());
+    // Numbers as close as the tolerance may be rounded to neighbours, which
+    // are up to 2^-7 apart.
+    const bool rounded = actual[i].bf16 && actual[i].tolerance > 0;
+    EXPECT_LE(WorstError(std::span<const double>(actual[i].values),
+                         std::span<const double>(expected[i].values)),
+              actual[i].tolerance + (rounded ? 0x1p-7 : 0.0))
+        << actual[i].name;
+    // That happens seldom. Cutting off, or rounding twice, would show.
+    EXPECT_LE(rounded ? Different(actual[i], expected[i]) : 0,
+              2 + static_cast<int64_t>(actual[i].values.size()) / 10)
+        << actual[i].name;
+  }
+}
+
+void ExpectSame(const Outputs& again, const Outputs& first) {
+  ASSERT_EQ(again.size(), first.size());
+  for (size_t i = 0; i < first.size(); ++i) {
+    // Comparing doubles is comparing bits: nothing here is NaN or -0.
+    EXPECT_EQ(again[i].values, first[i].values) << first[i].name;
+  }
+}
+
+}  // namespace delink::testing
