@@ -143,6 +143,14 @@ std::vector<Case> AttentionCases() {
     cases.push_back(AttentionCase({2, 1, 1, 5, 1, 100, 1.0, W}));
     cases.push_back(AttentionCase({1, 1, 1, 3, 9, 9, 1.0, W}));
   }
+  // Wide heads around the edges of a tile, many query heads to one of keys.
+  for (const int64_t Dh : {64, 80, 96, 128, 136, 256, 264}) {
+    cases.push_back(AttentionCase({1, 2, 1, Dh, 65, 65}));
+    cases.push_back(AttentionCase({1, 1, 1, Dh, 33, 64}));
+  }
+  for (const int64_t T : {63, 64, 65, 127, 129}) {
+    cases.push_back(AttentionCase({1, 3, 1, 96, T, T, 1.0, T == 64 ? 0 : 64}));
+  }
   return cases;
 }
 

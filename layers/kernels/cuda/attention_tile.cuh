@@ -1,0 +1,270 @@
+// What the attention kernels are made of. A block of 16 x 16 threads works on a
+// tile of 64 rows by 64 columns of scores, rows and columns being queries and
+// keys or keys and queries, and sums up results [64, kColumns]. Thread (y, x)
+// has of a tile the rows 4 y + r and the columns x + 16 c, of a result the same
+// rows and the columns 4 x + 64 c + e; r, c, e < 4 or as the width wants it.
+// All of it is float; what a tile has too many rows or columns counts as 0.
+#pragma once
+
+#include <cmath>
+
+#include "framework/device/cuda/reduce.cuh"
+#include "framework/device/cuda/vector.cuh"
+#include "layers/kernels/arguments.h"
+
+namespace delink::cuda {
+
+inline constexpr int kAttentionThreads = 256;
+inline constexpr int kSide = 16;
+inline constexpr int kTile = 64;
+inline constexpr int kEach = kTile / kSide;  // rows of a thread; columns too
+// Scores are products of chunks of this many elements of the heads. The
+// strides of what lies in shared memory keep its banks apart.
+inline constexpr int kChunk = 32;
+inline constexpr int kChunkStride = kChunk + 4;
+inline constexpr int kWeightStride = kTile + 4;
+inline constexpr float kLog2E = 1.44269504F;
+inline constexpr float kLn2 = 0.693147181F;
+
+struct alignas(16) AttentionShared {
+  float staged[2 * kTile * kChunkStride];
+  float weights[kTile * kWeightStride];
+  float lse[kTile], delta[kTile];  // of the tile's queries, lse by log2
+};
+
+// Some rows of one head. `packed`: they can be read by packs.
+template <typename T>
+struct HeadRows {
+  const T* at;
+  int64_t stride;
+  int count;
+  bool packed;
+};
+
+// Of head h at token t of sample b.
+template <typename T, typename Memory>
+__device__ T* HeadAt(Memory* base, HeadStrides strides, int64_t Dh, int64_t b,
+                     int64_t t, int64_t h) {
+  return static_cast<T*>(base) + b * strides.batch + t * strides.row + h * Dh;
+}
+
+// Query i sees key j where i + (Tk - Tq) = place is at or behind it, and in a
+// window less than `window` behind it.
+struct Band {
+  int offset;  // Tk - Tq
+  int window;  // Tk where there is none
+
+  template <typename Args>
+  __device__ explicit Band(const Args& s)
+      : offset(static_cast<int>(s.Tk - s.Tq)),
+        window(static_cast<int>(s.window > 0 && s.window < s.Tk ? s.window
+                                                                : s.Tk)) {}
+  __device__ bool Sees(int query, int key) const {
+    const int place = query + offset;
+    return key <= place && key > place - window;
+  }
+};
+
+// By value: device code has no addresses of the host's constants.
+template <typename Number>
+__device__ Number Smaller(Number a, Number b) {
+  return b < a ? b : a;
+}
+
+struct Range {
+  int begin, end;
+};
+
+// The keys that one of the queries [first, first + count) sees.
+__device__ inline Range KeysOf(const Band& band, int first, int count) {
+  const int begin = first + band.offset - band.window + 1;
+  return {begin > 0 ? begin : 0, first + count + band.offset};
+}
+// The queries, of Tq, that see one of the keys [first, first + count).
+__device__ inline Range QueriesOf(const Band& band, int first, int count,
+                                  int Tq) {
+  return {first > band.offset ? first - band.offset : 0,
+          Smaller(first + count - 1 - band.offset + band.window, Tq)};
+}
+
+__device__ inline int ThreadX() {
+  return static_cast<int>(threadIdx.x) % kSide;
+}
+__device__ inline int ThreadY() {
+  return static_cast<int>(threadIdx.x) / kSide;
+}
+
+__device__ inline float4 LoadFloat4(const float* from) {
+  return *reinterpret_cast<const float4*>(from);
+}
+
+// Copies kRows x kColumns of `rows`, from element `first` of each on, to
+// shared memory as floats; zeros behind the last row and the `width`-th column.
+template <int kRows, int kColumns, int kStride, typename T>
+__device__ void Stage(const HeadRows<T>& rows, int64_t first, int width,
+                      float* to) {
+  constexpr int kPack = Pack<T>::kSize;
+  static_assert(kRows * kColumns % (kAttentionThreads * kPack) == 0);
+  if (!rows.packed) {
+#pragma unroll 2  // more take registers from the other path
+    for (int i = static_cast<int>(threadIdx.x); i < kRows * kColumns;
+         i += kAttentionThreads) {
+      const int row = i / kColumns, column = i % kColumns;
+      const bool there = row < rows.count && column < width;
+      to[row * kStride + column] =
+          there ? ToFloat(rows.at[row * rows.stride + first + column]) : 0.0F;
+    }
+    return;
+  }
+  constexpr int kPacks = kRows * kColumns / kPack / kAttentionThreads;
+#pragma unroll
+  for (int i = 0; i < kPacks; ++i) {
+    const int element =
+        (i * kAttentionThreads + static_cast<int>(threadIdx.x)) * kPack;
+    const int row = element / kColumns, column = element % kColumns;
+    float values[kPack] = {};
+    if (row < rows.count && column < width) {
+      const auto pack =
+          LoadPack<T>(rows.at + row * rows.stride + first + column);
+#pragma unroll
+      for (int e = 0; e < kPack; ++e) values[e] = pack[e];
+    }
+#pragma unroll
+    for (int e = 0; e < kPack; e += 4) {
+      *reinterpret_cast<float4*>(to + row * kStride + column + e) =
+          make_float4(values[e], values[e + 1], values[e + 2], values[e + 3]);
+    }
+  }
+}
+
+// scores[r][c] += a . b, of the thread's rows of `a` and its columns, which are
+// rows of `b`. The block calls together.
+template <typename T>
+__device__ void AddScores(const HeadRows<T>& a, const HeadRows<T>& b, int Dh,
+                          AttentionShared& shared,
+                          float (&scores)[kEach][kEach]) {
+  float* const left = shared.staged;
+  float* const right = shared.staged + kTile * kChunkStride;
+  for (int d = 0; d < Dh; d += kChunk) {
+    const int width = Smaller(kChunk, Dh - d);
+    __syncthreads();
+    Stage<kTile, kChunk, kChunkStride>(a, d, width, left);
+    Stage<kTile, kChunk, kChunkStride>(b, d, width, right);
+    __syncthreads();
+#pragma unroll 1
+    for (int i = 0; i < width; i += 4) {
+      float4 columns[kEach];
+#pragma unroll
+      for (int c = 0; c < kEach; ++c) {
+        columns[c] =
+            LoadFloat4(right + (ThreadX() + kSide * c) * kChunkStride + i);
+      }
+#pragma unroll
+      for (int r = 0; r < kEach; ++r) {
+        const float4 row =
+            LoadFloat4(left + (kEach * ThreadY() + r) * kChunkStride + i);
+#pragma unroll
+        for (int c = 0; c < kEach; ++c) {
+          scores[r][c] += row.x * columns[c].x + row.y * columns[c].y +
+                          row.z * columns[c].z + row.w * columns[c].w;
+        }
+      }
+    }
+  }
+}
+
+// Puts the thread's numbers of a tile where AddWeighted finds them. The block
+// has passed a barrier since it last called that.
+__device__ inline void StoreWeights(const float (&tile)[kEach][kEach],
+                                    AttentionShared& shared) {
+#pragma unroll
+  for (int r = 0; r < kEach; ++r) {
+#pragma unroll
+    for (int c = 0; c < kEach; ++c) {
+      shared.weights[(kEach * ThreadY() + r) * kWeightStride + ThreadX() +
+                     kSide * c] = tile[r][c];
+    }
+  }
+}
+
+// sum[row][column] += sum over j of weights[row][j] * rows[j][column], columns
+// from `first` on, of which `width` are there. The block calls together.
+template <int kColumns, typename T>
+__device__ void AddWeighted(const HeadRows<T>& rows, int64_t first, int width,
+                            AttentionShared& shared,
+                            float (&sum)[kEach][kColumns / kSide]) {
+  constexpr int kRows = kTile * kTile / kColumns;  // that fit at once
+  static_assert(kRows * kColumns <= 2 * kTile * kChunkStride);
+  for (int j = 0; j < rows.count; j += kRows) {
+    const HeadRows<T> some = {rows.at + j * rows.stride, rows.stride,
+                              Smaller(kRows, rows.count - j), rows.packed};
+    __syncthreads();
+    Stage<kRows, kColumns, kColumns>(some, first, width, shared.staged);
+    __syncthreads();
+#pragma unroll 1
+    for (int i = 0; i < some.count; i += 4) {
+      float4 weights[kEach];
+#pragma unroll
+      for (int r = 0; r < kEach; ++r) {
+        weights[r] = LoadFloat4(
+            shared.weights + (kEach * ThreadY() + r) * kWeightStride + j + i);
+      }
+#pragma unroll
+      for (int c = 0; c < kColumns / kTile; ++c) {
+        const float* const from =
+            shared.staged + i * kColumns + 4 * ThreadX() + kTile * c;
+        const float4 v0 = LoadFloat4(from);
+        const float4 v1 = LoadFloat4(from + kColumns);
+        const float4 v2 = LoadFloat4(from + 2 * kColumns);
+        const float4 v3 = LoadFloat4(from + 3 * kColumns);
+#pragma unroll
+        for (int r = 0; r < kEach; ++r) {
+          const float4 w = weights[r];
+          float* const to = sum[r] + 4 * c;
+          to[0] += w.x * v0.x + w.y * v1.x + w.z * v2.x + w.w * v3.x;
+          to[1] += w.x * v0.y + w.y * v1.y + w.z * v2.y + w.w * v3.y;
+          to[2] += w.x * v0.z + w.y * v1.z + w.z * v2.z + w.w * v3.z;
+          to[3] += w.x * v0.w + w.y * v1.w + w.z * v2.w + w.w * v3.w;
+        }
+      }
+    }
+  }
+}
+
+// Stores factor[r] * sum[r] to the `count` rows from `to` on, columns as in
+// AddWeighted.
+template <int kColumns, typename T>
+__device__ void StoreRows(const float (&sum)[kEach][kColumns / kSide],
+                          const float (&factor)[kEach], int count,
+                          int64_t stride, int64_t first, int width, T* to) {
+#pragma unroll
+  for (int r = 0; r < kEach; ++r) {
+    const int row = kEach * ThreadY() + r;
+    if (row >= count) continue;
+#pragma unroll
+    for (int i = 0; i < kColumns / kSide; ++i) {
+      const int column = 4 * ThreadX() + kTile * (i / 4) + i % 4;
+      if (column < width) {
+        to[row * stride + first + column] = FromFloat<T>(factor[r] * sum[r][i]);
+      }
+    }
+  }
+}
+
+// The sum over the 16 threads with the same rows; all of them get it.
+__device__ inline float SumAcross(float value) {
+#pragma unroll
+  for (int lane = kSide / 2; lane > 0; lane /= 2) {
+    value += __shfl_xor_sync(kFullWarp, value, lane);
+  }
+  return value;
+}
+__device__ inline float MaxAcross(float value) {
+#pragma unroll
+  for (int lane = kSide / 2; lane > 0; lane /= 2) {
+    value = fmaxf(value, __shfl_xor_sync(kFullWarp, value, lane));
+  }
+  return value;
+}
+
+}  // namespace delink::cuda
