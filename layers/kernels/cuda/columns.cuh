@@ -10,6 +10,7 @@
 
 #include <algorithm>
 
+#include "framework/device/cuda/divisor.cuh"
 #include "framework/device/cuda/reduce.cuh"
 #include "framework/device/cuda/vector.cuh"
 
@@ -72,15 +73,13 @@ struct HeadTerms {
   const float* rstd;
   int64_t D;
   int64_t row_heads = 1, rstd_heads = 1, first_head = 0, heads = 1;
+  Divisor by_heads{1};
 
   template <int kWidth>
   __device__ void Add(int64_t row, int64_t d,
                       float (&sums)[kOutputs][kWidth]) const {
-    int64_t n = row, h = first_head;
-    if (heads > 1) {
-      n = row / heads;
-      h += row - n * heads;
-    }
+    const int64_t n = by_heads.Quotient(row);
+    const int64_t h = first_head + row - n * heads;
     const int64_t at = (n * row_heads + h) * D + d;
     const auto g = LoadPack<T, kWidth>(dy + at);
     const auto v = LoadPack<T, kWidth>(x + at);

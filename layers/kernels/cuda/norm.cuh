@@ -4,15 +4,20 @@
 // mean, not a difference of sums.
 #pragma once
 
+#include "layers/kernels/cuda/math.cuh"
 #include "layers/kernels/cuda/rows.cuh"
 
 namespace delink::cuda {
 
-// 1 / sqrt(x), each rounded to the nearest: it is one number a row.
-__device__ inline float RootInverse(float x) { return 1.0F / sqrtf(x); }
+// Blocks that fit a multiprocessor at the least, so that enough of what is read
+// is on its way. Backward keeps two rows in registers.
+template <typename Team>
+inline constexpr int kForwardBlocks = 1024 / Team::kThreads;
+template <typename Team>
+inline constexpr int kBackwardBlocks = kForwardBlocks<Team> > 1 ? 2 : 1;
 
 template <typename Team, typename T, int kWidth, int kHeld>
-__global__ void __launch_bounds__(Team::kThreads)
+__global__ void __launch_bounds__(Team::kThreads, kForwardBlocks<Team>)
     LayerNormForwardKernel(int team_size, int64_t N, int D, float eps,
                            const T* __restrict__ x, const T* __restrict__ w,
                            const T* __restrict__ b, T* __restrict__ y,
@@ -28,14 +33,14 @@ __global__ void __launch_bounds__(Team::kThreads)
 #pragma unroll
       for (int i = 0; i < kWidth; ++i) sum += v[i];
     });
-    const float m = team.Sum(sum) / count;
+    const float m = FastDivide(team.Sum(sum), count);
     float square = 0;
     columns.ForEach([&](int k, int d) {
       const auto v = row.At(k, d);
 #pragma unroll
       for (int i = 0; i < kWidth; ++i) square += (v[i] - m) * (v[i] - m);
     });
-    const float r = RootInverse(team.Sum(square) / count + eps);
+    const float r = rsqrtf(FastDivide(team.Sum(square), count) + eps);
     columns.ForEach([&](int k, int d) {
       const auto v = row.At(k, d);
       const auto weight = LoadPack<T, kWidth>(w + d);
@@ -54,7 +59,7 @@ __global__ void __launch_bounds__(Team::kThreads)
 
 // dx may be dy: a thread writes what it alone has read.
 template <typename Team, typename T, int kWidth, int kHeld>
-__global__ void __launch_bounds__(Team::kThreads)
+__global__ void __launch_bounds__(Team::kThreads, kBackwardBlocks<Team>)
     LayerNormBackwardInputKernel(int team_size, int64_t N, int D, const T* dy,
                                  const T* __restrict__ x,
                                  const T* __restrict__ w,
@@ -79,8 +84,8 @@ __global__ void __launch_bounds__(Team::kThreads)
         sum_gx += g * ((v[i] - m) * r);
       }
     });
-    const float mean_g = team.Sum(sum_g) / count;
-    const float mean_gx = team.Sum(sum_gx) / count;
+    const float mean_g = FastDivide(team.Sum(sum_g), count);
+    const float mean_gx = FastDivide(team.Sum(sum_gx), count);
     columns.ForEach([&](int k, int d) {
       const auto gradient = row_dy.At(k, d), v = row_x.At(k, d);
       const auto weight = LoadPack<T, kWidth>(w + d);
@@ -106,7 +111,8 @@ __device__ float RmsForwardRow(const Team& team, int D, bool mine, float eps,
 #pragma unroll
     for (int i = 0; i < kWidth; ++i) square += v[i] * v[i];
   });
-  const float r = RootInverse(team.Sum(square) / static_cast<float>(D) + eps);
+  const float r =
+      rsqrtf(FastDivide(team.Sum(square), static_cast<float>(D)) + eps);
   columns.ForEach([&](int k, int d) {
     const auto v = row.At(k, d);
     const auto weight = LoadPack<T, kWidth>(w + d);
@@ -132,7 +138,7 @@ __device__ void RmsBackwardRow(const Team& team, int D, bool mine, float rstd,
       sum += gradient[i] * weight[i] * (v[i] * rstd);
     }
   });
-  const float mean_gx = team.Sum(sum) / static_cast<float>(D);
+  const float mean_gx = FastDivide(team.Sum(sum), static_cast<float>(D));
   columns.ForEach([&](int k, int d) {
     const auto gradient = row_dy.At(k, d), v = row_x.At(k, d);
     const auto weight = LoadPack<T, kWidth>(w + d);
@@ -143,7 +149,7 @@ __device__ void RmsBackwardRow(const Team& team, int D, bool mine, float rstd,
 }
 
 template <typename Team, typename T, int kWidth, int kHeld>
-__global__ void __launch_bounds__(Team::kThreads)
+__global__ void __launch_bounds__(Team::kThreads, kForwardBlocks<Team>)
     RmsNormForwardKernel(int team_size, int64_t N, int D, float eps,
                          const T* __restrict__ x, const T* __restrict__ w,
                          T* __restrict__ y, float* __restrict__ rstd) {
@@ -156,7 +162,7 @@ __global__ void __launch_bounds__(Team::kThreads)
 }
 
 template <typename Team, typename T, int kWidth, int kHeld>
-__global__ void __launch_bounds__(Team::kThreads)
+__global__ void __launch_bounds__(Team::kThreads, kBackwardBlocks<Team>)
     RmsNormBackwardInputKernel(int team_size, int64_t N, int D, const T* dy,
                                const T* __restrict__ x, const T* __restrict__ w,
                                const float* __restrict__ rstd, T* dx) {

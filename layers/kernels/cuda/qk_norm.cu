@@ -1,3 +1,5 @@
+#include <algorithm>
+
 #include "layers/kernels/cuda/columns.cuh"
 #include "layers/kernels/cuda/cuda.h"
 #include "layers/kernels/cuda/qk_norm.cuh"
@@ -23,10 +25,10 @@ void QkNormForward(Stream& stream, const QkNormForwardArgs& s) {
         Launch(QkNormForwardKernel<Team, E, kWidth, kKept>, shape.grid,
                shape.block, 0, stream, shape.team_size, s.N,
                static_cast<int>(s.H), static_cast<int>(s.Hkv),
-               static_cast<int>(s.Dh), static_cast<float>(s.eps),
-               static_cast<const E*>(s.x), static_cast<const E*>(s.q_w),
-               static_cast<const E*>(s.k_w), static_cast<E*>(s.y),
-               static_cast<float*>(s.rstd));
+               Divisor(s.H + 2 * s.Hkv), static_cast<int>(s.Dh),
+               static_cast<float>(s.eps), static_cast<const E*>(s.x),
+               static_cast<const E*>(s.q_w), static_cast<const E*>(s.k_w),
+               static_cast<E*>(s.y), static_cast<float*>(s.rstd));
       });
 }
 
@@ -40,24 +42,26 @@ void QkNormBackwardInput(Stream& stream, const QkNormBackwardInputArgs& s) {
         Launch(QkNormBackwardInputKernel<Team, E, kWidth, kKept>, shape.grid,
                shape.block, 0, stream, shape.team_size, s.N,
                static_cast<int>(s.H), static_cast<int>(s.Hkv),
-               static_cast<int>(s.Dh), static_cast<const E*>(s.dy),
-               static_cast<const E*>(s.x), static_cast<const E*>(s.q_w),
-               static_cast<const E*>(s.k_w), static_cast<const float*>(s.rstd),
-               static_cast<E*>(s.dx));
+               Divisor(s.H + 2 * s.Hkv), static_cast<int>(s.Dh),
+               static_cast<const E*>(s.dy), static_cast<const E*>(s.x),
+               static_cast<const E*>(s.q_w), static_cast<const E*>(s.k_w),
+               static_cast<const float*>(s.rstd), static_cast<E*>(s.dx));
       });
 }
 
 template <typename T>
 void QkNormBackwardWeight(Stream& stream, const QkNormBackwardWeightArgs& s) {
   using E = DeviceType<T>;
-  const HeadTerms<E> terms = {.dy = static_cast<const E*>(s.dy),
-                              .x = static_cast<const E*>(s.x),
-                              .rstd = static_cast<const float*>(s.rstd),
-                              .D = s.Dh,
-                              .row_heads = s.row_heads,
-                              .rstd_heads = s.rstd_heads,
-                              .first_head = s.first_head,
-                              .heads = s.heads};
+  const HeadTerms<E> terms = {
+      .dy = static_cast<const E*>(s.dy),
+      .x = static_cast<const E*>(s.x),
+      .rstd = static_cast<const float*>(s.rstd),
+      .D = s.Dh,
+      .row_heads = s.row_heads,
+      .rstd_heads = s.rstd_heads,
+      .first_head = s.first_head,
+      .heads = s.heads,
+      .by_heads = Divisor(std::max<int64_t>(s.heads, 1))};
   SumColumns<E>(
       stream, terms, s.N * s.heads, s.Dh, CanPackAll<E>(s.Dh, s.dy, s.x),
       {.outputs = {static_cast<float*>(s.dw)}, .accumulate = s.accumulate});

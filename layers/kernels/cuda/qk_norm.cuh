@@ -3,6 +3,7 @@
 // row [Dh] of norm.cuh; neighbouring teams have neighbouring heads.
 #pragma once
 
+#include "framework/device/cuda/divisor.cuh"
 #include "layers/kernels/cuda/norm.cuh"
 
 namespace delink::cuda {
@@ -11,8 +12,8 @@ namespace delink::cuda {
 struct HeadOf {
   int64_t n, h;
 
-  __device__ HeadOf(int64_t row, int64_t heads)
-      : n(row / heads), h(row - n * heads) {}
+  __device__ HeadOf(int64_t row, int heads, const Divisor& by_heads)
+      : n(by_heads.Quotient(row)), h(row - n * heads) {}
 };
 
 template <int kWidth, typename Team, typename T>
@@ -23,15 +24,16 @@ __device__ void CopyRow(const Team& team, int D, const T* from, T* to) {
 }
 
 template <typename Team, typename T, int kWidth, int kHeld>
-__global__ void __launch_bounds__(Team::kThreads)
-    QkNormForwardKernel(int team_size, int64_t N, int H, int Hkv, int Dh,
-                        float eps, const T* __restrict__ x,
-                        const T* __restrict__ q_w, const T* __restrict__ k_w,
-                        T* __restrict__ y, float* __restrict__ rstd) {
+__global__ void __launch_bounds__(Team::kThreads, kForwardBlocks<Team>)
+    QkNormForwardKernel(int team_size, int64_t N, int H, int Hkv,
+                        Divisor by_heads, int Dh, float eps,
+                        const T* __restrict__ x, const T* __restrict__ q_w,
+                        const T* __restrict__ k_w, T* __restrict__ y,
+                        float* __restrict__ rstd) {
   const Team team(team_size);
   const int normed = H + Hkv, heads = normed + Hkv;
   team.ForRows(N * heads, [&](int64_t row, bool mine) {
-    const HeadOf head(row, heads);
+    const HeadOf head(row, heads, by_heads);
     const int64_t at = row * Dh;
     const bool norm = mine && head.h < normed;
     const float r = RmsForwardRow<kWidth, kHeld>(
@@ -45,16 +47,17 @@ __global__ void __launch_bounds__(Team::kThreads)
 
 // dx may be dy.
 template <typename Team, typename T, int kWidth, int kHeld>
-__global__ void __launch_bounds__(Team::kThreads)
-    QkNormBackwardInputKernel(int team_size, int64_t N, int H, int Hkv, int Dh,
-                              const T* dy, const T* __restrict__ x,
+__global__ void __launch_bounds__(Team::kThreads, kBackwardBlocks<Team>)
+    QkNormBackwardInputKernel(int team_size, int64_t N, int H, int Hkv,
+                              Divisor by_heads, int Dh, const T* dy,
+                              const T* __restrict__ x,
                               const T* __restrict__ q_w,
                               const T* __restrict__ k_w,
                               const float* __restrict__ rstd, T* dx) {
   const Team team(team_size);
   const int normed = H + Hkv, heads = normed + Hkv;
   team.ForRows(N * heads, [&](int64_t row, bool mine) {
-    const HeadOf head(row, heads);
+    const HeadOf head(row, heads, by_heads);
     const int64_t at = row * Dh;
     const bool norm = mine && head.h < normed;
     RmsBackwardRow<kWidth, kHeld>(

@@ -21,7 +21,9 @@ void Turn(Stream& stream, const RotaryArgs& s) {
       .Dh = static_cast<int>(s.Dh),
       .first_position = s.first_position,
       .samples_each = (s.B + blocks_each - 1) / blocks_each,
-      .inverse = s.inverse};
+      .inverse = s.inverse,
+      .by_token = Divisor(s.heads * (s.angles->pairs / kWidth)),
+      .by_head = Divisor(s.angles->pairs / kWidth)};
   const int64_t parts = (s.B + shape.samples_each - 1) / shape.samples_each;
   const auto kernel = s.angles->pairing == RotaryPairing::kHalf
                           ? RotaryKernel<T, kWidth, true>
@@ -35,7 +37,7 @@ void Turn(Stream& stream, const RotaryArgs& s) {
 template <typename T>
 void Rotary(Stream& stream, const RotaryArgs& s) {
   using E = DeviceType<T>;
-  if (s.B == 0 || s.T == 0) return;
+  if (s.B == 0 || s.T == 0 || s.heads == 0 || s.angles->pairs == 0) return;
   if (CanPack<E>(s.x, s.row) && CanPack<E>(s.x, s.Dh) &&
       CanPack<E>(s.x, s.angles->pairs)) {
     Turn<E, Pack<E>::kSize>(stream, s);

@@ -4,6 +4,7 @@
 // long contexts stay exact, and no table is read.
 #pragma once
 
+#include "framework/device/cuda/divisor.cuh"
 #include "framework/device/cuda/vector.cuh"
 #include "layers/kernels/arguments.h"
 
@@ -42,6 +43,8 @@ struct RotaryShape {
   int64_t first_position;
   int64_t samples_each;  // of a block
   bool inverse;
+  Divisor by_token;  // heads * pairs / kWidth
+  Divisor by_head;   // pairs / kWidth
 };
 
 // Grid [T * ceil(B / samples_each)]. A thread turns kWidth pairs at a time: of
@@ -66,9 +69,9 @@ __global__ void __launch_bounds__(kRotaryThreads)
   const int64_t samples =
       first + s.samples_each < s.B ? s.samples_each : s.B - first;
   for (int64_t k = threadIdx.x; k < samples * token; k += kRotaryThreads) {
-    const int64_t b = k / token;
+    const int64_t b = s.by_token.Quotient(k);
     const int in_token = static_cast<int>(k - b * token);
-    const int head = in_token / each;
+    const int head = static_cast<int>(s.by_head.Quotient(in_token));
     const int i = (in_token - head * each) * kWidth;  // the first pair
     T* const at = x + ((first + b) * s.T + t) * s.row + int64_t{head} * s.Dh +
                   (kHalves ? i : 2 * i);

@@ -14,16 +14,21 @@ dim3 GridFor(Stream& stream, int64_t packs) {
 
 template <typename T, int kWidth>
 void Forward(Stream& stream, const SwiGluForwardArgs& s) {
-  Launch(SwiGluForwardKernel<T, kWidth>, GridFor(stream, s.N * (s.F / kWidth)),
-         dim3(kSwiGluThreads), 0, stream, s.N, s.F, static_cast<const T*>(s.x),
-         static_cast<T*>(s.y));
+  if (s.N == 0 || s.F == 0) return;
+  const int64_t each = s.F / kWidth;
+  Launch(SwiGluForwardKernel<T, kWidth>, GridFor(stream, s.N * each),
+         dim3(kSwiGluThreads), 0, stream, s.N * each, s.F, Divisor(each),
+         static_cast<const T*>(s.x), static_cast<T*>(s.y));
 }
 
 template <typename T, int kWidth>
 void Backward(Stream& stream, const SwiGluBackwardArgs& s) {
-  Launch(SwiGluBackwardKernel<T, kWidth>, GridFor(stream, s.N * (s.F / kWidth)),
-         dim3(kSwiGluThreads), 0, stream, s.N, s.F, static_cast<const T*>(s.dy),
-         static_cast<const T*>(s.x), static_cast<T*>(s.dx));
+  if (s.N == 0 || s.F == 0) return;
+  const int64_t each = s.F / kWidth;
+  Launch(SwiGluBackwardKernel<T, kWidth>, GridFor(stream, s.N * each),
+         dim3(kSwiGluThreads), 0, stream, s.N * each, s.F, Divisor(each),
+         static_cast<const T*>(s.dy), static_cast<const T*>(s.x),
+         static_cast<T*>(s.dx));
 }
 
 }  // namespace

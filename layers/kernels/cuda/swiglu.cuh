@@ -1,7 +1,9 @@
 // SwiGLU (ref/swiglu.cc has the formulas). A thread has a pack of a row's
-// gates and the same of its ups, F elements further on.
+// gates and the same of its ups, F elements further on; there are N F / kWidth
+// packs of either.
 #pragma once
 
+#include "framework/device/cuda/divisor.cuh"
 #include "framework/device/cuda/vector.cuh"
 #include "layers/kernels/cuda/math.cuh"
 
@@ -24,14 +26,14 @@ struct Sigmoid {
 
 template <typename T, int kWidth>
 __global__ void __launch_bounds__(kSwiGluThreads)
-    SwiGluForwardKernel(int64_t N, int64_t F, const T* __restrict__ x,
-                        T* __restrict__ y) {
+    SwiGluForwardKernel(int64_t packs, int64_t F, Divisor by_row,
+                        const T* __restrict__ x, T* __restrict__ y) {
   const int64_t each = F / kWidth;  // packs of a row
   const int64_t step = int64_t{gridDim.x} * kSwiGluThreads;
 #pragma unroll 2
   for (int64_t pack = int64_t{blockIdx.x} * kSwiGluThreads + threadIdx.x;
-       pack < N * each; pack += step) {
-    const int64_t n = pack / each;
+       pack < packs; pack += step) {
+    const int64_t n = by_row.Quotient(pack);
     const T* const gates = x + (pack + n * each) * kWidth;
     const auto gate = LoadPack<T, kWidth>(gates);
     const auto up = LoadPack<T, kWidth>(gates + F);
@@ -44,13 +46,13 @@ __global__ void __launch_bounds__(kSwiGluThreads)
 // dx may be x: a thread writes what it alone has read.
 template <typename T, int kWidth>
 __global__ void __launch_bounds__(kSwiGluThreads)
-    SwiGluBackwardKernel(int64_t N, int64_t F, const T* __restrict__ dy,
-                         const T* x, T* dx) {
+    SwiGluBackwardKernel(int64_t packs, int64_t F, Divisor by_row,
+                         const T* __restrict__ dy, const T* x, T* dx) {
   const int64_t each = F / kWidth;
   const int64_t step = int64_t{gridDim.x} * kSwiGluThreads;
   for (int64_t pack = int64_t{blockIdx.x} * kSwiGluThreads + threadIdx.x;
-       pack < N * each; pack += step) {
-    const int64_t n = pack / each;
+       pack < packs; pack += step) {
+    const int64_t n = by_row.Quotient(pack);
     const int64_t at = (pack + n * each) * kWidth;
     const auto gate = LoadPack<T, kWidth>(x + at);
     const auto up = LoadPack<T, kWidth>(x + at + F);

@@ -1,0 +1,33 @@
+// Division by a number that is known when a kernel is launched, as a product:
+// that of 64 bits is a call of a subroutine on the device.
+//
+//   const Divisor heads(H);                      // on the host
+//   const int64_t n = heads.Quotient(row);       // row / H, in the kernel
+#pragma once
+
+#include <cstdint>
+
+#include "framework/device/cuda/launch.cuh"
+
+namespace delink::cuda {
+
+// Of numbers from 0 on whose product with the divisor is below 2^64. With
+// m = floor(2^64 / d) + 1 <= (2^64 + d) / d the quotient is that of a m by 2^64
+// (Granlund and Montgomery, "Division by invariant integers using
+// multiplication", 1994).
+class Divisor {
+ public:
+  // d > 0
+  explicit Divisor(int64_t d)
+      : multiplier_(d == 1 ? 0 : ~uint64_t{0} / static_cast<uint64_t>(d) + 1) {}
+  __device__ int64_t Quotient(int64_t a) const {
+    if (multiplier_ == 0) return a;
+    return static_cast<int64_t>(
+        __umul64hi(static_cast<uint64_t>(a), multiplier_));
+  }
+
+ private:
+  uint64_t multiplier_;
+};
+
+}  // namespace delink::cuda
