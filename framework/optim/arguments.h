@@ -4,6 +4,8 @@
 
 #include <cstdint>
 
+#include "framework/base/rng.h"
+
 namespace delink {
 
 // Device memory at a fixed address. The host writes lr, clip and hold before
@@ -36,6 +38,22 @@ struct AdamWArgs {
   double beta1 = 0, beta2 = 0, eps = 0, decay = 0;
   int64_t update = 1;  // t
   const UpdateControl* control = nullptr;
+};
+
+// The same step on a master that is split (master.h): adamw.w is its upper
+// half, and adamw.p is not used.
+struct AdamWSplitArgs {
+  AdamWArgs adamw;
+  uint16_t* low = nullptr;  // [n]
+};
+
+// The same step on weights without a master: adamw.w, rounded stochastically
+// (master.h). Element i is rounded by half-word (first + i) % 8, the lower half
+// of a word first, of Philox(key, (first + i) / 8, 0). adamw.p is not used.
+struct AdamWStochasticArgs {
+  AdamWArgs adamw;
+  RngKey key;
+  uint64_t first = 0;
 };
 
 // sums[i] = sum of squares of x[i * block, (i + 1) * block), the last block cut

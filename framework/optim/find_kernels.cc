@@ -11,6 +11,7 @@ const OptimKernels* FindOptimKernels(DeviceKind device, DType dtype) {
     case DeviceKind::kMetaCuda:
       return meta::OptimTable(dtype);
     case DeviceKind::kCuda:
+    case DeviceKind::kTimedCuda:
       return cuda::OptimTable(dtype);
   }
   return nullptr;

@@ -1,4 +1,4 @@
-// AdamW: bound by memory, so one pass over p, g, m, v and w, a thread four
+// AdamW: bound by memory, so one pass over master, g, m and v, a thread four
 // elements.
 //
 // The operations are those of framework/optim/cpu/adamw.cc, in its order and
@@ -15,9 +15,9 @@ inline constexpr int kAdamWThreads = 256;
 
 // What the host knows of a step. The rest is in UpdateControl.
 struct AdamWPlan {
-  float *p, *m, *v;  // [n]
-  __nv_bfloat16* w;  // [n], may be null
-  const float* g;    // [n]
+  const float* g;  // [n]
+  float* m;        // [n]
+  float* v;        // [n]
   int64_t n;
   const UpdateControl* control;
   double decay;
@@ -49,41 +49,34 @@ __device__ inline void UpdateElement(const AdamWPlan& a, const AdamWStep& s,
 }
 
 // kSize elements from i on: 1, or 4 that are aligned.
-template <int kSize>
+template <int kSize, typename Master>
 __device__ void UpdateElements(const AdamWPlan& a, const AdamWStep& s,
-                               int64_t i) {
+                               const Master& master, int64_t i) {
   float p[kSize], g[kSize], m[kSize], v[kSize];
-  LoadFloats(a.p + i, p);
+  master.Load(i, p);
   LoadFloats(a.g + i, g);
   LoadFloats(a.m + i, m);
   LoadFloats(a.v + i, v);
 #pragma unroll
   for (int k = 0; k < kSize; ++k) UpdateElement(a, s, p[k], g[k], m[k], v[k]);
-  StoreFloats(a.p + i, p);
+  master.Store(i, p);
   StoreFloats(a.m + i, m);
   StoreFloats(a.v + i, v);
-  if (a.w == nullptr) return;
-  const auto rounded =
-      MakePack<__nv_bfloat16, kSize>([&](int k) { return p[k]; });
-  if constexpr (kSize == 4) {
-    *reinterpret_cast<uint2*>(a.w + i) =
-        *reinterpret_cast<const uint2*>(&rounded);
-  } else {
-    StorePack(a.w + i, rounded);
-  }
 }
 
-// The last elements, fewer than kSize, are the next thread's.
-template <int kSize>
-__global__ void __launch_bounds__(kAdamWThreads) AdamWKernel(AdamWPlan a) {
+// Master is one of masters.cuh. The last elements, fewer than kSize, are the
+// next thread's.
+template <int kSize, typename Master>
+__global__ void __launch_bounds__(kAdamWThreads)
+    AdamWKernel(AdamWPlan a, Master master) {
   if (a.control->skip != 0) return;
   const int64_t i = (int64_t{blockIdx.x} * blockDim.x + threadIdx.x) * kSize;
   if (i >= a.n) return;
   const AdamWStep step = StepOf(a);
   if (i + kSize <= a.n) {
-    UpdateElements<kSize>(a, step, i);
+    UpdateElements<kSize>(a, step, master, i);
   } else {
-    for (int64_t j = i; j < a.n; ++j) UpdateElements<1>(a, step, j);
+    for (int64_t j = i; j < a.n; ++j) UpdateElements<1>(a, step, master, j);
   }
 }
 

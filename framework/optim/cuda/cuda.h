@@ -1,4 +1,5 @@
-// Private to framework/optim/cuda: what its table lists.
+// The optimizer's kernels of the CUDA device, for f32: what its table lists,
+// and AdamW on smaller masters, which no recipe asks for yet.
 #pragma once
 
 #include "framework/optim/arguments.h"
@@ -10,6 +11,8 @@ class Stream;
 namespace cuda {
 
 void AdamW(Stream& stream, const AdamWArgs& args);
+void AdamWSplit(Stream& stream, const AdamWSplitArgs& args);
+void AdamWStochastic(Stream& stream, const AdamWStochasticArgs& args);
 void SumSquares(Stream& stream, const SumSquaresArgs& args);
 void FinishNorm(Stream& stream, const FinishNormArgs& args);
 void SumsTail(Stream& stream, const SumsTailArgs& args);

@@ -80,7 +80,10 @@ class OnCuda : public ::testing::Test {
  protected:
   void SetUp() override {
     auto cuda = NewCudaDevice(0);
-    if (!cuda.ok()) GTEST_SKIP() << cuda.status().ToString();
+    if (!cuda.ok()) {
+      if (DELINK_EMULATED) FAIL() << cuda.status().ToString();
+      GTEST_SKIP() << cuda.status().ToString();
+    }
     device_ = *std::move(cuda);
     stream_ = device_->NewStream();
     kernels_ = FindOptimKernels(DeviceKind::kCuda, DType::kF32);

@@ -1,0 +1,116 @@
+// Where AdamW's kernel finds the parameters that it updates, and what it makes
+// of them: Load and Store of kSize neighbours, 1, or 4 at aligned addresses.
+#pragma once
+
+#include "framework/base/rng.h"
+#include "framework/device/cuda/floats.cuh"
+#include "framework/optim/master.h"
+
+namespace delink::cuda {
+
+template <int kSize>
+__device__ void LoadHalves(const uint16_t* from, uint16_t (&to)[kSize]) {
+  if constexpr (kSize == 4) {
+    const uint2 words = *reinterpret_cast<const uint2*>(from);
+    to[0] = static_cast<uint16_t>(words.x);
+    to[1] = static_cast<uint16_t>(words.x >> 16);
+    to[2] = static_cast<uint16_t>(words.y);
+    to[3] = static_cast<uint16_t>(words.y >> 16);
+  } else {
+    for (int i = 0; i < kSize; ++i) to[i] = from[i];
+  }
+}
+template <int kSize>
+__device__ void StoreHalves(uint16_t* to, const uint16_t (&from)[kSize]) {
+  if constexpr (kSize == 4) {
+    *reinterpret_cast<uint2*>(to) = make_uint2(
+        from[0] | uint32_t{from[1]} << 16, from[2] | uint32_t{from[3]} << 16);
+  } else {
+    for (int i = 0; i < kSize; ++i) to[i] = from[i];
+  }
+}
+
+// f32, and, with w, weights rounded to the nearest, ties to even.
+struct WholeMaster {
+  float* p;     // [n]
+  uint16_t* w;  // [n], may be null
+
+  template <int kSize>
+  __device__ void Load(int64_t i, float (&values)[kSize]) const {
+    LoadFloats(p + i, values);
+  }
+  template <int kSize>
+  __device__ void Store(int64_t i, const float (&values)[kSize]) const {
+    StoreFloats(p + i, values);
+    if (w == nullptr) return;
+    uint16_t rounded[kSize];
+#pragma unroll
+    for (int k = 0; k < kSize; ++k) {
+      rounded[k] = __bfloat16_as_ushort(__float2bfloat16_rn(values[k]));
+    }
+    StoreHalves(w + i, rounded);
+  }
+};
+
+struct HalvesMaster {
+  uint16_t* w;    // [n]
+  uint16_t* low;  // [n]
+
+  template <int kSize>
+  __device__ void Load(int64_t i, float (&values)[kSize]) const {
+    uint16_t upper[kSize], lower[kSize];
+    LoadHalves(w + i, upper);
+    LoadHalves(low + i, lower);
+#pragma unroll
+    for (int k = 0; k < kSize; ++k)
+      values[k] = SplitMaster{upper[k], lower[k]}.Value();
+  }
+  template <int kSize>
+  __device__ void Store(int64_t i, const float (&values)[kSize]) const {
+    uint16_t upper[kSize], lower[kSize];
+#pragma unroll
+    for (int k = 0; k < kSize; ++k) {
+      const SplitMaster split = SplitMaster::Of(values[k]);
+      upper[k] = split.weight;
+      lower[k] = split.low;
+    }
+    StoreHalves(w + i, upper);
+    StoreHalves(low + i, lower);
+  }
+};
+
+// No master: bf16 that are rounded stochastically. `first` is a multiple of
+// kSize.
+struct NoMaster {
+  uint16_t* w;  // [n]
+  RngKey key;
+  uint64_t first;
+
+  template <int kSize>
+  __device__ void Load(int64_t i, float (&values)[kSize]) const {
+    uint16_t bits[kSize];
+    LoadHalves(w + i, bits);
+#pragma unroll
+    for (int k = 0; k < kSize; ++k) values[k] = SplitMaster{bits[k], 0}.Value();
+  }
+  template <int kSize>
+  __device__ void Store(int64_t i, const float (&values)[kSize]) const {
+    const uint64_t at = first + static_cast<uint64_t>(i);
+    const auto words = Philox(key, at / 8, 0);
+    const bool upper = at % 8 >= 4;
+    const uint32_t pair[] = {upper ? words[2] : words[0],
+                             upper ? words[3] : words[1]};
+    uint16_t rounded[kSize];
+#pragma unroll
+    for (int k = 0; k < kSize; ++k) {
+      const uint64_t half = at + k;
+      const uint32_t word = half % 4 < 2 ? pair[0] : pair[1];
+      const auto random =
+          static_cast<uint16_t>(half % 2 == 0 ? word : word >> 16);
+      rounded[k] = RoundStochastically(values[k], random);
+    }
+    StoreHalves(w + i, rounded);
+  }
+};
+
+}  // namespace delink::cuda

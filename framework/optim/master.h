@@ -1,0 +1,53 @@
+// Masters of bf16 weights that take less than the 4 bytes of an f32: plain
+// functions for CPU and CUDA kernels.
+//
+// A split master is the weight itself and 16 further bits. Rounding to the
+// nearest, ties away from zero, makes that exact: low bits from 0x8000 on say
+// that the weight was rounded up. (Ties to even are ambiguous: the low bits of
+// a tie would not say which way it went.) Not-a-number stays that, but may get
+// another payload; what is too large for bf16 is an infinite weight, and yet an
+// exact master.
+#pragma once
+
+#include <bit>
+#include <cstdint>
+
+namespace delink {
+
+namespace internal {
+constexpr bool IsNan(uint32_t f32_bits) {
+  return (f32_bits & 0x7FFFFFFF) > 0x7F800000;
+}
+constexpr uint16_t QuietNan(uint32_t f32_bits) {
+  return static_cast<uint16_t>((f32_bits >> 16) | 0x40);
+}
+}  // namespace internal
+
+struct SplitMaster {
+  uint16_t weight;  // the bits of a bf16
+  uint16_t low;
+
+  static constexpr SplitMaster Of(float master) {
+    const auto bits = std::bit_cast<uint32_t>(master);
+    if (internal::IsNan(bits)) {
+      return {internal::QuietNan(bits), static_cast<uint16_t>(bits & 0x7FFF)};
+    }
+    return {static_cast<uint16_t>((bits + 0x8000) >> 16),
+            static_cast<uint16_t>(bits)};
+  }
+  constexpr float Value() const {
+    const uint32_t rounded_up = low >= 0x8000 ? 1 : 0;
+    return std::bit_cast<float>(((uint32_t{weight} - rounded_up) << 16) | low);
+  }
+};
+
+// The bits of one of the two bf16 that x lies between, of the larger in size
+// with the probability by which x is nearer to it, when `random` is any of
+// 2^16 numbers: the mean is x. A bf16 stays what it is, and not-a-number that.
+constexpr uint16_t RoundStochastically(float x, uint16_t random) {
+  const auto bits = std::bit_cast<uint32_t>(x);
+  if (internal::IsNan(bits)) return internal::QuietNan(bits);
+  return static_cast<uint16_t>((bits + random) >> 16);
+}
+
+}  // namespace delink
