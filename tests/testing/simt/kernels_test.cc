@@ -1,0 +1,305 @@
+// Kernels on the emulated device: the right ones give the right numbers and are
+// accused of nothing, each of the wrong ones is caught and named.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cstdint>
+#include <numeric>
+#include <vector>
+
+#include "framework/tensor/bfloat16.h"
+#include "tests/testing/simt/simt.h"
+#include "tests/testing/simt/simt_test.h"
+#include "tests/testing/simt/test_kernels.h"
+
+namespace delink::simt_test {
+namespace {
+
+using ::testing::Each;
+using ::testing::ElementsAre;
+using ::testing::FloatEq;
+
+class KernelsTest : public SimtTest {};
+using KernelsDeathTest = KernelsTest;
+
+TEST_F(KernelsTest, EveryThreadDoesItsPart) {
+  constexpr int64_t kSize = 1001;
+  const std::vector<float> from = Ramp(kSize);
+  float* const to = Take<float>(kSize);
+  Scale(*stream_, to, Take(from), -2, kSize);
+  const std::vector<float> values = Values(to, kSize);
+  for (size_t i = 0; i < values.size(); ++i) {
+    ASSERT_EQ(values[i], -2 * from[i]) << i;
+  }
+}
+
+TEST_F(KernelsTest, NeighboursInOneWordDoNotRace) {
+  constexpr int64_t kSize = 333;
+  std::vector<uint16_t> from, expected;
+  for (int i = 0; i < kSize; ++i) {
+    const BFloat16 value(0.25F * static_cast<float>(i));
+    from.push_back(value.bits);
+    expected.push_back(BFloat16(3 * static_cast<float>(value)).bits);
+  }
+  auto* const to = Take<uint16_t>(kSize);
+  ScaleHalf(*stream_, to, Take(from), 3, kSize);
+  EXPECT_EQ(Values(to, kSize), expected);
+}
+
+TEST_F(KernelsTest, BlocksShareMemoryBetweenBarriers) {
+  constexpr int64_t kRows = 5;
+  const std::vector<float> from = Ramp(kRows * 256);
+  float* const to = Take<float>(kRows);
+  SumRows(*stream_, to, Take(from), kRows);
+  const std::vector<float> sums = Values(to, kRows);
+  for (int64_t row = 0; row < kRows; ++row) {
+    EXPECT_EQ(sums[static_cast<size_t>(row)],
+              std::accumulate(from.begin() + row * 256,
+                              from.begin() + (row + 1) * 256, 0.0F));
+  }
+}
+
+TEST_F(KernelsTest, LanesShareMemoryAndShuffle) {
+  constexpr int64_t kRows = 3;
+  const std::vector<float> from = Ramp(kRows * 32);
+  std::vector<float> expected;
+  for (int64_t row = 0; row < kRows; ++row) {
+    expected.insert(expected.end(), from.rend() - (row + 1) * 32,
+                    from.rend() - row * 32);
+  }
+  float* const source = Take(from);
+  for (const bool shuffles : {false, true}) {
+    float* const to = Take<float>(kRows * 32);
+    ReverseRows(*stream_, to, source, kRows, shuffles);
+    EXPECT_EQ(Values(to, kRows * 32), expected) << shuffles;
+  }
+}
+
+TEST_F(KernelsTest, PacksAreCopied) {
+  const std::vector<float> from = Ramp(4 * 77);
+  float* const to = Take<float>(4 * 77);
+  CopyPacks(*stream_, to, Take(from), 77);
+  EXPECT_EQ(Values(to, 4 * 77), from);
+}
+
+TEST_F(KernelsTest, VotesAndShufflesFollowTheGuide) {
+  auto* const out = Take<int>(9);
+  Votes(*stream_, out);
+  EXPECT_THAT(Values(out, 9),
+              ElementsAre(1, 0, static_cast<int>(0xAAAAAAAAU), 0, 1, 32, 2, 5,
+                          0 + 1 + 2 + 3 + 4 + 5 + 6 + 7));
+}
+
+TEST_F(KernelsTest, IndicesCountOverThreeDimensions) {
+  constexpr int64_t kThreads = 12 * 24;
+  auto* const to = Take<int>(kThreads);
+  Indices(*stream_, to);
+  std::vector<int> expected(kThreads);
+  std::iota(expected.begin(), expected.end(), 0);
+  EXPECT_EQ(Values(to, kThreads), expected);
+}
+
+TEST_F(KernelsTest, AtomicOperationsDoNotRace) {
+  constexpr int64_t kSize = 1000;
+  std::vector<int> values(kSize);
+  for (size_t i = 0; i < values.size(); ++i)
+    values[i] = static_cast<int>(i % 5);
+  auto* const counts = Take(std::vector<int>(5, 0));
+  Count(*stream_, counts, Take(values), kSize);
+  EXPECT_THAT(Values(counts, 5), Each(200));
+}
+
+TEST_F(KernelsTest, TheLastBlockSeesWhatOthersHandedOver) {
+  constexpr int64_t kSize = 1000;
+  const std::vector<float> from = Ramp(kSize);
+  auto* const sum = Take<float>(1);
+  auto* const parts = Take<float>(7);
+  auto* const count = Take(std::vector<unsigned>(1, 0));
+  float* const source = Take(from);
+  for (int i = 0; i < 2; ++i) {
+    SumAll(*stream_, sum, parts, count, source, kSize, 7);
+    EXPECT_THAT(Values(sum, 1)[0],
+                FloatEq(std::accumulate(from.begin(), from.end(), 0.0F)));
+  }
+}
+
+TEST_F(KernelsTest, AnEmptyGridIsNoLaunch) {
+  const int64_t before = simt::kernels_run();
+  Scale(*stream_, nullptr, nullptr, 1, 0);
+  stream_->Synchronize();
+  EXPECT_EQ(simt::kernels_run(), before);
+}
+
+// Each: what the flawed kernel does, and what its report says.
+
+TEST_F(KernelsDeathTest, OutOfBounds) {
+  float* const from = Take(Ramp(100));
+  float* const to = Take<float>(100);
+  EXPECT_DEATH(
+      {
+        Scale(*stream_, to, from, 2, 100, Flaw::kPastTheEnd);
+        stream_->Synchronize();
+      },
+      "out-of-bounds write of 4 bytes at 0x[0-9a-f]+, 0 bytes past the end of "
+      "the allocation of 400 bytes at 0x[0-9a-f]+\n"
+      "  kernel .*ScaleKernel.*, block \\(0,0,0\\) of \\(1,1,1\\), "
+      "thread \\(100,0,0\\) of \\(128,1,1\\)\n"
+      "  at .*ScaleKernel.* at test_kernels.cu:[0-9]+");
+  EXPECT_DEATH(
+      {
+        const float host = 1;
+        Scale(*stream_, to, &host, 2, 1);
+        stream_->Synchronize();
+      },
+      "out-of-bounds read of 4 bytes at .*, in no allocation of the device");
+}
+
+TEST_F(KernelsDeathTest, OutOfBoundsInSharedMemory) {
+  float* const from = Take(Ramp(2 * 256));
+  float* const to = Take<float>(2 * 256);
+  EXPECT_DEATH(
+      {
+        ReverseRows(*stream_, to, from, 2, false, Flaw::kSharedPastTheEnd);
+        stream_->Synchronize();
+      },
+      "out-of-bounds write of 4 bytes .* outside the 128 bytes of dynamic "
+      "shared memory");
+  EXPECT_DEATH(
+      {
+        SumRows(*stream_, to, from, 2, Flaw::kArrayIndex);
+        stream_->Synchronize();
+      },
+      "out-of-bounds index 2 of an array at .*test_kernels.cu");
+}
+
+TEST_F(KernelsDeathTest, AfterItWasFreed) {
+  float* const from = Take(Ramp(100));
+  void* const to = device_->Allocate(400).value();
+  device_->Free(to, 400);
+  EXPECT_DEATH(
+      {
+        Scale(*stream_, static_cast<float*>(to), from, 2, 100);
+        stream_->Synchronize();
+      },
+      "out-of-bounds write .*, in an allocation of 400 bytes at .* that has "
+      "been freed");
+}
+
+TEST_F(KernelsDeathTest, Misaligned) {
+  float* const from = Take(Ramp(101));
+  float* const to = Take<float>(100);
+  EXPECT_DEATH(
+      {
+        CopyPacks(*stream_, to, from, 25, Flaw::kMisaligned);
+        stream_->Synchronize();
+      },
+      "misaligned read of 16 bytes .*\n  kernel .*CopyPacksKernel");
+}
+
+TEST_F(KernelsDeathTest, Uninitialised) {
+  float* const from = Take<float>(256);
+  float* const to = Take<float>(256);
+  EXPECT_DEATH(
+      {
+        Scale(*stream_, to, from, 2, 256);
+        stream_->Synchronize();
+      },
+      "uninitialised memory: read of 4 bytes .*, which nothing has written");
+  float* const filled = Take(Ramp(256));
+  EXPECT_DEATH(
+      {
+        SumRows(*stream_, to, filled, 1, Flaw::kUninitialised);
+        stream_->Synchronize();
+      },
+      "uninitialised memory: read .* in shared memory, which this block has "
+      "not written");
+}
+
+TEST_F(KernelsTest, UninitialisedMemoryMayBeAllowed) {
+  simt::Options options = simt::CurrentOptions();
+  options.report_uninitialised = false;
+  const simt::ScopedOptions scoped(options);
+  float* const to = Take<float>(256);
+  Scale(*stream_, to, Take<float>(256), 2, 256);
+  const std::vector<float> values = Values(to, 256);
+  for (const float value : values) EXPECT_NE(value, value);
+}
+
+TEST_F(KernelsDeathTest, RaceInSharedMemory) {
+  float* const from = Take(Ramp(512));
+  float* const to = Take<float>(512);
+  EXPECT_DEATH(
+      {
+        SumRows(*stream_, to, from, 2, Flaw::kNoBarrier);
+        stream_->Synchronize();
+      },
+      "race in shared memory: write of 4 bytes at .*, not ordered after a "
+      "read by thread \\([0-9]+,0,0\\) of the block\n"
+      "  kernel .*SumRowsKernel");
+  EXPECT_DEATH(
+      {
+        ReverseRows(*stream_, to, from, 2, false, Flaw::kNoWarpBarrier);
+        stream_->Synchronize();
+      },
+      "race in shared memory: .*\n  kernel .*ReverseRowsKernel");
+}
+
+TEST_F(KernelsDeathTest, RaceInGlobalMemory) {
+  auto* const counts = Take(std::vector<int>(5, 0));
+  auto* const values = Take(std::vector<int>(100, 3));
+  EXPECT_DEATH(
+      {
+        Count(*stream_, counts, values, 2, Flaw::kTwoWriters);
+        stream_->Synchronize();
+      },
+      "race in global memory: .* of 4 bytes .*, 12 bytes into the allocation "
+      "of 20 bytes .*, not ordered after a write by thread \\(0,0,0\\) of the "
+      "block\n  kernel .*CountKernel");
+  auto* const apart = Take(std::vector<int>(33, 3));
+  EXPECT_DEATH(
+      {
+        std::vector<int> once(33);
+        std::iota(once.begin(), once.end(), 0);
+        once[32] = 0;
+        device_->CopyFromHost(*stream_, values, once.data(), 33 * 4);
+        Count(*stream_, apart, values, 33, Flaw::kTwoWriters);
+        stream_->Synchronize();
+      },
+      "race in global memory: .*, not ordered after a write by another block");
+}
+
+TEST_F(KernelsDeathTest, DivergentBarriers) {
+  float* const from = Take(Ramp(512));
+  float* const to = Take<float>(512);
+  const auto sum = [&](Flaw flaw) {
+    SumRows(*stream_, to, from, 2, flaw);
+    stream_->Synchronize();
+  };
+  EXPECT_DEATH(sum(Flaw::kHalfBarrier),
+               "divergent barrier: thread \\(0,0,0\\) waits in __syncthreads "
+               "at test_kernels.cu:[0-9]+; thread \\(32,0,0\\) has returned");
+  EXPECT_DEATH(sum(Flaw::kOtherBarrier),
+               "divergent barrier: thread \\(0,0,0\\) waits in __syncthreads "
+               "at test_kernels.cu:[0-9]+; thread \\(32,0,0\\) waits in "
+               "__syncthreads_or at test_kernels.cu:[0-9]+");
+  EXPECT_DEATH(
+      {
+        ReverseRows(*stream_, to, from, 2, true, Flaw::kLostLane);
+        stream_->Synchronize();
+      },
+      "divergent barrier: thread \\(0,0,0\\) waits in __shfl_sync at "
+      "test_kernels.cu:[0-9]+; thread \\(5,0,0\\) has returned");
+}
+
+TEST_F(KernelsDeathTest, LocalVariablesThatDoNotFit) {
+  auto* const to = Take<float>(1);
+  EXPECT_DEATH(
+      {
+        Deep(*stream_, to, 900);
+        stream_->Synchronize();
+      },
+      "a thread's local variables do not fit its stack");
+}
+
+}  // namespace
+}  // namespace delink::simt_test

@@ -1,0 +1,73 @@
+#include "tests/testing/simt/simt.h"
+
+#include <mutex>
+#include <utility>
+
+#include "tests/testing/simt/block.h"
+#include "tests/testing/simt/launch.h"
+#include "tests/testing/simt/machine.h"
+#include "tests/testing/simt/report.h"
+#include "tests/testing/simt/shadow.h"
+
+namespace delink::simt {
+namespace {
+
+void Apply(const Options& options) {
+  Machine& machine = TheMachine();
+  machine.options() = options;
+  machine.Seed(options.seed);
+}
+
+}  // namespace
+
+ScopedOptions::ScopedOptions(const Options& options)
+    : before_(CurrentOptions()) {
+  Apply(options);
+}
+ScopedOptions::~ScopedOptions() { Apply(before_); }
+
+const Options& CurrentOptions() { return TheMachine().options(); }
+
+void Enqueue(cudaStream_t stream, std::string name,
+             std::function<void()> work) {
+  Machine& machine = TheMachine();
+  const std::lock_guard lock(machine.mutex());
+  CUstream_st* const found = machine.Find(stream);
+  if (found == nullptr) Report("work for a stream that is none: " + name);
+  machine.Enqueue(found, {.name = std::move(name), .run = std::move(work)});
+}
+
+void CheckRead(const void* address, int64_t bytes) {
+  CheckAccess(reinterpret_cast<uintptr_t>(address), bytes, Access::kRead,
+              nullptr);
+}
+void CheckWrite(void* address, int64_t bytes) {
+  CheckAccess(reinterpret_cast<uintptr_t>(address), bytes, Access::kWrite,
+              nullptr);
+}
+
+int64_t bytes_in_use() { return TheMachine().memory().bytes_in_use(); }
+int64_t kernels_run() { return TheMachine().kernels_run(); }
+
+void LaunchKernel(cudaStream_t stream, const KernelLaunch& launch) {
+  Machine& machine = TheMachine();
+  const std::lock_guard lock(machine.mutex());
+  CUstream_st* const found = machine.Find(stream);
+  if (found == nullptr) {
+    Report("launch on a stream that is none: " + FunctionName(launch.function));
+  }
+  auto run = [launch, &machine] {
+    ++machine.kernels_run();
+    RunKernel({.function = launch.function,
+               .grid = launch.grid,
+               .block = launch.block,
+               .shared_bytes = launch.shared_bytes,
+               .call = launch.call,
+               .closure = launch.closure.get(),
+               .closure_bytes = launch.closure_bytes},
+              machine.Random());
+  };
+  machine.Enqueue(found, {.name = "kernel", .run = std::move(run)});
+}
+
+}  // namespace delink::simt

@@ -1,0 +1,60 @@
+// The emulated CUDA device, as its tests see it: what the device is, and what
+// goes wrong. Linking delink::simt puts it in place of the CUDA runtime; code
+// under test calls cuda* and Launch and knows nothing of it.
+//
+// Work that is given to a stream waits until the host waits for it, and is then
+// done on the host's thread, in an order that the streams and events allow and
+// that is drawn from a seed. Memory of the device cannot be read or written by
+// the host in between. Whatever a kernel does wrong (docs/cuda.md has the list)
+// ends the process with a report.
+#pragma once
+
+#include <driver_types.h>
+
+#include <cstdint>
+#include <functional>
+#include <string>
+
+namespace delink::simt {
+
+struct Options {
+  // Of the order in which streams, and the blocks of a kernel, get their turn.
+  // The first is the environment's DELINK_SIMT_SEED, or 0.
+  uint64_t seed = 0;
+  int64_t memory_bytes = int64_t{8} << 30;
+  int devices = 1;
+  int driver_version = 13000;
+  int multiprocessors = 3;
+  int major = 9;
+  int minor = 0;
+  // Kernels may not read memory of the device that nothing has written.
+  bool report_uninitialised = true;
+};
+
+// Holds from construction to destruction; every stream must be idle at both.
+class ScopedOptions {
+ public:
+  explicit ScopedOptions(const Options& options);
+  ~ScopedOptions();
+  ScopedOptions(const ScopedOptions&) = delete;
+  ScopedOptions& operator=(const ScopedOptions&) = delete;
+
+ private:
+  Options before_;
+};
+const Options& CurrentOptions();
+
+// A function that stands for kernels which the emulation does not have (matrix
+// products of cuBLASLt): in the stream's order, it may read and write memory of
+// the device, and says of each operand that it does so.
+void Enqueue(cudaStream_t stream, std::string name, std::function<void()> work);
+// Inside such a function. Reports what a kernel's access would be reported for.
+void CheckRead(const void* address, int64_t bytes);
+void CheckWrite(void* address, int64_t bytes);
+
+// What cudaMalloc has handed out and not got back.
+int64_t bytes_in_use();
+// Kernels run so far.
+int64_t kernels_run();
+
+}  // namespace delink::simt

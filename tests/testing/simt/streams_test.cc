@@ -1,0 +1,243 @@
+// Streams and copies of the emulated device: every legal order, and nothing but
+// legal ones; and the host, which may not look.
+#include <cuda_runtime_api.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cstdint>
+#include <cstdlib>
+#include <memory>
+#include <set>
+#include <vector>
+
+#include "framework/device/backend.h"
+#include "framework/device/cuda/stream.h"
+#include "tests/testing/simt/simt.h"
+#include "tests/testing/simt/simt_test.h"
+#include "tests/testing/simt/test_kernels.h"
+
+namespace delink::simt_test {
+namespace {
+
+using ::testing::Each;
+using ::testing::ElementsAre;
+
+constexpr int64_t kSize = 64;
+
+class StreamsTest : public SimtTest {
+ protected:
+  StreamsTest() : other_(device_->NewStream()) {}
+
+  // a -> b on one stream, b -> c on the other.
+  std::vector<float> TwoSteps(bool wait) {
+    float* const a = Take(std::vector<float>(kSize, 1));
+    float* const b = Take(std::vector<float>(kSize, 0));
+    float* const c = Take<float>(kSize);
+    stream_->Synchronize();
+    const std::unique_ptr<Event> event = device_->NewEvent();
+    Scale(*stream_, b, a, 2, kSize);
+    stream_->Record(*event);
+    if (wait) other_->Wait(*event);
+    Scale(*other_, c, b, 3, kSize);
+    other_->Synchronize();
+    return Values(c, kSize);
+  }
+
+  cudaStream_t Handle(Stream& stream) { return cuda::InfoOf(stream).handle; }
+
+  std::unique_ptr<Stream> other_;
+};
+using StreamsDeathTest = StreamsTest;
+
+TEST_F(StreamsTest, WhatWaitsForAnEventComesAfterIt) {
+  for (uint64_t seed = 0; seed < 8; ++seed) {
+    simt::Options options = simt::CurrentOptions();
+    options.seed = seed;
+    const simt::ScopedOptions scoped(options);
+    EXPECT_THAT(TwoSteps(true), Each(6.0F));
+  }
+}
+
+// Whatever order the seed makes of it, with luck or without.
+TEST_F(StreamsDeathTest, WhatDoesNotWaitIsCaught) {
+  for (uint64_t seed = 0; seed < 3; ++seed) {
+    simt::Options options = simt::CurrentOptions();
+    options.seed = seed;
+    const simt::ScopedOptions scoped(options);
+    EXPECT_DEATH(TwoSteps(false),
+                 "race in global memory: .*, not ordered after a (read|write) "
+                 "by another kernel or copy, which no stream orders before it");
+  }
+}
+
+TEST_F(StreamsTest, OrdersDifferBySeed) {
+  std::set<std::vector<int>> orders;
+  for (uint64_t seed = 0; seed < 16; ++seed) {
+    simt::Options options = simt::CurrentOptions();
+    options.seed = seed;
+    const simt::ScopedOptions scoped(options);
+    std::vector<int> order;
+    for (int i = 0; i < 3; ++i) {
+      simt::Enqueue(Handle(*stream_), "", [&order, i] { order.push_back(i); });
+      simt::Enqueue(Handle(*other_), "",
+                    [&order, i] { order.push_back(10 + i); });
+    }
+    stream_->Synchronize();
+    other_->Synchronize();
+    std::vector<int> first, second;
+    for (const int i : order) (i < 10 ? first : second).push_back(i);
+    EXPECT_THAT(first, ElementsAre(0, 1, 2));
+    EXPECT_THAT(second, ElementsAre(10, 11, 12));
+    orders.insert(order);
+  }
+  EXPECT_GT(orders.size(), 4U);
+}
+
+TEST_F(StreamsTest, NothingIsDoneBeforeSomebodyWaits) {
+  bool done = false;
+  simt::Enqueue(Handle(*stream_), "", [&done] { done = true; });
+  other_->Synchronize();
+  stream_->Synchronize();
+  EXPECT_TRUE(done);
+  cudaEvent_t event = nullptr;
+  ASSERT_EQ(cudaEventCreateWithFlags(&event, cudaEventDisableTiming),
+            cudaSuccess);
+  done = false;
+  simt::Enqueue(Handle(*stream_), "", [&done] { done = true; });
+  ASSERT_EQ(cudaEventRecord(event, Handle(*stream_)), cudaSuccess);
+  EXPECT_FALSE(done);
+  while (cudaEventQuery(event) == cudaErrorNotReady) {
+  }
+  EXPECT_TRUE(done);
+  EXPECT_EQ(cudaGetLastError(), cudaSuccess);
+  EXPECT_EQ(cudaEventDestroy(event), cudaSuccess);
+}
+
+TEST_F(StreamsTest, TheNullStreamWaitsForBlockingOnes) {
+  cudaStream_t blocking = nullptr;
+  ASSERT_EQ(cudaStreamCreate(&blocking), cudaSuccess);
+  float* const to = Take<float>(kSize);
+  for (uint64_t seed = 0; seed < 8; ++seed) {
+    simt::Options options = simt::CurrentOptions();
+    options.seed = seed;
+    const simt::ScopedOptions scoped(options);
+    const std::vector<float> ones(kSize, 1), twos(kSize, 2);
+    std::vector<float> got(kSize);
+    ASSERT_EQ(cudaMemcpyAsync(to, ones.data(), 4 * kSize,
+                              cudaMemcpyHostToDevice, blocking),
+              cudaSuccess);
+    ASSERT_EQ(cudaMemset(to, 0, 4 * kSize), cudaSuccess);
+    ASSERT_EQ(cudaMemcpyAsync(to, twos.data(), 4 * (kSize / 2),
+                              cudaMemcpyHostToDevice, blocking),
+              cudaSuccess);
+    ASSERT_EQ(cudaMemcpy(got.data(), to, 4 * kSize, cudaMemcpyDeviceToHost),
+              cudaSuccess);
+    for (size_t i = 0; i < got.size(); ++i) {
+      ASSERT_EQ(got[i], i < got.size() / 2 ? 2 : 0);
+    }
+  }
+  EXPECT_EQ(cudaStreamDestroy(blocking), cudaSuccess);
+}
+
+TEST_F(StreamsTest, CopiesToPageableMemoryComeLate) {
+  float* const from = Take(std::vector<float>(kSize, 4));
+  std::vector<float> to(kSize, 1);
+  ASSERT_EQ(cudaMemcpyAsync(to.data(), from, 4 * kSize, cudaMemcpyDeviceToHost,
+                            Handle(*stream_)),
+            cudaSuccess);
+  for (const float value : to) EXPECT_NE(value, value);
+  stream_->Synchronize();
+  EXPECT_THAT(to, Each(4.0F));
+}
+
+TEST_F(StreamsTest, CopiesFromPinnedMemoryReadLateAndFromPageableEarly) {
+  void* address = nullptr;
+  ASSERT_EQ(cudaHostAlloc(&address, 4 * kSize, cudaHostAllocMapped),
+            cudaSuccess);
+  auto* const pinned = static_cast<float*>(address);
+  std::vector<float> pageable(kSize, 1);
+  std::fill_n(pinned, kSize, 1.0F);
+  float* const a = Take<float>(kSize);
+  float* const b = Take<float>(kSize);
+  const auto copy = [&](float* to, const float* from) {
+    ASSERT_EQ(cudaMemcpyAsync(to, from, 4 * kSize, cudaMemcpyHostToDevice,
+                              Handle(*stream_)),
+              cudaSuccess);
+  };
+  copy(a, pinned);
+  copy(b, pageable.data());
+  std::fill_n(pinned, kSize, 2.0F);
+  std::fill_n(pageable.data(), kSize, 2.0F);
+  EXPECT_THAT(Values(a, kSize), Each(2.0F));
+  EXPECT_THAT(Values(b, kSize), Each(1.0F));
+  // Kernels read and write it in place.
+  Scale(*stream_, pinned, a, 5, kSize);
+  stream_->Synchronize();
+  EXPECT_EQ(pinned[kSize - 1], 10);
+  EXPECT_EQ(cudaFreeHost(address), cudaSuccess);
+}
+
+TEST_F(StreamsDeathTest, TheHostMayNotTouchTheDevice) {
+  float* const on_device = Take(std::vector<float>(kSize, 4));
+  stream_->Synchronize();
+  volatile float* const p = on_device + 5;
+  EXPECT_DEATH(*p = *p + 1,
+               "host code touches memory of the device at .*, 20 bytes into "
+               "the allocation of 256 bytes at .*\n  at .*streams_test.cc|"
+               "host code touches memory of the device at .*, 20 bytes into");
+  EXPECT_DEATH(
+      {
+        const auto look = [](void* data) {
+          std::exit(*static_cast<volatile float*>(data) > 0 ? 3 : 4);
+        };
+        (void)cudaLaunchHostFunc(Handle(*stream_), look, on_device);
+        stream_->Synchronize();
+      },
+      "host code touches memory of the device");
+}
+
+TEST_F(StreamsDeathTest, CopiesAreCheckedToo) {
+  float* const a = Take(std::vector<float>(kSize, 4));
+  std::vector<float> big(kSize + 1);
+  EXPECT_DEATH(Values(a, kSize + 1),
+               "out-of-bounds read of 260 bytes at .*, 0 bytes into the "
+               "allocation of 256 bytes");
+}
+
+TEST_F(StreamsTest, ErrorsOfTheRuntime) {
+  float* const a = Take<float>(kSize);
+  std::vector<float> host(kSize);
+  EXPECT_EQ(cudaMemcpy(host.data(), a, 4, cudaMemcpyHostToDevice),
+            cudaErrorInvalidValue);
+  EXPECT_EQ(cudaPeekAtLastError(), cudaErrorInvalidValue);
+  EXPECT_EQ(cudaGetLastError(), cudaErrorInvalidValue);
+  EXPECT_EQ(cudaGetLastError(), cudaSuccess);
+  EXPECT_EQ(cudaFree(a + 1), cudaErrorInvalidValue);
+  (void)cudaGetLastError();
+
+  simt::Options options = simt::CurrentOptions();
+  options.memory_bytes = simt::bytes_in_use() + 1000;
+  void* address = nullptr;
+  {
+    const simt::ScopedOptions scoped(options);
+    EXPECT_EQ(cudaMalloc(&address, 1001), cudaErrorMemoryAllocation);
+    EXPECT_EQ(cudaMalloc(&address, 1000), cudaSuccess);
+    EXPECT_EQ(cudaFree(address), cudaSuccess);
+  }
+  int count = -1;
+  options.devices = 0;
+  {
+    const simt::ScopedOptions scoped(options);
+    EXPECT_EQ(cudaGetDeviceCount(&count), cudaErrorNoDevice);
+    EXPECT_EQ(count, 0);
+  }
+  options.driver_version = 12020;
+  {
+    const simt::ScopedOptions scoped(options);
+    EXPECT_EQ(cudaGetDeviceCount(&count), cudaErrorInsufficientDriver);
+  }
+  (void)cudaGetLastError();
+}
+
+}  // namespace
+}  // namespace delink::simt_test
