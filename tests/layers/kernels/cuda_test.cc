@@ -146,9 +146,8 @@ INSTANTIATE_TEST_SUITE_P(All, CudaKernels,
                                                               DType::kBF16),
                                             ::testing::ValuesIn(kGroups)),
                          [](const auto& info) {
-                           const auto& [dtype, group] = info.param;
-                           return std::string(group.name) + "_" +
-                                  ToString(dtype);
+                           return std::string(std::get<1>(info.param).name) +
+                                  "_" + ToString(std::get<0>(info.param));
                          });
 
 }  // namespace
