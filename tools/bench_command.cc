@@ -27,6 +27,7 @@ std::optional<int64_t> Given(int64_t number) {
 bench::BenchOptions OptionsOf(const BenchCommand& c, int threads) {
   return {.ops = c.suite != "step",
           .steps = c.suite != "ops",
+          .device = c.device == "cuda" ? DeviceKind::kCuda : DeviceKind::kCpu,
           .shapes = c.shapes,
           .threads = threads,
           .scratch = c.scratch,
@@ -52,9 +53,6 @@ absl::Status CheckWritable(const std::string& path) {
 
 absl::Status Measure(const BenchCommand& command, const ModelList& models,
                      World& world) {
-  if (command.device == "cuda") {
-    return NewCudaDevice(world.local_rank()).status();
-  }
   std::optional<bench::BenchReport> before;
   if (!command.compare.empty()) {
     DELINK_ASSIGN_OR_RETURN(const std::string text, ReadFile(command.compare));

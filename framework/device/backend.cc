@@ -14,6 +14,8 @@ const char* ToString(DeviceKind kind) {
       return "timed cpu";
     case DeviceKind::kMetaCuda:
       return "meta cuda";
+    case DeviceKind::kTimedCuda:
+      return "timed cuda";
   }
   return "?";
 }

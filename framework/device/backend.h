@@ -23,9 +23,16 @@
 namespace delink {
 
 // kMeta and kMetaCuda: nothing is computed, only measured, in place of the CPU
-// and of a CUDA device. kTimedCpu: the CPU, noting what its kernels take
-// (layers/kernels/timed).
-enum class DeviceKind : uint8_t { kCpu, kMeta, kCuda, kTimedCpu, kMetaCuda };
+// and of a CUDA device. kTimedCpu and kTimedCuda: the device, noting what its
+// kernels take (layers/kernels/timed).
+enum class DeviceKind : uint8_t {
+  kCpu,
+  kMeta,
+  kCuda,
+  kTimedCpu,
+  kMetaCuda,
+  kTimedCuda
+};
 
 const char* ToString(DeviceKind kind);
 
@@ -34,7 +41,8 @@ constexpr bool IsMeta(DeviceKind kind) {
 }
 // Whether it is the CUDA device, or measures in its place.
 constexpr bool IsCuda(DeviceKind kind) {
-  return kind == DeviceKind::kCuda || kind == DeviceKind::kMetaCuda;
+  return kind == DeviceKind::kCuda || kind == DeviceKind::kMetaCuda ||
+         kind == DeviceKind::kTimedCuda;
 }
 
 // Every address that Allocate returns, and every offset that our planners

@@ -1,5 +1,8 @@
 #include "layers/kernels/find_kernels.h"
 
+#include <string>
+
+#include "absl/status/status.h"
 #include "framework/tensor/bfloat16.h"
 #include "layers/kernels/cpu/cpu.h"
 #include "layers/kernels/cpu/matmul.h"
@@ -82,11 +85,18 @@ const Kernels* FindKernels(DeviceKind device, DType dtype) {
     case DeviceKind::kMetaCuda:
       return OnMetaCuda(dtype);
     case DeviceKind::kTimedCpu:
-      return timed::Table(dtype);
+    case DeviceKind::kTimedCuda:
+      return timed::Table(device, dtype);
     case DeviceKind::kCuda:
       return OnCuda(dtype);
   }
   return nullptr;
+}
+
+absl::Status CheckKernels(DeviceKind device) {
+  if (!IsCuda(device) || IsMeta(device)) return absl::OkStatus();
+  const std::string missing = cuda::MissingLibrary();
+  return missing.empty() ? absl::OkStatus() : absl::UnavailableError(missing);
 }
 
 bool FastBf16() { return cpu::FastBf16Matmul(); }

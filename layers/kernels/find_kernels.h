@@ -1,6 +1,7 @@
 // Which table of kernels serves a device and dtype.
 #pragma once
 
+#include "absl/status/status.h"
 #include "framework/device/backend.h"
 #include "framework/tensor/dtype.h"
 #include "layers/kernels/kernels.h"
@@ -9,10 +10,16 @@ namespace delink {
 
 // (cpu, f32) and (cpu, bf16): fast. (cpu, f64): the reference in double. (meta,
 // any of them): does nothing, but answers scratch queries as the CPU does, so
-// that a plan made on meta fits. (timed cpu, any of them): the CPU's, whose
-// calls are noted (timed/timed.h). Null when this build has no kernels for the
-// pair.
+// that a plan made on meta fits. (meta cuda, f32) and (meta cuda, bf16): as
+// CUDA's kernels do, in every build. (timed cpu, any of them): the CPU's, whose
+// calls are noted (timed/timed.h). (cuda, f32) and (cuda, bf16): in a build
+// with CUDA. Null when this build has no kernels for the pair.
 const Kernels* FindKernels(DeviceKind device, DType dtype);
+
+// Whether the libraries that the device's kernels call are on this machine,
+// which ends the process when they are called and are not: Unavailable says
+// where they were looked for and how to mend it.
+absl::Status CheckKernels(DeviceKind device);
 
 // Whether the CPU's bf16 table multiplies matrices by instructions for bf16.
 // Otherwise it is right all the same, but no faster than f32, maybe slower.

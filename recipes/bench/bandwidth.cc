@@ -10,6 +10,9 @@
 #include <thread>
 #include <vector>
 
+#include "framework/base/status_macros.h"
+#include "framework/tensor/buffer.h"
+
 namespace delink::bench {
 namespace {
 
@@ -76,6 +79,24 @@ Bandwidth MeasureBandwidth(int threads, int64_t bytes, int passes) {
   });
   const double array = 8 * static_cast<double>(n);
   return {.read = array / read, .triad = 3 * array / triad, .bytes = 8 * n};
+}
+
+absl::StatusOr<Bandwidth> MeasureCopy(Target& target, int64_t bytes,
+                                      int passes) {
+  Device& device = target.device();
+  DELINK_ASSIGN_OR_RETURN(const Buffer from, Buffer::Allocate(device, bytes));
+  DELINK_ASSIGN_OR_RETURN(const Buffer to, Buffer::Allocate(device, bytes));
+  target.Fill(from.data(), bytes);
+  const auto begin = device.NewTimingEvent(), end = device.NewTimingEvent();
+  double best = std::numeric_limits<double>::infinity();
+  for (int pass = 0; pass < passes; ++pass) {
+    target.stream().Record(*begin);
+    device.Copy(target.stream(), to.data(), from.data(), bytes);
+    target.stream().Record(*end);
+    best = std::min(best, device.SecondsBetween(*begin, *end));
+  }
+  const double speed = 2 * static_cast<double>(bytes) / best;
+  return Bandwidth{.read = speed, .triad = speed, .bytes = bytes};
 }
 
 }  // namespace delink::bench

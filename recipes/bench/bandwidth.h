@@ -9,4 +9,9 @@ namespace delink::bench {
 // `passes`.
 Bandwidth MeasureBandwidth(int threads, int64_t bytes, int passes);
 
+// Of the target's memory, by its own copies from one array to another; the best
+// of `passes`. An error where there is not enough memory.
+absl::StatusOr<Bandwidth> MeasureCopy(Target& target, int64_t bytes,
+                                      int passes);
+
 }  // namespace delink::bench

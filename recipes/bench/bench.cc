@@ -15,13 +15,15 @@ namespace {
 
 using Names = std::vector<std::string>;
 
-bool Has(DType dtype) {
-  return FindKernels(DeviceKind::kCpu, dtype) != nullptr;
+bool Has(DeviceKind device, DType dtype) {
+  return FindKernels(device, dtype) != nullptr;
 }
 
-std::vector<DType> DTypes() {
-  std::vector<DType> dtypes = {DType::kF32};
-  if (Has(DType::kBF16)) dtypes.push_back(DType::kBF16);
+std::vector<DType> DTypes(DeviceKind device) {
+  std::vector<DType> dtypes;
+  for (const DType dtype : {DType::kF32, DType::kBF16}) {
+    if (Has(device, dtype)) dtypes.push_back(dtype);
+  }
   return dtypes;
 }
 
@@ -34,6 +36,7 @@ std::vector<T> Forms(const std::optional<T>& asked, std::vector<T> all) {
 Names StepShapes(const BenchOptions& options) {
   if (!options.shapes.empty()) return options.shapes;
   if (options.quick) return {"gpt-tiny", "llama-tiny"};
+  if (IsCuda(options.device)) return {"gpt-124m", "qwen-0.5b", "qwen-1.5b"};
   return {"gpt-10m", "llama-10m", "gpt-124m"};
 }
 
@@ -45,16 +48,19 @@ Names OpShapes(const BenchOptions& options) {
 // All steps to measure, each one that `train` would take.
 absl::StatusOr<std::vector<StepCase>> StepCases(const BenchOptions& options,
                                                 const ModelList& models) {
-  Names precisions = {"fp32"};
-  if (Has(DType::kBF16)) precisions.push_back("bf16");
+  const bool gpu = IsCuda(options.device);
+  Names precisions;
+  if (!gpu || options.quick) precisions.push_back("fp32");
+  if (Has(options.device, DType::kBF16)) precisions.push_back("bf16");
+  std::vector<int64_t> lengths = {256, 1024};
+  if (gpu) lengths = {1024};
+  if (options.quick) lengths = {32};
   std::vector<StepCase> cases;
   for (const std::string& name : StepShapes(options)) {
     DELINK_ASSIGN_OR_RETURN(const ModelShape shape, FindModelShape(name));
-    const std::vector<int64_t> lengths = options.quick
-                                             ? std::vector<int64_t>{32}
-                                             : std::vector<int64_t>{256, 1024};
     for (const int64_t seq : Forms(options.seq, lengths)) {
-      const int64_t batch = std::max<int64_t>(1, shape.step_tokens / seq);
+      const int64_t batch =
+          std::max<int64_t>(1, shape.StepTokens(options.device) / seq);
       for (const auto& precision : Forms(options.precision, precisions)) {
         for (const auto& share : Forms(options.share, Names{"none", "all"})) {
           cases.push_back({.shape = name,
@@ -62,7 +68,8 @@ absl::StatusOr<std::vector<StepCase>> StepCases(const BenchOptions& options,
                            .batch = options.batch.value_or(batch),
                            .share = share,
                            .precision = precision,
-                           .recompute = options.recompute.value_or("none")});
+                           .recompute = options.recompute.value_or(
+                               gpu ? shape.recompute : "none")});
           DELINK_RETURN_IF_ERROR(RecipeOf(cases.back(), models).status());
         }
       }
@@ -75,8 +82,10 @@ absl::StatusOr<std::vector<OpCase>> AllOps(const BenchOptions& options) {
   std::vector<OpCase> cases;
   for (const std::string& name : OpShapes(options)) {
     DELINK_ASSIGN_OR_RETURN(const ModelShape shape, FindModelShape(name));
-    for (const DType dtype : DTypes()) {
-      for (OpCase& op : OpCases(shape, dtype)) cases.push_back(std::move(op));
+    for (const DType dtype : DTypes(options.device)) {
+      for (OpCase& op : OpCases(shape, options.device, dtype)) {
+        cases.push_back(std::move(op));
+      }
     }
   }
   return cases;
@@ -102,6 +111,7 @@ std::string ScratchFolder(const BenchOptions& options) {
 absl::StatusOr<BenchReport> RunBench(const BenchOptions& options,
                                      const ModelList& models,
                                      const BenchProgress& progress) {
+  DELINK_ASSIGN_OR_RETURN(Target target, Target::Open(options.device));
   std::vector<OpCase> ops;
   std::vector<StepCase> steps;
   if (options.ops) {
@@ -114,23 +124,25 @@ absl::StatusOr<BenchReport> RunBench(const BenchOptions& options,
                      .time = UtcNow(),
                      .quick = options.quick};
   progress("measuring the machine");
-  DELINK_ASSIGN_OR_RETURN(report.machine,
-                          MeasureMachine({.threads = options.threads,
-                                          .dtypes = DTypes(),
-                                          .folder = ScratchFolder(options),
-                                          .quick = options.quick}));
+  DELINK_ASSIGN_OR_RETURN(
+      report.machine, MeasureMachine(target, {.threads = options.threads,
+                                              .dtypes = DTypes(options.device),
+                                              .folder = ScratchFolder(options),
+                                              .quick = options.quick}));
   if (!ops.empty())
     progress(absl::StrCat("measuring ", ops.size(), " kernels"));
   for (const OpCase& op : ops) {
-    DELINK_ASSIGN_OR_RETURN(OpMeasure measure,
-                            MeasureOp(op, report.machine, options.quick));
+    DELINK_ASSIGN_OR_RETURN(
+        OpMeasure measure,
+        MeasureOp(op, target, report.machine, options.quick));
     report.ops.push_back(std::move(measure));
   }
   for (const StepCase& step : steps) {
     progress(absl::StrCat("measuring steps of ", ToString(step)));
     DELINK_ASSIGN_OR_RETURN(
         StepMeasure measure,
-        MeasureStep(step, models, report.machine, StepOptionsOf(options)));
+        MeasureStep(step, options.device, models, report.machine,
+                    StepOptionsOf(options)));
     report.steps.push_back(std::move(measure));
   }
   return report;

@@ -19,14 +19,17 @@ namespace delink::bench {
 struct BenchOptions {
   bool ops = true;
   bool steps = true;
-  // Names of ModelShapes. Empty: of steps gpt-10m, llama-10m and gpt-124m, of
-  // kernels gpt-124m; with `quick` the tiny ones.
+  // Names of ModelShapes. Empty: of steps gpt-10m, llama-10m and gpt-124m, on a
+  // GPU gpt-124m, qwen-0.5b and qwen-1.5b; of kernels gpt-124m; with `quick`
+  // the tiny ones.
   std::vector<std::string> shapes;
-  int threads = 1;      // that kernels use
+  DeviceKind device = DeviceKind::kCpu;  // or kCuda
+  int threads = 1;                       // that kernels use, on the CPU
   std::string scratch;  // folder where the disk is measured; empty: temporary
   bool quick = false;   // seconds instead of minutes; figures are rough
   // Of the steps; each that is not given is measured in all its forms: 256 and
-  // 1024 tokens, share none and all, fp32 and bf16; no recompute.
+  // 1024 tokens, share none and all, fp32 and bf16; no recompute. On a GPU 1024
+  // tokens and bf16, and what the largest shapes need of recompute.
   std::optional<int64_t> seq, batch;
   std::optional<std::string> share, precision, recompute;
   int64_t repetitions = 0;  // steps of each; 0: as many as take some seconds

@@ -23,7 +23,9 @@ Json MachineJson(const Machine& m) {
                       {"flops_per_s", peak.flops_per_s},
                       {"size", peak.size}});
   }
-  return {{"processor", m.processor},
+  return {{"device", m.device},
+          {"processor", m.processor},
+          {"host", m.host},
           {"cores", m.cores},
           {"threads", m.threads},
           {"memory_bytes", m.memory_bytes},
@@ -93,6 +95,7 @@ Json StepJson(const StepMeasure& s) {
           {"tokens_per_s", s.tokens_per_s},
           {"flops", s.flops},
           {"percent_of_peak", 100 * s.peak},
+          {"percent_of_light", 100 * s.light},
           {"parts",
            {{"forward", s.parts.forward},
             {"head", s.parts.head},
@@ -112,6 +115,7 @@ Json StepJson(const StepMeasure& s) {
           {"memory", ToJson(s.memory)},
           {"resident_before_bytes", s.resident_before},
           {"peak_resident_bytes", s.peak_resident},
+          {"device_bytes", s.device_bytes},
           {"loss", s.loss}};
 }
 
@@ -146,7 +150,10 @@ Timing ReadTiming(const Json& json) {
 }
 
 Machine ReadMachine(const Json& json) {
-  Machine m{.processor = json.at("processor"),
+  // What older files lack was the CPU.
+  Machine m{.device = json.value("device", "cpu"),
+            .processor = json.at("processor"),
+            .host = json.value("host", ""),
             .cores = json.at("cores"),
             .threads = json.at("threads"),
             .memory_bytes = json.at("memory_bytes"),

@@ -23,10 +23,13 @@ std::string Milliseconds(double seconds) {
 }
 
 std::string MachineText(const Machine& m) {
+  const std::string with =
+      m.host.empty()
+          ? absl::StrFormat("%d cores, %d threads", m.cores, m.threads)
+          : absl::StrFormat("beside %d cores of %s", m.cores, m.host);
   std::string text = absl::StrFormat(
-      "machine: %s, %d cores, %d threads, %s of memory, largest cache %s\n",
-      m.processor, m.cores, m.threads, FormatBytes(m.memory_bytes),
-      FormatBytes(m.cache_bytes));
+      "machine: %s, %s, %s of memory, largest cache %s\n", m.processor, with,
+      FormatBytes(m.memory_bytes), FormatBytes(m.cache_bytes));
   for (const MatmulPeak& peak : m.matmul) {
     absl::StrAppend(
         &text, absl::StrFormat("  matmul %-5s %8.1f GFLOP/s  (%d x %d)\n",
@@ -35,8 +38,12 @@ std::string MachineText(const Machine& m) {
   }
   absl::StrAppend(
       &text,
-      absl::StrFormat("  memory       %8.1f GB/s read, %.1f GB/s triad\n",
-                      m.bandwidth.read / kGiga, m.bandwidth.triad / kGiga),
+      m.device == "cpu"
+          ? absl::StrFormat("  memory       %8.1f GB/s read, %.1f GB/s triad\n",
+                            m.bandwidth.read / kGiga, m.bandwidth.triad / kGiga)
+          : absl::StrFormat(
+                "  memory       %8.1f GB/s copied (read + written)\n",
+                m.bandwidth.read / kGiga),
       absl::StrFormat("  disk         %8.2f GB/s written, %.2f GB/s read%s\n",
                       m.disk.write / kGiga, m.disk.read / kGiga,
                       m.disk.direct ? "" : " (page cache)"));
@@ -82,7 +89,7 @@ std::string PartsText(const StepMeasure& s) {
   std::string text = "  parts:";
   for (const auto& [name, seconds] : parts) {
     absl::StrAppend(&text, absl::StrFormat(" %s %.1f%%", name,
-                                           100 * seconds / s.seconds.median));
+                                           100 * seconds / s.parts.total()));
   }
   return text + "\n";
 }
@@ -93,12 +100,18 @@ std::string StepText(const StepMeasure& s) {
       &text, "  ", ParametersText(s.unique_parameters, s.virtual_parameters),
       "\n",
       absl::StrFormat("  %s ms a step (+- %.1f%%, %d steps), %.0f tokens/s, "
-                      "%.1f GFLOP/s: %.1f%% of the matmul peak\n",
+                      "%.1f GFLOP/s: %.1f%% of the matmul peak, %.1f%% of "
+                      "what all kernels need at the least\n",
                       Milliseconds(s.seconds.median), 100 * s.seconds.spread(),
                       s.seconds.samples, s.tokens_per_s,
-                      s.flops / s.seconds.median / kGiga, 100 * s.peak),
+                      s.flops / s.seconds.median / kGiga, 100 * s.peak,
+                      100 * s.light),
       PartsText(s), "  memory: ", ToString(s.memory), "\n",
-      "  peak resident: ", FormatBytes(s.peak_resident), "\n");
+      "  peak resident: ", FormatBytes(s.peak_resident),
+      s.device_bytes == 0
+          ? ""
+          : absl::StrCat("; of the GPU ", FormatBytes(s.device_bytes)),
+      "\n");
   for (const KernelShare& k : s.kernels) {
     if (k.share < kLeastShare) continue;
     absl::StrAppend(

@@ -49,14 +49,21 @@ double LoadAverage() {
   return getloadavg(&load, 1) == 1 ? load : 0;
 }
 
-MatmulPeak MeasureMatmul(DType dtype, bool quick) {
+// Of the square matrices that are tried.
+std::vector<int64_t> MatmulSizes(DeviceKind device, bool quick) {
+  if (IsCuda(device)) {
+    if (quick) return {64};
+    return {2048, 4096, 6144, 8192};
+  }
+  if (quick) return {256};
+  return {512, 768, 1024, 1536, 2048};
+}
+
+MatmulPeak MeasureMatmul(Device& device, DType dtype, bool quick) {
   MatmulPeak best{.dtype = dtype};
-  const std::vector<int64_t> sizes =
-      quick ? std::vector<int64_t>{256}
-            : std::vector<int64_t>{512, 768, 1024, 1536, 2048};
-  for (const int64_t size : sizes) {
+  for (const int64_t size : MatmulSizes(device.kind(), quick)) {
     const double speed =
-        MeasureMatmulPeak(dtype, size, /*seconds=*/quick ? 0.01 : 0.3);
+        MeasureMatmulPeak(device, dtype, size, /*seconds=*/quick ? 0.01 : 0.3);
     if (speed > best.flops_per_s) {
       best.flops_per_s = speed;
       best.size = size;
@@ -94,30 +101,42 @@ bool Machine::BoundByMemory(const Work& work, DType dtype) const {
 }
 
 bool SameMachine(const Machine& a, const Machine& b) {
-  return a.processor == b.processor && a.cores == b.cores &&
-         a.threads == b.threads;
+  if (a.device != b.device || a.processor != b.processor) return false;
+  return a.device != "cpu" || (a.cores == b.cores && a.threads == b.threads);
 }
 
-absl::StatusOr<Machine> MeasureMachine(const MachineOptions& options) {
+absl::StatusOr<Machine> MeasureMachine(Target& target,
+                                       const MachineOptions& options) {
+  const bool cuda = IsCuda(target.kind());
+  const DeviceMemory memory = target.device().memory();
   Machine machine{
-      .processor = ProcessorName(),
+      .device = ToString(target.kind()),
+      .processor = cuda ? target.device().name() : ProcessorName(),
+      .host = cuda ? ProcessorName() : "",
       .cores = Cores(),
       .threads = options.threads,
-      .memory_bytes = sysconf(_SC_PHYS_PAGES) * sysconf(_SC_PAGESIZE),
-      .cache_bytes = LargestCache(),
+      .memory_bytes =
+          cuda ? memory.total : sysconf(_SC_PHYS_PAGES) * sysconf(_SC_PAGESIZE),
+      .cache_bytes = cuda ? memory.cache : LargestCache(),
       .load = LoadAverage()};
   DELINK_ASSIGN_OR_RETURN(
       machine.disk,
       MeasureDisk(options.folder, (options.quick ? 2 : 128) * kMebibyte));
   for (const DType dtype : options.dtypes) {
-    machine.matmul.push_back(MeasureMatmul(dtype, options.quick));
+    machine.matmul.push_back(
+        MeasureMatmul(target.device(), dtype, options.quick));
   }
   const int64_t array =
       options.quick ? 4 * kMebibyte
                     : std::clamp(4 * machine.cache_bytes, 64 * kMebibyte,
                                  machine.memory_bytes / 8);
-  machine.bandwidth = MeasureBandwidth(options.threads, array,
-                                       /*passes=*/options.quick ? 3 : 12);
+  const int passes = options.quick ? 3 : 12;
+  if (cuda) {
+    DELINK_ASSIGN_OR_RETURN(machine.bandwidth,
+                            MeasureCopy(target, array, passes));
+  } else {
+    machine.bandwidth = MeasureBandwidth(options.threads, array, passes);
+  }
   return machine;
 }
 

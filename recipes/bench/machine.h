@@ -8,6 +8,7 @@
 #include "absl/status/statusor.h"
 #include "framework/tensor/dtype.h"
 #include "layers/kernels/work.h"
+#include "recipes/bench/target.h"
 
 namespace delink::bench {
 
@@ -17,7 +18,8 @@ struct MatmulPeak {
   int64_t size = 0;  // of the square matrices that reached it
 };
 
-// Streaming over memory far larger than the caches, on all threads, bytes/s.
+// Streaming over memory far larger than the caches, on all threads, bytes/s. On
+// a GPU all three are that of a copy.
 struct Bandwidth {
   double read = 0;    // a sum
   double triad = 0;   // a = b + s c: two bytes read for each one written
@@ -34,12 +36,14 @@ struct DiskSpeed {
 };
 
 struct Machine {
-  std::string processor;
-  int64_t cores = 0;    // that this process may use
-  int64_t threads = 0;  // that kernels use
-  int64_t memory_bytes = 0;
-  int64_t cache_bytes = 0;  // the largest
-  double load = 0;          // runnable threads of a minute, before we began
+  std::string device = "cpu";  // cpu, cuda
+  std::string processor;       // that computes: of a GPU its name
+  std::string host;            // a GPU's
+  int64_t cores = 0;           // of the host, that this process may use
+  int64_t threads = 0;         // that kernels use, on the CPU
+  int64_t memory_bytes = 0;    // of the device, as is the next
+  int64_t cache_bytes = 0;     // the largest
+  double load = 0;             // runnable threads of a minute, before we began
   std::vector<MatmulPeak> matmul;
   Bandwidth bandwidth;
   DiskSpeed disk;
@@ -69,7 +73,9 @@ struct MachineOptions {
   bool quick = false;  // rough figures, in a fraction of a second
 };
 
-// An error where the folder cannot be written. The file is removed.
-absl::StatusOr<Machine> MeasureMachine(const MachineOptions& options);
+// With the target's device as what computes. An error where the folder cannot
+// be written. The file is removed.
+absl::StatusOr<Machine> MeasureMachine(Target& target,
+                                       const MachineOptions& options);
 
 }  // namespace delink::bench

@@ -9,34 +9,49 @@
 #include <string>
 #include <vector>
 
-#include "framework/device/backend.h"
 #include "framework/tensor/dtype.h"
 #include "layers/kernels/work.h"
 #include "recipes/bench/shapes.h"
+#include "recipes/bench/target.h"
 
 namespace delink::bench {
 
-// Hands out one set's memory front to back; without any, it only counts.
+// Hands out one set's memory of the target front to back; without any, it only
+// counts. The memory is filled with numbers (Target::Fill).
 class Pieces {
  public:
-  explicit Pieces(char* memory) : memory_(memory) {}
+  Pieces() = default;
+  Pieces(Target& target, void* memory)
+      : target_(&target), memory_(static_cast<char*>(memory)) {}
   void* Take(int64_t elements, DType dtype) {
     void* const piece = memory_ == nullptr ? nullptr : memory_ + bytes_;
     bytes_ += AlignUp(elements * SizeOf(dtype));
     return piece;
   }
+  // With numbers that are not negative.
+  void* TakePositive(int64_t elements, DType dtype);
+  // With these values.
+  template <typename T>
+  T* Put(const std::vector<T>& values) {
+    const auto bytes = static_cast<int64_t>(values.size() * sizeof(T));
+    void* const piece = Take(bytes, DType::kU8);
+    Write(piece, values.data(), bytes);
+    return static_cast<T*>(piece);
+  }
   int64_t bytes() const { return bytes_; }
   bool dry() const { return memory_ == nullptr; }
 
  private:
-  char* memory_;
+  void Write(void* piece, const void* values, int64_t bytes);
+
+  Target* target_ = nullptr;
+  char* memory_ = nullptr;
   int64_t bytes_ = 0;
 };
 
 struct OpCall {
   Work work;
   std::function<void(Stream&)> run;
-  std::function<void()> prepare;  // optional, before the first run
 };
 
 struct OpCase {
@@ -48,9 +63,10 @@ struct OpCase {
   std::function<OpCall(Pieces&)> make;
 };
 
-// Every kernel of a training step at the shape's sizes, on `step_tokens`
-// tokens; those that only the other family of models has, too. `dtype` must
-// have kernels.
-std::vector<OpCase> OpCases(const ModelShape& shape, DType dtype);
+// Every kernel of a training step at the shape's sizes, on as many tokens as a
+// step has on a device of that kind; those that only the other family of models
+// has, too. The device must have kernels for `dtype`.
+std::vector<OpCase> OpCases(const ModelShape& shape, DeviceKind device,
+                            DType dtype);
 
 }  // namespace delink::bench

@@ -15,11 +15,12 @@ namespace {
 constexpr double kEps = 1e-5;
 constexpr int64_t kShortSeq = 256, kLongSeq = 1024;
 
-OpSizes SizesOf(const ModelShape& m) {
-  const int64_t seq = std::min(kShortSeq, m.step_tokens);
-  return {.B = m.step_tokens / seq,
+OpSizes SizesOf(const ModelShape& m, DeviceKind device) {
+  const int64_t tokens = m.StepTokens(device);
+  const int64_t seq = std::min(IsCuda(device) ? kLongSeq : kShortSeq, tokens);
+  return {.B = tokens / seq,
           .T = seq,
-          .N = m.step_tokens,
+          .N = tokens,
           .D = m.dim,
           .H = m.heads,
           .Hkv = m.kv_heads,
@@ -31,15 +32,23 @@ OpSizes SizesOf(const ModelShape& m) {
 }
 
 // Tokens spread over the vocabulary, few of them twice.
-std::shared_ptr<const std::vector<int32_t>> Tokens(int64_t count, int64_t V) {
-  auto tokens = std::make_shared<std::vector<int32_t>>();
+std::vector<int32_t> Tokens(int64_t count, int64_t V) {
+  std::vector<int32_t> tokens;
   for (int64_t n = 0; n < count; ++n) {
-    tokens->push_back(static_cast<int32_t>(n * 7919 % V));
+    tokens.push_back(static_cast<int32_t>(n * 7919 % V));
   }
   return tokens;
 }
 
 }  // namespace
+
+OpList::OpList(const OpSizes& sizes, DeviceKind device, DType dtype)
+    : sizes_(sizes),
+      kernels_(FindKernels(device, dtype)),
+      optim_(FindOptimKernels(device, DType::kF32)),
+      dtype_(dtype) {
+  DELINK_CHECK(kernels_ != nullptr && optim_ != nullptr) << ToString(dtype);
+}
 
 void OpList::AddLayerNorms() {
   const OpSizes d = sizes_;
@@ -204,33 +213,31 @@ void OpList::AddPointwise() {
                           .angles = angles.get(),
                           .x = m.Take(d.N * row, t)};
       });
-  const auto key = std::make_shared<const RngKey>(KeyFromSeed(1));
-  const auto sample =
-      std::make_shared<const std::vector<int64_t>>(static_cast<size_t>(d.B), 7);
   Add("dropout", By(d.N, d.D), kernels_->dropout, [=](Pieces& m) {
-    return DropoutArgs{.B = d.B,
-                       .T = d.T,
-                       .D = d.D,
-                       .rate = 0.1,
-                       .step_key = key.get(),
-                       .name_hash = 1,
-                       .sample = sample->data(),
-                       .x = m.Take(stream, t),
-                       .y = m.Take(stream, t)};
+    return DropoutArgs{
+        .B = d.B,
+        .T = d.T,
+        .D = d.D,
+        .rate = 0.1,
+        .step_key = m.Put<RngKey>({KeyFromSeed(1)}),
+        .name_hash = 1,
+        .sample = m.Put(std::vector<int64_t>(static_cast<size_t>(d.B), 7)),
+        .x = m.Take(stream, t),
+        .y = m.Take(stream, t)};
   });
 }
 
 void OpList::AddEmbedding() {
   const OpSizes d = sizes_;
   const DType t = dtype_, p = kGradient;
-  const auto tokens = Tokens(d.N, d.V);
+  const auto tokens = [=](Pieces& m) { return m.Put(Tokens(d.N, d.V)); };
   Add("embedding forward", By(d.N, d.D), kernels_->embedding_forward,
       [=](Pieces& m) {
         return EmbeddingForwardArgs{.B = d.B,
                                     .T = d.T,
                                     .D = d.D,
                                     .V = d.V,
-                                    .tokens = tokens->data(),
+                                    .tokens = tokens(m),
                                     .w = m.Take(d.V * d.D, t),
                                     .p = m.Take(d.T * d.D, t),
                                     .y = m.Take(d.N * d.D, t)};
@@ -240,7 +247,7 @@ void OpList::AddEmbedding() {
         return EmbeddingBackwardWeightArgs{d.N,
                                            d.D,
                                            d.V,
-                                           tokens->data(),
+                                           tokens(m),
                                            m.Take(d.N * d.D, t),
                                            m.Take(d.V * d.D, p),
                                            true};
@@ -256,14 +263,14 @@ void OpList::AddEmbedding() {
       });
 }
 
-std::vector<OpCase> OpCases(const ModelShape& shape, DType dtype) {
-  const Kernels* const kernels = FindKernels(DeviceKind::kCpu, dtype);
-  DELINK_CHECK(kernels != nullptr) << ToString(dtype);
-  const OpSizes sizes = SizesOf(shape);
-  OpList list(sizes, *kernels, dtype);
+std::vector<OpCase> OpCases(const ModelShape& shape, DeviceKind device,
+                            DType dtype) {
+  const OpSizes sizes = SizesOf(shape, device);
+  OpList list(sizes, device, dtype);
   list.AddMatmuls();
   list.AddAttention(sizes.B, sizes.T);
-  if (sizes.N >= kLongSeq) list.AddAttention(sizes.N / kLongSeq, kLongSeq);
+  if (sizes.T < kLongSeq && sizes.N >= kLongSeq)
+    list.AddAttention(sizes.N / kLongSeq, kLongSeq);
   list.AddLayerNorms();
   list.AddRmsNorms();
   list.AddQkNorms();

@@ -132,54 +132,42 @@ void OpList::AddAttention(int64_t B, int64_t seq) {
 namespace {
 
 // A step that is neither clipped nor skipped.
-std::shared_ptr<const UpdateControl> PlainUpdate() {
-  auto control = std::make_shared<UpdateControl>();
-  control->lr = 1e-4;
-  control->clip_factor = 1;
+UpdateControl PlainUpdate() {
+  UpdateControl control;
+  control.lr = 1e-4;
+  control.clip_factor = 1;
   return control;
 }
 
 // AdamW over n parameters: of bf16 the master weights, with the weights beside.
-OpCall AdamW(int64_t n, DType dtype, Pieces& m) {
-  const auto control = PlainUpdate();
+OpCall AdamW(const OptimKernels& kernels, int64_t n, DType dtype, Pieces& m) {
   const bool rounds = dtype == DType::kBF16;
   AdamWArgs a{.p = m.Take(n, DType::kF32),
               .w = rounds ? m.Take(n, DType::kBF16) : nullptr,
               .g = m.Take(n, DType::kF32),
               .m = m.Take(n, DType::kF32),
-              .v = m.Take(n, DType::kF32),
+              .v = m.TakePositive(n, DType::kF32),
               .n = n,
               .beta1 = 0.9,
               .beta2 = 0.95,
               .eps = 1e-8,
               .decay = 0.1,
               .update = 10,
-              .control = control.get()};
-  const OptimKernels& kernels =
-      *FindOptimKernels(DeviceKind::kCpu, DType::kF32);
+              .control = m.Put<UpdateControl>({PlainUpdate()})};
   const double plane = static_cast<double>(n) * sizeof(float);
   return {.work = {.kernel = "adamw",
                    .read = 4 * plane,
                    .written = 3 * plane + (rounds ? plane / 2 : 0)},
-          .run = [a, control,
-                  &kernels](Stream& stream) { kernels.adamw(stream, a); },
-          // Second moments are never negative.
-          .prepare =
-              [a] {
-                auto* const v = static_cast<float*>(a.v);
-                for (int64_t i = 0; i < a.n; ++i) v[i] = std::abs(v[i]);
-              }};
+          .run = [a, &kernels](Stream& stream) { kernels.adamw(stream, a); }};
 }
 
-OpCall SumSquares(int64_t n, Pieces& m) {
+OpCall SumSquares(const OptimKernels& kernels, int64_t n, Pieces& m) {
   constexpr int64_t kBlock = 1 << 16;
   const SumSquaresArgs a{.x = m.Take(n, DType::kF32),
                          .n = n,
                          .block = kBlock,
                          .sums = static_cast<double*>(
                              m.Take((n + kBlock - 1) / kBlock, DType::kF64))};
-  const OptimKernels& kernels =
-      *FindOptimKernels(DeviceKind::kCpu, DType::kF32);
   return {
       .work = {.kernel = "sum_squares",
                .read = static_cast<double>(n) * sizeof(float)},
@@ -191,8 +179,7 @@ OpCall SumSquares(int64_t n, Pieces& m) {
 void OpList::AddLossAndOptimizer() {
   const DType t = dtype_;
   const int64_t V = sizes_.V, rows = ops::HeadLossChunk(sizes_.N, V, dtype_);
-  const auto targets = std::make_shared<const std::vector<int32_t>>(
-      static_cast<size_t>(rows), 3);
+  const std::vector<int32_t> targets(static_cast<size_t>(rows), 3);
   for (const bool want_grad : {false, true}) {
     Add(want_grad ? "cross_entropy with gradient" : "cross_entropy",
         By(rows, V), kernels_->cross_entropy, [=](Pieces& m) {
@@ -201,7 +188,7 @@ void OpList::AddLossAndOptimizer() {
               .V = V,
               .ld = V,
               .logits = m.Take(rows * V, t),
-              .targets = targets->data(),
+              .targets = m.Put(targets),
               .ignore_index = -1,
               .want_grad = want_grad,
               .row_loss = static_cast<double*>(m.Take(rows, DType::kF64)),
@@ -210,16 +197,19 @@ void OpList::AddLossAndOptimizer() {
         });
   }
   const int64_t n = sizes_.block_parameters;
+  const OptimKernels& kernels = *optim_;
   cases_.push_back(
-      {.name = "adamw", .shape = By(n), .dtype = t, .make = [=](Pieces& m) {
-         return AdamW(n, t, m);
-       }});
+      {.name = "adamw",
+       .shape = By(n),
+       .dtype = t,
+       .make = [=, &kernels](Pieces& m) { return AdamW(kernels, n, t, m); }});
   // Gradients are f32 whatever the weights are.
   if (t != DType::kF32) return;
-  cases_.push_back({.name = "sum_squares",
-                    .shape = By(n),
-                    .dtype = t,
-                    .make = [=](Pieces& m) { return SumSquares(n, m); }});
+  cases_.push_back(
+      {.name = "sum_squares",
+       .shape = By(n),
+       .dtype = t,
+       .make = [=, &kernels](Pieces& m) { return SumSquares(kernels, n, m); }});
 }
 
 }  // namespace delink::bench

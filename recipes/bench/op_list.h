@@ -23,8 +23,7 @@ struct OpSizes {
 
 class OpList {
  public:
-  OpList(const OpSizes& sizes, const Kernels& kernels, DType dtype)
-      : sizes_(sizes), kernels_(&kernels), dtype_(dtype) {}
+  OpList(const OpSizes& sizes, DeviceKind device, DType dtype);
 
   // op_cases_large.cc
   void AddMatmuls();
@@ -52,9 +51,7 @@ class OpList {
          .dtype = dtype,
          .make = [=](Pieces& pieces) -> OpCall {
            const Args args = make(pieces);
-           // Without memory there is nothing to look at, either.
-           const bool dry = pieces.dry();
-           return {.work = dry ? Work() : WorkOf(args, dtype),
+           return {.work = pieces.dry() ? Work() : WorkOf(args, dtype),
                    .run = [=](Stream& stream) { kernel(stream, args); }};
          }});
   }
@@ -66,6 +63,7 @@ class OpList {
 
   const OpSizes sizes_;
   const Kernels* const kernels_;
+  const OptimKernels* const optim_;
   const DType dtype_;  // of the table
   std::vector<OpCase> cases_;
 };

@@ -21,9 +21,9 @@ struct OpMeasure {
   double peak = 0;            // of what the machine can do: 1 is all of it
 };
 
-// On memory with nothing of a call in the caches, but where `quick`. An error
-// where there is not enough memory.
-absl::StatusOr<OpMeasure> MeasureOp(const OpCase& op, const Machine& machine,
-                                    bool quick);
+// On the target's memory, with nothing of a call in the caches, but where
+// `quick`. An error where there is not enough memory.
+absl::StatusOr<OpMeasure> MeasureOp(const OpCase& op, Target& target,
+                                    const Machine& machine, bool quick);
 
 }  // namespace delink::bench

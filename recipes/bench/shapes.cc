@@ -11,11 +11,16 @@ namespace delink::bench {
 
 const std::vector<ModelShape>& ModelShapes() {
   static const std::vector<ModelShape> kShapes = {
-      {"gpt-10m", "gpt", 6, 256, 8, 8, 1024, 16384, true, 2048},
-      {"llama-10m", "llama", 6, 256, 8, 4, 704, 16384, false, 2048},
-      {"gpt-124m", "gpt", 12, 768, 12, 12, 3072, 50304, true, 1024},
-      {"gpt-tiny", "gpt", 2, 32, 2, 2, 64, 256, true, 64},
-      {"llama-tiny", "llama", 2, 32, 2, 1, 64, 256, false, 64},
+      {"gpt-10m", "gpt", 6, 256, 8, 8, 1024, 16384, true, 2048, 65536},
+      {"llama-10m", "llama", 6, 256, 8, 4, 704, 16384, false, 2048, 65536},
+      {"gpt-124m", "gpt", 12, 768, 12, 12, 3072, 50304, true, 1024, 32768},
+      {"qwen-0.5b", "llama", 24, 896, 14, 2, 4864, 151936, true, 1024, 16384},
+      {"qwen-1.5b", "llama", 28, 1536, 12, 2, 8960, 151936, true, 1024, 16384},
+      {"qwen-3b", "llama", 36, 2048, 16, 2, 11008, 151936, true, 1024, 8192},
+      {"qwen-7b", "llama", 28, 3584, 28, 4, 18944, 152064, false, 1024, 8192,
+       "block"},
+      {"gpt-tiny", "gpt", 2, 32, 2, 2, 64, 256, true, 64, 64},
+      {"llama-tiny", "llama", 2, 32, 2, 1, 64, 256, false, 64, 64},
   };
   return kShapes;
 }

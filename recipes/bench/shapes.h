@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "framework/device/backend.h"
 #include "recipes/models/model_list.h"
 #include "recipes/schema/recipe.h"
 
@@ -17,11 +18,18 @@ struct ModelShape {
   std::string kind;  // gpt, llama
   int64_t layers = 0, dim = 0, heads = 0, kv_heads = 0, ffn = 0, vocab = 0;
   bool tied = true;
-  int64_t step_tokens = 0;  // of a step, unless a batch is given
+  // Of a step, unless a batch is given: on the CPU, and on a GPU.
+  int64_t step_tokens = 0, gpu_step_tokens = 0;
+  std::string recompute = "none";  // unless one is given
+
+  int64_t StepTokens(DeviceKind device) const {
+    return IsCuda(device) ? gpu_step_tokens : step_tokens;
+  }
 };
 
-// gpt-10m, llama-10m, gpt-124m; and gpt-tiny and llama-tiny, which take no time
-// and tell nothing.
+// gpt-10m, llama-10m, gpt-124m, of Qwen2.5's sizes qwen-0.5b, qwen-1.5b,
+// qwen-3b and qwen-7b; and gpt-tiny and llama-tiny, which take no time and tell
+// nothing.
 const std::vector<ModelShape>& ModelShapes();
 // InvalidArgument with the names there are.
 absl::StatusOr<ModelShape> FindModelShape(std::string_view name);

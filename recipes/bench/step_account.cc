@@ -132,9 +132,21 @@ class Account {
     return LayerKind(store_.slabs()[static_cast<size_t>(at.slab)].leader);
   }
 
+  // Where the device goes its own way, what it took from when the host was
+  // there. Spans are asked for in the order of time.
+  double SecondsOf(const Trace::Span& span) {
+    const std::vector<KernelMark>& marks = record_.calls->marks();
+    if (marks.empty()) return Seconds(span.end - span.begin);
+    double seconds = 0;
+    for (; mark_ < marks.size() && marks[mark_].at <= span.end; ++mark_) {
+      if (marks[mark_].at >= span.begin) seconds += marks[mark_].seconds;
+    }
+    return seconds;
+  }
+
   void AddSpan(const Trace::Span& span) {
     const Instruction& at = EntryOf(span).at;
-    const double seconds = Seconds(span.end - span.begin);
+    const double seconds = SecondsOf(span);
     parts_[IndexOf(span)].*PartOf(at.op) += seconds;
     BlockUpkeep& blocks = blocks_[IndexOf(span)];
     const bool of_blocks = KindOf(at) == std::string("blocks");
@@ -152,7 +164,7 @@ class Account {
 
   void AddCall(const Trace::Span& span, const KernelCall& call) {
     const Instruction& at = EntryOf(span).at;
-    const double seconds = Seconds(call.end - call.begin);
+    const double seconds = call.seconds;
     if (std::strcmp(call.work.kernel, kZeroing) == 0) {
       parts_[IndexOf(span)].*PartOf(at.op) -= seconds;
       parts_[IndexOf(span)].zeroing += seconds;
@@ -217,6 +229,7 @@ class Account {
   const ParamStore& store_;
   const DType dtype_;
   double block_elements_ = 0, other_elements_ = 0;
+  size_t mark_ = 0;
   std::vector<StepParts> parts_;     // by step
   std::vector<BlockUpkeep> blocks_;  // by step
   std::map<std::pair<std::string, std::string>, Kernel> kernels_;

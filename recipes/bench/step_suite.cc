@@ -48,12 +48,24 @@ HostBatch RandomBatch(const BatchCut& cut, int64_t vocab, int64_t step) {
   return batch;
 }
 
-// A stage as a run has it, on a device that notes its kernels.
+// Tells what notes kernels which instruction the host has come to.
+class MarkingWatch final : public StepWatch {
+ public:
+  explicit MarkingWatch(KernelCalls& calls) : calls_(calls) {}
+  void Begin(Lane, int64_t, std::string_view) override { calls_.Mark(); }
+  double Vote() override { return 0; }
+
+ private:
+  KernelCalls& calls_;
+};
+
+// A stage as a run has it, on a device that may note its kernels.
 struct Rig {
   Recipe recipe;
   KernelCalls calls;
+  MarkingWatch watch{calls};
   Trace trace{1, std::numeric_limits<int64_t>::max()};
-  std::unique_ptr<Device> device = NewTimedCpuDevice(calls);
+  std::unique_ptr<Device> device;
   ParamRegistry registry;
   std::unique_ptr<Sequential> model;
   std::unique_ptr<SlabOptimizer> optimizer;
@@ -62,9 +74,12 @@ struct Rig {
 };
 
 absl::StatusOr<std::unique_ptr<Rig>> MakeRig(const StepCase& step,
-                                             const ModelList& models) {
+                                             const ModelList& models,
+                                             DeviceKind device, bool noted) {
   auto rig = std::make_unique<Rig>();
   DELINK_ASSIGN_OR_RETURN(rig->recipe, RecipeOf(step, models));
+  DELINK_ASSIGN_OR_RETURN(rig->device, NewDeviceOf(device));
+  if (noted) rig->device = NewTimedDevice(std::move(rig->device), rig->calls);
   rig->model = BuildModel(models, Scope(rig->registry), *rig->recipe.model);
   rig->optimizer = MakeOptimizer(rig->recipe.optimizer);
   const RunEnv env{.recipe = &rig->recipe,
@@ -74,7 +89,8 @@ absl::StatusOr<std::unique_ptr<Rig>> MakeRig(const StepCase& step,
                    .optimizer = rig->optimizer.get(),
                    .world = &rig->world,
                    .network = &rig->network,
-                   .trace = &rig->trace};
+                   .watch = noted ? &rig->watch : nullptr,
+                   .trace = noted ? &rig->trace : nullptr};
   DELINK_ASSIGN_OR_RETURN(rig->stage, StageRun::Create(env, 0));
   rig->stage->store().InitWeights(1);
   return rig;
@@ -100,43 +116,66 @@ absl::StatusOr<double> TakeSteps(Rig& rig, const StepOptions& options,
     const Clock::time_point start = Clock::now();
     DELINK_ASSIGN_OR_RETURN(const StepResult result,
                             rig.stage->executor().TrainStep(batch, step, kLr));
+    rig.calls.Mark();
     const std::chrono::duration<double> took = Clock::now() - start;
     if (step > kWarmUp) seconds->push_back(took.count());
     loss = result.loss;
   }
   DELINK_RETURN_IF_ERROR(rig.stage->executor().Drain());
+  rig.calls.Settle();
   return loss;
+}
+
+// Memory, the loss and the time of a step; what was noted, if anything, goes
+// into parts and kernels, in parts of the step that had it.
+absl::Status MeasureRig(Rig& rig, const Machine& machine,
+                        const StepOptions& options, StepMeasure* measure) {
+  const ParamStore& store = rig.stage->store();
+  measure->unique_parameters = store.unique_parameters();
+  measure->virtual_parameters = store.virtual_parameters();
+  measure->memory = rig.stage->account();
+  StepRecord record{.trace = &rig.trace,
+                    .calls = &rig.calls,
+                    .store = &store,
+                    .first = kWarmUp + 1};
+  DELINK_ASSIGN_OR_RETURN(measure->loss,
+                          TakeSteps(rig, options, &record.seconds));
+  measure->seconds = Summarise(record.seconds);
+  const DeviceMemory memory = rig.device->memory();
+  measure->device_bytes = memory.total - memory.free;
+  if (!rig.trace.spans().empty()) AccountForTime(record, machine, measure);
+  return absl::OkStatus();
 }
 
 }  // namespace
 
-absl::StatusOr<StepMeasure> MeasureStep(const StepCase& step,
+absl::StatusOr<StepMeasure> MeasureStep(const StepCase& step, DeviceKind device,
                                         const ModelList& models,
                                         const Machine& machine,
                                         const StepOptions& options) {
   StepMeasure measure{.step = step};
   ForgetPeak();
   measure.resident_before = ResidentBytes();
-  DELINK_ASSIGN_OR_RETURN(const std::unique_ptr<Rig> rig,
-                          MakeRig(step, models));
-  const ParamStore& store = rig->stage->store();
-  measure.unique_parameters = store.unique_parameters();
-  measure.virtual_parameters = store.virtual_parameters();
-  measure.memory = rig->stage->account();
-  StepRecord record{.trace = &rig->trace,
-                    .calls = &rig->calls,
-                    .store = &store,
-                    .first = kWarmUp + 1};
-  DELINK_ASSIGN_OR_RETURN(measure.loss,
-                          TakeSteps(*rig, options, &record.seconds));
+  DELINK_ASSIGN_OR_RETURN(std::unique_ptr<Rig> rig,
+                          MakeRig(step, models, device, /*noted=*/true));
+  DELINK_RETURN_IF_ERROR(MeasureRig(*rig, machine, options, &measure));
+  if (IsCuda(device)) {
+    // One after the other: two do not fit.
+    rig.reset();
+    DELINK_ASSIGN_OR_RETURN(rig,
+                            MakeRig(step, models, device, /*noted=*/false));
+    DELINK_RETURN_IF_ERROR(MeasureRig(*rig, machine, options, &measure));
+  }
   measure.peak_resident = PeakResidentBytes();
-  AccountForTime(record, machine, &measure);
-  measure.seconds = Summarise(record.seconds);
   measure.tokens_per_s =
       static_cast<double>(step.batch * step.seq) / measure.seconds.median;
-  const MatmulPeak* const peak = machine.PeakOf(store.options().dtype);
+  const DType dtype = rig->stage->store().options().dtype;
+  const MatmulPeak* const peak = machine.PeakOf(dtype);
   if (peak != nullptr) {
     measure.peak = measure.flops / measure.seconds.median / peak->flops_per_s;
+  }
+  for (const KernelShare& kernel : measure.kernels) {
+    measure.light += machine.Roof(kernel.work, dtype) / measure.seconds.median;
   }
   return measure;
 }

@@ -2,7 +2,8 @@
 // random tokens: how long, which part and which kernel of it, and what memory.
 //
 // Parts come from the executor's trace, kernels from a device that notes every
-// call (layers/kernels/timed). Both are of the same steps.
+// call (layers/kernels/timed). Both are of the same steps. On a GPU these are
+// further steps, since noting costs a little; their times are the device's own.
 #pragma once
 
 #include <cstdint>
@@ -28,6 +29,10 @@ struct StepParts {
   double update = 0;
   double zeroing = 0;
   double other = 0;  // the step less all of these: batch, waiting for lanes
+
+  double total() const {
+    return forward + head + backward + reduce + norm + update + zeroing + other;
+  }
 };
 
 // What a step spends on the parameters of the blocks, whatever it is trained
@@ -58,13 +63,18 @@ struct StepMeasure {
   double tokens_per_s = 0;
   double flops = 0;  // of forward and backward, no recompute
   double peak = 0;   // of the matmul's
+  // Of the time that all kernels together take at the least, each by its
+  // arithmetic or its bytes.
+  double light = 0;
   StepParts parts;
   BlockUpkeep blocks;
   std::vector<KernelShare> kernels;  // the longest first
   MemoryAccount memory;
   int64_t resident_before = 0;  // bytes of the process, before the model
   int64_t peak_resident = 0;    // bytes of the process, at most
-  double loss = 0;              // of the last step
+  // Of a GPU, at the end, as the driver counts: to be held against `memory`.
+  int64_t device_bytes = 0;
+  double loss = 0;  // of the last step
 };
 
 struct StepOptions {
@@ -73,7 +83,8 @@ struct StepOptions {
   int64_t exactly = 0;  // steps; 0: as the two above say
 };
 
-absl::StatusOr<StepMeasure> MeasureStep(const StepCase& step,
+// On a device of its own, of the kind that the machine was measured with.
+absl::StatusOr<StepMeasure> MeasureStep(const StepCase& step, DeviceKind device,
                                         const ModelList& models,
                                         const Machine& machine,
                                         const StepOptions& options);

@@ -9,30 +9,27 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-// A sample this long drowns the clock and the call through std::function.
-constexpr double kShortestSample = 20e-6;
-
 std::vector<double> Samples(const std::function<void(int64_t)>& call,
                             const RepeatOptions& options) {
   int64_t next = 0;
-  Clock::time_point start = Clock::now();
-  call(next++);
-  double once = Since(start);
-  const double warm_up = options.seconds / 5;
-  for (start = Clock::now(); Since(start) + once < warm_up;) {
+  // Seconds of one call, of `calls` in a row.
+  const auto sample = [&](int64_t calls) {
     const Clock::time_point begin = Clock::now();
-    call(next++);
-    once = Since(begin);
-  }
+    for (int64_t i = 0; i < calls; ++i) call(next++);
+    if (options.finish) options.finish();
+    return Since(begin) / static_cast<double>(calls);
+  };
+  double once = sample(1);
+  const double warm_up = options.seconds / 5;
+  Clock::time_point start = Clock::now();
+  while (Since(start) + once < warm_up) once = sample(1);
   const int64_t calls =
-      once > 0 ? static_cast<int64_t>(kShortestSample / once) + 1 : 1000;
+      once > 0 ? static_cast<int64_t>(options.shortest / once) + 1 : 1000;
   std::vector<double> samples;
   for (start = Clock::now();
        static_cast<int64_t>(samples.size()) < options.least ||
        Since(start) < options.seconds;) {
-    const Clock::time_point begin = Clock::now();
-    for (int64_t i = 0; i < calls; ++i) call(next++);
-    samples.push_back(Since(begin) / static_cast<double>(calls));
+    samples.push_back(sample(calls));
   }
   return samples;
 }

@@ -28,11 +28,15 @@ Timing Summarise(std::vector<double> seconds);
 struct RepeatOptions {
   double seconds = 0.3;  // at least, of all samples together
   int64_t least = 7;     // samples
+  // A call that is shorter is sampled several at a time, as many as take this
+  // long: it drowns the clock and the call through std::function.
+  double shortest = 20e-6;
+  // Optional: waits for what calls have begun. Time runs until it is back.
+  std::function<void()> finish;
 };
 
 // Calls `call` with 0, 1, 2, ...: once or, when that is over soon, a while for
-// nothing, then for as long as the options say. A call too short for the clock
-// is sampled several at a time.
+// nothing, then for as long as the options say.
 Timing Repeat(const std::function<void(int64_t)>& call,
               const RepeatOptions& options);
 

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 
+#include "framework/device/backend.h"
 #include "framework/tensor/dtype.h"
 
 namespace delink {
@@ -13,5 +14,13 @@ namespace delink {
 // size that is the default suits the caches.
 double MeasureMatmulPeak(DType dtype, int64_t size = 768,
                          double seconds = 0.05);
+
+// The same on `device`; 0 where it has no room for the matrices.
+double MeasureMatmulPeak(Device& device, DType dtype, int64_t size,
+                         double seconds);
+
+// What a run on `device` is quoted against: on a GPU with matrices so large
+// that a product takes a millisecond.
+double RunMatmulPeak(Device& device, DType dtype);
 
 }  // namespace delink

@@ -26,8 +26,10 @@ std::vector<ArgumentSyntax> BenchArguments(BenchCommand& bench) {
           {.name = "--shape",
            .value = "NAME",
            .to = &bench.shapes,
-           .help = "gpt-10m, llama-10m, gpt-124m, gpt-tiny or llama-tiny; may "
-                   "be repeated (steps: the first three; kernels: gpt-124m)"},
+           .help = "gpt-10m, llama-10m, gpt-124m, qwen-0.5b, qwen-1.5b, "
+                   "qwen-3b, qwen-7b, gpt-tiny or llama-tiny; may be repeated "
+                   "(steps: the first three, on a GPU gpt-124m, qwen-0.5b and "
+                   "qwen-1.5b; kernels: gpt-124m)"},
           {.name = "--threads",
            .value = "N",
            .to = &bench.threads,
@@ -62,12 +64,13 @@ std::vector<ArgumentSyntax> StepArguments(BenchCommand& bench) {
   return {{.name = "--seq",
            .value = "N",
            .to = &bench.seq,
-           .help = "tokens of a sequence (256 and 1024)",
+           .help = "tokens of a sequence (256 and 1024; on a GPU 1024)",
            .check = WholeNumber(1, 1 << 20)},
           {.name = "--batch",
            .value = "N",
            .to = &bench.batch,
-           .help = "sequences of a step (2048 tokens' worth, of gpt-124m 1024)",
+           .help = "sequences of a step (2048 tokens' worth, of gpt-124m and "
+                   "larger ones 1024; on a GPU 8192 to 65536)",
            .check = WholeNumber(1, 1 << 20)},
           {.name = "--share",
            .value = "SPEC",
@@ -82,12 +85,12 @@ std::vector<ArgumentSyntax> StepArguments(BenchCommand& bench) {
           {.name = "--precision",
            .value = "TYPE",
            .to = &bench.precision,
-           .help = "fp32 or bf16 (both)",
+           .help = "fp32 or bf16 (both; on a GPU bf16)",
            .choices = {"fp32", "bf16"}},
           {.name = "--recompute",
            .value = "WHAT",
            .to = &bench.recompute,
-           .help = "none or block (none)",
+           .help = "none or block (none; qwen-7b on a GPU block)",
            .choices = {"none", "block"}},
           {.name = "--steps",
            .value = "N",

@@ -1,7 +1,9 @@
 #include "layers/kernels/timed/timed.h"
 
 #include <string>
+#include <utility>
 
+#include "framework/base/check.h"
 #include "layers/kernels/find_kernels.h"
 
 namespace delink {
@@ -9,161 +11,230 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
+}  // namespace
+
+void KernelCalls::Mark() {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  if (stream_ == nullptr) return;
+  marks_.push_back({.at = Clock::now()});
+  reached_.push_back(device_->NewTimingEvent());
+  stream_->Record(*reached_.back());
+}
+
+void KernelCalls::Settle() {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  for (size_t i = 0; i < intervals_.size(); ++i) {
+    calls_[i].seconds =
+        device_->SecondsBetween(*intervals_[i].begin, *intervals_[i].end);
+  }
+  for (size_t i = 0; i + 1 < reached_.size(); ++i) {
+    marks_[i].seconds = device_->SecondsBetween(*reached_[i], *reached_[i + 1]);
+  }
+}
+
+void KernelCalls::Clear() {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  calls_.clear();
+  marks_.clear();
+  intervals_.clear();
+  reached_.clear();
+}
+
 class TimedStream final : public Stream {
  public:
-  TimedStream(std::unique_ptr<Stream> stream, KernelCalls& calls)
-      : stream_(std::move(stream)), calls_(calls) {}
+  // `device`: null where the clock tells how long a call takes.
+  TimedStream(std::unique_ptr<Stream> stream, KernelCalls& calls,
+              Device* device)
+      : stream_(std::move(stream)), calls_(calls), device_(device) {}
+  ~TimedStream() override { calls_.Forget(this); }
   void Record(Event& event) override { stream_->Record(event); }
   void Wait(const Event& event) override { stream_->Wait(event); }
   void Synchronize() override { stream_->Synchronize(); }
+  absl::Status Prepare() override { return stream_->Prepare(); }
   Stream& underlying() override { return *stream_; }
 
-  Stream& stream() { return *stream_; }
-  KernelCalls& calls() { return calls_; }
+  // Notes a call, which `run` makes on the stream it is given.
+  template <typename Run>
+  void Note(const Work& work, Run run) {
+    if (device_ == nullptr) {
+      const Clock::time_point begin = Clock::now();
+      run(*stream_);
+      const Clock::time_point end = Clock::now();
+      calls_.Add(
+          {.work = work,
+           .begin = begin,
+           .end = end,
+           .seconds = std::chrono::duration<double>(end - begin).count()});
+      return;
+    }
+    KernelCalls::Interval interval{device_->NewTimingEvent(),
+                                   device_->NewTimingEvent()};
+    const Clock::time_point begin = Clock::now();
+    stream_->Record(*interval.begin);
+    run(*stream_);
+    stream_->Record(*interval.end);
+    calls_.Add({.work = work, .begin = begin, .end = Clock::now()},
+               std::move(interval), this);
+  }
 
  private:
   std::unique_ptr<Stream> stream_;
   KernelCalls& calls_;
+  Device* const device_;
 };
 
-TimedStream& Timed(Stream& stream) { return static_cast<TimedStream&>(stream); }
-
-class TimedCpuDevice final : public Device {
+class TimedDevice final : public Device {
  public:
-  explicit TimedCpuDevice(KernelCalls& calls) : calls_(calls) {}
-  DeviceKind kind() const override { return DeviceKind::kTimedCpu; }
-  std::string name() const override { return cpu_->name(); }
+  TimedDevice(std::unique_ptr<Device> device, KernelCalls& calls)
+      : device_(std::move(device)), calls_(calls) {
+    calls_.device_ = device_.get();
+  }
+  ~TimedDevice() override { calls_.Clear(); }
+  DeviceKind kind() const override {
+    return asynchronous() ? DeviceKind::kTimedCuda : DeviceKind::kTimedCpu;
+  }
+  std::string name() const override { return device_->name(); }
+  DeviceMemory memory() const override { return device_->memory(); }
   absl::StatusOr<void*> Allocate(int64_t bytes) override {
-    return cpu_->Allocate(bytes);
+    return device_->Allocate(bytes);
   }
   void Free(void* address, int64_t bytes) override {
-    cpu_->Free(address, bytes);
+    device_->Free(address, bytes);
   }
-  int64_t bytes_in_use() const override { return cpu_->bytes_in_use(); }
-  int64_t allocations() const override { return cpu_->allocations(); }
+  int64_t bytes_in_use() const override { return device_->bytes_in_use(); }
+  int64_t allocations() const override { return device_->allocations(); }
+  int64_t overhead() const override { return device_->overhead(); }
   std::unique_ptr<Stream> NewStream() override {
-    return std::make_unique<TimedStream>(cpu_->NewStream(), calls_);
+    return std::make_unique<TimedStream>(
+        device_->NewStream(), calls_, asynchronous() ? device_.get() : nullptr);
   }
-  std::unique_ptr<Event> NewEvent() override { return cpu_->NewEvent(); }
+  std::unique_ptr<Event> NewEvent() override { return device_->NewEvent(); }
   std::unique_ptr<Event> NewTimingEvent() override {
-    return cpu_->NewTimingEvent();
+    return device_->NewTimingEvent();
   }
   double SecondsBetween(const Event& begin, const Event& end) override {
-    return cpu_->SecondsBetween(begin, end);
+    return device_->SecondsBetween(begin, end);
   }
   void CopyFromHost(Stream& stream, void* device, const void* host,
                     int64_t bytes) override {
-    cpu_->CopyFromHost(Timed(stream).stream(), device, host, bytes);
+    device_->CopyFromHost(stream.underlying(), device, host, bytes);
   }
   void CopyToHost(Stream& stream, void* host, const void* device,
                   int64_t bytes) override {
-    cpu_->CopyToHost(Timed(stream).stream(), host, device, bytes);
+    device_->CopyToHost(stream.underlying(), host, device, bytes);
   }
   void Copy(Stream& stream, void* to, const void* from,
             int64_t bytes) override {
-    cpu_->Copy(Timed(stream).stream(), to, from, bytes);
+    device_->Copy(stream.underlying(), to, from, bytes);
   }
   void FillZero(Stream& stream, void* to, int64_t bytes) override {
     if (bytes == 0) return;
-    const Clock::time_point begin = Clock::now();
-    cpu_->FillZero(Timed(stream).stream(), to, bytes);
-    calls_.Add(
-        {.work = {.kernel = "fill_zero", .written = static_cast<double>(bytes)},
-         .begin = begin,
-         .end = Clock::now()});
+    static_cast<TimedStream&>(stream).Note(
+        {.kernel = "fill_zero", .written = static_cast<double>(bytes)},
+        [&](Stream& inner) { device_->FillZero(inner, to, bytes); });
   }
 
  private:
-  std::unique_ptr<Device> cpu_ = NewCpuDevice();
+  bool asynchronous() const { return device_->kind() == DeviceKind::kCuda; }
+
+  std::unique_ptr<Device> device_;
   KernelCalls& calls_;
 };
 
-// An entry of the table of `kType`, between two looks at the clock.
-template <DType kType, auto kEntry>
+namespace {
+
+// An entry of a device's table of `kType`, noted.
+template <DeviceKind kDevice, DType kType, auto kEntry>
 struct Entry;
 
-template <DType kType, typename Args,
+template <DeviceKind kDevice, DType kType, typename Args,
           void (*Kernels::*kEntry)(Stream&, const Args&)>
-struct Entry<kType, kEntry> {
+struct Entry<kDevice, kType, kEntry> {
   static void Call(Stream& stream, const Args& args) {
-    const Kernels& cpu = *FindKernels(DeviceKind::kCpu, kType);
-    TimedStream& timed = Timed(stream);
-    const Clock::time_point begin = Clock::now();
-    (cpu.*kEntry)(timed.stream(), args);
-    timed.calls().Add(
-        {.work = WorkOf(args, kType), .begin = begin, .end = Clock::now()});
+    static const Kernels& kTable = *FindKernels(kDevice, kType);
+    static_cast<TimedStream&>(stream).Note(
+        WorkOf(args, kType),
+        [&](Stream& inner) { (kTable.*kEntry)(inner, args); });
   }
 };
 
-template <DType kType>
-Kernels MakeTable(const Kernels& cpu) {
+template <DeviceKind kDevice, DType kType>
+Kernels MakeTable(const Kernels& table) {
   using K = Kernels;
   return {
-      .matmul = Entry<kType, &K::matmul>::Call,
-      .bias_grad = Entry<kType, &K::bias_grad>::Call,
-      .layer_norm_forward = Entry<kType, &K::layer_norm_forward>::Call,
+      .matmul = Entry<kDevice, kType, &K::matmul>::Call,
+      .bias_grad = Entry<kDevice, kType, &K::bias_grad>::Call,
+      .layer_norm_forward = Entry<kDevice, kType, &K::layer_norm_forward>::Call,
       .layer_norm_backward_input =
-          Entry<kType, &K::layer_norm_backward_input>::Call,
+          Entry<kDevice, kType, &K::layer_norm_backward_input>::Call,
       .layer_norm_backward_weight =
-          Entry<kType, &K::layer_norm_backward_weight>::Call,
-      .rms_norm_forward = Entry<kType, &K::rms_norm_forward>::Call,
+          Entry<kDevice, kType, &K::layer_norm_backward_weight>::Call,
+      .rms_norm_forward = Entry<kDevice, kType, &K::rms_norm_forward>::Call,
       .rms_norm_backward_input =
-          Entry<kType, &K::rms_norm_backward_input>::Call,
+          Entry<kDevice, kType, &K::rms_norm_backward_input>::Call,
       .rms_norm_backward_weight =
-          Entry<kType, &K::rms_norm_backward_weight>::Call,
-      .qk_norm_forward = Entry<kType, &K::qk_norm_forward>::Call,
-      .qk_norm_backward_input = Entry<kType, &K::qk_norm_backward_input>::Call,
+          Entry<kDevice, kType, &K::rms_norm_backward_weight>::Call,
+      .qk_norm_forward = Entry<kDevice, kType, &K::qk_norm_forward>::Call,
+      .qk_norm_backward_input =
+          Entry<kDevice, kType, &K::qk_norm_backward_input>::Call,
       .qk_norm_backward_weight =
-          Entry<kType, &K::qk_norm_backward_weight>::Call,
-      .gelu_forward = Entry<kType, &K::gelu_forward>::Call,
-      .gelu_backward = Entry<kType, &K::gelu_backward>::Call,
-      .swiglu_forward = Entry<kType, &K::swiglu_forward>::Call,
-      .swiglu_backward = Entry<kType, &K::swiglu_backward>::Call,
-      .rotary = Entry<kType, &K::rotary>::Call,
-      .add = Entry<kType, &K::add>::Call,
-      .accumulate = Entry<kType, &K::accumulate>::Call,
-      .dropout = Entry<kType, &K::dropout>::Call,
-      .embedding_forward = Entry<kType, &K::embedding_forward>::Call,
+          Entry<kDevice, kType, &K::qk_norm_backward_weight>::Call,
+      .gelu_forward = Entry<kDevice, kType, &K::gelu_forward>::Call,
+      .gelu_backward = Entry<kDevice, kType, &K::gelu_backward>::Call,
+      .swiglu_forward = Entry<kDevice, kType, &K::swiglu_forward>::Call,
+      .swiglu_backward = Entry<kDevice, kType, &K::swiglu_backward>::Call,
+      .rotary = Entry<kDevice, kType, &K::rotary>::Call,
+      .add = Entry<kDevice, kType, &K::add>::Call,
+      .accumulate = Entry<kDevice, kType, &K::accumulate>::Call,
+      .dropout = Entry<kDevice, kType, &K::dropout>::Call,
+      .embedding_forward = Entry<kDevice, kType, &K::embedding_forward>::Call,
       .embedding_backward_weight =
-          Entry<kType, &K::embedding_backward_weight>::Call,
+          Entry<kDevice, kType, &K::embedding_backward_weight>::Call,
       .embedding_backward_position =
-          Entry<kType, &K::embedding_backward_position>::Call,
-      .attention_forward = Entry<kType, &K::attention_forward>::Call,
-      .attention_backward = Entry<kType, &K::attention_backward>::Call,
-      .attention_forward_scratch_bytes = cpu.attention_forward_scratch_bytes,
-      .attention_backward_scratch_bytes = cpu.attention_backward_scratch_bytes,
-      .cross_entropy = Entry<kType, &K::cross_entropy>::Call,
+          Entry<kDevice, kType, &K::embedding_backward_position>::Call,
+      .attention_forward = Entry<kDevice, kType, &K::attention_forward>::Call,
+      .attention_backward = Entry<kDevice, kType, &K::attention_backward>::Call,
+      .attention_forward_scratch_bytes = table.attention_forward_scratch_bytes,
+      .attention_backward_scratch_bytes =
+          table.attention_backward_scratch_bytes,
+      .cross_entropy = Entry<kDevice, kType, &K::cross_entropy>::Call,
   };
 }
 
-template <DType kType>
+template <DeviceKind kDevice, DType kType>
 const Kernels* TableOf() {
-  const Kernels* const cpu = FindKernels(DeviceKind::kCpu, kType);
-  if (cpu == nullptr) return nullptr;
-  static const Kernels kTable = MakeTable<kType>(*cpu);
+  const Kernels* const table = FindKernels(kDevice, kType);
+  if (table == nullptr) return nullptr;
+  static const Kernels kTable = MakeTable<kDevice, kType>(*table);
   return &kTable;
 }
 
-}  // namespace
-
-std::unique_ptr<Device> NewTimedCpuDevice(KernelCalls& calls) {
-  return std::make_unique<TimedCpuDevice>(calls);
-}
-
-namespace timed {
-
-const Kernels* Table(DType dtype) {
+template <DeviceKind kDevice>
+const Kernels* TableOf(DType dtype) {
   switch (dtype) {
     case DType::kF32:
-      return TableOf<DType::kF32>();
+      return TableOf<kDevice, DType::kF32>();
     case DType::kF64:
-      return TableOf<DType::kF64>();
+      return TableOf<kDevice, DType::kF64>();
     case DType::kBF16:
-      return TableOf<DType::kBF16>();
+      return TableOf<kDevice, DType::kBF16>();
     default:
       return nullptr;
   }
 }
 
-}  // namespace timed
+}  // namespace
+
+std::unique_ptr<Device> NewTimedDevice(std::unique_ptr<Device> device,
+                                       KernelCalls& calls) {
+  DELINK_CHECK(device->kind() == DeviceKind::kCpu ||
+               device->kind() == DeviceKind::kCuda);
+  return std::make_unique<TimedDevice>(std::move(device), calls);
+}
+
+const Kernels* timed::Table(DeviceKind device, DType dtype) {
+  return device == DeviceKind::kTimedCuda ? TableOf<DeviceKind::kCuda>(dtype)
+                                          : TableOf<DeviceKind::kCpu>(dtype);
+}
+
 }  // namespace delink

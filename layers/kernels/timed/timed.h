@@ -1,9 +1,11 @@
-// The CPU as a device that notes when each of its kernels began and ended, and
-// what there was to do: for `delink bench`, which runs real steps on it. The
-// kernels are the CPU's own, so a step has the same bits; reading the clock
-// twice takes some tens of nanoseconds a call.
+// A device that notes when each of its kernels began and ended, and what there
+// was to do: for `delink bench`, which runs real steps on it. The kernels are
+// those of the device it is made of, so a step has the same bits.
 //
-// Zeroing memory (Device::FillZero) is noted as the kernel "fill_zero".
+// On the CPU it reads the clock twice a call, some tens of nanoseconds; on CUDA
+// two events stand around each call in its stream, which take the device about
+// a microsecond. Zeroing memory (Device::FillZero) is noted as the kernel
+// "fill_zero".
 #pragma once
 
 #include <chrono>
@@ -19,31 +21,71 @@ namespace delink {
 
 struct KernelCall {
   Work work;
+  // As the host saw it: on an asynchronous device, when it was enqueued.
   std::chrono::steady_clock::time_point begin, end;
+  double seconds = 0;  // that it took; of an asynchronous device after Settle
+};
+
+// Where the host stood, on a device that does not wait for it.
+struct KernelMark {
+  std::chrono::steady_clock::time_point at;
+  double seconds = 0;  // that the device took from here to the next mark
 };
 
 // Added to by any thread; read when none is at work.
 class KernelCalls {
  public:
+  // In the order in which they ended, or were enqueued.
+  const std::vector<KernelCall>& calls() const { return calls_; }
+  const std::vector<KernelMark>& marks() const { return marks_; }
+
+  // Notes that the host is here: in the stream that called a kernel last, if
+  // any. Nothing on a synchronous device, where the clock says all.
+  void Mark();
+  // Waits for the device and sets the seconds of calls and marks.
+  void Settle();
+  void Clear();
+
+ private:
+  friend class TimedDevice;
+  friend class TimedStream;
+  struct Interval {
+    std::unique_ptr<Event> begin, end;
+  };
+
   void Add(const KernelCall& call) {
     const std::lock_guard<std::mutex> lock(mutex_);
     calls_.push_back(call);
   }
-  // In the order in which they ended.
-  const std::vector<KernelCall>& calls() const { return calls_; }
-  void Clear() { calls_.clear(); }
+  void Add(const KernelCall& call, Interval interval, Stream* stream) {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    calls_.push_back(call);
+    intervals_.push_back(std::move(interval));
+    stream_ = stream;
+  }
+  void Forget(const Stream* stream) {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    if (stream_ == stream) stream_ = nullptr;
+  }
 
- private:
   std::mutex mutex_;
-  std::vector<KernelCall> calls_;  // by mutex_
+  std::vector<KernelCall> calls_;  // by mutex_, as all that follows
+  std::vector<KernelMark> marks_;
+  // Of an asynchronous device, for each call and for each mark.
+  Device* device_ = nullptr;
+  Stream* stream_ = nullptr;
+  std::vector<Interval> intervals_;
+  std::vector<std::unique_ptr<Event>> reached_;
 };
 
-// `calls` must outlive the device's streams.
-std::unique_ptr<Device> NewTimedCpuDevice(KernelCalls& calls);
+// `device` is the CPU's or CUDA's; `calls` must outlive it and its streams.
+std::unique_ptr<Device> NewTimedDevice(std::unique_ptr<Device> device,
+                                       KernelCalls& calls);
 
 namespace timed {
-// For streams of a timed device only. Null where the CPU has no table.
-const Kernels* Table(DType dtype);
+// For streams of a timed device of the kind `device` only. Null where the
+// device that it is made of has no table.
+const Kernels* Table(DeviceKind device, DType dtype);
 }  // namespace timed
 
 }  // namespace delink

@@ -74,7 +74,7 @@ TEST(Work, OfAttention) {
 
 TEST(TimedDevice, NotesEveryCallAndChangesNoBit) {
   KernelCalls calls;
-  const std::unique_ptr<Device> timed = NewTimedCpuDevice(calls);
+  const std::unique_ptr<Device> timed = NewTimedDevice(NewCpuDevice(), calls);
   const std::unique_ptr<Device> plain = NewCpuDevice();
   const std::unique_ptr<Stream> timed_stream = timed->NewStream();
   const std::unique_ptr<Stream> plain_stream = plain->NewStream();

@@ -1,0 +1,50 @@
+// What is measured: a device and its kernels.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+
+#include "absl/status/statusor.h"
+#include "framework/device/backend.h"
+#include "framework/optim/kernels.h"
+#include "framework/tensor/dtype.h"
+#include "layers/kernels/kernels.h"
+#include "recipes/bench/timing.h"
+
+namespace delink::bench {
+
+// The CPU, or the first CUDA device. Unavailable and its kin where there is
+// none, or a library is missing that its kernels call.
+absl::StatusOr<std::unique_ptr<Device>> NewDeviceOf(DeviceKind kind);
+
+class Target {
+ public:
+  static absl::StatusOr<Target> Open(DeviceKind kind);
+
+  DeviceKind kind() const { return device_->kind(); }
+  Device& device() { return *device_; }
+  Stream& stream() { return *stream_; }
+  // Null when the device has none for the type.
+  const Kernels* kernels(DType dtype) const;
+  const OptimKernels& optim() const;
+
+  // Fills memory with numbers of either sign, or of none, between 1/16 and 1:
+  // as bf16, and also as f32 and f64, whose upper half is the like. None is
+  // denormal, which would slow arithmetic down; no two neighbours are the same,
+  // which would save power and so speed it up.
+  void Fill(void* memory, int64_t bytes, bool positive = false);
+
+  // As timing.h's, for calls that enqueue work on stream(). A call too short
+  // for waiting is sampled several at a time.
+  Timing Measure(const std::function<void(int64_t)>& call,
+                 RepeatOptions options);
+
+ private:
+  explicit Target(std::unique_ptr<Device> device)
+      : device_(std::move(device)), stream_(device_->NewStream()) {}
+
+  std::unique_ptr<Device> device_;
+  std::unique_ptr<Stream> stream_;
+};
+
+}  // namespace delink::bench
