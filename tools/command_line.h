@@ -58,6 +58,7 @@ struct Eval {
   std::string checkpoint;
   std::string data;
   int64_t batches = 0;  // 0: the whole corpus
+  std::string device;   // empty: the checkpoint's recipe's
   bool json = false;
 };
 struct Generate {
@@ -68,6 +69,7 @@ struct Generate {
   int64_t top_k = 0;  // 0: all
   double top_p = 1;
   uint64_t seed = 1;
+  std::string device;  // empty: the checkpoint's recipe's
 };
 
 struct CompletionCommand {

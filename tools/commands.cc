@@ -15,6 +15,7 @@
 #include "layers/kernels/cpu/threads.h"
 #include "parallel/cores.h"
 #include "parallel/launcher.h"
+#include "recipes/run/choose_device.h"
 #include "recipes/run/evaluate.h"
 #include "recipes/run/inspect.h"
 #include "recipes/run/offline_delink.h"
@@ -76,6 +77,14 @@ absl::StatusOr<int> UseCores(World& world, int64_t threads) {
   return share.threads;
 }
 
+absl::StatusOr<std::unique_ptr<Device>> DeviceFor(const std::string& asked,
+                                                  const Recipe& recipe,
+                                                  World& world) {
+  return ChooseDevice({.device = ParseDevice(asked).value_or(recipe.run.device),
+                       .ranks_per_gpu = recipe.run.ranks_per_gpu},
+                      world);
+}
+
 int Finish(World& world, const absl::Status& status) {
   if (status.ok()) return 0;
   if (world.rank() == 0) PrintError(status);
@@ -124,10 +133,15 @@ int Run(const Eval& command, const ModelList& models, World& world) {
   const absl::StatusOr<int> threads = UseCores(world, 0);
   absl::Status status = AgreeOnStatus(world.comm(), threads.status());
   if (!status.ok()) return Finish(world, status);
-  const auto result = Evaluate({.checkpoint = command.checkpoint,
-                                .data = command.data,
-                                .batches = command.batches},
-                               models, world.comm());
+  const auto result =
+      Evaluate({.checkpoint = command.checkpoint,
+                .data = command.data,
+                .batches = command.batches,
+                .device =
+                    [&](const Recipe& recipe) {
+                      return DeviceFor(command.device, recipe, world);
+                    }},
+               models, world.comm());
   if (result.ok() && world.rank() == 0) {
     Print(command.json ? ToJson(*result) : ToText(*result));
   }

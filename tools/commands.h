@@ -3,11 +3,15 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
+#include <string>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "framework/device/backend.h"
 #include "parallel/launch.h"
 #include "recipes/models/model_list.h"
+#include "recipes/schema/recipe.h"
 #include "tools/command_line.h"
 
 namespace delink::tools {
@@ -35,6 +39,12 @@ int Run(const ManCommand& command, const ModelList& models, World& world);
 // Binds this rank to its share of the machine's cores, and says how many
 // threads it computes with. `threads`: 0 for as many as cores. Collective.
 absl::StatusOr<int> UseCores(World& world, int64_t threads);
+
+// The device to work on with a checkpoint of that recipe; `asked`: "auto",
+// "cpu", "cuda", or empty for the recipe's own. Collective.
+absl::StatusOr<std::unique_ptr<Device>> DeviceFor(const std::string& asked,
+                                                  const Recipe& recipe,
+                                                  World& world);
 
 // Prints an error that all ranks have alike, once, and returns its exit code: 0
 // when there is none; 2 when what the caller named or wrote is wrong.

@@ -39,7 +39,8 @@ absl::Status GenerateText(const Generate& command, const ModelList& models,
   // Without a prompt, as at the start of a document.
   if (prompt.empty()) prompt.push_back(tokenizer->end_of_document());
 
-  const std::unique_ptr<Device> device = NewCpuDevice();
+  DELINK_ASSIGN_OR_RETURN(const std::unique_ptr<Device> device,
+                          DeviceFor(command.device, saved->recipe(), world));
   DELINK_ASSIGN_OR_RETURN(const std::unique_ptr<ParamStore> store,
                           saved->Load(world.comm(), *device, 0));
   Generator generator(saved->model(), *store,

@@ -9,6 +9,7 @@
 #include "framework/base/status_macros.h"
 #include "framework/sharing/report.h"
 #include "recipes/plan/imagined_ranks.h"
+#include "recipes/run/choose_device.h"
 #include "recipes/run/prepare.h"
 #include "recipes/run/stage_run.h"
 #include "recipes/schema/recipe_io.h"
@@ -99,7 +100,8 @@ absl::StatusOr<RunPlan> PlanRun(const PlanOptions& options,
   DELINK_ASSIGN_OR_RETURN(const Recipe fitted, CheckWorld(read, ranks));
   DELINK_ASSIGN_OR_RETURN(const Recipe recipe, WithVocab(fitted));
 
-  const std::unique_ptr<Device> device = NewMetaDevice();
+  const std::unique_ptr<Device> device =
+      NewMetaDevice(KindOfChoice(recipe.run.device));
   ParamRegistry registry;
   const std::unique_ptr<Sequential> model =
       BuildModel(models, Scope(registry, recipe.run.dtype()), *recipe.model);

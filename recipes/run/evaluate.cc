@@ -181,7 +181,10 @@ absl::StatusOr<Evaluation> Evaluate(const EvaluateOptions& options,
                           SavedModel::Open(comm, options.checkpoint, models));
   absl::StatusOr<Source> source = OpenSource(*saved, options.data, comm);
   DELINK_RETURN_IF_ERROR(AgreeOnStatus(comm, source.status()));
-  const std::unique_ptr<Device> device = NewCpuDevice();
+  std::unique_ptr<Device> device = NewCpuDevice();
+  if (options.device != nullptr) {
+    DELINK_ASSIGN_OR_RETURN(device, options.device(saved->recipe()));
+  }
   DELINK_ASSIGN_OR_RETURN(const std::unique_ptr<ParamStore> store,
                           saved->Load(comm, *device, 0));
   const DataConfig& data = saved->recipe().data;

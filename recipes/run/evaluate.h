@@ -5,11 +5,15 @@
 
 #include <cmath>
 #include <cstdint>
+#include <functional>
+#include <memory>
 #include <string>
 
 #include "absl/status/statusor.h"
 #include "framework/comm/communicator.h"
+#include "framework/device/backend.h"
 #include "recipes/models/model_list.h"
+#include "recipes/schema/recipe.h"
 
 namespace delink {
 
@@ -18,6 +22,8 @@ struct EvaluateOptions {
   std::string data;        // corpus folder
   // Of the recipe's data.batch sequences, from the corpus's start; 0: all.
   int64_t batches = 0;
+  // Where to compute, for a checkpoint of that recipe; null: on the CPU.
+  std::function<absl::StatusOr<std::unique_ptr<Device>>(const Recipe&)> device;
 };
 
 struct Evaluation {

@@ -48,10 +48,10 @@ constexpr double kTypicalPeakFraction = 0.5;
 absl::StatusOr<Observers> Observers::Create(RunSetup& run) {
   Observers o(run);
   DELINK_ASSIGN_OR_RETURN(
-      o.peak_flops_,
-      AllReduceScalar(run.world().comm(),
-                      MeasureMatmulPeak(run.recipe().run.dtype()),
-                      ReduceOp::kSum));
+      o.peak_flops_, AllReduceScalar(run.world().comm(),
+                                     RunMatmulPeak(*run.env().device,
+                                                   run.recipe().run.dtype()),
+                                     ReduceOp::kSum));
   if (run.first()) {
     DELINK_ASSIGN_OR_RETURN(
         Metrics metrics,
@@ -109,6 +109,7 @@ absl::Status Observers::OnStart(StageRun& stage, const RunPosition& at) {
       std::max<int64_t>(0, recipe.PlannedTokens() - at.tokens()));
   DELINK_LOG(kInfo) << "stage " << stage.stage().name << ": " << Parameters(d);
   DELINK_LOG(kInfo) << "memory of a rank: " << ToString(stage.account());
+  DELINK_LOG(kInfo) << "computing on " << run_->env().device->name();
   DELINK_LOG(kInfo) << absl::StrFormat(
       "%sFLOP a token; matmul peak %sFLOP/s on %d rank(s) of %d thread(s)",
       FormatCount(flops) + (flops < 1000 ? " " : ""), FormatCount(peak_flops_),
@@ -127,6 +128,7 @@ absl::Status Observers::OnStart(StageRun& stage, const RunPosition& at) {
                               {"stage", stage.stage().name},
                               {"time", UtcNow()},
                               {"version", DelinkVersion()},
+                              {"device", run_->env().device->name()},
                               {"processor", ProcessorName()},
                               {"cores", std::thread::hardware_concurrency()},
                               {"ranks", run_->world().size()},

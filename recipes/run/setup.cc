@@ -10,6 +10,7 @@
 #include "framework/base/log.h"
 #include "framework/base/status_macros.h"
 #include "layers/kernels/find_kernels.h"
+#include "recipes/run/choose_device.h"
 #include "recipes/run/init_from.h"
 #include "recipes/run/prepare.h"
 #include "recipes/run/run_folder.h"
@@ -78,6 +79,11 @@ absl::StatusOr<std::unique_ptr<RunSetup>> RunSetup::Create(
   run->out_ = options.out.empty() ? DefaultOut(options.recipe) : options.out;
   run->threads_ = static_cast<int>(options.threads);
   DELINK_RETURN_IF_ERROR(AgreeOnStatus(comm, run->ReadInputs(options, models)));
+  DELINK_ASSIGN_OR_RETURN(
+      run->device_,
+      ChooseDevice({.device = run->recipe_.run.device,
+                    .ranks_per_gpu = run->recipe_.run.ranks_per_gpu},
+                   world));
   DELINK_RETURN_IF_ERROR(
       AgreeOnInputs(comm, run->recipe_, *run->train_corpus_));
   DELINK_RETURN_IF_ERROR(run->FindResume(options, models));
@@ -104,7 +110,9 @@ absl::StatusOr<std::unique_ptr<RunSetup>> RunSetup::Create(
     }
   }
   DELINK_RETURN_IF_ERROR(AgreeOnStatus(comm, status));
-  if (run->first()) WarnOfSlowPrecision(run->recipe_);
+  if (run->first() && !IsCuda(run->device_->kind())) {
+    WarnOfSlowPrecision(run->recipe_);
+  }
   if (run->first() && run->resumed_ && !options.init.empty()) {
     DELINK_LOG(kInfo) << "--init " << options.init
                       << " is not used: the run goes on from where it was";
@@ -128,9 +136,6 @@ absl::Status RunSetup::ReadInputs(const TrainOptions& options,
       const Recipe recipe,
       ReadRecipe(options.recipe, options.sets, KindsOf(models)));
   DELINK_ASSIGN_OR_RETURN(recipe_, CheckWorld(recipe, world_->size()));
-  if (recipe_.run.device == RunConfig::Device::kCuda) {
-    return NewCudaDevice(world_->local_rank()).status();
-  }
   DELINK_ASSIGN_OR_RETURN(train_corpus_, Corpus::Open(recipe_.data.train));
   DELINK_ASSIGN_OR_RETURN(validation_corpus_,
                           Corpus::Open(recipe_.data.validation));
@@ -239,7 +244,6 @@ absl::Status RunSetup::CheckInit(const TrainOptions& options) const {
 }
 
 absl::Status RunSetup::MakeModel(const ModelList& models) {
-  device_ = NewCpuDevice();
   model_ =
       BuildModel(models, Scope(registry_, recipe_.run.dtype()), *recipe_.model);
   optimizer_ = MakeOptimizer(recipe_.optimizer);

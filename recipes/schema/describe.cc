@@ -358,6 +358,9 @@ void DescribeRun(Section& s, RunConfig& run) {
       "device", &run.device,
       {{"auto", Device::kAuto}, {"cpu", Device::kCpu}, {"cuda", Device::kCuda}},
       {.doc = "where to compute; auto takes a GPU where there is one"});
+  s.Int(
+      "ranks_per_gpu", &run.ranks_per_gpu,
+      {.doc = "ranks of a machine that may share a GPU", .min = 1, .max = 64});
   s.Enum("precision", &run.precision,
          {{"fp32", RunConfig::Precision::kFp32},
           {"bf16", RunConfig::Precision::kBf16}},

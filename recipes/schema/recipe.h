@@ -114,6 +114,7 @@ struct RunConfig {
   enum class Order { kMicroBatch, kLayer };
   int64_t seed = 1;
   Device device = Device::kAuto;
+  int64_t ranks_per_gpu = 1;  // of a machine, that may share one
   Precision precision = Precision::kFp32;
   int64_t micro_batch = 0;  // sequences; 0 until CheckWorld has chosen
   Recompute recompute = Recompute::kNone;

@@ -7,6 +7,7 @@ namespace delink::tools {
 namespace {
 
 constexpr int64_t kLargest = std::numeric_limits<int64_t>::max();
+constexpr char kDeviceUnless[] = "as the checkpoint's recipe says";
 
 ArgumentSyntax CheckpointArgument(std::string& checkpoint) {
   return {.name = "CHECKPOINT",
@@ -97,7 +98,8 @@ std::vector<ArgumentSyntax> GenerateArgumentList(Generate& generate) {
            .value = "S",
            .to = &generate.seed,
            .help = "the same seed draws the same text (1)",
-           .check = WholeNumber(0, kLargest)}};
+           .check = WholeNumber(0, kLargest)},
+          DeviceOption(generate.device, kDeviceUnless)};
 }
 
 }  // namespace
@@ -143,6 +145,7 @@ CommandSyntax EvalSyntax() {
                      .help =
                          "batches of the recipe's size, from the start (all)",
                      .check = WholeNumber(1, kLargest)},
+                    DeviceOption(eval->device, kDeviceUnless),
                     JsonFlag(eval->json)},
       .make = [eval] { return *eval; }};
 }

@@ -21,5 +21,7 @@ CommandSyntax ProgramSyntax();     // root.cc: the program, with all of them
 
 // An option that changes keys of a recipe; train.cc.
 ArgumentSyntax SetOption(std::vector<std::string>& sets);
+// Where to compute; train.cc. `unless` says what is taken without it.
+ArgumentSyntax DeviceOption(std::string& device, const std::string& unless);
 
 }  // namespace delink::tools

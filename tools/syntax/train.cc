@@ -8,16 +8,23 @@ namespace {
 
 constexpr int64_t kLargest = std::numeric_limits<int64_t>::max();
 
+// --device is short for a key of the recipe.
+void SetDevice(const std::string& device, std::vector<std::string>& sets) {
+  if (!device.empty()) sets.push_back("run.device=" + device);
+}
+
 // What train understands, before its values have their types.
 struct TrainArguments {
   TrainOptions options;
   OptionalText resume;
+  std::string device;
   int64_t until_step = 0;  // 0: none
   std::string trace_steps;
 };
 
 Command MakeTrain(const TrainArguments& given) {
   TrainOptions options = given.options;
+  SetDevice(given.device, options.sets);
   options.resume = given.resume.given;
   options.resume_from = given.resume.value;
   if (given.until_step > 0) options.until_step = given.until_step;
@@ -85,6 +92,7 @@ std::vector<ArgumentSyntax> TrainArgumentList(TrainArguments& given) {
            .to = &given.until_step,
            .help = "stop, and save, after step N",
            .check = WholeNumber(1, kLargest)},
+          DeviceOption(given.device, "the recipe's"),
           {.name = "--threads",
            .value = "N",
            .to = &options.threads,
@@ -107,6 +115,15 @@ ArgumentSyntax SetOption(std::vector<std::string>& sets) {
           }};
 }
 
+ArgumentSyntax DeviceOption(std::string& device, const std::string& unless) {
+  return {
+      .name = "--device",
+      .value = "DEVICE",
+      .to = &device,
+      .help = "auto (a GPU where there is one), cpu or cuda (" + unless + ")",
+      .choices = {"auto", "cpu", "cuda"}};
+}
+
 CommandSyntax TrainSyntax() {
   auto given = std::make_shared<TrainArguments>();
   std::vector<ArgumentSyntax> arguments = TrainArgumentList(*given);
@@ -122,7 +139,12 @@ CommandSyntax TrainSyntax() {
 }
 
 CommandSyntax PlanSyntax() {
-  auto plan = std::make_shared<PlanCommand>();
+  struct Given {
+    PlanCommand command;
+    std::string device;
+  };
+  auto given = std::make_shared<Given>();
+  PlanCommand* const plan = &given->command;
   return {
       .name = "plan",
       .summary = "What a recipe takes, without training",
@@ -134,6 +156,7 @@ CommandSyntax PlanSyntax() {
                      .to = &plan->ranks,
                      .help = "ranks that would be started (the recipe's, or 1)",
                      .check = WholeNumber(1, 1 << 20)},
+                    DeviceOption(given->device, "the recipe's"),
                     {.name = "--program",
                      .to = &plan->program,
                      .help = "print the program of a step as well: "
@@ -141,7 +164,11 @@ CommandSyntax PlanSyntax() {
                     {.name = "--json",
                      .to = &plan->json,
                      .help = "print one JSON object"}},
-      .make = [plan] { return *plan; }};
+      .make = [given] {
+        PlanCommand command = given->command;
+        SetDevice(given->device, command.sets);
+        return command;
+      }};
 }
 
 }  // namespace delink::tools

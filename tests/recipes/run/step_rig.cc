@@ -39,6 +39,13 @@ std::unique_ptr<Sequential> Build(const Scope& scope,
   return BuildGpt(scope, gpt);
 }
 
+std::unique_ptr<Device> MakeDevice(DeviceKind kind) {
+  if (kind == DeviceKind::kCpu) return NewCpuDevice();
+  absl::StatusOr<std::unique_ptr<Device>> device = NewCudaDevice(0);
+  DELINK_CHECK(device.ok()) << std::string(device.status().message());
+  return *std::move(device);
+}
+
 template <typename T>
 std::vector<float> As(const std::vector<char>& bytes) {
   const T* const values = reinterpret_cast<const T*>(bytes.data());
@@ -60,7 +67,7 @@ RigOptions OfKind(const std::string& kind, RigOptions options) {
 
 StepRig::StepRig(Communicator& comm, const std::string& share,
                  const RigOptions& options)
-    : comm_(comm), options_(options), device_(NewCpuDevice()) {
+    : comm_(comm), options_(options), device_(MakeDevice(options.device)) {
   model_ = Build(Scope(registry_, options.dtype), options);
   optimizer_ = NewAdamW(options.adamw);
   network_ = *comm.Split(0, comm.rank());
@@ -91,6 +98,7 @@ absl::StatusOr<std::unique_ptr<Executor>> StepRig::NewExecutor(
        .compute = &comm_,
        .network = network_.get(),
        .accumulate = Accumulate,
+       .watch = options_.watch,
        .trace = options_.trace},
       {.batch = {.micro_batch = options_.micro_batch, .seq = kSeq},
        .micro_batches = static_cast<int32_t>(local / options_.micro_batch),
@@ -160,6 +168,14 @@ std::vector<float> StepRig::Logits(const HostBatch& batch) {
     x = Tensor(boundary.data(), DType::kF32, shape);
   }
   return boundary;
+}
+
+std::vector<std::string> StepRig::Tensors() const {
+  std::vector<std::string> names;
+  for (const LogicalTensor& t : store_->logical_tensors()) {
+    if (t.link.empty()) names.push_back(t.name);
+  }
+  return names;
 }
 
 std::vector<float> StepRig::Read(const std::string& tensor, Plane plane) const {

@@ -17,7 +17,8 @@
 namespace delink::testing {
 
 struct RigOptions {
-  DType dtype = DType::kF32;  // kBF16: with an f32 master
+  DeviceKind device = DeviceKind::kCpu;  // or kCuda: number 0
+  DType dtype = DType::kF32;             // kBF16: with an f32 master
   int64_t layers = 4;
   int64_t micro_batch = 2;
   int64_t global_batch = 8;
@@ -38,6 +39,7 @@ struct RigOptions {
   std::optional<LlamaConfig> llama = {};
   AdamWConfig adamw;
   Trace* trace = nullptr;
+  StepWatch* watch = nullptr;
 };
 
 // The kinds of model that every property of a step is tested with.
@@ -68,6 +70,8 @@ class StepRig {
 
   // This rank's share of batch number `index`: random tokens.
   HostBatch Batch(int64_t index) const;
+  // Names of the tensors that are no links.
+  std::vector<std::string> Tensors() const;
   // Gradient of a logical tensor after a step: a sum over tokens and ranks.
   // Whole on every rank only without ZeRO.
   std::vector<float> Gradient(const std::string& tensor) const;

@@ -1,0 +1,74 @@
+#include "recipes/run/choose_device.h"
+
+#include "absl/strings/str_cat.h"
+#include "framework/base/log.h"
+#include "framework/base/status_macros.h"
+
+namespace delink {
+namespace {
+
+using Choice = RunConfig::Device;
+
+absl::Status CheckRanks(int ranks, int devices, int64_t ranks_per_gpu) {
+  if (ranks <= devices * ranks_per_gpu) return absl::OkStatus();
+  const int each = (ranks + devices - 1) / devices;
+  return absl::InvalidArgumentError(absl::StrCat(
+      ranks, " ranks were started on this machine, which shows ", devices,
+      " CUDA device(s): start fewer, let them share a GPU by "
+      "run.ranks_per_gpu = ",
+      each, ", or compute on the CPU by run.device = \"cpu\""));
+}
+
+absl::StatusOr<std::unique_ptr<Device>> Gpu(const DeviceChoice& choice,
+                                            World& world) {
+  DELINK_ASSIGN_OR_RETURN(const int devices, CountCudaDevices());
+  DELINK_RETURN_IF_ERROR(
+      CheckRanks(world.local_size(), devices, choice.ranks_per_gpu));
+  return NewCudaDevice(world.local_rank() % devices);
+}
+
+absl::StatusOr<std::unique_ptr<Device>> Choose(const DeviceChoice& choice,
+                                               World& world) {
+  if (choice.device == Choice::kCpu) return NewCpuDevice();
+  absl::StatusOr<std::unique_ptr<Device>> gpu = Gpu(choice, world);
+  if (gpu.ok() || choice.device == Choice::kCuda) return gpu;
+  // A GPU that could be used is not to be passed over in silence.
+  if (absl::IsFailedPrecondition(gpu.status())) {
+    DELINK_LOG(kWarning) << std::string(gpu.status().message())
+                         << "; computing on the CPU";
+    return NewCpuDevice();
+  }
+  if (absl::IsUnavailable(gpu.status())) return NewCpuDevice();
+  return gpu;
+}
+
+}  // namespace
+
+std::optional<Choice> ParseDevice(std::string_view name) {
+  if (name == "auto") return Choice::kAuto;
+  if (name == "cpu") return Choice::kCpu;
+  if (name == "cuda") return Choice::kCuda;
+  return std::nullopt;
+}
+
+absl::StatusOr<std::unique_ptr<Device>> ChooseDevice(const DeviceChoice& choice,
+                                                     World& world) {
+  absl::StatusOr<std::unique_ptr<Device>> device = Choose(choice, world);
+  DELINK_RETURN_IF_ERROR(AgreeOnStatus(world.comm(), device.status()));
+  const int64_t mine = IsCuda((*device)->kind()) ? 1 : 0;
+  DELINK_ASSIGN_OR_RETURN(const int64_t with,
+                          AllReduceScalar(world.comm(), mine, ReduceOp::kSum));
+  if (with == 0 || with == world.size()) return device;
+  return absl::InvalidArgumentError(absl::StrCat(
+      with, " of ", world.size(),
+      " ranks found a CUDA device; a run computes on one kind: start ranks on "
+      "machines alike, or say run.device = \"cpu\""));
+}
+
+DeviceKind KindOfChoice(Choice device) {
+  const bool cuda = device == Choice::kCuda ||
+                    (device == Choice::kAuto && CountCudaDevices().ok());
+  return cuda ? DeviceKind::kCuda : DeviceKind::kCpu;
+}
+
+}  // namespace delink

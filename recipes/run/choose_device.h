@@ -1,0 +1,34 @@
+// Where a rank computes, as `run.device` or --device says.
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <string_view>
+
+#include "absl/status/statusor.h"
+#include "framework/device/backend.h"
+#include "parallel/launch.h"
+#include "recipes/schema/recipe.h"
+
+namespace delink {
+
+struct DeviceChoice {
+  RunConfig::Device device = RunConfig::Device::kAuto;
+  // Ranks of a machine that may share a GPU.
+  int64_t ranks_per_gpu = 1;
+};
+
+// "auto", "cpu" or "cuda"; anything else: nothing.
+std::optional<RunConfig::Device> ParseDevice(std::string_view name);
+
+// The device of this rank: kAuto takes a GPU where this build and this machine
+// have one that can be used, else the CPU; the ranks of a machine take its GPUs
+// in turn. InvalidArgument: more ranks than the GPUs may have, or some ranks
+// have a GPU and others none. Collective of all ranks.
+absl::StatusOr<std::unique_ptr<Device>> ChooseDevice(const DeviceChoice& choice,
+                                                     World& world);
+
+// The kind that ChooseDevice would take for one rank, without taking it.
+DeviceKind KindOfChoice(RunConfig::Device device);
+
+}  // namespace delink

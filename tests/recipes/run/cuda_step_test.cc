@@ -1,0 +1,220 @@
+// Steps on the emulated CUDA device: what a step allocates, that it does not
+// wait, that any legal order of its streams gives the same bits, and that it is
+// the CPU's step.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+
+#include "framework/comm/self_communicator.h"
+#include "tests/recipes/run/step_rig.h"
+#include "tests/testing/simt/simt.h"
+
+namespace delink::testing {
+namespace {
+
+constexpr double kLr = 1e-3;
+constexpr int64_t kSteps = 20, kSwitch = 10;
+
+// What twenty steps leave.
+struct Course {
+  std::vector<double> losses, norms;
+  std::map<std::string, std::vector<float>> masters;
+  friend bool operator==(const Course&, const Course&) = default;
+};
+
+class CudaStepTest
+    : public ::testing::TestWithParam<std::tuple<const char*, DType>> {
+ protected:
+  static DType dtype() { return std::get<1>(GetParam()); }
+  static RigOptions Of(DeviceKind device, RigOptions options) {
+    options.device = device;
+    options.dtype = dtype();
+    options.layers = 2;
+    options.global_batch = 4;
+    return OfKind(std::get<0>(GetParam()), options);
+  }
+  // With shared weights, then each layer its own, two micro-batches a step.
+  static Course Train(const RigOptions& options, int64_t steps = kSteps) {
+    SelfCommunicator comm;
+    StepRig rig(comm, "all", options);
+    Course course;
+    for (int64_t step = 1; step <= steps; ++step) {
+      const StepResult result =
+          *rig.executor().TrainStep(rig.Batch(step), step, kLr);
+      EXPECT_FALSE(result.skipped);
+      course.losses.push_back(result.loss);
+      course.norms.push_back(result.grad_norm);
+      if (step == kSwitch) rig.Switch("none", StatePolicy::kScale);
+    }
+    for (const std::string& name : rig.Tensors()) {
+      course.masters[name] = rig.Master(name);
+    }
+    return course;
+  }
+};
+INSTANTIATE_TEST_SUITE_P(Kinds, CudaStepTest,
+                         ::testing::Combine(::testing::ValuesIn(kModelKinds),
+                                            ::testing::ValuesIn(kPrecisions)));
+
+double LargestRatio(const std::vector<double>& a,
+                    const std::vector<double>& b) {
+  double largest = 0;
+  for (size_t i = 0; i < a.size(); ++i) {
+    largest = std::max(largest, std::abs(a[i] - b[i]) / std::abs(a[i]));
+  }
+  return largest;
+}
+
+double Quantile(const Course& a, const Course& b, double quantile) {
+  std::vector<double> differences;
+  for (const auto& [name, values] : a.masters) {
+    const std::vector<float>& other = b.masters.at(name);
+    for (size_t i = 0; i < values.size(); ++i) {
+      differences.push_back(std::abs(double{values[i]} - other[i]));
+    }
+  }
+  std::sort(differences.begin(), differences.end());
+  return differences[static_cast<size_t>(
+      quantile * static_cast<double>(differences.size() - 1))];
+}
+
+// docs/equality.md: two devices differ as two layouts do, by the order of sums
+// in f32; and in bf16 by what that moves across the middle of two numbers.
+TEST_P(CudaStepTest, TwentyStepsAreTheCpusWhateverTheOrderOfStreams) {
+  RigOptions options = Of(DeviceKind::kCpu, {.recompute = true, .clip = 1});
+  const Course cpu = Train(options);
+  options.device = DeviceKind::kCuda;
+  const Course cuda = Train(options);
+  const bool bf16 = dtype() == DType::kBF16;
+  EXPECT_LT(LargestRatio(cpu.losses, cuda.losses), bf16 ? 5e-4 : 2e-5);
+  EXPECT_LT(Quantile(cpu, cuda, 0.5), (bf16 ? 0.05 : 0.01) * kLr);
+  EXPECT_LT(Quantile(cpu, cuda, 0.99), (bf16 ? 0.5 : 0.3) * kLr);
+  for (const uint64_t seed : {1, 2, 3}) {
+    const simt::ScopedOptions order({.seed = seed});
+    EXPECT_EQ(Train(options), cuda) << seed;
+  }
+}
+
+TEST_P(CudaStepTest, RecomputeAndOrderAreBitEqual) {
+  constexpr int64_t kFew = 3;
+  const auto train = [](RigOptions options) {
+    return Train(Of(DeviceKind::kCuda, options), kFew);
+  };
+  const Course kept = train({.dropout = 0.1});
+  EXPECT_EQ(train({.recompute = true, .dropout = 0.1}), kept);
+  if (std::get<0>(GetParam()) == std::string("llama")) return;
+  const RigOptions apart{.tied = false};
+  RigOptions by_layer = apart;
+  by_layer.order = MicroBatchOrder::kLayerMajor;
+  // Without sharing the order of the micro-batches' sums is the same.
+  SelfCommunicator comm;
+  StepRig a(comm, "none", Of(DeviceKind::kCuda, apart));
+  StepRig b(comm, "none", Of(DeviceKind::kCuda, by_layer));
+  for (StepRig* const rig : {&a, &b}) {
+    ASSERT_TRUE(rig->executor().TrainStep(rig->Batch(1), 1, kLr).ok());
+  }
+  for (const std::string& name : a.Tensors()) {
+    EXPECT_EQ(a.Master(name), b.Master(name)) << name;
+  }
+}
+
+TEST_P(CudaStepTest, AllocatesTheAccountAndNothingLater) {
+  SelfCommunicator comm;
+  StepRig rig(comm, "all",
+              Of(DeviceKind::kCuda, {.recompute = true, .dropout = 0.1}));
+  const MemoryAccount account = rig.executor().account();
+  EXPECT_EQ(rig.device().bytes_in_use(), account.allocated());
+  EXPECT_EQ(rig.device().overhead(), account.overhead);
+  EXPECT_EQ(simt::bytes_in_use(), account.total());
+  const int64_t allocations = rig.device().allocations();
+  for (int64_t step = 1; step <= 2; ++step) {
+    ASSERT_TRUE(rig.executor().TrainStep(rig.Batch(step), step, kLr).ok());
+    ASSERT_TRUE(rig.executor().Evaluate(rig.Batch(step)).ok());
+    ASSERT_TRUE(rig.executor().WeightNorms().ok());
+  }
+  EXPECT_EQ(rig.device().allocations(), allocations);
+  EXPECT_EQ(simt::bytes_in_use(), account.total());
+}
+
+// The emulated device works only while the host waits.
+class Kernels final : public StepWatch {
+ public:
+  void Begin(Lane, int64_t, std::string_view) override {
+    run_.push_back(simt::kernels_run());
+  }
+  double Vote() override { return 3; }
+  std::vector<int64_t> run_;
+};
+
+TEST_P(CudaStepTest, TheHostWaitsAtTheEndOfAStepOnly) {
+  SelfCommunicator comm;
+  Kernels watch;
+  StepRig rig(comm, "all",
+              Of(DeviceKind::kCuda, {.recompute = true, .watch = &watch}));
+  for (int64_t step = 1; step <= 2; ++step) {
+    const int64_t before = simt::kernels_run();
+    watch.run_.clear();
+    const StepResult result =
+        *rig.executor().TrainStep(rig.Batch(step), step, kLr);
+    EXPECT_THAT(watch.run_, ::testing::Each(before));
+    EXPECT_GT(watch.run_.size(), 10);
+    EXPECT_GT(simt::kernels_run(), before);
+    EXPECT_EQ(result.votes, 3);
+  }
+}
+
+// Everything else that looks at the device's memory.
+TEST_P(CudaStepTest, WhatIsMeasuredIsTheCpus) {
+  SelfCommunicator comm;
+  const RigOptions options{.probes = true};
+  StepRig cpu(comm, "all", Of(DeviceKind::kCpu, options));
+  StepRig cuda(comm, "all", Of(DeviceKind::kCuda, options));
+  const double tolerance = dtype() == DType::kBF16 ? 2e-2 : 1e-4;
+  const HostBatch batch = cpu.Batch(1);
+  const LossRecord a = *cpu.executor().Evaluate(batch);
+  const LossRecord b = *cuda.executor().Evaluate(batch);
+  EXPECT_EQ(a.tokens, b.tokens);
+  EXPECT_NEAR(b.loss_sum, a.loss_sum, tolerance * a.loss_sum);
+  const auto before = *cpu.executor().Probe(batch, 1);
+  const auto after = *cuda.executor().Probe(batch, 1);
+  ASSERT_EQ(before.size(), after.size());
+  for (size_t i = 0; i < before.size(); ++i) {
+    EXPECT_NEAR(after[i].of.together, before[i].of.together,
+                tolerance * before[i].of.together);
+    EXPECT_NEAR(after[i].of.apart, before[i].of.apart,
+                tolerance * before[i].of.apart);
+  }
+  ASSERT_TRUE(cpu.executor().TrainStep(batch, 1, kLr).ok());
+  ASSERT_TRUE(cuda.executor().TrainStep(batch, 1, kLr).ok());
+  const std::vector<double> gradients = cuda.executor().GradientNorms();
+  const std::vector<double> weights = *cuda.executor().WeightNorms();
+  for (size_t i = 0; i < weights.size(); ++i) {
+    const double gradient = cpu.executor().GradientNorms()[i];
+    EXPECT_NEAR(gradients[i], gradient, tolerance * gradient);
+    const double weight = (*cpu.executor().WeightNorms())[i];
+    EXPECT_NEAR(weights[i], weight, 1e-3 * weight);
+  }
+}
+
+TEST_P(CudaStepTest, ANonFiniteStepChangesNothingAndIsNamed) {
+  SelfCommunicator comm;
+  StepRig rig(comm, "none", Of(DeviceKind::kCuda, {}));
+  const std::string name = "blocks/0/mlp/down/weight";
+  const auto master = rig.Master(name);
+  for (const LogicalTensor& t : rig.store().logical_tensors()) {
+    if (t.name != "blocks/1/mlp/down/weight") continue;
+    const float infinity = std::numeric_limits<float>::infinity();
+    rig.store().SetParameters(*rig.device().NewStream(), t.slab, t.offset, 1,
+                              &infinity);
+  }
+  EXPECT_TRUE(rig.executor().TrainStep(rig.Batch(1), 1, kLr)->skipped);
+  EXPECT_EQ(rig.Master(name), master);
+  EXPECT_THAT(*rig.executor().Diagnose(rig.Batch(1), 1),
+              ::testing::HasSubstr("blocks/1"));
+}
+
+}  // namespace
+}  // namespace delink::testing
