@@ -15,8 +15,10 @@
 extern "C" {
 extern const uint3 threadIdx;
 extern const uint3 blockIdx;
-extern const dim3 blockDim;
-extern const dim3 gridDim;
+// dim3 on a device; here a type without constructors, whose constants need no
+// call at each access.
+extern const uint3 blockDim;
+extern const uint3 gridDim;
 extern const int warpSize;
 extern unsigned char simt_dynamic_shared[];
 }

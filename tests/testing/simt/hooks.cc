@@ -1,6 +1,7 @@
 // What g++ -fsanitize=thread calls at each access to memory; the sanitizer's
-// own library is not linked. Also what -fsanitize=bounds calls at an index
-// outside an array of known size.
+// own library is not linked. Also what -fsanitize=bounds and =alignment call:
+// at an index outside an array of known size, and at an address that the type
+// there does not allow (the compiler may split an access of 16 bytes in four).
 #include <cstdint>
 #include <cstring>
 #include <string>
@@ -132,6 +133,22 @@ void __ubsan_handle_out_of_bounds(OutOfBoundsData* data, uintptr_t index) {
                            " of an array at " + data->where.file + ":" +
                            std::to_string(data->where.line),
                        __builtin_return_address(0));
+}
+
+struct TypeMismatchData {
+  SourceLocation where;
+  const void* type;
+  unsigned char log_alignment;
+  unsigned char kind;  // 1: a store
+};
+void __ubsan_handle_type_mismatch_v1(TypeMismatchData* data,
+                                     uintptr_t address) {
+  delink::simt::Report(
+      std::string("misaligned ") + (data->kind == 1 ? "write" : "read") +
+          " at " + delink::simt::Hex(address) + ", which is no multiple of " +
+          std::to_string(1 << data->log_alignment) + ", at " +
+          data->where.file + ":" + std::to_string(data->where.line),
+      __builtin_return_address(0));
 }
 
 }  // extern "C"

@@ -193,7 +193,8 @@ TEST_F(KernelsDeathTest, Misaligned) {
         CopyPacks(*stream_, to, from, 25, Flaw::kMisaligned);
         stream_->Synchronize();
       },
-      "misaligned read of 16 bytes .*\n  kernel .*CopyPacksKernel");
+      "misaligned read at 0x[0-9a-f]+, which is no multiple of 16, at "
+      ".*vector.cuh:[0-9]+\n  kernel .*CopyPacksKernel");
 }
 
 TEST_F(KernelsDeathTest, Uninitialised) {
