@@ -34,6 +34,12 @@ struct Product {
   }
 };
 
+// A device and a stream of it: making one takes longer than a product does.
+struct DeviceStream {
+  Device& device;
+  Stream& stream;
+};
+
 using Multiply = std::function<void(Stream&, const MatmulArgs&)>;
 
 // The operands' numbers, on the host.
@@ -81,26 +87,27 @@ struct Operands {
 
 // All of C as the device has it afterwards, what lies between rows included.
 template <typename T, typename C>
-std::vector<C> OnDevice(Device& device, const Product& p,
+std::vector<C> OnDevice(const DeviceStream& on, const Product& p,
                         const Multiply& multiply) {
   Operands<T, C> host(p);
-  const std::unique_ptr<Stream> stream = device.NewStream();
   std::vector<Buffer> buffers;
   const auto put = [&](const auto& values) {
     const auto bytes =
         static_cast<int64_t>(values.size() * sizeof(values.front()));
-    buffers.push_back(*Buffer::Allocate(device, std::max<int64_t>(bytes, 1)));
-    device.CopyFromHost(*stream, buffers.back().data(), values.data(), bytes);
+    buffers.push_back(
+        *Buffer::Allocate(on.device, std::max<int64_t>(bytes, 1)));
+    on.device.CopyFromHost(on.stream, buffers.back().data(), values.data(),
+                           bytes);
     return buffers.back().data();
   };
   auto* const a = static_cast<const T*>(put(host.a));
   auto* const b = static_cast<const T*>(put(host.b));
   auto* const bias = static_cast<const T*>(put(host.bias));
   auto* const c = static_cast<C*>(put(host.c));
-  multiply(*stream, Operands<T, C>::Args(p, a, b, bias, c));
-  device.CopyToHost(*stream, host.c.data(), c,
-                    static_cast<int64_t>(host.c.size() * sizeof(C)));
-  stream->Synchronize();
+  multiply(on.stream, Operands<T, C>::Args(p, a, b, bias, c));
+  on.device.CopyToHost(on.stream, host.c.data(), c,
+                       static_cast<int64_t>(host.c.size() * sizeof(C)));
+  on.stream.Synchronize();
   return host.c;
 }
 
@@ -117,25 +124,25 @@ std::vector<C> ByReference(const Product& p) {
 // Of sums in f32, rounded once to C, against the reference's, which are rounded
 // from double: half a unit of bf16 each way where they fall apart.
 template <typename T, typename C>
-void ExpectLikeReference(Device& device, const Product& p,
+void ExpectLikeReference(const DeviceStream& on, const Product& p,
                          const Multiply& multiply) {
   SCOPED_TRACE(p);
-  const std::vector<C> got = OnDevice<T, C>(device, p, multiply);
+  const std::vector<C> got = OnDevice<T, C>(on, p, multiply);
   const std::vector<C> expected = ByReference<T, C>(p);
   const double rounding = std::is_same_v<C, BFloat16> ? 1.0 / 128 : 0;
   EXPECT_LE(WorstError(std::span<const C>(got), std::span<const C>(expected)),
             Tolerance<float>(p.k) + rounding);
-  EXPECT_EQ(got, (OnDevice<T, C>(device, p, multiply))) << "a second time";
+  EXPECT_EQ(got, (OnDevice<T, C>(on, p, multiply))) << "a second time";
 }
 
-inline void ExpectLikeReference(Device& device, DType dtype, const Product& p,
-                                const Multiply& multiply) {
+inline void ExpectLikeReference(const DeviceStream& on, DType dtype,
+                                const Product& p, const Multiply& multiply) {
   if (dtype == DType::kF32) {
-    ExpectLikeReference<float, float>(device, p, multiply);
+    ExpectLikeReference<float, float>(on, p, multiply);
   } else if (p.gradient) {
-    ExpectLikeReference<BFloat16, float>(device, p, multiply);
+    ExpectLikeReference<BFloat16, float>(on, p, multiply);
   } else {
-    ExpectLikeReference<BFloat16, BFloat16>(device, p, multiply);
+    ExpectLikeReference<BFloat16, BFloat16>(on, p, multiply);
   }
 }
 

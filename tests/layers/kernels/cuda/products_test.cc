@@ -58,11 +58,12 @@ class ProductsTest : public ::testing::Test {
       EXPECT_TRUE(products.Multiply(stream, args, dtype));
     };
   }
-  Device& device() { return *device_; }
+  DeviceStream on() { return {*device_, *stream_}; }
   FakeCublasLt& fake() { return FakeCublasLt::Instance(); }
 
  private:
   std::unique_ptr<Device> device_ = *NewCudaDevice(0);
+  std::unique_ptr<Stream> stream_ = device_->NewStream();
 };
 
 TEST_F(ProductsTest, OurOwnKernelIsLikeTheReference) {
@@ -72,17 +73,17 @@ TEST_F(ProductsTest, OurOwnKernelIsLikeTheReference) {
   };
   for (const DType dtype : kTypes) {
     for (const Product& p : FormsOf(5, 7, 3)) {
-      ExpectLikeReference(device(), dtype, p, multiply(dtype));
+      ExpectLikeReference(on(), dtype, p, multiply(dtype));
     }
     for (const Product& p : FormsOf(65, 67, 17)) {
-      ExpectLikeReference(device(), dtype, p, multiply(dtype));
+      ExpectLikeReference(on(), dtype, p, multiply(dtype));
     }
     for (const Product& p : FormsOf(3, 70, 0)) {
-      ExpectLikeReference(device(), dtype, p, multiply(dtype));
+      ExpectLikeReference(on(), dtype, p, multiply(dtype));
     }
     // Whole tiles, a tile and one, no rows.
     for (const int64_t m : {64, 129, 0}) {
-      ExpectLikeReference(device(), dtype,
+      ExpectLikeReference(on(), dtype,
                           {.m = m, .n = 64, .k = 32, .transpose_b = true},
                           multiply(dtype));
     }
@@ -95,7 +96,7 @@ TEST_F(ProductsTest, CublasLtIsAskedForTheRowMajorProduct) {
     for (const auto& [m, n, k] :
          {std::array<int64_t, 3>{5, 7, 3}, {1, 9, 4}, {8, 1, 16}, {6, 33, 1}}) {
       for (const Product& p : FormsOf(m, n, k)) {
-        ExpectLikeReference(device(), dtype, p, By(products, dtype));
+        ExpectLikeReference(on(), dtype, p, By(products, dtype));
       }
     }
   }
@@ -105,12 +106,12 @@ TEST_F(ProductsTest, CublasLtIsAskedForTheRowMajorProduct) {
 TEST_F(ProductsTest, SumsAreKeptInF32AndAlignmentsTold) {
   cuda::Products products = Open();
   Product p{.m = 4, .n = 5, .k = 6, .bias = true};
-  ExpectLikeReference(device(), DType::kBF16, p, By(products, DType::kBF16));
+  ExpectLikeReference(on(), DType::kBF16, p, By(products, DType::kBF16));
   EXPECT_EQ(fake().reduction_schemes,
             uint32_t{CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE});
   EXPECT_THAT(fake().alignments, Each(256));
   p.shift = 1;
-  ExpectLikeReference(device(), DType::kBF16, p, By(products, DType::kBF16));
+  ExpectLikeReference(on(), DType::kBF16, p, By(products, DType::kBF16));
   EXPECT_THAT(fake().alignments, Each(2));
   EXPECT_EQ(fake().proposals_asked, 2);
 }
@@ -120,7 +121,7 @@ TEST_F(ProductsTest, AProblemIsPlannedOnceAndTakenApartAtTheEnd) {
     cuda::Products products = Open();
     const Product p{.m = 4, .n = 5, .k = 6};
     for (int i = 0; i < 3; ++i) {
-      ExpectLikeReference(device(), DType::kF32, p, By(products, DType::kF32));
+      ExpectLikeReference(on(), DType::kF32, p, By(products, DType::kF32));
     }
     EXPECT_EQ(fake().proposals_asked, 1);
     EXPECT_GT(fake().live, 0);
@@ -131,7 +132,7 @@ TEST_F(ProductsTest, AProblemIsPlannedOnceAndTakenApartAtTheEnd) {
 TEST_F(ProductsTest, WhatNeedsMoreWorkspaceIsNotTaken) {
   cuda::Products products = Open();
   fake().want_workspace = {0, 1};
-  ExpectLikeReference(device(), DType::kF32, {.m = 4, .n = 5, .k = 6},
+  ExpectLikeReference(on(), DType::kF32, {.m = 4, .n = 5, .k = 6},
                       By(products, DType::kF32));
   EXPECT_THAT(fake().run, Each(2));
 }
@@ -140,7 +141,7 @@ TEST_F(ProductsTest, SaysWhatItHasNoAlgorithmFor) {
   cuda::Products products = Open();
   fake().algorithms = 0;
   OnDevice<float, float>(
-      device(), {.m = 4, .n = 5, .k = 6},
+      on(), {.m = 4, .n = 5, .k = 6},
       [&](Stream& stream, const MatmulArgs& args) {
         EXPECT_FALSE(products.Multiply(stream, args, DType::kF32));
       });
@@ -155,8 +156,8 @@ TEST_F(ProductsTest, TheFastestIsTimedOnceAndKeptForTheNextRun) {
     cuda::Products products = Open(options);
     fake().algorithms = 4;
     fake().do_not_run = {1};
-    fake().seconds = {4e-3, 0, 5e-4, 3e-3};
-    ExpectLikeReference(device(), DType::kF32, p, By(products, DType::kF32));
+    fake().seconds = {8e-3, 0, 5e-4, 6e-3};
+    ExpectLikeReference(on(), DType::kF32, p, By(products, DType::kF32));
     EXPECT_EQ(fake().proposals_asked, 1);
     EXPECT_EQ(fake().run.back(), 2);
   }
@@ -164,13 +165,13 @@ TEST_F(ProductsTest, TheFastestIsTimedOnceAndKeptForTheNextRun) {
   // Now another would be faster, but nothing is timed.
   cuda::Products next = Open(options);
   fake().seconds = {0, 0, 1e-3, 0};
-  ExpectLikeReference(device(), DType::kF32, p, By(next, DType::kF32));
+  ExpectLikeReference(on(), DType::kF32, p, By(next, DType::kF32));
   EXPECT_EQ(fake().proposals_asked, 0);
   EXPECT_THAT(fake().run, ElementsAre(2, 2));
   // What was kept but does not serve any more is chosen again.
   cuda::Products later = Open(options);
   fake().not_of_this_device = {2};
-  ExpectLikeReference(device(), DType::kF32, p, By(later, DType::kF32));
+  ExpectLikeReference(on(), DType::kF32, p, By(later, DType::kF32));
   EXPECT_EQ(fake().proposals_asked, 1);
   EXPECT_NE(fake().run.back(), 2);
 }
