@@ -42,4 +42,12 @@ __device__ T* DynamicShared() {
   return reinterpret_cast<T*>(delink_dynamic_shared);
 }
 
+// 16 bytes of aligned memory, in one access.
+__device__ inline uint4 Load16(const void* from) {
+  return *static_cast<const uint4*>(from);
+}
+__device__ inline void Store16(void* to, uint4 bytes) {
+  *static_cast<uint4*>(to) = bytes;
+}
+
 }  // namespace delink::cuda

@@ -54,7 +54,7 @@ template <typename T, int kWidth = 16 / sizeof(T)>
 __device__ Pack<T, kWidth> LoadPack(const T* from) {
   Pack<T, kWidth> pack;
   if constexpr (sizeof(pack) == 16) {
-    *reinterpret_cast<uint4*>(&pack) = *reinterpret_cast<const uint4*>(from);
+    *reinterpret_cast<uint4*>(&pack) = Load16(from);
   } else {
     for (int i = 0; i < kWidth; ++i) pack.values[i] = from[i];
   }
@@ -63,7 +63,7 @@ __device__ Pack<T, kWidth> LoadPack(const T* from) {
 template <typename T, int kWidth>
 __device__ void StorePack(T* to, const Pack<T, kWidth>& pack) {
   if constexpr (sizeof(pack) == 16) {
-    *reinterpret_cast<uint4*>(to) = *reinterpret_cast<const uint4*>(&pack);
+    Store16(to, *reinterpret_cast<const uint4*>(&pack));
   } else {
     for (int i = 0; i < kWidth; ++i) to[i] = pack.values[i];
   }

@@ -109,7 +109,7 @@ __global__ void __launch_bounds__(kAttentionThreads, kColumns <= 64 ? 2 : 1)
 #pragma unroll
       for (int i = 0; i < kColumns / kSide; ++i) out[r][i] *= rescale[r];
     }
-    AddWeighted<kColumns>(v, at.column, at.width, shared, out);
+    AddWeighted<kColumns>(at.count, v, at.column, at.width, shared, out);
   }
   float inverse[kEach];
 #pragma unroll
@@ -202,7 +202,7 @@ __global__ void __launch_bounds__(kAttentionThreads, kColumns <= 64 ? 2 : 1)
       }
     }
     StoreWeights(ds, shared);
-    AddWeighted<kColumns>(k, at.column, at.width, shared, dq);
+    AddWeighted<kColumns>(at.count, k, at.column, at.width, shared, dq);
   }
   const float factor[kEach] = {scale, scale, scale, scale};
   StoreRows<kColumns>(dq, factor, at.count, s.q_strides.row, at.column,
@@ -268,10 +268,10 @@ __global__ void __launch_bounds__(kAttentionThreads, kColumns <= 64 ? 2 : 1)
                  static_cast<const float*>(s.delta) + statistics, query,
                  queries.end, at.first, scale * kLog2E, p, ds);
       StoreWeights(p, shared);
-      AddWeighted<kColumns>(d_o, at.column, at.width, shared, dv);
+      AddWeighted<kColumns>(at.count, d_o, at.column, at.width, shared, dv);
       __syncthreads();
       StoreWeights(ds, shared);
-      AddWeighted<kColumns>(q, at.column, at.width, shared, dk);
+      AddWeighted<kColumns>(at.count, q, at.column, at.width, shared, dk);
     }
   }
   const float ones[kEach] = {1.0F, 1.0F, 1.0F, 1.0F};

@@ -94,8 +94,14 @@ __device__ inline int ThreadY() {
   return static_cast<int>(threadIdx.x) / kSide;
 }
 
+// `from` and `to` are 16-byte aligned.
 __device__ inline float4 LoadFloat4(const float* from) {
-  return *reinterpret_cast<const float4*>(from);
+  float4 value;
+  *reinterpret_cast<uint4*>(&value) = Load16(from);
+  return value;
+}
+__device__ inline void StoreFloat4(float* to, float4 value) {
+  Store16(to, *reinterpret_cast<const uint4*>(&value));
 }
 
 // Copies kRows x kColumns of `rows`, from element `first` of each on, to
@@ -131,8 +137,9 @@ __device__ void Stage(const HeadRows<T>& rows, int64_t first, int width,
     }
 #pragma unroll
     for (int e = 0; e < kPack; e += 4) {
-      *reinterpret_cast<float4*>(to + row * kStride + column + e) =
-          make_float4(values[e], values[e + 1], values[e + 2], values[e + 3]);
+      StoreFloat4(
+          to + row * kStride + column + e,
+          make_float4(values[e], values[e + 1], values[e + 2], values[e + 3]));
     }
   }
 }
@@ -151,6 +158,7 @@ __device__ void AddScores(const HeadRows<T>& a, const HeadRows<T>& b, int Dh,
     Stage<kTile, kChunk, kChunkStride>(a, d, width, left);
     Stage<kTile, kChunk, kChunkStride>(b, d, width, right);
     __syncthreads();
+    if (kEach * ThreadY() >= a.count) continue;
 #pragma unroll 1
     for (int i = 0; i < width; i += 4) {
       float4 columns[kEach];
@@ -187,11 +195,12 @@ __device__ inline void StoreWeights(const float (&tile)[kEach][kEach],
   }
 }
 
-// sum[row][column] += sum over j of weights[row][j] * rows[j][column], columns
-// from `first` on, of which `width` are there. The block calls together.
+// sum[row][column] += sum over j of weights[row][j] * rows[j][column], for
+// `count` rows and the `width` columns from `first` on. The block calls
+// together.
 template <int kColumns, typename T>
-__device__ void AddWeighted(const HeadRows<T>& rows, int64_t first, int width,
-                            AttentionShared& shared,
+__device__ void AddWeighted(int count, const HeadRows<T>& rows, int64_t first,
+                            int width, AttentionShared& shared,
                             float (&sum)[kEach][kColumns / kSide]) {
   constexpr int kRows = kTile * kTile / kColumns;  // that fit at once
   static_assert(kRows * kColumns <= 2 * kTile * kChunkStride);
@@ -201,6 +210,7 @@ __device__ void AddWeighted(const HeadRows<T>& rows, int64_t first, int width,
     __syncthreads();
     Stage<kRows, kColumns, kColumns>(some, first, width, shared.staged);
     __syncthreads();
+    if (kEach * ThreadY() >= count || 4 * ThreadX() >= width) continue;
 #pragma unroll 1
     for (int i = 0; i < some.count; i += 4) {
       float4 weights[kEach];

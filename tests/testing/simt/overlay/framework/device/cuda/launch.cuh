@@ -5,6 +5,7 @@
 
 #include <cuda_runtime.h>
 
+#include <bit>
 #include <cstdint>
 #include <memory>
 #include <type_traits>
@@ -45,6 +46,16 @@ void Launch(void (*kernel)(P...), dim3 grid, dim3 block, int64_t shared_bytes,
 template <typename T>
 T* DynamicShared() {
   return reinterpret_cast<T*>(simt_dynamic_shared);
+}
+
+// 16 bytes of aligned memory, in one access: of a struct's members g++ would
+// make one each.
+using Bytes16 [[gnu::may_alias]] = unsigned __int128;
+inline uint4 Load16(const void* from) {
+  return std::bit_cast<uint4>(*static_cast<const Bytes16*>(from));
+}
+inline void Store16(void* to, uint4 bytes) {
+  *static_cast<Bytes16*>(to) = std::bit_cast<unsigned __int128>(bytes);
 }
 
 }  // namespace delink::cuda
