@@ -1,11 +1,14 @@
 // Cross-entropy of rows of logits, and its gradient in their place.
 //
-// A block has a row. Its threads take packs of 16 bytes wherever the row
-// starts, the few numbers before the first and after the last whole pack one
-// each. They read the row once, for the maximum and the sum of exponentials
-// together, each thread's relative to the largest it has seen. What of the row
-// fits in shared memory stays there for the gradient; the rest is read again
-// from the L2 cache. Every thread reads again what it has kept itself.
+// A block has a row. Its threads read it once, for the maximum and the sum of
+// exponentials together, each thread's relative to the largest it has seen, and
+// take packs counted from the row's start, so that the sum does not depend on
+// where the row lies: by 16 bytes where it is aligned. (Rows of a vocabulary
+// that is a multiple of 8 are. Others cost more loads, not more traffic.) Then
+// they write the gradient by packs of 16 bytes wherever the row starts, the few
+// numbers before the first and behind the last of these one each. What fits of
+// an aligned row stays in shared memory in between, each thread's own; the rest
+// is read again, from the L2 cache.
 //
 // Then one block adds the losses of the rows, in order.
 #pragma once
@@ -23,17 +26,20 @@ namespace delink::cuda {
 inline constexpr int kCrossEntropyThreads = 512;  // at most
 inline constexpr int kPacksAhead = 4;             // loaded together
 
-// Where the packs of a row are: from element `head` on, and how many.
+// What a thread has of a row cut into packs, of which the first starts at
+// element `head`, and the elements beside them, fewer than two packs.
 template <typename T>
 struct RowPacks {
   int64_t V, head, count;
 
-  __device__ RowPacks(const T* row, int64_t size) : V(size) {
+  __device__ RowPacks(int64_t elements, int64_t first)
+      : V(elements), head(first), count((V - head) / Pack<T>::kSize) {}
+  // The first at the first aligned address.
+  __device__ static RowPacks Aligned(const T* row, int64_t V) {
     constexpr int64_t kSize = Pack<T>::kSize;
-    const auto first =
+    const auto behind =
         static_cast<int64_t>(reinterpret_cast<uintptr_t>(row) % 16 / sizeof(T));
-    head = std::min(V, (kSize - first) % kSize);
-    count = (V - head) / kSize;
+    return RowPacks(V, std::min(V, (kSize - behind) % kSize));
   }
   __device__ int64_t At(int64_t pack) const {
     return head + pack * Pack<T>::kSize;
@@ -46,6 +52,19 @@ struct RowPacks {
     return behind < V ? behind : -1;
   }
 };
+
+template <typename T>
+__device__ bool IsAligned(const T* address) {
+  return reinterpret_cast<uintptr_t>(address) % 16 == 0;
+}
+template <bool kAligned, typename T>
+__device__ Pack<T> LoadAnywhere(const T* from) {
+  if constexpr (kAligned) {
+    return LoadPack(from);
+  } else {
+    return MakePack<T>([from](int i) { return ToFloat(from[i]); });
+  }
+}
 
 // sum = sum of exp(x - max) over what a thread has seen.
 struct SoftmaxPart {
@@ -64,28 +83,42 @@ struct SoftmaxPart {
   }
 };
 
-// A thread's part of the row; the first `kept` packs of the row go to `shared`.
-template <typename T>
-__device__ SoftmaxPart ReadRow(const T* row, const RowPacks<T>& packs,
-                               int64_t kept, Pack<T>* shared) {
-  SoftmaxPart part;
-  const int64_t single = packs.Single();
-  if (single >= 0) part.Add(LoadPack<T, 1>(row + single));
+// A thread's packs of the row; the first `kept` of the row go to `shared`.
+template <bool kAligned, typename T>
+__device__ void ReadPacks(const T* row, int64_t count, int64_t kept,
+                          Pack<T>* shared, SoftmaxPart& part) {
   const int64_t step = blockDim.x;
-  for (int64_t p = threadIdx.x; p < packs.count; p += kPacksAhead * step) {
+  for (int64_t p = threadIdx.x; p < count; p += kPacksAhead * step) {
     Pack<T> x[kPacksAhead];
 #pragma unroll
     for (int i = 0; i < kPacksAhead; ++i) {
       const int64_t at = p + i * step;
-      if (at < packs.count) x[i] = LoadPack(row + packs.At(at));
+      if (at < count) {
+        x[i] = LoadAnywhere<kAligned>(row + at * Pack<T>::kSize);
+      }
     }
 #pragma unroll
     for (int i = 0; i < kPacksAhead; ++i) {
       const int64_t at = p + i * step;
-      if (at >= packs.count) break;
+      if (at >= count) break;
       part.Add(x[i]);
       if (at < kept) StorePack(&shared[at].values[0], x[i]);
     }
+  }
+}
+
+// A thread's part of the row.
+template <typename T>
+__device__ SoftmaxPart ReadRow(const T* row, int64_t V, int64_t kept,
+                               Pack<T>* shared) {
+  const RowPacks<T> packs(V, 0);
+  SoftmaxPart part;
+  const int64_t single = packs.Single();
+  if (single >= 0) part.Add(LoadPack<T, 1>(row + single));
+  if (IsAligned(row)) {
+    ReadPacks<true>(row, packs.count, kept, shared, part);
+  } else {
+    ReadPacks<false>(row, packs.count, kept, shared, part);
   }
   return part;
 }
@@ -133,8 +166,9 @@ __device__ inline double WriteLoss(const CrossEntropyArgs& s, int64_t n,
 // body(v, x) gives the gradients of a pack, or of one number, x that stands at
 // element v.
 template <typename T, typename Body>
-__device__ void WriteRow(T* row, const RowPacks<T>& packs, int64_t kept,
-                         const Pack<T>* shared, Body body) {
+__device__ void WriteRow(T* row, int64_t V, int64_t kept, const Pack<T>* shared,
+                         Body body) {
+  const auto packs = RowPacks<T>::Aligned(row, V);
   const int64_t single = packs.Single();
   if (single >= 0) {
     StorePack(row + single, body(single, LoadPack<T, 1>(row + single)));
@@ -155,7 +189,6 @@ __global__ void __launch_bounds__(kCrossEntropyThreads)
   Pack<T>* const shared = DynamicShared<Pack<T>>();
   const int64_t n = blockIdx.x;
   T* const row = static_cast<T*>(s.logits) + n * s.ld;
-  const RowPacks<T> packs(row, s.V);
   const int32_t target = s.targets[n];
   if (target == s.ignore_index) {
     if (threadIdx.x == 0) {
@@ -163,13 +196,13 @@ __global__ void __launch_bounds__(kCrossEntropyThreads)
       if (s.z_weight != 0) s.row_z[n] = 0.0;
     }
     if (!s.want_grad) return;
-    WriteRow(row, packs, 0, shared, []<int kSize>(int64_t, Pack<T, kSize>) {
+    WriteRow(row, s.V, 0, shared, []<int kSize>(int64_t, Pack<T, kSize>) {
       return MakePack<T, kSize>([](int) { return 0.0F; });
     });
     return;
   }
-  const int64_t kept = std::min(most_kept, packs.count);
-  const Softmax softmax = JoinParts(ReadRow(row, packs, kept, shared));
+  const int64_t kept = IsAligned(row) ? most_kept : 0;
+  const Softmax softmax = JoinParts(ReadRow(row, s.V, kept, shared));
   if (threadIdx.x == 0) {
     shared_max = softmax.max;
     shared_factor =
@@ -185,7 +218,7 @@ __global__ void __launch_bounds__(kCrossEntropyThreads)
       return i == of_target ? p - 1.0F : p;
     });
   };
-  WriteRow(row, packs, kept, shared, gradient);
+  WriteRow(row, s.V, kept, shared, gradient);
 }
 
 // loss_sum, z_sum and count, by two warps: the second has z.

@@ -8,7 +8,7 @@
 #include "framework/optim/kernels.h"
 #include "framework/tensor/bfloat16.h"
 #include "tests/framework/optim/adamw_planes.h"
-#include "tests/framework/optim/device_array.h"
+#include "tests/framework/optim/on_cuda.h"
 
 namespace delink::testing {
 namespace {

@@ -11,7 +11,7 @@
 #include "framework/optim/master.h"
 #include "framework/tensor/bfloat16.h"
 #include "tests/framework/optim/adamw_planes.h"
-#include "tests/framework/optim/device_array.h"
+#include "tests/framework/optim/on_cuda.h"
 
 namespace delink::testing {
 namespace {

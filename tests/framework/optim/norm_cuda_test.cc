@@ -7,7 +7,7 @@
 
 #include "framework/base/rng.h"
 #include "framework/optim/kernels.h"
-#include "tests/framework/optim/device_array.h"
+#include "tests/framework/optim/on_cuda.h"
 
 namespace delink::testing {
 namespace {

@@ -1,5 +1,4 @@
-// Arrays in a device's memory for testing the optimizer's kernels there, at any
-// alignment, and what is around them.
+// Arrays in a device's memory, for testing kernels there at any alignment.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -10,7 +9,6 @@
 #include <vector>
 
 #include "framework/device/backend.h"
-#include "framework/optim/kernels.h"
 
 namespace delink::testing {
 
@@ -74,28 +72,5 @@ bool SameBits(const std::vector<T>& a, const std::vector<T>& b) {
   return a.size() == b.size() &&
          std::memcmp(a.data(), b.data(), a.size() * sizeof(T)) == 0;
 }
-
-// A test of the CUDA device's kernels for f32 beside the CPU's.
-class OnCuda : public ::testing::Test {
- protected:
-  void SetUp() override {
-    auto cuda = NewCudaDevice(0);
-    if (!cuda.ok()) {
-      if (DELINK_EMULATED) FAIL() << cuda.status().ToString();
-      GTEST_SKIP() << cuda.status().ToString();
-    }
-    device_ = *std::move(cuda);
-    stream_ = device_->NewStream();
-    kernels_ = FindOptimKernels(DeviceKind::kCuda, DType::kF32);
-    ASSERT_NE(kernels_, nullptr);
-  }
-
-  std::unique_ptr<Device> device_;
-  std::unique_ptr<Stream> stream_;
-  const OptimKernels* kernels_ = nullptr;
-  const OptimKernels& cpu_ = *FindOptimKernels(DeviceKind::kCpu, DType::kF32);
-  std::unique_ptr<Device> host_ = NewCpuDevice();
-  std::unique_ptr<Stream> host_stream_ = host_->NewStream();
-};
 
 }  // namespace delink::testing
