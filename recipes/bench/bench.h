@@ -19,11 +19,11 @@ namespace delink::bench {
 struct BenchOptions {
   bool ops = true;
   bool steps = true;
+  DeviceKind device = DeviceKind::kCpu;  // or kCuda
   // Names of ModelShapes. Empty: of steps gpt-10m, llama-10m and gpt-124m, on a
   // GPU gpt-124m, qwen-0.5b and qwen-1.5b; of kernels gpt-124m; with `quick`
   // the tiny ones.
   std::vector<std::string> shapes;
-  DeviceKind device = DeviceKind::kCpu;  // or kCuda
   int threads = 1;                       // that kernels use, on the CPU
   std::string scratch;  // folder where the disk is measured; empty: temporary
   bool quick = false;   // seconds instead of minutes; figures are rough

@@ -190,7 +190,7 @@ class CudaDevice final : public Device {
   }
 
   static CudaStream& Of(Stream& stream) {
-    return static_cast<CudaStream&>(stream);
+    return static_cast<CudaStream&>(stream.underlying());
   }
 
  private:

@@ -24,8 +24,8 @@ struct StreamInfo {
   int multiprocessors;
 };
 
-// `stream` must be of the CUDA device, which this makes the calling thread's
-// current one.
+// `stream`, or what it looks on, must be of the CUDA device, which this makes
+// the calling thread's current one.
 const StreamInfo& InfoOf(Stream& stream);
 
 // What kernels keep with a device from call to call: a library's handle, plans
