@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "framework/tensor/bfloat16.h"
+#include "layers/kernels/cpu/targets.h"
 #include "layers/kernels/find_kernels.h"
 
 namespace delink::testing {
@@ -153,6 +154,51 @@ TEST_P(Bf16Rounding, OverflowIsInfiniteAndNotANumberStays) {
                             .c = c.data(),
                             .ldc = 1});
   EXPECT_TRUE(std::isnan(float{c[0]}));
+}
+
+// Every number there is, on every instruction set: one that rounds has its own
+// mind on the smallest.
+TEST(Bf16Targets, EveryNumberIsItselfAndSmallOnesAreRoundedToo) {
+  const std::unique_ptr<Device> device = NewCpuDevice();
+  const std::unique_ptr<Stream> stream = device->NewStream();
+  std::vector<BFloat16> x, zero(1 << 16, BFloat16(0)), y(1 << 16);
+  for (int bits = 0; bits < 1 << 16; ++bits) {
+    x.push_back(BFloat16::FromBits(static_cast<uint16_t>(bits)));
+  }
+  const auto key = KeyFromSeed(1);
+  const int64_t sample = 0;
+  for (const cpu::Target& target : cpu::Targets()) {
+    if (!target.supported) continue;
+    SCOPED_TRACE(target.name);
+    target.bf16->add(
+        *stream,
+        {.count = 1 << 16, .a = x.data(), .b = zero.data(), .y = y.data()});
+    for (size_t i = 0; i < x.size(); ++i) {
+      if (std::isnan(float{x[i]})) {
+        EXPECT_TRUE(std::isnan(float{y[i]})) << i;
+      } else {
+        EXPECT_EQ(y[i].bits, float{x[i]} == 0 ? 0 : x[i].bits) << i;
+      }
+    }
+    // What is kept is multiplied by 10 / 7, in f32.
+    target.bf16->dropout(*stream, {.B = 1,
+                                   .T = 1,
+                                   .D = 1 << 16,
+                                   .rate = 0.3,
+                                   .step_key = &key,
+                                   .name_hash = 1,
+                                   .sample = &sample,
+                                   .x = x.data(),
+                                   .y = y.data()});
+    int64_t small = 0;
+    for (size_t i = 0; i < x.size(); ++i) {
+      if (std::isnan(float{x[i]}) || float{y[i]} == 0) continue;
+      const BFloat16 expected(float{x[i]} * static_cast<float>(1 / (1 - 0.3)));
+      EXPECT_EQ(y[i].bits, expected.bits) << i;
+      small += std::fabs(float{y[i]}) < std::numeric_limits<float>::min();
+    }
+    EXPECT_GT(small, 100);
+  }
 }
 
 INSTANTIATE_TEST_SUITE_P(Tables, Bf16Rounding, ::testing::Bool(),

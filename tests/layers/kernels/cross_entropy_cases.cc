@@ -1,3 +1,5 @@
+#include <limits>
+
 #include "absl/strings/str_format.h"
 #include "tests/layers/kernels/cases.h"
 
@@ -40,6 +42,43 @@ Case CrossEntropyCase(int64_t N, int64_t V, int64_t pad, bool want_grad,
       });
 }
 
+// Logits that rise along the row by far more than exp can bear, after a stretch
+// of masked ones.
+Case RisingCase(int64_t V, double rise, int64_t masked) {
+  return MakeCase(
+      absl::StrFormat("cross_entropy V%d rise%g masked%d", V, rise, masked),
+      [=]<typename T>(const Kernels& kernels, Stream& stream) -> Outputs {
+        constexpr int64_t kRows = 3;
+        auto logits = Input<T>("logits", kRows * V);
+        std::vector<int32_t> targets =
+            Integers("targets", kRows, static_cast<int32_t>(V - masked));
+        for (int32_t& target : targets) target += static_cast<int32_t>(masked);
+        const Guarded<int32_t> of_rows(targets);
+        for (int64_t i = 0; i < kRows * V; ++i) {
+          const int64_t v = i % V;
+          logits[i] =
+              v < masked
+                  ? T(-std::numeric_limits<float>::infinity())
+                  : T(static_cast<float>(double{logits[i]} + rise * v / V));
+        }
+        Guarded<double> row_loss(kRows);
+        Guarded<double> loss_sum(std::vector{0.0});
+        Guarded<int64_t> count(std::vector<int64_t>{0});
+        kernels.cross_entropy(stream, {.N = kRows,
+                                       .V = V,
+                                       .ld = V,
+                                       .logits = logits.data(),
+                                       .targets = of_rows.data(),
+                                       .ignore_index = -100,
+                                       .want_grad = true,
+                                       .row_loss = row_loss.data(),
+                                       .loss_sum = loss_sum.data(),
+                                       .count = count.data()});
+        return {Result("logits", logits, Tolerance<float>(1)),
+                Result("row_loss", row_loss, 1e-6)};
+      });
+}
+
 }  // namespace
 
 std::vector<Case> CrossEntropyCases() {
@@ -61,6 +100,11 @@ std::vector<Case> CrossEntropyCases() {
   cases.push_back(CrossEntropyCase(2, 20'011, 0, false, 3.0));
   cases.push_back(CrossEntropyCase(300, 5, 0, true, 2.0, 1e-2));
   cases.push_back(CrossEntropyCase(0, 16, 0, true, 1.0));
+  for (const double rise : {0.0, 100.0, 1000.0, -300.0}) {
+    cases.push_back(RisingCase(5000, rise, 0));
+    cases.push_back(RisingCase(5000, rise, 1100));
+    cases.push_back(RisingCase(40, rise, 30));
+  }
   return cases;
 }
 

@@ -8,31 +8,62 @@ namespace {
 
 constexpr int64_t kRowBlock = 64;  // summed on its own, so that rounding stays
                                    // that of N / 64 + 64 additions, not N
-constexpr int64_t kColumnBlock = 256;
+// Columns that are summed together: few enough for their sums to stay in the
+// nearest cache, so many that memory is read in long pieces.
+constexpr int64_t kColumnBlock = 1024;
 
 struct Partial {
   float dw[kColumnBlock];
   float db[kColumnBlock];
 };
 
-template <typename T>
-void AddRow(const ColumnSums<T>& s, int64_t n, int64_t first, int64_t columns,
-            Partial* block) {
+// Adds kRows rows from n on, in order. Several at once, because to fetch and
+// to keep a sum takes as long as to add a row to it.
+template <int kRows, typename T>
+void AddRows(const ColumnSums<T>& s, int64_t n, int64_t first, int64_t columns,
+             float* db) {
   const T* dy = s.dy + n * s.D + first;
+  ForRow(columns, [&](auto load, auto store) DELINK_LAMBDA {
+    Vec sum = load(db);
+    for (int r = 0; r < kRows; ++r) sum += load(dy + r * s.D);
+    store(db, sum);
+  });
+}
+
+template <int kRows, typename T>
+void AddNormRows(const ColumnSums<T>& s, int64_t n, int64_t first,
+                 int64_t columns, Partial* block) {
+  const T* dy = s.dy + n * s.D + first;
+  const T* x = s.x + n * s.D + first;
+  Vec mean[kRows], rstd[kRows];
+  for (int r = 0; r < kRows; ++r) {
+    mean[r] = Set(s.mean != nullptr ? s.mean[n + r] : 0.0F);
+    rstd[r] = Set(s.rstd[n + r]);
+  }
+  ForRow(columns, [&](auto load, auto store) DELINK_LAMBDA {
+    Vec dw = load(block->dw), db = load(block->db);
+    for (int r = 0; r < kRows; ++r) {
+      const Vec g = load(dy + r * s.D);
+      db += g;
+      dw = Fma(g, (load(x + r * s.D) - mean[r]) * rstd[r], dw);
+    }
+    store(block->dw, dw);
+    store(block->db, db);
+  });
+}
+
+// Rows [begin, end).
+template <typename T>
+void AddBlock(const ColumnSums<T>& s, int64_t begin, int64_t end, int64_t first,
+              int64_t columns, Partial* block) {
+  int64_t n = begin;
   if (s.dw == nullptr) {
-    ForRow(columns, [&](auto load, auto store) DELINK_LAMBDA {
-      store(block->db, load(block->db) + load(dy));
-    });
+    for (; n + 8 <= end; n += 8) AddRows<8>(s, n, first, columns, block->db);
+    for (; n < end; ++n) AddRows<1>(s, n, first, columns, block->db);
     return;
   }
-  const T* x = s.x + n * s.D + first;
-  const float mean = s.mean != nullptr ? s.mean[n] : 0.0F;
-  const float rstd = s.rstd[n];
-  ForRow(columns, [&](auto load, auto store) DELINK_LAMBDA {
-    const Vec g = load(dy);
-    store(block->db, load(block->db) + g);
-    store(block->dw, Fma(g, (load(x) - mean) * rstd, load(block->dw)));
-  });
+  for (; n + 4 <= end; n += 4) AddNormRows<4>(s, n, first, columns, block);
+  for (; n < end; ++n) AddNormRows<1>(s, n, first, columns, block);
 }
 
 void AddPartial(int64_t columns, const float* from, float* to) {
@@ -52,11 +83,14 @@ void Finish(int64_t columns, const float* total, bool accumulate, float* out) {
 template <typename T>
 void SumBlock(const ColumnSums<T>& s, int64_t first, int64_t columns) {
   Partial total, block;
-  std::memset(&total, 0, sizeof(total));
+  const int64_t bytes = columns * static_cast<int64_t>(sizeof(float));
+  std::memset(total.dw, 0, bytes);
+  std::memset(total.db, 0, bytes);
   for (int64_t n0 = 0; n0 < s.N; n0 += kRowBlock) {
-    std::memset(&block, 0, sizeof(block));
+    std::memset(block.dw, 0, bytes);
+    std::memset(block.db, 0, bytes);
     const int64_t end = n0 + kRowBlock < s.N ? n0 + kRowBlock : s.N;
-    for (int64_t n = n0; n < end; ++n) AddRow(s, n, first, columns, &block);
+    AddBlock(s, n0, end, first, columns, &block);
     AddPartial(columns, block.dw, total.dw);
     AddPartial(columns, block.db, total.db);
   }
@@ -68,14 +102,21 @@ void SumBlock(const ColumnSums<T>& s, int64_t first, int64_t columns) {
 
 }  // namespace
 
+// Threads share the columns, in whole vectors: a column's sum is in the order
+// of the rows whoever makes it.
 template <typename T>
 void SumColumns(const ColumnSums<T>& s) {
-  const int64_t blocks = (s.D + kColumnBlock - 1) / kColumnBlock;
-#pragma omp parallel for schedule(static) if (s.N * s.D > kParallelFrom)
-  for (int64_t block = 0; block < blocks; ++block) {
-    const int64_t first = block * kColumnBlock;
-    const int64_t rest = s.D - first;
-    SumBlock(s, first, rest < kColumnBlock ? rest : kColumnBlock);
+  const int64_t vectors = (s.D + kWidth - 1) / kWidth;
+  const int64_t parts = s.N * s.D > kParallelFrom ? MaxThreads() : 1;
+#pragma omp parallel for schedule(static) if (parts > 1)
+  for (int64_t part = 0; part < parts; ++part) {
+    const int64_t whole_end = vectors * (part + 1) / parts * kWidth;
+    const int64_t end = whole_end < s.D ? whole_end : s.D;
+    for (int64_t first = vectors * part / parts * kWidth; first < end;
+         first += kColumnBlock) {
+      const int64_t rest = end - first;
+      SumBlock(s, first, rest < kColumnBlock ? rest : kColumnBlock);
+    }
   }
 }
 

@@ -8,57 +8,78 @@ namespace {
 
 // Exponentials are summed in f32 within a block and in double over blocks.
 constexpr int64_t kBlock = 1024;
+// How far above what is subtracted from all logits one may be: sums of e^60 are
+// as exact as sums of 1, and far from infinite.
+constexpr float kRoom = 60.0F;
+
+// exp(x) of what is far below 88.
+DELINK_INLINE Vec ExpOf(Vec x) {
+  return Exp2Within(Max(Set(-127.0F), x * 1.44269504F));
+}
 
 template <typename T>
-float RowMax(const T* x, int64_t V) {
+float Largest(const T* x, int64_t count) {
   Vec max = Set(-__builtin_inff());
   int64_t v = 0;
-  for (; v + kWidth <= V; v += kWidth) max = Max(max, Load(x + v));
+  for (; v + kWidth <= count; v += kWidth) max = Max(max, Load(x + v));
   float result = ReduceMax(max);
-  for (; v < V; ++v) {
+  for (; v < count; ++v) {
     const float logit = LoadOne(x + v);
     result = logit > result ? logit : result;
   }
   return result;
 }
 
-// sum exp(x - max); with kKeep x becomes the exponentials.
-template <bool kKeep, typename T>
-double SumExp(T* x, int64_t V, float max) {
+struct BlockSum {
+  double sum;  // of exp(x - shift)
+  float max;   // of x
+};
+template <typename T>
+BlockSum SumExp(const T* x, int64_t count, float shift) {
+  Vec sum{}, max = Set(-__builtin_inff());
+  int64_t v = 0;
+  for (; v + kWidth <= count; v += kWidth) {
+    const Vec logit = Load(x + v);
+    max = Max(max, logit);
+    sum += ExpOf(logit - shift);
+  }
+  BlockSum result = {ReduceAdd(sum), ReduceMax(max)};
+  if (v < count) {
+    const Vec logit = LoadPartial(x + v, count - v);
+    const Vec e = ExpOf(logit - shift);
+    for (int64_t lane = 0; lane < count - v; ++lane) {
+      result.sum += e[lane];
+      result.max = logit[lane] > result.max ? logit[lane] : result.max;
+    }
+  }
+  return result;
+}
+
+// The sum of exp(x - shift) over a row.
+struct RowSum {
+  double sum;
+  float shift;
+};
+
+// In one pass: what is subtracted is the largest logit of the first block, and
+// of a later one only where that is far above.
+template <typename T>
+RowSum SumRow(const T* x, int64_t V) {
+  constexpr float kLowest = -1e38F;  // no infinity, which has no difference
+  float shift = Largest(x, V < kBlock ? V : kBlock);
+  if (shift < kLowest) shift = kLowest;
   double total = 0.0;
   for (int64_t first = 0; first < V; first += kBlock) {
     const int64_t count = V - first < kBlock ? V - first : kBlock;
-    T* block = x + first;
-    Vec sum{};
-    int64_t v = 0;
-    for (; v + kWidth <= count; v += kWidth) {
-      const Vec e = Exp(Load(block + v) - max);
-      if (kKeep) Store(block + v, e);
-      sum += e;
+    BlockSum block = SumExp(x + first, count, shift);
+    if (block.max > shift + kRoom) {
+      total *= Exp(Set(shift - block.max))[0];
+      shift = block.max;
+      block = SumExp(x + first, count, shift);
     }
-    total += ReduceAdd(sum);
-    if (v < count) {
-      const Vec e = Exp(LoadPartial(block + v, count - v) - max);
-      if (kKeep) StorePartial(block + v, e, count - v);
-      for (int64_t lane = 0; lane < count - v; ++lane) total += e[lane];
-    }
+    total += block.sum;
   }
-  return total;
-}
-
-// softmax * scale - onehot(target), of a row that SumExp has left: f32 as
-// exponentials, bf16 as it was, since what it kept would be rounded twice.
-void Gradient(float* x, int64_t V, int32_t target, float, float inverse) {
-  ForRow(V, [&](auto load, auto store)
-                DELINK_LAMBDA { store(x, load(x) * inverse); });
-  x[target] -= 1.0F;
-}
-void Gradient(BFloat16* x, int64_t V, int32_t target, float max,
-              float inverse) {
-  const Vec of_target = Exp(Set(LoadOne(x + target)) - max) * inverse - 1.0F;
-  ForRow(V, [&](auto load, auto store)
-                DELINK_LAMBDA { store(x, Exp(load(x) - max) * inverse); });
-  StoreOne(x + target, of_target[0]);
+  return {total, shift};
 }
 
 template <typename T>
@@ -71,21 +92,27 @@ void CrossEntropyRow(const CrossEntropyArgs& s, int64_t n) {
     if (s.want_grad) std::memset(x, 0, s.V * sizeof(T));
     return;
   }
-  const float max = RowMax(x, s.V);
-  const double of_target = LoadOne(x + target);
-  const double sum =
-      s.want_grad ? SumExp<kIsF32<T>>(x, s.V, max) : SumExp<false>(x, s.V, max);
+  const auto [sum, shift] = SumRow(x, s.V);
+  const float of_target = LoadOne(x + target);
   const double log_sum = __builtin_log(sum);
-  s.row_loss[n] = log_sum + (max - of_target);
+  s.row_loss[n] = log_sum + (static_cast<double>(shift) - of_target);
   // The gradient of the z-loss is 2 z_weight lse softmax.
   double scale = 1.0;
   if (s.z_weight != 0) {
-    const double lse = log_sum + max;
+    const double lse = log_sum + shift;
     s.row_z[n] = s.z_weight * lse * lse;
     scale += 2.0 * s.z_weight * lse;
   }
   if (!s.want_grad) return;
-  Gradient(x, s.V, target, max, static_cast<float>(scale / sum));
+  // softmax * scale - onehot(target), the exponentials made again: in bf16
+  // they could not be kept, and to keep them costs as much as to make them.
+  const float inverse = static_cast<float>(scale / sum);
+  const auto probability = [=, shift = shift](Vec logit) DELINK_LAMBDA {
+    return ExpOf(logit - shift) * inverse;
+  };
+  ForRow(s.V, [&](auto load, auto store)
+                  DELINK_LAMBDA { store(x, probability(load(x))); });
+  StoreOne(x + target, probability(Set(of_target))[0] - 1.0F);
 }
 
 }  // namespace

@@ -1,5 +1,7 @@
 // Philox4x32-10 (framework/base/rng.h) on as many counters at once as there
-// are 64-bit lanes, so that each round's products are whole.
+// are 64-bit lanes, so that each round's products are whole. A word is the
+// lower half of a lane; what the upper half holds is never looked at, so that
+// nothing need be cut off.
 #include "layers/kernels/cpu/helpers.h"
 #include "layers/kernels/cpu/simd/simd.h"
 #include "layers/kernels/cpu/simd/vec.h"
@@ -8,98 +10,167 @@ namespace delink::cpu::DELINK_SIMD {
 namespace {
 
 constexpr int64_t kLanes = kWidth / 2;
-constexpr int64_t kBatch = 4 * kLanes;  // elements decided together
+constexpr int64_t kBatch = 4 * kLanes;  // elements that kLanes counters decide
+constexpr int64_t kBlock = 8192;        // elements, a multiple of any kBatch
+constexpr int kRounds = 10;
 
-// Uniform(word) >= rate means word >= threshold: both count in steps of 2^-24.
-uint64_t Threshold(float rate) {
-  const float steps = rate * 0x1p24F;
-  const uint64_t whole = static_cast<uint64_t>(steps);
-  return (whole + (static_cast<float>(whole) < steps ? 1 : 0)) << 8;
+struct RoundKeys {
+  WideVec lo[kRounds], hi[kRounds];
+};
+
+void KeysOf(RngKey key, RoundKeys* keys) {
+  uint32_t lo = key.lo, hi = key.hi;
+  for (int round = 0; round < kRounds; ++round) {
+    keys->lo[round] = WideVec{} + lo;
+    keys->hi[round] = WideVec{} + hi;
+    lo += 0x9E3779B9;
+    hi += 0xBB67AE85;
+  }
 }
 
-// keep[4c + w] is all ones if word w of counter first + c keeps its element,
-// else 0.
-void Keep(RngKey key, uint64_t first, uint64_t threshold,
-          uint32_t keep[kBatch]) {
+// The words of kLanes counters in the order of the elements they decide.
+struct Words {
+  BitVec first, second;
+};
+
+// Words 0 and 1 of each counter in the halves of a lane of `a`, 2 and 3 in
+// `b`, to the order of the counters. Moving lanes only within 16 bytes, it
+// wants those of counters 0 .. kLanes / 2 - 1 in the even lanes.
+DELINK_INLINE Words Interleave(WideVec a, WideVec b) {
+#if defined(__AVX512F__)
+  return {(BitVec)_mm512_maskz_unpacklo_epi64(0xFF, (__m512i)a, (__m512i)b),
+          (BitVec)_mm512_maskz_unpackhi_epi64(0xFF, (__m512i)a, (__m512i)b)};
+#elif defined(__AVX2__)
+  return {(BitVec)_mm256_unpacklo_epi64((__m256i)a, (__m256i)b),
+          (BitVec)_mm256_unpackhi_epi64((__m256i)a, (__m256i)b)};
+#else
+  return {(BitVec)WideVec{a[0], b[0]}, (BitVec)WideVec{a[1], b[1]}};
+#endif
+}
+
+DELINK_INLINE WideVec CounterOffsets() {
+  WideVec offsets;
+  for (int64_t i = 0; i < kLanes; ++i) offsets[i] = i / 2 + i % 2 * kLanes / 2;
+  return offsets;
+}
+
+// Of counters from `first` on, kBatches times. Several at once, because each
+// product waits for the one before.
+template <int kBatches>
+DELINK_INLINE void WordsOf(const RoundKeys& keys, uint64_t first,
+                           Words words[kBatches]) {
   constexpr uint64_t kLow = 0xFFFFFFFF;
-  WideVec counter{};
-  for (int c = 0; c < kLanes; ++c) counter[c] = first + c;
-  WideVec x0 = counter & kLow, x1 = counter >> 32, x2{}, x3{};
-  uint32_t k0 = key.lo, k1 = key.hi;
-  for (int round = 0; round < 10; ++round) {
-    const WideVec p0 = MultiplyLow(x0, WideVec{} + 0xD2511F53u);
-    const WideVec p1 = MultiplyLow(x2, WideVec{} + 0xCD9E8D57u);
-    x0 = (p1 >> 32) ^ x1 ^ static_cast<uint64_t>(k0);
-    x2 = (p0 >> 32) ^ x3 ^ static_cast<uint64_t>(k1);
-    x1 = p1 & kLow;
-    x3 = p0 & kLow;
-    k0 += 0x9E3779B9;
-    k1 += 0xBB67AE85;
+  constexpr uint64_t kFactor0 = 0xD2511F53, kFactor1 = 0xCD9E8D57;
+  WideVec x0[kBatches], x1[kBatches], x2[kBatches], x3[kBatches];
+  for (int i = 0; i < kBatches; ++i) {
+    // The first round: the upper half of the 128-bit counter is 0.
+    const WideVec counter = first + i * kLanes + CounterOffsets();
+    x0[i] = (counter >> 32) ^ keys.lo[0];
+    x1[i] = WideVec{};
+    x3[i] = MultiplyLow(counter, WideVec{} + kFactor0);
+    x2[i] = (x3[i] >> 32) ^ keys.hi[0];
   }
-  const WideVec limit = WideVec{} + threshold;
-  const WideVec low =
-      ((WideVec)(x0 >= limit) & kLow) | ((WideVec)(x1 >= limit) & ~kLow);
-  const WideVec high =
-      ((WideVec)(x2 >= limit) & kLow) | ((WideVec)(x3 >= limit) & ~kLow);
-  uint64_t lows[kLanes], highs[kLanes], both[2 * kLanes];
-  std::memcpy(lows, &low, sizeof(low));
-  std::memcpy(highs, &high, sizeof(high));
-  for (int c = 0; c < kLanes; ++c) {
-    both[2 * c] = lows[c];
-    both[2 * c + 1] = highs[c];
+#pragma GCC unroll 10
+  for (int round = 1; round < kRounds - 1; ++round) {
+    for (int i = 0; i < kBatches; ++i) {
+      const WideVec p0 = MultiplyLow(x0[i], WideVec{} + kFactor0);
+      const WideVec p1 = MultiplyLow(x2[i], WideVec{} + kFactor1);
+      x0[i] = Xor(p1 >> 32, x1[i], keys.lo[round]);
+      x2[i] = Xor(p0 >> 32, x3[i], keys.hi[round]);
+      x1[i] = p1;
+      x3[i] = p0;
+    }
   }
-  std::memcpy(keep, both, sizeof(both));
+  const WideVec k0 = keys.lo[kRounds - 1], k1 = keys.hi[kRounds - 1];
+  for (int i = 0; i < kBatches; ++i) {
+    const WideVec p0 = MultiplyLow(x0[i], WideVec{} + kFactor0);
+    const WideVec p1 = MultiplyLow(x2[i], WideVec{} + kFactor1);
+    words[i] = Interleave((p1 >> 32 | p1 << 32) ^ ((x1[i] ^ k0) & kLow),
+                          (p0 >> 32 | p0 << 32) ^ ((x3[i] ^ k1) & kLow));
+  }
 }
 
-// A mask, not a product: what is dropped is 0, even if it was not finite.
-DELINK_INLINE Vec Apply(Vec x, float scale, const uint32_t* keep) {
-  IntVec mask;
-  std::memcpy(&mask, keep, sizeof(mask));
-  return (Vec)((IntVec)(x * scale) & mask);
-}
+// How elements are kept and what becomes of them. Uniform(word) >= rate means
+// word >> 8 >= limit: both count in steps of 2^-24.
+struct Rule {
+  explicit Rule(double rate) : scale(static_cast<float>(1.0 / (1.0 - rate))) {
+    const float steps = static_cast<float>(rate) * 0x1p24F;
+    limit = static_cast<int32_t>(steps);
+    if (static_cast<float>(limit) < steps) ++limit;
+  }
+  // A mask, not a product: what is dropped is 0, even if it was not finite.
+  DELINK_INLINE Vec operator()(Vec x, BitVec words) const {
+#if defined(__AVX512F__)
+    return (Vec)_mm512_maskz_mul_ps(
+        _mm512_cmpge_epi32_mask((__m512i)(words >> 8),
+                                _mm512_set1_epi32(limit)),
+        (__m512)x, _mm512_set1_ps(scale));
+#else
+    return (Vec)((IntVec)(x * scale) & ((IntVec)(words >> 8) >= limit));
+#endif
+  }
+  int32_t limit;
+  float scale;
+};
 
-// Elements [begin, end) of one sample; element `begin` is at x and y.
+// Up to kBatch elements from element i on, of which the first may be any of
+// its counter's four.
 template <typename T>
-void DropoutRange(const DropoutArgs& s, RngKey key, uint64_t begin,
-                  uint64_t end, const T* x, T* y) {
-  const uint64_t threshold = Threshold(static_cast<float>(s.rate));
-  const float scale = static_cast<float>(1.0 / (1.0 - s.rate));
-  uint32_t keep[kBatch + kWidth] = {};  // room to read past the last word
-  for (uint64_t i = begin; i < end;) {
-    Keep(key, i / 4, threshold, keep);
-    const int64_t skip = static_cast<int64_t>(i % 4);
-    int64_t count = kBatch - skip;
-    if (count > static_cast<int64_t>(end - i)) {
-      count = static_cast<int64_t>(end - i);
-    }
-    for (int64_t j = 0; j < count; j += kWidth) {
-      const int64_t rest = count - j;
-      if (rest >= kWidth) {
-        Store(y + j, Apply(Load(x + j), scale, keep + skip + j));
-      } else {
-        StorePartial(y + j,
-                     Apply(LoadPartial(x + j, rest), scale, keep + skip + j),
-                     rest);
-      }
-    }
-    x += count;
-    y += count;
-    i += static_cast<uint64_t>(count);
+void DropoutSome(const Rule& rule, const RoundKeys& keys, uint64_t i,
+                 int64_t count, const T* x, T* y) {
+  Words words[1];
+  WordsOf<1>(keys, i / 4, words);
+  uint32_t word[kBatch + kWidth] = {};  // room to read past the last word
+  std::memcpy(word, words, sizeof(words));
+  for (int64_t j = 0; j < count; j += kWidth) {
+    const int64_t rest = count - j < kWidth ? count - j : kWidth;
+    BitVec of_lane;
+    std::memcpy(&of_lane, word + i % 4 + j, sizeof(of_lane));
+    StorePartial(y + j, rule(LoadPartial(x + j, rest), of_lane), rest);
   }
+}
+
+// Elements [i, end) of one sample; element i is at x and y.
+template <typename T>
+void DropoutRange(const Rule& rule, const RoundKeys& keys, uint64_t i,
+                  uint64_t end, const T* x, T* y) {
+  const auto some = [&](uint64_t count) {
+    const int64_t n = static_cast<int64_t>(count < end - i ? count : end - i);
+    DropoutSome(rule, keys, i, n, x, y);
+    i += n;
+    x += n;
+    y += n;
+  };
+  if (i % 4 != 0) some(4 - i % 4);
+  constexpr int kBatches = 2;
+  for (; end - i >= kBatches * kBatch; i += kBatches * kBatch) {
+    Words words[kBatches];
+    WordsOf<kBatches>(keys, i / 4, words);
+    for (int batch = 0; batch < kBatches; ++batch, x += kBatch, y += kBatch) {
+      Store(y, rule(Load(x), words[batch].first));
+      Store(y + kWidth, rule(Load(x + kWidth), words[batch].second));
+    }
+  }
+  while (i < end) some(kBatch);
 }
 
 }  // namespace
 
 template <typename T>
 void Dropout(Stream&, const DropoutArgs& s) {
+  const Rule rule(s.rate);
+  const int64_t count = s.T * s.D, blocks = (count + kBlock - 1) / kBlock;
 #pragma omp parallel for collapse(2) \
     schedule(static) if (s.B * s.T * s.D > kParallelFrom)
   for (int64_t b = 0; b < s.B; ++b) {
-    for (int64_t t = 0; t < s.T; ++t) {
-      const uint64_t begin =
-          static_cast<uint64_t>((s.first_position + t) * s.D);
-      const int64_t at = (b * s.T + t) * s.D;
-      DropoutRange(s, SampleKey(s, b), begin, begin + s.D,
+    for (int64_t block = 0; block < blocks; ++block) {
+      RoundKeys keys;
+      KeysOf(SampleKey(s, b), &keys);
+      const int64_t begin = block * kBlock, rest = count - begin;
+      const int64_t end = begin + (rest < kBlock ? rest : kBlock);
+      const int64_t first = s.first_position * s.D, at = b * count + begin;
+      DropoutRange(rule, keys, static_cast<uint64_t>(first + begin),
+                   static_cast<uint64_t>(first + end),
                    static_cast<const T*>(s.x) + at, static_cast<T*>(s.y) + at);
     }
   }

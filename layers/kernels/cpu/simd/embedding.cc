@@ -62,12 +62,19 @@ void EmbeddingBackwardPosition(Stream&,
                                const EmbeddingBackwardPositionArgs& s) {
   const T* dy = static_cast<const T*>(s.dy);
   float* dp = static_cast<float*>(s.dp);
-  if (!s.accumulate) Zero(dp, s.Tmax, s.D);
+  const int64_t end = s.first_position + s.T;
+  if (!s.accumulate) {
+    Zero(dp, s.first_position, s.D);
+    Zero(dp + end * s.D, s.Tmax - end, s.D);
+  }
 #pragma omp parallel for schedule(static) if (s.B * s.T * s.D > kParallelFrom)
   for (int64_t t = 0; t < s.T; ++t) {
-    for (int64_t b = 0; b < s.B; ++b) {
-      AddTo(s.D, dy + (b * s.T + t) * s.D, dp + (s.first_position + t) * s.D);
-    }
+    float* to = dp + (s.first_position + t) * s.D;
+    ForRow(s.D, [&](auto load, auto store) DELINK_LAMBDA {
+      Vec sum = s.accumulate ? load(to) : Vec{};
+      for (int64_t b = 0; b < s.B; ++b) sum += load(dy + (b * s.T + t) * s.D);
+      store(to, sum);
+    });
   }
 }
 

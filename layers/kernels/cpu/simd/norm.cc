@@ -22,35 +22,31 @@ T* Row(void* p, int64_t D, int64_t n) {
   return static_cast<T*>(p) + n * D;
 }
 
-template <typename T>
-float Sum(const T* x, int64_t D) {
-  Vec sum{};
-  ForRow(D, [&](auto load, auto) DELINK_LAMBDA { sum += load(x); });
-  return ReduceAdd(sum);
-}
-
-template <typename T>
-void LayerNormRow(const LayerNormForwardArgs& s, int64_t n) {
+// kRows rows from n on: while the sums of one wait for each other those of the
+// next are made, and the weights are read once.
+template <int kRows, typename T>
+void LayerNormRows(const LayerNormForwardArgs& s, int64_t n) {
   const T* x = Row<T>(s.x, s.D, n);
   const T* w = static_cast<const T*>(s.w);
   const T* b = static_cast<const T*>(s.b);
   T* y = Row<T>(s.y, s.D, n);
-  const float mean = Sum(x, s.D) / static_cast<float>(s.D);
-  const float rstd = Rstd(SumSquares(x, s.D, mean), s.D, s.eps);
-  const Vec scale = Set(rstd);
-  if (b != nullptr) {
-    ForRow(s.D, [&](auto load, auto store) DELINK_LAMBDA {
-      store(y, Fma((load(x) - mean) * scale, load(w), load(b)));
-    });
-  } else {
-    ForRow(s.D, [&](auto load, auto store) DELINK_LAMBDA {
-      store(y, (load(x) - mean) * scale * load(w));
-    });
+  float mean[kRows], rstd[kRows];
+  for (int r = 0; r < kRows; ++r) {
+    mean[r] = Sum(x + r * s.D, s.D) / static_cast<float>(s.D);
   }
-  if (s.rstd != nullptr) {
-    Floats(s.mean)[n] = mean;
-    Floats(s.rstd)[n] = rstd;
+  for (int r = 0; r < kRows; ++r) {
+    rstd[r] = Rstd(SumSquares(x + r * s.D, s.D, mean[r]), s.D, s.eps);
   }
+  ForRow(s.D, [&](auto load, auto store) DELINK_LAMBDA {
+    const Vec scale = load(w), shift = b != nullptr ? load(b) : Vec{};
+    for (int r = 0; r < kRows; ++r) {
+      const Vec normed = (load(x + r * s.D) - mean[r]) * rstd[r];
+      store(y + r * s.D, Fma(normed, scale, shift));
+    }
+  });
+  if (s.rstd == nullptr) return;
+  std::memcpy(Floats(s.mean) + n, mean, sizeof(mean));
+  std::memcpy(Floats(s.rstd) + n, rstd, sizeof(rstd));
 }
 
 }  // namespace
@@ -59,7 +55,13 @@ template <typename T>
 void LayerNormForward(Stream&, const LayerNormForwardArgs& s) {
   if (s.D == 0) return;
 #pragma omp parallel for schedule(static) if (s.N * s.D > kParallelFrom)
-  for (int64_t n = 0; n < s.N; ++n) LayerNormRow<T>(s, n);
+  for (int64_t n = 0; n < s.N; n += 2) {
+    if (n + 1 < s.N) {
+      LayerNormRows<2, T>(s, n);
+    } else {
+      LayerNormRows<1, T>(s, n);
+    }
+  }
 }
 
 template <typename T>

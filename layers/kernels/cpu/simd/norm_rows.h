@@ -5,17 +5,35 @@
 
 namespace delink::cpu::DELINK_SIMD {
 
-// sum of (x - shift)^2; lanes past D add nothing.
+// The sum over the whole vectors of a row, add(d, sum) adding that at d: in
+// four chains, since one addition waits for the one before.
+template <typename Add>
+static DELINK_INLINE float SumVectors(int64_t D, const Add& add) {
+  Vec sum[4] = {};
+  int64_t d = 0;
+  for (; d + 4 * kWidth <= D; d += 4 * kWidth) {
+    for (int i = 0; i < 4; ++i) sum[i] = add(d + i * kWidth, sum[i]);
+  }
+  for (; d + kWidth <= D; d += kWidth) sum[0] = add(d, sum[0]);
+  return ReduceAdd((sum[0] + sum[1]) + (sum[2] + sum[3]));
+}
+
+template <typename T>
+static inline float Sum(const T* x, int64_t D) {
+  float total = SumVectors(
+      D, [&](int64_t d, Vec sum) DELINK_LAMBDA { return sum + Load(x + d); });
+  for (int64_t d = D / kWidth * kWidth; d < D; ++d) total += LoadOne(x + d);
+  return total;
+}
+
+// sum of (x - shift)^2.
 template <typename T>
 static inline float SumSquares(const T* x, int64_t D, float shift) {
-  Vec sum{};
-  int64_t d = 0;
-  for (; d + kWidth <= D; d += kWidth) {
+  float total = SumVectors(D, [&](int64_t d, Vec sum) DELINK_LAMBDA {
     const Vec centred = Load(x + d) - shift;
-    sum = Fma(centred, centred, sum);
-  }
-  float total = ReduceAdd(sum);
-  for (; d < D; ++d) {
+    return Fma(centred, centred, sum);
+  });
+  for (int64_t d = D / kWidth * kWidth; d < D; ++d) {
     const float centred = LoadOne(x + d) - shift;
     total += centred * centred;
   }
@@ -24,8 +42,8 @@ static inline float SumSquares(const T* x, int64_t D, float shift) {
 
 // One over the root of sum / D + eps; the same for a row wherever it is.
 static inline float Rstd(float sum, int64_t D, double eps) {
-  const double mean = static_cast<double>(sum) / static_cast<double>(D);
-  return static_cast<float>(1.0 / __builtin_sqrt(mean + eps));
+  const double d = static_cast<double>(D);
+  return static_cast<float>(__builtin_sqrt(d / (sum + eps * d)));
 }
 
 // y = x * rstd * w; returns rstd.

@@ -18,18 +18,18 @@ void ForBlocks(int64_t count, const Body& body) {
 }
 
 // With e = exp(-2u), u = sqrt(2/pi) (x + 0.044715 x^3), the tanh form is
-// x / (1 + e).
-DELINK_INLINE Vec TanhExp(Vec x) {
-  return Exp(x * Fma(x * x, Set(-0.071354816F), Set(-1.5957691F)));
+// x / (1 + e). This is log2(e).
+DELINK_INLINE Vec TanhExponent(Vec x) {
+  return x * Fma(x * x, Set(-0.10294324F), Set(-2.3022082F));
 }
 
-DELINK_INLINE Vec TanhGelu(Vec x) { return x / (1.0F + TanhExp(x)); }
+DELINK_INLINE Vec TanhGelu(Vec x) { return x * Logistic2(TanhExponent(x)); }
 
 DELINK_INLINE Vec TanhDerivative(Vec x) {
-  // Past +-10 the derivative is 0 or 1 in f32; nothing may overflow there.
-  const Vec z = Min(Set(10.0F), Max(Set(-10.0F), x));
-  const Vec e = TanhExp(z);
-  const Vec gate = 1.0F / (1.0F + e);
+  // Past +-9.9 the derivative is 0 or 1 in f32; nothing may overflow there.
+  const Vec z = Clamp(x, 9.9F);
+  const Vec e = Exp2Normal(TanhExponent(z));
+  const Vec gate = Reciprocal(1.0F + e);
   const Vec two_du = Fma(z * z, Set(0.21406445F), Set(1.5957691F));
   // 1 - gate, without cancellation, is e * gate.
   return Fma(z * two_du, gate * (e * gate), gate);

@@ -1,6 +1,6 @@
 // The vectorised kernels. The sources of this folder are compiled once for each
 // instruction set, with DELINK_SIMD naming the namespace (baseline, avx2,
-// avx512); which one runs is decided at run time.
+// avx512, avx512bf16); which one runs is decided at run time.
 //
 // Because the same inline function of a header would exist once per
 // instruction set, and the linker keeps any one of them, these sources use

@@ -7,7 +7,7 @@
 namespace delink::cpu::DELINK_SIMD {
 namespace {
 
-DELINK_INLINE Vec Sigmoid(Vec x) { return 1.0F / (1.0F + Exp(-x)); }
+DELINK_INLINE Vec Sigmoid(Vec x) { return Logistic2(x * -1.44269504F); }
 
 }  // namespace
 

@@ -109,9 +109,8 @@ static DELINK_INLINE Vec Widen(HalfVec v) {
 #endif
 }
 
-// Not vcvtneps2bf16, which takes small numbers for 0: every target gives the
-// same bits. A NaN that arithmetic leaves is quiet, so nothing is added to it.
-static DELINK_INLINE HalfVec Narrow(Vec v) {
+// A NaN that arithmetic leaves is quiet, so nothing is added to it.
+static DELINK_INLINE HalfVec RoundToHalf(Vec v) {
   const BitVec bits = (BitVec)v;
   const BitVec rounded = v == v ? bits + 0x7FFFu + ((bits >> 16) & 1u) : bits;
 #if defined(__AVX512F__)
@@ -128,6 +127,18 @@ static DELINK_INLINE HalfVec Narrow(Vec v) {
 #else
   return __builtin_convertvector(rounded >> 16, HalfVec);
 #endif
+}
+
+// The instruction takes numbers below 2^-126 for 0. They hardly occur, but
+// every target gives the same bits.
+static DELINK_INLINE HalfVec Narrow(Vec v) {
+#if defined(__AVX512BF16__)
+  constexpr int kSubnormal = 0x20;
+  if (__builtin_expect(_mm512_fpclass_ps_mask((__m512)v, kSubnormal) == 0, 1)) {
+    return (HalfVec)_mm512_cvtneps_pbh((__m512)v);
+  }
+#endif
+  return RoundToHalf(v);
 }
 
 static DELINK_INLINE Vec Load(const BFloat16* p) {
@@ -191,19 +202,56 @@ static DELINK_INLINE Vec Fma(Vec a, Vec b, Vec c) {
 }
 
 // b where either is not a number, so that bounds do not hide one in b.
-static DELINK_INLINE Vec Max(Vec a, Vec b) { return a > b ? a : b; }
-static DELINK_INLINE Vec Min(Vec a, Vec b) { return a < b ? a : b; }
+static DELINK_INLINE Vec Max(Vec a, Vec b) {
+#if defined(__AVX512F__)
+  return (Vec)_mm512_maskz_max_ps(0xFFFF, (__m512)a, (__m512)b);
+#elif defined(__AVX2__)
+  return (Vec)_mm256_max_ps((__m256)a, (__m256)b);
+#else
+  return a > b ? a : b;
+#endif
+}
+static DELINK_INLINE Vec Min(Vec a, Vec b) {
+#if defined(__AVX512F__)
+  return (Vec)_mm512_maskz_min_ps(0xFFFF, (__m512)a, (__m512)b);
+#elif defined(__AVX2__)
+  return (Vec)_mm256_min_ps((__m256)a, (__m256)b);
+#else
+  return a < b ? a : b;
+#endif
+}
+
+// 1 / a, for 2^-126 < |a| < 2^126, to a unit in the last place: division takes
+// several times as long.
+static DELINK_INLINE Vec Reciprocal(Vec a) {
+#if defined(__AVX512F__)
+  const Vec near = (Vec)_mm512_maskz_rcp14_ps(0xFFFF, (__m512)a);
+  return Fma(near, Fma(-a, near, Set(1.0F)), near);
+#else
+  return 1.0F / a;
+#endif
+}
 
 static DELINK_INLINE Vec Abs(Vec a) { return (Vec)((IntVec)a & 0x7FFFFFFF); }
 
 // Sums of halves: the order is fixed.
 static DELINK_INLINE float ReduceAdd(Vec v) {
-  float lane[kWidth];
-  std::memcpy(lane, &v, sizeof(v));
-  for (int half = kWidth / 2; half > 0; half /= 2) {
-    for (int i = 0; i < half; ++i) lane[i] += lane[i + half];
-  }
-  return lane[0];
+  typedef float Four __attribute__((vector_size(16)));
+#if defined(__AVX512F__)
+  typedef float Eight __attribute__((vector_size(32)));
+  const Eight eight =
+      __builtin_shufflevector(v, v, 0, 1, 2, 3, 4, 5, 6, 7) +
+      __builtin_shufflevector(v, v, 8, 9, 10, 11, 12, 13, 14, 15);
+#elif defined(__AVX2__)
+  const Vec eight = v;
+#endif
+#if defined(__AVX2__)
+  const Four four = __builtin_shufflevector(eight, eight, 0, 1, 2, 3) +
+                    __builtin_shufflevector(eight, eight, 4, 5, 6, 7);
+#else
+  const Four four = v;
+#endif
+  return (four[0] + four[2]) + (four[1] + four[3]);
 }
 
 static DELINK_INLINE float ReduceMax(Vec v) {
@@ -220,6 +268,15 @@ static DELINK_INLINE WideVec MultiplyLow(WideVec a, WideVec b) {
   return (WideVec)_mm256_mul_epu32((__m256i)a, (__m256i)b);
 #else
   return (a & 0xFFFFFFFF) * (b & 0xFFFFFFFF);
+#endif
+}
+
+static DELINK_INLINE WideVec Xor(WideVec a, WideVec b, WideVec c) {
+#if defined(__AVX512F__)
+  return (WideVec)_mm512_ternarylogic_epi64((__m512i)a, (__m512i)b, (__m512i)c,
+                                            0x96);
+#else
+  return a ^ b ^ c;
 #endif
 }
 
