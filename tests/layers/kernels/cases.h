@@ -57,6 +57,17 @@ Output Result(std::string name, const Guarded<T>& buffer, double tolerance) {
           std::is_same_v<T, BFloat16>};
 }
 
+// Of each element whether it is not a number: 1 or 0.
+template <typename T>
+Output WhereNotANumber(std::string name, const Guarded<T>& buffer) {
+  Output output = {std::move(name), {}, 0.0};
+  for (int64_t i = 0; i < buffer.size(); ++i) {
+    const T value = buffer[i];
+    output.values.push_back(value == value ? 0.0 : 1.0);
+  }
+  return output;
+}
+
 // Normal numbers that f32 holds exactly, as T; as BFloat16, rounded. Many
 // repeat after a prime number of them: making them takes longer than the
 // kernels do.

@@ -1,4 +1,5 @@
 #include <cmath>
+#include <limits>
 
 #include "absl/strings/str_format.h"
 #include "tests/layers/kernels/cases.h"
@@ -124,6 +125,30 @@ Case RmsNormCase(const Shape& p) {
       });
 }
 
+// Not-a-number comes through to its own row, and to no other.
+Case NotANumberCase(int64_t D) {
+  return MakeCase(
+      absl::StrFormat("norms D%d with not-a-number", D),
+      [=]<typename T>(const Kernels& kernels, Stream& stream) -> Outputs {
+        constexpr int64_t kRows = 3;
+        auto x = Input<T>("x", kRows * D);
+        x[2 * D - 1] = std::numeric_limits<T>::quiet_NaN();
+        const auto w = Input<T>("w", D), dy = Input<T>("dy", kRows * D);
+        Guarded<T> layer(kRows * D), rms(kRows * D), dx(kRows * D);
+        Guarded<Wide<T>> rstd(kRows);
+        kernels.layer_norm_forward(stream, {kRows, D, 1e-5, x.data(), w.data(),
+                                            nullptr, layer.data()});
+        kernels.rms_norm_forward(stream, {kRows, D, 1e-6, x.data(), w.data(),
+                                          rms.data(), rstd.data()});
+        kernels.rms_norm_backward_input(
+            stream,
+            {kRows, D, dy.data(), x.data(), w.data(), rstd.data(), dx.data()});
+        return {WhereNotANumber("layer norm", layer),
+                WhereNotANumber("rms norm", rms), WhereNotANumber("rstd", rstd),
+                WhereNotANumber("dx", dx)};
+      });
+}
+
 Case QkNormCase(int64_t N, int64_t H, int64_t Hkv, int64_t Dh, bool in_place,
                 bool accumulate) {
   const std::string name =
@@ -204,6 +229,7 @@ std::vector<Case> NormCases() {
   cases.push_back(QkNormCase(0, 2, 1, 16, false, false));
   cases.push_back(QkNormCase(200, 6, 2, 64, false, true));
   cases.push_back(QkNormCase(41, 3, 3, 128, true, false));
+  for (const int64_t D : {3, 16, 600, 2051}) cases.push_back(NotANumberCase(D));
   add(0, 16);
   add(301, 257);
   add(64, 768);

@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <limits>
 
 #include "absl/strings/str_format.h"
 #include "tests/layers/kernels/cases.h"
@@ -79,6 +80,33 @@ Case AddCase(int64_t count, int64_t first = 0) {
       });
 }
 
+// Not-a-number comes through, and to no other element.
+Case NotANumberCase(int64_t count) {
+  return MakeCase(
+      absl::StrFormat("pointwise %d with not-a-number", count),
+      [=]<typename T>(const Kernels& kernels, Stream& stream) -> Outputs {
+        const T nan = std::numeric_limits<T>::quiet_NaN();
+        auto x = Input<T>("x", 2 * count), dy = Input<T>("dy", count);
+        x[count / 2] = dy[count - 1] = x[2 * count - 1] = nan;
+        Outputs outputs;
+        for (const GeluForm form : {GeluForm::kTanh, GeluForm::kErf}) {
+          Guarded<T> y(count), dx(count);
+          kernels.gelu_forward(stream, {count, form, x.data(), y.data()});
+          kernels.gelu_backward(stream,
+                                {count, form, dy.data(), x.data(), dx.data()});
+          outputs.push_back(WhereNotANumber("gelu", y));
+          outputs.push_back(WhereNotANumber("gelu dx", dx));
+        }
+        Guarded<T> y(count), dx(2 * count);
+        kernels.swiglu_forward(stream, {1, count, x.data(), y.data()});
+        kernels.swiglu_backward(stream,
+                                {1, count, dy.data(), x.data(), dx.data()});
+        outputs.push_back(WhereNotANumber("swiglu", y));
+        outputs.push_back(WhereNotANumber("swiglu dx", dx));
+        return outputs;
+      });
+}
+
 Case DropoutCase(int64_t B, int64_t T_, int64_t D, double rate,
                  int64_t first_position) {
   return MakeCase(
@@ -119,6 +147,9 @@ std::vector<Case> PointwiseCases() {
   for (const int64_t count : {1, 9, 1000}) cases.push_back(AddCase(count, 1));
   cases.push_back(SwiGluCase(70, 1000, false));
   cases.push_back(SwiGluCase(0, 16, false));
+  for (const int64_t count : {3, 16, 40}) {
+    cases.push_back(NotANumberCase(count));
+  }
   // Even and odd words of the generator, and rows that start inside a block.
   for (const int64_t D : {1, 3, 4, 16, 33, 64, 130}) {
     cases.push_back(DropoutCase(2, 5, D, 0.1, 0));
