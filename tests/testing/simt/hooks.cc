@@ -10,6 +10,7 @@
 #include "tests/testing/simt/device_code.h"
 #include "tests/testing/simt/report.h"
 #include "tests/testing/simt/shadow.h"
+#include "tests/testing/simt/shadow_fast.h"
 
 namespace {
 
@@ -37,6 +38,9 @@ inline void OnAccess(void* pointer, const void* pc) {
   if (Unseen(address)) return;
   if (kAligned && address % kBytes != 0) {
     ReportMisaligned(address, kBytes, kAccess == Access::kWrite, pc);
+  }
+  if constexpr (kBytes > 1) {
+    if (delink::simt::FastCheck<kBytes, kAccess>(address)) return;
   }
   delink::simt::CheckAccess(address, kBytes, kAccess, pc);
 }

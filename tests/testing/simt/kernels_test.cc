@@ -194,7 +194,7 @@ TEST_F(KernelsDeathTest, Misaligned) {
         stream_->Synchronize();
       },
       "misaligned read at 0x[0-9a-f]+, which is no multiple of 16, at "
-      ".*vector.cuh:[0-9]+\n  kernel .*CopyPacksKernel");
+      ".*:[0-9]+\n  kernel .*CopyPacksKernel");
 }
 
 TEST_F(KernelsDeathTest, Uninitialised) {

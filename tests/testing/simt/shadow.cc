@@ -79,7 +79,7 @@ Record Merge(Record old, Record self) {
     self |= old & kManyBlocks;
   }
   if (OrderedInBlock(old)) return self;
-  return self | (old & (kManyLanes | kManyWarps)) |
+  return self | (old & kBytes) | (old & (kManyLanes | kManyWarps)) |
          (SameWarp(old, self) ? kManyLanes : kManyWarps);
 }
 
