@@ -23,7 +23,7 @@ program=(
   libopenmpi-dev openmpi-bin libjs-chart.js
 )
 tests=(
-  libgtest-dev libgmock-dev
+  libgtest-dev libgmock-dev libboost-context-dev
   clang libomp-dev clang-format clang-tidy shellcheck git ccache
   python3 python3-numpy python3-h5py python3-torch hdf5-tools
   python3-pip patchelf
