@@ -101,7 +101,7 @@ std::string StepText(const StepMeasure& s) {
       "\n",
       absl::StrFormat("  %s ms a step (+- %.1f%%, %d steps), %.0f tokens/s, "
                       "%.1f GFLOP/s: %.1f%% of the matmul peak, %.1f%% of "
-                      "what all kernels need at the least\n",
+                      "the speed of light\n",
                       Milliseconds(s.seconds.median), 100 * s.seconds.spread(),
                       s.seconds.samples, s.tokens_per_s,
                       s.flops / s.seconds.median / kGiga, 100 * s.peak,

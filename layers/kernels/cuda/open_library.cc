@@ -62,8 +62,10 @@ std::vector<std::string> CudaLibraryFolders() {
     folders.push_back(root + "/lib64");
     folders.push_back(root + "/lib");
   };
-  const std::string root = Environment("DELINK_CUDA_ROOT");
-  if (!root.empty()) add(root);
+  for (const char* const name : {"DELINK_CUDA_ROOT", "CUDAToolkit_ROOT"}) {
+    const std::string root = Environment(name);
+    if (!root.empty()) add(root);
+  }
   folders.push_back("");
   const std::string cache = CacheFolder();
   if (!cache.empty()) add(cache + "/cuda-13");

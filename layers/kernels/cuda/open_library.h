@@ -48,8 +48,9 @@ class SharedLibrary {
 // ${XDG_CACHE_HOME:-~/.cache}/delink; empty where there is no home.
 std::string CacheFolder();
 
-// Where libraries of CUDA are looked for: under $DELINK_CUDA_ROOT, where the
-// system looks, and where tools/bootstrap.sh --cuda puts them.
+// Where libraries of CUDA are looked for: under $DELINK_CUDA_ROOT and
+// $CUDAToolkit_ROOT, where the system looks, and where tools/bootstrap.sh
+// --cuda puts them.
 std::vector<std::string> CudaLibraryFolders();
 
 // A library of CUDA 13, looked for there.

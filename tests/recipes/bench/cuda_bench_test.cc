@@ -131,7 +131,7 @@ TEST_F(CudaBench, TheSameStepsAsOnTheCpu) {
 TEST_F(CudaBench, TextAndJsonSayWhatWasMeasured) {
   EXPECT_THAT(ToText(Report()),
               AllOf(HasSubstr("GB/s copied"), HasSubstr("of the GPU"),
-                    HasSubstr("need at the least")));
+                    HasSubstr("of the speed of light")));
   const absl::StatusOr<BenchReport> again =
       ReadReport(ToJson(Report()), "report.json");
   ASSERT_TRUE(again.ok()) << again.status();

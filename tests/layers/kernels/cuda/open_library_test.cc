@@ -68,21 +68,23 @@ TEST(SharedLibrary, WhatIsNotThereIsToldWithWhereItWasLookedFor) {
 }
 
 TEST(CudaLibraries, AreLookedForWhereTheEnvironmentSays) {
-  const ScopedEnvironment root("DELINK_CUDA_ROOT", "/opt/cuda");
-  const ScopedEnvironment home("HOME", "/home/me");
+  const ScopedEnvironment root("DELINK_CUDA_ROOT", "/a/root");
+  const ScopedEnvironment toolkit("CUDAToolkit_ROOT", "/a/toolkit");
+  const ScopedEnvironment home("HOME", "/a/home");
   {
     const ScopedEnvironment caches("XDG_CACHE_HOME", "");
-    EXPECT_THAT(CudaLibraryFolders(),
-                ElementsAre("/opt/cuda/lib64", "/opt/cuda/lib", "",
-                            "/home/me/.cache/delink/cuda-13/lib64",
-                            "/home/me/.cache/delink/cuda-13/lib"));
+    EXPECT_THAT(
+        CudaLibraryFolders(),
+        ElementsAre("/a/root/lib64", "/a/root/lib", "/a/toolkit/lib64",
+                    "/a/toolkit/lib", "", "/a/home/.cache/delink/cuda-13/lib64",
+                    "/a/home/.cache/delink/cuda-13/lib"));
   }
-  const ScopedEnvironment caches("XDG_CACHE_HOME", "/caches");
-  EXPECT_EQ(CacheFolder(), "/caches/delink");
+  const ScopedEnvironment caches("XDG_CACHE_HOME", "/a/cache");
+  EXPECT_EQ(CacheFolder(), "/a/cache/delink");
   const absl::Status status = OpenCudaLibrary("libdelinknone.so.13").status();
   EXPECT_THAT(std::string(status.message()),
-              AllOf(HasSubstr("/opt/cuda/lib64/libdelinknone.so.13"),
-                    HasSubstr("/caches/delink/cuda-13/lib/"),
+              AllOf(HasSubstr("/a/root/lib64/libdelinknone.so.13"),
+                    HasSubstr("/a/cache/delink/cuda-13/lib/"),
                     HasSubstr("tools/bootstrap.sh --cuda")));
 }
 

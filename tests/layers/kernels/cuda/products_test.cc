@@ -148,6 +148,34 @@ TEST_F(ProductsTest, SaysWhatItHasNoAlgorithmFor) {
   EXPECT_TRUE(fake().run.empty());
 }
 
+// As far as that goes without a GPU: descriptions are made and checked by the
+// host alone.
+TEST_F(ProductsTest, TheRealLibraryTakesWhatIsDescribed) {
+  const absl::StatusOr<cuda::CublasLt> real = cuda::OpenCublasLt();
+  if (!real.ok()) GTEST_SKIP() << real.status();
+  cuda::CublasLt mixed = *real;
+  const cuda::CublasLt faked = FakeCublasLt::Fresh();
+  mixed.create = faked.create;
+  mixed.destroy = faked.destroy;
+  mixed.heuristic = faked.heuristic;
+  fake().algorithms = 0;
+  cuda::Products products(mixed, {});
+  for (const DType dtype : kTypes) {
+    for (const Product& p : FormsOf(4, 5, 6)) {
+      const Multiply multiply = [&](Stream& stream, const MatmulArgs& args) {
+        EXPECT_FALSE(products.Multiply(stream, args, dtype));
+      };
+      if (dtype == DType::kBF16 && !p.gradient) {
+        OnDevice<BFloat16, BFloat16>(on(), p, multiply);
+      } else {
+        OnDevice<float, float>(on(), p, multiply);
+      }
+    }
+  }
+  EXPECT_GT(fake().proposals_asked, 0);
+  EXPECT_GE(real->version(), 130000u);
+}
+
 TEST_F(ProductsTest, TheFastestIsTimedOnceAndKeptForTheNextRun) {
   const TempDir dir;
   const cuda::Products::Options options{.timed = true, .folder = dir.path()};
