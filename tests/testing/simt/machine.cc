@@ -214,9 +214,11 @@ void Machine::ForgetPast() {
     stream->begun.erase(stream->begun.begin(), stream->begun.begin() + count);
     stream->forgotten = over;
   }
-  std::erase_if(past_, [&](const Past& past) {
-    return past.number <= At(host_clock_, past.slot);
-  });
+  // From the front only: what is left out would be taken for what began before.
+  past_.erase(past_.begin(),
+              std::find_if(past_.begin(), past_.end(), [&](const Past& past) {
+                return past.number > At(host_clock_, past.slot);
+              }));
 }
 
 void Machine::DoSome() {
