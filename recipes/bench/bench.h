@@ -24,7 +24,7 @@ struct BenchOptions {
   // GPU gpt-124m, qwen-0.5b and qwen-1.5b; of kernels gpt-124m; with `quick`
   // the tiny ones.
   std::vector<std::string> shapes;
-  int threads = 1;                       // that kernels use, on the CPU
+  int threads = 1;      // that kernels use, on the CPU
   std::string scratch;  // folder where the disk is measured; empty: temporary
   bool quick = false;   // seconds instead of minutes; figures are rough
   // Of the steps; each that is not given is measured in all its forms: 256 and

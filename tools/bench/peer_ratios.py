@@ -5,7 +5,8 @@ N.eager.json, N.compile.json (of torch_peer.py) for rounds N = 1, 2, ...
 Speed is ours over the peer's of the same round, the peer being eager or
 compiled, whichever is faster at the median. Memory is what is resident beyond
 16 bytes a parameter (weight, gradient and two moments in fp32): ours of the
-whole process, torch's above an idle `import torch`.
+whole process, torch's above an idle `import torch`; on a GPU, what of it is
+taken.
 """
 
 import json
@@ -57,7 +58,8 @@ def report(rounds):
   best = max(peers, key=lambda who: statistics.median(speeds(rounds[who])))
   ratios = [a / b for a, b in zip(speeds(ours), speeds(rounds[best]))]
   lines.append(f"  speed, ours over {best}'s: {spread(ratios, 2)}")
-  mine = beyond_parameters(ours, lambda m: m["peak_resident_bytes"])
+  mine = beyond_parameters(
+      ours, lambda m: m.get("device_bytes") or m["peak_resident_bytes"])
   for who in peers:
     theirs = beyond_parameters(rounds[who], lambda m: m["peak_bytes"],
                                lambda m: m["idle_bytes"])

@@ -11,10 +11,14 @@ tools/bench/torch_peer.py (eager and compiled), in turn, several rounds. Prints
 tokens a second, our speed over the faster peer's, and memory beyond 16 bytes a
 parameter; speeds as median (least - most) over the rounds.
 
-  --shape NAME       gpt-10m, llama-10m or gpt-124m; may be repeated (all three)
+  --device DEVICE    cpu or cuda (cpu)
+  --shape NAME       gpt-10m, llama-10m, gpt-124m, or qwen-0.5b to qwen-7b; may
+                     be repeated (the first three)
   --seq N            tokens of a sequence (256)
-  --batch N          sequences of a step (2048 tokens' worth, gpt-124m 1024)
-  --precision TYPE   fp32 or bf16, which torch does by autocast (fp32)
+  --batch N          sequences of a step (2048 tokens' worth, gpt-124m 1024; on
+                     a GPU as delink bench has them)
+  --precision TYPE   fp32 or bf16 (fp32), which torch does by autocast on the
+                     CPU, and with weights and AdamW's state in bf16 on a GPU
   --share            one block's weights for every layer, on both sides
   --recompute        our blocks keep no activations; torch's do
   --threads N        on both sides (the machine's cores)
@@ -40,7 +44,7 @@ fail() {
 
 here=$(cd "$(dirname "$0")" && pwd)
 declare -A option=([seq]=256 [precision]=fp32 [rounds]=5 [steps]=8
-  [threads]=$(nproc) [batch]='' [delink]='' [python]=python3)
+  [threads]=$(nproc) [batch]='' [delink]='' [python]=python3 [device]=cpu)
 shapes=()
 share='' recompute='' compile=1
 while (($#)); do
@@ -49,7 +53,7 @@ while (($#)); do
     --share) share=1 ;;
     --recompute) recompute=1 ;;
     --no-compile) compile='' ;;
-    --shape | --seq | --batch | --precision | --threads | --rounds | --steps | \
+    --device | --shape | --seq | --batch | --precision | --threads | --rounds | --steps | \
       --delink | --python)
       (($# > 1)) || fail "$1 needs a value; see --help"
       if [[ $1 == --shape ]]; then shapes+=("$2"); else option[${1#--}]=$2; fi
@@ -64,6 +68,8 @@ for name in seq threads rounds steps; do
   [[ ${option[$name]} =~ ^[1-9][0-9]*$ ]] ||
     fail "--$name: '${option[$name]}' is not a whole number from 1 up"
 done
+[[ ${option[device]} == cpu || ${option[device]} == cuda ]] ||
+  fail "--device: '${option[device]}' is neither cpu nor cuda"
 python=${option[python]}
 delink=${option[delink]}
 if [[ -z $delink ]]; then
@@ -74,9 +80,11 @@ fi
 "$python" -c 'import torch' 2>/dev/null ||
   fail "$python has no torch; --help says how to install it"
 
-ours=(--suite step --seq "${option[seq]}" --precision "${option[precision]}"
+ours=(--suite step --device "${option[device]}" --seq "${option[seq]}"
+  --precision "${option[precision]}"
   --threads "${option[threads]}" --steps "${option[steps]}" --json -)
-torch=(--seq "${option[seq]}" --dtype "${option[precision]}"
+torch=(--device "${option[device]}" --seq "${option[seq]}"
+  --dtype "${option[precision]}"
   --threads "${option[threads]}" --steps "${option[steps]}")
 if [[ -n $share ]]; then
   ours+=(--share all)

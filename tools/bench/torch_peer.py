@@ -3,12 +3,13 @@
 
 Trains on random tokens (forward, backward, clipping to a norm of 1, AdamW) and
 prints one JSON object: tokens a second of the median step, and the most memory
-the process had above that of an idle `import torch`. tools/bench/peers.sh runs
-it in turn with ours:
+the process had above that of an idle `import torch`, or what of the GPU is taken
+at the end. tools/bench/peers.sh runs it in turn with ours:
 
   torch_peer.py --shape gpt-124m --seq 256 --batch 4
   torch_peer.py --shape llama-10m --compile --dtype bf16
   torch_peer.py --shape gpt-10m --share        # one block's weights for all
+  torch_peer.py --shape qwen-1.5b --seq 1024 --dtype bf16 --device cuda
 
 Needs torch 2.2 or later.
 """
@@ -38,6 +39,7 @@ class Shape:
   llama: bool
   tied: bool
   tokens: int  # of a step, unless a batch is given
+  gpu_tokens: int = 64
 
   @property
   def head_dim(self):
@@ -45,9 +47,14 @@ class Shape:
 
 
 SHAPES = {
-    "gpt-10m": Shape(6, 256, 8, 8, 1024, 16384, False, True, 2048),
-    "llama-10m": Shape(6, 256, 8, 4, 704, 16384, True, False, 2048),
-    "gpt-124m": Shape(12, 768, 12, 12, 3072, 50304, False, True, 1024),
+    "gpt-10m": Shape(6, 256, 8, 8, 1024, 16384, False, True, 2048,
+                     65536),
+    "llama-10m": Shape(6, 256, 8, 4, 704, 16384, True, False, 2048, 65536),
+    "gpt-124m": Shape(12, 768, 12, 12, 3072, 50304, False, True, 1024, 32768),
+    "qwen-0.5b": Shape(24, 896, 14, 2, 4864, 151936, True, True, 1024, 16384),
+    "qwen-1.5b": Shape(28, 1536, 12, 2, 8960, 151936, True, True, 1024, 16384),
+    "qwen-3b": Shape(36, 2048, 16, 2, 11008, 151936, True, True, 1024, 8192),
+    "qwen-7b": Shape(28, 3584, 28, 4, 18944, 152064, True, False, 1024, 8192),
     "gpt-tiny": Shape(2, 32, 2, 2, 64, 256, False, True, 64),
     "llama-tiny": Shape(2, 32, 2, 1, 64, 256, True, False, 64),
 }
@@ -152,6 +159,12 @@ def peak_resident():
   sys.exit("torch_peer.py: /proc/self/status does not tell the peak of memory")
 
 
+def taken_of_gpu():
+  """Bytes of it that are in use, as the driver counts."""
+  free, total = torch.cuda.mem_get_info()
+  return total - free
+
+
 def make_optimizer(model):
   decayed = [p for p in model.parameters() if p.dim() > 1]
   others = [p for p in model.parameters() if p.dim() <= 1]
@@ -165,10 +178,13 @@ def train(model, vocab, args):
   """Seconds of every step but the first ones, and the last loss."""
   optimizer = make_optimizer(model)
   step_model = torch.compile(model) if args.compile else model
-  cast = torch.autocast("cpu", dtype=torch.bfloat16,
-                        enabled=args.dtype == "bf16")
+  cuda = args.device == "cuda"
+  # On a GPU the weights are bf16, with AdamW's state.
+  cast = torch.autocast(args.device, dtype=torch.bfloat16,
+                        enabled=args.dtype == "bf16" and not cuda)
   steps = args.warmup + args.steps
-  data = torch.randint(vocab, (steps, args.batch, args.seq + 1))
+  data = torch.randint(vocab, (steps, args.batch, args.seq + 1),
+                       device=args.device)
   seconds = []
   for step in range(steps):
     begin = time.perf_counter()
@@ -178,6 +194,8 @@ def train(model, vocab, args):
     torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
     optimizer.step()
     optimizer.zero_grad(set_to_none=True)
+    if cuda:
+      torch.cuda.synchronize()
     seconds.append(time.perf_counter() - begin)
   return seconds[args.warmup:], loss.item()
 
@@ -189,8 +207,10 @@ def read_arguments():
   parser.add_argument("--seq", type=int, default=256)
   parser.add_argument("--batch", type=int, default=0,
                       help="sequences (as many as delink bench takes)")
+  parser.add_argument("--device", choices=["cpu", "cuda"], default="cpu")
   parser.add_argument("--dtype", choices=["fp32", "bf16"], default="fp32",
-                      help="bf16 is autocast: weights stay fp32")
+                      help="bf16 on the CPU is autocast: weights stay fp32; on "
+                      "a GPU weights and AdamW's state are bf16")
   parser.add_argument("--compile", action="store_true")
   parser.add_argument("--share", action="store_true",
                       help="one block's weights for every layer")
@@ -199,7 +219,9 @@ def read_arguments():
   parser.add_argument("--warmup", type=int, default=3)
   args = parser.parse_args()
   if args.batch == 0:
-    args.batch = max(1, SHAPES[args.shape].tokens // args.seq)
+    shape = SHAPES[args.shape]
+    tokens = shape.gpu_tokens if args.device == "cuda" else shape.tokens
+    args.batch = max(1, tokens // args.seq)
   return args
 
 
@@ -210,7 +232,10 @@ def main():
   torch.manual_seed(0)
   idle = peak_resident()
   shape = SHAPES[args.shape]
-  model = Model(shape, args.seq, args.share)
+  cuda = args.device == "cuda"
+  model = Model(shape, args.seq, args.share).to(args.device)
+  if cuda and args.dtype == "bf16":
+    model = model.to(torch.bfloat16)
   seconds, loss = train(model, shape.vocab, args)
   if not math.isfinite(loss):
     sys.exit(f"torch_peer.py: the loss is {loss}")
@@ -222,7 +247,9 @@ def main():
       "batch": args.batch, "threads": torch.get_num_threads(),
       "seconds": median, "tokens_per_s": args.batch * args.seq / median,
       "parameters": sum(p.numel() for p in model.parameters()),
-      "idle_bytes": idle, "peak_bytes": peak_resident(), "loss": loss}))
+      "idle_bytes": 0 if cuda else idle,
+      "peak_bytes": taken_of_gpu() if cuda else peak_resident(),
+      "loss": loss}))
 
 
 if __name__ == "__main__":

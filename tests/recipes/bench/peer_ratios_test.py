@@ -53,6 +53,12 @@ class PeerRatios(unittest.TestCase):
     self.assertIn("ours 12 MiB, eager's 24 MiB: 0.50", text)
     self.assertNotIn("compile", text)
 
+  def test_of_a_gpu_it_is_the_gpus(self):
+    mine = ours(1, 1000)
+    mine["steps"][0]["device_bytes"] = 40 * MIB
+    text = report({"1.delink": mine, "1.eager": torch("eager", 1, 140)})
+    self.assertIn("ours 24 MiB, eager's 24 MiB: 1.00", text)
+
 
 if __name__ == "__main__":
   unittest.main()
