@@ -9,7 +9,10 @@
 #include <cstdint>
 
 #include "framework/device/cuda/launch.cuh"
-#include "framework/tensor/bfloat16.h"
+
+namespace delink {
+struct BFloat16;  // framework/tensor
+}  // namespace delink
 
 namespace delink::cuda {
 
