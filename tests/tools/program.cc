@@ -78,12 +78,30 @@ Outcome RunOwnModel(const Words& words) {
   return RunProgram(all);
 }
 
-bool HaveMpirun() { return std::strlen(DELINK_MPIRUN) > 0; }
+bool HaveDelinkOnSimt() { return std::strlen(DELINK_ON_SIMT) > 0; }
 
-Outcome MpirunDelink(int ranks, const Words& words) {
-  Words all = {DELINK_MPIRUN, "-np", std::to_string(ranks), DELINK_PROGRAM};
+Outcome RunDelinkOnSimt(const Words& words) {
+  Words all = {DELINK_ON_SIMT};
   all.insert(all.end(), words.begin(), words.end());
   return RunProgram(all);
+}
+
+bool HaveMpirun() { return std::strlen(DELINK_MPIRUN) > 0; }
+
+namespace {
+Outcome Mpirun(int ranks, const char* program, const Words& words) {
+  Words all = {DELINK_MPIRUN, "-np", std::to_string(ranks), program};
+  all.insert(all.end(), words.begin(), words.end());
+  return RunProgram(all);
+}
+}  // namespace
+
+Outcome MpirunDelink(int ranks, const Words& words) {
+  return Mpirun(ranks, DELINK_PROGRAM, words);
+}
+
+Outcome MpirunDelinkOnSimt(int ranks, const Words& words) {
+  return Mpirun(ranks, DELINK_ON_SIMT, words);
 }
 
 std::vector<std::string> Lines(const std::string& path) {

@@ -24,8 +24,12 @@ Outcome RunDelinkIn(const std::string& folder, const Words& words);
 Outcome RunDelinkOn(const std::string& input, const Words& words);
 // A program of one's own, with a kind of model that `delink` does not know.
 Outcome RunOwnModel(const Words& words);
+// `delink` whose CUDA device is emulated.
+bool HaveDelinkOnSimt();
+Outcome RunDelinkOnSimt(const Words& words);
 // `delink` under mpirun.
 Outcome MpirunDelink(int ranks, const Words& words);
+Outcome MpirunDelinkOnSimt(int ranks, const Words& words);
 bool HaveMpirun();
 
 // The rows of a metrics.jsonl, as text and parsed.

@@ -88,6 +88,20 @@ TEST_P(CudaRunTest, GoesOnOnTheOtherDevice) {
   EXPECT_LT(LossDifference(runs_.Steps("cpu"), runs_.Steps("moved")), 2e-5);
 }
 
+// Two ranks on one GPU, who exchange gradients through the host.
+TEST_P(CudaRunTest, SeveralRanksAreOneRun) {
+  const std::vector<std::string> sets = {"run.ranks_per_gpu=2",
+                                         "run.micro_batch=1"};
+  std::vector<std::string> sharded = sets;
+  sharded.emplace_back("stage.0.parallel.zero=1");
+  sharded.emplace_back("stage.1.parallel.zero=1");
+  Go({.ranks = 2, .sets = sets, .out = "cpu"}, "cpu");
+  Go({.ranks = 2, .sets = sets, .out = "whole"});
+  Go({.ranks = 2, .sets = sharded, .out = "sharded", .lane_threads = true});
+  EXPECT_LT(LossDifference(runs_.Steps("cpu"), runs_.Steps("whole")), 2e-5);
+  ExpectSameBits("whole", "sharded");
+}
+
 TEST_P(CudaRunTest, EvaluationIsTheCpus) {
   Go({.out = "run", .until_step = 3}, "cpu");
   SelfCommunicator comm;
@@ -133,7 +147,7 @@ TEST_P(CudaRunTest, OutOfMemoryTellsTheAccountAndTheKnobs) {
   {
     // Not what a stream needs.
     const ScopedOptions options({.memory_bytes = int64_t{16} << 20});
-    const absl::Status status = Try({.out = "run"}, "cuda");
+    const absl::Status status = Try({.out = "second"}, "cuda");
     EXPECT_EQ(status.code(), absl::StatusCode::kResourceExhausted);
     EXPECT_THAT(
         std::string(status.message()),

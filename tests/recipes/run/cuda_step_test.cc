@@ -8,6 +8,7 @@
 #include <cmath>
 #include <map>
 
+#include "absl/strings/str_cat.h"
 #include "framework/comm/self_communicator.h"
 #include "tests/recipes/run/step_rig.h"
 #include "tests/testing/simt/simt.h"
@@ -89,9 +90,13 @@ TEST_P(CudaStepTest, TwentyStepsAreTheCpusWhateverTheOrderOfStreams) {
   options.device = DeviceKind::kCuda;
   const Course cuda = Train(options);
   const bool bf16 = dtype() == DType::kBF16;
-  EXPECT_LT(LargestRatio(cpu.losses, cuda.losses), bf16 ? 5e-4 : 2e-5);
-  EXPECT_LT(Quantile(cpu, cuda, 0.5), (bf16 ? 0.05 : 0.01) * kLr);
-  EXPECT_LT(Quantile(cpu, cuda, 0.99), (bf16 ? 0.5 : 0.3) * kLr);
+  const double loss = LargestRatio(cpu.losses, cuda.losses);
+  const double median = Quantile(cpu, cuda, 0.5) / kLr;
+  const double tail = Quantile(cpu, cuda, 0.99) / kLr;
+  EXPECT_LT(loss, bf16 ? 5e-4 : 2e-5);
+  EXPECT_LT(median, bf16 ? 0.05 : 0.01);
+  EXPECT_LT(tail, bf16 ? 0.5 : 0.3);
+  RecordProperty("differences", absl::StrCat(loss, " ", median, " ", tail));
   for (const uint64_t seed : {1, 2, 3}) {
     const simt::ScopedOptions order({.seed = seed});
     EXPECT_EQ(Train(options), cuda) << seed;
@@ -128,7 +133,10 @@ TEST_P(CudaStepTest, AllocatesTheAccountAndNothingLater) {
   const MemoryAccount account = rig.executor().account();
   EXPECT_EQ(rig.device().bytes_in_use(), account.allocated());
   EXPECT_EQ(rig.device().overhead(), account.overhead);
-  EXPECT_EQ(simt::bytes_in_use(), account.total());
+  const int64_t taken = simt::bytes_in_use();
+  // One rank has no staging, and an empty block takes a byte.
+  EXPECT_EQ(account.copies, 0);
+  EXPECT_EQ(taken, account.total() + 1);
   const int64_t allocations = rig.device().allocations();
   for (int64_t step = 1; step <= 2; ++step) {
     ASSERT_TRUE(rig.executor().TrainStep(rig.Batch(step), step, kLr).ok());
@@ -136,7 +144,7 @@ TEST_P(CudaStepTest, AllocatesTheAccountAndNothingLater) {
     ASSERT_TRUE(rig.executor().WeightNorms().ok());
   }
   EXPECT_EQ(rig.device().allocations(), allocations);
-  EXPECT_EQ(simt::bytes_in_use(), account.total());
+  EXPECT_EQ(simt::bytes_in_use(), taken);
 }
 
 // The emulated device works only while the host waits.
