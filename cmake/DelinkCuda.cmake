@@ -25,7 +25,7 @@
 # cuBLASLt, cuDNN and NCCL are opened when the program runs: one build serves
 # machines with and without them, and with and without a driver.
 
-set(DELINK_CUDA OFF CACHE STRING
+set(DELINK_CUDA AUTO CACHE STRING
   "the CUDA backend: AUTO (where a toolkit is found), ON or OFF")
 set_property(CACHE DELINK_CUDA PROPERTY STRINGS AUTO ON OFF)
 # PTX of the last one lets later GPUs compile for themselves.
