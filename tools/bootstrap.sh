@@ -47,12 +47,14 @@ stamps=$prefix/.wheels
 
 # The roots of toolkits that CMake would find, best first.
 installed_roots() {
-  local nvcc
+  local nvcc root
   [[ -z $all ]] || return 0
   for nvcc in "${CUDAToolkit_ROOT:+$CUDAToolkit_ROOT/bin/nvcc}" \
     "${CUDA_PATH:+$CUDA_PATH/bin/nvcc}" "$(command -v nvcc || true)"; do
     [[ -x $nvcc && $("$nvcc" --version) =~ release\ 13\. ]] || continue
-    realpath "$(dirname "$nvcc")/.."
+    # It knows where it is, though it be called through a link or a script.
+    root=$("$nvcc" -v no_such_file 2>&1 | sed -n 's/^#\$ TOP=//p' || true)
+    [[ ! -d $root ]] || realpath "$root"
   done
 }
 
