@@ -35,7 +35,7 @@ void Dropout(Stream& stream, const DropoutArgs& s) {
       (groups + kDropoutGroups * 32 - 1) / (kDropoutGroups * 32);
   const int64_t threads = std::min<int64_t>(warps * 32, kDropoutThreads);
   const int64_t per_block = threads * kDropoutGroups;
-  plan.blocks = (groups + per_block - 1) / per_block;
+  plan.blocks = static_cast<unsigned>((groups + per_block - 1) / per_block);
   Launch(packed ? &DropoutKernel<D, true> : &DropoutKernel<D, false>,
          dim3(static_cast<unsigned>(s.B * plan.blocks)),
          dim3(static_cast<unsigned>(threads)), 0, stream, s, plan);

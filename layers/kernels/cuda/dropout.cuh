@@ -21,7 +21,7 @@ struct DropoutPlan {
   int64_t size;        // elements of a sample
   int64_t skip;        // elements of the first group before the sample
   uint64_t counter;    // of the first group
-  int64_t blocks;      // of a sample
+  unsigned blocks;     // of a sample
   uint32_t threshold;  // what the upper 24 bits of a kept element's word reach
   float scale;
 };
@@ -75,7 +75,7 @@ __global__ void __launch_bounds__(kDropoutThreads)
   __shared__ uint32_t shared_key[2];
   const int64_t b = blockIdx.x / plan.blocks;
   const int64_t block = blockIdx.x % plan.blocks;
-  const int64_t first = block * kDropoutGroups * blockDim.x + threadIdx.x;
+  const int64_t first = block * (kDropoutGroups * blockDim.x) + threadIdx.x;
   const T* const x = static_cast<const T*>(s.x) + b * plan.size;
   T* const y = static_cast<T*>(s.y) + b * plan.size;
 
