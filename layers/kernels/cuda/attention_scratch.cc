@@ -1,5 +1,6 @@
 #include "layers/kernels/cuda/attention_scratch.h"
 
+#include <algorithm>
 #include <type_traits>
 
 #include "framework/device/cuda/scratch.h"
@@ -17,21 +18,23 @@ constexpr int64_t kMost = int64_t{8} << 30;
 constexpr int64_t kMaxHead = 256;
 constexpr int64_t kHeadUnit = 8;  // 16 bytes
 constexpr int64_t kTileRows = 128;
-// Alignment, padding and whatever else cuDNN keeps there.
+// Alignment, and what other versions may want beside.
 constexpr int64_t kSlack = int64_t{1} << 20;
 
 int64_t RoundUp(int64_t n, int64_t unit) {
   return (n + unit - 1) / unit * unit;
 }
 
-// The scores' gradients; dq, and dk and dv of each query head, in f32; the
-// statistics.
+// As cuDNN 9.19 has it: on sm_80 and sm_90 the scores' gradients, and where
+// heads are grouped dk and dv of each query head, in bf16; on sm_100 the latter
+// alone, in f32; f32 statistics.
 int64_t Workspace(const AttentionBackwardArgs& s, int64_t samples,
                   int64_t kv_heads) {
   const int64_t T = RoundUp(s.Tq, kTileRows);
   const int64_t heads = kv_heads * (s.H / s.Hkv);
-  const int64_t copies = s.H == s.Hkv ? 1 : 3;
-  return samples * heads * T * (2 * T + 4 * copies * s.Dh + 4) + kSlack;
+  const int64_t row =
+      s.H == s.Hkv ? 2 * T : std::max(2 * T + 4 * s.Dh, 8 * s.Dh);
+  return samples * heads * T * (row + 4) + kSlack;
 }
 
 // The largest divisor of `count` whose bytes(divisor) stay below the aim, or 1.
