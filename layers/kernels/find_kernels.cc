@@ -96,7 +96,8 @@ const Kernels* FindKernels(DeviceKind device, DType dtype) {
 absl::Status CheckKernels(DeviceKind device) {
   if (!IsCuda(device) || IsMeta(device)) return absl::OkStatus();
   const std::string missing = cuda::MissingLibrary();
-  return missing.empty() ? absl::OkStatus() : absl::UnavailableError(missing);
+  return missing.empty() ? absl::OkStatus()
+                         : absl::FailedPreconditionError(missing);
 }
 
 bool FastBf16() { return cpu::FastBf16Matmul(); }

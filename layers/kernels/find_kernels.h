@@ -17,8 +17,8 @@ namespace delink {
 const Kernels* FindKernels(DeviceKind device, DType dtype);
 
 // Whether the libraries that the device's kernels call are on this machine,
-// which ends the process when they are called and are not: Unavailable says
-// where they were looked for and how to mend it.
+// which ends the process when they are called and are not: FailedPrecondition
+// says where they were looked for and how to mend it.
 absl::Status CheckKernels(DeviceKind device);
 
 // Whether the CPU's bf16 table multiplies matrices by instructions for bf16.

@@ -28,10 +28,7 @@ class Target {
   const Kernels* kernels(DType dtype) const;
   const OptimKernels& optim() const;
 
-  // Fills memory with numbers of either sign, or of none, between 1/16 and 1:
-  // as bf16, and also as f32 and f64, whose upper half is the like. None is
-  // denormal, which would slow arithmetic down; no two neighbours are the same,
-  // which would save power and so speed it up.
+  // FillWithNumbers (recipes/run/machine_peak.h).
   void Fill(void* memory, int64_t bytes, bool positive = false);
 
   // As timing.h's, for calls that enqueue work on stream(). A call too short

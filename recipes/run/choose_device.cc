@@ -3,6 +3,7 @@
 #include "absl/strings/str_cat.h"
 #include "framework/base/log.h"
 #include "framework/base/status_macros.h"
+#include "layers/kernels/find_kernels.h"
 
 namespace delink {
 namespace {
@@ -24,7 +25,10 @@ absl::StatusOr<std::unique_ptr<Device>> Gpu(const DeviceChoice& choice,
   DELINK_ASSIGN_OR_RETURN(const int devices, CountCudaDevices());
   DELINK_RETURN_IF_ERROR(
       CheckRanks(world.local_size(), devices, choice.ranks_per_gpu));
-  return NewCudaDevice(world.local_rank() % devices);
+  DELINK_ASSIGN_OR_RETURN(std::unique_ptr<Device> device,
+                          NewCudaDevice(world.local_rank() % devices));
+  DELINK_RETURN_IF_ERROR(CheckKernels(device->kind()));
+  return device;
 }
 
 absl::StatusOr<std::unique_ptr<Device>> Choose(const DeviceChoice& choice,

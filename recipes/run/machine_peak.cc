@@ -16,21 +16,32 @@ double FlopsOf(int64_t size) {
   return 2 * std::pow(static_cast<double>(size), 3);
 }
 
-// 0x3F00 everywhere: 0.5 in bf16, and two of them about 0.5 in f32. Zeros would
-// be faster than any real numbers.
-void FillHalves(Device& device, Stream& stream, const Buffer& to) {
-  const std::vector<uint16_t> halves(
-      static_cast<size_t>(std::min<int64_t>(to.bytes(), int64_t{1} << 20) / 2),
-      0x3F00);
-  const auto piece = static_cast<int64_t>(halves.size() * 2);
-  for (int64_t at = 0; at < to.bytes(); at += piece) {
-    device.CopyFromHost(stream, to.at(at), halves.data(),
-                        std::min(piece, to.bytes() - at));
+// Numbers repeat after so many bytes: pages, and a bit.
+constexpr int64_t kPeriod = (int64_t{1023} << 12) + 256;
+
+std::vector<uint16_t> Numbers(int64_t count, bool positive) {
+  std::vector<uint16_t> values(static_cast<size_t>(count));
+  uint32_t state = 1;
+  for (uint16_t& value : values) {
+    state = state * 1664525U + 1013904223U;
+    const uint32_t sign = positive ? 0 : state >> 31 << 15;
+    value = static_cast<uint16_t>(sign | (0x3d80U + (state >> 16) % 0x200));
   }
-  stream.Synchronize();
+  return values;
 }
 
 }  // namespace
+
+void FillWithNumbers(Device& device, Stream& stream, void* memory,
+                     int64_t bytes, bool positive) {
+  const std::vector<uint16_t> numbers =
+      Numbers(std::min(bytes, kPeriod) / 2, positive);
+  for (int64_t at = 0; at + 2 <= bytes; at += kPeriod) {
+    device.CopyFromHost(stream, static_cast<char*>(memory) + at, numbers.data(),
+                        std::min(bytes - at, kPeriod) / 2 * 2);
+  }
+  stream.Synchronize();
+}
 
 double MeasureMatmulPeak(Device& device, DType dtype, int64_t size,
                          double seconds) {
@@ -42,7 +53,7 @@ double MeasureMatmulPeak(Device& device, DType dtype, int64_t size,
     auto memory = Buffer::Allocate(device, size * size * SizeOf(dtype));
     if (!memory.ok()) return 0;
     matrix = *std::move(memory);
-    FillHalves(device, *stream, matrix);
+    FillWithNumbers(device, *stream, matrix.data(), matrix.bytes());
   }
   const MatmulArgs args{.m = size,
                         .n = size,

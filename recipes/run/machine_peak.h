@@ -9,6 +9,13 @@
 
 namespace delink {
 
+// Fills device memory with numbers of either sign, or of none, between 1/16 and
+// 1: as bf16, and also as f32 and f64, whose upper half is the like. None is
+// denormal, which would slow arithmetic down, and they vary: products of equal
+// numbers take a GPU less power, and so less time. Done on return.
+void FillWithNumbers(Device& device, Stream& stream, void* memory,
+                     int64_t bytes, bool positive = false);
+
 // FLOP/s of a matmul [size, size] x [size, size] in f32 or bf16 on this
 // process's threads: the best of the runs that take `seconds` together. The
 // size that is the default suits the caches.
