@@ -33,6 +33,7 @@ namespace context = boost::context;
 constexpr int kMaxThreads = 1024;
 constexpr uintptr_t kStackBytes = uintptr_t{128} << 10;
 constexpr uintptr_t kGuardBytes = 4096;
+constexpr uintptr_t kStagger = 13 * 64;
 constexpr uintptr_t kArgumentBytes = uintptr_t{64} << 10;
 
 // Stacks side by side, each with a page below it that nobody may touch; the
@@ -53,12 +54,15 @@ class Stacks {
 
   context::stack_context Take() {
     if (free_.empty()) {
-      char* const bottom = begin_ + made_++ * kStackBytes;
+      char* const bottom = begin_ + made_ * kStackBytes;
       mprotect(bottom, kGuardBytes, PROT_NONE);
-      free_.push_back(bottom + kStackBytes);
+      // Tops that are whole pages apart would all want the same lines of the
+      // cache.
+      free_.push_back(bottom + kStackBytes - made_ % 64 * kStagger);
+      ++made_;
     }
     context::stack_context stack;
-    stack.size = kStackBytes - kGuardBytes;
+    stack.size = kStackBytes - kGuardBytes - 64 * kStagger;
     stack.sp = free_.back();
     free_.pop_back();
     return stack;
@@ -109,7 +113,8 @@ class Grid {
   void RunBlock();
   void ForgetReady();
   void StartFiber();
-  void Resume(int thread);
+  static void SwitchTo(context::fiber to, context::fiber* from);
+  context::fiber TakeReady();
   void RunThread(int thread);
   void MakeCurrent(int thread);
   void Suspend();
@@ -183,9 +188,7 @@ void Grid::RunBlock() {
   ForgetReady();
   while (true) {
     if (ready_begin_ < ready_.size()) {
-      const int thread = ready_[ready_begin_++];
-      if (ready_begin_ == ready_.size()) ForgetReady();
-      Resume(thread);
+      SwitchTo(TakeReady(), &scheduler_);
     } else if (next_ < size_) {
       StartFiber();
     } else {
@@ -202,20 +205,27 @@ void Grid::ForgetReady() {
 
 void Grid::StartFiber() {
   context::fiber fiber(std::allocator_arg, StackAllocator{&stacks_},
-                       [this](context::fiber&& scheduler) {
-                         scheduler_ = std::move(scheduler);
+                       [this](context::fiber&&) {
                          while (next_ < size_) RunThread(next_++);
                          return std::move(scheduler_);
                        });
-  fiber = std::move(fiber).resume();
-  if (fiber) threads_[Index(current_)].fiber = std::move(fiber);
+  SwitchTo(std::move(fiber), &scheduler_);
 }
 
-void Grid::Resume(int thread) {
+// Goes on in `to`, having left in `from` how to come back here.
+void Grid::SwitchTo(context::fiber to, context::fiber* from) {
+  std::move(to).resume_with([from](context::fiber&& here) {
+    *from = std::move(here);
+    return context::fiber();
+  });
+}
+
+// The thread that runs next, of those that may go on.
+context::fiber Grid::TakeReady() {
+  const int thread = ready_[ready_begin_++];
+  if (ready_begin_ == ready_.size()) ForgetReady();
   MakeCurrent(thread);
-  context::fiber fiber = std::move(threads_[Index(thread)].fiber).resume();
-  // What comes back is the fiber of whoever waits now.
-  if (fiber) threads_[Index(current_)].fiber = std::move(fiber);
+  return std::move(threads_[Index(thread)].fiber);
 }
 
 void Grid::RunThread(int thread) {
@@ -234,7 +244,11 @@ void Grid::MakeCurrent(int thread) {
   BeginThread(thread, warp.last_full(), warp.lanes(thread % 32));
 }
 
-void Grid::Suspend() { scheduler_ = std::move(scheduler_).resume(); }
+void Grid::Suspend() {
+  context::fiber& self = threads_[Index(current_)].fiber;
+  const bool ready = ready_begin_ < ready_.size();
+  SwitchTo(ready ? TakeReady() : std::move(scheduler_), &self);
+}
 
 int Grid::WaitForBlock(Wait wait, int value, CodeLine where) {
   const int self = current_;
