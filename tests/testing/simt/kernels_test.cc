@@ -75,6 +75,17 @@ TEST_F(KernelsTest, LanesShareMemoryAndShuffle) {
   }
 }
 
+TEST_F(KernelsTest, SomeLanesWaitForThemselves) {
+  std::vector<float> from(64);
+  std::iota(from.begin(), from.end(), 0.0F);
+  float* const to = Take<float>(64);
+  SumEights(*stream_, to, Take(from), 2);
+  const std::vector<float> sums = Values(to, 64);
+  for (size_t i = 0; i < sums.size(); ++i) {
+    EXPECT_EQ(sums[i], static_cast<float>(8 * (i / 8 * 8) + 28)) << i;
+  }
+}
+
 TEST_F(KernelsTest, PacksAreCopied) {
   const std::vector<float> from = Ramp(4 * 77);
   float* const to = Take<float>(4 * 77);
@@ -216,6 +227,23 @@ TEST_F(KernelsDeathTest, Uninitialised) {
       "not written");
 }
 
+TEST_F(KernelsDeathTest, CopiesKeepWhatIsUninitialised) {
+  float* const from = Take<float>(256);
+  float* const half = Take(Ramp(128));
+  float* const copy = Take(Ramp(256));
+  float* const to = Take<float>(256);
+  device_->Copy(*stream_, from, half, 128 * 4);
+  device_->Copy(*stream_, copy, from, 256 * 4);
+  Scale(*stream_, to, copy, 2, 128);
+  EXPECT_EQ(Values(to, 128)[7], 2 * Ramp(128)[7]);
+  EXPECT_DEATH(
+      {
+        Scale(*stream_, to, copy, 2, 129);
+        stream_->Synchronize();
+      },
+      "uninitialised memory: .*, 512 bytes into the allocation of 1024 bytes");
+}
+
 TEST_F(KernelsTest, UninitialisedMemoryMayBeAllowed) {
   simt::Options options = simt::CurrentOptions();
   options.report_uninitialised = false;
@@ -243,6 +271,13 @@ TEST_F(KernelsDeathTest, RaceInSharedMemory) {
         stream_->Synchronize();
       },
       "race in shared memory: .*\n  kernel .*ReverseRowsKernel");
+  EXPECT_DEATH(
+      {
+        SumEights(*stream_, to, from, 2, Flaw::kNoWarpBarrier);
+        stream_->Synchronize();
+      },
+      "(race in|uninitialised memory: .* in) shared memory.*\n"
+      "  kernel .*SumEightsKernel");
 }
 
 TEST_F(KernelsDeathTest, RaceInGlobalMemory) {

@@ -4,10 +4,13 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <chrono>
 #include <cstdint>
 #include <cstdlib>
 #include <memory>
 #include <set>
+#include <thread>
 #include <vector>
 
 #include "framework/device/backend.h"
@@ -202,6 +205,71 @@ TEST_F(StreamsDeathTest, CopiesAreCheckedToo) {
   EXPECT_DEATH(Values(a, kSize + 1),
                "out-of-bounds read of 260 bytes at .*, 0 bytes into the "
                "allocation of 256 bytes");
+}
+
+TEST_F(StreamsDeathTest, PinnedMemoryMustOutliveItsCopies) {
+  void* pinned = nullptr;
+  ASSERT_EQ(cudaHostAlloc(&pinned, 256, cudaHostAllocDefault), cudaSuccess);
+  float* const to = Take<float>(kSize);
+  EXPECT_DEATH(
+      {
+        (void)cudaMemcpyAsync(to, pinned, 256, cudaMemcpyHostToDevice,
+                              Handle(*stream_));
+        (void)cudaFreeHost(pinned);
+        stream_->Synchronize();
+      },
+      "in an allocation of 256 bytes at .* that has been freed");
+  EXPECT_EQ(cudaFreeHost(pinned), cudaSuccess);
+}
+
+TEST_F(StreamsTest, EventsTakeTheTimeWhenTheyAreReached) {
+  cudaEvent_t events[2];
+  for (cudaEvent_t& event : events) {
+    ASSERT_EQ(cudaEventCreate(&event), cudaSuccess);
+  }
+  float milliseconds = -1;
+  EXPECT_EQ(cudaEventElapsedTime(&milliseconds, events[0], events[1]),
+            cudaErrorInvalidResourceHandle);
+  ASSERT_EQ(cudaEventRecord(events[0], Handle(*stream_)), cudaSuccess);
+  simt::Enqueue(Handle(*stream_), "", [] {
+    std::this_thread::sleep_for(std::chrono::milliseconds(2));
+  });
+  ASSERT_EQ(cudaEventRecord(events[1], Handle(*stream_)), cudaSuccess);
+  EXPECT_EQ(cudaEventElapsedTime(&milliseconds, events[0], events[1]),
+            cudaErrorNotReady);
+  ASSERT_EQ(cudaEventSynchronize(events[1]), cudaSuccess);
+  EXPECT_EQ(cudaEventElapsedTime(&milliseconds, events[0], events[1]),
+            cudaSuccess);
+  EXPECT_GE(milliseconds, 2);
+  for (cudaEvent_t event : events) {
+    EXPECT_EQ(cudaEventDestroy(event), cudaSuccess);
+  }
+  (void)cudaGetLastError();
+}
+
+TEST_F(StreamsTest, ThreadsOfTheHostWaitForTheirOwnStreams) {
+  constexpr int kThreads = 3;
+  float* const from = Take(std::vector<float>(kSize, 2));
+  stream_->Synchronize();
+  std::vector<std::thread> threads;
+  std::vector<std::vector<float>> got(kThreads);
+  std::vector<float*> to;
+  for (int t = 0; t < kThreads; ++t) to.push_back(Take<float>(kSize));
+  for (size_t t = 0; t < kThreads; ++t) {
+    threads.emplace_back([&, t] {
+      const std::unique_ptr<Stream> stream = device_->NewStream();
+      for (int i = 0; i < 20; ++i) {
+        Scale(*stream, to[t], from, static_cast<float>(t), kSize);
+      }
+      got[t].resize(kSize);
+      device_->CopyToHost(*stream, got[t].data(), to[t], 4 * kSize);
+      stream->Synchronize();
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  for (size_t t = 0; t < kThreads; ++t) {
+    EXPECT_THAT(got[t], Each(2.0F * static_cast<float>(t)));
+  }
 }
 
 TEST_F(StreamsTest, ErrorsOfTheRuntime) {

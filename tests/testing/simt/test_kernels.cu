@@ -76,6 +76,24 @@ __global__ void ShuffleRowsKernel(float* to, const float* from) {
   to[blockIdx.x * 32 + lane] = __shfl_sync(cuda::kFullWarp, value, 31 - lane);
 }
 
+template <Flaw flaw>
+__global__ void SumEightsKernel(float* to, const float* from) {
+  __shared__ float row[32];
+  const unsigned lane = threadIdx.x;
+  const unsigned first = lane / 8 * 8;
+  const unsigned group = 0xFFU << first;
+  const unsigned looked_at =
+      flaw == Flaw::kNoWarpBarrier ? (first + 8) % 32 : first;
+  for (unsigned round = 0; round < 2; ++round) {
+    row[lane] = from[blockIdx.x * 32 + lane];
+    __syncwarp(group);
+    float sum = 0;
+    for (unsigned i = 0; i < 8; ++i) sum += row[looked_at + i];
+    __syncwarp(group);
+    if (round == 1) to[blockIdx.x * 32 + lane] = sum;
+  }
+}
+
 __global__ void CopyPacksKernel(float* to, const float* from, int64_t packs) {
   const int64_t i = int64_t{blockIdx.x} * blockDim.x + threadIdx.x;
   if (i < packs) cuda::StorePack(to + 4 * i, cuda::LoadPack(from + 4 * i));
@@ -200,6 +218,14 @@ void ReverseRows(Stream& stream, float* to, const float* from, int64_t rows,
                                 : ReverseRowsKernel<Flaw::kNone>;
   Launch(kernel, {static_cast<unsigned>(rows)}, {32}, 32 * sizeof(float),
          stream, to, from);
+}
+
+void SumEights(Stream& stream, float* to, const float* from, int64_t rows,
+               Flaw flaw) {
+  const auto kernel = flaw == Flaw::kNoWarpBarrier
+                          ? SumEightsKernel<Flaw::kNoWarpBarrier>
+                          : SumEightsKernel<Flaw::kNone>;
+  Launch(kernel, {static_cast<unsigned>(rows)}, {32}, 0, stream, to, from);
 }
 
 void CopyPacks(Stream& stream, float* to, const float* from, int64_t packs,

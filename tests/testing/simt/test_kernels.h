@@ -39,6 +39,11 @@ void SumRows(Stream& stream, float* to, const float* from, int64_t rows,
 // shared memory or by shuffles.
 void ReverseRows(Stream& stream, float* to, const float* from, int64_t rows,
                  bool shuffles, Flaw flaw = Flaw::kNone);
+// Every eight lanes for themselves: to[i] = the sum of from over i's eight,
+// through shared memory that they use twice. With kNoWarpBarrier they look at
+// the next eight's.
+void SumEights(Stream& stream, float* to, const float* from, int64_t rows,
+               Flaw flaw = Flaw::kNone);
 // to[i] = from[i] by 16 bytes.
 void CopyPacks(Stream& stream, float* to, const float* from, int64_t packs,
                Flaw flaw = Flaw::kNone);
