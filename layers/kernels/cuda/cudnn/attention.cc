@@ -16,6 +16,7 @@
 #include <utility>
 
 #include "framework/base/log.h"
+#include "framework/device/cuda/check.h"
 #include "framework/device/cuda/stream.h"
 #include "layers/kernels/cuda/attention_scratch.h"
 #include "layers/kernels/cuda/cudnn/frontend.h"
@@ -155,7 +156,11 @@ class Cudnn final : public Resident {
     try {
       if (is_new) plan = Build(shape, bytes);
       if (plan.graph == nullptr || plan.workspace > bytes) return false;
-      fe::detail::set_stream(handle_, stream.handle);
+      if (fe::detail::set_stream(handle_, stream.handle) !=
+          CUDNN_STATUS_SUCCESS) {
+        Refuse(Describe(shape), "cudnnSetStream failed");
+        return false;
+      }
       const fe::error_t error =
           plan.graph->execute(handle_, pointers, workspace);
       if (error.is_good()) return true;
@@ -170,9 +175,17 @@ class Cudnn final : public Resident {
  private:
   // Empty, or why there is no handle.
   std::string Open() {
-    // The front end opens the runtime by its bare name and finds this one.
-    const auto runtime = OpenCudaLibrary("libcudart.so.13");
-    if (!runtime.ok()) return runtime.status().ToString();
+    // What cuDNN and, for its old versions, the front end open by their bare
+    // names: they find these. Who needs what is not there will say so.
+    (void)OpenCudaLibrary("libnvrtc.so.13");
+    (void)OpenCudaLibrary("libcudart.so.13");
+    int device = 0, major = 0, minor = 0;
+    DELINK_CUDA_CHECK(cudaGetDevice(&device));
+    DELINK_CUDA_CHECK(cudaDeviceGetAttribute(
+        &major, cudaDevAttrComputeCapabilityMajor, device));
+    DELINK_CUDA_CHECK(cudaDeviceGetAttribute(
+        &minor, cudaDevAttrComputeCapabilityMinor, device));
+    architecture_ = 10 * major + minor;
     const auto library = OpenCudaLibrary("libcudnn.so.9");
     if (!library.ok()) return library.status().ToString();
     fe::cudnn_dlhandle = library->handle();
@@ -185,7 +198,8 @@ class Cudnn final : public Resident {
     Plan plan{std::make_shared<Graph>()};
     plan.graph->set_io_data_type(fe::DataType_t::BFLOAT16)
         .set_intermediate_data_type(fe::DataType_t::FLOAT)
-        .set_compute_data_type(fe::DataType_t::FLOAT);
+        .set_compute_data_type(fe::DataType_t::FLOAT)
+        .set_sm_version(architecture_);
     if (shape.backward) {
       AddBackward(shape, plan.graph.get());
     } else {
@@ -221,6 +235,7 @@ class Cudnn final : public Resident {
 
   std::mutex mutex_;
   cudnnHandle_t handle_ = nullptr;
+  int architecture_ = 0;  // 90
   std::map<std::array<int64_t, 15>, Plan> plans_;
 };
 
