@@ -4,12 +4,12 @@
 //
 // Built twice: on the emulated device, where every access is checked, and on a
 // real one, where there is one.
+#include "layers/kernels/cuda/cuda.h"
+
 #include <cuda_runtime_api.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <cmath>
-#include <limits>
 #include <memory>
 #include <string>
 #include <tuple>
@@ -107,6 +107,8 @@ class CudaKernels : public ::testing::TestWithParam<std::tuple<DType, Group>> {
     stream_ = device_->NewStream();
     memory_scope_ = std::make_unique<ScopedGuardedMemory>(pinned_);
     const auto& [dtype, group] = GetParam();
+    const std::string missing = cuda::MissingLibrary();
+    if (group.cases == MatmulCases && !missing.empty()) GTEST_SKIP() << missing;
     bf16_ = dtype == DType::kBF16;
     kernels_ =
         bf16_ ? Synchronised<DType::kBF16>() : Synchronised<DType::kF32>();
@@ -150,7 +152,12 @@ TEST_P(CudaKernels, AgreeWithTheReferenceTwiceTheSame) {
   for (const Case& c : group.cases()) {
     if (kEmulated && TooBigToEmulate(c.name)) continue;
     SCOPED_TRACE(c.name);
-    const Outputs first = Run(c);
+    Outputs first = Run(c);
+    // cuDNN multiplies by probabilities, and by gradients of scores, that are
+    // rounded to bf16. A wrong mask or stride is still far off.
+    if (!kEmulated && bf16_ && group.cases == AttentionCases) {
+      for (Output& output : first) output.tolerance += 0x1p-4;
+    }
     ExpectAgrees(first, Expected(c));
     ExpectSame(Run(c), first);
   }
