@@ -11,11 +11,9 @@ namespace delink::cuda {
 template <int kSize>
 __device__ void LoadHalves(const uint16_t* from, uint16_t (&to)[kSize]) {
   if constexpr (kSize == 4) {
-    const uint2 words = *reinterpret_cast<const uint2*>(from);
-    to[0] = static_cast<uint16_t>(words.x);
-    to[1] = static_cast<uint16_t>(words.x >> 16);
-    to[2] = static_cast<uint16_t>(words.y);
-    to[3] = static_cast<uint16_t>(words.y >> 16);
+    const uint64_t word = *reinterpret_cast<const uint64_t*>(from);
+#pragma unroll
+    for (int i = 0; i < 4; ++i) to[i] = static_cast<uint16_t>(word >> 16 * i);
   } else {
     for (int i = 0; i < kSize; ++i) to[i] = from[i];
   }
@@ -23,8 +21,10 @@ __device__ void LoadHalves(const uint16_t* from, uint16_t (&to)[kSize]) {
 template <int kSize>
 __device__ void StoreHalves(uint16_t* to, const uint16_t (&from)[kSize]) {
   if constexpr (kSize == 4) {
-    *reinterpret_cast<uint2*>(to) = make_uint2(
-        from[0] | uint32_t{from[1]} << 16, from[2] | uint32_t{from[3]} << 16);
+    uint64_t word = 0;
+#pragma unroll
+    for (int i = 0; i < 4; ++i) word |= uint64_t{from[i]} << 16 * i;
+    *reinterpret_cast<uint64_t*>(to) = word;
   } else {
     for (int i = 0; i < kSize; ++i) to[i] = from[i];
   }

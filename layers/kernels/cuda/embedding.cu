@@ -22,10 +22,12 @@ RowGrid ShapeRowGrid(int64_t rows, int64_t groups) {
   return {dim3(static_cast<unsigned>(CeilDiv(rows, block.y))), block};
 }
 
-// The fewest rows of a tile, so that there are many, and the most memory for
-// partial sums, so that there are not too many.
-constexpr int64_t kTileRows = 64;
-constexpr int64_t kPartialBytes = int64_t{16} << 20;
+// Of a tile, at least. Few, so that there are many tiles, unless their partial
+// sums would not fit the scratch memory.
+constexpr int64_t kTileRows = 32;
+constexpr int64_t PartialBytes(int64_t D) {
+  return 2 * D * int64_t{sizeof(float)};
+}
 
 template <typename T, int kSize>
 void SumRuns(Stream& stream, RunSums s) {
@@ -63,21 +65,22 @@ void EmbeddingBackwardWeight(Stream& stream,
   }
   constexpr int kSize = Pack<D>::kSize;
   const bool packed = CanPack<D>(s.dy, s.D) && CanPack<D>(s.dw, s.D);
-  char* const scratch = static_cast<char*>(info.scratch);
+  const int64_t sort_bytes = TokenSortBytes(std::min(s.N, kMaxSorted));
+  char* const partial = static_cast<char*>(info.scratch) + sort_bytes;
+  const int64_t most_tiles =
+      std::max<int64_t>(1, (kScratchBytes - sort_bytes) / PartialBytes(s.D));
   for (int64_t first = 0; first < s.N; first += kMaxSorted) {
     const int64_t n = std::min(kMaxSorted, s.N - first);
-    const int64_t most = std::max<int64_t>(
-        1, kPartialBytes / (2 * s.D * int64_t{sizeof(float)}));
-    RunSums sums = {.n = n,
-                    .D = s.D,
-                    .rows = std::max(kTileRows, CeilDiv(n, most)),
-                    .tiles = 0,
-                    .sorted = SortTokens(stream, s.tokens + first, n, s.V,
-                                         scratch + kPartialBytes),
-                    .dy = static_cast<const D*>(s.dy) + first * s.D,
-                    .dw = static_cast<float*>(s.dw),
-                    .partial = static_cast<float*>(info.scratch),
-                    .accumulate = s.accumulate || first > 0};
+    RunSums sums = {
+        .n = n,
+        .D = s.D,
+        .rows = std::max(kTileRows, CeilDiv(n, most_tiles)),
+        .tiles = 0,
+        .sorted = SortTokens(stream, s.tokens + first, n, s.V, info.scratch),
+        .dy = static_cast<const D*>(s.dy) + first * s.D,
+        .dw = static_cast<float*>(s.dw),
+        .partial = reinterpret_cast<float*>(partial),
+        .accumulate = s.accumulate || first > 0};
     sums.tiles = CeilDiv(n, sums.rows);
     if (packed) {
       SumRuns<D, kSize>(stream, sums);
