@@ -9,6 +9,8 @@
 //   it is stored: to the nearest number, a tie to the even one. Not-a-number
 //   stays that, what is too large becomes infinite. `accumulate` adds before
 //   that rounding. A matrix product may take numbers below 2^-126 for 0.
+//   Attention may round probabilities, and the gradients of scores, to bf16
+//   where it multiplies by them.
 // - Gradients of activations are written (`=`). Gradients of parameters obey
 //   `accumulate`: false writes the whole tensor, true adds to it (`+=`).
 // - An elementwise output may be exactly one of its inputs; otherwise buffers
