@@ -86,6 +86,7 @@ wanted() {
     nvidia-cuda-crt nvidia-nvvm nvidia-cuda-runtime nvidia-cuda-cccl
   installed include/cublasLt.h || echo nvidia-cublas
   installed include/cudnn.h || echo nvidia-cudnn-cu13
+  installed include/nvrtc.h || echo nvidia-cuda-nvrtc
   installed include/nccl.h || echo nvidia-nccl-cu13
   installed include/cudnn_frontend.h || echo nvidia-cudnn-frontend
 }
