@@ -12,9 +12,15 @@ constexpr int64_t kBlock = 1024;
 // as exact as sums of 1, and far from infinite.
 constexpr float kRoom = 60.0F;
 
-// exp(x) of what is far below 88.
+constexpr float kLog2E = 1.44269504F;
+
+// exp(x) of what is far below 88; what is far below 0 becomes 0, and for a sum
+// 2^-125, which is as good.
 DELINK_INLINE Vec ExpOf(Vec x) {
-  return Exp2Within(Max(Set(-127.0F), x * 1.44269504F));
+  return Exp2Within(Max(Set(-127.0F), x * kLog2E));
+}
+DELINK_INLINE Vec ExpToAdd(Vec x) {
+  return Exp2Normal(Max(Set(-125.0F), x * kLog2E));
 }
 
 template <typename T>
@@ -41,12 +47,12 @@ BlockSum SumExp(const T* x, int64_t count, float shift) {
   for (; v + kWidth <= count; v += kWidth) {
     const Vec logit = Load(x + v);
     max = Max(max, logit);
-    sum += ExpOf(logit - shift);
+    sum += ExpToAdd(logit - shift);
   }
   BlockSum result = {ReduceAdd(sum), ReduceMax(max)};
   if (v < count) {
     const Vec logit = LoadPartial(x + v, count - v);
-    const Vec e = ExpOf(logit - shift);
+    const Vec e = ExpToAdd(logit - shift);
     for (int64_t lane = 0; lane < count - v; ++lane) {
       result.sum += e[lane];
       result.max = logit[lane] > result.max ? logit[lane] : result.max;

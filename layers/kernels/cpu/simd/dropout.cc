@@ -142,7 +142,7 @@ void DropoutRange(const Rule& rule, const RoundKeys& keys, uint64_t i,
     y += n;
   };
   if (i % 4 != 0) some(4 - i % 4);
-  constexpr int kBatches = 2;
+  constexpr int kBatches = kWidth == 16 ? 4 : 2;  // as registers allow
   for (; end - i >= kBatches * kBatch; i += kBatches * kBatch) {
     Words words[kBatches];
     WordsOf<kBatches>(keys, i / 4, words);

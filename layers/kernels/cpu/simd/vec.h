@@ -129,8 +129,6 @@ static DELINK_INLINE HalfVec RoundToHalf(Vec v) {
 #endif
 }
 
-// The instruction takes numbers below 2^-126 for 0. They hardly occur, but
-// every target gives the same bits.
 static DELINK_INLINE HalfVec Narrow(Vec v) {
 #if defined(__AVX512BF16__)
   constexpr int kSubnormal = 0x20;
@@ -150,6 +148,26 @@ static DELINK_INLINE Vec Load(const BFloat16* p) {
 static DELINK_INLINE void Store(BFloat16* p, Vec v) {
   const HalfVec half = Narrow(v);
   std::memcpy(p, &half, sizeof(half));
+}
+
+// a, and behind it b. The instructions for it take numbers below 2^-126 for 0;
+// since every target gives the same bits, they are not asked where the smaller
+// of two numbers, by size, is such a one (or 0, which is not told apart).
+static DELINK_INLINE void StorePair(BFloat16* p, Vec a, Vec b) {
+#if defined(__AVX512BF16__)
+  constexpr int kSmallerBySize = 2;
+  const __m512 smaller =
+      _mm512_maskz_range_ps(0xFFFF, (__m512)a, (__m512)b, kSmallerBySize);
+  const __mmask16 small =
+      _mm512_testn_epi32_mask((__m512i)smaller, _mm512_set1_epi32(0x7F800000));
+  if (__builtin_expect(small == 0, 1)) {
+    const __m512bh halves = _mm512_cvtne2ps_pbh((__m512)b, (__m512)a);
+    std::memcpy(p, &halves, sizeof(halves));
+    return;
+  }
+#endif
+  Store(p, a);
+  Store(p + kWidth, b);
 }
 
 static DELINK_INLINE Vec LoadPartial(const BFloat16* p, int64_t count) {
@@ -255,9 +273,14 @@ static DELINK_INLINE float ReduceAdd(Vec v) {
 }
 
 static DELINK_INLINE float ReduceMax(Vec v) {
-  float max = v[0];
-  for (int i = 1; i < kWidth; ++i) max = v[i] > max ? v[i] : max;
-  return max;
+  float lane[kWidth];
+  std::memcpy(lane, &v, sizeof(v));
+  for (int half = kWidth / 2; half > 0; half /= 2) {
+    for (int i = 0; i < half; ++i) {
+      lane[i] = lane[i] > lane[i + half] ? lane[i] : lane[i + half];
+    }
+  }
+  return lane[0];
 }
 
 // The product of the low halves of 64-bit lanes.
