@@ -1,7 +1,5 @@
 #include "tests/testing/simt/block.h"
 
-#include <sys/mman.h>
-
 #include <algorithm>
 #include <boost/context/fiber.hpp>
 #include <cstring>
@@ -12,6 +10,7 @@
 #include "tests/testing/simt/clock.h"
 #include "tests/testing/simt/report.h"
 #include "tests/testing/simt/shadow.h"
+#include "tests/testing/simt/stacks.h"
 #include "tests/testing/simt/warp.h"
 
 // What device code reads as constants, side by side: they are not its memory.
@@ -27,61 +26,6 @@ alignas(256) unsigned char simt_dynamic_shared[227 * 1024];
 
 namespace delink::simt {
 namespace {
-
-namespace context = boost::context;
-
-constexpr int kMaxThreads = 1024;
-constexpr uintptr_t kStackBytes = uintptr_t{128} << 10;
-constexpr uintptr_t kGuardBytes = 4096;
-constexpr uintptr_t kStagger = 13 * 64;
-constexpr uintptr_t kArgumentBytes = uintptr_t{64} << 10;
-
-// Stacks side by side, each with a page below it that nobody may touch; the
-// arguments of the kernel lie behind the last.
-class Stacks {
- public:
-  void Init() {
-    const uintptr_t bytes = kMaxThreads * kStackBytes + kArgumentBytes;
-    void* const base = mmap(nullptr, bytes, PROT_READ | PROT_WRITE,
-                            MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-    if (base == MAP_FAILED) Report("no memory for the stacks of threads");
-    begin_ = static_cast<char*>(base);
-    free_.reserve(kMaxThreads);
-  }
-  uintptr_t begin() const { return reinterpret_cast<uintptr_t>(begin_); }
-  uintptr_t bytes() const { return kMaxThreads * kStackBytes + kArgumentBytes; }
-  void* arguments() const { return begin_ + kMaxThreads * kStackBytes; }
-
-  context::stack_context Take() {
-    if (free_.empty()) {
-      char* const bottom = begin_ + made_ * kStackBytes;
-      mprotect(bottom, kGuardBytes, PROT_NONE);
-      // Tops that are whole pages apart would all want the same lines of the
-      // cache.
-      free_.push_back(bottom + kStackBytes - made_ % 64 * kStagger);
-      ++made_;
-    }
-    context::stack_context stack;
-    stack.size = kStackBytes - kGuardBytes - 64 * kStagger;
-    stack.sp = free_.back();
-    free_.pop_back();
-    return stack;
-  }
-  void GiveBack(const context::stack_context& stack) {
-    free_.push_back(static_cast<char*>(stack.sp));
-  }
-
- private:
-  char* begin_ = nullptr;
-  uintptr_t made_ = 0;
-  std::vector<char*> free_;  // tops
-};
-
-struct StackAllocator {
-  Stacks* stacks;
-  context::stack_context allocate() { return stacks->Take(); }
-  void deallocate(context::stack_context& stack) { stacks->GiveBack(stack); }
-};
 
 struct Thread {
   context::fiber fiber;  // while it waits

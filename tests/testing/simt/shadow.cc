@@ -25,7 +25,6 @@ namespace {
 constexpr Record kByHost = Record{1} << kTimeShift | kBytes;
 constexpr Record kOneLane = 0x1F;
 
-constexpr Record TimeOf(Record record) { return record & ~kFlags; }
 constexpr bool SameWarp(Record a, Record b) {
   return ((a ^ b) & kThread & ~kOneLane) == 0;
 }

@@ -32,7 +32,6 @@ inline constexpr Record kAtomic = 0x1000;
 inline constexpr Record kManyLanes = 0x2000;
 inline constexpr Record kManyWarps = 0x4000;
 inline constexpr Record kManyBlocks = 0x8000;
-inline constexpr Record kFlags = 0xFFFF;
 
 // Where memory and its cells are. Static shared memory is the program's own
 // data; everything else that kernels may touch is in the arena or on the
