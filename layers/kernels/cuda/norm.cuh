@@ -23,7 +23,8 @@ __global__ void __launch_bounds__(Team::kThreads, kForwardBlocks<Team>)
                            const T* __restrict__ b, T* __restrict__ y,
                            float* __restrict__ mean, float* __restrict__ rstd) {
   const Team team(team_size);
-  const float count = static_cast<float>(D);
+  // An error of the mean is one of all differences from it: not FastDivide.
+  const float share = 1.0F / static_cast<float>(D);
   team.ForRows(N, [&](int64_t n, bool mine) {
     const Columns<kWidth, kHeld> columns(team, D, mine);
     const Row<T, kWidth, kHeld> row(x + n * D, columns);
@@ -33,14 +34,14 @@ __global__ void __launch_bounds__(Team::kThreads, kForwardBlocks<Team>)
 #pragma unroll
       for (int i = 0; i < kWidth; ++i) sum += v[i];
     });
-    const float m = FastDivide(team.Sum(sum), count);
+    const float m = team.Sum(sum) * share;
     float square = 0;
     columns.ForEach([&](int k, int d) {
       const auto v = row.At(k, d);
 #pragma unroll
       for (int i = 0; i < kWidth; ++i) square += (v[i] - m) * (v[i] - m);
     });
-    const float r = rsqrtf(FastDivide(team.Sum(square), count) + eps);
+    const float r = rsqrtf(team.Sum(square) * share + eps);
     columns.ForEach([&](int k, int d) {
       const auto v = row.At(k, d);
       const auto weight = LoadPack<T, kWidth>(w + d);
