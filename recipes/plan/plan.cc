@@ -8,7 +8,7 @@
 #include "data/corpus/corpus.h"
 #include "framework/base/status_macros.h"
 #include "framework/sharing/report.h"
-#include "recipes/plan/imagined_ranks.h"
+#include "recipes/run/imagined_ranks.h"
 #include "recipes/run/choose_device.h"
 #include "recipes/run/prepare.h"
 #include "recipes/run/stage_run.h"

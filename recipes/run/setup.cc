@@ -10,6 +10,7 @@
 #include "framework/base/log.h"
 #include "framework/base/status_macros.h"
 #include "layers/kernels/find_kernels.h"
+#include "recipes/run/check_memory.h"
 #include "recipes/run/choose_device.h"
 #include "recipes/run/init_from.h"
 #include "recipes/run/prepare.h"
@@ -89,6 +90,9 @@ absl::StatusOr<std::unique_ptr<RunSetup>> RunSetup::Create(
   DELINK_RETURN_IF_ERROR(run->FindResume(options, models));
   DELINK_RETURN_IF_ERROR(AgreeOnStatus(comm, run->MakeModel(models)));
   DELINK_RETURN_IF_ERROR(run->FindInit(options));
+  // A run that does not fit leaves no folder.
+  DELINK_RETURN_IF_ERROR(
+      AgreeOnStatus(comm, CheckMemory(run->env_, run->Position().stage())));
   absl::Status status;
   if (run->first() && !options.trace.empty()) {
     status = TraceFile::Check(options.trace);

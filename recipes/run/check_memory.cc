@@ -1,0 +1,66 @@
+#include "recipes/run/check_memory.h"
+
+#include "absl/strings/str_cat.h"
+#include "framework/base/status_macros.h"
+#include "recipes/run/imagined_ranks.h"
+
+namespace delink {
+namespace {
+
+constexpr char kKnobs[] =
+    "; use a smaller run.micro_batch, run.recompute = \"block\", share more "
+    "layers (stage.share) or shard the optimizer's state over more ranks "
+    "(stage.parallel.zero = 1)";
+
+int64_t PlaneBytes(const MemoryAccount& account) {
+  return account.weights + account.gradients + account.state;
+}
+
+// `needed` bytes, of which `what` says more.
+absl::Status CheckFree(const Device& device, int64_t needed,
+                       const std::string& what) {
+  const DeviceMemory memory = device.memory();
+  if (memory.total == 0 || needed <= memory.free) return absl::OkStatus();
+  return absl::ResourceExhaustedError(
+      absl::StrCat(what, ", but of ", device.name(), " only ",
+                   FormatBytes(memory.free), " are free", kKnobs));
+}
+
+}  // namespace
+
+absl::Status CheckMemory(const RunEnv& env, size_t first) {
+  if (env.device->memory().total == 0) return absl::OkStatus();
+  const std::unique_ptr<Device> meta = NewMetaDevice(env.device->kind());
+  ImaginedRanks world(env.world->size()), network(env.world->size());
+  RunEnv planned = env;
+  planned.device = meta.get();
+  planned.world = &world;
+  planned.network = &network;
+  planned.lane_threads = false;
+  planned.watch = nullptr;
+  planned.trace = nullptr;
+  int64_t before = 0;  // bytes of the planes of the stage before
+  for (size_t i = first; i < env.recipe->stages.size(); ++i) {
+    DELINK_ASSIGN_OR_RETURN(const std::unique_ptr<StageRun> stage,
+                            StageRun::Create(planned, i));
+    const MemoryAccount account = stage->account();
+    const std::string name = absl::StrCat("stage ", stage->stage().name);
+    DELINK_RETURN_IF_ERROR(
+        CheckFree(*env.device, account.total(),
+                  absl::StrCat("out of memory: ", name,
+                               " does not fit: ", ToString(account))));
+    const int64_t planes = PlaneBytes(account);
+    if (before > 0) {
+      DELINK_RETURN_IF_ERROR(CheckFree(
+          *env.device, before + planes,
+          absl::StrCat("out of memory: the switch into ", name,
+                       " does not fit: weights, gradients and state of both "
+                       "stages take ",
+                       FormatBytes(before + planes))));
+    }
+    before = planes;
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace delink

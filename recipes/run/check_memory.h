@@ -1,0 +1,17 @@
+// Whether a run fits on its device.
+#pragma once
+
+#include <cstddef>
+
+#include "absl/status/status.h"
+#include "recipes/run/stage_run.h"
+
+namespace delink {
+
+// Plans stage `first` and all after it, as `delink plan` does, and holds what
+// they and the switches between them need against what is free on the device,
+// where the device says so. ResourceExhausted, with the stage's memory account
+// and the keys that would make it fit. Allocates nothing.
+absl::Status CheckMemory(const RunEnv& env, size_t first);
+
+}  // namespace delink
