@@ -76,10 +76,10 @@ absl::Status Examine(int ordinal, DeviceFacts* facts) {
   facts->multiprocessors = p.multiProcessorCount;
   facts->cache = p.l2CacheSize;
   if (p.major >= kLeastMajor) return absl::OkStatus();
-  return absl::FailedPreconditionError(
-      absl::StrCat("CUDA device ", ordinal, " is a ", facts->name,
-                   ", but Delink needs compute capability ", kLeastMajor,
-                   ".0 or newer (Ampere, Hopper, Blackwell)", kOnCpu));
+  return absl::FailedPreconditionError(absl::StrCat(
+      "there are no kernels for CUDA device ", ordinal, " (", facts->name,
+      "): Delink needs compute capability ", kLeastMajor,
+      ".0 or newer (Ampere, Hopper, Blackwell)", kOnCpu));
 }
 
 }  // namespace cuda
