@@ -106,12 +106,35 @@ std::string ScratchFolder(const BenchOptions& options) {
   return error ? "." : path.string();
 }
 
+// The machine and the kernels. The target's memory is free again for the steps.
+absl::Status MeasureTarget(const BenchOptions& options,
+                           const std::vector<OpCase>& ops,
+                           const BenchProgress& progress, BenchReport* report) {
+  DELINK_ASSIGN_OR_RETURN(Target target, Target::Open(options.device));
+  progress("measuring the machine");
+  DELINK_ASSIGN_OR_RETURN(
+      report->machine, MeasureMachine(target, {.threads = options.threads,
+                                               .dtypes = DTypes(options.device),
+                                               .folder = ScratchFolder(options),
+                                               .quick = options.quick}));
+  if (!ops.empty())
+    progress(absl::StrCat("measuring ", ops.size(), " kernels"));
+  for (const OpCase& op : ops) {
+    DELINK_ASSIGN_OR_RETURN(
+        OpMeasure measure,
+        MeasureOp(op, target, report->machine, options.quick));
+    report->ops.push_back(std::move(measure));
+  }
+  return absl::OkStatus();
+}
+
 }  // namespace
 
 absl::StatusOr<BenchReport> RunBench(const BenchOptions& options,
                                      const ModelList& models,
                                      const BenchProgress& progress) {
-  DELINK_ASSIGN_OR_RETURN(Target target, Target::Open(options.device));
+  // There are no kernels to list where there is no such device.
+  DELINK_RETURN_IF_ERROR(NewDeviceOf(options.device).status());
   std::vector<OpCase> ops;
   std::vector<StepCase> steps;
   if (options.ops) {
@@ -123,20 +146,7 @@ absl::StatusOr<BenchReport> RunBench(const BenchOptions& options,
   BenchReport report{.version = "delink " + DelinkVersion(),
                      .time = UtcNow(),
                      .quick = options.quick};
-  progress("measuring the machine");
-  DELINK_ASSIGN_OR_RETURN(
-      report.machine, MeasureMachine(target, {.threads = options.threads,
-                                              .dtypes = DTypes(options.device),
-                                              .folder = ScratchFolder(options),
-                                              .quick = options.quick}));
-  if (!ops.empty())
-    progress(absl::StrCat("measuring ", ops.size(), " kernels"));
-  for (const OpCase& op : ops) {
-    DELINK_ASSIGN_OR_RETURN(
-        OpMeasure measure,
-        MeasureOp(op, target, report.machine, options.quick));
-    report.ops.push_back(std::move(measure));
-  }
+  DELINK_RETURN_IF_ERROR(MeasureTarget(options, ops, progress, &report));
   for (const StepCase& step : steps) {
     progress(absl::StrCat("measuring steps of ", ToString(step)));
     DELINK_ASSIGN_OR_RETURN(

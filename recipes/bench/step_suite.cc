@@ -21,7 +21,8 @@ namespace delink::bench {
 namespace {
 
 constexpr double kLr = 1e-4;
-constexpr int64_t kWarmUp = 2;  // steps
+constexpr int64_t kWarmUp = 2;       // steps
+constexpr int64_t kNotedOnGpu = 10;  // steps: events of each kernel are kept
 
 // Makes the next PeakResidentBytes that of what comes after, where the system
 // lets us.
@@ -158,7 +159,9 @@ absl::StatusOr<StepMeasure> MeasureStep(const StepCase& step, DeviceKind device,
   measure.resident_before = ResidentBytes();
   DELINK_ASSIGN_OR_RETURN(std::unique_ptr<Rig> rig,
                           MakeRig(step, models, device, /*noted=*/true));
-  DELINK_RETURN_IF_ERROR(MeasureRig(*rig, machine, options, &measure));
+  StepOptions noted = options;
+  if (IsCuda(device) && noted.exactly == 0) noted.exactly = kNotedOnGpu;
+  DELINK_RETURN_IF_ERROR(MeasureRig(*rig, machine, noted, &measure));
   if (IsCuda(device)) {
     // One after the other: two do not fit.
     rig.reset();
