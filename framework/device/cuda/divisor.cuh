@@ -5,9 +5,9 @@
 //   const int64_t n = heads.Quotient(row);       // row / H, in the kernel
 #pragma once
 
-#include <cstdint>
+#include <cuda_runtime.h>
 
-#include "framework/device/cuda/launch.cuh"
+#include <cstdint>
 
 namespace delink::cuda {
 
@@ -23,7 +23,9 @@ class Divisor {
   __device__ int64_t Quotient(int64_t a) const {
     if (multiplier_ == 0) return a;
     return static_cast<int64_t>(
-        __umul64hi(static_cast<uint64_t>(a), multiplier_));
+        static_cast<unsigned __int128>(static_cast<uint64_t>(a)) *
+            multiplier_ >>
+        64);
   }
 
  private:
