@@ -21,7 +21,8 @@ void CrossEntropy(Stream& stream, const CrossEntropyArgs& s) {
       std::min<int64_t>(warps * kWarp, kCrossEntropyThreads);
   const int64_t kept = s.want_grad ? std::min(packs, kKeptBytes / 16) : 0;
   Launch(CrossEntropyRows<D>, dim3(static_cast<unsigned>(s.N)),
-         dim3(static_cast<unsigned>(threads)), kept * 16, stream, s, kept);
+         dim3(static_cast<unsigned>(threads)), kept * 16, stream, s,
+         static_cast<int>(kept));
   const unsigned sums = s.z_weight != 0 ? 2 : 1;
   Launch(SumLosses, dim3(1), dim3(sums * kWarp), 0, stream, s);
 }

@@ -27,28 +27,27 @@ inline constexpr int kCrossEntropyThreads = 512;  // at most
 inline constexpr int kPacksAhead = 4;             // loaded together
 
 // What a thread has of a row cut into packs, of which the first starts at
-// element `head`, and the elements beside them, fewer than two packs.
+// element `head`, and the elements beside them, fewer than two packs. Counted
+// in 32 bits, as ids of tokens are.
 template <typename T>
 struct RowPacks {
-  int64_t V, head, count;
+  static constexpr int kSize = Pack<T>::kSize;
+  int V, head, count;
 
-  __device__ RowPacks(int64_t elements, int64_t first)
-      : V(elements), head(first), count((V - head) / Pack<T>::kSize) {}
+  __device__ RowPacks(int elements, int first)
+      : V(elements), head(first), count((V - head) / kSize) {}
   // The first at the first aligned address.
-  __device__ static RowPacks Aligned(const T* row, int64_t V) {
-    constexpr int64_t kSize = Pack<T>::kSize;
+  __device__ static RowPacks Aligned(const T* row, int V) {
     const auto behind =
-        static_cast<int64_t>(reinterpret_cast<uintptr_t>(row) % 16 / sizeof(T));
+        static_cast<int>(reinterpret_cast<uintptr_t>(row) % 16 / sizeof(T));
     return RowPacks(V, std::min(V, (kSize - behind) % kSize));
   }
-  __device__ int64_t At(int64_t pack) const {
-    return head + pack * Pack<T>::kSize;
-  }
+  __device__ int At(int pack) const { return head + pack * kSize; }
   // The element beside the packs that this thread has, or -1.
-  __device__ int64_t Single() const {
-    const int64_t i = threadIdx.x;
+  __device__ int Single() const {
+    const int i = static_cast<int>(threadIdx.x);
     if (i < head) return i;
-    const int64_t behind = At(count) + i - head;
+    const int behind = At(count) + i - head;
     return behind < V ? behind : -1;
   }
 };
@@ -85,21 +84,22 @@ struct SoftmaxPart {
 
 // A thread's packs of the row; the first `kept` of the row go to `shared`.
 template <bool kAligned, typename T>
-__device__ void ReadPacks(const T* row, int64_t count, int64_t kept,
-                          Pack<T>* shared, SoftmaxPart& part) {
-  const int64_t step = blockDim.x;
-  for (int64_t p = threadIdx.x; p < count; p += kPacksAhead * step) {
+__device__ void ReadPacks(const T* row, int count, int kept, Pack<T>* shared,
+                          SoftmaxPart& part) {
+  const int step = static_cast<int>(blockDim.x);
+  for (int p = static_cast<int>(threadIdx.x); p < count;
+       p += kPacksAhead * step) {
     Pack<T> x[kPacksAhead];
 #pragma unroll
     for (int i = 0; i < kPacksAhead; ++i) {
-      const int64_t at = p + i * step;
+      const int at = p + i * step;
       if (at < count) {
         x[i] = LoadAnywhere<kAligned>(row + at * Pack<T>::kSize);
       }
     }
 #pragma unroll
     for (int i = 0; i < kPacksAhead; ++i) {
-      const int64_t at = p + i * step;
+      const int at = p + i * step;
       if (at >= count) break;
       part.Add(x[i]);
       if (at < kept) StorePack(&shared[at].values[0], x[i]);
@@ -109,11 +109,10 @@ __device__ void ReadPacks(const T* row, int64_t count, int64_t kept,
 
 // A thread's part of the row.
 template <typename T>
-__device__ SoftmaxPart ReadRow(const T* row, int64_t V, int64_t kept,
-                               Pack<T>* shared) {
+__device__ SoftmaxPart ReadRow(const T* row, int V, int kept, Pack<T>* shared) {
   const RowPacks<T> packs(V, 0);
   SoftmaxPart part;
-  const int64_t single = packs.Single();
+  const int single = packs.Single();
   if (single >= 0) part.Add(LoadPack<T, 1>(row + single));
   if (IsAligned(row)) {
     ReadPacks<true>(row, packs.count, kept, shared, part);
@@ -166,16 +165,17 @@ __device__ inline double WriteLoss(const CrossEntropyArgs& s, int64_t n,
 // body(v, x) gives the gradients of a pack, or of one number, x that stands at
 // element v.
 template <typename T, typename Body>
-__device__ void WriteRow(T* row, int64_t V, int64_t kept, const Pack<T>* shared,
+__device__ void WriteRow(T* row, int V, int kept, const Pack<T>* shared,
                          Body body) {
   const auto packs = RowPacks<T>::Aligned(row, V);
-  const int64_t single = packs.Single();
+  const int single = packs.Single();
   if (single >= 0) {
     StorePack(row + single, body(single, LoadPack<T, 1>(row + single)));
   }
 #pragma unroll 4
-  for (int64_t p = threadIdx.x; p < packs.count; p += blockDim.x) {
-    const int64_t at = packs.At(p);
+  for (int p = static_cast<int>(threadIdx.x); p < packs.count;
+       p += static_cast<int>(blockDim.x)) {
+    const int at = packs.At(p);
     const Pack<T> x =
         p < kept ? LoadPack(&shared[p].values[0]) : LoadPack(row + at);
     StorePack(row + at, body(at, x));
@@ -183,26 +183,26 @@ __device__ void WriteRow(T* row, int64_t V, int64_t kept, const Pack<T>* shared,
 }
 
 template <typename T>
-__global__ void __launch_bounds__(kCrossEntropyThreads)
-    CrossEntropyRows(CrossEntropyArgs s, int64_t most_kept) {
+__global__ void __launch_bounds__(kCrossEntropyThreads, 2)
+    CrossEntropyRows(CrossEntropyArgs s, int most_kept) {
   __shared__ float shared_max, shared_factor;
   Pack<T>* const shared = DynamicShared<Pack<T>>();
   const int64_t n = blockIdx.x;
   T* const row = static_cast<T*>(s.logits) + n * s.ld;
-  const int32_t target = s.targets[n];
+  const int V = static_cast<int>(s.V), target = s.targets[n];
   if (target == s.ignore_index) {
     if (threadIdx.x == 0) {
       s.row_loss[n] = 0.0;
       if (s.z_weight != 0) s.row_z[n] = 0.0;
     }
     if (!s.want_grad) return;
-    WriteRow(row, s.V, 0, shared, []<int kSize>(int64_t, Pack<T, kSize>) {
+    WriteRow(row, V, 0, shared, []<int kSize>(int, Pack<T, kSize>) {
       return MakePack<T, kSize>([](int) { return 0.0F; });
     });
     return;
   }
-  const int64_t kept = IsAligned(row) ? most_kept : 0;
-  const Softmax softmax = JoinParts(ReadRow(row, s.V, kept, shared));
+  const int kept = IsAligned(row) ? most_kept : 0;
+  const Softmax softmax = JoinParts(ReadRow(row, V, kept, shared));
   if (threadIdx.x == 0) {
     shared_max = softmax.max;
     shared_factor =
@@ -211,14 +211,14 @@ __global__ void __launch_bounds__(kCrossEntropyThreads)
   if (!s.want_grad) return;
   __syncthreads();
   const float max = shared_max, factor = shared_factor;
-  const auto gradient = [=]<int kSize>(int64_t v, const Pack<T, kSize>& x) {
-    const int of_target = static_cast<int>(target - v);
+  const auto gradient = [=]<int kSize>(int v, const Pack<T, kSize>& x) {
+    const int of_target = target - v;
     return MakePack<T, kSize>([&](int i) {
       const float p = FastExp(x[i] - max) * factor;
       return i == of_target ? p - 1.0F : p;
     });
   };
-  WriteRow(row, s.V, kept, shared, gradient);
+  WriteRow(row, V, kept, shared, gradient);
 }
 
 // loss_sum, z_sum and count, by two warps: the second has z.
