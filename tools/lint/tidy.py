@@ -87,8 +87,11 @@ def sources_to_check(build, root):
   sources = []
   for entry in json.loads(read(os.path.join(build, "compile_commands.json"))):
     path = os.path.relpath(entry["file"], root)
-    if path not in ours or path in seen:
-      continue  # a file built several times is checked once
+    device_code = "nvcc " in entry["command"].split("-", 1)[0]
+    if path not in ours or path in seen or device_code:
+      # A file built several times is checked once; device code as the emulated
+      # device compiles it.
+      continue
     seen.add(path)
     texts = {}
     closure(root, path, texts)

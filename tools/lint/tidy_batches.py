@@ -39,6 +39,7 @@ class Source:
   def __init__(self, path, mark, texts, command):
     """texts: of the files of ours that it includes, itself first."""
     self.path = path
+    self.device_code = path.endswith(".cu")  # reads another launch.cuh
     self.mark = mark  # the file that says that it passed
     self.lines = texts[0].count("\n")
     own = COMMENT.sub("", texts[0])
@@ -90,6 +91,7 @@ class Batch:
     first = self.sources[0]
     return (
         first.machine == source.machine
+        and first.device_code == source.device_code
         and first.path.startswith("tests/") == source.path.startswith("tests/")
         and sum(s.lines for s in self.sources) + source.lines <= MOST_LINES
         and not source.alone and not first.alone
@@ -114,7 +116,7 @@ class Batch:
     """What the compiler needs to read them; nothing of how to optimise."""
     folders = dict.fromkeys(f for s in self.sources for f in s.folders)
     macros = dict.fromkeys(w for s in self.sources for w in s.macros.values())
-    return [*self.sources[0].machine,
+    return ["-xc++", *self.sources[0].machine,
             *sorted({o for s in self.sources for o in s.others}),
             *(w for folder in folders for w in folder),
             *macros]

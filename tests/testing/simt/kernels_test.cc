@@ -82,7 +82,7 @@ TEST_F(KernelsTest, SomeLanesWaitForThemselves) {
   SumEights(*stream_, to, Take(from), 2);
   const std::vector<float> sums = Values(to, 64);
   for (size_t i = 0; i < sums.size(); ++i) {
-    EXPECT_EQ(sums[i], static_cast<float>(8 * (i / 8 * 8) + 28)) << i;
+    EXPECT_EQ(sums[i], static_cast<float>(8 * (i - i % 8) + 28)) << i;
   }
 }
 

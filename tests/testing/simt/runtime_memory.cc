@@ -16,7 +16,6 @@
 
 namespace {
 
-using delink::simt::Access;
 using delink::simt::Fail;
 using delink::simt::Machine;
 using delink::simt::Memory;
