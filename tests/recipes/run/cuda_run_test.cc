@@ -1,5 +1,6 @@
-// Whole runs on the emulated CUDA device: the CPU's runs within rounding,
-// resumed to the bit, and refused in words where something is missing.
+// Whole runs on a CUDA device: the CPU's runs within rounding, and resumed to
+// the bit. Built twice: for the device of this build, skipped where there is
+// none, and for the emulated one.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -11,24 +12,25 @@
 #include "framework/device/cuda/scratch.h"
 #include "recipes/models/model_list.h"
 #include "recipes/plan/plan.h"
-#include "recipes/run/choose_device.h"
 #include "recipes/run/evaluate.h"
 #include "recipes/run/run_folder.h"
 #include "recipes/run/stage_text.h"
+#include "tests/recipes/run/stream_orders.h"
 #include "tests/recipes/run/tiny_run.h"
-#include "tests/testing/simt/simt.h"
 
 namespace delink::testing {
 namespace {
 
-using simt::ScopedOptions;
-using ::testing::AllOf;
 using ::testing::HasSubstr;
 
 constexpr int64_t kSteps = 8, kSwitch = 4;
 
 class CudaRunTest : public ::testing::TestWithParam<const char*> {
  protected:
+  void SetUp() override {
+    const absl::Status status = HaveCuda();
+    if (!status.ok()) GTEST_SKIP() << std::string(status.message());
+  }
   // A run small enough for an emulated device, of two stages.
   absl::Status Try(RunRequest request, const std::string& device) {
     std::vector<std::string> sets = {
@@ -128,88 +130,17 @@ TEST_P(CudaRunTest, ThePlanIsTheAccountOfTheRun) {
       PlanRun({.recipe = RunFolder::Recipe(folder)}, BuiltInModels());
   ASSERT_TRUE(plan.ok()) << plan.status();
   const MemoryAccount& account = plan->stages[0].account;
-  EXPECT_EQ(account.overhead, cuda::kScratchBytes);
   const std::string metrics = *ReadFile(RunFolder::Metrics(folder));
   const auto start =
       nlohmann::ordered_json::parse(metrics.substr(0, metrics.find('\n')));
-  EXPECT_EQ(start["bytes"], ToJson(account));
-  EXPECT_THAT(start["device"].get<std::string>(), HasSubstr("sm_90"));
-}
-
-// And leaves no folder: the next try with the same words is a first one.
-TEST_P(CudaRunTest, OutOfMemoryTellsTheAccountAndTheKnobs) {
-  {
-    const ScopedOptions options({.memory_bytes = int64_t{16} << 20});
-    const absl::Status status = Try({.out = "run"}, "cuda");
-    EXPECT_EQ(status.code(), absl::StatusCode::kResourceExhausted);
-    EXPECT_THAT(std::string(status.message()),
-                AllOf(HasSubstr("stage pseudo"), HasSubstr("weights "),
-                      HasSubstr("activations "), HasSubstr("16.0 MiB are free"),
-                      HasSubstr("run.micro_batch"), HasSubstr("run.recompute"),
-                      HasSubstr("stage.share")));
-  }
-  {
-    // The first stage alone would fit.
-    const ScopedOptions options(
-        {.memory_bytes = cuda::kScratchBytes + (int64_t{1} << 20)});
-    const absl::Status status =
-        Try({.sets = {"model.layers=16", "run.recompute=block"}, .out = "run"},
-            "cuda");
-    EXPECT_EQ(status.code(), absl::StatusCode::kResourceExhausted);
-    EXPECT_THAT(std::string(status.message()), HasSubstr("stage real"));
-  }
-  Go({.out = "run", .until_step = 1});
-}
-
-class ChooseDeviceTest : public ::testing::Test {
- protected:
-  static absl::StatusOr<std::unique_ptr<Device>> Choose(
-      RunConfig::Device device, int ranks = 1, int64_t ranks_per_gpu = 1) {
-    // Only the numbers of ranks are asked for.
-    class Ranks final : public SelfCommunicator {
-     public:
-      explicit Ranks(int size) : size_(size) {}
-      int size() const override { return size_; }
-
-     private:
-      int size_;
-    };
-    World world(std::make_unique<SelfCommunicator>(),
-                std::make_unique<Ranks>(ranks), "here");
-    return ChooseDevice({.device = device, .ranks_per_gpu = ranks_per_gpu},
-                        world);
-  }
-  using Choice = RunConfig::Device;
-};
-
-TEST_F(ChooseDeviceTest, AutoTakesAGpuWhereThereIsOne) {
-  EXPECT_EQ((*Choose(Choice::kAuto))->kind(), DeviceKind::kCuda);
-  EXPECT_EQ((*Choose(Choice::kCuda))->kind(), DeviceKind::kCuda);
-  EXPECT_EQ((*Choose(Choice::kCpu))->kind(), DeviceKind::kCpu);
-  EXPECT_EQ(KindOfChoice(Choice::kAuto), DeviceKind::kCuda);
-  for (const simt::Options& without :
-       {simt::Options{.devices = 0, .driver_version = 0},
-        simt::Options{.devices = 0}, simt::Options{.driver_version = 12000},
-        simt::Options{.major = 7}}) {
-    const ScopedOptions options(without);
-    EXPECT_EQ((*Choose(Choice::kAuto))->kind(), DeviceKind::kCpu);
-    EXPECT_FALSE(Choose(Choice::kCuda).ok());
-  }
-}
-
-TEST_F(ChooseDeviceTest, RanksShareAGpuOnlyWhereThatIsSaid) {
-  for (const Choice choice : {Choice::kAuto, Choice::kCuda}) {
-    const absl::Status status = Choose(choice, 2).status();
-    EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
-    EXPECT_THAT(std::string(status.message()),
-                AllOf(HasSubstr("2 ranks"), HasSubstr("1 CUDA device"),
-                      HasSubstr("run.ranks_per_gpu = 2"),
-                      HasSubstr("run.device = \"cpu\"")));
-    EXPECT_TRUE(Choose(choice, 2, 2).ok());
-  }
-  EXPECT_TRUE(Choose(Choice::kCpu, 2).ok());
-  const ScopedOptions two({.devices = 2});
-  EXPECT_TRUE(Choose(Choice::kCuda, 2).ok());
+  // A real device has more of its own: the driver's.
+  nlohmann::ordered_json taken = start["bytes"], planned = ToJson(account);
+  EXPECT_EQ(account.overhead, cuda::kScratchBytes);
+  EXPECT_GE(taken["overhead"], planned["overhead"]);
+  for (const char* key : {"overhead", "total"})
+    taken.erase(key), planned.erase(key);
+  EXPECT_EQ(taken, planned);
+  EXPECT_THAT(start["device"].get<std::string>(), HasSubstr("sm_"));
 }
 
 }  // namespace

@@ -65,6 +65,13 @@ absl::Status RunRank(const RunRequest& request, const std::string& recipe,
   return Train(*run, options.until_step).status();
 }
 
+// Of the source tree; a bundle has them elsewhere.
+std::string RecipePath(const std::string& name) {
+  const char* const folder = std::getenv("DELINK_RECIPES");
+  return JoinPath(folder != nullptr ? folder : DELINK_SOURCE_DIR "/recipes",
+                  name + ".toml");
+}
+
 std::vector<nlohmann::json> Rows(const std::string& folder) {
   std::ifstream in(RunFolder::Metrics(folder));
   std::vector<nlohmann::json> rows;
@@ -89,8 +96,8 @@ void ReadTree(const hdf5::File& file, const std::string& group,
 
 }  // namespace
 
-TinyRuns::TinyRuns(std::string recipe, const std::string& text)
-    : recipe_(DELINK_SOURCE_DIR "/recipes/" + std::move(recipe) + ".toml") {
+TinyRuns::TinyRuns(const std::string& recipe, const std::string& text)
+    : recipe_(RecipePath(recipe)) {
   SetLogLevel(LogLevel::kError);
   DELINK_CHECK(
       WriteFile(dir_ / "text.txt", text.empty() ? MakeText() : text).ok());

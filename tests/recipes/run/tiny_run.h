@@ -70,7 +70,8 @@ inline constexpr const char* kTinyRecipes[] = {"tiny", "tiny_llama"};
 class TinyRuns {
  public:
   // `text`: of the corpus; empty: words that are made up.
-  explicit TinyRuns(std::string recipe = "tiny", const std::string& text = "");
+  explicit TinyRuns(const std::string& recipe = "tiny",
+                    const std::string& text = "");
   // The folder of a run.
   std::string Folder(const std::string& out) const { return dir_ / out; }
   absl::Status Run(const RunRequest& request) const;
