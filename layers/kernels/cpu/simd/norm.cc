@@ -22,31 +22,22 @@ T* Row(void* p, int64_t D, int64_t n) {
   return static_cast<T*>(p) + n * D;
 }
 
-// kRows rows from n on: while the sums of one wait for each other those of the
-// next are made, and the weights are read once.
-template <int kRows, typename T>
-void LayerNormRows(const LayerNormForwardArgs& s, int64_t n) {
+template <typename T>
+void LayerNormRow(const LayerNormForwardArgs& s, int64_t n) {
   const T* x = Row<T>(s.x, s.D, n);
   const T* w = static_cast<const T*>(s.w);
   const T* b = static_cast<const T*>(s.b);
   T* y = Row<T>(s.y, s.D, n);
-  float mean[kRows], rstd[kRows];
-  for (int r = 0; r < kRows; ++r) {
-    mean[r] = Sum(x + r * s.D, s.D) / static_cast<float>(s.D);
-  }
-  for (int r = 0; r < kRows; ++r) {
-    rstd[r] = Rstd(SumSquares(x + r * s.D, s.D, mean[r]), s.D, s.eps);
-  }
+  const float mean = Sum(x, s.D) / static_cast<float>(s.D);
+  const float rstd = Rstd(SumSquares(x, s.D, mean), s.D, s.eps);
   ForRow(s.D, [&](auto load, auto store) DELINK_LAMBDA {
     const Vec scale = load(w), shift = b != nullptr ? load(b) : Vec{};
-    for (int r = 0; r < kRows; ++r) {
-      const Vec normed = (load(x + r * s.D) - mean[r]) * rstd[r];
-      store(y + r * s.D, Fma(normed, scale, shift));
-    }
+    store(y, Fma((load(x) - mean) * rstd, scale, shift));
   });
-  if (s.rstd == nullptr) return;
-  std::memcpy(Floats(s.mean) + n, mean, sizeof(mean));
-  std::memcpy(Floats(s.rstd) + n, rstd, sizeof(rstd));
+  if (s.rstd != nullptr) {
+    Floats(s.mean)[n] = mean;
+    Floats(s.rstd)[n] = rstd;
+  }
 }
 
 }  // namespace
@@ -55,13 +46,7 @@ template <typename T>
 void LayerNormForward(Stream&, const LayerNormForwardArgs& s) {
   if (s.D == 0) return;
 #pragma omp parallel for schedule(static) if (s.N * s.D > kParallelFrom)
-  for (int64_t n = 0; n < s.N; n += 2) {
-    if (n + 1 < s.N) {
-      LayerNormRows<2, T>(s, n);
-    } else {
-      LayerNormRows<1, T>(s, n);
-    }
-  }
+  for (int64_t n = 0; n < s.N; ++n) LayerNormRow<T>(s, n);
 }
 
 template <typename T>
