@@ -107,7 +107,7 @@ def main():
               encoding="utf-8") as file:
       for program in map(os.path.basename, file.read().split()):
         said = run([f"{bundle}/bin/{program}", "--gtest_list_tests"], **where)
-        assert "Test" in said, said
+        assert re.search(r"^\S+\.$", said, re.M), said
         expect_own(loaded(folder), bundle)
   print("ok")
 
