@@ -9,7 +9,7 @@
 #
 #   DELINK_WITH_CUDA           the real backend is built
 #   DELINK_WITH_CUDNN          ... with attention by cuDNN
-#   DELINK_CUDA_INCLUDE_DIR    the runtime's headers, empty where there are none.
+#   DELINK_CUDA_INCLUDE_DIR    the runtime's headers; empty where none are.
 #                              Also without the backend: the emulated device of
 #                              the tests needs no more
 #   delink_cuda_headers        the same as a target

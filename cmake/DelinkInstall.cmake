@@ -69,4 +69,5 @@ write_basic_package_version_file(
   COMPATIBILITY SameMinorVersion)
 install(FILES ${PROJECT_BINARY_DIR}/delinkConfig.cmake
   ${PROJECT_BINARY_DIR}/delinkConfigVersion.cmake
-  cmake/DelinkDependencies.cmake cmake/DelinkFindCuda.cmake DESTINATION ${package})
+  cmake/DelinkDependencies.cmake cmake/DelinkFindCuda.cmake
+  DESTINATION ${package})

@@ -48,9 +48,11 @@ mkdir -p "$bundle"/{bin,lib,libexec,recipes}
 
 # The libraries that a program or library loads, without those of every Linux
 # (libc's) and those that come with the GPU's machine.
+libc='c|m|dl|rt|pthread|resolv|util|anl|mvec'
+gpu='cuda|cudart|cublas|cublasLt|cudnn[^.]*|nccl|nvrtc|nvJitLink'
 libraries_of() {
-  ldd "$@" | sed -n 's/.* => \(\/[^ ]*\) .*/\1/p' | sort -u | grep -v -E \
-    '/(ld-linux[^/]*|lib(c|m|dl|rt|pthread|resolv|util|anl|mvec)|lib(cuda|cudart|cublas|cublasLt|cudnn[^.]*|nccl|nvrtc|nvJitLink))\.so'
+  ldd "$@" | sed -n 's/.* => \(\/[^ ]*\) .*/\1/p' | sort -u |
+    grep -v -E "/(ld-linux[^/]*|lib($libc|$gpu))\.so"
 }
 
 # Copies a program or library to a folder of the bundle; it finds its libraries
@@ -79,7 +81,9 @@ done
 
 # Open MPI: its programs, its components but those for networks whose drivers a
 # host has or has not (UCX, libfabric, InfiniBand, PSM), and its texts.
-directory_of_mpi() { ompi_info --parsable --path "$1" | sed 's/^[^:]*:[^:]*://'; }
+directory_of_mpi() {
+  ompi_info --parsable --path "$1" | sed 's/^[^:]*:[^:]*://'
+}
 if ldd "$build/tools/delink" | grep -q libmpi; then
   command -v ompi_info >/dev/null || fail "ompi_info is missing (openmpi-bin)"
   for program in orterun orted; do
