@@ -83,7 +83,8 @@ if(DELINK_WITH_CUDA)
   # ccache reads no response files of nvcc's.
   set(CMAKE_CUDA_USE_RESPONSE_FILE_FOR_INCLUDES OFF)
   # Where the programs of the build folder look for the libraries they open.
-  list(APPEND CMAKE_BUILD_RPATH ${CUDAToolkit_LIBRARY_DIR})
+  list(APPEND CMAKE_BUILD_RPATH ${CUDAToolkit_LIBRARY_DIR}
+    ${DELINK_BOOTSTRAPPED}/lib)
   message(STATUS "CUDA ${CUDAToolkit_VERSION} for "
     "${DELINK_CUDA_ARCHITECTURES}: ${CUDAToolkit_NVCC_EXECUTABLE}")
 endif()

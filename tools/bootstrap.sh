@@ -91,14 +91,18 @@ wanted() {
   installed include/cudnn_frontend.h || echo nvidia-cudnn-frontend
 }
 
-pinned() { grep -m 1 -o "^$1==[^ ]*" "$requirements"; }
+# NAME==VERSION; nothing for a wheel that is not pinned.
+pinned() { grep -m 1 -o "^$1==[^ ]*" "$requirements" || true; }
 
-# What an earlier call brought in another version goes, with all else there.
+# What an earlier call brought in another version goes, with all else there, and
+# all of it is brought anew.
+earlier=()
 if [[ -d $stamps ]]; then
-  for stamp in "$stamps"/*; do
-    name=$(basename "$stamp")
-    [[ -e $stamp && $(pinned "${name%%==*}") != "$name" ]] || continue
+  mapfile -t there < <(ls "$stamps")
+  for name in "${there[@]}"; do
+    [[ $(pinned "${name%%==*}") != "$name" ]] || continue
     echo "bootstrap.sh: $prefix has $name; bringing all of it anew"
+    earlier=("${there[@]%%==*}")
     rm -rf "$prefix"
     break
   done
@@ -106,8 +110,9 @@ fi
 
 lacking=()
 while read -r name; do
-  [[ -e $stamps/$(pinned "$name") ]] || lacking+=("$name")
-done < <(wanted)
+  pin=$(pinned "$name")
+  [[ -z $pin || -e $stamps/$pin ]] || lacking+=("$name")
+done < <({ wanted; printf '%s\n' "${earlier[@]}"; } | sort -u)
 if ((${#lacking[@]} == 0)); then
   exit 0
 fi
