@@ -3,7 +3,8 @@
 // Rows (tokens) go through in chunks. The logits of a chunk are computed, turn
 // in place into the loss's gradient, and give at once the chunk's share of the
 // gradients of x and w: nothing is left to recompute in backward. The size of a
-// chunk depends on shapes alone, so the same shape gives the same bits.
+// chunk depends on shapes and the kind of device alone, so the same shape gives
+// the same bits.
 #pragma once
 
 #include <cstdint>
@@ -17,7 +18,7 @@ namespace delink::ops {
 inline constexpr int32_t kIgnoreIndex = -1;
 
 // Rows of [N, V] logits that are computed together.
-int64_t HeadLossChunk(int64_t N, int64_t V, DType dtype);
+int64_t HeadLossChunk(int64_t N, int64_t V, DType dtype, DeviceKind device);
 
 // x [B, T, D], w [V, D]. Adds the cross-entropy of softmax(x w^T) against
 // inputs().targets, and the number of counted targets, to inputs().loss. When

@@ -46,6 +46,7 @@ OpList::OpList(const OpSizes& sizes, DeviceKind device, DType dtype)
     : sizes_(sizes),
       kernels_(FindKernels(device, dtype)),
       optim_(FindOptimKernels(device, DType::kF32)),
+      device_(device),
       dtype_(dtype) {
   DELINK_CHECK(kernels_ != nullptr && optim_ != nullptr) << ToString(dtype);
 }

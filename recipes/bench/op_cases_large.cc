@@ -62,8 +62,8 @@ void OpList::AddMatmuls() {
   AddMatmul("out", sizes_.N, sizes_.H * sizes_.Dh, sizes_.D, true);
   AddMatmul("up", sizes_.N, sizes_.D, sizes_.F, true);
   AddMatmul("down", sizes_.N, sizes_.F, sizes_.D, true);
-  AddMatmul("head", ops::HeadLossChunk(sizes_.N, sizes_.V, dtype_), sizes_.D,
-            sizes_.V, false);
+  AddMatmul("head", ops::HeadLossChunk(sizes_.N, sizes_.V, dtype_, device_),
+            sizes_.D, sizes_.V, false);
 }
 
 void OpList::AddAttention(int64_t B, int64_t seq) {
@@ -178,7 +178,8 @@ OpCall SumSquares(const OptimKernels& kernels, int64_t n, Pieces& m) {
 
 void OpList::AddLossAndOptimizer() {
   const DType t = dtype_;
-  const int64_t V = sizes_.V, rows = ops::HeadLossChunk(sizes_.N, V, dtype_);
+  const int64_t V = sizes_.V,
+                rows = ops::HeadLossChunk(sizes_.N, V, dtype_, device_);
   const std::vector<int32_t> targets(static_cast<size_t>(rows), 3);
   for (const bool want_grad : {false, true}) {
     Add(want_grad ? "cross_entropy with gradient" : "cross_entropy",

@@ -64,6 +64,7 @@ class OpList {
   const OpSizes sizes_;
   const Kernels* const kernels_;
   const OptimKernels* const optim_;
+  const DeviceKind device_;
   const DType dtype_;  // of the table
   std::vector<OpCase> cases_;
 };

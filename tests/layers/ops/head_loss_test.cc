@@ -13,6 +13,7 @@ namespace delink {
 namespace {
 
 using Values = std::vector<double>;
+constexpr DeviceKind kCpu = DeviceKind::kCpu;
 
 struct Expected {
   double loss = 0;
@@ -53,11 +54,16 @@ Expected Formula(const Values& x, const Values& w,
 }
 
 TEST(HeadLoss, ChunksAreEvenAndBounded) {
-  EXPECT_EQ(ops::HeadLossChunk(1, 50'304, DType::kF32), 1);
-  EXPECT_EQ(ops::HeadLossChunk(257, 50'304, DType::kF32), 129);
-  EXPECT_EQ(ops::HeadLossChunk(1024, 50'304, DType::kF32), 256);
-  EXPECT_EQ(ops::HeadLossChunk(1024, 1, DType::kF32), 1024);
-  EXPECT_LE(ops::HeadLossChunk(1 << 20, 2000, DType::kF32) * 2000 * 4, 8 << 20);
+  EXPECT_EQ(ops::HeadLossChunk(1, 50'304, DType::kF32, kCpu), 1);
+  EXPECT_EQ(ops::HeadLossChunk(257, 50'304, DType::kF32, kCpu), 129);
+  EXPECT_EQ(ops::HeadLossChunk(1024, 50'304, DType::kF32, kCpu), 256);
+  EXPECT_EQ(ops::HeadLossChunk(1024, 1, DType::kF32, kCpu), 1024);
+  EXPECT_LE(ops::HeadLossChunk(1 << 20, 2000, DType::kF32, kCpu) * 2000 * 4,
+            8 << 20);
+  // A GPU's are larger, planned or run.
+  for (const DeviceKind cuda : {DeviceKind::kCuda, DeviceKind::kMetaCuda}) {
+    EXPECT_EQ(ops::HeadLossChunk(65'536, 50'304, DType::kBF16, cuda), 5042);
+  }
 }
 
 class HeadLossOfZ : public ::testing::TestWithParam<double> {};
@@ -65,7 +71,7 @@ class HeadLossOfZ : public ::testing::TestWithParam<double> {};
 TEST_P(HeadLossOfZ, SeveralChunksFollowTheFormula) {
   const double z_weight = GetParam();
   constexpr int64_t B = 2, T = 300, V = 5'003, D = 3;
-  ASSERT_GT(B * T / ops::HeadLossChunk(B * T, V, DType::kF64), 1);
+  ASSERT_GT(B * T / ops::HeadLossChunk(B * T, V, DType::kF64, kCpu), 1);
   Values x = testing::Normals<double>("x", B * T * D);
   Values w = testing::Normals<double>("w", V * D);
   std::vector<int32_t> targets = testing::Integers("targets", B * T, V);
