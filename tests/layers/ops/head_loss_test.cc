@@ -100,7 +100,7 @@ TEST_P(HeadLossOfZ, SeveralChunksFollowTheFormula) {
                               .inputs = inputs});
   // The plan holds no more than the gradient of x, one chunk of logits and the
   // losses of its rows.
-  const int64_t chunk = ops::HeadLossChunk(B * T, V, DType::kF64);
+  const int64_t chunk = ops::HeadLossChunk(B * T, V, DType::kF64, kCpu);
   const PhasePlan& record = visit.plan()[static_cast<size_t>(Phase::kRecord)];
   EXPECT_LE(record.slot_bytes, AlignUp(B * T * D * 8));
   EXPECT_LE(
