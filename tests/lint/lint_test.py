@@ -265,6 +265,7 @@ class Table {
  private:
   int rows_ = kRows;
 };
+inline int __popc(int x) { return x; }
 int MatMul(int B, int dX) {
   const int sum = B + dX;
   return sum;
@@ -298,6 +299,20 @@ int MatMul(int B, int dX) {
                            "#pragma once\nclass small_name {};\n")
     self.assertEqual(code, 1)
     self.assertIn("class 'small_name'", said)
+
+  def test_device_code_is_read_as_cpp(self):
+    nvcc = "/opt/cuda/bin/nvcc -std=c++20 -x cu -c layers/a.cu"
+    cpp = "c++ -std=c++20 -x c++ -c layers/a.cu"
+    for commands, expected in (([nvcc], 0), ([nvcc, cpp], 1)):
+      with Tree({"layers/a.cu": "int doThing();\n"}) as root:
+        entries = [{"directory": root, "file": f"{root}/layers/a.cu",
+                    "command": command} for command in commands]
+        with open(f"{root}/compile_commands.json", "w",
+                  encoding="utf-8") as file:
+          json.dump(entries, file)
+        code, said = lint("tidy", root, root)
+      self.assertEqual(code, expected, said)
+      self.assertEqual("function 'doThing'" in said, bool(expected))
 
   def test_sources_are_told_apart_though_checked_together(self):
     unnamed = "namespace {\n%s\n}  // namespace\n"
