@@ -31,6 +31,8 @@ struct MatmulProblem {
   // The largest power of two up to 256 that the address is a multiple of.
   int align_a = 0, align_b = 0, align_c = 0, align_bias = 0;
 
+  // clang-tidy 14 takes the 0 of a defaulted comparison for a pointer.
+  // NOLINTNEXTLINE(modernize-use-nullptr)
   friend auto operator<=>(const MatmulProblem&, const MatmulProblem&) = default;
 };
 

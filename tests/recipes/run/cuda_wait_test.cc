@@ -32,10 +32,10 @@ INSTANTIATE_TEST_SUITE_P(Kinds, CudaWaitTest,
 class Kernels final : public StepWatch {
  public:
   void Begin(Lane, int64_t, std::string_view) override {
-    run_.push_back(simt::kernels_run());
+    run.push_back(simt::kernels_run());
   }
   double Vote() override { return 3; }
-  std::vector<int64_t> run_;
+  std::vector<int64_t> run;
 };
 
 TEST_P(CudaWaitTest, TheHostWaitsAtTheEndOfAStepOnly) {
@@ -44,11 +44,11 @@ TEST_P(CudaWaitTest, TheHostWaitsAtTheEndOfAStepOnly) {
   StepRig rig(comm, "all", Of({.watch = &watch}));
   for (int64_t step = 1; step <= 2; ++step) {
     const int64_t before = simt::kernels_run();
-    watch.run_.clear();
+    watch.run.clear();
     const StepResult result =
         *rig.executor().TrainStep(rig.Batch(step), step, kLr);
-    EXPECT_THAT(watch.run_, ::testing::Each(before));
-    EXPECT_GT(watch.run_.size(), 10);
+    EXPECT_THAT(watch.run, ::testing::Each(before));
+    EXPECT_GT(watch.run.size(), 10);
     EXPECT_GT(simt::kernels_run(), before);
     EXPECT_EQ(result.votes, 3);
   }
