@@ -5,6 +5,7 @@
 
 #include "framework/base/check.h"
 #include "layers/kernels/find_kernels.h"
+#include "layers/kernels/wrap.h"
 
 namespace delink {
 namespace {
@@ -143,13 +144,10 @@ class TimedDevice final : public Device {
 
 namespace {
 
-// An entry of a device's table of `kType`, noted.
-template <DeviceKind kDevice, DType kType, auto kEntry>
-struct Entry;
-
-template <DeviceKind kDevice, DType kType, typename Args,
-          void (*Kernels::*kEntry)(Stream&, const Args&)>
-struct Entry<kDevice, kType, kEntry> {
+// Notes the calls of a device's table of `kType`.
+template <DeviceKind kDevice, DType kType>
+struct Noted {
+  template <auto kEntry, typename Args>
   static void Call(Stream& stream, const Args& args) {
     static const Kernels& kTable = *FindKernels(kDevice, kType);
     static_cast<TimedStream&>(stream).Note(
@@ -159,53 +157,10 @@ struct Entry<kDevice, kType, kEntry> {
 };
 
 template <DeviceKind kDevice, DType kType>
-Kernels MakeTable(const Kernels& table) {
-  using K = Kernels;
-  return {
-      .matmul = Entry<kDevice, kType, &K::matmul>::Call,
-      .bias_grad = Entry<kDevice, kType, &K::bias_grad>::Call,
-      .layer_norm_forward = Entry<kDevice, kType, &K::layer_norm_forward>::Call,
-      .layer_norm_backward_input =
-          Entry<kDevice, kType, &K::layer_norm_backward_input>::Call,
-      .layer_norm_backward_weight =
-          Entry<kDevice, kType, &K::layer_norm_backward_weight>::Call,
-      .rms_norm_forward = Entry<kDevice, kType, &K::rms_norm_forward>::Call,
-      .rms_norm_backward_input =
-          Entry<kDevice, kType, &K::rms_norm_backward_input>::Call,
-      .rms_norm_backward_weight =
-          Entry<kDevice, kType, &K::rms_norm_backward_weight>::Call,
-      .qk_norm_forward = Entry<kDevice, kType, &K::qk_norm_forward>::Call,
-      .qk_norm_backward_input =
-          Entry<kDevice, kType, &K::qk_norm_backward_input>::Call,
-      .qk_norm_backward_weight =
-          Entry<kDevice, kType, &K::qk_norm_backward_weight>::Call,
-      .gelu_forward = Entry<kDevice, kType, &K::gelu_forward>::Call,
-      .gelu_backward = Entry<kDevice, kType, &K::gelu_backward>::Call,
-      .swiglu_forward = Entry<kDevice, kType, &K::swiglu_forward>::Call,
-      .swiglu_backward = Entry<kDevice, kType, &K::swiglu_backward>::Call,
-      .rotary = Entry<kDevice, kType, &K::rotary>::Call,
-      .add = Entry<kDevice, kType, &K::add>::Call,
-      .accumulate = Entry<kDevice, kType, &K::accumulate>::Call,
-      .dropout = Entry<kDevice, kType, &K::dropout>::Call,
-      .embedding_forward = Entry<kDevice, kType, &K::embedding_forward>::Call,
-      .embedding_backward_weight =
-          Entry<kDevice, kType, &K::embedding_backward_weight>::Call,
-      .embedding_backward_position =
-          Entry<kDevice, kType, &K::embedding_backward_position>::Call,
-      .attention_forward = Entry<kDevice, kType, &K::attention_forward>::Call,
-      .attention_backward = Entry<kDevice, kType, &K::attention_backward>::Call,
-      .attention_forward_scratch_bytes = table.attention_forward_scratch_bytes,
-      .attention_backward_scratch_bytes =
-          table.attention_backward_scratch_bytes,
-      .cross_entropy = Entry<kDevice, kType, &K::cross_entropy>::Call,
-  };
-}
-
-template <DeviceKind kDevice, DType kType>
 const Kernels* TableOf() {
   const Kernels* const table = FindKernels(kDevice, kType);
   if (table == nullptr) return nullptr;
-  static const Kernels kTable = MakeTable<kDevice, kType>(*table);
+  static const Kernels kTable = WrapKernels<Noted<kDevice, kType>>(*table);
   return &kTable;
 }
 

@@ -8,7 +8,7 @@
 #include "framework/optim/kernels.h"
 #include "framework/tensor/bfloat16.h"
 #include "tests/framework/optim/adamw_planes.h"
-#include "tests/framework/optim/on_cuda.h"
+#include "tests/framework/optim/optim_on_cuda.h"
 
 namespace delink::testing {
 namespace {
@@ -34,7 +34,7 @@ struct Planes : AdamWPlanes {
   std::vector<BFloat16> w;
 };
 
-class AdamWCuda : public OnCuda {
+class AdamWCuda : public OptimOnCuda {
  protected:
   struct How {
     bool rounds = true;  // writes w too

@@ -11,7 +11,7 @@
 #include "framework/optim/master.h"
 #include "framework/tensor/bfloat16.h"
 #include "tests/framework/optim/adamw_planes.h"
-#include "tests/framework/optim/on_cuda.h"
+#include "tests/framework/optim/optim_on_cuda.h"
 
 namespace delink::testing {
 namespace {
@@ -21,7 +21,7 @@ using Halves = std::vector<uint16_t>;
 constexpr UpdateControl kControl = {.lr = 0.01, .clip_factor = 0.7};
 constexpr UpdateControl kStill = {.lr = 0, .clip_factor = 1};
 
-class MastersCuda : public OnCuda {
+class MastersCuda : public OptimOnCuda {
  protected:
   AdamWPlanes OnHost(AdamWPlanes planes, const UpdateControl& control) {
     cpu_.adamw(*host_stream_,

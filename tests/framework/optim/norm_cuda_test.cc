@@ -7,7 +7,7 @@
 
 #include "framework/base/rng.h"
 #include "framework/optim/kernels.h"
-#include "tests/framework/optim/on_cuda.h"
+#include "tests/framework/optim/optim_on_cuda.h"
 
 namespace delink::testing {
 namespace {
@@ -21,7 +21,7 @@ std::vector<float> Numbers(int64_t n) {
   return values;
 }
 
-class NormCuda : public OnCuda {
+class NormCuda : public OptimOnCuda {
  protected:
   void ExpectTheCpusSums(const std::vector<float>& x, int64_t block,
                          int64_t offset) {

@@ -18,7 +18,9 @@
 
 #include "framework/device/cuda/check.h"
 #include "layers/kernels/find_kernels.h"
+#include "layers/kernels/wrap.h"
 #include "tests/layers/kernels/cases.h"
+#include "tests/testing/on_cuda.h"
 
 namespace delink::testing {
 namespace {
@@ -40,78 +42,33 @@ class PinnedMemory final : public GuardedMemory {
   bool checked() const override { return kEmulated; }
 };
 
-// An entry of CUDA's table that is done when it returns.
-template <DType kType, auto kEntry>
-struct Entry;
-
-template <DType kType, typename Args,
-          void (*Kernels::*kEntry)(Stream&, const Args&)>
-struct Entry<kType, kEntry> {
+// Calls of CUDA's table that are done when they return.
+template <DType kType>
+struct Synchronised {
+  template <auto kEntry, typename Args>
   static void Call(Stream& stream, const Args& args) {
     (FindKernels(DeviceKind::kCuda, kType)->*kEntry)(stream, args);
     stream.Synchronize();
   }
+  static Kernels Table() {
+    return WrapKernels<Synchronised>(*FindKernels(DeviceKind::kCuda, kType));
+  }
 };
 
-template <DType kType>
-Kernels Synchronised() {
-  using K = Kernels;
-  const Kernels& cuda = *FindKernels(DeviceKind::kCuda, kType);
-  return {
-      .matmul = Entry<kType, &K::matmul>::Call,
-      .bias_grad = Entry<kType, &K::bias_grad>::Call,
-      .layer_norm_forward = Entry<kType, &K::layer_norm_forward>::Call,
-      .layer_norm_backward_input =
-          Entry<kType, &K::layer_norm_backward_input>::Call,
-      .layer_norm_backward_weight =
-          Entry<kType, &K::layer_norm_backward_weight>::Call,
-      .rms_norm_forward = Entry<kType, &K::rms_norm_forward>::Call,
-      .rms_norm_backward_input =
-          Entry<kType, &K::rms_norm_backward_input>::Call,
-      .rms_norm_backward_weight =
-          Entry<kType, &K::rms_norm_backward_weight>::Call,
-      .qk_norm_forward = Entry<kType, &K::qk_norm_forward>::Call,
-      .qk_norm_backward_input = Entry<kType, &K::qk_norm_backward_input>::Call,
-      .qk_norm_backward_weight =
-          Entry<kType, &K::qk_norm_backward_weight>::Call,
-      .gelu_forward = Entry<kType, &K::gelu_forward>::Call,
-      .gelu_backward = Entry<kType, &K::gelu_backward>::Call,
-      .swiglu_forward = Entry<kType, &K::swiglu_forward>::Call,
-      .swiglu_backward = Entry<kType, &K::swiglu_backward>::Call,
-      .rotary = Entry<kType, &K::rotary>::Call,
-      .add = Entry<kType, &K::add>::Call,
-      .accumulate = Entry<kType, &K::accumulate>::Call,
-      .dropout = Entry<kType, &K::dropout>::Call,
-      .embedding_forward = Entry<kType, &K::embedding_forward>::Call,
-      .embedding_backward_weight =
-          Entry<kType, &K::embedding_backward_weight>::Call,
-      .embedding_backward_position =
-          Entry<kType, &K::embedding_backward_position>::Call,
-      .attention_forward = Entry<kType, &K::attention_forward>::Call,
-      .attention_backward = Entry<kType, &K::attention_backward>::Call,
-      .attention_forward_scratch_bytes = cuda.attention_forward_scratch_bytes,
-      .attention_backward_scratch_bytes = cuda.attention_backward_scratch_bytes,
-      .cross_entropy = Entry<kType, &K::cross_entropy>::Call,
-  };
-}
-
-class CudaKernels : public ::testing::TestWithParam<std::tuple<DType, Group>> {
+class CudaKernels
+    : public OnCuda,
+      public ::testing::WithParamInterface<std::tuple<DType, Group>> {
  protected:
   void SetUp() override {
-    absl::StatusOr<std::unique_ptr<Device>> device = NewCudaDevice(0);
-    if (!device.ok()) {
-      if (kEmulated) FAIL() << device.status();
-      GTEST_SKIP() << device.status();
-    }
-    device_ = *std::move(device);
-    stream_ = device_->NewStream();
+    OnCuda::SetUp();
+    if (device_ == nullptr) return;
     memory_scope_ = std::make_unique<ScopedGuardedMemory>(pinned_);
     const auto& [dtype, group] = GetParam();
     const std::string missing = cuda::MissingLibrary();
     if (group.cases == MatmulCases && !missing.empty()) GTEST_SKIP() << missing;
     bf16_ = dtype == DType::kBF16;
-    kernels_ =
-        bf16_ ? Synchronised<DType::kBF16>() : Synchronised<DType::kF32>();
+    kernels_ = bf16_ ? Synchronised<DType::kBF16>::Table()
+                     : Synchronised<DType::kF32>::Table();
   }
 
   Outputs Run(const Case& c) {
@@ -126,8 +83,6 @@ class CudaKernels : public ::testing::TestWithParam<std::tuple<DType, Group>> {
   std::unique_ptr<Device> host_ = NewCpuDevice();
   std::unique_ptr<Stream> host_stream_ = host_->NewStream();
   PinnedMemory pinned_;
-  std::unique_ptr<Device> device_;
-  std::unique_ptr<Stream> stream_;
   std::unique_ptr<ScopedGuardedMemory> memory_scope_;
   bool bf16_ = false;
   Kernels kernels_ = {};

@@ -18,29 +18,17 @@
 #include "layers/kernels/find_kernels.h"
 #include "tests/testing/device_array.h"
 #include "tests/testing/numbers.h"
+#include "tests/testing/on_cuda.h"
 
 namespace delink::testing {
 namespace {
 
-class Tokens : public ::testing::Test {
+class Tokens : public OnCuda {
  protected:
-  void SetUp() override {
-    auto cuda = NewCudaDevice(0);
-    if (!cuda.ok()) {
-      if (DELINK_EMULATED) FAIL() << cuda.status().ToString();
-      GTEST_SKIP() << cuda.status().ToString();
-    }
-    device_ = *std::move(cuda);
-    stream_ = device_->NewStream();
-  }
-
   template <typename T>
   std::vector<T> Empty(int64_t count) {
     return std::vector<T>(static_cast<size_t>(count), T(-7));
   }
-
-  std::unique_ptr<Device> device_;
-  std::unique_ptr<Stream> stream_;
 };
 template <typename T>
 class TokensOf : public Tokens {};

@@ -1,4 +1,6 @@
-// Tests of the CUDA device's kernels for f32 beside the CPU's.
+// Tests on the first CUDA device. Without one they are skipped; but the
+// emulated device is always there, so that its lack is a failure. Which of the
+// two a test is built for says DELINK_EMULATED, a definition of its target.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -6,13 +8,13 @@
 #include <memory>
 #include <utility>
 
-#include "framework/optim/kernels.h"
-#include "tests/testing/device_array.h"
+#include "framework/device/backend.h"
 
 namespace delink::testing {
 
 class OnCuda : public ::testing::Test {
  protected:
+  // `device_` stays null where the test goes no further.
   void SetUp() override {
     auto cuda = NewCudaDevice(0);
     if (!cuda.ok()) {
@@ -21,16 +23,10 @@ class OnCuda : public ::testing::Test {
     }
     device_ = *std::move(cuda);
     stream_ = device_->NewStream();
-    kernels_ = FindOptimKernels(DeviceKind::kCuda, DType::kF32);
-    ASSERT_NE(kernels_, nullptr);
   }
 
   std::unique_ptr<Device> device_;
   std::unique_ptr<Stream> stream_;
-  const OptimKernels* kernels_ = nullptr;
-  const OptimKernels& cpu_ = *FindOptimKernels(DeviceKind::kCpu, DType::kF32);
-  std::unique_ptr<Device> host_ = NewCpuDevice();
-  std::unique_ptr<Stream> host_stream_ = host_->NewStream();
 };
 
 }  // namespace delink::testing
