@@ -1,4 +1,5 @@
 // A report as JSON, and back. Catches what the JSON library throws.
+#include <algorithm>
 #include <nlohmann/json.hpp>
 #include <utility>
 
@@ -238,9 +239,10 @@ absl::StatusOr<BenchReport> ReadReport(const std::string& text,
     }
     return ReadWhole(json);
   } catch (const Json::parse_error& error) {
-    return NotAReport(
-        origin, absl::StrCat("is not whole JSON (byte ", error.byte, " of ",
-                             text.size(), ")"));
+    // What lacks its end is wrong one past it.
+    return NotAReport(origin, absl::StrCat("is not whole JSON (byte ",
+                                           std::min(error.byte, text.size()),
+                                           " of ", text.size(), ")"));
   } catch (const Json::exception& error) {
     return NotAReport(origin, absl::StrCat("lacks something: ", error.what()));
   }

@@ -93,7 +93,7 @@ TEST(BenchProgram, WhatIsWrongIsToldBeforeMeasuring) {
       {{"--precision", "fp8"}, "fp8"},
       {{"--compare", "/no/such.json"}, "/no/such.json"},
       {{"--compare", text}, "is JSON, but not a measurement"},
-      {{"--compare", torn}, "is not whole JSON"},
+      {{"--compare", torn}, "is not whole JSON (byte 35 of 35)"},
       {{"--json", "/no/such/folder/x.json"}, "--json: /no/such/folder/x.json"},
       {{"--scratch", "/no/such/folder"}, "/no/such/folder"},
   };
