@@ -51,8 +51,10 @@ def main():
 
         def words(run):
             return [DELINK, "train", RECIPE, "--out", run, "--threads", "1", "--set", f"data.train={corpus}/train",
-                    "--set", "schedule.steps=4000", "--set", "run.checkpoint_every=1000",
-                    "--set", "run.validate_every=0", "--set", "run.keep=0"]
+                    "--set", "schedule.steps=40000", "--set", "run.checkpoint_every=1000",
+                    "--set", "run.validate_every=0", "--set", "run.keep=0",
+                    # mpirun reads nothing while it ends: a full pipe would hold the ranks up.
+                    "--set", "run.log_every=1000"]
 
         alone = os.path.join(folder, "alone")
         with Alone(words(alone), output) as process:
@@ -79,8 +81,8 @@ def main():
             assert process.mpirun.returncode in (-signal.SIGINT, -signal.SIGTERM), process.mpirun.returncode
             assert "stopped after" not in process.told()
 
-        # To mpirun, which hands it on and kills what is left a second later,
-        # unless told otherwise.
+        # To mpirun, which waits a second, hands it on and kills what is left
+        # another second later, unless told otherwise.
         os.environ["OMPI_MCA_odls_base_sigkill_timeout"] = "3"
         several = os.path.join(folder, "several")
         with runs.Run(2, words(several), output) as process:
