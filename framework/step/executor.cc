@@ -197,15 +197,22 @@ void Executor::Load(const HostBatch& batch, int64_t step,
   device.FillZero(stream, records_->loss, sizeof(LossRecord));
 }
 
-absl::StatusOr<StepResult> Executor::TrainStep(const HostBatch& batch,
-                                               int64_t step, double lr) {
-  DELINK_ASSIGN_OR_RETURN(
-      const StepResult result,
-      RunStep(batch, step, {.lr = lr, .clip = options_.clip}));
+absl::Status Executor::Begin(const HostBatch& batch, int64_t step, double lr) {
+  return BeginStep(batch, step, {.lr = lr, .clip = options_.clip});
+}
+
+StepResult Executor::Finish() {
+  const StepResult result = WaitForStep();
   if (!result.skipped) {
     for (int64_t& updates : env_.store->updates()) ++updates;
   }
   return result;
+}
+
+absl::StatusOr<StepResult> Executor::TrainStep(const HostBatch& batch,
+                                               int64_t step, double lr) {
+  DELINK_RETURN_IF_ERROR(Begin(batch, step, lr));
+  return Finish();
 }
 
 absl::StatusOr<StepResult> Executor::Gradients(const HostBatch& batch,
@@ -213,21 +220,23 @@ absl::StatusOr<StepResult> Executor::Gradients(const HostBatch& batch,
   // A trace has each instruction of a step once, of the step that updates.
   DELINK_RETURN_IF_ERROR(Drain());
   Trace* const trace = std::exchange(env_.trace, nullptr);
-  DELINK_ASSIGN_OR_RETURN(
-      StepResult result,
-      RunStep(batch, step, {.clip = options_.clip, .hold = 1}));
+  DELINK_RETURN_IF_ERROR(
+      BeginStep(batch, step, {.clip = options_.clip, .hold = 1}));
+  StepResult result = WaitForStep();
   DELINK_RETURN_IF_ERROR(Drain());
   env_.trace = trace;
   result.skipped = !std::isfinite(result.loss + result.grad_norm);
   return result;
 }
 
-absl::StatusOr<StepResult> Executor::RunStep(const HostBatch& batch,
-                                             int64_t step,
-                                             const UpdateControl& before) {
+absl::Status Executor::BeginStep(const HostBatch& batch, int64_t step,
+                                 const UpdateControl& before) {
   Load(batch, step, before);
-  DELINK_RETURN_IF_ERROR(train_lanes_->RunStep(step));
-  // The one place of a step where the host waits for the device.
+  return train_lanes_->RunStep(step);
+}
+
+// The one place of a step where the host waits for the device.
+StepResult Executor::WaitForStep() {
   UpdateControl control;
   double votes = 0;
   env_.device->CopyToHost(*compute_stream_, &control, records_->control,

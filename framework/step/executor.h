@@ -74,7 +74,13 @@ class Executor {
       const Env& env, const Options& options);
   ~Executor();
 
-  // One optimizer step, number `step` (from 1), at learning rate `lr`.
+  // One optimizer step, number `step` (from 1), at learning rate `lr`: Begin
+  // gives it to the device, Finish waits for it. Between them the host is free
+  // where the device works by itself; the batch lives until Finish, and nothing
+  // else is called here.
+  absl::Status Begin(const HostBatch& batch, int64_t step, double lr);
+  StepResult Finish();
+  // Both.
   absl::StatusOr<StepResult> TrainStep(const HostBatch& batch, int64_t step,
                                        double lr);
   // As TrainStep, but for the gradients alone: they are in the store, reduced,
@@ -128,8 +134,9 @@ class Executor {
             const std::vector<bool>& written, bool evaluating);
   void BackwardVisit(const Instruction& at, const std::vector<bool>& written,
                      const std::vector<void*>* gradients = nullptr);
-  absl::StatusOr<StepResult> RunStep(const HostBatch& batch, int64_t step,
-                                     const UpdateControl& before);
+  absl::Status BeginStep(const HostBatch& batch, int64_t step,
+                         const UpdateControl& before);
+  StepResult WaitForStep();
   double SumSquaresOf(const Slab& slab, const void* gradient);
   // All slabs' block sums of the last step and what travels behind them.
   std::vector<double> SumsOnHost() const;

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <limits>
+#include <utility>
 
 #include "framework/base/status_macros.h"
 
@@ -14,6 +15,18 @@ absl::StatusOr<HostBatch> ReadBatch(const Loader& loader, const BatchCut& cut,
                                     int64_t first) {
   return ReadBatchUntil(loader, cut, first,
                         std::numeric_limits<int64_t>::max());
+}
+
+absl::StatusOr<HostBatch> BatchAhead::Take(const BatchCut& cut, int64_t first) {
+  std::optional<Read> read = std::exchange(read_, std::nullopt);
+  if (!read.has_value() || read->cut != cut || read->first != first) {
+    return ReadBatch(loader_, cut, first);
+  }
+  return std::move(read->batch);
+}
+
+void BatchAhead::ReadAhead(const BatchCut& cut, int64_t first) {
+  read_ = Read{cut, first, ReadBatch(loader_, cut, first)};
 }
 
 absl::StatusOr<HostBatch> ReadBatchUntil(const Loader& loader,

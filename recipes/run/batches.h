@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 
 #include "absl/status/statusor.h"
 #include "data/loader/loader.h"
@@ -21,11 +22,32 @@ struct BatchCut {
   int64_t seq = 1;            // T
   int64_t local() const { return micro_batches * micro_batch; }
   int64_t global() const { return local() * ranks; }
+  friend bool operator==(const BatchCut&, const BatchCut&) = default;
 };
 
 // This rank's share of the global samples [first, first + cut.global()).
 absl::StatusOr<HostBatch> ReadBatch(const Loader& loader, const BatchCut& cut,
                                     int64_t first);
+
+// The batches of a run one by one, each read while the step before is at work.
+class BatchAhead {
+ public:
+  explicit BatchAhead(const Loader& loader) : loader_(loader) {}
+
+  // As ReadBatch; at once where this is the batch that was read ahead.
+  absl::StatusOr<HostBatch> Take(const BatchCut& cut, int64_t first);
+  // Reads what is likely taken next; Take reports what goes wrong.
+  void ReadAhead(const BatchCut& cut, int64_t first);
+
+ private:
+  struct Read {
+    BatchCut cut;
+    int64_t first;
+    absl::StatusOr<HostBatch> batch;
+  };
+  const Loader& loader_;
+  std::optional<Read> read_;
+};
 
 // As ReadBatch, for a corpus that is gone through once: samples at `end` and
 // after count nothing.

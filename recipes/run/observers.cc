@@ -155,53 +155,70 @@ absl::Status Observers::OnStep(StageRun& stage, const RunPosition& at,
   DELINK_ASSIGN_OR_RETURN(const std::optional<NormsByLayer> norms,
                           MaybeMeasureNorms(stage, at));
   if (!run_->first()) return absl::OkStatus();
-  const Recipe& recipe = run_->recipe();
-  const double took = now - last_seconds_;
+  untold_ = DoneStep{.step = at.step(),
+                     .tokens = at.tokens(),
+                     .stage = stage.stage().name,
+                     .flops_per_token = FlopsPerToken(stage.executor()),
+                     .lr = lr,
+                     .result = result,
+                     .now = now,
+                     .took = now - last_seconds_,
+                     .step_tokens = run_->recipe().StepTokens(at.stage()),
+                     .norms = norms};
   // What is measured besides is not the next step's time either.
   last_seconds_ = norms.has_value() ? Seconds() : now;
+  // On the CPU the next step takes this thread: now is the time.
+  return IsCuda(run_->env().device->kind()) ? absl::OkStatus() : Flush();
+}
+
+absl::Status Observers::Flush() {
+  if (!untold_.has_value()) return absl::OkStatus();
+  const DoneStep done = *std::exchange(untold_, std::nullopt);
   // Long enough to be calm, short enough to follow a change of stage.
   constexpr double kKeep = 0.9;
   smooth_step_seconds_ =
       smooth_step_seconds_ == 0
-          ? took
-          : kKeep * smooth_step_seconds_ + (1 - kKeep) * took;
-  const auto tokens = static_cast<double>(recipe.StepTokens(at.stage()));
-  Json row = {{"step", at.step()},
-              {"tokens", at.tokens()},
-              {"stage", stage.stage().name},
+          ? done.took
+          : kKeep * smooth_step_seconds_ + (1 - kKeep) * done.took;
+  const auto tokens = static_cast<double>(done.step_tokens);
+  const StepResult& result = done.result;
+  Json row = {{"step", done.step},
+              {"tokens", done.tokens},
+              {"stage", done.stage},
               {"loss", result.loss},
-              {"lr", lr},
+              {"lr", done.lr},
               {"grad_norm", result.grad_norm},
-              {"seconds", now},
-              {"tokens_per_s", tokens / took},
+              {"seconds", done.now},
+              {"tokens_per_s", tokens / done.took},
               {"peak_memory", PeakResidentBytes()}};
   Scalars scalars = {{"train/loss", result.loss},
-                     {"train/learning_rate", lr},
+                     {"train/learning_rate", done.lr},
                      {"train/gradient_norm", result.grad_norm},
-                     {"speed/tokens_per_second", tokens / took},
-                     {"train/tokens", static_cast<double>(at.tokens())}};
-  if (norms.has_value()) AddNorms(*norms, row, scalars);
+                     {"speed/tokens_per_second", tokens / done.took},
+                     {"train/tokens", static_cast<double>(done.tokens)}};
+  if (done.norms.has_value()) AddNorms(*done.norms, row, scalars);
   DELINK_RETURN_IF_ERROR(metrics_->Write(row));
-  DELINK_RETURN_IF_ERROR(events_->Write(at.step(), scalars));
+  DELINK_RETURN_IF_ERROR(events_->Write(done.step, scalars));
+  const int64_t steps = run_->recipe().schedule.steps;
   const double rate = tokens / smooth_step_seconds_;
-  progress_->Show(
-      {.step = at.step(),
-       .steps = recipe.schedule.steps,
-       .loss = result.loss,
-       .tokens_per_s = rate,
-       .peak_fraction = rate * FlopsPerToken(stage.executor()) / peak_flops_,
-       .lr = lr,
-       .grad_norm = result.grad_norm,
-       .memory = ResidentBytes(),
-       .seconds_left = smooth_step_seconds_ *
-                       static_cast<double>(recipe.schedule.steps - at.step()),
-       .stage = stage.stage().name});
+  progress_->Show({.step = done.step,
+                   .steps = steps,
+                   .loss = result.loss,
+                   .tokens_per_s = rate,
+                   .peak_fraction = rate * done.flops_per_token / peak_flops_,
+                   .lr = done.lr,
+                   .grad_norm = result.grad_norm,
+                   .memory = ResidentBytes(),
+                   .seconds_left = smooth_step_seconds_ *
+                                   static_cast<double>(steps - done.step),
+                   .stage = done.stage});
   return absl::OkStatus();
 }
 
 absl::Status Observers::OnProbe(StageRun& stage, const RunPosition& at,
                                 const std::vector<SlabAgreement>& slabs) {
   if (!run_->first()) return absl::OkStatus();
+  DELINK_RETURN_IF_ERROR(Flush());
   // By part: what people compare is attention with the MLP.
   std::map<std::string, std::vector<SlabAgreement>> parts;
   for (const SlabAgreement& slab : slabs) {
@@ -238,6 +255,7 @@ absl::Status Observers::OnProbe(StageRun& stage, const RunPosition& at,
 
 absl::Status Observers::OnSwitch(const SwitchEvent& event) {
   if (!run_->first()) return absl::OkStatus();
+  DELINK_RETURN_IF_ERROR(Flush());
   const auto tell = [](const std::string& name, const StageDescription& d) {
     DELINK_LOG(kInfo) << "  " << name << ": " << Parameters(d) << ", loss "
                       << absl::StrFormat("%.17g", d.loss)
@@ -271,6 +289,7 @@ absl::Status Observers::MaybeValidate(StageRun& stage, const RunPosition& at,
                                       bool force) {
   const int64_t every = run_->recipe().run.validate_every;
   if (!force && (every == 0 || at.step() % every != 0)) return absl::OkStatus();
+  DELINK_RETURN_IF_ERROR(Flush());
   DELINK_ASSIGN_OR_RETURN(
       const double loss,
       ValidationLoss(stage, run_->recipe().data.validation_batches));
@@ -293,6 +312,7 @@ absl::Status Observers::MaybeSave(StageRun& stage, const RunPosition& at,
   const RunConfig& config = run_->recipe().run;
   const int64_t every = config.checkpoint_every;
   if (!force && (every == 0 || at.step() % every != 0)) return absl::OkStatus();
+  DELINK_RETURN_IF_ERROR(Flush());
   run_->watch().Begin(Lane::kCompute, at.step(), "saving a checkpoint");
   DELINK_RETURN_IF_ERROR(stage.executor().Drain());
   DELINK_ASSIGN_OR_RETURN(
@@ -308,6 +328,7 @@ absl::Status Observers::MaybeSave(StageRun& stage, const RunPosition& at,
 absl::Status Observers::OnEnd(StageRun& stage, const RunPosition& at) {
   DELINK_RETURN_IF_ERROR(stage.executor().Drain());
   if (!run_->first()) return absl::OkStatus();
+  DELINK_RETURN_IF_ERROR(Flush());
   DELINK_LOG(kInfo) << "done: " << at.step() << " steps, "
                     << FormatCount(static_cast<double>(at.tokens()))
                     << " tokens, " << FormatSeconds(Seconds())

@@ -42,9 +42,12 @@ class Observers {
   // Prints parameters, the memory account, FLOPs and an estimate of the time,
   // and notes what the run's numbers are measured on.
   absl::Status OnStart(StageRun& stage, const RunPosition& at);
-  // Collective.
+  // Collective. Where a device works by itself the step is told with the next
+  // call, Flush among them.
   absl::Status OnStep(StageRun& stage, const RunPosition& at, double lr,
                       const StepResult& result);
+  // Tells the step that was not told yet.
+  absl::Status Flush();
   absl::Status OnProbe(StageRun& stage, const RunPosition& at,
                        const std::vector<SlabAgreement>& slabs);
   absl::Status OnSwitch(const SwitchEvent& event);
@@ -60,6 +63,17 @@ class Observers {
 
  private:
   explicit Observers(RunSetup& run) : run_(&run) {}
+  // A step that was done; what is told of it.
+  struct DoneStep {
+    int64_t step = 0, tokens = 0;  // of the run, after it
+    std::string stage;
+    double flops_per_token = 0;
+    double lr = 0;
+    StepResult result;
+    double now = 0, took = 0;  // seconds
+    int64_t step_tokens = 0;
+    std::optional<NormsByLayer> norms;
+  };
   double Seconds() const;
   absl::StatusOr<double> ValidationLoss(StageRun& stage, int64_t batches);
   // Where it is time to.
@@ -74,6 +88,7 @@ class Observers {
   std::unique_ptr<Progress> progress_;  // rank 0
   double peak_flops_ = 0;               // matmul FLOP/s of all ranks
   double last_seconds_ = 0;             // when the step before ended
+  std::optional<DoneStep> untold_;      // rank 0
   double smooth_step_seconds_ = 0;      // a running mean
 };
 

@@ -94,6 +94,7 @@ absl::StatusOr<int> Train(RunSetup& run, std::optional<int64_t> until_step) {
   RunPosition at = run.Position();
   DELINK_RETURN_IF_ERROR(observers.OnStart(*stage, at));
 
+  BatchAhead batches(run.train());
   OutlierWatch outliers(recipe.run.outlier);
   const SignalCatcher signals;
   const int64_t steps = recipe.schedule.steps;
@@ -106,14 +107,22 @@ absl::StatusOr<int> Train(RunSetup& run, std::optional<int64_t> until_step) {
           stage, SwitchStage(run, observers, std::move(stage), at, over));
       DELINK_ASSIGN_OR_RETURN(over, at.StageOver(world));
     }
-    run.watch().Begin(Lane::kCompute, at.step() + 1, "reading the batch");
+    const int64_t step = at.step() + 1;
+    run.watch().Begin(Lane::kCompute, step, "reading the batch");
     DELINK_ASSIGN_OR_RETURN(const HostBatch batch,
-                            ReadBatch(run.train(), stage->cut(), at.samples()));
+                            batches.Take(stage->cut(), at.samples()));
     const double lr = RateOf(recipe, at);
-    DELINK_ASSIGN_OR_RETURN(
-        const StepResult result,
-        stage->executor().TrainStep(batch, at.step() + 1, lr));
-    const TriedStep tried{at.step() + 1, lr, &batch, result};
+    const absl::Status begun = stage->executor().Begin(batch, step, lr);
+    // While the device works.
+    DELINK_RETURN_IF_ERROR(observers.Flush());
+    DELINK_RETURN_IF_ERROR(begun);
+    run.watch().Begin(Lane::kCompute, step, "reading the next batch");
+    if (step < last) {
+      batches.ReadAhead(stage->cut(), at.samples() + stage->cut().global());
+    }
+    run.watch().Begin(Lane::kCompute, step, "waiting for the device");
+    const StepResult result = stage->executor().Finish();
+    const TriedStep tried{step, lr, &batch, result};
     if (result.skipped) return NotFinite(run, *stage, tried);
     MaybeKeepOutlier(run, outliers, *stage, tried);
     at.Advance(result.loss);

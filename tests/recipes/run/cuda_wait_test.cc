@@ -54,6 +54,23 @@ TEST_P(CudaWaitTest, TheHostWaitsAtTheEndOfAStepOnly) {
   }
 }
 
+TEST_P(CudaWaitTest, BetweenBeginAndFinishTheHostIsFree) {
+  SelfCommunicator comm;
+  StepRig together(comm, "all", Of({})), apart(comm, "all", Of({}));
+  for (int64_t step = 1; step <= 3; ++step) {
+    const StepResult expected =
+        *together.executor().TrainStep(together.Batch(step), step, kLr);
+    const HostBatch batch = apart.Batch(step);
+    const int64_t before = simt::kernels_run();
+    ASSERT_TRUE(apart.executor().Begin(batch, step, kLr).ok());
+    EXPECT_EQ(simt::kernels_run(), before);
+    const StepResult result = apart.executor().Finish();
+    EXPECT_GT(simt::kernels_run(), before);
+    EXPECT_EQ(result.loss, expected.loss);
+    EXPECT_EQ(result.grad_norm, expected.grad_norm);
+  }
+}
+
 TEST_P(CudaWaitTest, NothingIsTakenButTheAccount) {
   SelfCommunicator comm;
   StepRig rig(comm, "all", Of({}));
