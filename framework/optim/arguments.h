@@ -8,26 +8,31 @@
 
 namespace delink {
 
-// Device memory at a fixed address. The host writes lr, clip and hold before
-// the step; FinishNorm writes the rest; Update reads it.
+// Device memory at a fixed address. The host writes lr, the limits and hold
+// before the step; FinishNorm writes the rest; Update reads it.
+//
+// An update sees g' = g * clip_factor, and then, with a clip_value, every
+// element of it cut to [-clip_value, clip_value]: by norm first, as where torch
+// calls clip_grad_norm_ and then clip_grad_value_. Its learning rate is
+// lr * lr_scale. Nothing is written when `skip` is set.
 struct UpdateControl {
   double lr = 0;
   double clip = 0;         // largest norm; 0: no clipping
+  double clip_value = 0;   // largest element after that; 0: no clipping
+  double skip_above = 0;   // a larger norm skips the step; 0: none does
   double clip_factor = 0;  // multiplies every gradient: 1/tokens is in it
   double norm = 0;         // of the gradient of the mean loss
   double loss_sum = 0;     // over all ranks
   double tokens = 0;       // counted targets, over all ranks
   int32_t hold = 0;        // 1: this step is for its gradients alone
-  int32_t skip = 0;        // held, or not finite: nothing may be changed
+  int32_t skip = 0;  // held, not finite or too large: nothing may be changed
 };
 
 // One AdamW step on n elements, in the order of torch.optim.AdamW:
-//   g' = g * clip_factor
 //   p *= 1 - lr * decay
 //   m = beta1 m + (1 - beta1) g',  v = beta2 v + (1 - beta2) g' g'
 //   p -= lr / (1 - beta1^t) * m / (sqrt(v) / sqrt(1 - beta2^t) + eps)
-// and, with w given, w = p rounded to bf16 (f32 tables only). Nothing is
-// written when control->skip is set.
+// and, with w given, w = p rounded to bf16 (f32 tables only).
 struct AdamWArgs {
   void* p = nullptr;        // [n]
   void* w = nullptr;        // [n] bf16, may be null
@@ -35,6 +40,7 @@ struct AdamWArgs {
   void* m = nullptr;        // [n]
   void* v = nullptr;        // [n]
   int64_t n = 0;
+  double lr_scale = 1;
   double beta1 = 0, beta2 = 0, eps = 0, decay = 0;
   int64_t update = 1;  // t
   const UpdateControl* control = nullptr;
@@ -54,6 +60,39 @@ struct AdamWStochasticArgs {
   AdamWArgs adamw;
   RngKey key;
   uint64_t first = 0;
+};
+
+// The parameters of an update, n elements: p and, under bf16, the weights w,
+// into which p is rounded.
+struct UpdatedParams {
+  void* p = nullptr;        // [n]
+  void* w = nullptr;        // [n] bf16, may be null
+  const void* g = nullptr;  // [n]
+  int64_t n = 0;
+  double lr_scale = 1;
+  double decay = 0;
+  const UpdateControl* control = nullptr;
+};
+
+// One step of stochastic gradient descent, as torch.optim.SGD: decay is part of
+// the gradient, g' += decay p, and
+//   m = momentum m + g'
+//   p -= lr * (nesterov ? g' + momentum m : m)
+// Without m: p -= lr g'.
+struct SgdArgs {
+  UpdatedParams params;
+  void* m = nullptr;  // [n], may be null
+  double momentum = 0;
+  bool nesterov = false;
+};
+
+// One step of Lion (Chen et al., "Symbolic discovery of optimization
+// algorithms", 2023): p *= 1 - lr * decay,
+//   p -= lr * sign(beta1 m + (1 - beta1) g'),  m = beta2 m + (1 - beta2) g'
+struct LionArgs {
+  UpdatedParams params;
+  void* m = nullptr;  // [n]
+  double beta1 = 0, beta2 = 0;
 };
 
 // sums[i] = sum of squares of x[i * block, (i + 1) * block), the last block cut

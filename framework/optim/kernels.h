@@ -4,15 +4,17 @@
 // update also writes the rounded weights.
 //
 // A call enqueues work on the stream and returns; on the CPU it is done on
-// return. Pointers are device memory and do not overlap. Every result is a
-// function of its element (or block) alone, so that cutting a range anywhere
-// changes no bit.
+// return. Pointers are device memory and do not overlap. Every result of an
+// elementwise update, or of a block's sum, is a function of its element (or
+// block) alone, so that cutting a range anywhere changes no bit. Sums over
+// whole matrices have the order that the arguments state.
 #pragma once
 
 #include <cstdint>
 
 #include "framework/device/backend.h"
 #include "framework/optim/arguments.h"
+#include "framework/optim/matrix_arguments.h"
 #include "framework/tensor/dtype.h"
 
 namespace delink {
@@ -22,6 +24,17 @@ struct OptimKernels {
   void (*sum_squares)(Stream&, const SumSquaresArgs&);
   void (*finish_norm)(Stream&, const FinishNormArgs&);
   void (*sums_tail)(Stream&, const SumsTailArgs&);
+  void (*sgd)(Stream&, const SgdArgs&);
+  void (*lion)(Stream&, const LionArgs&);
+  void (*clip_gradient)(Stream&, const ClipGradientArgs&);
+  void (*muon_momentum)(Stream&, const MuonMomentumArgs&);
+  void (*muon_normalize)(Stream&, const MuonNormalizeArgs&);
+  void (*scale_add)(Stream&, const ScaleAddArgs&);
+  void (*muon_step)(Stream&, const MuonStepArgs&);
+  void (*column_squares)(Stream&, const ColumnSquaresArgs&);
+  void (*adafactor_factors)(Stream&, const AdafactorArgs&);
+  void (*adafactor_sums)(Stream&, const AdafactorArgs&);
+  void (*adafactor_step)(Stream&, const AdafactorArgs&);
 };
 
 // Null when this build has no kernels for the pair (f32 and f64 on the CPU; on

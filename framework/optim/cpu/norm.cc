@@ -115,8 +115,11 @@ void FinishNorm(Stream&, const FinishNormArgs& a) {
   control.loss_sum = a.sums[a.n];
   control.tokens = a.sums[a.n + 1];
   control.norm = std::sqrt(squares) / control.tokens;
+  const bool too_large =
+      control.skip_above > 0 && control.norm > control.skip_above;
   control.skip = control.hold != 0 || !std::isfinite(control.loss_sum) ||
-                 !std::isfinite(control.norm) || !(control.tokens > 0);
+                 !std::isfinite(control.norm) || !(control.tokens > 0) ||
+                 too_large;
   double factor = 1;
   if (control.clip > 0) {
     // As torch.nn.utils.clip_grad_norm_.

@@ -1,17 +1,33 @@
 #include "framework/optim/cpu/cpu_kernels.h"
 
 namespace delink::cpu {
+namespace {
+
+template <typename T>
+constexpr OptimKernels kTable = {.adamw = AdamW<T>,
+                                 .sum_squares = SumSquares<T>,
+                                 .finish_norm = FinishNorm,
+                                 .sums_tail = SumsTail,
+                                 .sgd = Sgd<T>,
+                                 .lion = Lion<T>,
+                                 .clip_gradient = ClipGradient<T>,
+                                 .muon_momentum = MuonMomentum<T>,
+                                 .muon_normalize = MuonNormalize<T>,
+                                 .scale_add = ScaleAdd<T>,
+                                 .muon_step = MuonStep<T>,
+                                 .column_squares = ColumnSquares<T>,
+                                 .adafactor_factors = AdafactorFactors<T>,
+                                 .adafactor_sums = AdafactorSums<T>,
+                                 .adafactor_step = AdafactorStep<T>};
+
+}  // namespace
 
 const OptimKernels* OptimTable(DType dtype) {
-  static constexpr OptimKernels kF32 = {AdamW<float>, SumSquares<float>,
-                                        FinishNorm, SumsTail};
-  static constexpr OptimKernels kF64 = {AdamW<double>, SumSquares<double>,
-                                        FinishNorm, SumsTail};
   switch (dtype) {
     case DType::kF32:
-      return &kF32;
+      return &kTable<float>;
     case DType::kF64:
-      return &kF64;
+      return &kTable<double>;
     default:
       return nullptr;
   }

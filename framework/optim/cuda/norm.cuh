@@ -75,7 +75,8 @@ __global__ void __launch_bounds__(kWarp) FinishNormKernel(FinishNormArgs a) {
   const double loss_sum = a.sums[a.n], tokens = a.sums[a.n + 1];
   const double norm = sqrt(squares) / tokens;
   const bool skip = control.hold != 0 || !IsFinite(loss_sum) ||
-                    !IsFinite(norm) || !(tokens > 0);
+                    !IsFinite(norm) || !(tokens > 0) ||
+                    (control.skip_above > 0 && norm > control.skip_above);
   double factor = 1.0;
   if (control.clip > 0) {
     const double within = control.clip / (norm + 1e-6);

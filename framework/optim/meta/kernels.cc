@@ -4,12 +4,24 @@
 namespace delink::meta {
 namespace {
 
-void AdamW(Stream&, const AdamWArgs&) {}
-void SumSquares(Stream&, const SumSquaresArgs&) {}
-void FinishNorm(Stream&, const FinishNormArgs&) {}
-void SumsTail(Stream&, const SumsTailArgs&) {}
+template <typename Args>
+void Nothing(Stream&, const Args&) {}
 
-constexpr OptimKernels kTable = {AdamW, SumSquares, FinishNorm, SumsTail};
+constexpr OptimKernels kTable = {.adamw = Nothing,
+                                 .sum_squares = Nothing,
+                                 .finish_norm = Nothing,
+                                 .sums_tail = Nothing,
+                                 .sgd = Nothing,
+                                 .lion = Nothing,
+                                 .clip_gradient = Nothing,
+                                 .muon_momentum = Nothing,
+                                 .muon_normalize = Nothing,
+                                 .scale_add = Nothing,
+                                 .muon_step = Nothing,
+                                 .column_squares = Nothing,
+                                 .adafactor_factors = Nothing,
+                                 .adafactor_sums = Nothing,
+                                 .adafactor_step = Nothing};
 
 }  // namespace
 

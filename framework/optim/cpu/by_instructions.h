@@ -1,0 +1,69 @@
+// Private to framework/optim/cpu: elementwise work in chunks, over threads and
+// by the widest instructions of the machine.
+//
+// A Body is a struct with `void operator()(int64_t begin, int64_t end) const`,
+// always inlined, whose result for an element depends on that element alone.
+#pragma once
+
+#include <algorithm>
+#include <bit>
+#include <cstdint>
+
+#include "framework/optim/cpu/instructions.h"
+#include "framework/tensor/bfloat16.h"
+
+namespace delink::cpu {
+
+// Elements that one thread takes at a time: its streams fit in L2.
+inline constexpr int64_t kElementsAtOnce = 16384;
+
+template <typename Body>
+void ByBaseline(const Body& body, int64_t begin, int64_t end) {
+  body(begin, end);
+}
+template <typename Body>
+DELINK_TARGET_AVX2 void ByAvx2(const Body& body, int64_t begin, int64_t end) {
+  body(begin, end);
+}
+template <typename Body>
+DELINK_TARGET_AVX512 void ByAvx512(const Body& body, int64_t begin,
+                                   int64_t end) {
+  body(begin, end);
+}
+
+template <typename Body>
+void By(Instructions set, const Body& body, int64_t begin, int64_t end) {
+  switch (set) {
+    case Instructions::kAvx512:
+      return ByAvx512(body, begin, end);
+    case Instructions::kAvx2:
+      return ByAvx2(body, begin, end);
+    case Instructions::kBaseline:
+      return ByBaseline(body, begin, end);
+  }
+}
+
+// body over [0, n), by the best instructions there are.
+template <typename Body>
+void RunElements(const Body& body, int64_t n) {
+  static const Instructions best = BestInstructions();
+  const int64_t chunks = (n + kElementsAtOnce - 1) / kElementsAtOnce;
+#pragma omp parallel for schedule(static) if (chunks > 1)
+  for (int64_t i = 0; i < chunks; ++i) {
+    const int64_t begin = i * kElementsAtOnce;
+    By(best, body, begin, std::min(begin + kElementsAtOnce, n));
+  }
+}
+
+// BFloat16(x), chosen between 32-bit numbers, which is what compilers can do
+// for many elements at a time under every instruction set.
+[[gnu::always_inline]] inline BFloat16 Rounded(float x) {
+  const auto u = std::bit_cast<uint32_t>(x);
+  const uint32_t number = u + 0x7FFF + ((u >> 16) & 1);
+  const uint32_t quiet = u | 0x400000;
+  BFloat16 rounded;
+  rounded.bits = static_cast<uint16_t>((x == x ? number : quiet) >> 16);
+  return rounded;
+}
+
+}  // namespace delink::cpu

@@ -1,0 +1,112 @@
+// SGD and Lion on the CPU: bound by memory, so one pass over all planes.
+#include "framework/optim/cpu/cpu_kernels.h"
+#include "framework/optim/cpu/elementwise.h"
+
+namespace delink::cpu {
+namespace {
+
+// kMomentum: there is a plane m.
+template <typename T, typename W, bool kMomentum>
+struct SgdBody {
+  Target<T, W> target;
+  GradientScale<T> clip;
+  const T* g;
+  T* m;
+  T momentum, decay, step;
+  bool nesterov;
+
+  [[gnu::always_inline]] void operator()(int64_t begin, int64_t end) const {
+    // Copies, which a store through another pointer cannot change.
+    const SgdBody b = *this;
+    for (int64_t i = begin; i < end; ++i) {
+      const T old = b.target.p[i];
+      const T gi = b.clip(b.g[i]) + b.decay * old;
+      T direction = gi;
+      if constexpr (kMomentum) {
+        const T mi = b.momentum * b.m[i] + gi;
+        b.m[i] = mi;
+        direction = b.nesterov ? gi + b.momentum * mi : mi;
+      }
+      b.target.Store(i, old + b.step * direction);
+    }
+  }
+};
+
+template <typename T, typename W>
+struct LionBody {
+  Target<T, W> target;
+  GradientScale<T> clip;
+  const T* g;
+  T* m;
+  T beta1, rest1, beta2, rest2, shrink, step;
+
+  [[gnu::always_inline]] void operator()(int64_t begin, int64_t end) const {
+    const LionBody b = *this;
+    for (int64_t i = begin; i < end; ++i) {
+      const T gi = b.clip(b.g[i]);
+      const T mi = b.m[i];
+      const T way = mi * b.beta1 + gi * b.rest1;
+      b.m[i] = mi * b.beta2 + gi * b.rest2;
+      const T size = way > 0 ? b.step : way < 0 ? -b.step : T{0};
+      b.target.Store(i, b.target.p[i] * b.shrink + size);
+    }
+  }
+};
+
+template <typename T, bool kMomentum>
+void RunSgd(const SgdArgs& a) {
+  const UpdatedParams& params = a.params;
+  const UpdateControl& control = *params.control;
+  WithTarget<T>(params, [&]<typename W>(const Target<T, W>& target) {
+    RunElements(SgdBody<T, W, kMomentum>{.target = target,
+                                         .clip = GradientScale<T>(control),
+                                         .g = static_cast<const T*>(params.g),
+                                         .m = static_cast<T*>(a.m),
+                                         .momentum = static_cast<T>(a.momentum),
+                                         .decay = static_cast<T>(params.decay),
+                                         .step = static_cast<T>(
+                                             -(control.lr * params.lr_scale)),
+                                         .nesterov = a.nesterov},
+                params.n);
+  });
+}
+
+}  // namespace
+
+template <typename T>
+void Sgd(Stream&, const SgdArgs& a) {
+  if (a.params.control->skip != 0) return;
+  if (a.m != nullptr) {
+    RunSgd<T, true>(a);
+  } else {
+    RunSgd<T, false>(a);
+  }
+}
+
+template <typename T>
+void Lion(Stream&, const LionArgs& a) {
+  const UpdatedParams& params = a.params;
+  const UpdateControl& control = *params.control;
+  if (control.skip != 0) return;
+  const double lr = control.lr * params.lr_scale;
+  WithTarget<T>(params, [&]<typename W>(const Target<T, W>& target) {
+    RunElements(LionBody<T, W>{.target = target,
+                               .clip = GradientScale<T>(control),
+                               .g = static_cast<const T*>(params.g),
+                               .m = static_cast<T*>(a.m),
+                               .beta1 = static_cast<T>(a.beta1),
+                               .rest1 = static_cast<T>(1 - a.beta1),
+                               .beta2 = static_cast<T>(a.beta2),
+                               .rest2 = static_cast<T>(1 - a.beta2),
+                               .shrink = static_cast<T>(1 - lr * params.decay),
+                               .step = static_cast<T>(-lr)},
+                params.n);
+  });
+}
+
+template void Sgd<float>(Stream&, const SgdArgs&);
+template void Sgd<double>(Stream&, const SgdArgs&);
+template void Lion<float>(Stream&, const LionArgs&);
+template void Lion<double>(Stream&, const LionArgs&);
+
+}  // namespace delink::cpu

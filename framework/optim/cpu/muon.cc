@@ -1,0 +1,174 @@
+// Muon's passes over memory on the CPU; products of matrices are the layers'.
+#include <algorithm>
+#include <cmath>
+
+#include "framework/optim/cpu/cpu_kernels.h"
+#include "framework/optim/cpu/elementwise.h"
+
+namespace delink::cpu {
+namespace {
+
+template <typename T>
+struct MomentumBody {
+  GradientScale<T> clip;
+  T* g;
+  T* m;
+  T momentum, rest;
+  bool nesterov;
+
+  [[gnu::always_inline]] void operator()(int64_t begin, int64_t end) const {
+    const MomentumBody b = *this;
+    for (int64_t i = begin; i < end; ++i) {
+      const T part = b.rest * b.clip(b.g[i]);
+      const T mi = b.momentum * b.m[i] + part;
+      b.m[i] = mi;
+      b.g[i] = b.nesterov ? part + b.momentum * mi : mi;
+    }
+  }
+};
+
+// Elements of X are stored as T or, narrow, as BFloat16.
+template <typename T>
+[[gnu::always_inline]] inline void Put(T* to, T value) {
+  *to = value;
+}
+[[gnu::always_inline]] inline void Put(BFloat16* to, float value) {
+  *to = Rounded(value);
+}
+
+template <typename T, typename X>
+struct NormalizeBody {
+  const T* u;
+  X* x;
+  T scale;
+
+  [[gnu::always_inline]] void operator()(int64_t begin, int64_t end) const {
+    const NormalizeBody b = *this;
+    for (int64_t i = begin; i < end; ++i) Put(b.x + i, b.u[i] * b.scale);
+  }
+};
+
+template <typename T, typename X>
+struct ScaleAddBody {
+  const X* x;
+  X* y;
+  T a, b;
+
+  [[gnu::always_inline]] void operator()(int64_t begin, int64_t end) const {
+    const ScaleAddBody s = *this;
+    for (int64_t i = begin; i < end; ++i) {
+      Put(s.y + i, s.a * T{s.x[i]} + s.b * T{s.y[i]});
+    }
+  }
+};
+
+template <typename T, typename W, typename X>
+struct StepBody {
+  Target<T, W> target;
+  const X* x;
+  T shrink, step;
+
+  [[gnu::always_inline]] void operator()(int64_t begin, int64_t end) const {
+    const StepBody b = *this;
+    for (int64_t i = begin; i < end; ++i) {
+      b.target.Store(i, b.target.p[i] * b.shrink + b.step * T{b.x[i]});
+    }
+  }
+};
+
+template <typename T>
+struct ClipBody {
+  GradientScale<T> clip;
+  T* g;
+
+  [[gnu::always_inline]] void operator()(int64_t begin, int64_t end) const {
+    const ClipBody b = *this;
+    for (int64_t i = begin; i < end; ++i) b.g[i] = b.clip(b.g[i]);
+  }
+};
+
+// run(X*): the type in which a matrix is made orthogonal.
+template <typename T, typename Run>
+void WithType(bool narrow, Run run) {
+  if constexpr (std::is_same_v<T, float>) {
+    if (narrow) return run(static_cast<BFloat16*>(nullptr));
+  }
+  DELINK_CHECK(!narrow) << "bf16 beside f64";
+  run(static_cast<T*>(nullptr));
+}
+
+}  // namespace
+
+template <typename T>
+void MuonMomentum(Stream&, const MuonMomentumArgs& a) {
+  if (a.control->skip != 0) return;
+  RunElements(MomentumBody<T>{.clip = GradientScale<T>(*a.control),
+                              .g = static_cast<T*>(a.g),
+                              .m = static_cast<T*>(a.m),
+                              .momentum = static_cast<T>(a.momentum),
+                              .rest = static_cast<T>(1 - a.momentum),
+                              .nesterov = a.nesterov},
+              a.n);
+}
+
+template <typename T>
+void MuonNormalize(Stream&, const MuonNormalizeArgs& a) {
+  double squares = 0;
+  for (int64_t i = 0; i < a.count; ++i) squares += a.sums[i];
+  *a.scale = 1 / std::max(std::sqrt(squares), 1e-7);
+  WithType<T>(a.narrow, [&]<typename X>(X*) {
+    RunElements(NormalizeBody<T, X>{.u = static_cast<const T*>(a.u),
+                                    .x = static_cast<X*>(a.x),
+                                    .scale = static_cast<T>(*a.scale)},
+                a.n);
+  });
+}
+
+template <typename T>
+void ScaleAdd(Stream&, const ScaleAddArgs& a) {
+  WithType<T>(a.narrow, [&]<typename X>(X*) {
+    RunElements(ScaleAddBody<T, X>{.x = static_cast<const X*>(a.x),
+                                   .y = static_cast<X*>(a.y),
+                                   .a = static_cast<T>(a.a),
+                                   .b = static_cast<T>(a.b)},
+                a.n);
+  });
+}
+
+template <typename T>
+void MuonStep(Stream&, const MuonStepArgs& a) {
+  const UpdatedParams& params = a.params;
+  if (params.control->skip != 0) return;
+  const double lr = params.control->lr * params.lr_scale;
+  WithTarget<T>(params, [&]<typename W>(const Target<T, W>& target) {
+    WithType<T>(a.narrow, [&]<typename X>(X*) {
+      RunElements(
+          StepBody<T, W, X>{.target = target,
+                            .x = static_cast<const X*>(a.x),
+                            .shrink = static_cast<T>(1 - lr * params.decay),
+                            .step = static_cast<T>(-(lr * a.factor))},
+          params.n);
+    });
+  });
+}
+
+template <typename T>
+void ClipGradient(Stream&, const ClipGradientArgs& a) {
+  if (a.control->skip != 0) return;
+  RunElements(ClipBody<T>{.clip = GradientScale<T>(*a.control),
+                          .g = static_cast<T*>(a.g)},
+              a.n);
+}
+
+template void MuonMomentum<float>(Stream&, const MuonMomentumArgs&);
+template void MuonMomentum<double>(Stream&, const MuonMomentumArgs&);
+template void MuonNormalize<float>(Stream&, const MuonNormalizeArgs&);
+template void MuonNormalize<double>(Stream&, const MuonNormalizeArgs&);
+template void ScaleAdd<float>(Stream&, const ScaleAddArgs&);
+template void ScaleAdd<double>(Stream&, const ScaleAddArgs&);
+template void MuonStep<float>(Stream&, const MuonStepArgs&);
+template void MuonStep<double>(Stream&, const MuonStepArgs&);
+template void ClipGradient<float>(Stream&, const ClipGradientArgs&);
+template void ClipGradient<double>(Stream&, const ClipGradientArgs&);
+
+}  // namespace delink::cpu

@@ -1,0 +1,107 @@
+// What the kernels of optimizers that look at whole matrices are given: Muon
+// and Adafactor. As arguments.h.
+#pragma once
+
+#include "framework/optim/arguments.h"
+
+namespace delink {
+
+// Muon, before the matrix is made orthogonal:
+//   m = momentum m + (1 - momentum) g'
+//   g = nesterov ? (1 - momentum) g' + momentum m : m
+struct MuonMomentumArgs {
+  void* g = nullptr;  // [n], the gradient; becomes what is made orthogonal
+  void* m = nullptr;  // [n]
+  int64_t n = 0;
+  double momentum = 0;
+  bool nesterov = true;
+  const UpdateControl* control = nullptr;
+};
+
+// x = u / max(norm, 1e-7), where norm^2 = sums[0] + ... in order. `type` is
+// that of what Newton-Schulz works on: T or, with an f32 table, bf16.
+struct MuonNormalizeArgs {
+  const void* u = nullptr;  // [n]
+  void* x = nullptr;        // [n] of `type`
+  bool narrow = false;      // x is bf16
+  int64_t n = 0;
+  const double* sums = nullptr;  // [count]
+  int64_t count = 0;
+  double* scale = nullptr;  // becomes 1 / max(norm, 1e-7)
+};
+
+// y = a x + b y, all of T or, with an f32 table and `narrow`, bf16.
+struct ScaleAddArgs {
+  const void* x = nullptr;  // [n]
+  void* y = nullptr;        // [n]
+  bool narrow = false;
+  int64_t n = 0;
+  double a = 0, b = 0;
+};
+
+// p = p (1 - lr * decay) - lr * factor * x. params.g is not used.
+struct MuonStepArgs {
+  UpdatedParams params;
+  const void* x = nullptr;  // [n]
+  bool narrow = false;      // x is bf16
+  double factor = 1;
+};
+
+// g = g', in place.
+struct ClipGradientArgs {
+  void* g = nullptr;  // [n]
+  int64_t n = 0;
+  const UpdateControl* control = nullptr;
+};
+
+// sums[c] = sum of squares of column c of x, in double: over runs of
+// kColumnRun rows in order, then over the runs in order.
+inline constexpr int64_t kColumnRun = 256;
+struct ColumnSquaresArgs {
+  const void* x = nullptr;  // [rows, columns]
+  int64_t rows = 0, columns = 0;
+  double* partial = nullptr;  // [ceil(rows / kColumnRun), columns]
+  double* sums = nullptr;     // [columns]
+};
+
+// One step of Adafactor (Shazeer and Stern, "Adafactor: adaptive learning rates
+// with sublinear memory cost", 2018) on a matrix, or on a vector (columns 0),
+// in three calls, with b = update^-0.8.
+//
+// `factors`: of a matrix, from the sums of squares of g' by row and by column,
+//   r_i += b (row_i / columns - r_i),  c_j += b (column_j / rows - c_j)
+// and *mean = mean of r. Of a vector nothing: its v is updated by `sums`.
+//
+// `sums`: of a matrix v_ij = r_i / max(mean, eps^2) c_j, of a vector
+// v_i += b (g_i^2 - v_i); with u = g' / sqrt(max(v, eps^2)) the sums of u^2:
+// of a matrix by row, of a vector by runs of kAdafactorRun elements; in double,
+// element i of a row or run in lane i mod 16, as sum_squares has it.
+//
+// `step`: with rms the root of a mean square, and p's sums in p_sums,
+//   alpha = relative ? max(1e-3, rms(p)) min(lr, 1 / sqrt(update)) : lr
+//   p = p (1 - lr * decay) - alpha / max(1, rms(u)) u
+// and, with params.w given, w. params.g is g'.
+inline constexpr int64_t kAdafactorRun = 4096;
+struct AdafactorArgs {
+  UpdatedParams params;
+  int64_t rows = 0, columns = 0;        // columns 0: a vector of rows elements
+  const double* row_sums = nullptr;     // [rows]
+  const double* column_sums = nullptr;  // [columns]
+  void* row = nullptr;                  // [rows], r
+  void* column = nullptr;               // [columns], c
+  void* v = nullptr;                    // [rows] of a vector
+  double* mean = nullptr;
+  double* u_sums = nullptr;        // [sums()]
+  const double* p_sums = nullptr;  // [p_count]; relative only
+  int64_t p_count = 0;
+  double* step = nullptr;  // alpha / max(1, rms(u))
+  double eps = 0;
+  bool relative = true;
+  int64_t update = 1;
+
+  int64_t sums() const {
+    return columns > 0 ? rows : (rows + kAdafactorRun - 1) / kAdafactorRun;
+  }
+};
+
+}  // namespace delink
