@@ -4,6 +4,7 @@
 #pragma once
 
 #include <string>
+#include <vector>
 
 #include "framework/tensor/tensor.h"
 
@@ -28,6 +29,10 @@ struct ParamSpec {
   Init init;
   bool decay = true;  // subject to weight decay
   Split split = Split::kNone;
+  // Rows of each matrix where several are stacked in one (queries, keys and
+  // values): what takes a matrix for a map, as Muon, takes them apart. Empty:
+  // it is one.
+  std::vector<int64_t> stacked;
 };
 
 class Param {

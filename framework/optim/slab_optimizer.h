@@ -17,12 +17,27 @@ namespace delink {
 class SlabOptimizer {
  public:
   virtual ~SlabOptimizer() = default;
-  // State planes that it needs in the store.
-  virtual int states() const = 0;
+  // What it needs in the store.
+  virtual std::vector<StateSpec> states() const = 0;
+  virtual WholeTensors whole_tensors() const { return WholeTensors::kNone; }
   // Updates the part of the slab whose state this rank holds. Leaves all as it
   // is when control->skip is set. `update` counts the slab's updates from 1.
   virtual void Update(Stream& stream, ParamStore& store, int slab,
                       const UpdateControl* control, int64_t update) = 0;
+
+  // Device memory that an update of any slab needs for itself.
+  virtual int64_t ScratchBytes(const ParamStore& store) const {
+    static_cast<void>(store);
+    return 0;
+  }
+  // That memory, for the updates from here on; nobody else uses it meanwhile.
+  void set_scratch(void* scratch) { scratch_ = static_cast<char*>(scratch); }
+
+ protected:
+  char* scratch() const { return scratch_; }
+
+ private:
+  char* scratch_ = nullptr;
 };
 
 // sums[i] = sum of squares of block i of the slab's gradient, or of another of

@@ -55,6 +55,9 @@ absl::StatusOr<std::unique_ptr<Executor>> Executor::Create(
   if (options.probes) {
     e->memory_.copies = std::max(e->memory_.copies, ProbeBytes(*env.store));
   }
+  // An update works where visits do: when they are over.
+  e->memory_.workspace =
+      std::max(e->memory_.workspace, env.optimizer->ScratchBytes(*env.store));
   if (env.trace != nullptr) e->DescribeProgram(*env.trace);
   e->MakeStreams();
   DELINK_RETURN_IF_ERROR(e->Allocate());
@@ -197,8 +200,13 @@ void Executor::Load(const HostBatch& batch, int64_t step,
   device.FillZero(stream, records_->loss, sizeof(LossRecord));
 }
 
-absl::Status Executor::Begin(const HostBatch& batch, int64_t step, double lr) {
-  return BeginStep(batch, step, {.lr = lr, .clip = options_.clip});
+absl::Status Executor::Begin(const HostBatch& batch, int64_t step, double lr,
+                             double skip_above) {
+  return BeginStep(batch, step,
+                   {.lr = lr,
+                    .clip = options_.clip,
+                    .clip_value = options_.clip_value,
+                    .skip_above = skip_above});
 }
 
 StepResult Executor::Finish() {
@@ -310,6 +318,7 @@ absl::Status Executor::Execute(int32_t index, int64_t step,
       status = Norm();
       break;
     case Op::kUpdate:
+      env_.optimizer->set_scratch(workspace_.data());
       env_.optimizer->Update(
           stream, *env_.store, at.slab, records_->control,
           env_.store->updates()[static_cast<size_t>(at.slab)] + 1);

@@ -37,7 +37,7 @@ struct StepResult {
   double loss = 0;  // mean over all counted targets of all ranks, nats
   int64_t tokens = 0;
   double grad_norm = 0;  // before clipping
-  bool skipped = false;  // not finite: nothing was updated
+  bool skipped = false;  // not finite or too large: nothing was updated
   double votes = 0;      // of all ranks; see StepWatch
 };
 
@@ -48,9 +48,9 @@ class Executor {
     int32_t micro_batches = 1;
     BasicPlanOptions plan;
     uint64_t seed = 1;
-    double clip = 0;
-    bool lane_threads = false;  // a thread for the network lane
-    bool probes = false;        // Probe will be called
+    double clip = 0, clip_value = 0;  // as UpdateControl's
+    bool lane_threads = false;        // a thread for the network lane
+    bool probes = false;              // Probe will be called
   };
   // Not owned; must outlive the executor. `compute` and `network` are two
   // communicators over the same ranks, so that the lanes do not disturb each
@@ -77,8 +77,9 @@ class Executor {
   // One optimizer step, number `step` (from 1), at learning rate `lr`: Begin
   // gives it to the device, Finish waits for it. Between them the host is free
   // where the device works by itself; the batch lives until Finish, and nothing
-  // else is called here.
-  absl::Status Begin(const HostBatch& batch, int64_t step, double lr);
+  // else is called here. A gradient norm above `skip_above` (0: none) skips it.
+  absl::Status Begin(const HostBatch& batch, int64_t step, double lr,
+                     double skip_above = 0);
   StepResult Finish();
   // Both.
   absl::StatusOr<StepResult> TrainStep(const HostBatch& batch, int64_t step,

@@ -73,7 +73,9 @@ Attention::Attention(const Scope& s, const Config& c)
             .out = (heads_ + 2 * kv_heads_) * head_dim_,
             .bias = c.bias,
             .stddev = c.stddev,
-            .split = Split::kOut}),
+            .split = Split::kOut,
+            .stacked = {heads_ * head_dim_, kv_heads_ * head_dim_,
+                        kv_heads_ * head_dim_}}),
       q_norm_(HeadNorm(s / "q_norm", c)),
       k_norm_(HeadNorm(s / "k_norm", c)),
       out_(s.Part("attention") / "out", {.in = heads_ * head_dim_,
@@ -102,7 +104,7 @@ Var Attention::operator()(Var x) {
     return dropout_(
         out_(ops::CausalAttention(qkv, heads_, kv_heads_, window_)));
   }
-  DELINK_CHECK(!inputs.training);
+  DELINK_CHECK(!inputs.training && inputs.positions == nullptr);
   KvCache* const cache = dynamic_cast<KvCache*>(inputs.state);
   DELINK_CHECK(cache != nullptr) << "the state is another layer's";
   cache->Append(x.tape().stream(), qkv.value(), 2 * kv_heads_ * head_dim_,

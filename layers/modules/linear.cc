@@ -7,7 +7,8 @@ namespace delink {
 Linear::Linear(const Scope& s, const Config& c)
     : weight_(s.Param("weight", {.shape = {c.out, c.in},
                                  .init = Init::Normal(c.stddev),
-                                 .split = c.split})),
+                                 .split = c.split,
+                                 .stacked = c.stacked})),
       bias_(c.bias ? &s.Param("bias",
                               {.shape = {c.out},
                                .init = Init::Zeros(),

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <vector>
 
 #include "framework/module/module.h"
 #include "framework/module/scope.h"
@@ -15,6 +16,7 @@ class Linear final : public Module {
     bool bias = true;
     double stddev = 0.02;  // of the initial weight; the bias begins at zero
     Split split = Split::kNone;
+    std::vector<int64_t> stacked;  // as ParamSpec's, of the weight
   };
   Linear(const Scope& s, const Config& c);
 
