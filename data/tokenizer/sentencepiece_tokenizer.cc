@@ -85,10 +85,10 @@ absl::StatusOr<std::unique_ptr<Tokenizer>> SentencePieceTokenizer::Load(
       bytes.empty() ? "the file is empty"
                     : sentencepiece_bridge::Load(bytes, &tokenizer->model_);
   if (!error.empty()) {
-    return absl::InvalidArgumentError(
-        absl::StrCat(name, ": not a tokenizer: ", error,
-                     "; give a SentencePiece .model file, or train one with "
-                     "--train-tokenizer"));
+    return absl::InvalidArgumentError(absl::StrCat(
+        name, ": not a tokenizer: ", error,
+        "; give a SentencePiece .model file or a tokenizer.json, or train "
+        "one with --train-tokenizer"));
   }
   tokenizer->serialized_ = std::move(bytes);
   DELINK_RETURN_IF_ERROR(tokenizer->ReadPieces(name));
@@ -181,13 +181,7 @@ absl::Status SentencePieceTokenizer::EncodeWhole(
 
 absl::Status SentencePieceTokenizer::Encode(std::string_view text,
                                             std::vector<int32_t>* ids) const {
-  const size_t valid = ScanUtf8(text).valid;
-  if (valid != text.size()) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("byte ", valid,
-                     " of the text is not UTF-8; convert it, for instance "
-                     "with iconv -f latin1 -t utf-8"));
-  }
+  DELINK_RETURN_IF_ERROR(CheckUtf8(text));
   while (!marker_ids_.empty()) {
     const size_t marker = text.find(kMarker);
     if (marker == std::string_view::npos) break;

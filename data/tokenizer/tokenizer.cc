@@ -3,7 +3,9 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "data/tokenizer/bpe_tokenizer.h"
 #include "data/tokenizer/byte_tokenizer.h"
+#include "data/tokenizer/ids_tokenizer.h"
 #include "data/tokenizer/sentencepiece_tokenizer.h"
 #include "data/tokenizer/utf8.h"
 #include "framework/base/file.h"
@@ -28,9 +30,16 @@ std::unique_ptr<Tokenizer> MakeByteTokenizer() {
   return std::make_unique<ByteTokenizer>();
 }
 
+std::unique_ptr<Tokenizer> MakeIdsTokenizer(int32_t vocab,
+                                            int32_t end_of_document) {
+  return std::make_unique<IdsTokenizer>(vocab, end_of_document);
+}
+
 absl::StatusOr<std::unique_ptr<Tokenizer>> LoadTokenizer(
     std::string_view bytes, const std::string& name) {
   if (bytes == ByteTokenizer::kSerialized) return MakeByteTokenizer();
+  if (auto ids = IdsTokenizer::Load(bytes)) return ids;
+  if (LooksLikeJson(bytes)) return BpeTokenizer::Load(std::string(bytes), name);
   return SentencePieceTokenizer::Load(std::string(bytes), name);
 }
 

@@ -2,8 +2,9 @@
 //
 // Immutable and thread-safe. Ids are [0, vocab_size()). One id marks the end of
 // a document; text never encodes to it and it decodes to nothing. Tokenizers
-// made here round-trip every UTF-8 text exactly; a SentencePiece model made
-// elsewhere does so only as far as its own normalisation does.
+// made here round-trip every UTF-8 text exactly; a SentencePiece model or a
+// tokenizer.json made elsewhere does so only as far as its own normalisation
+// does. "ids" takes no other text than ids (ids_tokenizer.h).
 #pragma once
 
 #include <cstdint>
@@ -23,13 +24,13 @@ class Tokenizer {
  public:
   virtual ~Tokenizer() = default;
 
-  // "bytes" or "sentencepiece".
+  // "bytes", "sentencepiece", "byte-level BPE" or "ids".
   virtual const char* kind() const = 0;
   virtual int32_t vocab_size() const = 0;
   virtual int32_t end_of_document() const = 0;
 
   // Appends the ids of `text`. InvalidArgument, naming the byte, when `text`
-  // is not what the tokenizer takes (SentencePiece: UTF-8).
+  // is not what the tokenizer takes (SentencePiece and BPE: UTF-8).
   virtual absl::Status Encode(std::string_view text,
                               std::vector<int32_t>* ids) const = 0;
 
@@ -37,7 +38,7 @@ class Tokenizer {
   // control tokens. A character may be spread over several tokens.
   virtual std::string_view TokenBytes(int32_t id) const = 0;
 
-  // What LoadTokenizer takes: for SentencePiece the plain .model file.
+  // What LoadTokenizer takes: the plain .model or tokenizer.json file.
   virtual const std::string& Serialize() const = 0;
 
   absl::StatusOr<std::vector<int32_t>> Encode(std::string_view text) const;
@@ -47,8 +48,13 @@ class Tokenizer {
 // 256 bytes and the end of a document: 257 ids, any bytes at all.
 std::unique_ptr<Tokenizer> MakeByteTokenizer();
 
-// From Serialize's bytes, or those of a SentencePiece .model file. `name` says
-// in messages where they come from.
+// `vocab` ids of which nothing else is known; 0 <= end_of_document < vocab.
+std::unique_ptr<Tokenizer> MakeIdsTokenizer(int32_t vocab,
+                                            int32_t end_of_document);
+
+// From Serialize's bytes, or those of a SentencePiece .model file or of a
+// tokenizer.json (tokenizer_json.h says of which kinds). `name` says in
+// messages where they come from.
 absl::StatusOr<std::unique_ptr<Tokenizer>> LoadTokenizer(
     std::string_view bytes, const std::string& name);
 absl::StatusOr<std::unique_ptr<Tokenizer>> LoadTokenizerFile(

@@ -3,6 +3,8 @@
 #include <cstdint>
 #include <cstring>
 
+#include "absl/strings/str_cat.h"
+
 namespace delink {
 namespace {
 
@@ -56,6 +58,15 @@ Utf8Scan ScanUtf8(std::string_view text) {
     i += form.length;
   }
   return {i, false};
+}
+
+absl::Status CheckUtf8(std::string_view text) {
+  const size_t valid = ScanUtf8(text).valid;
+  if (valid == text.size()) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      absl::StrCat("byte ", valid,
+                   " of the text is not UTF-8; convert it, for instance with "
+                   "iconv -f latin1 -t utf-8"));
 }
 
 size_t CharacterBoundary(std::string_view text, size_t at) {

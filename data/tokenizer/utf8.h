@@ -6,6 +6,8 @@
 #include <string>
 #include <string_view>
 
+#include "absl/status/status.h"
+
 namespace delink {
 
 struct Utf8Scan {
@@ -18,6 +20,9 @@ Utf8Scan ScanUtf8(std::string_view text);
 inline bool IsUtf8(std::string_view text) {
   return ScanUtf8(text).valid == text.size();
 }
+
+// InvalidArgument naming the first byte that is not.
+absl::Status CheckUtf8(std::string_view text);
 
 // The largest position <= `at` that does not lie inside a character of `text`,
 // which is UTF-8.

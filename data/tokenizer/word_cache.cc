@@ -1,7 +1,5 @@
 #include "data/tokenizer/word_cache.h"
 
-#include <utility>
-
 namespace delink {
 namespace {
 
@@ -59,19 +57,6 @@ void WordCache::Add(std::string_view word, std::span<const int32_t> ids) {
   const size_t begin = ids_.size();
   ids_.insert(ids_.end(), ids.begin(), ids.end());
   words_.emplace(word, Range{begin, ids_.size()});
-}
-
-std::unique_ptr<WordCache> WordCaches::Take() {
-  const std::lock_guard<std::mutex> lock(mutex_);
-  if (idle_.empty()) return std::make_unique<WordCache>();
-  std::unique_ptr<WordCache> cache = std::move(idle_.back());
-  idle_.pop_back();
-  return cache;
-}
-
-void WordCaches::GiveBack(std::unique_ptr<WordCache> cache) {
-  const std::lock_guard<std::mutex> lock(mutex_);
-  idle_.push_back(std::move(cache));
 }
 
 }  // namespace delink

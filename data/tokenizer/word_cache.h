@@ -9,6 +9,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "absl/container/flat_hash_map.h"
@@ -48,15 +49,26 @@ class WordCache {
   std::vector<int32_t> ids_;
 };
 
-// A cache for each thread that is at work. Thread-safe.
-class WordCaches {
+// Items, such as caches, of which each thread that is at work has one.
+// Thread-safe.
+template <typename Item>
+class IdleOnes {
  public:
-  std::unique_ptr<WordCache> Take();
-  void GiveBack(std::unique_ptr<WordCache> cache);
+  std::unique_ptr<Item> Take() {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    if (idle_.empty()) return std::make_unique<Item>();
+    std::unique_ptr<Item> item = std::move(idle_.back());
+    idle_.pop_back();
+    return item;
+  }
+  void GiveBack(std::unique_ptr<Item> item) {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    idle_.push_back(std::move(item));
+  }
 
  private:
   std::mutex mutex_;
-  std::vector<std::unique_ptr<WordCache>> idle_;
+  std::vector<std::unique_ptr<Item>> idle_;
 };
 
 }  // namespace delink

@@ -41,6 +41,7 @@ HOME_OF = (
     (r"(hdf5|H5\w*)(_hl)?\.h$", r"^framework/hdf5/"),
     (r"(toml\+\+/|toml\.hpp)", r"^recipes/schema/"),
     (r"sentencepiece", r"^data/tokenizer/"),
+    (r"(pcre2|utf8proc)\.h$", r"^data/tokenizer/"),
     (r"dnnl|oneapi/dnnl", r"(^|/)onednn/"),
     (r"omp\.h$", r"(^|/)openmp/"),
     (r"CLI/", r"^tools/"),

@@ -1,0 +1,188 @@
+#include "data/tokenizer/bpe_tokenizer.h"
+
+#include <algorithm>
+#include <optional>
+#include <span>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/string_view.h"
+#include "data/tokenizer/nfc.h"
+#include "data/tokenizer/utf8.h"
+#include "framework/base/check.h"
+#include "framework/base/status_macros.h"
+
+namespace delink {
+namespace {
+
+// What models call the end of a document, those of plain text first: a chat's
+// files have others as well.
+constexpr std::string_view kEndsOfDocuments[] = {"<|endoftext|>",
+                                                 "<|end_of_text|>",
+                                                 "<|end▁of▁sentence|>",
+                                                 "<｜end▁of▁sentence｜>",
+                                                 "</s>",
+                                                 "<eos>",
+                                                 "[EOS]",
+                                                 "<EOS>",
+                                                 "<|eos|>",
+                                                 "<EOS_TOKEN>"};
+
+// -1 where there is none.
+int32_t EndOfDocument(const std::vector<TokenizerSpec::Added>& added) {
+  for (const std::string_view end : kEndsOfDocuments) {
+    for (const TokenizerSpec::Added& token : added) {
+      if (token.special && token.content == end) return token.id;
+    }
+  }
+  return -1;
+}
+
+std::vector<Bpe::Merge> MergesExceptTo(int32_t id,
+                                       std::vector<Bpe::Merge> merges) {
+  std::erase_if(merges,
+                [id](const Bpe::Merge& merge) { return merge.result == id; });
+  return merges;
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<Tokenizer>> BpeTokenizer::Load(
+    std::string bytes, const std::string& name) {
+  DELINK_ASSIGN_OR_RETURN(TokenizerSpec spec, ParseTokenizerJson(bytes, name));
+  std::vector<Split> splits;
+  for (const TokenizerSpec::Split& split : spec.splits) {
+    absl::StatusOr<SplitPattern> pattern =
+        split.literal ? SplitPattern::CompileLiteral(split.pattern)
+                      : SplitPattern::Compile(split.pattern);
+    if (!pattern.ok()) {
+      return absl::InvalidArgumentError(absl::StrCat(
+          name,
+          ": pre_tokenizer Split: ", std::string(pattern.status().message()),
+          ", which is not supported: ", split.pattern));
+    }
+    splits.push_back(
+        {.pattern = *std::move(pattern), .keep_rest = split.keep_rest});
+  }
+  return std::unique_ptr<Tokenizer>(
+      new BpeTokenizer(std::move(bytes), std::move(spec), std::move(splits)));
+}
+
+BpeTokenizer::BpeTokenizer(std::string bytes, TokenizerSpec spec,
+                           std::vector<Split> splits)
+    : serialized_(std::move(bytes)),
+      token_bytes_(std::move(spec.tokens)),
+      end_of_document_(EndOfDocument(spec.added)),
+      nfc_(spec.nfc),
+      splits_(std::move(splits)),
+      bpe_(spec.byte_ids,
+           MergesExceptTo(end_of_document_, std::move(spec.merges))) {
+  if (spec.ignore_merges) {
+    for (size_t id = 0; id < token_bytes_.size(); ++id) {
+      if (static_cast<int32_t>(id) == end_of_document_) continue;
+      whole_words_.emplace(token_bytes_[id], static_cast<int32_t>(id));
+    }
+  }
+  TakeAdded(spec.added);
+  if (end_of_document_ < 0) {
+    end_of_document_ = vocab_size();
+    token_bytes_.emplace_back();
+  }
+}
+
+void BpeTokenizer::TakeAdded(const std::vector<TokenizerSpec::Added>& added) {
+  for (const TokenizerSpec::Added& token : added) {
+    const size_t id = static_cast<size_t>(token.id);
+    if (id >= token_bytes_.size()) token_bytes_.resize(id + 1);
+    const bool ends = token.id == end_of_document_;
+    token_bytes_[id] = ends ? "" : token.content;
+    if (ends) continue;
+    if (token.normalized) {
+      added_normalized_.Add(nfc_ ? Nfc(token.content) : token.content,
+                            token.id);
+    } else {
+      added_.Add(token.content, token.id);
+    }
+  }
+}
+
+std::string_view BpeTokenizer::TokenBytes(int32_t id) const {
+  DELINK_CHECK(0 <= id && id < vocab_size()) << id;
+  return token_bytes_[static_cast<size_t>(id)];
+}
+
+absl::Status BpeTokenizer::Encode(std::string_view text,
+                                  std::vector<int32_t>* ids) const {
+  DELINK_RETURN_IF_ERROR(CheckUtf8(text));
+  std::unique_ptr<Worker> worker = workers_.Take();
+  absl::Status status;
+  for (size_t at = 0; at < text.size() && status.ok();) {
+    const auto found = added_.Find(text, at);
+    const size_t end = found.has_value() ? found->begin : text.size();
+    status = EncodePart(text.substr(at, end - at), *worker, ids);
+    if (found.has_value()) ids->push_back(found->id);
+    at = found.has_value() ? found->end : end;
+  }
+  workers_.GiveBack(std::move(worker));
+  return status;
+}
+
+absl::Status BpeTokenizer::EncodePart(std::string_view text, Worker& worker,
+                                      std::vector<int32_t>* ids) const {
+  if (!nfc_) return EncodeNormalized(text, worker, ids);
+  return EncodeNormalized(Nfc(text), worker, ids);
+}
+
+absl::Status BpeTokenizer::EncodeNormalized(std::string_view text,
+                                            Worker& worker,
+                                            std::vector<int32_t>* ids) const {
+  for (size_t at = 0; at < text.size();) {
+    const auto found = added_normalized_.Find(text, at);
+    const size_t end = found.has_value() ? found->begin : text.size();
+    DELINK_RETURN_IF_ERROR(
+        EncodeWords(text.substr(at, end - at), 0, worker, ids));
+    if (found.has_value()) ids->push_back(found->id);
+    at = found.has_value() ? found->end : end;
+  }
+  return absl::OkStatus();
+}
+
+absl::Status BpeTokenizer::EncodeWords(std::string_view text, size_t split,
+                                       Worker& worker,
+                                       std::vector<int32_t>* ids) const {
+  if (text.empty()) return absl::OkStatus();
+  if (split == splits_.size()) {
+    EncodeWord(text, worker, ids);
+    return absl::OkStatus();
+  }
+  for (size_t at = 0; at < text.size();) {
+    DELINK_ASSIGN_OR_RETURN(
+        const std::optional<SplitPattern::Range> word,
+        splits_[split].pattern.Find(text, at, worker.matcher));
+    const size_t begin = word.has_value() ? word->begin : text.size();
+    if (splits_[split].keep_rest) {
+      DELINK_RETURN_IF_ERROR(
+          EncodeWords(text.substr(at, begin - at), split + 1, worker, ids));
+    }
+    at = word.has_value() ? word->end : begin;
+    DELINK_RETURN_IF_ERROR(
+        EncodeWords(text.substr(begin, at - begin), split + 1, worker, ids));
+  }
+  return absl::OkStatus();
+}
+
+void BpeTokenizer::EncodeWord(std::string_view word, Worker& worker,
+                              std::vector<int32_t>* ids) const {
+  if (worker.words.Append(word, ids)) return;
+  const size_t before = ids->size();
+  const auto whole =
+      whole_words_.find(absl::string_view(word.data(), word.size()));
+  if (whole != whole_words_.end()) {
+    ids->push_back(whole->second);
+  } else {
+    bpe_.Encode(word, worker.scratch, ids);
+  }
+  worker.words.Add(word, std::span(*ids).subspan(before));
+}
+
+}  // namespace delink
