@@ -42,7 +42,7 @@ absl::Status GenerateText(const Generate& command, const ModelList& models,
   DELINK_ASSIGN_OR_RETURN(const std::unique_ptr<Device> device,
                           DeviceFor(command.device, saved->recipe(), world));
   DELINK_ASSIGN_OR_RETURN(const std::unique_ptr<ParamStore> store,
-                          saved->Load(world.comm(), *device, 0));
+                          saved->Load(world.comm(), *device));
   Generator generator(saved->model(), *store,
                       {.sampling = {.temperature = command.temperature,
                                     .top_k = command.top_k,

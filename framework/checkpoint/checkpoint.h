@@ -11,8 +11,9 @@
 // step-NNNNNNNN is whole or damaged later, never half-written.
 //
 // Weights are f32 whatever the run's precision: under bf16 they are saved from
-// the master, and read into it and, rounded, into the weights. So a run of any
-// precision opens a checkpoint of any other, and a bf16 run that is resumed
+// the master, and read into it and, rounded, into the weights. So is the
+// optimizer's state, however few bits a run keeps it in. So a run of any
+// precision opens a checkpoint of any other, and one that is resumed as it was
 // goes on to the bit.
 //
 // All functions that take a Communicator are collective and return the same
@@ -26,6 +27,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "framework/checkpoint/source_count.h"
 #include "framework/comm/communicator.h"
 #include "framework/module/param_store.h"
 
@@ -48,11 +50,16 @@ struct CheckpointHeader {
   // last steps; probes of gradient agreement, (step, together, apart) each.
   std::vector<double> stage_losses;
   std::vector<double> stage_probes;
+  // What validations have found so far (recipes/run/best_validation.h).
+  std::vector<double> validation;
   std::string model;      // kind
   std::string optimizer;  // kind: "adamw"
   int64_t seed = 0;       // with step, the whole state of the generator
   int64_t vocab = 0;
-  std::string corpus;  // digest of the training corpus
+  std::string corpus;  // digest of the training corpus; of several, with commas
+  // What the next batch comes from; none in checkpoints of early builds, whose
+  // `samples` are all of `corpus`.
+  std::vector<SourceCount> sources;
   double seconds = 0;  // spent so far
 };
 
@@ -60,21 +67,24 @@ struct CheckpointHeader {
 // tokenizer.
 using CheckpointFiles = std::map<std::string, std::string>;
 
-// Names of the optimizer's state planes: the children of /optimizer/TENSOR.
-inline constexpr const char* kStateNames[] = {"m", "v"};
-
-// Writes folder/step-NNNNNNNN from what each rank owns in `store` (which has a
-// master where its weights are bf16), then removes what interrupted writers
+// Writes folder/step-NNNNNNNN from what each rank owns in `store`, then removes
+// what interrupted writers
 // left in the folder and all but `keep` (0: keeps all) of its checkpoints: this
 // one stays, then those of the steps before it, newest first, then those of
-// later steps. On any failure (a full disk) the temporary folder is removed and
+// later steps. The checkpoint of step `best` (none where it is negative) is not
+// among those: it stays besides, with a link `best` that leads to it. On any
+// failure (a full disk) the temporary folder is removed and
 // everything older is left as it was.
 absl::StatusOr<std::string> WriteCheckpoint(Communicator& comm,
                                             const std::string& folder,
                                             const CheckpointHeader& header,
                                             const ParamStore& store,
                                             const CheckpointFiles& files,
-                                            int64_t keep);
+                                            int64_t keep, int64_t best = -1);
+
+// Makes the link `best` of a run's checkpoints lead to that of step `step`, or
+// removes it where there is none. Returns whether there is one. For one rank.
+absl::StatusOr<bool> LinkBest(const std::string& folder, int64_t step);
 
 // For a run that goes on from `step`: checkpoints of the folder that are later
 // belong to a course that has been left. They are renamed step-NNNNNNNN.left,
@@ -104,9 +114,10 @@ absl::StatusOr<SharingMap> ReadSharing(const std::string& path,
                                        const ParamRegistry& registry,
                                        int blocks);
 
-// Fills weights and, where the store has state planes, optimizer state and
+// Fills weights, the optimizer's state and, of a store with gradients or state,
 // update counts, in whatever layout the store has. The store's sharing must be
-// the checkpoint's. Shapes that differ are an error that names both.
+// the checkpoint's. Shapes that differ are an error that names both, as is
+// state that the checkpoint lacks.
 absl::Status LoadCheckpoint(Communicator& comm, const std::string& path,
                             ParamStore& store);
 

@@ -35,8 +35,8 @@ bool IsLeftover(const std::string& name) {
   return false;
 }
 
-std::string SlabDataset(const SavedPlane& plane, const Slab& slab) {
-  return absl::StrCat("/", plane.name, "/", slab.name);
+std::string SlabDataset(std::string_view what, const Slab& slab) {
+  return absl::StrCat("/", std::string(what), "/", slab.name);
 }
 
 std::string TensorPath(const std::string& tensor) {
@@ -47,13 +47,8 @@ std::string StateGroup(const std::string& tensor) {
   return absl::StrCat("/optimizer/", tensor);
 }
 
-std::string PlanePath(const SavedPlane& plane, const std::string& tensor) {
-  if (plane.plane == Plane::kWeight) return TensorPath(tensor);
-  return absl::StrCat(StateGroup(tensor), "/", plane.name);
-}
-
-Plane SourceOf(const ParamStore& store, const SavedPlane& plane) {
-  return plane.plane == Plane::kWeight ? store.master() : plane.plane;
+std::string StatePath(const std::string& tensor, std::string_view state) {
+  return absl::StrCat(StateGroup(tensor), "/", std::string(state));
 }
 
 hdf5::ElementType ElementOf(DType dtype) {

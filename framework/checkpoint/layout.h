@@ -3,7 +3,10 @@
 
 #include <cstdint>
 #include <string>
+#include <string_view>
+#include <vector>
 
+#include "framework/checkpoint/source_count.h"
 #include "framework/hdf5/hdf5.h"
 #include "framework/module/param_store.h"
 
@@ -17,6 +20,9 @@ inline constexpr char kReplaced[] = ".old";   // while another takes its place
 inline constexpr char kLeft[] = ".left";
 inline constexpr char kStageLosses[] = "/stage/losses";
 inline constexpr char kStageProbes[] = "/stage/probes";
+inline constexpr char kValidation[] = "/validation";
+// The link to the checkpoint that validates best.
+inline constexpr char kBest[] = "best";
 
 // "rank-00003.h5".
 std::string WriterName(int rank);
@@ -27,25 +33,23 @@ int64_t StepOfName(const std::string& name);
 // Whether `name` is what a writer that was interrupted left behind.
 bool IsLeftover(const std::string& name);
 
-// The planes that a checkpoint holds, and how a writer's file calls them. The
-// weight is saved from the store's master() and read by its SetParameters.
-struct SavedPlane {
-  Plane plane;
-  const char* name;  // "weight", "m", "v"
-};
-inline constexpr SavedPlane kSavedPlanes[] = {
-    {Plane::kWeight, "weight"}, {Plane::kState0, "m"}, {Plane::kState1, "v"}};
+// How a writer's file calls the parameters; states have the names of their
+// StateSpecs.
+inline constexpr char kWeight[] = "weight";
 
-// "/m/blocks/0/attention": one rank's elements of a slab's plane.
-std::string SlabDataset(const SavedPlane& plane, const Slab& slab);
+// "/m/blocks/0/attention": what one rank owned of a slab's parameters, or of
+// one of its states.
+std::string SlabDataset(std::string_view what, const Slab& slab);
 // Where the index shows a logical tensor: "/model/NAME", "/optimizer/NAME/m".
 std::string TensorPath(const std::string& tensor);
 std::string StateGroup(const std::string& tensor);
-std::string PlanePath(const SavedPlane& plane, const std::string& tensor);
-
-// The plane of `store` that is saved as `plane`.
-Plane SourceOf(const ParamStore& store, const SavedPlane& plane);
+std::string StatePath(const std::string& tensor, std::string_view state);
 
 hdf5::ElementType ElementOf(DType dtype);
+
+// CheckpointHeader::sources: /sources/0, /sources/1, ...
+absl::Status WriteSources(const std::vector<SourceCount>& sources,
+                          hdf5::File& file);
+absl::StatusOr<std::vector<SourceCount>> ReadSources(const hdf5::File& file);
 
 }  // namespace delink::checkpoint

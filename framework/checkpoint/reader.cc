@@ -1,5 +1,7 @@
 #include <algorithm>
+#include <filesystem>
 #include <memory>
+#include <system_error>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -13,8 +15,7 @@
 namespace delink {
 namespace {
 
-using checkpoint::SavedPlane;
-
+namespace fs = std::filesystem;
 constexpr std::string_view kModel = "/model/";
 constexpr int64_t kChunk = int64_t{1} << 20;  // elements staged at a time
 
@@ -51,50 +52,70 @@ absl::Status Walk(const hdf5::File& file, const std::string& group,
   return absl::OkStatus();
 }
 
-// Elements [begin, begin + count) of a logical tensor into a slab's plane.
-absl::Status LoadRange(const hdf5::Dataset& dataset, ParamStore& store,
-                       int slab, Plane plane, int64_t begin, int64_t element,
-                       int64_t count) {
-  const DType dtype = StatisticsOf(store.dtype(plane));
+absl::StatusOr<hdf5::Dataset> OpenTensor(const hdf5::File& file,
+                                         const std::string& dataset,
+                                         const std::string& name,
+                                         const Shape& shape) {
+  DELINK_ASSIGN_OR_RETURN(hdf5::Dataset opened, file.OpenDataset(dataset));
+  const Shape stored{std::span<const int64_t>(opened.info().shape)};
+  if (stored == shape) return opened;
+  return absl::InvalidArgumentError(
+      absl::StrCat(file.path(), ": ", name, " is ", stored.ToString(),
+                   ", but the model's is ", shape.ToString(),
+                   "; use the recipe that the checkpoint was trained with"));
+}
+
+absl::Status LoadTensor(const hdf5::File& file, const LogicalTensor& tensor,
+                        ParamStore& store) {
+  DELINK_ASSIGN_OR_RETURN(const hdf5::Dataset dataset,
+                          OpenTensor(file, checkpoint::TensorPath(tensor.name),
+                                     tensor.name, tensor.shape));
+  const DType dtype = StatisticsOf(store.options().dtype);
+  const int64_t elements = tensor.shape.elements();
   const std::unique_ptr<Stream> stream = store.device().NewStream();
   std::vector<char> staging(
-      static_cast<size_t>(std::min(count, kChunk) * SizeOf(dtype)));
-  for (int64_t done = 0; done < count; done += kChunk) {
-    const int64_t n = std::min(kChunk, count - done);
-    DELINK_RETURN_IF_ERROR(dataset.Read(checkpoint::ElementOf(dtype),
-                                        begin + done, n, staging.data()));
-    if (plane == Plane::kWeight) {
-      store.SetParameters(*stream, slab, element + done, n, staging.data());
-      continue;
-    }
-    store.device().CopyFromHost(*stream, store.at(slab, plane, element + done),
-                                staging.data(), n * SizeOf(dtype));
-    stream->Synchronize();
+      static_cast<size_t>(std::min(elements, kChunk) * SizeOf(dtype)));
+  for (int64_t done = 0; done < elements; done += kChunk) {
+    const int64_t n = std::min(kChunk, elements - done);
+    DELINK_RETURN_IF_ERROR(
+        dataset.Read(checkpoint::ElementOf(dtype), done, n, staging.data()));
+    store.SetParameters(*stream, tensor.slab, tensor.offset + done, n,
+                        staging.data());
   }
   return absl::OkStatus();
 }
 
-absl::Status LoadTensor(const hdf5::File& file, const LogicalTensor& tensor,
-                        const SavedPlane& plane, ParamStore& store) {
+absl::Status LoadState(const hdf5::File& file, const LogicalTensor& tensor,
+                       int state, ParamStore& store) {
+  const Shape shape = store.state_shape(tensor.slab, state, tensor.param);
+  if (shape.elements() == 0) return absl::OkStatus();
+  const std::string& name = store.states()[static_cast<size_t>(state)].name;
+  const std::string path = checkpoint::StatePath(tensor.name, name);
+  if (!file.Exists(path)) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        file.path(), ": has no ", path,
+        "; use the optimizer that the checkpoint was trained with, or begin "
+        "with its weights alone (--init)"));
+  }
   DELINK_ASSIGN_OR_RETURN(
       const hdf5::Dataset dataset,
-      file.OpenDataset(checkpoint::PlanePath(plane, tensor.name)));
-  const hdf5::Shape& stored = dataset.info().shape;
-  if (!std::equal(stored.begin(), stored.end(), tensor.shape.dims().begin(),
-                  tensor.shape.dims().end())) {
-    const Shape shape{std::span<const int64_t>(stored)};
-    return absl::InvalidArgumentError(
-        absl::StrCat(file.path(), ": ", tensor.name, " is ", shape.ToString(),
-                     ", but the model's is ", tensor.shape.ToString(),
-                     "; use the recipe that the checkpoint was trained with"));
-  }
-  const Range held = store.held(tensor.slab, plane.plane);
-  const int64_t first = std::max(held.begin, tensor.offset);
-  const int64_t last =
-      std::min(held.end, tensor.offset + tensor.shape.elements());
-  if (first >= last) return absl::OkStatus();
-  return LoadRange(dataset, store, tensor.slab, plane.plane,
-                   first - tensor.offset, first, last - first);
+      OpenTensor(file, path, absl::StrCat(tensor.name, "'s ", name), shape));
+  const DType dtype = StatisticsOf(store.options().dtype);
+  const std::unique_ptr<Stream> stream = store.device().NewStream();
+  std::vector<char> staging;
+  absl::Status status;
+  ForEachStatePiece(
+      tensor.offset, store.state(tensor.slab, state, tensor.param).held, kChunk,
+      [&](Range piece) {
+        if (!status.ok()) return;
+        staging.resize(static_cast<size_t>(piece.size() * SizeOf(dtype)));
+        status = dataset.Read(checkpoint::ElementOf(dtype), piece.begin,
+                              piece.size(), staging.data());
+        if (!status.ok()) return;
+        store.WriteState(*stream, tensor.slab, state, tensor.param, piece,
+                         staging.data());
+      });
+  return status;
 }
 
 absl::Status LoadAll(const std::string& path, ParamStore& store,
@@ -108,12 +129,13 @@ absl::Status LoadAll(const std::string& path, ParamStore& store,
                        "; use the recipe that the checkpoint was trained "
                        "with"));
     }
-    for (const SavedPlane& plane : checkpoint::kSavedPlanes) {
-      if (!store.has(plane.plane)) continue;
-      if (plane.plane != Plane::kWeight && !with_state) continue;
-      DELINK_RETURN_IF_ERROR(LoadTensor(file, tensor, plane, store));
+    DELINK_RETURN_IF_ERROR(LoadTensor(file, tensor, store));
+    if (!with_state) continue;
+    for (size_t k = 0; k < store.states().size(); ++k) {
+      DELINK_RETURN_IF_ERROR(
+          LoadState(file, tensor, static_cast<int>(k), store));
     }
-    if (!with_state || !store.has(Plane::kState0)) continue;
+    if (!store.has(Plane::kGradient) && store.states().empty()) continue;
     DELINK_ASSIGN_OR_RETURN(
         store.updates()[static_cast<size_t>(tensor.slab)],
         file.GetInt(checkpoint::StateGroup(tensor.name), "updates"));
@@ -125,7 +147,12 @@ absl::Status LoadAll(const std::string& path, ParamStore& store,
 absl::StatusOr<std::string> Candidates(const std::string& path) {
   if (PathExists(JoinPath(path, kSumsName)) ||
       PathExists(JoinPath(path, checkpoint::kIndexName))) {
-    return path;
+    std::error_code error;
+    const fs::path link = path;
+    if (link.filename() != checkpoint::kBest) return path;
+    // Messages, and what is trained on from it, name the step.
+    const fs::path target = fs::read_symlink(link, error);
+    return error ? path : (link.parent_path() / target).string();
   }
   const std::string inner = JoinPath(path, "checkpoints");
   const std::string folder = IsDirectory(inner) ? inner : path;
@@ -188,11 +215,13 @@ absl::StatusOr<CheckpointHeader> ReadHeader(const std::string& path) {
   }
   const std::pair<const char*, std::vector<double>*> lists[] = {
       {checkpoint::kStageLosses, &h.stage_losses},
-      {checkpoint::kStageProbes, &h.stage_probes}};
+      {checkpoint::kStageProbes, &h.stage_probes},
+      {checkpoint::kValidation, &h.validation}};
   for (const auto& [name, values] : lists) {
     if (!file.Exists(name)) continue;
     DELINK_ASSIGN_OR_RETURN(*values, file.ReadAll<double>(name));
   }
+  DELINK_ASSIGN_OR_RETURN(h.sources, checkpoint::ReadSources(file));
   DELINK_ASSIGN_OR_RETURN(h.seconds, file.GetDouble("/", "seconds"));
   return h;
 }

@@ -1,4 +1,7 @@
+#include <unistd.h>
+
 #include <algorithm>
+#include <cerrno>
 #include <memory>
 #include <tuple>
 #include <utility>
@@ -15,44 +18,83 @@
 namespace delink {
 namespace {
 
-using checkpoint::SavedPlane;
-
 constexpr int64_t kChunk = int64_t{1} << 20;  // elements staged at a time
 
-absl::Status WriteSlab(const ParamStore& store, int slab,
-                       const SavedPlane& plane, hdf5::File& file) {
+// What this rank owns of a slab's parameters.
+absl::Status WriteWeights(const ParamStore& store, int slab, hdf5::File& file) {
   const Range owned = store.owned(slab);
   if (owned.size() == 0) return absl::OkStatus();
-  const Plane source = checkpoint::SourceOf(store, plane);
-  const DType dtype = store.dtype(source);
+  const DType dtype = StatisticsOf(store.options().dtype);
   DELINK_ASSIGN_OR_RETURN(
       hdf5::Dataset dataset,
-      file.CreateDataset(checkpoint::SlabDataset(
-                             plane, store.slabs()[static_cast<size_t>(slab)]),
-                         checkpoint::ElementOf(dtype), {owned.size()}));
+      file.CreateDataset(
+          checkpoint::SlabDataset(checkpoint::kWeight,
+                                  store.slabs()[static_cast<size_t>(slab)]),
+          checkpoint::ElementOf(dtype), {owned.size()}));
   const std::unique_ptr<Stream> stream = store.device().NewStream();
   std::vector<char> staging(
       static_cast<size_t>(std::min(owned.size(), kChunk) * SizeOf(dtype)));
   for (int64_t at = owned.begin; at < owned.end; at += kChunk) {
     const int64_t count = std::min(kChunk, owned.end - at);
-    store.device().CopyToHost(*stream, staging.data(),
-                              store.at(slab, source, at),
-                              count * SizeOf(dtype));
-    stream->Synchronize();
+    store.ReadParameters(*stream, slab, at, count, staging.data());
     DELINK_RETURN_IF_ERROR(dataset.Write(
         checkpoint::ElementOf(dtype), at - owned.begin, count, staging.data()));
   }
   return absl::OkStatus();
 }
 
+// How many values of a slab's state the parameters before params[param] have
+// among those that `rank` owned: where that parameter's begin in its file.
+int64_t StateOffset(const ParamStore& store, int slab, int state, size_t param,
+                    int rank) {
+  int64_t offset = 0;
+  for (size_t p = 0; p < param; ++p) {
+    offset += store.StateOwnedBy(slab, state, p, rank).size();
+  }
+  return offset;
+}
+
+// What this rank owns of a slab's state, parameter after parameter.
+absl::Status WriteState(const ParamStore& store, int slab, int state,
+                        hdf5::File& file) {
+  const Slab& s = store.slabs()[static_cast<size_t>(slab)];
+  const int rank = store.options().rank;
+  const int64_t all = StateOffset(store, slab, state, s.params.size(), rank);
+  if (all == 0) return absl::OkStatus();
+  const DType dtype = StatisticsOf(store.options().dtype);
+  const StateSpec& spec = store.states()[static_cast<size_t>(state)];
+  DELINK_ASSIGN_OR_RETURN(
+      hdf5::Dataset dataset,
+      file.CreateDataset(checkpoint::SlabDataset(spec.name, s),
+                         checkpoint::ElementOf(dtype), {all}));
+  const std::unique_ptr<Stream> stream = store.device().NewStream();
+  std::vector<char> staging;
+  int64_t done = 0;
+  absl::Status status;
+  for (size_t p = 0; p < s.params.size(); ++p) {
+    const Range owned = store.StateOwnedBy(slab, state, p, rank);
+    ForEachStatePiece(s.params[p].offset, owned, kChunk, [&](Range piece) {
+      if (!status.ok()) return;
+      staging.resize(static_cast<size_t>(piece.size() * SizeOf(dtype)));
+      store.ReadState(*stream, slab, state, p, piece, staging.data());
+      status = dataset.Write(checkpoint::ElementOf(dtype), done, piece.size(),
+                             staging.data());
+      done += piece.size();
+    });
+  }
+  return status;
+}
+
 // This rank's file.
 absl::Status WriteOwned(const std::string& path, const ParamStore& store) {
   DELINK_ASSIGN_OR_RETURN(hdf5::File file, hdf5::File::Create(path));
-  for (const SavedPlane& plane : checkpoint::kSavedPlanes) {
-    if (!store.has(plane.plane)) continue;
+  for (size_t s = 0; s < store.slabs().size(); ++s) {
+    DELINK_RETURN_IF_ERROR(WriteWeights(store, static_cast<int>(s), file));
+  }
+  for (size_t k = 0; k < store.states().size(); ++k) {
     for (size_t s = 0; s < store.slabs().size(); ++s) {
       DELINK_RETURN_IF_ERROR(
-          WriteSlab(store, static_cast<int>(s), plane, file));
+          WriteState(store, static_cast<int>(s), static_cast<int>(k), file));
     }
   }
   return file.Close();
@@ -83,40 +125,73 @@ absl::Status SetHeader(hdf5::File& file, const CheckpointHeader& h) {
   }
   const std::pair<const char*, const std::vector<double>*> lists[] = {
       {checkpoint::kStageLosses, &h.stage_losses},
-      {checkpoint::kStageProbes, &h.stage_probes}};
+      {checkpoint::kStageProbes, &h.stage_probes},
+      {checkpoint::kValidation, &h.validation}};
   for (const auto& [name, values] : lists) {
     if (values->empty()) continue;
     DELINK_RETURN_IF_ERROR(file.WriteAll(
         name, {static_cast<int64_t>(values->size())}, values->data()));
   }
+  DELINK_RETURN_IF_ERROR(checkpoint::WriteSources(h.sources, file));
   return file.SetDouble("/", "seconds", h.seconds);
+}
+
+hdf5::Shape ToHdf5(const Shape& shape) {
+  return {shape.dims().begin(), shape.dims().end()};
+}
+
+absl::Status ShowWeights(hdf5::File& file, const ParamStore& store,
+                         const LogicalTensor& tensor) {
+  const auto s = static_cast<size_t>(tensor.slab);
+  const Slab& slab = store.slabs()[s];
+  const Descriptor owners = DescriptorOf(tensor, slab, store.options().ranks,
+                                         true, store.placement().rows[s].owner);
+  std::vector<hdf5::Piece> pieces;
+  for (const Extent& extent : owners.extents) {
+    const int64_t begin = store.OwnedBy(tensor.slab, extent.rank).begin;
+    pieces.push_back(
+        {.begin = extent.begin,
+         .end = extent.begin + extent.count,
+         .file = checkpoint::WriterName(extent.rank),
+         .dataset = checkpoint::SlabDataset(checkpoint::kWeight, slab),
+         .offset = extent.offset - begin});
+  }
+  return file.CreateVirtual(
+      checkpoint::TensorPath(tensor.name),
+      checkpoint::ElementOf(StatisticsOf(store.options().dtype)),
+      ToHdf5(tensor.shape), std::move(pieces));
+}
+
+absl::Status ShowState(hdf5::File& file, const ParamStore& store,
+                       const LogicalTensor& tensor, int state) {
+  const Slab& slab = store.slabs()[static_cast<size_t>(tensor.slab)];
+  const StateSpec& spec = store.states()[static_cast<size_t>(state)];
+  const Shape shape = store.state_shape(tensor.slab, state, tensor.param);
+  if (shape.elements() == 0) return absl::OkStatus();
+  std::vector<hdf5::Piece> pieces;
+  for (int rank = 0; rank < store.options().ranks; ++rank) {
+    const Range owned =
+        store.StateOwnedBy(tensor.slab, state, tensor.param, rank);
+    if (owned.size() == 0) continue;
+    pieces.push_back(
+        {.begin = owned.begin,
+         .end = owned.end,
+         .file = checkpoint::WriterName(rank),
+         .dataset = checkpoint::SlabDataset(spec.name, slab),
+         .offset = StateOffset(store, tensor.slab, state, tensor.param, rank)});
+  }
+  return file.CreateVirtual(
+      checkpoint::StatePath(tensor.name, spec.name),
+      checkpoint::ElementOf(StatisticsOf(store.options().dtype)), ToHdf5(shape),
+      std::move(pieces));
 }
 
 absl::Status ShowTensor(hdf5::File& file, const ParamStore& store,
                         const LogicalTensor& tensor) {
-  const Slab& slab = store.slabs()[static_cast<size_t>(tensor.slab)];
-  const int ranks = store.options().ranks;
-  const Descriptor owners = DescriptorOf(tensor, slab, ranks, true);
-  const hdf5::Shape shape(tensor.shape.dims().begin(),
-                          tensor.shape.dims().end());
-  for (const SavedPlane& plane : checkpoint::kSavedPlanes) {
-    if (!store.has(plane.plane)) continue;
-    std::vector<hdf5::Piece> pieces;
-    for (const Extent& extent : owners.extents) {
-      const int rank = extent.rank == kEveryRank ? 0 : extent.rank;
-      pieces.push_back(
-          {.begin = extent.begin,
-           .end = extent.begin + extent.count,
-           .file = checkpoint::WriterName(rank),
-           .dataset = checkpoint::SlabDataset(plane, slab),
-           .offset = extent.offset - ShardRange(slab, rank, ranks).begin});
-    }
-    DELINK_RETURN_IF_ERROR(file.CreateVirtual(
-        checkpoint::PlanePath(plane, tensor.name),
-        checkpoint::ElementOf(store.dtype(checkpoint::SourceOf(store, plane))),
-        shape, std::move(pieces)));
+  DELINK_RETURN_IF_ERROR(ShowWeights(file, store, tensor));
+  for (size_t k = 0; k < store.states().size(); ++k) {
+    DELINK_RETURN_IF_ERROR(ShowState(file, store, tensor, static_cast<int>(k)));
   }
-  if (!store.has(Plane::kState0)) return absl::OkStatus();
   return file.SetInt(checkpoint::StateGroup(tensor.name), "updates",
                      store.updates()[static_cast<size_t>(tensor.slab)]);
 }
@@ -133,7 +208,6 @@ absl::Status WriteIndex(const std::string& path, const CheckpointHeader& header,
     DELINK_RETURN_IF_ERROR(
         file.CreateSoftLink(checkpoint::TensorPath(tensor.link),
                             checkpoint::TensorPath(tensor.name)));
-    if (!store.has(Plane::kState0)) continue;
     DELINK_RETURN_IF_ERROR(
         file.CreateSoftLink(checkpoint::StateGroup(tensor.link),
                             checkpoint::StateGroup(tensor.name)));
@@ -161,8 +235,10 @@ absl::Status Complete(const std::string& folder, const CheckpointHeader& header,
 
 // Removes what interrupted writers left, and all but `keep` checkpoints (0:
 // none): the oldest go, but first those of later steps than `step`, just
-// written, which a run left behind that was resumed from before them.
-absl::Status Prune(const std::string& folder, int64_t step, int64_t keep) {
+// written, which a run left behind that was resumed from before them. That of
+// step `best` is not counted, and stays.
+absl::Status Prune(const std::string& folder, int64_t step, int64_t keep,
+                   int64_t best) {
   DELINK_ASSIGN_OR_RETURN(const std::vector<std::string> names,
                           ListDirectory(folder));
   std::vector<std::tuple<bool, int64_t, std::string>> found;
@@ -170,7 +246,8 @@ absl::Status Prune(const std::string& folder, int64_t step, int64_t keep) {
     const std::string path = JoinPath(folder, name);
     if (checkpoint::IsLeftover(name)) DELINK_RETURN_IF_ERROR(RemoveAll(path));
     const int64_t of = checkpoint::StepOfName(name);
-    if (of >= 0) found.emplace_back(of <= step, of, path);
+    if (of < 0 || of == best) continue;
+    found.emplace_back(of <= step, of, path);
   }
   if (keep <= 0) return absl::OkStatus();
   std::sort(found.begin(), found.end());
@@ -252,12 +329,29 @@ absl::StatusOr<int> SetLaterAside(const std::string& folder, int64_t step) {
   return count;
 }
 
+absl::StatusOr<bool> LinkBest(const std::string& folder, int64_t step) {
+  const std::string link = JoinPath(folder, checkpoint::kBest);
+  const std::string target = checkpoint::StepName(std::max<int64_t>(step, 0));
+  if (step < 0 || !PathExists(JoinPath(folder, target))) {
+    DELINK_RETURN_IF_ERROR(RemoveAll(link));
+    return false;
+  }
+  // Beside it and renamed, so that there is always one of the two.
+  const std::string next = absl::StrCat(link, checkpoint::kTemporary);
+  DELINK_RETURN_IF_ERROR(RemoveAll(next));
+  if (symlink(target.c_str(), next.c_str()) != 0) {
+    return FileError(errno, next, "create the link");
+  }
+  DELINK_RETURN_IF_ERROR(Rename(next, link));
+  return true;
+}
+
 absl::StatusOr<std::string> WriteCheckpoint(Communicator& comm,
                                             const std::string& folder,
                                             const CheckpointHeader& header,
                                             const ParamStore& store,
                                             const CheckpointFiles& files,
-                                            int64_t keep) {
+                                            int64_t keep, int64_t best) {
   const std::string path = JoinPath(folder, checkpoint::StepName(header.step));
   const std::string temporary = absl::StrCat(path, checkpoint::kTemporary);
   absl::Status status = WriteInto(comm, temporary, header, store, files);
@@ -265,7 +359,8 @@ absl::StatusOr<std::string> WriteCheckpoint(Communicator& comm,
     absl::Status published;
     if (comm.rank() == 0) {
       published = Publish(folder, temporary, path);
-      if (published.ok()) published = Prune(folder, header.step, keep);
+      if (published.ok()) published = LinkBest(folder, best).status();
+      if (published.ok()) published = Prune(folder, header.step, keep, best);
     }
     status = AgreeOnStatus(comm, published);
   }

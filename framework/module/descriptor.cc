@@ -7,15 +7,15 @@
 namespace delink {
 
 Descriptor DescriptorOf(const LogicalTensor& tensor, const Slab& slab,
-                        int ranks, bool sharded) {
+                        int ranks, bool sharded, int owner) {
   const int64_t elements = tensor.shape.elements();
   DELINK_CHECK_LE(tensor.offset + elements, slab.elements);
   Descriptor descriptor;
   if (elements == 0) return descriptor;
-  if (!sharded) {
+  if (!sharded || owner != kNoOwner) {
     descriptor.extents.push_back({.begin = 0,
                                   .count = elements,
-                                  .rank = kEveryRank,
+                                  .rank = sharded ? owner : kEveryRank,
                                   .slab = tensor.slab,
                                   .offset = tensor.offset});
     return descriptor;

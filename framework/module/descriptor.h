@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "framework/module/placement.h"
 #include "framework/module/slab.h"
 
 namespace delink {
@@ -36,9 +37,10 @@ struct Descriptor {
 
 // Where `tensor` lies in its `slab`. Sharded over `ranks`: an extent for each
 // rank that has a piece of it (which is also who owns it, whether or not the
-// planes are sharded). Else one extent, on every rank.
+// planes are sharded), or one where the slab has one `owner`. Else one extent,
+// on every rank.
 Descriptor DescriptorOf(const LogicalTensor& tensor, const Slab& slab,
-                        int ranks, bool sharded);
+                        int ranks, bool sharded, int owner = kNoOwner);
 
 // `count` elements from one place to another. A source on every rank is read by
 // the destination where it is; a destination on every rank gets it everywhere.

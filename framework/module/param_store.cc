@@ -6,9 +6,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "framework/base/rng.h"
 #include "framework/base/status_macros.h"
-#include "framework/tensor/bfloat16.h"
 
 namespace delink {
 namespace {
@@ -19,46 +17,10 @@ const PlanePlacement& PlacementOf(const PlacementRow& row, Plane plane) {
       return row.weight;
     case Plane::kGradient:
       return row.gradient;
-    case Plane::kState0:
-    case Plane::kState1:
-    case Plane::kMaster:
+    default:
       break;
   }
   return row.state;
-}
-
-// Elements [begin, begin + count) of a freshly initialised parameter.
-template <typename T>
-void Generate(const Init& init, RngKey key, int64_t begin, int64_t count,
-              T* out) {
-  for (int64_t i = 0; i < count; ++i) {
-    switch (init.kind) {
-      case Init::Kind::kZeros:
-        out[i] = 0;
-        break;
-      case Init::Kind::kOnes:
-        out[i] = 1;
-        break;
-      case Init::Kind::kNormal:
-        out[i] = static_cast<T>(init.stddev *
-                                Normal(key, static_cast<uint64_t>(begin + i)));
-        break;
-    }
-  }
-}
-
-// The parameter at `place`, generated on the host a chunk at a time.
-template <typename T>
-void InitParam(ParamStore& store, Stream& stream, int slab,
-               const SlabParam& place, const Init& init, RngKey key) {
-  constexpr int64_t kChunk = int64_t{1} << 18;
-  std::vector<T> staging(static_cast<size_t>(std::min(place.elements, kChunk)));
-  for (int64_t begin = 0; begin < place.elements; begin += kChunk) {
-    const int64_t count = std::min(kChunk, place.elements - begin);
-    Generate(init, key, begin, count, staging.data());
-    store.SetParameters(stream, slab, place.offset + begin, count,
-                        staging.data());
-  }
 }
 
 }  // namespace
@@ -75,10 +37,52 @@ absl::StatusOr<std::unique_ptr<ParamStore>> ParamStore::Create(
   store->slabs_ = LayOutSlabs(registry, blocks, sharing);
   store->updates_.assign(store->slabs_.size(), 0);
   store->placement_ = PlacementTable::DataParallel(
-      static_cast<int>(store->slabs_.size()), zero, options.ranks);
+      store->slabs_, store->WholeSlabs(), zero, options.ranks);
+  store->LayOutStates();
   store->BuildBindings();
   DELINK_RETURN_IF_ERROR(store->AllocatePlanes());
   return store;
+}
+
+const ParamDecl& ParamStore::DeclOf(int slab, size_t param) const {
+  const SlabParam& place = slabs_[static_cast<size_t>(slab)].params[param];
+  return registry_->decls[static_cast<size_t>(place.decl)];
+}
+
+// Slabs that hold a tensor which an update must see whole.
+std::vector<bool> ParamStore::WholeSlabs() const {
+  const auto whole = [&](const ParamDecl& decl) {
+    switch (KindOf(decl, blocks_)) {
+      case ParamKind::kHidden:
+        return options_.whole_tensors != WholeTensors::kNone;
+      case ParamKind::kOuter:
+        return options_.whole_tensors == WholeTensors::kMatrices;
+      case ParamKind::kVector:
+        break;
+    }
+    return false;
+  };
+  std::vector<bool> result(slabs_.size(), false);
+  for (size_t s = 0; s < slabs_.size(); ++s) {
+    for (size_t p = 0; p < slabs_[s].params.size(); ++p) {
+      if (whole(DeclOf(static_cast<int>(s), p))) result[s] = true;
+    }
+  }
+  return result;
+}
+
+void ParamStore::LayOutStates() {
+  DELINK_CHECK_LE(options_.states.size(), size_t{kMaxStates});
+  const DType exact = StatisticsOf(options_.dtype);
+  for (const StateSpec& spec : options_.states) {
+    std::vector<StateLayout>& layouts = state_layouts_.emplace_back();
+    for (size_t s = 0; s < slabs_.size(); ++s) {
+      const int slab = static_cast<int>(s);
+      layouts.push_back(LayOutState(slabs_[s], *registry_, blocks_, spec, exact,
+                                    held(slab, Plane::kState0).begin,
+                                    PlaneElements(slab, Plane::kState0)));
+    }
+  }
 }
 
 void ParamStore::BuildBindings() {
@@ -138,8 +142,21 @@ bool ParamStore::has(Plane plane) const {
 }
 
 DType ParamStore::dtype(Plane plane) const {
-  return plane == Plane::kWeight ? options_.dtype
-                                 : StatisticsOf(options_.dtype);
+  switch (plane) {
+    case Plane::kWeight:
+      return options_.dtype;
+    case Plane::kLow:
+      return DType::kBF16;  // 16 bits
+    default:
+      return StatisticsOf(options_.dtype);
+  }
+}
+
+Range ParamStore::OwnedBy(int slab, int rank) const {
+  const auto s = static_cast<size_t>(slab);
+  const int owner = placement_.rows[s].owner;
+  if (owner == kNoOwner) return ShardRange(slabs_[s], rank, options_.ranks);
+  return {0, owner == rank ? slabs_[s].elements : 0};
 }
 
 Range ParamStore::held(int slab, Plane plane) const {
@@ -152,24 +169,30 @@ int64_t ParamStore::PlaneElements(int slab, Plane plane) const {
   const Slab& s = slabs_[static_cast<size_t>(slab)];
   const int64_t shard = s.ShardElements(options_.ranks);
   const PlacementRow& row = placement_.rows[static_cast<size_t>(slab)];
-  return PlacementOf(row, plane).sharded ? shard : shard * options_.ranks;
+  if (!PlacementOf(row, plane).sharded) return shard * options_.ranks;
+  if (row.owner == kNoOwner) return shard;
+  return row.owner == options_.rank ? s.elements : 0;
+}
+
+int64_t ParamStore::bytes(int slab, Plane plane) const {
+  if (IsState(plane)) return LayoutOf(slab, plane).bytes;
+  return PlaneElements(slab, plane) * SizeOf(dtype(plane));
 }
 
 bool ParamStore::Wanted(Plane plane) const {
+  const bool rounded = options_.dtype == DType::kBF16;
   switch (plane) {
     case Plane::kWeight:
-      break;
+      return true;
     case Plane::kGradient:
       return options_.gradients;
-    case Plane::kState0:
-      return options_.states >= 1;
-    case Plane::kState1:
-      return options_.states >= 2;
     case Plane::kMaster:
-      return options_.states >= 1 &&
-             dtype(Plane::kMaster) != dtype(Plane::kWeight);
+      return rounded && options_.master == Master::kFp32;
+    case Plane::kLow:
+      return rounded && options_.master == Master::kSplit;
+    default:
+      return plane < StatePlane(static_cast<int>(options_.states.size()));
   }
-  return true;
 }
 
 int64_t ParamStore::WantedBytes() const {
@@ -178,7 +201,7 @@ int64_t ParamStore::WantedBytes() const {
     const auto plane = static_cast<Plane>(p);
     if (!Wanted(plane)) continue;
     for (size_t s = 0; s < slabs_.size(); ++s) {
-      bytes += PlaneElements(static_cast<int>(s), plane) * SizeOf(dtype(plane));
+      bytes += this->bytes(static_cast<int>(s), plane);
     }
   }
   return bytes;
@@ -191,8 +214,7 @@ absl::Status ParamStore::AllocatePlanes() {
     const auto plane = static_cast<Plane>(p);
     if (!Wanted(plane)) continue;
     for (size_t s = 0; s < slabs_.size(); ++s) {
-      const int64_t bytes =
-          PlaneElements(static_cast<int>(s), plane) * SizeOf(dtype(plane));
+      const int64_t bytes = this->bytes(static_cast<int>(s), plane);
       absl::StatusOr<Buffer> buffer = Buffer::Allocate(*device_, bytes);
       if (!buffer.ok()) {
         return absl::ResourceExhaustedError(absl::StrCat(
@@ -216,50 +238,21 @@ void* ParamStore::at(int slab, Plane plane, int64_t element) const {
   DELINK_CHECK_GE(element, range.begin);
   const Buffer& buffer =
       planes_[static_cast<size_t>(plane)][static_cast<size_t>(slab)];
-  const int64_t offset = (element - range.begin) * SizeOf(dtype(plane));
+  int64_t offset = (element - range.begin) * SizeOf(dtype(plane));
+  if (IsState(plane)) {
+    const std::vector<SlabParam>& params =
+        slabs_[static_cast<size_t>(slab)].params;
+    const auto after = std::upper_bound(
+        params.begin(), params.end(), element,
+        [](int64_t e, const SlabParam& param) { return e < param.offset; });
+    const auto p = static_cast<size_t>(after - params.begin()) - 1;
+    const StateLayout::Piece& piece = LayoutOf(slab, plane).pieces[p];
+    DELINK_CHECK(piece.format.extent == StateExtent::kElements);
+    offset = piece.at + (element - params[p].offset - piece.first) *
+                            SizeOf(piece.format.storage, dtype(plane));
+  }
   DELINK_CHECK_LE(offset, buffer.bytes());
   return buffer.at(offset);
-}
-
-void ParamStore::InitWeights(uint64_t seed) {
-  const std::unique_ptr<Stream> stream = device_->NewStream();
-  const RngKey root = Fold(KeyFromSeed(seed), "init");
-  for (size_t s = 0; s < slabs_.size(); ++s) {
-    for (const SlabParam& place : slabs_[s].params) {
-      const ParamDecl& decl = registry_->decls[static_cast<size_t>(place.decl)];
-      const RngKey key = Fold(root, std::string_view(decl.name));
-      if (IsMeta(device_->kind())) continue;
-      const auto init =
-          options_.dtype == DType::kF64 ? InitParam<double> : InitParam<float>;
-      init(*this, *stream, static_cast<int>(s), place, decl.spec.init, key);
-    }
-  }
-}
-
-void ParamStore::SetParameters(Stream& stream, int slab, int64_t element,
-                               int64_t count, const void* values) {
-  if (options_.dtype == StatisticsOf(options_.dtype)) {
-    device_->CopyFromHost(stream, at(slab, Plane::kWeight, element), values,
-                          count * SizeOf(options_.dtype));
-    stream.Synchronize();
-    return;
-  }
-  DELINK_CHECK(options_.dtype == DType::kBF16);
-  const auto* const exact = static_cast<const float*>(values);
-  const std::vector<BFloat16> rounded(exact, exact + count);
-  device_->CopyFromHost(stream, at(slab, Plane::kWeight, element),
-                        rounded.data(), count * SizeOf(options_.dtype));
-  if (has(Plane::kMaster)) {
-    const Range own = held(slab, Plane::kMaster);
-    const int64_t begin = std::max(own.begin, element);
-    const int64_t end = std::min(own.end, element + count);
-    if (begin < end) {
-      device_->CopyFromHost(stream, at(slab, Plane::kMaster, begin),
-                            exact + (begin - element),
-                            (end - begin) * SizeOf(DType::kF32));
-    }
-  }
-  stream.Synchronize();
 }
 
 void ParamStore::Bind(int layer, const std::vector<bool>* written,
@@ -310,6 +303,14 @@ int64_t ParamStore::bytes(Plane plane) const {
   int64_t total = 0;
   for (const Buffer& buffer : planes_[static_cast<size_t>(plane)]) {
     total += buffer.bytes();
+  }
+  return total;
+}
+
+int64_t ParamStore::state_bytes() const {
+  int64_t total = bytes(Plane::kMaster) + bytes(Plane::kLow);
+  for (size_t k = 0; k < options_.states.size(); ++k) {
+    total += bytes(StatePlane(static_cast<int>(k)));
   }
   return total;
 }

@@ -7,6 +7,8 @@
 #include <string>
 #include <vector>
 
+#include "framework/module/slab.h"
+
 namespace delink {
 
 enum class Tier : uint8_t { kDevice, kHost, kDisk };
@@ -18,23 +20,28 @@ struct PlanePlacement {
                          const PlanePlacement&) = default;
 };
 
+// Nobody has the slab for himself: every rank owns its shard.
+inline constexpr int kNoOwner = -1;
+
 struct PlacementRow {
   PlanePlacement weight;
   PlanePlacement gradient;
   PlanePlacement state;  // master and moments
+  // The rank that owns all of the slab, and whose shard of the state is all of
+  // it: for updates that need whole tensors.
+  int owner = kNoOwner;
   friend bool operator==(const PlacementRow&, const PlacementRow&) = default;
 };
 
 struct PlacementTable {
   std::vector<PlacementRow> rows;  // by slab
 
-  // zero = 0: everything whole; zero = 1: state sharded. With one rank there is
-  // nothing to shard, and zero = 1 is the same table as 0.
-  static PlacementTable DataParallel(int slabs, int zero, int ranks) {
-    PlacementRow row;
-    row.state.sharded = zero >= 1 && ranks > 1;
-    return {std::vector<PlacementRow>(static_cast<size_t>(slabs), row)};
-  }
+  // zero = 0: everything whole; zero = 1: state sharded, by slabs where
+  // `whole` says so, the largest first, each to the rank that has least. With
+  // one rank there is nothing to shard, and zero = 1 is the same table as 0.
+  static PlacementTable DataParallel(const std::vector<Slab>& slabs,
+                                     const std::vector<bool>& whole, int zero,
+                                     int ranks);
 };
 
 }  // namespace delink

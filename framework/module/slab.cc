@@ -78,11 +78,11 @@ std::vector<Slab> LayOutSlabs(const ParamRegistry& registry, int blocks,
 std::vector<LogicalTensor> LogicalTensors(const ParamRegistry& registry,
                                           int blocks, const SharingMap& sharing,
                                           const std::vector<Slab>& slabs) {
-  std::map<std::string, std::pair<int, int64_t>> place;  // slab, offset
+  std::map<std::string, std::pair<int, size_t>> place;  // slab, parameter
   for (size_t s = 0; s < slabs.size(); ++s) {
-    for (const SlabParam& param : slabs[s].params) {
-      place[registry.decls[static_cast<size_t>(param.decl)].name] = {
-          static_cast<int>(s), param.offset};
+    for (size_t p = 0; p < slabs[s].params.size(); ++p) {
+      const auto decl = static_cast<size_t>(slabs[s].params[p].decl);
+      place[registry.decls[decl].name] = {static_cast<int>(s), p};
     }
   }
   std::vector<LogicalTensor> tensors;
@@ -105,7 +105,9 @@ std::vector<LogicalTensor> LogicalTensors(const ParamRegistry& registry,
         << decl.name << " has no counterpart " << owner
         << ": layers that share a part declare the same parameters";
     tensor.slab = at->second.first;
-    tensor.offset = at->second.second;
+    tensor.param = at->second.second;
+    tensor.offset =
+        slabs[static_cast<size_t>(tensor.slab)].params[tensor.param].offset;
     tensors.push_back(std::move(tensor));
   }
   std::stable_sort(tensors.begin(), tensors.end(),

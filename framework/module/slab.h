@@ -44,10 +44,10 @@ struct Slab {
 struct Range {
   int64_t begin = 0, end = 0;  // elements
   int64_t size() const { return end - begin; }
+  friend bool operator==(const Range&, const Range&) = default;
 };
 
-// The elements of `slab` that `rank` of `ranks` owns: counts in the norm,
-// updates, saves. Every element has exactly one owner.
+// The shard of `slab` that `rank` of `ranks` has. Every element is in one.
 inline Range ShardRange(const Slab& slab, int rank, int ranks) {
   const int64_t shard = slab.ShardElements(ranks);
   return {std::min(shard * rank, slab.elements),
@@ -67,6 +67,7 @@ struct LogicalTensor {
   Shape shape;
   bool decay = true;
   int slab = 0;
+  size_t param = 0;    // in Slab::params
   int64_t offset = 0;  // elements from the slab's start
 };
 

@@ -11,7 +11,7 @@ class AdamW final : public SlabOptimizer {
  public:
   explicit AdamW(const AdamWConfig& config) : config_(config) {}
 
-  int states() const override { return 2; }
+  std::vector<StateSpec> states() const override { return TwoMoments(); }
 
   void Update(Stream& stream, ParamStore& store, int slab,
               const UpdateControl* control, int64_t update) override {

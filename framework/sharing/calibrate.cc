@@ -53,18 +53,11 @@ double Dot(std::span<const double> x, std::span<const double> y) {
 
 }  // namespace
 
-absl::StatusOr<Calibration> Calibration::Create(const ParamStore& to,
-                                                std::vector<SlabOrigin> origins,
-                                                double clip) {
+Calibration Calibration::Create(const ParamStore& to,
+                                std::vector<SlabOrigin> origins, double clip) {
   DELINK_CHECK_EQ(origins.size(), to.slabs().size());
   DELINK_CHECK(to.has(Plane::kGradient));
   DELINK_CHECK_GE(clip, 0);
-  if (!to.has(Plane::kState0) || !to.has(Plane::kState1)) {
-    return absl::InvalidArgumentError(absl::StrFormat(
-        "state policy calibrated scales two moments, but this optimizer keeps "
-        "%d; use scale or reset",
-        to.options().states));
-  }
   Calibration c;
   c.clip_ = clip;
   std::map<int, size_t> family_of;  // by old slab
@@ -220,16 +213,14 @@ absl::Status Calibration::Apply(ParamStore& to) const {
     const std::vector<SlabParam>& params = to.slabs()[s].params;
     for (size_t p = 0; p < params.size(); ++p) {
       const Factors factors = FactorsOf(slab, p);
-      const Range all{params[p].offset, params[p].offset + params[p].elements};
-      for (const auto& [plane, factor] :
-           {std::pair{Plane::kState0, factors.first},
-            std::pair{Plane::kState1, factors.second}}) {
+      for (size_t k = 0; k < to.states().size(); ++k) {
+        const double factor =
+            to.states()[k].degree == 1 ? factors.first : factors.second;
         if (factor == 1.0) continue;
-        ChangeElements(*stream, to, slab, plane,
-                       Overlap(to.held(slab, plane), all),
-                       [factor = factor](std::span<double> values) {
-                         for (double& value : values) value *= factor;
-                       });
+        ChangeState(*stream, to, slab, static_cast<int>(k), p,
+                    [factor](std::span<double> values) {
+                      for (double& value : values) value *= factor;
+                    });
       }
     }
   }

@@ -12,6 +12,9 @@
 //   a_l = sum c_new c_old <g_l, G> / sum c_old^2 |G|^2     m_l = a_l m
 //   b_l = sum c_new^2 |g_l|^2     / sum c_old^2 |G|^2     v_l = b_l v
 //
+// with m for every state that is linear in the gradient and v for every one
+// that is quadratic (StateSpec::degree),
+//
 // so that a_l^2 <= b_l always, and sum of a_l = 1 where nothing is clipped.
 // Where G is zero in all batches the layers count as agreeing, as in `scale`:
 // <g_l, G> as 1/n and |g_l|^2 as 1/n^2 of |G|^2. Slabs whose sharing did not
@@ -30,7 +33,6 @@
 #include <vector>
 
 #include "absl/status/status.h"
-#include "absl/status/statusor.h"
 #include "framework/comm/communicator.h"
 #include "framework/device/backend.h"
 #include "framework/module/param_store.h"
@@ -46,11 +48,9 @@ class Calibration {
   };
 
   // `origins`: RelationOf(registry, blocks, from.sharing(), to.sharing()).
-  // `clip`: the optimizer's largest norm (0: none). InvalidArgument when the
-  // optimizer keeps no two moments in `to`.
-  static absl::StatusOr<Calibration> Create(const ParamStore& to,
-                                            std::vector<SlabOrigin> origins,
-                                            double clip);
+  // `clip`: the optimizer's largest norm (0: none).
+  static Calibration Create(const ParamStore& to,
+                            std::vector<SlabOrigin> origins, double clip);
 
   // Takes in the gradients that `to` holds now: of the sum of the losses of
   // `tokens` counted targets over all ranks, reduced, each rank reading what it

@@ -1,11 +1,13 @@
 #include "framework/sharing/delink.h"
 
+#include <algorithm>
+#include <cmath>
 #include <span>
+#include <string>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "framework/base/status_macros.h"
-#include "framework/comm/device_exchange.h"
 #include "framework/sharing/plane_pieces.h"
 #include "framework/sharing/resolve.h"
 
@@ -19,32 +21,32 @@ class Switch {
       : from_(from),
         to_(to),
         policy_(policy),
+        comm_(comm),
         device_(to.device()),
-        stream_(device_.NewStream()),
-        exchange_(device_, *stream_, comm) {}
+        stream_(device_.NewStream()) {}
 
   absl::Status Slab(int slab, const SlabOrigin& origin) {
     const delink::Slab& target = to_.slabs()[static_cast<size_t>(slab)];
     DELINK_CHECK_EQ(target.elements,
                     from_.slabs()[static_cast<size_t>(origin.slab)].elements);
-    DELINK_RETURN_IF_ERROR(CopyPlane(slab, origin.slab, Plane::kWeight));
-    if (to_.has(Plane::kMaster)) {
-      DELINK_RETURN_IF_ERROR(CopyPlane(slab, origin.slab, Plane::kMaster));
+    for (const Plane plane : {Plane::kWeight, Plane::kMaster, Plane::kLow}) {
+      if (!to_.has(plane)) continue;
+      DELINK_RETURN_IF_ERROR(CopyPlane(slab, origin.slab, plane));
     }
     const bool reset = policy_ == StatePolicy::kReset && origin.changed();
-    bool kept = false;
-    for (const Plane plane : {Plane::kState0, Plane::kState1}) {
-      if (!to_.has(plane)) continue;
-      if (reset || !from_.has(plane)) {
-        Zero(slab, plane);
+    bool kept = to_.states().empty() && !reset;
+    for (size_t k = 0; k < to_.states().size(); ++k) {
+      const int state = static_cast<int>(k);
+      const int before = FindState(to_.states()[k].name);
+      if (reset || before < 0) {
+        Zero(slab, state);
         continue;
       }
       kept = true;
-      DELINK_RETURN_IF_ERROR(CopyPlane(slab, origin.slab, plane));
+      DELINK_RETURN_IF_ERROR(CopyState(slab, origin.slab, state, before));
       if (policy_ == StatePolicy::kScale && origin.changed()) {
         const double n = static_cast<double>(origin.before) / origin.after;
-        // The first moment is linear in the gradient, the second quadratic.
-        Divide(slab, plane, plane == Plane::kState0 ? n : n * n);
+        Divide(slab, state, std::pow(n, to_.states()[k].degree));
       }
     }
     to_.updates()[static_cast<size_t>(slab)] =
@@ -54,52 +56,158 @@ class Switch {
   }
 
  private:
-  // What both ranks' planes hold, then the rest from the other ranks.
+  // Of the old store; -1 where it has none of that name.
+  int FindState(const std::string& name) const {
+    const std::vector<StateSpec>& states = from_.states();
+    const auto at =
+        std::find_if(states.begin(), states.end(),
+                     [&](const StateSpec& spec) { return spec.name == name; });
+    return at == states.end() ? -1 : static_cast<int>(at - states.begin());
+  }
+
   absl::Status CopyPlane(int slab, int origin, Plane plane) {
-    const Range have = from_.held(origin, plane);
+    const int64_t size = SizeOf(to_.dtype(plane));
     const Range want = to_.held(slab, plane);
-    const Range both = Overlap(have, want);
-    if (both.size() > 0) {
-      device_.Copy(*stream_, to_.at(slab, plane, both.begin),
-                   from_.at(origin, plane, both.begin),
-                   both.size() * SizeOf(to_.dtype(plane)));
-    }
-    // Decided by the placement, which all ranks know alike.
-    if (!Sharded(from_, origin, plane) || Sharded(to_, slab, plane)) {
+    if (plane == Plane::kWeight || Stays(slab, origin)) {
+      const Range both = Overlap(from_.held(origin, plane), want);
+      DELINK_CHECK_EQ(both.size(), want.size());
+      if (want.size() == 0) return absl::OkStatus();
+      device_.Copy(*stream_, to_.at(slab, plane, want.begin),
+                   from_.at(origin, plane, want.begin), want.size() * size);
       return absl::OkStatus();
     }
-    return exchange_.AllGather(
-        to_.at(slab, plane, 0),
-        to_.slabs()[static_cast<size_t>(slab)].ShardElements(
-            to_.options().ranks),
-        to_.dtype(plane));
+    return Exchange(
+        0, size, want, [&](int rank) { return from_.OwnedBy(origin, rank); },
+        [&](Range piece, char* values) {
+          device_.CopyToHost(*stream_, values,
+                             from_.at(origin, plane, piece.begin),
+                             piece.size() * size);
+          stream_->Synchronize();
+        },
+        [&](Range piece, const char* values) {
+          device_.CopyFromHost(*stream_, to_.at(slab, plane, piece.begin),
+                               values, piece.size() * size);
+          stream_->Synchronize();
+        });
   }
 
-  static bool Sharded(const ParamStore& store, int slab, Plane plane) {
-    const PlacementRow& row = store.placement().rows[static_cast<size_t>(slab)];
-    return plane == Plane::kWeight ? row.weight.sharded : row.state.sharded;
+  absl::Status CopyState(int slab, int origin, int state, int before) {
+    const std::vector<SlabParam>& params =
+        to_.slabs()[static_cast<size_t>(slab)].params;
+    const DType exact = to_.dtype(StatePlane(state));
+    const bool stays = Stays(slab, origin);
+    if (stays && SameForm(slab, origin, state, before)) {
+      device_.Copy(*stream_, to_.state(slab, state, 0).values,
+                   from_.state(origin, before, 0).values,
+                   to_.bytes(slab, StatePlane(state)));
+      return absl::OkStatus();
+    }
+    for (size_t p = 0; p < params.size(); ++p) {
+      const Range want = to_.state(slab, state, p).held;
+      const auto read = [&](Range piece, char* values) {
+        from_.ReadState(*stream_, origin, before, p, piece, values);
+      };
+      const auto write = [&](Range piece, const char* values) {
+        to_.WriteState(*stream_, slab, state, p, piece, values);
+      };
+      if (stays) {
+        Through(params[p].offset, SizeOf(exact), want, read, write);
+        continue;
+      }
+      DELINK_RETURN_IF_ERROR(Exchange(
+          params[p].offset, SizeOf(exact), want,
+          [&](int rank) { return from_.StateOwnedBy(origin, before, p, rank); },
+          read, write));
+    }
+    return absl::OkStatus();
   }
 
-  void Zero(int slab, Plane plane) {
-    const Range range = to_.held(slab, plane);
-    if (range.size() == 0) return;
-    device_.FillZero(*stream_, to_.at(slab, plane, range.begin),
-                     range.size() * SizeOf(to_.dtype(plane)));
+  // Whether both planes hold the same values, and alike.
+  bool SameForm(int slab, int origin, int state, int before) const {
+    const StateSpec& was = from_.states()[static_cast<size_t>(before)];
+    const StateSpec& is = to_.states()[static_cast<size_t>(state)];
+    return was.hidden == is.hidden && was.outer == is.outer &&
+           was.vectors == is.vectors && was.is_signed == is.is_signed &&
+           from_.held(origin, StatePlane(before)) ==
+               to_.held(slab, StatePlane(state));
   }
 
-  void Divide(int slab, Plane plane, double divisor) {
-    ChangeElements(*stream_, to_, slab, plane, to_.held(slab, plane),
-                   [divisor](std::span<double> values) {
-                     for (double& value : values) value /= divisor;
-                   });
+  // Whether each rank has in the old store what it is to hold in the new one;
+  // decided by the placement, which all ranks know alike.
+  bool Stays(int slab, int origin) const {
+    const PlacementRow& old =
+        from_.placement().rows[static_cast<size_t>(origin)];
+    const PlacementRow& now = to_.placement().rows[static_cast<size_t>(slab)];
+    if (!old.state.sharded) return true;
+    return now.state.sharded && old.owner == now.owner;
+  }
+
+  // Over the host, a piece at a time, on this rank alone.
+  template <typename Read, typename Write>
+  void Through(int64_t offset, int64_t size, Range want, const Read& read,
+               const Write& write) {
+    if (IsMeta(device_.kind())) return;
+    std::vector<char> staging;
+    ForEachStatePiece(offset, want, kPieceElements, [&](Range piece) {
+      staging.resize(static_cast<size_t>(piece.size() * size));
+      read(piece, staging.data());
+      write(piece, staging.data());
+    });
+  }
+
+  // What each rank owned (`owned(rank)`), a piece at a time, to all ranks, who
+  // write what they `want` of it.
+  template <typename Owned, typename Read, typename Write>
+  absl::Status Exchange(int64_t offset, int64_t size, Range want,
+                        const Owned& owned, const Read& read,
+                        const Write& write) {
+    if (IsMeta(device_.kind())) return absl::OkStatus();
+    std::vector<char> staging;
+    for (int rank = 0; rank < comm_.size(); ++rank) {
+      absl::Status status;
+      ForEachStatePiece(offset, owned(rank), kPieceElements, [&](Range piece) {
+        if (!status.ok()) return;
+        const int64_t bytes = piece.size() * size;
+        staging.resize(static_cast<size_t>(bytes));
+        if (rank == comm_.rank()) read(piece, staging.data());
+        status =
+            comm_.Broadcast(staging.data(), bytes, DType::kU8, rank)->Wait();
+        const Range mine = Overlap(piece, want);
+        if (!status.ok() || mine.size() == 0) return;
+        write(mine, staging.data() + (mine.begin - piece.begin) * size);
+      });
+      DELINK_RETURN_IF_ERROR(status);
+    }
+    return absl::OkStatus();
+  }
+
+  void Zero(int slab, int state) {
+    const std::vector<SlabParam>& params =
+        to_.slabs()[static_cast<size_t>(slab)].params;
+    for (size_t p = 0; p < params.size(); ++p) {
+      ChangeState(*stream_, to_, slab, state, p, [](std::span<double> values) {
+        std::fill(values.begin(), values.end(), 0.0);
+      });
+    }
+  }
+
+  void Divide(int slab, int state, double divisor) {
+    const std::vector<SlabParam>& params =
+        to_.slabs()[static_cast<size_t>(slab)].params;
+    for (size_t p = 0; p < params.size(); ++p) {
+      ChangeState(*stream_, to_, slab, state, p,
+                  [divisor](std::span<double> values) {
+                    for (double& value : values) value /= divisor;
+                  });
+    }
   }
 
   const ParamStore& from_;
   ParamStore& to_;
   StatePolicy policy_;
+  Communicator& comm_;
   Device& device_;
   std::unique_ptr<Stream> stream_;
-  DeviceExchange exchange_;
 };
 
 }  // namespace
@@ -109,7 +217,7 @@ absl::Status Delink(const ParamStore& from, ParamStore& to, StatePolicy policy,
   DELINK_CHECK(&from.registry() == &to.registry());
   DELINK_CHECK(&from.device() == &to.device());
   DELINK_CHECK(from.options().dtype == to.options().dtype);
-  DELINK_CHECK(from.has(Plane::kMaster) || !to.has(Plane::kMaster));
+  DELINK_CHECK(from.options().master == to.options().master);
   DELINK_CHECK_EQ(from.options().ranks, to.options().ranks);
   DELINK_CHECK_EQ(from.options().rank, to.options().rank);
   DELINK_CHECK_EQ(comm.size(), to.options().ranks);

@@ -17,15 +17,18 @@ void Read(Stream& stream, Device& device, const void* from,
   std::copy(staging.begin(), staging.end(), values.begin());
 }
 
+// Values `piece` of a parameter's state, of T, by way of doubles.
 template <typename T>
-void Write(Stream& stream, Device& device, void* to,
-           std::span<const double> values) {
-  std::vector<T> staging(values.size());
+void Change(Stream& stream, ParamStore& store, int slab, int state,
+            size_t param, Range piece,
+            const std::function<void(std::span<double>)>& change) {
+  std::vector<T> staging(static_cast<size_t>(piece.size()));
+  store.ReadState(stream, slab, state, param, piece, staging.data());
+  std::vector<double> values(staging.begin(), staging.end());
+  change(values);
   std::transform(values.begin(), values.end(), staging.begin(),
                  [](double value) { return static_cast<T>(value); });
-  device.CopyFromHost(stream, to, staging.data(),
-                      static_cast<int64_t>(staging.size() * sizeof(T)));
-  stream.Synchronize();
+  store.WriteState(stream, slab, state, param, piece, staging.data());
 }
 
 }  // namespace
@@ -44,23 +47,18 @@ void ReadPiece(Stream& stream, const ParamStore& store, int slab, Plane plane,
   }
 }
 
-void ChangeElements(Stream& stream, ParamStore& store, int slab, Plane plane,
-                    Range range,
-                    const std::function<void(std::span<double>)>& change) {
-  Device& device = store.device();
-  if (IsMeta(device.kind())) return;
-  std::vector<double> values;
-  ForEachPiece(range, kPieceElements, [&](Range piece) {
-    values.resize(static_cast<size_t>(piece.size()));
-    ReadPiece(stream, store, slab, plane, piece, values);
-    change(values);
-    void* const to = store.at(slab, plane, piece.begin);
-    if (store.dtype(plane) == DType::kF64) {
-      Write<double>(stream, device, to, values);
-    } else {
-      Write<float>(stream, device, to, values);
-    }
-  });
+void ChangeState(Stream& stream, ParamStore& store, int slab, int state,
+                 size_t param,
+                 const std::function<void(std::span<double>)>& change) {
+  if (IsMeta(store.device().kind())) return;
+  const auto piecewise = store.dtype(StatePlane(state)) == DType::kF64
+                             ? Change<double>
+                             : Change<float>;
+  ForEachStatePiece(
+      store.slabs()[static_cast<size_t>(slab)].params[param].offset,
+      store.state(slab, state, param).held, kPieceElements, [&](Range piece) {
+        piecewise(stream, store, slab, state, param, piece, change);
+      });
 }
 
 }  // namespace delink

@@ -30,14 +30,17 @@ void ForEachPiece(Range range, int64_t most, Visit visit) {
   }
 }
 
-// Elements `piece` of the plane, which must be held; values.size() of them.
+// Elements `piece` of the gradient, say, or of another plane of f32 or f64,
+// which must be held; values.size() of them.
 void ReadPiece(Stream& stream, const ParamStore& store, int slab, Plane plane,
                Range piece, std::span<double> values);
 
-// Replaces elements `range` of the plane, which must be held, by what `change`
-// makes of them; rounded once to the plane's type.
-void ChangeElements(Stream& stream, ParamStore& store, int slab, Plane plane,
-                    Range range,
-                    const std::function<void(std::span<double>)>& change);
+// Replaces the values of a parameter's state that this rank holds by what
+// `change` makes of them; rounded once to the form they are stored in. Where
+// all are multiplied by one factor, 8-bit codes stay as they are and only their
+// scales change.
+void ChangeState(Stream& stream, ParamStore& store, int slab, int state,
+                 size_t param,
+                 const std::function<void(std::span<double>)>& change);
 
 }  // namespace delink

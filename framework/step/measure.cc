@@ -21,7 +21,8 @@ class Measurer {
 
   // Kernels of the meta device read nothing; ops may want pointers that are
   // not null.
-  void SetInputs(void* anywhere) {
+  void SetInputs(void* anywhere, bool masked) {
+    if (masked) inputs_.positions = static_cast<const int32_t*>(anywhere);
     inputs_.step_key = static_cast<const RngKey*>(anywhere);
     inputs_.samples = static_cast<const int64_t*>(anywhere);
     inputs_.targets = static_cast<const int32_t*>(anywhere);
@@ -77,12 +78,12 @@ std::vector<LayerPlan> MeasureLayers(Sequential& model,
                                      const BatchShape& batch,
                                      AccumulateFn accumulate, DeviceKind of) {
   const std::unique_ptr<Device> device = NewMetaDevice(of);
-  absl::StatusOr<std::unique_ptr<ParamStore>> store =
-      ParamStore::Create(*device, registry, model.blocks(), SharingMap(), 0,
-                         {.dtype = dtype, .states = 0});
+  absl::StatusOr<std::unique_ptr<ParamStore>> store = ParamStore::Create(
+      *device, registry, model.blocks(), SharingMap(), 0,
+      {.dtype = dtype, .states = {}, .master = Master::kNone});
   DELINK_CHECK(store.ok());  // the meta device never runs out
   Measurer measurer(*device, model, **store, accumulate);
-  measurer.SetInputs(*device->Allocate(0));
+  measurer.SetInputs(*device->Allocate(0, "inputs"), batch.masked);
   std::vector<LayerPlan> plans;
   Shape shape{batch.micro_batch, batch.seq};
   for (int layer = 0; layer < model.layers(); ++layer) {

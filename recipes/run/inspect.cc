@@ -82,7 +82,7 @@ absl::StatusOr<Inspection> InspectCheckpoint(const std::string& checkpoint,
       const std::unique_ptr<ParamStore> store,
       ParamStore::Create(*meta, saved->registry(), saved->blocks(),
                          saved->sharing(), 0,
-                         {.gradients = false, .states = 0}));
+                         {.gradients = false, .states = {}}));
   Inspection i{.path = saved->path(),
                .header = saved->header(),
                .unique_parameters = store->unique_parameters(),

@@ -1,6 +1,5 @@
 #include "recipes/run/offline_delink.h"
 
-#include <iterator>
 #include <memory>
 #include <utility>
 #include <vector>
@@ -12,6 +11,7 @@
 #include "framework/sharing/delink.h"
 #include "framework/sharing/resolve.h"
 #include "framework/step/memory.h"
+#include "recipes/run/prepare.h"
 #include "recipes/run/progress.h"
 #include "recipes/run/saved_model.h"
 
@@ -100,14 +100,15 @@ absl::StatusOr<OfflineDelinkReport> OfflineDelink(
   DELINK_ASSIGN_OR_RETURN(const Change change, PlanChange(options, *saved));
 
   const std::unique_ptr<Device> device = NewCpuDevice();
-  constexpr int kStates = static_cast<int>(std::size(kStateNames));
+  const std::vector<StateSpec> states =
+      MakeOptimizer(saved->recipe().optimizer)->states();
   DELINK_ASSIGN_OR_RETURN(const std::unique_ptr<ParamStore> from,
-                          saved->Load(*comm, *device, kStates));
+                          saved->Load(*comm, *device, states));
   DELINK_ASSIGN_OR_RETURN(
       const std::unique_ptr<ParamStore> to,
       ParamStore::Create(*device, saved->registry(), saved->blocks(),
                          change.sharing, 0,
-                         {.gradients = false, .states = kStates}));
+                         {.gradients = false, .states = states}));
   DELINK_RETURN_IF_ERROR(Delink(*from, *to, change.state, *comm));
 
   OfflineDelinkReport report{.from = saved->path(),
@@ -121,6 +122,7 @@ absl::StatusOr<OfflineDelinkReport> OfflineDelink(
   header.stage_begin_samples = header.samples;
   header.stage_losses.clear();
   header.stage_probes.clear();
+  header.validation.clear();
   if (static_cast<int64_t>(change.stage) != header.stage_index) {
     header.stage = saved->recipe().stages[change.stage].name;
     header.stage_index = static_cast<int64_t>(change.stage);

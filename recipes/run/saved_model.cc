@@ -11,9 +11,9 @@
 namespace delink {
 
 absl::StatusOr<std::unique_ptr<SavedModel>> SavedModel::Open(
-    Communicator& comm, const std::string& checkpoint,
-    const ModelList& models) {
-  std::unique_ptr<SavedModel> saved(new SavedModel);
+    Communicator& comm, const std::string& checkpoint, const ModelList& models,
+    DType dtype) {
+  std::unique_ptr<SavedModel> saved(new SavedModel(dtype));
   DELINK_ASSIGN_OR_RETURN(saved->path_, FindCheckpoint(comm, checkpoint));
   DELINK_RETURN_IF_ERROR(AgreeOnStatus(comm, saved->Read(models)));
   return saved;
@@ -25,17 +25,19 @@ absl::Status SavedModel::Read(const ModelList& models) {
   DELINK_ASSIGN_OR_RETURN(const std::string text, ReadFile(recipe));
   DELINK_ASSIGN_OR_RETURN(
       recipe_, ParseRecipe(text, recipe, path_, {}, KindsOf(models)));
-  model_ = BuildModel(models, Scope(registry_), *recipe_.model);
+  model_ = BuildModel(models, Scope(registry_, dtype_), *recipe_.model);
   DELINK_ASSIGN_OR_RETURN(sharing_, ReadSharing(path_, registry_, blocks()));
   return absl::OkStatus();
 }
 
-absl::StatusOr<std::unique_ptr<ParamStore>> SavedModel::Load(Communicator& comm,
-                                                             Device& device,
-                                                             int states) const {
+absl::StatusOr<std::unique_ptr<ParamStore>> SavedModel::Load(
+    Communicator& comm, Device& device, std::vector<StateSpec> states) const {
   absl::StatusOr<std::unique_ptr<ParamStore>> store =
       ParamStore::Create(device, registry_, blocks(), sharing_, 0,
-                         {.gradients = false, .states = states});
+                         {.dtype = dtype_,
+                          .gradients = false,
+                          .states = std::move(states),
+                          .master = Master::kNone});
   DELINK_RETURN_IF_ERROR(AgreeOnStatus(comm, store.status()));
   DELINK_RETURN_IF_ERROR(LoadCheckpoint(comm, path_, **store));
   return store;

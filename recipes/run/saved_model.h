@@ -14,10 +14,11 @@ namespace delink {
 
 class SavedModel {
  public:
-  // `checkpoint`: what FindCheckpoint takes. Collective.
+  // `checkpoint`: what FindCheckpoint takes; `dtype`: of the weights and
+  // activations to compute with. Collective.
   static absl::StatusOr<std::unique_ptr<SavedModel>> Open(
       Communicator& comm, const std::string& checkpoint,
-      const ModelList& models);
+      const ModelList& models, DType dtype = DType::kF32);
 
   // The step folder.
   const std::string& path() const { return path_; }
@@ -28,19 +29,20 @@ class SavedModel {
   Sequential& model() const { return *model_; }
   int blocks() const { return model_->blocks(); }
 
-  // The weights, and the optimizer's state where `states` is not 0, whole on
+  // The weights, and the states of the optimizer that are asked for, whole on
   // `device`, which must outlive the store; so must this. Collective.
-  absl::StatusOr<std::unique_ptr<ParamStore>> Load(Communicator& comm,
-                                                   Device& device,
-                                                   int states) const;
+  absl::StatusOr<std::unique_ptr<ParamStore>> Load(
+      Communicator& comm, Device& device,
+      std::vector<StateSpec> states = {}) const;
 
   // The small files of the checkpoint: its recipe and tokenizer.
   absl::StatusOr<CheckpointFiles> Files() const;
 
  private:
-  SavedModel() = default;
+  explicit SavedModel(DType dtype) : dtype_(dtype) {}
   absl::Status Read(const ModelList& models);
 
+  DType dtype_;
   std::string path_;
   CheckpointHeader header_;
   Recipe recipe_;

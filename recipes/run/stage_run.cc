@@ -60,7 +60,8 @@ absl::Status StageRun::MakeStore(const SharingMap& sharing) {
                          {.dtype = env_.recipe->run.dtype(),
                           .rank = env_.world->rank(),
                           .ranks = env_.world->size(),
-                          .states = env_.optimizer->states()}));
+                          .states = env_.optimizer->states(),
+                          .whole_tensors = env_.optimizer->whole_tensors()}));
   return absl::OkStatus();
 }
 
@@ -84,10 +85,13 @@ absl::Status StageRun::MakeExecutor(size_t layout) {
           .ranks = env_.world->size(),
           .micro_batches = recipe.Accumulation(layout),
           .micro_batch = recipe.MicroBatch(layout),
-          .seq = recipe.data.seq};
+          .seq = recipe.data.seq,
+          .masked = recipe.data.masked()};
   const bool layer_major = run.order == RunConfig::Order::kLayer;
   const Executor::Options options{
-      .batch = {.micro_batch = cut_.micro_batch, .seq = cut_.seq},
+      .batch = {.micro_batch = cut_.micro_batch,
+                .seq = cut_.seq,
+                .masked = cut_.masked},
       .micro_batches = static_cast<int32_t>(cut_.micro_batches),
       .plan = {.order = layer_major ? MicroBatchOrder::kLayerMajor
                                     : MicroBatchOrder::kMicroBatchMajor,

@@ -18,15 +18,17 @@ absl::Status Calibrate(const RunSetup& run, StageRun& stage,
                        std::vector<SlabOrigin> origins,
                        const RunPosition& position) {
   const Recipe& recipe = run.recipe();
-  DELINK_ASSIGN_OR_RETURN(Calibration calibration,
-                          Calibration::Create(stage.store(), std::move(origins),
-                                              recipe.optimizer.clip));
+  Calibration calibration = Calibration::Create(
+      stage.store(), std::move(origins), recipe.optimizer.clip);
   const int64_t batches = stage.stage().calibration_batches;
+  // It may look past the end of sources that do not repeat.
+  Blend ahead = position.blend().Endless();
   for (int64_t k = 0; k < batches; ++k) {
     DELINK_ASSIGN_OR_RETURN(
         const HostBatch batch,
-        ReadBatch(run.train(), stage.cut(),
-                  position.samples() + k * stage.cut().global()));
+        ReadBatch(run.sources().train(), stage.cut(),
+                  position.samples() + k * stage.cut().global(), ahead));
+    ahead.Skip(stage.cut().global());
     const int64_t step = position.step() + 1 + k;
     DELINK_ASSIGN_OR_RETURN(const StepResult result,
                             stage.executor().Gradients(batch, step));

@@ -12,9 +12,9 @@ ModelRunner::ModelRunner(const Build& build, const Batch& batch,
       device_(NewCpuDevice()),
       model_(build(Scope(registry_, options.dtype))),
       key_(Fold(KeyFromSeed(options.seed), "step")) {
-  absl::StatusOr<std::unique_ptr<ParamStore>> store =
-      ParamStore::Create(*device_, registry_, model_->blocks(), options.sharing,
-                         0, {.dtype = options.dtype, .states = 0});
+  absl::StatusOr<std::unique_ptr<ParamStore>> store = ParamStore::Create(
+      *device_, registry_, model_->blocks(), options.sharing, 0,
+      {.dtype = options.dtype, .states = {}, .master = Master::kNone});
   DELINK_CHECK(store.ok());
   store_ = *std::move(store);
   store_->InitWeights(options.seed);
@@ -52,7 +52,9 @@ VisitInputs ModelRunner::Inputs(bool training) {
           .step_key = &key_,
           .samples = batch_.samples.data(),
           .targets = batch_.targets.data(),
-          .loss = &record_};
+          .loss = &record_,
+          .positions =
+              batch_.positions.empty() ? nullptr : batch_.positions.data()};
 }
 
 // The output of `layer`; the tokens for -1.

@@ -4,7 +4,7 @@
 
 #include "framework/base/rng.h"
 #include "framework/device/cuda/floats.cuh"
-#include "framework/optim/master.h"
+#include "framework/tensor/master.h"
 
 namespace delink::cuda {
 

@@ -134,8 +134,11 @@ TEST_P(PrecisionTest, NothingIsLostOnAnyNumberOfRanks) {
     }
     SelfCommunicator self;
     ParamRegistry own;
-    const auto weights = Store(
-        *device, own, 0, {.dtype = after(), .gradients = false, .states = 0});
+    const auto weights = Store(*device, own, 0,
+                               {.dtype = after(),
+                                .gradients = false,
+                                .states = {},
+                                .master = Master::kNone});
     const absl::Status status = LoadWeights(self, path, *weights);
     EXPECT_TRUE(status.ok()) << status;
     ExpectHolds(*expected, *weights);

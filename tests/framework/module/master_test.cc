@@ -52,9 +52,11 @@ TEST_F(MasterTest, PlanesAndTheirTypes) {
   EXPECT_EQ(9 * store->bytes(Plane::kWeight), device_->bytes_in_use());
 }
 
-TEST_F(MasterTest, NoneWhereNothingIsUpdatedOrNothingIsRounded) {
-  const auto bf16 =
-      Store({.dtype = DType::kBF16, .gradients = false, .states = 0});
+TEST_F(MasterTest, NoneWhereNoneIsWantedOrNothingIsRounded) {
+  const auto bf16 = Store({.dtype = DType::kBF16,
+                           .gradients = false,
+                           .states = {},
+                           .master = Master::kNone});
   EXPECT_FALSE(bf16->has(Plane::kMaster));
   EXPECT_EQ(bf16->bytes(Plane::kWeight), device_->bytes_in_use());
   const auto f32 = Store({.dtype = DType::kF32});
@@ -68,8 +70,10 @@ TEST_F(MasterTest, BeginsWithTheValuesOfF32) {
   f32->InitWeights(5);
   const auto bf16 = Store({.dtype = DType::kBF16});
   bf16->InitWeights(5);
-  const auto weights =
-      Store({.dtype = DType::kBF16, .gradients = false, .states = 0});
+  const auto weights = Store({.dtype = DType::kBF16,
+                              .gradients = false,
+                              .states = {},
+                              .master = Master::kNone});
   weights->InitWeights(5);
   for (size_t s = 0; s < f32->slabs().size(); ++s) {
     const auto slab = static_cast<int>(s);

@@ -107,7 +107,7 @@ TEST_F(ParamStoreTest, ShardsStateOnly) {
 
 TEST_F(ParamStoreTest, AllocatesWhatWasAskedFor) {
   const auto store = MakeStore(*device_, registry_, kBlocks, {}, 0,
-                               {.gradients = false, .states = 0});
+                               {.gradients = false, .states = {}});
   EXPECT_TRUE(store->has(Plane::kWeight));
   EXPECT_FALSE(store->has(Plane::kGradient));
   EXPECT_FALSE(store->has(Plane::kState0));

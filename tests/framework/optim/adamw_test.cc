@@ -224,7 +224,7 @@ TEST_F(AdamWTest, MetaOnlyListens) {
   const auto meta = NewMetaDevice();
   const auto store = MakeStore(*meta, registry_, kBlocks, {});
   optimizer_->Update(*meta->NewStream(), *store, 0, nullptr, 1);
-  EXPECT_EQ(optimizer_->states(), 2);
+  EXPECT_EQ(optimizer_->states().size(), 2U);
 }
 
 }  // namespace

@@ -1,4 +1,4 @@
-#include "framework/optim/master.h"
+#include "framework/tensor/master.h"
 
 #include <gtest/gtest.h>
 

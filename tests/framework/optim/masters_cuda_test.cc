@@ -8,7 +8,7 @@
 
 #include "framework/base/rng.h"
 #include "framework/optim/cuda/cuda.h"
-#include "framework/optim/master.h"
+#include "framework/tensor/master.h"
 #include "framework/tensor/bfloat16.h"
 #include "tests/framework/optim/adamw_planes.h"
 #include "tests/framework/optim/optim_on_cuda.h"

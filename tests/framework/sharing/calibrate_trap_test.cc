@@ -116,7 +116,7 @@ class CalibrateTrapTest : public ::testing::Test {
     SelfCommunicator self;
     DELINK_CHECK(Delink(*pseudo, *real, policy, self).ok());
     if (policy == StatePolicy::kCalibrated) {
-      Calibration calibration = *Calibration::Create(
+      Calibration calibration = Calibration::Create(
           *real,
           *RelationOf(registry_, kLayers, pseudo->sharing(), real->sharing()),
           clip);

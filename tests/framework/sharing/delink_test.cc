@@ -178,7 +178,7 @@ TEST_F(DelinkTest, RefusesToShareMore) {
 }
 
 TEST_F(DelinkTest, WithoutStateBeforeThereIsNoneAfter) {
-  const auto from = Store("all", 0, {.gradients = false, .states = 0});
+  const auto from = Store("all", 0, {.gradients = false, .states = {}});
   from->InitWeights(2);
   from->updates().assign(from->updates().size(), 9);
   const auto to = Delinked(*from, "none", StatePolicy::kScale);

@@ -49,9 +49,12 @@ std::unique_ptr<Sequential> Build(Kind kind, const Scope& s) {
 struct Model {
   Model(Kind kind, DType dtype)
       : sequential(Build(kind, Scope(registry, dtype))),
-        store(*ParamStore::Create(
-            *device, registry, sequential->blocks(), SharingMap(), 0,
-            {.dtype = dtype, .gradients = false, .states = 0})) {
+        store(*ParamStore::Create(*device, registry, sequential->blocks(),
+                                  SharingMap(), 0,
+                                  {.dtype = dtype,
+                                   .gradients = false,
+                                   .states = {},
+                                   .master = Master::kNone})) {
     store->InitWeights(1);
   }
   std::unique_ptr<Device> device = NewCpuDevice();

@@ -173,7 +173,7 @@ double Movement(StatePolicy policy, double clip) {
   const SharingMap before = rig.store().sharing();
   rig.Switch("none", policy);
   if (policy == StatePolicy::kCalibrated) {
-    Calibration calibration = *Calibration::Create(
+    Calibration calibration = Calibration::Create(
         rig.store(),
         *RelationOf(rig.store().registry(), 12, before, rig.store().sharing()),
         clip);

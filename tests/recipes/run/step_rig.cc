@@ -84,7 +84,8 @@ std::unique_ptr<ParamStore> StepRig::MakeStore(const std::string& share) {
                              {.dtype = options_.dtype,
                               .rank = comm_.rank(),
                               .ranks = comm_.size(),
-                              .states = optimizer_->states()});
+                              .states = optimizer_->states(),
+                              .whole_tensors = optimizer_->whole_tensors()});
 }
 
 absl::StatusOr<std::unique_ptr<Executor>> StepRig::NewExecutor(

@@ -1,0 +1,284 @@
+// What goes through the host: parameters as they are initialised, loaded and
+// saved, and the values of the optimizer's state in whatever form it is stored.
+#include <algorithm>
+#include <limits>
+#include <string>
+
+#include "framework/base/rng.h"
+#include "framework/module/param_store.h"
+#include "framework/tensor/bfloat16.h"
+#include "framework/tensor/block8.h"
+#include "framework/tensor/master.h"
+
+namespace delink {
+namespace {
+
+// Elements [begin, begin + count) of a freshly initialised parameter.
+template <typename T>
+void Generate(const Init& init, RngKey key, int64_t begin, int64_t count,
+              T* out) {
+  for (int64_t i = 0; i < count; ++i) {
+    switch (init.kind) {
+      case Init::Kind::kZeros:
+        out[i] = 0;
+        break;
+      case Init::Kind::kOnes:
+        out[i] = 1;
+        break;
+      case Init::Kind::kNormal:
+        out[i] = static_cast<T>(init.stddev *
+                                Normal(key, static_cast<uint64_t>(begin + i)));
+        break;
+    }
+  }
+}
+
+// The parameter at `place`, generated on the host a chunk at a time.
+template <typename T>
+void InitParam(ParamStore& store, Stream& stream, int slab,
+               const SlabParam& place, const Init& init, RngKey key) {
+  constexpr int64_t kChunk = int64_t{1} << 18;
+  std::vector<T> staging(static_cast<size_t>(std::min(place.elements, kChunk)));
+  for (int64_t begin = 0; begin < place.elements; begin += kChunk) {
+    const int64_t count = std::min(kChunk, place.elements - begin);
+    Generate(init, key, begin, count, staging.data());
+    store.SetParameters(stream, slab, place.offset + begin, count,
+                        staging.data());
+  }
+}
+
+// Copies a vector to device memory, and is done.
+template <typename T>
+void ToDevice(Device& device, Stream& stream, void* to,
+              const std::vector<T>& values) {
+  device.CopyFromHost(stream, to, values.data(),
+                      static_cast<int64_t>(values.size() * sizeof(T)));
+  stream.Synchronize();
+}
+
+// Calls visit(first, last, block) for the pieces of [0, count) that blocks of 8
+// bits cut values into whose first is element `element` of a slab; blocks count
+// from the one that holds it.
+template <typename Visit>
+void ForEachBlock8(int64_t element, int64_t count, Visit visit) {
+  size_t block = 0;
+  for (int64_t first = 0; first < count; ++block) {
+    const int64_t end = (element + first) / kBlock8 * kBlock8 + kBlock8;
+    const int64_t last = std::min(count, end - element);
+    visit(static_cast<size_t>(first), static_cast<size_t>(last), block);
+    first = last;
+  }
+}
+
+// Host memory that device memory is copied to, once the stream is done.
+template <typename T>
+std::vector<T> ToHost(Device& device, Stream& stream, const void* from,
+                      int64_t count) {
+  std::vector<T> staging(static_cast<size_t>(count));
+  device.CopyToHost(stream, staging.data(), from,
+                    count * static_cast<int64_t>(sizeof(T)));
+  stream.Synchronize();
+  return staging;
+}
+
+}  // namespace
+
+void ParamStore::InitWeights(uint64_t seed) {
+  const std::unique_ptr<Stream> stream = device_->NewStream();
+  const RngKey root = Fold(KeyFromSeed(seed), "init");
+  for (size_t s = 0; s < slabs_.size(); ++s) {
+    for (const SlabParam& place : slabs_[s].params) {
+      const ParamDecl& decl = registry_->decls[static_cast<size_t>(place.decl)];
+      const RngKey key = Fold(root, std::string_view(decl.name));
+      if (IsMeta(device_->kind())) continue;
+      const auto init =
+          options_.dtype == DType::kF64 ? InitParam<double> : InitParam<float>;
+      init(*this, *stream, static_cast<int>(s), place, decl.spec.init, key);
+    }
+  }
+}
+
+void ParamStore::SetParameters(Stream& stream, int slab, int64_t element,
+                               int64_t count, const void* values) {
+  if (options_.dtype == StatisticsOf(options_.dtype)) {
+    device_->CopyFromHost(stream, at(slab, Plane::kWeight, element), values,
+                          count * SizeOf(options_.dtype));
+    stream.Synchronize();
+    return;
+  }
+  DELINK_CHECK(options_.dtype == DType::kBF16);
+  const auto* const exact = static_cast<const float*>(values);
+  const auto n = static_cast<size_t>(count);
+  std::vector<uint16_t> rounded(n), low;
+  for (size_t i = 0; i < n; ++i) rounded[i] = BFloat16(exact[i]).bits;
+  if (options_.master == Master::kSplit) {
+    low.resize(n);
+    for (size_t i = 0; i < n; ++i) {
+      const SplitMaster split = SplitMaster::Of(exact[i]);
+      rounded[i] = split.weight;
+      low[i] = split.low;
+    }
+  }
+  device_->CopyFromHost(stream, at(slab, Plane::kWeight, element),
+                        rounded.data(), count * SizeOf(options_.dtype));
+  for (const auto& [plane, from] :
+       {std::pair{Plane::kMaster, values},
+        std::pair{Plane::kLow, static_cast<const void*>(low.data())}}) {
+    if (!has(plane)) continue;
+    const int64_t size = SizeOf(dtype(plane));
+    const Range own = held(slab, plane);
+    const int64_t begin = std::max(own.begin, element);
+    const int64_t end = std::min(own.end, element + count);
+    if (begin >= end) continue;
+    device_->CopyFromHost(
+        stream, at(slab, plane, begin),
+        static_cast<const char*>(from) + (begin - element) * size,
+        (end - begin) * size);
+  }
+  stream.Synchronize();
+}
+
+void ParamStore::ReadParameters(Stream& stream, int slab, int64_t element,
+                                int64_t count, void* values) const {
+  const void* const from = at(slab, master(), element);
+  if (dtype(master()) != DType::kBF16) {
+    device_->CopyToHost(stream, values, from, count * SizeOf(dtype(master())));
+    stream.Synchronize();
+    return;
+  }
+  auto* const exact = static_cast<float*>(values);
+  const auto upper = ToHost<uint16_t>(*device_, stream, from, count);
+  if (!has(Plane::kLow)) {
+    for (size_t i = 0; i < upper.size(); ++i) {
+      exact[i] = BFloat16::FromBits(upper[i]);
+    }
+    return;
+  }
+  const auto low =
+      ToHost<uint16_t>(*device_, stream, at(slab, Plane::kLow, element), count);
+  for (size_t i = 0; i < upper.size(); ++i) {
+    exact[i] = SplitMaster{upper[i], low[i]}.Value();
+  }
+}
+
+ParamStore::StatePlace ParamStore::state(int slab, int state,
+                                         size_t param) const {
+  const Plane plane = StatePlane(state);
+  const StateLayout::Piece& piece = LayoutOf(slab, plane).pieces[param];
+  const Buffer& buffer =
+      planes_[static_cast<size_t>(plane)][static_cast<size_t>(slab)];
+  StatePlace place{.format = piece.format,
+                   .held = piece.held,
+                   .values = buffer.at(piece.at)};
+  if (piece.format.storage == StateStorage::kBlock8) {
+    place.scales = static_cast<float*>(buffer.at(piece.scales));
+  }
+  return place;
+}
+
+Shape ParamStore::state_shape(int slab, int state, size_t param) const {
+  const ParamDecl& decl = DeclOf(slab, param);
+  const StateSpec& spec = options_.states[static_cast<size_t>(state)];
+  return StateShape(decl.spec.shape, spec.Of(KindOf(decl, blocks_)).extent);
+}
+
+Range ParamStore::StateOwnedBy(int slab, int state, size_t param,
+                               int rank) const {
+  const SlabParam& place = slabs_[static_cast<size_t>(slab)].params[param];
+  const Range owned = OwnedBy(slab, rank);
+  const int64_t begin =
+      std::clamp<int64_t>(owned.begin - place.offset, 0, place.elements);
+  const int64_t end =
+      std::clamp<int64_t>(owned.end - place.offset, begin, place.elements);
+  const Shape shape = state_shape(slab, state, param);
+  if (shape == DeclOf(slab, param).spec.shape) return {begin, end};
+  // Factored statistics, of a parameter that has one owner; where the state is
+  // whole on every rank, whoever owns the parameter's begin.
+  return {0, begin == 0 && end > 0 ? shape.elements() : 0};
+}
+
+void ParamStore::ReadState(Stream& stream, int slab, int state, size_t param,
+                           Range range, void* values) const {
+  const StatePlace place = this->state(slab, state, param);
+  DELINK_CHECK(range.begin >= place.held.begin && range.end <= place.held.end);
+  if (range.size() == 0) return;
+  const int64_t first = range.begin - place.held.begin;
+  const DType exact = dtype(StatePlane(state));
+  const void* const from = static_cast<const char*>(place.values) +
+                           first * SizeOf(place.format.storage, exact);
+  if (place.format.storage == StateStorage::kExact) {
+    device_->CopyToHost(stream, values, from, range.size() * SizeOf(exact));
+    stream.Synchronize();
+    return;
+  }
+  DELINK_CHECK(exact == DType::kF32);
+  auto* const out = static_cast<float*>(values);
+  if (place.format.storage == StateStorage::kBF16) {
+    const auto bits = ToHost<uint16_t>(*device_, stream, from, range.size());
+    for (size_t i = 0; i < bits.size(); ++i) {
+      out[i] = BFloat16::FromBits(bits[i]);
+    }
+    return;
+  }
+  const int64_t offset = slabs_[static_cast<size_t>(slab)].params[param].offset;
+  const int64_t element = offset + range.begin;
+  const int64_t skipped =
+      element / kBlock8 - (offset + place.held.begin) / kBlock8;
+  const auto codes = ToHost<uint8_t>(*device_, stream, from, range.size());
+  const auto scales = ToHost<float>(*device_, stream, place.scales + skipped,
+                                    ScalesOf(element, element + range.size()));
+  const auto& fractions = options_.states[static_cast<size_t>(state)].is_signed
+                              ? kSignedFractions8
+                              : kUnsignedFractions8;
+  ForEachBlock8(element, range.size(),
+                [&](size_t begin, size_t end, size_t block) {
+                  for (size_t i = begin; i < end; ++i) {
+                    out[i] = fractions[codes[i]] * scales[block];
+                  }
+                });
+}
+
+void ParamStore::WriteState(Stream& stream, int slab, int state, size_t param,
+                            Range range, const void* values) {
+  const StatePlace place = this->state(slab, state, param);
+  DELINK_CHECK(range.begin >= place.held.begin && range.end <= place.held.end);
+  if (range.size() == 0) return;
+  const DType exact = dtype(StatePlane(state));
+  void* const to =
+      static_cast<char*>(place.values) +
+      (range.begin - place.held.begin) * SizeOf(place.format.storage, exact);
+  if (place.format.storage == StateStorage::kExact) {
+    device_->CopyFromHost(stream, to, values, range.size() * SizeOf(exact));
+    stream.Synchronize();
+    return;
+  }
+  DELINK_CHECK(exact == DType::kF32);
+  const auto* const in = static_cast<const float*>(values);
+  const auto n = static_cast<size_t>(range.size());
+  if (place.format.storage == StateStorage::kBF16) {
+    std::vector<uint16_t> bits(n);
+    for (size_t i = 0; i < n; ++i) bits[i] = BFloat16(in[i]).bits;
+    ToDevice(*device_, stream, to, bits);
+    return;
+  }
+  const int64_t offset = slabs_[static_cast<size_t>(slab)].params[param].offset;
+  const int64_t element = offset + range.begin;
+  const int64_t last = offset + range.end;
+  DELINK_CHECK(element % kBlock8 == 0 || range.begin == place.held.begin);
+  DELINK_CHECK(last % kBlock8 == 0 || range.end == place.held.end);
+  const bool is_signed = options_.states[static_cast<size_t>(state)].is_signed;
+  std::vector<uint8_t> codes(n);
+  std::vector<float> scales(static_cast<size_t>(ScalesOf(element, last)));
+  ForEachBlock8(
+      element, range.size(), [&](size_t begin, size_t end, size_t block) {
+        scales[block] =
+            Encode8(is_signed, in + begin, end - begin, codes.data() + begin);
+      });
+  ToDevice(*device_, stream, to, codes);
+  ToDevice(*device_, stream,
+           place.scales +
+               (element / kBlock8 - (offset + place.held.begin) / kBlock8),
+           scales);
+}
+
+}  // namespace delink

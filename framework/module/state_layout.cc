@@ -1,0 +1,84 @@
+#include "framework/module/state_layout.h"
+
+#include <algorithm>
+#include <limits>
+
+#include "framework/device/backend.h"
+#include "framework/tensor/block8.h"
+
+namespace delink {
+namespace {
+
+constexpr int64_t kValueAlignment = 64;  // values, and bytes of scales
+
+// The piece of one parameter, placed at layout->bytes. Of a parameter whose
+// values are elementwise the rank has room for [begin, end), padding included.
+StateLayout::Piece Place(const ParamDecl& decl, StateFormat format, DType exact,
+                         int64_t begin, int64_t end, StateLayout* layout) {
+  const int64_t all = StateShape(decl.spec.shape, format.extent).elements();
+  StateLayout::Piece piece{.format = format, .at = layout->bytes};
+  if (format.extent == StateExtent::kElements) {
+    piece.first = begin;
+    piece.held = {std::min(begin, all), std::min(end, all)};
+    layout->bytes +=
+        AlignUp(end - begin, kValueAlignment) * SizeOf(format.storage, exact);
+    return piece;
+  }
+  DELINK_CHECK(format.storage == StateStorage::kExact);
+  const int64_t elements = decl.spec.shape.elements();
+  const bool has_any = begin < std::min(end, elements);
+  DELINK_CHECK(!has_any || (begin == 0 && end >= elements))
+      << decl.name << " is cut, but its statistics are of whole rows";
+  piece.held = {0, has_any ? all : 0};
+  layout->bytes += AlignUp(piece.held.size(), kValueAlignment) * SizeOf(exact);
+  return piece;
+}
+
+}  // namespace
+
+int64_t SizeOf(StateStorage storage, DType exact) {
+  switch (storage) {
+    case StateStorage::kExact:
+      break;
+    case StateStorage::kBF16:
+      return SizeOf(DType::kBF16);
+    case StateStorage::kBlock8:
+      return SizeOf(DType::kU8);
+  }
+  return SizeOf(exact);
+}
+
+int64_t ScalesOf(int64_t begin, int64_t end) {
+  if (begin >= end) return 0;
+  return (end + kBlock8 - 1) / kBlock8 - begin / kBlock8;
+}
+
+StateLayout LayOutState(const Slab& slab, const ParamRegistry& registry,
+                        int blocks, const StateSpec& spec, DType exact,
+                        int64_t begin, int64_t room) {
+  StateLayout layout;
+  const size_t params = slab.params.size();
+  for (size_t p = 0; p < params; ++p) {
+    const SlabParam& param = slab.params[p];
+    const ParamDecl& decl = registry.decls[static_cast<size_t>(param.decl)];
+    const int64_t next = p + 1 < params ? slab.params[p + 1].offset
+                                        : std::numeric_limits<int64_t>::max();
+    const int64_t from = std::max(begin, param.offset);
+    const int64_t to = std::max(from, std::min(begin + room, next));
+    layout.pieces.push_back(Place(decl, spec.Of(KindOf(decl, blocks)), exact,
+                                  from - param.offset, to - param.offset,
+                                  &layout));
+  }
+  for (size_t p = 0; p < params; ++p) {
+    StateLayout::Piece& piece = layout.pieces[p];
+    if (piece.format.storage != StateStorage::kBlock8) continue;
+    piece.scales = layout.bytes;
+    const int64_t offset = slab.params[p].offset;
+    const int64_t scales =
+        ScalesOf(offset + piece.held.begin, offset + piece.held.end);
+    layout.bytes += AlignUp(scales * SizeOf(DType::kF32), kValueAlignment);
+  }
+  return layout;
+}
+
+}  // namespace delink

@@ -1,0 +1,88 @@
+// What an optimizer keeps of each parameter between updates, and how it is
+// stored. The ParamStore makes room for it; delinking, checkpoints and the
+// memory account follow the list.
+//
+// A state is a tensor of values for each parameter: one a value of the
+// parameter, or, for factored statistics, one a row or one a column of a
+// matrix. Which, may differ between three kinds of parameters.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "framework/module/scope.h"
+#include "framework/tensor/shape.h"
+
+namespace delink {
+
+enum class ParamKind : uint8_t {
+  kHidden,  // a matrix (or several) of a block
+  kOuter,   // a matrix of prologue or epilogue: embeddings, an output head
+  kVector,  // biases, norms' weights
+};
+inline ParamKind KindOf(const ParamDecl& decl, int blocks) {
+  if (decl.spec.shape.rank() < 2) return ParamKind::kVector;
+  const bool block = decl.layer >= 1 && decl.layer <= blocks;
+  return block ? ParamKind::kHidden : ParamKind::kOuter;
+}
+
+enum class StateExtent : uint8_t {
+  kElements,  // the parameter's shape
+  kRows,      // the shape without the last dimension: a value for each row
+  kColumns,   // the shape without the last but one: a value for each column
+  kNone,      // nothing
+};
+
+enum class StateStorage : uint8_t {
+  kExact,   // f32; f64 where the weights are
+  kBF16,    // rounded stochastically by whoever updates it
+  kBlock8,  // 8 bits a value and an f32 a block: framework/tensor/block8.h
+};
+
+struct StateFormat {
+  StateExtent extent = StateExtent::kElements;
+  StateStorage storage = StateStorage::kExact;  // others: kElements only
+  friend bool operator==(const StateFormat&, const StateFormat&) = default;
+};
+
+struct StateSpec {
+  std::string name;  // "m": the child of /optimizer/TENSOR in checkpoints
+  // How it scales with the gradient: 1 linear, 2 quadratic.
+  int degree = 1;
+  bool is_signed = true;  // whether values may be negative
+  StateFormat hidden, outer, vectors;
+
+  const StateFormat& Of(ParamKind kind) const {
+    switch (kind) {
+      case ParamKind::kHidden:
+        return hidden;
+      case ParamKind::kOuter:
+        return outer;
+      case ParamKind::kVector:
+        break;
+    }
+    return vectors;
+  }
+};
+
+// The two moments of Adam and its kin, in full.
+inline std::vector<StateSpec> TwoMoments() {
+  return {{.name = "m", .degree = 1},
+          {.name = "v", .degree = 2, .is_signed = false}};
+}
+
+// Matrices that an update must see whole. Where the state is sharded, one rank
+// has all of a slab that holds such.
+enum class WholeTensors : uint8_t { kNone, kHidden, kMatrices };
+
+// Of a parameter's shape; rows and columns need two dimensions or more.
+inline Shape StateShape(const Shape& shape, StateExtent extent) {
+  if (extent == StateExtent::kNone) return Shape{0};
+  std::vector<int64_t> dims(shape.dims().begin(), shape.dims().end());
+  if (extent == StateExtent::kRows) dims.pop_back();
+  if (extent == StateExtent::kColumns) dims.erase(dims.end() - 2);
+  return Shape(std::span<const int64_t>(dims));
+}
+
+}  // namespace delink

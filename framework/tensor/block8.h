@@ -1,0 +1,121 @@
+// Values of 8 bits each and one f32 a block, for CPU and CUDA kernels: the
+// block-wise dynamic quantisation of Dettmers et al., "8-bit optimizers via
+// block-wise quantization" (ICLR 2022, arXiv 2110.02861).
+//
+// A block has a scale, the largest magnitude in it; a code stands for a
+// fraction of that. Fractions are dense where they are large and reach over
+// seven decades: decade i of 0 to 6, [10^(i-7), 10^(i-6)), is cut into
+// equal segments, 2^i of them for signed values (sign and 7 bits) and 2^(i+1)
+// for unsigned ones (8 bits), each of which stands for its middle. Code 0 is
+// zero, and the largest code exactly 1, so that -scale and scale are among the
+// values: reading and writing again changes neither codes nor scale, which is
+// how checkpoints hold plain f32 and yet resume to the bit. (The published
+// signed map has no -1 and one value more below 1.)
+//
+// Blocks are cut at multiples of kBlock8 elements of a slab and at the ends of
+// parameters: they depend on neither shards nor ranks.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <limits>
+
+namespace delink {
+
+inline constexpr int64_t kBlock8 = 256;  // elements
+
+namespace internal {
+inline constexpr int kDecades8 = 7;
+
+// `least`: segments of the lowest decade, 1 or 2.
+constexpr void FillFractions8(int least, float* out, int count) {
+  double top = 1e-6;
+  int code = 0;
+  out[code++] = 0;
+  for (int i = 0, n = least; i < kDecades8; ++i, n *= 2) {
+    for (int j = 0; j < n; ++j) {
+      out[code++] = static_cast<float>((0.1 + 0.9 * (j + 0.5) / n) * top);
+    }
+    top *= 10;
+  }
+  out[count - 1] = 1;
+}
+constexpr std::array<float, 256> Signed8() {
+  std::array<float, 256> fractions{};
+  FillFractions8(1, fractions.data(), 128);
+  for (std::size_t k = 0; k < 128; ++k) fractions[128 + k] = -fractions[k];
+  return fractions;
+}
+constexpr std::array<float, 256> Unsigned8() {
+  std::array<float, 256> fractions{};
+  FillFractions8(2, fractions.data(), 256);
+  return fractions;
+}
+}  // namespace internal
+
+// What each code stands for; the upper bit of a signed one is its sign.
+inline constexpr std::array<float, 256> kSignedFractions8 = internal::Signed8();
+inline constexpr std::array<float, 256> kUnsignedFractions8 =
+    internal::Unsigned8();
+
+// What a block's values are multiplied by before Code8: 1 / scale, and 0 where
+// the scale is too small for that or no number; the block counts as zeros then,
+// and its scale should be stored as 0.
+constexpr float Inverse8(float scale) {
+  const bool usable = scale >= std::numeric_limits<float>::min() &&
+                      scale <= std::numeric_limits<float>::max();
+  return usable ? 1 / scale : 0;
+}
+
+// The code of `fraction`, from -1 (unsigned: 0) to 1. Plain float operations in
+// this order, without contraction: the same bits everywhere.
+template <bool kSigned>
+constexpr uint8_t Code8(float fraction) {
+  const float x = fraction < 0 ? -fraction : fraction;
+  // The decade: its segments (for signed), and what brings it to [0.1, 1).
+  int n = 1;
+  float raise = 1e6F, segments = static_cast<float>(1 / 0.9);
+  constexpr float kTops[] = {1e-6F, 1e-5F, 1e-4F, 1e-3F, 1e-2F, 1e-1F};
+  constexpr float kRaises[] = {1e5F, 1e4F, 1e3F, 1e2F, 1e1F, 1e0F};
+  for (int i = 0; i < internal::kDecades8 - 1; ++i) {
+    const bool above = x >= kTops[i];
+    n = above ? 2 << i : n;
+    raise = above ? kRaises[i] : raise;
+    segments = above ? static_cast<float>((2 << i) / 0.9) : segments;
+  }
+  if (!kSigned) {
+    n *= 2;
+    segments *= 2;
+  }
+  const float raised = x * raise;
+  const float offset = raised - 0.1F;
+  const float position = offset * segments;
+  int j = static_cast<int>(position);
+  j = j < n ? j : n - 1;
+  j = j > 0 ? j : 0;
+  // Decades before this one have n - 1 codes, or n - 2, and zero is one more.
+  int code = kSigned ? n + j : n + j - 1;
+  code = x < 1e-7F ? 0 : code;
+  if (!kSigned) code = x >= 0.998F ? 255 : code;
+  if (kSigned) code = fraction < 0 && code > 0 ? code + 128 : code;
+  return static_cast<uint8_t>(code);
+}
+
+// Encodes a block of n values; returns its scale.
+inline float Encode8(bool is_signed, const float* values, std::size_t n,
+                     uint8_t* codes) {
+  float scale = 0;
+  for (std::size_t i = 0; i < n; ++i) {
+    const float size = values[i] < 0 ? -values[i] : values[i];
+    scale = size > scale ? size : scale;
+  }
+  const float inverse = Inverse8(scale);
+  for (std::size_t i = 0; i < n; ++i) {
+    const float fraction = values[i] * inverse;
+    codes[i] = is_signed ? Code8<true>(fraction) : Code8<false>(fraction);
+  }
+  return inverse > 0 ? scale : 0;
+}
+
+}  // namespace delink
