@@ -64,4 +64,19 @@ absl::Status DeviceExchange::AllReduce(void* buffer, int64_t count, DType dtype,
   return absl::OkStatus();
 }
 
+absl::Status DeviceExchange::Broadcast(void* buffer, int64_t count, DType dtype,
+                                       int root) {
+  if (direct()) {
+    stream_.Synchronize();
+    return comm_.Broadcast(buffer, count, dtype, root)->Wait();
+  }
+  const int64_t bytes = count * SizeOf(dtype);
+  char* const all = Fetch(whole_, buffer, bytes);
+  stream_.Synchronize();
+  DELINK_RETURN_IF_ERROR(comm_.Broadcast(all, count, dtype, root)->Wait());
+  device_.CopyFromHost(stream_, buffer, all, bytes);
+  stream_.Synchronize();
+  return absl::OkStatus();
+}
+
 }  // namespace delink

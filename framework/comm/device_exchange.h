@@ -26,6 +26,7 @@ class DeviceExchange {
                              DType dtype, ReduceOp op);
   absl::Status AllGather(void* buffer, int64_t count, DType dtype);
   absl::Status AllReduce(void* buffer, int64_t count, DType dtype, ReduceOp op);
+  absl::Status Broadcast(void* buffer, int64_t count, DType dtype, int root);
 
  private:
   bool direct() const { return !IsCuda(device_.kind()); }
