@@ -72,8 +72,8 @@ struct OpRecord {
   std::vector<Var> saves;  // among inputs, outputs and tape.Output(...)s
   std::function<void(Backward&)> input;   // gradients of inputs
   std::function<void(Backward&)> weight;  // gradients of parameters
-  // Writes the value of the only output once more, with the same bits, from
-  // `saves`. For what is cheap beside a matrix product: where others save that
+  // Writes the value of the only output once more, with the same bits (or those
+  // that the op says it may have), from `saves`. For what is cheap beside a matrix product: where others save that
   // output it is not kept, but made again when backward first reads it.
   std::function<void(Backward&, const Tensor& y)> remake;
   double flops = 0;           // of forward
@@ -102,8 +102,11 @@ struct VisitInputs {
   const int64_t* samples = nullptr;  // [B] global sample numbers
   const int32_t* targets = nullptr;  // [B, T]; -1: not counted
   LossRecord* loss = nullptr;        // added to by the loss
-  int64_t first_position = 0;        // of token 0 (generation)
-  VisitState* state = nullptr;       // host object, may be null
+  // [B, T], where rows hold several documents: the place of each token in its
+  // own. Null: a row is one document.
+  const int32_t* positions = nullptr;
+  int64_t first_position = 0;   // of token 0 (generation)
+  VisitState* state = nullptr;  // host object, may be null
 };
 
 // y[n] += x[n]; y may be x. Supplied by whoever knows the kernels.
@@ -204,6 +207,14 @@ class Backward {
   // then the closure's to change: the same memory where nobody else holds it.
   // Not for ops whose weight closure reads the gradient of `y`.
   Tensor ReuseGrad(Var y, Var x);
+  // For a kernel that adds its contribution to the gradient of `x` to what has
+  // arrived of it so far: it is to write their sum to `sum`. `before` is not
+  // defined where nothing has arrived, and may be the memory of `sum`. Instead
+  // of NewGrad.
+  struct Addition {
+    Tensor before, sum;
+  };
+  Addition AddToGrad(Var x);
   // The contribution to the gradient of `x` is the gradient of `y`, unchanged;
   // no copy is made where none is needed.
   void PassGrad(Var y, Var x);

@@ -14,6 +14,7 @@ namespace delink {
 struct BatchShape {
   int64_t micro_batch = 1;  // B, sequences
   int64_t seq = 1;          // T, tokens
+  bool masked = false;      // rows hold several documents, and say which
   int64_t tokens() const { return micro_batch * seq; }
 };
 

@@ -19,6 +19,10 @@
 //   (token) of an output depends on no other row unless the formula says so.
 // - A dimension may be 0: then there is nothing to do (parameter gradients are
 //   still zeroed when `accumulate` is false). Pointers that may be null say so.
+// - `positions` [B, T] is for rows that hold several documents: the place of
+//   each token in its own, counted from 0. At [b, 0] stands 0, at [b, t + 1] 0
+//   or one more than at [b, t]. Null: a row is one document, whose first token
+//   is at first_position where there is one (it is 0 beside positions).
 // Dimensions: N rows (tokens), B samples, T positions, D width, V vocabulary,
 // H query heads, Hkv key/value heads, Dh width of a head.
 #pragma once
@@ -47,6 +51,32 @@ struct MatmulArgs {
   bool c_is_gradient = false;  // C is P, not T
 };
 
+// kErf: x * Phi(x). kTanh: x/2 (1 + tanh(sqrt(2/pi) (x + 0.044715 x^3))).
+enum class GeluForm : uint8_t { kTanh, kErf };
+
+// C = gelu(op(A) op(B) [+ bias]), where gelu is of the sum either as it is or
+// rounded to T, as `pre` has it. C is [m, n] without gaps, of type T; nothing
+// is accumulated.
+struct MatmulGeluArgs {
+  MatmulArgs product;
+  GeluForm form;
+  void* pre;  // [m, n]: the sum
+};
+// C = op(A) op(B) * gelu'(pre), where the product may be rounded to T before.
+// C as above, without a bias.
+struct MatmulGeluBackwardArgs {
+  MatmulArgs product;
+  GeluForm form;
+  const void* pre;  // [m, n]
+};
+// Of y = x w^T + b, from dy = A [k, m] and x = B: C = dw, and db = the sums of
+// dy over rows. A is transposed and without gaps, C is P; `product.accumulate`
+// is for both.
+struct MatmulBiasGradArgs {
+  MatmulArgs product;
+  void* db;  // [m] P
+};
+
 struct BiasGradArgs {
   int64_t N, D;
   const void* dy;  // [N, D]
@@ -54,25 +84,30 @@ struct BiasGradArgs {
   bool accumulate = false;
 };
 
-// y = (x - mean) * rstd * w + b, rstd = 1 / sqrt(variance + eps).
+// y = (x - mean) * rstd * w + b, rstd = 1 / sqrt(variance + eps). Where `add`
+// is given, what is normalised is not x but x + add, rounded to T, which goes
+// to `sum`. Where backward's `add` is given, it is added to dx.
 struct LayerNormForwardArgs {
   int64_t N, D;
   double eps;
-  const void* x;  // [N, D]
-  const void* w;  // [D]
-  const void* b;  // [D], may be null
-  void* y;        // [N, D]
-  void* mean;     // [N] S, may be null together with rstd
-  void* rstd;     // [N] S
+  const void* x;              // [N, D]
+  const void* w;              // [D]
+  const void* b;              // [D], may be null
+  void* y;                    // [N, D]
+  void* mean;                 // [N] S, may be null together with rstd
+  void* rstd;                 // [N] S
+  const void* add = nullptr;  // [N, D], may be null
+  void* sum = nullptr;        // [N, D], where there is `add`
 };
 struct LayerNormBackwardInputArgs {
   int64_t N, D;
-  const void* dy;    // [N, D]
-  const void* x;     // [N, D]
-  const void* w;     // [D]
-  const void* mean;  // [N] S
-  const void* rstd;  // [N] S
-  void* dx;          // [N, D], may be dy
+  const void* dy;             // [N, D]
+  const void* x;              // [N, D]
+  const void* w;              // [D]
+  const void* mean;           // [N] S
+  const void* rstd;           // [N] S
+  void* dx;                   // [N, D], may be dy or add
+  const void* add = nullptr;  // [N, D], may be null
 };
 struct LayerNormBackwardWeightArgs {
   int64_t N, D;
@@ -85,22 +120,25 @@ struct LayerNormBackwardWeightArgs {
   bool accumulate = false;
 };
 
-// y = x * rstd * w, rstd = 1 / sqrt(mean(x^2) + eps).
+// y = x * rstd * w, rstd = 1 / sqrt(mean(x^2) + eps); `add` as for layer norm.
 struct RmsNormForwardArgs {
   int64_t N, D;
   double eps;
-  const void* x;  // [N, D]
-  const void* w;  // [D]
-  void* y;        // [N, D]
-  void* rstd;     // [N] S, may be null
+  const void* x;              // [N, D]
+  const void* w;              // [D]
+  void* y;                    // [N, D]
+  void* rstd;                 // [N] S, may be null
+  const void* add = nullptr;  // [N, D], may be null
+  void* sum = nullptr;        // [N, D], where there is `add`
 };
 struct RmsNormBackwardInputArgs {
   int64_t N, D;
-  const void* dy;    // [N, D]
-  const void* x;     // [N, D]
-  const void* w;     // [D]
-  const void* rstd;  // [N] S
-  void* dx;          // [N, D], may be dy
+  const void* dy;             // [N, D]
+  const void* x;              // [N, D]
+  const void* w;              // [D]
+  const void* rstd;           // [N] S
+  void* dx;                   // [N, D], may be dy or add
+  const void* add = nullptr;  // [N, D], may be null
 };
 struct RmsNormBackwardWeightArgs {
   int64_t N, D;
@@ -143,9 +181,6 @@ struct QkNormBackwardWeightArgs {
   void* dw;          // [Dh] P
   bool accumulate = false;
 };
-
-// kErf: x * Phi(x). kTanh: x/2 (1 + tanh(sqrt(2/pi) (x + 0.044715 x^3))).
-enum class GeluForm : uint8_t { kTanh, kErf };
 
 struct GeluForwardArgs {
   int64_t count;
@@ -193,6 +228,7 @@ struct RotaryArgs {
   int64_t heads;  // that turn, at the start of each row
   int64_t row;    // elements of a token
   int64_t first_position = 0;
+  const int32_t* positions = nullptr;  // [B, T], may be null
   const RotaryAngles* angles;  // host memory, read before the call returns
   bool inverse = false;
   void* x;  // [B, T, row]
@@ -228,14 +264,15 @@ struct DropoutArgs {
   void* y;        // [B, T, D]
 };
 
-// y[b, t] = w[token[b, t]] (+ p[first_position + t]).
+// y[b, t] = w[token[b, t]] (+ p[first_position + t], or p[positions[b, t]]).
 struct EmbeddingForwardArgs {
   int64_t B, T, D, V;
   int64_t first_position = 0;
-  const int32_t* tokens;  // [B, T], each in [0, V)
-  const void* w;          // [V, D]
-  const void* p;          // [>= first_position + T, D], may be null
-  void* y;                // [B, T, D]
+  const int32_t* positions = nullptr;  // [B, T], may be null
+  const int32_t* tokens;               // [B, T], each in [0, V)
+  const void* w;                       // [V, D]
+  const void* p;  // [>= first_position + T, D], may be null
+  void* y;        // [B, T, D]
 };
 struct EmbeddingBackwardWeightArgs {
   int64_t N, D, V;
@@ -244,6 +281,8 @@ struct EmbeddingBackwardWeightArgs {
   void* dw;               // [V, D] P; rows of absent tokens are zeroed on `=`
   bool accumulate = false;
 };
+// Of rows with `positions` this is EmbeddingBackwardWeight, positions being
+// the tokens.
 struct EmbeddingBackwardPositionArgs {
   int64_t B, T, D, Tmax;
   int64_t first_position = 0;
@@ -261,7 +300,10 @@ struct HeadStrides {
 
 // Causal attention with grouped queries (query head h reads key/value head
 // h / (H / Hkv)): query i sees keys 0 .. i + (Tk - Tq), of these with a window
-// of W > 0 the last W.
+// of W > 0 the last W. With `positions`, for Tq == Tk, it sees none before its
+// own document, which begins positions[b, i] before it; what stands in other
+// documents then changes no bit of o, lse and dq, nor what they get of dk and
+// dv, as long as it is finite.
 //   o = softmax(scale q k^T) v, lse = log sum exp(scale q k^T)
 // Tiled with an online softmax (Dao et al., "FlashAttention", 2022): the
 // scores are never whole in memory. Tk >= Tq, H a multiple of Hkv.
@@ -269,7 +311,8 @@ struct AttentionForwardArgs {
   int64_t B, H, Hkv, Dh, Tq, Tk;
   double scale;
   int64_t window = 0;
-  const void* q;  // [B, Tq, H, Dh] by q_strides
+  const int32_t* positions = nullptr;  // [B, Tq], may be null
+  const void* q;                       // [B, Tq, H, Dh] by q_strides
   HeadStrides q_strides;
   const void* k;  // [B, Tk, Hkv, Dh] by kv_strides
   const void* v;  // the same
@@ -284,6 +327,7 @@ struct AttentionBackwardArgs {
   int64_t B, H, Hkv, Dh, Tq, Tk;
   double scale;
   int64_t window = 0;
+  const int32_t* positions = nullptr;  // [B, Tq], may be null
   const void* q;
   HeadStrides q_strides;  // of dq too
   const void* k;

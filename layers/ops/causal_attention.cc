@@ -17,6 +17,7 @@ void* Offset(const Tensor& x, int64_t elements) {
 
 struct Heads {
   int64_t B, T, H, Hkv, Dh, window;
+  const int32_t* positions;  // [B, T], may be null
   int64_t row() const { return (H + 2 * Hkv) * Dh; }
   HeadStrides packed() const { return {T * row(), row()}; }
   HeadStrides output() const { return {T * H * Dh, H * Dh}; }
@@ -35,7 +36,13 @@ Heads HeadsOf(Var qkv, int64_t heads, int64_t kv_heads, int64_t window) {
   const int64_t width = heads + 2 * kv_heads;
   DELINK_CHECK_EQ(qkv.dim(2) % width, 0) << "qkv " << qkv.shape();
   DELINK_CHECK_GE(window, 0);
-  return {qkv.dim(0), qkv.dim(1), heads, kv_heads, qkv.dim(2) / width, window};
+  return {.B = qkv.dim(0),
+          .T = qkv.dim(1),
+          .H = heads,
+          .Hkv = kv_heads,
+          .Dh = qkv.dim(2) / width,
+          .window = window,
+          .positions = qkv.tape().inputs().positions};
 }
 
 AttentionForwardArgs ForwardArgs(const Heads& s, const Tensor& qkv,
@@ -48,6 +55,7 @@ AttentionForwardArgs ForwardArgs(const Heads& s, const Tensor& qkv,
           .Tk = s.T,
           .scale = s.scale(),
           .window = s.window,
+          .positions = s.positions,
           .q = qkv.data(),
           .q_strides = s.packed(),
           .k = Offset(qkv, s.H * s.Dh),
@@ -79,6 +87,7 @@ void InputGrad(Backward& back, const Heads& s, Var qkv, Var o, Var lse) {
       .Tk = s.T,
       .scale = s.scale(),
       .window = s.window,
+      .positions = s.positions,
       .q = qkv.data(),
       .q_strides = s.packed(),
       .k = Offset(qkv.value(), s.H * s.Dh),
@@ -114,7 +123,8 @@ Var CausalAttention(Var qkv, int64_t heads, int64_t kv_heads, int64_t window) {
     args.lse = lse.data();
   }
   Forward(tape, KernelsOf(tape, dtype), args);
-  // Scores and weighted sums, for each query and each key that it sees.
+  // Scores and weighted sums, for each query and each key that it sees; where
+  // documents end is not known here, so a row counts as one.
   const double pairs = static_cast<double>(s.pairs());
   const double flops = 4.0 * pairs * static_cast<double>(s.B * s.H * s.Dh);
   OpRecord op{.name = "attention",
@@ -134,7 +144,8 @@ Var CachedAttention(Var qkv, int64_t heads, int64_t kv_heads,
                     const Tensor& cache, int64_t keys, int64_t window) {
   const Heads s = HeadsOf(qkv, heads, kv_heads, window);
   Tape& tape = qkv.tape();
-  DELINK_CHECK(!tape.recording()) << "a cache is for generation";
+  DELINK_CHECK(!tape.recording() && s.positions == nullptr)
+      << "a cache is for generation, of one document";
   DELINK_CHECK(cache.dtype() == qkv.dtype());
   const int64_t capacity = cache.dim(1), row = 2 * s.Hkv * s.Dh;
   DELINK_CHECK_EQ(cache.shape(), (Shape{s.B, capacity, row}));

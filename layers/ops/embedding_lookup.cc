@@ -5,20 +5,28 @@
 namespace delink::ops {
 namespace {
 
-void WeightGrad(Backward& back, int64_t first_position, Var tokens, Var y,
-                Param& w, Param* p) {
+// Of the table whose rows were taken by `rows` [N].
+void TableGrad(Backward& back, const Kernels& kernels, const int32_t* rows,
+               const Tensor& dy, Param& table) {
+  const Param::GradTarget d = table.TakeGrad();
+  kernels.embedding_backward_weight(back.stream(),
+                                    {.N = dy.dim(0) * dy.dim(1),
+                                     .D = table.shape()[1],
+                                     .V = table.shape()[0],
+                                     .tokens = rows,
+                                     .dy = dy.data(),
+                                     .dw = d.value.data(),
+                                     .accumulate = d.accumulate});
+}
+
+void WeightGrad(Backward& back, int64_t first_position,
+                const int32_t* positions, Var tokens, Var y, Param& w,
+                Param* p) {
   const Kernels& kernels = KernelsOf(y.tape(), y.dtype());
   const Tensor dy = back.grad(y);
-  const Param::GradTarget dw = w.TakeGrad();
-  kernels.embedding_backward_weight(
-      back.stream(), {.N = tokens.shape().elements(),
-                      .D = w.shape()[1],
-                      .V = w.shape()[0],
-                      .tokens = static_cast<const int32_t*>(tokens.data()),
-                      .dy = dy.data(),
-                      .dw = dw.value.data(),
-                      .accumulate = dw.accumulate});
+  TableGrad(back, kernels, static_cast<const int32_t*>(tokens.data()), dy, w);
   if (p == nullptr) return;
+  if (positions != nullptr) return TableGrad(back, kernels, positions, dy, *p);
   const Param::GradTarget dp = p->TakeGrad();
   kernels.embedding_backward_position(back.stream(),
                                       {.B = tokens.dim(0),
@@ -38,6 +46,7 @@ Var EmbeddingLookup(Var tokens, Param& w, Param* p) {
   const int64_t B = tokens.dim(0), T = tokens.dim(1);
   const int64_t V = w.shape()[0], D = w.shape()[1];
   const int64_t first_position = tape.inputs().first_position;
+  const int32_t* const positions = tape.inputs().positions;
   DELINK_CHECK(tokens.dtype() == DType::kI32);
   if (p != nullptr) {
     DELINK_CHECK_EQ(p->shape()[1], D);
@@ -53,6 +62,7 @@ Var EmbeddingLookup(Var tokens, Param& w, Param* p) {
                           .D = D,
                           .V = V,
                           .first_position = first_position,
+                          .positions = positions,
                           .tokens = static_cast<const int32_t*>(tokens.data()),
                           .w = w.weight().data(),
                           .p = p != nullptr ? p->weight().data() : nullptr,
@@ -63,7 +73,8 @@ Var EmbeddingLookup(Var tokens, Param& w, Param* p) {
                .saves = {tokens},
                .weight =
                    [=, &w](Backward& back) {
-                     WeightGrad(back, first_position, tokens, y, w, p);
+                     WeightGrad(back, first_position, positions, tokens, y, w,
+                                p);
                    }},
               /*trains=*/true);
   return y;

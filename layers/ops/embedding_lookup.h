@@ -6,9 +6,9 @@
 
 namespace delink::ops {
 
-// y[b, t] = w[token[b, t]] (+ p[first_position + t]). tokens [B, T] i32, each
-// in [0, V); w [V, D]; p [Tmax, D] or null, inputs().first_position + T <=
-// Tmax; y [B, T, D].
+// y[b, t] = w[token[b, t]] (+ p[first_position + t], or p[positions[b, t]] with
+// inputs().positions). tokens [B, T] i32, each in [0, V); w [V, D]; p [Tmax, D]
+// or null, inputs().first_position + T <= Tmax; y [B, T, D].
 Var EmbeddingLookup(Var tokens, Param& w, Param* p);
 
 }  // namespace delink::ops

@@ -64,6 +64,7 @@ Var Rotary(Var qkv, int64_t heads, int64_t kv_heads,
                   .heads = heads + kv_heads,
                   .row = qkv.dim(2),
                   .first_position = tape.inputs().first_position,
+                  .positions = tape.inputs().positions,
                   .angles = &angles,
                   .x = y.data()};
   KernelsOf(tape, qkv.dtype()).rotary(tape.stream(), args);

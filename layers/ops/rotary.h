@@ -39,9 +39,10 @@ struct RotaryConfig {
 RotaryAngles RotaryFrequencies(const RotaryConfig& config);
 
 // qkv [B, T, (H + 2 Hkv) Dh], packed as CausalAttention takes it: queries and
-// keys turn, token t by its position inputs().first_position + t. The result is
-// in qkv's memory, whose old value is gone: qkv must be an op's output that
-// nobody else reads or saves. `angles` must outlive the visit.
+// keys turn, token t by its position inputs().first_position + t, or that in
+// inputs().positions. The result is in qkv's memory, whose old value is gone:
+// qkv must be an op's output that nobody else reads or saves. `angles` must
+// outlive the visit.
 Var Rotary(Var qkv, int64_t heads, int64_t kv_heads,
            const RotaryAngles& angles);
 

@@ -117,6 +117,7 @@ class OpRunner {
             .samples = samples_.data(),
             .targets = c_.targets.data(),
             .loss = &record_,
+            .positions = c_.positions.empty() ? nullptr : c_.positions.data(),
             .first_position = c_.first_position};
   }
   Tensor X() {

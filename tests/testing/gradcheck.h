@@ -29,6 +29,7 @@ struct OpCase {
   std::vector<int32_t> tokens;   // x is these, [x], when not empty
   std::vector<int32_t> targets;  // of a loss
   bool training = true;
+  std::vector<int32_t> positions;  // VisitInputs::positions, or none
   int64_t first_position = 0;
 };
 

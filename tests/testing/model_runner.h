@@ -30,6 +30,8 @@ class ModelRunner {
     std::vector<int32_t> tokens;   // [B, T]
     std::vector<int32_t> targets;  // [B, T]
     std::vector<int64_t> samples;  // [B]
+    // [B, T], the place of each token in its document; or none.
+    std::vector<int32_t> positions;
   };
   ModelRunner(const Build& build, const Batch& batch, const Options& options);
   ~ModelRunner();

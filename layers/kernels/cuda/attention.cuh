@@ -42,9 +42,21 @@ struct OnlineSoftmax {
   float sum[kEach];
 };
 
+// Of a thread's rows, which are queries, the first key that each sees. Rows
+// that are too many are like the last.
+__device__ inline void FirstKeys(const Band& band, const TilePlace& at,
+                                 int (&first_seen)[kEach]) {
+#pragma unroll
+  for (int r = 0; r < kEach; ++r) {
+    first_seen[r] =
+        band.First(at.first + Smaller(kEach * ThreadY() + r, at.count - 1));
+  }
+}
+
 // Scores become probabilities relative to the running maximum, and rescale[r]
 // the factor of what was summed before.
 __device__ inline void NextWeights(const Band& band, int first_query,
+                                   const int (&first_seen)[kEach],
                                    int first_key, float scale,
                                    float (&scores)[kEach][kEach],
                                    OnlineSoftmax& state,
@@ -56,7 +68,8 @@ __device__ inline void NextWeights(const Band& band, int first_query,
 #pragma unroll
     for (int c = 0; c < kEach; ++c) {
       const int key = first_key + ThreadX() + kSide * c;
-      scores[r][c] = band.Sees(query, key) ? scores[r][c] * scale : -INFINITY;
+      const bool seen = key <= query + band.offset && key >= first_seen[r];
+      scores[r][c] = seen ? scores[r][c] * scale : -INFINITY;
       top = fmaxf(top, scores[r][c]);
     }
     top = fmaxf(state.max[r], MaxAcross(top));
@@ -83,8 +96,10 @@ __global__ void __launch_bounds__(kAttentionThreads, kColumns <= 64 ? 2 : 1)
   const HeadRows<T> q = {
       HeadAt<const T>(s.q, s.q_strides, Dh, at.b, at.first, at.h),
       s.q_strides.row, at.count, packed};
-  const Band band(s);
+  const Band band(s, at.b);
   const Range keys = KeysOf(band, at.first, at.count);
+  int first_seen[kEach];
+  FirstKeys(band, at, first_seen);
   float out[kEach][kColumns / kSide] = {};
   OnlineSoftmax state;
 #pragma unroll
@@ -102,7 +117,7 @@ __global__ void __launch_bounds__(kAttentionThreads, kColumns <= 64 ? 2 : 1)
         s.kv_strides.row, count, packed};
     float scores[kEach][kEach] = {}, rescale[kEach];
     AddScores(q, k, Dh, shared, scores);
-    NextWeights(band, at.first, key, scale, scores, state, rescale);
+    NextWeights(band, at.first, first_seen, key, scale, scores, state, rescale);
     StoreWeights(scores, shared);
 #pragma unroll
     for (int r = 0; r < kEach; ++r) {
@@ -175,8 +190,10 @@ __global__ void __launch_bounds__(kAttentionThreads, kColumns <= 64 ? 2 : 1)
       s.o_strides.row, at.count, packed};
   const float to_log2 = scale * kLog2E;
   LoadStatistics<T>(s, at, shared);
-  const Band band(s);
+  const Band band(s, at.b);
   const Range keys = KeysOf(band, at.first, at.count);
+  int first_seen[kEach];
+  FirstKeys(band, at, first_seen);
   float dq[kEach][kColumns / kSide] = {};
   for (int key = keys.begin; key < keys.end; key += kTile) {
     const int count = Smaller(kTile, keys.end - key);
@@ -192,11 +209,12 @@ __global__ void __launch_bounds__(kAttentionThreads, kColumns <= 64 ? 2 : 1)
 #pragma unroll
     for (int r = 0; r < kEach; ++r) {
       const int row = kEach * ThreadY() + r;
+      const int place = at.first + row + band.offset;
       const float l = shared.lse[row], delta = shared.delta[row];
 #pragma unroll
       for (int c = 0; c < kEach; ++c) {
-        const bool seen =
-            band.Sees(at.first + row, key + ThreadX() + kSide * c);
+        const int seen_key = key + ThreadX() + kSide * c;
+        const bool seen = seen_key <= place && seen_key >= first_seen[r];
         const float p = exp2f(scores[r][c] * to_log2 - l);
         ds[r][c] = seen ? p * (ds[r][c] - delta) : 0.0F;
       }
@@ -222,10 +240,12 @@ __device__ inline void Transposed(const Band& band, const float* lse,
     const bool there = query < end_query;
     const float l = there ? lse[query] * kLog2E : 0.0F;
     const float to_subtract = there ? delta[query] : 0.0F;
+    const int first_seen = there ? band.First(query) : 0;
 #pragma unroll
     for (int r = 0; r < kEach; ++r) {
+      const int key = first_key + kEach * ThreadY() + r;
       const bool seen =
-          there && band.Sees(query, first_key + kEach * ThreadY() + r);
+          there && key <= query + band.offset && key >= first_seen;
       p[r][c] = seen ? exp2f(p[r][c] * to_log2 - l) : 0.0F;
       ds[r][c] = seen ? p[r][c] * (ds[r][c] - to_subtract) : 0.0F;
     }
@@ -246,14 +266,16 @@ __global__ void __launch_bounds__(kAttentionThreads, kColumns <= 64 ? 2 : 1)
   const HeadRows<T> v = {
       HeadAt<const T>(s.v, s.kv_strides, Dh, at.b, at.first, at.h),
       s.kv_strides.row, at.count, packed};
-  const Band band(s);
+  const Band band(s, at.b);
   const Range queries =
       QueriesOf(band, at.first, at.count, static_cast<int>(s.Tq));
+  const int last_key = at.first + at.count - 1;
   const int64_t group = s.H / s.Hkv;
   float dk[kEach][kColumns / kSide] = {}, dv[kEach][kColumns / kSide] = {};
   for (int64_t h = at.h * group; h < (at.h + 1) * group; ++h) {
     const int64_t statistics = (at.b * s.H + h) * s.Tq;
     for (int query = queries.begin; query < queries.end; query += kTile) {
+      if (band.First(query) > last_key) break;
       const int count = Smaller(kTile, queries.end - query);
       const HeadRows<T> q = {
           HeadAt<const T>(s.q, s.q_strides, Dh, at.b, query, h),

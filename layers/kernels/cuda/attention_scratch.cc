@@ -50,8 +50,8 @@ int64_t LargestDivisor(int64_t count, Bytes bytes) {
 
 template <typename Args>
 bool Fits(const Args& s) {
-  return s.B > 0 && s.H > 0 && s.Tq == s.Tk && s.Tq > 1 && s.Dh > 0 &&
-         s.Dh <= kMaxHead && s.Dh % kHeadUnit == 0;
+  return s.positions == nullptr && s.B > 0 && s.H > 0 && s.Tq == s.Tk &&
+         s.Tq > 1 && s.Dh > 0 && s.Dh <= kMaxHead && s.Dh % kHeadUnit == 0;
 }
 
 }  // namespace

@@ -20,7 +20,8 @@ int64_t AttentionBackwardScratch(const AttentionBackwardArgs&, int threads);
 
 // Whether a bf16 call with these dimensions is cuDNN's, if there is a cuDNN.
 // Generation, which has a new Tk at each token, is not: cuDNN compiles a kernel
-// for each shape.
+// for each shape. Nor are rows of several documents: cuDNN would take each as a
+// sample of its own, and it compiles a kernel for each number of samples too.
 bool IsForCudnn(const AttentionForwardArgs&);
 bool IsForCudnn(const AttentionBackwardArgs&);
 

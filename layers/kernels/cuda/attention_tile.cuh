@@ -49,19 +49,26 @@ __device__ T* HeadAt(Memory* base, HeadStrides strides, int64_t Dh, int64_t b,
 }
 
 // Query i sees key j where i + (Tk - Tq) = place is at or behind it, and in a
-// window less than `window` behind it.
+// window less than `window` behind it; with positions, no farther behind than
+// its own.
 struct Band {
-  int offset;  // Tk - Tq
-  int window;  // Tk where there is none
+  int offset;                // Tk - Tq
+  int window;                // Tk where there is none
+  const int32_t* positions;  // [Tq] of the sample, or null
 
   template <typename Args>
-  __device__ explicit Band(const Args& s)
+  __device__ Band(const Args& s, int64_t b)
       : offset(static_cast<int>(s.Tk - s.Tq)),
         window(static_cast<int>(s.window > 0 && s.window < s.Tk ? s.window
-                                                                : s.Tk)) {}
-  __device__ bool Sees(int query, int key) const {
+                                                                : s.Tk)),
+        positions(s.positions != nullptr ? s.positions + b * s.Tq : nullptr) {}
+  // The first key that a query below Tq sees; not before those of earlier ones.
+  __device__ int First(int query) const {
     const int place = query + offset;
-    return key <= place && key > place - window;
+    const int behind = positions != nullptr && positions[query] < window - 1
+                           ? positions[query]
+                           : window - 1;
+    return place > behind ? place - behind : 0;
   }
 };
 
@@ -77,10 +84,10 @@ struct Range {
 
 // The keys that one of the queries [first, first + count) sees.
 __device__ inline Range KeysOf(const Band& band, int first, int count) {
-  const int begin = first + band.offset - band.window + 1;
-  return {begin > 0 ? begin : 0, first + count + band.offset};
+  return {band.First(first), first + count + band.offset};
 }
-// The queries, of Tq, that see one of the keys [first, first + count).
+// The queries, of Tq, that see one of the keys [first, first + count); but for
+// positions, which hide what is behind some query from all that follow too.
 __device__ inline Range QueriesOf(const Band& band, int first, int count,
                                   int Tq) {
   return {first > band.offset ? first - band.offset : 0,

@@ -38,8 +38,9 @@ __global__ void __launch_bounds__(kGatherThreads)
     }
     return;
   }
-  const T* const p =
-      static_cast<const T*>(s.p) + (s.first_position + n % s.T) * s.D;
+  const int64_t position =
+      s.positions != nullptr ? s.positions[n] : s.first_position + n % s.T;
+  const T* const p = static_cast<const T*>(s.p) + position * s.D;
   for (int64_t d = int64_t{threadIdx.x} * kSize; d < s.D; d += step) {
     const Pack<T, kSize> a = LoadPack<T, kSize>(w + d);
     const Pack<T, kSize> b = LoadPack<T, kSize>(p + d);

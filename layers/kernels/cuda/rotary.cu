@@ -12,7 +12,9 @@ void Turn(Stream& stream, const RotaryArgs& s) {
   // multiprocessors without work.
   const int64_t wanted = int64_t{8} * InfoOf(stream).multiprocessors;
   const int64_t blocks_each =
-      std::clamp<int64_t>((wanted + s.T - 1) / s.T, 1, s.B);
+      s.positions != nullptr
+          ? s.B
+          : std::clamp<int64_t>((wanted + s.T - 1) / s.T, 1, s.B);
   const RotaryShape shape = {
       .B = s.B,
       .T = s.T,
@@ -20,6 +22,7 @@ void Turn(Stream& stream, const RotaryArgs& s) {
       .heads = static_cast<int>(s.heads),
       .Dh = static_cast<int>(s.Dh),
       .first_position = s.first_position,
+      .positions = s.positions,
       .samples_each = (s.B + blocks_each - 1) / blocks_each,
       .inverse = s.inverse,
       .by_token = Divisor(s.heads * (s.angles->pairs / kWidth)),

@@ -41,7 +41,8 @@ struct RotaryShape {
   int64_t B, T, row;  // elements of a token
   int heads, Dh;
   int64_t first_position;
-  int64_t samples_each;  // of a block
+  const int32_t* positions;  // [B, T], or null
+  int64_t samples_each;      // of a block; 1 where there are positions
   bool inverse;
   Divisor by_token;  // heads * pairs / kWidth
   Divisor by_head;   // pairs / kWidth
@@ -55,7 +56,10 @@ __global__ void __launch_bounds__(kRotaryThreads)
                  T* x) {
   __shared__ SinCos turns[kMaxRotaryPairs];
   const int64_t t = blockIdx.x % s.T;
-  const auto position = static_cast<double>(s.first_position + t);
+  const int64_t first = blockIdx.x / s.T * s.samples_each;
+  const auto position =
+      static_cast<double>(s.positions != nullptr ? s.positions[first * s.T + t]
+                                                 : s.first_position + t);
   for (int i = static_cast<int>(threadIdx.x); i < angles.pairs;
        i += kRotaryThreads) {
     SinCos turn = SinCosOf(position * angles.inverse_frequency[i]);
@@ -65,7 +69,6 @@ __global__ void __launch_bounds__(kRotaryThreads)
   __syncthreads();
   const int each = angles.pairs / kWidth;  // of a head
   const int token = s.heads * each;        // of a token
-  const int64_t first = blockIdx.x / s.T * s.samples_each;
   const int64_t samples =
       first + s.samples_each < s.B ? s.samples_each : s.B - first;
   for (int64_t k = threadIdx.x; k < samples * token; k += kRotaryThreads) {

@@ -35,16 +35,18 @@ struct Seen {
   int64_t first, end;
 };
 template <typename Args>
-Seen SeenBy(const Args& s, int64_t i) {
+Seen SeenBy(const Args& s, int64_t b, int64_t i) {
   const int64_t end = i + (s.Tk - s.Tq) + 1;
-  return {s.window > 0 ? std::max<int64_t>(end - s.window, 0) : 0, end};
+  const int64_t document =
+      s.positions != nullptr ? end - 1 - s.positions[b * s.Tq + i] : 0;
+  return {s.window > 0 ? std::max(end - s.window, document) : document, end};
 }
 
 template <typename T>
 void ForwardQuery(const AttentionForwardArgs& s, int64_t b, int64_t h,
                   int64_t i) {
   const int64_t hkv = h / (s.H / s.Hkv);
-  const auto [first, end] = SeenBy(s, i);
+  const auto [first, end] = SeenBy(s, b, i);
   const T* q = At<T>(s.q, s.q_strides, s.Dh, b, i, h);
   std::vector<double> p(end - first);
   for (int64_t j = first; j < end; ++j) {
@@ -74,7 +76,7 @@ template <typename T>
 void BackwardQuery(const AttentionBackwardArgs& s, int64_t b, int64_t h,
                    int64_t i, double* dk, double* dv) {
   const int64_t hkv = h / (s.H / s.Hkv);
-  const auto [first, end] = SeenBy(s, i);
+  const auto [first, end] = SeenBy(s, b, i);
   const int64_t row = (b * s.H + h) * s.Tq + i;
   const T* q = At<T>(s.q, s.q_strides, s.Dh, b, i, h);
   const T* o = At<T>(s.o, s.o_strides, s.Dh, b, i, h);

@@ -8,7 +8,8 @@ void EmbeddingForward(Stream&, const EmbeddingForwardArgs& s) {
   const T* p = static_cast<const T*>(s.p);
   T* y = static_cast<T*>(s.y);
   for (int64_t n = 0; n < s.B * s.T; ++n) {
-    const int64_t position = s.first_position + n % s.T;
+    const int64_t position =
+        s.positions != nullptr ? s.positions[n] : s.first_position + n % s.T;
     for (int64_t d = 0; d < s.D; ++d) {
       const double weight = w[s.tokens[n] * s.D + d];
       y[n * s.D + d] = static_cast<T>(

@@ -9,7 +9,8 @@ void Rotary(Stream&, const RotaryArgs& s) {
   const RotaryAngles& angles = *s.angles;
   const bool half = angles.pairing == RotaryPairing::kHalf;
   for (int64_t n = 0; n < s.B * s.T; ++n) {
-    const auto position = static_cast<double>(s.first_position + n % s.T);
+    const auto position = static_cast<double>(
+        s.positions != nullptr ? s.positions[n] : s.first_position + n % s.T);
     for (int i = 0; i < angles.pairs; ++i) {
       const double angle = position * angles.inverse_frequency[i];
       const double cos = std::cos(angle);

@@ -1,8 +1,11 @@
 #include <cmath>
+#include <vector>
 
 #include "absl/strings/str_format.h"
+#include "absl/strings/str_join.h"
 #include "layers/kernels/cpu/threads.h"
 #include "tests/layers/kernels/cases.h"
+#include "tests/testing/documents.h"
 
 namespace delink::testing {
 namespace {
@@ -11,6 +14,7 @@ struct Shape {
   int64_t B, H, Hkv, Dh, Tq, Tk;
   double size = 1.0;  // of q: large ones make sharp distributions
   int64_t window = 0;
+  std::vector<int64_t> documents = {};  // lengths; none: not masked
 };
 
 // Packed where Tq == Tk: q, k and v are one matrix, as the projection gives
@@ -44,11 +48,18 @@ struct Tensors {
 
 Case AttentionCase(const Shape& p) {
   const std::string name =
-      absl::StrFormat("attention B%d H%d/%d Dh%d Tq%d Tk%d size%g W%d", p.B,
-                      p.H, p.Hkv, p.Dh, p.Tq, p.Tk, p.size, p.window);
+      absl::StrFormat("attention B%d H%d/%d Dh%d Tq%d Tk%d size%g W%d%s%s", p.B,
+                      p.H, p.Hkv, p.Dh, p.Tq, p.Tk, p.size, p.window,
+                      p.documents.empty() ? "" : " documents ",
+                      absl::StrJoin(p.documents, ","));
   return MakeCase(
       name, [p]<typename T>(const Kernels& kernels, Stream& stream) -> Outputs {
         Tensors<T> t(p);
+        const Guarded<int32_t> positions(
+            p.documents.empty() ? std::vector<int32_t>()
+                                : Positions(p.B, p.Tq, p.documents));
+        const int32_t* const documents =
+            p.documents.empty() ? nullptr : positions.data();
         const T* kv = t.packed ? t.qkv.data() : t.cache.data();
         T* d_kv = t.packed ? t.d_qkv.data() : t.d_cache.data();
         const HeadStrides o_strides = {p.Tq * p.H * p.Dh, p.H * p.Dh};
@@ -67,6 +78,7 @@ Case AttentionCase(const Shape& p) {
             .Tk = p.Tk,
             .scale = 1.0 / std::sqrt(static_cast<double>(p.Dh)),
             .window = p.window,
+            .positions = documents,
             .q = t.qkv.data(),
             .q_strides = t.q_strides,
             .k = kv + t.k,
@@ -88,6 +100,7 @@ Case AttentionCase(const Shape& p) {
                                           .Tk = p.Tk,
                                           .scale = forward.scale,
                                           .window = p.window,
+                                          .positions = documents,
                                           .q = forward.q,
                                           .q_strides = t.q_strides,
                                           .k = forward.k,
@@ -115,6 +128,27 @@ Case AttentionCase(const Shape& p) {
                 Result("d_qkv", t.d_qkv, 4 * tolerance),
                 Result("d_cache", t.d_cache, 4 * tolerance)};
       });
+}
+
+// Documents of one token, within a vector, a tile, over tiles, longer than the
+// row; ends at the edges of tiles and beside them.
+std::vector<Shape> MaskedShapes() {
+  std::vector<Shape> shapes;
+  for (const int64_t T : {1, 2, 17, 63, 64, 65, 130}) {
+    shapes.push_back({2, 4, 2, 8, T, T, 1.0, 0, {3, 1, 1, 20, 8}});
+    shapes.push_back({1, 2, 1, 5, T, T, 1.0, 0, {1}});
+  }
+  for (const std::vector<int64_t>& lengths : std::vector<std::vector<int64_t>>{
+           {64}, {63, 1, 65}, {16}, {15, 17}, {90, 5, 70}, {129}, {500}}) {
+    shapes.push_back({2, 2, 1, 16, 150, 150, 1.0, 0, lengths});
+    shapes.push_back({1, 1, 1, 3, 150, 150, 1.0, 0, lengths});
+  }
+  for (const int64_t W : {1, 7, 64, 100}) {
+    shapes.push_back({2, 2, 1, 8, 140, 140, 1.0, W, {5, 80, 30}});
+  }
+  shapes.push_back({1, 3, 1, 96, 70, 70, 4.0, 0, {40, 7}});
+  shapes.push_back({1, 2, 2, 136, 66, 66, 1.0, 0, {65, 1}});
+  return shapes;
 }
 
 }  // namespace
@@ -151,6 +185,7 @@ std::vector<Case> AttentionCases() {
   for (const int64_t T : {63, 64, 65, 127, 129}) {
     cases.push_back(AttentionCase({1, 3, 1, 96, T, T, 1.0, T == 64 ? 0 : 64}));
   }
+  for (const Shape& p : MaskedShapes()) cases.push_back(AttentionCase(p));
   return cases;
 }
 

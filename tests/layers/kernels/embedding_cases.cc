@@ -1,5 +1,6 @@
 #include "absl/strings/str_format.h"
 #include "tests/layers/kernels/cases.h"
+#include "tests/testing/documents.h"
 
 namespace delink::testing {
 namespace {
@@ -34,7 +35,7 @@ Case EmbeddingCase(const Shape& p) {
         const Guarded<int32_t> tokens(TokensOf(p));
         const auto w = Input<T>("w", V * D), pos = Input<T>("p", Tmax * D);
         const auto dy = Input<T>("dy", N * D);
-        Guarded<T> y(N * D), bare(N * D);
+        Guarded<T> y(N * D), y_masked(N * D), bare(N * D);
         Guarded<Wide<T>> dw(V * D), dp(Tmax * D);
         if (p.accumulate) {
           dw = Input<Wide<T>>("dw", V * D);
@@ -50,6 +51,12 @@ Case EmbeddingCase(const Shape& p) {
                                         .p = pos.data(),
                                         .y = y.data()};
         kernels.embedding_forward(stream, forward);
+        const Guarded<int32_t> places(Positions(p.B, p.T, {3, 1, 5}));
+        EmbeddingForwardArgs masked = forward;
+        masked.first_position = 0;
+        masked.positions = places.data();
+        masked.y = y_masked.data();
+        kernels.embedding_forward(stream, masked);
         forward.p = nullptr;
         forward.y = bare.data();
         kernels.embedding_forward(stream, forward);
@@ -70,7 +77,8 @@ Case EmbeddingCase(const Shape& p) {
                                              .dp = dp.data(),
                                              .accumulate = p.accumulate});
         return {
-            Result("y", y, 1e-7), Result("bare", bare, 0.0),
+            Result("y", y, 1e-7), Result("y masked", y_masked, 1e-7),
+            Result("bare", bare, 0.0),
             Result("dw", dw, Tolerance<float>(p.frequent > 1 ? N : N / V + 1)),
             Result("dp", dp, Tolerance<float>(p.B))};
       });

@@ -13,12 +13,14 @@
 #include "layers/ops/rms_norm.h"
 #include "layers/ops/rotary.h"
 #include "layers/ops/swiglu.h"
+#include "tests/testing/documents.h"
 #include "tests/testing/gradcheck.h"
 
 namespace delink {
 namespace {
 
 using testing::ExpectGradients;
+using testing::Positions;
 using Params = std::vector<Param*>;
 
 TEST(Gradients, Linear) {
@@ -130,6 +132,38 @@ TEST(Gradients, AttentionWithinAWindow) {
            return ops::CausalAttention(x, 4, 2, window);
          }});
   }
+}
+
+TEST(Gradients, AttentionWithinDocuments) {
+  for (const std::vector<int64_t>& lengths :
+       std::vector<std::vector<int64_t>>{{1}, {3, 1, 5}, {6, 1}, {20}}) {
+    for (const int64_t window : {0, 2}) {
+      SCOPED_TRACE(lengths[0]);
+      ExpectGradients({.x = {2, 7, (4 + 2 * 2) * 2},
+                       .op =
+                           [window](Var x, const Params&) {
+                             return ops::CausalAttention(x, 4, 2, window);
+                           },
+                       .positions = Positions(2, 7, lengths)});
+    }
+  }
+}
+
+TEST(Gradients, PositionsWithinDocuments) {
+  const RotaryAngles angles = ops::RotaryFrequencies({.dim = 4, .base = 10});
+  ExpectGradients(
+      {.x = {2, 5, (2 + 2 * 1) * 4},
+       .op = [&](Var x,
+                 const Params&) { return ops::Rotary(x + x, 2, 1, angles); },
+       .positions = Positions(2, 5, {2, 1, 4})});
+  ExpectGradients({.x = {2, 5},
+                   .params = {{7, 3}, {6, 3}},
+                   .op =
+                       [](Var x, const Params& p) {
+                         return ops::EmbeddingLookup(x, *p[0], p[1]);
+                       },
+                   .tokens = {0, 6, 2, 2, 1, 5, 0, 0, 3, 4},
+                   .positions = Positions(2, 5, {2, 1, 4})});
 }
 
 TEST(Gradients, SwiGlu) {

@@ -51,7 +51,7 @@ void SoftmaxBackward(float* p, float* ds, const Statistics& rows,
   for (int64_t i = 0; i < queries; i += kWidth) {
     const Vec lse = Load(rows.lse + i);
     const Vec delta = Load(rows.delta + i);
-    const KeyRange range = band.Keys(i, keys);
+    const Band::Range range = band.Keys(i, keys);
     const auto clear = [&](int64_t first, int64_t end) {
       for (int64_t j = first; j < end; ++j) {
         Store(p + j * kQueryTile + i, Vec{});
@@ -105,7 +105,7 @@ void BackwardTile(const AttentionBackwardArgs& s, int64_t b, int64_t h,
   const int64_t hkv = h / (s.H / s.Hkv);
   const int64_t queries = Smaller(kQueryTile, s.Tq - first_query);
   const int64_t place = first_query + (s.Tk - s.Tq);
-  const TileKeys seen = KeysOf(s, first_query, queries);
+  const TileKeys seen = KeysOf(s, b, first_query, queries);
   const float scale = static_cast<float>(s.scale);
   const T* q = HeadAt<T>(s.q, s.q_strides, s.Dh, b, first_query, h);
   const T* d_o = HeadAt<T>(s.d_o, s.o_strides, s.Dh, b, first_query, h);
@@ -124,21 +124,20 @@ void BackwardTile(const AttentionBackwardArgs& s, int64_t b, int64_t h,
        first_key += kKeyTile) {
     const int64_t keys = Smaller(kKeyTile, seen.end - first_key);
     const Band band = seen.At(place, first_key);
-    const int64_t shift = band.shift;
     PackRows(HeadAt<T>(s.k, s.kv_strides, s.Dh, b, first_key, hkv), row, keys,
              s.Dh, scratch.k);
     const Rows v = AsF32(HeadAt<T>(s.v, s.kv_strides, s.Dh, b, first_key, hkv),
                          row, keys, s.Dh, scratch.v);
-    Scores(scratch.k, s.Dh, scratch.q_transposed, queries, keys, s.Dh, shift,
+    Scores(scratch.k, s.Dh, scratch.q_transposed, queries, keys, s.Dh, band,
            scratch.p);
-    Scores(v.at, v.stride, scratch.d_o_transposed, queries, keys, s.Dh, shift,
+    Scores(v.at, v.stride, scratch.d_o_transposed, queries, keys, s.Dh, band,
            scratch.ds);
     SoftmaxBackward(scratch.p, scratch.ds, rows, queries, keys, band, scale);
-    SumOverQueries(scratch.p, scratch.d_o, s.Dh, queries, keys, s.Dh, shift,
+    SumOverQueries(scratch.p, scratch.d_o, s.Dh, queries, keys, s.Dh, band,
                    dv.at + first_key * dv.stride, dv.stride);
-    SumOverQueries(scratch.ds, scratch.q, s.Dh, queries, keys, s.Dh, shift,
+    SumOverQueries(scratch.ds, scratch.q, s.Dh, queries, keys, s.Dh, band,
                    dk.at + first_key * dk.stride, dk.stride);
-    SumOverKeys(scratch.ds, scratch.k, s.Dh, queries, keys, s.Dh, shift, dq.at,
+    SumOverKeys(scratch.ds, scratch.k, s.Dh, queries, keys, s.Dh, band, dq.at,
                 dq.stride, first_key > seen.first);
   }
   Finish(dq, queries, s.Dh, out, s.q_strides.row);

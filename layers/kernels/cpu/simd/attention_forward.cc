@@ -35,7 +35,7 @@ void OnlineSoftmax(float* scores, int64_t queries, int64_t keys, Band band,
                    Softmax* state) {
   const Vec infinity = Set(__builtin_inff());
   for (int64_t i = 0; i < queries; i += kWidth) {
-    const KeyRange range = band.Keys(i, keys);
+    const Band::Range range = band.Keys(i, keys);
     const Vec before = Load(state->max + i);
     Vec max = before;
     float* column = scores + i;
@@ -83,7 +83,7 @@ void ForwardTile(const AttentionForwardArgs& s, int64_t b, int64_t h,
   const int64_t hkv = h / (s.H / s.Hkv);
   const int64_t queries = Smaller(kQueryTile, s.Tq - first_query);
   const int64_t place = first_query + (s.Tk - s.Tq);
-  const TileKeys seen = KeysOf(s, first_query, queries);
+  const TileKeys seen = KeysOf(s, b, first_query, queries);
   static_assert(kQueryTile == kKeyTile);  // so scratch.keys has room for q
   const Rows q = AsF32(HeadAt<T>(s.q, s.q_strides, s.Dh, b, first_query, h),
                        s.q_strides.row, queries, s.Dh, scratch.keys);
@@ -98,10 +98,9 @@ void ForwardTile(const AttentionForwardArgs& s, int64_t b, int64_t h,
        first_key += kKeyTile) {
     const int64_t keys = Smaller(kKeyTile, seen.end - first_key);
     const Band band = seen.At(place, first_key);
-    const int64_t shift = band.shift;
     const Rows k = AsF32(HeadAt<T>(s.k, s.kv_strides, s.Dh, b, first_key, hkv),
                          s.kv_strides.row, keys, s.Dh, scratch.keys);
-    Scores(k.at, k.stride, scratch.q, queries, keys, s.Dh, shift,
+    Scores(k.at, k.stride, scratch.q, queries, keys, s.Dh, band,
            scratch.scores);
     OnlineSoftmax(scratch.scores, queries, keys, band, &state);
     for (int64_t i = 0; first_key > seen.first && i < queries; ++i) {
@@ -111,8 +110,8 @@ void ForwardTile(const AttentionForwardArgs& s, int64_t b, int64_t h,
     }
     PackRows(HeadAt<T>(s.v, s.kv_strides, s.Dh, b, first_key, hkv),
              s.kv_strides.row, keys, s.Dh, scratch.values);
-    SumOverKeys(scratch.scores, scratch.values, s.Dh, queries, keys, s.Dh,
-                shift, scratch.out, s.Dh, first_key > seen.first);
+    SumOverKeys(scratch.scores, scratch.values, s.Dh, queries, keys, s.Dh, band,
+                scratch.out, s.Dh, first_key > seen.first);
   }
   for (int64_t i = 0; i < queries; ++i) {
     T* o = HeadAt<T>(s.o, s.o_strides, s.Dh, b, first_query + i, h);

@@ -36,8 +36,9 @@ void EmbeddingForward(Stream&, const EmbeddingForwardArgs& s) {
       std::memcpy(y, row, s.D * sizeof(T));
       continue;
     }
-    const T* p =
-        static_cast<const T*>(s.p) + (s.first_position + n % s.T) * s.D;
+    const int64_t position =
+        s.positions != nullptr ? s.positions[n] : s.first_position + n % s.T;
+    const T* p = static_cast<const T*>(s.p) + position * s.D;
     ForRow(s.D, [&](auto load, auto store)
                     DELINK_LAMBDA { store(y, load(row) + load(p)); });
   }

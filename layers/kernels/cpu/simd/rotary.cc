@@ -1,6 +1,6 @@
 // ref/rotary.cc has the formulas. Sines and cosines of a token are made once
-// for all its heads and all samples, in f32 from angles reduced in double: they
-// cost less than the reading of a table would.
+// for all its heads and all samples where it has the same position, in f32 from
+// angles reduced in double: they cost less than the reading of a table would.
 #include "layers/kernels/cpu/simd/rows.h"
 #include "layers/kernels/cpu/simd/simd.h"
 #include "layers/kernels/cpu/threads.h"
@@ -102,8 +102,12 @@ void Rotary(Stream&, const RotaryArgs& s) {
                                               kParallelFrom)
   for (int64_t t = 0; t < s.T; ++t) {
     Turn turn;
-    TurnAt(s, s.first_position + t, &turn);
+    int64_t made = -1;
     for (int64_t b = 0; b < s.B; ++b) {
+      const int64_t position = s.positions != nullptr ? s.positions[b * s.T + t]
+                                                      : s.first_position + t;
+      if (position != made) TurnAt(s, position, &turn);
+      made = position;
       T* head = static_cast<T*>(s.x) + (b * s.T + t) * s.row;
       for (int64_t h = 0; h < s.heads; ++h, head += s.Dh) {
         if (half) {
