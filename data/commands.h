@@ -1,5 +1,5 @@
-// What `delink data build`, `info` and `verify` do; the command line itself is
-// in tools/.
+// What `delink data build`, `import`, `info`, `check` and `verify` do; the
+// command line itself is in tools/.
 #pragma once
 
 #include <ostream>
@@ -7,6 +7,7 @@
 
 #include "absl/status/status.h"
 #include "data/corpus/build.h"
+#include "data/import/import.h"
 
 namespace delink {
 
@@ -16,11 +17,21 @@ namespace delink {
 absl::Status DataBuild(const CorpusOptions& options, std::ostream& out,
                        std::ostream& live, bool live_is_terminal);
 
+// Makes a corpus of token files; prints as DataBuild does.
+absl::Status DataImport(const ImportOptions& options, std::ostream& out,
+                        std::ostream& live, bool live_is_terminal);
+
 // Prints the statistics of a corpus: of both sides of the folder given to
 // `build --out`, or of the side that `dir` is: a table with a column for each.
 // With `json` one object:
 // {"train": {"tokens": ..., "entropy": ...}, "validation": {...}}.
 absl::Status DataInfo(const std::string& dir, bool json, std::ostream& out);
+
+// Compares every file with its digest, reads all tokens and prints what
+// DataInfo does not know (data/corpus/check.h), in the same forms. DataLoss
+// where something does not fit.
+absl::Status DataCheck(const std::string& dir, bool json, std::ostream& out,
+                       std::ostream& live, bool live_is_terminal);
 
 // Compares every file with its digest.
 absl::Status DataVerify(const std::string& dir, std::ostream& out);

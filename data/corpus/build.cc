@@ -11,6 +11,7 @@
 #include "data/corpus/encoder.h"
 #include "data/corpus/line_sampler.h"
 #include "data/corpus/reporter.h"
+#include "data/corpus/staging.h"
 #include "data/corpus/text_inputs.h"
 #include "data/tokenizer/tokenizer.h"
 #include "framework/base/file.h"
@@ -18,8 +19,6 @@
 
 namespace delink {
 namespace {
-
-constexpr const char* kSides[] = {"train", "validation"};
 
 absl::Status CheckOptions(const CorpusOptions& options) {
   if (options.inputs.empty()) {
@@ -35,13 +34,6 @@ absl::Status CheckOptions(const CorpusOptions& options) {
   if (!options.tokenizer_file.empty() && options.train_vocab != 0) {
     return absl::InvalidArgumentError(
         "--tokenizer and --train-tokenizer exclude each other; give one");
-  }
-  for (const char* side : kSides) {
-    const std::string path = JoinPath(options.out, side);
-    if (PathExists(path) && !options.overwrite) {
-      return absl::AlreadyExistsError(absl::StrCat(
-          path, ": exists; give --overwrite to replace it, or another --out"));
-    }
   }
   return absl::OkStatus();
 }
@@ -127,11 +119,8 @@ absl::StatusOr<std::unique_ptr<Tokenizer>> ChooseTokenizer(
   return tokenizer;
 }
 
-std::string PartialPath(const std::string& out, const char* side) {
-  return JoinPath(out, absl::StrCat(side, ".partial"));
-}
-
 absl::StatusOr<CorpusReport> Write(const CorpusOptions& options,
+                                   const CorpusStaging& staging,
                                    Reporter& reporter) {
   DELINK_ASSIGN_OR_RETURN(const std::vector<TextInput> inputs,
                           Receive(options, reporter));
@@ -139,15 +128,8 @@ absl::StatusOr<CorpusReport> Write(const CorpusOptions& options,
                           Check(options, inputs, reporter));
   DELINK_ASSIGN_OR_RETURN(const std::unique_ptr<Tokenizer> tokenizer,
                           ChooseTokenizer(options, inputs, scan, reporter));
-  for (const char* side : kSides) {
-    const std::string partial = PartialPath(options.out, side);
-    DELINK_RETURN_IF_ERROR(RemoveAll(partial));
-    DELINK_RETURN_IF_ERROR(MakeDirectories(partial));
-  }
-  CorpusWriter train(PartialPath(options.out, kSides[0]), *tokenizer,
-                     options.shard_tokens);
-  CorpusWriter validation(PartialPath(options.out, kSides[1]), *tokenizer,
-                          options.shard_tokens);
+  CorpusWriter train(staging.dir(0), *tokenizer, options.shard_tokens);
+  CorpusWriter validation(staging.dir(1), *tokenizer, options.shard_tokens);
   reporter.Start("encoding", scan.bytes);
   Encoder encoder(*tokenizer, scan, {train, validation}, reporter);
   DELINK_RETURN_IF_ERROR(encoder.Run(
@@ -164,39 +146,19 @@ absl::StatusOr<CorpusReport> Write(const CorpusOptions& options,
                       .empty_documents = scan.empty};
 }
 
-// Puts the new folders in the places of the old.
-absl::Status Publish(const std::string& out) {
-  for (const char* side : kSides) {
-    const std::string path = JoinPath(out, side);
-    const std::string old = JoinPath(out, absl::StrCat(side, ".old"));
-    DELINK_RETURN_IF_ERROR(RemoveAll(old));
-    if (PathExists(path)) DELINK_RETURN_IF_ERROR(Rename(path, old));
-    DELINK_RETURN_IF_ERROR(SyncDirectory(PartialPath(out, side)));
-    DELINK_RETURN_IF_ERROR(Rename(PartialPath(out, side), path));
-    DELINK_RETURN_IF_ERROR(RemoveAll(old));
-  }
-  return absl::OkStatus();
-}
-
 }  // namespace
 
 absl::StatusOr<CorpusReport> BuildCorpus(
     const CorpusOptions& options,
     const std::function<void(const CorpusProgress&)>& progress) {
   DELINK_RETURN_IF_ERROR(CheckOptions(options));
-  const bool existed = PathExists(options.out);
-  DELINK_RETURN_IF_ERROR(MakeDirectories(options.out));
+  DELINK_ASSIGN_OR_RETURN(
+      CorpusStaging staging,
+      CorpusStaging::Create(options.out, options.overwrite));
   Reporter reporter(progress);
-  absl::StatusOr<CorpusReport> report = Write(options, reporter);
+  absl::StatusOr<CorpusReport> report = Write(options, staging, reporter);
   RemoveAll(SpoolPath(options.out)).IgnoreError();
-  if (report.ok()) {
-    DELINK_RETURN_IF_ERROR(Publish(options.out));
-    return report;
-  }
-  for (const char* side : kSides) {
-    RemoveAll(PartialPath(options.out, side)).IgnoreError();
-  }
-  if (!existed) RemoveAll(options.out).IgnoreError();
+  if (report.ok()) DELINK_RETURN_IF_ERROR(staging.Publish());
   return report;
 }
 

@@ -5,9 +5,9 @@
 #include <cstddef>
 #include <utility>
 
-#include "absl/strings/str_cat.h"
 #include "framework/base/check.h"
 #include "framework/base/file.h"
+#include "framework/base/sha256.h"
 #include "framework/base/status_macros.h"
 #include "framework/hdf5/hdf5.h"
 
@@ -102,11 +102,9 @@ absl::Status CorpusWriter::WriteShard() {
       static_cast<int64_t>(narrow_tokens_.size() + wide_tokens_.size());
   if (count == 0) return absl::OkStatus();
   const int64_t starts = static_cast<int64_t>(starts_.size());
-  token_digest_.Update(narrow_tokens_.data(),
-                       narrow_tokens_.size() * sizeof(uint16_t));
-  token_digest_.Update(wide_tokens_.data(),
-                       wide_tokens_.size() * sizeof(uint32_t));
-  document_digest_.Update(starts_.data(), starts_.size() * sizeof(int64_t));
+  digest_.AddTokens(narrow_tokens_);
+  digest_.AddTokens(wide_tokens_);
+  digest_.AddDocuments(starts_);
 
   const std::string name =
       format::ShardFile(static_cast<int64_t>(shard_sizes_.size()));
@@ -151,11 +149,6 @@ double CorpusWriter::MedianLength() {
   return static_cast<double>(below + *middle) / 2;
 }
 
-std::string CorpusWriter::Digest() {
-  return Sha256Hex(absl::StrCat(token_digest_.Hex(), document_digest_.Hex(),
-                                Sha256Hex(tokenizer_.Serialize())));
-}
-
 absl::Status CorpusWriter::WriteIndex() {
   DELINK_ASSIGN_OR_RETURN(
       hdf5::File file, hdf5::File::Create(JoinPath(dir_, format::kIndexFile)));
@@ -170,7 +163,8 @@ absl::Status CorpusWriter::WriteIndex() {
       "/", format::kGreatestLength,
       lengths_.empty() ? 0
                        : *std::max_element(lengths_.begin(), lengths_.end())));
-  DELINK_RETURN_IF_ERROR(file.SetText("/", format::kDigest, Digest()));
+  DELINK_RETURN_IF_ERROR(
+      file.SetText("/", format::kDigest, digest_.Hex(tokenizer_.Serialize())));
   DELINK_RETURN_IF_ERROR(file.WriteAll(
       format::kShardTokens, {static_cast<int64_t>(shard_sizes_.size())},
       shard_sizes_.data()));

@@ -9,9 +9,9 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "data/corpus/corpus_digest.h"
 #include "data/corpus/format.h"
 #include "data/tokenizer/tokenizer.h"
-#include "framework/base/sha256.h"
 
 namespace delink {
 
@@ -36,7 +36,6 @@ class CorpusWriter {
   absl::Status Push(int32_t id);
   absl::Status WriteShard();
   absl::Status WriteIndex();
-  std::string Digest();
   double Entropy() const;
 
   // Of an odd number of lengths the middle one, of an even the mean of two.
@@ -63,8 +62,7 @@ class CorpusWriter {
   int64_t bytes_ = 0;
   bool in_document_ = false;
   std::vector<int64_t> lengths_;  // tokens of each document
-  Sha256 token_digest_;
-  Sha256 document_digest_;
+  CorpusDigest digest_;
 };
 
 }  // namespace delink

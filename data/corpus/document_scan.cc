@@ -1,26 +1,12 @@
 #include "data/corpus/document_scan.h"
 
-#include <charconv>
 #include <optional>
-#include <string>
 
 #include "data/corpus/split.h"
 #include "framework/base/sha256.h"
 #include "framework/base/status_macros.h"
 
 namespace delink {
-namespace {
-
-// The first 64 bits of a digest.
-uint64_t KeyOf(Sha256& digest) {
-  const std::string hex = digest.Hex();
-  uint64_t key = 0;
-  std::from_chars(hex.data(), hex.data() + 16, key, 16);
-  return key;
-}
-
-}  // namespace
-
 absl::StatusOr<DocumentScan> ScanDocuments(
     DocumentReader& reader, double validation, uint64_t seed,
     const std::function<void(int64_t)>& advanced) {
@@ -35,7 +21,7 @@ absl::StatusOr<DocumentScan> ScanDocuments(
     }
     sizes.back().bytes += static_cast<int64_t>(piece.text.size());
     digest->Update(piece.text);
-    if (piece.ends) sizes.back().key = KeyOf(*digest);
+    if (piece.ends) sizes.back().key = DocumentKey(*digest);
     advanced(reader.stored_bytes());
   }
   DocumentScan scan;

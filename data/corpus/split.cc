@@ -1,8 +1,10 @@
 #include "data/corpus/split.h"
 
 #include <algorithm>
+#include <charconv>
 #include <cmath>
 #include <numeric>
+#include <string>
 #include <utility>
 
 #include "framework/base/rng.h"
@@ -41,6 +43,14 @@ size_t DocumentToCut(const std::vector<size_t>& order,
 }
 
 }  // namespace
+
+// The first 64 bits.
+uint64_t DocumentKey(Sha256& digest) {
+  const std::string hex = digest.Hex();
+  uint64_t key = 0;
+  std::from_chars(hex.data(), hex.data() + 16, key, 16);
+  return key;
+}
 
 std::vector<int64_t> TrainingBytes(const std::vector<DocumentSize>& documents,
                                    double share, uint64_t seed) {

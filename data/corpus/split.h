@@ -5,12 +5,17 @@
 #include <cstdint>
 #include <vector>
 
+#include "framework/base/sha256.h"
+
 namespace delink {
 
 struct DocumentSize {
   uint64_t key = 0;  // of its text
   int64_t bytes = 0;
 };
+
+// The key of a document by the digest of its text, which is spent.
+uint64_t DocumentKey(Sha256& digest);
 
 // For every document, how many of its leading bytes are for training; the rest
 // is for validation. Documents go to one side whole, chosen by a hash of seed
