@@ -1,72 +1,151 @@
 #include "framework/optim/adamw.h"
 
 #include <algorithm>
+#include <string_view>
+#include <utility>
 
-#include "framework/optim/kernels.h"
+#include "framework/optim/updated.h"
+#include "framework/tensor/block8.h"
 
 namespace delink {
 namespace {
 
+MasterForm FormOf(const ParamStore& store) {
+  if (store.has(Plane::kLow)) return MasterForm::kSplit;
+  const bool rounded = store.dtype(Plane::kWeight) == DType::kBF16;
+  return rounded && !store.has(Plane::kMaster) ? MasterForm::kNone
+                                               : MasterForm::kWhole;
+}
+
+MomentForm FormOf(StateStorage storage) {
+  switch (storage) {
+    case StateStorage::kExact:
+      break;
+    case StateStorage::kBF16:
+      return MomentForm::kBF16;
+    case StateStorage::kBlock8:
+      return MomentForm::kBlock8;
+  }
+  return MomentForm::kExact;
+}
+
 class AdamW final : public SlabOptimizer {
  public:
-  explicit AdamW(const AdamWConfig& config) : config_(config) {}
+  AdamW(const AdamWConfig& config, ParamRules rules)
+      : config_(config),
+        rules_(std::move(rules)),
+        key_(Fold(KeyFromSeed(config.seed), "rounding")) {}
 
-  std::vector<StateSpec> states() const override { return TwoMoments(); }
+  std::vector<StateSpec> states() const override {
+    std::vector<StateSpec> specs = TwoMoments();
+    for (StateSpec& spec : specs) {
+      switch (config_.moments) {
+        case MomentForm::kExact:
+          break;
+        case MomentForm::kBF16:
+          spec.hidden.storage = spec.outer.storage = StateStorage::kBF16;
+          break;
+        case MomentForm::kBlock8:
+          spec.hidden.storage = StateStorage::kBlock8;
+          break;
+      }
+    }
+    return specs;
+  }
 
   void Update(Stream& stream, ParamStore& store, int slab,
               const UpdateControl* control, int64_t update) override {
     DELINK_CHECK_GE(update, 1);
-    const OptimKernels* const kernels =
-        FindOptimKernels(store.device().kind(), store.dtype(Plane::kGradient));
-    DELINK_CHECK(kernels != nullptr) << "no AdamW on " << store.device().name();
-    DELINK_CHECK(store.dtype(store.master()) == store.dtype(Plane::kState0));
-    const bool rounds = store.master() != Plane::kWeight;
-    const std::vector<SlabParam>& params =
-        store.slabs()[static_cast<size_t>(slab)].params;
-    const Range range = store.held(slab, Plane::kState0);
-    // Neighbours with the same decay go in one call; the padding between them
-    // is zero and stays zero.
-    for (size_t first = 0; first < params.size();) {
-      size_t last = first;
-      while (last + 1 < params.size() &&
-             Decays(store, params[last + 1]) == Decays(store, params[first])) {
-        ++last;
+    const auto kernel = KernelsFor(store).adamw;
+    // Neighbours that are updated alike go in one call; the padding between
+    // them is zero and stays zero. What is rounded by name or by block goes
+    // parameter by parameter.
+    const bool together = config_.moments == MomentForm::kExact &&
+                          FormOf(store) != MasterForm::kNone;
+    for (const UpdateRun& run : RunsOf(store, slab, rules_)) {
+      AdamWArgs args = ArgsOf(store, run);
+      args.update = update;
+      args.control = control;
+      if (together) {
+        kernel(stream, At(args, store, slab, run.begin, run.end));
+        continue;
       }
-      const int64_t begin = std::max(range.begin, params[first].offset);
-      const int64_t end =
-          std::min(range.end, params[last].offset + params[last].elements);
-      if (begin < end) {
-        kernels->adamw(
-            stream,
-            {.p = store.at(slab, store.master(), begin),
-             .w = rounds ? store.at(slab, Plane::kWeight, begin) : nullptr,
-             .g = store.at(slab, Plane::kGradient, begin),
-             .m = store.at(slab, Plane::kState0, begin),
-             .v = store.at(slab, Plane::kState1, begin),
-             .n = end - begin,
-             .beta1 = config_.beta1,
-             .beta2 = config_.beta2,
-             .eps = config_.eps,
-             .decay = Decays(store, params[first]) ? config_.decay : 0,
-             .update = update,
-             .control = control});
+      const std::vector<SlabParam>& params =
+          store.slabs()[static_cast<size_t>(slab)].params;
+      for (size_t p = 0; p < params.size(); ++p) {
+        const int64_t begin = std::max(run.begin, params[p].offset);
+        const int64_t end =
+            std::min(run.end, params[p].offset + params[p].elements);
+        if (begin >= end) continue;
+        args = Named(args, store, slab, p, begin, update);
+        kernel(stream, At(args, store, slab, begin, end));
       }
-      first = last + 1;
     }
   }
 
  private:
-  static bool Decays(const ParamStore& store, const SlabParam& param) {
-    return store.registry().decls[static_cast<size_t>(param.decl)].spec.decay;
+  AdamWArgs ArgsOf(const ParamStore& store, const UpdateRun& run) const {
+    return {.lr_scale = run.hyper.lr_scale,
+            .beta1 = run.hyper.beta1,
+            .beta2 = run.hyper.beta2,
+            .eps = config_.eps,
+            .decay = run.hyper.decay,
+            .master = FormOf(store)};
+  }
+
+  // With the addresses of elements [begin, end) of the slab.
+  static AdamWArgs At(AdamWArgs args, const ParamStore& store, int slab,
+                      int64_t begin, int64_t end) {
+    if (args.master == MasterForm::kWhole) {
+      args.p = store.at(slab, store.master(), begin);
+    } else if (args.master == MasterForm::kSplit) {
+      args.low = static_cast<uint16_t*>(store.at(slab, Plane::kLow, begin));
+    }
+    if (store.dtype(Plane::kWeight) == DType::kBF16) {
+      args.w = store.at(slab, Plane::kWeight, begin);
+    }
+    args.g = store.at(slab, Plane::kGradient, begin);
+    args.m = store.at(slab, StatePlane(0), begin);
+    args.v = store.at(slab, StatePlane(1), begin);
+    args.n = end - begin;
+    return args;
+  }
+
+  // With what depends on the parameter, from element `begin` of the slab on,
+  // the first that this rank holds.
+  AdamWArgs Named(AdamWArgs args, const ParamStore& store, int slab,
+                  size_t param, int64_t begin, int64_t update) const {
+    const SlabParam& place =
+        store.slabs()[static_cast<size_t>(slab)].params[param];
+    const ParamDecl& decl =
+        store.registry().decls[static_cast<size_t>(place.decl)];
+    const ParamStore::StatePlace m = store.state(slab, 0, param);
+    args.moments = FormOf(m.format.storage);
+    args.m_scales = m.scales;
+    args.v_scales = store.state(slab, 1, param).scales;
+    args.in_block = begin % kBlock8;
+    args.key = Fold(Fold(key_, std::string_view(decl.name)),
+                    static_cast<uint64_t>(update));
+    args.first = begin - place.offset;
+    return args;
   }
 
   AdamWConfig config_;
+  ParamRules rules_;
+  RngKey key_;
 };
 
 }  // namespace
 
+std::unique_ptr<SlabOptimizer> NewAdamW(const AdamWConfig& config,
+                                        ParamRules rules) {
+  return std::make_unique<AdamW>(config, std::move(rules));
+}
+
 std::unique_ptr<SlabOptimizer> NewAdamW(const AdamWConfig& config) {
-  return std::make_unique<AdamW>(config);
+  return NewAdamW(config, ParamRules({.decay = config.decay,
+                                      .beta1 = config.beta1,
+                                      .beta2 = config.beta2}));
 }
 
 }  // namespace delink

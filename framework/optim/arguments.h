@@ -28,14 +28,32 @@ struct UpdateControl {
   int32_t skip = 0;  // held, not finite or too large: nothing may be changed
 };
 
+// Where AdamW finds the parameters, and how it keeps its moments.
+enum class MasterForm : uint8_t {
+  kWhole,  // in p
+  kSplit,  // in w and low (framework/tensor/master.h)
+  kNone,   // in w alone, rounded stochastically
+};
+enum class MomentForm : uint8_t {
+  kExact,   // as g is
+  kBF16,    // rounded stochastically
+  kBlock8,  // framework/tensor/block8.h
+};
+
 // One AdamW step on n elements, in the order of torch.optim.AdamW:
 //   p *= 1 - lr * decay
 //   m = beta1 m + (1 - beta1) g',  v = beta2 v + (1 - beta2) g' g'
 //   p -= lr / (1 - beta1^t) * m / (sqrt(v) / sqrt(1 - beta2^t) + eps)
-// and, with w given, w = p rounded to bf16 (f32 tables only).
+// and, with p whole and w given, w = p rounded to bf16. The step is computed
+// with m and v as they are before they are rounded to how they are kept.
+//
+// Element i is number first + i of its parameter. Where something is rounded
+// stochastically, it is so by half-word (first + i) % 8, the lower half of a
+// word first, of Philox(key, (first + i) / 8, s): s = 0 for w, 1 for m and 2
+// for v. Other forms than the first of each are in f32 tables only.
 struct AdamWArgs {
-  void* p = nullptr;        // [n]
-  void* w = nullptr;        // [n] bf16, may be null
+  void* p = nullptr;        // [n], kWhole only
+  void* w = nullptr;        // [n] bf16; may be null where p is whole
   const void* g = nullptr;  // [n]
   void* m = nullptr;        // [n]
   void* v = nullptr;        // [n]
@@ -44,22 +62,17 @@ struct AdamWArgs {
   double beta1 = 0, beta2 = 0, eps = 0, decay = 0;
   int64_t update = 1;  // t
   const UpdateControl* control = nullptr;
-};
 
-// The same step on a master that is split (master.h): adamw.w is its upper
-// half, and adamw.p is not used.
-struct AdamWSplitArgs {
-  AdamWArgs adamw;
-  uint16_t* low = nullptr;  // [n]
-};
-
-// The same step on weights without a master: adamw.w, rounded stochastically
-// (master.h). Element i is rounded by half-word (first + i) % 8, the lower half
-// of a word first, of Philox(key, (first + i) / 8, 0). adamw.p is not used.
-struct AdamWStochasticArgs {
-  AdamWArgs adamw;
+  MasterForm master = MasterForm::kWhole;
+  uint16_t* low = nullptr;  // [n], kSplit only
+  MomentForm moments = MomentForm::kExact;
+  // kBlock8: the blocks' scales, from that of element 0 on, which is number
+  // `in_block` of its block.
+  float* m_scales = nullptr;
+  float* v_scales = nullptr;
+  int64_t in_block = 0;
   RngKey key;
-  uint64_t first = 0;
+  int64_t first = 0;  // a multiple of 8
 };
 
 // The parameters of an update, n elements: p and, under bf16, the weights w,
@@ -96,9 +109,12 @@ struct LionArgs {
 };
 
 // sums[i] = sum of squares of x[i * block, (i + 1) * block), the last block cut
-// at n, in double.
+// at n, in double. In the f32 table x may be null: then its elements are those
+// of w, or of w and low as a split master.
 struct SumSquaresArgs {
-  const void* x = nullptr;  // [n]
+  const void* x = nullptr;        // [n]
+  const uint16_t* w = nullptr;    // [n] bf16
+  const uint16_t* low = nullptr;  // [n], may be null
   int64_t n = 0;
   int64_t block = 0;
   double* sums = nullptr;  // [ceil(n / block)]

@@ -33,12 +33,21 @@ void SumSquares(Stream& stream, const ParamStore& store, int slab, Range owned,
   }
   device.FillZero(stream, sums, first * kSize);
   device.FillZero(stream, sums + last, (s.blocks() - last) * kSize);
-  const DType dtype = store.dtype(plane);
-  KernelsOf(device, dtype)
-      .sum_squares(stream, {.x = store.at(slab, plane, owned.begin),
-                            .n = owned.size(),
-                            .block = s.block,
-                            .sums = sums + first});
+  SumSquaresArgs args{
+      .n = owned.size(), .block = s.block, .sums = sums + first};
+  void* const from = store.at(slab, plane, owned.begin);
+  const bool rounded = store.dtype(plane) == DType::kBF16;
+  if (rounded) {
+    args.w = static_cast<const uint16_t*>(from);
+    if (store.has(Plane::kLow)) {
+      args.low = static_cast<const uint16_t*>(
+          store.at(slab, Plane::kLow, owned.begin));
+    }
+  } else {
+    args.x = from;
+  }
+  KernelsOf(device, rounded ? DType::kF32 : store.dtype(plane))
+      .sum_squares(stream, args);
 }
 
 void FinishNorm(Stream& stream, Device& device, const double* sums, int64_t n,

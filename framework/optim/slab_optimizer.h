@@ -41,7 +41,8 @@ class SlabOptimizer {
 };
 
 // sums[i] = sum of squares of block i of the slab's gradient, or of another of
-// its planes, in double, for the blocks in `owned`, which must be held; the
+// its planes (bf16 weights with what a split master has beside them), in
+// double, for the blocks in `owned`, which must be held; the
 // others' are set to zero. `sums` (device memory) has slab.blocks() elements.
 // `owned` begins on a block and ends on one or at the slab's end. The bits
 // depend on the block alone: not on the range, the number of threads or the

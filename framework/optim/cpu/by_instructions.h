@@ -43,16 +43,22 @@ void By(Instructions set, const Body& body, int64_t begin, int64_t end) {
   }
 }
 
-// body over [0, n), by the best instructions there are.
+// body over [0, n).
 template <typename Body>
-void RunElements(const Body& body, int64_t n) {
-  static const Instructions best = BestInstructions();
+void RunElementsBy(Instructions set, const Body& body, int64_t n) {
   const int64_t chunks = (n + kElementsAtOnce - 1) / kElementsAtOnce;
 #pragma omp parallel for schedule(static) if (chunks > 1)
   for (int64_t i = 0; i < chunks; ++i) {
     const int64_t begin = i * kElementsAtOnce;
-    By(best, body, begin, std::min(begin + kElementsAtOnce, n));
+    By(set, body, begin, std::min(begin + kElementsAtOnce, n));
   }
+}
+
+// The same by the best instructions there are.
+template <typename Body>
+void RunElements(const Body& body, int64_t n) {
+  static const Instructions best = BestInstructions();
+  RunElementsBy(best, body, n);
 }
 
 // BFloat16(x), chosen between 32-bit numbers, which is what compilers can do

@@ -3,10 +3,12 @@
 #include <cmath>
 #include <cstring>
 #include <type_traits>
+#include <vector>
 
 #include "framework/optim/cpu/cpu_kernels.h"
 #include "framework/optim/cpu/instructions.h"
 #include "framework/optim/slab_optimizer.h"
+#include "framework/tensor/master.h"
 
 namespace delink::cpu {
 namespace {
@@ -79,6 +81,17 @@ SumFn<T> Choose(Instructions set) {
   return Baseline<T>;
 }
 
+// Elements [begin, begin + n) of weights with or without the rest of a split
+// master.
+std::vector<float> Joined(const SumSquaresArgs& a, int64_t begin, int64_t n) {
+  std::vector<float> values(static_cast<size_t>(n));
+  for (int64_t i = 0; i < n; ++i) {
+    const uint16_t low = a.low == nullptr ? 0 : a.low[begin + i];
+    values[static_cast<size_t>(i)] = SplitMaster{a.w[begin + i], low}.Value();
+  }
+  return values;
+}
+
 template <typename T>
 void Run(SumFn<T> sum, const SumSquaresArgs& a) {
   const T* const x = static_cast<const T*>(a.x);
@@ -86,7 +99,14 @@ void Run(SumFn<T> sum, const SumSquaresArgs& a) {
 #pragma omp parallel for schedule(static) if (a.n > 32768)
   for (int64_t i = 0; i < blocks; ++i) {
     const int64_t begin = i * a.block;
-    a.sums[i] = sum(x + begin, std::min(a.block, a.n - begin));
+    const int64_t n = std::min(a.block, a.n - begin);
+    if constexpr (std::is_same_v<T, float>) {
+      if (x == nullptr) {
+        a.sums[i] = sum(Joined(a, begin, n).data(), n);
+        continue;
+      }
+    }
+    a.sums[i] = sum(x + begin, n);
   }
 }
 

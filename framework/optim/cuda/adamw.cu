@@ -1,23 +1,20 @@
+#include <algorithm>
 #include <cmath>
 
 #include "framework/optim/cuda/adamw.cuh"
+#include "framework/optim/cuda/adamw_block8.cuh"
 #include "framework/optim/cuda/cuda.h"
-#include "framework/optim/cuda/masters.cuh"
+#include "framework/optim/cuda/run_elements.cuh"
 
 namespace delink::cuda {
 namespace {
 
-bool Aligned(const void* address, uintptr_t bytes) {
-  return reinterpret_cast<uintptr_t>(address) % bytes == 0;
-}
-
 AdamWPlan PlanOf(const AdamWArgs& a) {
   const auto t = static_cast<double>(a.update);
   return {.g = static_cast<const float*>(a.g),
-          .m = static_cast<float*>(a.m),
-          .v = static_cast<float*>(a.v),
           .n = a.n,
           .control = a.control,
+          .lr_scale = a.lr_scale,
           .decay = a.decay,
           .rest1_of_t = 1 - std::pow(a.beta1, t),
           .beta1 = static_cast<float>(a.beta1),
@@ -28,36 +25,75 @@ AdamWPlan PlanOf(const AdamWArgs& a) {
           .eps = static_cast<float>(a.eps)};
 }
 
+template <typename Master>
+void UpdateBlocks(Stream& stream, const AdamWArgs& a, const Master& master,
+                  bool aligned) {
+  Block8Moments moments = {.m = static_cast<uint8_t*>(a.m),
+                           .v = static_cast<uint8_t*>(a.v),
+                           .m_scales = a.m_scales,
+                           .v_scales = a.v_scales,
+                           .in_block = a.in_block};
+  std::copy(kSignedFractions8.begin(), kSignedFractions8.end(), moments.of_m);
+  std::copy(kUnsignedFractions8.begin(), kUnsignedFractions8.end(),
+            moments.of_v);
+  const bool packed = aligned && Aligned(a.m, 4) && Aligned(a.v, 4) &&
+                      a.in_block % kGroup8 == 0;
+  const int64_t blocks = (a.in_block + a.n + kBlock8 - 1) / kBlock8;
+  constexpr int64_t kResident = 8;  // of a multiprocessor
+  const int64_t most = InfoOf(stream).multiprocessors * kResident;
+  const int64_t grid =
+      std::min((blocks + kBlock8Warps - 1) / kBlock8Warps, most);
+  Launch(packed ? &AdamWBlock8Kernel<true, Master>
+                : &AdamWBlock8Kernel<false, Master>,
+         dim3(static_cast<unsigned>(grid)), dim3(kBlock8Threads), 0, stream,
+         PlanOf(a), master, moments);
+}
+
 // `aligned`: whether the master is, for four elements at a time.
 template <typename Master>
 void Update(Stream& stream, const AdamWArgs& a, const Master& master,
             bool aligned) {
-  const bool packed =
-      aligned && Aligned(a.g, 16) && Aligned(a.m, 16) && Aligned(a.v, 16);
-  const int64_t each = int64_t{kAdamWThreads} * (packed ? 4 : 1);
-  Launch(packed ? &AdamWKernel<4, Master> : &AdamWKernel<1, Master>,
-         dim3(static_cast<unsigned>((a.n + each - 1) / each)),
-         dim3(kAdamWThreads), 0, stream, PlanOf(a), master);
+  aligned = aligned && Aligned(a.g, 16);
+  switch (a.moments) {
+    case MomentForm::kExact: {
+      const ExactMoments moments = {.m = static_cast<float*>(a.m),
+                                    .v = static_cast<float*>(a.v)};
+      const AdamWRule<Master, ExactMoments> rule = {PlanOf(a), master, moments};
+      return RunElements(stream, rule, a.n,
+                         aligned && Aligned(a.m, 16) && Aligned(a.v, 16));
+    }
+    case MomentForm::kBF16: {
+      const HalfMoments moments = {.m = static_cast<uint16_t*>(a.m),
+                                   .v = static_cast<uint16_t*>(a.v),
+                                   .key = a.key,
+                                   .first = a.first};
+      const AdamWRule<Master, HalfMoments> rule = {PlanOf(a), master, moments};
+      return RunElements(stream, rule, a.n,
+                         aligned && Aligned(a.m, 8) && Aligned(a.v, 8));
+    }
+    case MomentForm::kBlock8:
+      return UpdateBlocks(stream, a, master, aligned);
+  }
 }
 
 }  // namespace
 
 void AdamW(Stream& stream, const AdamWArgs& a) {
-  const WholeMaster master = {.p = static_cast<float*>(a.p),
-                              .w = static_cast<uint16_t*>(a.w)};
-  Update(stream, a, master, Aligned(a.p, 16) && Aligned(a.w, 8));
-}
-
-void AdamWSplit(Stream& stream, const AdamWSplitArgs& a) {
-  const HalvesMaster master = {.w = static_cast<uint16_t*>(a.adamw.w),
-                               .low = a.low};
-  Update(stream, a.adamw, master, Aligned(a.adamw.w, 8) && Aligned(a.low, 8));
-}
-
-void AdamWStochastic(Stream& stream, const AdamWStochasticArgs& a) {
-  const NoMaster master = {
-      .w = static_cast<uint16_t*>(a.adamw.w), .key = a.key, .first = a.first};
-  Update(stream, a.adamw, master, Aligned(a.adamw.w, 8) && a.first % 4 == 0);
+  auto* const w = static_cast<uint16_t*>(a.w);
+  switch (a.master) {
+    case MasterForm::kWhole: {
+      const WholeMaster master = {.p = static_cast<float*>(a.p), .w = w};
+      return Update(stream, a, master, Aligned(a.p, 16) && Aligned(w, 8));
+    }
+    case MasterForm::kSplit: {
+      const HalvesMaster master = {.w = w, .low = a.low};
+      return Update(stream, a, master, Aligned(w, 8) && Aligned(a.low, 8));
+    }
+    case MasterForm::kNone: {
+      const NoMaster master = {.w = w, .key = a.key, .first = a.first};
+      return Update(stream, a, master, Aligned(w, 8));
+    }
+  }
 }
 
 }  // namespace delink::cuda

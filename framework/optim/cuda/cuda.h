@@ -1,5 +1,4 @@
-// The optimizer's kernels of the CUDA device, for f32: what its table lists,
-// and AdamW on smaller masters, which no recipe asks for yet.
+// The optimizer's kernels of the CUDA device, for f32: what its table lists.
 #pragma once
 
 #include "framework/optim/arguments.h"
@@ -11,8 +10,6 @@ class Stream;
 namespace cuda {
 
 void AdamW(Stream& stream, const AdamWArgs& args);
-void AdamWSplit(Stream& stream, const AdamWSplitArgs& args);
-void AdamWStochastic(Stream& stream, const AdamWStochasticArgs& args);
 void SumSquares(Stream& stream, const SumSquaresArgs& args);
 void FinishNorm(Stream& stream, const FinishNormArgs& args);
 void SumsTail(Stream& stream, const SumsTailArgs& args);

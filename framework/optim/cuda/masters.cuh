@@ -79,12 +79,32 @@ struct HalvesMaster {
   }
 };
 
-// No master: bf16 that are rounded stochastically. `first` is a multiple of
-// kSize.
+// values, rounded by half-words [at, at + kSize) of stream `stream` of the
+// generator, as arguments.h has them; `at` is a multiple of kSize.
+template <int kSize>
+__device__ void RoundNeighbours(RngKey key, int64_t at, uint64_t stream,
+                                const float (&values)[kSize],
+                                uint16_t (&rounded)[kSize]) {
+  const auto words = Philox(key, static_cast<uint64_t>(at) / 8, stream);
+  const bool upper = at % 8 >= 4;
+  const uint32_t pair[] = {upper ? words[2] : words[0],
+                           upper ? words[3] : words[1]};
+#pragma unroll
+  for (int k = 0; k < kSize; ++k) {
+    const int64_t half = at + k;
+    const uint32_t word = half % 4 < 2 ? pair[0] : pair[1];
+    const auto random =
+        static_cast<uint16_t>(half % 2 == 0 ? word : word >> 16);
+    rounded[k] = RoundStochastically(values[k], random);
+  }
+}
+
+// No master: bf16 that are rounded stochastically. Element i is number
+// first + i of its parameter; `first` is a multiple of 8.
 struct NoMaster {
   uint16_t* w;  // [n]
   RngKey key;
-  uint64_t first;
+  int64_t first;
 
   template <int kSize>
   __device__ void Load(int64_t i, float (&values)[kSize]) const {
@@ -95,20 +115,8 @@ struct NoMaster {
   }
   template <int kSize>
   __device__ void Store(int64_t i, const float (&values)[kSize]) const {
-    const uint64_t at = first + static_cast<uint64_t>(i);
-    const auto words = Philox(key, at / 8, 0);
-    const bool upper = at % 8 >= 4;
-    const uint32_t pair[] = {upper ? words[2] : words[0],
-                             upper ? words[3] : words[1]};
     uint16_t rounded[kSize];
-#pragma unroll
-    for (int k = 0; k < kSize; ++k) {
-      const uint64_t half = at + k;
-      const uint32_t word = half % 4 < 2 ? pair[0] : pair[1];
-      const auto random =
-          static_cast<uint16_t>(half % 2 == 0 ? word : word >> 16);
-      rounded[k] = RoundStochastically(values[k], random);
-    }
+    RoundNeighbours(key, first + i, 0, values, rounded);
     StoreHalves(w + i, rounded);
   }
 };

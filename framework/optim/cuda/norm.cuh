@@ -11,6 +11,7 @@
 
 #include "framework/device/cuda/ordered_sum.cuh"
 #include "framework/optim/arguments.h"
+#include "framework/tensor/master.h"
 
 namespace delink::cuda {
 
@@ -22,7 +23,8 @@ struct SquaresAhead {
   float values[kSquaresAhead];
 
   // Those of one lane from element `first` on, 0 past the end.
-  __device__ void Load(const float* x, int64_t first, int64_t end) {
+  template <typename Source>
+  __device__ void Load(const Source& x, int64_t first, int64_t end) {
 #pragma unroll
     for (int i = 0; i < kSquaresAhead; ++i) {
       const int64_t at = first + i * kSquareLanes;
@@ -31,13 +33,25 @@ struct SquaresAhead {
   }
 };
 
+// Weights, with or without the rest of a split master.
+struct JoinedMaster {
+  const uint16_t* w;
+  const uint16_t* low;  // may be null
+
+  __device__ float operator[](int64_t i) const {
+    const uint16_t rest = low == nullptr ? uint16_t{0} : low[i];
+    return SplitMaster{w[i], rest}.Value();
+  }
+};
+
+// Source is const float*, or JoinedMaster.
+template <typename Source>
 __global__ void __launch_bounds__(kSquareThreads)
-    SumSquaresKernel(SumSquaresArgs s) {
+    SumSquaresKernel(SumSquaresArgs s, Source x) {
   constexpr int64_t kStep = kSquareLanes * kSquaresAhead;
   const int lane = static_cast<int>(threadIdx.x) % kSquareLanes;
   const int64_t block =
       (int64_t{blockIdx.x} * blockDim.x + threadIdx.x) / kSquareLanes;
-  const float* const x = static_cast<const float*>(s.x);
   const int64_t begin = block * s.block;
   const int64_t end = begin + s.block < s.n ? begin + s.block : s.n;
 

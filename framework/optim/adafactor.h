@@ -1,0 +1,31 @@
+// Adafactor (Shazeer and Stern, "Adafactor: adaptive learning rates with
+// sublinear memory cost", ICML 2018), without a first moment: the second moment
+// of a matrix is kept as one number a row and one a column, that of a vector in
+// full; an update is no larger than 1 by root mean square.
+// matrix_arguments.h has the formulas, docs/optimizers.md where they differ
+// from torch.optim.Adafactor.
+//
+// State, quadratic in the gradient: rows, or all of a vector, in plane kState0,
+// columns in kState1. Where the state is sharded, one rank has all of a slab
+// with matrices.
+#pragma once
+
+#include <memory>
+
+#include "framework/optim/param_rules.h"
+#include "framework/optim/slab_optimizer.h"
+
+namespace delink {
+
+struct AdafactorConfig {
+  double eps = 1e-15;  // the least root of a second moment
+  // The learning rate is a share of a parameter's size and falls at least as
+  // 1 / sqrt(update).
+  bool relative = true;
+};
+
+// Reads lr_scale and decay.
+std::unique_ptr<SlabOptimizer> NewAdafactor(const AdafactorConfig& config,
+                                            ParamRules rules);
+
+}  // namespace delink

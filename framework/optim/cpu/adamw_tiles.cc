@@ -1,0 +1,199 @@
+// AdamW on parameters or moments that are kept in fewer bits than they are
+// computed in: a tile of a block of 8-bit values at a time, brought to floats,
+// updated, and rounded again.
+#include <algorithm>
+#include <cstring>
+
+#include "framework/optim/cpu/adamw.h"
+#include "framework/tensor/block8.h"
+#include "framework/tensor/master.h"
+
+namespace delink::cpu {
+namespace {
+
+constexpr int64_t kTile = kBlock8;
+static_assert(kElementsAtOnce % kTile == 0);
+
+// What Philox makes of counters (first / 8 + i, stream): the half-words of
+// n elements from number `first`, a multiple of 8.
+[[gnu::always_inline]] inline void RandomHalves(RngKey key, int64_t first,
+                                                uint64_t stream, int64_t n,
+                                                uint16_t* out) {
+  constexpr int64_t kGroups = kTile / 8;
+  uint32_t words[4][kGroups];
+  const auto start = static_cast<uint64_t>(first / 8);
+  const int64_t groups = (n + 7) / 8;
+  for (int64_t i = 0; i < groups; ++i) {
+    const auto four = Philox(key, start + static_cast<uint64_t>(i), stream);
+    for (size_t k = 0; k < 4; ++k) words[k][i] = four[k];
+  }
+  for (int64_t i = 0; i < groups; ++i) {
+    for (size_t k = 0; k < 4; ++k) {
+      out[8 * i + 2 * static_cast<int64_t>(k)] =
+          static_cast<uint16_t>(words[k][i]);
+      out[8 * i + 2 * static_cast<int64_t>(k) + 1] =
+          static_cast<uint16_t>(words[k][i] >> 16);
+    }
+  }
+}
+
+[[gnu::always_inline]] inline void RoundTile(const AdamWArgs& a, int64_t at,
+                                             uint64_t stream, int64_t n,
+                                             const float* values,
+                                             uint16_t* out) {
+  uint16_t random[kTile];
+  RandomHalves(a.key, a.first + at, stream, n, random);
+  for (int64_t i = 0; i < n; ++i) {
+    out[i] = RoundStochastically(values[i], random[i]);
+  }
+}
+
+[[gnu::always_inline]] inline void Widen(const uint16_t* from, int64_t n,
+                                         float* to) {
+  for (int64_t i = 0; i < n; ++i) {
+    to[i] = std::bit_cast<float>(uint32_t{from[i]} << 16);
+  }
+}
+
+[[gnu::always_inline]] inline void LoadParams(const AdamWArgs& a, int64_t at,
+                                              int64_t n, float* p) {
+  const auto* const w = static_cast<const uint16_t*>(a.w) + at;
+  switch (a.master) {
+    case MasterForm::kWhole:
+      std::memcpy(p, static_cast<const float*>(a.p) + at,
+                  static_cast<size_t>(n) * sizeof(float));
+      return;
+    case MasterForm::kSplit:
+      for (int64_t i = 0; i < n; ++i) {
+        p[i] = SplitMaster{w[i], a.low[at + i]}.Value();
+      }
+      return;
+    case MasterForm::kNone:
+      return Widen(w, n, p);
+  }
+}
+
+[[gnu::always_inline]] inline void StoreParams(const AdamWArgs& a, int64_t at,
+                                               int64_t n, const float* p) {
+  auto* const w = static_cast<uint16_t*>(a.w) + at;
+  switch (a.master) {
+    case MasterForm::kWhole:
+      std::memcpy(static_cast<float*>(a.p) + at, p,
+                  static_cast<size_t>(n) * sizeof(float));
+      if (a.w == nullptr) return;
+      for (int64_t i = 0; i < n; ++i) w[i] = Rounded(p[i]).bits;
+      return;
+    case MasterForm::kSplit:
+      for (int64_t i = 0; i < n; ++i) {
+        const SplitMaster split = SplitMaster::Of(p[i]);
+        w[i] = split.weight;
+        a.low[at + i] = split.low;
+      }
+      return;
+    case MasterForm::kNone:
+      return RoundTile(a, at, 0, n, p, w);
+  }
+}
+
+// One moment: its values, its scales, and which random numbers round it.
+struct Moment {
+  MomentForm form;
+  void* values;
+  float* scales;
+  uint64_t stream;
+};
+
+// `block`: the tile's, from that of element 0 on.
+template <bool kSigned>
+[[gnu::always_inline]] inline void LoadMoment(const Moment& from, int64_t at,
+                                              int64_t block, int64_t n,
+                                              float* to) {
+  switch (from.form) {
+    case MomentForm::kExact:
+      std::memcpy(to, static_cast<const float*>(from.values) + at,
+                  static_cast<size_t>(n) * sizeof(float));
+      return;
+    case MomentForm::kBF16:
+      return Widen(static_cast<const uint16_t*>(from.values) + at, n, to);
+    case MomentForm::kBlock8:
+      break;
+  }
+  const auto* const codes = static_cast<const uint8_t*>(from.values) + at;
+  const float* const fractions =
+      kSigned ? kSignedFractions8.data() : kUnsignedFractions8.data();
+  const float scale = from.scales[block];
+  for (int64_t i = 0; i < n; ++i) to[i] = fractions[codes[i]] * scale;
+}
+
+template <bool kSigned>
+[[gnu::always_inline]] inline void StoreMoment(const AdamWArgs& a,
+                                               const Moment& to, int64_t at,
+                                               int64_t block, int64_t n,
+                                               const float* from) {
+  switch (to.form) {
+    case MomentForm::kExact:
+      std::memcpy(static_cast<float*>(to.values) + at, from,
+                  static_cast<size_t>(n) * sizeof(float));
+      return;
+    case MomentForm::kBF16:
+      return RoundTile(a, at, to.stream, n, from,
+                       static_cast<uint16_t*>(to.values) + at);
+    case MomentForm::kBlock8:
+      break;
+  }
+  // The largest magnitude as bits: whole numbers, whose order it is, may be
+  // compared in any order.
+  uint32_t largest = 0;
+  for (int64_t i = 0; i < n; ++i) {
+    largest = std::max(largest, std::bit_cast<uint32_t>(from[i]) & 0x7FFFFFFFU);
+  }
+  const auto scale = std::bit_cast<float>(largest);
+  const float inverse = Inverse8(scale);
+  auto* const codes = static_cast<uint8_t*>(to.values) + at;
+  for (int64_t i = 0; i < n; ++i) {
+    codes[i] = Code8<kSigned>(from[i] * inverse);
+  }
+  to.scales[block] = inverse > 0 ? scale : 0.0F;
+}
+
+// Over positions, which are counted from the begin of element 0's block, so
+// that tiles are blocks.
+struct Tiles {
+  AdamWArgs a;
+  AdamWStep<float> step;
+
+  [[gnu::always_inline]] void operator()(int64_t begin, int64_t end) const {
+    const Moment first{a.moments, a.m, a.m_scales, 1};
+    const Moment second{a.moments, a.v, a.v_scales, 2};
+    for (int64_t tile = begin; tile < end; tile += kTile) {
+      const int64_t at = std::max<int64_t>(tile - a.in_block, 0);
+      const int64_t n = std::min(tile + kTile, end) - a.in_block - at;
+      if (n > 0) Update(first, second, at, tile / kTile, n);
+    }
+  }
+
+  [[gnu::always_inline]] void Update(const Moment& first, const Moment& second,
+                                     int64_t at, int64_t block,
+                                     int64_t n) const {
+    const AdamWStep<float> s = step;
+    const float* const g = static_cast<const float*>(a.g) + at;
+    float p[kTile], m[kTile], v[kTile];
+    LoadParams(a, at, n, p);
+    LoadMoment<true>(first, at, block, n, m);
+    LoadMoment<false>(second, at, block, n, v);
+    for (int64_t i = 0; i < n; ++i) s(p[i], g[i], m[i], v[i]);
+    StoreParams(a, at, n, p);
+    StoreMoment<true>(a, first, at, block, n, m);
+    StoreMoment<false>(a, second, at, block, n, v);
+  }
+};
+
+}  // namespace
+
+void AdamWInTiles(Instructions set, const AdamWArgs& a) {
+  DELINK_CHECK_EQ(a.first % 8, 0);
+  RunElementsBy(set, Tiles{.a = a, .step = AdamWStep<float>(a)},
+                a.in_block + a.n);
+}
+
+}  // namespace delink::cpu

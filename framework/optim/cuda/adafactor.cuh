@@ -1,0 +1,239 @@
+// Adafactor: sums over rows and columns, and the update, with the bits of
+// framework/optim/cpu/adafactor.cc.
+//
+// Sums of a row (or of a run of a vector) are 16 threads': element j is added
+// to lane j mod 16, in order; then lanes 8 apart are added, and these eight in
+// order. Sums of columns are a thread's each, over kColumnRun rows.
+#pragma once
+
+#include "framework/device/cuda/ordered_sum.cuh"
+#include "framework/optim/cuda/elementwise.cuh"
+#include "framework/optim/matrix_arguments.h"
+
+namespace delink::cuda {
+
+inline constexpr int kSumLanes = 16;
+inline constexpr int kSumThreads = 128;
+inline constexpr int kRowThreads = 256;
+
+// What the host knows of a step.
+struct AdafactorPlan {
+  AdafactorArgs args;
+  float rest;           // update^-0.8
+  float floor;          // eps^2
+  double least_rate;    // 1 / sqrt(update)
+  double root_of_size;  // sqrt(n)
+};
+
+// value(j) for j in [begin, end), for each group of 16 threads of a warp, all
+// of whose lanes call. Every lane gets its group's sum.
+template <typename Value>
+__device__ double LaneSum(int64_t begin, int64_t end, Value value) {
+  const int lane = static_cast<int>(threadIdx.x) % kSumLanes;
+  double sum = 0.0;
+#pragma unroll 4
+  for (int64_t j = begin + lane; j < end; j += kSumLanes) sum += value(j);
+  sum += __shfl_xor_sync(kFullWarp, sum, kSumLanes / 2);
+  double total = 0.0;
+  for (int i = 0; i < kSumLanes / 2; ++i) {
+    total += __shfl_sync(kFullWarp, sum, i, kSumLanes);
+  }
+  return total;
+}
+
+// A block is kRowThreads columns of one run of rows.
+__global__ void __launch_bounds__(kRowThreads)
+    ColumnRunsKernel(ColumnSquaresArgs a) {
+  const int64_t column = int64_t{blockIdx.x} * blockDim.x + threadIdx.x;
+  if (column >= a.columns) return;
+  const int64_t first = int64_t{blockIdx.y} * kColumnRun;
+  const int64_t end = first + kColumnRun < a.rows ? first + kColumnRun : a.rows;
+  const float* const x = static_cast<const float*>(a.x) + column;
+  double sum = 0.0;
+#pragma unroll 8
+  for (int64_t row = first; row < end; ++row) {
+    const double value = x[row * a.columns];
+    sum += value * value;
+  }
+  a.partial[blockIdx.y * a.columns + column] = sum;
+}
+
+// A thread is a column.
+__global__ void __launch_bounds__(kRowThreads)
+    ColumnSumsKernel(ColumnSquaresArgs a, int64_t runs) {
+  const int64_t column = int64_t{blockIdx.x} * blockDim.x + threadIdx.x;
+  if (column >= a.columns) return;
+  double sum = 0.0;
+  for (int64_t run = 0; run < runs; ++run) {
+    sum += a.partial[run * a.columns + column];
+  }
+  a.sums[column] = sum;
+}
+
+// old + rest (mean - old), where mean is that of `count` squares.
+__device__ inline float Blend(float old, double sum, int64_t count,
+                              float rest) {
+  const float mean =
+      static_cast<float>(__ddiv_rn(sum, static_cast<double>(count)));
+  return __fadd_rn(old, __fmul_rn(rest, __fsub_rn(mean, old)));
+}
+
+// A thread is a row, or a column behind the rows.
+__global__ void __launch_bounds__(kRowThreads)
+    FactorsKernel(AdafactorPlan plan) {
+  const AdafactorArgs& a = plan.args;
+  if (a.params.control->skip != 0) return;
+  const int64_t i = int64_t{blockIdx.x} * blockDim.x + threadIdx.x;
+  if (i < a.rows) {
+    float& r = static_cast<float*>(a.row)[i];
+    r = Blend(r, a.row_sums[i], a.columns, plan.rest);
+  } else if (i < a.rows + a.columns) {
+    const int64_t j = i - a.rows;
+    float& c = static_cast<float*>(a.column)[j];
+    c = Blend(c, a.column_sums[j], a.rows, plan.rest);
+  }
+}
+
+// One warp, both halves of which do the same.
+__global__ void __launch_bounds__(kWarp) MeanKernel(AdafactorPlan plan) {
+  const AdafactorArgs& a = plan.args;
+  if (a.params.control->skip != 0) return;
+  const float* const row = static_cast<const float*>(a.row);
+  const double sum =
+      LaneSum(0, a.rows, [&](int64_t i) { return double{row[i]}; });
+  if (threadIdx.x == 0) *a.mean = __ddiv_rn(sum, static_cast<double>(a.rows));
+}
+
+// u where the second moment is v.
+__device__ inline float Scaled(float g, float v, float floor) {
+  return __fdiv_rn(g, __fsqrt_rn(v < floor ? floor : v));
+}
+// r_i over the mean of all.
+__device__ inline float OfRow(const AdafactorPlan& plan, int64_t i) {
+  const float mean = static_cast<float>(*plan.args.mean);
+  return __fdiv_rn(static_cast<const float*>(plan.args.row)[i],
+                   mean < plan.floor ? plan.floor : mean);
+}
+
+// 16 threads are a row.
+__global__ void __launch_bounds__(kSumThreads)
+    MatrixSumsKernel(AdafactorPlan plan) {
+  const AdafactorArgs& a = plan.args;
+  if (a.params.control->skip != 0) return;
+  const int64_t i =
+      (int64_t{blockIdx.x} * blockDim.x + threadIdx.x) / kSumLanes;
+  const int64_t row = i < a.rows ? i : a.rows - 1;
+  const float* const g =
+      static_cast<const float*>(a.params.g) + row * a.columns;
+  const float* const column = static_cast<const float*>(a.column);
+  const float of_row = OfRow(plan, row);
+  const double sum = LaneSum(0, a.columns, [&](int64_t j) {
+    const double u = Scaled(g[j], __fmul_rn(of_row, column[j]), plan.floor);
+    return u * u;
+  });
+  if (threadIdx.x % kSumLanes == 0 && i < a.rows) a.u_sums[i] = sum;
+}
+
+// 16 threads are a run of kAdafactorRun elements.
+__global__ void __launch_bounds__(kSumThreads)
+    VectorSumsKernel(AdafactorPlan plan) {
+  const AdafactorArgs& a = plan.args;
+  if (a.params.control->skip != 0) return;
+  const int64_t run =
+      (int64_t{blockIdx.x} * blockDim.x + threadIdx.x) / kSumLanes;
+  const int64_t begin = run * kAdafactorRun;
+  const int64_t end =
+      begin + kAdafactorRun < a.rows ? begin + kAdafactorRun : a.rows;
+  const float* const g = static_cast<const float*>(a.params.g);
+  float* const v = static_cast<float*>(a.v);
+  const double sum = LaneSum(begin, end, [&](int64_t j) {
+    const float old = v[j];
+    v[j] = __fadd_rn(
+        old, __fmul_rn(plan.rest, __fsub_rn(__fmul_rn(g[j], g[j]), old)));
+    const double u = Scaled(g[j], v[j], plan.floor);
+    return u * u;
+  });
+  if (threadIdx.x % kSumLanes == 0 && run < a.sums()) a.u_sums[run] = sum;
+}
+
+// One warp: how far to go.
+__global__ void __launch_bounds__(kWarp) StepSizeKernel(AdafactorPlan plan) {
+  __shared__ double stage[kOrderedStage];
+  const AdafactorArgs& a = plan.args;
+  if (a.params.control->skip != 0) return;
+  const double u = SumInOrder(0.0, a.u_sums, a.sums(), stage);
+  const double p =
+      a.relative ? SumInOrder(0.0, a.p_sums, a.p_count, stage) : 0.0;
+  if (threadIdx.x != 0) return;
+  double alpha = RateOf(*a.params.control, a.params.lr_scale);
+  if (a.relative) {
+    const double root = sqrt(p) / plan.root_of_size;
+    alpha = __dmul_rn(root < 1e-3 ? 1e-3 : root,
+                      plan.least_rate < alpha ? plan.least_rate : alpha);
+  }
+  const double root = sqrt(u) / plan.root_of_size;
+  *a.step = alpha / (root < 1.0 ? 1.0 : root);
+}
+
+struct AdafactorStep {
+  float shrink, step;
+
+  __device__ explicit AdafactorStep(const AdafactorArgs& a)
+      : shrink(ShrinkOf(RateOf(*a.params.control, a.params.lr_scale),
+                        a.params.decay)),
+        step(static_cast<float>(-*a.step)) {}
+  __device__ float operator()(float p, float u) const {
+    return __fadd_rn(__fmul_rn(p, shrink), __fmul_rn(step, u));
+  }
+};
+
+// A block is a row; a thread takes kSize neighbours at a time, which divides
+// the columns.
+template <int kSize>
+__global__ void __launch_bounds__(kRowThreads)
+    MatrixStepKernel(AdafactorPlan plan, WholeMaster master) {
+  const AdafactorArgs& a = plan.args;
+  if (a.params.control->skip != 0) return;
+  const AdafactorStep update(a);
+  const int64_t first = int64_t{blockIdx.x} * a.columns;
+  const float of_row = OfRow(plan, blockIdx.x);
+  const float* const g = static_cast<const float*>(a.params.g) + first;
+  const float* const column = static_cast<const float*>(a.column);
+  for (int64_t j = int64_t{threadIdx.x} * kSize; j < a.columns;
+       j += int64_t{blockDim.x} * kSize) {
+    float ps[kSize], gs[kSize], cs[kSize];
+    master.Load(first + j, ps);
+    LoadFloats(g + j, gs);
+    LoadFloats(column + j, cs);
+#pragma unroll
+    for (int k = 0; k < kSize; ++k) {
+      ps[k] = update(
+          ps[k], Scaled(gs[k], __fmul_rn(of_row, cs[k]), plan.floor));
+    }
+    master.Store(first + j, ps);
+  }
+}
+
+struct VectorStepRule {
+  AdafactorPlan plan;
+  WholeMaster master;
+
+  __device__ bool Skips() const {
+    return plan.args.params.control->skip != 0;
+  }
+  template <int kSize>
+  __device__ void Run(int64_t i) const {
+    const AdafactorStep update(plan.args);
+    float ps[kSize], gs[kSize], vs[kSize];
+    master.Load(i, ps);
+    LoadFloats(static_cast<const float*>(plan.args.params.g) + i, gs);
+    LoadFloats(static_cast<const float*>(plan.args.v) + i, vs);
+#pragma unroll
+    for (int k = 0; k < kSize; ++k) {
+      ps[k] = update(ps[k], Scaled(gs[k], vs[k], plan.floor));
+    }
+    master.Store(i, ps);
+  }
+};
+
+}  // namespace delink::cuda

@@ -1,0 +1,61 @@
+// How AdamW's moments are kept: Load and Store of kSize neighbours, 1, or 4 at
+// aligned addresses. Those of 8 bits go by whole blocks: adamw_block8.cuh.
+#pragma once
+
+#include "framework/optim/cuda/masters.cuh"
+
+namespace delink::cuda {
+
+struct ExactMoments {
+  float* m;  // [n]
+  float* v;  // [n]
+
+  template <int kSize>
+  __device__ void Load(int64_t i, float (&ms)[kSize],
+                       float (&vs)[kSize]) const {
+    LoadFloats(m + i, ms);
+    LoadFloats(v + i, vs);
+  }
+  template <int kSize>
+  __device__ void Store(int64_t i, const float (&ms)[kSize],
+                        const float (&vs)[kSize]) const {
+    StoreFloats(m + i, ms);
+    StoreFloats(v + i, vs);
+  }
+};
+
+// Rounded stochastically. Element i is number first + i of its parameter;
+// `first` is a multiple of 8.
+struct HalfMoments {
+  uint16_t* m;  // [n] bf16
+  uint16_t* v;  // [n] bf16
+  RngKey key;
+  int64_t first;
+
+  template <int kSize>
+  __device__ static void Widen(const uint16_t* from, float (&to)[kSize]) {
+    uint16_t bits[kSize];
+    LoadHalves(from, bits);
+#pragma unroll
+    for (int k = 0; k < kSize; ++k) {
+      to[k] = __uint_as_float(uint32_t{bits[k]} << 16);
+    }
+  }
+  template <int kSize>
+  __device__ void Load(int64_t i, float (&ms)[kSize],
+                       float (&vs)[kSize]) const {
+    Widen(m + i, ms);
+    Widen(v + i, vs);
+  }
+  template <int kSize>
+  __device__ void Store(int64_t i, const float (&ms)[kSize],
+                        const float (&vs)[kSize]) const {
+    uint16_t rounded[kSize];
+    RoundNeighbours(key, first + i, 1, ms, rounded);
+    StoreHalves(m + i, rounded);
+    RoundNeighbours(key, first + i, 2, vs, rounded);
+    StoreHalves(v + i, rounded);
+  }
+};
+
+}  // namespace delink::cuda

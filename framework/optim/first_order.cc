@@ -1,0 +1,72 @@
+#include "framework/optim/first_order.h"
+
+#include <utility>
+
+#include "framework/optim/kernels.h"
+#include "framework/optim/updated.h"
+
+namespace delink {
+namespace {
+
+std::vector<StateSpec> Momentum() { return {{.name = "m", .degree = 1}}; }
+
+class Sgd final : public SlabOptimizer {
+ public:
+  Sgd(const SgdConfig& config, ParamRules rules)
+      : config_(config), rules_(std::move(rules)) {}
+
+  std::vector<StateSpec> states() const override {
+    return config_.has_momentum ? Momentum() : std::vector<StateSpec>();
+  }
+
+  void Update(Stream& stream, ParamStore& store, int slab,
+              const UpdateControl* control, int64_t) override {
+    const OptimKernels& kernels = KernelsFor(store);
+    for (const UpdateRun& run : RunsOf(store, slab, rules_)) {
+      kernels.sgd(stream, {.params = ParamsOf(store, slab, run, control),
+                           .m = config_.has_momentum
+                                    ? store.at(slab, Plane::kState0, run.begin)
+                                    : nullptr,
+                           .momentum = run.hyper.momentum,
+                           .nesterov = config_.nesterov});
+    }
+  }
+
+ private:
+  SgdConfig config_;
+  ParamRules rules_;
+};
+
+class Lion final : public SlabOptimizer {
+ public:
+  explicit Lion(ParamRules rules) : rules_(std::move(rules)) {}
+
+  std::vector<StateSpec> states() const override { return Momentum(); }
+
+  void Update(Stream& stream, ParamStore& store, int slab,
+              const UpdateControl* control, int64_t) override {
+    const OptimKernels& kernels = KernelsFor(store);
+    for (const UpdateRun& run : RunsOf(store, slab, rules_)) {
+      kernels.lion(stream, {.params = ParamsOf(store, slab, run, control),
+                            .m = store.at(slab, Plane::kState0, run.begin),
+                            .beta1 = run.hyper.beta1,
+                            .beta2 = run.hyper.beta2});
+    }
+  }
+
+ private:
+  ParamRules rules_;
+};
+
+}  // namespace
+
+std::unique_ptr<SlabOptimizer> NewSgd(const SgdConfig& config,
+                                      ParamRules rules) {
+  return std::make_unique<Sgd>(config, std::move(rules));
+}
+
+std::unique_ptr<SlabOptimizer> NewLion(ParamRules rules) {
+  return std::make_unique<Lion>(std::move(rules));
+}
+
+}  // namespace delink

@@ -1,0 +1,53 @@
+// Muon (Jordan et al., "Muon: an optimizer for hidden layers in neural
+// networks", 2024), as torch.optim.Muon, on the matrices of blocks; AdamW on
+// everything else: embeddings, an output head, norms, biases.
+//
+// The momentum of a matrix is made nearly orthogonal by five steps of
+// Newton-Schulz with the usual quintic, in the type of the weights that layers
+// read. Matrices that are stacked in one (ParamSpec::stacked) are taken apart:
+// an update of q, k and v as one matrix would mix their singular values.
+//
+// State: m in plane kState0, Muon's momentum or AdamW's first moment, linear in
+// the gradient; v in kState1 of what AdamW updates. Where the state is sharded,
+// one rank has all of a slab with such matrices.
+#pragma once
+
+#include <memory>
+
+#include "framework/optim/param_rules.h"
+#include "framework/optim/slab_optimizer.h"
+
+namespace delink {
+
+// C [m, n] = op(A) [m, k] op(B) [k, n], dense and row-major in device memory;
+// a transposed A is stored [k, m], a transposed B [n, k].
+struct MatrixProduct {
+  DType dtype = DType::kF32;  // of all three
+  int64_t m = 0, n = 0, k = 0;
+  bool transpose_a = false, transpose_b = false;
+  const void* a = nullptr;
+  const void* b = nullptr;
+  void* c = nullptr;
+};
+using MatrixProductFn = void (*)(Device& device, Stream& stream,
+                                 const MatrixProduct& product);
+
+struct MuonConfig {
+  // Times the learning rate, of a matrix [rows, columns].
+  enum class Scale {
+    kShape,  // sqrt(max(1, rows / columns)): one size of output for all shapes
+    kRms,    // 0.2 sqrt(max(rows, columns)): an AdamW step's root mean square
+  };
+  Scale scale = Scale::kShape;
+  bool nesterov = true;
+  double adamw_lr = 1;  // learning rate of AdamW over that of Muon
+  double adamw_eps = 1e-8;
+};
+
+// Reads lr_scale, decay and, for matrices, momentum, for the rest beta1 and
+// beta2.
+std::unique_ptr<SlabOptimizer> NewMuon(const MuonConfig& config,
+                                       ParamRules rules,
+                                       MatrixProductFn multiply);
+
+}  // namespace delink

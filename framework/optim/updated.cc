@@ -1,0 +1,32 @@
+#include "framework/optim/updated.h"
+
+#include "framework/base/check.h"
+
+namespace delink {
+
+const OptimKernels& KernelsFor(const ParamStore& store) {
+  const DType dtype = store.dtype(Plane::kGradient);
+  const OptimKernels* const kernels =
+      FindOptimKernels(store.device().kind(), dtype);
+  DELINK_CHECK(kernels != nullptr) << "no optimizer for " << ToString(dtype)
+                                   << " on " << store.device().name();
+  return *kernels;
+}
+
+UpdatedParams ParamsOf(const ParamStore& store, int slab, const UpdateRun& run,
+                       const UpdateControl* control) {
+  const Plane master = store.master();
+  DELINK_CHECK(store.dtype(master) == store.dtype(Plane::kGradient))
+      << "only AdamW updates a master that is not whole";
+  return {.p = store.at(slab, master, run.begin),
+          .w = master == Plane::kWeight
+                   ? nullptr
+                   : store.at(slab, Plane::kWeight, run.begin),
+          .g = store.at(slab, Plane::kGradient, run.begin),
+          .n = run.end - run.begin,
+          .lr_scale = run.hyper.lr_scale,
+          .decay = run.hyper.decay,
+          .control = control};
+}
+
+}  // namespace delink

@@ -1,0 +1,16 @@
+// What optimizers hand to kernels. Private to framework/optim.
+#pragma once
+
+#include "framework/optim/kernels.h"
+#include "framework/optim/param_rules.h"
+
+namespace delink {
+
+// The table that updates the store's parameters.
+const OptimKernels& KernelsFor(const ParamStore& store);
+
+// A run's parameters, rounded weights and gradient.
+UpdatedParams ParamsOf(const ParamStore& store, int slab, const UpdateRun& run,
+                       const UpdateControl* control);
+
+}  // namespace delink

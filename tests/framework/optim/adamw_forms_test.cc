@@ -1,0 +1,154 @@
+// AdamW on parameters and moments that are kept in fewer bits, on the CPU: the
+// plain update of what they stand for, rounded as the forms say.
+#include "tests/framework/optim/adamw_forms.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <memory>
+
+namespace delink::testing {
+namespace {
+
+constexpr UpdateControl kControl = {
+    .lr = 0.02, .clip_value = 0.9, .clip_factor = 0.7};
+
+class AdamWFormsTest : public ::testing::Test {
+ protected:
+  AdamWForms Expected(AdamWForms planes, const UpdateControl& control) {
+    planes.StepWith(kernels_.adamw, *stream_, control);
+    return planes;
+  }
+
+  std::unique_ptr<Device> device_ = NewCpuDevice();
+  std::unique_ptr<Stream> stream_ = device_->NewStream();
+  const OptimKernels& kernels_ =
+      *FindOptimKernels(DeviceKind::kCpu, DType::kF32);
+};
+
+TEST_F(AdamWFormsTest, APlainStepRounded) {
+  for (const Form form : AllForms()) {
+    for (const int64_t n : {1, 5, 64, 255, 1009, 40'000}) {
+      for (const auto& [in_block, first] :
+           {std::pair{0, int64_t{0}}, std::pair{192, int64_t{1} << 34 | 64}}) {
+        AdamWForms planes(form, n, in_block, first);
+        const AdamWForms expected = Expected(planes, kControl);
+        kernels_.adamw(*stream_, planes.Args(0, n, &kControl));
+        ASSERT_TRUE(planes.SameAs(expected))
+            << n << " elements, master " << static_cast<int>(form.master)
+            << ", moments " << static_cast<int>(form.moments);
+      }
+    }
+  }
+}
+
+TEST_F(AdamWFormsTest, EveryInstructionSetHasTheSameBits) {
+  for (const Form form : AllForms()) {
+    AdamWForms baseline(form, 5000, 64, 64);
+    const AdamWForms start = baseline;
+    ASSERT_TRUE(cpu::AdamWF32With(0, baseline.Args(0, 5000, &kControl)));
+    for (const int set : {1, 2}) {
+      AdamWForms planes = start;
+      if (!cpu::AdamWF32With(set, planes.Args(0, 5000, &kControl))) continue;
+      ASSERT_TRUE(planes.SameAs(baseline)) << set;
+    }
+  }
+}
+
+TEST_F(AdamWFormsTest, CutWhereBlocksAre) {
+  const int64_t n = 3000;
+  for (const Form form : AllForms()) {
+    AdamWForms whole(form, n, 64, 128), pieces = whole;
+    kernels_.adamw(*stream_, whole.Args(0, n, &kControl));
+    int64_t begin = 0;
+    for (const int64_t end : {int64_t{192}, int64_t{448}, int64_t{2496}, n}) {
+      kernels_.adamw(*stream_, pieces.Args(begin, end, &kControl));
+      begin = end;
+    }
+    EXPECT_TRUE(pieces.SameAs(whole));
+  }
+}
+
+TEST_F(AdamWFormsTest, SkippingWritesNothing) {
+  const UpdateControl skip = {.lr = 0.1, .clip_factor = 1, .skip = 1};
+  for (const Form form : AllForms()) {
+    AdamWForms planes(form, 300);
+    const AdamWForms before = planes;
+    kernels_.adamw(*stream_, planes.Args(0, 300, &skip));
+    EXPECT_TRUE(planes.SameAs(before));
+  }
+}
+
+// A learning rate of 0 leaves the master alone, so that it can be anything:
+// every bf16 with a tie behind it and what is beside one.
+TEST_F(AdamWFormsTest, ASplitMasterIsExact) {
+  const UpdateControl still = {.lr = 0, .clip_factor = 1};
+  for (const uint32_t lower : {0x7FFF, 0x8000, 0x8001}) {
+    AdamWForms planes({.master = MasterForm::kSplit}, 0x10000);
+    for (uint32_t upper = 0; upper < 0x10000; ++upper) {
+      planes.p[upper] = std::bit_cast<float>(upper << 16 | lower);
+    }
+    planes.Keep();
+    kernels_.adamw(*stream_, planes.Args(0, planes.n, &still));
+    for (uint32_t upper = 0; upper < 0x10000; ++upper) {
+      const float after =
+          SplitMaster{planes.w[upper], planes.low[upper]}.Value();
+      if (std::isnan(planes.p[upper])) {
+        ASSERT_TRUE(std::isnan(after)) << upper;
+      } else {
+        ASSERT_EQ(after, planes.p[upper]) << upper;
+      }
+    }
+  }
+}
+
+// A second moment of 1 that should decay by one part in a thousand a step, less
+// than half of what bf16 can tell apart: rounded to the nearest it would never
+// move.
+TEST_F(AdamWFormsTest, SecondMomentsInBf16Decay) {
+  const int64_t n = 4096;
+  const int steps = 300;
+  AdamWForms planes({.moments = MomentForm::kBF16}, n);
+  std::fill(planes.v.begin(), planes.v.end(), 1.0F);
+  std::fill(planes.g.begin(), planes.g.end(), 0.0F);
+  planes.Keep();
+  for (int step = 0; step < steps; ++step) {
+    planes.key = Fold(KeyFromSeed(1), static_cast<uint64_t>(step));
+    AdamWArgs args = planes.Args(0, n, &kControl);
+    args.beta2 = 0.999;
+    kernels_.adamw(*stream_, args);
+  }
+  double mean = 0;
+  for (const uint16_t bits : planes.v16) mean += BFloat16::FromBits(bits);
+  mean /= n;
+  // Each step adds a variance of at most 2^-9 * 0.001 to an element.
+  const double deviation = std::sqrt(steps * 0x1p-9 * 0.001 / n);
+  EXPECT_NEAR(mean, std::pow(0.999, steps), 4 * deviation);
+  EXPECT_EQ(float{BFloat16(0.999F)}, 1.0F) << "as it is without";
+}
+
+// What is far smaller than the largest of its block is still told from zero,
+// over seven decades.
+TEST_F(AdamWFormsTest, SmallMomentsInABlockKeepTheirSize) {
+  AdamWForms planes({.moments = MomentForm::kBlock8}, kBlock8);
+  for (int64_t i = 0; i < kBlock8; ++i) {
+    const auto at = static_cast<size_t>(i);
+    planes.v[at] = std::pow(10.0F, -6.5F * static_cast<float>(i) / kBlock8);
+    planes.m[at] = (i % 2 == 0 ? 1.0F : -1.0F) * planes.v[at];
+  }
+  const std::vector<float> v = planes.v, m = planes.m;
+  planes.Keep();
+  for (size_t i = 0; i < v.size(); ++i) {
+    // The one segment of the lowest decade stands for 5.5 times its begin;
+    // where there are 64 they are 14% of theirs.
+    const float most = v[i] > 0.1F ? 1.08F : 5.6F;
+    ASSERT_GT(planes.v[i], v[i] / most);
+    ASSERT_LT(planes.v[i], v[i] * most);
+    ASSERT_GT(planes.m[i] / m[i], 1 / most);
+    ASSERT_LT(planes.m[i] / m[i], most);
+  }
+  EXPECT_EQ(planes.v[0], v[0]) << "the largest is exact";
+}
+
+}  // namespace
+}  // namespace delink::testing
