@@ -1,12 +1,15 @@
 // The batches of a run: which rank reads which samples of which step. A pure
-// function of the step and the layout, so that any number of ranks reads the
-// same samples in the same order, and a resumed run goes on where it stopped.
+// function of the position in the data and the layout, so that any number of
+// ranks reads the same samples in the same order, and a resumed run goes on
+// where it stopped.
 #pragma once
 
 #include <cstdint>
 #include <optional>
+#include <vector>
 
 #include "absl/status/statusor.h"
+#include "data/loader/blend.h"
 #include "data/loader/loader.h"
 #include "framework/step/executor.h"
 
@@ -20,37 +23,43 @@ struct BatchCut {
   int64_t micro_batches = 1;  // M
   int64_t micro_batch = 1;    // B
   int64_t seq = 1;            // T
+  bool masked = false;        // documents; see data/loader/documents.h
   int64_t local() const { return micro_batches * micro_batch; }
   int64_t global() const { return local() * ranks; }
   friend bool operator==(const BatchCut&, const BatchCut&) = default;
 };
 
-// This rank's share of the global samples [first, first + cut.global()).
-absl::StatusOr<HostBatch> ReadBatch(const Loader& loader, const BatchCut& cut,
-                                    int64_t first);
+// This rank's share of the global samples [first, first + cut.global()), which
+// are the next ones of `blend`. A loader for each of its sources.
+absl::StatusOr<HostBatch> ReadBatch(const std::vector<Loader>& sources,
+                                    const BatchCut& cut, int64_t first,
+                                    Blend blend);
 
 // The batches of a run one by one, each read while the step before is at work.
 class BatchAhead {
  public:
-  explicit BatchAhead(const Loader& loader) : loader_(loader) {}
+  explicit BatchAhead(const std::vector<Loader>& sources) : sources_(sources) {}
 
   // As ReadBatch; at once where this is the batch that was read ahead.
-  absl::StatusOr<HostBatch> Take(const BatchCut& cut, int64_t first);
-  // Reads what is likely taken next; Take reports what goes wrong.
-  void ReadAhead(const BatchCut& cut, int64_t first);
+  absl::StatusOr<HostBatch> Take(const BatchCut& cut, int64_t first,
+                                 const Blend& blend);
+  // Reads what is likely taken after the batch that these say; Take reports
+  // what goes wrong.
+  void ReadAhead(const BatchCut& cut, int64_t first, Blend blend);
 
  private:
   struct Read {
     BatchCut cut;
     int64_t first;
+    Blend blend;
     absl::StatusOr<HostBatch> batch;
   };
-  const Loader& loader_;
+  const std::vector<Loader>& sources_;
   std::optional<Read> read_;
 };
 
-// As ReadBatch, for a corpus that is gone through once: samples at `end` and
-// after count nothing.
+// The same of one corpus, that is gone through once: samples at `end` and after
+// count nothing.
 absl::StatusOr<HostBatch> ReadBatchUntil(const Loader& loader,
                                          const BatchCut& cut, int64_t first,
                                          int64_t end);

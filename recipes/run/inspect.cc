@@ -69,6 +69,19 @@ std::string ShapeText(const std::vector<int64_t>& shape) {
   return absl::StrCat("[", absl::StrJoin(shape, ", "), "]");
 }
 
+std::string SourceText(const SourceCount& source) {
+  std::string text = absl::StrFormat(
+      "  %s: %d samples, %s tokens, %.2f epochs", source.name, source.samples,
+      FormatCount(static_cast<double>(source.tokens)), source.epochs);
+  if (source.share == 0) {
+    absl::StrAppend(&text, "; not in the blend of now");
+  } else if (source.share < 1) {
+    absl::StrAppend(&text, absl::StrFormat("; %.1f%% of the blend of now",
+                                           100 * source.share));
+  }
+  return text + "\n";
+}
+
 }  // namespace
 
 absl::StatusOr<Inspection> InspectCheckpoint(const std::string& checkpoint,
@@ -128,13 +141,17 @@ std::string ToText(const Inspection& i) {
       "model       %s, vocabulary %d\n"
       "optimizer   %s\n"
       "parameters  %s unique, %s virtual\n"
-      "on disk     %s, format %d, verified\n"
-      "sharing\n",
+      "on disk     %s, format %d, verified\n",
       i.path, h.step, FormatCount(static_cast<double>(h.tokens)),
       FormatSeconds(h.seconds), h.stage, h.stage_index, h.model, h.vocab,
       h.optimizer, FormatCount(static_cast<double>(i.unique_parameters)),
       FormatCount(static_cast<double>(i.virtual_parameters)),
       FormatBytes(i.bytes), h.format);
+  if (!h.sources.empty()) absl::StrAppend(&text, "sources\n");
+  for (const SourceCount& source : h.sources) {
+    absl::StrAppend(&text, SourceText(source));
+  }
+  absl::StrAppend(&text, "sharing\n");
   for (const PartSharing& sharing : i.sharing) {
     absl::StrAppend(&text, "  ", sharing.part, ": ", InWords(sharing), "\n");
   }
@@ -161,6 +178,15 @@ std::string ToJson(const Inspection& i) {
   const CheckpointHeader& h = i.header;
   Json sharing = Json::object();
   for (const PartSharing& part : i.sharing) sharing[part.part] = part.sets;
+  Json sources = Json::array();
+  for (const SourceCount& source : h.sources) {
+    sources.push_back({{"name", source.name},
+                       {"corpus", source.corpus},
+                       {"samples", source.samples},
+                       {"tokens", source.tokens},
+                       {"epochs", source.epochs},
+                       {"share", source.share}});
+  }
   Json tensors = Json::array();
   for (const TensorInfo& tensor : i.tensors) {
     Json entry{{"name", tensor.name}, {"shape", tensor.shape}};
@@ -179,6 +205,7 @@ std::string ToJson(const Inspection& i) {
                  {"seed", h.seed},
                  {"vocab", h.vocab},
                  {"corpus", h.corpus},
+                 {"sources", std::move(sources)},
                  {"seconds", h.seconds},
                  {"bytes", i.bytes},
                  {"unique_parameters", i.unique_parameters},

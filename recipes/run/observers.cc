@@ -14,6 +14,7 @@
 #include "recipes/run/environment.h"
 #include "recipes/run/machine_peak.h"
 #include "recipes/run/stage_text.h"
+#include "recipes/run/validation.h"
 
 namespace delink {
 namespace {
@@ -40,6 +41,17 @@ void AddNorms(const NormsByLayer& norms, Json& row, Scalars& scalars) {
   }
 }
 
+void AddSources(const Validation& validation, Json& row, Scalars& scalars) {
+  std::string text;
+  for (const auto& [name, loss] : validation.of) {
+    row["validation_loss_of"][name] = loss;
+    scalars.emplace_back("validation/loss_" + name, loss);
+    absl::StrAppendFormat(&text, "%s%s %.4f", text.empty() ? "" : ", ", name,
+                          loss);
+  }
+  if (!text.empty()) DELINK_LOG(kInfo) << "  by source: " << text;
+}
+
 // What an unmeasured run is taken to reach of the matmul peak.
 constexpr double kTypicalPeakFraction = 0.5;
 
@@ -61,6 +73,9 @@ absl::StatusOr<Observers> Observers::Create(RunSetup& run) {
         EventFile events, EventFile::Create(run.out(), run.Position().step()));
     o.events_.emplace(std::move(events));
     o.progress_ = std::make_unique<Progress>(run.recipe().run.log_every);
+    o.source_log_.emplace(
+        run.sources(), run.Position().blend(),
+        run.resumed() ? CountsOf(*run.resumed()) : std::vector<SourceCount>());
   }
   return o;
 }
@@ -71,30 +86,15 @@ double Observers::Seconds() const {
                                .count();
 }
 
-absl::StatusOr<double> Observers::ValidationLoss(StageRun& stage,
-                                                 int64_t batches) {
-  const int64_t end = run_->validation().samples_per_epoch();
-  LossRecord sum;
-  for (int64_t i = 0; i < batches; ++i) {
-    const int64_t first = i * stage.cut().global();
-    if (first >= end) break;
-    DELINK_ASSIGN_OR_RETURN(
-        const HostBatch batch,
-        ReadBatchUntil(run_->validation(), stage.cut(), first, end));
-    DELINK_ASSIGN_OR_RETURN(const LossRecord record,
-                            stage.executor().Evaluate(batch));
-    sum.loss_sum += record.loss_sum;
-    sum.tokens += record.tokens;
-  }
-  return sum.loss_sum / static_cast<double>(sum.tokens);
-}
-
 absl::StatusOr<StageDescription> Observers::Describe(StageRun& stage) {
   StageDescription d{.unique_parameters = stage.store().unique_parameters(),
                      .virtual_parameters = stage.store().virtual_parameters(),
                      .account = stage.account(),
                      .flops_per_token = FlopsPerToken(stage.executor())};
-  DELINK_ASSIGN_OR_RETURN(d.loss, ValidationLoss(stage, 1));
+  DELINK_ASSIGN_OR_RETURN(const Validation validation,
+                          Validate(run_->sources(), run_->recipe().data.batch,
+                                   stage, run_->world().comm()));
+  d.loss = validation.loss;
   return d;
 }
 
@@ -121,24 +121,27 @@ absl::Status Observers::OnStart(StageRun& stage, const RunPosition& at) {
   if (run_->resumed()) {
     DELINK_LOG(kInfo) << "resuming after step " << at.step();
   }
+  source_log_->Begin();
   last_seconds_ = Seconds();
-  return metrics_->Write(Json{{"event", "start"},
-                              {"step", at.step()},
-                              {"tokens", at.tokens()},
-                              {"stage", stage.stage().name},
-                              {"time", UtcNow()},
-                              {"version", DelinkVersion()},
-                              {"device", run_->env().device->name()},
-                              {"processor", ProcessorName()},
-                              {"cores", std::thread::hardware_concurrency()},
-                              {"ranks", run_->world().size()},
-                              {"threads", run_->threads()},
-                              {"peak_flops", peak_flops_},
-                              {"flops_per_token", flops},
-                              {"unique_parameters", d.unique_parameters},
-                              {"virtual_parameters", d.virtual_parameters},
-                              {"bytes", ToJson(stage.account())},
-                              {"seconds", last_seconds_}});
+  return metrics_->Write(
+      Json{{"event", "start"},
+           {"step", at.step()},
+           {"tokens", at.tokens()},
+           {"stage", stage.stage().name},
+           {"time", UtcNow()},
+           {"version", DelinkVersion()},
+           {"device", run_->env().device->name()},
+           {"processor", ProcessorName()},
+           {"cores", std::thread::hardware_concurrency()},
+           {"ranks", run_->world().size()},
+           {"threads", run_->threads()},
+           {"peak_flops", peak_flops_},
+           {"flops_per_token", flops},
+           {"unique_parameters", d.unique_parameters},
+           {"virtual_parameters", d.virtual_parameters},
+           {"bytes", ToJson(stage.account())},
+           {"sources", SourcesJson(run_->sources(), at.blend())},
+           {"seconds", last_seconds_}});
 }
 
 absl::StatusOr<std::optional<NormsByLayer>> Observers::MaybeMeasureNorms(
@@ -164,6 +167,7 @@ absl::Status Observers::OnStep(StageRun& stage, const RunPosition& at,
                      .now = now,
                      .took = now - last_seconds_,
                      .step_tokens = run_->recipe().StepTokens(at.stage()),
+                     .blend = at.blend(),
                      .norms = norms};
   // What is measured besides is not the next step's time either.
   last_seconds_ = norms.has_value() ? Seconds() : now;
@@ -197,6 +201,10 @@ absl::Status Observers::Flush() {
                      {"speed/tokens_per_second", tokens / done.took},
                      {"train/tokens", static_cast<double>(done.tokens)}};
   if (done.norms.has_value()) AddNorms(*done.norms, row, scalars);
+  if (run_->sources().size() > 1) {
+    row["sources"] = ConsumedJson(run_->sources(), done.blend);
+  }
+  source_log_->OnStep(done.blend);
   DELINK_RETURN_IF_ERROR(metrics_->Write(row));
   DELINK_RETURN_IF_ERROR(events_->Write(done.step, scalars));
   const int64_t steps = run_->recipe().schedule.steps;
@@ -285,26 +293,37 @@ absl::Status Observers::OnSwitch(const SwitchEvent& event) {
            {"seconds", last_seconds_}});
 }
 
-absl::Status Observers::MaybeValidate(StageRun& stage, const RunPosition& at,
-                                      bool force) {
-  const int64_t every = run_->recipe().run.validate_every;
-  if (!force && (every == 0 || at.step() % every != 0)) return absl::OkStatus();
+absl::StatusOr<std::optional<double>> Observers::MaybeValidate(
+    StageRun& stage, const RunPosition& at, bool force) {
+  const Recipe& recipe = run_->recipe();
+  const int64_t every = recipe.run.validate_every;
+  const bool due = at.step() == recipe.schedule.steps ||
+                   (every > 0 && at.step() % every == 0) || at.DataOver();
+  if (!due && !force) return std::nullopt;
   DELINK_RETURN_IF_ERROR(Flush());
   DELINK_ASSIGN_OR_RETURN(
-      const double loss,
-      ValidationLoss(stage, run_->recipe().data.validation_batches));
-  if (!run_->first()) return absl::OkStatus();
+      const Validation validation,
+      Validate(run_->sources(),
+               recipe.data.validation_batches * recipe.data.batch, stage,
+               run_->world().comm()));
+  const double loss = validation.loss;
+  const std::optional<double> told =
+      due ? std::optional<double>(loss) : std::nullopt;
+  if (!run_->first()) return told;
   DELINK_LOG(kInfo) << absl::StrFormat(
       "step %d  validation loss %.4f (perplexity %.2f)", at.step(), loss,
       std::exp(loss));
   last_seconds_ = Seconds();
-  DELINK_RETURN_IF_ERROR(
-      events_->Write(at.step(), {{"validation/loss", loss}}));
-  return metrics_->Write(Json{{"step", at.step()},
-                              {"tokens", at.tokens()},
-                              {"stage", stage.stage().name},
-                              {"validation_loss", loss},
-                              {"seconds", last_seconds_}});
+  Json row = {{"step", at.step()},
+              {"tokens", at.tokens()},
+              {"stage", stage.stage().name},
+              {"validation_loss", loss},
+              {"seconds", last_seconds_}};
+  Scalars scalars = {{"validation/loss", loss}};
+  AddSources(validation, row, scalars);
+  DELINK_RETURN_IF_ERROR(events_->Write(at.step(), scalars));
+  DELINK_RETURN_IF_ERROR(metrics_->Write(row));
+  return told;
 }
 
 absl::Status Observers::MaybeSave(StageRun& stage, const RunPosition& at,
@@ -319,10 +338,24 @@ absl::Status Observers::MaybeSave(StageRun& stage, const RunPosition& at,
       const std::string path,
       WriteCheckpoint(run_->world().comm(), RunFolder::Checkpoints(run_->out()),
                       run_->Header(at, Seconds()), stage.store(), run_->Files(),
-                      config.keep));
+                      config.keep, config.keep_best ? at.best().step() : -1));
   if (run_->first()) DELINK_LOG(kInfo) << "saved " << path;
   last_seconds_ = Seconds();
   return absl::OkStatus();
+}
+
+absl::Status Observers::OnEarlyEnd(const RunPosition& at) {
+  if (!run_->first()) return absl::OkStatus();
+  DELINK_RETURN_IF_ERROR(Flush());
+  DELINK_LOG(kInfo) << "the run ends early, after step " << at.step() << ": "
+                    << at.EndsEarly();
+  return metrics_->Write(Json{{"event", "early_end"},
+                              {"step", at.step()},
+                              {"tokens", at.tokens()},
+                              {"why", at.EndsEarly()},
+                              {"best_validation_loss", at.best().loss()},
+                              {"best_step", at.best().step()},
+                              {"seconds", Seconds()}});
 }
 
 absl::Status Observers::OnEnd(StageRun& stage, const RunPosition& at) {
@@ -333,6 +366,9 @@ absl::Status Observers::OnEnd(StageRun& stage, const RunPosition& at) {
                     << FormatCount(static_cast<double>(at.tokens()))
                     << " tokens, " << FormatSeconds(Seconds())
                     << ", peak memory " << FormatBytes(PeakResidentBytes());
+  if (run_->sources().size() > 1) {
+    DELINK_LOG(kInfo) << "read: " << source_log_->Consumed();
+  }
   return absl::OkStatus();
 }
 

@@ -15,6 +15,7 @@
 #include "recipes/run/progress.h"
 #include "recipes/run/run_folder.h"
 #include "recipes/run/setup.h"
+#include "recipes/run/source_log.h"
 
 namespace delink {
 
@@ -51,11 +52,16 @@ class Observers {
   absl::Status OnProbe(StageRun& stage, const RunPosition& at,
                        const std::vector<SlabAgreement>& slabs);
   absl::Status OnSwitch(const SwitchEvent& event);
+  // The run ends here because of what validations found.
+  absl::Status OnEarlyEnd(const RunPosition& at);
   absl::Status OnEnd(StageRun& stage, const RunPosition& at);
 
-  // Every so many steps, and with `force`.
-  absl::Status MaybeValidate(StageRun& stage, const RunPosition& at,
-                             bool force);
+  // Every so many steps, and with `force`. Returns the loss, the same on all
+  // ranks, of a validation that every course of the run has at this step: not
+  // of one at --until-step alone.
+  absl::StatusOr<std::optional<double>> MaybeValidate(StageRun& stage,
+                                                      const RunPosition& at,
+                                                      bool force);
   absl::Status MaybeSave(StageRun& stage, const RunPosition& at, bool force);
 
   // Collective.
@@ -72,10 +78,10 @@ class Observers {
     StepResult result;
     double now = 0, took = 0;  // seconds
     int64_t step_tokens = 0;
+    Blend blend;  // after it
     std::optional<NormsByLayer> norms;
   };
   double Seconds() const;
-  absl::StatusOr<double> ValidationLoss(StageRun& stage, int64_t batches);
   // Where it is time to.
   absl::StatusOr<std::optional<NormsByLayer>> MaybeMeasureNorms(
       StageRun& stage, const RunPosition& at);
@@ -83,13 +89,14 @@ class Observers {
   RunSetup* run_;
   std::chrono::steady_clock::time_point start_ =
       std::chrono::steady_clock::now();
-  std::optional<Metrics> metrics_;      // rank 0
-  std::optional<EventFile> events_;     // rank 0
-  std::unique_ptr<Progress> progress_;  // rank 0
-  double peak_flops_ = 0;               // matmul FLOP/s of all ranks
-  double last_seconds_ = 0;             // when the step before ended
-  std::optional<DoneStep> untold_;      // rank 0
-  double smooth_step_seconds_ = 0;      // a running mean
+  std::optional<Metrics> metrics_;       // rank 0
+  std::optional<EventFile> events_;      // rank 0
+  std::unique_ptr<Progress> progress_;   // rank 0
+  std::optional<SourceLog> source_log_;  // rank 0
+  double peak_flops_ = 0;                // matmul FLOP/s of all ranks
+  double last_seconds_ = 0;              // when the step before ended
+  std::optional<DoneStep> untold_;       // rank 0
+  double smooth_step_seconds_ = 0;       // a running mean
 };
 
 }  // namespace delink

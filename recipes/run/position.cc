@@ -40,23 +40,29 @@ std::vector<SwitchHistory::Probe> ProbesOf(const std::vector<double>& flat) {
 
 }  // namespace
 
-RunPosition::RunPosition(const Recipe& recipe)
-    : recipe_(&recipe), policy_(PolicyOf(recipe, 0, {})) {}
+RunPosition::RunPosition(const Recipe& recipe, Blend blend)
+    : recipe_(&recipe),
+      blend_(std::move(blend)),
+      policy_(PolicyOf(recipe, 0, {})) {}
 
-RunPosition::RunPosition(const Recipe& recipe, const CheckpointHeader& header)
+RunPosition::RunPosition(const Recipe& recipe, const CheckpointHeader& header,
+                         Blend blend)
     : recipe_(&recipe),
       step_(header.step),
       samples_(header.samples),
       stage_(static_cast<size_t>(header.stage_index)),
       begin_{.step = header.stage_begin_step,
              .samples = header.stage_begin_samples},
+      blend_(std::move(blend)),
       policy_(PolicyOf(recipe, stage_,
                        {.losses = header.stage_losses,
-                        .probes = ProbesOf(header.stage_probes)})) {}
+                        .probes = ProbesOf(header.stage_probes)})),
+      best_(header.validation) {}
 
 void RunPosition::Advance(double loss) {
   ++step_;
   samples_ += recipe_->Batch(stage_);
+  blend_.Skip(recipe_->Batch(stage_));
   policy_.AddLoss(loss);
 }
 
@@ -64,11 +70,18 @@ void RunPosition::AddProbe(const Agreement& agreement) {
   policy_.AddProbe(step_, agreement);
 }
 
+bool RunPosition::AddValidation(double loss) {
+  const bool last = stage_ + 1 == recipe_->stages.size();
+  return best_.Add(step_, loss, last, recipe_->run.stop_after.delta);
+}
+
 void RunPosition::EnterNextStage() {
   DELINK_CHECK_LT(stage_ + 1, recipe_->stages.size());
   ++stage_;
   begin_ = {.step = step_, .samples = samples_};
+  blend_.SetWeights(recipe_->Weights(stage_));
   policy_ = PolicyOf(*recipe_, stage_, {});
+  best_.CountAnew();
 }
 
 absl::StatusOr<std::string> RunPosition::StageOver(Communicator& comm) const {
@@ -76,8 +89,35 @@ absl::StatusOr<std::string> RunPosition::StageOver(Communicator& comm) const {
   if (step_ >= recipe_->StageEnd(stage_, begin_)) {
     return std::string("as the recipe says");
   }
+  if (!HasBatch(stage_) && !DataOver()) {
+    return std::string("since its sources have ended");
+  }
   if (!policy_.asked()) return std::string();
   return BroadcastString(comm, policy_.Due().value_or(""), 0);
+}
+
+bool RunPosition::HasBatch(size_t stage) const {
+  Blend blend = blend_;
+  if (stage != stage_) blend.SetWeights(recipe_->Weights(stage));
+  return blend.Has(recipe_->Batch(stage));
+}
+
+bool RunPosition::DataOver() const {
+  // A stage that is over does not take what is left of its sources.
+  const bool over = stage_ + 1 < recipe_->stages.size() &&
+                    step_ >= recipe_->StageEnd(stage_, begin_);
+  for (size_t i = stage_ + (over ? 1 : 0); i < recipe_->stages.size(); ++i) {
+    if (HasBatch(i)) return false;
+  }
+  return true;
+}
+
+std::string RunPosition::EndsEarly() const {
+  if (DataOver()) {
+    return "all sources have ended, or have less than a batch left (repeat = "
+           "false)";
+  }
+  return best_.Over(recipe_->run.stop_after);
 }
 
 void RunPosition::Fill(CheckpointHeader* header) const {
@@ -90,6 +130,7 @@ void RunPosition::Fill(CheckpointHeader* header) const {
   header->stage_begin_samples = begin_.samples;
   header->stage_losses = policy_.history().losses;
   header->stage_probes = Flat(policy_.history().probes);
+  header->validation = best_.saved();
 }
 
 }  // namespace delink

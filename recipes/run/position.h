@@ -7,9 +7,11 @@
 #include <string>
 
 #include "absl/status/statusor.h"
+#include "data/loader/blend.h"
 #include "framework/checkpoint/checkpoint.h"
 #include "framework/comm/communicator.h"
 #include "framework/sharing/switch_policy.h"
+#include "recipes/run/best_validation.h"
 #include "recipes/schema/recipe.h"
 
 namespace delink {
@@ -17,37 +19,52 @@ namespace delink {
 class RunPosition {
  public:
   // At the start of the run.
-  explicit RunPosition(const Recipe& recipe);
+  RunPosition(const Recipe& recipe, Blend blend);
   // Where a checkpoint left it. The recipe's windows may have changed since.
-  RunPosition(const Recipe& recipe, const CheckpointHeader& header);
+  RunPosition(const Recipe& recipe, const CheckpointHeader& header,
+              Blend blend);
 
   int64_t step() const { return step_; }        // optimizer steps done
   int64_t samples() const { return samples_; }  // global samples consumed
   int64_t tokens() const { return samples_ * recipe_->data.seq; }
   size_t stage() const { return stage_; }
   const StageMark& begin() const { return begin_; }  // of the stage
+  // Where it is in each source, with the weights of the stage.
+  const Blend& blend() const { return blend_; }
 
   // A step has been done, with this loss.
   void Advance(double loss);
   void AddProbe(const Agreement& agreement);
+  // The same loss on all ranks. Returns whether it is the lowest so far.
+  bool AddValidation(double loss);
+  const BestValidation& best() const { return best_; }
   // The next stage begins here.
   void EnterNextStage();
 
-  // Why the stage is over, in words; empty: it goes on. The last one does until
-  // the run ends. Collective where it hangs on what was measured: rank 0
-  // decides.
+  // Why the stage is over, in words; empty: it goes on. The last one with data
+  // does until the run ends. Collective where it hangs on what was measured:
+  // rank 0 decides.
   absl::StatusOr<std::string> StageOver(Communicator& comm) const;
 
-  // Writes what of a header is the position.
+  // Whether all sources have ended: no stage from here on has a batch left.
+  bool DataOver() const;
+  // Why the run ends before its last step, in words; empty: it goes on.
+  std::string EndsEarly() const;
+
+  // Writes what of a header is the position, but for the sources.
   void Fill(CheckpointHeader* header) const;
 
  private:
+  bool HasBatch(size_t stage) const;
+
   const Recipe* recipe_;
   int64_t step_ = 0;
   int64_t samples_ = 0;
   size_t stage_ = 0;
   StageMark begin_;
+  Blend blend_;
   SwitchPolicy policy_;
+  BestValidation best_;
 };
 
 }  // namespace delink

@@ -14,8 +14,8 @@ absl::StatusOr<Recipe> FitVocab(const Recipe& recipe, const Corpus& corpus) {
   if (wanted == 0) return recipe.WithVocab(corpus.vocab_size());
   if (wanted >= corpus.vocab_size()) return recipe;  // padded for speed
   return absl::InvalidArgumentError(
-      absl::StrCat("model.vocab is ", wanted, ", but ", recipe.data.train,
-                   " has ", corpus.vocab_size(),
+      absl::StrCat("model.vocab is ", wanted, ", but ", corpus.dir(), " has ",
+                   corpus.vocab_size(),
                    " tokens; leave model.vocab out, or rebuild the "
                    "corpus with that vocabulary"));
 }

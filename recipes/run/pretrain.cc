@@ -55,6 +55,25 @@ absl::Status MaybeProbe(const Recipe& recipe, Observers& observers,
   return observers.OnProbe(stage, at, slabs);
 }
 
+// Where it is time to, and with `ends` or `saves`. A run that validations end
+// early is told so.
+absl::Status ValidateAndSave(RunSetup& run, Observers& observers,
+                             StageRun& stage, RunPosition& at, bool ends,
+                             bool saves) {
+  DELINK_ASSIGN_OR_RETURN(const std::optional<double> loss,
+                          observers.MaybeValidate(stage, at, ends));
+  const bool best = loss.has_value() && at.AddValidation(*loss);
+  const bool early = !at.EndsEarly().empty();
+  DELINK_RETURN_IF_ERROR(observers.MaybeSave(
+      stage, at,
+      ends || saves || early || (best && run.recipe().run.keep_best)));
+  if (!early || at.step() == run.recipe().schedule.steps) {
+    return absl::OkStatus();
+  }
+  DELINK_RETURN_IF_ERROR(run.MaybeTrace(stage, at.step(), true));
+  return observers.OnEarlyEnd(at);
+}
+
 // A stage may wait for a plateau or for disagreement that never comes.
 void WarnOfStagesLeft(const RunSetup& run, const RunPosition& at) {
   const std::vector<Stage>& stages = run.recipe().stages;
@@ -94,23 +113,25 @@ absl::StatusOr<int> Train(RunSetup& run, std::optional<int64_t> until_step) {
   RunPosition at = run.Position();
   DELINK_RETURN_IF_ERROR(observers.OnStart(*stage, at));
 
-  BatchAhead batches(run.train());
+  BatchAhead batches(run.sources().train());
   OutlierWatch outliers(recipe.run.outlier);
   const SignalCatcher signals;
   const int64_t steps = recipe.schedule.steps;
   const int64_t last = std::min(until_step.value_or(steps), steps);
   DELINK_ASSIGN_OR_RETURN(std::string over, at.StageOver(world));
-  while (at.step() < last) {
+  while (at.step() < last && at.EndsEarly().empty()) {
     while (!over.empty()) {
       at.EnterNextStage();
       DELINK_ASSIGN_OR_RETURN(
           stage, SwitchStage(run, observers, std::move(stage), at, over));
       DELINK_ASSIGN_OR_RETURN(over, at.StageOver(world));
     }
+    if (at.DataOver()) break;  // a later stage has none either
     const int64_t step = at.step() + 1;
     run.watch().Begin(Lane::kCompute, step, "reading the batch");
-    DELINK_ASSIGN_OR_RETURN(const HostBatch batch,
-                            batches.Take(stage->cut(), at.samples()));
+    DELINK_ASSIGN_OR_RETURN(
+        const HostBatch batch,
+        batches.Take(stage->cut(), at.samples(), at.blend()));
     const double lr = RateOf(recipe, at);
     const absl::Status begun = stage->executor().Begin(batch, step, lr);
     // While the device works.
@@ -118,7 +139,7 @@ absl::StatusOr<int> Train(RunSetup& run, std::optional<int64_t> until_step) {
     DELINK_RETURN_IF_ERROR(begun);
     run.watch().Begin(Lane::kCompute, step, "reading the next batch");
     if (step < last) {
-      batches.ReadAhead(stage->cut(), at.samples() + stage->cut().global());
+      batches.ReadAhead(stage->cut(), at.samples(), at.blend());
     }
     run.watch().Begin(Lane::kCompute, step, "waiting for the device");
     const StepResult result = stage->executor().Finish();
@@ -133,9 +154,9 @@ absl::StatusOr<int> Train(RunSetup& run, std::optional<int64_t> until_step) {
     const bool ends = at.step() == last;
     DELINK_RETURN_IF_ERROR(
         run.MaybeTrace(*stage, at.step(), ends || asked.stop));
-    DELINK_RETURN_IF_ERROR(observers.MaybeValidate(*stage, at, ends));
-    DELINK_RETURN_IF_ERROR(observers.MaybeSave(
-        *stage, at, ends || !over.empty() || asked.stop || asked.save));
+    DELINK_RETURN_IF_ERROR(
+        ValidateAndSave(run, observers, *stage, at, ends || at.DataOver(),
+                        !over.empty() || asked.stop || asked.save));
     run.watch().Saved(asked);
     if (asked.stop && !ends) return Stopped(run, at.step());
   }

@@ -24,17 +24,6 @@ std::string DefaultOut(const std::string& recipe) {
   return JoinPath("runs", std::filesystem::path(recipe).stem().string());
 }
 
-absl::Status SameTokens(const Recipe& recipe, const Corpus& train,
-                        const Corpus& validation) {
-  if (train.tokenizer_bytes() == validation.tokenizer_bytes()) {
-    return absl::OkStatus();
-  }
-  return absl::InvalidArgumentError(
-      absl::StrCat(recipe.data.train, " and ", recipe.data.validation,
-                   " were built with different tokenizers; build both in one "
-                   "call of delink data build"));
-}
-
 // Whether this rank's text is rank 0's; the first line that differs.
 absl::Status SameLines(const std::string& mine, const std::string& first) {
   const std::vector<std::string> here = absl::StrSplit(mine, '\n');
@@ -53,10 +42,13 @@ absl::Status SameLines(const std::string& mine, const std::string& first) {
 // Ranks that read different recipes or corpora would train apart without a
 // word. Where the files lie may differ from machine to machine.
 absl::Status AgreeOnInputs(Communicator& comm, Recipe recipe,
-                           const Corpus& corpus) {
+                           const Sources& sources) {
   recipe.data.train = recipe.data.validation = "";
+  for (DataSource& source : recipe.data.sources) {
+    source.train = source.validation = "";
+  }
   const std::string mine =
-      absl::StrCat(ToToml(recipe), "corpus ", corpus.digest());
+      absl::StrCat(ToToml(recipe), "corpus ", sources.digests());
   DELINK_ASSIGN_OR_RETURN(const std::string first,
                           BroadcastString(comm, mine, 0));
   return AgreeOnStatus(comm, SameLines(mine, first));
@@ -68,6 +60,15 @@ void WarnOfSlowPrecision(const Recipe& recipe) {
                           "or this build has no instructions: the run is as "
                           "good as elsewhere, but no faster than in fp32, "
                           "maybe slower";
+}
+
+// cuDNN does not mask by document (layers/kernels/cuda/attention_scratch.h).
+void WarnOfSlowAttention(const Recipe& recipe) {
+  if (recipe.run.dtype() != DType::kBF16 || !recipe.data.masked()) return;
+  DELINK_LOG(kWarning)
+      << "data.documents is \"masked\": attention is not cuDNN's but our own "
+         "kernels', which leave out what is masked, but are several times "
+         "slower where documents are as long as sequences";
 }
 
 }  // namespace
@@ -85,14 +86,17 @@ absl::StatusOr<std::unique_ptr<RunSetup>> RunSetup::Create(
       ChooseDevice({.device = run->recipe_.run.device,
                     .ranks_per_gpu = run->recipe_.run.ranks_per_gpu},
                    world));
-  DELINK_RETURN_IF_ERROR(
-      AgreeOnInputs(comm, run->recipe_, *run->train_corpus_));
+  DELINK_RETURN_IF_ERROR(AgreeOnInputs(comm, run->recipe_, *run->sources_));
   DELINK_RETURN_IF_ERROR(run->FindResume(options, models));
   DELINK_RETURN_IF_ERROR(AgreeOnStatus(comm, run->MakeModel(models)));
   DELINK_RETURN_IF_ERROR(run->FindInit(options));
   // A run that does not fit leaves no folder.
+  const std::string slow =
+      PrepareKernels(*run->device_, run->recipe_.run.dtype());
+  DELINK_RETURN_IF_ERROR(Barrier(comm));
   DELINK_RETURN_IF_ERROR(
-      AgreeOnStatus(comm, CheckMemory(run->env_, run->Position().stage())));
+      AgreeOnStatus(comm, CheckMemory(run->env_, run->Position().stage(),
+                                      RanksOnDevice(*run->device_, world))));
   absl::Status status;
   if (run->first() && !options.trace.empty()) {
     status = TraceFile::Check(options.trace);
@@ -114,8 +118,12 @@ absl::StatusOr<std::unique_ptr<RunSetup>> RunSetup::Create(
     }
   }
   DELINK_RETURN_IF_ERROR(AgreeOnStatus(comm, status));
+  if (run->first() && !slow.empty()) DELINK_LOG(kWarning) << slow;
   if (run->first() && !IsCuda(run->device_->kind())) {
     WarnOfSlowPrecision(run->recipe_);
+  }
+  if (run->first() && IsCuda(run->device_->kind())) {
+    WarnOfSlowAttention(run->recipe_);
   }
   if (run->first() && run->resumed_ && !options.init.empty()) {
     DELINK_LOG(kInfo) << "--init " << options.init
@@ -140,22 +148,9 @@ absl::Status RunSetup::ReadInputs(const TrainOptions& options,
       const Recipe recipe,
       ReadRecipe(options.recipe, options.sets, KindsOf(models)));
   DELINK_ASSIGN_OR_RETURN(recipe_, CheckWorld(recipe, world_->size()));
-  DELINK_ASSIGN_OR_RETURN(train_corpus_, Corpus::Open(recipe_.data.train));
-  DELINK_ASSIGN_OR_RETURN(validation_corpus_,
-                          Corpus::Open(recipe_.data.validation));
-  DELINK_RETURN_IF_ERROR(
-      SameTokens(recipe_, *train_corpus_, *validation_corpus_));
-  DELINK_ASSIGN_OR_RETURN(recipe_, FitVocab(recipe_, *train_corpus_));
-  const auto seed = static_cast<uint64_t>(recipe_.run.seed);
-  DELINK_ASSIGN_OR_RETURN(
-      train_,
-      Loader::Create(*train_corpus_, {.seq = recipe_.data.seq,
-                                      .seed = seed,
-                                      .shuffle = recipe_.data.shuffle}));
-  DELINK_ASSIGN_OR_RETURN(
-      validation_, Loader::Create(*validation_corpus_, {.seq = recipe_.data.seq,
-                                                        .seed = seed,
-                                                        .shuffle = false}));
+  DELINK_ASSIGN_OR_RETURN(sources_, Sources::Open(recipe_));
+  DELINK_ASSIGN_OR_RETURN(recipe_, FitVocab(recipe_, sources_->corpus(0)));
+  DELINK_ASSIGN_OR_RETURN(blend_, sources_->Place(recipe_.Weights(0), nullptr));
   return absl::OkStatus();
 }
 
@@ -167,6 +162,14 @@ absl::Status RunSetup::LeaveCourse() {
   if (count > 0) {
     DELINK_LOG(kWarning) << count << " later checkpoint(s) of " << out_
                          << " set aside as *.left";
+  }
+  if (!recipe_.run.keep_best) return absl::OkStatus();
+  const BestValidation best(resumed_->validation);
+  DELINK_ASSIGN_OR_RETURN(const bool there,
+                          LinkBest(RunFolder::Checkpoints(out_), best.step()));
+  if (!there && best.step() >= 0) {
+    DELINK_LOG(kWarning) << "the checkpoint of step " << best.step()
+                         << ", which validated best, is not there any more";
   }
   return absl::OkStatus();
 }
@@ -204,17 +207,25 @@ absl::Status RunSetup::CheckResume(const ModelList& models) {
   if (header.vocab != recipe_.model->vocab) {
     return absl::InvalidArgumentError(absl::StrCat(
         checkpoint_, ": has a vocabulary of ", header.vocab, ", but ",
-        recipe_.data.train, " needs ", recipe_.model->vocab,
+        sources_->corpus(0).dir(), " needs ", recipe_.model->vocab,
         "; train on a corpus built with the checkpoint's tokenizer"));
   }
-  if (header.corpus != train_corpus_->digest()) {
-    return absl::InvalidArgumentError(
-        absl::StrCat(checkpoint_, ": was trained on another corpus than ",
-                     recipe_.data.train,
-                     " (their digests differ); resume with the same "
-                     "corpus, at any path"));
-  }
   DELINK_RETURN_IF_ERROR(delink::CheckResume(saved, recipe_));
+  const auto stage = static_cast<size_t>(header.stage_index);
+  if (stage >= recipe_.stages.size()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(checkpoint_, ": is of stage[", stage, "], but the recipe ",
+                     "has ", recipe_.stages.size(),
+                     " stage(s); give it those that the run has done"));
+  }
+  absl::StatusOr<Blend> blend =
+      sources_->Place(recipe_.Weights(stage), &header);
+  if (!blend.ok()) {
+    return absl::Status(
+        blend.status().code(),
+        absl::StrCat(checkpoint_, ": ", blend.status().message()));
+  }
+  blend_ = *std::move(blend);
   resumed_ = header;
   return absl::OkStatus();
 }
@@ -239,12 +250,11 @@ absl::Status RunSetup::CheckInit(const TrainOptions& options) const {
                      "read it; choose another --out"));
   }
   DELINK_ASSIGN_OR_RETURN(const SharingMap sharing, SharingOf(env_, 0));
-  return delink::CheckInit(init_,
-                           {.registry = &registry_,
-                            .blocks = model_->blocks(),
-                            .sharing = sharing,
-                            .tokenizer = train_corpus_->tokenizer_bytes(),
-                            .corpus = recipe_.data.train});
+  return delink::CheckInit(init_, {.registry = &registry_,
+                                   .blocks = model_->blocks(),
+                                   .sharing = sharing,
+                                   .tokenizer = sources_->tokenizer_bytes(),
+                                   .corpus = sources_->corpus(0).dir()});
 }
 
 absl::Status RunSetup::MakeModel(const ModelList& models) {
@@ -294,7 +304,8 @@ absl::Status RunSetup::MaybeTrace(StageRun& stage, int64_t step, bool ends) {
 }
 
 RunPosition RunSetup::Position() const {
-  return resumed_ ? RunPosition(recipe_, *resumed_) : RunPosition(recipe_);
+  return resumed_ ? RunPosition(recipe_, *resumed_, *blend_)
+                  : RunPosition(recipe_, *blend_);
 }
 
 CheckpointHeader RunSetup::Header(const RunPosition& position,
@@ -303,15 +314,18 @@ CheckpointHeader RunSetup::Header(const RunPosition& position,
                           .optimizer = "adamw",
                           .seed = recipe_.run.seed,
                           .vocab = recipe_.model->vocab,
-                          .corpus = train_corpus_->digest(),
+                          .corpus = sources_->digests(),
                           .seconds = seconds};
   position.Fill(&header);
+  header.sources =
+      sources_->Counts(position.blend(), resumed_ ? CountsOf(*resumed_)
+                                                  : std::vector<SourceCount>());
   return header;
 }
 
 CheckpointFiles RunSetup::Files() const {
   return {{"recipe.toml", ToToml(recipe_)},
-          {"tokenizer", train_corpus_->tokenizer_bytes()}};
+          {"tokenizer", sources_->tokenizer_bytes()}};
 }
 
 }  // namespace delink

@@ -7,14 +7,13 @@
 #include <string>
 
 #include "absl/status/statusor.h"
-#include "data/corpus/corpus.h"
-#include "data/loader/loader.h"
 #include "framework/checkpoint/checkpoint.h"
 #include "parallel/launch.h"
 #include "recipes/models/model_list.h"
 #include "recipes/run/position.h"
 #include "recipes/run/pretrain.h"
 #include "recipes/run/run_watch.h"
+#include "recipes/run/sources.h"
 #include "recipes/run/stage_run.h"
 
 namespace delink {
@@ -33,9 +32,7 @@ class RunSetup {
   const Recipe& recipe() const { return recipe_; }
   const RunEnv& env() const { return env_; }
   const std::string& out() const { return out_; }
-  const Corpus& corpus() const { return *train_corpus_; }
-  const Loader& train() const { return *train_; }
-  const Loader& validation() const { return *validation_; }
+  const Sources& sources() const { return *sources_; }
   World& world() const { return *world_; }
   RunWatch& watch() const { return *watch_; }
   // After a step: writes the trace, if there is to be one and it is time.
@@ -68,8 +65,8 @@ class RunSetup {
   RunEnv env_;
   std::string out_;
   int threads_ = 1;
-  std::optional<Corpus> train_corpus_, validation_corpus_;
-  std::optional<Loader> train_, validation_;
+  std::optional<Sources> sources_;
+  std::optional<Blend> blend_;  // where the run begins
   std::unique_ptr<Device> device_;
   ParamRegistry registry_;
   std::unique_ptr<Sequential> model_;

@@ -32,12 +32,14 @@ absl::StatusOr<std::unique_ptr<StageRun>> StageRun::Switch(
     const RunEnv& env, std::unique_ptr<StageRun> from, size_t index) {
   DELINK_RETURN_IF_ERROR(from->executor_->Drain());
   from->executor_.reset();
+  env.device->Trim();
   std::unique_ptr<StageRun> run(new StageRun(env, index));
   DELINK_ASSIGN_OR_RETURN(const SharingMap map, SharingOf(env, index));
   DELINK_RETURN_IF_ERROR(run->MakeStore(map));
   DELINK_RETURN_IF_ERROR(
       Delink(*from->store_, *run->store_, run->stage().state, *env.world));
   from.reset();
+  env.device->Trim();
   DELINK_RETURN_IF_ERROR(run->MakeExecutor(index));
   return run;
 }
@@ -74,6 +76,7 @@ absl::Status StageRun::TakeLayout(size_t index) {
   }
   DELINK_RETURN_IF_ERROR(executor_->Drain());
   executor_.reset();
+  env_.device->Trim();
   return MakeExecutor(index);
 }
 

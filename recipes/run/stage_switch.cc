@@ -6,6 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "framework/base/log.h"
 #include "framework/base/status_macros.h"
+#include "framework/device/profile.h"
 #include "framework/sharing/calibrate.h"
 #include "framework/sharing/resolve.h"
 #include "recipes/run/diagnosis.h"
@@ -47,6 +48,7 @@ absl::Status Calibrate(const RunSetup& run, StageRun& stage,
 absl::StatusOr<std::unique_ptr<StageRun>> SwitchStage(
     const RunSetup& run, Observers& observers, std::unique_ptr<StageRun> stage,
     const RunPosition& position, const std::string& why) {
+  const ProfileRange range("stage switch");
   const RunEnv& env = run.env();
   SwitchEvent event{
       .step = position.step(), .why = why, .from = stage->stage().name};

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <map>
 #include <memory>
 #include <string>
 #include <utility>
@@ -152,6 +153,58 @@ void CheckUntil(Section& document, const Recipe& recipe, size_t i) {
   }
 }
 
+void CheckSources(Section& document, const std::vector<DataSource>& sources) {
+  for (size_t i = 0; i < sources.size(); ++i) {
+    for (size_t j = 0; j < i; ++j) {
+      const std::string key = absl::StrFormat("data.source[%d].", i);
+      if (sources[j].name == sources[i].name) {
+        document.Error(key + "name",
+                       absl::StrFormat("data.source[%d] has the name '%s' "
+                                       "already",
+                                       j, sources[i].name));
+      }
+      if (sources[j].train == sources[i].train) {
+        document.Error(key + "train",
+                       absl::StrFormat("is the corpus of source '%s' already; "
+                                       "give that one more weight",
+                                       sources[j].name));
+      }
+    }
+  }
+}
+
+void CheckBlend(Section& document, const Recipe& recipe, size_t i) {
+  std::vector<std::string> names;
+  for (const DataSource& source : recipe.data.sources) {
+    names.push_back(source.name);
+  }
+  const std::map<std::string, double>& blend = recipe.stages[i].blend;
+  for (const auto& [name, weight] : blend) {
+    if (names.empty()) {
+      document.Error(StageKey(i, "blend"),
+                     "there is one corpus, data.train; name several in "
+                     "[[data.source]] tables");
+      return;
+    }
+    if (std::find(names.begin(), names.end(), name) == names.end()) {
+      document.Error(
+          StageKey(i, "blend"),
+          absl::StrFormat("there is no source '%s'%s; there is %s", name,
+                          Suggestion(name, names), absl::StrJoin(names, ", ")));
+      return;
+    }
+  }
+  const std::vector<double> weights = recipe.Weights(i);
+  if (std::any_of(weights.begin(), weights.end(),
+                  [](double weight) { return weight > 0; })) {
+    return;
+  }
+  document.Error(blend.empty() ? "data.source[0].weight" : StageKey(i, "blend"),
+                 absl::StrFormat("the weights of all sources are 0 in stage[%d]"
+                                 "; one must be more",
+                                 i));
+}
+
 void CompleteStages(Section& document, Recipe& recipe) {
   if (recipe.stages.empty()) {
     recipe.stages.resize(1);
@@ -166,6 +219,7 @@ void CompleteStages(Section& document, Recipe& recipe) {
     }
     CheckShare(document, recipe, i);
     CheckUntil(document, recipe, i);
+    CheckBlend(document, recipe, i);
     for (size_t j = 0; j < i; ++j) {
       if (recipe.stages[j].name == stage.name) {
         document.Error(StageKey(i, "name"),
@@ -183,7 +237,8 @@ void CompleteStages(Section& document, Recipe& recipe) {
 }  // namespace
 
 void Complete(Section& document, Recipe& recipe) {
-  if (recipe.data.validation.empty()) {
+  CheckSources(document, recipe.data.sources);
+  if (recipe.data.sources.empty() && recipe.data.validation.empty()) {
     recipe.data.validation =
         (std::filesystem::path(recipe.data.train).parent_path() / "validation")
             .string();

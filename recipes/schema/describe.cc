@@ -5,15 +5,10 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "recipes/schema/limits.h"
 
 namespace delink::schema {
 namespace {
-
-// Far above any use, low enough that products of them stay within 64 bits.
-constexpr int64_t kMaxSteps = 1'000'000'000;
-constexpr int64_t kMaxSequences = 1 << 24;
-constexpr int64_t kMaxSeq = 1 << 24;
-constexpr int64_t kMaxRanks = 1 << 20;
 
 void SpanKey(Section& section, std::string_view name, Span* span,
              std::string_view doc) {
@@ -204,30 +199,6 @@ void DescribeModel(Section& document, std::shared_ptr<const ModelConfig>* model,
   *model = std::move(made);
 }
 
-void DescribeData(Section& s, DataConfig& data) {
-  s.Path("train", &data.train,
-         {.doc = "the corpus to train on: a folder that `delink data build` "
-                 "wrote, relative to the recipe",
-          .required = true});
-  s.Path("validation", &data.validation,
-         {.doc = "the corpus to validate on",
-          .when_omitted = "`validation` beside `train`"});
-  s.Int("seq", &data.seq,
-        {.doc = "tokens a sequence", .fixed = true, .min = 1, .max = kMaxSeq});
-  s.Int("batch", &data.batch,
-        {.doc = "sequences an optimizer step, over all ranks: a multiple of "
-                "data ranks x micro_batch",
-         .required = true,
-         .fixed = true,
-         .min = 1,
-         .max = kMaxSequences});
-  s.Int("validation_batches", &data.validation_batches,
-        {.doc = "batches a validation", .min = 1, .max = kMaxSteps});
-  s.Bool("shuffle", &data.shuffle,
-         {.doc = "read the sequences in an order drawn from run.seed",
-          .fixed = true});
-}
-
 void DescribeOptimizer(Section& s, OptimizerConfig& optimizer) {
   using Kind = OptimizerConfig::Kind;
   s.Enum(
@@ -329,6 +300,7 @@ void DescribeStage(Section& s, Stage& stage) {
           {.doc = "the scheduled learning rate is multiplied by it",
            .min = 0.0,
            .max = 1e3});
+  BlendKey(s, &stage.blend);
   s.Int("batch", &stage.batch,
         {.doc = "sequences an optimizer step in this stage",
          .fixed = true,
@@ -348,6 +320,18 @@ void DescribeStage(Section& s, Stage& stage) {
   s.Later("offload", "offloading");
 }
 
+void DescribeStopAfter(Section& s, StopAfter& stop) {
+  s.Int("validations", &stop.validations,
+        {.doc = "the run ends after so many validations of its last stage in a "
+                "row that found nothing better; 0: never",
+         .min = 0,
+         .max = kMaxSteps});
+  s.Float("delta", &stop.delta,
+          {.doc = "better is a loss lower by more than so many nats",
+           .min = 0.0,
+           .max = 1e3});
+}
+
 void DescribeRun(Section& s, RunConfig& run) {
   using Device = RunConfig::Device;
   s.Int("seed", &run.seed,
@@ -361,12 +345,22 @@ void DescribeRun(Section& s, RunConfig& run) {
   s.Int(
       "ranks_per_gpu", &run.ranks_per_gpu,
       {.doc = "ranks of a machine that may share a GPU", .min = 1, .max = 64});
-  s.Enum("precision", &run.precision,
-         {{"fp32", RunConfig::Precision::kFp32},
-          {"bf16", RunConfig::Precision::kBf16}},
-         {.doc = "of the weights and activations that layers compute with; "
-                 "bf16: sums, gradients of weights, the weights that are "
-                 "updated and saved, and optimizer state stay fp32"});
+  s.Enum(
+      "precision", &run.precision,
+      {{"fp32", RunConfig::Precision::kFp32},
+       {"bf16", RunConfig::Precision::kBf16}},
+      {.doc = "of the weights and activations that layers compute with; "
+              "bf16: sums and gradients of weights stay fp32, and so do "
+              "the weights that are updated and saved (`master`) and "
+              "optimizer state (`optimizer.moments`) unless told otherwise"});
+  s.Enum("master", &run.master,
+         {{"fp32", RunConfig::Master::kFp32},
+          {"split", RunConfig::Master::kSplit},
+          {"none", RunConfig::Master::kNone}},
+         {.doc = "what is updated where weights are bf16: fp32 weights beside "
+                 "them (4 bytes each); the same in 2, as the 16 bits that "
+                 "a bf16 weight lacks; or the bf16 weights alone, rounded "
+                 "stochastically. split and none: adamw only"});
   s.Int("micro_batch", &run.micro_batch,
         {.doc = "sequences a rank computes at once; the rest of its share of "
                 "the batch is accumulated",
@@ -405,6 +399,17 @@ void DescribeRun(Section& s, RunConfig& run) {
         {.doc = "newest checkpoints to keep; 0: all",
          .min = 0,
          .max = kMaxSteps});
+  s.Bool("keep_best", &run.keep_best,
+         {.doc = "save where a validation finds the lowest loss so far, and "
+                 "keep that checkpoint besides, as `checkpoints/best`"});
+  s.SubTable("stop_after", {.doc = "an early end of the run"},
+             [&](Section& t) { DescribeStopAfter(t, run.stop_after); });
+  if (s.complete() && run.stop_after.validations > 0 &&
+      run.validate_every == 0) {
+    s.Error("stop_after.validations",
+            "counts validations, but run.validate_every is 0: there are none "
+            "before the end");
+  }
   s.Int("probe_every", &run.probe_every,
         {.doc = "steps between two measurements of how well the gradients of "
                 "layers that share agree; 0: none, but ten a window in a stage "

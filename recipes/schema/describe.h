@@ -1,7 +1,9 @@
 // The keys of a recipe, each described once. See recipes/schema/section.h.
 #pragma once
 
+#include <map>
 #include <memory>
+#include <string>
 #include <vector>
 
 #include "recipes/schema/recipe.h"
@@ -11,6 +13,8 @@ namespace delink::schema {
 
 // Every section but [model].
 void DescribeData(Section& section, DataConfig& data);
+// `blend` of a stage.
+void BlendKey(Section& section, std::map<std::string, double>* blend);
 void DescribeOptimizer(Section& section, OptimizerConfig& optimizer);
 void DescribeSchedule(Section& section, ScheduleConfig& schedule);
 void DescribeStage(Section& section, Stage& stage);

@@ -83,7 +83,7 @@ void Reader::VisitTables(std::string_view name, const TableKey& key,
     context_->problems.Add(
         member->value.source, PathOf(name),
         absl::StrFormat(
-            "expected [[%s]] tables, got %s", name,
+            "expected [[%s]] tables, got %s", PathOf(name),
             items == nullptr ? Describe(member->value) : "an empty list"));
     return;
   }
@@ -103,6 +103,10 @@ void Reader::VisitTables(std::string_view name, const TableKey& key,
     list.describe(i, section);
     section.Finish();
   }
+}
+
+bool Reader::Has(std::string_view name) const {
+  return Find(table_, name) != nullptr;
 }
 
 bool Reader::complete() const {

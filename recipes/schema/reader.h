@@ -29,6 +29,7 @@ class Reader final : public Section {
   void SubTable(std::string_view name, const TableKey& key,
                 const std::function<void(Section&)>& describe) override;
   bool complete() const override;
+  bool Has(std::string_view name) const override;
   void Error(std::string_view key, std::string_view message) override;
   void LetUnknownKeysPass() override { forgiving_ = true; }
 

@@ -82,12 +82,36 @@ int64_t SpanSteps(const Span& span, int64_t steps) {
   return std::llround(std::get<double>(span) * static_cast<double>(steps));
 }
 
+std::vector<DataSource> DataConfig::Sources() const {
+  if (sources.empty()) {
+    return {{.name = "data",
+             .train = train,
+             .validation = validation,
+             .repeat = repeat}};
+  }
+  std::vector<DataSource> all = sources;
+  for (DataSource& source : all) source.repeat = source.repeat.value_or(repeat);
+  return all;
+}
+
 int64_t Recipe::Batch(size_t stage) const {
   return stages.at(stage).batch.value_or(data.batch);
 }
 
 int64_t Recipe::MicroBatch(size_t stage) const {
   return stages.at(stage).micro_batch.value_or(run.micro_batch);
+}
+
+std::vector<double> Recipe::Weights(size_t stage) const {
+  const std::map<std::string, double>& blend = stages.at(stage).blend;
+  std::vector<double> weights;
+  for (const DataSource& source : data.Sources()) {
+    const auto it = blend.find(source.name);
+    weights.push_back(blend.empty()       ? source.weight
+                      : it == blend.end() ? 0.0
+                                          : it->second);
+  }
+  return weights;
 }
 
 Recompute Recipe::RecomputeOf(size_t stage) const {

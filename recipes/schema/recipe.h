@@ -8,6 +8,7 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -20,18 +21,10 @@
 #include "framework/sharing/share_spec.h"
 #include "framework/sharing/state_policy.h"
 #include "framework/tensor/dtype.h"
+#include "recipes/schema/data_config.h"
 #include "recipes/schema/model_config.h"
 
 namespace delink {
-
-struct DataConfig {
-  std::string train;       // absolute path of a corpus folder
-  std::string validation;  // the same; by default `validation` beside train
-  int64_t seq = 1024;      // tokens a sequence
-  int64_t batch = 0;       // sequences an optimizer step, over all ranks
-  int64_t validation_batches = 16;  // batches a validation
-  bool shuffle = true;
-};
 
 struct OptimizerConfig {
   enum class Kind { kAdamW };
@@ -93,6 +86,8 @@ struct Stage {
   int64_t calibration_batches = 8;  // of StatePolicy::kCalibrated
   int64_t warmup = 0;     // steps of re-warm-up after the switch into the stage
   double lr_scale = 1.0;  // times the scheduled learning rate
+  // Weights of the sources by name, 0 where not named; empty: their own.
+  std::map<std::string, double> blend;
   // What this stage has otherwise than [data] and [run]; see Recipe's methods.
   std::optional<int64_t> batch;
   std::optional<int64_t> micro_batch;
@@ -108,15 +103,25 @@ struct StageMark {
   friend bool operator==(const StageMark&, const StageMark&) = default;
 };
 
+// When a run ends before its last step: after so many validations of its last
+// stage in a row, none of them by more than `delta` better than the best
+// before.
+struct StopAfter {
+  int64_t validations = 0;  // 0: never
+  double delta = 0;         // nats
+};
+
 struct RunConfig {
   enum class Device { kAuto, kCpu, kCuda };
   enum class Precision { kFp32, kBf16 };
+  enum class Master { kFp32, kSplit, kNone };
   enum class Order { kMicroBatch, kLayer };
   int64_t seed = 1;
   Device device = Device::kAuto;
   int64_t ranks_per_gpu = 1;  // of a machine, that may share one
   Precision precision = Precision::kFp32;
-  int64_t micro_batch = 0;  // sequences; 0 until CheckWorld has chosen
+  Master master = Master::kFp32;  // of bf16 weights
+  int64_t micro_batch = 0;        // sequences; 0 until CheckWorld has chosen
   Recompute recompute = Recompute::kNone;
   Order order = Order::kMicroBatch;
   int64_t threads = 0;  // a rank; 0: the machine's cores over its ranks
@@ -124,10 +129,12 @@ struct RunConfig {
   int64_t validate_every = 250;     // steps; 0: only at the end
   int64_t checkpoint_every = 1000;  // steps; 0: only at switches and the end
   int64_t keep = 3;                 // newest checkpoints kept; 0: all
-  int64_t probe_every = 0;          // steps; 0: only where a stage asks
-  int64_t norms_every = 10;         // steps; 0: never
-  int64_t watchdog = 600;           // seconds; 0: none
-  double outlier = 0;               // standard deviations; 0: none
+  bool keep_best = false;           // the checkpoint that validates best, too
+  StopAfter stop_after;
+  int64_t probe_every = 0;   // steps; 0: only where a stage asks
+  int64_t norms_every = 10;  // steps; 0: never
+  int64_t watchdog = 600;    // seconds; 0: none
+  double outlier = 0;        // standard deviations; 0: none
 
   // Of weights and activations.
   DType dtype() const {
@@ -151,6 +158,8 @@ struct Recipe {
   int64_t Batch(size_t stage) const;
   int64_t StepTokens(size_t stage) const { return Batch(stage) * data.seq; }
   int64_t MicroBatch(size_t stage) const;
+  // Weights of data.Sources() in a stage, in their order; not all zero.
+  std::vector<double> Weights(size_t stage) const;
   Recompute RecomputeOf(size_t stage) const;
   // Steps between two probes of the gradient's agreement; 0: none.
   int64_t ProbeEvery(size_t stage) const;

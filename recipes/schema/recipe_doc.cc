@@ -49,6 +49,7 @@ class Documenter final : public Section {
       section.prefix_ += absl::StrFormat("%s.", name);
       section.note_ = absl::StrFormat(" (`%s`: %s)", name, key.doc);
     } else {
+      section.within_ = absl::StrFormat("%s.", name);
       section.Begin(absl::StrFormat("[%s]", name), key.doc);
     }
     describe(section);
@@ -84,7 +85,7 @@ class Documenter final : public Section {
   void VisitTables(std::string_view name, const TableKey& key,
                    const TableList& list) override {
     Documenter section = *this;
-    section.Begin(absl::StrFormat("[[%s]]", name), key.doc);
+    section.Begin(absl::StrFormat("[[%s%s]]", within_, name), key.doc);
     list.resize(1);
     list.describe(0, section);
   }
@@ -98,6 +99,7 @@ class Documenter final : public Section {
   std::string* text_;
   bool inside_ = false;
   bool fixed_ = false;
+  std::string within_;  // "data.", in a section
   std::string prefix_;  // "parallel."
   std::string note_;    // of the table, said at its first key
 };

@@ -204,6 +204,23 @@ void Section::Bool(std::string_view name, bool* value, const Key& key) {
   Visit(field);
 }
 
+void Section::Bool(std::string_view name, std::optional<bool>* value,
+                   const Key& key) {
+  Field field = MakeField(name, "true or false", key);
+  field.read = [=](const Value& given, Report& report) {
+    if (const bool* x = given.As<bool>()) {
+      *value = *x;
+    } else {
+      report.WrongType(given, "true or false");
+    }
+  };
+  field.write = [=]() -> std::optional<Value> {
+    if (!value->has_value()) return std::nullopt;
+    return Value(**value);
+  };
+  Visit(field);
+}
+
 void Section::String(std::string_view name, std::string* value,
                      const Key& key) {
   Field field = MakeField(name, "string", key);

@@ -93,6 +93,7 @@ class Section {
   void Float(std::string_view name, std::optional<double>* value,
              const FloatKey& key);
   void Bool(std::string_view name, bool* value, const Key& key);
+  void Bool(std::string_view name, std::optional<bool>* value, const Key& key);
   void String(std::string_view name, std::string* value, const Key& key);
   // Read relative to the recipe's folder, kept absolute.
   void Path(std::string_view name, std::string* value, const Key& key);
@@ -135,6 +136,8 @@ class Section {
   // Whether a recipe is being read and all of this section so far was right:
   // then omitted values may be resolved, and keys compared with each other.
   virtual bool complete() const = 0;
+  // Whether a recipe is being read that gives this key of the section.
+  virtual bool Has(std::string_view) const { return false; }
   // Reports what is wrong with a key of this section ("until.fraction").
   virtual void Error(std::string_view key, std::string_view message) = 0;
   // Keys that nothing describes are let pass: what decides them was wrong.

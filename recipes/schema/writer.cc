@@ -32,12 +32,14 @@ void Writer::SubTable(std::string_view name, const TableKey& key,
 
 void Writer::VisitTables(std::string_view name, const TableKey& key,
                          const TableList& list) {
-  DELINK_CHECK(place_.section.empty()) << name << " is not at the top";
+  DELINK_CHECK(prefix_.empty()) << name << " is too deep for a header";
+  const std::string dot = place_.section.empty() ? "" : ".";
+  const std::string path = place_.section + dot + std::string(name);
   for (size_t i = 0; i < list.size(); ++i) {
     Writer section = *this;
-    section.place_.header = absl::StrFormat("[[%s]]", name);
-    section.place_.section = absl::StrFormat("%s[%d]", name, i);
-    section.place_.fixed = key.fixed;
+    section.place_.header = absl::StrFormat("[[%s]]", path);
+    section.place_.section = absl::StrFormat("%s[%d]", path, i);
+    section.place_.fixed = place_.fixed || key.fixed;
     list.describe(i, section);
   }
 }

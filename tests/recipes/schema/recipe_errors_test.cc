@@ -271,7 +271,7 @@ TEST(RecipeErrors, EmptyRecipeSaysWhatItNeeds) {
             "of model, which decides the other keys)\n"
             "gpt.toml: data.train: required, but not given (path: the corpus "
             "to train on: a folder that `delink data build` wrote, relative to "
-            "the recipe)\n"
+            "the recipe; of several, `[[data.source]]` instead)\n"
             "gpt.toml: data.batch: required, but not given (integer, at least "
             "1: sequences an optimizer step, over all ranks: a multiple of "
             "data ranks x micro_batch)\n"

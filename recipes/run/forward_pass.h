@@ -1,0 +1,53 @@
+// The layers of a model one after the other, forward only, dropout off: in
+// memory are the weights and what one layer needs.
+#pragma once
+
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "framework/module/param_store.h"
+#include "framework/module/sequential.h"
+#include "framework/step/executor.h"
+#include "framework/step/measure.h"
+#include "framework/tensor/buffer.h"
+
+namespace delink {
+
+class ForwardPass {
+ public:
+  struct Options {
+    BatchShape batch;
+    // Whether Losses is to be called, or Loss.
+    bool by_sequence = false;
+  };
+  // `store` holds the weights of `model`; both outlive the pass.
+  // ResourceExhausted: the device has no memory for it.
+  static absl::StatusOr<std::unique_ptr<ForwardPass>> Create(
+      Sequential& model, ParamStore& store, const Options& options);
+
+  // The sum over the counted targets of one micro-batch; of each of its
+  // sequences.
+  LossRecord Loss(const HostBatch& batch);
+  std::vector<LossRecord> Losses(const HostBatch& batch);
+
+ private:
+  ForwardPass(Sequential& model, ParamStore& store, const Options& options);
+  absl::Status Allocate();
+  std::vector<LossRecord> Run(const HostBatch& batch, int64_t records);
+  VisitInputs Inputs(int64_t sequence) const;
+  Tape::Env TapeEnv();
+  Tensor Visit(int layer, const Tensor& input);
+  void VisitLoss(const Tensor& input, int64_t sequence);
+
+  Sequential& model_;
+  ParamStore& store_;
+  Options options_;
+  std::unique_ptr<Stream> stream_;
+  std::vector<LayerPlan> layers_;
+  VisitPlan loss_visits_;  // of the epilogue, on what is summed at once
+  Buffer workspace_, boundaries_[2], inputs_, targets_, positions_, samples_, losses_;
+};
+
+}  // namespace delink

@@ -1,0 +1,28 @@
+// The loss of a stage on the validation corpora of a run.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "recipes/run/sources.h"
+#include "recipes/run/stage_run.h"
+
+namespace delink {
+
+// Means over tokens, nats.
+struct Validation {
+  double loss = 0;  // over the tokens of all sources
+  // By the source's name; empty where there is only one.
+  std::vector<std::pair<std::string, double>> of;
+};
+
+// On the first `sequences` of each source's validation corpus, or all that it
+// has, whatever the stage's batch and however many ranks there are. Collective,
+// and the same on all ranks.
+absl::StatusOr<Validation> Validate(const Sources& sources, int64_t sequences,
+                                    StageRun& stage, Communicator& comm);
+
+}  // namespace delink

@@ -1,0 +1,234 @@
+#include <algorithm>
+#include <initializer_list>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "absl/strings/str_format.h"
+#include "recipes/schema/describe.h"
+#include "recipes/schema/limits.h"
+
+namespace delink {
+
+namespace schema {
+namespace {
+
+using Kind = OptimizerConfig::Kind;
+
+// A kind of optimizer and the keys that only it and some others have.
+struct KindKeys {
+  std::string_view name, keys;
+};
+constexpr KindKeys kKinds[] = {
+    {"adamw", "betas eps moments"},
+    {"sgd", "momentum nesterov"},
+    {"lion", "betas"},
+    {"adafactor", "eps relative_step"},
+    {"muon", "betas eps momentum nesterov scale adamw_lr"}};
+
+const KindKeys& KeysOf(Kind kind) { return kKinds[static_cast<size_t>(kind)]; }
+
+bool HasKey(const KindKeys& kind, std::string_view key) {
+  const std::string words = " " + std::string(kind.keys) + " ";
+  return words.find(" " + std::string(key) + " ") != std::string::npos;
+}
+bool HasKey(Kind kind, std::string_view key) {
+  return HasKey(KeysOf(kind), key);
+}
+
+// Reports keys that only other kinds have.
+void CheckKeys(Section& s, Kind kind, std::initializer_list<const char*> keys) {
+  for (const char* key : keys) {
+    if (!s.Has(key) || HasKey(kind, key)) continue;
+    std::string others;
+    for (const KindKeys& other : kKinds) {
+      if (!HasKey(other, key)) continue;
+      others += (others.empty() ? "" : ", ") + std::string(other.name);
+    }
+    s.Error(key, absl::StrFormat("optimizer kind \"%s\" has no such key; it is "
+                                 "one of %s",
+                                 KeysOf(kind).name, others));
+  }
+}
+
+void BetasKey(Section& s, std::vector<double>* betas,
+              std::string_view when_omitted) {
+  s.Floats("betas", betas,
+           {.doc = "adamw, muon: decay of the first and second moment; lion: "
+                   "of what is stepped by and of what is kept",
+            .when_omitted = when_omitted,
+            .min = 0.0,
+            .below = 1.0,
+            .size = 2});
+}
+
+void MomentumKey(Section& s, std::optional<double>* momentum,
+                 std::string_view when_omitted) {
+  s.Float("momentum", momentum,
+          {.doc = "sgd, muon: how much of the momentum is left after a step",
+           .fixed = true,
+           .when_omitted = when_omitted,
+           .min = 0.0,
+           .below = 1.0});
+}
+
+void DecayKey(Section& s, std::optional<double>* decay, std::string_view doc,
+              std::string_view when_omitted) {
+  s.Float("decay", decay,
+          {.doc = doc, .when_omitted = when_omitted, .min = 0.0, .max = 1e3});
+}
+
+void DescribeKinds(Section& s, OptimizerConfig& optimizer) {
+  BetasKey(s, &optimizer.betas, "`[0.9, 0.95]`, lion `[0.9, 0.99]`");
+  s.Float("eps", &optimizer.eps,
+          {.doc = "adamw, muon: added to the root of the second moment; "
+                  "adafactor: the least root of a second moment",
+           .when_omitted = "`1e-08`, adafactor `1e-15`",
+           .above = 0.0,
+           .max = 1.0});
+  s.Enum("moments", &optimizer.moments,
+         {{"fp32", OptimizerConfig::Moments::kFp32},
+          {"bf16", OptimizerConfig::Moments::kBf16},
+          {"8bit", OptimizerConfig::Moments::k8Bit}},
+         {.doc = "adamw: how the moments of matrices are kept: in full, in "
+                 "bf16 rounded stochastically, or, of blocks, in 8 bits",
+          .fixed = true});
+  MomentumKey(s, &optimizer.momentum, "sgd `0.9`, muon `0.95`");
+  s.Bool("nesterov", &optimizer.nesterov,
+         {.doc = "sgd, muon: step by what the momentum will be after the next "
+                 "gradient, if that is like this one",
+          .when_omitted = "sgd `false`, muon `true`"});
+  s.Enum("scale", &optimizer.scale,
+         {{"shape", OptimizerConfig::MuonScale::kShape},
+          {"rms", OptimizerConfig::MuonScale::kRms}},
+         {.doc = "muon: a matrix's learning rate is lr times sqrt(max(1, rows "
+                 "/ columns)), or times 0.2 sqrt(max(rows, columns)), which "
+                 "steps as far as adamw would",
+          .when_omitted = "`\"shape\"`"});
+  s.Float("adamw_lr", &optimizer.adamw_lr,
+          {.doc = "muon: peak learning rate of what adamw updates: "
+                  "embeddings, an output head, norms, biases",
+           .when_omitted = "lr",
+           .min = 0.0,
+           .max = 1e3});
+  s.Bool("relative_step", &optimizer.relative_step,
+         {.doc = "adafactor: the step is a share of the size of a parameter, "
+                 "of lr, or of 1 / sqrt(updates) where that is less; else it "
+                 "is lr",
+          .when_omitted = "`true`"});
+  DecayKey(s, &optimizer.decay,
+           "weight decay; none on norms and biases; decoupled, but of sgd a "
+           "part of the gradient",
+           "`0.1`, sgd and adafactor `0.0`");
+}
+
+void Resolve(OptimizerConfig& c) {
+  const auto complete = [&](const char* key, auto& value, auto standard) {
+    if (HasKey(c.kind, key) && !value) value = standard;
+  };
+  const bool lion = c.kind == Kind::kLion, sgd = c.kind == Kind::kSgd;
+  const bool adafactor = c.kind == Kind::kAdafactor;
+  if (HasKey(c.kind, "betas") && c.betas.empty()) {
+    c.betas = {0.9, lion ? 0.99 : 0.95};
+  }
+  complete("eps", c.eps, adafactor ? 1e-15 : 1e-8);
+  complete("momentum", c.momentum, sgd ? 0.9 : 0.95);
+  complete("nesterov", c.nesterov, !sgd);
+  complete("scale", c.scale, OptimizerConfig::MuonScale::kShape);
+  complete("adamw_lr", c.adamw_lr, c.lr);
+  complete("relative_step", c.relative_step, true);
+  if (!c.decay) c.decay = sgd || adafactor ? 0.0 : 0.1;
+}
+
+void DescribeSkip(Section& s, OptimizerConfig::Skip& skip) {
+  s.Bool("nonfinite", &skip.nonfinite,
+         {.doc = "a loss or gradient that is not finite; else it ends the "
+                 "run"});
+  s.Float("outlier", &skip.outlier,
+          {.doc = "a gradient norm that is so many standard deviations above "
+                  "the mean of the last `window` steps; 0: none",
+           .min = 0.0,
+           .max = 1e6});
+  s.Int("window", &skip.window,
+        {.doc = "steps whose norms are looked at; it begins once there are so "
+                "many",
+         .min = 4,
+         .max = 1 << 16});
+  s.Int("most", &skip.most,
+        {.doc = "steps in a row; with one more the run ends",
+         .min = 1,
+         .max = kMaxSteps});
+}
+
+void DescribeGroup(Section& s, OptimizerGroup& group) {
+  s.String("match", &group.match,
+           {.doc = "names of parameters as checkpoints have them "
+                   "(`blocks/3/attn/qkv/weight`): `*` stands for any "
+                   "characters, `?` for one, `[ab]` for one of some",
+            .required = true});
+  s.Float("lr_scale", &group.lr_scale,
+          {.doc = "the learning rate is multiplied by it",
+           .when_omitted = "`1.0`",
+           .min = 0.0,
+           .max = 1e6});
+  DecayKey(s, &group.decay, "weight decay, also of norms and biases",
+           "optimizer.decay");
+  BetasKey(s, &group.betas, "optimizer.betas");
+  MomentumKey(s, &group.momentum, "optimizer.momentum");
+}
+
+}  // namespace
+
+void DescribeOptimizer(Section& s, OptimizerConfig& optimizer) {
+  s.Enum(
+      "kind", &optimizer.kind,
+      {{"adamw", Kind::kAdamW},
+       {"sgd", Kind::kSgd},
+       {"lion", Kind::kLion},
+       {"adafactor", Kind::kAdafactor},
+       {"muon", Kind::kMuon}},
+      {.doc = "the optimizer: [optimizers.md](optimizers.md)", .fixed = true});
+  s.Float(
+      "lr", &optimizer.lr,
+      {.doc = "peak learning rate", .required = true, .min = 0.0, .max = 1e3});
+  DescribeKinds(s, optimizer);
+  s.Float("clip", &optimizer.clip,
+          {.doc = "largest global norm of the gradient; 0 does not clip",
+           .min = 0.0,
+           .max = 1e30});
+  s.Float("clip_value", &optimizer.clip_value,
+          {.doc = "largest size of an element of the gradient, after `clip`; 0 "
+                  "does not clip",
+           .min = 0.0,
+           .max = 1e30});
+  s.SubTable("skip", {.doc = "steps that change nothing"},
+             [&](Section& t) { DescribeSkip(t, optimizer.skip); });
+  s.SubTables<OptimizerGroup>(
+      "group",
+      {.doc = "What parameters of some names have otherwise; the first that "
+              "matches counts."},
+      &optimizer.groups, [&](Section& t, OptimizerGroup& group) {
+        DescribeGroup(t, group);
+        CheckKeys(t, optimizer.kind, {"betas", "momentum"});
+      });
+  if (!s.complete()) return;
+  CheckKeys(s, optimizer.kind,
+            {"betas", "eps", "moments", "momentum", "nesterov", "scale",
+             "adamw_lr", "relative_step"});
+  if (s.complete()) Resolve(optimizer);
+}
+
+}  // namespace schema
+
+std::string OptimizerConfig::kind_name() const {
+  return std::string(schema::KeysOf(kind).name);
+}
+
+bool OptimizerConfig::has_momentum() const {
+  return momentum.value_or(0) > 0 ||
+         std::any_of(groups.begin(), groups.end(), [](const auto& group) {
+           return group.momentum.value_or(0) > 0;
+         });
+}
+
+}  // namespace delink

@@ -1,0 +1,15 @@
+// What the numbers of a recipe may be at most: far above any use, low enough
+// that products of them stay within 64 bits.
+#pragma once
+
+#include <cstdint>
+
+namespace delink::schema {
+
+inline constexpr int64_t kMaxSteps = 1'000'000'000;
+inline constexpr int64_t kMaxSequences = 1 << 24;
+inline constexpr int64_t kMaxSeq = 1 << 24;
+inline constexpr int64_t kMaxRanks = 1 << 20;
+inline constexpr double kMaxWeight = 1e9;  // of a source
+
+}  // namespace delink::schema

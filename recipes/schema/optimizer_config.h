@@ -1,0 +1,52 @@
+// The [optimizer] section of a recipe. What is optional is a key of some kinds
+// of optimizer only, and is there, once read, where the kind has it.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace delink {
+
+// What parameters of some names have otherwise.
+struct OptimizerGroup {
+  std::string match;
+  std::optional<double> lr_scale, decay, momentum;
+  std::vector<double> betas;  // two, or none
+};
+
+struct OptimizerConfig {
+  enum class Kind { kAdamW, kSgd, kLion, kAdafactor, kMuon };
+  enum class MuonScale { kShape, kRms };
+  enum class Moments { kFp32, kBf16, k8Bit };
+  enum class Moments { kFp32, kBf16, k8Bit };  // as MomentForm
+  // Steps that are passed over instead of ending the run.
+  struct Skip {
+    bool nonfinite = false;
+    double outlier = 0;    // standard deviations; 0: none
+    int64_t window = 100;  // steps
+    int64_t most = 10;     // in a row
+  };
+
+  Kind kind = Kind::kAdamW;
+  double lr = 0;
+  std::vector<double> betas;  // two, or none
+  std::optional<double> eps, momentum, adamw_lr;
+  std::optional<bool> nesterov, relative_step;
+  std::optional<MuonScale> scale;
+  std::optional<Moments> moments;
+  Moments moments = Moments::kFp32;
+  std::optional<double> decay;  // there once read
+  double clip = 1.0;            // global gradient norm; 0: no clipping
+  double clip_value = 0;        // element of the gradient; 0: no clipping
+  Skip skip;
+  std::vector<OptimizerGroup> groups;
+
+  // "adamw"
+  std::string kind_name() const;
+  // Whether SGD keeps a momentum.
+  bool has_momentum() const;
+};
+
+}  // namespace delink
