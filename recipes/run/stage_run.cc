@@ -9,6 +9,22 @@
 
 namespace delink {
 
+namespace {
+
+Master MasterOf(RunConfig::Master master) {
+  switch (master) {
+    case RunConfig::Master::kFp32:
+      break;
+    case RunConfig::Master::kSplit:
+      return Master::kSplit;
+    case RunConfig::Master::kNone:
+      return Master::kNone;
+  }
+  return Master::kFp32;
+}
+
+}  // namespace
+
 absl::StatusOr<SharingMap> SharingOf(const RunEnv& env, size_t stage) {
   return ResolveSharing(env.recipe->stages[stage].share, *env.registry,
                         env.model->blocks());
@@ -63,7 +79,8 @@ absl::Status StageRun::MakeStore(const SharingMap& sharing) {
                           .rank = env_.world->rank(),
                           .ranks = env_.world->size(),
                           .states = env_.optimizer->states(),
-                          .whole_tensors = env_.optimizer->whole_tensors()}));
+                          .whole_tensors = env_.optimizer->whole_tensors(),
+                          .master = MasterOf(env_.recipe->run.master)}));
   return absl::OkStatus();
 }
 

@@ -234,6 +234,24 @@ void CompleteStages(Section& document, Recipe& recipe) {
   }
 }
 
+void CheckMaster(Section& document, const Recipe& recipe) {
+  using Master = RunConfig::Master;
+  if (recipe.run.master == Master::kFp32) return;
+  const char* const name =
+      recipe.run.master == Master::kSplit ? "split" : "none";
+  if (recipe.run.precision != RunConfig::Precision::kBf16) {
+    document.Error("run.master",
+                   absl::StrFormat("\"%s\" is for run.precision \"bf16\"; in "
+                                   "fp32 the weights are their own master",
+                                   name));
+  } else if (recipe.optimizer.kind != OptimizerConfig::Kind::kAdamW) {
+    document.Error("run.master",
+                   absl::StrFormat("\"%s\" is for optimizer kind \"adamw\"; "
+                                   "the others update an fp32 master",
+                                   name));
+  }
+}
+
 }  // namespace
 
 void Complete(Section& document, Recipe& recipe) {
@@ -244,6 +262,7 @@ void Complete(Section& document, Recipe& recipe) {
             .string();
   }
   CheckSize(document, recipe);
+  CheckMaster(document, recipe);
   if (!document.complete()) return;
   CompleteModel(document, recipe);
   CompleteStages(document, recipe);
