@@ -183,23 +183,6 @@ TEST(Masked, OtherDocumentsChangeNothing) {
   }
 }
 
-// A document that fits a tile adds up in the same order wherever it stands.
-TEST(Masked, ShortDocumentsHaveTheBitsThatTheyHaveAlone) {
-  const Batch packed = Packed(1, 60, {13, 1, 24, 22});
-  for (const Model& model : Models(60)) {
-    SCOPED_TRACE(model.name);
-    const std::vector<double> together =
-        ModelRunner(model.build, packed, {.dtype = DType::kF32}).Logits();
-    std::vector<double> one_by_one;
-    for (const Batch& document : OneByOne(packed)) {
-      const std::vector<double> logits =
-          ModelRunner(model.build, document, {.dtype = DType::kF32}).Logits();
-      one_by_one.insert(one_by_one.end(), logits.begin(), logits.end());
-    }
-    EXPECT_EQ(together, one_by_one);
-  }
-}
-
 TEST(Masked, IsAnotherFunctionThanPacked) {
   const Batch masked = Packed(2, 23, {7, 1, 4});
   Batch packed = masked;

@@ -107,6 +107,20 @@ TEST_P(CudaStepTest, TwentyStepsAreTheCpusWhateverTheOrderOfStreams) {
   }
 }
 
+TEST_P(CudaStepTest, MaskedDocumentsAreTheCpusToo) {
+  constexpr int64_t kFew = 3;
+  RigOptions options = Of(DeviceKind::kCpu, {.masked = true});
+  const Course cpu = Train(options, kFew);
+  options.device = DeviceKind::kCuda;
+  const Course cuda = Train(options, kFew);
+  const bool bf16 = dtype() == DType::kBF16;
+  EXPECT_LT(LargestRatio(cpu.losses, cuda.losses), bf16 ? 5e-4 : 2e-5);
+  options.recompute = true;
+  EXPECT_EQ(Train(options, kFew), cuda);
+  options.masked = false;
+  EXPECT_GT(LargestRatio(Train(options, kFew).losses, cuda.losses), 1e-3);
+}
+
 TEST_P(CudaStepTest, RecomputeAndOrderAreBitEqual) {
   constexpr int64_t kFew = 3;
   const auto train = [](RigOptions options) {

@@ -49,6 +49,34 @@ TEST_P(ExecutorTest, AllocatesTheAccountToTheByteAndNothingLater) {
   }
 }
 
+// Which document a token is of takes four bytes a token, and is the same to
+// every visit of a micro-batch.
+TEST_P(ExecutorTest, MaskedDocumentsAreInTheAccountAndInEveryVisit) {
+  SelfCommunicator comm;
+  StepRig packed(comm, "none", Of({}));
+  StepRig kept(comm, "none", Of({.masked = true}));
+  StepRig recomputed(comm, "none", Of({.recompute = true, .masked = true}));
+  StepRig by_layer(comm, "none",
+                   Of({.masked = true, .order = MicroBatchOrder::kLayerMajor}));
+  EXPECT_EQ(kept.executor().account().records,
+            packed.executor().account().records +
+                AlignUp(8 * StepRig::kSeq * SizeOf(DType::kI32)));
+  const HostBatch batch = kept.Batch(1);
+  const LossRecord loss = *kept.executor().Evaluate(batch);
+  const StepResult result = *kept.executor().TrainStep(batch, 1, kLr);
+  EXPECT_EQ(result.tokens, loss.tokens);
+  EXPECT_EQ(result.loss, loss.loss_sum / static_cast<double>(loss.tokens));
+  EXPECT_NE(packed.executor().TrainStep(packed.Batch(1), 1, kLr)->loss,
+            result.loss);
+  for (StepRig* const rig : {&recomputed, &by_layer}) {
+    EXPECT_EQ(rig->device().bytes_in_use(), rig->executor().account().total());
+    const StepResult other = *rig->executor().TrainStep(batch, 1, kLr);
+    EXPECT_EQ(other.loss, result.loss);
+    EXPECT_EQ(rig->Master("blocks/2/attn/qkv/weight"),
+              kept.Master("blocks/2/attn/qkv/weight"));
+  }
+}
+
 TEST_P(ExecutorTest, AccountHoldsOnSeveralRanks) {
   const absl::Status status = RunRanks(3, [](Communicator& comm) {
     StepRig rig(comm, "groups:2",

@@ -8,6 +8,7 @@
 #include "layers/ops/accumulate.h"
 #include "recipes/models/gpt.h"
 #include "recipes/models/llama.h"
+#include "tests/testing/documents.h"
 
 namespace delink::testing {
 namespace {
@@ -101,7 +102,9 @@ absl::StatusOr<std::unique_ptr<Executor>> StepRig::NewExecutor(
        .accumulate = Accumulate,
        .watch = options_.watch,
        .trace = options_.trace},
-      {.batch = {.micro_batch = options_.micro_batch, .seq = kSeq},
+      {.batch = {.micro_batch = options_.micro_batch,
+                 .seq = kSeq,
+                 .masked = options_.masked},
        .micro_batches = static_cast<int32_t>(local / options_.micro_batch),
        .plan = plan,
        .clip = options_.clip,
@@ -141,6 +144,14 @@ HostBatch StepRig::Batch(int64_t index) const {
       // Some targets do not count.
       if (t > 0) batch.targets.push_back(token % 7 == 0 ? -1 : token);
     }
+  }
+  if (!options_.masked) return batch;
+  const std::vector<int32_t> all =
+      Positions(options_.global_batch, kSeq, {5, 1, 3, 20});
+  const auto first = all.begin() + comm_.rank() * local * kSeq;
+  batch.positions.assign(first, first + local * kSeq);
+  for (size_t i = 0; i + 1 < batch.positions.size(); ++i) {
+    if (batch.positions[i + 1] == 0) batch.targets[i] = -1;
   }
   return batch;
 }

@@ -26,6 +26,7 @@ struct RigOptions {
   bool recompute = false;
   bool lane_threads = false;
   bool probes = false;
+  bool masked = false;  // documents, which are then in every batch
   double clip = 0;
   double dropout = 0;
   double init_std = 0.02;

@@ -72,14 +72,6 @@ std::string RecipePath(const std::string& name) {
                   name + ".toml");
 }
 
-std::vector<nlohmann::json> Rows(const std::string& folder) {
-  std::ifstream in(RunFolder::Metrics(folder));
-  std::vector<nlohmann::json> rows;
-  std::string line;
-  while (std::getline(in, line)) rows.push_back(nlohmann::json::parse(line));
-  return rows;
-}
-
 void ReadTree(const hdf5::File& file, const std::string& group,
               Tensors* tensors) {
   const std::vector<hdf5::Child> children = *file.List(group);
@@ -96,21 +88,35 @@ void ReadTree(const hdf5::File& file, const std::string& group,
 
 }  // namespace
 
-TinyRuns::TinyRuns(const std::string& recipe, const std::string& text)
+TinyRuns::TinyRuns(const std::string& recipe, const std::string& text,
+                   const std::string& file)
     : recipe_(RecipePath(recipe)) {
   SetLogLevel(LogLevel::kError);
-  DELINK_CHECK(
-      WriteFile(dir_ / "text.txt", text.empty() ? MakeText() : text).ok());
-  const absl::Status built = BuildCorpus({.inputs = {dir_ / "text.txt"},
-                                          .out = dir_ / "corpus",
-                                          .validation = 0.1})
-                                 .status();
+  DELINK_CHECK(WriteFile(dir_ / file, text.empty() ? MakeText() : text).ok());
+  const absl::Status built =
+      BuildCorpus(
+          {.inputs = {dir_ / file}, .out = dir_ / "corpus", .validation = 0.1})
+          .status();
   DELINK_CHECK(built.ok()) << std::string(built.message());
 }
 
+std::string TinyRuns::AddCorpus(const std::string& name,
+                                const std::string& text) const {
+  DELINK_CHECK(WriteFile(dir_ / (name + ".txt"), text).ok());
+  const absl::Status built = BuildCorpus({.inputs = {dir_ / (name + ".txt")},
+                                          .out = dir_ / name,
+                                          .validation = 0.1})
+                                 .status();
+  DELINK_CHECK(built.ok()) << std::string(built.message());
+  return dir_ / name;
+}
+
 absl::Status TinyRuns::Run(const RunRequest& request) const {
-  std::vector<std::string> sets = {
-      absl::StrCat("data.train=\"", dir_ / "corpus/train", "\""), "run.keep=0"};
+  std::vector<std::string> sets = request.data;
+  if (sets.empty()) {
+    sets = {absl::StrCat("data.train=\"", dir_ / "corpus/train", "\"")};
+  }
+  sets.emplace_back("run.keep=0");
   sets.insert(sets.end(), request.sets.begin(), request.sets.end());
   return RunRanks(request.ranks, [&](Communicator& comm) {
     std::vector<std::string> mine = sets;
@@ -122,9 +128,17 @@ absl::Status TinyRuns::Run(const RunRequest& request) const {
   });
 }
 
+std::vector<nlohmann::json> TinyRuns::Rows(const std::string& out) const {
+  std::ifstream in(RunFolder::Metrics(Folder(out)));
+  std::vector<nlohmann::json> rows;
+  std::string line;
+  while (std::getline(in, line)) rows.push_back(nlohmann::json::parse(line));
+  return rows;
+}
+
 std::vector<Step> TinyRuns::Steps(const std::string& out) const {
   std::vector<Step> steps;
-  for (const nlohmann::json& row : Rows(Folder(out))) {
+  for (const nlohmann::json& row : Rows(out)) {
     if (!row.contains("loss")) continue;
     steps.push_back({.step = row["step"],
                      .tokens = row["tokens"],
@@ -138,7 +152,7 @@ std::vector<Step> TinyRuns::Steps(const std::string& out) const {
 
 std::vector<Switch> TinyRuns::Switches(const std::string& out) const {
   std::vector<Switch> switches;
-  for (const nlohmann::json& row : Rows(Folder(out))) {
+  for (const nlohmann::json& row : Rows(out)) {
     if (!row.contains("event") || row["event"] != "delink") continue;
     switches.push_back({.step = row["step"],
                         .loss_before = row["loss_before"],
@@ -149,7 +163,7 @@ std::vector<Switch> TinyRuns::Switches(const std::string& out) const {
 
 std::vector<Probe> TinyRuns::Probes(const std::string& out) const {
   std::vector<Probe> probes;
-  for (const nlohmann::json& row : Rows(Folder(out))) {
+  for (const nlohmann::json& row : Rows(out)) {
     if (!row.contains("event") || row["event"] != "agreement") continue;
     probes.push_back({.step = row["step"],
                       .agreement = row["agreement"],
@@ -160,7 +174,7 @@ std::vector<Probe> TinyRuns::Probes(const std::string& out) const {
 
 std::vector<Norms> TinyRuns::NormRows(const std::string& out) const {
   std::vector<Norms> all;
-  for (const nlohmann::json& row : Rows(Folder(out))) {
+  for (const nlohmann::json& row : Rows(out)) {
     if (!row.contains("norms")) continue;
     const nlohmann::json& norms = row["norms"];
     all.push_back({.step = row["step"],

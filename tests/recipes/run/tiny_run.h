@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "absl/status/status.h"
+#include "nlohmann/json_fwd.hpp"
 #include "recipes/run/trace_file.h"
 #include "tests/testing/temp_dir.h"
 
@@ -48,7 +49,9 @@ using Tensors = std::map<std::string, std::vector<float>>;
 
 struct RunRequest {
   int ranks = 1;
-  std::vector<std::string> sets;            // over the fixture's recipe
+  std::vector<std::string> sets;  // over the fixture's recipe
+  std::vector<std::string> data;  // sets that say what to train on; none: the
+                                  // fixture's corpus
   std::vector<std::string> last_rank_sets;  // besides, on the last rank alone
   std::string out;                          // under the fixture's folder
   std::optional<int64_t> until_step;
@@ -69,9 +72,13 @@ inline constexpr const char* kTinyRecipes[] = {"tiny", "tiny_llama"};
 // beside it.
 class TinyRuns {
  public:
-  // `text`: of the corpus; empty: words that are made up.
+  // `text`: of the corpus; empty: words that are made up. It is one document,
+  // unless the name of its file says that it is lines of JSON.
   explicit TinyRuns(const std::string& recipe = "tiny",
-                    const std::string& text = "");
+                    const std::string& text = "",
+                    const std::string& file = "text.txt");
+  // Another corpus of bytes; its folder.
+  std::string AddCorpus(const std::string& name, const std::string& text) const;
   // The folder of a run.
   std::string Folder(const std::string& out) const { return dir_ / out; }
   absl::Status Run(const RunRequest& request) const;
@@ -79,6 +86,8 @@ class TinyRuns {
   std::vector<Switch> Switches(const std::string& out) const;
   std::vector<Probe> Probes(const std::string& out) const;
   std::vector<Norms> NormRows(const std::string& out) const;
+  // All of metrics.jsonl.
+  std::vector<nlohmann::json> Rows(const std::string& out) const;
   // Of the checkpoint after `step`.
   Tensors Load(const std::string& out, int64_t step) const;
   std::string Checkpoint(const std::string& out, int64_t step) const;

@@ -56,7 +56,7 @@ TEST(AttentionScratch, GrowsWithABatchOnlyUpToALimit) {
   EXPECT_EQ(part.kv_heads, 1);
 }
 
-TEST(AttentionScratch, IsForTrainingAndWidthsThatCudnnTakes) {
+TEST(AttentionScratch, IsForWholeRowsAndWidthsThatCudnnTakes) {
   EXPECT_TRUE(IsForCudnn(Training(1, 4, 2, 64, 2)));
   EXPECT_FALSE(IsForCudnn(Training(1, 4, 2, 64, 1)));
   EXPECT_FALSE(IsForCudnn(Training(1, 4, 2, 65, 64)));
@@ -65,6 +65,12 @@ TEST(AttentionScratch, IsForTrainingAndWidthsThatCudnnTakes) {
   AttentionBackwardArgs generation = Training(1, 4, 2, 64, 64);
   generation.Tk = 65;
   EXPECT_FALSE(IsForCudnn(generation));
+  AttentionBackwardArgs masked = Training(1, 8, 2, 128, 4096);
+  EXPECT_GT(Bytes(masked), 0);
+  const int32_t positions = 0;
+  masked.positions = &positions;
+  EXPECT_FALSE(IsForCudnn(masked));
+  EXPECT_EQ(Bytes(masked), 0);
   // One key/value head alone would take more than is worth it.
   const AttentionBackwardArgs endless = Training(1, 8, 1, 128, 1 << 16);
   EXPECT_FALSE(IsForCudnn(endless));
