@@ -192,7 +192,9 @@ absl::Status ShowTensor(hdf5::File& file, const ParamStore& store,
   for (size_t k = 0; k < store.states().size(); ++k) {
     DELINK_RETURN_IF_ERROR(ShowState(file, store, tensor, static_cast<int>(k)));
   }
-  return file.SetInt(checkpoint::StateGroup(tensor.name), "updates",
+  const std::string group = checkpoint::StateGroup(tensor.name);
+  DELINK_RETURN_IF_ERROR(file.CreateGroup(group));
+  return file.SetInt(group, "updates",
                      store.updates()[static_cast<size_t>(tensor.slab)]);
 }
 

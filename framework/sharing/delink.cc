@@ -122,14 +122,17 @@ class Switch {
     return absl::OkStatus();
   }
 
-  // Whether both planes hold the same values, and alike.
+  // Whether both planes hold the same values, and alike: also the same room
+  // behind them, which says where scales are.
   bool SameForm(int slab, int origin, int state, int before) const {
     const StateSpec& was = from_.states()[static_cast<size_t>(before)];
     const StateSpec& is = to_.states()[static_cast<size_t>(state)];
     return was.hidden == is.hidden && was.outer == is.outer &&
            was.vectors == is.vectors && was.is_signed == is.is_signed &&
            from_.held(origin, StatePlane(before)) ==
-               to_.held(slab, StatePlane(state));
+               to_.held(slab, StatePlane(state)) &&
+           from_.bytes(origin, StatePlane(before)) ==
+               to_.bytes(slab, StatePlane(state));
   }
 
   // Whether each rank has in the old store what it is to hold in the new one;

