@@ -228,6 +228,22 @@ Tensor Backward::ReuseGrad(Var y, Var x) {
   return dx;
 }
 
+Backward::Addition Backward::AddToGrad(Var x) {
+  Tape::Node& node = tape_->nodes_[x.id_];
+  if (node.grad < 0) return {.before = {}, .sum = NewGrad(x)};
+  const int held = node.grad;
+  if (tape_->grads_[held].block >= 0) {
+    tape_->memory_->Use(tape_->grads_[held].block);
+  }
+  if (tape_->grads_[held].holders > 1) {
+    // Another value's gradient is in the same memory: part from it.
+    node.grad = tape_->TakeGrad(node.value);
+    --tape_->grads_[held].holders;
+  }
+  return {.before = tape_->grads_[held].value.Reshape(x.shape()),
+          .sum = tape_->grads_[node.grad].value};
+}
+
 void Backward::PassGrad(Var y, Var x) {
   Tape::Node& node = tape_->nodes_[x.id_];
   if (!node.needs_grad) return;

@@ -17,6 +17,9 @@ class Stream;
 
 struct Kernels {
   void (*matmul)(Stream&, const MatmulArgs&);
+  void (*matmul_gelu)(Stream&, const MatmulGeluArgs&);
+  void (*matmul_gelu_backward)(Stream&, const MatmulGeluBackwardArgs&);
+  void (*matmul_bias_grad)(Stream&, const MatmulBiasGradArgs&);
   void (*bias_grad)(Stream&, const BiasGradArgs&);
 
   void (*layer_norm_forward)(Stream&, const LayerNormForwardArgs&);
@@ -48,10 +51,10 @@ struct Kernels {
 
   void (*attention_forward)(Stream&, const AttentionForwardArgs&);
   void (*attention_backward)(Stream&, const AttentionBackwardArgs&);
-  // Bytes of scratch for a call with these dimensions (pointers are not read)
-  // on up to `threads` threads, 0 for all the device would use. Less makes the
-  // call use fewer threads; at least the bytes for one thread are needed. May
-  // be 0.
+  // Bytes of scratch for a call with these dimensions (pointers are not
+  // followed, but `positions` may be null or not) on up to `threads` threads, 0
+  // for all the device would use. Less makes the call use fewer threads; at
+  // least the bytes for one thread are needed. May be 0.
   int64_t (*attention_forward_scratch_bytes)(const AttentionForwardArgs&,
                                              int threads);
   int64_t (*attention_backward_scratch_bytes)(const AttentionBackwardArgs&,

@@ -59,6 +59,29 @@ Work WorkOf(const MatmulArgs& a, DType dtype) {
           .written = c};
 }
 
+Work WorkOf(const MatmulGeluArgs& a, DType dtype) {
+  Work work = WorkOf(a.product, dtype);
+  work.kernel = "matmul_gelu";
+  work.written += Bytes(dtype).T(a.product.m * a.product.n);
+  return work;
+}
+
+Work WorkOf(const MatmulGeluBackwardArgs& a, DType dtype) {
+  Work work = WorkOf(a.product, dtype);
+  work.kernel = "matmul_gelu_backward";
+  work.read += Bytes(dtype).T(a.product.m * a.product.n);
+  return work;
+}
+
+Work WorkOf(const MatmulBiasGradArgs& a, DType dtype) {
+  const Bytes b(dtype);
+  Work work = WorkOf(a.product, dtype);
+  work.kernel = "matmul_bias_grad";
+  work.read += b.Added(a.product.m, a.product.accumulate);
+  work.written += b.P(a.product.m);
+  return work;
+}
+
 Work WorkOf(const BiasGradArgs& a, DType dtype) {
   const Bytes b(dtype);
   return {.kernel = "bias_grad",
@@ -69,14 +92,17 @@ Work WorkOf(const BiasGradArgs& a, DType dtype) {
 Work WorkOf(const LayerNormForwardArgs& a, DType dtype) {
   const Bytes b(dtype);
   return {.kernel = "layer_norm_forward",
-          .read = b.T(a.N * a.D) + b.T(a.b != nullptr ? 2 * a.D : a.D),
-          .written = b.T(a.N * a.D) + (a.mean != nullptr ? b.S(2 * a.N) : 0)};
+          .read = b.T((a.add != nullptr ? 2 : 1) * a.N * a.D) +
+                  b.T(a.b != nullptr ? 2 * a.D : a.D),
+          .written = b.T((a.add != nullptr ? 2 : 1) * a.N * a.D) +
+                     (a.mean != nullptr ? b.S(2 * a.N) : 0)};
 }
 
 Work WorkOf(const LayerNormBackwardInputArgs& a, DType dtype) {
   const Bytes b(dtype);
   return {.kernel = "layer_norm_backward_input",
-          .read = b.T(2 * a.N * a.D) + b.T(a.D) + b.S(2 * a.N),
+          .read = b.T((a.add != nullptr ? 3 : 2) * a.N * a.D) + b.T(a.D) +
+                  b.S(2 * a.N),
           .written = b.T(a.N * a.D)};
 }
 
@@ -92,15 +118,17 @@ Work WorkOf(const LayerNormBackwardWeightArgs& a, DType dtype) {
 Work WorkOf(const RmsNormForwardArgs& a, DType dtype) {
   const Bytes b(dtype);
   return {.kernel = "rms_norm_forward",
-          .read = b.T(a.N * a.D) + b.T(a.D),
-          .written = b.T(a.N * a.D) + (a.rstd != nullptr ? b.S(a.N) : 0)};
+          .read = b.T((a.add != nullptr ? 2 : 1) * a.N * a.D) + b.T(a.D),
+          .written = b.T((a.add != nullptr ? 2 : 1) * a.N * a.D) +
+                     (a.rstd != nullptr ? b.S(a.N) : 0)};
 }
 
 Work WorkOf(const RmsNormBackwardInputArgs& a, DType dtype) {
   const Bytes b(dtype);
-  return {.kernel = "rms_norm_backward_input",
-          .read = b.T(2 * a.N * a.D) + b.T(a.D) + b.S(a.N),
-          .written = b.T(a.N * a.D)};
+  return {
+      .kernel = "rms_norm_backward_input",
+      .read = b.T((a.add != nullptr ? 3 : 2) * a.N * a.D) + b.T(a.D) + b.S(a.N),
+      .written = b.T(a.N * a.D)};
 }
 
 Work WorkOf(const RmsNormBackwardWeightArgs& a, DType dtype) {

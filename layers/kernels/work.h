@@ -6,7 +6,9 @@
 // FLOPs are the multiplications and additions of matmuls and attention, of
 // attention's backward the five products that an implementation without whole
 // scores makes; all else is bound by memory and counts none. Where outputs are
-// written only in part (an embedding's gradient, added to), that part counts.
+// written only in part (an embedding's gradient, added to), that part counts. Of
+// rows that hold several documents, whose ends are known to the device alone,
+// attention counts as that of whole rows: an upper bound.
 #pragma once
 
 #include "framework/tensor/dtype.h"
@@ -25,6 +27,9 @@ struct Work {
 
 // Of a call with these arguments to the table of `dtype`.
 Work WorkOf(const MatmulArgs& a, DType dtype);
+Work WorkOf(const MatmulGeluArgs& a, DType dtype);
+Work WorkOf(const MatmulGeluBackwardArgs& a, DType dtype);
+Work WorkOf(const MatmulBiasGradArgs& a, DType dtype);
 Work WorkOf(const BiasGradArgs& a, DType dtype);
 Work WorkOf(const LayerNormForwardArgs& a, DType dtype);
 Work WorkOf(const LayerNormBackwardInputArgs& a, DType dtype);

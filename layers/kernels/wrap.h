@@ -23,6 +23,9 @@ Kernels WrapKernels(const Kernels& inner) {
   using K = Kernels;
   return {
       .matmul = Wrapped<Wrapper, &K::matmul>::Call,
+      .matmul_gelu = Wrapped<Wrapper, &K::matmul_gelu>::Call,
+      .matmul_gelu_backward = Wrapped<Wrapper, &K::matmul_gelu_backward>::Call,
+      .matmul_bias_grad = Wrapped<Wrapper, &K::matmul_bias_grad>::Call,
       .bias_grad = Wrapped<Wrapper, &K::bias_grad>::Call,
       .layer_norm_forward = Wrapped<Wrapper, &K::layer_norm_forward>::Call,
       .layer_norm_backward_input =

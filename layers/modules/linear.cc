@@ -1,7 +1,5 @@
 #include "layers/modules/linear.h"
 
-#include "layers/ops/linear.h"
-
 namespace delink {
 
 Linear::Linear(const Scope& s, const Config& c)
@@ -18,5 +16,13 @@ Linear::Linear(const Scope& s, const Config& c)
                    : nullptr) {}
 
 Var Linear::operator()(Var x) { return ops::Linear(x, weight_, bias_); }
+
+Var Linear::operator()(const ops::Activated& x) {
+  return ops::Linear(x, weight_, bias_);
+}
+
+ops::Activated Linear::Gelu(Var x, GeluForm form) {
+  return ops::LinearGelu(x, weight_, bias_, form);
+}
 
 }  // namespace delink

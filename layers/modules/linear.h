@@ -6,6 +6,7 @@
 
 #include "framework/module/module.h"
 #include "framework/module/scope.h"
+#include "layers/ops/linear.h"
 
 namespace delink {
 
@@ -22,6 +23,10 @@ class Linear final : public Module {
 
   // x [..., in] to [..., out].
   Var operator()(Var x) override;
+  // Of another's Gelu, and for it: the pair is cheaper than with a GELU
+  // between.
+  Var operator()(const ops::Activated& x);
+  ops::Activated Gelu(Var x, GeluForm form);
 
  private:
   Param& weight_;

@@ -1,7 +1,5 @@
 #include "layers/modules/mlp.h"
 
-#include "layers/ops/gelu.h"
-
 namespace delink {
 
 Mlp::Mlp(const Scope& s, const Config& c)
@@ -18,6 +16,6 @@ Mlp::Mlp(const Scope& s, const Config& c)
                                      .split = Split::kIn}),
       dropout_(s, c.dropout) {}
 
-Var Mlp::operator()(Var x) { return dropout_(down_(ops::Gelu(up_(x), gelu_))); }
+Var Mlp::operator()(Var x) { return dropout_(down_(up_.Gelu(x, gelu_))); }
 
 }  // namespace delink

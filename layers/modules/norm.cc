@@ -20,4 +20,9 @@ Var Norm::operator()(Var x) {
                           : ops::RmsNorm(x, weight_, eps_);
 }
 
+ops::SumAndNorm Norm::Add(Var x, Var branch) {
+  return bias_ != nullptr ? ops::AddLayerNorm(x, branch, weight_, *bias_, eps_)
+                          : ops::AddRmsNorm(x, branch, weight_, eps_);
+}
+
 }  // namespace delink

@@ -5,6 +5,7 @@
 
 #include "framework/module/module.h"
 #include "framework/module/scope.h"
+#include "layers/ops/add.h"
 
 namespace delink {
 
@@ -21,6 +22,9 @@ class Norm final : public Module {
 
   // x [..., dim], over the last axis.
   Var operator()(Var x) override;
+  // x + branch, and the norm of that, by one kernel:
+  //   const auto [sum, normed] = norm.Add(x, branch);
+  ops::SumAndNorm Add(Var x, Var branch);
 
  private:
   double eps_;

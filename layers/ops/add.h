@@ -9,6 +9,16 @@ namespace ops {
 
 // y = a + b.
 Var Add(Var a, Var b);
+// For an op whose kernel adds on the way: y, which is yet to be written, and
+// its record.
+Var SumOf(Var a, Var b);
+void RecordAdd(Var a, Var b, Var y);
+
+// What a branch makes of the residual stream, and its norm (layer_norm.h,
+// rms_norm.h).
+struct SumAndNorm {
+  Var sum, norm;
+};
 
 }  // namespace ops
 

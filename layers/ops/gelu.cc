@@ -20,26 +20,30 @@ Var Gelu(Var x, GeluForm form) {
   Tape& tape = x.tape();
   const Var y = tape.Output(x.shape(), x.dtype());
   Forward(tape.stream(), x, form, y.value());
-  tape.Record({.name = "gelu",
-               .inputs = {x},
-               .outputs = {y},
-               .saves = {x},
-               .input =
-                   [=](Backward& back) {
-                     if (!x.needs_grad()) return;
-                     KernelsOf(x.tape(), x.dtype())
-                         .gelu_backward(back.stream(),
-                                        {.count = x.shape().elements(),
-                                         .form = form,
-                                         .dy = back.grad(y).data(),
-                                         .x = x.data(),
-                                         .dx = back.NewGrad(x).data()});
-                   },
-               .remake =
-                   [=](Backward& back, const Tensor& again) {
-                     Forward(back.stream(), x, form, again);
-                   }});
+  RecordGelu(x, y, form);
   return y;
+}
+
+void RecordGelu(Var x, Var y, GeluForm form) {
+  x.tape().Record({.name = "gelu",
+                   .inputs = {x},
+                   .outputs = {y},
+                   .saves = {x},
+                   .input =
+                       [=](Backward& back) {
+                         if (!x.needs_grad()) return;
+                         KernelsOf(x.tape(), x.dtype())
+                             .gelu_backward(back.stream(),
+                                            {.count = x.shape().elements(),
+                                             .form = form,
+                                             .dy = back.grad(y).data(),
+                                             .x = x.data(),
+                                             .dx = back.NewGrad(x).data()});
+                       },
+                   .remake =
+                       [=](Backward& back, const Tensor& again) {
+                         Forward(back.stream(), x, form, again);
+                       }});
 }
 
 }  // namespace delink::ops

@@ -20,6 +20,7 @@ constexpr int64_t kMinChunkRows = 256;
 // Rows [row, row + n) of x [N, D], with everything that stays the same.
 struct Chunk {
   int64_t V, D;
+  int64_t ld;  // elements between rows of logits
   int64_t row, n;
   const Tensor& x;
   const Tensor& w;
@@ -44,14 +45,14 @@ void ForwardChunk(Tape& tape, const Kernels& kernels, const Chunk& c,
                                  .b = c.w.data(),
                                  .ldb = c.D,
                                  .c = c.logits.data(),
-                                 .ldc = c.V});
+                                 .ldc = c.ld});
   LossRecord* const loss = tape.inputs().loss;
   double* const row_loss = static_cast<double*>(c.row_loss.data());
   kernels.cross_entropy(
       tape.stream(),
       {.N = c.n,
        .V = c.V,
-       .ld = c.V,
+       .ld = c.ld,
        .logits = c.logits.data(),
        .targets = tape.inputs().targets + c.row,
        .ignore_index = kIgnoreIndex,
@@ -72,7 +73,7 @@ void BackwardChunk(Tape& tape, const Kernels& kernels, const Chunk& c,
                                    .n = c.D,
                                    .k = c.V,
                                    .a = c.logits.data(),
-                                   .lda = c.V,
+                                   .lda = c.ld,
                                    .b = c.w.data(),
                                    .ldb = c.D,
                                    .c = c.Rows(dx),
@@ -83,7 +84,7 @@ void BackwardChunk(Tape& tape, const Kernels& kernels, const Chunk& c,
                                  .k = c.n,
                                  .transpose_a = true,
                                  .a = c.logits.data(),
-                                 .lda = c.V,
+                                 .lda = c.ld,
                                  .b = c.Rows(c.x),
                                  .ldb = c.D,
                                  .c = dw.data(),
@@ -94,9 +95,15 @@ void BackwardChunk(Tape& tape, const Kernels& kernels, const Chunk& c,
 
 }  // namespace
 
+int64_t HeadLossPitch(int64_t V, DType dtype) {
+  const int64_t multiple = 16 / SizeOf(dtype);
+  return (V + multiple - 1) / multiple * multiple;
+}
+
 int64_t HeadLossChunk(int64_t N, int64_t V, DType dtype, DeviceKind device) {
   const int64_t bytes = IsCuda(device) ? kCudaChunkBytes : kChunkBytes;
-  const int64_t fit = bytes / (std::max<int64_t>(V, 1) * SizeOf(dtype));
+  const int64_t fit =
+      bytes / (HeadLossPitch(std::max<int64_t>(V, 1), dtype) * SizeOf(dtype));
   const int64_t most = std::max(kMinChunkRows, fit);
   // Chunks of about the same size: none is a small rest.
   const int64_t chunks = std::max<int64_t>(1, (N + most - 1) / most);
@@ -121,14 +128,15 @@ void HeadLoss(Var x, Param& w, double z_weight) {
     dw = w.TakeGrad();
   }
   const int64_t rows = HeadLossChunk(N, V, dtype, tape.device().kind());
-  const Tensor logits = tape.Scratch({rows, V}, dtype);
+  const int64_t ld = HeadLossPitch(V, dtype);
+  const Tensor logits = tape.Scratch({rows, ld}, dtype);
   const Tensor row_loss =
       tape.Scratch({z_weight > 0 ? 2 : 1, rows}, DType::kF64);
   const Tensor input = x.value();
   for (int64_t row = 0; row < N; row += rows) {
-    const Chunk chunk{V,       D,          row,    std::min(rows, N - row),
-                      input,   w.weight(), logits, row_loss,
-                      z_weight};
+    const Chunk chunk{
+        V,     D,          ld,     row,      std::min(rows, N - row),
+        input, w.weight(), logits, row_loss, z_weight};
     ForwardChunk(tape, kernels, chunk, recording);
     if (!recording) continue;
     BackwardChunk(tape, kernels, chunk, dx.defined() ? dx.value() : Tensor(),

@@ -17,6 +17,9 @@ namespace delink::ops {
 // The target that is not counted.
 inline constexpr int32_t kIgnoreIndex = -1;
 
+// Elements between rows of logits: every row begins at a multiple of 16 bytes,
+// whatever V is, as a GPU's fast products want it.
+int64_t HeadLossPitch(int64_t V, DType dtype);
 // Rows of [N, V] logits that are computed together.
 int64_t HeadLossChunk(int64_t N, int64_t V, DType dtype, DeviceKind device);
 

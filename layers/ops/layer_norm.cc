@@ -1,5 +1,7 @@
 #include "layers/ops/layer_norm.h"
 
+#include <span>
+
 #include "layers/ops/kernels_of.h"
 
 namespace delink::ops {
@@ -11,33 +13,31 @@ struct Saved {
   Var x, y, mean, rstd;
 };
 
-// `mean` and `rstd`: where to put them, or null.
-void Forward(Stream& stream, const Saved& s, const Param& w, const Param& b,
-             const Tensor& y, void* mean, void* rstd) {
-  KernelsOf(s.x.tape(), s.x.dtype())
-      .layer_norm_forward(stream, {.N = s.N,
-                                   .D = s.D,
-                                   .eps = s.eps,
-                                   .x = s.x.data(),
-                                   .w = w.weight().data(),
-                                   .b = b.weight().data(),
-                                   .y = y.data(),
-                                   .mean = mean,
-                                   .rstd = rstd});
+// To y, without statistics.
+LayerNormForwardArgs ForwardArgs(const Saved& s, const Param& w, const Param& b,
+                                 const Tensor& y) {
+  return {.N = s.N,
+          .D = s.D,
+          .eps = s.eps,
+          .x = s.x.data(),
+          .w = w.weight().data(),
+          .b = b.weight().data(),
+          .y = y.data()};
 }
 
 void InputGrad(Backward& back, const Saved& s, const Param& w) {
   if (!s.x.needs_grad()) return;
+  const Backward::Addition dx = back.AddToGrad(s.x);
   KernelsOf(s.x.tape(), s.x.dtype())
-      .layer_norm_backward_input(back.stream(),
-                                 {.N = s.N,
-                                  .D = s.D,
-                                  .dy = back.grad(s.y).data(),
-                                  .x = s.x.data(),
-                                  .w = w.weight().data(),
-                                  .mean = s.mean.data(),
-                                  .rstd = s.rstd.data(),
-                                  .dx = back.NewGrad(s.x).data()});
+      .layer_norm_backward_input(back.stream(), {.N = s.N,
+                                                 .D = s.D,
+                                                 .dy = back.grad(s.y).data(),
+                                                 .x = s.x.data(),
+                                                 .w = w.weight().data(),
+                                                 .mean = s.mean.data(),
+                                                 .rstd = s.rstd.data(),
+                                                 .dx = dx.sum.data(),
+                                                 .add = dx.before.data()});
 }
 
 void WeightGrad(Backward& back, const Saved& s, Param& w, Param& b) {
@@ -57,33 +57,53 @@ void WeightGrad(Backward& back, const Saved& s, Param& w, Param& b) {
                                                   .accumulate = dw.accumulate});
 }
 
-}  // namespace
-
-Var LayerNorm(Var x, Param& w, Param& b, double eps) {
+// Of x, which the same kernel makes the sum of `terms` where there are any.
+Var Norm(Var x, std::span<const Var> terms, Param& w, Param& b, double eps) {
   Saved s{.N = RowsOf(x.shape()), .D = x.dim(-1), .eps = eps, .x = x};
   DELINK_CHECK_EQ(w.shape(), (Shape{s.D}));
   DELINK_CHECK_EQ(b.shape(), (Shape{s.D}));
   Tape& tape = x.tape();
   s.y = tape.Output(x.shape(), x.dtype());
+  LayerNormForwardArgs args = ForwardArgs(s, w, b, s.y.value());
   const bool recording = tape.recording();
   if (recording) {
     s.mean = tape.Output({s.N}, StatisticsOf(x.dtype()));
     s.rstd = tape.Output({s.N}, StatisticsOf(x.dtype()));
+    args.mean = s.mean.data();
+    args.rstd = s.rstd.data();
   }
-  Forward(tape.stream(), s, w, b, s.y.value(),
-          recording ? s.mean.data() : nullptr,
-          recording ? s.rstd.data() : nullptr);
+  if (!terms.empty()) {
+    args.x = terms[0].data();
+    args.add = terms[1].data();
+    args.sum = x.data();
+  }
+  KernelsOf(tape, x.dtype()).layer_norm_forward(tape.stream(), args);
+  // Only now may the memory of the terms be another's.
+  if (!terms.empty()) RecordAdd(terms[0], terms[1], x);
   OpRecord op{.name = "layer_norm", .inputs = {x}, .outputs = {s.y}};
   if (recording) {
     op.saves = {x, s.mean, s.rstd};
     op.input = [=, &w](Backward& back) { InputGrad(back, s, w); };
     op.weight = [=, &w, &b](Backward& back) { WeightGrad(back, s, w, b); };
     op.remake = [=, &w, &b](Backward& back, const Tensor& y) {
-      Forward(back.stream(), s, w, b, y, nullptr, nullptr);
+      KernelsOf(s.x.tape(), s.x.dtype())
+          .layer_norm_forward(back.stream(), ForwardArgs(s, w, b, y));
     };
   }
   tape.Record(std::move(op), /*trains=*/true);
   return s.y;
+}
+
+}  // namespace
+
+Var LayerNorm(Var x, Param& w, Param& b, double eps) {
+  return Norm(x, {}, w, b, eps);
+}
+
+SumAndNorm AddLayerNorm(Var x, Var branch, Param& w, Param& b, double eps) {
+  const Var sum = SumOf(x, branch);
+  const Var terms[] = {x, branch};
+  return {.sum = sum, .norm = Norm(sum, terms, w, b, eps)};
 }
 
 }  // namespace delink::ops

@@ -1,5 +1,7 @@
 #include "layers/ops/rms_norm.h"
 
+#include <span>
+
 #include "layers/ops/kernels_of.h"
 
 namespace delink::ops {
@@ -11,21 +13,20 @@ struct Saved {
   Var x, y, rstd;
 };
 
-// `rstd`: where to put it, or null.
-void Forward(Stream& stream, const Saved& s, const Param& w, const Tensor& y,
-             void* rstd) {
-  KernelsOf(s.x.tape(), s.x.dtype())
-      .rms_norm_forward(stream, {.N = s.N,
-                                 .D = s.D,
-                                 .eps = s.eps,
-                                 .x = s.x.data(),
-                                 .w = w.weight().data(),
-                                 .y = y.data(),
-                                 .rstd = rstd});
+// To y, without statistics.
+RmsNormForwardArgs ForwardArgs(const Saved& s, const Param& w,
+                               const Tensor& y) {
+  return {.N = s.N,
+          .D = s.D,
+          .eps = s.eps,
+          .x = s.x.data(),
+          .w = w.weight().data(),
+          .y = y.data()};
 }
 
 void InputGrad(Backward& back, const Saved& s, const Param& w) {
   if (!s.x.needs_grad()) return;
+  const Backward::Addition dx = back.AddToGrad(s.x);
   KernelsOf(s.x.tape(), s.x.dtype())
       .rms_norm_backward_input(back.stream(), {.N = s.N,
                                                .D = s.D,
@@ -33,7 +34,8 @@ void InputGrad(Backward& back, const Saved& s, const Param& w) {
                                                .x = s.x.data(),
                                                .w = w.weight().data(),
                                                .rstd = s.rstd.data(),
-                                               .dx = back.NewGrad(s.x).data()});
+                                               .dx = dx.sum.data(),
+                                               .add = dx.before.data()});
 }
 
 void WeightGrad(Backward& back, const Saved& s, Param& w) {
@@ -48,28 +50,48 @@ void WeightGrad(Backward& back, const Saved& s, Param& w) {
                                                 .accumulate = dw.accumulate});
 }
 
-}  // namespace
-
-Var RmsNorm(Var x, Param& w, double eps) {
+// Of x, which the same kernel makes the sum of `terms` where there are any.
+Var Norm(Var x, std::span<const Var> terms, Param& w, double eps) {
   Saved s{.N = RowsOf(x.shape()), .D = x.dim(-1), .eps = eps, .x = x};
   DELINK_CHECK_EQ(w.shape(), (Shape{s.D}));
   Tape& tape = x.tape();
   s.y = tape.Output(x.shape(), x.dtype());
+  RmsNormForwardArgs args = ForwardArgs(s, w, s.y.value());
   const bool recording = tape.recording();
-  if (recording) s.rstd = tape.Output({s.N}, StatisticsOf(x.dtype()));
-  Forward(tape.stream(), s, w, s.y.value(),
-          recording ? s.rstd.data() : nullptr);
+  if (recording) {
+    s.rstd = tape.Output({s.N}, StatisticsOf(x.dtype()));
+    args.rstd = s.rstd.data();
+  }
+  if (!terms.empty()) {
+    args.x = terms[0].data();
+    args.add = terms[1].data();
+    args.sum = x.data();
+  }
+  KernelsOf(tape, x.dtype()).rms_norm_forward(tape.stream(), args);
+  // Only now may the memory of the terms be another's.
+  if (!terms.empty()) RecordAdd(terms[0], terms[1], x);
   OpRecord op{.name = "rms_norm", .inputs = {x}, .outputs = {s.y}};
   if (recording) {
     op.saves = {x, s.rstd};
     op.input = [=, &w](Backward& back) { InputGrad(back, s, w); };
     op.weight = [=, &w](Backward& back) { WeightGrad(back, s, w); };
     op.remake = [=, &w](Backward& back, const Tensor& y) {
-      Forward(back.stream(), s, w, y, nullptr);
+      KernelsOf(s.x.tape(), s.x.dtype())
+          .rms_norm_forward(back.stream(), ForwardArgs(s, w, y));
     };
   }
   tape.Record(std::move(op), /*trains=*/true);
   return s.y;
+}
+
+}  // namespace
+
+Var RmsNorm(Var x, Param& w, double eps) { return Norm(x, {}, w, eps); }
+
+SumAndNorm AddRmsNorm(Var x, Var branch, Param& w, double eps) {
+  const Var sum = SumOf(x, branch);
+  const Var terms[] = {x, branch};
+  return {.sum = sum, .norm = Norm(sum, terms, w, eps)};
 }
 
 }  // namespace delink::ops

@@ -51,6 +51,40 @@ OpList::OpList(const OpSizes& sizes, DeviceKind device, DType dtype)
   DELINK_CHECK(kernels_ != nullptr && optim_ != nullptr) << ToString(dtype);
 }
 
+// A norm of a sum that is made on the way, and its gradient added to another.
+void OpList::AddResidualNorms() {
+  const OpSizes d = sizes_;
+  const DType t = dtype_, stat = StatisticsOf(t);
+  const std::string shape = By(d.N, d.D);
+  Add("layer_norm forward of a sum", shape, kernels_->layer_norm_forward,
+      [=](Pieces& m) {
+        return LayerNormForwardArgs{.N = d.N,
+                                    .D = d.D,
+                                    .eps = kEps,
+                                    .x = m.Take(d.N * d.D, t),
+                                    .w = m.Take(d.D, t),
+                                    .b = m.Take(d.D, t),
+                                    .y = m.Take(d.N * d.D, t),
+                                    .mean = m.Take(d.N, stat),
+                                    .rstd = m.Take(d.N, stat),
+                                    .add = m.Take(d.N * d.D, t),
+                                    .sum = m.Take(d.N * d.D, t)};
+      });
+  Add("layer_norm backward input added", shape,
+      kernels_->layer_norm_backward_input, [=](Pieces& m) {
+        void* const dx = m.Take(d.N * d.D, t);
+        return LayerNormBackwardInputArgs{.N = d.N,
+                                          .D = d.D,
+                                          .dy = m.Take(d.N * d.D, t),
+                                          .x = m.Take(d.N * d.D, t),
+                                          .w = m.Take(d.D, t),
+                                          .mean = m.Take(d.N, stat),
+                                          .rstd = m.Take(d.N, stat),
+                                          .dx = dx,
+                                          .add = dx};
+      });
+}
+
 void OpList::AddLayerNorms() {
   const OpSizes d = sizes_;
   const DType t = dtype_, stat = StatisticsOf(t), p = kGradient;
@@ -273,6 +307,7 @@ std::vector<OpCase> OpCases(const ModelShape& shape, DeviceKind device,
   if (sizes.T < kLongSeq && sizes.N >= kLongSeq)
     list.AddAttention(sizes.N / kLongSeq, kLongSeq);
   list.AddLayerNorms();
+  list.AddResidualNorms();
   list.AddRmsNorms();
   list.AddQkNorms();
   list.AddActivations();

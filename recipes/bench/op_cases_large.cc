@@ -10,9 +10,10 @@
 
 namespace delink::bench {
 
-// The three products of a linear layer of m rows.
+// The three products of a linear layer of m rows, whose output's begin `pitch`
+// elements apart.
 void OpList::AddMatmul(const std::string& name, int64_t m, int64_t in,
-                       int64_t out, bool bias) {
+                       int64_t out, bool bias, int64_t pitch) {
   const DType t = dtype_, p = kGradient;
   const auto title = [&](const char* what) {
     return absl::StrCat("matmul ", name, " ", what);
@@ -26,16 +27,16 @@ void OpList::AddMatmul(const std::string& name, int64_t m, int64_t in,
                       .lda = in,
                       .b = at.Take(out * in, t),
                       .ldb = in,
-                      .c = at.Take(m * out, t),
-                      .ldc = out,
+                      .c = at.Take(m * pitch, t),
+                      .ldc = pitch,
                       .bias = bias ? at.Take(out, t) : nullptr};
   });
   Add(title("dx"), By(m, in, out), kernels_->matmul, [=](Pieces& at) {
     return MatmulArgs{.m = m,
                       .n = in,
                       .k = out,
-                      .a = at.Take(m * out, t),
-                      .lda = out,
+                      .a = at.Take(m * pitch, t),
+                      .lda = pitch,
                       .b = at.Take(out * in, t),
                       .ldb = in,
                       .c = at.Take(m * in, t),
@@ -46,8 +47,8 @@ void OpList::AddMatmul(const std::string& name, int64_t m, int64_t in,
                       .n = in,
                       .k = m,
                       .transpose_a = true,
-                      .a = at.Take(m * out, t),
-                      .lda = out,
+                      .a = at.Take(m * pitch, t),
+                      .lda = pitch,
                       .b = at.Take(m * in, t),
                       .ldb = in,
                       .c = at.Take(out * in, p),
@@ -58,12 +59,63 @@ void OpList::AddMatmul(const std::string& name, int64_t m, int64_t in,
 
 void OpList::AddMatmuls() {
   AddMatmul("qkv", sizes_.N, sizes_.D, (sizes_.H + 2 * sizes_.Hkv) * sizes_.Dh,
-            true);
-  AddMatmul("out", sizes_.N, sizes_.H * sizes_.Dh, sizes_.D, true);
-  AddMatmul("up", sizes_.N, sizes_.D, sizes_.F, true);
-  AddMatmul("down", sizes_.N, sizes_.F, sizes_.D, true);
+            true, (sizes_.H + 2 * sizes_.Hkv) * sizes_.Dh);
+  AddMatmul("out", sizes_.N, sizes_.H * sizes_.Dh, sizes_.D, true, sizes_.D);
+  AddMatmul("up", sizes_.N, sizes_.D, sizes_.F, true, sizes_.F);
+  AddMatmul("down", sizes_.N, sizes_.F, sizes_.D, true, sizes_.D);
+  AddFusedMatmuls();
   AddMatmul("head", ops::HeadLossChunk(sizes_.N, sizes_.V, dtype_, device_),
-            sizes_.D, sizes_.V, false);
+            sizes_.D, sizes_.V, false, ops::HeadLossPitch(sizes_.V, dtype_));
+}
+
+// Of an MLP with GELU: what is made beside its products.
+void OpList::AddFusedMatmuls() {
+  const int64_t N = sizes_.N, D = sizes_.D, F = sizes_.F;
+  const DType t = dtype_, p = kGradient;
+  Add("matmul up gelu", By(N, F, D), kernels_->matmul_gelu, [=](Pieces& at) {
+    return MatmulGeluArgs{{.m = N,
+                           .n = F,
+                           .k = D,
+                           .transpose_b = true,
+                           .a = at.Take(N * D, t),
+                           .lda = D,
+                           .b = at.Take(F * D, t),
+                           .ldb = D,
+                           .c = at.Take(N * F, t),
+                           .ldc = F,
+                           .bias = at.Take(F, t)},
+                          GeluForm::kTanh,
+                          at.Take(N * F, t)};
+  });
+  Add("matmul down dx gelu", By(N, F, D), kernels_->matmul_gelu_backward,
+      [=](Pieces& at) {
+        return MatmulGeluBackwardArgs{{.m = N,
+                                       .n = F,
+                                       .k = D,
+                                       .a = at.Take(N * D, t),
+                                       .lda = D,
+                                       .b = at.Take(D * F, t),
+                                       .ldb = F,
+                                       .c = at.Take(N * F, t),
+                                       .ldc = F},
+                                      GeluForm::kTanh,
+                                      at.Take(N * F, t)};
+      });
+  Add("matmul up dw bias", By(F, D, N), kernels_->matmul_bias_grad,
+      [=](Pieces& at) {
+        return MatmulBiasGradArgs{{.m = F,
+                                   .n = D,
+                                   .k = N,
+                                   .transpose_a = true,
+                                   .a = at.Take(N * F, t),
+                                   .lda = F,
+                                   .b = at.Take(N * D, t),
+                                   .ldb = D,
+                                   .c = at.Take(F * D, p),
+                                   .ldc = D,
+                                   .c_is_gradient = true},
+                                  at.Take(F, p)};
+      });
 }
 
 void OpList::AddAttention(int64_t B, int64_t seq) {
@@ -179,7 +231,8 @@ OpCall SumSquares(const OptimKernels& kernels, int64_t n, Pieces& m) {
 void OpList::AddLossAndOptimizer() {
   const DType t = dtype_;
   const int64_t V = sizes_.V,
-                rows = ops::HeadLossChunk(sizes_.N, V, dtype_, device_);
+                rows = ops::HeadLossChunk(sizes_.N, V, dtype_, device_),
+                pitch = ops::HeadLossPitch(V, dtype_);
   const std::vector<int32_t> targets(static_cast<size_t>(rows), 3);
   for (const bool want_grad : {false, true}) {
     Add(want_grad ? "cross_entropy with gradient" : "cross_entropy",
@@ -187,8 +240,8 @@ void OpList::AddLossAndOptimizer() {
           return CrossEntropyArgs{
               .N = rows,
               .V = V,
-              .ld = V,
-              .logits = m.Take(rows * V, t),
+              .ld = pitch,
+              .logits = m.Take(rows * pitch, t),
               .targets = m.Put(targets),
               .ignore_index = -1,
               .want_grad = want_grad,

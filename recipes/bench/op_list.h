@@ -31,6 +31,7 @@ class OpList {
   void AddLossAndOptimizer();
   // op_cases.cc
   void AddLayerNorms();
+  void AddResidualNorms();
   void AddRmsNorms();
   void AddQkNorms();
   void AddActivations();
@@ -56,7 +57,8 @@ class OpList {
          }});
   }
   void AddMatmul(const std::string& name, int64_t m, int64_t in, int64_t out,
-                 bool bias);
+                 bool bias, int64_t pitch);
+  void AddFusedMatmuls();
 
   // Of gradients of parameters, whatever the table's type is.
   static constexpr DType kGradient = DType::kF32;

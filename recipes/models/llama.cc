@@ -46,8 +46,8 @@ class LlamaBlock final : public Module {
                          .out_stddev = OutStddev(c)}) {}
 
   Var operator()(Var x) override {
-    x = x + attn_(norm1_(x));
-    return x + mlp_(norm2_(x));
+    const auto [y, normed] = norm2_.Add(x, attn_(norm1_(x)));
+    return y + mlp_(normed);
   }
 
  private:

@@ -1,11 +1,29 @@
 #include "layers/kernels/cpu/cpu.h"
 
 #include "framework/tensor/bfloat16.h"
+#include "layers/kernels/compose.h"
 #include "layers/kernels/cpu/matmul.h"
 #include "layers/kernels/cpu/targets.h"
 
 namespace delink::cpu {
 namespace {
+
+// The entries that were chosen.
+template <typename T>
+struct Parts {
+  static void Matmul(Stream& stream, const MatmulArgs& args) {
+    Table<T>().matmul(stream, args);
+  }
+  static void BiasGrad(Stream& stream, const BiasGradArgs& args) {
+    Table<T>().bias_grad(stream, args);
+  }
+  static void GeluForward(Stream& stream, const GeluForwardArgs& args) {
+    Table<T>().gelu_forward(stream, args);
+  }
+  static void GeluBackward(Stream& stream, const GeluBackwardArgs& args) {
+    Table<T>().gelu_backward(stream, args);
+  }
+};
 
 template <typename T>
 Kernels Best() {
@@ -13,6 +31,9 @@ Kernels Best() {
     if (!target.supported) continue;
     Kernels kernels = std::is_same_v<T, float> ? *target.f32 : *target.bf16;
     ChooseMatmul<T>(&kernels);
+    kernels.matmul_gelu = Composed<Parts<T>>::MatmulGelu;
+    kernels.matmul_gelu_backward = Composed<Parts<T>>::MatmulGeluBackward;
+    kernels.matmul_bias_grad = Composed<Parts<T>>::MatmulBiasGrad;
     return kernels;
   }
   return {};  // unreachable: the last target always runs

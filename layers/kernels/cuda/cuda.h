@@ -21,9 +21,18 @@ const Kernels* Table();
 // mend that; empty when nothing is. To be asked before anything is computed,
 // which ends the process where it is not there.
 std::string MissingLibrary();
+// Opens what attention in bf16 calls, which else its first call does. Empty, or
+// why there is none and our own kernels, which are slower, do it.
+std::string OpenAttention(Stream&);
 
 template <typename T>
 void Matmul(Stream&, const MatmulArgs&);
+template <typename T>
+void MatmulGelu(Stream&, const MatmulGeluArgs&);
+template <typename T>
+void MatmulGeluBackward(Stream&, const MatmulGeluBackwardArgs&);
+template <typename T>
+void MatmulBiasGrad(Stream&, const MatmulBiasGradArgs&);
 // Our own, for what cuBLASLt does not take.
 template <typename T>
 void TiledMatmul(Stream&, const MatmulArgs&);

@@ -32,6 +32,20 @@ int AlignmentOf(const void* address) {
       std::min(kLargestAlignment, uintptr_t{1} << std::countr_zero(number)));
 }
 
+const char* NameOf(Epilogue epilogue) {
+  switch (epilogue) {
+    case Epilogue::kNone:
+      return "";
+    case Epilogue::kGelu:
+      return "gelu";
+    case Epilogue::kGeluBackward:
+      return "gelu backward";
+    case Epilogue::kBiasGrad:
+      return "bias gradient";
+  }
+  return "";
+}
+
 std::string Hexadecimal(const std::array<uint64_t, 8>& words) {
   std::string text;
   for (const uint64_t word : words) {
@@ -74,7 +88,8 @@ std::optional<std::map<std::string, MatmulChoice>> Parse(
 
 }  // namespace
 
-MatmulProblem ProblemOf(const MatmulArgs& a, DType dtype) {
+MatmulProblem ProblemOf(const MatmulArgs& a, DType dtype, Epilogue epilogue,
+                        const void* beside) {
   return {.m = a.m,
           .n = a.n,
           .k = a.k,
@@ -90,16 +105,23 @@ MatmulProblem ProblemOf(const MatmulArgs& a, DType dtype) {
           .align_a = AlignmentOf(a.a),
           .align_b = AlignmentOf(a.b),
           .align_c = AlignmentOf(a.c),
-          .align_bias = AlignmentOf(a.bias)};
+          .align_bias = AlignmentOf(a.bias),
+          .epilogue = epilogue,
+          .align_beside = AlignmentOf(beside)};
 }
 
 std::string ToString(const MatmulProblem& p) {
-  return absl::StrFormat(
+  std::string text = absl::StrFormat(
       "%s %c %c %d x %d x %d, ld %d %d %d, to %s%s%s, align %d %d %d %d",
       ToString(p.dtype), p.transpose_a ? 'T' : 'N', p.transpose_b ? 'T' : 'N',
       p.m, p.n, p.k, p.lda, p.ldb, p.ldc, ToString(p.c_dtype),
       p.bias ? ", bias" : "", p.accumulate ? ", accumulate" : "", p.align_a,
       p.align_b, p.align_c, p.align_bias);
+  if (p.epilogue != Epilogue::kNone) {
+    absl::StrAppend(&text, ", ", NameOf(p.epilogue), ", align ",
+                    p.align_beside);
+  }
+  return text;
 }
 
 std::optional<Fastest> FindFastest(

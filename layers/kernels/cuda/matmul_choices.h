@@ -20,6 +20,9 @@
 
 namespace delink::cuda {
 
+// What a library does beside the product itself (arguments.h).
+enum class Epilogue : uint8_t { kNone, kGelu, kGeluBackward, kBiasGrad };
+
 // All that an algorithm's being right and fast depends on.
 struct MatmulProblem {
   int64_t m = 0, n = 0, k = 0;
@@ -30,15 +33,21 @@ struct MatmulProblem {
   bool bias = false, accumulate = false;
   // The largest power of two up to 256 that the address is a multiple of.
   int align_a = 0, align_b = 0, align_c = 0, align_bias = 0;
+  Epilogue epilogue = Epilogue::kNone;
+  int align_beside = 0;  // of what the epilogue reads or writes
 
   // clang-tidy 14 takes the 0 of a defaulted comparison for a pointer.
   // NOLINTNEXTLINE(modernize-use-nullptr)
   friend auto operator<=>(const MatmulProblem&, const MatmulProblem&) = default;
 };
 
-MatmulProblem ProblemOf(const MatmulArgs& args, DType dtype);
+// `beside`: what the epilogue reads or writes, `pre` or `db`; null without one.
+MatmulProblem ProblemOf(const MatmulArgs& args, DType dtype,
+                        Epilogue epilogue = Epilogue::kNone,
+                        const void* beside = nullptr);
 // "bf16 N T 1024 x 2304 x 768, ld 768 768 2304, to bf16, bias, align 256 256
-// 256 16": one for each problem.
+// 256 16", with an epilogue ", gelu, align 256" and so on: one for each
+// problem.
 std::string ToString(const MatmulProblem& problem);
 
 struct MatmulChoice {

@@ -12,19 +12,29 @@ constexpr int kHeldByBlock = 4, kHeldOfTwoByBlock = 2;
 
 }  // namespace
 
-template <typename T>
-void LayerNormForward(Stream& stream, const LayerNormForwardArgs& s) {
+template <typename T, bool kAdds>
+void LayerNormForwardBy(Stream& stream, const LayerNormForwardArgs& s) {
   using E = DeviceType<T>;
-  LaunchRows<E, kHeld, kHeldByBlock>(
-      stream, s.N, s.D, CanPackAll<E>(s.D, s.x, s.w, s.b, s.y),
+  LaunchRows<E, kHeld, kAdds ? kHeldOfTwoByBlock : kHeldByBlock>(
+      stream, s.N, s.D, CanPackAll<E>(s.D, s.x, s.w, s.b, s.y, s.add, s.sum),
       [&]<typename Team, int kWidth, int kKept>(const RowLaunch& shape) {
-        Launch(LayerNormForwardKernel<Team, E, kWidth, kKept>, shape.grid,
-               shape.block, 0, stream, shape.team_size, s.N,
+        Launch(LayerNormForwardKernel<Team, E, kWidth, kKept, kAdds>,
+               shape.grid, shape.block, 0, stream, shape.team_size, s.N,
                static_cast<int>(s.D), static_cast<float>(s.eps),
-               static_cast<const E*>(s.x), static_cast<const E*>(s.w),
+               static_cast<const E*>(s.x), static_cast<const E*>(s.add),
+               static_cast<E*>(s.sum), static_cast<const E*>(s.w),
                static_cast<const E*>(s.b), static_cast<E*>(s.y),
                static_cast<float*>(s.mean), static_cast<float*>(s.rstd));
       });
+}
+
+template <typename T>
+void LayerNormForward(Stream& stream, const LayerNormForwardArgs& s) {
+  if (s.add != nullptr) {
+    LayerNormForwardBy<T, true>(stream, s);
+  } else {
+    LayerNormForwardBy<T, false>(stream, s);
+  }
 }
 
 template <typename T>
@@ -32,14 +42,15 @@ void LayerNormBackwardInput(Stream& stream,
                             const LayerNormBackwardInputArgs& s) {
   using E = DeviceType<T>;
   LaunchRows<E, kHeld, kHeldOfTwoByBlock>(
-      stream, s.N, s.D, CanPackAll<E>(s.D, s.dy, s.x, s.w, s.dx),
+      stream, s.N, s.D, CanPackAll<E>(s.D, s.dy, s.x, s.w, s.dx, s.add),
       [&]<typename Team, int kWidth, int kKept>(const RowLaunch& shape) {
         Launch(LayerNormBackwardInputKernel<Team, E, kWidth, kKept>, shape.grid,
                shape.block, 0, stream, shape.team_size, s.N,
                static_cast<int>(s.D), static_cast<const E*>(s.dy),
                static_cast<const E*>(s.x), static_cast<const E*>(s.w),
                static_cast<const float*>(s.mean),
-               static_cast<const float*>(s.rstd), static_cast<E*>(s.dx));
+               static_cast<const float*>(s.rstd), static_cast<const E*>(s.add),
+               static_cast<E*>(s.dx));
       });
 }
 
@@ -57,31 +68,42 @@ void LayerNormBackwardWeight(Stream& stream,
        .accumulate = s.accumulate});
 }
 
-template <typename T>
-void RmsNormForward(Stream& stream, const RmsNormForwardArgs& s) {
+template <typename T, bool kAdds>
+void RmsNormForwardBy(Stream& stream, const RmsNormForwardArgs& s) {
   using E = DeviceType<T>;
-  LaunchRows<E, kHeld, kHeldByBlock>(
-      stream, s.N, s.D, CanPackAll<E>(s.D, s.x, s.w, s.y),
+  LaunchRows<E, kHeld, kAdds ? kHeldOfTwoByBlock : kHeldByBlock>(
+      stream, s.N, s.D, CanPackAll<E>(s.D, s.x, s.w, s.y, s.add, s.sum),
       [&]<typename Team, int kWidth, int kKept>(const RowLaunch& shape) {
-        Launch(RmsNormForwardKernel<Team, E, kWidth, kKept>, shape.grid,
+        Launch(RmsNormForwardKernel<Team, E, kWidth, kKept, kAdds>, shape.grid,
                shape.block, 0, stream, shape.team_size, s.N,
                static_cast<int>(s.D), static_cast<float>(s.eps),
-               static_cast<const E*>(s.x), static_cast<const E*>(s.w),
+               static_cast<const E*>(s.x), static_cast<const E*>(s.add),
+               static_cast<E*>(s.sum), static_cast<const E*>(s.w),
                static_cast<E*>(s.y), static_cast<float*>(s.rstd));
       });
+}
+
+template <typename T>
+void RmsNormForward(Stream& stream, const RmsNormForwardArgs& s) {
+  if (s.add != nullptr) {
+    RmsNormForwardBy<T, true>(stream, s);
+  } else {
+    RmsNormForwardBy<T, false>(stream, s);
+  }
 }
 
 template <typename T>
 void RmsNormBackwardInput(Stream& stream, const RmsNormBackwardInputArgs& s) {
   using E = DeviceType<T>;
   LaunchRows<E, kHeld, kHeldOfTwoByBlock>(
-      stream, s.N, s.D, CanPackAll<E>(s.D, s.dy, s.x, s.w, s.dx),
+      stream, s.N, s.D, CanPackAll<E>(s.D, s.dy, s.x, s.w, s.dx, s.add),
       [&]<typename Team, int kWidth, int kKept>(const RowLaunch& shape) {
         Launch(RmsNormBackwardInputKernel<Team, E, kWidth, kKept>, shape.grid,
                shape.block, 0, stream, shape.team_size, s.N,
                static_cast<int>(s.D), static_cast<const E*>(s.dy),
                static_cast<const E*>(s.x), static_cast<const E*>(s.w),
-               static_cast<const float*>(s.rstd), static_cast<E*>(s.dx));
+               static_cast<const float*>(s.rstd), static_cast<const E*>(s.add),
+               static_cast<E*>(s.dx));
       });
 }
 

@@ -1,7 +1,9 @@
 // Layer norm and RMS norm of rows [D], forward and by the input (ref/norm.cc
 // has the formulas). A team of threads has a row (rows.cuh): what it reads of
 // it is read once and kept, so the variance is that of differences from the
-// mean, not a difference of sums.
+// mean, not a difference of sums. Forward can add a branch to the residual
+// stream on the way, backward what the stream's gradient has been so far: one
+// pass where an addition of its own would take three more.
 #pragma once
 
 #include "layers/kernels/cuda/math.cuh"
@@ -11,23 +13,35 @@ namespace delink::cuda {
 
 // Blocks that fit a multiprocessor at the least, so that enough of what is read
 // is on its way. Backward keeps two rows in registers.
-template <typename Team>
-inline constexpr int kForwardBlocks = 1024 / Team::kThreads;
+template <typename Team, bool kAdds = false>
+inline constexpr int kForwardBlocks = Team::kThreads == kMaxRowThreads
+                                          ? 1
+                                          : (kAdds ? 3 : 4);
 template <typename Team>
 inline constexpr int kBackwardBlocks = kForwardBlocks<Team> > 1 ? 2 : 1;
 
-template <typename Team, typename T, int kWidth, int kHeld>
-__global__ void __launch_bounds__(Team::kThreads, kForwardBlocks<Team>)
+// Row n of an operand, or null.
+template <typename T>
+__device__ T* RowOrNull(T* rows, int64_t n, int D) {
+  return rows != nullptr ? rows + n * D : nullptr;
+}
+
+// What is normalised is x, or, with kAdds, x + add, which goes to sum_of and
+// may be read again from there.
+template <typename Team, typename T, int kWidth, int kHeld, bool kAdds>
+__global__ void __launch_bounds__(Team::kThreads, kForwardBlocks<Team, kAdds>)
     LayerNormForwardKernel(int team_size, int64_t N, int D, float eps,
-                           const T* __restrict__ x, const T* __restrict__ w,
-                           const T* __restrict__ b, T* __restrict__ y,
-                           float* __restrict__ mean, float* __restrict__ rstd) {
+                           const T* x, const T* add, T* sum_of,
+                           const T* __restrict__ w, const T* __restrict__ b,
+                           T* __restrict__ y, float* __restrict__ mean,
+                           float* __restrict__ rstd) {
   const Team team(team_size);
   // An error of the mean is one of all differences from it: not FastDivide.
   const float share = 1.0F / static_cast<float>(D);
   team.ForRows(N, [&](int64_t n, bool mine) {
     const Columns<kWidth, kHeld> columns(team, D, mine);
-    const Row<T, kWidth, kHeld> row(x + n * D, columns);
+    const Row<T, kWidth, kHeld> row(x + n * D, kAdds ? add + n * D : nullptr,
+                                    sum_of + n * D, columns);
     float sum = 0;
     columns.ForEach([&](int k, int d) {
       const auto v = row.At(k, d);
@@ -58,14 +72,15 @@ __global__ void __launch_bounds__(Team::kThreads, kForwardBlocks<Team>)
   });
 }
 
-// dx may be dy: a thread writes what it alone has read.
+// dx may be dy or add: a thread writes what it alone has read.
 template <typename Team, typename T, int kWidth, int kHeld>
 __global__ void __launch_bounds__(Team::kThreads, kBackwardBlocks<Team>)
     LayerNormBackwardInputKernel(int team_size, int64_t N, int D, const T* dy,
                                  const T* __restrict__ x,
                                  const T* __restrict__ w,
                                  const float* __restrict__ mean,
-                                 const float* __restrict__ rstd, T* dx) {
+                                 const float* __restrict__ rstd, const T* add,
+                                 T* dx) {
   const Team team(team_size);
   const float count = static_cast<float>(D);
   team.ForRows(N, [&](int64_t n, bool mine) {
@@ -90,22 +105,26 @@ __global__ void __launch_bounds__(Team::kThreads, kBackwardBlocks<Team>)
     columns.ForEach([&](int k, int d) {
       const auto gradient = row_dy.At(k, d), v = row_x.At(k, d);
       const auto weight = LoadPack<T, kWidth>(w + d);
+      Pack<T, kWidth> before = {};
+      if (add != nullptr) before = LoadPack<T, kWidth>(add + n * D + d);
       StorePack(dx + n * D + d, MakePack<T, kWidth>([&](int i) {
                   const float g = gradient[i] * weight[i];
                   const float xhat = (v[i] - m) * r;
-                  return r * (g - mean_g - xhat * mean_gx);
+                  return r * (g - mean_g - xhat * mean_gx) + before[i];
                 }));
     });
   });
 }
 
 // One row x [D] of an RMS norm, also of a head (qk_norm.cuh): writes y and
-// returns rstd. Nothing is read or written where !mine.
+// returns rstd. Nothing is read or written where !mine. `add` and `sum_of` as
+// for layer norm, null without.
 template <int kWidth, int kHeld, typename Team, typename T>
 __device__ float RmsForwardRow(const Team& team, int D, bool mine, float eps,
-                               const T* x, const T* w, T* y) {
+                               const T* x, const T* w, T* y,
+                               const T* add = nullptr, T* sum_of = nullptr) {
   const Columns<kWidth, kHeld> columns(team, D, mine);
-  const Row<T, kWidth, kHeld> row(x, columns);
+  const Row<T, kWidth, kHeld> row(x, add, sum_of, columns);
   float square = 0;
   columns.ForEach([&](int k, int d) {
     const auto v = row.At(k, d);
@@ -123,10 +142,11 @@ __device__ float RmsForwardRow(const Team& team, int D, bool mine, float eps,
   return r;
 }
 
-// dx may be dy.
+// dx may be dy or add.
 template <int kWidth, int kHeld, typename Team, typename T>
 __device__ void RmsBackwardRow(const Team& team, int D, bool mine, float rstd,
-                               const T* dy, const T* x, const T* w, T* dx) {
+                               const T* dy, const T* x, const T* w, T* dx,
+                               const T* add = nullptr) {
   const Columns<kWidth, kHeld> columns(team, D, mine);
   const Row<T, kWidth, kHeld> row_dy(dy, columns);
   const Row<T, kWidth, kHeld> row_x(x, columns);
@@ -143,21 +163,26 @@ __device__ void RmsBackwardRow(const Team& team, int D, bool mine, float rstd,
   columns.ForEach([&](int k, int d) {
     const auto gradient = row_dy.At(k, d), v = row_x.At(k, d);
     const auto weight = LoadPack<T, kWidth>(w + d);
+    Pack<T, kWidth> before = {};
+    if (add != nullptr) before = LoadPack<T, kWidth>(add + d);
     StorePack(dx + d, MakePack<T, kWidth>([&](int i) {
-                return rstd * (gradient[i] * weight[i] - v[i] * rstd * mean_gx);
+                return rstd *
+                           (gradient[i] * weight[i] - v[i] * rstd * mean_gx) +
+                       before[i];
               }));
   });
 }
 
-template <typename Team, typename T, int kWidth, int kHeld>
-__global__ void __launch_bounds__(Team::kThreads, kForwardBlocks<Team>)
-    RmsNormForwardKernel(int team_size, int64_t N, int D, float eps,
-                         const T* __restrict__ x, const T* __restrict__ w,
+template <typename Team, typename T, int kWidth, int kHeld, bool kAdds>
+__global__ void __launch_bounds__(Team::kThreads, kForwardBlocks<Team, kAdds>)
+    RmsNormForwardKernel(int team_size, int64_t N, int D, float eps, const T* x,
+                         const T* add, T* sum_of, const T* __restrict__ w,
                          T* __restrict__ y, float* __restrict__ rstd) {
   const Team team(team_size);
   team.ForRows(N, [&](int64_t n, bool mine) {
-    const float r = RmsForwardRow<kWidth, kHeld>(team, D, mine, eps, x + n * D,
-                                                 w, y + n * D);
+    const float r = RmsForwardRow<kWidth, kHeld>(
+        team, D, mine, eps, x + n * D, w, y + n * D,
+        kAdds ? add + n * D : nullptr, sum_of + n * D);
     if (mine && rstd != nullptr && team.index() == 0) rstd[n] = r;
   });
 }
@@ -166,11 +191,13 @@ template <typename Team, typename T, int kWidth, int kHeld>
 __global__ void __launch_bounds__(Team::kThreads, kBackwardBlocks<Team>)
     RmsNormBackwardInputKernel(int team_size, int64_t N, int D, const T* dy,
                                const T* __restrict__ x, const T* __restrict__ w,
-                               const float* __restrict__ rstd, T* dx) {
+                               const float* __restrict__ rstd, const T* add,
+                               T* dx) {
   const Team team(team_size);
   team.ForRows(N, [&](int64_t n, bool mine) {
     RmsBackwardRow<kWidth, kHeld>(team, D, mine, mine ? rstd[n] : 0, dy + n * D,
-                                  x + n * D, w, dx + n * D);
+                                  x + n * D, w, dx + n * D,
+                                  RowOrNull(add, n, D));
   });
 }
 

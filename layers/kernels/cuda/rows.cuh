@@ -106,6 +106,25 @@ class Row {
           [&](int k, int d) { packs_[k] = LoadPack<T, kWidth>(row + d); });
     }
   }
+  // The row x + add, rounded to T, which also goes to `sum`; with a null `add`
+  // that of x.
+  __device__ Row(const T* x, const T* add, T* sum,
+                 const Columns<kWidth, kHeld>& columns)
+      : row_(add != nullptr ? sum : x) {
+    if (add != nullptr) {
+      columns.ForEach([&](int k, int d) {
+        const auto a = LoadPack<T, kWidth>(x + d);
+        const auto b = LoadPack<T, kWidth>(add + d);
+        const auto pack =
+            MakePack<T, kWidth>([&](int i) { return a[i] + b[i]; });
+        StorePack(sum + d, pack);
+        if constexpr (kHeld > 0) packs_[k] = pack;
+      });
+    } else if constexpr (kHeld > 0) {
+      columns.ForEach(
+          [&](int k, int d) { packs_[k] = LoadPack<T, kWidth>(x + d); });
+    }
+  }
   __device__ Pack<T, kWidth> At(int k, int d) const {
     if constexpr (kHeld > 0) {
       return packs_[k];

@@ -6,6 +6,9 @@ template <typename T>
 const Kernels* Table() {
   static constexpr Kernels kTable = {
       .matmul = Matmul<T>,
+      .matmul_gelu = MatmulGelu<T>,
+      .matmul_gelu_backward = MatmulGeluBackward<T>,
+      .matmul_bias_grad = MatmulBiasGrad<T>,
       .bias_grad = BiasGrad<T>,
       .layer_norm_forward = LayerNormForward<T>,
       .layer_norm_backward_input = LayerNormBackwardInput<T>,

@@ -5,6 +5,9 @@ namespace delink::meta {
 Kernels Table(const Kernels& imitated) {
   return {
       .matmul = Nothing,
+      .matmul_gelu = Nothing,
+      .matmul_gelu_backward = Nothing,
+      .matmul_bias_grad = Nothing,
       .bias_grad = Nothing,
       .layer_norm_forward = Nothing,
       .layer_norm_backward_input = Nothing,

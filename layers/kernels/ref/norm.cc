@@ -7,10 +7,27 @@
 #include "layers/kernels/ref/ref.h"
 
 namespace delink::ref {
+namespace {
+
+// What is normalised: x, or x + add, which goes to `sum`.
+template <typename T, typename Args>
+const T* Summed(Stream& stream, const Args& s) {
+  if (s.add == nullptr) return static_cast<const T*>(s.x);
+  Add<T>(stream, {.count = s.N * s.D, .a = s.x, .b = s.add, .y = s.sum});
+  return static_cast<const T*>(s.sum);
+}
+
+// What is added to the gradient: zero without `add`.
+template <typename T, typename Args>
+double Added(const Args& s, int64_t i) {
+  return s.add != nullptr ? double{static_cast<const T*>(s.add)[i]} : 0.0;
+}
+
+}  // namespace
 
 template <typename T>
-void LayerNormForward(Stream&, const LayerNormForwardArgs& s) {
-  const T* x = static_cast<const T*>(s.x);
+void LayerNormForward(Stream& stream, const LayerNormForwardArgs& s) {
+  const T* x = Summed<T>(stream, s);
   const T* w = static_cast<const T*>(s.w);
   const T* b = static_cast<const T*>(s.b);
   T* y = static_cast<T*>(s.y);
@@ -55,7 +72,8 @@ void LayerNormBackwardInput(Stream&, const LayerNormBackwardInputArgs& s) {
     for (int64_t d = 0; d < s.D; ++d) {
       const double g = double{dy[d]} * w[d];
       const double xhat = (x[d] - mean) * rstd;
-      dx[d] = static_cast<T>(rstd * (g - mean_g - xhat * mean_gx));
+      dx[d] = static_cast<T>(rstd * (g - mean_g - xhat * mean_gx) +
+                             Added<T>(s, n * s.D + d));
     }
   }
 }
@@ -82,8 +100,8 @@ void LayerNormBackwardWeight(Stream&, const LayerNormBackwardWeightArgs& s) {
 }
 
 template <typename T>
-void RmsNormForward(Stream&, const RmsNormForwardArgs& s) {
-  const T* x = static_cast<const T*>(s.x);
+void RmsNormForward(Stream& stream, const RmsNormForwardArgs& s) {
+  const T* x = Summed<T>(stream, s);
   const T* w = static_cast<const T*>(s.w);
   T* y = static_cast<T*>(s.y);
   for (int64_t n = 0; n < s.N; ++n, x += s.D, y += s.D) {
@@ -114,7 +132,8 @@ void RmsNormBackwardInput(Stream&, const RmsNormBackwardInputArgs& s) {
     mean_gx /= static_cast<double>(s.D);
     for (int64_t d = 0; d < s.D; ++d) {
       const double g = double{dy[d]} * w[d];
-      dx[d] = static_cast<T>(rstd * (g - x[d] * rstd * mean_gx));
+      dx[d] = static_cast<T>(rstd * (g - x[d] * rstd * mean_gx) +
+                             Added<T>(s, n * s.D + d));
     }
   }
 }

@@ -10,6 +10,8 @@ constexpr double kSqrtHalf = 0.70710678118654752440;
 constexpr double kInvSqrt2Pi = 0.39894228040143267794;
 constexpr double kCubic = 0.044715;
 
+}  // namespace
+
 double Gelu(double x, GeluForm form) {
   if (form == GeluForm::kErf) return 0.5 * x * std::erfc(-x * kSqrtHalf);
   const double u = kSqrt2OverPi * (x + kCubic * x * x * x);
@@ -26,8 +28,6 @@ double GeluDerivative(double x, GeluForm form) {
   const double t = std::tanh(u);
   return 0.5 * (1.0 + t) + 0.5 * x * (1.0 - t * t) * du;
 }
-
-}  // namespace
 
 template <typename T>
 void GeluForward(Stream&, const GeluForwardArgs& s) {

@@ -13,8 +13,17 @@ namespace delink::ref {
 template <typename T>
 const Kernels& Table();
 
+double Gelu(double x, GeluForm form);
+double GeluDerivative(double x, GeluForm form);
+
 template <typename T>
 void Matmul(Stream&, const MatmulArgs&);
+template <typename T>
+void MatmulGelu(Stream&, const MatmulGeluArgs&);
+template <typename T>
+void MatmulGeluBackward(Stream&, const MatmulGeluBackwardArgs&);
+template <typename T>
+void MatmulBiasGrad(Stream&, const MatmulBiasGradArgs&);
 template <typename T>
 void BiasGrad(Stream&, const BiasGradArgs&);
 

@@ -1,3 +1,5 @@
+#include <type_traits>
+
 #include "absl/strings/str_format.h"
 #include "tests/layers/kernels/cases.h"
 
@@ -70,6 +72,85 @@ Case BiasGradCase(int64_t N, int64_t D, bool accumulate) {
       });
 }
 
+// Of bf16 a product may be rounded before GELU, whose derivative is at most
+// 1.13, or before it is multiplied by that; and what comes of it is rounded on
+// either side: each time by half a unit.
+template <typename T>
+double RoundedTwice() {
+  return std::is_same_v<T, BFloat16> ? 3 * 1.13 * 0x1p-9 : 0;
+}
+
+Case GeluCase(int64_t m, int64_t n, int64_t k, GeluForm form, bool bias) {
+  return MakeCase(
+      absl::StrFormat("matmul_gelu %dx%dx%d form%d bias%d", m, n, k,
+                      static_cast<int>(form), bias),
+      [=]<typename T>(const Kernels& kernels, Stream& stream) -> Outputs {
+        const auto x = Input<T>("x", m * k), w = Input<T>("w", n * k, 0.5);
+        const auto b = Input<T>("b", n), dy = Input<T>("dy", m * k);
+        const auto w_next = Input<T>("w_next", k * n, 0.5);
+        Guarded<T> pre(m * n), y(m * n), dpre(m * n);
+        kernels.matmul_gelu(stream,
+                            {.product = {.m = m,
+                                         .n = n,
+                                         .k = k,
+                                         .transpose_b = true,
+                                         .a = x.data(),
+                                         .lda = k,
+                                         .b = w.data(),
+                                         .ldb = k,
+                                         .c = y.data(),
+                                         .ldc = n,
+                                         .bias = bias ? b.data() : nullptr},
+                             .form = form,
+                             .pre = pre.data()});
+        // Its own input, so that what is compared depends on no rounding of
+        // the other call.
+        const auto at = Input<T>("at", m * n, 2.0);
+        kernels.matmul_gelu_backward(stream, {.product = {.m = m,
+                                                          .n = n,
+                                                          .k = k,
+                                                          .a = dy.data(),
+                                                          .lda = k,
+                                                          .b = w_next.data(),
+                                                          .ldb = n,
+                                                          .c = dpre.data(),
+                                                          .ldc = n},
+                                              .form = form,
+                                              .pre = at.data()});
+        const double error = 2 * Tolerance<float>(k) + RoundedTwice<T>();
+        return {Result("pre", pre, Tolerance<float>(k)), Result("y", y, error),
+                Result("dpre", dpre, error)};
+      });
+}
+
+Case MatmulBiasGradCase(int64_t m, int64_t n, int64_t k, bool accumulate) {
+  return MakeCase(
+      absl::StrFormat("matmul_bias_grad %dx%dx%d acc%d", m, n, k, accumulate),
+      [=]<typename T>(const Kernels& kernels, Stream& stream) -> Outputs {
+        const auto dy = Input<T>("dy", k * m), x = Input<T>("x", k * n);
+        Guarded<Wide<T>> dw(m * n), db(m);
+        if (accumulate) {
+          dw = Input<Wide<T>>("dw", m * n);
+          db = Input<Wide<T>>("db", m);
+        }
+        kernels.matmul_bias_grad(stream, {.product = {.m = m,
+                                                      .n = n,
+                                                      .k = k,
+                                                      .transpose_a = true,
+                                                      .a = dy.data(),
+                                                      .lda = m,
+                                                      .b = x.data(),
+                                                      .ldb = n,
+                                                      .c = dw.data(),
+                                                      .ldc = n,
+                                                      .accumulate = accumulate,
+                                                      .c_is_gradient = true},
+                                          .db = db.data()});
+        return {Result("dw", dw, Tolerance<float>(k)),
+                Result("db", db, Tolerance<float>(k))};
+      });
+}
+
 }  // namespace
 
 std::vector<Case> MatmulCases() {
@@ -106,6 +187,16 @@ std::vector<Case> MatmulCases() {
   }
   // A sum over a vocabulary, in the gradient of a head's input.
   cases.push_back(MatmulCase({8, 32, 20'000, false, false, false, false, 0}));
+  for (const int64_t n : {1, 7, 16, 65}) {
+    for (const int64_t k : {0, 1, 33}) {
+      const auto form = (n + k) % 2 == 0 ? GeluForm::kTanh : GeluForm::kErf;
+      cases.push_back(GeluCase(3, n, k, form, k % 3 == 0));
+      cases.push_back(GeluCase(17, n + 8, k, GeluForm::kTanh, n != 7));
+      cases.push_back(MatmulBiasGradCase(n, 9, k, k != 1));
+      cases.push_back(MatmulBiasGradCase(n + 7, 16, 2 * k, n == 7));
+    }
+  }
+  cases.push_back(GeluCase(0, 16, 8, GeluForm::kTanh, true));
   for (const int64_t N : {0, 1, 63, 64, 65, 1000}) {
     for (const int64_t D : {1, 15, 16, 17, 255, 256, 257, 600}) {
       cases.push_back(BiasGradCase(N, D, (N + D) % 2 == 0));

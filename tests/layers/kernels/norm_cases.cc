@@ -10,7 +10,13 @@ namespace {
 struct Shape {
   int64_t N, D;
   bool bias, accumulate, in_place;  // dx is dy
+  // What is normalised is a sum, and dx is added to: to itself, unless
+  // in_place.
+  bool residual = false;
 };
+
+// Of a sum of Shifted numbers, which are up to 32 and differ by a rounding.
+constexpr double kSumError = 0x1p-20;
 
 // Inputs far from zero mean: a variance by E[x^2] - E[x]^2 would show.
 template <typename T>
@@ -24,34 +30,40 @@ Guarded<T> Shifted(int64_t N, int64_t D) {
 
 Case LayerNormCase(const Shape& p) {
   const std::string name =
-      absl::StrFormat("layer_norm N%d D%d bias%d acc%d in_place%d", p.N, p.D,
-                      p.bias, p.accumulate, p.in_place);
+      absl::StrFormat("layer_norm N%d D%d bias%d acc%d in_place%d residual%d",
+                      p.N, p.D, p.bias, p.accumulate, p.in_place, p.residual);
   return MakeCase(
       name, [p]<typename T>(const Kernels& kernels, Stream& stream) -> Outputs {
         const int64_t N = p.N, D = p.D;
         const auto x = Shifted<T>(N, D);
         auto dy = Input<T>("dy", N * D);
         const auto w = Input<T>("w", D), b = Input<T>("b", D);
-        Guarded<T> y(N * D), dx(N * D);
+        const auto branch = Input<T>("branch", N * D);
+        Guarded<T> y(N * D), dx(N * D), sum(N * D);
+        if (p.residual && !p.in_place) dx = Input<T>("before", N * D);
         Guarded<Wide<T>> mean(N), rstd(N), dw(D), db(D);
         if (p.accumulate) {
           dw = Input<Wide<T>>("dw", D);
           db = Input<Wide<T>>("db", D);
         }
-        kernels.layer_norm_forward(stream, {.N = N,
-                                            .D = D,
-                                            .eps = 1e-5,
-                                            .x = x.data(),
-                                            .w = w.data(),
-                                            .b = p.bias ? b.data() : nullptr,
-                                            .y = y.data(),
-                                            .mean = mean.data(),
-                                            .rstd = rstd.data()});
+        kernels.layer_norm_forward(stream,
+                                   {.N = N,
+                                    .D = D,
+                                    .eps = 1e-5,
+                                    .x = x.data(),
+                                    .w = w.data(),
+                                    .b = p.bias ? b.data() : nullptr,
+                                    .y = y.data(),
+                                    .mean = mean.data(),
+                                    .rstd = rstd.data(),
+                                    .add = p.residual ? branch.data() : nullptr,
+                                    .sum = p.residual ? sum.data() : nullptr});
+        const T* normed = p.residual ? sum.data() : x.data();
         kernels.layer_norm_backward_weight(stream,
                                            {.N = N,
                                             .D = D,
                                             .dy = dy.data(),
-                                            .x = x.data(),
+                                            .x = normed,
                                             .mean = mean.data(),
                                             .rstd = rstd.data(),
                                             .dw = dw.data(),
@@ -61,11 +73,14 @@ Case LayerNormCase(const Shape& p) {
             stream, {.N = N,
                      .D = D,
                      .dy = dy.data(),
-                     .x = x.data(),
+                     .x = normed,
                      .w = w.data(),
                      .mean = mean.data(),
                      .rstd = rstd.data(),
-                     .dx = p.in_place ? dy.data() : dx.data()});
+                     .dx = p.in_place ? dy.data() : dx.data(),
+                     .add = !p.residual  ? nullptr
+                            : p.in_place ? branch.data()
+                                         : dx.data()});
         // Few elements may lie close together: then rstd is up to 1 /
         // sqrt(eps), about 316, and blows up whatever rounding left in x -
         // mean.
@@ -76,34 +91,42 @@ Case LayerNormCase(const Shape& p) {
             Result("rstd", rstd, Tolerance<float>(D)),
             Result("dx", p.in_place ? dy : dx, loss * Tolerance<float>(D)),
             Result("dw", dw, loss * Tolerance<float>(N))};
+        if (p.residual) outputs.push_back(Result("sum", sum, kSumError));
         if (p.bias) outputs.push_back(Result("db", db, Tolerance<float>(N)));
         return outputs;
       });
 }
 
 Case RmsNormCase(const Shape& p) {
-  const std::string name = absl::StrFormat("rms_norm N%d D%d acc%d in_place%d",
-                                           p.N, p.D, p.accumulate, p.in_place);
+  const std::string name =
+      absl::StrFormat("rms_norm N%d D%d acc%d in_place%d residual%d", p.N, p.D,
+                      p.accumulate, p.in_place, p.residual);
   return MakeCase(
       name, [p]<typename T>(const Kernels& kernels, Stream& stream) -> Outputs {
         const int64_t N = p.N, D = p.D;
         const auto x = Shifted<T>(N, D);
         auto dy = Input<T>("dy", N * D);
         const auto w = Input<T>("w", D);
-        Guarded<T> y(N * D), dx(N * D);
+        const auto branch = Input<T>("branch", N * D);
+        Guarded<T> y(N * D), dx(N * D), sum(N * D);
+        if (p.residual && !p.in_place) dx = Input<T>("before", N * D);
         Guarded<Wide<T>> rstd(N), dw(D);
         if (p.accumulate) dw = Input<Wide<T>>("dw", D);
-        kernels.rms_norm_forward(stream, {.N = N,
-                                          .D = D,
-                                          .eps = 1e-6,
-                                          .x = x.data(),
-                                          .w = w.data(),
-                                          .y = y.data(),
-                                          .rstd = rstd.data()});
+        kernels.rms_norm_forward(stream,
+                                 {.N = N,
+                                  .D = D,
+                                  .eps = 1e-6,
+                                  .x = x.data(),
+                                  .w = w.data(),
+                                  .y = y.data(),
+                                  .rstd = rstd.data(),
+                                  .add = p.residual ? branch.data() : nullptr,
+                                  .sum = p.residual ? sum.data() : nullptr});
+        const T* normed = p.residual ? sum.data() : x.data();
         kernels.rms_norm_backward_weight(stream, {.N = N,
                                                   .D = D,
                                                   .dy = dy.data(),
-                                                  .x = x.data(),
+                                                  .x = normed,
                                                   .rstd = rstd.data(),
                                                   .dw = dw.data(),
                                                   .accumulate = p.accumulate});
@@ -111,17 +134,23 @@ Case RmsNormCase(const Shape& p) {
             stream, {.N = N,
                      .D = D,
                      .dy = dy.data(),
-                     .x = x.data(),
+                     .x = normed,
                      .w = w.data(),
                      .rstd = rstd.data(),
-                     .dx = p.in_place ? dy.data() : dx.data()});
+                     .dx = p.in_place ? dy.data() : dx.data(),
+                     .add = !p.residual  ? nullptr
+                            : p.in_place ? branch.data()
+                                         : dx.data()});
         // The error of rstd, of a sum over a row, comes on top of that over N.
         const auto wander =
             static_cast<int64_t>(std::sqrt(static_cast<double>(D)));
-        return {Result("y", y, Tolerance<float>(D)),
-                Result("rstd", rstd, Tolerance<float>(D)),
-                Result("dx", p.in_place ? dy : dx, Tolerance<float>(D)),
-                Result("dw", dw, 2 * Tolerance<float>(N + wander))};
+        Outputs outputs = {
+            Result("y", y, Tolerance<float>(D)),
+            Result("rstd", rstd, Tolerance<float>(D)),
+            Result("dx", p.in_place ? dy : dx, Tolerance<float>(D)),
+            Result("dw", dw, 2 * Tolerance<float>(N + wander))};
+        if (p.residual) outputs.push_back(Result("sum", sum, kSumError));
+        return outputs;
       });
 }
 
@@ -216,7 +245,8 @@ std::vector<Case> NormCases() {
   int64_t i = 0;
   const auto add = [&](int64_t N, int64_t D) {
     ++i;
-    const Shape p = {N, D, (i & 1) != 0, (i & 2) != 0, (i & 4) != 0};
+    const Shape p = {N,         D, (i & 1) != 0, (i & 2) != 0, (i & 4) != 0,
+                     i % 3 != 0};
     cases.push_back(LayerNormCase(p));
     cases.push_back(RmsNormCase(p));
   };
@@ -235,8 +265,10 @@ std::vector<Case> NormCases() {
   add(64, 768);
   // Where a row is read by a team of threads: a block, with and without whole
   // vectors of 16 bytes, and more rows than a grid has blocks in y.
-  add(5, 12288);
-  add(3, 2051);
+  for (int copies = 0; copies < 3; ++copies) {  // all of add's flags
+    add(5, 12288);
+    add(3, 2051);
+  }
   cases.push_back(RmsNormCase({65'600, 3, false, true, true}));
   return cases;
 }

@@ -47,6 +47,69 @@ TEST(Gradients, Add) {
                    }});
 }
 
+// As a block has it: the stream goes on beside what becomes of its norm.
+TEST(Gradients, SumAndLayerNorm) {
+  for (const int64_t width : {2, 7, 16}) {
+    const double eps = width > 2 ? 1e-5 : 0.5;
+    ExpectGradients({.x = {2, 3, width},
+                     .params = {{width}, {width}},
+                     .op = [eps](Var x, const Params& p) {
+                       const auto [sum, norm] = ops::AddLayerNorm(
+                           x, ops::Gelu(x, GeluForm::kErf), *p[0], *p[1], eps);
+                       return sum + ops::Gelu(norm, GeluForm::kErf);
+                     }});
+  }
+}
+
+TEST(Gradients, SumAndRmsNorm) {
+  for (const int64_t width : {1, 7, 16}) {
+    ExpectGradients({.x = {2, 3, width},
+                     .params = {{width}},
+                     .op = [](Var x, const Params& p) {
+                       const auto [sum, norm] = ops::AddRmsNorm(
+                           x, ops::Gelu(x, GeluForm::kErf), *p[0], 1e-2);
+                       return sum + ops::Gelu(norm, GeluForm::kErf);
+                     }});
+  }
+}
+
+// The gradient of x has arrived, alone or in memory that is another's too, or
+// arrives later.
+TEST(Gradients, ANormAddsToTheGradientOfItsInput) {
+  ExpectGradients(
+      {.x = {2, 3, 7}, .params = {{7}, {7}}, .op = [](Var x, const Params& p) {
+         const Var y = ops::Gelu(x, GeluForm::kErf);
+         const Var late = ops::Gelu(y, GeluForm::kTanh);
+         const Var norm = ops::LayerNorm(y, *p[0], *p[1], 1e-5);
+         const Var again = ops::LayerNorm(y, *p[0], *p[1], 1e-5);
+         return (y + (late + norm)) + (y + again);
+       }});
+  ExpectGradients(
+      {.x = {2, 3, 7}, .params = {{7}}, .op = [](Var x, const Params& p) {
+         const Var norm = ops::RmsNorm(x, *p[0], 1e-2);
+         return x + ops::RmsNorm(x + norm, *p[0], 1e-2);
+       }});
+}
+
+TEST(Gradients, LinearGelu) {
+  for (const GeluForm form : {GeluForm::kTanh, GeluForm::kErf}) {
+    ExpectGradients({.x = {2, 3, 5},
+                     .params = {{7, 5}, {7}, {4, 7}, {4}},
+                     .op = [form](Var x, const Params& p) {
+                       return ops::Linear(ops::LinearGelu(x, *p[0], p[1], form),
+                                          *p[2], p[3]);
+                     }});
+    // Whoever else reads the value or what GELU is taken of.
+    ExpectGradients(
+        {.x = {2, 5},
+         .params = {{5, 5}, {5, 5}},
+         .op = [form](Var x, const Params& p) {
+           const ops::Activated y = ops::LinearGelu(x, *p[0], nullptr, form);
+           return (ops::Linear(y, *p[1], nullptr) + y.value) + y.pre;
+         }});
+  }
+}
+
 TEST(Gradients, LayerNorm) {
   for (const int64_t width : {1, 2, 7, 16}) {
     // Without much of an epsilon a short row is a step function of its input.

@@ -41,20 +41,74 @@ void CheckOperands(const MatmulArgs& s) {
   EachRow(s.c, s.m, s.n, s.ldc, size, write);
 }
 
+// Runs `reference` on the args, once `check` has looked at their operands.
+template <typename Args>
+void EnqueueReference(Stream& stream, const char* name, const Args& args,
+                      void (*check)(const Args&),
+                      void (*reference)(Stream&, const Args&)) {
+  simt::Enqueue(InfoOf(stream).handle, name, [=] {
+    check(args);
+    // The reference looks at no stream; this one has nothing to do with ours.
+    const std::unique_ptr<Device> cpu = NewCpuDevice();
+    reference(*cpu->NewStream(), args);
+  });
+}
+
 }  // namespace
 
 template <typename T>
 void Matmul(Stream& stream, const MatmulArgs& args) {
-  simt::Enqueue(InfoOf(stream).handle, "Matmul", [args] {
-    CheckOperands<T>(args);
-    // The reference looks at no stream; this one has nothing to do with ours.
-    const std::unique_ptr<Device> cpu = NewCpuDevice();
-    ref::Matmul<T>(*cpu->NewStream(), args);
-  });
+  EnqueueReference<MatmulArgs>(stream, "Matmul", args, CheckOperands<T>,
+                               ref::Matmul<T>);
 }
 
-template void Matmul<float>(Stream&, const MatmulArgs&);
-template void Matmul<BFloat16>(Stream&, const MatmulArgs&);
+template <typename T>
+void MatmulGelu(Stream& stream, const MatmulGeluArgs& args) {
+  EnqueueReference<MatmulGeluArgs>(
+      stream, "MatmulGelu", args,
+      [](const MatmulGeluArgs& s) {
+        CheckOperands<T>(s.product);
+        simt::CheckWrite(static_cast<char*>(s.pre),
+                         s.product.m * s.product.n * int64_t{sizeof(T)});
+      },
+      ref::MatmulGelu<T>);
+}
+
+template <typename T>
+void MatmulGeluBackward(Stream& stream, const MatmulGeluBackwardArgs& args) {
+  EnqueueReference<MatmulGeluBackwardArgs>(
+      stream, "MatmulGeluBackward", args,
+      [](const MatmulGeluBackwardArgs& s) {
+        CheckOperands<T>(s.product);
+        simt::CheckRead(static_cast<const char*>(s.pre),
+                        s.product.m * s.product.n * int64_t{sizeof(T)});
+      },
+      ref::MatmulGeluBackward<T>);
+}
+
+template <typename T>
+void MatmulBiasGrad(Stream& stream, const MatmulBiasGradArgs& args) {
+  EnqueueReference<MatmulBiasGradArgs>(
+      stream, "MatmulBiasGrad", args,
+      [](const MatmulBiasGradArgs& s) {
+        CheckOperands<T>(s.product);
+        const int64_t bytes = s.product.m * int64_t{sizeof(float)};
+        if (s.product.accumulate) {
+          simt::CheckRead(static_cast<const char*>(s.db), bytes);
+        }
+        simt::CheckWrite(static_cast<char*>(s.db), bytes);
+      },
+      ref::MatmulBiasGrad<T>);
+}
+
+#define DELINK_INSTANTIATE(T)                                                  \
+  template void Matmul<T>(Stream&, const MatmulArgs&);                         \
+  template void MatmulGelu<T>(Stream&, const MatmulGeluArgs&);                 \
+  template void MatmulGeluBackward<T>(Stream&, const MatmulGeluBackwardArgs&); \
+  template void MatmulBiasGrad<T>(Stream&, const MatmulBiasGradArgs&);
+DELINK_INSTANTIATE(float)
+DELINK_INSTANTIATE(BFloat16)
+#undef DELINK_INSTANTIATE
 
 std::string MissingLibrary() { return ""; }
 

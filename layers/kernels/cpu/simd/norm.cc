@@ -22,9 +22,28 @@ T* Row(void* p, int64_t D, int64_t n) {
   return static_cast<T*>(p) + n * D;
 }
 
+// What is normalised in row n: that of x, or of x + add, which goes to `sum`
+// and is still in the nearest cache when it is read again.
+template <typename T, typename Args>
+const T* SummedRow(const Args& s, int64_t n) {
+  const T* x = Row<T>(s.x, s.D, n);
+  if (s.add == nullptr) return x;
+  const T* add = Row<T>(s.add, s.D, n);
+  T* sum = Row<T>(s.sum, s.D, n);
+  ForRow(s.D, [&](auto load, auto store)
+                  DELINK_LAMBDA { store(sum, load(x) + load(add)); });
+  return sum;
+}
+
+// Row n of what is added to a gradient, or null.
+template <typename T, typename Args>
+const T* AddedRow(const Args& s, int64_t n) {
+  return s.add != nullptr ? Row<T>(s.add, s.D, n) : nullptr;
+}
+
 template <typename T>
 void LayerNormRow(const LayerNormForwardArgs& s, int64_t n) {
-  const T* x = Row<T>(s.x, s.D, n);
+  const T* x = SummedRow<T>(s, n);
   const T* w = static_cast<const T*>(s.w);
   const T* b = static_cast<const T*>(s.b);
   T* y = Row<T>(s.y, s.D, n);
@@ -55,7 +74,7 @@ void RmsNormForward(Stream&, const RmsNormForwardArgs& s) {
 #pragma omp parallel for schedule(static) if (s.N * s.D > kParallelFrom)
   for (int64_t n = 0; n < s.N; ++n) {
     const float rstd =
-        RmsNormRow(s.D, s.eps, Row<T>(s.x, s.D, n), static_cast<const T*>(s.w),
+        RmsNormRow(s.D, s.eps, SummedRow<T>(s, n), static_cast<const T*>(s.w),
                    Row<T>(s.y, s.D, n));
     if (s.rstd != nullptr) Floats(s.rstd)[n] = rstd;
   }
@@ -68,7 +87,8 @@ void LayerNormBackwardInput(Stream&, const LayerNormBackwardInputArgs& s) {
   for (int64_t n = 0; n < s.N; ++n) {
     BackwardInputRow<true>(s.D, Row<T>(s.dy, s.D, n), Row<T>(s.x, s.D, n),
                            static_cast<const T*>(s.w), Floats(s.mean)[n],
-                           Floats(s.rstd)[n], Row<T>(s.dx, s.D, n));
+                           Floats(s.rstd)[n], Row<T>(s.dx, s.D, n),
+                           AddedRow<T>(s, n));
   }
 }
 
@@ -79,7 +99,7 @@ void RmsNormBackwardInput(Stream&, const RmsNormBackwardInputArgs& s) {
   for (int64_t n = 0; n < s.N; ++n) {
     BackwardInputRow<false>(s.D, Row<T>(s.dy, s.D, n), Row<T>(s.x, s.D, n),
                             static_cast<const T*>(s.w), 0.0F, Floats(s.rstd)[n],
-                            Row<T>(s.dx, s.D, n));
+                            Row<T>(s.dx, s.D, n), AddedRow<T>(s, n));
   }
 }
 

@@ -56,10 +56,12 @@ static inline float RmsNormRow(int64_t D, double eps, const T* x, const T* w,
   return rstd;
 }
 
-// With mean 0 and kCentred false this is RMS norm.
+// With mean 0 and kCentred false this is RMS norm. `add`, which may be null or
+// dx, is added to dx.
 template <bool kCentred, typename T>
 static void BackwardInputRow(int64_t D, const T* dy, const T* x, const T* w,
-                             float mean, float rstd, T* dx) {
+                             float mean, float rstd, T* dx,
+                             const T* add = nullptr) {
   Vec sum_g{}, sum_gx{};
   ForRow(D, [&](auto load, auto) DELINK_LAMBDA {
     const Vec g = load(dy) * load(w);
@@ -72,7 +74,8 @@ static void BackwardInputRow(int64_t D, const T* dy, const T* x, const T* w,
   ForRow(D, [&](auto load, auto store) DELINK_LAMBDA {
     const Vec g = load(dy) * load(w);
     const Vec xhat = (load(x) - mean) * rstd;
-    store(dx, Fma(xhat, mean_gx, kCentred ? g - mean_g : g) * rstd);
+    const Vec of_norm = Fma(xhat, mean_gx, kCentred ? g - mean_g : g) * rstd;
+    store(dx, add != nullptr ? load(add) + of_norm : of_norm);
   });
 }
 

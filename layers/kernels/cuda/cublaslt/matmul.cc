@@ -1,11 +1,13 @@
 // Matrix products on CUDA: cuBLASLt's, and our own where it has none.
 #include <cstdlib>
 #include <memory>
+#include <optional>
 #include <string>
 #include <type_traits>
 
 #include "framework/base/check.h"
 #include "framework/base/log.h"
+#include "layers/kernels/compose.h"
 #include "layers/kernels/cuda/cublaslt/products.h"
 #include "layers/kernels/cuda/cuda.h"
 #include "layers/kernels/cuda/open_library.h"
@@ -13,31 +15,80 @@
 namespace delink::cuda {
 namespace {
 
+// 1 or 0, where the environment says so.
+std::optional<bool> Switch(const char* name) {
+  const char* const value = std::getenv(name);
+  if (value == nullptr) return std::nullopt;
+  return std::string(value) == "1";
+}
+
 std::unique_ptr<Resident> MakeProducts() {
   const absl::StatusOr<CublasLt> library = OpenCublasLt();
   DELINK_CHECK(library.ok()) << library.status();
-  const char* const timed = std::getenv("DELINK_TIME_MATMUL");
   return std::make_unique<Products>(
       *library,
-      Products::Options{.timed = timed != nullptr && timed == std::string("1"),
-                        .folder = CacheFolder()});
+      Products::Options{.timed = Switch("DELINK_TIME_MATMUL").value_or(false),
+                        .folder = CacheFolder(),
+                        .fused = Switch("DELINK_FUSE_MATMUL")});
 }
+
+Products& ProductsOf(Stream& stream) {
+  return static_cast<Products&>(Kept(stream, MakeProducts));
+}
+
+template <typename T>
+constexpr DType kType = std::is_same_v<T, float> ? DType::kF32 : DType::kBF16;
+
+// Whether cuBLASLt has made the product and what is beside it in one call.
+template <typename T, typename Args>
+bool Fused(Stream& stream, const Args& args) {
+  const MatmulArgs& product = args.product;
+  return product.m > 0 && product.n > 0 && product.k > 0 &&
+         ProductsOf(stream).Multiply(stream, args, kType<T>);
+}
+
+template <typename T>
+struct Parts {
+  static constexpr auto Matmul = cuda::Matmul<T>;
+  static constexpr auto BiasGrad = cuda::BiasGrad<T>;
+  static constexpr auto GeluForward = cuda::GeluForward<T>;
+  static constexpr auto GeluBackward = cuda::GeluBackward<T>;
+};
 
 }  // namespace
 
 template <typename T>
 void Matmul(Stream& stream, const MatmulArgs& args) {
   if (args.m == 0 || args.n == 0) return;
-  constexpr DType kType = std::is_same_v<T, float> ? DType::kF32 : DType::kBF16;
-  if (args.k > 0) {
-    auto& products = static_cast<Products&>(Kept(stream, MakeProducts));
-    if (products.Multiply(stream, args, kType)) return;
-  }
+  if (args.k > 0 && ProductsOf(stream).Multiply(stream, args, kType<T>)) return;
   TiledMatmul<T>(stream, args);
 }
 
-template void Matmul<float>(Stream&, const MatmulArgs&);
-template void Matmul<BFloat16>(Stream&, const MatmulArgs&);
+template <typename T>
+void MatmulGelu(Stream& stream, const MatmulGeluArgs& args) {
+  if (!Fused<T>(stream, args)) Composed<Parts<T>>::MatmulGelu(stream, args);
+}
+
+template <typename T>
+void MatmulGeluBackward(Stream& stream, const MatmulGeluBackwardArgs& args) {
+  if (!Fused<T>(stream, args)) {
+    Composed<Parts<T>>::MatmulGeluBackward(stream, args);
+  }
+}
+
+template <typename T>
+void MatmulBiasGrad(Stream& stream, const MatmulBiasGradArgs& args) {
+  if (!Fused<T>(stream, args)) Composed<Parts<T>>::MatmulBiasGrad(stream, args);
+}
+
+#define DELINK_INSTANTIATE(T)                                                  \
+  template void Matmul<T>(Stream&, const MatmulArgs&);                         \
+  template void MatmulGelu<T>(Stream&, const MatmulGeluArgs&);                 \
+  template void MatmulGeluBackward<T>(Stream&, const MatmulGeluBackwardArgs&); \
+  template void MatmulBiasGrad<T>(Stream&, const MatmulBiasGradArgs&);
+DELINK_INSTANTIATE(float)
+DELINK_INSTANTIATE(BFloat16)
+#undef DELINK_INSTANTIATE
 
 std::string MissingLibrary() {
   const absl::Status status = OpenCublasLt().status();

@@ -15,6 +15,7 @@ namespace {
 constexpr int kProposals = 4;        // asked for, to use the first that runs
 constexpr int kTimedProposals = 16;  // asked for, to be timed
 constexpr int kRounds = 3, kRuns = 5;
+constexpr int kFusesFrom = 9;  // major of a device's capability
 
 cudaDataType_t TypeOf(DType dtype) {
   return dtype == DType::kBF16 ? CUDA_R_16BF : CUDA_R_32F;
@@ -24,12 +25,31 @@ cublasOperation_t OperationOf(bool transpose) {
   return transpose ? CUBLAS_OP_T : CUBLAS_OP_N;
 }
 
-std::string DeviceName() {
+cudaDeviceProp CurrentDevice() {
   int device = 0;
   cudaDeviceProp properties;
   DELINK_CUDA_CHECK(cudaGetDevice(&device));
   DELINK_CUDA_CHECK(cudaGetDeviceProperties(&properties, device));
-  return properties.name;
+  return properties;
+}
+
+bool HasAux(Epilogue epilogue) {
+  return epilogue == Epilogue::kGelu || epilogue == Epilogue::kGeluBackward;
+}
+
+cublasLtEpilogue_t EpilogueOf(const MatmulProblem& p) {
+  switch (p.epilogue) {
+    case Epilogue::kNone:
+      return p.bias ? CUBLASLT_EPILOGUE_BIAS : CUBLASLT_EPILOGUE_DEFAULT;
+    case Epilogue::kGelu:
+      return p.bias ? CUBLASLT_EPILOGUE_GELU_AUX_BIAS
+                    : CUBLASLT_EPILOGUE_GELU_AUX;
+    case Epilogue::kGeluBackward:
+      return CUBLASLT_EPILOGUE_DGELU;
+    case Epilogue::kBiasGrad:
+      return CUBLASLT_EPILOGUE_BGRADB;  // cuBLASLt's B is our A
+  }
+  return CUBLASLT_EPILOGUE_DEFAULT;
 }
 
 }  // namespace
@@ -39,7 +59,8 @@ struct Products::Pointers {
   const void* a;
   const void* b;
   void* c;
-  const void* bias;
+  const void* bias;  // or where the bias's gradient goes
+  void* aux;
 };
 
 struct Products::Plan {
@@ -56,19 +77,22 @@ struct Products::Plan {
   const CublasLt& lt;
   cublasLtMatmulDesc_t desc = nullptr;
   cublasLtMatrixLayout_t a = nullptr, b = nullptr, c = nullptr;
-  bool bias = false;
+  bool bias = false, aux = false;  // it has the pointers
   float beta = 0;
-  bool found = false;  // an algorithm
+  int64_t workspace = 0;  // bytes
+  bool found = false;     // an algorithm
   cublasLtMatmulAlgo_t algorithm = {};
 };
 
 Products::Products(const CublasLt& library, const Options& options)
     : library_(library), timed_(options.timed) {
+  const cudaDeviceProp device = CurrentDevice();
+  fused_ = options.fused.value_or(device.major >= kFusesFrom);
   Check(library_.create(&handle_), "cublasLtCreate");
   if (!timed_) return;
   choices_.emplace(options.folder,
                    MatmulChoices::Origin{
-                       .device = DeviceName(),
+                       .device = device.name,
                        .library = static_cast<int64_t>(library_.version())});
 }
 
@@ -86,14 +110,37 @@ void Products::Check(cublasStatus_t status, const char* call) const {
       << call << ": " << library_.status_string(status);
 }
 
-std::unique_ptr<Products::Plan> Products::MakePlan(const MatmulProblem& p,
-                                                   const void* bias) const {
+template <typename Value>
+void Products::SetDesc(const Plan& plan,
+                       cublasLtMatmulDescAttributes_t attribute,
+                       const Value& value) const {
+  Check(library_.desc_set(plan.desc, attribute, &value, sizeof(value)),
+        "cublasLtMatmulDescSetAttribute");
+}
+
+void Products::SetEpilogue(const MatmulProblem& p, Plan& plan) const {
+  const cublasLtEpilogue_t epilogue = EpilogueOf(p);
+  if (epilogue == CUBLASLT_EPILOGUE_DEFAULT) return;
+  SetDesc(plan, CUBLASLT_MATMUL_DESC_EPILOGUE, epilogue);
+  plan.aux = HasAux(p.epilogue);
+  if (plan.aux) SetDesc(plan, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD, p.ldc);
+  plan.bias = p.bias || p.epilogue == Epilogue::kBiasGrad;
+  if (plan.bias) {
+    SetDesc(plan, CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE,
+            TypeOf(p.bias ? p.dtype : p.c_dtype));
+  }
+}
+
+void Products::SetPointers(const Pointers& at, const Plan& plan) const {
+  if (plan.bias) SetDesc(plan, CUBLASLT_MATMUL_DESC_BIAS_POINTER, at.bias);
+  if (plan.aux) {
+    SetDesc(plan, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER, at.aux);
+  }
+}
+
+std::unique_ptr<Products::Plan> Products::MakePlan(
+    const MatmulProblem& p) const {
   auto plan = std::make_unique<Plan>(library_);
-  const auto set = [&](cublasLtMatmulDescAttributes_t attribute,
-                       const auto& value) {
-    Check(library_.desc_set(plan->desc, attribute, &value, sizeof(value)),
-          "cublasLtMatmulDescSetAttribute");
-  };
   // Stored rows of ours are columns of cuBLASLt's.
   const auto layout = [&](DType dtype, int64_t rows, int64_t columns,
                           int64_t ld) {
@@ -106,14 +153,9 @@ std::unique_ptr<Products::Plan> Products::MakePlan(const MatmulProblem& p,
   };
   Check(library_.desc_create(&plan->desc, CUBLAS_COMPUTE_32F, CUDA_R_32F),
         "cublasLtMatmulDescCreate");
-  set(CUBLASLT_MATMUL_DESC_TRANSA, OperationOf(p.transpose_b));
-  set(CUBLASLT_MATMUL_DESC_TRANSB, OperationOf(p.transpose_a));
-  plan->bias = p.bias;
-  if (p.bias) {
-    set(CUBLASLT_MATMUL_DESC_EPILOGUE, CUBLASLT_EPILOGUE_BIAS);
-    set(CUBLASLT_MATMUL_DESC_BIAS_POINTER, bias);
-    set(CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE, TypeOf(p.dtype));
-  }
+  SetDesc(*plan, CUBLASLT_MATMUL_DESC_TRANSA, OperationOf(p.transpose_b));
+  SetDesc(*plan, CUBLASLT_MATMUL_DESC_TRANSB, OperationOf(p.transpose_a));
+  SetEpilogue(p, *plan);
   plan->beta = p.accumulate ? 1 : 0;
   plan->a = p.transpose_b ? layout(p.dtype, p.n, p.k, p.ldb)
                           : layout(p.dtype, p.k, p.n, p.ldb);
@@ -166,16 +208,11 @@ Products::Proposals Products::Propose(const MatmulProblem& p, int64_t workspace,
 
 cublasStatus_t Products::Run(const StreamInfo& stream, const Pointers& at,
                              const Plan& plan) const {
-  if (plan.bias) {
-    Check(library_.desc_set(plan.desc, CUBLASLT_MATMUL_DESC_BIAS_POINTER,
-                            &at.bias, sizeof(at.bias)),
-          "cublasLtMatmulDescSetAttribute");
-  }
   const float alpha = 1;
-  return library_.matmul(
-      handle_, plan.desc, &alpha, at.a, plan.a, at.b, plan.b, &plan.beta, at.c,
-      plan.c, at.c, plan.c, &plan.algorithm, stream.scratch,
-      static_cast<size_t>(stream.scratch_bytes), stream.handle);
+  return library_.matmul(handle_, plan.desc, &alpha, at.a, plan.a, at.b, plan.b,
+                         &plan.beta, at.c, plan.c, at.c, plan.c,
+                         &plan.algorithm, stream.scratch,
+                         static_cast<size_t>(plan.workspace), stream.handle);
 }
 
 // Seconds of one run of the plan's algorithm; nothing where it does not run.
@@ -248,13 +285,14 @@ bool Products::Accept(const MatmulChoice& choice, int64_t workspace,
 
 void Products::Choose(const StreamInfo& stream, const MatmulProblem& p,
                       const Pointers& at, Plan& plan) {
-  const int64_t workspace = stream.scratch_bytes;
+  const int64_t workspace = plan.workspace;
   if (timed_) {
     const MatmulChoice* const kept = choices_->Find(ToString(p));
     if (kept != nullptr && Accept(*kept, workspace, plan)) return;
   }
   const auto proposals = Propose(p, workspace, plan);
   if (proposals.empty()) {
+    if (p.epilogue != Epilogue::kNone) return;
     DELINK_LOG(kWarning) << "cuBLASLt has no algorithm for a product ("
                          << ToString(p) << "): our own is slow";
     return;
@@ -270,23 +308,42 @@ void Products::Choose(const StreamInfo& stream, const MatmulProblem& p,
   plan.found = true;
 }
 
-bool Products::Multiply(Stream& stream, const MatmulArgs& args, DType dtype) {
+bool Products::Multiply(Stream& stream, const MatmulArgs& args, DType dtype,
+                        const Beside& beside) {
   const StreamInfo& info = InfoOf(stream);
-  const MatmulProblem problem = ProblemOf(args, dtype);
-  const Pointers at{.a = args.b, .b = args.a, .c = args.c, .bias = args.bias};
-  // A plan's bias is set anew for each call.
+  const MatmulProblem problem =
+      ProblemOf(args, dtype, beside.epilogue, beside.operand);
+  const bool plain = beside.epilogue == Epilogue::kNone;
+  const bool sums = beside.epilogue == Epilogue::kBiasGrad;
+  const Pointers at{.a = args.b,
+                    .b = args.a,
+                    .c = args.c,
+                    .bias = sums ? beside.operand : args.bias,
+                    .aux = beside.operand};
+  // A plan's pointers are set anew for each call.
   const std::lock_guard<std::mutex> lock(mutex_);
   std::unique_ptr<Plan>& plan = plans_[problem];
-  if (plan == nullptr) {
-    plan = MakePlan(problem, args.bias);
-    Choose(info, problem, at, *plan);
+  const bool made = plan == nullptr;
+  if (made) {
+    plan = MakePlan(problem);
+    plan->workspace = info.scratch_bytes - (sums ? kSumsBytes : 0);
   }
+  SetPointers(at, *plan);
+  if (made) Choose(info, problem, at, *plan);
   if (!plan->found) return false;
   const cublasStatus_t status = Run(info, at, *plan);
+  if (!plain && made && status == CUBLAS_STATUS_NOT_SUPPORTED) {
+    plan->found = false;
+    return false;
+  }
   DELINK_CHECK(status == CUBLAS_STATUS_SUCCESS)
       << "cublasLtMatmul: " << library_.status_string(status) << ", of "
       << ToString(problem);
   return true;
+}
+
+bool Products::Multiply(Stream& stream, const MatmulArgs& args, DType dtype) {
+  return Multiply(stream, args, dtype, Beside{});
 }
 
 }  // namespace delink::cuda

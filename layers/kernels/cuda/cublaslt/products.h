@@ -5,6 +5,11 @@
 // transpose. The bias, one number for each column of C, is then one for each
 // row of C^T, as cuBLASLt's epilogue has it.
 //
+// What an epilogue can do is GELU by tanh, where `pre` (aux in cuBLASLt's
+// words) can be read by 16 bytes; its derivative; and the gradient of a bias
+// beside that of a weight, in f32. Which of these there is an algorithm for
+// only the library knows, for each problem.
+//
 // Arithmetic is f32 (no TF32), split sums included: an output is rounded once.
 // The algorithm is the first that cuBLASLt proposes, or, with `timed`, the
 // fastest of several, timed when a problem is first met and kept
@@ -29,7 +34,11 @@ class Products final : public Resident {
   struct Options {
     bool timed = false;
     std::string folder;  // of the choices' file; empty: they are not kept
+    // Epilogues. Unless told otherwise on devices of capability 9 and later:
+    // before, cuBLASLt's kernels with GELU in bf16 are slower than two.
+    std::optional<bool> fused = {};
   };
+
   // Of the current device.
   Products(const CublasLt& library, const Options& options);
   ~Products() override;
@@ -37,14 +46,35 @@ class Products final : public Resident {
   // Enqueues the product on the stream and returns true; false where cuBLASLt
   // has no algorithm for it. No dimension is 0. Thread-safe.
   bool Multiply(Stream& stream, const MatmulArgs& args, DType dtype);
+  // The same with an epilogue; false also where there is none for it, or it is
+  // not to be asked for.
+  bool Multiply(Stream& stream, const MatmulGeluArgs& args, DType dtype);
+  bool Multiply(Stream& stream, const MatmulGeluBackwardArgs& args,
+                DType dtype);
+  bool Multiply(Stream& stream, const MatmulBiasGradArgs& args, DType dtype);
 
  private:
   struct Plan;
   struct Pointers;
+  // Of the stream's scratch, at its end: not for a product that sums.
+  static constexpr int64_t kSumsBytes = int64_t{1} << 20;
+
+  // What an epilogue reads or writes: `pre`, or where the sums go, which are
+  // not added to what is there.
+  struct Beside {
+    Epilogue epilogue = Epilogue::kNone;
+    void* operand = nullptr;
+  };
   using Proposals = std::vector<cublasLtMatmulHeuristicResult_t>;
 
-  std::unique_ptr<Plan> MakePlan(const MatmulProblem& problem,
-                                 const void* bias) const;
+  bool Multiply(Stream& stream, const MatmulArgs& args, DType dtype,
+                const Beside& beside);
+  std::unique_ptr<Plan> MakePlan(const MatmulProblem& problem) const;
+  void SetEpilogue(const MatmulProblem& problem, Plan& plan) const;
+  void SetPointers(const Pointers& at, const Plan& plan) const;
+  template <typename Value>
+  void SetDesc(const Plan& plan, cublasLtMatmulDescAttributes_t attribute,
+               const Value& value) const;
   Proposals Propose(const MatmulProblem& problem, int64_t workspace,
                     const Plan& plan) const;
   void Choose(const StreamInfo& stream, const MatmulProblem& problem,
@@ -63,6 +93,7 @@ class Products final : public Resident {
 
   const CublasLt library_;
   const bool timed_;
+  bool fused_;
   cublasLtHandle_t handle_ = nullptr;
   std::mutex mutex_;
   std::optional<MatmulChoices> choices_;                  // by mutex_

@@ -7,6 +7,7 @@
 #include <thread>
 
 #include "framework/tensor/bfloat16.h"
+#include "layers/kernels/ref/ref.h"
 #include "tests/testing/simt/simt.h"
 
 namespace delink::testing {
@@ -27,6 +28,12 @@ struct Desc {
   cublasLtEpilogue_t epilogue = CUBLASLT_EPILOGUE_DEFAULT;
   const void* bias = nullptr;
   cudaDataType_t bias_type = CUDA_R_32F;
+  void* aux = nullptr;
+  int64_t aux_ld = 0;
+
+  bool HasAux() const { return (epilogue & kAux) != 0; }
+  bool HasBias() const { return (epilogue & CUBLASLT_EPILOGUE_BIAS) != 0; }
+  static constexpr int kAux = 128;
 };
 struct Preference {
   uint64_t workspace = 0;
@@ -91,6 +98,10 @@ cublasStatus_t DescSet(cublasLtMatmulDesc_t opaque,
       return set(desc.bias);
     case CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE:
       return set(desc.bias_type);
+    case CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER:
+      return set(desc.aux);
+    case CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD:
+      return set(desc.aux_ld);
     default:
       return CUBLAS_STATUS_INVALID_VALUE;
   }
@@ -222,11 +233,60 @@ struct Call {
         }
         const int64_t index = column * d_layout.ld + row;
         if (beta != 0) sum += beta * Read(d, d_layout.type, index);
-        if (desc.epilogue == CUBLASLT_EPILOGUE_BIAS) {
-          sum += Read(desc.bias, desc.bias_type, row);
-        }
-        Write(d, d_layout.type, index, sum);
+        if (desc.HasBias()) sum += Read(desc.bias, desc.bias_type, row);
+        Write(d, d_layout.type, index, Finish(sum, column * desc.aux_ld + row));
       }
+    }
+    if (desc.epilogue == CUBLASLT_EPILOGUE_BGRADB) {
+      SumColumns(columns, depth, tb);
+    }
+  }
+
+  // What becomes of a sum, whose element of aux is at `index`. GELU is of the
+  // sum as it is, not as aux has it.
+  double Finish(double sum, int64_t index) const {
+    switch (desc.epilogue) {
+      case CUBLASLT_EPILOGUE_GELU_AUX:
+      case CUBLASLT_EPILOGUE_GELU_AUX_BIAS:
+        Write(desc.aux, d_layout.type, index, sum);
+        return ref::Gelu(sum, GeluForm::kTanh);
+      case CUBLASLT_EPILOGUE_DGELU:
+        return sum * ref::GeluDerivative(Read(desc.aux, d_layout.type, index),
+                                         GeluForm::kTanh);
+      default:
+        return sum;
+    }
+  }
+
+  // Of each column of D, the sum of that column of op(B).
+  void SumColumns(int64_t columns, int64_t depth, bool transpose) const {
+    for (int64_t column = 0; column < columns; ++column) {
+      double sum = 0;
+      for (int64_t l = 0; l < depth; ++l) {
+        sum += Element(b, b_layout, transpose, l, column);
+      }
+      Write(const_cast<void*>(desc.bias), desc.bias_type, column, sum);
+    }
+  }
+
+  bool ValidEpilogue() const {
+    if (desc.HasAux() && (desc.aux == nullptr || desc.aux_ld % 8 != 0 ||
+                          reinterpret_cast<uintptr_t>(desc.aux) % 16 != 0 ||
+                          desc.aux_ld < static_cast<int64_t>(d_layout.rows))) {
+      return false;
+    }
+    switch (desc.epilogue) {
+      case CUBLASLT_EPILOGUE_DEFAULT:
+      case CUBLASLT_EPILOGUE_GELU_AUX:
+        return true;
+      case CUBLASLT_EPILOGUE_DGELU:
+        return beta == 0;
+      case CUBLASLT_EPILOGUE_BIAS:
+      case CUBLASLT_EPILOGUE_GELU_AUX_BIAS:
+      case CUBLASLT_EPILOGUE_BGRADB:
+        return desc.bias != nullptr && desc.bias_type == d_layout.type;
+      default:
+        return false;
     }
   }
 
@@ -240,9 +300,7 @@ struct Call {
     return desc.compute == CUBLAS_COMPUTE_32F && desc.scale == CUDA_R_32F &&
            rows == d_layout.rows && columns == d_layout.columns &&
            depth == depth_b && a_layout.type == b_layout.type &&
-           (desc.epilogue == CUBLASLT_EPILOGUE_DEFAULT ||
-            (desc.epilogue == CUBLASLT_EPILOGUE_BIAS && desc.bias != nullptr &&
-             desc.bias_type == d_layout.type));
+           ValidEpilogue();
   }
 };
 

@@ -11,6 +11,7 @@
 #include "framework/base/file.h"
 #include "layers/kernels/cuda/cuda.h"
 #include "tests/layers/kernels/cuda/fake_cublaslt.h"
+#include "tests/layers/kernels/cuda/fused_product.h"
 #include "tests/layers/kernels/cuda/product.h"
 #include "tests/testing/temp_dir.h"
 
@@ -148,6 +149,51 @@ TEST_F(ProductsTest, SaysWhatItHasNoAlgorithmFor) {
   EXPECT_TRUE(fake().run.empty());
 }
 
+TEST_F(ProductsTest, EpiloguesAreLikeTheReference) {
+  cuda::Products products = Open({.fused = true});
+  for (const DType dtype : kTypes) {
+    for (const Beside& p : FusedForms(8)) {
+      EXPECT_TRUE(ExpectLikeReference(on(), dtype, p, products)) << p.n;
+    }
+  }
+  EXPECT_THAT(fake().run, Each(0));
+}
+
+// One row of `pre` begins behind the other by less than cuBLASLt's units.
+TEST_F(ProductsTest, WhatAnEpilogueCannotReadIsNotAsked) {
+  cuda::Products products = Open({.fused = true});
+  for (const DType dtype : kTypes) {
+    for (const Beside& p : FusedForms(9)) {
+      EXPECT_EQ(ExpectLikeReference(on(), dtype, p, products),
+                p.kind == Beside::kBiasGrad);
+    }
+    Beside erf = FusedForms(8).front();
+    erf.form = GeluForm::kErf;
+    EXPECT_FALSE(ExpectLikeReference(on(), dtype, erf, products));
+  }
+}
+
+TEST_F(ProductsTest, WithoutAnAlgorithmForAnEpilogueThereIsNone) {
+  const auto none = [&](const cuda::Products::Options& options) {
+    cuda::Products products = Open(options);
+    fake().algorithms = options.fused.value_or(false) ? 0 : 3;
+    for (const Beside& p : FusedForms(8)) {
+      EXPECT_FALSE(ExpectLikeReference(on(), DType::kBF16, p, products));
+    }
+    EXPECT_TRUE(fake().run.empty());
+  };
+  none({.fused = true});
+  none({.fused = false});
+  // An algorithm that was proposed but does not run is not asked for again.
+  cuda::Products products = Open({.fused = true});
+  fake().do_not_run = {0};
+  const Beside p = FusedForms(8).front();
+  for (int i = 0; i < 2; ++i) {
+    EXPECT_FALSE(ExpectLikeReference(on(), DType::kBF16, p, products));
+  }
+  EXPECT_EQ(fake().proposals_asked, 1);
+}
+
 // As far as that goes without a GPU: descriptions are made and checked by the
 // host alone.
 TEST_F(ProductsTest, TheRealLibraryTakesWhatIsDescribed) {
@@ -159,8 +205,11 @@ TEST_F(ProductsTest, TheRealLibraryTakesWhatIsDescribed) {
   mixed.destroy = faked.destroy;
   mixed.heuristic = faked.heuristic;
   fake().algorithms = 0;
-  cuda::Products products(mixed, {});
+  cuda::Products products(mixed, {.fused = true});
   for (const DType dtype : kTypes) {
+    for (const Beside& p : FusedForms(8)) {
+      EXPECT_FALSE(ExpectLikeReference(on(), dtype, p, products));
+    }
     for (const Product& p : FormsOf(4, 5, 6)) {
       const Multiply multiply = [&](Stream& stream, const MatmulArgs& args) {
         EXPECT_FALSE(products.Multiply(stream, args, dtype));
