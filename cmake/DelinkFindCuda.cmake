@@ -1,7 +1,8 @@
 # Finds what a build with CUDA stands on: CUDA::cudart_static and
 # CUDAToolkit_... by CMake's own module, and headers, each empty where there is
 # none: DELINK_CUDA_INCLUDE_DIR, DELINK_CUBLAS_INCLUDE_DIR,
-# DELINK_CUDNN_INCLUDE_DIR, DELINK_CUDNN_FRONTEND_INCLUDE_DIR. An installed
+# DELINK_CUDNN_INCLUDE_DIR, DELINK_CUDNN_FRONTEND_INCLUDE_DIR,
+# DELINK_NVTX_INCLUDE_DIR (only beside the runtime's). An installed
 # Delink finds its runtime with it (delinkConfig.cmake).
 
 # Where tools/bootstrap.sh puts what it brings.
@@ -42,6 +43,7 @@ delink_find_cuda_header(DELINK_CUDA_INCLUDE_DIR cuda_runtime_api.h)
 delink_find_cuda_header(DELINK_CUBLAS_INCLUDE_DIR cublasLt.h)
 delink_find_cuda_header(DELINK_CUDNN_INCLUDE_DIR cudnn.h)
 delink_find_cuda_header(DELINK_CUDNN_FRONTEND_INCLUDE_DIR cudnn_frontend.h)
+delink_find_cuda_header(DELINK_NVTX_INCLUDE_DIR nvtx3/nvToolsExtCudaRt.h)
 # A root that was named may be one of an earlier CUDA.
 if(DELINK_CUDA_INCLUDE_DIR)
   file(STRINGS ${DELINK_CUDA_INCLUDE_DIR}/cuda_runtime_api.h version
@@ -49,6 +51,9 @@ if(DELINK_CUDA_INCLUDE_DIR)
   if(NOT version)
     set(DELINK_CUDA_INCLUDE_DIR "")
   endif()
+endif()
+if(NOT DELINK_CUDA_INCLUDE_DIR)
+  set(DELINK_NVTX_INCLUDE_DIR "")
 endif()
 
 add_library(delink_cuda_headers INTERFACE IMPORTED)

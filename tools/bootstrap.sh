@@ -80,6 +80,7 @@ wanted() {
     # An installed cuDNN lacks nothing else for its attention to be built.
     installed include/cudnn_frontend.h || ! installed include/cudnn.h ||
       echo nvidia-cudnn-frontend
+    installed include/nvtx3/nvToolsExt.h || echo nvidia-nvtx
     return
   fi
   installed "${compiler[@]}" || printf '%s\n' nvidia-cuda-nvcc \
@@ -89,6 +90,7 @@ wanted() {
   installed include/nvrtc.h || echo nvidia-cuda-nvrtc
   installed include/nccl.h || echo nvidia-nccl-cu13
   installed include/cudnn_frontend.h || echo nvidia-cudnn-frontend
+  installed include/nvtx3/nvToolsExt.h || echo nvidia-nvtx
 }
 
 # NAME==VERSION; nothing for a wheel that is not pinned.

@@ -107,7 +107,7 @@ HeapMemory::~HeapMemory() {
 }
 
 VisitMemory::Block HeapMemory::Take(int64_t bytes) {
-  absl::StatusOr<void*> data = device_->Allocate(bytes);
+  absl::StatusOr<void*> data = device_->Allocate(bytes, "tensors");
   DELINK_CHECK(data.ok()) << std::string(data.status().message());
   pieces_.push_back({*data, bytes});
   return {*data, static_cast<int>(pieces_.size()) - 1};

@@ -17,8 +17,10 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <string_view>
 
 #include "absl/status/statusor.h"
+#include "framework/device/ledger.h"
 
 namespace delink {
 
@@ -82,6 +84,18 @@ struct DeviceMemory {
   int64_t total = 0;
   int64_t free = 0;   // now, as the driver counts, for all processes together
   int64_t cache = 0;  // the largest
+  // What the device holds of it for Allocate and for itself, also what nobody
+  // has at the moment; and the most so far.
+  int64_t held = 0, most_held = 0;
+};
+
+// What is taken of a device and, pinned, of its host.
+struct DeviceLedgers {
+  MemoryLedger allocated;  // what Allocate has handed out
+  // What is taken besides: by streams, by the driver and libraries, and by
+  // whoever was there before us.
+  MemoryLedger own;
+  MemoryLedger pinned;
 };
 
 class Device {
@@ -91,19 +105,24 @@ class Device {
   virtual std::string name() const = 0;
   virtual DeviceMemory memory() const { return {}; }
 
-  // `bytes` of memory, not initialised; ResourceExhausted with what was asked
-  // for and what there is.
-  virtual absl::StatusOr<void*> Allocate(int64_t bytes) = 0;
+  // `bytes` of memory for `what` (ledger.h), not initialised; ResourceExhausted
+  // with what was asked for, what there is and what has it.
+  virtual absl::StatusOr<void*> Allocate(int64_t bytes,
+                                         std::string_view what) = 0;
   virtual void Free(void* address, int64_t bytes) = 0;
-  // What Allocate has handed out and not got back, in bytes, and the number of
-  // calls so far: tests hold the memory account against both.
-  virtual int64_t bytes_in_use() const = 0;
-  virtual int64_t allocations() const = 0;
-  // Bytes of the device that are taken besides: by streams, by the driver, and
-  // by whoever was there before us.
-  virtual int64_t overhead() const { return 0; }
+  // Gives back to the driver what was freed and is held for others to come:
+  // before much is asked for that is cut otherwise.
+  virtual void Trim() {}
+  virtual const DeviceLedgers& ledgers() const { return ledgers_; }
+  // In bytes, and the number of calls of Allocate so far: tests hold the memory
+  // account against all three.
+  int64_t bytes_in_use() const { return ledgers().allocated.bytes(); }
+  int64_t allocations() const { return ledgers().allocated.takes(); }
+  int64_t overhead() const { return ledgers().own.bytes(); }
 
-  virtual std::unique_ptr<Stream> NewStream() = 0;
+  // `what` it is for is shown by tools and by the ledger.
+  virtual std::unique_ptr<Stream> NewStream(std::string_view what) = 0;
+  std::unique_ptr<Stream> NewStream() { return NewStream("copies"); }
   virtual std::unique_ptr<Event> NewEvent() = 0;
   // An event that also notes when it is reached, for measurements.
   virtual std::unique_ptr<Event> NewTimingEvent() = 0;
@@ -120,6 +139,9 @@ class Device {
   virtual void Copy(Stream& stream, void* to, const void* from,
                     int64_t bytes) = 0;
   virtual void FillZero(Stream& stream, void* to, int64_t bytes) = 0;
+
+ protected:
+  DeviceLedgers ledgers_;
 };
 
 std::unique_ptr<Device> NewCpuDevice();

@@ -52,15 +52,15 @@ const ParamDecl& ParamStore::DeclOf(int slab, size_t param) const {
 // Slabs that hold a tensor which an update must see whole.
 std::vector<bool> ParamStore::WholeSlabs() const {
   const auto whole = [&](const ParamDecl& decl) {
-    switch (KindOf(decl, blocks_)) {
-      case ParamKind::kHidden:
-        return options_.whole_tensors != WholeTensors::kNone;
-      case ParamKind::kOuter:
-        return options_.whole_tensors == WholeTensors::kMatrices;
-      case ParamKind::kVector:
+    switch (options_.whole_tensors) {
+      case WholeTensors::kNone:
+        return false;
+      case WholeTensors::kHidden:
+        return KindOf(decl, blocks_) == ParamKind::kHidden;
+      case WholeTensors::kAll:
         break;
     }
-    return false;
+    return true;
   };
   std::vector<bool> result(slabs_.size(), false);
   for (size_t s = 0; s < slabs_.size(); ++s) {
@@ -207,6 +207,24 @@ int64_t ParamStore::WantedBytes() const {
   return bytes;
 }
 
+// What the device's ledger calls it.
+std::string ParamStore::NameOf(Plane plane) const {
+  switch (plane) {
+    case Plane::kWeight:
+      return "weights";
+    case Plane::kGradient:
+      return "gradients";
+    case Plane::kMaster:
+      return "masters";
+    case Plane::kLow:
+      return "low halves";
+    default:
+      break;
+  }
+  const int state = static_cast<int>(plane) - static_cast<int>(Plane::kState0);
+  return "state " + options_.states[static_cast<size_t>(state)].name;
+}
+
 absl::Status ParamStore::AllocatePlanes() {
   planes_.resize(kPlanes);
   const std::unique_ptr<Stream> stream = device_->NewStream();
@@ -215,7 +233,8 @@ absl::Status ParamStore::AllocatePlanes() {
     if (!Wanted(plane)) continue;
     for (size_t s = 0; s < slabs_.size(); ++s) {
       const int64_t bytes = this->bytes(static_cast<int>(s), plane);
-      absl::StatusOr<Buffer> buffer = Buffer::Allocate(*device_, bytes);
+      absl::StatusOr<Buffer> buffer = Buffer::Allocate(
+          *device_, bytes, absl::StrCat(NameOf(plane), " of ", slabs_[s].name));
       if (!buffer.ok()) {
         return absl::ResourceExhaustedError(absl::StrCat(
             "parameters of ", slabs_[s].name, ": ", buffer.status().message(),

@@ -200,6 +200,7 @@ class ParamStore {
   }
   bool Wanted(Plane plane) const;
   int64_t WantedBytes() const;
+  std::string NameOf(Plane plane) const;
   absl::Status AllocatePlanes();
   int64_t PlaneElements(int slab, Plane plane) const;
 

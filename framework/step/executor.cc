@@ -42,10 +42,8 @@ absl::StatusOr<std::unique_ptr<Executor>> Executor::Create(
   DELINK_RETURN_IF_ERROR(ValidateProgram(e->evaluation_));
   e->train_analysis_ = AnalyzeProgram(e->train_);
   e->evaluation_analysis_ = AnalyzeProgram(e->evaluation_);
-  if (env.watch != nullptr || env.trace != nullptr) {
-    e->train_names_ = e->NamesOf(e->train_);
-    e->evaluation_names_ = e->NamesOf(e->evaluation_);
-  }
+  e->train_names_ = e->NamesOf(e->train_);
+  e->evaluation_names_ = e->NamesOf(e->evaluation_);
   e->layers_ = MeasureLayers(*env.model, env.store->registry(),
                              env.store->options().dtype, options.batch,
                              env.accumulate, env.device->kind());
@@ -75,79 +73,6 @@ absl::StatusOr<std::unique_ptr<Executor>> Executor::Create(
                              self->evaluation_analysis_, true);
       });
   return e;
-}
-
-void Executor::MakeStreams() {
-  Device& device = *env_.device;
-  compute_stream_ = device.NewStream();
-  network_stream_ = device.NewStream();
-  compute_exchange_ =
-      std::make_unique<DeviceExchange>(device, *compute_stream_, *env_.compute);
-  network_exchange_ =
-      std::make_unique<DeviceExchange>(device, *network_stream_, *env_.network);
-}
-
-absl::Status Executor::Allocate() {
-  Device& device = *env_.device;
-  const auto explain = [&](const char* what, const absl::Status& status) {
-    if (status.ok()) return status;
-    return absl::ResourceExhaustedError(absl::StrCat(
-        "memory for ", what, ": ", status.message(),
-        "; the step needs: ", ToString(account()), "; use a smaller ",
-        memory_.batch.micro_batch > 1 ? "run.micro_batch" : "data.seq",
-        memory_.recompute ? "" : " or run.recompute = \"block\""));
-  };
-  const auto take = [&](const char* what, int64_t bytes,
-                        Buffer* out) -> absl::Status {
-    absl::StatusOr<Buffer> buffer = Buffer::Allocate(device, bytes);
-    DELINK_RETURN_IF_ERROR(explain(what, buffer.status()));
-    *out = *std::move(buffer);
-    return absl::OkStatus();
-  };
-  // Kernels run on the compute lane alone.
-  DELINK_RETURN_IF_ERROR(
-      explain("the compute lane's kernels", compute_stream_->Prepare()));
-  DELINK_RETURN_IF_ERROR(take("slots", memory_.slot_bytes(), &slots_));
-  DELINK_RETURN_IF_ERROR(take(
-      "boundaries", memory_.boundaries * memory_.boundary_bytes, &boundaries_));
-  DELINK_RETURN_IF_ERROR(
-      take("workspace", memory_.scratch_slot + memory_.workspace, &workspace_));
-  DELINK_RETURN_IF_ERROR(take("copies", memory_.copies, &copies_));
-  DELINK_RETURN_IF_ERROR(take("records", memory_.records, &records_buffer_));
-
-  records_ = std::make_unique<Records>();
-  int64_t offset = 0;
-  const auto place = [&](int64_t bytes) {
-    void* const at = records_buffer_.at(offset);
-    offset += AlignUp(bytes);
-    return at;
-  };
-  const int64_t sequences = memory_.micro_batches * memory_.batch.micro_batch;
-  const int64_t tokens = sequences * memory_.batch.seq;
-  records_->inputs = static_cast<int32_t*>(place(tokens * 4));
-  records_->targets = static_cast<int32_t*>(place(tokens * 4));
-  records_->samples = static_cast<int64_t*>(place(sequences * 8));
-  records_->sums = static_cast<double*>(place(memory_.sums * 8));
-  records_->step_key = static_cast<RngKey*>(place(sizeof(RngKey)));
-  records_->loss = static_cast<LossRecord*>(place(sizeof(LossRecord)));
-  records_->control = static_cast<UpdateControl*>(place(sizeof(UpdateControl)));
-  DELINK_CHECK_LE(offset, memory_.records);
-  for (size_t i = 0; i < train_.instructions.size(); ++i) {
-    records_->events.push_back(device.NewEvent());
-  }
-  return absl::OkStatus();
-}
-
-void Executor::BuildVisits() {
-  const Tape::Env env{.device = env_.device,
-                      .stream = compute_stream_.get(),
-                      .accumulate = env_.accumulate};
-  for (const LayerPlan& layer : layers_) {
-    visits_.emplace_back();
-    for (int32_t m = 0; m < memory_.micro_batches; ++m) {
-      visits_.back().push_back(std::make_unique<Visit>(layer.visits, env));
-    }
-  }
 }
 
 std::vector<std::string> Executor::NamesOf(const Program& program) const {
@@ -182,6 +107,9 @@ void Executor::Load(const HostBatch& batch, int64_t step,
   DELINK_CHECK_EQ(static_cast<int64_t>(batch.inputs.size()), tokens);
   DELINK_CHECK_EQ(static_cast<int64_t>(batch.targets.size()), tokens);
   DELINK_CHECK_EQ(static_cast<int64_t>(batch.samples.size()), sequences);
+  const bool masked = memory_.batch.masked;
+  DELINK_CHECK_EQ(static_cast<int64_t>(batch.positions.size()),
+                  masked ? tokens : 0);
   Device& device = *env_.device;
   Stream& stream = *compute_stream_;
   loaded_key_ = Fold(Fold(KeyFromSeed(options_.seed), "step"),
@@ -193,6 +121,10 @@ void Executor::Load(const HostBatch& batch, int64_t step,
                       tokens * 4);
   device.CopyFromHost(stream, records_->samples, batch.samples.data(),
                       sequences * 8);
+  if (masked) {
+    device.CopyFromHost(stream, records_->positions, batch.positions.data(),
+                        tokens * 4);
+  }
   device.CopyFromHost(stream, records_->step_key, &loaded_key_,
                       sizeof(loaded_key_));
   device.CopyFromHost(stream, records_->control, &loaded_control_,
@@ -239,7 +171,12 @@ absl::StatusOr<StepResult> Executor::Gradients(const HostBatch& batch,
 
 absl::Status Executor::BeginStep(const HostBatch& batch, int64_t step,
                                  const UpdateControl& before) {
+  step_range_.emplace(absl::StrCat("step ", step).c_str());
+  DeviceTimes* const times = TimesOf(step);
+  if (times != nullptr) times->BeginStep(step, *compute_stream_);
   Load(batch, step, before);
+  if (times != nullptr) times->Loaded(*compute_stream_);
+  begun_ = step;
   return train_lanes_->RunStep(step);
 }
 
@@ -251,7 +188,11 @@ StepResult Executor::WaitForStep() {
                           sizeof(control));
   env_.device->CopyToHost(*compute_stream_, &votes,
                           records_->sums + memory_.sums - 1, sizeof(votes));
+  DeviceTimes* const times = TimesOf(begun_);
+  if (times != nullptr) times->EndStep(*compute_stream_);
   compute_stream_->Synchronize();
+  if (times != nullptr) times->Waited();
+  step_range_.reset();
   return StepResult{.loss = control.loss_sum / control.tokens,
                     .tokens = static_cast<int64_t>(control.tokens),
                     .grad_norm = control.norm,
@@ -278,6 +219,7 @@ absl::Status Executor::Drain() {
   DELINK_RETURN_IF_ERROR(train_lanes_->Drain());
   compute_stream_->Synchronize();
   network_stream_->Synchronize();
+  if (times_ != nullptr) times_->Settle();
   return absl::OkStatus();
 }
 
@@ -286,10 +228,9 @@ absl::Status Executor::Execute(int32_t index, int64_t step,
                                bool evaluating) {
   const auto i = static_cast<size_t>(index);
   const Instruction& at = program.instructions[i];
-  if (env_.watch != nullptr) {
-    env_.watch->Begin(at.lane, step,
-                      (evaluating ? evaluation_names_ : train_names_)[i]);
-  }
+  const std::string& name = (evaluating ? evaluation_names_ : train_names_)[i];
+  if (env_.watch != nullptr) env_.watch->Begin(at.lane, step, name);
+  const ProfileRange range(name.c_str());
   Stream& stream =
       at.lane == Lane::kNetwork ? *network_stream_ : *compute_stream_;
   for (const Dependency& d : analysis.dependencies[i]) {
@@ -297,6 +238,8 @@ absl::Status Executor::Execute(int32_t index, int64_t step,
       stream.Wait(*records_->events[static_cast<size_t>(d.instruction)]);
     }
   }
+  DeviceTimes* const times = evaluating ? nullptr : TimesOf(step);
+  if (times != nullptr) times->Begin(index, step, stream);
   absl::Status status;
   switch (at.op) {
     case Op::kForward:
@@ -330,6 +273,7 @@ absl::Status Executor::Execute(int32_t index, int64_t step,
       DELINK_CHECK(false) << "no such instruction on one stage: "
                           << ToString(at);
   }
+  if (times != nullptr) times->End(index, step, stream);
   if (!evaluating) stream.Record(*records_->events[i]);
   if (!status.ok()) {
     return absl::Status(status.code(),
@@ -352,17 +296,24 @@ absl::Status Executor::Reduce(int slab) {
       static_cast<char*>(whole) + comm.rank() * count * SizeOf(dtype);
   env_.device->Copy(*network_stream_, own, copies_.data(),
                     count * SizeOf(dtype));
-  if (store.placement().rows[s].state.sharded) return absl::OkStatus();
+  // Whoever updates the whole slab needs all of its gradient.
+  const PlacementRow& row = store.placement().rows[s];
+  if (row.state.sharded && row.owner == kNoOwner) return absl::OkStatus();
   return network_exchange_->AllGather(whole, count, dtype);
 }
 
 absl::Status Executor::Gather(int slab) {
   ParamStore& store = *env_.store;
+  const auto s = static_cast<size_t>(slab);
+  const Slab& of = store.slabs()[s];
+  void* const whole = store.at(slab, Plane::kWeight, 0);
+  const DType dtype = store.dtype(Plane::kWeight);
+  const int owner = store.placement().rows[s].owner;
+  if (owner != kNoOwner) {
+    return network_exchange_->Broadcast(whole, of.elements, dtype, owner);
+  }
   return network_exchange_->AllGather(
-      store.at(slab, Plane::kWeight, 0),
-      store.slabs()[static_cast<size_t>(slab)].ShardElements(
-          env_.network->size()),
-      store.dtype(Plane::kWeight));
+      whole, of.ShardElements(env_.network->size()), dtype);
 }
 
 absl::Status Executor::Norm() {

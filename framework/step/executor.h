@@ -8,6 +8,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -15,8 +16,10 @@
 #include "absl/status/statusor.h"
 #include "framework/comm/communicator.h"
 #include "framework/comm/device_exchange.h"
+#include "framework/device/profile.h"
 #include "framework/optim/slab_optimizer.h"
 #include "framework/sharing/agreement.h"
+#include "framework/step/device_times.h"
 #include "framework/step/instruction.h"
 #include "framework/step/lane_runner.h"
 #include "framework/step/memory.h"
@@ -31,6 +34,9 @@ struct HostBatch {
   std::vector<int32_t> inputs;   // [M, B, T]
   std::vector<int32_t> targets;  // [M, B, T]; -1: not counted
   std::vector<int64_t> samples;  // [M, B] global sample numbers
+  // [M, B, T] where BatchShape::masked: the place of each token in its document
+  // (layers/kernels/arguments.h); else empty.
+  std::vector<int32_t> positions;
 };
 
 struct StepResult {
@@ -125,6 +131,8 @@ class Executor {
   void BuildVisits();
   int64_t TracedBytes(const Instruction& at) const;
   void DescribeProgram(Trace& trace);
+  // Null where the step is not traced, or the device is the host.
+  DeviceTimes* TimesOf(int64_t step) const;
   std::vector<std::string> NamesOf(const Program& program) const;
   void Load(const HostBatch& batch, int64_t step, const UpdateControl& control);
   absl::Status Execute(int32_t index, int64_t step, const Program& program,
@@ -162,6 +170,9 @@ class Executor {
   // What the watch and the trace are told, by instruction.
   std::vector<std::string> train_names_, evaluation_names_;
   int32_t traced_program_ = 0;
+  std::unique_ptr<DeviceTimes> times_;
+  int64_t begun_ = 0;  // the step that BeginStep began last
+  std::optional<ProfileRange> step_range_;
   StepMemory memory_;
   Buffer slots_, boundaries_, workspace_, copies_, records_buffer_;
   std::unique_ptr<Records> records_;

@@ -24,10 +24,11 @@ struct Executor::Visit {
 
 // Addresses in the records buffer (device memory).
 struct Executor::Records {
-  int32_t* inputs = nullptr;   // [M, B, T]
-  int32_t* targets = nullptr;  // [M, B, T]
-  int64_t* samples = nullptr;  // [M, B]
-  double* sums = nullptr;      // block sums, then loss and tokens
+  int32_t* inputs = nullptr;     // [M, B, T]
+  int32_t* targets = nullptr;    // [M, B, T]
+  int64_t* samples = nullptr;    // [M, B]
+  int32_t* positions = nullptr;  // [M, B, T], null where nothing is masked
+  double* sums = nullptr;        // block sums, then loss and tokens
   RngKey* step_key = nullptr;
   LossRecord* loss = nullptr;
   UpdateControl* control = nullptr;

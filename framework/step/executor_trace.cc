@@ -45,6 +45,16 @@ void Executor::DescribeProgram(Trace& trace) {
     entries.push_back(std::move(entry));
   }
   traced_program_ = trace.AddProgram(std::move(entries));
+  const DeviceKind device = env_.device->kind();
+  if (IsCuda(device) && !IsMeta(device)) {
+    times_ =
+        std::make_unique<DeviceTimes>(*env_.device, trace, traced_program_);
+  }
+}
+
+DeviceTimes* Executor::TimesOf(int64_t step) const {
+  const bool traced = env_.trace != nullptr && env_.trace->Wants(step);
+  return traced ? times_.get() : nullptr;
 }
 
 absl::Status Executor::ExecuteTraining(int32_t index, int64_t step) {

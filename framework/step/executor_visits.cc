@@ -10,11 +10,14 @@ namespace delink {
 
 VisitInputs Executor::InputsOf(int32_t micro_batch, bool training) const {
   const int64_t b = memory_.batch.micro_batch;
+  const int64_t tokens = micro_batch * memory_.batch.tokens();
   return {.training = training,
           .step_key = records_->step_key,
           .samples = records_->samples + micro_batch * b,
-          .targets = records_->targets + micro_batch * memory_.batch.tokens(),
-          .loss = records_->loss};
+          .targets = records_->targets + tokens,
+          .loss = records_->loss,
+          .positions =
+              memory_.batch.masked ? records_->positions + tokens : nullptr};
 }
 
 void* Executor::SlotAddress(int32_t layer, int32_t slot) const {

@@ -2,6 +2,8 @@
 
 #include <utility>
 
+#include "framework/device/profile.h"
+
 namespace delink {
 
 LaneRunner::LaneRunner(const Program& program, const Analysis& analysis,
@@ -56,6 +58,7 @@ absl::Status LaneRunner::RunOne(int32_t index, int64_t step, int64_t name) {
 }
 
 void LaneRunner::RunLane() {
+  NameThread("network lane");
   for (int64_t step = 1;; ++step) {
     int64_t name = 0;
     {

@@ -3,7 +3,6 @@
 #include <algorithm>
 
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_format.h"
 
 namespace delink {
 namespace {
@@ -35,7 +34,8 @@ int64_t LargestShard(const ParamStore& store) {
 int64_t RecordBytes(const StepMemory& memory) {
   const int64_t tokens = memory.micro_batches * memory.batch.tokens();
   const int64_t samples = memory.micro_batches * memory.batch.micro_batch;
-  return 2 * AlignUp(tokens * SizeOf(DType::kI32)) +
+  const int64_t by_token = memory.batch.masked ? 3 : 2;
+  return by_token * AlignUp(tokens * SizeOf(DType::kI32)) +
          AlignUp(samples * SizeOf(DType::kI64)) +
          AlignUp(memory.sums * SizeOf(DType::kF64)) + 3 * kAlignment;
 }
@@ -85,19 +85,6 @@ MemoryAccount AccountOf(const ParamStore& store, const StepMemory& memory) {
           .copies = memory.copies,
           .records = memory.records,
           .overhead = store.device().overhead()};
-}
-
-std::string FormatBytes(int64_t bytes) {
-  constexpr int64_t kUnit = 1024;
-  if (bytes < kUnit) return absl::StrCat(bytes, " B");
-  const char* const units[] = {"KiB", "MiB", "GiB", "TiB"};
-  double value = static_cast<double>(bytes) / kUnit;
-  int unit = 0;
-  while (value >= kUnit && unit < 3) {
-    value /= kUnit;
-    ++unit;
-  }
-  return absl::StrFormat("%.1f %s", value, units[unit]);
 }
 
 std::string ToString(const MemoryAccount& account) {

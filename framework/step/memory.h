@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "framework/base/format_bytes.h"
 #include "framework/module/param_store.h"
 #include "framework/step/dependencies.h"
 #include "framework/step/measure.h"
@@ -35,8 +36,6 @@ struct MemoryAccount {
 
 // "weights 12.3 MiB, gradients ...", one line.
 std::string ToString(const MemoryAccount& account);
-// "12.3 MiB".
-std::string FormatBytes(int64_t bytes);
 
 // Doubles that travel with the sums of squares in the exchange of the norm: the
 // loss, the tokens behind it, the votes.

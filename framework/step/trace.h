@@ -1,6 +1,6 @@
 // When the instructions of training steps began and ended, as a host's thread
-// saw it: on a device that works asynchronously that is when they were
-// enqueued, and what the device took would have to come from events.
+// saw it, and, on a device that works by itself, when that ran them: the host
+// only enqueues them there (device_times.h).
 //
 // Of one rank; handed to every executor of a run in turn. Add may be called by
 // several lanes at a time; what is kept is read when none is at work.
@@ -36,8 +36,18 @@ class Trace {
   struct Span {
     int64_t step = 0;
     int32_t program = 0;  // as AddProgram numbered it
-    int32_t index = 0;    // of the instruction
+    int32_t index = 0;    // of the instruction; -1: the batch comes (device)
     Clock::time_point begin, end;
+  };
+
+  // A step on the device, from the first that the host gave it to the last.
+  struct DeviceStep {
+    int64_t step = 0;
+    Clock::time_point begin, end;
+    // Seconds since the end of the step before; -1 where that was not traced.
+    double idle_before = -1;
+    // All times of the step may be later by up to so many seconds.
+    double clock_error = 0;
   };
 
   // Keeps steps `first` to `last` of a run.
@@ -50,18 +60,37 @@ class Trace {
 
   bool Wants(int64_t step) const { return first_ <= step && step <= last_; }
   void Add(const Span& span);
+  void AddOnDevice(const DeviceStep& step, const std::vector<Span>& spans);
 
   int64_t first() const { return first_; }
   int64_t last() const { return last_; }
   const std::vector<std::vector<Entry>>& programs() const { return programs_; }
   // In the order in which they ended.
   const std::vector<Span>& spans() const { return spans_; }
+  // Empty where the device is the host. By step and index.
+  const std::vector<Span>& device_spans() const { return device_spans_; }
+  const std::vector<DeviceStep>& device_steps() const { return device_steps_; }
 
  private:
   const int64_t first_, last_;
   std::vector<std::vector<Entry>> programs_;
   std::mutex mutex_;
-  std::vector<Span> spans_;  // by mutex_
+  std::vector<Span> spans_;  // by mutex_, as all that follows
+  std::vector<Span> device_spans_;
+  std::vector<DeviceStep> device_steps_;
 };
+
+// How a device spent the traced steps: seconds, on average over them.
+struct DeviceUse {
+  int64_t steps = 0;
+  double step = 0;     // from the first work of a step to its last
+  double between = 0;  // idle before it, since the step before
+  double gaps = 0;     // idle in it: no instruction was at work
+  // In instructions at whose end the host had given it nothing further yet: at
+  // most so long it waited for the host in them.
+  double behind_host = 0;
+  double clock_error = 0;  // the largest
+};
+DeviceUse UseOf(const Trace& trace);
 
 }  // namespace delink

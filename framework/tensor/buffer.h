@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <string_view>
 #include <utility>
 
 #include "absl/status/statusor.h"
@@ -14,8 +15,10 @@ namespace delink {
 class Buffer {
  public:
   Buffer() = default;
-  static absl::StatusOr<Buffer> Allocate(Device& device, int64_t bytes) {
-    DELINK_ASSIGN_OR_RETURN(void* const data, device.Allocate(bytes));
+  // `what`: Device::Allocate.
+  static absl::StatusOr<Buffer> Allocate(Device& device, int64_t bytes,
+                                         std::string_view what = "buffers") {
+    DELINK_ASSIGN_OR_RETURN(void* const data, device.Allocate(bytes, what));
     return Buffer(&device, data, bytes);
   }
   ~Buffer() { Reset(); }

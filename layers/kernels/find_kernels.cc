@@ -100,6 +100,16 @@ absl::Status CheckKernels(DeviceKind device) {
                          : absl::FailedPreconditionError(missing);
 }
 
+std::string PrepareKernels(Device& device, DType dtype) {
+  const bool cuda = IsCuda(device.kind()) && !IsMeta(device.kind());
+  if (!cuda || dtype != DType::kBF16) return "";
+  const std::string missing = cuda::OpenAttention(*device.NewStream());
+  if (missing.empty()) return "";
+  return "attention in bf16 is not cuDNN's but our own kernels', which are "
+         "several times slower: " +
+         missing;
+}
+
 bool FastBf16() { return cpu::FastBf16Matmul(); }
 
 const Kernels& ReferenceKernelsF32() { return ref::Table<float>(); }

@@ -1,6 +1,8 @@
 // Which table of kernels serves a device and dtype.
 #pragma once
 
+#include <string>
+
 #include "absl/status/status.h"
 #include "framework/device/backend.h"
 #include "framework/tensor/dtype.h"
@@ -20,6 +22,11 @@ const Kernels* FindKernels(DeviceKind device, DType dtype);
 // which ends the process when they are called and are not: FailedPrecondition
 // says where they were looked for and how to mend it.
 absl::Status CheckKernels(DeviceKind device);
+
+// Opens the libraries that else the first step would open: what they take is
+// then part of the device's overhead. Empty, or which kernels are slow for want
+// of one, and how to mend it.
+std::string PrepareKernels(Device& device, DType dtype);
 
 // Whether the CPU's bf16 table multiplies matrices by instructions for bf16.
 // Otherwise it is right all the same, but no faster than f32, maybe slower.

@@ -84,8 +84,10 @@ Bandwidth MeasureBandwidth(int threads, int64_t bytes, int passes) {
 absl::StatusOr<Bandwidth> MeasureCopy(Target& target, int64_t bytes,
                                       int passes) {
   Device& device = target.device();
-  DELINK_ASSIGN_OR_RETURN(const Buffer from, Buffer::Allocate(device, bytes));
-  DELINK_ASSIGN_OR_RETURN(const Buffer to, Buffer::Allocate(device, bytes));
+  DELINK_ASSIGN_OR_RETURN(const Buffer from,
+                          Buffer::Allocate(device, bytes, "copies"));
+  DELINK_ASSIGN_OR_RETURN(const Buffer to,
+                          Buffer::Allocate(device, bytes, "copies"));
   target.Fill(from.data(), bytes);
   const auto begin = device.NewTimingEvent(), end = device.NewTimingEvent();
   double best = std::numeric_limits<double>::infinity();

@@ -116,6 +116,7 @@ Json StepJson(const StepMeasure& s) {
           {"memory", ToJson(s.memory)},
           {"resident_before_bytes", s.resident_before},
           {"peak_resident_bytes", s.peak_resident},
+          {"allocated_bytes", s.allocated_bytes},
           {"device_bytes", s.device_bytes},
           {"loss", s.loss}};
 }

@@ -80,6 +80,14 @@ std::string OpsText(const std::vector<OpMeasure>& ops) {
   return text;
 }
 
+// What was planned, what was measured, and how far they are apart.
+std::string Beside(int64_t planned, int64_t measured) {
+  const double ratio =
+      static_cast<double>(measured) / static_cast<double>(planned);
+  return absl::StrFormat("%s and %s (%+.2f%%)", FormatBytes(planned),
+                         FormatBytes(measured), 100 * (ratio - 1));
+}
+
 std::string PartsText(const StepMeasure& s) {
   const std::pair<const char*, double> parts[] = {
       {"forward", s.parts.forward}, {"backward", s.parts.backward},
@@ -107,11 +115,13 @@ std::string StepText(const StepMeasure& s) {
                       s.flops / s.seconds.median / kGiga, 100 * s.peak,
                       100 * s.light),
       PartsText(s), "  memory: ", ToString(s.memory), "\n",
-      "  peak resident: ", FormatBytes(s.peak_resident),
+      "  planned and measured: ",
+      Beside(s.memory.allocated(), s.allocated_bytes), " allocated",
       s.device_bytes == 0
           ? ""
-          : absl::StrCat("; of the GPU ", FormatBytes(s.device_bytes)),
-      "\n");
+          : absl::StrCat(", ", Beside(s.memory.total(), s.device_bytes),
+                         " of the GPU"),
+      "; peak resident ", FormatBytes(s.peak_resident), "\n");
   for (const KernelShare& k : s.kernels) {
     if (k.share < kLeastShare) continue;
     absl::StrAppend(

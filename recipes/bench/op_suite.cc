@@ -36,7 +36,7 @@ absl::StatusOr<OpMeasure> MeasureOp(const OpCase& op, Target& target,
   const int64_t sets = SetsOf(count.bytes(), machine.cache_bytes, quick);
   DELINK_ASSIGN_OR_RETURN(
       const Buffer memory,
-      Buffer::Allocate(target.device(), sets * count.bytes()));
+      Buffer::Allocate(target.device(), sets * count.bytes(), "operands"));
   target.Fill(memory.data(), memory.bytes());
   std::vector<OpCall> calls;
   for (int64_t i = 0; i < sets; ++i) {

@@ -13,7 +13,7 @@
 #include "framework/comm/self_communicator.h"
 #include "layers/kernels/timed/timed.h"
 #include "recipes/bench/step_account.h"
-#include "recipes/run/prepare.h"
+#include "recipes/run/make_optimizer.h"
 #include "recipes/run/progress.h"
 #include "recipes/run/stage_run.h"
 
@@ -82,7 +82,8 @@ absl::StatusOr<std::unique_ptr<Rig>> MakeRig(const StepCase& step,
   DELINK_ASSIGN_OR_RETURN(rig->device, NewDeviceOf(device));
   if (noted) rig->device = NewTimedDevice(std::move(rig->device), rig->calls);
   rig->model = BuildModel(models, Scope(rig->registry), *rig->recipe.model);
-  rig->optimizer = MakeOptimizer(rig->recipe.optimizer);
+  DELINK_ASSIGN_OR_RETURN(rig->optimizer,
+                          MakeOptimizer(rig->recipe, rig->registry));
   const RunEnv env{.recipe = &rig->recipe,
                    .device = rig->device.get(),
                    .model = rig->model.get(),
@@ -144,6 +145,7 @@ absl::Status MeasureRig(Rig& rig, const Machine& machine,
   measure->seconds = Summarise(record.seconds);
   const DeviceMemory memory = rig.device->memory();
   measure->device_bytes = memory.total - memory.free;
+  measure->allocated_bytes = rig.device->ledgers().allocated.highest();
   if (!rig.trace.spans().empty()) AccountForTime(record, machine, measure);
   return absl::OkStatus();
 }

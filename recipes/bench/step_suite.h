@@ -72,7 +72,10 @@ struct StepMeasure {
   MemoryAccount memory;
   int64_t resident_before = 0;  // bytes of the process, before the model
   int64_t peak_resident = 0;    // bytes of the process, at most
-  // Of a GPU, at the end, as the driver counts: to be held against `memory`.
+  // The most that was allocated at one time: to be held against what `memory`
+  // says is.
+  int64_t allocated_bytes = 0;
+  // Of a GPU, at the end, as the driver counts: to be held against its total.
   int64_t device_bytes = 0;
   double loss = 0;  // of the last step
 };

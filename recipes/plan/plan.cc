@@ -10,6 +10,7 @@
 #include "framework/sharing/report.h"
 #include "recipes/run/choose_device.h"
 #include "recipes/run/imagined_ranks.h"
+#include "recipes/run/make_optimizer.h"
 #include "recipes/run/prepare.h"
 #include "recipes/run/stage_run.h"
 #include "recipes/schema/recipe_io.h"
@@ -26,8 +27,8 @@ int64_t RanksOf(const Recipe& recipe) {
 
 absl::StatusOr<Recipe> WithVocab(const Recipe& recipe) {
   if (recipe.model->vocab > 0) return recipe;
-  const absl::StatusOr<Corpus> corpus =
-      Corpus::Open(recipe.data.train, {.statistics_only = true});
+  const absl::StatusOr<Corpus> corpus = Corpus::Open(
+      recipe.data.Sources().front().train, {.statistics_only = true});
   if (!corpus.ok()) {
     return absl::Status(
         corpus.status().code(),
@@ -53,10 +54,25 @@ void CountExchanges(const ParamStore& store, StagePlan& plan) {
     const int64_t bytes = store.slabs()[s].ShardElements(ranks) * ranks *
                           SizeOf(store.dtype(plane));
     if (at.op == Op::kReduce) plan.reduced_bytes += bytes;
-    // The gradient where updates are whole, else the weights.
-    const bool sharded = store.placement().rows[s].state.sharded;
-    if ((at.op == Op::kFetch) == sharded) plan.gathered_bytes += bytes;
+    // The gradient where updates are whole or one rank's, and the weights
+    // where they are not everybody's.
+    const PlacementRow& row = store.placement().rows[s];
+    const bool gathers = at.op == Op::kFetch
+                             ? row.state.sharded
+                             : !row.state.sharded || row.owner != kNoOwner;
+    if (gathers) plan.gathered_bytes += bytes;
   }
+}
+
+// What is taken now.
+std::vector<MemoryLedger::Entry> Taken(const DeviceLedgers& ledgers) {
+  std::vector<MemoryLedger::Entry> taken;
+  for (const MemoryLedger* const ledger : {&ledgers.allocated, &ledgers.own}) {
+    for (const MemoryLedger::Entry& entry : ledger->entries()) {
+      if (entry.bytes > 0) taken.push_back(entry);
+    }
+  }
+  return taken;
 }
 
 StagePlan Describe(const Recipe& recipe, StageRun& stage) {
@@ -70,6 +86,7 @@ StagePlan Describe(const Recipe& recipe, StageRun& stage) {
                  .unique_parameters = stage.store().unique_parameters(),
                  .virtual_parameters = stage.store().virtual_parameters(),
                  .account = stage.account(),
+                 .taken = Taken(stage.store().device().ledgers()),
                  .micro_batch = stage.cut().micro_batch,
                  .micro_batches = stage.cut().micro_batches,
                  .program = executor.program(),
@@ -105,8 +122,8 @@ absl::StatusOr<RunPlan> PlanRun(const PlanOptions& options,
   ParamRegistry registry;
   const std::unique_ptr<Sequential> model =
       BuildModel(models, Scope(registry, recipe.run.dtype()), *recipe.model);
-  const std::unique_ptr<SlabOptimizer> optimizer =
-      MakeOptimizer(recipe.optimizer);
+  DELINK_ASSIGN_OR_RETURN(const std::unique_ptr<SlabOptimizer> optimizer,
+                          MakeOptimizer(recipe, registry));
   ImaginedRanks world(static_cast<int>(ranks));
   ImaginedRanks network(static_cast<int>(ranks));
   const RunEnv env{.recipe = &recipe,

@@ -33,6 +33,8 @@ struct StagePlan {
   int64_t unique_parameters = 0;     // that exist
   int64_t virtual_parameters = 0;    // that layers see
   MemoryAccount account;             // of rank 0, which has the most
+  // The same by what it is taken for, and in how many blocks.
+  std::vector<MemoryLedger::Entry> taken;
   // Weights, gradients and state of the stage before and of this one, which the
   // switch holds at the same time; 0 for the first stage.
   int64_t switch_bytes = 0;

@@ -27,6 +27,14 @@ std::vector<std::pair<std::string, int64_t>> CountOps(const Program& program) {
   return counts;
 }
 
+Json ByName(const std::vector<MemoryLedger::Entry>& taken) {
+  Json json = Json::object();
+  for (const MemoryLedger::Entry& entry : taken) {
+    json[entry.kind] = entry.bytes;
+  }
+  return json;
+}
+
 std::string CountText(double count) {
   const std::string text = FormatCount(count);
   return count < 1000 ? text + " " : text;
@@ -47,6 +55,15 @@ std::string StageText(const RunPlan& plan, const StagePlan& s) {
                     ": both stages' weights, gradients and state\n");
   }
   absl::StrAppend(&text, "  memory of a rank: ", ToString(s.account), "\n");
+  absl::StrAppend(
+      &text, "  by name: ",
+      absl::StrJoin(s.taken, ", ",
+                    [](std::string* out, const MemoryLedger::Entry& entry) {
+                      absl::StrAppend(out, entry.kind, " ",
+                                      FormatBytes(entry.bytes), " in ",
+                                      entry.blocks);
+                    }),
+      "\n");
   absl::StrAppend(&text, "  ", CountText(s.flops_per_token), "FLOP a token, ",
                   CountText(s.flops_per_step), "FLOP a step of ",
                   s.micro_batches, " x ", s.micro_batch,
@@ -78,6 +95,7 @@ Json StageJson(const StagePlan& s, bool with_program) {
             {"unique_parameters", s.unique_parameters},
             {"virtual_parameters", s.virtual_parameters},
             {"bytes", ToJson(s.account)},
+            {"bytes_by_name", ByName(s.taken)},
             {"switch_bytes", s.switch_bytes},
             {"micro_batch", s.micro_batch},
             {"micro_batches", s.micro_batches},

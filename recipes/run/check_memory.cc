@@ -16,20 +16,32 @@ int64_t PlaneBytes(const MemoryAccount& account) {
   return account.weights + account.gradients + account.state;
 }
 
-// `needed` bytes, of which `what` says more.
-absl::Status CheckFree(const Device& device, int64_t needed,
-                       const std::string& what) {
-  const DeviceMemory memory = device.memory();
-  if (memory.total == 0 || needed <= memory.free) return absl::OkStatus();
-  return absl::ResourceExhaustedError(
-      absl::StrCat(what, ", but of ", device.name(), " only ",
-                   FormatBytes(memory.free), " are free", kKnobs));
-}
+// What a rank may take, and whether `needed` bytes, of which `what` says more,
+// are as many.
+struct Room {
+  std::string device;
+  int64_t free;
+  int ranks;
+
+  absl::Status Check(int64_t needed, const std::string& what) const {
+    const int64_t part = free / ranks;
+    if (needed <= part) return absl::OkStatus();
+    std::string room = absl::StrCat(FormatBytes(part), " are free");
+    if (ranks > 1) {
+      absl::StrAppend(&room, " for each of the ", ranks,
+                      " ranks that share it");
+    }
+    return absl::ResourceExhaustedError(
+        absl::StrCat(what, ", but of ", device, " only ", room, kKnobs));
+  }
+};
 
 }  // namespace
 
-absl::Status CheckMemory(const RunEnv& env, size_t first) {
-  if (env.device->memory().total == 0) return absl::OkStatus();
+absl::Status CheckMemory(const RunEnv& env, size_t first, int ranks) {
+  const DeviceMemory memory = env.device->memory();
+  if (memory.total == 0) return absl::OkStatus();
+  const Room room{env.device->name(), memory.free, ranks};
   const std::unique_ptr<Device> meta = NewMetaDevice(env.device->kind());
   ImaginedRanks world(env.world->size()), network(env.world->size());
   RunEnv planned = env;
@@ -45,14 +57,13 @@ absl::Status CheckMemory(const RunEnv& env, size_t first) {
                             StageRun::Create(planned, i));
     const MemoryAccount account = stage->account();
     const std::string name = absl::StrCat("stage ", stage->stage().name);
-    DELINK_RETURN_IF_ERROR(
-        CheckFree(*env.device, account.total(),
-                  absl::StrCat("out of memory: ", name,
-                               " does not fit: ", ToString(account))));
+    DELINK_RETURN_IF_ERROR(room.Check(
+        account.total(), absl::StrCat("out of memory: ", name,
+                                      " does not fit: ", ToString(account))));
     const int64_t planes = PlaneBytes(account);
     if (before > 0) {
-      DELINK_RETURN_IF_ERROR(CheckFree(
-          *env.device, before + planes,
+      DELINK_RETURN_IF_ERROR(room.Check(
+          before + planes,
           absl::StrCat("out of memory: the switch into ", name,
                        " does not fit: weights, gradients and state of both "
                        "stages take ",

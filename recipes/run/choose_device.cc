@@ -69,6 +69,13 @@ absl::StatusOr<std::unique_ptr<Device>> ChooseDevice(const DeviceChoice& choice,
       "machines alike, or say run.device = \"cpu\""));
 }
 
+int RanksOnDevice(const Device& device, const World& world) {
+  const absl::StatusOr<int> devices = CountCudaDevices();
+  if (!IsCuda(device.kind()) || !devices.ok()) return 1;
+  const int first = world.local_rank() % *devices;
+  return (world.local_size() - first + *devices - 1) / *devices;
+}
+
 DeviceKind KindOfChoice(Choice device) {
   const bool cuda = device == Choice::kCuda ||
                     (device == Choice::kAuto && CountCudaDevices().ok());

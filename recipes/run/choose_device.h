@@ -28,6 +28,9 @@ std::optional<RunConfig::Device> ParseDevice(std::string_view name);
 absl::StatusOr<std::unique_ptr<Device>> ChooseDevice(const DeviceChoice& choice,
                                                      World& world);
 
+// Ranks that compute on the device of this one, itself among them.
+int RanksOnDevice(const Device& device, const World& world);
+
 // The kind that ChooseDevice would take for one rank, without taking it.
 DeviceKind KindOfChoice(RunConfig::Device device);
 

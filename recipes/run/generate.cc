@@ -10,7 +10,7 @@ namespace delink {
 namespace {
 
 Buffer Take(Device& device, int64_t bytes) {
-  absl::StatusOr<Buffer> buffer = Buffer::Allocate(device, bytes);
+  absl::StatusOr<Buffer> buffer = Buffer::Allocate(device, bytes, "tensors");
   DELINK_CHECK(buffer.ok()) << std::string(buffer.status().message());
   return *std::move(buffer);
 }

@@ -50,7 +50,8 @@ double MeasureMatmulPeak(Device& device, DType dtype, int64_t size,
   const std::unique_ptr<Stream> stream = device.NewStream();
   Buffer matrices[3];
   for (Buffer& matrix : matrices) {
-    auto memory = Buffer::Allocate(device, size * size * SizeOf(dtype));
+    auto memory =
+        Buffer::Allocate(device, size * size * SizeOf(dtype), "matrices");
     if (!memory.ok()) return 0;
     matrix = *std::move(memory);
     FillWithNumbers(device, *stream, matrix.data(), matrix.bytes());

@@ -12,6 +12,7 @@
 
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
 #include "framework/base/file.h"
 #include "framework/base/log.h"
 #include "framework/base/status_macros.h"
@@ -20,6 +21,9 @@ namespace delink {
 namespace {
 
 using Json = nlohmann::ordered_json;
+
+// Between the track of a lane and that of the same on the device.
+constexpr int kOnDevice = 100;
 
 bool StepNumber(std::string_view text, int64_t* value) {
   return absl::SimpleAtoi(absl::string_view(text.data(), text.size()), value) &&
@@ -41,6 +45,7 @@ double Microseconds(Trace::Clock::duration time) {
 Json ArgsOf(const Trace::Span& span, const Trace::Entry& entry) {
   const Instruction& at = entry.at;
   Json args = {{"step", span.step}, {"instruction", span.index}};
+  if (span.index < 0) return {{"step", span.step}};
   if (at.layer >= 0) {
     args["layer"] = entry.of;
     args["micro_batch"] = at.micro_batch;
@@ -58,6 +63,32 @@ Json ArgsOf(const Trace::Span& span, const Trace::Entry& entry) {
     if (value > 0) args[name] = value;
   }
   return args;
+}
+
+// What stands for the batch's way to the device.
+const Trace::Entry& BatchEntry() {
+  static const Trace::Entry kEntry{.name = "batch"};
+  return kEntry;
+}
+
+// Microseconds of a step; null where the device is the host.
+Json ToJson(const DeviceUse& use) {
+  if (use.steps == 0) return nullptr;
+  constexpr double kMicro = 1e6;
+  return {{"steps", use.steps},
+          {"step_us", kMicro * use.step},
+          {"idle_between_steps_us", kMicro * use.between},
+          {"idle_in_step_us", kMicro * use.gaps},
+          {"behind_host_us", kMicro * use.behind_host},
+          {"clock_error_us", kMicro * use.clock_error}};
+}
+
+std::string ToText(const DeviceUse& use) {
+  if (use.steps == 0) return "";
+  return absl::StrFormat(
+      "; of a step's %.2f ms the device was idle %.3f ms, and %.3f ms before "
+      "it; at most %.2f ms it waited for the host within instructions",
+      1e3 * use.step, 1e3 * use.gaps, 1e3 * use.between, 1e3 * use.behind_host);
 }
 
 }  // namespace
@@ -132,26 +163,36 @@ std::string TraceFile::Events() const {
     absl::StrAppend(&text, ",\n", event.dump());
   };
   add(Metadata(rank, "process_sort_index", {{"sort_index", rank}}));
-  std::set<Lane> lanes;
-  for (const Trace::Span& span : trace_.spans()) {
-    const Trace::Entry& entry =
-        trace_.programs()[static_cast<size_t>(span.program)]
-                         [static_cast<size_t>(span.index)];
-    const Lane lane = entry.at.lane;
-    if (lanes.insert(lane).second) {
-      Json name = Metadata(rank, "thread_name", {{"name", ToString(lane)}});
-      name["tid"] = static_cast<int>(lane);
-      add(name);
+  std::set<int> tracks;
+  const auto add_all = [&](const std::vector<Trace::Span>& spans,
+                           bool on_device) {
+    for (const Trace::Span& span : spans) {
+      const Trace::Entry& entry =
+          span.index < 0 ? BatchEntry()
+                         : trace_.programs()[static_cast<size_t>(span.program)]
+                                            [static_cast<size_t>(span.index)];
+      const Lane lane = entry.at.lane;
+      const int track = static_cast<int>(lane) + (on_device ? kOnDevice : 0);
+      if (tracks.insert(track).second) {
+        Json name = Metadata(
+            rank, "thread_name",
+            {{"name", absl::StrCat(ToString(lane),
+                                   on_device ? " on the device" : "")}});
+        name["tid"] = track;
+        add(name);
+      }
+      add({{"name", entry.name},
+           {"cat", span.index < 0 ? "Batch" : ToString(entry.at.op)},
+           {"ph", "X"},
+           {"pid", rank},
+           {"tid", track},
+           {"ts", Microseconds(span.begin - start_)},
+           {"dur", Microseconds(span.end - span.begin)},
+           {"args", ArgsOf(span, entry)}});
     }
-    add({{"name", entry.name},
-         {"cat", ToString(entry.at.op)},
-         {"ph", "X"},
-         {"pid", rank},
-         {"tid", static_cast<int>(lane)},
-         {"ts", Microseconds(span.begin - start_)},
-         {"dur", Microseconds(span.end - span.begin)},
-         {"args", ArgsOf(span, entry)}});
-  }
+  };
+  add_all(trace_.spans(), false);
+  add_all(trace_.device_spans(), true);
   return text;
 }
 
@@ -160,19 +201,27 @@ absl::Status TraceFile::OnStep(Executor& executor, int64_t step, bool ends) {
   DELINK_RETURN_IF_ERROR(executor.Drain());
   written_ = true;
   std::string text = "{\"displayTimeUnit\": \"ms\", \"traceEvents\": [\n";
-  const std::string mine = Events();
+  const DeviceUse use = UseOf(trace_);
+  const std::string mine = Events(), my_use = ToJson(use).dump();
+  std::string uses;
   for (int rank = 0; rank < world_->size(); ++rank) {
     DELINK_ASSIGN_OR_RETURN(const std::string events,
                             BroadcastString(world_->comm(), mine, rank));
+    DELINK_ASSIGN_OR_RETURN(const std::string its_use,
+                            BroadcastString(world_->comm(), my_use, rank));
     if (world_->rank() != 0) continue;
     absl::StrAppend(&text, rank > 0 ? ",\n" : "", events);
+    absl::StrAppend(&uses, rank > 0 ? ", " : "", its_use);
   }
   if (world_->rank() != 0) return absl::OkStatus();
   // A run does not end because of what watches it.
-  const absl::Status status = WriteFile(path_, text + "\n]}\n");
+  const absl::Status status = WriteFile(
+      path_,
+      absl::StrCat(text, "\n], \"otherData\": {\"device\": [", uses, "]}}\n"));
   if (status.ok()) {
     DELINK_LOG(kInfo) << "trace of steps " << trace_.first() << " to "
-                      << std::min(step, trace_.last()) << ": " << path_;
+                      << std::min(step, trace_.last()) << ": " << path_
+                      << ToText(use);
   } else {
     DELINK_LOG(kError) << "--trace: " << std::string(status.message());
   }

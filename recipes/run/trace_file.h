@@ -2,10 +2,12 @@
 // ranks, in Chrome's trace event format (JSON; Perfetto and chrome://tracing
 // open it). docs/cli.md says what is in it.
 //
-// One file for all ranks: a rank is a process, a lane a thread. Times are
-// microseconds since the run's start. Ranks on one machine have one clock, so
-// theirs are exact against each other; those of different machines begin to
-// count when they leave one barrier, and agree to within what that takes.
+// One file for all ranks: a rank is a process, a lane a thread, and what of it
+// ran on a device another one. `otherData` has for each rank how its device
+// spent the steps (null on the CPU). Times are microseconds since the run's
+// start. Ranks on one machine have one clock, so theirs are exact against each
+// other; those of different machines begin to count when they leave one
+// barrier, and agree to within what that takes.
 #pragma once
 
 #include <cstdint>

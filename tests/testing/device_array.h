@@ -24,7 +24,7 @@ class DeviceArray {
         around_(static_cast<size_t>(offset + size_ + 1)) {
     std::memset(static_cast<void*>(around_.data()), 0x3B,
                 around_.size() * sizeof(T));
-    auto memory = device.Allocate(Bytes());
+    auto memory = device.Allocate(Bytes(), "a test");
     EXPECT_TRUE(memory.ok()) << memory.status().ToString();
     memory_ = static_cast<T*>(*memory);
     std::vector<T> all = around_;

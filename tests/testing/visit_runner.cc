@@ -47,7 +47,7 @@ void VisitRunner::Measure() {
   Tape tape(
       {.device = meta.get(), .stream = stream.get(), .accumulate = Accumulate},
       memory);
-  void* const anywhere = *meta->Allocate(0);
+  void* const anywhere = *meta->Allocate(0, "inputs");
   options_.bind();
   for (const Phase phase : {Phase::kEval, Phase::kForward, Phase::kRecord}) {
     VisitInputs inputs = options_.inputs;

@@ -1,5 +1,4 @@
 // The CPU as a device: streams run synchronously on the thread that calls.
-#include <atomic>
 #include <chrono>
 #include <cstdlib>
 #include <cstring>
@@ -33,35 +32,33 @@ class CpuStream final : public Stream {
 class CpuDevice final : public Device {
  public:
   ~CpuDevice() override {
-    DELINK_CHECK_EQ(bytes_in_use_.load(), 0) << "device memory was not freed";
+    DELINK_CHECK_EQ(bytes_in_use(), 0) << "device memory was not freed";
   }
 
   DeviceKind kind() const override { return DeviceKind::kCpu; }
   std::string name() const override { return "cpu"; }
 
-  absl::StatusOr<void*> Allocate(int64_t bytes) override {
+  absl::StatusOr<void*> Allocate(int64_t bytes,
+                                 std::string_view what) override {
     DELINK_CHECK_GE(bytes, 0);
     void* const address = std::aligned_alloc(
         kAlignment, static_cast<size_t>(AlignUp(bytes > 0 ? bytes : 1)));
     if (address == nullptr) {
-      return absl::ResourceExhaustedError(
-          absl::StrCat("out of memory: asked for ", bytes, " bytes with ",
-                       bytes_in_use_.load(), " in use"));
+      return absl::ResourceExhaustedError(absl::StrCat(
+          "out of memory: asked for ", bytes, " bytes for ",
+          absl::string_view(what.data(), what.size()), " with ", bytes_in_use(),
+          " in use: ", ledgers_.allocated.ToString()));
     }
-    bytes_in_use_ += bytes;
-    ++allocations_;
+    ledgers_.allocated.Take(address, bytes, what);
     return address;
   }
 
-  void Free(void* address, int64_t bytes) override {
+  void Free(void* address, int64_t) override {
+    ledgers_.allocated.Give(address);
     std::free(address);
-    bytes_in_use_ -= bytes;
   }
 
-  int64_t bytes_in_use() const override { return bytes_in_use_; }
-  int64_t allocations() const override { return allocations_; }
-
-  std::unique_ptr<Stream> NewStream() override {
+  std::unique_ptr<Stream> NewStream(std::string_view) override {
     return std::make_unique<CpuStream>();
   }
   std::unique_ptr<Event> NewEvent() override {
@@ -98,9 +95,6 @@ class CpuDevice final : public Device {
       std::memcpy(to, from, static_cast<size_t>(bytes));
     }
   }
-
-  std::atomic<int64_t> bytes_in_use_{0};
-  std::atomic<int64_t> allocations_{0};
 };
 
 }  // namespace

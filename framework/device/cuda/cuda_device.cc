@@ -1,12 +1,14 @@
 // A CUDA device, over the runtime API.
 //
-// Streams are the runtime's, which do not wait for the default one. What
-// kernels need beside their arguments (stream.h) a stream takes when it is
-// prepared or first launches; streams that only copy never do. Small copies go
-// through pinned memory (staging.h), which streams hand on to each other.
+// Memory comes from one arena (arena.h). Streams are the runtime's, which do
+// not wait for the default one. What kernels need beside their arguments
+// (stream.h) a stream takes when it is prepared or first launches; streams that
+// only copy never do. Small copies go through pinned memory (staging.h). A
+// stream that is done with goes on to the next who wants one, with its staging;
+// once one is prepared, another is there for who copies beside it.
 #include <cuda_runtime_api.h>
 
-#include <atomic>
+#include <algorithm>
 #include <map>
 #include <mutex>
 #include <utility>
@@ -17,10 +19,12 @@
 #include "framework/base/check.h"
 #include "framework/base/status_macros.h"
 #include "framework/device/backend.h"
+#include "framework/device/cuda/arena.h"
 #include "framework/device/cuda/check.h"
 #include "framework/device/cuda/find_devices.h"
 #include "framework/device/cuda/staging.h"
 #include "framework/device/cuda/stream.h"
+#include "framework/device/profile.h"
 
 namespace delink {
 namespace {
@@ -39,9 +43,15 @@ class CudaEvent final : public Event {
   cudaEvent_t handle_ = nullptr;
 };
 
+// What streams hand on to each other.
+struct Channel {
+  cudaStream_t stream;
+  std::unique_ptr<cuda::Staging> staging;
+};
+
 class CudaStream final : public Stream {
  public:
-  explicit CudaStream(CudaDevice& device);
+  CudaStream(CudaDevice& device, std::string_view name);
   ~CudaStream() override;
 
   void Record(Event& event) override;
@@ -56,65 +66,78 @@ class CudaStream final : public Stream {
   CudaDevice& device() { return device_; }
 
  private:
-  cuda::Staging& staging();
-
   CudaDevice& device_;
+  const std::string name_;
+  Channel channel_;
   cuda::StreamInfo info_ = {};
-  std::unique_ptr<cuda::Staging> staging_;  // once it has copied
 };
 
 class CudaDevice final : public Device {
  public:
   CudaDevice(int ordinal, cuda::DeviceFacts facts, int64_t taken)
-      : ordinal_(ordinal), facts_(std::move(facts)), overhead_(taken) {}
+      : ordinal_(ordinal), facts_(std::move(facts)), arena_(ordinal) {
+    ledgers_.own.Take(this, taken, "driver and other programs");
+  }
   ~CudaDevice() override {
     Use();
     kept_.clear();
+    for (const Channel& channel : idle_) {
+      DELINK_CUDA_CHECK(cudaStreamDestroy(channel.stream));
+    }
     idle_.clear();
-    DELINK_CHECK_EQ(bytes_in_use_.load(), 0) << "device memory was not freed";
+    DELINK_CHECK_EQ(bytes_in_use(), 0) << "device memory was not freed";
   }
 
   // A thread has a current device, for which calls are meant.
   void Use() const { DELINK_CUDA_CHECK(cudaSetDevice(ordinal_)); }
   int multiprocessors() const { return facts_.multiprocessors; }
 
-  // Memory of the device; OutOfMemory's message where there is none.
-  absl::StatusOr<void*> Take(int64_t bytes) {
+  // Memory that `ledger` then has for `what`.
+  absl::StatusOr<void*> Take(int64_t bytes, std::string_view what,
+                             MemoryLedger& ledger) {
     Use();
     void* address = nullptr;
-    const cudaError_t error =
-        cudaMalloc(&address, static_cast<size_t>(bytes > 0 ? bytes : 1));
-    if (error == cudaErrorMemoryAllocation) return OutOfMemory(bytes);
-    DELINK_CUDA_CHECK(error);
+    if (!arena_.Take(bytes > 0 ? bytes : 1, &address)) {
+      return OutOfMemory(bytes, what);
+    }
+    ledger.Take(address, bytes, what);
     return address;
   }
-  absl::StatusOr<void*> TakeOverhead(int64_t bytes) {
-    DELINK_ASSIGN_OR_RETURN(void* const address, Take(bytes));
-    overhead_ += bytes;
-    return address;
+  void Give(void* address, MemoryLedger& ledger) {
+    Use();
+    ledger.Give(address);
+    arena_.Give(address);
   }
-  void FreeOverhead(void* address, int64_t bytes) {
-    DELINK_CUDA_CHECK(cudaFree(address));
-    overhead_ -= bytes;
-  }
+  MemoryLedger& own() { return ledgers_.own; }
 
-  std::unique_ptr<cuda::Staging> TakeStaging() {
+  Channel TakeChannel() {
     const std::lock_guard lock(mutex_);
-    if (idle_.empty()) return std::make_unique<cuda::Staging>();
-    std::unique_ptr<cuda::Staging> staging = std::move(idle_.back());
+    if (idle_.empty()) idle_.push_back(NewChannel());
+    Channel channel = std::move(idle_.back());
     idle_.pop_back();
-    return staging;
+    return channel;
   }
-  void GiveBack(std::unique_ptr<cuda::Staging> staging) {
-    staging->Forget();
+  void HaveIdleChannel() {
     const std::lock_guard lock(mutex_);
-    idle_.push_back(std::move(staging));
+    if (idle_.empty()) idle_.push_back(NewChannel());
+  }
+  void GiveBack(Channel channel) {
+    channel.staging->Forget();
+    const std::lock_guard lock(mutex_);
+    idle_.push_back(std::move(channel));
   }
 
+  // What a library takes is what then is free no longer, whoever took it.
   cuda::Resident& Kept(std::unique_ptr<cuda::Resident> (*make)()) {
     const std::lock_guard lock(mutex_);
     std::unique_ptr<cuda::Resident>& kept = kept_[make];
-    if (kept == nullptr) kept = make();
+    if (kept == nullptr) {
+      const int64_t before = memory().free;
+      kept = make();
+      ledgers_.own.Take(kept.get(),
+                        std::max<int64_t>(before - memory().free, 0),
+                        "libraries");
+    }
     return *kept;
   }
 
@@ -126,27 +149,26 @@ class CudaDevice final : public Device {
     DELINK_CUDA_CHECK(cudaMemGetInfo(&free, &total));
     return {.total = static_cast<int64_t>(total),
             .free = static_cast<int64_t>(free),
-            .cache = facts_.cache};
+            .cache = facts_.cache,
+            .held = arena_.held(),
+            .most_held = arena_.most_held()};
   }
 
-  absl::StatusOr<void*> Allocate(int64_t bytes) override {
+  absl::StatusOr<void*> Allocate(int64_t bytes,
+                                 std::string_view what) override {
     DELINK_CHECK_GE(bytes, 0);
-    DELINK_ASSIGN_OR_RETURN(void* const address, Take(bytes));
-    bytes_in_use_ += bytes;
-    ++allocations_;
-    return address;
+    return Take(bytes, what, ledgers_.allocated);
   }
-  void Free(void* address, int64_t bytes) override {
+  void Free(void* address, int64_t) override {
+    Give(address, ledgers_.allocated);
+  }
+  void Trim() override {
     Use();
-    DELINK_CUDA_CHECK(cudaFree(address));
-    bytes_in_use_ -= bytes;
+    arena_.Trim();
   }
-  int64_t bytes_in_use() const override { return bytes_in_use_; }
-  int64_t allocations() const override { return allocations_; }
-  int64_t overhead() const override { return overhead_; }
 
-  std::unique_ptr<Stream> NewStream() override {
-    return std::make_unique<CudaStream>(*this);
+  std::unique_ptr<Stream> NewStream(std::string_view what) override {
+    return std::make_unique<CudaStream>(*this, what);
   }
   std::unique_ptr<Event> NewEvent() override {
     return std::make_unique<CudaEvent>(*this, cudaEventDisableTiming);
@@ -194,23 +216,29 @@ class CudaDevice final : public Device {
   }
 
  private:
-  absl::Status OutOfMemory(int64_t bytes) const {
-    (void)cudaGetLastError();  // or a later call would report it again
+  absl::Status OutOfMemory(int64_t bytes, std::string_view what) const {
     const DeviceMemory now = memory();
     return absl::ResourceExhaustedError(absl::StrCat(
-        "out of memory on ", facts_.name, ": asked for ", bytes, " bytes with ",
-        now.free, " of ", now.total, " free; in use here are ",
-        bytes_in_use_.load(), ", and ", overhead_.load(),
-        " by the driver, other programs and streams"));
+        "out of memory on ", facts_.name, ": asked for ", bytes, " bytes for ",
+        absl::string_view(what.data(), what.size()), " with ", now.free, " of ",
+        now.total, " free; in use here are ", bytes_in_use(), " (",
+        ledgers_.allocated.ToString(), "), and ", overhead(), " besides (",
+        ledgers_.own.ToString(), ")"));
+  }
+  Channel NewChannel() {
+    Use();
+    Channel channel{.staging =
+                        std::make_unique<cuda::Staging>(ledgers_.pinned)};
+    DELINK_CUDA_CHECK(
+        cudaStreamCreateWithFlags(&channel.stream, cudaStreamNonBlocking));
+    return channel;
   }
 
   const int ordinal_;
   const cuda::DeviceFacts facts_;
-  std::atomic<int64_t> bytes_in_use_{0};
-  std::atomic<int64_t> allocations_{0};
-  std::atomic<int64_t> overhead_;
+  cuda::Arena arena_;
   std::mutex mutex_;  // of what follows
-  std::vector<std::unique_ptr<cuda::Staging>> idle_;
+  std::vector<Channel> idle_;
   std::map<std::unique_ptr<cuda::Resident> (*)(),
            std::unique_ptr<cuda::Resident>>
       kept_;
@@ -225,21 +253,18 @@ CudaEvent::~CudaEvent() {
   DELINK_CUDA_CHECK(cudaEventDestroy(handle_));
 }
 
-CudaStream::CudaStream(CudaDevice& device) : device_(device) {
-  device_.Use();
+CudaStream::CudaStream(CudaDevice& device, std::string_view name)
+    : device_(device), name_(name), channel_(device.TakeChannel()) {
+  info_.handle = channel_.stream;
   info_.multiprocessors = device.multiprocessors();
-  DELINK_CUDA_CHECK(
-      cudaStreamCreateWithFlags(&info_.handle, cudaStreamNonBlocking));
+  NameCudaStream(info_.handle, name_.c_str());
 }
 
 CudaStream::~CudaStream() {
   device_.Use();
   DELINK_CUDA_CHECK(cudaStreamSynchronize(handle()));
-  if (staging_ != nullptr) device_.GiveBack(std::move(staging_));
-  if (info_.scratch != nullptr) {
-    device_.FreeOverhead(info_.scratch, info_.scratch_bytes);
-  }
-  DELINK_CUDA_CHECK(cudaStreamDestroy(handle()));
+  if (info_.scratch != nullptr) device_.Give(info_.scratch, device_.own());
+  device_.GiveBack(std::move(channel_));
 }
 
 void CudaStream::Record(Event& event) {
@@ -257,13 +282,15 @@ void CudaStream::Wait(const Event& event) {
 void CudaStream::Synchronize() {
   device_.Use();
   DELINK_CUDA_CHECK(cudaStreamSynchronize(handle()));
-  if (staging_ != nullptr) staging_->Land();
+  channel_.staging->Land();
 }
 
 absl::Status CudaStream::Prepare() {
+  device_.HaveIdleChannel();
   if (info_.scratch != nullptr) return absl::OkStatus();
-  DELINK_ASSIGN_OR_RETURN(info_.scratch,
-                          device_.TakeOverhead(cuda::kScratchBytes));
+  DELINK_ASSIGN_OR_RETURN(
+      info_.scratch, device_.Take(cuda::kScratchBytes, cuda::ScratchName(name_),
+                                  device_.own()));
   info_.scratch_bytes = cuda::kScratchBytes;
   return absl::OkStatus();
 }
@@ -277,15 +304,10 @@ const cuda::StreamInfo& CudaStream::Info() {
   return info_;
 }
 
-cuda::Staging& CudaStream::staging() {
-  if (staging_ == nullptr) staging_ = device_.TakeStaging();
-  return *staging_;
-}
-
 void CudaStream::FromHost(void* device, const void* host, int64_t bytes) {
   device_.Use();
   if (bytes <= cuda::Staging::kLargest) {
-    staging().ToDevice(handle(), device, host, bytes);
+    channel_.staging->ToDevice(handle(), device, host, bytes);
     return;
   }
   DELINK_CUDA_CHECK(cudaMemcpyAsync(device, host, static_cast<size_t>(bytes),
@@ -294,7 +316,7 @@ void CudaStream::FromHost(void* device, const void* host, int64_t bytes) {
 
 void CudaStream::ToHost(void* host, const void* device, int64_t bytes) {
   device_.Use();
-  if (staging().ToHost(handle(), host, device, bytes)) return;
+  if (channel_.staging->ToHost(handle(), host, device, bytes)) return;
   DELINK_CUDA_CHECK(cudaMemcpyAsync(host, device, static_cast<size_t>(bytes),
                                     cudaMemcpyDeviceToHost, handle()));
 }

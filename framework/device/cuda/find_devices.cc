@@ -75,11 +75,24 @@ absl::Status Examine(int ordinal, DeviceFacts* facts) {
                                 p.major, p.minor);
   facts->multiprocessors = p.multiProcessorCount;
   facts->cache = p.l2CacheSize;
-  if (p.major >= kLeastMajor) return absl::OkStatus();
+  if (p.major < kLeastMajor) {
+    return absl::FailedPreconditionError(absl::StrCat(
+        "there are no kernels for CUDA device ", ordinal, " (", facts->name,
+        "): Delink needs compute capability ", kLeastMajor,
+        ".0 or newer (Ampere, Hopper, Blackwell)", kOnCpu));
+  }
+  int pools = 0;
+  if (const cudaError_t error = cudaDeviceGetAttribute(
+          &pools, cudaDevAttrMemoryPoolsSupported, ordinal);
+      error != cudaSuccess) {
+    return NoDevices(error);
+  }
+  if (pools != 0) return absl::OkStatus();
   return absl::FailedPreconditionError(absl::StrCat(
-      "there are no kernels for CUDA device ", ordinal, " (", facts->name,
-      "): Delink needs compute capability ", kLeastMajor,
-      ".0 or newer (Ampere, Hopper, Blackwell)", kOnCpu));
+      "CUDA device ", ordinal, " (", facts->name,
+      ") has no memory pools, as some virtual GPUs; use a GPU that "
+      "is not shared so",
+      kOnCpu));
 }
 
 }  // namespace cuda

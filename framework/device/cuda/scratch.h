@@ -3,9 +3,16 @@
 #pragma once
 
 #include <cstdint>
+#include <string>
+#include <string_view>
 
 namespace delink::cuda {
 
 inline constexpr int64_t kScratchBytes = int64_t{32} << 20;
+
+// What the ledger calls it.
+inline std::string ScratchName(std::string_view stream) {
+  return "scratch of stream " + std::string(stream);
+}
 
 }  // namespace delink::cuda

@@ -14,12 +14,14 @@ int64_t RoundUp(int64_t bytes) { return (bytes + kUnit - 1) / kUnit * kUnit; }
 
 }  // namespace
 
-Staging::Staging() {
+Staging::Staging(MemoryLedger& ledger) : ledger_(ledger) {
   void* memory = nullptr;
   DELINK_CUDA_CHECK(cudaHostAlloc(
       &memory, static_cast<size_t>(kSegments * kSegment + kLanding),
       cudaHostAllocPortable));
   memory_ = static_cast<char*>(memory);
+  ledger_.Take(memory_, kSegments * kSegment, "staging rings");
+  ledger_.Take(memory_ + kSegments * kSegment, kLanding, "landing zones");
   for (cudaEvent_t& event : left_) {
     DELINK_CUDA_CHECK(cudaEventCreateWithFlags(&event, cudaEventDisableTiming));
   }
@@ -29,6 +31,8 @@ Staging::~Staging() {
   for (const cudaEvent_t event : left_) {
     DELINK_CUDA_CHECK(cudaEventDestroy(event));
   }
+  ledger_.Give(memory_);
+  ledger_.Give(memory_ + kSegments * kSegment);
   DELINK_CUDA_CHECK(cudaFreeHost(memory_));
 }
 

@@ -12,6 +12,8 @@
 #include <cstdint>
 #include <vector>
 
+#include "framework/device/ledger.h"
+
 namespace delink::cuda {
 
 class Staging {
@@ -22,7 +24,8 @@ class Staging {
   // Half the ring: a step's few copies find room without waiting.
   static constexpr int64_t kLargest = kSegment * kSegments / 2;
 
-  Staging();
+  // `ledger`: of pinned memory; outlives it.
+  explicit Staging(MemoryLedger& ledger);
   ~Staging();
   Staging(const Staging&) = delete;
   Staging& operator=(const Staging&) = delete;
@@ -43,6 +46,7 @@ class Staging {
     int64_t offset;
     int64_t bytes;
   };
+  MemoryLedger& ledger_;
   char* memory_ = nullptr;       // the ring, then where copies to the host land
   cudaEvent_t left_[kSegments];  // the copies out of each segment
   int64_t next_ = 0;             // in the ring

@@ -1,6 +1,8 @@
 // A device that only counts: the planner runs real code on it and reads off
 // what that code would have needed.
 #include <atomic>
+#include <string>
+#include <utility>
 
 #include "framework/base/check.h"
 #include "framework/device/backend.h"
@@ -17,22 +19,25 @@ class MetaEvent final : public Event {};
 // Has what a stream of the imitated device has besides.
 class MetaStream final : public Stream {
  public:
-  MetaStream(int64_t bytes, std::atomic<int64_t>& overhead)
-      : bytes_(bytes), overhead_(overhead) {}
-  ~MetaStream() override { overhead_ -= taken_; }
+  MetaStream(int64_t bytes, std::string name, MemoryLedger& own)
+      : bytes_(bytes), name_(std::move(name)), own_(own) {}
+  ~MetaStream() override {
+    if (taken_) own_.Give(this);
+  }
   void Record(Event&) override {}
   void Wait(const Event&) override {}
   void Synchronize() override {}
   absl::Status Prepare() override {
-    overhead_ += bytes_ - taken_;
-    taken_ = bytes_;
+    if (!taken_) own_.Take(this, bytes_, name_);
+    taken_ = true;
     return absl::OkStatus();
   }
 
  private:
   const int64_t bytes_;
-  int64_t taken_ = 0;
-  std::atomic<int64_t>& overhead_;
+  const std::string name_;
+  MemoryLedger& own_;
+  bool taken_ = false;
 };
 
 class MetaDevice final : public Device {
@@ -43,22 +48,23 @@ class MetaDevice final : public Device {
   DeviceKind kind() const override { return kind_; }
   std::string name() const override { return ToString(kind_); }
 
-  absl::StatusOr<void*> Allocate(int64_t bytes) override {
+  absl::StatusOr<void*> Allocate(int64_t bytes,
+                                 std::string_view what) override {
     DELINK_CHECK_GE(bytes, 0);
-    bytes_in_use_ += bytes;
-    ++allocations_;
     const uintptr_t at =
         next_.fetch_add(static_cast<uintptr_t>(AlignUp(bytes + 1)));
-    return reinterpret_cast<void*>(at);
+    void* const address = reinterpret_cast<void*>(at);
+    ledgers_.allocated.Take(address, bytes, what);
+    return address;
   }
-  void Free(void*, int64_t bytes) override { bytes_in_use_ -= bytes; }
-  int64_t bytes_in_use() const override { return bytes_in_use_; }
-  int64_t allocations() const override { return allocations_; }
-  int64_t overhead() const override { return overhead_; }
+  void Free(void* address, int64_t) override {
+    ledgers_.allocated.Give(address);
+  }
 
-  std::unique_ptr<Stream> NewStream() override {
+  std::unique_ptr<Stream> NewStream(std::string_view what) override {
     return std::make_unique<MetaStream>(
-        kind_ == DeviceKind::kMetaCuda ? cuda::kScratchBytes : 0, overhead_);
+        kind_ == DeviceKind::kMetaCuda ? cuda::kScratchBytes : 0,
+        cuda::ScratchName(what), ledgers_.own);
   }
   std::unique_ptr<Event> NewEvent() override {
     return std::make_unique<MetaEvent>();
@@ -73,9 +79,6 @@ class MetaDevice final : public Device {
 
  private:
   const DeviceKind kind_;
-  std::atomic<int64_t> bytes_in_use_{0};
-  std::atomic<int64_t> allocations_{0};
-  std::atomic<int64_t> overhead_{0};
   std::atomic<uintptr_t> next_{kFirstAddress};
 };
 

@@ -9,6 +9,7 @@ const Kernels* Table() {
 }
 
 std::string MissingLibrary() { return "this build has no CUDA backend"; }
+std::string OpenAttention(Stream&) { return MissingLibrary(); }
 
 template const Kernels* Table<float>();
 template const Kernels* Table<BFloat16>();

@@ -96,18 +96,19 @@ class TimedDevice final : public Device {
   }
   std::string name() const override { return device_->name(); }
   DeviceMemory memory() const override { return device_->memory(); }
-  absl::StatusOr<void*> Allocate(int64_t bytes) override {
-    return device_->Allocate(bytes);
+  absl::StatusOr<void*> Allocate(int64_t bytes,
+                                 std::string_view what) override {
+    return device_->Allocate(bytes, what);
   }
   void Free(void* address, int64_t bytes) override {
     device_->Free(address, bytes);
   }
-  int64_t bytes_in_use() const override { return device_->bytes_in_use(); }
-  int64_t allocations() const override { return device_->allocations(); }
-  int64_t overhead() const override { return device_->overhead(); }
-  std::unique_ptr<Stream> NewStream() override {
+  void Trim() override { device_->Trim(); }
+  const DeviceLedgers& ledgers() const override { return device_->ledgers(); }
+  std::unique_ptr<Stream> NewStream(std::string_view what) override {
     return std::make_unique<TimedStream>(
-        device_->NewStream(), calls_, asynchronous() ? device_.get() : nullptr);
+        device_->NewStream(what), calls_,
+        asynchronous() ? device_.get() : nullptr);
   }
   std::unique_ptr<Event> NewEvent() override { return device_->NewEvent(); }
   std::unique_ptr<Event> NewTimingEvent() override {

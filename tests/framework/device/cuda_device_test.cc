@@ -4,6 +4,10 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <string>
+#include <string_view>
+#include <vector>
+
 #include "framework/device/backend.h"
 #include "framework/device/cuda/check.h"
 #include "framework/device/cuda/stream.h"
@@ -61,6 +65,14 @@ TEST(CudaDevice, AnArchitectureWithoutKernelsIsNamed) {
   EXPECT_THAT(Told(status), AllOf(HasSubstr("sm_75"), HasSubstr("8.0")));
 }
 
+TEST(CudaDevice, ADeviceWithoutMemoryPoolsIsRefused) {
+  const ScopedOptions options({.memory_pools = false});
+  const absl::Status status = NewCudaDevice(0).status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kFailedPrecondition);
+  EXPECT_THAT(Told(status), AllOf(HasSubstr("no memory pools"),
+                                  HasSubstr("run.device = \"cpu\"")));
+}
+
 TEST(CudaDevice, ANumberBeyondTheLast) {
   const ScopedOptions options({.devices = 2});
   EXPECT_EQ(*CountCudaDevices(), 2);
@@ -75,15 +87,75 @@ TEST(CudaDevice, ANumberBeyondTheLast) {
 TEST(CudaDevice, OutOfMemoryTellsWhatThereIs) {
   const ScopedOptions options({.memory_bytes = 1 << 20});
   const auto device = *NewCudaDevice(0);
-  const Buffer some = *Buffer::Allocate(*device, 600000);
-  const absl::Status status = Buffer::Allocate(*device, 500000).status();
+  const Buffer some = *Buffer::Allocate(*device, 600000, "weights of blocks/0");
+  const absl::Status status =
+      Buffer::Allocate(*device, 500000, "slots").status();
   EXPECT_EQ(status.code(), absl::StatusCode::kResourceExhausted);
-  EXPECT_THAT(Told(status), AllOf(HasSubstr("asked for 500000 bytes"),
-                                  HasSubstr("of 1048576 free"),
-                                  HasSubstr("in use here are 600000")));
+  EXPECT_THAT(Told(status),
+              AllOf(HasSubstr("asked for 500000 bytes for slots"),
+                    HasSubstr("of 1048576 free"),
+                    HasSubstr("in use here are 600000 (weights 585.9 KiB)"),
+                    HasSubstr("and 0 besides (nothing)")));
   // Not even what a stream needs.
   const auto stream = device->NewStream();
   EXPECT_EQ(stream->Prepare().code(), absl::StatusCode::kResourceExhausted);
+}
+
+// What was freed is held for others until the device is trimmed, or somebody
+// wants more than there is beside it.
+TEST(CudaDevice, MemoryIsHeldUntilItIsTrimmed) {
+  const ScopedOptions options({.memory_bytes = 1 << 20});
+  const auto device = *NewCudaDevice(0);
+  const auto take = [&](int64_t bytes) {
+    return *Buffer::Allocate(*device, bytes);
+  };
+  const int64_t all = device->memory().free;
+  {
+    const Buffer a = take(300000), b = take(200000);
+    EXPECT_EQ(device->memory().held, 500000);
+  }
+  EXPECT_EQ(device->memory().held, 500000);
+  {
+    const Buffer smaller = take(250000), other = take(50000);
+    EXPECT_EQ(device->memory().held, 500000);
+    device->Trim();
+    EXPECT_EQ(device->memory().held, 300000);
+    EXPECT_EQ(device->memory().free, all - 300000);
+  }
+  { const Buffer most = take(all); }
+  EXPECT_EQ(device->memory().most_held, all);
+  device->Trim();
+  EXPECT_EQ(device->memory().held, 0);
+  EXPECT_EQ(device->memory().free, all);
+}
+
+TEST(CudaDevice, StreamsGoOnToTheNextWithTheirPinnedMemory) {
+  const auto device = *NewCudaDevice(0);
+  const Buffer buffer = *Buffer::Allocate(*device, sizeof(int));
+  const auto copy = [&](std::string_view name) {
+    const auto stream = device->NewStream(name);
+    int value = 1;
+    device->CopyFromHost(*stream, buffer.data(), &value, sizeof(value));
+    device->CopyToHost(*stream, &value, buffer.data(), sizeof(value));
+    stream->Synchronize();
+    return value;
+  };
+  const auto one = device->NewStream("compute");
+  ASSERT_TRUE(one->Prepare().ok());
+  const int64_t made = simt::resources_made();
+  const int64_t pinned = device->ledgers().pinned.bytes();
+  EXPECT_GT(pinned, 0);
+  for (int i = 0; i < 3; ++i) EXPECT_EQ(copy("beside it"), 1);
+  EXPECT_EQ(simt::resources_made(), made);
+  EXPECT_EQ(device->ledgers().pinned.bytes(), pinned);
+  std::vector<std::string> kinds;
+  for (const auto& entry : device->ledgers().pinned.entries()) {
+    kinds.push_back(entry.kind);
+  }
+  EXPECT_THAT(kinds, ::testing::ElementsAre("staging rings", "landing zones"));
+  // One more at the same time is one more that has to be made.
+  const auto two = device->NewStream(), three = device->NewStream();
+  EXPECT_GT(simt::resources_made(), made);
 }
 
 // The bytes of a small copy are taken at once, and brought late.
@@ -109,6 +181,7 @@ TEST(CudaDevice, StreamsHavePreparedScratch) {
   const auto device = *NewCudaDevice(0);
   const auto stream = device->NewStream();
   ASSERT_TRUE(stream->Prepare().ok());
+  EXPECT_THAT(device->ledgers().own.ToString(), HasSubstr("scratch 32.0 MiB"));
   const int64_t overhead = device->overhead();
   const cuda::StreamInfo& info = cuda::InfoOf(*stream);
   EXPECT_EQ(device->overhead(), overhead);

@@ -167,7 +167,8 @@ TEST_P(DeviceTest, EventsOrderStreams) {
 
 TEST_P(DeviceTest, RunningOutOfMemoryIsAStatus) {
   const Buffer before = Take(1000);
-  const absl::StatusOr<void*> none = device_->Allocate(int64_t{1} << 60, "a test");
+  const absl::StatusOr<void*> none =
+      device_->Allocate(int64_t{1} << 60, "a test");
   ASSERT_EQ(none.status().code(), absl::StatusCode::kResourceExhausted);
   const std::string told(none.status().message());
   EXPECT_THAT(told,

@@ -122,6 +122,7 @@ TEST_F(QuickBench, ThePartsOfAStepMakeAStep) {
     EXPECT_DOUBLE_EQ(s.tokens_per_s, tokens / s.seconds.median);
     EXPECT_NEAR(s.loss, std::log(256), 1);
     EXPECT_GE(s.peak_resident, s.memory.total());
+    EXPECT_EQ(s.allocated_bytes, s.memory.allocated());
   }
 }
 

@@ -103,6 +103,7 @@ TEST_F(CudaBench, StepsAreTimedByTheDevicesEvents) {
 TEST_F(CudaBench, TheAccountIsWhatTheDriverCounts) {
   for (const StepMeasure& s : Report().steps) {
     SCOPED_TRACE(ToString(s.step));
+    EXPECT_EQ(s.allocated_bytes, s.memory.allocated());
     EXPECT_GT(s.device_bytes, 0);
     // Allocations are of whole pages.
     EXPECT_NEAR(static_cast<double>(s.device_bytes),

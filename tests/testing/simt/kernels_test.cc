@@ -185,7 +185,7 @@ TEST_F(KernelsDeathTest, OutOfBoundsInSharedMemory) {
 
 TEST_F(KernelsDeathTest, AfterItWasFreed) {
   float* const from = Take(Ramp(100));
-  void* const to = device_->Allocate(400).value();
+  void* const to = device_->Allocate(400, "a test").value();
   device_->Free(to, 400);
   EXPECT_DEATH(
       {

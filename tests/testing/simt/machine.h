@@ -17,6 +17,7 @@
 #include <vector>
 
 #include "tests/testing/simt/memory.h"
+#include "tests/testing/simt/pools.h"
 #include "tests/testing/simt/simt.h"
 
 namespace delink::simt {
@@ -71,9 +72,11 @@ class Machine {
   // Memory may be asked about only while the lock is held, which it is while
   // kernels run.
   Memory& memory() { return memory_; }
+  Pools& pools() { return pools_; }
   std::mutex& mutex() { return mutex_; }
   Options& options() { return options_; }
   int64_t& kernels_run() { return kernels_run_; }
+  int64_t& resources_made() { return resources_made_; }
   uint64_t Random() { return random_(); }
   void Seed(uint64_t seed) { random_.seed(seed); }
 
@@ -116,6 +119,7 @@ class Machine {
   std::mutex mutex_;
   Options options_;
   Memory memory_;
+  Pools pools_;
   std::mt19937_64 random_;
   std::vector<std::unique_ptr<CUstream_st>> streams_;  // by slot
   std::vector<int> free_slots_;
@@ -123,6 +127,7 @@ class Machine {
   std::vector<Past> past_;
   StreamClock running_;  // of the work that runs now
   int64_t kernels_run_ = 0;
+  int64_t resources_made_ = 0;
 };
 
 Machine& TheMachine();

@@ -144,6 +144,7 @@ cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr attribute,
       {cudaDevAttrMaxSharedMemoryPerBlockOptin, delink::simt::kSharedBytes},
       {cudaDevAttrCanMapHostMemory, 1},
       {cudaDevAttrUnifiedAddressing, 1},
+      {cudaDevAttrMemoryPoolsSupported, CurrentOptions().memory_pools ? 1 : 0},
   };
   for (const auto& [name, answer] : known) {
     if (name == attribute) {

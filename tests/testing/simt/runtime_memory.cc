@@ -52,8 +52,10 @@ cudaError_t Allocate(void** address, size_t bytes, bool pinned) {
   if (bytes == 0) return cudaSuccess;
   Machine& machine = TheMachine();
   const std::lock_guard lock(machine.mutex());
-  *address = machine.memory().Allocate(static_cast<int64_t>(bytes), pinned,
-                                       machine.options().memory_bytes);
+  ++machine.resources_made();
+  *address = machine.memory().Allocate(
+      static_cast<int64_t>(bytes), pinned,
+      machine.options().memory_bytes - machine.pools().idle());
   return *address == nullptr ? Fail(cudaErrorMemoryAllocation) : cudaSuccess;
 }
 
@@ -111,6 +113,7 @@ cudaError_t cudaFree(void* address) {
   Machine& machine = TheMachine();
   const std::lock_guard lock(machine.mutex());
   machine.WaitForAll();
+  machine.pools().Forget(address);
   return machine.memory().Free(address, false) ? cudaSuccess
                                                : Fail(cudaErrorInvalidValue);
 }
@@ -125,6 +128,7 @@ cudaError_t cudaFreeAsync(void* address, cudaStream_t stream) {
     return Fail(cudaErrorInvalidValue);
   }
   machine.Enqueue(found, {.name = "free", .run = [&machine, address] {
+                            machine.pools().Forget(address);
                             machine.memory().Free(address, false);
                           }});
   return cudaSuccess;
@@ -153,7 +157,8 @@ cudaError_t cudaMemGetInfo(size_t* free, size_t* total) {
   const std::lock_guard lock(machine.mutex());
   const int64_t all = machine.options().memory_bytes;
   *total = static_cast<size_t>(all);
-  *free = static_cast<size_t>(all - machine.memory().bytes_in_use());
+  *free = static_cast<size_t>(all - machine.memory().bytes_in_use() -
+                              machine.pools().idle());
   return cudaSuccess;
 }
 

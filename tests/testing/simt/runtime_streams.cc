@@ -45,6 +45,7 @@ cudaError_t cudaStreamCreateWithPriority(cudaStream_t* stream, unsigned flags,
   if (const auto e = Ready(); e != cudaSuccess) return e;
   Machine& machine = TheMachine();
   const std::lock_guard lock(machine.mutex());
+  ++machine.resources_made();
   *stream = machine.NewStream((flags & cudaStreamNonBlocking) == 0);
   return cudaSuccess;
 }
@@ -115,6 +116,9 @@ cudaError_t cudaLaunchHostFunc(cudaStream_t stream, cudaHostFn_t function,
 
 cudaError_t cudaEventCreateWithFlags(cudaEvent_t* event, unsigned flags) {
   if (const auto e = Ready(); e != cudaSuccess) return e;
+  Machine& machine = TheMachine();
+  const std::lock_guard lock(machine.mutex());
+  ++machine.resources_made();
   *event = new CUevent_st{(flags & cudaEventDisableTiming) == 0, nullptr};
   return cudaSuccess;
 }

@@ -47,6 +47,7 @@ void CheckWrite(void* address, int64_t bytes) {
 }
 
 int64_t bytes_in_use() { return TheMachine().memory().bytes_in_use(); }
+int64_t resources_made() { return TheMachine().resources_made(); }
 int64_t kernels_run() { return TheMachine().kernels_run(); }
 
 void LaunchKernel(cudaStream_t stream, const KernelLaunch& launch) {

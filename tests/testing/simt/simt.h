@@ -27,6 +27,7 @@ struct Options {
   int multiprocessors = 3;
   int major = 9;
   int minor = 0;
+  bool memory_pools = true;
   // Kernels may not read memory of the device that nothing has written.
   bool report_uninitialised = true;
 };
@@ -52,8 +53,11 @@ void Enqueue(cudaStream_t stream, std::string name, std::function<void()> work);
 void CheckRead(const void* address, int64_t bytes);
 void CheckWrite(void* address, int64_t bytes);
 
-// What cudaMalloc has handed out and not got back.
+// What of the device's memory the runtime has handed out and not got back.
 int64_t bytes_in_use();
+// Blocks of memory of the device and of the host, streams and events that the
+// runtime was asked for so far.
+int64_t resources_made();
 // Kernels run so far.
 int64_t kernels_run();
 

@@ -25,7 +25,7 @@ class SimtTest : public ::testing::Test {
   template <typename T>
   T* Take(int64_t count) {
     const int64_t bytes = count * static_cast<int64_t>(sizeof(T));
-    void* const address = device_->Allocate(bytes).value();
+    void* const address = device_->Allocate(bytes, "a test").value();
     taken_.emplace_back(address, bytes);
     return static_cast<T*>(address);
   }

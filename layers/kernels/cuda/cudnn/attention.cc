@@ -19,6 +19,7 @@
 #include "framework/device/cuda/check.h"
 #include "framework/device/cuda/stream.h"
 #include "layers/kernels/cuda/attention_scratch.h"
+#include "layers/kernels/cuda/cuda.h"
 #include "layers/kernels/cuda/cudnn/frontend.h"
 #include "layers/kernels/cuda/cudnn_attention.h"
 #include "layers/kernels/cuda/open_library.h"
@@ -131,10 +132,9 @@ class Cudnn final : public Resident {
  public:
   Cudnn() {
     try {
-      const std::string error = Open();
-      if (!error.empty()) Refuse("", error);
+      missing_ = Open();
     } catch (const std::exception& e) {
-      Refuse("", e.what());
+      missing_ = e.what();
     }
   }
   ~Cudnn() override {
@@ -146,11 +146,21 @@ class Cudnn final : public Resident {
     }
   }
 
+  // Empty, or why there is none; who asks says so, and not the first call.
+  std::string Missing() {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    told_ = true;
+    return missing_;
+  }
+
   // Enqueues the graph of `shape`, with a workspace of at most `bytes`.
   bool Run(const StreamInfo& stream, const Shape& shape, Pointers pointers,
            void* workspace, int64_t bytes) {
     const std::lock_guard<std::mutex> lock(mutex_);
-    if (handle_ == nullptr) return false;
+    if (handle_ == nullptr) {
+      if (!std::exchange(told_, true)) Refuse("", missing_);
+      return false;
+    }
     const auto [place, is_new] = plans_.try_emplace(shape.Key());
     Plan& plan = place->second;
     try {
@@ -235,6 +245,8 @@ class Cudnn final : public Resident {
 
   std::mutex mutex_;
   cudnnHandle_t handle_ = nullptr;
+  std::string missing_;  // why there is no handle
+  bool told_ = false;
   int architecture_ = 0;  // 90
   std::map<std::array<int64_t, 15>, Plan> plans_;
 };
@@ -273,6 +285,8 @@ void* Bf16(const void* base, int64_t elements) {
 }
 
 }  // namespace
+
+std::string OpenAttention(Stream& stream) { return CudnnOf(stream).Missing(); }
 
 bool CudnnAttentionForward(Stream& stream, const AttentionForwardArgs& s) {
   if (!IsForCudnn(s) || !IsAligned(s.q, s.q_strides) ||

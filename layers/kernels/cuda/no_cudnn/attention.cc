@@ -1,6 +1,12 @@
+#include "layers/kernels/cuda/cuda.h"
 #include "layers/kernels/cuda/cudnn_attention.h"
 
 namespace delink::cuda {
+
+std::string OpenAttention(Stream&) {
+  return "this build has no cuDNN; let tools/bootstrap.sh --cuda bring its "
+         "headers, and build again";
+}
 
 bool CudnnAttentionForward(Stream&, const AttentionForwardArgs&) {
   return false;

@@ -42,7 +42,7 @@ class CudaAttention : public ::testing::Test {
   template <typename U>
   U* Take(int64_t count) {
     const int64_t bytes = AlignUp(count * static_cast<int64_t>(sizeof(U)));
-    void* const address = *device_->Allocate(bytes);
+    void* const address = *device_->Allocate(bytes, "a test");
     taken_.emplace_back(address, bytes);
     return static_cast<U*>(address);
   }

@@ -1,0 +1,54 @@
+// What memory is taken for, by name: now, and at most so far.
+//
+// A name says what the memory is and, after " of ", for which part: "weights of
+// blocks/3/attention", "slots". What stands before " of " is its kind, by which
+// it is added up. Thread-safe.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <mutex>
+#include <string>
+#include <string_view>
+#include <unordered_map>
+#include <vector>
+
+namespace delink {
+
+class MemoryLedger {
+ public:
+  struct Entry {
+    std::string kind;
+    int64_t blocks = 0;
+    int64_t bytes = 0;
+    int64_t highest = 0;  // bytes
+  };
+
+  // `key` tells blocks apart: their address, or any other that is nobody's.
+  void Take(const void* key, int64_t bytes, std::string_view name);
+  void Give(const void* key);
+
+  int64_t bytes() const;
+  // The most that was taken at one time, which is not the sum of the kinds'.
+  int64_t highest() const;
+  // Blocks taken so far, also those that were given back.
+  int64_t takes() const;
+  // Kinds that were ever taken, in the order in which they first were.
+  std::vector<Entry> entries() const;
+  // "weights 12.3 MiB in 4, slots 2.0 GiB": what is taken now, in how many
+  // blocks.
+  std::string ToString() const;
+
+ private:
+  struct Block {
+    size_t kind;
+    int64_t bytes;
+  };
+  mutable std::mutex mutex_;  // of all that follows
+  std::vector<Entry> entries_;
+  std::map<std::string, size_t, std::less<>> kinds_;
+  std::unordered_map<const void*, Block> blocks_;
+  int64_t bytes_ = 0, highest_ = 0, takes_ = 0;
+};
+
+}  // namespace delink

@@ -1,0 +1,111 @@
+#include "framework/step/device_times.h"
+
+#include <algorithm>
+#include <utility>
+
+namespace delink {
+namespace {
+
+Trace::Clock::duration Duration(double seconds) {
+  return std::chrono::duration_cast<Trace::Clock::duration>(
+      std::chrono::duration<double>(seconds));
+}
+
+double Seconds(Trace::Clock::duration duration) {
+  return std::chrono::duration<double>(duration).count();
+}
+
+}  // namespace
+
+DeviceTimes::DeviceTimes(Device& device, Trace& trace, int32_t program)
+    : device_(device), trace_(trace), program_(program) {
+  const size_t count = trace.programs()[static_cast<size_t>(program)].size();
+  for (Step& step : steps_) {
+    step.start = device.NewTimingEvent();
+    step.loaded = device.NewTimingEvent();
+    step.end = device.NewTimingEvent();
+    for (size_t i = 0; i < count; ++i) {
+      step.instructions.push_back(
+          {.begin = device.NewTimingEvent(), .end = device.NewTimingEvent()});
+    }
+  }
+}
+
+void DeviceTimes::BeginStep(int64_t number, Stream& compute) {
+  now_ = &StepOf(number);
+  Read(*now_);
+  now_->number = number;
+  now_->idle_before = -1;
+  now_->begun = Trace::Clock::now();
+  compute.Record(*now_->start);
+}
+
+void DeviceTimes::Loaded(Stream& compute) { compute.Record(*now_->loaded); }
+
+void DeviceTimes::EndStep(Stream& compute) { compute.Record(*now_->end); }
+
+void DeviceTimes::Waited() {
+  now_->waited = Trace::Clock::now();
+  now_->unread = true;
+  const Step& before = StepOf(now_->number - 1);
+  if (before.number == now_->number - 1) {
+    now_->idle_before = device_.SecondsBetween(*before.end, *now_->start);
+  }
+}
+
+void DeviceTimes::Begin(int32_t index, int64_t step, Stream& stream) {
+  Instruction& at = StepOf(step).instructions[static_cast<size_t>(index)];
+  at.enqueued = Trace::Clock::now();
+  stream.Record(*at.begin);
+}
+
+void DeviceTimes::End(int32_t index, int64_t step, Stream& stream) {
+  stream.Record(*StepOf(step).instructions[static_cast<size_t>(index)].end);
+}
+
+void DeviceTimes::Settle() {
+  if (now_ == nullptr) return;
+  Read(StepOf(now_->number + 1));
+  Read(*now_);
+}
+
+// The earliest at which nothing has begun on the device before the host had
+// enqueued it.
+Trace::Clock::time_point DeviceTimes::StartOf(const Step& step) const {
+  Trace::Clock::time_point start = step.begun;
+  for (const Instruction& at : step.instructions) {
+    const double offset = device_.SecondsBetween(*step.start, *at.begin);
+    start = std::max(start, at.enqueued - Duration(offset));
+  }
+  return start;
+}
+
+void DeviceTimes::Read(Step& step) {
+  if (!step.unread) return;
+  step.unread = false;
+  const Trace::Clock::time_point start = StartOf(step);
+  const auto at = [&](const Event& event) {
+    return start + Duration(device_.SecondsBetween(*step.start, event));
+  };
+  const Trace::DeviceStep whole{
+      .step = step.number,
+      .begin = start,
+      .end = at(*step.end),
+      .idle_before = step.idle_before,
+      .clock_error = Seconds(step.waited - at(*step.end))};
+  std::vector<Trace::Span> spans = {{.step = step.number,
+                                     .program = program_,
+                                     .index = -1,
+                                     .begin = start,
+                                     .end = at(*step.loaded)}};
+  for (size_t i = 0; i < step.instructions.size(); ++i) {
+    spans.push_back({.step = step.number,
+                     .program = program_,
+                     .index = static_cast<int32_t>(i),
+                     .begin = at(*step.instructions[i].begin),
+                     .end = at(*step.instructions[i].end)});
+  }
+  trace_.AddOnDevice(whole, spans);
+}
+
+}  // namespace delink

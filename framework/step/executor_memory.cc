@@ -1,0 +1,86 @@
+// What the executor takes of its device, all of it when it is made.
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "framework/base/status_macros.h"
+#include "framework/step/executor_state.h"
+
+namespace delink {
+
+void Executor::MakeStreams() {
+  Device& device = *env_.device;
+  compute_stream_ = device.NewStream("compute");
+  network_stream_ = device.NewStream("network");
+  compute_exchange_ =
+      std::make_unique<DeviceExchange>(device, *compute_stream_, *env_.compute);
+  network_exchange_ =
+      std::make_unique<DeviceExchange>(device, *network_stream_, *env_.network);
+}
+
+absl::Status Executor::Allocate() {
+  Device& device = *env_.device;
+  const auto explain = [&](const char* what, const absl::Status& status) {
+    if (status.ok()) return status;
+    return absl::ResourceExhaustedError(absl::StrCat(
+        "memory for ", what, ": ", status.message(),
+        "; the step needs: ", ToString(account()), "; use a smaller ",
+        memory_.batch.micro_batch > 1 ? "run.micro_batch" : "data.seq",
+        memory_.recompute ? "" : " or run.recompute = \"block\""));
+  };
+  const auto take = [&](const char* what, int64_t bytes,
+                        Buffer* out) -> absl::Status {
+    absl::StatusOr<Buffer> buffer = Buffer::Allocate(device, bytes, what);
+    DELINK_RETURN_IF_ERROR(explain(what, buffer.status()));
+    *out = *std::move(buffer);
+    return absl::OkStatus();
+  };
+  // Kernels run on the compute lane alone.
+  DELINK_RETURN_IF_ERROR(
+      explain("the compute lane's kernels", compute_stream_->Prepare()));
+  DELINK_RETURN_IF_ERROR(take("slots", memory_.slot_bytes(), &slots_));
+  DELINK_RETURN_IF_ERROR(take(
+      "boundaries", memory_.boundaries * memory_.boundary_bytes, &boundaries_));
+  DELINK_RETURN_IF_ERROR(
+      take("workspace", memory_.scratch_slot + memory_.workspace, &workspace_));
+  DELINK_RETURN_IF_ERROR(take("copies", memory_.copies, &copies_));
+  DELINK_RETURN_IF_ERROR(take("records", memory_.records, &records_buffer_));
+
+  records_ = std::make_unique<Records>();
+  int64_t offset = 0;
+  const auto place = [&](int64_t bytes) {
+    void* const at = records_buffer_.at(offset);
+    offset += AlignUp(bytes);
+    return at;
+  };
+  const int64_t sequences = memory_.micro_batches * memory_.batch.micro_batch;
+  const int64_t tokens = sequences * memory_.batch.seq;
+  records_->inputs = static_cast<int32_t*>(place(tokens * 4));
+  records_->targets = static_cast<int32_t*>(place(tokens * 4));
+  records_->samples = static_cast<int64_t*>(place(sequences * 8));
+  if (memory_.batch.masked) {
+    records_->positions = static_cast<int32_t*>(place(tokens * 4));
+  }
+  records_->sums = static_cast<double*>(place(memory_.sums * 8));
+  records_->step_key = static_cast<RngKey*>(place(sizeof(RngKey)));
+  records_->loss = static_cast<LossRecord*>(place(sizeof(LossRecord)));
+  records_->control = static_cast<UpdateControl*>(place(sizeof(UpdateControl)));
+  DELINK_CHECK_LE(offset, memory_.records);
+  for (size_t i = 0; i < train_.instructions.size(); ++i) {
+    records_->events.push_back(device.NewEvent());
+  }
+  return absl::OkStatus();
+}
+
+void Executor::BuildVisits() {
+  const Tape::Env env{.device = env_.device,
+                      .stream = compute_stream_.get(),
+                      .accumulate = env_.accumulate};
+  for (const LayerPlan& layer : layers_) {
+    visits_.emplace_back();
+    for (int32_t m = 0; m < memory_.micro_batches; ++m) {
+      visits_.back().push_back(std::make_unique<Visit>(layer.visits, env));
+    }
+  }
+}
+
+}  // namespace delink
