@@ -108,6 +108,8 @@ void MetricsReader::AddRow(const Json& row) {
     AddSwitch(row);
   } else if (event == "agreement") {
     AddAgreement(row);
+  } else if (event == "early_end") {
+    run_->ended_early = Text(row, "why");
   } else if (row.contains("validation_loss")) {
     AddValidation(row);
   } else if (row.contains("loss")) {
@@ -203,6 +205,12 @@ void MetricsReader::AddAgreement(const Json& row) {
 void MetricsReader::AddValidation(const Json& row) {
   AddPlace(&run_->validations, Move(row));
   run_->validations.Set("loss", Number(row, "validation_loss"));
+  const auto sources = row.find("validation_loss_of");
+  if (sources == row.end() || !sources->is_object()) return;
+  for (const auto& [name, loss] : sources->items()) {
+    if (!loss.is_number()) continue;
+    run_->validations.Set(absl::StrCat("loss ", name), loss.get<double>());
+  }
 }
 
 void MetricsReader::AddStep(const Json& row) {
@@ -224,6 +232,19 @@ void MetricsReader::AddStep(const Json& row) {
   run_->peak_memory = std::fmax(run_->peak_memory, Number(row, "peak_memory"));
   const auto norms = row.find("norms");
   if (norms != row.end() && norms->is_object()) AddNorms(*norms, at);
+  const auto sources = row.find("sources");
+  if (sources != row.end() && sources->is_object()) SetSources(*sources);
+}
+
+void MetricsReader::SetSources(const Json& sources) {
+  run_->sources.clear();
+  for (const auto& [name, source] : sources.items()) {
+    if (!source.is_object()) continue;
+    run_->sources.push_back({.name = name,
+                             .samples = Number(source, "samples"),
+                             .tokens = Number(source, "tokens"),
+                             .epochs = Number(source, "epochs")});
+  }
 }
 
 void MetricsReader::AddNorms(const Json& norms, const Place& at) {

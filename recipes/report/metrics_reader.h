@@ -30,6 +30,7 @@ class MetricsReader {
   void AddValidation(const nlohmann::json& row);
   void AddStep(const nlohmann::json& row);
   void AddNorms(const nlohmann::json& norms, const Place& at);
+  void SetSources(const nlohmann::json& sources);
   // Where a row is; moves on to its tokens, and to its stage.
   Place Move(const nlohmann::json& row);
 

@@ -1,6 +1,6 @@
 // `delink eval`: the loss of a checkpoint on a corpus. Forward only, dropout
-// off, fp32 whatever the run's precision, summed in double; in memory are the
-// weights and what one layer needs.
+// off, by default in fp32 whatever the run's precision, summed in double; in
+// memory are the weights and what one layer needs.
 #pragma once
 
 #include <cmath>
@@ -22,6 +22,7 @@ struct EvaluateOptions {
   std::string data;        // corpus folder
   // Of the recipe's data.batch sequences, from the corpus's start; 0: all.
   int64_t batches = 0;
+  DType dtype = DType::kF32;  // of weights and activations
   // Where to compute, for a checkpoint of that recipe; null: on the CPU.
   std::function<absl::StatusOr<std::unique_ptr<Device>>(const Recipe&)> device;
 };

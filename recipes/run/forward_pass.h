@@ -47,7 +47,8 @@ class ForwardPass {
   std::unique_ptr<Stream> stream_;
   std::vector<LayerPlan> layers_;
   VisitPlan loss_visits_;  // of the epilogue, on what is summed at once
-  Buffer workspace_, boundaries_[2], inputs_, targets_, positions_, samples_, losses_;
+  Buffer workspace_, boundaries_[2], inputs_, targets_, positions_, samples_,
+      losses_;
 };
 
 }  // namespace delink

@@ -11,7 +11,7 @@
 #include "framework/sharing/delink.h"
 #include "framework/sharing/resolve.h"
 #include "framework/step/memory.h"
-#include "recipes/run/prepare.h"
+#include "recipes/run/make_optimizer.h"
 #include "recipes/run/progress.h"
 #include "recipes/run/saved_model.h"
 
@@ -100,8 +100,9 @@ absl::StatusOr<OfflineDelinkReport> OfflineDelink(
   DELINK_ASSIGN_OR_RETURN(const Change change, PlanChange(options, *saved));
 
   const std::unique_ptr<Device> device = NewCpuDevice();
-  const std::vector<StateSpec> states =
-      MakeOptimizer(saved->recipe().optimizer)->states();
+  DELINK_ASSIGN_OR_RETURN(const std::unique_ptr<SlabOptimizer> optimizer,
+                          MakeOptimizer(saved->recipe(), saved->registry()));
+  const std::vector<StateSpec> states = optimizer->states();
   DELINK_ASSIGN_OR_RETURN(const std::unique_ptr<ParamStore> from,
                           saved->Load(*comm, *device, states));
   DELINK_ASSIGN_OR_RETURN(

@@ -4,8 +4,8 @@
 
 #include "absl/strings/str_cat.h"
 #include "framework/base/status_macros.h"
-#include "framework/optim/adamw.h"
 #include "framework/sharing/resolve.h"
+#include "recipes/run/make_optimizer.h"
 
 namespace delink {
 
@@ -20,15 +20,11 @@ absl::StatusOr<Recipe> FitVocab(const Recipe& recipe, const Corpus& corpus) {
                    "corpus with that vocabulary"));
 }
 
-std::unique_ptr<SlabOptimizer> MakeOptimizer(const OptimizerConfig& c) {
-  return NewAdamW(
-      {.beta1 = c.beta1, .beta2 = c.beta2, .eps = c.eps, .decay = c.decay});
-}
-
 absl::Status CheckStages(const RunEnv& env) {
   SharingMap before;
   for (size_t i = 0; i < env.recipe->stages.size(); ++i) {
     DELINK_ASSIGN_OR_RETURN(SharingMap map, SharingOf(env, i));
+    DELINK_RETURN_IF_ERROR(CheckGroups(env, i, map));
     if (i > 0) {
       DELINK_RETURN_IF_ERROR(
           RelationOf(*env.registry, env.model->blocks(), before, map).status());

@@ -2,12 +2,9 @@
 // is taken.
 #pragma once
 
-#include <memory>
-
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "data/corpus/corpus.h"
-#include "framework/optim/slab_optimizer.h"
 #include "recipes/run/stage_run.h"
 #include "recipes/schema/recipe.h"
 
@@ -17,10 +14,8 @@ namespace delink {
 // it names one that is too small.
 absl::StatusOr<Recipe> FitVocab(const Recipe& recipe, const Corpus& corpus);
 
-std::unique_ptr<SlabOptimizer> MakeOptimizer(const OptimizerConfig& config);
-
-// Whether every stage's share fits the model, and only cuts links of the stage
-// before.
+// Whether every stage's share fits the model and the groups of
+// hyper-parameters, and only cuts links of the stage before.
 absl::Status CheckStages(const RunEnv& env);
 
 }  // namespace delink

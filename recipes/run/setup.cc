@@ -13,6 +13,7 @@
 #include "recipes/run/check_memory.h"
 #include "recipes/run/choose_device.h"
 #include "recipes/run/init_from.h"
+#include "recipes/run/make_optimizer.h"
 #include "recipes/run/prepare.h"
 #include "recipes/run/run_folder.h"
 #include "recipes/schema/recipe_io.h"
@@ -260,7 +261,7 @@ absl::Status RunSetup::CheckInit(const TrainOptions& options) const {
 absl::Status RunSetup::MakeModel(const ModelList& models) {
   model_ =
       BuildModel(models, Scope(registry_, recipe_.run.dtype()), *recipe_.model);
-  optimizer_ = MakeOptimizer(recipe_.optimizer);
+  DELINK_ASSIGN_OR_RETURN(optimizer_, MakeOptimizer(recipe_, registry_));
   DELINK_ASSIGN_OR_RETURN(network_, world_->comm().Split(0, world_->rank()));
   env_ = {.recipe = &recipe_,
           .device = device_.get(),
@@ -311,7 +312,7 @@ RunPosition RunSetup::Position() const {
 CheckpointHeader RunSetup::Header(const RunPosition& position,
                                   double seconds) const {
   CheckpointHeader header{.model = std::string(recipe_.model->kind()),
-                          .optimizer = "adamw",
+                          .optimizer = recipe_.optimizer.kind_name(),
                           .seed = recipe_.run.seed,
                           .vocab = recipe_.model->vocab,
                           .corpus = sources_->digests(),

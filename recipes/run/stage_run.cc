@@ -118,6 +118,7 @@ absl::Status StageRun::MakeExecutor(size_t layout) {
                .recompute = recipe.RecomputeOf(layout) == Recompute::kBlock},
       .seed = static_cast<uint64_t>(run.seed),
       .clip = recipe.optimizer.clip,
+      .clip_value = recipe.optimizer.clip_value,
       .lane_threads = env_.lane_threads,
       .probes = shares() && recipe.ProbeEvery(layout) > 0};
   DELINK_ASSIGN_OR_RETURN(executor_,
