@@ -199,36 +199,6 @@ void DescribeModel(Section& document, std::shared_ptr<const ModelConfig>* model,
   *model = std::move(made);
 }
 
-void DescribeOptimizer(Section& s, OptimizerConfig& optimizer) {
-  using Kind = OptimizerConfig::Kind;
-  s.Enum(
-      "kind", &optimizer.kind, {{"adamw", Kind::kAdamW}},
-      {.doc = "the optimizer", .fixed = true, .later = {"adafactor", "muon"}});
-  s.Float(
-      "lr", &optimizer.lr,
-      {.doc = "peak learning rate", .required = true, .min = 0.0, .max = 1e3});
-  std::vector<double> betas = {optimizer.beta1, optimizer.beta2};
-  s.Floats("betas", &betas,
-           {.doc = "decay of the first and second moment",
-            .min = 0.0,
-            .below = 1.0,
-            .size = 2});
-  optimizer.beta1 = betas[0];
-  optimizer.beta2 = betas[1];
-  s.Float("eps", &optimizer.eps,
-          {.doc = "added to the root of the second moment",
-           .above = 0.0,
-           .max = 1.0});
-  s.Float("decay", &optimizer.decay,
-          {.doc = "weight decay, decoupled; none on norms and biases",
-           .min = 0.0,
-           .max = 1e3});
-  s.Float("clip", &optimizer.clip,
-          {.doc = "largest global norm of the gradient; 0 does not clip",
-           .min = 0.0,
-           .max = 1e30});
-}
-
 void DescribeSchedule(Section& s, ScheduleConfig& schedule) {
   using Kind = ScheduleConfig::Kind;
   s.Enum("kind", &schedule.kind,

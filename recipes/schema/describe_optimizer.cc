@@ -4,6 +4,7 @@
 #include <string_view>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "recipes/schema/describe.h"
 #include "recipes/schema/limits.h"
@@ -29,8 +30,8 @@ constexpr KindKeys kKinds[] = {
 const KindKeys& KeysOf(Kind kind) { return kKinds[static_cast<size_t>(kind)]; }
 
 bool HasKey(const KindKeys& kind, std::string_view key) {
-  const std::string words = " " + std::string(kind.keys) + " ";
-  return words.find(" " + std::string(key) + " ") != std::string::npos;
+  const std::string words = absl::StrFormat(" %s ", kind.keys);
+  return words.find(absl::StrFormat(" %s ", key)) != std::string::npos;
 }
 bool HasKey(Kind kind, std::string_view key) {
   return HasKey(KeysOf(kind), key);
@@ -43,7 +44,8 @@ void CheckKeys(Section& s, Kind kind, std::initializer_list<const char*> keys) {
     std::string others;
     for (const KindKeys& other : kKinds) {
       if (!HasKey(other, key)) continue;
-      others += (others.empty() ? "" : ", ") + std::string(other.name);
+      absl::StrAppend(&others, others.empty() ? "" : ", ",
+                      std::string(other.name));
     }
     s.Error(key, absl::StrFormat("optimizer kind \"%s\" has no such key; it is "
                                  "one of %s",
@@ -90,9 +92,10 @@ void DescribeKinds(Section& s, OptimizerConfig& optimizer) {
          {{"fp32", OptimizerConfig::Moments::kFp32},
           {"bf16", OptimizerConfig::Moments::kBf16},
           {"8bit", OptimizerConfig::Moments::k8Bit}},
-         {.doc = "adamw: how the moments of matrices are kept: in full, in "
-                 "bf16 rounded stochastically, or, of blocks, in 8 bits",
-          .fixed = true});
+         {.doc = "adamw: how both moments are kept; bf16: of matrices, rounded "
+                 "stochastically; 8bit: of matrices of blocks, 256 to a scale; "
+                 "those of other parameters stay fp32",
+          .when_omitted = "`\"fp32\"`"});
   MomentumKey(s, &optimizer.momentum, "sgd `0.9`, muon `0.95`");
   s.Bool("nesterov", &optimizer.nesterov,
          {.doc = "sgd, muon: step by what the momentum will be after the next "
@@ -137,6 +140,7 @@ void Resolve(OptimizerConfig& c) {
   complete("scale", c.scale, OptimizerConfig::MuonScale::kShape);
   complete("adamw_lr", c.adamw_lr, c.lr);
   complete("relative_step", c.relative_step, true);
+  complete("moments", c.moments, OptimizerConfig::Moments::kFp32);
   if (!c.decay) c.decay = sgd || adafactor ? 0.0 : 0.1;
 }
 

@@ -19,7 +19,6 @@ struct OptimizerGroup {
 struct OptimizerConfig {
   enum class Kind { kAdamW, kSgd, kLion, kAdafactor, kMuon };
   enum class MuonScale { kShape, kRms };
-  enum class Moments { kFp32, kBf16, k8Bit };
   enum class Moments { kFp32, kBf16, k8Bit };  // as MomentForm
   // Steps that are passed over instead of ending the run.
   struct Skip {
@@ -36,7 +35,6 @@ struct OptimizerConfig {
   std::optional<bool> nesterov, relative_step;
   std::optional<MuonScale> scale;
   std::optional<Moments> moments;
-  Moments moments = Moments::kFp32;
   std::optional<double> decay;  // there once read
   double clip = 1.0;            // global gradient norm; 0: no clipping
   double clip_value = 0;        // element of the gradient; 0: no clipping

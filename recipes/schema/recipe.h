@@ -23,18 +23,9 @@
 #include "framework/tensor/dtype.h"
 #include "recipes/schema/data_config.h"
 #include "recipes/schema/model_config.h"
+#include "recipes/schema/optimizer_config.h"
 
 namespace delink {
-
-struct OptimizerConfig {
-  enum class Kind { kAdamW };
-  Kind kind = Kind::kAdamW;
-  double lr = 0;
-  double beta1 = 0.9, beta2 = 0.95;
-  double eps = 1e-8;
-  double decay = 0.1;
-  double clip = 1.0;  // global gradient norm; 0: no clipping
-};
 
 // A number of steps (integer), or a fraction of the run's steps (float).
 using Span = std::variant<int64_t, double>;

@@ -281,7 +281,8 @@ void Section::Floats(std::string_view name, std::vector<double>* value,
     }
     if (all.size() == list->size()) *value = all;
   };
-  field.write = [=] {
+  field.write = [=]() -> std::optional<Value> {
+    if (value->empty()) return std::nullopt;
     schema::List list;
     for (const double x : *value) list.emplace_back(x);
     return Value(std::move(list));

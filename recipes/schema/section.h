@@ -97,6 +97,7 @@ class Section {
   void String(std::string_view name, std::string* value, const Key& key);
   // Read relative to the recipe's folder, kept absolute.
   void Path(std::string_view name, std::string* value, const Key& key);
+  // Left out where it is empty.
   void Floats(std::string_view name, std::vector<double>* value,
               const FloatKey& key);
   // A list of integers; the range is of each.

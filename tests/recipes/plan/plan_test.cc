@@ -12,7 +12,7 @@
 #include "absl/strings/str_cat.h"
 #include "framework/base/status_macros.h"
 #include "framework/comm/thread_communicator.h"
-#include "recipes/run/prepare.h"
+#include "recipes/run/make_optimizer.h"
 #include "recipes/run/progress.h"
 #include "recipes/run/stage_run.h"
 #include "recipes/schema/recipe_io.h"
@@ -58,8 +58,8 @@ absl::StatusOr<Taken> Train(const Words& sets, Communicator& comm,
   ParamRegistry registry;
   const std::unique_ptr<Sequential> model =
       BuildModel(models, Scope(registry, recipe.run.dtype()), *recipe.model);
-  const std::unique_ptr<SlabOptimizer> optimizer =
-      MakeOptimizer(recipe.optimizer);
+  DELINK_ASSIGN_OR_RETURN(const std::unique_ptr<SlabOptimizer> optimizer,
+                          MakeOptimizer(recipe, registry));
   const RunEnv env{.recipe = &recipe,
                    .device = device.get(),
                    .model = model.get(),

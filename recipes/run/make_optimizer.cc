@@ -1,0 +1,104 @@
+#include "recipes/run/make_optimizer.h"
+
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "framework/base/status_macros.h"
+#include "framework/optim/adafactor.h"
+#include "framework/optim/adamw.h"
+#include "framework/optim/first_order.h"
+#include "framework/optim/muon.h"
+#include "layers/ops/matrix_product.h"
+#include "recipes/schema/problems.h"
+
+namespace delink {
+namespace {
+
+// With where it is in the recipe's file.
+absl::Status At(const Recipe& recipe, const std::string& key,
+                const std::string& what) {
+  std::string place;
+  if (recipe.positions != nullptr) {
+    place = absl::StrCat(recipe.positions->Find(key).ToString(), ": ");
+  }
+  return absl::InvalidArgumentError(absl::StrCat(place, key, ": ", what));
+}
+
+absl::StatusOr<ParamRules> RulesOf(const Recipe& recipe,
+                                   const ParamRegistry& registry) {
+  const OptimizerConfig& c = recipe.optimizer;
+  Hyper all = {.decay = c.decay.value_or(0),
+               .momentum = c.momentum.value_or(0)};
+  if (!c.betas.empty()) {
+    all.beta1 = c.betas[0];
+    all.beta2 = c.betas[1];
+  }
+  std::vector<HyperGroup> groups;
+  for (const OptimizerGroup& g : c.groups) {
+    HyperGroup& group = groups.emplace_back(HyperGroup{.match = g.match,
+                                                       .lr_scale = g.lr_scale,
+                                                       .decay = g.decay,
+                                                       .momentum = g.momentum});
+    if (g.betas.empty()) continue;
+    group.beta1 = g.betas[0];
+    group.beta2 = g.betas[1];
+  }
+  size_t wrong = 0;
+  absl::StatusOr<ParamRules> rules =
+      ParamRules::Create(registry, all, groups, &wrong);
+  if (rules.ok()) return rules;
+  return At(recipe, absl::StrFormat("optimizer.group[%d].match", wrong),
+            std::string(rules.status().message()));
+}
+
+double RatioOf(const OptimizerConfig& c) {
+  return c.lr > 0 ? *c.adamw_lr / c.lr : 1;
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<SlabOptimizer>> MakeOptimizer(
+    const Recipe& recipe, const ParamRegistry& registry) {
+  using Kind = OptimizerConfig::Kind;
+  const OptimizerConfig& c = recipe.optimizer;
+  DELINK_ASSIGN_OR_RETURN(ParamRules rules, RulesOf(recipe, registry));
+  switch (c.kind) {
+    case Kind::kAdamW:
+      return NewAdamW({.eps = *c.eps,
+                       .moments = static_cast<MomentForm>(*c.moments),
+                       .seed = static_cast<uint64_t>(recipe.run.seed)},
+                      std::move(rules));
+    case Kind::kSgd:
+      return NewSgd({.has_momentum = c.has_momentum(), .nesterov = *c.nesterov},
+                    std::move(rules));
+    case Kind::kLion:
+      return NewLion(std::move(rules));
+    case Kind::kAdafactor:
+      return NewAdafactor({.eps = *c.eps, .relative = *c.relative_step},
+                          std::move(rules));
+    case Kind::kMuon:
+      return NewMuon({.scale = static_cast<MuonConfig::Scale>(*c.scale),
+                      .nesterov = *c.nesterov,
+                      .adamw_lr = RatioOf(c),
+                      .adamw_eps = *c.eps},
+                     std::move(rules), MultiplyMatrices);
+  }
+  DELINK_CHECK(false) << "no such optimizer";
+  return nullptr;
+}
+
+absl::Status CheckGroups(const RunEnv& env, size_t stage,
+                         const SharingMap& sharing) {
+  DELINK_ASSIGN_OR_RETURN(const ParamRules rules,
+                          RulesOf(*env.recipe, *env.registry));
+  const absl::Status status =
+      rules.CheckSharing(*env.registry, env.model->blocks(), sharing);
+  if (status.ok()) return status;
+  return At(*env.recipe, absl::StrFormat("stage[%d].share", stage),
+            std::string(status.message()));
+}
+
+}  // namespace delink
