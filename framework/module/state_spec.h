@@ -72,8 +72,8 @@ inline std::vector<StateSpec> TwoMoments() {
           {.name = "v", .degree = 2, .is_signed = false}};
 }
 
-// Parameters that an update must see whole. Where the state is sharded, one rank
-// has all of a slab that holds such.
+// Parameters that an update must see whole. Where the state is sharded, one
+// rank has all of a slab that holds such.
 enum class WholeTensors : uint8_t { kNone, kHidden, kAll };
 
 // Of a parameter's shape; rows and columns need two dimensions or more.

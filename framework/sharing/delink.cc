@@ -220,7 +220,9 @@ absl::Status Delink(const ParamStore& from, ParamStore& to, StatePolicy policy,
   DELINK_CHECK(&from.registry() == &to.registry());
   DELINK_CHECK(&from.device() == &to.device());
   DELINK_CHECK(from.options().dtype == to.options().dtype);
-  DELINK_CHECK(from.options().master == to.options().master);
+  for (const Plane plane : {Plane::kMaster, Plane::kLow}) {
+    DELINK_CHECK_EQ(from.has(plane), to.has(plane));
+  }
   DELINK_CHECK_EQ(from.options().ranks, to.options().ranks);
   DELINK_CHECK_EQ(from.options().rank, to.options().rank);
   DELINK_CHECK_EQ(comm.size(), to.options().ranks);

@@ -21,12 +21,11 @@
 namespace delink {
 
 // Fills `to` from `from`. Both are over the same registry, device, element type
-// and ranks; `to` only cuts links of `from` (else InvalidArgument, and nothing
-// is written). The placement may differ: state that was sharded and becomes
-// whole is gathered over `comm` (the data-parallel group; collective then, else
-// unused); whole state that becomes sharded is cut. State planes that `from`
-// lacks count as reset; a master it must have where `to` does. Blocks until
-// done.
+// and ranks, and keep masters alike; `to` only cuts links of `from` (else
+// InvalidArgument, and nothing is written). The placement may differ: what a
+// rank is to hold and did not is brought to it over `comm` (the data-parallel
+// group; collective then, else unused). States that `from` lacks, by name,
+// count as reset; the storage of the others may differ. Blocks until done.
 absl::Status Delink(const ParamStore& from, ParamStore& to, StatePolicy policy,
                     Communicator& comm);
 
