@@ -174,8 +174,8 @@ TEST_F(Reference, EmbeddingAndItsGradients) {
   const Vector dy = Normals<double>("dy", 6 * 3);
   Vector y(6 * 3), dw(4 * 3), dp(6 * 3);
   const auto loss = [&] {
-    kernels_.embedding_forward(
-        stream_, {2, 3, 3, 4, 1, tokens.data(), w.data(), p.data(), y.data()});
+    kernels_.embedding_forward(stream_, {2, 3, 3, 4, 1, nullptr, tokens.data(),
+                                         w.data(), p.data(), y.data()});
     return Dot(y, dy);
   };
   loss();
