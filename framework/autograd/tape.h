@@ -73,8 +73,9 @@ struct OpRecord {
   std::function<void(Backward&)> input;   // gradients of inputs
   std::function<void(Backward&)> weight;  // gradients of parameters
   // Writes the value of the only output once more, with the same bits (or those
-  // that the op says it may have), from `saves`. For what is cheap beside a matrix product: where others save that
-  // output it is not kept, but made again when backward first reads it.
+  // that the op says it may have), from `saves`. For what is cheap beside a
+  // matrix product: where others save that output it is not kept, but made
+  // again when backward first reads it.
   std::function<void(Backward&, const Tensor& y)> remake;
   double flops = 0;           // of forward
   double backward_flops = 0;  // of both closures

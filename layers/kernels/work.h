@@ -6,9 +6,9 @@
 // FLOPs are the multiplications and additions of matmuls and attention, of
 // attention's backward the five products that an implementation without whole
 // scores makes; all else is bound by memory and counts none. Where outputs are
-// written only in part (an embedding's gradient, added to), that part counts. Of
-// rows that hold several documents, whose ends are known to the device alone,
-// attention counts as that of whole rows: an upper bound.
+// written only in part (an embedding's gradient, added to), that part counts.
+// Of rows that hold several documents, whose ends are known to the device
+// alone, attention counts as that of whole rows: an upper bound.
 #pragma once
 
 #include "framework/tensor/dtype.h"

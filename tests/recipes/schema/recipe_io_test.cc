@@ -152,6 +152,8 @@ Recipe RandomRecipe(Draw& draw) {
   recipe.data.validation = absl::StrCat("/x", draw.Text(), "x");
   recipe.data.batch = draw.Int(1, 64) * 8;
   recipe.data.shuffle = draw.Flip();
+  recipe.data.documents = draw.Flip() ? DataConfig::Documents::kMasked
+                                      : DataConfig::Documents::kPacked;
   recipe.optimizer = {.lr = draw.Fraction(),
                       .beta1 = draw.Fraction(),
                       .beta2 = draw.Fraction(),
@@ -269,6 +271,7 @@ TEST(CheckResume, HoldsWhatDecidesTheRunSoFar) {
            {"data.batch=16", "data.batch"},
            {"run.seed=2", "run.seed"},
            {"data.shuffle=false", "data.shuffle"},
+           {"data.documents=masked", "data.documents"},
            {"stage.0.share=cycle:2", "stage[0].share"}}) {
     const absl::Status status = CheckResume(Sample(), Sample({set}));
     ASSERT_FALSE(status.ok()) << set;
