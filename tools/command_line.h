@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "data/corpus/text_inputs.h"
+#include "data/import/layout.h"
 #include "framework/sharing/share_spec.h"
 #include "framework/sharing/state_policy.h"
 #include "recipes/run/pretrain.h"
@@ -30,7 +31,21 @@ struct BuildData {
   int64_t threads = 0;  // 0: as many as cores
   bool overwrite = false;
 };
+struct ImportData {
+  std::vector<std::string> inputs;
+  LayoutOptions layout;
+  std::string out;
+  std::string tokenizer;
+  int64_t vocab = 0;
+  int64_t end_of_document = -1;
+  double validation = 0.01;
+  bool overwrite = false;
+};
 struct DescribeData {
+  std::string folder;
+  bool json = false;
+};
+struct CheckData {
   std::string folder;
   bool json = false;
 };
@@ -56,9 +71,14 @@ struct Inspect {
 };
 struct Eval {
   std::string checkpoint;
+  // One of the two is given.
   std::string data;
-  int64_t batches = 0;  // 0: the whole corpus
-  std::string device;   // empty: the checkpoint's recipe's
+  std::string choices;
+  int64_t batches = 0;          // of data; 0: the whole corpus
+  std::string delimiter = " ";  // of choices
+  std::string lines;            // of choices: a path; empty: none
+  std::string precision = "fp32";
+  std::string device;  // empty: the checkpoint's recipe's
   bool json = false;
 };
 struct Generate {
@@ -70,6 +90,14 @@ struct Generate {
   double top_p = 1;
   uint64_t seed = 1;
   std::string device;  // empty: the checkpoint's recipe's
+};
+
+struct SweepCommand {
+  std::string spec;
+  std::string out;
+  std::vector<std::string> sets;
+  int64_t jobs = 1;
+  bool dry_run = false;
 };
 
 struct CompletionCommand {
@@ -97,9 +125,10 @@ struct BenchCommand {
 };
 
 using Command =
-    std::variant<BuildData, DescribeData, VerifyData, TrainOptions, PlanCommand,
-                 DelinkCommand, Inspect, Eval, Generate, ReportCommand,
-                 BenchCommand, CompletionCommand, ManCommand>;
+    std::variant<BuildData, ImportData, DescribeData, CheckData, VerifyData,
+                 TrainOptions, PlanCommand, DelinkCommand, Inspect, Eval,
+                 Generate, SweepCommand, ReportCommand, BenchCommand,
+                 CompletionCommand, ManCommand>;
 
 struct CommandLine {
   // Without one, `text` is all there is to do: help, on standard output with

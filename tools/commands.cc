@@ -16,7 +16,6 @@
 #include "parallel/cores.h"
 #include "parallel/launcher.h"
 #include "recipes/run/choose_device.h"
-#include "recipes/run/evaluate.h"
 #include "recipes/run/inspect.h"
 #include "recipes/run/offline_delink.h"
 #include "recipes/run/setup.h"
@@ -127,25 +126,6 @@ int Run(const Inspect& command, const ModelList& models, World& world) {
   const auto seen = InspectCheckpoint(command.checkpoint, models);
   if (seen.ok()) Print(command.json ? ToJson(*seen) : ToText(*seen));
   return Finish(world, seen.status());
-}
-
-int Run(const Eval& command, const ModelList& models, World& world) {
-  const absl::StatusOr<int> threads = UseCores(world, 0);
-  absl::Status status = AgreeOnStatus(world.comm(), threads.status());
-  if (!status.ok()) return Finish(world, status);
-  const auto result =
-      Evaluate({.checkpoint = command.checkpoint,
-                .data = command.data,
-                .batches = command.batches,
-                .device =
-                    [&](const Recipe& recipe) {
-                      return DeviceFor(command.device, recipe, world);
-                    }},
-               models, world.comm());
-  if (result.ok() && world.rank() == 0) {
-    Print(command.json ? ToJson(*result) : ToText(*result));
-  }
-  return Finish(world, result.status());
 }
 
 }  // namespace delink::tools

@@ -22,7 +22,9 @@ inline constexpr int kExitUsage = 2;  // nothing was written
 inline constexpr int kExitSignal = 128;
 
 int Run(const BuildData& command, const ModelList& models, World& world);
+int Run(const ImportData& command, const ModelList& models, World& world);
 int Run(const DescribeData& command, const ModelList& models, World& world);
+int Run(const CheckData& command, const ModelList& models, World& world);
 int Run(const VerifyData& command, const ModelList& models, World& world);
 int Run(const TrainOptions& command, const ModelList& models, World& world);
 int Run(const PlanCommand& command, const ModelList& models, World& world);
@@ -30,6 +32,7 @@ int Run(const DelinkCommand& command, const ModelList& models, World& world);
 int Run(const Inspect& command, const ModelList& models, World& world);
 int Run(const Eval& command, const ModelList& models, World& world);
 int Run(const Generate& command, const ModelList& models, World& world);
+int Run(const SweepCommand& command, const ModelList& models, World& world);
 int Run(const ReportCommand& command, const ModelList& models, World& world);
 int Run(const BenchCommand& command, const ModelList& models, World& world);
 int Run(const CompletionCommand& command, const ModelList& models,

@@ -25,6 +25,25 @@ absl::Status Build(const BuildData& command, World& world) {
       std::cout, std::cerr, isatty(STDERR_FILENO) == 1);
 }
 
+absl::Status Import(const ImportData& command, World& world) {
+  DELINK_RETURN_IF_ERROR(RequireOneProcess(world, "data import"));
+  return DataImport({.inputs = command.inputs,
+                     .layout = command.layout,
+                     .out = command.out,
+                     .tokenizer_file = command.tokenizer,
+                     .vocab = command.vocab,
+                     .end_of_document = command.end_of_document,
+                     .validation = command.validation,
+                     .overwrite = command.overwrite},
+                    std::cout, std::cerr, isatty(STDERR_FILENO) == 1);
+}
+
+absl::Status Check(const CheckData& command, World& world) {
+  DELINK_RETURN_IF_ERROR(RequireOneProcess(world, "data check"));
+  return DataCheck(command.folder, command.json, std::cout, std::cerr,
+                   isatty(STDERR_FILENO) == 1);
+}
+
 absl::Status Describe(const DescribeData& command, World& world) {
   DELINK_RETURN_IF_ERROR(RequireOneProcess(world, "data info"));
   return DataInfo(command.folder, command.json, std::cout);
@@ -39,6 +58,12 @@ absl::Status Verify(const VerifyData& command, World& world) {
 
 int Run(const BuildData& command, const ModelList& models, World& world) {
   return Finish(world, Build(command, world));
+}
+int Run(const ImportData& command, const ModelList& models, World& world) {
+  return Finish(world, Import(command, world));
+}
+int Run(const CheckData& command, const ModelList& models, World& world) {
+  return Finish(world, Check(command, world));
 }
 int Run(const DescribeData& command, const ModelList& models, World& world) {
   return Finish(world, Describe(command, world));

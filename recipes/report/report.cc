@@ -5,6 +5,7 @@
 #include <nlohmann/json.hpp>
 #include <set>
 #include <system_error>
+#include <utility>
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
@@ -13,6 +14,7 @@
 #include "recipes/report/page.h"
 #include "recipes/report/report_data.h"
 #include "recipes/report/run_record.h"
+#include "recipes/report/sweep_table.h"
 #include "recipes/run/environment.h"
 
 namespace delink {
@@ -51,6 +53,25 @@ absl::Status CheckOut(const std::string& out) {
   return absl::OkStatus();
 }
 
+// The runs that were named, those of sweeps included, whose tables go to
+// `sweeps`.
+absl::StatusOr<std::vector<std::string>> RunFolders(
+    const std::vector<std::string>& named, Json* sweeps) {
+  std::vector<std::string> runs;
+  for (const std::string& folder : named) {
+    if (!report::HoldsSweep(folder)) {
+      runs.push_back(folder);
+      continue;
+    }
+    DELINK_ASSIGN_OR_RETURN(Json sweep, report::SweepJson(folder));
+    sweeps->push_back(std::move(sweep));
+    DELINK_ASSIGN_OR_RETURN(const std::vector<std::string> inside,
+                            report::RunsOfSweep(folder));
+    runs.insert(runs.end(), inside.begin(), inside.end());
+  }
+  return runs;
+}
+
 }  // namespace
 
 absl::StatusOr<std::vector<std::string>> WriteReport(
@@ -64,7 +85,10 @@ absl::StatusOr<std::vector<std::string>> WriteReport(
   std::vector<report::RunRecord> runs;
   std::vector<std::string> said;
   std::set<fs::path> seen;
-  for (const std::string& folder : options.runs) {
+  Json sweeps = Json::array();
+  DELINK_ASSIGN_OR_RETURN(const std::vector<std::string> folders,
+                          RunFolders(options.runs, &sweeps));
+  for (const std::string& folder : folders) {
     std::error_code error;
     if (!seen.insert(fs::weakly_canonical(folder, error)).second) {
       said.push_back(
@@ -83,6 +107,7 @@ absl::StatusOr<std::vector<std::string>> WriteReport(
       said.push_back(absl::StrCat(run.folder, ": ", note));
     }
   }
+  data["sweeps"] = std::move(sweeps);
   data["differences"] = report::RecipeDifferences(runs);
   // Names of files may be no UTF-8; they are shown as well as can be.
   const std::string text =

@@ -9,7 +9,7 @@
 namespace delink {
 
 struct ReportOptions {
-  std::vector<std::string> runs;  // folders
+  std::vector<std::string> runs;  // folders of runs, and of sweeps
   std::string out;  // the file; a report that is there is replaced
 };
 

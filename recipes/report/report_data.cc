@@ -123,6 +123,13 @@ Json StartJson(const StartRecord& start) {
           {"peak_flops", Rounded(start.peak_flops)}};
 }
 
+Json SourceJson(const SourceRecord& source) {
+  return {{"name", source.name},
+          {"samples", Rounded(source.samples)},
+          {"tokens", Rounded(source.tokens)},
+          {"epochs", Rounded(source.epochs)}};
+}
+
 double Last(const std::vector<double>& values) {
   return values.empty() ? kUnknown : values.back();
 }
@@ -203,7 +210,7 @@ Json List(const std::vector<T>& items, Json (*to_json)(const T&)) {
 Json Few(const Columns& table) {
   std::vector<std::string> keys;
   for (const Columns::Column& column : table.all()) {
-    if (column.name == "loss" || column.name.starts_with("rho")) {
+    if (column.name.starts_with("loss") || column.name.starts_with("rho")) {
       keys.push_back(column.name);
     }
   }
@@ -222,6 +229,7 @@ Json ToJson(const RunRecord& run) {
           {"summary", SummaryJson(run)},
           {"starts", List(run.starts, StartJson)},
           {"stages", List(run.stages, StageJson)},
+          {"sources", List(run.sources, SourceJson)},
           {"steps", StepsJson(run.steps)},
           {"validations", Few(run.validations)},
           {"agreement", Few(run.agreement)},

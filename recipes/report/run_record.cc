@@ -114,6 +114,10 @@ void FindState(RunRecord* run) {
     run->state = RunState::kEmpty;
   } else if (last >= run->planned_steps) {
     run->state = RunState::kFinished;
+  } else if (!run->ended_early.empty()) {
+    run->state = RunState::kFinished;
+    run->notes.push_back(
+        absl::StrCat("ended early, after ", got, ": ", run->ended_early));
   } else {
     run->state = RunState::kStopped;
     run->notes.push_back(absl::StrCat("ended after ", got));

@@ -57,6 +57,12 @@ struct NormsRecord {
   std::vector<std::vector<double>> gradient, weight;  // by row, then layer
 };
 
+// What has been read of one source of a blend.
+struct SourceRecord {
+  std::string name;
+  double samples = kUnknown, tokens = kUnknown, epochs = kUnknown;
+};
+
 enum class RunState {
   kEmpty,     // nothing was measured
   kRunning,   // a process is at work on it
@@ -69,6 +75,7 @@ struct RunRecord {
   std::string folder;  // as it was given
   std::string name;    // short, and no other run's of the report
   RunState state = RunState::kEmpty;
+  std::string ended_early;  // why, where validations ended it
   std::vector<std::string> notes;
   double planned_steps = kUnknown;
 
@@ -77,7 +84,8 @@ struct RunRecord {
   std::vector<StartRecord> starts;
   std::vector<StageRecord> stages;
   Columns steps;  // Place, loss, lr, grad_norm, tokens_per_s, peak_percent
-  Columns validations;  // Place, loss
+  Columns validations;  // Place, loss, "loss SOURCE" for each source
+  std::vector<SourceRecord> sources;  // as of the last step; of a blend
   // Place, rho, "rho PART" for each part, and how many times rho is what
   // unrelated gradients have.
   Columns agreement;

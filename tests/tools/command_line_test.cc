@@ -138,7 +138,7 @@ TEST(Usage, WhatIsWrongIsNamedWithTheNearestThatIsKnown) {
       {{"delink", "no-such", "x"}, "no-such"},
       {{"delink", "/etc", "x", "--share", "some"}, "'some' is no way to share"},
       {{"delink", "/etc", "x", "--state", "lost"}, "lost not in"},
-      {{"eval", "/etc"}, "--data is required"},
+      {{"eval", "/etc", "--batches", "2"}, "--batches requires --data"},
       {{"generate", "/etc"}, "--prompt is required"},
       {{"generate", "/etc", "--prompt", "x", "--temperature", "-1"},
        "--temperature: '-1' is not a number from 0 up"},

@@ -65,6 +65,49 @@ std::vector<ArgumentSyntax> DelinkArgumentList(DelinkArguments& given) {
            .choices = {"reset", "copy", "scale", "calibrated"}}};
 }
 
+std::vector<ArgumentSyntax> EvalArgumentList(Eval& eval) {
+  return {CheckpointArgument(eval.checkpoint),
+          {.name = "--data",
+           .value = "DIR",
+           .to = &eval.data,
+           .help = "a corpus folder: loss and perplexity",
+           .names = Names::kFolder,
+           .must_exist = true,
+           .excludes = {"--choices"}},
+          {.name = "--batches",
+           .value = "N",
+           .to = &eval.batches,
+           .help = "batches of the recipe's size, from the start (all)",
+           .check = WholeNumber(1, kLargest),
+           .needs = {"--data"}},
+          {.name = "--choices",
+           .value = "FILE",
+           .to = &eval.choices,
+           .help = "multiple-choice questions, a JSON object a line "
+                   "(question, options, answer): accuracy",
+           .names = Names::kFile,
+           .must_exist = true},
+          {.name = "--delimiter",
+           .value = "TEXT",
+           .to = &eval.delimiter,
+           .help = "between a question and its options (a space)",
+           .needs = {"--choices"}},
+          {.name = "--lines",
+           .value = "FILE",
+           .to = &eval.lines,
+           .help = "write what each question came to, a JSON object a line; a "
+                   "new file",
+           .names = Names::kFile,
+           .needs = {"--choices"}},
+          {.name = "--precision",
+           .value = "PRECISION",
+           .to = &eval.precision,
+           .help = "fp32 or bf16 (fp32)",
+           .choices = {"fp32", "bf16"}},
+          DeviceOption(eval.device, kDeviceUnless),
+          JsonFlag(eval.json)};
+}
+
 std::vector<ArgumentSyntax> GenerateArgumentList(Generate& generate) {
   return {CheckpointArgument(generate.checkpoint),
           {.name = "--prompt",
@@ -127,27 +170,12 @@ CommandSyntax InspectSyntax() {
 
 CommandSyntax EvalSyntax() {
   auto eval = std::make_shared<Eval>();
-  return {
-      .name = "eval",
-      .summary = "Loss and perplexity of a checkpoint on a corpus",
-      .examples = {"delink eval runs/p2r --data corpus/validation"},
-      .arguments = {CheckpointArgument(eval->checkpoint),
-                    {.name = "--data",
-                     .value = "DIR",
-                     .to = &eval->data,
-                     .help = "a corpus folder",
-                     .required = true,
-                     .names = Names::kFolder,
-                     .must_exist = true},
-                    {.name = "--batches",
-                     .value = "N",
-                     .to = &eval->batches,
-                     .help =
-                         "batches of the recipe's size, from the start (all)",
-                     .check = WholeNumber(1, kLargest)},
-                    DeviceOption(eval->device, kDeviceUnless),
-                    JsonFlag(eval->json)},
-      .make = [eval] { return *eval; }};
+  return {.name = "eval",
+          .summary = "A checkpoint's loss on a corpus, or its choices",
+          .examples = {"delink eval runs/p2r --data corpus/validation",
+                       "delink eval runs/p2r --choices questions.jsonl"},
+          .arguments = EvalArgumentList(*eval),
+          .make = [eval] { return *eval; }};
 }
 
 CommandSyntax GenerateSyntax() {

@@ -7,6 +7,7 @@
 namespace delink::tools {
 
 CommandSyntax DataSyntax();        // data.cc
+CommandSyntax ImportSyntax();      // data_import.cc: data import
 CommandSyntax TrainSyntax();       // train.cc
 CommandSyntax PlanSyntax();        // train.cc
 CommandSyntax DelinkSyntax();      // checkpoint.cc
@@ -15,6 +16,7 @@ CommandSyntax EvalSyntax();        // checkpoint.cc
 CommandSyntax BenchSyntax();       // bench.cc
 CommandSyntax GenerateSyntax();    // checkpoint.cc
 CommandSyntax ReportSyntax();      // report.cc
+CommandSyntax SweepSyntax();       // sweep.cc
 CommandSyntax CompletionSyntax();  // shell.cc
 CommandSyntax ManSyntax();         // shell.cc
 CommandSyntax ProgramSyntax();     // root.cc: the program, with all of them

@@ -49,7 +49,8 @@ std::vector<ArgumentSyntax> TokenizerOptions(BuildData& build) {
   return {{.name = "--tokenizer",
            .value = "FILE",
            .to = &build.tokenizer,
-           .help = "tokenise with this SentencePiece model",
+           .help = "tokenise with this: a SentencePiece model, or a "
+                   "tokenizer.json (byte-level BPE)",
            .names = Names::kFile,
            .must_exist = true,
            .excludes = {"--train-tokenizer", "--bytes"}},
@@ -114,6 +115,18 @@ ArgumentSyntax CorpusArgument(std::string& folder) {
           .must_exist = true};
 }
 
+CommandSyntax CheckSyntax() {
+  auto check = std::make_shared<CheckData>();
+  return {.name = "check",
+          .summary = "Read all of a corpus, and say what is in it",
+          .examples = {"delink data check corpus"},
+          .arguments = {CorpusArgument(check->folder),
+                        {.name = "--json",
+                         .to = &check->json,
+                         .help = "print one JSON object"}},
+          .make = [check] { return *check; }};
+}
+
 CommandSyntax InfoSyntax() {
   auto info = std::make_shared<DescribeData>();
   return {.name = "info",
@@ -139,10 +152,11 @@ CommandSyntax VerifySyntax() {
 
 CommandSyntax DataSyntax() {
   return {.name = "data",
-          .summary = "Turn text into tokenised corpora, and look at them",
+          .summary = "Make corpora of text or of tokens, and look at them",
           .examples = {"delink data build --out corpus --train-tokenizer 8000 "
                        "books/*.txt"},
-          .commands = {BuildSyntax(), InfoSyntax(), VerifySyntax()}};
+          .commands = {BuildSyntax(), ImportSyntax(), InfoSyntax(),
+                       CheckSyntax(), VerifySyntax()}};
 }
 
 }  // namespace delink::tools

@@ -18,8 +18,8 @@ CommandSyntax ProgramSyntax() {
           "docs/cli.md",
       .commands = {DataSyntax(), TrainSyntax(), PlanSyntax(), DelinkSyntax(),
                    InspectSyntax(), EvalSyntax(), GenerateSyntax(),
-                   ReportSyntax(), BenchSyntax(), CompletionSyntax(),
-                   ManSyntax()}};
+                   SweepSyntax(), ReportSyntax(), BenchSyntax(),
+                   CompletionSyntax(), ManSyntax()}};
 }
 
 }  // namespace delink::tools

@@ -2,6 +2,8 @@
 
 const plots = [];
 
+const MANY_RUNS = 4;  // of which all or none can be chosen at once
+
 function drawAll() {
   setChartDefaults();
   for (const plot of plots) plot.draw();
@@ -34,16 +36,35 @@ function showHead() {
 }
 
 function showRunChoices() {
+  const buttons = [];
+  const hide = (run, is) => {
+    if (is) {
+      state.hidden.add(run.index);
+    } else {
+      state.hidden.delete(run.index);
+    }
+    buttons[run.index].setAttribute('aria-pressed', String(!is));
+  };
+  if (runs.length > MANY_RUNS) {
+    for (const [label, is] of [['all', false], ['none', true]]) {
+      const button = element('button',
+          { className: 'run', type: 'button', textContent: label });
+      button.addEventListener('click', () => {
+        runs.forEach((run) => hide(run, is));
+        drawAll();
+      });
+      byId('runs').append(button);
+    }
+  }
   for (const run of runs) {
     const button = element('button', { className: 'run', type: 'button' },
         swatch(run), run.name);
     button.setAttribute('aria-pressed', 'true');
     button.addEventListener('click', () => {
-      if (!state.hidden.delete(run.index)) state.hidden.add(run.index);
-      button.setAttribute(
-          'aria-pressed', String(!state.hidden.has(run.index)));
+      hide(run, !state.hidden.has(run.index));
       drawAll();
     });
+    buttons.push(button);
     byId('runs').append(button);
   }
 }
@@ -197,6 +218,7 @@ showRunChoices();
 showAxisChoices();
 for (const spec of PLOTS) plots.push(new Plot(byId('plots'), spec));
 if (PLOTS.length === 0) sentence(byId('plots'), 'There is nothing to plot.');
+showSweeps(byId('sweeps'));
 showSummary(byId('summary'));
 showMemory(byId('memory'));
 showSharing(byId('sharing'));

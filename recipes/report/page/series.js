@@ -49,8 +49,20 @@ function markedSeries(run, table, name) {
   };
 }
 
-function partsOf(run) {
-  return Object.keys(run.agreement).filter((name) => name.startsWith('rho '));
+// Columns of a part each: "rho attention", "loss web".
+function partsOf(table, name) {
+  return Object.keys(table).filter((key) => key.startsWith(`${name} `));
+}
+
+// Thin and dashed beside the whole.
+function partSeries(run, table, name) {
+  return partsOf(table, name).map((key, index) => ({
+    ...markedSeries(run, table, key),
+    label: `${shortened(run.name, 20)}, ${key.slice(name.length + 1)}`,
+    pointRadius: 0,
+    borderWidth: 1.25,
+    borderDash: [[6, 3], [2, 3], [8, 3, 2, 3]][index % 3],
+  }));
 }
 
 function agreementSeries() {
@@ -59,13 +71,7 @@ function agreementSeries() {
       ...markedSeries(run, run.agreement, 'rho'),
       also: (row) => `  (${digits(run.agreement.unrelated[row])} times 1/n)`,
     },
-    ...partsOf(run).map((name, index) => ({
-      ...markedSeries(run, run.agreement, name),
-      label: `${shortened(run.name, 20)}, ${name.slice(4)}`,
-      pointRadius: 0,
-      borderWidth: 1.25,
-      borderDash: [[6, 3], [2, 3], [8, 3, 2, 3]][index % 3],
-    })),
+    ...partSeries(run, run.agreement, 'rho'),
   ]);
 }
 
@@ -104,8 +110,10 @@ const PLOTS = [
   {
     title: 'Validation loss', unit: 'nats a token', log: true,
     is: () => runs.some((run) => (run.validations.loss || []).some(known)),
-    datasets: () => shownRuns().map(
-        (run) => markedSeries(run, run.validations, 'loss')),
+    datasets: () => shownRuns().flatMap((run) => [
+      markedSeries(run, run.validations, 'loss'),
+      ...partSeries(run, run.validations, 'loss'),
+    ]),
     say: (y) => `${fixed(y)}  (perplexity ${digits(Math.exp(y), 4)})`,
   },
   {

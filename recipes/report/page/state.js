@@ -144,8 +144,11 @@ function colorOf(run) {
   return css(`--run-${run.index % 8}`);
 }
 
+const DASHES = [[], [7, 3], [2, 3], [9, 3, 2, 3]];
+
+// Eight colours, and a dash more for every eight runs.
 function dashOf(run) {
-  return run.index < 8 ? [] : [7, 3];
+  return DASHES[Math.floor(run.index / 8) % DASHES.length];
 }
 
 // "#rrggbb" with less of it.

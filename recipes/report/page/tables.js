@@ -3,7 +3,9 @@
 function swatch(run) {
   const line = element('span', { className: 'swatch' });
   line.style.borderTopColor = `var(--run-${run.index % 8})`;
-  if (run.index >= 8) line.style.borderTopStyle = 'dashed';
+  if (run.index >= 8) {
+    line.style.borderTopStyle = run.index % 16 < 8 ? 'dotted' : 'dashed';
+  }
   return line;
 }
 
@@ -77,6 +79,18 @@ function switchText(run) {
   }).join('; ');
 }
 
+function sourcesText(run) {
+  return run.sources.map((source) => `${source.name}: ${si(source.tokens)} ` +
+      `(${digits(source.epochs)} epochs)`).join('; ') || UNKNOWN;
+}
+
+function sourceLossText(run) {
+  return partsOf(run.validations, 'loss').map((key) => {
+    const losses = run.validations[key];
+    return `${key.slice(5)}: ${fixed(losses[losses.length - 1])}`;
+  }).join('; ') || UNKNOWN;
+}
+
 // A string as TOML has it, without its quotes.
 function unquoted(text) {
   return text.replaceAll('"', '') || UNKNOWN;
@@ -96,6 +110,7 @@ function showSummary(section) {
     { title: 'Parameters that layers see', of: virtual },
     { title: 'Steps', of: of('steps', (n) => known(n) ? String(n) : UNKNOWN) },
     { title: 'Tokens', of: of('tokens', si) },
+    { title: 'Tokens of each source', of: sourcesText, words: true },
     { title: 'Time', of: of('seconds', duration) },
     {
       title: 'FLOPs computed',
@@ -112,6 +127,10 @@ function showSummary(section) {
     {
       title: 'Validation loss, least', of: of('best_validation_loss', fixed),
       least: (run) => run.summary.best_validation_loss,
+    },
+    {
+      title: 'Validation loss of each source, at the end', of: sourceLossText,
+      words: true,
     },
     { title: 'Loss across the switch', of: switchText, words: true },
     { title: 'Tokens a second, median', of: of('tokens_per_s', si) },

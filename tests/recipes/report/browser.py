@@ -297,6 +297,72 @@ def check_broken(driver, delink, straight, folder):
     check_quiet(driver, page)
 
 
+def cells(driver):
+    """The rows of the sweep's table."""
+    return driver.execute_script("""
+        return [...document.querySelectorAll('#sweeps tbody tr')].map(
+            (row) => [...row.children].map((cell) => cell.textContent));""")
+
+
+def check_sweep(driver, delink, recipe, corpus, folder):
+    """Means over seeds, sorted by a click; the runs behind them as curves."""
+    spec, out = os.path.join(folder, "sweep.toml"), os.path.join(folder, "swept")
+    with open(spec, "w", encoding="utf-8") as file:
+        file.write(f"""
+            recipe = "{recipe}"
+            seeds = [1, 2, 3]
+            set = ["schedule.steps=4", "stage.0.until.steps=2", "run.checkpoint_every=0"]
+            [[axis]]
+            key = "optimizer.lr"
+            values = [1e-2, 1e-4]
+            [[axis]]
+            name = "corpus"
+            key = "data.train"
+            values = ["{corpus}/train", "nowhere"]
+            labels = ["here", "nowhere"]
+            [[skip]]
+            where = {{ corpus = "nowhere", lr = 1e-2 }}""")
+    done = subprocess.run([delink, "sweep", spec, "--out", out], capture_output=True, text=True, check=False)
+    assert done.returncode == 1, done.stderr
+    page = os.path.join(folder, "sweep.html")
+    assert make_report(delink, [out], page) == ""
+    open_page(driver, page, 1280)
+    check_drawn(driver, 6)
+    heads = [head.text.split()[0] for head in driver.find_elements(By.CSS_SELECTOR, "#sweeps thead th")]
+    assert heads[:3] == ["lr", "corpus", "runs"], heads
+    column = [head.text for head in driver.find_elements(By.CSS_SELECTOR, "#sweeps thead th")].index("validation loss")
+    rows = cells(driver)
+    assert [row[:3] for row in rows] == [["0.01", "here", "3"], ["0.0001", "here", "3"],
+                                         ["0.0001", "nowhere", "0 of 3"]], rows
+    for row in rows[:2]:
+        found = []
+        for seed in (1, 2, 3):
+            metrics = runs.rows(os.path.join(out, "runs", f"lr={row[0]}_corpus=here_seed={seed}"))
+            found.append([line["validation_loss"] for line in metrics if "validation_loss" in line][-1])
+        mean = sum(found) / 3
+        spread = (sum((value - mean) ** 2 for value in found) / 2) ** 0.5
+        assert row[column] == f"{mean:.4f} \u00b1 {spread:.4f}", (row[column], mean, spread)
+    assert "failed: error: " in driver.find_element(By.ID, "sweeps").text
+    for order in ("ascending", "descending"):
+        driver.find_elements(By.CSS_SELECTOR, "#sweeps thead button")[column].click()
+        head = driver.find_elements(By.CSS_SELECTOR, "#sweeps thead th")[column]
+        assert head.get_attribute("aria-sort") == order
+        losses_shown = [row[column] for row in cells(driver)]
+        known = [float(text.split()[0]) for text in losses_shown[:2]]
+        assert known == sorted(known, reverse=order == "descending") and losses_shown[2] == "\u2013", losses_shown
+    assert len(driver.find_elements(By.CSS_SELECTOR, "#runs button")) == 2 + 6
+    press(driver, "runs", "none")
+    assert driver.execute_script("return shownRuns().length") == 0
+    driver.find_elements(By.CSS_SELECTOR, "#runs button")[3].click()
+    assert driver.execute_script("return shownRuns().map((run) => run.index)") == [1]
+    press(driver, "runs", "all")
+    assert driver.execute_script("return shownRuns().length") == 6
+    check_quiet(driver, page)
+    open_page(driver, page, 390)
+    check_width(driver, 390)
+    check_quiet(driver, page)
+
+
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("delink")
@@ -331,6 +397,7 @@ def main():
             if options.screenshots:
                 take_screenshots(driver, options.screenshots)
             check_broken(driver, options.delink, folders[0], folder)
+            check_sweep(driver, options.delink, options.recipe, corpus, folder)
         finally:
             driver.quit()
     print("ok")

@@ -1,0 +1,81 @@
+#!/usr/bin/python3
+"""Ctrl-C ends a sweep: the runs at work save and end, alone and under mpirun,
+and the same command goes on from there.
+
+  stop_sweep.py DELINK RECIPE
+
+Exit status 77: skipped, there is no mpirun.
+"""
+import csv
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+
+import runs
+
+DELINK, RECIPE = sys.argv[1:3]
+SECONDS = 60
+STEPS = 600
+
+
+def spec(corpus, ranks):
+    return f"""
+recipe = "{RECIPE}"
+ranks = {ranks}
+set = ["data.train={corpus}/train", "schedule.steps={STEPS}", "run.validate_every=0", "run.checkpoint_every=0",
+       "run.log_every=1000"]
+[[axis]]
+key = "optimizer.lr"
+values = [1e-3, 2e-3, 3e-3]
+"""
+
+
+def table(out):
+    with open(os.path.join(out, "sweep.csv"), encoding="utf-8", newline="") as file:
+        return {row["lr"]: row for row in csv.DictReader(file)}
+
+
+def stop_and_go_on(folder, corpus, ranks, jobs):
+    path, out = os.path.join(folder, f"{ranks}.toml"), os.path.join(folder, f"out{ranks}")
+    with open(path, "w", encoding="utf-8") as file:
+        file.write(spec(corpus, ranks))
+    words = [DELINK, "sweep", path, "--out", out, "--jobs", str(jobs)]
+    with subprocess.Popen(words, stderr=subprocess.PIPE, text=True, start_new_session=True) as process:
+        at_work = [os.path.join(out, "runs", f"lr={lr}") for lr in ("0.001", "0.002")[:jobs]]
+        end = time.monotonic() + SECONDS
+        while any(runs.last_step(run) < 10 for run in at_work):
+            assert process.poll() is None and time.monotonic() < end
+            time.sleep(0.005)
+        # As a terminal does: to all of the foreground's process group.
+        os.killpg(process.pid, signal.SIGINT)
+        _, told = process.communicate(timeout=SECONDS)
+        assert process.returncode == 128 + signal.SIGINT, (process.returncode, told)
+    rows = table(out)
+    for index, (run, row) in enumerate(zip(at_work, rows.values())):
+        step = runs.last_step(run)
+        assert 10 <= step < STEPS, (index, step)
+        assert row["status"] == "cut", row
+        assert os.path.isdir(os.path.join(run, "checkpoints", f"step-{step:08}")), os.listdir(run)
+        assert not os.path.exists(os.path.join(run, "ranks")), "it did not end as it should"
+    assert [row["status"] for row in rows.values()][jobs:] == ["waiting"] * (3 - jobs), rows
+    done = subprocess.run(words, capture_output=True, text=True, timeout=5 * SECONDS, check=False)
+    assert done.returncode == 0, done.stderr
+    assert "goes on" in done.stderr, done.stderr
+    for row in table(out).values():
+        assert (row["status"], row["steps"]) == ("finished", str(STEPS)), row
+
+
+def main():
+    runs.skip_without_mpirun()
+    with tempfile.TemporaryDirectory() as folder:
+        corpus = runs.build_corpus(DELINK, folder)
+        stop_and_go_on(folder, corpus, 1, 2)
+        stop_and_go_on(folder, corpus, 2, 1)
+    print("ok")
+
+
+if __name__ == "__main__":
+    main()

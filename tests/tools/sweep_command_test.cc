@@ -1,0 +1,188 @@
+// delink sweep: a grid of real runs, its table, and going on with it.
+#include <filesystem>
+
+#include "framework/base/file.h"
+#include "tests/tools/program_fixture.h"
+
+namespace delink::testing {
+namespace {
+
+using nlohmann::json;
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+class Sweeps : public Program {
+ protected:
+  // Six runs of a few steps; those with the corpus that is not there fail.
+  std::string Spec(const std::string& name, const std::string& more = "") {
+    WriteText(Path(name + ".toml"),
+              "recipe = \"" DELINK_SOURCE_DIR
+              "/recipes/tiny.toml\"\n"
+              "set = [\"schedule.steps=6\", \"stage.0.until.steps=3\", "
+              "\"run.validate_every=2\"]\n"
+              "seeds = [1, 2]\n"
+              "at_tokens = [1024]\n"
+              "[[axis]]\nkey = \"optimizer.lr\"\nvalues = [1e-3, 2e-3]\n"
+              "[[axis]]\nkey = \"data.train\"\nname = \"corpus\"\n"
+              "values = [\"" +
+                  Path("corpus/train") + "\", \"" + Path("nowhere") +
+                  "\"]\nlabels = [\"there\", \"nowhere\"]\n"
+                  "[[skip]]\nwhere = { corpus = \"nowhere\", lr = 1e-3 }\n" +
+                  more);
+    return Path(name + ".toml");
+  }
+  json Table(const std::string& out) {
+    return json::parse(*ReadFile(Path(out + "/sweep.json")), nullptr, false);
+  }
+};
+
+TEST_F(Sweeps, AFailingRunStopsNoOther) {
+  const Words words = {"sweep",      Spec("grid"), "--out",
+                       Path("grid"), "--jobs",     "2"};
+  const Outcome outcome = RunDelink(words);
+  EXPECT_EQ(outcome.code, 1);
+  EXPECT_THAT(outcome.err, AllOf(HasSubstr("6 runs, 0 of them finished"),
+                                 HasSubstr("4 runs finished, 2 failed")));
+  const json table = Table("grid");
+  ASSERT_EQ(table["rows"].size(), 6u);
+  EXPECT_EQ(table["settings"], json::parse("[\"lr\",\"corpus\",\"seed\"]"));
+  for (const json& row : table["rows"]) {
+    const bool there = row["settings"][1] == "there";
+    EXPECT_EQ(row["status"], there ? "finished" : "failed") << row;
+    EXPECT_EQ(row["measures"][0].is_null(), !there);
+    if (there) {
+      EXPECT_EQ(row["measures"][0], 6);
+      EXPECT_EQ(row["error"], "");
+    } else {
+      EXPECT_THAT(row["error"].get<std::string>(),
+                  AllOf(HasSubstr("error: "), HasSubstr("nowhere")));
+    }
+  }
+  // What a run of its own finds.
+  const Outcome alone = RunDelink(TrainWords(
+      "alone", {"--set", "schedule.steps=6", "--set", "stage.0.until.steps=3",
+                "--set", "run.validate_every=2", "--set", "optimizer.lr=2e-3",
+                "--set", "run.seed=2"}));
+  ASSERT_EQ(alone.code, 0) << alone.err;
+  double last = 0, at_1024 = 0;
+  for (const json& row : Rows(Path("alone/metrics.jsonl"))) {
+    if (!row.contains("validation_loss")) continue;
+    last = row["validation_loss"];
+    if (row["tokens"] <= 1024) at_1024 = last;
+  }
+  const std::vector<std::string> lines = Lines(Path("grid/sweep.csv"));
+  ASSERT_EQ(lines.size(), 7u);
+  EXPECT_THAT(lines[0], AllOf(HasSubstr("name,lr,corpus,seed,status,steps,"),
+                              HasSubstr(",validation_loss_at_1024_tokens,")));
+  bool found = false;
+  for (const json& row : table["rows"]) {
+    if (row["name"] != "lr=0.002_corpus=there_seed=2") continue;
+    found = true;
+    std::map<std::string, json> values;
+    for (size_t i = 0; i < table["measures"].size(); ++i) {
+      values[table["measures"][i]] = row["measures"][i];
+    }
+    EXPECT_EQ(values["validation_loss"], last);
+    EXPECT_EQ(values["validation_loss_at_1024_tokens"], at_1024);
+    EXPECT_GT(values["peak_memory"], 0);
+  }
+  EXPECT_TRUE(found);
+
+  // Again: what is finished is left alone, what failed is tried again.
+  const auto written = std::filesystem::last_write_time(
+      Path("grid/runs/lr=0.001_corpus=there_seed=1/metrics.jsonl"));
+  const Outcome again = RunDelink(words);
+  EXPECT_EQ(again.code, 1);
+  EXPECT_THAT(again.err, AllOf(HasSubstr("6 runs, 4 of them finished"),
+                               Not(HasSubstr("corpus=there"))));
+  EXPECT_EQ(std::filesystem::last_write_time(
+                Path("grid/runs/lr=0.001_corpus=there_seed=1/metrics.jsonl")),
+            written);
+}
+
+TEST_F(Sweeps, ACutRunGoesOn) {
+  const std::string spec = Spec("cut",
+                                "[[skip]]\nwhere = { corpus = "
+                                "\"nowhere\" }\n");
+  const std::string run = Path("cut/runs/lr=0.001_corpus=there_seed=1");
+  const Outcome cut =
+      RunDelink({"train", DELINK_SOURCE_DIR "/recipes/tiny.toml", "--set",
+                 "schedule.steps=6", "--set", "stage.0.until.steps=3", "--set",
+                 "run.validate_every=2", "--set", "optimizer.lr=0.001", "--set",
+                 "data.train=" + Path("corpus/train"), "--set", "run.seed=1",
+                 "--out", run, "--until-step", "4"});
+  ASSERT_EQ(cut.code, 0) << cut.err;
+  const Outcome outcome = RunDelink({"sweep", spec, "--out", Path("cut")});
+  EXPECT_EQ(outcome.code, 0) << outcome.err;
+  EXPECT_THAT(outcome.err, HasSubstr("lr=0.001_corpus=there_seed=1: goes on"));
+  int starts = 0, last = 0;
+  for (const json& row : Rows(run + "/metrics.jsonl")) {
+    starts += row.value("event", "") == "start";
+    last = row["step"];
+  }
+  EXPECT_EQ(starts, 2);
+  EXPECT_EQ(last, 6);
+}
+
+TEST_F(Sweeps, DryRunPrintsCommandsAndDoesNothing) {
+  const std::string spec = Spec("dry",
+                                "[[axis]]\nkey = \"stage.0.share\"\n"
+                                "values = [\"all\"]\n");
+  const Outcome outcome =
+      RunDelink({"sweep", spec, "--out", Path("dry"), "--dry-run"});
+  EXPECT_EQ(outcome.code, 0) << outcome.err;
+  EXPECT_EQ(std::count(outcome.out.begin(), outcome.out.end(), '\n'), 6);
+  EXPECT_THAT(outcome.out,
+              AllOf(HasSubstr(" train "), HasSubstr("--set optimizer.lr=0.001"),
+                    HasSubstr("--set 'stage.0.share=\"all\"'"),
+                    HasSubstr("--resume\n")));
+  EXPECT_FALSE(PathExists(Path("dry")));
+}
+
+TEST_F(Sweeps, WhatIsWrongIsToldBeforeAnythingIsWritten) {
+  WriteText(Path("bad.toml"),
+            "recipe = \"" DELINK_SOURCE_DIR
+            "/recipes/tiny.toml\"\n[[axis]]\nkey = \"model.heads\"\n"
+            "values = [4, 5]\n");
+  const Outcome recipe =
+      RunDelink({"sweep", Path("bad.toml"), "--out", Path("bad"), "--set",
+                 "data.train=" + Path("corpus/train")});
+  EXPECT_EQ(recipe.code, 2);
+  EXPECT_THAT(recipe.err, AllOf(HasSubstr("the run with heads = 5 cannot be"),
+                                HasSubstr("model")));
+  EXPECT_FALSE(PathExists(Path("bad")));
+  WriteText(Path("toml.toml"), "recipe = [");
+  EXPECT_EQ(RunDelink({"sweep", Path("toml.toml"), "--out", Path("bad")}).code,
+            2);
+  EXPECT_FALSE(PathExists(Path("bad")));
+}
+
+TEST_F(Sweeps, ARunOfOtherSettingsIsNotTakenForThisOne) {
+  const std::string only =
+      "[[skip]]\nwhere = { corpus = \"nowhere\" }\n"
+      "[[skip]]\nwhere = { lr = 2e-3 }\n";
+  const std::string spec = Spec("other", only);
+  ASSERT_EQ(RunDelink({"sweep", spec, "--out", Path("other")}).code, 0);
+  const Outcome outcome = RunDelink(
+      {"sweep", spec, "--out", Path("other"), "--set", "data.batch=4"});
+  EXPECT_EQ(outcome.code, 2);
+  EXPECT_THAT(outcome.err, HasSubstr("started with another recipe or other"));
+}
+
+TEST_F(Sweeps, RunsOfSeveralRanks) {
+  if (!HaveMpirun()) GTEST_SKIP() << "a build without MPI";
+  const std::string spec = Spec("ranks",
+                                "[[skip]]\nwhere = { corpus = "
+                                "\"nowhere\" }\n"
+                                "[[skip]]\nwhere = { lr = 2e-3 }\n");
+  WriteText(spec, "ranks = 2\n" + *ReadFile(spec));
+  const Outcome outcome = RunDelink({"sweep", spec, "--out", Path("ranks")});
+  ASSERT_EQ(outcome.code, 0) << outcome.err;
+  const std::vector<json> rows =
+      Rows(Path("ranks/runs/lr=0.001_corpus=there_seed=1/metrics.jsonl"));
+  EXPECT_EQ(rows.front()["ranks"], 2);
+}
+
+}  // namespace
+}  // namespace delink::testing

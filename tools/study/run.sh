@@ -1,0 +1,66 @@
+#!/usr/bin/env bash
+# The runs behind docs/study-pseudo-to-real.md: fetches the text, builds the
+# corpus, runs the sweeps of tools/study and makes tables and figures.
+set -euo pipefail
+
+usage() {
+  cat <<'TXT'
+usage: tools/study/run.sh [--out DIR] [--delink PROGRAM] [--set KEY=VALUE]...
+                          [SWEEP...]
+
+Each SWEEP (all unless given) is a file tools/study/SWEEP.toml. A run takes two
+to three minutes on two cores, all sweeps together some hours; what is finished
+is not run again. Found in the first two sweeps: the learning rates that the
+others should be run with, by --set optimizer.lr=... and so on.
+
+  --out DIR         where text, corpus, runs and tables go (default: runs/study)
+  --delink PROGRAM  the program (default: build/program/tools/delink)
+  --set KEY=VALUE   of every run
+  --help            this text
+TXT
+}
+
+cd "$(dirname "$0")/../.."
+out=runs/study
+delink=build/program/tools/delink
+sets=()
+sweeps=()
+while (($#)); do
+  case $1 in
+    --help | -h) usage; exit 0 ;;
+    --out | --delink | --set)
+      (($# > 1)) || { echo "run.sh: $1 needs a value" >&2; exit 2; }
+      case $1 in
+        --out) out=$(cd "$OLDPWD" && realpath -m -- "$2") ;;
+        --delink) delink=$(cd "$OLDPWD" && realpath -m -- "$2") ;;
+        --set) sets+=(--set "$2") ;;
+      esac
+      shift 2
+      ;;
+    -*) usage >&2; exit 2 ;;
+    *) sweeps+=("$1"); shift ;;
+  esac
+done
+if ((${#sweeps[@]} == 0)); then
+  for spec in tools/study/[0-9]_*.toml; do
+    sweeps+=("$(basename "$spec" .toml)")
+  done
+fi
+
+mkdir -p "$out"
+out=$(realpath "$out")
+[[ -d $out/text ]] || tools/study/fetch_text.sh "$out/text"
+[[ -d $out/corpus ]] ||
+  "$delink" data build --out "$out/corpus" --train-tokenizer 4000 \
+    --validation 0.02 "$out/text"
+
+failed=0
+for sweep in "${sweeps[@]}"; do
+  echo "== $sweep"
+  "$delink" sweep "tools/study/$sweep.toml" --out "$out/runs/$sweep" \
+    --set "data.train=$out/corpus/train" "${sets[@]}" || failed=1
+done
+mkdir -p "$out/tables"
+/usr/bin/python3 -B tools/study/tables.py "$out/runs" "$out/tables" |
+  tee "$out/tables/tables.md"
+exit $failed

@@ -1,0 +1,37 @@
+#include <memory>
+
+#include "tools/syntax/commands.h"
+
+namespace delink::tools {
+
+CommandSyntax SweepSyntax() {
+  auto sweep = std::make_shared<SweepCommand>();
+  return {.name = "sweep",
+          .summary = "Train a grid of recipes; resumable, as one table",
+          .examples = {"delink sweep study.toml --out runs/study --jobs 2"},
+          .arguments = {{.name = "SPEC",
+                         .to = &sweep->spec,
+                         .help = "a TOML file of axes and seeds: docs/sweep.md",
+                         .names = Names::kFile,
+                         .must_exist = true},
+                        {.name = "--out",
+                         .value = "DIR",
+                         .to = &sweep->out,
+                         .help = "folder of the sweep; what is finished there "
+                                 "is not run again",
+                         .required = true,
+                         .names = Names::kFolder},
+                        {.name = "--jobs",
+                         .value = "N",
+                         .to = &sweep->jobs,
+                         .help = "runs at once, which share the cores out (1)",
+                         .check = WholeNumber(1, 1024)},
+                        SetOption(sweep->sets),
+                        {.name = "--dry-run",
+                         .to = &sweep->dry_run,
+                         .help = "check every recipe, print the commands that "
+                                 "would be started, and do nothing"}},
+          .make = [sweep] { return *sweep; }};
+}
+
+}  // namespace delink::tools
