@@ -86,7 +86,7 @@ std::string Difference(const Hyper& a, const Hyper& b) {
 
 absl::StatusOr<ParamRules> ParamRules::Create(
     const ParamRegistry& registry, const Hyper& all,
-    const std::vector<HyperGroup>& groups) {
+    const std::vector<HyperGroup>& groups, size_t* wrong) {
   ParamRules rules(all);
   rules.groups_ = groups;
   std::vector<bool> used(groups.size(), false);
@@ -101,7 +101,9 @@ absl::StatusOr<ParamRules> ParamRules::Create(
     if (found >= 0 && decl.link < 0) used[static_cast<size_t>(found)] = true;
   }
   for (size_t g = 0; g < groups.size(); ++g) {
-    if (!used[g]) return Useless(registry, groups, g);
+    if (used[g]) continue;
+    *wrong = g;
+    return Useless(registry, groups, g);
   }
   return rules;
 }

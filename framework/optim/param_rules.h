@@ -38,11 +38,11 @@ class ParamRules {
  public:
   // The same for all, but no decay of parameters that are declared so.
   explicit ParamRules(const Hyper& all) : all_(all) {}
-  // InvalidArgument: the pattern of a group matches nothing, or only what
-  // groups before it match.
+  // InvalidArgument: the pattern of a group, number *wrong, matches nothing, or
+  // only what groups before it match.
   static absl::StatusOr<ParamRules> Create(
       const ParamRegistry& registry, const Hyper& all,
-      const std::vector<HyperGroup>& groups);
+      const std::vector<HyperGroup>& groups, size_t* wrong);
 
   // Of declaration number `decl` of the registry.
   Hyper Of(const ParamRegistry& registry, int decl) const;
