@@ -6,16 +6,16 @@ namespace delink::cuda {
 namespace {
 
 // Packs of a row that a thread keeps: a lane, and a thread of a block of up to
-// 1024, which has fewer registers. Backward keeps two rows.
-constexpr int kHeld = 4;
-constexpr int kHeldByBlock = 4, kHeldOfTwoByBlock = 2;
+// 1024, which has fewer registers. The same whether forward adds or not: then
+// what it makes has the same bits.
+constexpr int kHeld = 4, kHeldByBlock = 2;
 
 }  // namespace
 
 template <typename T, bool kAdds>
 void LayerNormForwardBy(Stream& stream, const LayerNormForwardArgs& s) {
   using E = DeviceType<T>;
-  LaunchRows<E, kHeld, kAdds ? kHeldOfTwoByBlock : kHeldByBlock>(
+  LaunchRows<E, kHeld, kHeldByBlock>(
       stream, s.N, s.D, CanPackAll<E>(s.D, s.x, s.w, s.b, s.y, s.add, s.sum),
       [&]<typename Team, int kWidth, int kKept>(const RowLaunch& shape) {
         Launch(LayerNormForwardKernel<Team, E, kWidth, kKept, kAdds>,
@@ -41,7 +41,7 @@ template <typename T>
 void LayerNormBackwardInput(Stream& stream,
                             const LayerNormBackwardInputArgs& s) {
   using E = DeviceType<T>;
-  LaunchRows<E, kHeld, kHeldOfTwoByBlock>(
+  LaunchRows<E, kHeld, kHeldByBlock>(
       stream, s.N, s.D, CanPackAll<E>(s.D, s.dy, s.x, s.w, s.dx, s.add),
       [&]<typename Team, int kWidth, int kKept>(const RowLaunch& shape) {
         Launch(LayerNormBackwardInputKernel<Team, E, kWidth, kKept>, shape.grid,
@@ -71,7 +71,7 @@ void LayerNormBackwardWeight(Stream& stream,
 template <typename T, bool kAdds>
 void RmsNormForwardBy(Stream& stream, const RmsNormForwardArgs& s) {
   using E = DeviceType<T>;
-  LaunchRows<E, kHeld, kAdds ? kHeldOfTwoByBlock : kHeldByBlock>(
+  LaunchRows<E, kHeld, kHeldByBlock>(
       stream, s.N, s.D, CanPackAll<E>(s.D, s.x, s.w, s.y, s.add, s.sum),
       [&]<typename Team, int kWidth, int kKept>(const RowLaunch& shape) {
         Launch(RmsNormForwardKernel<Team, E, kWidth, kKept, kAdds>, shape.grid,
@@ -95,7 +95,7 @@ void RmsNormForward(Stream& stream, const RmsNormForwardArgs& s) {
 template <typename T>
 void RmsNormBackwardInput(Stream& stream, const RmsNormBackwardInputArgs& s) {
   using E = DeviceType<T>;
-  LaunchRows<E, kHeld, kHeldOfTwoByBlock>(
+  LaunchRows<E, kHeld, kHeldByBlock>(
       stream, s.N, s.D, CanPackAll<E>(s.D, s.dy, s.x, s.w, s.dx, s.add),
       [&]<typename Team, int kWidth, int kKept>(const RowLaunch& shape) {
         Launch(RmsNormBackwardInputKernel<Team, E, kWidth, kKept>, shape.grid,

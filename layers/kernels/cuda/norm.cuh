@@ -12,13 +12,13 @@
 namespace delink::cuda {
 
 // Blocks that fit a multiprocessor at the least, so that enough of what is read
-// is on its way. Backward keeps two rows in registers.
-template <typename Team, bool kAdds = false>
-inline constexpr int kForwardBlocks = Team::kThreads == kMaxRowThreads
-                                          ? 1
-                                          : (kAdds ? 3 : 4);
+// is on its way. Two rows are kept in registers by backward, and by forward
+// where it adds.
 template <typename Team>
-inline constexpr int kBackwardBlocks = kForwardBlocks<Team> > 1 ? 2 : 1;
+inline constexpr int kBackwardBlocks = Team::kThreads < kMaxRowThreads ? 2 : 1;
+template <typename Team, bool kAdds = false>
+inline constexpr int kForwardBlocks =
+    kAdds ? kBackwardBlocks<Team> : kMaxRowThreads / Team::kThreads;
 
 // Row n of an operand, or null.
 template <typename T>

@@ -111,19 +111,25 @@ class Row {
   __device__ Row(const T* x, const T* add, T* sum,
                  const Columns<kWidth, kHeld>& columns)
       : row_(add != nullptr ? sum : x) {
-    if (add != nullptr) {
-      columns.ForEach([&](int k, int d) {
-        const auto a = LoadPack<T, kWidth>(x + d);
-        const auto b = LoadPack<T, kWidth>(add + d);
-        const auto pack =
-            MakePack<T, kWidth>([&](int i) { return a[i] + b[i]; });
-        StorePack(sum + d, pack);
-        if constexpr (kHeld > 0) packs_[k] = pack;
-      });
-    } else if constexpr (kHeld > 0) {
+    if constexpr (kHeld > 0) {
       columns.ForEach(
           [&](int k, int d) { packs_[k] = LoadPack<T, kWidth>(x + d); });
     }
+    if (add == nullptr) return;
+    // All of it is on its way before the first is stored.
+    Row<T, kWidth, kHeld> terms(add, columns);
+    columns.ForEach([&](int k, int d) {
+      Pack<T, kWidth> a;
+      if constexpr (kHeld > 0) {
+        a = packs_[k];
+      } else {
+        a = LoadPack<T, kWidth>(x + d);
+      }
+      const auto b = terms.At(k, d);
+      const auto pack = MakePack<T, kWidth>([&](int i) { return a[i] + b[i]; });
+      StorePack(sum + d, pack);
+      if constexpr (kHeld > 0) packs_[k] = pack;
+    });
   }
   __device__ Pack<T, kWidth> At(int k, int d) const {
     if constexpr (kHeld > 0) {

@@ -70,6 +70,38 @@ TYPED_TEST(Contract, MetaTouchesNothingAndAsksForTheSameScratch) {
             this->kernels_.attention_forward_scratch_bytes(forward, 3));
 }
 
+// What a norm adds to is what an addition afterwards makes of it. (In bf16 it
+// is rounded once less.)
+TEST(Norms, BackwardAddsAsAnAdditionDoes) {
+  constexpr int64_t N = 5, D = 131;
+  const Kernels& kernels = *FindKernels(DeviceKind::kCpu, DType::kF32);
+  const std::unique_ptr<Device> device = NewCpuDevice();
+  const std::unique_ptr<Stream> stream = device->NewStream();
+  using Values = std::vector<float>;
+  const Values dy = Normals<float>("dy", N * D), x = Normals<float>("x", N * D);
+  const Values w = Normals<float>("w", D), before = Normals<float>("g", N * D);
+  const Values mean = Normals<float>("mean", N), rstd(N, 1.25F);
+  Values dx(N * D), added = before;
+  kernels.layer_norm_backward_input(
+      *stream, {N, D, dy.data(), x.data(), w.data(), mean.data(), rstd.data(),
+                dx.data()});
+  kernels.accumulate(*stream, {N * D, dx.data(), added.data()});
+  Values at_once = before;
+  kernels.layer_norm_backward_input(
+      *stream, {N, D, dy.data(), x.data(), w.data(), mean.data(), rstd.data(),
+                at_once.data(), at_once.data()});
+  EXPECT_EQ(at_once, added);
+  kernels.rms_norm_backward_input(
+      *stream, {N, D, dy.data(), x.data(), w.data(), rstd.data(), dx.data()});
+  added = before;
+  kernels.accumulate(*stream, {N * D, dx.data(), added.data()});
+  at_once = before;
+  kernels.rms_norm_backward_input(
+      *stream, {N, D, dy.data(), x.data(), w.data(), rstd.data(),
+                at_once.data(), at_once.data()});
+  EXPECT_EQ(at_once, added);
+}
+
 // Products of an unbroken A: few rows, on one thread, and all at once, on more.
 TYPED_TEST(Contract, RowsOfAProductDoNotDependOnTheirNumber) {
   using Values = std::vector<TypeParam>;

@@ -15,6 +15,13 @@ struct Shape {
   bool residual = false;
 };
 
+template <typename T>
+int64_t Differing(const Guarded<T>& a, const Guarded<T>& b) {
+  int64_t count = 0;
+  for (int64_t i = 0; i < a.size(); ++i) count += a[i] == b[i] ? 0 : 1;
+  return count;
+}
+
 // Of a sum of Shifted numbers, which are up to 32 and differ by a rounding.
 constexpr double kSumError = 0x1p-20;
 
@@ -154,6 +161,44 @@ Case RmsNormCase(const Shape& p) {
       });
 }
 
+// What is made beside a sum has the bits of what is made of it afterwards, and
+// the sum those of an addition: how many numbers differ, by name.
+Case SumCase(int64_t N, int64_t D) {
+  return MakeCase(
+      absl::StrFormat("sum and norm N%d D%d", N, D),
+      [=]<typename T>(const Kernels& kernels, Stream& stream) -> Outputs {
+        const auto x = Shifted<T>(N, D), branch = Input<T>("branch", N * D);
+        const auto w = Input<T>("w", D), b = Input<T>("b", D);
+        Guarded<T> sum(N * D), at_once(N * D), layer(N * D), layer_after(N * D),
+            rms(N * D), rms_after(N * D);
+        kernels.add(stream, {N * D, x.data(), branch.data(), sum.data()});
+        LayerNormForwardArgs layer_args = {
+            N, D, 1e-5, sum.data(), w.data(), b.data(), layer_after.data()};
+        kernels.layer_norm_forward(stream, layer_args);
+        layer_args.x = x.data();
+        layer_args.add = branch.data();
+        layer_args.sum = at_once.data();
+        layer_args.y = layer.data();
+        kernels.layer_norm_forward(stream, layer_args);
+        const int64_t of_layer = Differing(at_once, sum);
+        RmsNormForwardArgs rms_args = {N,          D,        1e-5,
+                                       sum.data(), w.data(), rms_after.data()};
+        kernels.rms_norm_forward(stream, rms_args);
+        rms_args.x = x.data();
+        rms_args.add = branch.data();
+        rms_args.sum = at_once.data();
+        rms_args.y = rms.data();
+        kernels.rms_norm_forward(stream, rms_args);
+        const auto count = [](const char* name, int64_t differing) {
+          return Output{name, {static_cast<double>(differing)}, 0.0};
+        };
+        return {count("sum by layer norm", of_layer),
+                count("sum by rms norm", Differing(at_once, sum)),
+                count("layer norm", Differing(layer, layer_after)),
+                count("rms norm", Differing(rms, rms_after))};
+      });
+}
+
 // Not-a-number comes through to its own row, and to no other.
 Case NotANumberCase(int64_t D) {
   return MakeCase(
@@ -260,6 +305,9 @@ std::vector<Case> NormCases() {
   cases.push_back(QkNormCase(200, 6, 2, 64, false, true));
   cases.push_back(QkNormCase(41, 3, 3, 128, true, false));
   for (const int64_t D : {3, 16, 600, 2051}) cases.push_back(NotANumberCase(D));
+  for (const int64_t D : {7, 64, 768, 1500, 2051, 3584}) {
+    cases.push_back(SumCase(3, D));
+  }
   add(0, 16);
   add(301, 257);
   add(64, 768);
