@@ -125,10 +125,15 @@ std::string WholeMetrics() {
                      {"tokens", 256},
                      {"stage", "real"},
                      {"validation_loss", 4.25},
+                     {"validation_loss_of", {{"web", 4.5}, {"code", 4.0}}},
                      {"seconds", 2.5}};
+  Json last = Step(4, "real");
+  last["sources"] = {
+      {"web", {{"samples", 6}, {"tokens", 192}, {"epochs", 0.5}}},
+      {"code", {{"samples", 2}, {"tokens", 64}, {"epochs", 1.5}}}};
   return Line(Start(0, "pseudo")) + Line(Step(1, "pseudo")) + Line(probe) +
          Line(with_norms) + Line(Switch(2)) + Line(Step(3, "real")) +
-         Line(Step(4, "real")) + Line(validation);
+         Line(last) + Line(validation);
 }
 
 class Reader : public ::testing::Test {
@@ -166,6 +171,13 @@ TEST_F(Reader, AWholeRunIsReadWhole) {
   EXPECT_EQ(run.peak_memory, 4000);
   EXPECT_THAT(run.validations.Values("loss"), ElementsAre(4.25));
   EXPECT_THAT(run.validations.Values("flops"), ElementsAre(384e3));
+  EXPECT_THAT(run.validations.Values("loss code"), ElementsAre(4.0));
+  ASSERT_THAT(run.sources, SizeIs(2));
+  EXPECT_EQ(run.sources[0].name, "code");
+  EXPECT_EQ(run.sources[0].tokens, 64);
+  EXPECT_EQ(run.sources[1].epochs, 0.5);
+  EXPECT_EQ(ToJson(run)["sources"][1]["name"], "web");
+  EXPECT_EQ(ToJson(run)["validations"]["loss web"][0], 4.5);
   EXPECT_THAT(run.agreement.Values("rho mlp"), ElementsAre(0.95));
 
   ASSERT_THAT(run.stages, SizeIs(2));
@@ -255,7 +267,8 @@ TEST_F(Reader, StrangeLinesAreLeftOutAndCounted) {
         "{\"event\": \"agreement\", \"step\": 2, \"rho_of\": [1]}\n" +
         "{\"event\": \"delink\", \"step\": 2, \"bytes_after\": 7}\n" +
         "{\"event\": \"of a later version\", \"step\": 2}\n" +
-        "{\"step\": 3, \"loss\": 1, \"norms\": {\"layers\": [1]}}\n" +
+        "{\"step\": 3, \"loss\": 1, \"norms\": {\"layers\": [1]}, "
+        "\"sources\": {\"a\": 1, \"b\": {}}}\n" +
         "{\"step\": 4, \"loss\": 1, \"norms\": {\"layers\": [\"a\"]}}\n" +
         Line(Step(1, "pseudo")));
   const RunRecord run = Read();
