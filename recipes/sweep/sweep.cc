@@ -8,6 +8,7 @@
 #include <cerrno>
 #include <chrono>
 #include <csignal>
+#include <cstring>
 #include <optional>
 #include <thread>
 #include <utility>
@@ -234,7 +235,7 @@ class Sweep {
     const std::string said = output.ok() ? sweep::FirstError(*output) : "";
     if (code > 128) {
       const std::string by = absl::StrCat("ended by signal ", code - 128, " (",
-                                          SignalName(code - 128), ")");
+                                          strsignal(code - 128), ")");
       return said.find("error: ") == std::string::npos ? by : said;
     }
     return said.empty() ? absl::StrCat("exit code ", code) : said;
