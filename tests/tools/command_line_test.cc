@@ -41,9 +41,10 @@ T Understood(const Words& words) {
 
 const std::vector<Words>& AllCommands() {
   static const std::vector<Words> all = {
-      {},           {"data"},   {"data", "build"},  {"data", "info"}, {"train"},
-      {"plan"},     {"delink"}, {"data", "verify"}, {"inspect"},      {"eval"},
-      {"generate"}, {"report"}, {"bench"},          {"completion"},   {"man"}};
+      {},          {"data"},       {"data", "build"}, {"data", "info"},
+      {"train"},   {"plan"},       {"delink"},        {"data", "verify"},
+      {"inspect"}, {"eval"},       {"generate"},      {"report"},
+      {"bench"},   {"completion"}, {"man"},           {"sweep"}};
   return all;
 }
 
@@ -139,6 +140,14 @@ TEST(Usage, WhatIsWrongIsNamedWithTheNearestThatIsKnown) {
       {{"delink", "/etc", "x", "--share", "some"}, "'some' is no way to share"},
       {{"delink", "/etc", "x", "--state", "lost"}, "lost not in"},
       {{"eval", "/etc", "--batches", "2"}, "--batches requires --data"},
+      {{"eval", "/etc", "--data", "/etc", "--choices", kFile},
+       "--data excludes --choices"},
+      {{"eval", "/etc", "--data", "/etc", "--lines", "x"},
+       "--lines requires --choices"},
+      {{"eval", "/etc", "--precision", "fp64"}, "fp64 not in"},
+      {{"sweep", kFile}, "--out is required"},
+      {{"sweep", kFile, "--out", "x", "--jobs", "0"},
+       "--jobs: '0' is not a whole number from 1"},
       {{"generate", "/etc"}, "--prompt is required"},
       {{"generate", "/etc", "--prompt", "x", "--temperature", "-1"},
        "--temperature: '-1' is not a number from 0 up"},
@@ -252,6 +261,18 @@ TEST(CommandLine, Checkpoints) {
       {"eval", "/etc", "--data", "/etc", "--batches", "3", "--json"});
   EXPECT_EQ(eval.batches, 3);
   EXPECT_TRUE(eval.json);
+  EXPECT_EQ(eval.delimiter, " ");
+  const auto choices = Understood<Eval>(
+      {"eval", "/etc", "--choices", kFile, "--delimiter", "", "--lines", "x"});
+  EXPECT_EQ(choices.choices, kFile);
+  EXPECT_EQ(choices.delimiter, "");
+  EXPECT_EQ(choices.lines, "x");
+  const auto sweep =
+      Understood<SweepCommand>({"sweep", kFile, "--out", "x", "--jobs", "2",
+                                "--set", "a=1", "--dry-run", "--set", "b=2"});
+  EXPECT_EQ(sweep.jobs, 2);
+  EXPECT_EQ(sweep.sets, (Words{"a=1", "b=2"}));
+  EXPECT_TRUE(sweep.dry_run);
   const auto generate = Understood<Generate>(
       {"generate", "/etc", "--prompt", "--odd", "--tokens", "5",
        "--temperature", "0", "--top-k", "3", "--top-p", "0.5", "--seed", "9"});
