@@ -29,13 +29,15 @@ const SourceCount* Find(const std::vector<SourceCount>& counts,
   return nullptr;
 }
 
-absl::Status CheckCount(const SourceCount& count) {
-  if (0 <= count.begin && count.begin <= count.samples) {
+absl::Status CheckCount(const SourceCount& count,
+                        const CheckpointHeader& header) {
+  if (0 <= count.begin && count.begin <= count.samples &&
+      count.samples <= header.samples) {
     return absl::OkStatus();
   }
   return absl::InvalidArgumentError(absl::StrCat(
-      "has ", count.samples, " samples of source ", count.name, ", of them ",
-      count.begin,
+      "has ", count.samples, " of ", header.samples, " samples of source ",
+      count.name, ", of them ", count.begin,
       " before its blend began, which cannot be; another program wrote it"));
 }
 
@@ -121,7 +123,7 @@ absl::StatusOr<Blend> Sources::Place(const std::vector<double>& weights,
                        .repeat = *configs_[i].repeat,
                        .weight = weights[i]};
     if (const SourceCount* count = Find(counts, corpus(i).digest())) {
-      DELINK_RETURN_IF_ERROR(CheckCount(*count));
+      DELINK_RETURN_IF_ERROR(CheckCount(*count, *header));
       source.consumed = count->samples;
       source.begin = count->begin;
       source.share = count->share;
