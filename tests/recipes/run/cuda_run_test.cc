@@ -84,6 +84,26 @@ TEST_P(CudaRunTest, IsTheCpusRunAndResumesToTheBit) {
   }
 }
 
+// Masters and moments in fewer bits, rounded at random: on a GPU as on the CPU.
+TEST_P(CudaRunTest, KeepsMastersAndMomentsInFewerBits) {
+  const std::pair<const char*, const char*> ways[] = {{"split", "8bit"},
+                                                      {"none", "bf16"}};
+  for (const auto& [master, moments] : ways) {
+    const std::vector<std::string> sets = {
+        "run.precision=bf16", absl::StrCat("run.master=", master),
+        absl::StrCat("optimizer.moments=", moments)};
+    const std::string cpu = absl::StrCat("cpu", master);
+    Go({.sets = sets, .out = cpu}, "cpu");
+    Go({.sets = sets, .out = master});
+    // Where products differ in the last bit a rounding may go the other way.
+    EXPECT_LT(LossDifference(runs_.Steps(cpu), runs_.Steps(master)), 2e-3);
+    const std::string stopped = absl::StrCat("stopped", master);
+    Go({.sets = sets, .out = stopped, .until_step = 6});
+    Go({.sets = sets, .out = stopped, .resume = true});
+    ExpectSameBits(master, stopped);
+  }
+}
+
 TEST_P(CudaRunTest, GoesOnOnTheOtherDevice) {
   Go({.out = "cpu"}, "cpu");
   Go({.out = "moved", .until_step = 3}, "cpu");

@@ -1,0 +1,170 @@
+// Runs that keep masters and moments in fewer bits: one run is one run however
+// it is cut, as with all of them in f32 (docs/equality.md), and its losses are
+// nearly those.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "absl/strings/str_cat.h"
+#include "framework/base/file.h"
+#include "tests/recipes/run/tiny_run.h"
+
+namespace delink::testing {
+namespace {
+
+constexpr int64_t kSteps = 20;
+
+struct Storage {
+  const char* name;
+  const char* precision;
+  const char* master;
+  const char* moments;
+  // How far the losses of 100 steps of real text are from those of fp32 all
+  // over, relative: each, and the last half in the mean. Three times what was
+  // seen, and more than five.
+  double most, mean;
+};
+constexpr Storage kStorages[] = {
+    {"Fp32And8Bit", "fp32", "fp32", "8bit", 0.003, 0.001},
+    {"SplitAndBf16", "bf16", "split", "bf16", 0.003, 0.001},
+    {"NoneAnd8Bit", "bf16", "none", "8bit", 0.004, 0.001}};
+
+class StorageTest : public ::testing::TestWithParam<Storage> {
+ protected:
+  static std::vector<std::string> Sets(const Storage& storage) {
+    return {absl::StrCat("run.precision=", storage.precision),
+            absl::StrCat("run.master=", storage.master),
+            absl::StrCat("optimizer.moments=", storage.moments)};
+  }
+  void Go(RunRequest request) {
+    for (const std::string& set : Sets(GetParam())) request.sets.push_back(set);
+    const absl::Status status = runs_.Run(request);
+    ASSERT_TRUE(status.ok()) << std::string(status.message());
+  }
+  void ExpectSameBits(const std::string& a, const std::string& b) {
+    EXPECT_EQ(LossDifference(runs_.Steps(a), runs_.Steps(b)), 0);
+    EXPECT_EQ(FirstDifference(runs_.Load(a, kSteps), runs_.Load(b, kSteps)),
+              "");
+  }
+  TinyRuns runs_;
+};
+INSTANTIATE_TEST_SUITE_P(Ways, StorageTest, ::testing::ValuesIn(kStorages),
+                         [](const auto& info) {
+                           return std::string(info.param.name);
+                         });
+
+TEST_P(StorageTest, ZeroOneIsBitEqual) {
+  Go({.ranks = 2, .out = "whole"});
+  Go({.ranks = 2,
+      .sets = {"stage.0.parallel.zero=1", "stage.1.parallel.zero=1"},
+      .out = "sharded"});
+  ExpectSameBits("whole", "sharded");
+}
+
+TEST_P(StorageTest, StoppedAnywhereEqualsTheStraightRun) {
+  for (const std::string policy : {"scale", "calibrated"}) {
+    const std::vector<std::string> sets = {"stage.1.state=" + policy};
+    Go({.sets = sets, .out = policy});
+    // In the pseudo stage, at the switch, in the real stage.
+    const bool anywhere = policy == "scale";
+    for (const int64_t stop : anywhere ? std::vector<int64_t>{7, 10, 13}
+                                       : std::vector<int64_t>{10}) {
+      const std::string out = absl::StrCat(policy, "at", stop);
+      Go({.sets = sets, .out = out, .until_step = stop});
+      Go({.sets = sets, .out = out, .resume = true});
+      ExpectSameBits(policy, out);
+    }
+    const std::vector<Switch> switches = runs_.Switches(policy);
+    ASSERT_EQ(switches.size(), 1);
+    EXPECT_EQ(switches[0].loss_before, switches[0].loss_after);
+  }
+}
+
+TEST_P(StorageTest, OnAnotherNumberOfRanksNothingIsLost) {
+  const std::vector<std::string> zero = {"stage.0.parallel.zero=1",
+                                         "stage.1.parallel.zero=1"};
+  Go({.ranks = 2, .sets = zero, .out = "run", .until_step = 7});
+  const Tensors before = runs_.Load("run", 7);
+  // Where weights have a master, a step of nothing leaves them alone.
+  std::vector<std::string> still = zero;
+  still.push_back("optimizer.lr=1e-35");
+  Go({.ranks = 4,
+      .sets = still,
+      .out = "run",
+      .until_step = 8,
+      .resume = true});
+  Tensors after = runs_.Load("run", 8);
+  for (const auto& [name, values] : before) {
+    if (name.rfind("/model", 0) != 0) continue;
+    EXPECT_EQ(values, after.at(name)) << name;
+  }
+}
+
+// Real text, until much of what there is to learn is learnt.
+TEST_P(StorageTest, LossesStayBesideFp32) {
+  const TinyRuns runs("tiny", *ReadFile(DELINK_SOURCE_DIR "/LICENSE"));
+  const std::vector<std::string> course = {
+      "schedule.steps=100",     "schedule.warmup=10",  "stage.0.until.steps=40",
+      "optimizer.lr=1e-3",      "data.batch=32",       "run.micro_batch=8",
+      "run.checkpoint_every=0", "run.validate_every=0"};
+  std::vector<std::string> sets = course;
+  for (const std::string& set : Sets(GetParam())) sets.push_back(set);
+  ASSERT_TRUE(runs.Run({.sets = course, .out = "fp32"}).ok());
+  ASSERT_TRUE(runs.Run({.sets = sets, .out = "small"}).ok());
+  const std::vector<Step> fp32 = runs.Steps("fp32"),
+                          small = runs.Steps("small");
+  ASSERT_EQ(fp32.size(), 100);
+  EXPECT_LT(fp32.back().loss, 0.6 * fp32.front().loss);
+  EXPECT_LT(LossDifference(fp32, small), GetParam().most);
+  double sum = 0;
+  for (size_t i = 50; i < 100; ++i) sum += small[i].loss / fp32[i].loss - 1;
+  EXPECT_LT(std::abs(sum / 50), GetParam().mean);
+  RecordProperty("most", absl::StrCat(LossDifference(fp32, small)));
+  RecordProperty("mean", absl::StrCat(sum / 50));
+}
+
+// Checkpoints hold plain f32, so that a run may go on otherwise than it began;
+// an f32 master that becomes a split one is still the same.
+TEST(StorageChangeTest, ARunMayGoOnOtherwise) {
+  const TinyRuns runs;
+  const std::vector<std::string> bf16 = {"run.precision=bf16"};
+  ASSERT_TRUE(runs.Run({.sets = bf16, .out = "run", .until_step = 7}).ok());
+  const Tensors before = runs.Load("run", 7);
+  ASSERT_TRUE(runs.Run({.sets = {"run.precision=bf16", "run.master=split",
+                                 "optimizer.lr=1e-35"},
+                        .out = "run",
+                        .until_step = 8,
+                        .resume = true})
+                  .ok());
+  const Tensors after = runs.Load("run", 8);
+  for (const auto& [name, values] : before) {
+    if (name.rfind("/model", 0) != 0) continue;
+    EXPECT_EQ(values, after.at(name)) << name;
+  }
+  ASSERT_TRUE(
+      runs.Run({.sets = {"run.precision=bf16", "optimizer.moments=8bit"},
+                .out = "run",
+                .resume = true})
+          .ok());
+  EXPECT_EQ(runs.Steps("run").size(), kSteps);
+}
+
+TEST(StorageChangeTest, WhatCannotBeIsRefused) {
+  const TinyRuns runs;
+  const absl::Status fp32 =
+      runs.Run({.sets = {"run.master=split"}, .out = "fp32"});
+  EXPECT_EQ(fp32.code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_THAT(std::string(fp32.message()),
+              ::testing::HasSubstr("is for run.precision \"bf16\""));
+  const absl::Status lion = runs.Run(
+      {.sets = {"run.precision=bf16", "run.master=none", "optimizer.kind=lion"},
+       .out = "lion"});
+  EXPECT_EQ(lion.code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_THAT(std::string(lion.message()),
+              ::testing::HasSubstr("is for optimizer kind \"adamw\""));
+}
+
+}  // namespace
+}  // namespace delink::testing
