@@ -15,6 +15,7 @@
 #include "framework/base/log.h"
 #include "framework/base/rng.h"
 #include "framework/comm/self_communicator.h"
+#include "framework/hdf5/hdf5.h"
 #include "recipes/run/batches.h"
 #include "recipes/run/evaluate.h"
 #include "recipes/run/position.h"
@@ -266,13 +267,19 @@ TEST_F(BlendRunTest, ASourceComesGoesAndComesBack) {
 }
 
 TEST_F(BlendRunTest, ACheckpointWithoutCountsIsOfItsOneCorpus) {
-  const Recipe recipe = MakeRecipe();
-  const Sources sources = *Sources::Open(recipe);
-  const CheckpointHeader early{.samples = 123,
-                               .corpus = sources.corpus(1).digest()};
+  Go({.data = ProseAlone(), .out = "run", .until_step = 2});
+  const std::string path = runs_.Checkpoint("run", 2);
+  {
+    hdf5::File index = *hdf5::File::OpenReadWrite(path + "/index.h5");
+    ASSERT_TRUE(index.Remove("/sources").ok());
+    ASSERT_TRUE(index.Close().ok());
+  }
+  const CheckpointHeader early = *ReadHeader(path);
+  ASSERT_TRUE(early.sources.empty());
+  const Sources sources = *Sources::Open(MakeRecipe());
   const Blend blend = *sources.Place({3, 1}, &early);
-  EXPECT_EQ(blend.sources()[0].consumed, 0);
-  EXPECT_EQ(blend.sources()[1].consumed, 123);
+  EXPECT_EQ(blend.sources()[0].consumed, 16);
+  EXPECT_EQ(blend.sources()[1].consumed, 0);
 }
 
 TEST_F(BlendRunTest, AnotherCorpusUnderANameIsRefused) {
