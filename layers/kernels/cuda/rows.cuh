@@ -110,26 +110,16 @@ class Row {
   // that of x.
   __device__ Row(const T* x, const T* add, T* sum,
                  const Columns<kWidth, kHeld>& columns)
-      : row_(add != nullptr ? sum : x) {
-    if constexpr (kHeld > 0) {
-      columns.ForEach(
-          [&](int k, int d) { packs_[k] = LoadPack<T, kWidth>(x + d); });
-    }
+      : Row(x, columns) {
     if (add == nullptr) return;
     // All of it is on its way before the first is stored.
-    Row<T, kWidth, kHeld> terms(add, columns);
+    const Row terms(add, columns);
     columns.ForEach([&](int k, int d) {
-      Pack<T, kWidth> a;
-      if constexpr (kHeld > 0) {
-        a = packs_[k];
-      } else {
-        a = LoadPack<T, kWidth>(x + d);
-      }
-      const auto b = terms.At(k, d);
-      const auto pack = MakePack<T, kWidth>([&](int i) { return a[i] + b[i]; });
-      StorePack(sum + d, pack);
-      if constexpr (kHeld > 0) packs_[k] = pack;
+      const auto a = At(k, d), b = terms.At(k, d);
+      packs_[k] = MakePack<T, kWidth>([&](int i) { return a[i] + b[i]; });
+      StorePack(sum + d, packs_[k]);
     });
+    row_ = sum;
   }
   __device__ Pack<T, kWidth> At(int k, int d) const {
     if constexpr (kHeld > 0) {

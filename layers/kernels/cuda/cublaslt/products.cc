@@ -52,6 +52,14 @@ cublasLtEpilogue_t EpilogueOf(const MatmulProblem& p) {
   return CUBLASLT_EPILOGUE_DEFAULT;
 }
 
+// Whether cuBLASLt has nothing for it. Which types go with which epilogue its
+// documentation does not say in full: what it calls invalid there it cannot do.
+bool Refused(cublasStatus_t status, const MatmulProblem& p) {
+  return status == CUBLAS_STATUS_NOT_SUPPORTED ||
+         (status == CUBLAS_STATUS_INVALID_VALUE &&
+          p.epilogue != Epilogue::kNone);
+}
+
 }  // namespace
 
 // As cuBLASLt sees them: its A is our B.
@@ -196,7 +204,7 @@ Products::Proposals Products::Propose(const MatmulProblem& p, int64_t workspace,
       handle_, plan.desc, plan.a, plan.b, plan.c, plan.c, preference,
       static_cast<int>(results.size()), results.data(), &count);
   library_.preference_destroy(preference);
-  if (status == CUBLAS_STATUS_NOT_SUPPORTED) return {};
+  if (Refused(status, p)) return {};
   Check(status, "cublasLtMatmulAlgoGetHeuristic");
   results.resize(static_cast<size_t>(count));
   std::erase_if(results, [&](const cublasLtMatmulHeuristicResult_t& result) {
@@ -332,7 +340,7 @@ bool Products::Multiply(Stream& stream, const MatmulArgs& args, DType dtype,
   if (made) Choose(info, problem, at, *plan);
   if (!plan->found) return false;
   const cublasStatus_t status = Run(info, at, *plan);
-  if (!plain && made && status == CUBLAS_STATUS_NOT_SUPPORTED) {
+  if (made && !plain && Refused(status, problem)) {
     plan->found = false;
     return false;
   }

@@ -167,7 +167,7 @@ cublasStatus_t Heuristic(cublasLtHandle_t, cublasLtMatmulDesc_t,
                                    ? In<Preference>(preference).workspace + 1
                                    : 0;
   }
-  return *count > 0 ? CUBLAS_STATUS_SUCCESS : CUBLAS_STATUS_NOT_SUPPORTED;
+  return *count > 0 ? CUBLAS_STATUS_SUCCESS : Fake().refusal;
 }
 
 cublasStatus_t CheckAlgorithm(cublasLtHandle_t, cublasLtMatmulDesc_t,
@@ -326,7 +326,7 @@ cublasStatus_t Matmul(cublasLtHandle_t, cublasLtMatmulDesc_t desc,
     return CUBLAS_STATUS_INVALID_VALUE;
   }
   const int id = static_cast<int>(algorithm->data[0]);
-  if (Fake().do_not_run.contains(id)) return CUBLAS_STATUS_NOT_SUPPORTED;
+  if (Fake().do_not_run.contains(id)) return Fake().refusal;
   Fake().run.push_back(id);
   const auto at = static_cast<size_t>(id);
   const double seconds = at < Fake().seconds.size() ? Fake().seconds[at] : 0;

@@ -15,9 +15,11 @@ namespace delink::testing {
 // What the fake is to do and what it was asked: one for the process, since
 // cuBLASLt's functions are plain ones.
 struct FakeCublasLt {
-  int algorithms = 3;                // that it proposes
+  int algorithms = 3;  // that it proposes
+  // What it says where it has none, or one does not run.
+  cublasStatus_t refusal = CUBLAS_STATUS_NOT_SUPPORTED;
   std::vector<double> seconds;       // that each takes at least
-  std::set<int> do_not_run;          // NOT_SUPPORTED when run
+  std::set<int> do_not_run;          // refused when run
   std::set<int> want_workspace;      // more than there is
   std::set<int> not_of_this_device;  // what the check of an algorithm says
 

@@ -174,24 +174,33 @@ TEST_F(ProductsTest, WhatAnEpilogueCannotReadIsNotAsked) {
 }
 
 TEST_F(ProductsTest, WithoutAnAlgorithmForAnEpilogueThereIsNone) {
-  const auto none = [&](const cuda::Products::Options& options) {
-    cuda::Products products = Open(options);
-    fake().algorithms = options.fused.value_or(false) ? 0 : 3;
+  for (const cublasStatus_t refusal :
+       {CUBLAS_STATUS_NOT_SUPPORTED, CUBLAS_STATUS_INVALID_VALUE}) {
+    cuda::Products products = Open({.fused = true});
+    fake().refusal = refusal;
+    fake().algorithms = 0;
     for (const Beside& p : FusedForms(8)) {
       EXPECT_FALSE(ExpectLikeReference(on(), DType::kBF16, p, products));
     }
     EXPECT_TRUE(fake().run.empty());
-  };
-  none({.fused = true});
-  none({.fused = false});
-  // An algorithm that was proposed but does not run is not asked for again.
-  cuda::Products products = Open({.fused = true});
-  fake().do_not_run = {0};
-  const Beside p = FusedForms(8).front();
-  for (int i = 0; i < 2; ++i) {
+    // An algorithm that was proposed but does not run is not asked for again.
+    cuda::Products others = Open({.fused = true});
+    fake().refusal = refusal;
+    fake().do_not_run = {0};
+    const Beside p = FusedForms(8).front();
+    for (int i = 0; i < 2; ++i) {
+      EXPECT_FALSE(ExpectLikeReference(on(), DType::kBF16, p, others));
+    }
+    EXPECT_EQ(fake().proposals_asked, 1);
+  }
+}
+
+TEST_F(ProductsTest, EpiloguesAreNotAskedForWhereTheyAreOff) {
+  cuda::Products products = Open({.fused = false});
+  for (const Beside& p : FusedForms(8)) {
     EXPECT_FALSE(ExpectLikeReference(on(), DType::kBF16, p, products));
   }
-  EXPECT_EQ(fake().proposals_asked, 1);
+  EXPECT_EQ(fake().proposals_asked, 0);
 }
 
 // As far as that goes without a GPU: descriptions are made and checked by the
