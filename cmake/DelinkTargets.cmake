@@ -92,6 +92,9 @@ function(delink_test name)
   target_compile_options(${name} PRIVATE ${DELINK_TEST_OPTIONS})
   target_link_libraries(${name} PRIVATE delink_options ${ARG_DEPS}
     GTest::gmock GTest::gtest GTest::gtest_main)
+  if(delink::simt IN_LIST ARG_DEPS)
+    set_property(TARGET ${name} PROPERTY DELINK_ON_SIMT ON)
+  endif()
   add_test(NAME ${name} COMMAND ${name})
   set_tests_properties(${name} PROPERTIES TIMEOUT ${ARG_TIMEOUT}
     LABELS "${ARG_LABELS}")

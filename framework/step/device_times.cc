@@ -33,7 +33,6 @@ DeviceTimes::DeviceTimes(Device& device, Trace& trace, int32_t program)
 
 void DeviceTimes::BeginStep(int64_t number, Stream& compute) {
   now_ = &StepOf(number);
-  Read(*now_);
   now_->number = number;
   now_->idle_before = -1;
   now_->begun = Trace::Clock::now();
@@ -42,7 +41,10 @@ void DeviceTimes::BeginStep(int64_t number, Stream& compute) {
 
 void DeviceTimes::Loaded(Stream& compute) { compute.Record(*now_->loaded); }
 
-void DeviceTimes::EndStep(Stream& compute) { compute.Record(*now_->end); }
+void DeviceTimes::EndStep(Stream& compute) {
+  compute.Record(*now_->end);
+  Read(StepOf(now_->number - 1));
+}
 
 void DeviceTimes::Waited() {
   now_->waited = Trace::Clock::now();
@@ -69,30 +71,29 @@ void DeviceTimes::Settle() {
   Read(*now_);
 }
 
-// The earliest at which nothing has begun on the device before the host had
-// enqueued it.
-Trace::Clock::time_point DeviceTimes::StartOf(const Step& step) const {
-  Trace::Clock::time_point start = step.begun;
-  for (const Instruction& at : step.instructions) {
-    const double offset = device_.SecondsBetween(*step.start, *at.begin);
-    start = std::max(start, at.enqueued - Duration(offset));
-  }
-  return start;
-}
-
 void DeviceTimes::Read(Step& step) {
   if (!step.unread) return;
   step.unread = false;
-  const Trace::Clock::time_point start = StartOf(step);
+  const auto since_start = [&](const Event& event) {
+    return Duration(device_.SecondsBetween(*step.start, event));
+  };
+  // From the step's start, until that is known; the start is the earliest at
+  // which nothing has begun on the device before the host had enqueued it.
+  std::vector<Trace::Clock::duration> begins;
+  Trace::Clock::time_point start = step.begun;
+  for (const Instruction& at : step.instructions) {
+    begins.push_back(since_start(*at.begin));
+    start = std::max(start, at.enqueued - begins.back());
+  }
   const auto at = [&](const Event& event) {
-    return start + Duration(device_.SecondsBetween(*step.start, event));
+    return start + since_start(event);
   };
   const Trace::DeviceStep whole{
       .step = step.number,
       .begin = start,
       .end = at(*step.end),
       .idle_before = step.idle_before,
-      .clock_error = Seconds(step.waited - at(*step.end))};
+      .clock_error = std::max(0.0, Seconds(step.waited - at(*step.end)))};
   std::vector<Trace::Span> spans = {{.step = step.number,
                                      .program = program_,
                                      .index = -1,
@@ -102,7 +103,7 @@ void DeviceTimes::Read(Step& step) {
     spans.push_back({.step = step.number,
                      .program = program_,
                      .index = static_cast<int32_t>(i),
-                     .begin = at(*step.instructions[i].begin),
+                     .begin = start + begins[i],
                      .end = at(*step.instructions[i].end)});
   }
   trace_.AddOnDevice(whole, spans);

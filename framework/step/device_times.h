@@ -1,9 +1,9 @@
 // When an asynchronous device ran the instructions of traced steps: timing
 // events around each of them in its stream, and at the step's start and end.
 //
-// The events are made once. Those of a step are read when the step after the
-// next begins, when all of its lanes are long past them, or at Settle: nobody
-// waits for them.
+// The events are made once. Those of a step are read when the next one has been
+// enqueued, while the device is at work on it, or at Settle: the device does
+// not wait for that.
 #pragma once
 
 #include <cstdint>
@@ -50,7 +50,6 @@ class DeviceTimes {
   };
   void Read(Step& step);
   Step& StepOf(int64_t number) { return steps_[number % 2]; }
-  Trace::Clock::time_point StartOf(const Step& step) const;
 
   Device& device_;
   Trace& trace_;

@@ -45,8 +45,7 @@ void Executor::DescribeProgram(Trace& trace) {
     entries.push_back(std::move(entry));
   }
   traced_program_ = trace.AddProgram(std::move(entries));
-  const DeviceKind device = env_.device->kind();
-  if (IsCuda(device) && !IsMeta(device)) {
+  if (env_.device->kind() == DeviceKind::kCuda) {
     times_ =
         std::make_unique<DeviceTimes>(*env_.device, trace, traced_program_);
   }

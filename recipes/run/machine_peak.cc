@@ -47,7 +47,8 @@ double MeasureMatmulPeak(Device& device, DType dtype, int64_t size,
                          double seconds) {
   const Kernels* const kernels = FindKernels(device.kind(), dtype);
   DELINK_CHECK(kernels != nullptr);
-  const std::unique_ptr<Stream> stream = device.NewStream();
+  const std::unique_ptr<Stream> stream = device.NewStream("peak");
+  if (!stream->Prepare().ok()) return 0;
   Buffer matrices[3];
   for (Buffer& matrix : matrices) {
     auto memory =
@@ -96,6 +97,7 @@ double RunMatmulPeak(Device& device, DType dtype) {
     peak = std::max(peak, speed);
     if (speed == 0 || FlopsOf(size) / speed >= kCall) break;
   }
+  device.Trim();
   return peak;
 }
 

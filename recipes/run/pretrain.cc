@@ -108,8 +108,9 @@ absl::StatusOr<int> Stopped(const RunSetup& run, int64_t step) {
 absl::StatusOr<int> Train(RunSetup& run, std::optional<int64_t> until_step) {
   const Recipe& recipe = run.recipe();
   Communicator& world = *run.env().world;
-  DELINK_ASSIGN_OR_RETURN(std::unique_ptr<StageRun> stage, run.Begin());
+  // In this order: the stage leaves no room to measure the machine's peak in.
   DELINK_ASSIGN_OR_RETURN(Observers observers, Observers::Create(run));
+  DELINK_ASSIGN_OR_RETURN(std::unique_ptr<StageRun> stage, run.Begin());
   RunPosition at = run.Position();
   DELINK_RETURN_IF_ERROR(observers.OnStart(*stage, at));
 

@@ -11,6 +11,8 @@
 #include <algorithm>
 #include <map>
 #include <mutex>
+#include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 

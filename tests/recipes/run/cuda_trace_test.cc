@@ -5,11 +5,16 @@
 
 #include <algorithm>
 #include <map>
+#include <nlohmann/json.hpp>
+#include <string>
 #include <vector>
 
+#include "framework/base/file.h"
 #include "framework/comm/self_communicator.h"
 #include "framework/step/trace.h"
+#include "recipes/run/run_folder.h"
 #include "tests/recipes/run/step_rig.h"
+#include "tests/recipes/run/tiny_run.h"
 #include "tests/testing/simt/simt.h"
 
 namespace delink::testing {
@@ -104,6 +109,39 @@ TEST(CudaTrace, TellsHowTheDeviceSpentTheSteps) {
   EXPECT_LT(use.gaps, use.step);
   // The emulated device works when all is enqueued: it is hardly ever behind.
   EXPECT_LT(use.behind_host, use.step / 10);
+}
+
+TEST(CudaTrace, AFileHasTracksOfTheDevice) {
+  const TinyRuns runs("tiny");
+  const absl::Status status =
+      runs.Run({.sets = {"model.layers=2", "model.dim=16", "model.heads=2",
+                         "data.seq=12", "data.batch=4", "run.device=cuda"},
+                .out = "run",
+                .until_step = 3,
+                .trace = runs.Folder("trace")});
+  ASSERT_TRUE(status.ok()) << std::string(status.message());
+  const auto trace = nlohmann::json::parse(*ReadFile(runs.Folder("trace")));
+  std::map<int, std::string> tracks;
+  std::map<std::string, int64_t> slices;
+  for (const nlohmann::json& event : trace["traceEvents"]) {
+    if (event["name"] == "thread_name") {
+      tracks[event["tid"]] = event["args"]["name"];
+    } else if (event["ph"] == "X") {
+      ++slices[tracks.at(event["tid"])];
+    }
+  }
+  EXPECT_GT(slices["compute"], 0);
+  // And the batch of each step.
+  EXPECT_EQ(slices["compute on the device"], slices["compute"] + 3);
+  EXPECT_EQ(slices["network on the device"], slices["network"]);
+  const nlohmann::json& use = trace["otherData"]["device"][0];
+  EXPECT_EQ(use["steps"], 3);
+  EXPECT_GT(use["step_us"], 0);
+  EXPECT_GT(use["idle_between_steps_us"], 0);
+  EXPECT_GT(use["idle_in_step_us"], 0);
+  EXPECT_TRUE(use.contains("behind_host_us") && use.contains("clock_error_us"));
+  const std::string log = *ReadFile(RunFolder::Log(runs.Folder("run")));
+  EXPECT_THAT(log, ::testing::HasSubstr("ms the device was idle"));
 }
 
 // By hand: what is idle, and where the host is the slower one.

@@ -89,6 +89,8 @@ void ExpectWellFormed(const json& trace) {
     EXPECT_EQ(args.contains("flops"), args.contains("layer")) << name;
     EXPECT_EQ(args.contains("bytes"), !args.contains("layer")) << name;
   }
+  // The CPU is the host.
+  EXPECT_EQ(trace["otherData"]["device"], json::array({nullptr, nullptr}));
   EXPECT_EQ(processes.size(), kRanks);
   EXPECT_EQ(threads.size(), kRanks * 2);
   for (const auto& [which, names] : ranks) {
