@@ -314,7 +314,7 @@ def check_sweep(driver, delink, recipe, corpus, folder):
             set = ["schedule.steps=4", "stage.0.until.steps=2", "run.checkpoint_every=0"]
             [[axis]]
             key = "optimizer.lr"
-            values = [1e-2, 1e-4]
+            values = [1e-2, 1e-3]
             [[axis]]
             name = "corpus"
             key = "data.train"
@@ -332,8 +332,8 @@ def check_sweep(driver, delink, recipe, corpus, folder):
     assert heads[:3] == ["lr", "corpus", "runs"], heads
     column = [head.text for head in driver.find_elements(By.CSS_SELECTOR, "#sweeps thead th")].index("validation loss")
     rows = cells(driver)
-    assert [row[:3] for row in rows] == [["0.01", "here", "3"], ["0.0001", "here", "3"],
-                                         ["0.0001", "nowhere", "0 of 3"]], rows
+    assert [row[:3] for row in rows] == [["0.01", "here", "3"], ["0.001", "here", "3"],
+                                         ["0.001", "nowhere", "0 of 3"]], rows
     for row in rows[:2]:
         found = []
         for seed in (1, 2, 3):

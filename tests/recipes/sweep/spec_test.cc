@@ -130,11 +130,11 @@ TEST_F(SpecTest, EverythingWrongIsToldWithItsPlace) {
               HasSubstr("two axes are called 'x'"));
   EXPECT_THAT(Problem(recipe + "[[axis]]\nkey = \"run.seed\"\nvalues = [1]\n"),
               HasSubstr("list the `seeds`"));
-  EXPECT_THAT(Problem(recipe + "[[axis]]\nkey = \"lr\"\nvalues = [1]\n"
-                               "[[skip]]\nwhere = { rl = 1 }\n"
-                               "[[skip]]\nwhere = { lr = 2 }\n"),
-              AllOf(HasSubstr("no axis 'rl'; did you mean 'lr'?"),
-                    HasSubstr("axis 'lr' has no value '2'")));
+  EXPECT_THAT(Problem(recipe + "[[axis]]\nkey = \"warmup\"\nvalues = [1]\n"
+                               "[[skip]]\nwhere = { warmpu = 1 }\n"
+                               "[[skip]]\nwhere = { warmup = 2 }\n"),
+              AllOf(HasSubstr("no axis 'warmpu'; did you mean 'warmup'?"),
+                    HasSubstr("axis 'warmup' has no value '2'")));
   EXPECT_THAT(Problem(recipe + "[[axis]]\nkey = \"lr\"\nvalues = [1]\n"
                                "[[skip]]\nwhere = { lr = 1 }\n"),
               HasSubstr("leaves no run"));
