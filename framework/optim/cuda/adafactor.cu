@@ -1,7 +1,6 @@
-#include "framework/optim/cuda/adafactor.cuh"
-
 #include <cmath>
 
+#include "framework/optim/cuda/adafactor.cuh"
 #include "framework/optim/cuda/cuda.h"
 #include "framework/optim/cuda/run_elements.cuh"
 
@@ -11,6 +10,7 @@ namespace {
 AdafactorPlan PlanOf(const AdafactorArgs& a) {
   const auto t = static_cast<double>(a.update);
   return {.args = a,
+          .sums = a.sums(),
           .rest = static_cast<float>(std::pow(t, -0.8)),
           .floor = static_cast<float>(a.eps * a.eps),
           .least_rate = 1 / std::sqrt(t),
@@ -55,8 +55,7 @@ void AdafactorStep(Stream& stream, const AdafactorArgs& a) {
                 a.params.n, aligned && Aligned(a.v, 16));
     return;
   }
-  const bool packed =
-      aligned && Aligned(a.column, 16) && a.columns % 4 == 0;
+  const bool packed = aligned && Aligned(a.column, 16) && a.columns % 4 == 0;
   Launch(packed ? &MatrixStepKernel<4> : &MatrixStepKernel<1>,
          dim3(static_cast<unsigned>(a.rows)), dim3(kRowThreads), 0, stream,
          plan, master);

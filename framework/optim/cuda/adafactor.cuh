@@ -19,6 +19,7 @@ inline constexpr int kRowThreads = 256;
 // What the host knows of a step.
 struct AdafactorPlan {
   AdafactorArgs args;
+  int64_t sums;         // args.sums()
   float rest;           // update^-0.8
   float floor;          // eps^2
   double least_rate;    // 1 / sqrt(update)
@@ -153,7 +154,7 @@ __global__ void __launch_bounds__(kSumThreads)
     const double u = Scaled(g[j], v[j], plan.floor);
     return u * u;
   });
-  if (threadIdx.x % kSumLanes == 0 && run < a.sums()) a.u_sums[run] = sum;
+  if (threadIdx.x % kSumLanes == 0 && run < plan.sums) a.u_sums[run] = sum;
 }
 
 // One warp: how far to go.
@@ -161,7 +162,7 @@ __global__ void __launch_bounds__(kWarp) StepSizeKernel(AdafactorPlan plan) {
   __shared__ double stage[kOrderedStage];
   const AdafactorArgs& a = plan.args;
   if (a.params.control->skip != 0) return;
-  const double u = SumInOrder(0.0, a.u_sums, a.sums(), stage);
+  const double u = SumInOrder(0.0, a.u_sums, plan.sums, stage);
   const double p =
       a.relative ? SumInOrder(0.0, a.p_sums, a.p_count, stage) : 0.0;
   if (threadIdx.x != 0) return;
@@ -207,8 +208,8 @@ __global__ void __launch_bounds__(kRowThreads)
     LoadFloats(column + j, cs);
 #pragma unroll
     for (int k = 0; k < kSize; ++k) {
-      ps[k] = update(
-          ps[k], Scaled(gs[k], __fmul_rn(of_row, cs[k]), plan.floor));
+      ps[k] =
+          update(ps[k], Scaled(gs[k], __fmul_rn(of_row, cs[k]), plan.floor));
     }
     master.Store(first + j, ps);
   }
@@ -218,9 +219,7 @@ struct VectorStepRule {
   AdafactorPlan plan;
   WholeMaster master;
 
-  __device__ bool Skips() const {
-    return plan.args.params.control->skip != 0;
-  }
+  __device__ bool Skips() const { return plan.args.params.control->skip != 0; }
   template <int kSize>
   __device__ void Run(int64_t i) const {
     const AdafactorStep update(plan.args);

@@ -1,6 +1,5 @@
-#include "framework/optim/cuda/muon.cuh"
-
 #include "framework/optim/cuda/cuda.h"
+#include "framework/optim/cuda/muon.cuh"
 #include "framework/optim/cuda/run_elements.cuh"
 
 namespace delink::cuda {
