@@ -8,6 +8,7 @@
 
 namespace delink {
 namespace {
+
 // With rows that count nothing until they are read.
 HostBatch EmptyBatch(const BatchCut& cut) {
   const auto tokens = static_cast<size_t>(cut.local() * cut.seq);
