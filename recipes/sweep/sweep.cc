@@ -215,7 +215,9 @@ class Sweep {
     const double seconds = std::chrono::duration<double>(
                                std::chrono::steady_clock::now() - at.begin)
                                .count();
-    if (*code == 0 && Done(row)) {
+    if (*code == 0) {
+      // A source of data that ends is an end as well.
+      if (!Done(row)) row.status = "early";
       ++outcome_.finished;
       DELINK_LOG(kInfo) << Number(at.run) << row.name << ": " << row.status
                         << ", " << FormatSeconds(seconds);

@@ -10,7 +10,7 @@ namespace delink::sweep {
 
 struct Row {
   std::string name;
-  // "waiting", "running", "finished", "early" (validations ended it), "cut"
+  // "waiting", "running", "finished", "early" (before its last step), "cut"
   // (it can go on) or "failed".
   std::string status = "waiting";
   std::string error;                  // the first line of one
