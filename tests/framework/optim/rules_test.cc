@@ -1,0 +1,246 @@
+// SGD, Lion, Muon and Adafactor on the CPU over stores: what tests/oracle does
+// not show. Shards, skipping, delinking.
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <memory>
+#include <ostream>
+#include <string>
+#include <vector>
+
+#include "framework/base/rng.h"
+#include "framework/optim/adafactor.h"
+#include "framework/optim/first_order.h"
+#include "framework/optim/kernels.h"
+#include "framework/optim/muon.h"
+#include "layers/ops/matrix_product.h"
+#include "tests/framework/module/toy_model.h"
+
+namespace delink {
+namespace {
+
+using testing::MakeStore;
+using testing::Read;
+using testing::SlabNamed;
+using testing::Write;
+
+constexpr int kBlocks = 2;
+constexpr int64_t kWidth = 13;
+constexpr Hyper kHyper = {.beta1 = 0.9, .beta2 = 0.99, .momentum = 0.9};
+
+struct Kind {
+  const char* name;
+  std::unique_ptr<SlabOptimizer> (*make)();
+};
+std::ostream& operator<<(std::ostream& out, const Kind& kind) {
+  return out << kind.name;
+}
+
+constexpr Kind kKinds[] = {
+    {"sgd", [] { return NewSgd({.nesterov = true}, ParamRules(kHyper)); }},
+    {"lion", [] { return NewLion(ParamRules(kHyper)); }},
+    {"adafactor", [] { return NewAdafactor({}, ParamRules(kHyper)); }},
+    {"muon", [] { return NewMuon({}, ParamRules(kHyper), MultiplyMatrices); }}};
+
+class RulesTest : public ::testing::TestWithParam<Kind> {
+ protected:
+  RulesTest() { testing::DeclareToy(registry_, kBlocks, kWidth); }
+
+  std::unique_ptr<ParamStore> Store(DType dtype = DType::kF32, int rank = 0,
+                                    int ranks = 1) {
+    auto store = MakeStore(*device_, registry_, kBlocks, {}, ranks > 1 ? 1 : 0,
+                           {.dtype = dtype,
+                            .rank = rank,
+                            .ranks = ranks,
+                            .states = optimizer_->states(),
+                            .whole_tensors = optimizer_->whole_tensors()});
+    store->InitWeights(1);
+    scratch_.resize(static_cast<size_t>(optimizer_->ScratchBytes(*store)));
+    optimizer_->set_scratch(scratch_.data());
+    return store;
+  }
+
+  // `factor`: of every gradient.
+  void Step(ParamStore& store, int slab, int64_t t,
+            const UpdateControl& control, double factor = 1) {
+    Write<float>(store, slab, Plane::kGradient, [=](int64_t i) {
+      return static_cast<float>(
+          factor * Normal(Fold(KeyFromSeed(3), static_cast<uint64_t>(t)),
+                          static_cast<uint64_t>(i)));
+    });
+    optimizer_->Update(*device_->NewStream(), store, slab, &control, t);
+  }
+
+  std::vector<float> State(const ParamStore& store, int slab, int state,
+                           size_t param) {
+    const auto place = store.state(slab, state, param);
+    const float* const at = static_cast<const float*>(place.values);
+    return {at, at + place.held.size()};
+  }
+
+  std::unique_ptr<Device> device_ = NewCpuDevice();
+  ParamRegistry registry_;
+  std::vector<char> scratch_;
+  std::unique_ptr<SlabOptimizer> optimizer_ = GetParam().make();
+};
+INSTANTIATE_TEST_SUITE_P(Kinds, RulesTest, ::testing::ValuesIn(kKinds),
+                         [](const auto& info) {
+                           return std::string(info.param.name);
+                         });
+
+constexpr const char* kSlabs[] = {"blocks/1/attention", "blocks/0/norm",
+                                  "embed/embedding"};
+
+TEST_P(RulesTest, SkippingChangesNothing) {
+  for (const char* name : kSlabs) {
+    const auto store = Store();
+    const int slab = SlabNamed(*store, name);
+    Step(*store, slab, 1, {.lr = 0.01, .clip_factor = 1});
+    const auto p = Read<float>(*store, slab, Plane::kWeight);
+    const auto m = State(*store, slab, 0, 0);
+    Step(*store, slab, 2, {.lr = 0.01, .clip_factor = std::nan(""), .skip = 1});
+    EXPECT_EQ(Read<float>(*store, slab, Plane::kWeight), p) << name;
+    EXPECT_EQ(State(*store, slab, 0, 0), m) << name;
+    Step(*store, slab, 2, {.lr = 0.01, .clip_factor = 1});
+    EXPECT_NE(Read<float>(*store, slab, Plane::kWeight), p) << name;
+    EXPECT_NE(State(*store, slab, 0, 0), m) << name;
+  }
+}
+
+TEST_P(RulesTest, RanksUpdateTheBitsOfTheWholeBetweenThem) {
+  const UpdateControl control = {.lr = 0.01, .clip_factor = 0.3};
+  for (const char* name : kSlabs) {
+    const auto whole = Store();
+    const int slab = SlabNamed(*whole, name);
+    const auto start = Read<float>(*whole, slab, Plane::kWeight);
+    for (int64_t t = 1; t <= 3; ++t) Step(*whole, slab, t, control);
+    const auto expected = Read<float>(*whole, slab, Plane::kWeight);
+    for (const int ranks : {2, 3}) {
+      std::vector<int> updated(start.size(), 0);
+      for (int rank = 0; rank < ranks; ++rank) {
+        const auto shard = Store(DType::kF32, rank, ranks);
+        for (int64_t t = 1; t <= 3; ++t) Step(*shard, slab, t, control);
+        const Range own = shard->owned(slab);
+        const auto weight = Read<float>(*shard, slab, Plane::kWeight);
+        for (int64_t i = 0; i < static_cast<int64_t>(start.size()); ++i) {
+          const auto at = static_cast<size_t>(i);
+          const bool mine = i >= own.begin && i < own.end;
+          updated[at] += mine ? 1 : 0;
+          ASSERT_EQ(weight[at], mine ? expected[at] : start[at])
+              << name << " element " << i << ", rank " << rank << " of "
+              << ranks;
+        }
+      }
+      EXPECT_EQ(updated, std::vector<int>(start.size(), 1));
+    }
+  }
+}
+
+// A shared gradient that is n times that of each of n layers that agree leaves
+// states n or n^2 times as large, as their degree says: `scale` is exact. With
+// n a power of two, bit for bit.
+TEST_P(RulesTest, StatesScaleWithTheGradientAsTheirDegreesSay) {
+  constexpr double kLayers = 4;
+  const UpdateControl control = {.lr = 0.01, .clip_factor = 1};
+  for (const char* name : kSlabs) {
+    const auto apart = Store(), shared = Store();
+    const int slab = SlabNamed(*apart, name);
+    for (int64_t t = 1; t <= 5; ++t) {
+      Step(*apart, slab, t, control);
+      Step(*shared, slab, t, control, kLayers);
+    }
+    const size_t params =
+        apart->slabs()[static_cast<size_t>(slab)].params.size();
+    for (size_t s = 0; s < apart->states().size(); ++s) {
+      const double factor = std::pow(kLayers, apart->states()[s].degree);
+      for (size_t p = 0; p < params; ++p) {
+        std::vector<float> scaled =
+            State(*shared, slab, static_cast<int>(s), p);
+        for (float& value : scaled) {
+          value = static_cast<float>(value / factor);
+        }
+        EXPECT_EQ(scaled, State(*apart, slab, static_cast<int>(s), p))
+            << name << ", state " << apart->states()[s].name << " of parameter "
+            << p;
+      }
+    }
+  }
+}
+
+TEST_P(RulesTest, TheMasterGoesTheWayOfF32Weights) {
+  if (GetParam().name == std::string("muon")) {
+    GTEST_SKIP() << "Newton-Schulz is in the type of the weights";
+  }
+  const UpdateControl control = {.lr = 0.01, .clip_factor = 1};
+  const auto f32 = Store(), bf16 = Store(DType::kBF16);
+  for (const char* name : kSlabs) {
+    const int slab = SlabNamed(*f32, name);
+    for (int64_t t = 1; t <= 3; ++t) {
+      Step(*f32, slab, t, control);
+      Step(*bf16, slab, t, control);
+    }
+    const auto master = Read<float>(*bf16, slab, Plane::kMaster);
+    EXPECT_EQ(master, Read<float>(*f32, slab, Plane::kWeight)) << name;
+    const auto weight = Read<BFloat16>(*bf16, slab, Plane::kWeight);
+    for (size_t i = 0; i < master.size(); ++i) {
+      ASSERT_EQ(weight[i].bits, BFloat16(master[i]).bits) << name;
+    }
+  }
+}
+
+// What is made orthogonal has singular values near 1, whatever they were.
+TEST(MuonTest, AStepIsNearlyOrthogonal) {
+  ParamRegistry registry;
+  constexpr int64_t kRows = 6, kColumns = 20;
+  const Scope root(registry);
+  (root.Layer(1, "blocks/0") / "w")
+      .Param("weight", {.shape = {kRows, kColumns}});
+  const auto device = NewCpuDevice();
+  const auto optimizer = NewMuon({}, ParamRules(kHyper), MultiplyMatrices);
+  for (const DType dtype : {DType::kF32, DType::kBF16}) {
+    const auto store = MakeStore(*device, registry, 1, {}, 0,
+                                 {.dtype = dtype,
+                                  .states = optimizer->states(),
+                                  .whole_tensors = optimizer->whole_tensors()});
+    std::vector<char> scratch(
+        static_cast<size_t>(optimizer->ScratchBytes(*store)));
+    optimizer->set_scratch(scratch.data());
+    Write<float>(*store, 0, Plane::kGradient, [](int64_t i) {
+      const double row = 1 + static_cast<double>(i / kColumns);
+      return static_cast<float>(
+          row * row * Normal(KeyFromSeed(5), static_cast<uint64_t>(i)));
+    });
+    const UpdateControl control = {.lr = 1, .clip_factor = 1};
+    optimizer->Update(*device->NewStream(), *store, 0, &control, 1);
+    // From zero: minus the step.
+    const auto step = Read<float>(*store, 0, store->master());
+    double trace = 0, off = 0;
+    for (int64_t a = 0; a < kRows; ++a) {
+      for (int64_t b = 0; b < kRows; ++b) {
+        double dot = 0;
+        for (int64_t j = 0; j < kColumns; ++j) {
+          dot += double{step[static_cast<size_t>(a * kColumns + j)]} *
+                 step[static_cast<size_t>(b * kColumns + j)];
+        }
+        (a == b ? trace : off) += a == b ? dot : dot * dot;
+      }
+    }
+    // The quintic leaves singular values between 0.7 and 1.2.
+    EXPECT_GT(trace / kRows, 0.45) << ToString(dtype);
+    EXPECT_LT(trace / kRows, 1.5) << ToString(dtype);
+    EXPECT_LT(off, 0.5 * kRows) << ToString(dtype);
+  }
+}
+
+TEST(ClipValueTest, CutsWhatIsLeftOfTheClippedGradient) {
+  const OptimKernels& kernels =
+      *FindOptimKernels(DeviceKind::kCpu, DType::kF32);
+  std::vector<float> g = {-4.0F, -0.1F, 0.0F, 0.3F, 4.0F};
+  const UpdateControl control = {.clip_value = 0.5, .clip_factor = 0.5};
+  kernels.clip_gradient(*NewCpuDevice()->NewStream(),
+                        {.g = g.data(), .n = 5, .control = &control});
+  EXPECT_EQ(g, (std::vector<float>{-0.5F, -0.05F, 0.0F, 0.15F, 0.5F}));
+}
+
+}  // namespace
+}  // namespace delink
