@@ -112,7 +112,7 @@ CommandSyntax ImportSyntax() {
   return {.name = "import",
           .summary = "Files of tokens to DIR/train and DIR/validation",
           .examples = {"delink data import --out corpus --tokenizer "
-                       "tokenizer.json tokens_text_document.bin",
+                       "tokenizer.json my_text.bin",
                        "delink data import --out corpus --vocab 50257 --eot "
                        "50256 'fineweb_train_*.bin'"},
           .arguments = std::move(all),
