@@ -13,6 +13,7 @@
 #include "framework/optim/first_order.h"
 #include "framework/optim/kernels.h"
 #include "framework/optim/muon.h"
+#include "framework/tensor/bfloat16.h"
 #include "layers/ops/matrix_product.h"
 #include "tests/framework/module/toy_model.h"
 
