@@ -32,6 +32,13 @@ tools/install_deps.sh --tests
 tools/bootstrap.sh --cuda --headers ||
   echo "test.sh: going on without the headers of CUDA" >&2
 
+# The library that our tokenizer.json is held against; without it a test skips.
+python=${XDG_CACHE_HOME:-$HOME/.cache}/delink/python
+[[ -d $python/tokenizers ]] ||
+  /usr/bin/python3 -m pip install --quiet --no-deps --target "$python" \
+    tokenizers==0.23.3 ||
+  echo "test.sh: going on without the tokenizers library" >&2
+
 # What Debian's Open MPI needs to start as root and with more ranks than cores.
 export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
 export OMPI_MCA_rmaps_base_oversubscribe=1
