@@ -52,6 +52,9 @@ struct CheckpointHeader {
   std::vector<double> stage_probes;
   // What validations have found so far (recipes/run/best_validation.h).
   std::vector<double> validation;
+  // Which steps were skipped, and what decides of the next
+  // (recipes/run/skip_watch.h).
+  std::vector<double> skipped;
   std::string model;      // kind
   std::string optimizer;  // kind: "adamw"
   int64_t seed = 0;       // with step, the whole state of the generator

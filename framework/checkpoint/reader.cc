@@ -216,7 +216,8 @@ absl::StatusOr<CheckpointHeader> ReadHeader(const std::string& path) {
   const std::pair<const char*, std::vector<double>*> lists[] = {
       {checkpoint::kStageLosses, &h.stage_losses},
       {checkpoint::kStageProbes, &h.stage_probes},
-      {checkpoint::kValidation, &h.validation}};
+      {checkpoint::kValidation, &h.validation},
+      {checkpoint::kSkipped, &h.skipped}};
   for (const auto& [name, values] : lists) {
     if (!file.Exists(name)) continue;
     DELINK_ASSIGN_OR_RETURN(*values, file.ReadAll<double>(name));

@@ -126,7 +126,8 @@ absl::Status SetHeader(hdf5::File& file, const CheckpointHeader& h) {
   const std::pair<const char*, const std::vector<double>*> lists[] = {
       {checkpoint::kStageLosses, &h.stage_losses},
       {checkpoint::kStageProbes, &h.stage_probes},
-      {checkpoint::kValidation, &h.validation}};
+      {checkpoint::kValidation, &h.validation},
+      {checkpoint::kSkipped, &h.skipped}};
   for (const auto& [name, values] : lists) {
     if (values->empty()) continue;
     DELINK_RETURN_IF_ERROR(file.WriteAll(

@@ -200,6 +200,7 @@ absl::Status Observers::Flush() {
                      {"train/gradient_norm", result.grad_norm},
                      {"speed/tokens_per_second", tokens / done.took},
                      {"train/tokens", static_cast<double>(done.tokens)}};
+  if (result.skipped) row["skipped"] = true;
   if (done.norms.has_value()) AddNorms(*done.norms, row, scalars);
   if (run_->sources().size() > 1) {
     row["sources"] = ConsumedJson(run_->sources(), done.blend);

@@ -1,5 +1,6 @@
 #include "recipes/run/position.h"
 
+#include <cmath>
 #include <utility>
 #include <vector>
 
@@ -43,7 +44,8 @@ std::vector<SwitchHistory::Probe> ProbesOf(const std::vector<double>& flat) {
 RunPosition::RunPosition(const Recipe& recipe, Blend blend)
     : recipe_(&recipe),
       blend_(std::move(blend)),
-      policy_(PolicyOf(recipe, 0, {})) {}
+      policy_(PolicyOf(recipe, 0, {})),
+      skips_(recipe.optimizer.skip, {}) {}
 
 RunPosition::RunPosition(const Recipe& recipe, const CheckpointHeader& header,
                          Blend blend)
@@ -57,13 +59,15 @@ RunPosition::RunPosition(const Recipe& recipe, const CheckpointHeader& header,
       policy_(PolicyOf(recipe, stage_,
                        {.losses = header.stage_losses,
                         .probes = ProbesOf(header.stage_probes)})),
-      best_(header.validation) {}
+      best_(header.validation),
+      skips_(recipe.optimizer.skip, header.skipped) {}
 
 void RunPosition::Advance(double loss) {
   ++step_;
   samples_ += recipe_->Batch(stage_);
   blend_.Skip(recipe_->Batch(stage_));
-  policy_.AddLoss(loss);
+  // That of a skipped step may be anything.
+  if (std::isfinite(loss)) policy_.AddLoss(loss);
 }
 
 void RunPosition::AddProbe(const Agreement& agreement) {
@@ -82,6 +86,7 @@ void RunPosition::EnterNextStage() {
   blend_.SetWeights(recipe_->Weights(stage_));
   policy_ = PolicyOf(*recipe_, stage_, {});
   best_.CountAnew();
+  skips_.BeginStage();
 }
 
 absl::StatusOr<std::string> RunPosition::StageOver(Communicator& comm) const {
@@ -131,6 +136,7 @@ void RunPosition::Fill(CheckpointHeader* header) const {
   header->stage_losses = policy_.history().losses;
   header->stage_probes = Flat(policy_.history().probes);
   header->validation = best_.saved();
+  header->skipped = skips_.Saved();
 }
 
 }  // namespace delink

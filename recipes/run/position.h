@@ -12,6 +12,7 @@
 #include "framework/comm/communicator.h"
 #include "framework/sharing/switch_policy.h"
 #include "recipes/run/best_validation.h"
+#include "recipes/run/skip_watch.h"
 #include "recipes/schema/recipe.h"
 
 namespace delink {
@@ -32,12 +33,13 @@ class RunPosition {
   // Where it is in each source, with the weights of the stage.
   const Blend& blend() const { return blend_; }
 
-  // A step has been done, with this loss.
+  // A step has been done, or skipped, with this loss.
   void Advance(double loss);
   void AddProbe(const Agreement& agreement);
   // The same loss on all ranks. Returns whether it is the lowest so far.
   bool AddValidation(double loss);
   const BestValidation& best() const { return best_; }
+  SkipWatch& skips() { return skips_; }
   // The next stage begins here.
   void EnterNextStage();
 
@@ -65,6 +67,7 @@ class RunPosition {
   Blend blend_;
   SwitchPolicy policy_;
   BestValidation best_;
+  SkipWatch skips_;
 };
 
 }  // namespace delink

@@ -3,11 +3,13 @@
 #include "recipes/run/pretrain.h"
 
 #include <algorithm>
+#include <cmath>
 #include <memory>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "framework/base/log.h"
 #include "framework/base/status_macros.h"
@@ -103,6 +105,24 @@ absl::StatusOr<int> Stopped(const RunSetup& run, int64_t step) {
   return static_cast<int>(signal);
 }
 
+// Goes on after a step that was skipped, or ends the run.
+absl::Status PassOver(const RunSetup& run, StageRun& stage,
+                      const TriedStep& tried, double most, SkipWatch& skips) {
+  const StepResult& result = tried.result;
+  const bool finite = std::isfinite(result.loss + result.grad_norm);
+  DELINK_ASSIGN_OR_RETURN(const bool passes,
+                          skips.Passes(tried.step, result.grad_norm, finite));
+  if (!passes) return NotFinite(run, stage, tried);
+  if (!run.first()) return absl::OkStatus();
+  DELINK_LOG(kWarning) << "step " << tried.step << " is skipped: "
+                       << (finite ? absl::StrCat("its gradient norm is ",
+                                                 result.grad_norm,
+                                                 ", more than ", most)
+                                  : "its loss or gradient is not finite")
+                       << "; " << skips.skipped() << " so far";
+  return absl::OkStatus();
+}
+
 }  // namespace
 
 absl::StatusOr<int> Train(RunSetup& run, std::optional<int64_t> until_step) {
@@ -134,7 +154,8 @@ absl::StatusOr<int> Train(RunSetup& run, std::optional<int64_t> until_step) {
         const HostBatch batch,
         batches.Take(stage->cut(), at.samples(), at.blend()));
     const double lr = RateOf(recipe, at);
-    const absl::Status begun = stage->executor().Begin(batch, step, lr);
+    const double most = at.skips().Threshold();
+    const absl::Status begun = stage->executor().Begin(batch, step, lr, most);
     // While the device works.
     DELINK_RETURN_IF_ERROR(observers.Flush());
     DELINK_RETURN_IF_ERROR(begun);
@@ -145,8 +166,12 @@ absl::StatusOr<int> Train(RunSetup& run, std::optional<int64_t> until_step) {
     run.watch().Begin(Lane::kCompute, step, "waiting for the device");
     const StepResult result = stage->executor().Finish();
     const TriedStep tried{step, lr, &batch, result};
-    if (result.skipped) return NotFinite(run, *stage, tried);
-    MaybeKeepOutlier(run, outliers, *stage, tried);
+    if (result.skipped) {
+      DELINK_RETURN_IF_ERROR(PassOver(run, *stage, tried, most, at.skips()));
+    } else {
+      at.skips().Add(result.grad_norm);
+      MaybeKeepOutlier(run, outliers, *stage, tried);
+    }
     at.Advance(result.loss);
     DELINK_RETURN_IF_ERROR(observers.OnStep(*stage, at, lr, result));
     DELINK_RETURN_IF_ERROR(MaybeProbe(recipe, observers, *stage, batch, at));

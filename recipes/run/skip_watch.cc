@@ -1,0 +1,71 @@
+#include "recipes/run/skip_watch.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "absl/strings/str_format.h"
+
+namespace delink {
+namespace {
+
+// Ahead of the norms.
+constexpr size_t kCounts = 2;
+
+}  // namespace
+
+SkipWatch::SkipWatch(const OptimizerConfig::Skip& skip,
+                     const std::vector<double>& saved)
+    : skip_(skip) {
+  if (saved.size() < kCounts) return;
+  skipped_ = static_cast<int64_t>(saved[0]);
+  in_row_ = static_cast<int64_t>(saved[1]);
+  norms_.assign(saved.begin() + kCounts, saved.end());
+}
+
+double SkipWatch::Threshold() const {
+  const auto window = static_cast<size_t>(skip_.window);
+  if (skip_.outlier <= 0 || norms_.size() < window + 1) return 0;
+  // But for the newest, whose step may still be under way.
+  const auto last = norms_.end() - 1;
+  const auto first = last - static_cast<std::ptrdiff_t>(window);
+  double sum = 0, squares = 0;
+  for (auto at = first; at != last; ++at) sum += *at;
+  const double mean = sum / static_cast<double>(window);
+  for (auto at = first; at != last; ++at) {
+    squares += (*at - mean) * (*at - mean);
+  }
+  return mean +
+         skip_.outlier * std::sqrt(squares / static_cast<double>(window));
+}
+
+absl::StatusOr<bool> SkipWatch::Passes(int64_t step, double norm, bool finite) {
+  if (!finite && !skip_.nonfinite) return false;
+  ++skipped_;
+  ++in_row_;
+  if (in_row_ <= skip_.most) return true;
+  return absl::FailedPreconditionError(absl::StrFormat(
+      "step %d: %d steps in a row have been skipped, more than "
+      "optimizer.skip.most allows; the last had a gradient norm of %g; go back "
+      "to a checkpoint and lower optimizer.lr, or raise "
+      "optimizer.skip.outlier if nothing is wrong with such gradients",
+      step, in_row_, norm));
+}
+
+void SkipWatch::Add(double norm) {
+  in_row_ = 0;
+  if (skip_.outlier <= 0) return;
+  norms_.push_back(norm);
+  if (norms_.size() > static_cast<size_t>(skip_.window) + 1) {
+    norms_.pop_front();
+  }
+}
+
+std::vector<double> SkipWatch::Saved() const {
+  if (skipped_ == 0 && norms_.empty()) return {};
+  std::vector<double> saved = {static_cast<double>(skipped_),
+                               static_cast<double>(in_row_)};
+  saved.insert(saved.end(), norms_.begin(), norms_.end());
+  return saved;
+}
+
+}  // namespace delink
