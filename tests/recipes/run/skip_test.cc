@@ -1,0 +1,115 @@
+// Steps that are passed over.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "nlohmann/json.hpp"
+#include "recipes/run/skip_watch.h"
+#include "tests/recipes/run/tiny_run.h"
+
+namespace delink::testing {
+namespace {
+
+using ::testing::HasSubstr;
+
+TEST(SkipWatchTest, AThresholdLooksAtTheStepsBeforeTheLast) {
+  SkipWatch watch({.outlier = 2, .window = 4}, {});
+  for (const double norm : {1.0, 3.0, 1.0, 3.0}) {
+    EXPECT_EQ(watch.Threshold(), 0);
+    watch.Add(norm);
+  }
+  EXPECT_EQ(watch.Threshold(), 0);  // the newest is not looked at
+  watch.Add(100);
+  EXPECT_EQ(watch.Threshold(), 2 + 2 * 1.0);
+  watch.Add(1);
+  EXPECT_GT(watch.Threshold(), 50);  // 3, 1, 3, 100
+  watch.BeginStage();
+  EXPECT_EQ(watch.Threshold(), 0);
+}
+
+TEST(SkipWatchTest, WhatIsSavedGoesOn) {
+  SkipWatch watch({.nonfinite = true, .outlier = 3, .window = 4, .most = 2},
+                  {});
+  EXPECT_TRUE(watch.Saved().empty());
+  for (const double norm : {1.0, 3.0, 1.0, 3.0, 2.0}) watch.Add(norm);
+  EXPECT_TRUE(*watch.Passes(6, INFINITY, false));
+  SkipWatch again({.nonfinite = true, .outlier = 3, .window = 4, .most = 2},
+                  watch.Saved());
+  EXPECT_EQ(again.Threshold(), watch.Threshold());
+  EXPECT_EQ(again.skipped(), 1);
+  EXPECT_TRUE(*again.Passes(7, 9.0, true));
+  EXPECT_THAT(std::string(again.Passes(8, 9.0, true).status().message()),
+              HasSubstr("3 steps in a row"));
+}
+
+TEST(SkipWatchTest, OneThatIsNotFiniteEndsTheRunUnlessToldOtherwise) {
+  SkipWatch watch({.outlier = 3}, {});
+  EXPECT_FALSE(*watch.Passes(1, NAN, false));
+  EXPECT_EQ(watch.skipped(), 0);
+}
+
+class SkipTest : public ::testing::Test {
+ protected:
+  // Skips whatever is above the mean.
+  const std::vector<std::string> sets_ = {"optimizer.skip.outlier=1e-6",
+                                          "optimizer.skip.window=4",
+                                          "optimizer.skip.most=20"};
+  TinyRuns runs_;
+};
+
+TEST_F(SkipTest, OutliersChangeNothingAndAreCounted) {
+  ASSERT_TRUE(runs_.Run({.sets = sets_, .out = "a"}).ok());
+  ASSERT_TRUE(runs_.Run({.out = "plain"}).ok());
+  std::vector<double> norms;
+  int skipped = 0;
+  for (const nlohmann::json& row : runs_.Rows("a")) {
+    if (!row.contains("grad_norm")) continue;
+    if (row["step"] == 11) norms.clear();  // another stage
+    const double norm = row["grad_norm"];
+    double mean = 0;
+    const bool full = norms.size() >= 5;
+    for (size_t i = 0; full && i < 4; ++i) {
+      mean += norms[norms.size() - 5 + i] / 4;
+    }
+    const bool outlier = full && norm > mean * (1 + 1e-3);
+    const bool normal = !full || norm < mean * (1 - 1e-3);
+    if (outlier || normal) {
+      EXPECT_EQ(row.contains("skipped"), outlier) << row.dump();
+    }
+    if (row.contains("skipped")) {
+      ++skipped;
+    } else {
+      norms.push_back(norm);
+    }
+  }
+  EXPECT_GT(skipped, 0);
+  EXPECT_NE(FirstDifference(runs_.Load("a", 20), runs_.Load("plain", 20)), "");
+}
+
+TEST_F(SkipTest, RanksAndResumingAreTheSame) {
+  ASSERT_TRUE(runs_.Run({.ranks = 2, .sets = sets_, .out = "through"}).ok());
+  ASSERT_TRUE(
+      runs_.Run({.ranks = 2, .sets = sets_, .out = "stopped", .until_step = 8})
+          .ok());
+  ASSERT_TRUE(
+      runs_.Run({.ranks = 2, .sets = sets_, .out = "stopped", .resume = true})
+          .ok());
+  EXPECT_EQ(
+      FirstDifference(runs_.Load("through", 20), runs_.Load("stopped", 20)),
+      "");
+}
+
+TEST_F(SkipTest, TooManyInARowEndTheRun) {
+  // After one step of this size nothing is finite any more.
+  const absl::Status status = runs_.Run(
+      {.sets = {"optimizer.lr=1000", "optimizer.decay=1000", "optimizer.clip=0",
+                "schedule.warmup=0", "optimizer.skip.nonfinite=true",
+                "optimizer.skip.most=3"},
+       .out = "a"});
+  EXPECT_THAT(std::string(status.message()),
+              HasSubstr("4 steps in a row have been skipped"));
+}
+
+}  // namespace
+}  // namespace delink::testing
