@@ -56,8 +56,16 @@ INSTANTIATE_TEST_SUITE_P(
         Case{"[run]", "[runs]",
              "gpt.toml:28:2: runs: unknown key; did you mean 'run'?"},
         Case{"lr = 1e-3", "lr = 1e-3\nnesterov = true",
-             "gpt.toml:14:1: optimizer.nesterov: unknown key; known here: "
-             "kind, lr, betas, eps, decay, clip"},
+             "gpt.toml:14:1: optimizer.nesterov: optimizer kind \"adamw\" has "
+             "no such key; it is one of sgd, muon"},
+        Case{"lr = 1e-3", "kind = \"lion\"\nlr = 1e-3\neps = 1e-8",
+             "gpt.toml:15:1: optimizer.eps: optimizer kind \"lion\" has no "
+             "such key; it is one of adamw, adafactor, muon"},
+        Case{"lr = 1e-3",
+             "kind = \"sgd\"\nlr = 1e-3\n"
+             "group = [{ match = \"*\", betas = [0.9, 0.9] }]",
+             "gpt.toml:15:26: optimizer.group[0].betas: optimizer kind \"sgd\" "
+             "has no such key; it is one of adamw, lion, muon"},
         Case{"lr = 1e-3", "lr = 1e-3\nbeats = [0.9, 0.99]",
              "gpt.toml:14:1: optimizer.beats: unknown key; did you mean "
              "'betas'?"},
@@ -144,9 +152,6 @@ INSTANTIATE_TEST_SUITE_P(
 INSTANTIATE_TEST_SUITE_P(
     Later, Spoil,
     ::testing::Values(
-        Case{"lr = 1e-3", "kind = \"muon\"\nlr = 1e-3",
-             "gpt.toml:13:8: optimizer.kind: \"muon\" comes with a later "
-             "version; for now: \"adamw\""},
         Case{"share = \"none\"", "offload = { device_budget = \"60GiB\" }",
              "gpt.toml:26:1: stage[1].offload: offloading comes with a later "
              "version; leave the key out"},

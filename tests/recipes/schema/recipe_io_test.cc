@@ -35,7 +35,7 @@ TEST(Set, DottedKeysAndElementsOfLists) {
   EXPECT_EQ(recipe.run.device, RunConfig::Device::kCpu);
   EXPECT_FALSE(ModelAs<GptConfig>(recipe)->tied);
   EXPECT_EQ(recipe.schedule.decay_steps(), 50);
-  EXPECT_EQ(recipe.optimizer.beta1, 0.8);
+  EXPECT_EQ(recipe.optimizer.betas[0], 0.8);
   EXPECT_EQ(recipe.PlannedEnd(0), 10);
 }
 
@@ -47,8 +47,7 @@ TEST(Set, ListElementsAndShareParts) {
   const Recipe recipe =
       Sample({"optimizer.betas=[0.1, 0.2]", "optimizer.betas.1=0.3",
               "stage.0.share={}", "stage.0.share.mlp=all"});
-  EXPECT_EQ(recipe.optimizer.beta1, 0.1);
-  EXPECT_EQ(recipe.optimizer.beta2, 0.3);
+  EXPECT_EQ(recipe.optimizer.betas, (std::vector<double>{0.1, 0.3}));
   EXPECT_EQ(ToString(recipe.stages[0].share), "mlp=all");
 }
 
@@ -155,11 +154,25 @@ Recipe RandomRecipe(Draw& draw) {
   recipe.data.documents = draw.Flip() ? DataConfig::Documents::kMasked
                                       : DataConfig::Documents::kPacked;
   recipe.optimizer = {.lr = draw.Fraction(),
-                      .beta1 = draw.Fraction(),
-                      .beta2 = draw.Fraction(),
+                      .betas = {draw.Fraction(), draw.Fraction()},
                       .eps = draw.Fraction(),
                       .decay = draw.Fraction(),
-                      .clip = draw.Fraction()};
+                      .clip = draw.Fraction(),
+                      .clip_value = draw.Fraction()};
+  if (draw.Flip()) {
+    recipe.optimizer.kind = OptimizerConfig::Kind::kMuon;
+    recipe.optimizer.momentum = draw.Fraction();
+    recipe.optimizer.nesterov = draw.Flip();
+    recipe.optimizer.scale = OptimizerConfig::MuonScale::kRms;
+    recipe.optimizer.adamw_lr = draw.Fraction();
+  } else {
+    recipe.optimizer.moments = OptimizerConfig::Moments::kBf16;
+  }
+  if (draw.Flip()) {
+    recipe.optimizer.groups = {
+        {.match = "*/" + draw.Text() + "x", .lr_scale = draw.Fraction()},
+        {.match = "*", .betas = {0.5, 0.25}}};
+  }
   recipe.schedule.steps = draw.Int(1000, 2'000'000);
   recipe.schedule.kind = static_cast<ScheduleConfig::Kind>(draw.Int(0, 3));
   recipe.schedule.warmup = draw.Int(0, 500);
@@ -212,7 +225,9 @@ TEST(ToToml, ReadsBackEqualBitForBit) {
     ASSERT_EQ(ToToml(*back), text);
     // Against the structs themselves, past the text that both came through.
     ASSERT_EQ(back->optimizer.lr, recipe.optimizer.lr);
-    ASSERT_EQ(back->optimizer.beta2, recipe.optimizer.beta2);
+    ASSERT_EQ(back->optimizer.betas, recipe.optimizer.betas);
+    ASSERT_EQ(back->optimizer.momentum, recipe.optimizer.momentum);
+    ASSERT_EQ(back->optimizer.groups.size(), recipe.optimizer.groups.size());
     ASSERT_EQ(back->schedule.decay, recipe.schedule.decay);
     ASSERT_EQ(back->schedule.warmup, recipe.schedule.warmup);
     ASSERT_EQ(ModelAs<GptConfig>(*back)->dropout,
