@@ -64,7 +64,7 @@ INSTANTIATE_TEST_SUITE_P(
         Case{"lr = 1e-3",
              "kind = \"sgd\"\nlr = 1e-3\n"
              "group = [{ match = \"*\", betas = [0.9, 0.9] }]",
-             "gpt.toml:15:26: optimizer.group[0].betas: optimizer kind \"sgd\" "
+             "gpt.toml:15:25: optimizer.group[0].betas: optimizer kind \"sgd\" "
              "has no such key; it is one of adamw, lion, muon"},
         Case{"lr = 1e-3", "lr = 1e-3\nbeats = [0.9, 0.99]",
              "gpt.toml:14:1: optimizer.beats: unknown key; did you mean "
