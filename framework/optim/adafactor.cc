@@ -75,9 +75,7 @@ class Adafactor final : public SlabOptimizer {
              .outer = column,
              .vectors = none}};
   }
-  WholeTensors whole_tensors() const override {
-    return WholeTensors::kAll;
-  }
+  WholeTensors whole_tensors() const override { return WholeTensors::kAll; }
 
   int64_t ScratchBytes(const ParamStore& store) const override {
     int64_t most = 0;
