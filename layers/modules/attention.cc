@@ -17,8 +17,8 @@ void KvCache::Append(Stream& stream, const Tensor& qkv, int64_t width,
       << " known";
   const int64_t size = SizeOf(qkv.dtype());
   if (!value_.defined()) {
-    absl::StatusOr<Buffer> buffer =
-        Buffer::Allocate(*device_, batch_ * capacity_ * width * size);
+    absl::StatusOr<Buffer> buffer = Buffer::Allocate(
+        *device_, batch_ * capacity_ * width * size, "keys and values");
     DELINK_CHECK(buffer.ok()) << std::string(buffer.status().message());
     buffer_ = *std::move(buffer);
     value_ = Tensor(buffer_.data(), qkv.dtype(), {batch_, capacity_, width});
