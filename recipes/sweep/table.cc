@@ -167,7 +167,8 @@ void ReadRow(const Spec& spec, const std::string& folder, Row* row) {
 }
 
 std::string FirstError(const std::string& output) {
-  std::string last;
+  std::string last, banner;
+  bool ruled = false;  // the line before is a row of dashes
   for (size_t begin = 0; begin < output.size();) {
     const size_t end = std::min(output.find('\n', begin), output.size());
     const std::string line(
@@ -176,9 +177,13 @@ std::string FirstError(const std::string& output) {
     const size_t at = line.find("error: ");
     // "rank 3: error: ..." as well.
     if (at != std::string::npos && at < 16) return line;
-    if (!line.empty()) last = line;
+    if (line.empty()) continue;
+    const bool rule = line.find_first_not_of('-') == std::string::npos;
+    if (ruled && !rule && banner.empty()) banner = line;
+    if (!rule) last = line;
+    ruled = rule;
   }
-  return last;
+  return banner.empty() ? last : banner;
 }
 
 std::string ToCsv(const Table& table) {

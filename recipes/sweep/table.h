@@ -31,7 +31,8 @@ Table EmptyTable(const Spec& spec, const std::vector<GridRun>& runs);
 // where that is clear from there: "finished", "early", "cut" or "waiting".
 void ReadRow(const Spec& spec, const std::string& folder, Row* row);
 
-// The first error of what a run printed; else its last line.
+// The first error of what a run printed; else what mpirun says between rows of
+// dashes; else the last line.
 std::string FirstError(const std::string& output);
 
 // RFC 4180, with a head; and what `delink report` reads.

@@ -23,7 +23,7 @@ STEPS = 3000
 
 def spec(corpus, ranks):
     return f"""
-recipe = "{RECIPE}"
+recipe = "{os.path.abspath(RECIPE)}"
 ranks = {ranks}
 set = ["data.train={corpus}/train", "schedule.steps={STEPS}", "run.validate_every=0", "run.checkpoint_every=0",
        "run.log_every=1000"]

@@ -309,7 +309,7 @@ def check_sweep(driver, delink, recipe, corpus, folder):
     spec, out = os.path.join(folder, "sweep.toml"), os.path.join(folder, "swept")
     with open(spec, "w", encoding="utf-8") as file:
         file.write(f"""
-            recipe = "{recipe}"
+            recipe = "{os.path.abspath(recipe)}"
             seeds = [1, 2, 3]
             set = ["schedule.steps=4", "stage.0.until.steps=2", "run.checkpoint_every=0"]
             [[axis]]

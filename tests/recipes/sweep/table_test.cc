@@ -127,6 +127,9 @@ TEST(FirstErrorTest, TheFirstErrorElseTheLastLine) {
             "error: no corpus");
   EXPECT_EQ(FirstError("rank 1: error: torn\n-----\n"), "rank 1: error: torn");
   EXPECT_EQ(FirstError("terminate called\nAborted \n\n"), "Aborted");
+  EXPECT_EQ(FirstError("begins\n-----\nA process died.\n\nIt had no time.\n"
+                       "-----\n"),
+            "A process died.");
   EXPECT_EQ(FirstError(""), "");
 }
 
