@@ -32,7 +32,7 @@ TEST(Recipe, ReadsWhatIsGivenAndResolvesTheRest) {
   EXPECT_EQ(recipe.stages[0].share.For("mlp").kind, SharePolicy::Kind::kAll);
   EXPECT_EQ(recipe.stages[1].share.For("mlp").kind, SharePolicy::Kind::kNone);
   EXPECT_EQ(recipe.stages[1].state, StatePolicy::kScale);
-  EXPECT_EQ(recipe.optimizer.beta2, 0.95);
+  EXPECT_EQ(recipe.optimizer.betas[1], 0.95);
   EXPECT_EQ(recipe.run.dtype(), DType::kF32);
   EXPECT_EQ(Sample({"run.precision=bf16"}).run.dtype(), DType::kBF16);
 }
