@@ -69,6 +69,28 @@ TEST_F(DataCommands, BadInputExitsWithTwoAndLeavesNothing) {
   }
 }
 
+TEST_F(DataCommands, TokensAreImportedAndChecked) {
+  std::ofstream(dir_ / "ids") << "abc.defg.hi.";
+  const Words import = {"data",         "import", "--out",     dir_ / "corpus",
+                        "--vocab",      "128",    "--eot",     "46",
+                        "--validation", "0.3",    dir_ / "ids"};
+  const Outcome refused = RunDelink(import);
+  EXPECT_EQ(refused.code, 2);
+  EXPECT_THAT(refused.err, HasSubstr("ids: wrong magic"));
+  EXPECT_FALSE(std::filesystem::exists(dir_ / "corpus"));
+  Words raw = import;
+  raw.insert(raw.end(), {"--dtype", "u8"});
+  const Outcome done = RunDelink(raw);
+  EXPECT_EQ(done.code, 0) << done.err;
+  EXPECT_THAT(done.out, AllOf(HasSubstr("tokenizer    ids, vocabulary 128"),
+                              HasSubstr("not known")));
+  const Outcome check = RunDelink({"data", "check", dir_ / "corpus"});
+  EXPECT_EQ(check.code, 0) << check.err;
+  EXPECT_THAT(check.out, HasSubstr("  largest id"));
+  std::ofstream(dir_ / "corpus/train/tokenizer.model") << "another";
+  EXPECT_EQ(RunDelink({"data", "check", dir_ / "corpus"}).code, 1);
+}
+
 TEST_F(DataCommands, DamagedInputExitsWithOne) {
   std::ofstream(dir_ / "cut.txt.gz") << "\x1F\x8B\x08";
   const Outcome outcome = RunDelink(Build({dir_ / "cut.txt.gz"}));
