@@ -8,6 +8,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "framework/base/file.h"
+#include "framework/base/log.h"
 #include "framework/comm/self_communicator.h"
 #include "recipes/models/model_list.h"
 #include "recipes/plan/plan.h"
@@ -93,6 +94,7 @@ TEST_F(CudaMemoryTest, RanksThatShareADeviceHaveAPartEach) {
 }
 
 TEST_F(CudaMemoryTest, TheLogSaysWhereAttentionIsSlow) {
+  SetLogLevel(LogLevel::kInfo);  // which the runs of tests go without
   ASSERT_TRUE(Try("run", 2).ok());
   const std::string log = *ReadFile(RunFolder::Log(runs_.Folder("run")));
   const std::string told = "attention in bf16 is not cuDNN's";

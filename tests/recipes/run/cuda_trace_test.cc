@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "framework/base/file.h"
+#include "framework/base/log.h"
 #include "framework/comm/self_communicator.h"
 #include "framework/step/trace.h"
 #include "recipes/run/run_folder.h"
@@ -113,6 +114,7 @@ TEST(CudaTrace, TellsHowTheDeviceSpentTheSteps) {
 
 TEST(CudaTrace, AFileHasTracksOfTheDevice) {
   const TinyRuns runs("tiny");
+  SetLogLevel(LogLevel::kInfo);  // which the runs of tests go without
   const absl::Status status =
       runs.Run({.sets = {"model.layers=2", "model.dim=16", "model.heads=2",
                          "data.seq=12", "data.batch=4", "run.device=cuda"},
