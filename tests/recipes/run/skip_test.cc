@@ -58,7 +58,7 @@ class SkipTest : public ::testing::Test {
   TinyRuns runs_;
 };
 
-TEST_F(SkipTest, OutliersChangeNothingAndAreCounted) {
+TEST_F(SkipTest, OutliersAreSkippedAndTold) {
   ASSERT_TRUE(runs_.Run({.sets = sets_, .out = "a"}).ok());
   ASSERT_TRUE(runs_.Run({.out = "plain"}).ok());
   std::vector<double> norms;
