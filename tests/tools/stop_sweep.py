@@ -18,14 +18,13 @@ import runs
 
 DELINK, RECIPE = sys.argv[1:3]
 SECONDS = 60
-STEPS = 3000
 
 
-def spec(corpus, ranks):
+def spec(corpus, ranks, steps):
     return f"""
 recipe = "{os.path.abspath(RECIPE)}"
 ranks = {ranks}
-set = ["data.train={corpus}/train", "schedule.steps={STEPS}", "run.validate_every=0", "run.checkpoint_every=0",
+set = ["data.train={corpus}/train", "schedule.steps={steps}", "run.validate_every=0", "run.checkpoint_every=0",
        "run.log_every=1000"]
 [[axis]]
 key = "optimizer.lr"
@@ -38,10 +37,10 @@ def table(out):
         return {row["lr"]: row for row in csv.DictReader(file)}
 
 
-def stop_and_go_on(folder, corpus, ranks, jobs):
+def stop_and_go_on(folder, corpus, ranks, jobs, steps):
     path, out = os.path.join(folder, f"{ranks}.toml"), os.path.join(folder, f"out{ranks}")
     with open(path, "w", encoding="utf-8") as file:
-        file.write(spec(corpus, ranks))
+        file.write(spec(corpus, ranks, steps))
     words = [DELINK, "sweep", path, "--out", out, "--jobs", str(jobs)]
     with subprocess.Popen(words, stderr=subprocess.PIPE, text=True, start_new_session=True) as process:
         at_work = [os.path.join(out, "runs", f"lr={lr}") for lr in ("0.001", "0.002")[:jobs]]
@@ -56,7 +55,7 @@ def stop_and_go_on(folder, corpus, ranks, jobs):
     rows = table(out)
     for index, (run, row) in enumerate(zip(at_work, rows.values())):
         step = runs.last_step(run)
-        assert 10 <= step < STEPS, (index, step)
+        assert 10 <= step < steps, (index, step)
         assert row["status"] == "cut", row
         assert os.path.isdir(os.path.join(run, "checkpoints", f"step-{step:08}")), os.listdir(run)
     assert [row["status"] for row in rows.values()][jobs:] == ["waiting"] * (3 - jobs), rows
@@ -64,15 +63,15 @@ def stop_and_go_on(folder, corpus, ranks, jobs):
     assert done.returncode == 0, done.stderr
     assert "goes on" in done.stderr, done.stderr
     for row in table(out).values():
-        assert (row["status"], row["steps"]) == ("finished", str(STEPS)), row
+        assert (row["status"], row["steps"]) == ("finished", str(steps)), row
 
 
 def main():
     runs.skip_without_mpirun()
     with tempfile.TemporaryDirectory() as folder:
         corpus = runs.build_corpus(DELINK, folder)
-        stop_and_go_on(folder, corpus, 1, 2)
-        stop_and_go_on(folder, corpus, 2, 1)
+        stop_and_go_on(folder, corpus, 1, 2, 3000)
+        stop_and_go_on(folder, corpus, 2, 1, 300)
     print("ok")
 
 

@@ -63,7 +63,7 @@ TEST_F(ReadChoicesTest, NamesEveryWrongLine) {
                     HasSubstr("q.jsonl:9: the line has the answer -1"),
                     HasSubstr("q.jsonl:10: the line has no `answer`"),
                     HasSubstr("q.jsonl:11: the line is no JSON object"),
-                    Not(HasSubstr("q.jsonl:1: ")), Not(HasSubstr("more"))));
+                    Not(HasSubstr("q.jsonl:1: ")), Not(HasSubstr("more lines"))));
 }
 
 TEST_F(ReadChoicesTest, OfManyWrongLinesSomeAreShown) {
