@@ -36,11 +36,13 @@ struct AdamWStep {
         step(static_cast<float>(
             -(RateOf(*a.control, a.lr_scale) / a.rest1_of_t))) {}
 
-  __device__ void operator()(const AdamWPlan& a, float& p, float g, float& m,
-                             float& v) const {
+  __device__ void Average(const AdamWPlan& a, float g, float& m,
+                          float& v) const {
     g = clip(g);
     m = __fadd_rn(__fmul_rn(m, a.beta1), __fmul_rn(g, a.rest1));
     v = __fadd_rn(__fmul_rn(v, a.beta2), __fmul_rn(__fmul_rn(a.rest2, g), g));
+  }
+  __device__ void Move(const AdamWPlan& a, float& p, float m, float v) const {
     const float root = __fadd_rn(__fdiv_rn(__fsqrt_rn(v), a.root2), a.eps);
     p = __fadd_rn(__fmul_rn(p, shrink), __fdiv_rn(__fmul_rn(step, m), root));
   }
@@ -62,9 +64,13 @@ struct AdamWRule {
     LoadFloats(plan.g + i, g);
     moments.Load(i, m, v);
 #pragma unroll
-    for (int k = 0; k < kSize; ++k) step(plan, p[k], g[k], m[k], v[k]);
-    master.Store(i, p);
+    for (int k = 0; k < kSize; ++k) step.Average(plan, g[k], m[k], v[k]);
+    // Before the divisions, which call a function: fewer registers then hold
+    // what is still to be used.
     moments.Store(i, m, v);
+#pragma unroll
+    for (int k = 0; k < kSize; ++k) step.Move(plan, p[k], m[k], v[k]);
+    master.Store(i, p);
   }
 };
 

@@ -143,7 +143,8 @@ __device__ void UpdateBlock8(const AdamWPlan& a, const AdamWStep& step,
         });
 #pragma unroll
     for (int k = 0; k < kGroup8; ++k) {
-      step(a, group.p[k], group.g[k], group.m[k], group.v[k]);
+      step.Average(a, group.g[k], group.m[k], group.v[k]);
+      step.Move(a, group.p[k], group.m[k], group.v[k]);
       m_size = m_size > SizeBits(group.m[k]) ? m_size : SizeBits(group.m[k]);
       v_size = v_size > SizeBits(group.v[k]) ? v_size : SizeBits(group.v[k]);
     }
