@@ -53,17 +53,18 @@ TEST_F(ReadChoicesTest, NamesEveryWrongLine) {
       "{\"question\": \"\xff\", \"options\": [\"b\", \"c\"], \"answer\": 1}\n";
   const absl::Status status = Read(text).status();
   EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
-  EXPECT_THAT(std::string(status.message()),
-              AllOf(HasSubstr("q.jsonl:2: the line is no JSON object"),
-                    HasSubstr("q.jsonl:4: the line has no `question`"),
-                    HasSubstr("q.jsonl:5: the line has no `options`"),
-                    HasSubstr("q.jsonl:6: the line options[1] is no text"),
-                    HasSubstr("q.jsonl:7: the line options[1] is empty"),
-                    HasSubstr("q.jsonl:8: the line has the answer 2, but 2"),
-                    HasSubstr("q.jsonl:9: the line has the answer -1"),
-                    HasSubstr("q.jsonl:10: the line has no `answer`"),
-                    HasSubstr("q.jsonl:11: the line is no JSON object"),
-                    Not(HasSubstr("q.jsonl:1: ")), Not(HasSubstr("more lines"))));
+  EXPECT_THAT(
+      std::string(status.message()),
+      AllOf(HasSubstr("q.jsonl:2: the line is no JSON object"),
+            HasSubstr("q.jsonl:4: the line has no `question`"),
+            HasSubstr("q.jsonl:5: the line has no `options`"),
+            HasSubstr("q.jsonl:6: the line options[1] is no text"),
+            HasSubstr("q.jsonl:7: the line options[1] is empty"),
+            HasSubstr("q.jsonl:8: the line has the answer 2, but 2"),
+            HasSubstr("q.jsonl:9: the line has the answer -1"),
+            HasSubstr("q.jsonl:10: the line has no `answer`"),
+            HasSubstr("q.jsonl:11: the line is no JSON object"),
+            Not(HasSubstr("q.jsonl:1: ")), Not(HasSubstr("more lines"))));
 }
 
 TEST_F(ReadChoicesTest, OfManyWrongLinesSomeAreShown) {
