@@ -26,15 +26,15 @@ namespace delink {
 inline constexpr int64_t kBlock8 = 256;  // elements
 
 namespace internal {
-inline constexpr int kDecades8 = 7;
+inline constexpr uint32_t kDecades8 = 7;
 
 // `least`: segments of the lowest decade, 1 or 2.
-constexpr void FillFractions8(int least, float* out, int count) {
+constexpr void FillFractions8(uint32_t least, float* out, int count) {
   double top = 1e-6;
   int code = 0;
   out[code++] = 0;
-  for (int i = 0, n = least; i < kDecades8; ++i, n *= 2) {
-    for (int j = 0; j < n; ++j) {
+  for (uint32_t i = 0, n = least; i < kDecades8; ++i, n *= 2) {
+    for (uint32_t j = 0; j < n; ++j) {
       out[code++] = static_cast<float>((0.1 + 0.9 * (j + 0.5) / n) * top);
     }
     top *= 10;
@@ -68,38 +68,37 @@ constexpr float Inverse8(float scale) {
   return usable ? 1 / scale : 0;
 }
 
-// The code of `fraction`, from -1 (unsigned: 0) to 1. Plain float operations in
-// this order, without contraction: the same bits everywhere.
+// The code of `fraction`, from -1 (unsigned: 0) to 1. One multiplication of
+// floats, and the rest in whole numbers: there is nothing that a compiler could
+// contract, so that it is the same everywhere.
 template <bool kSigned>
 constexpr uint8_t Code8(float fraction) {
-  const float x = fraction < 0 ? -fraction : fraction;
-  // The decade: its segments (for signed), and what brings it to [0.1, 1).
-  int n = 1;
-  float raise = 1e6F, segments = static_cast<float>(1 / 0.9);
+  const float size = fraction < 0 ? -fraction : fraction;
+  const float x = size <= 1 ? size : 1.0F;
+  // The decade: its segments, and what brings it to [0.1, 1) times 2^24.
   constexpr float kTops[] = {1e-6F, 1e-5F, 1e-4F, 1e-3F, 1e-2F, 1e-1F};
-  constexpr float kRaises[] = {1e5F, 1e4F, 1e3F, 1e2F, 1e1F, 1e0F};
-  for (int i = 0; i < internal::kDecades8 - 1; ++i) {
-    const bool above = x >= kTops[i];
-    n = above ? 2 << i : n;
-    raise = above ? kRaises[i] : raise;
-    segments = above ? static_cast<float>((2 << i) / 0.9) : segments;
+  constexpr float kRaises[] = {1e5F * 0x1p24F, 1e4F * 0x1p24F, 1e3F * 0x1p24F,
+                               1e2F * 0x1p24F, 1e1F * 0x1p24F, 0x1p24F};
+  constexpr uint32_t kLeast = kSigned ? 1 : 2;
+  uint32_t n = kLeast;
+  float raise = 1e6F * 0x1p24F;
+  for (uint32_t i = 0; i + 1 < internal::kDecades8; ++i) {
+    n = x >= kTops[i] ? kLeast << (i + 1) : n;
+    raise = x >= kTops[i] ? kRaises[i] : raise;
   }
-  if (!kSigned) {
-    n *= 2;
-    segments *= 2;
-  }
-  const float raised = x * raise;
-  const float offset = raised - 0.1F;
-  const float position = offset * segments;
-  int j = static_cast<int>(position);
-  j = j < n ? j : n - 1;
-  j = j > 0 ? j : 0;
-  // Decades before this one have n - 1 codes, or n - 2, and zero is one more.
-  int code = kSigned ? n + j : n + j - 1;
+  constexpr uint32_t kBottom = 1677722, kSpan = 15099494;  // 0.1, 0.9
+  const auto raised = static_cast<uint32_t>(static_cast<int32_t>(x * raise));
+  const uint32_t above = raised > kBottom ? raised - kBottom : 0;
+  const uint32_t segment = above * n / kSpan;
+  const uint32_t j = segment < n ? segment : n - 1;
+  // The decades below have n - kLeast codes, and zero is one more.
+  uint32_t code = n - kLeast + 1 + j;
   code = x < 1e-7F ? 0 : code;
-  if (!kSigned) code = x >= 0.998F ? 255 : code;
-  if (kSigned) code = fraction < 0 && code > 0 ? code + 128 : code;
-  return static_cast<uint8_t>(code);
+  if (kSigned) {
+    const bool below_zero = fraction < 0 && code > 0;
+    return static_cast<uint8_t>(code + (below_zero ? 128 : 0));
+  }
+  return static_cast<uint8_t>(x >= 0.998F ? 255 : code);
 }
 
 // Encodes a block of n values; returns its scale.
