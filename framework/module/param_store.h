@@ -95,8 +95,8 @@ class ParamStore {
 
   // Values of a parameter's state, which must be held, to host memory and from
   // there, in the type of dtype(kState0). Written ranges of 8-bit values begin
-  // and end where blocks do (StateChunk), or where the held ones do. What has
-  // been read and is written again is the same to the bit.
+  // and end where blocks do (ForEachStatePiece), or where the held ones do.
+  // What has been read and is written again is the same to the bit.
   void ReadState(Stream& stream, int slab, int state, size_t param, Range range,
                  void* values) const;
   void WriteState(Stream& stream, int slab, int state, size_t param,

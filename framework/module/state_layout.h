@@ -1,5 +1,5 @@
-// Where a rank has the values of one state of one slab. Private to the
-// ParamStore.
+// Where a rank has the values of one state of one slab: for the ParamStore, and
+// for those who go through its pieces.
 #pragma once
 
 #include <algorithm>

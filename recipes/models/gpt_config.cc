@@ -33,19 +33,20 @@ std::unique_ptr<ModelConfig> GptConfig::Clone() const {
 
 void GptConfig::Describe(Section& s) {
   const auto size = [&](std::string_view name, int64_t* value,
-                        std::string_view doc, std::string_view when_omitted) {
+                        std::string_view doc, std::string_view when_omitted,
+                        int64_t max = kMaxSize) {
     s.Int(name, value,
           {.doc = doc,
            .required = when_omitted.empty(),
            .when_omitted = when_omitted,
            .min = 1,
-           .max = kMaxSize});
+           .max = max});
   };
   size("layers", &layers, "blocks", "");
   size("dim", &dim, "width of the residual stream", "");
   size("heads", &heads, "attention heads; divides dim", "");
   size("kv_heads", &kv_heads, "key/value heads; divides heads", "`heads`");
-  size("ffn", &ffn, "width inside the MLP", "4 x `dim`");
+  size("ffn", &ffn, "width inside the MLP", "4 x `dim`", 4 * kMaxSize);
   size("vocab", &vocab, "rows of the token embedding, at least the tokenizer's",
        "the corpus's");
   size("max_seq", &max_seq, "positions, at least `data.seq`", "`data.seq`");

@@ -78,13 +78,14 @@ void DescribeScaling(Section& s, ops::RotaryConfig& c) {
 
 void DescribeSizes(Section& s, LlamaConfig& c) {
   const auto size = [&](std::string_view name, int64_t* value,
-                        std::string_view doc, std::string_view when_omitted) {
+                        std::string_view doc, std::string_view when_omitted,
+                        int64_t max = kMaxSize) {
     s.Int(name, value,
           {.doc = doc,
            .required = when_omitted.empty(),
            .when_omitted = when_omitted,
            .min = 1,
-           .max = kMaxSize});
+           .max = max});
   };
   size("layers", &c.layers, "blocks", "");
   size("dim", &c.dim, "width of the residual stream", "");
@@ -92,7 +93,7 @@ void DescribeSizes(Section& s, LlamaConfig& c) {
   size("kv_heads", &c.kv_heads, "key/value heads; divides heads", "`heads`");
   size("head_dim", &c.head_dim, "width of a head, even", "`dim` / `heads`");
   size("ffn", &c.ffn, "width inside the MLP",
-       "8/3 x `dim`, rounded up to a multiple of 256");
+       "8/3 x `dim`, rounded up to a multiple of 256", 4 * kMaxSize);
   size("vocab", &c.vocab,
        "rows of the token embedding, at least the tokenizer's", "the corpus's");
   size("max_seq", &c.max_seq, "longest sequence, at least `data.seq`",
