@@ -53,6 +53,43 @@ const std::vector<double>& Columns::Values(std::string_view name) const {
   return none;
 }
 
+double Last(const std::vector<double>& values) {
+  return values.empty() ? kNone : values.back();
+}
+
+// std::fmin and std::fmax prefer a number to a NaN.
+double Least(const std::vector<double>& values) {
+  double least = kNone;
+  for (const double value : values) least = std::fmin(least, value);
+  return least;
+}
+
+double Largest(const std::vector<double>& values) {
+  double largest = kNone;
+  for (const double value : values) largest = std::fmax(largest, value);
+  return largest;
+}
+
+double Median(std::vector<double> values) {
+  std::erase_if(values, [](double v) { return std::isnan(v); });
+  if (values.empty()) return kNone;
+  const auto middle =
+      values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
+  std::nth_element(values.begin(), middle, values.end());
+  return *middle;
+}
+
+double MeanOfLast(const std::vector<double>& values, size_t end, size_t count) {
+  end = std::min(end, values.size());
+  double sum = 0, counted = 0;
+  for (size_t i = end - std::min(count, end); i < end; ++i) {
+    if (std::isnan(values[i])) continue;
+    sum += values[i];
+    ++counted;
+  }
+  return counted == 0 ? kNone : sum / counted;
+}
+
 std::vector<size_t> ThinRows(const Columns& table,
                              const std::vector<std::string>& keys,
                              size_t budget) {

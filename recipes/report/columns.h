@@ -34,6 +34,15 @@ class Columns {
   std::vector<Column> columns_;
 };
 
+// Of a column, NaNs left out but in Last; NaN where there are none.
+double Last(const std::vector<double>& values);
+double Least(const std::vector<double>& values);
+double Largest(const std::vector<double>& values);
+double Median(std::vector<double> values);
+// The mean of the last `count` rows before row `end`, or of as many as there
+// are; steps that were skipped may have no loss.
+double MeanOfLast(const std::vector<double>& values, size_t end, size_t count);
+
 // The rows to keep, in order: all of them when there are at most `budget`,
 // otherwise, of each of equally many rows, those where a column of `keys` is
 // least and greatest, and the first and the last row of all.

@@ -228,6 +228,7 @@ void MetricsReader::AddStep(const Json& row) {
   run_->steps.Set("tokens_per_s", tokens_per_s);
   run_->steps.Set("peak_percent",
                   100 * tokens_per_s * flops_per_token_ / peak_flops_);
+  if (row.value("skipped", Json()) == true) ++run_->skipped_steps;
   // std::fmax prefers the number to the NaN.
   run_->peak_memory = std::fmax(run_->peak_memory, Number(row, "peak_memory"));
   const auto norms = row.find("norms");

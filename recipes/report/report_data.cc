@@ -130,34 +130,9 @@ Json SourceJson(const SourceRecord& source) {
           {"epochs", Rounded(source.epochs)}};
 }
 
-double Last(const std::vector<double>& values) {
-  return values.empty() ? kUnknown : values.back();
-}
-
-double Median(std::vector<double> values) {
-  std::erase_if(values, [](double v) { return std::isnan(v); });
-  if (values.empty()) return kUnknown;
-  const auto middle =
-      values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
-  std::nth_element(values.begin(), middle, values.end());
-  return *middle;
-}
-
-double Least(const std::vector<double>& values) {
-  double least = kUnknown;
-  for (const double value : values) least = std::fmin(least, value);
-  return least;
-}
-
 // Of all rows, not only of those that are plotted.
 Json SummaryJson(const RunRecord& run) {
   const Columns& steps = run.steps;
-  const std::vector<double>& losses = steps.Values("loss");
-  const size_t last = std::min(kLastSteps, losses.size());
-  double sum = 0;
-  for (size_t i = losses.size() - last; i < losses.size(); ++i) {
-    sum += losses[i];
-  }
   const std::vector<double>& validation = run.validations.Values("loss");
   return {
       {"steps", Rounded(Last(steps.Values("step")))},
@@ -166,12 +141,14 @@ Json SummaryJson(const RunRecord& run) {
       {"seconds", Rounded(std::fmax(Last(steps.Values("seconds")),
                                     Last(run.validations.Values("seconds"))))},
       {"flops", Rounded(Last(steps.Values("flops")))},
-      {"loss", Rounded(last == 0 ? kUnknown : sum / static_cast<double>(last))},
-      {"loss_steps", last},
+      {"loss",
+       Rounded(MeanOfLast(steps.Values("loss"), steps.rows(), kLastSteps))},
+      {"loss_steps", std::min(kLastSteps, steps.rows())},
       {"validation_loss", Rounded(Last(validation))},
       {"best_validation_loss", Rounded(Least(validation))},
       {"tokens_per_s", Rounded(Median(steps.Values("tokens_per_s")))},
       {"peak_percent", Rounded(Median(steps.Values("peak_percent")))},
+      {"skipped_steps", run.skipped_steps},
       {"peak_memory", Rounded(run.peak_memory)}};
 }
 

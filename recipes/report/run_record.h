@@ -90,6 +90,7 @@ struct RunRecord {
   // unrelated gradients have.
   Columns agreement;
   std::vector<NormsRecord> norms;
+  int64_t skipped_steps = 0;
   double peak_memory = kUnknown;  // bytes of rank 0's process
 };
 

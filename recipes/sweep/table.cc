@@ -16,30 +16,15 @@ namespace {
 
 using report::Columns;
 using report::kUnknown;
+using report::Largest;
+using report::Last;
+using report::MeanOfLast;
+using report::Median;
 using report::RunRecord;
 using report::RunState;
 
 // What a training loss is the mean of.
 constexpr size_t kLossSteps = 20;
-
-double Last(const std::vector<double>& values) {
-  return values.empty() ? kUnknown : values.back();
-}
-
-double Largest(const std::vector<double>& values) {
-  double largest = kUnknown;
-  for (const double value : values) largest = std::fmax(largest, value);
-  return largest;
-}
-
-double Median(std::vector<double> values) {
-  std::erase_if(values, [](double v) { return std::isnan(v); });
-  if (values.empty()) return kUnknown;
-  const auto middle =
-      values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
-  std::nth_element(values.begin(), middle, values.end());
-  return *middle;
-}
 
 // How many rows of `table` have at most `limit` in an ascending column.
 size_t RowsUpTo(const Columns& table, const char* column, double limit) {
@@ -49,23 +34,14 @@ size_t RowsUpTo(const Columns& table, const char* column, double limit) {
                     [limit](double value) { return value <= limit; }));
 }
 
-// The mean of the last steps of the first `rows`.
-double TrainLoss(const RunRecord& run, size_t rows) {
-  const std::vector<double>& losses = run.steps.Values("loss");
-  rows = std::min(rows, losses.size());
-  const size_t count = std::min(kLossSteps, rows);
-  double sum = 0;
-  for (size_t i = rows - count; i < rows; ++i) sum += losses[i];
-  return count == 0 ? kUnknown : sum / static_cast<double>(count);
-}
-
 // Losses where a run has got to `limit`: of the steps up to there, and of the
 // last validation up to there.
 void AddLossesAt(const RunRecord& run, const char* column, double limit,
                  std::vector<double>* measures) {
   double train = kUnknown, validation = kUnknown;
   if (Last(run.steps.Values(column)) >= limit) {
-    train = TrainLoss(run, RowsUpTo(run.steps, column, limit));
+    train = MeanOfLast(run.steps.Values("loss"),
+                       RowsUpTo(run.steps, column, limit), kLossSteps);
     const size_t rows = RowsUpTo(run.validations, column, limit);
     if (rows > 0) validation = run.validations.Values("loss")[rows - 1];
   }
@@ -91,7 +67,7 @@ std::vector<double> Measures(const Spec& spec, const RunRecord& run) {
       Last(run.steps.Values("tokens")),
       std::fmax(Last(run.steps.Values("seconds")),
                 Last(run.validations.Values("seconds"))),
-      TrainLoss(run, run.steps.rows()),
+      MeanOfLast(run.steps.Values("loss"), run.steps.rows(), kLossSteps),
       Last(validation),
       best,
       best_step};

@@ -138,6 +138,7 @@ function showSummary(section) {
       title: 'Of the matmul peak, median',
       of: of('peak_percent', (n) => known(n) ? `${digits(n)} %` : UNKNOWN),
     },
+    { title: 'Steps skipped', of: of('skipped_steps', si) },
     { title: 'Peak memory of rank 0', of: of('peak_memory', bytes) },
   ]);
 }

@@ -19,33 +19,12 @@
 namespace delink {
 namespace {
 
+using testing::FactoredStates;
 using ::testing::HasSubstr;
+using testing::MomentsIn;
 
 constexpr int kBlocks = 2;
 constexpr int64_t kWidth = 37;
-
-std::vector<StateSpec> Moments(StateStorage storage) {
-  std::vector<StateSpec> specs = TwoMoments();
-  for (StateSpec& spec : specs) spec.hidden.storage = storage;
-  return specs;
-}
-
-std::vector<StateSpec> Factored() {
-  const StateFormat none{.extent = StateExtent::kNone};
-  const StateFormat rows{.extent = StateExtent::kRows};
-  const StateFormat columns{.extent = StateExtent::kColumns};
-  return {{.name = "rows",
-           .degree = 2,
-           .hidden = rows,
-           .outer = rows,
-           .vectors = none},
-          {.name = "columns",
-           .degree = 2,
-           .hidden = columns,
-           .outer = columns,
-           .vectors = none},
-          {.name = "v", .degree = 2, .hidden = none, .outer = none}};
-}
 
 struct Way {
   ParamStore::Options options;
@@ -149,11 +128,11 @@ class StateTest : public ::testing::Test {
 
 TEST_F(StateTest, ComesBackToTheBitOnAnyNumberOfRanks) {
   const Way ways[] = {
-      {{.states = Moments(StateStorage::kBF16)}},
-      {{.states = Moments(StateStorage::kBlock8)}},
-      {{.states = Moments(StateStorage::kBlock8),
+      {{.states = MomentsIn(StateStorage::kBF16)}},
+      {{.states = MomentsIn(StateStorage::kBlock8)}},
+      {{.states = MomentsIn(StateStorage::kBlock8),
         .whole_tensors = WholeTensors::kHidden}},
-      {{.states = Factored(), .whole_tensors = WholeTensors::kAll}},
+      {{.states = FactoredStates(), .whole_tensors = WholeTensors::kAll}},
       {{.states = {}}}};
   for (const Way& way : ways) {
     Rank whole(*device_, self_, way);
@@ -181,10 +160,11 @@ TEST_F(StateTest, ComesBackToTheBitOnAnyNumberOfRanks) {
 // What f32 moments have 8-bit ones take, and give back what they made of it.
 TEST_F(StateTest, StorageMayChange) {
   const std::string exact =
-      Saved(1, {{.states = Moments(StateStorage::kExact)}}, dir_.path());
-  Rank small(*device_, self_, {{.states = Moments(StateStorage::kBlock8)}});
+      Saved(1, {{.states = MomentsIn(StateStorage::kExact)}}, dir_.path());
+  Rank small(*device_, self_, {{.states = MomentsIn(StateStorage::kBlock8)}});
   ASSERT_TRUE(LoadCheckpoint(self_, exact, *small.store).ok());
-  Rank expected(*device_, self_, {{.states = Moments(StateStorage::kBlock8)}});
+  Rank expected(*device_, self_,
+                {{.states = MomentsIn(StateStorage::kBlock8)}});
   expected.Fill();
   small.ForEach([&](int slab, int state, size_t param) {
     const Range held = small.store->state(slab, state, param).held;

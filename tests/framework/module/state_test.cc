@@ -13,38 +13,13 @@
 namespace delink {
 namespace {
 
+using testing::FactoredStates;
+using testing::kStorages;
 using testing::MakeStore;
+using testing::MomentsIn;
 
 constexpr int kBlocks = 3;
 constexpr int64_t kWidth = 37;  // slabs of several blocks, cut anywhere
-
-// A signed and an unsigned state of matrices in `storage`.
-std::vector<StateSpec> Moments(StateStorage storage) {
-  std::vector<StateSpec> specs = TwoMoments();
-  for (StateSpec& spec : specs) spec.hidden.storage = storage;
-  return specs;
-}
-
-// Factored statistics of matrices, and of vectors each value.
-std::vector<StateSpec> Factored() {
-  const StateFormat none{.extent = StateExtent::kNone};
-  const StateFormat rows{.extent = StateExtent::kRows};
-  const StateFormat columns{.extent = StateExtent::kColumns};
-  return {{.name = "rows",
-           .degree = 2,
-           .hidden = rows,
-           .outer = rows,
-           .vectors = none},
-          {.name = "columns",
-           .degree = 2,
-           .hidden = columns,
-           .outer = columns,
-           .vectors = none},
-          {.name = "v", .degree = 2, .hidden = none, .outer = none}};
-}
-
-constexpr StateStorage kStorages[] = {StateStorage::kExact, StateStorage::kBF16,
-                                      StateStorage::kBlock8};
 
 class StateTest : public ::testing::Test {
  protected:
@@ -99,8 +74,8 @@ class StateTest : public ::testing::Test {
 
 TEST_F(StateTest, WhatWasReadAndIsWrittenAgainIsTheSame) {
   for (const StateStorage storage : kStorages) {
-    const auto store = Store({.states = Moments(storage)});
-    const auto again = Store({.states = Moments(storage)});
+    const auto store = Store({.states = MomentsIn(storage)});
+    const auto again = Store({.states = MomentsIn(storage)});
     Fill(*store);
     const auto stream = device_->NewStream();
     ForEach(*store, [&](int slab, int state, size_t param) {
@@ -129,13 +104,13 @@ TEST_F(StateTest, WhatWasReadAndIsWrittenAgainIsTheSame) {
 
 TEST_F(StateTest, EveryNumberOfRanksHoldsTheSameValues) {
   for (const StateStorage storage : kStorages) {
-    const auto whole = Store({.states = Moments(storage)});
+    const auto whole = Store({.states = MomentsIn(storage)});
     Fill(*whole);
     for (const int ranks : {2, 3, 7}) {
       std::map<std::tuple<int, int, size_t>, int64_t> covered;
       for (int rank = 0; rank < ranks; ++rank) {
         const auto store =
-            Store({.rank = rank, .ranks = ranks, .states = Moments(storage)});
+            Store({.rank = rank, .ranks = ranks, .states = MomentsIn(storage)});
         Fill(*store);
         ForEach(*store, [&](int slab, int state, size_t param) {
           const Range held = store->state(slab, state, param).held;
@@ -163,7 +138,7 @@ TEST_F(StateTest, EveryNumberOfRanksHoldsTheSameValues) {
 TEST_F(StateTest, TakesTheMemoryItTells) {
   std::map<StateStorage, int64_t> bytes;
   for (const StateStorage storage : kStorages) {
-    const auto store = Store({.states = Moments(storage)});
+    const auto store = Store({.states = MomentsIn(storage)});
     EXPECT_EQ(store->bytes(Plane::kWeight) + store->bytes(Plane::kGradient) +
                   store->state_bytes(),
               device_->bytes_in_use());
@@ -197,13 +172,13 @@ TEST_F(StateTest, TakesTheMemoryItTells) {
 }
 
 TEST_F(StateTest, FactoredStatisticsGoWithTheirOwner) {
-  const auto whole = Store({.states = Factored()});
+  const auto whole = Store({.states = FactoredStates()});
   for (const int ranks : {2, 5}) {
     std::vector<int> owners(whole->slabs().size(), 0);
     for (int rank = 0; rank < ranks; ++rank) {
       const auto store = Store({.rank = rank,
                                 .ranks = ranks,
-                                .states = Factored(),
+                                .states = FactoredStates(),
                                 .whole_tensors = WholeTensors::kAll});
       for (size_t s = 0; s < store->slabs().size(); ++s) {
         const int slab = static_cast<int>(s);

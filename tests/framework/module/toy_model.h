@@ -69,6 +69,34 @@ inline int SlabNamed(const ParamStore& store, const std::string& name) {
   return -1;
 }
 
+// A signed and an unsigned state, those of matrices in blocks in `storage`.
+inline std::vector<StateSpec> MomentsIn(StateStorage storage) {
+  std::vector<StateSpec> specs = TwoMoments();
+  for (StateSpec& spec : specs) spec.hidden.storage = storage;
+  return specs;
+}
+
+inline constexpr StateStorage kStorages[] = {
+    StateStorage::kExact, StateStorage::kBF16, StateStorage::kBlock8};
+
+// Factored statistics of matrices, and of vectors each value.
+inline std::vector<StateSpec> FactoredStates() {
+  const StateFormat none{.extent = StateExtent::kNone};
+  const StateFormat rows{.extent = StateExtent::kRows};
+  const StateFormat columns{.extent = StateExtent::kColumns};
+  return {{.name = "rows",
+           .degree = 2,
+           .hidden = rows,
+           .outer = rows,
+           .vectors = none},
+          {.name = "columns",
+           .degree = 2,
+           .hidden = columns,
+           .outer = columns,
+           .vectors = none},
+          {.name = "v", .degree = 2, .hidden = none, .outer = none}};
+}
+
 // A number for each element of a store, which tells slabs and planes apart.
 inline double ToyValue(int slab, Plane plane, int64_t element) {
   const RngKey key = Fold(Fold(KeyFromSeed(1), static_cast<uint64_t>(slab)),

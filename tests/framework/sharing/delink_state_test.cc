@@ -16,16 +16,19 @@
 namespace delink {
 namespace {
 
+using testing::FactoredStates;
+using testing::kStorages;
 using testing::MakeStore;
+using testing::MomentsIn;
 using testing::SlabNamed;
 
 constexpr int kBlocks = 6;
 constexpr int64_t kWidth = 37;
 
+// In bf16 those of all matrices.
 std::vector<StateSpec> Moments(StateStorage storage) {
-  std::vector<StateSpec> specs = TwoMoments();
+  std::vector<StateSpec> specs = MomentsIn(storage);
   for (StateSpec& spec : specs) {
-    spec.hidden.storage = storage;
     if (storage == StateStorage::kBF16) spec.outer.storage = storage;
   }
   return specs;
@@ -33,25 +36,10 @@ std::vector<StateSpec> Moments(StateStorage storage) {
 
 // Adafactor's, with a momentum.
 std::vector<StateSpec> Factored() {
-  const StateFormat none{.extent = StateExtent::kNone};
-  const StateFormat rows{.extent = StateExtent::kRows};
-  const StateFormat columns{.extent = StateExtent::kColumns};
-  return {{.name = "momentum"},
-          {.name = "rows",
-           .degree = 2,
-           .hidden = rows,
-           .outer = rows,
-           .vectors = none},
-          {.name = "columns",
-           .degree = 2,
-           .hidden = columns,
-           .outer = columns,
-           .vectors = none},
-          {.name = "v", .degree = 2, .hidden = none, .outer = none}};
+  std::vector<StateSpec> specs = FactoredStates();
+  specs.insert(specs.begin(), {.name = "momentum"});
+  return specs;
 }
-
-constexpr StateStorage kStorages[] = {StateStorage::kExact, StateStorage::kBF16,
-                                      StateStorage::kBlock8};
 
 // Calls visit(slab, state, param, values) for what a store holds.
 template <typename Visit>

@@ -71,6 +71,24 @@ TEST(ThinRows, ColumnsThatAreNotThereOrEmptyDoNoHarm) {
   EXPECT_THAT(ThinRows(table, {"none", "absent"}, 10), ElementsAre(0, 99));
 }
 
+TEST(Columns, NumbersOfOneLeaveOutWhatIsNotThere) {
+  const std::vector<double> values = {kNone, 4, 1, kNone, 9, kNone, 2};
+  EXPECT_EQ(Last(values), 2);
+  EXPECT_EQ(Least(values), 1);
+  EXPECT_EQ(Largest(values), 9);
+  EXPECT_EQ(Median(values), 4);
+  EXPECT_EQ(MeanOfLast(values, 5, 3), 5);    // 1, none, 9
+  EXPECT_EQ(MeanOfLast(values, 99, 99), 4);  // all
+  for (const std::vector<double>& none :
+       {std::vector<double>(), std::vector<double>{kNone}}) {
+    EXPECT_TRUE(std::isnan(Last(none)));
+    EXPECT_TRUE(std::isnan(Least(none)));
+    EXPECT_TRUE(std::isnan(Largest(none)));
+    EXPECT_TRUE(std::isnan(Median(none)));
+    EXPECT_TRUE(std::isnan(MeanOfLast(none, 1, 1)));
+  }
+}
+
 TEST(MeansBetween, CoverEveryRowOnce) {
   EXPECT_THAT(MeansBetween({1, 3, 5, 7, kNone, 9}, {0, 2, 3, 5}),
               ElementsAre(1, 4, 7, 9));

@@ -153,6 +153,18 @@ class Reader : public ::testing::Test {
   TempDir dir_;
 };
 
+TEST_F(Reader, SkippedStepsAreCounted) {
+  Json skipped = Step(2, "real");
+  skipped["skipped"] = true;
+  skipped["loss"] = nullptr;
+  Write(Line(Start(0, "real")) + Line(Step(1, "real")) + Line(skipped) +
+        Line(Step(3, "real")));
+  const RunRecord run = Read();
+  EXPECT_EQ(run.skipped_steps, 1);
+  EXPECT_EQ(ToJson(run)["summary"]["skipped_steps"], 1);
+  EXPECT_EQ(ToJson(run)["summary"]["loss"], 6);  // of 7 and 5
+}
+
 TEST_F(Reader, AWholeRunIsReadWhole) {
   Write(WholeMetrics());
   const RunRecord run = Read();
