@@ -7,38 +7,37 @@ namespace delink {
 
 class Stream;
 
-// Parts::Matmul, BiasGrad, GeluForward and GeluBackward are entries of a table.
-template <typename Parts>
+template <auto kMatmul, auto kBiasGrad, auto kGeluForward, auto kGeluBackward>
 struct Composed {
   static void MatmulGelu(Stream& stream, const MatmulGeluArgs& s) {
     MatmulArgs product = s.product;
     product.c = s.pre;
-    Parts::Matmul(stream, product);
-    Parts::GeluForward(stream, {.count = product.m * product.n,
-                                .form = s.form,
-                                .x = s.pre,
-                                .y = s.product.c});
+    kMatmul(stream, product);
+    kGeluForward(stream, {.count = product.m * product.n,
+                          .form = s.form,
+                          .x = s.pre,
+                          .y = s.product.c});
   }
 
   static void MatmulGeluBackward(Stream& stream,
                                  const MatmulGeluBackwardArgs& s) {
     const MatmulArgs& product = s.product;
-    Parts::Matmul(stream, product);
-    Parts::GeluBackward(stream, {.count = product.m * product.n,
-                                 .form = s.form,
-                                 .dy = product.c,
-                                 .x = s.pre,
-                                 .dx = product.c});
+    kMatmul(stream, product);
+    kGeluBackward(stream, {.count = product.m * product.n,
+                           .form = s.form,
+                           .dy = product.c,
+                           .x = s.pre,
+                           .dx = product.c});
   }
 
   static void MatmulBiasGrad(Stream& stream, const MatmulBiasGradArgs& s) {
     const MatmulArgs& product = s.product;
-    Parts::Matmul(stream, product);
-    Parts::BiasGrad(stream, {.N = product.k,
-                             .D = product.m,
-                             .dy = product.a,
-                             .db = s.db,
-                             .accumulate = product.accumulate});
+    kMatmul(stream, product);
+    kBiasGrad(stream, {.N = product.k,
+                       .D = product.m,
+                       .dy = product.a,
+                       .db = s.db,
+                       .accumulate = product.accumulate});
   }
 };
 

@@ -302,12 +302,9 @@ void DescribeStopAfter(Section& s, StopAfter& stop) {
            .max = 1e3});
 }
 
-void DescribeRun(Section& s, RunConfig& run) {
+// Where, in what and in which order a run computes.
+void DescribeComputing(Section& s, RunConfig& run) {
   using Device = RunConfig::Device;
-  s.Int("seed", &run.seed,
-        {.doc = "of initialisation, dropout and the order of the data",
-         .fixed = true,
-         .min = 0});
   s.Enum(
       "device", &run.device,
       {{"auto", Device::kAuto}, {"cpu", Device::kCpu}, {"cuda", Device::kCuda}},
@@ -351,6 +348,14 @@ void DescribeRun(Section& s, RunConfig& run) {
          .when_omitted = "the machine's cores over its ranks",
          .min = 1,
          .max = 4096});
+}
+
+void DescribeRun(Section& s, RunConfig& run) {
+  s.Int("seed", &run.seed,
+        {.doc = "of initialisation, dropout and the order of the data",
+         .fixed = true,
+         .min = 0});
+  DescribeComputing(s, run);
   s.Int("log_every", &run.log_every,
         {.doc = "steps between two lines of the log",
          .min = 1,

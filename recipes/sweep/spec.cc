@@ -187,9 +187,9 @@ void CheckNames(Section& s, const Spec& spec) {
   }
   for (const Skip& skip : spec.skips) {
     for (const auto& [name, labels] : skip) {
-      const auto axis =
-          std::find_if(spec.axes.begin(), spec.axes.end(),
-                       [&](const Axis& a) { return a.name == name; });
+      const auto axis = std::find_if(
+          spec.axes.begin(), spec.axes.end(),
+          [&name = name](const Axis& a) { return a.name == name; });
       if (axis == spec.axes.end()) {
         s.Error("skip", absl::StrCat("there is no axis '", name, "'",
                                      schema::Suggestion(name, names)));

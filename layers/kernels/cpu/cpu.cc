@@ -10,7 +10,7 @@ namespace {
 
 // The entries that were chosen.
 template <typename T>
-struct Parts {
+struct Chosen {
   static void Matmul(Stream& stream, const MatmulArgs& args) {
     Table<T>().matmul(stream, args);
   }
@@ -26,14 +26,18 @@ struct Parts {
 };
 
 template <typename T>
+using Made = Composed<Chosen<T>::Matmul, Chosen<T>::BiasGrad,
+                      Chosen<T>::GeluForward, Chosen<T>::GeluBackward>;
+
+template <typename T>
 Kernels Best() {
   for (const Target& target : Targets()) {
     if (!target.supported) continue;
     Kernels kernels = std::is_same_v<T, float> ? *target.f32 : *target.bf16;
     ChooseMatmul<T>(&kernels);
-    kernels.matmul_gelu = Composed<Parts<T>>::MatmulGelu;
-    kernels.matmul_gelu_backward = Composed<Parts<T>>::MatmulGeluBackward;
-    kernels.matmul_bias_grad = Composed<Parts<T>>::MatmulBiasGrad;
+    kernels.matmul_gelu = Made<T>::MatmulGelu;
+    kernels.matmul_gelu_backward = Made<T>::MatmulGeluBackward;
+    kernels.matmul_bias_grad = Made<T>::MatmulBiasGrad;
     return kernels;
   }
   return {};  // unreachable: the last target always runs

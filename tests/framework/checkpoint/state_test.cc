@@ -189,7 +189,7 @@ TEST_F(StateTest, MastersReadEachOthersFiles) {
   const auto bf16 = [](Master master) {
     return Way{{.dtype = DType::kBF16, .master = master}};
   };
-  for (const auto& [before, after] :
+  for (const std::pair<Master, Master>& masters :
        {std::pair{Master::kFp32, Master::kSplit},
         std::pair{Master::kSplit, Master::kFp32},
         std::pair{Master::kSplit, Master::kSplit}}) {
@@ -197,9 +197,9 @@ TEST_F(StateTest, MastersReadEachOthersFiles) {
     expected.Fill();
     for (const int writers : {1, 2}) {
       const testing::TempDir dir;
-      const std::string path = Saved(writers, bf16(before), dir.path());
+      const std::string path = Saved(writers, bf16(masters.first), dir.path());
       const absl::Status status = RunRanks(3, [&](Communicator& comm) {
-        Rank rank(*device_, comm, bf16(after));
+        Rank rank(*device_, comm, bf16(masters.second));
         DELINK_RETURN_IF_ERROR(LoadCheckpoint(comm, path, *rank.store));
         for (size_t s = 0; s < rank.store->slabs().size(); ++s) {
           const int slab = static_cast<int>(s);

@@ -206,7 +206,8 @@ TEST(MuonTest, AStepIsNearlyOrthogonal) {
         static_cast<size_t>(optimizer->ScratchBytes(*store)));
     optimizer->set_scratch(scratch.data());
     Write<float>(*store, 0, Plane::kGradient, [](int64_t i) {
-      const double row = 1 + static_cast<double>(i / kColumns);
+      const int64_t line = i / kColumns;
+      const double row = 1 + static_cast<double>(line);
       return static_cast<float>(
           row * row * Normal(KeyFromSeed(5), static_cast<uint64_t>(i)));
     });

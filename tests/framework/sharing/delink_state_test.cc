@@ -209,7 +209,7 @@ TEST_F(DelinkStateTest, Reshards) {
     const auto from = Store("all", c.states);
     Fill(*from);
     const auto expected = Delinked(*from, "groups:2", StatePolicy::kScale);
-    for (const auto& [zero_before, zero_after] :
+    for (const std::pair<int, int>& zero :
          {std::pair{0, 1}, std::pair{1, 0}, std::pair{1, 1}}) {
       const absl::Status status = RunRanks(3, [&](Communicator& comm) {
         // Registries hold what Bind changes: each rank has its own.
@@ -220,10 +220,10 @@ TEST_F(DelinkStateTest, Reshards) {
                                           .states = c.states,
                                           .whole_tensors = c.whole};
         const auto before = MakeStore(*device_, registry, kBlocks, Map("all"),
-                                      zero_before, options);
+                                      zero.first, options);
         Fill(*before);
         const auto after = MakeStore(*device_, registry, kBlocks,
-                                     Map("groups:2"), zero_after, options);
+                                     Map("groups:2"), zero.second, options);
         DELINK_RETURN_IF_ERROR(
             Delink(*before, *after, StatePolicy::kScale, comm));
         ForEachHeld(*after, [&](int slab, int state, size_t param, Range held,
@@ -245,7 +245,7 @@ TEST_F(DelinkStateTest, Reshards) {
 
 // Both halves of a split master go along, wherever they are.
 TEST_F(DelinkStateTest, ReshardsASplitMaster) {
-  for (const auto& [zero_before, zero_after] :
+  for (const std::pair<int, int>& zero :
        {std::pair{0, 1}, std::pair{1, 0}, std::pair{1, 1}}) {
     const absl::Status status = RunRanks(2, [&](Communicator& comm) {
       ParamRegistry registry;
@@ -255,10 +255,10 @@ TEST_F(DelinkStateTest, ReshardsASplitMaster) {
                                         .ranks = comm.size(),
                                         .master = Master::kSplit};
       const auto before = MakeStore(*device_, registry, kBlocks, Map("all"),
-                                    zero_before, options);
+                                    zero.first, options);
       before->InitWeights(3);
       const auto after = MakeStore(*device_, registry, kBlocks, Map("none"),
-                                   zero_after, options);
+                                   zero.second, options);
       DELINK_RETURN_IF_ERROR(
           Delink(*before, *after, StatePolicy::kScale, comm));
       // From the begin, the same numbers in f32.

@@ -46,18 +46,25 @@ struct Tensors {
   int64_t k, v;  // offsets
 };
 
+std::string NameOf(const Shape& p) {
+  return absl::StrFormat("attention B%d H%d/%d Dh%d Tq%d Tk%d size%g W%d%s%s",
+                         p.B, p.H, p.Hkv, p.Dh, p.Tq, p.Tk, p.size, p.window,
+                         p.documents.empty() ? "" : " documents ",
+                         absl::StrJoin(p.documents, ","));
+}
+
+Guarded<int32_t> PositionsOf(const Shape& p) {
+  return Guarded<int32_t>(p.documents.empty()
+                              ? std::vector<int32_t>()
+                              : Positions(p.B, p.Tq, p.documents));
+}
+
 Case AttentionCase(const Shape& p) {
-  const std::string name =
-      absl::StrFormat("attention B%d H%d/%d Dh%d Tq%d Tk%d size%g W%d%s%s", p.B,
-                      p.H, p.Hkv, p.Dh, p.Tq, p.Tk, p.size, p.window,
-                      p.documents.empty() ? "" : " documents ",
-                      absl::StrJoin(p.documents, ","));
   return MakeCase(
-      name, [p]<typename T>(const Kernels& kernels, Stream& stream) -> Outputs {
+      NameOf(p),
+      [p]<typename T>(const Kernels& kernels, Stream& stream) -> Outputs {
         Tensors<T> t(p);
-        const Guarded<int32_t> positions(
-            p.documents.empty() ? std::vector<int32_t>()
-                                : Positions(p.B, p.Tq, p.documents));
+        const Guarded<int32_t> positions = PositionsOf(p);
         const int32_t* const documents =
             p.documents.empty() ? nullptr : positions.data();
         const T* kv = t.packed ? t.qkv.data() : t.cache.data();

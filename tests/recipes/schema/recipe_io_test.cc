@@ -128,6 +128,30 @@ SharePolicy RandomPolicy(Draw& draw, bool shared) {
   return {draw.Flip() ? Kind::kGroups : Kind::kCycle, draw.Flip() ? 2 : 4};
 }
 
+OptimizerConfig RandomOptimizer(Draw& draw) {
+  OptimizerConfig optimizer = {.lr = draw.Fraction(),
+                               .betas = {draw.Fraction(), draw.Fraction()},
+                               .eps = draw.Fraction(),
+                               .decay = draw.Fraction(),
+                               .clip = draw.Fraction(),
+                               .clip_value = draw.Fraction()};
+  if (draw.Flip()) {
+    optimizer.kind = OptimizerConfig::Kind::kMuon;
+    optimizer.momentum = draw.Fraction();
+    optimizer.nesterov = draw.Flip();
+    optimizer.scale = OptimizerConfig::MuonScale::kRms;
+    optimizer.adamw_lr = draw.Fraction();
+  } else {
+    optimizer.moments = OptimizerConfig::Moments::kBf16;
+  }
+  if (draw.Flip()) {
+    optimizer.groups = {
+        {.match = "*/" + draw.Text() + "x", .lr_scale = draw.Fraction()},
+        {.match = "*", .betas = {0.5, 0.25}}};
+  }
+  return optimizer;
+}
+
 Recipe RandomRecipe(Draw& draw) {
   Recipe recipe;
   auto model = std::make_shared<GptConfig>();
@@ -153,26 +177,7 @@ Recipe RandomRecipe(Draw& draw) {
   recipe.data.shuffle = draw.Flip();
   recipe.data.documents = draw.Flip() ? DataConfig::Documents::kMasked
                                       : DataConfig::Documents::kPacked;
-  recipe.optimizer = {.lr = draw.Fraction(),
-                      .betas = {draw.Fraction(), draw.Fraction()},
-                      .eps = draw.Fraction(),
-                      .decay = draw.Fraction(),
-                      .clip = draw.Fraction(),
-                      .clip_value = draw.Fraction()};
-  if (draw.Flip()) {
-    recipe.optimizer.kind = OptimizerConfig::Kind::kMuon;
-    recipe.optimizer.momentum = draw.Fraction();
-    recipe.optimizer.nesterov = draw.Flip();
-    recipe.optimizer.scale = OptimizerConfig::MuonScale::kRms;
-    recipe.optimizer.adamw_lr = draw.Fraction();
-  } else {
-    recipe.optimizer.moments = OptimizerConfig::Moments::kBf16;
-  }
-  if (draw.Flip()) {
-    recipe.optimizer.groups = {
-        {.match = "*/" + draw.Text() + "x", .lr_scale = draw.Fraction()},
-        {.match = "*", .betas = {0.5, 0.25}}};
-  }
+  recipe.optimizer = RandomOptimizer(draw);
   recipe.schedule.steps = draw.Int(1000, 2'000'000);
   recipe.schedule.kind = static_cast<ScheduleConfig::Kind>(draw.Int(0, 3));
   recipe.schedule.warmup = draw.Int(0, 500);

@@ -8,19 +8,14 @@ namespace delink::cpu::DELINK_SIMD {
 namespace {
 
 template <typename T>
-struct Parts {
-  static constexpr auto Matmul = DELINK_SIMD::Matmul<T>;
-  static constexpr auto BiasGrad = DELINK_SIMD::BiasGrad<T>;
-  static constexpr auto GeluForward = DELINK_SIMD::GeluForward<T>;
-  static constexpr auto GeluBackward = DELINK_SIMD::GeluBackward<T>;
-};
+using Made = Composed<Matmul<T>, BiasGrad<T>, GeluForward<T>, GeluBackward<T>>;
 
 template <typename T>
 constexpr Kernels kOf = {
     .matmul = Matmul<T>,
-    .matmul_gelu = Composed<Parts<T>>::MatmulGelu,
-    .matmul_gelu_backward = Composed<Parts<T>>::MatmulGeluBackward,
-    .matmul_bias_grad = Composed<Parts<T>>::MatmulBiasGrad,
+    .matmul_gelu = Made<T>::MatmulGelu,
+    .matmul_gelu_backward = Made<T>::MatmulGeluBackward,
+    .matmul_bias_grad = Made<T>::MatmulBiasGrad,
     .bias_grad = BiasGrad<T>,
     .layer_norm_forward = LayerNormForward<T>,
     .layer_norm_backward_input = LayerNormBackwardInput<T>,

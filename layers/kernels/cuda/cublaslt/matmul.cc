@@ -48,12 +48,7 @@ bool Fused(Stream& stream, const Args& args) {
 }
 
 template <typename T>
-struct Parts {
-  static constexpr auto Matmul = cuda::Matmul<T>;
-  static constexpr auto BiasGrad = cuda::BiasGrad<T>;
-  static constexpr auto GeluForward = cuda::GeluForward<T>;
-  static constexpr auto GeluBackward = cuda::GeluBackward<T>;
-};
+using Made = Composed<Matmul<T>, BiasGrad<T>, GeluForward<T>, GeluBackward<T>>;
 
 }  // namespace
 
@@ -66,19 +61,19 @@ void Matmul(Stream& stream, const MatmulArgs& args) {
 
 template <typename T>
 void MatmulGelu(Stream& stream, const MatmulGeluArgs& args) {
-  if (!Fused<T>(stream, args)) Composed<Parts<T>>::MatmulGelu(stream, args);
+  if (!Fused<T>(stream, args)) Made<T>::MatmulGelu(stream, args);
 }
 
 template <typename T>
 void MatmulGeluBackward(Stream& stream, const MatmulGeluBackwardArgs& args) {
   if (!Fused<T>(stream, args)) {
-    Composed<Parts<T>>::MatmulGeluBackward(stream, args);
+    Made<T>::MatmulGeluBackward(stream, args);
   }
 }
 
 template <typename T>
 void MatmulBiasGrad(Stream& stream, const MatmulBiasGradArgs& args) {
-  if (!Fused<T>(stream, args)) Composed<Parts<T>>::MatmulBiasGrad(stream, args);
+  if (!Fused<T>(stream, args)) Made<T>::MatmulBiasGrad(stream, args);
 }
 
 #define DELINK_INSTANTIATE(T)                                                  \
