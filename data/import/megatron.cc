@@ -1,7 +1,9 @@
 // Megatron's pairs of files (its MMapIndexedDataset). The index: "MMIDIDX\0\0",
 // version u64, type u8, the number of sequences and that of document bounds
 // u64; then the sequences' lengths i32, where their bytes begin i64, and the
-// sequences at which documents begin, the end included, i64.
+// sequences at which documents begin, the end included, i64. Sequences follow
+// each other and are all of the .bin, as Megatron writes them: of an index that
+// says otherwise, as a stale one does, tokens would be lost.
 #include "absl/strings/str_cat.h"
 #include "data/import/layout.h"
 #include "framework/base/file.h"
@@ -90,27 +92,38 @@ class Index {
       const int64_t count = At(TokenElement::kI32, kHeaderBytes, i);
       const int64_t offset =
           At(TokenElement::kI64, kHeaderBytes + 4 * sequences_, i);
-      if (count < 0 || offset < end ||
-          count > (size - offset) / ByteSize(type_)) {
+      if (offset != end || count < 0) {
         return BadTokenFile(
             path_,
             absl::StrCat("sequence ", i, " is ", count, " tokens at byte ",
-                         offset, ", but ", bin, " has ", size, " bytes, ", end,
-                         " of them in sequences before; the two are not of "
-                         "one pair, or one is cut short: fetch both again"));
+                         offset, ", but those before end at byte ", end,
+                         ": sequences have to follow each other; write the "
+                         "pair again with Megatron's tools"));
       }
-      // Sequences of one document that follow each other are one stretch.
-      if (begins || offset != end) {
-        layout.stretches.push_back({.offset = offset, .count = 0});
+      if (count > (size - offset) / ByteSize(type_)) {
+        return NotOnePair(bin, size,
+                          absl::StrCat("sequence ", i, " is ", count,
+                                       " tokens at byte ", offset));
       }
+      // Sequences of one document are one stretch.
+      if (begins) layout.stretches.push_back({.offset = offset, .count = 0});
       layout.stretches.back().count += count;
       end = offset + count * ByteSize(type_);
       begins = false;
     }
-    return layout;
+    if (end == size) return layout;
+    return NotOnePair(bin, size,
+                      absl::StrCat("the last sequence ends at byte ", end));
   }
 
  private:
+  absl::Status NotOnePair(const std::string& bin, int64_t size,
+                          const std::string& what) const {
+    return BadTokenFile(
+        path_, absl::StrCat(what, ", but ", bin, " has ", size,
+                            " bytes; the two are not of one pair, or one is "
+                            "cut short: fetch both again"));
+  }
   int64_t At(TokenElement type, int64_t begin, int64_t i) const {
     return NumberAt(type, bytes_,
                     static_cast<size_t>(begin + i * ByteSize(type)));
@@ -128,7 +141,15 @@ class Index {
           absl::StrCat("document ", i, " begins at sequence ", Bound(i), " of ",
                        sequences_, "; the index is damaged: write it again"));
     }
-    return absl::OkStatus();
+    if (bounds_ > 0 && Bound(0) == 0 && Bound(bounds_ - 1) == sequences_) {
+      return absl::OkStatus();
+    }
+    return BadTokenFile(
+        path_, bounds_ == 0
+                   ? std::string("has no documents; write it again")
+                   : absl::StrCat("its documents are of sequences ", Bound(0),
+                                  " to ", Bound(bounds_ - 1), ", but it has ",
+                                  sequences_, "; write it again"));
   }
 
   absl::Status CutShort() const {

@@ -84,6 +84,13 @@ absl::StatusOr<TokenLayout> ReadNumpyLayout(const std::string& path,
     return BadTokenFile(path, "wrong magic: not a .npy file of NumPy's");
   }
   if (head.size() < 12) return cut;
+  if (head[6] < 1 || head[6] > 3 || head[7] != 0) {
+    return BadTokenFile(
+        path, absl::StrCat("version ", static_cast<unsigned char>(head[6]), ".",
+                           static_cast<unsigned char>(head[7]),
+                           " of the format, only 1.0 to 3.0 are known; write "
+                           "it again with numpy.save"));
+  }
   const bool first = head[6] == 1;
   const size_t begin = first ? 10 : 12;
   const int64_t length =
@@ -95,7 +102,9 @@ absl::StatusOr<TokenLayout> ReadNumpyLayout(const std::string& path,
   if (!shape.has_value()) return cut;
   DELINK_ASSIGN_OR_RETURN(const TokenElement type,
                           TypeOf(path, Value(header, "descr", ",}")));
-  const bool columns = Value(header, "fortran_order", ",}") == "True";
+  const std::string order = Value(header, "fortran_order", ",}");
+  const bool columns = order == "True";
+  if (!columns && order != "False") return cut;
   if (shape->empty() || shape->size() > 2 || (columns && shape->size() == 2)) {
     return BadTokenFile(
         path, absl::StrCat("an array of ", shape->size(), " dimensions",

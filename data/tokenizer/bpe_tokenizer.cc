@@ -79,7 +79,9 @@ BpeTokenizer::BpeTokenizer(std::string bytes, TokenizerSpec spec,
            MergesExceptTo(end_of_document_, std::move(spec.merges))) {
   if (spec.ignore_merges) {
     for (size_t id = 0; id < token_bytes_.size(); ++id) {
-      if (static_cast<int32_t>(id) == end_of_document_) continue;
+      if (!spec.in_bytes[id] || static_cast<int32_t>(id) == end_of_document_) {
+        continue;
+      }
       whole_words_.emplace(token_bytes_[id], static_cast<int32_t>(id));
     }
   }

@@ -5,6 +5,7 @@
 #include <pcre2.h>
 
 #include <utility>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/strings/ascii.h"
@@ -26,6 +27,40 @@ absl::Status NotUnderstood(std::string_view what) {
       absl::StrCat("the pattern has ", std::string(what)));
 }
 
+std::string ErrorText(int code) {
+  unsigned char text[256] = {};
+  ::pcre2_get_error_message(code, text, sizeof(text));
+  return reinterpret_cast<const char*>(text);
+}
+
+PCRE2_SPTR Bytes(std::string_view text) {
+  return reinterpret_cast<PCRE2_SPTR>(text.data());
+}
+
+bool IsCategory(std::string_view name) {
+  constexpr std::string_view kCategories =
+      " C Cc Cf Cn Co Cs L Ll Lm Lo Lt Lu M Mc Me Mn N Nd Nl No "
+      "P Pc Pd Pe Pf Pi Po Ps S Sc Sk Sm So Z Zl Zp Zs ";
+  const std::string word = absl::StrCat(" ", std::string(name), " ");
+  return name.find(' ') == std::string_view::npos &&
+         kCategories.find(word) != std::string_view::npos;
+}
+
+bool IsScript(std::string_view name) {
+  for (const char c : name) {
+    if (!absl::ascii_isalpha(static_cast<unsigned char>(c)) && c != '_') {
+      return false;
+    }
+  }
+  const std::string pattern = absl::StrCat("\\p{sc:", std::string(name), "}");
+  int error = 0;
+  size_t at = 0;
+  pcre2_code* const code = ::pcre2_compile(Bytes(pattern), pattern.size(),
+                                           PCRE2_UTF, &error, &at, nullptr);
+  ::pcre2_code_free(code);
+  return code != nullptr;
+}
+
 // Rewrites one pattern, front to back.
 class Rewriter {
  public:
@@ -40,10 +75,13 @@ class Rewriter {
         DELINK_RETURN_IF_ERROR(Class());
       } else if (c == '(') {
         DELINK_RETURN_IF_ERROR(Group());
+      } else if (c == ')') {
+        if (caseless_.size() > 1) caseless_.pop_back();
+        Copy(1);
       } else if (c == '{') {
         DELINK_RETURN_IF_ERROR(Interval());
       } else {
-        Copy(1);
+        DELINK_RETURN_IF_ERROR(Literal());
       }
     }
     return std::move(out_);
@@ -62,27 +100,50 @@ class Rewriter {
     rest_.remove_prefix(count);
   }
 
+  // Where case is ignored Oniguruma takes one letter for several, as ß for ss:
+  // in a set that has it, and in text that has them. So nothing beyond ASCII
+  // may be there, and nothing after the letters that such text begins with.
+  absl::Status Literal() {
+    const char c = rest_.front();
+    if (caseless_.back()) {
+      if (!absl::ascii_isascii(static_cast<unsigned char>(c))) {
+        return NotUnderstood("characters beyond ASCII within (?i:...)");
+      }
+      const std::string_view next = rest_.substr(1, 1);
+      if (std::string_view("sSfF").find(c) != std::string_view::npos &&
+          next != "|" && next != ")") {
+        return NotUnderstood(absl::StrCat(
+            std::string(rest_.substr(0, 2)),
+            " within (?i:...), where one letter may stand for several"));
+      }
+    }
+    Copy(1);
+    return absl::OkStatus();
+  }
+
   // White space is Unicode's property to Oniguruma, without U+180E; letters
   // such as \h and \w mean other sets to it.
   absl::Status Escape() {
     if (rest_.size() < 2) return NotUnderstood("\\ as its last character");
     const char c = rest_[1];
+    if (caseless_.back() &&
+        std::string_view("pPSDux").find(c) != std::string_view::npos) {
+      return NotUnderstood(
+          absl::StrCat("\\", std::string(1, c), " within (?i:...)"));
+    }
     if (c == 's') {
       Replace(2, "\\p{White_Space}");
     } else if (c == 'S') {
       Replace(2, "\\P{White_Space}");
     } else if (c == 'p' || c == 'P') {
-      const size_t end = rest_.find('}');
-      if (rest_.substr(2, 1) != "{" || end == std::string_view::npos) {
-        return NotUnderstood(
-            absl::StrCat("\\", std::string(1, c), " without a name in braces"));
-      }
-      Copy(end + 1);
+      return Property();
+    } else if (c == 'x') {
+      return Hex();
     } else if (c == 'u') {
       if (rest_.size() < 6) return NotUnderstood("\\u without four digits");
       const std::string digits(rest_.substr(2, 4));
       Replace(6, absl::StrCat("\\x{", digits, "}"));
-    } else if (std::string_view("ndDrtfx").find(c) != std::string_view::npos ||
+    } else if (std::string_view("ndDrtf").find(c) != std::string_view::npos ||
                !absl::ascii_isalnum(static_cast<unsigned char>(c))) {
       Copy(2);
     } else {
@@ -91,14 +152,54 @@ class Rewriter {
     return absl::OkStatus();
   }
 
+  // Categories are the same to both; the name of a script alone is to PCRE2 its
+  // extensions, too. Both know other properties, but not the same.
+  absl::Status Property() {
+    const size_t end = rest_.find('}');
+    const std::string letter(rest_.substr(1, 1));
+    if (rest_.substr(2, 1) != "{" || end == std::string_view::npos) {
+      return NotUnderstood(
+          absl::StrCat("\\", letter, " without a name in braces"));
+    }
+    std::string_view name = rest_.substr(3, end - 3);
+    const bool inverted = name.substr(0, 1) == "^";
+    if (inverted) name.remove_prefix(1);
+    if (!IsCategory(name) && !IsScript(name)) {
+      return NotUnderstood(std::string(rest_.substr(0, end + 1)));
+    }
+    Replace(end + 1, absl::StrCat("\\", (letter == "P") != inverted ? "P" : "p",
+                                  IsCategory(name) ? "{" : "{sc:",
+                                  std::string(name), "}"));
+    return absl::OkStatus();
+  }
+
+  // Without braces they are bytes to Oniguruma.
+  absl::Status Hex() {
+    const size_t end = Begins("\\x{") ? rest_.find('}') : 3;
+    if (end >= rest_.size()) return NotUnderstood("\\x without its digits");
+    if (end == 3 &&
+        (rest_[2] < '0' || rest_[2] > '7' ||
+         !absl::ascii_isxdigit(static_cast<unsigned char>(rest_[3])))) {
+      return NotUnderstood(absl::StrCat(std::string(rest_.substr(0, 4)),
+                                        ", which is no character of ASCII"));
+    }
+    Copy(end + 1);
+    return absl::OkStatus();
+  }
+
   // Sets within sets and && are Oniguruma's alone.
   absl::Status Class() {
     Copy(Begins("[^") ? 2 : 1);
+    if (Begins("]")) return NotUnderstood("] as the first of [...]");
     while (!rest_.empty() && rest_.front() != ']') {
       if (rest_.front() == '[') return NotUnderstood("[ within [...]");
       if (Begins("&&")) return NotUnderstood("&& within [...]");
       if (rest_.front() == '\\') {
         DELINK_RETURN_IF_ERROR(Escape());
+      } else if (caseless_.back() &&
+                 !absl::ascii_isascii(
+                     static_cast<unsigned char>(rest_.front()))) {
+        return Literal();  // says why not
       } else {
         Copy(1);
       }
@@ -109,6 +210,8 @@ class Rewriter {
   }
 
   absl::Status Group() {
+    if (Begins("(*")) return NotUnderstood("(*");
+    caseless_.push_back(caseless_.back() || Begins("(?i:"));
     if (!Begins("(?")) {
       Copy(1);
       return absl::OkStatus();
@@ -122,11 +225,15 @@ class Rewriter {
     return NotUnderstood(std::string(rest_.substr(0, 4)));
   }
 
-  // {,n} and the + of {m,n}+ mean something else to PCRE2.
+  // {,n}, the + of {m,n}+ and the ? of {n}? mean something else to PCRE2.
   absl::Status Interval() {
     const size_t end = rest_.find('}');
-    if (Begins("{,") || end == std::string_view::npos ||
-        rest_.substr(end + 1, 1) == "+") {
+    const std::string_view after =
+        end == std::string_view::npos ? "" : rest_.substr(end + 1, 1);
+    const bool quantifies = rest_.find_first_not_of("0123456789,", 1) == end;
+    if (!quantifies && end != std::string_view::npos) return Literal();
+    if (Begins("{,") || end == std::string_view::npos || after == "+" ||
+        (after == "?" && rest_.find(',') > end)) {
       return NotUnderstood(std::string(
           rest_.substr(0, end == std::string_view::npos ? end : end + 2)));
     }
@@ -135,18 +242,9 @@ class Rewriter {
   }
 
   std::string_view rest_;
+  std::vector<bool> caseless_ = {false};  // of the groups around
   std::string out_;
 };
-
-std::string ErrorText(int code) {
-  unsigned char text[256] = {};
-  ::pcre2_get_error_message(code, text, sizeof(text));
-  return reinterpret_cast<const char*>(text);
-}
-
-PCRE2_SPTR Bytes(std::string_view text) {
-  return reinterpret_cast<PCRE2_SPTR>(text.data());
-}
 
 }  // namespace
 
@@ -207,6 +305,7 @@ absl::StatusOr<SplitPattern> SplitPattern::CompileLiteral(
 
 absl::StatusOr<std::optional<SplitPattern::Range>> SplitPattern::Find(
     std::string_view text, size_t from, Matcher& matcher) const {
+  const size_t begin = from;
   while (from < text.size()) {
     const int found = ::pcre2_match(code_->code, Bytes(text), text.size(), from,
                                     PCRE2_NO_UTF_CHECK, matcher.state_->data,
@@ -218,8 +317,8 @@ absl::StatusOr<std::optional<SplitPattern::Range>> SplitPattern::Find(
           ErrorText(found), "; is there a line of megabytes without a space?"));
     }
     const size_t* const at = ::pcre2_get_ovector_pointer(matcher.state_->data);
-    if (at[1] > at[0]) return Range{.begin = at[0], .end = at[1]};
-    from = std::max(from, at[1]) + 1;
+    if (at[1] > begin) return Range{.begin = at[0], .end = at[1]};
+    ++from;
     while (from < text.size() && CharacterBoundary(text, from) != from) ++from;
   }
   return std::nullopt;

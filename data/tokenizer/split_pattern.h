@@ -43,8 +43,9 @@ class SplitPattern {
   SplitPattern& operator=(SplitPattern&&) noexcept;
   ~SplitPattern();
 
-  // The first match at or after `from` that is not empty, in `text`, which is
-  // UTF-8. ResourceExhausted where matching takes more than it may.
+  // The first match at or after `from` in `text`, which is UTF-8; an empty one
+  // at `from` itself, which cuts nothing off, is passed over. ResourceExhausted
+  // where matching takes more than it may.
   absl::StatusOr<std::optional<Range>> Find(std::string_view text, size_t from,
                                             Matcher& matcher) const;
 

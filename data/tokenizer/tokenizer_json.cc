@@ -151,8 +151,13 @@ class Parser {
                                       kLargestId + 1));
       }
       const size_t at = static_cast<size_t>(*id);
-      if (at >= spec_.tokens.size()) spec_.tokens.resize(at + 1);
-      spec_.tokens[at] = TextToBytes(token).value_or(token);
+      if (at >= spec_.tokens.size()) {
+        spec_.tokens.resize(at + 1);
+        spec_.in_bytes.resize(at + 1, false);
+      }
+      const std::optional<std::string> bytes = TextToBytes(token);
+      spec_.tokens[at] = bytes.value_or(token);
+      spec_.in_bytes[at] = bytes.has_value();
       ids_[token] = *id;
     }
     for (size_t byte = 0; byte < 256; ++byte) {

@@ -38,6 +38,9 @@ struct TokenizerSpec {
   // By id, of the model: the bytes each stands for. Ids of added tokens and
   // those that nothing has are empty.
   std::vector<std::string> tokens;
+  // By id: spelt in the characters that stand for bytes, as all text is; the
+  // other tokens stand for what they are called.
+  std::vector<bool> in_bytes;
   std::array<int32_t, 256> byte_ids = {};
   std::vector<Bpe::Merge> merges;  // by rank
   bool ignore_merges = false;      // words that are tokens are taken whole

@@ -52,6 +52,9 @@ struct CheckpointHeader {
   std::vector<double> stage_probes;
   // What validations have found so far (recipes/run/best_validation.h).
   std::vector<double> validation;
+  // What they were made on (recipes/run/sources.h); empty in checkpoints of
+  // early builds.
+  std::string validated_on;
   // Which steps were skipped, and what decides of the next
   // (recipes/run/skip_watch.h).
   std::vector<double> skipped;

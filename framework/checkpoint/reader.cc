@@ -213,6 +213,10 @@ absl::StatusOr<CheckpointHeader> ReadHeader(const std::string& path) {
   for (const auto& [name, value] : texts) {
     DELINK_ASSIGN_OR_RETURN(*value, file.GetText("/", name));
   }
+  if (file.HasAttribute("/", checkpoint::kValidatedOn)) {
+    DELINK_ASSIGN_OR_RETURN(h.validated_on,
+                            file.GetText("/", checkpoint::kValidatedOn));
+  }
   const std::pair<const char*, std::vector<double>*> lists[] = {
       {checkpoint::kStageLosses, &h.stage_losses},
       {checkpoint::kStageProbes, &h.stage_probes},

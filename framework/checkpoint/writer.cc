@@ -123,6 +123,10 @@ absl::Status SetHeader(hdf5::File& file, const CheckpointHeader& h) {
   for (const auto& [name, value] : texts) {
     DELINK_RETURN_IF_ERROR(file.SetText("/", name, value));
   }
+  if (!h.validated_on.empty()) {
+    DELINK_RETURN_IF_ERROR(
+        file.SetText("/", checkpoint::kValidatedOn, h.validated_on));
+  }
   const std::pair<const char*, const std::vector<double>*> lists[] = {
       {checkpoint::kStageLosses, &h.stage_losses},
       {checkpoint::kStageProbes, &h.stage_probes},

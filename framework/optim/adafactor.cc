@@ -120,11 +120,6 @@ class Adafactor final : public SlabOptimizer {
   }
 
  private:
-  static const ParamDecl& DeclOf(const ParamStore& store,
-                                 const SlabParam& param) {
-    return store.registry().decls[static_cast<size_t>(param.decl)];
-  }
-
   // `g`: the gradient, which is cut in place.
   void UpdateOne(Stream& stream, const ParamStore& store, AdafactorArgs args,
                  void* g) const {

@@ -117,14 +117,12 @@ class AdamW final : public SlabOptimizer {
                   size_t param, int64_t begin, int64_t update) const {
     const SlabParam& place =
         store.slabs()[static_cast<size_t>(slab)].params[param];
-    const ParamDecl& decl =
-        store.registry().decls[static_cast<size_t>(place.decl)];
     const ParamStore::StatePlace m = store.state(slab, 0, param);
     args.moments = FormOf(m.format.storage);
     args.m_scales = m.scales;
     args.v_scales = store.state(slab, 1, param).scales;
     args.in_block = begin % kBlock8;
-    args.key = Fold(Fold(key_, std::string_view(decl.name)),
+    args.key = Fold(Fold(key_, std::string_view(DeclOf(store, place).name)),
                     static_cast<uint64_t>(update));
     args.first = begin - place.offset;
     return args;

@@ -117,11 +117,6 @@ class Muon final : public SlabOptimizer {
   }
 
  private:
-  static const ParamDecl& DeclOf(const ParamStore& store,
-                                 const SlabParam& param) {
-    return store.registry().decls[static_cast<size_t>(param.decl)];
-  }
-
   void UpdateByAdamW(Stream& stream, ParamStore& store, int slab,
                      const UpdateRun& run, const UpdateControl* control,
                      int64_t update) const {

@@ -50,17 +50,23 @@ std::string NearNames(const ParamRegistry& registry,
 absl::Status Useless(const ParamRegistry& registry,
                      const std::vector<HyperGroup>& groups, size_t group) {
   const std::string& pattern = groups[group].match;
+  const ParamDecl* own = nullptr;
+  const ParamDecl* tied = nullptr;
   for (const ParamDecl& decl : registry.decls) {
     if (fnmatch(pattern.c_str(), decl.name.c_str(), 0) != 0) continue;
-    if (decl.link >= 0) {
-      return absl::InvalidArgumentError(absl::StrCat(
-          "'", pattern, "' matches only ", decl.name, ", which is tied to ",
-          registry.decls[static_cast<size_t>(decl.link)].name,
-          "; match that name"));
-    }
+    const ParamDecl*& first = decl.link < 0 ? own : tied;
+    if (first == nullptr) first = &decl;
+  }
+  if (own != nullptr) {
     return absl::InvalidArgumentError(absl::StrCat(
         "'", pattern, "' matches only what groups before it match (as ",
-        decl.name, "), and the first that matches counts; move it up"));
+        own->name, "), and the first that matches counts; move it up"));
+  }
+  if (tied != nullptr) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "'", pattern, "' matches only ", tied->name, ", which is tied to ",
+        registry.decls[static_cast<size_t>(tied->link)].name,
+        "; match that name"));
   }
   return absl::InvalidArgumentError(
       absl::StrCat("'", pattern, "' matches no parameter; near names are ",
@@ -111,8 +117,7 @@ absl::StatusOr<ParamRules> ParamRules::Create(
 Hyper ParamRules::Of(const ParamRegistry& registry, int decl) const {
   Hyper hyper = all_;
   if (!registry.decls[static_cast<size_t>(decl)].spec.decay) hyper.decay = 0;
-  if (group_of_.empty()) return hyper;
-  const int at = group_of_[static_cast<size_t>(decl)];
+  const int at = GroupOf(decl);
   if (at < 0) return hyper;
   const HyperGroup& group = groups_[static_cast<size_t>(at)];
   hyper.lr_scale *= group.lr_scale.value_or(1);

@@ -46,6 +46,10 @@ class ParamRules {
 
   // Of declaration number `decl` of the registry.
   Hyper Of(const ParamRegistry& registry, int decl) const;
+  // The number of the group that counts for it; -1: none.
+  int GroupOf(int decl) const {
+    return group_of_.empty() ? -1 : group_of_[static_cast<size_t>(decl)];
+  }
 
   // InvalidArgument where layers that share a slab would want different values:
   // there is one update for all.

@@ -42,12 +42,12 @@ class SlabOptimizer {
 
 // sums[i] = sum of squares of block i of the slab's gradient, or of another of
 // its planes (bf16 weights with what a split master has beside them), in
-// double, for the blocks in `owned`, which must be held; the
-// others' are set to zero. `sums` (device memory) has slab.blocks() elements.
-// `owned` begins on a block and ends on one or at the slab's end. The bits
-// depend on the block alone: not on the range, the number of threads or the
-// machine's vector width. Exchanging all ranks' sums by addition is therefore
-// exact (every other summand is zero).
+// double, for the blocks in `owned`, which must be held; the others' are set to
+// zero. `sums` (device memory) has slab.blocks() elements. `owned` begins on a
+// block and ends on one or at the slab's end. The bits depend on the block
+// alone: not on the range, the number of threads or the machine's vector width.
+// Exchanging all ranks' sums by addition is therefore exact (every other
+// summand is zero).
 void SumSquares(Stream& stream, const ParamStore& store, int slab, Range owned,
                 double* sums, Plane plane = Plane::kGradient);
 

@@ -13,6 +13,10 @@ const OptimKernels& KernelsFor(const ParamStore& store) {
   return *kernels;
 }
 
+const ParamDecl& DeclOf(const ParamStore& store, const SlabParam& param) {
+  return store.registry().decls[static_cast<size_t>(param.decl)];
+}
+
 UpdatedParams ParamsOf(const ParamStore& store, int slab, const UpdateRun& run,
                        const UpdateControl* control) {
   const Plane master = store.master();

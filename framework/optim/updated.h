@@ -9,6 +9,8 @@ namespace delink {
 // The table that updates the store's parameters.
 const OptimKernels& KernelsFor(const ParamStore& store);
 
+const ParamDecl& DeclOf(const ParamStore& store, const SlabParam& param);
+
 // A run's parameters, rounded weights and gradient.
 UpdatedParams ParamsOf(const ParamStore& store, int slab, const UpdateRun& run,
                        const UpdateControl* control);

@@ -97,14 +97,14 @@ void Calibration::AddLocal(const ParamStore& to, const Family& family,
   const size_t members = family.slabs.size();
   const int64_t most =
       std::max(kMinPiece, kPieceElements / static_cast<int64_t>(members));
-  const int first = family.slabs.front();
-  const Slab& layout = to.slabs()[static_cast<size_t>(first)];
+  const Slab& layout = to.slabs()[static_cast<size_t>(family.slabs.front())];
   std::vector<std::vector<double>> g(members);
   std::vector<double> together;
+  const Range shard = ShardRange(layout, to.options().rank, to.options().ranks);
   for (size_t p = 0; p < family.params; ++p) {
     const SlabParam& param = layout.params[p];
     const Range range =
-        Overlap(to.owned(first), {param.offset, param.offset + param.elements});
+        Overlap(shard, {param.offset, param.offset + param.elements});
     ForEachPiece(range, most, [&](Range piece) {
       const auto n = static_cast<size_t>(piece.size());
       together.assign(n, 0.0);

@@ -5,8 +5,9 @@
 // batches run forward and backward under the new sharing without an update. For
 // a new slab l, g_l is its gradient and G the sum of the g_l of all slabs that
 // came from the same old one: the gradient that slab would have seen. Both as
-// the optimizer sees them, per token and clipped: c_new = min(1, clip / norm)
-// over all g_l, c_old over all G (FinishNorm has the formula). Then, over the
+// the optimizer sees them, per token and clipped by norm: c_new = min(1, clip /
+// norm) over all g_l, c_old over all G (FinishNorm has the formula). What is
+// cut by value is not known here: recipes may not ask for both. Then, over the
 // batches and for each parameter of each new slab,
 //
 //   a_l = sum c_new c_old <g_l, G> / sum c_old^2 |G|^2     m_l = a_l m
@@ -22,9 +23,9 @@
 // without clipping not a bit.
 //
 // Memory: nothing on the device; a few MiB of the host's for staging.
-// Determinism: sums in double, over each rank's owned elements in order and
-// then over ranks in order, so ZeRO stages and kinds of ranks give the same
-// bits; other numbers of ranks differ by rounding.
+// Determinism: sums in double, over each rank's even shard in order and then
+// over ranks in order, whoever updates a slab, so ZeRO stages and kinds of
+// ranks give the same bits; other numbers of ranks differ by rounding.
 #pragma once
 
 #include <cstdint>
@@ -53,8 +54,9 @@ class Calibration {
                             std::vector<SlabOrigin> origins, double clip);
 
   // Takes in the gradients that `to` holds now: of the sum of the losses of
-  // `tokens` counted targets over all ranks, reduced, each rank reading what it
-  // owns. Nothing else may be at work on them. A batch without targets, or
+  // `tokens` counted targets over all ranks, reduced, each rank reading its
+  // ShardRange, which reduction leaves there even of a slab that one rank
+  // updates. Nothing else may be at work on them. A batch without targets, or
   // whose gradient is not finite, is left out on every rank. Collective over
   // comm.
   absl::Status AddBatch(const ParamStore& to, double tokens,

@@ -214,6 +214,7 @@ void MetricsReader::AddValidation(const Json& row) {
 }
 
 void MetricsReader::AddStep(const Json& row) {
+  run_->ended_early.clear();  // it went on
   const std::vector<double>& steps = run_->steps.Values("step");
   if (!steps.empty() && Number(row, "step") <= steps.back()) {
     ++back_;

@@ -75,7 +75,7 @@ struct RunRecord {
   std::string folder;  // as it was given
   std::string name;    // short, and no other run's of the report
   RunState state = RunState::kEmpty;
-  std::string ended_early;  // why, where validations ended it
+  std::string ended_early;  // why, where nothing came after that
   std::vector<std::string> notes;
   double planned_steps = kUnknown;
 

@@ -114,15 +114,14 @@ void AddMeans(const std::vector<double>& values, Json* mean, Json* spread) {
 }
 
 Json ToJson(const Group& group) {
-  Json mean = Json::array(), spread = Json::array();
+  Json counts = Json::array(), mean = Json::array(), spread = Json::array();
   for (const std::vector<double>& values : group.values) {
+    counts.push_back(values.size());
     AddMeans(values, &mean, &spread);
   }
-  return {{"settings", group.settings},
-          {"runs", group.runs},
-          {"done", group.done},
-          {"mean", std::move(mean)},
-          {"spread", std::move(spread)}};
+  return {{"settings", group.settings}, {"runs", group.runs},
+          {"done", group.done},         {"counts", std::move(counts)},
+          {"mean", std::move(mean)},    {"spread", std::move(spread)}};
 }
 
 // The settings of a row without the seed, which is the last where there is one.

@@ -17,10 +17,10 @@ bool HoldsSweep(const std::string& folder);
 absl::StatusOr<std::vector<std::string>> RunsOfSweep(const std::string& folder);
 
 // Of sweep.json (recipes/sweep/table.h): {name, settings, measures, groups,
-// failures}. A group is {settings, runs, done, mean, spread}: of the runs that
-// are finished the mean of each measure and the sample's standard deviation,
-// null where there are too few. FailedPrecondition: the file is not what a
-// sweep writes.
+// failures}. A group is {settings, runs, done, counts, mean, spread}: of the
+// runs that are finished how many have each measure, its mean and the sample's
+// standard deviation, null where there are too few. FailedPrecondition: the
+// file is not what a sweep writes.
 absl::StatusOr<nlohmann::ordered_json> SweepJson(const std::string& folder);
 
 }  // namespace delink::report

@@ -27,6 +27,41 @@ absl::Status At(const Recipe& recipe, const std::string& key,
   return absl::InvalidArgumentError(absl::StrCat(place, key, ": ", what));
 }
 
+// Muon has a momentum for matrices of blocks, and betas for all else. A group
+// that gives one of them to the others alone would go unheard.
+absl::Status CheckHeard(const Recipe& recipe, const ParamRegistry& registry,
+                        const ParamRules& rules) {
+  const OptimizerConfig& c = recipe.optimizer;
+  if (c.kind != OptimizerConfig::Kind::kMuon) return absl::OkStatus();
+  const auto blocks = static_cast<int>(recipe.model->layers);
+  struct Matched {
+    bool matrices = false, others = false;
+  };
+  std::vector<Matched> matched(c.groups.size());
+  for (size_t i = 0; i < registry.decls.size(); ++i) {
+    const int group = rules.GroupOf(static_cast<int>(i));
+    if (group < 0 || registry.decls[i].link >= 0) continue;
+    Matched& m = matched[static_cast<size_t>(group)];
+    const ParamKind kind = KindOf(registry.decls[i], blocks);
+    (kind == ParamKind::kHidden ? m.matrices : m.others) = true;
+  }
+  for (size_t g = 0; g < c.groups.size(); ++g) {
+    const bool momentum = c.groups[g].momentum && !matched[g].matrices;
+    const bool betas = !c.groups[g].betas.empty() && !matched[g].others;
+    if (!momentum && !betas) continue;
+    return At(recipe,
+              absl::StrFormat("optimizer.group[%d].%s", g,
+                              momentum ? "momentum" : "betas"),
+              absl::StrFormat("muon has it for %s, and '%s' matches none that "
+                              "it has not left to groups before; leave the key "
+                              "out",
+                              momentum ? "matrices of blocks"
+                                       : "all but matrices of blocks",
+                              c.groups[g].match));
+  }
+  return absl::OkStatus();
+}
+
 absl::StatusOr<ParamRules> RulesOf(const Recipe& recipe,
                                    const ParamRegistry& registry) {
   const OptimizerConfig& c = recipe.optimizer;
@@ -49,9 +84,12 @@ absl::StatusOr<ParamRules> RulesOf(const Recipe& recipe,
   size_t wrong = 0;
   absl::StatusOr<ParamRules> rules =
       ParamRules::Create(registry, all, groups, &wrong);
-  if (rules.ok()) return rules;
-  return At(recipe, absl::StrFormat("optimizer.group[%d].match", wrong),
-            std::string(rules.status().message()));
+  if (!rules.ok()) {
+    return At(recipe, absl::StrFormat("optimizer.group[%d].match", wrong),
+              std::string(rules.status().message()));
+  }
+  DELINK_RETURN_IF_ERROR(CheckHeard(recipe, registry, *rules));
+  return rules;
 }
 
 double RatioOf(const OptimizerConfig& c) {

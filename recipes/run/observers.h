@@ -52,7 +52,8 @@ class Observers {
   absl::Status OnProbe(StageRun& stage, const RunPosition& at,
                        const std::vector<SlabAgreement>& slabs);
   absl::Status OnSwitch(const SwitchEvent& event);
-  // The run ends here because of what validations found.
+  // The run ends here, before its last step: its data are over, or validations
+  // say so. Also where one that goes on had ended before.
   absl::Status OnEarlyEnd(const RunPosition& at);
   absl::Status OnEnd(StageRun& stage, const RunPosition& at);
 

@@ -14,6 +14,7 @@
 #include "recipes/run/make_optimizer.h"
 #include "recipes/run/progress.h"
 #include "recipes/run/saved_model.h"
+#include "recipes/run/skip_watch.h"
 
 namespace delink {
 namespace {
@@ -85,6 +86,18 @@ absl::StatusOr<Change> PlanChange(const OfflineDelinkOptions& options,
   return change;
 }
 
+// What is measured of a stage begins anew.
+void BeginStage(const Recipe& recipe, CheckpointHeader& header) {
+  header.stage_begin_step = header.step;
+  header.stage_begin_samples = header.samples;
+  header.stage_losses.clear();
+  header.stage_probes.clear();
+  header.validation.clear();
+  SkipWatch skips(recipe.optimizer.skip, header.skipped);
+  skips.BeginStage();
+  header.skipped = skips.Saved();
+}
+
 }  // namespace
 
 absl::StatusOr<OfflineDelinkReport> OfflineDelink(
@@ -119,11 +132,7 @@ absl::StatusOr<OfflineDelinkReport> OfflineDelink(
                              .before = ReportSharing(*from, 0),
                              .after = ReportSharing(*to, 0)};
   CheckpointHeader header = saved->header();
-  header.stage_begin_step = header.step;
-  header.stage_begin_samples = header.samples;
-  header.stage_losses.clear();
-  header.stage_probes.clear();
-  header.validation.clear();
+  BeginStage(saved->recipe(), header);
   if (static_cast<int64_t>(change.stage) != header.stage_index) {
     header.stage = saved->recipe().stages[change.stage].name;
     header.stage_index = static_cast<int64_t>(change.stage);

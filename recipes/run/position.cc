@@ -1,6 +1,5 @@
 #include "recipes/run/position.h"
 
-#include <cmath>
 #include <utility>
 #include <vector>
 
@@ -62,12 +61,11 @@ RunPosition::RunPosition(const Recipe& recipe, const CheckpointHeader& header,
       best_(header.validation),
       skips_(recipe.optimizer.skip, header.skipped) {}
 
-void RunPosition::Advance(double loss) {
+void RunPosition::Advance(std::optional<double> loss) {
   ++step_;
   samples_ += recipe_->Batch(stage_);
   blend_.Skip(recipe_->Batch(stage_));
-  // That of a skipped step may be anything.
-  if (std::isfinite(loss)) policy_.AddLoss(loss);
+  if (loss.has_value()) policy_.AddLoss(*loss);
 }
 
 void RunPosition::AddProbe(const Agreement& agreement) {

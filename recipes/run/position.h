@@ -4,6 +4,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <string>
 
 #include "absl/status/statusor.h"
@@ -33,8 +34,8 @@ class RunPosition {
   // Where it is in each source, with the weights of the stage.
   const Blend& blend() const { return blend_; }
 
-  // A step has been done, or skipped, with this loss.
-  void Advance(double loss);
+  // A step has been done with this loss, or skipped.
+  void Advance(std::optional<double> loss);
   void AddProbe(const Agreement& agreement);
   // The same loss on all ranks. Returns whether it is the lowest so far.
   bool AddValidation(double loss);

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -42,23 +43,25 @@ double RateOf(const Recipe& recipe, const RunPosition& at) {
 }
 
 // Measures how well the gradients of the layers that share agree, where it is
-// time to.
+// time to. Says nothing of a step that was skipped, or of gradients that are
+// not finite.
 absl::Status MaybeProbe(const Recipe& recipe, Observers& observers,
-                        StageRun& stage, const HostBatch& batch,
+                        StageRun& stage, const TriedStep& tried,
                         RunPosition& at) {
   const int64_t every = recipe.ProbeEvery(at.stage());
-  if (every == 0 || at.step() % every != 0 || !stage.shares()) {
+  if (every == 0 || at.step() % every != 0 || !stage.shares() ||
+      tried.result.skipped) {
     return absl::OkStatus();
   }
   DELINK_ASSIGN_OR_RETURN(const std::vector<SlabAgreement> slabs,
-                          stage.executor().Probe(batch, at.step()));
+                          stage.executor().Probe(*tried.batch, at.step()));
   const Agreement all = Sum(slabs);
+  if (!std::isfinite(all.together + all.apart)) return absl::OkStatus();
   at.AddProbe(all);
   return observers.OnProbe(stage, at, slabs);
 }
 
-// Where it is time to, and with `ends` or `saves`. A run that validations end
-// early is told so.
+// Where it is time to, and with `ends` or `saves`.
 absl::Status ValidateAndSave(RunSetup& run, Observers& observers,
                              StageRun& stage, RunPosition& at, bool ends,
                              bool saves) {
@@ -72,8 +75,7 @@ absl::Status ValidateAndSave(RunSetup& run, Observers& observers,
   if (!early || at.step() == run.recipe().schedule.steps) {
     return absl::OkStatus();
   }
-  DELINK_RETURN_IF_ERROR(run.MaybeTrace(stage, at.step(), true));
-  return observers.OnEarlyEnd(at);
+  return run.MaybeTrace(stage, at.step(), true);
 }
 
 // A stage may wait for a plateau or for disagreement that never comes.
@@ -172,9 +174,9 @@ absl::StatusOr<int> Train(RunSetup& run, std::optional<int64_t> until_step) {
       at.skips().Add(result.grad_norm);
       MaybeKeepOutlier(run, outliers, *stage, tried);
     }
-    at.Advance(result.loss);
+    at.Advance(result.skipped ? std::nullopt : std::optional(result.loss));
     DELINK_RETURN_IF_ERROR(observers.OnStep(*stage, at, lr, result));
-    DELINK_RETURN_IF_ERROR(MaybeProbe(recipe, observers, *stage, batch, at));
+    DELINK_RETURN_IF_ERROR(MaybeProbe(recipe, observers, *stage, tried, at));
     DELINK_ASSIGN_OR_RETURN(over, at.StageOver(world));
     const Asked asked = run.watch().AskedBy(result.votes);
     const bool ends = at.step() == last;
@@ -186,7 +188,11 @@ absl::StatusOr<int> Train(RunSetup& run, std::optional<int64_t> until_step) {
     run.watch().Saved(asked);
     if (asked.stop && !ends) return Stopped(run, at.step());
   }
-  if (at.step() == steps) WarnOfStagesLeft(run, at);
+  if (at.step() == steps) {
+    WarnOfStagesLeft(run, at);
+  } else if (!at.EndsEarly().empty()) {  // maybe before this process began
+    DELINK_RETURN_IF_ERROR(observers.OnEarlyEnd(at));
+  }
   DELINK_RETURN_IF_ERROR(observers.OnEnd(*stage, at));
   return 0;
 }

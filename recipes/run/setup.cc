@@ -228,7 +228,24 @@ absl::Status RunSetup::CheckResume(const ModelList& models) {
   }
   blend_ = *std::move(blend);
   resumed_ = header;
+  CheckValidation();
   return absl::OkStatus();
+}
+
+std::string RunSetup::ValidatedOn() const {
+  return sources_->ValidatedOn(recipe_.data.validation_batches *
+                               recipe_.data.batch);
+}
+
+void RunSetup::CheckValidation() {
+  const std::string& before = resumed_->validated_on;
+  if (before.empty() || before == ValidatedOn()) return;
+  if (first() && !resumed_->validation.empty()) {
+    DELINK_LOG(kWarning) << "validation is on other data than before: the "
+                            "lowest loss and run.stop_after count anew from "
+                            "here";
+  }
+  resumed_->validation.clear();
 }
 
 absl::Status RunSetup::FindInit(const TrainOptions& options) {
@@ -317,6 +334,7 @@ CheckpointHeader RunSetup::Header(const RunPosition& position,
                           .vocab = recipe_.model->vocab,
                           .corpus = sources_->digests(),
                           .seconds = seconds};
+  header.validated_on = ValidatedOn();
   position.Fill(&header);
   header.sources =
       sources_->Counts(position.blend(), resumed_ ? CountsOf(*resumed_)

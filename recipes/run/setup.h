@@ -55,6 +55,9 @@ class RunSetup {
   absl::Status ReadInputs(const TrainOptions& options, const ModelList& models);
   absl::Status FindResume(const TrainOptions& options, const ModelList& models);
   absl::Status CheckResume(const ModelList& models);
+  // Losses on other data than before are not to be compared.
+  void CheckValidation();
+  std::string ValidatedOn() const;
   absl::Status FindInit(const TrainOptions& options);
   absl::Status CheckInit(const TrainOptions& options) const;
   absl::Status MakeModel(const ModelList& models);

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "framework/base/check.h"
 #include "framework/base/file.h"
 #include "framework/base/status_macros.h"
@@ -110,6 +111,18 @@ std::string Sources::digests() const {
     absl::StrAppend(&all, all.empty() ? "" : ",", loader.corpus().digest());
   }
   return all;
+}
+
+std::string Sources::ValidatedOn(int64_t sequences) const {
+  std::vector<std::string> parts;
+  for (const std::optional<Loader>& loader : validation_) {
+    if (!loader.has_value()) continue;
+    parts.push_back(
+        absl::StrCat(std::min(loader->samples_per_epoch(), sequences), " ",
+                     loader->corpus().digest()));
+  }
+  std::sort(parts.begin(), parts.end());
+  return absl::StrJoin(parts, ",");
 }
 
 absl::StatusOr<Blend> Sources::Place(const std::vector<double>& weights,

@@ -41,6 +41,9 @@ class Sources {
   }
   // The digests of all, with commas.
   std::string digests() const;
+  // What a validation on `sequences` of each corpus reads: "16 DIGEST", with
+  // commas, whatever the order of the sources.
+  std::string ValidatedOn(int64_t sequences) const;
 
   // Where a run begins, or where a checkpoint left it, with these weights. What
   // the checkpoint does not know begins at 0. InvalidArgument: it knows one by

@@ -14,7 +14,8 @@
 namespace delink {
 namespace {
 
-// Scales the state of a new stage by what the next batches' gradients say.
+// Scales the state of a new stage by what the next batches' gradients say. One
+// that is not finite is left out where the recipe passes over such steps.
 absl::Status Calibrate(const RunSetup& run, StageRun& stage,
                        std::vector<SlabOrigin> origins,
                        const RunPosition& position) {
@@ -33,9 +34,15 @@ absl::Status Calibrate(const RunSetup& run, StageRun& stage,
     const int64_t step = position.step() + 1 + k;
     DELINK_ASSIGN_OR_RETURN(const StepResult result,
                             stage.executor().Gradients(batch, step));
-    if (result.skipped) {
+    if (result.skipped && !recipe.optimizer.skip.nonfinite) {
       return NotFinite(run, stage,
                        {.step = step, .batch = &batch, .result = result});
+    }
+    if (result.skipped) {
+      if (!run.first()) continue;
+      DELINK_LOG(kWarning) << "calibration leaves out batch " << k + 1 << " of "
+                           << batches << ": its loss or gradient is not finite";
+      continue;
     }
     DELINK_RETURN_IF_ERROR(calibration.AddBatch(
         stage.store(), static_cast<double>(result.tokens), *run.env().world));

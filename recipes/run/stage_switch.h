@@ -14,8 +14,9 @@ namespace delink {
 
 // Ends `stage` and begins the one that `position` has just entered. Parameters
 // are delinked; optimizer state goes by the stage's policy, for `calibrated` by
-// the gradients of the batches that come next, which no update follows. The
-// loss on one fixed batch is taken on both sides, in the new stage's
+// the gradients of the batches that come next, which no update follows; one
+// that is not finite ends the run or, with optimizer.skip.nonfinite, is left
+// out. The loss on one fixed batch is taken on both sides, in the new stage's
 // micro-batches, and told to `observers`. `why`: the stage is over.
 absl::StatusOr<std::unique_ptr<StageRun>> SwitchStage(
     const RunSetup& run, Observers& observers, std::unique_ptr<StageRun> stage,

@@ -205,6 +205,19 @@ void CheckBlend(Section& document, const Recipe& recipe, size_t i) {
                                  i));
 }
 
+void CheckState(Section& document, const Recipe& recipe, size_t i) {
+  const double clip_value = recipe.optimizer.clip_value;
+  if (recipe.stages[i].state != StatePolicy::kCalibrated || clip_value == 0) {
+    return;
+  }
+  document.Error(StageKey(i, "state"),
+                 absl::StrFormat("\"calibrated\" does not see what "
+                                 "optimizer.clip_value %g cuts off; clip by "
+                                 "norm alone (optimizer.clip), or use "
+                                 "\"scale\" or \"reset\"",
+                                 clip_value));
+}
+
 void CompleteStages(Section& document, Recipe& recipe) {
   if (recipe.stages.empty()) {
     recipe.stages.resize(1);
@@ -231,6 +244,7 @@ void CompleteStages(Section& document, Recipe& recipe) {
   if (!document.complete()) return;
   for (size_t i = 1; i < recipe.stages.size(); ++i) {
     CheckSwitch(document, recipe, i);
+    CheckState(document, recipe, i);
   }
 }
 

@@ -255,7 +255,8 @@ void DescribeStage(Section& s, Stage& stage) {
          {.doc = "what becomes of optimizer state at the switch into this "
                  "stage: zero, a copy for each layer, a copy scaled by the "
                  "number of layers that shared (m / n, v / n^2), or one scaled "
-                 "by what the gradients of the next batches measure"});
+                 "by what the gradients of the next batches measure, which "
+                 "does not go with optimizer.clip_value"});
   s.Int("calibration_batches", &stage.calibration_batches,
         {.doc = "batches that `state = \"calibrated\"` goes through without an "
                 "update",

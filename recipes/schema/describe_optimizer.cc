@@ -84,7 +84,9 @@ void DescribeKinds(Section& s, OptimizerConfig& optimizer) {
   BetasKey(s, &optimizer.betas, "`[0.9, 0.95]`, lion `[0.9, 0.99]`");
   s.Float("eps", &optimizer.eps,
           {.doc = "adamw, muon: added to the root of the second moment; "
-                  "adafactor: the least root of a second moment",
+                  "adafactor: the least root of a second moment. At least "
+                  "1.2e-38, and of adafactor, which squares it, 1.1e-19: less "
+                  "would be 0 in fp32",
            .when_omitted = "`1e-08`, adafactor `1e-15`",
            .above = 0.0,
            .max = 1.0});
@@ -117,7 +119,8 @@ void DescribeKinds(Section& s, OptimizerConfig& optimizer) {
   s.Bool("relative_step", &optimizer.relative_step,
          {.doc = "adafactor: the step is a share of the size of a parameter, "
                  "of lr, or of 1 / sqrt(updates) where that is less; else it "
-                 "is lr",
+                 "is lr. Updates are those of the state: reset at a switch "
+                 "counts them anew",
           .when_omitted = "`true`"});
   DecayKey(s, &optimizer.decay,
            "weight decay; none on norms and biases; decoupled, but of sgd a "
@@ -142,6 +145,25 @@ void Resolve(OptimizerConfig& c) {
   complete("relative_step", c.relative_step, true);
   complete("moments", c.moments, OptimizerConfig::Moments::kFp32);
   if (!c.decay) c.decay = sgd || adafactor ? 0.0 : 0.1;
+}
+
+// What numbers mean to this kind, once all are there.
+void CheckNumbers(Section& s, const OptimizerConfig& c) {
+  // The least that are normal in f32, as they are or squared.
+  const double least = c.kind == Kind::kAdafactor ? 1.1e-19 : 1.2e-38;
+  if (c.eps && *c.eps < least) {
+    s.Error("eps", absl::StrFormat("%g is so small that optimizer kind \"%s\" "
+                                   "would divide by 0 in fp32; give at least "
+                                   "%g, or leave the key out",
+                                   *c.eps, KeysOf(c.kind).name, least));
+  }
+  if (c.lr == 0 && c.adamw_lr.value_or(0) > 0) {
+    s.Error("adamw_lr",
+            absl::StrFormat("%g would train nothing: with lr 0 the schedule is "
+                            "0 for all; give lr, and hold matrices still by a "
+                            "group with lr_scale = 0",
+                            *c.adamw_lr));
+  }
 }
 
 void DescribeSkip(Section& s, OptimizerConfig::Skip& skip) {
@@ -219,7 +241,9 @@ void DescribeOptimizer(Section& s, OptimizerConfig& optimizer) {
   CheckKeys(s, optimizer.kind,
             {"betas", "eps", "moments", "momentum", "nesterov", "scale",
              "adamw_lr", "relative_step"});
-  if (s.complete()) Resolve(optimizer);
+  if (!s.complete()) return;
+  Resolve(optimizer);
+  CheckNumbers(s, optimizer);
 }
 
 }  // namespace schema

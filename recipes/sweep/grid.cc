@@ -1,10 +1,12 @@
 #include <algorithm>
 #include <cctype>
 #include <map>
+#include <set>
 
 #include "absl/strings/str_cat.h"
 #include "framework/base/file.h"
 #include "framework/base/sha256.h"
+#include "framework/base/status_macros.h"
 #include "recipes/schema/toml.h"
 #include "recipes/sweep/spec.h"
 
@@ -69,9 +71,44 @@ void Choose(const Spec& spec, const Axis& axis, const Axis::Choice& choice,
   }
 }
 
+// An axis would set the key anew, whatever `set` says.
+absl::Status CheckSet(const Spec& spec, const std::string& set) {
+  std::string key = set.substr(0, set.find('='));
+  std::erase(key, ' ');
+  const auto varies = [&key](const std::string& other) {
+    return key == other || key.starts_with(other + ".");
+  };
+  std::string by;
+  for (const Axis& axis : spec.axes) {
+    if (std::any_of(axis.keys.begin(), axis.keys.end(), varies)) {
+      by = absl::StrCat("the axis '", axis.name, "' varies");
+    }
+  }
+  if (!spec.seeds.empty() && varies("run.seed")) by = "`seeds` sets";
+  if (by.empty()) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat(spec.path, ": --set ", set,
+                                                 ": is what ", by,
+                                                 "; leave one of the two out"));
+}
+
+// A name is a folder of its own.
+absl::Status CheckNames(const Spec& spec, const std::vector<GridRun>& runs) {
+  std::set<std::string> names;
+  for (const GridRun& run : runs) {
+    if (names.insert(run.name).second) continue;
+    return absl::InvalidArgumentError(
+        absl::StrCat(spec.path, ": two runs would be called ", run.name,
+                     "; give an axis another `name` or other `labels`"));
+  }
+  return absl::OkStatus();
+}
+
 }  // namespace
 
 absl::StatusOr<std::vector<GridRun>> ExpandGrid(const Spec& spec) {
+  for (const std::string& set : spec.sets) {
+    DELINK_RETURN_IF_ERROR(CheckSet(spec, set));
+  }
   std::vector<GridRun> grid = {{.recipe = spec.recipe, .sets = spec.sets}};
   for (const Axis& axis : spec.axes) {
     std::vector<GridRun> wider;
@@ -106,6 +143,7 @@ absl::StatusOr<std::vector<GridRun>> ExpandGrid(const Spec& spec) {
       runs.push_back(std::move(run));
     }
   }
+  DELINK_RETURN_IF_ERROR(CheckNames(spec, runs));
   return runs;
 }
 

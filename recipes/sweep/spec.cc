@@ -164,6 +164,16 @@ void DescribeSkip(Section& s, Skip& skip) {
   s.Custom(where);
 }
 
+void CheckSeeds(Section& s, const std::vector<int64_t>& seeds) {
+  std::set<int64_t> seen;
+  for (const int64_t seed : seeds) {
+    if (seen.insert(seed).second) continue;
+    s.Error("seeds", absl::StrCat(seed,
+                                  " is there twice; a run of it would be "
+                                  "the same run"));
+  }
+}
+
 // What only the whole shows: axes of one name, and what `skip` calls them.
 void CheckNames(Section& s, const Spec& spec) {
   std::vector<std::string> names;
@@ -229,7 +239,9 @@ void DescribeSpec(Section& s, Spec& spec) {
                     DescribeAxis);
   s.SubTables<Skip>("skip", {.doc = "what is left out"}, &spec.skips,
                     DescribeSkip);
-  if (s.complete()) CheckNames(s, spec);
+  if (!s.complete()) return;
+  CheckSeeds(s, spec.seeds);
+  CheckNames(s, spec);
 }
 
 }  // namespace

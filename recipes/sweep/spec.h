@@ -70,7 +70,8 @@ struct GridRun {
 };
 
 // All runs, every combination with the first seed before those with the next.
-// InvalidArgument: the grid is empty, or larger than a sweep is meant for.
+// InvalidArgument: the grid is empty, or larger than a sweep is meant for; two
+// runs have one name; `sets` has a key that an axis or `seeds` varies.
 absl::StatusOr<std::vector<GridRun>> ExpandGrid(const Spec& spec);
 
 }  // namespace delink::sweep

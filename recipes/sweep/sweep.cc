@@ -9,12 +9,16 @@
 #include <chrono>
 #include <csignal>
 #include <cstring>
+#include <filesystem>
 #include <optional>
+#include <set>
+#include <system_error>
 #include <thread>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "absl/strings/str_join.h"
 #include "framework/base/file.h"
 #include "framework/base/log.h"
 #include "framework/base/sha256.h"
@@ -48,13 +52,21 @@ std::string SettingsText(const GridRun& run) {
   return text;
 }
 
+// The same from whichever folder it is named.
+std::string Whole(const std::string& path) {
+  std::error_code error;
+  const auto whole = std::filesystem::weakly_canonical(path, error);
+  return error ? path : whole.string();
+}
+
 // What a run is made from, so that no folder is taken for another's.
-absl::StatusOr<std::string> Origin(const GridRun& run) {
+absl::StatusOr<std::string> Origin(const GridRun& run,
+                                   const std::string& recipe) {
   DELINK_ASSIGN_OR_RETURN(const std::string digest, Sha256File(run.recipe));
   const auto quoted = [](const std::string& text) {
     return schema::ToToml(schema::Value(text));
   };
-  std::string text = absl::StrCat("recipe = ", quoted(run.recipe),
+  std::string text = absl::StrCat("recipe = ", quoted(recipe),
                                   "\nsha256 = ", quoted(digest), "\nset = [");
   for (const std::string& set : run.sets) {
     absl::StrAppend(&text, "\n  ", quoted(set), ",");
@@ -67,14 +79,48 @@ absl::Status CheckOrigins(const std::string& out,
   for (const GridRun& run : runs) {
     const std::string path = FolderOf(out, run) + ".toml";
     if (!PathExists(path)) continue;
-    DELINK_ASSIGN_OR_RETURN(const std::string now, Origin(run));
+    DELINK_ASSIGN_OR_RETURN(const std::string now,
+                            Origin(run, Whole(run.recipe)));
+    // As early builds wrote it.
+    DELINK_ASSIGN_OR_RETURN(const std::string as_given,
+                            Origin(run, run.recipe));
     DELINK_ASSIGN_OR_RETURN(const std::string then, ReadFile(path));
-    if (now == then) continue;
+    if (then == now || then == as_given) continue;
     return absl::AlreadyExistsError(absl::StrCat(
         path,
         ": the run was started with another recipe or other settings; "
         "choose another --out, or remove the run and this file"));
   }
+  return absl::OkStatus();
+}
+
+// The runs that the folder's table has, and this one would not: another sweep's
+// table is not written over, and what is taken out of a sweep is told.
+absl::Status CheckTable(const std::string& out, const SweepPlan& plan) {
+  const absl::StatusOr<std::string> json =
+      ReadFile(JoinPath(out, "sweep.json"));
+  if (!json.ok()) return absl::OkStatus();
+  const sweep::Table before = sweep::NamesFromJson(*json);
+  std::set<std::string> names;
+  for (const GridRun& run : plan.runs) names.insert(run.name);
+  std::vector<std::string> left;
+  for (const Row& row : before.rows) {
+    if (names.count(row.name) == 0 &&
+        PathExists(JoinPath(RunsOf(out), row.name))) {
+      left.push_back(row.name);
+    }
+  }
+  if (left.empty()) return absl::OkStatus();
+  if (before.settings != sweep::EmptyTable(plan.spec, plan.runs).settings) {
+    return absl::AlreadyExistsError(
+        absl::StrCat(out, ": has the runs of a sweep of other axes (",
+                     absl::StrJoin(before.settings, ", "), "), ", left.front(),
+                     " among them; choose another --out"));
+  }
+  DELINK_LOG(kWarning) << out << ": " << left.size()
+                       << " run(s) of before are not in " << plan.spec.path
+                       << " any more, nor in the table: "
+                       << absl::StrJoin(left, ", ");
   return absl::OkStatus();
 }
 
@@ -178,7 +224,8 @@ class Sweep {
     Row& row = table_.rows[index];
     DELINK_LOG(kInfo) << Number(index) << row.name
                       << (row.status == "cut" ? ": goes on" : ": begins");
-    DELINK_ASSIGN_OR_RETURN(const std::string origin, Origin(run));
+    DELINK_ASSIGN_OR_RETURN(const std::string origin,
+                            Origin(run, Whole(run.recipe)));
     DELINK_RETURN_IF_ERROR(
         WriteFile(FolderOf(options_.out, run) + ".toml", origin));
     const auto jobs = static_cast<int>(slots_.size());
@@ -313,6 +360,7 @@ absl::StatusOr<SweepOutcome> RunSweep(const SweepOptions& options,
   DELINK_ASSIGN_OR_RETURN(const SweepFolder folder,
                           SweepFolder::Open(options.out));
   DELINK_RETURN_IF_ERROR(CheckOrigins(options.out, plan.runs));
+  DELINK_RETURN_IF_ERROR(CheckTable(options.out, plan));
   DELINK_ASSIGN_OR_RETURN(CoreShare cores, TakeCores(world.local()));
   return Sweep(options, plan, std::move(cores)).Run();
 }

@@ -52,7 +52,7 @@ struct SweepOutcome {
 // checkpoint, one that failed is tried again. A run that fails stops no other.
 // SIGINT and SIGTERM are handed on to the runs, which save, and end it.
 // FailedPrecondition: another sweep is at work in the folder. AlreadyExists: a
-// run there was started with other settings.
+// run there was started with other settings, or is of a sweep of other axes.
 absl::StatusOr<SweepOutcome> RunSweep(const SweepOptions& options,
                                       const SweepPlan& plan, World& world);
 

@@ -202,4 +202,24 @@ std::string ToJson(const Table& table) {
   return all.dump(1, ' ', false, Json::error_handler_t::replace) + "\n";
 }
 
+Table NamesFromJson(const std::string& json) {
+  using Json = nlohmann::json;
+  const Json all = Json::parse(json, nullptr, /*allow_exceptions=*/false);
+  Table table;
+  if (!all.is_object() || !all.contains("settings") || !all.contains("rows")) {
+    return table;
+  }
+  for (const Json& name : all["settings"]) {
+    if (!name.is_string()) return {};
+    table.settings.push_back(name.get<std::string>());
+  }
+  for (const Json& row : all["rows"]) {
+    if (!row.is_object() || !row.contains("name") || !row["name"].is_string()) {
+      return {};
+    }
+    table.rows.push_back({.name = row["name"].get<std::string>()});
+  }
+  return table;
+}
+
 }  // namespace delink::sweep

@@ -39,4 +39,8 @@ std::string FirstError(const std::string& output);
 std::string ToCsv(const Table& table);
 std::string ToJson(const Table& table);
 
+// The settings of what ToJson wrote, and its rows with their names alone. No
+// rows where it is something else.
+Table NamesFromJson(const std::string& json);
+
 }  // namespace delink::sweep

@@ -152,6 +152,10 @@ TEST_F(Bpe, WordsThatAreTokensAreTakenWholeWhereTheFileSaysSo) {
   EXPECT_EQ(LoadJson(json_).value()->Encode("zqzq")->size(), 4U);
   model["ignore_merges"] = true;
   EXPECT_EQ(*LoadJson(json_).value()->Encode("zqzq"), std::vector<int32_t>{id});
+  // A token that is not spelt in bytes is no word of any text.
+  model["vocab"].erase("zqzq");
+  model["vocab"]["\u56fd"] = id;
+  EXPECT_EQ(LoadJson(json_).value()->Encode("\u56fd")->size(), 3U);
 }
 
 TEST_F(Bpe, WhatIsNotSupportedIsNamed) {
@@ -191,6 +195,18 @@ TEST_F(Bpe, CutsThatAreNotSupportedAreNamed) {
       {R"((?s:a))", "(?s:"},
       {R"(a{1,3}+)", "{1,3}+"},
       {R"(a{,3})", "{,3}"},
+      {R"(\d{3}?)", "{3}?"},
+      {R"({\w})", R"(\w)"},
+      {R"((*FAIL))", "(*"},
+      {R"([]a])", "] as the first"},
+      {R"([\x80-\xff]+)", R"(\x80, which is no character of ASCII)"},
+      {R"(\p{L&})", R"(\p{L&})"},
+      {R"(\p{Alphabetic}+)", R"(\p{Alphabetic})"},
+      {R"([^\p{sc:Han}])", R"(\p{sc:Han})"},
+      {R"((?i:k|ss))", "ss within (?i:...)"},
+      {R"((?i:a(?:fi)))", "fi within (?i:...)"},
+      {R"((?i:\p{L}))", R"(\p within (?i:...))"},
+      {R"((?i:[aß]))", "beyond ASCII within (?i:...)"},
       {R"([a)", "[ without ]"},
       {R"((a)", "an error: "},
       {R"(a\)", R"(\ as its last)"}};
@@ -243,16 +259,69 @@ TEST(SplitPattern, LongRunsAreNoTrouble) {
   EXPECT_EQ((*found)->end, text.size() - 2);
 }
 
-TEST(SplitPattern, EmptyMatchesArePassedOver) {
+// As the library cuts: between characters, too, and nothing twice.
+TEST_F(Bpe, EmptyMatchesCut) {
+  const auto whole = LoadJson(json_).value();
+  json_["pre_tokenizer"]["pretokenizers"][0]["pattern"]["Regex"] =
+      R"((?=(he)+(?!h)))";
+  const auto cut = LoadJson(json_);
+  ASSERT_TRUE(cut.ok()) << cut.status();
+  std::vector<int32_t> ids;
+  for (const char* word : {"xt", "he", "he"}) {
+    const std::vector<int32_t> some = *whole->Encode(word);
+    ids.insert(ids.end(), some.begin(), some.end());
+  }
+  EXPECT_NE(*whole->Encode("xthehe"), ids);
+  EXPECT_EQ(*(*cut)->Encode("xthehe"), ids);
+}
+
+TEST(SplitPattern, AnEmptyMatchCutsNothingOffWhereItBegins) {
   const auto pattern = SplitPattern::Compile("b*");
   SplitPattern::Matcher matcher;
-  const auto found = pattern->Find(
-      "\xC3\xA9x"
-      "bb",
-      0, matcher);
-  ASSERT_TRUE(found.ok() && found->has_value());
-  EXPECT_EQ((*found)->begin, 3U);
-  EXPECT_FALSE(pattern->Find("xyz", 0, matcher)->has_value());
+  size_t at = 0;
+  for (const auto& [begin, end] :
+       {std::pair<size_t, size_t>{2, 2}, {3, 5}, {6, 6}}) {
+    const auto found = pattern->Find("\xC3\xA9xbb--", at, matcher);
+    ASSERT_TRUE(found.ok() && found->has_value());
+    EXPECT_EQ((*found)->begin, begin);
+    EXPECT_EQ((*found)->end, end);
+    at = (*found)->end;
+  }
+  EXPECT_FALSE(pattern->Find("x", 1, matcher)->has_value());
+}
+
+// A script, not what other scripts share with it.
+TEST(SplitPattern, ScriptsAreWithoutTheirExtensions) {
+  SplitPattern::Matcher matcher;
+  const auto find = [&](const char* pattern, const char* text) {
+    const auto compiled = SplitPattern::Compile(pattern);
+    EXPECT_TRUE(compiled.ok()) << compiled.status();
+    return compiled.ok() && compiled->Find(text, 0, matcher)->has_value();
+  };
+  const char* const full_stop = "\xE3\x80\x82";  // shared by Han and others
+  EXPECT_TRUE(find(R"(\p{Han})", "\xE6\xBC\xA2"));
+  EXPECT_FALSE(find(R"(\p{Han})", full_stop));
+  EXPECT_TRUE(find(R"([\P{Han}])", full_stop));
+  EXPECT_TRUE(find(R"([\p{^Han}])", full_stop));
+  EXPECT_FALSE(find(R"(\P{^L})", full_stop));
+}
+
+// Those of GPT-2, Llama 3, Qwen, DeepSeek and GPT-4o.
+TEST(SplitPattern, PatternsOfModelsAreTaken) {
+  for (const char* pattern :
+       {R"('s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+)"
+        R"(|\s+(?!\S)|\s+)",
+        R"((?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3})"
+        R"(| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+)",
+        R"(\s?[!-/:-~\uff01-\uff0f]+)", R"(\s+$)", "[\u4e00-\u9fa5]+",
+        R"([!"#$%&'()*+,\-./:;<=>?@\[\\\]^_`{|}~][A-Za-z]+)"
+        R"(|[^\r\n\p{L}\p{P}\p{S}]?[\p{L}\p{M}]+| ?[\p{P}\p{S}]+[\r\n]*)"
+        R"(|\s*[\r\n]+|\s+(?!\S)|\s+)",
+        R"([^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]*)"
+        R"([\p{Ll}\p{Lm}\p{Lo}\p{M}]+(?i:'s|'t|'re|'ve|'m|'ll|'d)?)"}) {
+    const auto compiled = SplitPattern::Compile(pattern);
+    EXPECT_TRUE(compiled.ok()) << pattern << ": " << compiled.status();
+  }
 }
 
 TEST(Nfc, ComposesWhatCanBe) {

@@ -111,24 +111,43 @@ TEST_F(Import, MegatronInEveryTypeAndByEitherName) {
   }
 }
 
-// Sequences between two bounds are one document; what lies between sequences in
-// the file is passed over; an end in a sequence cuts.
-TEST_F(Import, MegatronsSequencesGapsAndEnds) {
-  std::string index("MMIDIDX\0\0", 9);
-  Put<uint64_t>(1, index);
-  Put<uint8_t>(8, index);
-  Put<uint64_t>(4, index);
-  Put<uint64_t>(4, index);
-  index += Numbers<int32_t>({2, 1, 0, 4});
-  index += Numbers<int64_t>({0, 6, 8, 8});
-  index += Numbers<int64_t>({0, 2, 3, 4});
+// Sequences between two bounds are one document; an end in a sequence cuts.
+TEST_F(Import, MegatronsSequencesAndEnds) {
+  const std::string index = MegatronIndex({.lengths = {2, 1, 0, 4},
+                                           .begins = {0, 4, 6, 6},
+                                           .bounds = {0, 2, 3, 4}});
   Write("a.idx", index);
   const std::string bin =
-      Write("a.bin", Numbers<uint16_t>({1, 2, 400, 3, 4, kEnd, 5, kEnd}));
+      Write("a.bin", Numbers<uint16_t>({1, 2, 3, 4, kEnd, 5, kEnd}));
   const absl::Status status = Run({.inputs = {bin}, .validation = 0.2});
   ASSERT_TRUE(status.ok()) << status;
-  // A gap within a document ends it: its stretches are not one text.
-  ExpectDocuments({{1, 2}, {3}, {4}, {5}});
+  ExpectDocuments({{1, 2, 3}, {4}, {5}});
+}
+
+// Whatever the index leaves out would be lost without a word.
+TEST_F(Import, AMegatronIndexIsOfAllOfItsTokens) {
+  const std::string bin = Write("a.bin", Numbers<uint16_t>({1, 2, 3, 4}));
+  const struct {
+    MegatronParts parts;
+    std::string what;
+  } cases[] = {
+      {{{2, 1}, {0, 4}, {0, 1, 2}}, "the last sequence ends at byte 6, but"},
+      {{{1, 2}, {0, 4}, {0, 1, 2}},
+       "sequence 1 is 2 tokens at byte 4, but th"
+       "ose before end at byte 2"},
+      {{{2, 2}, {4, 0}, {0, 1, 2}},
+       "sequence 0 is 2 tokens at byte 4, but th"
+       "ose before end at byte 0"},
+      {{{3, 2}, {0, 4}, {0, 1, 2}}, "sequences have to follow each other"},
+      {{{4, 0}, {0, 9}, {0, 1, 2}}, "sequence 1 is 0 tokens at byte 9"},
+      {{{4, -1}, {0, 8}, {0, 1, 2}}, "sequence 1 is -1 tokens"},
+      {{{2, 2}, {0, 4}, {}}, "has no documents"},
+      {{{2, 2}, {0, 4}, {0, 1}}, "are of sequences 0 to 1, but it has 2"},
+      {{{2, 2}, {0, 4}, {1, 2}}, "are of sequences 1 to 2, but it has 2"}};
+  for (const auto& one : cases) {
+    const std::string index = Write("a.idx", MegatronIndex(one.parts));
+    ExpectRefused(Run({.inputs = {bin}}), index, one.what);
+  }
 }
 
 TEST_F(Import, StreamsAreCutAtTheEndOfADocument) {
@@ -234,6 +253,9 @@ TEST_F(Import, FilesThatAreWrongAreRefusedByName) {
   backwards[34 + 8 + 16] = 2;  // where document 0 begins
   backwards[34 + 8 + 16 + 8] = 1;
   version[9] = 2;
+  std::string newer = NumpyHeader("<u2", "(4,)") + tokens, no_order = newer;
+  newer[6] = 9;
+  no_order.replace(no_order.find("False"), 5, "false");
   const struct {
     std::string name, bytes, index, what;
   } cases[] = {
@@ -244,13 +266,17 @@ TEST_F(Import, FilesThatAreWrongAreRefusedByName) {
       {"a.bin", tokens, index + "12", "longer than its header says"},
       {"a.bin", tokens, MegatronIndex(two, 7, 4), "floating-point"},
       {"a.bin", tokens, MegatronIndex(two, 9, 2), "type 9"},
-      {"a.bin", tokens, beyond, "sequence 1 is 9 tokens at byte 4, but"},
+      {"a.bin", tokens, beyond, "not of one pair, or one is cut short"},
       {"a.bin", tokens.substr(1), index, "sequence 1 is 2 tokens at byte 4"},
       {"a.bin", tokens, backwards, "document 1 begins at sequence 1"},
       {"b.bin", tokens, "", "wrong magic"},
       {"c.bin", LlmCHeader(20240520, 1, 5) + tokens, "", "cut short"},
       {"c.bin", LlmCHeader(20240520, 1, 3) + tokens, "", "not what it was"},
+      {"c.bin", LlmCHeader(20240520, 2, 4) + tokens, "",
+       "magic 20240520, version 2 is no token file of llm.c"},
       {"d.npy", "\x93NUMPY", "", "cut short or damaged"},
+      {"d.npy", newer, "", "version 9.0 of the format"},
+      {"d.npy", no_order, "", "cut short or damaged"},
       {"d.npy", NumpyHeader("<f4", "(2,)") + tokens + tokens, "",
        "floating-point"},
       {"d.npy", NumpyHeader(">u2", "(4,)") + tokens, "", "dtype '>u2'"},

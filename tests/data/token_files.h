@@ -25,26 +25,35 @@ std::string Numbers(const std::vector<int64_t>& values) {
 
 using Documents = std::vector<std::vector<int64_t>>;
 
-// Of a Megatron index over documents of one sequence each.
-inline std::string MegatronIndex(const Documents& documents, int type,
-                                 int64_t width) {
+// A Megatron index of sequences of so many tokens that begin at these bytes,
+// and the sequences at which documents begin.
+struct MegatronParts {
+  std::vector<int64_t> lengths, begins, bounds;
+};
+
+inline std::string MegatronIndex(const MegatronParts& parts, int type = 8) {
   std::string out("MMIDIDX\0\0", 9);
   Put<uint64_t>(1, out);
   Put<uint8_t>(static_cast<uint8_t>(type), out);
-  Put<uint64_t>(documents.size(), out);
-  Put<uint64_t>(documents.size() + 1, out);
-  for (const auto& document : documents) {
-    Put<int32_t>(static_cast<int32_t>(document.size()), out);
-  }
+  Put<uint64_t>(parts.lengths.size(), out);
+  Put<uint64_t>(parts.bounds.size(), out);
+  return out + Numbers<int32_t>(parts.lengths) +
+         Numbers<int64_t>(parts.begins) + Numbers<int64_t>(parts.bounds);
+}
+
+// Over documents of one sequence each.
+inline std::string MegatronIndex(const Documents& documents, int type,
+                                 int64_t width) {
+  MegatronParts parts;
   int64_t at = 0;
   for (const auto& document : documents) {
-    Put<int64_t>(at, out);
-    at += static_cast<int64_t>(document.size()) * width;
+    parts.bounds.push_back(static_cast<int64_t>(parts.lengths.size()));
+    parts.lengths.push_back(static_cast<int64_t>(document.size()));
+    parts.begins.push_back(at);
+    at += parts.lengths.back() * width;
   }
-  for (size_t i = 0; i <= documents.size(); ++i) {
-    Put<int64_t>(static_cast<int64_t>(i), out);
-  }
-  return out;
+  parts.bounds.push_back(static_cast<int64_t>(documents.size()));
+  return MegatronIndex(parts, type);
 }
 
 inline std::string LlmCHeader(int32_t magic, int32_t version, int64_t count) {

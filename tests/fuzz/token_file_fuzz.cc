@@ -2,9 +2,12 @@
 // whether an index lies beside it; of a Megatron pair the second says how much
 // of the rest is the index.
 #include <algorithm>
+#include <cstdint>
+#include <string>
 #include <string_view>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
 #include "data/import/layout.h"
 #include "data/import/token_reader.h"
 #include "tests/data/text_samples.h"
@@ -43,8 +46,8 @@ void ReadAll(const std::string& path, const LayoutOptions& options) {
 
 std::string Pair(const testing::Documents& documents) {
   const std::string index = testing::MegatronIndex(documents, 8, 2);
-  return "1" + std::string(1, static_cast<char>(index.size())) + index +
-         Numbers<uint16_t>(testing::Joined(documents));
+  return absl::StrCat("1", std::string(1, static_cast<char>(index.size())),
+                      index, Numbers<uint16_t>(testing::Joined(documents)));
 }
 
 }  // namespace
@@ -53,12 +56,12 @@ std::vector<std::string> Seeds() {
   const std::string u16 = Numbers<uint16_t>({1, 2, 0, 3, 4, 0});
   const std::string u32 = Numbers<uint32_t>({1, 2, 0, 3, 4, 0});
   return {Pair({{1, 2, 0}, {3}, {4, 5}}),
-          "0" + testing::LlmCHeader(20240520, 1, 6) + u16,
-          "0" + testing::LlmCHeader(20240801, 7, 6) + u32,
-          "0" + testing::NumpyHeader("<u2", "(6,)") + u16,
-          "2" + testing::NumpyHeader("<u4", "(3, 2)") + u32,
-          "3" + u16,
-          "4" + u32};
+          absl::StrCat("0", testing::LlmCHeader(20240520, 1, 6), u16),
+          absl::StrCat("0", testing::LlmCHeader(20240801, 7, 6), u32),
+          absl::StrCat("0", testing::NumpyHeader("<u2", "(6,)"), u16),
+          absl::StrCat("2", testing::NumpyHeader("<u4", "(3, 2)"), u32),
+          absl::StrCat("3", u16),
+          absl::StrCat("4", u32)};
 }
 
 std::vector<std::string> Words() {

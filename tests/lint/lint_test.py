@@ -68,10 +68,11 @@ class Tree:
     self._folder.cleanup()
 
 
-def lint(name, *arguments):
+def lint(name, *arguments, cwd=None):
   run = subprocess.run(
       [sys.executable, "-B", f"{ROOT}/tools/lint/{name}.py", *arguments],
-      stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False)
+      stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False,
+      cwd=cwd)
   return run.returncode, run.stdout
 
 
@@ -83,6 +84,25 @@ class LintCase(unittest.TestCase):
     self.assertEqual(code, 1, said)
     self.assertIn(where, said)
     self.assertIn(what, said)
+
+
+class CommandLineTest(unittest.TestCase):
+
+  def test_help_is_not_a_folder(self):
+    with tempfile.TemporaryDirectory() as folder:
+      for name in ("include_direction", "sizes", "machine_paths", "format",
+                   "shell", "snippets", "tidy"):
+        code, said = lint(name, "--help", cwd=folder)
+        self.assertEqual(code, 0, said)
+        self.assertIn(f"{name}.py", said)
+        code, said = lint(name, "--halp", cwd=folder)
+        self.assertEqual(code, 2, said)
+        self.assertIn("usage: ", said)
+      self.assertEqual(lint("tidy", cwd=folder)[0], 2)
+      code, said = lint("tidy", folder, cwd=folder)
+      self.assertEqual(code, 1)
+      self.assertIn("no compile_commands.json", said)
+      self.assertEqual(os.listdir(folder), [])
 
 
 class TreeTest(LintCase):

@@ -164,11 +164,63 @@ TEST_F(Sweeps, ARunOfOtherSettingsIsNotTakenForThisOne) {
       "[[skip]]\nwhere = { corpus = \"nowhere\" }\n"
       "[[skip]]\nwhere = { lr = 2e-3 }\n";
   const std::string spec = Spec("other", only);
+  WriteText(Path("tiny.toml"),
+            *ReadFile(DELINK_SOURCE_DIR "/recipes/tiny.toml"));
+  std::string text = *ReadFile(spec);
+  text.replace(text.find(DELINK_SOURCE_DIR),
+               sizeof(DELINK_SOURCE_DIR "/recipes"), "");
+  WriteText(spec, text);
   ASSERT_EQ(RunDelink({"sweep", spec, "--out", Path("other")}).code, 0);
   const Outcome outcome = RunDelink(
       {"sweep", spec, "--out", Path("other"), "--set", "data.batch=4"});
   EXPECT_EQ(outcome.code, 2);
   EXPECT_THAT(outcome.err, HasSubstr("started with another recipe or other"));
+  // From another folder it is the same sweep.
+  const auto here = std::filesystem::current_path();
+  std::filesystem::current_path(Path("corpus"));
+  const Outcome moved =
+      RunDelink({"sweep", "../other.toml", "--out", "../other"});
+  std::filesystem::current_path(here);
+  EXPECT_EQ(moved.code, 0) << moved.err;
+  // Early builds wrote the path as it was given.
+  const std::string origin =
+      Path("other/runs/lr=0.001_corpus=there_seed=1.toml");
+  std::string early = *ReadFile(origin);
+  early.replace(early.find(Path("")), Path("").size(), "");
+  WriteText(origin, early);
+  std::filesystem::current_path(Path(""));
+  const Outcome kept = RunDelink({"sweep", "other.toml", "--out", "other"});
+  std::filesystem::current_path(here);
+  EXPECT_EQ(kept.code, 0) << kept.err;
+}
+
+TEST_F(Sweeps, RunsDoNotVanishFromTheTableWithoutAWord) {
+  const std::string only =
+      "[[skip]]\nwhere = { corpus = \"nowhere\" }\n"
+      "[[skip]]\nwhere = { lr = 2e-3 }\n";
+  const std::string spec = Spec("gone", only);
+  const Words words = {"sweep", spec, "--out", Path("gone")};
+  ASSERT_EQ(RunDelink(words).code, 0);
+  const json before = Table("gone");
+  // Another axis: another sweep.
+  Spec("gone", only + "[[axis]]\nkey = \"run.keep\"\nvalues = [1]\n");
+  const Outcome other = RunDelink(words);
+  EXPECT_EQ(other.code, 2);
+  EXPECT_THAT(other.err,
+              AllOf(HasSubstr("other axes (lr, corpus, seed)"),
+                    HasSubstr("lr=0.001_corpus=there_seed=1 among them")));
+  EXPECT_EQ(Table("gone"), before);
+  // A seed less: told.
+  Spec("gone", only);
+  std::string text = *ReadFile(spec);
+  text.replace(text.find("[1, 2]"), 6, "[1]");
+  WriteText(spec, text);
+  const Outcome less = RunDelink(words);
+  EXPECT_EQ(less.code, 0) << less.err;
+  EXPECT_THAT(less.err,
+              AllOf(HasSubstr("1 run(s) of before are not in"),
+                    HasSubstr("table: lr=0.001_corpus=there_seed=2\n")));
+  EXPECT_EQ(Table("gone")["rows"].size(), 1u);
 }
 
 TEST_F(Sweeps, RunsOfSeveralRanks) {

@@ -3,7 +3,6 @@
 """
 
 import re
-import sys
 
 import source_tree
 
@@ -21,4 +20,4 @@ def problems(root):
 
 
 if __name__ == "__main__":
-  source_tree.finish(problems(sys.argv[1] if len(sys.argv) > 1 else "."))
+  source_tree.finish(problems(source_tree.root_argument(__doc__)))

@@ -2,7 +2,6 @@
 
 import shutil
 import subprocess
-import sys
 
 import source_tree
 
@@ -26,4 +25,4 @@ def problems(root):
 
 
 if __name__ == "__main__":
-  source_tree.finish(problems(sys.argv[1] if len(sys.argv) > 1 else "."))
+  source_tree.finish(problems(source_tree.root_argument(__doc__)))

@@ -5,7 +5,6 @@ length of functions is clang-tidy's to check (.clang-tidy).
 """
 
 import os
-import sys
 
 import source_tree
 
@@ -25,4 +24,4 @@ def problems(root):
 
 
 if __name__ == "__main__":
-  source_tree.finish(problems(sys.argv[1] if len(sys.argv) > 1 else "."))
+  source_tree.finish(problems(source_tree.root_argument(__doc__)))

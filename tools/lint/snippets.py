@@ -78,8 +78,8 @@ def check(root, document, write):
 
 
 if __name__ == "__main__":
-  arguments = [a for a in sys.argv[1:] if a != "--write"]
-  top = arguments[0] if arguments else "."
+  words = source_tree.arguments(__doc__, ["[ROOT]"], flags=["--write"])
+  top = words[0] if words else "."
   source_tree.finish([
       problem for name in source_tree.files(top) if name.endswith(".md")
       for problem in check(top, name, "--write" in sys.argv)])

@@ -38,6 +38,31 @@ def lines(root, name):
     return []
 
 
+def arguments(text, names, flags=()):
+  """The words of the command line, of which those in brackets may be missing.
+
+  Answers --help with `text`; refuses options that are no `flags`, and more or
+  fewer words than `names`.
+  """
+  words = [word for word in sys.argv[1:] if word not in flags]
+  if "--help" in words or "-h" in words:
+    print(text.strip())
+    sys.exit(0)
+  least = sum(not name.startswith("[") for name in names)
+  if not least <= len(words) <= len(names) or any(
+      word.startswith("-") for word in words):
+    program = os.path.basename(sys.argv[0])
+    print(" ".join(["usage:", program, *(f"[{f}]" for f in flags), *names]),
+          file=sys.stderr)
+    sys.exit(2)
+  return words
+
+
+def root_argument(text):
+  """The one word that most lints take: the top of the tree."""
+  return (arguments(text, ["[ROOT]"]) or ["."])[0]
+
+
 def finish(problems):
   """Prints the problems and ends the program with what ctest should see."""
   for problem in problems:

@@ -18,7 +18,6 @@ import os
 import re
 import shutil
 import subprocess
-import sys
 
 import source_tree
 import tidy_batches
@@ -107,6 +106,9 @@ def problems(build, root):
   program = shutil.which("clang-tidy-14") or shutil.which("clang-tidy")
   if program is None:
     return ["clang-tidy is missing: tools/install_deps.sh --tests"]
+  if not os.path.isfile(os.path.join(build, "compile_commands.json")):
+    return [f"{build}: is no configured build, there is no "
+            "compile_commands.json: cmake -B makes one"]
   os.makedirs(os.path.join(build, "tidy"), exist_ok=True)
   batches = tidy_batches.pack(sources_to_check(build, root))
   with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:
@@ -115,6 +117,6 @@ def problems(build, root):
 
 
 if __name__ == "__main__":
-  source_tree.finish(problems(
-      os.path.abspath(sys.argv[1]),
-      os.path.abspath(sys.argv[2] if len(sys.argv) > 2 else ".")))
+  words = source_tree.arguments(__doc__, ["BUILD", "[ROOT]"])
+  source_tree.finish(problems(os.path.abspath(words[0]),
+                              os.path.abspath((words + ["."])[1])))

@@ -6,15 +6,32 @@
 #include <unistd.h>
 
 namespace delink {
+namespace {
 
-ProfileRange::ProfileRange(const char* name) { nvtxRangePushA(name); }
+// Before every first call: NVTX finds its profiler on that, and what it then
+// writes another thread's call would read without an order between them.
+void Initialize() {
+  [[maybe_unused]] static const bool once = [] {
+    nvtxInitialize(nullptr);
+    return true;
+  }();
+}
+
+}  // namespace
+
+ProfileRange::ProfileRange(const char* name) {
+  Initialize();
+  nvtxRangePushA(name);
+}
 ProfileRange::~ProfileRange() { nvtxRangePop(); }
 
 void NameThread(const char* name) {
+  Initialize();
   nvtxNameOsThreadA(static_cast<uint32_t>(syscall(SYS_gettid)), name);
 }
 
 void NameCudaStream(CUstream_st* stream, const char* name) {
+  Initialize();
   nvtxNameCudaStreamA(stream, name);
 }
 

@@ -10,10 +10,14 @@ function measureText(name, value) {
   return si(value);
 }
 
-function cellText(name, mean, spread) {
-  const text = measureText(name, mean);
-  return known(spread) && spread > 0 ?
-    `${text} \u00b1 ${measureText(name, spread)}` : text;
+// Of a measure that not all runs have, of how many it is.
+function cellText(name, group, index) {
+  const { done, counts: { [index]: count }, spread: { [index]: spread } } = group;
+  let text = measureText(name, group.mean[index]);
+  if (known(spread) && spread > 0) {
+    text += ` \u00b1 ${measureText(name, spread)}`;
+  }
+  return count > 0 && count < done ? `${text} (${count} of ${done})` : text;
 }
 
 // The columns of a sweep's table, each with what its cells say and how they
@@ -34,7 +38,7 @@ function sweepColumns(sweep) {
   const measures = sweep.measures.map((name, index) => ({
     name: name.replaceAll('_', ' '),
     measure: name,
-    text: (group) => cellText(name, group.mean[index], group.spread[index]),
+    text: (group) => cellText(name, group, index),
     key: (group) => group.mean[index],
   })).filter(({ key }) => sweep.groups.some((group) => known(key(group))));
   return [...settings, count, ...measures];

@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cmath>
 #include <memory>
 
 namespace delink::testing {
@@ -73,6 +74,7 @@ TEST_F(AdamWFormsTest, SkippingWritesNothing) {
   const UpdateControl skip = {.lr = 0.1, .clip_factor = 1, .skip = 1};
   for (const Form form : AllForms()) {
     AdamWForms planes(form, 300);
+    planes.g[7] = std::nanf("");
     const AdamWForms before = planes;
     kernels_.adamw(*stream_, planes.Args(0, 300, &skip));
     EXPECT_TRUE(planes.SameAs(before));
@@ -148,6 +150,28 @@ TEST_F(AdamWFormsTest, SmallMomentsInABlockKeepTheirSize) {
     ASSERT_LT(planes.m[i] / m[i], most);
   }
   EXPECT_EQ(planes.v[0], v[0]) << "the largest is exact";
+}
+
+// Where a moment stays for good without a gradient while the scale of its block
+// stays: it has fallen to where a step makes less than half of what codes there
+// are apart.
+template <bool kSigned>
+float StaysAt(float beta) {
+  const auto& fractions = kSigned ? kSignedFractions8 : kUnsignedFractions8;
+  uint8_t code = kSigned ? 126 : 254;  // below the largest
+  for (;;) {
+    const uint8_t next = Code8<kSigned>(fractions[code] * beta);
+    if (next == code) return fractions[code];
+    code = next;
+  }
+}
+
+// The limits that docs/architecture.md tells of.
+TEST(Block8, HowFarAMomentDecays) {
+  EXPECT_NEAR(StaysAt<true>(0.9F), 0.011, 0.0005);
+  EXPECT_NEAR(StaysAt<false>(0.95F), 0.0135, 0.0005);
+  EXPECT_NEAR(StaysAt<false>(0.99F), 0.35, 0.005);
+  EXPECT_GT(StaysAt<false>(0.999F), 0.99);
 }
 
 }  // namespace

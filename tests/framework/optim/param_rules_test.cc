@@ -82,6 +82,14 @@ TEST_F(ParamRulesTest, APatternBehindAnotherOrOfATiedHeadIsOfNoUse) {
   EXPECT_EQ(wrong_, 0);
 }
 
+TEST_F(ParamRulesTest, WhatIsTiedIsNamedOnlyWhereNothingElseMatches) {
+  (Scope(registry_).Layer(4, "") / "head").Param("weight2", {.shape = {5}});
+  EXPECT_THAT(
+      std::string(
+          Rules({{.match = "*"}, {.match = "head/*"}}).status().message()),
+      HasSubstr("matches only what groups before it match (as head/weight2)"));
+}
+
 TEST_F(ParamRulesTest, LayersThatShareMustAgree) {
   const auto rules = Rules({{.match = "blocks/2/attn/*", .lr_scale = 0.5}});
   ASSERT_TRUE(rules.ok());

@@ -10,6 +10,7 @@
 
 #include "framework/base/rng.h"
 #include "framework/optim/adafactor.h"
+#include "framework/optim/adamw.h"
 #include "framework/optim/first_order.h"
 #include "framework/optim/kernels.h"
 #include "framework/optim/muon.h"
@@ -38,6 +39,7 @@ std::ostream& operator<<(std::ostream& out, const Kind& kind) {
 }
 
 constexpr Kind kKinds[] = {
+    {"adamw", [] { return NewAdamW({}, ParamRules(kHyper)); }},
     {"sgd", [] { return NewSgd({.nesterov = true}, ParamRules(kHyper)); }},
     {"lion", [] { return NewLion(ParamRules(kHyper)); }},
     {"adafactor", [] { return NewAdafactor({}, ParamRules(kHyper)); }},
@@ -79,6 +81,18 @@ class RulesTest : public ::testing::TestWithParam<Kind> {
     return {at, at + place.held.size()};
   }
 
+  // All of them, of all parameters, one after the other.
+  std::vector<std::vector<float>> States(const ParamStore& store, int slab) {
+    std::vector<std::vector<float>> all;
+    for (size_t s = 0; s < store.states().size(); ++s) {
+      for (size_t p = 0;
+           p < store.slabs()[static_cast<size_t>(slab)].params.size(); ++p) {
+        all.push_back(State(store, slab, static_cast<int>(s), p));
+      }
+    }
+    return all;
+  }
+
   std::unique_ptr<Device> device_ = NewCpuDevice();
   ParamRegistry registry_;
   std::vector<char> scratch_;
@@ -98,13 +112,20 @@ TEST_P(RulesTest, SkippingChangesNothing) {
     const int slab = SlabNamed(*store, name);
     Step(*store, slab, 1, {.lr = 0.01, .clip_factor = 1});
     const auto p = Read<float>(*store, slab, Plane::kWeight);
-    const auto m = State(*store, slab, 0, 0);
-    Step(*store, slab, 2, {.lr = 0.01, .clip_factor = std::nan(""), .skip = 1});
-    EXPECT_EQ(Read<float>(*store, slab, Plane::kWeight), p) << name;
-    EXPECT_EQ(State(*store, slab, 0, 0), m) << name;
+    const auto states = States(*store, slab);
+    for (const double factor : {1.0, std::nan(""), HUGE_VAL}) {
+      Step(*store, slab, 2,
+           {.lr = 0.01, .clip_factor = std::nan(""), .skip = 1}, factor);
+      EXPECT_EQ(Read<float>(*store, slab, Plane::kWeight), p) << name;
+      EXPECT_EQ(States(*store, slab), states) << name;
+    }
     Step(*store, slab, 2, {.lr = 0.01, .clip_factor = 1});
     EXPECT_NE(Read<float>(*store, slab, Plane::kWeight), p) << name;
-    EXPECT_NE(State(*store, slab, 0, 0), m) << name;
+    const auto after = States(*store, slab);
+    for (size_t i = 0; i < states.size(); ++i) {
+      EXPECT_TRUE(states[i].empty() || after[i] != states[i])
+          << name << ", state " << i;
+    }
   }
 }
 

@@ -37,13 +37,17 @@ Gradient Random(int batch) {
   };
 }
 
-// As reduction leaves it: what other ranks own is anything.
+// As reduction leaves it: what is in other ranks' shards is anything, but of
+// slabs that one rank updates.
 void SetGradients(ParamStore& store, const Gradient& gradient) {
   for (size_t s = 0; s < store.slabs().size(); ++s) {
     const int slab = static_cast<int>(s);
-    const Range owned = store.owned(slab);
+    const bool all = store.placement().rows[s].owner != kNoOwner;
+    const Range own = ShardRange(store.slabs()[s], store.options().rank,
+                                 store.options().ranks);
     Write<float>(store, slab, Plane::kGradient, [&](int64_t i) {
-      return i >= owned.begin && i < owned.end ? gradient(slab, i) : kNaN;
+      const bool known = all || (i >= own.begin && i < own.end);
+      return known ? gradient(slab, i) : kNaN;
     });
   }
 }
@@ -65,14 +69,16 @@ void FillState(ParamStore& store) {
 class Toy {
  public:
   Toy(Device& device, int blocks, const std::string& before,
-      const std::string& after, Communicator& comm, int zero = 0)
+      const std::string& after, Communicator& comm, int zero = 0,
+      WholeTensors whole_tensors = WholeTensors::kNone)
       : comm_(comm) {
     testing::DeclareToy(registry_, blocks, kWidth);
     const auto map = [&](const std::string& text) {
       return ResolveSharing(*ParseShareSpec(text), registry_, blocks).value();
     };
     const ParamStore::Options options{.rank = comm.rank(),
-                                      .ranks = comm.size()};
+                                      .ranks = comm.size(),
+                                      .whole_tensors = whole_tensors};
     from = MakeStore(device, registry_, blocks, map(before), zero, options);
     FillState(*from);
     to = MakeStore(device, registry_, blocks, map(after), zero, options);
@@ -448,16 +454,20 @@ TEST_F(CalibrateTest, TakesNoDeviceMemory) {
 }
 
 // Several ranks: the same factors but for rounding, and with and without ZeRO
-// the same bits.
+// the same bits, also where a rank has slabs for itself.
 TEST_F(CalibrateTest, RanksAgreeWithOneAndWithEachOther) {
-  for (const char* after : {"none", "groups:3"}) {
-    Toy alone = Model("all", after);
+  using After = std::pair<const char*, WholeTensors>;
+  for (const After& after : {After{"none", WholeTensors::kNone},
+                             After{"groups:3", WholeTensors::kNone},
+                             After{"none", WholeTensors::kAll}}) {
+    Toy alone = Model("all", after.first);
     Calibration expected = alone.Start(3);
     for (int k = 0; k < 3; ++k) alone.Add(expected, Random(k), k + 1);
     for (const int ranks : {2, 4, 5}) {
       const absl::Status status = RunRanks(ranks, [&](Communicator& comm) {
-        Toy whole(*device_, 6, "all", after, comm, 0);
-        Toy sharded(*device_, 6, "all", after, comm, 1);
+        Toy whole(*device_, 6, "all", after.first, comm, 0, after.second);
+        Toy sharded(*device_, 6, "all", after.first, comm, 1, after.second);
+        std::map<Toy*, std::vector<double>> factors;
         for (Toy* toy : {&whole, &sharded}) {
           toy->Switch(StatePolicy::kCalibrated);
           Calibration c = toy->Start(3);
@@ -469,15 +479,16 @@ TEST_F(CalibrateTest, RanksAgreeWithOneAndWithEachOther) {
           EXPECT_EQ(c.batches(), 3);
           for (size_t s = 0; s < toy->origins.size(); ++s) {
             for (size_t p = 0; p < toy->params(s); ++p) {
-              const int slab = static_cast<int>(s);
-              EXPECT_NEAR(c.FactorsOf(slab, p).first,
-                          expected.FactorsOf(slab, p).first, 1e-12);
-              EXPECT_NEAR(c.FactorsOf(slab, p).second,
-                          expected.FactorsOf(slab, p).second, 1e-12);
+              const auto f = c.FactorsOf(static_cast<int>(s), p);
+              const auto e = expected.FactorsOf(static_cast<int>(s), p);
+              EXPECT_NEAR(f.first, e.first, 1e-12);
+              EXPECT_NEAR(f.second, e.second, 1e-12);
+              factors[toy].insert(factors[toy].end(), {f.first, f.second});
             }
           }
           DELINK_RETURN_IF_ERROR(c.Apply(*toy->to));
         }
+        EXPECT_EQ(factors[&whole], factors[&sharded]);
         for (size_t s = 0; s < whole.origins.size(); ++s) {
           const int slab = static_cast<int>(s);
           for (const Plane plane : {Plane::kState0, Plane::kState1}) {

@@ -361,6 +361,16 @@ def check_sweep(driver, delink, recipe, corpus, folder):
     open_page(driver, page, 390)
     check_width(driver, 390)
     check_quiet(driver, page)
+    # A measure that one of three runs has not.
+    with open(os.path.join(out, "sweep.json"), encoding="utf-8") as file:
+        table = json.load(file)
+    measure = table["measures"].index("validation_loss")
+    table["rows"][0]["measures"][measure] = None
+    with open(os.path.join(out, "sweep.json"), "w", encoding="utf-8") as file:
+        json.dump(table, file)
+    make_report(delink, [out], page)
+    open_page(driver, page, 1280)
+    assert [row[column].endswith(" (2 of 3)") for row in cells(driver)] == [True, False, False], cells(driver)
 
 
 def main():

@@ -332,6 +332,16 @@ TEST_F(Reader, ARunThatEndedEarlySaysSo) {
   EXPECT_THAT(Read().notes, ElementsAre("ended after step 1 of 4"));
 }
 
+TEST_F(Reader, AnEarlyEndIsNoneOnceTheRunWentOn) {
+  const std::string end = Line(
+      {{"event", "early_end"}, {"step", 1}, {"why", "nothing was better"}});
+  Write(Line(Step(1, "pseudo")) + end);
+  EXPECT_EQ(Read().ended_early, "nothing was better");
+  Write(Line(Step(1, "pseudo")) + end + Line(Step(2, "pseudo")));
+  EXPECT_EQ(Read().ended_early, "");
+  EXPECT_THAT(Read().notes, ElementsAre("ended after step 2 of 4"));
+}
+
 TEST_F(Reader, ARunAtWorkIsToldFromOneThatDied) {
   Write(Line(Step(1, "pseudo")));
   const std::string ranks = RunFolder::Ranks(Folder());

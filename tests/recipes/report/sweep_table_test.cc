@@ -56,6 +56,7 @@ TEST_F(SweepTableTest, GroupsByAllButTheSeed) {
   EXPECT_EQ(groups[0]["mean"][0], 5.0);
   EXPECT_NEAR(groups[0]["spread"][0].get<double>(), std::sqrt(13), 1e-12);
   EXPECT_TRUE(groups[0]["mean"][1].is_null());
+  EXPECT_EQ(groups[0]["counts"], Json::parse("[3, 0]"));
   // Of one run there is no spread, and what is cut is not counted.
   EXPECT_EQ(groups[1]["runs"], 2);
   EXPECT_EQ(groups[1]["done"], 1);
@@ -63,6 +64,20 @@ TEST_F(SweepTableTest, GroupsByAllButTheSeed) {
   EXPECT_TRUE(groups[1]["spread"][0].is_null());
   EXPECT_EQ((*json)["failures"][0]["name"], "lr=3_seed=1");
   EXPECT_EQ((*json)["failures"][0]["error"], "error: torn");
+}
+
+// Losses after so many tokens of a run that did not get so far.
+TEST_F(SweepTableTest, TellsOfHowManyRunsAMeanIs) {
+  const Json sweep = {{"settings", {"lr", "seed"}},
+                      {"measures", {"loss", "other"}},
+                      {"rows", {Row("1", "1", 2.0), Row("1", "2", nullptr)}}};
+  Leave(sweep.dump());
+  const auto json = SweepJson(dir_.path());
+  ASSERT_TRUE(json.ok()) << json.status();
+  const Json& group = (*json)["groups"][0];
+  EXPECT_EQ(group["done"], 2);
+  EXPECT_EQ(group["counts"], Json::parse("[1, 0]"));
+  EXPECT_EQ(group["mean"][0], 2.0);
 }
 
 TEST_F(SweepTableTest, NamesTheRunsThatHaveBegun) {

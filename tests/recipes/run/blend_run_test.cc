@@ -9,6 +9,7 @@
 #include <nlohmann/json.hpp>
 #include <set>
 
+#include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
 #include "data/corpus/build.h"
 #include "framework/base/file.h"
@@ -322,8 +323,9 @@ TEST_F(BlendRunTest, TheRunEndsWithItsLastSource) {
   const std::vector<std::string> sets = {
       "data.repeat=false", "schedule.steps=100", "stage.0.until.steps=50"};
   Go({.ranks = 2, .sets = sets, .out = "run"});
+  const absl::StatusOr<Sources> sources = Sources::Open(MakeRecipe());
   int64_t samples = 0;
-  for (const Loader& loader : Sources::Open(MakeRecipe())->train()) {
+  for (const Loader& loader : sources->train()) {
     samples += loader.samples_per_epoch();
   }
   const int64_t steps = samples / 8;

@@ -49,11 +49,6 @@ class CudaRunTest : public ::testing::TestWithParam<const char*> {
     const absl::Status status = Try(request, device);
     ASSERT_TRUE(status.ok()) << std::string(status.message());
   }
-  void ExpectSameBits(const std::string& a, const std::string& b) {
-    EXPECT_EQ(LossDifference(runs_.Steps(a), runs_.Steps(b)), 0);
-    EXPECT_EQ(FirstDifference(runs_.Load(a, kSteps), runs_.Load(b, kSteps)),
-              "");
-  }
   TinyRuns runs_{GetParam()};
 };
 INSTANTIATE_TEST_SUITE_P(Recipes, CudaRunTest,
@@ -80,7 +75,7 @@ TEST_P(CudaRunTest, IsTheCpusRunAndResumesToTheBit) {
     const std::string out = absl::StrCat("stopped", stop);
     Go({.sets = sets, .out = out, .until_step = stop});
     Go({.sets = sets, .out = out, .resume = true});
-    ExpectSameBits("cuda", out);
+    runs_.ExpectSameBits("cuda", out, kSteps);
   }
 }
 
@@ -100,7 +95,7 @@ TEST_P(CudaRunTest, KeepsMastersAndMomentsInFewerBits) {
     const std::string stopped = absl::StrCat("stopped", master);
     Go({.sets = sets, .out = stopped, .until_step = 6});
     Go({.sets = sets, .out = stopped, .resume = true});
-    ExpectSameBits(master, stopped);
+    runs_.ExpectSameBits(master, stopped, kSteps);
   }
 }
 
@@ -123,7 +118,7 @@ TEST_P(CudaRunTest, SeveralRanksAreOneRun) {
   Go({.ranks = 2, .sets = sets, .out = "whole"});
   Go({.ranks = 2, .sets = sharded, .out = "sharded", .lane_threads = true});
   EXPECT_LT(LossDifference(runs_.Steps("cpu"), runs_.Steps("whole")), 2e-5);
-  ExpectSameBits("whole", "sharded");
+  runs_.ExpectSameBits("whole", "sharded", kSteps);
 }
 
 TEST_P(CudaRunTest, EvaluationIsTheCpus) {

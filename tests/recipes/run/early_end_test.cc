@@ -10,6 +10,7 @@
 #include <nlohmann/json.hpp>
 
 #include "framework/base/file.h"
+#include "framework/base/log.h"
 #include "framework/checkpoint/checkpoint.h"
 #include "framework/comm/self_communicator.h"
 #include "recipes/run/best_validation.h"
@@ -107,9 +108,12 @@ TEST_F(EarlyEndTest, EndsInTheLastStageAndKeepsTheBest) {
   EXPECT_THAT(Checkpoints("run"),
               ElementsAre("best", "step-00000002", "step-00000016"));
   EXPECT_NE(Told("run").back().find("early_end"), std::string::npos);
-  // What has ended stays so.
+  // What has ended stays so, and says why.
+  const std::vector<std::string> told = Told("run");
   Go({.out = "run", .resume = true});
   EXPECT_EQ(runs_.Steps("run").size(), 16u);
+  EXPECT_EQ(Told("run").size(), told.size() + 1);
+  EXPECT_EQ(Told("run").back(), told.back());
   // A tool that is given the link means the checkpoint.
   SelfCommunicator self;
   const auto found = FindCheckpoint(
@@ -160,6 +164,33 @@ TEST_F(EarlyEndTest, FromBeforeTheBestThereIsNone) {
       .resume = true,
       .resume_from = runs_.Folder("first")});
   EXPECT_EQ(Best("run"), "step-00000002");
+}
+
+TEST_F(EarlyEndTest, OnOtherDataTheBestIsCountedAnew) {
+  const auto best = [&](int64_t step) {
+    const auto header = ReadHeader(runs_.Checkpoint("run", step));
+    EXPECT_TRUE(header.ok()) << header.status();
+    return BestValidation(header->validation);
+  };
+  Go({.sets = {"data.validation_batches=1000"},
+      .out = "run",
+      .until_step = 14});
+  EXPECT_EQ(best(14).step(), 2);
+  // There is no more than that.
+  Go({.sets = {"data.validation_batches=2000"},
+      .out = "run",
+      .until_step = 15,
+      .resume = true});
+  EXPECT_EQ(best(15).step(), 2);
+  // Nothing is compared with what was found on more.
+  SetLogLevel(LogLevel::kWarning);
+  ::testing::internal::CaptureStderr();
+  Go({.sets = {"data.validation_batches=1"}, .out = "run", .resume = true});
+  EXPECT_NE(::testing::internal::GetCapturedStderr().find("on other data"),
+            std::string::npos);
+  EXPECT_EQ(best(20).step(), 16);
+  EXPECT_EQ(Best("run"), "step-00000016");
+  EXPECT_EQ(runs_.Steps("run").size(), 20u);
 }
 
 // Whatever lies between: the batch of the stage, the ranks.

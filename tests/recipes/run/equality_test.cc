@@ -28,11 +28,6 @@ class EqualityTest : public ::testing::TestWithParam<const char*> {
     ASSERT_TRUE(status.ok()) << std::string(status.message());
     ASSERT_EQ(runs_.Steps(request.out).size(), kSteps);
   }
-  void ExpectSameBits(const std::string& a, const std::string& b) {
-    EXPECT_EQ(LossDifference(runs_.Steps(a), runs_.Steps(b)), 0);
-    EXPECT_EQ(FirstDifference(runs_.Load(a, kSteps), runs_.Load(b, kSteps)),
-              "");
-  }
   void ExpectClose(const std::string& a, const std::string& b) {
     EXPECT_LT(LossDifference(runs_.Steps(a), runs_.Steps(b)), kLossTolerance);
     const Tensors x = runs_.Load(a, kSteps), y = runs_.Load(b, kSteps);
@@ -47,7 +42,7 @@ INSTANTIATE_TEST_SUITE_P(Recipes, EqualityTest,
 TEST_P(EqualityTest, TwiceIsBitEqual) {
   Go({.out = "a"});
   Go({.out = "b"});
-  ExpectSameBits("a", "b");
+  runs_.ExpectSameBits("a", "b", kSteps);
 }
 
 TEST_P(EqualityTest, AnotherSeedIsAnotherRun) {
@@ -72,7 +67,7 @@ TEST_P(EqualityTest, ZeroOneIsBitEqualToZeroNone) {
     Go({.ranks = ranks,
         .sets = {"stage.0.parallel.zero=1", "stage.1.parallel.zero=1"},
         .out = "sharded" + n});
-    ExpectSameBits("whole" + n, "sharded" + n);
+    runs_.ExpectSameBits("whole" + n, "sharded" + n, kSteps);
   }
 }
 
@@ -80,8 +75,8 @@ TEST_P(EqualityTest, ZeroMayChangeAtTheSwitch) {
   Go({.ranks = 2, .out = "whole"});
   Go({.ranks = 2, .sets = {"stage.0.parallel.zero=1"}, .out = "first"});
   Go({.ranks = 2, .sets = {"stage.1.parallel.zero=1"}, .out = "second"});
-  ExpectSameBits("whole", "first");
-  ExpectSameBits("whole", "second");
+  runs_.ExpectSameBits("whole", "first", kSteps);
+  runs_.ExpectSameBits("whole", "second", kSteps);
 }
 
 TEST_P(EqualityTest, RecomputeIsBitEqual) {
@@ -89,7 +84,7 @@ TEST_P(EqualityTest, RecomputeIsBitEqual) {
     Go({.sets = {"model.dropout=" + dropout}, .out = "a" + dropout});
     Go({.sets = {"model.dropout=" + dropout, "run.recompute=\"block\""},
         .out = "b" + dropout});
-    ExpectSameBits("a" + dropout, "b" + dropout);
+    runs_.ExpectSameBits("a" + dropout, "b" + dropout, kSteps);
   }
 }
 
@@ -113,7 +108,7 @@ TEST_P(EqualityTest, OrderIsBitEqualWithoutSharing) {
   layer.push_back("run.order=\"layer\"");
   Go({.sets = apart, .out = "micro_batch"});
   Go({.sets = layer, .out = "layer"});
-  ExpectSameBits("micro_batch", "layer");
+  runs_.ExpectSameBits("micro_batch", "layer", kSteps);
 }
 
 TEST_P(EqualityTest, OrderIsCloseWithSharing) {

@@ -178,27 +178,46 @@ TEST(Executor, RanksWhoseProgramsDifferAreToldSo) {
   EXPECT_TRUE(status.ok()) << std::string(status.message());
 }
 
+// Sets the first element of a tensor; returns what it was.
+float Exchange(StepRig& rig, const std::string& tensor, float value) {
+  const float before = rig.Master(tensor)[0];
+  for (const LogicalTensor& t : rig.store().logical_tensors()) {
+    if (t.name != tensor) continue;
+    rig.store().SetParameters(*rig.device().NewStream(), t.slab, t.offset, 1,
+                              &value);
+  }
+  return before;
+}
+
 TEST_P(ExecutorTest, ANonFiniteStepChangesNothingAndIsNamed) {
   SelfCommunicator comm;
-  StepRig rig(comm, "none", Of({}));
-  const auto weight = rig.Weight("blocks/1/mlp/down/weight");
-  const auto master = rig.Master("blocks/1/mlp/down/weight");
-  const int64_t updates = rig.store().updates()[0];
-  // A weight beyond any float: infinity in the output of blocks/2.
-  for (const LogicalTensor& t : rig.store().logical_tensors()) {
-    if (t.name != "blocks/2/mlp/down/weight") continue;
-    const float infinity = std::numeric_limits<float>::infinity();
-    rig.store().SetParameters(*rig.device().NewStream(), t.slab, t.offset, 1,
-                              &infinity);
+  StepRig rig(comm, "none", Of({})), other(comm, "none", Of({}));
+  for (StepRig* one : {&rig, &other}) {
+    EXPECT_FALSE(one->executor().TrainStep(one->Batch(0), 1, kLr)->skipped);
   }
-  const StepResult result = *rig.executor().TrainStep(rig.Batch(1), 1, kLr);
-  EXPECT_TRUE(result.skipped);
-  EXPECT_EQ(rig.Weight("blocks/1/mlp/down/weight"), weight);
-  EXPECT_EQ(rig.Master("blocks/1/mlp/down/weight"), master);
-  EXPECT_EQ(rig.store().updates()[0], updates);
-  const std::string where = *rig.executor().Diagnose(rig.Batch(1), 1);
+  // A weight beyond any float: infinity in the output of blocks/2.
+  const std::string bad = "blocks/2/mlp/down/weight";
+  const float value =
+      Exchange(rig, bad, std::numeric_limits<float>::infinity());
+  EXPECT_TRUE(rig.executor().TrainStep(rig.Batch(1), 2, kLr)->skipped);
+  const std::string where = *rig.executor().Diagnose(rig.Batch(1), 2);
   EXPECT_NE(where.find("blocks/2"), std::string::npos) << where;
   EXPECT_NE(where.find("rank 0"), std::string::npos) << where;
+  // As if there had been no such step, there and from there on.
+  Exchange(rig, bad, value);
+  for (const int64_t step : {2, 3}) {
+    EXPECT_EQ(rig.store().updates(), other.store().updates());
+    for (const std::string& name : rig.Tensors()) {
+      EXPECT_EQ(rig.Weight(name), other.Weight(name)) << name;
+      EXPECT_EQ(rig.Master(name), other.Master(name)) << name;
+      EXPECT_EQ(rig.Moment(name, 0), other.Moment(name, 0)) << name;
+      EXPECT_EQ(rig.Moment(name, 1), other.Moment(name, 1)) << name;
+    }
+    for (StepRig* one : {&rig, &other}) {
+      EXPECT_FALSE(
+          one->executor().TrainStep(one->Batch(2), step + 1, kLr)->skipped);
+    }
+  }
 }
 
 }  // namespace

@@ -44,11 +44,6 @@ class MaskedRunTest : public ::testing::TestWithParam<const char*> {
     const absl::Status status = runs_.Run(request);
     ASSERT_TRUE(status.ok()) << std::string(status.message());
   }
-  void ExpectSameBits(const std::string& a, const std::string& b) {
-    EXPECT_EQ(LossDifference(runs_.Steps(a), runs_.Steps(b)), 0);
-    EXPECT_EQ(FirstDifference(runs_.Load(a, kSteps), runs_.Load(b, kSteps)),
-              "");
-  }
   TinyRuns runs_{GetParam(), MakeLines(), "text.jsonl"};
 };
 INSTANTIATE_TEST_SUITE_P(Recipes, MaskedRunTest,
@@ -73,7 +68,7 @@ TEST_P(MaskedRunTest, RecomputeAndResumeAreBitEqual) {
   Go({.out = "straight"});
   Go({.sets = {"run.recompute=block"}, .out = "stopped", .until_step = 7});
   Go({.sets = {"run.recompute=block"}, .out = "stopped", .resume = true});
-  ExpectSameBits("straight", "stopped");
+  runs_.ExpectSameBits("straight", "stopped", kSteps);
 }
 
 TEST_P(MaskedRunTest, IsNotResumedAsPacked) {

@@ -28,11 +28,6 @@ class Bf16Test : public ::testing::Test {
     const absl::Status status = runs_.Run(request);
     ASSERT_TRUE(status.ok()) << std::string(status.message());
   }
-  void ExpectSameBits(const std::string& a, const std::string& b) {
-    EXPECT_EQ(LossDifference(runs_.Steps(a), runs_.Steps(b)), 0);
-    EXPECT_EQ(FirstDifference(runs_.Load(a, kSteps), runs_.Load(b, kSteps)),
-              "");
-  }
   TinyRuns runs_;
 };
 
@@ -53,8 +48,8 @@ TEST_P(Bf16LayoutTest, ZeroOneAndRecomputeAreBitEqual) {
   Go({.ranks = 2,
       .sets = {"model.dropout=0.1", "run.recompute=block"},
       .out = "recomputed"});
-  ExpectSameBits("whole", "sharded");
-  ExpectSameBits("whole", "recomputed");
+  runs_.ExpectSameBits("whole", "sharded", kSteps);
+  runs_.ExpectSameBits("whole", "recomputed", kSteps);
   const std::vector<Switch> switches = runs_.Switches("sharded");
   ASSERT_EQ(switches.size(), 1);
   EXPECT_EQ(switches[0].loss_before, switches[0].loss_after);
@@ -67,7 +62,7 @@ TEST_P(Bf16LayoutTest, OrderIsBitEqualWithoutSharing) {
   layer.push_back("run.order=layer");
   Go({.sets = apart, .out = "micro_batch"});
   Go({.sets = layer, .out = "layer"});
-  ExpectSameBits("micro_batch", "layer");
+  runs_.ExpectSameBits("micro_batch", "layer", kSteps);
 }
 
 // Gradients are f32 sums, so layouts differ there as they do in fp32; where
@@ -103,7 +98,7 @@ TEST_F(Bf16ResumeTest, StoppedAnywhereEqualsTheStraightRun) {
       const std::string out = absl::StrCat("stopped", ranks, "at", stop);
       Go({.ranks = ranks, .out = out, .until_step = stop});
       Go({.ranks = ranks, .out = out, .resume = true});
-      ExpectSameBits(straight, out);
+      runs_.ExpectSameBits(straight, out, kSteps);
     }
   }
 }
@@ -195,7 +190,7 @@ TEST_F(Bf16StagesTest, SwitchesKeepTheLossToTheBitAndResume) {
     const std::string out = absl::StrCat("stopped", stop);
     Go({.out = out, .until_step = stop});
     Go({.out = out, .resume = true});
-    ExpectSameBits("run", out);
+    runs_.ExpectSameBits("run", out, kSteps);
   }
 }
 

@@ -3,8 +3,12 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <set>
 
+#include "framework/checkpoint/checkpoint.h"
 #include "nlohmann/json.hpp"
+#include "recipes/models/model_list.h"
+#include "recipes/run/offline_delink.h"
 #include "recipes/run/skip_watch.h"
 #include "tests/recipes/run/tiny_run.h"
 
@@ -49,18 +53,39 @@ TEST(SkipWatchTest, OneThatIsNotFiniteEndsTheRunUnlessToldOtherwise) {
   EXPECT_EQ(watch.skipped(), 0);
 }
 
+constexpr const char* kRate = "optimizer.lr=0.2";
+
 class SkipTest : public ::testing::Test {
  protected:
-  // Skips whatever is above the mean.
-  const std::vector<std::string> sets_ = {"optimizer.skip.outlier=1e-6",
+  // Skips whatever is above the mean, with steps so large that norms go up and
+  // down.
+  const std::vector<std::string> sets_ = {kRate, "optimizer.skip.outlier=1e-6",
                                           "optimizer.skip.window=4",
                                           "optimizer.skip.most=20"};
+  // After one step of this size nothing is finite any more.
+  const std::vector<std::string> blown_ = {
+      "optimizer.lr=1000", "optimizer.decay=1000", "optimizer.clip=0",
+      "schedule.warmup=0", "optimizer.skip.nonfinite=true"};
+
+  // The numbers of steps that a run skipped.
+  std::set<int64_t> Skipped(const std::string& out) const {
+    std::set<int64_t> steps;
+    for (const nlohmann::json& row : runs_.Rows(out)) {
+      if (row.contains("skipped")) steps.insert(row["step"].get<int64_t>());
+    }
+    return steps;
+  }
+  CheckpointHeader HeaderOf(const std::string& checkpoint) const {
+    const auto header = ReadHeader(checkpoint);
+    DELINK_CHECK(header.ok()) << header.status().ToString();
+    return *header;
+  }
   TinyRuns runs_;
 };
 
 TEST_F(SkipTest, OutliersAreSkippedAndTold) {
   ASSERT_TRUE(runs_.Run({.sets = sets_, .out = "a"}).ok());
-  ASSERT_TRUE(runs_.Run({.out = "plain"}).ok());
+  ASSERT_TRUE(runs_.Run({.sets = {kRate}, .out = "plain"}).ok());
   std::vector<double> norms;
   int skipped = 0;
   for (const nlohmann::json& row : runs_.Rows("a")) {
@@ -95,20 +120,73 @@ TEST_F(SkipTest, RanksAndResumingAreTheSame) {
   ASSERT_TRUE(
       runs_.Run({.ranks = 2, .sets = sets_, .out = "stopped", .resume = true})
           .ok());
+  const std::set<int64_t> skipped = Skipped("stopped");
+  ASSERT_FALSE(skipped.empty());
+  EXPECT_LE(*skipped.begin(), 8) << "nothing was skipped before it stopped";
+  EXPECT_GT(*skipped.rbegin(), 8) << "nothing was skipped after it";
+  EXPECT_EQ(Skipped("through"), skipped);
   EXPECT_EQ(
       FirstDifference(runs_.Load("through", 20), runs_.Load("stopped", 20)),
       "");
 }
 
 TEST_F(SkipTest, TooManyInARowEndTheRun) {
-  // After one step of this size nothing is finite any more.
-  const absl::Status status = runs_.Run(
-      {.sets = {"optimizer.lr=1000", "optimizer.decay=1000", "optimizer.clip=0",
-                "schedule.warmup=0", "optimizer.skip.nonfinite=true",
-                "optimizer.skip.most=3"},
-       .out = "a"});
+  std::vector<std::string> sets = blown_;
+  sets.push_back("optimizer.skip.most=3");
+  const absl::Status status = runs_.Run({.sets = sets, .out = "a"});
   EXPECT_THAT(std::string(status.message()),
               HasSubstr("4 steps in a row have been skipped"));
+}
+
+TEST_F(SkipTest, WhatEndsAStageDoesNotLookAtSkippedSteps) {
+  ASSERT_TRUE(runs_.Run({.sets = sets_, .out = "a", .until_step = 10}).ok());
+  ASSERT_FALSE(Skipped("a").empty());
+  std::vector<double> losses;
+  for (const nlohmann::json& row : runs_.Rows("a")) {
+    if (row.contains("loss") && !row.contains("skipped")) {
+      losses.push_back(row["loss"]);
+    }
+  }
+  EXPECT_EQ(HeaderOf(runs_.Checkpoint("a", 10)).stage_losses, losses);
+}
+
+TEST_F(SkipTest, ASwitchByHandEmptiesTheWindowToo) {
+  ASSERT_TRUE(runs_.Run({.sets = sets_, .out = "a"}).ok());
+  const std::string pseudo = runs_.Checkpoint("a", 10);
+  const auto report = OfflineDelink(
+      {.checkpoint = pseudo, .out = runs_.Folder("cut")}, BuiltInModels());
+  ASSERT_TRUE(report.ok()) << report.status();
+  const std::vector<double> before = HeaderOf(pseudo).skipped;
+  ASSERT_GT(before.size(), 2U);
+  EXPECT_EQ(HeaderOf(report->to).skipped,
+            std::vector<double>(before.begin(), before.begin() + 2));
+  ASSERT_TRUE(runs_
+                  .Run({.sets = sets_,
+                        .out = "b",
+                        .resume = true,
+                        .resume_from = report->to})
+                  .ok());
+  EXPECT_EQ(FirstDifference(runs_.Load("a", 20), runs_.Load("b", 20)), "");
+}
+
+TEST_F(SkipTest, ProbesAndCalibrationLeaveOutWhatIsNotFinite) {
+  std::vector<std::string> sets = blown_;
+  sets.insert(sets.end(), {"optimizer.skip.most=100", "run.probe_every=1",
+                           "stage.1.state=calibrated"});
+  // No batch of the calibration is finite; the steps before it were passed
+  // over.
+  const absl::Status status = runs_.Run({.sets = sets, .out = "a"});
+  EXPECT_THAT(std::string(status.message()),
+              HasSubstr("no batch had a finite gradient"));
+  const std::set<int64_t> skipped = Skipped("a");
+  EXPECT_TRUE(skipped.contains(10));
+  for (const Probe& probe : runs_.Probes("a")) {
+    EXPECT_FALSE(skipped.contains(probe.step)) << probe.step;
+    EXPECT_GT(probe.agreement, 0) << probe.step;
+  }
+  sets.push_back("optimizer.skip.nonfinite=false");
+  EXPECT_THAT(std::string(runs_.Run({.sets = sets, .out = "b"}).message()),
+              HasSubstr("is not finite"));
 }
 
 }  // namespace

@@ -43,11 +43,6 @@ class StorageTest : public ::testing::TestWithParam<Storage> {
     const absl::Status status = runs_.Run(request);
     ASSERT_TRUE(status.ok()) << std::string(status.message());
   }
-  void ExpectSameBits(const std::string& a, const std::string& b) {
-    EXPECT_EQ(LossDifference(runs_.Steps(a), runs_.Steps(b)), 0);
-    EXPECT_EQ(FirstDifference(runs_.Load(a, kSteps), runs_.Load(b, kSteps)),
-              "");
-  }
   TinyRuns runs_;
 };
 INSTANTIATE_TEST_SUITE_P(Ways, StorageTest, ::testing::ValuesIn(kStorages),
@@ -60,7 +55,7 @@ TEST_P(StorageTest, ZeroOneIsBitEqual) {
   Go({.ranks = 2,
       .sets = {"stage.0.parallel.zero=1", "stage.1.parallel.zero=1"},
       .out = "sharded"});
-  ExpectSameBits("whole", "sharded");
+  runs_.ExpectSameBits("whole", "sharded", kSteps);
 }
 
 TEST_P(StorageTest, StoppedAnywhereEqualsTheStraightRun) {
@@ -74,7 +69,7 @@ TEST_P(StorageTest, StoppedAnywhereEqualsTheStraightRun) {
       const std::string out = absl::StrCat(policy, "at", stop);
       Go({.sets = sets, .out = out, .until_step = stop});
       Go({.sets = sets, .out = out, .resume = true});
-      ExpectSameBits(policy, out);
+      runs_.ExpectSameBits(policy, out, kSteps);
     }
     const std::vector<Switch> switches = runs_.Switches(policy);
     ASSERT_EQ(switches.size(), 1);

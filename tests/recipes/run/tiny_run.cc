@@ -1,5 +1,7 @@
 #include "tests/recipes/run/tiny_run.h"
 
+#include <gtest/gtest.h>
+
 #include <algorithm>
 #include <cmath>
 #include <cstdlib>
@@ -198,6 +200,12 @@ Tensors TinyRuns::Load(const std::string& out, int64_t step) const {
   ReadTree(*file, "/model", &tensors);
   ReadTree(*file, "/optimizer", &tensors);
   return tensors;
+}
+
+void TinyRuns::ExpectSameBits(const std::string& a, const std::string& b,
+                              int64_t step) const {
+  EXPECT_EQ(LossDifference(Steps(a), Steps(b)), 0);
+  EXPECT_EQ(FirstDifference(Load(a, step), Load(b, step)), "");
 }
 
 double LossDifference(const std::vector<Step>& a, const std::vector<Step>& b) {

@@ -91,6 +91,10 @@ class TinyRuns {
   // Of the checkpoint after `step`.
   Tensors Load(const std::string& out, int64_t step) const;
   std::string Checkpoint(const std::string& out, int64_t step) const;
+  // Two runs' losses, and all that their checkpoints after `step` hold, are
+  // equal bit for bit.
+  void ExpectSameBits(const std::string& a, const std::string& b,
+                      int64_t step) const;
 
  private:
   TempDir dir_;

@@ -2,6 +2,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <cmath>
 #include <filesystem>
 #include <fstream>
 #include <string>
@@ -214,6 +215,41 @@ INSTANTIATE_TEST_SUITE_P(
         Case{"name = \"real\"", "name = \"pseudo\"",
              "gpt.toml:25:1: stage[1].name: stage[0] has the name 'pseudo' "
              "already"}));
+
+INSTANTIATE_TEST_SUITE_P(
+    Optimizers, Spoil,
+    ::testing::Values(
+        // The square of what Adafactor is given, too, is a number of fp32.
+        Case{"lr = 1e-3", "kind = \"adafactor\"\nlr = 1e-3\neps = 1e-25",
+             "gpt.toml:15:1: optimizer.eps: 1e-25 is so small that optimizer "
+             "kind \"adafactor\" would divide by 0 in fp32; give at least "
+             "1.1e-19, or leave the key out"},
+        Case{"lr = 1e-3", "lr = 1e-3\neps = 1e-50",
+             "gpt.toml:14:1: optimizer.eps: 1e-50 is so small that optimizer "
+             "kind \"adamw\" would divide by 0 in fp32; give at least "
+             "1.2e-38, or leave the key out"},
+        Case{"lr = 1e-3", "kind = \"muon\"\nlr = 0\nadamw_lr = 1e-3",
+             "gpt.toml:15:1: optimizer.adamw_lr: 0.001 would train nothing: "
+             "with lr 0 the schedule is 0 for all; give lr, and hold matrices "
+             "still by a group with lr_scale = 0"}));
+
+TEST(RecipeErrors, TheLeastEpsIsTaken) {
+  EXPECT_EQ(*Sample({"optimizer.kind=adafactor", "optimizer.eps=1.1e-19"})
+                 .optimizer.eps,
+            1.1e-19);
+  const auto f = static_cast<float>(1.1e-19);
+  EXPECT_TRUE(std::isnormal(f * f));
+  EXPECT_TRUE(std::isnormal(1.2e-38F));
+}
+
+TEST(RecipeErrors, WhatCalibrationDoesNotSee) {
+  const std::vector<std::string> sets = {"optimizer.clip_value=0.5",
+                                         "stage.1.state=calibrated"};
+  EXPECT_EQ(ErrorOf(Parse(kSample, sets)),
+            "--set stage.1.state=calibrated: stage[1].state: \"calibrated\" "
+            "does not see what optimizer.clip_value 0.5 cuts off; clip by norm "
+            "alone (optimizer.clip), or use \"scale\" or \"reset\"");
+}
 
 TEST(RecipeErrors, LaterStageCannotLink) {
   EXPECT_EQ(

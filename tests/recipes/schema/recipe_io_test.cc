@@ -1,6 +1,7 @@
 // --set, the saved form, and what may change when a run resumes.
 #include "recipes/schema/recipe_io.h"
 
+#include <algorithm>
 #include <bit>
 #include <filesystem>
 #include <string>
@@ -131,7 +132,7 @@ SharePolicy RandomPolicy(Draw& draw, bool shared) {
 OptimizerConfig RandomOptimizer(Draw& draw) {
   OptimizerConfig optimizer = {.lr = draw.Fraction(),
                                .betas = {draw.Fraction(), draw.Fraction()},
-                               .eps = draw.Fraction(),
+                               .eps = std::max(1e-30, draw.Fraction()),
                                .decay = draw.Fraction(),
                                .clip = draw.Fraction(),
                                .clip_value = draw.Fraction()};
@@ -202,6 +203,9 @@ Recipe RandomRecipe(Draw& draw) {
     if (draw.Flip()) stage.recompute = Recompute::kBlock;
     stage.calibration_batches = draw.Int(1, 9);
     stage.state = static_cast<StatePolicy>(draw.Int(0, 3));
+    if (stage.state == StatePolicy::kCalibrated) {
+      recipe.optimizer.clip_value = 0;
+    }
     stage.warmup = draw.Int(0, 100);
     stage.lr_scale = draw.Fraction();
     stage.parallel.data = draw.Int(0, 2);

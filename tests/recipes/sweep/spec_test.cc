@@ -107,6 +107,34 @@ TEST_F(SpecTest, NamesAreFoldersAndDiffer) {
   EXPECT_EQ(Grid("recipe = \"r.toml\"\n")[0].name, "run");
 }
 
+TEST_F(SpecTest, TwoRunsAreNeverOne) {
+  const std::string recipe = "recipe = \"r.toml\"\n";
+  EXPECT_THAT(Problem(recipe + "seeds = [1, 2, 1]\n"),
+              AllOf(HasSubstr("seeds"), HasSubstr("1 is there twice")));
+  EXPECT_THAT(
+      Problem(recipe + "[[axis]]\nkey = \"x\"\nvalues = [\"1\", \"1_y=2\"]\n"
+                       "[[axis]]\nkey = \"y\"\n"
+                       "values = [\"2_y=3\", \"3\"]\n"),
+      HasSubstr("two runs would be called x=1_y=2_y=3; give an axis another"));
+}
+
+TEST_F(SpecTest, WhatAnAxisVariesIsNotSetBesides) {
+  const auto problem = [&](const std::string& set) {
+    absl::StatusOr<Spec> spec = Read(kSpec);
+    EXPECT_TRUE(spec.ok()) << spec.status();
+    spec->sets.push_back(set);
+    const absl::Status status = ExpandGrid(*spec).status();
+    return std::string(status.message());
+  };
+  EXPECT_THAT(problem("optimizer.lr=1"),
+              HasSubstr("sweep.toml: --set optimizer.lr=1: is what the axis "
+                        "'lr' varies; leave one"));
+  EXPECT_THAT(problem("stage.0.lr_scale = 1"), HasSubstr("the axis 'share'"));
+  EXPECT_THAT(problem("stage.0.share.all=1"), HasSubstr("the axis 'share'"));
+  EXPECT_THAT(problem("run.seed=3"), HasSubstr("is what `seeds` sets"));
+  EXPECT_EQ(problem("optimizer.lr_scale=1"), "");
+}
+
 TEST_F(SpecTest, EverythingWrongIsToldWithItsPlace) {
   EXPECT_THAT(Problem("recipe = \"r.toml\"\nseed = [1]\nseeds = [-1]\n"
                       "[[axis]]\nkey = \"a\"\nkeys = [\"b\"]\nvalues = [1]\n"

@@ -92,6 +92,21 @@ TEST_F(TableTest, TheBestMayBeBeforeTheEnd) {
   EXPECT_EQ(row["best_step"], 20);
 }
 
+TEST_F(TableTest, ARunThatWentOnHasNotEndedEarly) {
+  const std::string end =
+      "{\"event\":\"early_end\",\"step\":29,\"why\":\"nothing better\"}\n";
+  const std::string cut = "{\"step\":30,\"tokens\":300,\"loss\":3}\n";
+  Leave(Metrics(29) + end);
+  Read();
+  EXPECT_EQ(status(), "early");
+  Leave(Metrics(29) + end + cut);
+  Read();
+  EXPECT_EQ(status(), "cut");
+  Leave(Metrics(29) + end + cut + "{\"step\":40,\"tokens\":400,\"loss\":3}\n");
+  Read();
+  EXPECT_EQ(status(), "finished");
+}
+
 TEST_F(TableTest, ARunThatIsNotWhole) {
   Read();
   EXPECT_EQ(status(), "cut");
@@ -120,6 +135,17 @@ TEST_F(TableTest, CsvIsQuotedWhereItMust) {
   const auto json = nlohmann::json::parse(ToJson(table_));
   EXPECT_EQ(json["rows"][0]["error"], "he said \"no\"");
   EXPECT_TRUE(json["rows"][1]["measures"][0].is_null());
+  const Table names = NamesFromJson(ToJson(table_));
+  EXPECT_EQ(names.settings, table_.settings);
+  ASSERT_EQ(names.rows.size(), 2u);
+  EXPECT_EQ(names.rows[1].name, "b");
+}
+
+TEST(NamesFromJsonTest, WhatIsNoTableHasNone) {
+  for (const char* text : {"", "[]", "{\"settings\":[],\"rows\":[1]}",
+                           "{\"settings\":[1],\"rows\":[]}"}) {
+    EXPECT_TRUE(NamesFromJson(text).rows.empty()) << text;
+  }
 }
 
 TEST(FirstErrorTest, TheFirstErrorElseTheLastLine) {

@@ -66,9 +66,7 @@ void MatmulGelu(Stream& stream, const MatmulGeluArgs& args) {
 
 template <typename T>
 void MatmulGeluBackward(Stream& stream, const MatmulGeluBackwardArgs& args) {
-  if (!Fused<T>(stream, args)) {
-    Made<T>::MatmulGeluBackward(stream, args);
-  }
+  if (!Fused<T>(stream, args)) Made<T>::MatmulGeluBackward(stream, args);
 }
 
 template <typename T>
