@@ -5,16 +5,17 @@ set -euo pipefail
 
 usage() {
   cat <<'TXT'
-usage: tools/study/run.sh [--out DIR] [--delink PROGRAM] [--set KEY=VALUE]...
-                          [SWEEP...]
+usage: tools/study/run.sh [--out DIR] [--delink PROGRAM] [--jobs N]
+                          [--set KEY=VALUE]... [SWEEP...]
 
 Each SWEEP (all unless given) is a file tools/study/SWEEP.toml. A run takes two
-to three minutes on two cores, all sweeps together some hours; what is finished
-is not run again. Found in the first two sweeps: the learning rates that the
-others should be run with, by --set optimizer.lr=... and so on.
+minutes on one core with bf16 instructions, all sweeps together two hours on two
+such cores; what is finished is not run again. What the first two sweeps find,
+the learning rates and the warm-up, is in the recipes that the others vary.
 
   --out DIR         where text, corpus, runs and tables go (default: runs/study)
   --delink PROGRAM  the program (default: build/program/tools/delink)
+  --jobs N          runs at once (default: 2), each with its share of the cores
   --set KEY=VALUE   of every run
   --help            this text
 TXT
@@ -23,16 +24,18 @@ TXT
 cd "$(dirname "$0")/../.."
 out=runs/study
 delink=build/program/tools/delink
+jobs=2
 sets=()
 sweeps=()
 while (($#)); do
   case $1 in
     --help | -h) usage; exit 0 ;;
-    --out | --delink | --set)
+    --out | --delink | --jobs | --set)
       (($# > 1)) || { echo "run.sh: $1 needs a value" >&2; exit 2; }
       case $1 in
         --out) out=$(cd "$OLDPWD" && realpath -m -- "$2") ;;
         --delink) delink=$(cd "$OLDPWD" && realpath -m -- "$2") ;;
+        --jobs) jobs=$2 ;;
         --set) sets+=(--set "$2") ;;
       esac
       shift 2
@@ -57,8 +60,11 @@ out=$(realpath "$out")
 failed=0
 for sweep in "${sweeps[@]}"; do
   echo "== $sweep"
+  code=0
   "$delink" sweep "tools/study/$sweep.toml" --out "$out/runs/$sweep" \
-    --set "data.train=$out/corpus/train" "${sets[@]}" || failed=1
+    --jobs "$jobs" --set "data.train=$out/corpus/train" "${sets[@]}" || code=$?
+  ((code < 128)) || exit "$code"
+  ((code == 0)) || failed=1
 done
 mkdir -p "$out/tables"
 /usr/bin/python3 -B tools/study/tables.py "$out/runs" "$out/tables" |
