@@ -39,15 +39,12 @@ target_compile_options(delink_options INTERFACE
   "$<BUILD_INTERFACE:${warnings}>")
 delink_export(delink_options delink options)
 if(DELINK_SANITIZE)
+  # Without those checks that cost most to compile and find least: a null pointer
+  # that is used faults, and the address sanitizer knows sizes better.
   target_compile_options(delink_options INTERFACE
-    -fsanitize=${DELINK_SANITIZE} -fno-omit-frame-pointer)
+    -fsanitize=${DELINK_SANITIZE} -fno-sanitize=null,object-size,vptr
+    -fno-omit-frame-pointer)
   target_link_options(delink_options INTERFACE -fsanitize=${DELINK_SANITIZE})
-endif()
-
-# Compiles again only what is new, also across build folders.
-find_program(CCACHE_PROGRAM ccache)
-if(CCACHE_PROGRAM AND NOT CMAKE_CXX_COMPILER_LAUNCHER)
-  set(CMAKE_CXX_COMPILER_LAUNCHER ${CCACHE_PROGRAM})
 endif()
 
 # A test's own code is run about as often as it is compiled: it goes without the
@@ -57,6 +54,8 @@ if(DELINK_SANITIZE)
 else()
   set(DELINK_TEST_OPTIONS $<$<CONFIG:Release>:-O1>)
 endif()
+
+include(DelinkPrecompiled)
 
 # What the sanitizer presets build: the test programs with that label.
 add_custom_target(tests_asan)
@@ -75,12 +74,24 @@ function(delink_library name)
   add_library(delink_${name} STATIC ${ARG_UNPARSED_ARGUMENTS})
   add_library(delink::${name} ALIAS delink_${name})
   target_link_libraries(delink_${name} PUBLIC delink_options ${ARG_DEPS})
+  delink_precompiled(delink_${name} library)
   if(CMAKE_CURRENT_SOURCE_DIR MATCHES "^${PROJECT_SOURCE_DIR}/tests(/|$)")
     set(set delink_testing)
   else()
     set(set delink)
   endif()
   delink_export(delink_${name} ${set} ${name})
+endfunction()
+
+# Gives a library OpenMP, or has the compiler pass over its pragmas.
+function(delink_use_openmp target)
+  if(DELINK_OPENMP)
+    target_link_libraries(${target} PRIVATE OpenMP::OpenMP_CXX)
+    # They are made without it.
+    set_target_properties(${target} PROPERTIES DISABLE_PRECOMPILE_HEADERS ON)
+  else()
+    target_compile_options(${target} PRIVATE -Wno-unknown-pragmas)
+  endif()
 endfunction()
 
 function(delink_test name)
@@ -92,6 +103,7 @@ function(delink_test name)
   target_compile_options(${name} PRIVATE ${DELINK_TEST_OPTIONS})
   target_link_libraries(${name} PRIVATE delink_options ${ARG_DEPS}
     GTest::gmock GTest::gtest GTest::gtest_main)
+  delink_precompiled(${name} test)
   if(delink::simt IN_LIST ARG_DEPS)
     set_property(TARGET ${name} PROPERTY DELINK_ON_SIMT ON)
   endif()
@@ -136,6 +148,7 @@ function(delink_mpi_test name)
   target_compile_options(${name} PRIVATE ${DELINK_TEST_OPTIONS})
   target_link_libraries(${name} PRIVATE delink_options delink_mpi_main
     ${ARG_DEPS} GTest::gmock GTest::gtest)
+  delink_precompiled(${name} test)
   delink_label_test(${name} ${ARG_LABELS})
   foreach(ranks IN LISTS ARG_UNPARSED_ARGUMENTS)
     add_test(NAME ${name}_${ranks} COMMAND ${MPIEXEC_EXECUTABLE}

@@ -112,6 +112,8 @@ done < <(libraries_of "${originals[@]}")
 cp "$root"/recipes/*.toml "$bundle/recipes/"
 cp "$root/LICENSE" "$bundle/"
 cp "$root/tools/bundle/README" "$bundle/"
+cp "$root/tools/bundle/gpu_check.py" "$bundle/"
+cp -r "$root/tools/bench" "$bundle/bench"
 cp "$root/tools/bundle/run" "$bundle/libexec/run"
 for program in "$bundle"/libexec/*; do
   name=$(basename "$program")

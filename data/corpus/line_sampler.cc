@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "absl/status/statusor.h"
 #include "data/tokenizer/utf8.h"
 
 namespace delink {

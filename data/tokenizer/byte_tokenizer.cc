@@ -1,5 +1,6 @@
 #include "data/tokenizer/byte_tokenizer.h"
 
+#include "absl/status/status.h"
 #include "framework/base/check.h"
 
 namespace delink {

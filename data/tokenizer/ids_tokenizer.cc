@@ -1,5 +1,6 @@
 #include "data/tokenizer/ids_tokenizer.h"
 
+#include "absl/status/status.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"

@@ -1,7 +1,9 @@
 #include "framework/autograd/visit_memory.h"
 
 #include <algorithm>
+#include <utility>
 
+#include "absl/status/statusor.h"
 #include "framework/base/check.h"
 
 namespace delink {

@@ -10,11 +10,16 @@ namespace delink::comm {
 
 inline void CheckCount(int64_t count) { DELINK_CHECK_GE(count, 0); }
 
-inline void CheckReduction(int64_t count, DType dtype) {
+inline void CheckAllReduce(int64_t count, DType dtype) {
   CheckCount(count);
   DELINK_CHECK(dtype == DType::kF32 || dtype == DType::kF64 ||
                dtype == DType::kI32 || dtype == DType::kI64)
       << "no reduction of this dtype";
+}
+
+inline void CheckReduceScatter(int64_t count, DType dtype) {
+  if (dtype == DType::kBF16) return CheckCount(count);
+  CheckAllReduce(count, dtype);
 }
 
 inline void CheckRoot(const Communicator& comm, int root) {

@@ -77,7 +77,8 @@ class Communicator {
   virtual int size() const = 0;
 
   // send: size() * count elements, recv: count; recv becomes the reduction of
-  // all ranks' chunk number rank(). kF32, kF64, kI32, kI64.
+  // all ranks' chunk number rank(). kF32, kF64, kI32, kI64; and kBF16, which is
+  // combined in f32 and rounded once.
   virtual std::unique_ptr<Pending> ReduceScatter(const void* send, void* recv,
                                                  int64_t count, DType dtype,
                                                  ReduceOp op) = 0;
@@ -87,7 +88,7 @@ class Communicator {
   virtual std::unique_ptr<Pending> AllGather(void* buffer, int64_t count,
                                              DType dtype) = 0;
 
-  // In place, count elements. Dtypes as in ReduceScatter.
+  // In place, count elements. kF32, kF64, kI32, kI64.
   virtual std::unique_ptr<Pending> AllReduce(void* buffer, int64_t count,
                                              DType dtype, ReduceOp op) = 0;
 

@@ -3,6 +3,7 @@
 #include <cstdlib>
 #include <cstring>
 
+#include "absl/status/statusor.h"
 #include "framework/base/check.h"
 #include "framework/base/log.h"
 #include "framework/comm/arguments.h"
@@ -23,7 +24,7 @@ class Done : public Pending {
 
 std::unique_ptr<Pending> SelfCommunicator::ReduceScatter(
     const void* send, void* recv, int64_t count, DType dtype, ReduceOp) {
-  comm::CheckReduction(count, dtype);
+  comm::CheckReduceScatter(count, dtype);
   if (count > 0) std::memcpy(recv, send, count * SizeOf(dtype));
   return std::make_unique<Done>();
 }
@@ -36,7 +37,7 @@ std::unique_ptr<Pending> SelfCommunicator::AllGather(void*, int64_t count,
 
 std::unique_ptr<Pending> SelfCommunicator::AllReduce(void*, int64_t count,
                                                      DType dtype, ReduceOp) {
-  comm::CheckReduction(count, dtype);
+  comm::CheckAllReduce(count, dtype);
   return std::make_unique<Done>();
 }
 

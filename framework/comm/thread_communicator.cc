@@ -27,7 +27,7 @@ class ThreadCommunicator : public Communicator {
   std::unique_ptr<Pending> ReduceScatter(const void* send, void* recv,
                                          int64_t count, DType dtype,
                                          ReduceOp op) override {
-    CheckReduction(count, dtype);
+    CheckReduceScatter(count, dtype);
     return group_->Post({OperationKind::kReduceScatter, count, dtype, op},
                         {rank_, send, recv});
   }
@@ -41,7 +41,7 @@ class ThreadCommunicator : public Communicator {
 
   std::unique_ptr<Pending> AllReduce(void* buffer, int64_t count, DType dtype,
                                      ReduceOp op) override {
-    CheckReduction(count, dtype);
+    CheckAllReduce(count, dtype);
     return group_->Post({OperationKind::kAllReduce, count, dtype, op},
                         {rank_, nullptr, buffer});
   }

@@ -1,6 +1,7 @@
 #include "framework/hdf5/rectangles.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "framework/base/check.h"
 

@@ -51,8 +51,17 @@ class Param {
   const Shape& shape() const { return weight_.shape(); }
 
   // Called once by each weight closure (or by a loss that computes its
-  // gradients in forward), which then writes all of the gradient.
+  // gradients in forward), which then writes all of the gradient: f32 beside
+  // weights of f32 or bf16, else f64.
   GradTarget TakeGrad() {
+    DELINK_CHECK(grad_.dtype() == StatisticsOf(grad_.dtype()))
+        << "an op that writes gradients in f32 alone, where they are kept in "
+           "bf16: take them by ops::SmallGradient, or by TakeGradAsKept";
+    return TakeGradAsKept();
+  }
+  // The same for who looks at its type: it may be bf16, too. Then a closure
+  // sums in f32, adds what is there where it is to, and rounds once.
+  GradTarget TakeGradAsKept() {
     DELINK_CHECK(grad_.defined()) << "used outside a backward";
     GradTarget target{grad_, written_};
     written_ = true;

@@ -1,5 +1,7 @@
 #include "framework/module/param_store.h"
 
+#include <algorithm>
+#include <cstdint>
 #include <map>
 #include <set>
 #include <string>
@@ -28,6 +30,7 @@ const PlanePlacement& PlacementOf(const PlacementRow& row, Plane plane) {
 absl::StatusOr<std::unique_ptr<ParamStore>> ParamStore::Create(
     Device& device, const ParamRegistry& registry, int blocks,
     const SharingMap& sharing, int zero, const Options& options) {
+  DELINK_CHECK(!options.bf16_gradients || options.dtype == DType::kBF16);
   std::unique_ptr<ParamStore> store(new ParamStore);
   store->device_ = &device;
   store->registry_ = &registry;
@@ -145,6 +148,9 @@ DType ParamStore::dtype(Plane plane) const {
   switch (plane) {
     case Plane::kWeight:
       return options_.dtype;
+    case Plane::kGradient:
+      return options_.bf16_gradients ? DType::kBF16
+                                     : StatisticsOf(options_.dtype);
     case Plane::kLow:
       return DType::kBF16;  // 16 bits
     default:

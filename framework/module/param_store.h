@@ -13,8 +13,10 @@
 //   kSplit  in the weight and the 16 bits of plane kLow, an exact f32
 //           (framework/tensor/master.h); ties are rounded away from zero
 //   kNone   the weights are all there is
-// Gradients are f32, and state is what the optimizer's StateSpecs say. In f32
-// and f64 everything has that type, and the weights are the parameters.
+// Gradients are f32, or with Options::bf16_gradients bf16 (whoever adds to one
+// does so in f32 and rounds once), and state is what the optimizer's StateSpecs
+// say. In f32 and f64 everything has that type, and the weights are the
+// parameters.
 //
 // Thread-safety: planes of different slabs may be used by different threads;
 // Bind belongs to the thread that runs the layers.
@@ -64,6 +66,7 @@ class ParamStore {
     std::vector<StateSpec> states = TwoMoments();
     WholeTensors whole_tensors = WholeTensors::kNone;
     Master master = Master::kFp32;  // of bf16 weights
+    bool bf16_gradients = false;    // of bf16 weights
   };
   // A parameter's values of one state, as this rank has them.
   struct StatePlace {

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <limits>
 #include <string>
+#include <utility>
 
 #include "framework/base/rng.h"
 #include "framework/module/param_store.h"

@@ -1,5 +1,6 @@
 #include "framework/module/placement.h"
 
+#include <algorithm>
 #include <numeric>
 
 namespace delink {

@@ -114,15 +114,13 @@ class Adafactor final : public SlabOptimizer {
                  .v = matrix ? nullptr : row.values,
                  .eps = config_.eps,
                  .relative = config_.relative,
-                 .update = update},
-                store.at(slab, Plane::kGradient, run.begin));
+                 .update = update});
     }
   }
 
  private:
-  // `g`: the gradient, which is cut in place.
-  void UpdateOne(Stream& stream, const ParamStore& store, AdafactorArgs args,
-                 void* g) const {
+  void UpdateOne(Stream& stream, const ParamStore& store,
+                 AdafactorArgs args) const {
     const OptimKernels& kernels = KernelsFor(store);
     const Workplace at(scratch(), {.rows = args.rows, .columns = args.columns});
     const int64_t n = args.params.n;
@@ -133,12 +131,21 @@ class Adafactor final : public SlabOptimizer {
     args.p_sums = at.p_sums;
     args.p_count = (n + kParamBlock - 1) / kParamBlock;
     args.step = at.step;
-    kernels.clip_gradient(stream,
-                          {.g = g, .n = n, .control = args.params.control});
     if (args.columns > 0) {
-      kernels.sum_squares(
-          stream, {.x = g, .n = n, .block = args.columns, .sums = at.rows});
-      kernels.column_squares(stream, {.x = g,
+      const UpdatedParams& params = args.params;
+      SumSquaresArgs rows{.n = n,
+                          .block = args.columns,
+                          .sums = at.rows,
+                          .clip = params.control};
+      if (params.narrow_g) {
+        rows.w = static_cast<const uint16_t*>(params.g);
+      } else {
+        rows.x = params.g;
+      }
+      kernels.sum_squares(stream, rows);
+      kernels.column_squares(stream, {.g = params.g,
+                                      .narrow_g = params.narrow_g,
+                                      .control = params.control,
                                       .rows = args.rows,
                                       .columns = args.columns,
                                       .partial = at.partial,

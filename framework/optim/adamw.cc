@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <string_view>
 #include <utility>
+#include <vector>
 
 #include "framework/optim/updated.h"
 #include "framework/tensor/block8.h"
@@ -105,6 +106,7 @@ class AdamW final : public SlabOptimizer {
       args.w = store.at(slab, Plane::kWeight, begin);
     }
     args.g = store.at(slab, Plane::kGradient, begin);
+    args.narrow_g = NarrowGradients(store);
     args.m = store.at(slab, StatePlane(0), begin);
     args.v = store.at(slab, StatePlane(1), begin);
     args.n = end - begin;

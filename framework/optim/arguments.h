@@ -8,6 +8,9 @@
 
 namespace delink {
 
+// A gradient g is of the table's type or, with an f32 table and `narrow_g`,
+// bf16, which is widened as it is read.
+
 // Device memory at a fixed address. The host writes lr, the limits and hold
 // before the step; FinishNorm writes the rest; Update reads it.
 //
@@ -55,8 +58,9 @@ struct AdamWArgs {
   void* p = nullptr;        // [n], kWhole only
   void* w = nullptr;        // [n] bf16; may be null where p is whole
   const void* g = nullptr;  // [n]
-  void* m = nullptr;        // [n]
-  void* v = nullptr;        // [n]
+  bool narrow_g = false;
+  void* m = nullptr;  // [n]
+  void* v = nullptr;  // [n]
   int64_t n = 0;
   double lr_scale = 1;
   double beta1 = 0, beta2 = 0, eps = 0, decay = 0;
@@ -81,6 +85,7 @@ struct UpdatedParams {
   void* p = nullptr;        // [n]
   void* w = nullptr;        // [n] bf16, may be null
   const void* g = nullptr;  // [n]
+  bool narrow_g = false;
   int64_t n = 0;
   double lr_scale = 1;
   double decay = 0;
@@ -110,7 +115,8 @@ struct LionArgs {
 
 // sums[i] = sum of squares of x[i * block, (i + 1) * block), the last block cut
 // at n, in double. In the f32 table x may be null: then its elements are those
-// of w, or of w and low as a split master.
+// of w, or of w and low as a split master. With `clip` they are gradients, and
+// squared is g'.
 struct SumSquaresArgs {
   const void* x = nullptr;        // [n]
   const uint16_t* w = nullptr;    // [n] bf16
@@ -118,6 +124,7 @@ struct SumSquaresArgs {
   int64_t n = 0;
   int64_t block = 0;
   double* sums = nullptr;  // [ceil(n / block)]
+  const UpdateControl* clip = nullptr;
 };
 
 // slab_optimizer.h says what FinishNorm does.

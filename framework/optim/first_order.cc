@@ -1,6 +1,7 @@
 #include "framework/optim/first_order.h"
 
 #include <utility>
+#include <vector>
 
 #include "framework/optim/kernels.h"
 #include "framework/optim/updated.h"

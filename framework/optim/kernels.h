@@ -1,7 +1,8 @@
 // The arithmetic of optimizers, as one table of functions for each kind of
 // device and element type: that of gradients, state and the parameters
-// themselves. Under bf16 these are f32 (framework/module/param_store.h), and an
-// update also writes the rounded weights.
+// themselves. Under bf16 these are f32 (framework/module/param_store.h), but
+// for gradients, which may be bf16, and an update also writes the rounded
+// weights.
 //
 // A call enqueues work on the stream and returns; on the CPU it is done on
 // return. Pointers are device memory and do not overlap. Every result of an
@@ -26,7 +27,6 @@ struct OptimKernels {
   void (*sums_tail)(Stream&, const SumsTailArgs&);
   void (*sgd)(Stream&, const SgdArgs&);
   void (*lion)(Stream&, const LionArgs&);
-  void (*clip_gradient)(Stream&, const ClipGradientArgs&);
   void (*muon_momentum)(Stream&, const MuonMomentumArgs&);
   void (*muon_normalize)(Stream&, const MuonNormalizeArgs&);
   void (*scale_add)(Stream&, const ScaleAddArgs&);

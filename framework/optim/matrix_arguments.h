@@ -8,10 +8,13 @@ namespace delink {
 
 // Muon, before the matrix is made orthogonal:
 //   m = momentum m + (1 - momentum) g'
-//   g = nesterov ? (1 - momentum) g' + momentum m : m
+//   u = nesterov ? (1 - momentum) g' + momentum m : m
+// Where the step is skipped u stays, or becomes 0 if it is not g.
 struct MuonMomentumArgs {
-  void* g = nullptr;  // [n], the gradient; becomes what is made orthogonal
+  const void* g = nullptr;  // [n]
+  bool narrow_g = false;
   void* m = nullptr;  // [n]
+  void* u = nullptr;  // [n], is made orthogonal; may be g where that is of T
   int64_t n = 0;
   double momentum = 0;
   bool nesterov = true;
@@ -47,18 +50,13 @@ struct MuonStepArgs {
   double factor = 1;
 };
 
-// g = g', in place.
-struct ClipGradientArgs {
-  void* g = nullptr;  // [n]
-  int64_t n = 0;
-  const UpdateControl* control = nullptr;
-};
-
-// sums[c] = sum of squares of column c of x, in double: over runs of
+// sums[c] = sum of squares of column c of g', in double: over runs of
 // kColumnRun rows in order, then over the runs in order.
 inline constexpr int64_t kColumnRun = 256;
 struct ColumnSquaresArgs {
-  const void* x = nullptr;  // [rows, columns]
+  const void* g = nullptr;  // [rows, columns]
+  bool narrow_g = false;
+  const UpdateControl* control = nullptr;
   int64_t rows = 0, columns = 0;
   double* partial = nullptr;  // [ceil(rows / kColumnRun), columns]
   double* sums = nullptr;     // [columns]
@@ -73,14 +71,14 @@ struct ColumnSquaresArgs {
 // and *mean = mean of r. Of a vector nothing: its v is updated by `sums`.
 //
 // `sums`: of a matrix v_ij = r_i / max(mean, eps^2) c_j, of a vector
-// v_i += b (g_i^2 - v_i); with u = g' / sqrt(max(v, eps^2)) the sums of u^2:
+// v_i += b (g'_i^2 - v_i); with u = g' / sqrt(max(v, eps^2)) the sums of u^2:
 // of a matrix by row, of a vector by runs of kAdafactorRun elements; in double,
 // element i of a row or run in lane i mod 16, as sum_squares has it.
 //
 // `step`: with rms the root of a mean square, and p's sums in p_sums,
 //   alpha = relative ? max(1e-3, rms(p)) min(lr, 1 / sqrt(update)) : lr
 //   p = p (1 - lr * decay) - alpha / max(1, rms(u)) u
-// and, with params.w given, w. params.g is g'.
+// and, with params.w given, w.
 inline constexpr int64_t kAdafactorRun = 4096;
 struct AdafactorArgs {
   UpdatedParams params;

@@ -42,13 +42,15 @@ std::vector<Part> PartsOf(const ParamDecl& decl, const SlabParam& param) {
 struct Workplace {
   char* x = nullptr;     // [rows, columns]
   char* y = nullptr;     // [rows, columns]
+  char* u = nullptr;     // [rows, columns], beside gradients of bf16
   char* gram = nullptr;  // [least, least], least = min(rows, columns)
   char* poly = nullptr;  // [least, least]
   double* sums = nullptr;
   double* scale = nullptr;
   int64_t bytes = 0;
 
-  Workplace(char* scratch, const Part& part, DType dtype) {
+  Workplace(char* scratch, const Part& part, const ParamStore& store) {
+    const DType dtype = store.dtype(Plane::kWeight);
     const auto take = [&](int64_t size) {
       char* const at = scratch + bytes;
       bytes += AlignUp(size);
@@ -58,7 +60,13 @@ struct Workplace {
     const int64_t least = std::min(part.rows, part.columns);
     const int64_t square = least * least * SizeOf(dtype);
     x = take(all);
-    y = take(all);
+    if (NarrowGradients(store)) {
+      // Read for the last time when y is still to be written.
+      u = take(part.elements() * int64_t{sizeof(float)});
+      y = u;
+    } else {
+      y = take(all);
+    }
     gram = take(square);
     poly = take(square);
     sums = reinterpret_cast<double*>(
@@ -86,9 +94,7 @@ class Muon final : public SlabOptimizer {
         const ParamDecl& decl = DeclOf(store, param);
         if (KindOf(decl, store.blocks()) != ParamKind::kHidden) continue;
         for (const Part& part : PartsOf(decl, param)) {
-          most = std::max(
-              most,
-              Workplace(nullptr, part, store.dtype(Plane::kWeight)).bytes);
+          most = std::max(most, Workplace(nullptr, part, store).bytes);
         }
       }
     }
@@ -125,6 +131,7 @@ class Muon final : public SlabOptimizer {
                             {.p = params.p,
                              .w = params.w,
                              .g = params.g,
+                             .narrow_g = params.narrow_g,
                              .m = store.at(slab, Plane::kState0, run.begin),
                              .v = store.at(slab, Plane::kState1, run.begin),
                              .n = params.n,
@@ -141,24 +148,28 @@ class Muon final : public SlabOptimizer {
                     const UpdateRun& run, const std::vector<Part>& parts,
                     const UpdateControl* control) const {
     const OptimKernels& kernels = KernelsFor(store);
-    kernels.muon_momentum(stream,
-                          {.g = store.at(slab, Plane::kGradient, run.begin),
-                           .m = store.at(slab, Plane::kState0, run.begin),
-                           .n = run.end - run.begin,
-                           .momentum = run.hyper.momentum,
-                           .nesterov = config_.nesterov,
-                           .control = control});
-    const DType dtype = store.dtype(Plane::kWeight);
     for (const Part& part : parts) {
       const UpdateRun piece = {.begin = part.offset,
                                .end = part.offset + part.elements(),
                                .hyper = run.hyper};
       const UpdatedParams params = ParamsOf(store, slab, piece, control);
-      kernels.muon_step(stream,
-                        {.params = params,
-                         .x = Orthogonal(stream, store, part, params.g),
-                         .narrow = dtype != store.dtype(Plane::kGradient),
-                         .factor = FactorOf(part)});
+      const Workplace at(scratch(), part, store);
+      void* const u = at.u != nullptr
+                          ? at.u
+                          : store.at(slab, Plane::kGradient, piece.begin);
+      kernels.muon_momentum(stream,
+                            {.g = params.g,
+                             .narrow_g = params.narrow_g,
+                             .m = store.at(slab, Plane::kState0, piece.begin),
+                             .u = u,
+                             .n = params.n,
+                             .momentum = run.hyper.momentum,
+                             .nesterov = config_.nesterov,
+                             .control = control});
+      kernels.muon_step(stream, {.params = params,
+                                 .x = Orthogonal(stream, store, part, at, u),
+                                 .narrow = Narrow(store),
+                                 .factor = FactorOf(part)});
     }
   }
 
@@ -174,13 +185,18 @@ class Muon final : public SlabOptimizer {
     return 1;
   }
 
+  // Whether matrices are made orthogonal in bf16.
+  static bool Narrow(const ParamStore& store) {
+    return store.dtype(Plane::kWeight) == DType::kBF16;
+  }
+
   // About U V^T of u = U S V^T, in scratch memory.
   const void* Orthogonal(Stream& stream, const ParamStore& store,
-                         const Part& part, const void* u) const {
+                         const Part& part, const Workplace& at,
+                         const void* u) const {
     const OptimKernels& kernels = KernelsFor(store);
     const DType dtype = store.dtype(Plane::kWeight);
-    const bool narrow = dtype != store.dtype(Plane::kGradient);
-    const Workplace at(scratch(), part, dtype);
+    const bool narrow = Narrow(store);
     const int64_t n = part.elements();
     kernels.sum_squares(stream,
                         {.x = u, .n = n, .block = kNormBlock, .sums = at.sums});

@@ -7,6 +7,7 @@
 // is tied to another (a head to the embedding) has that one's.
 #pragma once
 
+#include <cstdint>
 #include <optional>
 #include <string>
 #include <vector>

@@ -39,7 +39,7 @@ void SumSquares(Stream& stream, const ParamStore& store, int slab, Range owned,
   const bool rounded = store.dtype(plane) == DType::kBF16;
   if (rounded) {
     args.w = static_cast<const uint16_t*>(from);
-    if (store.has(Plane::kLow)) {
+    if (plane == Plane::kWeight && store.has(Plane::kLow)) {
       args.low = static_cast<const uint16_t*>(
           store.at(slab, Plane::kLow, owned.begin));
     }

@@ -5,7 +5,7 @@
 namespace delink {
 
 const OptimKernels& KernelsFor(const ParamStore& store) {
-  const DType dtype = store.dtype(Plane::kGradient);
+  const DType dtype = StatisticsOf(store.dtype(Plane::kWeight));
   const OptimKernels* const kernels =
       FindOptimKernels(store.device().kind(), dtype);
   DELINK_CHECK(kernels != nullptr) << "no optimizer for " << ToString(dtype)
@@ -17,16 +17,21 @@ const ParamDecl& DeclOf(const ParamStore& store, const SlabParam& param) {
   return store.registry().decls[static_cast<size_t>(param.decl)];
 }
 
+bool NarrowGradients(const ParamStore& store) {
+  return store.dtype(Plane::kGradient) == DType::kBF16;
+}
+
 UpdatedParams ParamsOf(const ParamStore& store, int slab, const UpdateRun& run,
                        const UpdateControl* control) {
   const Plane master = store.master();
-  DELINK_CHECK(store.dtype(master) == store.dtype(Plane::kGradient))
+  DELINK_CHECK(store.dtype(master) == StatisticsOf(store.dtype(Plane::kWeight)))
       << "only AdamW updates a master that is not whole";
   return {.p = store.at(slab, master, run.begin),
           .w = master == Plane::kWeight
                    ? nullptr
                    : store.at(slab, Plane::kWeight, run.begin),
           .g = store.at(slab, Plane::kGradient, run.begin),
+          .narrow_g = NarrowGradients(store),
           .n = run.end - run.begin,
           .lr_scale = run.hyper.lr_scale,
           .decay = run.hyper.decay,

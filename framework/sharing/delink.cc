@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <memory>
 #include <span>
 #include <string>
 #include <vector>
@@ -16,16 +17,19 @@ namespace {
 
 class Switch {
  public:
-  Switch(const ParamStore& from, ParamStore& to, StatePolicy policy,
+  Switch(const ParamStore& from, ParamStore& to,
+         const std::vector<SlabOrigin>& origins, StatePolicy policy,
          Communicator& comm)
       : from_(from),
         to_(to),
+        origins_(origins),
         policy_(policy),
         comm_(comm),
         device_(to.device()),
         stream_(device_.NewStream()) {}
 
-  absl::Status Slab(int slab, const SlabOrigin& origin) {
+  absl::Status Slab(int slab) {
+    const SlabOrigin& origin = origins_[static_cast<size_t>(slab)];
     const delink::Slab& target = to_.slabs()[static_cast<size_t>(slab)];
     DELINK_CHECK_EQ(target.elements,
                     from_.slabs()[static_cast<size_t>(origin.slab)].elements);
@@ -34,17 +38,26 @@ class Switch {
       DELINK_RETURN_IF_ERROR(CopyPlane(slab, origin.slab, plane));
     }
     const bool reset = policy_ == StatePolicy::kReset && origin.changed();
+    const bool scale = policy_ == StatePolicy::kScale && origin.changed();
+    const int twin = scale ? Twin(slab) : -1;
     bool kept = to_.states().empty() && !reset;
     for (size_t k = 0; k < to_.states().size(); ++k) {
       const int state = static_cast<int>(k);
       const int before = FindState(to_.states()[k].name);
       if (reset || before < 0) {
-        Zero(slab, state);
+        device_.FillZero(*stream_, to_.state(slab, state, 0).values,
+                         to_.bytes(slab, StatePlane(state)));
         continue;
       }
       kept = true;
+      if (twin >= 0) {
+        device_.Copy(*stream_, to_.state(slab, state, 0).values,
+                     to_.state(twin, state, 0).values,
+                     to_.bytes(slab, StatePlane(state)));
+        continue;
+      }
       DELINK_RETURN_IF_ERROR(CopyState(slab, origin.slab, state, before));
-      if (policy_ == StatePolicy::kScale && origin.changed()) {
+      if (scale) {
         const double n = static_cast<double>(origin.before) / origin.after;
         Divide(slab, state, std::pow(n, to_.states()[k].degree));
       }
@@ -63,6 +76,22 @@ class Switch {
         std::find_if(states.begin(), states.end(),
                      [&](const StateSpec& spec) { return spec.name == name; });
     return at == states.end() ? -1 : static_cast<int>(at - states.begin());
+  }
+
+  // A slab that is done and has the same state, in the same places on every
+  // rank; -1 if none. What goes through the host goes there once for all that
+  // come from one slab.
+  int Twin(int slab) const {
+    const auto& rows = to_.placement().rows;
+    const PlacementRow& row = rows[static_cast<size_t>(slab)];
+    for (int other = 0; other < slab; ++other) {
+      const auto at = static_cast<size_t>(other);
+      if (origins_[at] == origins_[static_cast<size_t>(slab)] &&
+          rows[at] == row) {
+        return other;
+      }
+    }
+    return -1;
   }
 
   absl::Status CopyPlane(int slab, int origin, Plane plane) {
@@ -184,16 +213,6 @@ class Switch {
     return absl::OkStatus();
   }
 
-  void Zero(int slab, int state) {
-    const std::vector<SlabParam>& params =
-        to_.slabs()[static_cast<size_t>(slab)].params;
-    for (size_t p = 0; p < params.size(); ++p) {
-      ChangeState(*stream_, to_, slab, state, p, [](std::span<double> values) {
-        std::fill(values.begin(), values.end(), 0.0);
-      });
-    }
-  }
-
   void Divide(int slab, int state, double divisor) {
     const std::vector<SlabParam>& params =
         to_.slabs()[static_cast<size_t>(slab)].params;
@@ -207,6 +226,7 @@ class Switch {
 
   const ParamStore& from_;
   ParamStore& to_;
+  const std::vector<SlabOrigin>& origins_;
   StatePolicy policy_;
   Communicator& comm_;
   Device& device_;
@@ -229,9 +249,9 @@ absl::Status Delink(const ParamStore& from, ParamStore& to, StatePolicy policy,
   DELINK_ASSIGN_OR_RETURN(
       const std::vector<SlabOrigin> origins,
       RelationOf(to.registry(), to.blocks(), from.sharing(), to.sharing()));
-  Switch change(from, to, policy, comm);
+  Switch change(from, to, origins, policy, comm);
   for (size_t s = 0; s < origins.size(); ++s) {
-    DELINK_RETURN_IF_ERROR(change.Slab(static_cast<int>(s), origins[s]));
+    DELINK_RETURN_IF_ERROR(change.Slab(static_cast<int>(s)));
   }
   return absl::OkStatus();
 }

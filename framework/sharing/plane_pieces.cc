@@ -3,6 +3,7 @@
 #include <vector>
 
 #include "framework/base/check.h"
+#include "framework/tensor/bfloat16.h"
 
 namespace delink {
 namespace {
@@ -39,11 +40,14 @@ void ReadPiece(Stream& stream, const ParamStore& store, int slab, Plane plane,
   Device& device = store.device();
   if (values.empty() || IsMeta(device.kind())) return;
   const void* const from = store.at(slab, plane, piece.begin);
-  if (store.dtype(plane) == DType::kF64) {
-    Read<double>(stream, device, from, values);
-  } else {
-    DELINK_CHECK(store.dtype(plane) == DType::kF32);
-    Read<float>(stream, device, from, values);
+  switch (store.dtype(plane)) {
+    case DType::kF64:
+      return Read<double>(stream, device, from, values);
+    case DType::kF32:
+      return Read<float>(stream, device, from, values);
+    default:
+      DELINK_CHECK(store.dtype(plane) == DType::kBF16);
+      return Read<BFloat16>(stream, device, from, values);
   }
 }
 

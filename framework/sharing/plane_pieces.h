@@ -30,8 +30,8 @@ void ForEachPiece(Range range, int64_t most, Visit visit) {
   }
 }
 
-// Elements `piece` of the gradient, say, or of another plane of f32 or f64,
-// which must be held; values.size() of them.
+// Elements `piece` of the gradient, say, or of another plane of floating-
+// point numbers, which must be held; values.size() of them.
 void ReadPiece(Stream& stream, const ParamStore& store, int slab, Plane plane,
                Range piece, std::span<double> values);
 

@@ -1,6 +1,7 @@
 #include "framework/sharing/resolve.h"
 
 #include <algorithm>
+#include <cstdint>
 #include <map>
 #include <set>
 #include <utility>

@@ -1,5 +1,6 @@
 #include "framework/step/executor.h"
 
+#include <algorithm>
 #include <cmath>
 #include <utility>
 
@@ -44,9 +45,8 @@ absl::StatusOr<std::unique_ptr<Executor>> Executor::Create(
   e->evaluation_analysis_ = AnalyzeProgram(e->evaluation_);
   e->train_names_ = e->NamesOf(e->train_);
   e->evaluation_names_ = e->NamesOf(e->evaluation_);
-  e->layers_ = MeasureLayers(*env.model, env.store->registry(),
-                             env.store->options().dtype, options.batch,
-                             env.accumulate, env.device->kind());
+  e->layers_ =
+      MeasureLayers(*env.model, *env.store, options.batch, env.accumulate);
   e->memory_ = SizeStep(*env.store, e->layers_, options.batch,
                         options.micro_batches, options.plan.recompute,
                         e->train_analysis_, e->evaluation_analysis_);

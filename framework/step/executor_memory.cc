@@ -1,4 +1,5 @@
 // What the executor takes of its device, all of it when it is made.
+#include <cstdint>
 #include <utility>
 
 #include "absl/strings/str_cat.h"

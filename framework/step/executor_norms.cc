@@ -1,5 +1,6 @@
 // Norms of gradients and weights, slab by slab.
 #include <cmath>
+#include <cstdint>
 
 #include "framework/base/status_macros.h"
 #include "framework/step/executor_state.h"

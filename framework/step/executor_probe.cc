@@ -47,13 +47,18 @@ int64_t ProbeBytes(const ParamStore& store) {
 }
 
 double Executor::SumSquaresOf(const Slab& slab, const void* gradient) {
-  const OptimKernels* const kernels = FindOptimKernels(
-      env_.device->kind(), env_.store->dtype(Plane::kGradient));
+  const DType dtype = env_.store->dtype(Plane::kGradient);
+  const OptimKernels* const kernels =
+      FindOptimKernels(env_.device->kind(), StatisticsOf(dtype));
   DELINK_CHECK(kernels != nullptr);
-  kernels->sum_squares(*compute_stream_, {.x = gradient,
-                                          .n = slab.elements,
-                                          .block = slab.block,
-                                          .sums = records_->sums});
+  SumSquaresArgs args{
+      .n = slab.elements, .block = slab.block, .sums = records_->sums};
+  if (dtype == DType::kBF16) {
+    args.w = static_cast<const uint16_t*>(gradient);
+  } else {
+    args.x = gradient;
+  }
+  kernels->sum_squares(*compute_stream_, args);
   std::vector<double> sums(static_cast<size_t>(slab.blocks()));
   env_.device->CopyToHost(*compute_stream_, sums.data(), records_->sums,
                           slab.blocks() * 8);

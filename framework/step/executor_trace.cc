@@ -1,6 +1,8 @@
 // What the executor tells a trace.
+#include <cstdint>
 #include <utility>
 
+#include "absl/status/status.h"
 #include "framework/step/executor_state.h"
 
 namespace delink {

@@ -1,5 +1,6 @@
 // The executor's visits: one layer at work on one micro-batch.
 #include <cmath>
+#include <string>
 
 #include "absl/strings/str_cat.h"
 #include "framework/base/status_macros.h"

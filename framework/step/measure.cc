@@ -1,7 +1,9 @@
 #include "framework/step/measure.h"
 
+#include <cstdint>
 #include <memory>
 
+#include "absl/status/statusor.h"
 #include "framework/base/check.h"
 
 namespace delink {
@@ -73,16 +75,20 @@ class Measurer {
 
 }  // namespace
 
-std::vector<LayerPlan> MeasureLayers(Sequential& model,
-                                     const ParamRegistry& registry, DType dtype,
+std::vector<LayerPlan> MeasureLayers(Sequential& model, const ParamStore& store,
                                      const BatchShape& batch,
-                                     AccumulateFn accumulate, DeviceKind of) {
-  const std::unique_ptr<Device> device = NewMetaDevice(of);
-  absl::StatusOr<std::unique_ptr<ParamStore>> store = ParamStore::Create(
-      *device, registry, model.blocks(), SharingMap(), 0,
-      {.dtype = dtype, .states = {}, .master = Master::kNone});
-  DELINK_CHECK(store.ok());  // the meta device never runs out
-  Measurer measurer(*device, model, **store, accumulate);
+                                     AccumulateFn accumulate) {
+  const std::unique_ptr<Device> device = NewMetaDevice(store.device().kind());
+  const ParamRegistry& registry = store.registry();
+  const DType dtype = store.options().dtype;
+  absl::StatusOr<std::unique_ptr<ParamStore>> meta =
+      ParamStore::Create(*device, registry, model.blocks(), SharingMap(), 0,
+                         {.dtype = dtype,
+                          .states = {},
+                          .master = Master::kNone,
+                          .bf16_gradients = store.options().bf16_gradients});
+  DELINK_CHECK(meta.ok());  // the meta device never runs out
+  Measurer measurer(*device, model, **meta, accumulate);
   measurer.SetInputs(*device->Allocate(0, "inputs"), batch.masked);
   std::vector<LayerPlan> plans;
   Shape shape{batch.micro_batch, batch.seq};

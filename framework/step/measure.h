@@ -3,6 +3,7 @@
 // counts its work.
 #pragma once
 
+#include <cstdint>
 #include <vector>
 
 #include "framework/module/param_store.h"
@@ -26,11 +27,10 @@ struct LayerPlan {
   double backward_flops = 0;
 };
 
-// One plan for each layer, for a device of the kind `of`. Parameters are left
-// unbound.
-std::vector<LayerPlan> MeasureLayers(Sequential& model,
-                                     const ParamRegistry& registry, DType dtype,
+// One plan for each layer, whose weights and gradients are of the types that
+// `store` has, for a device of its kind. Parameters are left unbound.
+std::vector<LayerPlan> MeasureLayers(Sequential& model, const ParamStore& store,
                                      const BatchShape& batch,
-                                     AccumulateFn accumulate, DeviceKind of);
+                                     AccumulateFn accumulate);
 
 }  // namespace delink

@@ -1,6 +1,7 @@
 #include "framework/step/validator.h"
 
 #include <algorithm>
+#include <cstdint>
 #include <string>
 
 #include "absl/strings/str_cat.h"

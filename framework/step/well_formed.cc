@@ -1,5 +1,6 @@
 #include "framework/step/well_formed.h"
 
+#include <cstdint>
 #include <vector>
 
 #include "absl/strings/str_cat.h"

@@ -4,6 +4,10 @@
 // - Tensors are row-major. `void*` members point to the table's dtype T;
 //   statistics marked S and gradients of parameters marked P are f32 where T is
 //   f32 or narrower, else f64. Memory is the device's; nothing is owned.
+// - Gradients that are kept in bf16 (run.gradients) come from the table of
+//   bf16: of matrices as T, with a flag in the arguments, of others by way of
+//   RoundGradientArgs. Each call sums in f32, adds what is there and rounds
+//   once.
 // - Where T is bf16, numbers are widened to f32 as they are read, everything is
 //   computed and summed in f32 or better, and an output is rounded once, when
 //   it is stored: to the nearest number, a tie to the even one. Not-a-number
@@ -34,8 +38,8 @@
 namespace delink {
 
 // C = op(A) op(B) [+ C] [+ bias], op(A) [m, k], op(B) [k, n], C [m, n].
-// A transposed A is stored [k, m], a transposed B [n, k]. C is of type P where
-// it is the gradient of a parameter, and then there is no bias.
+// A transposed A is stored [k, m], a transposed B [n, k]. C may be of type P,
+// as the gradient of a parameter, and then there is no bias.
 struct MatmulArgs {
   int64_t m, n, k;
   bool transpose_a = false;
@@ -249,6 +253,14 @@ struct AccumulateArgs {
   void* y;
 };
 
+// y (=|+=) x, a gradient that is kept in bf16.
+struct RoundGradientArgs {
+  int64_t count;
+  const void* x;  // [count] P
+  void* y;        // [count] bf16
+  bool accumulate = false;
+};
+
 // y = keep ? x / (1 - rate) : 0; backward is the same kernel on dy. Element
 // (b, t, d) has index i = (first_position + t) * D + d and is kept when
 // Uniform(Philox(key, i / 4, 0)[i % 4]) >= float(rate), where
@@ -280,6 +292,7 @@ struct EmbeddingBackwardWeightArgs {
   const void* dy;         // [N, D]
   void* dw;               // [V, D] P; rows of absent tokens are zeroed on `=`
   bool accumulate = false;
+  bool narrow = false;  // dw is T, not P
 };
 // Of rows with `positions` this is EmbeddingBackwardWeight, positions being
 // the tokens.
@@ -289,6 +302,7 @@ struct EmbeddingBackwardPositionArgs {
   const void* dy;  // [B, T, D]
   void* dp;        // [Tmax, D] P; rows no token stands at are zeroed on `=`
   bool accumulate = false;
+  bool narrow = false;  // dp is T, not P
 };
 
 // Where the vector of head h at (sample b, token t) starts, in elements:

@@ -41,6 +41,7 @@ struct Kernels {
   void (*rotary)(Stream&, const RotaryArgs&);
   void (*add)(Stream&, const AddArgs&);
   void (*accumulate)(Stream&, const AccumulateArgs&);
+  void (*round_gradient)(Stream&, const RoundGradientArgs&);
   void (*dropout)(Stream&, const DropoutArgs&);
 
   void (*embedding_forward)(Stream&, const EmbeddingForwardArgs&);

@@ -1,6 +1,7 @@
 #include "layers/kernels/work.h"
 
 #include <algorithm>
+#include <cstdint>
 
 namespace delink {
 namespace {
@@ -14,9 +15,11 @@ struct Bytes {
   double P(int64_t n) const {
     return Of(n, dtype == DType::kBF16 ? DType::kF32 : dtype);
   }
+  // Of a gradient that may be of the table's type.
+  double P(int64_t n, bool narrow) const { return narrow ? T(n) : P(n); }
   // Read, too, where a gradient is added to.
-  double Added(int64_t n, bool accumulate) const {
-    return accumulate ? P(n) : 0;
+  double Added(int64_t n, bool accumulate, bool narrow = false) const {
+    return accumulate ? P(n, narrow) : 0;
   }
 
   static double Of(int64_t n, DType dtype) {
@@ -198,6 +201,13 @@ Work WorkOf(const AccumulateArgs& a, DType dtype) {
   return {.kernel = "accumulate", .read = 2 * y, .written = y};
 }
 
+Work WorkOf(const RoundGradientArgs& a, DType dtype) {
+  const double y = Bytes::Of(a.count, DType::kBF16);
+  return {.kernel = "round_gradient",
+          .read = Bytes(dtype).P(a.count) + (a.accumulate ? y : 0),
+          .written = y};
+}
+
 Work WorkOf(const DropoutArgs& a, DType dtype) {
   const double x = Bytes(dtype).T(a.B * a.T * a.D);
   return {.kernel = "dropout", .read = x, .written = x};
@@ -214,17 +224,18 @@ Work WorkOf(const EmbeddingForwardArgs& a, DType dtype) {
 
 Work WorkOf(const EmbeddingBackwardWeightArgs& a, DType dtype) {
   const Bytes b(dtype);
-  return {
-      .kernel = "embedding_backward_weight",
-      .read = b.T(a.N * a.D) + Tokens(a.N) + b.Added(a.N * a.D, a.accumulate),
-      .written = b.P((a.accumulate ? a.N : a.V) * a.D)};
+  return {.kernel = "embedding_backward_weight",
+          .read = b.T(a.N * a.D) + Tokens(a.N) +
+                  b.Added(a.N * a.D, a.accumulate, a.narrow),
+          .written = b.P((a.accumulate ? a.N : a.V) * a.D, a.narrow)};
 }
 
 Work WorkOf(const EmbeddingBackwardPositionArgs& a, DType dtype) {
   const Bytes b(dtype);
-  return {.kernel = "embedding_backward_position",
-          .read = b.T(a.B * a.T * a.D) + b.Added(a.T * a.D, a.accumulate),
-          .written = b.P((a.accumulate ? a.T : a.Tmax) * a.D)};
+  return {
+      .kernel = "embedding_backward_position",
+      .read = b.T(a.B * a.T * a.D) + b.Added(a.T * a.D, a.accumulate, a.narrow),
+      .written = b.P((a.accumulate ? a.T : a.Tmax) * a.D, a.narrow)};
 }
 
 Work WorkOf(const AttentionForwardArgs& a, DType dtype) {

@@ -47,6 +47,7 @@ Work WorkOf(const SwiGluBackwardArgs& a, DType dtype);
 Work WorkOf(const RotaryArgs& a, DType dtype);
 Work WorkOf(const AddArgs& a, DType dtype);
 Work WorkOf(const AccumulateArgs& a, DType dtype);
+Work WorkOf(const RoundGradientArgs& a, DType dtype);
 Work WorkOf(const DropoutArgs& a, DType dtype);
 Work WorkOf(const EmbeddingForwardArgs& a, DType dtype);
 Work WorkOf(const EmbeddingBackwardWeightArgs& a, DType dtype);

@@ -49,6 +49,7 @@ Kernels WrapKernels(const Kernels& inner) {
       .rotary = Wrapped<Wrapper, &K::rotary>::Call,
       .add = Wrapped<Wrapper, &K::add>::Call,
       .accumulate = Wrapped<Wrapper, &K::accumulate>::Call,
+      .round_gradient = Wrapped<Wrapper, &K::round_gradient>::Call,
       .dropout = Wrapped<Wrapper, &K::dropout>::Call,
       .embedding_forward = Wrapped<Wrapper, &K::embedding_forward>::Call,
       .embedding_backward_weight =

@@ -2,6 +2,7 @@
 
 #include <utility>
 
+#include "absl/status/statusor.h"
 #include "framework/base/check.h"
 #include "layers/ops/causal_attention.h"
 #include "layers/ops/qk_norm.h"

@@ -1,5 +1,7 @@
 #include "layers/ops/accumulate.h"
 
+#include <cstdint>
+
 #include "framework/base/check.h"
 #include "layers/kernels/find_kernels.h"
 

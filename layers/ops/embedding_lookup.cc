@@ -1,22 +1,29 @@
 #include "layers/ops/embedding_lookup.h"
 
+#include <cstdint>
+
 #include "layers/ops/kernels_of.h"
 
 namespace delink::ops {
 namespace {
 
+// Whether the gradient is kept in bf16.
+bool Narrow(const Param::GradTarget& gradient) {
+  return gradient.value.dtype() == DType::kBF16;
+}
+
 // Of the table whose rows were taken by `rows` [N].
 void TableGrad(Backward& back, const Kernels& kernels, const int32_t* rows,
                const Tensor& dy, Param& table) {
-  const Param::GradTarget d = table.TakeGrad();
-  kernels.embedding_backward_weight(back.stream(),
-                                    {.N = dy.dim(0) * dy.dim(1),
-                                     .D = table.shape()[1],
-                                     .V = table.shape()[0],
-                                     .tokens = rows,
-                                     .dy = dy.data(),
-                                     .dw = d.value.data(),
-                                     .accumulate = d.accumulate});
+  const Param::GradTarget d = table.TakeGradAsKept();
+  kernels.embedding_backward_weight(back.stream(), {.N = dy.dim(0) * dy.dim(1),
+                                                    .D = table.shape()[1],
+                                                    .V = table.shape()[0],
+                                                    .tokens = rows,
+                                                    .dy = dy.data(),
+                                                    .dw = d.value.data(),
+                                                    .accumulate = d.accumulate,
+                                                    .narrow = Narrow(d)});
 }
 
 void WeightGrad(Backward& back, int64_t first_position,
@@ -27,7 +34,7 @@ void WeightGrad(Backward& back, int64_t first_position,
   TableGrad(back, kernels, static_cast<const int32_t*>(tokens.data()), dy, w);
   if (p == nullptr) return;
   if (positions != nullptr) return TableGrad(back, kernels, positions, dy, *p);
-  const Param::GradTarget dp = p->TakeGrad();
+  const Param::GradTarget dp = p->TakeGradAsKept();
   kernels.embedding_backward_position(back.stream(),
                                       {.B = tokens.dim(0),
                                        .T = tokens.dim(1),
@@ -36,7 +43,8 @@ void WeightGrad(Backward& back, int64_t first_position,
                                        .first_position = first_position,
                                        .dy = dy.data(),
                                        .dp = dp.value.data(),
-                                       .accumulate = dp.accumulate});
+                                       .accumulate = dp.accumulate,
+                                       .narrow = Narrow(dp)});
 }
 
 }  // namespace

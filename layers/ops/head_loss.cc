@@ -1,6 +1,7 @@
 #include "layers/ops/head_loss.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "layers/ops/kernels_of.h"
 #include "layers/ops/linear.h"
@@ -90,7 +91,7 @@ void BackwardChunk(Tape& tape, const Kernels& kernels, const Chunk& c,
                                  .c = dw.data(),
                                  .ldc = c.D,
                                  .accumulate = accumulate,
-                                 .c_is_gradient = true});
+                                 .c_is_gradient = dw.dtype() != DType::kBF16});
 }
 
 }  // namespace
@@ -125,7 +126,7 @@ void HeadLoss(Var x, Param& w, double z_weight) {
   Param::GradTarget dw;
   if (recording) {
     if (x.needs_grad()) dx = tape.Output(x.shape(), dtype);
-    dw = w.TakeGrad();
+    dw = w.TakeGradAsKept();
   }
   const int64_t rows = HeadLossChunk(N, V, dtype, tape.device().kind());
   const int64_t ld = HeadLossPitch(V, dtype);

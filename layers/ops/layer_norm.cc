@@ -1,8 +1,11 @@
 #include "layers/ops/layer_norm.h"
 
+#include <cstdint>
 #include <span>
+#include <utility>
 
 #include "layers/ops/kernels_of.h"
+#include "layers/ops/small_gradient.h"
 
 namespace delink::ops {
 namespace {
@@ -41,20 +44,22 @@ void InputGrad(Backward& back, const Saved& s, const Param& w) {
 }
 
 void WeightGrad(Backward& back, const Saved& s, Param& w, Param& b) {
-  const Param::GradTarget dw = w.TakeGrad();
-  const Param::GradTarget db = b.TakeGrad();
+  const Kernels& kernels = KernelsOf(s.x.tape(), s.x.dtype());
+  const SmallGradient dw(back, w), db(back, b);
   // Parameters of one slab: both written before in this step, or neither.
-  DELINK_CHECK_EQ(dw.accumulate, db.accumulate);
-  KernelsOf(s.x.tape(), s.x.dtype())
-      .layer_norm_backward_weight(back.stream(), {.N = s.N,
-                                                  .D = s.D,
-                                                  .dy = back.grad(s.y).data(),
-                                                  .x = s.x.data(),
-                                                  .mean = s.mean.data(),
-                                                  .rstd = s.rstd.data(),
-                                                  .dw = dw.value.data(),
-                                                  .db = db.value.data(),
-                                                  .accumulate = dw.accumulate});
+  DELINK_CHECK_EQ(dw.accumulate(), db.accumulate());
+  kernels.layer_norm_backward_weight(back.stream(),
+                                     {.N = s.N,
+                                      .D = s.D,
+                                      .dy = back.grad(s.y).data(),
+                                      .x = s.x.data(),
+                                      .mean = s.mean.data(),
+                                      .rstd = s.rstd.data(),
+                                      .dw = dw.data(),
+                                      .db = db.data(),
+                                      .accumulate = dw.accumulate()});
+  dw.Store();
+  db.Store();
 }
 
 // Of x, which the same kernel makes the sum of `terms` where there are any.

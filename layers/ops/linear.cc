@@ -1,9 +1,11 @@
 #include "layers/ops/linear.h"
 
+#include <cstdint>
 #include <vector>
 
 #include "layers/ops/gelu.h"
 #include "layers/ops/kernels_of.h"
+#include "layers/ops/small_gradient.h"
 
 namespace delink::ops {
 namespace {
@@ -56,7 +58,8 @@ void InputGrad(Backward& back, Sizes s, const Input& in, Var y,
 
 void WeightGrad(Backward& back, Sizes s, Var x, Var y, Param& w, Param* b) {
   const Kernels& kernels = KernelsOf(x.tape(), x.dtype());
-  const Param::GradTarget dw = w.TakeGrad();
+  const Param::GradTarget dw = w.TakeGradAsKept();
+  const bool narrow = dw.value.dtype() == DType::kBF16;
   const MatmulArgs product = {.m = s.out,
                               .n = s.in,
                               .k = s.N,
@@ -68,8 +71,18 @@ void WeightGrad(Backward& back, Sizes s, Var x, Var y, Param& w, Param* b) {
                               .c = dw.value.data(),
                               .ldc = s.in,
                               .accumulate = dw.accumulate,
-                              .c_is_gradient = true};
+                              .c_is_gradient = !narrow};
   if (b == nullptr) return kernels.matmul(back.stream(), product);
+  if (narrow) {
+    kernels.matmul(back.stream(), product);
+    const SmallGradient db(back, *b);
+    kernels.bias_grad(back.stream(), {.N = s.N,
+                                      .D = s.out,
+                                      .dy = product.a,
+                                      .db = db.data(),
+                                      .accumulate = db.accumulate()});
+    return db.Store();
+  }
   const Param::GradTarget db = b->TakeGrad();
   // Parameters of one slab: both written before in this step, or neither.
   DELINK_CHECK_EQ(dw.accumulate, db.accumulate);

@@ -1,6 +1,9 @@
 #include "layers/ops/qk_norm.h"
 
+#include <utility>
+
 #include "layers/ops/kernels_of.h"
+#include "layers/ops/small_gradient.h"
 
 namespace delink::ops {
 namespace {
@@ -29,19 +32,21 @@ void InputGrad(Backward& back, const Saved& s, const Param& q_w,
 
 void WeightGrad(Backward& back, const Saved& s, Param& w, int64_t first_head,
                 int64_t heads) {
-  const Param::GradTarget dw = w.TakeGrad();
-  KernelsOf(s.x.tape(), s.x.dtype())
-      .qk_norm_backward_weight(back.stream(), {.N = s.N,
-                                               .Dh = s.Dh,
-                                               .row_heads = s.H + 2 * s.Hkv,
-                                               .rstd_heads = s.H + s.Hkv,
-                                               .first_head = first_head,
-                                               .heads = heads,
-                                               .dy = back.grad(s.y).data(),
-                                               .x = s.x.data(),
-                                               .rstd = s.rstd.data(),
-                                               .dw = dw.value.data(),
-                                               .accumulate = dw.accumulate});
+  const Kernels& kernels = KernelsOf(s.x.tape(), s.x.dtype());
+  const SmallGradient dw(back, w);
+  kernels.qk_norm_backward_weight(back.stream(),
+                                  {.N = s.N,
+                                   .Dh = s.Dh,
+                                   .row_heads = s.H + 2 * s.Hkv,
+                                   .rstd_heads = s.H + s.Hkv,
+                                   .first_head = first_head,
+                                   .heads = heads,
+                                   .dy = back.grad(s.y).data(),
+                                   .x = s.x.data(),
+                                   .rstd = s.rstd.data(),
+                                   .dw = dw.data(),
+                                   .accumulate = dw.accumulate()});
+  dw.Store();
 }
 
 }  // namespace

@@ -1,8 +1,11 @@
 #include "layers/ops/rms_norm.h"
 
+#include <cstdint>
 #include <span>
+#include <utility>
 
 #include "layers/ops/kernels_of.h"
+#include "layers/ops/small_gradient.h"
 
 namespace delink::ops {
 namespace {
@@ -39,15 +42,17 @@ void InputGrad(Backward& back, const Saved& s, const Param& w) {
 }
 
 void WeightGrad(Backward& back, const Saved& s, Param& w) {
-  const Param::GradTarget dw = w.TakeGrad();
-  KernelsOf(s.x.tape(), s.x.dtype())
-      .rms_norm_backward_weight(back.stream(), {.N = s.N,
-                                                .D = s.D,
-                                                .dy = back.grad(s.y).data(),
-                                                .x = s.x.data(),
-                                                .rstd = s.rstd.data(),
-                                                .dw = dw.value.data(),
-                                                .accumulate = dw.accumulate});
+  const Kernels& kernels = KernelsOf(s.x.tape(), s.x.dtype());
+  const SmallGradient dw(back, w);
+  kernels.rms_norm_backward_weight(back.stream(),
+                                   {.N = s.N,
+                                    .D = s.D,
+                                    .dy = back.grad(s.y).data(),
+                                    .x = s.x.data(),
+                                    .rstd = s.rstd.data(),
+                                    .dw = dw.data(),
+                                    .accumulate = dw.accumulate()});
+  dw.Store();
 }
 
 // Of x, which the same kernel makes the sum of `terms` where there are any.

@@ -1,5 +1,8 @@
 #include "layers/ops/swiglu.h"
 
+#include <cstdint>
+#include <vector>
+
 #include "layers/ops/kernels_of.h"
 
 namespace delink::ops {

@@ -149,7 +149,7 @@ MpiCommunicator::~MpiCommunicator() {
 
 std::unique_ptr<Pending> MpiCommunicator::ReduceScatter(
     const void* send, void* recv, int64_t count, DType dtype, ReduceOp op) {
-  comm::CheckReduction(count, dtype);
+  comm::CheckReduceScatter(count, dtype);
   std::lock_guard lock(runtime_->mutex());
   // Tags come round when nothing of that age is under way any more.
   const int tag = reduce_scatters_++ % kTags;
@@ -186,7 +186,7 @@ std::unique_ptr<Pending> MpiCommunicator::AllGather(void* buffer, int64_t count,
 
 std::unique_ptr<Pending> MpiCommunicator::AllReduce(void* buffer, int64_t count,
                                                     DType dtype, ReduceOp op) {
-  comm::CheckReduction(count, dtype);
+  comm::CheckAllReduce(count, dtype);
   auto requests = std::make_unique<Requests>(runtime_, "AllReduce");
   std::lock_guard lock(runtime_->mutex());
   requests->AddPieces(

@@ -1,6 +1,7 @@
 #include "recipes/bench/target.h"
 
 #include <algorithm>
+#include <functional>
 
 #include "framework/base/status_macros.h"
 #include "layers/kernels/find_kernels.h"

@@ -48,7 +48,7 @@ void Flatten(const schema::Value& value, const std::string& key,
 void ReadRecipeKeys(RunRecord* run) {
   const std::string path = RunFolder::Recipe(run->folder);
   if (!PathExists(path)) {
-    run->notes.push_back("there is no recipe.toml");
+    run->notes.emplace_back("there is no recipe.toml");
     return;
   }
   const absl::StatusOr<std::string> text = ReadFile(path);
@@ -72,12 +72,12 @@ void ReadRecipeKeys(RunRecord* run) {
 void ReadMetrics(RunRecord* run) {
   const std::string path = RunFolder::Metrics(run->folder);
   if (!PathExists(path)) {
-    run->notes.push_back("there is no metrics.jsonl, so nothing to plot");
+    run->notes.emplace_back("there is no metrics.jsonl, so nothing to plot");
     return;
   }
   std::ifstream in(path, std::ios::binary);
   if (!in) {
-    run->notes.push_back("metrics.jsonl cannot be read");
+    run->notes.emplace_back("metrics.jsonl cannot be read");
     return;
   }
   MetricsReader reader(run);
@@ -87,7 +87,7 @@ void ReadMetrics(RunRecord* run) {
   }
   reader.Finish();
   if (run->steps.rows() == 0) {
-    run->notes.push_back("metrics.jsonl tells of no step");
+    run->notes.emplace_back("metrics.jsonl tells of no step");
   }
 }
 
@@ -123,7 +123,7 @@ void FindState(RunRecord* run) {
     run->notes.push_back(absl::StrCat("ended after ", got));
   }
   if (PathExists(RunFolder::Diagnosis(run->folder))) {
-    run->notes.push_back(
+    run->notes.emplace_back(
         "had steps that were not finite, or outliers: see diagnosis/ in its "
         "folder");
   }
@@ -163,7 +163,7 @@ absl::StatusOr<RunRecord> ReadRun(const std::string& folder) {
           ": is no run: it has neither recipe.toml nor metrics.jsonl nor "
           "checkpoints/; name the --out of a delink train"));
     }
-    run.notes.push_back("the folder is empty");
+    run.notes.emplace_back("the folder is empty");
     return run;
   }
   ReadRecipeKeys(&run);

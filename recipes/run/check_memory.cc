@@ -1,5 +1,8 @@
 #include "recipes/run/check_memory.h"
 
+#include <cstdint>
+#include <string>
+
 #include "absl/strings/str_cat.h"
 #include "framework/base/status_macros.h"
 #include "recipes/run/imagined_ranks.h"

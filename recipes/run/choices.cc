@@ -1,5 +1,6 @@
 #include "recipes/run/choices.h"
 
+#include <algorithm>
 #include <nlohmann/json.hpp>
 #include <string_view>
 #include <utility>

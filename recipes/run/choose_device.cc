@@ -1,5 +1,7 @@
 #include "recipes/run/choose_device.h"
 
+#include <cstdint>
+
 #include "absl/strings/str_cat.h"
 #include "framework/base/log.h"
 #include "framework/base/status_macros.h"

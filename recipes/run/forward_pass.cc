@@ -1,6 +1,7 @@
 #include "recipes/run/forward_pass.h"
 
 #include <algorithm>
+#include <cstdint>
 #include <utility>
 
 #include "framework/base/check.h"
@@ -16,8 +17,7 @@ const PhasePlan& EvalPlan(const VisitPlan& visits) {
 
 std::vector<LayerPlan> Measure(Sequential& model, const ParamStore& store,
                                const BatchShape& batch) {
-  return MeasureLayers(model, store.registry(), store.options().dtype, batch,
-                       Accumulate, store.device().kind());
+  return MeasureLayers(model, store, batch, Accumulate);
 }
 
 }  // namespace

@@ -4,6 +4,7 @@
 #include <string>
 #include <utility>
 
+#include "absl/status/statusor.h"
 #include "framework/base/check.h"
 
 namespace delink {

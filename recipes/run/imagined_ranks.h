@@ -5,6 +5,7 @@
 
 #include <memory>
 
+#include "absl/status/statusor.h"
 #include "framework/comm/self_communicator.h"
 
 namespace delink {

@@ -1,5 +1,6 @@
 #include "recipes/run/prepare.h"
 
+#include <cstdint>
 #include <utility>
 
 #include "absl/strings/str_cat.h"

@@ -3,8 +3,10 @@
 // Rank 0 writes; every function here is for rank 0 alone unless it says so.
 #pragma once
 
+#include <cstdint>
 #include <cstdio>
 #include <string>
+#include <utility>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"

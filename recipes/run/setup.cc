@@ -1,5 +1,6 @@
 #include "recipes/run/setup.h"
 
+#include <algorithm>
 #include <filesystem>
 #include <system_error>
 #include <utility>

@@ -1,5 +1,6 @@
 #include "recipes/run/stage_run.h"
 
+#include <cstdint>
 #include <utility>
 
 #include "framework/base/status_macros.h"
@@ -80,7 +81,9 @@ absl::Status StageRun::MakeStore(const SharingMap& sharing) {
                           .ranks = env_.world->size(),
                           .states = env_.optimizer->states(),
                           .whole_tensors = env_.optimizer->whole_tensors(),
-                          .master = MasterOf(env_.recipe->run.master)}));
+                          .master = MasterOf(env_.recipe->run.master),
+                          .bf16_gradients = env_.recipe->run.gradients ==
+                                            RunConfig::Gradients::kBf16}));
   return absl::OkStatus();
 }
 

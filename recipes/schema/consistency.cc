@@ -266,6 +266,16 @@ void CheckMaster(Section& document, const Recipe& recipe) {
   }
 }
 
+void CheckGradients(Section& document, const Recipe& recipe) {
+  if (recipe.run.gradients == RunConfig::Gradients::kFp32 ||
+      recipe.run.precision == RunConfig::Precision::kBf16) {
+    return;
+  }
+  document.Error("run.gradients",
+                 "\"bf16\" is for run.precision \"bf16\"; in fp32 gradients "
+                 "are fp32 as the weights are");
+}
+
 }  // namespace
 
 void Complete(Section& document, Recipe& recipe) {
@@ -277,6 +287,7 @@ void Complete(Section& document, Recipe& recipe) {
   }
   CheckSize(document, recipe);
   CheckMaster(document, recipe);
+  CheckGradients(document, recipe);
   if (!document.complete()) return;
   CompleteModel(document, recipe);
   CompleteStages(document, recipe);

@@ -313,14 +313,14 @@ void DescribeComputing(Section& s, RunConfig& run) {
   s.Int(
       "ranks_per_gpu", &run.ranks_per_gpu,
       {.doc = "ranks of a machine that may share a GPU", .min = 1, .max = 64});
-  s.Enum(
-      "precision", &run.precision,
-      {{"fp32", RunConfig::Precision::kFp32},
-       {"bf16", RunConfig::Precision::kBf16}},
-      {.doc = "of the weights and activations that layers compute with; "
-              "bf16: sums and gradients of weights stay fp32, and so do "
-              "the weights that are updated and saved (`master`) and "
-              "optimizer state (`optimizer.moments`) unless told otherwise"});
+  s.Enum("precision", &run.precision,
+         {{"fp32", RunConfig::Precision::kFp32},
+          {"bf16", RunConfig::Precision::kBf16}},
+         {.doc = "of the weights and activations that layers compute with; "
+                 "bf16: sums stay fp32, and so do gradients of weights "
+                 "(`gradients`), the weights that are updated and saved "
+                 "(`master`) and optimizer state (`optimizer.moments`) unless "
+                 "told otherwise"});
   s.Enum("master", &run.master,
          {{"fp32", RunConfig::Master::kFp32},
           {"split", RunConfig::Master::kSplit},
@@ -329,6 +329,14 @@ void DescribeComputing(Section& s, RunConfig& run) {
                  "them (4 bytes each); the same in 2, as the 16 bits that "
                  "a bf16 weight lacks; or the bf16 weights alone, rounded "
                  "stochastically. split and none: adamw only"});
+  s.Enum("gradients", &run.gradients,
+         {{"fp32", RunConfig::Gradients::kFp32},
+          {"bf16", RunConfig::Gradients::kBf16}},
+         {.doc = "of bf16 weights, added up over micro-batches, layers that "
+                 "share and ranks. bf16: 2 bytes each in place of 4; each "
+                 "addition is made in fp32 and rounded, so that of many "
+                 "contributions what is below 1 part in 512 of the sum is "
+                 "lost"});
   s.Int("micro_batch", &run.micro_batch,
         {.doc = "sequences a rank computes at once; the rest of its share of "
                 "the batch is accumulated",

@@ -106,13 +106,15 @@ struct RunConfig {
   enum class Device { kAuto, kCpu, kCuda };
   enum class Precision { kFp32, kBf16 };
   enum class Master { kFp32, kSplit, kNone };
+  enum class Gradients { kFp32, kBf16 };
   enum class Order { kMicroBatch, kLayer };
   int64_t seed = 1;
   Device device = Device::kAuto;
   int64_t ranks_per_gpu = 1;  // of a machine, that may share one
   Precision precision = Precision::kFp32;
-  Master master = Master::kFp32;  // of bf16 weights
-  int64_t micro_batch = 0;        // sequences; 0 until CheckWorld has chosen
+  Master master = Master::kFp32;           // of bf16 weights
+  Gradients gradients = Gradients::kFp32;  // of bf16 weights
+  int64_t micro_batch = 0;  // sequences; 0 until CheckWorld has chosen
   Recompute recompute = Recompute::kNone;
   Order order = Order::kMicroBatch;
   int64_t threads = 0;  // a rank; 0: the machine's cores over its ranks

@@ -12,6 +12,7 @@
 #pragma pop_macro("NDEBUG")
 
 #include <algorithm>
+#include <cstdint>
 #include <optional>
 #include <sstream>
 #include <utility>

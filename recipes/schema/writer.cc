@@ -1,5 +1,8 @@
 #include "recipes/schema/writer.h"
 
+#include <optional>
+#include <utility>
+
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "framework/base/check.h"

@@ -73,6 +73,29 @@ def losses(path):
     return [row["loss"] for row in map(json.loads, file) if "loss" in row]
 
 
+def check_gpu(bundle, folder):
+  """gpu_check.py, on the CPU: it measures, and tells what could not be."""
+  run([sys.executable, "-B", f"{bundle}/gpu_check.py", "curves", "start",
+       "speed", "--out", f"{folder}/checked", "--corpus", f"{folder}/corpus",
+       "--device", "cpu", "--recipe", "tiny.toml", "--start-recipe",
+       "tiny.toml", "--steps", "12", "--shape", "gpt-tiny", "--quick"],
+      cwd=folder, env=os.environ)
+  with open(f"{folder}/checked/summary.txt", encoding="utf-8") as file:
+    said = file.read()
+  assert re.search(r"^curves: ok .* 12 steps, loss 5\.", said, re.M), said
+  assert re.search(r"^start: ok .* one step of tiny\.toml", said, re.M), said
+  assert re.search(r"^gpt-tiny .* bf16, .*allocated \(\+0\.00 %", said,
+                   re.M), said
+  with tempfile.TemporaryDirectory(dir=folder) as empty:
+    told = subprocess.run(
+        [sys.executable, "-B", f"{bundle}/gpu_check.py", "curves", "start",
+         "--out", empty, "--device", "cpu", "--corpus", f"{folder}/none"],
+        stdout=subprocess.PIPE, text=True, check=False)
+  assert told.returncode == 1, told.stdout
+  assert told.stdout.count("no such corpus folder") == 2, told.stdout
+  assert "start: FAILED" in told.stdout, told.stdout
+
+
 def main():
   if shutil.which("patchelf") is None:
     print("SKIPPED: there is no patchelf; tools/install_deps.sh --tests")
@@ -109,6 +132,7 @@ def main():
         said = run([f"{bundle}/bin/{program}", "--gtest_list_tests"], **where)
         assert re.search(r"^\S+\.$", said, re.M), said
         expect_own(loaded(folder), bundle)
+    check_gpu(bundle, folder)
   print("ok")
 
 

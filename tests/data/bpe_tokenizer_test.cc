@@ -8,6 +8,7 @@
 #include <nlohmann/json.hpp>
 #include <sstream>
 #include <thread>
+#include <utility>
 
 #include "data/tokenizer/nfc.h"
 #include "data/tokenizer/tokenizer.h"

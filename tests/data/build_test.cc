@@ -8,6 +8,7 @@
 #include <cmath>
 #include <map>
 #include <thread>
+#include <utility>
 
 #include "data/corpus/corpus.h"
 #include "framework/base/file.h"

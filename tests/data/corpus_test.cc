@@ -8,6 +8,7 @@
 #include <iterator>
 #include <random>
 #include <thread>
+#include <utility>
 
 #include "data/corpus/build.h"
 #include "data/corpus/corpus_writer.h"

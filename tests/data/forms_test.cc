@@ -7,6 +7,7 @@
 
 #include <cstring>
 #include <optional>
+#include <utility>
 
 #include "data/corpus/build.h"
 #include "data/corpus/corpus.h"

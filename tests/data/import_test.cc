@@ -3,9 +3,11 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <functional>
 #include <random>
+#include <utility>
 
 #include "data/corpus/corpus.h"
 #include "tests/data/text_samples.h"

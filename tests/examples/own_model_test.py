@@ -66,6 +66,11 @@ def train(program, prefix, folder):
   run([program, "train", *recipe, "--out", "run", "--threads", "1"], folder)
   alone = losses(f"{folder}/run")
   assert len(alone) == STEPS and alone[-1] < alone[0] - 0.2, alone
+  run([program, "train", *recipe, "--set", "run.precision=bf16", "--set",
+       "run.gradients=bf16", "--out", "bf16", "--threads", "1"], folder)
+  rounded = losses(f"{folder}/bf16")
+  assert max(abs(a / b - 1)
+             for a, b in zip(alone, rounded, strict=True)) < 0.01, rounded
   if MPIRUN:
     run([MPIRUN, "-np", "2", program, "train", *recipe, "--set",
          "stage.1.parallel.zero=1", "--set", "stage.0.recompute=block",

@@ -90,8 +90,8 @@ class CommandLineTest(unittest.TestCase):
 
   def test_help_is_not_a_folder(self):
     with tempfile.TemporaryDirectory() as folder:
-      for name in ("include_direction", "sizes", "machine_paths", "format",
-                   "shell", "snippets", "tidy"):
+      for name in ("include_direction", "includes", "sizes", "machine_paths",
+                   "format", "shell", "snippets", "tidy"):
         code, said = lint(name, "--help", cwd=folder)
         self.assertEqual(code, 0, said)
         self.assertIn(f"{name}.py", said)
@@ -109,8 +109,8 @@ class TreeTest(LintCase):
 
   def test_the_good_tree_is_good(self):
     with Tree({}) as root:
-      for name in ("include_direction", "sizes", "machine_paths", "format",
-                   "shell"):
+      for name in ("include_direction", "includes", "sizes", "machine_paths",
+                   "format", "shell"):
         self.assertEqual(lint(name, root), (0, "ok\n"), name)
 
   def test_only_files_that_git_tracks_count(self):
@@ -121,6 +121,40 @@ class TreeTest(LintCase):
       self.assertEqual(lint("include_direction", root)[0], 0)
       subprocess.run(["git", "add", "--all"], cwd=root, check=True)
       self.assertEqual(lint("include_direction", root)[0], 1)
+
+
+class IncludesTest(LintCase):
+
+  def test_what_is_used_is_included(self):
+    for path, text, header in (
+        ("layers/ops/bad.h", "std::vector<int> x;", "vector"),
+        ("layers/ops/bad.h", "int64_t x;", "cstdint"),
+        ("layers/ops/bad.cc", "int x = std::max(1, 2);", "algorithm"),
+        ("layers/ops/bad.cc", "absl::Status F();", "absl/status/status.h"),
+        ("tests/layers/bad_test.cc", "TEST(A, B) {}", "gtest/gtest.h"),
+    ):
+      self.expect_found("includes", {path: f"// Text.\n\n{text}\n"},
+                        f"{path}:3: ", f"include {header}\n")
+
+  def test_what_brings_it(self):
+    for changes in (
+        {"layers/ops/a.h": "#include <vector>\nstd::vector<int> x;\n"},
+        {"layers/ops/a.h": "#include <vector>\n",
+         "layers/ops/b.cc": '#include "layers/ops/a.h"\nstd::vector<int> x;\n'},
+        {"layers/ops/a.cc": '#include "absl/status/statusor.h"\n'
+                            "absl::Status F();\n"},
+        {"layers/ops/a.cc": "// std::vector\nF(\"std::vector\");\n"},
+        {"layers/ops/a.cuh": "int64_t x;\n"},
+    ):
+      with Tree(changes) as root:
+        self.assertEqual(lint("includes", root), (0, "ok\n"), changes)
+
+  def test_but_not_from_afar(self):
+    self.expect_found("includes", {
+        "layers/ops/a.h": "#include <vector>\n",
+        "layers/ops/b.h": '#include "layers/ops/a.h"\n',
+        "layers/ops/c.cc": '#include "layers/ops/b.h"\nstd::vector<int> x;\n',
+    }, "layers/ops/c.cc:2: ", "include vector")
 
 
 class IncludeDirectionTest(LintCase):

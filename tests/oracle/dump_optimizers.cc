@@ -5,6 +5,7 @@
 //
 // A file is a tensor of f64 as it lies in memory: PARAM.start, PARAM.gradients
 // ([steps, elements]) and VARIANT/PARAM.end.
+#include <cstdint>
 #include <cstdio>
 #include <filesystem>
 #include <functional>

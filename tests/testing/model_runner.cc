@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "absl/status/statusor.h"
+
 namespace delink::testing {
 
 ModelRunner::ModelRunner(const Build& build, const Batch& batch,

@@ -5,10 +5,12 @@
 
 #include <gtest/gtest.h>
 
+#include <cstdint>
 #include <iostream>
 #include <memory>
 #include <utility>
 
+#include "absl/status/statusor.h"
 #include "framework/base/check.h"
 
 namespace delink::testing {

@@ -1,9 +1,11 @@
 #include "tests/testing/visit_runner.h"
 
 #include <algorithm>
+#include <cstdint>
 #include <cstring>
 #include <utility>
 
+#include "absl/status/statusor.h"
 #include "layers/ops/accumulate.h"
 
 namespace delink::testing {

@@ -1,4 +1,6 @@
 // The program with a llama: train, inspect, eval, generate, delink.
+#include <map>
+
 #include "tests/tools/program_fixture.h"
 
 namespace delink::testing {

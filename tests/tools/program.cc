@@ -8,6 +8,7 @@
 #include <cstring>
 #include <fstream>
 #include <sstream>
+#include <utility>
 
 #include "framework/checkpoint/checkpoint.h"
 #include "framework/hdf5/hdf5.h"

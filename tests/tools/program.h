@@ -1,6 +1,7 @@
 // Runs the built `delink` as a person would, and reads what it leaves.
 #pragma once
 
+#include <cstdint>
 #include <map>
 #include <string>
 #include <vector>

@@ -1,5 +1,7 @@
 // delink sweep: a grid of real runs, its table, and going on with it.
+#include <algorithm>
 #include <filesystem>
+#include <map>
 
 #include "framework/base/file.h"
 #include "tests/tools/program_fixture.h"

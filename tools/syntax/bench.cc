@@ -1,6 +1,7 @@
 #include <limits>
 #include <memory>
 #include <utility>
+#include <vector>
 
 #include "framework/sharing/share_spec.h"
 #include "tools/syntax/commands.h"

@@ -1,5 +1,8 @@
+#include <cstdint>
 #include <limits>
 #include <memory>
+#include <string>
+#include <vector>
 
 #include "tools/syntax/commands.h"
 

@@ -1,6 +1,9 @@
 #include <algorithm>
 #include <iterator>
 #include <memory>
+#include <string>
+#include <utility>
+#include <vector>
 
 #include "tools/syntax/commands.h"
 

@@ -1,5 +1,9 @@
+#include <cstdint>
 #include <limits>
 #include <memory>
+#include <string>
+#include <utility>
+#include <vector>
 
 #include "tools/syntax/commands.h"
 

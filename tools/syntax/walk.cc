@@ -1,5 +1,7 @@
 #include "tools/syntax/walk.h"
 
+#include <vector>
+
 namespace delink::tools {
 namespace {
 

@@ -38,8 +38,8 @@ __device__ void StoreFloats(T* to, const float (&from)[kSize]) {
 }
 
 // to (=|+=) from, of the gradient of a parameter.
-template <int kSize>
-__device__ void StoreGradient(float* to, const float (&from)[kSize],
+template <int kSize, typename P>
+__device__ void StoreGradient(P* to, const float (&from)[kSize],
                               bool accumulate) {
   float sum[kSize] = {};
   if (accumulate) LoadFloats(to, sum);

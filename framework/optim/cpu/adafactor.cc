@@ -11,24 +11,50 @@ namespace {
 
 constexpr int64_t kLanes = 16;
 
-// value(i) for i in [begin, end), as sum_squares adds them.
-template <typename Value>
-[[gnu::always_inline]] inline double LaneSum(int64_t begin, int64_t end,
-                                             const Value& value) {
+// A sum as sum_squares adds it.
+struct LaneSum {
   double lanes[kLanes] = {};
-  int64_t i = begin;
-  for (; i + kLanes <= end; i += kLanes) {
-    for (int64_t lane = 0; lane < kLanes; ++lane) {
-      lanes[lane] += value(i + lane);
+
+  // value(i) for i < n, a multiple of kLanes or the last that are added.
+  template <typename Value>
+  [[gnu::always_inline]] void Add(int64_t n, const Value& value) {
+    int64_t i = 0;
+    for (; i + kLanes <= n; i += kLanes) {
+      for (int64_t lane = 0; lane < kLanes; ++lane) {
+        lanes[lane] += value(i + lane);
+      }
+    }
+    for (int64_t lane = 0; i + lane < n; ++lane) lanes[lane] += value(i + lane);
+  }
+  double Total() const {
+    double sum = 0;
+    for (int64_t lane = 0; lane < kLanes / 2; ++lane) {
+      sum += lanes[lane] + lanes[lane + kLanes / 2];
+    }
+    return sum;
+  }
+};
+static_assert(kGradientTile % kLanes == 0 &&
+              kAdafactorRun % kGradientTile == 0);
+
+// g', a tile at a time.
+template <typename T>
+struct ClippedGradient {
+  Gradient<T> gradient;
+  GradientScale<T> clip;
+
+  // visit(at, n, tile) for the elements [at, at + n) of [begin, end).
+  template <typename Visit>
+  [[gnu::always_inline]] void ForTiles(int64_t begin, int64_t end,
+                                       const Visit& visit) const {
+    T tile[kGradientTile];
+    for (int64_t at = begin; at < end; at += kGradientTile) {
+      const int64_t n = end - at < kGradientTile ? end - at : kGradientTile;
+      gradient.Load(at, n, tile, clip);
+      visit(at, n, tile);
     }
   }
-  for (int64_t lane = 0; i + lane < end; ++lane) lanes[lane] += value(i + lane);
-  double sum = 0;
-  for (int64_t lane = 0; lane < kLanes / 2; ++lane) {
-    sum += lanes[lane] + lanes[lane + kLanes / 2];
-  }
-  return sum;
-}
+};
 
 double InOrder(const double* x, int64_t n) {
   double sum = 0;
@@ -43,14 +69,14 @@ double RestOf(const AdafactorArgs& a) {
 
 template <typename T>
 struct Estimate {
-  const T* g;
+  ClippedGradient<T> g;
   const T* row;
   const T* column;
   T* v;
   T rest, mean, floor;
 
   explicit Estimate(const AdafactorArgs& a)
-      : g(static_cast<const T*>(a.params.g)),
+      : g{{a.params.g, a.params.narrow_g}, GradientScale<T>(*a.params.control)},
         row(static_cast<const T*>(a.row)),
         column(static_cast<const T*>(a.column)),
         v(static_cast<T*>(a.v)),
@@ -64,15 +90,15 @@ struct Estimate {
     return gi / std::sqrt(vi < floor ? floor : vi);
   }
   // u of element j of row i, of which `of_row` is r_i / mean.
-  [[gnu::always_inline]] T InRow(const T* g_row, T of_row, int64_t j) const {
-    return Scaled(g_row[j], of_row * column[j]);
+  [[gnu::always_inline]] T InRow(T gi, T of_row, int64_t j) const {
+    return Scaled(gi, of_row * column[j]);
   }
   T OfRow(int64_t i) const { return row[i] / mean; }
-  [[gnu::always_inline]] void UpdateV(int64_t i) const {
-    v[i] = v[i] + rest * (g[i] * g[i] - v[i]);
+  [[gnu::always_inline]] void UpdateV(T gi, int64_t i) const {
+    v[i] = v[i] + rest * (gi * gi - v[i]);
   }
-  [[gnu::always_inline]] T InVector(int64_t i) const {
-    return Scaled(g[i], v[i]);
+  [[gnu::always_inline]] T InVector(T gi, int64_t i) const {
+    return Scaled(gi, v[i]);
   }
 };
 
@@ -83,9 +109,12 @@ struct VectorStep {
 
   template <typename W>
   void Run(const Target<T, W>& target, int64_t n) const {
-    for (int64_t i = 0; i < n; ++i) {
-      target.Store(i, target.p[i] * shrink + step * e.InVector(i));
-    }
+    e.g.ForTiles(0, n, [&](int64_t at, int64_t count, const T* g) {
+      for (int64_t j = 0; j < count; ++j) {
+        const int64_t i = at + j;
+        target.Store(i, target.p[i] * shrink + step * e.InVector(g[j], i));
+      }
+    });
   }
 };
 
@@ -93,17 +122,20 @@ template <typename T, typename W>
 struct RowBody {
   Target<T, W> target;
   Estimate<T> e;
-  const T* g_row;
   int64_t first;  // element of the row's begin
   T of_row, shrink, step;
 
   [[gnu::always_inline]] void operator()(int64_t begin, int64_t end) const {
     const RowBody b = *this;
-    for (int64_t j = begin; j < end; ++j) {
-      const int64_t i = b.first + j;
-      b.target.Store(i, b.target.p[i] * b.shrink +
-                            b.step * b.e.InRow(b.g_row, b.of_row, j));
-    }
+    b.e.g.ForTiles(
+        b.first + begin, b.first + end,
+        [&](int64_t at, int64_t n, const T* g) __attribute__((always_inline)) {
+          for (int64_t k = 0; k < n; ++k) {
+            const int64_t i = at + k;
+            const T u = b.e.InRow(g[k], b.of_row, i - b.first);
+            b.target.Store(i, b.target.p[i] * b.shrink + b.step * u);
+          }
+        });
   }
 };
 
@@ -111,7 +143,7 @@ struct RowBody {
 
 template <typename T>
 void ColumnSquares(Stream&, const ColumnSquaresArgs& a) {
-  const T* const x = static_cast<const T*>(a.x);
+  const ClippedGradient<T> g{{a.g, a.narrow_g}, GradientScale<T>(*a.control)};
   const int64_t runs = (a.rows + kColumnRun - 1) / kColumnRun;
 #pragma omp parallel for schedule(static) if (a.rows * a.columns > 32768)
   for (int64_t run = 0; run < runs; ++run) {
@@ -119,11 +151,15 @@ void ColumnSquares(Stream&, const ColumnSquaresArgs& a) {
     std::fill(sums, sums + a.columns, 0.0);
     const int64_t end = std::min((run + 1) * kColumnRun, a.rows);
     for (int64_t r = run * kColumnRun; r < end; ++r) {
-      const T* const row = x + r * a.columns;
-      for (int64_t c = 0; c < a.columns; ++c) {
-        const double value = row[c];
-        sums[c] += value * value;
-      }
+      const int64_t first = r * a.columns;
+      g.ForTiles(first, first + a.columns,
+                 [&](int64_t at, int64_t n, const T* tile) {
+                   double* const to = sums + (at - first);
+                   for (int64_t c = 0; c < n; ++c) {
+                     const double value = tile[c];
+                     to[c] += value * value;
+                   }
+                 });
     }
   }
   for (int64_t c = 0; c < a.columns; ++c) {
@@ -151,8 +187,9 @@ void AdafactorFactors(Stream&, const AdafactorArgs& a) {
         static_cast<T>(a.column_sums[j] / static_cast<double>(a.rows));
     column[j] = column[j] + rest * (mean - column[j]);
   }
-  *a.mean = LaneSum(0, a.rows, [&](int64_t i) { return double{row[i]}; }) /
-            static_cast<double>(a.rows);
+  LaneSum sum;
+  sum.Add(a.rows, [&](int64_t i) { return double{row[i]}; });
+  *a.mean = sum.Total() / static_cast<double>(a.rows);
 }
 
 template <typename T>
@@ -160,25 +197,34 @@ void AdafactorSums(Stream&, const AdafactorArgs& a) {
   if (a.params.control->skip != 0) return;
   const Estimate<T> e(a);
   if (a.columns == 0) {
-    for (int64_t i = 0; i < a.rows; ++i) e.UpdateV(i);
     for (int64_t run = 0; run < a.sums(); ++run) {
-      a.u_sums[run] =
-          LaneSum(run * kAdafactorRun,
-                  std::min((run + 1) * kAdafactorRun, a.rows), [&](int64_t i) {
-                    const double u = e.InVector(i);
-                    return u * u;
-                  });
+      LaneSum sum;
+      e.g.ForTiles(run * kAdafactorRun,
+                   std::min((run + 1) * kAdafactorRun, a.rows),
+                   [&](int64_t at, int64_t n, const T* g) {
+                     for (int64_t i = 0; i < n; ++i) e.UpdateV(g[i], at + i);
+                     sum.Add(n, [&](int64_t i) {
+                       const double u = e.InVector(g[i], at + i);
+                       return u * u;
+                     });
+                   });
+      a.u_sums[run] = sum.Total();
     }
     return;
   }
 #pragma omp parallel for schedule(static) if (a.rows * a.columns > 32768)
   for (int64_t i = 0; i < a.rows; ++i) {
-    const T* const g_row = e.g + i * a.columns;
     const T of_row = e.OfRow(i);
-    a.u_sums[i] = LaneSum(0, a.columns, [&](int64_t j) {
-      const double u = e.InRow(g_row, of_row, j);
-      return u * u;
-    });
+    const int64_t first = i * a.columns;
+    LaneSum sum;
+    e.g.ForTiles(first, first + a.columns,
+                 [&](int64_t at, int64_t n, const T* g) {
+                   sum.Add(n, [&](int64_t j) {
+                     const double u = e.InRow(g[j], of_row, at - first + j);
+                     return u * u;
+                   });
+                 });
+    a.u_sums[i] = sum.Total();
   }
 }
 
@@ -210,7 +256,6 @@ void AdafactorStep(Stream&, const AdafactorArgs& a) {
     for (int64_t i = 0; i < a.rows; ++i) {
       const RowBody<T, W> body = {.target = target,
                                   .e = e,
-                                  .g_row = e.g + i * a.columns,
                                   .first = i * a.columns,
                                   .of_row = e.OfRow(i),
                                   .shrink = shrink,

@@ -2,6 +2,7 @@
 #include "framework/optim/cpu/adamw.h"
 
 #include <algorithm>
+#include <cstdint>
 #include <type_traits>
 
 #include "framework/optim/cpu/cpu_kernels.h"
@@ -14,21 +15,20 @@ template <typename T, typename W>
 struct Body {
   AdamWStep<T> step;
   Target<T, W> target;
-  const T* g;
   T* m;
   T* v;
 
-  [[gnu::always_inline]] void operator()(int64_t begin, int64_t end) const {
+  [[gnu::always_inline]] void Run(int64_t begin, int64_t end,
+                                  const T* __restrict gradient) const {
     const AdamWStep<T> s = step;
     const Target<T, W> to = target;
     T* __restrict const p = to.p;
-    const T* __restrict const gradient = g;
     T* __restrict const first = m;
     T* __restrict const second = v;
     BFloat16* __restrict const w = to.w;
     for (int64_t i = begin; i < end; ++i) {
       T pi = p[i], mi = first[i], vi = second[i];
-      s(pi, gradient[i], mi, vi);
+      s(pi, gradient[i - begin], mi, vi);
       first[i] = mi;
       second[i] = vi;
       p[i] = pi;
@@ -46,16 +46,17 @@ void Run(Instructions set, const AdamWArgs& a) {
     DELINK_CHECK((std::is_same_v<T, float>));
     return AdamWInTiles(set, a);
   }
-  WithTarget<T>({.p = a.p, .w = a.w},
-                [&]<typename W>(const Target<T, W>& target) {
-                  RunElementsBy(set,
-                                Body<T, W>{.step = AdamWStep<T>(a),
-                                           .target = target,
-                                           .g = static_cast<const T*>(a.g),
-                                           .m = static_cast<T*>(a.m),
-                                           .v = static_cast<T*>(a.v)},
-                                a.n);
-                });
+  WithTarget<T>(
+      {.p = a.p, .w = a.w}, [&]<typename W>(const Target<T, W>& target) {
+        const Body<T, W> body{.step = AdamWStep<T>(a),
+                              .target = target,
+                              .m = static_cast<T*>(a.m),
+                              .v = static_cast<T*>(a.v)};
+        RunElementsBy(set,
+                      WithGradient<T, Body<T, W>>{
+                          .inner = body, .gradient = {a.g, a.narrow_g}},
+                      a.n);
+      });
 }
 
 }  // namespace

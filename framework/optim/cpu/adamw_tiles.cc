@@ -176,8 +176,9 @@ struct Tiles {
                                      int64_t at, int64_t block,
                                      int64_t n) const {
     const AdamWStep<float> s = step;
-    const float* const g = static_cast<const float*>(a.g) + at;
-    float p[kTile], m[kTile], v[kTile];
+    const Gradient<float> gradient = {a.g, a.narrow_g};
+    float g[kTile], p[kTile], m[kTile], v[kTile];
+    gradient.Load(at, n, g, std::identity());
     LoadParams(a, at, n, p);
     LoadMoment<true>(first, at, block, n, m);
     LoadMoment<false>(second, at, block, n, v);

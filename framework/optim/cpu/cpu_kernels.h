@@ -14,8 +14,6 @@ void Sgd(Stream& stream, const SgdArgs& args);
 template <typename T>
 void Lion(Stream& stream, const LionArgs& args);
 template <typename T>
-void ClipGradient(Stream& stream, const ClipGradientArgs& args);
-template <typename T>
 void MuonMomentum(Stream& stream, const MuonMomentumArgs& args);
 template <typename T>
 void MuonNormalize(Stream& stream, const MuonNormalizeArgs& args);

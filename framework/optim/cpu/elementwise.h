@@ -1,7 +1,10 @@
 // Private to framework/optim/cpu: what elementwise updates have in common.
 #pragma once
 
+#include <bit>
 #include <cmath>
+#include <cstdint>
+#include <functional>
 #include <limits>
 #include <type_traits>
 
@@ -25,6 +28,55 @@ struct GradientScale {
     const T scaled = g * scale;
     const T low = scaled < -limit ? -limit : scaled;
     return low > limit ? limit : low;
+  }
+};
+
+// Elements of a gradient that are widened at a time.
+inline constexpr int64_t kGradientTile = 512;
+
+// A gradient as the arguments have it: T or, where T is float, bf16.
+template <typename T>
+struct Gradient {
+  const void* g;
+  bool narrow;
+
+  const T* plain() const { return static_cast<const T*>(g); }
+
+  // tile[i] = number(element begin + i) for i < n.
+  template <typename Number>
+  [[gnu::always_inline]] void Load(int64_t begin, int64_t n, T* tile,
+                                   const Number& number) const {
+    if constexpr (std::is_same_v<T, float>) {
+      if (narrow) {
+        const auto* const from = static_cast<const uint16_t*>(g) + begin;
+        for (int64_t i = 0; i < n; ++i) {
+          tile[i] = number(std::bit_cast<float>(uint32_t{from[i]} << 16));
+        }
+        return;
+      }
+    }
+    const T* const from = plain() + begin;
+    for (int64_t i = 0; i < n; ++i) tile[i] = number(from[i]);
+  }
+};
+
+// A Body around one that is handed its gradient: Run(begin, end, g), where g[0]
+// is that of element `begin`.
+template <typename T, typename Inner>
+struct WithGradient {
+  Inner inner;
+  Gradient<T> gradient;
+
+  [[gnu::always_inline]] void operator()(int64_t begin, int64_t end) const {
+    if (!gradient.narrow) {
+      return inner.Run(begin, end, gradient.plain() + begin);
+    }
+    T tile[kGradientTile];
+    for (int64_t at = begin; at < end; at += kGradientTile) {
+      const int64_t n = end - at < kGradientTile ? end - at : kGradientTile;
+      gradient.Load(at, n, tile, std::identity());
+      inner.Run(at, at + n, tile);
+    }
   }
 };
 

@@ -10,17 +10,17 @@ template <typename T, typename W, bool kMomentum>
 struct SgdBody {
   Target<T, W> target;
   GradientScale<T> clip;
-  const T* g;
   T* m;
   T momentum, decay, step;
   bool nesterov;
 
-  [[gnu::always_inline]] void operator()(int64_t begin, int64_t end) const {
+  [[gnu::always_inline]] void Run(int64_t begin, int64_t end,
+                                  const T* g) const {
     // Copies, which a store through another pointer cannot change.
     const SgdBody b = *this;
     for (int64_t i = begin; i < end; ++i) {
       const T old = b.target.p[i];
-      const T gi = b.clip(b.g[i]) + b.decay * old;
+      const T gi = b.clip(g[i - begin]) + b.decay * old;
       T direction = gi;
       if constexpr (kMomentum) {
         const T mi = b.momentum * b.m[i] + gi;
@@ -36,14 +36,14 @@ template <typename T, typename W>
 struct LionBody {
   Target<T, W> target;
   GradientScale<T> clip;
-  const T* g;
   T* m;
   T beta1, rest1, beta2, rest2, shrink, step;
 
-  [[gnu::always_inline]] void operator()(int64_t begin, int64_t end) const {
+  [[gnu::always_inline]] void Run(int64_t begin, int64_t end,
+                                  const T* g) const {
     const LionBody b = *this;
     for (int64_t i = begin; i < end; ++i) {
-      const T gi = b.clip(b.g[i]);
+      const T gi = b.clip(g[i - begin]);
       const T mi = b.m[i];
       const T way = mi * b.beta1 + gi * b.rest1;
       b.m[i] = mi * b.beta2 + gi * b.rest2;
@@ -53,21 +53,29 @@ struct LionBody {
   }
 };
 
+// body over all elements, with their gradient.
+template <typename T, typename Body>
+void RunUpdate(const Body& body, const UpdatedParams& params) {
+  RunElements(WithGradient<T, Body>{.inner = body,
+                                    .gradient = {params.g, params.narrow_g}},
+              params.n);
+}
+
 template <typename T, bool kMomentum>
 void RunSgd(const SgdArgs& a) {
   const UpdatedParams& params = a.params;
   const UpdateControl& control = *params.control;
   WithTarget<T>(params, [&]<typename W>(const Target<T, W>& target) {
-    RunElements(SgdBody<T, W, kMomentum>{.target = target,
-                                         .clip = GradientScale<T>(control),
-                                         .g = static_cast<const T*>(params.g),
-                                         .m = static_cast<T*>(a.m),
-                                         .momentum = static_cast<T>(a.momentum),
-                                         .decay = static_cast<T>(params.decay),
-                                         .step = static_cast<T>(
-                                             -(control.lr * params.lr_scale)),
-                                         .nesterov = a.nesterov},
-                params.n);
+    RunUpdate<T>(
+        SgdBody<T, W, kMomentum>{
+            .target = target,
+            .clip = GradientScale<T>(control),
+            .m = static_cast<T*>(a.m),
+            .momentum = static_cast<T>(a.momentum),
+            .decay = static_cast<T>(params.decay),
+            .step = static_cast<T>(-(control.lr * params.lr_scale)),
+            .nesterov = a.nesterov},
+        params);
   });
 }
 
@@ -90,17 +98,16 @@ void Lion(Stream&, const LionArgs& a) {
   if (control.skip != 0) return;
   const double lr = control.lr * params.lr_scale;
   WithTarget<T>(params, [&]<typename W>(const Target<T, W>& target) {
-    RunElements(LionBody<T, W>{.target = target,
-                               .clip = GradientScale<T>(control),
-                               .g = static_cast<const T*>(params.g),
-                               .m = static_cast<T*>(a.m),
-                               .beta1 = static_cast<T>(a.beta1),
-                               .rest1 = static_cast<T>(1 - a.beta1),
-                               .beta2 = static_cast<T>(a.beta2),
-                               .rest2 = static_cast<T>(1 - a.beta2),
-                               .shrink = static_cast<T>(1 - lr * params.decay),
-                               .step = static_cast<T>(-lr)},
-                params.n);
+    RunUpdate<T>(LionBody<T, W>{.target = target,
+                                .clip = GradientScale<T>(control),
+                                .m = static_cast<T*>(a.m),
+                                .beta1 = static_cast<T>(a.beta1),
+                                .rest1 = static_cast<T>(1 - a.beta1),
+                                .beta2 = static_cast<T>(a.beta2),
+                                .rest2 = static_cast<T>(1 - a.beta2),
+                                .shrink = static_cast<T>(1 - lr * params.decay),
+                                .step = static_cast<T>(-lr)},
+                 params);
   });
 }
 

@@ -11,18 +11,19 @@ namespace {
 template <typename T>
 struct MomentumBody {
   GradientScale<T> clip;
-  T* g;
   T* m;
+  T* u;
   T momentum, rest;
   bool nesterov;
 
-  [[gnu::always_inline]] void operator()(int64_t begin, int64_t end) const {
+  [[gnu::always_inline]] void Run(int64_t begin, int64_t end,
+                                  const T* g) const {
     const MomentumBody b = *this;
     for (int64_t i = begin; i < end; ++i) {
-      const T part = b.rest * b.clip(b.g[i]);
+      const T part = b.rest * b.clip(g[i - begin]);
       const T mi = b.momentum * b.m[i] + part;
       b.m[i] = mi;
-      b.g[i] = b.nesterov ? part + b.momentum * mi : mi;
+      b.u[i] = b.nesterov ? part + b.momentum * mi : mi;
     }
   }
 };
@@ -76,17 +77,6 @@ struct StepBody {
   }
 };
 
-template <typename T>
-struct ClipBody {
-  GradientScale<T> clip;
-  T* g;
-
-  [[gnu::always_inline]] void operator()(int64_t begin, int64_t end) const {
-    const ClipBody b = *this;
-    for (int64_t i = begin; i < end; ++i) b.g[i] = b.clip(b.g[i]);
-  }
-};
-
 // run(X*): the type in which a matrix is made orthogonal.
 template <typename T, typename Run>
 void WithType(bool narrow, Run run) {
@@ -101,13 +91,18 @@ void WithType(bool narrow, Run run) {
 
 template <typename T>
 void MuonMomentum(Stream&, const MuonMomentumArgs& a) {
-  if (a.control->skip != 0) return;
-  RunElements(MomentumBody<T>{.clip = GradientScale<T>(*a.control),
-                              .g = static_cast<T*>(a.g),
-                              .m = static_cast<T*>(a.m),
-                              .momentum = static_cast<T>(a.momentum),
-                              .rest = static_cast<T>(1 - a.momentum),
-                              .nesterov = a.nesterov},
+  if (a.control->skip != 0) {
+    if (a.u != a.g) std::fill_n(static_cast<T*>(a.u), a.n, T{0});
+    return;
+  }
+  const MomentumBody<T> body{.clip = GradientScale<T>(*a.control),
+                             .m = static_cast<T*>(a.m),
+                             .u = static_cast<T*>(a.u),
+                             .momentum = static_cast<T>(a.momentum),
+                             .rest = static_cast<T>(1 - a.momentum),
+                             .nesterov = a.nesterov};
+  RunElements(WithGradient<T, MomentumBody<T>>{.inner = body,
+                                               .gradient = {a.g, a.narrow_g}},
               a.n);
 }
 
@@ -152,14 +147,6 @@ void MuonStep(Stream&, const MuonStepArgs& a) {
   });
 }
 
-template <typename T>
-void ClipGradient(Stream&, const ClipGradientArgs& a) {
-  if (a.control->skip != 0) return;
-  RunElements(ClipBody<T>{.clip = GradientScale<T>(*a.control),
-                          .g = static_cast<T*>(a.g)},
-              a.n);
-}
-
 template void MuonMomentum<float>(Stream&, const MuonMomentumArgs&);
 template void MuonMomentum<double>(Stream&, const MuonMomentumArgs&);
 template void MuonNormalize<float>(Stream&, const MuonNormalizeArgs&);
@@ -168,7 +155,5 @@ template void ScaleAdd<float>(Stream&, const ScaleAddArgs&);
 template void ScaleAdd<double>(Stream&, const ScaleAddArgs&);
 template void MuonStep<float>(Stream&, const MuonStepArgs&);
 template void MuonStep<double>(Stream&, const MuonStepArgs&);
-template void ClipGradient<float>(Stream&, const ClipGradientArgs&);
-template void ClipGradient<double>(Stream&, const ClipGradientArgs&);
 
 }  // namespace delink::cpu

@@ -3,10 +3,9 @@
 #include <cmath>
 #include <cstring>
 #include <type_traits>
-#include <vector>
 
 #include "framework/optim/cpu/cpu_kernels.h"
-#include "framework/optim/cpu/instructions.h"
+#include "framework/optim/cpu/elementwise.h"
 #include "framework/optim/slab_optimizer.h"
 #include "framework/tensor/master.h"
 
@@ -20,8 +19,8 @@ constexpr int64_t kLanes = 2 * kVector;
 using Double8 = double __attribute__((vector_size(8 * sizeof(double))));
 using Float8 = float __attribute__((vector_size(8 * sizeof(float))));
 
-template <typename T>
-using SumFn = double (*)(const T*, int64_t);
+// Of elements [begin, begin + n).
+using SumFn = double (*)(const SumSquaresArgs&, int64_t begin, int64_t n);
 
 [[gnu::always_inline]] inline void AddSquares(const float* x, Double8& sum) {
   Float8 narrow;
@@ -35,9 +34,10 @@ using SumFn = double (*)(const T*, int64_t);
   sum += wide * wide;
 }
 
+// n is a multiple of kLanes, or the last that are added.
 template <typename T>
-[[gnu::always_inline]] inline double Body(const T* x, int64_t n) {
-  Double8 low = {}, high = {};
+[[gnu::always_inline]] inline void AddAll(const T* x, int64_t n, Double8& low,
+                                          Double8& high) {
   int64_t i = 0;
   for (; i + kLanes <= n; i += kLanes) {
     AddSquares(x + i, low);
@@ -49,6 +49,41 @@ template <typename T>
     AddSquares(rest, low);
     AddSquares(rest + kVector, high);
   }
+}
+
+// Of what is not T in memory as it is to be squared.
+template <typename T>
+[[gnu::always_inline]] inline void LoadTile(const SumSquaresArgs& a,
+                                            int64_t begin, int64_t n, T* tile) {
+  if (a.x != nullptr) {
+    std::memcpy(tile, static_cast<const T*>(a.x) + begin,
+                static_cast<size_t>(n) * sizeof(T));
+  } else if constexpr (std::is_same_v<T, float>) {
+    for (int64_t i = 0; i < n; ++i) {
+      const uint16_t low = a.low == nullptr ? 0 : a.low[begin + i];
+      tile[i] = SplitMaster{a.w[begin + i], low}.Value();
+    }
+  }
+  if (a.clip == nullptr) return;
+  const GradientScale<T> clip(*a.clip);
+  for (int64_t i = 0; i < n; ++i) tile[i] = clip(tile[i]);
+}
+
+template <typename T>
+[[gnu::always_inline]] inline double Body(const SumSquaresArgs& a,
+                                          int64_t begin, int64_t n) {
+  static_assert(kGradientTile % kLanes == 0);
+  Double8 low = {}, high = {};
+  if (a.x != nullptr && a.clip == nullptr) {
+    AddAll(static_cast<const T*>(a.x) + begin, n, low, high);
+  } else {
+    T tile[kGradientTile];
+    for (int64_t at = 0; at < n; at += kGradientTile) {
+      const int64_t count = n - at < kGradientTile ? n - at : kGradientTile;
+      LoadTile(a, begin + at, count, tile);
+      AddAll(tile, count, low, high);
+    }
+  }
   const Double8 lanes = low + high;
   double sum = 0;
   for (int64_t lane = 0; lane < kVector; ++lane) sum += lanes[lane];
@@ -56,20 +91,22 @@ template <typename T>
 }
 
 template <typename T>
-double Baseline(const T* x, int64_t n) {
-  return Body(x, n);
+double Baseline(const SumSquaresArgs& a, int64_t begin, int64_t n) {
+  return Body<T>(a, begin, n);
 }
 template <typename T>
-DELINK_TARGET_AVX2 double Avx2(const T* x, int64_t n) {
-  return Body(x, n);
+DELINK_TARGET_AVX2 double Avx2(const SumSquaresArgs& a, int64_t begin,
+                               int64_t n) {
+  return Body<T>(a, begin, n);
 }
 template <typename T>
-DELINK_TARGET_AVX512 double Avx512(const T* x, int64_t n) {
-  return Body(x, n);
+DELINK_TARGET_AVX512 double Avx512(const SumSquaresArgs& a, int64_t begin,
+                                   int64_t n) {
+  return Body<T>(a, begin, n);
 }
 
 template <typename T>
-SumFn<T> Choose(Instructions set) {
+SumFn Choose(Instructions set) {
   switch (set) {
     case Instructions::kAvx512:
       return Avx512<T>;
@@ -81,32 +118,12 @@ SumFn<T> Choose(Instructions set) {
   return Baseline<T>;
 }
 
-// Elements [begin, begin + n) of weights with or without the rest of a split
-// master.
-std::vector<float> Joined(const SumSquaresArgs& a, int64_t begin, int64_t n) {
-  std::vector<float> values(static_cast<size_t>(n));
-  for (int64_t i = 0; i < n; ++i) {
-    const uint16_t low = a.low == nullptr ? 0 : a.low[begin + i];
-    values[static_cast<size_t>(i)] = SplitMaster{a.w[begin + i], low}.Value();
-  }
-  return values;
-}
-
-template <typename T>
-void Run(SumFn<T> sum, const SumSquaresArgs& a) {
-  const T* const x = static_cast<const T*>(a.x);
+void Run(SumFn sum, const SumSquaresArgs& a) {
   const int64_t blocks = (a.n + a.block - 1) / a.block;
 #pragma omp parallel for schedule(static) if (a.n > 32768)
   for (int64_t i = 0; i < blocks; ++i) {
     const int64_t begin = i * a.block;
-    const int64_t n = std::min(a.block, a.n - begin);
-    if constexpr (std::is_same_v<T, float>) {
-      if (x == nullptr) {
-        a.sums[i] = sum(Joined(a, begin, n).data(), n);
-        continue;
-      }
-    }
-    a.sums[i] = sum(x + begin, n);
+    a.sums[i] = sum(a, begin, std::min(a.block, a.n - begin));
   }
 }
 
@@ -114,8 +131,8 @@ void Run(SumFn<T> sum, const SumSquaresArgs& a) {
 
 template <typename T>
 void SumSquares(Stream&, const SumSquaresArgs& args) {
-  static const SumFn<T> sum = Choose<T>(BestInstructions());
-  Run<T>(sum, args);
+  static const SumFn sum = Choose<T>(BestInstructions());
+  Run(sum, args);
 }
 
 template void SumSquares<float>(Stream&, const SumSquaresArgs&);
@@ -124,7 +141,7 @@ template void SumSquares<double>(Stream&, const SumSquaresArgs&);
 bool SumSquaresF32With(int instructions, const SumSquaresArgs& args) {
   const auto set = static_cast<Instructions>(instructions);
   if (!Has(set)) return false;
-  Run<float>(Choose<float>(set), args);
+  Run(Choose<float>(set), args);
   return true;
 }
 

@@ -26,6 +26,10 @@ struct AdafactorPlan {
   double root_of_size;  // sqrt(n)
 };
 
+__device__ inline Gradient GradientOf(const AdafactorArgs& a) {
+  return {a.params.g, a.params.narrow_g};
+}
+
 // value(j) for j in [begin, end), for each group of 16 threads of a warp, all
 // of whose lanes call. Every lane gets its group's sum.
 template <typename Value>
@@ -49,11 +53,12 @@ __global__ void __launch_bounds__(kRowThreads)
   if (column >= a.columns) return;
   const int64_t first = int64_t{blockIdx.y} * kColumnRun;
   const int64_t end = first + kColumnRun < a.rows ? first + kColumnRun : a.rows;
-  const float* const x = static_cast<const float*>(a.x) + column;
+  const Gradient g = {a.g, a.narrow_g};
+  const GradientScale clip(*a.control);
   double sum = 0.0;
 #pragma unroll 8
   for (int64_t row = first; row < end; ++row) {
-    const double value = x[row * a.columns];
+    const double value = clip(g[row * a.columns + column]);
     sum += value * value;
   }
   a.partial[blockIdx.y * a.columns + column] = sum;
@@ -124,12 +129,14 @@ __global__ void __launch_bounds__(kSumThreads)
   const int64_t i =
       (int64_t{blockIdx.x} * blockDim.x + threadIdx.x) / kSumLanes;
   const int64_t row = i < a.rows ? i : a.rows - 1;
-  const float* const g =
-      static_cast<const float*>(a.params.g) + row * a.columns;
+  const Gradient g = GradientOf(a);
+  const GradientScale clip(*a.params.control);
+  const int64_t first = row * a.columns;
   const float* const column = static_cast<const float*>(a.column);
   const float of_row = OfRow(plan, row);
   const double sum = LaneSum(0, a.columns, [&](int64_t j) {
-    const double u = Scaled(g[j], __fmul_rn(of_row, column[j]), plan.floor);
+    const double u =
+        Scaled(clip(g[first + j]), __fmul_rn(of_row, column[j]), plan.floor);
     return u * u;
   });
   if (threadIdx.x % kSumLanes == 0 && i < a.rows) a.u_sums[i] = sum;
@@ -145,13 +152,14 @@ __global__ void __launch_bounds__(kSumThreads)
   const int64_t begin = run * kAdafactorRun;
   const int64_t end =
       begin + kAdafactorRun < a.rows ? begin + kAdafactorRun : a.rows;
-  const float* const g = static_cast<const float*>(a.params.g);
+  const Gradient g = GradientOf(a);
+  const GradientScale clip(*a.params.control);
   float* const v = static_cast<float*>(a.v);
   const double sum = LaneSum(begin, end, [&](int64_t j) {
-    const float old = v[j];
-    v[j] = __fadd_rn(
-        old, __fmul_rn(plan.rest, __fsub_rn(__fmul_rn(g[j], g[j]), old)));
-    const double u = Scaled(g[j], v[j], plan.floor);
+    const float old = v[j], gj = clip(g[j]);
+    v[j] =
+        __fadd_rn(old, __fmul_rn(plan.rest, __fsub_rn(__fmul_rn(gj, gj), old)));
+    const double u = Scaled(gj, v[j], plan.floor);
     return u * u;
   });
   if (threadIdx.x % kSumLanes == 0 && run < plan.sums) a.u_sums[run] = sum;
@@ -198,18 +206,19 @@ __global__ void __launch_bounds__(kRowThreads)
   const AdafactorStep update(a);
   const int64_t first = int64_t{blockIdx.x} * a.columns;
   const float of_row = OfRow(plan, blockIdx.x);
-  const float* const g = static_cast<const float*>(a.params.g) + first;
+  const Gradient g = GradientOf(a);
+  const GradientScale clip(*a.params.control);
   const float* const column = static_cast<const float*>(a.column);
   for (int64_t j = int64_t{threadIdx.x} * kSize; j < a.columns;
        j += int64_t{blockDim.x} * kSize) {
     float ps[kSize], gs[kSize], cs[kSize];
     master.Load(first + j, ps);
-    LoadFloats(g + j, gs);
+    g.Load(first + j, gs);
     LoadFloats(column + j, cs);
 #pragma unroll
     for (int k = 0; k < kSize; ++k) {
-      ps[k] =
-          update(ps[k], Scaled(gs[k], __fmul_rn(of_row, cs[k]), plan.floor));
+      ps[k] = update(ps[k],
+                     Scaled(clip(gs[k]), __fmul_rn(of_row, cs[k]), plan.floor));
     }
     master.Store(first + j, ps);
   }
@@ -223,13 +232,14 @@ struct VectorStepRule {
   template <int kSize>
   __device__ void Run(int64_t i) const {
     const AdafactorStep update(plan.args);
+    const GradientScale clip(*plan.args.params.control);
     float ps[kSize], gs[kSize], vs[kSize];
     master.Load(i, ps);
-    LoadFloats(static_cast<const float*>(plan.args.params.g) + i, gs);
+    GradientOf(plan.args).Load(i, gs);
     LoadFloats(static_cast<const float*>(plan.args.v) + i, vs);
 #pragma unroll
     for (int k = 0; k < kSize; ++k) {
-      ps[k] = update(ps[k], Scaled(gs[k], vs[k], plan.floor));
+      ps[k] = update(ps[k], Scaled(clip(gs[k]), vs[k], plan.floor));
     }
     master.Store(i, ps);
   }

@@ -13,7 +13,7 @@ namespace delink::cuda {
 
 // What the host knows of a step. The rest is in UpdateControl.
 struct AdamWPlan {
-  const float* g;  // [n]
+  Gradient g;  // [n]
   int64_t n;
   const UpdateControl* control;
   double lr_scale;
@@ -61,7 +61,7 @@ struct AdamWRule {
     const AdamWStep step(plan);
     float p[kSize], g[kSize], m[kSize], v[kSize];
     master.Load(i, p);
-    LoadFloats(plan.g + i, g);
+    plan.g.Load(i, g);
     moments.Load(i, m, v);
 #pragma unroll
     for (int k = 0; k < kSize; ++k) step.Average(plan, g[k], m[k], v[k]);

@@ -77,8 +77,8 @@ struct Block8Access {
   __device__ void Load(int64_t i, int at, const float (*fractions)[256],
                        float m_scale, float v_scale, Group8& group) const {
     float p[kSize], g[kSize];
+    a.g.Load(i, g);  // behind the master it would spill registers
     master.Load(i, p);
-    LoadFloats(a.g + i, g);
 #pragma unroll
     for (int k = 0; k < kSize; ++k) {
       group.p[at + k] = p[k];

@@ -16,7 +16,6 @@ void FinishNorm(Stream& stream, const FinishNormArgs& args);
 void SumsTail(Stream& stream, const SumsTailArgs& args);
 void Sgd(Stream& stream, const SgdArgs& args);
 void Lion(Stream& stream, const LionArgs& args);
-void ClipGradient(Stream& stream, const ClipGradientArgs& args);
 void MuonMomentum(Stream& stream, const MuonMomentumArgs& args);
 void MuonNormalize(Stream& stream, const MuonNormalizeArgs& args);
 void ScaleAdd(Stream& stream, const ScaleAddArgs& args);

@@ -55,7 +55,7 @@ __global__ void __launch_bounds__(kElementThreads)
 
 struct SgdRule {
   WholeMaster master;
-  const float* g;
+  Gradient g;
   float* m;  // may be null
   const UpdateControl* control;
   double lr_scale;
@@ -69,7 +69,7 @@ struct SgdRule {
     const float step = static_cast<float>(-RateOf(*control, lr_scale));
     float ps[kSize], gs[kSize], ms[kSize] = {};
     master.Load(i, ps);
-    LoadFloats(g + i, gs);
+    g.Load(i, gs);
     if (m != nullptr) LoadFloats(m + i, ms);
 #pragma unroll
     for (int k = 0; k < kSize; ++k) {
@@ -89,7 +89,7 @@ struct SgdRule {
 
 struct LionRule {
   WholeMaster master;
-  const float* g;
+  Gradient g;
   float* m;
   const UpdateControl* control;
   double lr_scale, decay;
@@ -104,7 +104,7 @@ struct LionRule {
     const float step = static_cast<float>(-lr);
     float ps[kSize], gs[kSize], ms[kSize];
     master.Load(i, ps);
-    LoadFloats(g + i, gs);
+    g.Load(i, gs);
     LoadFloats(m + i, ms);
 #pragma unroll
     for (int k = 0; k < kSize; ++k) {
@@ -117,22 +117,6 @@ struct LionRule {
     }
     master.Store(i, ps);
     StoreFloats(m + i, ms);
-  }
-};
-
-struct ClipRule {
-  float* g;
-  const UpdateControl* control;
-
-  __device__ bool Skips() const { return control->skip != 0; }
-  template <int kSize>
-  __device__ void Run(int64_t i) const {
-    const GradientScale clip(*control);
-    float gs[kSize];
-    LoadFloats(g + i, gs);
-#pragma unroll
-    for (int k = 0; k < kSize; ++k) gs[k] = clip(gs[k]);
-    StoreFloats(g + i, gs);
   }
 };
 

@@ -6,7 +6,7 @@ namespace delink::cuda {
 void Sgd(Stream& stream, const SgdArgs& a) {
   const UpdatedParams& params = a.params;
   const SgdRule rule = {.master = MasterOf(params),
-                        .g = static_cast<const float*>(params.g),
+                        .g = {params.g, params.narrow_g},
                         .m = static_cast<float*>(a.m),
                         .control = params.control,
                         .lr_scale = params.lr_scale,
@@ -15,13 +15,13 @@ void Sgd(Stream& stream, const SgdArgs& a) {
                         .nesterov = a.nesterov};
   RunElements(
       stream, rule, params.n,
-      MasterAligned(params) && Aligned(params.g, 16) && Aligned(a.m, 16));
+      MasterAligned(params) && GradientAligned(rule.g) && Aligned(a.m, 16));
 }
 
 void Lion(Stream& stream, const LionArgs& a) {
   const UpdatedParams& params = a.params;
   const LionRule rule = {.master = MasterOf(params),
-                         .g = static_cast<const float*>(params.g),
+                         .g = {params.g, params.narrow_g},
                          .m = static_cast<float*>(a.m),
                          .control = params.control,
                          .lr_scale = params.lr_scale,
@@ -32,13 +32,7 @@ void Lion(Stream& stream, const LionArgs& a) {
                          .rest2 = static_cast<float>(1 - a.beta2)};
   RunElements(
       stream, rule, params.n,
-      MasterAligned(params) && Aligned(params.g, 16) && Aligned(a.m, 16));
-}
-
-void ClipGradient(Stream& stream, const ClipGradientArgs& a) {
-  RunElements(stream,
-              ClipRule{.g = static_cast<float*>(a.g), .control = a.control},
-              a.n, Aligned(a.g, 16));
+      MasterAligned(params) && GradientAligned(rule.g) && Aligned(a.m, 16));
 }
 
 }  // namespace delink::cuda

@@ -1,5 +1,6 @@
-// Where AdamW's kernel finds the parameters that it updates, and what it makes
-// of them: Load and Store of kSize neighbours, 1, or 4 at aligned addresses.
+// Where an update finds gradients and the parameters that it updates, and what
+// it makes of these: Load and Store of kSize neighbours, 1, or 4 at aligned
+// addresses.
 #pragma once
 
 #include "framework/base/rng.h"
@@ -19,6 +20,15 @@ __device__ void LoadHalves(const uint16_t* from, uint16_t (&to)[kSize]) {
   }
 }
 template <int kSize>
+__device__ void WidenHalves(const uint16_t* from, float (&to)[kSize]) {
+  uint16_t bits[kSize];
+  LoadHalves(from, bits);
+#pragma unroll
+  for (int k = 0; k < kSize; ++k) {
+    to[k] = __uint_as_float(uint32_t{bits[k]} << 16);
+  }
+}
+template <int kSize>
 __device__ void StoreHalves(uint16_t* to, const uint16_t (&from)[kSize]) {
   if constexpr (kSize == 4) {
     uint64_t word = 0;
@@ -29,6 +39,26 @@ __device__ void StoreHalves(uint16_t* to, const uint16_t (&from)[kSize]) {
     for (int i = 0; i < kSize; ++i) to[i] = from[i];
   }
 }
+
+// A gradient as the arguments have it.
+struct Gradient {
+  const void* g;
+  bool narrow;
+
+  template <int kSize>
+  __device__ void Load(int64_t i, float (&values)[kSize]) const {
+    if (narrow) {
+      WidenHalves(static_cast<const uint16_t*>(g) + i, values);
+    } else {
+      LoadFloats(static_cast<const float*>(g) + i, values);
+    }
+  }
+  __device__ float operator[](int64_t i) const {
+    float value[1];
+    Load(i, value);
+    return value[0];
+  }
+};
 
 // f32, and, with w, weights rounded to the nearest, ties to even.
 struct WholeMaster {

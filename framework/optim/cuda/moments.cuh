@@ -33,19 +33,10 @@ struct HalfMoments {
   int64_t first;
 
   template <int kSize>
-  __device__ static void Widen(const uint16_t* from, float (&to)[kSize]) {
-    uint16_t bits[kSize];
-    LoadHalves(from, bits);
-#pragma unroll
-    for (int k = 0; k < kSize; ++k) {
-      to[k] = __uint_as_float(uint32_t{bits[k]} << 16);
-    }
-  }
-  template <int kSize>
   __device__ void Load(int64_t i, float (&ms)[kSize],
                        float (&vs)[kSize]) const {
-    Widen(m + i, ms);
-    Widen(v + i, vs);
+    WidenHalves(m + i, ms);
+    WidenHalves(v + i, vs);
   }
   template <int kSize>
   __device__ void Store(int64_t i, const float (&ms)[kSize],

@@ -43,13 +43,15 @@ void Step(Stream& stream, const MuonStepArgs& a) {
 }  // namespace
 
 void MuonMomentum(Stream& stream, const MuonMomentumArgs& a) {
-  const MomentumRule rule = {.g = static_cast<float*>(a.g),
+  const MomentumRule rule = {.g = {a.g, a.narrow_g},
                              .m = static_cast<float*>(a.m),
+                             .u = static_cast<float*>(a.u),
                              .control = a.control,
                              .momentum = static_cast<float>(a.momentum),
                              .rest = static_cast<float>(1 - a.momentum),
                              .nesterov = a.nesterov};
-  RunElements(stream, rule, a.n, Aligned(a.g, 16) && Aligned(a.m, 16));
+  RunElements(stream, rule, a.n,
+              GradientAligned(rule.g) && Aligned(a.m, 16) && Aligned(a.u, 16));
 }
 
 void MuonNormalize(Stream& stream, const MuonNormalizeArgs& a) {

@@ -14,12 +14,7 @@ __device__ void LoadX(const float* from, float (&to)[kSize]) {
 }
 template <int kSize>
 __device__ void LoadX(const uint16_t* from, float (&to)[kSize]) {
-  uint16_t halves[kSize];
-  LoadHalves(from, halves);
-#pragma unroll
-  for (int k = 0; k < kSize; ++k) {
-    to[k] = __uint_as_float(uint32_t{halves[k]} << 16);
-  }
+  WidenHalves(from, to);
 }
 template <int kSize>
 __device__ void StoreX(float* to, const float (&from)[kSize]) {
@@ -36,18 +31,23 @@ __device__ void StoreX(uint16_t* to, const float (&from)[kSize]) {
 }
 
 struct MomentumRule {
-  float* g;
+  Gradient g;
   float* m;
+  float* u;
   const UpdateControl* control;
   float momentum, rest;
   bool nesterov;
 
-  __device__ bool Skips() const { return control->skip != 0; }
+  __device__ bool Skips() const { return control->skip != 0 && u == g.g; }
   template <int kSize>
   __device__ void Run(int64_t i) const {
+    if (control->skip != 0) {
+      const float zeros[kSize] = {};
+      return StoreFloats(u + i, zeros);
+    }
     const GradientScale clip(*control);
     float gs[kSize], ms[kSize];
-    LoadFloats(g + i, gs);
+    g.Load(i, gs);
     LoadFloats(m + i, ms);
 #pragma unroll
     for (int k = 0; k < kSize; ++k) {
@@ -55,7 +55,7 @@ struct MomentumRule {
       ms[k] = __fadd_rn(__fmul_rn(momentum, ms[k]), part);
       gs[k] = nesterov ? __fadd_rn(part, __fmul_rn(momentum, ms[k])) : ms[k];
     }
-    StoreFloats(g + i, gs);
+    StoreFloats(u + i, gs);
     StoreFloats(m + i, ms);
   }
 };

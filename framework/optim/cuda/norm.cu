@@ -8,12 +8,18 @@ void SumSquares(Stream& stream, const SumSquaresArgs& a) {
   const int64_t blocks = (a.n + a.block - 1) / a.block;
   constexpr int64_t kEach = kSquareThreads / kSquareLanes;
   const dim3 grid(static_cast<unsigned>((blocks + kEach - 1) / kEach));
-  if (a.x != nullptr) {
-    Launch(SumSquaresKernel<const float*>, grid, dim3(kSquareThreads), 0,
-           stream, a, static_cast<const float*>(a.x));
+  const auto sum = [&]<typename Source>(const Source& source) {
+    Launch(SumSquaresKernel<Source>, grid, dim3(kSquareThreads), 0, stream, a,
+           source);
+  };
+  if (a.clip != nullptr) {
+    const bool narrow = a.x == nullptr;
+    const void* const g = narrow ? static_cast<const void*>(a.w) : a.x;
+    sum(ClippedGradient{.gradient = {g, narrow}, .control = a.clip});
+  } else if (a.x != nullptr) {
+    sum(static_cast<const float*>(a.x));
   } else {
-    Launch(SumSquaresKernel<JoinedMaster>, grid, dim3(kSquareThreads), 0,
-           stream, a, JoinedMaster{.w = a.w, .low = a.low});
+    sum(JoinedMaster{.w = a.w, .low = a.low});
   }
 }
 

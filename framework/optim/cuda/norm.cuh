@@ -10,8 +10,7 @@
 #include <limits>
 
 #include "framework/device/cuda/ordered_sum.cuh"
-#include "framework/optim/arguments.h"
-#include "framework/tensor/master.h"
+#include "framework/optim/cuda/elementwise.cuh"
 
 namespace delink::cuda {
 
@@ -44,7 +43,17 @@ struct JoinedMaster {
   }
 };
 
-// Source is const float*, or JoinedMaster.
+// g' of a gradient.
+struct ClippedGradient {
+  Gradient gradient;
+  const UpdateControl* control;
+
+  __device__ float operator[](int64_t i) const {
+    return GradientScale(*control)(gradient[i]);
+  }
+};
+
+// Source is const float*, JoinedMaster or ClippedGradient.
 template <typename Source>
 __global__ void __launch_bounds__(kSquareThreads)
     SumSquaresKernel(SumSquaresArgs s, Source x) {

@@ -18,6 +18,10 @@ inline bool MasterAligned(const UpdatedParams& params) {
   return Aligned(params.p, 16) && Aligned(params.w, 8);
 }
 
+inline bool GradientAligned(const Gradient& gradient) {
+  return Aligned(gradient.g, gradient.narrow ? 8 : 16);
+}
+
 // `aligned`: every plane is, for four elements at a time.
 template <typename Rule>
 void RunElements(Stream& stream, const Rule& rule, int64_t n, bool aligned) {

@@ -10,7 +10,6 @@ const OptimKernels* OptimTable(DType dtype) {
                                         .sums_tail = SumsTail,
                                         .sgd = Sgd,
                                         .lion = Lion,
-                                        .clip_gradient = ClipGradient,
                                         .muon_momentum = MuonMomentum,
                                         .muon_normalize = MuonNormalize,
                                         .scale_add = ScaleAdd,

@@ -1,5 +1,6 @@
 #include "framework/step/plan/basic.h"
 
+#include <cstdint>
 #include <utility>
 #include <vector>
 

@@ -1,6 +1,9 @@
 #include "layers/kernels/cpu/helpers.h"
 
 #include <algorithm>
+#include <limits>
+#include <numeric>
+#include <vector>
 
 #include "framework/base/check.h"
 #include "framework/tensor/bfloat16.h"
@@ -56,6 +59,17 @@ int TeamFor(int64_t bytes, int64_t bytes_per_thread) {
 RngKey SampleKey(const DropoutArgs& s, int64_t b) {
   return Fold(Fold(*s.step_key, s.name_hash),
               static_cast<uint64_t>(s.sample[b]));
+}
+
+const int32_t* OrderByToken(const int32_t* tokens, int64_t n) {
+  thread_local std::vector<int32_t> order;
+  DELINK_CHECK_LE(n, int64_t{std::numeric_limits<int32_t>::max()});
+  order.resize(static_cast<size_t>(n));
+  std::iota(order.begin(), order.end(), 0);
+  std::sort(order.begin(), order.end(), [&](int32_t a, int32_t b) {
+    return tokens[a] != tokens[b] ? tokens[a] < tokens[b] : a < b;
+  });
+  return order.data();
 }
 
 void SumLosses(const CrossEntropyArgs& s) {

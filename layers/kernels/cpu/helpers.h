@@ -26,6 +26,10 @@ int TeamFor(int64_t bytes, int64_t bytes_per_thread);
 // The generator of one sample's dropout.
 RngKey SampleKey(const DropoutArgs& s, int64_t b);
 
+// The numbers 0 .. n - 1 ordered by tokens[i], then by i: memory of the calling
+// thread, until it asks again.
+const int32_t* OrderByToken(const int32_t* tokens, int64_t n);
+
 // Adds to the sums in row order; returns nothing that depends on threads.
 void SumLosses(const CrossEntropyArgs& s);
 

@@ -73,6 +73,7 @@ template <typename T>
 void Add(Stream&, const AddArgs&);
 template <typename T>
 void Accumulate(Stream&, const AccumulateArgs&);
+void RoundGradient(Stream&, const RoundGradientArgs&);
 template <typename T>
 void Dropout(Stream&, const DropoutArgs&);
 

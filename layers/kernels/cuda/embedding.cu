@@ -29,13 +29,59 @@ constexpr int64_t PartialBytes(int64_t D) {
   return 2 * D * int64_t{sizeof(float)};
 }
 
-template <typename T, int kSize>
+template <typename T, typename P, int kSize>
 void SumRuns(Stream& stream, RunSums s) {
   const dim3 block = Block(CeilDiv(s.D, kSize), kRunThreads);
   const dim3 grid(static_cast<unsigned>(CeilDiv(s.D, int64_t{block.x} * kSize)),
                   static_cast<unsigned>(CeilDiv(s.tiles, block.y)));
-  Launch(SumTiles<T, kSize>, grid, block, 0, stream, s);
-  if (s.tiles > 1) Launch(JoinTiles<kSize>, grid, block, 0, stream, s);
+  Launch(SumTiles<T, P, kSize>, grid, block, 0, stream, s);
+  if (s.tiles > 1) Launch(JoinTiles<P, kSize>, grid, block, 0, stream, s);
+}
+
+// Into a gradient of P.
+template <typename T, typename P>
+void SumTokens(Stream& stream, const EmbeddingBackwardWeightArgs& s) {
+  if (s.V * s.D == 0) return;
+  const StreamInfo& info = InfoOf(stream);
+  if (!s.accumulate) {
+    DELINK_CUDA_CHECK(cudaMemsetAsync(
+        s.dw, 0, static_cast<size_t>(s.V * s.D) * sizeof(P), info.handle));
+  }
+  constexpr int kSize = Pack<T>::kSize;
+  const bool packed = CanPack<T>(s.dy, s.D) && CanPack<T>(s.dw, s.D);
+  const int64_t sort_bytes = TokenSortBytes(std::min(s.N, kMaxSorted));
+  char* const partial = static_cast<char*>(info.scratch) + sort_bytes;
+  const int64_t most_tiles =
+      std::max<int64_t>(1, (kScratchBytes - sort_bytes) / PartialBytes(s.D));
+  for (int64_t first = 0; first < s.N; first += kMaxSorted) {
+    const int64_t n = std::min(kMaxSorted, s.N - first);
+    RunSums sums = {
+        .n = n,
+        .D = s.D,
+        .rows = std::max(kTileRows, CeilDiv(n, most_tiles)),
+        .tiles = 0,
+        .sorted = SortTokens(stream, s.tokens + first, n, s.V, info.scratch),
+        .dy = static_cast<const T*>(s.dy) + first * s.D,
+        .dw = s.dw,
+        .partial = reinterpret_cast<float*>(partial),
+        .accumulate = s.accumulate || first > 0};
+    sums.tiles = CeilDiv(n, sums.rows);
+    if (packed) {
+      SumRuns<T, P, kSize>(stream, sums);
+    } else {
+      SumRuns<T, P, 1>(stream, sums);
+    }
+  }
+}
+
+template <typename T, typename P>
+void SumPositions(Stream& stream, const EmbeddingBackwardPositionArgs& s) {
+  if (s.Tmax * s.D == 0) return;
+  constexpr int kSize = Pack<T>::kSize;
+  const bool packed = CanPack<T>(s.dy, s.D) && CanPack<T>(s.dp, s.D);
+  const RowGrid shape = ShapeRowGrid(s.Tmax, CeilDiv(s.D, packed ? kSize : 1));
+  Launch(packed ? &SumSamples<T, P, kSize> : &SumSamples<T, P, 1>, shape.grid,
+         shape.block, 0, stream, s);
 }
 
 }  // namespace
@@ -57,49 +103,16 @@ template <typename T>
 void EmbeddingBackwardWeight(Stream& stream,
                              const EmbeddingBackwardWeightArgs& s) {
   using D = DeviceType<T>;
-  if (s.V * s.D == 0) return;
-  const StreamInfo& info = InfoOf(stream);
-  if (!s.accumulate) {
-    DELINK_CUDA_CHECK(cudaMemsetAsync(
-        s.dw, 0, static_cast<size_t>(s.V * s.D) * sizeof(float), info.handle));
-  }
-  constexpr int kSize = Pack<D>::kSize;
-  const bool packed = CanPack<D>(s.dy, s.D) && CanPack<D>(s.dw, s.D);
-  const int64_t sort_bytes = TokenSortBytes(std::min(s.N, kMaxSorted));
-  char* const partial = static_cast<char*>(info.scratch) + sort_bytes;
-  const int64_t most_tiles =
-      std::max<int64_t>(1, (kScratchBytes - sort_bytes) / PartialBytes(s.D));
-  for (int64_t first = 0; first < s.N; first += kMaxSorted) {
-    const int64_t n = std::min(kMaxSorted, s.N - first);
-    RunSums sums = {
-        .n = n,
-        .D = s.D,
-        .rows = std::max(kTileRows, CeilDiv(n, most_tiles)),
-        .tiles = 0,
-        .sorted = SortTokens(stream, s.tokens + first, n, s.V, info.scratch),
-        .dy = static_cast<const D*>(s.dy) + first * s.D,
-        .dw = static_cast<float*>(s.dw),
-        .partial = reinterpret_cast<float*>(partial),
-        .accumulate = s.accumulate || first > 0};
-    sums.tiles = CeilDiv(n, sums.rows);
-    if (packed) {
-      SumRuns<D, kSize>(stream, sums);
-    } else {
-      SumRuns<D, 1>(stream, sums);
-    }
-  }
+  if (s.narrow) return SumTokens<D, D>(stream, s);
+  SumTokens<D, float>(stream, s);
 }
 
 template <typename T>
 void EmbeddingBackwardPosition(Stream& stream,
                                const EmbeddingBackwardPositionArgs& s) {
   using D = DeviceType<T>;
-  if (s.Tmax * s.D == 0) return;
-  constexpr int kSize = Pack<D>::kSize;
-  const bool packed = CanPack<D>(s.dy, s.D) && CanPack<D>(s.dp, s.D);
-  const RowGrid shape = ShapeRowGrid(s.Tmax, CeilDiv(s.D, packed ? kSize : 1));
-  Launch(packed ? &SumSamples<D, kSize> : &SumSamples<D, 1>, shape.grid,
-         shape.block, 0, stream, s);
+  if (s.narrow) return SumPositions<D, D>(stream, s);
+  SumPositions<D, float>(stream, s);
 }
 
 #define DELINK_INSTANTIATE(T)                                              \

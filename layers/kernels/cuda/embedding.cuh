@@ -1,8 +1,9 @@
 // Embedding: rows of a vocabulary and of positions gathered, and their
 // gradients.
 //
-// All kernels: a thread has kSize neighbouring columns, one or those of 16
-// bytes; threads in x share a row, threads in y have rows of their own.
+// All kernels: P is the type of a gradient, float or T; a thread has kSize
+// neighbouring columns, one or those of 16 bytes; threads in x share a row,
+// threads in y have rows of their own.
 //
 // The gradient of the vocabulary sums runs of a list sorted by token
 // (token_sort.h). A tile of the list is a row of threads here, however often a
@@ -23,6 +24,9 @@ namespace delink::cuda {
 inline constexpr int kGatherThreads = 256;
 inline constexpr int kRunThreads = 128;
 inline constexpr int kRowsAhead = 4;  // loaded together
+// Of SumSamples, on a multiprocessor: without it ptxas aims at more, and
+// spills.
+inline constexpr int kSampleBlocks = 4;
 
 template <typename T, int kSize>
 __global__ void __launch_bounds__(kGatherThreads)
@@ -54,7 +58,7 @@ struct RunSums {
   int64_t tiles;
   const Occurrence* sorted;  // [n]
   const void* dy;            // [n, D] by position
-  float* dw;                 // [V, D]
+  void* dw;                  // [V, D] P
   float* partial;            // [tiles, 2, D]: came in, goes on
   bool accumulate;
 
@@ -65,7 +69,7 @@ struct RunSums {
 };
 
 // One tile, some of its columns.
-template <typename T, int kSize>
+template <typename T, typename P, int kSize>
 __global__ void __launch_bounds__(kRunThreads) SumTiles(RunSums s) {
   const int64_t tile = int64_t{blockIdx.y} * blockDim.y + threadIdx.y;
   const int64_t d = (int64_t{blockIdx.x} * blockDim.x + threadIdx.x) * kSize;
@@ -84,7 +88,7 @@ __global__ void __launch_bounds__(kRunThreads) SumTiles(RunSums s) {
     } else if (last_run && goes_on) {
       StoreFloats(s.partial + (2 * tile + 1) * s.D + d, sum);
     } else {
-      StoreGradient(s.dw + token * s.D + d, sum, s.accumulate);
+      StoreGradient(static_cast<P*>(s.dw) + token * s.D + d, sum, s.accumulate);
     }
   };
   for (int64_t i = begin; i < end; i += kRowsAhead) {
@@ -117,7 +121,7 @@ __global__ void __launch_bounds__(kRunThreads) SumTiles(RunSums s) {
 }
 
 // The run that begins in a tile and goes on, if there is one.
-template <int kSize>
+template <typename P, int kSize>
 __global__ void __launch_bounds__(kRunThreads) JoinTiles(RunSums s) {
   const int64_t tile = int64_t{blockIdx.y} * blockDim.y + threadIdx.y;
   const int64_t d = (int64_t{blockIdx.x} * blockDim.x + threadIdx.x) * kSize;
@@ -140,12 +144,12 @@ __global__ void __launch_bounds__(kRunThreads) JoinTiles(RunSums s) {
 #pragma unroll
     for (int k = 0; k < kSize; ++k) sum[k] += more[k];
   }
-  StoreGradient(s.dw + token * s.D + d, sum, s.accumulate);
+  StoreGradient(static_cast<P*>(s.dw) + token * s.D + d, sum, s.accumulate);
 }
 
 // Rows of positions: each the sum over samples, in order.
-template <typename T, int kSize>
-__global__ void __launch_bounds__(kGatherThreads)
+template <typename T, typename P, int kSize>
+__global__ void __launch_bounds__(kGatherThreads, kSampleBlocks)
     SumSamples(EmbeddingBackwardPositionArgs s) {
   const int64_t position = int64_t{blockIdx.x} * blockDim.y + threadIdx.y;
   if (position >= s.Tmax) return;
@@ -163,7 +167,7 @@ __global__ void __launch_bounds__(kGatherThreads)
 #pragma unroll
       for (int k = 0; k < kSize; ++k) sum[k] += row[k];
     }
-    StoreGradient(static_cast<float*>(s.dp) + position * s.D + d, sum,
+    StoreGradient(static_cast<P*>(s.dp) + position * s.D + d, sum,
                   s.accumulate);
   }
 }

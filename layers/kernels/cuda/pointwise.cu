@@ -57,6 +57,16 @@ void Accumulate(Stream& stream, const AccumulateArgs& s) {
   Map<Sum, DeviceType<T>>(stream, s.count, s.y, s.x, s.y);
 }
 
+void RoundGradient(Stream& stream, const RoundGradientArgs& s) {
+  if (s.count == 0) return;
+  constexpr int kSize = Pack<__nv_bfloat16>::kSize;
+  const bool packed = CanPack<float>(s.x, 0) && CanPack<__nv_bfloat16>(s.y, 0);
+  const int64_t block = int64_t{kPointwiseThreads} * (packed ? kSize : 1);
+  Launch(packed ? &RoundGradientKernel<kSize> : &RoundGradientKernel<1>,
+         dim3(static_cast<unsigned>((s.count + block - 1) / block)),
+         dim3(kPointwiseThreads), 0, stream, s);
+}
+
 #define DELINK_INSTANTIATE(T)                                      \
   template void GeluForward<T>(Stream&, const GeluForwardArgs&);   \
   template void GeluBackward<T>(Stream&, const GeluBackwardArgs&); \

@@ -3,7 +3,8 @@
 // reads them all before it writes the first: an output may be an input.
 #pragma once
 
-#include "framework/device/cuda/vector.cuh"
+#include "framework/device/cuda/floats.cuh"
+#include "layers/kernels/arguments.h"
 #include "layers/kernels/cuda/math.cuh"
 
 namespace delink::cuda {
@@ -112,6 +113,28 @@ __global__ void __launch_bounds__(kPointwiseThreads)
 #pragma unroll
     for (int j = 0; j < kInputs; ++j) x[j] = ToFloat(inputs.x[j][i]);
     y[i] = FromFloat<T>(f(x));
+  }
+}
+
+// y (=|+=) x, rounded to bf16; a thread has kSize neighbours, 1 or 8 that are
+// aligned. The last, fewer than kSize, are the next thread's.
+template <int kSize>
+__global__ void __launch_bounds__(kPointwiseThreads)
+    RoundGradientKernel(RoundGradientArgs s) {
+  const int64_t i =
+      (int64_t{blockIdx.x} * kPointwiseThreads + threadIdx.x) * kSize;
+  if (i >= s.count) return;
+  const float* const x = static_cast<const float*>(s.x) + i;
+  __nv_bfloat16* const y = static_cast<__nv_bfloat16*>(s.y) + i;
+  if (i + kSize <= s.count) {
+    float sum[kSize];
+    LoadFloats(x, sum);
+    StoreGradient(y, sum, s.accumulate);
+    return;
+  }
+  for (int64_t j = 0; j < s.count - i; ++j) {
+    float sum[1] = {x[j]};
+    StoreGradient(y + j, sum, s.accumulate);
   }
 }
 

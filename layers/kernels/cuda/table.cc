@@ -26,6 +26,7 @@ const Kernels* Table() {
       .rotary = Rotary<T>,
       .add = Add<T>,
       .accumulate = Accumulate<T>,
+      .round_gradient = RoundGradient,
       .dropout = Dropout<T>,
       .embedding_forward = EmbeddingForward<T>,
       .embedding_backward_weight = EmbeddingBackwardWeight<T>,

@@ -25,6 +25,7 @@ Kernels Table(const Kernels& imitated) {
       .rotary = Nothing,
       .add = Nothing,
       .accumulate = Nothing,
+      .round_gradient = Nothing,
       .dropout = Nothing,
       .embedding_forward = Nothing,
       .embedding_backward_weight = Nothing,

@@ -3,6 +3,7 @@
 // where delta = o.do.
 #include <algorithm>
 #include <cmath>
+#include <cstdint>
 #include <vector>
 
 #include "layers/kernels/ref/ref.h"

@@ -1,3 +1,5 @@
+#include <cstdint>
+
 #include "layers/kernels/ref/ref.h"
 
 namespace delink::ref {
@@ -18,27 +20,28 @@ void EmbeddingForward(Stream&, const EmbeddingForwardArgs& s) {
   }
 }
 
+namespace {
+
 // Rows are summed in double before they are stored, one token id at a time.
-template <typename T>
-void EmbeddingBackwardWeight(Stream&, const EmbeddingBackwardWeightArgs& s) {
+template <typename T, typename P>
+void SumTokens(const EmbeddingBackwardWeightArgs& s) {
   const T* dy = static_cast<const T*>(s.dy);
-  auto* dw = static_cast<Wide<T>*>(s.dw);
+  P* dw = static_cast<P*>(s.dw);
   for (int64_t v = 0; v < s.V; ++v) {
     for (int64_t d = 0; d < s.D; ++d) {
       double sum = s.accumulate ? dw[v * s.D + d] : 0.0;
       for (int64_t n = 0; n < s.N; ++n) {
         if (s.tokens[n] == v) sum += dy[n * s.D + d];
       }
-      dw[v * s.D + d] = static_cast<Wide<T>>(sum);
+      dw[v * s.D + d] = static_cast<P>(sum);
     }
   }
 }
 
-template <typename T>
-void EmbeddingBackwardPosition(Stream&,
-                               const EmbeddingBackwardPositionArgs& s) {
+template <typename T, typename P>
+void SumSamples(const EmbeddingBackwardPositionArgs& s) {
   const T* dy = static_cast<const T*>(s.dy);
-  auto* dp = static_cast<Wide<T>*>(s.dp);
+  P* dp = static_cast<P*>(s.dp);
   for (int64_t position = 0; position < s.Tmax; ++position) {
     const int64_t t = position - s.first_position;
     const bool used = t >= 0 && t < s.T;
@@ -47,9 +50,24 @@ void EmbeddingBackwardPosition(Stream&,
       for (int64_t b = 0; used && b < s.B; ++b) {
         sum += dy[(b * s.T + t) * s.D + d];
       }
-      dp[position * s.D + d] = static_cast<Wide<T>>(sum);
+      dp[position * s.D + d] = static_cast<P>(sum);
     }
   }
+}
+
+}  // namespace
+
+template <typename T>
+void EmbeddingBackwardWeight(Stream&, const EmbeddingBackwardWeightArgs& s) {
+  if (s.narrow) return SumTokens<T, T>(s);
+  SumTokens<T, Wide<T>>(s);
+}
+
+template <typename T>
+void EmbeddingBackwardPosition(Stream&,
+                               const EmbeddingBackwardPositionArgs& s) {
+  if (s.narrow) return SumSamples<T, T>(s);
+  SumSamples<T, Wide<T>>(s);
 }
 
 #define DELINK_INSTANTIATE(T)                                              \

@@ -1,3 +1,5 @@
+#include <cstdint>
+
 #include "layers/kernels/ref/ref.h"
 
 namespace delink::ref {

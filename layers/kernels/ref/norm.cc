@@ -3,6 +3,7 @@
 //   RMS norm:   dx = rstd * (g - xhat * mean(g * xhat)),  xhat = x * rstd
 //   dw = sum over rows of dy * xhat, db = sum over rows of dy
 #include <cmath>
+#include <cstdint>
 
 #include "layers/kernels/ref/ref.h"
 

@@ -1,4 +1,5 @@
 #include <cmath>
+#include <cstdint>
 
 #include "layers/kernels/ref/ref.h"
 
@@ -68,6 +69,16 @@ void Accumulate(Stream&, const AccumulateArgs& s) {
 }
 
 template <typename T>
+void RoundGradient(Stream&, const RoundGradientArgs& s) {
+  const auto* x = static_cast<const Wide<T>*>(s.x);
+  auto* y = static_cast<BFloat16*>(s.y);
+  for (int64_t i = 0; i < s.count; ++i) {
+    const double before = s.accumulate ? y[i] : 0.0F;
+    y[i] = static_cast<BFloat16>(before + x[i]);
+  }
+}
+
+template <typename T>
 void Dropout(Stream&, const DropoutArgs& s) {
   const float rate = static_cast<float>(s.rate);
   const double scale = 1.0 / (1.0 - s.rate);
@@ -84,11 +95,12 @@ void Dropout(Stream&, const DropoutArgs& s) {
   }
 }
 
-#define DELINK_INSTANTIATE(T)                                      \
-  template void GeluForward<T>(Stream&, const GeluForwardArgs&);   \
-  template void GeluBackward<T>(Stream&, const GeluBackwardArgs&); \
-  template void Add<T>(Stream&, const AddArgs&);                   \
-  template void Accumulate<T>(Stream&, const AccumulateArgs&);     \
+#define DELINK_INSTANTIATE(T)                                        \
+  template void GeluForward<T>(Stream&, const GeluForwardArgs&);     \
+  template void GeluBackward<T>(Stream&, const GeluBackwardArgs&);   \
+  template void Add<T>(Stream&, const AddArgs&);                     \
+  template void Accumulate<T>(Stream&, const AccumulateArgs&);       \
+  template void RoundGradient<T>(Stream&, const RoundGradientArgs&); \
   template void Dropout<T>(Stream&, const DropoutArgs&);
 DELINK_INSTANTIATE(float)
 DELINK_INSTANTIATE(double)

@@ -1,5 +1,6 @@
 // RMS norm (norm.cc has the formulas) of the heads of a packed projection.
 #include <algorithm>
+#include <cstdint>
 #include <vector>
 
 #include "layers/kernels/ref/ref.h"

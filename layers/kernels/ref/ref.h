@@ -62,6 +62,8 @@ void Add(Stream&, const AddArgs&);
 template <typename T>
 void Accumulate(Stream&, const AccumulateArgs&);
 template <typename T>
+void RoundGradient(Stream&, const RoundGradientArgs&);
+template <typename T>
 void Dropout(Stream&, const DropoutArgs&);
 
 template <typename T>

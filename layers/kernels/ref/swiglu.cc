@@ -1,6 +1,7 @@
 // With s = 1 / (1 + exp(-gate)):
 //   dup = dy gate s,  dgate = dy up s (1 + gate (1 - s))
 #include <cmath>
+#include <cstdint>
 
 #include "layers/kernels/ref/ref.h"
 

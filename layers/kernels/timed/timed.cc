@@ -1,8 +1,10 @@
 #include "layers/kernels/timed/timed.h"
 
+#include <cstdint>
 #include <string>
 #include <utility>
 
+#include "absl/status/statusor.h"
 #include "framework/base/check.h"
 #include "layers/kernels/find_kernels.h"
 #include "layers/kernels/wrap.h"

@@ -6,12 +6,14 @@
 #include <cmath>
 #include <cstring>
 #include <limits>
+#include <memory>
 #include <string>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "framework/base/rng.h"
 #include "framework/base/status_macros.h"
+#include "framework/tensor/bfloat16.h"
 
 namespace delink::testing {
 namespace {
@@ -24,6 +26,7 @@ template <typename T>
 constexpr DType TypeOf() {
   if constexpr (std::is_same_v<T, float>) return DType::kF32;
   if constexpr (std::is_same_v<T, double>) return DType::kF64;
+  if constexpr (std::is_same_v<T, BFloat16>) return DType::kBF16;
   if constexpr (std::is_same_v<T, int32_t>) return DType::kI32;
   if constexpr (std::is_same_v<T, int64_t>) return DType::kI64;
   return DType::kU8;
@@ -107,6 +110,33 @@ std::vector<float> Rounding(int rank, int64_t first, int64_t count) {
     values[i] = (Uniform(Philox(key, index, 0)[0]) - 0.5F) * size;
   }
   return values;
+}
+
+template <typename T>
+absl::Status OrderOfSumsOf(Communicator& comm) {
+  // Several pieces of the MPI communicator, the last one short.
+  constexpr int64_t kCount = 70001;
+  const auto part = [&](int rank, int64_t first, int64_t count) {
+    const std::vector<float> values = Rounding(rank, first, count);
+    std::vector<T> rounded;
+    for (const float value : values) rounded.push_back(T(value));
+    return rounded;
+  };
+  const std::vector<T> send = part(comm.rank(), 0, kCount * comm.size());
+  std::vector<T> recv(kCount);
+  DELINK_RETURN_IF_ERROR(comm.ReduceScatter(send.data(), recv.data(), kCount,
+                                            TypeOf<T>(), ReduceOp::kSum)
+                             ->Wait());
+  std::vector<float> sum(kCount, 0.0F);
+  for (int rank = 0; rank < comm.size(); ++rank) {
+    const std::vector<T> theirs = part(rank, comm.rank() * kCount, kCount);
+    for (int64_t i = 0; i < kCount; ++i) {
+      sum[i] = rank == 0 ? float{theirs[i]} : sum[i] + theirs[i];
+    }
+  }
+  const std::vector<T> expected(sum.begin(), sum.end());
+  EXPECT_EQ(std::memcmp(expected.data(), recv.data(), kCount * sizeof(T)), 0);
+  return absl::OkStatus();
 }
 
 }  // namespace
@@ -293,24 +323,10 @@ absl::Status CheckStrings(Communicator& comm) {
 }
 
 // Sums that round, in the order of ranks whatever carries them: the same bits
-// from threads and from processes.
+// from threads and from processes. Those of bf16 are f32 until they are whole.
 absl::Status CheckOrderOfSums(Communicator& comm) {
-  // Several pieces of the MPI communicator, the last one short.
-  constexpr int64_t kCount = 70001;
-  const auto send = Rounding(comm.rank(), 0, kCount * comm.size());
-  std::vector<float> recv(kCount);
-  DELINK_RETURN_IF_ERROR(comm.ReduceScatter(send.data(), recv.data(), kCount,
-                                            DType::kF32, ReduceOp::kSum)
-                             ->Wait());
-  std::vector<float> sum(kCount, 0.0F);
-  for (int rank = 0; rank < comm.size(); ++rank) {
-    const auto theirs = Rounding(rank, comm.rank() * kCount, kCount);
-    for (int64_t i = 0; i < kCount; ++i) {
-      sum[i] = rank == 0 ? theirs[i] : sum[i] + theirs[i];
-    }
-  }
-  EXPECT_EQ(std::memcmp(sum.data(), recv.data(), kCount * 4), 0);
-  return absl::OkStatus();
+  DELINK_RETURN_IF_ERROR(OrderOfSumsOf<float>(comm));
+  return OrderOfSumsOf<BFloat16>(comm);
 }
 
 // Sums that round: the same bits again, and on all ranks.

@@ -6,6 +6,7 @@
 #include <gtest/gtest.h>
 
 #include <atomic>
+#include <cstdint>
 #include <string>
 #include <thread>
 #include <vector>
@@ -190,6 +191,12 @@ TEST(ThreadCommunicatorDeathTest, WrongArguments) {
       with([](Communicator& comm) {
         uint8_t x = 0;
         return comm.AllReduce(&x, 1, DType::kU8, ReduceOp::kSum)->Wait();
+      })(),
+      "no reduction of this dtype");
+  EXPECT_DEATH(
+      with([](Communicator& comm) {
+        uint16_t x = 0;
+        return comm.AllReduce(&x, 1, DType::kBF16, ReduceOp::kSum)->Wait();
       })(),
       "no reduction of this dtype");
 }

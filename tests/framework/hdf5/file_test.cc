@@ -6,6 +6,7 @@
 #include <limits>
 #include <numeric>
 #include <thread>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "framework/hdf5/hdf5.h"

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <vector>
 
+#include "framework/tensor/bfloat16.h"
 #include "tests/framework/module/toy_model.h"
 
 namespace delink {
@@ -171,6 +172,30 @@ TEST_F(ParamStoreTest, ZeroesGradientsThatNobodyWrote) {
   EXPECT_EQ(Read<float>(*store, mlp, Plane::kGradient).front(), 9.0F);
   EXPECT_THAT(Read<float>(*store, norm, Plane::kGradient),
               ::testing::Each(0.0F));
+}
+
+// Gradients that are kept in bf16 are bound as such, each at its place, and
+// zeroed as others are; an op that would write f32 there is stopped.
+TEST_F(ParamStoreTest, BindsGradientsOfBf16) {
+  const auto store = MakeStore(*device_, registry_, kBlocks, {}, 0,
+                               {.dtype = DType::kBF16, .bf16_gradients = true});
+  EXPECT_EQ(store->dtype(Plane::kGradient), DType::kBF16);
+  EXPECT_EQ(store->bytes(Plane::kGradient), store->bytes(Plane::kWeight));
+  const int norm = SlabNamed(*store, "blocks/1/norm");
+  testing::Write<BFloat16>(*store, norm, Plane::kGradient,
+                           [](int64_t) { return BFloat16(9); });
+  const std::vector<bool> written(store->slabs_of_layer(2).size(), false);
+  store->Bind(2, &written);
+  for (const LogicalTensor& t : store->logical_tensors()) {
+    if (t.name != "blocks/1/mlp/up") continue;
+    EXPECT_EQ(Named(t.name).TakeGradAsKept().value.data(),
+              store->at(t.slab, Plane::kGradient, t.offset));
+  }
+  store->FinishGradients(2, *device_->NewStream());
+  for (const BFloat16 g : Read<BFloat16>(*store, norm, Plane::kGradient)) {
+    EXPECT_EQ(g.bits, 0);
+  }
+  EXPECT_DEATH(Named("blocks/1/mlp/up").TakeGrad(), "kept in bf16");
 }
 
 // A head tied to one of two parameters of a part: the other one's gradient is

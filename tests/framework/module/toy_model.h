@@ -2,9 +2,11 @@
 // tests of slabs, sharing and optimizers stand on.
 #pragma once
 
+#include <algorithm>
 #include <functional>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "framework/base/rng.h"

@@ -2,8 +2,10 @@
 // master rounded, whoever holds which part of it.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <limits>
+#include <utility>
 #include <vector>
 
 #include "framework/base/rng.h"

@@ -1,6 +1,7 @@
 // AdamW on parameters and moments in all their forms: on CUDA the CPU's bits.
 #include <gtest/gtest.h>
 
+#include <utility>
 #include <vector>
 
 #include "tests/framework/optim/adamw_forms.h"

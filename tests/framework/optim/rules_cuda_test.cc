@@ -7,6 +7,7 @@
 #include <cmath>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "framework/base/rng.h"
@@ -51,6 +52,8 @@ constexpr int64_t kSizes[] = {1, 3, 4, 5, 17, 1009, 1024, 1025, 9001};
 // Arrays that a kernel works on, on one device; `run` gets their addresses.
 class RulesCuda : public OptimOnCuda {
  protected:
+  bool first_is_scratch_ = false;  // written where a step is skipped, too
+
   using Arrays = std::vector<std::vector<float>>;
 
   // What run(kernels, stream, addresses, w, control) makes of the arrays and of
@@ -82,17 +85,22 @@ class RulesCuda : public OptimOnCuda {
     }
     EXPECT_TRUE(SameBits(w.Values(*stream_), w_host)) << what << ": weights";
     if (control.skip != 0) {
-      EXPECT_EQ(on_host, arrays) << what << " where it is to be skipped";
+      for (size_t i = first_is_scratch_ ? 1 : 0; i < arrays.size(); ++i) {
+        EXPECT_EQ(on_host[i], arrays[i]) << what << ", skipped: array " << i;
+      }
     } else {
       EXPECT_NE(on_host, arrays) << what << " changes nothing";
     }
   }
 
-  // The same of n elements, aligned and not, and where nothing may change.
+  // The same of n elements, aligned and not, and where nothing may change. The
+  // second array is a gradient, of bf16 if it is `narrow`.
   template <typename Run>
-  void ExpectSameElements(const std::string& name, Run run) {
+  void ExpectSameElements(const std::string& name, bool narrow, Run run) {
     for (const int64_t n : kSizes) {
-      const Arrays arrays = {Random(n, 1), Random(n, 2), Random(n, 3)};
+      const Arrays arrays = {Random(n, 1),
+                             narrow ? PairsOfBf16(n, 2) : Random(n, 2),
+                             Random(n, 3)};
       const auto of_n = [&](auto&&... args) { run(n, args...); };
       for (const int64_t offset : {0, 1}) {
         ExpectSame(arrays, kControl, offset, name + " of " + std::to_string(n),
@@ -106,10 +114,11 @@ class RulesCuda : public OptimOnCuda {
 };
 
 UpdatedParams ParamsOf(const std::vector<float*>& at, BFloat16* w, int64_t n,
-                       const UpdateControl* control) {
+                       const UpdateControl* control, bool narrow = false) {
   return {.p = at[0],
           .w = w,
           .g = at[1],
+          .narrow_g = narrow,
           .n = n,
           .lr_scale = 0.3,
           .decay = 0.1,
@@ -117,59 +126,61 @@ UpdatedParams ParamsOf(const std::vector<float*>& at, BFloat16* w, int64_t n,
 }
 
 TEST_F(RulesCuda, Sgd) {
+  for (int way = 0; way < 8; ++way) {
+    const bool nesterov = (way & 1) != 0, momentum = (way & 2) != 0;
+    const bool narrow = (way & 4) != 0;
+    ExpectSameElements(
+        "sgd", narrow,
+        [&](int64_t n, const OptimKernels& kernels, Stream& stream, auto& at,
+            BFloat16* w, const UpdateControl* control) {
+          kernels.sgd(stream, {.params = ParamsOf(at, w, n, control, narrow),
+                               .m = momentum ? at[2] : nullptr,
+                               .momentum = 0.9,
+                               .nesterov = nesterov});
+        });
+  }
+}
+
+TEST_F(RulesCuda, Lion) {
+  for (const bool narrow : {false, true}) {
+    ExpectSameElements(
+        "lion", narrow,
+        [&](int64_t n, const OptimKernels& kernels, Stream& stream, auto& at,
+            BFloat16* w, const UpdateControl* control) {
+          kernels.lion(stream, {.params = ParamsOf(at, w, n, control, narrow),
+                                .m = at[2],
+                                .beta1 = 0.9,
+                                .beta2 = 0.99});
+        });
+  }
+}
+
+TEST_F(RulesCuda, MuonMomentum) {
   for (const bool nesterov : {false, true}) {
-    for (const bool momentum : {false, true}) {
+    for (const bool narrow : {false, true}) {
+      first_is_scratch_ = narrow;
       ExpectSameElements(
-          "sgd", [&](int64_t n, const OptimKernels& kernels, Stream& stream,
-                     auto& at, BFloat16* w, const UpdateControl* control) {
-            kernels.sgd(stream, {.params = ParamsOf(at, w, n, control),
-                                 .m = momentum ? at[2] : nullptr,
-                                 .momentum = 0.9,
-                                 .nesterov = nesterov});
+          "muon_momentum", narrow,
+          [&](int64_t n, const OptimKernels& kernels, Stream& stream, auto& at,
+              BFloat16*, const UpdateControl* control) {
+            kernels.muon_momentum(stream, {.g = at[1],
+                                           .narrow_g = narrow,
+                                           .m = at[2],
+                                           .u = narrow ? at[0] : at[1],
+                                           .n = n,
+                                           .momentum = 0.95,
+                                           .nesterov = nesterov,
+                                           .control = control});
           });
     }
   }
 }
 
-TEST_F(RulesCuda, Lion) {
-  ExpectSameElements(
-      "lion", [](int64_t n, const OptimKernels& kernels, Stream& stream,
-                 auto& at, BFloat16* w, const UpdateControl* control) {
-        kernels.lion(stream, {.params = ParamsOf(at, w, n, control),
-                              .m = at[2],
-                              .beta1 = 0.9,
-                              .beta2 = 0.99});
-      });
-}
-
-TEST_F(RulesCuda, ClipGradient) {
-  ExpectSameElements("clip_gradient", [](int64_t n, const OptimKernels& kernels,
-                                         Stream& stream, auto& at, BFloat16*,
-                                         const UpdateControl* control) {
-    kernels.clip_gradient(stream, {.g = at[1], .n = n, .control = control});
-  });
-}
-
-TEST_F(RulesCuda, MuonMomentum) {
-  for (const bool nesterov : {false, true}) {
-    ExpectSameElements(
-        "muon_momentum",
-        [&](int64_t n, const OptimKernels& kernels, Stream& stream, auto& at,
-            BFloat16*, const UpdateControl* control) {
-          kernels.muon_momentum(stream, {.g = at[1],
-                                         .m = at[2],
-                                         .n = n,
-                                         .momentum = 0.95,
-                                         .nesterov = nesterov,
-                                         .control = control});
-        });
-  }
-}
-
 TEST_F(RulesCuda, MuonStep) {
   ExpectSameElements(
-      "muon_step", [](int64_t n, const OptimKernels& kernels, Stream& stream,
-                      auto& at, BFloat16* w, const UpdateControl* control) {
+      "muon_step", false,
+      [](int64_t n, const OptimKernels& kernels, Stream& stream, auto& at,
+         BFloat16* w, const UpdateControl* control) {
         kernels.muon_step(
             stream,
             {.params = ParamsOf(at, w, n, control), .x = at[2], .factor = 1.5});
@@ -245,7 +256,8 @@ TEST_F(RulesCuda, Adafactor) {
        {Case{1, 1}, Case{3, 5}, Case{37, 16}, Case{300, 20}, Case{17, 1009},
         Case{1, 0}, Case{17, 0}, Case{9001, 0}}) {
     const int64_t n = c.rows * std::max<int64_t>(c.columns, 1);
-    for (const bool relative : {true, false}) {
+    for (const auto& [relative, narrow] :
+         {std::pair{true, false}, {false, false}, {true, true}}) {
       const std::string what =
           std::to_string(c.rows) + " x " + std::to_string(c.columns);
       const auto some = [&](int64_t count) {
@@ -256,35 +268,43 @@ TEST_F(RulesCuda, Adafactor) {
           p(*device_, some((n + 99) / 100)), mean(*device_, some(1)),
           step(*device_, some(1));
       ExpectSame(
-          {Random(n, 1), Random(n, 2), RandomPositive(c.rows, 3),
+          {Random(n, 1), narrow ? PairsOfBf16(n, 2) : Random(n, 2),
+           RandomPositive(c.rows, 3),
            RandomPositive(std::max<int64_t>(c.columns, 1), 4)},
           kControl, relative ? 0 : 1, what,
           [&](const OptimKernels& kernels, Stream& stream, auto& at,
               BFloat16* w, const UpdateControl* control) {
             const bool host = &kernels == &cpu_;
             const bool matrix = c.columns > 0;
-            const AdafactorArgs args = {.params = ParamsOf(at, w, n, control),
-                                        .rows = c.rows,
-                                        .columns = c.columns,
-                                        .row_sums = rows.of(host),
-                                        .column_sums = columns.of(host),
-                                        .row = matrix ? at[2] : nullptr,
-                                        .column = matrix ? at[3] : nullptr,
-                                        .v = matrix ? nullptr : at[2],
-                                        .mean = mean.of(host),
-                                        .u_sums = u.of(host),
-                                        .p_sums = p.of(host),
-                                        .p_count = (n + 99) / 100,
-                                        .step = step.of(host),
-                                        .eps = 1e-15,
-                                        .relative = relative,
-                                        .update = 3};
+            const AdafactorArgs args = {
+                .params = ParamsOf(at, w, n, control, narrow),
+                .rows = c.rows,
+                .columns = c.columns,
+                .row_sums = rows.of(host),
+                .column_sums = columns.of(host),
+                .row = matrix ? at[2] : nullptr,
+                .column = matrix ? at[3] : nullptr,
+                .v = matrix ? nullptr : at[2],
+                .mean = mean.of(host),
+                .u_sums = u.of(host),
+                .p_sums = p.of(host),
+                .p_count = (n + 99) / 100,
+                .step = step.of(host),
+                .eps = 1e-15,
+                .relative = relative,
+                .update = 3};
             if (matrix) {
-              kernels.sum_squares(stream, {.x = at[1],
+              const auto* const halves =
+                  reinterpret_cast<const uint16_t*>(at[1]);
+              kernels.sum_squares(stream, {.x = narrow ? nullptr : at[1],
+                                           .w = narrow ? halves : nullptr,
                                            .n = n,
                                            .block = c.columns,
-                                           .sums = rows.of(host)});
-              kernels.column_squares(stream, {.x = at[1],
+                                           .sums = rows.of(host),
+                                           .clip = control});
+              kernels.column_squares(stream, {.g = at[1],
+                                              .narrow_g = narrow,
+                                              .control = control,
                                               .rows = c.rows,
                                               .columns = c.columns,
                                               .partial = partial.of(host),

@@ -257,11 +257,14 @@ TEST(MuonTest, AStepIsNearlyOrthogonal) {
 TEST(ClipValueTest, CutsWhatIsLeftOfTheClippedGradient) {
   const OptimKernels& kernels =
       *FindOptimKernels(DeviceKind::kCpu, DType::kF32);
-  std::vector<float> g = {-4.0F, -0.1F, 0.0F, 0.3F, 4.0F};
-  const UpdateControl control = {.clip_value = 0.5, .clip_factor = 0.5};
-  kernels.clip_gradient(*NewCpuDevice()->NewStream(),
-                        {.g = g.data(), .n = 5, .control = &control});
-  EXPECT_EQ(g, (std::vector<float>{-0.5F, -0.05F, 0.0F, 0.15F, 0.5F}));
+  const std::vector<float> g = {-4.0F, -0.1F, 0.0F, 0.3F, 4.0F};
+  std::vector<float> p(g.size());
+  const UpdateControl control = {
+      .lr = 1, .clip_value = 0.5, .clip_factor = 0.5};
+  kernels.sgd(
+      *NewCpuDevice()->NewStream(),
+      {.params = {.p = p.data(), .g = g.data(), .n = 5, .control = &control}});
+  EXPECT_EQ(p, (std::vector<float>{0.5F, 0.05F, 0.0F, -0.15F, -0.5F}));
 }
 
 }  // namespace

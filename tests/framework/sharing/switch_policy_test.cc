@@ -5,6 +5,7 @@
 
 #include <cmath>
 #include <limits>
+#include <utility>
 
 #include "framework/base/rng.h"
 #include "framework/comm/thread_communicator.h"

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <bitset>
+#include <utility>
 
 #include "framework/step/dependencies.h"
 #include "framework/step/plan/basic.h"

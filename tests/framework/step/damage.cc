@@ -1,6 +1,7 @@
 #include "tests/framework/step/damage.h"
 
 #include <algorithm>
+#include <cstdint>
 #include <utility>
 
 namespace delink::step_test {

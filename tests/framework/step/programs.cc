@@ -4,6 +4,8 @@
 #include <map>
 #include <numeric>
 #include <sstream>
+#include <utility>
+#include <vector>
 
 #include "framework/base/check.h"
 

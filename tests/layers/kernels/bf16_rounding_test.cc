@@ -5,6 +5,7 @@
 
 #include <cmath>
 #include <limits>
+#include <memory>
 #include <vector>
 
 #include "framework/tensor/bfloat16.h"
@@ -100,6 +101,60 @@ TEST_P(Bf16Rounding, GradientsOfParametersAreF32) {
     kernels_.bias_grad(stream_,
                        {kRows, kWidth, dy.data(), db.data(), accumulate});
     EXPECT_THAT(db, Each(accumulate ? 4099.0F : 4097.0F));
+  }
+}
+
+// Gradients that are kept in bf16: between 4096 and 8192 it holds multiples of
+// 32. A sum over tokens is f32 until it is stored, what is there is added
+// before it is rounded, and a tie goes to the even number.
+TEST_P(Bf16Rounding, NarrowGradientsAreRoundedOnce) {
+  constexpr int64_t kRows = 4097, kWidth = 3;
+  const std::vector<BFloat16> dy(kRows * kWidth, BFloat16(1));
+  const std::vector<int32_t> tokens(kRows, 1);
+  for (const bool accumulate : {false, true}) {
+    const double sum = accumulate ? 4128 : 4096;
+    auto dw = std::vector<BFloat16>(kWidth * kWidth, BFloat16(15));
+    kernels_.matmul(stream_, {.m = kWidth,
+                              .n = kWidth,
+                              .k = kRows,
+                              .transpose_a = true,
+                              .a = dy.data(),
+                              .lda = kWidth,
+                              .b = dy.data(),
+                              .ldb = kWidth,
+                              .c = dw.data(),
+                              .ldc = kWidth,
+                              .accumulate = accumulate});
+    EXPECT_THAT(Values(dw), Each(4096));
+    auto table = Halves({17, 17, 17, 17, 17, 17});
+    kernels_.embedding_backward_weight(stream_, {.N = kRows,
+                                                 .D = kWidth,
+                                                 .V = 2,
+                                                 .tokens = tokens.data(),
+                                                 .dy = dy.data(),
+                                                 .dw = table.data(),
+                                                 .accumulate = accumulate,
+                                                 .narrow = true});
+    const double absent = accumulate ? 17 : 0;
+    EXPECT_THAT(Values(table),
+                ElementsAre(absent, absent, absent, sum, sum, sum));
+    auto positions = Halves({17, 17});
+    kernels_.embedding_backward_position(stream_, {.B = kRows,
+                                                   .T = 1,
+                                                   .D = 1,
+                                                   .Tmax = 2,
+                                                   .first_position = 1,
+                                                   .dy = dy.data(),
+                                                   .dp = positions.data(),
+                                                   .accumulate = accumulate,
+                                                   .narrow = true});
+    EXPECT_THAT(Values(positions), ElementsAre(absent, sum));
+    const std::vector<float> x(2, 4097);
+    auto y = Halves({17, 15});
+    kernels_.round_gradient(
+        stream_,
+        {.count = 2, .x = x.data(), .y = y.data(), .accumulate = accumulate});
+    EXPECT_THAT(Values(y), ElementsAre(sum, 4096));
   }
 }
 

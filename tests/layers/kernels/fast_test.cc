@@ -3,6 +3,7 @@
 // themselves: again, and on other numbers of threads, bit for bit.
 #include <gtest/gtest.h>
 
+#include <memory>
 #include <string>
 #include <vector>
 

@@ -80,6 +80,26 @@ Case AddCase(int64_t count, int64_t first = 0) {
       });
 }
 
+// A gradient that is kept in bf16, whatever T is.
+Case RoundGradientCase(int64_t count, int64_t first = 0) {
+  return MakeCase(
+      absl::StrFormat("round_gradient %d from %d", count, first),
+      [=]<typename T>(const Kernels& kernels, Stream& stream) -> Outputs {
+        const auto x = Input<Wide<T>>("x", first + count);
+        auto added = Input<BFloat16>("y", first + count);
+        Guarded<BFloat16> written(first + count);
+        for (int64_t i = 0; i < first; ++i) written[i] = BFloat16(1.0F);
+        kernels.round_gradient(stream, {.count = count,
+                                        .x = x.data() + first,
+                                        .y = written.data() + first});
+        kernels.round_gradient(stream, {.count = count,
+                                        .x = x.data() + first,
+                                        .y = added.data() + first,
+                                        .accumulate = true});
+        return {Result("written", written, 1e-7), Result("added", added, 1e-7)};
+      });
+}
+
 // Not-a-number comes through, and to no other element.
 Case NotANumberCase(int64_t count) {
   return MakeCase(
@@ -142,9 +162,13 @@ std::vector<Case> PointwiseCases() {
     cases.push_back(GeluCase(count, GeluForm::kTanh, count % 2 == 0));
     cases.push_back(GeluCase(count, GeluForm::kErf, count % 2 == 1));
     cases.push_back(AddCase(count));
+    cases.push_back(RoundGradientCase(count));
     if (count < 100) cases.push_back(SwiGluCase(3, count, count % 2 == 0));
   }
-  for (const int64_t count : {1, 9, 1000}) cases.push_back(AddCase(count, 1));
+  for (const int64_t count : {1, 9, 1000}) {
+    cases.push_back(AddCase(count, 1));
+    cases.push_back(RoundGradientCase(count, 1));
+  }
   cases.push_back(SwiGluCase(70, 1000, false));
   cases.push_back(SwiGluCase(0, 16, false));
   for (const int64_t count : {3, 16, 40}) {

@@ -2,6 +2,7 @@
 #include <gmock/gmock.h>
 
 #include <cmath>
+#include <cstdint>
 
 #include "tests/layers/kernels/reference.h"
 

@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include <chrono>
+#include <cstdint>
 #include <string>
 #include <vector>
 
@@ -54,6 +55,21 @@ TEST(Work, OfRows) {
   Expect(
       WorkOf(EmbeddingBackwardWeightArgs{.N = 3, .D = 5, .V = 11}, DType::kF32),
       0, 4 * 15 + 4 * 3, 4 * 55);
+}
+
+// Gradients that are kept in bf16: written in it, and read where added to.
+TEST(Work, OfNarrowGradients) {
+  EmbeddingBackwardWeightArgs w{.N = 3, .D = 5, .V = 11, .narrow = true};
+  Expect(WorkOf(w, DType::kBF16), 0, 2 * 15 + 4 * 3, 2 * 55);
+  w.accumulate = true;
+  Expect(WorkOf(w, DType::kBF16), 0, 2 * 15 + 4 * 3 + 2 * 15, 2 * 15);
+  EmbeddingBackwardPositionArgs p{
+      .B = 2, .T = 3, .D = 5, .Tmax = 7, .narrow = true};
+  Expect(WorkOf(p, DType::kBF16), 0, 2 * 30, 2 * 35);
+  RoundGradientArgs round{.count = 7};
+  Expect(WorkOf(round, DType::kBF16), 0, 4 * 7, 2 * 7);
+  round.accumulate = true;
+  Expect(WorkOf(round, DType::kBF16), 0, 4 * 7 + 2 * 7, 2 * 7);
 }
 
 TEST(Work, OfAttention) {

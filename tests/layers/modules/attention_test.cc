@@ -2,6 +2,9 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <memory>
+
 #include "layers/ops/causal_attention.h"
 #include "tests/testing/gradcheck.h"
 #include "tests/testing/numbers.h"

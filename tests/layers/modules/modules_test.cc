@@ -1,6 +1,7 @@
 // What modules declare: names, parts, shapes, and what may be left out.
 #include <gtest/gtest.h>
 
+#include <memory>
 #include <string>
 #include <vector>
 

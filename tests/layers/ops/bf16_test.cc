@@ -1,8 +1,9 @@
 // Every op in bf16 against itself in double on the same inputs: outputs and
 // gradients of inputs are rounded as often as the case says, gradients of
-// parameters are f32.
+// parameters are f32, or kept in bf16.
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <functional>
 #include <memory>
 #include <span>
@@ -71,28 +72,29 @@ Vector Doubles(const std::vector<T>& values) {
   return {values.begin(), values.end()};
 }
 
-// Forward and backward once; gradients of parameters begin at 1.
-template <typename T>
+// Forward and backward once; gradients of parameters, which are kept as G,
+// begin at 1.
+template <typename T, typename G = Wide<T>>
 Outcome Run(const OpCase& c, MemoryMode memory) {
   const std::unique_ptr<Device> device = NewCpuDevice();
   const RngKey key = KeyFromSeed(7);
   LossRecord record;
   std::vector<int64_t> samples(static_cast<size_t>(c.x[0]), 5);
   std::vector<std::vector<T>> weights;
-  std::vector<std::vector<Wide<T>>> grads;
+  std::vector<std::vector<G>> grads;
   std::vector<std::unique_ptr<Param>> owned;
   Params params;
   for (const Shape& shape : c.params) {
     weights.push_back(Numbers<T>("p" + std::to_string(weights.size()),
                                  shape.elements(), c.size));
-    grads.emplace_back(static_cast<size_t>(shape.elements()), Wide<T>{1});
+    grads.emplace_back(static_cast<size_t>(shape.elements()), G(1));
     owned.push_back(std::make_unique<Param>());
     params.push_back(owned.back().get());
   }
   const auto bind = [&] {
     for (size_t i = 0; i < owned.size(); ++i) {
       owned[i]->Bind(Tensor(weights[i].data(), kTypeOf<T>, c.params[i]),
-                     Tensor(grads[i].data(), kTypeOf<Wide<T>>, c.params[i]),
+                     Tensor(grads[i].data(), kTypeOf<G>, c.params[i]),
                      /*written=*/true);
     }
   };
@@ -132,7 +134,7 @@ Outcome Run(const OpCase& c, MemoryMode memory) {
   VisitRunner visit(options(memory));
   record = {};
   bind();
-  for (auto& grad : grads) grad.assign(grad.size(), Wide<T>{1});
+  for (auto& grad : grads) grad.assign(grad.size(), G(1));
   visit.Forward(Phase::kRecord, inputs, input, tensor(y));
   visit.Backward(tensor(dy), Tensor(dx.data(), kTypeOf<T>, c.x));
   Outcome outcome = {Doubles(y), Doubles(dx), {}, record.loss_sum};
@@ -150,6 +152,24 @@ double Error(const Vector& actual, const Vector& expected) {
 // that, f32.
 double Bound(int roundings) { return roundings * 0x1p-8 + 1e-5; }
 
+// Where gradients are kept in bf16 each element is what it is in f32, rounded
+// once (by 2^-8 of it at most), and all else has the same bits.
+void ExpectNarrowGradients(const OpCase& c, const Outcome& wide) {
+  const Outcome narrow = Run<BFloat16, BFloat16>(c, MemoryMode::kHeap);
+  EXPECT_EQ(narrow.y, wide.y);
+  EXPECT_EQ(narrow.dx, wide.dx);
+  EXPECT_EQ(narrow.loss, wide.loss);
+  for (size_t p = 0; p < wide.grads.size(); ++p) {
+    for (size_t i = 0; i < wide.grads[p].size(); ++i) {
+      const double g = wide.grads[p][i];
+      EXPECT_NEAR(narrow.grads[p][i], g, 0x1p-8 * std::abs(g) + 1e-5)
+          << "parameter " << p << ", element " << i;
+    }
+  }
+  const Outcome planned = Run<BFloat16, BFloat16>(c, MemoryMode::kPlanned);
+  EXPECT_EQ(planned.grads, narrow.grads);
+}
+
 void ExpectRounded(const OpCase& c) {
   const Outcome exact = Run<double>(c, MemoryMode::kHeap);
   const Outcome heap = Run<BFloat16>(c, MemoryMode::kHeap);
@@ -165,6 +185,7 @@ void ExpectRounded(const OpCase& c) {
   EXPECT_EQ(planned.dx, heap.dx);
   EXPECT_EQ(planned.grads, heap.grads);
   EXPECT_EQ(planned.loss, heap.loss);
+  ExpectNarrowGradients(c, heap);
 }
 
 TEST(Bf16, Linear) {

@@ -5,8 +5,10 @@
 
 #include <cmath>
 #include <map>
+#include <memory>
 #include <set>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "recipes/bench/bench.h"

@@ -4,6 +4,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
 #include "framework/base/file.h"
 #include "tests/testing/temp_dir.h"
 

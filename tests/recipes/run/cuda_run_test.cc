@@ -79,14 +79,19 @@ TEST_P(CudaRunTest, IsTheCpusRunAndResumesToTheBit) {
   }
 }
 
-// Masters and moments in fewer bits, rounded at random: on a GPU as on the CPU.
-TEST_P(CudaRunTest, KeepsMastersAndMomentsInFewerBits) {
-  const std::pair<const char*, const char*> ways[] = {{"split", "8bit"},
-                                                      {"none", "bf16"}};
-  for (const auto& [master, moments] : ways) {
+// Masters and moments in fewer bits, rounded at random, and gradients: on a GPU
+// as on the CPU.
+TEST_P(CudaRunTest, KeepsMastersMomentsAndGradientsInFewerBits) {
+  struct Way {
+    const char *master, *moments, *gradients;
+  };
+  for (const auto& [master, moments, gradients] :
+       {Way{"split", "8bit", "fp32"}, Way{"none", "bf16", "bf16"},
+        Way{"fp32", "fp32", "bf16"}}) {
     const std::vector<std::string> sets = {
         "run.precision=bf16", absl::StrCat("run.master=", master),
-        absl::StrCat("optimizer.moments=", moments)};
+        absl::StrCat("optimizer.moments=", moments),
+        absl::StrCat("run.gradients=", gradients)};
     const std::string cpu = absl::StrCat("cpu", master);
     Go({.sets = sets, .out = cpu}, "cpu");
     Go({.sets = sets, .out = master});

@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <cmath>
 #include <map>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "framework/comm/self_communicator.h"
@@ -28,16 +29,17 @@ struct Course {
 };
 
 class CudaStepTest
-    : public ::testing::TestWithParam<std::tuple<const char*, DType>> {
+    : public ::testing::TestWithParam<std::tuple<const char*, Numbers>> {
  protected:
   void SetUp() override {
     const absl::Status status = HaveCuda();
     if (!status.ok()) GTEST_SKIP() << std::string(status.message());
   }
-  static DType dtype() { return std::get<1>(GetParam()); }
+  static DType dtype() { return std::get<1>(GetParam()).dtype; }
   static RigOptions Of(DeviceKind device, RigOptions options) {
     options.device = device;
     options.dtype = dtype();
+    options.bf16_gradients = std::get<1>(GetParam()).bf16_gradients;
     options.layers = 2;
     options.global_batch = 4;
     return OfKind(std::get<0>(GetParam()), options);
@@ -63,7 +65,7 @@ class CudaStepTest
 };
 INSTANTIATE_TEST_SUITE_P(Kinds, CudaStepTest,
                          ::testing::Combine(::testing::ValuesIn(kModelKinds),
-                                            ::testing::ValuesIn(kPrecisions)));
+                                            ::testing::ValuesIn(kNumbers)));
 
 double LargestRatio(const std::vector<double>& a,
                     const std::vector<double>& b) {

@@ -3,6 +3,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <vector>
+
 #include "framework/comm/self_communicator.h"
 #include "tests/recipes/run/step_rig.h"
 #include "tests/testing/simt/simt.h"

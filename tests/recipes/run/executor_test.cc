@@ -4,6 +4,9 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <cmath>
+
 #include "framework/comm/self_communicator.h"
 #include "framework/comm/thread_communicator.h"
 #include "tests/recipes/run/step_rig.h"
@@ -14,17 +17,18 @@ namespace {
 constexpr double kLr = 1e-3;
 
 class ExecutorTest
-    : public ::testing::TestWithParam<std::tuple<const char*, DType>> {
+    : public ::testing::TestWithParam<std::tuple<const char*, Numbers>> {
  protected:
-  // The options with the test's kind of model and precision.
+  // The options with the test's kind of model and numbers.
   static RigOptions Of(RigOptions options) {
-    options.dtype = std::get<1>(GetParam());
+    options.dtype = std::get<1>(GetParam()).dtype;
+    options.bf16_gradients = std::get<1>(GetParam()).bf16_gradients;
     return OfKind(std::get<0>(GetParam()), options);
   }
 };
 INSTANTIATE_TEST_SUITE_P(Kinds, ExecutorTest,
                          ::testing::Combine(::testing::ValuesIn(kModelKinds),
-                                            ::testing::ValuesIn(kPrecisions)));
+                                            ::testing::ValuesIn(kNumbers)));
 
 TEST_P(ExecutorTest, AllocatesTheAccountToTheByteAndNothingLater) {
   for (const bool recompute : {false, true}) {
@@ -45,6 +49,62 @@ TEST_P(ExecutorTest, AllocatesTheAccountToTheByteAndNothingLater) {
         }
         EXPECT_EQ(rig.device().allocations(), allocations);
       }
+    }
+  }
+}
+
+// Two bytes of every parameter, padding included, and of what ranks exchange
+// and probes hold; nothing else takes more, but what the gradients of vectors
+// are summed in.
+TEST_P(ExecutorTest, Bf16GradientsTakeHalfTheBytes) {
+  if (!std::get<1>(GetParam()).bf16_gradients) GTEST_SKIP() << "f32";
+  const absl::Status status = RunRanks(2, [](Communicator& comm) {
+    RigOptions options = Of({.probes = true});
+    StepRig narrow(comm, "groups:2", options);
+    options.bf16_gradients = false;
+    StepRig wide(comm, "groups:2", options);
+    const MemoryAccount a = narrow.executor().account();
+    const MemoryAccount b = wide.executor().account();
+    EXPECT_EQ(narrow.device().bytes_in_use(), a.total());
+    EXPECT_GE(b.gradients, 4 * wide.store().unique_parameters());
+    EXPECT_EQ(2 * a.gradients, b.gradients);
+    EXPECT_EQ(2 * a.copies, b.copies);
+    EXPECT_EQ(a.weights, b.weights);
+    EXPECT_EQ(a.state, b.state);
+    EXPECT_EQ(a.slots, b.slots);
+    EXPECT_GE(a.workspace, b.workspace);
+    EXPECT_LT(a.workspace - b.workspace, 8 * 4 * 3 * StepRig::kDim);
+    return absl::OkStatus();
+  });
+  EXPECT_TRUE(status.ok()) << std::string(status.message());
+}
+
+// Where nothing is added up a gradient is what it is in f32, rounded once, and
+// the forward pass has the same bits.
+TEST_P(ExecutorTest, Bf16GradientsAreThoseOfF32Rounded) {
+  if (!std::get<1>(GetParam()).bf16_gradients) GTEST_SKIP() << "f32";
+  SelfCommunicator comm;
+  RigOptions options = Of({.micro_batch = 2, .global_batch = 2, .tied = false});
+  StepRig narrow(comm, "none", options);
+  options.bf16_gradients = false;
+  StepRig wide(comm, "none", options);
+  const HostBatch batch = wide.Batch(1);
+  const StepResult a = *narrow.executor().TrainStep(batch, 1, 0);
+  const StepResult b = *wide.executor().TrainStep(batch, 1, 0);
+  EXPECT_EQ(a.loss, b.loss);
+  EXPECT_NE(a.grad_norm, b.grad_norm);
+  EXPECT_NEAR(a.grad_norm, b.grad_norm, 0x1p-8 * b.grad_norm);
+  for (const std::string& name : wide.Tensors()) {
+    const std::vector<float> g = narrow.Gradient(name);
+    const std::vector<float> exact = wide.Gradient(name);
+    const float largest = std::abs(*std::max_element(
+        exact.begin(), exact.end(),
+        [](float x, float y) { return std::abs(x) < std::abs(y); }));
+    for (size_t i = 0; i < g.size(); ++i) {
+      // Half a unit of bf16, and f32's rounding of sums in another order.
+      ASSERT_NEAR(g[i], exact[i],
+                  0x1p-8 * std::abs(exact[i]) + 1e-5 * largest + 1e-7)
+          << name << " " << i;
     }
   }
 }

@@ -3,6 +3,9 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <string>
+
 #include "recipes/models/gpt.h"
 #include "recipes/models/llama.h"
 #include "tests/testing/gradcheck.h"

@@ -7,6 +7,7 @@
 #include <gtest/gtest.h>
 #include <nvtx3/nvToolsExt.h>
 
+#include <cstdint>
 #include <string>
 #include <vector>
 

@@ -4,7 +4,9 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstdint>
 #include <map>
+#include <vector>
 
 #include "framework/comm/self_communicator.h"
 #include "framework/comm/thread_communicator.h"

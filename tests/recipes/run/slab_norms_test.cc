@@ -2,9 +2,13 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <cstdint>
 #include <map>
 #include <mutex>
+#include <utility>
+#include <vector>
 
+#include "absl/status/statusor.h"
 #include "framework/comm/self_communicator.h"
 #include "framework/comm/thread_communicator.h"
 #include "tests/recipes/run/step_rig.h"

@@ -1,5 +1,7 @@
 #include "tests/recipes/run/step_rig.h"
 
+#include <utility>
+
 #include "framework/base/check.h"
 #include "framework/base/rng.h"
 #include "framework/sharing/delink.h"
@@ -86,7 +88,8 @@ std::unique_ptr<ParamStore> StepRig::MakeStore(const std::string& share) {
                               .rank = comm_.rank(),
                               .ranks = comm_.size(),
                               .states = optimizer_->states(),
-                              .whole_tensors = optimizer_->whole_tensors()});
+                              .whole_tensors = optimizer_->whole_tensors(),
+                              .bf16_gradients = options_.bf16_gradients});
 }
 
 absl::StatusOr<std::unique_ptr<Executor>> StepRig::NewExecutor(

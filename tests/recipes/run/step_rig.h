@@ -4,6 +4,7 @@
 
 #include <memory>
 #include <optional>
+#include <ostream>
 #include <string>
 
 #include "framework/comm/communicator.h"
@@ -19,6 +20,7 @@ namespace delink::testing {
 struct RigOptions {
   DeviceKind device = DeviceKind::kCpu;  // or kCuda: number 0
   DType dtype = DType::kF32;             // kBF16: with an f32 master
+  bool bf16_gradients = false;           // of kBF16
   int64_t layers = 4;
   int64_t micro_batch = 2;
   int64_t global_batch = 8;
@@ -47,6 +49,18 @@ struct RigOptions {
 inline constexpr const char* kModelKinds[] = {"gpt", "llama"};
 
 inline constexpr DType kPrecisions[] = {DType::kF32, DType::kBF16};
+
+// A precision, with what gradients of weights are kept in.
+struct Numbers {
+  DType dtype;
+  bool bf16_gradients;
+  friend std::ostream& operator<<(std::ostream& out, const Numbers& numbers) {
+    return out << ToString(numbers.dtype)
+               << (numbers.bf16_gradients ? ", bf16 gradients" : "");
+  }
+};
+inline constexpr Numbers kNumbers[] = {
+    {DType::kF32, false}, {DType::kBF16, false}, {DType::kBF16, true}};
 
 // The options with a model of that kind; a llama has everything that it may
 // have.

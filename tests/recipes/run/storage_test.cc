@@ -153,6 +153,12 @@ TEST(StorageChangeTest, WhatCannotBeIsRefused) {
   EXPECT_EQ(fp32.code(), absl::StatusCode::kInvalidArgument);
   EXPECT_THAT(std::string(fp32.message()),
               ::testing::HasSubstr("is for run.precision \"bf16\""));
+  const absl::Status gradients =
+      runs.Run({.sets = {"run.gradients=bf16"}, .out = "gradients"});
+  EXPECT_EQ(gradients.code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_THAT(std::string(gradients.message()),
+              ::testing::HasSubstr(
+                  "run.gradients: \"bf16\" is for run.precision \"bf16\""));
   const absl::Status lion = runs.Run(
       {.sets = {"run.precision=bf16", "run.master=none", "optimizer.kind=lion"},
        .out = "lion"});

@@ -1,4 +1,5 @@
 // [[data.source]] and the blends of stages.
+#include <optional>
 #include <string>
 #include <vector>
 

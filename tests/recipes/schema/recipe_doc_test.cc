@@ -12,7 +12,7 @@ namespace delink {
 namespace {
 
 TEST(RecipeDoc, TheCommittedPageIsUpToDate) {
-  const std::string path = std::string(DELINK_SOURCE_DIR) + "/docs/recipe.md";
+  const std::string path = DELINK_SOURCE_DIR "/docs/recipe.md";
   const std::string generated = RecipeDoc(KindsOf(BuiltInModels()));
   if (std::getenv("DELINK_WRITE_DOCS") != nullptr) {
     std::ofstream(path) << generated;

@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "absl/status/statusor.h"
 #include "framework/base/rng.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"

@@ -2,6 +2,7 @@
 #include "framework/sharing/share_spec.h"
 
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "gtest/gtest.h"

@@ -7,6 +7,7 @@
 #include <chrono>
 #include <csignal>
 #include <thread>
+#include <utility>
 
 #include "framework/base/file.h"
 #include "tests/testing/temp_dir.h"

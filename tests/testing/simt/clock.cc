@@ -1,6 +1,7 @@
 #include "tests/testing/simt/clock.h"
 
 #include <algorithm>
+#include <cstdint>
 
 namespace delink::simt {
 namespace {

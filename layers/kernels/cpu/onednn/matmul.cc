@@ -15,6 +15,7 @@
 #include <new>
 #include <optional>
 #include <unordered_map>
+#include <vector>
 
 #include "framework/base/check.h"
 #include "framework/tensor/bfloat16.h"
@@ -182,16 +183,40 @@ constexpr memory::data_type kType =
     std::is_same_v<T, float> ? memory::data_type::f32 : memory::data_type::bf16;
 
 template <typename T, typename C>
+void Multiply(const MatmulArgs& s);
+
+// A long sum to a C that is not f32: some rows at a time in f32 beside it.
+template <typename T, typename C>
+void MultiplyBeside(const MatmulArgs& s) {
+  constexpr int64_t kRows = 256;
+  thread_local std::vector<float> sums;
+  sums.resize(static_cast<size_t>(std::min(s.m, kRows) * s.n));
+  MatmulArgs p = s;
+  p.c = sums.data();
+  p.ldc = s.n;
+  p.accumulate = false;
+  for (int64_t first = 0; first < s.m; first += kRows) {
+    p.m = std::min(kRows, s.m - first);
+    p.a = static_cast<const T*>(s.a) + first;
+    Multiply<T, float>(p);
+    for (int64_t i = 0; i < p.m; ++i) {
+      const float* const sum = sums.data() + i * s.n;
+      C* const c = static_cast<C*>(s.c) + (first + i) * s.ldc;
+      for (int64_t j = 0; j < s.n; ++j) {
+        c[j] = static_cast<C>(s.accumulate ? c[j] + sum[j] : sum[j]);
+      }
+    }
+  }
+}
+
+template <typename T, typename C>
 void Multiply(const MatmulArgs& s) {
   if (s.m == 0 || s.n == 0) return;
   if (s.k == 0) return EmptySum<T, C>(s);
   Product part = {s, kType<T>, kType<C>};
   if (!s.transpose_a || s.k <= kLongestSum) return RunChecked(part);
-  if (!std::is_same_v<C, float>) {
-    // In parts, each would be rounded.
-    const Alone alone;
-    return RunChecked(part);
-  }
+  // In parts, each would be rounded.
+  if constexpr (!std::is_same_v<C, float>) return MultiplyBeside<T, C>(s);
   MatmulArgs& p = part.args;
   for (int64_t first = 0; first < s.k; first += kLongestSum) {
     p.k = std::min(kLongestSum, s.k - first);

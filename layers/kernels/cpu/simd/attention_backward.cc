@@ -1,5 +1,7 @@
 // One thread takes a key/value head with all query heads that read it, tile by
 // tile in a fixed order, so dk and dv are summed without atomics.
+#include <cstdint>
+
 #include "layers/kernels/cpu/simd/attention_tile.h"
 #include "layers/kernels/cpu/simd/simd.h"
 

@@ -1,3 +1,5 @@
+#include <cstdint>
+
 #include "layers/kernels/cpu/simd/attention_tile.h"
 #include "layers/kernels/cpu/simd/simd.h"
 

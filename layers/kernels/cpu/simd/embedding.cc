@@ -1,3 +1,4 @@
+#include "layers/kernels/cpu/helpers.h"
 #include "layers/kernels/cpu/simd/rows.h"
 #include "layers/kernels/cpu/simd/simd.h"
 #include "layers/kernels/cpu/threads.h"
@@ -15,10 +16,57 @@ DELINK_INLINE void AddTo(int64_t D, const T* from, float* to) {
                 DELINK_LAMBDA { store(to, load(to) + load(from)); });
 }
 
-void Zero(float* to, int64_t rows, int64_t D) {
+template <typename P>
+void Zero(P* to, int64_t rows, int64_t D) {
 #pragma omp parallel for schedule(static) if (rows * D > kParallelFrom)
   for (int64_t row = 0; row < rows; ++row) {
-    std::memset(to + row * D, 0, D * sizeof(float));
+    std::memset(to + row * D, 0, D * sizeof(P));
+  }
+}
+
+// Into a gradient of T: what belongs to a token is summed in f32 and rounded
+// once.
+template <typename T>
+void SumTokens(const EmbeddingBackwardWeightArgs& s) {
+  const T* dy = static_cast<const T*>(s.dy);
+  T* dw = static_cast<T*>(s.dw);
+  if (!s.accumulate) Zero(dw, s.V, s.D);
+  const int32_t* const order = OrderByToken(s.tokens, s.N);
+#pragma omp parallel for schedule(static) if (s.N * s.D > kParallelFrom)
+  for (int64_t d = 0; d < s.D; d += kColumnBlock) {
+    const int64_t columns = s.D - d < kColumnBlock ? s.D - d : kColumnBlock;
+    for (int64_t i = 0, end = 0; i < s.N; i = end) {
+      const int32_t token = s.tokens[order[i]];
+      while (end < s.N && s.tokens[order[end]] == token) ++end;
+      T* to = dw + token * s.D + d;
+      ForRow(columns, [&](auto load, auto store) DELINK_LAMBDA {
+        Vec sum{};
+        for (int64_t j = i; j < end; ++j) {
+          sum += load(dy + order[j] * s.D + d);
+        }
+        store(to, s.accumulate ? load(to) + sum : sum);
+      });
+    }
+  }
+}
+
+template <typename T, typename P>
+void SumSamples(const EmbeddingBackwardPositionArgs& s) {
+  const T* dy = static_cast<const T*>(s.dy);
+  P* dp = static_cast<P*>(s.dp);
+  const int64_t end = s.first_position + s.T;
+  if (!s.accumulate) {
+    Zero(dp, s.first_position, s.D);
+    Zero(dp + end * s.D, s.Tmax - end, s.D);
+  }
+#pragma omp parallel for schedule(static) if (s.B * s.T * s.D > kParallelFrom)
+  for (int64_t t = 0; t < s.T; ++t) {
+    P* to = dp + (s.first_position + t) * s.D;
+    ForRow(s.D, [&](auto load, auto store) DELINK_LAMBDA {
+      Vec sum = s.accumulate ? load(to) : Vec{};
+      for (int64_t b = 0; b < s.B; ++b) sum += load(dy + (b * s.T + t) * s.D);
+      store(to, sum);
+    });
   }
 }
 
@@ -46,6 +94,7 @@ void EmbeddingForward(Stream&, const EmbeddingForwardArgs& s) {
 
 template <typename T>
 void EmbeddingBackwardWeight(Stream&, const EmbeddingBackwardWeightArgs& s) {
+  if (s.narrow) return SumTokens<T>(s);
   const T* dy = static_cast<const T*>(s.dy);
   float* dw = static_cast<float*>(s.dw);
   if (!s.accumulate) Zero(dw, s.V, s.D);
@@ -61,22 +110,8 @@ void EmbeddingBackwardWeight(Stream&, const EmbeddingBackwardWeightArgs& s) {
 template <typename T>
 void EmbeddingBackwardPosition(Stream&,
                                const EmbeddingBackwardPositionArgs& s) {
-  const T* dy = static_cast<const T*>(s.dy);
-  float* dp = static_cast<float*>(s.dp);
-  const int64_t end = s.first_position + s.T;
-  if (!s.accumulate) {
-    Zero(dp, s.first_position, s.D);
-    Zero(dp + end * s.D, s.Tmax - end, s.D);
-  }
-#pragma omp parallel for schedule(static) if (s.B * s.T * s.D > kParallelFrom)
-  for (int64_t t = 0; t < s.T; ++t) {
-    float* to = dp + (s.first_position + t) * s.D;
-    ForRow(s.D, [&](auto load, auto store) DELINK_LAMBDA {
-      Vec sum = s.accumulate ? load(to) : Vec{};
-      for (int64_t b = 0; b < s.B; ++b) sum += load(dy + (b * s.T + t) * s.D);
-      store(to, sum);
-    });
-  }
+  if (s.narrow) return SumSamples<T, T>(s);
+  SumSamples<T, float>(s);
 }
 
 template void EmbeddingForward<float>(Stream&, const EmbeddingForwardArgs&);

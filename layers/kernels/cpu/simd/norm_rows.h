@@ -1,6 +1,8 @@
 // Norms of one row; ref/norm.cc has the formulas.
 #pragma once
 
+#include <cstdint>
+
 #include "layers/kernels/cpu/simd/rows.h"
 
 namespace delink::cpu::DELINK_SIMD {

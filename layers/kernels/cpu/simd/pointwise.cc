@@ -95,6 +95,16 @@ void Accumulate(Stream& stream, const AccumulateArgs& s) {
   Add<T>(stream, {.count = s.count, .a = s.y, .b = s.x, .y = s.y});
 }
 
+void RoundGradient(Stream&, const RoundGradientArgs& s) {
+  ForBlocks(s.count, [&](int64_t first, int64_t count) {
+    const float* x = static_cast<const float*>(s.x) + first;
+    BFloat16* y = static_cast<BFloat16*>(s.y) + first;
+    ForRow(count, [&](auto load, auto store) DELINK_LAMBDA {
+      store(y, s.accumulate ? load(y) + load(x) : load(x));
+    });
+  });
+}
+
 template void GeluForward<float>(Stream&, const GeluForwardArgs&);
 template void GeluForward<BFloat16>(Stream&, const GeluForwardArgs&);
 template void GeluBackward<float>(Stream&, const GeluBackwardArgs&);

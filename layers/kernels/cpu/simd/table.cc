@@ -33,6 +33,7 @@ constexpr Kernels kOf = {
     .rotary = Rotary<T>,
     .add = Add<T>,
     .accumulate = Accumulate<T>,
+    .round_gradient = RoundGradient,
     .dropout = Dropout<T>,
     .embedding_forward = EmbeddingForward<T>,
     .embedding_backward_weight = EmbeddingBackwardWeight<T>,

@@ -1,4 +1,6 @@
 // What cuBLASLt does beside a product, as far as it can be asked for.
+#include <cstdint>
+
 #include "layers/kernels/cuda/cublaslt/products.h"
 #include "layers/kernels/cuda/cuda.h"
 

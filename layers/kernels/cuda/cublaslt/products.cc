@@ -1,6 +1,7 @@
 #include "layers/kernels/cuda/cublaslt/products.h"
 
 #include <algorithm>
+#include <cstdint>
 #include <limits>
 #include <utility>
 #include <vector>

@@ -1,13 +1,17 @@
 #include "dyt/dynamic_tanh.h"
 
+#include <cstdint>
+
 #include "dyt/kernels.h"
 #include "layers/ops/kernels_of.h"
+#include "layers/ops/small_gradient.h"
 
 namespace dyt {
 
 using delink::Backward;
 using delink::Param;
 using delink::Var;
+using delink::ops::SmallGradient;
 
 // docs: op
 Var DynamicTanh(Var x, Param& slope, Param& scale) {
@@ -37,8 +41,7 @@ Var DynamicTanh(Var x, Param& slope, Param& scale) {
                                            .dx = back.NewGrad(x).data()});
   };
   const auto weight = [=, &kernels, &slope, &scale](Backward& back) {
-    const Param::GradTarget dslope = slope.TakeGrad();
-    const Param::GradTarget dscale = scale.TakeGrad();
+    const SmallGradient dslope(back, slope), dscale(back, scale);
     kernels.backward_weight(back.stream(),
                             {.N = N,
                              .D = D,
@@ -46,10 +49,12 @@ Var DynamicTanh(Var x, Param& slope, Param& scale) {
                              .x = x.data(),
                              .slope = slope.weight().data(),
                              .scale = scale.weight().data(),
-                             .dslope = dslope.value.data(),
-                             .dscale = dscale.value.data(),
-                             .accumulate_slope = dslope.accumulate,
-                             .accumulate_scale = dscale.accumulate});
+                             .dslope = dslope.data(),
+                             .dscale = dscale.data(),
+                             .accumulate_slope = dslope.accumulate(),
+                             .accumulate_scale = dscale.accumulate()});
+    dslope.Store();
+    dscale.Store();
   };
   tape.Record({.name = "dynamic_tanh",
                .inputs = {x},

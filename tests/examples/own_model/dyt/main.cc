@@ -2,6 +2,8 @@
 // The `delink` program, with one more kind of model.
 #include "tools/main.h"
 
+#include <utility>
+
 #include "dyt/model.h"
 
 int main(int argc, char** argv) {

@@ -1,5 +1,7 @@
 #include "dyt/model.h"
 
+#include <memory>
+
 #include "dyt/dynamic_tanh.h"
 #include "layers/modules/attention.h"
 #include "layers/modules/embedding.h"

@@ -4,10 +4,12 @@
 // alone: on a real one cuDNN takes some of these calls and not others.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <cstring>
 #include <limits>
 #include <memory>
+#include <utility>
 #include <vector>
 
 #include "framework/device/backend.h"

@@ -1,0 +1,30 @@
+#include "layers/ops/small_gradient.h"
+
+#include "framework/base/check.h"
+#include "layers/kernels/find_kernels.h"
+
+namespace delink::ops {
+
+SmallGradient::SmallGradient(Backward& back, Param& param)
+    : back_(&back),
+      dtype_(param.weight().dtype()),
+      target_(param.TakeGradAsKept()),
+      sum_(target_.value) {
+  const DType wide = StatisticsOf(target_.value.dtype());
+  if (wide != target_.value.dtype()) {
+    sum_ = back.Scratch(target_.value.shape(), wide);
+  }
+}
+
+void SmallGradient::Store() const {
+  if (!rounded()) return;
+  Device& device = back_->device();
+  const Kernels* const kernels = FindKernels(device.kind(), dtype_);
+  DELINK_CHECK(kernels != nullptr) << ToString(dtype_) << device.name();
+  kernels->round_gradient(back_->stream(), {.count = sum_.shape().elements(),
+                                            .x = sum_.data(),
+                                            .y = target_.value.data(),
+                                            .accumulate = target_.accumulate});
+}
+
+}  // namespace delink::ops

@@ -1,0 +1,14 @@
+#include "tests/framework/optim/narrow_gradients.h"
+#include "tests/framework/optim/optim_on_cuda.h"
+
+namespace delink::testing {
+namespace {
+
+class NarrowGradientsCuda : public OptimOnCuda {};
+
+TEST_F(NarrowGradientsCuda, UpdateAsTheSameNumbersInF32) {
+  ExpectNarrowAsWide(*device_);
+}
+
+}  // namespace
+}  // namespace delink::testing

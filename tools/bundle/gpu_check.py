@@ -1,0 +1,247 @@
+#!/usr/bin/env python3
+"""Checks a GPU and measures it, from an unpacked bundle: what Delink's CUDA
+backend must show, stage by stage, each with a time limit.
+
+  tests      the tests that need a GPU, twice
+  sanitizer  compute-sanitizer's memcheck and racecheck over the kernels' tests
+  curves     one recipe, CPU in fp32 and GPU in bf16: how far losses are apart
+  start      seconds from the start of 'delink train' to its first step
+  speed      'delink bench' of the shapes: tokens/s, percent of the speed of
+             light, planned memory beside measured
+  ops        'delink bench' of every kernel
+  peers      the shapes beside PyTorch's, eager and compiled, in turn
+
+curves and start need --corpus, a folder that 'delink data build' made. All
+output is kept in --out; the table at the end says what passed. Exits with 1
+where a stage failed.
+"""
+
+import argparse
+import glob
+import json
+import os
+import shutil
+import subprocess
+import sys
+import time
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+SHAPES = ("gpt-124m", "qwen-0.5b", "qwen-1.5b", "qwen-3b", "qwen-7b")
+KERNEL_TESTS = "kernels_cuda*_test", "optim_cuda_test", "device_cuda_test"
+# How far losses of bf16 may be from those of fp32, relative.
+CURVE_BAND = 0.01
+# How far memory may be from what was planned, relative.
+MEMORY_BAND = 0.01
+
+
+class Failure(Exception):
+  """A stage that did not do what it should; the text says what."""
+
+
+class Check:
+  """The stages and what they share."""
+
+  def __init__(self, options):
+    self.options = options
+    self.delink = options.delink or f"{HERE}/bin/delink"
+    self.deadline = 0.0
+
+  def path(self, name):
+    return os.path.join(self.options.out, name)
+
+  def run(self, log, words):
+    """Runs a program until the stage's end; what it says goes to a log."""
+    with open(self.path(log), "a+", encoding="utf-8", errors="replace") as file:
+      file.write(f"$ {' '.join(words)}\n")
+      file.flush()
+      began = file.tell()
+      try:
+        code = subprocess.run(
+            words, stdout=file, stderr=subprocess.STDOUT, check=False,
+            timeout=max(1.0, self.deadline - time.monotonic())).returncode
+      except subprocess.TimeoutExpired as late:
+        raise Failure(f"out of time in {words[0]}: see {file.name}") from late
+      file.seek(began)
+      said = file.read()
+    if code != 0:
+      last = "\n".join(said.splitlines()[-5:])
+      raise Failure(f"{words[0]} ended with {code}: see {file.name}\n{last}")
+    return said
+
+  def programs(self, *patterns):
+    found = sorted({path for pattern in patterns
+                    for path in glob.glob(f"{HERE}/bin/{pattern}")})
+    if not found:
+      raise Failure(f"no program {' or '.join(patterns)} in {HERE}/bin")
+    return found
+
+  def tests(self):
+    passed = skipped = 0
+    for program in self.programs("*_test"):
+      said = self.run("tests.log", [program, "--gtest_repeat=2"])
+      passed += said.count("[       OK ]")
+      skipped += said.count("[  SKIPPED ] ") // 2
+    if passed == 0:
+      raise Failure(f"nothing ran: {skipped} skipped, see tests.log")
+    return f"{passed} passed, {skipped} skipped, over two rounds"
+
+  def sanitizer(self):
+    program = shutil.which("compute-sanitizer")
+    if program is None:
+      raise Failure("compute-sanitizer is not installed")
+    for tool in ("memcheck", "racecheck"):
+      for test in self.programs(*KERNEL_TESTS):
+        self.run("sanitizer.log", [
+            program, "--tool", tool, "--target-processes", "all",
+            "--error-exitcode", "9", test])
+    return "memcheck and racecheck clean"
+
+  def train(self, name, device, *settings):
+    if self.options.corpus is None:
+      raise Failure("it needs --corpus")
+    words = [self.delink, "train", f"{HERE}/recipes/{self.options.recipe}",
+             "--set", f"data.train={self.options.corpus}/train",
+             "--out", self.path(name), "--device", device, "--overwrite"]
+    for setting in settings:
+      words += ["--set", setting]
+    return words
+
+  def losses(self, name):
+    with open(f"{self.path(name)}/metrics.jsonl", encoding="utf-8") as file:
+      return [row["loss"] for row in map(json.loads, file) if "loss" in row]
+
+  def curves(self):
+    steps = self.options.steps
+    for name, device, precision in (("curve-cpu", "cpu", "fp32"),
+                                    ("curve-gpu", self.options.device, "bf16")):
+      self.run("curves.log", self.train(
+          name, device, f"schedule.steps={steps}", "run.log_every=1",
+          f'run.precision="{precision}"'))
+    cpu, gpu = self.losses("curve-cpu"), self.losses("curve-gpu")
+    if not len(cpu) == len(gpu) == steps:
+      raise Failure(f"{len(cpu)} and {len(gpu)} losses of {steps} steps")
+    apart = max(abs(a - b) / a for a, b in zip(cpu, gpu))
+    said = (f"{steps} steps, loss {cpu[0]:.3f} to {cpu[-1]:.3f} and "
+            f"{gpu[-1]:.3f}, at most {100 * apart:.2f} % apart")
+    if not apart <= CURVE_BAND:
+      raise Failure(f"{said}, more than {100 * CURVE_BAND:g} %")
+    return said
+
+  def start(self):
+    words = self.train("start", self.options.device, 'run.precision="bf16"')
+    words[2] = f"{HERE}/recipes/{self.options.start_recipe}"
+    began = time.monotonic()
+    self.run("start.log", [*words, "--set", "data.batch=8", "--until-step",
+                           "1"])
+    return (f"{time.monotonic() - began:.1f} s for one step of "
+            f"{self.options.start_recipe}, with its checkpoint")
+
+  def bench(self, log, *words):
+    target = self.path(f"{log}.json")
+    if self.options.quick:
+      words = ("--quick", *words)
+    self.run(f"{log}.log", [self.delink, "bench", "--device",
+                            self.options.device, "--json", target, *words])
+    with open(target, encoding="utf-8") as file:
+      return json.load(file)
+
+  def shapes(self):
+    return [word for shape in self.options.shape for word in ("--shape", shape)]
+
+  def speed(self):
+    rows = []
+    wrong = []
+    for step in self.bench("speed", "--suite", "step",
+                           *self.shapes())["steps"]:
+      name = (f"{step['shape']} {step['batch']} x {step['seq']} "
+              f"{step['precision']}, share {step['share']}, recompute "
+              f"{step['recompute']}")
+      total = step["memory"]["total"]
+      planned = total - step["memory"].get("overhead", 0)
+      sizes = [("allocated", planned, step["allocated_bytes"])]
+      if step["device_bytes"]:
+        sizes.append(("of the GPU", total, step["device_bytes"]))
+      said = []
+      for kind, plan, measured in sizes:
+        more = measured / plan - 1
+        said.append(f"{measured / 2**30:.2f} GiB {kind} ({100 * more:+.2f} % "
+                    "beside the plan)")
+        if abs(more) > MEMORY_BAND:
+          wrong.append(f"{name}: {said[-1]}")
+      rows.append(f"{name}: {step['tokens_per_s']:.0f} tokens/s, "
+                  f"{step['percent_of_light']:.1f} % of light, "
+                  f"{step['percent_of_peak']:.1f} % of peak, "
+                  f"{', '.join(said)}")
+    if wrong:
+      raise Failure("\n".join(rows + ["memory beside the plan:"] + wrong))
+    return "\n".join(rows)
+
+  def ops(self):
+    rows = self.bench("ops", "--suite", "ops")["ops"]
+    slow = [f"{row['name']} {row['dtype']} {row['percent_of_peak']:.0f} %"
+            for row in rows if row["percent_of_peak"] < 80]
+    return f"{len(rows)} kernels, under 80 % of peak: {', '.join(slow) or '-'}"
+
+  def peers(self):
+    words = [f"{HERE}/bench/peers.sh", "--device", self.options.device,
+             "--precision", "bf16", "--seq", "1024", "--rounds", "2",
+             "--delink", self.delink, "--python", sys.executable]
+    return self.run("peers.log", words + self.shapes())
+
+
+STAGES = ("tests", "sanitizer", "curves", "start", "speed", "ops", "peers")
+
+
+def arguments():
+  parser = argparse.ArgumentParser(
+      description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+  parser.add_argument("stage", nargs="*", metavar="STAGE",
+                      help=f"{', '.join(STAGES)} (all of them)")
+  parser.add_argument("--out", default="gpu-check", help="(gpu-check)")
+  parser.add_argument("--corpus", help="for curves and start")
+  parser.add_argument("--seconds", type=float, default=600,
+                      help="at most for each stage (600)")
+  parser.add_argument("--shape", action="append",
+                      help=f"may be repeated ({', '.join(SHAPES)})")
+  parser.add_argument("--steps", type=int, default=200, help="of curves (200)")
+  parser.add_argument("--recipe", default="quickstart_p2r.toml",
+                      help="of curves, in recipes (quickstart_p2r.toml)")
+  parser.add_argument("--start-recipe", default="gpt2_124m.toml",
+                      help="of start, in recipes (gpt2_124m.toml)")
+  parser.add_argument("--device", default="cuda", help="(cuda)")
+  parser.add_argument("--quick", action="store_true",
+                      help="rough figures of speed and ops")
+  parser.add_argument("--delink", help="another program than the bundle's")
+  options = parser.parse_args()
+  for stage in options.stage:
+    if stage not in STAGES:
+      parser.error(f"no stage '{stage}': {', '.join(STAGES)}")
+  options.stage = options.stage or list(STAGES)
+  options.shape = options.shape or list(SHAPES)
+  options.corpus = options.corpus and os.path.abspath(options.corpus)
+  return options
+
+
+def main():
+  options = arguments()
+  os.makedirs(options.out, exist_ok=True)
+  check = Check(options)
+  table = []
+  failed = False
+  for stage in options.stage:
+    began = time.monotonic()
+    check.deadline = began + options.seconds
+    try:
+      said, word = getattr(check, stage)(), "ok"
+    except Failure as failure:
+      said, word, failed = str(failure), "FAILED", True
+    text = f"{stage}: {word} in {time.monotonic() - began:.0f} s: {said}"
+    print(text, flush=True)
+    table.append(text)
+    with open(check.path("summary.txt"), "w", encoding="utf-8") as file:
+      file.write("\n".join(table) + "\n")
+  sys.exit(1 if failed else 0)
+
+
+if __name__ == "__main__":
+  main()
