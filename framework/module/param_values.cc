@@ -18,19 +18,19 @@ namespace {
 template <typename T>
 void Generate(const Init& init, RngKey key, int64_t begin, int64_t count,
               T* out) {
-  for (int64_t i = 0; i < count; ++i) {
-    switch (init.kind) {
-      case Init::Kind::kZeros:
-        out[i] = 0;
-        break;
-      case Init::Kind::kOnes:
-        out[i] = 1;
-        break;
-      case Init::Kind::kNormal:
+  switch (init.kind) {
+    case Init::Kind::kZeros:
+      std::fill_n(out, count, T{0});
+      return;
+    case Init::Kind::kOnes:
+      std::fill_n(out, count, T{1});
+      return;
+    case Init::Kind::kNormal:
+#pragma omp parallel for schedule(static) if (count > 4096)
+      for (int64_t i = 0; i < count; ++i) {
         out[i] = static_cast<T>(init.stddev *
                                 Normal(key, static_cast<uint64_t>(begin + i)));
-        break;
-    }
+      }
   }
 }
 

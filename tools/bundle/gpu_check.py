@@ -19,14 +19,19 @@ where a stage failed.
 import argparse
 import glob
 import json
+import math
 import os
+import re
 import shutil
+import signal
 import subprocess
 import sys
 import time
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 SHAPES = ("gpt-124m", "qwen-0.5b", "qwen-1.5b", "qwen-3b", "qwen-7b")
+# Measured without sharing alone: each case makes its weights anew.
+LARGE = ("qwen-3b", "qwen-7b")
 KERNEL_TESTS = "kernels_cuda*_test", "optim_cuda_test", "device_cuda_test"
 # How far losses of bf16 may be from those of fp32, relative.
 CURVE_BAND = 0.01
@@ -45,6 +50,7 @@ class Check:
     self.options = options
     self.delink = options.delink or f"{HERE}/bin/delink"
     self.deadline = 0.0
+    self.said = []  # by the stage at work
 
   def path(self, name):
     return os.path.join(self.options.out, name)
@@ -55,11 +61,16 @@ class Check:
       file.write(f"$ {' '.join(words)}\n")
       file.flush()
       began = file.tell()
+      process = subprocess.Popen(words, stdout=file, stderr=subprocess.STDOUT,
+                                 start_new_session=True)
       try:
-        code = subprocess.run(
-            words, stdout=file, stderr=subprocess.STDOUT, check=False,
-            timeout=max(1.0, self.deadline - time.monotonic())).returncode
+        code = process.wait(max(1.0, self.deadline - time.monotonic()))
       except subprocess.TimeoutExpired as late:
+        # With what it has started, which would go on computing.
+        for how in (signal.SIGTERM, signal.SIGKILL):
+          os.killpg(process.pid, how)
+          time.sleep(2)
+        process.wait()
         raise Failure(f"out of time in {words[0]}: see {file.name}") from late
       file.seek(began)
       said = file.read()
@@ -77,16 +88,25 @@ class Check:
 
   def tests(self):
     passed = skipped = 0
+    idle = []
     for program in self.programs("*_test"):
       said = self.run("tests.log", [program, "--gtest_repeat=2"])
-      passed += said.count("[       OK ]")
-      skipped += said.count("[  SKIPPED ] ") // 2
-    if passed == 0:
-      raise Failure(f"nothing ran: {skipped} skipped, see tests.log")
-    return f"{passed} passed, {skipped} skipped, over two rounds"
+      done = said.count("[       OK ]")
+      left = len(re.findall(r"^\[  SKIPPED \] .* \(\d+ ms\)$", said, re.M))
+      passed += done
+      skipped += left
+      if left > 0 and left >= done:
+        idle.append(os.path.basename(program))
+    self.said.append(f"{passed} passed, {skipped} skipped, over two rounds")
+    if idle:
+      raise Failure(f"hardly ran: {', '.join(idle)}; tests.log says why")
 
   def sanitizer(self):
-    program = shutil.which("compute-sanitizer")
+    folders = [os.environ.get("PATH", "")] + [
+        f"{root}/bin" for root in (os.environ.get("CUDA_HOME"),
+                                   os.environ.get("CUDA_PATH"),
+                                   "/usr/local/cuda") if root]
+    program = shutil.which("compute-sanitizer", path=os.pathsep.join(folders))
     if program is None:
       raise Failure("compute-sanitizer is not installed")
     for tool in ("memcheck", "racecheck"):
@@ -94,7 +114,7 @@ class Check:
         self.run("sanitizer.log", [
             program, "--tool", tool, "--target-processes", "all",
             "--error-exitcode", "9", test])
-    return "memcheck and racecheck clean"
+        self.said.append(f"{tool} {os.path.basename(test)} clean")
 
   def train(self, name, device, *settings):
     if self.options.corpus is None:
@@ -120,12 +140,13 @@ class Check:
     cpu, gpu = self.losses("curve-cpu"), self.losses("curve-gpu")
     if not len(cpu) == len(gpu) == steps:
       raise Failure(f"{len(cpu)} and {len(gpu)} losses of {steps} steps")
+    if not all(isinstance(x, float) and math.isfinite(x) for x in cpu + gpu):
+      raise Failure("losses that are no numbers")
     apart = max(abs(a - b) / a for a, b in zip(cpu, gpu))
-    said = (f"{steps} steps, loss {cpu[0]:.3f} to {cpu[-1]:.3f} and "
-            f"{gpu[-1]:.3f}, at most {100 * apart:.2f} % apart")
-    if not apart <= CURVE_BAND:
-      raise Failure(f"{said}, more than {100 * CURVE_BAND:g} %")
-    return said
+    self.said.append(f"{steps} steps, loss {cpu[0]:.3f} to {cpu[-1]:.3f} and "
+                     f"{gpu[-1]:.3f}, at most {100 * apart:.2f} % apart")
+    if apart > CURVE_BAND:
+      raise Failure(f"more than {100 * CURVE_BAND:g} % apart")
 
   def start(self):
     words = self.train("start", self.options.device, 'run.precision="bf16"')
@@ -133,8 +154,8 @@ class Check:
     began = time.monotonic()
     self.run("start.log", [*words, "--set", "data.batch=8", "--until-step",
                            "1"])
-    return (f"{time.monotonic() - began:.1f} s for one step of "
-            f"{self.options.start_recipe}, with its checkpoint")
+    self.said.append(f"{time.monotonic() - began:.1f} s for one step of "
+                     f"{self.options.start_recipe}, with its checkpoint")
 
   def bench(self, log, *words):
     target = self.path(f"{log}.json")
@@ -145,48 +166,53 @@ class Check:
     with open(target, encoding="utf-8") as file:
       return json.load(file)
 
-  def shapes(self):
-    return [word for shape in self.options.shape for word in ("--shape", shape)]
-
   def speed(self):
-    rows = []
     wrong = []
-    for step in self.bench("speed", "--suite", "step",
-                           *self.shapes())["steps"]:
-      name = (f"{step['shape']} {step['batch']} x {step['seq']} "
-              f"{step['precision']}, share {step['share']}, recompute "
-              f"{step['recompute']}")
-      total = step["memory"]["total"]
-      planned = total - step["memory"].get("overhead", 0)
-      sizes = [("allocated", planned, step["allocated_bytes"])]
-      if step["device_bytes"]:
-        sizes.append(("of the GPU", total, step["device_bytes"]))
-      said = []
-      for kind, plan, measured in sizes:
-        more = measured / plan - 1
-        said.append(f"{measured / 2**30:.2f} GiB {kind} ({100 * more:+.2f} % "
-                    "beside the plan)")
-        if abs(more) > MEMORY_BAND:
-          wrong.append(f"{name}: {said[-1]}")
-      rows.append(f"{name}: {step['tokens_per_s']:.0f} tokens/s, "
-                  f"{step['percent_of_light']:.1f} % of light, "
-                  f"{step['percent_of_peak']:.1f} % of peak, "
-                  f"{', '.join(said)}")
+    for shape in self.options.shape:
+      words = ["--share", "none"] if shape in LARGE else []
+      for step in self.bench(f"speed-{shape}", "--suite", "step", "--shape",
+                             shape, *words)["steps"]:
+        wrong += self.say_step(step)
     if wrong:
-      raise Failure("\n".join(rows + ["memory beside the plan:"] + wrong))
-    return "\n".join(rows)
+      raise Failure("\n".join(["memory beside the plan:", *wrong]))
+
+  def say_step(self, step):
+    """Says what was measured of a step; returns what is wrong with it."""
+    name = (f"{step['shape']} {step['batch']} x {step['seq']} "
+            f"{step['precision']}, share {step['share']}, recompute "
+            f"{step['recompute']}")
+    total = step["memory"]["total"]
+    planned = total - step["memory"].get("overhead", 0)
+    sizes = [("allocated", planned, step["allocated_bytes"])]
+    if step["device_bytes"]:
+      sizes.append(("of the GPU", total, step["device_bytes"]))
+    texts = []
+    wrong = []
+    for kind, plan, measured in sizes:
+      more = measured / plan - 1
+      texts.append(f"{measured / 2**30:.2f} GiB {kind} ({100 * more:+.2f} % "
+                   "beside the plan)")
+      if abs(more) > MEMORY_BAND:
+        wrong.append(f"{name}: {texts[-1]}")
+    self.said.append(f"{name}: {step['tokens_per_s']:.0f} tokens/s, "
+                     f"{step['percent_of_light']:.1f} % of light, "
+                     f"{step['percent_of_peak']:.1f} % of peak, "
+                     f"{', '.join(texts)}")
+    return wrong
 
   def ops(self):
     rows = self.bench("ops", "--suite", "ops")["ops"]
     slow = [f"{row['name']} {row['dtype']} {row['percent_of_peak']:.0f} %"
             for row in rows if row["percent_of_peak"] < 80]
-    return f"{len(rows)} kernels, under 80 % of peak: {', '.join(slow) or '-'}"
+    self.said.append(f"{len(rows)} kernels, under 80 % of peak: "
+                     f"{', '.join(slow) or '-'}")
 
   def peers(self):
-    words = [f"{HERE}/bench/peers.sh", "--device", self.options.device,
-             "--precision", "bf16", "--seq", "1024", "--rounds", "2",
-             "--delink", self.delink, "--python", sys.executable]
-    return self.run("peers.log", words + self.shapes())
+    for shape in self.options.shape:
+      self.said.append(self.run(f"peers-{shape}.log", [
+          f"{HERE}/bench/peers.sh", "--device", self.options.device,
+          "--precision", "bf16", "--seq", "1024", "--rounds", "2", "--delink",
+          self.delink, "--python", sys.executable, "--shape", shape]).rstrip())
 
 
 STAGES = ("tests", "sanitizer", "curves", "start", "speed", "ops", "peers")
@@ -231,11 +257,18 @@ def main():
   for stage in options.stage:
     began = time.monotonic()
     check.deadline = began + options.seconds
+    check.said = []
+    word = "ok"
     try:
-      said, word = getattr(check, stage)(), "ok"
+      getattr(check, stage)()
     except Failure as failure:
-      said, word, failed = str(failure), "FAILED", True
-    text = f"{stage}: {word} in {time.monotonic() - began:.0f} s: {said}"
+      word, failed = "FAILED", True
+      check.said.append(str(failure))
+    except Exception as error:  # the stages after it go on
+      word, failed = "FAILED", True
+      check.said.append(f"{type(error).__name__}: {error}")
+    said = "\n  ".join(check.said)
+    text = f"{stage}: {word} in {time.monotonic() - began:.0f} s\n  {said}"
     print(text, flush=True)
     table.append(text)
     with open(check.path("summary.txt"), "w", encoding="utf-8") as file:

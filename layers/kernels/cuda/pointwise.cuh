@@ -117,7 +117,7 @@ __global__ void __launch_bounds__(kPointwiseThreads)
 }
 
 // y (=|+=) x, rounded to bf16; a thread has kSize neighbours, 1 or 8 that are
-// aligned. The last, fewer than kSize, are the next thread's.
+// aligned, or the last, which may be fewer.
 template <int kSize>
 __global__ void __launch_bounds__(kPointwiseThreads)
     RoundGradientKernel(RoundGradientArgs s) {

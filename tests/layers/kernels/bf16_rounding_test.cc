@@ -126,6 +126,20 @@ TEST_P(Bf16Rounding, NarrowGradientsAreRoundedOnce) {
                               .ldc = kWidth,
                               .accumulate = accumulate});
     EXPECT_THAT(Values(dw), Each(4096));
+    // A sum that is made in one piece: 513 is 512, and with 1.5 it is 516.
+    auto one = std::vector<BFloat16>(kWidth * kWidth, BFloat16(1.5F));
+    kernels_.matmul(stream_, {.m = kWidth,
+                              .n = kWidth,
+                              .k = 513,
+                              .transpose_a = true,
+                              .a = dy.data(),
+                              .lda = kWidth,
+                              .b = dy.data(),
+                              .ldb = kWidth,
+                              .c = one.data(),
+                              .ldc = kWidth,
+                              .accumulate = accumulate});
+    EXPECT_THAT(Values(one), Each(accumulate ? 516 : 512));
     auto table = Halves({17, 17, 17, 17, 17, 17});
     kernels_.embedding_backward_weight(stream_, {.N = kRows,
                                                  .D = kWidth,

@@ -138,11 +138,11 @@ TEST(StorageChangeTest, ARunMayGoOnOtherwise) {
     if (name.rfind("/model", 0) != 0) continue;
     EXPECT_EQ(values, after.at(name)) << name;
   }
-  ASSERT_TRUE(
-      runs.Run({.sets = {"run.precision=bf16", "optimizer.moments=8bit"},
-                .out = "run",
-                .resume = true})
-          .ok());
+  ASSERT_TRUE(runs.Run({.sets = {"run.precision=bf16", "optimizer.moments=8bit",
+                                 "run.gradients=bf16"},
+                        .out = "run",
+                        .resume = true})
+                  .ok());
   EXPECT_EQ(runs.Steps("run").size(), kSteps);
 }
 
