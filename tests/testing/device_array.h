@@ -70,7 +70,8 @@ class DeviceArray {
 // Bit for bit, which vectors' == is not.
 template <typename T>
 bool SameBits(const std::vector<T>& a, const std::vector<T>& b) {
-  return a.size() == b.size() &&
+  if (a.size() != b.size()) return false;
+  return a.empty() ||
          std::memcmp(a.data(), b.data(), a.size() * sizeof(T)) == 0;
 }
 
