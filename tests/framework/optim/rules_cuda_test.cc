@@ -252,12 +252,15 @@ TEST_F(RulesCuda, Adafactor) {
   struct Case {
     int64_t rows, columns;
   };
+  struct Form {
+    bool relative, narrow;
+  };
   for (const Case& c :
        {Case{1, 1}, Case{3, 5}, Case{37, 16}, Case{300, 20}, Case{17, 1009},
         Case{1, 0}, Case{17, 0}, Case{9001, 0}}) {
     const int64_t n = c.rows * std::max<int64_t>(c.columns, 1);
-    for (const auto& [relative, narrow] :
-         {std::pair{true, false}, {false, false}, {true, true}}) {
+    for (const Form& form : {Form{true, false}, {false, false}, {true, true}}) {
+      const bool relative = form.relative, narrow = form.narrow;
       const std::string what =
           std::to_string(c.rows) + " x " + std::to_string(c.columns);
       const auto some = [&](int64_t count) {

@@ -1,3 +1,7 @@
+#include <cstdint>
+#include <utility>
+#include <vector>
+
 #include "absl/strings/str_format.h"
 #include "tests/layers/kernels/cases.h"
 #include "tests/testing/documents.h"
@@ -11,6 +15,8 @@ struct Shape {
   // Of so many tokens one after the other all but the last are the same; 1:
   // nothing of the kind.
   int64_t frequent = 1;
+
+  int64_t Tmax() const { return first_position + T + 2; }
 };
 
 // Any, with one that stands at most places.
@@ -24,6 +30,39 @@ std::vector<int32_t> TokensOf(const Shape& p) {
   return tokens;
 }
 
+// Those of the vocabulary and of positions, of type P.
+template <typename P>
+std::pair<Guarded<P>, Guarded<P>> GradientsOf(const Kernels& kernels,
+                                              Stream& stream, const Shape& p,
+                                              const int32_t* tokens,
+                                              const void* dy,
+                                              bool narrow = false) {
+  Guarded<P> dw(p.V * p.D), dp(p.Tmax() * p.D);
+  if (p.accumulate) {
+    dw = Input<P>("dw", p.V * p.D);
+    dp = Input<P>("dp", p.Tmax() * p.D);
+  }
+  kernels.embedding_backward_weight(stream, {.N = p.B * p.T,
+                                             .D = p.D,
+                                             .V = p.V,
+                                             .tokens = tokens,
+                                             .dy = dy,
+                                             .dw = dw.data(),
+                                             .accumulate = p.accumulate,
+                                             .narrow = narrow});
+  kernels.embedding_backward_position(stream,
+                                      {.B = p.B,
+                                       .T = p.T,
+                                       .D = p.D,
+                                       .Tmax = p.Tmax(),
+                                       .first_position = p.first_position,
+                                       .dy = dy,
+                                       .dp = dp.data(),
+                                       .accumulate = p.accumulate,
+                                       .narrow = narrow});
+  return {std::move(dw), std::move(dp)};
+}
+
 Case EmbeddingCase(const Shape& p) {
   const std::string name = absl::StrFormat(
       "embedding B%d T%d D%d V%d first%d acc%d frequent%d", p.B, p.T, p.D, p.V,
@@ -31,16 +70,10 @@ Case EmbeddingCase(const Shape& p) {
   return MakeCase(
       name, [p]<typename T>(const Kernels& kernels, Stream& stream) -> Outputs {
         const int64_t N = p.B * p.T, D = p.D, V = p.V;
-        const int64_t Tmax = p.first_position + p.T + 2;
         const Guarded<int32_t> tokens(TokensOf(p));
-        const auto w = Input<T>("w", V * D), pos = Input<T>("p", Tmax * D);
+        const auto w = Input<T>("w", V * D), pos = Input<T>("p", p.Tmax() * D);
         const auto dy = Input<T>("dy", N * D);
         Guarded<T> y(N * D), y_masked(N * D), bare(N * D);
-        Guarded<Wide<T>> dw(V * D), dp(Tmax * D);
-        if (p.accumulate) {
-          dw = Input<Wide<T>>("dw", V * D);
-          dp = Input<Wide<T>>("dp", Tmax * D);
-        }
         EmbeddingForwardArgs forward = {.B = p.B,
                                         .T = p.T,
                                         .D = D,
@@ -60,46 +93,10 @@ Case EmbeddingCase(const Shape& p) {
         forward.p = nullptr;
         forward.y = bare.data();
         kernels.embedding_forward(stream, forward);
-        kernels.embedding_backward_weight(stream, {.N = N,
-                                                   .D = D,
-                                                   .V = V,
-                                                   .tokens = tokens.data(),
-                                                   .dy = dy.data(),
-                                                   .dw = dw.data(),
-                                                   .accumulate = p.accumulate});
-        kernels.embedding_backward_position(stream,
-                                            {.B = p.B,
-                                             .T = p.T,
-                                             .D = D,
-                                             .Tmax = Tmax,
-                                             .first_position = p.first_position,
-                                             .dy = dy.data(),
-                                             .dp = dp.data(),
-                                             .accumulate = p.accumulate});
-        // Gradients that are kept as T.
-        Guarded<T> narrow_dw(V * D), narrow_dp(Tmax * D);
-        if (p.accumulate) {
-          narrow_dw = Input<T>("dw", V * D);
-          narrow_dp = Input<T>("dp", Tmax * D);
-        }
-        kernels.embedding_backward_weight(stream, {.N = N,
-                                                   .D = D,
-                                                   .V = V,
-                                                   .tokens = tokens.data(),
-                                                   .dy = dy.data(),
-                                                   .dw = narrow_dw.data(),
-                                                   .accumulate = p.accumulate,
-                                                   .narrow = true});
-        kernels.embedding_backward_position(stream,
-                                            {.B = p.B,
-                                             .T = p.T,
-                                             .D = D,
-                                             .Tmax = Tmax,
-                                             .first_position = p.first_position,
-                                             .dy = dy.data(),
-                                             .dp = narrow_dp.data(),
-                                             .accumulate = p.accumulate,
-                                             .narrow = true});
+        const auto [dw, dp] =
+            GradientsOf<Wide<T>>(kernels, stream, p, tokens.data(), dy.data());
+        const auto [narrow_dw, narrow_dp] = GradientsOf<T>(
+            kernels, stream, p, tokens.data(), dy.data(), /*narrow=*/true);
         const double of_dw = Tolerance<float>(p.frequent > 1 ? N : N / V + 1);
         const double of_dp = Tolerance<float>(p.B);
         return {Result("y", y, 1e-7),
