@@ -79,24 +79,29 @@ TEST_P(Bf16Rounding, WhatIsAddedToCountsBeforeTheRounding) {
   EXPECT_THAT(Values(y), ElementsAre(256, 260));
 }
 
+// The gradient of a weight [width, width], over `rows` rows.
+MatmulArgs WeightGrad(int64_t width, int64_t rows, bool accumulate) {
+  return {.m = width,
+          .n = width,
+          .k = rows,
+          .transpose_a = true,
+          .lda = width,
+          .ldb = width,
+          .ldc = width,
+          .accumulate = accumulate};
+}
+
 // 4096 ones to a C of 1 and to one of 0; two rows of ones.
 TEST_P(Bf16Rounding, GradientsOfParametersAreF32) {
   constexpr int64_t kRows = 4097, kWidth = 3;
   const std::vector<BFloat16> dy(kRows * kWidth, BFloat16(1));
   for (const bool accumulate : {false, true}) {
     std::vector<float> dw(kWidth * kWidth, 2.0F), db(kWidth, 2.0F);
-    kernels_.matmul(stream_, {.m = kWidth,
-                              .n = kWidth,
-                              .k = kRows,
-                              .transpose_a = true,
-                              .a = dy.data(),
-                              .lda = kWidth,
-                              .b = dy.data(),
-                              .ldb = kWidth,
-                              .c = dw.data(),
-                              .ldc = kWidth,
-                              .accumulate = accumulate,
-                              .c_is_gradient = true});
+    MatmulArgs product = WeightGrad(kWidth, kRows, accumulate);
+    product.a = product.b = dy.data();
+    product.c = dw.data();
+    product.c_is_gradient = true;
+    kernels_.matmul(stream_, product);
     EXPECT_THAT(dw, Each(accumulate ? 4099.0F : 4097.0F));
     kernels_.bias_grad(stream_,
                        {kRows, kWidth, dy.data(), db.data(), accumulate});
@@ -114,31 +119,16 @@ TEST_P(Bf16Rounding, NarrowGradientsAreRoundedOnce) {
   for (const bool accumulate : {false, true}) {
     const double sum = accumulate ? 4128 : 4096;
     auto dw = std::vector<BFloat16>(kWidth * kWidth, BFloat16(15));
-    kernels_.matmul(stream_, {.m = kWidth,
-                              .n = kWidth,
-                              .k = kRows,
-                              .transpose_a = true,
-                              .a = dy.data(),
-                              .lda = kWidth,
-                              .b = dy.data(),
-                              .ldb = kWidth,
-                              .c = dw.data(),
-                              .ldc = kWidth,
-                              .accumulate = accumulate});
+    MatmulArgs product = WeightGrad(kWidth, kRows, accumulate);
+    product.a = product.b = dy.data();
+    product.c = dw.data();
+    kernels_.matmul(stream_, product);
     EXPECT_THAT(Values(dw), Each(4096));
     // A sum that is made in one piece: 513 is 512, and with 1.5 it is 516.
     auto one = std::vector<BFloat16>(kWidth * kWidth, BFloat16(1.5F));
-    kernels_.matmul(stream_, {.m = kWidth,
-                              .n = kWidth,
-                              .k = 513,
-                              .transpose_a = true,
-                              .a = dy.data(),
-                              .lda = kWidth,
-                              .b = dy.data(),
-                              .ldb = kWidth,
-                              .c = one.data(),
-                              .ldc = kWidth,
-                              .accumulate = accumulate});
+    product.k = 513;
+    product.c = one.data();
+    kernels_.matmul(stream_, product);
     EXPECT_THAT(Values(one), Each(accumulate ? 516 : 512));
     auto table = Halves({17, 17, 17, 17, 17, 17});
     kernels_.embedding_backward_weight(stream_, {.N = kRows,

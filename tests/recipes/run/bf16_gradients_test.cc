@@ -51,34 +51,13 @@ TEST_P(Bf16GradientsTest, ZeroOneRecomputeAndLanesAreBitEqual) {
 }
 
 TEST_P(Bf16GradientsTest, OrderIsBitEqualWithoutSharing) {
-  const std::vector<std::string> apart = {"model.tied=false",
-                                          "stage.0.share=none"};
-  std::vector<std::string> layer = apart;
-  layer.push_back("run.order=layer");
-  Go({.sets = apart, .out = "micro_batch"});
-  Go({.sets = layer, .out = "layer"});
-  runs_.ExpectSameBits("micro_batch", "layer", kSteps);
+  ExpectOrderIsBitEqual(
+      runs_, [this](const RunRequest& request) { Go(request); }, kSteps);
 }
 
-// In the pseudo stage, at the switch, in the real stage; the switch changes no
-// loss.
 TEST_P(Bf16GradientsTest, StoppedAnywhereEqualsTheStraightRun) {
-  for (const std::string policy : {"scale", "calibrated"}) {
-    const std::vector<std::string> sets = {"stage.1.state=" + policy,
-                                           "run.probe_every=4"};
-    Go({.sets = sets, .out = policy});
-    const bool anywhere = policy == "scale";
-    for (const int64_t stop : anywhere ? std::vector<int64_t>{7, 10, 13}
-                                       : std::vector<int64_t>{10}) {
-      const std::string out = absl::StrCat(policy, "at", stop);
-      Go({.sets = sets, .out = out, .until_step = stop});
-      Go({.sets = sets, .out = out, .resume = true});
-      runs_.ExpectSameBits(policy, out, kSteps);
-    }
-    const std::vector<Switch> switches = runs_.Switches(policy);
-    ASSERT_EQ(switches.size(), 1);
-    EXPECT_EQ(switches[0].loss_before, switches[0].loss_after);
-  }
+  ExpectStopsAreBitEqual(
+      runs_, [this](const RunRequest& request) { Go(request); }, kSteps);
 }
 
 // The pseudo stage adds 4 micro-batches of 4 layers up, 16 roundings of 2^-8 at

@@ -102,13 +102,8 @@ TEST_P(EqualityTest, DropoutDoesNotDependOnTheLayout) {
 }
 
 TEST_P(EqualityTest, OrderIsBitEqualWithoutSharing) {
-  const std::vector<std::string> apart = {"model.tied=false",
-                                          "stage.0.share=\"none\""};
-  std::vector<std::string> layer = apart;
-  layer.push_back("run.order=\"layer\"");
-  Go({.sets = apart, .out = "micro_batch"});
-  Go({.sets = layer, .out = "layer"});
-  runs_.ExpectSameBits("micro_batch", "layer", kSteps);
+  ExpectOrderIsBitEqual(
+      runs_, [this](const RunRequest& request) { Go(request); }, kSteps);
 }
 
 TEST_P(EqualityTest, OrderIsCloseWithSharing) {

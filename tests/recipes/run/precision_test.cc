@@ -56,13 +56,8 @@ TEST_P(Bf16LayoutTest, ZeroOneAndRecomputeAreBitEqual) {
 }
 
 TEST_P(Bf16LayoutTest, OrderIsBitEqualWithoutSharing) {
-  const std::vector<std::string> apart = {"model.tied=false",
-                                          "stage.0.share=none"};
-  std::vector<std::string> layer = apart;
-  layer.push_back("run.order=layer");
-  Go({.sets = apart, .out = "micro_batch"});
-  Go({.sets = layer, .out = "layer"});
-  runs_.ExpectSameBits("micro_batch", "layer", kSteps);
+  ExpectOrderIsBitEqual(
+      runs_, [this](const RunRequest& request) { Go(request); }, kSteps);
 }
 
 // Gradients are f32 sums, so layouts differ there as they do in fp32; where

@@ -59,22 +59,8 @@ TEST_P(StorageTest, ZeroOneIsBitEqual) {
 }
 
 TEST_P(StorageTest, StoppedAnywhereEqualsTheStraightRun) {
-  for (const std::string policy : {"scale", "calibrated"}) {
-    const std::vector<std::string> sets = {"stage.1.state=" + policy};
-    Go({.sets = sets, .out = policy});
-    // In the pseudo stage, at the switch, in the real stage.
-    const bool anywhere = policy == "scale";
-    for (const int64_t stop : anywhere ? std::vector<int64_t>{7, 10, 13}
-                                       : std::vector<int64_t>{10}) {
-      const std::string out = absl::StrCat(policy, "at", stop);
-      Go({.sets = sets, .out = out, .until_step = stop});
-      Go({.sets = sets, .out = out, .resume = true});
-      runs_.ExpectSameBits(policy, out, kSteps);
-    }
-    const std::vector<Switch> switches = runs_.Switches(policy);
-    ASSERT_EQ(switches.size(), 1);
-    EXPECT_EQ(switches[0].loss_before, switches[0].loss_after);
-  }
+  ExpectStopsAreBitEqual(
+      runs_, [this](const RunRequest& request) { Go(request); }, kSteps);
 }
 
 TEST_P(StorageTest, OnAnotherNumberOfRanksNothingIsLost) {

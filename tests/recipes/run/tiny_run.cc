@@ -208,6 +208,37 @@ void TinyRuns::ExpectSameBits(const std::string& a, const std::string& b,
   EXPECT_EQ(FirstDifference(Load(a, step), Load(b, step)), "");
 }
 
+void ExpectOrderIsBitEqual(const TinyRuns& runs, const StartRun& go,
+                           int64_t steps) {
+  const std::vector<std::string> apart = {"model.tied=false",
+                                          "stage.0.share=none"};
+  std::vector<std::string> layer = apart;
+  layer.push_back("run.order=layer");
+  go({.sets = apart, .out = "micro_batch"});
+  go({.sets = layer, .out = "layer"});
+  runs.ExpectSameBits("micro_batch", "layer", steps);
+}
+
+void ExpectStopsAreBitEqual(const TinyRuns& runs, const StartRun& go,
+                            int64_t steps) {
+  for (const std::string policy : {"scale", "calibrated"}) {
+    const std::vector<std::string> sets = {"stage.1.state=" + policy,
+                                           "run.probe_every=4"};
+    go({.sets = sets, .out = policy});
+    const bool anywhere = policy == "scale";
+    for (const int64_t stop : anywhere ? std::vector<int64_t>{7, 10, 13}
+                                       : std::vector<int64_t>{10}) {
+      const std::string out = absl::StrCat(policy, "at", stop);
+      go({.sets = sets, .out = out, .until_step = stop});
+      go({.sets = sets, .out = out, .resume = true});
+      runs.ExpectSameBits(policy, out, steps);
+    }
+    const std::vector<Switch> switches = runs.Switches(policy);
+    ASSERT_EQ(switches.size(), 1);
+    EXPECT_EQ(switches[0].loss_before, switches[0].loss_after);
+  }
+}
+
 double LossDifference(const std::vector<Step>& a, const std::vector<Step>& b) {
   DELINK_CHECK_EQ(a.size(), b.size());
   double largest = 0;

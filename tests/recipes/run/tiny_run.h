@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <optional>
 #include <string>
@@ -100,6 +101,19 @@ class TinyRuns {
   TempDir dir_;
   std::string recipe_;  // its path
 };
+
+// Properties of a run that tests with other settings have in common: `go`
+// makes a run with them and those of the request, and `steps` is its last.
+using StartRun = std::function<void(const RunRequest&)>;
+// Where nothing is shared, layer by layer has the bits of micro-batch by
+// micro-batch.
+void ExpectOrderIsBitEqual(const TinyRuns& runs, const StartRun& go,
+                           int64_t steps);
+// Stopped in the pseudo stage, at the switch and in the real stage, a run has
+// the bits of the straight one, also with calibrated state; the switch changes
+// no loss.
+void ExpectStopsAreBitEqual(const TinyRuns& runs, const StartRun& go,
+                            int64_t steps);
 
 // Largest relative difference of the losses, step by step.
 double LossDifference(const std::vector<Step>& a, const std::vector<Step>& b);
