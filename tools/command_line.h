@@ -122,6 +122,7 @@ struct BenchCommand {
   // Of the steps; 0 and empty: in all their forms.
   int64_t seq = 0, batch = 0, steps = 0;
   std::string share, precision, recompute;
+  std::vector<std::string> sets;
 };
 
 using Command =

@@ -99,6 +99,8 @@ struct LossRecord {
 // otherwise; they outlive the visit.
 struct VisitInputs {
   bool training = true;              // dropout is on
+  bool deterministic = true;         // false: kernels that are faster so may
+                                     // have other bits each time
   const RngKey* step_key = nullptr;  // folds (seed, step)
   const int64_t* samples = nullptr;  // [B] global sample numbers
   const int32_t* targets = nullptr;  // [B, T]; -1: not counted

@@ -13,6 +13,7 @@ VisitInputs Executor::InputsOf(int32_t micro_batch, bool training) const {
   const int64_t b = memory_.batch.micro_batch;
   const int64_t tokens = micro_batch * memory_.batch.tokens();
   return {.training = training,
+          .deterministic = memory_.batch.deterministic,
           .step_key = records_->step_key,
           .samples = records_->samples + micro_batch * b,
           .targets = records_->targets + tokens,

@@ -23,8 +23,9 @@ class Measurer {
 
   // Kernels of the meta device read nothing; ops may want pointers that are
   // not null.
-  void SetInputs(void* anywhere, bool masked) {
-    if (masked) inputs_.positions = static_cast<const int32_t*>(anywhere);
+  void SetInputs(void* anywhere, const BatchShape& batch) {
+    if (batch.masked) inputs_.positions = static_cast<const int32_t*>(anywhere);
+    inputs_.deterministic = batch.deterministic;
     inputs_.step_key = static_cast<const RngKey*>(anywhere);
     inputs_.samples = static_cast<const int64_t*>(anywhere);
     inputs_.targets = static_cast<const int32_t*>(anywhere);
@@ -89,7 +90,7 @@ std::vector<LayerPlan> MeasureLayers(Sequential& model, const ParamStore& store,
                           .bf16_gradients = store.options().bf16_gradients});
   DELINK_CHECK(meta.ok());  // the meta device never runs out
   Measurer measurer(*device, model, **meta, accumulate);
-  measurer.SetInputs(*device->Allocate(0, "inputs"), batch.masked);
+  measurer.SetInputs(*device->Allocate(0, "inputs"), batch);
   std::vector<LayerPlan> plans;
   Shape shape{batch.micro_batch, batch.seq};
   for (int layer = 0; layer < model.layers(); ++layer) {

@@ -11,11 +11,12 @@
 
 namespace delink {
 
-// The shape of what one visit works on.
+// What one visit works on.
 struct BatchShape {
-  int64_t micro_batch = 1;  // B, sequences
-  int64_t seq = 1;          // T, tokens
-  bool masked = false;      // rows hold several documents, and say which
+  int64_t micro_batch = 1;    // B, sequences
+  int64_t seq = 1;            // T, tokens
+  bool masked = false;        // rows hold several documents, and say which
+  bool deterministic = true;  // VisitInputs::deterministic
   int64_t tokens() const { return micro_batch * seq; }
 };
 

@@ -310,6 +310,8 @@ struct EmbeddingBackwardPositionArgs {
 struct HeadStrides {
   int64_t batch;
   int64_t row;
+
+  friend auto operator<=>(const HeadStrides&, const HeadStrides&) = default;
 };
 
 // Causal attention with grouped queries (query head h reads key/value head
@@ -357,6 +359,8 @@ struct AttentionBackwardArgs {
   void* delta;    // [B, H, Tq] S, scratch: sum over Dh of o * d_o
   void* scratch;  // 64-byte aligned; see attention_backward_scratch_bytes
   int64_t scratch_bytes;
+  // False: the order of sums may differ from call to call where that is faster.
+  bool deterministic = true;
 };
 
 // Adds the cross-entropy of some rows, in row order, to *loss_sum, and their

@@ -101,7 +101,8 @@ void InputGrad(Backward& back, const Heads& s, Var qkv, Var o, Var lse) {
       .dq = dqkv.data(),
       .dk = Offset(dqkv, s.H * s.Dh),
       .dv = Offset(dqkv, (s.H + s.Hkv) * s.Dh),
-      .delta = back.Scratch({s.B, s.H, s.T}, lse.dtype()).data()};
+      .delta = back.Scratch({s.B, s.H, s.T}, lse.dtype()).data(),
+      .deterministic = qkv.tape().inputs().deterministic};
   args.scratch_bytes =
       kernels.attention_backward_scratch_bytes(args, kAllThreads);
   if (args.scratch_bytes > 0) {

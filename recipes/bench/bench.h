@@ -32,6 +32,7 @@ struct BenchOptions {
   // tokens and bf16, and what the largest shapes need of recompute.
   std::optional<int64_t> seq, batch;
   std::optional<std::string> share, precision, recompute;
+  std::vector<std::string> sets;  // other keys of their recipes, KEY=VALUE
   int64_t repetitions = 0;  // steps of each; 0: as many as take some seconds
 };
 

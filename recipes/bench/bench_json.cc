@@ -90,6 +90,7 @@ Json StepJson(const StepMeasure& s) {
           {"share", s.step.share},
           {"precision", s.step.precision},
           {"recompute", s.step.recompute},
+          {"set", s.step.sets},
           {"unique_parameters", s.unique_parameters},
           {"virtual_parameters", s.virtual_parameters},
           {"seconds", TimingJson(s.seconds)},
@@ -129,6 +130,7 @@ Json GainsJson(const BenchReport& report) {
                      {"batch", gain.step.batch},
                      {"precision", gain.step.precision},
                      {"recompute", gain.step.recompute},
+                     {"set", gain.step.sets},
                      {"share", gain.share},
                      {"separate_seconds", gain.separate},
                      {"shared_seconds", gain.shared},
@@ -186,7 +188,8 @@ StepMeasure ReadStep(const Json& json) {
                          .batch = json.at("batch"),
                          .share = json.at("share"),
                          .precision = json.at("precision"),
-                         .recompute = json.at("recompute")},
+                         .recompute = json.at("recompute"),
+                         .sets = json.value("set", Json::array())},
                 .seconds = ReadTiming(json.at("seconds")),
                 .tokens_per_s = json.at("tokens_per_s")};
   s.peak = json.at("percent_of_peak").get<double>() / 100;

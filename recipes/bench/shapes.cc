@@ -1,5 +1,7 @@
 #include "recipes/bench/shapes.h"
 
+#include <tuple>
+
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
@@ -8,6 +10,15 @@
 #include "recipes/schema/recipe_io.h"
 
 namespace delink::bench {
+namespace {
+
+// What a report calls a step by.
+auto Named(const Recipe& r) {
+  return std::tuple(r.run.device, r.data.seq, r.data.batch,
+                    r.stages.front().share, r.run.precision, r.run.recompute);
+}
+
+}  // namespace
 
 const std::vector<ModelShape>& ModelShapes() {
   static const std::vector<ModelShape> kShapes = {
@@ -39,9 +50,10 @@ absl::StatusOr<ModelShape> FindModelShape(std::string_view name) {
 
 std::string ToString(const StepCase& step) {
   return absl::StrFormat(
-      "%s, %d x %d tokens, share %s, %s%s", step.shape, step.batch, step.seq,
+      "%s, %d x %d tokens, share %s, %s%s%s", step.shape, step.batch, step.seq,
       step.share, step.precision,
-      step.recompute == "none" ? "" : ", recompute " + step.recompute);
+      step.recompute == "none" ? "" : ", recompute " + step.recompute,
+      step.sets.empty() ? "" : ", " + absl::StrJoin(step.sets, ", "));
 }
 
 absl::StatusOr<Recipe> RecipeOf(const StepCase& step, const ModelList& models) {
@@ -85,9 +97,16 @@ recompute = "%s"
       m.tied ? "true" : "false",
       llama ? "qkv_bias = true\nnorm_eps = 1e-6" : "", step.seq, step.batch,
       step.share, step.batch, step.precision, step.recompute);
-  DELINK_ASSIGN_OR_RETURN(
-      const Recipe recipe,
-      ParseRecipe(text, ToString(step), "", {}, KindsOf(models)));
+  const auto read = [&](const std::vector<std::string>& sets) {
+    return ParseRecipe(text, ToString(step), "", sets, KindsOf(models));
+  };
+  DELINK_ASSIGN_OR_RETURN(const Recipe plain, read({}));
+  DELINK_ASSIGN_OR_RETURN(const Recipe recipe, read(step.sets));
+  if (Named(plain) != Named(recipe)) {
+    return absl::InvalidArgumentError(
+        "--set is for keys that have no option of their own: there are "
+        "--device, --seq, --batch, --share, --precision and --recompute");
+  }
   return CheckWorld(recipe, 1);
 }
 

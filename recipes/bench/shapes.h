@@ -42,6 +42,7 @@ struct StepCase {
   std::string share = "none";
   std::string precision = "fp32";
   std::string recompute = "none";
+  std::vector<std::string> sets;  // keys of its recipe, as `train --set`
 
   friend bool operator==(const StepCase&, const StepCase&) = default;
 };

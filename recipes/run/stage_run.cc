@@ -114,7 +114,8 @@ absl::Status StageRun::MakeExecutor(size_t layout) {
   const Executor::Options options{
       .batch = {.micro_batch = cut_.micro_batch,
                 .seq = cut_.seq,
-                .masked = cut_.masked},
+                .masked = cut_.masked,
+                .deterministic = run.deterministic},
       .micro_batches = static_cast<int32_t>(cut_.micro_batches),
       .plan = {.order = layer_major ? MicroBatchOrder::kLayerMajor
                                     : MicroBatchOrder::kMicroBatchMajor,

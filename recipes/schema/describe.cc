@@ -352,6 +352,10 @@ void DescribeComputing(Section& s, RunConfig& run) {
           {"layer", RunConfig::Order::kLayer}},
          {.doc = "micro_batch: all layers of a micro-batch before the next "
                  "one; layer: all micro-batches of a layer before the next"});
+  s.Bool("deterministic", &run.deterministic,
+         {.doc = "the same bits each time; false: kernels that are faster "
+                 "otherwise need not (on a GPU in bf16 cuDNN's backward pass "
+                 "of attention, which then takes less memory too)"});
   s.Int("threads", &run.threads,
         {.doc = "threads a rank",
          .when_omitted = "the machine's cores over its ranks",

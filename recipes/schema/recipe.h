@@ -117,6 +117,7 @@ struct RunConfig {
   int64_t micro_batch = 0;  // sequences; 0 until CheckWorld has chosen
   Recompute recompute = Recompute::kNone;
   Order order = Order::kMicroBatch;
+  bool deterministic = true;
   int64_t threads = 0;  // a rank; 0: the machine's cores over its ranks
   int64_t log_every = 10;
   int64_t validate_every = 250;     // steps; 0: only at the end

@@ -93,6 +93,7 @@ std::vector<ArgumentSyntax> StepArguments(BenchCommand& bench) {
            .to = &bench.recompute,
            .help = "none or block (none; qwen-7b on a GPU block)",
            .choices = {"none", "block"}},
+          SetOption(bench.sets),
           {.name = "--steps",
            .value = "N",
            .to = &bench.steps,

@@ -27,13 +27,15 @@ int64_t RoundUp(int64_t n, int64_t unit) {
 
 // As cuDNN 9.19 has it: on sm_80 and sm_90 the scores' gradients, and where
 // heads are grouped dk and dv of each query head, in bf16; on sm_100 the latter
-// alone, in f32; f32 statistics.
+// alone, in f32; f32 statistics. Where sums may be made in any order dq in f32
+// takes the place of the scores' gradients, on sm_80 twice.
 int64_t Workspace(const AttentionBackwardArgs& s, int64_t samples,
                   int64_t kv_heads) {
   const int64_t T = RoundUp(s.Tq, kTileRows);
   const int64_t heads = kv_heads * (s.H / s.Hkv);
+  const int64_t sums = s.deterministic ? 2 * T : 8 * s.Dh;
   const int64_t row =
-      s.H == s.Hkv ? 2 * T : std::max(2 * T + 4 * s.Dh, 8 * s.Dh);
+      s.H == s.Hkv ? sums : std::max(sums + 4 * s.Dh, 8 * s.Dh);
   return samples * heads * T * (row + 4) + kSlack;
 }
 

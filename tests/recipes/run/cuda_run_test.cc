@@ -104,6 +104,31 @@ TEST_P(CudaRunTest, KeepsMastersMomentsAndGradientsInFewerBits) {
   }
 }
 
+TEST_P(CudaRunTest, OtherOptimizersAreTheCpus) {
+  for (const std::string kind : {"sgd", "lion", "adafactor", "muon"}) {
+    const std::vector<std::string> sets = {"optimizer.kind=" + kind};
+    Go({.sets = sets, .out = "cpu_" + kind}, "cpu");
+    Go({.sets = sets, .out = kind});
+    EXPECT_LT(LossDifference(runs_.Steps("cpu_" + kind), runs_.Steps(kind)),
+              2e-5)
+        << kind;
+  }
+}
+
+// Sums over rows are cut elsewhere; no more than that.
+TEST_P(CudaRunTest, MicroBatchSizeIsClose) {
+  Go({.sets = {"run.micro_batch=4"}, .out = "one"});
+  Go({.sets = {"run.micro_batch=1"}, .out = "four"});
+  EXPECT_LT(LossDifference(runs_.Steps("one"), runs_.Steps("four")), 2e-5);
+}
+
+TEST_P(CudaRunTest, SumsInAnyOrderAreClose) {
+  const std::string bf16 = "run.precision=bf16";
+  Go({.sets = {bf16}, .out = "in_order"});
+  Go({.sets = {bf16, "run.deterministic=false"}, .out = "any"});
+  EXPECT_LT(LossDifference(runs_.Steps("in_order"), runs_.Steps("any")), 5e-4);
+}
+
 TEST_P(CudaRunTest, GoesOnOnTheOtherDevice) {
   Go({.out = "cpu"}, "cpu");
   Go({.out = "moved", .until_step = 3}, "cpu");

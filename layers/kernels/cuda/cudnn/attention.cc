@@ -5,8 +5,6 @@
 // A graph is built once for a shape, which takes some tenths of a second, and
 // kept with the device. The backward pass is asked for in its deterministic
 // form and runs part by part (attention_scratch.h).
-#include <array>
-#include <bit>
 #include <cstdint>
 #include <map>
 #include <memory>
@@ -21,6 +19,7 @@
 #include "layers/kernels/cuda/attention_scratch.h"
 #include "layers/kernels/cuda/cuda.h"
 #include "layers/kernels/cuda/cudnn/frontend.h"
+#include "layers/kernels/cuda/cudnn/graphs.h"
 #include "layers/kernels/cuda/cudnn_attention.h"
 #include "layers/kernels/cuda/open_library.h"
 
@@ -34,98 +33,13 @@ namespace {
 
 namespace fe = cudnn_frontend;
 using fe::graph::Graph;
-using TensorPtr = std::shared_ptr<fe::graph::Tensor_attributes>;
 using Pointers = std::unordered_map<int64_t, void*>;  // by Uid
-
-enum Uid : int64_t { kQ = 1, kK, kV, kO, kLse, kDo, kDq, kDk, kDv };
-
-// What a graph is built for: one call of cuDNN, that is `B` and `Hkv` of a
-// part.
-struct Shape {
-  bool backward;
-  int64_t B, H, Hkv, Dh, T, window;
-  float scale;
-  HeadStrides q, kv, o;
-  bool lse;
-
-  std::array<int64_t, 15> Key() const {
-    return {backward, B,       H,       Hkv,   Dh,
-            T,        window,  q.batch, q.row, kv.batch,
-            kv.row,   o.batch, o.row,   lse,   std::bit_cast<int32_t>(scale)};
-  }
-};
 
 // No graph: cuDNN has refused the shape.
 struct Plan {
   std::shared_ptr<Graph> graph;
   int64_t workspace = 0;
 };
-
-TensorPtr Heads(Graph& graph, const char* name, Uid uid, const Shape& s,
-                int64_t heads, HeadStrides strides) {
-  return graph.tensor(fe::graph::Tensor_attributes()
-                          .set_name(name)
-                          .set_uid(uid)
-                          .set_dim({s.B, heads, s.T, s.Dh})
-                          .set_stride({strides.batch, s.Dh, strides.row, 1}));
-}
-
-void SetOutput(TensorPtr tensor, Uid uid, const Shape& s, int64_t heads,
-               HeadStrides strides) {
-  tensor->set_output(true)
-      .set_uid(uid)
-      .set_dim({s.B, heads, s.T, s.Dh})
-      .set_stride({strides.batch, s.Dh, strides.row, 1});
-}
-
-// Tq == Tk, so the diagonal is that of both corners. cuDNN's left bound counts
-// the query's own position, as our window does.
-template <typename Attributes>
-void SetMask(const Shape& s, Attributes* attributes) {
-  attributes->set_attn_scale(s.scale)
-      .set_diagonal_alignment(fe::DiagonalAlignment_t::TOP_LEFT)
-      .set_diagonal_band_right_bound(0);
-  if (s.window > 0 && s.window < s.T) {
-    attributes->set_diagonal_band_left_bound(static_cast<int>(s.window));
-  }
-}
-
-void AddForward(const Shape& s, Graph* graph) {
-  auto attributes = fe::graph::SDPA_attributes()
-                        .set_name("attention")
-                        .set_generate_stats(s.lse);
-  SetMask(s, &attributes);
-  auto [o, lse] =
-      graph->sdpa(Heads(*graph, "q", kQ, s, s.H, s.q),
-                  Heads(*graph, "k", kK, s, s.Hkv, s.kv),
-                  Heads(*graph, "v", kV, s, s.Hkv, s.kv), attributes);
-  SetOutput(o, kO, s, s.H, s.o);
-  if (!s.lse) return;
-  lse->set_output(true).set_uid(kLse).set_data_type(fe::DataType_t::FLOAT);
-  lse->set_dim({s.B, s.H, s.T, 1}).set_stride({s.H * s.T, s.T, 1, 1});
-}
-
-void AddBackward(const Shape& s, Graph* graph) {
-  auto attributes = fe::graph::SDPA_backward_attributes()
-                        .set_name("attention_backward")
-                        .set_deterministic_algorithm(true);
-  SetMask(s, &attributes);
-  const TensorPtr lse = graph->tensor(fe::graph::Tensor_attributes()
-                                          .set_name("lse")
-                                          .set_uid(kLse)
-                                          .set_data_type(fe::DataType_t::FLOAT)
-                                          .set_dim({s.B, s.H, s.T, 1})
-                                          .set_stride({s.H * s.T, s.T, 1, 1}));
-  auto [dq, dk, dv] = graph->sdpa_backward(
-      Heads(*graph, "q", kQ, s, s.H, s.q),
-      Heads(*graph, "k", kK, s, s.Hkv, s.kv),
-      Heads(*graph, "v", kV, s, s.Hkv, s.kv),
-      Heads(*graph, "o", kO, s, s.H, s.o),
-      Heads(*graph, "d_o", kDo, s, s.H, s.o), lse, attributes);
-  SetOutput(dq, kDq, s, s.H, s.q);
-  SetOutput(dk, kDk, s, s.Hkv, s.kv);
-  SetOutput(dv, kDv, s, s.Hkv, s.kv);
-}
 
 // A handle, and graphs by shape, of one device. Its streams share it.
 class Cudnn final : public Resident {
@@ -154,14 +68,14 @@ class Cudnn final : public Resident {
   }
 
   // Enqueues the graph of `shape`, with a workspace of at most `bytes`.
-  bool Run(const StreamInfo& stream, const Shape& shape, Pointers pointers,
+  bool Run(const StreamInfo& stream, const GraphShape& shape, Pointers pointers,
            void* workspace, int64_t bytes) {
     const std::lock_guard<std::mutex> lock(mutex_);
     if (handle_ == nullptr) {
       if (!std::exchange(told_, true)) Refuse("", missing_);
       return false;
     }
-    const auto [place, is_new] = plans_.try_emplace(shape.Key());
+    const auto [place, is_new] = plans_.try_emplace(shape);
     Plan& plan = place->second;
     try {
       if (is_new) plan = Build(shape, bytes);
@@ -204,17 +118,8 @@ class Cudnn final : public Resident {
     return "cudnnCreate failed";
   }
 
-  Plan Build(const Shape& shape, int64_t bytes) {
-    Plan plan{std::make_shared<Graph>()};
-    plan.graph->set_io_data_type(fe::DataType_t::BFLOAT16)
-        .set_intermediate_data_type(fe::DataType_t::FLOAT)
-        .set_compute_data_type(fe::DataType_t::FLOAT)
-        .set_sm_version(architecture_);
-    if (shape.backward) {
-      AddBackward(shape, plan.graph.get());
-    } else {
-      AddForward(shape, plan.graph.get());
-    }
+  Plan Build(const GraphShape& shape, int64_t bytes) {
+    Plan plan{MakeGraph(shape, architecture_)};
     fe::error_t error = plan.graph->build(handle_, {fe::HeurMode_t::A});
     if (error.is_good()) error = plan.graph->get_workspace_size(plan.workspace);
     if (error.is_bad()) {
@@ -230,7 +135,7 @@ class Cudnn final : public Resident {
     return plan;
   }
 
-  static std::string Describe(const Shape& s) {
+  static std::string Describe(const GraphShape& s) {
     return std::string(s.backward ? " (backward" : " (forward") + ", B " +
            std::to_string(s.B) + ", T " + std::to_string(s.T) + ", heads " +
            std::to_string(s.H) + "/" + std::to_string(s.Hkv) + " of " +
@@ -248,7 +153,7 @@ class Cudnn final : public Resident {
   std::string missing_;  // why there is no handle
   bool told_ = false;
   int architecture_ = 0;  // 90
-  std::map<std::array<int64_t, 15>, Plan> plans_;
+  std::map<GraphShape, Plan> plans_;
 };
 
 std::unique_ptr<Resident> MakeCudnn() { return std::make_unique<Cudnn>(); }
@@ -261,22 +166,6 @@ bool IsAligned(const void* address, HeadStrides strides) {
   constexpr int64_t kUnit = 8;  // 16 bytes of bf16
   return reinterpret_cast<uintptr_t>(address) % 16 == 0 &&
          strides.row % kUnit == 0 && strides.batch % kUnit == 0;
-}
-
-template <typename Args>
-Shape ShapeOf(const Args& s, bool backward, AttentionPart part) {
-  return {.backward = backward,
-          .B = part.samples,
-          .H = part.kv_heads * (s.H / s.Hkv),
-          .Hkv = part.kv_heads,
-          .Dh = s.Dh,
-          .T = s.Tq,
-          .window = s.window,
-          .scale = static_cast<float>(s.scale),
-          .q = s.q_strides,
-          .kv = s.kv_strides,
-          .o = s.o_strides,
-          .lse = s.lse != nullptr};
 }
 
 // The front end takes inputs by void* too.
@@ -300,8 +189,8 @@ bool CudnnAttentionForward(Stream& stream, const AttentionForwardArgs& s) {
                              {kV, Bf16(s.v, 0)},
                              {kO, s.o},
                              {kLse, s.lse}};
-  return CudnnOf(stream).Run(info, ShapeOf(s, false, {s.B, s.Hkv, 0}), pointers,
-                             info.scratch, info.scratch_bytes);
+  return CudnnOf(stream).Run(info, ShapeOf(s), pointers, info.scratch,
+                             info.scratch_bytes);
 }
 
 bool CudnnAttentionBackward(Stream& stream, const AttentionBackwardArgs& s) {
@@ -315,7 +204,7 @@ bool CudnnAttentionBackward(Stream& stream, const AttentionBackwardArgs& s) {
   const StreamInfo& info = InfoOf(stream);
   const bool given = s.scratch_bytes > info.scratch_bytes;
   const AttentionPart part = BackwardPart(s);
-  const Shape shape = ShapeOf(s, true, part);
+  const GraphShape shape = ShapeOf(s, part);
   for (int64_t b = 0; b < s.B; b += part.samples) {
     for (int64_t hkv = 0; hkv < s.Hkv; hkv += part.kv_heads) {
       const int64_t h = hkv * (s.H / s.Hkv);

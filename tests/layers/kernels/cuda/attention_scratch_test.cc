@@ -43,6 +43,21 @@ TEST(AttentionScratch, HoldsTheGradientsOfAPartsScores) {
   }
 }
 
+// Sums in any order take what grows with the sequence, not with its square.
+TEST(AttentionScratch, IsLessWhereSumsMayBeMadeInAnyOrder) {
+  AttentionBackwardArgs s = Training(1, 32, 8, 128, 8192);
+  const AttentionPart in_order = BackwardPart(s);
+  s.deterministic = false;
+  const AttentionPart part = BackwardPart(s);
+  EXPECT_EQ(in_order.kv_heads, 1);
+  EXPECT_EQ(part.kv_heads, 8);
+  EXPECT_LT(part.workspace, in_order.workspace);
+  s = Training(1, 8, 1, 128, 1 << 16);
+  EXPECT_FALSE(IsForCudnn(s));
+  s.deterministic = false;
+  EXPECT_TRUE(IsForCudnn(s));
+}
+
 TEST(AttentionScratch, GrowsWithABatchOnlyUpToALimit) {
   const int64_t one = Bytes(Training(1, 28, 4, 128, 1024));
   EXPECT_GT(one, kScratchBytes);
