@@ -63,7 +63,7 @@ void Tape::Record(OpRecord op, bool trains) {
   for (const Var& y : op.outputs) nodes_[y.id_].needs_grad = needs_grad;
   if (recording()) {
     for (const Var& saved : op.saves) Save(saved);
-    if (op.remake) {
+    if (op.remake && inputs_.remake) {
       DELINK_CHECK_EQ(op.outputs.size(), size_t{1}) << op.name;
       nodes_[op.outputs[0].id_].remaker = static_cast<int>(ops_.size());
     }

@@ -101,6 +101,8 @@ struct VisitInputs {
   bool training = true;              // dropout is on
   bool deterministic = true;         // false: kernels that are faster so may
                                      // have other bits each time
+  bool remake = true;                // false: what OpRecord::remake could make
+                                     // again is kept
   const RngKey* step_key = nullptr;  // folds (seed, step)
   const int64_t* samples = nullptr;  // [B] global sample numbers
   const int32_t* targets = nullptr;  // [B, T]; -1: not counted

@@ -14,6 +14,7 @@ VisitInputs Executor::InputsOf(int32_t micro_batch, bool training) const {
   const int64_t tokens = micro_batch * memory_.batch.tokens();
   return {.training = training,
           .deterministic = memory_.batch.deterministic,
+          .remake = memory_.batch.remake,
           .step_key = records_->step_key,
           .samples = records_->samples + micro_batch * b,
           .targets = records_->targets + tokens,

@@ -26,6 +26,7 @@ class Measurer {
   void SetInputs(void* anywhere, const BatchShape& batch) {
     if (batch.masked) inputs_.positions = static_cast<const int32_t*>(anywhere);
     inputs_.deterministic = batch.deterministic;
+    inputs_.remake = batch.remake;
     inputs_.step_key = static_cast<const RngKey*>(anywhere);
     inputs_.samples = static_cast<const int64_t*>(anywhere);
     inputs_.targets = static_cast<const int32_t*>(anywhere);

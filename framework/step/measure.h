@@ -17,6 +17,7 @@ struct BatchShape {
   int64_t seq = 1;            // T, tokens
   bool masked = false;        // rows hold several documents, and say which
   bool deterministic = true;  // VisitInputs::deterministic
+  bool remake = true;         // VisitInputs::remake
   int64_t tokens() const { return micro_batch * seq; }
 };
 

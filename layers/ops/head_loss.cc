@@ -11,8 +11,11 @@ namespace {
 
 constexpr int64_t kChunkBytes = int64_t{8} << 20;
 // A GPU multiplies faster by more than it reads faster: the gradient's way to
-// memory and back needs thousands of rows to be a small part.
-constexpr int64_t kCudaChunkBytes = int64_t{512} << 20;
+// memory and back needs thousands of rows to be a small part, and so do the
+// tiles of a product that are left over in the last wave.
+constexpr int64_t kCudaChunkBytes = int64_t{1} << 30;
+// Rows that products are cut into tiles by; no more chunks come of it.
+constexpr int64_t kCudaTileRows = 128;
 // Fewer rows would make the weight's gradient, which every chunk reads and
 // writes whole, cost more than it should: with 64 rows of 50 304 logits a fifth
 // of the time was lost, with 256 three hundredths.
@@ -108,7 +111,10 @@ int64_t HeadLossChunk(int64_t N, int64_t V, DType dtype, DeviceKind device) {
   const int64_t most = std::max(kMinChunkRows, fit);
   // Chunks of about the same size: none is a small rest.
   const int64_t chunks = std::max<int64_t>(1, (N + most - 1) / most);
-  return (N + chunks - 1) / chunks;
+  const int64_t rows = (N + chunks - 1) / chunks;
+  if (!IsCuda(device)) return rows;
+  const int64_t tiles = (rows + kCudaTileRows - 1) / kCudaTileRows;
+  return std::min(N, tiles * kCudaTileRows);
 }
 
 void HeadLoss(Var x, Param& w, double z_weight) {

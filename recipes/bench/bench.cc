@@ -69,7 +69,7 @@ absl::StatusOr<std::vector<StepCase>> StepCases(const BenchOptions& options,
                            .share = share,
                            .precision = precision,
                            .recompute = options.recompute.value_or(
-                               gpu ? shape.recompute : "none"),
+                               gpu ? shape.recompute : StepCase().recompute),
                            .sets = options.sets});
           DELINK_RETURN_IF_ERROR(RecipeOf(cases.back(), models).status());
         }

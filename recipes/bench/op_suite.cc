@@ -9,10 +9,10 @@
 namespace delink::bench {
 namespace {
 
-// What all sets take together is several times the largest cache.
+// What all sets take together is more than three times the largest cache.
 int64_t SetsOf(int64_t bytes, int64_t cache_bytes, bool quick) {
   if (quick) return 1;
-  return std::max<int64_t>(1, 3 * cache_bytes / std::max<int64_t>(bytes, 1));
+  return 1 + 3 * cache_bytes / std::max<int64_t>(bytes, 1);
 }
 
 }  // namespace

@@ -52,7 +52,8 @@ std::string ToString(const StepCase& step) {
   return absl::StrFormat(
       "%s, %d x %d tokens, share %s, %s%s%s", step.shape, step.batch, step.seq,
       step.share, step.precision,
-      step.recompute == "none" ? "" : ", recompute " + step.recompute,
+      step.recompute == StepCase().recompute ? ""
+                                             : ", recompute " + step.recompute,
       step.sets.empty() ? "" : ", " + absl::StrJoin(step.sets, ", "));
 }
 

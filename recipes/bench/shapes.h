@@ -20,7 +20,7 @@ struct ModelShape {
   bool tied = true;
   // Of a step, unless a batch is given: on the CPU, and on a GPU.
   int64_t step_tokens = 0, gpu_step_tokens = 0;
-  std::string recompute = "none";  // unless one is given
+  std::string recompute = "norm+activation";  // on a GPU, unless one is given
 
   int64_t StepTokens(DeviceKind device) const {
     return IsCuda(device) ? gpu_step_tokens : step_tokens;
@@ -41,7 +41,7 @@ struct StepCase {
   int64_t batch = 0;  // sequences, one micro-batch
   std::string share = "none";
   std::string precision = "fp32";
-  std::string recompute = "none";
+  std::string recompute = "norm+activation";
   std::vector<std::string> sets;  // keys of its recipe, as `train --set`
 
   friend bool operator==(const StepCase&, const StepCase&) = default;

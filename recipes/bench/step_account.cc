@@ -53,11 +53,13 @@ T Medians(const std::vector<T>& all,
 
 class Account {
  public:
-  Account(const StepRecord& record, const Machine& machine, DType dtype)
+  Account(const StepRecord& record, const Machine& machine,
+          const MemoryAccount& memory)
       : record_(record),
         machine_(machine),
         store_(*record.store),
-        dtype_(dtype),
+        memory_(memory),
+        dtype_(store_.options().dtype),
         parts_(record.seconds.size()),
         blocks_(record.seconds.size()) {
     for (const Slab& slab : store_.slabs()) {
@@ -156,7 +158,8 @@ class Account {
     } else if (at.op == Op::kNorm) {
       const double all = block_elements_ + other_elements_;
       blocks.norm += seconds * block_elements_ / all;
-      Count(span, "norm", seconds, {.read = all * sizeof(float)});
+      Count(span, "norm", seconds,
+            {.read = static_cast<double>(memory_.gradients)});
     } else if (of_blocks && (at.op == Op::kReduce || at.op == Op::kFetch)) {
       blocks.reduce += seconds;
     }
@@ -175,12 +178,23 @@ class Account {
     Count(span, call.work.kernel, seconds, call.work);
   }
 
-  // AdamW on so many bytes of f32 weights: reads weights, gradients and both
-  // moments, writes all but the gradients, and of bf16 the rounded weights too.
+  // An update of so many bytes of masters: of its part of all parameters it
+  // reads gradients, state and, where they are not rounded from a master of
+  // their own, weights; it writes state and weights.
   Work UpdateWork(int64_t bytes) const {
-    const auto plane = static_cast<double>(bytes);
-    const double rounded = dtype_ == DType::kBF16 ? plane / 2 : 0;
-    return {.read = 4 * plane, .written = 3 * plane + rounded};
+    const int64_t elements = bytes / SizeOf(store_.dtype(store_.master()));
+    const int64_t all_elements = memory_.weights / SizeOf(dtype_);  // padded
+    const double part =
+        static_cast<double>(elements) / static_cast<double>(all_elements);
+    const auto& options = store_.options();
+    const bool rounded =
+        options.dtype == DType::kBF16 && options.master == Master::kFp32;
+    const auto of = [&](int64_t all) {
+      return part * static_cast<double>(all);
+    };
+    return {.read = of(memory_.gradients) + of(memory_.state) +
+                    (rounded ? 0 : of(memory_.weights)),
+            .written = of(memory_.state) + of(memory_.weights)};
   }
 
   void Count(const Trace::Span& span, const char* kernel, double seconds,
@@ -227,6 +241,7 @@ class Account {
   const StepRecord& record_;
   const Machine& machine_;
   const ParamStore& store_;
+  const MemoryAccount& memory_;
   const DType dtype_;
   double block_elements_ = 0, other_elements_ = 0;
   size_t mark_ = 0;
@@ -239,7 +254,7 @@ class Account {
 
 void AccountForTime(const StepRecord& record, const Machine& machine,
                     StepMeasure* measure) {
-  Account account(record, machine, record.store->options().dtype);
+  Account account(record, machine, measure->memory);
   account.AddSpans();
   account.AddCalls();
   account.Finish(measure);

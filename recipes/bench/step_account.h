@@ -20,7 +20,7 @@ struct StepRecord {
   std::vector<double> seconds;  // of each step that counts
 };
 
-// Sets `parts`, `blocks`, `kernels` and `flops`.
+// By `measure->memory` sets `parts`, `blocks`, `kernels` and `flops`.
 void AccountForTime(const StepRecord& record, const Machine& machine,
                     StepMeasure* measure);
 

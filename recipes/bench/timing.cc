@@ -9,6 +9,8 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
+constexpr int64_t kMostCalls = 1'000'000;  // in a row
+
 std::vector<double> Samples(const std::function<void(int64_t)>& call,
                             const RepeatOptions& options) {
   int64_t next = 0;
@@ -23,8 +25,15 @@ std::vector<double> Samples(const std::function<void(int64_t)>& call,
   const double warm_up = options.seconds / 5;
   Clock::time_point start = Clock::now();
   while (Since(start) + once < warm_up) once = sample(1);
-  const int64_t calls =
-      once > 0 ? static_cast<int64_t>(options.shortest / once) + 1 : 1000;
+  // Of few calls the wait at the end is a part, so that more of them fit.
+  int64_t calls = 1;
+  while (calls < kMostCalls &&
+         once * static_cast<double>(calls) < options.shortest) {
+    calls = std::min(
+        kMostCalls, once > 0 ? static_cast<int64_t>(options.shortest / once) + 1
+                             : 2 * calls);
+    once = sample(calls);
+  }
   std::vector<double> samples;
   for (start = Clock::now();
        static_cast<int64_t>(samples.size()) < options.least ||

@@ -115,7 +115,8 @@ absl::Status StageRun::MakeExecutor(size_t layout) {
       .batch = {.micro_batch = cut_.micro_batch,
                 .seq = cut_.seq,
                 .masked = cut_.masked,
-                .deterministic = run.deterministic},
+                .deterministic = run.deterministic,
+                .remake = recipe.RecomputeOf(layout) != Recompute::kNone},
       .micro_batches = static_cast<int32_t>(cut_.micro_batches),
       .plan = {.order = layer_major ? MicroBatchOrder::kLayerMajor
                                     : MicroBatchOrder::kMicroBatchMajor,

@@ -284,7 +284,9 @@ void DescribeStage(Section& s, Stage& stage) {
          .min = 1,
          .max = kMaxSequences});
   s.Enum("recompute", &stage.recompute,
-         {{"none", Recompute::kNone}, {"block", Recompute::kBlock}},
+         {{"none", Recompute::kNone},
+          {"norm+activation", Recompute::kNormActivation},
+          {"block", Recompute::kBlock}},
          {.doc = "recompute in this stage", .when_omitted = "run.recompute"});
   s.SubTable("parallel", {.doc = "the layout of the ranks"},
              [&](Section& t) { DescribeParallel(t, stage.parallel); });
@@ -344,9 +346,13 @@ void DescribeComputing(Section& s, RunConfig& run) {
          .min = 1,
          .max = kMaxSequences});
   s.Enum("recompute", &run.recompute,
-         {{"none", Recompute::kNone}, {"block", Recompute::kBlock}},
-         {.doc = "block: keep only the input of each block and compute it "
-                 "again in backward"});
+         {{"none", Recompute::kNone},
+          {"norm+activation", Recompute::kNormActivation},
+          {"block", Recompute::kBlock}},
+         {.doc = "what is computed again in backward in place of being kept. "
+                 "norm+activation: norms and activations of the MLP, which "
+                 "cost hardly any time; block: all of a block, of which only "
+                 "the input is kept"});
   s.Enum("order", &run.order,
          {{"micro_batch", RunConfig::Order::kMicroBatch},
           {"layer", RunConfig::Order::kLayer}},

@@ -66,7 +66,9 @@ struct ParallelConfig {
   int64_t ranks() const { return data * tensor * pipeline * expert; }
 };
 
-enum class Recompute { kNone, kBlock };
+// What backward makes again in place of keeping it: nothing; norms and
+// activations (Tape::OpRecord::remake); these, and each block from its input.
+enum class Recompute { kNone, kNormActivation, kBlock };
 
 struct Stage {
   std::string name;
@@ -115,7 +117,7 @@ struct RunConfig {
   Master master = Master::kFp32;           // of bf16 weights
   Gradients gradients = Gradients::kFp32;  // of bf16 weights
   int64_t micro_batch = 0;  // sequences; 0 until CheckWorld has chosen
-  Recompute recompute = Recompute::kNone;
+  Recompute recompute = Recompute::kNormActivation;
   Order order = Order::kMicroBatch;
   bool deterministic = true;
   int64_t threads = 0;  // a rank; 0: the machine's cores over its ranks

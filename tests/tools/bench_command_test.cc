@@ -60,11 +60,12 @@ TEST(BenchProgram, MeasuresWritesAndCompares) {
 }
 
 TEST(BenchProgram, OneStepToStandardOutput) {
-  const Outcome outcome =
-      RunDelink(Quick({"--suite", "step", "--shape", "gpt-tiny", "--seq", "16",
-                       "--batch", "3", "--share", "all", "--precision", "fp32",
-                       "--recompute", "block", "--steps", "4", "--json", "-",
-                       "--set", "optimizer.kind=lion"}));
+  const Outcome outcome = RunDelink(
+      Quick({"--suite",     "step",  "--shape",     "gpt-tiny",
+             "--seq",       "16",    "--batch",     "3",
+             "--share",     "all",   "--precision", "fp32",
+             "--recompute", "block", "--steps",     "4",
+             "--json",      "-",     "--set",       "optimizer.kind=lion"}));
   ASSERT_EQ(outcome.code, 0) << outcome.err;
   const json report = json::parse(outcome.out, nullptr, false);
   ASSERT_TRUE(report.is_object()) << outcome.out;
@@ -75,8 +76,9 @@ TEST(BenchProgram, OneStepToStandardOutput) {
   EXPECT_EQ(step["seq"], 16);
   EXPECT_EQ(step["recompute"], "block");
   EXPECT_EQ(step["set"], json::array({"optimizer.kind=lion"}));
-  EXPECT_EQ(step["memory"]["optimizer"].get<int64_t>(),
-            4 * step["unique_parameters"].get<int64_t>());
+  // One moment, where adamw has two.
+  EXPECT_LT(step["memory"]["state"].get<int64_t>(),
+            6 * step["unique_parameters"].get<int64_t>());
   EXPECT_EQ(step["seconds"]["samples"], 4);
 }
 
@@ -96,7 +98,7 @@ TEST(BenchProgram, WhatIsWrongIsToldBeforeMeasuring) {
       {{"--share", "some"}, "'some' is no way to share"},
       {{"--precision", "fp8"}, "fp8"},
       {{"--set", "run.gradient=bf16"}, "did you mean"},
-      {{"--set", "data.batch=2"}, "no option of their own"},
+      {{"--set", "data.batch=4"}, "no option of their own"},
       {{"--compare", "/no/such.json"}, "/no/such.json"},
       {{"--compare", text}, "is JSON, but not a measurement"},
       {{"--compare", torn}, "is not whole JSON (byte 35 of 35)"},

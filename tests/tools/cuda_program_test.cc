@@ -1,6 +1,7 @@
 // `delink` with an emulated GPU, from outside: the same run as on the CPU, and
 // what each --device says.
 #include <cmath>
+#include <cstdint>
 #include <vector>
 
 #include "tests/tools/program_fixture.h"

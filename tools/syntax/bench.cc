@@ -91,8 +91,9 @@ std::vector<ArgumentSyntax> StepArguments(BenchCommand& bench) {
           {.name = "--recompute",
            .value = "WHAT",
            .to = &bench.recompute,
-           .help = "none or block (none; qwen-7b on a GPU block)",
-           .choices = {"none", "block"}},
+           .help = "none, norm+activation or block (norm+activation; qwen-7b "
+                   "on a GPU block)",
+           .choices = {"none", "norm+activation", "block"}},
           SetOption(bench.sets),
           {.name = "--steps",
            .value = "N",

@@ -12,27 +12,34 @@
 #include <cstdint>
 #include <type_traits>
 
+#include "framework/base/check.h"
 #include "framework/device/cuda/check.h"
+#include "framework/device/cuda/scratch.h"
 #include "framework/device/cuda/stream.h"
 
 namespace delink::cuda {
 
 // Enqueues kernel(args...) on `stream`. Nothing is launched where the grid is
-// empty. More than 48 KiB of shared memory are asked of the device first.
+// empty.
 template <typename... P>
 void Launch(void (*kernel)(P...), dim3 grid, dim3 block, int64_t shared_bytes,
             Stream& stream, std::type_identity_t<P>... args) {
   if (grid.x == 0 || grid.y == 0 || grid.z == 0) return;
+  DELINK_CHECK_LE(shared_bytes, kMostSharedBytes);
+  // Makes its device the thread's.
+  const StreamInfo& info = InfoOf(stream);
   const void* const function = reinterpret_cast<const void*>(kernel);
-  if (shared_bytes > 48 * 1024) {
+  // More than 48 KiB together with the kernel's static arrays, which are small,
+  // have to be asked for.
+  if (shared_bytes > 32 * 1024) {
     DELINK_CUDA_CHECK(cudaFuncSetAttribute(
         function, cudaFuncAttributeMaxDynamicSharedMemorySize,
-        static_cast<int>(shared_bytes)));
+        static_cast<int>(kMostSharedBytes)));
   }
   void* pointers[] = {const_cast<void*>(static_cast<const void*>(&args))...};
   DELINK_CUDA_CHECK(cudaLaunchKernel(function, grid, block, pointers,
                                      static_cast<size_t>(shared_bytes),
-                                     InfoOf(stream).handle));
+                                     info.handle));
 }
 
 // The block's dynamic shared memory, 16-byte aligned.

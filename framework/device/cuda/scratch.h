@@ -1,4 +1,4 @@
-// What each stream of a CUDA device has for its kernels; known without CUDA, so
+// What kernels on a CUDA device have for themselves; known without CUDA, so
 // that plans count it.
 #pragma once
 
@@ -8,7 +8,12 @@
 
 namespace delink::cuda {
 
+// Each stream of them.
 inline constexpr int64_t kScratchBytes = int64_t{32} << 20;
+
+// A block at most, of dynamic shared memory: two still fit into a
+// multiprocessor of 228 KiB, and one into 164 KiB.
+inline constexpr int64_t kMostSharedBytes = int64_t{100} << 10;
 
 // What the ledger calls it.
 inline std::string ScratchName(std::string_view stream) {

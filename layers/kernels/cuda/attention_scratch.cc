@@ -34,8 +34,7 @@ int64_t Workspace(const AttentionBackwardArgs& s, int64_t samples,
   const int64_t T = RoundUp(s.Tq, kTileRows);
   const int64_t heads = kv_heads * (s.H / s.Hkv);
   const int64_t sums = s.deterministic ? 2 * T : 8 * s.Dh;
-  const int64_t row =
-      s.H == s.Hkv ? sums : std::max(sums + 4 * s.Dh, 8 * s.Dh);
+  const int64_t row = s.H == s.Hkv ? sums : std::max(sums + 4 * s.Dh, 8 * s.Dh);
   return samples * heads * T * (row + 4) + kSlack;
 }
 

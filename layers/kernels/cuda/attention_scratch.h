@@ -3,9 +3,9 @@
 //
 // Our own kernels need no scratch. cuDNN's do for the backward pass in bf16:
 // its deterministic form keeps the gradient of every score of a call in memory,
-// the other one a sum of dq in f32. So it is called for a few samples at a time or, where one sample is too much,
-// for a few of its key/value heads with their query heads, and what fits into
-// the stream's own scratch is not asked for.
+// the other one a sum of dq in f32. So it is called for a few samples at a time
+// or, where one sample is too much, for a few of its key/value heads with their
+// query heads, and what fits into the stream's own scratch is not asked for.
 #pragma once
 
 #include "layers/kernels/arguments.h"

@@ -1,15 +1,8 @@
+#include "framework/device/cuda/scratch.h"
 #include "layers/kernels/cuda/cross_entropy.cuh"
 #include "layers/kernels/cuda/cuda.h"
 
 namespace delink::cuda {
-namespace {
-
-// Of a row, in shared memory: two blocks still fit into a multiprocessor of
-// 228 KiB, and one of 164 KiB.
-constexpr int64_t kKeptBytes = int64_t{100} << 10;
-
-}  // namespace
-
 template <typename T>
 void CrossEntropy(Stream& stream, const CrossEntropyArgs& s) {
   using D = DeviceType<T>;
@@ -19,7 +12,8 @@ void CrossEntropy(Stream& stream, const CrossEntropyArgs& s) {
   const int64_t warps = std::max<int64_t>(1, (packs + kEach - 1) / kEach);
   const int64_t threads =
       std::min<int64_t>(warps * kWarp, kCrossEntropyThreads);
-  const int64_t kept = s.want_grad ? std::min(packs, kKeptBytes / 16) : 0;
+  // Of a row, in shared memory.
+  const int64_t kept = s.want_grad ? std::min(packs, kMostSharedBytes / 16) : 0;
   Launch(CrossEntropyRows<D>, dim3(static_cast<unsigned>(s.N)),
          dim3(static_cast<unsigned>(threads)), kept * 16, stream, s,
          static_cast<int>(kept));

@@ -3,6 +3,8 @@
 #include <dlfcn.h>
 
 #include <cstdlib>
+#include <filesystem>
+#include <system_error>
 
 #include "absl/strings/str_cat.h"
 
@@ -74,6 +76,22 @@ std::vector<std::string> CudaLibraryFolders() {
 
 absl::StatusOr<SharedLibrary> OpenCudaLibrary(const std::string& name) {
   return SharedLibrary::Open(name, CudaLibraryFolders(), kMend);
+}
+
+absl::Status OpenNvrtc() {
+  const auto compiler = OpenCudaLibrary("libnvrtc.so.13");
+  if (!compiler.ok()) return compiler.status();
+  // Where the system has found the compiler it finds these too.
+  if (compiler->folder().empty()) return absl::OkStatus();
+  const std::filesystem::path folder = compiler->folder();
+  std::error_code error;
+  for (const auto& entry : std::filesystem::directory_iterator(folder, error)) {
+    const std::string name = entry.path().filename();
+    if (!name.starts_with("libnvrtc-builtins.so.13.")) continue;
+    const std::string folders[] = {folder};
+    (void)SharedLibrary::Open(name, folders, kMend);
+  }
+  return absl::OkStatus();
 }
 
 }  // namespace delink::cuda

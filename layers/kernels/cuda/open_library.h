@@ -57,4 +57,8 @@ std::vector<std::string> CudaLibraryFolders();
 // A library of CUDA 13, looked for there.
 absl::StatusOr<SharedLibrary> OpenCudaLibrary(const std::string& name);
 
+// The compiler that cuDNN looks for by its bare name, and beside it what the
+// compiler looks for so: libnvrtc-builtins, whose name has its minor version.
+absl::Status OpenNvrtc();
+
 }  // namespace delink::cuda

@@ -155,7 +155,7 @@ TEST_F(QuickBench, BlocksThatShareHaveLessToUpdate) {
     }
   }
   ASSERT_EQ(written.size(), 2u);
-  EXPECT_EQ(written["none"], 2 * written["all"]);
+  EXPECT_DOUBLE_EQ(written["none"], 2 * written["all"]);
   EXPECT_LT(unique["all"], unique["none"]);
   const json gains = Json()["sharing"];
   ASSERT_GE(gains.size(), 2u);
@@ -163,6 +163,39 @@ TEST_F(QuickBench, BlocksThatShareHaveLessToUpdate) {
     EXPECT_EQ(gain["share"], "all");
     EXPECT_DOUBLE_EQ(gain["ratio"], gain["separate_seconds"].get<double>() /
                                         gain["shared_seconds"].get<double>());
+  }
+}
+
+// What an update reads and writes is what parameters take, however they are
+// kept.
+TEST(Bench, UpdatesMoveTheBytesOfTheAccount) {
+  for (const std::string gradients : {"fp32", "bf16"}) {
+    for (const std::string master : {"fp32", "split", "none"}) {
+      const auto report = RunBench(
+          {.ops = false,
+           .shapes = {"gpt-tiny"},
+           .quick = true,
+           .share = "none",
+           .precision = "bf16",
+           .sets = {"run.gradients=" + gradients, "run.master=" + master}},
+          BuiltInModels(), [](const std::string&) {});
+      ASSERT_TRUE(report.ok()) << report.status();
+      ASSERT_EQ(report->steps.size(), 1);
+      const MemoryAccount& memory = report->steps[0].memory;
+      double read = 0, written = 0;
+      for (const KernelShare& k : report->steps[0].kernels) {
+        if (k.kernel != "adamw") continue;
+        read += k.work.read;
+        written += k.work.written;
+      }
+      const auto weights = static_cast<double>(memory.weights);
+      const auto state = static_cast<double>(memory.state);
+      const auto all = static_cast<double>(memory.gradients) + state +
+                       (master == "fp32" ? 0 : weights);
+      // But for padding.
+      EXPECT_NEAR(read / all, 1, 0.02) << gradients << " " << master;
+      EXPECT_NEAR(written / (state + weights), 1, 0.02) << master;
+    }
   }
 }
 

@@ -81,10 +81,14 @@ TEST_P(EqualityTest, ZeroMayChangeAtTheSwitch) {
 
 TEST_P(EqualityTest, RecomputeIsBitEqual) {
   for (const std::string dropout : {"0.0", "0.1"}) {
-    Go({.sets = {"model.dropout=" + dropout}, .out = "a" + dropout});
-    Go({.sets = {"model.dropout=" + dropout, "run.recompute=\"block\""},
-        .out = "b" + dropout});
-    runs_.ExpectSameBits("a" + dropout, "b" + dropout, kSteps);
+    const std::string kept = "kept" + dropout;
+    Go({.sets = {"model.dropout=" + dropout, "run.recompute=none"},
+        .out = kept});
+    for (const std::string what : {"norm+activation", "block"}) {
+      Go({.sets = {"model.dropout=" + dropout, "run.recompute=" + what},
+          .out = what + dropout});
+      runs_.ExpectSameBits(kept, what + dropout, kSteps);
+    }
   }
 }
 

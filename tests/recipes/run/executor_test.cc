@@ -60,6 +60,23 @@ TEST_P(ExecutorTest, AllocatesTheAccountToTheByteAndNothingLater) {
   }
 }
 
+// Norms and activations that are kept take room, and have the same bits.
+TEST_P(ExecutorTest, WhatIsKeptIsWhatWouldBeMadeAgain) {
+  SelfCommunicator comm;
+  StepRig again(comm, "none", Of({}));
+  StepRig kept(comm, "none", Of({.remake = false}));
+  EXPECT_GT(kept.executor().account().slots, again.executor().account().slots);
+  EXPECT_EQ(kept.device().bytes_in_use(), kept.executor().account().total());
+  for (int64_t step = 1; step <= 3; ++step) {
+    const HostBatch batch = kept.Batch(step);
+    EXPECT_EQ(kept.executor().TrainStep(batch, step, kLr)->loss,
+              again.executor().TrainStep(batch, step, kLr)->loss);
+  }
+  for (const std::string& name : kept.Tensors()) {
+    EXPECT_EQ(kept.Master(name), again.Master(name)) << name;
+  }
+}
+
 // Two bytes of every parameter, padding included, and of what ranks exchange
 // and probes hold; nothing else takes more, but what the gradients of vectors
 // are summed in.

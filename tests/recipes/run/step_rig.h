@@ -26,6 +26,7 @@ struct RigOptions {
   int64_t global_batch = 8;
   bool tied = true;
   bool recompute = false;
+  bool remake = true;
   bool lane_threads = false;
   bool probes = false;
   bool masked = false;  // documents, which are then in every batch

@@ -200,7 +200,8 @@ Recipe RandomRecipe(Draw& draw) {
     }
     if (draw.Flip()) stage.batch = draw.Int(1, 64) * 8;
     if (draw.Flip()) stage.micro_batch = 4;
-    if (draw.Flip()) stage.recompute = Recompute::kBlock;
+    if (draw.Flip())
+      stage.recompute = draw.Flip() ? Recompute::kBlock : Recompute::kNone;
     stage.calibration_batches = draw.Int(1, 9);
     stage.state = static_cast<StatePolicy>(draw.Int(0, 3));
     if (stage.state == StatePolicy::kCalibrated) {

@@ -66,7 +66,7 @@ TEST(Recipe, AStageMayHaveItsOwnBatchMicroBatchAndRecompute) {
   EXPECT_EQ(recipe.MicroBatch(0), 4);
   EXPECT_EQ(recipe.MicroBatch(1), 2);
   EXPECT_EQ(recipe.RecomputeOf(0), Recompute::kBlock);
-  EXPECT_EQ(recipe.RecomputeOf(1), Recompute::kNone);
+  EXPECT_EQ(recipe.RecomputeOf(1), Recompute::kNormActivation);
   EXPECT_EQ(recipe.StepTokens(0), 2048);
   // 30 steps of 32 sequences, then to 81 920 tokens = 1280 sequences in steps
   // of 8.

@@ -20,14 +20,14 @@ bool HasEpilogue(const Args& args) {
 
 bool Products::Multiply(Stream& stream, const MatmulGeluArgs& args,
                         DType dtype) {
-  return fused_ && HasEpilogue(args) &&
+  return fused_.contains(Epilogue::kGelu) && HasEpilogue(args) &&
          Multiply(stream, args.product, dtype,
                   {.epilogue = Epilogue::kGelu, .operand = args.pre});
 }
 
 bool Products::Multiply(Stream& stream, const MatmulGeluBackwardArgs& args,
                         DType dtype) {
-  return fused_ && HasEpilogue(args) &&
+  return fused_.contains(Epilogue::kGeluBackward) && HasEpilogue(args) &&
          Multiply(stream, args.product, dtype,
                   {.epilogue = Epilogue::kGeluBackward,
                    .operand = const_cast<void*>(args.pre)});
@@ -38,7 +38,10 @@ bool Products::Multiply(Stream& stream, const MatmulGeluBackwardArgs& args,
 bool Products::Multiply(Stream& stream, const MatmulBiasGradArgs& args,
                         DType dtype) {
   const MatmulArgs& product = args.product;
-  if (!fused_ || product.m * int64_t{sizeof(float)} > kSumsBytes) return false;
+  if (!fused_.contains(Epilogue::kBiasGrad) ||
+      product.m * int64_t{sizeof(float)} > kSumsBytes) {
+    return false;
+  }
   const StreamInfo& info = InfoOf(stream);
   void* const sums = product.accumulate ? static_cast<char*>(info.scratch) +
                                               info.scratch_bytes - kSumsBytes

@@ -1,10 +1,14 @@
 // Matrix products on CUDA: cuBLASLt's, and our own where it has none.
 #include <cstdlib>
+#include <map>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 #include <type_traits>
 
+#include "absl/strings/str_split.h"
+#include "absl/strings/string_view.h"
 #include "framework/base/check.h"
 #include "framework/base/log.h"
 #include "layers/kernels/compose.h"
@@ -15,21 +19,42 @@
 namespace delink::cuda {
 namespace {
 
-// 1 or 0, where the environment says so.
-std::optional<bool> Switch(const char* name) {
-  const char* const value = std::getenv(name);
+// Which epilogues DELINK_FUSE_MATMUL asks for: 1 for all, 0, or their names
+// with commas between.
+std::optional<std::set<Epilogue>> FusedByEnvironment() {
+  const char* const value = std::getenv("DELINK_FUSE_MATMUL");
   if (value == nullptr) return std::nullopt;
-  return std::string(value) == "1";
+  const std::map<std::string, Epilogue> names = {
+      {"gelu", Epilogue::kGelu},
+      {"gelu_backward", Epilogue::kGeluBackward},
+      {"bias_grad", Epilogue::kBiasGrad}};
+  std::set<Epilogue> fused;
+  for (const absl::string_view part : absl::StrSplit(value, ',')) {
+    const std::string word(part);
+    for (const auto& [name, epilogue] : names) {
+      if (word == "1" || word == name) fused.insert(epilogue);
+    }
+    if (word != "1" && word != "0" && !names.contains(word)) {
+      DELINK_LOG(kWarning) << "DELINK_FUSE_MATMUL: '" << word
+                           << "' is neither 0, 1, gelu, gelu_backward nor "
+                              "bias_grad";
+    }
+  }
+  return fused;
+}
+
+bool TimedByEnvironment() {
+  const char* const value = std::getenv("DELINK_TIME_MATMUL");
+  return value != nullptr && std::string(value) == "1";
 }
 
 std::unique_ptr<Resident> MakeProducts() {
   const absl::StatusOr<CublasLt> library = OpenCublasLt();
   DELINK_CHECK(library.ok()) << library.status();
   return std::make_unique<Products>(
-      *library,
-      Products::Options{.timed = Switch("DELINK_TIME_MATMUL").value_or(false),
-                        .folder = CacheFolder(),
-                        .fused = Switch("DELINK_FUSE_MATMUL")});
+      *library, Products::Options{.timed = TimedByEnvironment(),
+                                  .folder = CacheFolder(),
+                                  .fused = FusedByEnvironment()});
 }
 
 Products& ProductsOf(Stream& stream) {

@@ -54,11 +54,10 @@ cublasLtEpilogue_t EpilogueOf(const MatmulProblem& p) {
 }
 
 // Whether cuBLASLt has nothing for it. Which types go with which epilogue its
-// documentation does not say in full: what it calls invalid there it cannot do.
-bool Refused(cublasStatus_t status, const MatmulProblem& p) {
+// documentation does not say in full: what it calls invalid it cannot do.
+bool Refused(cublasStatus_t status) {
   return status == CUBLAS_STATUS_NOT_SUPPORTED ||
-         (status == CUBLAS_STATUS_INVALID_VALUE &&
-          p.epilogue != Epilogue::kNone);
+         status == CUBLAS_STATUS_INVALID_VALUE;
 }
 
 }  // namespace
@@ -91,12 +90,17 @@ struct Products::Plan {
   int64_t workspace = 0;  // bytes
   bool found = false;     // an algorithm
   cublasLtMatmulAlgo_t algorithm = {};
+  std::vector<cublasLtMatmulAlgo_t> others;  // to be tried after it
 };
 
 Products::Products(const CublasLt& library, const Options& options)
     : library_(library), timed_(options.timed) {
   const cudaDeviceProp device = CurrentDevice();
-  fused_ = options.fused.value_or(device.major >= kFusesFrom);
+  fused_ = options.fused.value_or(device.major >= kFusesFrom
+                                      ? std::set{Epilogue::kGelu,
+                                                 Epilogue::kGeluBackward,
+                                                 Epilogue::kBiasGrad}
+                                      : std::set<Epilogue>());
   Check(library_.create(&handle_), "cublasLtCreate");
   if (!timed_) return;
   choices_.emplace(options.folder,
@@ -117,6 +121,12 @@ Products::~Products() {
 void Products::Check(cublasStatus_t status, const char* call) const {
   DELINK_CHECK(status == CUBLAS_STATUS_SUCCESS)
       << call << ": " << library_.status_string(status);
+}
+
+void Products::CheckRun(cublasStatus_t status, const MatmulProblem& p) const {
+  DELINK_CHECK(status == CUBLAS_STATUS_SUCCESS)
+      << "cublasLtMatmul: " << library_.status_string(status) << ", of "
+      << ToString(p);
 }
 
 template <typename Value>
@@ -205,7 +215,7 @@ Products::Proposals Products::Propose(const MatmulProblem& p, int64_t workspace,
       handle_, plan.desc, plan.a, plan.b, plan.c, plan.c, preference,
       static_cast<int>(results.size()), results.data(), &count);
   library_.preference_destroy(preference);
-  if (Refused(status, p)) return {};
+  if (Refused(status)) return {};
   Check(status, "cublasLtMatmulAlgoGetHeuristic");
   results.resize(static_cast<size_t>(count));
   std::erase_if(results, [&](const cublasLtMatmulHeuristicResult_t& result) {
@@ -281,9 +291,9 @@ std::optional<MatmulChoice> Products::ChooseTimed(const StreamInfo& stream,
 }
 
 // Whether the algorithm serves the plan; then it is the plan's.
-bool Products::Accept(const MatmulChoice& choice, int64_t workspace,
+bool Products::Accept(std::span<const uint64_t> algorithm, int64_t workspace,
                       Plan& plan) const {
-  std::ranges::copy(choice.algorithm, plan.algorithm.data);
+  std::ranges::copy(algorithm, plan.algorithm.data);
   cublasLtMatmulHeuristicResult_t result = {};
   plan.found =
       library_.check(handle_, plan.desc, plan.a, plan.b, plan.c, plan.c,
@@ -297,24 +307,39 @@ void Products::Choose(const StreamInfo& stream, const MatmulProblem& p,
   const int64_t workspace = plan.workspace;
   if (timed_) {
     const MatmulChoice* const kept = choices_->Find(ToString(p));
-    if (kept != nullptr && Accept(*kept, workspace, plan)) return;
+    if (kept != nullptr && Accept(kept->algorithm, workspace, plan)) return;
   }
   const auto proposals = Propose(p, workspace, plan);
-  if (proposals.empty()) {
-    if (p.epilogue != Epilogue::kNone) return;
-    DELINK_LOG(kWarning) << "cuBLASLt has no algorithm for a product ("
-                         << ToString(p) << "): our own is slow";
-    return;
-  }
-  if (timed_) {
+  if (timed_ && !proposals.empty()) {
     const auto choice = ChooseTimed(stream, p, at, proposals, plan);
-    if (choice &&
-        Accept(choices_->Keep(ToString(p), *choice), workspace, plan)) {
+    if (choice && Accept(choices_->Keep(ToString(p), *choice).algorithm,
+                         workspace, plan)) {
       return;
     }
   }
+  if (proposals.empty()) return;
   plan.algorithm = proposals.front().algo;
   plan.found = true;
+  for (size_t i = 1; i < proposals.size(); ++i) {
+    plan.others.push_back(proposals[i].algo);
+  }
+}
+
+// A new plan's first run may find that an algorithm does not run after all:
+// then the next one is tried. False where none is left.
+bool Products::RunFirst(const StreamInfo& stream, const MatmulProblem& p,
+                        const Pointers& at, Plan& plan) const {
+  if (!plan.found) return false;
+  size_t tried = 0;
+  for (;;) {
+    const cublasStatus_t status = Run(stream, at, plan);
+    if (status == CUBLAS_STATUS_SUCCESS) return true;
+    if (!Refused(status)) CheckRun(status, p);
+    if (tried == plan.others.size()) break;
+    plan.algorithm = plan.others[tried++];
+  }
+  plan.found = false;
+  return false;
 }
 
 bool Products::Multiply(Stream& stream, const MatmulArgs& args, DType dtype,
@@ -322,7 +347,6 @@ bool Products::Multiply(Stream& stream, const MatmulArgs& args, DType dtype,
   const StreamInfo& info = InfoOf(stream);
   const MatmulProblem problem =
       ProblemOf(args, dtype, beside.epilogue, beside.operand);
-  const bool plain = beside.epilogue == Epilogue::kNone;
   const bool sums = beside.epilogue == Epilogue::kBiasGrad;
   const Pointers at{.a = args.b,
                     .b = args.a,
@@ -339,16 +363,16 @@ bool Products::Multiply(Stream& stream, const MatmulArgs& args, DType dtype,
   }
   SetPointers(at, *plan);
   if (made) Choose(info, problem, at, *plan);
-  if (!plan->found) return false;
-  const cublasStatus_t status = Run(info, at, *plan);
-  if (made && !plain && Refused(status, problem)) {
-    plan->found = false;
-    return false;
+  if (made && RunFirst(info, problem, at, *plan)) return true;
+  if (plan->found) {
+    CheckRun(Run(info, at, *plan), problem);
+    return true;
   }
-  DELINK_CHECK(status == CUBLAS_STATUS_SUCCESS)
-      << "cublasLtMatmul: " << library_.status_string(status) << ", of "
-      << ToString(problem);
-  return true;
+  if (made && beside.epilogue == Epilogue::kNone) {
+    DELINK_LOG(kWarning) << "cuBLASLt has no algorithm for a product ("
+                         << ToString(problem) << "): our own is slow";
+  }
+  return false;
 }
 
 bool Products::Multiply(Stream& stream, const MatmulArgs& args, DType dtype) {

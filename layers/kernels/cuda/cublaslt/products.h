@@ -20,6 +20,8 @@
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <set>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -34,9 +36,10 @@ class Products final : public Resident {
   struct Options {
     bool timed = false;
     std::string folder;  // of the choices' file; empty: they are not kept
-    // Epilogues. Unless told otherwise on devices of capability 9 and later:
-    // before, cuBLASLt's kernels with GELU in bf16 are slower than two.
-    std::optional<bool> fused = {};
+    // Epilogues that are asked for. Unless told otherwise all of them on
+    // devices of capability 9 and later: before, cuBLASLt's kernels with GELU
+    // in bf16 are slower than two.
+    std::optional<std::set<Epilogue>> fused = {};
   };
 
   // Of the current device.
@@ -84,16 +87,20 @@ class Products final : public Resident {
                                           const Pointers& at,
                                           const Proposals& proposals,
                                           Plan& plan) const;
-  bool Accept(const MatmulChoice& choice, int64_t workspace, Plan& plan) const;
+  bool Accept(std::span<const uint64_t> algorithm, int64_t workspace,
+              Plan& plan) const;
   std::optional<double> Time(const StreamInfo& stream, const Pointers& at,
                              const Plan& plan) const;
   cublasStatus_t Run(const StreamInfo& stream, const Pointers& at,
                      const Plan& plan) const;
+  bool RunFirst(const StreamInfo& stream, const MatmulProblem& problem,
+                const Pointers& at, Plan& plan) const;
   void Check(cublasStatus_t status, const char* call) const;
+  void CheckRun(cublasStatus_t status, const MatmulProblem& problem) const;
 
   const CublasLt library_;
   const bool timed_;
-  bool fused_;
+  std::set<Epilogue> fused_;
   cublasLtHandle_t handle_ = nullptr;
   std::mutex mutex_;
   std::optional<MatmulChoices> choices_;                  // by mutex_

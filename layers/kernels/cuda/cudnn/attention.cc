@@ -101,7 +101,7 @@ class Cudnn final : public Resident {
   std::string Open() {
     // What cuDNN and, for its old versions, the front end open by their bare
     // names: they find these. Who needs what is not there will say so.
-    (void)OpenCudaLibrary("libnvrtc.so.13");
+    (void)OpenNvrtc();
     (void)OpenCudaLibrary("libcudart.so.13");
     int device = 0, major = 0, minor = 0;
     DELINK_CUDA_CHECK(cudaGetDevice(&device));

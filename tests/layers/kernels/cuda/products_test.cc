@@ -6,6 +6,7 @@
 #include <gtest/gtest.h>
 
 #include <memory>
+#include <set>
 #include <vector>
 
 #include "framework/base/file.h"
@@ -22,6 +23,11 @@ using ::testing::Each;
 using ::testing::ElementsAre;
 
 constexpr DType kTypes[] = {DType::kF32, DType::kBF16};
+
+const std::set<cuda::Epilogue> kAll = {cuda::Epilogue::kGelu,
+                                       cuda::Epilogue::kGeluBackward,
+                                       cuda::Epilogue::kBiasGrad};
+const std::set<cuda::Epilogue> kNothing;
 
 // All forms of a product, at one size.
 std::vector<Product> FormsOf(int64_t m, int64_t n, int64_t k) {
@@ -150,7 +156,7 @@ TEST_F(ProductsTest, SaysWhatItHasNoAlgorithmFor) {
 }
 
 TEST_F(ProductsTest, EpiloguesAreLikeTheReference) {
-  cuda::Products products = Open({.fused = true});
+  cuda::Products products = Open({.fused = kAll});
   for (const DType dtype : kTypes) {
     for (const Beside& p : FusedForms(8)) {
       EXPECT_TRUE(ExpectLikeReference(on(), dtype, p, products)) << p.n;
@@ -161,7 +167,7 @@ TEST_F(ProductsTest, EpiloguesAreLikeTheReference) {
 
 // One row of `pre` begins behind the other by less than cuBLASLt's units.
 TEST_F(ProductsTest, WhatAnEpilogueCannotReadIsNotAsked) {
-  cuda::Products products = Open({.fused = true});
+  cuda::Products products = Open({.fused = kAll});
   for (const DType dtype : kTypes) {
     for (const Beside& p : FusedForms(9)) {
       EXPECT_EQ(ExpectLikeReference(on(), dtype, p, products),
@@ -176,7 +182,7 @@ TEST_F(ProductsTest, WhatAnEpilogueCannotReadIsNotAsked) {
 TEST_F(ProductsTest, WithoutAnAlgorithmForAnEpilogueThereIsNone) {
   for (const cublasStatus_t refusal :
        {CUBLAS_STATUS_NOT_SUPPORTED, CUBLAS_STATUS_INVALID_VALUE}) {
-    cuda::Products products = Open({.fused = true});
+    cuda::Products products = Open({.fused = kAll});
     fake().refusal = refusal;
     fake().algorithms = 0;
     for (const Beside& p : FusedForms(8)) {
@@ -184,9 +190,9 @@ TEST_F(ProductsTest, WithoutAnAlgorithmForAnEpilogueThereIsNone) {
     }
     EXPECT_TRUE(fake().run.empty());
     // An algorithm that was proposed but does not run is not asked for again.
-    cuda::Products others = Open({.fused = true});
+    cuda::Products others = Open({.fused = kAll});
     fake().refusal = refusal;
-    fake().do_not_run = {0};
+    fake().do_not_run = {0, 1, 2};
     const Beside p = FusedForms(8).front();
     for (int i = 0; i < 2; ++i) {
       EXPECT_FALSE(ExpectLikeReference(on(), DType::kBF16, p, others));
@@ -195,8 +201,28 @@ TEST_F(ProductsTest, WithoutAnAlgorithmForAnEpilogueThereIsNone) {
   }
 }
 
+TEST_F(ProductsTest, TheFirstProposalThatRunsIsTaken) {
+  cuda::Products products = Open();
+  fake().do_not_run = {0, 1};
+  for (int i = 0; i < 2; ++i) {
+    ExpectLikeReference(on(), DType::kF32, {.m = 4, .n = 5, .k = 6},
+                        By(products, DType::kF32));
+  }
+  EXPECT_FALSE(fake().run.empty());
+  EXPECT_THAT(fake().run, Each(2));
+  EXPECT_EQ(fake().proposals_asked, 1);
+}
+
+TEST_F(ProductsTest, EachEpilogueHasItsSwitch) {
+  cuda::Products products = Open({.fused = {{cuda::Epilogue::kBiasGrad}}});
+  for (const Beside& p : FusedForms(8)) {
+    EXPECT_EQ(ExpectLikeReference(on(), DType::kBF16, p, products),
+              p.kind == Beside::kBiasGrad);
+  }
+}
+
 TEST_F(ProductsTest, EpiloguesAreNotAskedForWhereTheyAreOff) {
-  cuda::Products products = Open({.fused = false});
+  cuda::Products products = Open({.fused = kNothing});
   for (const Beside& p : FusedForms(8)) {
     EXPECT_FALSE(ExpectLikeReference(on(), DType::kBF16, p, products));
   }
@@ -214,7 +240,7 @@ TEST_F(ProductsTest, TheRealLibraryTakesWhatIsDescribed) {
   mixed.destroy = faked.destroy;
   mixed.heuristic = faked.heuristic;
   fake().algorithms = 0;
-  cuda::Products products(mixed, {.fused = true});
+  cuda::Products products(mixed, {.fused = kAll});
   for (const DType dtype : kTypes) {
     for (const Beside& p : FusedForms(8)) {
       EXPECT_FALSE(ExpectLikeReference(on(), dtype, p, products));
