@@ -70,6 +70,9 @@ class Stream {
   virtual void Wait(const Event& event) = 0;
   // Blocks the host until all work given so far is done.
   virtual void Synchronize() = 0;
+  // Blocks it only until the event, which this stream has recorded. What
+  // CopyToHost was given is there then, all of it before the event.
+  virtual void SynchronizeWith(const Event& event) = 0;
   // Takes now what kernels on this stream need of the device (its overhead), so
   // that nothing is taken later; else the first kernel takes it, for which
   // running out of memory is fatal.
@@ -130,7 +133,7 @@ class Device {
   virtual double SecondsBetween(const Event& begin, const Event& end) = 0;
 
   // Host memory of an asynchronous copy must live until the stream is done, and
-  // what CopyToHost brings is there after the stream's Synchronize only. Small
+  // what CopyToHost brings is there after the stream's Synchronize(With). Small
   // copies (64 KiB to, 4 MiB from the host) make no backend wait.
   virtual void CopyFromHost(Stream& stream, void* device, const void* host,
                             int64_t bytes) = 0;

@@ -23,6 +23,7 @@ DeviceTimes::DeviceTimes(Device& device, Trace& trace, int32_t program)
   for (Step& step : steps_) {
     step.start = device.NewTimingEvent();
     step.loaded = device.NewTimingEvent();
+    step.result = device.NewTimingEvent();
     step.end = device.NewTimingEvent();
     for (size_t i = 0; i < count; ++i) {
       step.instructions.push_back(
@@ -40,6 +41,8 @@ void DeviceTimes::BeginStep(int64_t number, Stream& compute) {
 }
 
 void DeviceTimes::Loaded(Stream& compute) { compute.Record(*now_->loaded); }
+
+void DeviceTimes::Result(Stream& compute) { compute.Record(*now_->result); }
 
 void DeviceTimes::EndStep(Stream& compute) {
   compute.Record(*now_->end);
@@ -93,7 +96,7 @@ void DeviceTimes::Read(Step& step) {
       .begin = start,
       .end = at(*step.end),
       .idle_before = step.idle_before,
-      .clock_error = std::max(0.0, Seconds(step.waited - at(*step.end)))};
+      .clock_error = std::max(0.0, Seconds(step.waited - at(*step.result)))};
   std::vector<Trace::Span> spans = {{.step = step.number,
                                      .program = program_,
                                      .index = -1,

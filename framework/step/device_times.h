@@ -22,10 +22,11 @@ class DeviceTimes {
   DeviceTimes(Device& device, Trace& trace, int32_t program);
 
   // By the thread that drives the steps. BeginStep: before anything of the step
-  // is enqueued; Loaded: behind its batch; EndStep: behind all of it; Waited:
-  // the host has waited for that.
+  // is enqueued; Loaded: behind its batch; Result: behind what the host waits
+  // for; EndStep: behind all of it; Waited: the host has waited for Result.
   void BeginStep(int64_t step, Stream& compute);
   void Loaded(Stream& compute);
+  void Result(Stream& compute);
   void EndStep(Stream& compute);
   void Waited();
   // All lanes are drained: the trace gets what it has not got yet.
@@ -43,7 +44,7 @@ class DeviceTimes {
   struct Step {
     int64_t number = -1;
     bool unread = false;
-    std::unique_ptr<Event> start, loaded, end;
+    std::unique_ptr<Event> start, loaded, result, end;
     Trace::Clock::time_point begun, waited;
     double idle_before = -1;  // as Trace::DeviceStep's
     std::vector<Instruction> instructions;

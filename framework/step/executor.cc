@@ -180,24 +180,32 @@ absl::Status Executor::BeginStep(const HostBatch& batch, int64_t step,
   return train_lanes_->RunStep(step);
 }
 
+// All that there is to know of a step is known before its updates: while the
+// device is at work on them the host goes on to the next step.
+void Executor::SendResult() {
+  env_.device->CopyToHost(*compute_stream_, &result_control_, records_->control,
+                          sizeof(result_control_));
+  env_.device->CopyToHost(*compute_stream_, &result_votes_,
+                          records_->sums + memory_.sums - 1,
+                          sizeof(result_votes_));
+  compute_stream_->Record(*records_->result);
+  DeviceTimes* const times = TimesOf(begun_);
+  if (times != nullptr) times->Result(*compute_stream_);
+}
+
 // The one place of a step where the host waits for the device.
 StepResult Executor::WaitForStep() {
-  UpdateControl control;
-  double votes = 0;
-  env_.device->CopyToHost(*compute_stream_, &control, records_->control,
-                          sizeof(control));
-  env_.device->CopyToHost(*compute_stream_, &votes,
-                          records_->sums + memory_.sums - 1, sizeof(votes));
   DeviceTimes* const times = TimesOf(begun_);
   if (times != nullptr) times->EndStep(*compute_stream_);
-  compute_stream_->Synchronize();
+  compute_stream_->SynchronizeWith(*records_->result);
   if (times != nullptr) times->Waited();
   step_range_.reset();
+  const UpdateControl& control = result_control_;
   return StepResult{.loss = control.loss_sum / control.tokens,
                     .tokens = static_cast<int64_t>(control.tokens),
                     .grad_norm = control.norm,
                     .skipped = control.skip != 0,
-                    .votes = votes};
+                    .votes = result_votes_};
 }
 
 absl::StatusOr<LossRecord> Executor::Evaluate(const HostBatch& batch) {
@@ -259,6 +267,7 @@ absl::Status Executor::Execute(int32_t index, int64_t step,
       break;
     case Op::kNorm:
       status = Norm();
+      SendResult();
       break;
     case Op::kUpdate:
       env_.optimizer->set_scratch(workspace_.data());

@@ -81,9 +81,10 @@ class Executor {
   ~Executor();
 
   // One optimizer step, number `step` (from 1), at learning rate `lr`: Begin
-  // gives it to the device, Finish waits for it. Between them the host is free
-  // where the device works by itself; the batch lives until Finish, and nothing
-  // else is called here. A gradient norm above `skip_above` (0: none) skips it.
+  // gives it to the device, Finish waits for its result, not for its updates
+  // (Drain does). Between them the host is free where the device works by
+  // itself; the batch lives until Finish, and nothing else is called here. A
+  // gradient norm above `skip_above` (0: none) skips it.
   absl::Status Begin(const HostBatch& batch, int64_t step, double lr,
                      double skip_above = 0);
   StepResult Finish();
@@ -145,6 +146,7 @@ class Executor {
                      const std::vector<void*>* gradients = nullptr);
   absl::Status BeginStep(const HostBatch& batch, int64_t step,
                          const UpdateControl& before);
+  void SendResult();
   StepResult WaitForStep();
   double SumSquaresOf(const Slab& slab, const void* gradient);
   // All slabs' block sums of the last step and what travels behind them.
@@ -182,7 +184,8 @@ class Executor {
   std::unique_ptr<LaneRunner> train_lanes_, evaluation_lanes_;
   // Host memory of copies under way; the batch is the caller's.
   RngKey loaded_key_;
-  UpdateControl loaded_control_;
+  UpdateControl loaded_control_, result_control_;
+  double result_votes_ = 0;
 };
 
 }  // namespace delink

@@ -69,6 +69,7 @@ absl::Status Executor::Allocate() {
   for (size_t i = 0; i < train_.instructions.size(); ++i) {
     records_->events.push_back(device.NewEvent());
   }
+  records_->result = device.NewEvent();
   return absl::OkStatus();
 }
 

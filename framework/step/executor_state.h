@@ -34,6 +34,7 @@ struct Executor::Records {
   UpdateControl* control = nullptr;
   // By instruction of the training program: complete on its lane's stream.
   std::vector<std::unique_ptr<Event>> events;
+  std::unique_ptr<Event> result;  // of a step: copied to the host
 };
 
 }  // namespace delink

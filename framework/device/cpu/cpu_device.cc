@@ -27,6 +27,7 @@ class CpuStream final : public Stream {
   }
   void Wait(const Event&) override {}
   void Synchronize() override {}
+  void SynchronizeWith(const Event&) override {}
 };
 
 class CpuDevice final : public Device {

@@ -59,6 +59,7 @@ class CudaStream final : public Stream {
   void Record(Event& event) override;
   void Wait(const Event& event) override;
   void Synchronize() override;
+  void SynchronizeWith(const Event& event) override;
   absl::Status Prepare() override;
 
   void FromHost(void* device, const void* host, int64_t bytes);
@@ -284,6 +285,13 @@ void CudaStream::Wait(const Event& event) {
 void CudaStream::Synchronize() {
   device_.Use();
   DELINK_CUDA_CHECK(cudaStreamSynchronize(handle()));
+  channel_.staging->Land();
+}
+
+void CudaStream::SynchronizeWith(const Event& event) {
+  device_.Use();
+  DELINK_CUDA_CHECK(
+      cudaEventSynchronize(static_cast<const CudaEvent&>(event).handle()));
   channel_.staging->Land();
 }
 

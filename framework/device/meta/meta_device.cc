@@ -27,6 +27,7 @@ class MetaStream final : public Stream {
   void Record(Event&) override {}
   void Wait(const Event&) override {}
   void Synchronize() override {}
+  void SynchronizeWith(const Event&) override {}
   absl::Status Prepare() override {
     if (!taken_) own_.Take(this, bytes_, name_);
     taken_ = true;

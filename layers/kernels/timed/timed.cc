@@ -53,6 +53,9 @@ class TimedStream final : public Stream {
   void Record(Event& event) override { stream_->Record(event); }
   void Wait(const Event& event) override { stream_->Wait(event); }
   void Synchronize() override { stream_->Synchronize(); }
+  void SynchronizeWith(const Event& event) override {
+    stream_->SynchronizeWith(event);
+  }
   absl::Status Prepare() override { return stream_->Prepare(); }
   Stream& underlying() override { return *stream_; }
 

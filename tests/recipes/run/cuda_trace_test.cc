@@ -98,7 +98,7 @@ TEST(CudaTrace, TellsHowTheDeviceSpentTheSteps) {
   double between = 0, inside = 0;
   for (const Trace::DeviceStep& step : steps) {
     if (step.step > kFirst) {
-      EXPECT_GT(step.idle_before, 0);
+      EXPECT_GE(step.idle_before, 0);
       between += step.idle_before / 2;
     }
     inside += std::chrono::duration<double>(step.end - step.begin).count() / 3;

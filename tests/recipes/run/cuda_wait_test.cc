@@ -73,6 +73,19 @@ TEST_P(CudaWaitTest, BetweenBeginAndFinishTheHostIsFree) {
   }
 }
 
+// So that it enqueues the next step while there is work left of this one.
+TEST_P(CudaWaitTest, TheHostHasTheResultWhileTheDeviceUpdates) {
+  SelfCommunicator comm;
+  StepRig rig(comm, "all", Of({}));
+  for (int64_t step = 1; step <= 2; ++step) {
+    ASSERT_TRUE(rig.executor().TrainStep(rig.Batch(step), step, kLr).ok());
+    const int64_t at_result = simt::kernels_run();
+    ASSERT_TRUE(rig.executor().Drain().ok());
+    const int64_t updates = simt::kernels_run() - at_result;
+    EXPECT_GE(updates, static_cast<int64_t>(rig.Tensors().size()));
+  }
+}
+
 TEST_P(CudaWaitTest, NothingIsTakenButTheAccount) {
   SelfCommunicator comm;
   StepRig rig(comm, "all", Of({}));

@@ -195,6 +195,8 @@ std::vector<std::string> StepRig::Tensors() const {
 }
 
 std::vector<float> StepRig::Read(const std::string& tensor, Plane plane) const {
+  const absl::Status drained = executor_->Drain();
+  DELINK_CHECK(drained.ok()) << drained;
   for (const LogicalTensor& t : store_->logical_tensors()) {
     if (t.name != tensor) continue;
     const DType dtype = store_->dtype(plane);
