@@ -311,6 +311,8 @@ struct HeadStrides {
   int64_t batch;
   int64_t row;
 
+  // clang-tidy 14 takes the 0 of a defaulted comparison for a pointer.
+  // NOLINTNEXTLINE(modernize-use-nullptr)
   friend auto operator<=>(const HeadStrides&, const HeadStrides&) = default;
 };
 

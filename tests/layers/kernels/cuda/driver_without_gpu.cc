@@ -11,6 +11,7 @@ int Give(void** to) {
 }
 }  // namespace
 
+// NOLINTBEGIN(readability-identifier-naming): the driver's names
 extern "C" {
 
 int cuInit(unsigned) { return kNoDevice; }
@@ -57,3 +58,4 @@ DELINK_NO_DEVICE(cuStreamGetCtx)
 #undef DELINK_NO_DEVICE
 
 }  // extern "C"
+// NOLINTEND(readability-identifier-naming)
