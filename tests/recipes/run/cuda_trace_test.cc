@@ -192,8 +192,8 @@ TEST(CudaTrace, EventsAreMadeBeforeTheFirstStepAndOnlyForATrace) {
   int64_t instructions = 0;
   const int64_t without = made_by(nullptr, &instructions);
   const int64_t with = made_by(&trace, &instructions);
-  // Two at each instruction and three at a step, for two steps under way.
-  EXPECT_EQ(with - without, 2 * (2 * instructions + 3));
+  // Two at each instruction and four at a step, for two steps under way.
+  EXPECT_EQ(with - without, 2 * (2 * instructions + 4));
 }
 
 }  // namespace
