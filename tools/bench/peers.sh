@@ -20,7 +20,9 @@ parameter; speeds as median (least - most) over the rounds.
   --precision TYPE   fp32 or bf16 (fp32), which torch does by autocast on the
                      CPU, and with weights and AdamW's state in bf16 on a GPU
   --share            one block's weights for every layer, on both sides
-  --recompute        our blocks keep no activations; torch's do
+  --recompute        our blocks keep no activations; torch's do. Without it ours
+                     make norms and activations again, on a GPU nothing (but of
+                     qwen-7b blocks, else it does not fit)
   --threads N        on both sides (the machine's cores)
   --rounds N         (5)
   --steps N          that count, of each round (8)
@@ -113,9 +115,14 @@ run() {
 for shape in "${shapes[@]}"; do
   echo "$shape, ${option[seq]} tokens, ${option[precision]}${share:+, shared}${recompute:+, ours recomputed}, ${option[threads]} threads, ${option[rounds]} rounds"
   mkdir "$work/$shape"
+  kept=()
+  if [[ ${option[device]} == cuda && -z $recompute && $shape != qwen-7b ]]; then
+    kept=(--recompute none)
+  fi
   for ((round = 1; round <= option[rounds]; ++round)); do
     at=$work/$shape/$round
-    run "$at.delink.json" "$delink" bench --shape "$shape" "${ours[@]}"
+    run "$at.delink.json" "$delink" bench --shape "$shape" "${ours[@]}" \
+      "${kept[@]}"
     run "$at.eager.json" "$python" "$here/torch_peer.py" --shape "$shape" \
       "${torch[@]}"
     [[ -z $compile ]] ||
