@@ -8,6 +8,7 @@
 #include "data/corpus/corpus.h"
 #include "framework/base/status_macros.h"
 #include "framework/sharing/report.h"
+#include "layers/kernels/cpu/threads.h"
 #include "recipes/run/choose_device.h"
 #include "recipes/run/imagined_ranks.h"
 #include "recipes/run/make_optimizer.h"
@@ -64,6 +65,20 @@ void CountExchanges(const ParamStore& store, StagePlan& plan) {
   }
 }
 
+// The CPU's kernels have scratch for each thread that they may use.
+class WithThreads {
+ public:
+  explicit WithThreads(int64_t threads) : before_(cpu::MaxThreads()) {
+    if (threads > 0) cpu::SetThreads(static_cast<int>(threads));
+  }
+  ~WithThreads() { cpu::SetThreads(before_); }
+  WithThreads(const WithThreads&) = delete;
+  WithThreads& operator=(const WithThreads&) = delete;
+
+ private:
+  const int before_;
+};
+
 // What is taken now.
 std::vector<MemoryLedger::Entry> Taken(const DeviceLedgers& ledgers) {
   std::vector<MemoryLedger::Entry> taken;
@@ -117,6 +132,7 @@ absl::StatusOr<RunPlan> PlanRun(const PlanOptions& options,
   DELINK_ASSIGN_OR_RETURN(const Recipe fitted, CheckWorld(read, ranks));
   DELINK_ASSIGN_OR_RETURN(const Recipe recipe, WithVocab(fitted));
 
+  const WithThreads threads(recipe.run.threads);
   const std::unique_ptr<Device> device =
       NewMetaDevice(KindOfChoice(recipe.run.device));
   ParamRegistry registry;

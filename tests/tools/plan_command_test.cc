@@ -13,8 +13,9 @@ using nlohmann::json;
 class PlanProgram : public Program {
  protected:
   static Words PlanWords(const Words& more = {}) {
-    Words words = {"plan", DELINK_SOURCE_DIR "/recipes/tiny.toml", "--set",
-                   "data.train=" + Path("corpus/train")};
+    Words words = {"plan",  DELINK_SOURCE_DIR "/recipes/tiny.toml",
+                   "--set", "data.train=" + Path("corpus/train"),
+                   "--set", "run.threads=1"};
     words.insert(words.end(), more.begin(), more.end());
     return words;
   }
@@ -46,6 +47,9 @@ TEST_F(PlanProgram, BytesAreThoseOfTheRun) {
             run["unique_parameters_before"]);
   EXPECT_EQ(plan["stages"][1]["unique_parameters"], run["unique_parameters"]);
   EXPECT_EQ(plan["vocab"], 257);
+  const json threads = Json(PlanWords({"--json", "--set", "run.threads=3"}));
+  EXPECT_GT(threads["stages"][0]["bytes"]["workspace"],
+            plan["stages"][0]["bytes"]["workspace"]);
 }
 
 TEST_F(PlanProgram, LinesAreThoseOfTheLog) {
