@@ -193,7 +193,7 @@ class Check:
         self.delink, "bench", "--device", self.options.device, "--json", target,
         *words], environment)
     for line in said.splitlines():
-      if any(words in line for words in SLOW):
+      if any(sign in line for sign in SLOW):
         raise Failure(f"not what is to be measured: {line}")
     with open(target, encoding="utf-8") as file:
       return json.load(file)

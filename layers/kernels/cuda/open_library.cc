@@ -78,11 +78,10 @@ absl::StatusOr<SharedLibrary> OpenCudaLibrary(const std::string& name) {
   return SharedLibrary::Open(name, CudaLibraryFolders(), kMend);
 }
 
-absl::Status OpenNvrtc() {
+void OpenNvrtc() {
   const auto compiler = OpenCudaLibrary("libnvrtc.so.13");
-  if (!compiler.ok()) return compiler.status();
   // Where the system has found the compiler it finds these too.
-  if (compiler->folder().empty()) return absl::OkStatus();
+  if (!compiler.ok() || compiler->folder().empty()) return;
   const std::filesystem::path folder = compiler->folder();
   std::error_code error;
   for (const auto& entry : std::filesystem::directory_iterator(folder, error)) {
@@ -91,7 +90,6 @@ absl::Status OpenNvrtc() {
     const std::string folders[] = {folder};
     (void)SharedLibrary::Open(name, folders, kMend);
   }
-  return absl::OkStatus();
 }
 
 }  // namespace delink::cuda

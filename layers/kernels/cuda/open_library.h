@@ -59,6 +59,7 @@ absl::StatusOr<SharedLibrary> OpenCudaLibrary(const std::string& name);
 
 // The compiler that cuDNN looks for by its bare name, and beside it what the
 // compiler looks for so: libnvrtc-builtins, whose name has its minor version.
-absl::Status OpenNvrtc();
+// Who needs what is not there will say so.
+void OpenNvrtc();
 
 }  // namespace delink::cuda

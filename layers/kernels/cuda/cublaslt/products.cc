@@ -291,9 +291,9 @@ std::optional<MatmulChoice> Products::ChooseTimed(const StreamInfo& stream,
 }
 
 // Whether the algorithm serves the plan; then it is the plan's.
-bool Products::Accept(std::span<const uint64_t> algorithm, int64_t workspace,
+bool Products::Accept(const MatmulChoice& choice, int64_t workspace,
                       Plan& plan) const {
-  std::ranges::copy(algorithm, plan.algorithm.data);
+  std::ranges::copy(choice.algorithm, plan.algorithm.data);
   cublasLtMatmulHeuristicResult_t result = {};
   plan.found =
       library_.check(handle_, plan.desc, plan.a, plan.b, plan.c, plan.c,
@@ -307,13 +307,13 @@ void Products::Choose(const StreamInfo& stream, const MatmulProblem& p,
   const int64_t workspace = plan.workspace;
   if (timed_) {
     const MatmulChoice* const kept = choices_->Find(ToString(p));
-    if (kept != nullptr && Accept(kept->algorithm, workspace, plan)) return;
+    if (kept != nullptr && Accept(*kept, workspace, plan)) return;
   }
   const auto proposals = Propose(p, workspace, plan);
   if (timed_ && !proposals.empty()) {
     const auto choice = ChooseTimed(stream, p, at, proposals, plan);
-    if (choice && Accept(choices_->Keep(ToString(p), *choice).algorithm,
-                         workspace, plan)) {
+    if (choice &&
+        Accept(choices_->Keep(ToString(p), *choice), workspace, plan)) {
       return;
     }
   }

@@ -21,7 +21,6 @@
 #include <mutex>
 #include <optional>
 #include <set>
-#include <span>
 #include <string>
 #include <vector>
 
@@ -87,8 +86,7 @@ class Products final : public Resident {
                                           const Pointers& at,
                                           const Proposals& proposals,
                                           Plan& plan) const;
-  bool Accept(std::span<const uint64_t> algorithm, int64_t workspace,
-              Plan& plan) const;
+  bool Accept(const MatmulChoice& choice, int64_t workspace, Plan& plan) const;
   std::optional<double> Time(const StreamInfo& stream, const Pointers& at,
                              const Plan& plan) const;
   cublasStatus_t Run(const StreamInfo& stream, const Pointers& at,

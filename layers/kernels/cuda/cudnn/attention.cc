@@ -4,7 +4,8 @@
 //
 // A graph is built once for a shape, which takes some tenths of a second, and
 // kept with the device. The backward pass is asked for in its deterministic
-// form and runs part by part (attention_scratch.h).
+// form, unless the call says otherwise, and runs part by part
+// (attention_scratch.h).
 #include <cstdint>
 #include <map>
 #include <memory>
@@ -101,7 +102,7 @@ class Cudnn final : public Resident {
   std::string Open() {
     // What cuDNN and, for its old versions, the front end open by their bare
     // names: they find these. Who needs what is not there will say so.
-    (void)OpenNvrtc();
+    OpenNvrtc();
     (void)OpenCudaLibrary("libcudart.so.13");
     int device = 0, major = 0, minor = 0;
     DELINK_CUDA_CHECK(cudaGetDevice(&device));

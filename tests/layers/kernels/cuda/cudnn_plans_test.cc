@@ -105,7 +105,7 @@ struct Made {
 class CudnnPlans : public ::testing::TestWithParam<std::tuple<Gpu, Sizes>> {
  protected:
   static void SetUpTestSuite() {
-    (void)OpenNvrtc();
+    OpenNvrtc();
     const auto library = OpenCudaLibrary("libcudnn.so.9");
     if (!library.ok()) missing_ = library.status().ToString();
     // Also where there is a driver: its GPU is another one.
