@@ -7,6 +7,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "absl/strings/str_join.h"
 #include "data/corpus/corpus.h"
 #include "data/progress_line.h"
 #include "data/sides.h"
@@ -87,6 +88,21 @@ void PrintTable(const std::vector<Side>& sides, std::ostream& out) {
   });
 }
 
+// "left out     3 files that are not text, 1 hidden"; empty where nothing was.
+std::string LeftOut(const CorpusReport& report) {
+  std::vector<std::string> parts;
+  const auto add = [&](int64_t count, const char* one, const char* many) {
+    if (count == 0) return;
+    parts.push_back(absl::StrCat(Grouped(count), count == 1 ? one : many));
+  };
+  add(report.not_text, " file that is not text", " files that are not text");
+  add(report.hidden, " hidden", " hidden");
+  add(report.empty_documents, " document without text",
+      " documents without text");
+  if (parts.empty()) return "";
+  return absl::StrCat("left out     ", absl::StrJoin(parts, ", "), "\n");
+}
+
 // What a command that made a corpus has to say.
 absl::Status SumUp(const std::string& dir, const CorpusReport& report,
                    const std::string& advice, std::ostream& out) {
@@ -94,13 +110,9 @@ absl::Status SumUp(const std::string& dir, const CorpusReport& report,
                           OpenSides(BuiltIn(dir), {.statistics_only = true}));
   const Corpus& train = sides.front().corpus;
   out << "inputs       " << Grouped(report.files) << " file"
-      << (report.files == 1 ? "" : "s");
-  if (report.empty_documents > 0) {
-    out << "; left out " << Grouped(report.empty_documents)
-        << " documents without text";
-  }
-  out << "\ntokenizer    " << train.tokenizer_kind() << ", vocabulary "
-      << Grouped(train.vocab_size()) << advice << "\n\n";
+      << (report.files == 1 ? "" : "s") << "\n"
+      << LeftOut(report) << "tokenizer    " << train.tokenizer_kind()
+      << ", vocabulary " << Grouped(train.vocab_size()) << advice << "\n\n";
   PrintTable(sides, out);
   return absl::OkStatus();
 }

@@ -56,11 +56,11 @@ std::string SpoolPath(const std::string& out) {
 }
 
 // The inputs; standard input, which can be read only once, is kept in a file.
-absl::StatusOr<std::vector<TextInput>> Receive(const CorpusOptions& options,
-                                               Reporter& reporter) {
-  DELINK_ASSIGN_OR_RETURN(std::vector<TextInput> inputs,
+absl::StatusOr<TextInputs> Receive(const CorpusOptions& options,
+                                   Reporter& reporter) {
+  DELINK_ASSIGN_OR_RETURN(TextInputs inputs,
                           ListInputs(options.inputs, options.format));
-  for (TextInput& input : inputs) {
+  for (TextInput& input : inputs.files) {
     if (!input.path.empty()) continue;
     reporter.Start("receiving", 0);
     input.path = SpoolPath(options.out);
@@ -93,13 +93,19 @@ absl::StatusOr<DocumentScan> Check(const CorpusOptions& options,
   return scan;
 }
 
-absl::StatusOr<std::unique_ptr<Tokenizer>> ChooseTokenizer(
-    const CorpusOptions& options, const std::vector<TextInput>& inputs,
-    const DocumentScan& scan, Reporter& reporter) {
+// Null where one is to be trained.
+absl::StatusOr<std::unique_ptr<Tokenizer>> GivenTokenizer(
+    const CorpusOptions& options) {
   if (!options.tokenizer_file.empty()) {
     return LoadTokenizerFile(options.tokenizer_file);
   }
   if (options.train_vocab == 0) return MakeByteTokenizer();
+  return nullptr;
+}
+
+absl::StatusOr<std::unique_ptr<Tokenizer>> TrainOnText(
+    const CorpusOptions& options, const std::vector<TextInput>& inputs,
+    const DocumentScan& scan, Reporter& reporter) {
   reporter.Start("sampling", scan.training_bytes);
   const auto reader = ReadAllDocuments(inputs, options.text_field);
   LineSampler sampler(*reader, scan, SampleBytes(options), options.seed,
@@ -122,12 +128,17 @@ absl::StatusOr<std::unique_ptr<Tokenizer>> ChooseTokenizer(
 absl::StatusOr<CorpusReport> Write(const CorpusOptions& options,
                                    const CorpusStaging& staging,
                                    Reporter& reporter) {
-  DELINK_ASSIGN_OR_RETURN(const std::vector<TextInput> inputs,
+  DELINK_ASSIGN_OR_RETURN(std::unique_ptr<Tokenizer> tokenizer,
+                          GivenTokenizer(options));
+  DELINK_ASSIGN_OR_RETURN(const TextInputs received,
                           Receive(options, reporter));
+  const std::vector<TextInput>& inputs = received.files;
   DELINK_ASSIGN_OR_RETURN(const DocumentScan scan,
                           Check(options, inputs, reporter));
-  DELINK_ASSIGN_OR_RETURN(const std::unique_ptr<Tokenizer> tokenizer,
-                          ChooseTokenizer(options, inputs, scan, reporter));
+  if (tokenizer == nullptr) {
+    DELINK_ASSIGN_OR_RETURN(tokenizer,
+                            TrainOnText(options, inputs, scan, reporter));
+  }
   CorpusWriter train(staging.dir(0), *tokenizer, options.shard_tokens);
   CorpusWriter validation(staging.dir(1), *tokenizer, options.shard_tokens);
   reporter.Start("encoding", scan.bytes);
@@ -143,6 +154,8 @@ absl::StatusOr<CorpusReport> Write(const CorpusOptions& options,
   DELINK_RETURN_IF_ERROR(train.Finish());
   DELINK_RETURN_IF_ERROR(validation.Finish());
   return CorpusReport{.files = static_cast<int64_t>(inputs.size()),
+                      .not_text = received.not_text,
+                      .hidden = received.hidden,
                       .empty_documents = scan.empty};
 }
 

@@ -51,7 +51,10 @@ struct CorpusProgress {
 
 struct CorpusReport {
   int64_t files = 0;
-  int64_t empty_documents = 0;  // left out
+  // Left out.
+  int64_t not_text = 0;  // files below folders
+  int64_t hidden = 0;    // files and folders below folders
+  int64_t empty_documents = 0;
 };
 
 // `progress` is called a few times a second at most; it may be empty.

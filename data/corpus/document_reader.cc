@@ -81,12 +81,18 @@ absl::Status NotUtf8(std::string_view place, int64_t offset,
                      std::string_view rest) {
   const std::string_view mark = rest.substr(0, 2);
   const bool utf16 = offset == 0 && (mark == "\xFF\xFE" || mark == "\xFE\xFF");
-  return absl::InvalidArgumentError(absl::StrCat(
+  const std::string what = absl::StrCat(
       std::string(place), ": byte ", offset, " (0x",
       absl::Hex(static_cast<unsigned char>(rest.front()), absl::kZeroPad2),
-      ") is not UTF-8", utf16 ? " but the mark that UTF-16 begins with" : "",
-      "; convert the file, for instance with iconv -f ",
-      utf16 ? "utf-16" : "latin1", " -t utf-8, or leave it out"));
+      ") is not UTF-8");
+  if (!utf16 && rest.find('\0') != rest.npos) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        what, ", and bytes 0 follow: this is not text; leave the file out"));
+  }
+  return absl::InvalidArgumentError(
+      absl::StrCat(what, utf16 ? " but the mark that UTF-16 begins with" : "",
+                   "; convert the file, for instance with iconv -f ",
+                   utf16 ? "utf-16" : "latin1", " -t utf-8, or leave it out"));
 }
 
 }  // namespace delink

@@ -255,6 +255,11 @@ TEST_F(Build, BadInputIsNamedAndNothingIsLeft) {
   options.inputs = {dir_ / "in", dir_ / "latin1.txt"};
   EXPECT_THAT(message(options),
               AllOf(HasSubstr("latin1.txt"), HasSubstr("byte 3")));
+  // In a folder too.
+  WriteOrDie(dir_ / "in/latin1.txt", "caf\xE9 au lait");
+  EXPECT_THAT(message(options_), AllOf(HasSubstr("latin1.txt: byte 3"),
+                                       HasSubstr("iconv -f latin1")));
+  ASSERT_TRUE(RemoveAll(dir_ / "in/latin1.txt").ok());
   options = options_;
   options.train_vocab = 60'000;
   EXPECT_THAT(message(options), HasSubstr("60000"));
@@ -264,6 +269,29 @@ TEST_F(Build, BadInputIsNamedAndNothingIsLeft) {
   options = options_;
   options.tokenizer_file = dir_ / "a.txt";
   EXPECT_THAT(message(options), HasSubstr("not a tokenizer"));
+}
+
+TEST_F(Build, WhatIsNotTextIsLeftOutOfFolders) {
+  ASSERT_TRUE(BuildCorpus(options_).ok());
+  const std::string digest = Corpus::Open(options_.out + "/train")->digest();
+  WriteOrDie(dir_ / "in/doc7.png", std::string("\x89PNG\r\n\x1A\n\0", 9));
+  WriteOrDie(dir_ / "in/.hidden", "text");
+  options_.overwrite = true;
+  const auto report = BuildCorpus(options_);
+  ASSERT_TRUE(report.ok()) << report.status();
+  EXPECT_EQ(report->files, 41);
+  EXPECT_EQ(report->not_text, 1);
+  EXPECT_EQ(report->hidden, 1);
+  EXPECT_EQ(Corpus::Open(options_.out + "/train")->digest(), digest);
+}
+
+TEST_F(Build, ATokenizerThatCannotBeUsedIsRefusedFirst) {
+  options_.tokenizer_file = dir_ / "in/doc1.txt";
+  int reports = 0;
+  const absl::Status status =
+      BuildCorpus(options_, [&](const CorpusProgress&) { ++reports; }).status();
+  EXPECT_THAT(std::string(status.message()), HasSubstr("not a tokenizer"));
+  EXPECT_EQ(reports, 0);
 }
 
 TEST_F(Build, FullDiskIsReportedAndTheOldCorpusSurvives) {

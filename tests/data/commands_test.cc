@@ -7,6 +7,7 @@
 #include <sstream>
 
 #include "data/corpus/corpus.h"
+#include "framework/base/file.h"
 #include "tests/data/text_samples.h"
 #include "tests/testing/temp_dir.h"
 
@@ -53,6 +54,26 @@ TEST_F(Commands, BuildSumsUpAndShowsProgress) {
   std::ostringstream terminal;
   ASSERT_TRUE(DataBuild(options_, out_, terminal, true).ok());
   EXPECT_THAT(terminal.str(), HasSubstr("\r"));
+}
+
+TEST_F(Commands, BuildSaysWhatItLeftOut) {
+  EXPECT_THAT(out_.str(), Not(HasSubstr("left out")));
+  ASSERT_TRUE(MakeDirectories(dir_ / "in").ok());
+  testing::WriteOrDie(dir_ / "in/a.txt", testing::SampleText(1, 50'000));
+  for (const char* name : {"in/b", "in/c"}) {
+    testing::WriteOrDie(dir_ / name, std::string(9, '\0'));
+  }
+  testing::WriteOrDie(dir_ / "in/.hidden", "text");
+  testing::WriteOrDie(dir_ / "in/d.txt", "");
+  options_.inputs = {dir_ / "in"};
+  options_.overwrite = true;
+  std::ostringstream out;
+  ASSERT_TRUE(DataBuild(options_, out, live_, false).ok());
+  EXPECT_THAT(out.str(),
+              HasSubstr("inputs       2 files\n"
+                        "left out     2 files that are not text, 1 hidden, "
+                        "1 document without text\n"
+                        "tokenizer "));
 }
 
 TEST_F(Commands, JsonReadsBackBitForBit) {

@@ -180,6 +180,9 @@ TEST(DocumentReader, BadText) {
            {"byte 9 (0xe9)", "iconv -f latin1"}},
           {"a surrogate", "\xED\xA0\x80", {"byte 0 (0xed)"}},
           {"an overlong form", "a\xC0\x80", {"byte 1 (0xc0)"}},
+          {"a picture",
+           std::string("\x89PNG\r\n\x1A\n\0\0\0\rIHDR", 16),
+           {"byte 0 (0x89)", "not text; leave the file out"}},
       },
       false);
 }

@@ -23,10 +23,11 @@ class TextInputs : public ::testing::Test {
     ASSERT_TRUE(MakeDirectories(dir_ / "in/sub").ok());
     ASSERT_TRUE(MakeDirectories(dir_ / "none").ok());
     for (const char* name :
-         {"in/b.txt", "in/a.txt", "in/B.txt", "in/sub/c.jsonl.gz", "in/e[1]",
-          "in/d.jsonl", "in/sub/a.jsonl.zst"}) {
+         {"in/b.txt", "in/a.txt", "in/B.txt", "in/e[1]", "in/d.jsonl"}) {
       WriteOrDie(dir_ / name, name);
     }
+    WriteOrDie(dir_ / "in/sub/c.jsonl.gz", testing::Gzipped("c"));
+    WriteOrDie(dir_ / "in/sub/a.jsonl.zst", testing::Zstandard("a"));
   }
   // Without the folder.
   std::vector<std::string> Expand(const std::string& input) {
@@ -78,7 +79,8 @@ TEST_F(TextInputs, FormatsByNameUnlessGiven) {
   const std::vector<std::string> inputs = {dir_ / "in", "-"};
   const auto jsonl = [&](TextFormat format) {
     std::string text;
-    const std::vector<TextInput> files = ListInputs(inputs, format).value();
+    const std::vector<TextInput> files =
+        ListInputs(inputs, format).value().files;
     for (const TextInput& input : files) {
       text += input.jsonl ? 'j' : 't';
     }
@@ -87,12 +89,79 @@ TEST_F(TextInputs, FormatsByNameUnlessGiven) {
   EXPECT_EQ(jsonl(TextFormat::kByName), "tttjtjjt");
   EXPECT_EQ(jsonl(TextFormat::kText), "tttttttt");
   EXPECT_EQ(jsonl(TextFormat::kJsonl), "jjjjjjjj");
-  const TextInput last = ListInputs(inputs, TextFormat::kText)->back();
+  const TextInput last = ListInputs(inputs, TextFormat::kText)->files.back();
   EXPECT_EQ(last.path, "");
   EXPECT_EQ(last.name, "standard input");
   EXPECT_THAT(
       std::string(ListInputs({"-", "-"}, TextFormat::kText).status().message()),
       HasSubstr("named twice"));
+}
+
+// Of a folder what is not text is left out; what is text in another encoding
+// is not, so that an error names it.
+TEST_F(TextInputs, FoldersGiveTheirText) {
+  ASSERT_TRUE(MakeDirectories(dir_ / "mixed/.git/objects").ok());
+  ASSERT_TRUE(MakeDirectories(dir_ / "mixed/sub").ok());
+  const std::string zero(1, '\0');
+  const std::string png = "\x89PNG\r\n\x1A\n" + zero + zero + zero + "\rIHDR";
+  const std::string late = std::string(65'535, 'a');
+  const std::pair<const char*, std::string> text[] = {
+      {"mixed/a.md", "caf\xC3\xA9"},
+      {"mixed/b.txt", ""},
+      {"mixed/c.txt", "caf\xE9"},
+      {"mixed/d.txt",
+       "\xFF\xFE"
+       "a" +
+           zero},
+      {"mixed/e.txt", "\xFE\xFF" + zero + "a"},
+      {"mixed/f.txt", late + "a" + zero},
+      {"mixed/sub/g.txt.gz", testing::Gzipped("g")},
+  };
+  const std::pair<const char*, std::string> rest[] = {
+      {"mixed/.hidden", "a"},
+      {"mixed/.git/config", "a"},
+      {"mixed/.git/objects/a", "a"},
+      {"mixed/a.png", png},
+      {"mixed/sub/b.png.gz", testing::Gzipped(png)},
+      {"mixed/c", "a" + zero + "b"},
+      {"mixed/d", late + zero},
+      {"mixed/e.pdf", "%PDF-1.5\n%\xE2\xE3"},
+      {"mixed/f.bz2", "BZh91AY&SY\xE2\xE3"},
+  };
+  std::vector<std::string> wanted;
+  for (const auto& [name, stored] : text) {
+    WriteOrDie(dir_ / name, stored);
+    wanted.push_back(dir_ / name);
+  }
+  for (const auto& [name, stored] : rest) WriteOrDie(dir_ / name, stored);
+  const auto all = ListInputs({dir_ / "mixed"}, TextFormat::kByName);
+  ASSERT_TRUE(all.ok()) << all.status();
+  std::vector<std::string> listed;
+  for (const TextInput& file : all->files) listed.push_back(file.path);
+  EXPECT_EQ(listed, wanted);
+  EXPECT_EQ(all->not_text, 6);
+  EXPECT_EQ(all->hidden, 2);
+  // What is named is not judged, by a pattern either.
+  for (const char* named : {"mixed/a.png", "mixed/*.png", "mixed/.hidden"}) {
+    EXPECT_EQ(ListInputs({dir_ / named}, TextFormat::kByName)->files.size(), 1U)
+        << named;
+  }
+  EXPECT_THAT(Expand("mixed/.git"),
+              ElementsAre("mixed/.git/config", "mixed/.git/objects/a"));
+}
+
+TEST_F(TextInputs, FoldersWithoutTextAreErrors) {
+  ASSERT_TRUE(MakeDirectories(dir_ / "pictures").ok());
+  WriteOrDie(dir_ / "none/.hidden", "a");
+  EXPECT_THAT(Message("none"), HasSubstr("holds no files but hidden ones"));
+  for (const char* name : {"pictures/a", "pictures/b"}) {
+    WriteOrDie(dir_ / name, std::string(8, '\0'));
+  }
+  const absl::Status status =
+      ListInputs({dir_ / "in", dir_ / "pictures"}, TextFormat::kByName)
+          .status();
+  EXPECT_THAT(std::string(status.message()),
+              HasSubstr("pictures: none of the 2 files below it is text"));
 }
 
 }  // namespace
