@@ -8,14 +8,13 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "recipes/run/environment.h"
 #include "recipes/schema/problems.h"
 #include "tools/argument_text.h"
 #include "tools/syntax/commands.h"
 
 namespace delink::tools {
 namespace {
-
-constexpr char kVersion[] = "delink " DELINK_VERSION;
 
 std::string FullName(const CLI::App& app) {
   const std::string name = app.get_name();
@@ -123,7 +122,7 @@ void TakeOptionalTexts(const CLI::App& app, const CommandSyntax& syntax) {
 void Describe(CLI::App& app, const CommandSyntax& syntax,
               std::optional<Command>* chosen) {
   app.set_help_flag(kHelpFlags, kHelpHelp);
-  app.set_version_flag(kVersionFlag, kVersion, kVersionHelp);
+  app.set_version_flag(kVersionFlag, BuildLine(), kVersionHelp);
   app.footer("Example:\n  " + absl::StrJoin(syntax.examples, "\n  ") +
              (syntax.notes.empty() ? "" : "\n" + syntax.notes));
   AddArguments(app, syntax);
@@ -190,7 +189,7 @@ CommandLine Parse(CLI::App& root, int argc, const char* const* argv,
   } catch (const CLI::CallForHelp&) {
     return {.text = Innermost(root).help()};
   } catch (const CLI::CallForVersion&) {
-    return {.text = absl::StrCat(kVersion, "\n")};
+    return {.text = absl::StrCat(BuildLine(), "\n")};
   } catch (const CLI::ParseError& error) {
     return UsageError(root, error.what());
   }

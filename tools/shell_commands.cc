@@ -1,6 +1,7 @@
 // completion and man: what a shell shows of the program itself.
 #include <iostream>
 
+#include "recipes/run/environment.h"
 #include "tools/commands.h"
 #include "tools/syntax/commands.h"
 #include "tools/syntax/completion.h"
@@ -27,7 +28,7 @@ int Run(const CompletionCommand& command, const ModelList&, World& world) {
 int Run(const ManCommand&, const ModelList&, World& world) {
   const absl::Status alone = RequireOneProcess(world, "man");
   if (alone.ok()) {
-    std::cout << ManPage(ProgramSyntax(), "delink " DELINK_VERSION)
+    std::cout << ManPage(ProgramSyntax(), "delink " + DelinkVersion())
               << std::flush;
   }
   return Finish(world, alone);

@@ -67,6 +67,9 @@ struct CheckpointHeader {
   // `samples` are all of `corpus`.
   std::vector<SourceCount> sources;
   double seconds = 0;  // spent so far
+  // The program that wrote it, as its --version says; empty in checkpoints of
+  // early builds.
+  std::string program;
 };
 
 // Small files that travel with a checkpoint, by name: "recipe.toml", the

@@ -22,6 +22,7 @@ inline constexpr char kStageLosses[] = "/stage/losses";
 inline constexpr char kStageProbes[] = "/stage/probes";
 inline constexpr char kValidation[] = "/validation";
 inline constexpr char kValidatedOn[] = "validated_on";  // an attribute
+inline constexpr char kProgram[] = "program";           // an attribute
 inline constexpr char kSkipped[] = "/skipped";
 // The link to the checkpoint that validates best.
 inline constexpr char kBest[] = "best";

@@ -213,9 +213,12 @@ absl::StatusOr<CheckpointHeader> ReadHeader(const std::string& path) {
   for (const auto& [name, value] : texts) {
     DELINK_ASSIGN_OR_RETURN(*value, file.GetText("/", name));
   }
-  if (file.HasAttribute("/", checkpoint::kValidatedOn)) {
-    DELINK_ASSIGN_OR_RETURN(h.validated_on,
-                            file.GetText("/", checkpoint::kValidatedOn));
+  const std::pair<const char*, std::string*> optional[] = {
+      {checkpoint::kValidatedOn, &h.validated_on},
+      {checkpoint::kProgram, &h.program}};
+  for (const auto& [name, value] : optional) {
+    if (!file.HasAttribute("/", name)) continue;
+    DELINK_ASSIGN_OR_RETURN(*value, file.GetText("/", name));
   }
   const std::pair<const char*, std::vector<double>*> lists[] = {
       {checkpoint::kStageLosses, &h.stage_losses},

@@ -123,9 +123,12 @@ absl::Status SetHeader(hdf5::File& file, const CheckpointHeader& h) {
   for (const auto& [name, value] : texts) {
     DELINK_RETURN_IF_ERROR(file.SetText("/", name, value));
   }
-  if (!h.validated_on.empty()) {
-    DELINK_RETURN_IF_ERROR(
-        file.SetText("/", checkpoint::kValidatedOn, h.validated_on));
+  const std::pair<const char*, const std::string*> optional[] = {
+      {checkpoint::kValidatedOn, &h.validated_on},
+      {checkpoint::kProgram, &h.program}};
+  for (const auto& [name, value] : optional) {
+    if (value->empty()) continue;
+    DELINK_RETURN_IF_ERROR(file.SetText("/", name, *value));
   }
   const std::pair<const char*, const std::vector<double>*> lists[] = {
       {checkpoint::kStageLosses, &h.stage_losses},

@@ -4,7 +4,9 @@
 #include <ctime>
 #include <fstream>
 
+#include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "absl/strings/str_join.h"
 
 namespace delink {
 
@@ -29,6 +31,14 @@ std::string ProcessorName() {
   return "unknown";
 }
 
-std::string DelinkVersion() { return DELINK_VERSION; }
+std::string BuildLine() {
+  std::string line =
+      absl::StrCat("delink ", DelinkVersion(), " (commit ", DelinkCommit());
+  const std::vector<std::string> features = DelinkFeatures();
+  if (!features.empty()) {
+    absl::StrAppend(&line, "; ", absl::StrJoin(features, ", "));
+  }
+  return line + ")";
+}
 
 }  // namespace delink

@@ -1,7 +1,9 @@
-// Where and when a run is at work: what its numbers are measured on.
+// Where, when and by what program a run is at work: what its numbers are
+// measured on.
 #pragma once
 
 #include <string>
+#include <vector>
 
 namespace delink {
 
@@ -13,5 +15,15 @@ std::string ProcessorName();
 
 // Of this build: "0.1.0".
 std::string DelinkVersion();
+
+// The commit that this program was built from, "58bc693d1f2e", with "-dirty"
+// behind it where files differed from it; "unknown" outside of git.
+std::string DelinkCommit();
+
+// What it was built with of what may be left out: "MPI", "oneDNN", ...
+std::vector<std::string> DelinkFeatures();
+
+// All of that in a line: "delink 0.1.0 (commit 58bc693d1f2e; MPI, oneDNN)".
+std::string BuildLine();
 
 }  // namespace delink

@@ -147,6 +147,8 @@ std::string ToText(const Inspection& i) {
       h.optimizer, FormatCount(static_cast<double>(i.unique_parameters)),
       FormatCount(static_cast<double>(i.virtual_parameters)),
       FormatBytes(i.bytes), h.format);
+  if (!h.program.empty())
+    absl::StrAppend(&text, "written by  ", h.program, "\n");
   if (!h.sources.empty()) absl::StrAppend(&text, "sources\n");
   for (const SourceCount& source : h.sources) {
     absl::StrAppend(&text, SourceText(source));
@@ -207,6 +209,7 @@ std::string ToJson(const Inspection& i) {
                  {"corpus", h.corpus},
                  {"sources", std::move(sources)},
                  {"seconds", h.seconds},
+                 {"program", h.program},
                  {"bytes", i.bytes},
                  {"unique_parameters", i.unique_parameters},
                  {"virtual_parameters", i.virtual_parameters},

@@ -130,6 +130,8 @@ absl::Status Observers::OnStart(StageRun& stage, const RunPosition& at) {
            {"stage", stage.stage().name},
            {"time", UtcNow()},
            {"version", DelinkVersion()},
+           {"commit", DelinkCommit()},
+           {"features", DelinkFeatures()},
            {"device", run_->env().device->name()},
            {"processor", ProcessorName()},
            {"cores", std::thread::hardware_concurrency()},

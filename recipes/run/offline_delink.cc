@@ -11,6 +11,7 @@
 #include "framework/sharing/delink.h"
 #include "framework/sharing/resolve.h"
 #include "framework/step/memory.h"
+#include "recipes/run/environment.h"
 #include "recipes/run/make_optimizer.h"
 #include "recipes/run/progress.h"
 #include "recipes/run/saved_model.h"
@@ -132,6 +133,7 @@ absl::StatusOr<OfflineDelinkReport> OfflineDelink(
                              .before = ReportSharing(*from, 0),
                              .after = ReportSharing(*to, 0)};
   CheckpointHeader header = saved->header();
+  header.program = BuildLine();
   BeginStage(saved->recipe(), header);
   if (static_cast<int64_t>(change.stage) != header.stage_index) {
     header.stage = saved->recipe().stages[change.stage].name;

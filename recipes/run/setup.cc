@@ -13,6 +13,7 @@
 #include "layers/kernels/find_kernels.h"
 #include "recipes/run/check_memory.h"
 #include "recipes/run/choose_device.h"
+#include "recipes/run/environment.h"
 #include "recipes/run/init_from.h"
 #include "recipes/run/make_optimizer.h"
 #include "recipes/run/prepare.h"
@@ -334,7 +335,8 @@ CheckpointHeader RunSetup::Header(const RunPosition& position,
                           .seed = recipe_.run.seed,
                           .vocab = recipe_.model->vocab,
                           .corpus = sources_->digests(),
-                          .seconds = seconds};
+                          .seconds = seconds,
+                          .program = BuildLine()};
   header.validated_on = ValidatedOn();
   position.Fill(&header);
   header.sources =

@@ -65,6 +65,10 @@ TEST_F(Commands, InspectTellsStageSharingAndTensors) {
   EXPECT_EQ(before["stage"], "pseudo");
   EXPECT_EQ(before["step"], kSwitch);
   EXPECT_EQ(before["vocab"], 257);
+  // The program says of itself what it writes of itself.
+  EXPECT_EQ(before["program"].get<std::string>() + "\n",
+            RunDelink({"--version"}).out);
+  EXPECT_THAT(text.out, HasSubstr("written by  delink "));
   EXPECT_EQ(before["sharing"]["attention"], json::parse("[[0,1,2,3]]"));
   EXPECT_LT(before["unique_parameters"], before["virtual_parameters"]);
   EXPECT_GT(before["bytes"], 0);
@@ -134,6 +138,7 @@ TEST_F(Commands, DelinkedByHandEqualsTheSwitchOfTheRun) {
               AllOf(HasSubstr("stage pseudo -> real"), HasSubstr("scale"),
                     HasSubstr("before"), HasSubstr("after")));
   const json seen = Json({"inspect", Path("by-hand"), "--json"});
+  EXPECT_THAT(seen["program"].get<std::string>(), HasSubstr("(commit "));
   EXPECT_EQ(seen["stage"], "real");
   EXPECT_EQ(seen["step"], kSwitch);
   EXPECT_EQ(seen["unique_parameters"], seen["virtual_parameters"]);

@@ -4,8 +4,11 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <map>
 #include <sstream>
+#include <string>
 
+#include "recipes/run/environment.h"
 #include "tests/testing/temp_dir.h"
 #include "tests/tools/program.h"
 
@@ -20,6 +23,7 @@ using ::testing::AllOf;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
+using ::testing::MatchesRegex;
 
 // A file that exists, for arguments that must name one.
 constexpr char kFile[] = "/etc/passwd";
@@ -91,11 +95,18 @@ TEST(Version, OfEveryCommand) {
     words.push_back("--version");
     const CommandLine line = Parse(words);
     EXPECT_EQ(line.exit_code, 0);
-    EXPECT_EQ(line.text, "delink " DELINK_VERSION "\n");
+    EXPECT_EQ(line.text, BuildLine() + "\n");
   }
   const Outcome outcome = RunDelink({"--version"});
   EXPECT_EQ(outcome.code, 0);
-  EXPECT_EQ(outcome.out, "delink " DELINK_VERSION "\n");
+  EXPECT_THAT(outcome.out,
+              MatchesRegex("delink " DELINK_VERSION
+                           " \\(commit ([0-9a-f]{12}(-dirty)?|unknown)"
+                           "(; [A-Za-z0-9, -]+)?\\)\n"));
+  for (const auto& [feature, built] : std::map<std::string, bool>(
+           {{"MPI", DELINK_HAS_MPI}, {"oneDNN", DELINK_HAS_ONEDNN}})) {
+    EXPECT_EQ(outcome.out.find(feature) != std::string::npos, built) << feature;
+  }
 }
 
 TEST(Usage, WhatIsWrongIsNamedWithTheNearestThatIsKnown) {

@@ -2,7 +2,11 @@
 // is refused, several ranks, and a program of one's own.
 #include <filesystem>
 #include <map>
+#include <string>
+#include <vector>
 
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "tests/tools/program_fixture.h"
 
 namespace delink::testing {
@@ -39,7 +43,13 @@ TEST_F(TrainProgram, MetricsHaveTheirFieldsAndReadBackBitForBit) {
       EXPECT_GT(row["flops_per_token"], 0);
       EXPECT_GT(row["peak_flops"], 0);
       EXPECT_GT(row["bytes"]["weights"], 0);
-      EXPECT_NE(row["version"], "");
+      // "delink 0.1.0 (commit 58bc693d1f2e; MPI, oneDNN)"
+      const auto& features = row["features"].get<std::vector<std::string>>();
+      EXPECT_EQ(absl::StrCat("delink ", row["version"].get<std::string>(),
+                             " (commit ", row["commit"].get<std::string>(),
+                             features.empty() ? "" : "; ",
+                             absl::StrJoin(features, ", "), ")\n"),
+                RunDelink({"--version"}).out);
     } else if (row.contains("event")) {
       ++switches;
       EXPECT_EQ(row["event"], "delink");

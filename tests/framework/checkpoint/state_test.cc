@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <string>
 #include <vector>
 
 #include "framework/base/rng.h"
@@ -171,6 +172,17 @@ TEST_F(StateTest, StorageMayChange) {
     EXPECT_EQ(small.Values(slab, state, param, held),
               expected.Values(slab, state, param, held));
   });
+}
+
+TEST_F(StateTest, TheProgramThatWroteItIsToldWhereItIsKnown) {
+  Rank rank(*device_, self_, {});
+  const auto program = [&](const CheckpointHeader& header) {
+    const std::string path =
+        *WriteCheckpoint(self_, dir_.path(), header, *rank.store, {}, 0);
+    return ReadHeader(path)->program;
+  };
+  EXPECT_EQ(program({.step = 1, .program = "delink 9.9"}), "delink 9.9");
+  EXPECT_EQ(program({.step = 2}), "");  // as early builds wrote them
 }
 
 TEST_F(StateTest, MissingStateIsAnError) {
