@@ -13,7 +13,9 @@
 #include "absl/strings/str_format.h"
 #include "framework/base/file.h"
 #include "framework/base/status_macros.h"
+#include "parallel/folder_lock.h"
 #include "parallel/launcher.h"
+#include "parallel/ofd_lock.h"
 
 namespace delink {
 namespace {
@@ -23,20 +25,6 @@ constexpr int kLines = 3;   // beats, compute, network
 
 std::string FileName(const std::string& folder, int rank) {
   return JoinPath(folder, absl::StrFormat("rank-%05d", rank));
-}
-
-// A lock belongs to the open file, so that ranks which are threads hold their
-// own, and is gone with it.
-struct flock WholeFile(short type) {
-  struct flock lock = {};
-  lock.l_type = type;
-  lock.l_whence = SEEK_SET;
-  return lock;
-}
-
-bool HeldBySomebody(int file) {
-  struct flock lock = WholeFile(F_RDLCK);
-  return fcntl(file, F_OFD_GETLK, &lock) == 0 && lock.l_type != F_UNLCK;
 }
 
 // One call, so that a reader sees the line before or after. What cannot be
@@ -83,8 +71,7 @@ absl::StatusOr<std::unique_ptr<Heartbeat>> Heartbeat::Create(
     close(file);
     return FileError(error, path, "write");
   }
-  struct flock lock = WholeFile(F_WRLCK);
-  const bool locked = fcntl(file, F_OFD_SETLK, &lock) == 0;
+  const bool locked = TryLockWhole(file) == 0;
   std::unique_ptr<Heartbeat> heartbeat(
       new Heartbeat(std::move(path), file, locked));
   heartbeat->Beat();
@@ -177,12 +164,9 @@ absl::Status CheckNobodyLives(const std::string& folder) {
     close(file);
     if (!lives) continue;
     const size_t who = lines.empty() ? 0 : lines[0].find("process");
-    return absl::AlreadyExistsError(absl::StrFormat(
-        "%s: another run is at work in this folder (%s); wait for its end, or "
-        "choose another --out",
+    return FolderInUse(
         ParentPath(folder),
-        lines.empty() ? name
-                      : lines[0].substr(std::min(who, lines[0].size()))));
+        lines.empty() ? name : lines[0].substr(std::min(who, lines[0].size())));
   }
   return absl::OkStatus();
 }

@@ -53,17 +53,25 @@ absl::Status RemoveEvents(const std::string& path) {
 
 }  // namespace
 
-absl::Status RunFolder::Prepare(const std::string& path, Mode mode) {
+absl::StatusOr<std::unique_ptr<FolderLock>> RunFolder::Take(
+    const std::string& path) {
+  if (PathExists(path) && !IsDirectory(path)) {
+    return absl::AlreadyExistsError(
+        absl::StrCat(path, ": is a file; choose another --out"));
+  }
+  DELINK_ASSIGN_OR_RETURN(std::unique_ptr<FolderLock> lock,
+                          FolderLock::Take(path));
+  // Ranks may outlive their rank 0 for some seconds.
   DELINK_RETURN_IF_ERROR(CheckNobodyLives(Ranks(path)));
+  return lock;
+}
+
+absl::Status RunFolder::Prepare(const std::string& path, Mode mode) {
   if (mode == Mode::kFresh && HoldsRun(path)) {
     return absl::AlreadyExistsError(
         absl::StrCat(path,
                      ": holds a run; add --resume to go on with it, "
                      "--overwrite to start again, or choose another --out"));
-  }
-  if (PathExists(path) && !IsDirectory(path)) {
-    return absl::AlreadyExistsError(
-        absl::StrCat(path, ": is a file; choose another --out"));
   }
   if (mode == Mode::kOverwrite) {
     // Only what a run writes: the folder may hold a person's own files.

@@ -1,16 +1,18 @@
 // The folder of a run: recipe.toml, metrics.jsonl, log.txt,
-// events.out.tfevents.*, checkpoints/, ranks/, diagnosis/.
+// events.out.tfevents.*, checkpoints/, ranks/, diagnosis/, lock.
 // Rank 0 writes; every function here is for rank 0 alone unless it says so.
 #pragma once
 
 #include <cstdint>
 #include <cstdio>
+#include <memory>
 #include <string>
 #include <utility>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "nlohmann/json_fwd.hpp"
+#include "parallel/folder_lock.h"
 
 namespace delink {
 
@@ -21,7 +23,11 @@ class RunFolder {
     kOverwrite,  // remove the run that is there
     kResume,     // go on; what is there stays
   };
-  // Makes the folder as `mode` says. One where a run is at work is refused.
+  // Comes before anything of the folder is read or written: the folder is this
+  // run's while the lock is held. One where a run is at work is refused.
+  static absl::StatusOr<std::unique_ptr<FolderLock>> Take(
+      const std::string& path);
+  // Makes the folder, which is taken, as `mode` says.
   static absl::Status Prepare(const std::string& path, Mode mode);
   // Whether a run is there.
   static bool HoldsRun(const std::string& path);

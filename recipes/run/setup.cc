@@ -90,6 +90,7 @@ absl::StatusOr<std::unique_ptr<RunSetup>> RunSetup::Create(
                     .ranks_per_gpu = run->recipe_.run.ranks_per_gpu},
                    world));
   DELINK_RETURN_IF_ERROR(AgreeOnInputs(comm, run->recipe_, *run->sources_));
+  DELINK_RETURN_IF_ERROR(AgreeOnStatus(comm, run->TakeFolder()));
   DELINK_RETURN_IF_ERROR(run->FindResume(options, models));
   DELINK_RETURN_IF_ERROR(AgreeOnStatus(comm, run->MakeModel(models)));
   DELINK_RETURN_IF_ERROR(run->FindInit(options));
@@ -154,6 +155,12 @@ absl::Status RunSetup::ReadInputs(const TrainOptions& options,
   DELINK_ASSIGN_OR_RETURN(sources_, Sources::Open(recipe_));
   DELINK_ASSIGN_OR_RETURN(recipe_, FitVocab(recipe_, sources_->corpus(0)));
   DELINK_ASSIGN_OR_RETURN(blend_, sources_->Place(recipe_.Weights(0), nullptr));
+  return absl::OkStatus();
+}
+
+absl::Status RunSetup::TakeFolder() {
+  if (!first()) return absl::OkStatus();
+  DELINK_ASSIGN_OR_RETURN(lock_, RunFolder::Take(out_));
   return absl::OkStatus();
 }
 

@@ -8,6 +8,7 @@
 
 #include "absl/status/statusor.h"
 #include "framework/checkpoint/checkpoint.h"
+#include "parallel/folder_lock.h"
 #include "parallel/launch.h"
 #include "recipes/models/model_list.h"
 #include "recipes/run/position.h"
@@ -20,7 +21,8 @@ namespace delink {
 
 class RunSetup {
  public:
-  // Reads and checks everything, then (and only then) makes the run's folder.
+  // Reads and checks everything, then (and only then) changes the run's folder,
+  // which is this run's from before it is first looked into.
   // Collective: every rank returns the same. InvalidArgument: the options or
   // the recipe are wrong.
   static absl::StatusOr<std::unique_ptr<RunSetup>> Create(
@@ -61,8 +63,10 @@ class RunSetup {
   absl::Status FindInit(const TrainOptions& options);
   absl::Status CheckInit(const TrainOptions& options) const;
   absl::Status MakeModel(const ModelList& models);
+  absl::Status TakeFolder();
   absl::Status LeaveCourse();
 
+  std::unique_ptr<FolderLock> lock_;  // rank 0's; outlives all that writes
   World* world_ = nullptr;
   Recipe recipe_;
   RunEnv env_;

@@ -1,4 +1,5 @@
-// Heartbeats, the verdict over them, and ranks that wait for one that is stuck.
+// Heartbeats, the verdict over them, ranks that wait for one that is stuck, and
+// folders that have one run at a time.
 #include "parallel/watchdog.h"
 
 #include <gmock/gmock.h>
@@ -6,11 +7,15 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
+#include <atomic>
 #include <mutex>
 #include <thread>
+#include <vector>
 
 #include "framework/base/file.h"
 #include "framework/comm/thread_communicator.h"
+#include "parallel/folder_lock.h"
 #include "tests/testing/temp_dir.h"
 
 namespace delink {
@@ -90,6 +95,65 @@ TEST(Heartbeat, AFolderInUseIsFoundOut) {
   EXPECT_THAT(std::string(status.message()),
               AllOf(HasSubstr(dir / "run:"), HasSubstr("another run"),
                     HasSubstr("process " + std::to_string(getpid()))));
+}
+
+TEST(FolderLock, HasOneHolderWhoIsNamed) {
+  const TempDir dir;
+  {
+    const auto lock = FolderLock::Take(dir / "a/run");
+    ASSERT_TRUE(lock.ok()) << lock.status();
+    const absl::Status status = FolderLock::Take(dir / "a/run").status();
+    EXPECT_EQ(status.code(), absl::StatusCode::kAlreadyExists);
+    EXPECT_THAT(std::string(status.message()),
+                AllOf(HasSubstr(dir / "a/run: another run is at work"),
+                      HasSubstr("process " + std::to_string(getpid()) + " on "),
+                      HasSubstr("choose another --out")));
+  }
+  // Nothing is left of a folder that was made for nothing; one that was there
+  // stays.
+  EXPECT_FALSE(PathExists(dir / "a/run"));
+  ASSERT_TRUE(FolderLock::Take(dir / "a").ok());
+  EXPECT_THAT(*ListDirectory(dir / "a"), IsEmpty());
+}
+
+TEST(FolderLock, OfTheDeadIsTakenOver) {
+  const TempDir dir;
+  const pid_t child = fork();
+  if (child == 0) {
+    const auto lock = FolderLock::Take(dir.path());
+    _exit(lock.ok() ? 0 : 1);  // as a process ends that is killed
+  }
+  int status = 0;
+  ASSERT_EQ(waitpid(child, &status, 0), child);
+  ASSERT_EQ(status, 0);
+  EXPECT_THAT(*ListDirectory(dir.path()), ElementsAre("lock"));
+  const auto lock = FolderLock::Take(dir.path());
+  ASSERT_TRUE(lock.ok()) << lock.status();
+  EXPECT_THAT(std::string(FolderLock::Take(dir.path()).status().message()),
+              HasSubstr("process " + std::to_string(getpid())));
+}
+
+// Holders remove the file, and the folder, while others are about to lock it.
+TEST(FolderLock, NeverHasTwoHolders) {
+  const TempDir dir;
+  std::atomic<int> holders = 0, most = 0, taken = 0;
+  std::vector<std::thread> threads;
+  for (int i = 0; i < 4; ++i) {
+    threads.emplace_back([&] {
+      for (int round = 0; round < 500; ++round) {
+        const auto lock = FolderLock::Take(dir / "run");
+        if (!lock.ok()) continue;
+        ++taken;
+        most = std::max(most.load(), ++holders);
+        std::this_thread::yield();
+        --holders;
+      }
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_GT(taken, 0);
+  EXPECT_EQ(most, 1);
+  EXPECT_FALSE(PathExists(dir / "run/lock"));
 }
 
 Suspect Rank(int64_t compute, int64_t network = 0) {

@@ -4,6 +4,7 @@
 #include <filesystem>
 #include <fstream>
 #include <functional>
+#include <future>
 
 #include "framework/base/sha256.h"
 #include "framework/checkpoint/checkpoint.h"
@@ -15,6 +16,8 @@ namespace {
 
 namespace fs = std::filesystem;
 
+using ::testing::AllOf;
+using ::testing::AnyOf;
 using ::testing::HasSubstr;
 
 void FlipByte(const std::string& path, int64_t at) {
@@ -383,6 +386,52 @@ TEST_F(BadInput, Runs) {
     steps += static_cast<int>(row.contains("loss"));
   }
   EXPECT_EQ(steps, 1);
+}
+
+// Several runs are started in one folder at once: one trains, whoever comes
+// while it does is refused, and whoever comes later finds it done.
+TEST_F(BadInput, OneRunAtATimeInAFolder) {
+  int refused = 0;
+  for (int round = 0; round < 10; ++round) {
+    const std::string name = "race" + std::to_string(round);
+    const Words more[] = {{}, {"--resume"}, {"--resume"}};
+    if (round % 2 == 1) {
+      // With a course to leave, which is what two must not do.
+      CopyRun(name);
+      fs::remove_all(Step(name, kSteps));
+    }
+    std::vector<std::future<Outcome>> runs;
+    for (const Words& words : more) {
+      if (round % 2 == 1 && words.empty()) continue;
+      runs.push_back(std::async(std::launch::async, [&name, &words] {
+        return RunDelink(TrainWords(name, words));
+      }));
+    }
+    int trained = 0;
+    for (std::future<Outcome>& run : runs) {
+      const Outcome outcome = run.get();
+      if (outcome.code == 0) {
+        ++trained;
+        continue;
+      }
+      EXPECT_EQ(outcome.code, 2) << outcome.err;
+      EXPECT_THAT(outcome.err,
+                  AnyOf(AllOf(HasSubstr(name + ": another run is at work"),
+                              HasSubstr("choose another --out")),
+                        HasSubstr(name + ": holds a run")));
+      refused +=
+          static_cast<int>(outcome.err.find("at work") != std::string::npos);
+    }
+    EXPECT_GE(trained, 1);
+    int step = 0;
+    for (const auto& row : Rows(Path(name) + "/metrics.jsonl")) {
+      if (!row.contains("loss")) continue;
+      EXPECT_EQ(row["step"], ++step) << name;
+    }
+    EXPECT_EQ(step, kSteps) << name;
+    EXPECT_FALSE(fs::exists(Path(name) + "/lock"));
+  }
+  EXPECT_GT(refused, 0);
 }
 
 // Room for the first checkpoint of the run and a half.
