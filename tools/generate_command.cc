@@ -48,15 +48,15 @@ absl::Status GenerateText(const Generate& command, const ModelList& models,
                                     .top_k = command.top_k,
                                     .top_p = command.top_p},
                        .seed = command.seed,
-                       .positions = saved->recipe().model->max_seq});
+                       .positions = saved->recipe().model->max_seq,
+                       .vocab = tokenizer->vocab_size()});
   generator.Prompt(prompt);
   StreamDecoder decoder(*tokenizer);
   Stream(command.prompt);
   for (int64_t i = 0; i < command.tokens; ++i) {
     const int32_t token = generator.Next();
     if (token == tokenizer->end_of_document()) break;
-    // A model's vocabulary may be padded with ids that mean nothing.
-    if (token < tokenizer->vocab_size()) Stream(decoder.Push(token));
+    Stream(decoder.Push(token));
   }
   Stream(decoder.Finish() + "\n");
   return absl::OkStatus();

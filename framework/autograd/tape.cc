@@ -18,6 +18,8 @@ void Tape::BeginForward(Phase phase, const VisitInputs& inputs) {
   grads_.clear();
   flops_ = 0;
   backward_flops_ = 0;
+  by_token_ = true;
+  states_asked_ = 0;
   memory_->Begin(phase);
 }
 
@@ -70,6 +72,7 @@ void Tape::Record(OpRecord op, bool trains) {
   }
   flops_ += op.flops;
   backward_flops_ += op.backward_flops;
+  by_token_ = by_token_ && op.by_token;
   memory_->Tick();
   if (recording()) ops_.push_back(std::move(op));
 }

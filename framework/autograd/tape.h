@@ -10,6 +10,7 @@
 //     ... forward kernel on tape.stream() ...
 //     tape.Record({.name = "gelu", .inputs = {x}, .outputs = {y},
 //                  .saves = {x},
+//                  .by_token = true,
 //                  .input = [=](Backward& b) {
 //                    const Tensor dx = b.NewGrad(x);
 //                    ... backward kernel: dx from b.grad(y), x.value() ...
@@ -29,9 +30,12 @@
 
 #include <cstdint>
 #include <functional>
+#include <memory>
+#include <utility>
 #include <vector>
 
 #include "framework/autograd/visit_memory.h"
+#include "framework/base/check.h"
 #include "framework/base/rng.h"
 #include "framework/device/backend.h"
 #include "framework/tensor/tensor.h"
@@ -70,6 +74,10 @@ struct OpRecord {
   std::vector<Var> inputs;
   std::vector<Var> outputs;
   std::vector<Var> saves;  // among inputs, outputs and tape.Output(...)s
+  // Each token of the outputs is made of the same token of the inputs, and of
+  // what a state knows of those before (Tape::State). A layer of such ops alone
+  // generates token by token; any other is computed from the first token on.
+  bool by_token = false;
   std::function<void(Backward&)> input;   // gradients of inputs
   std::function<void(Backward&)> weight;  // gradients of parameters
   // Writes the value of the only output once more, with the same bits (or those
@@ -81,11 +89,18 @@ struct OpRecord {
   double backward_flops = 0;  // of both closures
 };
 
-// What a layer may keep from one visit to the next outside training (a
-// key/value cache). Owned by whoever drives the visits.
+// What a module keeps from one visit to the next while a sequence is generated
+// (a key/value cache). It begins with the first token of a sequence.
 class VisitState {
  public:
   virtual ~VisitState() = default;
+};
+
+// Those of a layer, in the order in which its modules ask for them. Owned by
+// whoever drives the visits.
+struct VisitStates {
+  int64_t positions = 0;  // the most tokens that the sequence may have
+  std::vector<std::unique_ptr<VisitState>> made;
 };
 
 // Sums that a step collects on the device; one for each step.
@@ -110,8 +125,10 @@ struct VisitInputs {
   // [B, T], where rows hold several documents: the place of each token in its
   // own. Null: a row is one document.
   const int32_t* positions = nullptr;
-  int64_t first_position = 0;   // of token 0 (generation)
-  VisitState* state = nullptr;  // host object, may be null
+  int64_t first_position = 0;  // of token 0 (generation)
+  // Of generation token by token: the visit has only the tokens from
+  // first_position on. A host object; null: the visit has all tokens.
+  VisitStates* states = nullptr;
 };
 
 // y[n] += x[n]; y may be x. Supplied by whoever knows the kernels.
@@ -145,6 +162,8 @@ class Tape {
 
   double flops() const { return flops_; }
   double backward_flops() const { return backward_flops_; }
+  // Whether all ops of the forward say so (OpRecord::by_token).
+  bool by_token() const { return by_token_; }
 
   // ---- for ops -----------------------------------------------------------
   Device& device() const { return *env_.device; }
@@ -160,8 +179,22 @@ class Tape {
   Var Overwrite(Var x);
   // Memory for the op under way only.
   Tensor Scratch(const Shape& shape, DType dtype);
+  // For a module that keeps a state, where inputs().states is given: the one
+  // that it got at this call of the visit before, at first a new S(args...).
+  // Modules ask in the same order at every visit.
+  template <typename S, typename... Args>
+  S& State(Args&&... args) {
+    DELINK_CHECK(inputs_.states != nullptr) << "no state is kept";
+    auto& made = inputs_.states->made;
+    if (states_asked_ == made.size()) {
+      made.push_back(std::make_unique<S>(std::forward<Args>(args)...));
+    }
+    S* const state = dynamic_cast<S*>(made[states_asked_++].get());
+    DELINK_CHECK(state != nullptr) << "the state is another module's";
+    return *state;
+  }
   // `trains`: the op has parameters, so its outputs need gradients even where
-  // its inputs do not.
+  // its inputs do not. In every phase.
   void Record(OpRecord op, bool trains = false);
 
  private:
@@ -198,6 +231,8 @@ class Tape {
   std::vector<Grad> grads_;
   double flops_ = 0;
   double backward_flops_ = 0;
+  bool by_token_ = true;
+  size_t states_asked_ = 0;
 };
 
 // What closures see of a backward under way.

@@ -101,17 +101,18 @@ Var Attention::Project(Var x) {
 Var Attention::operator()(Var x) {
   const VisitInputs& inputs = x.tape().inputs();
   const Var qkv = Project(x);
-  if (inputs.state == nullptr) {
+  if (inputs.states == nullptr) {
     return dropout_(
         out_(ops::CausalAttention(qkv, heads_, kv_heads_, window_)));
   }
   DELINK_CHECK(!inputs.training && inputs.positions == nullptr);
-  KvCache* const cache = dynamic_cast<KvCache*>(inputs.state);
-  DELINK_CHECK(cache != nullptr) << "the state is another layer's";
-  cache->Append(x.tape().stream(), qkv.value(), 2 * kv_heads_ * head_dim_,
-                inputs.first_position);
-  return out_(ops::CachedAttention(qkv, heads_, kv_heads_, cache->value(),
-                                   cache->size(), window_));
+  Tape& tape = x.tape();
+  auto& cache =
+      tape.State<KvCache>(tape.device(), qkv.dim(0), inputs.states->positions);
+  cache.Append(tape.stream(), qkv.value(), 2 * kv_heads_ * head_dim_,
+               inputs.first_position);
+  return out_(ops::CachedAttention(qkv, heads_, kv_heads_, cache.value(),
+                                   cache.size(), window_));
 }
 
 }  // namespace delink

@@ -62,8 +62,8 @@ class Attention final : public Module {
   Attention(const Scope& s, const Config& c);
 
   // x [B, T, dim]. With inputs().positions a token sees its own document alone.
-  // Outside training with inputs().state given, which then is a KvCache, the
-  // tokens at inputs().first_position and on also see those before.
+  // With inputs().states given, where it keeps a KvCache, the tokens at
+  // inputs().first_position and on also see those before.
   Var operator()(Var x) override;
 
  private:

@@ -26,6 +26,7 @@ void RecordAdd(Var a, Var b, Var y) {
   a.tape().Record({.name = "add",
                    .inputs = {a, b},
                    .outputs = {y},
+                   .by_token = true,
                    .input = [=](Backward& back) {
                      back.PassGrad(y, a);
                      back.PassGrad(y, b);

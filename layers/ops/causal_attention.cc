@@ -159,7 +159,10 @@ Var CachedAttention(Var qkv, int64_t heads, int64_t kv_heads,
   args.v = Offset(cache, s.Hkv * s.Dh);
   args.kv_strides = {capacity * row, row};
   Forward(tape, KernelsOf(tape, qkv.dtype()), args);
-  tape.Record({.name = "cached_attention", .inputs = {qkv}, .outputs = {o}});
+  tape.Record({.name = "cached_attention",
+               .inputs = {qkv},
+               .outputs = {o},
+               .by_token = true});
   return o;
 }
 

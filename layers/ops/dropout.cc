@@ -26,6 +26,7 @@ Var Dropout(Var x, double rate, uint64_t name_hash) {
   tape.Record({.name = "dropout",
                .inputs = {x},
                .outputs = {y},
+               .by_token = true,
                .input = [=](Backward& back) mutable {
                  if (!x.needs_grad()) return;
                  args.x = back.grad(y).data();

@@ -79,6 +79,7 @@ Var EmbeddingLookup(Var tokens, Param& w, Param* p) {
                .inputs = {tokens},
                .outputs = {y},
                .saves = {tokens},
+               .by_token = true,
                .weight =
                    [=, &w](Backward& back) {
                      WeightGrad(back, first_position, positions, tokens, y, w,

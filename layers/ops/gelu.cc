@@ -29,6 +29,7 @@ void RecordGelu(Var x, Var y, GeluForm form) {
                    .inputs = {x},
                    .outputs = {y},
                    .saves = {x},
+                   .by_token = true,
                    .input =
                        [=](Backward& back) {
                          if (!x.needs_grad()) return;

@@ -85,7 +85,8 @@ Var Norm(Var x, std::span<const Var> terms, Param& w, Param& b, double eps) {
   KernelsOf(tape, x.dtype()).layer_norm_forward(tape.stream(), args);
   // Only now may the memory of the terms be another's.
   if (!terms.empty()) RecordAdd(terms[0], terms[1], x);
-  OpRecord op{.name = "layer_norm", .inputs = {x}, .outputs = {s.y}};
+  OpRecord op{
+      .name = "layer_norm", .inputs = {x}, .outputs = {s.y}, .by_token = true};
   if (recording) {
     op.saves = {x, s.mean, s.rstd};
     op.input = [=, &w](Backward& back) { InputGrad(back, s, w); };

@@ -122,6 +122,7 @@ void Record(Sizes s, const Input& in, Var y, Param& w, Param* b) {
        .inputs = in.vars(),
        .outputs = {y},
        .saves = in.vars(),
+       .by_token = true,
        .input = [=, &w](Backward& back) { InputGrad(back, s, in, y, w); },
        .weight = [=,
                   &w](Backward& back) { WeightGrad(back, s, in.x, y, w, b); },

@@ -71,6 +71,7 @@ Var Rotary(Var qkv, int64_t heads, int64_t kv_heads,
   tape.Record({.name = "rotary",
                .inputs = {qkv},
                .outputs = {y},
+               .by_token = true,
                .input = [=](Backward& back) mutable {
                  if (!qkv.needs_grad()) return;
                  args.inverse = true;

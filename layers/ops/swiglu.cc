@@ -31,6 +31,7 @@ Var SwiGlu(Var x) {
                .inputs = {x},
                .outputs = {y},
                .saves = {x},
+               .by_token = true,
                .input =
                    [=](Backward& back) {
                      if (!x.needs_grad()) return;

@@ -5,9 +5,17 @@
 
 #include <algorithm>
 #include <string>
+#include <utility>
+#include <vector>
 
+#include "layers/modules/attention.h"
+#include "layers/modules/embedding.h"
+#include "layers/modules/lm_head.h"
+#include "layers/modules/mlp.h"
+#include "layers/ops/add.h"
 #include "recipes/models/gpt.h"
 #include "recipes/models/llama.h"
+#include "tests/recipes/run/causal_mean.h"
 #include "tests/testing/gradcheck.h"
 
 namespace delink {
@@ -33,9 +41,82 @@ Config Tiny() {
   return c;
 }
 
-enum class Kind { kGpt, kLlama };
+// kMean... have layers of their own that mix positions: one with a state, one
+// without, and a head. kTwoAttentions has two states in a layer.
+enum class Kind {
+  kGpt,
+  kLlama,
+  kMean,
+  kMeanWithoutState,
+  kMeanHead,
+  kTwoAttentions
+};
+
+struct MixConfig {
+  Kind kind;
+  // Gets the number of tokens of every visit of the first block.
+  std::vector<int64_t>* seen = nullptr;
+};
+
+class MixBlock final : public Module {
+ public:
+  using Config = MixConfig;
+  MixBlock(const Scope& s, const Config& c)
+      : config_(c),
+        first_(s / "first", {.dim = 24, .heads = 4, .stddev = 0.3}),
+        second_(s / "second", {.dim = 24, .heads = 2, .stddev = 0.3}),
+        mlp_(s / "mlp", {.dim = 24, .hidden = 40, .stddev = 0.3}) {}
+
+  Var operator()(Var x) override {
+    if (config_.seen != nullptr) config_.seen->push_back(x.dim(1));
+    x = x + first_(x);
+    if (config_.kind == Kind::kTwoAttentions) x = x + second_(x);
+    if (config_.kind == Kind::kMean) x = x + mean_(x);
+    if (config_.kind == Kind::kMeanWithoutState) {
+      x = x + testing::CausalMean(x, nullptr);
+    }
+    return x + mlp_(x);
+  }
+
+ private:
+  MixConfig config_;
+  Attention first_, second_;
+  testing::MeanLayer mean_;
+  Mlp mlp_;
+};
+
+class MixHead final : public EpilogueModule {
+ public:
+  using Config = MixConfig;
+  MixHead(const Scope& s, const Config& c)
+      : config_(c), head_(s, {.dim = 24, .vocab = kVocab, .stddev = 0.3}) {}
+
+  void Loss(Var x) override { head_.Loss(Mixed(x)); }
+  Var Logits(Var x) override { return head_.Logits(Mixed(x)); }
+
+ private:
+  Var Mixed(Var x) { return config_.kind == Kind::kMeanHead ? mean_(x) : x; }
+
+  MixConfig config_;
+  testing::MeanLayer mean_;
+  LmHead head_;
+};
+
+std::unique_ptr<Sequential> BuildMix(const Scope& s, const MixConfig& c) {
+  auto model = std::make_unique<Sequential>(s);
+  model->Prologue<Embedding>(
+      "embed",
+      {.vocab = kVocab, .dim = 24, .positions = kPositions, .stddev = 0.3});
+  model->Block<MixBlock>(c);
+  for (int64_t i = 1; i < kLayers; ++i) model->Block<MixBlock>({c.kind});
+  model->Epilogue<MixHead>(c);
+  return model;
+}
 
 std::unique_ptr<Sequential> Build(Kind kind, const Scope& s) {
+  if (kind != Kind::kGpt && kind != Kind::kLlama) {
+    return BuildMix(s, {.kind = kind});
+  }
   if (kind == Kind::kGpt) return BuildGpt(s, Tiny<GptConfig>());
   auto c = Tiny<LlamaConfig>();
   c.rotary.base = 100;
@@ -51,7 +132,9 @@ std::unique_ptr<Sequential> Build(Kind kind, const Scope& s) {
 // A model of its own for a generator: nothing is shared with ModelRunner's.
 struct Model {
   Model(Kind kind, DType dtype)
-      : sequential(Build(kind, Scope(registry, dtype))),
+      : Model(dtype, [kind](const Scope& s) { return Build(kind, s); }) {}
+  Model(DType dtype, const ModelRunner::Build& build)
+      : sequential(build(Scope(registry, dtype))),
         store(*ParamStore::Create(*device, registry, sequential->blocks(),
                                   SharingMap(), 0,
                                   {.dtype = dtype,
@@ -106,11 +189,18 @@ TEST_P(Generation, CacheChangesNothing) {
             tolerance);
 }
 
-std::string NameOf(Kind kind) { return kind == Kind::kGpt ? "gpt" : "llama"; }
+std::string NameOf(Kind kind) {
+  constexpr const char* kNames[] = {"gpt",       "llama",
+                                    "mean",      "mean_without_state",
+                                    "mean_head", "two_attentions"};
+  return kNames[static_cast<int>(kind)];
+}
 
 INSTANTIATE_TEST_SUITE_P(
     Models, Generation,
-    ::testing::Combine(::testing::Values(Kind::kGpt, Kind::kLlama),
+    ::testing::Combine(::testing::Values(Kind::kGpt, Kind::kLlama, Kind::kMean,
+                                         Kind::kMeanWithoutState,
+                                         Kind::kMeanHead, Kind::kTwoAttentions),
                        ::testing::Values(DType::kF64, DType::kF32)),
     [](const auto& info) {
       return NameOf(std::get<0>(info.param)) + "_" +
@@ -182,6 +272,50 @@ TEST_P(GeneratorTest, APromptLongerThanTheContextIsCut) {
       testing::NormError(generator.Logits(),
                          LogitsWithoutCache(GetParam(), newer, DType::kF64)),
       1e-13);
+}
+
+// A layer whose ops all work so sees the new tokens alone, and begins anew
+// where the context is full; any other sees all, at first twice.
+TEST(Generator, LayersWithoutAStateAreComputedAnew) {
+  for (const auto& [kind, wanted] :
+       std::vector<std::pair<Kind, std::vector<int64_t>>>{
+           {Kind::kMean, {10, 1, 1, 6, 1}},
+           {Kind::kMeanWithoutState, {10, 10, 11, 12, 6, 7}},
+           {Kind::kMeanHead, {10, 1, 1, 6, 1}}}) {
+    std::vector<int64_t> seen;
+    Model model(DType::kF32, [&](const Scope& s) {
+      return BuildMix(s, {.kind = kind, .seen = &seen});
+    });
+    Generator generator(*model.sequential, *model.store,
+                        {.positions = kPositions});
+    generator.Prompt(std::vector<int32_t>(10, 1));
+    for (int i = 0; i < 5; ++i) generator.Next();
+    EXPECT_EQ(seen, wanted) << NameOf(kind);
+  }
+}
+
+// Ids that pad a vocabulary are not drawn, at any temperature.
+TEST_P(GeneratorTest, DrawsOnlyIdsOfTheVocabulary) {
+  Model model(GetParam(), DType::kF32);
+  constexpr int64_t kKnown = 9;
+  for (const double temperature : {0.0, 1.0, 100.0}) {
+    const std::vector<int32_t> tokens =
+        Draw(model,
+             {.sampling = {.temperature = temperature},
+              .positions = kPositions,
+              .vocab = kKnown},
+             60);
+    EXPECT_LT(*std::max_element(tokens.begin(), tokens.end()), kKnown);
+    const std::vector<int32_t> all = Draw(
+        model,
+        {.sampling = {.temperature = temperature}, .positions = kPositions},
+        60);
+    EXPECT_GE(*std::max_element(all.begin(), all.end()), kKnown);
+  }
+  Generator generator(*model.sequential, *model.store,
+                      {.positions = kPositions, .vocab = kKnown});
+  generator.Prompt(std::vector<int32_t>{7});
+  EXPECT_EQ(generator.Logits().size(), size_t{kKnown});
 }
 
 TEST_P(GeneratorTest, HoldsCachesAndNothingElse) {

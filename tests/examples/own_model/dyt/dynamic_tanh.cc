@@ -60,6 +60,7 @@ Var DynamicTanh(Var x, Param& slope, Param& scale) {
                .inputs = {x},
                .outputs = {y},
                .saves = {x},
+               .by_token = true,
                .input = input,
                .weight = weight},
               /*trains=*/true);
