@@ -14,7 +14,7 @@
 #                   [LABELS L...] [TIMEOUT SECONDS])
 #       a GoogleTest program NAME whose ranks all run every test (see
 #       tests/testing/mpi_main.h), run under mpirun as NAME_2, NAME_4, ... for
-#       each number in RANKS; nothing in a build without MPI
+#       each number in RANKS; nothing without DELINK_MPIRUN
 
 include(GNUInstallDirs)
 
@@ -137,7 +137,7 @@ set(DELINK_MPI_ENVIRONMENT
   OMPI_MCA_btl_vader_single_copy_mechanism=none)
 
 function(delink_mpi_test name)
-  if(NOT (DELINK_MPI AND MPI_FOUND))
+  if(NOT DELINK_MPIRUN)
     return()
   endif()
   cmake_parse_arguments(ARG "" "TIMEOUT" "SRCS;DEPS;LABELS" ${ARGN})
@@ -151,7 +151,7 @@ function(delink_mpi_test name)
   delink_precompiled(${name} test)
   delink_label_test(${name} ${ARG_LABELS})
   foreach(ranks IN LISTS ARG_UNPARSED_ARGUMENTS)
-    add_test(NAME ${name}_${ranks} COMMAND ${MPIEXEC_EXECUTABLE}
+    add_test(NAME ${name}_${ranks} COMMAND ${DELINK_MPIRUN}
       ${MPIEXEC_NUMPROC_FLAG} ${ranks} $<TARGET_FILE:${name}>)
     set_tests_properties(${name}_${ranks} PROPERTIES
       TIMEOUT ${ARG_TIMEOUT} PROCESSORS 2 LABELS "mpi;${ARG_LABELS}"
