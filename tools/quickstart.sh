@@ -48,6 +48,17 @@ delink=build/program/tools/delink
 
 heading() { printf '\n== %s (%d s)\n' "$1" "$SECONDS"; }
 
+# Kernels for GPUs take minutes to compile, wherever there is a CUDA toolkit.
+has_gpu() {
+  [[ $(nvidia-smi -L 2>/dev/null) == *GPU* ]] ||
+    compgen -G "/dev/nvidia[0-9]*" >/dev/null
+}
+
+# Whether the build folder has been told to have them all the same.
+asked_for_cuda() {
+  grep -q -s "^DELINK_CUDA:.*=ON$" build/program/CMakeCache.txt
+}
+
 # The King James Bible, one verse a line and one chapter a file.
 print_text() {
   rm -rf "$1.new"
@@ -145,8 +156,14 @@ needs=()
 tools/install_deps.sh "${needs[@]}"
 
 heading "build"
-cmake --preset program --log-level=WARNING >/dev/null
-cmake --build --preset program
+cuda=()
+if ! has_gpu && ! asked_for_cuda; then
+  cuda=(-DDELINK_CUDA=OFF)
+  echo "no GPU with a driver here, so none of the kernels for one; to have them:" \
+    "cmake --preset program -DDELINK_CUDA=ON (docs/cuda.md)"
+fi
+cmake --preset program --log-level=WARNING "${cuda[@]}" >/dev/null
+cmake --build --preset program --target delink
 
 heading "corpus"
 mkdir -p "$out"
