@@ -70,22 +70,26 @@ void SwitchPolicy::AddProbe(int64_t step, const Agreement& agreement) {
   Trim();
 }
 
+bool SwitchPolicy::WindowIsFull() const {
+  return static_cast<int64_t>(history_.losses.size()) == config_.window;
+}
+
 std::optional<double> SwitchPolicy::Fall() const {
-  if (static_cast<int64_t>(history_.losses.size()) < config_.window) {
-    return std::nullopt;
-  }
+  if (!WindowIsFull()) return std::nullopt;
   return -Slope(history_.losses) * static_cast<double>(config_.window);
 }
 
 std::optional<double> SwitchPolicy::Ratio() const {
-  if (history_.probes.size() < kMinProbes) return std::nullopt;
-  double together = 0, apart = 0;
+  if (!WindowIsFull()) return std::nullopt;
+  double sum = 0;
+  size_t counted = 0;
   for (const SwitchHistory::Probe& probe : history_.probes) {
-    together += probe.together;
-    apart += probe.apart;
+    if (!(probe.apart > 0)) continue;
+    sum += probe.together / probe.apart;
+    ++counted;
   }
-  if (!(apart > 0)) return std::nullopt;
-  return together / apart;
+  if (counted < kMinProbes) return std::nullopt;
+  return sum / static_cast<double>(counted);
 }
 
 std::optional<std::string> SwitchPolicy::Due() const {
@@ -99,8 +103,8 @@ std::optional<std::string> SwitchPolicy::Due() const {
   if (const auto ratio = Ratio();
       config_.gradient > 0 && ratio.has_value() && *ratio <= config_.gradient) {
     return absl::StrFormat(
-        "the gradients of layers that share agree to %.3g over the last %d "
-        "probes (1: not at all), no more than %g",
+        "the gradients of layers that share agree to %.3g in the mean of the "
+        "last %d probes (1: not at all), no more than %g",
         *ratio, history_.probes.size(), config_.gradient);
   }
   return std::nullopt;

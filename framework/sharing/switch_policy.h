@@ -18,8 +18,9 @@ struct SwitchPolicyConfig {
   // through a full window. 0: not asked.
   double plateau = 0;
   // |sum g_l|^2 / sum |g_l|^2, which is 1 for unrelated layers and n for n
-  // layers that agree: due when its average over the window is at most this. 0:
-  // not asked.
+  // layers that agree: due when its mean over the probes of a full window is at
+  // most this. Every probe counts the same, so one with large gradients does
+  // not decide. 0: not asked.
   double gradient = 0;
   int64_t window = 100;  // steps, 2 or more
 };
@@ -76,6 +77,8 @@ class SwitchPolicy {
 
  private:
   void Trim();
+  // Of steps with a loss.
+  bool WindowIsFull() const;
 
   SwitchPolicyConfig config_;
   SwitchHistory history_;

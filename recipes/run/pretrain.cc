@@ -112,8 +112,9 @@ absl::Status PassOver(const RunSetup& run, StageRun& stage,
                       const TriedStep& tried, double most, SkipWatch& skips) {
   const StepResult& result = tried.result;
   const bool finite = std::isfinite(result.loss + result.grad_norm);
-  DELINK_ASSIGN_OR_RETURN(const bool passes,
-                          skips.Passes(tried.step, result.grad_norm, finite));
+  DELINK_ASSIGN_OR_RETURN(
+      const bool passes,
+      skips.Passes(tried.step, result.grad_norm, finite, most));
   if (!passes) return NotFinite(run, stage, tried);
   if (!run.first()) return absl::OkStatus();
   DELINK_LOG(kWarning) << "step " << tried.step << " is skipped: "

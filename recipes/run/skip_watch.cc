@@ -38,8 +38,10 @@ double SkipWatch::Threshold() const {
          skip_.outlier * std::sqrt(squares / static_cast<double>(window));
 }
 
-absl::StatusOr<bool> SkipWatch::Passes(int64_t step, double norm, bool finite) {
+absl::StatusOr<bool> SkipWatch::Passes(int64_t step, double norm, bool finite,
+                                       double most) {
   if (!finite && !skip_.nonfinite) return false;
+  if (finite) Remember(std::min(norm, most));
   ++skipped_;
   ++in_row_;
   if (in_row_ <= skip_.most) return true;
@@ -53,6 +55,10 @@ absl::StatusOr<bool> SkipWatch::Passes(int64_t step, double norm, bool finite) {
 
 void SkipWatch::Add(double norm) {
   in_row_ = 0;
+  Remember(norm);
+}
+
+void SkipWatch::Remember(double norm) {
   if (skip_.outlier <= 0) return;
   norms_.push_back(norm);
   if (norms_.size() > static_cast<size_t>(skip_.window) + 1) {

@@ -1,11 +1,13 @@
 // Decides which steps are passed over: what [optimizer.skip] says.
 //
 // An outlying step is one whose gradient norm is above mean + outlier *
-// deviation of the last `window` norms of steps that were not skipped. The
-// threshold of a step is known before the step before has ended: it looks at
-// the norms of the steps before that one, so that the host may give the device
-// a step while it is still at work. Norms jump where layers are delinked, so a
-// stage begins with an empty window.
+// deviation of the last `window` norms. Of a step that was skipped the window
+// has the threshold that it was above: a single spike does not raise it by
+// much, while norms that stay high do within some steps. The threshold of a
+// step is known before the step before has ended: it looks at the norms of the
+// steps before that one, so that the host may give the device a step while it
+// is still at work. Norms jump where layers are delinked, so a stage begins
+// with an empty window.
 //
 // The same on every rank, and in every checkpoint.
 #pragma once
@@ -29,10 +31,11 @@ class SkipWatch {
   // The largest norm that the next step may have; 0: any.
   double Threshold() const;
 
-  // Whether the run goes on after a step that was skipped, finite or not. False
-  // for one that is not to be passed over. FailedPrecondition: too many in a
-  // row.
-  absl::StatusOr<bool> Passes(int64_t step, double norm, bool finite);
+  // Whether the run goes on after a step that was skipped, finite or not; it
+  // had the threshold `most`. False for one that is not to be passed over.
+  // FailedPrecondition: too many in a row.
+  absl::StatusOr<bool> Passes(int64_t step, double norm, bool finite,
+                              double most);
   // A step that was not skipped.
   void Add(double norm);
   void BeginStage() { norms_.clear(); }
@@ -44,6 +47,8 @@ class SkipWatch {
   std::vector<double> Saved() const;
 
  private:
+  void Remember(double norm);
+
   OptimizerConfig::Skip skip_;
   std::deque<double> norms_;  // the newest last, one more than the window
   int64_t skipped_ = 0, in_row_ = 0;

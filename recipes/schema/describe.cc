@@ -121,9 +121,9 @@ void DescribeUntil(Section& s, Until& until) {
            .max = 1e3});
   s.Float("gradient", &until.gradient,
           {.doc = "the stage ends sooner, where the gradients of the layers "
-                  "that share agree no more: (sum g)^2 / sum g^2 over the "
-                  "probes of `window` steps, at most n where n layers share "
-                  "and 1 where they are unrelated, falls to it",
+                  "that share agree no more: (sum g)^2 / sum g^2, at most n "
+                  "where n layers share and 1 where they are unrelated, in "
+                  "the mean of the probes of a full window, falls to it",
            .above = 0.0,
            .max = 1e6});
   s.Int("window", &until.window,

@@ -173,7 +173,9 @@ void DescribeSkip(Section& s, OptimizerConfig::Skip& skip) {
                  "run"});
   s.Float("outlier", &skip.outlier,
           {.doc = "a gradient norm that is so many standard deviations above "
-                  "the mean of the last `window` steps; 0: none",
+                  "the mean of the last `window` steps, where one that was "
+                  "skipped counts as the largest norm it might have had; 0: "
+                  "none",
            .min = 0.0,
            .max = 1e6});
   s.Int("window", &skip.window,

@@ -144,25 +144,25 @@ Agreement AgreementAt(int64_t step) {
 }
 
 int64_t DueAtProbe(SwitchPolicy policy, int64_t every, int64_t steps) {
-  for (int64_t step = every; step <= steps; step += every) {
-    policy.AddProbe(step, AgreementAt(step));
+  for (int64_t step = 1; step <= steps; ++step) {
+    policy.AddLoss(2);
+    if (step % every == 0) policy.AddProbe(step, AgreementAt(step));
     if (policy.Due().has_value()) return step;
   }
   return 0;
 }
 
-TEST(Gradient, IsTheRatioOfSumsOverTheWindow) {
+TEST(Gradient, IsTheMeanOfTheAgreementsOverTheWindow) {
   for (const double threshold : {6.0, 2.0, 1.1}) {
-    for (const int64_t every : {1, 10, 30}) {
+    for (const int64_t every : {1, 10, 25}) {
       int64_t expected = 0;
-      for (int64_t last = 3 * every; expected == 0; last += every) {
-        double together = 0, apart = 0;
-        for (int64_t step = last; step > last - 100 && step > 0;
-             step -= every) {
-          together += AgreementAt(step).together;
-          apart += AgreementAt(step).apart;
+      for (int64_t last = 100; expected == 0; last += every) {
+        double sum = 0, count = 0;
+        for (int64_t step = last; step > last - 100; step -= every) {
+          sum += AgreementAt(step).together / AgreementAt(step).apart;
+          count += 1;
         }
-        if (together / apart <= threshold) expected = last;
+        if (sum / count <= threshold) expected = last;
       }
       EXPECT_EQ(DueAtProbe(SwitchPolicy({.gradient = threshold}), every, 5000),
                 expected)
@@ -181,6 +181,7 @@ TEST(Gradient, OfADecayIsWhereTheLogarithmSays) {
   SwitchPolicy policy({.gradient = threshold});
   int64_t due = 0;
   for (int64_t step = 1; due == 0 && step < 5000; ++step) {
+    policy.AddLoss(2);
     policy.AddProbe(step,
                     {.together = 1 + 11 * std::exp(-step / 300.0), .apart = 1});
     if (policy.Due().has_value()) due = step;
@@ -188,23 +189,49 @@ TEST(Gradient, OfADecayIsWhereTheLogarithmSays) {
   EXPECT_EQ(due, first + 99);
 }
 
+TEST(Gradient, WaitsForAFullWindow) {
+  EXPECT_EQ(DueAtProbe(SwitchPolicy({.gradient = 13}), 1, 500), 100);
+  EXPECT_EQ(DueAtProbe(SwitchPolicy({.gradient = 13, .window = 30}), 7, 500),
+            30);
+}
+
+// A probe whose gradients are large, or small, counts as the others do.
+TEST(Gradient, OneSpikeDoesNotDecide) {
+  for (const double spike : {1e-6, 1.0, 1e6}) {
+    SwitchPolicy policy({.gradient = 2.6, .window = 50});
+    for (int64_t step = 1; step <= 50; ++step) {
+      policy.AddLoss(2);
+      if (step % 5 != 0) continue;
+      const double apart = step == 30 ? spike : 1;
+      const double agreement = step == 30 ? 1.5 : 2.9;
+      policy.AddProbe(step, {.together = agreement * apart, .apart = apart});
+    }
+    EXPECT_THAT(policy.Ratio(), Optional(::testing::DoubleEq(2.76))) << spike;
+    EXPECT_EQ(policy.Due(), std::nullopt) << spike;
+  }
+}
+
 TEST(Gradient, WaitsForThreeProbesHoweverRare) {
   SwitchPolicy policy({.gradient = 1.5, .window = 10});
+  for (int step = 0; step < 10; ++step) policy.AddLoss(2);
   policy.AddProbe(100, {.together = 1, .apart = 1});
   policy.AddProbe(200, {.together = 1, .apart = 1});
   EXPECT_EQ(policy.Due(), std::nullopt);
   policy.AddProbe(300, {.together = 2, .apart = 1});
   EXPECT_THAT(policy.Ratio(), Optional(::testing::DoubleEq(4.0 / 3)));
-  EXPECT_THAT(policy.Due(), Optional(HasSubstr("agree to 1.33 over the last 3 "
-                                               "probes")));
+  EXPECT_THAT(policy.Due(), Optional(HasSubstr("agree to 1.33 in the mean of "
+                                               "the last 3 probes")));
   policy.AddProbe(400, {.together = 3, .apart = 1});
   EXPECT_EQ(policy.history().probes.size(), 3u);
   EXPECT_EQ(policy.Due(), std::nullopt);
 }
 
 TEST(Gradient, LeavesOutWhatSaysNothing) {
-  SwitchPolicy policy({.gradient = 1.5});
-  for (int64_t step = 1; step <= 5; ++step) policy.AddProbe(step, {});
+  SwitchPolicy policy({.gradient = 1.5, .window = 5});
+  for (int64_t step = 1; step <= 5; ++step) {
+    policy.AddLoss(2);
+    policy.AddProbe(step, {});
+  }
   EXPECT_EQ(policy.Due(), std::nullopt) << "zero gradients agree with nothing";
   policy.AddProbe(6, {.together = kNaN, .apart = 1});
   policy.AddProbe(7, {.together = 1, .apart = INFINITY});

@@ -32,24 +32,71 @@ TEST(SkipWatchTest, AThresholdLooksAtTheStepsBeforeTheLast) {
   EXPECT_EQ(watch.Threshold(), 0);
 }
 
+// Of what was skipped the window has the threshold.
+TEST(SkipWatchTest, ASpikeRaisesTheThresholdByLittle) {
+  SkipWatch watch({.outlier = 2, .window = 4}, {});
+  for (const double norm : {1.0, 3.0, 1.0, 3.0, 2.0}) watch.Add(norm);
+  const double most = watch.Threshold();
+  EXPECT_EQ(most, 4);
+  EXPECT_TRUE(*watch.Passes(6, 1e9, true, most));
+  watch.Add(2);
+  watch.Add(2);
+  // 3, 2, 4, 2
+  EXPECT_DOUBLE_EQ(watch.Threshold(), 2.75 + 2 * std::sqrt(0.6875));
+}
+
+// Norms that stay three times as high are skipped for some steps, not for ever.
+TEST(SkipWatchTest, ALastingRiseIsFollowed) {
+  SkipWatch watch({.outlier = 4, .window = 50, .most = 50}, {});
+  int skipped = 0;
+  for (int64_t step = 1; step <= 400; ++step) {
+    const double norm = (step <= 100 ? 1.0 : 3.0) *
+                        (1 + 0.1 * std::sin(static_cast<double>(step * step)));
+    const double most = watch.Threshold();
+    if (most == 0 || norm <= most) {
+      watch.Add(norm);
+    } else {
+      EXPECT_GT(step, 100);
+      EXPECT_LT(step, 150);
+      EXPECT_TRUE(watch.Passes(step, norm, true, most).ok());
+      ++skipped;
+    }
+  }
+  EXPECT_GT(skipped, 3);
+  EXPECT_LT(skipped, 25);
+}
+
+TEST(SkipWatchTest, WhatIsNotFiniteIsNotInTheWindow) {
+  SkipWatch watch({.nonfinite = true, .outlier = 2, .window = 4}, {});
+  for (const double norm : {1.0, 3.0, 1.0, 3.0, 2.0}) watch.Add(norm);
+  const std::vector<double> before = watch.Saved();
+  for (const double norm :
+       {static_cast<double>(NAN), static_cast<double>(INFINITY)}) {
+    EXPECT_TRUE(*watch.Passes(6, norm, false, watch.Threshold()));
+  }
+  std::vector<double> after = watch.Saved();
+  after[0] = after[1] = 0;
+  EXPECT_EQ(after, before);
+}
+
 TEST(SkipWatchTest, WhatIsSavedGoesOn) {
   SkipWatch watch({.nonfinite = true, .outlier = 3, .window = 4, .most = 2},
                   {});
   EXPECT_TRUE(watch.Saved().empty());
   for (const double norm : {1.0, 3.0, 1.0, 3.0, 2.0}) watch.Add(norm);
-  EXPECT_TRUE(*watch.Passes(6, INFINITY, false));
+  EXPECT_TRUE(*watch.Passes(6, INFINITY, false, watch.Threshold()));
   SkipWatch again({.nonfinite = true, .outlier = 3, .window = 4, .most = 2},
                   watch.Saved());
   EXPECT_EQ(again.Threshold(), watch.Threshold());
   EXPECT_EQ(again.skipped(), 1);
-  EXPECT_TRUE(*again.Passes(7, 9.0, true));
-  EXPECT_THAT(std::string(again.Passes(8, 9.0, true).status().message()),
+  EXPECT_TRUE(*again.Passes(7, 9.0, true, 5.0));
+  EXPECT_THAT(std::string(again.Passes(8, 9.0, true, 5.0).status().message()),
               HasSubstr("3 steps in a row"));
 }
 
 TEST(SkipWatchTest, OneThatIsNotFiniteEndsTheRunUnlessToldOtherwise) {
   SkipWatch watch({.outlier = 3}, {});
-  EXPECT_FALSE(*watch.Passes(1, NAN, false));
+  EXPECT_FALSE(*watch.Passes(1, NAN, false, 0));
   EXPECT_EQ(watch.skipped(), 0);
 }
 
@@ -102,11 +149,8 @@ TEST_F(SkipTest, OutliersAreSkippedAndTold) {
     if (outlier || normal) {
       EXPECT_EQ(row.contains("skipped"), outlier) << row.dump();
     }
-    if (row.contains("skipped")) {
-      ++skipped;
-    } else {
-      norms.push_back(norm);
-    }
+    skipped += row.contains("skipped") ? 1 : 0;
+    norms.push_back(row.contains("skipped") ? mean : norm);
   }
   EXPECT_GT(skipped, 0);
   EXPECT_NE(FirstDifference(runs_.Load("a", 20), runs_.Load("plain", 20)), "");

@@ -108,8 +108,8 @@ TEST_F(MeasuredTest, APlateauEndsTheStage) {
 }
 
 TEST_F(MeasuredTest, DisagreementOfTheGradientsEndsTheStage) {
-  // Three probes make the first decision; with a threshold that nothing
-  // exceeds it is taken then, with one that nothing falls to never.
+  // The first full window makes the first decision; with a threshold that
+  // nothing exceeds it is taken then, with one that nothing falls to never.
   const auto sets = [](const std::string& threshold) {
     return std::vector<std::string>{
         "stage.0.until={gradient=" + threshold + ",window=12,steps=16}",
@@ -118,7 +118,7 @@ TEST_F(MeasuredTest, DisagreementOfTheGradientsEndsTheStage) {
   for (const int ranks : {1, 4}) {
     const std::string n = std::to_string(ranks);
     Go({.ranks = ranks, .sets = sets("4.01"), .out = "soon" + n});
-    EXPECT_EQ(SwitchSteps("soon" + n), Steps{6});
+    EXPECT_EQ(SwitchSteps("soon" + n), Steps{12});
     Go({.ranks = ranks, .sets = sets("1e-9"), .out = "never" + n});
     EXPECT_EQ(SwitchSteps("never" + n), Steps{16});
     const std::vector<Probe> probes = runs_.Probes("never" + n);
