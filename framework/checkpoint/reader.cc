@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <filesystem>
 #include <memory>
+#include <numeric>
 #include <system_error>
 #include <utility>
 
@@ -279,7 +280,10 @@ absl::StatusOr<SharingMap> ReadSharing(const std::string& path,
           ", from where it cannot take its weights; another program wrote it"));
     }
     std::vector<int>& leaders = sharing.leaders[decl.part];
-    leaders.resize(static_cast<size_t>(blocks));
+    if (leaders.empty()) {
+      leaders.resize(static_cast<size_t>(blocks));
+      std::iota(leaders.begin(), leaders.end(), 0);
+    }
     leaders[static_cast<size_t>(block)] = leader;
   }
   return sharing;

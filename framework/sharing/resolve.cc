@@ -82,13 +82,14 @@ absl::StatusOr<SharingMap> ResolveSharing(const ShareSpec& spec,
                                           int blocks) {
   const std::vector<std::string> parts = PartsOf(registry, blocks);
   DELINK_ASSIGN_OR_RETURN(SharingMap map, ResolveSharing(spec, parts, blocks));
-  for (const auto& [part, leaders] : map.leaders) {
+  for (auto& [part, leaders] : map.leaders) {
+    std::map<int, int> first;  // block that has the part, by leader of all
     for (int block = 0; block < blocks; ++block) {
-      const int leader = leaders[static_cast<size_t>(block)];
-      if (DeclaredIn(registry, block, part) ==
-          DeclaredIn(registry, leader, part)) {
-        continue;
-      }
+      const Declared declared = DeclaredIn(registry, block, part);
+      int& leader = leaders[static_cast<size_t>(block)];
+      leader =
+          declared.empty() ? block : first.emplace(leader, block).first->second;
+      if (declared == DeclaredIn(registry, leader, part)) continue;
       return absl::InvalidArgumentError(absl::StrCat(
           "share: blocks ", leader, " and ", block,
           " declare different parameters in ", part,

@@ -20,8 +20,9 @@ absl::StatusOr<SharingMap> ResolveSharing(const ShareSpec& spec,
                                           const std::vector<std::string>& parts,
                                           int blocks);
 
-// The same for a model, whose blocks must declare the same parameters in every
-// part that they share.
+// The same for a model. Blocks that have nothing of a part are passed over, as
+// the attention of a hybrid is not in all; what is left of a set shares, and
+// must declare the same parameters.
 absl::StatusOr<SharingMap> ResolveSharing(const ShareSpec& spec,
                                           const ParamRegistry& registry,
                                           int blocks);

@@ -78,6 +78,43 @@ TEST_F(ResolveTest, RefusesBlocksThatDiffer) {
   EXPECT_TRUE(ResolveSharing(Spec("none"), registry, 2).ok());
 }
 
+// Blocks 1, 2 and 5 of six have attention.
+TEST_F(ResolveTest, PassesOverBlocksWithoutThePart) {
+  ParamRegistry registry;
+  for (int i = 0; i < kBlocks; ++i) {
+    const Scope block =
+        Scope(registry).Layer(i + 1, "blocks/" + std::to_string(i));
+    block.Part("mlp").Param("up", {.shape = {3}});
+    if (i == 1 || i == 2 || i == 5) {
+      block.Part("attention").Param("qkv", {.shape = {4}});
+    }
+  }
+  const auto map = [&](const char* text) {
+    return ResolveSharing(Spec(text), registry, kBlocks).value();
+  };
+  const SharingMap all = map("all");
+  EXPECT_THAT(all.leaders.at("mlp"), ElementsAre(0, 0, 0, 0, 0, 0));
+  EXPECT_THAT(all.leaders.at("attention"), ElementsAre(0, 1, 1, 3, 4, 1));
+  EXPECT_THAT(map("groups:2").leaders.at("attention"),
+              ElementsAre(0, 1, 1, 3, 4, 5));
+  EXPECT_THAT(map("cycle:2").leaders.at("attention"),
+              ElementsAre(0, 1, 2, 3, 4, 1));
+  EXPECT_EQ(Sharers(all, "attention", 2, kBlocks), 3);
+  EXPECT_EQ(Sharers(all, "attention", 1, kBlocks), 1);
+  const auto origins =
+      RelationOf(registry, kBlocks, all, map("attention=cycle:2"));
+  ASSERT_TRUE(origins.ok()) << origins.status();
+  const std::vector<Slab> slabs =
+      LayOutSlabs(registry, kBlocks, map("attention=cycle:2"));
+  for (size_t s = 0; s < slabs.size(); ++s) {
+    const bool mlp = slabs[s].part == "mlp";
+    EXPECT_EQ((*origins)[s].before, mlp ? 6 : 3) << slabs[s].name;
+    EXPECT_EQ((*origins)[s].after,
+              slabs[s].name == "blocks/1/attention" ? 2 : 1)
+        << slabs[s].name;
+  }
+}
+
 TEST_F(ResolveTest, RelatesNewSlabsToOld) {
   const SharingMap from = Map("attention=all,mlp=groups:2");
   const SharingMap to = Map("attention=groups:3,mlp=groups:2");

@@ -61,7 +61,7 @@ absl::Status RunRank(const RunRequest& request, const std::string& recipe,
                              .threads = request.lane_threads ? 2 : 1,
                              .trace = request.trace,
                              .trace_steps = request.trace_steps};
-  const ModelList models = BuiltInModels();
+  const ModelList models = request.models();
   DELINK_ASSIGN_OR_RETURN(const std::unique_ptr<RunSetup> run,
                           RunSetup::Create(options, models, world));
   return Train(*run, options.until_step).status();

@@ -11,6 +11,7 @@
 
 #include "absl/status/status.h"
 #include "nlohmann/json_fwd.hpp"
+#include "recipes/models/model_list.h"
 #include "recipes/run/trace_file.h"
 #include "tests/testing/temp_dir.h"
 
@@ -63,6 +64,7 @@ struct RunRequest {
   std::string trace;  // a path
   TraceSteps trace_steps = {};
   bool lane_threads = false;
+  ModelList (*models)() = BuiltInModels;
 };
 
 // The recipes that every property of a run is tested with: of each kind of
