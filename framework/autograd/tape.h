@@ -193,8 +193,8 @@ class Tape {
     DELINK_CHECK(state != nullptr) << "the state is another module's";
     return *state;
   }
-  // `trains`: the op has parameters, so its outputs need gradients even where
-  // its inputs do not. In every phase.
+  // Called by every op, in every phase. `trains`: the op has parameters, so its
+  // outputs need gradients even where its inputs do not.
   void Record(OpRecord op, bool trains = false);
 
  private:

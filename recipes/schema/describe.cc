@@ -72,8 +72,9 @@ void ShareKey(Section& section, ShareSpec* share) {
       "part";
   field.doc =
       "which layers share weights: all of them, N runs of consecutive layers, "
-      "every N-th layer, or none. In a table, parts that are not listed share "
-      "nothing: `{ attention = \"all\", mlp = \"groups:4\" }`";
+      "where N divides the layers, every N-th layer, or none. In a table, "
+      "parts that are not listed share nothing: `{ attention = \"all\", mlp = "
+      "\"groups:4\" }`. Blocks without a part are passed over";
   field.fixed = true;
   field.read = [=](const Value& given, Report& report) {
     if (const Table* table = given.As<Table>()) {
@@ -215,10 +216,12 @@ void DescribeSchedule(Section& s, ScheduleConfig& schedule) {
          .min = 1,
          .max = kMaxSteps});
   SpanKey(s, "warmup", &schedule.warmup,
-          "linear warm-up to the peak at the start of the run");
+          "linear warm-up to the peak at the start of the run; the first of W "
+          "steps has 1/W of it");
   SpanKey(s, "decay", &schedule.decay, "the last stretch of a wsd schedule");
   s.Float("final_ratio", &schedule.final_ratio,
-          {.doc = "learning rate at the end of the run over the peak",
+          {.doc = "learning rate of the last step over the peak; with 0 the "
+                  "last step moves no weight",
            .min = 0.0,
            .max = 1.0});
   if (!s.complete()) return;
@@ -434,7 +437,9 @@ void DescribeRest(Section& document, Recipe& recipe) {
   document.SubTable(
       "optimizer", {.doc = "How weights are updated."},
       [&](Section& s) { DescribeOptimizer(s, recipe.optimizer); });
-  document.SubTable("schedule", {.doc = "The learning rate over the run."},
+  document.SubTable("schedule",
+                    {.doc = "The learning rate over the run; [formulas]"
+                            "(optimizers.md#the-learning-rate)."},
                     [&](Section& s) { DescribeSchedule(s, recipe.schedule); });
   document.SubTables<Stage>(
       "stage",

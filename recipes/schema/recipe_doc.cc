@@ -33,6 +33,15 @@ by which stages of Pseudo-to-Real. `recipes/` has some to start from.
   `[model]`.
 - The resolved recipe, with every default written out, is saved as `recipe.toml`
   in the run's folder and with every checkpoint.
+- A fraction of the steps is rounded to the nearest whole step, a half upwards:
+  0.25 of 10 is 3.
+
+## A whole recipe
+
+`recipes/commented.toml`:
+
+<!-- cut from recipes/commented.toml -->
+```toml
 )";
 
 // Writes a heading and a table of keys for each section.
@@ -106,8 +115,9 @@ class Documenter final : public Section {
 
 }  // namespace
 
-std::string RecipeDoc(const std::vector<ModelKind>& kinds) {
-  std::string text = kIntroduction;
+std::string RecipeDoc(const std::vector<ModelKind>& kinds,
+                      std::string_view example) {
+  std::string text = absl::StrCat(kIntroduction, std::string(example), "```\n");
   Documenter document(&text);
   std::shared_ptr<const ModelConfig> none;
   schema::DescribeModel(document, &none, kinds);

@@ -2,13 +2,16 @@
 #pragma once
 
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "recipes/schema/model_config.h"
 
 namespace delink {
 
-// The page in Markdown, every key of every section and of every kind of model.
-std::string RecipeDoc(const std::vector<ModelKind>& kinds);
+// The page in Markdown: every key of every section and of every kind of model,
+// after `example`, a whole recipe.
+std::string RecipeDoc(const std::vector<ModelKind>& kinds,
+                      std::string_view example);
 
 }  // namespace delink

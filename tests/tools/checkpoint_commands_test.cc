@@ -1,5 +1,6 @@
 // Commands that look at corpora and checkpoints, from outside: data, inspect,
 // eval, generate, delink.
+#include <algorithm>
 #include <cmath>
 #include <filesystem>
 #include <fstream>
@@ -128,6 +129,23 @@ TEST_F(Commands, GenerateContinuesAndTheSeedDecides) {
   // The likeliest token, whatever the seed.
   EXPECT_EQ(generate("1", {"--temperature", "0"}),
             generate("2", {"--top-k", "1"}));
+}
+
+// Of 2000 ids the tokenizer has 257; the others, which stand for nothing, would
+// leave few of 60 tokens to be seen.
+TEST_F(Commands, GenerateDrawsWhatTheTokenizerHas) {
+  const Outcome trained = RunDelink(
+      TrainWords("padded", {"--set", "model.vocab=2000", "--until-step", "1"}));
+  ASSERT_EQ(trained.code, 0) << trained.err;
+  size_t longest = 0;
+  for (const char* seed : {"1", "2", "3"}) {
+    const Outcome outcome =
+        RunDelink({"generate", Path("padded"), "--prompt", "a", "--tokens",
+                   "60", "--temperature", "100", "--seed", seed});
+    EXPECT_EQ(outcome.code, 0) << outcome.err;
+    longest = std::max(longest, outcome.out.size());
+  }
+  EXPECT_GT(longest, 50U);
 }
 
 TEST_F(Commands, DelinkedByHandEqualsTheSwitchOfTheRun) {

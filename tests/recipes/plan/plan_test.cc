@@ -207,6 +207,21 @@ TEST(Plan, StagesAreCounted) {
   EXPECT_EQ(ToText(*plan, false).find("F(0,a)"), std::string::npos);
 }
 
+// The one that docs/recipe.md shows.
+TEST(Plan, OfTheCommentedRecipe) {
+  const auto plan =
+      PlanRun({.recipe = DELINK_SOURCE_DIR "/recipes/commented.toml",
+               .sets = {"model.vocab=8000"}},
+              BuiltInModels());
+  ASSERT_TRUE(plan.ok()) << std::string(plan.status().message());
+  ASSERT_EQ(plan->stages.size(), 2U);
+  EXPECT_EQ(plan->stages[0].steps(), 600);
+  EXPECT_TRUE(plan->stages[0].may_end_early);
+  EXPECT_THAT(ToText(*plan, false),
+              AllOf(HasSubstr("attention: 12 blocks use 1 slab\n"),
+                    HasSubstr("mlp: 12 blocks use 4 slabs\n")));
+}
+
 TEST(Plan, RanksComeFromTheRecipe) {
   const auto plan =
       PlanRun({.recipe = kTiny,
