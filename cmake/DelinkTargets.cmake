@@ -3,8 +3,11 @@
 #
 #   delink_library(NAME SOURCES... DEPS TARGETS...)
 #       a static library delink_NAME, alias delink::NAME
-#   delink_test(NAME SOURCES... DEPS TARGETS... [LABELS L...] [TIMEOUT SECONDS])
-#       a GoogleTest program NAME, run by ctest under that name
+#   delink_test(NAME SOURCES... DEPS TARGETS... [LABELS L...] [TIMEOUT SECONDS]
+#               [SHARDS N] [COST SECONDS] [PROCESSORS N] [ENVIRONMENT E...])
+#       a GoogleTest program NAME, run by ctest under that name: one for what a
+#       folder has of a set of labels (docs/testing.md). SHARDS: run in so many
+#       parts NAME.1, NAME.2, ...; COST: what takes long is begun first
 #   delink_gpu_test(NAME SOURCES... DEPS TARGETS... [TIMEOUT SECONDS])
 #       a delink_test that needs a GPU and skips without one; part of the bundle
 #       (tools/bundle.sh). In a build without CUDA it only says SKIPPED
@@ -67,6 +70,34 @@ function(delink_label_test name)
       add_dependencies(tests_${label} ${name})
     endif()
   endforeach()
+  if(once IN_LIST ARGN)
+    set_property(TARGET ${name} PROPERTY DELINK_ONCE ON)
+  endif()
+endfunction()
+
+# The target tests_release, when all others are known: everything but what is
+# labelled `once`.
+function(delink_make_tests_release)
+  delink_targets_below(${PROJECT_SOURCE_DIR} targets)
+  add_custom_target(tests_release)
+  foreach(target IN LISTS targets)
+    get_target_property(type ${target} TYPE)
+    get_target_property(once ${target} DELINK_ONCE)
+    if(type MATCHES "EXECUTABLE|LIBRARY" AND NOT type MATCHES "INTERFACE"
+        AND NOT once)
+      add_dependencies(tests_release ${target})
+    endif()
+  endforeach()
+endfunction()
+
+function(delink_targets_below folder result)
+  get_property(targets DIRECTORY ${folder} PROPERTY BUILDSYSTEM_TARGETS)
+  get_property(below DIRECTORY ${folder} PROPERTY SUBDIRECTORIES)
+  foreach(subfolder IN LISTS below)
+    delink_targets_below(${subfolder} more)
+    list(APPEND targets ${more})
+  endforeach()
+  set(${result} ${targets} PARENT_SCOPE)
 endfunction()
 
 function(delink_library name)
@@ -95,10 +126,15 @@ function(delink_use_openmp target)
 endfunction()
 
 function(delink_test name)
-  cmake_parse_arguments(ARG "" "TIMEOUT" "DEPS;LABELS" ${ARGN})
-  if(NOT ARG_TIMEOUT)
-    set(ARG_TIMEOUT 300)
-  endif()
+  cmake_parse_arguments(ARG "" "TIMEOUT;SHARDS;COST;PROCESSORS"
+    "DEPS;LABELS;ENVIRONMENT" ${ARGN})
+  foreach(default "TIMEOUT 300" "SHARDS 1" "COST 0" "PROCESSORS 1")
+    separate_arguments(default)
+    list(GET default 0 option)
+    if(NOT ARG_${option})
+      list(GET default 1 ARG_${option})
+    endif()
+  endforeach()
   add_executable(${name} ${ARG_UNPARSED_ARGUMENTS})
   target_compile_options(${name} PRIVATE ${DELINK_TEST_OPTIONS})
   target_link_libraries(${name} PRIVATE delink_options ${ARG_DEPS}
@@ -107,9 +143,20 @@ function(delink_test name)
   if(delink::simt IN_LIST ARG_DEPS)
     set_property(TARGET ${name} PROPERTY DELINK_ON_SIMT ON)
   endif()
-  add_test(NAME ${name} COMMAND ${name})
-  set_tests_properties(${name} PROPERTIES TIMEOUT ${ARG_TIMEOUT}
-    LABELS "${ARG_LABELS}")
+  foreach(shard RANGE 1 ${ARG_SHARDS})
+    set(test ${name})
+    set(environment ${ARG_ENVIRONMENT})
+    if(ARG_SHARDS GREATER 1)
+      set(test ${name}.${shard})
+      math(EXPR index "${shard} - 1")
+      list(APPEND environment
+        GTEST_TOTAL_SHARDS=${ARG_SHARDS} GTEST_SHARD_INDEX=${index})
+    endif()
+    add_test(NAME ${test} COMMAND ${name})
+    set_tests_properties(${test} PROPERTIES TIMEOUT ${ARG_TIMEOUT}
+      LABELS "${ARG_LABELS}" COST ${ARG_COST} PROCESSORS ${ARG_PROCESSORS}
+      ENVIRONMENT "${environment}")
+  endforeach()
   delink_label_test(${name} ${ARG_LABELS})
 endfunction()
 

@@ -7,7 +7,7 @@
 namespace delink {
 namespace {
 
-constexpr int64_t kHeaderBytes = 1024;
+constexpr int64_t kLlmcHeaderBytes = 1024;
 
 struct Version {
   int64_t magic, version;
@@ -34,22 +34,23 @@ bool LooksLikeLlmC(std::string_view head) {
 }
 
 absl::StatusOr<TokenLayout> ReadLlmCLayout(const std::string& path) {
-  DELINK_ASSIGN_OR_RETURN(const std::string head, ReadHead(path, kHeaderBytes));
-  if (static_cast<int64_t>(head.size()) < kHeaderBytes) {
+  DELINK_ASSIGN_OR_RETURN(const std::string head,
+                          ReadHead(path, kLlmcHeaderBytes));
+  if (static_cast<int64_t>(head.size()) < kLlmcHeaderBytes) {
     return BadTokenFile(
-        path,
-        absl::StrCat("its ", head.size(), " bytes are less than the ",
-                     kHeaderBytes, " of a header of llm.c; fetch it again"));
+        path, absl::StrCat("its ", head.size(), " bytes are less than the ",
+                           kLlmcHeaderBytes,
+                           " of a header of llm.c; fetch it again"));
   }
   for (const Version& known : kVersions) {
     if (Number(head, 0) != known.magic || Number(head, 1) != known.version)
       continue;
     DELINK_RETURN_IF_ERROR(
-        CheckFileSize(path, kHeaderBytes, known.type, Number(head, 2)));
+        CheckFileSize(path, kLlmcHeaderBytes, known.type, Number(head, 2)));
     return TokenLayout{
         .path = path,
         .type = known.type,
-        .stretches = {{.offset = kHeaderBytes, .count = Number(head, 2)}}};
+        .stretches = {{.offset = kLlmcHeaderBytes, .count = Number(head, 2)}}};
   }
   return BadTokenFile(
       path,

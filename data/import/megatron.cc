@@ -12,8 +12,8 @@
 namespace delink {
 namespace {
 
-constexpr std::string_view kMagic("MMIDIDX\0\0", 9);
-constexpr int64_t kHeaderBytes = 9 + 8 + 1 + 8 + 8;
+constexpr std::string_view kIndexMagic("MMIDIDX\0\0", 9);
+constexpr int64_t kMegatronHeaderBytes = 9 + 8 + 1 + 8 + 8;
 
 absl::StatusOr<TokenElement> TypeOf(const std::string& path, int64_t code) {
   switch (code) {
@@ -49,12 +49,14 @@ class Index {
       : path_(std::move(path)), bytes_(std::move(bytes)) {}
 
   absl::Status ReadHeader() {
-    if (bytes_.substr(0, kMagic.size()) != kMagic) {
+    if (bytes_.substr(0, kIndexMagic.size()) != kIndexMagic) {
       return BadTokenFile(path_,
                           "wrong magic: not an index of Megatron's; give the "
                           ".idx that was written with the .bin");
     }
-    if (static_cast<int64_t>(bytes_.size()) < kHeaderBytes) return CutShort();
+    if (static_cast<int64_t>(bytes_.size()) < kMegatronHeaderBytes) {
+      return CutShort();
+    }
     const int64_t version = NumberAt(TokenElement::kI64, bytes_, 9);
     if (version != 1) {
       return BadTokenFile(
@@ -64,7 +66,8 @@ class Index {
         type_, TypeOf(path_, NumberAt(TokenElement::kU8, bytes_, 17)));
     sequences_ = NumberAt(TokenElement::kI64, bytes_, 18);
     bounds_ = NumberAt(TokenElement::kI64, bytes_, 26);
-    const int64_t room = static_cast<int64_t>(bytes_.size()) - kHeaderBytes;
+    const int64_t room =
+        static_cast<int64_t>(bytes_.size()) - kMegatronHeaderBytes;
     if (sequences_ < 0 || bounds_ < 0 || sequences_ > room / 12 ||
         bounds_ > (room - 12 * sequences_) / 8) {
       return CutShort();
@@ -89,9 +92,9 @@ class Index {
         begins = true;
         ++bound;
       }
-      const int64_t count = At(TokenElement::kI32, kHeaderBytes, i);
+      const int64_t count = At(TokenElement::kI32, kMegatronHeaderBytes, i);
       const int64_t offset =
-          At(TokenElement::kI64, kHeaderBytes + 4 * sequences_, i);
+          At(TokenElement::kI64, kMegatronHeaderBytes + 4 * sequences_, i);
       if (offset != end || count < 0) {
         return BadTokenFile(
             path_,
@@ -129,7 +132,7 @@ class Index {
                     static_cast<size_t>(begin + i * ByteSize(type)));
   }
   int64_t Bound(int64_t i) const {
-    return At(TokenElement::kI64, kHeaderBytes + 12 * sequences_, i);
+    return At(TokenElement::kI64, kMegatronHeaderBytes + 12 * sequences_, i);
   }
 
   absl::Status CheckBounds() const {

@@ -14,7 +14,7 @@
 namespace delink {
 namespace {
 
-constexpr std::string_view kMagic = "\x93NUMPY";
+constexpr std::string_view kArrayMagic = "\x93NUMPY";
 constexpr int64_t kLongestHeader = 64 << 10;
 
 // What stands after "'key':" up to one of `ends`, without spaces around it.
@@ -80,7 +80,7 @@ absl::StatusOr<TokenLayout> ReadNumpyLayout(const std::string& path,
   const absl::Status cut = BadTokenFile(
       path, absl::StrCat("its header is cut short or damaged; write it again "
                          "with numpy.save"));
-  if (std::string_view(head).substr(0, kMagic.size()) != kMagic) {
+  if (std::string_view(head).substr(0, kArrayMagic.size()) != kArrayMagic) {
     return BadTokenFile(path, "wrong magic: not a .npy file of NumPy's");
   }
   if (head.size() < 12) return cut;

@@ -3,6 +3,7 @@
 
 #include <utf8proc.h>
 
+#include <cstdint>
 #include <cstdlib>
 
 #include "data/tokenizer/utf8.h"
@@ -13,11 +14,7 @@ namespace {
 
 // Characters below U+0300 change only where one from there on follows: those
 // begin with this byte or a greater one.
-constexpr unsigned char kFirstMark = 0xCC;
-
-unsigned char ByteAt(std::string_view text, size_t at) {
-  return static_cast<unsigned char>(text[at]);
-}
+constexpr uint8_t kFirstMark = 0xCC;
 
 void AppendComposed(std::string_view part, std::string& out) {
   unsigned char* composed = nullptr;

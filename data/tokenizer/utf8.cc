@@ -8,10 +8,6 @@
 namespace delink {
 namespace {
 
-uint8_t ByteAt(std::string_view text, size_t i) {
-  return static_cast<uint8_t>(text[i]);
-}
-
 // The length of a character that starts with `lead` and the range of its second
 // byte; 0 when none starts so.
 struct Form {

@@ -3,12 +3,17 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <string>
 #include <string_view>
 
 #include "absl/status/status.h"
 
 namespace delink {
+
+inline uint8_t ByteAt(std::string_view text, size_t at) {
+  return static_cast<uint8_t>(text[at]);
+}
 
 struct Utf8Scan {
   size_t valid = 0;         // the bytes before the first that is not UTF-8

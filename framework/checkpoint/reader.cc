@@ -18,7 +18,7 @@ namespace {
 
 namespace fs = std::filesystem;
 constexpr std::string_view kModel = "/model/";
-constexpr int64_t kChunk = int64_t{1} << 20;  // elements staged at a time
+constexpr int64_t kReadChunk = int64_t{1} << 20;  // elements staged at a time
 
 absl::StatusOr<hdf5::File> OpenIndex(const std::string& path) {
   return hdf5::File::OpenReadOnly(JoinPath(path, checkpoint::kIndexName));
@@ -75,9 +75,9 @@ absl::Status LoadTensor(const hdf5::File& file, const LogicalTensor& tensor,
   const int64_t elements = tensor.shape.elements();
   const std::unique_ptr<Stream> stream = store.device().NewStream();
   std::vector<char> staging(
-      static_cast<size_t>(std::min(elements, kChunk) * SizeOf(dtype)));
-  for (int64_t done = 0; done < elements; done += kChunk) {
-    const int64_t n = std::min(kChunk, elements - done);
+      static_cast<size_t>(std::min(elements, kReadChunk) * SizeOf(dtype)));
+  for (int64_t done = 0; done < elements; done += kReadChunk) {
+    const int64_t n = std::min(kReadChunk, elements - done);
     DELINK_RETURN_IF_ERROR(
         dataset.Read(checkpoint::ElementOf(dtype), done, n, staging.data()));
     store.SetParameters(*stream, tensor.slab, tensor.offset + done, n,
@@ -106,8 +106,8 @@ absl::Status LoadState(const hdf5::File& file, const LogicalTensor& tensor,
   std::vector<char> staging;
   absl::Status status;
   ForEachStatePiece(
-      tensor.offset, store.state(tensor.slab, state, tensor.param).held, kChunk,
-      [&](Range piece) {
+      tensor.offset, store.state(tensor.slab, state, tensor.param).held,
+      kReadChunk, [&](Range piece) {
         if (!status.ok()) return;
         staging.resize(static_cast<size_t>(piece.size() * SizeOf(dtype)));
         status = dataset.Read(checkpoint::ElementOf(dtype), piece.begin,

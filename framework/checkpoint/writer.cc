@@ -18,7 +18,7 @@
 namespace delink {
 namespace {
 
-constexpr int64_t kChunk = int64_t{1} << 20;  // elements staged at a time
+constexpr int64_t kWriteChunk = int64_t{1} << 20;  // elements staged at a time
 
 // What this rank owns of a slab's parameters.
 absl::Status WriteWeights(const ParamStore& store, int slab, hdf5::File& file) {
@@ -33,9 +33,9 @@ absl::Status WriteWeights(const ParamStore& store, int slab, hdf5::File& file) {
           checkpoint::ElementOf(dtype), {owned.size()}));
   const std::unique_ptr<Stream> stream = store.device().NewStream();
   std::vector<char> staging(
-      static_cast<size_t>(std::min(owned.size(), kChunk) * SizeOf(dtype)));
-  for (int64_t at = owned.begin; at < owned.end; at += kChunk) {
-    const int64_t count = std::min(kChunk, owned.end - at);
+      static_cast<size_t>(std::min(owned.size(), kWriteChunk) * SizeOf(dtype)));
+  for (int64_t at = owned.begin; at < owned.end; at += kWriteChunk) {
+    const int64_t count = std::min(kWriteChunk, owned.end - at);
     store.ReadParameters(*stream, slab, at, count, staging.data());
     DELINK_RETURN_IF_ERROR(dataset.Write(
         checkpoint::ElementOf(dtype), at - owned.begin, count, staging.data()));
@@ -73,7 +73,7 @@ absl::Status WriteState(const ParamStore& store, int slab, int state,
   absl::Status status;
   for (size_t p = 0; p < s.params.size(); ++p) {
     const Range owned = store.StateOwnedBy(slab, state, p, rank);
-    ForEachStatePiece(s.params[p].offset, owned, kChunk, [&](Range piece) {
+    ForEachStatePiece(s.params[p].offset, owned, kWriteChunk, [&](Range piece) {
       if (!status.ok()) return;
       staging.resize(static_cast<size_t>(piece.size() * SizeOf(dtype)));
       store.ReadState(*stream, slab, state, p, piece, staging.data());

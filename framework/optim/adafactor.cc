@@ -26,7 +26,7 @@ Extents ExtentsOf(const ParamDecl& decl) {
 }
 
 // Pieces of the scratch memory.
-struct Workplace {
+struct AdafactorScratch {
   double* rows = nullptr;
   double* columns = nullptr;
   double* partial = nullptr;
@@ -36,7 +36,7 @@ struct Workplace {
   double* step = nullptr;
   int64_t bytes = 0;
 
-  Workplace(char* scratch, const Extents& e) {
+  AdafactorScratch(char* scratch, const Extents& e) {
     const auto take = [&](int64_t count) {
       char* const at = scratch + bytes;
       bytes += AlignUp(count * 8);
@@ -82,7 +82,8 @@ class Adafactor final : public SlabOptimizer {
     for (const Slab& slab : store.slabs()) {
       for (const SlabParam& param : slab.params) {
         most = std::max(
-            most, Workplace(nullptr, ExtentsOf(DeclOf(store, param))).bytes);
+            most,
+            AdafactorScratch(nullptr, ExtentsOf(DeclOf(store, param))).bytes);
       }
     }
     return most;
@@ -122,7 +123,8 @@ class Adafactor final : public SlabOptimizer {
   void UpdateOne(Stream& stream, const ParamStore& store,
                  AdafactorArgs args) const {
     const OptimKernels& kernels = KernelsFor(store);
-    const Workplace at(scratch(), {.rows = args.rows, .columns = args.columns});
+    const AdafactorScratch at(scratch(),
+                              {.rows = args.rows, .columns = args.columns});
     const int64_t n = args.params.n;
     args.row_sums = at.rows;
     args.column_sums = at.columns;

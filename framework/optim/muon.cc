@@ -39,7 +39,7 @@ std::vector<Part> PartsOf(const ParamDecl& decl, const SlabParam& param) {
 }
 
 // Where a matrix is made orthogonal: pieces of the scratch memory.
-struct Workplace {
+struct MuonScratch {
   char* x = nullptr;     // [rows, columns]
   char* y = nullptr;     // [rows, columns]
   char* u = nullptr;     // [rows, columns], beside gradients of bf16
@@ -49,7 +49,7 @@ struct Workplace {
   double* scale = nullptr;
   int64_t bytes = 0;
 
-  Workplace(char* scratch, const Part& part, const ParamStore& store) {
+  MuonScratch(char* scratch, const Part& part, const ParamStore& store) {
     const DType dtype = store.dtype(Plane::kWeight);
     const auto take = [&](int64_t size) {
       char* const at = scratch + bytes;
@@ -94,7 +94,7 @@ class Muon final : public SlabOptimizer {
         const ParamDecl& decl = DeclOf(store, param);
         if (KindOf(decl, store.blocks()) != ParamKind::kHidden) continue;
         for (const Part& part : PartsOf(decl, param)) {
-          most = std::max(most, Workplace(nullptr, part, store).bytes);
+          most = std::max(most, MuonScratch(nullptr, part, store).bytes);
         }
       }
     }
@@ -153,7 +153,7 @@ class Muon final : public SlabOptimizer {
                                .end = part.offset + part.elements(),
                                .hyper = run.hyper};
       const UpdatedParams params = ParamsOf(store, slab, piece, control);
-      const Workplace at(scratch(), part, store);
+      const MuonScratch at(scratch(), part, store);
       void* const u = at.u != nullptr
                           ? at.u
                           : store.at(slab, Plane::kGradient, piece.begin);
@@ -192,7 +192,7 @@ class Muon final : public SlabOptimizer {
 
   // About U V^T of u = U S V^T, in scratch memory.
   const void* Orthogonal(Stream& stream, const ParamStore& store,
-                         const Part& part, const Workplace& at,
+                         const Part& part, const MuonScratch& at,
                          const void* u) const {
     const OptimKernels& kernels = KernelsFor(store);
     const DType dtype = store.dtype(Plane::kWeight);

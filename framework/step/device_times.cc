@@ -11,10 +11,6 @@ Trace::Clock::duration Duration(double seconds) {
       std::chrono::duration<double>(seconds));
 }
 
-double Seconds(Trace::Clock::duration duration) {
-  return std::chrono::duration<double>(duration).count();
-}
-
 }  // namespace
 
 DeviceTimes::DeviceTimes(Device& device, Trace& trace, int32_t program)

@@ -14,10 +14,6 @@ using Clock = Trace::Clock;
 // this after the host had enqueued it, which is what an event takes.
 constexpr std::chrono::microseconds kReach{20};
 
-double Seconds(Clock::duration duration) {
-  return std::chrono::duration<double>(duration).count();
-}
-
 // Of [begin, end], what no span covers; `spans` is sorted by begin.
 double GapsIn(const Trace::DeviceStep& step,
               const std::vector<Trace::Span>& spans) {

@@ -80,6 +80,10 @@ class Trace {
   std::vector<DeviceStep> device_steps_;
 };
 
+inline double Seconds(Trace::Clock::duration duration) {
+  return std::chrono::duration<double>(duration).count();
+}
+
 // How a device spent the traced steps: seconds, on average over them.
 struct DeviceUse {
   int64_t steps = 0;

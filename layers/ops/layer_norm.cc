@@ -10,15 +10,15 @@
 namespace delink::ops {
 namespace {
 
-struct Saved {
+struct SavedLayerNorm {
   int64_t N, D;
   double eps;
   Var x, y, mean, rstd;
 };
 
 // To y, without statistics.
-LayerNormForwardArgs ForwardArgs(const Saved& s, const Param& w, const Param& b,
-                                 const Tensor& y) {
+LayerNormForwardArgs ForwardArgs(const SavedLayerNorm& s, const Param& w,
+                                 const Param& b, const Tensor& y) {
   return {.N = s.N,
           .D = s.D,
           .eps = s.eps,
@@ -28,7 +28,7 @@ LayerNormForwardArgs ForwardArgs(const Saved& s, const Param& w, const Param& b,
           .y = y.data()};
 }
 
-void InputGrad(Backward& back, const Saved& s, const Param& w) {
+void InputGrad(Backward& back, const SavedLayerNorm& s, const Param& w) {
   if (!s.x.needs_grad()) return;
   const Backward::Addition dx = back.AddToGrad(s.x);
   KernelsOf(s.x.tape(), s.x.dtype())
@@ -43,7 +43,7 @@ void InputGrad(Backward& back, const Saved& s, const Param& w) {
                                                  .add = dx.before.data()});
 }
 
-void WeightGrad(Backward& back, const Saved& s, Param& w, Param& b) {
+void WeightGrad(Backward& back, const SavedLayerNorm& s, Param& w, Param& b) {
   const Kernels& kernels = KernelsOf(s.x.tape(), s.x.dtype());
   const SmallGradient dw(back, w), db(back, b);
   // Parameters of one slab: both written before in this step, or neither.
@@ -64,7 +64,7 @@ void WeightGrad(Backward& back, const Saved& s, Param& w, Param& b) {
 
 // Of x, which the same kernel makes the sum of `terms` where there are any.
 Var Norm(Var x, std::span<const Var> terms, Param& w, Param& b, double eps) {
-  Saved s{.N = RowsOf(x.shape()), .D = x.dim(-1), .eps = eps, .x = x};
+  SavedLayerNorm s{.N = RowsOf(x.shape()), .D = x.dim(-1), .eps = eps, .x = x};
   DELINK_CHECK_EQ(w.shape(), (Shape{s.D}));
   DELINK_CHECK_EQ(b.shape(), (Shape{s.D}));
   Tape& tape = x.tape();

@@ -8,12 +8,12 @@
 namespace delink::ops {
 namespace {
 
-struct Saved {
+struct SavedQkNorm {
   int64_t N, H, Hkv, Dh;
   Var x, y, rstd;
 };
 
-void InputGrad(Backward& back, const Saved& s, const Param& q_w,
+void InputGrad(Backward& back, const SavedQkNorm& s, const Param& q_w,
                const Param& k_w) {
   if (!s.x.needs_grad()) return;
   const Tensor dy = back.grad(s.y);
@@ -30,8 +30,8 @@ void InputGrad(Backward& back, const Saved& s, const Param& q_w,
                                               .dx = back.NewGrad(s.x).data()});
 }
 
-void WeightGrad(Backward& back, const Saved& s, Param& w, int64_t first_head,
-                int64_t heads) {
+void WeightGrad(Backward& back, const SavedQkNorm& s, Param& w,
+                int64_t first_head, int64_t heads) {
   const Kernels& kernels = KernelsOf(s.x.tape(), s.x.dtype());
   const SmallGradient dw(back, w);
   kernels.qk_norm_backward_weight(back.stream(),
@@ -55,11 +55,11 @@ Var QkNorm(Var qkv, const QkNormConfig& c, Param& q_w, Param& k_w) {
   DELINK_CHECK(c.heads > 0 && c.kv_heads > 0);
   const int64_t row_heads = c.heads + 2 * c.kv_heads;
   DELINK_CHECK_EQ(qkv.dim(-1) % row_heads, 0) << "qkv " << qkv.shape();
-  Saved s{.N = RowsOf(qkv.shape()),
-          .H = c.heads,
-          .Hkv = c.kv_heads,
-          .Dh = qkv.dim(-1) / row_heads,
-          .x = qkv};
+  SavedQkNorm s{.N = RowsOf(qkv.shape()),
+                .H = c.heads,
+                .Hkv = c.kv_heads,
+                .Dh = qkv.dim(-1) / row_heads,
+                .x = qkv};
   DELINK_CHECK_EQ(q_w.shape(), (Shape{s.Dh}));
   DELINK_CHECK_EQ(k_w.shape(), (Shape{s.Dh}));
   Tape& tape = qkv.tape();

@@ -10,14 +10,14 @@
 namespace delink::ops {
 namespace {
 
-struct Saved {
+struct SavedRmsNorm {
   int64_t N, D;
   double eps;
   Var x, y, rstd;
 };
 
 // To y, without statistics.
-RmsNormForwardArgs ForwardArgs(const Saved& s, const Param& w,
+RmsNormForwardArgs ForwardArgs(const SavedRmsNorm& s, const Param& w,
                                const Tensor& y) {
   return {.N = s.N,
           .D = s.D,
@@ -27,7 +27,7 @@ RmsNormForwardArgs ForwardArgs(const Saved& s, const Param& w,
           .y = y.data()};
 }
 
-void InputGrad(Backward& back, const Saved& s, const Param& w) {
+void InputGrad(Backward& back, const SavedRmsNorm& s, const Param& w) {
   if (!s.x.needs_grad()) return;
   const Backward::Addition dx = back.AddToGrad(s.x);
   KernelsOf(s.x.tape(), s.x.dtype())
@@ -41,7 +41,7 @@ void InputGrad(Backward& back, const Saved& s, const Param& w) {
                                                .add = dx.before.data()});
 }
 
-void WeightGrad(Backward& back, const Saved& s, Param& w) {
+void WeightGrad(Backward& back, const SavedRmsNorm& s, Param& w) {
   const Kernels& kernels = KernelsOf(s.x.tape(), s.x.dtype());
   const SmallGradient dw(back, w);
   kernels.rms_norm_backward_weight(back.stream(),
@@ -57,7 +57,7 @@ void WeightGrad(Backward& back, const Saved& s, Param& w) {
 
 // Of x, which the same kernel makes the sum of `terms` where there are any.
 Var Norm(Var x, std::span<const Var> terms, Param& w, double eps) {
-  Saved s{.N = RowsOf(x.shape()), .D = x.dim(-1), .eps = eps, .x = x};
+  SavedRmsNorm s{.N = RowsOf(x.shape()), .D = x.dim(-1), .eps = eps, .x = x};
   DELINK_CHECK_EQ(w.shape(), (Shape{s.D}));
   Tape& tape = x.tape();
   s.y = tape.Output(x.shape(), x.dtype());

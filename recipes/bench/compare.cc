@@ -23,7 +23,7 @@ struct Measured {
 };
 using ByName = std::vector<std::pair<std::string, Measured>>;
 
-ByName Names(const BenchReport& report) {
+ByName MeasuresOf(const BenchReport& report) {
   ByName names;
   for (const MatmulPeak& peak : report.machine.matmul) {
     names.push_back(
@@ -65,8 +65,8 @@ Comparison Compare(const BenchReport& before, const BenchReport& now) {
   Comparison comparison{.same_machine =
                             SameMachine(before.machine, now.machine)};
   std::map<std::string, Measured> old;
-  for (const auto& [name, measured] : Names(before)) old[name] = measured;
-  for (const auto& [name, measured] : Names(now)) {
+  for (const auto& [name, measured] : MeasuresOf(before)) old[name] = measured;
+  for (const auto& [name, measured] : MeasuresOf(now)) {
     const auto it = old.find(name);
     if (it == old.end()) continue;
     const Measured then = it->second;

@@ -11,19 +11,17 @@
 namespace delink::report {
 namespace {
 
-using Json = nlohmann::json;
-
-double Number(const Json& row, const char* key) {
+double Number(const nlohmann::json& row, const char* key) {
   const auto it = row.find(key);
   return it != row.end() && it->is_number() ? it->get<double>() : kUnknown;
 }
 
-std::string Text(const Json& row, const char* key) {
+std::string Text(const nlohmann::json& row, const char* key) {
   const auto it = row.find(key);
   return it != row.end() && it->is_string() ? it->get<std::string>() : "";
 }
 
-BytesRecord Bytes(const Json& row, const char* key) {
+BytesRecord Bytes(const nlohmann::json& row, const char* key) {
   const auto it = row.find(key);
   if (it == row.end() || !it->is_object()) return {};
   return {.weights = Number(*it, "weights"),
@@ -37,21 +35,21 @@ BytesRecord Bytes(const Json& row, const char* key) {
 
 // A list of numbers, null for those that were not finite; empty for anything
 // else.
-std::vector<double> Numbers(const Json& row, const char* key) {
+std::vector<double> Numbers(const nlohmann::json& row, const char* key) {
   const auto it = row.find(key);
   std::vector<double> numbers;
   if (it == row.end() || !it->is_array()) return numbers;
-  for (const Json& number : *it) {
+  for (const nlohmann::json& number : *it) {
     numbers.push_back(number.is_number() ? number.get<double>() : kUnknown);
   }
   return numbers;
 }
 
-std::vector<std::string> Texts(const Json& row, const char* key) {
+std::vector<std::string> TextList(const nlohmann::json& row, const char* key) {
   const auto it = row.find(key);
   std::vector<std::string> texts;
   if (it == row.end() || !it->is_array()) return texts;
-  for (const Json& text : *it) {
+  for (const nlohmann::json& text : *it) {
     if (!text.is_string()) return {};
     texts.push_back(text.get<std::string>());
   }
@@ -69,7 +67,8 @@ void AddPlace(Columns* to, const Place& at) {
 
 void MetricsReader::AddLine(std::string_view line, bool whole) {
   ++lines_;
-  const Json row = Json::parse(line, nullptr, /*allow_exceptions=*/false);
+  const nlohmann::json row =
+      nlohmann::json::parse(line, nullptr, /*allow_exceptions=*/false);
   if (row.is_object() && !std::isnan(Number(row, "step"))) {
     AddRow(row);
   } else if (!whole) {
@@ -100,7 +99,7 @@ void MetricsReader::Finish() {
   }
 }
 
-void MetricsReader::AddRow(const Json& row) {
+void MetricsReader::AddRow(const nlohmann::json& row) {
   const std::string event = Text(row, "event");
   if (event == "start") {
     AddStart(row);
@@ -117,7 +116,7 @@ void MetricsReader::AddRow(const Json& row) {
   }  // else of a later version, which tells more
 }
 
-Place MetricsReader::Move(const Json& row) {
+Place MetricsReader::Move(const nlohmann::json& row) {
   const double tokens = Number(row, "tokens");
   if (!std::isnan(tokens)) {
     flops_ += (tokens - tokens_) * flops_per_token_;
@@ -140,7 +139,7 @@ Place MetricsReader::Move(const Json& row) {
   return at;
 }
 
-void MetricsReader::AddStart(const Json& row) {
+void MetricsReader::AddStart(const nlohmann::json& row) {
   flops_per_token_ = Number(row, "flops_per_token");
   peak_flops_ = Number(row, "peak_flops");
   if (run_->starts.empty() && run_->steps.rows() == 0) {
@@ -165,7 +164,7 @@ void MetricsReader::AddStart(const Json& row) {
   stage.bytes = Bytes(row, "bytes");
 }
 
-void MetricsReader::AddSwitch(const Json& row) {
+void MetricsReader::AddSwitch(const nlohmann::json& row) {
   const Place at{.step = Number(row, "step"),
                  .tokens = tokens_,
                  .seconds = Number(row, "seconds"),
@@ -190,7 +189,7 @@ void MetricsReader::AddSwitch(const Json& row) {
   flops_per_token_ = Number(row, "flops_per_token");
 }
 
-void MetricsReader::AddAgreement(const Json& row) {
+void MetricsReader::AddAgreement(const nlohmann::json& row) {
   AddPlace(&run_->agreement, Move(row));
   run_->agreement.Set("rho", Number(row, "rho"));
   run_->agreement.Set("unrelated", Number(row, "agreement"));
@@ -202,7 +201,7 @@ void MetricsReader::AddAgreement(const Json& row) {
   }
 }
 
-void MetricsReader::AddValidation(const Json& row) {
+void MetricsReader::AddValidation(const nlohmann::json& row) {
   AddPlace(&run_->validations, Move(row));
   run_->validations.Set("loss", Number(row, "validation_loss"));
   const auto sources = row.find("validation_loss_of");
@@ -213,7 +212,7 @@ void MetricsReader::AddValidation(const Json& row) {
   }
 }
 
-void MetricsReader::AddStep(const Json& row) {
+void MetricsReader::AddStep(const nlohmann::json& row) {
   run_->ended_early.clear();  // it went on
   const std::vector<double>& steps = run_->steps.Values("step");
   if (!steps.empty() && Number(row, "step") <= steps.back()) {
@@ -229,7 +228,7 @@ void MetricsReader::AddStep(const Json& row) {
   run_->steps.Set("tokens_per_s", tokens_per_s);
   run_->steps.Set("peak_percent",
                   100 * tokens_per_s * flops_per_token_ / peak_flops_);
-  if (row.value("skipped", Json()) == true) ++run_->skipped_steps;
+  if (row.value("skipped", nlohmann::json()) == true) ++run_->skipped_steps;
   // std::fmax prefers the number to the NaN.
   run_->peak_memory = std::fmax(run_->peak_memory, Number(row, "peak_memory"));
   const auto norms = row.find("norms");
@@ -238,7 +237,7 @@ void MetricsReader::AddStep(const Json& row) {
   if (sources != row.end() && sources->is_object()) SetSources(*sources);
 }
 
-void MetricsReader::SetSources(const Json& sources) {
+void MetricsReader::SetSources(const nlohmann::json& sources) {
   run_->sources.clear();
   for (const auto& [name, source] : sources.items()) {
     if (!source.is_object()) continue;
@@ -249,8 +248,8 @@ void MetricsReader::SetSources(const Json& sources) {
   }
 }
 
-void MetricsReader::AddNorms(const Json& norms, const Place& at) {
-  const std::vector<std::string> layers = Texts(norms, "layers");
+void MetricsReader::AddNorms(const nlohmann::json& norms, const Place& at) {
+  const std::vector<std::string> layers = TextList(norms, "layers");
   std::vector<double> gradient = Numbers(norms, "gradient");
   std::vector<double> weight = Numbers(norms, "weight");
   if (layers.empty()) return;

@@ -12,8 +12,6 @@
 namespace delink {
 namespace {
 
-using Json = nlohmann::json;
-
 constexpr char kWhiteSpace[] = " \t\n\v\f\r";
 
 // Enough to mend a file by, few enough to read.
@@ -21,7 +19,7 @@ constexpr int kProblemsShown = 10;
 
 // What is wrong with a line; empty when nothing is, and `to` is filled.
 std::string Parse(std::string_view line, ChoiceQuestion* to) {
-  const Json row = Json::parse(line, nullptr, false);
+  const nlohmann::json row = nlohmann::json::parse(line, nullptr, false);
   if (!row.is_object()) return "is no JSON object";
   const auto question = row.find("question");
   if (question == row.end() || !question->is_string()) {
@@ -32,7 +30,7 @@ std::string Parse(std::string_view line, ChoiceQuestion* to) {
   if (options == row.end() || !options->is_array() || options->size() < 2) {
     return "has no `options` that are a list of two texts or more";
   }
-  for (const Json& option : *options) {
+  for (const nlohmann::json& option : *options) {
     const bool text = option.is_string();
     to->options.push_back(text ? option.get<std::string>() : "");
     if (to->options.back().empty()) {

@@ -56,7 +56,7 @@ void AppendBytes(std::string& out, int field, std::string_view bytes) {
 }
 
 // An Event up to what it tells.
-std::string Event(int64_t step) {
+std::string BeginEvent(int64_t step) {
   const double now = std::chrono::duration<double>(
                          std::chrono::system_clock::now().time_since_epoch())
                          .count();
@@ -114,13 +114,13 @@ absl::StatusOr<EventFile> EventFile::Create(const std::string& folder,
   std::FILE* const file = std::fopen(path.c_str(), "wbe");
   if (file == nullptr) return FileError(errno, path, "create");
   EventFile events(std::move(path), file);
-  std::string version = Event(0);
+  std::string version = BeginEvent(0);
   AppendBytes(version, kFileVersion, "brain.Event:2");
   DELINK_RETURN_IF_ERROR(events.WriteRecord(version));
   std::string status;
   AppendKey(status, kStatus, kVarint);
   AppendVarint(status, kStart);
-  std::string start = Event(step + 1);
+  std::string start = BeginEvent(step + 1);
   AppendBytes(start, kSessionLog, status);
   DELINK_RETURN_IF_ERROR(events.WriteRecord(start));
   return events;
@@ -141,7 +141,7 @@ absl::Status EventFile::Write(int64_t step, const Scalars& scalars) {
       AppendBytes(summary, kValue, SummaryValue(tag, value));
     }
   }
-  std::string event = Event(step);
+  std::string event = BeginEvent(step);
   AppendBytes(event, kSummary, summary);
   return WriteRecord(event);
 }

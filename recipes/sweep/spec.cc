@@ -17,7 +17,6 @@ namespace {
 using schema::Field;
 using schema::List;
 using schema::Report;
-using schema::Table;
 using schema::Value;
 
 // A value as people see it in a table.
@@ -146,7 +145,7 @@ void DescribeSkip(Section& s, Skip& skip) {
   where.doc = "combinations that have one of these on each of the axes";
   where.required = true;
   where.read = [&](const Value& given, Report& report) {
-    const auto* table = given.As<Table>();
+    const auto* table = given.As<schema::Table>();
     if (table == nullptr || table->empty()) {
       report.WrongType(given, where.type);
       return;
@@ -248,7 +247,8 @@ void DescribeSpec(Section& s, Spec& spec) {
 
 absl::StatusOr<Spec> ReadSpec(const std::string& path) {
   DELINK_ASSIGN_OR_RETURN(const std::string text, ReadFile(path));
-  DELINK_ASSIGN_OR_RETURN(const Table document, schema::ParseToml(text, path));
+  DELINK_ASSIGN_OR_RETURN(const schema::Table document,
+                          schema::ParseToml(text, path));
   Spec spec{.path = path, .folder = ParentPath(path)};
   Positions positions(path);
   schema::ReadContext context{.positions = &positions, .folder = spec.folder};

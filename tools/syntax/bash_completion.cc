@@ -10,7 +10,7 @@
 namespace delink::tools {
 namespace {
 
-constexpr char kHead[] =
+constexpr char kBashHead[] =
     R"(# bash completion of $P, as `$P completion bash` prints it.
 _$P_words() {
   mapfile -t COMPREPLY < <(compgen -W "$1" -- "$current")
@@ -27,7 +27,7 @@ _$P() {
     case "$command ${COMP_WORDS[i]}" in
 )";
 
-constexpr char kMiddle[] = R"(      command="$command ${COMP_WORDS[i]}"
+constexpr char kBashMiddle[] = R"(      command="$command ${COMP_WORDS[i]}"
       ;;
     esac
   done
@@ -55,7 +55,7 @@ constexpr char kEnd[] = R"(  esac
 complete -F _$P $P
 )";
 
-std::string Quoted(const std::string& text) { return "'" + text + "'"; }
+std::string BashQuoted(const std::string& text) { return "'" + text + "'"; }
 
 std::string OfProgram(const CommandSyntax& program, const char* text) {
   return absl::StrReplaceAll(text, {{"$P", program.name}});
@@ -65,7 +65,7 @@ std::string OfProgram(const CommandSyntax& program, const char* text) {
 std::string Action(const ArgumentSyntax& a, const std::string& program) {
   if (!a.choices.empty()) {
     return absl::StrCat("_", program, "_words ",
-                        Quoted(absl::StrJoin(a.choices, " ")));
+                        BashQuoted(absl::StrJoin(a.choices, " ")));
   }
   switch (a.names) {
     case Names::kNothing:
@@ -85,8 +85,8 @@ std::string OptionBranch(const std::string& command, const ArgumentSyntax& a,
   const std::string name = absl::StrCat(command, " ", a.name);
   const std::string action = Action(a, program);
   return absl::StrCat(
-      "  ", a.value_optional() ? "" : absl::StrCat(Quoted(name), " | "),
-      Quoted(name + "="), ")\n",
+      "  ", a.value_optional() ? "" : absl::StrCat(BashQuoted(name), " | "),
+      BashQuoted(name + "="), ")\n",
       action.empty() ? "" : absl::StrCat("    ", action, "\n"),
       "    return\n    ;;\n");
 }
@@ -111,10 +111,10 @@ std::string CommandBranch(const std::string& full_name,
   }
   const auto words = [&](const std::vector<std::string>& some) {
     return absl::StrCat("_", program, "_words ",
-                        Quoted(absl::StrJoin(some, " ")));
+                        BashQuoted(absl::StrJoin(some, " ")));
   };
   if (!commands.empty()) otherwise = words(commands);
-  std::string branch = absl::StrCat("  ", Quoted(full_name), ")\n");
+  std::string branch = absl::StrCat("  ", BashQuoted(full_name), ")\n");
   if (otherwise.empty()) {
     absl::StrAppend(&branch, "    ", words(options), "\n");
   } else {
@@ -128,13 +128,13 @@ std::string CommandBranch(const std::string& full_name,
 }  // namespace
 
 std::string BashCompletion(const CommandSyntax& program) {
-  std::string script = OfProgram(program, kHead);
+  std::string script = OfProgram(program, kBashHead);
   absl::StrAppend(&script, "    ",
                   absl::StrJoin(CommandNames(program), " | \\\n      ",
                                 [](std::string* out, const std::string& name) {
                                   absl::StrAppend(out, "'", name, "'");
                                 }),
-                  ")\n", OfProgram(program, kMiddle));
+                  ")\n", OfProgram(program, kBashMiddle));
   ForEachCommand(program,
                  [&](const std::string& name, const CommandSyntax& command) {
                    for (const ArgumentSyntax& a : command.arguments) {

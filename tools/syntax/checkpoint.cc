@@ -1,4 +1,3 @@
-#include <cstdint>
 #include <limits>
 #include <memory>
 #include <string>
@@ -9,7 +8,6 @@
 namespace delink::tools {
 namespace {
 
-constexpr int64_t kLargest = std::numeric_limits<int64_t>::max();
 constexpr char kDeviceUnless[] = "as the checkpoint's recipe says";
 
 ArgumentSyntax CheckpointArgument(std::string& checkpoint) {
@@ -81,7 +79,7 @@ std::vector<ArgumentSyntax> EvalArgumentList(Eval& eval) {
            .value = "N",
            .to = &eval.batches,
            .help = "batches of the recipe's size, from the start (all)",
-           .check = WholeNumber(1, kLargest),
+           .check = WholeNumber(1),
            .needs = {"--data"}},
           {.name = "--choices",
            .value = "FILE",
@@ -122,7 +120,7 @@ std::vector<ArgumentSyntax> GenerateArgumentList(Generate& generate) {
            .value = "N",
            .to = &generate.tokens,
            .help = "how many to add (128)",
-           .check = WholeNumber(1, kLargest)},
+           .check = WholeNumber(1)},
           {.name = "--temperature",
            .value = "T",
            .to = &generate.temperature,
@@ -133,7 +131,7 @@ std::vector<ArgumentSyntax> GenerateArgumentList(Generate& generate) {
            .value = "K",
            .to = &generate.top_k,
            .help = "draw from the K likeliest tokens (all)",
-           .check = WholeNumber(1, kLargest)},
+           .check = WholeNumber(1)},
           {.name = "--top-p",
            .value = "P",
            .to = &generate.top_p,
@@ -144,7 +142,7 @@ std::vector<ArgumentSyntax> GenerateArgumentList(Generate& generate) {
            .value = "S",
            .to = &generate.seed,
            .help = "the same seed draws the same text (1)",
-           .check = WholeNumber(0, kLargest)},
+           .check = WholeNumber(0)},
           DeviceOption(generate.device, kDeviceUnless)};
 }
 

@@ -7,7 +7,7 @@
 namespace delink::tools {
 namespace {
 
-constexpr char kHead[] =
+constexpr char kFishHead[] =
     R"(# fish completion of $P, as `$P completion fish` prints it.
 function __$P_at --argument-names at
   set --local command $P
@@ -15,7 +15,7 @@ function __$P_at --argument-names at
     switch "$command $word"
       case )";
 
-constexpr char kMiddle[] = R"(
+constexpr char kFishMiddle[] = R"(
         set command "$command $word"
     end
   end
@@ -27,14 +27,15 @@ complete --command $P --short-option h --long-option help --description '$H'
 complete --command $P --long-option version --description '$V'
 )";
 
-std::string Quoted(const std::string& text) {
+std::string FishQuoted(const std::string& text) {
   return absl::StrCat(
       "'", absl::StrReplaceAll(text, {{"\\", "\\\\"}, {"'", "\\'"}}), "'");
 }
 
 std::string Values(const ArgumentSyntax& a) {
   if (!a.choices.empty()) {
-    return " --no-files --arguments " + Quoted(absl::StrJoin(a.choices, " "));
+    return " --no-files --arguments " +
+           FishQuoted(absl::StrJoin(a.choices, " "));
   }
   switch (a.names) {
     case Names::kNothing:
@@ -56,7 +57,7 @@ std::string Lines(const std::string& program, const std::string& full_name,
   std::string lines;
   for (const CommandSyntax& below : command.commands) {
     absl::StrAppend(&lines, line, " --arguments ", below.name,
-                    " --description ", Quoted(below.summary), "\n");
+                    " --description ", FishQuoted(below.summary), "\n");
   }
   for (const ArgumentSyntax& a : command.arguments) {
     const std::string values = a.flag() ? "" : Values(a);
@@ -67,7 +68,7 @@ std::string Lines(const std::string& program, const std::string& full_name,
     absl::StrAppend(
         &lines, line, " --long-option ", a.name.substr(2),
         a.flag() || a.value_optional() ? "" : " --require-parameter", values,
-        " --description ", Quoted(a.help), "\n");
+        " --description ", FishQuoted(a.help), "\n");
   }
   return lines;
 }
@@ -76,13 +77,13 @@ std::string Lines(const std::string& program, const std::string& full_name,
 
 std::string FishCompletion(const CommandSyntax& program) {
   std::string script =
-      absl::StrReplaceAll(kHead, {{"$P", program.name}}) +
+      absl::StrReplaceAll(kFishHead, {{"$P", program.name}}) +
       absl::StrJoin(CommandNames(program), " ",
                     [](std::string* out, const std::string& name) {
                       absl::StrAppend(out, "'", name, "'");
                     }) +
       absl::StrReplaceAll(
-          kMiddle,
+          kFishMiddle,
           {{"$P", program.name}, {"$H", kHelpHelp}, {"$V", kVersionHelp}});
   ForEachCommand(program,
                  [&](const std::string& name, const CommandSyntax& command) {

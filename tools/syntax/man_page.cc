@@ -10,7 +10,7 @@ namespace delink::tools {
 namespace {
 
 // Plain text: no character of it is a command of roff's.
-std::string Text(const std::string& text) {
+std::string ManText(const std::string& text) {
   std::string escaped = absl::StrReplaceAll(
       text, {{"\\", "\\e"}, {"-", "\\-"}, {"'", "\\(aq"}, {"\n.", "\n\\&."}});
   if (escaped.starts_with('.')) escaped = "\\&" + escaped;
@@ -18,11 +18,11 @@ std::string Text(const std::string& text) {
 }
 
 std::string Bold(const std::string& text) {
-  return absl::StrCat("\\fB", Text(text), "\\fR");
+  return absl::StrCat("\\fB", ManText(text), "\\fR");
 }
 
 std::string Italic(const std::string& text) {
-  return absl::StrCat("\\fI", Text(text), "\\fR");
+  return absl::StrCat("\\fI", ManText(text), "\\fR");
 }
 
 // An option with its value, or a positional argument.
@@ -55,7 +55,7 @@ std::string Examples(const CommandSyntax& command) {
       ".PP\nExample:\n.PP\n.RS 4\n.nf\n",
       absl::StrJoin(command.examples, "\n",
                     [](std::string* out, const std::string& example) {
-                      absl::StrAppend(out, Text(example));
+                      absl::StrAppend(out, ManText(example));
                     }),
       "\n.fi\n.RE\n");
 }
@@ -63,12 +63,13 @@ std::string Examples(const CommandSyntax& command) {
 std::string Section(const std::string& full_name,
                     const CommandSyntax& command) {
   std::string section =
-      absl::StrCat(".SS ", full_name, "\n", Text(command.summary), ".\n.PP\n",
-                   Synopsis(full_name, command));
+      absl::StrCat(".SS ", full_name, "\n", ManText(command.summary),
+                   ".\n.PP\n", Synopsis(full_name, command));
   for (const ArgumentSyntax& a : command.arguments) {
-    std::string text = Text(a.help);
+    std::string text = ManText(a.help);
     if (!a.choices.empty()) {
-      absl::StrAppend(&text, "; one of ", Text(absl::StrJoin(a.choices, ", ")));
+      absl::StrAppend(&text, "; one of ",
+                      ManText(absl::StrJoin(a.choices, ", ")));
     }
     section += Entry(Form(a), text);
   }
@@ -83,16 +84,16 @@ std::string ManPage(const CommandSyntax& program, const std::string& version) {
       "\" \"User Commands\"\n.SH NAME\n", program.name,
       " \\- pretrain transformers by Pseudo\\-to\\-Real\n.SH SYNOPSIS\n",
       Bold(program.name), " ", Italic("COMMAND"), " [", Italic("ARGUMENT"),
-      "]...\n.SH DESCRIPTION\n", Text(program.summary), "\n");
+      "]...\n.SH DESCRIPTION\n", ManText(program.summary), "\n");
   absl::StrAppend(&page, ".PP\nEvery command understands:\n",
-                  Entry(Bold("-h") + ", " + Bold("--help"), Text(kHelpHelp)),
-                  Entry(Bold(kVersionFlag), Text(kVersionHelp)),
+                  Entry(Bold("-h") + ", " + Bold("--help"), ManText(kHelpHelp)),
+                  Entry(Bold(kVersionFlag), ManText(kVersionHelp)),
                   Examples(program), ".SH COMMANDS\n");
   ForEachCommand(program,
                  [&](const std::string& name, const CommandSyntax& command) {
                    if (command.commands.empty()) page += Section(name, command);
                  });
-  return absl::StrCat(page, ".SH NOTES\n", Text(program.notes), "\n");
+  return absl::StrCat(page, ".SH NOTES\n", ManText(program.notes), "\n");
 }
 
 }  // namespace delink::tools

@@ -9,6 +9,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <limits>
 #include <string>
 #include <variant>
 #include <vector>
@@ -21,7 +22,8 @@ namespace delink::tools {
 using ArgumentCheck = std::function<std::string(const std::string&)>;
 
 // In argument_text.h's words.
-ArgumentCheck WholeNumber(int64_t least, int64_t most);
+ArgumentCheck WholeNumber(int64_t least,
+                          int64_t most = std::numeric_limits<int64_t>::max());
 ArgumentCheck Number(double least, double most);
 
 // The value of an option that may go without one: --name or --name=VALUE.

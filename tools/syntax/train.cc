@@ -1,5 +1,4 @@
 #include <cstdint>
-#include <limits>
 #include <memory>
 #include <string>
 #include <utility>
@@ -9,8 +8,6 @@
 
 namespace delink::tools {
 namespace {
-
-constexpr int64_t kLargest = std::numeric_limits<int64_t>::max();
 
 // --device is short for a key of the recipe.
 void SetDevice(const std::string& device, std::vector<std::string>& sets) {
@@ -95,14 +92,14 @@ std::vector<ArgumentSyntax> TrainArgumentList(TrainArguments& given) {
            .value = "N",
            .to = &given.until_step,
            .help = "stop, and save, after step N",
-           .check = WholeNumber(1, kLargest)},
+           .check = WholeNumber(1)},
           DeviceOption(given.device, "the recipe's"),
           {.name = "--threads",
            .value = "N",
            .to = &options.threads,
            .help = "threads of each rank (the recipe's, or the machine's "
                    "cores divided among its ranks)",
-           .check = WholeNumber(1, kLargest)}};
+           .check = WholeNumber(1)}};
 }
 
 }  // namespace

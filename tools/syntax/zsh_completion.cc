@@ -9,7 +9,7 @@ namespace delink::tools {
 namespace {
 
 // Text of a specification of _arguments, in single quotes.
-std::string Text(const std::string& text) {
+std::string ZshText(const std::string& text) {
   return absl::StrReplaceAll(text, {{"'", R"('\'')"},
                                     {"\\", "\\\\"},
                                     {":", "\\:"},
@@ -39,7 +39,7 @@ std::string Action(const ArgumentSyntax& a) {
 
 std::string Specification(const ArgumentSyntax& a) {
   if (a.positional()) {
-    return absl::StrCat("'", a.repeats() ? "*" : "", ":", Text(a.name), ":",
+    return absl::StrCat("'", a.repeats() ? "*" : "", ":", ZshText(a.name), ":",
                         Action(a), "'");
   }
   std::string spec = "'";
@@ -50,10 +50,10 @@ std::string Specification(const ArgumentSyntax& a) {
                   a.flag()             ? ""
                   : a.value_optional() ? "=-"
                                        : "=",
-                  "[", Text(a.help), "]");
+                  "[", ZshText(a.help), "]");
   if (!a.flag()) {
-    absl::StrAppend(&spec, a.value_optional() ? "::" : ":", Text(a.value), ":",
-                    Action(a));
+    absl::StrAppend(&spec, a.value_optional() ? "::" : ":", ZshText(a.value),
+                    ":", Action(a));
   }
   return spec + "'";
 }
@@ -61,8 +61,8 @@ std::string Specification(const ArgumentSyntax& a) {
 // The call of _arguments, up to what follows the common options.
 std::string Arguments(const char* flags) {
   return absl::StrCat("  _arguments ", flags, " \\\n    '(- *)'{", kHelpFlags,
-                      "}'[", Text(kHelpHelp), "]' \\\n    '(- *)", kVersionFlag,
-                      "[", Text(kVersionHelp), "]'");
+                      "}'[", ZshText(kHelpHelp), "]' \\\n    '(- *)",
+                      kVersionFlag, "[", ZshText(kVersionHelp), "]'");
 }
 
 std::string Group(const std::string& full_name, const CommandSyntax& command) {
@@ -71,7 +71,7 @@ std::string Group(const std::string& full_name, const CommandSyntax& command) {
       " \\\n    ': :->command' '*:: :->arguments'\n"
       "  case $state in\n  command)\n    local -a commands=(\n");
   for (const CommandSyntax& below : command.commands) {
-    absl::StrAppend(&body, "      '", below.name, ":", Text(below.summary),
+    absl::StrAppend(&body, "      '", below.name, ":", ZshText(below.summary),
                     "'\n");
   }
   absl::StrAppend(&body,

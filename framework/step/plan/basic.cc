@@ -61,7 +61,7 @@ std::vector<int32_t> SlabsInForwardOrder(const ProgramShape& shape) {
   return order;
 }
 
-void CheckShape(const ProgramShape& shape) {
+void CheckPlannable(const ProgramShape& shape) {
   DELINK_CHECK_GE(shape.layers, 2);
   DELINK_CHECK_GE(shape.micro_batches, 1);
   DELINK_CHECK_EQ(shape.slabs_of_layer.size(), size_t(shape.layers));
@@ -71,7 +71,7 @@ void CheckShape(const ProgramShape& shape) {
 }  // namespace
 
 Program PlanStep(const ProgramShape& shape, const BasicPlanOptions& options) {
-  CheckShape(shape);
+  CheckPlannable(shape);
   const std::vector<Instruction> visits = PlanVisits(shape, options);
   std::vector<int32_t> last_contribution(shape.slabs, -1);
   for (size_t i = 0; i < visits.size(); ++i) {
@@ -102,7 +102,7 @@ Program PlanStep(const ProgramShape& shape, const BasicPlanOptions& options) {
 }
 
 Program PlanEvaluation(const ProgramShape& shape) {
-  CheckShape(shape);
+  CheckPlannable(shape);
   Program program{.shape = shape};
   for (int32_t m = 0; m < shape.micro_batches; ++m) {
     for (int32_t layer = 0; layer < shape.layers - 1; ++layer) {

@@ -16,7 +16,7 @@ using simt::ScopedOptions;
 using ::testing::AllOf;
 using ::testing::HasSubstr;
 
-class CudaMemoryTest : public ::testing::Test {
+class CudaBadInputTest : public ::testing::Test {
  protected:
   absl::Status Try(std::vector<std::string> more) {
     std::vector<std::string> sets = {"model.layers=2", "model.dim=16",
@@ -29,7 +29,7 @@ class CudaMemoryTest : public ::testing::Test {
 };
 
 // And leaves no folder: the next try with the same words is a first one.
-TEST_F(CudaMemoryTest, OutOfMemoryTellsTheAccountAndTheKnobs) {
+TEST_F(CudaBadInputTest, OutOfMemoryTellsTheAccountAndTheKnobs) {
   {
     const ScopedOptions options({.memory_bytes = int64_t{16} << 20});
     const absl::Status status = Try({});
