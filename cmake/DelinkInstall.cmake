@@ -1,12 +1,15 @@
 # What `cmake --install BUILD --prefix P` puts where:
 #   bin/delink                 the program
+#   share/doc/delink           README, changes, docs, licenses, an example
 #   share/delink/recipes       recipes to begin with
+#   share/delink/testing       what users' tests of gradients are built with
 #   share/man, and where bash, zsh and fish look for completions
 #   include/delink             all headers; users write #include "layers/ops/..."
 #   lib/delink                 the libraries, static
 #   lib/cmake/delink           for find_package(delink [COMPONENTS testing])
 # Users link delink::delink, which is everything, and for tests of gradients
-# delink::gradcheck (component testing, in a build with DELINK_TESTS).
+# delink::gradcheck (component testing): it stands on GoogleTest, so it is built
+# in their build, with theirs.
 if(NOT DELINK_INSTALL)
   return()
 endif()
@@ -15,15 +18,20 @@ include(CMakePackageConfigHelpers)
 add_library(delink_everything INTERFACE)
 add_library(delink::delink ALIAS delink_everything)
 target_link_libraries(delink_everything INTERFACE delink::main delink::modules)
-delink_export(delink_everything delink delink)
+delink_export(delink_everything delink)
 
 install(TARGETS delink RUNTIME)
-install(FILES LICENSE TYPE DOC)
-install(DIRECTORY recipes/ DESTINATION ${CMAKE_INSTALL_DATADIR}/delink/recipes
-  FILES_MATCHING PATTERN "*.toml"
-  PATTERN run EXCLUDE PATTERN schema EXCLUDE PATTERN models EXCLUDE
-  PATTERN plan EXCLUDE PATTERN bench EXCLUDE
-  PATTERN report EXCLUDE)
+
+# Documents lie to each other as in the tree, so that links between them lead on.
+install(FILES LICENSE README.md CHANGELOG.md TYPE DOC)
+install(DIRECTORY docs TYPE DOC)
+install(FILES framework/checkpoint/format.md
+  DESTINATION ${CMAKE_INSTALL_DOCDIR}/framework/checkpoint)
+install(FILES recipes/models/gpt.cc
+  DESTINATION ${CMAKE_INSTALL_DOCDIR}/recipes/models)
+install(DIRECTORY tests/examples/own_model
+  DESTINATION ${CMAKE_INSTALL_DOCDIR}/tests/examples)
+
 # What the program prints of itself.
 function(delink_install_printed words file destination)
   set(printed ${PROJECT_BINARY_DIR}/printed/${file})
@@ -41,21 +49,35 @@ delink_install_printed("completion zsh" _delink
 delink_install_printed("completion fish" delink.fish
   ${CMAKE_INSTALL_DATADIR}/fish/vendor_completions.d)
 
-install(DIRECTORY framework layers parallel data recipes
-  DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/delink
-  FILES_MATCHING PATTERN "*.h" PATTERN "*.cuh")
-install(FILES tools/main.h DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/delink/tools)
+# Looked for when they are installed: install(DIRECTORY) would make folders of
+# which it takes no file.
+set(include ${CMAKE_INSTALL_INCLUDEDIR}/delink)
+install(CODE "
+  file(GLOB recipes \"${PROJECT_SOURCE_DIR}/recipes/*.toml\")
+  file(INSTALL \${recipes} TYPE FILE DESTINATION
+    \"\${CMAKE_INSTALL_PREFIX}/${CMAKE_INSTALL_DATADIR}/delink/recipes\")
+  foreach(top framework layers parallel data recipes)
+    file(GLOB_RECURSE headers RELATIVE \"${PROJECT_SOURCE_DIR}\"
+      \"${PROJECT_SOURCE_DIR}/\${top}/*.h\" \"${PROJECT_SOURCE_DIR}/\${top}/*.cuh\")
+    foreach(header IN LISTS headers)
+      cmake_path(GET header PARENT_PATH folder)
+      file(INSTALL \"${PROJECT_SOURCE_DIR}/\${header}\" TYPE FILE
+        DESTINATION \"\${CMAKE_INSTALL_PREFIX}/${include}/\${folder}\")
+    endforeach()
+  endforeach()")
+install(FILES tools/main.h DESTINATION ${include}/tools)
+
+set(testing gradcheck model_runner numbers visit_runner)
+list(TRANSFORM testing PREPEND tests/testing/)
+list(TRANSFORM testing APPEND .h OUTPUT_VARIABLE headers)
+list(TRANSFORM testing APPEND .cc OUTPUT_VARIABLE sources)
+install(FILES ${headers} DESTINATION ${include}/tests/testing)
+set(DELINK_TESTING_SOURCES ${CMAKE_INSTALL_DATADIR}/delink/testing)
+install(FILES ${sources} DESTINATION ${DELINK_TESTING_SOURCES})
 
 set(package ${CMAKE_INSTALL_LIBDIR}/cmake/delink)
 install(EXPORT delink NAMESPACE delink:: FILE delinkTargets.cmake
   DESTINATION ${package})
-if(DELINK_TESTS)
-  install(DIRECTORY tests/testing
-    DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/delink/tests
-    FILES_MATCHING PATTERN "*.h")
-  install(EXPORT delink_testing NAMESPACE delink::
-    FILE delinkTestingTargets.cmake DESTINATION ${package})
-endif()
 
 # What this build stands on, the user's must find again.
 set(DELINK_WITH_MPI OFF)
@@ -63,7 +85,8 @@ if(DELINK_MPI AND MPI_FOUND)
   set(DELINK_WITH_MPI ON)
 endif()
 configure_package_config_file(cmake/delinkConfig.cmake.in
-  ${PROJECT_BINARY_DIR}/delinkConfig.cmake INSTALL_DESTINATION ${package})
+  ${PROJECT_BINARY_DIR}/delinkConfig.cmake INSTALL_DESTINATION ${package}
+  PATH_VARS DELINK_TESTING_SOURCES)
 write_basic_package_version_file(
   ${PROJECT_BINARY_DIR}/delinkConfigVersion.cmake
   COMPATIBILITY SameMinorVersion)

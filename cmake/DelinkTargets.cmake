@@ -21,12 +21,12 @@
 
 include(GNUInstallDirs)
 
-# What an installed Delink has of targets: delink::AS, in the export set `set`
+# What an installed Delink has of targets: delink::AS
 # (cmake/DelinkInstall.cmake).
-function(delink_export target set as)
+function(delink_export target as)
   if(DELINK_INSTALL)
     set_target_properties(${target} PROPERTIES EXPORT_NAME ${as})
-    install(TARGETS ${target} EXPORT ${set}
+    install(TARGETS ${target} EXPORT delink
       ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR}/delink)
   endif()
 endfunction()
@@ -40,7 +40,7 @@ set(warnings
   -Wall -Wextra -Wno-missing-field-initializers -Wno-unused-parameter)
 target_compile_options(delink_options INTERFACE
   "$<BUILD_INTERFACE:${warnings}>")
-delink_export(delink_options delink options)
+delink_export(delink_options options)
 if(DELINK_SANITIZE)
   # Without those checks that cost most to compile and find least: a null pointer
   # that is used faults, and the address sanitizer knows sizes better.
@@ -106,12 +106,10 @@ function(delink_library name)
   add_library(delink::${name} ALIAS delink_${name})
   target_link_libraries(delink_${name} PUBLIC delink_options ${ARG_DEPS})
   delink_precompiled(delink_${name} library)
-  if(CMAKE_CURRENT_SOURCE_DIR MATCHES "^${PROJECT_SOURCE_DIR}/tests(/|$)")
-    set(set delink_testing)
-  else()
-    set(set delink)
+  # Of the tests' libraries users get the sources (cmake/DelinkInstall.cmake).
+  if(NOT CMAKE_CURRENT_SOURCE_DIR MATCHES "^${PROJECT_SOURCE_DIR}/tests(/|$)")
+    delink_export(delink_${name} ${name})
   endif()
-  delink_export(delink_${name} ${set} ${name})
 endfunction()
 
 # Gives a library OpenMP, or has the compiler pass over its pragmas.

@@ -27,9 +27,10 @@ std::string Escaped(std::string_view json) {
 std::string MakePage(std::string_view data) {
   const std::string escaped = Escaped(data);
   // In the order in which page.html has them.
-  const std::array<std::pair<std::string_view, std::string_view>, 4> parts = {
+  const std::array<std::pair<std::string_view, std::string_view>, 5> parts = {
       {{"{{style}}", PageStyle()},
        {"{{data}}", escaped},
+       {"{{license}}", PlotLicense()},
        {"{{library}}", PlotLibrary()},
        {"{{script}}", PageScript()}}};
   std::string page;

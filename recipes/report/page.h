@@ -12,6 +12,7 @@ std::string_view PageHtml();
 std::string_view PageStyle();
 std::string_view PageScript();
 std::string_view PlotLibrary();
+std::string_view PlotLicense();  // of the library, which goes where it goes
 
 // The whole page. `data` is JSON; nothing in it can end the element that it is
 // written into.

@@ -137,6 +137,8 @@ def check(machine, preset, hidden):
   what = ", ".join(hidden)
   assert not bad, (f"{preset} without {what}: {len(bad)} lines have what was "
                    "not found, such as\n" + "\n".join(bad[:5]))
+  assert "tests/testing/gradcheck.cc" in texts["cmake_install.cmake"], (
+      f"{preset} installs nothing to test gradients with")
   # What is hidden must not have been found all the same.
   rules = texts["build.ninja"] + texts["CMakeFiles/rules.ninja"]
   with open(f"{machine.build}/CMakeCache.txt", encoding="utf-8") as file:

@@ -111,6 +111,7 @@ def main():
     where = {"env": environment(folder), "cwd": folder}
     delink = f"{bundle}/bin/delink"
     assert "train" in run([delink, "--help"], **where)
+    assert os.path.exists(f"{bundle}/licenses/chart.js.txt")
     run([delink, "data", "build", "--bytes", "--out", "corpus",
          f"{bundle}/LICENSE"], **where)
     expect_own(loaded(folder), bundle)

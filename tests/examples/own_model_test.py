@@ -8,9 +8,10 @@ it too, and there configures, builds, tests and trains as docs/models.md says.
 import json
 import os
 import shutil
-import subprocess
 import sys
 import tempfile
+
+import installed
 
 CMAKE, BUILD = sys.argv[1], os.path.abspath(sys.argv[2])
 MPIRUN = sys.argv[3] if len(sys.argv) > 3 else ""  # of a build with MPI
@@ -18,13 +19,7 @@ EXAMPLE = os.path.join(os.path.dirname(os.path.abspath(__file__)), "own_model")
 STEPS = 12
 
 
-def run(words, folder, code=0):
-  """What the command says; it must end with that exit code."""
-  done = subprocess.run(words, cwd=folder, stdout=subprocess.PIPE,
-                        stderr=subprocess.STDOUT, text=True, check=False)
-  assert done.returncode == code, (
-      f"{' '.join(words)}: {done.returncode}, not {code}\n{done.stdout}")
-  return done.stdout
+run = installed.run
 
 
 def expect_in(text, said):
@@ -87,7 +82,10 @@ def main():
     os.environ["CMAKE_CXX_COMPILER_LAUNCHER"] = "ccache"
   with tempfile.TemporaryDirectory() as folder:
     os.environ["CCACHE_BASEDIR"] = folder
-    train(*build(folder), folder)
+    program, prefix = build(folder)
+    train(program, prefix, folder)
+    installed.check_files(prefix)
+    installed.check_recipes(prefix, f"{folder}/recipes")
   print("ok")
 
 

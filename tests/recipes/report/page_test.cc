@@ -66,6 +66,10 @@ TEST_F(Report, IsOneFileWithEverythingInIt) {
   for (const char* asks : {"src=\"", "@import", "url(", "fetch("}) {
     EXPECT_THAT(page, Not(HasSubstr(asks)));
   }
+  // The license of what it embeds asks for that.
+  EXPECT_THAT(page, AllOf(HasSubstr("Chart.js Contributors"),
+                          HasSubstr("The above copyright notice and this "
+                                    "permission notice shall be included")));
   const nlohmann::json data = DataOf(page);
   ASSERT_TRUE(data.is_object());
   ASSERT_EQ(data["runs"].size(), 2u);
