@@ -6,6 +6,7 @@
 #include <variant>
 
 #include "framework/base/log.h"
+#include "layers/kernels/cpu/spin.h"
 #include "parallel/launch.h"
 #include "tools/command_line.h"
 #include "tools/commands.h"
@@ -13,6 +14,7 @@
 namespace delink {
 
 int Main(int argc, char** argv, ModelList models) {
+  cpu::SpinBriefly(argv);
   absl::StatusOr<World> world = StartWorld(&argc, &argv);
   if (!world.ok()) {
     std::cerr << "delink: " << world.status().message() << "\n";
