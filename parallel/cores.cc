@@ -70,39 +70,6 @@ std::vector<int> CpusByCore(const Mask& mask) {
   return cpus;
 }
 
-struct Process {
-  std::string name;
-  pid_t parent = 0;
-};
-
-Process ReadProcess(pid_t process) {
-  std::ifstream file(absl::StrFormat("/proc/%d/status", process));
-  Process result;
-  std::string word;
-  while (file >> word) {
-    if (word == "Name:") file >> result.name;
-    if (word == "PPid:") {
-      file >> result.parent;
-      break;
-    }
-  }
-  return result;
-}
-
-// The process of Open MPI that started us, perhaps by way of a shell; the
-// system's first process when it cannot be seen.
-pid_t FindLauncher() {
-  pid_t process = getppid();
-  while (process > 1) {
-    const Process info = ReadProcess(process);
-    for (const char* name : {"mpirun", "mpiexec", "orterun", "orted"}) {
-      if (info.name.starts_with(name)) return process;
-    }
-    process = info.parent;
-  }
-  return 1;
-}
-
 // Processors' worth of time that the cgroup grants, rounded up; 0 for no limit.
 int ReadQuota() {
   std::ifstream file("/sys/fs/cgroup/cpu.max");

@@ -5,6 +5,7 @@
 #include <array>
 #include <charconv>
 #include <cstdlib>
+#include <fstream>
 #include <memory>
 
 #include "absl/strings/str_format.h"
@@ -38,6 +39,25 @@ std::optional<Launcher> ReadSlurm(const Environment& environment) {
   return Launcher{"SLURM_NTASKS", *tasks};
 }
 
+struct Process {
+  std::string name;
+  pid_t parent = 0;
+};
+
+Process ReadProcess(pid_t process) {
+  std::ifstream file(absl::StrFormat("/proc/%d/status", process));
+  Process result;
+  std::string word;
+  while (file >> word) {
+    if (word == "Name:") file >> result.name;
+    if (word == "PPid:") {
+      file >> result.parent;
+      break;
+    }
+  }
+  return result;
+}
+
 }  // namespace
 
 std::optional<std::string> ProcessEnvironment(const std::string& name) {
@@ -66,6 +86,18 @@ absl::Status CheckLaunch(const Launcher& launcher, int size,
       "is built with %s; start it with that MPI's own mpirun, or under Slurm "
       "with a matching 'srun --mpi='",
       launcher.size, launcher.variable, size, built_with));
+}
+
+pid_t FindLauncher() {
+  pid_t process = getppid();
+  while (process > 1) {
+    const Process info = ReadProcess(process);
+    for (const char* name : {"mpirun", "mpiexec", "orterun", "orted"}) {
+      if (info.name.starts_with(name)) return process;
+    }
+    process = info.parent;
+  }
+  return 1;
 }
 
 World SingleProcess() {

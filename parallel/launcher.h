@@ -2,6 +2,8 @@
 // so that a single process need not start MPI to learn that it is alone.
 #pragma once
 
+#include <sys/types.h>
+
 #include <functional>
 #include <optional>
 #include <string>
@@ -37,6 +39,10 @@ Launcher ReadLauncher(const Environment& environment);
 // than the `size` that were found. `built_with` names the MPI of this build.
 absl::Status CheckLaunch(const Launcher& launcher, int size,
                          const std::string& built_with);
+
+// The process of an mpirun that started us, perhaps by way of a shell; the
+// system's first process when it cannot be seen.
+pid_t FindLauncher();
 
 // A world of one process.
 World SingleProcess();

@@ -52,19 +52,25 @@ bool SetLogFile(const std::string& path) {
 }
 
 void LogLine(LogLevel level, std::string_view text) {
+  LogLine(level, text, text);
+}
+
+void LogLine(LogLevel level, std::string_view text, std::string_view shown) {
   Sink& sink = TheSink();
   if (level < sink.level.load()) return;
-  std::string line;
+  std::string prefix;
   const int rank = sink.rank;
-  if (rank != 0) line = "rank " + std::to_string(rank) + ": ";
-  line += Prefix(level);
-  line += text;
-  line += '\n';
+  if (rank != 0) prefix = "rank " + std::to_string(rank) + ": ";
+  prefix += Prefix(level);
+  const auto write = [&](std::FILE* file, std::string_view what) {
+    const std::string line = prefix + std::string(what) + '\n';
+    std::fwrite(line.data(), 1, line.size(), file);
+  };
   const std::lock_guard lock(sink.mutex);
   if (void (*hook)() = sink.hook.load(); hook != nullptr) hook();
-  std::fwrite(line.data(), 1, line.size(), stderr);
+  write(stderr, shown);
   if (sink.file != nullptr) {
-    std::fwrite(line.data(), 1, line.size(), sink.file);
+    write(sink.file, text);
     std::fflush(sink.file);
   }
 }

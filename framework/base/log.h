@@ -31,6 +31,8 @@ bool SetLogFile(const std::string& path);
 void SetLogTerminalHook(void (*hook)());
 
 void LogLine(LogLevel level, std::string_view text);
+// With `shown` in the place of `text` on standard error.
+void LogLine(LogLevel level, std::string_view text, std::string_view shown);
 
 namespace base {
 class LogMessage {

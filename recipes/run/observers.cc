@@ -60,10 +60,10 @@ constexpr double kTypicalPeakFraction = 0.5;
 absl::StatusOr<Observers> Observers::Create(RunSetup& run) {
   Observers o(run);
   DELINK_ASSIGN_OR_RETURN(
-      o.peak_flops_, AllReduceScalar(run.world().comm(),
-                                     RunMatmulPeak(*run.env().device,
-                                                   run.recipe().run.dtype()),
-                                     ReduceOp::kSum));
+      RunPeak peak, RunPeak::Measure(run.world(), *run.env().device,
+                                     run.recipe().run.dtype(), run.threads()));
+  o.peak_.emplace(std::move(peak));
+  o.progress_ = std::make_unique<Progress>(run.recipe().run.log_every);
   if (run.first()) {
     DELINK_ASSIGN_OR_RETURN(
         Metrics metrics,
@@ -72,7 +72,6 @@ absl::StatusOr<Observers> Observers::Create(RunSetup& run) {
     DELINK_ASSIGN_OR_RETURN(
         EventFile events, EventFile::Create(run.out(), run.Position().step()));
     o.events_.emplace(std::move(events));
-    o.progress_ = std::make_unique<Progress>(run.recipe().run.log_every);
     o.source_log_.emplace(
         run.sources(), run.Position().blend(),
         run.resumed() ? CountsOf(*run.resumed()) : std::vector<SourceCount>());
@@ -211,18 +210,18 @@ absl::Status Observers::Flush() {
   DELINK_RETURN_IF_ERROR(metrics_->Write(row));
   DELINK_RETURN_IF_ERROR(events_->Write(done.step, scalars));
   const int64_t steps = run_->recipe().schedule.steps;
-  const double rate = tokens / smooth_step_seconds_;
-  progress_->Show({.step = done.step,
-                   .steps = steps,
-                   .loss = result.loss,
-                   .tokens_per_s = rate,
-                   .peak_fraction = rate * done.flops_per_token / peak_flops_,
-                   .lr = done.lr,
-                   .grad_norm = result.grad_norm,
-                   .memory = ResidentBytes(),
-                   .seconds_left = smooth_step_seconds_ *
-                                   static_cast<double>(steps - done.step),
-                   .stage = done.stage});
+  progress_->Show(
+      {.step = done.step,
+       .steps = steps,
+       .loss = result.loss,
+       .tokens_per_s = rate,
+       .peak_fraction = rate * done.flops_per_token / peak_->flops(),
+       .lr = done.lr,
+       .grad_norm = result.grad_norm,
+       .memory = ResidentBytes(),
+       .seconds_left =
+           smooth_step_seconds_ * static_cast<double>(steps - done.step),
+       .stage = done.stage});
   return absl::OkStatus();
 }
 

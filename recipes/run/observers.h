@@ -90,9 +90,9 @@ class Observers {
   RunSetup* run_;
   std::chrono::steady_clock::time_point start_ =
       std::chrono::steady_clock::now();
-  std::optional<Metrics> metrics_;       // rank 0
-  std::optional<EventFile> events_;      // rank 0
-  std::unique_ptr<Progress> progress_;   // rank 0
+  std::optional<Metrics> metrics_;   // rank 0
+  std::optional<EventFile> events_;  // rank 0
+  std::unique_ptr<Progress> progress_;
   std::optional<SourceLog> source_log_;  // rank 0
   double peak_flops_ = 0;                // matmul FLOP/s of all ranks
   double last_seconds_ = 0;              // when the step before ended

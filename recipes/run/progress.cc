@@ -19,6 +19,13 @@ namespace {
 // Clears the live line, so that a log line does not run into it.
 void ClearLine() { std::fputs("\r\033[K", stderr); }
 
+// More than the peak tells of the peak's measurement, not of the run.
+std::string PeakText(double fraction) {
+  if (fraction <= 0) return "";
+  if (fraction > 1) return "over 100% of peak";
+  return absl::StrFormat("%.0f%% of peak", 100 * fraction);
+}
+
 }  // namespace
 
 std::string FormatCount(double count) {
@@ -40,23 +47,42 @@ std::string FormatSeconds(double seconds) {
   return absl::StrFormat("%d h %02d min", s / 3600, s % 3600 / 60);
 }
 
-std::string Format(const ProgressLine& line) {
-  std::string text = absl::StrFormat("step %d/%d  %s  loss %.4f  %s tokens/s",
-                                     line.step, line.steps, line.stage,
-                                     line.loss, FormatCount(line.tokens_per_s));
-  if (line.peak_fraction > 0) {
-    absl::StrAppend(
-        &text, absl::StrFormat("  %.0f%% of peak", 100 * line.peak_fraction));
+std::string Format(const RunStatus& status, int width) {
+  std::string text = absl::StrFormat("step %d/%d", status.step, status.steps);
+  const std::string parts[] = {
+      absl::StrFormat("loss %.4f", status.loss),
+      FormatSeconds(status.seconds_left) + " left",
+      FormatCount(status.tokens_per_s) + " tokens/s",
+      status.stage,
+      PeakText(status.peak_fraction),
+      absl::StrFormat("lr %.3g", status.lr),
+      absl::StrFormat("grad norm %.3g", status.grad_norm),
+      FormatBytes(status.memory)};
+  const auto room = static_cast<size_t>(std::max(width, 0));
+  for (const std::string& part : parts) {
+    if (part.empty()) continue;
+    if (text.size() + 2 + part.size() > room) break;
+    absl::StrAppend(&text, "  ", part);
   }
-  absl::StrAppend(
-      &text, absl::StrFormat("  lr %.3g  grad norm %.3g  %s  %s left", line.lr,
-                             line.grad_norm, FormatBytes(line.memory),
-                             FormatSeconds(line.seconds_left)));
-  return text;
+  return text.substr(0, room);
 }
 
-Progress::Progress(int64_t every)
-    : every_(std::max<int64_t>(every, 1)), terminal_(isatty(2) == 1) {
+std::string FormatLive(const RunStatus& status, int width) {
+  constexpr int kCells = 10;
+  constexpr int kBar = kCells + 9;  // "[] 100%  "
+  constexpr int kLeast = 60;        // columns
+  if (width < kLeast || status.steps <= 0) return Format(status, width);
+  const double done = std::clamp(
+      static_cast<double>(status.step) / static_cast<double>(status.steps), 0.0,
+      1.0);
+  const int filled = static_cast<int>(done * kCells);
+  return absl::StrFormat(
+      "[%s%s] %3d%%  %s", std::string(static_cast<size_t>(filled), '#'),
+      std::string(static_cast<size_t>(kCells - filled), '.'),
+      static_cast<int>(100 * done), Format(status, width - kBar));
+}
+
+Progress::Progress(int64_t every) : every_(std::max<int64_t>(every, 1)) {
   if (terminal_) SetLogTerminalHook(ClearLine);
 }
 
@@ -66,12 +92,22 @@ Progress::~Progress() {
   ClearLine();
 }
 
-void Progress::Show(const ProgressLine& line) {
-  const bool plain =
-      line.step % every_ == 0 || line.step == 1 || line.step == line.steps;
-  if (plain) DELINK_LOG(kInfo) << Format(line);
-  if (plain || !terminal_) return;
-  std::fprintf(stderr, "\r\033[K%s", Format(line).c_str());
+void Progress::Show(const RunStatus& status) {
+  // The last column stays free: some terminals wrap when it is written.
+  const int width = terminal_ ? terminal_.width() - 1 : 0;
+  if (status.step % every_ == 0 || status.step == 1 ||
+      status.step == status.steps) {
+    const std::string text = Format(status);
+    LogLine(LogLevel::kInfo, text, terminal_ ? Format(status, width) : text);
+    shown_ = {};
+    return;
+  }
+  // As often as one can read it.
+  constexpr auto kPause = std::chrono::milliseconds(100);
+  const auto now = std::chrono::steady_clock::now();
+  if (!terminal_ || now - shown_ < kPause) return;
+  shown_ = now;
+  std::fprintf(stderr, "\r\033[K%s", FormatLive(status, width).c_str());
   std::fflush(stderr);
 }
 

@@ -1,13 +1,16 @@
-// What a person sees of a run: one live line on a terminal, plain lines in a
-// file or a pipe.
+// What a person sees of a run: a live line on a terminal, and every so many
+// steps one that stays; in a file or a pipe those alone.
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <string>
 
+#include "recipes/run/terminal.h"
+
 namespace delink {
 
-struct ProgressLine {
+struct RunStatus {
   int64_t step = 0;
   int64_t steps = 0;
   double loss = 0;  // nats
@@ -20,26 +23,32 @@ struct ProgressLine {
   std::string stage;
 };
 
-// "step 120/488  pseudo  loss 4.321  12.3 k tokens/s  45 % of peak  ..."
-std::string Format(const ProgressLine& line);
+// "step 120/488  loss 4.3210  3 min 05 s left  12.3 k tokens/s  pseudo ...":
+// what matters most comes first. Of the parts as many as have room in `width`.
+std::string Format(const RunStatus& status, int width = 1 << 20);
+// The same behind a bar, "[##........] 24%  step ...", where there is room for
+// one.
+std::string FormatLive(const RunStatus& status, int width);
 // "1 h 02 min", "3 min 05 s", "12 s".
 std::string FormatSeconds(double seconds);
 // "12.3 k", "1.20 M": with three digits.
 std::string FormatCount(double count);
 
-// Writes to standard error; rank 0 alone has one.
+// Writes to standard error. Rank 0 alone shows steps; the others have one too,
+// so that what they log clears the live line.
 class Progress {
  public:
-  // `every`: plain lines are written every so many steps.
+  // `every`: lines that stay are written every so many steps.
   explicit Progress(int64_t every);
   ~Progress();
   Progress(const Progress&) = delete;
   Progress& operator=(const Progress&) = delete;
-  void Show(const ProgressLine& line);
+  void Show(const RunStatus& status);
 
  private:
   int64_t every_;
-  bool terminal_;
+  Terminal terminal_;
+  std::chrono::steady_clock::time_point shown_;  // the live line, last
 };
 
 // Resident and peak resident bytes of this process.

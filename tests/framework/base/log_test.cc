@@ -30,6 +30,14 @@ class LogTest : public testing::Test {
   }
 };
 
+TEST_F(LogTest, ShowsLessThanItKeeps) {
+  ASSERT_TRUE(SetLogFile(path()));
+  testing::internal::CaptureStderr();
+  LogLine(LogLevel::kWarning, "all of it", "some");
+  EXPECT_EQ(testing::internal::GetCapturedStderr(), "warning: some\n");
+  EXPECT_EQ(*ReadFile(path()), "warning: all of it\n");
+}
+
 TEST_F(LogTest, WritesOneLineWithLevelAndRank) {
   testing::internal::CaptureStderr();
   DELINK_LOG(kInfo) << "step " << 7;
