@@ -104,7 +104,8 @@ void ParamStore::BuildBindings() {
   std::map<std::string, Param*> params;
   std::map<std::string, int> layer_of;
   for (const ParamDecl& decl : registry_->decls) {
-    params[decl.name] = decl.param.get();
+    const bool first = params.emplace(decl.name, decl.param.get()).second;
+    DELINK_CHECK(first) << "parameter " << decl.name << " is declared twice";
     layer_of[decl.name] = decl.layer;
   }
   for (const LogicalTensor& tensor : logical_tensors()) {

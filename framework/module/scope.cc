@@ -9,12 +9,16 @@ Param& Scope::Param(std::string_view name, const ParamSpec& spec) const {
                  .part = part_,
                  .spec = spec,
                  .param = std::make_unique<delink::Param>()};
-  for (const ParamDecl& other : registry_->decls) {
-    DELINK_CHECK(other.name != decl.name || other.link >= 0)
+  // A layer declares its own one after the other; that names of layers differ
+  // is seen by whoever stores all of them (ParamStore).
+  auto& decls = registry_->decls;
+  for (auto other = decls.rbegin();
+       other != decls.rend() && other->layer == layer_; ++other) {
+    DELINK_CHECK(other->name != decl.name || other->link >= 0)
         << "parameter " << decl.name << " is declared twice";
   }
-  registry_->decls.push_back(std::move(decl));
-  return *registry_->decls.back().param;
+  decls.push_back(std::move(decl));
+  return *decls.back().param;
 }
 
 Param& Scope::Link(std::string_view target) const {

@@ -18,14 +18,14 @@ bool IsBlock(int layer, int blocks) { return layer >= 1 && layer <= blocks; }
 // What a block declares in a part: names within the block, and shapes.
 using Declared = std::vector<std::pair<std::string, std::string>>;
 
-Declared DeclaredIn(const ParamRegistry& registry, int block,
-                    const std::string& part) {
-  Declared declared;
+// By part and block.
+std::map<std::pair<std::string, int>, Declared> DeclaredIn(
+    const ParamRegistry& registry, int blocks) {
+  std::map<std::pair<std::string, int>, Declared> declared;
   for (const ParamDecl& decl : registry.decls) {
-    if (decl.link >= 0 || decl.layer != block + 1 || decl.part != part) {
-      continue;
-    }
-    declared.emplace_back(decl.local, decl.spec.shape.ToString());
+    if (decl.link >= 0 || !IsBlock(decl.layer, blocks)) continue;
+    declared[{decl.part, decl.layer - 1}].emplace_back(
+        decl.local, decl.spec.shape.ToString());
   }
   return declared;
 }
@@ -82,14 +82,15 @@ absl::StatusOr<SharingMap> ResolveSharing(const ShareSpec& spec,
                                           int blocks) {
   const std::vector<std::string> parts = PartsOf(registry, blocks);
   DELINK_ASSIGN_OR_RETURN(SharingMap map, ResolveSharing(spec, parts, blocks));
+  auto declared = DeclaredIn(registry, blocks);
   for (auto& [part, leaders] : map.leaders) {
     std::map<int, int> first;  // block that has the part, by leader of all
     for (int block = 0; block < blocks; ++block) {
-      const Declared declared = DeclaredIn(registry, block, part);
+      const Declared& here = declared[{part, block}];
       int& leader = leaders[static_cast<size_t>(block)];
       leader =
-          declared.empty() ? block : first.emplace(leader, block).first->second;
-      if (declared == DeclaredIn(registry, leader, part)) continue;
+          here.empty() ? block : first.emplace(leader, block).first->second;
+      if (here == declared[{part, leader}]) continue;
       return absl::InvalidArgumentError(absl::StrCat(
           "share: blocks ", leader, " and ", block,
           " declare different parameters in ", part,
@@ -105,15 +106,17 @@ int LeaderLayer(const SharingMap& sharing, const std::string& part, int layer,
   return sharing.Leader(part, layer - 1) + 1;
 }
 
-int Sharers(const SharingMap& sharing, const std::string& part, int layer,
-            int blocks) {
-  if (!IsBlock(layer, blocks)) return 1;
-  const int leader = sharing.Leader(part, layer - 1);
-  int count = 0;
+std::vector<int> Sharers(const SharingMap& sharing, const std::string& part,
+                         int blocks) {
+  std::vector<int> of_leader(static_cast<size_t>(blocks), 0), sharers;
+  const auto leader = [&](int block) {
+    return static_cast<size_t>(sharing.Leader(part, block));
+  };
+  for (int block = 0; block < blocks; ++block) ++of_leader[leader(block)];
   for (int block = 0; block < blocks; ++block) {
-    if (sharing.Leader(part, block) == leader) ++count;
+    sharers.push_back(of_leader[leader(block)]);
   }
-  return count;
+  return sharers;
 }
 
 absl::StatusOr<std::vector<SlabOrigin>> RelationOf(
@@ -134,14 +137,21 @@ absl::StatusOr<std::vector<SlabOrigin>> RelationOf(
   for (size_t s = 0; s < old_slabs.size(); ++s) {
     index[{old_slabs[s].leader, old_slabs[s].part}] = static_cast<int>(s);
   }
+  std::map<std::string, std::vector<int>> before, after;  // sharers, by part
+  for (const std::string& part : PartsOf(registry, blocks)) {
+    before[part] = Sharers(from, part, blocks);
+    after[part] = Sharers(to, part, blocks);
+  }
   std::vector<SlabOrigin> origins;
   for (const Slab& slab : LayOutSlabs(registry, blocks, to)) {
     const int leader = LeaderLayer(from, slab.part, slab.leader, blocks);
     const auto at = index.find({leader, slab.part});
     DELINK_CHECK(at != index.end()) << slab.name << " comes from nowhere";
-    origins.push_back({.slab = at->second,
-                       .before = Sharers(from, slab.part, slab.leader, blocks),
-                       .after = Sharers(to, slab.part, slab.leader, blocks)});
+    origins.push_back({.slab = at->second});
+    if (!IsBlock(slab.leader, blocks)) continue;
+    const auto block = static_cast<size_t>(slab.leader - 1);
+    origins.back().before = before[slab.part][block];
+    origins.back().after = after[slab.part][block];
   }
   return origins;
 }

@@ -31,9 +31,9 @@ absl::StatusOr<SharingMap> ResolveSharing(const ShareSpec& spec,
 int LeaderLayer(const SharingMap& sharing, const std::string& part, int layer,
                 int blocks);
 
-// Blocks that use the slab that `layer` uses for `part`; 1 outside the blocks.
-int Sharers(const SharingMap& sharing, const std::string& part, int layer,
-            int blocks);
+// For each block, how many use the slab that it uses for `part`.
+std::vector<int> Sharers(const SharingMap& sharing, const std::string& part,
+                         int blocks);
 
 // Where the contents of a slab come from at a switch.
 struct SlabOrigin {

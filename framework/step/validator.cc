@@ -29,7 +29,13 @@ class StepChecker {
       : program_(program),
         shape_(program.shape),
         last_(program.shape.layers - 1),
+        layers_of_slab_(program.shape.slabs),
         weights_(program.shape.slabs, Weights::kUnknown) {
+    for (int32_t layer = last_; layer >= 0; --layer) {
+      for (const int32_t slab : shape_.slabs_of_layer[layer]) {
+        layers_of_slab_[slab].push_back(layer);
+      }
+    }
     for (const Instruction& i : program.instructions) {
       if (i.op != Op::kForward && i.op != Op::kLoss) continue;
       forward_only_ = (i.flags & kForwardOnly) != 0;
@@ -174,9 +180,7 @@ class StepChecker {
 
   std::string CheckReduce(int32_t slab) {
     if (reduced_[slab]) return "the slab is already reduced in this step";
-    for (int32_t layer = last_; layer >= 0; --layer) {
-      const auto& slabs = shape_.slabs_of_layer[layer];
-      if (!std::binary_search(slabs.begin(), slabs.end(), slab)) continue;
+    for (const int32_t layer : layers_of_slab_[slab]) {
       for (int32_t m = 0; m < shape_.micro_batches; ++m) {
         if (backward_[layer][m]) continue;
         return absl::StrCat(
@@ -265,6 +269,7 @@ class StepChecker {
   const ProgramShape& shape_;
   const int32_t last_;
   bool forward_only_ = false;
+  std::vector<std::vector<int32_t>> layers_of_slab_;  // from the last
   std::vector<Weights> weights_;
   // By layer and micro-batch; the last layer's are of its loss.
   std::vector<std::vector<uint8_t>> forward_, backward_, recompute_;

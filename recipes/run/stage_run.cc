@@ -64,8 +64,8 @@ absl::StatusOr<std::unique_ptr<StageRun>> StageRun::Switch(
 bool StageRun::shares() const {
   const int blocks = env_.model->blocks();
   for (const std::string& part : PartsOf(*env_.registry, blocks)) {
-    for (int block = 0; block < blocks; ++block) {
-      if (Sharers(store_->sharing(), part, block + 1, blocks) > 1) return true;
+    for (const int sharers : Sharers(store_->sharing(), part, blocks)) {
+      if (sharers > 1) return true;
     }
   }
   return false;

@@ -5,7 +5,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <chrono>
+#include <ctime>
 #include <memory>
 #include <random>
 
@@ -175,6 +177,25 @@ TEST(Plan, AModelFarTooLargeIsPlannedInNoTimeAndMemory) {
   EXPECT_NEAR(
       real.flops_per_token / static_cast<double>(real.unique_parameters), 8.0,
       0.4);
+}
+
+// Four times the layers take four times as long, not sixteen.
+TEST(Plan, TakesTimeByTheLayer) {
+  const auto seconds = [](int layers) {
+    double least = 1e9;
+    for (int i = 0; i < 3; ++i) {
+      const std::clock_t begin = std::clock();  // of this process alone
+      const auto plan = PlanRun(
+          {.recipe = kTiny,
+           .sets = {"model.vocab=257", absl::StrCat("model.layers=", layers)}},
+          BuiltInModels());
+      EXPECT_TRUE(plan.ok()) << plan.status();
+      least = std::min(least, static_cast<double>(std::clock() - begin));
+    }
+    return least / CLOCKS_PER_SEC;
+  };
+  const double few = seconds(400), many = seconds(1600);
+  EXPECT_LT(many, 8 * few);
 }
 
 TEST(Plan, OfALlamaThatMayEndAStageEarly) {
