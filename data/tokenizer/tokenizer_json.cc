@@ -81,6 +81,13 @@ std::string Text(const Json& object, const char* key) {
   return value.is_string() ? value.get<std::string>() : std::string();
 }
 
+// What a part says it is, for messages.
+std::string TypeOf(const Json& part) {
+  if (part.is_null()) return "null";
+  const std::string type = Text(part, "type");
+  return type.empty() ? "without a type" : type;
+}
+
 std::optional<int32_t> Id(const Json& value) {
   if (!value.is_number_integer()) return std::nullopt;
   const int64_t id = value.get<int64_t>();
@@ -122,7 +129,7 @@ class Parser {
     const std::string type = Text(model, "type");
     // Early files do not say it.
     if (type != "BPE" && !(type.empty() && model.contains("merges"))) {
-      return Unsupported(absl::StrCat("model ", type.empty() ? "?" : type));
+      return Unsupported(absl::StrCat("model ", TypeOf(model)));
     }
     for (const char* affix :
          {"continuing_subword_prefix", "end_of_word_suffix"}) {
@@ -207,11 +214,11 @@ class Parser {
       return absl::OkStatus();
     }
     if (type != "Sequence") {
-      return Unsupported(absl::StrCat("normalizer ", type));
+      return Unsupported(absl::StrCat("normalizer ", TypeOf(normalizer)));
     }
     for (const Json& part : Member(normalizer, "normalizers")) {
       if (Text(part, "type") != "NFC") {
-        return Unsupported(absl::StrCat("normalizer ", Text(part, "type")));
+        return Unsupported(absl::StrCat("normalizer ", TypeOf(part)));
       }
       spec_.nfc = true;
     }
@@ -232,7 +239,7 @@ class Parser {
 
   absl::Status PreTokenizerPart(const Json& part) {
     const std::string type = Text(part, "type");
-    const std::string where = absl::StrCat("pre_tokenizer ", type);
+    const std::string where = absl::StrCat("pre_tokenizer ", TypeOf(part));
     // It turns the text into characters for bytes.
     if (byte_level_)
       return Unsupported(absl::StrCat(where, " after ByteLevel"));
@@ -281,7 +288,7 @@ class Parser {
   absl::Status Decoder(const Json& decoder) const {
     const std::string type = Text(decoder, "type");
     if (decoder.is_null() || type == "ByteLevel") return absl::OkStatus();
-    return Unsupported(absl::StrCat("decoder ", type));
+    return Unsupported(absl::StrCat("decoder ", TypeOf(decoder)));
   }
 
   absl::Status AddedTokens(const Json& added) {

@@ -129,7 +129,7 @@ absl::StatusOr<RunPlan> PlanRun(const PlanOptions& options,
       const Recipe read,
       ReadRecipe(options.recipe, options.sets, KindsOf(models)));
   const int64_t ranks = options.ranks > 0 ? options.ranks : RanksOf(read);
-  DELINK_ASSIGN_OR_RETURN(const Recipe fitted, CheckWorld(read, ranks));
+  DELINK_ASSIGN_OR_RETURN(const Recipe fitted, CheckWorld(read, ranks, true));
   DELINK_ASSIGN_OR_RETURN(const Recipe recipe, WithVocab(fitted));
 
   const WithThreads threads(recipe.run.threads);

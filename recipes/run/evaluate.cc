@@ -9,6 +9,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "data/corpus/corpus.h"
+#include "data/corpus/side.h"
 #include "data/loader/loader.h"
 #include "framework/base/file.h"
 #include "framework/base/status_macros.h"
@@ -68,7 +69,8 @@ absl::StatusOr<Evaluation> Evaluate(const EvaluateOptions& options,
   DELINK_ASSIGN_OR_RETURN(
       const std::unique_ptr<SavedModel> saved,
       SavedModel::Open(comm, options.checkpoint, models, options.dtype));
-  absl::StatusOr<Source> source = OpenSource(*saved, options.data, comm);
+  absl::StatusOr<Source> source =
+      OpenSource(*saved, SideOf(options.data, "validation"), comm);
   DELINK_RETURN_IF_ERROR(AgreeOnStatus(comm, source.status()));
   std::unique_ptr<Device> device = NewCpuDevice();
   if (options.device != nullptr) {

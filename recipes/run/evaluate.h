@@ -19,7 +19,7 @@ namespace delink {
 
 struct EvaluateOptions {
   std::string checkpoint;  // what FindCheckpoint takes
-  std::string data;        // corpus folder
+  std::string data;        // corpus folder; of one with both sides, validation
   // Of the recipe's data.batch sequences, from the corpus's start; 0: all.
   int64_t batches = 0;
   DType dtype = DType::kF32;  // of weights and activations

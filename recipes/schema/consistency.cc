@@ -10,6 +10,7 @@
 
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
+#include "data/corpus/side.h"
 #include "framework/sharing/switch_policy.h"
 #include "recipes/schema/problems.h"
 
@@ -153,6 +154,16 @@ void CheckUntil(Section& document, const Recipe& recipe, size_t i) {
   }
 }
 
+// A corpus may be named by the folder of both its sides.
+void FindSides(DataConfig& data) {
+  const auto find = [](auto& of) {
+    of.train = SideOf(of.train, "train");
+    of.validation = SideOf(of.validation, "validation");
+  };
+  find(data);
+  for (DataSource& source : data.sources) find(source);
+}
+
 void CheckSources(Section& document, const std::vector<DataSource>& sources) {
   for (size_t i = 0; i < sources.size(); ++i) {
     for (size_t j = 0; j < i; ++j) {
@@ -279,6 +290,7 @@ void CheckGradients(Section& document, const Recipe& recipe) {
 }  // namespace
 
 void Complete(Section& document, Recipe& recipe) {
+  FindSides(recipe.data);
   CheckSources(document, recipe.data.sources);
   if (recipe.data.sources.empty() && recipe.data.validation.empty()) {
     recipe.data.validation =

@@ -248,7 +248,8 @@ void DescribeStage(Section& s, Stage& stage) {
   ShareKey(s, &stage.share);
   s.SubTable("until",
              {.doc = "one of fraction, tokens, steps; plateau or gradient "
-                     "besides or instead; not for the last stage"},
+                     "besides or instead; not for the last stage",
+              .instead = "until.fraction, until.steps or until.tokens"},
              [&](Section& t) { DescribeUntil(t, stage.until); });
   s.Enum("state", &stage.state,
          {{"reset", StatePolicy::kReset},
@@ -369,7 +370,7 @@ void DescribeComputing(Section& s, RunConfig& run) {
         {.doc = "threads a rank",
          .when_omitted = "the machine's cores over its ranks",
          .min = 1,
-         .max = 4096});
+         .max = kMaxThreads});
 }
 
 void DescribeRun(Section& s, RunConfig& run) {

@@ -33,8 +33,8 @@ void DescribeSource(Section& s, DataSource& source) {
 void DescribeData(Section& s, DataConfig& data) {
   s.Path("train", &data.train,
          {.doc = "the corpus to train on: a folder that `delink data build` "
-                 "wrote, relative to the recipe; of several, "
-                 "`[[data.source]]` instead",
+                 "wrote (or `train` in it), relative to the recipe; of "
+                 "several, `[[data.source]]` instead",
           .required = !s.Has("source")});
   s.Path("validation", &data.validation,
          {.doc = "the corpus to validate on",

@@ -47,6 +47,54 @@ size_t EditDistance(std::string_view a, std::string_view b) {
   return d[a.size()][b.size()];
 }
 
+// What other programs call some keys.
+constexpr std::pair<std::string_view, std::string_view> kElsewhere[] = {
+    {"learning_rate", "lr"}, {"hidden_size", "dim"},
+    {"d_model", "dim"},      {"embedding_size", "dim"},
+    {"block_size", "seq"},   {"context_length", "seq"},
+    {"epsilon", "eps"},      {"dtype", "precision"},
+};
+
+std::string_view NameHere(std::string_view word,
+                          const std::vector<std::string>& known) {
+  for (const auto& [elsewhere, here] : kElsewhere) {
+    if (word == elsewhere && std::ranges::count(known, here) > 0) return here;
+  }
+  return "";
+}
+
+std::string_view SpeltAlike(std::string_view word,
+                            const std::vector<std::string>& known) {
+  std::string_view best;
+  size_t least = std::max<size_t>(2, word.size() / 3) + 1;
+  for (const std::string& candidate : known) {
+    const size_t distance = EditDistance(word, candidate);
+    if (distance < least && distance < candidate.size()) {
+      least = distance;
+      best = candidate;
+    }
+  }
+  return best;
+}
+
+// Whether "weight_decay" has the word "decay".
+bool HasWord(std::string_view key, std::string_view word) {
+  return absl::StrFormat("_%s_", key).find(absl::StrFormat("_%s_", word)) !=
+         std::string::npos;
+}
+
+std::string_view WithAWordOf(std::string_view word,
+                             const std::vector<std::string>& known) {
+  std::string_view best;
+  for (const std::string& candidate : known) {
+    if ((HasWord(word, candidate) || HasWord(candidate, word)) &&
+        candidate.size() > best.size()) {
+      best = candidate;
+    }
+  }
+  return best;
+}
+
 }  // namespace
 
 void Problems::Add(const Source& source, std::string_view key,
@@ -69,9 +117,14 @@ absl::Status Problems::ToStatus() const {
                      };
                      return key(a) < key(b);
                    });
+  // A file of a program that went wrong may have one on every line.
+  constexpr size_t kTold = 20;
   std::string message;
-  for (const Problem* problem : sorted) {
-    absl::StrAppend(&message, message.empty() ? "" : "\n", problem->text);
+  for (size_t i = 0; i < std::min(sorted.size(), kTold); ++i) {
+    absl::StrAppend(&message, i == 0 ? "" : "\n", sorted[i]->text);
+  }
+  if (sorted.size() > kTold) {
+    absl::StrAppend(&message, "\nand ", sorted.size() - kTold, " more");
   }
   return absl::InvalidArgumentError(message);
 }
@@ -80,16 +133,12 @@ std::string Suggestion(std::string_view word,
                        const std::vector<std::string>& known) {
   // A very long word is nobody's slip, and the distance is quadratic.
   if (word.size() > 64) return "";
-  const std::string* best = nullptr;
-  size_t least = std::max<size_t>(2, word.size() / 3) + 1;
-  for (const std::string& candidate : known) {
-    const size_t distance = EditDistance(word, candidate);
-    if (distance < least && distance < candidate.size()) {
-      least = distance;
-      best = &candidate;
-    }
+  for (const auto near : {NameHere, SpeltAlike, WithAWordOf}) {
+    const std::string_view best = near(word, known);
+    if (best.empty()) continue;
+    return absl::StrFormat("; did you mean '%s'?", best);
   }
-  return best == nullptr ? "" : absl::StrCat("; did you mean '", *best, "'?");
+  return "";
 }
 
 }  // namespace schema

@@ -39,7 +39,8 @@ class Problems {
   size_t size() const { return problems_.size(); }
 
   // InvalidArgument with a line for each problem, in the order of the file and
-  // then of the command line; OK when there is none.
+  // then of the command line: the first 20, and how many more; OK when there is
+  // none.
   absl::Status ToStatus() const;
 
  private:
@@ -50,8 +51,9 @@ class Problems {
   std::vector<Problem> problems_;
 };
 
-// "; did you mean 'layers'?" for the word of `known` nearest to `word`, or
-// nothing when none is near.
+// "; did you mean 'layers'?" for the word of `known` nearest to `word`: what
+// others call so, what is spelt nearly so, or has a word in common with it
+// ("weight_decay" and "decay"). Nothing when none is near.
 std::string Suggestion(std::string_view word,
                        const std::vector<std::string>& known);
 

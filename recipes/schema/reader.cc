@@ -65,7 +65,10 @@ void Reader::SubTable(std::string_view name, const TableKey& key,
     if (table == nullptr) {
       context_->problems.Add(
           member->value.source, PathOf(name),
-          absl::StrFormat("expected a table, got %s", Describe(member->value)));
+          absl::StrFormat("expected a table, got %s%s", Describe(member->value),
+                          key.instead.empty()
+                              ? ""
+                              : absl::StrFormat("; give %s", key.instead)));
       return;
     }
   }

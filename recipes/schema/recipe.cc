@@ -39,28 +39,32 @@ std::string Product(const ParallelConfig& parallel) {
 }
 
 absl::Status FitStage(const Recipe& recipe, size_t i, int64_t world_size,
-                      ParallelConfig& parallel) {
+                      bool planned, ParallelConfig& parallel) {
   const std::string subject = absl::StrFormat("stage[%d].parallel", i);
   const std::string key = subject + ".data";
   const int64_t others = parallel.tensor * parallel.pipeline * parallel.expert;
   if (parallel.data == 0) {
     if (world_size % others != 0) {
-      return ErrorAt(recipe, key, subject,
-                     absl::StrFormat("the %d ranks started are not a multiple "
-                                     "of tensor x pipeline x expert = %d",
-                                     world_size, others));
+      return ErrorAt(
+          recipe, key, subject,
+          absl::StrFormat("the %d ranks %s are not a multiple of "
+                          "tensor x pipeline x expert = %d",
+                          world_size, planned ? "of the plan" : "started",
+                          others));
     }
     parallel.data = world_size / others;
   }
   if (parallel.ranks() == world_size) return absl::OkStatus();
-  const std::string started =
-      world_size == 1 ? "one process was started"
-                      : absl::StrFormat("mpirun started %d", world_size);
+  const std::string there =
+      planned           ? absl::StrFormat("the plan is of %d", world_size)
+      : world_size == 1 ? "one process was started"
+                        : absl::StrFormat("mpirun started %d", world_size);
   return ErrorAt(
       recipe, key, subject,
-      absl::StrFormat("%s = %d ranks, but %s; start it with mpirun -np %d, or "
-                      "leave parallel.data out",
-                      Product(parallel), parallel.ranks(), started,
+      absl::StrFormat("%s = %d ranks, but %s; %s %d, or leave parallel.data "
+                      "out",
+                      Product(parallel), parallel.ranks(), there,
+                      planned ? "give --ranks" : "start it with mpirun -np",
                       parallel.ranks()));
 }
 
@@ -182,12 +186,13 @@ absl::Status CheckBatch(const Recipe& recipe) {
   return absl::OkStatus();
 }
 
-absl::StatusOr<Recipe> CheckWorld(const Recipe& recipe, int64_t world_size) {
+absl::StatusOr<Recipe> CheckWorld(const Recipe& recipe, int64_t world_size,
+                                  bool planned) {
   DELINK_CHECK(world_size >= 1);
   Recipe fitted = recipe;
   for (size_t i = 0; i < fitted.stages.size(); ++i) {
     DELINK_RETURN_IF_ERROR(
-        FitStage(recipe, i, world_size, fitted.stages[i].parallel));
+        FitStage(recipe, i, world_size, planned, fitted.stages[i].parallel));
   }
   DELINK_RETURN_IF_ERROR(CheckBatch(fitted));
   if (fitted.run.micro_batch == 0) {

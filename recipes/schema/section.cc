@@ -2,6 +2,7 @@
 
 #include <cmath>
 #include <filesystem>
+#include <system_error>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -137,6 +138,24 @@ const schema::List* ReadList(const Value& value, std::optional<size_t> size,
   return list;
 }
 
+// Of a path on the command line, which a shell would take from the current
+// folder: what to say where only there is something of that name.
+std::string ElsewhereThan(const std::filesystem::path& path,
+                          const std::string& given,
+                          const schema::Source& source) {
+  namespace fs = std::filesystem;
+  std::error_code error;
+  if (!source.origin.starts_with("--set ") || fs::exists(path, error)) {
+    return "";
+  }
+  const fs::path here = fs::absolute(given, error);
+  if (error || !fs::exists(here, error)) return "";
+  return absl::StrFormat(
+      "there is no %s: paths of a recipe are relative to its folder; the one "
+      "in the current folder is %s",
+      path.string(), here.lexically_normal().string());
+}
+
 }  // namespace
 
 void Section::Int(std::string_view name, int64_t* value, const IntKey& key) {
@@ -252,6 +271,8 @@ void Section::Path(std::string_view name, std::string* value, const Key& key) {
     } else {
       std::filesystem::path path =
           (std::filesystem::path(report.folder()) / *x).lexically_normal();
+      const std::string meant = ElsewhereThan(path, *x, given.source);
+      if (!meant.empty()) return report.Error(given.source, meant);
       // "corpus/train/" is "corpus/train".
       if (!path.has_filename() && path.has_relative_path()) {
         path = path.parent_path();

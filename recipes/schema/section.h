@@ -80,6 +80,8 @@ struct ChoiceKey {
 struct TableKey {
   std::string_view doc;
   bool fixed = false;  // every key in it is
+  // What to give where a value was given in place of a table.
+  std::string_view instead = {};
 };
 
 class Section {

@@ -176,7 +176,9 @@ TEST_F(Bpe, WhatIsNotSupportedIsNamed) {
   json_["pre_tokenizer"] = {{"type", "Whitespace"}};
   ExpectRefused("pre_tokenizer Whitespace");
   json_["pre_tokenizer"] = nullptr;
-  ExpectRefused("pre_tokenizer");
+  ExpectRefused("pre_tokenizer null is not supported");
+  json_["pre_tokenizer"] = {{"sort", "ByteLevel"}};
+  ExpectRefused("pre_tokenizer without a type is not supported");
   json_["pre_tokenizer"]["pretokenizers"][1]["add_prefix_space"] = true;
   ExpectRefused("pre_tokenizer ByteLevel with add_prefix_space");
 }

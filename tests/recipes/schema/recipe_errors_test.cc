@@ -2,6 +2,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cmath>
 #include <filesystem>
 #include <fstream>
@@ -71,6 +72,12 @@ INSTANTIATE_TEST_SUITE_P(
         Case{"lr = 1e-3", "lr = 1e-3\nbeats = [0.9, 0.99]",
              "gpt.toml:14:1: optimizer.beats: unknown key; did you mean "
              "'betas'?"},
+        Case{"lr = 1e-3", "lr = 1e-3\nweight_decay = 0.1",
+             "gpt.toml:14:1: optimizer.weight_decay: unknown key; did you mean "
+             "'decay'?"},
+        Case{"lr = 1e-3", "lr = 1e-3\nlearning_rate = 0.1",
+             "gpt.toml:14:1: optimizer.learning_rate: unknown key; did you "
+             "mean 'lr'?"},
         Case{"{ fraction = 0.3 }", "{ fracton = 0.3 }",
              "gpt.toml:22:11: stage[0].until.fracton: unknown key; did you "
              "mean 'fraction'?"},
@@ -133,6 +140,9 @@ INSTANTIATE_TEST_SUITE_P(
              "gpt.toml:17:8: schedule.kind: expected one of \"wsd\", "
              "\"cosine\", \"linear\", \"constant\", got the string \"cosinus\";"
              " did you mean 'cosine'?"},
+        Case{"until = { fraction = 0.3 }", "until = 0.25",
+             "gpt.toml:22:9: stage[0].until: expected a table, got the float "
+             "0.25; give until.fraction, until.steps or until.tokens"},
         Case{"\"corpus/train\"", "\"\"",
              "gpt.toml:8:9: data.train: is not a path"},
         Case{"name = \"pseudo\"", "name = \"\"",
@@ -272,6 +282,15 @@ TEST(RecipeErrors, EveryProblemIsToldAtOnceInOrder) {
             "--set run.sed=1: run.sed: unknown key; did you mean 'seed'?");
 }
 
+TEST(RecipeErrors, OfVeryManyProblemsTheFirstAreTold) {
+  std::string text = kSample;
+  for (int i = 0; i < 1000; ++i) text += "[[stage]]\nnaem = 1\n";
+  const std::string error = ErrorOf(Parse(text));
+  EXPECT_EQ(std::count(error.begin(), error.end(), '\n'), 20);
+  EXPECT_THAT(error, StartsWith("gpt.toml:31:1: stage[2].naem: unknown key"));
+  EXPECT_THAT(error, ::testing::EndsWith("\nand 980 more"));
+}
+
 TEST(RecipeErrors, Syntax) {
   EXPECT_EQ(ErrorOf(Parse("a = 1\na = 2")),
             "gpt.toml:2:5: Error while parsing key-value pair: cannot redefine "
@@ -312,8 +331,9 @@ TEST(RecipeErrors, EmptyRecipeSaysWhatItNeeds) {
             "gpt.toml: model.kind: required, but not given (\"gpt\": the kind "
             "of model, which decides the other keys)\n"
             "gpt.toml: data.train: required, but not given (path: the corpus "
-            "to train on: a folder that `delink data build` wrote, relative to "
-            "the recipe; of several, `[[data.source]]` instead)\n"
+            "to train on: a folder that `delink data build` wrote (or `train` "
+            "in it), relative to the recipe; of several, `[[data.source]]` "
+            "instead)\n"
             "gpt.toml: data.batch: required, but not given (integer, at least "
             "1: sequences an optimizer step, over all ranks: a multiple of "
             "data ranks x micro_batch)\n"
@@ -354,6 +374,41 @@ TEST_F(Files, PathsAreRelativeToTheRecipe) {
   const auto recipe = Read(Write("good.toml", kSample));
   ASSERT_TRUE(recipe.ok()) << recipe.status();
   EXPECT_EQ(recipe->data.train, (folder_ / "corpus/train").string());
+}
+
+TEST_F(Files, APathOfTheCommandLineMayLieInTheCurrentFolder) {
+  const std::string good = Write("good.toml", kSample);
+  const auto before = std::filesystem::current_path();
+  std::filesystem::create_directories(folder_ / "here/text");
+  std::filesystem::current_path(folder_ / "here");
+  const auto set = ReadRecipe(good, {"data.train=text"}, {GptKind()});
+  std::filesystem::create_directories(folder_ / "text");
+  const auto both = ReadRecipe(good, {"data.train=text"}, {GptKind()});
+  std::filesystem::current_path(before);
+  EXPECT_EQ(ErrorOf(set),
+            "--set data.train=text: data.train: there is no " +
+                (folder_ / "text").string() +
+                ": paths of a recipe are relative to its folder; the one in "
+                "the current folder is " +
+                (folder_ / "here/text").string());
+  ASSERT_TRUE(both.ok()) << both.status();
+  EXPECT_EQ(both->data.train, (folder_ / "text").string());
+}
+
+TEST_F(Files, ACorpusIsNamedByTheFolderOfBothSides) {
+  for (const char* side : {"corpus/train", "corpus/validation"}) {
+    std::filesystem::create_directories(folder_ / side);
+    Write(std::string(side) + "/SHA256SUMS", "");
+  }
+  const std::string good = Write("good.toml", kSample);
+  const auto sides = ReadRecipe(good, {}, {GptKind()});
+  const auto both = ReadRecipe(good, {"data.train=corpus"}, {GptKind()});
+  const auto given = ReadRecipe(
+      good, {"data.train=corpus", "data.validation=corpus"}, {GptKind()});
+  ASSERT_TRUE(sides.ok() && both.ok() && given.ok()) << given.status();
+  EXPECT_EQ(both->data.train, (folder_ / "corpus/train").string());
+  EXPECT_EQ(ToToml(*both), ToToml(*sides));
+  EXPECT_EQ(ToToml(*given), ToToml(*sides));
 }
 
 TEST_F(Files, Missing) {

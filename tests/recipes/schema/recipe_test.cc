@@ -163,6 +163,14 @@ TEST(CheckWorld, SaysWhereTheLayoutIsAndWhatWasStarted) {
   EXPECT_TRUE(CheckWorld(*table, 2).ok());
 }
 
+TEST(CheckWorld, OfAPlanNothingWasStarted) {
+  const Recipe recipe = Sample({"stage.1.parallel.data=4"});
+  EXPECT_EQ(CheckWorld(recipe, 2, true).status().message(),
+            "--set stage.1.parallel.data=4: stage[1].parallel: data 4 = 4 "
+            "ranks, but the plan is of 2; give --ranks 4, or leave "
+            "parallel.data out");
+}
+
 TEST(CheckWorld, NamesEveryFactorOfTheLayout) {
   Recipe recipe = Sample();
   recipe.stages[1].parallel = {.data = 2, .tensor = 2, .pipeline = 2};
