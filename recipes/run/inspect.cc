@@ -1,15 +1,20 @@
 #include "recipes/run/inspect.h"
 
 #include <algorithm>
+#include <cstdint>
 #include <map>
 #include <memory>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <set>
 #include <utility>
 
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
+#include "absl/strings/string_view.h"
+#include "absl/strings/strip.h"
 #include "framework/base/file.h"
 #include "framework/base/status_macros.h"
 #include "framework/comm/self_communicator.h"
@@ -82,13 +87,58 @@ std::string SourceText(const SourceCount& source) {
   return text + "\n";
 }
 
-}  // namespace
+// The block of "blocks/3/attn/qkv/weight", and the rest of the name; none where
+// it is not in a block.
+std::optional<std::pair<int, std::string>> InBlock(absl::string_view name) {
+  int block = 0;
+  if (!absl::ConsumePrefix(&name, "blocks/")) return std::nullopt;
+  const size_t end = name.find('/');
+  if (end == name.npos || !absl::SimpleAtoi(name.substr(0, end), &block)) {
+    return std::nullopt;
+  }
+  return std::pair(block, std::string(name.substr(end + 1)));
+}
 
-absl::StatusOr<Inspection> InspectCheckpoint(const std::string& checkpoint,
-                                             const ModelList& models) {
+// What the model's code would have told, as far as the tensors show it. The
+// parts of blocks are not on disk: each tensor stands for itself.
+void FillFromTensors(Inspection& i) {
+  std::map<std::string, std::map<int, std::vector<int>>> sets;  // by leader
+  uint64_t unique = 0, seen = 0;
+  for (const TensorInfo& tensor : i.tensors) {
+    uint64_t elements = 1;  // which wrap, whatever a file claims
+    for (const int64_t d : tensor.shape) elements *= static_cast<uint64_t>(d);
+    const auto at = InBlock(tensor.name);
+    const auto leader = InBlock(tensor.link);
+    if (!tensor.link.empty() && !(at && leader)) {
+      i.permanent.push_back(tensor);
+      continue;
+    }
+    seen += elements;
+    if (tensor.link.empty()) unique += elements;
+    if (!at) continue;
+    sets[at->second][(leader ? leader : at)->first].push_back(at->first);
+  }
+  i.unique_parameters = static_cast<int64_t>(unique);
+  i.virtual_parameters = static_cast<int64_t>(seen);
+  for (auto& [name, of] : sets) {
+    PartSharing& sharing = i.sharing.emplace_back(PartSharing{.part = name});
+    for (auto& [leader, blocks] : of) {
+      std::sort(blocks.begin(), blocks.end());
+      sharing.sets.push_back(std::move(blocks));
+    }
+  }
+}
+
+bool Knows(const ModelList& models, const std::string& kind) {
+  const std::vector<ModelKind> kinds = KindsOf(models);
+  return std::any_of(kinds.begin(), kinds.end(),
+                     [&](const ModelKind& k) { return k.name == kind; });
+}
+
+absl::Status FillFromModel(const ModelList& models, Inspection& i) {
   SelfCommunicator comm;
   DELINK_ASSIGN_OR_RETURN(const std::unique_ptr<SavedModel> saved,
-                          SavedModel::Open(comm, checkpoint, models));
+                          SavedModel::OpenStep(comm, i.path, models));
   // On this device the store lays out and allocates nothing.
   const std::unique_ptr<Device> meta = NewMetaDevice();
   DELINK_ASSIGN_OR_RETURN(
@@ -96,16 +146,31 @@ absl::StatusOr<Inspection> InspectCheckpoint(const std::string& checkpoint,
       ParamStore::Create(*meta, saved->registry(), saved->blocks(),
                          saved->sharing(), 0,
                          {.gradients = false, .states = {}}));
-  Inspection i{.path = saved->path(),
-               .header = saved->header(),
-               .unique_parameters = store->unique_parameters(),
-               .virtual_parameters = store->virtual_parameters(),
-               .sharing = SharingOf(*saved)};
-  DELINK_ASSIGN_OR_RETURN(i.bytes, FolderBytes(saved->path()));
-  DELINK_ASSIGN_OR_RETURN(i.tensors, ListTensors(saved->path()));
+  i.unique_parameters = store->unique_parameters();
+  i.virtual_parameters = store->virtual_parameters();
+  i.sharing = SharingOf(*saved);
   for (const LogicalTensor& tensor : store->logical_tensors()) {
     if (!tensor.permanent) continue;
     i.permanent.push_back({.name = tensor.name, .link = tensor.link});
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+absl::StatusOr<Inspection> InspectCheckpoint(const std::string& checkpoint,
+                                             const ModelList& models) {
+  SelfCommunicator comm;
+  Inspection i;
+  DELINK_ASSIGN_OR_RETURN(i.path, FindCheckpoint(comm, checkpoint));
+  DELINK_ASSIGN_OR_RETURN(i.header, ReadHeader(i.path));
+  DELINK_ASSIGN_OR_RETURN(i.bytes, FolderBytes(i.path));
+  DELINK_ASSIGN_OR_RETURN(i.tensors, ListTensors(i.path));
+  i.known = Knows(models, i.header.model);
+  if (i.known) {
+    DELINK_RETURN_IF_ERROR(FillFromModel(models, i));
+  } else {
+    FillFromTensors(i);
   }
   return i;
 }
@@ -138,12 +203,13 @@ std::string ToText(const Inspection& i) {
       "%s\n"
       "step        %d (%s tokens, %s)\n"
       "stage       %s (stage[%d])\n"
-      "model       %s, vocabulary %d\n"
+      "model       %s%s, vocabulary %d\n"
       "optimizer   %s\n"
       "parameters  %s unique, %s virtual\n"
       "on disk     %s, format %d, verified\n",
       i.path, h.step, FormatCount(static_cast<double>(h.tokens)),
-      FormatSeconds(h.seconds), h.stage, h.stage_index, h.model, h.vocab,
+      FormatSeconds(h.seconds), h.stage, h.stage_index, h.model,
+      i.known ? "" : " (a kind that this program does not have)", h.vocab,
       h.optimizer, FormatCount(static_cast<double>(i.unique_parameters)),
       FormatCount(static_cast<double>(i.virtual_parameters)),
       FormatBytes(i.bytes), h.format);

@@ -20,6 +20,9 @@ struct PartSharing {
 struct Inspection {
   std::string path;  // the step folder
   CheckpointHeader header;
+  // Whether the program has the model's kind; else what follows is what the
+  // tensors show, and `sharing` is of each tensor of a block.
+  bool known = true;
   int64_t unique_parameters = 0;   // that exist
   int64_t virtual_parameters = 0;  // that layers see
   int64_t bytes = 0;               // on disk

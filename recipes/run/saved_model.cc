@@ -13,8 +13,16 @@ namespace delink {
 absl::StatusOr<std::unique_ptr<SavedModel>> SavedModel::Open(
     Communicator& comm, const std::string& checkpoint, const ModelList& models,
     DType dtype) {
+  DELINK_ASSIGN_OR_RETURN(const std::string path,
+                          FindCheckpoint(comm, checkpoint));
+  return OpenStep(comm, path, models, dtype);
+}
+
+absl::StatusOr<std::unique_ptr<SavedModel>> SavedModel::OpenStep(
+    Communicator& comm, const std::string& path, const ModelList& models,
+    DType dtype) {
   std::unique_ptr<SavedModel> saved(new SavedModel(dtype));
-  DELINK_ASSIGN_OR_RETURN(saved->path_, FindCheckpoint(comm, checkpoint));
+  saved->path_ = path;
   DELINK_RETURN_IF_ERROR(AgreeOnStatus(comm, saved->Read(models)));
   return saved;
 }

@@ -19,6 +19,10 @@ class SavedModel {
   static absl::StatusOr<std::unique_ptr<SavedModel>> Open(
       Communicator& comm, const std::string& checkpoint,
       const ModelList& models, DType dtype = DType::kF32);
+  // The same of a step folder that is verified.
+  static absl::StatusOr<std::unique_ptr<SavedModel>> OpenStep(
+      Communicator& comm, const std::string& path, const ModelList& models,
+      DType dtype = DType::kF32);
 
   // The step folder.
   const std::string& path() const { return path_; }
