@@ -22,7 +22,7 @@ delink_export(delink_everything delink)
 
 install(TARGETS delink RUNTIME)
 
-# Documents lie to each other as in the tree, so that links between them lead on.
+# Documents are as far from each other as in the tree: links between them hold.
 install(FILES LICENSE README.md CHANGELOG.md TYPE DOC)
 install(DIRECTORY docs TYPE DOC)
 install(FILES framework/checkpoint/format.md

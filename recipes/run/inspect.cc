@@ -213,8 +213,9 @@ std::string ToText(const Inspection& i) {
       h.optimizer, FormatCount(static_cast<double>(i.unique_parameters)),
       FormatCount(static_cast<double>(i.virtual_parameters)),
       FormatBytes(i.bytes), h.format);
-  if (!h.program.empty())
+  if (!h.program.empty()) {
     absl::StrAppend(&text, "written by  ", h.program, "\n");
+  }
   if (!h.sources.empty()) absl::StrAppend(&text, "sources\n");
   for (const SourceCount& source : h.sources) {
     absl::StrAppend(&text, SourceText(source));
