@@ -161,6 +161,17 @@ absl::Status MakeDirectories(const std::string& path) {
   return absl::OkStatus();
 }
 
+absl::Status CheckRegularFile(const std::string& path) {
+  struct stat info;
+  if (::lstat(path.c_str(), &info) != 0) return FileError(errno, path, "open");
+  if (S_ISREG(info.st_mode)) return absl::OkStatus();
+  const char* const kind = S_ISLNK(info.st_mode)   ? "a link"
+                           : S_ISDIR(info.st_mode) ? "a folder"
+                                                   : "a device or pipe";
+  return absl::InvalidArgumentError(absl::StrCat(
+      path, ": is ", kind, ", not a file; put the file itself in its place"));
+}
+
 bool PathExists(const std::string& path) {
   struct stat info;
   return ::lstat(path.c_str(), &info) == 0;

@@ -47,6 +47,10 @@ absl::Status RemoveAll(const std::string& path);
 // Creates a folder and its parents; existing ones are no error.
 absl::Status MakeDirectories(const std::string& path);
 
+// That `path` is a file itself: no link, folder, device or pipe, which may lead
+// elsewhere or have no end.
+absl::Status CheckRegularFile(const std::string& path);
+
 bool PathExists(const std::string& path);
 bool IsDirectory(const std::string& path);
 absl::StatusOr<int64_t> FileSize(const std::string& path);

@@ -21,6 +21,8 @@ namespace {
 
 constexpr int64_t kBlock = 1 << 20;
 constexpr size_t kHexDigits = 64;
+// Of a SHA256SUMS: more than any folder of ours has files for.
+constexpr int64_t kLongestList = 64 << 20;
 
 absl::Status Damaged(const std::string& path, const std::string& what) {
   return absl::DataLossError(absl::StrCat(
@@ -33,6 +35,17 @@ bool IsHex(std::string_view text) {
   });
 }
 
+// Whether most digits of two digests are the same: then they are of the same
+// bytes, and one was damaged later. Those of different bytes have four in
+// common, of 64.
+bool Alike(const std::string& a, const std::string& b) {
+  size_t same = 0;
+  for (size_t i = 0; i < kHexDigits; ++i) {
+    same += static_cast<size_t>(a[i] == b[i]);
+  }
+  return same > kHexDigits / 2;
+}
+
 // The files below `dir`, by their names relative to it.
 absl::StatusOr<std::set<std::string>> FilesBelow(const std::string& dir) {
   namespace fs = std::filesystem;
@@ -41,7 +54,7 @@ absl::StatusOr<std::set<std::string>> FilesBelow(const std::string& dir) {
   fs::recursive_directory_iterator it(dir, error);
   for (; !error && it != fs::recursive_directory_iterator();
        it.increment(error)) {
-    const bool folder = it->is_directory(error);
+    const bool folder = fs::is_directory(it->symlink_status(error));
     if (!error && !folder) {
       names.insert(it->path().lexically_relative(dir).generic_string());
     }
@@ -141,6 +154,12 @@ absl::StatusOr<std::vector<FileSum>> ReadSums(const std::string& dir) {
         ": missing: the folder is not whole (its writing was cut short) "
         "or not one of ours; make it again or choose another"));
   }
+  DELINK_RETURN_IF_ERROR(CheckRegularFile(path));
+  DELINK_ASSIGN_OR_RETURN(const int64_t length, FileSize(path));
+  if (length > kLongestList) {
+    return Damaged(path, absl::StrCat(length, " bytes long, more than ",
+                                      kLongestList, " are not read"));
+  }
   DELINK_ASSIGN_OR_RETURN(const std::string text, ReadFile(path));
   std::vector<FileSum> sums;
   std::map<std::string, int64_t> sizes;
@@ -193,9 +212,17 @@ absl::Status VerifyListing(const std::string& dir,
     if (found.erase(sum.name) == 0) {
       return Damaged(path, "missing, but listed in SHA256SUMS");
     }
+    DELINK_RETURN_IF_ERROR(CheckRegularFile(path));
     if (sum.bytes < 0) continue;
     DELINK_ASSIGN_OR_RETURN(const int64_t bytes, FileSize(path));
     if (bytes == sum.bytes) continue;
+    DELINK_ASSIGN_OR_RETURN(const std::string digest, Sha256File(path));
+    if (Alike(digest, sum.digest)) {
+      return Damaged(
+          JoinPath(dir, kSumsName),
+          absl::StrCat("damaged: it gives ", sum.name, " ", sum.bytes,
+                       " bytes in place of its ", bytes, ", and its digest"));
+    }
     return Damaged(
         path, absl::StrCat(bytes < sum.bytes ? "truncated to " : "too long: ",
                            bytes, " bytes instead of ", sum.bytes));
@@ -215,6 +242,12 @@ absl::Status VerifySum(const std::string& dir, const FileSum& sum) {
   }
   DELINK_ASSIGN_OR_RETURN(const std::string digest, Sha256File(path));
   if (digest == sum.digest) return absl::OkStatus();
+  if (Alike(digest, sum.digest)) {
+    return Damaged(
+        JoinPath(dir, kSumsName),
+        absl::StrCat("damaged: its digest of ", sum.name,
+                     " is nearly that of the file, as no other file's is"));
+  }
   return Damaged(
       path, absl::StrCat("damaged: its SHA-256 is ", digest.substr(0, 12),
                          "... instead of ", sum.digest.substr(0, 12), "..."));

@@ -60,16 +60,17 @@ absl::Status WriteSums(const std::string& dir,
 absl::Status WriteSums(const std::string& dir,
                        const std::vector<FileSum>& sums);
 
-// The entries of dir/SHA256SUMS.
+// The entries of dir/SHA256SUMS, which is a regular file of at most 64 MiB.
 absl::StatusOr<std::vector<FileSum>> ReadSums(const std::string& dir);
 
 // Compares the files in `dir`, folders within it included, with the entries by
-// name and size, reading none: the error names the file that is missing,
-// truncated, too long, or extra.
+// name and size, reading none that has its size: the error names the file that
+// is missing, truncated, too long, extra, or no file but a link or device.
 absl::Status VerifyListing(const std::string& dir,
                            const std::vector<FileSum>& sums);
 
-// Reads one file and compares it with its entry.
+// Reads one file and compares it with its entry. Where their digests are nearly
+// the same the entry is what is damaged, and the error says so.
 absl::Status VerifySum(const std::string& dir, const FileSum& sum);
 
 // Everything: the listing, then the digest of every file. The error names the

@@ -1,4 +1,7 @@
-// A SHA256SUMS, in a folder whose files are whole.
+// A SHA256SUMS, in a folder whose files are whole; one that names it finds a
+// link to /dev/zero there.
+#include <unistd.h>
+
 #include "framework/base/file.h"
 #include "framework/base/sha256.h"
 #include "tests/fuzz/fuzz_target.h"
@@ -32,14 +35,27 @@ std::vector<std::string> Seeds() {
   DELINK_CHECK(
       WriteSums(Folder(), std::vector<std::string>{"a", "sub/b"}).ok());
   const std::string whole = ReadFile(JoinPath(Folder(), kSumsName)).value();
-  return {whole, whole.substr(whole.rfind('#')), ""};
+  return {whole, whole.substr(whole.rfind('#')), "",
+          Sha256Hex("") + "  zero\n" + whole};
 }
 
 std::vector<std::string> Words() {
-  return {
-      "# ",         "  ",   " *", "a\n", "sub/b\n", "../", "/etc/passwd\n",
-      "\n",         "\r\n", "#",  ".",   "sub",     "",    Sha256Hex("alpha"),
-      Sha256Hex("")};
+  return {"# ",
+          "  ",
+          " *",
+          "a\n",
+          "zero\n",
+          "sub/b\n",
+          "../",
+          "/etc/passwd\n",
+          "\n",
+          "\r\n",
+          "#",
+          ".",
+          "sub",
+          "",
+          Sha256Hex("alpha"),
+          Sha256Hex("")};
 }
 
 }  // namespace delink::fuzz
@@ -48,6 +64,11 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   using namespace delink;  // NOLINT: the entry point has no namespace
   const std::string& folder = fuzz::Folder();
   const std::string_view text(reinterpret_cast<const char*>(data), size);
+  const std::string zero = JoinPath(folder, "zero");
+  unlink(zero.c_str());
+  if (text.find("zero") != std::string_view::npos) {
+    DELINK_CHECK(symlink("/dev/zero", zero.c_str()) == 0);
+  }
   OutputFile file = OutputFile::Create(JoinPath(folder, kSumsName)).value();
   DELINK_CHECK(file.Write(text).ok() && file.Close().ok());
   const auto sums = ReadSums(folder);

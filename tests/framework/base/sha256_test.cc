@@ -2,8 +2,11 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #include <cstdlib>
+#include <filesystem>
 
 #include "framework/base/file.h"
 #include "tests/testing/temp_dir.h"
@@ -81,6 +84,52 @@ TEST_F(Sums, EachKindOfDamageIsNamed) {
               AllOf(HasSubstr("sub/e"), HasSubstr("extra")));
   ASSERT_TRUE(RemoveAll(dir_ / "sub/e").ok());
   EXPECT_TRUE(VerifySums(dir_.path()).ok());
+}
+
+TEST_F(Sums, ADamagedListIsToldFromADamagedFile) {
+  const std::string list = dir_ / kSumsName;
+  const std::string whole = *ReadFile(list);
+  for (size_t bit = 0; bit < whole.size() * 8; ++bit) {
+    std::string flipped = whole;
+    flipped[bit / 8] ^= static_cast<char>(1 << bit % 8);
+    ASSERT_TRUE(WriteFile(list, flipped).ok());
+    const absl::Status status = VerifySums(dir_.path());
+    EXPECT_FALSE(status.ok()) << flipped;
+    EXPECT_THAT(Message(status), ::testing::StartsWith(list + ": ")) << flipped;
+  }
+}
+
+TEST_F(Sums, WhatIsNoFileIsNotRead) {
+  for (const char* name : {"a.bin", "SHA256SUMS"}) {
+    const TempDir elsewhere;
+    ASSERT_TRUE(Rename(dir_ / name, elsewhere / "kept").ok());
+    for (const std::string& target :
+         {std::string("/dev/zero"), elsewhere / "kept"}) {
+      ASSERT_EQ(symlink(target.c_str(), (dir_ / name).c_str()), 0);
+      EXPECT_THAT(
+          Message(VerifySums(dir_.path())),
+          AllOf(HasSubstr(dir_ / name), HasSubstr("is a link, not a file")));
+      ASSERT_TRUE(RemoveAll(dir_ / name).ok());
+    }
+    ASSERT_EQ(mkfifo((dir_ / name).c_str(), 0600), 0);
+    EXPECT_THAT(Message(VerifySums(dir_.path())),
+                HasSubstr("is a device or pipe"));
+    ASSERT_TRUE(Rename(elsewhere / "kept", dir_ / name).ok());
+    EXPECT_TRUE(VerifySums(dir_.path()).ok());
+  }
+  // Nor is a folder looked into that lies elsewhere.
+  ASSERT_TRUE(Rename(dir_ / "sub", dir_.path() + "-sub").ok());
+  ASSERT_EQ(symlink((dir_.path() + "-sub").c_str(), (dir_ / "sub").c_str()), 0);
+  EXPECT_THAT(Message(VerifySums(dir_.path())),
+              AllOf(HasSubstr("sub/d"), HasSubstr("missing")));
+  ASSERT_TRUE(RemoveAll(dir_.path() + "-sub").ok());
+}
+
+TEST_F(Sums, AnEndlessListIsNotRead) {
+  std::filesystem::resize_file(dir_ / kSumsName, int64_t{3} << 30);
+  const absl::Status status = VerifySums(dir_.path());
+  EXPECT_THAT(Message(status), AllOf(HasSubstr(dir_ / kSumsName),
+                                     HasSubstr("3221225472 bytes long")));
 }
 
 TEST_F(Sums, NoSumsMeansNotWhole) {
