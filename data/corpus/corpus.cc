@@ -60,6 +60,11 @@ absl::Status CheckFormat(const hdf5::File& file) {
   }
   DELINK_ASSIGN_OR_RETURN(const int64_t version,
                           file.GetInt("/", format::kFormat));
+  if (version < 1) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(file.path(), ": format ", version,
+                     ", which there is not; another program wrote it"));
+  }
   if (version > format::kVersion) {
     return absl::FailedPreconditionError(absl::StrCat(
         file.path(), ": format ", version, ", this program reads up to ",
@@ -185,8 +190,10 @@ absl::StatusOr<Corpus> Corpus::Open(const std::string& dir,
   DELINK_RETURN_IF_ERROR(Verify(dir, opening));
   auto state = std::make_shared<State>();
   state->dir = dir;
-  DELINK_ASSIGN_OR_RETURN(hdf5::File index, hdf5::File::OpenReadOnly(JoinPath(
-                                                dir, format::kIndexFile)));
+  DELINK_ASSIGN_OR_RETURN(
+      hdf5::File index,
+      hdf5::File::OpenReadOnly(JoinPath(dir, format::kIndexFile),
+                               format::kShards));
   DELINK_RETURN_IF_ERROR(state->ReadIndex(index));
   return Corpus(std::move(state));
 }

@@ -47,8 +47,10 @@ inline constexpr char kGreatestLength[] = "greatest_document_tokens";
 inline constexpr char kDigest[] = "digest";           // of tokens and tokenizer
 inline constexpr char kFirstToken[] = "first_token";  // shards only
 
+inline constexpr char kShards[] = "shard";  // what their names begin with
+
 inline std::string ShardFile(int64_t shard) {
-  return absl::StrFormat("shard-%05d.h5", shard);
+  return absl::StrFormat("%s-%05d.h5", kShards, shard);
 }
 
 }  // namespace delink::corpus_format

@@ -9,7 +9,7 @@
 namespace delink::checkpoint {
 
 std::string WriterName(int rank) {
-  return absl::StrFormat("rank-%05d.h5", rank);
+  return absl::StrFormat("%s-%05d.h5", kWriters, rank);
 }
 
 std::string StepName(int64_t step) {
@@ -18,7 +18,11 @@ std::string StepName(int64_t step) {
 
 int64_t StepOfName(const std::string& name) {
   const std::string prefix = kStepPrefix;
-  if (name.rfind(prefix, 0) != 0 || name.size() < prefix.size() + 8) return -1;
+  constexpr size_t kMostDigits = 18;  // that an int64_t holds
+  if (!name.starts_with(prefix) || name.size() < prefix.size() + 8 ||
+      name.size() > prefix.size() + kMostDigits) {
+    return -1;
+  }
   int64_t step = 0;
   for (size_t i = prefix.size(); i < name.size(); ++i) {
     if (std::isdigit(static_cast<unsigned char>(name[i])) == 0) return -1;

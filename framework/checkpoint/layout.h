@@ -6,6 +6,7 @@
 #include <string_view>
 #include <vector>
 
+#include "framework/checkpoint/checkpoint.h"
 #include "framework/checkpoint/source_count.h"
 #include "framework/hdf5/hdf5.h"
 #include "framework/module/param_store.h"
@@ -27,7 +28,8 @@ inline constexpr char kSkipped[] = "/skipped";
 // The link to the checkpoint that validates best.
 inline constexpr char kBest[] = "best";
 
-// "rank-00003.h5".
+// What writers' files begin with: "rank-00003.h5".
+inline constexpr char kWriters[] = "rank";
 std::string WriterName(int rank);
 // "step-00000100".
 std::string StepName(int64_t step);
@@ -49,6 +51,13 @@ std::string StateGroup(const std::string& tensor);
 std::string StatePath(const std::string& tensor, std::string_view state);
 
 hdf5::ElementType ElementOf(DType dtype);
+
+// As many steps as a recipe may ask for.
+inline constexpr int64_t kMostSteps = 1'000'000'000;
+
+// That the header of the checkpoint at `path` says nothing that cannot be, and
+// that its step is the one that its folder is named for.
+absl::Status CheckHeader(const std::string& path, const CheckpointHeader& h);
 
 // CheckpointHeader::sources: /sources/0, /sources/1, ...
 absl::Status WriteSources(const std::vector<SourceCount>& sources,

@@ -21,7 +21,8 @@ constexpr std::string_view kModel = "/model/";
 constexpr int64_t kReadChunk = int64_t{1} << 20;  // elements staged at a time
 
 absl::StatusOr<hdf5::File> OpenIndex(const std::string& path) {
-  return hdf5::File::OpenReadOnly(JoinPath(path, checkpoint::kIndexName));
+  return hdf5::File::OpenReadOnly(JoinPath(path, checkpoint::kIndexName),
+                                  checkpoint::kWriters);
 }
 
 // The tensors below `group`, soft links as such.
@@ -138,8 +139,14 @@ absl::Status LoadAll(const std::string& path, ParamStore& store,
     }
     if (!store.has(Plane::kGradient) && store.states().empty()) continue;
     DELINK_ASSIGN_OR_RETURN(
-        store.updates()[static_cast<size_t>(tensor.slab)],
+        const int64_t updates,
         file.GetInt(checkpoint::StateGroup(tensor.name), "updates"));
+    if (updates < 0 || updates > checkpoint::kMostSteps) {
+      return absl::InvalidArgumentError(
+          absl::StrCat(path, ": ", tensor.name, " has been updated ", updates,
+                       " times; another program wrote it"));
+    }
+    store.updates()[static_cast<size_t>(tensor.slab)] = updates;
   }
   return absl::OkStatus();
 }
@@ -187,6 +194,11 @@ absl::StatusOr<CheckpointHeader> ReadHeader(const std::string& path) {
   DELINK_ASSIGN_OR_RETURN(const hdf5::File file, OpenIndex(path));
   CheckpointHeader h;
   DELINK_ASSIGN_OR_RETURN(h.format, file.GetInt("/", "format"));
+  if (h.format < 1) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(path, ": has checkpoint format ", h.format,
+                     ", which there is not; another program wrote it"));
+  }
   if (h.format > kCheckpointFormat) {
     return absl::FailedPreconditionError(
         absl::StrCat(path, ": has checkpoint format ", h.format,
@@ -232,6 +244,7 @@ absl::StatusOr<CheckpointHeader> ReadHeader(const std::string& path) {
   }
   DELINK_ASSIGN_OR_RETURN(h.sources, checkpoint::ReadSources(file));
   DELINK_ASSIGN_OR_RETURN(h.seconds, file.GetDouble("/", "seconds"));
+  DELINK_RETURN_IF_ERROR(checkpoint::CheckHeader(path, h));
   return h;
 }
 

@@ -34,13 +34,6 @@ absl::Status CheckRoom(hid_t dataset, const DatasetInfo& info,
     }
   }
   if (info.is_virtual) return CheckSources(dataset, where);
-  const Handle list(H5Dget_create_plist(dataset), H5Pclose);
-  if (H5Pget_layout(list.get()) != H5D_CONTIGUOUS) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        where,
-        ": is not contiguous, as Delink writes its datasets; another "
-        "program wrote it"));
-  }
   const auto there = static_cast<int64_t>(H5Dget_storage_size(dataset));
   if (there >= bytes) return absl::OkStatus();
   return absl::DataLossError(absl::StrCat(where, ": claims ", bytes,
@@ -48,8 +41,15 @@ absl::Status CheckRoom(hid_t dataset, const DatasetInfo& info,
                                           there, "; restore the file"));
 }
 
-absl::StatusOr<DatasetInfo> InfoOf(hid_t dataset, const std::string& where) {
+absl::StatusOr<DatasetInfo> InfoOf(hid_t dataset, const std::string& where,
+                                   const std::string& parts) {
   DatasetInfo info;
+  // Where it lies comes first: the library opens what a dataset names.
+  const Handle list(H5Dget_create_plist(dataset), H5Pclose);
+  info.is_virtual = H5Pget_layout(list.get()) == H5D_VIRTUAL;
+  DELINK_RETURN_IF_ERROR(info.is_virtual
+                             ? CheckSourceNames(dataset, where, parts)
+                             : CheckContiguous(list.get(), where));
   DELINK_ASSIGN_OR_RETURN(info.type, ElementTypeOf(dataset, where));
   const Handle space(H5Dget_space(dataset), H5Sclose);
   const int rank = H5Sget_simple_extent_ndims(space.get());
@@ -60,13 +60,25 @@ absl::StatusOr<DatasetInfo> InfoOf(hid_t dataset, const std::string& where) {
   std::vector<hsize_t> sizes(static_cast<size_t>(rank));
   H5Sget_simple_extent_dims(space.get(), sizes.data(), nullptr);
   info.shape.assign(sizes.begin(), sizes.end());
-  const Handle list(H5Dget_create_plist(dataset), H5Pclose);
-  info.is_virtual = H5Pget_layout(list.get()) == H5D_VIRTUAL;
   DELINK_RETURN_IF_ERROR(CheckRoom(dataset, info, where));
   return info;
 }
 
 }  // namespace
+
+absl::Status CheckContiguous(hid_t list, const std::string& where) {
+  if (H5Pget_layout(list) != H5D_CONTIGUOUS) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        where,
+        ": is not contiguous, as Delink writes its datasets; another "
+        "program wrote it"));
+  }
+  if (H5Pget_external_count(list) == 0) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      absl::StrCat(where,
+                   ": has its data in another file that is no HDF5 file; "
+                   "another program wrote it"));
+}
 
 absl::StatusOr<Dataset> File::CreateDataset(const std::string& path,
                                             ElementType type,
@@ -101,7 +113,7 @@ absl::StatusOr<Dataset> File::OpenDataset(const std::string& path) const {
     if (dataset.id_ < 0) {
       return LibraryError(dataset.where_, "open the dataset");
     }
-    info = InfoOf(dataset.id_, dataset.where_);
+    info = InfoOf(dataset.id_, dataset.where_, parts_);
   }
   if (!info.ok()) return info.status();
   dataset.info_ = *std::move(info);

@@ -114,36 +114,45 @@ absl::StatusOr<File> File::Create(const std::string& path) {
   return file;
 }
 
-absl::StatusOr<File> File::OpenReadOnly(const std::string& path) {
-  const Session session;
-  const Handle access = AccessList();
-  const hid_t id = H5Fopen(path.c_str(), H5F_ACC_RDONLY, access.get());
-  if (id < 0) return LibraryError(path, "open as an HDF5 file");
+absl::StatusOr<File> File::Open(const std::string& path, bool writable,
+                                const std::string& parts) {
+  DELINK_RETURN_IF_ERROR(CheckRegularFile(path));
   File file;
   file.path_ = path;
-  file.id_ = id;
+  file.parts_ = parts;
+  absl::Status tree;
+  {
+    const Session session;
+    const Handle access = AccessList();
+    file.id_ = H5Fopen(path.c_str(), writable ? H5F_ACC_RDWR : H5F_ACC_RDONLY,
+                       access.get());
+    if (file.id_ < 0) return LibraryError(path, "open as an HDF5 file");
+    file.writable_ = writable;
+    tree = CheckTree(file.id_, path);
+  }
+  DELINK_RETURN_IF_ERROR(tree);
   return file;
 }
 
-absl::StatusOr<File> File::OpenReadWrite(const std::string& path) {
-  const Session session;
-  const Handle access = AccessList();
-  const hid_t id = H5Fopen(path.c_str(), H5F_ACC_RDWR, access.get());
-  if (id < 0) return LibraryError(path, "open as an HDF5 file for writing");
-  File file;
-  file.path_ = path;
-  file.id_ = id;
-  file.writable_ = true;
-  return file;
+absl::StatusOr<File> File::OpenReadOnly(const std::string& path,
+                                        const std::string& parts) {
+  return Open(path, /*writable=*/false, parts);
+}
+
+absl::StatusOr<File> File::OpenReadWrite(const std::string& path,
+                                         const std::string& parts) {
+  return Open(path, /*writable=*/true, parts);
 }
 
 File::File(File&& other) noexcept
     : path_(std::move(other.path_)),
+      parts_(std::move(other.parts_)),
       id_(std::exchange(other.id_, -1)),
       writable_(other.writable_) {}
 
 File& File::operator=(File&& other) noexcept {
   std::swap(path_, other.path_);
+  std::swap(parts_, other.parts_);
   std::swap(id_, other.id_);
   std::swap(writable_, other.writable_);
   return *this;

@@ -13,6 +13,11 @@
 // HDF5 may crash on a damaged file. It also reads what is not there (an element
 // that was never written, what it cannot open of a virtual dataset) as zeros,
 // without an error: OpenDataset checks that the files hold all of it.
+//
+// A file that is well-formed may still be made to read others, or to be walked
+// for ever. So what is opened is a regular file, no link, and its groups a
+// tree without links out of it; datasets are in it, or virtual over files that
+// the caller has named.
 #pragma once
 
 #include <cstdint>
@@ -121,8 +126,13 @@ class File {
  public:
   // Replaces what is at `path`.
   static absl::StatusOr<File> Create(const std::string& path);
-  static absl::StatusOr<File> OpenReadOnly(const std::string& path);
-  static absl::StatusOr<File> OpenReadWrite(const std::string& path);
+  // `parts`: virtual datasets may be over PARTS-00000.h5, PARTS-00001.h5 and so
+  // on, regular files in the same folder. Over others, or without parts, they
+  // cannot be opened.
+  static absl::StatusOr<File> OpenReadOnly(const std::string& path,
+                                           const std::string& parts = "");
+  static absl::StatusOr<File> OpenReadWrite(const std::string& path,
+                                            const std::string& parts = "");
 
   File(File&& other) noexcept;
   File& operator=(File&& other) noexcept;
@@ -197,8 +207,11 @@ class File {
 
  private:
   File() = default;
+  static absl::StatusOr<File> Open(const std::string& path, bool writable,
+                                   const std::string& parts);
 
   std::string path_;
+  std::string parts_;
   int64_t id_ = -1;
   bool writable_ = false;
 };

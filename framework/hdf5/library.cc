@@ -1,10 +1,11 @@
 #include "framework/hdf5/library.h"
 
+#include <cstdlib>
 #include <vector>
 
-#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "framework/base/check.h"
+#include "framework/base/file.h"
 #include "framework/hdf5/rectangles.h"
 
 namespace delink::hdf5 {
@@ -29,9 +30,21 @@ herr_t CollectDescription(unsigned, const H5E_error2_t* error, void* out) {
   return 0;
 }
 
+// The errno that a message of the library speaks of, or 0.
+int SystemError(const std::string& message) {
+  constexpr std::string_view kBefore = "errno = ";
+  const size_t at = message.find(kBefore);
+  if (at == std::string::npos) return 0;
+  return std::atoi(message.c_str() + at + kBefore.size());
+}
+
 }  // namespace
 
 Session::Session() : lock_(LibraryMutex()) {
+  // A file whose descriptor could not be closed stays half open, and what the
+  // library does at the exit of the process crashes on it. Ours are closed by
+  // then. Before anything else, names like H5F_ACC_RDONLY among it.
+  [[maybe_unused]] static const herr_t nothing_at_exit = H5dont_atexit();
   H5Eset_auto2(H5E_DEFAULT, nullptr, nullptr);
 }
 
@@ -39,25 +52,14 @@ absl::Status LibraryError(std::string_view where, std::string_view action) {
   std::vector<std::string> messages;
   H5Ewalk2(H5E_DEFAULT, H5E_WALK_UPWARD, CollectDescription, &messages);
   H5Eclear2(H5E_DEFAULT);
-  std::string text =
-      absl::StrCat(std::string(where), ": cannot ", std::string(action), ": ");
-  if (messages.empty()) return absl::UnknownError(text + "HDF5 says no more");
+  if (messages.empty()) messages.emplace_back("says no more");
   const std::string& cause = messages.front();
-  absl::StrAppend(&text, "HDF5: ", cause);
+  if (const int error = SystemError(cause); error != 0) {
+    return FileError(error, where, action);
+  }
+  std::string text = absl::StrCat(std::string(where), ": cannot ",
+                                  std::string(action), ": HDF5: ", cause);
   if (messages.size() > 1) absl::StrAppend(&text, " (", messages.back(), ")");
-  if (absl::StrContains(cause, "errno = 28,") ||
-      absl::StrContains(cause, "errno = 122,")) {
-    return absl::ResourceExhaustedError(
-        text +
-        "; free space on that disk, or choose a path on another, and "
-        "run again");
-  }
-  if (absl::StrContains(cause, "errno = 2,")) {
-    return absl::NotFoundError(text + "; check the path");
-  }
-  if (absl::StrContains(cause, "errno = 13,")) {
-    return absl::PermissionDeniedError(text + "; check the permissions");
-  }
   return absl::UnknownError(text);
 }
 

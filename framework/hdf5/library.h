@@ -67,9 +67,23 @@ struct Rectangle;
 // Selects a rectangle of a dataspace; false on failure.
 bool Select(hid_t space, const Rectangle& r);
 
-// Whether every source of the virtual dataset `dataset` can be opened and is
-// long enough, and together they are all of it: the library reads what is not
-// there as zeros.
+// That all links of an open file lead to objects in it, that no object has two
+// of them but for soft ones, and that groups do not lie too deep: a walk over
+// the file ends, and no path leads out of it.
+absl::Status CheckTree(hid_t file, const std::string& path);
+
+// That the elements of a dataset, whose properties are `list`, lie in one piece
+// in its own file.
+absl::Status CheckContiguous(hid_t list, const std::string& where);
+
+// That every source of the virtual dataset `dataset` is in a file
+// PARTS-00000.h5 beside, whatever the number. Opens none.
+absl::Status CheckSourceNames(hid_t dataset, const std::string& where,
+                              const std::string& parts);
+
+// Whether every source of the virtual dataset `dataset` can be opened, is in
+// one piece and long enough, and together they are all of it: the library reads
+// what is not there as zeros. Their names have been checked.
 absl::Status CheckSources(hid_t dataset, const std::string& where);
 
 // The type as stored, and as it lies in memory.

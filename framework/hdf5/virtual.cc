@@ -58,6 +58,23 @@ std::string MappingName(Call call, hid_t list, size_t i) {
   return UnescapePercent(name);
 }
 
+// Opens a dataset on whose path no link leads elsewhere, be it to another file;
+// negative where there is none.
+hid_t OpenWithoutLinks(const Handle& file, const std::string& path) {
+  if (!file.ok()) return -1;
+  size_t end = 0;
+  while (end != std::string::npos) {
+    end = path.find('/', path.find_first_not_of('/', end));
+    H5L_info_t info;
+    if (H5Lget_info(file.get(), path.substr(0, end).c_str(), &info,
+                    H5P_DEFAULT) < 0 ||
+        info.type != H5L_TYPE_HARD) {
+      return -1;
+    }
+  }
+  return H5Dopen2(file.get(), path.c_str(), H5P_DEFAULT);
+}
+
 // The sources of one virtual dataset, each opened once.
 class Sources {
  public:
@@ -70,25 +87,31 @@ class Sources {
     H5Fget_intent(file.get(), &intent_);
   }
 
-  // The elements that a source has room for; negative when it cannot be opened.
-  int64_t Elements(const std::string& file, const std::string& dataset) {
-    const auto [it, added] = elements_.try_emplace({file, dataset}, -1);
-    if (added) it->second = Count(file, dataset);
-    return it->second;
+  // The elements that a source has room for.
+  absl::StatusOr<int64_t> Elements(const std::string& file,
+                                   const std::string& dataset) {
+    const auto known = elements_.find({file, dataset});
+    if (known != elements_.end()) return known->second;
+    DELINK_ASSIGN_OR_RETURN(const int64_t count, Count(file, dataset));
+    elements_[{file, dataset}] = count;
+    return count;
   }
 
  private:
-  int64_t Count(const std::string& file, const std::string& dataset) const {
+  absl::StatusOr<int64_t> Count(const std::string& file,
+                                const std::string& dataset) const {
     const Handle access = AccessList();
-    const std::string path = file == "." ? path_
-                             : file.starts_with('/')
-                                 ? file
-                                 : JoinPath(ParentPath(path_), file);
+    const std::string path = JoinPath(ParentPath(path_), file);
+    const absl::Status regular = CheckRegularFile(path);
+    if (!regular.ok() && !absl::IsNotFound(regular)) return regular;
     const Handle open(H5Fopen(path.c_str(), intent_, access.get()), H5Fclose);
-    if (!open.ok()) return -1;
-    const Handle source(H5Dopen2(open.get(), dataset.c_str(), H5P_DEFAULT),
-                        H5Dclose);
-    if (!source.ok()) return -1;
+    const Handle source(OpenWithoutLinks(open, dataset), H5Dclose);
+    if (!source.ok()) {
+      return absl::DataLossError(
+          "which is missing or cannot be opened; restore it");
+    }
+    const Handle list(H5Dget_create_plist(source.get()), H5Pclose);
+    DELINK_RETURN_IF_ERROR(CheckContiguous(list.get(), Where(path, dataset)));
     const Handle space(H5Dget_space(source.get()), H5Sclose);
     const Handle type(H5Dget_type(source.get()), H5Tclose);
     const auto there = static_cast<int64_t>(H5Dget_storage_size(source.get()) /
@@ -100,6 +123,19 @@ class Sources {
   unsigned intent_ = 0;
   std::map<std::pair<std::string, std::string>, int64_t> elements_;
 };
+
+// Whether `name` is PARTS-00003.h5, whatever the number.
+bool IsPart(std::string_view name, const std::string& parts) {
+  constexpr std::string_view kSuffix = ".h5";
+  if (parts.empty() || !name.starts_with(parts + "-") ||
+      !name.ends_with(kSuffix)) {
+    return false;
+  }
+  name.remove_prefix(parts.size() + 1);
+  name.remove_suffix(std::min(kSuffix.size(), name.size()));
+  return !name.empty() &&
+         name.find_first_not_of("0123456789") == std::string_view::npos;
+}
 
 }  // namespace
 
@@ -135,6 +171,26 @@ absl::Status File::CreateVirtual(const std::string& path, ElementType type,
   return absl::OkStatus();
 }
 
+absl::Status CheckSourceNames(hid_t dataset, const std::string& where,
+                              const std::string& parts) {
+  const Handle list(H5Dget_create_plist(dataset), H5Pclose);
+  size_t count = 0;
+  if (H5Pget_virtual_count(list.get(), &count) < 0) {
+    return LibraryError(where, "read what the virtual dataset maps");
+  }
+  for (size_t i = 0; i < count; ++i) {
+    const std::string file =
+        MappingName(H5Pget_virtual_filename, list.get(), i);
+    if (IsPart(file, parts)) continue;
+    return absl::InvalidArgumentError(absl::StrCat(
+        where, ": takes its data from '", file, "', ",
+        parts.empty() ? "in place of having it"
+                      : absl::StrCat("not from a file ", parts, "-NNNNN.h5"),
+        "; another program wrote it"));
+  }
+  return absl::OkStatus();
+}
+
 absl::Status CheckSources(hid_t dataset, const std::string& where) {
   const Handle list(H5Dget_create_plist(dataset), H5Pclose);
   size_t count = 0;
@@ -150,22 +206,25 @@ absl::Status CheckSources(hid_t dataset, const std::string& where) {
         MappingName(H5Pget_virtual_filename, list.get(), i);
     const std::string name =
         MappingName(H5Pget_virtual_dsetname, list.get(), i);
-    const int64_t elements = sources.Elements(file, name);
-    if (elements < 0) {
-      return absl::DataLossError(
-          absl::StrCat(where, ": its data is in ", file, ": ", name,
-                       ", which is missing or cannot be opened; restore it"));
+    const absl::StatusOr<int64_t> elements = sources.Elements(file, name);
+    if (!elements.ok()) {
+      return absl::Status(
+          elements.status().code(),
+          absl::StrCat(where, ": its data is in ", file, ": ", name, ", ",
+                       elements.status().message()));
     }
     const Handle space(H5Pget_virtual_srcspace(list.get(), i), H5Sclose);
     hsize_t first[H5S_MAX_RANK], last[H5S_MAX_RANK];
     if (H5Sget_simple_extent_ndims(space.get()) != 1 ||
         H5Sget_select_bounds(space.get(), first, last) < 0) {
-      continue;  // not one of ours: the library itself knows it
+      return absl::InvalidArgumentError(
+          absl::StrCat(where, ": maps ", file, ": ", name,
+                       " as Delink does not; another program wrote it"));
     }
-    if (static_cast<int64_t>(last[0]) >= elements) {
+    if (static_cast<int64_t>(last[0]) >= *elements) {
       return absl::DataLossError(
           absl::StrCat(where, ": needs element ", last[0], " of ", file, ": ",
-                       name, ", which has ", elements, "; restore it"));
+                       name, ", which has ", *elements, "; restore it"));
     }
   }
   const Handle space(H5Dget_space(dataset), H5Sclose);

@@ -1,14 +1,30 @@
 #include "recipes/run/saved_model.h"
 
+#include <tuple>
 #include <utility>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
 #include "framework/base/file.h"
 #include "framework/base/sha256.h"
 #include "framework/base/status_macros.h"
 #include "recipes/schema/recipe_io.h"
 
 namespace delink {
+
+absl::Status CheckKinds(const std::string& path, const CheckpointHeader& header,
+                        const Recipe& recipe) {
+  const std::tuple<const char*, std::string, std::string> kinds[] = {
+      {"model", header.model, std::string(recipe.model->kind())},
+      {"optimizer", header.optimizer, recipe.optimizer.kind_name()}};
+  for (const auto& [what, is, says] : kinds) {
+    if (is == says) continue;
+    return absl::InvalidArgumentError(
+        absl::StrCat(path, ": its ", what, " is '", is, "', but its recipe's '",
+                     says, "'; another program wrote it"));
+  }
+  return absl::OkStatus();
+}
 
 absl::StatusOr<std::unique_ptr<SavedModel>> SavedModel::Open(
     Communicator& comm, const std::string& checkpoint, const ModelList& models,
@@ -33,6 +49,7 @@ absl::Status SavedModel::Read(const ModelList& models) {
   DELINK_ASSIGN_OR_RETURN(const std::string text, ReadFile(recipe));
   DELINK_ASSIGN_OR_RETURN(
       recipe_, ParseRecipe(text, recipe, path_, {}, KindsOf(models)));
+  DELINK_RETURN_IF_ERROR(CheckKinds(path_, header_, recipe_));
   model_ = BuildModel(models, Scope(registry_, dtype_), *recipe_.model);
   DELINK_ASSIGN_OR_RETURN(sharing_, ReadSharing(path_, registry_, blocks()));
   return absl::OkStatus();

@@ -12,6 +12,11 @@
 
 namespace delink {
 
+// That the header of the checkpoint at `path` is of the model and optimizer of
+// the recipe that is in it.
+absl::Status CheckKinds(const std::string& path, const CheckpointHeader& header,
+                        const Recipe& recipe);
+
 class SavedModel {
  public:
   // `checkpoint`: what FindCheckpoint takes; `dtype`: of the weights and

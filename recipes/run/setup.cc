@@ -18,6 +18,7 @@
 #include "recipes/run/make_optimizer.h"
 #include "recipes/run/prepare.h"
 #include "recipes/run/run_folder.h"
+#include "recipes/run/saved_model.h"
 #include "recipes/schema/recipe_io.h"
 
 namespace delink {
@@ -214,6 +215,7 @@ absl::Status RunSetup::CheckResume(const ModelList& models) {
       const Recipe saved,
       ParseRecipe(text, JoinPath(checkpoint_, "recipe.toml"), checkpoint_, {},
                   KindsOf(models)));
+  DELINK_RETURN_IF_ERROR(CheckKinds(checkpoint_, header, saved));
   if (header.vocab != recipe_.model->vocab) {
     return absl::InvalidArgumentError(absl::StrCat(
         checkpoint_, ": has a vocabulary of ", header.vocab, ", but ",
@@ -221,6 +223,13 @@ absl::Status RunSetup::CheckResume(const ModelList& models) {
         "; train on a corpus built with the checkpoint's tokenizer"));
   }
   DELINK_RETURN_IF_ERROR(delink::CheckResume(saved, recipe_));
+  int64_t tokens = 0;
+  if (__builtin_mul_overflow(header.samples, recipe_.data.seq, &tokens) ||
+      tokens != header.tokens) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        checkpoint_, ": has ", header.tokens, " tokens in ", header.samples,
+        " samples of ", recipe_.data.seq, "; another program wrote it"));
+  }
   const auto stage = static_cast<size_t>(header.stage_index);
   if (stage >= recipe_.stages.size()) {
     return absl::InvalidArgumentError(

@@ -215,7 +215,7 @@ TEST_F(CorpusOnDisk, WhatMakesNoSenseIsRefused) {
 TEST_F(CorpusOnDisk, TheIndexShowsTheWholeCorpus) {
   const auto corpus = Corpus::Open(train_);
   ASSERT_TRUE(corpus.ok());
-  const auto index = hdf5::File::OpenReadOnly(train_ + "/index.h5");
+  const auto index = hdf5::File::OpenReadOnly(train_ + "/index.h5", "shard");
   ASSERT_TRUE(index.ok());
   const auto tokens = index->ReadAll<uint16_t>("/tokens");
   ASSERT_TRUE(tokens.ok()) << tokens.status();

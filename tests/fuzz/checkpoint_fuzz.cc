@@ -78,7 +78,8 @@ struct Toy {
                        "seconds",
                        "updates",
                        "stage_begin_samples"};
-    what.files = {"rank-00000.h5", "index.h5", ".", "none.h5"};
+    what.files = {"rank-00000.h5", "index.h5",    ".",
+                  "none.h5",       "/etc/passwd", "../a.txt"};
   }
 
   ParamRegistry registry;

@@ -79,7 +79,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
                      format::kMedianLength, format::kGreatestLength,
                      format::kFirstToken},
       .files = {format::ShardFile(0), format::ShardFile(1), format::kIndexFile,
-                ".", "none.h5"}};
+                ".", "none.h5", "/etc/passwd", "../a.txt"}};
   const Folder& folder = TinyCorpus();
   ByteStream bytes({reinterpret_cast<const char*>(data), size});
   if (size > 0 && bytes.Below(4) == 0) {

@@ -8,6 +8,7 @@
 
 #include "framework/base/check.h"
 #include "framework/hdf5/hdf5.h"
+#include "tests/testing/crafted_hdf5.h"
 
 namespace delink::fuzz {
 namespace {
@@ -39,7 +40,7 @@ class Editor {
   // Edits that do not fit the file change nothing.
   void One() {
     const std::string object = Pick(what_.objects);
-    switch (bytes_.Below(8)) {
+    switch (bytes_.Below(12)) {
       case 0:
         file_.SetInt(object, Pick(what_.attributes), bytes_.Number())
             .IgnoreError();
@@ -72,8 +73,11 @@ class Editor {
                 object)
             .IgnoreError();
         break;
-      default:
+      case 7:
         ReferElsewhere(object);
+        break;
+      default:
+        Craft(object);
     }
   }
 
@@ -125,6 +129,29 @@ class Editor {
         .IgnoreError();
   }
 
+  // What only the library itself can write.
+  void Craft(const std::string& object) {
+    const std::string other = Pick(what_.files);
+    const std::string target = Pick(what_.objects);
+    const size_t kind = bytes_.Below(5);
+    const int depth = static_cast<int>(bytes_.Below(100));
+    if (object == "/") return;
+    testing::Craft(file_.path(), [&](hid_t file) {
+      switch (kind) {
+        case 0:
+          return testing::StoreIn(file, object, other);
+        case 1:
+          return testing::VirtualOver(file, object, other, target);
+        case 2:
+          return testing::LinkOutside(file, object, other, target);
+        case 3:
+          return testing::LinkHard(file, target, object + "+");
+        default:
+          return testing::NestGroups(file, object + "+", depth);
+      }
+    });
+  }
+
   hdf5::File& file_;
   const Editable& what_;
   ByteStream& bytes_;
@@ -171,6 +198,17 @@ void Edit(const std::string& path, const Editable& what, ByteStream& bytes) {
 std::vector<std::string> EditSeeds() {
   std::mt19937_64 random(5);
   std::vector<std::string> seeds = {""};
+  // One for each kind of what is crafted, in two files, on some objects, with
+  // each of the files that may be named.
+  for (char kind = 0; kind < 5; ++kind) {
+    for (const char file : {0, 1}) {
+      for (const char object : {1, 4, 6, 7, 8, 9}) {
+        const char edit[] = {0, 1,      0, file,   0, object, 0, 8,
+                             0, object, 0, object, 0, kind,   0, 99};
+        seeds.emplace_back(edit, sizeof(edit));
+      }
+    }
+  }
   for (int i = 0; i < 100; ++i) {
     std::string seed(1 + random() % 80, '\0');
     for (char& c : seed) c = static_cast<char>(random());

@@ -1,6 +1,7 @@
 // Bytes as edits of an HDF5 file: what they say is well-formed HDF5 that none
 // of our writers would write. Attributes and datasets change their type, shape
-// and contents, links their targets, objects go.
+// and contents, links their targets, objects go; data are elsewhere, links lead
+// to other files or back, groups go on and on.
 //
 // Bytes of a file are not flipped here: a file whose bytes have changed is
 // refused by its SHA-256 before HDF5 opens it (which the targets check), and

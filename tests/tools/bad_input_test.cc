@@ -1,87 +1,23 @@
 // Bad input of every kind, against the program itself: what it exits with, and
 // that its message says where, what, and how to mend it. What a rank does when
-// another dies is in killed_rank.py.
-#include <filesystem>
-#include <fstream>
-#include <functional>
-#include <future>
+// another dies is in killed_rank.py; what somebody made on purpose, and what
+// the system does, in crafted_input_test.cc.
+#include "tests/tools/bad_input.h"
 
-#include "framework/base/sha256.h"
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <filesystem>
+
 #include "framework/checkpoint/checkpoint.h"
 #include "framework/hdf5/hdf5.h"
-#include "tests/tools/program_fixture.h"
 
 namespace delink::testing {
 namespace {
 
 namespace fs = std::filesystem;
 
-using ::testing::AllOf;
-using ::testing::AnyOf;
 using ::testing::HasSubstr;
-
-void FlipByte(const std::string& path, int64_t at) {
-  std::fstream file(path, std::ios::in | std::ios::out | std::ios::binary);
-  file.seekg(at);
-  const int byte = file.peek();
-  file.seekp(at);
-  file.put(static_cast<char>(byte ^ 4));
-}
-
-class BadInput : public Program {
- protected:
-  struct Row {
-    const char* name;
-    Words words;
-    int code;
-    std::vector<std::string> says;  // where, what, how to mend
-    std::function<void()> set_up = [] {};
-    int ranks = 1;
-  };
-
-  static void Check(const std::vector<Row>& rows) {
-    for (const Row& row : rows) {
-      SCOPED_TRACE(row.name);
-      if (row.ranks > 1 && !HaveMpirun()) continue;
-      row.set_up();
-      const Outcome outcome = row.ranks > 1 ? MpirunDelink(row.ranks, row.words)
-                                            : RunDelink(row.words);
-      EXPECT_EQ(outcome.code, row.code) << outcome.err;
-      for (const std::string& words : row.says) {
-        EXPECT_THAT(outcome.err, HasSubstr(words));
-      }
-      // By one rank, once.
-      const std::string& last = row.says.back();
-      EXPECT_EQ(outcome.err.find(last), outcome.err.rfind(last)) << outcome.err;
-      EXPECT_FALSE(fs::exists(Path("never")));
-    }
-  }
-
-  // Arguments that train recipes/tiny.toml with one key changed.
-  static Words Set(const std::string& set) {
-    return TrainWords("never", {"--set", set});
-  }
-  static Words Resume(const std::string& from, const Words& more = {}) {
-    Words words = TrainWords("never", {"--resume=" + from});
-    words.insert(words.end(), more.begin(), more.end());
-    return words;
-  }
-  // Writes a text and returns the arguments that make it a corpus.
-  static Words Build(const std::string& text, const std::string& out) {
-    return {"data", "build", "--bytes", "--validation",
-            "0.5",  "--out", Path(out), Path(text)};
-  }
-  static void CopyCorpus(const std::string& to) {
-    fs::copy(Path("corpus"), Path(to), fs::copy_options::recursive);
-  }
-  static Words TrainOn(const std::string& corpus) {
-    return Set("data.train=" + Path(corpus) + "/train");
-  }
-  // A copy of the straight run.
-  static void CopyRun(const std::string& to) {
-    fs::copy(Path("straight"), Path(to), fs::copy_options::recursive);
-  }
-};
 
 TEST_F(BadInput, Recipes) {
   const std::string recipe = DELINK_SOURCE_DIR "/recipes/tiny.toml";
@@ -386,52 +322,6 @@ TEST_F(BadInput, Runs) {
     steps += static_cast<int>(row.contains("loss"));
   }
   EXPECT_EQ(steps, 1);
-}
-
-// Several runs are started in one folder at once: one trains, whoever comes
-// while it does is refused, and whoever comes later finds it done.
-TEST_F(BadInput, OneRunAtATimeInAFolder) {
-  int refused = 0;
-  for (int round = 0; round < 10; ++round) {
-    const std::string name = "race" + std::to_string(round);
-    const Words more[] = {{}, {"--resume"}, {"--resume"}};
-    if (round % 2 == 1) {
-      // With a course to leave, which is what two must not do.
-      CopyRun(name);
-      fs::remove_all(Step(name, kSteps));
-    }
-    std::vector<std::future<Outcome>> runs;
-    for (const Words& words : more) {
-      if (round % 2 == 1 && words.empty()) continue;
-      runs.push_back(std::async(std::launch::async, [&name, &words] {
-        return RunDelink(TrainWords(name, words));
-      }));
-    }
-    int trained = 0;
-    for (std::future<Outcome>& run : runs) {
-      const Outcome outcome = run.get();
-      if (outcome.code == 0) {
-        ++trained;
-        continue;
-      }
-      EXPECT_EQ(outcome.code, 2) << outcome.err;
-      EXPECT_THAT(outcome.err,
-                  AnyOf(AllOf(HasSubstr(name + ": another run is at work"),
-                              HasSubstr("choose another --out")),
-                        HasSubstr(name + ": holds a run")));
-      refused +=
-          static_cast<int>(outcome.err.find("at work") != std::string::npos);
-    }
-    EXPECT_GE(trained, 1);
-    int step = 0;
-    for (const auto& row : Rows(Path(name) + "/metrics.jsonl")) {
-      if (!row.contains("loss")) continue;
-      EXPECT_EQ(row["step"], ++step) << name;
-    }
-    EXPECT_EQ(step, kSteps) << name;
-    EXPECT_FALSE(fs::exists(Path(name) + "/lock"));
-  }
-  EXPECT_GT(refused, 0);
 }
 
 // Room for the first checkpoint of the run and a half.

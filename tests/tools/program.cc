@@ -126,7 +126,7 @@ SavedBits ReadBits(const std::string& checkpoint) {
   const CheckpointHeader header = Value(ReadHeader(checkpoint));
   bits.stage = header.stage;
   bits.step = header.step;
-  auto file = hdf5::File::OpenReadOnly(checkpoint + "/index.h5");
+  auto file = hdf5::File::OpenReadOnly(checkpoint + "/index.h5", "rank");
   EXPECT_TRUE(file.ok()) << file.status();
   if (!file.ok()) return bits;
   for (const TensorInfo& tensor : Value(ListTensors(checkpoint))) {

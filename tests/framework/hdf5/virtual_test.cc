@@ -1,9 +1,11 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cstdlib>
 #include <cstring>
+#include <functional>
 #include <numeric>
 #include <random>
 #include <utility>
@@ -11,6 +13,7 @@
 #include "absl/strings/str_cat.h"
 #include "framework/base/file.h"
 #include "framework/hdf5/hdf5.h"
+#include "tests/testing/crafted_hdf5.h"
 #include "tests/testing/temp_dir.h"
 
 namespace delink::hdf5 {
@@ -74,7 +77,7 @@ TEST(Hdf5Virtual, PiecesInTwoFilesAreTheWhole) {
     std::sort(cuts.begin(), cuts.end());
     WriteCut(dir.path(), shape, cuts);
 
-    auto index = File::OpenReadOnly(dir / "index.h5");
+    auto index = File::OpenReadOnly(dir / "index.h5", "writer");
     ASSERT_TRUE(index.ok()) << index.status();
     auto dataset = index->OpenDataset("/model/v");
     ASSERT_TRUE(dataset.ok()) << dataset.status();
@@ -100,8 +103,8 @@ TEST(Hdf5Virtual, SourcesThatAreOpenAlreadyAreRead) {
   WriteCut(dir.path(), {60}, {0, 20, 60});
   for (const bool writing : {false, true}) {
     const auto open = [&](const std::string& name) {
-      return writing ? File::OpenReadWrite(dir / name)
-                     : File::OpenReadOnly(dir / name);
+      return writing ? File::OpenReadWrite(dir / name, "writer")
+                     : File::OpenReadOnly(dir / name, "writer");
     };
     auto writer = open("writer-1.h5");
     ASSERT_TRUE(writer.ok()) << writer.status();
@@ -126,7 +129,7 @@ TEST(Hdf5Virtual, SourcesThatAreMissingOrShortAreReported) {
     ASSERT_TRUE(file->Close().ok());
   }
   const auto message = [&] {
-    auto index = File::OpenReadOnly(dir / "index.h5");
+    auto index = File::OpenReadOnly(dir / "index.h5", "writer");
     EXPECT_TRUE(index.ok());
     const absl::Status status = index->OpenDataset("/model/w").status();
     EXPECT_EQ(status.code(), absl::StatusCode::kDataLoss);
@@ -141,7 +144,7 @@ TEST(Hdf5Virtual, SourcesThatAreMissingOrShortAreReported) {
 TEST(Hdf5Virtual, WhatAFileOnlyClaimsToHoldIsReported) {
   const TempDir dir;
   {
-    auto file = File::Create(dir / "a.h5");
+    auto file = File::Create(dir / "part-0.h5");
     ASSERT_TRUE(file.ok());
     const std::vector<float> data(10);
     ASSERT_TRUE(file->WriteAll("/real", {10}, data.data()).ok());
@@ -150,53 +153,185 @@ TEST(Hdf5Virtual, WhatAFileOnlyClaimsToHoldIsReported) {
              {"/endless", {int64_t{1} << 40, int64_t{1} << 40}}}) {
       ASSERT_TRUE(file->CreateDataset(name, ElementType::kF32, shape).ok());
     }
-    ASSERT_TRUE(file->CreateVirtual("/refers", ElementType::kF32, {20},
-                                    {{0, 20, "a.h5", "/claimed", 0}})
-                    .ok());
     ASSERT_TRUE(file->Close().ok());
+    auto index = File::Create(dir / "index.h5");
+    ASSERT_TRUE(index.ok());
+    ASSERT_TRUE(index
+                    ->CreateVirtual("/refers", ElementType::kF32, {20},
+                                    {{0, 20, "part-0.h5", "/claimed", 0}})
+                    .ok());
+    ASSERT_TRUE(index->Close().ok());
   }
-  auto file = File::OpenReadOnly(dir / "a.h5");
+  auto file = File::OpenReadOnly(dir / "part-0.h5");
   ASSERT_TRUE(file.ok());
   EXPECT_TRUE(file->OpenDataset("/real").ok());
-  const auto message = [&](const char* name) {
-    const absl::Status status = file->OpenDataset(name).status();
+  const auto message = [](const File& in, const char* name) {
+    const absl::Status status = in.OpenDataset(name).status();
     EXPECT_EQ(status.code(), absl::StatusCode::kDataLoss);
     return std::string(status.message());
   };
-  EXPECT_THAT(message("/claimed"),
+  EXPECT_THAT(message(*file, "/claimed"),
               ::testing::HasSubstr("of which the file holds 0"));
-  EXPECT_THAT(message("/endless"),
+  EXPECT_THAT(message(*file, "/endless"),
               ::testing::HasSubstr("more elements than any file has"));
-  EXPECT_THAT(message("/refers"),
+  auto index = File::OpenReadOnly(dir / "index.h5", "part");
+  ASSERT_TRUE(index.ok());
+  EXPECT_THAT(message(*index, "/refers"),
               ::testing::HasSubstr("/claimed, which has 0"));
 }
 
-TEST(Hdf5Virtual, NamesWithPercentSignsAndTheSameFile) {
+TEST(Hdf5Virtual, NamesWithPercentSigns) {
   const TempDir dir;
   const std::vector<float> data = {0, 1, 2, 3};
-  auto other = File::Create(dir / "50%b.h5");
+  auto other = File::Create(dir / "50%b-0.h5");
   ASSERT_TRUE(other.ok());
   ASSERT_TRUE(other->WriteAll("/a%%", {4}, data.data()).ok());
   ASSERT_TRUE(other->Close().ok());
   auto file = File::Create(dir / "f.h5");
   ASSERT_TRUE(file.ok());
-  ASSERT_TRUE(file->WriteAll("/b", {4}, data.data()).ok());
   ASSERT_TRUE(
       file->CreateVirtual(
               "/v", ElementType::kF32, {2, 2},
-              {{.begin = 0, .end = 1, .file = "50%b.h5", .dataset = "/a%%"},
-               {.begin = 1,
-                .end = 4,
-                .file = ".",
-                .dataset = "/b",
-                .offset = 1}})
+              {{.begin = 0, .end = 4, .file = "50%b-0.h5", .dataset = "/a%%"}})
           .ok());
   ASSERT_TRUE(file->Close().ok());
-  auto read = File::OpenReadOnly(dir / "f.h5");
+  auto read = File::OpenReadOnly(dir / "f.h5", "50%b");
   ASSERT_TRUE(read.ok());
   auto back = read->ReadAll<float>("/v");
   ASSERT_TRUE(back.ok()) << back.status();
   EXPECT_EQ(*back, data);
+}
+
+// What opening /model/w of dir/index.h5, of parts `writer`, says.
+std::string Refusal(const TempDir& dir) {
+  auto index = File::OpenReadOnly(dir / "index.h5", "writer");
+  if (!index.ok()) return std::string(index.status().message());
+  const auto data = index->ReadAll<float>("/model/w");
+  return data.ok() ? "read" : std::string(data.status().message());
+}
+
+// Digests fit all of these: whoever wrote the files wrote them too.
+TEST(Hdf5Crafted, NothingIsReadButTheFoldersOwnFiles) {
+  using ::testing::AllOf;
+  using ::testing::HasSubstr;
+  const TempDir outside;
+  WriteCut(outside.path(), {60}, {0, 20, 60});
+  ASSERT_TRUE(WriteFile(outside / "secret", std::string(4096, 's')).ok());
+  const std::string there = outside / "writer-0.h5";
+  const struct {
+    const char* name;
+    std::function<void(const TempDir&)> craft;
+    std::string says;
+  } rows[] = {
+      {"external storage",
+       [&](const TempDir& dir) {
+         testing::Craft(dir / "index.h5", [&](hid_t f) {
+           testing::StoreIn(f, "/model/w", outside / "secret");
+         });
+       },
+       "another file that is no HDF5 file"},
+      {"external storage of a part",
+       [&](const TempDir& dir) {
+         testing::Craft(dir / "writer-0.h5", [&](hid_t f) {
+           testing::StoreIn(f, "/slabs/w", outside / "secret");
+         });
+       },
+       "another file that is no HDF5 file"},
+      {"an absolute source",
+       [&](const TempDir& dir) {
+         testing::Craft(dir / "index.h5", [&](hid_t f) {
+           testing::VirtualOver(f, "/model/w", there, "/slabs/w");
+         });
+       },
+       "not from a file writer-NNNNN.h5"},
+      {"a source beside the folder",
+       [&](const TempDir& dir) {
+         testing::Craft(dir / "index.h5", [&](hid_t f) {
+           testing::VirtualOver(f, "/model/w", "../writer-0.h5", "/slabs/w");
+         });
+       },
+       "not from a file writer-NNNNN.h5"},
+      {"its own source",
+       [&](const TempDir& dir) {
+         testing::Craft(dir / "index.h5", [&](hid_t f) {
+           testing::VirtualOver(f, "/model/w", ".", "/model/w");
+         });
+       },
+       "not from a file writer-NNNNN.h5"},
+      {"a part that is its own source",
+       [&](const TempDir& dir) {
+         testing::Craft(dir / "writer-0.h5", [&](hid_t f) {
+           testing::VirtualOver(f, "/slabs/w", ".", "/slabs/w");
+         });
+       },
+       "is not contiguous"},
+      {"an external link",
+       [&](const TempDir& dir) {
+         testing::Craft(dir / "index.h5", [&](hid_t f) {
+           testing::LinkOutside(f, "/model/w", there, "/slabs/w");
+         });
+       },
+       "/model/w: is a link out of the file"},
+      {"an external link on the way",
+       [&](const TempDir& dir) {
+         testing::Craft(dir / "index.h5", [&](hid_t f) {
+           testing::LinkOutside(f, "/model", outside / "index.h5", "/model");
+         });
+       },
+       "/model: is a link out of the file"},
+      {"an external link in a part",
+       [&](const TempDir& dir) {
+         testing::Craft(dir / "writer-0.h5", [&](hid_t f) {
+           testing::LinkOutside(f, "/slabs", there, "/slabs");
+         });
+       },
+       "writer-0.h5: /slabs/w, which is missing or cannot be opened"},
+      {"a part that is a link",
+       [&](const TempDir& dir) {
+         ASSERT_TRUE(RemoveAll(dir / "writer-0.h5").ok());
+         ASSERT_EQ(symlink(there.c_str(), (dir / "writer-0.h5").c_str()), 0);
+       },
+       "writer-0.h5: is a link, not a file"},
+      {"an index that is a link",
+       [&](const TempDir& dir) {
+         ASSERT_TRUE(RemoveAll(dir / "index.h5").ok());
+         ASSERT_EQ(symlink((outside / "index.h5").c_str(),
+                           (dir / "index.h5").c_str()),
+                   0);
+       },
+       "index.h5: is a link, not a file"},
+  };
+  for (const auto& [name, craft, says] : rows) {
+    SCOPED_TRACE(name);
+    const TempDir dir;
+    WriteCut(dir.path(), {60}, {0, 20, 60});
+    EXPECT_EQ(Refusal(dir), "read");
+    craft(dir);
+    EXPECT_THAT(Refusal(dir), AllOf(HasSubstr(dir.path()), HasSubstr(says)));
+  }
+}
+
+TEST(Hdf5Crafted, TreesWithoutEndAreRefused) {
+  using ::testing::HasSubstr;
+  const struct {
+    std::function<void(hid_t)> craft;
+    std::string says;
+  } rows[] = {
+      {[](hid_t f) { testing::LinkHard(f, "/model", "/model/again"); },
+       "/model/again: is an object that has another name too"},
+      {[](hid_t f) { testing::LinkHard(f, "/", "/model/root"); },
+       "/model/root/model: is an object that has another name too"},
+      {[](hid_t f) { testing::LinkHard(f, "/model/w", "/model/x"); },
+       "/model/x: is an object that has another name too"},
+      {[](hid_t f) { testing::NestGroups(f, "/model/deep", 3000); },
+       "index.h5: has groups more than 32 deep"},
+  };
+  for (const auto& [craft, says] : rows) {
+    const TempDir dir;
+    WriteCut(dir.path(), {60}, {0, 20, 60});
+    testing::Craft(dir / "index.h5", craft);
+    EXPECT_THAT(Refusal(dir), HasSubstr(says));
+  }
 }
 
 class Readers : public ::testing::Test {

@@ -194,7 +194,7 @@ std::string TinyRuns::Checkpoint(const std::string& out, int64_t step) const {
 
 Tensors TinyRuns::Load(const std::string& out, int64_t step) const {
   absl::StatusOr<hdf5::File> file =
-      hdf5::File::OpenReadOnly(Checkpoint(out, step) + "/index.h5");
+      hdf5::File::OpenReadOnly(Checkpoint(out, step) + "/index.h5", "rank");
   DELINK_CHECK(file.ok()) << std::string(file.status().message());
   Tensors tensors;
   ReadTree(*file, "/model", &tensors);

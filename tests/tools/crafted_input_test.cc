@@ -1,0 +1,387 @@
+// What somebody made to be read amiss, knowing the formats and with digests
+// that fit; several runs in one folder; and what the system does to files.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cstdint>
+#include <cstdlib>
+#include <filesystem>
+#include <functional>
+#include <future>
+
+#include "framework/base/sha256.h"
+#include "framework/hdf5/hdf5.h"
+#include "tests/testing/crafted_hdf5.h"
+#include "tests/testing/temp_dir.h"
+#include "tests/tools/bad_input.h"
+
+namespace delink::testing {
+namespace {
+
+namespace fs = std::filesystem;
+
+using ::testing::AllOf;
+using ::testing::AnyOf;
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+class CraftedInput : public BadInput {
+ protected:
+  // A copy of the run whose newest checkpoint has been changed by somebody who
+  // knows its format, and its digests.
+  static std::function<void()> Craft(const std::string& run,
+                                     const std::string& file,
+                                     const std::function<void(hid_t)>& change) {
+    return [=] {
+      CopyRun(run);
+      testing::Craft(Step(run, kSteps) + "/" + file, change);
+      SumAgain(Step(run, kSteps));
+    };
+  }
+  static std::function<void()> SetInt(const std::string& run,
+                                      const std::string& object,
+                                      const std::string& name, int64_t value,
+                                      int step = kSteps) {
+    return [=] {
+      CopyRun(run);
+      hdf5::File index =
+          *hdf5::File::OpenReadWrite(Step(run, step) + "/index.h5");
+      ASSERT_TRUE(index.SetInt(object, name, value).ok());
+      ASSERT_TRUE(index.Close().ok());
+      SumAgain(Step(run, step));
+    };
+  }
+};
+
+// Checkpoints that somebody made to read other files, never to end, or to
+// abort the reader, with digests that fit.
+TEST_F(CraftedInput, CraftedCheckpoints) {
+  const std::string tensor = "/model/blocks/0/attn/qkv/weight";
+  const std::string slab = "/weight/blocks/0/attention";
+  const auto load = [](const std::string& run) {
+    return Resume(Step(run, kSteps));
+  };
+  const auto delinked = [](const std::string& run) {
+    return Words{"delink", Step(run, kSwitch), Path("never")};
+  };
+  const std::string theirs = "another program wrote it";
+  Check({
+      {"data in a file that is none of ours",
+       delinked("x-storage"),
+       2,
+       {"rank-00000.h5: " + slab, "another file that is no HDF5 file", theirs},
+       [&] {
+         CopyRun("x-storage");
+         const std::string folder = Step("x-storage", kSwitch);
+         testing::Craft(folder + "/rank-00000.h5",
+                        [&](hid_t f) { StoreIn(f, slab, "/etc/passwd"); });
+         SumAgain(folder);
+       }},
+      {"a source outside the folder",
+       {"inspect", Step("x-source", kSteps)},
+       2,
+       {"index.h5: " + tensor, "not from a file rank-NNNNN.h5", theirs},
+       Craft("x-source", "index.h5",
+             [&](hid_t f) {
+               VirtualOver(f, tensor, "../step-00000005/rank-00000.h5", slab);
+             })},
+      {"a source by its whole path",
+       {"inspect", Step("x-absolute", kSteps)},
+       2,
+       {"index.h5: " + tensor, "not from a file rank-NNNNN.h5", theirs},
+       Craft("x-absolute", "index.h5",
+             [&](hid_t f) {
+               VirtualOver(f, tensor, Step("straight", 5) + "/rank-00000.h5",
+                           slab);
+             })},
+      {"a link to another file",
+       load("x-link"),
+       2,
+       {"index.h5: " + tensor, "is a link out of the file", theirs},
+       Craft("x-link", "index.h5",
+             [&](hid_t f) {
+               LinkOutside(f, tensor, Step("straight", 5) + "/index.h5",
+                           tensor);
+             })},
+      {"a rank's file that is a link",
+       load("x-rank"),
+       2,
+       {"rank-00000.h5: is a link, not a file", "put the file itself"},
+       [] {
+         CopyRun("x-rank");
+         const std::string file = Step("x-rank", kSteps) + "/rank-00000.h5";
+         fs::remove(file);
+         fs::create_symlink(Step("straight", kSteps) + "/rank-00000.h5", file);
+       }},
+      {"a recipe that is a link",
+       load("x-recipe"),
+       2,
+       {"recipe.toml: is a link, not a file", "put the file itself"},
+       [] {
+         CopyRun("x-recipe");
+         const std::string file = Step("x-recipe", kSteps) + "/recipe.toml";
+         fs::remove(file);
+         fs::create_symlink("/dev/zero", file);
+       }},
+      {"a tensor that is its own source",
+       {"inspect", Step("x-self", kSteps)},
+       2,
+       {"index.h5: " + tensor, "from '.'", theirs},
+       Craft("x-self", "index.h5",
+             [&](hid_t f) { VirtualOver(f, tensor, ".", tensor); })},
+      {"a cycle of groups",
+       {"inspect", Step("x-cycle", kSteps)},
+       2,
+       {"index.h5: /model/blocks/again", theirs},
+       Craft("x-cycle", "index.h5",
+             [](hid_t f) { LinkHard(f, "/model", "/model/blocks/again"); })},
+      {"groups that go on and on",
+       {"inspect", Step("x-deep", kSteps)},
+       2,
+       {"index.h5: has groups more than 32 deep", theirs},
+       Craft("x-deep", "index.h5",
+             [](hid_t f) { NestGroups(f, "/model/deep", 3000); })},
+      {"updates before the first",
+       delinked("x-updates"),
+       2,
+       {"blocks/0/attn/qkv/weight has been updated -9223372036854775808 "
+        "times",
+        theirs},
+       SetInt("x-updates", "/optimizer/blocks/0/attn/qkv/weight", "updates",
+              INT64_MIN, kSwitch)},
+      {"a stage that begins after its steps",
+       load("x-begin"),
+       2,
+       {"stage_begin_step is 4611686018427387904, not from 0 to 20", theirs},
+       SetInt("x-begin", "/", "stage_begin_step", int64_t{1} << 62)},
+      {"more samples than can be counted in tokens",
+       load("x-samples"),
+       2,
+       {"in 4611686018427387904 samples of", theirs},
+       SetInt("x-samples", "/", "samples", int64_t{1} << 62)},
+      {"a format that there is not",
+       load("x-format"),
+       2,
+       {"has checkpoint format -1", theirs},
+       SetInt("x-format", "/", "format", -1)},
+      {"more steps than any run has",
+       load("x-steps"),
+       2,
+       {"its step is 1000000000000000, not from 0 to 1000000000", theirs},
+       SetInt("x-steps", "/", "step", 1'000'000'000'000'000)},
+      {"a step that is not its folder's: resuming would set it aside",
+       load("x-name"),
+       2,
+       {"step-00000020: is of step 12", "call the folder step-00000012"},
+       SetInt("x-name", "/", "step", 12)},
+      {"another optimizer than its recipe's",
+       load("x-optimizer"),
+       2,
+       {"its optimizer is 'sgd', but its recipe's 'adamw'", theirs},
+       [] {
+         CopyRun("x-optimizer");
+         const std::string path = Step("x-optimizer", kSteps);
+         hdf5::File index = *hdf5::File::OpenReadWrite(path + "/index.h5");
+         ASSERT_TRUE(index.SetText("/", "optimizer", "sgd").ok());
+         ASSERT_TRUE(index.Close().ok());
+         SumAgain(path);
+       }},
+  });
+  EXPECT_TRUE(fs::exists(Step("x-name", kSteps)));
+}
+
+TEST_F(CraftedInput, CraftedCorpora) {
+  const auto craft = [](const std::string& corpus, const std::string& file,
+                        const std::function<void(hid_t)>& change) {
+    return [=] {
+      CopyCorpus(corpus);
+      testing::Craft(Path(corpus) + "/train/" + file, change);
+      SumAgain(Path(corpus) + "/train");
+    };
+  };
+  const std::string theirs = "another program wrote it";
+  const std::string other = Path("corpus/validation/shard-00000.h5");
+  Check({
+      {"data in a file that is none of ours",
+       {"data", "check", Path("y-storage")},
+       2,
+       {"shard-00000.h5: /tokens", "another file that is no HDF5 file", theirs},
+       craft("y-storage", "shard-00000.h5",
+             [](hid_t f) { StoreIn(f, "/tokens", "/etc/passwd"); })},
+      {"a source by its whole path",
+       {"data", "info", Path("y-source")},
+       2,
+       {"index.h5: /documents", "not from a file shard-NNNNN.h5", theirs},
+       craft("y-source", "index.h5",
+             [&](hid_t f) {
+               VirtualOver(f, "/documents", other, "/documents");
+             })},
+      {"tokens that are elsewhere",
+       {"data", "check", Path("y-virtual")},
+       2,
+       {"shard-00000.h5: /tokens", "in place of having it", theirs},
+       craft("y-virtual", "shard-00000.h5",
+             [&](hid_t f) { VirtualOver(f, "/tokens", other, "/tokens"); })},
+      {"a link to another file",
+       {"data", "check", Path("y-link")},
+       2,
+       {"shard-00000.h5: /tokens: is a link out of the file", theirs},
+       craft("y-link", "shard-00000.h5",
+             [&](hid_t f) { LinkOutside(f, "/tokens", other, "/tokens"); })},
+      {"a shard that is a link",
+       TrainOn("y-shard"),
+       2,
+       {"shard-00000.h5: is a link, not a file", "put the file itself"},
+       [&] {
+         CopyCorpus("y-shard");
+         const std::string file = Path("y-shard/train/shard-00000.h5");
+         fs::remove(file);
+         fs::create_symlink(other, file);
+       }},
+      {"a format that there is not",
+       TrainOn("y-format"),
+       2,
+       {"format -1", theirs},
+       [] {
+         CopyCorpus("y-format");
+         hdf5::File index =
+             *hdf5::File::OpenReadWrite(Path("y-format/train/index.h5"));
+         ASSERT_TRUE(index.SetInt("/", "format", -1).ok());
+         ASSERT_TRUE(index.Close().ok());
+         SumAgain(Path("y-format/train"));
+       }},
+      {"a list of digests that is damaged itself",
+       TrainOn("y-list"),
+       1,
+       {"y-list/train/SHA256SUMS: damaged: its digest of", "restore"},
+       [] {
+         CopyCorpus("y-list");
+         const std::string list = Path("y-list/train/SHA256SUMS");
+         const auto size = static_cast<int64_t>(fs::file_size(list));
+         // A digit at the end of the last digest.
+         FlipByte(list, size - 1 - int64_t{sizeof("shard-00000.h5")} - 2);
+       }},
+      {"a list of digests that is a device",
+       TrainOn("y-zero"),
+       2,
+       {"y-zero/train/SHA256SUMS: is a link, not a file"},
+       [] {
+         CopyCorpus("y-zero");
+         fs::remove(Path("y-zero/train/SHA256SUMS"));
+         fs::create_symlink("/dev/zero", Path("y-zero/train/SHA256SUMS"));
+       }},
+      {"a list of digests of 3 GiB",
+       TrainOn("y-long"),
+       1,
+       {"y-long/train/SHA256SUMS: 3221225472 bytes long"},
+       [] {
+         CopyCorpus("y-long");
+         fs::resize_file(Path("y-long/train/SHA256SUMS"), int64_t{3} << 30);
+       }},
+  });
+}
+
+// Several runs are started in one folder at once: one trains, whoever comes
+// while it does is refused, and whoever comes later finds it done.
+TEST_F(CraftedInput, OneRunAtATimeInAFolder) {
+  int refused = 0;
+  for (int round = 0; round < 10; ++round) {
+    const std::string name = "race" + std::to_string(round);
+    const Words more[] = {{}, {"--resume"}, {"--resume"}};
+    if (round % 2 == 1) {
+      // With a course to leave, which is what two must not do.
+      CopyRun(name);
+      fs::remove_all(Step(name, kSteps));
+    }
+    std::vector<std::future<Outcome>> runs;
+    for (const Words& words : more) {
+      if (round % 2 == 1 && words.empty()) continue;
+      runs.push_back(std::async(std::launch::async, [&name, &words] {
+        return RunDelink(TrainWords(name, words));
+      }));
+    }
+    int trained = 0;
+    for (std::future<Outcome>& run : runs) {
+      const Outcome outcome = run.get();
+      if (outcome.code == 0) {
+        ++trained;
+        continue;
+      }
+      EXPECT_EQ(outcome.code, 2) << outcome.err;
+      EXPECT_THAT(outcome.err,
+                  AnyOf(AllOf(HasSubstr(name + ": another run is at work"),
+                              HasSubstr("choose another --out")),
+                        HasSubstr(name + ": holds a run")));
+      refused +=
+          static_cast<int>(outcome.err.find("at work") != std::string::npos);
+    }
+    EXPECT_GE(trained, 1);
+    int step = 0;
+    for (const auto& row : Rows(Path(name) + "/metrics.jsonl")) {
+      if (!row.contains("loss")) continue;
+      EXPECT_EQ(row["step"], ++step) << name;
+    }
+    EXPECT_EQ(step, kSteps) << name;
+    EXPECT_FALSE(fs::exists(Path(name) + "/lock"));
+  }
+  EXPECT_GT(refused, 0);
+}
+
+TEST_F(CraftedInput, AFullDiskIsToldOfInOneSentence) {
+  for (const char* room : {"4k", "40k", "100k"}) {
+    SCOPED_TRACE(room);
+    SmallDisk disk(room);
+    if (!disk.mounted()) GTEST_SKIP() << "mounting a small disk needs root";
+    WriteText(Path("much.txt"), std::string(200'000, 'x') + "\n\nthe end\n");
+    Words words = Build("much.txt", "unused");
+    words[6] = disk.path() + "/corpus";
+    words.push_back(Path("text0.txt"));
+    const Outcome outcome = RunDelink(words);
+    EXPECT_EQ(outcome.code, 1) << outcome.err;
+    EXPECT_THAT(outcome.err,
+                AllOf(HasSubstr(disk.path() + "/corpus"),
+                      HasSubstr("No space left on device; free"),
+                      Not(HasSubstr("HDF5")), Not(HasSubstr("errno"))));
+    EXPECT_FALSE(fs::exists(disk.path() + "/corpus"));
+  }
+}
+
+// What network file systems and quotas put off until a file is closed.
+TEST_F(CraftedInput, ErrorsOfCloseAreTold) {
+  const auto run = [](const std::string& failing, const Words& words) {
+    setenv("DELINK_CLOSE_FAILS", failing.c_str(), 1);
+    setenv("LD_PRELOAD", DELINK_CLOSE_FAILS, 1);
+    Outcome outcome = RunDelink(words);
+    unsetenv("LD_PRELOAD");
+    unsetenv("DELINK_CLOSE_FAILS");
+    return outcome;
+  };
+  const struct {
+    const char* failing;  // in the path
+    Words words;
+  } rows[] = {
+      {"step-00000010.tmp/rank-00000.h5", TrainWords("close-rank")},
+      {"step-00000010.tmp/index.h5", TrainWords("close-index")},
+      {"step-00000010.tmp/recipe.toml", TrainWords("close-text")},
+      {"step-00000010.tmp/SHA256SUMS", TrainWords("close-sums")},
+      {"train.partial/shard-00000.h5", Build("text0.txt", "close-shard")},
+      {"train.partial/index.h5", Build("text0.txt", "close-corpus")},
+  };
+  for (auto [failing, words] : rows) {
+    SCOPED_TRACE(failing);
+    if (words[0] == "data") words.push_back(Path("text1.txt"));
+    const Outcome outcome = run(failing, words);
+    EXPECT_EQ(outcome.code, 1) << outcome.err;
+    EXPECT_THAT(outcome.err,
+                AllOf(HasSubstr(failing), HasSubstr("Input/output error"),
+                      HasSubstr("the disk may be failing")));
+  }
+  EXPECT_EQ(Json({"inspect", Path("close-rank"), "--json"})["step"], 5);
+  EXPECT_FALSE(fs::exists(Path("close-shard")));
+  // Nothing is lost where a file was only read.
+  const Outcome read = run("step-000000", {"inspect", Path("straight")});
+  EXPECT_EQ(read.code, 0) << read.err;
+}
+
+}  // namespace
+}  // namespace delink::testing
