@@ -60,9 +60,10 @@ constexpr double kTypicalPeakFraction = 0.5;
 absl::StatusOr<Observers> Observers::Create(RunSetup& run) {
   Observers o(run);
   DELINK_ASSIGN_OR_RETURN(
-      RunPeak peak, RunPeak::Measure(run.world(), *run.env().device,
-                                     run.recipe().run.dtype(), run.threads()));
-  o.peak_.emplace(std::move(peak));
+      o.peak_flops_, AllReduceScalar(run.world().comm(),
+                                     RunMatmulPeak(*run.env().device,
+                                                   run.recipe().run.dtype()),
+                                     ReduceOp::kSum));
   o.progress_ = std::make_unique<Progress>(run.recipe().run.log_every);
   if (run.first()) {
     DELINK_ASSIGN_OR_RETURN(
@@ -210,18 +211,18 @@ absl::Status Observers::Flush() {
   DELINK_RETURN_IF_ERROR(metrics_->Write(row));
   DELINK_RETURN_IF_ERROR(events_->Write(done.step, scalars));
   const int64_t steps = run_->recipe().schedule.steps;
-  progress_->Show(
-      {.step = done.step,
-       .steps = steps,
-       .loss = result.loss,
-       .tokens_per_s = rate,
-       .peak_fraction = rate * done.flops_per_token / peak_->flops(),
-       .lr = done.lr,
-       .grad_norm = result.grad_norm,
-       .memory = ResidentBytes(),
-       .seconds_left =
-           smooth_step_seconds_ * static_cast<double>(steps - done.step),
-       .stage = done.stage});
+  const double rate = tokens / smooth_step_seconds_;
+  progress_->Show({.step = done.step,
+                   .steps = steps,
+                   .loss = result.loss,
+                   .tokens_per_s = rate,
+                   .peak_fraction = rate * done.flops_per_token / peak_flops_,
+                   .lr = done.lr,
+                   .grad_norm = result.grad_norm,
+                   .memory = ResidentBytes(),
+                   .seconds_left = smooth_step_seconds_ *
+                                   static_cast<double>(steps - done.step),
+                   .stage = done.stage});
   return absl::OkStatus();
 }
 
