@@ -54,7 +54,6 @@ std::string StageText(const RunPlan& plan, const StagePlan& s) {
     absl::StrAppend(&text, "  the switch holds ", FormatBytes(s.switch_bytes),
                     ": both stages' weights, gradients and state\n");
   }
-  absl::StrAppend(&text, "  memory of a rank: ", ToString(s.account), "\n");
   absl::StrAppend(
       &text, "  by name: ",
       absl::StrJoin(s.taken, ", ",
@@ -119,6 +118,11 @@ std::string ToText(const RunPlan& plan, bool with_program) {
     absl::StrAppend(&text, StageText(plan, stage));
     if (with_program) absl::StrAppend(&text, ToString(stage.program), "\n");
   }
+  std::vector<std::pair<std::string, MemoryAccount>> accounts;
+  for (const StagePlan& stage : plan.stages) {
+    accounts.emplace_back(stage.name, stage.account);
+  }
+  text += AccountTable("memory of a rank", accounts);
   absl::StrAppend(&text, "at most ", FormatBytes(plan.peak_bytes()),
                   " of a rank's device at any time\n");
   return text;

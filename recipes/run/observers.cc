@@ -9,6 +9,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "absl/strings/str_split.h"
 #include "framework/base/log.h"
 #include "framework/base/status_macros.h"
 #include "recipes/run/environment.h"
@@ -23,6 +24,12 @@ using Json = nlohmann::ordered_json;
 
 std::string Parameters(const StageDescription& d) {
   return ParametersText(d.unique_parameters, d.virtual_parameters);
+}
+
+void LogLines(const std::string& lines) {
+  for (const auto line : absl::StrSplit(lines, '\n', absl::SkipEmpty())) {
+    DELINK_LOG(kInfo) << std::string(line);
+  }
 }
 
 double FlopsPerToken(const Executor& executor) {
@@ -108,7 +115,8 @@ absl::Status Observers::OnStart(StageRun& stage, const RunPosition& at) {
   const auto tokens_left = static_cast<double>(
       std::max<int64_t>(0, recipe.PlannedTokens() - at.tokens()));
   DELINK_LOG(kInfo) << "stage " << stage.stage().name << ": " << Parameters(d);
-  DELINK_LOG(kInfo) << "memory of a rank: " << ToString(stage.account());
+  LogLines(AccountTable("memory of a rank",
+                        {{stage.stage().name, stage.account()}}));
   DELINK_LOG(kInfo) << "computing on " << run_->env().device->name();
   DELINK_LOG(kInfo) << absl::StrFormat(
       "%sFLOP a token; matmul peak %sFLOP/s on %d rank(s) of %d thread(s)",
@@ -271,12 +279,13 @@ absl::Status Observers::OnSwitch(const SwitchEvent& event) {
     DELINK_LOG(kInfo) << "  " << name << ": " << Parameters(d) << ", loss "
                       << absl::StrFormat("%.17g", d.loss)
                       << " on one fixed batch";
-    DELINK_LOG(kInfo) << "    " << ToString(d.account);
   };
   DELINK_LOG(kInfo) << "delinking after step " << event.step << ", "
                     << event.why;
   tell(event.from, event.before);
   tell(event.to, event.after);
+  LogLines(AccountTable("memory of a rank", {{event.from, event.before.account},
+                                             {event.to, event.after.account}}));
   last_seconds_ = Seconds();
   smooth_step_seconds_ = 0;
   return metrics_->Write(

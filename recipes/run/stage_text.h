@@ -3,6 +3,8 @@
 
 #include <cstdint>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "framework/step/memory.h"
 #include "nlohmann/json_fwd.hpp"
@@ -11,6 +13,12 @@ namespace delink {
 
 // "7.1 M unique parameters, 85.1 M virtual".
 std::string ParametersText(int64_t unique, int64_t virtual_count);
+
+// A table of what is where in memory: `title` and the accounts' headings, a row
+// for each kind and one for all. Lines, each with its newline.
+std::string AccountTable(
+    const std::string& title,
+    const std::vector<std::pair<std::string, MemoryAccount>>& accounts);
 
 nlohmann::ordered_json ToJson(const MemoryAccount& account);
 

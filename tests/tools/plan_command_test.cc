@@ -7,6 +7,7 @@ namespace {
 
 using ::testing::AllOf;
 using ::testing::HasSubstr;
+using ::testing::StartsWith;
 
 using nlohmann::json;
 
@@ -57,8 +58,17 @@ TEST_F(PlanProgram, LinesAreThoseOfTheLog) {
   ASSERT_EQ(plan.code, 0) << plan.err;
   const Outcome train = RunDelink(TrainWords("logged", {"--until-step", "1"}));
   ASSERT_EQ(train.code, 0) << train.err;
-  for (const char* start : {"stage pseudo: ", "memory of a rank: "}) {
-    EXPECT_EQ(LineWith(plan.out, start), LineWith(train.err, start));
+  const char* const start = "stage pseudo: ";
+  EXPECT_EQ(LineWith(plan.out, start), LineWith(train.err, start));
+  // A table whose first column is what train begins with.
+  for (const char* row :
+       {"memory of a rank ", "  weights ", "  gradients ", "  optimizer state ",
+        "  activations ", "    slots ", "    boundaries ", "    workspace ",
+        "  records ", "  in all "}) {
+    const std::string begun = LineWith(train.err, row);
+    EXPECT_EQ(begun.size(), 31u) << begun;
+    EXPECT_THAT(LineWith(plan.out, row), StartsWith(begun));
+    EXPECT_EQ(LineWith(plan.out, row).size(), 43u);
   }
 }
 
