@@ -45,6 +45,13 @@ void Columns::Set(std::string_view name, double value) {
   it->values.back() = value;
 }
 
+void Columns::Scale(std::string_view name, size_t begin, double factor) {
+  for (Column& column : columns_) {
+    if (column.name != name) continue;
+    for (size_t row = begin; row < rows_; ++row) column.values[row] *= factor;
+  }
+}
+
 const std::vector<double>& Columns::Values(std::string_view name) const {
   static const std::vector<double> none;
   for (const Column& column : columns_) {

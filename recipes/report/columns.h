@@ -23,6 +23,8 @@ class Columns {
   void AddRow(std::initializer_list<Cell> cells);
   // Sets a number of the last row.
   void Set(std::string_view name, double value);
+  // Multiplies the numbers of a column from row `begin` on.
+  void Scale(std::string_view name, size_t begin, double factor);
 
   size_t rows() const { return rows_; }
   const std::vector<Column>& all() const { return columns_; }

@@ -7,6 +7,8 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "absl/strings/str_replace.h"
 
 namespace delink::report {
 namespace {
@@ -56,6 +58,24 @@ std::vector<std::string> TextList(const nlohmann::json& row, const char* key) {
   return texts;
 }
 
+// As they can be given to a shell again.
+std::string ShellWords(const std::vector<std::string>& words) {
+  constexpr std::string_view kPlain =
+      "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789"
+      "%+,-./:=@_";
+  std::string text;
+  for (const std::string& word : words) {
+    const bool plain =
+        !word.empty() && word.find_first_not_of(kPlain) == std::string::npos;
+    absl::StrAppend(
+        &text, text.empty() ? "" : " ",
+        plain ? word
+              : absl::StrCat("'", absl::StrReplaceAll(word, {{"'", "'\\''"}}),
+                             "'"));
+  }
+  return text;
+}
+
 void AddPlace(Columns* to, const Place& at) {
   to->AddRow({{"step", at.step},
               {"tokens", at.tokens},
@@ -91,6 +111,17 @@ void MetricsReader::Finish() {
                       " line(s) that are no row of metrics are left out, the "
                       "first of them line ",
                       strange_.front()));
+  }
+  const std::vector<double>& shares = run_->steps.Values("peak_percent");
+  const auto over = std::ranges::count_if(shares, [](double s) {
+    return s > 100;  // not of NaN
+  });
+  if (over > 0) {
+    note(absl::StrFormat(
+        "%d step(s) reached more than the matmul peak, at most %.0f%% of it: "
+        "the machine was busy when its peak was measured, so shares of it are "
+        "too large",
+        over, Largest(shares)));
   }
   if (back_ > 0) {
     note(absl::StrCat("metrics.jsonl: ", back_,
@@ -142,6 +173,7 @@ Place MetricsReader::Move(const nlohmann::json& row) {
 void MetricsReader::AddStart(const nlohmann::json& row) {
   flops_per_token_ = Number(row, "flops_per_token");
   peak_flops_ = Number(row, "peak_flops");
+  start_row_ = run_->steps.rows();
   if (run_->starts.empty() && run_->steps.rows() == 0) {
     // A run that goes on from another's checkpoint has that one's behind it.
     const double tokens = Number(row, "tokens");
@@ -152,7 +184,9 @@ void MetricsReader::AddStart(const nlohmann::json& row) {
   run_->starts.push_back({.at = at,
                           .time = Text(row, "time"),
                           .version = Text(row, "version"),
+                          .commit = Text(row, "commit"),
                           .processor = Text(row, "processor"),
+                          .command = ShellWords(Texts(row, "command")),
                           .cores = Number(row, "cores"),
                           .ranks = Number(row, "ranks"),
                           .threads = Number(row, "threads"),
@@ -226,6 +260,7 @@ void MetricsReader::AddStep(const nlohmann::json& row) {
   run_->steps.Set("lr", Number(row, "lr"));
   run_->steps.Set("grad_norm", Number(row, "grad_norm"));
   run_->steps.Set("tokens_per_s", tokens_per_s);
+  RaisePeak(Number(row, "peak_flops"));
   run_->steps.Set("peak_percent",
                   100 * tokens_per_s * flops_per_token_ / peak_flops_);
   if (row.value("skipped", nlohmann::json()) == true) ++run_->skipped_steps;
@@ -235,6 +270,13 @@ void MetricsReader::AddStep(const nlohmann::json& row) {
   if (norms != row.end() && norms->is_object()) AddNorms(*norms, at);
   const auto sources = row.find("sources");
   if (sources != row.end() && sources->is_object()) SetSources(*sources);
+}
+
+void MetricsReader::RaisePeak(double flops) {
+  // All steps since the start ran on what can do this much.
+  if (std::isnan(flops) || run_->starts.empty()) return;
+  run_->steps.Scale("peak_percent", start_row_, peak_flops_ / flops);
+  run_->starts.back().peak_flops = peak_flops_ = flops;
 }
 
 void MetricsReader::SetSources(const nlohmann::json& sources) {

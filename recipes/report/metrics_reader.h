@@ -29,6 +29,8 @@ class MetricsReader {
   void AddAgreement(const nlohmann::json& row);
   void AddValidation(const nlohmann::json& row);
   void AddStep(const nlohmann::json& row);
+  // NaN where it was not measured again.
+  void RaisePeak(double flops);
   void AddNorms(const nlohmann::json& norms, const Place& at);
   void SetSources(const nlohmann::json& sources);
   // Where a row is; moves on to its tokens, and to its stage.
@@ -43,6 +45,7 @@ class MetricsReader {
   double flops_ = 0;
   double flops_per_token_ = kUnknown;
   double peak_flops_ = kUnknown;
+  size_t start_row_ = 0;  // of steps, the first since the last start
 };
 
 }  // namespace delink::report

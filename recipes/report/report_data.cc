@@ -116,6 +116,8 @@ Json StartJson(const StartRecord& start) {
   return {{"at", PlaceJson(start.at)},
           {"time", start.time},
           {"version", start.version},
+          {"commit", start.commit},
+          {"command", start.command},
           {"processor", start.processor},
           {"cores", Rounded(start.cores)},
           {"ranks", Rounded(start.ranks)},

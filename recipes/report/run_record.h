@@ -45,9 +45,11 @@ struct StageRecord {
 // One beginning of the run, or going on: what its numbers were measured on.
 struct StartRecord {
   Place at;
-  std::string time, version, processor;
+  std::string time, version, commit, processor;
+  std::string command;  // for a shell
   double cores = kUnknown, ranks = kUnknown, threads = kUnknown;
-  double peak_flops = kUnknown;  // of matmuls, all ranks
+  double peak_flops = kUnknown;  // of matmuls, all ranks; the best until the
+                                 // next start
 };
 
 // Norms of layers for as long as the layers have the same names.

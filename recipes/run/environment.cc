@@ -31,6 +31,13 @@ std::string ProcessorName() {
   return "unknown";
 }
 
+std::vector<std::string> CommandWords() {
+  std::ifstream in("/proc/self/cmdline");
+  std::vector<std::string> words;
+  for (std::string word; std::getline(in, word, '\0');) words.push_back(word);
+  return words;
+}
+
 std::string BuildLine() {
   std::string line =
       absl::StrCat("delink ", DelinkVersion(), " (commit ", DelinkCommit());

@@ -13,6 +13,9 @@ std::string UtcNow();
 // As the system calls it; "unknown" where it does not say.
 std::string ProcessorName();
 
+// The words that this process was started with.
+std::vector<std::string> CommandWords();
+
 // Of this build: "0.1.0".
 std::string DelinkVersion();
 

@@ -15,8 +15,9 @@
 namespace delink {
 namespace {
 
-// Field numbers of the messages Event, Summary, Summary.Value and SessionLog
-// in tensorflow/core/util/event.proto and framework/summary.proto.
+// Field numbers of the messages Event, Summary, Summary.Value, SummaryMetadata,
+// TensorProto and SessionLog in tensorflow/core/util/event.proto and in
+// summary.proto, tensor.proto and tensor_shape.proto of core/framework.
 enum EventField {
   kWallTime = 1,
   kStep = 2,
@@ -25,7 +26,12 @@ enum EventField {
   kSessionLog = 7
 };
 enum SummaryField { kValue = 1 };
-enum ValueField { kTag = 1, kSimpleValue = 2 };
+enum ValueField { kTag = 1, kSimpleValue = 2, kTensor = 8, kMetadata = 9 };
+enum MetadataField { kPluginData = 1, kDataClass = 4 };
+enum PluginDataField { kPluginName = 1 };
+constexpr uint64_t kTensorClass = 2;  // DataClass.DATA_CLASS_TENSOR
+enum TensorField { kDType = 1, kShape = 2, kStringValue = 8 };
+constexpr uint64_t kStringType = 7;  // DataType.DT_STRING
 enum SessionLogField { kStatus = 1 };
 constexpr uint64_t kStart = 1;  // SessionLog.SessionStatus
 
@@ -55,6 +61,11 @@ void AppendBytes(std::string& out, int field, std::string_view bytes) {
   out += bytes;
 }
 
+void AppendNumber(std::string& out, int field, uint64_t value) {
+  AppendKey(out, field, kVarint);
+  AppendVarint(out, value);
+}
+
 // An Event up to what it tells.
 std::string BeginEvent(int64_t step) {
   const double now = std::chrono::duration<double>(
@@ -63,8 +74,7 @@ std::string BeginEvent(int64_t step) {
   std::string event;
   AppendKey(event, kWallTime, kFixed64);
   AppendFixed(event, std::bit_cast<uint64_t>(now));
-  AppendKey(event, kStep, kVarint);
-  AppendVarint(event, static_cast<uint64_t>(step));
+  AppendNumber(event, kStep, static_cast<uint64_t>(step));
   return event;
 }
 
@@ -73,6 +83,21 @@ std::string SummaryValue(const std::string& tag, double value) {
   AppendBytes(bytes, kTag, tag);
   AppendKey(bytes, kSimpleValue, kFixed32);
   AppendFixed(bytes, std::bit_cast<uint32_t>(static_cast<float>(value)));
+  return bytes;
+}
+
+// A tensor without dimensions, for TensorBoard's plugin "text".
+std::string TextValue(const std::string& tag, std::string_view text) {
+  std::string plugin, metadata, tensor, bytes;
+  AppendBytes(plugin, kPluginName, "text");
+  AppendBytes(metadata, kPluginData, plugin);
+  AppendNumber(metadata, kDataClass, kTensorClass);
+  AppendNumber(tensor, kDType, kStringType);
+  AppendBytes(tensor, kShape, "");
+  AppendBytes(tensor, kStringValue, text);
+  AppendBytes(bytes, kTag, tag);
+  AppendBytes(bytes, kMetadata, metadata);
+  AppendBytes(bytes, kTensor, tensor);
   return bytes;
 }
 
@@ -118,8 +143,7 @@ absl::StatusOr<EventFile> EventFile::Create(const std::string& folder,
   AppendBytes(version, kFileVersion, "brain.Event:2");
   DELINK_RETURN_IF_ERROR(events.WriteRecord(version));
   std::string status;
-  AppendKey(status, kStatus, kVarint);
-  AppendVarint(status, kStart);
+  AppendNumber(status, kStatus, kStart);
   std::string start = BeginEvent(step + 1);
   AppendBytes(start, kSessionLog, status);
   DELINK_RETURN_IF_ERROR(events.WriteRecord(start));
@@ -142,6 +166,15 @@ absl::Status EventFile::Write(int64_t step, const Scalars& scalars) {
     }
   }
   std::string event = BeginEvent(step);
+  AppendBytes(event, kSummary, summary);
+  return WriteRecord(event);
+}
+
+absl::Status EventFile::WriteText(int64_t step, const std::string& tag,
+                                  std::string_view text) {
+  std::string summary;
+  AppendBytes(summary, kValue, TextValue(tag, text));
+  std::string event = Event(step);
   AppendBytes(event, kSummary, summary);
   return WriteRecord(event);
 }

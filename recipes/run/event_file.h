@@ -1,7 +1,8 @@
-// TensorBoard's event files: the numbers of a run as scalars over its steps.
+// TensorBoard's event files: the numbers of a run as scalars over its steps,
+// and texts.
 //
 // An event file is a sequence of TFRecords, each an Event message of protocol
-// buffers. The few fields that scalars need are encoded here: linking
+// buffers. The few fields that they need are encoded here: linking
 // libprotobuf beside SentencePiece, which brings one of its own, aborts at
 // start.
 #pragma once
@@ -35,6 +36,9 @@ class EventFile {
 
   // Written through at once. What is not finite is left out.
   absl::Status Write(int64_t step, const Scalars& scalars);
+  // `text`, UTF-8, is shown as Markdown.
+  absl::Status WriteText(int64_t step, const std::string& tag,
+                         std::string_view text);
 
  private:
   EventFile(std::string path, std::FILE* file)

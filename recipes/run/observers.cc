@@ -13,9 +13,10 @@
 #include "framework/base/log.h"
 #include "framework/base/status_macros.h"
 #include "recipes/run/environment.h"
-#include "recipes/run/machine_peak.h"
+#include "recipes/run/run_peak.h"
 #include "recipes/run/stage_text.h"
 #include "recipes/run/validation.h"
+#include "recipes/schema/recipe_io.h"
 
 namespace delink {
 namespace {
@@ -67,10 +68,9 @@ constexpr double kTypicalPeakFraction = 0.5;
 absl::StatusOr<Observers> Observers::Create(RunSetup& run) {
   Observers o(run);
   DELINK_ASSIGN_OR_RETURN(
-      o.peak_flops_, AllReduceScalar(run.world().comm(),
-                                     RunMatmulPeak(*run.env().device,
-                                                   run.recipe().run.dtype()),
-                                     ReduceOp::kSum));
+      RunPeak peak, RunPeak::Measure(run.world(), *run.env().device,
+                                     run.recipe().run.dtype(), run.threads()));
+  o.peak_.emplace(std::move(peak));
   o.progress_ = std::make_unique<Progress>(run.recipe().run.log_every);
   if (run.first()) {
     DELINK_ASSIGN_OR_RETURN(
@@ -120,16 +120,18 @@ absl::Status Observers::OnStart(StageRun& stage, const RunPosition& at) {
   DELINK_LOG(kInfo) << "computing on " << run_->env().device->name();
   DELINK_LOG(kInfo) << absl::StrFormat(
       "%sFLOP a token; matmul peak %sFLOP/s on %d rank(s) of %d thread(s)",
-      FormatCount(flops) + (flops < 1000 ? " " : ""), FormatCount(peak_flops_),
-      run_->world().size(), run_->threads());
+      FormatCount(flops) + (flops < 1000 ? " " : ""),
+      FormatCount(peak_->flops()), run_->world().size(), run_->threads());
   DELINK_LOG(kInfo) << FormatCount(tokens_left) << " tokens to go: about "
                     << FormatSeconds(flops * tokens_left /
-                                     (kTypicalPeakFraction * peak_flops_))
+                                     (kTypicalPeakFraction * peak_->flops()))
                     << " at half the peak";
   if (run_->resumed()) {
     DELINK_LOG(kInfo) << "resuming after step " << at.step();
   }
   source_log_->Begin();
+  DELINK_RETURN_IF_ERROR(events_->WriteText(
+      at.step(), "recipe", absl::StrCat("```\n", ToToml(recipe), "```\n")));
   last_seconds_ = Seconds();
   return metrics_->Write(
       Json{{"event", "start"},
@@ -137,6 +139,7 @@ absl::Status Observers::OnStart(StageRun& stage, const RunPosition& at) {
            {"tokens", at.tokens()},
            {"stage", stage.stage().name},
            {"time", UtcNow()},
+           {"command", CommandWords()},
            {"version", DelinkVersion()},
            {"commit", DelinkCommit()},
            {"features", DelinkFeatures()},
@@ -145,7 +148,7 @@ absl::Status Observers::OnStart(StageRun& stage, const RunPosition& at) {
            {"cores", std::thread::hardware_concurrency()},
            {"ranks", run_->world().size()},
            {"threads", run_->threads()},
-           {"peak_flops", peak_flops_},
+           {"peak_flops", peak_->flops()},
            {"flops_per_token", flops},
            {"unique_parameters", d.unique_parameters},
            {"virtual_parameters", d.virtual_parameters},
@@ -171,6 +174,7 @@ absl::Status Observers::OnStep(StageRun& stage, const RunPosition& at,
   untold_ = DoneStep{.step = at.step(),
                      .tokens = at.tokens(),
                      .stage = stage.stage().name,
+                     .stage_index = at.stage(),
                      .flops_per_token = FlopsPerToken(stage.executor()),
                      .lr = lr,
                      .result = result,
@@ -205,12 +209,26 @@ absl::Status Observers::Flush() {
               {"seconds", done.now},
               {"tokens_per_s", tokens / done.took},
               {"peak_memory", PeakResidentBytes()}};
-  Scalars scalars = {{"train/loss", result.loss},
-                     {"train/learning_rate", done.lr},
-                     {"train/gradient_norm", result.grad_norm},
-                     {"speed/tokens_per_second", tokens / done.took},
-                     {"train/tokens", static_cast<double>(done.tokens)}};
+  Scalars scalars = {
+      {"train/loss", result.loss},
+      {"train/learning_rate", done.lr},
+      {"train/gradient_norm", result.grad_norm},
+      {"train/tokens", static_cast<double>(done.tokens)},
+      {"train/stage", static_cast<double>(done.stage_index)},
+      {"speed/tokens_per_second", tokens / done.took},
+      {"speed/percent_of_peak",
+       100 * tokens / done.took * done.flops_per_token / peak_->flops()},
+      {"memory/resident_bytes", static_cast<double>(ResidentBytes())},
+      {"memory/peak_bytes", static_cast<double>(PeakResidentBytes())}};
   if (result.skipped) row["skipped"] = true;
+  const double rate = tokens / smooth_step_seconds_;
+  const double measuring = Seconds();
+  if (peak_->Reached(rate * done.flops_per_token)) {
+    row["peak_flops"] = peak_->flops();
+    DELINK_LOG(kInfo) << "matmul peak, measured again: "
+                      << FormatCount(peak_->flops()) << "FLOP/s";
+  }
+  last_seconds_ += Seconds() - measuring;
   if (done.norms.has_value()) AddNorms(*done.norms, row, scalars);
   if (run_->sources().size() > 1) {
     row["sources"] = ConsumedJson(run_->sources(), done.blend);
@@ -219,18 +237,18 @@ absl::Status Observers::Flush() {
   DELINK_RETURN_IF_ERROR(metrics_->Write(row));
   DELINK_RETURN_IF_ERROR(events_->Write(done.step, scalars));
   const int64_t steps = run_->recipe().schedule.steps;
-  const double rate = tokens / smooth_step_seconds_;
-  progress_->Show({.step = done.step,
-                   .steps = steps,
-                   .loss = result.loss,
-                   .tokens_per_s = rate,
-                   .peak_fraction = rate * done.flops_per_token / peak_flops_,
-                   .lr = done.lr,
-                   .grad_norm = result.grad_norm,
-                   .memory = ResidentBytes(),
-                   .seconds_left = smooth_step_seconds_ *
-                                   static_cast<double>(steps - done.step),
-                   .stage = done.stage});
+  progress_->Show(
+      {.step = done.step,
+       .steps = steps,
+       .loss = result.loss,
+       .tokens_per_s = rate,
+       .peak_fraction = rate * done.flops_per_token / peak_->flops(),
+       .lr = done.lr,
+       .grad_norm = result.grad_norm,
+       .memory = ResidentBytes(),
+       .seconds_left =
+           smooth_step_seconds_ * static_cast<double>(steps - done.step),
+       .stage = done.stage});
   return absl::OkStatus();
 }
 
@@ -286,6 +304,9 @@ absl::Status Observers::OnSwitch(const SwitchEvent& event) {
   tell(event.to, event.after);
   LogLines(AccountTable("memory of a rank", {{event.from, event.before.account},
                                              {event.to, event.after.account}}));
+  DELINK_RETURN_IF_ERROR(events_->WriteText(
+      event.step, "switch",
+      absl::StrCat("from ", event.from, " to ", event.to, ", ", event.why)));
   last_seconds_ = Seconds();
   smooth_step_seconds_ = 0;
   return metrics_->Write(

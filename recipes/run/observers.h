@@ -14,6 +14,7 @@
 #include "recipes/run/position.h"
 #include "recipes/run/progress.h"
 #include "recipes/run/run_folder.h"
+#include "recipes/run/run_peak.h"
 #include "recipes/run/setup.h"
 #include "recipes/run/source_log.h"
 
@@ -74,6 +75,7 @@ class Observers {
   struct DoneStep {
     int64_t step = 0, tokens = 0;  // of the run, after it
     std::string stage;
+    size_t stage_index = 0;
     double flops_per_token = 0;
     double lr = 0;
     StepResult result;
@@ -94,10 +96,10 @@ class Observers {
   std::optional<EventFile> events_;  // rank 0
   std::unique_ptr<Progress> progress_;
   std::optional<SourceLog> source_log_;  // rank 0
-  double peak_flops_ = 0;                // matmul FLOP/s of all ranks
-  double last_seconds_ = 0;              // when the step before ended
-  std::optional<DoneStep> untold_;       // rank 0
-  double smooth_step_seconds_ = 0;       // a running mean
+  std::optional<RunPeak> peak_;
+  double last_seconds_ = 0;         // when the step before ended
+  std::optional<DoneStep> untold_;  // rank 0
+  double smooth_step_seconds_ = 0;  // a running mean
 };
 
 }  // namespace delink

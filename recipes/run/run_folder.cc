@@ -127,7 +127,11 @@ Metrics::~Metrics() {
 }
 
 absl::Status Metrics::Write(const nlohmann::ordered_json& row) {
-  const std::string line = row.dump() + "\n";
+  // Paths may be no UTF-8.
+  const std::string line =
+      row.dump(-1, ' ', false,
+               nlohmann::ordered_json::error_handler_t::replace) +
+      "\n";
   if (std::fwrite(line.data(), 1, line.size(), file_) != line.size() ||
       std::fflush(file_) != 0) {
     return FileError(errno, path_, "write");

@@ -13,6 +13,7 @@ namespace delink::testing {
 namespace {
 
 using ::testing::AllOf;
+using ::testing::Contains;
 using ::testing::HasSubstr;
 using ::testing::Not;
 
@@ -30,6 +31,14 @@ TEST_F(TrainProgram, ARunFolderHoldsWhatIsPromised) {
     EXPECT_TRUE(fs::is_regular_file(Step("straight", kSteps) + "/" + name))
         << name;
   }
+}
+
+TEST_F(TrainProgram, TheFolderMayHaveAnyName) {
+  const Outcome odd =
+      RunDelink(TrainWords("no\xffutf-8", {"--until-step", "1"}));
+  EXPECT_EQ(odd.code, 0) << odd.err;
+  const json start = Rows(Path("no\xffutf-8/metrics.jsonl")).front();
+  EXPECT_THAT(start["command"], Contains(Path("no\uFFFDutf-8")));
 }
 
 TEST_F(TrainProgram, MetricsHaveTheirFieldsAndReadBackBitForBit) {
@@ -50,6 +59,8 @@ TEST_F(TrainProgram, MetricsHaveTheirFieldsAndReadBackBitForBit) {
                              features.empty() ? "" : "; ",
                              absl::StrJoin(features, ", "), ")\n"),
                 RunDelink({"--version"}).out);
+      ASSERT_GT(row["command"].size(), 3u);
+      EXPECT_EQ(row["command"][1], "train");
     } else if (row.contains("event")) {
       ++switches;
       EXPECT_EQ(row["event"], "delink");

@@ -72,26 +72,36 @@ function verticalLine(chart, x, color, dash) {
   ctx.restore();
 }
 
-// Switches: a line in the run's colour, with the name of the stage that begins.
-// Of many runs, those that switch together into a stage of one name have one
-// text.
+// Where something happened to a run: a switch, with the name of the stage that
+// begins, and each going on by --resume.
+function eventsOf(run) {
+  return [
+    ...run.stages.slice(1).map(
+        (stage) => ({ at: stage.begin, text: stage.name, dash: [4, 3] })),
+    ...run.starts.slice(1).map(
+        ({ at }) => ({ at, text: 'resumed', dash: [1, 3] })),
+  ];
+}
+
+// Lines in the run's colour with their text. Of many runs, what happens to
+// several at one place has one text.
 function marksOf(chart) {
   const marks = [];
   const scale = chart.scales.x;
   const shown = chart.runs();
   const many = shown.length > 4;
   for (const run of shown) {
-    run.stages.slice(1).forEach((stage) => {
-      const x = xOfPlace(stage.begin);
+    eventsOf(run).forEach(({ at, text, dash }) => {
+      const x = xOfPlace(at);
       if (!Number.isFinite(x) || (state.logX && x <= 0)) return;
       const pixel = scale.getPixelForValue(x);
       if (pixel < chart.chartArea.left || pixel > chart.chartArea.right) return;
       const of = shown.length > 1 && !many ?
         `${shortened(run.name, 18)}: ` : '';
       const told = many && marks.some((mark) =>
-        mark.text === stage.name && Math.abs(mark.pixel - pixel) < 3);
+        mark.text === text && Math.abs(mark.pixel - pixel) < 3);
       marks.push({
-        pixel, text: told ? '' : of + stage.name, color: colorOf(run),
+        pixel, text: told ? '' : of + text, color: colorOf(run), dash,
       });
     });
   }
@@ -121,7 +131,7 @@ const marks = {
   id: 'marks',
   beforeDatasetsDraw(chart) {
     for (const mark of marksOf(chart)) {
-      verticalLine(chart, mark.pixel, mark.color, [4, 3]);
+      verticalLine(chart, mark.pixel, mark.color, mark.dash);
     }
   },
   afterDatasetsDraw(chart) {

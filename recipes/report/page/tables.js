@@ -226,6 +226,8 @@ function showEnvironment(section) {
   const ranks = (s) => known(s.ranks) ?
     `${count(s.ranks, 'rank', 'ranks')} of ` +
     `${count(s.threads, 'thread', 'threads')}` : UNKNOWN;
+  const version = (s) =>
+    s.commit ? `${s.version}, commit ${s.commit}` : s.version;
   const peak = (s) => known(s.peak_flops) ?
     `${si(s.peak_flops)}FLOP/s` : UNKNOWN;
   tableOfRuns(section, [
@@ -239,7 +241,11 @@ function showEnvironment(section) {
       of: (run) => run.starts.length < 2 ? UNKNOWN :
         count(run.starts.length - 1, 'time', 'times'),
     },
-    { title: 'Delink', of: (run) => ofStarts(run, (s) => s.version) },
+    {
+      title: 'Commands', of: (run) => ofStarts(run, (s) => s.command),
+      words: true,
+    },
+    { title: 'Delink', of: (run) => ofStarts(run, version) },
     { title: 'Processor', of: (run) => ofStarts(run, machine), words: true },
     { title: 'Processes', of: (run) => ofStarts(run, ranks) },
     {

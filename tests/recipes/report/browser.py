@@ -28,6 +28,7 @@ except ImportError as missing:
     sys.exit(77)
 
 STEPS = 20
+STOP = 13  # of the first run, which is resumed there
 # A name that is HTML, should anybody take it for that.
 ODD = "b <img src=x onerror=document.title=1>"
 WIDTHS = (1280, 390)
@@ -44,8 +45,8 @@ def browser():
     return webdriver.Chrome(service=Service(shutil.which("chromedriver")), options=options)
 
 
-def train(delink, recipe, corpus, out, *sets):
-    words = [delink, "train", recipe, "--out", out, "--threads", "1"]
+def train(delink, recipe, corpus, out, *sets, more=()):
+    words = [delink, "train", recipe, "--out", out, "--threads", "1", *more]
     for key in (f"data.train={corpus}/train", "run.validate_every=5", "run.probe_every=2", *sets):
         words += ["--set", key]
     subprocess.run(words, check=True, capture_output=True)
@@ -211,7 +212,7 @@ def check_hover(driver, folders):
 
 
 def check_axes(driver, folders):
-    flops = sum(row["flops_per_token"] for row in runs.rows(folders[0]) if row.get("event") == "start")
+    flops = next(row["flops_per_token"] for row in runs.rows(folders[0]) if row.get("event") == "start")
     assert flops > 0
     press(driver, "axis", "Tokens")
     kind, _, most, text = scale_of(driver, "Training loss", "x")
@@ -230,6 +231,17 @@ def check_axes(driver, folders):
     press(driver, "axis", "Tokens")
 
 
+def check_marks(driver):
+    """Lines where a stage begins, and where a run was resumed."""
+    canvas = canvas_of(driver, "Training loss")
+    marks = driver.execute_script(
+        "return marksOf(Chart.getChart(arguments[0])).map((m) => [m.text, m.dash, m.pixel])", canvas)
+    resumed = [mark for mark in marks if mark[0] == "a: resumed"]
+    stages = [mark for mark in marks if mark[0].endswith(": real")]
+    assert len(marks) == 3 and len(resumed) == 1 and len(stages) == 2, marks
+    assert resumed[0][1] != stages[0][1] and resumed[0][2] > stages[0][2], marks
+
+
 def check_choice_of_runs(driver):
     button = driver.find_elements(By.CSS_SELECTOR, "#runs button")[0]
     button.click()
@@ -243,7 +255,8 @@ def check_text(driver):
     assert driver.find_elements(By.TAG_NAME, "img") == []
     assert ODD in driver.find_element(By.TAG_NAME, "h1").text
     text = driver.find_element(By.TAG_NAME, "main").text
-    for word in ("finished", "optimizer.lr", "0.002", "optimizer state", "unchanged", "Processor", "1 rank"):
+    for word in ("finished", "optimizer.lr", "0.002", "optimizer state", "unchanged", "Processor", "1 rank",
+                 f"--until-step {STOP}", "--resume"):
         assert word in text, f"'{word}' is not in the page"
 
 
@@ -386,7 +399,8 @@ def main():
         folder = os.path.realpath(folder)
         corpus = runs.build_corpus(options.delink, folder)
         folders = [os.path.join(folder, name) for name in ("a", ODD)]
-        train(options.delink, options.recipe, corpus, folders[0])
+        train(options.delink, options.recipe, corpus, folders[0], more=("--until-step", str(STOP)))
+        train(options.delink, options.recipe, corpus, folders[0], more=("--resume",))
         train(options.delink, options.recipe, corpus, folders[1], "optimizer.lr=0.002")
         page = os.path.join(folder, "report.html")
         assert make_report(options.delink, folders, page) == ""
@@ -400,6 +414,7 @@ def main():
                 if width == WIDTHS[0]:
                     check_hover(driver, folders)
                     check_axes(driver, folders)
+                    check_marks(driver)
                     check_choice_of_runs(driver)
                 check_quiet(driver, page)
             check_colors(driver)

@@ -165,6 +165,43 @@ TEST_F(Reader, SkippedStepsAreCounted) {
   EXPECT_EQ(ToJson(run)["summary"]["loss"], 6);  // of 7 and 5
 }
 
+TEST_F(Reader, ThePeakIsTheBestSinceTheStart) {
+  Json again = Step(2, "pseudo");
+  again["peak_flops"] = 4e9;
+  Write(Line(Start(0, "pseudo")) + Line(Step(1, "pseudo")) + Line(again) +
+        Line(Start(2, "pseudo")) + Line(Step(3, "pseudo")));
+  const RunRecord run = Read();
+  EXPECT_THAT(run.steps.Values("peak_percent"),
+              ElementsAre(DoubleNear(0.0032, 1e-12), DoubleNear(0.0032, 1e-12),
+                          DoubleNear(0.0128, 1e-12)));
+  EXPECT_EQ(run.starts[0].peak_flops, 4e9);
+  EXPECT_EQ(run.starts[1].peak_flops, 1e9);
+}
+
+TEST_F(Reader, MoreThanThePeakIsNoted) {
+  Json slow = Start(0, "pseudo");
+  slow["peak_flops"] = 31e3;  // of 128 tokens/s with 1000 FLOP each
+  Write(Line(slow) + Line(Step(1, "pseudo")));
+  EXPECT_THAT(Read().notes,
+              Contains(HasSubstr("1 step(s) reached more than the matmul peak, "
+                                 "at most 413% of it")));
+}
+
+TEST_F(Reader, TheCommandCanBeGivenToAShell) {
+  Json start = Start(0, "pseudo");
+  start["command"] = {
+      "delink",          "train", "it's.toml", "--set", "stage.0.share=\"all\"",
+      "run.log_every=5", ""};
+  start["commit"] = "0123456789ab";
+  Write(Line(start) + Line(Step(1, "pseudo")));
+  const Json shown = ToJson(Read())["starts"][0];
+  EXPECT_EQ(shown["command"],
+            "delink train 'it'\\''s.toml' --set 'stage.0.share=\"all\"' "
+            "run.log_every=5 ''");
+  EXPECT_EQ(shown["commit"], "0123456789ab");
+  EXPECT_EQ(ToJson(Read())["starts"][0]["version"], "0.1.0");
+}
+
 TEST_F(Reader, AWholeRunIsReadWhole) {
   Write(WholeMetrics());
   const RunRecord run = Read();

@@ -2,6 +2,7 @@
 // writer.
 #include "recipes/run/event_file.h"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <cstring>
@@ -11,11 +12,14 @@
 #include <map>
 #include <optional>
 
+#include "framework/base/file.h"
 #include "tests/recipes/run/tiny_run.h"
 #include "tests/testing/temp_dir.h"
 
 namespace delink::testing {
 namespace {
+
+using ::testing::StartsWith;
 
 // One bit at a time.
 uint32_t Crc32c(const std::string& bytes) {
@@ -84,7 +88,26 @@ struct Event {
   std::string version;
   bool start = false;
   std::map<std::string, float> scalars;
+  std::map<std::string, std::string> texts;
 };
+
+// The one field of a message with this number.
+std::string Field(const std::string& message, int number) {
+  for (const auto& [field, value] : Fields(message)) {
+    if (field == number) return value;
+  }
+  ADD_FAILURE() << "no field " << number;
+  return "";
+}
+
+// What TensorBoard's plugin for text looks for.
+std::string TextOf(const std::string& value) {
+  EXPECT_EQ(Field(Field(Field(value, 9), 1), 1), "text");  // plugin's name
+  const std::string tensor = Field(value, 8);
+  EXPECT_EQ(Field(tensor, 1)[0], 7);  // DT_STRING
+  EXPECT_EQ(Field(tensor, 2), "");    // no dimensions
+  return Field(tensor, 8);
+}
 
 Event Parse(const std::string& message) {
   Event event;
@@ -95,7 +118,12 @@ Event Parse(const std::string& message) {
     if (number != 5) continue;
     for (const auto& [unused, summary] : Fields(value)) {
       auto fields = Fields(summary);
-      event.scalars[fields.at(0).second] = Take<float>(fields.at(1).second);
+      const std::string& tag = fields.at(0).second;
+      if (fields.at(1).first == 2) {
+        event.scalars[tag] = Take<float>(fields.at(1).second);
+      } else {
+        event.texts[tag] = TextOf(summary);
+      }
     }
   }
   return event;
@@ -137,9 +165,10 @@ TEST(EventFile, ReadsBack) {
     ASSERT_TRUE(file->Write(42, {{"a/b", 1.5}, {"c", -2e30}}).ok());
     ASSERT_TRUE(
         file->Write(int64_t{1} << 40, {{"a/b", NAN}, {"c", 0.25}}).ok());
+    ASSERT_TRUE(file->WriteText(43, "note", std::string(300, 'x')).ok());
   }
   const std::vector<Event> events = ReadEvents(dir / "");
-  ASSERT_EQ(events.size(), 4);
+  ASSERT_EQ(events.size(), 5);
   EXPECT_EQ(events[0].version, "brain.Event:2");
   EXPECT_TRUE(events[1].start);
   EXPECT_EQ(events[1].step, 42);
@@ -148,6 +177,10 @@ TEST(EventFile, ReadsBack) {
             (std::map<std::string, float>{{"a/b", 1.5F}, {"c", -2e30F}}));
   EXPECT_EQ(events[3].step, int64_t{1} << 40);
   EXPECT_EQ(events[3].scalars, (std::map<std::string, float>{{"c", 0.25F}}));
+  EXPECT_EQ(events[4].step, 43);
+  EXPECT_EQ(
+      events[4].texts,
+      (std::map<std::string, std::string>{{"note", std::string(300, 'x')}}));
 }
 
 TEST(EventFile, ARunWritesItsSteps) {
@@ -155,7 +188,18 @@ TEST(EventFile, ARunWritesItsSteps) {
   const absl::Status status = runs.Run({.ranks = 2, .out = "run"});
   ASSERT_TRUE(status.ok()) << status;
   std::map<int64_t, float> losses, validations, norms;
+  std::map<std::string, std::string> texts;
+  std::vector<float> stages;
   for (const Event& event : ReadEvents(runs.Folder("run"))) {
+    texts.insert(event.texts.begin(), event.texts.end());
+    if (event.scalars.contains("train/loss")) {
+      stages.push_back(event.scalars.at("train/stage"));
+      EXPECT_GT(event.scalars.at("speed/tokens_per_second"), 0);
+      EXPECT_GT(event.scalars.at("speed/percent_of_peak"), 0);
+      EXPECT_GT(event.scalars.at("memory/resident_bytes"), 1 << 20);
+      EXPECT_GE(event.scalars.at("memory/peak_bytes"),
+                event.scalars.at("memory/resident_bytes"));
+    }
     const auto loss = event.scalars.find("train/loss");
     if (loss != event.scalars.end()) losses[event.step] = loss->second;
     const auto norm = event.scalars.find("norms/weight/head");
@@ -170,6 +214,13 @@ TEST(EventFile, ARunWritesItsSteps) {
   for (const Step& step : steps) {
     EXPECT_EQ(losses[step.step], static_cast<float>(step.loss));
   }
+  ASSERT_EQ(stages.size(), steps.size());
+  for (size_t i = 0; i < steps.size(); ++i) {
+    EXPECT_EQ(stages[i], steps[i].stage == "real" ? 1 : 0);
+  }
+  EXPECT_THAT(texts["switch"], StartsWith("from pseudo to real, "));
+  EXPECT_EQ(texts["recipe"],
+            "```\n" + *ReadFile(runs.Folder("run") + "/recipe.toml") + "```\n");
   EXPECT_EQ(validations.size(), 2);
   std::map<int64_t, float> expected;
   for (const Norms& row : runs.NormRows("run")) {
