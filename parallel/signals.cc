@@ -4,6 +4,7 @@
 
 #include <array>
 #include <atomic>
+#include <cstdlib>
 #include <mutex>
 
 namespace delink {
@@ -54,6 +55,17 @@ SignalCatcher::~SignalCatcher() {
   for (size_t i = 0; i < kCaught.size(); ++i) {
     sigaction(kCaught[i], &before[i], nullptr);
   }
+}
+
+void LetWritesFail() {
+  signal(SIGPIPE, SIG_IGN);
+  signal(SIGXFSZ, SIG_IGN);
+}
+
+void EndOfBrokenPipe() {
+  signal(SIGPIPE, SIG_DFL);
+  raise(SIGPIPE);
+  std::abort();  // only where it is blocked
 }
 
 int StopSignal() { return stop_signal; }

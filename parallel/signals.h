@@ -19,6 +19,14 @@ class SignalCatcher {
   SignalCatcher& operator=(const SignalCatcher&) = delete;
 };
 
+// From here on a write that cannot be made, to a pipe that nobody reads any
+// more (SIGPIPE) or beyond the limit of a file's size (SIGXFSZ), fails, in
+// place of ending this process or those that it starts.
+void LetWritesFail();
+
+// Ends the process as SIGPIPE does where nobody has let writes fail.
+[[noreturn]] void EndOfBrokenPipe();
+
 // The SIGINT or SIGTERM that was caught; 0 for none.
 int StopSignal();
 

@@ -67,19 +67,22 @@ absl::Status Measure(const BenchCommand& command, const ModelList& models,
                                             DELINK_LOG(kInfo) << what;
                                           }));
   if (command.json == kStandardOutput) {
-    std::cout << bench::ToJson(report) << std::flush;
+    Print(bench::ToJson(report));
   } else {
-    std::cout << bench::ToText(report) << std::flush;
+    Print(bench::ToText(report));
     if (!command.json.empty()) {
       DELINK_RETURN_IF_ERROR(WriteFile(command.json, bench::ToJson(report)));
     }
   }
   if (before) {
+    const std::string compared =
+        "\n" + bench::ToText(bench::Compare(*before, report), *before, report);
     // Standard output is JSON's alone.
-    (command.json == kStandardOutput ? std::cerr : std::cout)
-        << "\n"
-        << bench::ToText(bench::Compare(*before, report), *before, report)
-        << std::flush;
+    if (command.json == kStandardOutput) {
+      std::cerr << compared << std::flush;
+    } else {
+      Print(compared);
+    }
   }
   return absl::OkStatus();
 }

@@ -11,6 +11,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "framework/base/log.h"
+#include "framework/base/printable.h"
 #include "framework/base/status_macros.h"
 #include "layers/kernels/cpu/threads.h"
 #include "parallel/cores.h"
@@ -19,12 +20,11 @@
 #include "recipes/run/inspect.h"
 #include "recipes/run/offline_delink.h"
 #include "recipes/run/setup.h"
+#include "recipes/schema/limits.h"
 #include "recipes/schema/recipe_io.h"
 
 namespace delink::tools {
 namespace {
-
-void Print(const std::string& text) { std::cout << text << std::flush; }
 
 void PrintError(const absl::Status& status) {
   for (const auto& line :
@@ -64,11 +64,20 @@ absl::StatusOr<std::unique_ptr<RunSetup>> SetUp(const TrainOptions& command,
 
 }  // namespace
 
+void Print(std::string_view text) {
+  std::cout << Printable(text) << std::flush;
+}
+
 absl::StatusOr<int> UseCores(World& world, int64_t threads) {
   const auto environment = ProcessEnvironment("OMP_NUM_THREADS");
   int64_t asked = 0;
   if (threads == 0 && environment && absl::SimpleAtoi(*environment, &asked)) {
     threads = std::max<int64_t>(asked, 0);
+  }
+  if (threads > schema::kMaxThreads) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("OMP_NUM_THREADS: ", threads, " is out of range: 1 to ",
+                     schema::kMaxThreads, " threads"));
   }
   DELINK_ASSIGN_OR_RETURN(const CoreShare share,
                           TakeCores(world.local(), static_cast<int>(threads)));

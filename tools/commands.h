@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <string_view>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
@@ -48,6 +49,9 @@ absl::StatusOr<int> UseCores(World& world, int64_t threads);
 absl::StatusOr<std::unique_ptr<Device>> DeviceFor(const std::string& asked,
                                                   const Recipe& recipe,
                                                   World& world);
+
+// Prints a result; Main looks whether it could be written.
+void Print(std::string_view text);
 
 // Prints an error that all ranks have alike, once, and returns its exit code: 0
 // when there is none; 2 when what the caller named or wrote is wrong.

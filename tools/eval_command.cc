@@ -1,5 +1,4 @@
 // `delink eval`.
-#include <iostream>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -70,7 +69,7 @@ int Run(const Eval& command, const ModelList& models, World& world) {
       command.data.empty()
           ? EvaluateFile(command, models, world, {.device = device})
           : EvaluateData(command, models, world, {.device = device});
-  if (said.ok() && world.rank() == 0) std::cout << *said << std::flush;
+  if (said.ok() && world.rank() == 0) Print(*said);
   return Finish(world, said.status());
 }
 

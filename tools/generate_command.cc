@@ -53,7 +53,7 @@ absl::Status GenerateText(const Generate& command, const ModelList& models,
   generator.Prompt(prompt);
   StreamDecoder decoder(*tokenizer);
   Stream(command.prompt);
-  for (int64_t i = 0; i < command.tokens; ++i) {
+  for (int64_t i = 0; i < command.tokens && std::cout; ++i) {
     const int32_t token = generator.Next();
     if (token == tokenizer->end_of_document()) break;
     Stream(decoder.Push(token));

@@ -1,6 +1,4 @@
 // `delink plan`.
-#include <iostream>
-
 #include "recipes/plan/plan.h"
 #include "tools/commands.h"
 
@@ -13,9 +11,8 @@ int Run(const PlanCommand& command, const ModelList& models, World& world) {
       {.recipe = command.recipe, .sets = command.sets, .ranks = command.ranks},
       models);
   if (plan.ok()) {
-    std::cout << (command.json ? ToJson(*plan, command.program)
-                               : ToText(*plan, command.program))
-              << std::flush;
+    Print(command.json ? ToJson(*plan, command.program)
+                       : ToText(*plan, command.program));
   }
   return Finish(world, plan.status());
 }

@@ -1,6 +1,4 @@
 // `delink report`.
-#include <iostream>
-
 #include "framework/base/log.h"
 #include "recipes/report/report.h"
 #include "tools/commands.h"
@@ -13,7 +11,7 @@ int Run(const ReportCommand& command, const ModelList&, World& world) {
   const auto said = WriteReport({.runs = command.runs, .out = command.out});
   if (!said.ok()) return Finish(world, said.status());
   for (const std::string& line : *said) DELINK_LOG(kWarning) << line;
-  std::cout << command.out << std::endl;
+  Print(command.out + "\n");
   return 0;
 }
 

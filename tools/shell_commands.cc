@@ -1,6 +1,4 @@
 // completion and man: what a shell shows of the program itself.
-#include <iostream>
-
 #include "recipes/run/environment.h"
 #include "tools/commands.h"
 #include "tools/syntax/commands.h"
@@ -21,15 +19,14 @@ std::string ScriptFor(const std::string& shell) {
 
 int Run(const CompletionCommand& command, const ModelList&, World& world) {
   const absl::Status alone = RequireOneProcess(world, "completion");
-  if (alone.ok()) std::cout << ScriptFor(command.shell) << std::flush;
+  if (alone.ok()) Print(ScriptFor(command.shell));
   return Finish(world, alone);
 }
 
 int Run(const ManCommand&, const ModelList&, World& world) {
   const absl::Status alone = RequireOneProcess(world, "man");
   if (alone.ok()) {
-    std::cout << ManPage(ProgramSyntax(), "delink " + DelinkVersion())
-              << std::flush;
+    Print(ManPage(ProgramSyntax(), "delink " + DelinkVersion()));
   }
   return Finish(world, alone);
 }

@@ -1,6 +1,5 @@
 // `delink sweep`.
 #include <filesystem>
-#include <iostream>
 #include <system_error>
 
 #include "absl/strings/str_cat.h"
@@ -39,13 +38,12 @@ std::string Quoted(const std::string& word) {
 
 void PrintPlan(const SweepOptions& options, const SweepPlan& plan) {
   for (const sweep::GridRun& run : plan.runs) {
-    std::cout << absl::StrJoin(CommandOf(options, plan, run), " ",
-                               [](std::string* out, const std::string& word) {
-                                 out->append(Quoted(word));
-                               })
-              << "\n";
+    Print(absl::StrJoin(CommandOf(options, plan, run), " ",
+                        [](std::string* out, const std::string& word) {
+                          out->append(Quoted(word));
+                        }) +
+          "\n");
   }
-  std::cout << std::flush;
 }
 
 absl::StatusOr<SweepOutcome> DoSweep(const SweepCommand& command,

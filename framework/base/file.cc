@@ -58,6 +58,8 @@ const char* RemedyOf(int error) {
     case EDQUOT:
       return "; free space there, or choose a path on another disk, and run "
              "again";
+    case EFBIG:
+      return "; raise the limit of a file's size (ulimit -f)";
     case EMFILE:
     case ENFILE:
       return "; raise the limit of open files (ulimit -n)";

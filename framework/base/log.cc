@@ -6,6 +6,8 @@
 #include <cstdio>
 #include <mutex>
 
+#include "framework/base/printable.h"
+
 namespace delink {
 namespace {
 
@@ -63,7 +65,7 @@ void LogLine(LogLevel level, std::string_view text, std::string_view shown) {
   if (rank != 0) prefix = "rank " + std::to_string(rank) + ": ";
   prefix += Prefix(level);
   const auto write = [&](std::FILE* file, std::string_view what) {
-    const std::string line = prefix + std::string(what) + '\n';
+    const std::string line = prefix + Printable(what) + '\n';
     std::fwrite(line.data(), 1, line.size(), file);
   };
   const std::lock_guard lock(sink.mutex);

@@ -3,8 +3,10 @@
 //
 //   DELINK_LOG(kInfo) << "resuming at step " << step;
 //
-// Lines from ranks other than 0 carry their rank. Thread-safe; one line is
-// written whole.
+// Lines from ranks other than 0 carry their rank; control characters are
+// written out (framework/base/printable.h). Thread-safe; one line is written
+// whole. What cannot be written, as to a pipe that nobody reads any more, is
+// lost.
 #pragma once
 
 #include <sstream>

@@ -174,7 +174,7 @@ absl::Status EventFile::WriteText(int64_t step, const std::string& tag,
                                   std::string_view text) {
   std::string summary;
   AppendBytes(summary, kValue, TextValue(tag, text));
-  std::string event = Event(step);
+  std::string event = BeginEvent(step);
   AppendBytes(event, kSummary, summary);
   return WriteRecord(event);
 }

@@ -1,8 +1,12 @@
 #include "recipes/run/run_watch.h"
 
 #include <chrono>
+#include <cstdlib>
+#include <filesystem>
+#include <system_error>
 #include <utility>
 
+#include "framework/base/file.h"
 #include "framework/base/status_macros.h"
 #include "parallel/signals.h"
 
@@ -23,7 +27,28 @@ absl::StatusOr<std::unique_ptr<RunWatch>> RunWatch::Start(
                                      .end = [&world](std::string_view message) {
                                        world.Abort(1, message);
                                      }}));
-  return std::unique_ptr<RunWatch>(new RunWatch(std::move(watchdog)));
+  std::unique_ptr<RunWatch> watch(new RunWatch(std::move(watchdog)));
+  if (world.size() > 1) watch->signals_.emplace();
+  return watch;
+}
+
+std::unique_ptr<Watchdog> RunWatch::StartEarly(World& world) {
+  if (world.size() == 1 || world.local_size() < world.size()) return nullptr;
+  std::string folder;
+  if (world.rank() == 0) {
+    std::error_code error;
+    folder = std::filesystem::temp_directory_path(error) / "delink-XXXXXX";
+    if (error || mkdtemp(folder.data()) == nullptr) folder.clear();
+  }
+  const auto agreed = BroadcastString(world.comm(), folder, 0);
+  if (!agreed.ok() || agreed->empty()) return nullptr;
+  auto watchdog = Watchdog::Start(
+      world.comm(),
+      {.folder = *agreed, .end = [&world, agreed](std::string_view message) {
+         RemoveAll(*agreed).IgnoreError();
+         world.Abort(1, message);
+       }});
+  return watchdog.ok() ? *std::move(watchdog) : nullptr;
 }
 
 void RunWatch::Begin(Lane lane, int64_t step, std::string_view what) {

@@ -4,12 +4,14 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 
 #include "absl/status/statusor.h"
 #include "framework/step/step_watch.h"
 #include "parallel/launch.h"
+#include "parallel/signals.h"
 #include "parallel/watchdog.h"
 
 namespace delink {
@@ -27,6 +29,12 @@ class RunWatch final : public StepWatch {
   static absl::StatusOr<std::unique_ptr<RunWatch>> Start(
       World& world, const std::string& folder, int64_t patience);
 
+  // Watches while a run is set up and has no folder yet: ranks of one machine
+  // meet in one for temporary files, those of several go without. A rank that
+  // dies is named; nothing else is noticed. Null where there is nobody to
+  // watch. Collective.
+  static std::unique_ptr<Watchdog> StartEarly(World& world);
+
   void Begin(Lane lane, int64_t step, std::string_view what) override;
   double Vote() override;
 
@@ -36,12 +44,18 @@ class RunWatch final : public StepWatch {
   void Saved(const Asked& asked);
 
   // This rank ends, well or with an error that it is about to tell.
-  void Leave() { watchdog_->heartbeat().Leave(); }
+  void Leave() {
+    watchdog_->heartbeat().Leave();
+    signals_.reset();
+  }
 
  private:
   explicit RunWatch(std::unique_ptr<Watchdog> watchdog)
       : watchdog_(std::move(watchdog)) {}
 
+  // Of several ranks: mpirun asks the others to end when one has died, but not
+  // before they have told which.
+  std::optional<SignalCatcher> signals_;
   std::unique_ptr<Watchdog> watchdog_;
   int64_t saves_ = 0;  // SIGUSR1s that have been answered
 };

@@ -11,6 +11,7 @@
 #include "framework/base/log.h"
 #include "framework/base/status_macros.h"
 #include "layers/kernels/find_kernels.h"
+#include "parallel/signals.h"
 #include "recipes/run/check_memory.h"
 #include "recipes/run/choose_device.h"
 #include "recipes/run/environment.h"
@@ -82,6 +83,11 @@ absl::StatusOr<std::unique_ptr<RunSetup>> RunSetup::Create(
   std::unique_ptr<RunSetup> run(new RunSetup);
   run->world_ = &world;
   Communicator& comm = world.comm();
+  // mpirun asks the others to end when a rank has died: not before they have
+  // told which.
+  std::optional<SignalCatcher> signals;
+  if (world.size() > 1) signals.emplace();
+  const std::unique_ptr<Watchdog> early = RunWatch::StartEarly(world);
   run->out_ = options.out.empty() ? DefaultOut(options.recipe) : options.out;
   run->threads_ = static_cast<int>(options.threads);
   DELINK_RETURN_IF_ERROR(AgreeOnStatus(comm, run->ReadInputs(options, models)));

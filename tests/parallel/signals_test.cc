@@ -2,7 +2,9 @@
 
 #include <gtest/gtest.h>
 #include <signal.h>
+#include <unistd.h>
 
+#include <cerrno>
 #include <memory>
 
 namespace delink {
@@ -45,6 +47,25 @@ TEST(SignalsDeathTest, AfterwardsTheyDoWhatTheyDid) {
         exit(0);
       },
       ::testing::KilledBySignal(SIGTERM), "");
+}
+
+TEST(SignalsDeathTest, WritesFailInPlaceOfTheProcess) {
+  EXPECT_EXIT(
+      {
+        LetWritesFail();
+        int ends[2];
+        if (pipe(ends) != 0 || close(ends[0]) != 0) exit(1);
+        const bool failed = write(ends[1], "x", 1) < 0 && errno == EPIPE;
+        raise(SIGXFSZ);
+        exit(failed ? 0 : 1);
+      },
+      ::testing::ExitedWithCode(0), "");
+  EXPECT_EXIT(
+      {
+        LetWritesFail();
+        EndOfBrokenPipe();
+      },
+      ::testing::KilledBySignal(SIGPIPE), "");
 }
 
 TEST(Signals, HaveNames) { EXPECT_EQ(SignalName(SIGTERM), "SIGTERM"); }

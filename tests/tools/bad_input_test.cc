@@ -94,6 +94,19 @@ TEST_F(BadInput, Recipes) {
        Set("model.vocab=100"),
        2,
        {"model.vocab is 100", "257", "leave model.vocab out"}},
+      {"a key that others have under another name",
+       Set("optimizer.weight_decay=0.1"),
+       2,
+       {"optimizer.weight_decay", "did you mean 'decay'"}},
+      {"a value in place of a table",
+       Set("stage.0.until=0.25"),
+       2,
+       {"stage[0].until", "give until.fraction"}},
+      {"ranks of a plan",
+       {"plan", recipe, "--ranks", "8", "--set", "model.vocab=257", "--set",
+        "stage.0.parallel.data=2"},
+       2,
+       {"stage[0].parallel", "the plan is of 8; give --ranks 2"}},
       {"not TOML", train_own, 2, {"own.toml:2:"}, own("[model]\nkind = gpt\n")},
       {"a key twice",
        train_own,
@@ -112,6 +125,53 @@ TEST_F(BadInput, Recipes) {
        2,
        {"straight: holds a run", "--resume", "--overwrite"}},
   });
+}
+
+TEST_F(BadInput, Threads) {
+  const std::string recipe = DELINK_SOURCE_DIR "/recipes/tiny.toml";
+  const std::vector<std::string> says = {"--threads", "100000", "1 to 4096"};
+  Check({
+      {"of train",
+       {"train", recipe, "--out", Path("never"), "--threads", "100000"},
+       2,
+       says},
+      {"of bench", {"bench", "--threads", "100000"}, 2, says},
+      {"of data build",
+       {"data", "build", "--out", Path("never"), "--threads", "100000",
+        Path("text0.txt")},
+       2,
+       says},
+      {"of a recipe",
+       Set("run.threads=100000"),
+       2,
+       {"run.threads", "100000", "1 to 4096"}},
+  });
+  const Outcome outcome = RunShell(
+      "OMP_NUM_THREADS=100000 \"$0\" \"$@\"",
+      {"eval", Path("straight"), "--data", Path("corpus"), "--batches", "1"});
+  EXPECT_EQ(outcome.code, 2);
+  EXPECT_THAT(outcome.err, HasSubstr("OMP_NUM_THREADS: 100000"));
+}
+
+// What names say to a terminal is shown, not done.
+TEST_F(BadInput, EscapeSequences) {
+  const std::string shown = "\\u001b[31m";
+  const std::string keys = Path("escape\x1b[31m.toml");
+  WriteText(keys, "[run]\n\"la\\u001b[31mirs\" = 3\n");
+  const Outcome key = RunDelink({"plan", keys});
+  EXPECT_EQ(key.code, 2);
+  EXPECT_THAT(key.err, HasSubstr("escape" + shown + ".toml:2:1: run.la" +
+                                 shown + "irs: unknown key"));
+  const Outcome file = RunDelink({"plan", Path("no\x1b[31m")});
+  EXPECT_THAT(file.err, HasSubstr("no" + shown));
+  const Outcome stage = RunDelink(
+      {"plan", DELINK_SOURCE_DIR "/recipes/tiny.toml", "--set",
+       "model.vocab=257", "--set", "stage.0.name=\"\\u001b[31mred\""});
+  EXPECT_EQ(stage.code, 0) << stage.err;
+  EXPECT_THAT(stage.out, HasSubstr("stage " + shown + "red"));
+  for (const Outcome& outcome : {key, file, stage}) {
+    EXPECT_EQ((outcome.out + outcome.err).find('\x1b'), std::string::npos);
+  }
 }
 
 TEST_F(BadInput, Corpora) {
@@ -322,6 +382,50 @@ TEST_F(BadInput, Runs) {
     steps += static_cast<int>(row.contains("loss"));
   }
   EXPECT_EQ(steps, 1);
+}
+
+// Nothing that was to be printed is lost without a word.
+TEST_F(BadInput, OutputThatIsLost) {
+  const std::string recipe = DELINK_SOURCE_DIR "/recipes/tiny.toml";
+  const std::string run = Path("straight");
+  WriteText(Path("grid.toml"), "recipe = \"" + recipe + "\"\nseeds = [1, 2]\n");
+  const std::vector<Words> commands = {
+      {"--help"},
+      {"--version"},
+      {"man"},
+      {"completion", "bash"},
+      {"plan", recipe, "--set", "model.vocab=257"},
+      {"inspect", run},
+      {"inspect", run, "--json"},
+      {"eval", run, "--data", Path("corpus"), "--batches", "1", "--json"},
+      {"generate", run, "--prompt", "the", "--tokens", "2"},
+      {"delink", Step("straight", kSwitch), Path("lost")},
+      {"data", "info", Path("corpus")},
+      {"data", "check", Path("corpus"), "--json"},
+      {"data", "verify", Path("corpus")},
+      {"report", run, "--out", Path("lost.html")},
+      {"sweep", Path("grid.toml"), "--out", Path("lost-sweep"), "--set",
+       "data.train=" + Path("corpus"), "--dry-run"},
+  };
+  for (const Words& command : commands) {
+    SCOPED_TRACE(::testing::PrintToString(command));
+    const Outcome full = RunShell("\"$0\" \"$@\" > /dev/full", command);
+    EXPECT_EQ(full.code, 1) << full.err;
+    EXPECT_THAT(full.err,
+                HasSubstr("standard output: not all of it could be written"));
+  }
+  // A reader that has gone has seen what it wanted.
+  const Outcome gone =
+      RunShell("\"$0\" \"$@\" | true; exit ${PIPESTATUS[0]}", {"man"});
+  EXPECT_TRUE(gone.code == 0 || gone.code == 141) << gone.code;
+  EXPECT_EQ(gone.err, "");
+}
+
+TEST_F(BadInput, AFileBeyondItsLimit) {
+  const Outcome outcome =
+      RunShell("ulimit -f 16; exec \"$0\" \"$@\"", TrainWords("limited"));
+  EXPECT_EQ(outcome.code, 1) << outcome.err;
+  EXPECT_THAT(outcome.err, HasSubstr("File too large"));
 }
 
 // Room for the first checkpoint of the run and a half.

@@ -7,12 +7,14 @@ its last checkpoint.
 
 Exit status 77: skipped, there is no mpirun.
 """
+import glob
 import os
 import re
 import signal
 import subprocess
 import sys
 import tempfile
+import time
 
 import runs
 
@@ -43,6 +45,26 @@ def hurt(words, run, rank, how, output):
     return ours[0]
 
 
+def killed_in_set_up(folder, output):
+    """What the others say of a rank that is killed before its run has a folder."""
+    pipe, meeting = os.path.join(folder, "recipe.toml"), os.path.join(folder, "t")
+    os.mkfifo(pipe)  # nobody writes: there all ranks stay
+    os.mkdir(meeting)
+    words = [DELINK, "train", pipe, "--out", os.path.join(folder, "never"), "--threads", "1"]
+    with runs.Run(RANKS, ["-x", f"TMPDIR={meeting}"] + words, output) as process:
+        end = time.monotonic() + 60
+        while len(glob.glob(os.path.join(meeting, "delink-*", "rank-*"))) < RANKS:
+            assert process.mpirun.poll() is None and time.monotonic() < end, process.told()
+            time.sleep(0.01)
+        assert process.find_ranks(), process.told()
+        os.kill(process.pids[1], signal.SIGKILL)
+        process.wait_for_end(SECONDS)
+        told = process.told()
+        assert process.mpirun.returncode != 0
+    assert told.count("rank 1 is gone: it was starting") == 1, told
+    print(f"killed while it was set up: named, exit status {process.mpirun.returncode}")
+
+
 def main():
     runs.skip_without_mpirun()
     with tempfile.TemporaryDirectory() as folder:
@@ -59,6 +81,7 @@ def main():
         steps = [row["step"] for row in runs.rows(run) if "loss" in row]
         assert steps == list(range(1, reached + 2)), "steps are missing or doubled"
         assert not os.path.exists(os.path.join(run, "ranks")), "heartbeats are left"
+        killed_in_set_up(folder, output)
 
 
 main()

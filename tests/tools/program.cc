@@ -73,6 +73,12 @@ Outcome RunDelinkOn(const std::string& input, const Words& words) {
   return RunProgram(all, ".", input);
 }
 
+Outcome RunShell(const std::string& command, const Words& words) {
+  Words all = {"/bin/bash", "-c", command, DELINK_PROGRAM};
+  all.insert(all.end(), words.begin(), words.end());
+  return RunProgram(all);
+}
+
 Outcome RunOwnModel(const Words& words) {
   Words all = {DELINK_OWN_MODEL};
   all.insert(all.end(), words.begin(), words.end());

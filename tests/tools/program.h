@@ -23,6 +23,8 @@ Outcome RunDelink(const Words& words);
 Outcome RunDelinkIn(const std::string& folder, const Words& words);
 // The same, with a file as its standard input.
 Outcome RunDelinkOn(const std::string& input, const Words& words);
+// A command of bash in which "$0" is the program and "$@" the words.
+Outcome RunShell(const std::string& command, const Words& words);
 // A program of one's own, with a kind of model that `delink` does not know.
 Outcome RunOwnModel(const Words& words);
 // `delink` whose CUDA device is emulated.

@@ -190,9 +190,48 @@ name  = "real"
               AllOf(HasSubstr("dyt"), HasSubstr("mlp: blocks 0-1 share")));
   EXPECT_EQ(RunOwnModel({"generate", Path("own"), "--prompt", "a"}).code, 0);
 
+  // Others do not have its kind, and see what is on disk.
+  const json known = json::parse(
+      RunOwnModel({"inspect", Step("own", 3), "--json"}).out, nullptr, false);
+  json unknown = Json({"inspect", Step("own", 3), "--json"});
+  ASSERT_TRUE(known.is_object());
+  const json both = {{0, 1}}, alone = {{0}, {1}};
+  EXPECT_EQ(unknown["sharing"]["mlp/up/weight"], both) << unknown["sharing"];
+  EXPECT_EQ(unknown["sharing"].size(), 12u) << unknown["sharing"];
+  unknown["sharing"] = known["sharing"];
+  EXPECT_EQ(unknown, known);
   const Outcome other = RunDelink({"inspect", Path("own")});
-  EXPECT_EQ(other.code, 2);
-  EXPECT_THAT(other.err, HasSubstr("dyt"));
+  EXPECT_EQ(other.code, 0) << other.err;
+  EXPECT_THAT(other.out,
+              HasSubstr("dyt (a kind that this program does not have)"));
+  EXPECT_EQ(
+      Json({"inspect", Path("own"), "--json"})["sharing"]["mlp/up/weight"],
+      alone);
+  EXPECT_THAT(RunDelink({"eval", Path("own"), "--data", Path("corpus")}).err,
+              HasSubstr("there is no kind of model \"dyt\""));
+}
+
+TEST_F(TrainProgram, ACorpusIsNamedByTheFolderOfBothSides) {
+  const Outcome outcome =
+      RunDelink(TrainWords("both", {"--set", "data.train=" + Path("corpus")}));
+  ASSERT_EQ(outcome.code, 0) << outcome.err;
+  EXPECT_EQ(Difference(ReadBits(Step("both", kSteps)),
+                       ReadBits(Step("straight", kSteps))),
+            "");
+  EXPECT_EQ(Json({"eval", Path("both"), "--data", Path("corpus"), "--batches",
+                  "2", "--json"})["loss"]
+                .get<double>(),
+            Loss(Path("straight")));
+}
+
+// Nobody reads the log any more after its first line.
+TEST_F(TrainProgram, ARunOutlivesTheReaderOfItsLog) {
+  const Outcome outcome =
+      RunShell("set -o pipefail; \"$0\" \"$@\" 2>&1 | head -n 1",
+               TrainWords("unread", {"--set", "schedule.steps=400", "--set",
+                                     "run.checkpoint_every=0"}));
+  EXPECT_EQ(outcome.code, 0) << outcome.out;
+  EXPECT_TRUE(fs::exists(Step("unread", 400)));
 }
 
 TEST_F(TrainProgram, UnderMpirunTheSameRun) {

@@ -3,6 +3,7 @@
 #include <vector>
 
 #include "framework/sharing/share_spec.h"
+#include "recipes/schema/limits.h"
 #include "tools/syntax/commands.h"
 
 namespace delink::tools {
@@ -32,7 +33,7 @@ std::vector<ArgumentSyntax> BenchArguments(BenchCommand& bench) {
            .value = "N",
            .to = &bench.threads,
            .help = "threads of the kernels (the machine's cores)",
-           .check = WholeNumber(1, 1 << 16)},
+           .check = WholeNumber(1, schema::kMaxThreads)},
           {.name = "--quick",
            .to = &bench.quick,
            .help = "a few seconds, tiny shapes, rough figures"},

@@ -3,6 +3,7 @@
 #include <utility>
 #include <vector>
 
+#include "recipes/schema/limits.h"
 #include "tools/syntax/commands.h"
 
 namespace delink::tools {
@@ -90,7 +91,7 @@ std::vector<ArgumentSyntax> BuildArgumentList(BuildArguments& given) {
                  .to = &build.threads,
                  .help = "threads that tokenise (the machine's cores); the "
                          "corpus is the same for any",
-                 .check = WholeNumber(1, 256)});
+                 .check = WholeNumber(1, schema::kMaxThreads)});
   all.push_back({.name = "--overwrite",
                  .to = &build.overwrite,
                  .help = "replace the corpus in --out"});

@@ -4,6 +4,7 @@
 #include <utility>
 #include <vector>
 
+#include "recipes/schema/limits.h"
 #include "tools/syntax/commands.h"
 
 namespace delink::tools {
@@ -99,7 +100,7 @@ std::vector<ArgumentSyntax> TrainArgumentList(TrainArguments& given) {
            .to = &options.threads,
            .help = "threads of each rank (the recipe's, or the machine's "
                    "cores divided among its ranks)",
-           .check = WholeNumber(1)}};
+           .check = WholeNumber(1, schema::kMaxThreads)}};
 }
 
 }  // namespace

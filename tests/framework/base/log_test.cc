@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "framework/base/file.h"
+#include "framework/base/printable.h"
 
 namespace delink {
 namespace {
@@ -46,6 +47,14 @@ TEST_F(LogTest, WritesOneLineWithLevelAndRank) {
   DELINK_LOG(kError) << "gone";
   EXPECT_EQ(testing::internal::GetCapturedStderr(),
             "step 7\nwarning: slow\nrank 2: error: gone\n");
+}
+
+TEST_F(LogTest, TellsATerminalNothingButText) {
+  testing::internal::CaptureStderr();
+  DELINK_LOG(kInfo) << "a\x1b[31mb\rc\x7f\u009b2Jd\te\nf \u00e9 \u4e00";
+  EXPECT_EQ(testing::internal::GetCapturedStderr(),
+            "a\\u001b[31mb\\u000dc\\u007f\\u009b2Jd\te\nf \u00e9 \u4e00\n");
+  EXPECT_EQ(Printable("\xc2"), "\xc2");  // cut short
 }
 
 TEST_F(LogTest, DropsWhatIsBelowTheLevel) {

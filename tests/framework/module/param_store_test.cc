@@ -55,6 +55,11 @@ TEST_F(ParamStoreTest, InitialisesByNameWhateverTheLayout) {
                                Plane::kWeight));
 }
 
+TEST_F(ParamStoreTest, RefusesTwoLayersOfOneName) {
+  Scope(registry_).Layer(1, "embed").Param("token/weight", {.shape = {1}});
+  EXPECT_DEATH(MakeStore(*device_, registry_, kBlocks, {}), "declared twice");
+}
+
 TEST_F(ParamStoreTest, InitialisesAsDeclared) {
   const auto store = MakeStore(*device_, registry_, kBlocks, {});
   store->InitWeights(1);
