@@ -8,7 +8,8 @@
 //
 // The library is not thread-safe: every call here holds one process-wide mutex,
 // so objects may be used and destroyed on any thread. Objects are move-only and
-// close what they hold. The library's messages go into the Status, nothing is
+// close what they hold; at its exit a process that used the library here first
+// leaves it as it is. The library's messages go into the Status, nothing is
 // printed. Verify the SHA-256 of a file that others wrote before opening it:
 // HDF5 may crash on a damaged file. It also reads what is not there (an element
 // that was never written, what it cannot open of a virtual dataset) as zeros,

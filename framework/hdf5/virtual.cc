@@ -132,7 +132,7 @@ bool IsPart(std::string_view name, const std::string& parts) {
     return false;
   }
   name.remove_prefix(parts.size() + 1);
-  name.remove_suffix(std::min(kSuffix.size(), name.size()));
+  name.remove_suffix(kSuffix.size());
   return !name.empty() &&
          name.find_first_not_of("0123456789") == std::string_view::npos;
 }
