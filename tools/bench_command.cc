@@ -75,8 +75,8 @@ absl::Status Measure(const BenchCommand& command, const ModelList& models,
     }
   }
   if (before) {
-    const std::string compared =
-        "\n" + bench::ToText(bench::Compare(*before, report), *before, report);
+    const std::string compared = absl::StrCat(
+        "\n", bench::ToText(bench::Compare(*before, report), *before, report));
     // Standard output is JSON's alone.
     if (command.json == kStandardOutput) {
       std::cerr << compared << std::flush;

@@ -186,7 +186,7 @@ void MetricsReader::AddStart(const nlohmann::json& row) {
                           .version = Text(row, "version"),
                           .commit = Text(row, "commit"),
                           .processor = Text(row, "processor"),
-                          .command = ShellWords(Texts(row, "command")),
+                          .command = ShellWords(TextList(row, "command")),
                           .cores = Number(row, "cores"),
                           .ranks = Number(row, "ranks"),
                           .threads = Number(row, "threads"),

@@ -11,6 +11,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "framework/base/log.h"
+#include "framework/base/printable.h"
 #include "framework/step/memory.h"
 
 namespace delink {
@@ -53,7 +54,7 @@ std::string Format(const RunStatus& status, int width) {
       absl::StrFormat("loss %.4f", status.loss),
       FormatSeconds(status.seconds_left) + " left",
       FormatCount(status.tokens_per_s) + " tokens/s",
-      status.stage,
+      Printable(status.stage),
       PeakText(status.peak_fraction),
       absl::StrFormat("lr %.3g", status.lr),
       absl::StrFormat("grad norm %.3g", status.grad_norm),

@@ -8,7 +8,7 @@
 
 #include "framework/base/check.h"
 #include "framework/hdf5/hdf5.h"
-#include "tests/testing/crafted_hdf5.h"
+#include "tests/framework/hdf5/crafted.h"
 
 namespace delink::fuzz {
 namespace {

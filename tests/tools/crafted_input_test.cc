@@ -11,7 +11,7 @@
 
 #include "framework/base/sha256.h"
 #include "framework/hdf5/hdf5.h"
-#include "tests/testing/crafted_hdf5.h"
+#include "tests/framework/hdf5/crafted.h"
 #include "tests/testing/temp_dir.h"
 #include "tests/tools/bad_input.h"
 

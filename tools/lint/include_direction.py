@@ -37,7 +37,7 @@ HOME_OF = (
     (r"(cuda|cublas|cudnn|curand|cub/|thrust/|cooperative_groups)", DEVICE_CODE),
     (r"nccl", r"^parallel/nccl/"),
     (r"mpi\.h$", r"^parallel/mpi/"),
-    (r"(hdf5|H5\w*)(_hl)?\.h$", r"^framework/hdf5/"),
+    (r"(hdf5|H5\w*)(_hl)?\.h$", r"^(tests/)?framework/hdf5/"),
     (r"(toml\+\+/|toml\.hpp)", r"^recipes/schema/"),
     (r"sentencepiece", r"^data/tokenizer/"),
     (r"(pcre2|utf8proc)\.h$", r"^data/tokenizer/"),

@@ -13,7 +13,7 @@
 #include "absl/strings/str_cat.h"
 #include "framework/base/file.h"
 #include "framework/hdf5/hdf5.h"
-#include "tests/testing/crafted_hdf5.h"
+#include "tests/framework/hdf5/crafted.h"
 #include "tests/testing/temp_dir.h"
 
 namespace delink::hdf5 {
