@@ -14,7 +14,8 @@ namespace delink {
 
 // Does what the arguments say (docs/cli.md) and returns the exit code: 0; 2 for
 // bad arguments or a bad recipe, before anything is written; 1 for everything
-// else. Call it first thing in main, once.
+// else. Call it first thing in main, once: it may begin the process anew
+// (layers/kernels/cpu/spin.h), and what came before with it.
 int Main(int argc, char** argv, ModelList models);
 
 }  // namespace delink

@@ -119,7 +119,7 @@ void MetricsReader::Finish() {
   if (over > 0) {
     note(absl::StrFormat(
         "%d step(s) reached more than the matmul peak, at most %.0f%% of it: "
-        "the machine was busy when its peak was measured, so shares of it are "
+        "it was measured too low, as on a busy machine, so shares of it are "
         "too large",
         over, Largest(shares)));
   }

@@ -1,6 +1,8 @@
 // `delink train` from outside: what a run leaves, stopping and resuming, what
 // is refused, several ranks, and a program of one's own.
+#include <cstdlib>
 #include <filesystem>
+#include <fstream>
 #include <map>
 #include <string>
 #include <vector>
@@ -31,6 +33,27 @@ TEST_F(TrainProgram, ARunFolderHoldsWhatIsPromised) {
     EXPECT_TRUE(fs::is_regular_file(Step("straight", kSteps) + "/" + name))
         << name;
   }
+}
+
+TEST_F(TrainProgram, TheBestPeakIsKept) {
+  const char* const before = std::getenv("XDG_CACHE_HOME");
+  const std::string restore = before == nullptr ? "" : before;
+  setenv("XDG_CACHE_HOME", Path("cache").c_str(), /*overwrite=*/1);
+  const auto peak = [](const std::string& out) {
+    const Outcome run = RunDelink(TrainWords(out, {"--until-step", "1"}));
+    EXPECT_EQ(run.code, 0) << run.err;
+    return Rows(Path(out + "/metrics.jsonl")).front()["peak_flops"];
+  };
+  const std::string path = Path("cache/delink/matmul_peak.json");
+  const json measured = peak("peak1");
+  std::ifstream in(path);
+  json kept = json::parse(in);
+  ASSERT_EQ(kept.size(), 1u);
+  EXPECT_EQ(kept.front(), measured);
+  kept.front() = 1e18;
+  WriteText(path, kept.dump());
+  EXPECT_EQ(peak("peak2"), 1e18);
+  setenv("XDG_CACHE_HOME", restore.c_str(), /*overwrite=*/1);
 }
 
 TEST_F(TrainProgram, TheFolderMayHaveAnyName) {
