@@ -1,7 +1,8 @@
 # CUDA: whether this build has the backend, and how device code is compiled.
 #
 #   DELINK_CUDA                AUTO (where a CUDA 13 toolkit is found), ON, OFF
-#   DELINK_CUDA_ARCHITECTURES  as CMAKE_CUDA_ARCHITECTURES; fewer build faster
+#   DELINK_CUDA_ARCHITECTURES  AUTO (this machine's GPUs), ALL, or as
+#                              CMAKE_CUDA_ARCHITECTURES, which it becomes
 #   CUDAToolkit_ROOT           where the toolkit is, also from the environment
 #
 # A toolkit is looked for as CMake always does, then where tools/bootstrap.sh
@@ -28,10 +29,32 @@
 set(DELINK_CUDA AUTO CACHE STRING
   "the CUDA backend: AUTO (where a toolkit is found), ON or OFF")
 set_property(CACHE DELINK_CUDA PROPERTY STRINGS AUTO ON OFF)
-# PTX of the last one lets later GPUs compile for themselves.
-set(DELINK_CUDA_ARCHITECTURES 80-real 90a-real 100 CACHE STRING
-  "GPU architectures that device code is compiled for")
+set(DELINK_CUDA_ARCHITECTURES AUTO CACHE STRING
+  "GPUs that device code is compiled for: AUTO, ALL or a list")
 include(DelinkFindCuda)
+
+# What CMake is told. PTX of the last one lets later GPUs compile for themselves,
+# and of the only one, where there is no GPU to see, any.
+function(delink_cuda_architectures result)
+  set(list ${DELINK_CUDA_ARCHITECTURES})
+  if(list STREQUAL "ALL")
+    set(list 80-real 90a-real 100)
+  elseif(list STREQUAL "AUTO")
+    execute_process(
+      COMMAND nvidia-smi --query-gpu=compute_cap --format=csv,noheader
+      OUTPUT_VARIABLE said ERROR_QUIET)
+    string(REGEX MATCHALL "[0-9]+\\.[0-9]" list "${said}")
+    list(TRANSFORM list REPLACE "\\." "")
+    list(FILTER list EXCLUDE REGEX "^[1-7].$")
+    list(REMOVE_DUPLICATES list)
+    list(TRANSFORM list REPLACE "^90$" "90a")
+    list(TRANSFORM list APPEND "-real")
+    if(NOT list)
+      set(list 80)
+    endif()
+  endif()
+  set(${result} ${list} PARENT_SCOPE)
+endfunction()
 
 # What a build with CUDA lacks here; empty when it lacks nothing.
 function(delink_cuda_lacks result)
@@ -76,7 +99,7 @@ if(DELINK_WITH_CUDA)
   if(NOT CMAKE_CUDA_HOST_COMPILER AND CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
     set(CMAKE_CUDA_HOST_COMPILER ${CMAKE_CXX_COMPILER})
   endif()
-  set(CMAKE_CUDA_ARCHITECTURES ${DELINK_CUDA_ARCHITECTURES})
+  delink_cuda_architectures(CMAKE_CUDA_ARCHITECTURES)
   enable_language(CUDA)
   # CMake 3.25 does not know that this nvcc has C++20.
   set(CMAKE_CUDA20_STANDARD_COMPILE_OPTION -std=c++20)
@@ -87,7 +110,7 @@ if(DELINK_WITH_CUDA)
   list(APPEND CMAKE_BUILD_RPATH ${CUDAToolkit_LIBRARY_DIR}
     ${DELINK_BOOTSTRAPPED}/lib)
   message(STATUS "CUDA ${CUDAToolkit_VERSION} for "
-    "${DELINK_CUDA_ARCHITECTURES}: ${CUDAToolkit_NVCC_EXECUTABLE}")
+    "${CMAKE_CUDA_ARCHITECTURES}: ${CUDAToolkit_NVCC_EXECUTABLE}")
 endif()
 
 function(delink_use_cuda library)

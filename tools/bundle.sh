@@ -39,6 +39,11 @@ fail() { echo "bundle.sh: $*" >&2; exit 1; }
   fail "no delink in $build; build it first, or name a build by --build"
 command -v patchelf >/dev/null ||
   fail "patchelf is missing; tools/install_deps.sh --tests brings it"
+if [[ -s $build/tests/cuda_build/gpu_tests.txt ]] &&
+  grep -q '^DELINK_CUDA_ARCHITECTURES:.*=AUTO$' "$build/CMakeCache.txt"; then
+  echo "bundle.sh: has kernels for this machine's GPUs alone; build with" \
+    "-DDELINK_CUDA_ARCHITECTURES=ALL for any" >&2
+fi
 [[ $out == *.tar.gz || ! -e $out ]] || fail "$out exists"
 
 work=$(mktemp -d)

@@ -1,21 +1,26 @@
-"""Adds up test results: count_tests.py NAME=REPORT...
+"""Adds up test results: count_tests.py [--took PART=SECONDS]... [--budget
+MINUTES] NAME=REPORT...
 
 Each REPORT is what `ctest --output-junit` wrote. A GoogleTest or unittest
 program counts with every case inside it, any other test as one. A report that
 is absent (its build failed) and a program that died count as one failure. Names
-what failed and what was skipped; the last line is
-'N passed, N failed, N skipped'. Exits 1 when something failed.
+what failed, what was skipped and what took longest, and says how long the parts
+of it all took beside what they may; the last line is
+'N passed, N failed, N skipped'. Exits 1 when something failed, not when it took
+long.
 """
 
+import argparse
 import os
 import re
 import sys
 import xml.etree.ElementTree as ElementTree
 
 GTEST_CASE = re.compile(
-    r"^\[ *(OK|FAILED|SKIPPED) *\] (\S+?),? .*\(\d+ ms\)\s*$", re.M)
+    r"^\[ *(OK|FAILED|SKIPPED) *\] (\S+?),? .*\((\d+) ms\)\s*$", re.M)
 UNITTEST_TOTAL = re.compile(r"^Ran (\d+) tests? in ", re.M)
 UNITTEST_PART = re.compile(r"(failures|errors|skipped)=(\d+)")
+SLOWEST = 20  # are listed
 
 
 class Counts:
@@ -24,10 +29,12 @@ class Counts:
     self.passed = 0
     self.failed = []
     self.skipped = []
+    self.took = []  # (seconds, name)
 
 
 def count_gtest(name, output, counts):
-  for result, case in GTEST_CASE.findall(output):
+  for result, case, milliseconds in GTEST_CASE.findall(output):
+    counts.took.append((int(milliseconds) / 1000, f"{name}: {case}"))
     if result == "OK":
       counts.passed += 1
     elif result == "FAILED":
@@ -49,18 +56,25 @@ def count_unittest(name, output, counts):
   counts.skipped += [name] * skipped
 
 
+def count_program(name, output, status, counts):
+  """One that is no GoogleTest program, or died before its first case."""
+  if UNITTEST_TOTAL.search(output):
+    count_unittest(name, output, counts)
+  elif status == "run":
+    counts.passed += 1
+  elif status != "fail":
+    counts.skipped.append(name)
+
+
 def count_test(name, test, counts):
   output = test.findtext("system-out") or ""
   failed_before = len(counts.failed)
   status = test.get("status")
   if GTEST_CASE.search(output):
     count_gtest(name, output, counts)
-  elif UNITTEST_TOTAL.search(output):
-    count_unittest(name, output, counts)
-  elif status == "run":
-    counts.passed += 1
-  elif status != "fail":
-    counts.skipped.append(name)
+  else:
+    counts.took.append((float(test.get("time", 0)), name))
+    count_program(name, output, status, counts)
   if status == "fail" and len(counts.failed) == failed_before:
     counts.failed.append(name)
 
@@ -73,11 +87,30 @@ def count_report(name, path, counts):
     count_test(f"{name}: {test.get('name')}", test, counts)
 
 
-def main(arguments):
+def print_times(counts, parts, budget):
+  slowest = sorted(counts.took, reverse=True)[:SLOWEST]
+  if slowest:
+    print(f"\n{len(slowest)} slowest, in seconds:")
+    print("\n".join(f"  {seconds:6.1f}  {name}" for seconds, name in slowest))
+  if parts:
+    minutes = [(name, int(seconds) / 60) for name, seconds in parts]
+    print("\nminutes: " + ", ".join(f"{name} {m:.1f}" for name, m in minutes) +
+          f"; all {sum(m for _, m in minutes):.1f}" +
+          (f" of the {budget} that they may take" if budget else ""))
+
+
+def main():
+  parser = argparse.ArgumentParser()
+  parser.add_argument("--took", action="append", default=[])
+  parser.add_argument("--budget", type=int)
+  parser.add_argument("reports", nargs="*")
+  arguments = parser.parse_args()
   counts = Counts()
-  for argument in arguments:
-    name, _, path = argument.partition("=")
+  for report in arguments.reports:
+    name, _, path = report.partition("=")
     count_report(name, path, counts)
+  print_times(counts, [part.rsplit("=", 1) for part in arguments.took],
+              arguments.budget)
   for title, names in (("skipped", counts.skipped), ("failed", counts.failed)):
     if names:
       print(f"\n{len(names)} {title}:")
@@ -88,4 +121,4 @@ def main(arguments):
 
 
 if __name__ == "__main__":
-  sys.exit(main(sys.argv[1:]))
+  sys.exit(main())

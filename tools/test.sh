@@ -1,26 +1,32 @@
 #!/usr/bin/env bash
-# Installs what is missing, builds, and runs every test; then the tests labelled
-# asan or tsan once more under those sanitizers.
+# Installs what is missing, builds, and runs every test, each in the builds that
+# its labels ask for (docs/testing.md).
 set -euo pipefail
 
 usage() {
   cat <<'TXT'
-usage: tools/test.sh [--quick]
+usage: tools/test.sh [--quick | --full]
 
-Builds Delink and runs all its tests, lints included, then those that need it
-under AddressSanitizer with UndefinedBehaviorSanitizer and under
-ThreadSanitizer. The last line is 'N passed, N failed, N skipped' over all of
-it. Exits 0 when nothing failed.
+Builds Delink and runs all its tests, lints included: in release those that are
+not labelled `once`, then those that need it under AddressSanitizer with
+UndefinedBehaviorSanitizer and under ThreadSanitizer. The last line is 'N passed,
+N failed, N skipped' over all of it; above it stand the slowest tests and the
+minutes that the parts took. Exits 0 when nothing failed.
 
-  --quick   without the sanitizers
+  --quick   all tests in release, none under sanitizers
+  --full    all tests in release and again under AddressSanitizer; kernels for
+            all GPUs; clang-tidy reads what it has read before
   --help    this text
 TXT
 }
 
+mode=checks
 presets=(release asan tsan)
+budget=(--budget 38)
 for argument in "$@"; do
   case $argument in
-    --quick) presets=(release) ;;
+    --quick) mode=quick presets=(release) budget=() ;;
+    --full) mode=full budget=() ;;
     --help | -h) usage; exit 0 ;;
     *) usage >&2; exit 2 ;;
   esac
@@ -39,6 +45,10 @@ python=${XDG_CACHE_HOME:-$HOME/.cache}/delink/python
     tokenizers==0.23.3 ||
   echo "test.sh: going on without the tokenizers library" >&2
 
+if [[ $mode == full ]]; then
+  rm -rf "${XDG_CACHE_HOME:-$HOME/.cache}/delink/tidy"
+fi
+
 # What Debian's Open MPI needs to start as root and with more ranks than cores.
 export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
 export OMPI_MCA_rmaps_base_oversubscribe=1
@@ -46,20 +56,36 @@ export OMP_NUM_THREADS=${OMP_NUM_THREADS:-1}
 
 jobs=$(nproc)
 reports=()
+took=(--took "install=$SECONDS")
 for preset in "${presets[@]}"; do
   began=$SECONDS
+  target=all tests=$preset
+  options=() selection=()
+  case $mode-$preset in
+    checks-release)
+      target=tests_release
+      selection=(--label-exclude '^once$')
+      ;;
+    full-release) options=(-DDELINK_CUDA_ARCHITECTURES=ALL) ;;
+    full-asan) tests=asan-all ;;
+    *-asan | *-tsan) target=tests_$preset ;;
+  esac
   report=build/$preset/tests.xml
   rm -f "$report"
   reports+=("$preset=$report")
   echo "== $preset: building"
-  if cmake --preset "$preset" --log-level=WARNING >/dev/null &&
-    cmake --build --preset "$preset" -- --quiet; then
+  if cmake --preset "$preset" --log-level=WARNING "${options[@]}" >/dev/null &&
+    cmake --build --preset "$preset" --target "$target" -- --quiet; then
     built=$SECONDS
     echo "== $preset: testing (built in $((built - began)) s)"
     # The failures are in the report; the other presets still run.
-    ctest --preset "$preset" --parallel "$jobs" --no-tests=ignore \
-      --test-output-size-passed 10000000 --output-junit "$PWD/$report" || true
+    ctest --preset "$tests" "${selection[@]}" --parallel "$jobs" \
+      --no-tests=ignore --test-output-size-passed 10000000 \
+      --output-junit "$PWD/$report" || true
     echo "== $preset: tested in $((SECONDS - built)) s"
+    took+=(--took "$preset built=$((built - began))"
+      --took "tested=$((SECONDS - built))")
   fi
 done
-/usr/bin/python3 tools/count_tests.py "${reports[@]}"
+/usr/bin/python3 tools/count_tests.py "${budget[@]}" "${took[@]}" \
+  "${reports[@]}"

@@ -36,7 +36,7 @@ CRASHING = "[ RUN      ] Rope.Turns\nSegmentation fault\n"
 
 def report(*tests):
   cases = "".join(
-      f'<testcase name="{name}" status="{status}">'
+      f'<testcase name="{name}" time="2.5" status="{status}">'
       f"<system-out>{escape(output)}</system-out></testcase>"
       for name, status, output in tests)
   return f'<?xml version="1.0"?><testsuite>{cases}</testsuite>'
@@ -44,10 +44,10 @@ def report(*tests):
 
 class CountTestsTest(unittest.TestCase):
 
-  def count(self, *reports):
+  def count(self, *reports, options=()):
     """Exit code, last line, and all that was printed."""
     with tempfile.TemporaryDirectory() as folder:
-      arguments = []
+      arguments = list(options)
       for number, text in enumerate(reports):
         path = f"{folder}/{number}.xml"
         arguments.append(f"preset{number}={path}")
@@ -95,6 +95,30 @@ class CountTestsTest(unittest.TestCase):
                      (0, "6 passed, 0 failed, 2 skipped"))
     self.assertEqual(self.count(one, None)[:2],
                      (1, "3 passed, 1 failed, 1 skipped"))
+
+  def test_what_took_longest_is_listed_by_case(self):
+    slow = "".join(f"[       OK ] Slow.Case{i} ({i}000 ms)\n"
+                   for i in range(1, 25))
+    _, last, said = self.count(report(("ops_test", "run", slow),
+                                      ("lint", "run", "ok\n")))
+    self.assertEqual(last, "25 passed, 0 failed, 0 skipped")
+    listed = said.split("20 slowest, in seconds:\n")[1].splitlines()
+    self.assertEqual(listed[0], "    24.0  preset0: ops_test: Slow.Case24")
+    self.assertEqual(listed[19], "     5.0  preset0: ops_test: Slow.Case5")
+    self.assertEqual(listed[20], "")
+    _, _, said = self.count(report(("lint", "run", "ok\n")))
+    self.assertIn("     2.5  preset0: lint\n", said)
+
+  def test_minutes_of_the_parts_stand_beside_the_budget(self):
+    parts = ("--took", "install=30", "--took", "release, built=600")
+    one = report(("ops_test", "run", PASSING))
+    for budget, end in (((), ""),
+                        (("--budget", "9"), " of the 9 that they may take")):
+      code, last, said = self.count(one, options=parts + budget)
+      self.assertEqual((code, last), (0, "3 passed, 0 failed, 1 skipped"))
+      self.assertIn(
+          f"\nminutes: install 0.5, release, built 10.0; all 10.5{end}\n", said)
+    self.assertNotIn("minutes", self.count(one)[2])
 
 
 if __name__ == "__main__":

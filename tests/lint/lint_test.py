@@ -68,12 +68,17 @@ class Tree:
     self._folder.cleanup()
 
 
-def lint(name, *arguments, cwd=None):
+def lint(name, *arguments, cwd=None, **environment):
   run = subprocess.run(
       [sys.executable, "-B", f"{ROOT}/tools/lint/{name}.py", *arguments],
       stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False,
-      cwd=cwd)
+      cwd=cwd, env={**os.environ, **environment})
   return run.returncode, run.stdout
+
+
+def tidy(root):
+  """As a machine says that has not seen it: what it remembers is in `root`."""
+  return lint("tidy", root, root, XDG_CACHE_HOME=root)
 
 
 class LintCase(unittest.TestCase):
@@ -285,6 +290,14 @@ class OtherLintsTest(LintCase):
                       ".ci/run:2:", "SC2086")
 
 
+def write_commands(root, sources, flags=""):
+  commands = [{"directory": root, "file": f"{root}/{path}",
+               "command": f"c++ -std=c++20 {flags} -I{root} -c {root}/{path}"}
+              for path in sources if path.endswith(".cc")]
+  with open(f"{root}/compile_commands.json", "w", encoding="utf-8") as file:
+    json.dump(commands, file)
+
+
 class TidyTest(LintCase):
 
   def tidy(self, text, header="#pragma once\n"):
@@ -292,14 +305,41 @@ class TidyTest(LintCase):
 
   def tidy_all(self, sources):
     with Tree(sources) as root:
-      commands = [{"directory": root, "file": f"{root}/{path}",
-                   "command": f"c++ -std=c++20 -I{root} -c {root}/{path}"}
-                  for path in sources if path.endswith(".cc")]
-      with open(f"{root}/compile_commands.json", "w", encoding="utf-8") as file:
-        json.dump(commands, file)
-      first = lint("tidy", root, root)
-      self.assertEqual(lint("tidy", root, root)[0], first[0])  # remembered
+      write_commands(root, sources)
+      first = tidy(root)
+      self.assertEqual(tidy(root)[0], first[0])  # remembered
       return first
+
+  def test_what_passed_is_not_read_again_anywhere(self):
+    sources = {"layers/a.cc": '#include "layers/a.h"\n',
+               "layers/a.h": "#pragma once\n"}
+    with tempfile.TemporaryDirectory() as machine:
+      def reads(changes, flags="", version=1):
+        """Whether clang-tidy is asked about a checkout with these changes."""
+        program, log = f"{machine}/clang-tidy-14", f"{machine}/log"
+        with open(program, "w", encoding="utf-8") as file:
+          file.write(f"#!/bin/sh\n[ $1 = --version ] && echo {version} ||"
+                     f" echo read >>{log}\n")
+        os.chmod(program, 0o755)
+        with Tree({**sources, **changes}) as root:
+          write_commands(root, sources, flags)
+          code, said = lint(
+              "tidy", root, root, XDG_CACHE_HOME=machine,
+              PATH=f"{machine}:{os.environ['PATH']}")
+        self.assertEqual(code, 0, said)
+        asked = os.path.exists(log)
+        if asked:
+          os.remove(log)
+        return asked
+      self.assertTrue(reads({}))
+      self.assertFalse(reads({}))
+      self.assertFalse(reads({"layers/b.h": "#pragma once\n"}))
+      self.assertTrue(reads({"layers/a.h": "#pragma once\nint F();\n"}))
+      self.assertTrue(reads({".clang-tidy": "Checks: -*\n"}))
+      self.assertTrue(reads({}, flags="-DX=1"))
+      self.assertFalse(reads({}, flags="-O2 -o there.o"))
+      self.assertTrue(reads({}, version=2))
+      self.assertFalse(reads({}))
 
   def test_house_names_pass(self):
     code, said = self.tidy("""
@@ -364,7 +404,7 @@ int MatMul(int B, int dX) {
         with open(f"{root}/compile_commands.json", "w",
                   encoding="utf-8") as file:
           json.dump(entries, file)
-        code, said = lint("tidy", root, root)
+        code, said = tidy(root)
       self.assertEqual(code, expected, said)
       self.assertEqual("function 'doThing'" in said, bool(expected))
 

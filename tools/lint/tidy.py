@@ -1,8 +1,10 @@
 """Runs clang-tidy (.clang-tidy) over the sources: tidy.py BUILD [ROOT].
 
 BUILD holds the compile_commands.json of a configured build. As many run at once
-as there are cores. A file that passed is not checked again while it, what it
-includes of ours and the rules stay the same (BUILD/tidy remembers).
+as there are cores. A file that passed is not checked again, in whatever checkout
+or build, while it, what it includes of ours, how it is compiled, the rules and
+clang-tidy's version stay the same: ${XDG_CACHE_HOME:-~/.cache}/delink/tidy
+remembers.
 
 Nearly all of clang-tidy's time goes into what sources include, not into the
 sources, so that many are checked as one translation unit that includes them.
@@ -45,9 +47,16 @@ def closure(root, path, seen):
       closure(root, "/".join(path.split("/")[:3] + [header]), seen)
 
 
-def digest(root, command, texts):
-  rules = read(os.path.join(root, ".clang-tidy"))
-  known = repr((rules, command, sorted(texts.items())))
+def cache():
+  home = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")
+  return os.path.join(home, "delink", "tidy")
+
+
+def digest(root, rules, source, texts):
+  """Of all that decides what is said of a source, but for system headers."""
+  flags = [flag.replace(root, "") for flag in tidy_batches.Batch(
+      [source]).flags()]
+  known = repr((rules, flags, sorted(texts.items())))
   return hashlib.sha256(known.encode()).hexdigest()
 
 
@@ -79,8 +88,11 @@ def tidy(program, build, root, batch):
   return ""
 
 
-def sources_to_check(build, root):
+def sources_to_check(program, build, root):
   """The sources that did not pass as they are now."""
+  rules = (read(os.path.join(root, ".clang-tidy")), subprocess.run(
+      [program, "--version"], stdout=subprocess.PIPE, text=True,
+      check=True).stdout)
   ours = set(source_tree.cpp_files(root))
   seen = set()
   sources = []
@@ -94,11 +106,10 @@ def sources_to_check(build, root):
     seen.add(path)
     texts = {}
     closure(root, path, texts)
-    command = entry["command"]
-    mark = os.path.join(build, "tidy", digest(root, command, texts))
-    if not os.path.exists(mark):
-      sources.append(
-          tidy_batches.Source(path, mark, list(texts.values()), command))
+    source = tidy_batches.Source(path, list(texts.values()), entry["command"])
+    source.mark = os.path.join(cache(), digest(root, rules, source, texts))
+    if not os.path.exists(source.mark):
+      sources.append(source)
   return sources
 
 
@@ -110,7 +121,8 @@ def problems(build, root):
     return [f"{build}: is no configured build, there is no "
             "compile_commands.json: cmake -B makes one"]
   os.makedirs(os.path.join(build, "tidy"), exist_ok=True)
-  batches = tidy_batches.pack(sources_to_check(build, root))
+  os.makedirs(cache(), exist_ok=True)
+  batches = tidy_batches.pack(sources_to_check(program, build, root))
   with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:
     said = pool.map(lambda batch: tidy(program, build, root, batch), batches)
     return [text for text in said if text]
