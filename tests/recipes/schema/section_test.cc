@@ -126,7 +126,7 @@ TEST(Section, RefusesWithPlaces) {
 }
 
 TEST(Section, DocumentsEveryKey) {
-  const std::string doc = RecipeDoc({MixerKind()});
+  const std::string doc = RecipeDoc({MixerKind()}, "");
   for (const char* line :
        {"### `kind = \"mixer\"`\n\nMixes.\n",
         "| `dim` | integer, 1 to 9 | required | width |",
