@@ -40,6 +40,8 @@ class Source:
     """texts: of the files of ours that it includes, itself first."""
     self.path = path
     self.device_code = path.endswith(".cu")  # reads another launch.cuh
+    # Defines what another source does, for builds that lack something.
+    self.stands_in = "/no_" in path
     self.mark = ""  # the file that says that it passed
     self.lines = texts[0].count("\n")
     own = COMMENT.sub("", texts[0])
@@ -92,6 +94,7 @@ class Batch:
     return (
         first.machine == source.machine
         and first.device_code == source.device_code
+        and first.stands_in == source.stands_in
         and first.path.startswith("tests/") == source.path.startswith("tests/")
         and sum(s.lines for s in self.sources) + source.lines <= MOST_LINES
         and not source.alone and not first.alone

@@ -29,7 +29,7 @@ struct Course {
 };
 
 class CudaStepTest
-    : public ::testing::TestWithParam<std::tuple<const char*, Numbers>> {
+    : public ::testing::TestWithParam<std::tuple<const char*, StepNumbers>> {
  protected:
   void SetUp() override {
     const absl::Status status = HaveCuda();

@@ -17,7 +17,7 @@ namespace {
 constexpr double kLr = 1e-3;
 
 class ExecutorTest
-    : public ::testing::TestWithParam<std::tuple<const char*, Numbers>> {
+    : public ::testing::TestWithParam<std::tuple<const char*, StepNumbers>> {
  protected:
   // The options with the test's kind of model and numbers.
   static RigOptions Of(RigOptions options) {
@@ -34,7 +34,7 @@ INSTANTIATE_TEST_SUITE_P(Kinds, ExecutorTest,
 class Bf16GradientsExecutorTest : public ExecutorTest {};
 INSTANTIATE_TEST_SUITE_P(Kinds, Bf16GradientsExecutorTest,
                          ::testing::Combine(::testing::ValuesIn(kModelKinds),
-                                            ::testing::Values(Numbers{
+                                            ::testing::Values(StepNumbers{
                                                 DType::kBF16, true})));
 
 TEST_P(ExecutorTest, AllocatesTheAccountToTheByteAndNothingLater) {

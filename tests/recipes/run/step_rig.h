@@ -52,15 +52,16 @@ inline constexpr const char* kModelKinds[] = {"gpt", "llama"};
 inline constexpr DType kPrecisions[] = {DType::kF32, DType::kBF16};
 
 // A precision, with what gradients of weights are kept in.
-struct Numbers {
+struct StepNumbers {
   DType dtype;
   bool bf16_gradients;
-  friend std::ostream& operator<<(std::ostream& out, const Numbers& numbers) {
+  friend std::ostream& operator<<(std::ostream& out,
+                                  const StepNumbers& numbers) {
     return out << ToString(numbers.dtype)
                << (numbers.bf16_gradients ? ", bf16 gradients" : "");
   }
 };
-inline constexpr Numbers kNumbers[] = {
+inline constexpr StepNumbers kNumbers[] = {
     {DType::kF32, false}, {DType::kBF16, false}, {DType::kBF16, true}};
 
 // The options with a model of that kind; a llama has everything that it may
