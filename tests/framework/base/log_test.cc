@@ -32,6 +32,7 @@ class LogTest : public testing::Test {
 };
 
 TEST_F(LogTest, ShowsLessThanItKeeps) {
+  ASSERT_TRUE(RemoveAll(path()).ok());
   ASSERT_TRUE(SetLogFile(path()));
   testing::internal::CaptureStderr();
   LogLine(LogLevel::kWarning, "all of it", "some");
