@@ -15,16 +15,15 @@
 namespace delink {
 namespace {
 
-using Json = nlohmann::json;
-
-Json ReadKept(const std::string& path) {
+nlohmann::json ReadKept(const std::string& path) {
   const absl::StatusOr<std::string> text = ReadFile(path);
-  Json kept = text.ok() ? Json::parse(*text, nullptr, false) : Json::object();
-  return kept.is_object() ? kept : Json::object();
+  nlohmann::json kept = text.ok() ? nlohmann::json::parse(*text, nullptr, false)
+                                  : nlohmann::json::object();
+  return kept.is_object() ? kept : nlohmann::json::object();
 }
 
 double KeptPeak(const std::string& path, const std::string& key) {
-  const Json kept = ReadKept(path);
+  const nlohmann::json kept = ReadKept(path);
   const auto it = kept.find(key);
   return it != kept.end() && it->is_number() ? it->get<double>() : 0;
 }
@@ -40,7 +39,7 @@ double BestPeak(const std::string& path, const std::string& key,
                 double measured) {
   const double before = KeptPeak(path, key);
   if (path.empty() || measured <= before) return std::max(before, measured);
-  Json kept = ReadKept(path);
+  nlohmann::json kept = ReadKept(path);
   kept[key] = measured;
   // Without a place to keep it the peak is this run's own.
   if (MakeDirectories(ParentPath(path)).ok()) {
