@@ -277,11 +277,12 @@ TEST_P(GeneratorTest, APromptLongerThanTheContextIsCut) {
 // A layer whose ops all work so sees the new tokens alone, and begins anew
 // where the context is full; any other sees all, at first twice.
 TEST(Generator, LayersWithoutAStateAreComputedAnew) {
-  for (const auto& [kind, wanted] :
-       std::vector<std::pair<Kind, std::vector<int64_t>>>{
-           {Kind::kMean, {10, 1, 1, 6, 1}},
-           {Kind::kMeanWithoutState, {10, 10, 11, 12, 6, 7}},
-           {Kind::kMeanHead, {10, 1, 1, 6, 1}}}) {
+  const std::pair<Kind, std::vector<int64_t>> cases[] = {
+      {Kind::kMean, {10, 1, 1, 6, 1}},
+      {Kind::kMeanWithoutState, {10, 10, 11, 12, 6, 7}},
+      {Kind::kMeanHead, {10, 1, 1, 6, 1}}};
+  for (const auto& one : cases) {
+    const Kind kind = one.first;  // no lambda of clang 14's takes a binding
     std::vector<int64_t> seen;
     Model model(DType::kF32, [&](const Scope& s) {
       return BuildMix(s, {.kind = kind, .seen = &seen});
@@ -290,7 +291,7 @@ TEST(Generator, LayersWithoutAStateAreComputedAnew) {
                         {.positions = kPositions});
     generator.Prompt(std::vector<int32_t>(10, 1));
     for (int i = 0; i < 5; ++i) generator.Next();
-    EXPECT_EQ(seen, wanted) << NameOf(kind);
+    EXPECT_EQ(seen, one.second) << NameOf(kind);
   }
 }
 
