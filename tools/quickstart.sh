@@ -11,8 +11,8 @@ usage: tools/quickstart.sh [--corpus FILE] [--out DIR]
 Installs what is missing, builds the program and trains two models of about
 3 million parameters on two processes: one by Pseudo-to-Real, one from scratch.
 Prints some text of each and a table of losses, seconds and memory, and draws
-both runs in one HTML file. Takes ten to fifteen minutes on two cores the first
-time; later runs reuse build and corpus.
+both runs in one HTML file. Takes six to ten minutes on two cores the first time;
+later runs reuse build and corpus.
 
   --corpus FILE   text to train on, plain or gzipped, or a folder of such files
                   (default: the King James Bible, Debian package bible-kjv)

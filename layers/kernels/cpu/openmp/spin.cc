@@ -11,7 +11,7 @@ namespace {
 
 // Rounds of GCC's libgomp, each some tens of nanoseconds (docs/benchmarks.md,
 // "Threads that wait").
-constexpr char kRounds[] = "1000";
+constexpr char kRounds[] = "3000";
 // LLVM's libomp counts milliseconds; its own default is 200.
 constexpr char kMilliseconds[] = "1";
 
