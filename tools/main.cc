@@ -11,10 +11,10 @@
 #include "framework/base/log.h"
 #include "framework/base/printable.h"
 #include "layers/kernels/cpu/spin.h"
-#include "parallel/launch.h"
-#include "parallel/signals.h"
-#include "tools/command_line.h"
-#include "tools/commands.h"
+#include "parallel/launch/launch.h"
+#include "parallel/watch/signals.h"
+#include "tools/commands/commands.h"
+#include "tools/syntax/command_line.h"
 
 namespace delink {
 namespace {

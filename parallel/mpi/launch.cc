@@ -1,5 +1,5 @@
 // The launch of a build with MPI.
-#include "parallel/launch.h"
+#include "parallel/launch/launch.h"
 
 #include <mpi.h>
 
@@ -10,7 +10,7 @@
 
 #include "framework/base/log.h"
 #include "framework/base/status_macros.h"
-#include "parallel/launcher.h"
+#include "parallel/launch/launcher.h"
 #include "parallel/mpi/mpi_communicator.h"
 
 namespace delink {

@@ -1,8 +1,8 @@
 // The launch of a build without MPI: one process, or a clear refusal.
-#include "parallel/launch.h"
+#include "parallel/launch/launch.h"
 
 #include "absl/strings/str_format.h"
-#include "parallel/launcher.h"
+#include "parallel/launch/launcher.h"
 
 namespace delink {
 

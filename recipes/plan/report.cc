@@ -7,8 +7,8 @@
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
 #include "recipes/plan/plan.h"
-#include "recipes/run/progress.h"
-#include "recipes/run/stage_text.h"
+#include "recipes/record/progress.h"
+#include "recipes/record/stage_text.h"
 
 namespace delink {
 namespace {

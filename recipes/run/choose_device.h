@@ -7,7 +7,7 @@
 
 #include "absl/status/statusor.h"
 #include "framework/device/backend.h"
-#include "parallel/launch.h"
+#include "parallel/launch/launch.h"
 #include "recipes/schema/recipe.h"
 
 namespace delink {

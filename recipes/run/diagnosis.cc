@@ -10,7 +10,7 @@
 #include "framework/base/file.h"
 #include "framework/base/log.h"
 #include "framework/base/status_macros.h"
-#include "recipes/run/run_folder.h"
+#include "recipes/record/run_folder.h"
 #include "recipes/schema/recipe_io.h"
 
 namespace delink {

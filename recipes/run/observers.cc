@@ -12,9 +12,9 @@
 #include "absl/strings/str_split.h"
 #include "framework/base/log.h"
 #include "framework/base/status_macros.h"
-#include "recipes/run/environment.h"
-#include "recipes/run/run_peak.h"
-#include "recipes/run/stage_text.h"
+#include "recipes/record/environment.h"
+#include "recipes/record/run_peak.h"
+#include "recipes/record/stage_text.h"
 #include "recipes/run/validation.h"
 #include "recipes/schema/recipe_io.h"
 

@@ -9,12 +9,12 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "recipes/run/event_file.h"
+#include "recipes/record/event_file.h"
+#include "recipes/record/progress.h"
+#include "recipes/record/run_folder.h"
+#include "recipes/record/run_peak.h"
 #include "recipes/run/norms_by_layer.h"
 #include "recipes/run/position.h"
-#include "recipes/run/progress.h"
-#include "recipes/run/run_folder.h"
-#include "recipes/run/run_peak.h"
 #include "recipes/run/setup.h"
 #include "recipes/run/source_log.h"
 

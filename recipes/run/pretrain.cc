@@ -15,7 +15,7 @@
 #include "framework/base/log.h"
 #include "framework/base/status_macros.h"
 #include "framework/optim/schedule.h"
-#include "parallel/signals.h"
+#include "parallel/watch/signals.h"
 #include "recipes/run/diagnosis.h"
 #include "recipes/run/observers.h"
 #include "recipes/run/position.h"

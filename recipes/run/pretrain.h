@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "recipes/run/trace_file.h"
+#include "recipes/record/trace_file.h"
 
 namespace delink {
 

@@ -8,7 +8,7 @@
 
 #include "framework/base/file.h"
 #include "framework/base/status_macros.h"
-#include "parallel/signals.h"
+#include "parallel/watch/signals.h"
 
 namespace delink {
 namespace {

@@ -10,9 +10,9 @@
 
 #include "absl/status/statusor.h"
 #include "framework/step/step_watch.h"
-#include "parallel/launch.h"
-#include "parallel/signals.h"
-#include "parallel/watchdog.h"
+#include "parallel/launch/launch.h"
+#include "parallel/watch/signals.h"
+#include "parallel/watch/watchdog.h"
 
 namespace delink {
 

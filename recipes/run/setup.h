@@ -8,8 +8,8 @@
 
 #include "absl/status/statusor.h"
 #include "framework/checkpoint/checkpoint.h"
-#include "parallel/folder_lock.h"
-#include "parallel/launch.h"
+#include "parallel/launch/launch.h"
+#include "parallel/watch/folder_lock.h"
 #include "recipes/models/model_list.h"
 #include "recipes/run/position.h"
 #include "recipes/run/pretrain.h"

@@ -7,7 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "framework/base/log.h"
-#include "recipes/run/progress.h"
+#include "recipes/record/progress.h"
 
 namespace delink {
 namespace {

@@ -7,7 +7,7 @@
 #include <nlohmann/json.hpp>
 #include <sstream>
 
-#include "data/commands.h"
+#include "data/commands/commands.h"
 #include "data/corpus/corpus_writer.h"
 #include "data/corpus/format.h"
 #include "framework/base/file.h"

@@ -1,4 +1,4 @@
-#include "data/commands.h"
+#include "data/commands/commands.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

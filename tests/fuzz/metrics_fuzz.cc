@@ -2,9 +2,9 @@
 // there is a report.
 #include <nlohmann/json.hpp>
 
-#include "recipes/report/metrics_reader.h"
-#include "recipes/report/report_data.h"
 #include "tests/fuzz/fuzz_target.h"
+#include "tools/report/metrics_reader.h"
+#include "tools/report/report_data.h"
 
 namespace delink::fuzz {
 

@@ -29,11 +29,11 @@ GOOD = {
         '#pragma once\n\n#include "framework/tensor/tensor.h"\n',
     "layers/kernels/cuda/copy.h": "#pragma once\n\n#include <cuda_runtime.h>\n",
     "parallel/mpi/launch.cc": "#include <mpi.h>\n",
-    "parallel/tensor/split.h": '#pragma once\n\n#include "layers/ops/op.h"\n',
+    "parallel/launch/split.h": '#pragma once\n\n#include "layers/ops/op.h"\n',
     "data/loader/loader.h": "#pragma once\n",
     "recipes/run/run.h":
         '#pragma once\n\n#include "data/loader/loader.h"\n'
-        '#include "parallel/tensor/split.h"\n',
+        '#include "parallel/launch/split.h"\n',
     "recipes/schema/toml.cc": "#include <toml++/toml.h>\n",
     "tools/main.cc":
         '#include <CLI/CLI.hpp>\n\n#include "recipes/run/run.h"\n'
@@ -171,11 +171,11 @@ class IncludeDirectionTest(LintCase):
   def test_folders(self):
     for path, header in (
         ("framework/base/bad.h", "layers/ops/op.h"),
-        ("layers/bad.h", "parallel/tensor/split.h"),
+        ("layers/bad.h", "parallel/launch/split.h"),
         ("layers/bad.h", "data/loader/loader.h"),
         ("parallel/bad.h", "data/loader/loader.h"),
         ("data/bad.h", "layers/ops/op.h"),
-        ("offload/bad.h", "parallel/tensor/split.h"),
+        ("offload/bad.h", "parallel/launch/split.h"),
         ("recipes/bad.h", "tools/main.h"),
         ("tools/bad.cc", "tests/testing/near.h"),
     ):
@@ -192,6 +192,25 @@ class IncludeDirectionTest(LintCase):
         ("framework/new_room/bad.h", "framework/base/rng.h"),
     ):
       self.expect_refused(path, f'#include "{header}"')
+
+  def test_inside_the_others(self):
+    for path, header in (
+        ("layers/kernels/bad.h", "layers/ops/op.h"),
+        ("recipes/record/bad.h", "recipes/run/run.h"),
+        ("recipes/schema/bad.cc", "recipes/run/run.h"),
+        ("tools/bench/bad.cc", "tools/main.h"),
+    ):
+      self.expect_refused(path, f'#include "{header}"')
+
+  def test_code_lies_in_a_folder_that_is_known(self):
+    for path, what in (
+        ("parallel/bad.h", "no code directly in parallel/"),
+        ("data/bad.cc", "no code directly in data/"),
+        ("recipes/bench/bad.cc", "recipes/bench is not in the lint's list"),
+        ("framework/new_room/bad.h", "framework/new_room is not in the lint's"),
+    ):
+      self.expect_found("include_direction", {path: "// Text.\n"},
+                        f"{path}:1: ", what)
 
   def test_headers_with_a_home(self):
     for path, header in (

@@ -1,5 +1,5 @@
 // What the environment of each launcher is read as; needs no launcher.
-#include "parallel/launcher.h"
+#include "parallel/launch/launcher.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -8,7 +8,7 @@
 #include <string>
 #include <utility>
 
-#include "parallel/cores.h"
+#include "parallel/launch/cores.h"
 
 namespace delink {
 namespace {

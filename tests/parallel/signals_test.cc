@@ -1,4 +1,4 @@
-#include "parallel/signals.h"
+#include "parallel/watch/signals.h"
 
 #include <gtest/gtest.h>
 #include <signal.h>

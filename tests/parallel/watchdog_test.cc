@@ -1,6 +1,6 @@
 // Heartbeats, the verdict over them, ranks that wait for one that is stuck, and
 // folders that have one run at a time.
-#include "parallel/watchdog.h"
+#include "parallel/watch/watchdog.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -15,7 +15,7 @@
 
 #include "framework/base/file.h"
 #include "framework/comm/thread_communicator.h"
-#include "parallel/folder_lock.h"
+#include "parallel/watch/folder_lock.h"
 #include "tests/testing/temp_dir.h"
 
 namespace delink {

@@ -2,7 +2,7 @@
 // delink_mpi_main (delink_mpi_test does) instead of GoogleTest's own main.
 #pragma once
 
-#include "parallel/launch.h"
+#include "parallel/launch/launch.h"
 
 namespace delink::testing {
 

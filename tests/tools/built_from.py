@@ -1,6 +1,6 @@
 #!/usr/bin/python3
 """What the program is told of what it is built from: built_from.py CMAKE
-SCRIPT, the script recipes/run/built_from.cmake.
+SCRIPT, the script recipes/record/built_from.cmake.
 
 The commit is git's, the file is written only when something has changed, and
 nothing fails where there is no git.

@@ -1,5 +1,5 @@
 // Arguments: help, versions, what is refused and how, and what is understood.
-#include "tools/command_line.h"
+#include "tools/syntax/command_line.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -8,7 +8,7 @@
 #include <sstream>
 #include <string>
 
-#include "recipes/run/environment.h"
+#include "recipes/record/environment.h"
 #include "tests/testing/temp_dir.h"
 #include "tests/tools/program.h"
 

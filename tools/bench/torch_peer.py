@@ -29,7 +29,7 @@ from torch import nn
 
 @dataclasses.dataclass(frozen=True)
 class Shape:
-  """As recipes/bench/shapes.cc has it."""
+  """As tools/bench/shapes.cc has it."""
   layers: int
   dim: int
   heads: int

@@ -1,7 +1,7 @@
 """Checks who includes what: include_direction.py [ROOT].
 
-Folders include only what they stand on (`ALLOWED`), some headers belong to one
-folder (`HOME_OF`), and no #if asks for CUDA, NCCL, MPI, oneDNN or OpenMP: CMake
+Folders include only what they stand on (`ALLOWED`; their sub-folders, which code
+lies in, `INNER`), some headers belong to one folder (`HOME_OF`), and no #if asks for CUDA, NCCL, MPI, oneDNN or OpenMP: CMake
 chooses the folder. Tests may include everything, and nothing includes them; the
 headers with a home stay in it there too (tests/parallel/mpi for <mpi.h>).
 Device code (.cu, .cuh) sees no Abseil, not through other headers either, and
@@ -13,6 +13,8 @@ import re
 
 import source_tree
 
+# What the sub-folders of a folder stand on. Where a folder is not here, its
+# sub-folders include from each other as they like.
 FRAMEWORK = {"base": set()}
 FRAMEWORK["device"] = {"base"}
 FRAMEWORK["tensor"] = {"base", "device"}
@@ -22,6 +24,29 @@ FRAMEWORK["module"] = set(FRAMEWORK)
 for _name in ("sharing", "optim", "checkpoint"):
   FRAMEWORK[_name] = FRAMEWORK["module"] | {"module"}
 FRAMEWORK["step"] = set(FRAMEWORK)
+
+LAYERS = {"kernels": set(), "ops": {"kernels"}, "modules": {"kernels", "ops"}}
+
+PARALLEL = {"launch": set(), "watch": {"launch"}, "mpi": {"launch"},
+            "no_mpi": {"launch"}}
+
+DATA = {"tokenizer": set(), "corpus": {"tokenizer"}}
+for _name in ("loader", "import"):
+  DATA[_name] = {"corpus", "tokenizer"}
+DATA["commands"] = set(DATA)
+
+RECIPES = {"schema": set(), "models": {"schema"}, "record": {"schema"}}
+RECIPES["run"] = set(RECIPES)
+for _name in ("saved", "plan"):
+  RECIPES[_name] = RECIPES["run"] | {"run"}
+
+# tools/ itself has the program's main.
+TOOLS = {"syntax": set(), "bench": set(), "report": set(), "sweep": {"report"}}
+TOOLS["commands"] = set(TOOLS)
+TOOLS[""] = set(TOOLS)
+
+INNER = {"framework": FRAMEWORK, "layers": LAYERS, "parallel": PARALLEL,
+         "data": DATA, "recipes": RECIPES, "tools": TOOLS}
 
 ALLOWED = {"framework": set()}
 for _name in ("layers", "offload", "data"):
@@ -58,16 +83,25 @@ def room(path):
   return parts[0], parts[1] if len(parts) > 2 else ""
 
 
+def home_problem(path):
+  """Code lies in a sub-folder that the lint knows."""
+  top, sub = room(path)
+  if top not in INNER or sub in INNER[top]:
+    return None
+  if not sub:
+    return f"no code directly in {top}/: it goes into one of its sub-folders"
+  return f"{top}/{sub} is not in the lint's list of folders"
+
+
 def direction_problem(path, header):
   (top, sub), (other, other_sub) = room(path), room(header)
   if other not in ALLOWED:
     return None
-  if top == other == "framework":
-    if sub not in FRAMEWORK or other_sub not in FRAMEWORK:
-      unknown = sub if sub not in FRAMEWORK else other_sub
-      return f"framework/{unknown} is not in the lint's list of folders"
-    allowed = sub == other_sub or other_sub in FRAMEWORK[sub]
-    top, other = f"framework/{sub}", f"framework/{other_sub}"
+  if top == other and top in INNER:
+    inner = INNER[top]
+    allowed = sub == other_sub or other_sub in inner.get(sub, set())
+    top, other = (f"{folder}/{inside}".rstrip("/")
+                  for folder, inside in ((top, sub), (other, other_sub)))
   else:
     allowed = top == other or other in ALLOWED.get(top, ())
   return None if allowed else f"{top} must not include from {other}"
@@ -125,6 +159,9 @@ def problems(root):
   known = {}  # of abseil_behind
   for path in source_tree.cpp_files(root):
     device_code = path.endswith((".cu", ".cuh"))
+    problem = home_problem(path)
+    if problem:
+      found.append(f"{path}:1: {problem}")
     for number, line in enumerate(source_tree.lines(root, path), 1):
       problem = None
       include = INCLUDE.match(line)

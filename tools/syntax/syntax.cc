@@ -1,6 +1,6 @@
 #include "tools/syntax/syntax.h"
 
-#include "tools/argument_text.h"
+#include "tools/syntax/argument_text.h"
 
 namespace delink::tools {
 

@@ -1,10 +1,10 @@
 // The words that a command understands, as plain data. One description serves
-// the parser and its help (tools/command_line.cc), the completion of shells
-// (completion.h) and the manual page (man_page.h).
+// the parser and its help (tools/syntax/command_line.cc), the completion of
+// shells (completion.h) and the manual page (man_page.h).
 //
-// A new command is a struct in tools/command_line.h, a function that describes
-// it (commands.h), a place in the list of root.cc, and a Run in
-// tools/commands.h.
+// A new command is a struct in tools/syntax/command_line.h, a function that
+// describes it (commands.h), a place in the list of root.cc, and a Run in
+// tools/commands/commands.h.
 #pragma once
 
 #include <cstdint>
@@ -14,7 +14,7 @@
 #include <variant>
 #include <vector>
 
-#include "tools/command_line.h"
+#include "tools/syntax/command_line.h"
 
 namespace delink::tools {
 

@@ -9,8 +9,8 @@
 #include <cstdlib>
 #include <string>
 
-#include "parallel/cores.h"
-#include "parallel/launch.h"
+#include "parallel/launch/cores.h"
+#include "parallel/launch/launch.h"
 
 int main(int argc, char** argv) {
   absl::StatusOr<delink::World> world = delink::StartWorld(&argc, &argv);

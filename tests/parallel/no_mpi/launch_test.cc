@@ -1,5 +1,5 @@
 // A build without MPI: one process, and a refusal to pass for several.
-#include "parallel/launch.h"
+#include "parallel/launch/launch.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -19,9 +19,9 @@
 #include "framework/comm/self_communicator.h"
 #include "framework/hdf5/hdf5.h"
 #include "recipes/run/batches.h"
-#include "recipes/run/evaluate.h"
 #include "recipes/run/position.h"
 #include "recipes/run/sources.h"
+#include "recipes/saved/evaluate.h"
 #include "recipes/schema/recipe_io.h"
 #include "tests/recipes/run/tiny_run.h"
 

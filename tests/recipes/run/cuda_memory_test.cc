@@ -12,7 +12,7 @@
 #include "framework/comm/self_communicator.h"
 #include "recipes/models/model_list.h"
 #include "recipes/plan/plan.h"
-#include "recipes/run/run_folder.h"
+#include "recipes/record/run_folder.h"
 #include "tests/recipes/run/step_rig.h"
 #include "tests/recipes/run/tiny_run.h"
 #include "tests/testing/simt/simt.h"

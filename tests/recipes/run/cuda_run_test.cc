@@ -12,9 +12,9 @@
 #include "framework/device/cuda/scratch.h"
 #include "recipes/models/model_list.h"
 #include "recipes/plan/plan.h"
-#include "recipes/run/evaluate.h"
-#include "recipes/run/run_folder.h"
-#include "recipes/run/stage_text.h"
+#include "recipes/record/run_folder.h"
+#include "recipes/record/stage_text.h"
+#include "recipes/saved/evaluate.h"
 #include "tests/recipes/run/stream_orders.h"
 #include "tests/recipes/run/tiny_run.h"
 

@@ -14,7 +14,7 @@
 #include "framework/base/log.h"
 #include "framework/comm/self_communicator.h"
 #include "framework/step/trace.h"
-#include "recipes/run/run_folder.h"
+#include "recipes/record/run_folder.h"
 #include "tests/recipes/run/step_rig.h"
 #include "tests/recipes/run/tiny_run.h"
 #include "tests/testing/simt/simt.h"

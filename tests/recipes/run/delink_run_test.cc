@@ -12,7 +12,7 @@
 #include "layers/ops/add.h"
 #include "recipes/models/gpt_config.h"
 #include "recipes/models/model_list.h"
-#include "recipes/run/offline_delink.h"
+#include "recipes/saved/offline_delink.h"
 #include "tests/recipes/run/tiny_run.h"
 
 namespace delink::testing {

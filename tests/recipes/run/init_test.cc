@@ -8,7 +8,7 @@
 #include "framework/base/file.h"
 #include "framework/comm/self_communicator.h"
 #include "recipes/models/model_list.h"
-#include "recipes/run/evaluate.h"
+#include "recipes/saved/evaluate.h"
 #include "tests/recipes/run/tiny_run.h"
 
 namespace delink::testing {

@@ -10,7 +10,7 @@
 #include "framework/base/rng.h"
 #include "framework/comm/self_communicator.h"
 #include "recipes/models/model_list.h"
-#include "recipes/run/evaluate.h"
+#include "recipes/saved/evaluate.h"
 #include "tests/recipes/run/tiny_run.h"
 
 namespace delink::testing {

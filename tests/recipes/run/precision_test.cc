@@ -11,7 +11,7 @@
 #include "framework/comm/self_communicator.h"
 #include "framework/tensor/bfloat16.h"
 #include "recipes/models/model_list.h"
-#include "recipes/run/evaluate.h"
+#include "recipes/saved/evaluate.h"
 #include "tests/recipes/run/tiny_run.h"
 
 namespace delink::testing {

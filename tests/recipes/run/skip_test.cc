@@ -8,8 +8,8 @@
 #include "framework/checkpoint/checkpoint.h"
 #include "nlohmann/json.hpp"
 #include "recipes/models/model_list.h"
-#include "recipes/run/offline_delink.h"
 #include "recipes/run/skip_watch.h"
+#include "recipes/saved/offline_delink.h"
 #include "tests/recipes/run/tiny_run.h"
 
 namespace delink::testing {

@@ -20,7 +20,7 @@
 #include "framework/checkpoint/checkpoint.h"
 #include "framework/comm/thread_communicator.h"
 #include "framework/hdf5/hdf5.h"
-#include "recipes/run/run_folder.h"
+#include "recipes/record/run_folder.h"
 #include "recipes/run/setup.h"
 
 namespace delink::testing {

@@ -12,7 +12,7 @@
 #include "absl/status/status.h"
 #include "nlohmann/json_fwd.hpp"
 #include "recipes/models/model_list.h"
-#include "recipes/run/trace_file.h"
+#include "recipes/record/trace_file.h"
 #include "tests/testing/temp_dir.h"
 
 namespace delink::testing {

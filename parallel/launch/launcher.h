@@ -1,0 +1,53 @@
+// Which launcher, if any, started this process: decided from the environment,
+// so that a single process need not start MPI to learn that it is alone.
+#pragma once
+
+#include <sys/types.h>
+
+#include <functional>
+#include <optional>
+#include <string>
+
+#include "absl/status/status.h"
+#include "parallel/launch/launch.h"
+
+namespace delink {
+
+struct Launcher {
+  // The variable that told, for messages; empty without a launcher.
+  std::string variable;
+  // How many ranks it announces; 0 when it does not say.
+  int size = 1;
+
+  // Whether there may be other ranks.
+  bool several() const { return size != 1; }
+};
+
+// The value of an environment variable; nullopt when it is not set.
+using Environment =
+    std::function<std::optional<std::string>(const std::string& name)>;
+
+std::optional<std::string> ProcessEnvironment(const std::string& name);
+
+// Open MPI's mpirun, anything that speaks PMI or PMIx (MPICH's mpiexec, srun
+// --mpi=pmi2 or pmix), MVAPICH, and srun's own variables. A batch script of
+// Slurm also has SLURM_NTASKS, though nobody launched its processes as ranks:
+// there, only a step counts.
+Launcher ReadLauncher(const Environment& environment);
+
+// What is wrong, and how to mend it, when `launcher` announces other ranks
+// than the `size` that were found. `built_with` names the MPI of this build.
+absl::Status CheckLaunch(const Launcher& launcher, int size,
+                         const std::string& built_with);
+
+// The process of an mpirun that started us, perhaps by way of a shell; the
+// system's first process when it cannot be seen.
+pid_t FindLauncher();
+
+// A world of one process.
+World SingleProcess();
+
+// This machine's name.
+std::string HostName();
+
+}  // namespace delink

@@ -1,0 +1,100 @@
+#include "parallel/watch/folder_lock.h"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <cstdint>
+#include <cstring>
+
+#include "absl/strings/str_cat.h"
+#include "framework/base/file.h"
+#include "framework/base/log.h"
+#include "framework/base/status_macros.h"
+#include "parallel/launch/launcher.h"
+#include "parallel/watch/ofd_lock.h"
+
+namespace delink {
+namespace {
+
+// Each try that fails is another process coming or going.
+constexpr int kTries = 100;
+
+std::string LockPath(const std::string& folder) {
+  return JoinPath(folder, "lock");
+}
+
+// Whether `path` still leads to this open file: whoever held the lock before
+// has removed the file that it was on.
+bool IsStillAt(int file, const std::string& path) {
+  struct stat open, there;
+  return ::fstat(file, &open) == 0 && ::stat(path.c_str(), &there) == 0 &&
+         open.st_dev == there.st_dev && open.st_ino == there.st_ino;
+}
+
+std::string ReadHolder(int file) {
+  std::array<char, 256> text;
+  const ssize_t got = ::pread(file, text.data(), text.size(), 0);
+  std::string who(text.data(), got > 0 ? static_cast<size_t>(got) : 0);
+  who.resize(std::min(who.find('\n'), who.size()));
+  return who.empty() ? "it has just begun" : who;
+}
+
+// For people alone: what cannot be written is missed by nobody else.
+void WriteHolder(int file) {
+  const std::string who = absl::StrCat(
+      "process ", static_cast<int64_t>(::getpid()), " on ", HostName(), "\n");
+  if (::ftruncate(file, 0) != 0) return;
+  [[maybe_unused]] const ssize_t written =
+      ::pwrite(file, who.data(), who.size(), 0);
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<FolderLock>> FolderLock::Take(
+    const std::string& folder) {
+  const std::string path = LockPath(folder);
+  const bool made = !PathExists(folder);
+  for (int i = 0; i < kTries; ++i) {
+    DELINK_RETURN_IF_ERROR(MakeDirectories(folder));
+    const int file =
+        ::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0666);
+    if (file < 0 && errno == ENOENT) continue;  // the folder has gone
+    if (file < 0) return FileError(errno, path, "create");
+    const int error = TryLockWhole(file);
+    if (error == EAGAIN || error == EACCES) {
+      const std::string who = ReadHolder(file);
+      ::close(file);
+      return FolderInUse(folder, who);
+    }
+    if (error == 0 && !IsStillAt(file, path)) {
+      ::close(file);
+      continue;
+    }
+    if (error != 0) {
+      DELINK_LOG(kWarning)
+          << path << ": cannot be locked: " << std::strerror(error)
+          << "; see to it that no other run works in this folder";
+    }
+    WriteHolder(file);
+    return std::unique_ptr<FolderLock>(new FolderLock(folder, file, made));
+  }
+  return FolderInUse(folder, "others come and go");
+}
+
+FolderLock::~FolderLock() {
+  ::unlink(LockPath(folder_).c_str());
+  if (made_) ::rmdir(folder_.c_str());
+  ::close(file_);
+}
+
+absl::Status FolderInUse(std::string_view folder, std::string_view who) {
+  return absl::AlreadyExistsError(absl::StrCat(
+      std::string(folder), ": another run is at work in this folder (",
+      std::string(who), "); wait for its end, or choose another --out"));
+}
+
+}  // namespace delink

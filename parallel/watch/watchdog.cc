@@ -1,0 +1,211 @@
+#include "parallel/watch/watchdog.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "framework/base/file.h"
+#include "framework/base/status_macros.h"
+#include "parallel/watch/signals.h"
+
+namespace delink {
+namespace {
+
+using std::chrono::duration_cast;
+using std::chrono::milliseconds;
+using std::chrono::seconds;
+
+constexpr milliseconds kTick(100);
+// So long a wait is ordinary, and not worth a look at the others.
+constexpr milliseconds kOrdinary(700);
+// Somebody asked for an end, perhaps because a rank died: mpirun leaves a
+// second.
+constexpr milliseconds kOrdinaryAtEnd(150);
+// What the speaker has before the others act for it.
+constexpr milliseconds kSpeakerTime(3000);
+// A file a rank: not too often where there are many.
+constexpr milliseconds kLookPerRank(5);
+
+std::string Where(const Sighting& seen) {
+  const Sighting::Doing& compute = seen.compute;
+  if (compute.what.empty()) return "starting";
+  std::string text =
+      absl::StrFormat("in step %d, %s", compute.step, compute.what);
+  // Lanes on threads of their own do two things at a time.
+  if (seen.network.step == compute.step && !seen.network.what.empty()) {
+    absl::StrAppend(&text, " (network lane: ", seen.network.what, ")");
+  }
+  return text;
+}
+
+std::vector<int> Those(const std::vector<Suspect>& ranks, auto&& guilty) {
+  std::vector<int> found;
+  for (size_t i = 0; i < ranks.size(); ++i) {
+    if (guilty(ranks[i])) found.push_back(static_cast<int>(i));
+  }
+  return found;
+}
+
+// Those behind all others who are there; empty when all have come equally far.
+std::vector<int> Behind(const std::vector<Suspect>& ranks) {
+  const auto progress = [](const Suspect& rank) {
+    return std::pair(rank.seen.compute.count, rank.seen.network.count);
+  };
+  std::vector<std::pair<int64_t, int64_t>> all;
+  for (const Suspect& rank : ranks) {
+    if (!rank.seen.left) all.push_back(progress(rank));
+  }
+  if (all.empty()) return {};
+  const auto extremes = std::ranges::minmax(all);
+  if (extremes.min == extremes.max) return {};
+  return Those(ranks, [&](const Suspect& rank) {
+    return !rank.seen.left && progress(rank) == extremes.min;
+  });
+}
+
+std::string Accuse(const std::vector<Suspect>& ranks,
+                   const std::vector<int>& culprits, const char* how,
+                   bool where = true) {
+  constexpr size_t kNamed = 4;
+  std::string text;
+  for (size_t i = 0; i < std::min(culprits.size(), kNamed); ++i) {
+    const int rank = culprits[i];
+    absl::StrAppend(&text, i == 0 ? "" : "; ", "rank ", rank, how,
+                    where ? Where(ranks[static_cast<size_t>(rank)].seen) : "");
+  }
+  if (culprits.size() > kNamed) {
+    absl::StrAppend(&text, "; and ", culprits.size() - kNamed, " more");
+  }
+  return text;
+}
+
+}  // namespace
+
+Verdict Judge(const std::vector<Suspect>& ranks, milliseconds waited,
+              milliseconds patience) {
+  Verdict verdict;
+  const std::string resume = "; go on from the last checkpoint with --resume";
+  verdict.culprits = Those(ranks, [](const Suspect& r) { return r.seen.dead; });
+  if (!verdict.culprits.empty()) {
+    verdict.message = absl::StrCat(
+        Accuse(ranks, verdict.culprits, " is gone: it was "), resume);
+  } else if (patience.count() == 0 || waited < patience) {
+    return verdict;
+  } else {
+    const auto time =
+        absl::StrFormat("%.3g s", static_cast<double>(waited.count()) / 1000);
+    verdict.culprits =
+        Those(ranks, [](const Suspect& r) { return r.silent && !r.seen.left; });
+    bool where = true;
+    const char* how = " gives no sign of life, stopped or cut off: it was ";
+    if (verdict.culprits.empty()) {
+      // Who left just now is not what the others have waited for so long.
+      verdict.culprits = Those(
+          ranks, [](const Suspect& r) { return r.seen.left && r.silent; });
+      how = " has ended";
+      where = false;
+    }
+    if (verdict.culprits.empty()) {
+      verdict.culprits = Behind(ranks);
+      how = " is stuck: it is ";
+      where = true;
+    }
+    verdict.message =
+        verdict.culprits.empty()
+            ? absl::StrCat("no rank has made progress for ", time, ": all are ",
+                           Where(ranks[0].seen),
+                           "; look at the network between them", resume)
+            : absl::StrCat(Accuse(ranks, verdict.culprits, how, where),
+                           "; the others waited ", time, " (run.watchdog)",
+                           resume);
+  }
+  while (std::ranges::binary_search(verdict.culprits, verdict.speaker)) {
+    ++verdict.speaker;
+  }
+  return verdict;
+}
+
+absl::StatusOr<std::unique_ptr<Watchdog>> Watchdog::Start(Communicator& comm,
+                                                          Options options) {
+  absl::Status status;
+  if (comm.rank() == 0) {
+    // What ranks that died have left.
+    status = RemoveAll(options.folder);
+    if (status.ok()) status = MakeDirectories(options.folder);
+  }
+  DELINK_RETURN_IF_ERROR(AgreeOnStatus(comm, status));
+  auto heartbeat = Heartbeat::Create(options.folder, comm.rank());
+  DELINK_RETURN_IF_ERROR(AgreeOnStatus(comm, heartbeat.status()));
+  std::unique_ptr<Watchdog> dog(new Watchdog(
+      comm.rank(), comm.size(), std::move(options), *std::move(heartbeat)));
+  if (comm.size() == 1) return dog;
+  dog->pulses_.resize(static_cast<size_t>(comm.size()));
+  dog->thread_ = std::thread([raw = dog.get()] { raw->Loop(); });
+  return dog;
+}
+
+Watchdog::~Watchdog() {
+  heartbeat_->Leave();
+  {
+    const std::lock_guard lock(mutex_);
+    stop_ = true;
+  }
+  changed_.notify_all();
+  if (thread_.joinable()) thread_.join();
+}
+
+void Watchdog::Loop() {
+  progress_ = last_tick_ = last_look_ = Clock::now();
+  std::unique_lock lock(mutex_);
+  while (!changed_.wait_for(lock, kTick, [this] { return stop_; })) {
+    if (Tick(Clock::now())) return;
+  }
+}
+
+std::vector<Suspect> Watchdog::Look(Clock::time_point now) {
+  // Beats come every tick; a machine under load skips some.
+  const auto silence =
+      std::clamp(options_.patience / 2, 10 * kTick, milliseconds(seconds(10)));
+  std::vector<Suspect> ranks;
+  for (int rank = 0; rank < ranks_; ++rank) {
+    Suspect suspect{.seen = ReadHeartbeat(options_.folder, rank)};
+    Pulse& pulse = pulses_[static_cast<size_t>(rank)];
+    if (pulse.beats != suspect.seen.beats) {
+      pulse = {.beats = suspect.seen.beats, .since = now};
+    }
+    suspect.silent = now - pulse.since >= silence;
+    ranks.push_back(std::move(suspect));
+  }
+  return ranks;
+}
+
+// Whether the run was ended.
+bool Watchdog::Tick(Clock::time_point now) {
+  heartbeat_->Beat();
+  const int64_t begun = heartbeat_->begun();
+  // When this process was itself stopped, or starved, time means nothing.
+  const bool slept = now - last_tick_ > 10 * kTick;
+  last_tick_ = now;
+  if (begun != begun_ || slept) {
+    begun_ = begun;
+    progress_ = now;
+    guilty_since_ = {};
+    std::ranges::fill(pulses_, Pulse());
+    return false;
+  }
+  const auto waited = duration_cast<milliseconds>(now - progress_);
+  const bool ending = StopSignal() != 0;
+  if (waited < (ending ? kOrdinaryAtEnd : kOrdinary)) return false;
+  if (!ending && now - last_look_ < ranks_ * kLookPerRank) return false;
+  last_look_ = now;
+  const Verdict verdict = Judge(Look(now), waited, options_.patience);
+  if (verdict.message.empty()) return false;
+  if (guilty_since_ == Clock::time_point()) guilty_since_ = now;
+  const bool speaks = rank_ == verdict.speaker;
+  if (!speaks && now - guilty_since_ < kSpeakerTime) return false;
+  options_.end(verdict.message);
+  return true;
+}
+
+}  // namespace delink

@@ -1,0 +1,104 @@
+// The watchdog of a rank: notices that the rank makes no progress, finds out
+// which rank it waits for, and ends the run with a message that names that rank
+// and what it was doing.
+//
+// - A rank that died is found within about a second, as soon as another waits
+//   for it.
+// - A rank that is stopped, or in an endless loop, is found when others have
+//   waited for `patience`. One that is slow for longer than that is taken for
+//   stuck.
+//
+// Ranks that are alive come to the same verdict, each from the heartbeats
+// (parallel/watch/heartbeat.h); the lowest of them speaks.
+#pragma once
+
+#include <chrono>
+#include <condition_variable>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <string_view>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "framework/comm/communicator.h"
+#include "parallel/watch/heartbeat.h"
+
+namespace delink {
+
+// A rank as the judge sees it.
+struct Suspect {
+  Sighting seen;
+  bool silent = false;  // no beat for a while
+};
+
+struct Verdict {
+  std::vector<int> culprits;  // ascending; empty: nobody in particular
+  std::string message;        // empty: nothing is wrong so far
+  int speaker = 0;            // the lowest rank that can be counted on
+};
+
+// By the ranks' heartbeats alone. Before `waited` reaches `patience` only the
+// dead are found guilty; a patience of zero has no end. A pure function.
+Verdict Judge(const std::vector<Suspect>& ranks,
+              std::chrono::milliseconds waited,
+              std::chrono::milliseconds patience);
+
+class Watchdog {
+ public:
+  struct Options {
+    std::string folder;                     // of the heartbeats
+    std::chrono::milliseconds patience{0};  // 0: only deaths are noticed
+    // Ends the run; called once, on the watchdog's thread.
+    std::function<void(std::string_view message)> end;
+  };
+
+  // A collective of `comm`; makes the folder anew. Alone, a rank has nobody to
+  // wait for: its heartbeat is kept, and no thread.
+  static absl::StatusOr<std::unique_ptr<Watchdog>> Start(Communicator& comm,
+                                                         Options options);
+  Watchdog(const Watchdog&) = delete;
+  Watchdog& operator=(const Watchdog&) = delete;
+  ~Watchdog();
+
+  Heartbeat& heartbeat() { return *heartbeat_; }
+
+ private:
+  using Clock = std::chrono::steady_clock;
+  struct Pulse {
+    int64_t beats = -1;
+    Clock::time_point since;  // when it was first seen to be so
+  };
+
+  Watchdog(int rank, int ranks, Options options,
+           std::unique_ptr<Heartbeat> heartbeat)
+      : rank_(rank),
+        ranks_(ranks),
+        options_(std::move(options)),
+        heartbeat_(std::move(heartbeat)) {}
+  void Loop();
+  std::vector<Suspect> Look(Clock::time_point now);
+  bool Tick(Clock::time_point now);
+
+  const int rank_;
+  const int ranks_;
+  const Options options_;
+  const std::unique_ptr<Heartbeat> heartbeat_;
+
+  // Of the thread.
+  int64_t begun_ = 0;           // as last seen
+  Clock::time_point progress_;  // when that changed
+  Clock::time_point last_tick_, last_look_;
+  std::vector<Pulse> pulses_;       // by rank
+  Clock::time_point guilty_since_;  // when a verdict was first reached
+
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  bool stop_ = false;  // under mutex_
+  std::thread thread_;
+};
+
+}  // namespace delink

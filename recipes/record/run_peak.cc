@@ -1,0 +1,83 @@
+#include "recipes/record/run_peak.h"
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "framework/base/file.h"
+#include "framework/base/status_macros.h"
+#include "layers/kernels/cuda/open_library.h"
+#include "parallel/launch/launcher.h"
+#include "recipes/record/environment.h"
+#include "recipes/record/machine_peak.h"
+
+namespace delink {
+namespace {
+
+nlohmann::json ReadKept(const std::string& path) {
+  const absl::StatusOr<std::string> text = ReadFile(path);
+  nlohmann::json kept = text.ok() ? nlohmann::json::parse(*text, nullptr, false)
+                                  : nlohmann::json::object();
+  return kept.is_object() ? kept : nlohmann::json::object();
+}
+
+double KeptPeak(const std::string& path, const std::string& key) {
+  const nlohmann::json kept = ReadKept(path);
+  const auto it = kept.find(key);
+  return it != kept.end() && it->is_number() ? it->get<double>() : 0;
+}
+
+std::string PeakFile() {
+  const std::string folder = cuda::CacheFolder();
+  return folder.empty() ? "" : JoinPath(folder, "matmul_peak.json");
+}
+
+}  // namespace
+
+double BestPeak(const std::string& path, const std::string& key,
+                double measured) {
+  const double before = KeptPeak(path, key);
+  if (path.empty() || measured <= before) return std::max(before, measured);
+  nlohmann::json kept = ReadKept(path);
+  kept[key] = measured;
+  // Without a place to keep it the peak is this run's own.
+  if (MakeDirectories(ParentPath(path)).ok()) {
+    WriteFileAtomically(path, kept.dump(1) + "\n").IgnoreError();
+  }
+  return measured;
+}
+
+absl::StatusOr<RunPeak> RunPeak::Measure(World& world, Device& device,
+                                         DType dtype, int threads) {
+  const int times = IsCuda(device.kind()) ? 1 : 4;
+  const std::string path = PeakFile();
+  const std::string key =
+      absl::StrCat(HostName(), ", ", ProcessorName(), ", ", device.name(), ", ",
+                   threads, " thread(s), ", absl::string_view(ToString(dtype)));
+  double best = 0;
+  for (int i = KeptPeak(path, key) > 0 ? times - 1 : 0; i < times; ++i) {
+    best = std::max(best, RunMatmulPeak(device, dtype));
+  }
+  best = BestPeak(path, key, best);
+  DELINK_ASSIGN_OR_RETURN(const double all,
+                          AllReduceScalar(world.comm(), best, ReduceOp::kSum));
+  if (IsCuda(device.kind())) return RunPeak(all, nullptr);
+  // Of ranks that are alike.
+  return RunPeak(all, [path, key, dtype, ranks = world.size()] {
+    return ranks * BestPeak(path, key, MeasureMatmulPeak(dtype));
+  });
+}
+
+bool RunPeak::Reached(double flops) {
+  constexpr int kPause = 100;
+  if (pause_ > 0) --pause_;
+  if (flops <= flops_ || pause_ > 0 || !again_) return false;
+  pause_ = kPause;
+  const double again = again_();
+  if (again <= flops_) return false;
+  flops_ = again;
+  return true;
+}
+
+}  // namespace delink

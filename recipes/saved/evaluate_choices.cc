@@ -1,0 +1,311 @@
+#include "recipes/saved/evaluate_choices.h"
+
+#include <algorithm>
+#include <cmath>
+#include <nlohmann/json.hpp>
+#include <numeric>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "framework/base/file.h"
+#include "framework/base/status_macros.h"
+#include "recipes/saved/forward_pass.h"
+#include "recipes/saved/saved_model.h"
+
+namespace delink {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+constexpr int32_t kNotCounted = -1;
+
+// Lengths are rounded up to it: fewer shapes to plan memory for.
+constexpr int64_t kLengthStep = 16;
+
+int64_t Characters(std::string_view utf8) {
+  return std::count_if(utf8.begin(), utf8.end(), [](char c) {
+    return (static_cast<unsigned char>(c) & 0xC0) != 0x80;
+  });
+}
+
+// One option of a question, as the model reads it, and where its score goes.
+struct Work {
+  ChoiceTokens choice;
+  ScoredOption* to = nullptr;
+
+  int64_t inputs() const {
+    return static_cast<int64_t>(choice.tokens.size()) - 1;
+  }
+};
+
+// Options of similar length, computed at once.
+struct WorkBatch {
+  size_t first = 0, count = 0;
+  BatchShape shape;
+};
+
+absl::StatusOr<std::vector<Work>> Encode(
+    const ChoicesOptions& options, const Tokenizer& tokenizer,
+    int64_t positions, const std::vector<ChoiceQuestion>& questions,
+    std::vector<ScoredQuestion>* scored) {
+  std::vector<Work> work;
+  for (size_t q = 0; q < questions.size(); ++q) {
+    const ChoiceQuestion& question = questions[q];
+    ScoredQuestion& to = (*scored)[q];
+    to.line = question.line;
+    to.answer = question.answer;
+    to.options.resize(question.options.size());
+    for (size_t i = 0; i < question.options.size(); ++i) {
+      const std::string& option = question.options[i];
+      absl::StatusOr<ChoiceTokens> choice =
+          EncodeChoice(tokenizer, question.question,
+                       absl::StrCat(options.delimiter, option), positions);
+      if (!choice.ok()) {
+        return absl::InvalidArgumentError(
+            absl::StrCat(options.choices, ":", question.line, ": options[", i,
+                         "] ", choice.status().message()));
+      }
+      to.options[i] = {.tokens = choice->option,
+                       .characters = Characters(option),
+                       .bytes = static_cast<int64_t>(option.size()),
+                       .truncated = choice->truncated};
+      work.push_back({.choice = *std::move(choice), .to = &to.options[i]});
+    }
+  }
+  return work;
+}
+
+// Longest first, as many at once as `tokens` allow. A pure function of the
+// lengths, so that scores do not depend on the number of ranks.
+std::vector<WorkBatch> Plan(std::vector<Work>* work, int64_t tokens,
+                            int64_t positions) {
+  std::stable_sort(
+      work->begin(), work->end(),
+      [](const Work& a, const Work& b) { return a.inputs() > b.inputs(); });
+  std::vector<WorkBatch> batches;
+  for (size_t first = 0; first < work->size();) {
+    const int64_t length = (*work)[first].inputs();
+    const int64_t seq = std::min(
+        positions, (length + kLengthStep - 1) / kLengthStep * kLengthStep);
+    const auto most = static_cast<size_t>(std::max<int64_t>(1, tokens / seq));
+    const size_t count = std::min(most, work->size() - first);
+    batches.push_back(
+        {.first = first,
+         .count = count,
+         .shape = {.micro_batch = static_cast<int64_t>(count), .seq = seq}});
+    first += count;
+  }
+  return batches;
+}
+
+HostBatch Fill(const std::vector<Work>& work, const WorkBatch& batch) {
+  const auto tokens = static_cast<size_t>(batch.shape.tokens());
+  HostBatch host{.inputs = std::vector<int32_t>(tokens, 0),
+                 .targets = std::vector<int32_t>(tokens, kNotCounted),
+                 .samples = std::vector<int64_t>(batch.count)};
+  std::iota(host.samples.begin(), host.samples.end(), int64_t{0});
+  for (size_t i = 0; i < batch.count; ++i) {
+    const Work& one = work[batch.first + i];
+    const std::vector<int32_t>& from = one.choice.tokens;
+    const auto row = static_cast<std::ptrdiff_t>(i) * batch.shape.seq;
+    std::copy(from.begin(), from.end() - 1, host.inputs.begin() + row);
+    std::copy(from.end() - one.choice.option, from.end(),
+              host.targets.begin() + row + one.inputs() - one.choice.option);
+  }
+  return host;
+}
+
+// The log-likelihoods of this rank's share of the batches, where the others'
+// are 0.
+absl::StatusOr<std::vector<double>> ScoreShare(
+    SavedModel& saved, ParamStore& store, const std::vector<Work>& work,
+    const std::vector<WorkBatch>& batches, const Communicator& comm) {
+  std::vector<double> scores(work.size());
+  std::unique_ptr<ForwardPass> pass;
+  BatchShape shape{.micro_batch = 0};
+  for (size_t b = static_cast<size_t>(comm.rank()); b < batches.size();
+       b += static_cast<size_t>(comm.size())) {
+    const WorkBatch& batch = batches[b];
+    if (batch.shape.micro_batch != shape.micro_batch ||
+        batch.shape.seq != shape.seq) {
+      pass.reset();
+      shape = batch.shape;
+      DELINK_ASSIGN_OR_RETURN(
+          pass, ForwardPass::Create(saved.model(), store,
+                                    {.batch = shape, .by_sequence = true}));
+    }
+    const std::vector<LossRecord> losses = pass->Losses(Fill(work, batch));
+    for (size_t i = 0; i < batch.count; ++i) {
+      scores[batch.first + i] = -losses[i].loss_sum;
+    }
+  }
+  return scores;
+}
+
+void Pick(ScoredQuestion* question) {
+  for (int by = 0; by < kChoiceScores; ++by) {
+    const auto better = [&](const ScoredOption& a, const ScoredOption& b) {
+      const auto score = static_cast<ChoiceScore>(by);
+      return a.score(score) < b.score(score);
+    };
+    question->picked[static_cast<size_t>(by)] =
+        std::max_element(question->options.begin(), question->options.end(),
+                         better) -
+        question->options.begin();
+  }
+}
+
+absl::StatusOr<std::unique_ptr<Tokenizer>> TokenizerOf(
+    const SavedModel& saved) {
+  const std::string path = JoinPath(saved.path(), "tokenizer");
+  DELINK_ASSIGN_OR_RETURN(const std::string bytes, ReadFile(path));
+  return LoadTokenizer(bytes, path);
+}
+
+absl::StatusOr<std::vector<Work>> ReadWork(const ChoicesOptions& options,
+                                           const SavedModel& saved,
+                                           ChoiceEvaluation* evaluation) {
+  DELINK_ASSIGN_OR_RETURN(const std::vector<ChoiceQuestion> questions,
+                          ReadChoices(options.choices));
+  DELINK_ASSIGN_OR_RETURN(const std::unique_ptr<Tokenizer> tokenizer,
+                          TokenizerOf(saved));
+  evaluation->questions.resize(questions.size());
+  return Encode(options, *tokenizer, saved.recipe().model->max_seq, questions,
+                &evaluation->questions);
+}
+
+Json Finite(double value) {
+  return std::isfinite(value) ? Json(value) : Json(nullptr);
+}
+
+}  // namespace
+
+double ScoredOption::score(ChoiceScore by) const {
+  switch (by) {
+    case ChoiceScore::kSum:
+      return log_likelihood;
+    case ChoiceScore::kCharacters:
+      return log_likelihood / static_cast<double>(characters);
+    case ChoiceScore::kBytes:
+      return log_likelihood / static_cast<double>(bytes);
+    case ChoiceScore::kTokens:
+      return log_likelihood / static_cast<double>(tokens);
+  }
+  return 0;
+}
+
+double ChoiceEvaluation::accuracy(ChoiceScore by) const {
+  const auto right = std::count_if(
+      questions.begin(), questions.end(), [&](const ScoredQuestion& q) {
+        return q.picked[static_cast<size_t>(by)] == q.answer;
+      });
+  return static_cast<double>(right) / static_cast<double>(questions.size());
+}
+
+double ChoiceEvaluation::standard_error(ChoiceScore by) const {
+  // Of what is 0 or 1 the mean tells the sample's variance.
+  const double p = accuracy(by);
+  return std::sqrt(p * (1 - p) / (static_cast<double>(questions.size()) - 1));
+}
+
+absl::StatusOr<ChoiceEvaluation> EvaluateChoices(const ChoicesOptions& options,
+                                                 const ModelList& models,
+                                                 Communicator& comm) {
+  DELINK_ASSIGN_OR_RETURN(
+      const std::unique_ptr<SavedModel> saved,
+      SavedModel::Open(comm, options.checkpoint, models, options.dtype));
+  ChoiceEvaluation evaluation{.checkpoint = saved->path(),
+                              .step = saved->header().step,
+                              .stage = saved->header().stage};
+  absl::StatusOr<std::vector<Work>> work =
+      ReadWork(options, *saved, &evaluation);
+  DELINK_RETURN_IF_ERROR(AgreeOnStatus(comm, work.status()));
+  std::unique_ptr<Device> device = NewCpuDevice();
+  if (options.device != nullptr) {
+    DELINK_ASSIGN_OR_RETURN(device, options.device(saved->recipe()));
+  }
+  DELINK_ASSIGN_OR_RETURN(const std::unique_ptr<ParamStore> store,
+                          saved->Load(comm, *device));
+  // What fitted while it was trained fits now.
+  const Recipe& recipe = saved->recipe();
+  const std::vector<WorkBatch> batches = Plan(
+      &*work, recipe.run.micro_batch * recipe.data.seq, recipe.model->max_seq);
+  absl::StatusOr<std::vector<double>> scores =
+      ScoreShare(*saved, *store, *work, batches, comm);
+  DELINK_RETURN_IF_ERROR(AgreeOnStatus(comm, scores.status()));
+  DELINK_RETURN_IF_ERROR(comm.AllReduce(scores->data(),
+                                        static_cast<int64_t>(scores->size()),
+                                        DType::kF64, ReduceOp::kSum)
+                             ->Wait());
+  for (size_t i = 0; i < work->size(); ++i) {
+    (*work)[i].to->log_likelihood = (*scores)[i];
+  }
+  for (ScoredQuestion& question : evaluation.questions) {
+    Pick(&question);
+    evaluation.truncated += std::any_of(
+        question.options.begin(), question.options.end(),
+        [](const ScoredOption& option) { return option.truncated; });
+  }
+  return evaluation;
+}
+
+std::string ToText(const ChoiceEvaluation& e) {
+  std::string text =
+      absl::StrFormat("%s (step %d, stage %s): %d questions\n", e.checkpoint,
+                      e.step, e.stage, e.questions.size());
+  const char* const means[kChoiceScores] = {
+      "by log-likelihood", "by log-likelihood per character",
+      "by log-likelihood per byte", "by log-likelihood per token"};
+  for (int i = 0; i < kChoiceScores; ++i) {
+    const auto by = static_cast<ChoiceScore>(i);
+    absl::StrAppendFormat(&text, "  %-10s %.4f", kChoiceScoreNames[i],
+                          e.accuracy(by));
+    if (e.questions.size() > 1) {
+      absl::StrAppendFormat(&text, " +- %.4f", e.standard_error(by));
+    }
+    absl::StrAppend(&text, "  ", means[i], "\n");
+  }
+  if (e.truncated > 0) {
+    absl::StrAppend(&text, "  ", e.truncated,
+                    " question(s) were longer than the model's context and "
+                    "lost their beginnings\n");
+  }
+  return text;
+}
+
+std::string ToJson(const ChoiceEvaluation& e) {
+  Json all{{"checkpoint", e.checkpoint},
+           {"step", e.step},
+           {"stage", e.stage},
+           {"questions", e.questions.size()},
+           {"truncated", e.truncated}};
+  for (int i = 0; i < kChoiceScores; ++i) {
+    const auto by = static_cast<ChoiceScore>(i);
+    all[kChoiceScoreNames[i]] = e.accuracy(by);
+    all[absl::StrCat(kChoiceScoreNames[i], "_stderr")] =
+        Finite(e.standard_error(by));
+  }
+  return all.dump() + "\n";
+}
+
+std::string ToJsonLines(const ChoiceEvaluation& e) {
+  std::string lines;
+  for (const ScoredQuestion& question : e.questions) {
+    Json row{{"line", question.line}, {"answer", question.answer}};
+    for (size_t i = 0; i < kChoiceScores; ++i) {
+      row["picked"][kChoiceScoreNames[i]] = question.picked[i];
+    }
+    for (const ScoredOption& option : question.options) {
+      row["options"].push_back({{"log_likelihood", option.log_likelihood},
+                                {"tokens", option.tokens},
+                                {"characters", option.characters},
+                                {"bytes", option.bytes},
+                                {"truncated", option.truncated}});
+    }
+    absl::StrAppend(&lines, row.dump(), "\n");
+  }
+  return lines;
+}
+
+}  // namespace delink

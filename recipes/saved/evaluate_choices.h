@@ -1,0 +1,88 @@
+// `delink eval --choices`: how often a model finds the likeliest option of a
+// question to be the right one.
+//
+// An option is scored by the sum of the log-probabilities of its tokens after
+// the question, as lm-evaluation-harness scores `multiple_choice` tasks
+// (recipes/saved/choices.h has the seam between the two). Four ways to compare
+// options of different lengths, with the harness's names where it has them:
+//
+//   acc         the sum itself
+//   acc_norm    per character of the option: the headline
+//   acc_bytes   per byte of its UTF-8
+//   acc_tokens  per token
+//
+// The first of equals is taken. Characters are code points; the delimiter is
+// counted as a token, and as no character.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "framework/comm/communicator.h"
+#include "framework/device/backend.h"
+#include "recipes/models/model_list.h"
+#include "recipes/saved/choices.h"
+#include "recipes/schema/recipe.h"
+
+namespace delink {
+
+enum class ChoiceScore : uint8_t { kSum, kCharacters, kBytes, kTokens };
+inline constexpr int kChoiceScores = 4;
+inline constexpr const char* kChoiceScoreNames[kChoiceScores] = {
+    "acc", "acc_norm", "acc_bytes", "acc_tokens"};
+
+struct ChoicesOptions {
+  std::string checkpoint;       // what FindCheckpoint takes
+  std::string choices;          // the file
+  std::string delimiter = " ";  // between a question and its options
+  DType dtype = DType::kF32;    // of weights and activations
+  // Where to compute, for a checkpoint of that recipe; null: on the CPU.
+  std::function<absl::StatusOr<std::unique_ptr<Device>>(const Recipe&)> device;
+};
+
+struct ScoredOption {
+  double log_likelihood = 0;  // nats
+  int64_t tokens = 0, characters = 0, bytes = 0;
+  bool truncated = false;  // the question in front of it was
+
+  double score(ChoiceScore by) const;
+};
+
+struct ScoredQuestion {
+  int64_t line = 0;
+  int64_t answer = 0;
+  std::vector<ScoredOption> options;
+  std::array<int64_t, kChoiceScores> picked = {};  // by score
+};
+
+struct ChoiceEvaluation {
+  std::string checkpoint;  // the step folder
+  int64_t step = 0;
+  std::string stage;
+  std::vector<ScoredQuestion> questions;  // in the order of the file
+  int64_t truncated = 0;  // questions that did not fit in front of an option
+
+  double accuracy(ChoiceScore by) const;
+  // Of the mean over questions; NaN for one question.
+  double standard_error(ChoiceScore by) const;
+};
+
+// Collective; the ranks share the options out, and the result is the same bit
+// for bit for any number of them. InvalidArgument: lines that are wrong, or an
+// option that is longer than the model's context, all by their numbers.
+absl::StatusOr<ChoiceEvaluation> EvaluateChoices(const ChoicesOptions& options,
+                                                 const ModelList& models,
+                                                 Communicator& comm);
+
+// A few lines for people; a JSON object, with a newline; and one for each
+// question, a line each.
+std::string ToText(const ChoiceEvaluation& evaluation);
+std::string ToJson(const ChoiceEvaluation& evaluation);
+std::string ToJsonLines(const ChoiceEvaluation& evaluation);
+
+}  // namespace delink

@@ -1,0 +1,160 @@
+#include "recipes/saved/forward_pass.h"
+
+#include <algorithm>
+#include <cstdint>
+#include <utility>
+
+#include "framework/base/check.h"
+#include "framework/base/status_macros.h"
+#include "layers/ops/accumulate.h"
+
+namespace delink {
+namespace {
+
+const PhasePlan& EvalPlan(const VisitPlan& visits) {
+  return visits[static_cast<size_t>(Phase::kEval)];
+}
+
+std::vector<LayerPlan> Measure(Sequential& model, const ParamStore& store,
+                               const BatchShape& batch) {
+  return MeasureLayers(model, store, batch, Accumulate);
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<ForwardPass>> ForwardPass::Create(
+    Sequential& model, ParamStore& store, const Options& options) {
+  std::unique_ptr<ForwardPass> pass(new ForwardPass(model, store, options));
+  DELINK_RETURN_IF_ERROR(pass->Allocate());
+  return pass;
+}
+
+ForwardPass::ForwardPass(Sequential& model, ParamStore& store,
+                         const Options& options)
+    : model_(model),
+      store_(store),
+      options_(options),
+      stream_(store.device().NewStream()),
+      layers_(Measure(model, store, options.batch)),
+      loss_visits_(layers_.back().visits) {
+  if (!options.by_sequence || options.batch.micro_batch == 1) return;
+  loss_visits_ =
+      Measure(model, store,
+              {.seq = options.batch.seq, .masked = options.batch.masked})
+          .back()
+          .visits;
+}
+
+absl::Status ForwardPass::Allocate() {
+  const BatchShape& batch = options_.batch;
+  int64_t workspace = EvalPlan(loss_visits_).workspace_bytes;
+  for (size_t layer = 0; layer + 1 < layers_.size(); ++layer) {
+    workspace =
+        std::max(workspace, EvalPlan(layers_[layer].visits).workspace_bytes);
+  }
+  const int64_t boundary =
+      layers_.front().output.elements() * SizeOf(store_.options().dtype);
+  const int64_t tokens = batch.tokens() * SizeOf(DType::kI32);
+  const auto record = static_cast<int64_t>(sizeof(LossRecord));
+  const int64_t positions = batch.masked ? tokens : 0;
+  const std::pair<Buffer*, int64_t> wanted[] = {
+      {&workspace_, workspace},
+      {&boundaries_[0], boundary},
+      {&boundaries_[1], boundary},
+      {&inputs_, tokens},
+      {&targets_, tokens},
+      {&positions_, positions},
+      {&samples_, batch.micro_batch * SizeOf(DType::kI64)},
+      {&losses_, batch.micro_batch * record}};
+  for (const auto& [buffer, bytes] : wanted) {
+    DELINK_ASSIGN_OR_RETURN(*buffer, Buffer::Allocate(store_.device(), bytes));
+  }
+  return absl::OkStatus();
+}
+
+LossRecord ForwardPass::Loss(const HostBatch& batch) {
+  DELINK_CHECK(!options_.by_sequence);
+  return Run(batch, 1).front();
+}
+
+std::vector<LossRecord> ForwardPass::Losses(const HostBatch& batch) {
+  DELINK_CHECK(options_.by_sequence);
+  return Run(batch, options_.batch.micro_batch);
+}
+
+std::vector<LossRecord> ForwardPass::Run(const HostBatch& batch,
+                                         int64_t records) {
+  Device& device = store_.device();
+  const int64_t bytes = options_.batch.tokens() * SizeOf(DType::kI32);
+  device.CopyFromHost(*stream_, inputs_.data(), batch.inputs.data(), bytes);
+  device.CopyFromHost(*stream_, targets_.data(), batch.targets.data(), bytes);
+  if (options_.batch.masked) {
+    device.CopyFromHost(*stream_, positions_.data(), batch.positions.data(),
+                        bytes);
+  }
+  device.CopyFromHost(*stream_, samples_.data(), batch.samples.data(),
+                      options_.batch.micro_batch * SizeOf(DType::kI64));
+  std::vector<LossRecord> losses(static_cast<size_t>(records));
+  const int64_t loss_bytes = records * static_cast<int64_t>(sizeof(LossRecord));
+  device.FillZero(*stream_, losses_.data(), loss_bytes);
+  Tensor x(inputs_.data(), DType::kI32, layers_.front().input);
+  for (int layer = 0; layer + 1 < model_.layers(); ++layer) {
+    x = Visit(layer, x);
+  }
+  Shape shape = x.shape();
+  if (options_.by_sequence) shape = {1, x.dim(1), x.dim(2)};
+  for (int64_t i = 0; i < records; ++i) {
+    char* const at =
+        static_cast<char*>(x.data()) + i * shape.elements() * SizeOf(x.dtype());
+    VisitLoss(Tensor(at, x.dtype(), shape), i);
+  }
+  device.CopyToHost(*stream_, losses.data(), losses_.data(), loss_bytes);
+  stream_->Synchronize();
+  return losses;
+}
+
+// From sequence `sequence` of the batch on.
+VisitInputs ForwardPass::Inputs(int64_t sequence) const {
+  const int64_t tokens = sequence * options_.batch.seq;
+  VisitInputs inputs{
+      .training = false,
+      .samples = static_cast<const int64_t*>(samples_.data()) + sequence,
+      .targets = static_cast<const int32_t*>(targets_.data()) + tokens,
+      .loss = static_cast<LossRecord*>(losses_.data()) + sequence};
+  if (options_.batch.masked) {
+    inputs.positions = static_cast<const int32_t*>(positions_.data()) + tokens;
+  }
+  return inputs;
+}
+
+Tape::Env ForwardPass::TapeEnv() {
+  return {.device = &store_.device(),
+          .stream = stream_.get(),
+          .accumulate = Accumulate};
+}
+
+// Layers write to the two boundaries in turn.
+Tensor ForwardPass::Visit(int layer, const Tensor& input) {
+  const LayerPlan& plan = layers_[static_cast<size_t>(layer)];
+  const Tensor out(boundaries_[layer % 2].data(), store_.options().dtype,
+                   plan.output);
+  PlannedMemory memory(plan.visits);
+  memory.Bind({.workspace = workspace_.data(), .boundary = out.data()});
+  Tape tape(TapeEnv(), memory);
+  store_.Bind(layer, nullptr);
+  tape.BeginForward(Phase::kEval, Inputs(0));
+  const Var y = model_.layer(layer)(tape.Input(input, false));
+  tape.Finish(y, out);
+  return out;
+}
+
+void ForwardPass::VisitLoss(const Tensor& input, int64_t sequence) {
+  PlannedMemory memory(loss_visits_);
+  memory.Bind({.workspace = workspace_.data()});
+  Tape tape(TapeEnv(), memory);
+  store_.Bind(model_.layers() - 1, nullptr);
+  tape.BeginForward(Phase::kEval, Inputs(sequence));
+  model_.epilogue().Loss(tape.Input(input, true));
+}
+
+}  // namespace delink

@@ -1,0 +1,166 @@
+#include "recipes/saved/generate.h"
+
+#include <algorithm>
+#include <string>
+#include <utility>
+
+#include "absl/status/statusor.h"
+#include "framework/base/check.h"
+
+namespace delink {
+namespace {
+
+Buffer Take(Device& device, int64_t bytes) {
+  absl::StatusOr<Buffer> buffer = Buffer::Allocate(device, bytes, "tensors");
+  DELINK_CHECK(buffer.ok()) << std::string(buffer.status().message());
+  return *std::move(buffer);
+}
+
+// A row of numbers from the device.
+std::vector<double> ToHost(Device& device, Stream& stream, const Tensor& x) {
+  std::vector<char> bytes(static_cast<size_t>(x.bytes()));
+  device.CopyToHost(stream, bytes.data(), x.data(), x.bytes());
+  stream.Synchronize();
+  std::vector<double> values(static_cast<size_t>(x.elements()));
+  for (size_t i = 0; i < values.size(); ++i) {
+    values[i] = x.dtype() == DType::kF64
+                    ? reinterpret_cast<const double*>(bytes.data())[i]
+                    : reinterpret_cast<const float*>(bytes.data())[i];
+  }
+  return values;
+}
+
+// The last `count` tokens of x [1, T, ...].
+Tensor LastTokens(const Tensor& x, int64_t count) {
+  const int64_t skipped = x.bytes() / x.dim(1) * (x.dim(1) - count);
+  return {
+      static_cast<char*>(x.data()) + skipped, x.dtype(), {1, count, x.dim(2)}};
+}
+
+}  // namespace
+
+Generator::Generator(Sequential& model, ParamStore& store,
+                     const Options& options)
+    : model_(model),
+      store_(store),
+      options_(options),
+      key_(Fold(KeyFromSeed(options.seed), "generate")),
+      stream_(store.device().NewStream()) {
+  DELINK_CHECK_GT(options.positions, 0);
+  DELINK_CHECK(store.options().dtype == DType::kF32 ||
+               store.options().dtype == DType::kF64);
+  layers_.resize(static_cast<size_t>(model.layers()));
+  for (Layer& layer : layers_) layer.states.positions = options.positions;
+}
+
+Generator::~Generator() = default;
+
+void Generator::Prompt(std::span<const int32_t> tokens) {
+  DELINK_CHECK(!tokens.empty());
+  context_.assign(tokens.begin(), tokens.end());
+  fed_ = 0;
+  drawn_ = 0;
+}
+
+int32_t Generator::Next() {
+  FeedWaiting();
+  const int32_t token = SampleToken(logits_, options_.sampling, key_, drawn_++);
+  context_.push_back(token);
+  return token;
+}
+
+const std::vector<double>& Generator::Logits() {
+  FeedWaiting();
+  return logits_;
+}
+
+void Generator::FeedWaiting() {
+  DELINK_CHECK(!context_.empty()) << "no prompt";
+  if (fed_ == context_.size()) return;
+  const auto positions = static_cast<size_t>(options_.positions);
+  if (context_.size() > positions) {
+    const size_t kept = (positions + 1) / 2;
+    context_.erase(context_.begin(),
+                   context_.end() - static_cast<std::ptrdiff_t>(kept));
+    fed_ = 0;
+  }
+  if (fed_ == 0) {
+    for (Layer& layer : layers_) layer.states.made.clear();
+  }
+  Feed(std::span(context_).subspan(fed_));
+  fed_ = context_.size();
+}
+
+void Generator::Feed(std::span<const int32_t> tokens) {
+  Device& device = store_.device();
+  const auto T = static_cast<int64_t>(tokens.size());
+  Tensor x(nullptr, DType::kI32, {1, T});
+  Output out{.memory = Take(device, x.bytes())};
+  x = Tensor(out.memory.data(), DType::kI32, {1, T});
+  device.CopyFromHost(*stream_, x.data(), tokens.data(), x.bytes());
+  stream_->Synchronize();
+  for (int layer = 0; layer < model_.layers(); ++layer) {
+    Output next = Run(layer, x);
+    out = std::move(next);
+    x = out.value;
+  }
+  logits_ = ToHost(device, *stream_, LastTokens(x, 1));
+  const auto vocab = static_cast<size_t>(options_.vocab);
+  if (vocab > 0 && vocab < logits_.size()) logits_.resize(vocab);
+}
+
+Generator::Output Generator::Run(int index, const Tensor& x) {
+  Layer& layer = layers_[static_cast<size_t>(index)];
+  const auto first = static_cast<int64_t>(fed_);
+  if (!layer.recomputed) {
+    // Logits are many numbers, and only the last token's are wanted. So the
+    // last layer can keep no state.
+    const bool head = index == model_.layers() - 1;
+    Output out =
+        head ? Visit(index, LastTokens(x, 1), first + x.dim(1) - 1, nullptr)
+             : Visit(index, x, first, &layer.states);
+    if (out.by_token) return out;
+    DELINK_CHECK_EQ(fed_, size_t{0})
+        << model_.layer_name(index) << " has other ops than before";
+    layer.recomputed = true;
+    layer.states.made.clear();
+  }
+  Output out = Visit(index, Remember(layer, x), 0, nullptr);
+  out.value = LastTokens(out.value, x.dim(1));
+  return out;
+}
+
+Tensor Generator::Remember(Layer& layer, const Tensor& x) {
+  Device& device = store_.device();
+  const int64_t bytes = x.bytes() / x.dim(1);  // of a token
+  const auto known = static_cast<int64_t>(fed_);
+  if (layer.inputs.data() == nullptr) {
+    layer.inputs = Take(device, options_.positions * bytes);
+  }
+  device.Copy(*stream_, layer.inputs.at(known * bytes), x.data(), x.bytes());
+  const int64_t T = known + x.dim(1);
+  return {layer.inputs.data(), x.dtype(),
+          x.shape().rank() == 2 ? Shape{1, T} : Shape{1, T, x.dim(2)}};
+}
+
+Generator::Output Generator::Visit(int layer, const Tensor& x,
+                                   int64_t first_position,
+                                   VisitStates* states) {
+  Device& device = store_.device();
+  store_.Bind(layer, nullptr);
+  HeapMemory memory(device);
+  Tape tape({.device = &device, .stream = stream_.get()}, memory);
+  tape.BeginForward(
+      Phase::kEval,
+      {.training = false, .first_position = first_position, .states = states});
+  const Var y = model_.layer(layer)(tape.Input(x, false));
+  Output out{.memory = Take(device, y.value().bytes())};
+  out.value = Tensor(out.memory.data(), y.dtype(), y.shape());
+  tape.Finish(y, out.value);
+  out.by_token = tape.by_token();
+  // The visit's memory goes when this returns.
+  stream_->Synchronize();
+  return out;
+}
+
+}  // namespace delink

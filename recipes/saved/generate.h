@@ -1,0 +1,80 @@
+// Generation: a model continues a prompt, token by token. A layer whose ops all
+// work so (OpRecord::by_token) gets the new tokens alone and has its states, of
+// attention the keys and values that it has seen. Any other layer is computed
+// from the first token on for every new one; those around it are not.
+//
+// One sequence at a time. What a visit needs besides the caches is taken from
+// the device and given back; running out of memory is fatal.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "framework/module/param_store.h"
+#include "framework/module/sequential.h"
+#include "framework/tensor/buffer.h"
+#include "recipes/saved/sampling.h"
+
+namespace delink {
+
+class Generator {
+ public:
+  struct Options {
+    SamplingOptions sampling;
+    uint64_t seed = 1;
+    int64_t positions = 0;  // that the model has
+    // Only ids below it are drawn, of a vocabulary that is padded with ids that
+    // mean nothing; 0: all.
+    int64_t vocab = 0;
+  };
+  // `store` holds the weights of `model`; both outlive the generator. The same
+  // prompt, weights and options give the same tokens.
+  Generator(Sequential& model, ParamStore& store, const Options& options);
+  ~Generator();
+
+  // Begins anew after `tokens`, at least one. When the context is full, the
+  // newer half of it goes on.
+  void Prompt(std::span<const int32_t> tokens);
+  // Draws the next token and appends it.
+  int32_t Next();
+  // What Next will draw from: one number for each token that may be drawn.
+  const std::vector<double>& Logits();
+
+ private:
+  struct Layer {
+    VisitStates states;
+    // Not by token: then its inputs so far, in `inputs`, and no states.
+    bool recomputed = false;
+    Buffer inputs;
+  };
+  // What a layer has made.
+  struct Output {
+    Buffer memory;
+    Tensor value;
+    bool by_token = false;
+  };
+  void FeedWaiting();
+  void Feed(std::span<const int32_t> tokens);
+  // The outputs of a layer for the tokens from fed_ on, whose inputs are x; of
+  // the last layer those that it has for the last token at least.
+  Output Run(int layer, const Tensor& x);
+  Output Visit(int layer, const Tensor& x, int64_t first_position,
+               VisitStates* states);
+  // Adds x to the inputs of a layer and returns all of them.
+  Tensor Remember(Layer& layer, const Tensor& x);
+
+  Sequential& model_;
+  ParamStore& store_;
+  Options options_;
+  RngKey key_;
+  std::unique_ptr<Stream> stream_;
+  std::vector<Layer> layers_;
+  std::vector<int32_t> context_;  // tokens; the layers know the first fed_
+  size_t fed_ = 0;
+  uint64_t drawn_ = 0;
+  std::vector<double> logits_;
+};
+
+}  // namespace delink

@@ -1,0 +1,172 @@
+#include "recipes/saved/offline_delink.h"
+
+#include <memory>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "framework/base/file.h"
+#include "framework/base/status_macros.h"
+#include "framework/comm/self_communicator.h"
+#include "framework/sharing/delink.h"
+#include "framework/sharing/resolve.h"
+#include "framework/step/memory.h"
+#include "recipes/record/environment.h"
+#include "recipes/record/progress.h"
+#include "recipes/run/make_optimizer.h"
+#include "recipes/run/skip_watch.h"
+#include "recipes/saved/saved_model.h"
+
+namespace delink {
+namespace {
+
+// What is to become of a checkpoint.
+struct Change {
+  SharingMap sharing;
+  StatePolicy state = StatePolicy::kScale;
+  size_t stage = 0;  // of the recipe
+};
+
+// The stage that follows the checkpoint's; null when it is the last.
+const Stage* NextStage(const SavedModel& saved) {
+  const auto next = static_cast<size_t>(saved.header().stage_index) + 1;
+  const std::vector<Stage>& stages = saved.recipe().stages;
+  return next < stages.size() ? &stages[next] : nullptr;
+}
+
+// Whether two maps give every block the same leaders.
+bool SameSharing(const SavedModel& saved, const SharingMap& a,
+                 const SharingMap& b) {
+  for (const std::string& part : PartsOf(saved.registry(), saved.blocks())) {
+    for (int block = 0; block < saved.blocks(); ++block) {
+      if (a.Leader(part, block) != b.Leader(part, block)) return false;
+    }
+  }
+  return true;
+}
+
+absl::StatusOr<Change> PlanChange(const OfflineDelinkOptions& options,
+                                  const SavedModel& saved) {
+  const Stage* const next = NextStage(saved);
+  const ShareSpec share = options.share.value_or(
+      next != nullptr ? next->share : ShareSpec{.every = SharePolicy{}});
+  Change change{.state = options.state.value_or(
+                    next != nullptr ? next->state : StatePolicy::kScale),
+                .stage = static_cast<size_t>(saved.header().stage_index)};
+  if (change.state == StatePolicy::kCalibrated) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        saved.path(), ": state 'calibrated'",
+        options.state.has_value() ? "" : ", as the recipe's next stage says,",
+        " needs gradients, which only a run has: give --state scale or reset, "
+        "or resume the run and let it switch"));
+  }
+  DELINK_ASSIGN_OR_RETURN(
+      change.sharing, ResolveSharing(share, saved.registry(), saved.blocks()));
+  if (const absl::Status cuts = RelationOf(saved.registry(), saved.blocks(),
+                                           saved.sharing(), change.sharing)
+                                    .status();
+      !cuts.ok()) {
+    return absl::Status(cuts.code(),
+                        absl::StrCat(saved.path(), ": under '", ToString(share),
+                                     "' ", cuts.message()));
+  }
+  if (SameSharing(saved, saved.sharing(), change.sharing)) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        saved.path(), ": there is nothing to cut: it shares as '",
+        ToString(share), "' already; name another --share or checkpoint"));
+  }
+  const std::vector<Stage>& stages = saved.recipe().stages;
+  for (size_t i = change.stage + 1; i < stages.size(); ++i) {
+    DELINK_ASSIGN_OR_RETURN(
+        const SharingMap planned,
+        ResolveSharing(stages[i].share, saved.registry(), saved.blocks()));
+    if (!SameSharing(saved, planned, change.sharing)) continue;
+    change.stage = i;
+    break;
+  }
+  return change;
+}
+
+// What is measured of a stage begins anew.
+void BeginStage(const Recipe& recipe, CheckpointHeader& header) {
+  header.stage_begin_step = header.step;
+  header.stage_begin_samples = header.samples;
+  header.stage_losses.clear();
+  header.stage_probes.clear();
+  header.validation.clear();
+  SkipWatch skips(recipe.optimizer.skip, header.skipped);
+  skips.BeginStage();
+  header.skipped = skips.Saved();
+}
+
+}  // namespace
+
+absl::StatusOr<OfflineDelinkReport> OfflineDelink(
+    const OfflineDelinkOptions& options, const ModelList& models) {
+  if (PathExists(options.out)) {
+    return absl::AlreadyExistsError(absl::StrCat(
+        options.out, ": is there already; name a folder that is not"));
+  }
+  const std::unique_ptr<Communicator> comm =
+      std::make_unique<SelfCommunicator>();
+  DELINK_ASSIGN_OR_RETURN(const std::unique_ptr<SavedModel> saved,
+                          SavedModel::Open(*comm, options.checkpoint, models));
+  DELINK_ASSIGN_OR_RETURN(const Change change, PlanChange(options, *saved));
+
+  const std::unique_ptr<Device> device = NewCpuDevice();
+  DELINK_ASSIGN_OR_RETURN(const std::unique_ptr<SlabOptimizer> optimizer,
+                          MakeOptimizer(saved->recipe(), saved->registry()));
+  const std::vector<StateSpec> states = optimizer->states();
+  DELINK_ASSIGN_OR_RETURN(const std::unique_ptr<ParamStore> from,
+                          saved->Load(*comm, *device, states));
+  DELINK_ASSIGN_OR_RETURN(
+      const std::unique_ptr<ParamStore> to,
+      ParamStore::Create(*device, saved->registry(), saved->blocks(),
+                         change.sharing, 0,
+                         {.gradients = false, .states = states}));
+  DELINK_RETURN_IF_ERROR(Delink(*from, *to, change.state, *comm));
+
+  OfflineDelinkReport report{.from = saved->path(),
+                             .stage_before = saved->header().stage,
+                             .stage_after = saved->header().stage,
+                             .state = change.state,
+                             .before = ReportSharing(*from, 0),
+                             .after = ReportSharing(*to, 0)};
+  CheckpointHeader header = saved->header();
+  header.program = BuildLine();
+  BeginStage(saved->recipe(), header);
+  if (static_cast<int64_t>(change.stage) != header.stage_index) {
+    header.stage = saved->recipe().stages[change.stage].name;
+    header.stage_index = static_cast<int64_t>(change.stage);
+    report.stage_after = header.stage;
+  }
+  DELINK_ASSIGN_OR_RETURN(const CheckpointFiles files, saved->Files());
+  DELINK_RETURN_IF_ERROR(MakeDirectories(options.out));
+  DELINK_ASSIGN_OR_RETURN(
+      report.to, WriteCheckpoint(*comm, options.out, header, *to, files, 0));
+  return report;
+}
+
+std::string ToString(const OfflineDelinkReport& r) {
+  std::string text = absl::StrCat("delinked ", r.from, "\n      to ", r.to);
+  if (r.stage_before == r.stage_after) {
+    absl::StrAppend(&text, "\nstage ", r.stage_before, ", as before");
+  } else {
+    absl::StrAppend(&text, "\nstage ", r.stage_before, " -> ", r.stage_after);
+  }
+  absl::StrAppend(&text, "; weights bit for bit; optimizer state: ",
+                  std::string(ToString(r.state)), "\n");
+  const std::pair<const char*, const SharingReport*> sides[] = {
+      {"before", &r.before}, {"after ", &r.after}};
+  for (const auto& [name, side] : sides) {
+    absl::StrAppend(&text, name, "  ",
+                    FormatCount(static_cast<double>(side->unique_parameters)),
+                    " unique parameters, ",
+                    FormatCount(static_cast<double>(side->virtual_parameters)),
+                    " virtual; weights ", FormatBytes(side->weight_bytes),
+                    ", optimizer state ", FormatBytes(side->state_bytes), "\n");
+  }
+  return text;
+}
+
+}  // namespace delink

@@ -1,0 +1,68 @@
+#include "recipes/saved/saved_model.h"
+
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "framework/base/file.h"
+#include "framework/base/sha256.h"
+#include "framework/base/status_macros.h"
+#include "recipes/run/check_kinds.h"
+#include "recipes/schema/recipe_io.h"
+
+namespace delink {
+
+absl::StatusOr<std::unique_ptr<SavedModel>> SavedModel::Open(
+    Communicator& comm, const std::string& checkpoint, const ModelList& models,
+    DType dtype) {
+  DELINK_ASSIGN_OR_RETURN(const std::string path,
+                          FindCheckpoint(comm, checkpoint));
+  return OpenStep(comm, path, models, dtype);
+}
+
+absl::StatusOr<std::unique_ptr<SavedModel>> SavedModel::OpenStep(
+    Communicator& comm, const std::string& path, const ModelList& models,
+    DType dtype) {
+  std::unique_ptr<SavedModel> saved(new SavedModel(dtype));
+  saved->path_ = path;
+  DELINK_RETURN_IF_ERROR(AgreeOnStatus(comm, saved->Read(models)));
+  return saved;
+}
+
+absl::Status SavedModel::Read(const ModelList& models) {
+  DELINK_ASSIGN_OR_RETURN(header_, ReadHeader(path_));
+  const std::string recipe = JoinPath(path_, "recipe.toml");
+  DELINK_ASSIGN_OR_RETURN(const std::string text, ReadFile(recipe));
+  DELINK_ASSIGN_OR_RETURN(
+      recipe_, ParseRecipe(text, recipe, path_, {}, KindsOf(models)));
+  DELINK_RETURN_IF_ERROR(CheckKinds(path_, header_, recipe_));
+  model_ = BuildModel(models, Scope(registry_, dtype_), *recipe_.model);
+  DELINK_ASSIGN_OR_RETURN(sharing_, ReadSharing(path_, registry_, blocks()));
+  return absl::OkStatus();
+}
+
+absl::StatusOr<std::unique_ptr<ParamStore>> SavedModel::Load(
+    Communicator& comm, Device& device, std::vector<StateSpec> states) const {
+  absl::StatusOr<std::unique_ptr<ParamStore>> store =
+      ParamStore::Create(device, registry_, blocks(), sharing_, 0,
+                         {.dtype = dtype_,
+                          .gradients = false,
+                          .states = std::move(states),
+                          .master = Master::kNone});
+  DELINK_RETURN_IF_ERROR(AgreeOnStatus(comm, store.status()));
+  DELINK_RETURN_IF_ERROR(LoadCheckpoint(comm, path_, **store));
+  return store;
+}
+
+absl::StatusOr<CheckpointFiles> SavedModel::Files() const {
+  DELINK_ASSIGN_OR_RETURN(const std::vector<std::string> names,
+                          ListDirectory(path_));
+  CheckpointFiles files;
+  for (const std::string& name : names) {
+    if (name.ends_with(".h5") || name == kSumsName) continue;
+    DELINK_ASSIGN_OR_RETURN(files[name], ReadFile(JoinPath(path_, name)));
+  }
+  return files;
+}
+
+}  // namespace delink

@@ -1,0 +1,58 @@
+// A checkpoint opened for use: verified, its recipe read, its model built.
+// Nothing of its weights is in memory until Load.
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "absl/status/statusor.h"
+#include "framework/checkpoint/checkpoint.h"
+#include "recipes/models/model_list.h"
+#include "recipes/schema/recipe.h"
+
+namespace delink {
+
+class SavedModel {
+ public:
+  // `checkpoint`: what FindCheckpoint takes; `dtype`: of the weights and
+  // activations to compute with. Collective.
+  static absl::StatusOr<std::unique_ptr<SavedModel>> Open(
+      Communicator& comm, const std::string& checkpoint,
+      const ModelList& models, DType dtype = DType::kF32);
+  // The same of a step folder that is verified.
+  static absl::StatusOr<std::unique_ptr<SavedModel>> OpenStep(
+      Communicator& comm, const std::string& path, const ModelList& models,
+      DType dtype = DType::kF32);
+
+  // The step folder.
+  const std::string& path() const { return path_; }
+  const CheckpointHeader& header() const { return header_; }
+  const Recipe& recipe() const { return recipe_; }
+  const ParamRegistry& registry() const { return registry_; }
+  const SharingMap& sharing() const { return sharing_; }
+  Sequential& model() const { return *model_; }
+  int blocks() const { return model_->blocks(); }
+
+  // The weights, and the states of the optimizer that are asked for, whole on
+  // `device`, which must outlive the store; so must this. Collective.
+  absl::StatusOr<std::unique_ptr<ParamStore>> Load(
+      Communicator& comm, Device& device,
+      std::vector<StateSpec> states = {}) const;
+
+  // The small files of the checkpoint: its recipe and tokenizer.
+  absl::StatusOr<CheckpointFiles> Files() const;
+
+ private:
+  explicit SavedModel(DType dtype) : dtype_(dtype) {}
+  absl::Status Read(const ModelList& models);
+
+  DType dtype_;
+  std::string path_;
+  CheckpointHeader header_;
+  Recipe recipe_;
+  ParamRegistry registry_;
+  std::unique_ptr<Sequential> model_;
+  SharingMap sharing_;
+};
+
+}  // namespace delink

@@ -1,0 +1,104 @@
+#include "tools/bench/bandwidth.h"
+
+#include <algorithm>
+#include <atomic>
+#include <barrier>
+#include <chrono>
+#include <functional>
+#include <limits>
+#include <memory>
+#include <thread>
+#include <vector>
+
+#include "framework/base/status_macros.h"
+#include "framework/tensor/buffer.h"
+
+namespace delink::bench {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+// Seconds of the fastest pass: all threads begin `work(thread)` together, and
+// the last one ends it.
+double FastestPass(int threads, int passes,
+                   const std::function<void(int)>& work) {
+  std::barrier gate(threads);
+  double best = std::numeric_limits<double>::infinity();
+  const auto run = [&](int thread) {
+    for (int i = 0; i < passes; ++i) {
+      gate.arrive_and_wait();
+      const Clock::time_point begin = Clock::now();
+      work(thread);
+      gate.arrive_and_wait();
+      const std::chrono::duration<double> took = Clock::now() - begin;
+      if (thread == 0) best = std::min(best, took.count());
+    }
+  };
+  std::vector<std::thread> others;
+  for (int t = 1; t < threads; ++t) others.emplace_back(run, t);
+  run(0);
+  for (std::thread& other : others) other.join();
+  return best;
+}
+
+// Integers, since a sum of floats is one long chain of additions.
+uint64_t Sum(const uint64_t* x, int64_t begin, int64_t end) {
+  uint64_t sum = 0;
+  for (int64_t i = begin; i < end; ++i) sum += x[i];
+  return sum;
+}
+
+void Triad(double* __restrict__ a, const double* __restrict__ b,
+           const double* __restrict__ c, int64_t begin, int64_t end) {
+  for (int64_t i = begin; i < end; ++i) a[i] = b[i] + 0.5 * c[i];
+}
+
+}  // namespace
+
+Bandwidth MeasureBandwidth(int threads, int64_t bytes, int passes) {
+  const int64_t n = std::max<int64_t>(threads, bytes / 8);
+  const auto size = static_cast<size_t>(n);
+  // Not initialised: the thread that uses a page is the first to touch it.
+  const std::unique_ptr<double[]> a(new double[size]), b(new double[size]),
+      c(new double[size]);
+  const std::unique_ptr<uint64_t[]> x(new uint64_t[size]);
+  const auto begin = [&](int thread) { return n * thread / threads; };
+  FastestPass(threads, 1, [&](int t) {
+    for (int64_t i = begin(t); i < begin(t + 1); ++i) {
+      a[i] = b[i] = c[i] = 1;
+      x[i] = static_cast<uint64_t>(i);
+    }
+  });
+  // Kept, so that the sums are not found to be of no use.
+  std::atomic<uint64_t> sums = 0;
+  const double read = FastestPass(threads, passes, [&](int t) {
+    sums += Sum(x.get(), begin(t), begin(t + 1));
+  });
+  const double triad = FastestPass(threads, passes, [&](int t) {
+    Triad(a.get(), b.get(), c.get(), begin(t), begin(t + 1));
+  });
+  const double array = 8 * static_cast<double>(n);
+  return {.read = array / read, .triad = 3 * array / triad, .bytes = 8 * n};
+}
+
+absl::StatusOr<Bandwidth> MeasureCopy(Target& target, int64_t bytes,
+                                      int passes) {
+  Device& device = target.device();
+  DELINK_ASSIGN_OR_RETURN(const Buffer from,
+                          Buffer::Allocate(device, bytes, "copies"));
+  DELINK_ASSIGN_OR_RETURN(const Buffer to,
+                          Buffer::Allocate(device, bytes, "copies"));
+  target.Fill(from.data(), bytes);
+  const auto begin = device.NewTimingEvent(), end = device.NewTimingEvent();
+  double best = std::numeric_limits<double>::infinity();
+  for (int pass = 0; pass < passes; ++pass) {
+    target.stream().Record(*begin);
+    device.Copy(target.stream(), to.data(), from.data(), bytes);
+    target.stream().Record(*end);
+    best = std::min(best, device.SecondsBetween(*begin, *end));
+  }
+  const double speed = 2 * static_cast<double>(bytes) / best;
+  return Bandwidth{.read = speed, .triad = speed, .bytes = bytes};
+}
+
+}  // namespace delink::bench

@@ -1,0 +1,269 @@
+// The list of kernels that are measured: what multiplies matrices, and what
+// goes over all parameters.
+#include <cmath>
+
+#include "framework/base/check.h"
+#include "framework/optim/kernels.h"
+#include "framework/optim/slab_optimizer.h"
+#include "layers/ops/head_loss.h"
+#include "tools/bench/op_list.h"
+
+namespace delink::bench {
+
+// The three products of a linear layer of m rows, whose output's begin `pitch`
+// elements apart.
+void OpList::AddMatmul(const std::string& name, int64_t m, int64_t in,
+                       int64_t out, bool bias, int64_t pitch) {
+  const DType t = dtype_, p = kGradient;
+  const auto title = [&](const char* what) {
+    return absl::StrCat("matmul ", name, " ", what);
+  };
+  Add(title("forward"), By(m, out, in), kernels_->matmul, [=](Pieces& at) {
+    return MatmulArgs{.m = m,
+                      .n = out,
+                      .k = in,
+                      .transpose_b = true,
+                      .a = at.Take(m * in, t),
+                      .lda = in,
+                      .b = at.Take(out * in, t),
+                      .ldb = in,
+                      .c = at.Take(m * pitch, t),
+                      .ldc = pitch,
+                      .bias = bias ? at.Take(out, t) : nullptr};
+  });
+  Add(title("dx"), By(m, in, out), kernels_->matmul, [=](Pieces& at) {
+    return MatmulArgs{.m = m,
+                      .n = in,
+                      .k = out,
+                      .a = at.Take(m * pitch, t),
+                      .lda = pitch,
+                      .b = at.Take(out * in, t),
+                      .ldb = in,
+                      .c = at.Take(m * in, t),
+                      .ldc = in};
+  });
+  Add(title("dw"), By(out, in, m), kernels_->matmul, [=](Pieces& at) {
+    return MatmulArgs{.m = out,
+                      .n = in,
+                      .k = m,
+                      .transpose_a = true,
+                      .a = at.Take(m * pitch, t),
+                      .lda = pitch,
+                      .b = at.Take(m * in, t),
+                      .ldb = in,
+                      .c = at.Take(out * in, p),
+                      .ldc = in,
+                      .c_is_gradient = true};
+  });
+}
+
+void OpList::AddMatmuls() {
+  AddMatmul("qkv", sizes_.N, sizes_.D, (sizes_.H + 2 * sizes_.Hkv) * sizes_.Dh,
+            true, (sizes_.H + 2 * sizes_.Hkv) * sizes_.Dh);
+  AddMatmul("out", sizes_.N, sizes_.H * sizes_.Dh, sizes_.D, true, sizes_.D);
+  AddMatmul("up", sizes_.N, sizes_.D, sizes_.F, true, sizes_.F);
+  AddMatmul("down", sizes_.N, sizes_.F, sizes_.D, true, sizes_.D);
+  AddFusedMatmuls();
+  AddMatmul("head", ops::HeadLossChunk(sizes_.N, sizes_.V, dtype_, device_),
+            sizes_.D, sizes_.V, false, ops::HeadLossPitch(sizes_.V, dtype_));
+}
+
+// Of an MLP with GELU: what is made beside its products.
+void OpList::AddFusedMatmuls() {
+  const int64_t N = sizes_.N, D = sizes_.D, F = sizes_.F;
+  const DType t = dtype_, p = kGradient;
+  Add("matmul up gelu", By(N, F, D), kernels_->matmul_gelu, [=](Pieces& at) {
+    return MatmulGeluArgs{{.m = N,
+                           .n = F,
+                           .k = D,
+                           .transpose_b = true,
+                           .a = at.Take(N * D, t),
+                           .lda = D,
+                           .b = at.Take(F * D, t),
+                           .ldb = D,
+                           .c = at.Take(N * F, t),
+                           .ldc = F,
+                           .bias = at.Take(F, t)},
+                          GeluForm::kTanh,
+                          at.Take(N * F, t)};
+  });
+  Add("matmul down dx gelu", By(N, F, D), kernels_->matmul_gelu_backward,
+      [=](Pieces& at) {
+        return MatmulGeluBackwardArgs{{.m = N,
+                                       .n = F,
+                                       .k = D,
+                                       .a = at.Take(N * D, t),
+                                       .lda = D,
+                                       .b = at.Take(D * F, t),
+                                       .ldb = F,
+                                       .c = at.Take(N * F, t),
+                                       .ldc = F},
+                                      GeluForm::kTanh,
+                                      at.Take(N * F, t)};
+      });
+  Add("matmul up dw bias", By(F, D, N), kernels_->matmul_bias_grad,
+      [=](Pieces& at) {
+        return MatmulBiasGradArgs{{.m = F,
+                                   .n = D,
+                                   .k = N,
+                                   .transpose_a = true,
+                                   .a = at.Take(N * F, t),
+                                   .lda = F,
+                                   .b = at.Take(N * D, t),
+                                   .ldb = D,
+                                   .c = at.Take(F * D, p),
+                                   .ldc = D,
+                                   .c_is_gradient = true},
+                                  at.Take(F, p)};
+      });
+}
+
+void OpList::AddAttention(int64_t B, int64_t seq) {
+  const int64_t H = sizes_.H, Hkv = sizes_.Hkv, Dh = sizes_.Dh;
+  const int64_t row = (H + 2 * Hkv) * Dh;
+  const DType t = dtype_, stat = StatisticsOf(t);
+  const Kernels& kernels = *kernels_;
+  const auto offset = [=](void* qkv, int64_t elements) -> void* {
+    return qkv == nullptr ? nullptr
+                          : static_cast<char*>(qkv) + elements * SizeOf(t);
+  };
+  const HeadStrides packed{seq * row, row}, out{seq * H * Dh, H * Dh};
+  const double scale = 1 / std::sqrt(static_cast<double>(Dh));
+  const std::string shape = By(B, H, seq, Dh);
+  Add("attention forward", shape, kernels_->attention_forward, [=](Pieces& m) {
+    void* const qkv = m.Take(B * seq * row, t);
+    AttentionForwardArgs a{.B = B,
+                           .H = H,
+                           .Hkv = Hkv,
+                           .Dh = Dh,
+                           .Tq = seq,
+                           .Tk = seq,
+                           .scale = scale,
+                           .q = qkv,
+                           .q_strides = packed,
+                           .k = offset(qkv, H * Dh),
+                           .v = offset(qkv, (H + Hkv) * Dh),
+                           .kv_strides = packed,
+                           .o = m.Take(B * seq * H * Dh, t),
+                           .o_strides = out,
+                           .lse = m.Take(B * H * seq, stat)};
+    a.scratch_bytes = kernels.attention_forward_scratch_bytes(a, 0);
+    a.scratch = m.Take(a.scratch_bytes, DType::kU8);
+    return a;
+  });
+  Add("attention backward", shape, kernels_->attention_backward,
+      [=](Pieces& m) {
+        void* const qkv = m.Take(B * seq * row, t);
+        void* const d_qkv = m.Take(B * seq * row, t);
+        AttentionBackwardArgs a{.B = B,
+                                .H = H,
+                                .Hkv = Hkv,
+                                .Dh = Dh,
+                                .Tq = seq,
+                                .Tk = seq,
+                                .scale = scale,
+                                .q = qkv,
+                                .q_strides = packed,
+                                .k = offset(qkv, H * Dh),
+                                .v = offset(qkv, (H + Hkv) * Dh),
+                                .kv_strides = packed,
+                                .o = m.Take(B * seq * H * Dh, t),
+                                .d_o = m.Take(B * seq * H * Dh, t),
+                                .o_strides = out,
+                                .lse = m.Take(B * H * seq, stat),
+                                .dq = d_qkv,
+                                .dk = offset(d_qkv, H * Dh),
+                                .dv = offset(d_qkv, (H + Hkv) * Dh),
+                                .delta = m.Take(B * H * seq, stat)};
+        a.scratch_bytes = kernels.attention_backward_scratch_bytes(a, 0);
+        a.scratch = m.Take(a.scratch_bytes, DType::kU8);
+        return a;
+      });
+}
+
+namespace {
+
+// A step that is neither clipped nor skipped.
+UpdateControl PlainUpdate() {
+  UpdateControl control;
+  control.lr = 1e-4;
+  control.clip_factor = 1;
+  return control;
+}
+
+// AdamW over n parameters: of bf16 the master weights, with the weights beside.
+OpCall AdamW(const OptimKernels& kernels, int64_t n, DType dtype, Pieces& m) {
+  const bool rounds = dtype == DType::kBF16;
+  AdamWArgs a{.p = m.Take(n, DType::kF32),
+              .w = rounds ? m.Take(n, DType::kBF16) : nullptr,
+              .g = m.Take(n, DType::kF32),
+              .m = m.Take(n, DType::kF32),
+              .v = m.TakePositive(n, DType::kF32),
+              .n = n,
+              .beta1 = 0.9,
+              .beta2 = 0.95,
+              .eps = 1e-8,
+              .decay = 0.1,
+              .update = 10,
+              .control = m.Put<UpdateControl>({PlainUpdate()})};
+  const double plane = static_cast<double>(n) * sizeof(float);
+  return {.work = {.kernel = "adamw",
+                   .read = 4 * plane,
+                   .written = 3 * plane + (rounds ? plane / 2 : 0)},
+          .run = [a, &kernels](Stream& stream) { kernels.adamw(stream, a); }};
+}
+
+OpCall SumSquares(const OptimKernels& kernels, int64_t n, Pieces& m) {
+  constexpr int64_t kBlock = 1 << 16;
+  const SumSquaresArgs a{.x = m.Take(n, DType::kF32),
+                         .n = n,
+                         .block = kBlock,
+                         .sums = static_cast<double*>(
+                             m.Take((n + kBlock - 1) / kBlock, DType::kF64))};
+  return {
+      .work = {.kernel = "sum_squares",
+               .read = static_cast<double>(n) * sizeof(float)},
+      .run = [a, &kernels](Stream& stream) { kernels.sum_squares(stream, a); }};
+}
+
+}  // namespace
+
+void OpList::AddLossAndOptimizer() {
+  const DType t = dtype_;
+  const int64_t V = sizes_.V,
+                rows = ops::HeadLossChunk(sizes_.N, V, dtype_, device_),
+                pitch = ops::HeadLossPitch(V, dtype_);
+  const std::vector<int32_t> targets(static_cast<size_t>(rows), 3);
+  for (const bool want_grad : {false, true}) {
+    Add(want_grad ? "cross_entropy with gradient" : "cross_entropy",
+        By(rows, V), kernels_->cross_entropy, [=](Pieces& m) {
+          return CrossEntropyArgs{
+              .N = rows,
+              .V = V,
+              .ld = pitch,
+              .logits = m.Take(rows * pitch, t),
+              .targets = m.Put(targets),
+              .ignore_index = -1,
+              .want_grad = want_grad,
+              .row_loss = static_cast<double*>(m.Take(rows, DType::kF64)),
+              .loss_sum = static_cast<double*>(m.Take(1, DType::kF64)),
+              .count = static_cast<int64_t*>(m.Take(1, DType::kI64))};
+        });
+  }
+  const int64_t n = sizes_.block_parameters;
+  const OptimKernels& kernels = *optim_;
+  cases_.push_back(
+      {.name = "adamw",
+       .shape = By(n),
+       .dtype = t,
+       .make = [=, &kernels](Pieces& m) { return AdamW(kernels, n, t, m); }});
+  // Gradients are f32 whatever the weights are.
+  if (t != DType::kF32) return;
+  cases_.push_back(
+      {.name = "sum_squares",
+       .shape = By(n),
+       .dtype = t,
+       .make = [=, &kernels](Pieces& m) { return SumSquares(kernels, n, m); }});
+}
+
+}  // namespace delink::bench

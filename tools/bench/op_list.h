@@ -1,0 +1,82 @@
+// How the list of OpCases is made: private to it.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "layers/kernels/kernels.h"
+#include "tools/bench/op_case.h"
+
+namespace delink::bench {
+
+// Dimensions as layers/kernels/arguments.h names them.
+struct OpSizes {
+  int64_t B, T, N, D, H, Hkv, Dh;
+  int64_t F;   // inside the MLP
+  int64_t Fg;  // inside a gated one
+  int64_t V;
+  int64_t block_parameters;
+};
+
+class OpList {
+ public:
+  OpList(const OpSizes& sizes, DeviceKind device, DType dtype);
+
+  // op_cases_large.cc
+  void AddMatmuls();
+  void AddAttention(int64_t batch, int64_t seq);
+  void AddLossAndOptimizer();
+  // op_cases.cc
+  void AddLayerNorms();
+  void AddResidualNorms();
+  void AddRmsNorms();
+  void AddQkNorms();
+  void AddActivations();
+  void AddPointwise();
+  void AddEmbedding();
+
+  std::vector<OpCase> Take() { return std::move(cases_); }
+
+ private:
+  // A case whose arguments are made by `make` from pieces of memory.
+  template <typename Args, typename Make>
+  void Add(std::string name, std::string shape,
+           void (*kernel)(Stream&, const Args&), Make make) {
+    const DType dtype = dtype_;
+    cases_.push_back(
+        {.name = std::move(name),
+         .shape = std::move(shape),
+         .dtype = dtype,
+         .make = [=](Pieces& pieces) -> OpCall {
+           const Args args = make(pieces);
+           return {.work = pieces.dry() ? Work() : WorkOf(args, dtype),
+                   .run = [=](Stream& stream) { kernel(stream, args); }};
+         }});
+  }
+  void AddMatmul(const std::string& name, int64_t m, int64_t in, int64_t out,
+                 bool bias, int64_t pitch);
+  void AddFusedMatmuls();
+
+  // Of gradients of parameters, whatever the table's type is.
+  static constexpr DType kGradient = DType::kF32;
+
+  const OpSizes sizes_;
+  const Kernels* const kernels_;
+  const OptimKernels* const optim_;
+  const DeviceKind device_;
+  const DType dtype_;  // of the table
+  std::vector<OpCase> cases_;
+};
+
+// "1024 x 768".
+template <typename... Sizes>
+std::string By(int64_t first, Sizes... more) {
+  std::string text = absl::StrCat(first);
+  (absl::StrAppend(&text, " x ", more), ...);
+  return text;
+}
+
+}  // namespace delink::bench

@@ -1,0 +1,48 @@
+// What is measured: a device and its kernels.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <utility>
+
+#include "absl/status/statusor.h"
+#include "framework/device/backend.h"
+#include "framework/optim/kernels.h"
+#include "framework/tensor/dtype.h"
+#include "layers/kernels/kernels.h"
+#include "tools/bench/timing.h"
+
+namespace delink::bench {
+
+// The CPU, or the first CUDA device. Unavailable and its kin where there is
+// none, or a library is missing that its kernels call.
+absl::StatusOr<std::unique_ptr<Device>> NewDeviceOf(DeviceKind kind);
+
+class Target {
+ public:
+  static absl::StatusOr<Target> Open(DeviceKind kind);
+
+  DeviceKind kind() const { return device_->kind(); }
+  Device& device() { return *device_; }
+  Stream& stream() { return *stream_; }
+  // Null when the device has none for the type.
+  const Kernels* kernels(DType dtype) const;
+  const OptimKernels& optim() const;
+
+  // FillWithNumbers (recipes/record/machine_peak.h).
+  void Fill(void* memory, int64_t bytes, bool positive = false);
+
+  // As timing.h's, for calls that enqueue work on stream(). A call too short
+  // for waiting is sampled several at a time.
+  Timing Measure(const std::function<void(int64_t)>& call,
+                 RepeatOptions options);
+
+ private:
+  explicit Target(std::unique_ptr<Device> device)
+      : device_(std::move(device)), stream_(device_->NewStream()) {}
+
+  std::unique_ptr<Device> device_;
+  std::unique_ptr<Stream> stream_;
+};
+
+}  // namespace delink::bench

@@ -1,0 +1,107 @@
+// What the folder of a run tells (recipes/record/run_folder.h), read leniently:
+// a run that is at work, was stopped or died half-way through a line is read as
+// far as it goes, and what is missing or odd is said in `notes`.
+//
+// Numbers that are not there are NaN.
+#pragma once
+
+#include <cstdint>
+#include <limits>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "tools/report/columns.h"
+
+namespace delink::report {
+
+inline constexpr double kUnknown = std::numeric_limits<double>::quiet_NaN();
+
+// Where something happened, on each axis that it can be plotted against.
+struct Place {
+  double step = 0;
+  double tokens = kUnknown;
+  double seconds = kUnknown;  // since the run began, pauses left out
+  double flops = kUnknown;    // computed so far, by all ranks
+};
+
+// Bytes of a rank by kind, as in metrics.jsonl.
+struct BytesRecord {
+  double weights = kUnknown, gradients = kUnknown, state = kUnknown;
+  double activations = kUnknown, copies = kUnknown, records = kUnknown;
+  double total = kUnknown;
+};
+
+struct StageRecord {
+  std::string name;
+  Place begin;
+  std::string why;  // the stage before is over
+  double unique_parameters = kUnknown, virtual_parameters = kUnknown;
+  double loss_before = kUnknown, loss_after = kUnknown;  // at the switch
+  BytesRecord bytes;
+};
+
+// One beginning of the run, or going on: what its numbers were measured on.
+struct StartRecord {
+  Place at;
+  std::string time, version, commit, processor;
+  std::string command;  // for a shell
+  double cores = kUnknown, ranks = kUnknown, threads = kUnknown;
+  double peak_flops = kUnknown;  // of matmuls, all ranks; the best until the
+                                 // next start
+};
+
+// Norms of layers for as long as the layers have the same names.
+struct NormsRecord {
+  std::vector<std::string> layers;
+  Columns places;  // as of Place, and "sum" of the gradient's norms
+  std::vector<std::vector<double>> gradient, weight;  // by row, then layer
+};
+
+// What has been read of one source of a blend.
+struct SourceRecord {
+  std::string name;
+  double samples = kUnknown, tokens = kUnknown, epochs = kUnknown;
+};
+
+enum class RunState {
+  kEmpty,     // nothing was measured
+  kRunning,   // a process is at work on it
+  kDied,      // a process left it in the middle
+  kStopped,   // ended as it should, before its last step
+  kFinished,  // did its last step
+};
+
+struct RunRecord {
+  std::string folder;  // as it was given
+  std::string name;    // short, and no other run's of the report
+  RunState state = RunState::kEmpty;
+  std::string ended_early;  // why, where nothing came after that
+  std::vector<std::string> notes;
+  double planned_steps = kUnknown;
+
+  // Keys of the resolved recipe with their values in TOML: "optimizer.lr".
+  std::vector<std::pair<std::string, std::string>> recipe;
+  std::vector<StartRecord> starts;
+  std::vector<StageRecord> stages;
+  Columns steps;  // Place, loss, lr, grad_norm, tokens_per_s, peak_percent
+  Columns validations;  // Place, loss, "loss SOURCE" for each source
+  std::vector<SourceRecord> sources;  // as of the last step; of a blend
+  // Place, rho, "rho PART" for each part, and how many times rho is what
+  // unrelated gradients have.
+  Columns agreement;
+  std::vector<NormsRecord> norms;
+  int64_t skipped_steps = 0;
+  double peak_memory = kUnknown;  // bytes of rank 0's process
+};
+
+// A folder without anything in it is a run of which nothing is known.
+// FailedPrecondition: `folder` holds something, but no run.
+absl::StatusOr<RunRecord> ReadRun(const std::string& folder);
+
+// Gives each run its name: the last part of its folder's path, and as much of
+// what comes before as tells it from the others.
+void NameRuns(std::vector<RunRecord>* runs);
+
+}  // namespace delink::report
