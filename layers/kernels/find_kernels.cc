@@ -46,9 +46,10 @@ const Kernels* OnMeta(DType dtype) {
 // Known in every build: plans for CUDA are made anywhere.
 template <typename T>
 const Kernels* InPlaceOfCuda() {
-  static const Kernels kTable = meta::Table(
-      {.attention_forward_scratch_bytes = cuda::AttentionForwardScratch<T>,
-       .attention_backward_scratch_bytes = cuda::AttentionBackwardScratch<T>});
+#define DELINK_SCRATCH(entry, Function) .entry = cuda::Function##Scratch<T>,
+  static const Kernels kTable =
+      meta::Table({DELINK_SCRATCH_BYTES(DELINK_SCRATCH)});
+#undef DELINK_SCRATCH
   return &kTable;
 }
 

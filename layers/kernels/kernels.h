@@ -5,6 +5,14 @@
 // A call enqueues work on the stream and returns. On the CPU it runs at once,
 // on the calling thread with its OpenMP team, and is done on return. Nothing is
 // allocated in steady state: what a kernel needs comes with its arguments.
+//
+// All kernels are in one list, DELINK_KERNELS, of which every table and every
+// backend's declarations are made. A new one is
+// - its line there and its arguments in arguments.h,
+// - what there is to do in a call, `Count` in work.cc,
+// - a function template of its name in ref/, cpu/simd/ and cuda/, instantiated
+//   in the same file. Where one is missing, no program links: "undefined
+//   reference to `void delink::ref::SwishForward<float>(...)'".
 #pragma once
 
 #include <cstdint>
@@ -15,53 +23,66 @@ namespace delink {
 
 class Stream;
 
+// KERNEL(entry, Function): the table's `entry` is Function<T> of the backend's
+// namespace, void(Stream&, const FunctionArgs&).
+#define DELINK_KERNELS(KERNEL)                                   \
+  /* Matrix products, also with what stands beside them. */      \
+  KERNEL(matmul, Matmul)                                         \
+  KERNEL(matmul_gelu, MatmulGelu)                                \
+  KERNEL(matmul_gelu_backward, MatmulGeluBackward)               \
+  KERNEL(matmul_bias_grad, MatmulBiasGrad)                       \
+  KERNEL(bias_grad, BiasGrad)                                    \
+  /* Norms of rows, with or without a residual that is added. */ \
+  KERNEL(layer_norm_forward, LayerNormForward)                   \
+  KERNEL(layer_norm_backward_input, LayerNormBackwardInput)      \
+  KERNEL(layer_norm_backward_weight, LayerNormBackwardWeight)    \
+  KERNEL(rms_norm_forward, RmsNormForward)                       \
+  KERNEL(rms_norm_backward_input, RmsNormBackwardInput)          \
+  KERNEL(rms_norm_backward_weight, RmsNormBackwardWeight)        \
+  /* Norms of the heads of queries and keys. */                  \
+  KERNEL(qk_norm_forward, QkNormForward)                         \
+  KERNEL(qk_norm_backward_input, QkNormBackwardInput)            \
+  KERNEL(qk_norm_backward_weight, QkNormBackwardWeight)          \
+  /* Element by element. */                                      \
+  KERNEL(gelu_forward, GeluForward)                              \
+  KERNEL(gelu_backward, GeluBackward)                            \
+  KERNEL(swiglu_forward, SwiGluForward)                          \
+  KERNEL(swiglu_backward, SwiGluBackward)                        \
+  KERNEL(rotary, Rotary) /* its own backward */                  \
+  KERNEL(add, Add)                                               \
+  KERNEL(accumulate, Accumulate)                                 \
+  KERNEL(round_gradient, RoundGradient)                          \
+  KERNEL(dropout, Dropout) /* its own backward */                \
+  /* Rows of tables. */                                          \
+  KERNEL(embedding_forward, EmbeddingForward)                    \
+  KERNEL(embedding_backward_weight, EmbeddingBackwardWeight)     \
+  KERNEL(embedding_backward_position, EmbeddingBackwardPosition) \
+  /* Attention, which is given scratch: how much is below. */    \
+  KERNEL(attention_forward, AttentionForward)                    \
+  KERNEL(attention_backward, AttentionBackward)                  \
+  /* The loss and the gradient of the logits, in their place. */ \
+  KERNEL(cross_entropy, CrossEntropy)
+
+// SCRATCH(entry, Function): the table's `entry` is the backend's
+// FunctionScratch<T>, int64_t(const FunctionArgs&, int threads).
+//
+// Bytes of scratch for a call with these dimensions (pointers are not followed,
+// but `positions` may be null or not) on up to `threads` threads, 0 for all the
+// device would use. Less makes the call use fewer threads; at least the bytes
+// for one thread are needed. May be 0.
+#define DELINK_SCRATCH_BYTES(SCRATCH)                        \
+  SCRATCH(attention_forward_scratch_bytes, AttentionForward) \
+  SCRATCH(attention_backward_scratch_bytes, AttentionBackward)
+
 struct Kernels {
-  void (*matmul)(Stream&, const MatmulArgs&);
-  void (*matmul_gelu)(Stream&, const MatmulGeluArgs&);
-  void (*matmul_gelu_backward)(Stream&, const MatmulGeluBackwardArgs&);
-  void (*matmul_bias_grad)(Stream&, const MatmulBiasGradArgs&);
-  void (*bias_grad)(Stream&, const BiasGradArgs&);
-
-  void (*layer_norm_forward)(Stream&, const LayerNormForwardArgs&);
-  void (*layer_norm_backward_input)(Stream&, const LayerNormBackwardInputArgs&);
-  void (*layer_norm_backward_weight)(Stream&,
-                                     const LayerNormBackwardWeightArgs&);
-  void (*rms_norm_forward)(Stream&, const RmsNormForwardArgs&);
-  void (*rms_norm_backward_input)(Stream&, const RmsNormBackwardInputArgs&);
-  void (*rms_norm_backward_weight)(Stream&, const RmsNormBackwardWeightArgs&);
-
-  void (*qk_norm_forward)(Stream&, const QkNormForwardArgs&);
-  void (*qk_norm_backward_input)(Stream&, const QkNormBackwardInputArgs&);
-  void (*qk_norm_backward_weight)(Stream&, const QkNormBackwardWeightArgs&);
-
-  void (*gelu_forward)(Stream&, const GeluForwardArgs&);
-  void (*gelu_backward)(Stream&, const GeluBackwardArgs&);
-  void (*swiglu_forward)(Stream&, const SwiGluForwardArgs&);
-  void (*swiglu_backward)(Stream&, const SwiGluBackwardArgs&);
-  void (*rotary)(Stream&, const RotaryArgs&);
-  void (*add)(Stream&, const AddArgs&);
-  void (*accumulate)(Stream&, const AccumulateArgs&);
-  void (*round_gradient)(Stream&, const RoundGradientArgs&);
-  void (*dropout)(Stream&, const DropoutArgs&);
-
-  void (*embedding_forward)(Stream&, const EmbeddingForwardArgs&);
-  void (*embedding_backward_weight)(Stream&,
-                                    const EmbeddingBackwardWeightArgs&);
-  void (*embedding_backward_position)(Stream&,
-                                      const EmbeddingBackwardPositionArgs&);
-
-  void (*attention_forward)(Stream&, const AttentionForwardArgs&);
-  void (*attention_backward)(Stream&, const AttentionBackwardArgs&);
-  // Bytes of scratch for a call with these dimensions (pointers are not
-  // followed, but `positions` may be null or not) on up to `threads` threads, 0
-  // for all the device would use. Less makes the call use fewer threads; at
-  // least the bytes for one thread are needed. May be 0.
-  int64_t (*attention_forward_scratch_bytes)(const AttentionForwardArgs&,
-                                             int threads);
-  int64_t (*attention_backward_scratch_bytes)(const AttentionBackwardArgs&,
-                                              int threads);
-
-  void (*cross_entropy)(Stream&, const CrossEntropyArgs&);
+#define DELINK_ENTRY(entry, Function) \
+  void (*entry)(Stream&, const Function##Args&);
+#define DELINK_QUESTION(entry, Function) \
+  int64_t (*entry)(const Function##Args&, int threads);
+  DELINK_KERNELS(DELINK_ENTRY)
+  DELINK_SCRATCH_BYTES(DELINK_QUESTION)
+#undef DELINK_ENTRY
+#undef DELINK_QUESTION
 };
 
 }  // namespace delink

@@ -49,220 +49,207 @@ double Product(const Args& a) {
   return 2.0 * static_cast<double>(a.B * a.H * a.Dh) * Pairs(a);
 }
 
-}  // namespace
-
-Work WorkOf(const MatmulArgs& a, DType dtype) {
+Work Count(const MatmulArgs& a, DType dtype) {
   const Bytes b(dtype);
   const double c = a.c_is_gradient ? b.P(a.m * a.n) : b.T(a.m * a.n);
-  return {.kernel = "matmul",
-          .flops = 2.0 * static_cast<double>(a.m) * static_cast<double>(a.n) *
+  return {.flops = 2.0 * static_cast<double>(a.m) * static_cast<double>(a.n) *
                    static_cast<double>(a.k),
           .read = b.T(a.m * a.k) + b.T(a.k * a.n) + (a.accumulate ? c : 0) +
                   (a.bias != nullptr ? b.T(a.n) : 0),
           .written = c};
 }
 
-Work WorkOf(const MatmulGeluArgs& a, DType dtype) {
-  Work work = WorkOf(a.product, dtype);
-  work.kernel = "matmul_gelu";
+Work Count(const MatmulGeluArgs& a, DType dtype) {
+  Work work = Count(a.product, dtype);
   work.written += Bytes(dtype).T(a.product.m * a.product.n);
   return work;
 }
 
-Work WorkOf(const MatmulGeluBackwardArgs& a, DType dtype) {
-  Work work = WorkOf(a.product, dtype);
-  work.kernel = "matmul_gelu_backward";
+Work Count(const MatmulGeluBackwardArgs& a, DType dtype) {
+  Work work = Count(a.product, dtype);
   work.read += Bytes(dtype).T(a.product.m * a.product.n);
   return work;
 }
 
-Work WorkOf(const MatmulBiasGradArgs& a, DType dtype) {
+Work Count(const MatmulBiasGradArgs& a, DType dtype) {
   const Bytes b(dtype);
-  Work work = WorkOf(a.product, dtype);
-  work.kernel = "matmul_bias_grad";
+  Work work = Count(a.product, dtype);
   work.read += b.Added(a.product.m, a.product.accumulate);
   work.written += b.P(a.product.m);
   return work;
 }
 
-Work WorkOf(const BiasGradArgs& a, DType dtype) {
+Work Count(const BiasGradArgs& a, DType dtype) {
   const Bytes b(dtype);
-  return {.kernel = "bias_grad",
-          .read = b.T(a.N * a.D) + b.Added(a.D, a.accumulate),
+  return {.read = b.T(a.N * a.D) + b.Added(a.D, a.accumulate),
           .written = b.P(a.D)};
 }
 
-Work WorkOf(const LayerNormForwardArgs& a, DType dtype) {
+Work Count(const LayerNormForwardArgs& a, DType dtype) {
   const Bytes b(dtype);
-  return {.kernel = "layer_norm_forward",
-          .read = b.T((a.add != nullptr ? 2 : 1) * a.N * a.D) +
+  return {.read = b.T((a.add != nullptr ? 2 : 1) * a.N * a.D) +
                   b.T(a.b != nullptr ? 2 * a.D : a.D),
           .written = b.T((a.add != nullptr ? 2 : 1) * a.N * a.D) +
                      (a.mean != nullptr ? b.S(2 * a.N) : 0)};
 }
 
-Work WorkOf(const LayerNormBackwardInputArgs& a, DType dtype) {
+Work Count(const LayerNormBackwardInputArgs& a, DType dtype) {
   const Bytes b(dtype);
-  return {.kernel = "layer_norm_backward_input",
-          .read = b.T((a.add != nullptr ? 3 : 2) * a.N * a.D) + b.T(a.D) +
+  return {.read = b.T((a.add != nullptr ? 3 : 2) * a.N * a.D) + b.T(a.D) +
                   b.S(2 * a.N),
           .written = b.T(a.N * a.D)};
 }
 
-Work WorkOf(const LayerNormBackwardWeightArgs& a, DType dtype) {
+Work Count(const LayerNormBackwardWeightArgs& a, DType dtype) {
   const Bytes b(dtype);
   const int64_t out = a.db != nullptr ? 2 * a.D : a.D;
   return {
-      .kernel = "layer_norm_backward_weight",
       .read = b.T(2 * a.N * a.D) + b.S(2 * a.N) + b.Added(out, a.accumulate),
       .written = b.P(out)};
 }
 
-Work WorkOf(const RmsNormForwardArgs& a, DType dtype) {
+Work Count(const RmsNormForwardArgs& a, DType dtype) {
   const Bytes b(dtype);
-  return {.kernel = "rms_norm_forward",
-          .read = b.T((a.add != nullptr ? 2 : 1) * a.N * a.D) + b.T(a.D),
+  return {.read = b.T((a.add != nullptr ? 2 : 1) * a.N * a.D) + b.T(a.D),
           .written = b.T((a.add != nullptr ? 2 : 1) * a.N * a.D) +
                      (a.rstd != nullptr ? b.S(a.N) : 0)};
 }
 
-Work WorkOf(const RmsNormBackwardInputArgs& a, DType dtype) {
+Work Count(const RmsNormBackwardInputArgs& a, DType dtype) {
   const Bytes b(dtype);
   return {
-      .kernel = "rms_norm_backward_input",
       .read = b.T((a.add != nullptr ? 3 : 2) * a.N * a.D) + b.T(a.D) + b.S(a.N),
       .written = b.T(a.N * a.D)};
 }
 
-Work WorkOf(const RmsNormBackwardWeightArgs& a, DType dtype) {
+Work Count(const RmsNormBackwardWeightArgs& a, DType dtype) {
   const Bytes b(dtype);
-  return {.kernel = "rms_norm_backward_weight",
-          .read = b.T(2 * a.N * a.D) + b.S(a.N) + b.Added(a.D, a.accumulate),
+  return {.read = b.T(2 * a.N * a.D) + b.S(a.N) + b.Added(a.D, a.accumulate),
           .written = b.P(a.D)};
 }
 
-Work WorkOf(const QkNormForwardArgs& a, DType dtype) {
+Work Count(const QkNormForwardArgs& a, DType dtype) {
   const Bytes b(dtype);
   const int64_t x = a.N * (a.H + 2 * a.Hkv) * a.Dh;
   return {
-      .kernel = "qk_norm_forward",
       .read = b.T(x) + b.T(2 * a.Dh),
       .written = b.T(x) + (a.rstd != nullptr ? b.S(a.N * (a.H + a.Hkv)) : 0)};
 }
 
-Work WorkOf(const QkNormBackwardInputArgs& a, DType dtype) {
+Work Count(const QkNormBackwardInputArgs& a, DType dtype) {
   const Bytes b(dtype);
   const int64_t x = a.N * (a.H + 2 * a.Hkv) * a.Dh;
-  return {.kernel = "qk_norm_backward_input",
-          .read = b.T(2 * x) + b.T(2 * a.Dh) + b.S(a.N * (a.H + a.Hkv)),
+  return {.read = b.T(2 * x) + b.T(2 * a.Dh) + b.S(a.N * (a.H + a.Hkv)),
           .written = b.T(x)};
 }
 
-Work WorkOf(const QkNormBackwardWeightArgs& a, DType dtype) {
+Work Count(const QkNormBackwardWeightArgs& a, DType dtype) {
   const Bytes b(dtype);
-  return {.kernel = "qk_norm_backward_weight",
-          .read = b.T(2 * a.N * a.heads * a.Dh) + b.S(a.N * a.heads) +
+  return {.read = b.T(2 * a.N * a.heads * a.Dh) + b.S(a.N * a.heads) +
                   b.Added(a.Dh, a.accumulate),
           .written = b.P(a.Dh)};
 }
 
-Work WorkOf(const GeluForwardArgs& a, DType dtype) {
+Work Count(const GeluForwardArgs& a, DType dtype) {
   const double x = Bytes(dtype).T(a.count);
-  return {.kernel = "gelu_forward", .read = x, .written = x};
+  return {.read = x, .written = x};
 }
 
-Work WorkOf(const GeluBackwardArgs& a, DType dtype) {
+Work Count(const GeluBackwardArgs& a, DType dtype) {
   const double x = Bytes(dtype).T(a.count);
-  return {.kernel = "gelu_backward", .read = 2 * x, .written = x};
+  return {.read = 2 * x, .written = x};
 }
 
-Work WorkOf(const SwiGluForwardArgs& a, DType dtype) {
+Work Count(const SwiGluForwardArgs& a, DType dtype) {
   const double y = Bytes(dtype).T(a.N * a.F);
-  return {.kernel = "swiglu_forward", .read = 2 * y, .written = y};
+  return {.read = 2 * y, .written = y};
 }
 
-Work WorkOf(const SwiGluBackwardArgs& a, DType dtype) {
+Work Count(const SwiGluBackwardArgs& a, DType dtype) {
   const double y = Bytes(dtype).T(a.N * a.F);
-  return {.kernel = "swiglu_backward", .read = 3 * y, .written = 2 * y};
+  return {.read = 3 * y, .written = 2 * y};
 }
 
-Work WorkOf(const RotaryArgs& a, DType dtype) {
+Work Count(const RotaryArgs& a, DType dtype) {
   const double x = Bytes(dtype).T(a.B * a.T * a.heads * 2 * a.angles->pairs);
-  return {.kernel = "rotary", .read = x, .written = x};
+  return {.read = x, .written = x};
 }
 
-Work WorkOf(const AddArgs& a, DType dtype) {
+Work Count(const AddArgs& a, DType dtype) {
   const double y = Bytes(dtype).T(a.count);
-  return {.kernel = "add", .read = 2 * y, .written = y};
+  return {.read = 2 * y, .written = y};
 }
 
-Work WorkOf(const AccumulateArgs& a, DType dtype) {
+Work Count(const AccumulateArgs& a, DType dtype) {
   const double y = Bytes(dtype).T(a.count);
-  return {.kernel = "accumulate", .read = 2 * y, .written = y};
+  return {.read = 2 * y, .written = y};
 }
 
-Work WorkOf(const RoundGradientArgs& a, DType dtype) {
+Work Count(const RoundGradientArgs& a, DType dtype) {
   const double y = Bytes::Of(a.count, DType::kBF16);
-  return {.kernel = "round_gradient",
-          .read = Bytes(dtype).P(a.count) + (a.accumulate ? y : 0),
+  return {.read = Bytes(dtype).P(a.count) + (a.accumulate ? y : 0),
           .written = y};
 }
 
-Work WorkOf(const DropoutArgs& a, DType dtype) {
+Work Count(const DropoutArgs& a, DType dtype) {
   const double x = Bytes(dtype).T(a.B * a.T * a.D);
-  return {.kernel = "dropout", .read = x, .written = x};
+  return {.read = x, .written = x};
 }
 
-Work WorkOf(const EmbeddingForwardArgs& a, DType dtype) {
+Work Count(const EmbeddingForwardArgs& a, DType dtype) {
   const Bytes b(dtype);
   const int64_t y = a.B * a.T * a.D;
-  return {.kernel = "embedding_forward",
-          .read = b.T(y) + (a.p != nullptr ? b.T(a.T * a.D) : 0) +
+  return {.read = b.T(y) + (a.p != nullptr ? b.T(a.T * a.D) : 0) +
                   Tokens(a.B * a.T),
           .written = b.T(y)};
 }
 
-Work WorkOf(const EmbeddingBackwardWeightArgs& a, DType dtype) {
+Work Count(const EmbeddingBackwardWeightArgs& a, DType dtype) {
   const Bytes b(dtype);
-  return {.kernel = "embedding_backward_weight",
-          .read = b.T(a.N * a.D) + Tokens(a.N) +
+  return {.read = b.T(a.N * a.D) + Tokens(a.N) +
                   b.Added(a.N * a.D, a.accumulate, a.narrow),
           .written = b.P((a.accumulate ? a.N : a.V) * a.D, a.narrow)};
 }
 
-Work WorkOf(const EmbeddingBackwardPositionArgs& a, DType dtype) {
+Work Count(const EmbeddingBackwardPositionArgs& a, DType dtype) {
   const Bytes b(dtype);
   return {
-      .kernel = "embedding_backward_position",
       .read = b.T(a.B * a.T * a.D) + b.Added(a.T * a.D, a.accumulate, a.narrow),
       .written = b.P((a.accumulate ? a.T : a.Tmax) * a.D, a.narrow)};
 }
 
-Work WorkOf(const AttentionForwardArgs& a, DType dtype) {
+Work Count(const AttentionForwardArgs& a, DType dtype) {
   const Bytes b(dtype);
   const int64_t q = a.B * a.Tq * a.H * a.Dh;
   const int64_t kv = 2 * a.B * a.Tk * a.Hkv * a.Dh;
-  return {.kernel = "attention_forward",
-          .flops = 2 * Product(a),
+  return {.flops = 2 * Product(a),
           .read = b.T(q + kv),
           .written = b.T(q) + (a.lse != nullptr ? b.S(a.B * a.H * a.Tq) : 0)};
 }
 
-Work WorkOf(const AttentionBackwardArgs& a, DType dtype) {
+Work Count(const AttentionBackwardArgs& a, DType dtype) {
   const Bytes b(dtype);
   const int64_t q = a.B * a.Tq * a.H * a.Dh;
   const int64_t kv = 2 * a.B * a.Tk * a.Hkv * a.Dh;
-  return {.kernel = "attention_backward",
-          .flops = 5 * Product(a),
+  return {.flops = 5 * Product(a),
           .read = b.T(3 * q + kv) + b.S(a.B * a.H * a.Tq),
           .written = b.T(q + kv)};
 }
 
-Work WorkOf(const CrossEntropyArgs& a, DType dtype) {
+Work Count(const CrossEntropyArgs& a, DType dtype) {
   const double logits = Bytes(dtype).T(a.N * a.V);
-  return {.kernel = "cross_entropy",
-          .read = logits + Tokens(a.N),
-          .written = a.want_grad ? logits : 0};
+  return {.read = logits + Tokens(a.N), .written = a.want_grad ? logits : 0};
 }
+
+}  // namespace
+
+#define DELINK_WORK_OF(entry, Function)               \
+  Work WorkOf(const Function##Args& a, DType dtype) { \
+    Work work = Count(a, dtype);                      \
+    work.kernel = #entry;                             \
+    return work;                                      \
+  }
+DELINK_KERNELS(DELINK_WORK_OF)
+#undef DELINK_WORK_OF
 
 }  // namespace delink

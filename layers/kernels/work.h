@@ -12,7 +12,7 @@
 #pragma once
 
 #include "framework/tensor/dtype.h"
-#include "layers/kernels/arguments.h"
+#include "layers/kernels/kernels.h"
 
 namespace delink {
 
@@ -26,34 +26,9 @@ struct Work {
 };
 
 // Of a call with these arguments to the table of `dtype`.
-Work WorkOf(const MatmulArgs& a, DType dtype);
-Work WorkOf(const MatmulGeluArgs& a, DType dtype);
-Work WorkOf(const MatmulGeluBackwardArgs& a, DType dtype);
-Work WorkOf(const MatmulBiasGradArgs& a, DType dtype);
-Work WorkOf(const BiasGradArgs& a, DType dtype);
-Work WorkOf(const LayerNormForwardArgs& a, DType dtype);
-Work WorkOf(const LayerNormBackwardInputArgs& a, DType dtype);
-Work WorkOf(const LayerNormBackwardWeightArgs& a, DType dtype);
-Work WorkOf(const RmsNormForwardArgs& a, DType dtype);
-Work WorkOf(const RmsNormBackwardInputArgs& a, DType dtype);
-Work WorkOf(const RmsNormBackwardWeightArgs& a, DType dtype);
-Work WorkOf(const QkNormForwardArgs& a, DType dtype);
-Work WorkOf(const QkNormBackwardInputArgs& a, DType dtype);
-Work WorkOf(const QkNormBackwardWeightArgs& a, DType dtype);
-Work WorkOf(const GeluForwardArgs& a, DType dtype);
-Work WorkOf(const GeluBackwardArgs& a, DType dtype);
-Work WorkOf(const SwiGluForwardArgs& a, DType dtype);
-Work WorkOf(const SwiGluBackwardArgs& a, DType dtype);
-Work WorkOf(const RotaryArgs& a, DType dtype);
-Work WorkOf(const AddArgs& a, DType dtype);
-Work WorkOf(const AccumulateArgs& a, DType dtype);
-Work WorkOf(const RoundGradientArgs& a, DType dtype);
-Work WorkOf(const DropoutArgs& a, DType dtype);
-Work WorkOf(const EmbeddingForwardArgs& a, DType dtype);
-Work WorkOf(const EmbeddingBackwardWeightArgs& a, DType dtype);
-Work WorkOf(const EmbeddingBackwardPositionArgs& a, DType dtype);
-Work WorkOf(const AttentionForwardArgs& a, DType dtype);
-Work WorkOf(const AttentionBackwardArgs& a, DType dtype);
-Work WorkOf(const CrossEntropyArgs& a, DType dtype);
+#define DELINK_DECLARE_WORK(entry, Function) \
+  Work WorkOf(const Function##Args& a, DType dtype);
+DELINK_KERNELS(DELINK_DECLARE_WORK)
+#undef DELINK_DECLARE_WORK
 
 }  // namespace delink

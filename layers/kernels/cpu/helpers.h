@@ -4,7 +4,7 @@
 
 #include <cstdint>
 
-#include "layers/kernels/arguments.h"
+#include "layers/kernels/backend.h"
 #include "layers/kernels/cpu/threads.h"
 
 namespace delink::cpu {
@@ -14,10 +14,7 @@ inline constexpr int64_t kQueryTile = 64;
 inline constexpr int64_t kKeyTile = 64;
 
 // T is float or BFloat16, whose tiles need room as f32 too.
-template <typename T>
-int64_t AttentionForwardScratch(const AttentionForwardArgs&, int threads);
-template <typename T>
-int64_t AttentionBackwardScratch(const AttentionBackwardArgs&, int threads);
+DELINK_SCRATCH_BYTES(DELINK_DECLARE_SCRATCH)
 
 // How many threads may share `bytes` when each needs `bytes_per_thread`, at
 // most MaxThreads(). Checks that one fits.

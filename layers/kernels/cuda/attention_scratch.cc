@@ -5,6 +5,7 @@
 
 #include "framework/device/cuda/scratch.h"
 #include "framework/tensor/bfloat16.h"
+#include "layers/kernels/cuda/cuda.h"
 
 namespace delink::cuda {
 namespace {

@@ -1,5 +1,7 @@
-// The scratch of CUDA's attention as a pure function of the dimensions. Plain
-// C++ without CUDA: a plan is the same on a machine that has none.
+// The scratch of CUDA's attention as a pure function of the dimensions: what
+// AttentionForwardScratch and AttentionBackwardScratch (cuda.h) say, and of
+// what parts it is. Plain C++ without CUDA: a plan is the same on a machine
+// that has none.
 //
 // Our own kernels need no scratch. cuDNN's do for the backward pass in bf16:
 // its deterministic form keeps the gradient of every score of a call in memory,
@@ -11,12 +13,6 @@
 #include "layers/kernels/arguments.h"
 
 namespace delink::cuda {
-
-// T is float or BFloat16. See kernels.h; `threads` means nothing here.
-template <typename T>
-int64_t AttentionForwardScratch(const AttentionForwardArgs&, int threads);
-template <typename T>
-int64_t AttentionBackwardScratch(const AttentionBackwardArgs&, int threads);
 
 // Whether a bf16 call with these dimensions is cuDNN's, if there is a cuDNN.
 // Generation, which has a new Tk at each token, is not: cuDNN compiles a kernel

@@ -7,8 +7,7 @@
 #include <string>
 
 #include "framework/tensor/bfloat16.h"
-#include "layers/kernels/cuda/attention_scratch.h"
-#include "layers/kernels/kernels.h"
+#include "layers/kernels/backend.h"
 
 namespace delink::cuda {
 
@@ -25,71 +24,11 @@ std::string MissingLibrary();
 // why there is none and our own kernels, which are slower, do it.
 std::string OpenAttention(Stream&);
 
-template <typename T>
-void Matmul(Stream&, const MatmulArgs&);
-template <typename T>
-void MatmulGelu(Stream&, const MatmulGeluArgs&);
-template <typename T>
-void MatmulGeluBackward(Stream&, const MatmulGeluBackwardArgs&);
-template <typename T>
-void MatmulBiasGrad(Stream&, const MatmulBiasGradArgs&);
+DELINK_KERNELS(DELINK_DECLARE_KERNEL)
+DELINK_SCRATCH_BYTES(DELINK_DECLARE_SCRATCH)
+
 // Our own, for what cuBLASLt does not take.
 template <typename T>
 void TiledMatmul(Stream&, const MatmulArgs&);
-template <typename T>
-void BiasGrad(Stream&, const BiasGradArgs&);
-
-template <typename T>
-void LayerNormForward(Stream&, const LayerNormForwardArgs&);
-template <typename T>
-void LayerNormBackwardInput(Stream&, const LayerNormBackwardInputArgs&);
-template <typename T>
-void LayerNormBackwardWeight(Stream&, const LayerNormBackwardWeightArgs&);
-template <typename T>
-void RmsNormForward(Stream&, const RmsNormForwardArgs&);
-template <typename T>
-void RmsNormBackwardInput(Stream&, const RmsNormBackwardInputArgs&);
-template <typename T>
-void RmsNormBackwardWeight(Stream&, const RmsNormBackwardWeightArgs&);
-
-template <typename T>
-void QkNormForward(Stream&, const QkNormForwardArgs&);
-template <typename T>
-void QkNormBackwardInput(Stream&, const QkNormBackwardInputArgs&);
-template <typename T>
-void QkNormBackwardWeight(Stream&, const QkNormBackwardWeightArgs&);
-
-template <typename T>
-void GeluForward(Stream&, const GeluForwardArgs&);
-template <typename T>
-void GeluBackward(Stream&, const GeluBackwardArgs&);
-template <typename T>
-void SwiGluForward(Stream&, const SwiGluForwardArgs&);
-template <typename T>
-void SwiGluBackward(Stream&, const SwiGluBackwardArgs&);
-template <typename T>
-void Rotary(Stream&, const RotaryArgs&);
-template <typename T>
-void Add(Stream&, const AddArgs&);
-template <typename T>
-void Accumulate(Stream&, const AccumulateArgs&);
-void RoundGradient(Stream&, const RoundGradientArgs&);
-template <typename T>
-void Dropout(Stream&, const DropoutArgs&);
-
-template <typename T>
-void EmbeddingForward(Stream&, const EmbeddingForwardArgs&);
-template <typename T>
-void EmbeddingBackwardWeight(Stream&, const EmbeddingBackwardWeightArgs&);
-template <typename T>
-void EmbeddingBackwardPosition(Stream&, const EmbeddingBackwardPositionArgs&);
-
-template <typename T>
-void AttentionForward(Stream&, const AttentionForwardArgs&);
-template <typename T>
-void AttentionBackward(Stream&, const AttentionBackwardArgs&);
-
-template <typename T>
-void CrossEntropy(Stream&, const CrossEntropyArgs&);
 
 }  // namespace delink::cuda

@@ -57,6 +57,7 @@ void Accumulate(Stream& stream, const AccumulateArgs& s) {
   Map<Sum, DeviceType<T>>(stream, s.count, s.y, s.x, s.y);
 }
 
+template <typename T>  // the same for both
 void RoundGradient(Stream& stream, const RoundGradientArgs& s) {
   if (s.count == 0) return;
   constexpr int kSize = Pack<__nv_bfloat16>::kSize;
@@ -71,7 +72,8 @@ void RoundGradient(Stream& stream, const RoundGradientArgs& s) {
   template void GeluForward<T>(Stream&, const GeluForwardArgs&);   \
   template void GeluBackward<T>(Stream&, const GeluBackwardArgs&); \
   template void Add<T>(Stream&, const AddArgs&);                   \
-  template void Accumulate<T>(Stream&, const AccumulateArgs&);
+  template void Accumulate<T>(Stream&, const AccumulateArgs&);     \
+  template void RoundGradient<T>(Stream&, const RoundGradientArgs&);
 DELINK_INSTANTIATE(float)
 DELINK_INSTANTIATE(BFloat16)
 #undef DELINK_INSTANTIATE

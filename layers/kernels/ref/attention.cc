@@ -135,17 +135,26 @@ void AttentionBackward(Stream&, const AttentionBackwardArgs& s) {
   }
 }
 
-int64_t AttentionForwardScratch(const AttentionForwardArgs&, int) { return 0; }
+template <typename T>
+int64_t AttentionForwardScratch(const AttentionForwardArgs&, int) {
+  return 0;
+}
+
+template <typename T>
 int64_t AttentionBackwardScratch(const AttentionBackwardArgs&, int) {
   return 0;
 }
 
-template void AttentionForward<float>(Stream&, const AttentionForwardArgs&);
-template void AttentionForward<double>(Stream&, const AttentionForwardArgs&);
-template void AttentionForward<BFloat16>(Stream&, const AttentionForwardArgs&);
-template void AttentionBackward<float>(Stream&, const AttentionBackwardArgs&);
-template void AttentionBackward<double>(Stream&, const AttentionBackwardArgs&);
-template void AttentionBackward<BFloat16>(Stream&,
-                                          const AttentionBackwardArgs&);
+#define DELINK_INSTANTIATE(T)                                                \
+  template void AttentionForward<T>(Stream&, const AttentionForwardArgs&);   \
+  template void AttentionBackward<T>(Stream&, const AttentionBackwardArgs&); \
+  template int64_t AttentionForwardScratch<T>(const AttentionForwardArgs&,   \
+                                              int);                          \
+  template int64_t AttentionBackwardScratch<T>(const AttentionBackwardArgs&, \
+                                               int);
+DELINK_INSTANTIATE(float)
+DELINK_INSTANTIATE(double)
+DELINK_INSTANTIATE(BFloat16)
+#undef DELINK_INSTANTIATE
 
 }  // namespace delink::ref

@@ -129,12 +129,11 @@ TEST(TimedDevice, HasEveryKernelOfTheCpu) {
     const Kernels* const timed = FindKernels(DeviceKind::kTimedCpu, dtype);
     ASSERT_EQ(cpu == nullptr, timed == nullptr) << ToString(dtype);
     if (cpu == nullptr) continue;
-    // A table is nothing but pointers.
-    constexpr size_t kEntries = sizeof(Kernels) / sizeof(void (*)());
-    const auto* const entries = reinterpret_cast<void (*const*)()>(timed);
-    for (size_t i = 0; i < kEntries; ++i) {
-      EXPECT_NE(entries[i], nullptr) << ToString(dtype) << " entry " << i;
-    }
+#define DELINK_EXPECT(entry, Function) \
+  EXPECT_NE(timed->entry, nullptr) << ToString(dtype) << " " #entry;
+    DELINK_KERNELS(DELINK_EXPECT)
+    DELINK_SCRATCH_BYTES(DELINK_EXPECT)
+#undef DELINK_EXPECT
   }
   EXPECT_EQ(FindKernels(DeviceKind::kTimedCpu, DType::kI32), nullptr);
 }

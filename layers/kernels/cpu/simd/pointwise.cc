@@ -95,6 +95,7 @@ void Accumulate(Stream& stream, const AccumulateArgs& s) {
   Add<T>(stream, {.count = s.count, .a = s.y, .b = s.x, .y = s.y});
 }
 
+template <typename T>  // the same for both
 void RoundGradient(Stream&, const RoundGradientArgs& s) {
   ForBlocks(s.count, [&](int64_t first, int64_t count) {
     const float* x = static_cast<const float*>(s.x) + first;
@@ -113,5 +114,7 @@ template void Add<float>(Stream&, const AddArgs&);
 template void Add<BFloat16>(Stream&, const AddArgs&);
 template void Accumulate<float>(Stream&, const AccumulateArgs&);
 template void Accumulate<BFloat16>(Stream&, const AccumulateArgs&);
+template void RoundGradient<float>(Stream&, const RoundGradientArgs&);
+template void RoundGradient<BFloat16>(Stream&, const RoundGradientArgs&);
 
 }  // namespace delink::cpu::DELINK_SIMD
