@@ -1,6 +1,7 @@
 #include "framework/optim/adafactor.h"
 
 #include <algorithm>
+#include <cstdint>
 #include <utility>
 #include <vector>
 

@@ -1,4 +1,4 @@
-#include "framework/optim/kernels.h"
+#include "framework/optim/find_kernels.h"
 
 namespace delink {
 

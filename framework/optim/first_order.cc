@@ -1,5 +1,6 @@
 #include "framework/optim/first_order.h"
 
+#include <cstdint>
 #include <utility>
 #include <vector>
 

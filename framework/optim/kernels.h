@@ -9,51 +9,46 @@
 // elementwise update, or of a block's sum, is a function of its element (or
 // block) alone, so that cutting a range anywhere changes no bit. Sums over
 // whole matrices have the order that the arguments state.
+//
+// All kernels are in one list, DELINK_OPTIM_KERNELS, of which every table and
+// every backend's declarations are made. A new one is its line there, its
+// arguments, and a function of its name in cpu/ and cuda/; where one is
+// missing, no program links.
 #pragma once
 
-#include <cstdint>
-
-#include "framework/device/backend.h"
 #include "framework/optim/arguments.h"
 #include "framework/optim/matrix_arguments.h"
-#include "framework/tensor/dtype.h"
 
 namespace delink {
 
+class Stream;
+
+// KERNEL(entry, Function, Args): the table's `entry` is Function<T> of cpu/ and
+// Function of cuda/, void(Stream&, const Args&).
+#define DELINK_OPTIM_KERNELS(KERNEL)                                      \
+  /* The norm of all gradients, and what follows from it for the step. */ \
+  KERNEL(sum_squares, SumSquares, SumSquaresArgs)                         \
+  KERNEL(finish_norm, FinishNorm, FinishNormArgs)                         \
+  KERNEL(sums_tail, SumsTail, SumsTailArgs)                               \
+  /* Updates of one pass. */                                              \
+  KERNEL(adamw, AdamW, AdamWArgs)                                         \
+  KERNEL(sgd, Sgd, SgdArgs)                                               \
+  KERNEL(lion, Lion, LionArgs)                                            \
+  /* Muon, between whose two ends matrices are multiplied. */             \
+  KERNEL(muon_momentum, MuonMomentum, MuonMomentumArgs)                   \
+  KERNEL(muon_normalize, MuonNormalize, MuonNormalizeArgs)                \
+  KERNEL(scale_add, ScaleAdd, ScaleAddArgs)                               \
+  KERNEL(muon_step, MuonStep, MuonStepArgs)                               \
+  /* Adafactor. */                                                        \
+  KERNEL(column_squares, ColumnSquares, ColumnSquaresArgs)                \
+  KERNEL(adafactor_factors, AdafactorFactors, AdafactorArgs)              \
+  KERNEL(adafactor_sums, AdafactorSums, AdafactorArgs)                    \
+  KERNEL(adafactor_step, AdafactorStep, AdafactorArgs)
+
 struct OptimKernels {
-  void (*adamw)(Stream&, const AdamWArgs&);
-  void (*sum_squares)(Stream&, const SumSquaresArgs&);
-  void (*finish_norm)(Stream&, const FinishNormArgs&);
-  void (*sums_tail)(Stream&, const SumsTailArgs&);
-  void (*sgd)(Stream&, const SgdArgs&);
-  void (*lion)(Stream&, const LionArgs&);
-  void (*muon_momentum)(Stream&, const MuonMomentumArgs&);
-  void (*muon_normalize)(Stream&, const MuonNormalizeArgs&);
-  void (*scale_add)(Stream&, const ScaleAddArgs&);
-  void (*muon_step)(Stream&, const MuonStepArgs&);
-  void (*column_squares)(Stream&, const ColumnSquaresArgs&);
-  void (*adafactor_factors)(Stream&, const AdafactorArgs&);
-  void (*adafactor_sums)(Stream&, const AdafactorArgs&);
-  void (*adafactor_step)(Stream&, const AdafactorArgs&);
+#define DELINK_ENTRY(entry, Function, Args) void (*entry)(Stream&, const Args&);
+  DELINK_OPTIM_KERNELS(DELINK_ENTRY)
+#undef DELINK_ENTRY
 };
-
-// Null when this build has no kernels for the pair (f32 and f64 on the CPU; on
-// meta they do nothing).
-const OptimKernels* FindOptimKernels(DeviceKind device, DType dtype);
-
-namespace cpu {
-const OptimKernels* OptimTable(DType dtype);
-
-// The same f32 step limited to one instruction set, for tests: 0 the baseline,
-// 1 AVX2, 2 AVX-512. False when this machine does not have it.
-bool AdamWF32With(int instructions, const AdamWArgs& args);
-bool SumSquaresF32With(int instructions, const SumSquaresArgs& args);
-}  // namespace cpu
-namespace meta {
-const OptimKernels* OptimTable(DType dtype);
-}  // namespace meta
-namespace cuda {
-const OptimKernels* OptimTable(DType dtype);
-}  // namespace cuda
 
 }  // namespace delink

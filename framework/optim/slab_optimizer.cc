@@ -2,7 +2,7 @@
 
 #include <cmath>
 
-#include "framework/optim/kernels.h"
+#include "framework/optim/find_kernels.h"
 
 namespace delink {
 namespace {

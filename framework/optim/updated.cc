@@ -1,6 +1,7 @@
 #include "framework/optim/updated.h"
 
 #include "framework/base/check.h"
+#include "framework/optim/find_kernels.h"
 
 namespace delink {
 

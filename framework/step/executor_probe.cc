@@ -2,9 +2,10 @@
 // they are made, so it never holds one layer's alone; a probe runs one
 // micro-batch and lets each visit write its own to scratch memory.
 #include <algorithm>
+#include <cstdint>
 
 #include "framework/base/status_macros.h"
-#include "framework/optim/kernels.h"
+#include "framework/optim/find_kernels.h"
 #include "framework/step/executor_state.h"
 
 namespace delink {

@@ -3,6 +3,7 @@
 #include <memory>
 
 #include "framework/base/check.h"
+#include "framework/optim/find_kernels.h"
 #include "layers/kernels/find_kernels.h"
 #include "layers/ops/rotary.h"
 #include "recipes/models/llama_config.h"

@@ -4,6 +4,7 @@
 #include <functional>
 
 #include "framework/base/status_macros.h"
+#include "framework/optim/find_kernels.h"
 #include "layers/kernels/find_kernels.h"
 #include "recipes/record/machine_peak.h"
 

@@ -6,6 +6,7 @@
 
 #include "framework/optim/cpu/cpu_kernels.h"
 #include "framework/optim/cpu/elementwise.h"
+#include "framework/optim/find_kernels.h"
 #include "framework/optim/slab_optimizer.h"
 #include "framework/tensor/master.h"
 
@@ -145,6 +146,7 @@ bool SumSquaresF32With(int instructions, const SumSquaresArgs& args) {
   return true;
 }
 
+template <typename T>  // all sums are f64
 void FinishNorm(Stream&, const FinishNormArgs& a) {
   double squares = 0;
   for (int64_t i = 0; i < a.n; ++i) squares += a.sums[i];
@@ -165,10 +167,16 @@ void FinishNorm(Stream&, const FinishNormArgs& a) {
   control.clip_factor = control.skip != 0 ? 0 : factor / control.tokens;
 }
 
+template <typename T>
 void SumsTail(Stream&, const SumsTailArgs& a) {
   a.tail[0] = *a.loss_sum;
   a.tail[1] = static_cast<double>(*a.tokens);
   a.tail[2] = a.votes;
 }
+
+template void FinishNorm<float>(Stream&, const FinishNormArgs&);
+template void FinishNorm<double>(Stream&, const FinishNormArgs&);
+template void SumsTail<float>(Stream&, const SumsTailArgs&);
+template void SumsTail<double>(Stream&, const SumsTailArgs&);
 
 }  // namespace delink::cpu

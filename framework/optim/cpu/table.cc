@@ -1,23 +1,13 @@
 #include "framework/optim/cpu/cpu_kernels.h"
+#include "framework/optim/find_kernels.h"
 
 namespace delink::cpu {
 namespace {
 
+#define DELINK_OF_T(entry, Function, Args) .entry = Function<T>,
 template <typename T>
-constexpr OptimKernels kTable = {.adamw = AdamW<T>,
-                                 .sum_squares = SumSquares<T>,
-                                 .finish_norm = FinishNorm,
-                                 .sums_tail = SumsTail,
-                                 .sgd = Sgd<T>,
-                                 .lion = Lion<T>,
-                                 .muon_momentum = MuonMomentum<T>,
-                                 .muon_normalize = MuonNormalize<T>,
-                                 .scale_add = ScaleAdd<T>,
-                                 .muon_step = MuonStep<T>,
-                                 .column_squares = ColumnSquares<T>,
-                                 .adafactor_factors = AdafactorFactors<T>,
-                                 .adafactor_sums = AdafactorSums<T>,
-                                 .adafactor_step = AdafactorStep<T>};
+constexpr OptimKernels kTable = {DELINK_OPTIM_KERNELS(DELINK_OF_T)};
+#undef DELINK_OF_T
 
 }  // namespace
 

@@ -1,5 +1,5 @@
 // A build without CUDA: no kernels for its devices.
-#include "framework/optim/kernels.h"
+#include "framework/optim/find_kernels.h"
 
 namespace delink::cuda {
 

@@ -10,7 +10,7 @@
 
 #include "framework/base/rng.h"
 #include "framework/optim/adamw.h"
-#include "framework/optim/kernels.h"
+#include "framework/optim/find_kernels.h"
 #include "framework/tensor/bfloat16.h"
 #include "tests/framework/module/toy_model.h"
 #include "tests/framework/optim/adamw_planes.h"

@@ -5,7 +5,7 @@
 #include <limits>
 #include <vector>
 
-#include "framework/optim/kernels.h"
+#include "framework/optim/find_kernels.h"
 #include "framework/tensor/bfloat16.h"
 #include "tests/framework/optim/adamw_planes.h"
 #include "tests/framework/optim/optim_on_cuda.h"

@@ -9,6 +9,8 @@
 #include <memory>
 #include <utility>
 
+#include "framework/optim/find_kernels.h"
+
 namespace delink::testing {
 namespace {
 

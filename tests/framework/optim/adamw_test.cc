@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "framework/base/rng.h"
-#include "framework/optim/kernels.h"
+#include "framework/optim/find_kernels.h"
 #include "tests/framework/module/toy_model.h"
 #include "tests/framework/optim/adamw_planes.h"
 

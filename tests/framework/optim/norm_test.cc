@@ -5,7 +5,7 @@
 #include <limits>
 
 #include "framework/base/rng.h"
-#include "framework/optim/kernels.h"
+#include "framework/optim/find_kernels.h"
 #include "framework/optim/slab_optimizer.h"
 #include "tests/framework/module/toy_model.h"
 

@@ -5,7 +5,7 @@
 
 #include <memory>
 
-#include "framework/optim/kernels.h"
+#include "framework/optim/find_kernels.h"
 #include "tests/testing/device_array.h"
 #include "tests/testing/on_cuda.h"
 
