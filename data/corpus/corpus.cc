@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <limits>
-#include <mutex>
 #include <optional>
 #include <utility>
 #include <vector>
@@ -11,6 +10,7 @@
 #include "data/corpus/format.h"
 #include "framework/base/check.h"
 #include "framework/base/file.h"
+#include "framework/base/mutex.h"
 #include "framework/base/sha256.h"
 #include "framework/base/status_macros.h"
 #include "framework/hdf5/hdf5.h"
@@ -113,13 +113,16 @@ struct Corpus::State {
   std::string digest;
   std::vector<int64_t> shard_ends;  // [shards], global
 
-  std::mutex mutex;  // guards what follows
-  std::optional<hdf5::Dataset> document_starts;
-  std::vector<std::optional<hdf5::Dataset>> shards;
-  std::vector<size_t> open;  // the open shards, longest open first
+  Mutex mutex;
+  std::optional<hdf5::Dataset> document_starts ABSL_GUARDED_BY(mutex);
+  std::vector<std::optional<hdf5::Dataset>> shards ABSL_GUARDED_BY(mutex);
+  // The open shards, longest open first.
+  std::vector<size_t> open ABSL_GUARDED_BY(mutex);
 
-  absl::Status ReadIndex(hdf5::File& index);
-  absl::StatusOr<const hdf5::Dataset*> Shard(size_t shard);
+  absl::Status ReadIndex(hdf5::File& index)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex);
+  absl::StatusOr<const hdf5::Dataset*> Shard(size_t shard)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex);
 };
 
 absl::Status Corpus::State::ReadIndex(hdf5::File& index) {
@@ -194,7 +197,10 @@ absl::StatusOr<Corpus> Corpus::Open(const std::string& dir,
       hdf5::File index,
       hdf5::File::OpenReadOnly(JoinPath(dir, format::kIndexFile),
                                format::kShards));
-  DELINK_RETURN_IF_ERROR(state->ReadIndex(index));
+  {
+    const MutexLock lock(state->mutex);
+    DELINK_RETURN_IF_ERROR(state->ReadIndex(index));
+  }
   return Corpus(std::move(state));
 }
 
@@ -229,7 +235,7 @@ absl::Status Corpus::Read(int64_t begin, int64_t count, int32_t* ids) const {
   size_t shard = static_cast<size_t>(
       std::upper_bound(ends.begin(), ends.end(), begin) - ends.begin());
   std::vector<uint16_t> narrow;
-  const std::lock_guard<std::mutex> lock(state_->mutex);
+  const MutexLock lock(state_->mutex);
   for (; count > 0; ++shard) {
     const int64_t first = shard == 0 ? 0 : ends[shard - 1];
     const int64_t part = std::min(count, ends[shard] - begin);
@@ -260,7 +266,7 @@ absl::Status Corpus::Read(int64_t begin, int64_t count, int32_t* ids) const {
 
 absl::Status Corpus::ReadDocumentStarts(int64_t begin, int64_t count,
                                         int64_t* starts) const {
-  const std::lock_guard<std::mutex> lock(state_->mutex);
+  const MutexLock lock(state_->mutex);
   DELINK_RETURN_IF_ERROR(state_->document_starts->Read(begin, count, starts));
   for (int64_t i = 0; i < count; ++i) {
     if (0 <= starts[i] && starts[i] < tokens()) continue;

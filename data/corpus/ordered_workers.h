@@ -15,12 +15,13 @@
 #include <deque>
 #include <functional>
 #include <memory>
-#include <mutex>
 #include <thread>
+#include <unordered_set>
 #include <utility>
 #include <vector>
 
 #include "framework/base/check.h"
+#include "framework/base/mutex.h"
 
 namespace delink {
 
@@ -39,7 +40,7 @@ class OrderedWorkers {
   // Jobs that no thread has begun are dropped.
   ~OrderedWorkers() {
     {
-      const std::lock_guard<std::mutex> lock(mutex_);
+      const MutexLock lock(mutex_);
       closing_ = true;
     }
     job_there_.notify_all();
@@ -54,17 +55,14 @@ class OrderedWorkers {
 
   void Push(Job job) {
     DELINK_CHECK(!full());
-    held_.push_back(std::make_unique<Slot>());
-    Slot& slot = *held_.back();
-    slot.job = std::move(job);
+    held_.push_back(std::make_unique<Job>(std::move(job)));
     if (threads_.empty()) {
-      work_(slot.job);
-      slot.done = true;
+      work_(*held_.back());
       return;
     }
     {
-      const std::lock_guard<std::mutex> lock(mutex_);
-      waiting_.push_back(&slot);
+      const MutexLock lock(mutex_);
+      waiting_.push_back(held_.back().get());
     }
     job_there_.notify_one();
   }
@@ -72,46 +70,43 @@ class OrderedWorkers {
   // The job pushed first of those held, once it is done.
   Job Pop() {
     DELINK_CHECK(!empty());
-    Slot& slot = *held_.front();
-    {
-      std::unique_lock<std::mutex> lock(mutex_);
-      job_done_.wait(lock, [&] { return slot.done; });
+    if (!threads_.empty()) {
+      MutexLock lock(mutex_);
+      while (done_.erase(held_.front().get()) == 0) lock.Wait(job_done_);
     }
-    Job job = std::move(slot.job);
+    Job job = std::move(*held_.front());
     held_.pop_front();
     return job;
   }
 
  private:
-  struct Slot {
-    Job job;
-    bool done = false;
-  };
-
   void Loop() {
-    std::unique_lock<std::mutex> lock(mutex_);
     while (true) {
-      job_there_.wait(lock, [&] { return closing_ || !waiting_.empty(); });
-      if (closing_) return;
-      Slot* slot = waiting_.front();
-      waiting_.pop_front();
-      lock.unlock();
-      work_(slot->job);
-      lock.lock();
-      slot->done = true;
+      Job* job = nullptr;
+      {
+        MutexLock lock(mutex_);
+        while (!closing_ && waiting_.empty()) lock.Wait(job_there_);
+        if (closing_) return;
+        job = waiting_.front();
+        waiting_.pop_front();
+      }
+      work_(*job);
+      const MutexLock lock(mutex_);
+      done_.insert(job);
       job_done_.notify_one();
     }
   }
 
   const std::function<void(Job&)> work_;
   const size_t capacity_;
-  std::deque<std::unique_ptr<Slot>> held_;  // the caller's alone
+  std::deque<std::unique_ptr<Job>> held_;  // the caller's alone
 
-  std::mutex mutex_;  // guards what follows, and Slot::done
+  Mutex mutex_;
   std::condition_variable job_there_;
   std::condition_variable job_done_;
-  std::deque<Slot*> waiting_;
-  bool closing_ = false;
+  std::deque<Job*> waiting_ ABSL_GUARDED_BY(mutex_);
+  std::unordered_set<const Job*> done_ ABSL_GUARDED_BY(mutex_);
+  bool closing_ ABSL_GUARDED_BY(mutex_) = false;
 
   std::vector<std::thread> threads_;
 };

@@ -5,7 +5,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
-#include <mutex>
 #include <span>
 #include <string>
 #include <string_view>
@@ -14,6 +13,7 @@
 
 #include "absl/container/flat_hash_map.h"
 #include "absl/strings/string_view.h"
+#include "framework/base/mutex.h"
 
 namespace delink {
 
@@ -55,20 +55,20 @@ template <typename Item>
 class IdleOnes {
  public:
   std::unique_ptr<Item> Take() {
-    const std::lock_guard<std::mutex> lock(mutex_);
+    const MutexLock lock(mutex_);
     if (idle_.empty()) return std::make_unique<Item>();
     std::unique_ptr<Item> item = std::move(idle_.back());
     idle_.pop_back();
     return item;
   }
   void GiveBack(std::unique_ptr<Item> item) {
-    const std::lock_guard<std::mutex> lock(mutex_);
+    const MutexLock lock(mutex_);
     idle_.push_back(std::move(item));
   }
 
  private:
-  std::mutex mutex_;
-  std::vector<std::unique_ptr<Item>> idle_;
+  Mutex mutex_;
+  std::vector<std::unique_ptr<Item>> idle_ ABSL_GUARDED_BY(mutex_);
 };
 
 }  // namespace delink

@@ -4,16 +4,16 @@
 
 #include <atomic>
 #include <cstdio>
-#include <mutex>
 
+#include "framework/base/mutex.h"
 #include "framework/base/printable.h"
 
 namespace delink {
 namespace {
 
 struct Sink {
-  std::mutex mutex;
-  std::FILE* file = nullptr;  // guarded by mutex
+  Mutex mutex;
+  std::FILE* file ABSL_GUARDED_BY(mutex) = nullptr;
   std::atomic<int> rank{0};
   std::atomic<LogLevel> level{LogLevel::kInfo};
   std::atomic<void (*)()> hook{nullptr};
@@ -47,7 +47,7 @@ void SetLogTerminalHook(void (*hook)()) { TheSink().hook = hook; }
 
 bool SetLogFile(const std::string& path) {
   Sink& sink = TheSink();
-  const std::lock_guard lock(sink.mutex);
+  const MutexLock lock(sink.mutex);
   if (sink.file != nullptr) std::fclose(sink.file);
   sink.file = path.empty() ? nullptr : std::fopen(path.c_str(), "ae");
   return path.empty() || sink.file != nullptr;
@@ -68,7 +68,7 @@ void LogLine(LogLevel level, std::string_view text, std::string_view shown) {
     const std::string line = prefix + Printable(what) + '\n';
     std::fwrite(line.data(), 1, line.size(), file);
   };
-  const std::lock_guard lock(sink.mutex);
+  const MutexLock lock(sink.mutex);
   if (void (*hook)() = sink.hook.load(); hook != nullptr) hook();
   write(stderr, shown);
   if (sink.file != nullptr) {

@@ -84,7 +84,7 @@ class ThreadCommunicator : public Communicator {
 
   void Abort(int, std::string_view message) override {
     ThreadFamily& family = group_->family();
-    std::lock_guard lock(family.mutex);
+    const MutexLock lock(family.mutex);
     family.Fail(absl::StatusCode::kAborted,
                 absl::StrFormat("rank %d: %s", rank_, message));
   }
@@ -95,7 +95,8 @@ class ThreadCommunicator : public Communicator {
 };
 
 // Whether a rank only hands on what all ranks were told.
-bool IsFailure(const absl::Status& status, const ThreadFamily& family) {
+bool IsFailure(const absl::Status& status, const ThreadFamily& family)
+    ABSL_EXCLUSIVE_LOCKS_REQUIRED(family.mutex) {
   return family.failed && status.message() == family.message;
 }
 
@@ -114,7 +115,7 @@ absl::Status RunRanks(
       comm::ThreadCommunicator communicator(group, rank);
       const absl::Status status = rank_main(communicator);
       if (status.ok()) return;
-      std::lock_guard lock(family->mutex);
+      const MutexLock lock(family->mutex);
       failed = true;
       if (comm::IsFailure(status, *family)) return;
       const std::string message(status.message());
@@ -123,6 +124,7 @@ absl::Status RunRanks(
     });
   }
   for (std::thread& thread : threads) thread.join();
+  const MutexLock lock(family->mutex);
   return failed ? family->Failure() : absl::OkStatus();
 }
 

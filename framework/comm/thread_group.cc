@@ -21,7 +21,7 @@ class ThreadPending : public Pending {
  private:
   absl::StatusOr<bool> Poll() override {
     ThreadFamily& family = group_->family();
-    std::lock_guard lock(family.mutex);
+    const MutexLock lock(family.mutex);
     switch (operation_->state) {
       case Operation::State::kDone:
         return true;
@@ -159,7 +159,7 @@ std::unique_ptr<Pending> ThreadGroup::Post(const Signature& signature,
   OperationPtr operation;
   bool run = false;
   {
-    std::lock_guard lock(family_->mutex);
+    const MutexLock lock(family_->mutex);
     const int64_t number = posted_[part.rank]++;
     OperationPtr& entry = waiting_[number];
     if (entry == nullptr) {
@@ -196,7 +196,7 @@ std::unique_ptr<Pending> ThreadGroup::PostTransfer(const Signature& signature,
   OperationPtr operation;
   bool run = false;
   {
-    std::lock_guard lock(family_->mutex);
+    const MutexLock lock(family_->mutex);
     // All that wait in a queue are of the same side.
     auto& queue = transfers_[{source, target, tag}];
     if (queue.empty() || queue.front()->parts.front().rank == part.rank) {
@@ -223,7 +223,7 @@ std::unique_ptr<Pending> ThreadGroup::PostTransfer(const Signature& signature,
 std::unique_ptr<Pending> ThreadGroup::Finish(OperationPtr operation, bool run) {
   if (run) {
     Run(*operation);
-    std::lock_guard lock(family_->mutex);
+    const MutexLock lock(family_->mutex);
     operation->state = Operation::State::kDone;
   }
   return std::make_unique<ThreadPending>(shared_from_this(),
@@ -288,7 +288,7 @@ void ThreadGroup::Split(Operation& operation) {
 }
 
 void ThreadGroup::Leave(int rank) {
-  std::lock_guard lock(family_->mutex);
+  const MutexLock lock(family_->mutex);
   left_[rank] = true;
   for (const auto& [number, operation] : waiting_) {
     if (number < posted_[rank]) continue;

@@ -6,13 +6,13 @@
 #include <deque>
 #include <map>
 #include <memory>
-#include <mutex>
 #include <string>
 #include <string_view>
 #include <tuple>
 #include <vector>
 
 #include "absl/status/status.h"
+#include "framework/base/mutex.h"
 #include "framework/comm/communicator.h"
 
 namespace delink::comm {
@@ -20,17 +20,18 @@ namespace delink::comm {
 // Shared by a communicator and everything split from it, so that a failure
 // reaches ranks wherever they wait. Its mutex guards all of them.
 struct ThreadFamily {
-  std::mutex mutex;
-  bool failed = false;
-  bool by_leaving = false;
+  Mutex mutex;
+  bool failed ABSL_GUARDED_BY(mutex) = false;
+  bool by_leaving ABSL_GUARDED_BY(mutex) = false;
   // Not a Status: its reference count would be shared between threads.
-  absl::StatusCode code = absl::StatusCode::kOk;
-  std::string message;
+  absl::StatusCode code ABSL_GUARDED_BY(mutex) = absl::StatusCode::kOk;
+  std::string message ABSL_GUARDED_BY(mutex);
 
   // The first failure stays, except that a rank which left is only the
-  // consequence of what the rank then reports. The mutex is held.
-  void Fail(absl::StatusCode error, std::string_view text);
-  absl::Status Failure() const;
+  // consequence of what the rank then reports.
+  void Fail(absl::StatusCode error, std::string_view text)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex);
+  absl::Status Failure() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex);
 };
 
 enum class OperationKind {
@@ -93,18 +94,21 @@ class ThreadGroup : public std::enable_shared_from_this<ThreadGroup> {
   void Run(Operation& operation);
   void Split(Operation& operation);
 
-  // These two with the mutex held.
   void FailMismatch(std::string_view name, const Operation& operation,
-                    const Signature& other, int rank);
-  void FailLeft(int rank, int waiting, std::string_view name);
+                    const Signature& other, int rank)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(family_->mutex);
+  void FailLeft(int rank, int waiting, std::string_view name)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(family_->mutex);
 
   const std::shared_ptr<ThreadFamily> family_;
   const int size_;
-  // All below: under family_->mutex.
-  std::vector<int64_t> posted_;  // by rank: how many collectives
-  std::vector<bool> left_;
-  std::map<int64_t, OperationPtr> waiting_;  // by number
-  std::map<std::tuple<int, int, int>, std::deque<OperationPtr>> transfers_;
+  // By rank: how many collectives.
+  std::vector<int64_t> posted_ ABSL_GUARDED_BY(family_->mutex);
+  std::vector<bool> left_ ABSL_GUARDED_BY(family_->mutex);
+  // By number.
+  std::map<int64_t, OperationPtr> waiting_ ABSL_GUARDED_BY(family_->mutex);
+  std::map<std::tuple<int, int, int>, std::deque<OperationPtr>> transfers_
+      ABSL_GUARDED_BY(family_->mutex);
 };
 
 // What Split exchanges: Part::send is a SplitRequest, Part::recv a SplitResult.

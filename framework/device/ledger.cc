@@ -10,7 +10,7 @@ namespace delink {
 
 void MemoryLedger::Take(const void* key, int64_t bytes, std::string_view name) {
   const std::string_view kind = name.substr(0, name.find(" of "));
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   auto found = kinds_.find(kind);
   if (found == kinds_.end()) {
     found = kinds_.emplace(std::string(kind), entries_.size()).first;
@@ -28,7 +28,7 @@ void MemoryLedger::Take(const void* key, int64_t bytes, std::string_view name) {
 }
 
 void MemoryLedger::Give(const void* key) {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   const auto found = blocks_.find(key);
   DELINK_CHECK(found != blocks_.end()) << "memory that was not taken";
   Entry& entry = entries_[found->second.kind];
@@ -39,19 +39,19 @@ void MemoryLedger::Give(const void* key) {
 }
 
 int64_t MemoryLedger::bytes() const {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   return bytes_;
 }
 int64_t MemoryLedger::highest() const {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   return highest_;
 }
 int64_t MemoryLedger::takes() const {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   return takes_;
 }
 std::vector<MemoryLedger::Entry> MemoryLedger::entries() const {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   return entries_;
 }
 

@@ -7,11 +7,12 @@
 
 #include <cstdint>
 #include <map>
-#include <mutex>
 #include <string>
 #include <string_view>
 #include <unordered_map>
 #include <vector>
+
+#include "framework/base/mutex.h"
 
 namespace delink {
 
@@ -44,11 +45,13 @@ class MemoryLedger {
     size_t kind;
     int64_t bytes;
   };
-  mutable std::mutex mutex_;  // of all that follows
-  std::vector<Entry> entries_;
-  std::map<std::string, size_t, std::less<>> kinds_;
-  std::unordered_map<const void*, Block> blocks_;
-  int64_t bytes_ = 0, highest_ = 0, takes_ = 0;
+  mutable Mutex mutex_;
+  std::vector<Entry> entries_ ABSL_GUARDED_BY(mutex_);
+  std::map<std::string, size_t, std::less<>> kinds_ ABSL_GUARDED_BY(mutex_);
+  std::unordered_map<const void*, Block> blocks_ ABSL_GUARDED_BY(mutex_);
+  int64_t bytes_ ABSL_GUARDED_BY(mutex_) = 0;
+  int64_t highest_ ABSL_GUARDED_BY(mutex_) = 0;
+  int64_t takes_ ABSL_GUARDED_BY(mutex_) = 0;
 };
 
 }  // namespace delink

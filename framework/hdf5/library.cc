@@ -12,8 +12,8 @@ namespace delink::hdf5 {
 namespace {
 
 // The library is process-wide state, hence so is what guards it.
-std::mutex& LibraryMutex() {
-  static std::mutex mutex;
+Mutex& LibraryMutex() {
+  static Mutex mutex;
   return mutex;
 }
 

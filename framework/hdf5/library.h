@@ -4,12 +4,12 @@
 
 #include <hdf5.h>
 
-#include <mutex>
 #include <string>
 #include <string_view>
 #include <utility>
 
 #include "absl/status/status.h"
+#include "framework/base/mutex.h"
 #include "framework/hdf5/hdf5.h"
 
 namespace delink::hdf5 {
@@ -21,7 +21,7 @@ class Session {
   Session();
 
  private:
-  std::lock_guard<std::mutex> lock_;
+  MutexLock<std::mutex> lock_;
 };
 
 // An identifier and the function that closes it. Lives within a Session.

@@ -23,7 +23,7 @@ LaneRunner::LaneRunner(const Program& program, const Analysis& analysis,
 
 LaneRunner::~LaneRunner() {
   {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     stop_ = true;
   }
   changed_.notify_all();
@@ -41,15 +41,14 @@ bool LaneRunner::Ready(int32_t index, int64_t step) const {
 
 absl::Status LaneRunner::RunOne(int32_t index, int64_t step, int64_t name) {
   {
-    std::unique_lock lock(mutex_);
-    changed_.wait(lock,
-                  [&] { return stop_ || !status_.ok() || Ready(index, step); });
+    MutexLock lock(mutex_);
+    while (!stop_ && status_.ok() && !Ready(index, step)) lock.Wait(changed_);
     if (!status_.ok()) return status_;
     if (stop_) return absl::CancelledError("the lanes are shutting down");
   }
   absl::Status status = execute_(index, name);
   {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     done_[static_cast<size_t>(index)] = step;
     if (!status.ok() && status_.ok()) status_ = status;
   }
@@ -62,9 +61,8 @@ void LaneRunner::RunLane() {
   for (int64_t step = 1;; ++step) {
     int64_t name = 0;
     {
-      std::unique_lock lock(mutex_);
-      changed_.wait(lock,
-                    [&] { return stop_ || !status_.ok() || step_ >= step; });
+      MutexLock lock(mutex_);
+      while (!stop_ && status_.ok() && step_ < step) lock.Wait(changed_);
       if (stop_ || !status_.ok()) return;
       name = names_.front();
       names_.pop_front();
@@ -73,7 +71,7 @@ void LaneRunner::RunLane() {
       if (!RunOne(index, step, name).ok()) return;
     }
     {
-      const std::lock_guard lock(mutex_);
+      const MutexLock lock(mutex_);
       lane_step_ = step;
     }
     changed_.notify_all();
@@ -83,7 +81,7 @@ void LaneRunner::RunLane() {
 absl::Status LaneRunner::RunStep(int64_t name) {
   int64_t step = 0;
   {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     if (!status_.ok()) return status_;
     step = ++step_;
     if (thread_.joinable()) names_.push_back(name);
@@ -101,9 +99,9 @@ absl::Status LaneRunner::RunStep(int64_t name) {
 }
 
 absl::Status LaneRunner::Drain() {
-  std::unique_lock lock(mutex_);
+  MutexLock lock(mutex_);
   if (thread_.joinable()) {
-    changed_.wait(lock, [&] { return !status_.ok() || lane_step_ >= step_; });
+    while (status_.ok() && lane_step_ < step_) lock.Wait(changed_);
   }
   return status_;
 }

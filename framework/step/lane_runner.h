@@ -6,11 +6,11 @@
 #include <cstdint>
 #include <deque>
 #include <functional>
-#include <mutex>
 #include <thread>
 #include <vector>
 
 #include "absl/status/status.h"
+#include "framework/base/mutex.h"
 #include "framework/step/dependencies.h"
 #include "framework/step/instruction.h"
 
@@ -41,7 +41,8 @@ class LaneRunner {
 
  private:
   absl::Status RunOne(int32_t index, int64_t step, int64_t name);
-  bool Ready(int32_t index, int64_t step) const;
+  bool Ready(int32_t index, int64_t step) const
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void RunLane();
 
   const Program& program_;
@@ -50,14 +51,17 @@ class LaneRunner {
   std::vector<int32_t> network_;  // instructions of the network lane
   std::thread thread_;            // running them, if threads
 
-  std::mutex mutex_;
+  Mutex mutex_;
   std::condition_variable changed_;
-  std::vector<int64_t> done_;  // by instruction: steps completed
-  int64_t step_ = 0;           // steps started
-  int64_t lane_step_ = 0;      // steps that the network lane has completed
-  std::deque<int64_t> names_;  // of the steps that it has not begun
-  absl::Status status_;        // the first error
-  bool stop_ = false;
+  // By instruction: steps completed.
+  std::vector<int64_t> done_ ABSL_GUARDED_BY(mutex_);
+  int64_t step_ ABSL_GUARDED_BY(mutex_) = 0;  // steps started
+  // Steps that the network lane has completed, and of those that it has not
+  // begun the names.
+  int64_t lane_step_ ABSL_GUARDED_BY(mutex_) = 0;
+  std::deque<int64_t> names_ ABSL_GUARDED_BY(mutex_);
+  absl::Status status_ ABSL_GUARDED_BY(mutex_);  // the first error
+  bool stop_ ABSL_GUARDED_BY(mutex_) = false;
 };
 
 }  // namespace delink

@@ -35,13 +35,13 @@ int32_t Trace::AddProgram(std::vector<Entry> entries) {
 }
 
 void Trace::Add(const Span& span) {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   spans_.push_back(span);
 }
 
 void Trace::AddOnDevice(const DeviceStep& step,
                         const std::vector<Span>& spans) {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   device_steps_.push_back(step);
   device_spans_.insert(device_spans_.end(), spans.begin(), spans.end());
 }

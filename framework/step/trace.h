@@ -8,10 +8,10 @@
 
 #include <chrono>
 #include <cstdint>
-#include <mutex>
 #include <string>
 #include <vector>
 
+#include "framework/base/mutex.h"
 #include "framework/step/instruction.h"
 
 namespace delink {
@@ -65,19 +65,26 @@ class Trace {
   int64_t first() const { return first_; }
   int64_t last() const { return last_; }
   const std::vector<std::vector<Entry>>& programs() const { return programs_; }
-  // In the order in which they ended.
-  const std::vector<Span>& spans() const { return spans_; }
+  // When no lane is at work, as what follows: in the order in which they ended.
+  const std::vector<Span>& spans() const ABSL_NO_THREAD_SAFETY_ANALYSIS {
+    return spans_;
+  }
   // Empty where the device is the host. By step and index.
-  const std::vector<Span>& device_spans() const { return device_spans_; }
-  const std::vector<DeviceStep>& device_steps() const { return device_steps_; }
+  const std::vector<Span>& device_spans() const ABSL_NO_THREAD_SAFETY_ANALYSIS {
+    return device_spans_;
+  }
+  const std::vector<DeviceStep>& device_steps() const
+      ABSL_NO_THREAD_SAFETY_ANALYSIS {
+    return device_steps_;
+  }
 
  private:
   const int64_t first_, last_;
   std::vector<std::vector<Entry>> programs_;
-  std::mutex mutex_;
-  std::vector<Span> spans_;  // by mutex_, as all that follows
-  std::vector<Span> device_spans_;
-  std::vector<DeviceStep> device_steps_;
+  Mutex mutex_;
+  std::vector<Span> spans_ ABSL_GUARDED_BY(mutex_);
+  std::vector<Span> device_spans_ ABSL_GUARDED_BY(mutex_);
+  std::vector<DeviceStep> device_steps_ ABSL_GUARDED_BY(mutex_);
 };
 
 inline double Seconds(Trace::Clock::duration duration) {

@@ -89,9 +89,13 @@ class MpiCommunicator::Requests : public Pending {
   Requests(std::shared_ptr<MpiRuntime> runtime, std::string_view call)
       : runtime_(std::move(runtime)), call_(call) {}
 
-  // Posts one MPI call; the mutex is held.
+  TimedMutex& mutex() ABSL_LOCK_RETURNED(runtime_->mutex()) {
+    return runtime_->mutex();
+  }
+
+  // Posts one MPI call.
   template <typename Post>
-  void Add(Post post) {
+  void Add(Post post) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex()) {
     if (!status_.ok()) return;
     MPI_Request request = MPI_REQUEST_NULL;
     status_ = MpiStatus(post(&request), call_);
@@ -101,7 +105,8 @@ class MpiCommunicator::Requests : public Pending {
   // Posts calls for `count` elements, none with more than `largest`:
   // post(first element, elements, request). At least one.
   template <typename Post>
-  void AddPieces(int64_t count, int64_t largest, Post post) {
+  void AddPieces(int64_t count, int64_t largest, Post post)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex()) {
     int64_t first = 0;
     do {
       const int64_t n = std::min(count - first, largest);
@@ -114,7 +119,7 @@ class MpiCommunicator::Requests : public Pending {
 
  private:
   absl::StatusOr<bool> Poll() override {
-    std::lock_guard lock(runtime_->mutex());
+    const MutexLock lock(runtime_->mutex());
     if (!status_.ok()) return status_;
     int done = 0;
     status_ =
@@ -127,14 +132,14 @@ class MpiCommunicator::Requests : public Pending {
 
   const std::shared_ptr<MpiRuntime> runtime_;
   const std::string_view call_;
-  std::vector<MPI_Request> requests_;
-  absl::Status status_;
+  std::vector<MPI_Request> requests_ ABSL_GUARDED_BY(runtime_->mutex());
+  absl::Status status_ ABSL_GUARDED_BY(runtime_->mutex());
 };
 
 MpiCommunicator::MpiCommunicator(std::shared_ptr<MpiRuntime> runtime,
                                  MPI_Comm comm, int64_t largest)
     : runtime_(std::move(runtime)), comm_(comm), largest_(largest) {
-  std::lock_guard lock(runtime_->mutex());
+  const MutexLock lock(runtime_->mutex());
   MPI_Comm_set_errhandler(comm_, MPI_ERRORS_RETURN);
   MPI_Comm_dup(comm_, &pieces_comm_);  // takes the error handler along
   MPI_Comm_rank(comm_, &rank_);
@@ -142,7 +147,7 @@ MpiCommunicator::MpiCommunicator(std::shared_ptr<MpiRuntime> runtime,
 }
 
 MpiCommunicator::~MpiCommunicator() {
-  std::lock_guard lock(runtime_->mutex());
+  const MutexLock lock(runtime_->mutex());
   MPI_Comm_free(&pieces_comm_);
   MPI_Comm_free(&comm_);
 }
@@ -150,7 +155,7 @@ MpiCommunicator::~MpiCommunicator() {
 std::unique_ptr<Pending> MpiCommunicator::ReduceScatter(
     const void* send, void* recv, int64_t count, DType dtype, ReduceOp op) {
   comm::CheckReduceScatter(count, dtype);
-  std::lock_guard lock(runtime_->mutex());
+  const MutexLock lock(runtime_->mutex());
   // Tags come round when nothing of that age is under way any more.
   const int tag = reduce_scatters_++ % kTags;
   return std::make_unique<MpiReduceScatter>(
@@ -163,7 +168,7 @@ std::unique_ptr<Pending> MpiCommunicator::AllGather(void* buffer, int64_t count,
                                                     DType dtype) {
   comm::CheckCount(count);
   auto requests = std::make_unique<Requests>(runtime_, "AllGather");
-  std::lock_guard lock(runtime_->mutex());
+  const MutexLock lock(requests->mutex());
   if (count * size_ <= largest_) {
     requests->Add([&](MPI_Request* request) {
       return MPI_Iallgather(MPI_IN_PLACE, 0, MPI_DATATYPE_NULL, buffer,
@@ -188,7 +193,7 @@ std::unique_ptr<Pending> MpiCommunicator::AllReduce(void* buffer, int64_t count,
                                                     DType dtype, ReduceOp op) {
   comm::CheckAllReduce(count, dtype);
   auto requests = std::make_unique<Requests>(runtime_, "AllReduce");
-  std::lock_guard lock(runtime_->mutex());
+  const MutexLock lock(requests->mutex());
   requests->AddPieces(
       count, largest_, [&](int64_t first, int n, MPI_Request* request) {
         return MPI_Iallreduce(MPI_IN_PLACE, At(buffer, first * SizeOf(dtype)),
@@ -202,7 +207,7 @@ std::unique_ptr<Pending> MpiCommunicator::Broadcast(void* buffer, int64_t count,
   comm::CheckCount(count);
   comm::CheckRoot(*this, root);
   auto requests = std::make_unique<Requests>(runtime_, "Broadcast");
-  std::lock_guard lock(runtime_->mutex());
+  const MutexLock lock(requests->mutex());
   requests->AddPieces(count, largest_,
                       [&](int64_t first, int n, MPI_Request* request) {
                         return MPI_Ibcast(At(buffer, first * SizeOf(dtype)), n,
@@ -217,7 +222,7 @@ std::unique_ptr<Pending> MpiCommunicator::Send(const void* buffer,
   comm::CheckCount(count);
   comm::CheckPeer(*this, peer, tag);
   auto requests = std::make_unique<Requests>(runtime_, "Send");
-  std::lock_guard lock(runtime_->mutex());
+  const MutexLock lock(requests->mutex());
   requests->AddPieces(
       count, largest_, [&](int64_t first, int n, MPI_Request* request) {
         return MPI_Isend(At(buffer, first * SizeOf(dtype)), n, TypeOf(dtype),
@@ -231,7 +236,7 @@ std::unique_ptr<Pending> MpiCommunicator::Recv(void* buffer, int64_t count,
   comm::CheckCount(count);
   comm::CheckPeer(*this, peer, tag);
   auto requests = std::make_unique<Requests>(runtime_, "Recv");
-  std::lock_guard lock(runtime_->mutex());
+  const MutexLock lock(requests->mutex());
   requests->AddPieces(
       count, largest_, [&](int64_t first, int n, MPI_Request* request) {
         return MPI_Irecv(At(buffer, first * SizeOf(dtype)), n, TypeOf(dtype),
@@ -245,7 +250,7 @@ absl::StatusOr<std::unique_ptr<Communicator>> MpiCommunicator::Split(int color,
   comm::CheckColor(color);
   MPI_Comm part = MPI_COMM_NULL;
   {
-    std::lock_guard lock(runtime_->mutex());
+    const MutexLock lock(runtime_->mutex());
     DELINK_RETURN_IF_ERROR(
         MpiStatus(MPI_Comm_split(comm_, color, key, &part), "Split"));
   }
@@ -256,7 +261,7 @@ absl::StatusOr<std::unique_ptr<Communicator>> MpiCommunicator::Duplicate(
     int64_t largest) {
   MPI_Comm copy = MPI_COMM_NULL;
   {
-    std::lock_guard lock(runtime_->mutex());
+    const MutexLock lock(runtime_->mutex());
     DELINK_RETURN_IF_ERROR(
         MpiStatus(MPI_Comm_dup(comm_, &copy), "MPI_Comm_dup"));
   }
@@ -267,7 +272,7 @@ absl::StatusOr<std::unique_ptr<Communicator>>
 MpiCommunicator::SplitByMachine() {
   MPI_Comm part = MPI_COMM_NULL;
   {
-    std::lock_guard lock(runtime_->mutex());
+    const MutexLock lock(runtime_->mutex());
     DELINK_RETURN_IF_ERROR(
         MpiStatus(MPI_Comm_split_type(comm_, MPI_COMM_TYPE_SHARED, rank_,
                                       MPI_INFO_NULL, &part),
@@ -282,9 +287,9 @@ void MpiCommunicator::Abort(int code, std::string_view message) {
   const bool named = LogRank() != 0 || message.starts_with("rank ");
   DELINK_LOG(kError) << (named ? "" : "rank 0: ") << message;
   // Whoever holds the mutex may hang; ending must not wait for that.
-  const bool locked = runtime_->mutex().try_lock_for(std::chrono::seconds(2));
+  const bool locked = runtime_->mutex().TryLockFor(std::chrono::seconds(2));
   MPI_Abort(MPI_COMM_WORLD, code);
-  if (locked) runtime_->mutex().unlock();
+  if (locked) runtime_->mutex().Unlock();
   std::_Exit(code);
 }
 

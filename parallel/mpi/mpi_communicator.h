@@ -9,11 +9,11 @@
 
 #include <cstdint>
 #include <memory>
-#include <mutex>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "framework/base/mutex.h"
 #include "framework/comm/communicator.h"
 
 namespace delink {
@@ -28,12 +28,12 @@ class MpiRuntime {
   MpiRuntime& operator=(const MpiRuntime&) = delete;
   ~MpiRuntime();
 
-  std::timed_mutex& mutex() { return mutex_; }
+  TimedMutex& mutex() ABSL_LOCK_RETURNED(mutex_) { return mutex_; }
 
  private:
   MpiRuntime() = default;
 
-  std::timed_mutex mutex_;
+  TimedMutex mutex_;
 };
 
 // The text of an MPI error; OK for MPI_SUCCESS. `call` names what failed.
@@ -83,7 +83,8 @@ class MpiCommunicator : public Communicator {
   MPI_Comm comm_;
   // For the messages inside ReduceScatter, so that they meet no Send's.
   MPI_Comm pieces_comm_ = MPI_COMM_NULL;
-  int64_t reduce_scatters_ = 0;  // how many so far
+  // How many so far.
+  int64_t reduce_scatters_ ABSL_GUARDED_BY(runtime_->mutex()) = 0;
   const int64_t largest_;
   int rank_ = 0;
   int size_ = 0;

@@ -1,7 +1,6 @@
 #include "parallel/mpi/mpi_reduce_scatter.h"
 
 #include <algorithm>
-#include <mutex>
 #include <utility>
 
 #include "framework/base/status_macros.h"
@@ -84,7 +83,7 @@ absl::StatusOr<bool> MpiReduceScatter::Poll() {
   while (combined_ < a_.count) {
     Piece& piece = pieces_[oldest_];
     {
-      std::lock_guard lock(runtime_->mutex());
+      const MutexLock lock(runtime_->mutex());
       if (!status_.ok()) return status_;
       int done = 0;
       DELINK_RETURN_IF_ERROR(MpiStatus(
@@ -95,7 +94,7 @@ absl::StatusOr<bool> MpiReduceScatter::Poll() {
     }
     Combine(piece);
     combined_ += piece.count;
-    std::lock_guard lock(runtime_->mutex());
+    const MutexLock lock(runtime_->mutex());
     DELINK_RETURN_IF_ERROR(PostNext(piece));
     oldest_ = 1 - oldest_;
   }

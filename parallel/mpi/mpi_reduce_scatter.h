@@ -34,9 +34,10 @@ class MpiReduceScatter : public Pending {
     int64_t largest;  // elements in one message, at most
   };
 
-  // Posts the first pieces; the runtime's mutex is held.
+  // Posts the first pieces.
   MpiReduceScatter(std::shared_ptr<MpiRuntime> runtime,
-                   const Arguments& arguments);
+                   const Arguments& arguments)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(runtime->mutex());
 
  private:
   // A piece under way: what all others send of it, and our sends to them.
@@ -49,19 +50,21 @@ class MpiReduceScatter : public Pending {
   };
 
   absl::StatusOr<bool> Poll() override;
-  absl::Status PostNext(Piece& piece);
+  absl::Status PostNext(Piece& piece)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(runtime_->mutex());
   void Combine(const Piece& piece);
 
   const std::shared_ptr<MpiRuntime> runtime_;
   const Arguments a_;
   const int64_t width_;
   const int64_t piece_count_;
-  int64_t posted_ = 0;    // elements of pieces posted so far
-  int64_t combined_ = 0;  // and of pieces that are done
+  // Elements of pieces posted so far, and of pieces that are done.
+  int64_t posted_ ABSL_GUARDED_BY(runtime_->mutex()) = 0;
+  int64_t combined_ = 0;
   // Two, so that one travels while the other is summed; taken in turn.
   Piece pieces_[2];
   int oldest_ = 0;
-  absl::Status status_;
+  absl::Status status_ ABSL_GUARDED_BY(runtime_->mutex());
 };
 
 }  // namespace delink

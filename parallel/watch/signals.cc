@@ -5,7 +5,8 @@
 #include <array>
 #include <atomic>
 #include <cstdlib>
-#include <mutex>
+
+#include "framework/base/mutex.h"
 
 namespace delink {
 namespace {
@@ -17,9 +18,9 @@ std::atomic<int64_t> save_requests = 0;
 static_assert(std::atomic<int>::is_always_lock_free &&
               std::atomic<int64_t>::is_always_lock_free);
 
-std::mutex mutex;
-int catchers = 0;                                     // under mutex
-std::array<struct sigaction, kCaught.size()> before;  // under mutex
+Mutex mutex;
+int catchers ABSL_GUARDED_BY(mutex) = 0;
+std::array<struct sigaction, kCaught.size()> before ABSL_GUARDED_BY(mutex);
 
 // What a handler may do is little: atomics, signal and raise are on the list.
 void Handle(int signal) {
@@ -37,7 +38,7 @@ void Handle(int signal) {
 }  // namespace
 
 SignalCatcher::SignalCatcher() {
-  const std::lock_guard lock(mutex);
+  const MutexLock lock(mutex);
   if (catchers++ > 0) return;
   stop_signal = 0;
   save_requests = 0;
@@ -50,7 +51,7 @@ SignalCatcher::SignalCatcher() {
 }
 
 SignalCatcher::~SignalCatcher() {
-  const std::lock_guard lock(mutex);
+  const MutexLock lock(mutex);
   if (--catchers > 0) return;
   for (size_t i = 0; i < kCaught.size(); ++i) {
     sigaction(kCaught[i], &before[i], nullptr);

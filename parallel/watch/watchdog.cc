@@ -148,7 +148,7 @@ absl::StatusOr<std::unique_ptr<Watchdog>> Watchdog::Start(Communicator& comm,
 Watchdog::~Watchdog() {
   heartbeat_->Leave();
   {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     stop_ = true;
   }
   changed_.notify_all();
@@ -157,9 +157,10 @@ Watchdog::~Watchdog() {
 
 void Watchdog::Loop() {
   progress_ = last_tick_ = last_look_ = Clock::now();
-  std::unique_lock lock(mutex_);
-  while (!changed_.wait_for(lock, kTick, [this] { return stop_; })) {
-    if (Tick(Clock::now())) return;
+  MutexLock lock(mutex_);
+  while (!stop_) {
+    lock.WaitFor(changed_, kTick);
+    if (!stop_ && Tick(Clock::now())) return;
   }
 }
 

@@ -16,7 +16,6 @@
 #include <condition_variable>
 #include <functional>
 #include <memory>
-#include <mutex>
 #include <string>
 #include <string_view>
 #include <thread>
@@ -24,6 +23,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "framework/base/mutex.h"
 #include "framework/comm/communicator.h"
 #include "parallel/watch/heartbeat.h"
 
@@ -95,9 +95,9 @@ class Watchdog {
   std::vector<Pulse> pulses_;       // by rank
   Clock::time_point guilty_since_;  // when a verdict was first reached
 
-  std::mutex mutex_;
+  Mutex mutex_;
   std::condition_variable changed_;
-  bool stop_ = false;  // under mutex_
+  bool stop_ ABSL_GUARDED_BY(mutex_) = false;
   std::thread thread_;
 };
 

@@ -225,6 +225,8 @@ class IncludeDirectionTest(LintCase):
         ("layers/ops/bad.cc", "omp.h"),
         ("layers/ops/bad.cc", "dnnl.hpp"),
         ("recipes/bad.cc", "sentencepiece_processor.h"),
+        ("recipes/run/bad.cc", "mutex"),
+        ("tests/recipes/run/bad_test.cc", "shared_mutex"),
     ):
       self.expect_refused(path, f"#include <{header}>")
       self.expect_refused(path, f'#include "{header}"')
@@ -406,6 +408,44 @@ int MatMul(int B, int dX) {
       code, said = self.tidy(text + "\n")
       self.assertEqual(code, 1, text)
       self.assertIn(what, said)
+
+  def test_what_a_mutex_guards_is_touched_under_it(self):
+    sum_of = """
+#include "framework/base/mutex.h"
+namespace delink {
+class Sum {
+ public:
+  void Add(int x) {
+%s
+  }
+  int WaitForMore(int x) {
+    MutexLock lock(mutex_);
+    while (sum_ <= x) lock.Wait(changed_);
+    return sum_;
+  }
+
+ private:
+  void AddLocked(int x) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) { sum_ += x; }
+
+  Mutex mutex_;
+  std::condition_variable changed_;
+  int sum_ ABSL_GUARDED_BY(mutex_) = 0;
+};
+int F(Sum& sum) { return sum.WaitForMore(1); }
+}  // namespace delink
+"""
+    locked = "    const MutexLock lock(mutex_);\n"
+    for body, what in (
+        (locked + "    sum_ += x;", None),
+        (locked + "    AddLocked(x);", None),
+        ("    sum_ += x;", "requires holding mutex 'mutex_'"),
+        ("    AddLocked(x);", "requires holding mutex 'mutex_'"),
+        ("    mutex_.Lock();\n    sum_ += x;", "still held at the end"),
+    ):
+      code, said = self.tidy_all({
+          "layers/a.cc": sum_of % body, "framework/base/mutex.h": None})
+      self.assertEqual(code, 1 if what else 0, said)
+      self.assertIn(what or "ok", said)
 
   def test_headers_count_and_are_not_remembered_wrongly(self):
     code, said = self.tidy('#include "layers/a.h"\n',

@@ -9,11 +9,11 @@
 
 #include <algorithm>
 #include <atomic>
-#include <mutex>
 #include <thread>
 #include <vector>
 
 #include "framework/base/file.h"
+#include "framework/base/mutex.h"
 #include "framework/comm/thread_communicator.h"
 #include "parallel/watch/folder_lock.h"
 #include "tests/testing/temp_dir.h"
@@ -239,14 +239,14 @@ TEST(Judge, NobodyIsGuiltyWhenAllWaitInTheSamePlace) {
 // Rank 1 goes round in circles while the others wait for it in a collective.
 TEST(Watchdog, EndsARunOfWhichARankIsStuck) {
   const TempDir dir;
-  std::mutex mutex;
+  Mutex mutex;
   std::vector<std::string> messages;
   const absl::Status status = RunRanks(3, [&](Communicator& comm) {
     auto dog = Watchdog::Start(comm, {.folder = dir / "ranks",
                                       .patience = milliseconds(1500),
                                       .end = [&](std::string_view message) {
                                         {
-                                          const std::lock_guard lock(mutex);
+                                          const MutexLock lock(mutex);
                                           messages.emplace_back(message);
                                         }
                                         comm.Abort(1, message);
@@ -256,7 +256,7 @@ TEST(Watchdog, EndsARunOfWhichARankIsStuck) {
     heartbeat.Begin(Lane::kCompute, 4, "F(1,a) of blocks/0");
     if (comm.rank() == 1) {
       const auto told = [&] {
-        const std::lock_guard lock(mutex);
+        const MutexLock lock(mutex);
         return !messages.empty();
       };
       while (!told()) std::this_thread::sleep_for(milliseconds(20));

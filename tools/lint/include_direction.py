@@ -69,6 +69,7 @@ HOME_OF = (
     (r"dnnl|oneapi/dnnl", r"(^|/)onednn/"),
     (r"omp\.h$", r"(^|/)openmp/"),
     (r"CLI/", r"^tools/"),
+    (r"(shared_)?mutex$", r"^framework/base/mutex\.h$"),
 )
 
 INCLUDE = re.compile(r'^\s*#\s*include\s*(["<])([^">]+)[">]')

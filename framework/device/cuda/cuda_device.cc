@@ -10,7 +10,6 @@
 
 #include <algorithm>
 #include <map>
-#include <mutex>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -19,6 +18,7 @@
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "framework/base/check.h"
+#include "framework/base/mutex.h"
 #include "framework/base/status_macros.h"
 #include "framework/device/backend.h"
 #include "framework/device/cuda/arena.h"
@@ -114,25 +114,25 @@ class CudaDevice final : public Device {
   MemoryLedger& own() { return ledgers_.own; }
 
   Channel TakeChannel() {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     if (idle_.empty()) idle_.push_back(NewChannel());
     Channel channel = std::move(idle_.back());
     idle_.pop_back();
     return channel;
   }
   void HaveIdleChannel() {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     if (idle_.empty()) idle_.push_back(NewChannel());
   }
   void GiveBack(Channel channel) {
     channel.staging->Forget();
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     idle_.push_back(std::move(channel));
   }
 
   // What a library takes is what then is free no longer, whoever took it.
   cuda::Resident& Kept(std::unique_ptr<cuda::Resident> (*make)()) {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     std::unique_ptr<cuda::Resident>& kept = kept_[make];
     if (kept == nullptr) {
       const int64_t before = memory().free;
@@ -240,11 +240,11 @@ class CudaDevice final : public Device {
   const int ordinal_;
   const cuda::DeviceFacts facts_;
   cuda::Arena arena_;
-  std::mutex mutex_;  // of what follows
-  std::vector<Channel> idle_;
+  Mutex mutex_;
+  std::vector<Channel> idle_ ABSL_GUARDED_BY(mutex_);
   std::map<std::unique_ptr<cuda::Resident> (*)(),
            std::unique_ptr<cuda::Resident>>
-      kept_;
+      kept_ ABSL_GUARDED_BY(mutex_);
 };
 
 CudaEvent::CudaEvent(CudaDevice& device, unsigned flags) : device_(device) {

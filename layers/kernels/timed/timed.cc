@@ -17,7 +17,7 @@ using Clock = std::chrono::steady_clock;
 }  // namespace
 
 void KernelCalls::Mark() {
-  const std::lock_guard<std::mutex> lock(mutex_);
+  const MutexLock lock(mutex_);
   if (stream_ == nullptr) return;
   marks_.push_back({.at = Clock::now()});
   reached_.push_back(device_->NewTimingEvent());
@@ -25,7 +25,7 @@ void KernelCalls::Mark() {
 }
 
 void KernelCalls::Settle() {
-  const std::lock_guard<std::mutex> lock(mutex_);
+  const MutexLock lock(mutex_);
   for (size_t i = 0; i < intervals_.size(); ++i) {
     calls_[i].seconds =
         device_->SecondsBetween(*intervals_[i].begin, *intervals_[i].end);
@@ -36,7 +36,7 @@ void KernelCalls::Settle() {
 }
 
 void KernelCalls::Clear() {
-  const std::lock_guard<std::mutex> lock(mutex_);
+  const MutexLock lock(mutex_);
   calls_.clear();
   marks_.clear();
   intervals_.clear();
@@ -93,6 +93,7 @@ class TimedDevice final : public Device {
  public:
   TimedDevice(std::unique_ptr<Device> device, KernelCalls& calls)
       : device_(std::move(device)), calls_(calls) {
+    const MutexLock lock(calls_.mutex_);
     calls_.device_ = device_.get();
   }
   ~TimedDevice() override { calls_.Clear(); }

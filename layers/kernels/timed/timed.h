@@ -10,10 +10,10 @@
 
 #include <chrono>
 #include <memory>
-#include <mutex>
 #include <utility>
 #include <vector>
 
+#include "framework/base/mutex.h"
 #include "framework/device/backend.h"
 #include "layers/kernels/kernels.h"
 #include "layers/kernels/work.h"
@@ -36,9 +36,13 @@ struct KernelMark {
 // Added to by any thread; read when none is at work.
 class KernelCalls {
  public:
-  // In the order in which they ended, or were enqueued.
-  const std::vector<KernelCall>& calls() const { return calls_; }
-  const std::vector<KernelMark>& marks() const { return marks_; }
+  // When none is at work: in the order in which they ended, or were enqueued.
+  const std::vector<KernelCall>& calls() const ABSL_NO_THREAD_SAFETY_ANALYSIS {
+    return calls_;
+  }
+  const std::vector<KernelMark>& marks() const ABSL_NO_THREAD_SAFETY_ANALYSIS {
+    return marks_;
+  }
 
   // Notes that the host is here: in the stream that called a kernel last, if
   // any. Nothing on a synchronous device, where the clock says all.
@@ -55,28 +59,28 @@ class KernelCalls {
   };
 
   void Add(const KernelCall& call) {
-    const std::lock_guard<std::mutex> lock(mutex_);
+    const MutexLock lock(mutex_);
     calls_.push_back(call);
   }
   void Add(const KernelCall& call, Interval interval, Stream* stream) {
-    const std::lock_guard<std::mutex> lock(mutex_);
+    const MutexLock lock(mutex_);
     calls_.push_back(call);
     intervals_.push_back(std::move(interval));
     stream_ = stream;
   }
   void Forget(const Stream* stream) {
-    const std::lock_guard<std::mutex> lock(mutex_);
+    const MutexLock lock(mutex_);
     if (stream_ == stream) stream_ = nullptr;
   }
 
-  std::mutex mutex_;
-  std::vector<KernelCall> calls_;  // by mutex_, as all that follows
-  std::vector<KernelMark> marks_;
+  Mutex mutex_;
+  std::vector<KernelCall> calls_ ABSL_GUARDED_BY(mutex_);
+  std::vector<KernelMark> marks_ ABSL_GUARDED_BY(mutex_);
   // Of an asynchronous device, for each call and for each mark.
-  Device* device_ = nullptr;
-  Stream* stream_ = nullptr;
-  std::vector<Interval> intervals_;
-  std::vector<std::unique_ptr<Event>> reached_;
+  Device* device_ ABSL_GUARDED_BY(mutex_) = nullptr;
+  Stream* stream_ ABSL_GUARDED_BY(mutex_) = nullptr;
+  std::vector<Interval> intervals_ ABSL_GUARDED_BY(mutex_);
+  std::vector<std::unique_ptr<Event>> reached_ ABSL_GUARDED_BY(mutex_);
 };
 
 // `device` is the CPU's or CUDA's; `calls` must outlive it and its streams.

@@ -4,11 +4,11 @@
 #include <cmath>
 #include <cstdint>
 #include <map>
-#include <mutex>
 #include <utility>
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "framework/base/mutex.h"
 #include "framework/comm/self_communicator.h"
 #include "framework/comm/thread_communicator.h"
 #include "tests/recipes/run/step_rig.h"
@@ -79,7 +79,7 @@ INSTANTIATE_TEST_SUITE_P(
 // At the start, and after some steps; the same on every rank.
 std::pair<Norms, Norms> OnRanks(int ranks, int zero, DType dtype) {
   std::pair<Norms, Norms> norms;
-  std::mutex mutex;
+  Mutex mutex;
   const absl::Status status = RunRanks(ranks, [&](Communicator& comm) {
     StepRig rig(comm, "groups:2",
                 {.dtype = dtype, .lane_threads = true, .zero = zero});
@@ -88,7 +88,7 @@ std::pair<Norms, Norms> OnRanks(int ranks, int zero, DType dtype) {
       EXPECT_TRUE(rig.executor().TrainStep(rig.Batch(step), step, 1e-3).ok());
     }
     const Norms end = WeightNorms(rig);
-    const std::lock_guard<std::mutex> lock(mutex);
+    const MutexLock lock(mutex);
     if (norms.first.empty()) norms = {start, end};
     EXPECT_EQ(norms, std::pair(start, end));
     return absl::OkStatus();

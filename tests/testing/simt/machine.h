@@ -11,11 +11,11 @@
 #include <deque>
 #include <functional>
 #include <memory>
-#include <mutex>
 #include <random>
 #include <string>
 #include <vector>
 
+#include "framework/base/mutex.h"
 #include "tests/testing/simt/memory.h"
 #include "tests/testing/simt/pools.h"
 #include "tests/testing/simt/simt.h"
@@ -73,7 +73,7 @@ class Machine {
   // kernels run.
   Memory& memory() { return memory_; }
   Pools& pools() { return pools_; }
-  std::mutex& mutex() { return mutex_; }
+  Mutex& mutex() { return mutex_; }
   Options& options() { return options_; }
   int64_t& kernels_run() { return kernels_run_; }
   int64_t& resources_made() { return resources_made_; }
@@ -116,7 +116,7 @@ class Machine {
   uint64_t Known(const StreamClock& clock) const;
   void ForgetPast();
 
-  std::mutex mutex_;
+  Mutex mutex_;
   Options options_;
   Memory memory_;
   Pools pools_;

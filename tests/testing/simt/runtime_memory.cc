@@ -7,10 +7,10 @@
 
 #include <cstring>
 #include <memory>
-#include <mutex>
 #include <utility>
 #include <vector>
 
+#include "framework/base/mutex.h"
 #include "tests/testing/simt/machine.h"
 #include "tests/testing/simt/runtime.h"
 #include "tests/testing/simt/shadow.h"
@@ -52,7 +52,7 @@ cudaError_t Allocate(void** address, size_t bytes, bool pinned) {
   *address = nullptr;
   if (bytes == 0) return cudaSuccess;
   Machine& machine = TheMachine();
-  const std::lock_guard lock(machine.mutex());
+  const delink::MutexLock lock(machine.mutex());
   ++machine.resources_made();
   *address = machine.memory().Allocate(
       static_cast<int64_t>(bytes), pinned,
@@ -112,7 +112,7 @@ cudaError_t cudaFree(void* address) {
   if (const auto e = Ready(); e != cudaSuccess) return e;
   if (address == nullptr) return cudaSuccess;
   Machine& machine = TheMachine();
-  const std::lock_guard lock(machine.mutex());
+  const delink::MutexLock lock(machine.mutex());
   machine.WaitForAll();
   machine.pools().Forget(address);
   return machine.memory().Free(address, false) ? cudaSuccess
@@ -122,7 +122,7 @@ cudaError_t cudaFree(void* address) {
 cudaError_t cudaFreeAsync(void* address, cudaStream_t stream) {
   if (const auto e = Ready(); e != cudaSuccess) return e;
   Machine& machine = TheMachine();
-  const std::lock_guard lock(machine.mutex());
+  const delink::MutexLock lock(machine.mutex());
   CUstream_st* const found = machine.Find(stream);
   if (found == nullptr) return Fail(cudaErrorInvalidResourceHandle);
   if (!machine.memory().IsLive(Number(address), 1)) {
@@ -140,7 +140,7 @@ cudaError_t cudaFreeHost(void* address) {
   if (const auto e = Ready(); e != cudaSuccess) return e;
   if (address == nullptr) return cudaSuccess;
   Machine& machine = TheMachine();
-  const std::lock_guard lock(machine.mutex());
+  const delink::MutexLock lock(machine.mutex());
   return machine.memory().Free(address, true) ? cudaSuccess
                                               : Fail(cudaErrorInvalidValue);
 }
@@ -155,7 +155,7 @@ cudaError_t cudaHostGetDevicePointer(void** device, void* host, unsigned) {
 cudaError_t cudaMemGetInfo(size_t* free, size_t* total) {
   if (const auto e = Ready(); e != cudaSuccess) return e;
   Machine& machine = TheMachine();
-  const std::lock_guard lock(machine.mutex());
+  const delink::MutexLock lock(machine.mutex());
   const int64_t all = machine.options().memory_bytes;
   *total = static_cast<size_t>(all);
   *free = static_cast<size_t>(all - machine.memory().bytes_in_use() -
@@ -167,7 +167,7 @@ cudaError_t cudaPointerGetAttributes(cudaPointerAttributes* attributes,
                                      const void* address) {
   if (const auto e = Ready(); e != cudaSuccess) return e;
   Machine& machine = TheMachine();
-  const std::lock_guard lock(machine.mutex());
+  const delink::MutexLock lock(machine.mutex());
   *attributes = {};
   if (!machine.memory().IsLive(Number(address), 1)) {
     attributes->type = cudaMemoryTypeUnregistered;
@@ -185,7 +185,7 @@ cudaError_t cudaMemcpyAsync(void* to, const void* from, size_t bytes,
                             cudaMemcpyKind kind, cudaStream_t stream) {
   if (const auto e = Ready(); e != cudaSuccess) return e;
   Machine& machine = TheMachine();
-  const std::lock_guard lock(machine.mutex());
+  const delink::MutexLock lock(machine.mutex());
   CUstream_st* const found = machine.Find(stream);
   if (found == nullptr) return Fail(cudaErrorInvalidResourceHandle);
   if (bytes == 0) return cudaSuccess;
@@ -205,7 +205,7 @@ cudaError_t cudaMemsetAsync(void* address, int value, size_t bytes,
                             cudaStream_t stream) {
   if (const auto e = Ready(); e != cudaSuccess) return e;
   Machine& machine = TheMachine();
-  const std::lock_guard lock(machine.mutex());
+  const delink::MutexLock lock(machine.mutex());
   CUstream_st* const found = machine.Find(stream);
   if (found == nullptr) return Fail(cudaErrorInvalidResourceHandle);
   if (bytes == 0) return cudaSuccess;

@@ -1,8 +1,7 @@
 // The CUDA runtime's memory pools, on the emulated device.
 #include <cuda_runtime_api.h>
 
-#include <mutex>
-
+#include "framework/base/mutex.h"
 #include "tests/testing/simt/machine.h"
 #include "tests/testing/simt/runtime.h"
 
@@ -19,7 +18,7 @@ template <typename F>
 cudaError_t WithPool(cudaMemPool_t pool, F f) {
   if (const auto e = Ready(); e != cudaSuccess) return e;
   Machine& machine = TheMachine();
-  const std::lock_guard lock(machine.mutex());
+  const delink::MutexLock lock(machine.mutex());
   if (!machine.pools().Has(pool)) return Fail(cudaErrorInvalidValue);
   return f(machine);
 }
@@ -34,7 +33,7 @@ cudaError_t cudaMemPoolCreate(cudaMemPool_t* pool,
     return Fail(cudaErrorInvalidValue);
   }
   Machine& machine = TheMachine();
-  const std::lock_guard lock(machine.mutex());
+  const delink::MutexLock lock(machine.mutex());
   *pool = machine.pools().New();
   return cudaSuccess;
 }

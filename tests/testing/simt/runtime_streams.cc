@@ -3,9 +3,9 @@
 
 #include <chrono>
 #include <memory>
-#include <mutex>
 #include <utility>
 
+#include "framework/base/mutex.h"
 #include "tests/testing/simt/machine.h"
 #include "tests/testing/simt/runtime.h"
 
@@ -23,7 +23,7 @@ template <typename F>
 cudaError_t WithStream(cudaStream_t stream, F f) {
   if (const auto e = Ready(); e != cudaSuccess) return e;
   Machine& machine = TheMachine();
-  const std::lock_guard lock(machine.mutex());
+  const delink::MutexLock lock(machine.mutex());
   CUstream_st* const found = machine.Find(stream);
   if (found == nullptr) return Fail(cudaErrorInvalidResourceHandle);
   return f(machine, found);
@@ -34,7 +34,7 @@ cudaError_t WithEvent(cudaEvent_t event, F f) {
   if (const auto e = Ready(); e != cudaSuccess) return e;
   if (event == nullptr) return Fail(cudaErrorInvalidResourceHandle);
   Machine& machine = TheMachine();
-  const std::lock_guard lock(machine.mutex());
+  const delink::MutexLock lock(machine.mutex());
   return f(machine);
 }
 
@@ -44,7 +44,7 @@ cudaError_t cudaStreamCreateWithPriority(cudaStream_t* stream, unsigned flags,
                                          int) {
   if (const auto e = Ready(); e != cudaSuccess) return e;
   Machine& machine = TheMachine();
-  const std::lock_guard lock(machine.mutex());
+  const delink::MutexLock lock(machine.mutex());
   ++machine.resources_made();
   *stream = machine.NewStream((flags & cudaStreamNonBlocking) == 0);
   return cudaSuccess;
@@ -117,7 +117,7 @@ cudaError_t cudaLaunchHostFunc(cudaStream_t stream, cudaHostFn_t function,
 cudaError_t cudaEventCreateWithFlags(cudaEvent_t* event, unsigned flags) {
   if (const auto e = Ready(); e != cudaSuccess) return e;
   Machine& machine = TheMachine();
-  const std::lock_guard lock(machine.mutex());
+  const delink::MutexLock lock(machine.mutex());
   ++machine.resources_made();
   *event = new CUevent_st{(flags & cudaEventDisableTiming) == 0, nullptr};
   return cudaSuccess;

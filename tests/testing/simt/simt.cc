@@ -1,8 +1,8 @@
 #include "tests/testing/simt/simt.h"
 
-#include <mutex>
 #include <utility>
 
+#include "framework/base/mutex.h"
 #include "tests/testing/simt/block.h"
 #include "tests/testing/simt/launch.h"
 #include "tests/testing/simt/machine.h"
@@ -31,7 +31,7 @@ const Options& CurrentOptions() { return TheMachine().options(); }
 void Enqueue(cudaStream_t stream, std::string name,
              std::function<void()> work) {
   Machine& machine = TheMachine();
-  const std::lock_guard lock(machine.mutex());
+  const MutexLock lock(machine.mutex());
   CUstream_st* const found = machine.Find(stream);
   if (found == nullptr) Report("work for a stream that is none: " + name);
   machine.Enqueue(found, {.name = std::move(name), .run = std::move(work)});
@@ -52,7 +52,7 @@ int64_t kernels_run() { return TheMachine().kernels_run(); }
 
 void LaunchKernel(cudaStream_t stream, const KernelLaunch& launch) {
   Machine& machine = TheMachine();
-  const std::lock_guard lock(machine.mutex());
+  const MutexLock lock(machine.mutex());
   CUstream_st* const found = machine.Find(stream);
   if (found == nullptr) {
     Report("launch on a stream that is none: " + FunctionName(launch.function));

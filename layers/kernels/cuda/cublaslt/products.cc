@@ -354,7 +354,7 @@ bool Products::Multiply(Stream& stream, const MatmulArgs& args, DType dtype,
                     .bias = sums ? beside.operand : args.bias,
                     .aux = beside.operand};
   // A plan's pointers are set anew for each call.
-  const std::lock_guard<std::mutex> lock(mutex_);
+  const MutexLock lock(mutex_);
   std::unique_ptr<Plan>& plan = plans_[problem];
   const bool made = plan == nullptr;
   if (made) {

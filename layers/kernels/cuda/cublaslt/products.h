@@ -18,12 +18,12 @@
 
 #include <map>
 #include <memory>
-#include <mutex>
 #include <optional>
 #include <set>
 #include <string>
 #include <vector>
 
+#include "framework/base/mutex.h"
 #include "framework/device/cuda/stream.h"
 #include "layers/kernels/cuda/cublaslt/functions.h"
 #include "layers/kernels/cuda/matmul_choices.h"
@@ -80,7 +80,8 @@ class Products final : public Resident {
   Proposals Propose(const MatmulProblem& problem, int64_t workspace,
                     const Plan& plan) const;
   void Choose(const StreamInfo& stream, const MatmulProblem& problem,
-              const Pointers& at, Plan& plan);
+              const Pointers& at, Plan& plan)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   std::optional<MatmulChoice> ChooseTimed(const StreamInfo& stream,
                                           const MatmulProblem& problem,
                                           const Pointers& at,
@@ -100,9 +101,9 @@ class Products final : public Resident {
   const bool timed_;
   std::set<Epilogue> fused_;
   cublasLtHandle_t handle_ = nullptr;
-  std::mutex mutex_;
-  std::optional<MatmulChoices> choices_;                  // by mutex_
-  std::map<MatmulProblem, std::unique_ptr<Plan>> plans_;  // by mutex_
+  Mutex mutex_;
+  std::optional<MatmulChoices> choices_ ABSL_GUARDED_BY(mutex_);
+  std::map<MatmulProblem, std::unique_ptr<Plan>> plans_ ABSL_GUARDED_BY(mutex_);
 };
 
 }  // namespace delink::cuda

@@ -9,12 +9,12 @@
 #include <cstdint>
 #include <map>
 #include <memory>
-#include <mutex>
 #include <string>
 #include <unordered_map>
 #include <utility>
 
 #include "framework/base/log.h"
+#include "framework/base/mutex.h"
 #include "framework/device/cuda/check.h"
 #include "framework/device/cuda/stream.h"
 #include "layers/kernels/cuda/attention_scratch.h"
@@ -63,7 +63,7 @@ class Cudnn final : public Resident {
 
   // Empty, or why there is none; who asks says so, and not the first call.
   std::string Missing() {
-    const std::lock_guard<std::mutex> lock(mutex_);
+    const MutexLock lock(mutex_);
     told_ = true;
     return missing_;
   }
@@ -71,7 +71,7 @@ class Cudnn final : public Resident {
   // Enqueues the graph of `shape`, with a workspace of at most `bytes`.
   bool Run(const StreamInfo& stream, const GraphShape& shape, Pointers pointers,
            void* workspace, int64_t bytes) {
-    const std::lock_guard<std::mutex> lock(mutex_);
+    const MutexLock lock(mutex_);
     if (handle_ == nullptr) {
       if (!std::exchange(told_, true)) Refuse("", missing_);
       return false;
@@ -99,7 +99,7 @@ class Cudnn final : public Resident {
 
  private:
   // Empty, or why there is no handle.
-  std::string Open() {
+  std::string Open() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
     // What cuDNN and, for its old versions, the front end open by their bare
     // names: they find these. Who needs what is not there will say so.
     OpenNvrtc();
@@ -119,7 +119,8 @@ class Cudnn final : public Resident {
     return "cudnnCreate failed";
   }
 
-  Plan Build(const GraphShape& shape, int64_t bytes) {
+  Plan Build(const GraphShape& shape, int64_t bytes)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
     Plan plan{MakeGraph(shape, architecture_)};
     fe::error_t error = plan.graph->build(handle_, {fe::HeurMode_t::A});
     if (error.is_good()) error = plan.graph->get_workspace_size(plan.workspace);
@@ -149,12 +150,12 @@ class Cudnn final : public Resident {
                          << why;
   }
 
-  std::mutex mutex_;
-  cudnnHandle_t handle_ = nullptr;
-  std::string missing_;  // why there is no handle
-  bool told_ = false;
+  std::string missing_;   // why there is no handle
   int architecture_ = 0;  // 90
-  std::map<GraphShape, Plan> plans_;
+  Mutex mutex_;
+  cudnnHandle_t handle_ ABSL_GUARDED_BY(mutex_) = nullptr;
+  bool told_ ABSL_GUARDED_BY(mutex_) = false;
+  std::map<GraphShape, Plan> plans_ ABSL_GUARDED_BY(mutex_);
 };
 
 std::unique_ptr<Resident> MakeCudnn() { return std::make_unique<Cudnn>(); }
