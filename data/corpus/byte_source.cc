@@ -13,7 +13,7 @@ namespace {
 constexpr int64_t kStoredBuffer = 256 << 10;
 
 // What the ending of a name promises: "gzip", "zstd" or nothing.
-std::string_view Promised(std::string_view name) {
+std::string_view FormatByName(std::string_view name) {
   if (name.ends_with(".gz")) return "gzip";
   if (name.ends_with(".zst")) return "zstd";
   return "";
@@ -28,7 +28,7 @@ absl::StatusOr<ByteSource> ByteSource::Open(const std::string& path,
   source.stored_buffer_.resize(kStoredBuffer);
   DELINK_RETURN_IF_ERROR(source.Refill());
   source.decompressor_ = MakeDecompressor(source.pending_);
-  const std::string_view promised = Promised(name);
+  const std::string_view promised = FormatByName(name);
   const std::string_view kind =
       source.decompressor_ ? source.decompressor_->kind() : "";
   if (!promised.empty() && kind != promised) {
@@ -77,15 +77,15 @@ absl::StatusOr<int64_t> ByteSource::Decompress(char* buffer, int64_t size) {
     pending_.remove_prefix(step.consumed);
     done += static_cast<int64_t>(step.produced);
     text_ += static_cast<int64_t>(step.produced);
-    if (!step.error.empty()) return Damage(step);
+    if (!step.error.empty()) return DamageError(step);
     if (step.consumed > 0 || step.produced > 0) continue;
-    if (!pending_.empty() || (at_end_ && !step.whole)) return Damage(step);
+    if (!pending_.empty() || (at_end_ && !step.whole)) return DamageError(step);
     if (at_end_) break;
   }
   return done;
 }
 
-absl::Status ByteSource::Damage(const Decompressor::Step& step) const {
+absl::Status ByteSource::DamageError(const Decompressor::Step& step) const {
   const int64_t at = stored_ - static_cast<int64_t>(pending_.size());
   const std::string kind = decompressor_->kind();
   return absl::DataLossError(absl::StrCat(

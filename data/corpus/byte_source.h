@@ -41,7 +41,7 @@ class ByteSource {
 
   absl::Status Refill();
   absl::StatusOr<int64_t> Decompress(char* buffer, int64_t size);
-  absl::Status Damage(const Decompressor::Step& step) const;
+  absl::Status DamageError(const Decompressor::Step& step) const;
 
   std::string name_;
   InputFile file_;

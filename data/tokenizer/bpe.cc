@@ -27,7 +27,7 @@ const Bpe::Result* Bpe::Find(int32_t left, int32_t right) const {
   return found == merges_.end() ? nullptr : &found->second;
 }
 
-void Bpe::Offer(int32_t at, Scratch& scratch) const {
+void Bpe::AddCandidate(int32_t at, Scratch& scratch) const {
   if (at < 0) return;
   const Scratch::Symbol& left = scratch.symbols_[static_cast<size_t>(at)];
   if (left.after < 0) return;
@@ -52,7 +52,7 @@ void Bpe::Encode(std::string_view word, Scratch& scratch,
                        .before = i - 1,
                        .after = i + 1 == size ? -1 : i + 1});
   }
-  for (int32_t i = 0; i < size; ++i) Offer(i, scratch);
+  for (int32_t i = 0; i < size; ++i) AddCandidate(i, scratch);
   const auto later = [](const Candidate& a, const Candidate& b) {
     return std::tie(a.rank, a.at) > std::tie(b.rank, b.at);
   };
@@ -75,7 +75,7 @@ void Bpe::Encode(std::string_view word, Scratch& scratch,
     }
     for (const int32_t at : {left.before, best.at}) {
       const size_t before = heap.size();
-      Offer(at, scratch);
+      AddCandidate(at, scratch);
       if (heap.size() > before) std::push_heap(heap.begin(), heap.end(), later);
     }
   }

@@ -53,7 +53,7 @@ class Bpe {
   };
 
   const Result* Find(int32_t left, int32_t right) const;
-  void Offer(int32_t at, Scratch& scratch) const;
+  void AddCandidate(int32_t at, Scratch& scratch) const;
 
   std::array<int32_t, 256> byte_ids_;
   absl::flat_hash_map<uint64_t, Result> merges_;  // by both ids

@@ -78,7 +78,7 @@ class BpeTokenizer final : public Tokenizer {
   const Bpe bpe_;
   absl::flat_hash_map<std::string, int32_t> whole_words_;
   AddedTokens added_, added_normalized_;
-  mutable IdleOnes<Worker> workers_;
+  mutable IdlePool<Worker> workers_;
 };
 
 }  // namespace delink

@@ -61,7 +61,7 @@ class SentencePieceTokenizer final : public Tokenizer {
   std::vector<int32_t> marker_ids_;       // U+2581 in bytes; empty: no bytes
   int32_t end_of_document_ = 0;
   WordCuts cuts_;
-  mutable IdleOnes<WordCache> caches_;
+  mutable IdlePool<WordCache> caches_;
 };
 
 }  // namespace delink

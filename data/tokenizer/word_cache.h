@@ -52,7 +52,7 @@ class WordCache {
 // Items, such as caches, of which each thread that is at work has one.
 // Thread-safe.
 template <typename Item>
-class IdleOnes {
+class IdlePool {
  public:
   std::unique_ptr<Item> Take() {
     const MutexLock lock(mutex_);

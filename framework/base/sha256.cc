@@ -38,7 +38,7 @@ bool IsHex(std::string_view text) {
 // Whether most digits of two digests are the same: then they are of the same
 // bytes, and one was damaged later. Those of different bytes have four in
 // common, of 64.
-bool Alike(const std::string& a, const std::string& b) {
+bool MostDigitsEqual(const std::string& a, const std::string& b) {
   size_t same = 0;
   for (size_t i = 0; i < kHexDigits; ++i) {
     same += static_cast<size_t>(a[i] == b[i]);
@@ -217,7 +217,7 @@ absl::Status VerifyListing(const std::string& dir,
     DELINK_ASSIGN_OR_RETURN(const int64_t bytes, FileSize(path));
     if (bytes == sum.bytes) continue;
     DELINK_ASSIGN_OR_RETURN(const std::string digest, Sha256File(path));
-    if (Alike(digest, sum.digest)) {
+    if (MostDigitsEqual(digest, sum.digest)) {
       return Damaged(
           JoinPath(dir, kSumsName),
           absl::StrCat("damaged: it gives ", sum.name, " ", sum.bytes,
@@ -242,7 +242,7 @@ absl::Status VerifySum(const std::string& dir, const FileSum& sum) {
   }
   DELINK_ASSIGN_OR_RETURN(const std::string digest, Sha256File(path));
   if (digest == sum.digest) return absl::OkStatus();
-  if (Alike(digest, sum.digest)) {
+  if (MostDigitsEqual(digest, sum.digest)) {
     return Damaged(
         JoinPath(dir, kSumsName),
         absl::StrCat("damaged: its digest of ", sum.name,

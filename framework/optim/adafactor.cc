@@ -99,7 +99,7 @@ class Adafactor final : public SlabOptimizer {
       const UpdateRun run = {
           .begin = params[i].offset,
           .end = params[i].offset + params[i].elements,
-          .hyper = rules_.Of(store.registry(), params[i].decl)};
+          .hyper = rules_.HyperOf(store.registry(), params[i].decl)};
       if (run.end <= held.begin || run.begin >= held.end) continue;
       DELINK_CHECK(held.begin <= run.begin && run.end <= held.end)
           << "Adafactor needs all of " << DeclOf(store, params[i]).name;
@@ -140,14 +140,14 @@ class Adafactor final : public SlabOptimizer {
                           .block = args.columns,
                           .sums = at.rows,
                           .clip = params.control};
-      if (params.narrow_g) {
+      if (params.bf16_g) {
         rows.w = static_cast<const uint16_t*>(params.g);
       } else {
         rows.x = params.g;
       }
       kernels.sum_squares(stream, rows);
       kernels.column_squares(stream, {.g = params.g,
-                                      .narrow_g = params.narrow_g,
+                                      .bf16_g = params.bf16_g,
                                       .control = params.control,
                                       .rows = args.rows,
                                       .columns = args.columns,

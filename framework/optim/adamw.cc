@@ -68,7 +68,7 @@ class AdamW final : public SlabOptimizer {
       args.update = update;
       args.control = control;
       if (together) {
-        kernel(stream, At(args, store, slab, run.begin, run.end));
+        kernel(stream, WithAddresses(args, store, slab, run.begin, run.end));
         continue;
       }
       const std::vector<SlabParam>& params =
@@ -78,8 +78,8 @@ class AdamW final : public SlabOptimizer {
         const int64_t end =
             std::min(run.end, params[p].offset + params[p].elements);
         if (begin >= end) continue;
-        args = Named(args, store, slab, p, begin, update);
-        kernel(stream, At(args, store, slab, begin, end));
+        args = WithParam(args, store, slab, p, begin, update);
+        kernel(stream, WithAddresses(args, store, slab, begin, end));
       }
     }
   }
@@ -95,8 +95,8 @@ class AdamW final : public SlabOptimizer {
   }
 
   // With the addresses of elements [begin, end) of the slab.
-  static AdamWArgs At(AdamWArgs args, const ParamStore& store, int slab,
-                      int64_t begin, int64_t end) {
+  static AdamWArgs WithAddresses(AdamWArgs args, const ParamStore& store,
+                                 int slab, int64_t begin, int64_t end) {
     if (args.master == MasterForm::kWhole) {
       args.p = store.at(slab, store.master(), begin);
     } else if (args.master == MasterForm::kSplit) {
@@ -106,7 +106,7 @@ class AdamW final : public SlabOptimizer {
       args.w = store.at(slab, Plane::kWeight, begin);
     }
     args.g = store.at(slab, Plane::kGradient, begin);
-    args.narrow_g = NarrowGradients(store);
+    args.bf16_g = HasBf16Gradients(store);
     args.m = store.at(slab, StatePlane(0), begin);
     args.v = store.at(slab, StatePlane(1), begin);
     args.n = end - begin;
@@ -115,8 +115,8 @@ class AdamW final : public SlabOptimizer {
 
   // With what depends on the parameter, from element `begin` of the slab on,
   // the first that this rank holds.
-  AdamWArgs Named(AdamWArgs args, const ParamStore& store, int slab,
-                  size_t param, int64_t begin, int64_t update) const {
+  AdamWArgs WithParam(AdamWArgs args, const ParamStore& store, int slab,
+                      size_t param, int64_t begin, int64_t update) const {
     const SlabParam& place =
         store.slabs()[static_cast<size_t>(slab)].params[param];
     const ParamStore::StatePlace m = store.state(slab, 0, param);

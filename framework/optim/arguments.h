@@ -8,7 +8,7 @@
 
 namespace delink {
 
-// A gradient g is of the table's type or, with an f32 table and `narrow_g`,
+// A gradient g is of the table's type or, with an f32 table and `bf16_g`,
 // bf16, which is widened as it is read.
 
 // Device memory at a fixed address. The host writes lr, the limits and hold
@@ -58,7 +58,7 @@ struct AdamWArgs {
   void* p = nullptr;        // [n], kWhole only
   void* w = nullptr;        // [n] bf16; may be null where p is whole
   const void* g = nullptr;  // [n]
-  bool narrow_g = false;
+  bool bf16_g = false;
   void* m = nullptr;  // [n]
   void* v = nullptr;  // [n]
   int64_t n = 0;
@@ -85,7 +85,7 @@ struct UpdatedParams {
   void* p = nullptr;        // [n]
   void* w = nullptr;        // [n] bf16, may be null
   const void* g = nullptr;  // [n]
-  bool narrow_g = false;
+  bool bf16_g = false;
   int64_t n = 0;
   double lr_scale = 1;
   double decay = 0;

@@ -12,7 +12,7 @@ namespace delink {
 // Where the step is skipped u stays, or becomes 0 if it is not g.
 struct MuonMomentumArgs {
   const void* g = nullptr;  // [n]
-  bool narrow_g = false;
+  bool bf16_g = false;
   void* m = nullptr;  // [n]
   void* u = nullptr;  // [n], is made orthogonal; may be g where that is of T
   int64_t n = 0;
@@ -55,7 +55,7 @@ struct MuonStepArgs {
 inline constexpr int64_t kColumnRun = 256;
 struct ColumnSquaresArgs {
   const void* g = nullptr;  // [rows, columns]
-  bool narrow_g = false;
+  bool bf16_g = false;
   const UpdateControl* control = nullptr;
   int64_t rows = 0, columns = 0;
   double* partial = nullptr;  // [ceil(rows / kColumnRun), columns]

@@ -61,7 +61,7 @@ struct MuonScratch {
     const int64_t least = std::min(part.rows, part.columns);
     const int64_t square = least * least * SizeOf(dtype);
     x = take(all);
-    if (NarrowGradients(store)) {
+    if (HasBf16Gradients(store)) {
       // Read for the last time when y is still to be written.
       u = take(part.elements() * int64_t{sizeof(float)});
       y = u;
@@ -111,7 +111,7 @@ class Muon final : public SlabOptimizer {
       const UpdateRun run = {
           .begin = std::max(held.begin, param.offset),
           .end = std::min(held.end, param.offset + param.elements),
-          .hyper = rules_.Of(store.registry(), param.decl)};
+          .hyper = rules_.HyperOf(store.registry(), param.decl)};
       if (run.begin >= run.end) continue;
       const ParamDecl& decl = DeclOf(store, param);
       if (KindOf(decl, store.blocks()) == ParamKind::kHidden) {
@@ -132,7 +132,7 @@ class Muon final : public SlabOptimizer {
                             {.p = params.p,
                              .w = params.w,
                              .g = params.g,
-                             .narrow_g = params.narrow_g,
+                             .bf16_g = params.bf16_g,
                              .m = store.at(slab, Plane::kState0, run.begin),
                              .v = store.at(slab, Plane::kState1, run.begin),
                              .n = params.n,
@@ -160,7 +160,7 @@ class Muon final : public SlabOptimizer {
                           : store.at(slab, Plane::kGradient, piece.begin);
       kernels.muon_momentum(stream,
                             {.g = params.g,
-                             .narrow_g = params.narrow_g,
+                             .bf16_g = params.bf16_g,
                              .m = store.at(slab, Plane::kState0, piece.begin),
                              .u = u,
                              .n = params.n,

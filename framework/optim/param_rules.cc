@@ -48,8 +48,8 @@ std::string NearNames(const ParamRegistry& registry,
 }
 
 // What to say of a pattern that no parameter has it for its first.
-absl::Status Useless(const ParamRegistry& registry,
-                     const std::vector<HyperGroup>& groups, size_t group) {
+absl::Status NoMatchError(const ParamRegistry& registry,
+                          const std::vector<HyperGroup>& groups, size_t group) {
   const std::string& pattern = groups[group].match;
   const ParamDecl* own = nullptr;
   const ParamDecl* tied = nullptr;
@@ -110,12 +110,12 @@ absl::StatusOr<ParamRules> ParamRules::Create(
   for (size_t g = 0; g < groups.size(); ++g) {
     if (used[g]) continue;
     *wrong = g;
-    return Useless(registry, groups, g);
+    return NoMatchError(registry, groups, g);
   }
   return rules;
 }
 
-Hyper ParamRules::Of(const ParamRegistry& registry, int decl) const {
+Hyper ParamRules::HyperOf(const ParamRegistry& registry, int decl) const {
   Hyper hyper = all_;
   if (!registry.decls[static_cast<size_t>(decl)].spec.decay) hyper.decay = 0;
   const int at = GroupOf(decl);
@@ -143,8 +143,8 @@ absl::Status ParamRules::CheckSharing(const ParamRegistry& registry, int blocks,
     const int leader = sharing.Leader(decl.part, decl.layer - 1) + 1;
     const auto at = decls.find({leader, decl.local});
     if (at == decls.end()) continue;
-    const std::string difference =
-        Difference(Of(registry, at->second), Of(registry, static_cast<int>(i)));
+    const std::string difference = Difference(
+        HyperOf(registry, at->second), HyperOf(registry, static_cast<int>(i)));
     if (difference.empty()) continue;
     return absl::InvalidArgumentError(absl::StrCat(
         registry.decls[static_cast<size_t>(at->second)].name, " and ",
@@ -164,7 +164,7 @@ std::vector<UpdateRun> RunsOf(const ParamStore& store, int slab,
     const int64_t begin = std::max(held.begin, param.offset);
     const int64_t end = std::min(held.end, param.offset + param.elements);
     if (begin >= end) continue;
-    const Hyper hyper = rules.Of(store.registry(), param.decl);
+    const Hyper hyper = rules.HyperOf(store.registry(), param.decl);
     if (!runs.empty() && runs.back().hyper == hyper) {
       runs.back().end = end;
     } else {

@@ -46,7 +46,7 @@ class ParamRules {
       const std::vector<HyperGroup>& groups, size_t* wrong);
 
   // Of declaration number `decl` of the registry.
-  Hyper Of(const ParamRegistry& registry, int decl) const;
+  Hyper HyperOf(const ParamRegistry& registry, int decl) const;
   // The number of the group that counts for it; -1: none.
   int GroupOf(int decl) const {
     return group_of_.empty() ? -1 : group_of_[static_cast<size_t>(decl)];

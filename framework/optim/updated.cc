@@ -18,7 +18,7 @@ const ParamDecl& DeclOf(const ParamStore& store, const SlabParam& param) {
   return store.registry().decls[static_cast<size_t>(param.decl)];
 }
 
-bool NarrowGradients(const ParamStore& store) {
+bool HasBf16Gradients(const ParamStore& store) {
   return store.dtype(Plane::kGradient) == DType::kBF16;
 }
 
@@ -32,7 +32,7 @@ UpdatedParams ParamsOf(const ParamStore& store, int slab, const UpdateRun& run,
                    ? nullptr
                    : store.at(slab, Plane::kWeight, run.begin),
           .g = store.at(slab, Plane::kGradient, run.begin),
-          .narrow_g = NarrowGradients(store),
+          .bf16_g = HasBf16Gradients(store),
           .n = run.end - run.begin,
           .lr_scale = run.hyper.lr_scale,
           .decay = run.hyper.decay,

@@ -11,8 +11,8 @@ const OptimKernels& KernelsFor(const ParamStore& store);
 
 const ParamDecl& DeclOf(const ParamStore& store, const SlabParam& param);
 
-// Whether gradients are bf16 (`narrow_g`).
-bool NarrowGradients(const ParamStore& store);
+// Whether gradients are bf16 (`bf16_g`).
+bool HasBf16Gradients(const ParamStore& store);
 
 // A run's parameters, rounded weights and gradient.
 UpdatedParams ParamsOf(const ParamStore& store, int slab, const UpdateRun& run,

@@ -80,16 +80,17 @@ Calibration Calibration::Create(const ParamStore& to,
   return c;
 }
 
-size_t Calibration::Together(const Family& family, size_t param) {
+size_t Calibration::SumIndex(const Family& family, size_t param) {
   return family.first + param;
 }
 
-size_t Calibration::Projection(const Family& family, size_t member,
-                               size_t param) {
+size_t Calibration::ProductIndex(const Family& family, size_t member,
+                                 size_t param) {
   return family.first + (1 + 2 * member) * family.params + param;
 }
 
-size_t Calibration::Apart(const Family& family, size_t member, size_t param) {
+size_t Calibration::MemberIndex(const Family& family, size_t member,
+                                size_t param) {
   return family.first + (2 + 2 * member) * family.params + param;
 }
 
@@ -114,10 +115,10 @@ void Calibration::AddLocal(const ParamStore& to, const Family& family,
         ReadPiece(stream, to, family.slabs[m], Plane::kGradient, piece, g[m]);
         for (size_t i = 0; i < n; ++i) together[i] += g[m][i];
       }
-      sums[Together(family, p)] += Dot(together, together);
+      sums[SumIndex(family, p)] += Dot(together, together);
       for (size_t m = 0; m < members; ++m) {
-        sums[Projection(family, m, p)] += Dot(g[m], together);
-        sums[Apart(family, m, p)] += Dot(g[m], g[m]);
+        sums[ProductIndex(family, m, p)] += Dot(g[m], together);
+        sums[MemberIndex(family, m, p)] += Dot(g[m], g[m]);
       }
     });
   }
@@ -127,7 +128,7 @@ double Calibration::NormBefore(const std::vector<double>& sums) const {
   double total = 0;
   for (const Family& family : families_) {
     for (size_t p = 0; p < family.params; ++p) {
-      total += sums[Together(family, p)];
+      total += sums[SumIndex(family, p)];
     }
   }
   return std::sqrt(total);
@@ -138,7 +139,7 @@ double Calibration::NormAfter(const std::vector<double>& sums) const {
   for (const Family& family : families_) {
     for (size_t m = 0; m < family.slabs.size(); ++m) {
       for (size_t p = 0; p < family.params; ++p) {
-        total += sums[Apart(family, m, p)];
+        total += sums[MemberIndex(family, m, p)];
       }
     }
   }
@@ -169,11 +170,12 @@ absl::Status Calibration::AddBatch(const ParamStore& to, double tokens,
   const double after = new_factor * new_factor;
   for (const Family& family : families_) {
     for (size_t p = 0; p < family.params; ++p) {
-      sums_[Together(family, p)] += before * sums[Together(family, p)];
+      sums_[SumIndex(family, p)] += before * sums[SumIndex(family, p)];
       for (size_t m = 0; m < family.slabs.size(); ++m) {
-        sums_[Projection(family, m, p)] +=
-            across * sums[Projection(family, m, p)];
-        sums_[Apart(family, m, p)] += after * sums[Apart(family, m, p)];
+        sums_[ProductIndex(family, m, p)] +=
+            across * sums[ProductIndex(family, m, p)];
+        sums_[MemberIndex(family, m, p)] +=
+            after * sums[MemberIndex(family, m, p)];
       }
     }
   }
@@ -190,10 +192,10 @@ Calibration::Factors Calibration::FactorsOf(int slab, size_t param) const {
   const auto [f, member] = place_[s];
   const Family& family = families_[f];
   DELINK_CHECK_LT(param, family.params);
-  const double together = sums_[Together(family, param)];
+  const double together = sums_[SumIndex(family, param)];
   if (together > 0) {
-    return {.first = sums_[Projection(family, member, param)] / together,
-            .second = sums_[Apart(family, member, param)] / together};
+    return {.first = sums_[ProductIndex(family, member, param)] / together,
+            .second = sums_[MemberIndex(family, member, param)] / together};
   }
   const double share =
       static_cast<double>(origins_[s].after) / origins_[s].before;

@@ -82,9 +82,9 @@ class Calibration {
   };
   // A family's sums: |G|^2 of each parameter; then, for each slab, <g_l, G> of
   // each parameter and |g_l|^2 of each parameter.
-  static size_t Together(const Family& family, size_t param);
-  static size_t Projection(const Family& family, size_t member, size_t param);
-  static size_t Apart(const Family& family, size_t member, size_t param);
+  static size_t SumIndex(const Family& family, size_t param);
+  static size_t ProductIndex(const Family& family, size_t member, size_t param);
+  static size_t MemberIndex(const Family& family, size_t member, size_t param);
 
   Calibration() = default;
   void AddLocal(const ParamStore& to, const Family& family, Stream& stream,

@@ -341,7 +341,7 @@ absl::Status Executor::Norm() {
     DELINK_RETURN_IF_ERROR(compute_exchange_->AllReduce(
         records_->sums, memory_.sums, DType::kF64, ReduceOp::kSum));
   }
-  FinishNorm(stream, *env_.device, records_->sums, memory_.sums - kSumsBesides,
+  FinishNorm(stream, *env_.device, records_->sums, memory_.sums - kTailSums,
              records_->control);
   return absl::OkStatus();
 }

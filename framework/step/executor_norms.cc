@@ -33,7 +33,7 @@ std::vector<double> Executor::SumsOnHost() const {
 
 std::vector<double> Executor::GradientNorms() const {
   const std::vector<double> sums = SumsOnHost();
-  const double tokens = sums[sums.size() - kSumsBesides + 1];
+  const double tokens = sums[sums.size() - kTailSums + 1];
   std::vector<double> norms = NormsOf(env_.store->slabs(), sums);
   for (double& norm : norms) norm /= tokens;
   return norms;
@@ -53,8 +53,7 @@ absl::StatusOr<std::vector<double>> Executor::WeightNorms() {
   }
   if (env_.compute->size() > 1) {
     DELINK_RETURN_IF_ERROR(compute_exchange_->AllReduce(
-        records_->sums, memory_.sums - kSumsBesides, DType::kF64,
-        ReduceOp::kSum));
+        records_->sums, memory_.sums - kTailSums, DType::kF64, ReduceOp::kSum));
   }
   const std::vector<double> norms = NormsOf(store.slabs(), SumsOnHost());
   env_.device->CopyFromHost(*compute_stream_, records_->sums, before.data(),

@@ -70,7 +70,7 @@ StepMemory SizeStep(const ParamStore& store,
   m.workspace = LargestWorkspace(layers);
   m.copies = AlignUp(LargestShard(store));
   for (const Slab& slab : store.slabs()) m.sums += slab.blocks();
-  m.sums += kSumsBesides;
+  m.sums += kTailSums;
   m.records = RecordBytes(m);
   return m;
 }

@@ -39,7 +39,7 @@ std::string ToString(const MemoryAccount& account);
 
 // Doubles that travel with the sums of squares in the exchange of the norm: the
 // loss, the tokens behind it, the votes.
-inline constexpr int64_t kSumsBesides = 3;
+inline constexpr int64_t kTailSums = 3;
 
 // Sizes of everything the executor allocates.
 struct StepMemory {

@@ -20,12 +20,12 @@ constexpr char kSameModel[] =
     "in its recipe.toml, model.vocab and model.max_seq among them";
 
 absl::Status CheckTokenizer(const std::string& checkpoint,
-                            const Beginner& beginner) {
+                            const InitTarget& target) {
   const std::string file = JoinPath(checkpoint, "tokenizer");
   DELINK_ASSIGN_OR_RETURN(const std::string tokenizer, ReadFile(file));
-  if (tokenizer == beginner.tokenizer) return absl::OkStatus();
+  if (tokenizer == target.tokenizer) return absl::OkStatus();
   return absl::InvalidArgumentError(absl::StrCat(
-      beginner.corpus, ": was built with another tokenizer than ", checkpoint,
+      target.corpus, ": was built with another tokenizer than ", checkpoint,
       ", so its tokens mean nothing to those weights; build it with "
       "--tokenizer ",
       file));
@@ -61,13 +61,13 @@ absl::Status CheckShapes(const std::string& checkpoint,
 }
 
 absl::Status CheckSharing(const std::string& checkpoint,
-                          const Beginner& beginner) {
+                          const InitTarget& target) {
   DELINK_ASSIGN_OR_RETURN(
       const SharingMap theirs,
-      ReadSharing(checkpoint, *beginner.registry, beginner.blocks));
-  for (const std::string& part : PartsOf(*beginner.registry, beginner.blocks)) {
-    for (int block = 0; block < beginner.blocks; ++block) {
-      const int leader = beginner.sharing.Leader(part, block);
+      ReadSharing(checkpoint, *target.registry, target.blocks));
+  for (const std::string& part : PartsOf(*target.registry, target.blocks)) {
+    for (int block = 0; block < target.blocks; ++block) {
+      const int leader = target.sharing.Leader(part, block);
       if (theirs.Leader(part, block) == theirs.Leader(part, leader)) continue;
       return absl::InvalidArgumentError(absl::StrCat(
           checkpoint, ": blocks ", leader, " and ", block, " each have ", part,
@@ -99,18 +99,18 @@ absl::Status CheckTies(const std::string& checkpoint,
 }  // namespace
 
 absl::Status CheckInit(const std::string& checkpoint,
-                       const Beginner& beginner) {
+                       const InitTarget& target) {
   DELINK_RETURN_IF_ERROR(ReadHeader(checkpoint).status());
-  DELINK_RETURN_IF_ERROR(CheckTokenizer(checkpoint, beginner));
+  DELINK_RETURN_IF_ERROR(CheckTokenizer(checkpoint, target));
   DELINK_ASSIGN_OR_RETURN(const std::vector<TensorInfo> listed,
                           ListTensors(checkpoint));
   Tensors tensors;
   for (const TensorInfo& tensor : listed) tensors[tensor.name] = tensor;
   const std::vector<LogicalTensor> model = LogicalTensors(
-      *beginner.registry, beginner.blocks, beginner.sharing,
-      LayOutSlabs(*beginner.registry, beginner.blocks, beginner.sharing));
+      *target.registry, target.blocks, target.sharing,
+      LayOutSlabs(*target.registry, target.blocks, target.sharing));
   DELINK_RETURN_IF_ERROR(CheckShapes(checkpoint, model, tensors));
-  DELINK_RETURN_IF_ERROR(CheckSharing(checkpoint, beginner));
+  DELINK_RETURN_IF_ERROR(CheckSharing(checkpoint, target));
   return CheckTies(checkpoint, model, tensors);
 }
 

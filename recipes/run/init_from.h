@@ -13,7 +13,7 @@
 namespace delink {
 
 // What is to begin.
-struct Beginner {
+struct InitTarget {
   const ParamRegistry* registry = nullptr;
   int blocks = 0;
   SharingMap sharing;          // of its first stage
@@ -26,6 +26,6 @@ struct Beginner {
 // names the tokenizer; the first tensor that one side lacks, or whose shapes
 // differ; or the part and blocks that the stage shares and the checkpoint has
 // apart. Reads no weights.
-absl::Status CheckInit(const std::string& checkpoint, const Beginner& beginner);
+absl::Status CheckInit(const std::string& checkpoint, const InitTarget& target);
 
 }  // namespace delink

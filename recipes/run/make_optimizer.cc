@@ -28,9 +28,10 @@ absl::Status At(const Recipe& recipe, const std::string& key,
 }
 
 // Muon has a momentum for matrices of blocks, and betas for all else. A group
-// that gives one of them to the others alone would go unheard.
-absl::Status CheckHeard(const Recipe& recipe, const ParamRegistry& registry,
-                        const ParamRules& rules) {
+// that gives one of them to the others alone would change nothing.
+absl::Status CheckGroupKeysApply(const Recipe& recipe,
+                                 const ParamRegistry& registry,
+                                 const ParamRules& rules) {
   const OptimizerConfig& c = recipe.optimizer;
   if (c.kind != OptimizerConfig::Kind::kMuon) return absl::OkStatus();
   const auto blocks = static_cast<int>(recipe.model->layers);
@@ -88,7 +89,7 @@ absl::StatusOr<ParamRules> RulesOf(const Recipe& recipe,
     return At(recipe, absl::StrFormat("optimizer.group[%d].match", wrong),
               std::string(rules.status().message()));
   }
-  DELINK_RETURN_IF_ERROR(CheckHeard(recipe, registry, *rules));
+  DELINK_RETURN_IF_ERROR(CheckGroupKeysApply(recipe, registry, *rules));
   return rules;
 }
 

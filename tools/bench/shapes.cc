@@ -13,7 +13,7 @@ namespace delink::bench {
 namespace {
 
 // What a report calls a step by.
-auto Named(const Recipe& r) {
+auto ReportKey(const Recipe& r) {
   return std::tuple(r.run.device, r.data.seq, r.data.batch,
                     r.stages.front().share, r.run.precision, r.run.recompute);
 }
@@ -103,7 +103,7 @@ recompute = "%s"
   };
   DELINK_ASSIGN_OR_RETURN(const Recipe plain, read({}));
   DELINK_ASSIGN_OR_RETURN(const Recipe recipe, read(step.sets));
-  if (Named(plain) != Named(recipe)) {
+  if (ReportKey(plain) != ReportKey(recipe)) {
     return absl::InvalidArgumentError(
         "--set is for keys that have no option of their own: there are "
         "--device, --seq, --batch, --share, --precision and --recompute");

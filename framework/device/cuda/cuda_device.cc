@@ -285,14 +285,14 @@ void CudaStream::Wait(const Event& event) {
 void CudaStream::Synchronize() {
   device_.Use();
   DELINK_CUDA_CHECK(cudaStreamSynchronize(handle()));
-  channel_.staging->Land();
+  channel_.staging->DeliverToHost();
 }
 
 void CudaStream::SynchronizeWith(const Event& event) {
   device_.Use();
   DELINK_CUDA_CHECK(
       cudaEventSynchronize(static_cast<const CudaEvent&>(event).handle()));
-  channel_.staging->Land();
+  channel_.staging->DeliverToHost();
 }
 
 absl::Status CudaStream::Prepare() {

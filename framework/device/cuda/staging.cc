@@ -71,7 +71,7 @@ bool Staging::ToHost(cudaStream_t stream, void* host, const void* device,
   return true;
 }
 
-void Staging::Land() {
+void Staging::DeliverToHost() {
   for (const Arrival& a : arrivals_) {
     std::memcpy(a.host, memory_ + a.offset, static_cast<size_t>(a.bytes));
   }

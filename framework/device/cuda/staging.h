@@ -32,11 +32,12 @@ class Staging {
 
   void ToDevice(cudaStream_t stream, void* device, const void* host,
                 int64_t bytes);
-  // False, and nothing is done, where there is no room until the next Land.
+  // False, and nothing is done, where there is no room until the next
+  // DeliverToHost.
   bool ToHost(cudaStream_t stream, void* host, const void* device,
               int64_t bytes);
   // The stream is done: hands on what ToHost copied.
-  void Land();
+  void DeliverToHost();
   // Or drops it.
   void Forget() { arrivals_.clear(), landed_ = 0; }
 

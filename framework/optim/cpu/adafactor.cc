@@ -76,7 +76,7 @@ struct Estimate {
   T rest, mean, floor;
 
   explicit Estimate(const AdafactorArgs& a)
-      : g{{a.params.g, a.params.narrow_g}, GradientScale<T>(*a.params.control)},
+      : g{{a.params.g, a.params.bf16_g}, GradientScale<T>(*a.params.control)},
         row(static_cast<const T*>(a.row)),
         column(static_cast<const T*>(a.column)),
         v(static_cast<T*>(a.v)),
@@ -143,7 +143,7 @@ struct RowBody {
 
 template <typename T>
 void ColumnSquares(Stream&, const ColumnSquaresArgs& a) {
-  const ClippedGradient<T> g{{a.g, a.narrow_g}, GradientScale<T>(*a.control)};
+  const ClippedGradient<T> g{{a.g, a.bf16_g}, GradientScale<T>(*a.control)};
   const int64_t runs = (a.rows + kColumnRun - 1) / kColumnRun;
 #pragma omp parallel for schedule(static) if (a.rows * a.columns > 32768)
   for (int64_t run = 0; run < runs; ++run) {

@@ -47,17 +47,17 @@ void Run(Instructions set, const AdamWArgs& a) {
     DELINK_CHECK((std::is_same_v<T, float>));
     return AdamWInTiles(set, a);
   }
-  WithTarget<T>(
-      {.p = a.p, .w = a.w}, [&]<typename W>(const Target<T, W>& target) {
-        const Body<T, W> body{.step = AdamWStep<T>(a),
-                              .target = target,
-                              .m = static_cast<T*>(a.m),
-                              .v = static_cast<T*>(a.v)};
-        RunElementsBy(set,
-                      WithGradient<T, Body<T, W>>{
-                          .inner = body, .gradient = {a.g, a.narrow_g}},
-                      a.n);
-      });
+  WithTarget<T>({.p = a.p, .w = a.w},
+                [&]<typename W>(const Target<T, W>& target) {
+                  const Body<T, W> body{.step = AdamWStep<T>(a),
+                                        .target = target,
+                                        .m = static_cast<T*>(a.m),
+                                        .v = static_cast<T*>(a.v)};
+                  RunElementsBy(set,
+                                WithGradient<T, Body<T, W>>{
+                                    .inner = body, .gradient = {a.g, a.bf16_g}},
+                                a.n);
+                });
 }
 
 }  // namespace

@@ -176,7 +176,7 @@ struct Tiles {
                                      int64_t at, int64_t block,
                                      int64_t n) const {
     const AdamWStep<float> s = step;
-    const Gradient<float> gradient = {a.g, a.narrow_g};
+    const Gradient<float> gradient = {a.g, a.bf16_g};
     float g[kTile], p[kTile], m[kTile], v[kTile];
     gradient.Load(at, n, g, std::identity());
     LoadParams(a, at, n, p);

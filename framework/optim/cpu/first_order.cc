@@ -57,7 +57,7 @@ struct LionBody {
 template <typename T, typename Body>
 void RunUpdate(const Body& body, const UpdatedParams& params) {
   RunElements(WithGradient<T, Body>{.inner = body,
-                                    .gradient = {params.g, params.narrow_g}},
+                                    .gradient = {params.g, params.bf16_g}},
               params.n);
 }
 

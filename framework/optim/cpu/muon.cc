@@ -102,7 +102,7 @@ void MuonMomentum(Stream&, const MuonMomentumArgs& a) {
                              .rest = static_cast<T>(1 - a.momentum),
                              .nesterov = a.nesterov};
   RunElements(WithGradient<T, MomentumBody<T>>{.inner = body,
-                                               .gradient = {a.g, a.narrow_g}},
+                                               .gradient = {a.g, a.bf16_g}},
               a.n);
 }
 

@@ -49,8 +49,8 @@ void AdafactorStep(Stream& stream, const AdafactorArgs& a) {
   const AdafactorPlan plan = PlanOf(a);
   const WholeMaster master = MasterOf(a.params);
   Launch(StepSizeKernel, dim3(1), dim3(kWarp), 0, stream, plan);
-  const bool aligned = MasterAligned(a.params) &&
-                       GradientAligned({a.params.g, a.params.narrow_g});
+  const bool aligned =
+      MasterAligned(a.params) && GradientAligned({a.params.g, a.params.bf16_g});
   if (a.columns == 0) {
     RunElements(stream, VectorStepRule{.plan = plan, .master = master},
                 a.params.n, aligned && Aligned(a.v, 16));

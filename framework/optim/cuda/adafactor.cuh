@@ -27,7 +27,7 @@ struct AdafactorPlan {
 };
 
 __device__ inline Gradient GradientOf(const AdafactorArgs& a) {
-  return {a.params.g, a.params.narrow_g};
+  return {a.params.g, a.params.bf16_g};
 }
 
 // value(j) for j in [begin, end), for each group of 16 threads of a warp, all
@@ -53,7 +53,7 @@ __global__ void __launch_bounds__(kRowThreads)
   if (column >= a.columns) return;
   const int64_t first = int64_t{blockIdx.y} * kColumnRun;
   const int64_t end = first + kColumnRun < a.rows ? first + kColumnRun : a.rows;
-  const Gradient g = {a.g, a.narrow_g};
+  const Gradient g = {a.g, a.bf16_g};
   const GradientScale clip(*a.control);
   double sum = 0.0;
 #pragma unroll 8

@@ -11,7 +11,7 @@ namespace {
 
 AdamWPlan PlanOf(const AdamWArgs& a) {
   const auto t = static_cast<double>(a.update);
-  return {.g = {a.g, a.narrow_g},
+  return {.g = {a.g, a.bf16_g},
           .n = a.n,
           .control = a.control,
           .lr_scale = a.lr_scale,
@@ -53,7 +53,7 @@ void UpdateBlocks(Stream& stream, const AdamWArgs& a, const Master& master,
 template <typename Master>
 void Update(Stream& stream, const AdamWArgs& a, const Master& master,
             bool aligned) {
-  aligned = aligned && GradientAligned({a.g, a.narrow_g});
+  aligned = aligned && GradientAligned({a.g, a.bf16_g});
   switch (a.moments) {
     case MomentForm::kExact: {
       const ExactMoments moments = {.m = static_cast<float*>(a.m),

@@ -6,7 +6,7 @@ namespace delink::cuda {
 void Sgd(Stream& stream, const SgdArgs& a) {
   const UpdatedParams& params = a.params;
   const SgdRule rule = {.master = MasterOf(params),
-                        .g = {params.g, params.narrow_g},
+                        .g = {params.g, params.bf16_g},
                         .m = static_cast<float*>(a.m),
                         .control = params.control,
                         .lr_scale = params.lr_scale,
@@ -21,7 +21,7 @@ void Sgd(Stream& stream, const SgdArgs& a) {
 void Lion(Stream& stream, const LionArgs& a) {
   const UpdatedParams& params = a.params;
   const LionRule rule = {.master = MasterOf(params),
-                         .g = {params.g, params.narrow_g},
+                         .g = {params.g, params.bf16_g},
                          .m = static_cast<float*>(a.m),
                          .control = params.control,
                          .lr_scale = params.lr_scale,

@@ -43,7 +43,7 @@ void Step(Stream& stream, const MuonStepArgs& a) {
 }  // namespace
 
 void MuonMomentum(Stream& stream, const MuonMomentumArgs& a) {
-  const MomentumRule rule = {.g = {a.g, a.narrow_g},
+  const MomentumRule rule = {.g = {a.g, a.bf16_g},
                              .m = static_cast<float*>(a.m),
                              .u = static_cast<float*>(a.u),
                              .control = a.control,

@@ -25,7 +25,7 @@ class ParamRulesTest : public ::testing::Test {
   Hyper Of(const ParamRules& rules, const std::string& name) {
     for (size_t i = 0; i < registry_.decls.size(); ++i) {
       if (registry_.decls[i].name == name) {
-        return rules.Of(registry_, static_cast<int>(i));
+        return rules.HyperOf(registry_, static_cast<int>(i));
       }
     }
     ADD_FAILURE() << name;
