@@ -22,10 +22,6 @@ struct Utf8Scan {
 
 Utf8Scan ScanUtf8(std::string_view text);
 
-inline bool IsUtf8(std::string_view text) {
-  return ScanUtf8(text).valid == text.size();
-}
-
 // InvalidArgument naming the first byte that is not.
 absl::Status CheckUtf8(std::string_view text);
 

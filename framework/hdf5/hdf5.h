@@ -199,12 +199,6 @@ class File {
     DELINK_RETURN_IF_ERROR(dataset.Read(0, dataset.size(), data.data()));
     return data;
   }
-  template <typename T>
-  absl::Status ReadFlat(const std::string& path, int64_t begin, int64_t count,
-                        T* data) const {
-    DELINK_ASSIGN_OR_RETURN(Dataset dataset, OpenDataset(path));
-    return dataset.Read(begin, count, data);
-  }
 
  private:
   File() = default;

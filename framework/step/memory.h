@@ -26,10 +26,12 @@ struct MemoryAccount {
   int64_t records = 0;
   int64_t overhead = 0;  // of the device itself (Device::overhead)
 
+  // What both stages of a switch take at once.
+  int64_t planes() const { return weights + gradients + state; }
   int64_t activations() const { return slots + boundaries + workspace; }
   // What is allocated.
   int64_t allocated() const {
-    return weights + gradients + state + activations() + copies + records;
+    return planes() + activations() + copies + records;
   }
   int64_t total() const { return allocated() + overhead; }
 };

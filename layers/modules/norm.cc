@@ -1,7 +1,6 @@
 #include "layers/modules/norm.h"
 
-#include "layers/ops/layer_norm.h"
-#include "layers/ops/rms_norm.h"
+#include "layers/ops/norm.h"
 
 namespace delink {
 

@@ -14,8 +14,7 @@ Var Add(Var a, Var b);
 Var SumOf(Var a, Var b);
 void RecordAdd(Var a, Var b, Var y);
 
-// What a branch makes of the residual stream, and its norm (layer_norm.h,
-// rms_norm.h).
+// What a branch makes of the residual stream, and its norm (norm.h).
 struct SumAndNorm {
   Var sum, norm;
 };

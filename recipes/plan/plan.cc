@@ -40,10 +40,6 @@ absl::StatusOr<Recipe> WithVocab(const Recipe& recipe) {
   return FitVocab(recipe, *corpus);
 }
 
-int64_t PlaneBytes(const MemoryAccount& account) {
-  return account.weights + account.gradients + account.state;
-}
-
 // What the network lane moves in a step.
 void CountExchanges(const ParamStore& store, StagePlan& plan) {
   const int ranks = store.options().ranks;
@@ -159,8 +155,8 @@ absl::StatusOr<RunPlan> PlanRun(const PlanOptions& options,
                             StageRun::Create(env, i));
     StagePlan described = Describe(recipe, *stage);
     if (i > 0) {
-      described.switch_bytes = PlaneBytes(plan.stages.back().account) +
-                               PlaneBytes(described.account);
+      described.switch_bytes =
+          plan.stages.back().account.planes() + described.account.planes();
     }
     plan.stages.push_back(std::move(described));
   }

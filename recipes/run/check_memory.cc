@@ -15,10 +15,6 @@ constexpr char kKnobs[] =
     "layers (stage.share) or shard the optimizer's state over more ranks "
     "(stage.parallel.zero = 1)";
 
-int64_t PlaneBytes(const MemoryAccount& account) {
-  return account.weights + account.gradients + account.state;
-}
-
 // What a rank may take, and whether `needed` bytes, of which `what` says more,
 // are as many.
 struct Room {
@@ -63,7 +59,7 @@ absl::Status CheckMemory(const RunEnv& env, size_t first, int ranks) {
     DELINK_RETURN_IF_ERROR(room.Check(
         account.total(), absl::StrCat("out of memory: ", name,
                                       " does not fit: ", ToString(account))));
-    const int64_t planes = PlaneBytes(account);
+    const int64_t planes = account.planes();
     if (before > 0) {
       DELINK_RETURN_IF_ERROR(room.Check(
           before + planes,

@@ -17,16 +17,6 @@
 namespace delink {
 namespace {
 
-// With where it is in the recipe's file.
-absl::Status At(const Recipe& recipe, const std::string& key,
-                const std::string& what) {
-  std::string place;
-  if (recipe.positions != nullptr) {
-    place = absl::StrCat(recipe.positions->Find(key).ToString(), ": ");
-  }
-  return absl::InvalidArgumentError(absl::StrCat(place, key, ": ", what));
-}
-
 // Muon has a momentum for matrices of blocks, and betas for all else. A group
 // that gives one of them to the others alone would change nothing.
 absl::Status CheckGroupKeysApply(const Recipe& recipe,
@@ -50,15 +40,16 @@ absl::Status CheckGroupKeysApply(const Recipe& recipe,
     const bool momentum = c.groups[g].momentum && !matched[g].matrices;
     const bool betas = !c.groups[g].betas.empty() && !matched[g].others;
     if (!momentum && !betas) continue;
-    return At(recipe,
-              absl::StrFormat("optimizer.group[%d].%s", g,
-                              momentum ? "momentum" : "betas"),
-              absl::StrFormat("muon has it for %s, and '%s' matches none that "
-                              "it has not left to groups before; leave the key "
-                              "out",
-                              momentum ? "matrices of blocks"
-                                       : "all but matrices of blocks",
-                              c.groups[g].match));
+    const std::string key = absl::StrFormat("optimizer.group[%d].%s", g,
+                                            momentum ? "momentum" : "betas");
+    return ErrorAt(
+        recipe, key, key,
+        absl::StrFormat(
+            "muon has it for %s, and '%s' matches none that "
+            "it has not left to groups before; leave the key "
+            "out",
+            momentum ? "matrices of blocks" : "all but matrices of blocks",
+            c.groups[g].match));
   }
   return absl::OkStatus();
 }
@@ -86,8 +77,8 @@ absl::StatusOr<ParamRules> RulesOf(const Recipe& recipe,
   absl::StatusOr<ParamRules> rules =
       ParamRules::Create(registry, all, groups, &wrong);
   if (!rules.ok()) {
-    return At(recipe, absl::StrFormat("optimizer.group[%d].match", wrong),
-              std::string(rules.status().message()));
+    const std::string key = absl::StrFormat("optimizer.group[%d].match", wrong);
+    return ErrorAt(recipe, key, key, std::string(rules.status().message()));
   }
   DELINK_RETURN_IF_ERROR(CheckGroupKeysApply(recipe, registry, *rules));
   return rules;
@@ -136,8 +127,8 @@ absl::Status CheckGroups(const RunEnv& env, size_t stage,
   const absl::Status status =
       rules.CheckSharing(*env.registry, env.model->blocks(), sharing);
   if (status.ok()) return status;
-  return At(*env.recipe, absl::StrFormat("stage[%d].share", stage),
-            std::string(status.message()));
+  const std::string key = absl::StrFormat("stage[%d].share", stage);
+  return ErrorAt(*env.recipe, key, key, std::string(status.message()));
 }
 
 }  // namespace delink

@@ -17,8 +17,6 @@
 //     }
 //   };
 //   ModelKind{"my", "What it is.", [] { return std::make_unique<MyConfig>(); }}
-//
-// A builder gets the config back with ModelAs<MyConfig>(recipe).
 #pragma once
 
 #include <cstdint>

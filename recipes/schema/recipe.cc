@@ -14,17 +14,6 @@
 namespace delink {
 namespace {
 
-// An error at `key`, said of `subject`.
-absl::Status ErrorAt(const Recipe& recipe, std::string_view key,
-                     std::string_view subject, std::string_view message) {
-  std::string place;
-  if (recipe.positions != nullptr) {
-    place = absl::StrCat(recipe.positions->Find(key).ToString(), ": ");
-  }
-  return absl::InvalidArgumentError(
-      absl::StrFormat("%s%s: %s", place, subject, message));
-}
-
 // "data 2 x tensor 2 x pipeline 2"
 std::string Product(const ParallelConfig& parallel) {
   std::string text;
@@ -80,6 +69,16 @@ int64_t LargestDivisor(int64_t n, int64_t limit) {
 }
 
 }  // namespace
+
+absl::Status ErrorAt(const Recipe& recipe, std::string_view key,
+                     std::string_view subject, std::string_view message) {
+  std::string place;
+  if (recipe.positions != nullptr) {
+    place = absl::StrCat(recipe.positions->Find(key).ToString(), ": ");
+  }
+  return absl::InvalidArgumentError(
+      absl::StrFormat("%s%s: %s", place, subject, message));
+}
 
 int64_t SpanSteps(const Span& span, int64_t steps) {
   if (const int64_t* count = std::get_if<int64_t>(&span)) return *count;

@@ -181,11 +181,9 @@ struct Recipe {
   Recipe WithVocab(int64_t vocab) const;
 };
 
-// The model section as kind T; null when it is another kind.
-template <typename T>
-const T* ModelAs(const Recipe& recipe) {
-  return dynamic_cast<const T*>(recipe.model.get());
-}
+// InvalidArgument, said of `subject`, with the place where `key` was given.
+absl::Status ErrorAt(const Recipe& recipe, std::string_view key,
+                     std::string_view subject, std::string_view message);
 
 // An error at a batch that is no multiple of data x micro_batch, as far as
 // these are given.

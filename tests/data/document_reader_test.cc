@@ -92,7 +92,7 @@ TEST(DocumentReader, LinesAndWordsWithoutEndAreCutBetweenCharacters) {
     const Pieces pieces = ReadPieces(dir / "a.txt", false)->front();
     EXPECT_GT(pieces.size(), 3U);
     EXPECT_EQ(Joined(pieces), text);
-    for (const std::string& piece : pieces) EXPECT_TRUE(IsUtf8(piece));
+    for (const std::string& piece : pieces) EXPECT_TRUE(CheckUtf8(piece).ok());
     EXPECT_EQ(ReadPieces(dir / "a.jsonl", true)->front(), pieces);
   }
 }
@@ -161,7 +161,7 @@ void ExpectNamed(const std::vector<Bad>& cases, bool jsonl) {
     EXPECT_THAT(message, HasSubstr(path));
     for (const std::string& part : said) EXPECT_THAT(message, HasSubstr(part));
     EXPECT_LT(message.size(), 500U + path.size());
-    EXPECT_TRUE(IsUtf8(message));
+    EXPECT_TRUE(CheckUtf8(message).ok());
   }
 }
 

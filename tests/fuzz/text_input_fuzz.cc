@@ -28,7 +28,7 @@ void ReadAll(const std::string& path, bool jsonl) {
     if (piece->text.empty()) break;
     DELINK_CHECK(piece->begins == !inside);
     DELINK_CHECK(piece->text.size() <= kPieceBytes);
-    DELINK_CHECK(IsUtf8(piece->text));
+    DELINK_CHECK(CheckUtf8(piece->text).ok());
     inside = !piece->ends;
   }
   DELINK_CHECK(!inside);

@@ -14,10 +14,6 @@ namespace {
 
 constexpr char kZeroing[] = "fill_zero";
 
-double Seconds(std::chrono::steady_clock::duration time) {
-  return std::chrono::duration<double>(time).count();
-}
-
 double StepParts::*PartOf(Op op) {
   switch (op) {
     case Op::kForward:

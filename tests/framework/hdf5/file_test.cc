@@ -168,7 +168,7 @@ TEST(Hdf5File, ErrorsAreStatusesThatNameTheFile) {
   EXPECT_EQ(file->ReadAll<double>("x").status().code(),
             absl::StatusCode::kInvalidArgument);
   float two[2];
-  EXPECT_EQ(file->ReadFlat("x", 0, 2, two).code(),
+  EXPECT_EQ(file->OpenDataset("x")->Read(0, 2, two).code(),
             absl::StatusCode::kOutOfRange);
 }
 
@@ -210,7 +210,7 @@ TEST(Hdf5File, ThreadsShareTheLibrary) {
     threads.emplace_back([&, t] {
       for (int i = 0; i < 100; ++i) {
         int32_t part[55];
-        if (!file->ReadFlat("x", i * 50, 55, part).ok()) return;
+        if (!file->OpenDataset("x")->Read(i * 50, 55, part).ok()) return;
         sums[t] += std::accumulate(part, part + 55, int64_t{0});
       }
     });

@@ -34,7 +34,7 @@ TEST(Set, DottedKeysAndElementsOfLists) {
   EXPECT_EQ(recipe.stages[1].parallel.data, 2);
   EXPECT_EQ(ToString(recipe.stages[0].share), "groups:2");
   EXPECT_EQ(recipe.run.device, RunConfig::Device::kCpu);
-  EXPECT_FALSE(ModelAs<GptConfig>(recipe)->tied);
+  EXPECT_FALSE(dynamic_cast<const GptConfig*>(recipe.model.get())->tied);
   EXPECT_EQ(recipe.schedule.decay_steps(), 50);
   EXPECT_EQ(recipe.optimizer.betas[0], 0.8);
   EXPECT_EQ(recipe.PlannedEnd(0), 10);
@@ -240,8 +240,8 @@ TEST(ToToml, ReadsBackEqualBitForBit) {
     ASSERT_EQ(back->optimizer.groups.size(), recipe.optimizer.groups.size());
     ASSERT_EQ(back->schedule.decay, recipe.schedule.decay);
     ASSERT_EQ(back->schedule.warmup, recipe.schedule.warmup);
-    ASSERT_EQ(ModelAs<GptConfig>(*back)->dropout,
-              ModelAs<GptConfig>(recipe)->dropout);
+    ASSERT_EQ(dynamic_cast<const GptConfig*>(back->model.get())->dropout,
+              dynamic_cast<const GptConfig*>(recipe.model.get())->dropout);
     ASSERT_EQ(back->stages.size(), recipe.stages.size());
     for (size_t i = 0; i < recipe.stages.size(); ++i) {
       ASSERT_EQ(back->stages[i].share, recipe.stages[i].share);

@@ -16,7 +16,7 @@ std::string WorldError(const Recipe& recipe, int64_t world) {
 
 TEST(Recipe, ReadsWhatIsGivenAndResolvesTheRest) {
   const Recipe recipe = Sample();
-  const GptConfig* model = ModelAs<GptConfig>(recipe);
+  const GptConfig* model = dynamic_cast<const GptConfig*>(recipe.model.get());
   ASSERT_NE(model, nullptr);
   EXPECT_EQ(model->layers, 4);
   EXPECT_EQ(model->kv_heads, 4);

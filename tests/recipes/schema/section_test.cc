@@ -65,7 +65,7 @@ TEST(Section, ReadsEveryType) {
       "layers = 2\ndim = 4\nloud = true\nlabel = \"q\"\n"
       "gate = \"hard\"\ninner = { widths = [1, 2, 3], bound = 1 }");
   ASSERT_TRUE(recipe.ok()) << recipe.status();
-  const MixerConfig* c = ModelAs<MixerConfig>(*recipe);
+  const MixerConfig* c = dynamic_cast<const MixerConfig*>(recipe->model.get());
   ASSERT_NE(c, nullptr);
   EXPECT_EQ(c->slope, 0.25);
   EXPECT_TRUE(c->loud);
@@ -78,7 +78,7 @@ TEST(Section, ReadsEveryType) {
 TEST(Section, DefaultsStay) {
   const auto recipe = ParseMixer("layers = 2\ndim = 4");
   ASSERT_TRUE(recipe.ok()) << recipe.status();
-  const MixerConfig* c = ModelAs<MixerConfig>(*recipe);
+  const MixerConfig* c = dynamic_cast<const MixerConfig*>(recipe->model.get());
   EXPECT_EQ(c->widths, (std::vector<int64_t>{8, 16}));
   EXPECT_EQ(c->bound, std::nullopt);
   EXPECT_EQ(c->gate, MixerConfig::Gate::kSoft);

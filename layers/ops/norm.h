@@ -1,4 +1,5 @@
-// Layer normalisation over the last axis (Ba et al., 2016).
+// Normalisation over the last axis: layer norm (Ba et al., 2016) and RMS norm
+// (Zhang and Sennrich, 2019).
 #pragma once
 
 #include "framework/autograd/tape.h"
@@ -11,5 +12,10 @@ namespace delink::ops {
 Var LayerNorm(Var x, Param& w, Param& b, double eps);
 // x + branch and its layer norm, by one kernel.
 SumAndNorm AddLayerNorm(Var x, Var branch, Param& w, Param& b, double eps);
+
+// y = x / sqrt(mean(x^2) + eps) * w. x [..., D], w [D].
+Var RmsNorm(Var x, Param& w, double eps);
+// x + branch and its RMS norm, by one kernel.
+SumAndNorm AddRmsNorm(Var x, Var branch, Param& w, double eps);
 
 }  // namespace delink::ops
