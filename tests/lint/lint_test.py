@@ -300,6 +300,15 @@ class OtherLintsTest(LintCase):
     ):
       self.expect_found("snippets", {**files, "docs/a.md": text}, "docs/a.md",
                         what)
+    for text, what in (
+        ("Text.\nSee [b](b.md#there).\n", "docs/a.md:2: there is no b.md"),
+        ("See `layers/b.h`.\n", "docs/a.md:1: there is no layers/b.h"),
+    ):
+      self.expect_found("snippets", {**files, "docs/a.md": text}, what, "")
+    with Tree({**files, "docs/a.md":
+               "`layers/a.h`, `runs/a/log.txt`, [top](../README.md#top), "
+               "[far](https://example.org/a.md), [here](#a)\n"}) as root:
+      self.assertEqual(lint("snippets", root), (0, "ok\n"))
     with Tree({**files, "docs/a.md": quote % ("sum", "x\n")}) as root:
       self.assertEqual(lint("snippets", "--write", root)[0], 0)
       self.assertEqual(lint("snippets", root)[0], 0)

@@ -1,5 +1,5 @@
 """Holds what documents quote against what is compiled: snippets.py [--write]
-[ROOT].
+[ROOT]. Links of theirs and `folder/file.h` must lead to a file, too.
 
 A code block under a line
 
@@ -20,6 +20,8 @@ import source_tree
 QUOTE = re.compile(
     r"^<!-- cut from (?P<path>\S+?)(?:: (?P<region>\w+))? -->\n"
     r"(?P<fence>```\w*\n)(?P<text>.*?)^```$", re.M | re.S)
+LINK = re.compile(r"\]\((?P<path>[^)#:\s]+)(?:#[^)\s]*)?\)")
+PATH = re.compile(r"`(?P<path>[a-z_]+/[\w./-]+\.\w+)`")
 MARKER = re.compile(r"^\s*(?://|#) docs: (\w+)$")
 
 
@@ -49,10 +51,23 @@ def cut(root, path, name):
   return textwrap.dedent("\n".join(lines)).strip("\n") + "\n"
 
 
+def lost_paths(root, document, text):
+  """Links to files that are not there, and paths in folders of ours."""
+  here = os.path.join(root, os.path.dirname(document))
+  for pattern, base in ((LINK, here), (PATH, root)):
+    for named in pattern.finditer(text):
+      path = named["path"]
+      ours = base == here or os.path.isdir(
+          os.path.join(root, path.split("/")[0]))
+      if ours and not os.path.exists(os.path.join(base, path)):
+        line = text.count("\n", 0, named.start()) + 1
+        yield f"{document}:{line}: there is no {path}"
+
+
 def check(root, document, write):
   with open(os.path.join(root, document), encoding="utf-8") as file:
     text = file.read()
-  problems = []
+  problems = list(lost_paths(root, document, text))
 
   def renew(quote):
     path, name = quote["path"], quote["region"]
