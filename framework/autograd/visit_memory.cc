@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "absl/status/statusor.h"
+#include "framework/base/at.h"
 #include "framework/base/check.h"
 
 namespace delink {
@@ -78,7 +79,7 @@ PhasePlan MeasuringMemory::Plan() const {
 }
 
 void PlannedMemory::Begin(Phase phase) {
-  phase_ = &(*plan_)[static_cast<size_t>(phase)];
+  phase_ = &At(*plan_, phase);
   next_ = 0;
 }
 

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "framework/base/at.h"
 #include "framework/base/status_macros.h"
 
 namespace delink {
@@ -48,8 +49,8 @@ absl::StatusOr<std::unique_ptr<ParamStore>> ParamStore::Create(
 }
 
 const ParamDecl& ParamStore::DeclOf(int slab, size_t param) const {
-  const SlabParam& place = slabs_[static_cast<size_t>(slab)].params[param];
-  return registry_->decls[static_cast<size_t>(place.decl)];
+  const SlabParam& place = At(slabs_, slab).params[param];
+  return registry_->decl(place.decl);
 }
 
 // Slabs that hold a tensor which an update must see whole.
@@ -97,8 +98,7 @@ void ParamStore::BuildBindings() {
   slabs_of_layer_.resize(layers);
   for (size_t s = 0; s < slabs_.size(); ++s) {
     for (const int layer : slabs_[s].layers) {
-      slabs_of_layer_[static_cast<size_t>(layer)].push_back(
-          static_cast<int>(s));
+      At(slabs_of_layer_, layer).push_back(static_cast<int>(s));
     }
   }
   std::map<std::string, Param*> params;
@@ -129,8 +129,7 @@ void ParamStore::FindStrangers() {
     for (const Binding& b : bindings_[layer]) bound.emplace(b.slab, b.offset);
     const std::vector<int>& slabs = slabs_of_layer_[layer];
     for (size_t i = 0; i < slabs.size(); ++i) {
-      for (const SlabParam& param :
-           slabs_[static_cast<size_t>(slabs[i])].params) {
+      for (const SlabParam& param : At(slabs_, slabs[i]).params) {
         if (bound.contains({slabs[i], param.offset})) continue;
         strangers_[layer].push_back({.slab = slabs[i],
                                      .index = static_cast<int>(i),
@@ -141,9 +140,7 @@ void ParamStore::FindStrangers() {
   }
 }
 
-bool ParamStore::has(Plane plane) const {
-  return !planes_[static_cast<size_t>(plane)].empty();
-}
+bool ParamStore::has(Plane plane) const { return !At(planes_, plane).empty(); }
 
 DType ParamStore::dtype(Plane plane) const {
   switch (plane) {
@@ -173,9 +170,9 @@ Range ParamStore::held(int slab, Plane plane) const {
 }
 
 int64_t ParamStore::PlaneElements(int slab, Plane plane) const {
-  const Slab& s = slabs_[static_cast<size_t>(slab)];
+  const Slab& s = At(slabs_, slab);
   const int64_t shard = s.ShardElements(options_.ranks);
-  const PlacementRow& row = placement_.rows[static_cast<size_t>(slab)];
+  const PlacementRow& row = placement_.row(slab);
   if (!PlacementOf(row, plane).sharded) return shard * options_.ranks;
   if (row.owner == kNoOwner) return shard;
   return row.owner == options_.rank ? s.elements : 0;
@@ -229,7 +226,7 @@ std::string ParamStore::NameOf(Plane plane) const {
       break;
   }
   const int state = static_cast<int>(plane) - static_cast<int>(Plane::kState0);
-  return "state " + options_.states[static_cast<size_t>(state)].name;
+  return "state " + At(options_.states, state).name;
 }
 
 absl::Status ParamStore::AllocatePlanes() {
@@ -251,7 +248,7 @@ absl::Status ParamStore::AllocatePlanes() {
             "smaller"));
       }
       device_->FillZero(*stream, buffer->data(), bytes);
-      planes_[static_cast<size_t>(p)].push_back(*std::move(buffer));
+      At(planes_, p).push_back(*std::move(buffer));
     }
   }
   stream->Synchronize();
@@ -262,12 +259,10 @@ void* ParamStore::at(int slab, Plane plane, int64_t element) const {
   DELINK_CHECK(has(plane));
   const Range range = held(slab, plane);
   DELINK_CHECK_GE(element, range.begin);
-  const Buffer& buffer =
-      planes_[static_cast<size_t>(plane)][static_cast<size_t>(slab)];
+  const Buffer& buffer = At(At(planes_, plane), slab);
   int64_t offset = (element - range.begin) * SizeOf(dtype(plane));
   if (IsState(plane)) {
-    const std::vector<SlabParam>& params =
-        slabs_[static_cast<size_t>(slab)].params;
+    const std::vector<SlabParam>& params = At(slabs_, slab).params;
     const auto after = std::upper_bound(
         params.begin(), params.end(), element,
         [](int64_t e, const SlabParam& param) { return e < param.offset; });
@@ -291,7 +286,7 @@ void ParamStore::Bind(int layer, const std::vector<bool>* written,
     return static_cast<void*>(static_cast<char*>((*gradients)[index]) +
                               offset * SizeOf(gradient_dtype));
   };
-  for (const Binding& b : bindings_[static_cast<size_t>(layer)]) {
+  for (const Binding& b : At(bindings_, layer)) {
     const Tensor weight(at(b.slab, Plane::kWeight, b.offset), options_.dtype,
                         b.shape);
     Tensor grad;
@@ -306,7 +301,7 @@ void ParamStore::Bind(int layer, const std::vector<bool>* written,
   }
   strange_gradients_.clear();
   if (written == nullptr) return;
-  for (const Stranger& s : strangers_[static_cast<size_t>(layer)]) {
+  for (const Stranger& s : At(strangers_, layer)) {
     const auto index = static_cast<size_t>(s.index);
     if ((*written)[index]) continue;
     strange_gradients_.emplace_back(gradient_at(s.slab, index, s.offset),
@@ -315,7 +310,7 @@ void ParamStore::Bind(int layer, const std::vector<bool>* written,
 }
 
 void ParamStore::FinishGradients(int layer, Stream& stream) {
-  for (const Binding& b : bindings_[static_cast<size_t>(layer)]) {
+  for (const Binding& b : At(bindings_, layer)) {
     if (b.param->written()) continue;
     const Tensor& grad = b.param->grad();
     device_->FillZero(stream, grad.data(), grad.bytes());
@@ -327,7 +322,7 @@ void ParamStore::FinishGradients(int layer, Stream& stream) {
 
 int64_t ParamStore::bytes(Plane plane) const {
   int64_t total = 0;
-  for (const Buffer& buffer : planes_[static_cast<size_t>(plane)]) {
+  for (const Buffer& buffer : At(planes_, plane)) {
     total += buffer.bytes();
   }
   return total;

@@ -26,6 +26,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "framework/base/at.h"
 #include "framework/module/placement.h"
 #include "framework/module/sequential.h"
 #include "framework/module/slab.h"
@@ -106,6 +107,7 @@ class ParamStore {
                   Range range, const void* values);
 
   const std::vector<Slab>& slabs() const { return slabs_; }
+  const Slab& slab(int i) const { return At(slabs_, i); }
   const SharingMap& sharing() const { return sharing_; }
   const PlacementTable& placement() const { return placement_; }
   const Options& options() const { return options_; }
@@ -115,7 +117,7 @@ class ParamStore {
   int layers() const { return static_cast<int>(bindings_.size()); }
   // Slabs that a visit of `layer` uses, ascending.
   const std::vector<int>& slabs_of_layer(int layer) const {
-    return slabs_of_layer_[static_cast<size_t>(layer)];
+    return At(slabs_of_layer_, layer);
   }
   std::vector<LogicalTensor> logical_tensors() const {
     return LogicalTensors(*registry_, blocks_, sharing_, slabs_);
@@ -198,8 +200,7 @@ class ParamStore {
   const StateLayout& LayoutOf(int slab, Plane plane) const {
     const auto state =
         static_cast<int>(plane) - static_cast<int>(StatePlane(0));
-    return state_layouts_[static_cast<size_t>(state)]
-                         [static_cast<size_t>(slab)];
+    return At(At(state_layouts_, state), slab);
   }
   bool Wanted(Plane plane) const;
   int64_t WantedBytes() const;

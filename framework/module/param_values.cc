@@ -5,6 +5,7 @@
 #include <string>
 #include <utility>
 
+#include "framework/base/at.h"
 #include "framework/base/rng.h"
 #include "framework/module/param_store.h"
 #include "framework/tensor/bfloat16.h"
@@ -89,7 +90,7 @@ void ParamStore::InitWeights(uint64_t seed) {
   const RngKey root = Fold(KeyFromSeed(seed), "init");
   for (size_t s = 0; s < slabs_.size(); ++s) {
     for (const SlabParam& place : slabs_[s].params) {
-      const ParamDecl& decl = registry_->decls[static_cast<size_t>(place.decl)];
+      const ParamDecl& decl = registry_->decl(place.decl);
       const RngKey key = Fold(root, std::string_view(decl.name));
       if (IsMeta(device_->kind())) continue;
       const auto init =
@@ -166,8 +167,7 @@ ParamStore::StatePlace ParamStore::state(int slab, int state,
                                          size_t param) const {
   const Plane plane = StatePlane(state);
   const StateLayout::Piece& piece = LayoutOf(slab, plane).pieces[param];
-  const Buffer& buffer =
-      planes_[static_cast<size_t>(plane)][static_cast<size_t>(slab)];
+  const Buffer& buffer = At(At(planes_, plane), slab);
   StatePlace place{.format = piece.format,
                    .held = piece.held,
                    .values = buffer.at(piece.at)};
@@ -179,13 +179,13 @@ ParamStore::StatePlace ParamStore::state(int slab, int state,
 
 Shape ParamStore::state_shape(int slab, int state, size_t param) const {
   const ParamDecl& decl = DeclOf(slab, param);
-  const StateSpec& spec = options_.states[static_cast<size_t>(state)];
+  const StateSpec& spec = At(options_.states, state);
   return StateShape(decl.spec.shape, spec.Of(KindOf(decl, blocks_)).extent);
 }
 
 Range ParamStore::StateOwnedBy(int slab, int state, size_t param,
                                int rank) const {
-  const SlabParam& place = slabs_[static_cast<size_t>(slab)].params[param];
+  const SlabParam& place = At(slabs_, slab).params[param];
   const Range owned = OwnedBy(slab, rank);
   const int64_t begin =
       std::clamp<int64_t>(owned.begin - place.offset, 0, place.elements);
@@ -221,14 +221,14 @@ void ParamStore::ReadState(Stream& stream, int slab, int state, size_t param,
     }
     return;
   }
-  const int64_t offset = slabs_[static_cast<size_t>(slab)].params[param].offset;
+  const int64_t offset = At(slabs_, slab).params[param].offset;
   const int64_t element = offset + range.begin;
   const int64_t skipped =
       element / kBlock8 - (offset + place.held.begin) / kBlock8;
   const auto codes = ToHost<uint8_t>(*device_, stream, from, range.size());
   const auto scales = ToHost<float>(*device_, stream, place.scales + skipped,
                                     ScalesOf(element, element + range.size()));
-  const auto& fractions = options_.states[static_cast<size_t>(state)].is_signed
+  const auto& fractions = At(options_.states, state).is_signed
                               ? kSignedFractions8
                               : kUnsignedFractions8;
   ForEachBlock8(element, range.size(),
@@ -262,12 +262,12 @@ void ParamStore::WriteState(Stream& stream, int slab, int state, size_t param,
     ToDevice(*device_, stream, to, bits);
     return;
   }
-  const int64_t offset = slabs_[static_cast<size_t>(slab)].params[param].offset;
+  const int64_t offset = At(slabs_, slab).params[param].offset;
   const int64_t element = offset + range.begin;
   const int64_t last = offset + range.end;
   DELINK_CHECK(element % kBlock8 == 0 || range.begin == place.held.begin);
   DELINK_CHECK(last % kBlock8 == 0 || range.end == place.held.end);
-  const bool is_signed = options_.states[static_cast<size_t>(state)].is_signed;
+  const bool is_signed = At(options_.states, state).is_signed;
   std::vector<uint8_t> codes(n);
   std::vector<float> scales(static_cast<size_t>(ScalesOf(element, last)));
   ForEachBlock8(

@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "framework/base/at.h"
 #include "framework/module/slab.h"
 
 namespace delink {
@@ -35,6 +36,8 @@ struct PlacementRow {
 
 struct PlacementTable {
   std::vector<PlacementRow> rows;  // by slab
+
+  const PlacementRow& row(int slab) const { return At(rows, slab); }
 
   // zero = 0: everything whole; zero = 1: state sharded, by slabs where
   // `whole` says so, the largest first, each to the rank that has least. With

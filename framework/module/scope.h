@@ -15,6 +15,7 @@
 #include <utility>
 #include <vector>
 
+#include "framework/base/at.h"
 #include "framework/module/param.h"
 
 namespace delink {
@@ -32,6 +33,8 @@ struct ParamDecl {
 
 struct ParamRegistry {
   std::vector<ParamDecl> decls;
+
+  const ParamDecl& decl(int i) const { return At(decls, i); }
 };
 
 class Scope {

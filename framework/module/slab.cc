@@ -3,6 +3,7 @@
 #include <map>
 #include <utility>
 
+#include "framework/base/at.h"
 #include "framework/device/backend.h"
 
 namespace delink {
@@ -57,8 +58,7 @@ std::vector<Slab> LayOutSlabs(const ParamRegistry& registry, int blocks,
   }
   std::map<std::pair<int, std::string>, std::vector<int>> users;
   for (const ParamDecl& decl : registry.decls) {
-    const ParamDecl& target =
-        decl.link >= 0 ? registry.decls[static_cast<size_t>(decl.link)] : decl;
+    const ParamDecl& target = decl.link >= 0 ? registry.decl(decl.link) : decl;
     std::vector<int>& layers = users[{
         LeaderLayer(target.layer, target.part, blocks, sharing), target.part}];
     if (layers.empty() || layers.back() != decl.layer) {
@@ -91,7 +91,7 @@ std::vector<LogicalTensor> LogicalTensors(const ParamRegistry& registry,
         .name = decl.name, .shape = decl.spec.shape, .decay = decl.spec.decay};
     std::string owner = decl.name;
     if (decl.link >= 0) {
-      owner = registry.decls[static_cast<size_t>(decl.link)].name;
+      owner = registry.decl(decl.link).name;
       tensor.permanent = true;
     } else {
       const int leader = LeaderLayer(decl.layer, decl.part, blocks, sharing);
@@ -106,8 +106,7 @@ std::vector<LogicalTensor> LogicalTensors(const ParamRegistry& registry,
         << ": layers that share a part declare the same parameters";
     tensor.slab = at->second.first;
     tensor.param = at->second.second;
-    tensor.offset =
-        slabs[static_cast<size_t>(tensor.slab)].params[tensor.param].offset;
+    tensor.offset = At(slabs, tensor.slab).params[tensor.param].offset;
     tensors.push_back(std::move(tensor));
   }
   std::stable_sort(tensors.begin(), tensors.end(),

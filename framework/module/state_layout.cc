@@ -60,7 +60,7 @@ StateLayout LayOutState(const Slab& slab, const ParamRegistry& registry,
   const size_t params = slab.params.size();
   for (size_t p = 0; p < params; ++p) {
     const SlabParam& param = slab.params[p];
-    const ParamDecl& decl = registry.decls[static_cast<size_t>(param.decl)];
+    const ParamDecl& decl = registry.decl(param.decl);
     const int64_t next = p + 1 < params ? slab.params[p + 1].offset
                                         : std::numeric_limits<int64_t>::max();
     const int64_t from = std::max(begin, param.offset);

@@ -92,8 +92,7 @@ class Adafactor final : public SlabOptimizer {
 
   void Update(Stream& stream, ParamStore& store, int slab,
               const UpdateControl* control, int64_t update) override {
-    const std::vector<SlabParam>& params =
-        store.slabs()[static_cast<size_t>(slab)].params;
+    const std::vector<SlabParam>& params = store.slab(slab).params;
     const Range held = store.held(slab, Plane::kState0);
     for (size_t i = 0; i < params.size(); ++i) {
       const UpdateRun run = {

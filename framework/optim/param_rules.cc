@@ -9,6 +9,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "framework/base/at.h"
 #include "framework/base/check.h"
 
 namespace delink {
@@ -66,8 +67,7 @@ absl::Status NoMatchError(const ParamRegistry& registry,
   if (tied != nullptr) {
     return absl::InvalidArgumentError(absl::StrCat(
         "'", pattern, "' matches only ", tied->name, ", which is tied to ",
-        registry.decls[static_cast<size_t>(tied->link)].name,
-        "; match that name"));
+        registry.decl(tied->link).name, "; match that name"));
   }
   return absl::InvalidArgumentError(
       absl::StrCat("'", pattern, "' matches no parameter; near names are ",
@@ -105,7 +105,7 @@ absl::StatusOr<ParamRules> ParamRules::Create(
       }
     }
     rules.group_of_.push_back(found);
-    if (found >= 0 && decl.link < 0) used[static_cast<size_t>(found)] = true;
+    if (found >= 0 && decl.link < 0) At(used, found) = true;
   }
   for (size_t g = 0; g < groups.size(); ++g) {
     if (used[g]) continue;
@@ -117,10 +117,10 @@ absl::StatusOr<ParamRules> ParamRules::Create(
 
 Hyper ParamRules::HyperOf(const ParamRegistry& registry, int decl) const {
   Hyper hyper = all_;
-  if (!registry.decls[static_cast<size_t>(decl)].spec.decay) hyper.decay = 0;
+  if (!registry.decl(decl).spec.decay) hyper.decay = 0;
   const int at = GroupOf(decl);
   if (at < 0) return hyper;
-  const HyperGroup& group = groups_[static_cast<size_t>(at)];
+  const HyperGroup& group = At(groups_, at);
   hyper.lr_scale *= group.lr_scale.value_or(1);
   hyper.decay = group.decay.value_or(hyper.decay);
   hyper.beta1 = group.beta1.value_or(hyper.beta1);
@@ -146,18 +146,17 @@ absl::Status ParamRules::CheckSharing(const ParamRegistry& registry, int blocks,
     const std::string difference = Difference(
         HyperOf(registry, at->second), HyperOf(registry, static_cast<int>(i)));
     if (difference.empty()) continue;
-    return absl::InvalidArgumentError(absl::StrCat(
-        registry.decls[static_cast<size_t>(at->second)].name, " and ",
-        decl.name, " share weights, but groups give them ", difference,
-        "; give layers that share the same"));
+    return absl::InvalidArgumentError(
+        absl::StrCat(registry.decl(at->second).name, " and ", decl.name,
+                     " share weights, but groups give them ", difference,
+                     "; give layers that share the same"));
   }
   return absl::OkStatus();
 }
 
 std::vector<UpdateRun> RunsOf(const ParamStore& store, int slab,
                               const ParamRules& rules) {
-  const std::vector<SlabParam>& params =
-      store.slabs()[static_cast<size_t>(slab)].params;
+  const std::vector<SlabParam>& params = store.slab(slab).params;
   const Range held = store.held(slab, Plane::kState0);
   std::vector<UpdateRun> runs;
   for (const SlabParam& param : params) {

@@ -14,6 +14,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "framework/base/at.h"
 #include "framework/module/param_store.h"
 
 namespace delink {
@@ -49,7 +50,7 @@ class ParamRules {
   Hyper HyperOf(const ParamRegistry& registry, int decl) const;
   // The number of the group that counts for it; -1: none.
   int GroupOf(int decl) const {
-    return group_of_.empty() ? -1 : group_of_[static_cast<size_t>(decl)];
+    return group_of_.empty() ? -1 : At(group_of_, decl);
   }
 
   // InvalidArgument where layers that share a slab would want different values:

@@ -18,7 +18,7 @@ const OptimKernels& KernelsOf(const Device& device, DType dtype) {
 
 void SumSquares(Stream& stream, const ParamStore& store, int slab, Range owned,
                 double* sums, Plane plane) {
-  const Slab& s = store.slabs()[static_cast<size_t>(slab)];
+  const Slab& s = store.slab(slab);
   DELINK_CHECK(owned.size() == 0 || owned.begin % s.block == 0)
       << "a range of " << s.name << " that begins inside a block";
   DELINK_CHECK(owned.end % s.block == 0 || owned.end == s.elements)

@@ -15,7 +15,7 @@ const OptimKernels& KernelsFor(const ParamStore& store) {
 }
 
 const ParamDecl& DeclOf(const ParamStore& store, const SlabParam& param) {
-  return store.registry().decls[static_cast<size_t>(param.decl)];
+  return store.registry().decl(param.decl);
 }
 
 bool HasBf16Gradients(const ParamStore& store) {

@@ -99,7 +99,7 @@ void Calibration::AddLocal(const ParamStore& to, const Family& family,
   const size_t members = family.slabs.size();
   const int64_t most =
       std::max(kMinPiece, kPieceElements / static_cast<int64_t>(members));
-  const Slab& layout = to.slabs()[static_cast<size_t>(family.slabs.front())];
+  const Slab& layout = to.slab(family.slabs.front());
   std::vector<std::vector<double>> g(members);
   std::vector<double> together;
   const Range shard = ShardRange(layout, to.options().rank, to.options().ranks);

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "framework/base/at.h"
 #include "framework/base/status_macros.h"
 #include "framework/sharing/plane_pieces.h"
 #include "framework/sharing/resolve.h"
@@ -29,10 +30,9 @@ class Switch {
         stream_(device_.NewStream()) {}
 
   absl::Status Slab(int slab) {
-    const SlabOrigin& origin = origins_[static_cast<size_t>(slab)];
-    const delink::Slab& target = to_.slabs()[static_cast<size_t>(slab)];
-    DELINK_CHECK_EQ(target.elements,
-                    from_.slabs()[static_cast<size_t>(origin.slab)].elements);
+    const SlabOrigin& origin = At(origins_, slab);
+    const delink::Slab& target = to_.slab(slab);
+    DELINK_CHECK_EQ(target.elements, from_.slab(origin.slab).elements);
     for (const Plane plane : {Plane::kWeight, Plane::kMaster, Plane::kLow}) {
       if (!to_.has(plane)) continue;
       DELINK_RETURN_IF_ERROR(CopyPlane(slab, origin.slab, plane));
@@ -62,8 +62,7 @@ class Switch {
         Divide(slab, state, std::pow(n, to_.states()[k].degree));
       }
     }
-    to_.updates()[static_cast<size_t>(slab)] =
-        kept ? from_.updates()[static_cast<size_t>(origin.slab)] : 0;
+    At(to_.updates(), slab) = kept ? At(from_.updates(), origin.slab) : 0;
     stream_->Synchronize();
     return absl::OkStatus();
   }
@@ -83,11 +82,10 @@ class Switch {
   // come from one slab.
   int Twin(int slab) const {
     const auto& rows = to_.placement().rows;
-    const PlacementRow& row = rows[static_cast<size_t>(slab)];
+    const PlacementRow& row = At(rows, slab);
     for (int other = 0; other < slab; ++other) {
       const auto at = static_cast<size_t>(other);
-      if (origins_[at] == origins_[static_cast<size_t>(slab)] &&
-          rows[at] == row) {
+      if (origins_[at] == At(origins_, slab) && rows[at] == row) {
         return other;
       }
     }
@@ -121,8 +119,7 @@ class Switch {
   }
 
   absl::Status CopyState(int slab, int origin, int state, int before) {
-    const std::vector<SlabParam>& params =
-        to_.slabs()[static_cast<size_t>(slab)].params;
+    const std::vector<SlabParam>& params = to_.slab(slab).params;
     const DType exact = to_.dtype(StatePlane(state));
     const bool stays = Stays(slab, origin);
     if (stays && SameForm(slab, origin, state, before)) {
@@ -154,8 +151,8 @@ class Switch {
   // Whether both planes hold the same values, and alike: also the same room
   // behind them, which says where scales are.
   bool SameForm(int slab, int origin, int state, int before) const {
-    const StateSpec& was = from_.states()[static_cast<size_t>(before)];
-    const StateSpec& is = to_.states()[static_cast<size_t>(state)];
+    const StateSpec& was = At(from_.states(), before);
+    const StateSpec& is = At(to_.states(), state);
     return was.hidden == is.hidden && was.outer == is.outer &&
            was.vectors == is.vectors && was.is_signed == is.is_signed &&
            from_.held(origin, StatePlane(before)) ==
@@ -167,9 +164,8 @@ class Switch {
   // Whether each rank has in the old store what it is to hold in the new one;
   // decided by the placement, which all ranks know alike.
   bool Stays(int slab, int origin) const {
-    const PlacementRow& old =
-        from_.placement().rows[static_cast<size_t>(origin)];
-    const PlacementRow& now = to_.placement().rows[static_cast<size_t>(slab)];
+    const PlacementRow& old = from_.placement().row(origin);
+    const PlacementRow& now = to_.placement().row(slab);
     if (!old.state.sharded) return true;
     return now.state.sharded && old.owner == now.owner;
   }
@@ -214,8 +210,7 @@ class Switch {
   }
 
   void Divide(int slab, int state, double divisor) {
-    const std::vector<SlabParam>& params =
-        to_.slabs()[static_cast<size_t>(slab)].params;
+    const std::vector<SlabParam>& params = to_.slab(slab).params;
     for (size_t p = 0; p < params.size(); ++p) {
       ChangeState(*stream_, to_, slab, state, p,
                   [divisor](std::span<double> values) {

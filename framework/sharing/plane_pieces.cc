@@ -59,7 +59,7 @@ void ChangeState(Stream& stream, ParamStore& store, int slab, int state,
                              ? Change<double>
                              : Change<float>;
   ForEachStatePiece(
-      store.slabs()[static_cast<size_t>(slab)].params[param].offset,
+      store.slab(slab).params[param].offset,
       store.state(slab, state, param).held, kPieceElements, [&](Range piece) {
         piecewise(stream, store, slab, state, param, piece, change);
       });

@@ -8,6 +8,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "framework/base/at.h"
 #include "framework/base/status_macros.h"
 
 namespace delink {
@@ -87,7 +88,7 @@ absl::StatusOr<SharingMap> ResolveSharing(const ShareSpec& spec,
     std::map<int, int> first;  // block that has the part, by leader of all
     for (int block = 0; block < blocks; ++block) {
       const Declared& here = declared[{part, block}];
-      int& leader = leaders[static_cast<size_t>(block)];
+      int& leader = At(leaders, block);
       leader =
           here.empty() ? block : first.emplace(leader, block).first->second;
       if (here == declared[{part, leader}]) continue;

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "framework/base/at.h"
+
 namespace delink {
 namespace {
 
@@ -15,7 +17,7 @@ Trace::Clock::duration Duration(double seconds) {
 
 DeviceTimes::DeviceTimes(Device& device, Trace& trace, int32_t program)
     : device_(device), trace_(trace), program_(program) {
-  const size_t count = trace.programs()[static_cast<size_t>(program)].size();
+  const size_t count = At(trace.programs(), program).size();
   for (Step& step : steps_) {
     step.start = device.NewTimingEvent();
     step.loaded = device.NewTimingEvent();
@@ -55,13 +57,13 @@ void DeviceTimes::Waited() {
 }
 
 void DeviceTimes::Begin(int32_t index, int64_t step, Stream& stream) {
-  Instruction& at = StepOf(step).instructions[static_cast<size_t>(index)];
+  Instruction& at = At(StepOf(step).instructions, index);
   at.enqueued = Trace::Clock::now();
   stream.Record(*at.begin);
 }
 
 void DeviceTimes::End(int32_t index, int64_t step, Stream& stream) {
-  stream.Record(*StepOf(step).instructions[static_cast<size_t>(index)].end);
+  stream.Record(*At(StepOf(step).instructions, index).end);
 }
 
 void DeviceTimes::Settle() {

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "framework/base/at.h"
 #include "framework/base/status_macros.h"
 #include "framework/step/agreement.h"
 #include "framework/step/executor_state.h"
@@ -82,8 +83,7 @@ std::vector<std::string> Executor::NamesOf(const Program& program) const {
     if (at.layer >= 0) {
       absl::StrAppend(&names.back(), " of ", env_.model->layer_name(at.layer));
     } else if (at.slab >= 0) {
-      absl::StrAppend(&names.back(), " of ",
-                      env_.store->slabs()[static_cast<size_t>(at.slab)].name);
+      absl::StrAppend(&names.back(), " of ", env_.store->slab(at.slab).name);
     }
   }
   return names;
@@ -243,7 +243,7 @@ absl::Status Executor::Execute(int32_t index, int64_t step,
       at.lane == Lane::kNetwork ? *network_stream_ : *compute_stream_;
   for (const Dependency& d : analysis.dependencies[i]) {
     if (!evaluating) {
-      stream.Wait(*records_->events[static_cast<size_t>(d.instruction)]);
+      stream.Wait(*At(records_->events, d.instruction));
     }
   }
   DeviceTimes* const times = evaluating ? nullptr : TimesOf(step);
@@ -271,9 +271,8 @@ absl::Status Executor::Execute(int32_t index, int64_t step,
       break;
     case Op::kUpdate:
       env_.optimizer->set_scratch(workspace_.data());
-      env_.optimizer->Update(
-          stream, *env_.store, at.slab, records_->control,
-          env_.store->updates()[static_cast<size_t>(at.slab)] + 1);
+      env_.optimizer->Update(stream, *env_.store, at.slab, records_->control,
+                             At(env_.store->updates(), at.slab) + 1);
       break;
     case Op::kFetch:
       status = Gather(at.slab);

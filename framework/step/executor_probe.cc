@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cstdint>
 
+#include "framework/base/at.h"
 #include "framework/base/status_macros.h"
 #include "framework/optim/find_kernels.h"
 #include "framework/step/executor_state.h"
@@ -12,7 +13,7 @@ namespace delink {
 namespace {
 
 int64_t GradientBytes(const ParamStore& store, int slab) {
-  const Slab& s = store.slabs()[static_cast<size_t>(slab)];
+  const Slab& s = store.slab(slab);
   return AlignUp(s.ShardElements(store.options().ranks) *
                  store.options().ranks * SizeOf(store.dtype(Plane::kGradient)));
 }
@@ -22,14 +23,14 @@ std::vector<int> SharersOf(const ParamStore& store) {
   std::vector<int> sharers(store.slabs().size(), 0);
   for (int layer = 1; layer + 1 < store.layers(); ++layer) {
     for (const int slab : store.slabs_of_layer(layer)) {
-      ++sharers[static_cast<size_t>(slab)];
+      ++At(sharers, slab);
     }
   }
   return sharers;
 }
 
 bool Shared(const std::vector<int>& sharers, int slab) {
-  return sharers[static_cast<size_t>(slab)] > 1;
+  return At(sharers, slab) > 1;
 }
 
 }  // namespace

@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "absl/status/status.h"
+#include "framework/base/at.h"
 #include "framework/step/executor_state.h"
 
 namespace delink {
@@ -20,7 +21,7 @@ int64_t Executor::TracedBytes(const Instruction& at) const {
            SizeOf(store.dtype(store.master()));
   }
   if (ranks == 1) return 0;
-  const Slab& slab = store.slabs()[static_cast<size_t>(at.slab)];
+  const Slab& slab = store.slab(at.slab);
   const Plane plane = at.op == Op::kFetch ? Plane::kWeight : Plane::kGradient;
   return slab.ShardElements(ranks) * ranks * SizeOf(store.dtype(plane));
 }
@@ -32,11 +33,11 @@ void Executor::DescribeProgram(Trace& trace) {
     Trace::Entry entry{
         .at = at, .name = train_names_[i], .bytes = TracedBytes(at)};
     if (at.slab >= 0) {
-      entry.of = env_.store->slabs()[static_cast<size_t>(at.slab)].name;
+      entry.of = env_.store->slab(at.slab).name;
     }
     if (at.layer >= 0) {
       entry.of = env_.model->layer_name(at.layer);
-      const LayerPlan& plan = layers_[static_cast<size_t>(at.layer)];
+      const LayerPlan& plan = At(layers_, at.layer);
       const bool backward = at.op == Op::kBackward;
       const bool again = backward && (at.flags & kRecompute) != 0;
       entry.forward_flops = backward ? 0 : plan.flops;

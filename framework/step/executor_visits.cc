@@ -3,6 +3,7 @@
 #include <string>
 
 #include "absl/strings/str_cat.h"
+#include "framework/base/at.h"
 #include "framework/base/status_macros.h"
 #include "framework/step/executor_state.h"
 #include "framework/tensor/bfloat16.h"
@@ -34,19 +35,17 @@ void* Executor::SlotAddress(int32_t layer, int32_t slot) const {
 
 Tensor Executor::InputTensor(int32_t layer, int32_t micro_batch,
                              const Analysis& analysis) const {
-  const Shape& shape = layers_[static_cast<size_t>(layer)].input;
+  const Shape& shape = At(layers_, layer).input;
   if (layer == 0) {
     return {records_->inputs + micro_batch * memory_.batch.tokens(),
             DType::kI32, shape};
   }
-  const int32_t slot = analysis.slot_of[static_cast<size_t>(layer)]
-                                       [static_cast<size_t>(micro_batch)];
+  const int32_t slot = At(At(analysis.slot_of, layer), micro_batch);
   return {SlotAddress(layer, slot), env_.store->options().dtype, shape};
 }
 
 Tensor Executor::BoundaryTensor(int32_t micro_batch) const {
-  const int32_t which =
-      train_analysis_.boundary_of[static_cast<size_t>(micro_batch)];
+  const int32_t which = At(train_analysis_.boundary_of, micro_batch);
   return {boundaries_.at(which * memory_.boundary_bytes),
           env_.store->options().dtype, layers_.front().output};
 }
@@ -55,17 +54,14 @@ void* Executor::SavedRegion(int32_t layer, int32_t micro_batch) const {
   const bool block =
       layer > 0 && layer + 1 < static_cast<int32_t>(layers_.size());
   if (layer > 0 && (!block || memory_.recompute)) return workspace_.data();
-  const int32_t slot =
-      train_analysis_.slot_of[static_cast<size_t>(layer)]
-                             [static_cast<size_t>(micro_batch)];
+  const int32_t slot = At(At(train_analysis_.slot_of, layer), micro_batch);
   char* const at = static_cast<char*>(SlotAddress(layer, slot));
   return layer == 0 ? at : at + memory_.boundary_bytes;
 }
 
 void Executor::Forward(const Instruction& at, const Analysis& analysis,
                        Phase phase) {
-  Visit& visit = *visits_[static_cast<size_t>(at.layer)]
-                         [static_cast<size_t>(at.micro_batch)];
+  Visit& visit = *At(At(visits_, at.layer), at.micro_batch);
   env_.store->Bind(at.layer, nullptr);
   const Tensor out = InputTensor(at.layer + 1, at.micro_batch, analysis);
   visit.memory.Bind({.slot = phase == Phase::kRecord
@@ -83,7 +79,7 @@ void Executor::Forward(const Instruction& at, const Analysis& analysis,
 
 void Executor::Loss(const Instruction& at, const Analysis& analysis,
                     const std::vector<bool>& written, bool evaluating) {
-  Visit& visit = *visits_.back()[static_cast<size_t>(at.micro_batch)];
+  Visit& visit = *At(visits_.back(), at.micro_batch);
   env_.store->Bind(at.layer, evaluating ? nullptr : &written);
   visit.memory.Bind({.slot = workspace_.data(),
                      .workspace = workspace_.at(memory_.scratch_slot)});
@@ -100,15 +96,13 @@ void Executor::Loss(const Instruction& at, const Analysis& analysis,
 void Executor::BackwardVisit(const Instruction& at,
                              const std::vector<bool>& written,
                              const std::vector<void*>* gradients) {
-  Visit& visit = *visits_[static_cast<size_t>(at.layer)]
-                         [static_cast<size_t>(at.micro_batch)];
+  Visit& visit = *At(At(visits_, at.layer), at.micro_batch);
   env_.store->Bind(at.layer, &written, gradients);
   char* const saved = static_cast<char*>(SavedRegion(at.layer, at.micro_batch));
   // Under recompute the output has a place behind what is saved; it is the
   // next layer's input, long used by now.
-  const int64_t slot_bytes = layers_[static_cast<size_t>(at.layer)]
-                                 .visits[static_cast<size_t>(Phase::kRecord)]
-                                 .slot_bytes;
+  const int64_t slot_bytes =
+      At(At(layers_, at.layer).visits, Phase::kRecord).slot_bytes;
   visit.memory.Bind({.slot = saved,
                      .workspace = workspace_.at(memory_.scratch_slot),
                      .boundary = saved + slot_bytes});
@@ -187,8 +181,7 @@ absl::StatusOr<std::string> Executor::Diagnose(const HostBatch& batch,
   }
   const int slab = FirstNonFiniteSlab(env_.store->slabs(), sums);
   if (slab >= 0) {
-    return absl::StrCat("the gradient of ",
-                        env_.store->slabs()[static_cast<size_t>(slab)].name,
+    return absl::StrCat("the gradient of ", env_.store->slab(slab).name,
                         " is not finite");
   }
   return std::string("the loss itself is not finite");

@@ -2,6 +2,7 @@
 
 #include <utility>
 
+#include "framework/base/at.h"
 #include "framework/device/profile.h"
 
 namespace delink {
@@ -31,10 +32,9 @@ LaneRunner::~LaneRunner() {
 }
 
 bool LaneRunner::Ready(int32_t index, int64_t step) const {
-  for (const Dependency& d :
-       analysis_.dependencies[static_cast<size_t>(index)]) {
+  for (const Dependency& d : At(analysis_.dependencies, index)) {
     const int64_t needed = d.previous_step ? step - 1 : step;
-    if (done_[static_cast<size_t>(d.instruction)] < needed) return false;
+    if (At(done_, d.instruction) < needed) return false;
   }
   return true;
 }
@@ -49,7 +49,7 @@ absl::Status LaneRunner::RunOne(int32_t index, int64_t step, int64_t name) {
   absl::Status status = execute_(index, name);
   {
     const MutexLock lock(mutex_);
-    done_[static_cast<size_t>(index)] = step;
+    At(done_, index) = step;
     if (!status.ok() && status_.ok()) status_ = status;
   }
   changed_.notify_all();

@@ -4,6 +4,7 @@
 #include <memory>
 
 #include "absl/status/statusor.h"
+#include "framework/base/at.h"
 #include "framework/base/check.h"
 
 namespace delink {
@@ -53,14 +54,14 @@ class Measurer {
         plan.output = y.shape();
         tape_.Finish(y, Tensor());
       }
-      plan.visits[static_cast<size_t>(phase)] = memory_.Plan();
+      At(plan.visits, phase) = memory_.Plan();
       if (phase != Phase::kRecord) continue;
       plan.flops = tape_.flops();
       plan.backward_flops = tape_.backward_flops();
       const Tensor dy = last ? Tensor() : Tensor(anywhere_, dtype, plan.output);
       const Tensor dx = layer > 0 ? Tensor(anywhere_, dtype, shape) : Tensor();
       tape_.RunBackward(y, dy, x, dx);
-      plan.visits[static_cast<size_t>(Phase::kBackward)] = memory_.Plan();
+      At(plan.visits, Phase::kBackward) = memory_.Plan();
     }
     return plan;
   }

@@ -3,12 +3,13 @@
 #include <algorithm>
 
 #include "absl/strings/str_cat.h"
+#include "framework/base/at.h"
 
 namespace delink {
 namespace {
 
 const PhasePlan& PlanOf(const LayerPlan& layer, Phase phase) {
-  return layer.visits[static_cast<size_t>(phase)];
+  return At(layer.visits, phase);
 }
 
 int64_t LargestWorkspace(const std::vector<LayerPlan>& layers) {

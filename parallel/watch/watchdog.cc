@@ -5,6 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "framework/base/at.h"
 #include "framework/base/file.h"
 #include "framework/base/status_macros.h"
 #include "parallel/watch/signals.h"
@@ -72,7 +73,7 @@ std::string Accuse(const std::vector<Suspect>& ranks,
   for (size_t i = 0; i < std::min(culprits.size(), kNamed); ++i) {
     const int rank = culprits[i];
     absl::StrAppend(&text, i == 0 ? "" : "; ", "rank ", rank, how,
-                    where ? Where(ranks[static_cast<size_t>(rank)].seen) : "");
+                    where ? Where(At(ranks, rank).seen) : "");
   }
   if (culprits.size() > kNamed) {
     absl::StrAppend(&text, "; and ", culprits.size() - kNamed, " more");
@@ -171,7 +172,7 @@ std::vector<Suspect> Watchdog::Look(Clock::time_point now) {
   std::vector<Suspect> ranks;
   for (int rank = 0; rank < ranks_; ++rank) {
     Suspect suspect{.seen = ReadHeartbeat(options_.folder, rank)};
-    Pulse& pulse = pulses_[static_cast<size_t>(rank)];
+    Pulse& pulse = At(pulses_, rank);
     if (pulse.beats != suspect.seen.beats) {
       pulse = {.beats = suspect.seen.beats, .since = now};
     }

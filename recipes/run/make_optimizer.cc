@@ -6,6 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "framework/base/at.h"
 #include "framework/base/status_macros.h"
 #include "framework/optim/adafactor.h"
 #include "framework/optim/adamw.h"
@@ -32,7 +33,7 @@ absl::Status CheckGroupKeysApply(const Recipe& recipe,
   for (size_t i = 0; i < registry.decls.size(); ++i) {
     const int group = rules.GroupOf(static_cast<int>(i));
     if (group < 0 || registry.decls[i].link >= 0) continue;
-    Matched& m = matched[static_cast<size_t>(group)];
+    Matched& m = At(matched, group);
     const ParamKind kind = KindOf(registry.decls[i], blocks);
     (kind == ParamKind::kHidden ? m.matrices : m.others) = true;
   }

@@ -11,6 +11,7 @@
 #include "data/corpus/corpus.h"
 #include "data/corpus/side.h"
 #include "data/loader/loader.h"
+#include "framework/base/at.h"
 #include "framework/base/file.h"
 #include "framework/base/status_macros.h"
 #include "recipes/run/batches.h"
@@ -101,7 +102,7 @@ absl::StatusOr<Evaluation> Evaluate(const EvaluateOptions& options,
     status = batch.status();
     if (!status.ok()) break;
     const LossRecord record = (*pass)->Loss(*batch);
-    losses[static_cast<size_t>(m)] = record.loss_sum;
+    At(losses, m) = record.loss_sum;
     tokens += record.tokens;
   }
   DELINK_RETURN_IF_ERROR(AgreeOnStatus(comm, status));

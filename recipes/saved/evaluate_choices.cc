@@ -8,6 +8,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "framework/base/at.h"
 #include "framework/base/file.h"
 #include "framework/base/status_macros.h"
 #include "recipes/saved/forward_pass.h"
@@ -149,7 +150,7 @@ void Pick(ScoredQuestion* question) {
       const auto score = static_cast<ChoiceScore>(by);
       return a.score(score) < b.score(score);
     };
-    question->picked[static_cast<size_t>(by)] =
+    At(question->picked, by) =
         std::max_element(question->options.begin(), question->options.end(),
                          better) -
         question->options.begin();
@@ -197,9 +198,8 @@ double ScoredOption::score(ChoiceScore by) const {
 
 double ChoiceEvaluation::accuracy(ChoiceScore by) const {
   const auto right = std::count_if(
-      questions.begin(), questions.end(), [&](const ScoredQuestion& q) {
-        return q.picked[static_cast<size_t>(by)] == q.answer;
-      });
+      questions.begin(), questions.end(),
+      [&](const ScoredQuestion& q) { return At(q.picked, by) == q.answer; });
   return static_cast<double>(right) / static_cast<double>(questions.size());
 }
 

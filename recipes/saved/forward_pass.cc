@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <utility>
 
+#include "framework/base/at.h"
 #include "framework/base/check.h"
 #include "framework/base/status_macros.h"
 #include "layers/ops/accumulate.h"
@@ -12,7 +13,7 @@ namespace delink {
 namespace {
 
 const PhasePlan& EvalPlan(const VisitPlan& visits) {
-  return visits[static_cast<size_t>(Phase::kEval)];
+  return At(visits, Phase::kEval);
 }
 
 std::vector<LayerPlan> Measure(Sequential& model, const ParamStore& store,
@@ -135,7 +136,7 @@ Tape::Env ForwardPass::TapeEnv() {
 
 // Layers write to the two boundaries in turn.
 Tensor ForwardPass::Visit(int layer, const Tensor& input) {
-  const LayerPlan& plan = layers_[static_cast<size_t>(layer)];
+  const LayerPlan& plan = At(layers_, layer);
   const Tensor out(boundaries_[layer % 2].data(), store_.options().dtype,
                    plan.output);
   PlannedMemory memory(plan.visits);

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "absl/status/statusor.h"
+#include "framework/base/at.h"
 #include "framework/base/check.h"
 
 namespace delink {
@@ -110,7 +111,7 @@ void Generator::Feed(std::span<const int32_t> tokens) {
 }
 
 Generator::Output Generator::Run(int index, const Tensor& x) {
-  Layer& layer = layers_[static_cast<size_t>(index)];
+  Layer& layer = At(layers_, index);
   const auto first = static_cast<int64_t>(fed_);
   if (!layer.recomputed) {
     // Logits are many numbers, and only the last token's are wanted. So the

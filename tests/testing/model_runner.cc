@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "absl/status/statusor.h"
+#include "framework/base/at.h"
 
 namespace delink::testing {
 
@@ -64,7 +65,7 @@ Tensor ModelRunner::ActivationOf(int layer) {
   if (layer < 0) {
     return {batch_.tokens.data(), DType::kI32, {batch_.B, batch_.T}};
   }
-  return {activations_[static_cast<size_t>(layer)].data(),
+  return {At(activations_, layer).data(),
           options_.dtype,
           {batch_.B, batch_.T, width_}};
 }
@@ -72,7 +73,7 @@ Tensor ModelRunner::ActivationOf(int layer) {
 void ModelRunner::BindWithGradients(int layer) {
   std::vector<bool> written;
   for (const int slab : store_->slabs_of_layer(layer)) {
-    written.push_back(written_[static_cast<size_t>(slab)]);
+    written.push_back(At(written_, slab));
   }
   store_->Bind(layer, &written);
 }
@@ -84,14 +85,14 @@ void ModelRunner::ForwardLayer(int layer, Phase phase) {
   } else {
     store_->Bind(layer, nullptr);
   }
-  visits_[static_cast<size_t>(layer)]->Forward(
-      phase, Inputs(phase != Phase::kEval), ActivationOf(layer - 1),
-      last ? Tensor() : ActivationOf(layer));
+  At(visits_, layer)
+      ->Forward(phase, Inputs(phase != Phase::kEval), ActivationOf(layer - 1),
+                last ? Tensor() : ActivationOf(layer));
 }
 
 void ModelRunner::BackwardLayer(int layer) {
   const bool last = layer + 1 == model_->layers();
-  VisitRunner& visit = *visits_[static_cast<size_t>(layer)];
+  VisitRunner& visit = *At(visits_, layer);
   if (options_.recompute && !last) ForwardLayer(layer, Phase::kRecord);
   // A loss has taken its gradients in forward.
   if (!last) BindWithGradients(layer);
@@ -101,7 +102,7 @@ void ModelRunner::BackwardLayer(int layer) {
   const std::unique_ptr<Stream> stream = device_->NewStream();
   store_->FinishGradients(layer, *stream);
   for (const int slab : store_->slabs_of_layer(layer)) {
-    written_[static_cast<size_t>(slab)] = true;
+    At(written_, slab) = true;
   }
 }
 

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "absl/status/statusor.h"
+#include "framework/base/at.h"
 #include "layers/ops/accumulate.h"
 
 namespace delink::testing {
@@ -33,8 +34,7 @@ VisitRunner::VisitRunner(const Options& options)
     for (const PhasePlan& phase : plan_) {
       workspace = std::max(workspace, phase.workspace_bytes);
     }
-    slot_ = Take(*options_.device,
-                 plan_[static_cast<size_t>(Phase::kRecord)].slot_bytes);
+    slot_ = Take(*options_.device, At(plan_, Phase::kRecord).slot_bytes);
     workspace_ = Take(*options_.device, workspace);
     auto planned = std::make_unique<PlannedMemory>(plan_);
     planned_ = planned.get();
@@ -59,12 +59,12 @@ void VisitRunner::Measure() {
                              options_.x_needs_grad);
     const Var y = options_.layer(x);
     if (!options_.loss) tape.Finish(y, Tensor());
-    plan_[static_cast<size_t>(phase)] = memory.Plan();
+    At(plan_, phase) = memory.Plan();
     if (phase != Phase::kRecord) continue;
     const Tensor dy =
         options_.loss ? Tensor() : Tensor(anywhere, y.dtype(), y.shape());
     tape.RunBackward(y, dy, x, Tensor(anywhere, options_.x_dtype, options_.x));
-    plan_[static_cast<size_t>(Phase::kBackward)] = memory.Plan();
+    At(plan_, Phase::kBackward) = memory.Plan();
   }
 }
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <memory>
 
+#include "framework/base/at.h"
 #include "framework/base/status_macros.h"
 #include "framework/tensor/buffer.h"
 
@@ -48,9 +49,7 @@ absl::StatusOr<OpMeasure> MeasureOp(const OpCase& op, Target& target,
                     .dtype = op.dtype,
                     .work = calls.front().work};
   measure.seconds = target.Measure(
-      [&](int64_t i) {
-        calls[static_cast<size_t>(i % sets)].run(target.stream());
-      },
+      [&](int64_t i) { At(calls, i % sets).run(target.stream()); },
       {.seconds = quick ? 0.002 : 0.3, .least = quick ? 3 : 7});
   measure.memory_bound = machine.BoundByMemory(measure.work, op.dtype);
   measure.peak = machine.Roof(measure.work, op.dtype) / measure.seconds.median;

@@ -7,6 +7,7 @@
 #include <string>
 #include <utility>
 
+#include "framework/base/at.h"
 #include "framework/base/check.h"
 
 namespace delink::bench {
@@ -111,7 +112,7 @@ class Account {
     return record_.trace->programs().front();
   }
   const Trace::Entry& EntryOf(const Trace::Span& span) const {
-    return Entries()[static_cast<size_t>(span.index)];
+    return At(Entries(), span.index);
   }
   size_t IndexOf(const Trace::Span& span) const {
     const auto index = static_cast<size_t>(span.step - record_.first);
@@ -127,7 +128,7 @@ class Account {
   const char* KindOf(const Instruction& at) const {
     if (at.layer >= 0) return LayerKind(at.layer);
     if (at.slab < 0) return "all";
-    return LayerKind(store_.slabs()[static_cast<size_t>(at.slab)].leader);
+    return LayerKind(store_.slab(at.slab).leader);
   }
 
   // Where the device goes its own way, what it took from when the host was

@@ -5,6 +5,7 @@
 
 #include <vector>
 
+#include "framework/base/at.h"
 #include "layers/ops/add.h"
 #include "tests/testing/visit_runner.h"
 
@@ -198,9 +199,7 @@ TEST(Tape, ResidualsReuseTheGradientsMemory) {
                      .layer = block,
                      .x = {kSize}});
   // Per residual: a scratch and one gradient, added to dy in place.
-  EXPECT_EQ(
-      visit.plan()[static_cast<size_t>(Phase::kBackward)].placements.size(),
-      4U);
+  EXPECT_EQ(At(visit.plan(), Phase::kBackward).placements.size(), 4U);
 }
 
 TEST(Tape, InPlace) {
@@ -235,12 +234,9 @@ TEST(Tape, InPlaceTakesNoMemory) {
                      .memory = MemoryMode::kPlanned,
                      .layer = [](Var x) { return ScaleInPlace(x + x, 3); },
                      .x = {kSize}});
-  EXPECT_EQ(visit.plan()[static_cast<size_t>(Phase::kRecord)].placements.size(),
-            1U);
+  EXPECT_EQ(At(visit.plan(), Phase::kRecord).placements.size(), 1U);
   // The sum of the two contributions to x.
-  EXPECT_LE(
-      visit.plan()[static_cast<size_t>(Phase::kBackward)].placements.size(),
-      1U);
+  EXPECT_LE(At(visit.plan(), Phase::kBackward).placements.size(), 1U);
 }
 
 // dx of the sum of y, and what a visit keeps between forward and backward.
@@ -262,9 +258,8 @@ Outcome RunGraph(const VisitRunner::Layer& f, MemoryMode memory) {
   visit.Backward(boundary, boundary);
   if (memory == MemoryMode::kPlanned) {
     const VisitPlan& plan = visit.plan();
-    outcome.slot_bytes = plan[static_cast<size_t>(Phase::kRecord)].slot_bytes;
-    outcome.workspace_bytes =
-        plan[static_cast<size_t>(Phase::kBackward)].workspace_bytes;
+    outcome.slot_bytes = At(plan, Phase::kRecord).slot_bytes;
+    outcome.workspace_bytes = At(plan, Phase::kBackward).workspace_bytes;
   }
   return outcome;
 }

@@ -4,6 +4,7 @@
 
 #include <vector>
 
+#include "framework/base/at.h"
 #include "framework/base/rng.h"
 
 namespace delink {
@@ -101,7 +102,7 @@ TEST(PlannedMemory, HandsOutThePlan) {
   measuring.Take(20);
   measuring.MarkOutput(measuring.Take(30).id);
   VisitPlan plan;
-  plan[static_cast<size_t>(Phase::kRecord)] = measuring.Plan();
+  At(plan, Phase::kRecord) = measuring.Plan();
   PlannedMemory memory(plan);
   std::vector<char> slot(512), workspace(512), boundary(512);
   memory.Bind({slot.data(), workspace.data(), boundary.data()});
@@ -115,7 +116,7 @@ TEST(PlannedMemory, HandsOutThePlan) {
 
 TEST(PlannedMemoryDeathTest, RefusesAnotherVisit) {
   VisitPlan plan;
-  plan[static_cast<size_t>(Phase::kEval)] = Chain(1, 100);
+  At(plan, Phase::kEval) = Chain(1, 100);
   PlannedMemory memory(plan);
   std::vector<char> workspace(512);
   memory.Bind({.workspace = workspace.data()});

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <vector>
 
+#include "framework/base/at.h"
 #include "framework/tensor/bfloat16.h"
 #include "tests/framework/module/toy_model.h"
 
@@ -108,13 +109,13 @@ TEST_F(MasterTest, SetParametersSetsBoth) {
     const auto store =
         Store({.dtype = DType::kBF16, .rank = rank, .ranks = 3}, 1);
     const int slab = SlabNamed(*store, "embed/embedding");
-    const int64_t elements = store->slabs()[static_cast<size_t>(slab)].elements;
+    const int64_t elements = store->slab(slab).elements;
     std::vector<float> expected(static_cast<size_t>(elements), 0.0F);
     std::vector<float> values;
     const int64_t begin = 7, end = elements - 5;
     for (int64_t i = begin; i < end; ++i) {
       values.push_back(1.0F / static_cast<float>(i));
-      expected[static_cast<size_t>(i)] = values.back();
+      At(expected, i) = values.back();
     }
     store->SetParameters(*device_->NewStream(), slab, begin, end - begin,
                          values.data());
@@ -139,8 +140,7 @@ TEST_F(MasterTest, LayersReadBf16AndWriteF32Gradients) {
   }
   // Two parameters of one slab do not overlap in either plane.
   const int slab = SlabNamed(*store, "blocks/0/attention");
-  const SlabParam& second =
-      store->slabs()[static_cast<size_t>(slab)].params.at(1);
+  const SlabParam& second = store->slab(slab).params.at(1);
   EXPECT_EQ(static_cast<char*>(store->at(slab, Plane::kWeight, second.offset)) -
                 static_cast<char*>(store->at(slab, Plane::kWeight, 0)),
             2 * second.offset);

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <vector>
 
+#include "framework/base/at.h"
 #include "framework/tensor/bfloat16.h"
 #include "tests/framework/module/toy_model.h"
 
@@ -68,12 +69,11 @@ TEST_F(ParamStoreTest, InitialisesAsDeclared) {
     EXPECT_TRUE(one == 1 || one == 0);
   }
   const int slab = SlabNamed(*store, "embed/embedding");
-  const SlabParam& param =
-      store->slabs()[static_cast<size_t>(slab)].params.at(0);
+  const SlabParam& param = store->slab(slab).params.at(0);
   const auto weight = Read<float>(*store, slab, Plane::kWeight);
   double squares = 0;
   for (int64_t i = 0; i < param.elements; ++i) {
-    squares += weight[static_cast<size_t>(i)] * weight[static_cast<size_t>(i)];
+    squares += At(weight, i) * At(weight, i);
   }
   EXPECT_NEAR(std::sqrt(squares / static_cast<double>(param.elements)), 0.5,
               0.08);
@@ -100,7 +100,7 @@ TEST_F(ParamStoreTest, ShardsStateOnly) {
     const auto store = MakeStore(*device_, registry_, kBlocks, {}, 1,
                                  {.rank = rank, .ranks = 3});
     const int slab = SlabNamed(*store, "blocks/2/attention");
-    const int64_t elements = store->slabs()[static_cast<size_t>(slab)].elements;
+    const int64_t elements = store->slab(slab).elements;
     EXPECT_EQ(store->held(slab, Plane::kWeight).size(), elements);
     EXPECT_EQ(store->held(slab, Plane::kGradient).size(), elements);
     held += store->held(slab, Plane::kState0).size();
@@ -153,8 +153,7 @@ TEST_F(ParamStoreTest, TellsFirstWritesFromLaterOnes) {
                                testing::ShareAll(kBlocks, {"attention"}));
   std::vector<bool> written;
   for (const int slab : store->slabs_of_layer(2)) {
-    written.push_back(store->slabs()[static_cast<size_t>(slab)].part ==
-                      "attention");
+    written.push_back(store->slab(slab).part == "attention");
   }
   store->Bind(2, &written);
   EXPECT_TRUE(Named("blocks/1/attn/qkv/weight").TakeGrad().accumulate);
@@ -213,8 +212,7 @@ TEST_F(ParamStoreTest, ZeroesGradientsThatOnlyOtherLayersWrite) {
   (Scope(registry).Layer(1, "") / "head").Link("embed/token");
   const auto store = MakeStore(*device_, registry, 0, {});
   const int slab = SlabNamed(*store, "embed/other");
-  const int64_t position =
-      store->slabs()[static_cast<size_t>(slab)].params.at(1).offset;
+  const int64_t position = store->slab(slab).params.at(1).offset;
   const auto after = [&](bool head_is_first) {
     testing::Write<float>(*store, slab, Plane::kGradient,
                           [](int64_t) { return 9.0F; });

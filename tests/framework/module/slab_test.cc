@@ -6,6 +6,7 @@
 #include <map>
 #include <set>
 
+#include "framework/base/at.h"
 #include "tests/framework/module/toy_model.h"
 
 namespace delink {
@@ -104,7 +105,7 @@ TEST_F(SlabTest, ListsLogicalTensors) {
   EXPECT_EQ(leader.link, "");
   EXPECT_EQ(leader.slab, shared.slab);
   EXPECT_EQ(leader.offset, shared.offset);
-  EXPECT_EQ(slabs[static_cast<size_t>(leader.slab)].name, "blocks/2/attention");
+  EXPECT_EQ(At(slabs, leader.slab).name, "blocks/2/attention");
   EXPECT_EQ(tensors.at("blocks/3/mlp/up").link, "");
   EXPECT_EQ(tensors.at("head/weight").link, "embed/token/weight");
   EXPECT_TRUE(tensors.at("head/weight").permanent);

@@ -6,6 +6,7 @@
 #include <map>
 #include <vector>
 
+#include "framework/base/at.h"
 #include "framework/base/rng.h"
 #include "framework/tensor/block8.h"
 #include "tests/framework/module/toy_model.h"
@@ -81,12 +82,12 @@ TEST_F(StateTest, WhatWasReadAndIsWrittenAgainIsTheSame) {
     ForEach(*store, [&](int slab, int state, size_t param) {
       const std::vector<float> values = Values(*store, slab, state, param);
       // In pieces, as checkpoints and switches bring them.
-      ForEachStatePiece(
-          store->slabs()[static_cast<size_t>(slab)].params[param].offset,
-          store->state(slab, state, param).held, 512, [&](Range piece) {
-            again->WriteState(*stream, slab, state, param, piece,
-                              values.data() + piece.begin);
-          });
+      ForEachStatePiece(store->slab(slab).params[param].offset,
+                        store->state(slab, state, param).held, 512,
+                        [&](Range piece) {
+                          again->WriteState(*stream, slab, state, param, piece,
+                                            values.data() + piece.begin);
+                        });
     });
     for (const Plane plane : {Plane::kState0, Plane::kState1}) {
       for (size_t s = 0; s < store->slabs().size(); ++s) {
@@ -127,9 +128,8 @@ TEST_F(StateTest, EveryNumberOfRanksHoldsTheSameValues) {
         });
       }
       ForEach(*whole, [&](int slab, int state, size_t param) {
-        EXPECT_EQ(
-            (covered[{slab, state, param}]),
-            whole->slabs()[static_cast<size_t>(slab)].params[param].elements);
+        EXPECT_EQ((covered[{slab, state, param}]),
+                  whole->slab(slab).params[param].elements);
       });
     }
   }
@@ -198,11 +198,9 @@ TEST_F(StateTest, FactoredStatisticsGoWithTheirOwner) {
     }
     EXPECT_EQ(owners, std::vector<int>(owners.size(), 1));
   }
-  const SlabParam& up = whole
-                            ->slabs()[static_cast<size_t>(
-                                testing::SlabNamed(*whole, "blocks/1/mlp"))]
-                            .params[0];
-  const Shape& shape = registry_.decls[static_cast<size_t>(up.decl)].spec.shape;
+  const SlabParam& up =
+      whole->slab(testing::SlabNamed(*whole, "blocks/1/mlp")).params[0];
+  const Shape& shape = At(registry_.decls, up.decl).spec.shape;
   EXPECT_EQ(StateShape(shape, StateExtent::kRows), (Shape{shape[0]}));
   EXPECT_EQ(StateShape(shape, StateExtent::kColumns), (Shape{shape[1]}));
   EXPECT_EQ(StateShape({2, 3, 5}, StateExtent::kColumns), (Shape{2, 5}));
@@ -213,9 +211,7 @@ TEST_F(StateTest, OwnersOfHiddenMatricesAlone) {
   const auto store =
       Store({.rank = 0, .ranks = 4, .whole_tensors = WholeTensors::kHidden});
   const auto owner = [&](const char* slab) {
-    return store->placement()
-        .rows[static_cast<size_t>(testing::SlabNamed(*store, slab))]
-        .owner;
+    return store->placement().row(testing::SlabNamed(*store, slab)).owner;
   };
   EXPECT_EQ(owner("embed/embedding"), kNoOwner);
   EXPECT_GE(owner("blocks/0/mlp"), 0);

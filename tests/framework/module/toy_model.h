@@ -128,8 +128,7 @@ void Write(const ParamStore& store, int slab, Plane plane,
            const std::function<T(int64_t)>& value) {
   const auto stream = store.device().NewStream();
   const Range range = store.held(slab, plane);
-  for (const SlabParam& param :
-       store.slabs()[static_cast<size_t>(slab)].params) {
+  for (const SlabParam& param : store.slab(slab).params) {
     const int64_t begin = std::max(range.begin, param.offset);
     const int64_t end = std::min(range.end, param.offset + param.elements);
     std::vector<T> values;

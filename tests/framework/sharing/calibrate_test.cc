@@ -8,6 +8,7 @@
 #include <limits>
 #include <map>
 
+#include "framework/base/at.h"
 #include "framework/base/rng.h"
 #include "framework/base/status_macros.h"
 #include "framework/comm/self_communicator.h"
@@ -351,8 +352,7 @@ TEST_F(CalibrateTest, WhereLayersAgreeItIsScale) {
     calibrated.Add(c, [&](int slab, int64_t i) {
       // The sum over the layers that share the new slab.
       return agree(slab, i) *
-             static_cast<float>(
-                 calibrated.origins[static_cast<size_t>(slab)].after);
+             static_cast<float>(At(calibrated.origins, slab).after);
     });
     ASSERT_TRUE(c.Apply(*calibrated.to).ok());
     Toy scaled = Model("all", after, blocks);
@@ -416,7 +416,7 @@ TEST_F(CalibrateTest, WithoutAGradientLayersCountAsAgreeing) {
   Calibration c = toy.Start();
   const Gradient random = Random(0);
   toy.Add(c, [&](int slab, int64_t i) {
-    const std::string& part = toy.to->slabs()[static_cast<size_t>(slab)].part;
+    const std::string& part = toy.to->slab(slab).part;
     return part == "mlp" ? 0.0F : random(slab, i);
   });
   for (const auto& [name, n] :

@@ -5,6 +5,7 @@
 #include <cmath>
 #include <vector>
 
+#include "framework/base/at.h"
 #include "framework/base/rng.h"
 #include "framework/base/status_macros.h"
 #include "framework/comm/self_communicator.h"
@@ -68,8 +69,8 @@ void Fill(ParamStore& store) {
     for (int64_t i = held.begin; i < held.end; ++i) {
       const double x = Normal(key, static_cast<uint64_t>(i)) *
                        std::exp(static_cast<double>(i % 5));
-      values[static_cast<size_t>(i - held.begin)] = static_cast<float>(
-          store.states()[static_cast<size_t>(state)].degree == 2 ? x * x : x);
+      At(values, i - held.begin) =
+          static_cast<float>(At(store.states(), state).degree == 2 ? x * x : x);
     }
     store.WriteState(*stream, slab, state, param, held, values.data());
   });
@@ -174,8 +175,7 @@ TEST_F(DelinkStateTest, ResetsToZero) {
       const auto values = ValuesOf(*to, "blocks/2/mlp", state, 0);
       EXPECT_EQ(values, std::vector<float>(values.size(), 0.0F));
     }
-    EXPECT_EQ(
-        to->updates()[static_cast<size_t>(SlabNamed(*to, "blocks/2/mlp"))], 0);
+    EXPECT_EQ(At(to->updates(), SlabNamed(*to, "blocks/2/mlp")), 0);
   }
 }
 
@@ -232,8 +232,7 @@ TEST_F(DelinkStateTest, Reshards) {
           const auto stream = device_->NewStream();
           expected->ReadState(*stream, slab, state, param, held, part.data());
           EXPECT_EQ(values, part)
-              << after->slabs()[static_cast<size_t>(slab)].name << ", rank "
-              << comm.rank();
+              << after->slab(slab).name << ", rank " << comm.rank();
         });
         EXPECT_EQ(after->updates(), expected->updates());
         return absl::OkStatus();

@@ -7,6 +7,7 @@
 #include <map>
 #include <random>
 
+#include "framework/base/at.h"
 #include "framework/base/rng.h"
 #include "framework/base/status_macros.h"
 #include "framework/comm/self_communicator.h"
@@ -96,8 +97,7 @@ TEST_F(DelinkTest, EveryLayerKeepsItsWeights) {
         const auto a = Read<float>(*from, old.slab, Plane::kWeight);
         const auto b = Read<float>(*to, now.slab, Plane::kWeight);
         for (int64_t e = 0; e < now.shape.elements(); ++e) {
-          ASSERT_EQ(a[static_cast<size_t>(old.offset + e)],
-                    b[static_cast<size_t>(now.offset + e)])
+          ASSERT_EQ(At(a, old.offset + e), At(b, now.offset + e))
               << now.name << " from " << stages[i - 1] << " to " << stages[i];
         }
       }
@@ -132,10 +132,8 @@ TEST_F(DelinkTest, StateByPolicy) {
                     ::testing::Pointwise(::testing::FloatEq(), m));
         EXPECT_THAT(Read<float>(*to, slab, Plane::kState1),
                     ::testing::Pointwise(::testing::FloatEq(), v));
-        EXPECT_EQ(to->updates()[static_cast<size_t>(slab)],
-                  policy == StatePolicy::kReset
-                      ? 0
-                      : from->updates()[static_cast<size_t>(old)]);
+        EXPECT_EQ(At(to->updates(), slab),
+                  policy == StatePolicy::kReset ? 0 : At(from->updates(), old));
       }
       for (const char* name : {"embed/embedding", "blocks/3/mlp", "other"}) {
         const int slab = SlabNamed(*to, name);
@@ -145,8 +143,7 @@ TEST_F(DelinkTest, StateByPolicy) {
                     Read<float>(*from, before, plane))
               << name;
         }
-        EXPECT_EQ(to->updates()[static_cast<size_t>(slab)],
-                  from->updates()[static_cast<size_t>(before)]);
+        EXPECT_EQ(At(to->updates(), slab), At(from->updates(), before));
       }
     }
   }

@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "framework/base/at.h"
 #include "tests/framework/module/toy_model.h"
 
 namespace delink {
@@ -125,7 +126,7 @@ TEST_F(ResolveTest, RelatesNewSlabsToOld) {
   ASSERT_EQ(origins->size(), after.size());
   for (size_t s = 0; s < after.size(); ++s) {
     const SlabOrigin& origin = (*origins)[s];
-    const Slab& old = before[static_cast<size_t>(origin.slab)];
+    const Slab& old = At(before, origin.slab);
     EXPECT_EQ(old.part, after[s].part);
     for (const int layer : after[s].layers) {
       EXPECT_THAT(old.layers, ::testing::Contains(layer));

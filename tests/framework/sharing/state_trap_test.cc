@@ -6,6 +6,7 @@
 #include <cmath>
 #include <string>
 
+#include "framework/base/at.h"
 #include "framework/comm/self_communicator.h"
 #include "framework/optim/adamw.h"
 #include "framework/sharing/delink.h"
@@ -41,7 +42,7 @@ class StateTrapTest : public ::testing::Test {
     testing::Write<double>(store, slab, Plane::kWeight,
                            [](int64_t) { return 0.0; });
     optimizer.Update(*device_->NewStream(), store, slab, &control,
-                     ++store.updates()[static_cast<size_t>(slab)]);
+                     ++At(store.updates(), slab));
     return -testing::Read<double>(store, slab, Plane::kWeight)[2];
   }
 

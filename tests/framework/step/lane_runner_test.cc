@@ -8,6 +8,7 @@
 #include <thread>
 #include <vector>
 
+#include "framework/base/at.h"
 #include "framework/step/plan/basic.h"
 
 namespace delink {
@@ -32,18 +33,15 @@ class LaneRunnerTest : public ::testing::TestWithParam<bool> {
 
   bool threads() const { return GetParam(); }
   const Instruction& at(int32_t index) const {
-    return program_.instructions[static_cast<size_t>(index)];
+    return At(program_.instructions, index);
   }
-  int64_t runs(int32_t index) const {
-    return runs_[static_cast<size_t>(index)].load();
-  }
+  int64_t runs(int32_t index) const { return At(runs_, index).load(); }
 
   // What one instruction does.
   absl::Status Visit(int32_t index, int64_t name) {
     const int64_t step = runs(index) + 1;
     EXPECT_EQ(name, kFirst + step) << "a lane that lags has its own step";
-    for (const Dependency& d :
-         analysis_.dependencies[static_cast<size_t>(index)]) {
+    for (const Dependency& d : At(analysis_.dependencies, index)) {
       EXPECT_GE(runs(d.instruction), d.previous_step ? step - 1 : step)
           << ToString(at(index)) << " before " << ToString(at(d.instruction));
     }
@@ -52,7 +50,7 @@ class LaneRunnerTest : public ::testing::TestWithParam<bool> {
       // Late enough that whoever does not wait is seen.
       std::this_thread::sleep_for(std::chrono::microseconds(200));
     }
-    ++runs_[static_cast<size_t>(index)];
+    ++At(runs_, index);
     return absl::OkStatus();
   }
 
