@@ -27,7 +27,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "framework/checkpoint/source_count.h"
+#include "framework/checkpoint/named_values.h"
 #include "framework/comm/communicator.h"
 #include "framework/module/param_store.h"
 
@@ -36,40 +36,19 @@ namespace delink {
 // The newest format that this build reads, and the one that it writes.
 inline constexpr int64_t kCheckpointFormat = 1;
 
-// What a checkpoint says of itself: attributes of the root of index.h5.
+// What a checkpoint is of, as attributes of the root of index.h5, and what its
+// writer has given it to keep.
 struct CheckpointHeader {
   int64_t format = kCheckpointFormat;
-  int64_t step = 0;     // optimizer steps done
-  int64_t tokens = 0;   // tokens trained on
-  int64_t samples = 0;  // global samples consumed: the data position
-  std::string stage;    // name of the stage that the parameters belong to
-  int64_t stage_index = 0;
-  int64_t stage_begin_step = 0;  // steps and samples when the stage began
-  int64_t stage_begin_samples = 0;
-  // What has been measured for the decision when the stage ends: losses of its
-  // last steps; probes of gradient agreement, (step, together, apart) each.
-  std::vector<double> stage_losses;
-  std::vector<double> stage_probes;
-  // What validations have found so far (recipes/run/best_validation.h).
-  std::vector<double> validation;
-  // What they were made on (recipes/run/sources.h); empty in checkpoints of
-  // early builds.
-  std::string validated_on;
-  // Which steps were skipped, and what decides of the next
-  // (recipes/run/skip_watch.h).
-  std::vector<double> skipped;
+  int64_t step = 0;       // optimizer steps done
   std::string model;      // kind
   std::string optimizer;  // kind: "adamw"
   int64_t seed = 0;       // with step, the whole state of the generator
   int64_t vocab = 0;
-  std::string corpus;  // digest of the training corpus; of several, with commas
-  // What the next batch comes from; none in checkpoints of early builds, whose
-  // `samples` are all of `corpus`.
-  std::vector<SourceCount> sources;
-  double seconds = 0;  // spent so far
   // The program that wrote it, as its --version says; empty in checkpoints of
   // early builds.
   std::string program;
+  NamedValues values;
 };
 
 // Small files that travel with a checkpoint, by name: "recipe.toml", the
@@ -77,13 +56,12 @@ struct CheckpointHeader {
 using CheckpointFiles = std::map<std::string, std::string>;
 
 // Writes folder/step-NNNNNNNN from what each rank owns in `store`, then removes
-// what interrupted writers
-// left in the folder and all but `keep` (0: keeps all) of its checkpoints: this
-// one stays, then those of the steps before it, newest first, then those of
-// later steps. The checkpoint of step `best` (none where it is negative) is not
-// among those: it stays besides, with a link `best` that leads to it. On any
-// failure (a full disk) the temporary folder is removed and
-// everything older is left as it was.
+// what interrupted writers left in the folder, and all but `keep` (0: keeps
+// all) of its checkpoints: this one stays, then those of the steps before it,
+// newest first, then those of later steps. The checkpoint of step `best` (none
+// where it is negative) is not among those: it stays besides, with a link
+// `best` that leads to it. On any failure (a full disk) the temporary folder is
+// removed, and everything older is left as it was.
 absl::StatusOr<std::string> WriteCheckpoint(Communicator& comm,
                                             const std::string& folder,
                                             const CheckpointHeader& header,

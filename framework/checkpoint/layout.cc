@@ -44,11 +44,11 @@ std::string SlabDataset(std::string_view what, const Slab& slab) {
 }
 
 std::string TensorPath(const std::string& tensor) {
-  return absl::StrCat("/model/", tensor);
+  return absl::StrCat(kModelGroup, "/", tensor);
 }
 
 std::string StateGroup(const std::string& tensor) {
-  return absl::StrCat("/optimizer/", tensor);
+  return absl::StrCat(kOptimizerGroup, "/", tensor);
 }
 
 std::string StatePath(const std::string& tensor, std::string_view state) {

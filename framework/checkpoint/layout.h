@@ -7,7 +7,6 @@
 #include <vector>
 
 #include "framework/checkpoint/checkpoint.h"
-#include "framework/checkpoint/source_count.h"
 #include "framework/hdf5/hdf5.h"
 #include "framework/module/param_store.h"
 
@@ -19,12 +18,11 @@ inline constexpr char kTemporary[] = ".tmp";  // behind the name, while written
 inline constexpr char kReplaced[] = ".old";   // while another takes its place
 // Suffix of a checkpoint of a course that a run has left.
 inline constexpr char kLeft[] = ".left";
-inline constexpr char kStageLosses[] = "/stage/losses";
-inline constexpr char kStageProbes[] = "/stage/probes";
-inline constexpr char kValidation[] = "/validation";
-inline constexpr char kValidatedOn[] = "validated_on";  // an attribute
-inline constexpr char kProgram[] = "program";           // an attribute
-inline constexpr char kSkipped[] = "/skipped";
+// How gradients of layers that share were combined: an attribute of the root.
+inline constexpr char kSharedGradient[] = "shared_gradient";
+// Groups of the index that are no named values.
+inline constexpr char kModelGroup[] = "/model";
+inline constexpr char kOptimizerGroup[] = "/optimizer";
 // The link to the checkpoint that validates best.
 inline constexpr char kBest[] = "best";
 
@@ -59,9 +57,11 @@ inline constexpr int64_t kMostSteps = 1'000'000'000;
 // that its step is the one that its folder is named for.
 absl::Status CheckHeader(const std::string& path, const CheckpointHeader& h);
 
-// CheckpointHeader::sources: /sources/0, /sources/1, ...
-absl::Status WriteSources(const std::vector<SourceCount>& sources,
-                          hdf5::File& file);
-absl::StatusOr<std::vector<SourceCount>> ReadSources(const hdf5::File& file);
+// The attributes of the root that say what a checkpoint is of.
+std::vector<KeptValue> IdentityOf(CheckpointHeader& h);
+
+// All of an index but the tensors.
+absl::Status WriteValues(const NamedValues& values, hdf5::File& file);
+absl::StatusOr<NamedValues> ReadValues(const hdf5::File& file);
 
 }  // namespace delink::checkpoint

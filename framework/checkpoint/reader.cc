@@ -206,44 +206,9 @@ absl::StatusOr<CheckpointHeader> ReadHeader(const std::string& path) {
                      "to ",
                      kCheckpointFormat, "; use a newer delink"));
   }
-  const std::pair<const char*, int64_t*> numbers[] = {
-      {"step", &h.step},
-      {"tokens", &h.tokens},
-      {"samples", &h.samples},
-      {"seed", &h.seed},
-      {"stage_index", &h.stage_index},
-      {"stage_begin_step", &h.stage_begin_step},
-      {"stage_begin_samples", &h.stage_begin_samples},
-      {"vocab", &h.vocab}};
-  for (const auto& [name, value] : numbers) {
-    DELINK_ASSIGN_OR_RETURN(*value, file.GetInt("/", name));
-  }
-  const std::pair<const char*, std::string*> texts[] = {
-      {"stage", &h.stage},
-      {"model", &h.model},
-      {"optimizer", &h.optimizer},
-      {"corpus", &h.corpus}};
-  for (const auto& [name, value] : texts) {
-    DELINK_ASSIGN_OR_RETURN(*value, file.GetText("/", name));
-  }
-  const std::pair<const char*, std::string*> optional[] = {
-      {checkpoint::kValidatedOn, &h.validated_on},
-      {checkpoint::kProgram, &h.program}};
-  for (const auto& [name, value] : optional) {
-    if (!file.HasAttribute("/", name)) continue;
-    DELINK_ASSIGN_OR_RETURN(*value, file.GetText("/", name));
-  }
-  const std::pair<const char*, std::vector<double>*> lists[] = {
-      {checkpoint::kStageLosses, &h.stage_losses},
-      {checkpoint::kStageProbes, &h.stage_probes},
-      {checkpoint::kValidation, &h.validation},
-      {checkpoint::kSkipped, &h.skipped}};
-  for (const auto& [name, values] : lists) {
-    if (!file.Exists(name)) continue;
-    DELINK_ASSIGN_OR_RETURN(*values, file.ReadAll<double>(name));
-  }
-  DELINK_ASSIGN_OR_RETURN(h.sources, checkpoint::ReadSources(file));
-  DELINK_ASSIGN_OR_RETURN(h.seconds, file.GetDouble("/", "seconds"));
+  DELINK_ASSIGN_OR_RETURN(h.values, checkpoint::ReadValues(file));
+  DELINK_RETURN_IF_ERROR(TakeValues(path, checkpoint::IdentityOf(h), h.values));
+  h.values.erase(checkpoint::kSharedGradient);
   DELINK_RETURN_IF_ERROR(checkpoint::CheckHeader(path, h));
   return h;
 }

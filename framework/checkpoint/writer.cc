@@ -100,48 +100,11 @@ absl::Status WriteOwned(const std::string& path, const ParamStore& store) {
   return file.Close();
 }
 
-absl::Status SetHeader(hdf5::File& file, const CheckpointHeader& h) {
-  const std::pair<const char*, int64_t> numbers[] = {
-      {"format", h.format},
-      {"step", h.step},
-      {"tokens", h.tokens},
-      {"samples", h.samples},
-      {"seed", h.seed},
-      {"stage_index", h.stage_index},
-      {"stage_begin_step", h.stage_begin_step},
-      {"stage_begin_samples", h.stage_begin_samples},
-      {"vocab", h.vocab}};
-  for (const auto& [name, value] : numbers) {
-    DELINK_RETURN_IF_ERROR(file.SetInt("/", name, value));
-  }
-  const std::pair<const char*, std::string> texts[] = {
-      {"stage", h.stage},
-      {"model", h.model},
-      {"optimizer", h.optimizer},
-      {"corpus", h.corpus},
-      {"shared_gradient", "sum"}};
-  for (const auto& [name, value] : texts) {
-    DELINK_RETURN_IF_ERROR(file.SetText("/", name, value));
-  }
-  const std::pair<const char*, const std::string*> optional[] = {
-      {checkpoint::kValidatedOn, &h.validated_on},
-      {checkpoint::kProgram, &h.program}};
-  for (const auto& [name, value] : optional) {
-    if (value->empty()) continue;
-    DELINK_RETURN_IF_ERROR(file.SetText("/", name, *value));
-  }
-  const std::pair<const char*, const std::vector<double>*> lists[] = {
-      {checkpoint::kStageLosses, &h.stage_losses},
-      {checkpoint::kStageProbes, &h.stage_probes},
-      {checkpoint::kValidation, &h.validation},
-      {checkpoint::kSkipped, &h.skipped}};
-  for (const auto& [name, values] : lists) {
-    if (values->empty()) continue;
-    DELINK_RETURN_IF_ERROR(file.WriteAll(
-        name, {static_cast<int64_t>(values->size())}, values->data()));
-  }
-  DELINK_RETURN_IF_ERROR(checkpoint::WriteSources(h.sources, file));
-  return file.SetDouble("/", "seconds", h.seconds);
+absl::Status WriteHeader(hdf5::File& file, CheckpointHeader header) {
+  NamedValues values = std::move(header.values);
+  PutValues(checkpoint::IdentityOf(header), values);
+  values[checkpoint::kSharedGradient] = std::string("sum");
+  return checkpoint::WriteValues(values, file);
 }
 
 hdf5::Shape ToHdf5(const Shape& shape) {
@@ -209,7 +172,7 @@ absl::Status ShowTensor(hdf5::File& file, const ParamStore& store,
 absl::Status WriteIndex(const std::string& path, const CheckpointHeader& header,
                         const ParamStore& store) {
   DELINK_ASSIGN_OR_RETURN(hdf5::File file, hdf5::File::Create(path));
-  DELINK_RETURN_IF_ERROR(SetHeader(file, header));
+  DELINK_RETURN_IF_ERROR(WriteHeader(file, header));
   for (const LogicalTensor& tensor : store.logical_tensors()) {
     if (tensor.link.empty()) {
       DELINK_RETURN_IF_ERROR(ShowTensor(file, store, tensor));

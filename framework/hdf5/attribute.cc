@@ -1,4 +1,7 @@
+#include <map>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "framework/base/check.h"
@@ -85,6 +88,11 @@ absl::StatusOr<std::string> ReadText(const Handle& attribute,
   return value;
 }
 
+herr_t CollectAttribute(hid_t, const char* name, const H5A_info_t*, void* out) {
+  static_cast<std::vector<std::string>*>(out)->emplace_back(name);
+  return 0;
+}
+
 }  // namespace
 
 absl::Status File::SetInt(const std::string& path, const std::string& name,
@@ -110,12 +118,6 @@ absl::Status File::SetText(const std::string& path, const std::string& name,
   const char* pointer = terminated.c_str();
   return SetAttribute(id_, AttributeWhere(path_, path, name), path, name,
                       type.get(), type.get(), &pointer);
-}
-
-bool File::HasAttribute(const std::string& path,
-                        const std::string& name) const {
-  const Session session;
-  return H5Aexists_by_name(id_, path.c_str(), name.c_str(), H5P_DEFAULT) > 0;
 }
 
 absl::StatusOr<int64_t> File::GetInt(const std::string& path,
@@ -154,6 +156,38 @@ absl::StatusOr<std::string> File::GetText(const std::string& path,
       const Handle attribute,
       OpenAttribute(id_, where, path, name, H5T_STRING, "text"));
   return ReadText(attribute, where);
+}
+
+absl::StatusOr<std::map<std::string, AttributeValue>> File::Attributes(
+    const std::string& path) const {
+  std::vector<std::pair<std::string, H5T_class_t>> found;
+  {
+    const Session session;
+    std::vector<std::string> names;
+    if (H5Aiterate_by_name(id_, path.c_str(), H5_INDEX_NAME, H5_ITER_INC,
+                           nullptr, CollectAttribute, &names,
+                           H5P_DEFAULT) < 0) {
+      return LibraryError(Where(path_, path), "list the attributes");
+    }
+    for (const std::string& name : names) {
+      const Handle attribute(H5Aopen_by_name(id_, path.c_str(), name.c_str(),
+                                             H5P_DEFAULT, H5P_DEFAULT),
+                             H5Aclose);
+      const Handle type(H5Aget_type(attribute.get()), H5Tclose);
+      found.emplace_back(name, H5Tget_class(type.get()));
+    }
+  }
+  std::map<std::string, AttributeValue> values;
+  for (const auto& [name, kind] : found) {
+    if (kind == H5T_INTEGER) {
+      DELINK_ASSIGN_OR_RETURN(values[name], GetInt(path, name));
+    } else if (kind == H5T_FLOAT) {
+      DELINK_ASSIGN_OR_RETURN(values[name], GetDouble(path, name));
+    } else {
+      DELINK_ASSIGN_OR_RETURN(values[name], GetText(path, name));
+    }
+  }
+  return values;
 }
 
 }  // namespace delink::hdf5

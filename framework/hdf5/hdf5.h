@@ -22,9 +22,11 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <optional>
 #include <string>
 #include <string_view>
+#include <variant>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -77,6 +79,9 @@ struct DatasetInfo {
   Shape shape;
   bool is_virtual = false;
 };
+
+// What our attributes hold.
+using AttributeValue = std::variant<int64_t, double, std::string>;
 
 enum class ChildKind { kGroup, kDataset, kSoftLink, kOther };
 
@@ -167,13 +172,15 @@ class File {
                          double value);
   absl::Status SetText(const std::string& path, const std::string& name,
                        std::string_view value);
-  bool HasAttribute(const std::string& path, const std::string& name) const;
   absl::StatusOr<int64_t> GetInt(const std::string& path,
                                  const std::string& name) const;
   absl::StatusOr<double> GetDouble(const std::string& path,
                                    const std::string& name) const;
   absl::StatusOr<std::string> GetText(const std::string& path,
                                       const std::string& name) const;
+  // All of an object, by name. InvalidArgument where one is none of these.
+  absl::StatusOr<std::map<std::string, AttributeValue>> Attributes(
+      const std::string& path) const;
 
   // Datasets. Elements that are never written are undefined.
   absl::StatusOr<Dataset> CreateDataset(const std::string& path,

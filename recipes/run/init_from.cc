@@ -9,6 +9,7 @@
 #include "framework/base/status_macros.h"
 #include "framework/checkpoint/checkpoint.h"
 #include "framework/sharing/resolve.h"
+#include "recipes/run/saved_run.h"
 
 namespace delink {
 namespace {
@@ -100,7 +101,7 @@ absl::Status CheckTies(const std::string& checkpoint,
 
 absl::Status CheckInit(const std::string& checkpoint,
                        const InitTarget& target) {
-  DELINK_RETURN_IF_ERROR(ReadHeader(checkpoint).status());
+  DELINK_RETURN_IF_ERROR(SavedRun::Read(checkpoint).status());
   DELINK_RETURN_IF_ERROR(CheckTokenizer(checkpoint, target));
   DELINK_ASSIGN_OR_RETURN(const std::vector<TensorInfo> listed,
                           ListTensors(checkpoint));

@@ -82,7 +82,7 @@ absl::StatusOr<Observers> Observers::Create(RunSetup& run) {
     o.events_.emplace(std::move(events));
     o.source_log_.emplace(
         run.sources(), run.Position().blend(),
-        run.resumed() ? CountsOf(*run.resumed()) : std::vector<SourceCount>());
+        run.resumed() ? run.resumed()->Counts() : std::vector<SourceCount>());
   }
   return o;
 }

@@ -46,20 +46,20 @@ RunPosition::RunPosition(const Recipe& recipe, Blend blend)
       policy_(PolicyOf(recipe, 0, {})),
       skips_(recipe.optimizer.skip, {}) {}
 
-RunPosition::RunPosition(const Recipe& recipe, const CheckpointHeader& header,
+RunPosition::RunPosition(const Recipe& recipe, const SavedRun& saved,
                          Blend blend)
     : recipe_(&recipe),
-      step_(header.step),
-      samples_(header.samples),
-      stage_(static_cast<size_t>(header.stage_index)),
-      begin_{.step = header.stage_begin_step,
-             .samples = header.stage_begin_samples},
+      step_(saved.step),
+      samples_(saved.samples),
+      stage_(static_cast<size_t>(saved.stage_index)),
+      begin_{.step = saved.stage_begin_step,
+             .samples = saved.stage_begin_samples},
       blend_(std::move(blend)),
       policy_(PolicyOf(recipe, stage_,
-                       {.losses = header.stage_losses,
-                        .probes = ProbesOf(header.stage_probes)})),
-      best_(header.validation),
-      skips_(recipe.optimizer.skip, header.skipped) {}
+                       {.losses = saved.stage_losses,
+                        .probes = ProbesOf(saved.stage_probes)})),
+      best_(saved.validation),
+      skips_(recipe.optimizer.skip, saved.skipped) {}
 
 void RunPosition::Advance(std::optional<double> loss) {
   ++step_;
@@ -123,18 +123,20 @@ std::string RunPosition::EndsEarly() const {
   return best_.Over(recipe_->run.stop_after);
 }
 
-void RunPosition::Fill(CheckpointHeader* header) const {
-  header->step = step_;
-  header->tokens = tokens();
-  header->samples = samples_;
-  header->stage = recipe_->stages[stage_].name;
-  header->stage_index = static_cast<int64_t>(stage_);
-  header->stage_begin_step = begin_.step;
-  header->stage_begin_samples = begin_.samples;
-  header->stage_losses = policy_.history().losses;
-  header->stage_probes = Flat(policy_.history().probes);
-  header->validation = best_.saved();
-  header->skipped = skips_.Saved();
+SavedRun RunPosition::Saved() const {
+  SavedRun saved;
+  saved.step = step_;
+  saved.tokens = tokens();
+  saved.samples = samples_;
+  saved.stage = recipe_->stages[stage_].name;
+  saved.stage_index = static_cast<int64_t>(stage_);
+  saved.stage_begin_step = begin_.step;
+  saved.stage_begin_samples = begin_.samples;
+  saved.stage_losses = policy_.history().losses;
+  saved.stage_probes = Flat(policy_.history().probes);
+  saved.validation = best_.saved();
+  saved.skipped = skips_.Saved();
+  return saved;
 }
 
 }  // namespace delink

@@ -9,10 +9,10 @@
 
 #include "absl/status/statusor.h"
 #include "data/loader/blend.h"
-#include "framework/checkpoint/checkpoint.h"
 #include "framework/comm/communicator.h"
 #include "framework/sharing/switch_policy.h"
 #include "recipes/run/best_validation.h"
+#include "recipes/run/saved_run.h"
 #include "recipes/run/skip_watch.h"
 #include "recipes/schema/recipe.h"
 
@@ -23,8 +23,7 @@ class RunPosition {
   // At the start of the run.
   RunPosition(const Recipe& recipe, Blend blend);
   // Where a checkpoint left it. The recipe's windows may have changed since.
-  RunPosition(const Recipe& recipe, const CheckpointHeader& header,
-              Blend blend);
+  RunPosition(const Recipe& recipe, const SavedRun& saved, Blend blend);
 
   int64_t step() const { return step_; }        // optimizer steps done
   int64_t samples() const { return samples_; }  // global samples consumed
@@ -54,8 +53,8 @@ class RunPosition {
   // Why the run ends before its last step, in words; empty: it goes on.
   std::string EndsEarly() const;
 
-  // Writes what of a header is the position, but for the sources.
-  void Fill(CheckpointHeader* header) const;
+  // For a checkpoint, but for what only `Sources` know, and the time.
+  SavedRun Saved() const;
 
  private:
   bool HasBatch(size_t stage) const;

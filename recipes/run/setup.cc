@@ -215,6 +215,8 @@ absl::Status RunSetup::FindResume(const TrainOptions& options,
 absl::Status RunSetup::CheckResume(const ModelList& models) {
   DELINK_ASSIGN_OR_RETURN(const CheckpointHeader header,
                           ReadHeader(checkpoint_));
+  DELINK_ASSIGN_OR_RETURN(const SavedRun run,
+                          SavedRun::From(checkpoint_, header));
   DELINK_ASSIGN_OR_RETURN(const std::string text,
                           ReadFile(JoinPath(checkpoint_, "recipe.toml")));
   DELINK_ASSIGN_OR_RETURN(
@@ -230,28 +232,27 @@ absl::Status RunSetup::CheckResume(const ModelList& models) {
   }
   DELINK_RETURN_IF_ERROR(delink::CheckResume(saved, recipe_));
   int64_t tokens = 0;
-  if (__builtin_mul_overflow(header.samples, recipe_.data.seq, &tokens) ||
-      tokens != header.tokens) {
+  if (__builtin_mul_overflow(run.samples, recipe_.data.seq, &tokens) ||
+      tokens != run.tokens) {
     return absl::InvalidArgumentError(absl::StrCat(
-        checkpoint_, ": has ", header.tokens, " tokens in ", header.samples,
+        checkpoint_, ": has ", run.tokens, " tokens in ", run.samples,
         " samples of ", recipe_.data.seq, "; another program wrote it"));
   }
-  const auto stage = static_cast<size_t>(header.stage_index);
+  const auto stage = static_cast<size_t>(run.stage_index);
   if (stage >= recipe_.stages.size()) {
     return absl::InvalidArgumentError(
         absl::StrCat(checkpoint_, ": is of stage[", stage, "], but the recipe ",
                      "has ", recipe_.stages.size(),
                      " stage(s); give it those that the run has done"));
   }
-  absl::StatusOr<Blend> blend =
-      sources_->Place(recipe_.Weights(stage), &header);
+  absl::StatusOr<Blend> blend = sources_->Place(recipe_.Weights(stage), &run);
   if (!blend.ok()) {
     return absl::Status(
         blend.status().code(),
         absl::StrCat(checkpoint_, ": ", blend.status().message()));
   }
   blend_ = *std::move(blend);
-  resumed_ = header;
+  resumed_ = run;
   CheckValidation();
   return absl::OkStatus();
 }
@@ -352,19 +353,20 @@ RunPosition RunSetup::Position() const {
 
 CheckpointHeader RunSetup::Header(const RunPosition& position,
                                   double seconds) const {
-  CheckpointHeader header{.model = std::string(recipe_.model->kind()),
-                          .optimizer = recipe_.optimizer.kind_name(),
-                          .seed = recipe_.run.seed,
-                          .vocab = recipe_.model->vocab,
-                          .corpus = sources_->digests(),
-                          .seconds = seconds,
-                          .program = BuildLine()};
-  header.validated_on = ValidatedOn();
-  position.Fill(&header);
-  header.sources =
-      sources_->Counts(position.blend(), resumed_ ? CountsOf(*resumed_)
+  SavedRun run = position.Saved();
+  run.validated_on = ValidatedOn();
+  run.corpus = sources_->digests();
+  run.sources =
+      sources_->Counts(position.blend(), resumed_ ? resumed_->Counts()
                                                   : std::vector<SourceCount>());
-  return header;
+  run.seconds = seconds;
+  return {.step = run.step,
+          .model = std::string(recipe_.model->kind()),
+          .optimizer = recipe_.optimizer.kind_name(),
+          .seed = recipe_.run.seed,
+          .vocab = recipe_.model->vocab,
+          .program = BuildLine(),
+          .values = run.Values()};
 }
 
 CheckpointFiles RunSetup::Files() const {

@@ -43,7 +43,7 @@ class RunSetup {
   bool first() const { return world_->rank() == 0; }
   int threads() const { return threads_; }
   // Of the checkpoint that is resumed from.
-  const std::optional<CheckpointHeader>& resumed() const { return resumed_; }
+  const std::optional<SavedRun>& resumed() const { return resumed_; }
   // Where the run begins, and seconds spent before.
   RunPosition Position() const;
   double seconds() const { return resumed_ ? resumed_->seconds : 0; }
@@ -82,7 +82,7 @@ class RunSetup {
   std::unique_ptr<RunWatch> watch_;
   std::unique_ptr<TraceFile> trace_;  // optional
   std::string checkpoint_;            // resumed from
-  std::optional<CheckpointHeader> resumed_;
+  std::optional<SavedRun> resumed_;
   std::string init_;  // the checkpoint whose weights the run begins with
 };
 

@@ -7,7 +7,6 @@
 #include <vector>
 
 #include "data/loader/blend.h"
-#include "framework/checkpoint/source_count.h"
 #include "nlohmann/json_fwd.hpp"
 #include "recipes/run/sources.h"
 

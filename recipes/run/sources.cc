@@ -30,15 +30,14 @@ const SourceCount* Find(const std::vector<SourceCount>& counts,
   return nullptr;
 }
 
-absl::Status CheckCount(const SourceCount& count,
-                        const CheckpointHeader& header) {
+absl::Status CheckCount(const SourceCount& count, int64_t samples) {
   if (0 <= count.begin && count.begin <= count.samples &&
-      count.samples <= header.samples) {
+      count.samples <= samples) {
     return absl::OkStatus();
   }
   return absl::InvalidArgumentError(absl::StrCat(
-      "has ", count.samples, " of ", header.samples, " samples of source ",
-      count.name, ", of them ", count.begin,
+      "has ", count.samples, " of ", samples, " samples of source ", count.name,
+      ", of them ", count.begin,
       " before its blend began, which cannot be; another program wrote it"));
 }
 
@@ -126,17 +125,17 @@ std::string Sources::ValidatedOn(int64_t sequences) const {
 }
 
 absl::StatusOr<Blend> Sources::Place(const std::vector<double>& weights,
-                                     const CheckpointHeader* header) const {
+                                     const SavedRun* saved) const {
   DELINK_CHECK_EQ(weights.size(), size());
   std::vector<SourceCount> counts;
-  if (header != nullptr) counts = CountsOf(*header);
+  if (saved != nullptr) counts = saved->Counts();
   std::vector<BlendSource> sources;
   for (size_t i = 0; i < size(); ++i) {
     BlendSource source{.epoch = train_[i].samples_per_epoch(),
                        .repeat = *configs_[i].repeat,
                        .weight = weights[i]};
     if (const SourceCount* count = Find(counts, corpus(i).digest())) {
-      DELINK_RETURN_IF_ERROR(CheckCount(*count, *header));
+      DELINK_RETURN_IF_ERROR(CheckCount(*count, saved->samples));
       source.consumed = count->samples;
       source.begin = count->begin;
       source.share = count->share;
@@ -172,14 +171,6 @@ std::vector<SourceCount> Sources::Counts(
     counts.back().share = 0;
   }
   return counts;
-}
-
-std::vector<SourceCount> CountsOf(const CheckpointHeader& header) {
-  if (!header.sources.empty()) return header.sources;
-  return {{.name = "data",
-           .corpus = header.corpus,
-           .samples = header.samples,
-           .tokens = header.tokens}};
 }
 
 }  // namespace delink

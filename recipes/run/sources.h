@@ -16,7 +16,7 @@
 #include "data/corpus/corpus.h"
 #include "data/loader/blend.h"
 #include "data/loader/loader.h"
-#include "framework/checkpoint/checkpoint.h"
+#include "recipes/run/saved_run.h"
 #include "recipes/schema/recipe.h"
 
 namespace delink {
@@ -49,7 +49,7 @@ class Sources {
   // the checkpoint does not know begins at 0. InvalidArgument: it knows one by
   // this name that is another corpus.
   absl::StatusOr<Blend> Place(const std::vector<double>& weights,
-                              const CheckpointHeader* header) const;
+                              const SavedRun* saved) const;
 
   // For a checkpoint of a run that is at `blend`. Of `before`, the counts of
   // the checkpoint that it was resumed from, those of corpora that have gone
@@ -66,8 +66,5 @@ class Sources {
   std::vector<Loader> train_;
   std::vector<std::optional<Loader>> validation_;
 };
-
-// The counts that a checkpoint has, also one of an early build.
-std::vector<SourceCount> CountsOf(const CheckpointHeader& header);
 
 }  // namespace delink

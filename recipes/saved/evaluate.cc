@@ -115,7 +115,7 @@ absl::StatusOr<Evaluation> Evaluate(const EvaluateOptions& options,
   for (const double loss : losses) sum += loss;
   return Evaluation{.checkpoint = saved->path(),
                     .step = saved->header().step,
-                    .stage = saved->header().stage,
+                    .stage = saved->run().stage,
                     .loss = sum / static_cast<double>(tokens),
                     .tokens = tokens,
                     .sequences = end};

@@ -217,7 +217,7 @@ absl::StatusOr<ChoiceEvaluation> EvaluateChoices(const ChoicesOptions& options,
       SavedModel::Open(comm, options.checkpoint, models, options.dtype));
   ChoiceEvaluation evaluation{.checkpoint = saved->path(),
                               .step = saved->header().step,
-                              .stage = saved->header().stage};
+                              .stage = saved->run().stage};
   absl::StatusOr<std::vector<Work>> work =
       ReadWork(options, *saved, &evaluation);
   DELINK_RETURN_IF_ERROR(AgreeOnStatus(comm, work.status()));

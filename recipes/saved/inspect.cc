@@ -164,6 +164,7 @@ absl::StatusOr<Inspection> InspectCheckpoint(const std::string& checkpoint,
   Inspection i;
   DELINK_ASSIGN_OR_RETURN(i.path, FindCheckpoint(comm, checkpoint));
   DELINK_ASSIGN_OR_RETURN(i.header, ReadHeader(i.path));
+  DELINK_ASSIGN_OR_RETURN(i.run, SavedRun::From(i.path, i.header));
   DELINK_ASSIGN_OR_RETURN(i.bytes, FolderBytes(i.path));
   DELINK_ASSIGN_OR_RETURN(i.tensors, ListTensors(i.path));
   i.known = Knows(models, i.header.model);
@@ -207,8 +208,8 @@ std::string ToText(const Inspection& i) {
       "optimizer   %s\n"
       "parameters  %s unique, %s virtual\n"
       "on disk     %s, format %d, verified\n",
-      i.path, h.step, FormatCount(static_cast<double>(h.tokens)),
-      FormatSeconds(h.seconds), h.stage, h.stage_index, h.model,
+      i.path, h.step, FormatCount(static_cast<double>(i.run.tokens)),
+      FormatSeconds(i.run.seconds), i.run.stage, i.run.stage_index, h.model,
       i.known ? "" : " (a kind that this program does not have)", h.vocab,
       h.optimizer, FormatCount(static_cast<double>(i.unique_parameters)),
       FormatCount(static_cast<double>(i.virtual_parameters)),
@@ -216,8 +217,8 @@ std::string ToText(const Inspection& i) {
   if (!h.program.empty()) {
     absl::StrAppend(&text, "written by  ", h.program, "\n");
   }
-  if (!h.sources.empty()) absl::StrAppend(&text, "sources\n");
-  for (const SourceCount& source : h.sources) {
+  if (!i.run.sources.empty()) absl::StrAppend(&text, "sources\n");
+  for (const SourceCount& source : i.run.sources) {
     absl::StrAppend(&text, SourceText(source));
   }
   absl::StrAppend(&text, "sharing\n");
@@ -248,7 +249,7 @@ std::string ToJson(const Inspection& i) {
   Json sharing = Json::object();
   for (const PartSharing& part : i.sharing) sharing[part.part] = part.sets;
   Json sources = Json::array();
-  for (const SourceCount& source : h.sources) {
+  for (const SourceCount& source : i.run.sources) {
     sources.push_back({{"name", source.name},
                        {"corpus", source.corpus},
                        {"samples", source.samples},
@@ -265,17 +266,17 @@ std::string ToJson(const Inspection& i) {
   const Json all{{"path", i.path},
                  {"format", h.format},
                  {"step", h.step},
-                 {"tokens", h.tokens},
-                 {"samples", h.samples},
-                 {"stage", h.stage},
-                 {"stage_index", h.stage_index},
+                 {"tokens", i.run.tokens},
+                 {"samples", i.run.samples},
+                 {"stage", i.run.stage},
+                 {"stage_index", i.run.stage_index},
                  {"model", h.model},
                  {"optimizer", h.optimizer},
                  {"seed", h.seed},
                  {"vocab", h.vocab},
-                 {"corpus", h.corpus},
+                 {"corpus", i.run.corpus},
                  {"sources", std::move(sources)},
-                 {"seconds", h.seconds},
+                 {"seconds", i.run.seconds},
                  {"program", h.program},
                  {"bytes", i.bytes},
                  {"unique_parameters", i.unique_parameters},

@@ -8,6 +8,7 @@
 #include "absl/status/statusor.h"
 #include "framework/checkpoint/checkpoint.h"
 #include "recipes/models/model_list.h"
+#include "recipes/run/saved_run.h"
 
 namespace delink {
 
@@ -20,6 +21,7 @@ struct PartSharing {
 struct Inspection {
   std::string path;  // the step folder
   CheckpointHeader header;
+  SavedRun run;
   // Whether the program has the model's kind; else what follows is what the
   // tensors show, and `sharing` is of each tensor of a block.
   bool known = true;

@@ -29,7 +29,7 @@ struct Change {
 
 // The stage that follows the checkpoint's; null when it is the last.
 const Stage* NextStage(const SavedModel& saved) {
-  const auto next = static_cast<size_t>(saved.header().stage_index) + 1;
+  const auto next = static_cast<size_t>(saved.run().stage_index) + 1;
   const std::vector<Stage>& stages = saved.recipe().stages;
   return next < stages.size() ? &stages[next] : nullptr;
 }
@@ -52,7 +52,7 @@ absl::StatusOr<Change> PlanChange(const OfflineDelinkOptions& options,
       next != nullptr ? next->share : ShareSpec{.every = SharePolicy{}});
   Change change{.state = options.state.value_or(
                     next != nullptr ? next->state : StatePolicy::kScale),
-                .stage = static_cast<size_t>(saved.header().stage_index)};
+                .stage = static_cast<size_t>(saved.run().stage_index)};
   if (change.state == StatePolicy::kCalibrated) {
     return absl::InvalidArgumentError(absl::StrCat(
         saved.path(), ": state 'calibrated'",
@@ -88,15 +88,15 @@ absl::StatusOr<Change> PlanChange(const OfflineDelinkOptions& options,
 }
 
 // What is measured of a stage begins anew.
-void BeginStage(const Recipe& recipe, CheckpointHeader& header) {
-  header.stage_begin_step = header.step;
-  header.stage_begin_samples = header.samples;
-  header.stage_losses.clear();
-  header.stage_probes.clear();
-  header.validation.clear();
-  SkipWatch skips(recipe.optimizer.skip, header.skipped);
+void BeginStage(const Recipe& recipe, SavedRun& run) {
+  run.stage_begin_step = run.step;
+  run.stage_begin_samples = run.samples;
+  run.stage_losses.clear();
+  run.stage_probes.clear();
+  run.validation.clear();
+  SkipWatch skips(recipe.optimizer.skip, run.skipped);
   skips.BeginStage();
-  header.skipped = skips.Saved();
+  run.skipped = skips.Saved();
 }
 
 }  // namespace
@@ -127,19 +127,21 @@ absl::StatusOr<OfflineDelinkReport> OfflineDelink(
   DELINK_RETURN_IF_ERROR(Delink(*from, *to, change.state, *comm));
 
   OfflineDelinkReport report{.from = saved->path(),
-                             .stage_before = saved->header().stage,
-                             .stage_after = saved->header().stage,
+                             .stage_before = saved->run().stage,
+                             .stage_after = saved->run().stage,
                              .state = change.state,
                              .before = ReportSharing(*from, 0),
                              .after = ReportSharing(*to, 0)};
   CheckpointHeader header = saved->header();
   header.program = BuildLine();
-  BeginStage(saved->recipe(), header);
-  if (static_cast<int64_t>(change.stage) != header.stage_index) {
-    header.stage = saved->recipe().stages[change.stage].name;
-    header.stage_index = static_cast<int64_t>(change.stage);
-    report.stage_after = header.stage;
+  SavedRun run = saved->run();
+  BeginStage(saved->recipe(), run);
+  if (static_cast<int64_t>(change.stage) != run.stage_index) {
+    run.stage = saved->recipe().stages[change.stage].name;
+    run.stage_index = static_cast<int64_t>(change.stage);
+    report.stage_after = run.stage;
   }
+  header.values = run.Values();
   DELINK_ASSIGN_OR_RETURN(const CheckpointFiles files, saved->Files());
   DELINK_RETURN_IF_ERROR(MakeDirectories(options.out));
   DELINK_ASSIGN_OR_RETURN(

@@ -31,6 +31,7 @@ absl::StatusOr<std::unique_ptr<SavedModel>> SavedModel::OpenStep(
 
 absl::Status SavedModel::Read(const ModelList& models) {
   DELINK_ASSIGN_OR_RETURN(header_, ReadHeader(path_));
+  DELINK_ASSIGN_OR_RETURN(run_, SavedRun::From(path_, header_));
   const std::string recipe = JoinPath(path_, "recipe.toml");
   DELINK_ASSIGN_OR_RETURN(const std::string text, ReadFile(recipe));
   DELINK_ASSIGN_OR_RETURN(

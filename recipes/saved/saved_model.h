@@ -8,6 +8,7 @@
 #include "absl/status/statusor.h"
 #include "framework/checkpoint/checkpoint.h"
 #include "recipes/models/model_list.h"
+#include "recipes/run/saved_run.h"
 #include "recipes/schema/recipe.h"
 
 namespace delink {
@@ -27,6 +28,7 @@ class SavedModel {
   // The step folder.
   const std::string& path() const { return path_; }
   const CheckpointHeader& header() const { return header_; }
+  const SavedRun& run() const { return run_; }
   const Recipe& recipe() const { return recipe_; }
   const ParamRegistry& registry() const { return registry_; }
   const SharingMap& sharing() const { return sharing_; }
@@ -49,6 +51,7 @@ class SavedModel {
   DType dtype_;
   std::string path_;
   CheckpointHeader header_;
+  SavedRun run_;
   Recipe recipe_;
   ParamRegistry registry_;
   std::unique_ptr<Sequential> model_;

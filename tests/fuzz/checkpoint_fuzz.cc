@@ -5,6 +5,7 @@
 
 #include "framework/checkpoint/checkpoint.h"
 #include "framework/comm/self_communicator.h"
+#include "recipes/run/saved_run.h"
 #include "tests/framework/module/toy_model.h"
 #include "tests/fuzz/edits.h"
 #include "tests/fuzz/folder.h"
@@ -36,20 +37,27 @@ struct Toy {
     sharing = testing::ShareAll(kBlocks, {"attention"});
     store = testing::MakeStore(*device, registry, kBlocks, sharing);
     store->InitWeights(1);
+    const SavedRun run = {
+        .tokens = 70,
+        .samples = 14,
+        .stage = "pseudo",
+        .stage_losses = {3, 2, 1},
+        .stage_probes = {2, 5, 4, 6, 3, 1},
+        .validation = {3, 7, 3, 0},
+        .skipped = {1, 0, 2, 3},
+        .corpus = "none",
+        .sources = {{.name = "data", .corpus = "none", .samples = 14}}};
     const CheckpointHeader header = {.step = 7,
-                                     .tokens = 70,
-                                     .samples = 14,
-                                     .stage = "pseudo",
-                                     .stage_losses = {3, 2, 1},
                                      .model = "toy",
                                      .optimizer = "adamw",
-                                     .corpus = "none"};
+                                     .values = run.Values()};
     const auto written = WriteCheckpoint(self, dir.path(), header, *store,
                                          {{"recipe.toml", "seed = 1\n"}}, 0);
     DELINK_CHECK(written.ok()) << written.status().ToString();
     folder = std::make_unique<Folder>(*written);
-    what.objects = {"/",      "/model",        "/optimizer",
-                    "/stage", "/stage/losses", "/stage/probes"};
+    what.objects = {"/",           "/model",        "/optimizer",
+                    "/stage",      "/stage/losses", "/stage/probes",
+                    "/validation", "/skipped",      "/sources/0"};
     const auto tensors = ListTensors(*written);
     DELINK_CHECK(tensors.ok());
     for (const TensorInfo& tensor : *tensors) {
@@ -77,7 +85,10 @@ struct Toy {
                        "corpus",
                        "seconds",
                        "updates",
-                       "stage_begin_samples"};
+                       "stage_begin_samples",
+                       "name",
+                       "epochs",
+                       "share"};
     what.files = {"rank-00000.h5", "index.h5",    ".",
                   "none.h5",       "/etc/passwd", "../a.txt"};
   }
@@ -97,8 +108,8 @@ absl::Status Use(Toy& toy, const std::string& path) {
   const absl::Status whole = VerifyCheckpoint(toy.self, path);
   MustSay(whole);
   if (!whole.ok()) return whole;
-  const auto header = ReadHeader(path);
-  MustSay(header.status());
+  const auto run = SavedRun::Read(path);
+  MustSay(run.status());
   const auto tensors = ListTensors(path);
   MustSay(tensors.status());
   const auto sharing = ReadSharing(path, toy.registry, kBlocks);
@@ -112,7 +123,7 @@ absl::Status Use(Toy& toy, const std::string& path) {
   MustSay(loaded);
   // The weights alone are the same reading, and less of it.
   if (loaded.ok()) DELINK_CHECK(LoadWeights(toy.self, path, *toy.store).ok());
-  return header.ok() ? loaded : header.status();
+  return run.ok() ? loaded : run.status();
 }
 
 }  // namespace

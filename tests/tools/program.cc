@@ -9,6 +9,7 @@
 #include <fstream>
 #include <sstream>
 #include <utility>
+#include <variant>
 
 #include "framework/checkpoint/checkpoint.h"
 #include "framework/hdf5/hdf5.h"
@@ -130,7 +131,7 @@ std::vector<nlohmann::json> Rows(const std::string& path) {
 SavedBits ReadBits(const std::string& checkpoint) {
   SavedBits bits;
   const CheckpointHeader header = Value(ReadHeader(checkpoint));
-  bits.stage = header.stage;
+  bits.stage = std::get<std::string>(header.values.at("stage"));
   bits.step = header.step;
   auto file = hdf5::File::OpenReadOnly(checkpoint + "/index.h5", "rank");
   EXPECT_TRUE(file.ok()) << file.status();

@@ -4,12 +4,14 @@
 #include <gtest/gtest.h>
 
 #include <limits>
+#include <map>
 #include <numeric>
 #include <thread>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "framework/hdf5/hdf5.h"
+#include "tests/framework/hdf5/crafted.h"
 #include "tests/testing/temp_dir.h"
 
 namespace delink::hdf5 {
@@ -111,14 +113,40 @@ TEST(Hdf5File, AttributesRoundTrip) {
   EXPECT_EQ(*file->GetText("g", "name"), "žluť 🐎\n");
   EXPECT_EQ(*file->GetText("g", "empty"), "");
   EXPECT_EQ(*file->GetText("g", "recipe"), longer);
-  EXPECT_TRUE(file->HasAttribute("g", "name"));
-  EXPECT_FALSE(file->HasAttribute("g", "none"));
+  EXPECT_EQ(*file->Attributes("g"),
+            (std::map<std::string, AttributeValue>{
+                {"name", "žluť 🐎\n"}, {"empty", ""}, {"recipe", longer}}));
+  EXPECT_EQ(file->Attributes("/")->at("step"), AttributeValue(INT64_MIN));
+  EXPECT_EQ(file->Attributes("g/h")->at("loss"), AttributeValue(0.1));
+  EXPECT_FALSE(file->Attributes("none").ok());
   const absl::Status missing = file->GetInt("/", "none").status();
   EXPECT_EQ(missing.code(), absl::StatusCode::kNotFound);
   EXPECT_THAT(std::string(missing.message()),
               AllOf(HasSubstr("f.h5"), HasSubstr("'none'")));
   EXPECT_EQ(file->GetInt("g", "name").status().code(),
             absl::StatusCode::kInvalidArgument);
+}
+
+TEST(Hdf5File, AttributesOfAnotherKindAreRefused) {
+  const TempDir dir;
+  ASSERT_TRUE(File::Create(dir / "f.h5")->Close().ok());
+  for (const hid_t type : {H5T_NATIVE_INT64, H5T_NATIVE_OPAQUE}) {
+    delink::testing::Craft(dir / "f.h5", [&](hid_t f) {
+      if (H5Aexists(f, "two") > 0) H5Adelete(f, "two");
+      const hsize_t count = type == H5T_NATIVE_INT64 ? 2 : 1;
+      const hid_t space = H5Screate_simple(1, &count, nullptr);
+      const hid_t made =
+          H5Acreate2(f, "two", type, space, H5P_DEFAULT, H5P_DEFAULT);
+      ASSERT_GE(made, 0);
+      H5Aclose(made);
+      H5Sclose(space);
+    });
+    const absl::Status status =
+        File::OpenReadOnly(dir / "f.h5")->Attributes("/").status();
+    EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
+    EXPECT_THAT(std::string(status.message()),
+                AllOf(HasSubstr("f.h5"), HasSubstr("'two'")));
+  }
 }
 
 TEST(Hdf5File, SoftLinksAndListing) {

@@ -20,6 +20,7 @@
 #include "framework/hdf5/hdf5.h"
 #include "recipes/run/batches.h"
 #include "recipes/run/position.h"
+#include "recipes/run/saved_run.h"
 #include "recipes/run/sources.h"
 #include "recipes/saved/evaluate.h"
 #include "recipes/schema/recipe_io.h"
@@ -74,7 +75,7 @@ class BlendRunTest : public ::testing::Test {
     ASSERT_TRUE(status.ok()) << std::string(status.message());
   }
   std::vector<SourceCount> Saved(const std::string& out, int64_t step) const {
-    return ReadHeader(runs_.Checkpoint(out, step))->sources;
+    return SavedRun::Read(runs_.Checkpoint(out, step))->sources;
   }
   Counts SavedCounts(const std::string& out, int64_t step) const {
     Counts counts;
@@ -99,7 +100,7 @@ class BlendRunTest : public ::testing::Test {
 // what is in them.
 class Reader {
  public:
-  Reader(const Recipe& recipe, const CheckpointHeader* from)
+  Reader(const Recipe& recipe, const SavedRun* from)
       : recipe_(recipe),
         sources_(*Sources::Open(recipe)),
         at_(from == nullptr
@@ -130,11 +131,10 @@ class Reader {
     }
   }
 
-  CheckpointHeader Header() const {
-    CheckpointHeader header;
-    at_.Fill(&header);
-    header.sources = sources_.Counts(at_.blend(), {});
-    return header;
+  SavedRun Saved() const {
+    SavedRun saved = at_.Saved();
+    saved.sources = sources_.Counts(at_.blend(), {});
+    return saved;
   }
   const Counts& counts() const { return counts_; }
   // Sequences one after the other, over all ranks.
@@ -169,15 +169,15 @@ TEST_F(BlendRunTest, AnyNumberOfRanksReadsTheSameSamplesHoweverItIsStopped) {
 
   std::vector<std::vector<int32_t>> rows;
   Counts counts;
-  std::optional<CheckpointHeader> header;
+  std::optional<SavedRun> saved;
   for (const auto& [step, ranks] :
        {std::pair{7, 2}, {10, 8}, {13, 4}, {14, 1}, {20, 2}}) {
-    Reader part(recipe, header ? &*header : nullptr);
+    Reader part(recipe, saved ? &*saved : nullptr);
     part.ReadUntil(step, ranks);
     rows.insert(rows.end(), part.rows().begin(), part.rows().end());
     for (const auto& [name, count] : part.counts()) counts[name] += count;
-    header = part.Header();
-    for (const SourceCount& source : header->sources) {
+    saved = part.Saved();
+    for (const SourceCount& source : saved->sources) {
       EXPECT_EQ(source.samples, counts[source.name]) << step;
     }
   }
@@ -276,7 +276,7 @@ TEST_F(BlendRunTest, ACheckpointWithoutCountsIsOfItsOneCorpus) {
     ASSERT_TRUE(index.Remove("/sources").ok());
     ASSERT_TRUE(index.Close().ok());
   }
-  const CheckpointHeader early = *ReadHeader(path);
+  const SavedRun early = *SavedRun::Read(path);
   ASSERT_TRUE(early.sources.empty());
   const Sources sources = *Sources::Open(MakeRecipe());
   const Blend blend = *sources.Place({3, 1}, &early);
@@ -332,7 +332,7 @@ TEST_F(BlendRunTest, TheRunEndsWithItsLastSource) {
   const int64_t steps = samples / 8;
   ASSERT_LT(steps, 50);  // in the first stage
   EXPECT_EQ(runs_.Steps("run").size(), steps);
-  EXPECT_EQ(ReadHeader(runs_.Checkpoint("run", steps))->samples, 8 * steps);
+  EXPECT_EQ(SavedRun::Read(runs_.Checkpoint("run", steps))->samples, 8 * steps);
   nlohmann::json validated, early;
   for (const nlohmann::json& row : runs_.Rows("run")) {
     if (row.contains("validation_loss")) validated = row;

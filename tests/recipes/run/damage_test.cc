@@ -29,8 +29,8 @@ std::string Message(const absl::Status& status) {
 class DamageTest : public ::testing::Test {
  protected:
   absl::Status Save(const std::string& folder, int64_t step, int64_t keep = 0) {
-    return WriteCheckpoint(comm_, folder, {.step = step, .stage = "real"},
-                           rig_.store(), {{"recipe.toml", "# none\n"}}, keep)
+    return WriteCheckpoint(comm_, folder, {.step = step}, rig_.store(),
+                           {{"recipe.toml", "# none\n"}}, keep)
         .status();
   }
   std::string Find(const std::string& folder) {

@@ -11,10 +11,10 @@
 
 #include "framework/base/file.h"
 #include "framework/base/log.h"
-#include "framework/checkpoint/checkpoint.h"
 #include "framework/comm/self_communicator.h"
 #include "recipes/record/run_folder.h"
 #include "recipes/run/best_validation.h"
+#include "recipes/run/saved_run.h"
 #include "tests/recipes/run/tiny_run.h"
 
 namespace delink::testing {
@@ -168,9 +168,9 @@ TEST_F(EarlyEndTest, FromBeforeTheBestThereIsNone) {
 
 TEST_F(EarlyEndTest, OnOtherDataTheBestIsCountedAnew) {
   const auto best = [&](int64_t step) {
-    const auto header = ReadHeader(runs_.Checkpoint("run", step));
-    EXPECT_TRUE(header.ok()) << header.status();
-    return BestValidation(header->validation);
+    const auto saved = SavedRun::Read(runs_.Checkpoint("run", step));
+    EXPECT_TRUE(saved.ok()) << saved.status();
+    return BestValidation(saved->validation);
   };
   Go({.sets = {"data.validation_batches=1000"},
       .out = "run",

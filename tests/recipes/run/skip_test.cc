@@ -5,9 +5,9 @@
 #include <cmath>
 #include <set>
 
-#include "framework/checkpoint/checkpoint.h"
 #include "nlohmann/json.hpp"
 #include "recipes/models/model_list.h"
+#include "recipes/run/saved_run.h"
 #include "recipes/run/skip_watch.h"
 #include "recipes/saved/offline_delink.h"
 #include "tests/recipes/run/tiny_run.h"
@@ -122,10 +122,10 @@ class SkipTest : public ::testing::Test {
     }
     return steps;
   }
-  CheckpointHeader HeaderOf(const std::string& checkpoint) const {
-    const auto header = ReadHeader(checkpoint);
-    DELINK_CHECK(header.ok()) << header.status().ToString();
-    return *header;
+  SavedRun RunOf(const std::string& checkpoint) const {
+    const auto saved = SavedRun::Read(checkpoint);
+    DELINK_CHECK(saved.ok()) << saved.status().ToString();
+    return *saved;
   }
   TinyRuns runs_;
 };
@@ -191,7 +191,7 @@ TEST_F(SkipTest, WhatEndsAStageDoesNotLookAtSkippedSteps) {
       losses.push_back(row["loss"]);
     }
   }
-  EXPECT_EQ(HeaderOf(runs_.Checkpoint("a", 10)).stage_losses, losses);
+  EXPECT_EQ(RunOf(runs_.Checkpoint("a", 10)).stage_losses, losses);
 }
 
 TEST_F(SkipTest, ASwitchByHandEmptiesTheWindowToo) {
@@ -200,9 +200,9 @@ TEST_F(SkipTest, ASwitchByHandEmptiesTheWindowToo) {
   const auto report = OfflineDelink(
       {.checkpoint = pseudo, .out = runs_.Folder("cut")}, BuiltInModels());
   ASSERT_TRUE(report.ok()) << report.status();
-  const std::vector<double> before = HeaderOf(pseudo).skipped;
+  const std::vector<double> before = RunOf(pseudo).skipped;
   ASSERT_GT(before.size(), 2U);
-  EXPECT_EQ(HeaderOf(report->to).skipped,
+  EXPECT_EQ(RunOf(report->to).skipped,
             std::vector<double>(before.begin(), before.begin() + 2));
   ASSERT_TRUE(runs_
                   .Run({.sets = sets_,
