@@ -2,7 +2,6 @@
 
 #include <cmath>
 #include <nlohmann/json.hpp>
-#include <numeric>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
@@ -93,19 +92,14 @@ absl::Status NotFinite(const RunSetup& run, StageRun& stage,
 std::optional<OutlierWatch::Outlier> OutlierWatch::Add(double norm) {
   std::optional<Outlier> outlier;
   if (limit_ > 0 && norms_.size() >= kFewest) {
-    const auto n = static_cast<double>(norms_.size());
-    const double mean = std::accumulate(norms_.begin(), norms_.end(), 0.0) / n;
-    double squares = 0;
-    for (const double x : norms_) squares += (x - mean) * (x - mean);
-    const double deviation = std::sqrt(squares / n);
+    const auto [mean, deviation] = norms_.Of(norms_.size());
     if (norm > mean + limit_ * deviation) {
       outlier = {
           .mean = mean,
           .deviations = deviation > 0 ? (norm - mean) / deviation : HUGE_VAL};
     }
   }
-  norms_.push_back(norm);
-  if (norms_.size() > kWindow) norms_.pop_front();
+  norms_.Add(norm);
   return outlier;
 }
 

@@ -12,11 +12,11 @@
 #pragma once
 
 #include <cstdint>
-#include <deque>
 #include <optional>
 #include <string>
 
 #include "absl/status/status.h"
+#include "recipes/run/recent_values.h"
 #include "recipes/run/setup.h"
 #include "recipes/run/stage_run.h"
 
@@ -54,7 +54,7 @@ class OutlierWatch {
 
  private:
   double limit_;
-  std::deque<double> norms_;
+  RecentValues norms_{kWindow};
 };
 
 // Warns of an outlying step and keeps it. The same on every rank; a disk that

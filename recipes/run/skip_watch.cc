@@ -1,7 +1,6 @@
 #include "recipes/run/skip_watch.h"
 
 #include <algorithm>
-#include <cmath>
 
 #include "absl/strings/str_format.h"
 
@@ -11,31 +10,28 @@ namespace {
 // Ahead of the norms.
 constexpr size_t kCounts = 2;
 
+std::vector<double> NormsOf(const std::vector<double>& saved) {
+  if (saved.size() < kCounts) return {};
+  return {saved.begin() + kCounts, saved.end()};
+}
+
 }  // namespace
 
 SkipWatch::SkipWatch(const OptimizerConfig::Skip& skip,
                      const std::vector<double>& saved)
-    : skip_(skip) {
+    : skip_(skip),
+      norms_(static_cast<size_t>(skip.window) + 1, NormsOf(saved)) {
   if (saved.size() < kCounts) return;
   skipped_ = static_cast<int64_t>(saved[0]);
   in_row_ = static_cast<int64_t>(saved[1]);
-  norms_.assign(saved.begin() + kCounts, saved.end());
 }
 
 double SkipWatch::Threshold() const {
   const auto window = static_cast<size_t>(skip_.window);
   if (skip_.outlier <= 0 || norms_.size() < window + 1) return 0;
   // But for the newest, whose step may still be under way.
-  const auto last = norms_.end() - 1;
-  const auto first = last - static_cast<std::ptrdiff_t>(window);
-  double sum = 0, squares = 0;
-  for (auto at = first; at != last; ++at) sum += *at;
-  const double mean = sum / static_cast<double>(window);
-  for (auto at = first; at != last; ++at) {
-    squares += (*at - mean) * (*at - mean);
-  }
-  return mean +
-         skip_.outlier * std::sqrt(squares / static_cast<double>(window));
+  const auto [mean, deviation] = norms_.Of(window, 1);
+  return mean + skip_.outlier * deviation;
 }
 
 absl::StatusOr<bool> SkipWatch::Passes(int64_t step, double norm, bool finite,
@@ -59,18 +55,14 @@ void SkipWatch::Add(double norm) {
 }
 
 void SkipWatch::Remember(double norm) {
-  if (skip_.outlier <= 0) return;
-  norms_.push_back(norm);
-  if (norms_.size() > static_cast<size_t>(skip_.window) + 1) {
-    norms_.pop_front();
-  }
+  if (skip_.outlier > 0) norms_.Add(norm);
 }
 
 std::vector<double> SkipWatch::Saved() const {
-  if (skipped_ == 0 && norms_.empty()) return {};
+  if (skipped_ == 0 && norms_.size() == 0) return {};
   std::vector<double> saved = {static_cast<double>(skipped_),
                                static_cast<double>(in_row_)};
-  saved.insert(saved.end(), norms_.begin(), norms_.end());
+  saved.insert(saved.end(), norms_.values().begin(), norms_.values().end());
   return saved;
 }
 

@@ -13,11 +13,11 @@
 #pragma once
 
 #include <cstdint>
-#include <deque>
 #include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "recipes/run/recent_values.h"
 #include "recipes/schema/recipe.h"
 
 namespace delink {
@@ -38,7 +38,7 @@ class SkipWatch {
                               double most);
   // A step that was not skipped.
   void Add(double norm);
-  void BeginStage() { norms_.clear(); }
+  void BeginStage() { norms_.Clear(); }
 
   int64_t skipped() const { return skipped_; }  // in all
 
@@ -50,7 +50,7 @@ class SkipWatch {
   void Remember(double norm);
 
   OptimizerConfig::Skip skip_;
-  std::deque<double> norms_;  // the newest last, one more than the window
+  RecentValues norms_;  // one more than the window
   int64_t skipped_ = 0, in_row_ = 0;
 };
 
