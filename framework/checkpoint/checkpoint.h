@@ -92,6 +92,9 @@ struct TensorInfo {
   std::string link;  // what it is a soft link to, or empty
   std::vector<int64_t> shape;
 };
+// "[2, 3]". A file may have shapes that no `Shape` has.
+std::string ShapeText(const std::vector<int64_t>& shape);
+
 // Every tensor of /model, links included, in name order.
 absl::StatusOr<std::vector<TensorInfo>> ListTensors(const std::string& path);
 

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "framework/base/file.h"
 #include "framework/base/log.h"
 #include "framework/base/sha256.h"
@@ -59,10 +60,10 @@ absl::StatusOr<hdf5::Dataset> OpenTensor(const hdf5::File& file,
                                          const std::string& name,
                                          const Shape& shape) {
   DELINK_ASSIGN_OR_RETURN(hdf5::Dataset opened, file.OpenDataset(dataset));
-  const Shape stored{std::span<const int64_t>(opened.info().shape)};
-  if (stored == shape) return opened;
+  const std::vector<int64_t>& stored = opened.info().shape;
+  if (std::ranges::equal(stored, shape.dims())) return opened;
   return absl::InvalidArgumentError(
-      absl::StrCat(file.path(), ": ", name, " is ", stored.ToString(),
+      absl::StrCat(file.path(), ": ", name, " is ", ShapeText(stored),
                    ", but the model's is ", shape.ToString(),
                    "; use the recipe that the checkpoint was trained with"));
 }
@@ -211,6 +212,10 @@ absl::StatusOr<CheckpointHeader> ReadHeader(const std::string& path) {
   h.values.erase(checkpoint::kSharedGradient);
   DELINK_RETURN_IF_ERROR(checkpoint::CheckHeader(path, h));
   return h;
+}
+
+std::string ShapeText(const std::vector<int64_t>& shape) {
+  return absl::StrCat("[", absl::StrJoin(shape, ", "), "]");
 }
 
 absl::StatusOr<std::vector<TensorInfo>> ListTensors(const std::string& path) {

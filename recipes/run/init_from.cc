@@ -1,7 +1,6 @@
 #include "recipes/run/init_from.h"
 
 #include <map>
-#include <span>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
@@ -32,10 +31,6 @@ absl::Status CheckTokenizer(const std::string& checkpoint,
       file));
 }
 
-std::string ShapeText(const TensorInfo& tensor) {
-  return Shape{std::span<const int64_t>(tensor.shape)}.ToString();
-}
-
 absl::Status CheckShapes(const std::string& checkpoint,
                          const std::vector<LogicalTensor>& model,
                          Tensors tensors) {
@@ -46,7 +41,7 @@ absl::Status CheckShapes(const std::string& checkpoint,
           absl::StrCat(checkpoint, ": has no ", mine.name, ", the model's is ",
                        mine.shape.ToString(), kSameModel));
     }
-    const std::string theirs = ShapeText(at->second);
+    const std::string theirs = ShapeText(at->second.shape);
     if (theirs != mine.shape.ToString()) {
       return absl::InvalidArgumentError(absl::StrCat(
           checkpoint, ": ", mine.name, " is ", theirs, ", but the model's is ",
@@ -56,9 +51,9 @@ absl::Status CheckShapes(const std::string& checkpoint,
   }
   if (tensors.empty()) return absl::OkStatus();
   const TensorInfo& more = tensors.begin()->second;
-  return absl::InvalidArgumentError(
-      absl::StrCat(checkpoint, ": has ", more.name, ", which is ",
-                   ShapeText(more), ", but the model has none", kSameModel));
+  return absl::InvalidArgumentError(absl::StrCat(
+      checkpoint, ": has ", more.name, ", which is ", ShapeText(more.shape),
+      ", but the model has none", kSameModel));
 }
 
 absl::Status CheckSharing(const std::string& checkpoint,

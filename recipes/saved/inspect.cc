@@ -70,10 +70,6 @@ std::string BlockRange(const std::vector<int>& blocks) {
   return absl::StrJoin(blocks, ",");
 }
 
-std::string ShapeText(const std::vector<int64_t>& shape) {
-  return absl::StrCat("[", absl::StrJoin(shape, ", "), "]");
-}
-
 std::string SourceText(const SourceCount& source) {
   std::string text = absl::StrFormat(
       "  %s: %d samples, %s tokens, %.2f epochs", source.name, source.samples,

@@ -91,9 +91,9 @@ class Editor {
   }
 
   void WriteSmall(const std::string& object) {
-    hdf5::Shape shape(1 + bytes_.Below(3));
+    hdf5::Shape shape(1 + bytes_.Below(8));
     for (int64_t& extent : shape) {
-      extent = static_cast<int64_t>(bytes_.Below(9));
+      extent = static_cast<int64_t>(bytes_.Below(shape.size() > 3 ? 3 : 9));
     }
     const hdf5::ElementType type = Type();
     std::vector<int64_t> contents(

@@ -64,6 +64,18 @@ TEST_F(CraftedInput, CraftedCheckpoints) {
   const auto delinked = [](const std::string& run) {
     return Words{"delink", Step(run, kSwitch), Path("never")};
   };
+  const auto many_dimensions = [&](const std::string& run) {
+    return [=] {
+      CopyRun(run);
+      hdf5::File index =
+          *hdf5::File::OpenReadWrite(Step(run, kSwitch) + "/index.h5");
+      const float one = 1;
+      ASSERT_TRUE(index.Remove(tensor).ok());
+      ASSERT_TRUE(index.WriteAll(tensor, hdf5::Shape(7, 1), &one).ok());
+      ASSERT_TRUE(index.Close().ok());
+      SumAgain(Step(run, kSwitch));
+    };
+  };
   const std::string theirs = "another program wrote it";
   Check({
       {"data in a file that is none of ours",
@@ -135,6 +147,18 @@ TEST_F(CraftedInput, CraftedCheckpoints) {
        {"index.h5: /model/blocks/again", theirs},
        Craft("x-cycle", "index.h5",
              [](hid_t f) { LinkHard(f, "/model", "/model/blocks/again"); })},
+      {"more dimensions than tensors have",
+       delinked("x-shape"),
+       2,
+       {"blocks/0/attn/qkv/weight is [1, 1, 1, 1, 1, 1, 1], but the model's is "
+        "[96, 32]"},
+       many_dimensions("x-shape")},
+      {"the same, to begin with",
+       TrainWords("never", {"--init=" + Step("x-shape-init", kSwitch)}),
+       2,
+       {"blocks/0/attn/qkv/weight is [1, 1, 1, 1, 1, 1, 1], but the model's is "
+        "[96, 32]"},
+       many_dimensions("x-shape-init")},
       {"groups that go on and on",
        {"inspect", Step("x-deep", kSteps)},
        2,
