@@ -27,11 +27,8 @@ int64_t Nanoseconds(const json& microseconds) {
 
 class TraceFileTest : public ::testing::Test {
  protected:
-  absl::Status Go(RunRequest request) {
-    request.sets.insert(request.sets.end(),
-                        {"stage.0.parallel.zero=1", "stage.1.parallel.zero=1"});
-    request.ranks = kRanks;
-    return runs_.Run(request);
+  TraceFileTest() {
+    runs_.sets = {"stage.0.parallel.zero=1", "stage.1.parallel.zero=1"};
   }
   json Read(const std::string& name) {
     return json::parse(*ReadFile(runs_.Folder(name)));
@@ -99,14 +96,14 @@ void ExpectWellFormed(const json& trace) {
 }
 
 TEST_F(TraceFileTest, OfTheStepsThatAreAskedForAcrossASwitch) {
-  ASSERT_TRUE(Go({.out = "plain"}).ok());
+  runs_.Go({.ranks = kRanks, .out = "plain"});
   for (const bool lanes : {false, true}) {
     const std::string out = lanes ? "lanes" : "one";
-    ASSERT_TRUE(Go({.out = out,
-                    .trace = runs_.Folder("traces/" + out),
-                    .trace_steps = {.first = 9, .last = 12},
-                    .lane_threads = lanes})
-                    .ok());
+    runs_.Go({.ranks = kRanks,
+              .out = out,
+              .trace = runs_.Folder("traces/" + out),
+              .trace_steps = {.first = 9, .last = 12},
+              .lane_threads = lanes});
     EXPECT_EQ(
         FirstDifference(runs_.Load("plain", kSteps), runs_.Load(out, kSteps)),
         "");
@@ -119,29 +116,33 @@ TEST_F(TraceFileTest, OfTheStepsThatAreAskedForAcrossASwitch) {
 }
 
 TEST_F(TraceFileTest, HasTheFirstStepsOfACallUpToWhereItEnds) {
-  ASSERT_TRUE(
-      Go({.out = "run", .until_step = 3, .trace = runs_.Folder("trace")}).ok());
+  runs_.Go({.ranks = kRanks,
+            .out = "run",
+            .until_step = 3,
+            .trace = runs_.Folder("trace")});
   const std::set<int64_t> three = {1, 2, 3};
   EXPECT_EQ(StepsOf(Read("trace")).at(1), three);
-  ASSERT_TRUE(Go({.out = "run",
-                  .resume = true,
-                  .trace = runs_.Folder("trace"),
-                  .trace_steps = {.last = 2}})
-                  .ok());
+  runs_.Go({.ranks = kRanks,
+            .out = "run",
+            .resume = true,
+            .trace = runs_.Folder("trace"),
+            .trace_steps = {.last = 2}});
   const std::set<int64_t> two = {4, 5};
   EXPECT_EQ(StepsOf(Read("trace")).at(0), two);
 }
 
 TEST_F(TraceFileTest, OfStepsThatAreDoneNothingIsWritten) {
-  ASSERT_TRUE(
-      Go({.out = "run", .until_step = 2, .trace = runs_.Folder("trace")}).ok());
+  runs_.Go({.ranks = kRanks,
+            .out = "run",
+            .until_step = 2,
+            .trace = runs_.Folder("trace")});
   const std::string before = *ReadFile(runs_.Folder("trace"));
-  ASSERT_TRUE(Go({.out = "run",
-                  .until_step = 3,
-                  .resume = true,
-                  .trace = runs_.Folder("trace"),
-                  .trace_steps = {.first = 1, .last = 2}})
-                  .ok());
+  runs_.Go({.ranks = kRanks,
+            .out = "run",
+            .until_step = 3,
+            .resume = true,
+            .trace = runs_.Folder("trace"),
+            .trace_steps = {.first = 1, .last = 2}});
   EXPECT_EQ(*ReadFile(runs_.Folder("trace")), before);
 }
 
@@ -151,7 +152,8 @@ TEST_F(TraceFileTest, AFileThatCannotBeWrittenIsRefusedBeforeAnythingIs) {
       {"folder", "/folder is not a file"},
       {"text.txt/trace", "/text.txt: cannot create folder"}};
   for (const auto& [bad, named] : cases) {
-    const absl::Status status = Go({.out = "run", .trace = runs_.Folder(bad)});
+    const absl::Status status =
+        runs_.Run({.ranks = kRanks, .out = "run", .trace = runs_.Folder(bad)});
     EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
     const std::string told(status.message());
     EXPECT_NE(told.find("rank 0: --trace: "), std::string::npos) << told;

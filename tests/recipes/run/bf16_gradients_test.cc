@@ -1,6 +1,6 @@
-// Runs whose gradients of weights are kept in bf16 (run.gradients): one run is
-// one run however it is cut, and its losses are nearly those of gradients in
-// f32.
+// Runs whose gradients of weights are kept in bf16 (run.gradients): losses are
+// nearly those of gradients in f32. That one run is one run is in
+// whole_run_test.cc.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -14,59 +14,24 @@
 namespace delink::testing {
 namespace {
 
-constexpr int64_t kSteps = 20;
-
-const std::vector<std::string> kZero = {"stage.0.parallel.zero=1",
-                                        "stage.1.parallel.zero=1"};
-
-void GoWith(const TinyRuns& runs, RunRequest request,
-            const std::string& gradients = "bf16") {
-  request.sets.push_back("run.precision=bf16");
-  request.sets.push_back("run.gradients=" + gradients);
-  const absl::Status status = runs.Run(request);
-  ASSERT_TRUE(status.ok()) << std::string(status.message());
-}
+const std::vector<std::string> kBf16 = {"run.precision=bf16",
+                                        "run.gradients=bf16"};
+constexpr const char* kFp32 = "run.gradients=fp32";  // in its place
 
 class Bf16GradientsTest : public ::testing::TestWithParam<const char*> {
  protected:
-  Bf16GradientsTest() : runs_(GetParam()) {}
-  void Go(const RunRequest& request) { GoWith(runs_, request); }
+  Bf16GradientsTest() : runs_(GetParam()) { runs_.sets = kBf16; }
   TinyRuns runs_;
 };
 INSTANTIATE_TEST_SUITE_P(Recipes, Bf16GradientsTest,
                          ::testing::ValuesIn(kTinyRecipes));
 
-TEST_P(Bf16GradientsTest, ZeroOneRecomputeAndLanesAreBitEqual) {
-  const std::vector<std::string> dropout = {"model.dropout=0.1"};
-  std::vector<std::string> sharded = dropout, recomputed = dropout;
-  sharded.insert(sharded.end(), kZero.begin(), kZero.end());
-  recomputed.push_back("run.recompute=block");
-  Go({.ranks = 2, .sets = dropout, .out = "whole"});
-  Go({.ranks = 2, .sets = sharded, .out = "sharded"});
-  Go({.ranks = 2, .sets = recomputed, .out = "recomputed"});
-  Go({.ranks = 2, .sets = dropout, .out = "lanes", .lane_threads = true});
-  for (const char* out : {"sharded", "recomputed", "lanes"}) {
-    runs_.ExpectSameBits("whole", out, kSteps);
-  }
-}
-
-TEST_P(Bf16GradientsTest, OrderIsBitEqualWithoutSharing) {
-  ExpectOrderIsBitEqual(
-      runs_, [this](const RunRequest& request) { Go(request); }, kSteps);
-}
-
-TEST_P(Bf16GradientsTest, StoppedAnywhereEqualsTheStraightRun) {
-  ExpectStopsAreBitEqual(
-      runs_, [this](const RunRequest& request) { Go(request); }, kSteps);
-}
-
 // The pseudo stage adds 4 micro-batches of 4 layers up, 16 roundings of 2^-8 at
 // most; what AdamW makes of that is a small part of its step. Losses differed
 // by 4e-5.
 TEST_P(Bf16GradientsTest, IsNearlyTheRunWithGradientsInF32) {
-  const std::vector<std::string> probes = {"run.probe_every=4"};
-  GoWith(runs_, {.sets = probes, .out = "fp32"}, "fp32");
-  Go({.sets = probes, .out = "bf16"});
+  runs_.Go({.sets = {"run.probe_every=4", kFp32}, .out = "fp32"});
+  runs_.Go({.sets = {"run.probe_every=4"}, .out = "bf16"});
   const std::vector<Step> fp32 = runs_.Steps("fp32");
   const std::vector<Step> bf16 = runs_.Steps("bf16");
   EXPECT_EQ(bf16.front().loss, fp32.front().loss);
@@ -84,28 +49,14 @@ TEST_P(Bf16GradientsTest, IsNearlyTheRunWithGradientsInF32) {
   RecordProperty("losses", absl::StrCat(LossDifference(fp32, bf16)));
 }
 
-// Ranks exchange bf16, add f32 and round once.
-TEST_P(Bf16GradientsTest, RanksAreWithinRoundings) {
-  Go({.out = "one"});
-  Go({.ranks = 4, .sets = {"run.micro_batch=2"}, .out = "four"});
-  const double difference =
-      LossDifference(runs_.Steps("one"), runs_.Steps("four"));
-  EXPECT_LT(difference, 1e-3);
-  RecordProperty("losses", absl::StrCat(difference));
-}
-
-TEST(Bf16GradientsOptimizersTest, AreShardedToTheBit) {
+TEST(Bf16GradientsOptimizersTest, Learn) {
+  TinyRuns runs;
+  runs.sets = kBf16;
   for (const std::string kind : {"sgd", "lion", "adafactor", "muon"}) {
-    const TinyRuns runs;
-    std::vector<std::string> whole = {"optimizer.kind=" + kind,
-                                      "optimizer.clip_value=0.01"};
-    std::vector<std::string> sharded = whole;
-    sharded.insert(sharded.end(), kZero.begin(), kZero.end());
-    GoWith(runs, {.ranks = 2, .sets = whole, .out = "whole"});
-    GoWith(runs, {.ranks = 2, .sets = sharded, .out = "sharded"});
-    runs.ExpectSameBits("whole", "sharded", kSteps);
-    EXPECT_LT(runs.Steps("whole").back().loss, runs.Steps("whole").front().loss)
-        << kind;
+    runs.Go({.sets = {"optimizer.kind=" + kind, "optimizer.clip_value=0.01"},
+             .out = kind});
+    const std::vector<Step> steps = runs.Steps(kind);
+    EXPECT_LT(steps.back().loss, steps.front().loss) << kind;
   }
 }
 
@@ -114,16 +65,17 @@ TEST(Bf16GradientsOptimizersTest, AreShardedToTheBit) {
 // Over three of them 0.05 % and 0.33 % were seen at most, in the mean of the
 // last half 0.007 % and 0.23 %.
 TEST(Bf16GradientsCourseTest, LossesStayBesideGradientsInF32) {
-  const TinyRuns runs("tiny", *ReadFile(DELINK_SOURCE_DIR "/LICENSE"));
+  TinyRuns runs("tiny", *ReadFile(DELINK_SOURCE_DIR "/LICENSE"));
   const std::vector<std::string> course = {
       "schedule.steps=100",     "schedule.warmup=10",  "stage.0.until.steps=40",
       "optimizer.lr=1e-3",      "data.batch=32",       "run.micro_batch=8",
       "run.checkpoint_every=0", "run.validate_every=0"};
-  std::vector<std::string> least = course;
-  least.insert(least.end(), {"run.master=none", "optimizer.moments=8bit"});
-  GoWith(runs, {.sets = course, .out = "fp32"}, "fp32");
-  GoWith(runs, {.sets = course, .out = "bf16"});
-  GoWith(runs, {.sets = least, .out = "least"});
+  runs.sets = kBf16;
+  runs.sets.insert(runs.sets.end(), course.begin(), course.end());
+  runs.Go({.sets = {kFp32}, .out = "fp32"});
+  runs.Go({.out = "bf16"});
+  runs.Go(
+      {.sets = {"run.master=none", "optimizer.moments=8bit"}, .out = "least"});
   const std::vector<Step> fp32 = runs.Steps("fp32");
   ASSERT_EQ(fp32.size(), 100);
   EXPECT_LT(fp32.back().loss, 0.6 * fp32.front().loss);

@@ -55,6 +55,7 @@ class BlendRunTest : public ::testing::Test {
         prose_(runs_.AddCorpus("prose", Letters('a', 9000))),
         code_(runs_.AddCorpus("code", Letters('A', 2000))) {
     SetLogLevel(LogLevel::kInfo);  // what it says is looked at
+    runs_.data = Both();
   }
 
   std::vector<std::string> Both() const {
@@ -65,14 +66,6 @@ class BlendRunTest : public ::testing::Test {
     return {absl::StrCat("data.source=[{name=\"prose\", train=\"", prose_,
                          "/train\"}]"),
             "stage.1.blend={prose=1}"};
-  }
-  absl::Status Try(RunRequest request) const {
-    if (request.data.empty()) request.data = Both();
-    return runs_.Run(request);
-  }
-  void Go(const RunRequest& request) const {
-    const absl::Status status = Try(request);
-    ASSERT_TRUE(status.ok()) << std::string(status.message());
   }
   std::vector<SourceCount> Saved(const std::string& out, int64_t step) const {
     return SavedRun::Read(runs_.Checkpoint(out, step))->sources;
@@ -202,10 +195,10 @@ TEST_F(BlendRunTest, NoSampleComesTwiceInAnEpoch) {
 }
 
 TEST_F(BlendRunTest, ARunThatIsStoppedAndMovedIsTheStraightOne) {
-  Go({.ranks = 1, .out = "straight"});
-  Go({.ranks = 2, .out = "moved", .until_step = 7});
-  Go({.ranks = 4, .out = "moved", .until_step = 13, .resume = true});
-  Go({.ranks = 1, .out = "moved", .resume = true});
+  runs_.Go({.ranks = 1, .out = "straight"});
+  runs_.Go({.ranks = 2, .out = "moved", .until_step = 7});
+  runs_.Go({.ranks = 4, .out = "moved", .until_step = 13, .resume = true});
+  runs_.Go({.ranks = 1, .out = "moved", .resume = true});
   EXPECT_LT(LossDifference(runs_.Steps("straight"), runs_.Steps("moved")),
             kLossTolerance);
   Reader reader(MakeRecipe(), nullptr);
@@ -229,12 +222,12 @@ TEST_F(BlendRunTest, ARunThatIsStoppedAndMovedIsTheStraightOne) {
 TEST_F(BlendRunTest, OtherWeightsTakeEffectWhereARunResumes) {
   const std::vector<std::string> sets = {"data.source.0.weight=1",
                                          "data.source.1.weight=7"};
-  Go({.ranks = 2, .out = "run", .until_step = 5});
-  Go({.ranks = 1,
-      .sets = sets,
-      .out = "run",
-      .until_step = 10,
-      .resume = true});
+  runs_.Go({.ranks = 2, .out = "run", .until_step = 5});
+  runs_.Go({.ranks = 1,
+            .sets = sets,
+            .out = "run",
+            .until_step = 10,
+            .resume = true});
   Counts counts = SavedCounts("run", 5);
   EXPECT_EQ(counts, (Counts{{"code", 10}, {"prose", 30}}));
   counts["code"] += 35;
@@ -246,20 +239,20 @@ TEST_F(BlendRunTest, OtherWeightsTakeEffectWhereARunResumes) {
 
 TEST_F(BlendRunTest, ASourceComesGoesAndComesBack) {
   RunRequest request{.data = ProseAlone(), .out = "run", .until_step = 3};
-  Go(request);
+  runs_.Go(request);
   EXPECT_EQ(SavedCounts("run", 3), (Counts{{"prose", 24}}));
-  Go({.out = "run", .until_step = 5, .resume = true});
+  runs_.Go({.out = "run", .until_step = 5, .resume = true});
   EXPECT_EQ(SavedCounts("run", 5), (Counts{{"prose", 24 + 12}, {"code", 4}}));
   request.until_step = 7;
   request.resume = true;
-  Go(request);
+  runs_.Go(request);
   EXPECT_EQ(SavedCounts("run", 7), (Counts{{"prose", 36 + 16}, {"code", 4}}));
   EXPECT_EQ(Saved("run", 7)[1].share, 0);
   // Under another name: its corpus is what counts.
-  Go({.sets = {"data.source.1.name=letters", "stage.1.blend={letters=1}"},
-      .out = "run",
-      .until_step = 9,
-      .resume = true});
+  runs_.Go({.sets = {"data.source.1.name=letters", "stage.1.blend={letters=1}"},
+            .out = "run",
+            .until_step = 9,
+            .resume = true});
   EXPECT_EQ(SavedCounts("run", 9),
             (Counts{{"prose", 52 + 12}, {"letters", 4 + 4}}));
   const std::string log = *ReadFile(runs_.Folder("run") + "/log.txt");
@@ -269,7 +262,7 @@ TEST_F(BlendRunTest, ASourceComesGoesAndComesBack) {
 }
 
 TEST_F(BlendRunTest, ACheckpointWithoutCountsIsOfItsOneCorpus) {
-  Go({.data = ProseAlone(), .out = "run", .until_step = 2});
+  runs_.Go({.data = ProseAlone(), .out = "run", .until_step = 2});
   const std::string path = runs_.Checkpoint("run", 2);
   {
     hdf5::File index = *hdf5::File::OpenReadWrite(path + "/index.h5");
@@ -285,12 +278,12 @@ TEST_F(BlendRunTest, ACheckpointWithoutCountsIsOfItsOneCorpus) {
 }
 
 TEST_F(BlendRunTest, AnotherCorpusUnderANameIsRefused) {
-  Go({.out = "run", .until_step = 2});
+  runs_.Go({.out = "run", .until_step = 2});
   const std::string other = runs_.AddCorpus("other", Letters('p', 3000));
-  const absl::Status status =
-      Try({.sets = {absl::StrCat("data.source.1.train=", other, "/train")},
-           .out = "run",
-           .resume = true});
+  const absl::Status status = runs_.Run(
+      {.sets = {absl::StrCat("data.source.1.train=", other, "/train")},
+       .out = "run",
+       .resume = true});
   EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
   EXPECT_THAT(std::string(status.message()),
               AllOf(HasSubstr("was trained on another corpus than " + other),
@@ -298,12 +291,12 @@ TEST_F(BlendRunTest, AnotherCorpusUnderANameIsRefused) {
 }
 
 TEST_F(BlendRunTest, ASourceThatEndsIsLeftOutOrRepeatedAndTheLogSaysSo) {
-  Go({.sets = {"data.source.1.repeat=false"}, .out = "left"});
+  runs_.Go({.sets = {"data.source.1.repeat=false"}, .out = "left"});
   const SourceCount code = Saved("left", 20)[1];
   EXPECT_EQ(code.epochs, 1);
   EXPECT_EQ(code.share, 0);
   EXPECT_EQ(Saved("left", 20)[0].samples + code.samples, 160);
-  Go({.out = "repeated"});
+  runs_.Go({.out = "repeated"});
   EXPECT_GT(Saved("repeated", 20)[1].epochs, 1);
   const auto count = [&](const std::string& out, const std::string& text) {
     const std::string log = *ReadFile(runs_.Folder(out) + "/log.txt");
@@ -323,7 +316,7 @@ TEST_F(BlendRunTest, ASourceThatEndsIsLeftOutOrRepeatedAndTheLogSaysSo) {
 TEST_F(BlendRunTest, TheRunEndsWithItsLastSource) {
   const std::vector<std::string> sets = {
       "data.repeat=false", "schedule.steps=100", "stage.0.until.steps=50"};
-  Go({.ranks = 2, .sets = sets, .out = "run"});
+  runs_.Go({.ranks = 2, .sets = sets, .out = "run"});
   const absl::StatusOr<Sources> sources = Sources::Open(MakeRecipe());
   int64_t samples = 0;
   for (const Loader& loader : sources->train()) {
@@ -342,14 +335,14 @@ TEST_F(BlendRunTest, TheRunEndsWithItsLastSource) {
   EXPECT_EQ(early["step"], steps);
   EXPECT_THAT(early["why"], HasSubstr("all sources have ended"));
   // Nothing is left to go on with.
-  Go({.sets = sets, .out = "run", .resume = true});
+  runs_.Go({.sets = sets, .out = "run", .resume = true});
   EXPECT_EQ(runs_.Steps("run").size(), steps);
 }
 
 TEST_F(BlendRunTest, AStageWhoseSourcesHaveEndedGivesWayToTheNext) {
-  Go({.sets = {"data.source.1.repeat=false", "stage.0.blend={code=1}",
-               "stage.1.blend={prose=1}", "stage.1.state=\"calibrated\""},
-      .out = "run"});
+  runs_.Go({.sets = {"data.source.1.repeat=false", "stage.0.blend={code=1}",
+                     "stage.1.blend={prose=1}", "stage.1.state=\"calibrated\""},
+            .out = "run"});
   const auto steps = static_cast<int64_t>(
       Sources::Open(MakeRecipe())->train()[1].samples_per_epoch() / 8);
   ASSERT_LT(steps, 10);
@@ -360,7 +353,7 @@ TEST_F(BlendRunTest, AStageWhoseSourcesHaveEndedGivesWayToTheNext) {
 }
 
 TEST_F(BlendRunTest, LossesOfEachSource) {
-  Go({.ranks = 2, .out = "run"});
+  runs_.Go({.ranks = 2, .out = "run"});
   std::vector<nlohmann::json> validations;
   for (const nlohmann::json& row : runs_.Rows("run")) {
     if (row.contains("validation_loss")) validations.push_back(row);
@@ -396,7 +389,7 @@ TEST_F(BlendRunTest, SourcesMustBeOfOneTokenizerAndDiffer) {
   ASSERT_TRUE(built.ok()) << built.status();
   const std::string pieces = runs_.Folder("pieces/train");
   absl::Status status =
-      Try({.sets = {"data.source.1.train=" + pieces}, .out = "run"});
+      runs_.Run({.sets = {"data.source.1.train=" + pieces}, .out = "run"});
   EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
   EXPECT_THAT(
       std::string(status.message()),
@@ -405,15 +398,16 @@ TEST_F(BlendRunTest, SourcesMustBeOfOneTokenizerAndDiffer) {
             HasSubstr("different tokenizers")));
 
   const std::string copy = runs_.AddCorpus("copy", Letters('a', 9000));
-  status = Try({.sets = {absl::StrCat("data.source.1.train=", copy, "/train")},
-                .out = "run"});
+  status =
+      runs_.Run({.sets = {absl::StrCat("data.source.1.train=", copy, "/train")},
+                 .out = "run"});
   EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
   EXPECT_THAT(std::string(status.message()), HasSubstr("are the same corpus"));
 }
 
 TEST_F(BlendRunTest, ASourceNeedsNoValidationButOneMustHaveIt) {
   ASSERT_TRUE(RemoveAll(code_ + "/validation").ok());
-  Go({.out = "run", .until_step = 10});
+  runs_.Go({.out = "run", .until_step = 10});
   nlohmann::json validated;
   for (const nlohmann::json& row : runs_.Rows("run")) {
     if (row.contains("validation_loss")) validated = row;
@@ -422,7 +416,7 @@ TEST_F(BlendRunTest, ASourceNeedsNoValidationButOneMustHaveIt) {
   EXPECT_EQ(validated["validation_loss_of"]["prose"],
             validated["validation_loss"]);
   ASSERT_TRUE(RemoveAll(prose_ + "/validation").ok());
-  const absl::Status status = Try({.out = "none"});
+  const absl::Status status = runs_.Run({.out = "none"});
   EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
   EXPECT_THAT(std::string(status.message()),
               HasSubstr("no source has anything to validate on"));

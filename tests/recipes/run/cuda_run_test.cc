@@ -27,27 +27,22 @@ constexpr int64_t kSteps = 8, kSwitch = 4;
 
 class CudaRunTest : public ::testing::TestWithParam<const char*> {
  protected:
+  // Runs small enough for an emulated device, of two stages.
+  CudaRunTest() {
+    runs_.sets = {"model.layers=2",         "model.dim=16",
+                  "model.heads=2",          "data.seq=12",
+                  "data.batch=4",           "data.validation_batches=1",
+                  "schedule.steps=8",       "stage.0.until.steps=4",
+                  "run.checkpoint_every=3", "run.validate_every=0",
+                  "run.norms_every=4",      "run.device=cuda"};
+  }
   void SetUp() override {
     const absl::Status status = HaveCuda();
     if (!status.ok()) GTEST_SKIP() << std::string(status.message());
   }
-  // A run small enough for an emulated device, of two stages.
-  absl::Status Try(RunRequest request, const std::string& device) {
-    std::vector<std::string> sets = {
-        "model.layers=2",         "model.dim=16",
-        "model.heads=2",          "data.seq=12",
-        "data.batch=4",           "data.validation_batches=1",
-        "schedule.steps=8",       "stage.0.until.steps=4",
-        "run.checkpoint_every=3", "run.validate_every=0",
-        "run.norms_every=4"};
-    sets.insert(sets.end(), request.sets.begin(), request.sets.end());
-    sets.push_back("run.device=" + device);
-    request.sets = std::move(sets);
-    return runs_.Run(request);
-  }
-  void Go(const RunRequest& request, const std::string& device = "cuda") {
-    const absl::Status status = Try(request, device);
-    ASSERT_TRUE(status.ok()) << std::string(status.message());
+  void OnCpu(RunRequest request) {
+    request.sets.emplace_back("run.device=cpu");
+    runs_.Go(request);
   }
   TinyRuns runs_{GetParam()};
 };
@@ -58,8 +53,8 @@ TEST_P(CudaRunTest, IsTheCpusRunAndResumesToTheBit) {
   const std::vector<std::string> sets = {
       "run.precision=bf16", "run.recompute=block", "stage.1.state=calibrated",
       "run.probe_every=3"};
-  Go({.sets = sets, .out = "cpu"}, "cpu");
-  Go({.sets = sets, .out = "cuda"});
+  OnCpu({.sets = sets, .out = "cpu"});
+  runs_.Go({.sets = sets, .out = "cuda"});
   EXPECT_LT(LossDifference(runs_.Steps("cpu"), runs_.Steps("cuda")), 5e-4);
   // Delinking is exact.
   const std::vector<Switch> switches = runs_.Switches("cuda");
@@ -73,8 +68,8 @@ TEST_P(CudaRunTest, IsTheCpusRunAndResumesToTheBit) {
   // In the pseudo stage, at the switch, in the real stage.
   for (const int64_t stop : {3, 4, 6}) {
     const std::string out = absl::StrCat("stopped", stop);
-    Go({.sets = sets, .out = out, .until_step = stop});
-    Go({.sets = sets, .out = out, .resume = true});
+    runs_.Go({.sets = sets, .out = out, .until_step = stop});
+    runs_.Go({.sets = sets, .out = out, .resume = true});
     runs_.ExpectSameBits("cuda", out, kSteps);
   }
 }
@@ -93,13 +88,13 @@ TEST_P(CudaRunTest, KeepsMastersMomentsAndGradientsInFewerBits) {
         absl::StrCat("optimizer.moments=", moments),
         absl::StrCat("run.gradients=", gradients)};
     const std::string cpu = absl::StrCat("cpu", master);
-    Go({.sets = sets, .out = cpu}, "cpu");
-    Go({.sets = sets, .out = master});
+    OnCpu({.sets = sets, .out = cpu});
+    runs_.Go({.sets = sets, .out = master});
     // Where products differ in the last bit a rounding may go the other way.
     EXPECT_LT(LossDifference(runs_.Steps(cpu), runs_.Steps(master)), 2e-3);
     const std::string stopped = absl::StrCat("stopped", master);
-    Go({.sets = sets, .out = stopped, .until_step = 6});
-    Go({.sets = sets, .out = stopped, .resume = true});
+    runs_.Go({.sets = sets, .out = stopped, .until_step = 6});
+    runs_.Go({.sets = sets, .out = stopped, .resume = true});
     runs_.ExpectSameBits(master, stopped, kSteps);
   }
 }
@@ -107,8 +102,8 @@ TEST_P(CudaRunTest, KeepsMastersMomentsAndGradientsInFewerBits) {
 TEST_P(CudaRunTest, OtherOptimizersAreTheCpus) {
   for (const std::string kind : {"sgd", "lion", "adafactor", "muon"}) {
     const std::vector<std::string> sets = {"optimizer.kind=" + kind};
-    Go({.sets = sets, .out = "cpu_" + kind}, "cpu");
-    Go({.sets = sets, .out = kind});
+    OnCpu({.sets = sets, .out = "cpu_" + kind});
+    runs_.Go({.sets = sets, .out = kind});
     EXPECT_LT(LossDifference(runs_.Steps("cpu_" + kind), runs_.Steps(kind)),
               2e-5)
         << kind;
@@ -117,23 +112,23 @@ TEST_P(CudaRunTest, OtherOptimizersAreTheCpus) {
 
 // Sums over rows are cut elsewhere; no more than that.
 TEST_P(CudaRunTest, MicroBatchSizeIsClose) {
-  Go({.sets = {"run.micro_batch=4"}, .out = "one"});
-  Go({.sets = {"run.micro_batch=1"}, .out = "four"});
+  runs_.Go({.sets = {"run.micro_batch=4"}, .out = "one"});
+  runs_.Go({.sets = {"run.micro_batch=1"}, .out = "four"});
   EXPECT_LT(LossDifference(runs_.Steps("one"), runs_.Steps("four")), 2e-5);
 }
 
 TEST_P(CudaRunTest, SumsInAnyOrderAreClose) {
   const std::string bf16 = "run.precision=bf16";
-  Go({.sets = {bf16}, .out = "in_order"});
-  Go({.sets = {bf16, "run.deterministic=false"}, .out = "any"});
+  runs_.Go({.sets = {bf16}, .out = "in_order"});
+  runs_.Go({.sets = {bf16, "run.deterministic=false"}, .out = "any"});
   EXPECT_LT(LossDifference(runs_.Steps("in_order"), runs_.Steps("any")), 5e-4);
 }
 
 TEST_P(CudaRunTest, GoesOnOnTheOtherDevice) {
-  Go({.out = "cpu"}, "cpu");
-  Go({.out = "moved", .until_step = 3}, "cpu");
-  Go({.out = "moved", .until_step = 6, .resume = true}, "cuda");
-  Go({.out = "moved", .resume = true}, "cpu");
+  OnCpu({.out = "cpu"});
+  OnCpu({.out = "moved", .until_step = 3});
+  runs_.Go({.out = "moved", .until_step = 6, .resume = true});
+  OnCpu({.out = "moved", .resume = true});
   EXPECT_LT(LossDifference(runs_.Steps("cpu"), runs_.Steps("moved")), 2e-5);
 }
 
@@ -144,15 +139,16 @@ TEST_P(CudaRunTest, SeveralRanksAreOneRun) {
   std::vector<std::string> sharded = sets;
   sharded.emplace_back("stage.0.parallel.zero=1");
   sharded.emplace_back("stage.1.parallel.zero=1");
-  Go({.ranks = 2, .sets = sets, .out = "cpu"}, "cpu");
-  Go({.ranks = 2, .sets = sets, .out = "whole"});
-  Go({.ranks = 2, .sets = sharded, .out = "sharded", .lane_threads = true});
+  OnCpu({.ranks = 2, .sets = sets, .out = "cpu"});
+  runs_.Go({.ranks = 2, .sets = sets, .out = "whole"});
+  runs_.Go(
+      {.ranks = 2, .sets = sharded, .out = "sharded", .lane_threads = true});
   EXPECT_LT(LossDifference(runs_.Steps("cpu"), runs_.Steps("whole")), 2e-5);
   runs_.ExpectSameBits("whole", "sharded", kSteps);
 }
 
 TEST_P(CudaRunTest, EvaluationIsTheCpus) {
-  Go({.out = "run", .until_step = 3}, "cpu");
+  OnCpu({.out = "run", .until_step = 3});
   SelfCommunicator comm;
   EvaluateOptions options{.checkpoint = runs_.Checkpoint("run", 3),
                           .data = runs_.Folder("corpus/train"),
@@ -169,7 +165,7 @@ TEST_P(CudaRunTest, EvaluationIsTheCpus) {
 
 // What is planned anywhere is what is taken.
 TEST_P(CudaRunTest, ThePlanIsTheAccountOfTheRun) {
-  Go({.sets = {"run.precision=bf16"}, .out = "run", .until_step = 1});
+  runs_.Go({.sets = {"run.precision=bf16"}, .out = "run", .until_step = 1});
   const std::string folder = runs_.Folder("run");
   const auto plan =
       PlanRun({.recipe = RunFolder::Recipe(folder)}, BuiltInModels());

@@ -64,15 +64,12 @@ TEST(BestValidationTest, CountingAnewKeepsTheLowest) {
 
 class EarlyEndTest : public ::testing::Test {
  protected:
-  void Go(RunRequest request) {
+  EarlyEndTest() {
     // Nothing is learnt, so that nothing gets better: in the last stage, which
     // begins at step 10, at 12 the first, at 14 and 16 no better one.
-    request.sets.insert(
-        request.sets.end(),
-        {"optimizer.lr=0", "run.validate_every=2",
-         "run.stop_after.validations=2", "run.keep_best=true", "run.keep=1"});
-    const absl::Status status = runs_.Run(request);
-    ASSERT_TRUE(status.ok()) << std::string(status.message());
+    runs_.sets = {"optimizer.lr=0", "run.validate_every=2",
+                  "run.stop_after.validations=2", "run.keep_best=true",
+                  "run.keep=1"};
   }
   // The rows that tell of the end and of validations, without times.
   std::vector<std::string> Told(const std::string& out) const {
@@ -101,7 +98,7 @@ class EarlyEndTest : public ::testing::Test {
 };
 
 TEST_F(EarlyEndTest, EndsInTheLastStageAndKeepsTheBest) {
-  Go({.out = "run"});
+  runs_.Go({.out = "run"});
   EXPECT_EQ(runs_.Steps("run").size(), 16u);
   // The best is the first of equals, older than all that `keep` keeps.
   EXPECT_EQ(Best("run"), "step-00000002");
@@ -110,7 +107,7 @@ TEST_F(EarlyEndTest, EndsInTheLastStageAndKeepsTheBest) {
   EXPECT_NE(Told("run").back().find("early_end"), std::string::npos);
   // What has ended stays so, and says why.
   const std::vector<std::string> told = Told("run");
-  Go({.out = "run", .resume = true});
+  runs_.Go({.out = "run", .resume = true});
   EXPECT_EQ(runs_.Steps("run").size(), 16u);
   EXPECT_EQ(Told("run").size(), told.size() + 1);
   EXPECT_EQ(Told("run").back(), told.back());
@@ -125,13 +122,13 @@ TEST_F(EarlyEndTest, EndsInTheLastStageAndKeepsTheBest) {
 TEST_F(EarlyEndTest, StoppedAnywhereEqualsTheStraightRun) {
   for (const int ranks : {1, 2}) {
     const std::string straight = "straight" + std::to_string(ranks);
-    Go({.ranks = ranks, .out = straight});
+    runs_.Go({.ranks = ranks, .out = straight});
     for (const int64_t stop : {2, 11, 14, 15}) {
       const std::string out = straight + "-" + std::to_string(stop);
-      Go({.ranks = ranks, .out = out, .until_step = stop});
+      runs_.Go({.ranks = ranks, .out = out, .until_step = stop});
       // A validation at an odd step that the straight run has not.
       std::vector<std::string> odd;
-      Go({.ranks = ranks, .out = out, .resume = true});
+      runs_.Go({.ranks = ranks, .out = out, .resume = true});
       std::vector<std::string> told = Told(out);
       std::erase_if(told, [&](const std::string& row) {
         return stop % 2 == 1 && row.find("\"step\":" + std::to_string(stop) +
@@ -149,20 +146,20 @@ TEST_F(EarlyEndTest, StoppedAnywhereEqualsTheStraightRun) {
 TEST_F(EarlyEndTest, FromBeforeTheBestThereIsNone) {
   // A fresh start writes step 2, the best; going on from step 1 it is found
   // again.
-  Go({.sets = {"run.checkpoint_every=1"}, .out = "run", .until_step = 1});
+  runs_.Go({.sets = {"run.checkpoint_every=1"}, .out = "run", .until_step = 1});
   fs::copy(runs_.Checkpoint("run", 1), runs_.Folder("first"),
            fs::copy_options::recursive);
-  Go({.out = "run", .until_step = 6, .resume = true});
+  runs_.Go({.out = "run", .until_step = 6, .resume = true});
   EXPECT_EQ(Best("run"), "step-00000002");
-  Go({.out = "run",
-      .until_step = 1,
-      .resume = true,
-      .resume_from = runs_.Folder("first")});
+  runs_.Go({.out = "run",
+            .until_step = 1,
+            .resume = true,
+            .resume_from = runs_.Folder("first")});
   EXPECT_EQ(Best("run"), "");
-  Go({.out = "run",
-      .until_step = 3,
-      .resume = true,
-      .resume_from = runs_.Folder("first")});
+  runs_.Go({.out = "run",
+            .until_step = 3,
+            .resume = true,
+            .resume_from = runs_.Folder("first")});
   EXPECT_EQ(Best("run"), "step-00000002");
 }
 
@@ -172,20 +169,21 @@ TEST_F(EarlyEndTest, OnOtherDataTheBestIsCountedAnew) {
     EXPECT_TRUE(saved.ok()) << saved.status();
     return BestValidation(saved->validation);
   };
-  Go({.sets = {"data.validation_batches=1000"},
-      .out = "run",
-      .until_step = 14});
+  runs_.Go({.sets = {"data.validation_batches=1000"},
+            .out = "run",
+            .until_step = 14});
   EXPECT_EQ(best(14).step(), 2);
   // There is no more than that.
-  Go({.sets = {"data.validation_batches=2000"},
-      .out = "run",
-      .until_step = 15,
-      .resume = true});
+  runs_.Go({.sets = {"data.validation_batches=2000"},
+            .out = "run",
+            .until_step = 15,
+            .resume = true});
   EXPECT_EQ(best(15).step(), 2);
   // Nothing is compared with what was found on more.
   SetLogLevel(LogLevel::kWarning);
   ::testing::internal::CaptureStderr();
-  Go({.sets = {"data.validation_batches=1"}, .out = "run", .resume = true});
+  runs_.Go(
+      {.sets = {"data.validation_batches=1"}, .out = "run", .resume = true});
   EXPECT_NE(::testing::internal::GetCapturedStderr().find("on other data"),
             std::string::npos);
   EXPECT_EQ(best(20).step(), 16);

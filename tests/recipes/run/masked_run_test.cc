@@ -1,5 +1,4 @@
-// Runs on rows of several documents that are masked: a run of its own, the same
-// whatever the layout, wherever it is stopped.
+// Runs on rows of several documents that are masked: runs of their own.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -7,7 +6,6 @@
 #include <vector>
 
 #include "data/corpus/corpus.h"
-#include "framework/base/rng.h"
 #include "framework/comm/self_communicator.h"
 #include "recipes/models/model_list.h"
 #include "recipes/saved/evaluate.h"
@@ -17,63 +15,27 @@ namespace delink::testing {
 namespace {
 
 constexpr int64_t kSteps = 20, kSeq = 32;  // recipes/tiny.toml
-constexpr double kLossTolerance = 2e-5;    // tests/recipes/run/equality_test.cc
-
-// Documents of no word to sixty letters, so that the rows of 32 tokens have
-// long and short ones, and empty ones.
-std::string MakeLines() {
-  const char* const words[] = {"slab ", "of ", "layers ", "a ", "link "};
-  std::string lines;
-  for (uint64_t line = 0; line < 1500; ++line) {
-    const auto random = Philox(KeyFromSeed(3), line, 0);
-    lines += "{\"text\": \"";
-    uint32_t word = random[0];
-    for (uint32_t i = 0; i < random[1] % 12; ++i) {
-      lines += words[word % 5];
-      word = word * 3 + 1;
-    }
-    lines += "\"}\n";
-  }
-  return lines;
-}
+constexpr double kLossTolerance = 2e-5;    // whole_run_test.cc
 
 class MaskedRunTest : public ::testing::TestWithParam<const char*> {
  protected:
-  void Go(RunRequest request) {
-    request.sets.emplace_back("data.documents=masked");
-    const absl::Status status = runs_.Run(request);
-    ASSERT_TRUE(status.ok()) << std::string(status.message());
-  }
-  TinyRuns runs_{GetParam(), MakeLines(), "text.jsonl"};
+  MaskedRunTest() { runs_.sets = {"data.documents=masked"}; }
+  TinyRuns runs_{GetParam(), DocumentLines(), "text.jsonl"};
 };
 INSTANTIATE_TEST_SUITE_P(Recipes, MaskedRunTest,
                          ::testing::ValuesIn(kTinyRecipes));
 
 TEST_P(MaskedRunTest, IsAnotherRunThanPacked) {
-  const absl::Status status = runs_.Run({.out = "packed"});
-  ASSERT_TRUE(status.ok()) << std::string(status.message());
-  Go({.out = "masked"});
+  runs_.Go({.sets = {"data.documents=packed"}, .out = "packed"});
+  runs_.Go({.out = "masked"});
   EXPECT_GT(LossDifference(runs_.Steps("packed"), runs_.Steps("masked")),
             100 * kLossTolerance);
 }
 
-TEST_P(MaskedRunTest, RanksAndAccumulationAreClose) {
-  Go({.out = "one"});
-  Go({.ranks = 2, .sets = {"run.micro_batch=4"}, .out = "two"});
-  EXPECT_LT(LossDifference(runs_.Steps("one"), runs_.Steps("two")),
-            kLossTolerance);
-}
-
-TEST_P(MaskedRunTest, RecomputeAndResumeAreBitEqual) {
-  Go({.out = "straight"});
-  Go({.sets = {"run.recompute=block"}, .out = "stopped", .until_step = 7});
-  Go({.sets = {"run.recompute=block"}, .out = "stopped", .resume = true});
-  runs_.ExpectSameBits("straight", "stopped", kSteps);
-}
-
 TEST_P(MaskedRunTest, IsNotResumedAsPacked) {
-  Go({.out = "run", .until_step = 5});
-  const absl::Status status = runs_.Run({.out = "run", .resume = true});
+  runs_.Go({.out = "run", .until_step = 5});
+  const absl::Status status = runs_.Run(
+      {.sets = {"data.documents=packed"}, .out = "run", .resume = true});
   EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
   EXPECT_NE(std::string(status.message()).find("data.documents"),
             std::string::npos)
@@ -82,7 +44,7 @@ TEST_P(MaskedRunTest, IsNotResumedAsPacked) {
 
 // What eval counts: each token but the first of a document and of a row.
 TEST_P(MaskedRunTest, EvaluationMasksAsTheRunDid) {
-  Go({.out = "run", .until_step = 3});
+  runs_.Go({.out = "run", .until_step = 3});
   SelfCommunicator comm;
   const std::string folder = runs_.Folder("corpus/validation");
   const auto evaluation =

@@ -17,15 +17,12 @@ using ::testing::ElementsAre;
 constexpr int64_t kSteps = 20;
 constexpr int64_t kSwitch = 10;  // recipes/tiny.toml
 
-void Go(const TinyRuns& runs, RunRequest request) {
-  request.lane_threads = true;
-  const absl::Status status = runs.Run(request);
-  ASSERT_TRUE(status.ok()) << std::string(status.message());
-}
-
 TEST(NormsByLayer, ComeAtTheirStepsUnderTheNamesOfWhoShares) {
   const TinyRuns runs;
-  Go(runs, {.ranks = 2, .sets = {"run.norms_every=4"}, .out = "run"});
+  runs.Go({.ranks = 2,
+           .sets = {"run.norms_every=4"},
+           .out = "run",
+           .lane_threads = true});
   const std::vector<Step> steps = runs.Steps("run");
   std::vector<int64_t> at;
   for (const Norms& norms : runs.NormRows("run")) {
@@ -51,13 +48,17 @@ TEST(NormsByLayer, ComeAtTheirStepsUnderTheNamesOfWhoShares) {
 
 TEST(NormsByLayer, ChangeNothingOfTheRun) {
   const TinyRuns runs;
-  Go(runs, {.ranks = 2, .sets = {"run.norms_every=0"}, .out = "none"});
+  runs.Go({.ranks = 2,
+           .sets = {"run.norms_every=0"},
+           .out = "none",
+           .lane_threads = true});
   EXPECT_TRUE(runs.NormRows("none").empty());
   for (const char* every : {"1", "3"}) {
     const std::string out = std::string("every") + every;
-    Go(runs, {.ranks = 2,
-              .sets = {std::string("run.norms_every=") + every},
-              .out = out});
+    runs.Go({.ranks = 2,
+             .sets = {std::string("run.norms_every=") + every},
+             .out = out,
+             .lane_threads = true});
     EXPECT_EQ(LossDifference(runs.Steps("none"), runs.Steps(out)), 0);
     EXPECT_EQ(
         FirstDifference(runs.Load("none", kSteps), runs.Load(out, kSteps)), "");
@@ -67,9 +68,11 @@ TEST(NormsByLayer, ChangeNothingOfTheRun) {
 TEST(NormsByLayer, AResumedRunHasTheRowsOfAStraightOne) {
   const TinyRuns runs("tiny_llama");
   const std::vector<std::string> sets = {"run.norms_every=3"};
-  Go(runs, {.sets = sets, .out = "straight"});
-  Go(runs, {.sets = sets, .out = "stopped", .until_step = 7});
-  Go(runs, {.sets = sets, .out = "stopped", .resume = true});
+  runs.Go({.sets = sets, .out = "straight", .lane_threads = true});
+  runs.Go(
+      {.sets = sets, .out = "stopped", .until_step = 7, .lane_threads = true});
+  runs.Go(
+      {.sets = sets, .out = "stopped", .resume = true, .lane_threads = true});
   const std::vector<Norms> rows = runs.NormRows("straight");
   EXPECT_EQ(rows.size(), 6);
   EXPECT_EQ(rows, runs.NormRows("stopped"));
@@ -79,10 +82,11 @@ TEST(NormsByLayer, AreTheSameHoweverTheStateIsSharded) {
   const TinyRuns runs;
   for (const int ranks : {2, 4}) {
     const std::string n = std::to_string(ranks);
-    Go(runs, {.ranks = ranks, .out = "whole" + n});
-    Go(runs, {.ranks = ranks,
-              .sets = {"stage.0.parallel.zero=1", "stage.1.parallel.zero=1"},
-              .out = "sharded" + n});
+    runs.Go({.ranks = ranks, .out = "whole" + n, .lane_threads = true});
+    runs.Go({.ranks = ranks,
+             .sets = {"stage.0.parallel.zero=1", "stage.1.parallel.zero=1"},
+             .out = "sharded" + n,
+             .lane_threads = true});
     EXPECT_EQ(runs.NormRows("whole" + n), runs.NormRows("sharded" + n));
   }
 }

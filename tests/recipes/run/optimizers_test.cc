@@ -1,5 +1,5 @@
-// Whole runs with each optimizer: half with shared weights and half without,
-// on any layout the same, and the same where a run is stopped and resumed.
+// Whole runs with each optimizer: half with shared weights and half without.
+// That one run is one run is in whole_run_test.cc.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -36,12 +36,7 @@ std::ostream& operator<<(std::ostream& out, const Kind& kind) {
 
 class OptimizersTest : public ::testing::TestWithParam<Kind> {
  protected:
-  void Go(RunRequest request) {
-    const std::vector<std::string>& kind = GetParam().sets;
-    request.sets.insert(request.sets.begin(), kind.begin(), kind.end());
-    const absl::Status status = runs_.Run(request);
-    ASSERT_TRUE(status.ok()) << std::string(status.message());
-  }
+  OptimizersTest() { runs_.sets = GetParam().sets; }
   TinyRuns runs_{"tiny_llama"};
 };
 
@@ -78,7 +73,7 @@ INSTANTIATE_TEST_SUITE_P(
     [](const auto& info) { return std::string(info.param.name); });
 
 TEST_P(OptimizersTest, Learns) {
-  Go({.out = "a"});
+  runs_.Go({.out = "a"});
   const std::vector<Step> steps = runs_.Steps("a");
   ASSERT_EQ(steps.size(), kSteps);
   EXPECT_LT(steps.back().loss, steps.front().loss - 0.02);
@@ -88,42 +83,20 @@ TEST_P(OptimizersTest, Learns) {
   EXPECT_EQ(switches[0].loss_before, switches[0].loss_after);
 }
 
-TEST_P(OptimizersTest, ZeroOneIsBitEqualToZeroNone) {
-  for (const std::string precision : {"fp32", "bf16"}) {
-    const std::string set = "run.precision=" + precision;
-    Go({.ranks = 2, .sets = {set}, .out = "whole" + precision});
-    Go({.ranks = 2,
-        .sets = {set, "stage.0.parallel.zero=1", "stage.1.parallel.zero=1"},
-        .out = "sharded" + precision});
-    runs_.ExpectSameBits("whole" + precision, "sharded" + precision, kSteps);
-  }
-}
-
-TEST_P(OptimizersTest, ResumingIsBitEqual) {
-  Go({.out = "through"});
-  // In the middle of either stage.
-  Go({.out = "stopped", .until_step = 5});
-  Go({.out = "stopped", .until_step = 15, .resume = true});
-  Go({.out = "stopped", .resume = true});
-  EXPECT_EQ(FirstDifference(runs_.Load("through", kSteps),
-                            runs_.Load("stopped", kSteps)),
-            "");
-}
-
 // The states of a block that was delinked, and of what shared nothing, as they
 // are after the first step of the second stage, which is made without a
 // gradient: what the switch has left, times Kind::left.
 TEST_P(OptimizersTest, AStateIsWhatItsPolicySays) {
-  Go({.out = "pseudo", .until_step = kSwitch});
+  runs_.Go({.out = "pseudo", .until_step = kSwitch});
   const Tensors before = runs_.Load("pseudo", kSwitch);
   std::map<std::string, Tensors> after;
   for (const std::string policy : {"reset", "copy", "scale", "calibrated"}) {
-    Go({.sets = {"stage.1.state=" + policy, "optimizer.clip=1e-30",
-                 "optimizer.clip_value=0.0", "optimizer.decay=0.0"},
-        .out = policy,
-        .until_step = kSwitch + 1,
-        .resume = true,
-        .resume_from = runs_.Checkpoint("pseudo", kSwitch)});
+    runs_.Go({.sets = {"stage.1.state=" + policy, "optimizer.clip=1e-30",
+                       "optimizer.clip_value=0.0", "optimizer.decay=0.0"},
+              .out = policy,
+              .until_step = kSwitch + 1,
+              .resume = true,
+              .resume_from = runs_.Checkpoint("pseudo", kSwitch)});
     after[policy] = runs_.Load(policy, kSwitch + 1);
   }
   int states = 0;
@@ -148,10 +121,12 @@ TEST_P(OptimizersTest, AStateIsWhatItsPolicySays) {
 }
 
 TEST_P(OptimizersTest, GroupsAreHeard) {
-  Go({.out = "plain", .until_step = 3});
-  Go({.sets = {"optimizer.group=[{match=\"*norm*\", lr_scale=0.0, decay=0.0}]"},
-      .out = "group",
-      .until_step = 3});
+  runs_.Go({.out = "plain", .until_step = 3});
+  runs_.Go(
+      {.sets =
+           {"optimizer.group=[{match=\"*norm*\", lr_scale=0.0, decay=0.0}]"},
+       .out = "group",
+       .until_step = 3});
   const Tensors plain = runs_.Load("plain", 3);
   for (const auto& [name, values] : runs_.Load("group", 3)) {
     if (name.rfind("/model/", 0) != 0) continue;

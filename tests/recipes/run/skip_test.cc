@@ -131,8 +131,8 @@ class SkipTest : public ::testing::Test {
 };
 
 TEST_F(SkipTest, OutliersAreSkippedAndTold) {
-  ASSERT_TRUE(runs_.Run({.sets = sets_, .out = "a"}).ok());
-  ASSERT_TRUE(runs_.Run({.sets = {kRate}, .out = "plain"}).ok());
+  runs_.Go({.sets = sets_, .out = "a"});
+  runs_.Go({.sets = {kRate}, .out = "plain"});
   std::vector<double> norms;
   int skipped = 0;
   for (const nlohmann::json& row : runs_.Rows("a")) {
@@ -157,13 +157,9 @@ TEST_F(SkipTest, OutliersAreSkippedAndTold) {
 }
 
 TEST_F(SkipTest, RanksAndResumingAreTheSame) {
-  ASSERT_TRUE(runs_.Run({.ranks = 2, .sets = sets_, .out = "through"}).ok());
-  ASSERT_TRUE(
-      runs_.Run({.ranks = 2, .sets = sets_, .out = "stopped", .until_step = 8})
-          .ok());
-  ASSERT_TRUE(
-      runs_.Run({.ranks = 2, .sets = sets_, .out = "stopped", .resume = true})
-          .ok());
+  runs_.Go({.ranks = 2, .sets = sets_, .out = "through"});
+  runs_.Go({.ranks = 2, .sets = sets_, .out = "stopped", .until_step = 8});
+  runs_.Go({.ranks = 2, .sets = sets_, .out = "stopped", .resume = true});
   const std::set<int64_t> skipped = Skipped("stopped");
   ASSERT_FALSE(skipped.empty());
   EXPECT_LE(*skipped.begin(), 8) << "nothing was skipped before it stopped";
@@ -183,7 +179,7 @@ TEST_F(SkipTest, TooManyInARowEndTheRun) {
 }
 
 TEST_F(SkipTest, WhatEndsAStageDoesNotLookAtSkippedSteps) {
-  ASSERT_TRUE(runs_.Run({.sets = sets_, .out = "a", .until_step = 10}).ok());
+  runs_.Go({.sets = sets_, .out = "a", .until_step = 10});
   ASSERT_FALSE(Skipped("a").empty());
   std::vector<double> losses;
   for (const nlohmann::json& row : runs_.Rows("a")) {
@@ -195,7 +191,7 @@ TEST_F(SkipTest, WhatEndsAStageDoesNotLookAtSkippedSteps) {
 }
 
 TEST_F(SkipTest, ASwitchByHandEmptiesTheWindowToo) {
-  ASSERT_TRUE(runs_.Run({.sets = sets_, .out = "a"}).ok());
+  runs_.Go({.sets = sets_, .out = "a"});
   const std::string pseudo = runs_.Checkpoint("a", 10);
   const auto report = OfflineDelink(
       {.checkpoint = pseudo, .out = runs_.Folder("cut")}, BuiltInModels());

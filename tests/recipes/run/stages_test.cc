@@ -13,10 +13,6 @@ class StagesTest : public ::testing::Test {
  protected:
   explicit StagesTest(const std::string& recipe = "tiny_growth")
       : runs_(recipe) {}
-  void Go(const RunRequest& request) {
-    const absl::Status status = runs_.Run(request);
-    ASSERT_TRUE(status.ok()) << std::string(status.message());
-  }
   std::vector<int64_t> SwitchSteps(const std::string& out) const {
     std::vector<int64_t> steps;
     for (const Switch& s : runs_.Switches(out)) steps.push_back(s.step);
@@ -28,7 +24,7 @@ class StagesTest : public ::testing::Test {
 using Steps = std::vector<int64_t>;
 
 TEST_F(StagesTest, ThreeSwitchesKeepTheLossToTheBit) {
-  Go({.out = "run"});
+  runs_.Go({.out = "run"});
   const std::vector<Switch> switches = runs_.Switches("run");
   EXPECT_EQ(SwitchSteps("run"), (Steps{5, 10, 15}));
   for (const Switch& s : switches) EXPECT_EQ(s.loss_before, s.loss_after);
@@ -46,11 +42,11 @@ TEST_F(StagesTest, StoppedAndResumedAnywhereEqualsTheStraightRun) {
   const std::vector<int64_t> stops[] = {{3, 5, 8, 10, 12, 15, 17}, {5, 12}};
   for (const int ranks : {1, 2}) {
     const std::string straight = "straight" + std::to_string(ranks);
-    Go({.ranks = ranks, .out = straight});
+    runs_.Go({.ranks = ranks, .out = straight});
     for (const int64_t stop : stops[ranks - 1]) {
       const std::string out = straight + "-" + std::to_string(stop);
-      Go({.ranks = ranks, .out = out, .until_step = stop});
-      Go({.ranks = ranks, .out = out, .resume = true});
+      runs_.Go({.ranks = ranks, .out = out, .until_step = stop});
+      runs_.Go({.ranks = ranks, .out = out, .resume = true});
       EXPECT_EQ(SwitchSteps(out), (Steps{5, 10, 15})) << out;
       EXPECT_EQ(LossDifference(runs_.Steps(straight), runs_.Steps(out)), 0);
       EXPECT_EQ(FirstDifference(runs_.Load(straight, 20), runs_.Load(out, 20)),
@@ -88,7 +84,7 @@ TEST_F(MeasuredTest, APlateauEndsTheStage) {
     const std::string out = "run" + std::to_string(ranks);
     std::vector<std::string> all = sets;
     if (ranks == 4) all.push_back("stage.0.parallel.zero=1");
-    Go({.ranks = ranks, .sets = all, .out = out});
+    runs_.Go({.ranks = ranks, .sets = all, .out = out});
     const std::vector<Step> steps = runs_.Steps(out);
     size_t expected = kWindow;
     while (expected < 35 && Fall(steps, expected, kWindow) >= 0.27) ++expected;
@@ -100,8 +96,8 @@ TEST_F(MeasuredTest, APlateauEndsTheStage) {
   const int64_t step = SwitchSteps("run1").at(0);
   for (const int64_t stop : {step - 2, step}) {
     const std::string out = "stopped" + std::to_string(stop);
-    Go({.sets = sets, .out = out, .until_step = stop});
-    Go({.sets = sets, .out = out, .resume = true});
+    runs_.Go({.sets = sets, .out = out, .until_step = stop});
+    runs_.Go({.sets = sets, .out = out, .resume = true});
     EXPECT_EQ(SwitchSteps(out), Steps{step});
     EXPECT_EQ(FirstDifference(runs_.Load("run1", 40), runs_.Load(out, 40)), "");
   }
@@ -117,9 +113,9 @@ TEST_F(MeasuredTest, DisagreementOfTheGradientsEndsTheStage) {
   };
   for (const int ranks : {1, 4}) {
     const std::string n = std::to_string(ranks);
-    Go({.ranks = ranks, .sets = sets("4.01"), .out = "soon" + n});
+    runs_.Go({.ranks = ranks, .sets = sets("4.01"), .out = "soon" + n});
     EXPECT_EQ(SwitchSteps("soon" + n), Steps{12});
-    Go({.ranks = ranks, .sets = sets("1e-9"), .out = "never" + n});
+    runs_.Go({.ranks = ranks, .sets = sets("1e-9"), .out = "never" + n});
     EXPECT_EQ(SwitchSteps("never" + n), Steps{16});
     const std::vector<Probe> probes = runs_.Probes("never" + n);
     ASSERT_EQ(probes.size(), 8);
@@ -130,20 +126,20 @@ TEST_F(MeasuredTest, DisagreementOfTheGradientsEndsTheStage) {
     }
   }
   // Probing changes nothing of the run.
-  Go({.sets = {"stage.0.until={steps=16}"}, .out = "unprobed"});
+  runs_.Go({.sets = {"stage.0.until={steps=16}"}, .out = "unprobed"});
   EXPECT_EQ(
       FirstDifference(runs_.Load("never1", 20), runs_.Load("unprobed", 20)),
       "");
   // Nor does stopping between probes.
-  Go({.sets = sets("4.01"), .out = "stopped", .until_step = 5});
-  Go({.sets = sets("4.01"), .out = "stopped", .resume = true});
+  runs_.Go({.sets = sets("4.01"), .out = "stopped", .until_step = 5});
+  runs_.Go({.sets = sets("4.01"), .out = "stopped", .resume = true});
   EXPECT_EQ(FirstDifference(runs_.Load("soon1", 20), runs_.Load("stopped", 20)),
             "");
 }
 
 TEST_F(MeasuredTest, AStageThatIsNeverReachedIsTold) {
   SetLogLevel(LogLevel::kWarning);
-  Go({.sets = {"stage.0.until={plateau=1e-9,window=20}"}, .out = "run"});
+  runs_.Go({.sets = {"stage.0.until={plateau=1e-9,window=20}"}, .out = "run"});
   SetLogLevel(LogLevel::kError);
   EXPECT_EQ(SwitchSteps("run"), Steps{});
   const std::string log = *ReadFile(runs_.Folder("run") + "/log.txt");

@@ -1,6 +1,5 @@
-// Runs that keep masters and moments in fewer bits: one run is one run however
-// it is cut, as with all of them in f32 (docs/equality.md), and its losses are
-// nearly those.
+// Runs that keep masters and moments in fewer bits: their losses are nearly
+// those of f32. That one run is one run is in whole_run_test.cc.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -38,50 +37,11 @@ class StorageTest : public ::testing::TestWithParam<Storage> {
             absl::StrCat("run.master=", storage.master),
             absl::StrCat("optimizer.moments=", storage.moments)};
   }
-  void Go(RunRequest request) {
-    for (const std::string& set : Sets(GetParam())) request.sets.push_back(set);
-    const absl::Status status = runs_.Run(request);
-    ASSERT_TRUE(status.ok()) << std::string(status.message());
-  }
-  TinyRuns runs_;
 };
 INSTANTIATE_TEST_SUITE_P(Ways, StorageTest, ::testing::ValuesIn(kStorages),
                          [](const auto& info) {
                            return std::string(info.param.name);
                          });
-
-TEST_P(StorageTest, ZeroOneIsBitEqual) {
-  Go({.ranks = 2, .out = "whole"});
-  Go({.ranks = 2,
-      .sets = {"stage.0.parallel.zero=1", "stage.1.parallel.zero=1"},
-      .out = "sharded"});
-  runs_.ExpectSameBits("whole", "sharded", kSteps);
-}
-
-TEST_P(StorageTest, StoppedAnywhereEqualsTheStraightRun) {
-  ExpectStopsAreBitEqual(
-      runs_, [this](const RunRequest& request) { Go(request); }, kSteps);
-}
-
-TEST_P(StorageTest, OnAnotherNumberOfRanksNothingIsLost) {
-  const std::vector<std::string> zero = {"stage.0.parallel.zero=1",
-                                         "stage.1.parallel.zero=1"};
-  Go({.ranks = 2, .sets = zero, .out = "run", .until_step = 7});
-  const Tensors before = runs_.Load("run", 7);
-  // Where weights have a master, a step of nothing leaves them alone.
-  std::vector<std::string> still = zero;
-  still.push_back("optimizer.lr=1e-35");
-  Go({.ranks = 4,
-      .sets = still,
-      .out = "run",
-      .until_step = 8,
-      .resume = true});
-  Tensors after = runs_.Load("run", 8);
-  for (const auto& [name, values] : before) {
-    if (name.rfind("/model", 0) != 0) continue;
-    EXPECT_EQ(values, after.at(name)) << name;
-  }
-}
 
 // Real text, until much of what there is to learn is learnt.
 TEST_P(StorageTest, LossesStayBesideFp32) {
@@ -92,8 +52,8 @@ TEST_P(StorageTest, LossesStayBesideFp32) {
       "run.checkpoint_every=0", "run.validate_every=0"};
   std::vector<std::string> sets = course;
   for (const std::string& set : Sets(GetParam())) sets.push_back(set);
-  ASSERT_TRUE(runs.Run({.sets = course, .out = "fp32"}).ok());
-  ASSERT_TRUE(runs.Run({.sets = sets, .out = "small"}).ok());
+  runs.Go({.sets = course, .out = "fp32"});
+  runs.Go({.sets = sets, .out = "small"});
   const std::vector<Step> fp32 = runs.Steps("fp32"),
                           small = runs.Steps("small");
   ASSERT_EQ(fp32.size(), 100);
@@ -109,26 +69,22 @@ TEST_P(StorageTest, LossesStayBesideFp32) {
 // Checkpoints hold plain f32, so that a run may go on otherwise than it began;
 // an f32 master that becomes a split one is still the same.
 TEST(StorageChangeTest, ARunMayGoOnOtherwise) {
-  const TinyRuns runs;
-  const std::vector<std::string> bf16 = {"run.precision=bf16"};
-  ASSERT_TRUE(runs.Run({.sets = bf16, .out = "run", .until_step = 7}).ok());
+  TinyRuns runs;
+  runs.sets = {"run.precision=bf16"};
+  runs.Go({.out = "run", .until_step = 7});
   const Tensors before = runs.Load("run", 7);
-  ASSERT_TRUE(runs.Run({.sets = {"run.precision=bf16", "run.master=split",
-                                 "optimizer.lr=1e-35"},
-                        .out = "run",
-                        .until_step = 8,
-                        .resume = true})
-                  .ok());
+  runs.Go({.sets = {"run.master=split", "optimizer.lr=1e-35"},
+           .out = "run",
+           .until_step = 8,
+           .resume = true});
   const Tensors after = runs.Load("run", 8);
   for (const auto& [name, values] : before) {
     if (name.rfind("/model", 0) != 0) continue;
     EXPECT_EQ(values, after.at(name)) << name;
   }
-  ASSERT_TRUE(runs.Run({.sets = {"run.precision=bf16", "optimizer.moments=8bit",
-                                 "run.gradients=bf16"},
-                        .out = "run",
-                        .resume = true})
-                  .ok());
+  runs.Go({.sets = {"optimizer.moments=8bit", "run.gradients=bf16"},
+           .out = "run",
+           .resume = true});
   EXPECT_EQ(runs.Steps("run").size(), kSteps);
 }
 

@@ -3,7 +3,6 @@
 #pragma once
 
 #include <cstdint>
-#include <functional>
 #include <map>
 #include <optional>
 #include <string>
@@ -25,6 +24,7 @@ struct Step {
   double loss = 0;
   double lr = 0;
   double grad_norm = 0;
+  friend bool operator==(const Step&, const Step&) = default;
 };
 
 struct Switch {
@@ -52,8 +52,7 @@ using Tensors = std::map<std::string, std::vector<float>>;
 struct RunRequest {
   int ranks = 1;
   std::vector<std::string> sets;  // over the fixture's recipe
-  std::vector<std::string> data;  // sets that say what to train on; none: the
-                                  // fixture's corpus
+  std::vector<std::string> data;  // in the place of those of the fixture
   std::vector<std::string> last_rank_sets;  // besides, on the last rank alone
   std::string out;                          // under the fixture's folder
   std::optional<int64_t> until_step;
@@ -71,6 +70,10 @@ struct RunRequest {
 // model one.
 inline constexpr const char* kTinyRecipes[] = {"tiny", "tiny_llama"};
 
+// Documents of no word to sixty letters, one a line of JSON, so that rows of 32
+// tokens have long and short ones, and empty ones.
+std::string DocumentLines();
+
 // A corpus of bytes in a folder of its own, and runs of recipes/RECIPE.toml
 // beside it.
 class TinyRuns {
@@ -82,9 +85,14 @@ class TinyRuns {
                     const std::string& file = "text.txt");
   // Another corpus of bytes; its folder.
   std::string AddCorpus(const std::string& name, const std::string& text) const;
+  // What to train on where a request does not say, by default the corpus; and
+  // what every run has, before what its own request says.
+  std::vector<std::string> data, sets;
   // The folder of a run.
   std::string Folder(const std::string& out) const { return dir_ / out; }
   absl::Status Run(const RunRequest& request) const;
+  // A run that must go well.
+  void Go(const RunRequest& request) const;
   std::vector<Step> Steps(const std::string& out) const;
   std::vector<Switch> Switches(const std::string& out) const;
   std::vector<Probe> Probes(const std::string& out) const;
@@ -94,8 +102,8 @@ class TinyRuns {
   // Of the checkpoint after `step`.
   Tensors Load(const std::string& out, int64_t step) const;
   std::string Checkpoint(const std::string& out, int64_t step) const;
-  // Two runs' losses, and all that their checkpoints after `step` hold, are
-  // equal bit for bit.
+  // Two runs' losses and gradient norms, and all that their checkpoints after
+  // `step` hold, are equal bit for bit.
   void ExpectSameBits(const std::string& a, const std::string& b,
                       int64_t step) const;
 
@@ -104,24 +112,13 @@ class TinyRuns {
   std::string recipe_;  // its path
 };
 
-// Properties of a run that tests with other settings have in common: `go`
-// makes a run with them and those of the request, and `steps` is its last.
-using StartRun = std::function<void(const RunRequest&)>;
-// Where nothing is shared, layer by layer has the bits of micro-batch by
-// micro-batch.
-void ExpectOrderIsBitEqual(const TinyRuns& runs, const StartRun& go,
-                           int64_t steps);
-// Stopped in the pseudo stage, at the switch and in the real stage, a run has
-// the bits of the straight one, also with calibrated state; the switch changes
-// no loss.
-void ExpectStopsAreBitEqual(const TinyRuns& runs, const StartRun& go,
-                            int64_t steps);
-
 // Largest relative difference of the losses, step by step.
 double LossDifference(const std::vector<Step>& a, const std::vector<Step>& b);
 // The q-quantile of |a - b| over all elements of /model.
 double WeightDifference(const Tensors& a, const Tensors& b, double quantile);
-// Whether every tensor is equal bit for bit; says which is not.
+// Whether every step, or tensor, is equal bit for bit; says which is not.
+std::string FirstDifference(const std::vector<Step>& a,
+                            const std::vector<Step>& b);
 std::string FirstDifference(const Tensors& a, const Tensors& b);
 
 }  // namespace delink::testing

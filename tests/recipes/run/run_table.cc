@@ -1,0 +1,159 @@
+#include "tests/recipes/run/run_table.h"
+
+#include <algorithm>
+
+#include "framework/base/check.h"
+
+namespace delink::testing {
+namespace {
+
+constexpr int kTries = 40;  // for each row, of which the best is taken
+
+bool In(const std::vector<std::string>& list, const std::string& name) {
+  return std::find(list.begin(), list.end(), name) != list.end();
+}
+
+using At = Configuration::value_type;
+
+RunTable::Pair InOrder(const At& a, const At& b) {
+  return a.first < b.first ? RunTable::Pair(a, b) : RunTable::Pair(b, a);
+}
+
+// How many of its pairs with `configuration` are missing.
+int64_t Missing(const At& at, const Configuration& configuration,
+                const std::set<RunTable::Pair>& missing) {
+  int64_t count = 0;
+  for (const At& other : configuration) {
+    count += static_cast<int64_t>(missing.count(InOrder(at, other)));
+  }
+  return count;
+}
+
+int64_t Missing(const Configuration& configuration,
+                const std::set<RunTable::Pair>& missing) {
+  int64_t count = 0;
+  for (const At& at : configuration) {
+    count += Missing(at, configuration, missing);
+  }
+  return count;
+}
+
+}  // namespace
+
+bool Has(const Configuration& configuration, const Configuration& some) {
+  return std::all_of(some.begin(), some.end(), [&](const auto& at) {
+    return configuration.at(at.first) == at.second;
+  });
+}
+
+bool RunTable::Allows(const Configuration& given) const {
+  return std::all_of(rules_.begin(), rules_.end(), [&](const Rule& rule) {
+    const auto axis = given.find(rule.axis), other = given.find(rule.other);
+    return axis == given.end() || other == given.end() ||
+           !In(rule.values, axis->second) || In(rule.only, other->second);
+  });
+}
+
+std::set<RunTable::Pair> RunTable::Pairs() const {
+  std::set<Pair> pairs;
+  for (const Axis& a : axes_) {
+    for (const Axis& b : axes_) {
+      if (a.name == b.name) continue;
+      for (const Value& x : a.values) {
+        for (const Value& y : b.values) {
+          const Configuration two = {{a.name, x.name}, {b.name, y.name}};
+          if (Allows(two)) pairs.insert({*two.begin(), *two.rbegin()});
+        }
+      }
+    }
+  }
+  return pairs;
+}
+
+Configuration RunTable::Complete(Configuration given,
+                                 const std::set<Pair>& missing,
+                                 const Configuration& from) {
+  std::vector<const Axis*> open;
+  for (const Axis& axis : axes_) {
+    if (given.count(axis.name) == 0) open.push_back(&axis);
+  }
+  for (; !open.empty(); open.pop_back()) {
+    std::swap(open[Random(open.size())], open.back());
+    const Axis& axis = *open.back();
+    const size_t first = Random(axis.values.size());
+    Configuration best;
+    int64_t most = -1;
+    for (size_t i = 0; i < axis.values.size(); ++i) {
+      const At at(axis.name,
+                  axis.values[(first + i) % axis.values.size()].name);
+      Configuration with = given;
+      with.insert(at);
+      if (!Allows(with)) continue;
+      const auto old = from.find(axis.name);
+      const bool other = old != from.end() && old->second != at.second;
+      const int64_t news = Missing(at, given, missing) + (other ? 1 : 0);
+      if (news > most) {
+        best = with;
+        most = news;
+      }
+    }
+    DELINK_CHECK_GE(most, 0) << "rules leave no value: " << axis.name;
+    given = best;
+  }
+  return given;
+}
+
+std::vector<Configuration> RunTable::Cover(
+    const std::vector<Configuration>& first, size_t count) {
+  std::set<Pair> missing = Pairs();
+  std::vector<Configuration> rows;
+  while (count == 0 ? rows.size() < first.size() || !missing.empty()
+                    : rows.size() < count) {
+    Configuration best;
+    for (int i = 0; i < (missing.empty() ? 1 : kTries); ++i) {
+      Configuration given;
+      if (rows.size() < first.size()) {
+        given = first[rows.size()];
+      } else if (!missing.empty()) {
+        const Pair& pair = *std::next(
+            missing.begin(), static_cast<int64_t>(Random(missing.size())));
+        given = {pair.first, pair.second};
+      }
+      given = Complete(given, missing, {});
+      if (best.empty() || Missing(given, missing) > Missing(best, missing)) {
+        best = given;
+      }
+    }
+    rows.push_back(best);
+    for (const At& a : best) {
+      for (const At& b : best) missing.erase({a, b});
+    }
+  }
+  return rows;
+}
+
+Configuration RunTable::Another(const Configuration& from,
+                                const std::set<Change>& changes) {
+  Configuration kept;
+  for (const Axis& axis : axes_) {
+    const bool exact = !axis.exact.empty() && Has(from, axis.exact);
+    if (changes.count(exact ? Change::kNothing : axis.change) == 0) {
+      kept[axis.name] = from.at(axis.name);
+    }
+  }
+  return Complete(kept, {}, from);
+}
+
+std::vector<std::string> RunTable::Sets(
+    const Configuration& configuration) const {
+  std::vector<std::string> sets;
+  for (const Axis& axis : axes_) {
+    for (const Value& value : axis.values) {
+      if (value.name != configuration.at(axis.name)) continue;
+      sets.insert(sets.end(), value.sets.begin(), value.sets.end());
+    }
+  }
+  return sets;
+}
+
+}  // namespace delink::testing

@@ -1,0 +1,86 @@
+// Configurations of whole runs, drawn so that every two values of two axes meet
+// in one of them.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <random>
+#include <set>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace delink::testing {
+
+// What another value of an axis makes of a run: another one, one that differs
+// by the rounding of sums, or nothing at all.
+enum class Change { kRun, kRounding, kNothing };
+
+struct Value {
+  std::string name;
+  std::vector<std::string> sets;  // of a recipe, as of `train --set`
+};
+
+// By the names of axes, those of values: of all, or of some.
+using Configuration = std::map<std::string, std::string>;
+
+struct Axis {
+  std::string name;
+  Change change;
+  std::vector<Value> values;
+  // Where all of these hold kRounding is kNothing.
+  Configuration exact = {};
+};
+
+// Where `axis` has one of `values`, `other` has one of `only`. Whatever some
+// axes have, rules must leave each other axis a value.
+struct Rule {
+  std::string axis;
+  std::vector<std::string> values;
+  std::string other;
+  std::vector<std::string> only;
+};
+
+class RunTable {
+ public:
+  // Of two axes a value each; the name that comes first is the first.
+  using Pair = std::pair<Configuration::value_type, Configuration::value_type>;
+
+  // What is drawn hangs on the seed and on what was drawn before. `axes` and
+  // `rules` must outlive the table.
+  RunTable(const std::vector<Axis>& axes, const std::vector<Rule>& rules,
+           uint64_t seed)
+      : axes_(axes), rules_(rules), random_(seed) {}
+
+  const std::vector<Axis>& axes() const { return axes_; }
+  // The pairs that rules allow.
+  std::set<Pair> Pairs() const;
+  // Whether no rule is against what is given.
+  bool Allows(const Configuration& given) const;
+  // `first`, completed, then more, each of which has as many new pairs as can
+  // be found at once, until each of Pairs() is in one; `count` of them, any
+  // where none is missing, unless that is 0.
+  std::vector<Configuration> Cover(const std::vector<Configuration>& first,
+                                   size_t count);
+  // The same configuration with other values on the axes of which other values
+  // make these changes, where rules leave some.
+  Configuration Another(const Configuration& from,
+                        const std::set<Change>& changes);
+  std::vector<std::string> Sets(const Configuration& configuration) const;
+
+ private:
+  size_t Random(size_t below) { return static_cast<size_t>(random_() % below); }
+  // Completes it: of the allowed values one with the most pairs in `missing`,
+  // and another one than `from` has where there is one.
+  Configuration Complete(Configuration given, const std::set<Pair>& missing,
+                         const Configuration& from);
+
+  const std::vector<Axis>& axes_;
+  const std::vector<Rule>& rules_;
+  std::mt19937_64 random_;
+};
+
+// Whether `configuration` has all of `some`.
+bool Has(const Configuration& configuration, const Configuration& some);
+
+}  // namespace delink::testing
