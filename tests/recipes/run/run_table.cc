@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "absl/strings/str_split.h"
 #include "framework/base/check.h"
 
 namespace delink::testing {
@@ -150,7 +151,10 @@ std::vector<std::string> RunTable::Sets(
   for (const Axis& axis : axes_) {
     for (const Value& value : axis.values) {
       if (value.name != configuration.at(axis.name)) continue;
-      sets.insert(sets.end(), value.sets.begin(), value.sets.end());
+      for (const auto word :
+           absl::StrSplit(value.words, ' ', absl::SkipEmpty())) {
+        sets.emplace_back(word);
+      }
     }
   }
   return sets;

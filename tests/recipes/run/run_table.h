@@ -18,7 +18,7 @@ enum class Change { kRun, kRounding, kNothing };
 
 struct Value {
   std::string name;
-  std::vector<std::string> sets;  // of a recipe, as of `train --set`
+  std::string words = "";  // of a recipe, as of `train --set`; spaces between
 };
 
 // By the names of axes, those of values: of all, or of some.
