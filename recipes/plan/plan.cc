@@ -11,7 +11,6 @@
 #include "layers/kernels/cpu/threads.h"
 #include "recipes/run/choose_device.h"
 #include "recipes/run/imagined_ranks.h"
-#include "recipes/run/make_optimizer.h"
 #include "recipes/run/prepare.h"
 #include "recipes/run/stage_run.h"
 #include "recipes/schema/recipe_io.h"
@@ -87,8 +86,6 @@ std::vector<MemoryLedger::Entry> Taken(const DeviceLedgers& ledgers) {
 }
 
 StagePlan Describe(const Recipe& recipe, StageRun& stage) {
-  const Executor& executor = stage.executor();
-  const auto tokens = static_cast<double>(executor.memory().batch.tokens());
   StagePlan plan{.name = stage.stage().name,
                  .begin = recipe.PlannedBegin(stage.index()).step,
                  .end = recipe.PlannedEnd(stage.index()),
@@ -100,8 +97,8 @@ StagePlan Describe(const Recipe& recipe, StageRun& stage) {
                  .taken = Taken(stage.store().device().ledgers()),
                  .micro_batch = stage.cut().micro_batch,
                  .micro_batches = stage.cut().micro_batches,
-                 .program = executor.program(),
-                 .flops_per_token = executor.flops_per_micro_batch() / tokens};
+                 .program = stage.executor().program(),
+                 .flops_per_token = stage.flops_per_token()};
   const int64_t step_tokens = stage.cut().global() * stage.cut().seq;
   plan.tokens = plan.steps() * step_tokens;
   plan.flops_per_step = plan.flops_per_token * static_cast<double>(step_tokens);
@@ -131,21 +128,11 @@ absl::StatusOr<RunPlan> PlanRun(const PlanOptions& options,
   const WithThreads threads(recipe.run.threads);
   const std::unique_ptr<Device> device =
       NewMetaDevice(KindOfChoice(recipe.run.device));
-  ParamRegistry registry;
-  const std::unique_ptr<Sequential> model =
-      BuildModel(models, Scope(registry, recipe.run.dtype()), *recipe.model);
-  DELINK_ASSIGN_OR_RETURN(const std::unique_ptr<SlabOptimizer> optimizer,
-                          MakeOptimizer(recipe, registry));
+  DELINK_ASSIGN_OR_RETURN(const std::unique_ptr<RunModel> model,
+                          RunModel::Create(recipe, models));
   ImaginedRanks world(static_cast<int>(ranks));
   ImaginedRanks network(static_cast<int>(ranks));
-  const RunEnv env{.recipe = &recipe,
-                   .device = device.get(),
-                   .model = model.get(),
-                   .registry = &registry,
-                   .optimizer = optimizer.get(),
-                   .world = &world,
-                   .network = &network};
-  DELINK_RETURN_IF_ERROR(CheckStages(env));
+  const RunEnv env = model->On(*device, world, network);
   RunPlan plan{.recipe = options.recipe,
                .model = std::string(recipe.model->kind()),
                .vocab = recipe.model->vocab,

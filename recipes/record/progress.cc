@@ -5,20 +5,15 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstdio>
 #include <fstream>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
-#include "framework/base/log.h"
 #include "framework/base/printable.h"
-#include "framework/step/memory.h"
+#include "recipes/record/run_event.h"
 
 namespace delink {
 namespace {
-
-// Clears the live line, so that a log line does not run into it.
-void ClearLine() { std::fputs("\r\033[K", stderr); }
 
 // More than the peak tells of the peak's measurement, not of the run.
 std::string PeakText(double fraction) {
@@ -48,17 +43,20 @@ std::string FormatSeconds(double seconds) {
   return absl::StrFormat("%d h %02d min", s / 3600, s % 3600 / 60);
 }
 
-std::string Format(const RunStatus& status, int width) {
-  std::string text = absl::StrFormat("step %d/%d", status.step, status.steps);
+std::string Format(const StepDone& step, int width) {
+  const Speed& speed = step.speed;
+  const double left =
+      speed.mean_seconds * static_cast<double>(step.steps - step.at.step);
+  std::string text = absl::StrFormat("step %d/%d", step.at.step, step.steps);
   const std::string parts[] = {
-      absl::StrFormat("loss %.4f", status.loss),
-      FormatSeconds(status.seconds_left) + " left",
-      FormatCount(status.tokens_per_s) + " tokens/s",
-      Printable(status.stage),
-      PeakText(status.peak_fraction),
-      absl::StrFormat("lr %.3g", status.lr),
-      absl::StrFormat("grad norm %.3g", status.grad_norm),
-      FormatBytes(status.memory)};
+      absl::StrFormat("loss %.4f", step.loss),
+      FormatSeconds(left) + " left",
+      FormatCount(speed.mean_tokens_per_s) + " tokens/s",
+      Printable(step.at.stage),
+      PeakText(speed.mean_peak_fraction),
+      absl::StrFormat("lr %.3g", step.lr),
+      absl::StrFormat("grad norm %.3g", step.grad_norm),
+      FormatBytes(step.memory)};
   const auto room = static_cast<size_t>(std::max(width, 0));
   for (const std::string& part : parts) {
     if (part.empty()) continue;
@@ -68,48 +66,19 @@ std::string Format(const RunStatus& status, int width) {
   return text.substr(0, room);
 }
 
-std::string FormatLive(const RunStatus& status, int width) {
+std::string FormatLive(const StepDone& step, int width) {
   constexpr int kCells = 10;
   constexpr int kBar = kCells + 9;  // "[] 100%  "
   constexpr int kLeast = 60;        // columns
-  if (width < kLeast || status.steps <= 0) return Format(status, width);
+  if (width < kLeast || step.steps <= 0) return Format(step, width);
   const double done = std::clamp(
-      static_cast<double>(status.step) / static_cast<double>(status.steps), 0.0,
+      static_cast<double>(step.at.step) / static_cast<double>(step.steps), 0.0,
       1.0);
   const int filled = static_cast<int>(done * kCells);
   return absl::StrFormat(
       "[%s%s] %3d%%  %s", std::string(static_cast<size_t>(filled), '#'),
       std::string(static_cast<size_t>(kCells - filled), '.'),
-      static_cast<int>(100 * done), Format(status, width - kBar));
-}
-
-Progress::Progress(int64_t every) : every_(std::max<int64_t>(every, 1)) {
-  if (terminal_) SetLogTerminalHook(ClearLine);
-}
-
-Progress::~Progress() {
-  if (!terminal_) return;
-  SetLogTerminalHook(nullptr);
-  ClearLine();
-}
-
-void Progress::Show(const RunStatus& status) {
-  // The last column stays free: some terminals wrap when it is written.
-  const int width = terminal_ ? terminal_.width() - 1 : 0;
-  if (status.step % every_ == 0 || status.step == 1 ||
-      status.step == status.steps) {
-    const std::string text = Format(status);
-    LogLine(LogLevel::kInfo, text, terminal_ ? Format(status, width) : text);
-    shown_ = {};
-    return;
-  }
-  // As often as one can read it.
-  constexpr auto kPause = std::chrono::milliseconds(100);
-  const auto now = std::chrono::steady_clock::now();
-  if (!terminal_ || now - shown_ < kPause) return;
-  shown_ = now;
-  std::fprintf(stderr, "\r\033[K%s", FormatLive(status, width).c_str());
-  std::fflush(stderr);
+      static_cast<int>(100 * done), Format(step, width - kBar));
 }
 
 int64_t ResidentBytes() {

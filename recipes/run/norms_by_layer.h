@@ -6,17 +6,10 @@
 
 #include "absl/status/statusor.h"
 #include "framework/module/sequential.h"
+#include "recipes/record/run_event.h"
 #include "recipes/run/stage_run.h"
 
 namespace delink {
-
-struct NormsByLayer {
-  // "embed", "blocks/0", ..., "head". What layers share has an entry of its
-  // own, called after all of them: "blocks/0..11", "embed,head".
-  std::vector<std::string> layers;
-  std::vector<double> gradient;  // of the mean loss, before clipping
-  std::vector<double> weight;
-};
 
 // Of the step that the stage did last, and of the weights after it. Every
 // parameter counts once: the squares of all gradients' norms add up to that of

@@ -9,17 +9,7 @@
 #include "recipes/run/make_optimizer.h"
 
 namespace delink {
-
-absl::StatusOr<Recipe> FitVocab(const Recipe& recipe, const Corpus& corpus) {
-  const int64_t wanted = recipe.model->vocab;
-  if (wanted == 0) return recipe.WithVocab(corpus.vocab_size());
-  if (wanted >= corpus.vocab_size()) return recipe;  // padded for speed
-  return absl::InvalidArgumentError(
-      absl::StrCat("model.vocab is ", wanted, ", but ", corpus.dir(), " has ",
-                   corpus.vocab_size(),
-                   " tokens; leave model.vocab out, or rebuild the "
-                   "corpus with that vocabulary"));
-}
+namespace {
 
 absl::Status CheckStages(const RunEnv& env) {
   SharingMap before;
@@ -33,6 +23,43 @@ absl::Status CheckStages(const RunEnv& env) {
     before = std::move(map);
   }
   return absl::OkStatus();
+}
+
+}  // namespace
+
+absl::StatusOr<Recipe> FitVocab(const Recipe& recipe, const Corpus& corpus) {
+  const int64_t wanted = recipe.model->vocab;
+  if (wanted == 0) return recipe.WithVocab(corpus.vocab_size());
+  if (wanted >= corpus.vocab_size()) return recipe;  // padded for speed
+  return absl::InvalidArgumentError(
+      absl::StrCat("model.vocab is ", wanted, ", but ", corpus.dir(), " has ",
+                   corpus.vocab_size(),
+                   " tokens; leave model.vocab out, or rebuild the "
+                   "corpus with that vocabulary"));
+}
+
+absl::StatusOr<std::unique_ptr<RunModel>> RunModel::Create(
+    const Recipe& recipe, const ModelList& models) {
+  std::unique_ptr<RunModel> made(new RunModel);
+  made->model_ = BuildModel(models, Scope(made->registry_, recipe.run.dtype()),
+                            *recipe.model);
+  DELINK_ASSIGN_OR_RETURN(made->optimizer_,
+                          MakeOptimizer(recipe, made->registry_));
+  made->env_ = {.recipe = &recipe,
+                .model = made->model_.get(),
+                .registry = &made->registry_,
+                .optimizer = made->optimizer_.get()};
+  DELINK_RETURN_IF_ERROR(CheckStages(made->env_));
+  return made;
+}
+
+RunEnv RunModel::On(Device& device, Communicator& world,
+                    Communicator& network) const {
+  RunEnv env = env_;
+  env.device = &device;
+  env.world = &world;
+  env.network = &network;
+  return env;
 }
 
 }  // namespace delink

@@ -2,9 +2,12 @@
 // is taken.
 #pragma once
 
+#include <memory>
+
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "data/corpus/corpus.h"
+#include "recipes/models/model_list.h"
 #include "recipes/run/stage_run.h"
 #include "recipes/schema/recipe.h"
 
@@ -14,8 +17,26 @@ namespace delink {
 // it names one that is too small.
 absl::StatusOr<Recipe> FitVocab(const Recipe& recipe, const Corpus& corpus);
 
-// Whether every stage's share fits the model and the groups of
-// hyper-parameters, and only cuts links of the stage before.
-absl::Status CheckStages(const RunEnv& env);
+// A recipe's model, and what updates it.
+class RunModel {
+ public:
+  // The recipe outlives it. InvalidArgument where a stage's share does not fit
+  // the model or the groups of hyper-parameters, or not only cuts links of the
+  // stage before.
+  static absl::StatusOr<std::unique_ptr<RunModel>> Create(
+      const Recipe& recipe, const ModelList& models);
+
+  // For stages on this device and of these ranks, whom nobody watches. All of
+  // it outlives them.
+  RunEnv On(Device& device, Communicator& world, Communicator& network) const;
+
+ private:
+  RunModel() = default;
+
+  ParamRegistry registry_;
+  std::unique_ptr<Sequential> model_;
+  std::unique_ptr<SlabOptimizer> optimizer_;
+  RunEnv env_;  // of the above
+};
 
 }  // namespace delink

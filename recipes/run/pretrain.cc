@@ -1,5 +1,5 @@
-// The loop of a run. What it stands on is made in setup.cc; what only watches
-// is in observers.cc.
+// The loop of a run. What it stands on is made in setup.cc; what happens in it
+// is told in recorder.cc.
 #include "recipes/run/pretrain.h"
 
 #include <algorithm>
@@ -16,13 +16,17 @@
 #include "framework/base/status_macros.h"
 #include "framework/optim/schedule.h"
 #include "parallel/watch/signals.h"
+#include "recipes/record/progress.h"
+#include "recipes/run/checkpointer.h"
 #include "recipes/run/diagnosis.h"
-#include "recipes/run/observers.h"
 #include "recipes/run/position.h"
+#include "recipes/run/probe.h"
+#include "recipes/run/recorder.h"
 #include "recipes/run/run_watch.h"
 #include "recipes/run/setup.h"
 #include "recipes/run/stage_run.h"
 #include "recipes/run/stage_switch.h"
+#include "recipes/run/validation.h"
 
 namespace delink {
 namespace {
@@ -40,42 +44,6 @@ double RateOf(const Recipe& recipe, const RunPosition& at) {
                        .begin = at.begin().step,
                        .warmup = stage.warmup},
                       at.step());
-}
-
-// Measures how well the gradients of the layers that share agree, where it is
-// time to. Says nothing of a step that was skipped, or of gradients that are
-// not finite.
-absl::Status MaybeProbe(const Recipe& recipe, Observers& observers,
-                        StageRun& stage, const TriedStep& tried,
-                        RunPosition& at) {
-  const int64_t every = recipe.ProbeEvery(at.stage());
-  if (every == 0 || at.step() % every != 0 || !stage.shares() ||
-      tried.result.skipped) {
-    return absl::OkStatus();
-  }
-  DELINK_ASSIGN_OR_RETURN(const std::vector<SlabAgreement> slabs,
-                          stage.executor().Probe(*tried.batch, at.step()));
-  const Agreement all = Sum(slabs);
-  if (!std::isfinite(all.together + all.apart)) return absl::OkStatus();
-  at.AddProbe(all);
-  return observers.OnProbe(stage, at, slabs);
-}
-
-// Where it is time to, and with `ends` or `saves`.
-absl::Status ValidateAndSave(RunSetup& run, Observers& observers,
-                             StageRun& stage, RunPosition& at, bool ends,
-                             bool saves) {
-  DELINK_ASSIGN_OR_RETURN(const std::optional<double> loss,
-                          observers.MaybeValidate(stage, at, ends));
-  const bool best = loss.has_value() && at.AddValidation(*loss);
-  const bool early = !at.EndsEarly().empty();
-  DELINK_RETURN_IF_ERROR(observers.MaybeSave(
-      stage, at,
-      ends || saves || early || (best && run.recipe().run.keep_best)));
-  if (!early || at.step() == run.recipe().schedule.steps) {
-    return absl::OkStatus();
-  }
-  return run.MaybeTrace(stage, at.step(), true);
 }
 
 // A stage may wait for a plateau or for disagreement that never comes.
@@ -126,17 +94,38 @@ absl::Status PassOver(const RunSetup& run, StageRun& stage,
   return absl::OkStatus();
 }
 
+// What is left to do and to tell after the last step.
+absl::Status End(const RunSetup& run, Recorder& recorder, StageRun& stage,
+                 const RunPosition& at) {
+  if (at.step() == run.recipe().schedule.steps) {
+    WarnOfStagesLeft(run, at);
+  } else if (!at.EndsEarly().empty()) {  // maybe before this process began
+    DELINK_RETURN_IF_ERROR(
+        recorder.Tell(RunEndsEarly{.at = recorder.Now(at),
+                                   .why = at.EndsEarly(),
+                                   .best_loss = at.best().loss(),
+                                   .best_step = at.best().step()}));
+  }
+  DELINK_RETURN_IF_ERROR(stage.executor().Drain());
+  return recorder.Tell(RunEnded{.at = recorder.Now(at),
+                                .peak_memory = PeakResidentBytes(),
+                                .sources = run.sources().StatesAt(at.blend())});
+}
+
 }  // namespace
 
 absl::StatusOr<int> Train(RunSetup& run, std::optional<int64_t> until_step) {
   const Recipe& recipe = run.recipe();
   Communicator& world = *run.env().world;
   // In this order: the stage leaves no room to measure the machine's peak in.
-  DELINK_ASSIGN_OR_RETURN(Observers observers, Observers::Create(run));
-  DELINK_ASSIGN_OR_RETURN(std::unique_ptr<StageRun> stage, run.Begin());
-  RunPosition at = run.Position();
-  DELINK_RETURN_IF_ERROR(observers.OnStart(*stage, at));
+  DELINK_ASSIGN_OR_RETURN(Recorder recorder, Recorder::Create(run));
+  DELINK_ASSIGN_OR_RETURN(std::unique_ptr<StageRun> stage,
+                          run.beginning().MakeStage(run.env()));
+  RunPosition at = run.beginning().Position();
+  DELINK_RETURN_IF_ERROR(recorder.Begin(*stage, at));
 
+  Validator validator(run, recorder);
+  Checkpointer checkpointer(run, recorder);
   BatchAhead batches(run.sources().train());
   OutlierWatch outliers(recipe.run.outlier);
   const SignalCatcher signals;
@@ -147,7 +136,7 @@ absl::StatusOr<int> Train(RunSetup& run, std::optional<int64_t> until_step) {
     while (!over.empty()) {
       at.EnterNextStage();
       DELINK_ASSIGN_OR_RETURN(
-          stage, SwitchStage(run, observers, std::move(stage), at, over));
+          stage, SwitchStage(run, recorder, std::move(stage), at, over));
       DELINK_ASSIGN_OR_RETURN(over, at.StageOver(world));
     }
     if (at.DataOver()) break;  // a later stage has none either
@@ -160,7 +149,7 @@ absl::StatusOr<int> Train(RunSetup& run, std::optional<int64_t> until_step) {
     const double most = at.skips().Threshold();
     const absl::Status begun = stage->executor().Begin(batch, step, lr, most);
     // While the device works.
-    DELINK_RETURN_IF_ERROR(observers.Flush());
+    DELINK_RETURN_IF_ERROR(recorder.Flush());
     DELINK_RETURN_IF_ERROR(begun);
     run.watch().Begin(Lane::kCompute, step, "reading the next batch");
     if (step < last) {
@@ -176,25 +165,24 @@ absl::StatusOr<int> Train(RunSetup& run, std::optional<int64_t> until_step) {
       MaybeKeepOutlier(run, outliers, *stage, tried);
     }
     at.Advance(result.skipped ? std::nullopt : std::optional(result.loss));
-    DELINK_RETURN_IF_ERROR(observers.OnStep(*stage, at, lr, result));
-    DELINK_RETURN_IF_ERROR(MaybeProbe(recipe, observers, *stage, tried, at));
+    DELINK_RETURN_IF_ERROR(recorder.Step(*stage, at, lr, result));
+    DELINK_RETURN_IF_ERROR(MaybeProbe(run, recorder, *stage, tried, at));
     DELINK_ASSIGN_OR_RETURN(over, at.StageOver(world));
     const Asked asked = run.watch().AskedBy(result.votes);
     const bool ends = at.step() == last;
     DELINK_RETURN_IF_ERROR(
         run.MaybeTrace(*stage, at.step(), ends || asked.stop));
-    DELINK_RETURN_IF_ERROR(
-        ValidateAndSave(run, observers, *stage, at, ends || at.DataOver(),
-                        !over.empty() || asked.stop || asked.save));
+    DELINK_ASSIGN_OR_RETURN(const bool best,
+                            validator.MaybeValidate(*stage, at, ends));
+    const bool early = !at.EndsEarly().empty();
+    const bool saves = ends || early || !over.empty() || asked.stop ||
+                       asked.save || (best && recipe.run.keep_best);
+    DELINK_RETURN_IF_ERROR(checkpointer.MaybeSave(*stage, at, saves));
+    if (early) DELINK_RETURN_IF_ERROR(run.MaybeTrace(*stage, at.step(), true));
     run.watch().Saved(asked);
     if (asked.stop && !ends) return Stopped(run, at.step());
   }
-  if (at.step() == steps) {
-    WarnOfStagesLeft(run, at);
-  } else if (!at.EndsEarly().empty()) {  // maybe before this process began
-    DELINK_RETURN_IF_ERROR(observers.OnEarlyEnd(at));
-  }
-  DELINK_RETURN_IF_ERROR(observers.OnEnd(*stage, at));
+  DELINK_RETURN_IF_ERROR(End(run, recorder, *stage, at));
   return 0;
 }
 

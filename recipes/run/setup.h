@@ -1,5 +1,6 @@
-// Everything a run stands on before its first step: recipe, corpora, model,
-// device, folder, and where to begin.
+// Everything a run stands on before its first step: what it reads
+// (inputs.h), where it begins (beginning.h), its model and device
+// (prepare.h), its folder (prepare_folder.h), and who watches over it.
 #pragma once
 
 #include <memory>
@@ -7,14 +8,15 @@
 #include <string>
 
 #include "absl/status/statusor.h"
-#include "framework/checkpoint/checkpoint.h"
 #include "parallel/launch/launch.h"
 #include "parallel/watch/folder_lock.h"
 #include "recipes/models/model_list.h"
-#include "recipes/run/position.h"
+#include "recipes/record/trace_file.h"
+#include "recipes/run/beginning.h"
+#include "recipes/run/inputs.h"
+#include "recipes/run/prepare.h"
 #include "recipes/run/pretrain.h"
 #include "recipes/run/run_watch.h"
-#include "recipes/run/sources.h"
 #include "recipes/run/stage_run.h"
 
 namespace delink {
@@ -28,62 +30,40 @@ class RunSetup {
   static absl::StatusOr<std::unique_ptr<RunSetup>> Create(
       const TrainOptions& options, const ModelList& models, World& world);
 
-  // The stage to begin with: fresh, or as the checkpoint left it.
-  absl::StatusOr<std::unique_ptr<StageRun>> Begin();
-
-  const Recipe& recipe() const { return recipe_; }
+  const RunInputs& inputs() const { return *inputs_; }
+  const Recipe& recipe() const { return inputs_->recipe; }
+  const Sources& sources() const { return inputs_->sources; }
+  const Beginning& beginning() const { return *beginning_; }
   const RunEnv& env() const { return env_; }
   const std::string& out() const { return out_; }
-  const Sources& sources() const { return *sources_; }
-  World& world() const { return *world_; }
+  World& world() const { return world_; }
+  bool first() const { return world_.rank() == 0; }
+  int threads() const { return threads_; }
   RunWatch& watch() const { return *watch_; }
   // After a step: writes the trace, if there is to be one and it is time.
   // Collective.
   absl::Status MaybeTrace(StageRun& stage, int64_t step, bool ends);
-  bool first() const { return world_->rank() == 0; }
-  int threads() const { return threads_; }
-  // Of the checkpoint that is resumed from.
-  const std::optional<SavedRun>& resumed() const { return resumed_; }
-  // Where the run begins, and seconds spent before.
-  RunPosition Position() const;
-  double seconds() const { return resumed_ ? resumed_->seconds : 0; }
-
-  // What a checkpoint of this run carries.
-  CheckpointHeader Header(const RunPosition& position, double seconds) const;
-  CheckpointFiles Files() const;
 
  private:
-  RunSetup() = default;
-  absl::Status ReadInputs(const TrainOptions& options, const ModelList& models);
-  absl::Status FindResume(const TrainOptions& options, const ModelList& models);
-  absl::Status CheckResume(const ModelList& models);
-  // Losses on other data than before are not to be compared.
-  void CheckValidation();
-  std::string ValidatedOn() const;
-  absl::Status FindInit(const TrainOptions& options);
-  absl::Status CheckInit(const TrainOptions& options) const;
+  RunSetup(const TrainOptions& options, World& world);
   absl::Status MakeModel(const ModelList& models);
-  absl::Status TakeFolder();
-  absl::Status LeaveCourse();
+  // Whether it fits; a warning, if there is one, where kernels will be slow.
+  absl::StatusOr<std::string> CheckDevice();
+  void Warn(const TrainOptions& options, const std::string& slow) const;
+  absl::Status StartWatching(const TrainOptions& options);
 
-  std::unique_ptr<FolderLock> lock_;  // rank 0's; outlives all that writes
-  World* world_ = nullptr;
-  Recipe recipe_;
-  RunEnv env_;
+  World& world_;
   std::string out_;
   int threads_ = 1;
-  std::optional<Sources> sources_;
-  std::optional<Blend> blend_;  // where the run begins
+  std::unique_ptr<FolderLock> lock_;  // rank 0's; outlives all that writes
+  std::optional<RunInputs> inputs_;
   std::unique_ptr<Device> device_;
-  ParamRegistry registry_;
-  std::unique_ptr<Sequential> model_;
-  std::unique_ptr<SlabOptimizer> optimizer_;
+  std::optional<Beginning> beginning_;
+  std::unique_ptr<RunModel> model_;
   std::unique_ptr<Communicator> network_;
+  RunEnv env_;  // of the above
   std::unique_ptr<RunWatch> watch_;
   std::unique_ptr<TraceFile> trace_;  // optional
-  std::string checkpoint_;            // resumed from
-  std::optional<SavedRun> resumed_;
-  std::string init_;  // the checkpoint whose weights the run begins with
 };
 
 }  // namespace delink

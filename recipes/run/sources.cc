@@ -151,6 +151,21 @@ absl::StatusOr<Blend> Sources::Place(const std::vector<double>& weights,
   return Blend(std::move(sources));
 }
 
+std::vector<SourceState> Sources::StatesAt(const Blend& blend) const {
+  std::vector<SourceState> states;
+  for (size_t i = 0; i < size(); ++i) {
+    const BlendSource& source = blend.sources()[i];
+    states.push_back({.name = name(i),
+                      .folder = corpus(i).dir(),
+                      .corpus = corpus(i).digest(),
+                      .corpus_tokens = corpus(i).tokens(),
+                      .validated = validation_[i].has_value(),
+                      .at = source,
+                      .tokens = source.consumed * train_[i].seq()});
+  }
+  return states;
+}
+
 std::vector<SourceCount> Sources::Counts(
     const Blend& blend, const std::vector<SourceCount>& before) const {
   std::vector<SourceCount> counts;

@@ -16,6 +16,7 @@
 #include "data/corpus/corpus.h"
 #include "data/loader/blend.h"
 #include "data/loader/loader.h"
+#include "recipes/record/run_event.h"
 #include "recipes/run/saved_run.h"
 #include "recipes/schema/recipe.h"
 
@@ -51,6 +52,8 @@ class Sources {
   absl::StatusOr<Blend> Place(const std::vector<double>& weights,
                               const SavedRun* saved) const;
 
+  // What is told of a run that is at `blend`.
+  std::vector<SourceState> StatesAt(const Blend& blend) const;
   // For a checkpoint of a run that is at `blend`. Of `before`, the counts of
   // the checkpoint that it was resumed from, those of corpora that have gone
   // are kept.

@@ -61,6 +61,11 @@ absl::StatusOr<std::unique_ptr<StageRun>> StageRun::Switch(
   return run;
 }
 
+double StageRun::flops_per_token() const {
+  return executor_->flops_per_micro_batch() /
+         static_cast<double>(executor_->memory().batch.tokens());
+}
+
 bool StageRun::shares() const {
   const int blocks = env_.model->blocks();
   for (const std::string& part : PartsOf(*env_.registry, blocks)) {

@@ -49,6 +49,8 @@ class StageRun {
   Executor& executor() { return *executor_; }
   const BatchCut& cut() const { return cut_; }
   MemoryAccount account() const { return executor_->account(); }
+  // Of forward and backward, recompute included.
+  double flops_per_token() const;
   // Whether any blocks share.
   bool shares() const;
 

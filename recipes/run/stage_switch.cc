@@ -10,6 +10,7 @@
 #include "framework/sharing/calibrate.h"
 #include "framework/sharing/resolve.h"
 #include "recipes/run/diagnosis.h"
+#include "recipes/run/validation.h"
 
 namespace delink {
 namespace {
@@ -50,30 +51,41 @@ absl::Status Calibrate(const RunSetup& run, StageRun& stage,
   return calibration.Apply(stage.store());
 }
 
+// With the loss on one fixed batch. Collective.
+absl::StatusOr<StageFacts> Describe(const RunSetup& run, StageRun& stage) {
+  StageFacts facts = FactsOf(stage);
+  DELINK_ASSIGN_OR_RETURN(const Validation validation,
+                          Validate(run.sources(), run.recipe().data.batch,
+                                   stage, run.world().comm()));
+  facts.loss = validation.loss;
+  return facts;
+}
+
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<StageRun>> SwitchStage(
-    const RunSetup& run, Observers& observers, std::unique_ptr<StageRun> stage,
+    const RunSetup& run, Recorder& recorder, std::unique_ptr<StageRun> stage,
     const RunPosition& position, const std::string& why) {
   const ProfileRange range("stage switch");
   const RunEnv& env = run.env();
-  SwitchEvent event{
-      .step = position.step(), .why = why, .from = stage->stage().name};
   DELINK_RETURN_IF_ERROR(stage->TakeLayout(position.stage()));
-  DELINK_ASSIGN_OR_RETURN(event.before, observers.Describe(*stage));
-  const SharingMap before = stage->store().sharing();
+  DELINK_ASSIGN_OR_RETURN(const StageFacts before, Describe(run, *stage));
+  const SharingMap sharing = stage->store().sharing();
   DELINK_ASSIGN_OR_RETURN(
       stage, StageRun::Switch(env, std::move(stage), position.stage()));
   if (stage->stage().state == StatePolicy::kCalibrated) {
     DELINK_ASSIGN_OR_RETURN(std::vector<SlabOrigin> origins,
                             RelationOf(*env.registry, env.model->blocks(),
-                                       before, stage->store().sharing()));
+                                       sharing, stage->store().sharing()));
     DELINK_RETURN_IF_ERROR(
         Calibrate(run, *stage, std::move(origins), position));
   }
-  DELINK_ASSIGN_OR_RETURN(event.after, observers.Describe(*stage));
-  event.to = stage->stage().name;
-  DELINK_RETURN_IF_ERROR(observers.OnSwitch(event));
+  DELINK_ASSIGN_OR_RETURN(const StageFacts after, Describe(run, *stage));
+  DELINK_RETURN_IF_ERROR(
+      recorder.Tell(StageSwitched{.at = recorder.Now(position),
+                                  .why = why,
+                                  .before = before,
+                                  .after = after}));
   return stage;
 }
 

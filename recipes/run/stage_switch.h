@@ -5,8 +5,8 @@
 #include <string>
 
 #include "absl/status/statusor.h"
-#include "recipes/run/observers.h"
 #include "recipes/run/position.h"
+#include "recipes/run/recorder.h"
 #include "recipes/run/setup.h"
 #include "recipes/run/stage_run.h"
 
@@ -17,9 +17,9 @@ namespace delink {
 // the gradients of the batches that come next, which no update follows; one
 // that is not finite ends the run or, with optimizer.skip.nonfinite, is left
 // out. The loss on one fixed batch is taken on both sides, in the new stage's
-// micro-batches, and told to `observers`. `why`: the stage is over.
+// micro-batches, and told to `recorder`. `why`: the stage is over.
 absl::StatusOr<std::unique_ptr<StageRun>> SwitchStage(
-    const RunSetup& run, Observers& observers, std::unique_ptr<StageRun> stage,
+    const RunSetup& run, Recorder& recorder, std::unique_ptr<StageRun> stage,
     const RunPosition& position, const std::string& why);
 
 }  // namespace delink

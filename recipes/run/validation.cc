@@ -52,4 +52,23 @@ absl::StatusOr<Validation> Validate(const Sources& sources, int64_t sequences,
   return validation;
 }
 
+absl::StatusOr<bool> Validator::MaybeValidate(StageRun& stage, RunPosition& at,
+                                              bool force) {
+  const Recipe& recipe = run_.recipe();
+  const int64_t every = recipe.run.validate_every;
+  const bool due = at.step() == recipe.schedule.steps ||
+                   (every > 0 && at.step() % every == 0) || at.DataOver();
+  if (!due && !force) return false;
+  DELINK_RETURN_IF_ERROR(recorder_.Flush());
+  DELINK_ASSIGN_OR_RETURN(
+      const Validation validation,
+      Validate(run_.sources(), run_.inputs().validation_sequences(), stage,
+               run_.world().comm()));
+  DELINK_RETURN_IF_ERROR(
+      recorder_.Tell(RunValidated{.at = recorder_.Now(at),
+                                  .loss = validation.loss,
+                                  .loss_of = validation.of}));
+  return due && at.AddValidation(validation.loss);
+}
+
 }  // namespace delink

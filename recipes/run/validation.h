@@ -1,4 +1,4 @@
-// The loss of a stage on the validation corpora of a run.
+// The loss of a stage on the validation corpora of a run, and when it is taken.
 #pragma once
 
 #include <cstdint>
@@ -7,6 +7,9 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "recipes/run/position.h"
+#include "recipes/run/recorder.h"
+#include "recipes/run/setup.h"
 #include "recipes/run/sources.h"
 #include "recipes/run/stage_run.h"
 
@@ -24,5 +27,23 @@ struct Validation {
 // and the same on all ranks.
 absl::StatusOr<Validation> Validate(const Sources& sources, int64_t sequences,
                                     StageRun& stage, Communicator& comm);
+
+class Validator {
+ public:
+  // Both outlive it.
+  Validator(const RunSetup& run, Recorder& recorder)
+      : run_(run), recorder_(recorder) {}
+
+  // Every so many steps, where the data are over, and with `force`. Adds the
+  // loss, the same on all ranks, to the position where every course of the run
+  // validates at this step: not one at --until-step alone. Returns whether it
+  // is the lowest so far. Collective.
+  absl::StatusOr<bool> MaybeValidate(StageRun& stage, RunPosition& at,
+                                     bool force);
+
+ private:
+  const RunSetup& run_;
+  Recorder& recorder_;
+};
 
 }  // namespace delink

@@ -1,0 +1,138 @@
+// What happens in a run, as plain values. The run gathers the facts of an event
+// once (recipes/run/recorder.h); each sink (sink.h) says what it likes of them.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <utility>
+#include <variant>
+#include <vector>
+
+#include "data/loader/blend.h"
+#include "framework/step/memory.h"
+#include "recipes/record/source_count.h"
+
+namespace delink {
+
+// Where a run is, and when.
+struct RunMoment {
+  int64_t step = 0;    // optimizer steps done
+  int64_t tokens = 0;  // trained on
+  std::string stage;
+  double seconds = 0;  // that the run has taken so far, in all its calls
+};
+
+struct StageFacts {
+  std::string name;
+  int64_t unique_parameters = 0;
+  int64_t virtual_parameters = 0;
+  MemoryAccount account;
+  double flops_per_token = 0;
+  double loss = 0;  // on one fixed batch; at a switch alone
+};
+
+// A source of the data, and where the run is in it.
+struct SourceState {
+  std::string name;
+  std::string folder;  // of its corpus
+  std::string corpus;  // its digest
+  int64_t corpus_tokens = 0;
+  bool validated = true;
+  BlendSource at;
+  int64_t tokens = 0;  // consumed
+};
+
+// Norms of gradients and weights, layer by layer.
+struct NormsByLayer {
+  // "embed", "blocks/0", ..., "head". What layers share has an entry of its
+  // own, called after all of them: "blocks/0..11", "embed,head".
+  std::vector<std::string> layers;
+  std::vector<double> gradient;  // of the mean loss, before clipping
+  std::vector<double> weight;
+};
+
+// How fast a step was, and steps are of late: a running mean.
+struct Speed {
+  double tokens_per_s = 0;
+  double peak_fraction = 0;  // of the matmul peak
+  double mean_seconds = 0;   // of a step
+  double mean_tokens_per_s = 0;
+  double mean_peak_fraction = 0;
+  std::optional<double> new_peak_flops;  // where it was measured again
+};
+
+struct RunBegan {
+  RunMoment at;
+  bool resumed = false;
+  std::string recipe;  // TOML, every value resolved
+  StageFacts stage;
+  std::string device;
+  int ranks = 1, threads = 1;  // threads of a rank
+  double peak_flops = 0;       // of all ranks
+  int64_t tokens_left = 0;     // as planned
+  std::vector<SourceState> sources;
+  std::vector<SourceCount> counts;  // of the checkpoint; none at the start
+};
+
+struct StepDone {
+  RunMoment at;  // after it
+  size_t stage_index = 0;
+  int64_t steps = 0;  // of the whole run
+  double loss = 0;    // nats
+  double lr = 0;
+  double grad_norm = 0;
+  bool skipped = false;
+  Speed speed;
+  int64_t memory = 0, peak_memory = 0;  // bytes of this process, resident
+  std::optional<NormsByLayer> norms;    // where they were measured
+  std::vector<SourceState> sources;     // after it
+};
+
+// How far the gradients of layers that share agree.
+struct GradientsProbed {
+  RunMoment at;
+  double rho = 0;
+  double times_unrelated = 0;
+  std::vector<std::pair<std::string, double>> rho_of;  // by part
+};
+
+struct StageSwitched {
+  RunMoment at;
+  std::string why;  // the stage before is over
+  StageFacts before, after;
+};
+
+struct RunValidated {
+  RunMoment at;
+  double loss = 0;  // nats
+  // By source; empty where there is only one.
+  std::vector<std::pair<std::string, double>> loss_of;
+};
+
+struct CheckpointSaved {
+  RunMoment at;
+  std::string path;
+};
+
+// The run ends here, before its last step: its data are over, or validations
+// say so. Also where one that goes on had ended before.
+struct RunEndsEarly {
+  RunMoment at;
+  std::string why;
+  double best_loss = 0;   // of all validations; infinite before any
+  int64_t best_step = 0;  // of that; -1 before any
+};
+
+struct RunEnded {
+  RunMoment at;
+  int64_t peak_memory = 0;
+  std::vector<SourceState> sources;
+};
+
+using RunEvent =
+    std::variant<RunBegan, StepDone, GradientsProbed, StageSwitched,
+                 RunValidated, CheckpointSaved, RunEndsEarly, RunEnded>;
+
+}  // namespace delink

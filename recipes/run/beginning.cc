@@ -1,0 +1,200 @@
+#include "recipes/run/beginning.h"
+
+#include <filesystem>
+#include <system_error>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "framework/base/file.h"
+#include "framework/base/log.h"
+#include "framework/base/status_macros.h"
+#include "recipes/record/run_folder.h"
+#include "recipes/run/check_kinds.h"
+#include "recipes/run/init_from.h"
+#include "recipes/schema/recipe_io.h"
+
+namespace delink {
+
+absl::StatusOr<Beginning> Beginning::Find(const TrainOptions& options,
+                                          const ModelList& models,
+                                          const std::string& out,
+                                          const RunInputs& inputs,
+                                          Communicator& comm) {
+  DELINK_ASSIGN_OR_RETURN(
+      Blend blend,
+      inputs.sources.Place(inputs.recipe.Weights(0), /*saved=*/nullptr));
+  Beginning beginning(inputs, std::move(blend));
+  if (options.resume) {
+    DELINK_RETURN_IF_ERROR(beginning.FindResume(options, models, out, comm));
+  }
+  return beginning;
+}
+
+absl::Status Beginning::FindResume(const TrainOptions& options,
+                                   const ModelList& models,
+                                   const std::string& out, Communicator& comm) {
+  const bool first = comm.rank() == 0;
+  const bool named = !options.resume_from.empty();
+  absl::StatusOr<std::string> found =
+      FindCheckpoint(comm, named ? options.resume_from : out);
+  if (!found.ok()) {
+    // A run that was stopped before its first checkpoint starts again.
+    if (named || !absl::IsNotFound(found.status())) return found.status();
+    if (first) {
+      DELINK_LOG(kWarning) << std::string(found.status().message())
+                           << "; starting afresh";
+    }
+    return absl::OkStatus();
+  }
+  checkpoint_ = *std::move(found);
+  DELINK_RETURN_IF_ERROR(AgreeOnStatus(comm, CheckResume(models, first)));
+  if (first) DELINK_LOG(kInfo) << "resuming from " << checkpoint_;
+  return absl::OkStatus();
+}
+
+absl::Status Beginning::CheckResume(const ModelList& models, bool first) {
+  const Recipe& recipe = inputs_->recipe;
+  DELINK_ASSIGN_OR_RETURN(const CheckpointHeader header,
+                          ReadHeader(checkpoint_));
+  DELINK_ASSIGN_OR_RETURN(const SavedRun run,
+                          SavedRun::From(checkpoint_, header));
+  DELINK_ASSIGN_OR_RETURN(const std::string text,
+                          ReadFile(JoinPath(checkpoint_, "recipe.toml")));
+  DELINK_ASSIGN_OR_RETURN(
+      const Recipe saved,
+      ParseRecipe(text, JoinPath(checkpoint_, "recipe.toml"), checkpoint_, {},
+                  KindsOf(models)));
+  DELINK_RETURN_IF_ERROR(CheckKinds(checkpoint_, header, saved));
+  if (header.vocab != recipe.model->vocab) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        checkpoint_, ": has a vocabulary of ", header.vocab, ", but ",
+        inputs_->sources.corpus(0).dir(), " needs ", recipe.model->vocab,
+        "; train on a corpus built with the checkpoint's tokenizer"));
+  }
+  DELINK_RETURN_IF_ERROR(delink::CheckResume(saved, recipe));
+  int64_t tokens = 0;
+  if (__builtin_mul_overflow(run.samples, recipe.data.seq, &tokens) ||
+      tokens != run.tokens) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        checkpoint_, ": has ", run.tokens, " tokens in ", run.samples,
+        " samples of ", recipe.data.seq, "; another program wrote it"));
+  }
+  const auto stage = static_cast<size_t>(run.stage_index);
+  if (stage >= recipe.stages.size()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(checkpoint_, ": is of stage[", stage, "], but the recipe ",
+                     "has ", recipe.stages.size(),
+                     " stage(s); give it those that the run has done"));
+  }
+  absl::StatusOr<Blend> blend =
+      inputs_->sources.Place(recipe.Weights(stage), &run);
+  if (!blend.ok()) {
+    return absl::Status(
+        blend.status().code(),
+        absl::StrCat(checkpoint_, ": ", blend.status().message()));
+  }
+  blend_ = *std::move(blend);
+  resumed_ = run;
+  CheckValidation(first);
+  return absl::OkStatus();
+}
+
+void Beginning::CheckValidation(bool first) {
+  const std::string& before = resumed_->validated_on;
+  if (before.empty() || before == inputs_->ValidatedOn()) return;
+  if (first && !resumed_->validation.empty()) {
+    DELINK_LOG(kWarning) << "validation is on other data than before: the "
+                            "lowest loss and run.stop_after count anew from "
+                            "here";
+  }
+  resumed_->validation.clear();
+}
+
+absl::Status Beginning::FindInit(const TrainOptions& options,
+                                 const std::string& out, const RunEnv& env) {
+  // A run that goes on has its weights: the same words start it and restart it.
+  if (options.init.empty() || resumed_) return absl::OkStatus();
+  DELINK_ASSIGN_OR_RETURN(init_, FindCheckpoint(*env.world, options.init));
+  return AgreeOnStatus(*env.world, CheckInit(options, out, env));
+}
+
+absl::Status Beginning::CheckInit(const TrainOptions& options,
+                                  const std::string& out,
+                                  const RunEnv& env) const {
+  namespace fs = std::filesystem;
+  std::error_code error;
+  const fs::path inside =
+      fs::weakly_canonical(init_, error)
+          .lexically_relative(fs::weakly_canonical(out, error));
+  if (options.overwrite && !inside.empty() && *inside.begin() != "..") {
+    return absl::InvalidArgumentError(
+        absl::StrCat(init_,
+                     ": --overwrite would remove it before --init could "
+                     "read it; choose another --out"));
+  }
+  DELINK_ASSIGN_OR_RETURN(const SharingMap sharing, SharingOf(env, 0));
+  return delink::CheckInit(init_,
+                           {.registry = env.registry,
+                            .blocks = env.model->blocks(),
+                            .sharing = sharing,
+                            .tokenizer = inputs_->sources.tokenizer_bytes(),
+                            .corpus = inputs_->sources.corpus(0).dir()});
+}
+
+RunPosition Beginning::Position() const {
+  const Recipe& recipe = inputs_->recipe;
+  return resumed_ ? RunPosition(recipe, *resumed_, blend_)
+                  : RunPosition(recipe, blend_);
+}
+
+std::vector<SourceCount> Beginning::counts() const {
+  return resumed_ ? resumed_->Counts() : std::vector<SourceCount>();
+}
+
+absl::StatusOr<std::unique_ptr<StageRun>> Beginning::MakeStage(
+    const RunEnv& env) const {
+  Communicator& comm = *env.world;
+  if (!resumed_) {
+    DELINK_ASSIGN_OR_RETURN(std::unique_ptr<StageRun> stage,
+                            StageRun::Create(env, 0));
+    if (init_.empty()) {
+      stage->store().InitWeights(static_cast<uint64_t>(env.recipe->run.seed));
+      return stage;
+    }
+    if (comm.rank() == 0) {
+      DELINK_LOG(kInfo) << "beginning with the weights of " << init_;
+    }
+    DELINK_RETURN_IF_ERROR(LoadWeights(comm, init_, stage->store()));
+    return stage;
+  }
+  DELINK_ASSIGN_OR_RETURN(
+      const SharingMap sharing,
+      ReadSharing(checkpoint_, *env.registry, env.model->blocks()));
+  DELINK_ASSIGN_OR_RETURN(
+      std::unique_ptr<StageRun> stage,
+      StageRun::Create(env, static_cast<size_t>(resumed_->stage_index),
+                       &sharing));
+  DELINK_RETURN_IF_ERROR(LoadCheckpoint(comm, checkpoint_, stage->store()));
+  return stage;
+}
+
+absl::Status Beginning::SetLaterAside(const std::string& out) const {
+  if (!resumed_) return absl::OkStatus();
+  const std::string folder = RunFolder::Checkpoints(out);
+  DELINK_ASSIGN_OR_RETURN(const int count,
+                          delink::SetLaterAside(folder, resumed_->step));
+  if (count > 0) {
+    DELINK_LOG(kWarning) << count << " later checkpoint(s) of " << out
+                         << " set aside as *.left";
+  }
+  if (!inputs_->recipe.run.keep_best) return absl::OkStatus();
+  const BestValidation best(resumed_->validation);
+  DELINK_ASSIGN_OR_RETURN(const bool there, LinkBest(folder, best.step()));
+  if (!there && best.step() >= 0) {
+    DELINK_LOG(kWarning) << "the checkpoint of step " << best.step()
+                         << ", which validated best, is not there any more";
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace delink

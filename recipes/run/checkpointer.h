@@ -1,0 +1,30 @@
+// When a run saves a checkpoint, and what of the run is in it.
+#pragma once
+
+#include "absl/status/status.h"
+#include "framework/checkpoint/checkpoint.h"
+#include "recipes/run/position.h"
+#include "recipes/run/recorder.h"
+#include "recipes/run/setup.h"
+#include "recipes/run/stage_run.h"
+
+namespace delink {
+
+class Checkpointer {
+ public:
+  // Both outlive it.
+  Checkpointer(const RunSetup& run, Recorder& recorder)
+      : run_(run), recorder_(recorder) {}
+
+  // Every so many steps, and with `force`. Collective.
+  absl::Status MaybeSave(StageRun& stage, const RunPosition& at, bool force);
+
+ private:
+  CheckpointHeader HeaderAt(const RunPosition& at) const;
+  CheckpointFiles Files() const;
+
+  const RunSetup& run_;
+  Recorder& recorder_;
+};
+
+}  // namespace delink

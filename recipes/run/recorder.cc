@@ -1,0 +1,124 @@
+#include "recipes/run/recorder.h"
+
+#include <algorithm>
+#include <string>
+
+#include "framework/base/status_macros.h"
+#include "recipes/record/progress.h"
+#include "recipes/record/run_folder.h"
+#include "recipes/run/norms_by_layer.h"
+#include "recipes/schema/recipe_io.h"
+
+namespace delink {
+
+absl::StatusOr<Recorder> Recorder::Create(const RunSetup& run) {
+  const Recipe& recipe = run.recipe();
+  const Meter::Clock::time_point start = Meter::Clock::now();
+  DELINK_ASSIGN_OR_RETURN(RunPeak peak,
+                          RunPeak::Measure(run.world(), *run.env().device,
+                                           recipe.run.dtype(), run.threads()));
+  Recorder recorder(run,
+                    Meter(std::move(peak), run.beginning().seconds(), start));
+  std::vector<std::unique_ptr<Sink>>& sinks = recorder.sinks_;
+  if (run.first()) {
+    const int64_t step = run.beginning().Position().step();
+    sinks.push_back(NewLogSink());
+    DELINK_ASSIGN_OR_RETURN(
+        sinks.emplace_back(),
+        OpenMetricsSink(RunFolder::Metrics(run.out()), step));
+    DELINK_ASSIGN_OR_RETURN(sinks.emplace_back(),
+                            OpenScalarsSink(run.out(), step));
+  }
+  sinks.push_back(NewProgressSink(recipe.run.log_every));
+  return recorder;
+}
+
+RunMoment Recorder::Now(const RunPosition& at) const {
+  return {.step = at.step(),
+          .tokens = at.tokens(),
+          .stage = run_->recipe().stages[at.stage()].name,
+          .seconds = Seconds()};
+}
+
+absl::Status Recorder::Begin(StageRun& stage, const RunPosition& at) {
+  const Recipe& recipe = run_->recipe();
+  return Tell(RunBegan{
+      .at = Now(at),
+      .resumed = run_->beginning().resumed().has_value(),
+      .recipe = ToToml(recipe),
+      .stage = FactsOf(stage),
+      .device = run_->env().device->name(),
+      .ranks = run_->world().size(),
+      .threads = run_->threads(),
+      .peak_flops = meter_.peak_flops(),
+      .tokens_left = std::max<int64_t>(0, recipe.PlannedTokens() - at.tokens()),
+      .sources = run_->sources().StatesAt(at.blend()),
+      .counts = run_->beginning().counts()});
+}
+
+absl::StatusOr<std::optional<NormsByLayer>> Recorder::MaybeMeasureNorms(
+    StageRun& stage, const RunPosition& at) {
+  const int64_t every = run_->recipe().run.norms_every;
+  if (every == 0 || at.step() % every != 0) return std::nullopt;
+  run_->watch().Begin(Lane::kCompute, at.step(), "measuring norms");
+  return MeasureNorms(stage);
+}
+
+absl::Status Recorder::Step(StageRun& stage, const RunPosition& at, double lr,
+                            const StepResult& result) {
+  const RunMoment now = Now(at);
+  const double took = meter_.Lap();
+  DELINK_ASSIGN_OR_RETURN(std::optional<NormsByLayer> norms,
+                          MaybeMeasureNorms(stage, at));
+  // What is measured besides is not the next step's time either.
+  if (norms.has_value()) meter_.Lap();
+  if (!run_->first()) return absl::OkStatus();
+  const Recipe& recipe = run_->recipe();
+  untold_ = StepDone{.at = now,
+                     .stage_index = at.stage(),
+                     .steps = recipe.schedule.steps,
+                     .loss = result.loss,
+                     .lr = lr,
+                     .grad_norm = result.grad_norm,
+                     .skipped = result.skipped,
+                     .speed = meter_.Step(took, recipe.StepTokens(at.stage()),
+                                          stage.flops_per_token()),
+                     .norms = std::move(norms),
+                     .sources = run_->sources().StatesAt(at.blend())};
+  // On the CPU the next step takes this thread: now is the time.
+  return IsCuda(run_->env().device->kind()) ? absl::OkStatus() : Flush();
+}
+
+absl::Status Recorder::Flush() {
+  if (!untold_.has_value()) return absl::OkStatus();
+  StepDone step = *std::exchange(untold_, std::nullopt);
+  step.memory = ResidentBytes();
+  step.peak_memory = PeakResidentBytes();
+  return TellSinks(step);
+}
+
+absl::Status Recorder::Tell(const RunEvent& event) {
+  if (!run_->first()) return absl::OkStatus();
+  DELINK_RETURN_IF_ERROR(Flush());
+  DELINK_RETURN_IF_ERROR(TellSinks(event));
+  if (std::holds_alternative<StageSwitched>(event)) meter_.ForgetSteps();
+  meter_.Lap();
+  return absl::OkStatus();
+}
+
+absl::Status Recorder::TellSinks(const RunEvent& event) {
+  for (const std::unique_ptr<Sink>& sink : sinks_) {
+    DELINK_RETURN_IF_ERROR(sink->Record(event));
+  }
+  return absl::OkStatus();
+}
+
+StageFacts FactsOf(StageRun& stage) {
+  return {.name = stage.stage().name,
+          .unique_parameters = stage.store().unique_parameters(),
+          .virtual_parameters = stage.store().virtual_parameters(),
+          .account = stage.account(),
+          .flops_per_token = stage.flops_per_token()};
+}
+
+}  // namespace delink
