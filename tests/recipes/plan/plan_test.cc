@@ -15,7 +15,7 @@
 #include "framework/base/status_macros.h"
 #include "framework/comm/thread_communicator.h"
 #include "recipes/record/progress.h"
-#include "recipes/run/make_optimizer.h"
+#include "recipes/run/prepare.h"
 #include "recipes/run/stage_run.h"
 #include "recipes/schema/recipe_io.h"
 #include "tests/recipes/plan/counting_communicator.h"
@@ -57,18 +57,9 @@ absl::StatusOr<Taken> Train(const Words& sets, Communicator& comm,
                           comm.Split(0, comm.rank()));
   CountingCommunicator counted(*network);
   const std::unique_ptr<Device> device = NewCpuDevice();
-  ParamRegistry registry;
-  const std::unique_ptr<Sequential> model =
-      BuildModel(models, Scope(registry, recipe.run.dtype()), *recipe.model);
-  DELINK_ASSIGN_OR_RETURN(const std::unique_ptr<SlabOptimizer> optimizer,
-                          MakeOptimizer(recipe, registry));
-  const RunEnv env{.recipe = &recipe,
-                   .device = device.get(),
-                   .model = model.get(),
-                   .registry = &registry,
-                   .optimizer = optimizer.get(),
-                   .world = &comm,
-                   .network = &counted};
+  DELINK_ASSIGN_OR_RETURN(const std::unique_ptr<RunModel> model,
+                          RunModel::Create(recipe, models));
+  const RunEnv env = model->On(*device, comm, counted);
   DELINK_ASSIGN_OR_RETURN(const std::unique_ptr<StageRun> stage,
                           StageRun::Create(env, index));
   stage->store().InitWeights(1);
