@@ -10,7 +10,8 @@ Nearly all of clang-tidy's time goes into what sources include, not into the
 sources, so that many are checked as one translation unit that includes them.
 What does not compile there is looked for again in halves of it, down to single
 files: what a single file is told counts, and names that clash between two files
-(tidy_batches.py tries to avoid that) only cost time.
+(tidy_batches.py tries to avoid that) only cost time. What CMake puts together for
+a unity build is taken apart first.
 """
 
 import concurrent.futures
@@ -25,6 +26,7 @@ import source_tree
 import tidy_batches
 
 OUR_INCLUDE = re.compile(r'^\s*#\s*include\s*"([^"]+)"', re.M)
+UNITY = re.compile(r"/Unity/unity_\d+_cxx\.cxx$")
 
 
 def read(path):
@@ -88,6 +90,15 @@ def tidy(program, build, root, batch):
   return ""
 
 
+def compiled(build):
+  """Every source with the command that compiles it, or its unity."""
+  for entry in json.loads(read(os.path.join(build, "compile_commands.json"))):
+    file, command = entry["file"], entry["command"]
+    for source in OUR_INCLUDE.findall(read(file)) if UNITY.search(
+        file) else [file]:
+      yield source, command
+
+
 def sources_to_check(program, build, root):
   """The sources that did not pass as they are now."""
   rules = (read(os.path.join(root, ".clang-tidy")), subprocess.run(
@@ -96,9 +107,9 @@ def sources_to_check(program, build, root):
   ours = set(source_tree.cpp_files(root))
   seen = set()
   sources = []
-  for entry in json.loads(read(os.path.join(build, "compile_commands.json"))):
-    path = os.path.relpath(entry["file"], root)
-    device_code = "nvcc " in entry["command"].split("-", 1)[0]
+  for file, command in compiled(build):
+    path = os.path.relpath(file, root)
+    device_code = "nvcc " in command.split("-", 1)[0]
     if path not in ours or path in seen or device_code:
       # A file built several times is checked once; device code as the emulated
       # device compiles it.
@@ -106,7 +117,7 @@ def sources_to_check(program, build, root):
     seen.add(path)
     texts = {}
     closure(root, path, texts)
-    source = tidy_batches.Source(path, list(texts.values()), entry["command"])
+    source = tidy_batches.Source(path, list(texts.values()), command)
     source.mark = os.path.join(cache(), digest(root, rules, source, texts))
     if not os.path.exists(source.mark):
       sources.append(source)

@@ -7,16 +7,19 @@ MOST_LINES = 4000  # of one batch: enough to share what they include
 
 UNNAMED = re.compile(r"^namespace \{$(.*?)^\}  // namespace$", re.M | re.S)
 COMMENT = re.compile(r"//.*")
+STRING = re.compile(r'"(?:[^"\\\n]|\\.)*"')
+WORD = re.compile(r"(?<![\w.])(?<!->)\w+")  # not what is a member's name
 # What is defined there, as clang-format lays it out, and tests and macros.
 DEFINITION = re.compile(
-    r"^(?:struct|class|union|enum|enum class) (\w+)"
-    r"|^using (\w+) ="
-    r"|^[A-Za-z][\w:<>,&* ]*[ &*](\w+)(?:\(|\[| = |\{)", re.M)
+    r"^(?:struct|class|union|enum|enum class) (?!class )(\w+)"
+    r"|^(?!using |namespace )[A-Za-z][\w:<>,&* ]*[ &*](\w+)(?:\(|\[| = |\{)",
+    re.M)
 OUTER = re.compile(r"^(?:TEST|TEST_F|TEST_P|TYPED_TEST)\((\w+, \w+)\)"
-                   r"|^#define (\w+)|^int (main)\("
+                   r"|^int (main)\("
                    r"|^extern \"C\" int (\w+)\(.*\{$", re.M)
-USING = re.compile(r"^using (?!::testing|testing|std|absl)(?:[\w:]+::)(\w+);",
-                   re.M)
+USING = re.compile(r"^using (?!::testing|testing|std|absl)(?:[\w:]+::)(\w+);"
+                   r"|^(?:using|namespace) (\w+) = .*", re.M)
+MACRO = re.compile(r"^#define (\w+)", re.M)
 INCLUDE = re.compile(r"^ *# *include .*", re.M)
 # A namespace that some sources have and others must not.
 TESTING = re.compile(r"\bnamespace delink::testing\b")
@@ -37,7 +40,7 @@ class Source:
   """One source: its flags that matter here and what it would clash with."""
 
   def __init__(self, path, texts, command):
-    """texts: of the files of ours that it includes, itself first."""
+    """texts: of itself, then of the files of ours that it includes."""
     self.path = path
     self.device_code = path.endswith(".cu")  # reads another launch.cuh
     # Defines what another source does, for builds that lack something.
@@ -50,9 +53,11 @@ class Source:
     self.defines = words(DEFINITION, unnamed) | words(OUTER, own)
     # Names of the headers it reads, which others' own ones would hide.
     self.reads = words(DEFINITION, COMMENT.sub("", "\n".join(texts[1:])))
-    self.usings = {found[1]: found[0] for found in USING.finditer(own)}
+    self.usings = {found[1] or found[2]: found[0]
+                   for found in USING.finditer(own)}
     self.includes = INCLUDE.findall(own)
-    self.mentions = set(re.findall(r"\w+", own)) - {"testing"}
+    self.own_macros = MACRO.findall(own)
+    self.mentions = set(WORD.findall(STRING.sub("", own))) - {"testing"}
     if TESTING.search(everything):
       self.defines.add("testing")
     elif PLAIN_TESTING.search(everything):
@@ -79,7 +84,7 @@ class Source:
     """Whether a name of this one could mean something else in the other."""
     shown = other.mentions | (other.reads - self.reads)
     return not self.defines.isdisjoint(shown) or any(
-        name in other.mentions and other.usings.get(name) != using
+        name in shown and other.usings.get(name) != using
         for name, using in self.usings.items())
 
 
@@ -104,9 +109,11 @@ class Batch:
 
   def text(self, root):
     """One unit of all: first what any includes, lest it sees their names."""
-    return "\n".join([
-        *dict.fromkeys(i for s in self.sources for i in s.includes),
-        *(f'#include "{root}/{s.path}"' for s in self.sources), ""])
+    lines = list(dict.fromkeys(i for s in self.sources for i in s.includes))
+    for source in self.sources:
+      lines.append(f'#include "{root}/{source.path}"')
+      lines += [f"#undef {name}" for name in source.own_macros]
+    return "\n".join([*lines, ""])
 
   def parts(self, said):
     """Two smaller batches: apart those that clang-tidy complained of."""
@@ -126,9 +133,15 @@ class Batch:
 
 
 def pack(sources):
-  """Batches of all sources, the longest first."""
+  """Batches of all sources, the longest first.
+
+  Those that most others cannot be with choose theirs first.
+  """
+  clashes = {
+      s.path: sum(s.hides(other) or other.hides(s)
+                  for other in sources if other is not s) for s in sources}
   batches = []
-  for source in sorted(sources, key=lambda s: s.path):
+  for source in sorted(sources, key=lambda s: (-clashes[s.path], s.path)):
     for batch in batches:
       if batch.takes(source):
         batch.sources.append(source)
