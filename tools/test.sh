@@ -54,7 +54,8 @@ export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
 export OMPI_MCA_rmaps_base_oversubscribe=1
 export OMP_NUM_THREADS=${OMP_NUM_THREADS:-1}
 
-jobs=$(nproc)
+# One test more than there are cores: many wait for what they have started.
+jobs=$(($(nproc) + 1))
 reports=()
 took=(--took "install=$SECONDS")
 for preset in "${presets[@]}"; do
