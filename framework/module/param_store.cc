@@ -191,9 +191,9 @@ bool ParamStore::Wanted(Plane plane) const {
     case Plane::kGradient:
       return options_.gradients;
     case Plane::kMaster:
-      return rounded && options_.master == Master::kFp32;
+      return rounded && options_.master == MasterForm::kWhole;
     case Plane::kLow:
-      return rounded && options_.master == Master::kSplit;
+      return rounded && options_.master == MasterForm::kSplit;
     default:
       return plane < StatePlane(static_cast<int>(options_.states.size()));
   }

@@ -33,6 +33,7 @@
 #include "framework/module/state_layout.h"
 #include "framework/module/state_spec.h"
 #include "framework/tensor/buffer.h"
+#include "framework/tensor/master.h"
 
 namespace delink {
 
@@ -54,8 +55,6 @@ constexpr Plane StatePlane(int state) {
 }
 constexpr bool IsState(Plane plane) { return plane >= Plane::kState0; }
 
-enum class Master : uint8_t { kFp32, kSplit, kNone };
-
 class ParamStore {
  public:
   struct Options {
@@ -66,8 +65,8 @@ class ParamStore {
     bool gradients = true;
     std::vector<StateSpec> states = TwoMoments();
     WholeTensors whole_tensors = WholeTensors::kNone;
-    Master master = Master::kFp32;  // of bf16 weights
-    bool bf16_gradients = false;    // of bf16 weights
+    MasterForm master = MasterForm::kWhole;  // of bf16 weights
+    bool bf16_gradients = false;             // of bf16 weights
   };
   // A parameter's values of one state, as this rank has them.
   struct StatePlace {

@@ -113,7 +113,7 @@ void ParamStore::SetParameters(Stream& stream, int slab, int64_t element,
   const auto n = static_cast<size_t>(count);
   std::vector<uint16_t> rounded(n), low;
   for (size_t i = 0; i < n; ++i) rounded[i] = BFloat16(exact[i]).bits;
-  if (options_.master == Master::kSplit) {
+  if (options_.master == MasterForm::kSplit) {
     low.resize(n);
     for (size_t i = 0; i < n; ++i) {
       const SplitMaster split = SplitMaster::Of(exact[i]);

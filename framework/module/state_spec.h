@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "framework/module/scope.h"
+#include "framework/module/state_storage.h"
 #include "framework/tensor/shape.h"
 
 namespace delink {
@@ -32,12 +33,6 @@ enum class StateExtent : uint8_t {
   kRows,      // the shape without the last dimension: a value for each row
   kColumns,   // the shape without the last but one: a value for each column
   kNone,      // nothing
-};
-
-enum class StateStorage : uint8_t {
-  kExact,   // f32; f64 where the weights are
-  kBF16,    // rounded stochastically by whoever updates it
-  kBlock8,  // 8 bits a value and an f32 a block: framework/tensor/block8.h
 };
 
 struct StateFormat {

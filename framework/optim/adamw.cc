@@ -12,22 +12,8 @@ namespace delink {
 namespace {
 
 MasterForm FormOf(const ParamStore& store) {
-  if (store.has(Plane::kLow)) return MasterForm::kSplit;
   const bool rounded = store.dtype(Plane::kWeight) == DType::kBF16;
-  return rounded && !store.has(Plane::kMaster) ? MasterForm::kNone
-                                               : MasterForm::kWhole;
-}
-
-MomentForm FormOf(StateStorage storage) {
-  switch (storage) {
-    case StateStorage::kExact:
-      break;
-    case StateStorage::kBF16:
-      return MomentForm::kBF16;
-    case StateStorage::kBlock8:
-      return MomentForm::kBlock8;
-  }
-  return MomentForm::kExact;
+  return rounded ? store.options().master : MasterForm::kWhole;
 }
 
 class AdamW final : public SlabOptimizer {
@@ -40,15 +26,9 @@ class AdamW final : public SlabOptimizer {
   std::vector<StateSpec> states() const override {
     std::vector<StateSpec> specs = TwoMoments();
     for (StateSpec& spec : specs) {
-      switch (config_.moments) {
-        case MomentForm::kExact:
-          break;
-        case MomentForm::kBF16:
-          spec.hidden.storage = spec.outer.storage = StateStorage::kBF16;
-          break;
-        case MomentForm::kBlock8:
-          spec.hidden.storage = StateStorage::kBlock8;
-          break;
+      spec.hidden.storage = config_.moments;
+      if (config_.moments == StateStorage::kBF16) {
+        spec.outer.storage = StateStorage::kBF16;
       }
     }
     return specs;
@@ -61,7 +41,7 @@ class AdamW final : public SlabOptimizer {
     // Neighbours that are updated alike go in one call; the padding between
     // them is zero and stays zero. What is rounded by name or by block goes
     // parameter by parameter.
-    const bool together = config_.moments == MomentForm::kExact &&
+    const bool together = config_.moments == StateStorage::kExact &&
                           FormOf(store) != MasterForm::kNone;
     for (const UpdateRun& run : RunsOf(store, slab, rules_)) {
       AdamWArgs args = ArgsOf(store, run);
@@ -120,7 +100,7 @@ class AdamW final : public SlabOptimizer {
     const SlabParam& place =
         store.slabs()[static_cast<size_t>(slab)].params[param];
     const ParamStore::StatePlace m = store.state(slab, 0, param);
-    args.moments = FormOf(m.format.storage);
+    args.moments = m.format.storage;
     args.m_scales = m.scales;
     args.v_scales = store.state(slab, 1, param).scales;
     args.in_block = begin % kBlock8;

@@ -30,7 +30,7 @@ struct AdamWConfig {
   double beta1 = 0.9, beta2 = 0.95;
   double eps = 1e-8;
   double decay = 0.1;
-  MomentForm moments = MomentForm::kExact;
+  StateStorage moments = StateStorage::kExact;
   uint64_t seed = 1;  // of stochastic rounding
 };
 

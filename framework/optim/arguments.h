@@ -5,6 +5,8 @@
 #include <cstdint>
 
 #include "framework/base/rng.h"
+#include "framework/module/state_storage.h"
+#include "framework/tensor/master.h"
 
 namespace delink {
 
@@ -29,18 +31,6 @@ struct UpdateControl {
   double tokens = 0;       // counted targets, over all ranks
   int32_t hold = 0;        // 1: this step is for its gradients alone
   int32_t skip = 0;  // held, not finite or too large: nothing may be changed
-};
-
-// Where AdamW finds the parameters, and how it keeps its moments.
-enum class MasterForm : uint8_t {
-  kWhole,  // in p
-  kSplit,  // in w and low (framework/tensor/master.h)
-  kNone,   // in w alone, rounded stochastically
-};
-enum class MomentForm : uint8_t {
-  kExact,   // as g is
-  kBF16,    // rounded stochastically
-  kBlock8,  // framework/tensor/block8.h
 };
 
 // One AdamW step on n elements, in the order of torch.optim.AdamW:
@@ -69,7 +59,7 @@ struct AdamWArgs {
 
   MasterForm master = MasterForm::kWhole;
   uint16_t* low = nullptr;  // [n], kSplit only
-  MomentForm moments = MomentForm::kExact;
+  StateStorage moments = StateStorage::kExact;
   // kBlock8: the blocks' scales, from that of element 0 on, which is number
   // `in_block` of its block.
   float* m_scales = nullptr;

@@ -14,6 +14,7 @@
 
 #include <memory>
 
+#include "framework/optim/muon_config.h"
 #include "framework/optim/param_rules.h"
 #include "framework/optim/slab_optimizer.h"
 
@@ -31,18 +32,6 @@ struct MatrixProduct {
 };
 using MatrixProductFn = void (*)(Device& device, Stream& stream,
                                  const MatrixProduct& product);
-
-struct MuonConfig {
-  // Times the learning rate, of a matrix [rows, columns].
-  enum class Scale {
-    kShape,  // sqrt(max(1, rows / columns)): one size of output for all shapes
-    kRms,    // 0.2 sqrt(max(rows, columns)): an AdamW step's root mean square
-  };
-  Scale scale = Scale::kShape;
-  bool nesterov = true;
-  double adamw_lr = 1;  // learning rate of AdamW over that of Muon
-  double adamw_eps = 1e-8;
-};
 
 // Reads lr_scale, decay and, for matrices, momentum, for the rest beta1 and
 // beta2.

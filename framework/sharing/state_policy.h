@@ -27,7 +27,7 @@ constexpr std::string_view ToString(StatePolicy policy) {
     case StatePolicy::kCalibrated:
       return "calibrated";
   }
-  return "?";
+  return "";
 }
 
 }  // namespace delink

@@ -88,7 +88,7 @@ std::vector<LayerPlan> MeasureLayers(Sequential& model, const ParamStore& store,
       ParamStore::Create(*device, registry, model.blocks(), SharingMap(), 0,
                          {.dtype = dtype,
                           .states = {},
-                          .master = Master::kNone,
+                          .master = MasterForm::kNone,
                           .bf16_gradients = store.options().bf16_gradients});
   DELINK_CHECK(meta.ok());  // the meta device never runs out
   Measurer measurer(*device, model, **meta, accumulate);

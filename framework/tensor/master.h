@@ -1,5 +1,5 @@
-// Masters of bf16 weights that take less than the 4 bytes of an f32: plain
-// functions for CPU and CUDA kernels.
+// Masters of bf16 weights, among them those that take less than the 4 bytes of
+// an f32: plain functions for CPU and CUDA kernels.
 //
 // A split master is the weight itself and 16 further bits. Rounding to the
 // nearest, ties away from zero, makes that exact: low bits from 0x8000 on say
@@ -13,6 +13,13 @@
 #include <cstdint>
 
 namespace delink {
+
+// What an optimizer updates.
+enum class MasterForm : uint8_t {
+  kWhole,  // f32 beside bf16 weights; other weights are it themselves
+  kSplit,  // bf16 weights and the 16 bits that they lack: SplitMaster
+  kNone,   // bf16 weights alone, rounded stochastically
+};
 
 namespace internal {
 constexpr bool IsNan(uint32_t f32_bits) {

@@ -1,7 +1,5 @@
 #include "recipes/models/llama.h"
 
-#include <cmath>
-
 #include "layers/modules/attention.h"
 #include "layers/modules/embedding.h"
 #include "layers/modules/gated_mlp.h"
@@ -14,11 +12,6 @@ namespace {
 
 Norm::Config NormOf(const LlamaConfig& c) {
   return {.dim = c.dim, .kind = NormKind::kRmsNorm, .eps = c.norm_eps};
-}
-
-// Each block adds two terms to the residual stream, all of the same size.
-double OutStddev(const LlamaConfig& c) {
-  return c.init_std / std::sqrt(2.0 * static_cast<double>(c.layers));
 }
 
 class LlamaBlock final : public Module {
@@ -37,13 +30,13 @@ class LlamaBlock final : public Module {
                            .window = c.window,
                            .dropout = c.dropout,
                            .stddev = c.init_std,
-                           .out_stddev = OutStddev(c)}),
+                           .out_stddev = c.out_stddev()}),
         norm2_(s / "norm2", NormOf(c)),
         mlp_(s / "mlp", {.dim = c.dim,
                          .hidden = c.ffn,
                          .dropout = c.dropout,
                          .stddev = c.init_std,
-                         .out_stddev = OutStddev(c)}) {}
+                         .out_stddev = c.out_stddev()}) {}
 
   Var operator()(Var x) override {
     const auto [y, normed] = norm2_.Add(x, attn_(norm1_(x)));

@@ -13,40 +13,33 @@
 
 #include <cstdint>
 #include <memory>
-#include <string>
 #include <string_view>
-#include <vector>
 
 #include "layers/ops/rotary.h"
-#include "recipes/schema/model_config.h"
+#include "recipes/models/transformer_config.h"
 
 namespace delink {
 
-struct LlamaConfig final : ModelConfig {
-  int64_t dim = 0;
-  int64_t heads = 0;
-  int64_t kv_heads = 0;  // divides heads; heads unless given
+struct LlamaConfig final : TransformerConfig {
+  // ffn is DefaultFfn(dim) unless given.
   int64_t head_dim = 0;  // even; dim / heads unless given
-  int64_t ffn = 0;       // DefaultFfn(dim) unless given
-  double norm_eps = 1e-5;
   // Positions; its dim stays 0, which is whole heads.
   ops::RotaryConfig rotary;
   bool qk_norm = false;
   bool qkv_bias = false;
   int64_t window = 0;  // 0: a token sees all before it
-  bool tied = false;
   double z_loss = 0.0;
-  double dropout = 0.0;
-  double init_std = 0.02;
 
   // 8/3 dim, so that three matrices are as large as GPT-2's two, rounded up to
   // a multiple of 256: as Llama computes it.
   static int64_t DefaultFfn(int64_t dim);
 
   std::string_view kind() const override { return "llama"; }
-  std::vector<std::string> parts() const override;
   std::unique_ptr<ModelConfig> Clone() const override;
   void Describe(Section& section) override;
+
+ private:
+  void CheckHeads(Section& s);
 };
 
 ModelKind LlamaKind();

@@ -6,6 +6,7 @@
 #include "framework/base/log.h"
 #include "framework/base/status_macros.h"
 #include "layers/kernels/find_kernels.h"
+#include "recipes/schema/describe.h"
 
 namespace delink {
 namespace {
@@ -51,9 +52,9 @@ absl::StatusOr<std::unique_ptr<Device>> Choose(const DeviceChoice& choice,
 }  // namespace
 
 std::optional<Choice> ParseDevice(std::string_view name) {
-  if (name == "auto") return Choice::kAuto;
-  if (name == "cpu") return Choice::kCpu;
-  if (name == "cuda") return Choice::kCuda;
+  for (const Choice choice : ValuesOf<Choice>(schema::Word)) {
+    if (schema::Word(choice) == name) return choice;
+  }
   return std::nullopt;
 }
 

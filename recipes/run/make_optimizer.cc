@@ -99,7 +99,7 @@ absl::StatusOr<std::unique_ptr<SlabOptimizer>> MakeOptimizer(
   switch (c.kind) {
     case Kind::kAdamW:
       return NewAdamW({.eps = *c.eps,
-                       .moments = static_cast<MomentForm>(*c.moments),
+                       .moments = *c.moments,
                        .seed = static_cast<uint64_t>(recipe.run.seed)},
                       std::move(rules));
     case Kind::kSgd:
@@ -111,7 +111,7 @@ absl::StatusOr<std::unique_ptr<SlabOptimizer>> MakeOptimizer(
       return NewAdafactor({.eps = *c.eps, .relative = *c.relative_step},
                           std::move(rules));
     case Kind::kMuon:
-      return NewMuon({.scale = static_cast<MuonConfig::Scale>(*c.scale),
+      return NewMuon({.scale = *c.scale,
                       .nesterov = *c.nesterov,
                       .adamw_lr = RatioOf(c),
                       .adamw_eps = *c.eps},

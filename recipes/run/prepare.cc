@@ -41,7 +41,7 @@ absl::StatusOr<Recipe> FitVocab(const Recipe& recipe, const Corpus& corpus) {
 absl::StatusOr<std::unique_ptr<RunModel>> RunModel::Create(
     const Recipe& recipe, const ModelList& models) {
   std::unique_ptr<RunModel> made(new RunModel);
-  made->model_ = BuildModel(models, Scope(made->registry_, recipe.run.dtype()),
+  made->model_ = BuildModel(models, Scope(made->registry_, recipe.run.precision),
                             *recipe.model);
   DELINK_ASSIGN_OR_RETURN(made->optimizer_,
                           MakeOptimizer(recipe, made->registry_));

@@ -34,7 +34,7 @@ namespace {
 double RateOf(const Recipe& recipe, const RunPosition& at) {
   const ScheduleConfig& c = recipe.schedule;
   const Stage& stage = recipe.stages[at.stage()];
-  return LearningRate({.kind = static_cast<Schedule::Kind>(c.kind),
+  return LearningRate({.kind = c.kind,
                        .peak = recipe.optimizer.lr,
                        .steps = c.steps,
                        .warmup = c.warmup_steps(),

@@ -16,7 +16,7 @@ absl::StatusOr<Recorder> Recorder::Create(const RunSetup& run) {
   const Meter::Clock::time_point start = Meter::Clock::now();
   DELINK_ASSIGN_OR_RETURN(RunPeak peak,
                           RunPeak::Measure(run.world(), *run.env().device,
-                                           recipe.run.dtype(), run.threads()));
+                                           recipe.run.precision, run.threads()));
   Recorder recorder(run,
                     Meter(std::move(peak), run.beginning().seconds(), start));
   std::vector<std::unique_ptr<Sink>>& sinks = recorder.sinks_;

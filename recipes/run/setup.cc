@@ -22,7 +22,7 @@ absl::StatusOr<T> IfAllHave(Communicator& comm, absl::StatusOr<T> mine) {
 }
 
 void WarnOfSlowPrecision(const Recipe& recipe) {
-  if (recipe.run.dtype() != DType::kBF16 || FastBf16()) return;
+  if (recipe.run.precision != DType::kBF16 || FastBf16()) return;
   DELINK_LOG(kWarning) << "run.precision is \"bf16\", for which this processor "
                           "or this build has no instructions: the run is as "
                           "good as elsewhere, but no faster than in fp32, "
@@ -31,7 +31,7 @@ void WarnOfSlowPrecision(const Recipe& recipe) {
 
 // cuDNN does not mask by document (layers/kernels/cuda/attention_scratch.h).
 void WarnOfSlowAttention(const Recipe& recipe) {
-  if (recipe.run.dtype() != DType::kBF16 || !recipe.data.masked()) return;
+  if (recipe.run.precision != DType::kBF16 || !recipe.data.masked()) return;
   DELINK_LOG(kWarning)
       << "data.documents is \"masked\": attention is not cuDNN's but our own "
          "kernels', which leave out what is masked, but are several times "
@@ -91,7 +91,7 @@ absl::Status RunSetup::MakeModel(const ModelList& models) {
 }
 
 absl::StatusOr<std::string> RunSetup::CheckDevice() {
-  const std::string slow = PrepareKernels(*device_, recipe().run.dtype());
+  const std::string slow = PrepareKernels(*device_, recipe().run.precision);
   DELINK_RETURN_IF_ERROR(Barrier(world_.comm()));
   DELINK_RETURN_IF_ERROR(AgreeOnStatus(
       world_.comm(), CheckMemory(env_, beginning_->Position().stage(),

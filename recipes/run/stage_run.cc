@@ -10,22 +10,6 @@
 
 namespace delink {
 
-namespace {
-
-Master MasterOf(RunConfig::Master master) {
-  switch (master) {
-    case RunConfig::Master::kFp32:
-      break;
-    case RunConfig::Master::kSplit:
-      return Master::kSplit;
-    case RunConfig::Master::kNone:
-      return Master::kNone;
-  }
-  return Master::kFp32;
-}
-
-}  // namespace
-
 absl::StatusOr<SharingMap> SharingOf(const RunEnv& env, size_t stage) {
   return ResolveSharing(env.recipe->stages[stage].share, *env.registry,
                         env.model->blocks());
@@ -77,18 +61,18 @@ bool StageRun::shares() const {
 }
 
 absl::Status StageRun::MakeStore(const SharingMap& sharing) {
+  const RunConfig& run = env_.recipe->run;
   DELINK_ASSIGN_OR_RETURN(
       store_,
       ParamStore::Create(*env_.device, *env_.registry, env_.model->blocks(),
                          sharing, static_cast<int>(stage().parallel.zero),
-                         {.dtype = env_.recipe->run.dtype(),
+                         {.dtype = run.precision,
                           .rank = env_.world->rank(),
                           .ranks = env_.world->size(),
                           .states = env_.optimizer->states(),
                           .whole_tensors = env_.optimizer->whole_tensors(),
-                          .master = MasterOf(env_.recipe->run.master),
-                          .bf16_gradients = env_.recipe->run.gradients ==
-                                            RunConfig::Gradients::kBf16}));
+                          .master = run.master,
+                          .bf16_gradients = run.gradients == DType::kBF16}));
   return absl::OkStatus();
 }
 
@@ -115,7 +99,6 @@ absl::Status StageRun::MakeExecutor(size_t layout) {
           .micro_batch = recipe.MicroBatch(layout),
           .seq = recipe.data.seq,
           .masked = recipe.data.masked()};
-  const bool layer_major = run.order == RunConfig::Order::kLayer;
   const Executor::Options options{
       .batch = {.micro_batch = cut_.micro_batch,
                 .seq = cut_.seq,
@@ -123,8 +106,7 @@ absl::Status StageRun::MakeExecutor(size_t layout) {
                 .deterministic = run.deterministic,
                 .remake = recipe.RecomputeOf(layout) != Recompute::kNone},
       .micro_batches = static_cast<int32_t>(cut_.micro_batches),
-      .plan = {.order = layer_major ? MicroBatchOrder::kLayerMajor
-                                    : MicroBatchOrder::kMicroBatchMajor,
+      .plan = {.order = run.order,
                .recompute = recipe.RecomputeOf(layout) == Recompute::kBlock},
       .seed = static_cast<uint64_t>(run.seed),
       .clip = recipe.optimizer.clip,

@@ -49,7 +49,7 @@ absl::StatusOr<std::unique_ptr<ParamStore>> SavedModel::Load(
                          {.dtype = dtype_,
                           .gradients = false,
                           .states = std::move(states),
-                          .master = Master::kNone});
+                          .master = MasterForm::kNone});
   DELINK_RETURN_IF_ERROR(AgreeOnStatus(comm, store.status()));
   DELINK_RETURN_IF_ERROR(LoadCheckpoint(comm, path_, **store));
   return store;

@@ -5,6 +5,7 @@
 #include <map>
 #include <memory>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -12,6 +13,7 @@
 #include "absl/strings/str_join.h"
 #include "data/corpus/side.h"
 #include "framework/sharing/switch_policy.h"
+#include "recipes/schema/describe.h"
 #include "recipes/schema/problems.h"
 
 namespace delink::schema {
@@ -260,11 +262,9 @@ void CompleteStages(Section& document, Recipe& recipe) {
 }
 
 void CheckMaster(Section& document, const Recipe& recipe) {
-  using Master = RunConfig::Master;
-  if (recipe.run.master == Master::kFp32) return;
-  const char* const name =
-      recipe.run.master == Master::kSplit ? "split" : "none";
-  if (recipe.run.precision != RunConfig::Precision::kBf16) {
+  if (recipe.run.master == MasterForm::kWhole) return;
+  const std::string_view name = Word(recipe.run.master);
+  if (recipe.run.precision != DType::kBF16) {
     document.Error("run.master",
                    absl::StrFormat("\"%s\" is for run.precision \"bf16\"; in "
                                    "fp32 the weights are their own master",
@@ -278,8 +278,8 @@ void CheckMaster(Section& document, const Recipe& recipe) {
 }
 
 void CheckGradients(Section& document, const Recipe& recipe) {
-  if (recipe.run.gradients == RunConfig::Gradients::kFp32 ||
-      recipe.run.precision == RunConfig::Precision::kBf16) {
+  if (recipe.run.gradients == DType::kF32 ||
+      recipe.run.precision == DType::kBF16) {
     return;
   }
   document.Error("run.gradients",

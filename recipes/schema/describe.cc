@@ -10,6 +10,20 @@
 namespace delink::schema {
 namespace {
 
+std::string_view Word(Schedule::Kind kind) {
+  switch (kind) {
+    case Schedule::Kind::kWsd:
+      return "wsd";
+    case Schedule::Kind::kCosine:
+      return "cosine";
+    case Schedule::Kind::kLinear:
+      return "linear";
+    case Schedule::Kind::kConstant:
+      return "constant";
+  }
+  return "";
+}
+
 void SpanKey(Section& section, std::string_view name, Span* span,
              std::string_view doc) {
   Field field;
@@ -201,12 +215,7 @@ void DescribeModel(Section& document, std::shared_ptr<const ModelConfig>* model,
 }
 
 void DescribeSchedule(Section& s, ScheduleConfig& schedule) {
-  using Kind = ScheduleConfig::Kind;
-  s.Enum("kind", &schedule.kind,
-         {{"wsd", Kind::kWsd},
-          {"cosine", Kind::kCosine},
-          {"linear", Kind::kLinear},
-          {"constant", Kind::kConstant}},
+  s.Enum("kind", &schedule.kind, Word,
          {.doc = "the learning rate after warm-up: held and then decayed "
                  "linearly (wsd), decayed by half a cosine or linearly over "
                  "the whole run, or held"});
@@ -229,7 +238,7 @@ void DescribeSchedule(Section& s, ScheduleConfig& schedule) {
     s.Error("warmup", absl::StrFormat("%d steps are more than schedule.steps "
                                       "%d",
                                       schedule.warmup_steps(), schedule.steps));
-  } else if (schedule.kind == Kind::kWsd &&
+  } else if (schedule.kind == Schedule::Kind::kWsd &&
              schedule.warmup_steps() + schedule.decay_steps() >
                  schedule.steps) {
     s.Error("decay",
@@ -251,11 +260,7 @@ void DescribeStage(Section& s, Stage& stage) {
                      "besides or instead; not for the last stage",
               .instead = "until.fraction, until.steps or until.tokens"},
              [&](Section& t) { DescribeUntil(t, stage.until); });
-  s.Enum("state", &stage.state,
-         {{"reset", StatePolicy::kReset},
-          {"copy", StatePolicy::kCopy},
-          {"scale", StatePolicy::kScale},
-          {"calibrated", StatePolicy::kCalibrated}},
+  s.Enum("state", &stage.state, ToString,
          {.doc = "what becomes of optimizer state at the switch into this "
                  "stage: zero, a copy for each layer, a copy scaled by the "
                  "number of layers that shared (m / n, v / n^2), or one scaled "
@@ -287,149 +292,11 @@ void DescribeStage(Section& s, Stage& stage) {
          .when_omitted = "run.micro_batch",
          .min = 1,
          .max = kMaxSequences});
-  s.Enum("recompute", &stage.recompute,
-         {{"none", Recompute::kNone},
-          {"norm+activation", Recompute::kNormActivation},
-          {"block", Recompute::kBlock}},
+  s.Enum("recompute", &stage.recompute, Word,
          {.doc = "recompute in this stage", .when_omitted = "run.recompute"});
   s.SubTable("parallel", {.doc = "the layout of the ranks"},
              [&](Section& t) { DescribeParallel(t, stage.parallel); });
   s.Later("offload", "offloading");
-}
-
-void DescribeStopAfter(Section& s, StopAfter& stop) {
-  s.Int("validations", &stop.validations,
-        {.doc = "the run ends after so many validations of its last stage in a "
-                "row that found nothing better; 0: never",
-         .min = 0,
-         .max = kMaxSteps});
-  s.Float("delta", &stop.delta,
-          {.doc = "better is a loss lower by more than so many nats",
-           .min = 0.0,
-           .max = 1e3});
-}
-
-// Where, in what and in which order a run computes.
-void DescribeComputing(Section& s, RunConfig& run) {
-  using Device = RunConfig::Device;
-  s.Enum(
-      "device", &run.device,
-      {{"auto", Device::kAuto}, {"cpu", Device::kCpu}, {"cuda", Device::kCuda}},
-      {.doc = "where to compute; auto takes a GPU where there is one"});
-  s.Int(
-      "ranks_per_gpu", &run.ranks_per_gpu,
-      {.doc = "ranks of a machine that may share a GPU", .min = 1, .max = 64});
-  s.Enum("precision", &run.precision,
-         {{"fp32", RunConfig::Precision::kFp32},
-          {"bf16", RunConfig::Precision::kBf16}},
-         {.doc = "of the weights and activations that layers compute with; "
-                 "bf16: sums stay fp32, and so do gradients of weights "
-                 "(`gradients`), the weights that are updated and saved "
-                 "(`master`) and optimizer state (`optimizer.moments`) unless "
-                 "told otherwise"});
-  s.Enum("master", &run.master,
-         {{"fp32", RunConfig::Master::kFp32},
-          {"split", RunConfig::Master::kSplit},
-          {"none", RunConfig::Master::kNone}},
-         {.doc = "what is updated where weights are bf16: fp32 weights beside "
-                 "them (4 bytes each); the same in 2, as the 16 bits that "
-                 "a bf16 weight lacks; or the bf16 weights alone, rounded "
-                 "stochastically. split and none: adamw only"});
-  s.Enum("gradients", &run.gradients,
-         {{"fp32", RunConfig::Gradients::kFp32},
-          {"bf16", RunConfig::Gradients::kBf16}},
-         {.doc = "of bf16 weights, added up over micro-batches, layers that "
-                 "share and ranks. bf16: 2 bytes each in place of 4; each "
-                 "addition is made in fp32 and rounded, so that of many "
-                 "contributions what is below 1 part in 512 of the sum is "
-                 "lost"});
-  s.Int("micro_batch", &run.micro_batch,
-        {.doc = "sequences a rank computes at once; the rest of its share of "
-                "the batch is accumulated",
-         .when_omitted = "the largest divisor of batch / data ranks, at most 8",
-         .min = 1,
-         .max = kMaxSequences});
-  s.Enum("recompute", &run.recompute,
-         {{"none", Recompute::kNone},
-          {"norm+activation", Recompute::kNormActivation},
-          {"block", Recompute::kBlock}},
-         {.doc = "what is computed again in backward in place of being kept. "
-                 "norm+activation: norms and activations of the MLP, which "
-                 "cost hardly any time; block: all of a block, of which only "
-                 "the input is kept"});
-  s.Enum("order", &run.order,
-         {{"micro_batch", RunConfig::Order::kMicroBatch},
-          {"layer", RunConfig::Order::kLayer}},
-         {.doc = "micro_batch: all layers of a micro-batch before the next "
-                 "one; layer: all micro-batches of a layer before the next"});
-  s.Bool("deterministic", &run.deterministic,
-         {.doc = "the same bits each time; false: kernels that are faster "
-                 "otherwise need not (on a GPU in bf16 cuDNN's backward pass "
-                 "of attention, which then takes less memory too)"});
-  s.Int("threads", &run.threads,
-        {.doc = "threads a rank",
-         .when_omitted = "the machine's cores over its ranks",
-         .min = 1,
-         .max = kMaxThreads});
-}
-
-void DescribeRun(Section& s, RunConfig& run) {
-  s.Int("seed", &run.seed,
-        {.doc = "of initialisation, dropout and the order of the data",
-         .fixed = true,
-         .min = 0});
-  DescribeComputing(s, run);
-  s.Int("log_every", &run.log_every,
-        {.doc = "steps between two lines of the log",
-         .min = 1,
-         .max = kMaxSteps});
-  s.Int("validate_every", &run.validate_every,
-        {.doc = "steps between two validations, besides the one at the end; 0: "
-                "only that one",
-         .min = 0,
-         .max = kMaxSteps});
-  s.Int("checkpoint_every", &run.checkpoint_every,
-        {.doc = "steps between two checkpoints, besides those at switches and "
-                "at the end; 0: only those",
-         .min = 0,
-         .max = kMaxSteps});
-  s.Int("keep", &run.keep,
-        {.doc = "newest checkpoints to keep; 0: all",
-         .min = 0,
-         .max = kMaxSteps});
-  s.Bool("keep_best", &run.keep_best,
-         {.doc = "save where a validation finds the lowest loss so far, and "
-                 "keep that checkpoint besides, as `checkpoints/best`"});
-  s.SubTable("stop_after", {.doc = "an early end of the run"},
-             [&](Section& t) { DescribeStopAfter(t, run.stop_after); });
-  if (s.complete() && run.stop_after.validations > 0 &&
-      run.validate_every == 0) {
-    s.Error("stop_after.validations",
-            "counts validations, but run.validate_every is 0: there are none "
-            "before the end");
-  }
-  s.Int("probe_every", &run.probe_every,
-        {.doc = "steps between two measurements of how well the gradients of "
-                "layers that share agree; 0: none, but ten a window in a stage "
-                "that ends by until.gradient",
-         .min = 0,
-         .max = kMaxSteps});
-  s.Int("norms_every", &run.norms_every,
-        {.doc = "steps between two lines of metrics that have the norms of "
-                "gradients and weights, layer by layer; 0: none",
-         .min = 0,
-         .max = kMaxSteps});
-  s.Int("watchdog", &run.watchdog,
-        {.doc = "seconds that ranks wait for one that makes no progress before "
-                "they name it and end; 0: for ever",
-         .min = 0,
-         .max = kMaxSteps});
-  s.Float("outlier", &run.outlier,
-          {.doc = "warn of a step whose gradient norm is so many standard "
-                  "deviations above the mean of the last 100 steps, and keep "
-                  "its batch; 0: never",
-           .min = 0.0,
-           .max = 1e6});
 }
 
 void DescribeRest(Section& document, Recipe& recipe) {

@@ -4,6 +4,7 @@
 #include <map>
 #include <memory>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "recipes/schema/recipe.h"
@@ -19,6 +20,11 @@ void DescribeOptimizer(Section& section, OptimizerConfig& optimizer);
 void DescribeSchedule(Section& section, ScheduleConfig& schedule);
 void DescribeStage(Section& section, Stage& stage);
 void DescribeRun(Section& section, RunConfig& run);
+
+// Words that are said elsewhere too; see ValuesOf.
+std::string_view Word(RunConfig::Device device);
+std::string_view Word(MasterForm master);
+std::string_view Word(Recompute recompute);
 
 // The whole document but [model], in the order in which it is written.
 void DescribeRest(Section& document, Recipe& recipe);

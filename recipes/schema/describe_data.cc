@@ -9,6 +9,16 @@
 namespace delink::schema {
 namespace {
 
+std::string_view Word(DataConfig::Documents documents) {
+  switch (documents) {
+    case DataConfig::Documents::kPacked:
+      return "packed";
+    case DataConfig::Documents::kMasked:
+      return "masked";
+  }
+  return "";
+}
+
 void DescribeSource(Section& s, DataSource& source) {
   s.String("name", &source.name,
            {.doc = "for `blend`, logs and metrics; each source has its own",
@@ -53,9 +63,7 @@ void DescribeData(Section& s, DataConfig& data) {
   s.Bool("shuffle", &data.shuffle,
          {.doc = "read the sequences in an order drawn from run.seed",
           .fixed = true});
-  s.Enum("documents", &data.documents,
-         {{"packed", DataConfig::Documents::kPacked},
-          {"masked", DataConfig::Documents::kMasked}},
+  s.Enum("documents", &data.documents, Word,
          {.doc = "what a sequence makes of the documents that it holds: one "
                  "text, or each by itself: attention does not cross their "
                  "ends, positions restart, and what follows an end is not "

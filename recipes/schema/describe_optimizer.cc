@@ -21,21 +21,50 @@ using Kind = OptimizerConfig::Kind;
 struct KindKeys {
   std::string_view name, keys;
 };
-constexpr KindKeys kKinds[] = {
-    {"adamw", "betas eps moments"},
-    {"sgd", "momentum nesterov"},
-    {"lion", "betas"},
-    {"adafactor", "eps relative_step"},
-    {"muon", "betas eps momentum nesterov scale adamw_lr"}};
 
-const KindKeys& KeysOf(Kind kind) { return kKinds[static_cast<size_t>(kind)]; }
-
-bool HasKey(const KindKeys& kind, std::string_view key) {
-  const std::string words = absl::StrFormat(" %s ", kind.keys);
-  return words.find(absl::StrFormat(" %s ", key)) != std::string::npos;
+KindKeys KeysOf(Kind kind) {
+  switch (kind) {
+    case Kind::kAdamW:
+      return {"adamw", "betas eps moments"};
+    case Kind::kSgd:
+      return {"sgd", "momentum nesterov"};
+    case Kind::kLion:
+      return {"lion", "betas"};
+    case Kind::kAdafactor:
+      return {"adafactor", "eps relative_step"};
+    case Kind::kMuon:
+      return {"muon", "betas eps momentum nesterov scale adamw_lr"};
+  }
+  return {};
 }
+
+std::string_view Word(Kind kind) { return KeysOf(kind).name; }
+
+std::string_view Word(StateStorage storage) {
+  switch (storage) {
+    case StateStorage::kExact:
+      return "fp32";
+    case StateStorage::kBF16:
+      return "bf16";
+    case StateStorage::kBlock8:
+      return "8bit";
+  }
+  return "";
+}
+
+std::string_view Word(MuonConfig::Scale scale) {
+  switch (scale) {
+    case MuonConfig::Scale::kShape:
+      return "shape";
+    case MuonConfig::Scale::kRms:
+      return "rms";
+  }
+  return "";
+}
+
 bool HasKey(Kind kind, std::string_view key) {
-  return HasKey(KeysOf(kind), key);
+  const std::string words = absl::StrFormat(" %s ", KeysOf(kind).keys);
+  return words.find(absl::StrFormat(" %s ", key)) != std::string::npos;
 }
 
 // Reports keys that only other kinds have.
@@ -43,14 +72,14 @@ void CheckKeys(Section& s, Kind kind, std::initializer_list<const char*> keys) {
   for (const char* key : keys) {
     if (!s.Has(key) || HasKey(kind, key)) continue;
     std::string others;
-    for (const KindKeys& other : kKinds) {
+    for (const Kind other : ValuesOf<Kind>(Word)) {
       if (!HasKey(other, key)) continue;
       absl::StrAppend(&others, others.empty() ? "" : ", ",
-                      std::string(other.name));
+                      std::string(Word(other)));
     }
     s.Error(key, absl::StrFormat("optimizer kind \"%s\" has no such key; it is "
                                  "one of %s",
-                                 KeysOf(kind).name, others));
+                                 Word(kind), others));
   }
 }
 
@@ -91,10 +120,7 @@ void DescribeKinds(Section& s, OptimizerConfig& optimizer) {
            .when_omitted = "`1e-08`, adafactor `1e-15`",
            .above = 0.0,
            .max = 1.0});
-  s.Enum("moments", &optimizer.moments,
-         {{"fp32", OptimizerConfig::Moments::kFp32},
-          {"bf16", OptimizerConfig::Moments::kBf16},
-          {"8bit", OptimizerConfig::Moments::k8Bit}},
+  s.Enum("moments", &optimizer.moments, Word,
          {.doc = "adamw: how both moments are kept; bf16: of matrices, rounded "
                  "stochastically; 8bit: of matrices of blocks, 256 to a scale; "
                  "those of other parameters stay fp32",
@@ -104,9 +130,7 @@ void DescribeKinds(Section& s, OptimizerConfig& optimizer) {
          {.doc = "sgd, muon: step by what the momentum will be after the next "
                  "gradient, if that is like this one",
           .when_omitted = "sgd `false`, muon `true`"});
-  s.Enum("scale", &optimizer.scale,
-         {{"shape", OptimizerConfig::MuonScale::kShape},
-          {"rms", OptimizerConfig::MuonScale::kRms}},
+  s.Enum("scale", &optimizer.scale, Word,
          {.doc = "muon: a matrix's learning rate is lr times sqrt(max(1, rows "
                  "/ columns)), or times 0.2 sqrt(max(rows, columns)), which "
                  "steps as far as adamw would",
@@ -141,10 +165,10 @@ void Resolve(OptimizerConfig& c) {
   complete("eps", c.eps, adafactor ? 1e-15 : 1e-8);
   complete("momentum", c.momentum, sgd ? 0.9 : 0.95);
   complete("nesterov", c.nesterov, !sgd);
-  complete("scale", c.scale, OptimizerConfig::MuonScale::kShape);
+  complete("scale", c.scale, MuonConfig::Scale::kShape);
   complete("adamw_lr", c.adamw_lr, c.lr);
   complete("relative_step", c.relative_step, true);
-  complete("moments", c.moments, OptimizerConfig::Moments::kFp32);
+  complete("moments", c.moments, StateStorage::kExact);
   if (!c.decay) c.decay = sgd || adafactor ? 0.0 : 0.1;
 }
 
@@ -156,7 +180,7 @@ void CheckNumbers(Section& s, const OptimizerConfig& c) {
     s.Error("eps", absl::StrFormat("%g is so small that optimizer kind \"%s\" "
                                    "would divide by 0 in fp32; give at least "
                                    "%g, or leave the key out",
-                                   *c.eps, KeysOf(c.kind).name, least));
+                                   *c.eps, Word(c.kind), least));
   }
   if (c.lr == 0 && c.adamw_lr.value_or(0) > 0) {
     s.Error("adamw_lr",
@@ -210,12 +234,7 @@ void DescribeGroup(Section& s, OptimizerGroup& group) {
 
 void DescribeOptimizer(Section& s, OptimizerConfig& optimizer) {
   s.Enum(
-      "kind", &optimizer.kind,
-      {{"adamw", Kind::kAdamW},
-       {"sgd", Kind::kSgd},
-       {"lion", Kind::kLion},
-       {"adafactor", Kind::kAdafactor},
-       {"muon", Kind::kMuon}},
+      "kind", &optimizer.kind, Word,
       {.doc = "the optimizer: [optimizers.md](optimizers.md)", .fixed = true});
   s.Float(
       "lr", &optimizer.lr,

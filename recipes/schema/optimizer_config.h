@@ -7,6 +7,9 @@
 #include <string>
 #include <vector>
 
+#include "framework/module/state_storage.h"
+#include "framework/optim/muon_config.h"
+
 namespace delink {
 
 // What parameters of some names have otherwise.
@@ -18,8 +21,6 @@ struct OptimizerGroup {
 
 struct OptimizerConfig {
   enum class Kind { kAdamW, kSgd, kLion, kAdafactor, kMuon };
-  enum class MuonScale { kShape, kRms };
-  enum class Moments { kFp32, kBf16, k8Bit };  // as MomentForm
   // Steps that are passed over instead of ending the run.
   struct Skip {
     bool nonfinite = false;
@@ -33,8 +34,8 @@ struct OptimizerConfig {
   std::vector<double> betas;  // two, or none
   std::optional<double> eps, momentum, adamw_lr;
   std::optional<bool> nesterov, relative_step;
-  std::optional<MuonScale> scale;
-  std::optional<Moments> moments;
+  std::optional<MuonConfig::Scale> scale;
+  std::optional<StateStorage> moments;
   std::optional<double> decay;  // there once read
   double clip = 1.0;            // global gradient norm; 0: no clipping
   double clip_value = 0;        // element of the gradient; 0: no clipping

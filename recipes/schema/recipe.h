@@ -18,9 +18,12 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "framework/optim/schedule.h"
 #include "framework/sharing/share_spec.h"
 #include "framework/sharing/state_policy.h"
+#include "framework/step/instruction.h"
 #include "framework/tensor/dtype.h"
+#include "framework/tensor/master.h"
 #include "recipes/schema/data_config.h"
 #include "recipes/schema/model_config.h"
 #include "recipes/schema/optimizer_config.h"
@@ -32,8 +35,7 @@ using Span = std::variant<int64_t, double>;
 int64_t SpanSteps(const Span& span, int64_t steps);
 
 struct ScheduleConfig {
-  enum class Kind { kWsd, kCosine, kLinear, kConstant };
-  Kind kind = Kind::kWsd;
+  Schedule::Kind kind = Schedule::Kind::kWsd;
   int64_t steps = 0;         // of the whole run
   Span warmup = int64_t{0};  // from 0 to the peak
   Span decay = 0.2;          // wsd only: the last stretch
@@ -106,19 +108,15 @@ struct StopAfter {
 
 struct RunConfig {
   enum class Device { kAuto, kCpu, kCuda };
-  enum class Precision { kFp32, kBf16 };
-  enum class Master { kFp32, kSplit, kNone };
-  enum class Gradients { kFp32, kBf16 };
-  enum class Order { kMicroBatch, kLayer };
   int64_t seed = 1;
   Device device = Device::kAuto;
-  int64_t ranks_per_gpu = 1;  // of a machine, that may share one
-  Precision precision = Precision::kFp32;
-  Master master = Master::kFp32;           // of bf16 weights
-  Gradients gradients = Gradients::kFp32;  // of bf16 weights
+  int64_t ranks_per_gpu = 1;               // of a machine, that may share one
+  DType precision = DType::kF32;           // of weights and activations
+  MasterForm master = MasterForm::kWhole;  // of bf16 weights
+  DType gradients = DType::kF32;           // of bf16 weights
   int64_t micro_batch = 0;  // sequences; 0 until CheckWorld has chosen
   Recompute recompute = Recompute::kNormActivation;
-  Order order = Order::kMicroBatch;
+  MicroBatchOrder order = MicroBatchOrder::kMicroBatchMajor;
   bool deterministic = true;
   int64_t threads = 0;  // a rank; 0: the machine's cores over its ranks
   int64_t log_every = 10;
@@ -131,11 +129,6 @@ struct RunConfig {
   int64_t norms_every = 10;  // steps; 0: never
   int64_t watchdog = 600;    // seconds; 0: none
   double outlier = 0;        // standard deviations; 0: none
-
-  // Of weights and activations.
-  DType dtype() const {
-    return precision == Precision::kBf16 ? DType::kBF16 : DType::kF32;
-  }
 };
 
 class Positions;  // where each key was given

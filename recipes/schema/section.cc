@@ -123,16 +123,15 @@ std::optional<double> ReadFloat(const Value& value, const Range& range,
   return x;
 }
 
-const schema::List* ReadList(const Value& value, std::optional<size_t> size,
-                             Report& report) {
+const schema::List* ReadList(const Value& value, size_t size, Report& report) {
   const schema::List* list = value.As<schema::List>();
   if (list == nullptr) {
     report.WrongType(value, "a list of numbers");
     return nullptr;
   }
-  if (size && list->size() != *size) {
+  if (list->size() != size) {
     report.Error(value.source, absl::StrFormat("expected %d numbers, got %d",
-                                               *size, list->size()));
+                                               size, list->size()));
     return nullptr;
   }
   return list;
@@ -290,8 +289,7 @@ void Section::Path(std::string_view name, std::string* value, const Key& key) {
 void Section::Floats(std::string_view name, std::vector<double>* value,
                      const FloatKey& key) {
   const Range range = RangeOf(key);
-  const std::string type =
-      key.size ? absl::StrFormat("%d numbers", *key.size) : "list of numbers";
+  const std::string type = absl::StrFormat("%d numbers", key.size);
   Field field = MakeField(name, TypeText(type, range.Text()), key);
   field.read = [=](const Value& given, Report& report) {
     const schema::List* list = ReadList(given, key.size, report);
@@ -311,30 +309,9 @@ void Section::Floats(std::string_view name, std::vector<double>* value,
   Visit(field);
 }
 
-void Section::Ints(std::string_view name, std::vector<int64_t>* value,
-                   const IntKey& key) {
-  Field field =
-      MakeField(name, TypeText("list of integers", ShownRange(key)), key);
-  field.read = [=](const Value& given, Report& report) {
-    const schema::List* list = ReadList(given, std::nullopt, report);
-    if (list == nullptr) return;
-    std::vector<int64_t> all;
-    for (const Value& item : *list) {
-      if (const auto x = ReadInt(item, key, report)) all.push_back(*x);
-    }
-    if (all.size() == list->size()) *value = all;
-  };
-  field.write = [=] {
-    schema::List list;
-    for (const int64_t x : *value) list.emplace_back(x);
-    return Value(std::move(list));
-  };
-  Visit(field);
-}
-
 Field Section::ChoiceField(std::string_view name,
                            const std::vector<std::string>& names,
-                           std::optional<size_t> index, const ChoiceKey& key,
+                           std::optional<size_t> index, const Key& key,
                            std::function<void(size_t)> choose) {
   std::vector<std::string> quoted;
   for (const std::string& word : names) {
@@ -347,14 +324,6 @@ Field Section::ChoiceField(std::string_view name,
     if (word == nullptr) return report.WrongType(given, "one of " + all);
     for (size_t i = 0; i < names.size(); ++i) {
       if (names[i] == *word) return choose(i);
-    }
-    for (const std::string_view later : key.later) {
-      if (later == *word) {
-        return report.Error(
-            given.source, absl::StrFormat("\"%s\" comes with a later version; "
-                                          "for now: %s",
-                                          later, all));
-      }
     }
     report.Error(
         given.source,

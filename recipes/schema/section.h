@@ -23,7 +23,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
-#include <initializer_list>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -59,23 +58,33 @@ struct FloatKey {
   std::optional<double> above = {};  // exclusive
   std::optional<double> max = {};
   std::optional<double> below = {};  // exclusive
-  std::optional<size_t> size = {};   // of a list
+  size_t size = 0;                   // of a list
 };
 
+// The values of an enum, numbered from 0, that have a word in recipes. `word`
+// is a switch without a default, so that -Werror=switch, by which we compile,
+// refuses a value that was forgotten; "" is what no recipe may ask for:
+//
+//   std::string_view Word(Gate gate) {
+//     switch (gate) {
+//       case Gate::kSoft:
+//         return "soft";
+//       case Gate::kHard:
+//         return "hard";
+//     }
+//     return "";
+//   }
+//   ... s.Enum("gate", &gate, Word, {.doc = "how it closes"});
 template <typename E>
-struct Choice {
-  std::string_view name;
-  E value;
-};
-
-struct ChoiceKey {
-  std::string_view doc;
-  bool required = false;
-  bool fixed = false;
-  std::string_view when_omitted = {};
-  // Words that are understood and refused: they come with a later version.
-  std::vector<std::string_view> later = {};
-};
+std::vector<E> ValuesOf(std::string_view (*word)(E)) {
+  constexpr int kMost = 64;
+  std::vector<E> values;
+  for (int i = 0; i < kMost; ++i) {
+    const auto value = static_cast<E>(i);
+    if (!word(value).empty()) values.push_back(value);
+  }
+  return values;
+}
 
 struct TableKey {
   std::string_view doc;
@@ -99,23 +108,18 @@ class Section {
   void String(std::string_view name, std::string* value, const Key& key);
   // Read relative to the recipe's folder, kept absolute.
   void Path(std::string_view name, std::string* value, const Key& key);
-  // Left out where it is empty.
+  // A list of `size` numbers. Left out where it is empty.
   void Floats(std::string_view name, std::vector<double>* value,
               const FloatKey& key);
-  // A list of integers; the range is of each.
-  void Ints(std::string_view name, std::vector<int64_t>* value,
-            const IntKey& key);
   template <typename E>
   void Enum(std::string_view name, E* value,
-            std::initializer_list<Choice<std::type_identity_t<E>>> choices,
-            const ChoiceKey& key) {
-    EnumOf(name, value, std::optional<E>(*value), choices, key);
+            std::string_view (*word)(std::type_identity_t<E>), const Key& key) {
+    EnumOf<E>(name, value, *value, word, key);
   }
   template <typename E>
   void Enum(std::string_view name, std::optional<E>* value,
-            std::initializer_list<Choice<std::type_identity_t<E>>> choices,
-            const ChoiceKey& key) {
-    EnumOf(name, value, *value, choices, key);
+            std::string_view (*word)(std::type_identity_t<E>), const Key& key) {
+    EnumOf<E>(name, value, *value, word, key);
   }
   // A key of a type of its own.
   void Custom(const schema::Field& field) { Visit(field); }
@@ -159,22 +163,20 @@ class Section {
  private:
   template <typename E, typename T>
   void EnumOf(std::string_view name, T* value, std::optional<E> now,
-              std::initializer_list<Choice<E>> choices, const ChoiceKey& key) {
-    std::vector<std::string> names;
-    std::vector<E> values;
+              std::string_view (*word)(E), const Key& key) {
+    const std::vector<E> values = ValuesOf(word);
+    std::vector<std::string> words;
     std::optional<size_t> index;
-    for (const auto& choice : choices) {
-      if (choice.value == now) index = values.size();
-      names.emplace_back(choice.name);
-      values.push_back(choice.value);
+    for (const E choice : values) {
+      if (choice == now) index = words.size();
+      words.emplace_back(word(choice));
     }
-    Visit(ChoiceField(name, names, index, key,
+    Visit(ChoiceField(name, words, index, key,
                       [=](size_t i) { *value = values[i]; }));
   }
   static schema::Field ChoiceField(std::string_view name,
                                    const std::vector<std::string>& names,
-                                   std::optional<size_t> index,
-                                   const ChoiceKey& key,
+                                   std::optional<size_t> index, const Key& key,
                                    std::function<void(size_t)> choose);
 };
 

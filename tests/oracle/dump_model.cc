@@ -77,8 +77,8 @@ RigOptions LlamaOptions(const std::string& variant) {
 RigOptions GptOptions(const std::string& variant) {
   RigOptions options;
   if (variant == "rms_norm") {
-    options.norm = GptConfig::Norm::kRmsNorm;
-    options.activation = GptConfig::Activation::kGeluErf;
+    options.norm = NormKind::kRmsNorm;
+    options.activation = GeluForm::kErf;
     options.bias = false;
   } else if (variant == "untied") {
     options.tied = false;

@@ -17,7 +17,7 @@ ModelRunner::ModelRunner(const Build& build, const Batch& batch,
       key_(Fold(KeyFromSeed(options.seed), "step")) {
   absl::StatusOr<std::unique_ptr<ParamStore>> store = ParamStore::Create(
       *device_, registry_, model_->blocks(), options.sharing, 0,
-      {.dtype = options.dtype, .states = {}, .master = Master::kNone});
+      {.dtype = options.dtype, .states = {}, .master = MasterForm::kNone});
   DELINK_CHECK(store.ok());
   store_ = *std::move(store);
   store_->InitWeights(options.seed);

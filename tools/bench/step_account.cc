@@ -185,7 +185,7 @@ class Account {
         static_cast<double>(elements) / static_cast<double>(all_elements);
     const auto& options = store_.options();
     const bool rounded =
-        options.dtype == DType::kBF16 && options.master == Master::kFp32;
+        options.dtype == DType::kBF16 && options.master == MasterForm::kWhole;
     const auto of = [&](int64_t all) {
       return part * static_cast<double>(all);
     };

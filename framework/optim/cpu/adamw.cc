@@ -42,7 +42,7 @@ template <typename T>
 void Run(Instructions set, const AdamWArgs& a) {
   if (a.control->skip != 0) return;
   const bool plain =
-      a.master == MasterForm::kWhole && a.moments == MomentForm::kExact;
+      a.master == MasterForm::kWhole && a.moments == StateStorage::kExact;
   if (!plain) {
     DELINK_CHECK((std::is_same_v<T, float>));
     return AdamWInTiles(set, a);

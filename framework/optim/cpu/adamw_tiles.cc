@@ -97,7 +97,7 @@ static_assert(kElementsAtOnce % kTile == 0);
 
 // One moment: its values, its scales, and which random numbers round it.
 struct Moment {
-  MomentForm form;
+  StateStorage form;
   void* values;
   float* scales;
   uint64_t stream;
@@ -109,13 +109,13 @@ template <bool kSigned>
                                               int64_t block, int64_t n,
                                               float* to) {
   switch (from.form) {
-    case MomentForm::kExact:
+    case StateStorage::kExact:
       std::memcpy(to, static_cast<const float*>(from.values) + at,
                   static_cast<size_t>(n) * sizeof(float));
       return;
-    case MomentForm::kBF16:
+    case StateStorage::kBF16:
       return Widen(static_cast<const uint16_t*>(from.values) + at, n, to);
-    case MomentForm::kBlock8:
+    case StateStorage::kBlock8:
       break;
   }
   const auto* const codes = static_cast<const uint8_t*>(from.values) + at;
@@ -131,14 +131,14 @@ template <bool kSigned>
                                                int64_t block, int64_t n,
                                                const float* from) {
   switch (to.form) {
-    case MomentForm::kExact:
+    case StateStorage::kExact:
       std::memcpy(static_cast<float*>(to.values) + at, from,
                   static_cast<size_t>(n) * sizeof(float));
       return;
-    case MomentForm::kBF16:
+    case StateStorage::kBF16:
       return RoundTile(a, at, to.stream, n, from,
                        static_cast<uint16_t*>(to.values) + at);
-    case MomentForm::kBlock8:
+    case StateStorage::kBlock8:
       break;
   }
   // The largest magnitude as bits: whole numbers, whose order it is, may be

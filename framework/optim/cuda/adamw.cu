@@ -55,14 +55,14 @@ void Update(Stream& stream, const AdamWArgs& a, const Master& master,
             bool aligned) {
   aligned = aligned && GradientAligned({a.g, a.bf16_g});
   switch (a.moments) {
-    case MomentForm::kExact: {
+    case StateStorage::kExact: {
       const ExactMoments moments = {.m = static_cast<float*>(a.m),
                                     .v = static_cast<float*>(a.v)};
       const AdamWRule<Master, ExactMoments> rule = {PlanOf(a), master, moments};
       return RunElements(stream, rule, a.n,
                          aligned && Aligned(a.m, 16) && Aligned(a.v, 16));
     }
-    case MomentForm::kBF16: {
+    case StateStorage::kBF16: {
       const HalfMoments moments = {.m = static_cast<uint16_t*>(a.m),
                                    .v = static_cast<uint16_t*>(a.v),
                                    .key = a.key,
@@ -71,7 +71,7 @@ void Update(Stream& stream, const AdamWArgs& a, const Master& master,
       return RunElements(stream, rule, a.n,
                          aligned && Aligned(a.m, 8) && Aligned(a.v, 8));
     }
-    case MomentForm::kBlock8:
+    case StateStorage::kBlock8:
       return UpdateBlocks(stream, a, master, aligned);
   }
 }

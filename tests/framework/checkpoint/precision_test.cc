@@ -138,7 +138,7 @@ TEST_P(PrecisionTest, NothingIsLostOnAnyNumberOfRanks) {
                                {.dtype = after(),
                                 .gradients = false,
                                 .states = {},
-                                .master = Master::kNone});
+                                .master = MasterForm::kNone});
     const absl::Status status = LoadWeights(self, path, *weights);
     EXPECT_TRUE(status.ok()) << status;
     ExpectHolds(*expected, *weights);

@@ -198,13 +198,13 @@ TEST_F(StateTest, MissingStateIsAnError) {
 // An fp32 and a split master hold the same numbers and read each other's files;
 // their weights differ where a master lies in the middle between two bf16.
 TEST_F(StateTest, MastersReadEachOthersFiles) {
-  const auto bf16 = [](Master master) {
+  const auto bf16 = [](MasterForm master) {
     return Way{{.dtype = DType::kBF16, .master = master}};
   };
-  for (const std::pair<Master, Master>& masters :
-       {std::pair{Master::kFp32, Master::kSplit},
-        std::pair{Master::kSplit, Master::kFp32},
-        std::pair{Master::kSplit, Master::kSplit}}) {
+  for (const std::pair<MasterForm, MasterForm>& masters :
+       {std::pair{MasterForm::kWhole, MasterForm::kSplit},
+        std::pair{MasterForm::kSplit, MasterForm::kWhole},
+        std::pair{MasterForm::kSplit, MasterForm::kSplit}}) {
     Rank expected(*device_, self_, {});
     expected.Fill();
     for (const int writers : {1, 2}) {
@@ -228,7 +228,7 @@ TEST_F(StateTest, MastersReadEachOthersFiles) {
 TEST_F(StateTest, WeightsOfASplitMasterDifferInTiesAlone) {
   Rank whole(*device_, self_, {{.dtype = DType::kBF16}});
   Rank split(*device_, self_,
-             {{.dtype = DType::kBF16, .master = Master::kSplit}});
+             {{.dtype = DType::kBF16, .master = MasterForm::kSplit}});
   const auto stream = device_->NewStream();
   const int slab = testing::SlabNamed(*whole.store, "blocks/0/mlp");
   const int64_t n =
@@ -254,7 +254,7 @@ TEST_F(StateTest, WeightsOfASplitMasterDifferInTiesAlone) {
 
 // Without a master the weights are what is saved, and come back as they were.
 TEST_F(StateTest, WeightsWithoutAMaster) {
-  const Way none{{.dtype = DType::kBF16, .master = Master::kNone}};
+  const Way none{{.dtype = DType::kBF16, .master = MasterForm::kNone}};
   const std::string path = Saved(2, none, dir_.path());
   Rank before(*device_, self_, none), after(*device_, self_, none);
   before.Fill();

@@ -57,7 +57,7 @@ TEST_F(MasterTest, NoneWhereNoneIsWantedOrNothingIsRounded) {
   const auto bf16 = Store({.dtype = DType::kBF16,
                            .gradients = false,
                            .states = {},
-                           .master = Master::kNone});
+                           .master = MasterForm::kNone});
   EXPECT_FALSE(bf16->has(Plane::kMaster));
   EXPECT_EQ(bf16->bytes(Plane::kWeight), device_->bytes_in_use());
   const auto f32 = Store({.dtype = DType::kF32});
@@ -74,7 +74,7 @@ TEST_F(MasterTest, BeginsWithTheValuesOfF32) {
   const auto weights = Store({.dtype = DType::kBF16,
                               .gradients = false,
                               .states = {},
-                              .master = Master::kNone});
+                              .master = MasterForm::kNone});
   weights->InitWeights(5);
   for (size_t s = 0; s < f32->slabs().size(); ++s) {
     const auto slab = static_cast<int>(s);

@@ -19,15 +19,15 @@ namespace delink::testing {
 
 struct Form {
   MasterForm master = MasterForm::kWhole;
-  MomentForm moments = MomentForm::kExact;
+  StateStorage moments = StateStorage::kExact;
 };
 
 inline std::vector<Form> AllForms() {
   std::vector<Form> forms;
   for (const MasterForm master :
        {MasterForm::kWhole, MasterForm::kSplit, MasterForm::kNone}) {
-    for (const MomentForm moments :
-         {MomentForm::kExact, MomentForm::kBF16, MomentForm::kBlock8}) {
+    for (const StateStorage moments :
+         {StateStorage::kExact, StateStorage::kBF16, StateStorage::kBlock8}) {
       forms.push_back({master, moments});
     }
   }
@@ -83,10 +83,10 @@ struct AdamWForms {
         value = BFloat16::FromBits(split.weight);
       }
     }
-    if (form.moments == MomentForm::kBF16) {
+    if (form.moments == StateStorage::kBF16) {
       Halve(m, &m16);
       Halve(v, &v16);
-    } else if (form.moments == MomentForm::kBlock8) {
+    } else if (form.moments == StateStorage::kBlock8) {
       Encode(true, m, &m8, &m_scales);
       Encode(false, v, &v8, &v_scales);
       Decode();
@@ -130,12 +130,12 @@ struct AdamWForms {
       } else {
         w[at] = BFloat16(p[at]).bits;
       }
-      if (form.moments == MomentForm::kBF16) {
+      if (form.moments == StateStorage::kBF16) {
         m16[at] = RoundStochastically(m[at], RandomHalf(i, 1));
         v16[at] = RoundStochastically(v[at], RandomHalf(i, 2));
       }
     }
-    if (form.moments == MomentForm::kBlock8) {
+    if (form.moments == StateStorage::kBlock8) {
       Encode(true, m, &m8, &m_scales);
       Encode(false, v, &v8, &v_scales);
     }
@@ -170,10 +170,10 @@ struct AdamWForms {
     args.g = at.g.data() + begin;
     args.m = at.m.data() + begin;
     args.v = at.v.data() + begin;
-    if (form.moments == MomentForm::kBF16) {
+    if (form.moments == StateStorage::kBF16) {
       args.m = at.m16.data() + begin;
       args.v = at.v16.data() + begin;
-    } else if (form.moments == MomentForm::kBlock8) {
+    } else if (form.moments == StateStorage::kBlock8) {
       args.m = at.m8.data() + begin;
       args.v = at.v8.data() + begin;
       args.m_scales = at.m_scales.data() + block;
@@ -203,7 +203,7 @@ struct AdamWForms {
     return same(w, other.w) &&
            (form.master != MasterForm::kWhole || same(p, other.p)) &&
            (form.master != MasterForm::kSplit || same(low, other.low)) &&
-           (form.moments != MomentForm::kExact ||
+           (form.moments != StateStorage::kExact ||
             (same(m, other.m) && same(v, other.v))) &&
            same(m16, other.m16) && same(v16, other.v16) && same(m8, other.m8) &&
            same(v8, other.v8) && same(m_scales, other.m_scales) &&

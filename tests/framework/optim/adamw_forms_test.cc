@@ -113,7 +113,7 @@ TEST_F(AdamWFormsTest, ASplitMasterIsExact) {
 TEST_F(AdamWFormsTest, SecondMomentsInBf16Decay) {
   const int64_t n = 4096;
   const int steps = 300;
-  AdamWForms planes({.moments = MomentForm::kBF16}, n);
+  AdamWForms planes({.moments = StateStorage::kBF16}, n);
   std::fill(planes.v.begin(), planes.v.end(), 1.0F);
   std::fill(planes.g.begin(), planes.g.end(), 0.0F);
   planes.Keep();
@@ -135,7 +135,7 @@ TEST_F(AdamWFormsTest, SecondMomentsInBf16Decay) {
 // What is far smaller than the largest of its block is still told from zero,
 // over seven decades.
 TEST_F(AdamWFormsTest, SmallMomentsInABlockKeepTheirSize) {
-  AdamWForms planes({.moments = MomentForm::kBlock8}, kBlock8);
+  AdamWForms planes({.moments = StateStorage::kBlock8}, kBlock8);
   for (int64_t i = 0; i < kBlock8; ++i) {
     const auto at = static_cast<size_t>(i);
     planes.v[at] = std::pow(10.0F, -6.5F * static_cast<float>(i) / kBlock8);

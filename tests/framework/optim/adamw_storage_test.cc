@@ -22,16 +22,17 @@ constexpr int kUpdates = 4;
 
 struct Way {
   DType dtype = DType::kF32;
-  Master master = Master::kFp32;
-  MomentForm moments = MomentForm::kExact;
+  MasterForm master = MasterForm::kWhole;
+  StateStorage moments = StateStorage::kExact;
 };
 
 std::vector<Way> AllWays() {
   std::vector<Way> ways;
-  for (const MomentForm moments :
-       {MomentForm::kExact, MomentForm::kBF16, MomentForm::kBlock8}) {
+  for (const StateStorage moments :
+       {StateStorage::kExact, StateStorage::kBF16, StateStorage::kBlock8}) {
     ways.push_back({.moments = moments});
-    for (const Master master : {Master::kFp32, Master::kSplit, Master::kNone}) {
+    for (const MasterForm master :
+         {MasterForm::kWhole, MasterForm::kSplit, MasterForm::kNone}) {
       ways.push_back({DType::kBF16, master, moments});
     }
   }
@@ -129,10 +130,10 @@ TEST_F(AdamWStorageTest, ShardsHaveTheBitsOfTheWhole) {
 // The masters are the same to the bit; the weights round them otherwise where
 // they are ties, which next to none is.
 TEST_F(AdamWStorageTest, ASplitMasterIsAnFp32One) {
-  for (const MomentForm moments :
-       {MomentForm::kExact, MomentForm::kBF16, MomentForm::kBlock8}) {
-    const auto whole = Updated({DType::kBF16, Master::kFp32, moments});
-    const auto split = Updated({DType::kBF16, Master::kSplit, moments});
+  for (const StateStorage moments :
+       {StateStorage::kExact, StateStorage::kBF16, StateStorage::kBlock8}) {
+    const auto whole = Updated({DType::kBF16, MasterForm::kWhole, moments});
+    const auto split = Updated({DType::kBF16, MasterForm::kSplit, moments});
     ForEachOwned(*split, *whole,
                  [](const auto& a, const auto& b) { ASSERT_EQ(a, b); });
     for (size_t s = 0; s < whole->slabs().size(); ++s) {
@@ -159,7 +160,8 @@ TEST_F(AdamWStorageTest, ASplitMasterIsAnFp32One) {
 
 TEST_F(AdamWStorageTest, SmallMomentsAreClose) {
   const auto exact = Updated({});
-  for (const MomentForm moments : {MomentForm::kBF16, MomentForm::kBlock8}) {
+  for (const StateStorage moments :
+       {StateStorage::kBF16, StateStorage::kBlock8}) {
     const auto small = Updated({.moments = moments});
     double most = 0;
     ForEachOwned(*small, *exact, [&](const auto& a, const auto& b) {
@@ -169,13 +171,13 @@ TEST_F(AdamWStorageTest, SmallMomentsAreClose) {
     });
     EXPECT_GT(most, 0);
     // Of kUpdates steps of at most about lr each.
-    EXPECT_LT(most, moments == MomentForm::kBF16 ? 0.1 * control_.lr
-                                                 : 1.0 * control_.lr);
+    EXPECT_LT(most, moments == StateStorage::kBF16 ? 0.1 * control_.lr
+                                                   : 1.0 * control_.lr);
   }
 }
 
 TEST_F(AdamWStorageTest, TheSeedDecidesHowIsRounded) {
-  const Way none{DType::kBF16, Master::kNone, MomentForm::kExact};
+  const Way none{DType::kBF16, MasterForm::kNone, StateStorage::kExact};
   const auto a = Updated(none), b = Updated(none, 0, 1, 2);
   size_t different = 0;
   ForEachOwned(*a, *b, [&](const auto& x, const auto& y) {
@@ -198,13 +200,14 @@ TEST_F(AdamWStorageTest, BytesAParameter) {
            static_cast<double>(
                store->slabs()[static_cast<size_t>(slab)].ShardElements(1));
   };
-  EXPECT_DOUBLE_EQ(bytes({DType::kBF16, Master::kFp32, MomentForm::kExact}),
-                   12);
-  EXPECT_DOUBLE_EQ(bytes({DType::kBF16, Master::kSplit, MomentForm::kExact}),
-                   10);
-  EXPECT_DOUBLE_EQ(bytes({DType::kBF16, Master::kNone, MomentForm::kBF16}), 4);
-  EXPECT_NEAR(bytes({DType::kBF16, Master::kNone, MomentForm::kBlock8}), 2,
-              0.1);
+  EXPECT_DOUBLE_EQ(
+      bytes({DType::kBF16, MasterForm::kWhole, StateStorage::kExact}), 12);
+  EXPECT_DOUBLE_EQ(
+      bytes({DType::kBF16, MasterForm::kSplit, StateStorage::kExact}), 10);
+  EXPECT_DOUBLE_EQ(
+      bytes({DType::kBF16, MasterForm::kNone, StateStorage::kBF16}), 4);
+  EXPECT_NEAR(bytes({DType::kBF16, MasterForm::kNone, StateStorage::kBlock8}),
+              2, 0.1);
 }
 
 }  // namespace

@@ -24,7 +24,7 @@ namespace delink::testing {
 struct NarrowKind {
   std::string name;
   std::function<std::unique_ptr<SlabOptimizer>()> make;
-  Master master = Master::kFp32;
+  MasterForm master = MasterForm::kWhole;
 };
 
 inline std::vector<NarrowKind> NarrowKinds() {
@@ -38,9 +38,10 @@ inline std::vector<NarrowKind> NarrowKinds() {
       {"lion", [=] { return NewLion(rules()); }},
       {"adafactor", [=] { return NewAdafactor({}, rules()); }},
       {"muon", [=] { return NewMuon({}, rules(), MultiplyMatrices); }}};
-  for (const Master master : {Master::kFp32, Master::kSplit, Master::kNone}) {
-    for (const MomentForm moments :
-         {MomentForm::kExact, MomentForm::kBF16, MomentForm::kBlock8}) {
+  for (const MasterForm master :
+       {MasterForm::kWhole, MasterForm::kSplit, MasterForm::kNone}) {
+    for (const StateStorage moments :
+         {StateStorage::kExact, StateStorage::kBF16, StateStorage::kBlock8}) {
       kinds.push_back(
           {"adamw, master " + std::to_string(static_cast<int>(master)) +
                ", moments " + std::to_string(static_cast<int>(moments)),

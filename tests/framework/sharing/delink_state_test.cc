@@ -252,7 +252,7 @@ TEST_F(DelinkStateTest, ReshardsASplitMaster) {
       const ParamStore::Options options{.dtype = DType::kBF16,
                                         .rank = comm.rank(),
                                         .ranks = comm.size(),
-                                        .master = Master::kSplit};
+                                        .master = MasterForm::kSplit};
       const auto before = MakeStore(*device_, registry, kBlocks, Map("all"),
                                     zero.first, options);
       before->InitWeights(3);

@@ -46,9 +46,9 @@ std::vector<Variant> Variants() {
   all[1].config.tied = false;
   all[1].ignore_every = 3;
   all[2].name = "RmsNormGroupedQueriesGeluErf";
-  all[2].config.norm = GptConfig::Norm::kRmsNorm;
+  all[2].config.norm = NormKind::kRmsNorm;
   all[2].config.kv_heads = 2;
-  all[2].config.activation = GptConfig::Activation::kGeluErf;
+  all[2].config.activation = GeluForm::kErf;
   all[3].name = "DropoutWithoutBias";
   all[3].config.dropout = 0.3;
   all[3].config.bias = false;

@@ -35,8 +35,8 @@ struct RigOptions {
   double init_std = 0.02;
   MicroBatchOrder order = MicroBatchOrder::kMicroBatchMajor;
   int zero = 0;
-  GptConfig::Norm norm = GptConfig::Norm::kLayerNorm;
-  GptConfig::Activation activation = GptConfig::Activation::kGeluTanh;
+  NormKind norm = NormKind::kLayerNorm;
+  GeluForm activation = GeluForm::kTanh;
   bool bias = true;
   // Instead of a gpt. Of its sizes kv_heads and head_dim count, where they are
   // not 0; what is named above is as said there.

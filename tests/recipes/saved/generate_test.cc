@@ -140,7 +140,7 @@ struct Model {
                                   {.dtype = dtype,
                                    .gradients = false,
                                    .states = {},
-                                   .master = Master::kNone})) {
+                                   .master = MasterForm::kNone})) {
     store->InitWeights(1);
   }
   std::unique_ptr<Device> device = NewCpuDevice();

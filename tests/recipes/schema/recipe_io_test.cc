@@ -34,7 +34,7 @@ TEST(Set, DottedKeysAndElementsOfLists) {
   EXPECT_EQ(recipe.stages[1].parallel.data, 2);
   EXPECT_EQ(ToString(recipe.stages[0].share), "groups:2");
   EXPECT_EQ(recipe.run.device, RunConfig::Device::kCpu);
-  EXPECT_FALSE(dynamic_cast<const GptConfig*>(recipe.model.get())->tied);
+  EXPECT_FALSE(GptOf(recipe).tied);
   EXPECT_EQ(recipe.schedule.decay_steps(), 50);
   EXPECT_EQ(recipe.optimizer.betas[0], 0.8);
   EXPECT_EQ(recipe.PlannedEnd(0), 10);
@@ -140,10 +140,10 @@ OptimizerConfig RandomOptimizer(Draw& draw) {
     optimizer.kind = OptimizerConfig::Kind::kMuon;
     optimizer.momentum = draw.Fraction();
     optimizer.nesterov = draw.Flip();
-    optimizer.scale = OptimizerConfig::MuonScale::kRms;
+    optimizer.scale = MuonConfig::Scale::kRms;
     optimizer.adamw_lr = draw.Fraction();
   } else {
-    optimizer.moments = OptimizerConfig::Moments::kBf16;
+    optimizer.moments = StateStorage::kBF16;
   }
   if (draw.Flip()) {
     optimizer.groups = {
@@ -164,8 +164,7 @@ Recipe RandomRecipe(Draw& draw) {
   model->vocab = draw.Int(0, 3);
   recipe.data.seq = draw.Int(1, 4096);
   model->max_seq = recipe.data.seq + draw.Int(0, 5);
-  model->norm =
-      draw.Flip() ? GptConfig::Norm::kRmsNorm : GptConfig::Norm::kLayerNorm;
+  model->norm = draw.Flip() ? NormKind::kRmsNorm : NormKind::kLayerNorm;
   model->norm_eps = draw.Fraction();
   model->bias = draw.Flip();
   model->tied = draw.Flip();
@@ -180,7 +179,7 @@ Recipe RandomRecipe(Draw& draw) {
                                       : DataConfig::Documents::kPacked;
   recipe.optimizer = RandomOptimizer(draw);
   recipe.schedule.steps = draw.Int(1000, 2'000'000);
-  recipe.schedule.kind = static_cast<ScheduleConfig::Kind>(draw.Int(0, 3));
+  recipe.schedule.kind = static_cast<Schedule::Kind>(draw.Int(0, 3));
   recipe.schedule.warmup = draw.Int(0, 500);
   if (draw.Flip()) recipe.schedule.decay = draw.Fraction() / 2;
   const int64_t stages = draw.Int(1, 3);
@@ -240,8 +239,7 @@ TEST(ToToml, ReadsBackEqualBitForBit) {
     ASSERT_EQ(back->optimizer.groups.size(), recipe.optimizer.groups.size());
     ASSERT_EQ(back->schedule.decay, recipe.schedule.decay);
     ASSERT_EQ(back->schedule.warmup, recipe.schedule.warmup);
-    ASSERT_EQ(dynamic_cast<const GptConfig*>(back->model.get())->dropout,
-              dynamic_cast<const GptConfig*>(recipe.model.get())->dropout);
+    ASSERT_EQ(GptOf(*back).dropout, GptOf(recipe).dropout);
     ASSERT_EQ(back->stages.size(), recipe.stages.size());
     for (size_t i = 0; i < recipe.stages.size(); ++i) {
       ASSERT_EQ(back->stages[i].share, recipe.stages[i].share);

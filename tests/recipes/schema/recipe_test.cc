@@ -16,16 +16,15 @@ std::string WorldError(const Recipe& recipe, int64_t world) {
 
 TEST(Recipe, ReadsWhatIsGivenAndResolvesTheRest) {
   const Recipe recipe = Sample();
-  const GptConfig* model = dynamic_cast<const GptConfig*>(recipe.model.get());
-  ASSERT_NE(model, nullptr);
-  EXPECT_EQ(model->layers, 4);
-  EXPECT_EQ(model->kv_heads, 4);
-  EXPECT_EQ(model->ffn, 128);
-  EXPECT_EQ(model->vocab, 0);
-  EXPECT_EQ(model->max_seq, 64);
-  EXPECT_EQ(model->norm, GptConfig::Norm::kLayerNorm);
-  EXPECT_TRUE(model->bias);
-  EXPECT_TRUE(model->tied);
+  const GptConfig& model = GptOf(recipe);
+  EXPECT_EQ(model.layers, 4);
+  EXPECT_EQ(model.kv_heads, 4);
+  EXPECT_EQ(model.ffn, 128);
+  EXPECT_EQ(model.vocab, 0);
+  EXPECT_EQ(model.max_seq, 64);
+  EXPECT_EQ(model.norm, NormKind::kLayerNorm);
+  EXPECT_TRUE(model.bias);
+  EXPECT_TRUE(model.tied);
   EXPECT_EQ(recipe.data.train, "/data/corpus/train");
   EXPECT_EQ(recipe.data.validation, "/data/corpus/validation");
   ASSERT_EQ(recipe.stages.size(), 2U);
@@ -33,8 +32,8 @@ TEST(Recipe, ReadsWhatIsGivenAndResolvesTheRest) {
   EXPECT_EQ(recipe.stages[1].share.For("mlp").kind, SharePolicy::Kind::kNone);
   EXPECT_EQ(recipe.stages[1].state, StatePolicy::kScale);
   EXPECT_EQ(recipe.optimizer.betas[1], 0.95);
-  EXPECT_EQ(recipe.run.dtype(), DType::kF32);
-  EXPECT_EQ(Sample({"run.precision=bf16"}).run.dtype(), DType::kBF16);
+  EXPECT_EQ(recipe.run.precision, DType::kF32);
+  EXPECT_EQ(Sample({"run.precision=bf16"}).run.precision, DType::kBF16);
 }
 
 TEST(Recipe, TrailingSlashOfAPathIsNothing) {

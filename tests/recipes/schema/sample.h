@@ -46,6 +46,10 @@ inline absl::StatusOr<Recipe> Parse(const std::string& text,
   return ParseRecipe(text, "gpt.toml", "/data", sets, {GptKind()});
 }
 
+inline const GptConfig& GptOf(const Recipe& recipe) {
+  return dynamic_cast<const GptConfig&>(*recipe.model);
+}
+
 // The sample changed by `sets`, which must be good.
 inline Recipe Sample(const std::vector<std::string>& sets = {}) {
   auto recipe = Parse(kSample, sets);
