@@ -40,6 +40,10 @@ set(warnings
   -Wall -Wextra -Wno-missing-field-initializers -Wno-unused-parameter)
 target_compile_options(delink_options INTERFACE
   "$<BUILD_INTERFACE:${warnings}>")
+# Where values of an enum are told apart one is forgotten that is added later:
+# its word in recipes, say (recipes/schema/section.h).
+target_compile_options(delink_options INTERFACE
+  "$<BUILD_INTERFACE:$<$<COMPILE_LANGUAGE:CXX>:-Werror=switch>>")
 delink_export(delink_options options)
 if(DELINK_SANITIZE)
   # Without those checks that cost most to compile and find least: a null pointer
