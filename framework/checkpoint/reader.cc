@@ -124,7 +124,7 @@ absl::Status LoadState(const hdf5::File& file, const LogicalTensor& tensor,
 absl::Status LoadAll(const std::string& path, ParamStore& store,
                      bool with_state) {
   DELINK_ASSIGN_OR_RETURN(const hdf5::File file, OpenIndex(path));
-  for (const LogicalTensor& tensor : store.logical_tensors()) {
+  for (const LogicalTensor& tensor : store.layout().tensors()) {
     if (!tensor.link.empty()) continue;
     if (!file.Exists(checkpoint::TensorPath(tensor.name))) {
       return absl::InvalidArgumentError(

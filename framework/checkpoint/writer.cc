@@ -28,8 +28,7 @@ absl::Status WriteWeights(const ParamStore& store, int slab, hdf5::File& file) {
   DELINK_ASSIGN_OR_RETURN(
       hdf5::Dataset dataset,
       file.CreateDataset(
-          checkpoint::SlabDataset(checkpoint::kWeight,
-                                  store.slabs()[static_cast<size_t>(slab)]),
+          checkpoint::SlabDataset(checkpoint::kWeight, store.slab(slab)),
           checkpoint::ElementOf(dtype), {owned.size()}));
   const std::unique_ptr<Stream> stream = store.device().NewStream();
   std::vector<char> staging(
@@ -57,8 +56,8 @@ int64_t StateOffset(const ParamStore& store, int slab, int state, size_t param,
 // What this rank owns of a slab's state, parameter after parameter.
 absl::Status WriteState(const ParamStore& store, int slab, int state,
                         hdf5::File& file) {
-  const Slab& s = store.slabs()[static_cast<size_t>(slab)];
-  const int rank = store.options().rank;
+  const Slab& s = store.slab(slab);
+  const int rank = store.rank();
   const int64_t all = StateOffset(store, slab, state, s.params.size(), rank);
   if (all == 0) return absl::OkStatus();
   const DType dtype = StatisticsOf(store.options().dtype);
@@ -111,21 +110,33 @@ hdf5::Shape ToHdf5(const Shape& shape) {
   return {shape.dims().begin(), shape.dims().end()};
 }
 
+// The number of a rectangle's first element; of whole rows, or of one.
+int64_t FirstOf(const Rect& rect, const Shape& shape) {
+  const Rect whole = WholeOf(shape);
+  DELINK_CHECK(rect.rows == 1 || rect.columns == whole.columns);
+  return rect.row * whole.columns + rect.column;
+}
+
 absl::Status ShowWeights(hdf5::File& file, const ParamStore& store,
                          const LogicalTensor& tensor) {
-  const auto s = static_cast<size_t>(tensor.slab);
-  const Slab& slab = store.slabs()[s];
-  const Descriptor owners = DescriptorOf(tensor, slab, store.options().ranks,
-                                         true, store.placement().rows[s].owner);
+  const Slab& slab = store.slab(tensor.slab);
   std::vector<hdf5::Piece> pieces;
-  for (const Extent& extent : owners.extents) {
-    const int64_t begin = store.OwnedBy(tensor.slab, extent.rank).begin;
-    pieces.push_back(
-        {.begin = extent.begin,
-         .end = extent.begin + extent.count,
-         .file = checkpoint::WriterName(extent.rank),
-         .dataset = checkpoint::SlabDataset(checkpoint::kWeight, slab),
-         .offset = extent.offset - begin});
+  for (const Extent& extent : DescriptorOf(store.layout(), tensor, true)) {
+    const int64_t begin = FirstOf(extent.rect, tensor.shape);
+    const hdf5::Piece piece{
+        .begin = begin,
+        .end = begin + extent.rect.elements(),
+        .file = checkpoint::WriterName(extent.rank),
+        .dataset = checkpoint::SlabDataset(checkpoint::kWeight, slab),
+        .offset =
+            extent.offset - store.OwnedBy(tensor.slab, extent.rank).begin};
+    // A shard begins and ends within rows: in the file it is one piece.
+    if (!pieces.empty() && pieces.back().file == piece.file &&
+        pieces.back().end == piece.begin) {
+      pieces.back().end = piece.end;
+    } else {
+      pieces.push_back(piece);
+    }
   }
   return file.CreateVirtual(
       checkpoint::TensorPath(tensor.name),
@@ -135,12 +146,12 @@ absl::Status ShowWeights(hdf5::File& file, const ParamStore& store,
 
 absl::Status ShowState(hdf5::File& file, const ParamStore& store,
                        const LogicalTensor& tensor, int state) {
-  const Slab& slab = store.slabs()[static_cast<size_t>(tensor.slab)];
+  const Slab& slab = store.slab(tensor.slab);
   const StateSpec& spec = store.states()[static_cast<size_t>(state)];
   const Shape shape = store.state_shape(tensor.slab, state, tensor.param);
   if (shape.elements() == 0) return absl::OkStatus();
   std::vector<hdf5::Piece> pieces;
-  for (int rank = 0; rank < store.options().ranks; ++rank) {
+  for (int rank = 0; rank < store.ranks(); ++rank) {
     const Range owned =
         store.StateOwnedBy(tensor.slab, state, tensor.param, rank);
     if (owned.size() == 0) continue;
@@ -173,7 +184,7 @@ absl::Status WriteIndex(const std::string& path, const CheckpointHeader& header,
                         const ParamStore& store) {
   DELINK_ASSIGN_OR_RETURN(hdf5::File file, hdf5::File::Create(path));
   DELINK_RETURN_IF_ERROR(WriteHeader(file, header));
-  for (const LogicalTensor& tensor : store.logical_tensors()) {
+  for (const LogicalTensor& tensor : store.layout().tensors()) {
     if (tensor.link.empty()) {
       DELINK_RETURN_IF_ERROR(ShowTensor(file, store, tensor));
       continue;

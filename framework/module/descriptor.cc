@@ -1,61 +1,106 @@
 #include "framework/module/descriptor.h"
 
 #include <algorithm>
+#include <map>
+#include <utility>
 
 #include "framework/base/check.h"
 
 namespace delink {
+namespace {
 
-Descriptor DescriptorOf(const LogicalTensor& tensor, const Slab& slab,
-                        int ranks, bool sharded, int owner) {
-  const int64_t elements = tensor.shape.elements();
-  DELINK_CHECK_LE(tensor.offset + elements, slab.elements);
-  Descriptor descriptor;
-  if (elements == 0) return descriptor;
-  if (!sharded || owner != kNoOwner) {
-    descriptor.extents.push_back({.begin = 0,
-                                  .count = elements,
-                                  .rank = sharded ? owner : kEveryRank,
-                                  .slab = tensor.slab,
-                                  .offset = tensor.offset});
-    return descriptor;
+// What lies in elements `range` of a local slab, of params[index], on `rank`.
+void AddExtents(const LocalSlab& local, size_t index, Range range, int rank,
+                int slab, Descriptor& extents) {
+  int64_t offset = local.slab.params[index].offset;
+  for (const Rect& rect : local.rects[index]) {
+    const int64_t count = rect.elements();
+    const Range here{std::clamp<int64_t>(range.begin - offset, 0, count),
+                     std::clamp<int64_t>(range.end - offset, 0, count)};
+    for (const Rect& piece : Cut(rect, here)) {
+      const Extent whole{.rect = rect,
+                         .rank = rank,
+                         .slab = slab,
+                         .offset = offset,
+                         .pitch = rect.columns};
+      extents.push_back(Part(whole, piece));
+    }
+    offset += count;
   }
-  for (int rank = 0; rank < ranks; ++rank) {
-    const Range shard = ShardRange(slab, rank, ranks);
-    const int64_t begin = std::max(shard.begin, tensor.offset);
-    const int64_t end = std::min(shard.end, tensor.offset + elements);
-    if (begin >= end) continue;
-    descriptor.extents.push_back({.begin = begin - tensor.offset,
-                                  .count = end - begin,
-                                  .rank = rank,
-                                  .slab = tensor.slab,
-                                  .offset = begin});
-  }
-  return descriptor;
 }
 
-std::vector<CopyStep> PlanCopy(const Descriptor& from, const Descriptor& to) {
-  DELINK_CHECK_EQ(from.elements(), to.elements());
+// Takes `piece` out of all of `rects`.
+void Remove(std::vector<Rect>& rects, const Rect& piece) {
+  std::vector<Rect> rest;
+  for (const Rect& rect : rects) {
+    const std::vector<Rect> left = Without(rect, piece);
+    rest.insert(rest.end(), left.begin(), left.end());
+  }
+  rects = std::move(rest);
+}
+
+}  // namespace
+
+Extent Part(const Extent& extent, const Rect& rect) {
+  DELINK_CHECK(Overlap(extent.rect, rect) == rect);
+  Extent part = extent;
+  part.rect = rect;
+  part.offset += (rect.row - extent.rect.row) * extent.pitch +
+                 (rect.column - extent.rect.column);
+  return part;
+}
+
+Descriptor DescriptorOf(const Layout& layout, const LogicalTensor& tensor,
+                        bool sharded) {
+  Descriptor extents;
+  const Range locals = layout.LocalSlabsOfLogical(tensor.slab);
+  for (int64_t s = locals.begin; s < locals.end; ++s) {
+    const int slab = static_cast<int>(s);
+    const LocalSlab& local = layout.local_slabs()[static_cast<size_t>(s)];
+    const auto at =
+        std::find(local.params.begin(), local.params.end(), tensor.param);
+    if (at == local.params.end()) continue;
+    const auto index = static_cast<size_t>(at - local.params.begin());
+    for (const int rank : local.group) {
+      const Range range =
+          sharded ? layout.OwnedBy(slab, rank) : Range{0, local.slab.elements};
+      AddExtents(local, index, range, rank, slab, extents);
+    }
+  }
+  std::stable_sort(
+      extents.begin(), extents.end(),
+      [](const Extent& a, const Extent& b) { return a.rank < b.rank; });
+  return extents;
+}
+
+std::vector<CopyStep> PlanCopy(const Descriptor& owners,
+                               const Descriptor& before,
+                               const Descriptor& after) {
   std::vector<CopyStep> steps;
-  size_t i = 0, j = 0;
-  int64_t at = 0;
-  while (at < from.elements()) {
-    const Extent& a = from.extents[i];
-    const Extent& b = to.extents[j];
-    const int64_t a_end = a.begin + a.count;
-    const int64_t b_end = b.begin + b.count;
-    const int64_t end = std::min(a_end, b_end);
-    steps.push_back({.begin = at,
-                     .count = end - at,
-                     .from_rank = a.rank,
-                     .from_slab = a.slab,
-                     .from_offset = a.offset + (at - a.begin),
-                     .to_rank = b.rank,
-                     .to_slab = b.slab,
-                     .to_offset = b.offset + (at - b.begin)});
-    at = end;
-    if (a_end == end) ++i;
-    if (b_end == end) ++j;
+  // Of what crosses the network: by owner's extent and rectangle, its step.
+  std::map<std::pair<size_t, Rect>, size_t> shared;
+  auto own = before.begin();  // of the rank at hand
+  for (const Extent& want : after) {
+    while (own != before.end() && own->rank < want.rank) ++own;
+    std::vector<Rect> missing = {want.rect};
+    for (auto have = own; have != before.end() && have->rank == want.rank;
+         ++have) {
+      const Rect both = Overlap(have->rect, want.rect);
+      if (both.elements() == 0) continue;
+      steps.push_back({Part(*have, both), {Part(want, both)}});
+      Remove(missing, both);
+    }
+    for (size_t i = 0; i < owners.size() && !missing.empty(); ++i) {
+      for (const Rect& rect : std::vector<Rect>(missing)) {
+        const Rect both = Overlap(owners[i].rect, rect);
+        if (both.elements() == 0) continue;
+        const auto [at, fresh] = shared.try_emplace({i, both}, steps.size());
+        if (fresh) steps.push_back({Part(owners[i], both), {}});
+        steps[at->second].to.push_back(Part(want, both));
+        Remove(missing, both);
+      }
+    }
+    DELINK_CHECK(missing.empty()) << "an element that nobody owns";
   }
   return steps;
 }

@@ -1,63 +1,53 @@
-// Descriptors: where the elements of a logical tensor are, and plans to bring
-// them from one layout to another. Pure functions: resharding, loading, saving
-// and switching all are copies between two descriptors.
+// Descriptors: where the elements of a logical tensor are under a layout, and
+// plans to bring them from one layout to another. Pure functions: resharding,
+// loading, saving and switching all are copies between two descriptors.
 #pragma once
 
 #include <cstdint>
 #include <vector>
 
-#include "framework/module/placement.h"
-#include "framework/module/slab.h"
+#include "framework/module/layout.h"
+#include "framework/module/rect.h"
 
 namespace delink {
 
-// All ranks hold it.
-inline constexpr int kEveryRank = -1;
-
-// Logical elements [begin, begin + count), row-major, lie in order at `offset`
-// of `slab` on `rank`. Offsets are elements from the slab's start, as
-// ParamStore::at takes them, also where the rank holds a shard only.
+// A rectangle of a logical tensor on a rank: row by row from element `offset`
+// of a local slab on (counted from the slab's start, also where the rank has a
+// shard only), rows `pitch` elements apart.
 struct Extent {
-  int64_t begin = 0;
-  int64_t count = 0;
-  int rank = kEveryRank;
-  int slab = 0;
+  Rect rect;
+  int rank = 0;
+  int slab = 0;  // in Layout::local_slabs
   int64_t offset = 0;
+  int64_t pitch = 0;
   friend bool operator==(const Extent&, const Extent&) = default;
 };
 
-// Ascending, not empty, without gap or overlap: every element exactly once.
-struct Descriptor {
-  std::vector<Extent> extents;
-  int64_t elements() const {
-    return extents.empty() ? 0 : extents.back().begin + extents.back().count;
-  }
-  friend bool operator==(const Descriptor&, const Descriptor&) = default;
-};
+// A part of an extent.
+Extent Part(const Extent& extent, const Rect& rect);
 
-// Where `tensor` lies in its `slab`. Sharded over `ranks`: an extent for each
-// rank that has a piece of it (which is also who owns it, whether or not the
-// planes are sharded), or one where the slab has one `owner`. Else one extent,
-// on every rank.
-Descriptor DescriptorOf(const LogicalTensor& tensor, const Slab& slab,
-                        int ranks, bool sharded, int owner = kNoOwner);
+// By rank, and in the order of a rank's memory. No element is twice on a rank.
+using Descriptor = std::vector<Extent>;
 
-// `count` elements from one place to another. A source on every rank is read by
-// the destination where it is; a destination on every rank gets it everywhere.
+// Where `tensor` is in a plane: what every rank has of it, or, of a plane that
+// is sharded, what every rank owns of it: then each element is in one extent.
+Descriptor DescriptorOf(const Layout& layout, const LogicalTensor& tensor,
+                        bool sharded);
+
+// One rectangle, read once from one place and written to others. The places on
+// the rank that reads it come without the network.
 struct CopyStep {
-  int64_t begin = 0;  // logical
-  int64_t count = 0;
-  int from_rank = kEveryRank, from_slab = 0;
-  int64_t from_offset = 0;
-  int to_rank = kEveryRank, to_slab = 0;
-  int64_t to_offset = 0;
-  // Whether the elements stay on the rank they are on.
-  bool local() const { return from_rank == kEveryRank || from_rank == to_rank; }
-  friend bool operator==(const CopyStep&, const CopyStep&) = default;
+  Extent from;
+  std::vector<Extent> to;  // the same rectangle, by rank
 };
 
-// The steps that bring one tensor from `from` to `to`, ascending: the fewest
-// that there are. Both must describe the same number of elements.
-std::vector<CopyStep> PlanCopy(const Descriptor& from, const Descriptor& to);
+// The steps that bring a tensor from one layout into another, of all ranks.
+// `owners`: of each element one place before; `before` and `after`: all places.
+// What a rank has already it copies from itself; the rest comes from its owner,
+// read once for all who want the same of it: so nothing crosses the network
+// that a rank has, and nothing twice.
+std::vector<CopyStep> PlanCopy(const Descriptor& owners,
+                               const Descriptor& before,
+                               const Descriptor& after);
 
 }  // namespace delink

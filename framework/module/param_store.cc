@@ -2,8 +2,6 @@
 
 #include <algorithm>
 #include <cstdint>
-#include <map>
-#include <set>
 #include <string>
 #include <utility>
 
@@ -29,50 +27,36 @@ const PlanePlacement& PlacementOf(const PlacementRow& row, Plane plane) {
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<ParamStore>> ParamStore::Create(
-    Device& device, const ParamRegistry& registry, int blocks,
-    const SharingMap& sharing, int zero, const Options& options) {
+    Device& device, Layout layout, int rank, const Options& options) {
   DELINK_CHECK(!options.bf16_gradients || options.dtype == DType::kBF16);
-  std::unique_ptr<ParamStore> store(new ParamStore);
-  store->device_ = &device;
-  store->registry_ = &registry;
-  store->options_ = options;
-  store->blocks_ = blocks;
-  store->sharing_ = sharing;
-  store->slabs_ = LayOutSlabs(registry, blocks, sharing);
-  store->updates_.assign(store->slabs_.size(), 0);
-  store->placement_ = PlacementTable::DataParallel(
-      store->slabs_, store->WholeSlabs(), zero, options.ranks);
+  std::unique_ptr<ParamStore> store(
+      new ParamStore(device, std::move(layout), rank, options));
   store->LayOutStates();
-  store->BuildBindings();
   DELINK_RETURN_IF_ERROR(store->AllocatePlanes());
   return store;
 }
 
-const ParamDecl& ParamStore::DeclOf(int slab, size_t param) const {
-  const SlabParam& place = At(slabs_, slab).params[param];
-  return registry_->decl(place.decl);
-}
-
-// Slabs that hold a tensor which an update must see whole.
-std::vector<bool> ParamStore::WholeSlabs() const {
-  const auto whole = [&](const ParamDecl& decl) {
-    switch (options_.whole_tensors) {
-      case WholeTensors::kNone:
-        return false;
-      case WholeTensors::kHidden:
-        return KindOf(decl, blocks_) == ParamKind::kHidden;
-      case WholeTensors::kAll:
-        break;
-    }
-    return true;
-  };
-  std::vector<bool> result(slabs_.size(), false);
-  for (size_t s = 0; s < slabs_.size(); ++s) {
-    for (size_t p = 0; p < slabs_[s].params.size(); ++p) {
-      if (whole(DeclOf(static_cast<int>(s), p))) result[s] = true;
+ParamStore::ParamStore(Device& device, Layout layout, int rank,
+                       const Options& options)
+    : device_(&device),
+      layout_(std::move(layout)),
+      rank_(rank),
+      options_(options),
+      indices_(layout_.LocalSlabsOf(rank)),
+      slabs_of_layer_(static_cast<size_t>(layout_.layers())) {
+  for (size_t s = 0; s < indices_.size(); ++s) {
+    const int slab = static_cast<int>(s);
+    slabs_.push_back(local(slab).slab);
+    for (const int layer : slabs_[s].layers) {
+      At(slabs_of_layer_, layer).push_back(slab);
     }
   }
-  return result;
+  updates_.assign(slabs_.size(), 0);
+}
+
+const ParamDecl& ParamStore::DeclOf(int slab, size_t param) const {
+  const SlabParam& place = At(slabs_, slab).params[param];
+  return registry().decl(place.decl);
 }
 
 void ParamStore::LayOutStates() {
@@ -82,60 +66,9 @@ void ParamStore::LayOutStates() {
     std::vector<StateLayout>& layouts = state_layouts_.emplace_back();
     for (size_t s = 0; s < slabs_.size(); ++s) {
       const int slab = static_cast<int>(s);
-      layouts.push_back(LayOutState(slabs_[s], *registry_, blocks_, spec, exact,
-                                    held(slab, Plane::kState0).begin,
+      layouts.push_back(LayOutState(slabs_[s], registry(), blocks(), spec,
+                                    exact, held(slab, Plane::kState0).begin,
                                     PlaneElements(slab, Plane::kState0)));
-    }
-  }
-}
-
-void ParamStore::BuildBindings() {
-  const size_t layers = static_cast<size_t>(blocks_) + 2;
-  for (const ParamDecl& decl : registry_->decls) {
-    DELINK_CHECK_LT(static_cast<size_t>(decl.layer), layers) << decl.name;
-  }
-  bindings_.resize(layers);
-  slabs_of_layer_.resize(layers);
-  for (size_t s = 0; s < slabs_.size(); ++s) {
-    for (const int layer : slabs_[s].layers) {
-      At(slabs_of_layer_, layer).push_back(static_cast<int>(s));
-    }
-  }
-  std::map<std::string, Param*> params;
-  std::map<std::string, int> layer_of;
-  for (const ParamDecl& decl : registry_->decls) {
-    const bool first = params.emplace(decl.name, decl.param.get()).second;
-    DELINK_CHECK(first) << "parameter " << decl.name << " is declared twice";
-    layer_of[decl.name] = decl.layer;
-  }
-  for (const LogicalTensor& tensor : logical_tensors()) {
-    const auto layer = static_cast<size_t>(layer_of[tensor.name]);
-    const std::vector<int>& slabs = slabs_of_layer_[layer];
-    const auto at = std::find(slabs.begin(), slabs.end(), tensor.slab);
-    DELINK_CHECK(at != slabs.end());
-    bindings_[layer].push_back({.param = params[tensor.name],
-                                .shape = tensor.shape,
-                                .slab = tensor.slab,
-                                .index = static_cast<int>(at - slabs.begin()),
-                                .offset = tensor.offset});
-  }
-  FindStrangers();
-}
-
-void ParamStore::FindStrangers() {
-  strangers_.resize(bindings_.size());
-  for (size_t layer = 0; layer < bindings_.size(); ++layer) {
-    std::set<std::pair<int, int64_t>> bound;
-    for (const Binding& b : bindings_[layer]) bound.emplace(b.slab, b.offset);
-    const std::vector<int>& slabs = slabs_of_layer_[layer];
-    for (size_t i = 0; i < slabs.size(); ++i) {
-      for (const SlabParam& param : At(slabs_, slabs[i]).params) {
-        if (bound.contains({slabs[i], param.offset})) continue;
-        strangers_[layer].push_back({.slab = slabs[i],
-                                     .index = static_cast<int>(i),
-                                     .offset = param.offset,
-                                     .elements = param.elements});
-      }
     }
   }
 }
@@ -156,26 +89,19 @@ DType ParamStore::dtype(Plane plane) const {
   }
 }
 
-Range ParamStore::OwnedBy(int slab, int rank) const {
-  const auto s = static_cast<size_t>(slab);
-  const int owner = placement_.rows[s].owner;
-  if (owner == kNoOwner) return ShardRange(slabs_[s], rank, options_.ranks);
-  return {0, owner == rank ? slabs_[s].elements : 0};
-}
-
 Range ParamStore::held(int slab, Plane plane) const {
-  const auto s = static_cast<size_t>(slab);
-  if (PlacementOf(placement_.rows[s], plane).sharded) return owned(slab);
-  return {0, slabs_[s].elements};
+  if (PlacementOf(placement(slab), plane).sharded) return owned(slab);
+  return {0, At(slabs_, slab).elements};
 }
 
 int64_t ParamStore::PlaneElements(int slab, Plane plane) const {
   const Slab& s = At(slabs_, slab);
-  const int64_t shard = s.ShardElements(options_.ranks);
-  const PlacementRow& row = placement_.row(slab);
-  if (!PlacementOf(row, plane).sharded) return shard * options_.ranks;
+  const int group = static_cast<int>(local(slab).group.size());
+  const int64_t shard = s.ShardElements(group);
+  const PlacementRow& row = placement(slab);
+  if (!PlacementOf(row, plane).sharded) return shard * group;
   if (row.owner == kNoOwner) return shard;
-  return row.owner == options_.rank ? s.elements : 0;
+  return row.owner == rank_ ? s.elements : 0;
 }
 
 int64_t ParamStore::bytes(int slab, Plane plane) const {
@@ -276,50 +202,6 @@ void* ParamStore::at(int slab, Plane plane, int64_t element) const {
   return buffer.at(offset);
 }
 
-void ParamStore::Bind(int layer, const std::vector<bool>* written,
-                      const std::vector<void*>* gradients) {
-  const DType gradient_dtype = dtype(Plane::kGradient);
-  const auto gradient_at = [&](int slab, size_t index, int64_t offset) {
-    if (gradients == nullptr || (*gradients)[index] == nullptr) {
-      return at(slab, Plane::kGradient, offset);
-    }
-    return static_cast<void*>(static_cast<char*>((*gradients)[index]) +
-                              offset * SizeOf(gradient_dtype));
-  };
-  for (const Binding& b : At(bindings_, layer)) {
-    const Tensor weight(at(b.slab, Plane::kWeight, b.offset), options_.dtype,
-                        b.shape);
-    Tensor grad;
-    bool accumulate = false;
-    if (written != nullptr) {
-      const auto index = static_cast<size_t>(b.index);
-      grad =
-          Tensor(gradient_at(b.slab, index, b.offset), gradient_dtype, b.shape);
-      accumulate = (*written)[index];
-    }
-    b.param->Bind(weight, grad, accumulate);
-  }
-  strange_gradients_.clear();
-  if (written == nullptr) return;
-  for (const Stranger& s : At(strangers_, layer)) {
-    const auto index = static_cast<size_t>(s.index);
-    if ((*written)[index]) continue;
-    strange_gradients_.emplace_back(gradient_at(s.slab, index, s.offset),
-                                    gradient_dtype, Shape{s.elements});
-  }
-}
-
-void ParamStore::FinishGradients(int layer, Stream& stream) {
-  for (const Binding& b : At(bindings_, layer)) {
-    if (b.param->written()) continue;
-    const Tensor& grad = b.param->grad();
-    device_->FillZero(stream, grad.data(), grad.bytes());
-  }
-  for (const Tensor& grad : strange_gradients_) {
-    device_->FillZero(stream, grad.data(), grad.bytes());
-  }
-}
-
 int64_t ParamStore::bytes(Plane plane) const {
   int64_t total = 0;
   for (const Buffer& buffer : At(planes_, plane)) {
@@ -338,7 +220,7 @@ int64_t ParamStore::state_bytes() const {
 
 int64_t ParamStore::unique_parameters() const {
   int64_t total = 0;
-  for (const Slab& slab : slabs_) {
+  for (const Slab& slab : layout_.slabs()) {
     for (const SlabParam& param : slab.params) total += param.elements;
   }
   return total;
@@ -346,7 +228,7 @@ int64_t ParamStore::unique_parameters() const {
 
 int64_t ParamStore::virtual_parameters() const {
   int64_t total = 0;
-  for (const ParamDecl& decl : registry_->decls) {
+  for (const ParamDecl& decl : registry().decls) {
     if (decl.link < 0) total += decl.spec.shape.elements();
   }
   return total;

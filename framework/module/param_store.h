@@ -1,10 +1,11 @@
-// ParamStore: owns the slabs and their planes, and binds parameters to them
-// when a layer is visited.
+// ParamStore: the planes of the slabs that one rank has under a layout, and
+// their values.
 //
 // A slab's planes are its weights, its gradient and the optimizer's state. Each
 // is one device buffer, whole or this rank's shard, as the placement table
-// says. Twelve layers that share are twelve module objects and one slab: only
-// the store's maps know.
+// says. Who has what the layout decides (layout.h); layers see the planes
+// through a Binder (binder.h). Slabs are counted as this rank has them: the
+// local ones of the layout, in its order.
 //
 // In bf16 layers read rounded weights, and Options::master says where the
 // parameters themselves are:
@@ -18,8 +19,7 @@
 // say. In f32 and f64 everything has that type, and the weights are the
 // parameters.
 //
-// Thread-safety: planes of different slabs may be used by different threads;
-// Bind belongs to the thread that runs the layers.
+// Thread-safety: planes of different slabs may be used by different threads.
 #pragma once
 
 #include <memory>
@@ -27,9 +27,7 @@
 
 #include "absl/status/statusor.h"
 #include "framework/base/at.h"
-#include "framework/module/placement.h"
-#include "framework/module/sequential.h"
-#include "framework/module/slab.h"
+#include "framework/module/layout.h"
 #include "framework/module/state_layout.h"
 #include "framework/module/state_spec.h"
 #include "framework/tensor/buffer.h"
@@ -59,12 +57,9 @@ class ParamStore {
  public:
   struct Options {
     DType dtype = DType::kF32;  // of weights and activations
-    int rank = 0;               // in the data-parallel group
-    int ranks = 1;
     // Planes to allocate: none but weights for evaluation.
     bool gradients = true;
     std::vector<StateSpec> states = TwoMoments();
-    WholeTensors whole_tensors = WholeTensors::kNone;
     MasterForm master = MasterForm::kWhole;  // of bf16 weights
     bool bf16_gradients = false;             // of bf16 weights
   };
@@ -76,11 +71,10 @@ class ParamStore {
     float* scales = nullptr;  // kBlock8: of the block that holds it
   };
 
-  // Every plane is zero after Create. The registry, its parameters and the
-  // device must outlive the store.
+  // What `rank` has under `layout`. Every plane is zero after Create. The
+  // layout's registry, its parameters and the device must outlive the store.
   static absl::StatusOr<std::unique_ptr<ParamStore>> Create(
-      Device& device, const ParamRegistry& registry, int blocks,
-      const SharingMap& sharing, int zero, const Options& options);
+      Device& device, Layout layout, int rank, const Options& options);
 
   // Initialises all parameters as declared, each element a function of (seed,
   // logical name, index), the same in f32 and bf16.
@@ -105,21 +99,27 @@ class ParamStore {
   void WriteState(Stream& stream, int slab, int state, size_t param,
                   Range range, const void* values);
 
+  const Layout& layout() const { return layout_; }
+  int rank() const { return rank_; }
+  int ranks() const { return layout_.ranks(); }
+  const ParamRegistry& registry() const { return layout_.registry(); }
+  const SharingMap& sharing() const { return layout_.sharing(); }
+  int blocks() const { return layout_.blocks(); }
+  int layers() const { return layout_.layers(); }
+  const Options& options() const { return options_; }
+  Device& device() const { return *device_; }
+
   const std::vector<Slab>& slabs() const { return slabs_; }
   const Slab& slab(int i) const { return At(slabs_, i); }
-  const SharingMap& sharing() const { return sharing_; }
-  const PlacementTable& placement() const { return placement_; }
-  const Options& options() const { return options_; }
-  const ParamRegistry& registry() const { return *registry_; }
-  Device& device() const { return *device_; }
-  int blocks() const { return blocks_; }
-  int layers() const { return static_cast<int>(bindings_.size()); }
+  const LocalSlab& local(int slab) const {
+    return At(layout_.local_slabs(), IndexOf(slab));
+  }
+  const PlacementRow& placement(int slab) const {
+    return At(layout_.placement().rows, IndexOf(slab));
+  }
   // Slabs that a visit of `layer` uses, ascending.
   const std::vector<int>& slabs_of_layer(int layer) const {
     return At(slabs_of_layer_, layer);
-  }
-  std::vector<LogicalTensor> logical_tensors() const {
-    return LogicalTensors(*registry_, blocks_, sharing_, slabs_);
   }
 
   // Whether the plane was allocated.
@@ -134,8 +134,10 @@ class ParamStore {
   Range held(int slab, Plane plane) const;
   // The elements of the slab that a rank owns: counts in the norm, updates,
   // saves. Every element has exactly one owner.
-  Range owned(int slab) const { return OwnedBy(slab, options_.rank); }
-  Range OwnedBy(int slab, int rank) const;
+  Range owned(int slab) const { return OwnedBy(slab, rank_); }
+  Range OwnedBy(int slab, int rank) const {
+    return layout_.OwnedBy(IndexOf(slab), rank);
+  }
   // Device address of element `element` (counted from the slab's start), which
   // must be held. Whole planes have room for ShardElements * ranks elements. Of
   // a state: of an elementwise value; neighbours of the same format are
@@ -147,18 +149,6 @@ class ParamStore {
   Shape state_shape(int slab, int state, size_t param) const;
   // Of what a rank owns of the slab.
   Range StateOwnedBy(int slab, int state, size_t param, int rank) const;
-
-  // Points the parameters of `layer` at their weights and, with `written`
-  // given, at their gradients; (*written)[i] says whether the gradient of
-  // slabs_of_layer(layer)[i] already holds contributions of this step. With
-  // `gradients` given, slab i's gradient goes to that address (of the plane's
-  // size, in the slab's order) instead of its plane, where it is not null.
-  void Bind(int layer, const std::vector<bool>* written,
-            const std::vector<void*>* gradients = nullptr);
-  // After a backward of the layer bound last: zeroes the gradients in its slabs
-  // that nobody has written in this step, those of parameters that only other
-  // layers use included.
-  void FinishGradients(int layer, Stream& stream);
 
   // Updates the optimizer has made to each slab (bias correction); saved.
   std::vector<int64_t>& updates() { return updates_; }
@@ -175,26 +165,10 @@ class ParamStore {
   int64_t virtual_parameters() const;
 
  private:
-  struct Binding {
-    Param* param;
-    Shape shape;
-    int slab;
-    int index;  // of slab in slabs_of_layer
-    int64_t offset;
-  };
-  // A parameter in a slab of a layer that only other layers use.
-  struct Stranger {
-    int slab;
-    int index;  // of slab in slabs_of_layer
-    int64_t offset;
-    int64_t elements;
-  };
-
-  ParamStore() = default;
-  void BuildBindings();
-  void FindStrangers();
+  ParamStore(Device& device, Layout layout, int rank, const Options& options);
   const ParamDecl& DeclOf(int slab, size_t param) const;
-  std::vector<bool> WholeSlabs() const;
+  // Of a slab that is here, in Layout::local_slabs.
+  int IndexOf(int slab) const { return At(indices_, slab); }
   void LayOutStates();
   const StateLayout& LayoutOf(int slab, Plane plane) const {
     const auto state =
@@ -208,16 +182,11 @@ class ParamStore {
   int64_t PlaneElements(int slab, Plane plane) const;
 
   Device* device_ = nullptr;
-  const ParamRegistry* registry_ = nullptr;
+  Layout layout_;
+  int rank_ = 0;
   Options options_;
-  int blocks_ = 0;
-  SharingMap sharing_;
-  PlacementTable placement_;
+  std::vector<int> indices_;  // by slab
   std::vector<Slab> slabs_;
-  std::vector<std::vector<Binding>> bindings_;    // by layer
-  std::vector<std::vector<Stranger>> strangers_;  // by layer
-  // Of the strangers of the layer bound last, those not written in this step.
-  std::vector<Tensor> strange_gradients_;
   std::vector<std::vector<int>> slabs_of_layer_;         // by layer
   std::vector<std::vector<StateLayout>> state_layouts_;  // by state, slab
   std::vector<std::vector<Buffer>> planes_;              // by plane, slab

@@ -90,7 +90,7 @@ void ParamStore::InitWeights(uint64_t seed) {
   const RngKey root = Fold(KeyFromSeed(seed), "init");
   for (size_t s = 0; s < slabs_.size(); ++s) {
     for (const SlabParam& place : slabs_[s].params) {
-      const ParamDecl& decl = registry_->decl(place.decl);
+      const ParamDecl& decl = registry().decl(place.decl);
       const RngKey key = Fold(root, std::string_view(decl.name));
       if (IsMeta(device_->kind())) continue;
       const auto init =
@@ -180,7 +180,7 @@ ParamStore::StatePlace ParamStore::state(int slab, int state,
 Shape ParamStore::state_shape(int slab, int state, size_t param) const {
   const ParamDecl& decl = DeclOf(slab, param);
   const StateSpec& spec = At(options_.states, state);
-  return StateShape(decl.spec.shape, spec.Of(KindOf(decl, blocks_)).extent);
+  return StateShape(decl.spec.shape, spec.Of(KindOf(decl, blocks())).extent);
 }
 
 Range ParamStore::StateOwnedBy(int slab, int state, size_t param,

@@ -1,14 +1,13 @@
 // The placement table: for each slab and each of its planes, whether it is
 // sharded over the slab's group, and in which tier it lives. ZeRO stages and
-// offloading are rows of this table and nothing else.
+// offloading are rows of this table and nothing else. A Layout makes it: under
+// ZeRO-1 the state is sharded, by whole slabs where updates see whole tensors,
+// the largest first, each to the rank of its group that has least. Where a
+// group is one rank there is nothing to shard.
 #pragma once
 
 #include <cstdint>
-#include <string>
 #include <vector>
-
-#include "framework/base/at.h"
-#include "framework/module/slab.h"
 
 namespace delink {
 
@@ -35,16 +34,7 @@ struct PlacementRow {
 };
 
 struct PlacementTable {
-  std::vector<PlacementRow> rows;  // by slab
-
-  const PlacementRow& row(int slab) const { return At(rows, slab); }
-
-  // zero = 0: everything whole; zero = 1: state sharded, by slabs where
-  // `whole` says so, the largest first, each to the rank that has least. With
-  // one rank there is nothing to shard, and zero = 1 is the same table as 0.
-  static PlacementTable DataParallel(const std::vector<Slab>& slabs,
-                                     const std::vector<bool>& whole, int zero,
-                                     int ranks);
+  std::vector<PlacementRow> rows;  // by local slab (layout.h)
 };
 
 }  // namespace delink

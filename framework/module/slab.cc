@@ -9,18 +9,10 @@
 namespace delink {
 namespace {
 
-// Parameters start on cache lines, whatever their element type.
-constexpr int64_t kParamAlignment = 64;  // elements
 // About this many blocks a slab: enough for even shards over many ranks, few
 // enough that a sum for each is cheap to exchange.
 constexpr int64_t kBlocksPerSlab = 1024;
 constexpr int64_t kMinBlock = 256;  // elements
-
-int64_t BlockSize(int64_t elements) {
-  int64_t block = kMinBlock;
-  while (block * kBlocksPerSlab < elements) block *= 2;
-  return block;
-}
 
 // The layer whose slab (layer, part) uses.
 int LeaderLayer(int layer, const std::string& part, int blocks,
@@ -35,6 +27,12 @@ std::string LayerOf(const ParamDecl& decl) {
 }
 
 }  // namespace
+
+int64_t BlockSize(int64_t elements) {
+  int64_t block = kMinBlock;
+  while (block * kBlocksPerSlab < elements) block *= 2;
+  return block;
+}
 
 std::vector<Slab> LayOutSlabs(const ParamRegistry& registry, int blocks,
                               const SharingMap& sharing) {

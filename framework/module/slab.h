@@ -12,6 +12,12 @@
 
 namespace delink {
 
+// Parameters start on cache lines, whatever their element type.
+inline constexpr int64_t kParamAlignment = 64;  // elements
+
+// Slab::block of a slab of so many elements.
+int64_t BlockSize(int64_t elements);
+
 // A parameter's place in its slab.
 struct SlabParam {
   int decl = 0;        // of the leader, in ParamRegistry

@@ -102,7 +102,7 @@ void Calibration::AddLocal(const ParamStore& to, const Family& family,
   const Slab& layout = to.slab(family.slabs.front());
   std::vector<std::vector<double>> g(members);
   std::vector<double> together;
-  const Range shard = ShardRange(layout, to.options().rank, to.options().ranks);
+  const Range shard = ShardRange(layout, to.rank(), to.ranks());
   for (size_t p = 0; p < family.params; ++p) {
     const SlabParam& param = layout.params[p];
     const Range range =
@@ -149,7 +149,7 @@ double Calibration::NormAfter(const std::vector<double>& sums) const {
 absl::Status Calibration::AddBatch(const ParamStore& to, double tokens,
                                    Communicator& comm) {
   DELINK_CHECK_EQ(to.slabs().size(), origins_.size());
-  DELINK_CHECK_EQ(comm.size(), to.options().ranks);
+  DELINK_CHECK_EQ(comm.size(), to.ranks());
   std::vector<double> sums(sums_.size(), 0.0);
   if (!IsMeta(to.device().kind())) {
     const std::unique_ptr<Stream> stream = to.device().NewStream();

@@ -81,11 +81,9 @@ class Switch {
   // rank; -1 if none. What goes through the host goes there once for all that
   // come from one slab.
   int Twin(int slab) const {
-    const auto& rows = to_.placement().rows;
-    const PlacementRow& row = At(rows, slab);
     for (int other = 0; other < slab; ++other) {
-      const auto at = static_cast<size_t>(other);
-      if (origins_[at] == At(origins_, slab) && rows[at] == row) {
+      if (At(origins_, other) == At(origins_, slab) &&
+          to_.placement(other) == to_.placement(slab)) {
         return other;
       }
     }
@@ -164,8 +162,8 @@ class Switch {
   // Whether each rank has in the old store what it is to hold in the new one;
   // decided by the placement, which all ranks know alike.
   bool Stays(int slab, int origin) const {
-    const PlacementRow& old = from_.placement().row(origin);
-    const PlacementRow& now = to_.placement().row(slab);
+    const PlacementRow& old = from_.placement(origin);
+    const PlacementRow& now = to_.placement(slab);
     if (!old.state.sharded) return true;
     return now.state.sharded && old.owner == now.owner;
   }
@@ -238,9 +236,9 @@ absl::Status Delink(const ParamStore& from, ParamStore& to, StatePolicy policy,
   for (const Plane plane : {Plane::kMaster, Plane::kLow}) {
     DELINK_CHECK_EQ(from.has(plane), to.has(plane));
   }
-  DELINK_CHECK_EQ(from.options().ranks, to.options().ranks);
-  DELINK_CHECK_EQ(from.options().rank, to.options().rank);
-  DELINK_CHECK_EQ(comm.size(), to.options().ranks);
+  DELINK_CHECK_EQ(from.ranks(), to.ranks());
+  DELINK_CHECK_EQ(from.rank(), to.rank());
+  DELINK_CHECK_EQ(comm.size(), to.ranks());
   DELINK_ASSIGN_OR_RETURN(
       const std::vector<SlabOrigin> origins,
       RelationOf(to.registry(), to.blocks(), from.sharing(), to.sharing()));

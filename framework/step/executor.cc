@@ -18,11 +18,12 @@ ProgramShape ShapeOf(const ParamStore& store, int32_t micro_batches) {
   ProgramShape shape{.layers = store.layers(),
                      .slabs = static_cast<int32_t>(store.slabs().size()),
                      .micro_batches = micro_batches,
-                     .ranks = store.options().ranks};
+                     .ranks = store.ranks()};
   for (int layer = 0; layer < store.layers(); ++layer) {
     shape.slabs_of_layer.push_back(store.slabs_of_layer(layer));
   }
-  for (const PlacementRow& row : store.placement().rows) {
+  for (size_t s = 0; s < store.slabs().size(); ++s) {
+    const PlacementRow& row = store.placement(static_cast<int>(s));
     shape.gathers.push_back(row.state.sharded && !row.weight.sharded);
   }
   return shape;
@@ -37,6 +38,7 @@ absl::StatusOr<std::unique_ptr<Executor>> Executor::Create(
   std::unique_ptr<Executor> e(new Executor);
   e->env_ = env;
   e->options_ = options;
+  e->binder_ = std::make_unique<Binder>(*env.store);
   const ProgramShape shape = ShapeOf(*env.store, options.micro_batches);
   e->train_ = PlanStep(shape, options.plan);
   DELINK_RETURN_IF_ERROR(AgreeOnProgram(*env.compute, e->train_));
@@ -305,7 +307,7 @@ absl::Status Executor::Reduce(int slab) {
   env_.device->Copy(*network_stream_, own, copies_.data(),
                     count * SizeOf(dtype));
   // Whoever updates the whole slab needs all of its gradient.
-  const PlacementRow& row = store.placement().rows[s];
+  const PlacementRow& row = store.placement(slab);
   if (row.state.sharded && row.owner == kNoOwner) return absl::OkStatus();
   return network_exchange_->AllGather(whole, count, dtype);
 }
@@ -316,7 +318,7 @@ absl::Status Executor::Gather(int slab) {
   const Slab& of = store.slabs()[s];
   void* const whole = store.at(slab, Plane::kWeight, 0);
   const DType dtype = store.dtype(Plane::kWeight);
-  const int owner = store.placement().rows[s].owner;
+  const int owner = store.placement(slab).owner;
   if (owner != kNoOwner) {
     return network_exchange_->Broadcast(whole, of.elements, dtype, owner);
   }

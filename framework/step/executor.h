@@ -17,6 +17,8 @@
 #include "framework/comm/communicator.h"
 #include "framework/comm/device_exchange.h"
 #include "framework/device/profile.h"
+#include "framework/module/binder.h"
+#include "framework/module/sequential.h"
 #include "framework/optim/slab_optimizer.h"
 #include "framework/sharing/agreement.h"
 #include "framework/step/device_times.h"
@@ -166,6 +168,7 @@ class Executor {
 
   Env env_;
   Options options_;
+  std::unique_ptr<Binder> binder_;
   std::vector<LayerPlan> layers_;
   Program train_, evaluation_;
   Analysis train_analysis_, evaluation_analysis_;

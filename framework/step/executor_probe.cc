@@ -14,8 +14,8 @@ namespace {
 
 int64_t GradientBytes(const ParamStore& store, int slab) {
   const Slab& s = store.slab(slab);
-  return AlignUp(s.ShardElements(store.options().ranks) *
-                 store.options().ranks * SizeOf(store.dtype(Plane::kGradient)));
+  return AlignUp(s.ShardElements(store.ranks()) * store.ranks() *
+                 SizeOf(store.dtype(Plane::kGradient)));
 }
 
 // Blocks that use each slab.

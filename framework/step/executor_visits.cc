@@ -62,7 +62,7 @@ void* Executor::SavedRegion(int32_t layer, int32_t micro_batch) const {
 void Executor::Forward(const Instruction& at, const Analysis& analysis,
                        Phase phase) {
   Visit& visit = *At(At(visits_, at.layer), at.micro_batch);
-  env_.store->Bind(at.layer, nullptr);
+  binder_->Bind(at.layer, nullptr);
   const Tensor out = InputTensor(at.layer + 1, at.micro_batch, analysis);
   visit.memory.Bind({.slot = phase == Phase::kRecord
                                  ? SavedRegion(at.layer, at.micro_batch)
@@ -80,7 +80,7 @@ void Executor::Forward(const Instruction& at, const Analysis& analysis,
 void Executor::Loss(const Instruction& at, const Analysis& analysis,
                     const std::vector<bool>& written, bool evaluating) {
   Visit& visit = *At(visits_.back(), at.micro_batch);
-  env_.store->Bind(at.layer, evaluating ? nullptr : &written);
+  binder_->Bind(at.layer, evaluating ? nullptr : &written);
   visit.memory.Bind({.slot = workspace_.data(),
                      .workspace = workspace_.at(memory_.scratch_slot)});
   visit.tape.BeginForward(evaluating ? Phase::kEval : Phase::kRecord,
@@ -90,14 +90,14 @@ void Executor::Loss(const Instruction& at, const Analysis& analysis,
   env_.model->epilogue().Loss(x);
   if (evaluating) return;
   visit.tape.RunBackward(Var(), Tensor(), x, BoundaryTensor(at.micro_batch));
-  env_.store->FinishGradients(at.layer, *compute_stream_);
+  binder_->FinishGradients(at.layer, *compute_stream_);
 }
 
 void Executor::BackwardVisit(const Instruction& at,
                              const std::vector<bool>& written,
                              const std::vector<void*>* gradients) {
   Visit& visit = *At(At(visits_, at.layer), at.micro_batch);
-  env_.store->Bind(at.layer, &written, gradients);
+  binder_->Bind(at.layer, &written, gradients);
   char* const saved = static_cast<char*>(SavedRegion(at.layer, at.micro_batch));
   // Under recompute the output has a place behind what is saved; it is the
   // next layer's input, long used by now.
@@ -116,7 +116,7 @@ void Executor::BackwardVisit(const Instruction& at,
   const Tensor boundary = BoundaryTensor(at.micro_batch);
   visit.tape.RunBackward(visit.y, boundary, visit.x,
                          at.layer > 0 ? boundary : Tensor());
-  env_.store->FinishGradients(at.layer, *compute_stream_);
+  binder_->FinishGradients(at.layer, *compute_stream_);
 }
 
 namespace {

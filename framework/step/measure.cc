@@ -6,6 +6,7 @@
 #include "absl/status/statusor.h"
 #include "framework/base/at.h"
 #include "framework/base/check.h"
+#include "framework/module/binder.h"
 
 namespace delink {
 namespace {
@@ -17,6 +18,7 @@ class Measurer {
       : stream_(device.NewStream()),
         model_(model),
         store_(store),
+        binder_(store),
         tape_({.device = &device,
                .stream = stream_.get(),
                .accumulate = accumulate},
@@ -41,7 +43,7 @@ class Measurer {
     const bool last = layer == model_.layers() - 1;
     const Tensor input(anywhere_, input_dtype, shape);
     const std::vector<bool> written(store_.slabs_of_layer(layer).size(), false);
-    store_.Bind(layer, &written);
+    binder_.Bind(layer, &written);
     for (const Phase phase : {Phase::kEval, Phase::kForward, Phase::kRecord}) {
       inputs_.training = phase != Phase::kEval;
       tape_.BeginForward(phase, inputs_);
@@ -70,6 +72,7 @@ class Measurer {
   std::unique_ptr<Stream> stream_;
   Sequential& model_;
   ParamStore& store_;
+  Binder binder_;
   MeasuringMemory memory_;
   Tape tape_;
   VisitInputs inputs_;
@@ -84,12 +87,12 @@ std::vector<LayerPlan> MeasureLayers(Sequential& model, const ParamStore& store,
   const std::unique_ptr<Device> device = NewMetaDevice(store.device().kind());
   const ParamRegistry& registry = store.registry();
   const DType dtype = store.options().dtype;
-  absl::StatusOr<std::unique_ptr<ParamStore>> meta =
-      ParamStore::Create(*device, registry, model.blocks(), SharingMap(), 0,
-                         {.dtype = dtype,
-                          .states = {},
-                          .master = MasterForm::kNone,
-                          .bf16_gradients = store.options().bf16_gradients});
+  absl::StatusOr<std::unique_ptr<ParamStore>> meta = ParamStore::Create(
+      *device, Layout::Create(registry, model.blocks(), {}, {}), 0,
+      {.dtype = dtype,
+       .states = {},
+       .master = MasterForm::kNone,
+       .bf16_gradients = store.options().bf16_gradients});
   DELINK_CHECK(meta.ok());  // the meta device never runs out
   Measurer measurer(*device, model, **meta, accumulate);
   measurer.SetInputs(*device->Allocate(0, "inputs"), batch);

@@ -23,10 +23,10 @@ int64_t LargestWorkspace(const std::vector<LayerPlan>& layers) {
 }
 
 int64_t LargestShard(const ParamStore& store) {
-  if (store.options().ranks == 1) return 0;
+  if (store.ranks() == 1) return 0;
   int64_t elements = 0;
   for (const Slab& slab : store.slabs()) {
-    elements = std::max(elements, slab.ShardElements(store.options().ranks));
+    elements = std::max(elements, slab.ShardElements(store.ranks()));
   }
   return elements * SizeOf(store.dtype(Plane::kGradient));
 }

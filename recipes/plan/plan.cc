@@ -41,7 +41,7 @@ absl::StatusOr<Recipe> WithVocab(const Recipe& recipe) {
 
 // What the network lane moves in a step.
 void CountExchanges(const ParamStore& store, StagePlan& plan) {
-  const int ranks = store.options().ranks;
+  const int ranks = store.ranks();
   if (ranks == 1) return;
   for (const Instruction& at : plan.program.instructions) {
     if (at.op != Op::kReduce && at.op != Op::kFetch) continue;
@@ -52,7 +52,7 @@ void CountExchanges(const ParamStore& store, StagePlan& plan) {
     if (at.op == Op::kReduce) plan.reduced_bytes += bytes;
     // The gradient where updates are whole or one rank's, and the weights
     // where they are not everybody's.
-    const PlacementRow& row = store.placement().rows[s];
+    const PlacementRow& row = store.placement(at.slab);
     const bool gathers = at.op == Op::kFetch
                              ? row.state.sharded
                              : !row.state.sharded || row.owner != kNoOwner;

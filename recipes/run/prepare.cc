@@ -41,8 +41,8 @@ absl::StatusOr<Recipe> FitVocab(const Recipe& recipe, const Corpus& corpus) {
 absl::StatusOr<std::unique_ptr<RunModel>> RunModel::Create(
     const Recipe& recipe, const ModelList& models) {
   std::unique_ptr<RunModel> made(new RunModel);
-  made->model_ = BuildModel(models, Scope(made->registry_, recipe.run.precision),
-                            *recipe.model);
+  made->model_ = BuildModel(
+      models, Scope(made->registry_, recipe.run.precision), *recipe.model);
   DELINK_ASSIGN_OR_RETURN(made->optimizer_,
                           MakeOptimizer(recipe, made->registry_));
   made->env_ = {.recipe = &recipe,

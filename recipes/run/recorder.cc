@@ -14,9 +14,9 @@ namespace delink {
 absl::StatusOr<Recorder> Recorder::Create(const RunSetup& run) {
   const Recipe& recipe = run.recipe();
   const Meter::Clock::time_point start = Meter::Clock::now();
-  DELINK_ASSIGN_OR_RETURN(RunPeak peak,
-                          RunPeak::Measure(run.world(), *run.env().device,
-                                           recipe.run.precision, run.threads()));
+  DELINK_ASSIGN_OR_RETURN(
+      RunPeak peak, RunPeak::Measure(run.world(), *run.env().device,
+                                     recipe.run.precision, run.threads()));
   Recorder recorder(run,
                     Meter(std::move(peak), run.beginning().seconds(), start));
   std::vector<std::unique_ptr<Sink>>& sinks = recorder.sinks_;

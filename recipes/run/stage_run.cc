@@ -64,15 +64,17 @@ absl::Status StageRun::MakeStore(const SharingMap& sharing) {
   const RunConfig& run = env_.recipe->run;
   DELINK_ASSIGN_OR_RETURN(
       store_,
-      ParamStore::Create(*env_.device, *env_.registry, env_.model->blocks(),
-                         sharing, static_cast<int>(stage().parallel.zero),
-                         {.dtype = run.precision,
-                          .rank = env_.world->rank(),
-                          .ranks = env_.world->size(),
-                          .states = env_.optimizer->states(),
-                          .whole_tensors = env_.optimizer->whole_tensors(),
-                          .master = run.master,
-                          .bf16_gradients = run.gradients == DType::kBF16}));
+      ParamStore::Create(
+          *env_.device,
+          Layout::Create(*env_.registry, env_.model->blocks(), sharing,
+                         {.mesh = {.data = env_.world->size()},
+                          .zero = static_cast<int>(stage().parallel.zero),
+                          .whole_tensors = env_.optimizer->whole_tensors()}),
+          env_.world->rank(),
+          {.dtype = run.precision,
+           .states = env_.optimizer->states(),
+           .master = run.master,
+           .bf16_gradients = run.gradients == DType::kBF16}));
   return absl::OkStatus();
 }
 

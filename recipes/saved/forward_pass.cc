@@ -34,6 +34,7 @@ ForwardPass::ForwardPass(Sequential& model, ParamStore& store,
                          const Options& options)
     : model_(model),
       store_(store),
+      binder_(store),
       options_(options),
       stream_(store.device().NewStream()),
       layers_(Measure(model, store, options.batch)),
@@ -142,7 +143,7 @@ Tensor ForwardPass::Visit(int layer, const Tensor& input) {
   PlannedMemory memory(plan.visits);
   memory.Bind({.workspace = workspace_.data(), .boundary = out.data()});
   Tape tape(TapeEnv(), memory);
-  store_.Bind(layer, nullptr);
+  binder_.Bind(layer, nullptr);
   tape.BeginForward(Phase::kEval, Inputs(0));
   const Var y = model_.layer(layer)(tape.Input(input, false));
   tape.Finish(y, out);
@@ -153,7 +154,7 @@ void ForwardPass::VisitLoss(const Tensor& input, int64_t sequence) {
   PlannedMemory memory(loss_visits_);
   memory.Bind({.workspace = workspace_.data()});
   Tape tape(TapeEnv(), memory);
-  store_.Bind(model_.layers() - 1, nullptr);
+  binder_.Bind(model_.layers() - 1, nullptr);
   tape.BeginForward(Phase::kEval, Inputs(sequence));
   model_.epilogue().Loss(tape.Input(input, true));
 }

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "framework/module/binder.h"
 #include "framework/module/param_store.h"
 #include "framework/module/sequential.h"
 #include "framework/step/executor.h"
@@ -43,6 +44,7 @@ class ForwardPass {
 
   Sequential& model_;
   ParamStore& store_;
+  Binder binder_;
   Options options_;
   std::unique_ptr<Stream> stream_;
   std::vector<LayerPlan> layers_;

@@ -44,6 +44,7 @@ Generator::Generator(Sequential& model, ParamStore& store,
                      const Options& options)
     : model_(model),
       store_(store),
+      binder_(store),
       options_(options),
       key_(Fold(KeyFromSeed(options.seed), "generate")),
       stream_(store.device().NewStream()) {
@@ -148,7 +149,7 @@ Generator::Output Generator::Visit(int layer, const Tensor& x,
                                    int64_t first_position,
                                    VisitStates* states) {
   Device& device = store_.device();
-  store_.Bind(layer, nullptr);
+  binder_.Bind(layer, nullptr);
   HeapMemory memory(device);
   Tape tape({.device = &device, .stream = stream_.get()}, memory);
   tape.BeginForward(

@@ -12,6 +12,7 @@
 #include <span>
 #include <vector>
 
+#include "framework/module/binder.h"
 #include "framework/module/param_store.h"
 #include "framework/module/sequential.h"
 #include "framework/tensor/buffer.h"
@@ -67,6 +68,7 @@ class Generator {
 
   Sequential& model_;
   ParamStore& store_;
+  Binder binder_;
   Options options_;
   RngKey key_;
   std::unique_ptr<Stream> stream_;

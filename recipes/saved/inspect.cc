@@ -139,13 +139,14 @@ absl::Status FillFromModel(const ModelList& models, Inspection& i) {
   const std::unique_ptr<Device> meta = NewMetaDevice();
   DELINK_ASSIGN_OR_RETURN(
       const std::unique_ptr<ParamStore> store,
-      ParamStore::Create(*meta, saved->registry(), saved->blocks(),
-                         saved->sharing(), 0,
-                         {.gradients = false, .states = {}}));
+      ParamStore::Create(*meta,
+                         Layout::Create(saved->registry(), saved->blocks(),
+                                        saved->sharing(), {}),
+                         0, {.gradients = false, .states = {}}));
   i.unique_parameters = store->unique_parameters();
   i.virtual_parameters = store->virtual_parameters();
   i.sharing = SharingOf(*saved);
-  for (const LogicalTensor& tensor : store->logical_tensors()) {
+  for (const LogicalTensor& tensor : store->layout().tensors()) {
     if (!tensor.permanent) continue;
     i.permanent.push_back({.name = tensor.name, .link = tensor.link});
   }

@@ -121,9 +121,10 @@ absl::StatusOr<OfflineDelinkReport> OfflineDelink(
                           saved->Load(*comm, *device, states));
   DELINK_ASSIGN_OR_RETURN(
       const std::unique_ptr<ParamStore> to,
-      ParamStore::Create(*device, saved->registry(), saved->blocks(),
-                         change.sharing, 0,
-                         {.gradients = false, .states = states}));
+      ParamStore::Create(*device,
+                         Layout::Create(saved->registry(), saved->blocks(),
+                                        change.sharing, {}),
+                         0, {.gradients = false, .states = states}));
   DELINK_RETURN_IF_ERROR(Delink(*from, *to, change.state, *comm));
 
   OfflineDelinkReport report{.from = saved->path(),

@@ -44,12 +44,12 @@ absl::Status SavedModel::Read(const ModelList& models) {
 
 absl::StatusOr<std::unique_ptr<ParamStore>> SavedModel::Load(
     Communicator& comm, Device& device, std::vector<StateSpec> states) const {
-  absl::StatusOr<std::unique_ptr<ParamStore>> store =
-      ParamStore::Create(device, registry_, blocks(), sharing_, 0,
-                         {.dtype = dtype_,
-                          .gradients = false,
-                          .states = std::move(states),
-                          .master = MasterForm::kNone});
+  absl::StatusOr<std::unique_ptr<ParamStore>> store = ParamStore::Create(
+      device, Layout::Create(registry_, blocks(), sharing_, {}), 0,
+      {.dtype = dtype_,
+       .gradients = false,
+       .states = std::move(states),
+       .master = MasterForm::kNone});
   DELINK_RETURN_IF_ERROR(AgreeOnStatus(comm, store.status()));
   DELINK_RETURN_IF_ERROR(LoadCheckpoint(comm, path_, **store));
   return store;

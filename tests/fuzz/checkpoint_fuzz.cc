@@ -115,8 +115,9 @@ absl::Status Use(Toy& toy, const std::string& path) {
   const auto sharing = ReadSharing(path, toy.registry, kBlocks);
   MustSay(sharing.status());
   if (sharing.ok()) {
-    const auto store =
-        ParamStore::Create(*toy.device, toy.registry, kBlocks, *sharing, 0, {});
+    const auto store = ParamStore::Create(
+        *toy.device, Layout::Create(toy.registry, kBlocks, *sharing, {}), 0,
+        {});
     MustSay(store.status());
   }
   const absl::Status loaded = LoadCheckpoint(toy.self, path, *toy.store);

@@ -21,7 +21,7 @@ constexpr int kRanks = 3;
 
 absl::Status WritePlain(StepRig& rig, const std::string& path) {
   DELINK_ASSIGN_OR_RETURN(hdf5::File file, hdf5::File::Create(path));
-  for (const LogicalTensor& t : rig.store().logical_tensors()) {
+  for (const LogicalTensor& t : rig.store().layout().tensors()) {
     const hdf5::Shape shape(t.shape.dims().begin(), t.shape.dims().end());
     DELINK_RETURN_IF_ERROR(
         file.WriteAll("/model/" + t.name, shape, rig.Weight(t.name).data()));

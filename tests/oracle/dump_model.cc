@@ -30,7 +30,7 @@ hdf5::Shape Dims(const Shape& shape) {
 
 void WriteTensors(StepRig& rig, hdf5::File& file, const std::string& group,
                   bool gradients) {
-  for (const LogicalTensor& t : rig.store().logical_tensors()) {
+  for (const LogicalTensor& t : rig.store().layout().tensors()) {
     if (!t.link.empty()) continue;
     const std::vector<float> values =
         gradients ? rig.Gradient(t.name) : rig.Weight(t.name);

@@ -16,10 +16,12 @@ ModelRunner::ModelRunner(const Build& build, const Batch& batch,
       model_(build(Scope(registry_, options.dtype))),
       key_(Fold(KeyFromSeed(options.seed), "step")) {
   absl::StatusOr<std::unique_ptr<ParamStore>> store = ParamStore::Create(
-      *device_, registry_, model_->blocks(), options.sharing, 0,
+      *device_,
+      Layout::Create(registry_, model_->blocks(), options.sharing, {}), 0,
       {.dtype = options.dtype, .states = {}, .master = MasterForm::kNone});
   DELINK_CHECK(store.ok());
   store_ = *std::move(store);
+  binder_ = std::make_unique<Binder>(*store_);
   store_->InitWeights(options.seed);
   written_.assign(store_->slabs().size(), false);
   // The width of the residual stream is the token table's.
@@ -75,7 +77,7 @@ void ModelRunner::BindWithGradients(int layer) {
   for (const int slab : store_->slabs_of_layer(layer)) {
     written.push_back(At(written_, slab));
   }
-  store_->Bind(layer, &written);
+  binder_->Bind(layer, &written);
 }
 
 void ModelRunner::ForwardLayer(int layer, Phase phase) {
@@ -83,7 +85,7 @@ void ModelRunner::ForwardLayer(int layer, Phase phase) {
   if (last && phase == Phase::kRecord) {
     BindWithGradients(layer);
   } else {
-    store_->Bind(layer, nullptr);
+    binder_->Bind(layer, nullptr);
   }
   At(visits_, layer)
       ->Forward(phase, Inputs(phase != Phase::kEval), ActivationOf(layer - 1),
@@ -100,7 +102,7 @@ void ModelRunner::BackwardLayer(int layer) {
                         {batch_.B, batch_.T, width_});
   visit.Backward(last ? Tensor() : boundary, layer > 0 ? boundary : Tensor());
   const std::unique_ptr<Stream> stream = device_->NewStream();
-  store_->FinishGradients(layer, *stream);
+  binder_->FinishGradients(layer, *stream);
   for (const int slab : store_->slabs_of_layer(layer)) {
     At(written_, slab) = true;
   }
@@ -136,7 +138,7 @@ LossRecord ModelRunner::Gradients(int times) {
 std::vector<double> ModelRunner::Logits() {
   const int last = model_->layers() - 1;
   for (int layer = 0; layer < last; ++layer) ForwardLayer(layer, Phase::kEval);
-  store_->Bind(last, nullptr);
+  binder_->Bind(last, nullptr);
   VisitRunner visit({.device = device_.get(), .layer = [this](Var x) {
                        return model_->epilogue().Logits(x);
                      }});
@@ -152,8 +154,8 @@ std::vector<double> ModelRunner::Logits() {
 
 std::vector<LogicalTensor> ModelRunner::tensors() const {
   std::vector<LogicalTensor> result;
-  for (LogicalTensor& tensor : store_->logical_tensors()) {
-    if (tensor.link.empty()) result.push_back(std::move(tensor));
+  for (const LogicalTensor& tensor : store_->layout().tensors()) {
+    if (tensor.link.empty()) result.push_back(tensor);
   }
   return result;
 }

@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "framework/module/binder.h"
 #include "framework/module/param_store.h"
 #include "framework/module/sequential.h"
 #include "tests/testing/visit_runner.h"
@@ -65,6 +66,7 @@ class ModelRunner {
   ParamRegistry registry_;
   std::unique_ptr<Sequential> model_;
   std::unique_ptr<ParamStore> store_;
+  std::unique_ptr<Binder> binder_;
   RngKey key_;
   LossRecord record_;
   int64_t width_ = 0;

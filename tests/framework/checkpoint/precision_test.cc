@@ -86,9 +86,9 @@ class PrecisionTest
   static DType before() { return std::get<0>(GetParam()); }
   static DType after() { return std::get<1>(GetParam()); }
 
-  static std::unique_ptr<ParamStore> Store(Device& device,
-                                           ParamRegistry& registry, int zero,
-                                           const ParamStore::Options& options) {
+  static std::unique_ptr<ParamStore> Store(
+      Device& device, ParamRegistry& registry, int zero,
+      const testing::StoreOptions& options) {
     testing::DeclareToy(registry, kBlocks, kWidth);
     return MakeStore(device, registry, kBlocks, {}, zero, options);
   }

@@ -28,7 +28,7 @@ constexpr int kBlocks = 2;
 constexpr int64_t kWidth = 37;
 
 struct Way {
-  ParamStore::Options options;
+  testing::StoreOptions options;
   int zero = 1;
 };
 
@@ -36,7 +36,7 @@ struct Way {
 struct Rank {
   Rank(Device& device, Communicator& comm, const Way& way) {
     testing::DeclareToy(registry, kBlocks, kWidth);
-    ParamStore::Options options = way.options;
+    testing::StoreOptions options = way.options;
     options.rank = comm.rank();
     options.ranks = comm.size();
     store =

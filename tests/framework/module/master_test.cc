@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <vector>
 
-#include "framework/base/at.h"
+#include "framework/module/binder.h"
 #include "framework/tensor/bfloat16.h"
 #include "tests/framework/module/toy_model.h"
 
@@ -22,7 +22,8 @@ class MasterTest : public ::testing::Test {
  protected:
   MasterTest() { testing::DeclareToy(registry_, kBlocks, 11); }
 
-  std::unique_ptr<ParamStore> Store(ParamStore::Options options, int zero = 0) {
+  std::unique_ptr<ParamStore> Store(testing::StoreOptions options,
+                                    int zero = 0) {
     return MakeStore(*device_, registry_, kBlocks, {}, zero, options);
   }
   // Whether every weight that the store has is `values` rounded.
@@ -129,8 +130,9 @@ TEST_F(MasterTest, SetParametersSetsBoth) {
 
 TEST_F(MasterTest, LayersReadBf16AndWriteF32Gradients) {
   const auto store = Store({.dtype = DType::kBF16});
+  Binder binder(*store);
   const std::vector<bool> written(store->slabs_of_layer(1).size(), false);
-  store->Bind(1, &written);
+  binder.Bind(1, &written);
   for (const ParamDecl& decl : registry_.decls) {
     if (decl.layer != 1) continue;
     EXPECT_EQ(decl.param->weight().dtype(), DType::kBF16) << decl.name;

@@ -6,7 +6,7 @@
 #include <algorithm>
 #include <vector>
 
-#include "framework/base/at.h"
+#include "framework/module/binder.h"
 #include "framework/tensor/bfloat16.h"
 #include "tests/framework/module/toy_model.h"
 
@@ -136,8 +136,9 @@ TEST_F(ParamStoreTest, CountsParameters) {
 TEST_F(ParamStoreTest, BindsLayersThatShareToOneSlab) {
   const auto store = MakeStore(*device_, registry_, kBlocks,
                                testing::ShareAll(kBlocks, {"attention"}));
+  Binder binder(*store);
   for (int layer = 0; layer < store->layers(); ++layer) {
-    store->Bind(layer, nullptr);
+    binder.Bind(layer, nullptr);
   }
   EXPECT_EQ(Named("blocks/0/attn/qkv/weight").weight().data(),
             Named("blocks/2/attn/qkv/weight").weight().data());
@@ -151,11 +152,12 @@ TEST_F(ParamStoreTest, BindsLayersThatShareToOneSlab) {
 TEST_F(ParamStoreTest, TellsFirstWritesFromLaterOnes) {
   const auto store = MakeStore(*device_, registry_, kBlocks,
                                testing::ShareAll(kBlocks, {"attention"}));
+  Binder binder(*store);
   std::vector<bool> written;
   for (const int slab : store->slabs_of_layer(2)) {
     written.push_back(store->slab(slab).part == "attention");
   }
-  store->Bind(2, &written);
+  binder.Bind(2, &written);
   EXPECT_TRUE(Named("blocks/1/attn/qkv/weight").TakeGrad().accumulate);
   Param& up = Named("blocks/1/mlp/up");
   EXPECT_FALSE(up.TakeGrad().accumulate);
@@ -164,15 +166,16 @@ TEST_F(ParamStoreTest, TellsFirstWritesFromLaterOnes) {
 
 TEST_F(ParamStoreTest, ZeroesGradientsThatNobodyWrote) {
   const auto store = MakeStore(*device_, registry_, kBlocks, {});
+  Binder binder(*store);
   const int mlp = SlabNamed(*store, "blocks/1/mlp");
   const int norm = SlabNamed(*store, "blocks/1/norm");
   const auto nine = [](int64_t) { return 9.0F; };
   testing::Write<float>(*store, mlp, Plane::kGradient, nine);
   testing::Write<float>(*store, norm, Plane::kGradient, nine);
   const std::vector<bool> written(store->slabs_of_layer(2).size(), false);
-  store->Bind(2, &written);
+  binder.Bind(2, &written);
   Named("blocks/1/mlp/up").TakeGrad();
-  store->FinishGradients(2, *device_->NewStream());
+  binder.FinishGradients(2, *device_->NewStream());
   EXPECT_EQ(Read<float>(*store, mlp, Plane::kGradient).front(), 9.0F);
   EXPECT_THAT(Read<float>(*store, norm, Plane::kGradient),
               ::testing::Each(0.0F));
@@ -183,19 +186,20 @@ TEST_F(ParamStoreTest, ZeroesGradientsThatNobodyWrote) {
 TEST_F(ParamStoreTest, BindsGradientsOfBf16) {
   const auto store = MakeStore(*device_, registry_, kBlocks, {}, 0,
                                {.dtype = DType::kBF16, .bf16_gradients = true});
+  Binder binder(*store);
   EXPECT_EQ(store->dtype(Plane::kGradient), DType::kBF16);
   EXPECT_EQ(store->bytes(Plane::kGradient), store->bytes(Plane::kWeight));
   const int norm = SlabNamed(*store, "blocks/1/norm");
   testing::Write<BFloat16>(*store, norm, Plane::kGradient,
                            [](int64_t) { return BFloat16(9); });
   const std::vector<bool> written(store->slabs_of_layer(2).size(), false);
-  store->Bind(2, &written);
-  for (const LogicalTensor& t : store->logical_tensors()) {
+  binder.Bind(2, &written);
+  for (const LogicalTensor& t : store->layout().tensors()) {
     if (t.name != "blocks/1/mlp/up") continue;
     EXPECT_EQ(Named(t.name).TakeGradAsKept().value.data(),
               store->at(t.slab, Plane::kGradient, t.offset));
   }
-  store->FinishGradients(2, *device_->NewStream());
+  binder.FinishGradients(2, *device_->NewStream());
   for (const BFloat16 g : Read<BFloat16>(*store, norm, Plane::kGradient)) {
     EXPECT_EQ(g.bits, 0);
   }
@@ -211,15 +215,16 @@ TEST_F(ParamStoreTest, ZeroesGradientsThatOnlyOtherLayersWrite) {
   embed.Param("position", {.shape = {4, 3}});
   (Scope(registry).Layer(1, "") / "head").Link("embed/token");
   const auto store = MakeStore(*device_, registry, 0, {});
+  Binder binder(*store);
   const int slab = SlabNamed(*store, "embed/other");
   const int64_t position = store->slab(slab).params.at(1).offset;
   const auto after = [&](bool head_is_first) {
     testing::Write<float>(*store, slab, Plane::kGradient,
                           [](int64_t) { return 9.0F; });
     const std::vector<bool> written = {!head_is_first};
-    store->Bind(1, &written);
+    binder.Bind(1, &written);
     registry.decls.back().param->TakeGrad();
-    store->FinishGradients(1, *device_->NewStream());
+    binder.FinishGradients(1, *device_->NewStream());
     return Read<float>(*store, slab, Plane::kGradient);
   };
   EXPECT_EQ(after(true)[0], 9.0F);
@@ -242,7 +247,8 @@ TEST_F(ParamStoreTest, ReportsWhatDoesNotFit) {
   Scope(huge)
       .Layer(0, "embed")
       .Param("weight", {.shape = {int64_t{1} << 28, int64_t{1} << 28}});
-  const auto store = ParamStore::Create(*device_, huge, 0, {}, 0, {});
+  const auto store =
+      ParamStore::Create(*device_, Layout::Create(huge, 0, {}, {}), 0, {});
   ASSERT_FALSE(store.ok());
   EXPECT_EQ(store.status().code(), absl::StatusCode::kResourceExhausted);
   EXPECT_THAT(std::string(store.status().message()),

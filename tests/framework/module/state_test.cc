@@ -26,7 +26,7 @@ class StateTest : public ::testing::Test {
  protected:
   StateTest() { testing::DeclareToy(registry_, kBlocks, kWidth); }
 
-  std::unique_ptr<ParamStore> Store(const ParamStore::Options& options,
+  std::unique_ptr<ParamStore> Store(const testing::StoreOptions& options,
                                     int zero = 1) {
     return MakeStore(*device_, registry_, kBlocks, {}, zero, options);
   }
@@ -211,27 +211,34 @@ TEST_F(StateTest, OwnersOfHiddenMatricesAlone) {
   const auto store =
       Store({.rank = 0, .ranks = 4, .whole_tensors = WholeTensors::kHidden});
   const auto owner = [&](const char* slab) {
-    return store->placement().row(testing::SlabNamed(*store, slab)).owner;
+    return store->placement(testing::SlabNamed(*store, slab)).owner;
   };
   EXPECT_EQ(owner("embed/embedding"), kNoOwner);
   EXPECT_GE(owner("blocks/0/mlp"), 0);
   const auto unsharded =
       Store({.rank = 0, .ranks = 4, .whole_tensors = WholeTensors::kHidden}, 0);
-  for (const PlacementRow& row : unsharded->placement().rows) {
+  for (const PlacementRow& row : unsharded->layout().placement().rows) {
     EXPECT_EQ(row.owner, kNoOwner);
   }
 }
 
 TEST(PlacementTest, TheLargestSlabsGoFirstToWhoHasLeast) {
-  std::vector<Slab> slabs(5);
-  const int64_t sizes[] = {3, 9, 4, 5, 2};
-  for (size_t s = 0; s < slabs.size(); ++s) slabs[s].elements = sizes[s];
-  const PlacementTable table = PlacementTable::DataParallel(
-      slabs, {true, true, true, true, false}, 1, 2);
+  ParamRegistry registry;
+  const int64_t sizes[] = {2, 3, 9, 4, 5};
+  for (int layer = 0; layer < 5; ++layer) {
+    Scope(registry)
+        .Layer(layer, "layer" + std::to_string(layer))
+        .Param("weight", {.shape = {64, sizes[layer]}});
+  }
+  const Layout layout = Layout::Create(
+      registry, 4, {},
+      {.mesh = {.data = 2}, .zero = 1, .whole_tensors = WholeTensors::kHidden});
   std::vector<int> owners;
-  for (const PlacementRow& row : table.rows) owners.push_back(row.owner);
-  // 9 | 5, 9 | 5 4, 9 3 | 5 4 (of equals the first), the last is cut.
-  EXPECT_EQ(owners, (std::vector<int>{0, 0, 1, 1, kNoOwner}));
+  for (const PlacementRow& row : layout.placement().rows) {
+    owners.push_back(row.owner);
+  }
+  // 9 | 5, 9 | 5 4, 9 3 | 5 4 (of equals the first); the first is cut.
+  EXPECT_EQ(owners, (std::vector<int>{kNoOwner, 0, 0, 1, 1}));
 }
 
 }  // namespace

@@ -53,12 +53,33 @@ inline SharingMap ShareAll(int blocks, const std::vector<std::string>& parts) {
   return map;
 }
 
+// Of a store over data ranks.
+struct StoreOptions {
+  DType dtype = DType::kF32;
+  int rank = 0;
+  int ranks = 1;
+  bool gradients = true;
+  std::vector<StateSpec> states = TwoMoments();
+  WholeTensors whole_tensors = WholeTensors::kNone;
+  MasterForm master = MasterForm::kWhole;
+  bool bf16_gradients = false;
+};
+
 inline std::unique_ptr<ParamStore> MakeStore(
     Device& device, const ParamRegistry& registry, int blocks,
-    const SharingMap& sharing, int zero = 0,
-    const ParamStore::Options& options = {}) {
-  auto store =
-      ParamStore::Create(device, registry, blocks, sharing, zero, options);
+    const SharingMap& sharing, int zero = 0, const StoreOptions& options = {}) {
+  auto store = ParamStore::Create(
+      device,
+      Layout::Create(registry, blocks, sharing,
+                     {.mesh = {.data = options.ranks},
+                      .zero = zero,
+                      .whole_tensors = options.whole_tensors}),
+      options.rank,
+      {.dtype = options.dtype,
+       .gradients = options.gradients,
+       .states = options.states,
+       .master = options.master,
+       .bf16_gradients = options.bf16_gradients});
   DELINK_CHECK(store.ok()) << store.status().ToString();
   return *std::move(store);
 }

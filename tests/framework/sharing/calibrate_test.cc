@@ -45,9 +45,8 @@ Gradient Random(int batch) {
 void SetGradients(ParamStore& store, const Gradient& gradient) {
   for (size_t s = 0; s < store.slabs().size(); ++s) {
     const int slab = static_cast<int>(s);
-    const bool all = store.placement().rows[s].owner != kNoOwner;
-    const Range own = ShardRange(store.slabs()[s], store.options().rank,
-                                 store.options().ranks);
+    const bool all = store.placement(slab).owner != kNoOwner;
+    const Range own = ShardRange(store.slabs()[s], store.rank(), store.ranks());
     Write<float>(store, slab, Plane::kGradient, [&](int64_t i) {
       const bool known = all || (i >= own.begin && i < own.end);
       return known ? gradient(slab, i) : kNaN;
@@ -79,9 +78,9 @@ class Toy {
     const auto map = [&](const std::string& text) {
       return ResolveSharing(*ParseShareSpec(text), registry_, blocks).value();
     };
-    const ParamStore::Options options{.rank = comm.rank(),
-                                      .ranks = comm.size(),
-                                      .whole_tensors = whole_tensors};
+    const testing::StoreOptions options{.rank = comm.rank(),
+                                        .ranks = comm.size(),
+                                        .whole_tensors = whole_tensors};
     from = MakeStore(device, registry_, blocks, map(before), zero, options);
     FillState(*from);
     to = MakeStore(device, registry_, blocks, map(after), zero, options);
@@ -186,7 +185,7 @@ TEST_F(ByHand, WithoutClipping) {
 }
 
 TEST_F(ByHand, EachStateByItsDegree) {
-  const ParamStore::Options options{
+  const testing::StoreOptions options{
       .states = {{.name = "squares", .degree = 2},
                  {.name = "momentum", .degree = 1}}};
   from_ = MakeStore(*device_, registry_, 2, testing::ShareAll(2, {"mlp"}), 0,

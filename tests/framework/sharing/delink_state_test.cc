@@ -215,10 +215,10 @@ TEST_F(DelinkStateTest, Reshards) {
         // Registries hold what Bind changes: each rank has its own.
         ParamRegistry registry;
         testing::DeclareToy(registry, kBlocks, kWidth);
-        const ParamStore::Options options{.rank = comm.rank(),
-                                          .ranks = comm.size(),
-                                          .states = c.states,
-                                          .whole_tensors = c.whole};
+        const testing::StoreOptions options{.rank = comm.rank(),
+                                            .ranks = comm.size(),
+                                            .states = c.states,
+                                            .whole_tensors = c.whole};
         const auto before = MakeStore(*device_, registry, kBlocks, Map("all"),
                                       zero.first, options);
         Fill(*before);
@@ -249,10 +249,10 @@ TEST_F(DelinkStateTest, ReshardsASplitMaster) {
     const absl::Status status = RunRanks(2, [&](Communicator& comm) {
       ParamRegistry registry;
       testing::DeclareToy(registry, kBlocks, kWidth);
-      const ParamStore::Options options{.dtype = DType::kBF16,
-                                        .rank = comm.rank(),
-                                        .ranks = comm.size(),
-                                        .master = MasterForm::kSplit};
+      const testing::StoreOptions options{.dtype = DType::kBF16,
+                                          .rank = comm.rank(),
+                                          .ranks = comm.size(),
+                                          .master = MasterForm::kSplit};
       const auto before = MakeStore(*device_, registry, kBlocks, Map("all"),
                                     zero.first, options);
       before->InitWeights(3);

@@ -59,7 +59,7 @@ class DelinkTest : public ::testing::Test {
     return ResolveSharing(*ParseShareSpec(text), registry_, kBlocks).value();
   }
   std::unique_ptr<ParamStore> Store(const std::string& share, int zero = 0,
-                                    const ParamStore::Options& options = {}) {
+                                    const testing::StoreOptions& options = {}) {
     return MakeStore(*device_, registry_, kBlocks, Map(share), zero, options);
   }
   std::unique_ptr<ParamStore> Delinked(const ParamStore& from,
@@ -89,10 +89,10 @@ TEST_F(DelinkTest, EveryLayerKeepsItsWeights) {
     for (size_t i = 1; i < stages.size(); ++i) {
       auto to = Delinked(*from, stages[i], StatePolicy::kScale);
       std::map<std::string, LogicalTensor> before;
-      for (LogicalTensor& tensor : from->logical_tensors()) {
+      for (LogicalTensor& tensor : from->layout().tensors()) {
         before[tensor.name] = tensor;
       }
-      for (const LogicalTensor& now : to->logical_tensors()) {
+      for (const LogicalTensor& now : to->layout().tensors()) {
         const LogicalTensor& old = before.at(now.name);
         const auto a = Read<float>(*from, old.slab, Plane::kWeight);
         const auto b = Read<float>(*to, now.slab, Plane::kWeight);
@@ -209,8 +209,8 @@ TEST_F(DelinkTest, ReshardsState) {
         // Registries hold what Bind changes: each rank has its own.
         ParamRegistry registry;
         testing::DeclareToy(registry, kBlocks, kWidth);
-        const ParamStore::Options options{.rank = comm.rank(),
-                                          .ranks = comm.size()};
+        const testing::StoreOptions options{.rank = comm.rank(),
+                                            .ranks = comm.size()};
         const auto before = MakeStore(*device_, registry, kBlocks, Map("all"),
                                       zero_before, options);
         FillAll(*before);
@@ -243,7 +243,7 @@ TEST_F(DelinkTest, ReshardsState) {
 // bit for bit, as weights are.
 TEST_F(DelinkTest, ReshardsTheMaster) {
   const auto bf16 = [](int rank, int ranks) {
-    return ParamStore::Options{
+    return testing::StoreOptions{
         .dtype = DType::kBF16, .rank = rank, .ranks = ranks};
   };
   const auto from = Store("all", 0, bf16(0, 1));

@@ -17,7 +17,7 @@ class SharingReportTest : public ::testing::Test {
   static constexpr int kBlocks = 8;
 
   std::unique_ptr<ParamStore> Store(const std::string& share, int zero = 0,
-                                    const ParamStore::Options& options = {}) {
+                                    const testing::StoreOptions& options = {}) {
     return testing::MakeStore(
         *device_, registry_, kBlocks,
         ResolveSharing(*ParseShareSpec(share), registry_, kBlocks).value(),

@@ -201,7 +201,7 @@ TEST_P(CudaStepTest, ANonFiniteStepChangesNothingAndIsNamed) {
   StepRig rig(comm, "none", Of(DeviceKind::kCuda, {}));
   const std::string name = "blocks/0/mlp/down/weight";
   const auto master = rig.Master(name);
-  for (const LogicalTensor& t : rig.store().logical_tensors()) {
+  for (const LogicalTensor& t : rig.store().layout().tensors()) {
     if (t.name != "blocks/1/mlp/down/weight") continue;
     const float infinity = std::numeric_limits<float>::infinity();
     rig.store().SetParameters(*rig.device().NewStream(), t.slab, t.offset, 1,

@@ -200,7 +200,7 @@ TEST(Executor, FlopsOfALlama) {
     options.llama->window = kWindow;
     StepRig rig(comm, "none", options);
     double weights = 0, head = 0;
-    for (const LogicalTensor& t : rig.store().logical_tensors()) {
+    for (const LogicalTensor& t : rig.store().layout().tensors()) {
       if (t.shape.rank() != 2) continue;
       const auto n = static_cast<double>(t.shape.elements());
       if (t.name.starts_with("blocks/")) weights += n;
@@ -269,7 +269,7 @@ TEST(Executor, RanksWhoseProgramsDifferAreToldSo) {
 // Sets the first element of a tensor; returns what it was.
 float Exchange(StepRig& rig, const std::string& tensor, float value) {
   const float before = rig.Master(tensor)[0];
-  for (const LogicalTensor& t : rig.store().logical_tensors()) {
+  for (const LogicalTensor& t : rig.store().layout().tensors()) {
     if (t.name != tensor) continue;
     rig.store().SetParameters(*rig.device().NewStream(), t.slab, t.offset, 1,
                               &value);

@@ -37,7 +37,7 @@ std::map<std::string, Agreement> Untied(const std::string& share,
   SelfCommunicator comm;
   StepRig rig(comm, share, options);
   std::map<std::string, std::vector<std::string>> tensors;  // by leader
-  for (const LogicalTensor& t : rig.store().logical_tensors()) {
+  for (const LogicalTensor& t : rig.store().layout().tensors()) {
     if (!t.permanent)
       tensors[t.link.empty() ? t.name : t.link].push_back(t.name);
   }
@@ -133,7 +133,7 @@ TEST(Probe, ChangesNothingOfTheRun) {
     ASSERT_TRUE(probed.executor().TrainStep(batch, step, 1e-3).ok());
     ASSERT_TRUE(probed.executor().Probe(batch, step).ok());
   }
-  for (const LogicalTensor& t : straight.store().logical_tensors()) {
+  for (const LogicalTensor& t : straight.store().layout().tensors()) {
     EXPECT_EQ(straight.Weight(t.name), probed.Weight(t.name)) << t.name;
     EXPECT_EQ(straight.Moment(t.name, 1), probed.Moment(t.name, 1)) << t.name;
   }
@@ -150,7 +150,7 @@ TEST(Gradients, AreThoseOfAStepAndNothingMoves) {
   EXPECT_EQ(a.grad_norm, b.grad_norm);
   EXPECT_EQ(a.tokens, b.tokens);
   EXPECT_FALSE(a.skipped);
-  for (const LogicalTensor& t : rig.store().logical_tensors()) {
+  for (const LogicalTensor& t : rig.store().layout().tensors()) {
     EXPECT_EQ(rig.Gradient(t.name), reference.Gradient(t.name));
     EXPECT_EQ(Square(rig.Moment(t.name, 0)), 0) << t.name;
   }

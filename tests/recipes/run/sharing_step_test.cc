@@ -43,7 +43,7 @@ TEST_P(SharingTest, GradientIsTheSumOverAnUntiedCopy) {
     const HostBatch batch = rig.Batch(1);
     // A learning rate of 0 leaves gradients and changes nothing.
     const StepResult a = *rig.executor().TrainStep(batch, 1, 0);
-    const std::vector<LogicalTensor> tensors = rig.store().logical_tensors();
+    const std::vector<LogicalTensor> tensors = rig.store().layout().tensors();
     std::map<std::string, std::vector<float>> shared;
     for (const LogicalTensor& t : tensors) {
       if (!t.link.empty() && !t.permanent)

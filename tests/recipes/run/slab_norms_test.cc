@@ -28,7 +28,7 @@ Norms WeightNorms(StepRig& rig) {
 template <typename Read>
 Norms FromTensors(StepRig& rig, double divisor, const Read& read) {
   Norms squares(rig.store().slabs().size(), 0);
-  for (const LogicalTensor& t : rig.store().logical_tensors()) {
+  for (const LogicalTensor& t : rig.store().layout().tensors()) {
     if (!t.link.empty()) continue;
     for (const float x : read(t.name)) {
       squares[static_cast<size_t>(t.slab)] += double{x} * x;

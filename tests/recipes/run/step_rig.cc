@@ -4,6 +4,7 @@
 
 #include "framework/base/check.h"
 #include "framework/base/rng.h"
+#include "framework/module/binder.h"
 #include "framework/sharing/delink.h"
 #include "framework/sharing/resolve.h"
 #include "framework/tensor/bfloat16.h"
@@ -82,13 +83,14 @@ StepRig::StepRig(Communicator& comm, const std::string& share,
 std::unique_ptr<ParamStore> StepRig::MakeStore(const std::string& share) {
   const SharingMap map =
       *ResolveSharing(*ParseShareSpec(share), registry_, model_->blocks());
-  return *ParamStore::Create(*device_, registry_, model_->blocks(), map,
-                             options_.zero,
+  Layout layout =
+      Layout::Create(registry_, model_->blocks(), map,
+                     {.mesh = {.data = comm_.size()},
+                      .zero = options_.zero,
+                      .whole_tensors = optimizer_->whole_tensors()});
+  return *ParamStore::Create(*device_, std::move(layout), comm_.rank(),
                              {.dtype = options_.dtype,
-                              .rank = comm_.rank(),
-                              .ranks = comm_.size(),
                               .states = optimizer_->states(),
-                              .whole_tensors = optimizer_->whole_tensors(),
                               .bf16_gradients = options_.bf16_gradients});
 }
 
@@ -172,8 +174,9 @@ std::vector<float> StepRig::Logits(const HostBatch& batch) {
   const auto sequences = static_cast<int64_t>(batch.samples.size());
   std::vector<float> boundary;
   Tensor x(tokens.data(), DType::kI32, {sequences, kSeq});
+  Binder binder(*store_);
   for (int layer = 0; layer < model_->layers(); ++layer) {
-    store_->Bind(layer, nullptr);
+    binder.Bind(layer, nullptr);
     tape.BeginForward(Phase::kEval, {.training = false});
     const Var y = model_->layer(layer)(tape.Input(x, false));
     std::vector<float> values(static_cast<size_t>(y.value().elements()));
@@ -188,7 +191,7 @@ std::vector<float> StepRig::Logits(const HostBatch& batch) {
 
 std::vector<std::string> StepRig::Tensors() const {
   std::vector<std::string> names;
-  for (const LogicalTensor& t : store_->logical_tensors()) {
+  for (const LogicalTensor& t : store_->layout().tensors()) {
     if (t.link.empty()) names.push_back(t.name);
   }
   return names;
@@ -197,7 +200,7 @@ std::vector<std::string> StepRig::Tensors() const {
 std::vector<float> StepRig::Read(const std::string& tensor, Plane plane) const {
   const absl::Status drained = executor_->Drain();
   DELINK_CHECK(drained.ok()) << drained;
-  for (const LogicalTensor& t : store_->logical_tensors()) {
+  for (const LogicalTensor& t : store_->layout().tensors()) {
     if (t.name != tensor) continue;
     const DType dtype = store_->dtype(plane);
     std::vector<char> bytes(

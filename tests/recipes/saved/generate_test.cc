@@ -135,12 +135,12 @@ struct Model {
       : Model(dtype, [kind](const Scope& s) { return Build(kind, s); }) {}
   Model(DType dtype, const ModelRunner::Build& build)
       : sequential(build(Scope(registry, dtype))),
-        store(*ParamStore::Create(*device, registry, sequential->blocks(),
-                                  SharingMap(), 0,
-                                  {.dtype = dtype,
-                                   .gradients = false,
-                                   .states = {},
-                                   .master = MasterForm::kNone})) {
+        store(*ParamStore::Create(
+            *device, Layout::Create(registry, sequential->blocks(), {}, {}), 0,
+            {.dtype = dtype,
+             .gradients = false,
+             .states = {},
+             .master = MasterForm::kNone})) {
     store->InitWeights(1);
   }
   std::unique_ptr<Device> device = NewCpuDevice();

@@ -1,0 +1,120 @@
+#include "framework/module/binder.h"
+
+#include <algorithm>
+#include <map>
+#include <set>
+#include <string>
+#include <utility>
+
+#include "framework/base/at.h"
+#include "framework/base/check.h"
+#include "framework/device/backend.h"
+
+namespace delink {
+namespace {
+
+// The shape of the rectangles that are here of a tensor: its own where all of
+// it is, else with fewer rows or columns.
+Shape ShapeOf(const Shape& whole, const std::vector<Rect>& rects) {
+  if (rects.size() == 1 && rects[0] == WholeOf(whole)) return whole;
+  int64_t rows = 0;
+  for (const Rect& rect : rects) rows += rect.rows;
+  if (whole.rank() < 2) return {rows};
+  return {rows, rects.empty() ? 0 : rects[0].columns};
+}
+
+}  // namespace
+
+Binder::Binder(ParamStore& store) : store_(&store) {
+  const Layout& layout = store.layout();
+  bindings_.resize(static_cast<size_t>(store.layers()));
+  std::map<std::string, const ParamDecl*> decls;
+  for (const ParamDecl& decl : layout.registry().decls) {
+    decls.emplace(decl.name, &decl);
+  }
+  for (const LogicalTensor& tensor : layout.tensors()) {
+    const ParamDecl& decl = *decls[tensor.name];
+    const auto layer = static_cast<size_t>(decl.layer);
+    const std::vector<int>& slabs = store.slabs_of_layer(decl.layer);
+    for (size_t i = 0; i < slabs.size(); ++i) {
+      const LocalSlab& local = store.local(slabs[i]);
+      const auto at =
+          std::find(local.params.begin(), local.params.end(), tensor.param);
+      if (local.logical != tensor.slab || at == local.params.end()) continue;
+      const auto p = static_cast<size_t>(at - local.params.begin());
+      bindings_[layer].push_back(
+          {.param = decl.param.get(),
+           .shape = ShapeOf(tensor.shape, local.rects[p]),
+           .slab = slabs[i],
+           .index = static_cast<int>(i),
+           .offset = local.slab.params[p].offset});
+    }
+  }
+  FindStrangers();
+}
+
+void Binder::FindStrangers() {
+  strangers_.resize(bindings_.size());
+  for (size_t layer = 0; layer < bindings_.size(); ++layer) {
+    std::set<std::pair<int, int64_t>> bound;
+    for (const Binding& b : bindings_[layer]) bound.emplace(b.slab, b.offset);
+    const std::vector<int>& slabs =
+        store_->slabs_of_layer(static_cast<int>(layer));
+    for (size_t i = 0; i < slabs.size(); ++i) {
+      for (const SlabParam& param :
+           store_->slabs()[static_cast<size_t>(slabs[i])].params) {
+        if (bound.contains({slabs[i], param.offset})) continue;
+        strangers_[layer].push_back({.slab = slabs[i],
+                                     .index = static_cast<int>(i),
+                                     .offset = param.offset,
+                                     .elements = param.elements});
+      }
+    }
+  }
+}
+
+void Binder::Bind(int layer, const std::vector<bool>* written,
+                  const std::vector<void*>* gradients) {
+  const DType dtype = store_->dtype(Plane::kGradient);
+  const auto gradient_at = [&](int slab, size_t index, int64_t offset) {
+    if (gradients == nullptr || (*gradients)[index] == nullptr) {
+      return store_->at(slab, Plane::kGradient, offset);
+    }
+    return static_cast<void*>(static_cast<char*>((*gradients)[index]) +
+                              offset * SizeOf(dtype));
+  };
+  for (const Binding& b : At(bindings_, layer)) {
+    const Tensor weight(store_->at(b.slab, Plane::kWeight, b.offset),
+                        store_->dtype(Plane::kWeight), b.shape);
+    Tensor grad;
+    bool accumulate = false;
+    if (written != nullptr) {
+      const auto index = static_cast<size_t>(b.index);
+      grad = Tensor(gradient_at(b.slab, index, b.offset), dtype, b.shape);
+      accumulate = (*written)[index];
+    }
+    b.param->Bind(weight, grad, accumulate);
+  }
+  strange_gradients_.clear();
+  if (written == nullptr) return;
+  for (const Stranger& s : At(strangers_, layer)) {
+    const auto index = static_cast<size_t>(s.index);
+    if ((*written)[index]) continue;
+    strange_gradients_.emplace_back(gradient_at(s.slab, index, s.offset), dtype,
+                                    Shape{s.elements});
+  }
+}
+
+void Binder::FinishGradients(int layer, Stream& stream) {
+  Device& device = store_->device();
+  for (const Binding& b : At(bindings_, layer)) {
+    if (b.param->written()) continue;
+    const Tensor& grad = b.param->grad();
+    device.FillZero(stream, grad.data(), grad.bytes());
+  }
+  for (const Tensor& grad : strange_gradients_) {
+    device.FillZero(stream, grad.data(), grad.bytes());
+  }
+}
+
+}  // namespace delink

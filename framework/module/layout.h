@@ -1,0 +1,113 @@
+// The layout of a model over ranks, a pure value: the same on every rank, made
+// from the declarations, the sharing and a mesh, before anything is allocated.
+// It says which rank has which layers and which pieces of which parameters, who
+// sums gradients with whom, and who owns what. Everybody who needs to know asks
+// here: the ParamStore, the program, norms, updates, checkpoints, the switch.
+//
+//   logical slab   the parameters of one part of one layer, whole: the unit of
+//                  sharing, and what names and norms go by (slab.h)
+//   local slab     what some ranks, its group, have of a logical slab: all of
+//                  them the same rectangles of its tensors, in the same order.
+//                  Without tensor parallelism a slab is one local slab. With
+//                  it, what is cut is one for each place along the tensor axis,
+//                  and what is not cut (norms) another one beside
+//   owner          of each element of a local slab one rank of the group: its
+//                  shard, cut evenly at blocks, or all of it (placement.h)
+//
+// All functions are pure; a layout may be read by any thread.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "framework/base/at.h"
+#include "framework/module/mesh.h"
+#include "framework/module/placement.h"
+#include "framework/module/rect.h"
+#include "framework/module/slab.h"
+#include "framework/module/state_spec.h"
+
+namespace delink {
+
+struct LocalSlab {
+  // As `slab` of the logical ones; params are the pieces that are here, one
+  // after the other, a parameter's rectangles row by row.
+  Slab slab;
+  int logical = 0;                       // index in Layout::slabs
+  std::vector<std::vector<Rect>> rects;  // by slab.params
+  std::vector<size_t> params;  // by slab.params: index in the logical slab's
+  std::vector<int> group;      // the ranks that have it, ascending
+  // Along these axes the gradients of the group are to be added; along others
+  // they are identical.
+  Axes partial;
+};
+
+class Layout {
+ public:
+  struct Options {
+    Mesh mesh;
+    // Of each layer, its stage of the pipeline, never falling; empty: as many
+    // layers a stage as even as can be.
+    std::vector<int> stages;
+    int zero = 0;  // 1: optimizer state is sharded over the group
+    // Tensors that an update must see whole: their slabs have one owner.
+    WholeTensors whole_tensors = WholeTensors::kNone;
+    // Norms and what else is not cut see their own rows of an activation on
+    // each rank of the tensor axis, so that their gradients are parts of a sum.
+    bool sequence = false;
+  };
+
+  // The registry must outlive the layout.
+  static Layout Create(const ParamRegistry& registry, int blocks,
+                       const SharingMap& sharing, Options options);
+
+  const ParamRegistry& registry() const { return *registry_; }
+  int blocks() const { return blocks_; }
+  const SharingMap& sharing() const { return sharing_; }
+  const Options& options() const { return options_; }
+  const Mesh& mesh() const { return options_.mesh; }
+  int ranks() const { return options_.mesh.ranks(); }
+  int layers() const { return blocks_ + 2; }
+
+  // Logical slabs in the order of their leaders, and the model's tensors.
+  const std::vector<Slab>& slabs() const { return slabs_; }
+  const std::vector<LogicalTensor>& tensors() const { return tensors_; }
+  // The local slabs of all ranks, in the order of logical ones; and, alike,
+  // where their planes are.
+  const std::vector<LocalSlab>& local_slabs() const { return local_slabs_; }
+  const PlacementTable& placement() const { return placement_; }
+
+  // Those of a logical slab: [begin, end) of local_slabs.
+  Range LocalSlabsOfLogical(int logical) const {
+    const auto at = first_local_.begin() + logical;
+    return {static_cast<int64_t>(at[0]), static_cast<int64_t>(at[1])};
+  }
+
+  // The layers that are at work on `rank`, ascending.
+  std::vector<int> LayersOf(int rank) const;
+  // Indices of the local slabs that `rank` has, ascending.
+  std::vector<int> LocalSlabsOf(int rank) const;
+  // The elements of a local slab that `rank` owns. Every element has exactly
+  // one owner, and nobody outside of the group owns any.
+  Range OwnedBy(int local_slab, int rank) const;
+
+ private:
+  Layout() = default;
+  void CutSlab(int logical);
+  void PlacePlanes();
+  bool IsWhole(const LocalSlab& slab) const;
+  int StageOf(int layer) const { return At(options_.stages, layer); }
+
+  const ParamRegistry* registry_ = nullptr;
+  int blocks_ = 0;
+  SharingMap sharing_;
+  Options options_;
+  std::vector<Slab> slabs_;
+  std::vector<LogicalTensor> tensors_;
+  std::vector<LocalSlab> local_slabs_;
+  std::vector<size_t> first_local_;  // by logical slab, and one behind
+  PlacementTable placement_;
+};
+
+}  // namespace delink

@@ -1,0 +1,37 @@
+// Rectangles of a logical tensor, seen as a matrix: its last dimension are the
+// columns, all others together the rows; a vector is one column. What tensor
+// parallelism cuts, by rows or by columns, is a few of them, and so is any
+// range of elements in a row.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "framework/module/slab.h"
+#include "framework/tensor/shape.h"
+
+namespace delink {
+
+struct Rect {
+  int64_t row = 0, rows = 0;
+  int64_t column = 0, columns = 0;
+
+  int64_t elements() const { return rows * columns; }
+  friend bool operator==(const Rect&, const Rect&) = default;
+  friend auto operator<=>(const Rect&, const Rect&) = default;
+};
+
+// All of a tensor.
+Rect WholeOf(const Shape& shape);
+
+// What both have; without elements where that is nothing.
+Rect Overlap(const Rect& a, const Rect& b);
+
+// What `rect` has besides `hole`: at most four.
+std::vector<Rect> Without(const Rect& rect, const Rect& hole);
+
+// Elements [range.begin, range.end) of `rect`, counted row by row: at most
+// three, in order.
+std::vector<Rect> Cut(const Rect& rect, Range range);
+
+}  // namespace delink
