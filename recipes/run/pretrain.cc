@@ -178,7 +178,9 @@ absl::StatusOr<int> Train(RunSetup& run, std::optional<int64_t> until_step) {
     const bool saves = ends || early || !over.empty() || asked.stop ||
                        asked.save || (best && recipe.run.keep_best);
     DELINK_RETURN_IF_ERROR(checkpointer.MaybeSave(*stage, at, saves));
-    if (early) DELINK_RETURN_IF_ERROR(run.MaybeTrace(*stage, at.step(), true));
+    if (early && !ends) {
+      DELINK_RETURN_IF_ERROR(run.MaybeTrace(*stage, at.step(), true));
+    }
     run.watch().Saved(asked);
     if (asked.stop && !ends) return Stopped(run, at.step());
   }
