@@ -124,6 +124,9 @@ function(delink_cuda_sources library)
   foreach(file IN LISTS ARGN)
     set(path ${CMAKE_CURRENT_SOURCE_DIR}/${file})
     set_property(GLOBAL APPEND PROPERTY DELINK_CUDA_SOURCES ${path})
+    # A program on the emulated device has its own in their place.
+    set_source_files_properties(${path} PROPERTIES
+      SKIP_UNITY_BUILD_INCLUSION ON)
     if(file MATCHES "\\.cu$")
       list(APPEND device_code ${path})
     elseif(DELINK_WITH_CUDA)

@@ -8,9 +8,8 @@
 #include "recipes/schema/limits.h"
 
 namespace delink::schema {
-namespace {
 
-std::string_view Word(Schedule::Kind kind) {
+static std::string_view Word(Schedule::Kind kind) {
   switch (kind) {
     case Schedule::Kind::kWsd:
       return "wsd";
@@ -23,6 +22,8 @@ std::string_view Word(Schedule::Kind kind) {
   }
   return "";
 }
+
+namespace {
 
 void SpanKey(Section& section, std::string_view name, Span* span,
              std::string_view doc) {

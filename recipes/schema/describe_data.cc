@@ -7,9 +7,8 @@
 #include "recipes/schema/limits.h"
 
 namespace delink::schema {
-namespace {
 
-std::string_view Word(DataConfig::Documents documents) {
+static std::string_view Word(DataConfig::Documents documents) {
   switch (documents) {
     case DataConfig::Documents::kPacked:
       return "packed";
@@ -18,6 +17,8 @@ std::string_view Word(DataConfig::Documents documents) {
   }
   return "";
 }
+
+namespace {
 
 void DescribeSource(Section& s, DataSource& source) {
   s.String("name", &source.name,

@@ -38,9 +38,11 @@ KindKeys KeysOf(Kind kind) {
   return {};
 }
 
-std::string_view Word(Kind kind) { return KeysOf(kind).name; }
+}  // namespace
 
-std::string_view Word(StateStorage storage) {
+static std::string_view Word(Kind kind) { return KeysOf(kind).name; }
+
+static std::string_view Word(StateStorage storage) {
   switch (storage) {
     case StateStorage::kExact:
       return "fp32";
@@ -52,7 +54,7 @@ std::string_view Word(StateStorage storage) {
   return "";
 }
 
-std::string_view Word(MuonConfig::Scale scale) {
+static std::string_view Word(MuonConfig::Scale scale) {
   switch (scale) {
     case MuonConfig::Scale::kShape:
       return "shape";
@@ -61,6 +63,8 @@ std::string_view Word(MuonConfig::Scale scale) {
   }
   return "";
 }
+
+namespace {
 
 bool HasKey(Kind kind, std::string_view key) {
   const std::string words = absl::StrFormat(" %s ", KeysOf(kind).keys);

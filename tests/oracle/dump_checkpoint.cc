@@ -41,13 +41,11 @@ absl::Status Save(Communicator& comm, StepRig& rig, const std::string& folder,
   }
   return WriteCheckpoint(comm, JoinPath(folder, stage),
                          {.step = step,
-                          .tokens = step * 96,
-                          .samples = step * 6,
-                          .stage = stage,
                           .model = "gpt",
                           .optimizer = "adamw",
                           .seed = 1,
-                          .vocab = StepRig::kVocab},
+                          .vocab = StepRig::kVocab,
+                          .values = {{"stage", stage}}},
                          rig.store(), {{"recipe.toml", "# none\n"}}, 0)
       .status();
 }

@@ -89,7 +89,7 @@ TEST_F(DelinkTest, EveryLayerKeepsItsWeights) {
     for (size_t i = 1; i < stages.size(); ++i) {
       auto to = Delinked(*from, stages[i], StatePolicy::kScale);
       std::map<std::string, LogicalTensor> before;
-      for (LogicalTensor& tensor : from->layout().tensors()) {
+      for (const LogicalTensor& tensor : from->layout().tensors()) {
         before[tensor.name] = tensor;
       }
       for (const LogicalTensor& now : to->layout().tensors()) {
