@@ -57,13 +57,17 @@ void Binder::FindStrangers() {
   strangers_.resize(bindings_.size());
   for (size_t layer = 0; layer < bindings_.size(); ++layer) {
     std::set<std::pair<int, int64_t>> bound;
-    for (const Binding& b : bindings_[layer]) bound.emplace(b.slab, b.offset);
+    for (const Binding& b : bindings_[layer]) {
+      if (b.shape.elements() > 0) bound.emplace(b.slab, b.offset);
+    }
     const std::vector<int>& slabs =
         store_->slabs_of_layer(static_cast<int>(layer));
     for (size_t i = 0; i < slabs.size(); ++i) {
       for (const SlabParam& param :
            store_->slabs()[static_cast<size_t>(slabs[i])].params) {
-        if (bound.contains({slabs[i], param.offset})) continue;
+        if (param.elements == 0 || bound.contains({slabs[i], param.offset})) {
+          continue;
+        }
         strangers_[layer].push_back({.slab = slabs[i],
                                      .index = static_cast<int>(i),
                                      .offset = param.offset,

@@ -61,7 +61,7 @@ Descriptor DescriptorOf(const Layout& layout, const LogicalTensor& tensor,
         std::find(local.params.begin(), local.params.end(), tensor.param);
     if (at == local.params.end()) continue;
     const auto index = static_cast<size_t>(at - local.params.begin());
-    for (const int rank : local.group) {
+    for (const int rank : *local.group) {
       const Range range =
           sharded ? layout.OwnedBy(slab, rank) : Range{0, local.slab.elements};
       AddExtents(local, index, range, rank, slab, extents);
@@ -91,6 +91,7 @@ std::vector<CopyStep> PlanCopy(const Descriptor& owners,
       Remove(missing, both);
     }
     for (size_t i = 0; i < owners.size() && !missing.empty(); ++i) {
+      if (Overlap(owners[i].rect, want.rect).elements() == 0) continue;
       for (const Rect& rect : std::vector<Rect>(missing)) {
         const Rect both = Overlap(owners[i].rect, rect);
         if (both.elements() == 0) continue;

@@ -75,17 +75,28 @@ Layout Layout::Create(const ParamRegistry& registry, int blocks,
   }
   layout.slabs_ = LayOutSlabs(registry, blocks, sharing);
   layout.tensors_ = LogicalTensors(registry, blocks, sharing, layout.slabs_);
+  Groups groups;
   for (size_t s = 0; s < layout.slabs_.size(); ++s) {
     layout.first_local_.push_back(layout.local_slabs_.size());
-    layout.CutSlab(static_cast<int>(s));
+    layout.CutSlab(static_cast<int>(s), groups);
   }
   layout.first_local_.push_back(layout.local_slabs_.size());
   layout.PlacePlanes();
   return layout;
 }
 
+Layout::Group Layout::MakeGroup(const std::set<int>& stages, int tensor) const {
+  std::vector<int> group;
+  for (int rank = 0; rank < ranks(); ++rank) {
+    const MeshPlace place = mesh().PlaceOf(rank);
+    if (!stages.contains(place[Axis::kPipeline])) continue;
+    if (tensor < 0 || place[Axis::kTensor] == tensor) group.push_back(rank);
+  }
+  return std::make_shared<const std::vector<int>>(std::move(group));
+}
+
 // Into what all places along the tensor axis have, and what each has.
-void Layout::CutSlab(int logical) {
+void Layout::CutSlab(int logical, Groups& groups) {
   const Slab& whole = At(slabs_, logical);
   std::set<int> stages;
   for (const int layer : whole.layers) stages.insert(StageOf(layer));
@@ -116,11 +127,9 @@ void Layout::CutSlab(int logical) {
     if (local.slab.params.empty()) continue;
     if (at >= 0) local.slab.name += "/cut";
     local.slab.block = BlockSize(local.slab.elements);
-    for (int rank = 0; rank < ranks(); ++rank) {
-      const MeshPlace place = mesh().PlaceOf(rank);
-      if (!stages.contains(place[Axis::kPipeline])) continue;
-      if (at < 0 || place[Axis::kTensor] == at) local.group.push_back(rank);
-    }
+    Group& group = groups[{stages, at}];
+    if (group == nullptr) group = MakeGroup(stages, at);
+    local.group = group;
     local.partial = {Axis::kContext, Axis::kData, Axis::kPipeline};
     if (at < 0 && options_.sequence) {
       local.partial = {Axis::kTensor, Axis::kContext, Axis::kData,
@@ -153,10 +162,10 @@ void Layout::PlacePlanes() {
   for (const size_t s : order) {
     const LocalSlab& local = local_slabs_[s];
     PlacementRow& row = placement_.rows[s];
-    row.state.sharded = options_.zero >= 1 && local.group.size() > 1;
+    row.state.sharded = options_.zero >= 1 && local.group->size() > 1;
     if (!row.state.sharded || !IsWhole(local)) continue;
     row.owner = *std::min_element(
-        local.group.begin(), local.group.end(),
+        local.group->begin(), local.group->end(),
         [&](int a, int b) { return At(load, a) < At(load, b); });
     At(load, row.owner) += local.slab.elements;
   }
@@ -174,7 +183,7 @@ std::vector<int> Layout::LayersOf(int rank) const {
 std::vector<int> Layout::LocalSlabsOf(int rank) const {
   std::vector<int> slabs;
   for (size_t s = 0; s < local_slabs_.size(); ++s) {
-    const std::vector<int>& group = local_slabs_[s].group;
+    const std::vector<int>& group = *local_slabs_[s].group;
     if (std::binary_search(group.begin(), group.end(), rank)) {
       slabs.push_back(static_cast<int>(s));
     }
@@ -189,11 +198,11 @@ Range Layout::OwnedBy(int local_slab, int rank) const {
   if (owner != kNoOwner) {
     return {0, owner == rank ? local.slab.elements : 0};
   }
-  const auto at =
-      std::lower_bound(local.group.begin(), local.group.end(), rank);
-  if (at == local.group.end() || *at != rank) return {};
-  return ShardRange(local.slab, static_cast<int>(at - local.group.begin()),
-                    static_cast<int>(local.group.size()));
+  const std::vector<int>& group = *local.group;
+  const auto at = std::lower_bound(group.begin(), group.end(), rank);
+  if (at == group.end() || *at != rank) return {};
+  return ShardRange(local.slab, static_cast<int>(at - group.begin()),
+                    static_cast<int>(local.group->size()));
 }
 
 }  // namespace delink

@@ -18,7 +18,11 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
+#include <memory>
+#include <set>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "framework/base/at.h"
@@ -37,7 +41,8 @@ struct LocalSlab {
   int logical = 0;                       // index in Layout::slabs
   std::vector<std::vector<Rect>> rects;  // by slab.params
   std::vector<size_t> params;  // by slab.params: index in the logical slab's
-  std::vector<int> group;      // the ranks that have it, ascending
+  // The ranks that have it, ascending; of all with the same ranks one list.
+  std::shared_ptr<const std::vector<int>> group;
   // Along these axes the gradients of the group are to be added; along others
   // they are identical.
   Axes partial;
@@ -94,7 +99,12 @@ class Layout {
 
  private:
   Layout() = default;
-  void CutSlab(int logical);
+  using Group = std::shared_ptr<const std::vector<int>>;
+  // By the stages of the pipeline and the place along the tensor axis, -1: all.
+  using Groups = std::map<std::pair<std::set<int>, int>, Group>;
+
+  void CutSlab(int logical, Groups& groups);
+  Group MakeGroup(const std::set<int>& stages, int tensor) const;
   void PlacePlanes();
   bool IsWhole(const LocalSlab& slab) const;
   int StageOf(int layer) const { return At(options_.stages, layer); }

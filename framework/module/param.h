@@ -30,8 +30,8 @@ struct ParamSpec {
   bool decay = true;  // subject to weight decay
   Split split = Split::kNone;
   // Rows of each matrix where several are stacked in one (queries, keys and
-  // values): what takes a matrix for a map, as Muon, takes them apart. Empty:
-  // it is one.
+  // values), or of its bias: what takes a matrix for a map, as Muon, takes them
+  // apart, and each is cut by itself. Empty: it is one.
   std::vector<int64_t> stacked;
 };
 

@@ -29,6 +29,8 @@ const PlanePlacement& PlacementOf(const PlacementRow& row, Plane plane) {
 absl::StatusOr<std::unique_ptr<ParamStore>> ParamStore::Create(
     Device& device, Layout layout, int rank, const Options& options) {
   DELINK_CHECK(!options.bf16_gradients || options.dtype == DType::kBF16);
+  DELINK_CHECK_EQ(layout.mesh().data, layout.ranks())
+      << "values, states and updates know no other axis than data yet";
   std::unique_ptr<ParamStore> store(
       new ParamStore(device, std::move(layout), rank, options));
   store->LayOutStates();
@@ -96,7 +98,7 @@ Range ParamStore::held(int slab, Plane plane) const {
 
 int64_t ParamStore::PlaneElements(int slab, Plane plane) const {
   const Slab& s = At(slabs_, slab);
-  const int group = static_cast<int>(local(slab).group.size());
+  const int group = static_cast<int>(local(slab).group->size());
   const int64_t shard = s.ShardElements(group);
   const PlacementRow& row = placement(slab);
   if (!PlacementOf(row, plane).sharded) return shard * group;

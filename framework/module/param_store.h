@@ -9,7 +9,7 @@
 //
 // In bf16 layers read rounded weights, and Options::master says where the
 // parameters themselves are:
-//   kFp32   in a plane of their own, kMaster; a weight is that rounded to the
+//   kWhole  in a plane of their own, kMaster; a weight is that rounded to the
 //           nearest, ties to even, whoever writes it
 //   kSplit  in the weight and the 16 bits of plane kLow, an exact f32
 //           (framework/tensor/master.h); ties are rounded away from zero
@@ -139,9 +139,9 @@ class ParamStore {
     return layout_.OwnedBy(IndexOf(slab), rank);
   }
   // Device address of element `element` (counted from the slab's start), which
-  // must be held. Whole planes have room for ShardElements * ranks elements. Of
-  // a state: of an elementwise value; neighbours of the same format are
-  // neighbours there, but for the scales.
+  // must be held. Whole planes have room for ShardElements(n) * n elements, n
+  // ranks of a group. Of a state: of an elementwise value; neighbours of the
+  // same format are neighbours there, but for the scales.
   void* at(int slab, Plane plane, int64_t element) const;
 
   const std::vector<StateSpec>& states() const { return options_.states; }

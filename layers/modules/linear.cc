@@ -12,7 +12,10 @@ Linear::Linear(const Scope& s, const Config& c)
                                .init = Init::Zeros(),
                                .decay = false,
                                .split = c.split == Split::kOut ? Split::kOut
-                                                               : Split::kNone})
+                                                               : Split::kNone,
+                               .stacked = c.split == Split::kOut
+                                              ? c.stacked
+                                              : std::vector<int64_t>()})
                    : nullptr) {}
 
 Var Linear::operator()(Var x) { return ops::Linear(x, weight_, bias_); }

@@ -86,7 +86,7 @@ TEST_F(LayoutTest, DataRanksHaveWholeSlabs) {
     EXPECT_EQ(local.slab.name, layout.slabs()[s].name);
     EXPECT_EQ(local.slab.elements, layout.slabs()[s].elements);
     EXPECT_EQ(local.slab.block, layout.slabs()[s].block);
-    EXPECT_EQ(local.group, (std::vector<int>{0, 1, 2}));
+    EXPECT_EQ(*local.group, (std::vector<int>{0, 1, 2}));
     EXPECT_TRUE(local.partial.has(Axis::kData));
   }
   EXPECT_EQ(layout.LayersOf(1), (std::vector<int>{0, 1, 2, 3}));
@@ -99,11 +99,11 @@ TEST_F(LayoutTest, WhatIsCutAndWhatIsNotAreApart) {
   ASSERT_EQ(layout.local_slabs().size(), 8u);
   const LocalSlab& norm = layout.local_slabs()[2];
   EXPECT_EQ(norm.slab.name, "blocks/0/attention");
-  EXPECT_EQ(norm.group, (std::vector<int>{0, 1, 2, 3}));
+  EXPECT_EQ(*norm.group, (std::vector<int>{0, 1, 2, 3}));
   EXPECT_TRUE(norm.partial.has(Axis::kTensor));
   const LocalSlab& second = layout.local_slabs()[4];
   EXPECT_EQ(second.slab.name, "blocks/0/attention/cut");
-  EXPECT_EQ(second.group, (std::vector<int>{1, 3}));
+  EXPECT_EQ(*second.group, (std::vector<int>{1, 3}));
   EXPECT_FALSE(second.partial.has(Axis::kTensor));
   // Rows of queries, keys and values each; columns of the output.
   const std::vector<Rect> qkv = {{2, 2, 0, 4}, {5, 1, 0, 4}, {7, 1, 0, 4}};
@@ -123,8 +123,8 @@ TEST_F(LayoutTest, StagesHaveWhatTheirLayersUse) {
   EXPECT_EQ(layout.LayersOf(0), (std::vector<int>{0, 1}));
   EXPECT_EQ(layout.LayersOf(5), (std::vector<int>{3}));
   ASSERT_EQ(layout.local_slabs().size(), 2u);
-  EXPECT_EQ(layout.local_slabs()[0].group, (std::vector<int>{0, 1, 4, 5}));
-  EXPECT_EQ(layout.local_slabs()[1].group, (std::vector<int>{0, 1, 2, 3}));
+  EXPECT_EQ(*layout.local_slabs()[0].group, (std::vector<int>{0, 1, 4, 5}));
+  EXPECT_EQ(*layout.local_slabs()[1].group, (std::vector<int>{0, 1, 2, 3}));
   EXPECT_EQ(layout.LocalSlabsOf(3), (std::vector<int>{1}));
   EXPECT_EQ(layout.OwnedBy(1, 5).size(), 0);
 }
