@@ -5,6 +5,7 @@
 #pragma once
 
 #include <cstdint>
+#include <tuple>
 #include <vector>
 
 #include "framework/module/slab.h"
@@ -18,7 +19,10 @@ struct Rect {
 
   int64_t elements() const { return rows * columns; }
   friend bool operator==(const Rect&, const Rect&) = default;
-  friend auto operator<=>(const Rect&, const Rect&) = default;
+  friend bool operator<(const Rect& a, const Rect& b) {
+    return std::tie(a.row, a.rows, a.column, a.columns) <
+           std::tie(b.row, b.rows, b.column, b.columns);
+  }
 };
 
 // All of a tensor.
