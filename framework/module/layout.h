@@ -1,8 +1,9 @@
 // The layout of a model over ranks, a pure value: the same on every rank, made
 // from the declarations, the sharing and a mesh, before anything is allocated.
 // It says which rank has which layers and which pieces of which parameters, who
-// sums gradients with whom, and who owns what. Everybody who needs to know asks
-// here: the ParamStore, the program, norms, updates, checkpoints, the switch.
+// sums gradients with whom, and who owns what. The ParamStore, its
+// Binder and the index of a checkpoint ask here; reductions and the switch
+// still count on data ranks alone.
 //
 //   logical slab   the parameters of one part of one layer, whole: the unit of
 //                  sharing, and what names and norms go by (slab.h)
