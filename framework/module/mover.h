@@ -1,0 +1,39 @@
+// Moves the values of logical tensors from one end to another, whatever layout
+// they have at either: the one mover. Switching, saving, loading, calibration
+// and offline delinking are lists of moves.
+#pragma once
+
+#include <functional>
+#include <span>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "framework/comm/communicator.h"
+#include "framework/module/value_end.h"
+
+namespace delink {
+
+// One tensor of the source to all tensors of the sink that come from it.
+struct Move {
+  Field field;
+  const LogicalTensor* from = nullptr;  // of the source's layout
+  std::vector<const LogicalTensor*> to;
+  // Applied once, by who reads: to the values as the sink would keep them, in
+  // double; each is rounded once. Null: as they are.
+  std::function<void(std::span<double>)> change;
+};
+
+// Values on the host at a time, of which there are two such pieces.
+inline constexpr int64_t kMovePiece = int64_t{1} << 20;
+
+// Collective over `comm` where a step crosses ranks; else `comm` is not used.
+// All ranks give equal moves and ends of equal layouts. Each value is read once
+// and sent once to every other rank that wants it (PlanCopy). A Read or Write
+// that fails does not stop its rank: transfers go on, their contents void, and
+// all ranks return the same error; where no step crosses ranks each has its own
+// outcome, and the caller agrees. An error of the transport itself returns at
+// once.
+absl::Status MoveValues(ValueSource& source, ValueSink& sink,
+                        std::span<const Move> moves, Communicator& comm);
+
+}  // namespace delink

@@ -1,0 +1,63 @@
+// The two ends of a move: where values of tensors come from and where they go.
+// A ParamStore is both (store_values.h), a checkpoint is one or the other
+// (framework/checkpoint), and tests have their own.
+//
+// Has, Owners, Wants, grain and type are pure and say the same on all ranks. In
+// a Descriptor of an end that is no store, Extent::slab and offset are its own
+// business.
+#pragma once
+
+#include <cstdint>
+
+#include "absl/status/status.h"
+#include "framework/module/descriptor.h"
+#include "framework/module/field.h"
+#include "framework/tensor/dtype.h"
+
+namespace delink {
+
+class ValueSource {
+ public:
+  virtual ~ValueSource() = default;
+
+  // Of the values that are read, as field.h says.
+  virtual DType type(const Field& field) const = 0;
+  // Where values are: all places, and of each value one. A file that every rank
+  // can read is whole on every rank, so that nothing crosses the network.
+  virtual Descriptor Has(const Field& field,
+                         const LogicalTensor& tensor) const = 0;
+  virtual Descriptor Owners(const Field& field,
+                            const LogicalTensor& tensor) const = 0;
+  // An extent of this rank, packed row by row, to host memory; it is there when
+  // this returns.
+  virtual absl::Status Read(const Field& field, const LogicalTensor& tensor,
+                            const Extent& extent, void* values) = 0;
+};
+
+class ValueSink {
+ public:
+  virtual ~ValueSink() = default;
+
+  virtual DType type(const Field& field) const = 0;
+  virtual Descriptor Wants(const Field& field,
+                           const LogicalTensor& tensor) const = 0;
+  // A piece that is written begins and ends at multiples of this, counted in
+  // elements of the local slab, or where its extent does.
+  virtual int64_t grain(const Field& field, const LogicalTensor& tensor) const;
+  // Values of an extent, as they would be read back once written: rounded as
+  // they are kept. What a change is made of.
+  virtual void AsKept(const Field& field, const LogicalTensor& tensor,
+                      const Extent& extent, void* values) const;
+  // An extent of this rank from host memory, packed; `values` are free when
+  // this returns. Every value that is wanted is written once; the order of
+  // pieces changes nothing.
+  virtual absl::Status Write(const Field& field, const LogicalTensor& tensor,
+                             const Extent& extent, const void* values) = 0;
+  // The same without host memory, of a step whose ends are both on this rank:
+  // false where that is not possible, and nothing was done.
+  virtual bool Copy(ValueSource& source, const Field& field,
+                    const LogicalTensor& from, const Extent& extent,
+                    const LogicalTensor& to, const Extent& target);
+};
+
+}  // namespace delink
