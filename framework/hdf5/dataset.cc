@@ -141,8 +141,8 @@ Dataset::~Dataset() {
   H5Dclose(id_);
 }
 
-absl::Status Dataset::Read(ElementType type, int64_t begin, int64_t count,
-                           void* data) const {
+absl::Status Dataset::CheckRead(ElementType type, int64_t begin,
+                                int64_t count) const {
   if (type != info_.type) {
     return absl::InvalidArgumentError(
         absl::StrCat(where_, ": holds ", Name(info_.type), ", not ", Name(type),
@@ -155,18 +155,39 @@ absl::Status Dataset::Read(ElementType type, int64_t begin, int64_t count,
                      "; the file is shorter than what "
                      "refers to it says"));
   }
+  return absl::OkStatus();
+}
+
+absl::Status Dataset::ReadRectangles(const std::vector<Rectangle>& rectangles,
+                                     void* data) const {
   const Session session;
   const Handle space(H5Dget_space(id_), H5Sclose);
+  const hid_t type = MemoryType(info_.type);
   char* to = static_cast<char*>(data);
-  for (const Rectangle& r : FlatRectangles(info_.shape, begin, begin + count)) {
+  for (const Rectangle& r : rectangles) {
     const Handle memory = SimpleSpace({r.elements});
-    if (!Select(space.get(), r) || H5Dread(id_, MemoryType(type), memory.get(),
-                                           space.get(), H5P_DEFAULT, to) < 0) {
+    if (!Select(space.get(), r) ||
+        H5Dread(id_, type, memory.get(), space.get(), H5P_DEFAULT, to) < 0) {
       return LibraryError(where_, "read");
     }
-    to += r.elements * ByteSize(type);
+    to += r.elements * ByteSize(info_.type);
   }
   return absl::OkStatus();
+}
+
+absl::Status Dataset::Read(ElementType type, int64_t begin, int64_t count,
+                           void* data) const {
+  DELINK_RETURN_IF_ERROR(CheckRead(type, begin, count));
+  return ReadRectangles(FlatRectangles(info_.shape, begin, begin + count),
+                        data);
+}
+
+absl::Status Dataset::ReadRows(ElementType type, int64_t begin, int64_t rows,
+                               int64_t count, void* data) const {
+  if (rows == 0 || count == 0) return CheckRead(type, begin, 0);
+  const int64_t width = info_.shape.back();
+  DELINK_RETURN_IF_ERROR(CheckRead(type, begin, (rows - 1) * width + count));
+  return ReadRectangles(RowRectangles(info_.shape, begin, rows, count), data);
 }
 
 absl::Status Dataset::Write(ElementType type, int64_t begin, int64_t count,

@@ -80,6 +80,8 @@ struct DatasetInfo {
   bool is_virtual = false;
 };
 
+struct Rectangle;  // rectangles.h
+
 // What our attributes hold.
 using AttributeValue = std::variant<int64_t, double, std::string>;
 
@@ -108,6 +110,12 @@ class Dataset {
   absl::Status Write(ElementType type, int64_t begin, int64_t count,
                      const void* data);
 
+  // Reads `rows` flat ranges of `count` elements, packed: [begin, begin +
+  // count), which lies in one row (of the last dimension), and what is below it
+  // in the rows that follow.
+  absl::Status ReadRows(ElementType type, int64_t begin, int64_t rows,
+                        int64_t count, void* data) const;
+
   template <typename T>
   absl::Status Read(int64_t begin, int64_t count, T* data) const {
     return Read(kElementTypeOf<T>, begin, count, data);
@@ -120,6 +128,9 @@ class Dataset {
  private:
   friend class File;
   Dataset() = default;
+  absl::Status CheckRead(ElementType type, int64_t begin, int64_t count) const;
+  absl::Status ReadRectangles(const std::vector<Rectangle>& rectangles,
+                              void* data) const;
 
   std::string where_;  // "file: /path", for messages
   int64_t id_ = -1;

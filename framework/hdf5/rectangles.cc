@@ -73,4 +73,25 @@ std::vector<Rectangle> FlatRectangles(const std::vector<int64_t>& shape,
   return splitter.Take();
 }
 
+std::vector<Rectangle> RowRectangles(const std::vector<int64_t>& shape,
+                                     int64_t begin, int64_t rows,
+                                     int64_t count) {
+  DELINK_CHECK(!shape.empty());
+  const int64_t width = shape.back();
+  const int64_t column = begin % width;
+  DELINK_CHECK_LE(column + count, width) << "a range that leaves its row";
+  // Rows are the elements of what the other dimensions make.
+  const std::vector<int64_t> outer(shape.begin(), shape.end() - 1);
+  std::vector<Rectangle> rectangles =
+      outer.empty()
+          ? std::vector<Rectangle>(1)
+          : FlatRectangles(outer, begin / width, begin / width + rows);
+  for (Rectangle& r : rectangles) {
+    r.start.push_back(column);
+    r.count.push_back(count);
+    r.elements = count * std::max<int64_t>(r.elements, 1);
+  }
+  return rectangles;
+}
+
 }  // namespace delink::hdf5

@@ -19,4 +19,10 @@ struct Rectangle {
 std::vector<Rectangle> FlatRectangles(const std::vector<int64_t>& shape,
                                       int64_t begin, int64_t end);
 
+// `rows` flat ranges of `count` elements, each in a row of its own: that of
+// `begin`, and those below it.
+std::vector<Rectangle> RowRectangles(const std::vector<int64_t>& shape,
+                                     int64_t begin, int64_t rows,
+                                     int64_t count);
+
 }  // namespace delink::hdf5

@@ -79,6 +79,22 @@ TEST(Hdf5File, FlatRangesAreWrittenAndRead) {
   }
 }
 
+TEST(Hdf5File, PartsOfRowsAreRead) {
+  const TempDir dir;
+  File file = *File::Create(dir / "f.h5");
+  std::vector<int32_t> all(2 * 3 * 5);
+  std::iota(all.begin(), all.end(), 0);
+  ASSERT_TRUE(file.WriteAll("x", {2, 3, 5}, all.data()).ok());
+  const Dataset x = *file.OpenDataset("x");
+  std::vector<int32_t> part(8);
+  // Columns 1 and 2 of rows 1 to 4, over the end of the first matrix.
+  ASSERT_TRUE(x.ReadRows(ElementType::kI32, 6, 4, 2, part.data()).ok());
+  EXPECT_EQ(part, (std::vector<int32_t>{6, 7, 11, 12, 16, 17, 21, 22}));
+  EXPECT_TRUE(x.ReadRows(ElementType::kI32, 6, 0, 2, part.data()).ok());
+  EXPECT_FALSE(x.ReadRows(ElementType::kI32, 6, 6, 2, part.data()).ok());
+  EXPECT_FALSE(x.ReadRows(ElementType::kF32, 6, 1, 2, part.data()).ok());
+}
+
 TEST(Hdf5File, EmptyDatasets) {
   const TempDir dir;
   auto file = File::Create(dir / "f.h5");

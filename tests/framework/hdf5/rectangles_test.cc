@@ -50,6 +50,37 @@ TEST(Rectangles, CoverEveryFlatRangeInOrder) {
   }
 }
 
+TEST(Rectangles, CoverPartsOfRowsInOrder) {
+  std::mt19937_64 random(2);
+  const auto below = [&](int64_t n) {
+    return static_cast<int64_t>(random() % static_cast<uint64_t>(n));
+  };
+  for (int round = 0; round < 3000; ++round) {
+    std::vector<int64_t> shape(1 + random() % 4);
+    int64_t size = 1;
+    for (int64_t& dim : shape) {
+      dim = 1 + below(6);
+      size *= dim;
+    }
+    const int64_t width = shape.back(), all = size / width;
+    const int64_t row = below(all), rows = 1 + below(all - row);
+    const int64_t column = below(width), count = 1 + below(width - column);
+    std::vector<int64_t> expected, found;
+    for (int64_t r = row; r < row + rows; ++r) {
+      for (int64_t c = column; c < column + count; ++c) {
+        expected.push_back(r * width + c);
+      }
+    }
+    for (const Rectangle& r :
+         RowRectangles(shape, row * width + column, rows, count)) {
+      const auto indices = FlatIndices(shape, r);
+      ASSERT_EQ(static_cast<int64_t>(indices.size()), r.elements);
+      found.insert(found.end(), indices.begin(), indices.end());
+    }
+    ASSERT_EQ(found, expected);
+  }
+}
+
 TEST(Rectangles, EmptyRangesAndEmptyArrays) {
   EXPECT_TRUE(FlatRectangles({4, 5}, 7, 7).empty());
   EXPECT_TRUE(FlatRectangles({4, 0}, 0, 0).empty());
