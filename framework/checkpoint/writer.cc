@@ -121,15 +121,16 @@ absl::Status ShowWeights(hdf5::File& file, const ParamStore& store,
                          const LogicalTensor& tensor) {
   const Slab& slab = store.slab(tensor.slab);
   std::vector<hdf5::Piece> pieces;
-  for (const Extent& extent : DescriptorOf(store.layout(), tensor, true)) {
+  for (const Extent& extent :
+       OwnersOf(store.layout(), tensor, StateExtent::kElements)) {
     const int64_t begin = FirstOf(extent.rect, tensor.shape);
     const hdf5::Piece piece{
         .begin = begin,
         .end = begin + extent.rect.elements(),
         .file = checkpoint::WriterName(extent.rank),
         .dataset = checkpoint::SlabDataset(checkpoint::kWeight, slab),
-        .offset =
-            extent.offset - store.OwnedBy(tensor.slab, extent.rank).begin};
+        .offset = tensor.offset + extent.offset -
+                  store.OwnedBy(tensor.slab, extent.rank).begin};
     // A shard begins and ends within rows: in the file it is one piece.
     if (!pieces.empty() && pieces.back().file == piece.file &&
         pieces.back().end == piece.begin) {

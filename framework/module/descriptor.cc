@@ -2,8 +2,11 @@
 
 #include <algorithm>
 #include <map>
+#include <span>
+#include <tuple>
 #include <utility>
 
+#include "framework/base/at.h"
 #include "framework/base/check.h"
 
 namespace delink {
@@ -12,21 +15,43 @@ namespace {
 // What lies in elements `range` of a local slab, of params[index], on `rank`.
 void AddExtents(const LocalSlab& local, size_t index, Range range, int rank,
                 int slab, Descriptor& extents) {
-  int64_t offset = local.slab.params[index].offset;
+  const int64_t first = local.slab.params[index].offset;
+  int64_t offset = 0;
   for (const Rect& rect : local.rects[index]) {
     const int64_t count = rect.elements();
-    const Range here{std::clamp<int64_t>(range.begin - offset, 0, count),
-                     std::clamp<int64_t>(range.end - offset, 0, count)};
+    const Range here{
+        std::clamp<int64_t>(range.begin - first - offset, 0, count),
+        std::clamp<int64_t>(range.end - first - offset, 0, count)};
     for (const Rect& piece : Cut(rect, here)) {
       const Extent whole{.rect = rect,
                          .rank = rank,
                          .slab = slab,
+                         .param = index,
                          .offset = offset,
                          .pitch = rect.columns};
       extents.push_back(Part(whole, piece));
     }
     offset += count;
   }
+}
+
+// The same of statistics, which are whole where the parameter's first element
+// is.
+void AddStatistics(const LocalSlab& local, size_t index, const Shape& shape,
+                   const Rect& grid, Range range, int rank, int slab,
+                   Descriptor& extents) {
+  const std::vector<Rect>& rects = local.rects[index];
+  DELINK_CHECK(rects.size() == 1 && rects[0] == WholeOf(shape))
+      << local.slab.name << " is cut, but has statistics of whole rows";
+  const SlabParam& param = local.slab.params[index];
+  const bool here = param.elements > 0 && range.begin <= param.offset &&
+                    param.offset < range.end;
+  if (!here || grid.elements() == 0) return;
+  extents.push_back({.rect = grid,
+                     .rank = rank,
+                     .slab = slab,
+                     .param = index,
+                     .pitch = grid.columns});
 }
 
 // Takes `piece` out of all of `rects`.
@@ -37,6 +62,114 @@ void Remove(std::vector<Rect>& rects, const Rect& piece) {
     rest.insert(rest.end(), left.begin(), left.end());
   }
   rects = std::move(rest);
+}
+
+// What a rank wants of a tensor: pieces of which no two overlap, each with all
+// its places, whose extents are as much or more.
+struct WantedPiece {
+  Rect rect;
+  std::vector<CopyStep::Place> places;
+};
+
+void AddWanted(const CopyStep::Place& place, std::vector<WantedPiece>& wanted) {
+  std::vector<Rect> fresh = {place.extent.rect};
+  const size_t known = wanted.size();
+  for (size_t i = 0; i < known && !fresh.empty(); ++i) {
+    const Rect both = Overlap(wanted[i].rect, place.extent.rect);
+    if (both.elements() == 0) continue;
+    Remove(fresh, both);
+    for (const Rect& rect : Without(wanted[i].rect, both)) {
+      wanted.push_back({rect, std::vector(wanted[i].places)});
+    }
+    wanted[i].rect = both;
+    wanted[i].places.push_back(place);
+  }
+  for (const Rect& rect : fresh) wanted.push_back({rect, {place}});
+}
+
+// Finds the extents that overlap a rectangle, without looking at all of them.
+class OwnersByRow {
+ public:
+  explicit OwnersByRow(const Descriptor& owners) : owners_(owners) {
+    std::stable_sort(
+        owners_.begin(), owners_.end(),
+        [](const Extent& a, const Extent& b) { return a.rect < b.rect; });
+    int64_t end = 0;
+    for (const Extent& owner : owners_) {
+      end = std::max(end, owner.rect.row + owner.rect.rows);
+      ends_.push_back(end);
+    }
+  }
+
+  // Calls visit(owner) for what may overlap `rect`.
+  template <typename Visit>
+  void ForEach(const Rect& rect, Visit visit) const {
+    const auto first = std::upper_bound(ends_.begin(), ends_.end(), rect.row);
+    for (auto i = static_cast<size_t>(first - ends_.begin());
+         i < owners_.size() && owners_[i].rect.row < rect.row + rect.rows;
+         ++i) {
+      visit(owners_[i]);
+    }
+  }
+
+ private:
+  Descriptor owners_;
+  std::vector<int64_t> ends_;  // of owners_ up to each, the last row's
+};
+
+// The steps so far, and which of them reads what.
+class Steps {
+ public:
+  // `wanted` of its places gets `rect`, which `from` has.
+  void Add(const Extent& from, const Rect& rect, const WantedPiece& wanted) {
+    const Extent part = Part(from, rect);
+    const auto [at, fresh] = numbers_.try_emplace(
+        {part.rank, part.slab, part.param, part.offset, rect}, steps_.size());
+    if (fresh) steps_.push_back({part, {}});
+    for (const CopyStep::Place& place : wanted.places) {
+      steps_[at->second].to.push_back({Part(place.extent, rect), place.target});
+    }
+  }
+  std::vector<CopyStep> Take() { return std::move(steps_); }
+
+ private:
+  std::vector<CopyStep> steps_;
+  std::map<std::tuple<int, int, size_t, int64_t, Rect>, size_t> numbers_;
+};
+
+// Of a descriptor, what is on `rank`.
+std::span<const Extent> OnRank(const Descriptor& extents, int rank) {
+  const auto first =
+      std::lower_bound(extents.begin(), extents.end(), rank,
+                       [](const Extent& e, int r) { return e.rank < r; });
+  const auto last =
+      std::upper_bound(first, extents.end(), rank,
+                       [](int r, const Extent& e) { return r < e.rank; });
+  return {first, last};
+}
+
+// The same rectangle of all that a step reads and writes.
+CopyStep PartOf(const CopyStep& step, const Rect& rect) {
+  CopyStep part{.from = Part(step.from, rect)};
+  for (const CopyStep::Place& place : step.to) {
+    part.to.push_back({Part(place.extent, rect), place.target});
+  }
+  return part;
+}
+
+// Where pieces of whole grains may end: at the parameter's ends too.
+void CheckGrain(const CopyStep& step, const Grain& grain) {
+  const auto is_end = [&](int64_t at) {
+    return at == 0 || at == grain.elements ||
+           (grain.first + at) % grain.size == 0;
+  };
+  const int64_t begin = step.to.front().extent.offset;
+  DELINK_CHECK_EQ(step.from.rect.columns, 1);
+  DELINK_CHECK(is_end(begin) && is_end(begin + step.from.rect.rows))
+      << "a layout cuts what is kept in blocks of " << grain.size;
+  for (const CopyStep::Place& place : step.to) {
+    DELINK_CHECK_EQ(place.extent.offset, begin);
+  }
 }
 
 }  // namespace
@@ -51,12 +184,13 @@ Extent Part(const Extent& extent, const Rect& rect) {
 }
 
 Descriptor DescriptorOf(const Layout& layout, const LogicalTensor& tensor,
-                        bool sharded) {
+                        StateExtent grid, bool sharded) {
   Descriptor extents;
+  const Rect whole = WholeOf(StateShape(tensor.shape, grid));
   const Range locals = layout.LocalSlabsOfLogical(tensor.slab);
   for (int64_t s = locals.begin; s < locals.end; ++s) {
     const int slab = static_cast<int>(s);
-    const LocalSlab& local = layout.local_slabs()[static_cast<size_t>(s)];
+    const LocalSlab& local = At(layout.local_slabs(), s);
     const auto at =
         std::find(local.params.begin(), local.params.end(), tensor.param);
     if (at == local.params.end()) continue;
@@ -64,7 +198,12 @@ Descriptor DescriptorOf(const Layout& layout, const LogicalTensor& tensor,
     for (const int rank : *local.group) {
       const Range range =
           sharded ? layout.OwnedBy(slab, rank) : Range{0, local.slab.elements};
-      AddExtents(local, index, range, rank, slab, extents);
+      if (grid == StateExtent::kElements) {
+        AddExtents(local, index, range, rank, slab, extents);
+      } else if (grid != StateExtent::kNone) {
+        AddStatistics(local, index, tensor.shape, whole, range, rank, slab,
+                      extents);
+      }
     }
   }
   std::stable_sort(
@@ -73,37 +212,98 @@ Descriptor DescriptorOf(const Layout& layout, const LogicalTensor& tensor,
   return extents;
 }
 
+Descriptor OwnersOf(const Layout& layout, const LogicalTensor& tensor,
+                    StateExtent grid) {
+  return DescriptorOf(layout, tensor, grid, true);
+}
+
+Descriptor AsRanges(const Descriptor& extents, const Shape& shape) {
+  const int64_t columns = WholeOf(shape).columns;
+  Descriptor ranges;
+  for (const Extent& extent : extents) {
+    const Rect& rect = extent.rect;
+    DELINK_CHECK(rect.rows == 1 ||
+                 (rect.columns == columns && extent.pitch == columns))
+        << "a layout cuts rows of what is a range of elements";
+    Extent range = extent;
+    range.rect = {.row = rect.row * columns + rect.column,
+                  .rows = rect.elements(),
+                  .columns = 1};
+    range.pitch = 1;
+    Extent* const last = ranges.empty() ? nullptr : &ranges.back();
+    if (last != nullptr && last->rank == range.rank &&
+        last->slab == range.slab && last->param == range.param &&
+        last->rect.row + last->rect.rows == range.rect.row &&
+        last->offset + last->rect.rows == range.offset) {
+      last->rect.rows += range.rect.rows;
+    } else {
+      ranges.push_back(range);
+    }
+  }
+  return ranges;
+}
+
+bool CopyStep::crosses() const {
+  return std::any_of(to.begin(), to.end(), [&](const Place& place) {
+    return place.extent.rank != from.rank;
+  });
+}
+
 std::vector<CopyStep> PlanCopy(const Descriptor& owners,
                                const Descriptor& before,
-                               const Descriptor& after) {
-  std::vector<CopyStep> steps;
-  // Of what crosses the network: by owner's extent and rectangle, its step.
-  std::map<std::pair<size_t, Rect>, size_t> shared;
-  auto own = before.begin();  // of the rank at hand
-  for (const Extent& want : after) {
-    while (own != before.end() && own->rank < want.rank) ++own;
-    std::vector<Rect> missing = {want.rect};
-    for (auto have = own; have != before.end() && have->rank == want.rank;
-         ++have) {
-      const Rect both = Overlap(have->rect, want.rect);
-      if (both.elements() == 0) continue;
-      steps.push_back({Part(*have, both), {Part(want, both)}});
-      Remove(missing, both);
+                               const std::vector<Descriptor>& after) {
+  std::map<int, std::vector<WantedPiece>> wanted;  // by rank
+  for (size_t target = 0; target < after.size(); ++target) {
+    for (const Extent& extent : after[target]) {
+      AddWanted({extent, target}, wanted[extent.rank]);
     }
-    for (size_t i = 0; i < owners.size() && !missing.empty(); ++i) {
-      if (Overlap(owners[i].rect, want.rect).elements() == 0) continue;
-      for (const Rect& rect : std::vector<Rect>(missing)) {
-        const Rect both = Overlap(owners[i].rect, rect);
-        if (both.elements() == 0) continue;
-        const auto [at, fresh] = shared.try_emplace({i, both}, steps.size());
-        if (fresh) steps.push_back({Part(owners[i], both), {}});
-        steps[at->second].to.push_back(Part(want, both));
-        Remove(missing, both);
-      }
-    }
-    DELINK_CHECK(missing.empty()) << "an element that nobody owns";
   }
-  return steps;
+  const OwnersByRow by_row(owners);
+  Steps steps;
+  for (const auto& [rank, pieces] : wanted) {
+    const std::span<const Extent> here = OnRank(before, rank);
+    for (const WantedPiece& want : pieces) {
+      std::vector<Rect> missing = {want.rect};
+      const auto take = [&steps, &missing, &want](const Extent& from) {
+        for (const Rect& rect : std::vector(missing)) {
+          const Rect both = Overlap(from.rect, rect);
+          if (both.elements() == 0) continue;
+          steps.Add(from, both, want);
+          Remove(missing, both);
+        }
+      };
+      for (const Extent& have : here) take(have);
+      for (const Rect& rect : std::vector(missing)) by_row.ForEach(rect, take);
+      DELINK_CHECK(missing.empty()) << "an element that nobody owns";
+    }
+  }
+  return steps.Take();
+}
+
+std::vector<CopyStep> CutIntoPieces(const CopyStep& step, int64_t most,
+                                    const Grain& grain) {
+  DELINK_CHECK(most > 0 && most % grain.size == 0);
+  if (grain.size > 1) CheckGrain(step, grain);
+  const Rect& all = step.from.rect;
+  const int64_t width = std::min(most, all.columns);
+  const int64_t height = most / width;
+  // A range may begin between two grains: then so much of one is behind it.
+  const int64_t behind =
+      grain.size > 1 ? (grain.first + step.to.front().extent.offset) % height
+                     : 0;
+  std::vector<CopyStep> pieces;
+  for (int64_t r = -behind; r < all.rows; r += height) {
+    const int64_t begin = std::max<int64_t>(r, 0);
+    const int64_t end = std::min(r + height, all.rows);
+    for (int64_t c = 0; c < all.columns; c += width) {
+      pieces.push_back(
+          PartOf(step, {.row = all.row + begin,
+                        .rows = end - begin,
+                        .column = all.column + c,
+                        .columns = std::min(width, all.columns - c)}));
+    }
+  }
+  return pieces;
 }
 
 }  // namespace delink

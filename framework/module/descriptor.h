@@ -1,6 +1,10 @@
-// Descriptors: where the elements of a logical tensor are under a layout, and
+// Descriptors: where the values of a logical tensor are under a layout, and
 // plans to bring them from one layout to another. Pure functions: resharding,
 // loading, saving and switching all are copies between two descriptors.
+//
+// A tensor has values on a grid (StateExtent): one for each element, or, of
+// factored statistics, one for each row or column. Rectangles are of the grid,
+// seen as a matrix: WholeOf(StateShape(tensor.shape, grid)).
 #pragma once
 
 #include <cstdint>
@@ -11,13 +15,15 @@
 
 namespace delink {
 
-// A rectangle of a logical tensor on a rank: row by row from element `offset`
-// of a local slab on (counted from the slab's start, also where the rank has a
-// shard only), rows `pitch` elements apart.
+// A rectangle of a logical tensor on a rank: row by row from value `offset` of
+// a parameter of a local slab on, rows `pitch` values apart. Values of the
+// parameter are counted as all of them lie there, from the parameter's own
+// start, also where the rank has a shard only.
 struct Extent {
   Rect rect;
   int rank = 0;
-  int slab = 0;  // in Layout::local_slabs
+  int slab = 0;      // in Layout::local_slabs
+  size_t param = 0;  // in the local slab's params
   int64_t offset = 0;
   int64_t pitch = 0;
   friend bool operator==(const Extent&, const Extent&) = default;
@@ -26,28 +32,60 @@ struct Extent {
 // A part of an extent.
 Extent Part(const Extent& extent, const Rect& rect);
 
-// By rank, and in the order of a rank's memory. No element is twice on a rank.
+// By rank, and in the order of a rank's memory. No value is twice on a rank.
 using Descriptor = std::vector<Extent>;
 
 // Where `tensor` is in a plane: what every rank has of it, or, of a plane that
-// is sharded, what every rank owns of it: then each element is in one extent.
+// is sharded, what every rank owns of it (OwnersOf). Factored statistics are of
+// whole parameters: a check where a layout cuts theirs.
 Descriptor DescriptorOf(const Layout& layout, const LogicalTensor& tensor,
-                        bool sharded);
+                        StateExtent grid, bool sharded);
+
+// Who owns each value of `tensor`: every one is in one extent. Factored
+// statistics are all of who owns the parameter's first element.
+Descriptor OwnersOf(const Layout& layout, const LogicalTensor& tensor,
+                    StateExtent grid);
+
+// The same where every element of a tensor of this shape has a value and each
+// extent is a range of them, as of a vector: one column, and neighbours on a
+// rank are one extent. A check where an extent is no range.
+Descriptor AsRanges(const Descriptor& extents, const Shape& shape);
 
 // One rectangle, read once from one place and written to others. The places on
 // the rank that reads it come without the network.
 struct CopyStep {
+  struct Place {
+    Extent extent;
+    size_t target = 0;  // in `after` of PlanCopy
+  };
   Extent from;
-  std::vector<Extent> to;  // the same rectangle, by rank
+  std::vector<Place> to;  // the same rectangle, by rank
+
+  // Whether somebody wants it who does not read it.
+  bool crosses() const;
 };
 
 // The steps that bring a tensor from one layout into another, of all ranks.
-// `owners`: of each element one place before; `before` and `after`: all places.
-// What a rank has already it copies from itself; the rest comes from its owner,
-// read once for all who want the same of it: so nothing crosses the network
-// that a rank has, and nothing twice.
+// `owners`: of each value one place before; `before`: all places; `after`: all
+// places of each tensor that gets the values. What a rank has already it copies
+// from itself; the rest comes from its owner, read once for all who want the
+// same of it: so nothing crosses the network that a rank has, and nothing twice
+// to one rank.
 std::vector<CopyStep> PlanCopy(const Descriptor& owners,
                                const Descriptor& before,
-                               const Descriptor& after);
+                               const std::vector<Descriptor>& after);
+
+// A step in pieces of at most `most` values. With a grain above 1 extents are
+// ranges (AsRanges), `most` is a multiple of it, and pieces end where values
+// number multiples of it, counted from `first`, the number of the parameter's
+// first: a check where the step itself begins or ends between two, and not with
+// one of the `elements` of the parameter.
+struct Grain {
+  int64_t size = 1;
+  int64_t first = 0;
+  int64_t elements = 0;
+};
+std::vector<CopyStep> CutIntoPieces(const CopyStep& step, int64_t most,
+                                    const Grain& grain);
 
 }  // namespace delink

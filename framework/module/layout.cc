@@ -198,6 +198,11 @@ Range Layout::OwnedBy(int local_slab, int rank) const {
   if (owner != kNoOwner) {
     return {0, owner == rank ? local.slab.elements : 0};
   }
+  return ReducedOn(local_slab, rank);
+}
+
+Range Layout::ReducedOn(int local_slab, int rank) const {
+  const LocalSlab& local = At(local_slabs_, local_slab);
   const std::vector<int>& group = *local.group;
   const auto at = std::lower_bound(group.begin(), group.end(), rank);
   if (at == group.end() || *at != rank) return {};

@@ -97,6 +97,9 @@ class Layout {
   // The elements of a local slab that `rank` owns. Every element has exactly
   // one owner, and nobody outside of the group owns any.
   Range OwnedBy(int local_slab, int rank) const;
+  // The elements of which a reduction by all of the group leaves the sum on
+  // `rank`: its even shard, also of a slab that one rank owns.
+  Range ReducedOn(int local_slab, int rank) const;
 
  private:
   Layout() = default;

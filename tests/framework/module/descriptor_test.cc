@@ -6,96 +6,21 @@
 
 #include <algorithm>
 #include <map>
-#include <random>
+#include <set>
 #include <string>
+#include <tuple>
 #include <vector>
 
-#include "tests/framework/module/toy_model.h"
+#include "tests/framework/module/random_layouts.h"
 
 namespace delink {
 namespace {
 
-class Dice {
- public:
-  explicit Dice(uint64_t seed) : random_(seed) {}
-  int Below(int n) {
-    return static_cast<int>(random_() % static_cast<uint64_t>(n));
-  }
-  int Between(int low, int high) { return low + Below(high - low + 1); }
-  bool Maybe() { return Below(2) == 0; }
-
- private:
-  std::mt19937_64 random_;
-};
-
-// A part that is cut by rows and by columns, one that is not, stacked rows, and
-// extents that divide by nothing.
-void DeclareBlock(const Scope& block, int width) {
-  const Scope attention = (block / "attn").Part("attention");
-  attention.Param("norm", {.shape = {width}});
-  attention.Param("qkv", {.shape = {width + 4, width},
-                          .split = Split::kOut,
-                          .stacked = {width, 3, 1}});
-  attention.Param("out", {.shape = {width, width}, .split = Split::kIn});
-  const Scope mlp = (block / "mlp").Part("mlp");
-  mlp.Param("up", {.shape = {5, 3, width}, .split = Split::kOut});
-  mlp.Param("bias", {.shape = {15}, .split = Split::kOut});
-}
-
-struct Model {
-  ParamRegistry registry;
-  int blocks = 0;
-};
-
-void Declare(Model& model, Dice& dice) {
-  model.blocks = dice.Between(1, 4);
-  const int width = dice.Between(1, 9);
-  const Scope root(model.registry);
-  const Scope embed = root.Layer(0, "embed").Part("embedding");
-  embed.Param("weight",
-              {.shape = {dice.Between(1, 30), width}, .split = Split::kOut});
-  for (int i = 0; i < model.blocks; ++i) {
-    DeclareBlock(root.Layer(i + 1, "blocks/" + std::to_string(i)), width);
-  }
-  const Scope tail = root.Layer(model.blocks + 1, "");
-  tail.Param("norm", {.shape = {width}});
-  (tail / "head").Link("embed/weight");
-}
-
-SharingMap AnySharing(const Model& model, Dice& dice) {
-  SharingMap map;
-  for (const char* part : {"attention", "mlp"}) {
-    const int groups = dice.Between(1, model.blocks);
-    std::vector<int>& leaders = map.leaders[part];
-    for (int i = 0; i < model.blocks; ++i) leaders.push_back(i % groups);
-  }
-  return map;
-}
-
-Layout AnyLayout(const Model& model, Dice& dice) {
-  Layout::Options options;
-  do {
-    options.mesh = {.tensor = dice.Between(1, 5),
-                    .context = dice.Between(1, 2),
-                    .data = dice.Between(1, 6),
-                    .pipeline = dice.Between(1, 4)};
-  } while (options.mesh.ranks() > 64);
-  for (int i = 0; i < kAxes; ++i) {
-    std::swap(options.mesh.order[static_cast<size_t>(i)],
-              options.mesh.order[static_cast<size_t>(dice.Between(i, 3))]);
-  }
-  if (dice.Maybe()) {
-    for (int layer = 0; layer < model.blocks + 2; ++layer) {
-      options.stages.push_back(dice.Below(options.mesh.pipeline));
-    }
-    std::sort(options.stages.begin(), options.stages.end());
-  }
-  options.zero = dice.Below(2);
-  options.whole_tensors = static_cast<WholeTensors>(dice.Below(3));
-  options.sequence = dice.Maybe();
-  return Layout::Create(model.registry, model.blocks, AnySharing(model, dice),
-                        options);
-}
+using testing::AnyLayout;
+using testing::Declare;
+using testing::Dice;
+using testing::LocalName;
+using testing::Model;
 
 // Calls visit(row, column, offset) for the elements of an extent.
 template <typename Visit>
@@ -108,13 +33,13 @@ void ForEachElement(const Extent& extent, Visit visit) {
   }
 }
 
-// How often each element of a tensor is in the extents, by its number.
-std::vector<int> CountsOf(const Descriptor& extents, const Shape& shape) {
-  const Rect whole = WholeOf(shape);
+// How often each value of a grid is in the extents, by its number.
+std::vector<int> CountsOf(const Descriptor& extents, const Shape& grid) {
+  const Rect whole = WholeOf(grid);
   std::vector<int> counts(static_cast<size_t>(whole.elements()), 0);
   for (const Extent& extent : extents) {
     ForEachElement(extent, [&](int64_t row, int64_t column, int64_t) {
-      ++counts[static_cast<size_t>(row * whole.columns + column)];
+      ++At(counts, row * whole.columns + column);
     });
   }
   return counts;
@@ -128,89 +53,108 @@ const LogicalTensor& TensorOf(const Layout& layout, const std::string& name) {
   return *at;
 }
 
-// (local slab, offset) -> an element, of what lies on a rank.
-using Places = std::map<std::pair<int, int64_t>, int64_t>;
+// (target, local slab, parameter, offset) -> a value, of what lies on a rank.
+using Places = std::map<std::tuple<size_t, int, size_t, int64_t>, int64_t>;
 
-std::map<int, Places> PlacesOf(const Descriptor& extents, const Shape& shape) {
-  const int64_t columns = WholeOf(shape).columns;
+void AddPlaces(const Extent& extent, size_t target, int64_t columns,
+               std::map<int, Places>& places) {
+  ForEachElement(extent, [&](int64_t row, int64_t column, int64_t offset) {
+    const bool fresh =
+        places[extent.rank]
+            .emplace(std::tuple{target, extent.slab, extent.param, offset},
+                     row * columns + column)
+            .second;
+    EXPECT_TRUE(fresh) << "two values in one place, or one twice";
+  });
+}
+
+std::map<int, Places> PlacesOf(const std::vector<Descriptor>& targets,
+                               const Shape& grid) {
   std::map<int, Places> places;
-  for (const Extent& extent : extents) {
-    ForEachElement(extent, [&](int64_t row, int64_t column, int64_t offset) {
-      const bool fresh =
-          places[extent.rank]
-              .emplace(std::pair{extent.slab, offset}, row * columns + column)
-              .second;
-      EXPECT_TRUE(fresh) << "two elements in one place";
-    });
+  for (size_t t = 0; t < targets.size(); ++t) {
+    for (const Extent& extent : targets[t]) {
+      AddPlaces(extent, t, WholeOf(grid).columns, places);
+    }
   }
   return places;
 }
 
 // Of every element one owner, and it has it.
 void CheckOwners(const Layout& layout, const LogicalTensor& tensor) {
-  const Descriptor owned = DescriptorOf(layout, tensor, true);
-  const Descriptor held = DescriptorOf(layout, tensor, false);
+  const Descriptor owned = OwnersOf(layout, tensor, StateExtent::kElements);
+  const Descriptor held =
+      DescriptorOf(layout, tensor, StateExtent::kElements, false);
   for (const int count : CountsOf(owned, tensor.shape)) ASSERT_EQ(count, 1);
-  const auto places = PlacesOf(held, tensor.shape);
-  for (const auto& [rank, elements] : PlacesOf(owned, tensor.shape)) {
+  const auto places = PlacesOf({held}, tensor.shape);
+  for (const auto& [rank, elements] : PlacesOf({owned}, tensor.shape)) {
     const std::vector<int> here = layout.LocalSlabsOf(rank);
     for (const auto& [place, element] : elements) {
       ASSERT_EQ(places.at(rank).at(place), element);
-      ASSERT_TRUE(std::count(here.begin(), here.end(), place.first));
-      const Range range = layout.OwnedBy(place.first, rank);
-      ASSERT_TRUE(place.second >= range.begin && place.second < range.end);
+      const auto& [target, slab, param, offset] = place;
+      ASSERT_TRUE(std::count(here.begin(), here.end(), slab));
+      const Range range = layout.OwnedBy(slab, rank);
+      const int64_t at =
+          At(layout.local_slabs(), slab).slab.params[param].offset + offset;
+      ASSERT_TRUE(at >= range.begin && at < range.end);
     }
   }
 }
 
-// Carries numbered elements by the plan: all arrive, each once, and nothing
-// crosses the network that was there before.
-void CheckCopy(const Layout& from, const Layout& to, const std::string& name,
-               bool from_sharded, bool to_sharded) {
-  const LogicalTensor& source = TensorOf(from, name);
-  const LogicalTensor& target = TensorOf(to, name);
-  const Descriptor before = DescriptorOf(from, source, from_sharded);
-  const Descriptor after = DescriptorOf(to, target, to_sharded);
-  const auto was = PlacesOf(before, source.shape);
-  const auto wanted = PlacesOf(after, target.shape);
+// What of `tensor` has a value, where it has been cut by nothing.
+StateExtent AnyGrid(const Layout& layout, const LogicalTensor& tensor,
+                    Dice& dice) {
+  if (layout.mesh().tensor > 1 || tensor.shape.rank() < 2) {
+    return StateExtent::kElements;
+  }
+  return static_cast<StateExtent>(dice.Below(3));
+}
+
+// What of `wanted` is not there, each value once a rank.
+int64_t LeastToCross(const std::map<int, Places>& was,
+                     const std::map<int, Places>& wanted) {
+  int64_t least = 0;
+  for (const auto& [rank, places] : wanted) {
+    std::set<int64_t> missing;
+    for (const auto& [place, value] : places) missing.insert(value);
+    if (const auto at = was.find(rank); at != was.end()) {
+      for (const auto& [place, value] : at->second) missing.erase(value);
+    }
+    least += static_cast<int64_t>(missing.size());
+  }
+  return least;
+}
+
+// Carries numbered values by the plan: all arrive, each once, and nothing
+// crosses the network that was there before, or twice to one rank.
+void CheckCopy(const Layout& from, const LogicalTensor& source,
+               const std::vector<Descriptor>& after, const Shape& grid,
+               StateExtent extent, bool sharded) {
+  const Descriptor before = DescriptorOf(from, source, extent, sharded);
+  const auto was = PlacesOf({before}, grid);
+  const auto wanted = PlacesOf(after, grid);
   std::map<int, Places> arrived;
   int64_t crossed = 0;
   for (const CopyStep& step :
-       PlanCopy(DescriptorOf(from, source, true), before, after)) {
+       PlanCopy(OwnersOf(from, source, extent), before, after)) {
     ASSERT_FALSE(step.to.empty());
-    std::vector<int64_t> read;
     ForEachElement(step.from, [&](int64_t row, int64_t column, int64_t offset) {
-      read.push_back(
-          was.at(step.from.rank).at(std::pair{step.from.slab, offset}));
-      ASSERT_EQ(read.back(), row * WholeOf(source.shape).columns + column);
+      ASSERT_EQ(was.at(step.from.rank)
+                    .at({0, step.from.slab, step.from.param, offset}),
+                row * WholeOf(grid).columns + column);
     });
-    for (const Extent& place : step.to) {
+    std::set<int> ranks;
+    for (const auto& [place, target] : step.to) {
       ASSERT_EQ(place.rect, step.from.rect);
-      if (place.rank != step.from.rank) crossed += place.rect.elements();
-      auto value = read.begin();
-      ForEachElement(place, [&](int64_t, int64_t, int64_t offset) {
-        const bool fresh = arrived[place.rank]
-                               .emplace(std::pair{place.slab, offset}, *value++)
-                               .second;
-        ASSERT_TRUE(fresh) << "an element came twice";
-      });
+      ASSERT_TRUE(ranks.empty() || place.rank >= *ranks.rbegin());
+      ranks.insert(place.rank);
+      AddPlaces(place, target, WholeOf(grid).columns, arrived);
     }
+    ranks.erase(step.from.rank);
+    ASSERT_EQ(step.crosses(), !ranks.empty());
+    crossed += static_cast<int64_t>(ranks.size()) * step.from.rect.elements();
   }
   ASSERT_EQ(arrived, wanted);
-  // The least: what a rank wants and has not.
-  int64_t least = 0;
-  for (const auto& [rank, places] : wanted) {
-    std::vector<bool> has(static_cast<size_t>(source.shape.elements()), false);
-    if (const auto at = was.find(rank); at != was.end()) {
-      for (const auto& [place, element] : at->second) {
-        has[static_cast<size_t>(element)] = true;
-      }
-    }
-    for (const auto& [place, element] : places) {
-      least += has[static_cast<size_t>(element)] ? 0 : 1;
-    }
-  }
-  ASSERT_EQ(crossed, least);
+  ASSERT_EQ(crossed, LeastToCross(was, wanted));
 }
 
 class RandomLayouts : public ::testing::TestWithParam<int> {};
@@ -225,12 +169,24 @@ TEST_P(RandomLayouts, EveryElementArrivesOnce) {
     const Layout from = AnyLayout(model, dice);
     const Layout to = AnyLayout(model, dice);
     SCOPED_TRACE(trial);
-    const auto at = static_cast<size_t>(
-        dice.Below(static_cast<int>(from.tensors().size())));
-    const std::string name = from.tensors()[at].name;
-    ASSERT_NO_FATAL_FAILURE(CheckOwners(from, from.tensors()[at]));
-    ASSERT_NO_FATAL_FAILURE(
-        CheckCopy(from, to, name, dice.Maybe(), dice.Maybe()));
+    const LogicalTensor& source =
+        At(from.tensors(), dice.Below(static_cast<int>(from.tensors().size())));
+    ASSERT_NO_FATAL_FAILURE(CheckOwners(from, source));
+    const StateExtent extent = to.mesh().tensor > 1
+                                   ? StateExtent::kElements
+                                   : AnyGrid(from, source, dice);
+    std::vector<Descriptor> after;
+    const bool sharded = dice.Maybe();
+    const std::string local = LocalName(source.name);
+    for (const LogicalTensor& tensor : to.tensors()) {
+      if (LocalName(tensor.name) != local || !tensor.link.empty()) continue;
+      if (after.empty() || dice.Maybe()) {
+        after.push_back(DescriptorOf(to, tensor, extent, sharded));
+      }
+    }
+    ASSERT_NO_FATAL_FAILURE(CheckCopy(from, source, after,
+                                      StateShape(source.shape, extent), extent,
+                                      dice.Maybe()));
   }
 }
 INSTANTIATE_TEST_SUITE_P(Seeds, RandomLayouts, ::testing::Range(0, 10));
@@ -242,14 +198,53 @@ TEST(DescriptorTest, ShardsCutTensors) {
   const Layout layout =
       Layout::Create(registry, 0, {}, {.mesh = {.data = 2}, .zero = 1});
   // 600 elements and 40 of padding, then 240: 4 blocks of 256 over two.
-  const Descriptor a = DescriptorOf(layout, TensorOf(layout, "a"), true);
+  const Descriptor a =
+      OwnersOf(layout, TensorOf(layout, "a"), StateExtent::kElements);
   const Descriptor expected = {
       {.rect = {0, 8, 0, 60}, .rank = 0, .offset = 0, .pitch = 60},
       {.rect = {8, 1, 0, 32}, .rank = 0, .offset = 480, .pitch = 60},
       {.rect = {8, 1, 32, 28}, .rank = 1, .offset = 512, .pitch = 60},
       {.rect = {9, 1, 0, 60}, .rank = 1, .offset = 540, .pitch = 60}};
   EXPECT_EQ(a, expected);
-  EXPECT_EQ(DescriptorOf(layout, TensorOf(layout, "a"), false).size(), 2u);
+  EXPECT_EQ(
+      DescriptorOf(layout, TensorOf(layout, "a"), StateExtent::kElements, false)
+          .size(),
+      2u);
+  const Descriptor ranges = {
+      {.rect = {0, 512, 0, 1}, .rank = 0, .offset = 0, .pitch = 1},
+      {.rect = {512, 88, 0, 1}, .rank = 1, .offset = 512, .pitch = 1}};
+  EXPECT_EQ(AsRanges(a, {10, 60}), ranges);
+  // Of b, counted from its own start, all is rank 1's.
+  const Descriptor b =
+      OwnersOf(layout, TensorOf(layout, "b"), StateExtent::kElements);
+  const Descriptor expected_b = {
+      {.rect = {0, 4, 0, 60}, .rank = 1, .param = 1, .offset = 0, .pitch = 60}};
+  EXPECT_EQ(b, expected_b);
+}
+
+TEST(DescriptorTest, StatisticsAreWholeWhereTheFirstElementIs) {
+  ParamRegistry registry;
+  Scope(registry).Layer(0, "").Param("a", {.shape = {3, 10, 60}});
+  const Layout layout =
+      Layout::Create(registry, 0, {}, {.mesh = {.data = 2}, .zero = 1});
+  const LogicalTensor& tensor = layout.tensors()[0];
+  const Descriptor rows = {{.rect = {0, 3, 0, 10}, .pitch = 10}};
+  EXPECT_EQ(OwnersOf(layout, tensor, StateExtent::kRows), rows);
+  const Descriptor columns = {{.rect = {0, 3, 0, 60}, .pitch = 60},
+                              {.rect = {0, 3, 0, 60}, .rank = 1, .pitch = 60}};
+  EXPECT_EQ(DescriptorOf(layout, tensor, StateExtent::kColumns, false),
+            columns);
+  EXPECT_TRUE(OwnersOf(layout, tensor, StateExtent::kNone).empty());
+}
+
+TEST(DescriptorDeathTest, StatisticsOfWhatIsCut) {
+  ParamRegistry registry;
+  Scope(registry).Layer(0, "").Param("a",
+                                     {.shape = {4, 4}, .split = Split::kOut});
+  const Layout layout =
+      Layout::Create(registry, 0, {}, {.mesh = {.tensor = 2}});
+  EXPECT_DEATH(OwnersOf(layout, layout.tensors()[0], StateExtent::kRows),
+               "is cut, but has statistics");
 }
 
 TEST(DescriptorTest, OneReadGoesToAllWhoWantIt) {
@@ -257,14 +252,84 @@ TEST(DescriptorTest, OneReadGoesToAllWhoWantIt) {
   Scope(registry).Layer(0, "").Param("a", {.shape = {8, 8}});
   const Layout layout = Layout::Create(registry, 0, {}, {.mesh = {.data = 4}});
   const LogicalTensor& tensor = layout.tensors()[0];
-  const Descriptor owners = DescriptorOf(layout, tensor, true);
-  const auto steps =
-      PlanCopy(owners, owners, DescriptorOf(layout, tensor, false));
+  const Descriptor owners = OwnersOf(layout, tensor, StateExtent::kElements);
+  const Descriptor whole =
+      DescriptorOf(layout, tensor, StateExtent::kElements, false);
   // All is rank 0's: a block is more than the tensor.
-  ASSERT_EQ(steps.size(), 2u);
-  EXPECT_EQ(steps[0].to[0].rank, 0);
-  ASSERT_EQ(steps[1].to.size(), 3u);
-  EXPECT_EQ(steps[1].to[2].rank, 3);
+  const auto steps = PlanCopy(owners, owners, {whole});
+  ASSERT_EQ(steps.size(), 1u);
+  ASSERT_EQ(steps[0].to.size(), 4u);
+  EXPECT_EQ(steps[0].to[0].extent.rank, 0);
+  EXPECT_EQ(steps[0].to[3].extent.rank, 3);
+  // Two tensors that come from one: each rank reads its own once.
+  const auto both = PlanCopy(owners, whole, {whole, whole});
+  ASSERT_EQ(both.size(), 4u);
+  for (const CopyStep& step : both) {
+    EXPECT_FALSE(step.crosses());
+    ASSERT_EQ(step.to.size(), 2u);
+    EXPECT_EQ(step.to[1].target, 1u);
+  }
+}
+
+// Who reads one rectangle for one tensor and a part of it for another gets it
+// once.
+TEST(DescriptorTest, NothingCrossesTwiceToOneRank) {
+  const Descriptor owners = {{.rect = {0, 8, 0, 1}, .rank = 1, .pitch = 1}};
+  const Descriptor some = {
+      {.rect = {0, 6, 0, 1}, .rank = 0, .offset = 0, .pitch = 1}};
+  const Descriptor others = {
+      {.rect = {4, 4, 0, 1}, .rank = 0, .slab = 1, .offset = 4, .pitch = 1}};
+  int64_t crossed = 0;
+  for (const CopyStep& step : PlanCopy(owners, owners, {some, others})) {
+    crossed += step.from.rect.elements();
+  }
+  EXPECT_EQ(crossed, 8);
+}
+
+CopyStep OneStep(const Rect& rect, int64_t offset) {
+  const Extent from{.rect = rect, .pitch = rect.columns};
+  const Extent to{.rect = rect, .offset = offset, .pitch = rect.columns};
+  return {from, {{to, 0}}};
+}
+
+TEST(CutIntoPiecesTest, EachValueIsInOnePiece) {
+  for (const Rect& rect :
+       {Rect{0, 10, 0, 7}, Rect{3, 2, 5, 50}, Rect{0, 100, 0, 1}}) {
+    for (const int64_t most : {1, 6, 7, 20, 1000}) {
+      Descriptor pieces;
+      for (const CopyStep& piece :
+           CutIntoPieces(OneStep(rect, 0), most, Grain{})) {
+        EXPECT_LE(piece.from.rect.elements(), most);
+        EXPECT_EQ(piece.to[0].extent.rect, piece.from.rect);
+        pieces.push_back(piece.from);
+      }
+      EXPECT_EQ(PlacesOf({pieces}, {100, 100})[0],
+                PlacesOf({{OneStep(rect, 0).from}}, {100, 100})[0]);
+    }
+  }
+}
+
+TEST(CutIntoPiecesTest, PiecesEndWithGrains) {
+  // Values 64 .. 1564 of the slab, of which those from 512 on are here.
+  const Grain grain{.size = 256, .first = 64, .elements = 1500};
+  std::vector<int64_t> rows;
+  for (const CopyStep& piece :
+       CutIntoPieces(OneStep({448, 1052, 0, 1}, 448), 512, grain)) {
+    rows.push_back(piece.from.rect.rows);
+  }
+  EXPECT_EQ(rows, (std::vector<int64_t>{512, 512, 28}));
+  rows.clear();
+  for (const CopyStep& piece :
+       CutIntoPieces(OneStep({0, 1500, 0, 1}, 0), 512, grain)) {
+    rows.push_back(piece.from.rect.rows);
+  }
+  EXPECT_EQ(rows, (std::vector<int64_t>{448, 512, 512, 28}));
+}
+
+TEST(CutIntoPiecesDeathTest, CutGrains) {
+  const Grain grain{.size = 256, .first = 64, .elements = 1500};
+  EXPECT_DEATH(CutIntoPieces(OneStep({0, 400, 0, 1}, 0), 512, grain),
+               "cuts what is kept in blocks of 256");
 }
 
 }  // namespace

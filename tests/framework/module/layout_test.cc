@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <string>
 #include <vector>
 
@@ -127,6 +128,30 @@ TEST_F(LayoutTest, StagesHaveWhatTheirLayersUse) {
   EXPECT_EQ(*layout.local_slabs()[1].group, (std::vector<int>{0, 1, 2, 3}));
   EXPECT_EQ(layout.LocalSlabsOf(3), (std::vector<int>{1}));
   EXPECT_EQ(layout.OwnedBy(1, 5).size(), 0);
+}
+
+// Also what one rank owns and updates is reduced in even shards.
+TEST_F(LayoutTest, ReductionsLeaveEvenShards) {
+  for (const WholeTensors whole : {WholeTensors::kNone, WholeTensors::kAll}) {
+    const Layout layout = Layout::Create(
+        registry_, 2, {},
+        {.mesh = {.tensor = 2, .data = 2}, .zero = 1, .whole_tensors = whole});
+    for (int s = 0; s < static_cast<int>(layout.local_slabs().size()); ++s) {
+      const LocalSlab& local = At(layout.local_slabs(), s);
+      const int ranks = static_cast<int>(local.group->size());
+      for (int rank = 0; rank < layout.ranks(); ++rank) {
+        const auto at =
+            std::find(local.group->begin(), local.group->end(), rank);
+        const bool here = at != local.group->end();
+        const int place = static_cast<int>(at - local.group->begin());
+        EXPECT_EQ(layout.ReducedOn(s, rank),
+                  here ? ShardRange(local.slab, place, ranks) : Range{});
+        if (whole == WholeTensors::kNone) {
+          EXPECT_EQ(layout.OwnedBy(s, rank), layout.ReducedOn(s, rank));
+        }
+      }
+    }
+  }
 }
 
 TEST_F(LayoutTest, LayersAreSpreadEvenly) {

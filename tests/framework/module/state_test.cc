@@ -8,6 +8,7 @@
 
 #include "framework/base/at.h"
 #include "framework/base/rng.h"
+#include "framework/module/descriptor.h"
 #include "framework/tensor/block8.h"
 #include "tests/framework/module/toy_model.h"
 
@@ -239,6 +240,62 @@ TEST(PlacementTest, TheLargestSlabsGoFirstToWhoHasLeast) {
   }
   // 9 | 5, 9 | 5 4, 9 3 | 5 4 (of equals the first); the first is cut.
   EXPECT_EQ(owners, (std::vector<int>{kNoOwner, 0, 0, 1, 1}));
+}
+
+// The values that the extents of `rank` are, in their order; one after the
+// other as the parameter has them.
+Range OnRank(const Descriptor& owners, int rank, int64_t columns) {
+  Range range;
+  for (const Extent& extent : owners) {
+    if (extent.rank != rank) continue;
+    const int64_t first = extent.rect.row * columns + extent.rect.column;
+    EXPECT_EQ(extent.offset, first);
+    if (range.size() == 0) range = {first, first};
+    EXPECT_EQ(range.end, first) << "a hole";
+    range.end += extent.rect.elements();
+  }
+  return range;
+}
+
+// Who owns which values of a state; how many there are that are factored.
+int CheckOwners(const ParamStore& store, int state) {
+  int factored = 0;
+  for (const LogicalTensor& tensor : store.layout().tensors()) {
+    const StateExtent grid =
+        store.state(tensor.slab, state, tensor.param).format.extent;
+    if (grid != StateExtent::kElements) ++factored;
+    const Descriptor owners = OwnersOf(store.layout(), tensor, grid);
+    const int64_t columns = WholeOf(StateShape(tensor.shape, grid)).columns;
+    for (int rank = 0; rank < store.ranks(); ++rank) {
+      const Range owned =
+          store.StateOwnedBy(tensor.slab, state, tensor.param, rank);
+      const Range range = OnRank(owners, rank, columns);
+      EXPECT_TRUE(range == owned || (range.size() == 0 && owned.size() == 0))
+          << tensor.name << " on " << rank;
+    }
+  }
+  return factored;
+}
+
+TEST_F(StateTest, OwnersAreTheLayouts) {
+  int factored = 0;
+  for (int ranks = 1; ranks <= 5; ++ranks) {
+    for (const WholeTensors whole :
+         {WholeTensors::kNone, WholeTensors::kHidden, WholeTensors::kAll}) {
+      for (const int zero : {0, 1}) {
+        const bool all = zero == 0 || whole == WholeTensors::kAll;
+        const auto store =
+            Store({.ranks = ranks,
+                   .states = all ? FactoredStates() : TwoMoments(),
+                   .whole_tensors = whole},
+                  zero);
+        for (size_t k = 0; k < store->states().size(); ++k) {
+          factored += CheckOwners(*store, static_cast<int>(k));
+        }
+      }
+    }
+  }
+  EXPECT_GT(factored, 0);
 }
 
 }  // namespace

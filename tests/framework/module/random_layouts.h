@@ -1,0 +1,105 @@
+// Layouts of random models over random meshes: with and without tensor and
+// pipeline axes, shards and sharing. Tensors are a few elements, so that every
+// one can be looked at.
+#pragma once
+
+#include <algorithm>
+#include <random>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "framework/module/layout.h"
+
+namespace delink::testing {
+
+class Dice {
+ public:
+  explicit Dice(uint64_t seed) : random_(seed) {}
+  int Below(int n) {
+    return static_cast<int>(random_() % static_cast<uint64_t>(n));
+  }
+  int Between(int low, int high) { return low + Below(high - low + 1); }
+  bool Maybe() { return Below(2) == 0; }
+
+ private:
+  std::mt19937_64 random_;
+};
+
+// A part that is cut by rows and by columns, one that is not, stacked rows, and
+// extents that divide by nothing.
+inline void DeclareBlock(const Scope& block, int width) {
+  const Scope attention = (block / "attn").Part("attention");
+  attention.Param("norm", {.shape = {width}});
+  attention.Param("qkv", {.shape = {width + 4, width},
+                          .split = Split::kOut,
+                          .stacked = {width, 3, 1}});
+  attention.Param("out", {.shape = {width, width}, .split = Split::kIn});
+  const Scope mlp = (block / "mlp").Part("mlp");
+  mlp.Param("up", {.shape = {5, 3, width}, .split = Split::kOut});
+  mlp.Param("bias", {.shape = {15}, .split = Split::kOut});
+}
+
+struct Model {
+  ParamRegistry registry;
+  int blocks = 0;
+};
+
+inline void Declare(Model& model, Dice& dice) {
+  model.blocks = dice.Between(1, 4);
+  const int width = dice.Between(1, 9);
+  const Scope root(model.registry);
+  const Scope embed = root.Layer(0, "embed").Part("embedding");
+  embed.Param("weight",
+              {.shape = {dice.Between(1, 30), width}, .split = Split::kOut});
+  for (int i = 0; i < model.blocks; ++i) {
+    DeclareBlock(root.Layer(i + 1, "blocks/" + std::to_string(i)), width);
+  }
+  const Scope tail = root.Layer(model.blocks + 1, "");
+  tail.Param("norm", {.shape = {width}});
+  (tail / "head").Link("embed/weight");
+}
+
+inline SharingMap AnySharing(const Model& model, Dice& dice) {
+  SharingMap map;
+  for (const char* part : {"attention", "mlp"}) {
+    const int groups = dice.Between(1, model.blocks);
+    std::vector<int>& leaders = map.leaders[part];
+    for (int i = 0; i < model.blocks; ++i) leaders.push_back(i % groups);
+  }
+  return map;
+}
+
+inline Layout AnyLayout(const Model& model, Dice& dice) {
+  Layout::Options options;
+  do {
+    options.mesh = {.tensor = dice.Between(1, 5),
+                    .context = dice.Between(1, 2),
+                    .data = dice.Between(1, 6),
+                    .pipeline = dice.Between(1, 4)};
+  } while (options.mesh.ranks() > 64);
+  for (int i = 0; i < kAxes; ++i) {
+    std::swap(options.mesh.order[static_cast<size_t>(i)],
+              options.mesh.order[static_cast<size_t>(dice.Between(i, 3))]);
+  }
+  if (dice.Maybe()) {
+    for (int layer = 0; layer < model.blocks + 2; ++layer) {
+      options.stages.push_back(dice.Below(options.mesh.pipeline));
+    }
+    std::sort(options.stages.begin(), options.stages.end());
+  }
+  options.zero = dice.Below(2);
+  options.whole_tensors = static_cast<WholeTensors>(dice.Below(3));
+  options.sequence = dice.Maybe();
+  return Layout::Create(model.registry, model.blocks, AnySharing(model, dice),
+                        options);
+}
+
+// A tensor's name in its layer: those of two blocks have one shape.
+inline std::string LocalName(const std::string& name) {
+  const std::string block = "blocks/";
+  if (name.substr(0, block.size()) != block) return name;
+  return name.substr(name.find('/', block.size()));
+}
+
+}  // namespace delink::testing
