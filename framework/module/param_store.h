@@ -28,6 +28,7 @@
 #include "absl/status/statusor.h"
 #include "framework/base/at.h"
 #include "framework/module/layout.h"
+#include "framework/module/state_codec.h"
 #include "framework/module/state_layout.h"
 #include "framework/module/state_spec.h"
 #include "framework/tensor/buffer.h"
@@ -66,6 +67,7 @@ class ParamStore {
   // A parameter's values of one state, as this rank has them.
   struct StatePlace {
     StateFormat format;
+    StateCodec codec;
     Range held;               // of the parameter's values
     void* values = nullptr;   // device address of the first held one
     float* scales = nullptr;  // kBlock8: of the block that holds it

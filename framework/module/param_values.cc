@@ -1,16 +1,15 @@
 // What goes through the host: parameters as they are initialised, loaded and
-// saved, and the values of the optimizer's state in whatever form it is stored.
+// saved, and the values of the optimizer's state (state_codec.h).
 #include <algorithm>
-#include <limits>
-#include <string>
+#include <span>
+#include <string_view>
 #include <utility>
 
 #include "framework/base/at.h"
 #include "framework/base/rng.h"
 #include "framework/module/param_store.h"
-#include "framework/tensor/bfloat16.h"
+#include "framework/module/state_codec.h"
 #include "framework/tensor/block8.h"
-#include "framework/tensor/master.h"
 
 namespace delink {
 namespace {
@@ -58,20 +57,6 @@ void ToDevice(Device& device, Stream& stream, void* to,
   stream.Synchronize();
 }
 
-// Calls visit(first, last, block) for the pieces of [0, count) that blocks of 8
-// bits cut values into whose first is element `element` of a slab; blocks count
-// from the one that holds it.
-template <typename Visit>
-void ForEachBlock8(int64_t element, int64_t count, Visit visit) {
-  size_t block = 0;
-  for (int64_t first = 0; first < count; ++block) {
-    const int64_t end = (element + first) / kBlock8 * kBlock8 + kBlock8;
-    const int64_t last = std::min(count, end - element);
-    visit(static_cast<size_t>(first), static_cast<size_t>(last), block);
-    first = last;
-  }
-}
-
 // Host memory that device memory is copied to, once the stream is done.
 template <typename T>
 std::vector<T> ToHost(Device& device, Stream& stream, const void* from,
@@ -111,16 +96,9 @@ void ParamStore::SetParameters(Stream& stream, int slab, int64_t element,
   DELINK_CHECK(options_.dtype == DType::kBF16);
   const auto* const exact = static_cast<const float*>(values);
   const auto n = static_cast<size_t>(count);
-  std::vector<uint16_t> rounded(n), low;
-  for (size_t i = 0; i < n; ++i) rounded[i] = BFloat16(exact[i]).bits;
-  if (options_.master == MasterForm::kSplit) {
-    low.resize(n);
-    for (size_t i = 0; i < n; ++i) {
-      const SplitMaster split = SplitMaster::Of(exact[i]);
-      rounded[i] = split.weight;
-      low[i] = split.low;
-    }
-  }
+  const bool is_split = options_.master == MasterForm::kSplit;
+  std::vector<uint16_t> rounded(n), low(is_split ? n : 0);
+  EncodeWeights({exact, n}, rounded.data(), is_split ? low.data() : nullptr);
   device_->CopyFromHost(stream, at(slab, Plane::kWeight, element),
                         rounded.data(), count * SizeOf(options_.dtype));
   for (const auto& [plane, from] :
@@ -148,19 +126,13 @@ void ParamStore::ReadParameters(Stream& stream, int slab, int64_t element,
     stream.Synchronize();
     return;
   }
-  auto* const exact = static_cast<float*>(values);
-  const auto upper = ToHost<uint16_t>(*device_, stream, from, count);
-  if (!has(Plane::kLow)) {
-    for (size_t i = 0; i < upper.size(); ++i) {
-      exact[i] = BFloat16::FromBits(upper[i]);
-    }
-    return;
-  }
+  const std::span exact(static_cast<float*>(values),
+                        static_cast<size_t>(count));
+  const auto weights = ToHost<uint16_t>(*device_, stream, from, count);
+  if (!has(Plane::kLow)) return DecodeWeights(weights.data(), nullptr, exact);
   const auto low =
       ToHost<uint16_t>(*device_, stream, at(slab, Plane::kLow, element), count);
-  for (size_t i = 0; i < upper.size(); ++i) {
-    exact[i] = SplitMaster{upper[i], low[i]}.Value();
-  }
+  DecodeWeights(weights.data(), low.data(), exact);
 }
 
 ParamStore::StatePlace ParamStore::state(int slab, int state,
@@ -169,6 +141,9 @@ ParamStore::StatePlace ParamStore::state(int slab, int state,
   const StateLayout::Piece& piece = LayoutOf(slab, plane).pieces[param];
   const Buffer& buffer = At(At(planes_, plane), slab);
   StatePlace place{.format = piece.format,
+                   .codec = {.storage = piece.format.storage,
+                             .is_signed = At(options_.states, state).is_signed,
+                             .exact = dtype(plane)},
                    .held = piece.held,
                    .values = buffer.at(piece.at)};
   if (piece.format.storage == StateStorage::kBlock8) {
@@ -203,40 +178,27 @@ void ParamStore::ReadState(Stream& stream, int slab, int state, size_t param,
   const StatePlace place = this->state(slab, state, param);
   DELINK_CHECK(range.begin >= place.held.begin && range.end <= place.held.end);
   if (range.size() == 0) return;
-  const int64_t first = range.begin - place.held.begin;
-  const DType exact = dtype(StatePlane(state));
+  const StateStorage storage = place.format.storage;
+  const int64_t size = SizeOf(storage, place.codec.exact);
   const void* const from = static_cast<const char*>(place.values) +
-                           first * SizeOf(place.format.storage, exact);
-  if (place.format.storage == StateStorage::kExact) {
-    device_->CopyToHost(stream, values, from, range.size() * SizeOf(exact));
+                           (range.begin - place.held.begin) * size;
+  if (storage == StateStorage::kExact) {
+    device_->CopyToHost(stream, values, from, range.size() * size);
     stream.Synchronize();
-    return;
-  }
-  DELINK_CHECK(exact == DType::kF32);
-  auto* const out = static_cast<float*>(values);
-  if (place.format.storage == StateStorage::kBF16) {
-    const auto bits = ToHost<uint16_t>(*device_, stream, from, range.size());
-    for (size_t i = 0; i < bits.size(); ++i) {
-      out[i] = BFloat16::FromBits(bits[i]);
-    }
     return;
   }
   const int64_t offset = At(slabs_, slab).params[param].offset;
   const int64_t element = offset + range.begin;
-  const int64_t skipped =
-      element / kBlock8 - (offset + place.held.begin) / kBlock8;
-  const auto codes = ToHost<uint8_t>(*device_, stream, from, range.size());
-  const auto scales = ToHost<float>(*device_, stream, place.scales + skipped,
-                                    ScalesOf(element, element + range.size()));
-  const auto& fractions = At(options_.states, state).is_signed
-                              ? kSignedFractions8
-                              : kUnsignedFractions8;
-  ForEachBlock8(element, range.size(),
-                [&](size_t begin, size_t end, size_t block) {
-                  for (size_t i = begin; i < end; ++i) {
-                    out[i] = fractions[codes[i]] * scales[block];
-                  }
-                });
+  const auto stored = ToHost<char>(*device_, stream, from, range.size() * size);
+  std::vector<float> scales;
+  if (storage == StateStorage::kBlock8) {
+    const int64_t skipped =
+        element / kBlock8 - (offset + place.held.begin) / kBlock8;
+    scales = ToHost<float>(*device_, stream, place.scales + skipped,
+                           ScalesOf(element, element + range.size()));
+  }
+  place.codec.Decode(element, range.size(), stored.data(), scales.data(),
+                     values);
 }
 
 void ParamStore::WriteState(Stream& stream, int slab, int state, size_t param,
@@ -244,38 +206,28 @@ void ParamStore::WriteState(Stream& stream, int slab, int state, size_t param,
   const StatePlace place = this->state(slab, state, param);
   DELINK_CHECK(range.begin >= place.held.begin && range.end <= place.held.end);
   if (range.size() == 0) return;
-  const DType exact = dtype(StatePlane(state));
-  void* const to =
-      static_cast<char*>(place.values) +
-      (range.begin - place.held.begin) * SizeOf(place.format.storage, exact);
-  if (place.format.storage == StateStorage::kExact) {
-    device_->CopyFromHost(stream, to, values, range.size() * SizeOf(exact));
+  const StateStorage storage = place.format.storage;
+  const int64_t size = SizeOf(storage, place.codec.exact);
+  void* const to = static_cast<char*>(place.values) +
+                   (range.begin - place.held.begin) * size;
+  if (storage == StateStorage::kExact) {
+    device_->CopyFromHost(stream, to, values, range.size() * size);
     stream.Synchronize();
-    return;
-  }
-  DELINK_CHECK(exact == DType::kF32);
-  const auto* const in = static_cast<const float*>(values);
-  const auto n = static_cast<size_t>(range.size());
-  if (place.format.storage == StateStorage::kBF16) {
-    std::vector<uint16_t> bits(n);
-    for (size_t i = 0; i < n; ++i) bits[i] = BFloat16(in[i]).bits;
-    ToDevice(*device_, stream, to, bits);
     return;
   }
   const int64_t offset = At(slabs_, slab).params[param].offset;
   const int64_t element = offset + range.begin;
   const int64_t last = offset + range.end;
-  DELINK_CHECK(element % kBlock8 == 0 || range.begin == place.held.begin);
-  DELINK_CHECK(last % kBlock8 == 0 || range.end == place.held.end);
-  const bool is_signed = At(options_.states, state).is_signed;
-  std::vector<uint8_t> codes(n);
+  if (storage == StateStorage::kBlock8) {
+    DELINK_CHECK(element % kBlock8 == 0 || range.begin == place.held.begin);
+    DELINK_CHECK(last % kBlock8 == 0 || range.end == place.held.end);
+  }
+  std::vector<char> stored(static_cast<size_t>(range.size() * size));
   std::vector<float> scales(static_cast<size_t>(ScalesOf(element, last)));
-  ForEachBlock8(
-      element, range.size(), [&](size_t begin, size_t end, size_t block) {
-        scales[block] =
-            Encode8(is_signed, in + begin, end - begin, codes.data() + begin);
-      });
-  ToDevice(*device_, stream, to, codes);
+  place.codec.Encode(element, range.size(), values, stored.data(),
+                     scales.data());
+  ToDevice(*device_, stream, to, stored);
+  if (storage != StateStorage::kBlock8) return;
   ToDevice(*device_, stream,
            place.scales +
                (element / kBlock8 - (offset + place.held.begin) / kBlock8),
