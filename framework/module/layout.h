@@ -18,6 +18,7 @@
 // All functions are pure; a layout may be read by any thread.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <map>
 #include <memory>
@@ -48,6 +49,33 @@ struct LocalSlab {
   // they are identical.
   Axes partial;
 };
+
+// Calls visit(Range, first) for the pieces of `range`, values of params[index]
+// as they lie in the local slab, that are neighbours in the logical parameter
+// too, in order: `first` is the number there of a piece's first one. A
+// parameter that is not cut is one piece, of what is cut by columns each row is
+// one.
+template <typename Visit>
+void ForEachLogicalRun(const LocalSlab& local, size_t index,
+                       const ParamRegistry& registry, Range range,
+                       Visit visit) {
+  const ParamDecl& decl = registry.decl(local.slab.params[index].decl);
+  const int64_t columns = WholeOf(decl.spec.shape).columns;
+  int64_t offset = 0;
+  for (const Rect& rect : local.rects[index]) {
+    const bool rows = rect.columns == columns;
+    const int64_t run = rows ? rect.elements() : rect.columns;
+    const int64_t end = std::min(range.end, offset + rect.elements());
+    for (int64_t at = std::max(range.begin, offset); at < end;) {
+      const int64_t row = (at - offset) / run;
+      const int64_t next = std::min(end, offset + (row + 1) * run);
+      visit(Range{at, next}, (rect.row + row) * columns + rect.column +
+                                 (at - offset - row * run));
+      at = next;
+    }
+    offset += rect.elements();
+  }
+}
 
 class Layout {
  public:

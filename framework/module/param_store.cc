@@ -29,8 +29,6 @@ const PlanePlacement& PlacementOf(const PlacementRow& row, Plane plane) {
 absl::StatusOr<std::unique_ptr<ParamStore>> ParamStore::Create(
     Device& device, Layout layout, int rank, const Options& options) {
   DELINK_CHECK(!options.bf16_gradients || options.dtype == DType::kBF16);
-  DELINK_CHECK_EQ(layout.mesh().data, layout.ranks())
-      << "values, states and updates know no other axis than data yet";
   std::unique_ptr<ParamStore> store(
       new ParamStore(device, std::move(layout), rank, options));
   store->LayOutStates();

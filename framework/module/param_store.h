@@ -148,6 +148,7 @@ class ParamStore {
 
   const std::vector<StateSpec>& states() const { return options_.states; }
   StatePlace state(int slab, int state, size_t param) const;
+  // Of all of the parameter, whatever of it is in the slab.
   Shape state_shape(int slab, int state, size_t param) const;
   // Of what a rank owns of the slab.
   Range StateOwnedBy(int slab, int state, size_t param, int rank) const;

@@ -34,16 +34,21 @@ void Generate(const Init& init, RngKey key, int64_t begin, int64_t count,
   }
 }
 
-// The parameter at `place`, generated on the host a chunk at a time.
+// What is here of a parameter, generated on the host a chunk at a time.
 template <typename T>
-void InitParam(ParamStore& store, Stream& stream, int slab,
-               const SlabParam& place, const Init& init, RngKey key) {
+void InitParam(ParamStore& store, Stream& stream, int slab, size_t param,
+               const Init& init, RngKey key) {
   constexpr int64_t kChunk = int64_t{1} << 18;
+  const SlabParam& place = store.slab(slab).params[param];
   std::vector<T> staging(static_cast<size_t>(std::min(place.elements, kChunk)));
   for (int64_t begin = 0; begin < place.elements; begin += kChunk) {
-    const int64_t count = std::min(kChunk, place.elements - begin);
-    Generate(init, key, begin, count, staging.data());
-    store.SetParameters(stream, slab, place.offset + begin, count,
+    const Range chunk{begin, std::min(begin + kChunk, place.elements)};
+    ForEachLogicalRun(store.local(slab), param, store.registry(), chunk,
+                      [&](Range run, int64_t first) {
+                        Generate(init, key, first, run.size(),
+                                 staging.data() + (run.begin - begin));
+                      });
+    store.SetParameters(stream, slab, place.offset + begin, chunk.size(),
                         staging.data());
   }
 }
@@ -71,16 +76,17 @@ std::vector<T> ToHost(Device& device, Stream& stream, const void* from,
 }  // namespace
 
 void ParamStore::InitWeights(uint64_t seed) {
+  if (IsMeta(device_->kind())) return;
   const std::unique_ptr<Stream> stream = device_->NewStream();
   const RngKey root = Fold(KeyFromSeed(seed), "init");
+  const auto init =
+      options_.dtype == DType::kF64 ? InitParam<double> : InitParam<float>;
   for (size_t s = 0; s < slabs_.size(); ++s) {
-    for (const SlabParam& place : slabs_[s].params) {
-      const ParamDecl& decl = registry().decl(place.decl);
+    const int slab = static_cast<int>(s);
+    for (size_t p = 0; p < slabs_[s].params.size(); ++p) {
+      const ParamDecl& decl = DeclOf(slab, p);
       const RngKey key = Fold(root, std::string_view(decl.name));
-      if (IsMeta(device_->kind())) continue;
-      const auto init =
-          options_.dtype == DType::kF64 ? InitParam<double> : InitParam<float>;
-      init(*this, *stream, static_cast<int>(s), place, decl.spec.init, key);
+      init(*this, *stream, slab, p, decl.spec.init, key);
     }
   }
 }

@@ -11,23 +11,26 @@ namespace {
 
 constexpr int64_t kValueAlignment = 64;  // values, and bytes of scales
 
-// The piece of one parameter, placed at layout->bytes. Of a parameter whose
-// values are elementwise the rank has room for [begin, end), padding included.
-StateLayout::Piece Place(const ParamDecl& decl, StateFormat format, DType exact,
-                         int64_t begin, int64_t end, StateLayout* layout) {
-  const int64_t all = StateShape(decl.spec.shape, format.extent).elements();
+// The piece of one parameter, of which the slab has `elements`, placed at
+// layout->bytes. Of a parameter whose values are elementwise the rank has room
+// for [begin, end), padding included.
+StateLayout::Piece Place(const ParamDecl& decl, int64_t elements,
+                         StateFormat format, DType exact, int64_t begin,
+                         int64_t end, StateLayout* layout) {
   StateLayout::Piece piece{.format = format, .at = layout->bytes};
   if (format.extent == StateExtent::kElements) {
     piece.first = begin;
-    piece.held = {std::min(begin, all), std::min(end, all)};
+    piece.held = {std::min(begin, elements), std::min(end, elements)};
     layout->bytes +=
         AlignUp(end - begin, kValueAlignment) * SizeOf(format.storage, exact);
     return piece;
   }
   DELINK_CHECK(format.storage == StateStorage::kExact);
-  const int64_t elements = decl.spec.shape.elements();
+  const Shape& shape = decl.spec.shape;
+  const int64_t all = StateShape(shape, format.extent).elements();
   const bool has_any = begin < std::min(end, elements);
-  DELINK_CHECK(!has_any || (begin == 0 && end >= elements))
+  DELINK_CHECK(all == 0 || !has_any ||
+               (begin == 0 && end >= elements && elements == shape.elements()))
       << decl.name << " is cut, but its statistics are of whole rows";
   piece.held = {0, has_any ? all : 0};
   layout->bytes += AlignUp(piece.held.size(), kValueAlignment) * SizeOf(exact);
@@ -65,9 +68,9 @@ StateLayout LayOutState(const Slab& slab, const ParamRegistry& registry,
                                         : std::numeric_limits<int64_t>::max();
     const int64_t from = std::max(begin, param.offset);
     const int64_t to = std::max(from, std::min(begin + room, next));
-    layout.pieces.push_back(Place(decl, spec.Of(KindOf(decl, blocks)), exact,
-                                  from - param.offset, to - param.offset,
-                                  &layout));
+    layout.pieces.push_back(
+        Place(decl, param.elements, spec.Of(KindOf(decl, blocks)), exact,
+              from - param.offset, to - param.offset, &layout));
   }
   for (size_t p = 0; p < params; ++p) {
     StateLayout::Piece& piece = layout.pieces[p];

@@ -105,6 +105,9 @@ class Adafactor final : public SlabOptimizer {
       const ParamStore::StatePlace row = store.state(slab, 0, i);
       const ParamStore::StatePlace column = store.state(slab, 1, i);
       const Extents extents = ExtentsOf(DeclOf(store, params[i]));
+      DELINK_CHECK_EQ(extents.rows * std::max<int64_t>(extents.columns, 1),
+                      params[i].elements)
+          << "Adafactor needs all of " << DeclOf(store, params[i]).name;
       const bool matrix = extents.columns > 0;
       UpdateOne(stream, store,
                 {.params = ParamsOf(store, slab, run, control),

@@ -1,6 +1,7 @@
 #include "framework/optim/adamw.h"
 
 #include <algorithm>
+#include <string>
 #include <string_view>
 #include <utility>
 #include <vector>
@@ -51,15 +52,20 @@ class AdamW final : public SlabOptimizer {
         kernel(stream, WithAddresses(args, store, slab, run.begin, run.end));
         continue;
       }
-      const std::vector<SlabParam>& params =
-          store.slabs()[static_cast<size_t>(slab)].params;
+      const std::vector<SlabParam>& params = store.slab(slab).params;
       for (size_t p = 0; p < params.size(); ++p) {
-        const int64_t begin = std::max(run.begin, params[p].offset);
-        const int64_t end =
-            std::min(run.end, params[p].offset + params[p].elements);
-        if (begin >= end) continue;
-        args = WithParam(args, store, slab, p, begin, update);
-        kernel(stream, WithAddresses(args, store, slab, begin, end));
+        const int64_t offset = params[p].offset;
+        const Range range{
+            std::max(run.begin, offset) - offset,
+            std::min(run.end, offset + params[p].elements) - offset};
+        ForEachLogicalRun(
+            store.local(slab), p, store.registry(), range,
+            [&](Range part, int64_t first) {
+              args = WithParam(args, store, slab, p, part.begin, first, update);
+              kernel(stream,
+                     WithAddresses(args, store, slab, offset + part.begin,
+                                   offset + part.end));
+            });
       }
     }
   }
@@ -93,20 +99,25 @@ class AdamW final : public SlabOptimizer {
     return args;
   }
 
-  // With what depends on the parameter, from element `begin` of the slab on,
-  // the first that this rank holds.
+  // With what depends on the parameter, from its value `begin` in the slab on,
+  // which is number `first` of it.
   AdamWArgs WithParam(AdamWArgs args, const ParamStore& store, int slab,
-                      size_t param, int64_t begin, int64_t update) const {
-    const SlabParam& place =
-        store.slabs()[static_cast<size_t>(slab)].params[param];
+                      size_t param, int64_t begin, int64_t first,
+                      int64_t update) const {
+    const SlabParam& place = store.slab(slab).params[param];
+    const std::string& name = DeclOf(store, place).name;
     const ParamStore::StatePlace m = store.state(slab, 0, param);
+    DELINK_CHECK(m.scales == nullptr || begin == m.held.begin)
+        << name << " is cut, but its moments are kept in blocks";
+    DELINK_CHECK_EQ(first % 8, 0)
+        << name << " is cut where its values are rounded by eights";
     args.moments = m.format.storage;
     args.m_scales = m.scales;
     args.v_scales = store.state(slab, 1, param).scales;
-    args.in_block = begin % kBlock8;
-    args.key = Fold(Fold(key_, std::string_view(DeclOf(store, place).name)),
-                    static_cast<uint64_t>(update));
-    args.first = begin - place.offset;
+    args.in_block = (place.offset + begin) % kBlock8;
+    args.key =
+        Fold(Fold(key_, std::string_view(name)), static_cast<uint64_t>(update));
+    args.first = first;
     return args;
   }
 

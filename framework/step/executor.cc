@@ -35,6 +35,9 @@ Executor::~Executor() = default;
 
 absl::StatusOr<std::unique_ptr<Executor>> Executor::Create(
     const Env& env, const Options& options) {
+  const Layout& layout = env.store->layout();
+  DELINK_CHECK_EQ(layout.mesh().data, layout.ranks())
+      << "steps know no other axis than data yet";
   std::unique_ptr<Executor> e(new Executor);
   e->env_ = env;
   e->options_ = options;

@@ -1,0 +1,134 @@
+// AdamW over stores that tensor parallelism cuts: what is rounded by a value's
+// number has the bits of the whole store.
+#include <gtest/gtest.h>
+
+#include <memory>
+#include <vector>
+
+#include "framework/base/at.h"
+#include "framework/optim/adamw.h"
+#include "framework/tensor/bfloat16.h"
+#include "tests/framework/module/toy_model.h"
+
+namespace delink {
+namespace {
+
+using testing::Read;
+
+constexpr int kUpdates = 3;
+
+class AdamWCutTest : public ::testing::Test {
+ protected:
+  void Declare(int64_t columns) {
+    const Scope mlp = Scope(registry_).Layer(1, "blocks/0").Part("mlp");
+    mlp.Param("up", {.shape = {18, 24},
+                     .init = Init::Normal(1),
+                     .split = Split::kOut,
+                     .stacked = {12, 6}});
+    mlp.Param(
+        "down",
+        {.shape = {5, columns}, .init = Init::Normal(1), .split = Split::kIn});
+    mlp.Param("norm", {.shape = {7}, .init = Init::Ones(), .decay = false});
+  }
+
+  // Calls visit(slab, element, logical slab's element) for what a store has.
+  template <typename Visit>
+  static void ForEachValue(const ParamStore& store, Visit visit) {
+    for (size_t s = 0; s < store.slabs().size(); ++s) {
+      const int slab = static_cast<int>(s);
+      const LocalSlab& local = store.local(slab);
+      const Slab& logical = At(store.layout().slabs(), local.logical);
+      for (size_t p = 0; p < local.slab.params.size(); ++p) {
+        const ParamDecl& decl =
+            store.registry().decl(local.slab.params[p].decl);
+        const int64_t columns = WholeOf(decl.spec.shape).columns;
+        int64_t at = local.slab.params[p].offset;
+        for (const Rect& rect : local.rects[p]) {
+          for (int64_t i = 0; i < rect.elements(); ++i) {
+            const int64_t number = (rect.row + i / rect.columns) * columns +
+                                   rect.column + i % rect.columns;
+            visit(slab, at++, logical.params[local.params[p]].offset + number);
+          }
+        }
+      }
+    }
+  }
+
+  // After some updates by gradients that are functions of the value's number.
+  std::unique_ptr<ParamStore> Updated(StateStorage moments, const Mesh& mesh,
+                                      int rank, int zero = 0) {
+    const auto adamw = NewAdamW({.moments = moments});
+    auto created = ParamStore::Create(
+        *device_,
+        Layout::Create(registry_, 1, {}, {.mesh = mesh, .zero = zero}), rank,
+        {.dtype = DType::kBF16,
+         .states = adamw->states(),
+         .master = MasterForm::kNone});
+    DELINK_CHECK(created.ok()) << created.status().ToString();
+    std::unique_ptr<ParamStore> store = *std::move(created);
+    store->InitWeights(3);
+    for (int update = 1; update <= kUpdates; ++update) {
+      const RngKey key = Fold(KeyFromSeed(8), static_cast<uint64_t>(update));
+      ForEachValue(*store, [&](int slab, int64_t element, int64_t number) {
+        *static_cast<float*>(store->at(slab, Plane::kGradient, element)) =
+            static_cast<float>(Normal(key, static_cast<uint64_t>(number)));
+      });
+      for (size_t s = 0; s < store->slabs().size(); ++s) {
+        adamw->Update(*stream_, *store, static_cast<int>(s), &control_, update);
+      }
+    }
+    return store;
+  }
+
+  const UpdateControl control_{.lr = 0.01, .clip_factor = 0.5};
+  std::unique_ptr<Device> device_ = NewCpuDevice();
+  std::unique_ptr<Stream> stream_ = device_->NewStream();
+  ParamRegistry registry_;
+};
+
+TEST_F(AdamWCutTest, RoundsByTheNumberInTheWholeParameter) {
+  Declare(48);
+  for (const StateStorage moments :
+       {StateStorage::kExact, StateStorage::kBF16}) {
+    const auto whole = Updated(moments, {}, 0);
+    ASSERT_EQ(whole->slabs().size(), 1U);
+    const auto weights = Read<BFloat16>(*whole, 0, Plane::kWeight);
+    for (const int tensor : {2, 3}) {
+      for (int rank = 0; rank < tensor; ++rank) {
+        const auto cut = Updated(moments, {.tensor = tensor}, rank);
+        ForEachValue(*cut, [&](int slab, int64_t element, int64_t number) {
+          const auto* const w = static_cast<const BFloat16*>(
+              cut->at(slab, Plane::kWeight, element));
+          ASSERT_EQ(w->bits, At(weights, number).bits)
+              << cut->slab(slab).name << ", rank " << rank << " of " << tensor;
+          if (moments == StateStorage::kExact) return;
+          // A vector's moments are exact, and its values come last.
+          const SlabParam& norm = whole->slab(0).params[2];
+          if (number >= norm.offset) return;
+          for (const Plane plane : {Plane::kState0, Plane::kState1}) {
+            ASSERT_EQ(
+                static_cast<const BFloat16*>(cut->at(slab, plane, element))
+                    ->bits,
+                static_cast<const BFloat16*>(whole->at(0, plane, number))
+                    ->bits);
+          }
+        });
+      }
+    }
+  }
+}
+
+TEST_F(AdamWCutTest, RefusesACutInsideEightValues) {
+  Declare(12);
+  EXPECT_DEATH(Updated(StateStorage::kBF16, {.tensor = 2}, 1),
+               "blocks/0/down is cut where its values are rounded by eights");
+}
+
+TEST_F(AdamWCutTest, RefusesBlocksOfACutMatrix) {
+  Declare(48);
+  EXPECT_DEATH(Updated(StateStorage::kBlock8, {.tensor = 2}, 0),
+               "blocks/0/up is cut, but its moments are kept in blocks");
+}
+
+}  // namespace
+}  // namespace delink
