@@ -19,11 +19,12 @@ struct Move {
   const LogicalTensor* from = nullptr;  // of the source's layout
   std::vector<const LogicalTensor*> to;
   // Applied once, by who reads: to the values as the sink would keep them, in
-  // double; each is rounded once. Null: as they are.
+  // double; each is rounded once. It gets a few at a time, which says nothing
+  // of where they are. Null: as they are.
   std::function<void(std::span<double>)> change;
 };
 
-// Values on the host at a time, of which there are two such pieces.
+// Values of a piece on the host, of which there are two at a time.
 inline constexpr int64_t kMovePiece = int64_t{1} << 20;
 
 // Collective over `comm` where a step crosses ranks; else `comm` is not used.
@@ -33,7 +34,11 @@ inline constexpr int64_t kMovePiece = int64_t{1} << 20;
 // all ranks return the same error; where no step crosses ranks each has its own
 // outcome, and the caller agrees. An error of the transport itself returns at
 // once.
+//
+// Host memory: two pieces of `most` values, a multiple of every grain; the plan
+// of one move at a time.
 absl::Status MoveValues(ValueSource& source, ValueSink& sink,
-                        std::span<const Move> moves, Communicator& comm);
+                        std::span<const Move> moves, Communicator& comm,
+                        int64_t most = kMovePiece);
 
 }  // namespace delink

@@ -39,13 +39,17 @@ class ValueSink {
   virtual ~ValueSink() = default;
 
   virtual DType type(const Field& field) const = 0;
+  // Nothing where there is no memory to write to (a device that computes
+  // nothing): then nothing is moved.
   virtual Descriptor Wants(const Field& field,
                            const LogicalTensor& tensor) const = 0;
-  // A piece that is written begins and ends at multiples of this, counted in
-  // elements of the local slab, or where its extent does.
+  // Above 1, of elementwise values: what is written are ranges of elements, and
+  // their extents are as of a vector, of one column (AsRanges). They begin and
+  // end at multiples of the grain, counted from the slab's start
+  // (LogicalTensor::offset), or with the parameter.
   virtual int64_t grain(const Field& field, const LogicalTensor& tensor) const;
-  // Values of an extent, as they would be read back once written: rounded as
-  // they are kept. What a change is made of.
+  // Values of an extent, also of another rank's, as they would be read back
+  // once written: rounded as they are kept. What a change is made of.
   virtual void AsKept(const Field& field, const LogicalTensor& tensor,
                       const Extent& extent, void* values) const;
   // An extent of this rank from host memory, packed; `values` are free when
@@ -53,7 +57,7 @@ class ValueSink {
   // pieces changes nothing.
   virtual absl::Status Write(const Field& field, const LogicalTensor& tensor,
                              const Extent& extent, const void* values) = 0;
-  // The same without host memory, of a step whose ends are both on this rank:
+  // The same without host memory, of extents that are both on this rank, uncut:
   // false where that is not possible, and nothing was done.
   virtual bool Copy(ValueSource& source, const Field& field,
                     const LogicalTensor& from, const Extent& extent,

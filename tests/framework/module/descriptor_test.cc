@@ -19,19 +19,9 @@ namespace {
 using testing::AnyLayout;
 using testing::Declare;
 using testing::Dice;
+using testing::ForEachElement;
 using testing::LocalName;
 using testing::Model;
-
-// Calls visit(row, column, offset) for the elements of an extent.
-template <typename Visit>
-void ForEachElement(const Extent& extent, Visit visit) {
-  for (int64_t r = 0; r < extent.rect.rows; ++r) {
-    for (int64_t c = 0; c < extent.rect.columns; ++c) {
-      visit(extent.rect.row + r, extent.rect.column + c,
-            extent.offset + r * extent.pitch + c);
-    }
-  }
-}
 
 // How often each value of a grid is in the extents, by its number.
 std::vector<int> CountsOf(const Descriptor& extents, const Shape& grid) {

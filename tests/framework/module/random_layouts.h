@@ -9,7 +9,7 @@
 #include <utility>
 #include <vector>
 
-#include "framework/module/layout.h"
+#include "framework/module/descriptor.h"
 
 namespace delink::testing {
 
@@ -45,9 +45,9 @@ struct Model {
   int blocks = 0;
 };
 
-inline void Declare(Model& model, Dice& dice) {
+inline void Declare(Model& model, Dice& dice, int widest = 9) {
   model.blocks = dice.Between(1, 4);
-  const int width = dice.Between(1, 9);
+  const int width = dice.Between(1, widest);
   const Scope root(model.registry);
   const Scope embed = root.Layer(0, "embed").Part("embedding");
   embed.Param("weight",
@@ -70,14 +70,16 @@ inline SharingMap AnySharing(const Model& model, Dice& dice) {
   return map;
 }
 
-inline Layout AnyLayout(const Model& model, Dice& dice) {
+// At most `ranks` of them, cut along the tensor axis or not.
+inline Layout AnyLayout(const Model& model, Dice& dice, int ranks = 64,
+                        bool tensor = true) {
   Layout::Options options;
   do {
-    options.mesh = {.tensor = dice.Between(1, 5),
+    options.mesh = {.tensor = tensor ? dice.Between(1, 5) : 1,
                     .context = dice.Between(1, 2),
                     .data = dice.Between(1, 6),
                     .pipeline = dice.Between(1, 4)};
-  } while (options.mesh.ranks() > 64);
+  } while (options.mesh.ranks() > ranks);
   for (int i = 0; i < kAxes; ++i) {
     std::swap(options.mesh.order[static_cast<size_t>(i)],
               options.mesh.order[static_cast<size_t>(dice.Between(i, 3))]);
@@ -100,6 +102,17 @@ inline std::string LocalName(const std::string& name) {
   const std::string block = "blocks/";
   if (name.substr(0, block.size()) != block) return name;
   return name.substr(name.find('/', block.size()));
+}
+
+// Calls visit(row, column, offset) for the elements of an extent.
+template <typename Visit>
+inline void ForEachElement(const Extent& extent, Visit visit) {
+  for (int64_t r = 0; r < extent.rect.rows; ++r) {
+    for (int64_t c = 0; c < extent.rect.columns; ++c) {
+      visit(extent.rect.row + r, extent.rect.column + c,
+            extent.offset + r * extent.pitch + c);
+    }
+  }
 }
 
 }  // namespace delink::testing

@@ -18,7 +18,7 @@
 #include "recipes/run/prepare.h"
 #include "recipes/run/stage_run.h"
 #include "recipes/schema/recipe_io.h"
-#include "tests/recipes/plan/counting_communicator.h"
+#include "tests/framework/comm/counting_communicator.h"
 
 namespace delink::testing {
 namespace {

@@ -1,0 +1,257 @@
+#include "framework/module/mover.h"
+
+#include <algorithm>
+#include <memory>
+#include <utility>
+
+#include "framework/base/at.h"
+#include "framework/base/check.h"
+#include "framework/base/status_macros.h"
+
+namespace delink {
+namespace {
+
+template <typename T>
+void ChangeAll(const std::function<void(std::span<double>)>& change,
+               std::span<T> values) {
+  constexpr size_t kAtOnce = 4096;
+  std::vector<double> exact;
+  for (size_t first = 0; first < values.size(); first += kAtOnce) {
+    const std::span<T> some =
+        values.subspan(first, std::min(kAtOnce, values.size() - first));
+    exact.assign(some.begin(), some.end());
+    change(exact);
+    std::transform(exact.begin(), exact.end(), some.begin(),
+                   [](double value) { return static_cast<T>(value); });
+  }
+}
+
+// What all tensors of the sink that get the same values agree on.
+Grain GrainOf(const ValueSink& sink, const Move& move) {
+  Grain grain;
+  for (const LogicalTensor* to : move.to) {
+    DELINK_CHECK(to->shape == move.from->shape) << to->name;
+    const int64_t size = sink.grain(move.field, *to);
+    if (to == move.to.front()) {
+      grain = {
+          .size = size, .first = to->offset, .elements = to->shape.elements()};
+    }
+    DELINK_CHECK_EQ(size, grain.size) << to->name;
+    DELINK_CHECK(size == 1 || to->offset == grain.first) << to->name;
+  }
+  return grain;
+}
+
+// One rank's part in all moves.
+class Mover {
+ public:
+  Mover(ValueSource& source, ValueSink& sink, Communicator& comm, int64_t most)
+      : source_(source), sink_(sink), comm_(comm), most_(most) {}
+
+  // What the transport says; pieces may be on their way until FinishAll.
+  absl::Status Go(const Move& move);
+  absl::Status FinishAll();
+
+  // Whether anything crossed ranks, on any of them.
+  bool crosses() const { return crosses_; }
+  // Of this rank's ends.
+  const absl::Status& status() const { return status_; }
+
+ private:
+  // A piece in host memory, and the move that it is of.
+  struct Passage {
+    const Move* move = nullptr;
+    Grain grain;
+    CopyStep piece;
+    std::unique_ptr<char[]> values;
+    size_t room = 0;
+    std::vector<std::unique_ptr<Pending>> transfers;
+  };
+
+  bool IsHere(const Extent& extent) const {
+    return extent.rank == comm_.rank();
+  }
+  absl::Status Pass(const Move& move, const Grain& grain, CopyStep piece);
+  void CopyHere(const Move& move, CopyStep& step);
+  void Read(Passage& passage);
+  absl::Status ReadRanges(const Passage& passage, char* values);
+  void Send(Passage& passage);
+  void Write(const Passage& passage);
+  absl::Status Finish(Passage& passage);
+
+  ValueSource& source_;
+  ValueSink& sink_;
+  Communicator& comm_;
+  const int64_t most_;
+  bool crosses_ = false;
+  absl::Status status_;
+  // In turn: one is filled while the other is on its way. All ranks go through
+  // the pieces in one order, so whoever waits for a piece that has not come
+  // waits for a rank that has posted it or is busy: never in a circle.
+  Passage passages_[2];
+  size_t turn_ = 0;
+};
+
+absl::Status Mover::Go(const Move& move) {
+  DELINK_CHECK(source_.type(move.field) == sink_.type(move.field));
+  const Grain grain = GrainOf(sink_, move);
+  const auto seen = [&](Descriptor extents) {
+    return grain.size > 1 ? AsRanges(extents, move.from->shape)
+                          : std::move(extents);
+  };
+  std::vector<Descriptor> after;
+  for (const LogicalTensor* to : move.to) {
+    after.push_back(seen(sink_.Wants(move.field, *to)));
+  }
+  std::vector<CopyStep> steps =
+      PlanCopy(seen(source_.Owners(move.field, *move.from)),
+               seen(source_.Has(move.field, *move.from)), after);
+  for (CopyStep& step : steps) {
+    crosses_ = crosses_ || step.crosses();
+    const bool reads = IsHere(step.from);
+    if (reads && !move.change) CopyHere(move, step);
+    const bool writes = std::any_of(
+        step.to.begin(), step.to.end(),
+        [&](const CopyStep::Place& place) { return IsHere(place.extent); });
+    if (step.to.empty() || !(reads || writes)) continue;
+    for (CopyStep& piece : CutIntoPieces(step, most_, grain)) {
+      DELINK_RETURN_IF_ERROR(Pass(move, grain, std::move(piece)));
+    }
+  }
+  return absl::OkStatus();
+}
+
+// Takes out of a step what the sink copies by itself.
+void Mover::CopyHere(const Move& move, CopyStep& step) {
+  if (!status_.ok()) return;
+  std::erase_if(step.to, [&](const CopyStep::Place& place) {
+    return IsHere(place.extent) &&
+           sink_.Copy(source_, move.field, *move.from, step.from,
+                      *At(move.to, place.target), place.extent);
+  });
+}
+
+absl::Status Mover::Pass(const Move& move, const Grain& grain, CopyStep piece) {
+  Passage& passage = At(passages_, turn_);
+  turn_ = 1 - turn_;
+  DELINK_RETURN_IF_ERROR(Finish(passage));
+  const DType type = source_.type(move.field);
+  const int64_t count = piece.from.rect.elements();
+  const auto bytes = static_cast<size_t>(count * SizeOf(type));
+  if (passage.room < bytes) {
+    passage.values.reset();
+    passage.values = std::make_unique<char[]>(bytes);
+    passage.room = bytes;
+  }
+  passage.move = &move;
+  passage.grain = grain;
+  passage.piece = std::move(piece);
+  const int reader = passage.piece.from.rank;
+  if (reader != comm_.rank()) {
+    passage.transfers.push_back(
+        comm_.Recv(passage.values.get(), count, type, reader, 0));
+    return absl::OkStatus();
+  }
+  Read(passage);
+  Send(passage);
+  Write(passage);
+  return absl::OkStatus();
+}
+
+void Mover::Read(Passage& passage) {
+  if (!status_.ok()) return;
+  const Move& move = *passage.move;
+  const CopyStep& piece = passage.piece;
+  char* const values = passage.values.get();
+  status_ = passage.grain.size > 1
+                ? ReadRanges(passage, values)
+                : source_.Read(move.field, *move.from, piece.from, values);
+  if (!status_.ok() || !move.change) return;
+  const CopyStep::Place& place = piece.to.front();
+  sink_.AsKept(move.field, *At(move.to, place.target), place.extent, values);
+  const auto count = static_cast<size_t>(piece.from.rect.elements());
+  const DType type = sink_.type(move.field);
+  if (type == DType::kF64) {
+    auto* const exact = reinterpret_cast<double*>(values);
+    return ChangeAll(move.change, std::span(exact, count));
+  }
+  DELINK_CHECK(type == DType::kF32) << "only exact values are changed";
+  ChangeAll(move.change, std::span(reinterpret_cast<float*>(values), count));
+}
+
+// A range of elements, as the rectangles of the tensor that the source knows.
+absl::Status Mover::ReadRanges(const Passage& passage, char* values) {
+  const Move& move = *passage.move;
+  const Rect whole = WholeOf(move.from->shape);
+  Extent from = passage.piece.from;
+  from.pitch = whole.columns;
+  const int64_t size = SizeOf(source_.type(move.field));
+  const int64_t first = passage.piece.from.rect.row;
+  for (const Rect& rect :
+       Cut(whole, {first, first + passage.piece.from.rect.rows})) {
+    from.rect = rect;
+    DELINK_RETURN_IF_ERROR(source_.Read(move.field, *move.from, from, values));
+    from.offset += rect.elements();
+    values += rect.elements() * size;
+  }
+  return absl::OkStatus();
+}
+
+void Mover::Send(Passage& passage) {
+  const CopyStep& piece = passage.piece;
+  const DType type = source_.type(passage.move->field);
+  int last = comm_.rank();
+  for (const CopyStep::Place& place : piece.to) {
+    if (IsHere(place.extent) || place.extent.rank == last) continue;
+    last = place.extent.rank;
+    passage.transfers.push_back(comm_.Send(
+        passage.values.get(), piece.from.rect.elements(), type, last, 0));
+  }
+}
+
+void Mover::Write(const Passage& passage) {
+  const Move& move = *passage.move;
+  for (const CopyStep::Place& place : passage.piece.to) {
+    if (!status_.ok()) return;
+    if (!IsHere(place.extent)) continue;
+    status_ = sink_.Write(move.field, *At(move.to, place.target), place.extent,
+                          passage.values.get());
+  }
+}
+
+// Waits for a passage, so that it may be used again.
+absl::Status Mover::Finish(Passage& passage) {
+  absl::Status transport;
+  for (const std::unique_ptr<Pending>& transfer : passage.transfers) {
+    transport.Update(transfer->Wait());
+  }
+  const bool received =
+      !passage.transfers.empty() && !IsHere(passage.piece.from);
+  passage.transfers.clear();
+  if (transport.ok() && received) Write(passage);
+  return transport;
+}
+
+absl::Status Mover::FinishAll() {
+  absl::Status transport = Finish(At(passages_, turn_));
+  transport.Update(Finish(At(passages_, 1 - turn_)));
+  return transport;
+}
+
+}  // namespace
+
+absl::Status MoveValues(ValueSource& source, ValueSink& sink,
+                        std::span<const Move> moves, Communicator& comm,
+                        int64_t most) {
+  Mover mover(source, sink, comm, most);
+  absl::Status transport;
+  for (const Move& move : moves) {
+    if (transport.ok()) transport = mover.Go(move);
+  }
+  transport.Update(mover.FinishAll());
+  DELINK_RETURN_IF_ERROR(transport);
+  if (!mover.crosses()) return mover.status();
+  return AgreeOnStatus(comm, mover.status());
+}
+
+}  // namespace delink
