@@ -27,7 +27,7 @@ Shape ShapeOf(const Shape& whole, const std::vector<Rect>& rects) {
 
 Binder::Binder(ParamStore& store) : store_(&store) {
   const Layout& layout = store.layout();
-  bindings_.resize(static_cast<size_t>(store.layers()));
+  bindings_.resize(static_cast<size_t>(store.blocks() + 2));
   std::map<std::string, const ParamDecl*> decls;
   for (const ParamDecl& decl : layout.registry().decls) {
     decls.emplace(decl.name, &decl);
@@ -79,6 +79,7 @@ void Binder::FindStrangers() {
 
 void Binder::Bind(int layer, const std::vector<bool>* written,
                   const std::vector<void*>* gradients) {
+  DELINK_CHECK(store_->sharing().VisitsLayer(layer, store_->blocks())) << layer;
   const DType dtype = store_->dtype(Plane::kGradient);
   const auto gradient_at = [&](int slab, size_t index, int64_t offset) {
     if (gradients == nullptr || (*gradients)[index] == nullptr) {

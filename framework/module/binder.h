@@ -17,11 +17,12 @@ class Binder {
  public:
   explicit Binder(ParamStore& store);
 
-  // Points the parameters of `layer` at their weights and, with `written`
-  // given, at their gradients; (*written)[i] says whether the gradient of
-  // slabs_of_layer(layer)[i] already holds contributions of this step. With
-  // `gradients` given, slab i's gradient goes to that address (of the plane's
-  // size, in the slab's order) instead of its plane, where it is not null.
+  // Points the parameters of `layer`, which is visited, at their weights and,
+  // with `written` given, at their gradients; (*written)[i] says whether the
+  // gradient of slabs_of_layer(layer)[i] already holds contributions of this
+  // step. With `gradients` given, slab i's gradient goes to that address (of
+  // the plane's size, in the slab's order) instead of its plane, where it is
+  // not null.
   void Bind(int layer, const std::vector<bool>* written,
             const std::vector<void*>* gradients = nullptr);
   // After a backward of the layer bound last: zeroes the gradients in its slabs

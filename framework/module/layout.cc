@@ -45,6 +45,17 @@ std::vector<Rect> RectsOf(const ParamSpec& spec, int at, int ranks) {
   return rects;
 }
 
+// By place.
+std::vector<int> VisitedLayers(const SharingMap& sharing, int blocks) {
+  std::vector<int> layers = {0};
+  for (const int block : sharing.VisitedOf(blocks)) {
+    DELINK_CHECK(block + 1 > layers.back() && block < blocks) << block;
+    layers.push_back(block + 1);
+  }
+  layers.push_back(blocks + 1);
+  return layers;
+}
+
 }  // namespace
 
 Layout Layout::Create(const ParamRegistry& registry, int blocks,
@@ -53,6 +64,7 @@ Layout Layout::Create(const ParamRegistry& registry, int blocks,
   layout.registry_ = &registry;
   layout.blocks_ = blocks;
   layout.sharing_ = sharing;
+  layout.visited_ = VisitedLayers(sharing, blocks);
   layout.options_ = std::move(options);
   std::vector<int>& stages = layout.options_.stages;
   const int depth = layout.mesh().pipeline;
@@ -60,16 +72,16 @@ Layout Layout::Create(const ParamRegistry& registry, int blocks,
     for (int stage = 0; stage < depth; ++stage) {
       stages.insert(
           stages.end(),
-          static_cast<size_t>(EvenPiece(layout.layers(), stage, depth).size()),
+          static_cast<size_t>(EvenPiece(layout.places(), stage, depth).size()),
           stage);
     }
   }
-  DELINK_CHECK_EQ(static_cast<int>(stages.size()), layout.layers());
+  DELINK_CHECK_EQ(static_cast<int>(stages.size()), layout.places());
   DELINK_CHECK(std::is_sorted(stages.begin(), stages.end()));
   DELINK_CHECK(stages.front() >= 0 && stages.back() < depth);
   std::set<std::string> names;
   for (const ParamDecl& decl : registry.decls) {
-    DELINK_CHECK_LT(decl.layer, layout.layers()) << decl.name;
+    DELINK_CHECK_LE(decl.layer, blocks + 1) << decl.name;
     const bool first = names.insert(decl.name).second;
     DELINK_CHECK(first) << "parameter " << decl.name << " is declared twice";
   }
@@ -83,6 +95,11 @@ Layout Layout::Create(const ParamRegistry& registry, int blocks,
   layout.first_local_.push_back(layout.local_slabs_.size());
   layout.PlacePlanes();
   return layout;
+}
+
+int Layout::StageOf(int layer) const {
+  const auto at = std::lower_bound(visited_.begin(), visited_.end(), layer);
+  return At(options_.stages, at - visited_.begin());
 }
 
 Layout::Group Layout::MakeGroup(const std::set<int>& stages, int tensor) const {
@@ -174,7 +191,7 @@ void Layout::PlacePlanes() {
 std::vector<int> Layout::LayersOf(int rank) const {
   const int stage = mesh().PlaceOf(rank)[Axis::kPipeline];
   std::vector<int> layers;
-  for (int layer = 0; layer < this->layers(); ++layer) {
+  for (const int layer : visited_) {
     if (StageOf(layer) == stage) layers.push_back(layer);
   }
   return layers;

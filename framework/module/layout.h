@@ -81,8 +81,8 @@ class Layout {
  public:
   struct Options {
     Mesh mesh;
-    // Of each layer, its stage of the pipeline, never falling; empty: as many
-    // layers a stage as even as can be.
+    // By place, the layer's stage of the pipeline, never falling; empty: as
+    // many layers a stage as even as can be.
     std::vector<int> stages;
     int zero = 0;  // 1: optimizer state is sharded over the group
     // Tensors that an update must see whole: their slabs have one owner.
@@ -102,9 +102,14 @@ class Layout {
   const Options& options() const { return options_; }
   const Mesh& mesh() const { return options_.mesh; }
   int ranks() const { return options_.mesh.ranks(); }
-  int layers() const { return blocks_ + 2; }
+  // Layers by place, in the order of visits: 0, those of the visited blocks,
+  // blocks() + 1. A layer is a number in the Sequential, and so in names and
+  // declarations; steps and plans of memory go by place.
+  const std::vector<int>& visited() const { return visited_; }
+  int places() const { return static_cast<int>(visited_.size()); }
 
-  // Logical slabs in the order of their leaders, and the model's tensors.
+  // Logical slabs in the order of their leaders, and the tensors of the layers
+  // that are visited.
   const std::vector<Slab>& slabs() const { return slabs_; }
   const std::vector<LogicalTensor>& tensors() const { return tensors_; }
   // The local slabs of all ranks, in the order of logical ones; and, alike,
@@ -139,11 +144,12 @@ class Layout {
   Group MakeGroup(const std::set<int>& stages, int tensor) const;
   void PlacePlanes();
   bool IsWhole(const LocalSlab& slab) const;
-  int StageOf(int layer) const { return At(options_.stages, layer); }
+  int StageOf(int layer) const;
 
   const ParamRegistry* registry_ = nullptr;
   int blocks_ = 0;
   SharingMap sharing_;
+  std::vector<int> visited_;  // layers, by place
   Options options_;
   std::vector<Slab> slabs_;
   std::vector<LogicalTensor> tensors_;

@@ -43,7 +43,7 @@ ParamStore::ParamStore(Device& device, Layout layout, int rank,
       rank_(rank),
       options_(options),
       indices_(layout_.LocalSlabsOf(rank)),
-      slabs_of_layer_(static_cast<size_t>(layout_.layers())) {
+      slabs_of_layer_(static_cast<size_t>(layout_.blocks() + 2)) {
   for (size_t s = 0; s < indices_.size(); ++s) {
     const int slab = static_cast<int>(s);
     slabs_.push_back(local(slab).slab);
@@ -229,7 +229,8 @@ int64_t ParamStore::unique_parameters() const {
 int64_t ParamStore::virtual_parameters() const {
   int64_t total = 0;
   for (const ParamDecl& decl : registry().decls) {
-    if (decl.link < 0) total += decl.spec.shape.elements();
+    const bool visited = sharing().VisitsLayer(decl.layer, blocks());
+    if (visited && decl.link < 0) total += decl.spec.shape.elements();
   }
   return total;
 }

@@ -107,7 +107,7 @@ class ParamStore {
   const ParamRegistry& registry() const { return layout_.registry(); }
   const SharingMap& sharing() const { return layout_.sharing(); }
   int blocks() const { return layout_.blocks(); }
-  int layers() const { return layout_.layers(); }
+  const std::vector<int>& visited() const { return layout_.visited(); }
   const Options& options() const { return options_; }
   Device& device() const { return *device_; }
 
@@ -119,7 +119,8 @@ class ParamStore {
   const PlacementRow& placement(int slab) const {
     return At(layout_.placement().rows, IndexOf(slab));
   }
-  // Slabs that a visit of `layer` uses, ascending.
+  // Slabs that a visit of `layer` uses, ascending; none where it is not
+  // visited.
   const std::vector<int>& slabs_of_layer(int layer) const {
     return At(slabs_of_layer_, layer);
   }
@@ -163,7 +164,7 @@ class ParamStore {
   // Of the optimizer's state, with the master.
   int64_t state_bytes() const;
   // Elements of all slabs without padding, and the same counted once for each
-  // layer that uses them.
+  // layer that is visited and uses them.
   int64_t unique_parameters() const;
   int64_t virtual_parameters() const;
 

@@ -39,7 +39,7 @@ std::vector<Slab> LayOutSlabs(const ParamRegistry& registry, int blocks,
   std::map<std::pair<int, std::string>, Slab> slabs;
   for (size_t i = 0; i < registry.decls.size(); ++i) {
     const ParamDecl& decl = registry.decls[i];
-    if (decl.link >= 0) continue;
+    if (decl.link >= 0 || !sharing.VisitsLayer(decl.layer, blocks)) continue;
     if (LeaderLayer(decl.layer, decl.part, blocks, sharing) != decl.layer) {
       continue;
     }
@@ -56,6 +56,7 @@ std::vector<Slab> LayOutSlabs(const ParamRegistry& registry, int blocks,
   }
   std::map<std::pair<int, std::string>, std::vector<int>> users;
   for (const ParamDecl& decl : registry.decls) {
+    if (!sharing.VisitsLayer(decl.layer, blocks)) continue;
     const ParamDecl& target = decl.link >= 0 ? registry.decl(decl.link) : decl;
     std::vector<int>& layers = users[{
         LeaderLayer(target.layer, target.part, blocks, sharing), target.part}];
@@ -85,6 +86,7 @@ std::vector<LogicalTensor> LogicalTensors(const ParamRegistry& registry,
   }
   std::vector<LogicalTensor> tensors;
   for (const ParamDecl& decl : registry.decls) {
+    if (!sharing.VisitsLayer(decl.layer, blocks)) continue;
     LogicalTensor tensor{
         .name = decl.name, .shape = decl.spec.shape, .decay = decl.spec.decay};
     std::string owner = decl.name;

@@ -60,8 +60,9 @@ inline Range ShardRange(const Slab& slab, int rank, int ranks) {
           std::min(shard * (rank + 1), slab.elements)};
 }
 
-// Lays out all parameters of a model under a sharing map. `prologue` is layer
-// 0; blocks are layers 1 .. blocks. Slabs come in order of their leader layer.
+// Lays out the parameters of all layers that are visited under a sharing map.
+// The prologue is layer 0; blocks are layers 1 .. blocks. Slabs come in order
+// of their leader layer.
 std::vector<Slab> LayOutSlabs(const ParamRegistry& registry, int blocks,
                               const SharingMap& sharing);
 
@@ -77,7 +78,8 @@ struct LogicalTensor {
   int64_t offset = 0;  // elements from the slab's start
 };
 
-// Every logical tensor of the model, links after what they link to.
+// Every logical tensor of the layers that are visited, links after what they
+// link to.
 std::vector<LogicalTensor> LogicalTensors(const ParamRegistry& registry,
                                           int blocks, const SharingMap& sharing,
                                           const std::vector<Slab>& slabs);

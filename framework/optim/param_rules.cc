@@ -140,6 +140,7 @@ absl::Status ParamRules::CheckSharing(const ParamRegistry& registry, int blocks,
   for (size_t i = 0; i < registry.decls.size(); ++i) {
     const ParamDecl& decl = registry.decls[i];
     if (decl.link >= 0 || decl.layer < 1 || decl.layer > blocks) continue;
+    if (!sharing.Visits(decl.layer - 1)) continue;
     const int leader = sharing.Leader(decl.part, decl.layer - 1) + 1;
     const auto at = decls.find({leader, decl.local});
     if (at == decls.end()) continue;

@@ -67,9 +67,11 @@ std::vector<std::string> DescribeSharing(const ParamStore& store) {
     for (const ParamDecl& decl : store.registry().decls) {
       const bool block = decl.layer >= 1 && decl.layer <= blocks;
       if (!block || decl.part != part || decl.link >= 0) continue;
+      if (!store.sharing().Visits(decl.layer - 1)) continue;
       users.insert(decl.layer);
       leaders.insert(LeaderLayer(store.sharing(), part, decl.layer, blocks));
     }
+    if (users.empty()) continue;
     lines.push_back(absl::StrFormat(
         "%s: %d block%s use%s %d slab%s", part, users.size(),
         users.size() == 1 ? "" : "s", users.size() == 1 ? "s" : "",

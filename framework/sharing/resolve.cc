@@ -80,15 +80,21 @@ absl::StatusOr<SharingMap> ResolveSharing(const ShareSpec& spec,
 
 absl::StatusOr<SharingMap> ResolveSharing(const ShareSpec& spec,
                                           const ParamRegistry& registry,
-                                          int blocks) {
+                                          int blocks,
+                                          std::vector<int> visited) {
   const std::vector<std::string> parts = PartsOf(registry, blocks);
   DELINK_ASSIGN_OR_RETURN(SharingMap map, ResolveSharing(spec, parts, blocks));
+  map.visited = std::move(visited);
   auto declared = DeclaredIn(registry, blocks);
   for (auto& [part, leaders] : map.leaders) {
     std::map<int, int> first;  // block that has the part, by leader of all
     for (int block = 0; block < blocks; ++block) {
       const Declared& here = declared[{part, block}];
       int& leader = At(leaders, block);
+      if (!map.Visits(block)) {
+        leader = -1;
+        continue;
+      }
       leader =
           here.empty() ? block : first.emplace(leader, block).first->second;
       if (here == declared[{part, leader}]) continue;
@@ -109,13 +115,12 @@ int LeaderLayer(const SharingMap& sharing, const std::string& part, int layer,
 
 std::vector<int> Sharers(const SharingMap& sharing, const std::string& part,
                          int blocks) {
-  std::vector<int> of_leader(static_cast<size_t>(blocks), 0), sharers;
-  const auto leader = [&](int block) {
-    return static_cast<size_t>(sharing.Leader(part, block));
-  };
-  for (int block = 0; block < blocks; ++block) ++of_leader[leader(block)];
-  for (int block = 0; block < blocks; ++block) {
-    sharers.push_back(of_leader[leader(block)]);
+  std::vector<int> of_leader(static_cast<size_t>(blocks), 0);
+  std::vector<int> sharers(of_leader);
+  const std::vector<int> visited = sharing.VisitedOf(blocks);
+  for (const int block : visited) ++At(of_leader, sharing.Leader(part, block));
+  for (const int block : visited) {
+    At(sharers, block) = At(of_leader, sharing.Leader(part, block));
   }
   return sharers;
 }
@@ -123,8 +128,16 @@ std::vector<int> Sharers(const SharingMap& sharing, const std::string& part,
 absl::StatusOr<std::vector<SlabOrigin>> RelationOf(
     const ParamRegistry& registry, int blocks, const SharingMap& from,
     const SharingMap& to) {
+  const std::vector<int> visited = to.VisitedOf(blocks);
+  if (from.VisitedOf(blocks) != visited) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("blocks ", absl::StrJoin(visited, ","),
+                     " are visited after the switch, before it blocks ",
+                     absl::StrJoin(from.VisitedOf(blocks), ","),
+                     ": a switch only cuts links, so both must be the same"));
+  }
   for (const std::string& part : PartsOf(registry, blocks)) {
-    for (int block = 0; block < blocks; ++block) {
+    for (const int block : visited) {
       const int leader = to.Leader(part, block);
       if (from.Leader(part, block) == from.Leader(part, leader)) continue;
       return absl::InvalidArgumentError(absl::StrCat(

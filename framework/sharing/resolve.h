@@ -11,7 +11,7 @@
 
 namespace delink {
 
-// The parts that blocks declare, in the order of declaration.
+// The parts that blocks declare, visited or not, in the order of declaration.
 std::vector<std::string> PartsOf(const ParamRegistry& registry, int blocks);
 
 // The map for `blocks` blocks with these parts. Errors: a part that is not
@@ -20,18 +20,21 @@ absl::StatusOr<SharingMap> ResolveSharing(const ShareSpec& spec,
                                           const std::vector<std::string>& parts,
                                           int blocks);
 
-// The same for a model. Blocks that have nothing of a part are passed over, as
+// The same for a model that is visited as SharingMap::visited says. Blocks that
+// are not visited are passed over, and those that have nothing of a part, as
 // the attention of a hybrid is not in all; what is left of a set shares, and
 // must declare the same parameters.
 absl::StatusOr<SharingMap> ResolveSharing(const ShareSpec& spec,
                                           const ParamRegistry& registry,
-                                          int blocks);
+                                          int blocks,
+                                          std::vector<int> visited = {});
 
 // The layer whose slab `layer` uses for its own parameters of `part`.
 int LeaderLayer(const SharingMap& sharing, const std::string& part, int layer,
                 int blocks);
 
-// For each block, how many use the slab that it uses for `part`.
+// For each block, how many use the slab that it uses for `part`; none of one
+// that is not visited.
 std::vector<int> Sharers(const SharingMap& sharing, const std::string& part,
                          int blocks);
 
@@ -45,8 +48,9 @@ struct SlabOrigin {
 };
 
 // For each slab under `to` the slab under `from` that its layers used. `to`
-// must only cut links: layers that share under `to` shared under `from`; else
-// an error that names the part and two layers.
+// must only cut links: layers that share under `to` shared under `from`, and
+// both visit the same; else an error that names the part and two layers, or
+// what is visited.
 absl::StatusOr<std::vector<SlabOrigin>> RelationOf(
     const ParamRegistry& registry, int blocks, const SharingMap& from,
     const SharingMap& to);

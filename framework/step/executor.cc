@@ -15,11 +15,11 @@ namespace delink {
 namespace {
 
 ProgramShape ShapeOf(const ParamStore& store, int32_t micro_batches) {
-  ProgramShape shape{.layers = store.layers(),
+  ProgramShape shape{.layers = static_cast<int32_t>(store.visited().size()),
                      .slabs = static_cast<int32_t>(store.slabs().size()),
                      .micro_batches = micro_batches,
                      .ranks = store.ranks()};
-  for (int layer = 0; layer < store.layers(); ++layer) {
+  for (const int layer : store.visited()) {
     shape.slabs_of_layer.push_back(store.slabs_of_layer(layer));
   }
   for (size_t s = 0; s < store.slabs().size(); ++s) {

@@ -21,7 +21,7 @@ int64_t GradientBytes(const ParamStore& store, int slab) {
 // Blocks that use each slab.
 std::vector<int> SharersOf(const ParamStore& store) {
   std::vector<int> sharers(store.slabs().size(), 0);
-  for (int layer = 1; layer + 1 < store.layers(); ++layer) {
+  for (int layer = 1; layer <= store.blocks(); ++layer) {
     for (const int slab : store.slabs_of_layer(layer)) {
       ++At(sharers, slab);
     }
@@ -38,7 +38,7 @@ bool Shared(const std::vector<int>& sharers, int slab) {
 int64_t ProbeBytes(const ParamStore& store) {
   const std::vector<int> sharers = SharersOf(store);
   int64_t most = 0;
-  for (int layer = 1; layer + 1 < store.layers(); ++layer) {
+  for (int layer = 1; layer <= store.blocks(); ++layer) {
     int64_t bytes = 0;
     for (const int slab : store.slabs_of_layer(layer)) {
       if (Shared(sharers, slab)) bytes += GradientBytes(store, slab);

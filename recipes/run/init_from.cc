@@ -62,7 +62,7 @@ absl::Status CheckSharing(const std::string& checkpoint,
       const SharingMap theirs,
       ReadSharing(checkpoint, *target.registry, target.blocks));
   for (const std::string& part : PartsOf(*target.registry, target.blocks)) {
-    for (int block = 0; block < target.blocks; ++block) {
+    for (const int block : target.sharing.VisitedOf(target.blocks)) {
       const int leader = target.sharing.Leader(part, block);
       if (theirs.Leader(part, block) == theirs.Leader(part, leader)) continue;
       return absl::InvalidArgumentError(absl::StrCat(

@@ -34,11 +34,11 @@ const Stage* NextStage(const SavedModel& saved) {
   return next < stages.size() ? &stages[next] : nullptr;
 }
 
-// Whether two maps give every block the same leaders.
+// Whether two maps, which visit the same blocks, give them the same leaders.
 bool SameSharing(const SavedModel& saved, const SharingMap& a,
                  const SharingMap& b) {
   for (const std::string& part : PartsOf(saved.registry(), saved.blocks())) {
-    for (int block = 0; block < saved.blocks(); ++block) {
+    for (const int block : a.VisitedOf(saved.blocks())) {
       if (a.Leader(part, block) != b.Leader(part, block)) return false;
     }
   }
@@ -61,7 +61,8 @@ absl::StatusOr<Change> PlanChange(const OfflineDelinkOptions& options,
         "or resume the run and let it switch"));
   }
   DELINK_ASSIGN_OR_RETURN(
-      change.sharing, ResolveSharing(share, saved.registry(), saved.blocks()));
+      change.sharing, ResolveSharing(share, saved.registry(), saved.blocks(),
+                                     saved.sharing().visited));
   if (const absl::Status cuts = RelationOf(saved.registry(), saved.blocks(),
                                            saved.sharing(), change.sharing)
                                     .status();
@@ -79,7 +80,8 @@ absl::StatusOr<Change> PlanChange(const OfflineDelinkOptions& options,
   for (size_t i = change.stage + 1; i < stages.size(); ++i) {
     DELINK_ASSIGN_OR_RETURN(
         const SharingMap planned,
-        ResolveSharing(stages[i].share, saved.registry(), saved.blocks()));
+        ResolveSharing(stages[i].share, saved.registry(), saved.blocks(),
+                       saved.sharing().visited));
     if (!SameSharing(saved, planned, change.sharing)) continue;
     change.stage = i;
     break;

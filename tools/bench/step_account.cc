@@ -122,11 +122,11 @@ class Account {
 
   const char* LayerKind(int layer) const {
     return layer == 0                     ? "embed"
-           : layer == store_.layers() - 1 ? "head"
+           : layer == store_.blocks() + 1 ? "head"
                                           : "blocks";
   }
   const char* KindOf(const Instruction& at) const {
-    if (at.layer >= 0) return LayerKind(at.layer);
+    if (at.layer >= 0) return LayerKind(At(store_.visited(), at.layer));
     if (at.slab < 0) return "all";
     return LayerKind(store_.slab(at.slab).leader);
   }

@@ -137,7 +137,7 @@ TEST_F(ParamStoreTest, BindsLayersThatShareToOneSlab) {
   const auto store = MakeStore(*device_, registry_, kBlocks,
                                testing::ShareAll(kBlocks, {"attention"}));
   Binder binder(*store);
-  for (int layer = 0; layer < store->layers(); ++layer) {
+  for (const int layer : store->visited()) {
     binder.Bind(layer, nullptr);
   }
   EXPECT_EQ(Named("blocks/0/attn/qkv/weight").weight().data(),
@@ -238,7 +238,7 @@ TEST_F(ParamStoreTest, CountsLayersWithoutParameters) {
   ParamRegistry registry;
   Scope(registry).Layer(0, "embed").Param("weight", {.shape = {5, 3}});
   const auto store = MakeStore(*device_, registry, 1, {});
-  EXPECT_EQ(store->layers(), 3);
+  EXPECT_EQ(store->visited().size(), 3u);
   EXPECT_TRUE(store->slabs_of_layer(2).empty());
 }
 

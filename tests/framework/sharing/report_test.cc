@@ -69,5 +69,16 @@ TEST_F(SharingReportTest, SaysWhoShares) {
                           "mlp: 8 blocks use 4 slabs"));
 }
 
+TEST_F(SharingReportTest, CountsBlocksThatAreVisited) {
+  const SharingMap map = ResolveSharing(*ParseShareSpec("mlp=groups:2"),
+                                        registry_, kBlocks, {0, 1, 2, 7})
+                             .value();
+  EXPECT_THAT(
+      DescribeSharing(*testing::MakeStore(*device_, registry_, kBlocks, map)),
+      ElementsAre("norm: 4 blocks use 4 slabs",
+                  "attention: 4 blocks use 4 slabs",
+                  "mlp: 4 blocks use 2 slabs"));
+}
+
 }  // namespace
 }  // namespace delink

@@ -116,6 +116,36 @@ TEST_F(ResolveTest, PassesOverBlocksWithoutThePart) {
   }
 }
 
+TEST_F(ResolveTest, PassesOverBlocksThatAreNotVisited) {
+  const auto map = [&](const char* text) {
+    return ResolveSharing(Spec(text), registry_, kBlocks, {1, 2, 5}).value();
+  };
+  const SharingMap all = map("all");
+  EXPECT_THAT(all.visited, ElementsAre(1, 2, 5));
+  EXPECT_THAT(all.leaders.at("mlp"), ElementsAre(-1, 1, 1, -1, -1, 1));
+  EXPECT_THAT(map("groups:2").leaders.at("mlp"),
+              ElementsAre(-1, 1, 1, -1, -1, 5));
+  EXPECT_THAT(Sharers(all, "mlp", kBlocks), ElementsAre(0, 3, 3, 0, 0, 3));
+  EXPECT_THAT(Sharers(map("none"), "mlp", kBlocks),
+              ElementsAre(0, 1, 1, 0, 0, 1));
+  const auto origins = RelationOf(registry_, kBlocks, all, map("groups:2"));
+  ASSERT_TRUE(origins.ok()) << origins.status();
+  const std::vector<Slab> slabs =
+      LayOutSlabs(registry_, kBlocks, map("groups:2"));
+  ASSERT_EQ(origins->size(), slabs.size());
+  for (size_t s = 0; s < slabs.size(); ++s) {
+    const bool block = slabs[s].name.starts_with("blocks/");
+    const bool last = slabs[s].name.starts_with("blocks/5/");
+    EXPECT_EQ((*origins)[s].before, block ? 3 : 1) << slabs[s].name;
+    EXPECT_EQ((*origins)[s].after, !block || last ? 1 : 2) << slabs[s].name;
+  }
+  EXPECT_THAT(
+      std::string(
+          RelationOf(registry_, kBlocks, all, Map("all")).status().message()),
+      HasSubstr("blocks 0,1,2,3,4,5 are visited after the switch, before it "
+                "blocks 1,2,5"));
+}
+
 TEST_F(ResolveTest, RelatesNewSlabsToOld) {
   const SharingMap from = Map("attention=all,mlp=groups:2");
   const SharingMap to = Map("attention=groups:3,mlp=groups:2");
