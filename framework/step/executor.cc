@@ -81,12 +81,17 @@ absl::StatusOr<std::unique_ptr<Executor>> Executor::Create(
   return e;
 }
 
+int Executor::LayerAt(int32_t place) const {
+  return At(env_.store->visited(), place);
+}
+
 std::vector<std::string> Executor::NamesOf(const Program& program) const {
   std::vector<std::string> names;
   for (const Instruction& at : program.instructions) {
     names.push_back(ToString(at));
     if (at.layer >= 0) {
-      absl::StrAppend(&names.back(), " of ", env_.model->layer_name(at.layer));
+      absl::StrAppend(&names.back(), " of ",
+                      env_.model->layer_name(LayerAt(at.layer)));
     } else if (at.slab >= 0) {
       absl::StrAppend(&names.back(), " of ", env_.store->slab(at.slab).name);
     }

@@ -137,6 +137,9 @@ class Executor {
   // Null where the step is not traced, or the device is the host.
   DeviceTimes* TimesOf(int64_t step) const;
   std::vector<std::string> NamesOf(const Program& program) const;
+  // Instructions, and what is made for them, count layers by place; the model,
+  // the binder and the store by their numbers.
+  int LayerAt(int32_t place) const;
   void Load(const HostBatch& batch, int64_t step, const UpdateControl& control);
   absl::Status Execute(int32_t index, int64_t step, const Program& program,
                        const Analysis& analysis, bool evaluating);

@@ -77,7 +77,7 @@ void Executor::ProbeLayer(int layer, const std::vector<int>& sharers,
                           std::vector<Agreement>& found) {
   ParamStore& store = *env_.store;
   const DType dtype = store.dtype(Plane::kGradient);
-  const std::vector<int>& slabs = store.slabs_of_layer(layer);
+  const std::vector<int>& slabs = store.slabs_of_layer(LayerAt(layer));
   std::vector<void*> scratch(slabs.size(), nullptr);
   int64_t offset = 0;
   for (size_t i = 0; i < slabs.size(); ++i) {
@@ -121,7 +121,8 @@ absl::StatusOr<std::vector<SlabAgreement>> Executor::Probe(
             layer > 0 && memory_.recompute ? Phase::kForward : Phase::kRecord);
   }
   Loss({.op = Op::kLoss, .layer = last, .micro_batch = 0}, train_analysis_,
-       std::vector<bool>(env_.store->slabs_of_layer(last).size(), false),
+       std::vector<bool>(env_.store->slabs_of_layer(LayerAt(last)).size(),
+                         false),
        false);
   std::vector<Agreement> found(sharers.size());
   std::vector<bool> begun(sharers.size(), false);

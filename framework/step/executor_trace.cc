@@ -36,7 +36,7 @@ void Executor::DescribeProgram(Trace& trace) {
       entry.of = env_.store->slab(at.slab).name;
     }
     if (at.layer >= 0) {
-      entry.of = env_.model->layer_name(at.layer);
+      entry.of = env_.model->layer_name(LayerAt(at.layer));
       const LayerPlan& plan = At(layers_, at.layer);
       const bool backward = at.op == Op::kBackward;
       const bool again = backward && (at.flags & kRecompute) != 0;

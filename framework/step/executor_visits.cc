@@ -62,7 +62,7 @@ void* Executor::SavedRegion(int32_t layer, int32_t micro_batch) const {
 void Executor::Forward(const Instruction& at, const Analysis& analysis,
                        Phase phase) {
   Visit& visit = *At(At(visits_, at.layer), at.micro_batch);
-  binder_->Bind(at.layer, nullptr);
+  binder_->Bind(LayerAt(at.layer), nullptr);
   const Tensor out = InputTensor(at.layer + 1, at.micro_batch, analysis);
   visit.memory.Bind({.slot = phase == Phase::kRecord
                                  ? SavedRegion(at.layer, at.micro_batch)
@@ -73,14 +73,14 @@ void Executor::Forward(const Instruction& at, const Analysis& analysis,
                           InputsOf(at.micro_batch, phase != Phase::kEval));
   visit.x = visit.tape.Input(InputTensor(at.layer, at.micro_batch, analysis),
                              at.layer > 0);
-  visit.y = env_.model->layer(at.layer)(visit.x);
+  visit.y = env_.model->layer(LayerAt(at.layer))(visit.x);
   visit.tape.Finish(visit.y, out);
 }
 
 void Executor::Loss(const Instruction& at, const Analysis& analysis,
                     const std::vector<bool>& written, bool evaluating) {
   Visit& visit = *At(visits_.back(), at.micro_batch);
-  binder_->Bind(at.layer, evaluating ? nullptr : &written);
+  binder_->Bind(LayerAt(at.layer), evaluating ? nullptr : &written);
   visit.memory.Bind({.slot = workspace_.data(),
                      .workspace = workspace_.at(memory_.scratch_slot)});
   visit.tape.BeginForward(evaluating ? Phase::kEval : Phase::kRecord,
@@ -90,14 +90,14 @@ void Executor::Loss(const Instruction& at, const Analysis& analysis,
   env_.model->epilogue().Loss(x);
   if (evaluating) return;
   visit.tape.RunBackward(Var(), Tensor(), x, BoundaryTensor(at.micro_batch));
-  binder_->FinishGradients(at.layer, *compute_stream_);
+  binder_->FinishGradients(LayerAt(at.layer), *compute_stream_);
 }
 
 void Executor::BackwardVisit(const Instruction& at,
                              const std::vector<bool>& written,
                              const std::vector<void*>* gradients) {
   Visit& visit = *At(At(visits_, at.layer), at.micro_batch);
-  binder_->Bind(at.layer, &written, gradients);
+  binder_->Bind(LayerAt(at.layer), &written, gradients);
   char* const saved = static_cast<char*>(SavedRegion(at.layer, at.micro_batch));
   // Under recompute the output has a place behind what is saved; it is the
   // next layer's input, long used by now.
@@ -110,13 +110,13 @@ void Executor::BackwardVisit(const Instruction& at,
     visit.tape.BeginForward(Phase::kRecord, InputsOf(at.micro_batch, true));
     visit.x = visit.tape.Input(
         InputTensor(at.layer, at.micro_batch, train_analysis_), true);
-    visit.y = env_.model->layer(at.layer)(visit.x);
+    visit.y = env_.model->layer(LayerAt(at.layer))(visit.x);
     visit.tape.Finish(visit.y, Tensor());
   }
   const Tensor boundary = BoundaryTensor(at.micro_batch);
   visit.tape.RunBackward(visit.y, boundary, visit.x,
                          at.layer > 0 ? boundary : Tensor());
-  binder_->FinishGradients(at.layer, *compute_stream_);
+  binder_->FinishGradients(LayerAt(at.layer), *compute_stream_);
 }
 
 namespace {
@@ -162,7 +162,8 @@ absl::StatusOr<std::string> Executor::Diagnose(const HostBatch& batch,
               evaluation_analysis_, Phase::kForward);
       if (!AllFinite(*env_.device, *compute_stream_,
                      InputTensor(layer + 1, m, evaluation_analysis_))) {
-        mine = absl::StrCat("the output of ", env_.model->layer_name(layer),
+        mine = absl::StrCat("the output of ",
+                            env_.model->layer_name(LayerAt(layer)),
                             " is not finite (micro-batch ", m, ")");
       }
     }

@@ -69,8 +69,8 @@ enum class MicroBatchOrder : uint8_t {
 };
 
 // All that planners, analysis and validator need to know of a model, its
-// sharing, its placement and its ranks. Layer 0 is the prologue, layers - 1 the
-// epilogue. A pure value.
+// sharing, its placement and its ranks. Layers are counted as they are visited
+// (Layout::visited): 0 is the prologue, layers - 1 the epilogue. A pure value.
 struct ProgramShape {
   int32_t layers = 0;
   int32_t slabs = 0;

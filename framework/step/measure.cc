@@ -88,7 +88,10 @@ std::vector<LayerPlan> MeasureLayers(Sequential& model, const ParamStore& store,
   const ParamRegistry& registry = store.registry();
   const DType dtype = store.options().dtype;
   absl::StatusOr<std::unique_ptr<ParamStore>> meta = ParamStore::Create(
-      *device, Layout::Create(registry, model.blocks(), {}, {}), 0,
+      *device,
+      Layout::Create(registry, model.blocks(),
+                     {.visited = store.sharing().visited}, {}),
+      0,
       {.dtype = dtype,
        .states = {},
        .master = MasterForm::kNone,
@@ -98,7 +101,7 @@ std::vector<LayerPlan> MeasureLayers(Sequential& model, const ParamStore& store,
   measurer.SetInputs(*device->Allocate(0, "inputs"), batch);
   std::vector<LayerPlan> plans;
   Shape shape{batch.micro_batch, batch.seq};
-  for (int layer = 0; layer < model.layers(); ++layer) {
+  for (const int layer : store.visited()) {
     plans.push_back(measurer.Measure(layer, shape,
                                      layer == 0 ? DType::kI32 : dtype, dtype));
     shape = plans.back().output;

@@ -29,8 +29,9 @@ struct LayerPlan {
   double backward_flops = 0;
 };
 
-// One plan for each layer, whose weights and gradients are of the types that
-// `store` has, for a device of its kind. Parameters are left unbound.
+// One plan for each layer that is visited, by place, whose weights and
+// gradients are of the types that `store` has, for a device of its kind.
+// Parameters are left unbound.
 std::vector<LayerPlan> MeasureLayers(Sequential& model, const ParamStore& store,
                                      const BatchShape& batch,
                                      AccumulateFn accumulate);

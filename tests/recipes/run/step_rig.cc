@@ -11,6 +11,7 @@
 #include "layers/ops/accumulate.h"
 #include "recipes/models/gpt.h"
 #include "recipes/models/llama.h"
+#include "tests/recipes/run/some_blocks.h"
 #include "tests/testing/documents.h"
 
 namespace delink::testing {
@@ -73,6 +74,11 @@ StepRig::StepRig(Communicator& comm, const std::string& share,
                  const RigOptions& options)
     : comm_(comm), options_(options), device_(MakeDevice(options.device)) {
   model_ = Build(Scope(registry_, options.dtype), options);
+  if (options.only_visited) {
+    whole_model_ = std::move(model_);
+    model_ = KeepBlocks(options.visited, *whole_model_, registry_);
+    options_.visited.clear();
+  }
   optimizer_ = NewAdamW(options.adamw);
   network_ = *comm.Split(0, comm.rank());
   store_ = MakeStore(share);
@@ -81,8 +87,8 @@ StepRig::StepRig(Communicator& comm, const std::string& share,
 }
 
 std::unique_ptr<ParamStore> StepRig::MakeStore(const std::string& share) {
-  const SharingMap map =
-      *ResolveSharing(*ParseShareSpec(share), registry_, model_->blocks());
+  const SharingMap map = *ResolveSharing(*ParseShareSpec(share), registry_,
+                                         model_->blocks(), options_.visited);
   Layout layout =
       Layout::Create(registry_, model_->blocks(), map,
                      {.mesh = {.data = comm_.size()},
@@ -175,7 +181,7 @@ std::vector<float> StepRig::Logits(const HostBatch& batch) {
   std::vector<float> boundary;
   Tensor x(tokens.data(), DType::kI32, {sequences, kSeq});
   Binder binder(*store_);
-  for (int layer = 0; layer < model_->layers(); ++layer) {
+  for (const int layer : store_->visited()) {
     binder.Bind(layer, nullptr);
     tape.BeginForward(Phase::kEval, {.training = false});
     const Var y = model_->layer(layer)(tape.Input(x, false));

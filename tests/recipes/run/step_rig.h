@@ -6,6 +6,7 @@
 #include <optional>
 #include <ostream>
 #include <string>
+#include <vector>
 
 #include "framework/comm/communicator.h"
 #include "framework/optim/adamw.h"
@@ -22,6 +23,8 @@ struct RigOptions {
   DType dtype = DType::kF32;             // kBF16: with an f32 master
   bool bf16_gradients = false;           // of kBF16
   int64_t layers = 4;
+  std::vector<int> visited = {};  // as SharingMap has them
+  bool only_visited = false;      // the model has no other blocks than those
   int64_t micro_batch = 2;
   int64_t global_batch = 8;
   bool tied = true;
@@ -112,6 +115,7 @@ class StepRig {
   Device& device() { return *device_; }
   ParamStore& store() { return *store_; }
   Executor& executor() { return *executor_; }
+  Sequential& model() { return *model_; }
 
  private:
   std::unique_ptr<ParamStore> MakeStore(const std::string& share);
@@ -122,6 +126,7 @@ class StepRig {
   RigOptions options_;
   std::unique_ptr<Device> device_;
   ParamRegistry registry_;
+  std::unique_ptr<Sequential> whole_model_;  // where model_ is some of it
   std::unique_ptr<Sequential> model_;
   std::unique_ptr<ParamStore> store_;
   std::unique_ptr<SlabOptimizer> optimizer_;
