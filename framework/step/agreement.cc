@@ -35,7 +35,8 @@ std::string Describe(const Program& program) {
   return text;
 }
 
-absl::Status Compare(const std::string& mine, const std::string& first) {
+absl::Status Compare(const char* what, const std::string& mine,
+                     const std::string& first) {
   if (mine == first) return absl::OkStatus();
   const std::vector<std::string> here = absl::StrSplit(mine, '\n');
   const std::vector<std::string> there = absl::StrSplit(first, '\n');
@@ -48,7 +49,7 @@ absl::Status Compare(const std::string& mine, const std::string& first) {
     return line < lines.size() ? lines[line] : std::string("nothing");
   };
   return absl::FailedPreconditionError(absl::StrCat(
-      "the program of a step differs from rank 0's: ",
+      "the program of ", what, " differs from rank 0's: ",
       line == 0 ? "its shape" : absl::StrCat("instruction ", line - 1), " is '",
       text(here), "' here and '", text(there),
       "' there; start all ranks with the same recipe, options and version"));
@@ -57,17 +58,18 @@ absl::Status Compare(const std::string& mine, const std::string& first) {
 }  // namespace
 
 absl::Status AgreeOnProgram(Communicator& comm, const Program& program) {
+  const char* const what = ToString(program.kind);
   absl::Status valid = ValidateProgram(program);
   if (valid.ok() && program.shape.ranks != comm.size()) {
-    valid = absl::InvalidArgumentError(
-        absl::StrCat("the program of a step is made for ", program.shape.ranks,
-                     " ranks, but there are ", comm.size()));
+    valid = absl::InvalidArgumentError(absl::StrCat(
+        "the program of ", what, " is made for ", program.shape.ranks,
+        " ranks, but there are ", comm.size()));
   }
   DELINK_RETURN_IF_ERROR(AgreeOnStatus(comm, valid));
   const std::string mine = Describe(program);
   DELINK_ASSIGN_OR_RETURN(const std::string first,
                           BroadcastString(comm, mine, 0));
-  return AgreeOnStatus(comm, Compare(mine, first));
+  return AgreeOnStatus(comm, Compare(what, mine, first));
 }
 
 }  // namespace delink

@@ -43,9 +43,9 @@ absl::StatusOr<std::unique_ptr<Executor>> Executor::Create(
   e->options_ = options;
   e->binder_ = std::make_unique<Binder>(*env.store);
   const ProgramShape shape = ShapeOf(*env.store, options.micro_batches);
-  e->train_ = PlanStep(shape, options.plan);
+  e->train_ = options.planner(PassKind::kStep, shape);
   DELINK_RETURN_IF_ERROR(AgreeOnProgram(*env.compute, e->train_));
-  e->evaluation_ = PlanEvaluation(shape);
+  e->evaluation_ = options.planner(PassKind::kEvaluation, shape);
   DELINK_RETURN_IF_ERROR(ValidateProgram(e->evaluation_));
   e->train_analysis_ = AnalyzeProgram(e->train_);
   e->evaluation_analysis_ = AnalyzeProgram(e->evaluation_);
@@ -53,8 +53,7 @@ absl::StatusOr<std::unique_ptr<Executor>> Executor::Create(
   e->evaluation_names_ = e->NamesOf(e->evaluation_);
   e->layers_ =
       MeasureLayers(*env.model, *env.store, options.batch, env.accumulate);
-  e->memory_ = SizeStep(*env.store, e->layers_, options.batch,
-                        options.micro_batches, options.plan.recompute,
+  e->memory_ = SizeStep(*env.store, e->layers_, options.batch, e->train_,
                         e->train_analysis_, e->evaluation_analysis_);
   if (options.probes) {
     e->memory_.copies = std::max(e->memory_.copies, ProbeBytes(*env.store));
@@ -101,10 +100,12 @@ std::vector<std::string> Executor::NamesOf(const Program& program) const {
 
 double Executor::flops_per_micro_batch() const {
   double flops = 0;
-  for (size_t i = 0; i < layers_.size(); ++i) {
-    const bool block = i > 0 && i + 1 < layers_.size();
-    flops += layers_[i].flops + layers_[i].backward_flops;
-    if (block && memory_.recompute) flops += layers_[i].flops;
+  for (const Instruction& at : train_.instructions) {
+    if (at.micro_batch != 0) continue;
+    const LayerPlan& layer = At(layers_, at.layer);
+    const bool backward = at.op == Op::kBackward;
+    if (!backward || (at.flags & kRecompute) != 0) flops += layer.flops;
+    if (backward || at.op == Op::kLoss) flops += layer.backward_flops;
   }
   return flops;
 }

@@ -25,7 +25,7 @@
 #include "framework/step/instruction.h"
 #include "framework/step/lane_runner.h"
 #include "framework/step/memory.h"
-#include "framework/step/plan/basic.h"
+#include "framework/step/plan/planner.h"
 #include "framework/step/step_watch.h"
 #include "framework/step/trace.h"
 
@@ -54,7 +54,7 @@ class Executor {
   struct Options {
     BatchShape batch;
     int32_t micro_batches = 1;
-    BasicPlanOptions plan;
+    Planner planner;
     uint64_t seed = 1;
     double clip = 0, clip_value = 0;  // as UpdateControl's
     bool lane_threads = false;        // a thread for the network lane
@@ -156,6 +156,7 @@ class Executor {
   double SumSquaresOf(const Slab& slab, const void* gradient);
   // All slabs' block sums of the last step and what travels behind them.
   std::vector<double> SumsOnHost() const;
+  uint8_t FlagsOf(int layer) const;
   void ProbeLayer(int layer, const std::vector<int>& sharers,
                   std::vector<bool>& begun, std::vector<Agreement>& found);
   absl::Status Reduce(int slab);
@@ -166,7 +167,8 @@ class Executor {
   Tensor InputTensor(int32_t layer, int32_t micro_batch,
                      const Analysis& analysis) const;
   Tensor BoundaryTensor(int32_t micro_batch) const;
-  void* SavedRegion(int32_t layer, int32_t micro_batch) const;
+  // What a visit keeps until its backward.
+  void* SavedRegion(const Instruction& at) const;
   void* SlotAddress(int32_t layer, int32_t slot) const;
 
   Env env_;

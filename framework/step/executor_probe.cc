@@ -70,6 +70,14 @@ double Executor::SumSquaresOf(const Slab& slab, const void* gradient) {
   return sum;
 }
 
+// Of the layer's visits in a step: whether it recomputes.
+uint8_t Executor::FlagsOf(int layer) const {
+  for (const Instruction& at : train_.instructions) {
+    if (at.op == Op::kForward && at.layer == layer) return at.flags;
+  }
+  return 0;
+}
+
 // Backward of one block: its gradients go to scratch memory, are measured, and
 // added up in the slabs' planes. `begun` says which planes hold a sum already.
 void Executor::ProbeLayer(int layer, const std::vector<int>& sharers,
@@ -87,10 +95,11 @@ void Executor::ProbeLayer(int layer, const std::vector<int>& sharers,
   }
   // Padding between parameters counts nothing.
   env_.device->FillZero(*compute_stream_, copies_.data(), offset);
-  const uint8_t flags = memory_.recompute ? kRecompute : 0;
-  BackwardVisit(
-      {.op = Op::kBackward, .flags = flags, .layer = layer, .micro_batch = 0},
-      std::vector<bool>(slabs.size(), false), &scratch);
+  BackwardVisit({.op = Op::kBackward,
+                 .flags = FlagsOf(layer),
+                 .layer = layer,
+                 .micro_batch = 0},
+                std::vector<bool>(slabs.size(), false), &scratch);
   for (size_t i = 0; i < slabs.size(); ++i) {
     if (scratch[i] == nullptr) continue;
     const auto s = static_cast<size_t>(slabs[i]);
@@ -116,9 +125,11 @@ absl::StatusOr<std::vector<SlabAgreement>> Executor::Probe(
   const std::vector<int> sharers = SharersOf(*env_.store);
   const int32_t last = static_cast<int32_t>(layers_.size()) - 1;
   for (int32_t layer = 0; layer < last; ++layer) {
-    Forward({.op = Op::kForward, .layer = layer, .micro_batch = 0},
-            train_analysis_,
-            layer > 0 && memory_.recompute ? Phase::kForward : Phase::kRecord);
+    const uint8_t flags = FlagsOf(layer);
+    Forward(
+        {.op = Op::kForward, .flags = flags, .layer = layer, .micro_batch = 0},
+        train_analysis_,
+        (flags & kRecompute) != 0 ? Phase::kForward : Phase::kRecord);
   }
   Loss({.op = Op::kLoss, .layer = last, .micro_batch = 0}, train_analysis_,
        std::vector<bool>(env_.store->slabs_of_layer(LayerAt(last)).size(),

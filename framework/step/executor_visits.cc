@@ -50,13 +50,12 @@ Tensor Executor::BoundaryTensor(int32_t micro_batch) const {
           env_.store->options().dtype, layers_.front().output};
 }
 
-void* Executor::SavedRegion(int32_t layer, int32_t micro_batch) const {
-  const bool block =
-      layer > 0 && layer + 1 < static_cast<int32_t>(layers_.size());
-  if (layer > 0 && (!block || memory_.recompute)) return workspace_.data();
-  const int32_t slot = At(At(train_analysis_.slot_of, layer), micro_batch);
-  char* const at = static_cast<char*>(SlotAddress(layer, slot));
-  return layer == 0 ? at : at + memory_.boundary_bytes;
+void* Executor::SavedRegion(const Instruction& at) const {
+  if ((at.flags & kRecompute) != 0) return workspace_.data();
+  const int32_t slot =
+      At(At(train_analysis_.slot_of, at.layer), at.micro_batch);
+  char* const whole = static_cast<char*>(SlotAddress(at.layer, slot));
+  return at.layer == 0 ? whole : whole + memory_.boundary_bytes;
 }
 
 void Executor::Forward(const Instruction& at, const Analysis& analysis,
@@ -64,11 +63,10 @@ void Executor::Forward(const Instruction& at, const Analysis& analysis,
   Visit& visit = *At(At(visits_, at.layer), at.micro_batch);
   binder_->Bind(LayerAt(at.layer), nullptr);
   const Tensor out = InputTensor(at.layer + 1, at.micro_batch, analysis);
-  visit.memory.Bind({.slot = phase == Phase::kRecord
-                                 ? SavedRegion(at.layer, at.micro_batch)
-                                 : nullptr,
-                     .workspace = workspace_.at(memory_.scratch_slot),
-                     .boundary = out.data()});
+  visit.memory.Bind(
+      {.slot = phase == Phase::kRecord ? SavedRegion(at) : nullptr,
+       .workspace = workspace_.at(memory_.scratch_slot),
+       .boundary = out.data()});
   visit.tape.BeginForward(phase,
                           InputsOf(at.micro_batch, phase != Phase::kEval));
   visit.x = visit.tape.Input(InputTensor(at.layer, at.micro_batch, analysis),
@@ -98,7 +96,7 @@ void Executor::BackwardVisit(const Instruction& at,
                              const std::vector<void*>* gradients) {
   Visit& visit = *At(At(visits_, at.layer), at.micro_batch);
   binder_->Bind(LayerAt(at.layer), &written, gradients);
-  char* const saved = static_cast<char*>(SavedRegion(at.layer, at.micro_batch));
+  char* const saved = static_cast<char*>(SavedRegion(at));
   // Under recompute the output has a place behind what is saved; it is the
   // next layer's input, long used by now.
   const int64_t slot_bytes =

@@ -76,6 +76,16 @@ const char* ToString(Lane lane) {
   return "?";
 }
 
+const char* ToString(PassKind kind) {
+  switch (kind) {
+    case PassKind::kStep:
+      return "a step";
+    case PassKind::kEvaluation:
+      return "an evaluation";
+  }
+  return "?";
+}
+
 std::string ToString(const Instruction& instruction) {
   std::string text = ToString(instruction.op);
   switch (instruction.op) {

@@ -84,8 +84,17 @@ struct ProgramShape {
   friend bool operator==(const ProgramShape&, const ProgramShape&) = default;
 };
 
+// What a program is run for.
+enum class PassKind : uint8_t {
+  kStep,        // one optimizer step
+  kEvaluation,  // the loss alone, forward only, dropout off
+};
+
+const char* ToString(PassKind kind);
+
 struct Program {
   ProgramShape shape;
+  PassKind kind = PassKind::kStep;
   std::vector<Instruction> instructions;
   friend bool operator==(const Program&, const Program&) = default;
 };

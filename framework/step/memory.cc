@@ -45,20 +45,21 @@ int64_t RecordBytes(const StepMemory& memory) {
 
 StepMemory SizeStep(const ParamStore& store,
                     const std::vector<LayerPlan>& layers,
-                    const BatchShape& batch, int32_t micro_batches,
-                    bool recompute, const Analysis& train,
-                    const Analysis& evaluation) {
-  StepMemory m{
-      .batch = batch, .micro_batches = micro_batches, .recompute = recompute};
+                    const BatchShape& batch, const Program& program,
+                    const Analysis& train, const Analysis& evaluation) {
+  StepMemory m{.batch = batch, .micro_batches = program.shape.micro_batches};
   const DType dtype = store.options().dtype;
   m.boundary_bytes = AlignUp(layers.front().output.elements() * SizeOf(dtype));
   m.prologue_slot = PlanOf(layers.front(), Phase::kRecord).slot_bytes;
   m.epilogue_slot = m.boundary_bytes;
   m.block_slot = m.boundary_bytes;
   m.scratch_slot = PlanOf(layers.back(), Phase::kRecord).slot_bytes;
-  for (size_t i = 1; i + 1 < layers.size(); ++i) {
-    const int64_t saved = PlanOf(layers[i], Phase::kRecord).slot_bytes;
-    if (recompute) {
+  for (const Instruction& at : program.instructions) {
+    if (at.op != Op::kBackward || at.layer == 0) continue;
+    const int64_t saved =
+        PlanOf(At(layers, at.layer), Phase::kRecord).slot_bytes;
+    if ((at.flags & kRecompute) != 0) {
+      m.recompute = true;
       m.scratch_slot = std::max(m.scratch_slot, saved + m.boundary_bytes);
     } else {
       m.block_slot = std::max(m.block_slot, m.boundary_bytes + saved);

@@ -10,6 +10,7 @@
 #include "framework/base/format_bytes.h"
 #include "framework/module/param_store.h"
 #include "framework/step/dependencies.h"
+#include "framework/step/instruction.h"
 #include "framework/step/measure.h"
 
 namespace delink {
@@ -47,7 +48,7 @@ inline constexpr int64_t kTailSums = 3;
 struct StepMemory {
   BatchShape batch;
   int32_t micro_batches = 1;
-  bool recompute = false;
+  bool recompute = false;      // of some block
   int64_t boundary_bytes = 0;  // of [B, T, D]
   // A slot is its input boundary (none for the prologue), then what is saved.
   int64_t prologue_slot = 0, block_slot = 0, epilogue_slot = 0;
@@ -71,9 +72,8 @@ struct StepMemory {
 // same memory.
 StepMemory SizeStep(const ParamStore& store,
                     const std::vector<LayerPlan>& layers,
-                    const BatchShape& batch, int32_t micro_batches,
-                    bool recompute, const Analysis& train,
-                    const Analysis& evaluation);
+                    const BatchShape& batch, const Program& program,
+                    const Analysis& train, const Analysis& evaluation);
 
 // Of the store's device and what is planned for it.
 MemoryAccount AccountOf(const ParamStore& store, const StepMemory& memory);

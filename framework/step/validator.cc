@@ -36,11 +36,7 @@ class StepChecker {
         layers_of_slab_[slab].push_back(layer);
       }
     }
-    for (const Instruction& i : program.instructions) {
-      if (i.op != Op::kForward && i.op != Op::kLoss) continue;
-      forward_only_ = (i.flags & kForwardOnly) != 0;
-      break;
-    }
+    forward_only_ = program.kind != PassKind::kStep;
   }
 
   absl::Status Run() {

@@ -6,6 +6,7 @@
 #include "framework/base/status_macros.h"
 #include "framework/sharing/delink.h"
 #include "framework/sharing/resolve.h"
+#include "framework/step/plan/basic.h"
 #include "layers/ops/accumulate.h"
 
 namespace delink {
@@ -108,8 +109,9 @@ absl::Status StageRun::MakeExecutor(size_t layout) {
                 .deterministic = run.deterministic,
                 .remake = recipe.RecomputeOf(layout) != Recompute::kNone},
       .micro_batches = static_cast<int32_t>(cut_.micro_batches),
-      .plan = {.order = run.order,
-               .recompute = recipe.RecomputeOf(layout) == Recompute::kBlock},
+      .planner = BasicPlanner(
+          {.order = run.order,
+           .recompute = recipe.RecomputeOf(layout) == Recompute::kBlock}),
       .seed = static_cast<uint64_t>(run.seed),
       .clip = recipe.optimizer.clip,
       .clip_value = recipe.optimizer.clip_value,

@@ -103,7 +103,7 @@ Program PlanStep(const ProgramShape& shape, const BasicPlanOptions& options) {
 
 Program PlanEvaluation(const ProgramShape& shape) {
   CheckPlannable(shape);
-  Program program{.shape = shape};
+  Program program{.shape = shape, .kind = PassKind::kEvaluation};
   for (int32_t m = 0; m < shape.micro_batches; ++m) {
     for (int32_t layer = 0; layer < shape.layers - 1; ++layer) {
       program.instructions.push_back(
@@ -113,6 +113,19 @@ Program PlanEvaluation(const ProgramShape& shape) {
         Visit(Op::kLoss, shape.layers - 1, m, kForwardOnly));
   }
   return program;
+}
+
+Planner BasicPlanner(const BasicPlanOptions& options) {
+  return [options](PassKind kind, const ProgramShape& shape) {
+    switch (kind) {
+      case PassKind::kStep:
+        return PlanStep(shape, options);
+      case PassKind::kEvaluation:
+        return PlanEvaluation(shape);
+    }
+    DELINK_CHECK(false) << "no plan of " << ToString(kind);
+    return Program();
+  };
 }
 
 }  // namespace delink

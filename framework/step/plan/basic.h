@@ -2,6 +2,7 @@
 #pragma once
 
 #include "framework/step/instruction.h"
+#include "framework/step/plan/planner.h"
 
 namespace delink {
 
@@ -26,5 +27,8 @@ Program PlanStep(const ProgramShape& shape, const BasicPlanOptions& options);
 // last, then kLoss without its backward; all with flag kForwardOnly (the
 // executor runs them with dropout off).
 Program PlanEvaluation(const ProgramShape& shape);
+
+// All of them.
+Planner BasicPlanner(const BasicPlanOptions& options);
 
 }  // namespace delink

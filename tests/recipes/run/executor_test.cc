@@ -186,6 +186,49 @@ TEST_P(ExecutorTest, RecomputeSavesMemory) {
   EXPECT_LT(of_6_layers(true), of_6_layers(false) / 4);
 }
 
+// The basic plan, but of the blocks only odd layers recompute.
+Program PlanOddRecompute(PassKind kind, const ProgramShape& shape) {
+  Program program = BasicPlanner({.recompute = true})(kind, shape);
+  for (Instruction& at : program.instructions) {
+    if (at.layer % 2 == 0) at.flags &= ~kRecompute;
+  }
+  return program;
+}
+
+// What recomputes the program says, visit by visit.
+TEST_P(ExecutorTest, SomeBlocksMayRecompute) {
+  SelfCommunicator comm;
+  const RigOptions options = Of({.probes = true, .dropout = 0.1});
+  StepRig kept(comm, "all", options), rig(comm, "all", options);
+  RigOptions all = options;
+  all.recompute = true;
+  StepRig recomputed(comm, "all", all);
+  const std::unique_ptr<Executor> some = *rig.NewExecutor(PlanOddRecompute);
+  const auto saved = [](const Executor& executor) {
+    return executor.account().slots;
+  };
+  EXPECT_EQ(saved(*some), saved(kept.executor()));
+  EXPECT_LT(saved(recomputed.executor()), saved(*some));
+  const double blocks = recomputed.executor().flops_per_micro_batch() -
+                        kept.executor().flops_per_micro_batch();
+  EXPECT_EQ(some->flops_per_micro_batch(),
+            kept.executor().flops_per_micro_batch() + blocks / 2);
+  for (int64_t step = 1; step <= 3; ++step) {
+    const HostBatch batch = kept.Batch(step);
+    EXPECT_EQ(some->TrainStep(batch, step, kLr)->loss,
+              kept.executor().TrainStep(batch, step, kLr)->loss);
+    const auto probed = *some->Probe(batch, step);
+    const auto expected = *kept.executor().Probe(batch, step);
+    EXPECT_GT(Sum(expected).apart, 0);
+    EXPECT_EQ(Sum(probed).apart, Sum(expected).apart);
+    EXPECT_EQ(Sum(probed).together, Sum(expected).together);
+  }
+  ASSERT_TRUE(some->Drain().ok());
+  for (const std::string& name : kept.Tensors()) {
+    EXPECT_EQ(rig.Master(name), kept.Master(name)) << name;
+  }
+}
+
 // Matrix products and attention, the pairs that a window leaves out not
 // counted; backward is twice the work of forward.
 TEST(Executor, FlopsOfALlama) {
@@ -256,7 +299,8 @@ TEST_P(ExecutorTest, LaneThreadsAreBitEqual) {
 TEST(Executor, RanksWhoseProgramsDifferAreToldSo) {
   const absl::Status status = RunRanks(3, [](Communicator& comm) {
     StepRig rig(comm, "all", {.micro_batch = 1, .global_batch = 6});
-    const auto executor = rig.NewExecutor({.recompute = comm.rank() == 1});
+    const auto executor =
+        rig.NewExecutor(BasicPlanner({.recompute = comm.rank() == 1}));
     EXPECT_FALSE(executor.ok());
     const std::string told(executor.status().message());
     EXPECT_NE(told.find("rank 1: "), std::string::npos) << told;

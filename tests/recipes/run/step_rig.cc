@@ -101,7 +101,7 @@ std::unique_ptr<ParamStore> StepRig::MakeStore(const std::string& share) {
 }
 
 absl::StatusOr<std::unique_ptr<Executor>> StepRig::NewExecutor(
-    const BasicPlanOptions& plan) {
+    const Planner& planner) {
   const int64_t local = options_.global_batch / comm_.size();
   return Executor::Create(
       {.device = device_.get(),
@@ -118,15 +118,15 @@ absl::StatusOr<std::unique_ptr<Executor>> StepRig::NewExecutor(
                  .masked = options_.masked,
                  .remake = options_.remake},
        .micro_batches = static_cast<int32_t>(local / options_.micro_batch),
-       .plan = plan,
+       .planner = planner,
        .clip = options_.clip,
        .lane_threads = options_.lane_threads,
        .probes = options_.probes});
 }
 
 void StepRig::MakeExecutor() {
-  absl::StatusOr<std::unique_ptr<Executor>> executor =
-      NewExecutor({.order = options_.order, .recompute = options_.recompute});
+  absl::StatusOr<std::unique_ptr<Executor>> executor = NewExecutor(
+      BasicPlanner({.order = options_.order, .recompute = options_.recompute}));
   DELINK_CHECK(executor.ok()) << std::string(executor.status().message());
   executor_ = *std::move(executor);
 }

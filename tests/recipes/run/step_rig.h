@@ -13,6 +13,7 @@
 #include "framework/sharing/share_spec.h"
 #include "framework/sharing/state_policy.h"
 #include "framework/step/executor.h"
+#include "framework/step/plan/basic.h"
 #include "recipes/models/gpt_config.h"
 #include "recipes/models/llama_config.h"
 
@@ -82,8 +83,7 @@ class StepRig {
           const RigOptions& options);
 
   // Another executor over the same parameters.
-  absl::StatusOr<std::unique_ptr<Executor>> NewExecutor(
-      const BasicPlanOptions& plan);
+  absl::StatusOr<std::unique_ptr<Executor>> NewExecutor(const Planner& planner);
 
   // Goes on with other links, as a run does at a switch.
   void Switch(const std::string& share, StatePolicy policy);
