@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "tests/framework/comm/communicator_cases.h"
+#include "tests/framework/module/random_moves.h"
 #include "tests/testing/mpi_main.h"
 
 namespace delink {
@@ -88,6 +89,33 @@ TEST(MpiCommunicatorTest, SendWaitsForNobodyToPost) {
     EXPECT_EQ(status, absl::OkStatus());
     EXPECT_EQ(got, std::vector<float>(sent.size(), static_cast<float>(peer)));
   }
+}
+
+// What is sent and received in one order on all ranks arrives, whatever the
+// layouts; also values of more than an eager limit.
+TEST(MpiCommunicatorTest, ValuesMoveBetweenLayouts) {
+  Communicator& comm = testing::TestWorld().comm();
+  testing::Dice dice(static_cast<uint64_t>(comm.size()));
+  for (int trial = 0; trial < 50; ++trial) {
+    SCOPED_TRACE(trial);
+    const testing::RandomMoves moves(dice, comm.size());
+    testing::TestSource source = moves.SourceOf(comm.rank());
+    testing::TestSink sink = moves.SinkOf(comm.rank());
+    EXPECT_EQ(moves.Go(source, sink, comm), absl::OkStatus());
+    moves.Check(sink);
+  }
+  ParamRegistry registry;
+  Scope(registry).Layer(0, "").Param("a", {.shape = {700, 1000}});
+  const Layout layout = Layout::Create(
+      registry, 0, {}, {.mesh = {.data = comm.size()}, .zero = 1});
+  const LogicalTensor& tensor = layout.tensors()[0];
+  const Move move{.field = {}, .from = &tensor, .to = {&tensor}};
+  testing::TestSource source(layout, comm.rank(), {.sharded = true});
+  testing::TestSink sink(layout, comm.rank(), {});
+  EXPECT_EQ(MoveValues(source, sink, {&move, 1}, comm, 40000),
+            absl::OkStatus());
+  sink.Check(tensor,
+             [](int64_t number) { return testing::ValueOf("a", number); });
 }
 
 }  // namespace
