@@ -99,7 +99,8 @@ std::string ShapeText(const std::vector<int64_t>& shape);
 absl::StatusOr<std::vector<TensorInfo>> ListTensors(const std::string& path);
 
 // The sharing map that the links of a checkpoint show, for the blocks and parts
-// of this model.
+// of this model. Blocks of which it has no tensor are not visited; one of which
+// it lacks some is an error, as is a checkpoint without any block.
 absl::StatusOr<SharingMap> ReadSharing(const std::string& path,
                                        const ParamRegistry& registry,
                                        int blocks);

@@ -1,12 +1,13 @@
 #include <algorithm>
 #include <filesystem>
+#include <map>
 #include <memory>
-#include <numeric>
 #include <system_error>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "framework/base/at.h"
 #include "framework/base/file.h"
 #include "framework/base/log.h"
 #include "framework/base/sha256.h"
@@ -180,6 +181,26 @@ absl::StatusOr<std::string> Candidates(const std::string& path) {
   return lines;
 }
 
+// As SharingMap::visited: the blocks that have a tensor here, and those that
+// declare none; all where no block has any, which is damage.
+std::vector<int> VisitedIn(const std::map<std::string, std::string>& tensors,
+                           const ParamRegistry& registry, int blocks) {
+  std::map<int, bool> found;  // of the blocks that declare tensors
+  for (const ParamDecl& decl : registry.decls) {
+    if (decl.layer < 1 || decl.layer > blocks || decl.link >= 0) continue;
+    bool& any = found[decl.layer - 1];
+    any = any || tensors.contains(decl.name);
+  }
+  const auto has = [](const auto& block) { return block.second; };
+  if (std::none_of(found.begin(), found.end(), has)) return {};
+  std::vector<int> visited;
+  for (int block = 0; block < blocks; ++block) {
+    if (!found.contains(block) || found[block]) visited.push_back(block);
+  }
+  if (static_cast<int>(visited.size()) == blocks) visited.clear();
+  return visited;
+}
+
 }  // namespace
 
 absl::Status VerifyCheckpoint(Communicator& comm, const std::string& path) {
@@ -237,10 +258,11 @@ absl::StatusOr<SharingMap> ReadSharing(const std::string& path,
   for (const TensorInfo& tensor : tensors) link_of[tensor.name] = tensor.link;
   std::map<std::string, const ParamDecl*> decl_of;
   for (const ParamDecl& decl : registry.decls) decl_of[decl.name] = &decl;
-  SharingMap sharing;
+  SharingMap sharing{.visited = VisitedIn(link_of, registry, blocks)};
   std::map<std::pair<std::string, int>, int> seen;  // leader of (part, block)
   for (const ParamDecl& decl : registry.decls) {
     if (decl.layer < 1 || decl.layer > blocks || decl.link >= 0) continue;
+    if (!sharing.Visits(decl.layer - 1)) continue;
     const auto link = link_of.find(decl.name);
     if (link == link_of.end()) {
       return absl::InvalidArgumentError(
@@ -264,8 +286,8 @@ absl::StatusOr<SharingMap> ReadSharing(const std::string& path,
     }
     std::vector<int>& leaders = sharing.leaders[decl.part];
     if (leaders.empty()) {
-      leaders.resize(static_cast<size_t>(blocks));
-      std::iota(leaders.begin(), leaders.end(), 0);
+      leaders.assign(static_cast<size_t>(blocks), -1);
+      for (const int b : sharing.VisitedOf(blocks)) At(leaders, b) = b;
     }
     leaders[static_cast<size_t>(block)] = leader;
   }

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "framework/base/file.h"
 #include "framework/base/log.h"
 #include "framework/base/status_macros.h"
@@ -170,10 +171,19 @@ absl::StatusOr<std::unique_ptr<StageRun>> Beginning::MakeStage(
   DELINK_ASSIGN_OR_RETURN(
       const SharingMap sharing,
       ReadSharing(checkpoint_, *env.registry, env.model->blocks()));
-  DELINK_ASSIGN_OR_RETURN(
-      std::unique_ptr<StageRun> stage,
-      StageRun::Create(env, static_cast<size_t>(resumed_->stage_index),
-                       &sharing));
+  const auto index = static_cast<size_t>(resumed_->stage_index);
+  DELINK_ASSIGN_OR_RETURN(const SharingMap planned, SharingOf(env, index));
+  const int blocks = env.model->blocks();
+  if (sharing.VisitedOf(blocks) != planned.VisitedOf(blocks)) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(checkpoint_, ": has blocks ",
+                     absl::StrJoin(sharing.VisitedOf(blocks), ","),
+                     ", but the stage visits ",
+                     absl::StrJoin(planned.VisitedOf(blocks), ","),
+                     "; use the recipe that the checkpoint was trained with"));
+  }
+  DELINK_ASSIGN_OR_RETURN(std::unique_ptr<StageRun> stage,
+                          StageRun::Create(env, index, &sharing));
   DELINK_RETURN_IF_ERROR(LoadCheckpoint(comm, checkpoint_, stage->store()));
   return stage;
 }

@@ -50,9 +50,9 @@ ForwardPass::ForwardPass(Sequential& model, ParamStore& store,
 absl::Status ForwardPass::Allocate() {
   const BatchShape& batch = options_.batch;
   int64_t workspace = EvalPlan(loss_visits_).workspace_bytes;
-  for (size_t layer = 0; layer + 1 < layers_.size(); ++layer) {
+  for (size_t place = 0; place + 1 < layers_.size(); ++place) {
     workspace =
-        std::max(workspace, EvalPlan(layers_[layer].visits).workspace_bytes);
+        std::max(workspace, EvalPlan(layers_[place].visits).workspace_bytes);
   }
   const int64_t boundary =
       layers_.front().output.elements() * SizeOf(store_.options().dtype);
@@ -100,8 +100,8 @@ std::vector<LossRecord> ForwardPass::Run(const HostBatch& batch,
   const int64_t loss_bytes = records * static_cast<int64_t>(sizeof(LossRecord));
   device.FillZero(*stream_, losses_.data(), loss_bytes);
   Tensor x(inputs_.data(), DType::kI32, layers_.front().input);
-  for (int layer = 0; layer + 1 < model_.layers(); ++layer) {
-    x = Visit(layer, x);
+  for (size_t place = 0; place + 1 < layers_.size(); ++place) {
+    x = Visit(place, x);
   }
   Shape shape = x.shape();
   if (options_.by_sequence) shape = {1, x.dim(1), x.dim(2)};
@@ -136,9 +136,10 @@ Tape::Env ForwardPass::TapeEnv() {
 }
 
 // Layers write to the two boundaries in turn.
-Tensor ForwardPass::Visit(int layer, const Tensor& input) {
-  const LayerPlan& plan = At(layers_, layer);
-  const Tensor out(boundaries_[layer % 2].data(), store_.options().dtype,
+Tensor ForwardPass::Visit(size_t place, const Tensor& input) {
+  const LayerPlan& plan = At(layers_, place);
+  const int layer = At(store_.visited(), place);
+  const Tensor out(boundaries_[place % 2].data(), store_.options().dtype,
                    plan.output);
   PlannedMemory memory(plan.visits);
   memory.Bind({.workspace = workspace_.data(), .boundary = out.data()});
@@ -154,7 +155,7 @@ void ForwardPass::VisitLoss(const Tensor& input, int64_t sequence) {
   PlannedMemory memory(loss_visits_);
   memory.Bind({.workspace = workspace_.data()});
   Tape tape(TapeEnv(), memory);
-  binder_.Bind(model_.layers() - 1, nullptr);
+  binder_.Bind(store_.visited().back(), nullptr);
   tape.BeginForward(Phase::kEval, Inputs(sequence));
   model_.epilogue().Loss(tape.Input(input, true));
 }

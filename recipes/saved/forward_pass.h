@@ -1,5 +1,5 @@
-// The layers of a model one after the other, forward only, dropout off: in
-// memory are the weights and what one layer needs.
+// The layers of a model that its store visits one after the other, forward
+// only, dropout off: in memory are the weights and what one layer needs.
 #pragma once
 
 #include <memory>
@@ -39,7 +39,7 @@ class ForwardPass {
   std::vector<LossRecord> Run(const HostBatch& batch, int64_t records);
   VisitInputs Inputs(int64_t sequence) const;
   Tape::Env TapeEnv();
-  Tensor Visit(int layer, const Tensor& input);
+  Tensor Visit(size_t place, const Tensor& input);
   void VisitLoss(const Tensor& input, int64_t sequence);
 
   Sequential& model_;
@@ -47,8 +47,8 @@ class ForwardPass {
   Binder binder_;
   Options options_;
   std::unique_ptr<Stream> stream_;
-  std::vector<LayerPlan> layers_;
-  VisitPlan loss_visits_;  // of the epilogue, on what is summed at once
+  std::vector<LayerPlan> layers_;  // by place
+  VisitPlan loss_visits_;          // of the epilogue, on what is summed at once
   Buffer workspace_, boundaries_[2], inputs_, targets_, positions_, samples_,
       losses_;
 };

@@ -51,7 +51,7 @@ Generator::Generator(Sequential& model, ParamStore& store,
   DELINK_CHECK_GT(options.positions, 0);
   DELINK_CHECK(store.options().dtype == DType::kF32 ||
                store.options().dtype == DType::kF64);
-  layers_.resize(static_cast<size_t>(model.layers()));
+  layers_.resize(store.visited().size());
   for (Layer& layer : layers_) layer.states.positions = options.positions;
 }
 
@@ -101,8 +101,8 @@ void Generator::Feed(std::span<const int32_t> tokens) {
   x = Tensor(out.memory.data(), DType::kI32, {1, T});
   device.CopyFromHost(*stream_, x.data(), tokens.data(), x.bytes());
   stream_->Synchronize();
-  for (int layer = 0; layer < model_.layers(); ++layer) {
-    Output next = Run(layer, x);
+  for (size_t place = 0; place < layers_.size(); ++place) {
+    Output next = Run(place, x);
     out = std::move(next);
     x = out.value;
   }
@@ -111,23 +111,24 @@ void Generator::Feed(std::span<const int32_t> tokens) {
   if (vocab > 0 && vocab < logits_.size()) logits_.resize(vocab);
 }
 
-Generator::Output Generator::Run(int index, const Tensor& x) {
-  Layer& layer = At(layers_, index);
+Generator::Output Generator::Run(size_t place, const Tensor& x) {
+  Layer& layer = At(layers_, place);
   const auto first = static_cast<int64_t>(fed_);
   if (!layer.recomputed) {
     // Logits are many numbers, and only the last token's are wanted. So the
     // last layer can keep no state.
-    const bool head = index == model_.layers() - 1;
+    const bool head = place + 1 == layers_.size();
     Output out =
-        head ? Visit(index, LastTokens(x, 1), first + x.dim(1) - 1, nullptr)
-             : Visit(index, x, first, &layer.states);
+        head ? Visit(place, LastTokens(x, 1), first + x.dim(1) - 1, nullptr)
+             : Visit(place, x, first, &layer.states);
     if (out.by_token) return out;
     DELINK_CHECK_EQ(fed_, size_t{0})
-        << model_.layer_name(index) << " has other ops than before";
+        << model_.layer_name(At(store_.visited(), place))
+        << " has other ops than before";
     layer.recomputed = true;
     layer.states.made.clear();
   }
-  Output out = Visit(index, Remember(layer, x), 0, nullptr);
+  Output out = Visit(place, Remember(layer, x), 0, nullptr);
   out.value = LastTokens(out.value, x.dim(1));
   return out;
 }
@@ -145,10 +146,11 @@ Tensor Generator::Remember(Layer& layer, const Tensor& x) {
           x.shape().rank() == 2 ? Shape{1, T} : Shape{1, T, x.dim(2)}};
 }
 
-Generator::Output Generator::Visit(int layer, const Tensor& x,
+Generator::Output Generator::Visit(size_t place, const Tensor& x,
                                    int64_t first_position,
                                    VisitStates* states) {
   Device& device = store_.device();
+  const int layer = At(store_.visited(), place);
   binder_.Bind(layer, nullptr);
   HeapMemory memory(device);
   Tape tape({.device = &device, .stream = stream_.get()}, memory);

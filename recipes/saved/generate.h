@@ -58,10 +58,11 @@ class Generator {
   };
   void FeedWaiting();
   void Feed(std::span<const int32_t> tokens);
+  // Layers are counted by place (Layout::visited).
   // The outputs of a layer for the tokens from fed_ on, whose inputs are x; of
   // the last layer those that it has for the last token at least.
-  Output Run(int layer, const Tensor& x);
-  Output Visit(int layer, const Tensor& x, int64_t first_position,
+  Output Run(size_t place, const Tensor& x);
+  Output Visit(size_t place, const Tensor& x, int64_t first_position,
                VisitStates* states);
   // Adds x to the inputs of a layer and returns all of them.
   Tensor Remember(Layer& layer, const Tensor& x);
@@ -72,7 +73,7 @@ class Generator {
   Options options_;
   RngKey key_;
   std::unique_ptr<Stream> stream_;
-  std::vector<Layer> layers_;
+  std::vector<Layer> layers_;     // by place
   std::vector<int32_t> context_;  // tokens; the layers know the first fed_
   size_t fed_ = 0;
   uint64_t drawn_ = 0;

@@ -34,8 +34,10 @@ std::vector<PartSharing> SharingOf(const SavedModel& saved) {
     std::set<int> users;
     for (const ParamDecl& decl : saved.registry().decls) {
       const bool block = decl.layer >= 1 && decl.layer <= saved.blocks();
-      if (block && decl.part == part) users.insert(decl.layer - 1);
+      if (!block || decl.part != part) continue;
+      if (saved.sharing().Visits(decl.layer - 1)) users.insert(decl.layer - 1);
     }
+    if (users.empty()) continue;
     std::map<int, std::vector<int>> sets;  // by leader
     for (const int block : users) {
       sets[saved.sharing().Leader(part, block)].push_back(block);

@@ -12,7 +12,7 @@
 
 namespace delink {
 
-// How the blocks that have a part share it.
+// How the blocks that are visited and have a part share it.
 struct PartSharing {
   std::string part;
   std::vector<std::vector<int>> sets;  // of blocks; each uses one slab

@@ -1,0 +1,168 @@
+// What is done with saved models, of those that visit some blocks.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <string>
+#include <vector>
+
+#include "framework/base/status_macros.h"
+#include "framework/comm/self_communicator.h"
+#include "recipes/saved/evaluate.h"
+#include "recipes/saved/forward_pass.h"
+#include "recipes/saved/generate.h"
+#include "recipes/saved/inspect.h"
+#include "recipes/saved/offline_delink.h"
+#include "recipes/saved/saved_model.h"
+#include "tests/recipes/run/step_rig.h"
+#include "tests/recipes/run/tiny_run.h"
+
+namespace delink::testing {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+// A stage that visits blocks 0, 2 and 4 of five, and a model of those alone.
+class VisitedPassTest : public ::testing::TestWithParam<const char*> {
+ protected:
+  VisitedPassTest() {
+    RigOptions options = OfKind(GetParam(), {.layers = 5,
+                                             .visited = {0, 2, 4},
+                                             .global_batch = 2,
+                                             .init_std = 0.3});
+    many_ = std::make_unique<StepRig>(comm_, "none", options);
+    options.only_visited = true;
+    few_ = std::make_unique<StepRig>(comm_, "none", options);
+  }
+
+  SelfCommunicator comm_;
+  std::unique_ptr<StepRig> many_, few_;
+};
+INSTANTIATE_TEST_SUITE_P(Kinds, VisitedPassTest,
+                         ::testing::ValuesIn(kModelKinds));
+
+// Neighbours in the list, of which no two have neighbouring numbers, do not
+// write what they read.
+TEST_P(VisitedPassTest, LossesAreThoseOfAModelWithoutTheOthers) {
+  const HostBatch batch = many_->Batch(1);
+  const ForwardPass::Options options{
+      .batch = {.micro_batch = 2, .seq = StepRig::kSeq}, .by_sequence = true};
+  const auto losses = [&](StepRig& rig) {
+    const auto pass = ForwardPass::Create(rig.model(), rig.store(), options);
+    DELINK_CHECK(pass.ok()) << pass.status();
+    double sum = 0;
+    for (const LossRecord& loss : (*pass)->Losses(batch)) sum += loss.loss_sum;
+    return sum;
+  };
+  const double many = losses(*many_);
+  EXPECT_EQ(many, losses(*few_));
+  const LossRecord evaluated = *many_->executor().Evaluate(batch);
+  EXPECT_NEAR(many, evaluated.loss_sum, 1e-5 * evaluated.loss_sum);
+}
+
+TEST_P(VisitedPassTest, GeneratedTokensToo) {
+  const auto tokens = [](StepRig& rig) {
+    Generator generator(rig.model(), rig.store(),
+                        {.seed = 3, .positions = StepRig::kSeq});
+    generator.Prompt(std::vector<int32_t>{5, 17, 2});
+    std::vector<double> all;
+    for (int i = 0; i < 12; ++i) {
+      const std::vector<double>& logits = generator.Logits();
+      all.insert(all.end(), logits.begin(), logits.end());
+      all.push_back(generator.Next());
+    }
+    return all;
+  };
+  EXPECT_EQ(tokens(*many_), tokens(*few_));
+}
+
+// The checkpoint of a tiny run at its switch, and its blocks 0, 2 and 3 alone.
+class VisitedSavedTest : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    runs_.Go({.out = "run", .until_step = 10});
+    const absl::Status status = WriteSome();
+    ASSERT_TRUE(status.ok()) << status;
+  }
+
+  absl::Status WriteSome() {
+    DELINK_ASSIGN_OR_RETURN(
+        const auto saved,
+        SavedModel::Open(comm_, runs_.Checkpoint("run", 10), BuiltInModels()));
+    SharingMap map = saved->sharing();
+    map.visited = {0, 2, 3};
+    for (auto& [part, leaders] : map.leaders) leaders = {0, -1, 0, 0};
+    const auto device = NewCpuDevice();
+    DELINK_ASSIGN_OR_RETURN(
+        const auto store,
+        ParamStore::Create(
+            *device,
+            Layout::Create(saved->registry(), saved->blocks(), map, {}), 0,
+            {.gradients = false}));
+    DELINK_RETURN_IF_ERROR(LoadCheckpoint(comm_, saved->path(), *store));
+    DELINK_ASSIGN_OR_RETURN(const CheckpointFiles files, saved->Files());
+    DELINK_ASSIGN_OR_RETURN(
+        some_, WriteCheckpoint(comm_, runs_.Folder("some"), saved->header(),
+                               *store, files, 0));
+    return absl::OkStatus();
+  }
+
+  double Loss(const std::string& checkpoint) {
+    const auto evaluated = Evaluate({.checkpoint = checkpoint,
+                                     .data = runs_.Folder("corpus/train"),
+                                     .batches = 2},
+                                    BuiltInModels(), comm_);
+    DELINK_CHECK(evaluated.ok()) << evaluated.status();
+    return evaluated->loss;
+  }
+
+  SelfCommunicator comm_;
+  TinyRuns runs_;
+  std::string some_;
+};
+
+TEST_F(VisitedSavedTest, AreInspectedAndCut) {
+  const auto seen = InspectCheckpoint(some_, BuiltInModels());
+  ASSERT_TRUE(seen.ok()) << seen.status();
+  const auto all =
+      InspectCheckpoint(runs_.Checkpoint("run", 10), BuiltInModels());
+  ASSERT_TRUE(all.ok()) << all.status();
+  EXPECT_EQ(seen->unique_parameters, all->unique_parameters);
+  EXPECT_LT(seen->virtual_parameters, all->virtual_parameters);
+  EXPECT_THAT(ToText(*seen),
+              AllOf(HasSubstr("mlp: blocks 0,2,3 share"),
+                    HasSubstr("blocks/3/mlp"), Not(HasSubstr("blocks/1/"))));
+  const auto cut = OfflineDelink(
+      {.checkpoint = some_, .out = runs_.Folder("cut")}, BuiltInModels());
+  ASSERT_TRUE(cut.ok()) << cut.status();
+  EXPECT_EQ(cut->stage_after, "real");
+  EXPECT_EQ(cut->after.unique_parameters, cut->after.virtual_parameters);
+  EXPECT_EQ(cut->before.virtual_parameters, cut->after.virtual_parameters);
+  const auto after = InspectCheckpoint(cut->to, BuiltInModels());
+  ASSERT_TRUE(after.ok()) << after.status();
+  for (const PartSharing& part : after->sharing) {
+    EXPECT_THAT(part.sets,
+                ElementsAre(ElementsAre(0), ElementsAre(2), ElementsAre(3)))
+        << part.part;
+  }
+  const double loss = Loss(some_);
+  EXPECT_EQ(Loss(cut->to), loss);
+  EXPECT_NE(Loss(runs_.Checkpoint("run", 10)), loss);
+}
+
+TEST_F(VisitedSavedTest, RunsOfAllBlocksDoNotGoOnFromThem) {
+  const absl::Status status =
+      runs_.Run({.out = "run", .resume = true, .resume_from = some_});
+  EXPECT_THAT(std::string(status.message()),
+              HasSubstr("has blocks 0,2,3, but the stage visits 0,1,2,3"));
+}
+
+TEST_F(VisitedSavedTest, NorDoTheyBeginWithThem) {
+  const absl::Status status = runs_.Run({.out = "new", .init = some_});
+  EXPECT_THAT(std::string(status.message()), HasSubstr("has no blocks/1/"));
+}
+
+}  // namespace
+}  // namespace delink::testing
