@@ -8,6 +8,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "data/corpus/corpus_digest.h"
+#include "framework/base/at.h"
 #include "framework/base/status_macros.h"
 
 namespace delink {
@@ -54,7 +55,7 @@ class Checker {
         digest_.AddTokens(std::vector<uint32_t>(ids.begin(), ids.end()));
       }
       for (int64_t i = 0; i < count; ++i) {
-        DELINK_RETURN_IF_ERROR(Add(begin + i, ids[static_cast<size_t>(i)]));
+        DELINK_RETURN_IF_ERROR(Add(begin + i, At(ids, i)));
       }
       if (advanced) advanced(begin + count);
     }
@@ -69,7 +70,7 @@ class Checker {
   }
 
   absl::Status Add(int64_t at, int32_t id) {
-    used_[static_cast<size_t>(id)] = true;
+    At(used_, id) = true;
     if (at == next_start_) DELINK_RETURN_IF_ERROR(Begin(at));
     hash_.Add(id);
     if (id != corpus_.end_of_document()) return absl::OkStatus();

@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <utility>
 
+#include "framework/base/at.h"
 #include "framework/base/check.h"
 #include "framework/base/file.h"
 #include "framework/base/sha256.h"
@@ -85,7 +86,7 @@ absl::Status CorpusWriter::EndDocument() {
 }
 
 absl::Status CorpusWriter::Push(int32_t id) {
-  ++counts_[static_cast<size_t>(id)];
+  ++At(counts_, id);
   ++tokens_;
   if (narrow_) {
     narrow_tokens_.push_back(static_cast<uint16_t>(id));

@@ -15,6 +15,7 @@
 #include "data/corpus/text_inputs.h"
 #include "data/import/token_reader.h"
 #include "data/tokenizer/tokenizer.h"
+#include "framework/base/at.h"
 #include "framework/base/status_macros.h"
 
 namespace delink {
@@ -129,8 +130,7 @@ std::vector<int64_t> TokenBytes(const ImportOptions& options,
   std::vector<int64_t> bytes(static_cast<size_t>(tokenizer.vocab_size()), 0);
   if (options.tokenizer_file.empty()) return bytes;
   for (int32_t id = 0; id < tokenizer.vocab_size(); ++id) {
-    bytes[static_cast<size_t>(id)] =
-        static_cast<int64_t>(tokenizer.TokenBytes(id).size());
+    At(bytes, id) = static_cast<int64_t>(tokenizer.TokenBytes(id).size());
   }
   return bytes;
 }
@@ -199,7 +199,7 @@ class Importer {
 
   int64_t TextBytes(std::span<const int32_t> ids) const {
     int64_t bytes = 0;
-    for (const int32_t id : ids) bytes += token_bytes_[static_cast<size_t>(id)];
+    for (const int32_t id : ids) bytes += At(token_bytes_, id);
     return bytes;
   }
 

@@ -9,7 +9,7 @@
 #include "absl/strings/string_view.h"
 #include "data/tokenizer/nfc.h"
 #include "data/tokenizer/utf8.h"
-#include "framework/base/check.h"
+#include "framework/base/at.h"
 #include "framework/base/status_macros.h"
 
 namespace delink {
@@ -109,8 +109,7 @@ void BpeTokenizer::TakeAdded(const std::vector<TokenizerSpec::Added>& added) {
 }
 
 std::string_view BpeTokenizer::TokenBytes(int32_t id) const {
-  DELINK_CHECK(0 <= id && id < vocab_size()) << id;
-  return token_bytes_[static_cast<size_t>(id)];
+  return At(token_bytes_, id);
 }
 
 absl::Status BpeTokenizer::Encode(std::string_view text,

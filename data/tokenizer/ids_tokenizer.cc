@@ -4,6 +4,7 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
+#include "framework/base/at.h"
 #include "framework/base/check.h"
 
 namespace delink {
@@ -56,8 +57,7 @@ absl::Status IdsTokenizer::Encode(std::string_view text,
 }
 
 std::string_view IdsTokenizer::TokenBytes(int32_t id) const {
-  DELINK_CHECK(0 <= id && id < vocab_size()) << id;
-  return numbers_[static_cast<size_t>(id)];
+  return At(numbers_, id);
 }
 
 }  // namespace delink

@@ -10,7 +10,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_replace.h"
 #include "data/tokenizer/utf8.h"
-#include "framework/base/check.h"
+#include "framework/base/at.h"
 #include "framework/base/status_macros.h"
 
 namespace delink {
@@ -113,7 +113,7 @@ absl::Status SentencePieceTokenizer::ReadPieces(const std::string& name) {
         const int byte = ByteOf(pieces[i].text);
         if (byte < 0) break;
         bytes = std::string(1, static_cast<char>(byte));
-        byte_ids[static_cast<size_t>(byte)] = static_cast<int32_t>(i);
+        At(byte_ids, byte) = static_cast<int32_t>(i);
         break;
       }
       case PieceKind::kUnknown:
@@ -193,8 +193,7 @@ absl::Status SentencePieceTokenizer::Encode(std::string_view text,
 }
 
 std::string_view SentencePieceTokenizer::TokenBytes(int32_t id) const {
-  DELINK_CHECK(0 <= id && id < vocab_size()) << id;
-  return token_bytes_[static_cast<size_t>(id)];
+  return At(token_bytes_, id);
 }
 
 absl::StatusOr<std::unique_ptr<Tokenizer>> SentencePieceTokenizer::Train(

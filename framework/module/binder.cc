@@ -63,8 +63,7 @@ void Binder::FindStrangers() {
     const std::vector<int>& slabs =
         store_->slabs_of_layer(static_cast<int>(layer));
     for (size_t i = 0; i < slabs.size(); ++i) {
-      for (const SlabParam& param :
-           store_->slabs()[static_cast<size_t>(slabs[i])].params) {
+      for (const SlabParam& param : store_->slab(slabs[i]).params) {
         if (param.elements == 0 || bound.contains({slabs[i], param.offset})) {
           continue;
         }

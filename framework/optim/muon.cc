@@ -104,8 +104,7 @@ class Muon final : public SlabOptimizer {
 
   void Update(Stream& stream, ParamStore& store, int slab,
               const UpdateControl* control, int64_t update) override {
-    const std::vector<SlabParam>& params =
-        store.slabs()[static_cast<size_t>(slab)].params;
+    const std::vector<SlabParam>& params = store.slab(slab).params;
     const Range held = store.held(slab, Plane::kState0);
     for (const SlabParam& param : params) {
       const UpdateRun run = {

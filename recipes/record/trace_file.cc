@@ -13,6 +13,7 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "framework/base/at.h"
 #include "framework/base/file.h"
 #include "framework/base/log.h"
 #include "framework/base/status_macros.h"
@@ -169,8 +170,7 @@ std::string TraceFile::Events() const {
     for (const Trace::Span& span : spans) {
       const Trace::Entry& entry =
           span.index < 0 ? BatchEntry()
-                         : trace_.programs()[static_cast<size_t>(span.program)]
-                                            [static_cast<size_t>(span.index)];
+                         : At(At(trace_.programs(), span.program), span.index);
       const Lane lane = entry.at.lane;
       const int track = static_cast<int>(lane) + (on_device ? kOnDevice : 0);
       if (tracks.insert(track).second) {

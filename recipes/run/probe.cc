@@ -21,8 +21,7 @@ GradientsProbed ProbeFacts(const RunMoment& at, StageRun& stage,
   // By part: what people compare is attention with the MLP.
   std::map<std::string, std::vector<SlabAgreement>> parts;
   for (const SlabAgreement& slab : slabs) {
-    parts[stage.store().slabs()[static_cast<size_t>(slab.slab)].part].push_back(
-        slab);
+    parts[stage.store().slab(slab.slab).part].push_back(slab);
   }
   for (const auto& [part, some] : parts) {
     probed.rho_of.emplace_back(part, Rho(some));

@@ -5,6 +5,7 @@
 #include <cmath>
 #include <numeric>
 
+#include "framework/base/at.h"
 #include "framework/base/rng.h"
 
 namespace delink {
@@ -34,8 +35,7 @@ std::vector<double> RandomWeights(Draw& draw, size_t sources) {
     weights.push_back(
         draw.Int(0, 7) == 0 ? 0 : part * std::pow(10, draw.Int(-3, 3)));
   }
-  weights[static_cast<size_t>(draw.Int(0, static_cast<int64_t>(sources) - 1))] =
-      5;
+  At(weights, draw.Int(0, static_cast<int64_t>(sources) - 1)) = 5;
   return weights;
 }
 

@@ -7,6 +7,7 @@
 #include <set>
 
 #include "data/corpus/build.h"
+#include "framework/base/at.h"
 #include "tests/data/text_samples.h"
 #include "tests/testing/temp_dir.h"
 
@@ -90,12 +91,12 @@ TEST_F(LoaderTest, ASampleDoesNotDependOnWhatWasReadBefore) {
   const Loader resumed =
       Loader::Create(again, {.seq = kSeq, .seed = 3, .shuffle = true}).value();
   for (int64_t i = 1499; i >= 700; i -= 3) {
-    ASSERT_EQ(Sample(resumed, i), samples[static_cast<size_t>(i)]);
+    ASSERT_EQ(Sample(resumed, i), At(samples, i));
   }
   int differ = 0;
   const Loader other = Make(4, true);
   for (int64_t i = 0; i < 100; ++i) {
-    differ += Sample(other, i) != samples[static_cast<size_t>(i)];
+    differ += Sample(other, i) != At(samples, i);
   }
   EXPECT_GT(differ, 80);
 }

@@ -5,6 +5,8 @@
 #include <cmath>
 #include <vector>
 
+#include "framework/base/at.h"
+
 namespace delink {
 namespace {
 
@@ -21,8 +23,8 @@ TEST(Permutation, IsABijectionForEverySize) {
       const int64_t j = permutation(i);
       ASSERT_GE(j, 0);
       ASSERT_LT(j, n);
-      ASSERT_FALSE(seen[static_cast<size_t>(j)]) << n << ": " << j;
-      seen[static_cast<size_t>(j)] = true;
+      ASSERT_FALSE(At(seen, j)) << n << ": " << j;
+      At(seen, j) = true;
     }
   }
 }

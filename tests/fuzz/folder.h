@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "framework/base/at.h"
 #include "framework/base/check.h"
 #include "framework/base/file.h"
 #include "framework/base/sha256.h"
@@ -63,7 +64,7 @@ inline std::string FlipOne(const Folder& folder, int64_t where) {
       continue;
     }
     std::string flipped = bytes;
-    flipped[static_cast<size_t>(at / 8)] ^= static_cast<char>(1 << at % 8);
+    At(flipped, at / 8) ^= static_cast<char>(1 << at % 8);
     testing::WriteOrDie(folder.File(name), flipped);
     return name;
   }

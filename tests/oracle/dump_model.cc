@@ -9,6 +9,7 @@
 #include <cstdio>
 #include <string>
 
+#include "framework/base/at.h"
 #include "framework/base/check.h"
 #include "framework/comm/self_communicator.h"
 #include "framework/hdf5/hdf5.h"
@@ -115,8 +116,7 @@ void WriteConfig(hdf5::File& file, const RigOptions& options) {
   Check(file.SetDouble("/", "rope_theta", c.rotary.base));
   Check(file.SetInt("/", "interleaved",
                     c.rotary.pairing == RotaryPairing::kInterleaved ? 1 : 0));
-  Check(file.SetText("/", "scaling",
-                     scalings[static_cast<size_t>(c.rotary.scaling)]));
+  Check(file.SetText("/", "scaling", At(scalings, c.rotary.scaling)));
   Check(file.SetDouble("/", "factor", c.rotary.factor));
   Check(file.SetDouble("/", "low_freq_factor", c.rotary.low_freq_factor));
   Check(file.SetDouble("/", "high_freq_factor", c.rotary.high_freq_factor));

@@ -90,8 +90,7 @@ void ForEachParam(
     const std::function<void(int slab, const SlabParam&, std::string)>& visit) {
   for (size_t s = 0; s < store.slabs().size(); ++s) {
     for (const SlabParam& param : store.slabs()[s].params) {
-      std::string name =
-          store.registry().decls[static_cast<size_t>(param.decl)].name;
+      std::string name = store.registry().decl(param.decl).name;
       for (char& c : name) c = c == '/' ? '.' : c;
       visit(static_cast<int>(s), param, name);
     }

@@ -9,6 +9,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "framework/base/at.h"
 #include "framework/base/rng.h"
 #include "framework/optim/kernels.h"
 #include "framework/tensor/bfloat16.h"
@@ -225,12 +226,12 @@ struct AdamWForms {
     scales->assign(static_cast<size_t>(blocks()), 0.0F);
     for (int64_t i = 0; i < n; ++i) {
       float& scale = (*scales)[BlockOf(i)];
-      scale = std::max(scale, std::abs(values[static_cast<size_t>(i)]));
+      scale = std::max(scale, std::abs(At(values, i)));
     }
     codes->clear();
     for (int64_t i = 0; i < n; ++i) {
       const float scale = (*scales)[BlockOf(i)];
-      const float value = values[static_cast<size_t>(i)];
+      const float value = At(values, i);
       codes->push_back(scale == 0 ? uint8_t{0}
                                   : CodeOf(is_signed, value * (1 / scale)));
     }

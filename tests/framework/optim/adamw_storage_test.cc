@@ -197,8 +197,7 @@ TEST_F(AdamWStorageTest, BytesAParameter) {
       if (store->has(plane)) total += store->bytes(slab, plane);
     }
     return static_cast<double>(total) /
-           static_cast<double>(
-               store->slabs()[static_cast<size_t>(slab)].ShardElements(1));
+           static_cast<double>(store->slab(slab).ShardElements(1));
   };
   EXPECT_DOUBLE_EQ(
       bytes({DType::kBF16, MasterForm::kWhole, StateStorage::kExact}), 12);

@@ -8,6 +8,7 @@
 #include <cstring>
 #include <vector>
 
+#include "framework/base/at.h"
 #include "framework/base/rng.h"
 #include "framework/optim/find_kernels.h"
 #include "tests/framework/module/toy_model.h"
@@ -85,10 +86,8 @@ double WorstError(ParamStore& store, SlabOptimizer& optimizer, Device& device) {
                                 .clip_factor = 0.125};
     Write<T>(store, slab, Plane::kGradient,
              [t](int64_t i) { return static_cast<T>(Gradient(t, i)); });
-    for (const SlabParam& param :
-         store.slabs()[static_cast<size_t>(slab)].params) {
-      const bool decays =
-          store.registry().decls[static_cast<size_t>(param.decl)].spec.decay;
+    for (const SlabParam& param : store.slab(slab).params) {
+      const bool decays = store.registry().decl(param.decl).spec.decay;
       for (int64_t i = param.offset; i < param.offset + param.elements; ++i) {
         plain.Step(t, i, 0.125 * static_cast<T>(Gradient(t, i)), control.lr,
                    decays ? kConfig.decay : 0);
@@ -147,12 +146,10 @@ TEST_F(AdamWTest, DecaysWhatWasDeclaredSo) {
   // The gradient is zero, so that only decay moves.
   optimizer_->Update(*device_->NewStream(), *store, attention, &control, 1);
   const auto weight = Read<float>(*store, attention, Plane::kWeight);
-  for (const SlabParam& param :
-       store->slabs()[static_cast<size_t>(attention)].params) {
-    const ParamDecl& decl = registry_.decls[static_cast<size_t>(param.decl)];
+  for (const SlabParam& param : store->slab(attention).params) {
+    const ParamDecl& decl = registry_.decl(param.decl);
     for (int64_t i = 0; i < param.elements; ++i) {
-      ASSERT_EQ(weight[static_cast<size_t>(param.offset + i)],
-                decl.spec.decay ? 0.95F : 1.0F)
+      ASSERT_EQ(At(weight, param.offset + i), decl.spec.decay ? 0.95F : 1.0F)
           << decl.name;
     }
   }

@@ -128,7 +128,7 @@ class NarrowRun {
 
  private:
   void AddNorms(int slab) {
-    const Slab& of = store_->slabs()[static_cast<size_t>(slab)];
+    const Slab& of = store_->slab(slab);
     DeviceArray<double> sums(
         device_, std::vector<double>(static_cast<size_t>(of.blocks())));
     SumSquares(*stream_, *store_, slab, store_->owned(slab), sums.data());

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <limits>
 
+#include "framework/base/at.h"
 #include "framework/base/rng.h"
 #include "framework/optim/find_kernels.h"
 #include "framework/optim/slab_optimizer.h"
@@ -138,8 +139,7 @@ TEST_F(NormTest, NamesTheSlabThatIsNotFinite) {
   const auto store = Store(DType::kF32);
   EXPECT_EQ(FirstNonFiniteSlab(store->slabs(), Sums(*store)), -1);
   const int bad = SlabNamed(*store, "blocks/1/attention");
-  const int64_t last =
-      store->slabs()[static_cast<size_t>(bad)].params.back().offset;
+  const int64_t last = store->slab(bad).params.back().offset;
   Write<float>(*store, bad, Plane::kGradient, [last](int64_t i) {
     return i == last ? std::numeric_limits<float>::infinity() : 0.0F;
   });
@@ -161,8 +161,7 @@ TEST_F(NormTest, EveryInstructionSetGivesTheSameBits) {
     ASSERT_TRUE(sums(0, expected));
     double plain = 0;
     for (int64_t i = (n - 1) / 256 * 256; i < n; ++i) {
-      plain += static_cast<double>(x[static_cast<size_t>(i)]) *
-               x[static_cast<size_t>(i)];
+      plain += static_cast<double>(At(x, i)) * At(x, i);
     }
     EXPECT_NEAR(expected.back(), plain, 1e-12 * plain);
     for (const int set : {1, 2}) {

@@ -107,7 +107,7 @@ TEST_F(ParamRulesTest, RunsAreNeighboursThatAreAlike) {
   const auto device = NewCpuDevice();
   const auto store = MakeStore(*device, registry_, 3, {});
   const int slab = SlabNamed(*store, "blocks/1/attention");
-  const auto& params = store->slabs()[static_cast<size_t>(slab)].params;
+  const auto& params = store->slab(slab).params;
   // qkv/weight, qkv/bias (not decayed), out/weight.
   ASSERT_EQ(params.size(), 3);
   const std::vector<UpdateRun> apart = RunsOf(*store, slab, ParamRules(kAll));

@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "framework/base/at.h"
 #include "framework/base/rng.h"
 #include "framework/optim/adafactor.h"
 #include "framework/optim/adamw.h"
@@ -85,8 +86,7 @@ class RulesTest : public ::testing::TestWithParam<Kind> {
   std::vector<std::vector<float>> States(const ParamStore& store, int slab) {
     std::vector<std::vector<float>> all;
     for (size_t s = 0; s < store.states().size(); ++s) {
-      for (size_t p = 0;
-           p < store.slabs()[static_cast<size_t>(slab)].params.size(); ++p) {
+      for (size_t p = 0; p < store.slab(slab).params.size(); ++p) {
         all.push_back(State(store, slab, static_cast<int>(s), p));
       }
     }
@@ -171,8 +171,7 @@ TEST_P(RulesTest, StatesScaleWithTheGradientAsTheirDegreesSay) {
       Step(*apart, slab, t, control);
       Step(*shared, slab, t, control, kLayers);
     }
-    const size_t params =
-        apart->slabs()[static_cast<size_t>(slab)].params.size();
+    const size_t params = apart->slab(slab).params.size();
     for (size_t s = 0; s < apart->states().size(); ++s) {
       const double factor = std::pow(kLayers, apart->states()[s].degree);
       for (size_t p = 0; p < params; ++p) {
@@ -241,8 +240,8 @@ TEST(MuonTest, AStepIsNearlyOrthogonal) {
       for (int64_t b = 0; b < kRows; ++b) {
         double dot = 0;
         for (int64_t j = 0; j < kColumns; ++j) {
-          dot += double{step[static_cast<size_t>(a * kColumns + j)]} *
-                 step[static_cast<size_t>(b * kColumns + j)];
+          dot +=
+              double{At(step, a * kColumns + j)} * At(step, b * kColumns + j);
         }
         (a == b ? trace : off) += a == b ? dot : dot * dot;
       }

@@ -5,6 +5,7 @@
 
 #include <cmath>
 
+#include "framework/base/at.h"
 #include "tests/testing/gradcheck.h"
 #include "tests/testing/numbers.h"
 #include "tests/testing/visit_runner.h"
@@ -101,7 +102,7 @@ TEST_P(HeadLossOfZ, SeveralChunksFollowTheFormula) {
   // The plan holds no more than the gradient of x, one chunk of logits and the
   // losses of its rows.
   const int64_t chunk = ops::HeadLossChunk(B * T, V, DType::kF64, kCpu);
-  const PhasePlan& record = visit.plan()[static_cast<size_t>(Phase::kRecord)];
+  const PhasePlan& record = At(visit.plan(), Phase::kRecord);
   EXPECT_LE(record.slot_bytes, AlignUp(B * T * D * 8));
   EXPECT_LE(record.workspace_bytes,
             AlignUp(chunk * ops::HeadLossPitch(V, DType::kF64) * 8) +

@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "framework/base/at.h"
 #include "recipes/models/gpt.h"
 #include "recipes/models/llama.h"
 #include "tests/testing/documents.h"
@@ -161,8 +162,7 @@ TEST(Masked, OtherDocumentsChangeNothing) {
   const Batch batch = Packed(2, kT, {40, 1, 64, 9, 70, 3});
   Batch other = batch;
   for (const int64_t row : {int64_t{0}, kT}) {
-    other.tokens[static_cast<size_t>(row)] =
-        (other.tokens[static_cast<size_t>(row)] + 1) % kVocab;
+    At(other.tokens, row) = (At(other.tokens, row) + 1) % kVocab;
   }
   for (const DType dtype : {DType::kF32, DType::kF64}) {
     for (const Model& model : Models(kT)) {

@@ -10,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include "framework/base/at.h"
 #include "framework/base/file.h"
 #include "framework/base/log.h"
 #include "framework/comm/self_communicator.h"
@@ -76,7 +77,7 @@ TEST(CudaTrace, HasEveryInstructionOfTheDeviceAfterTheHostEnqueuedIt) {
     std::map<Lane, Trace::Clock::time_point> done;
     done[Lane::kCompute] = batch.end;
     for (int32_t i = 0; i < count; ++i) {
-      const Lane lane = program.instructions[static_cast<size_t>(i)].lane;
+      const Lane lane = At(program.instructions, i).lane;
       const Trace::Span& span = device.at({step.step, i});
       EXPECT_GE(span.begin, done[lane]) << i;
       EXPECT_GE(span.begin, host.at({step.step, i}).begin) << i;

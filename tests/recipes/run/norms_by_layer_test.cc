@@ -7,6 +7,7 @@
 
 #include <cmath>
 
+#include "framework/base/at.h"
 #include "tests/recipes/run/tiny_run.h"
 
 namespace delink::testing {
@@ -39,7 +40,7 @@ TEST(NormsByLayer, ComeAtTheirStepsUnderTheNamesOfWhoShares) {
     ASSERT_EQ(norms.weight.size(), norms.layers.size());
     double squares = 0;
     for (const double norm : norms.gradient) squares += norm * norm;
-    const double all = steps[static_cast<size_t>(norms.step) - 1].grad_norm;
+    const double all = At(steps, norms.step - 1).grad_norm;
     EXPECT_NEAR(std::sqrt(squares), all, 1e-12 * all);
     for (const double norm : norms.weight) EXPECT_GT(norm, 0);
   }

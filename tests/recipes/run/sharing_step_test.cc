@@ -105,7 +105,7 @@ TEST_P(SharedStateTest, PseudoStateIsOneLayers) {
     int64_t n = 0;
     for (const Instruction& at : rig.executor().program().instructions) {
       if (at.op != op) continue;
-      const Slab& slab = rig.store().slabs()[static_cast<size_t>(at.slab)];
+      const Slab& slab = rig.store().slab(at.slab);
       const bool block =
           slab.leader >= 1 && slab.leader <= rig.store().blocks();
       if (block) n += slab.elements;

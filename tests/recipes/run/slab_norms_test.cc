@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "framework/base/at.h"
 #include "framework/base/mutex.h"
 #include "framework/comm/self_communicator.h"
 #include "framework/comm/thread_communicator.h"
@@ -31,7 +32,7 @@ Norms FromTensors(StepRig& rig, double divisor, const Read& read) {
   for (const LogicalTensor& t : rig.store().layout().tensors()) {
     if (!t.link.empty()) continue;
     for (const float x : read(t.name)) {
-      squares[static_cast<size_t>(t.slab)] += double{x} * x;
+      At(squares, t.slab) += double{x} * x;
     }
   }
   for (double& norm : squares) norm = std::sqrt(norm) / divisor;

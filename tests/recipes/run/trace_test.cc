@@ -7,6 +7,7 @@
 #include <utility>
 #include <vector>
 
+#include "framework/base/at.h"
 #include "framework/comm/thread_communicator.h"
 #include "tests/recipes/run/step_rig.h"
 
@@ -61,8 +62,7 @@ void ExpectDependenciesHold(const Steps& steps, const Program& program,
                 .at(static_cast<size_t>(d.instruction));
         EXPECT_GE(spans[i].begin, earlier.end)
             << ToString(at) << " before step " << earlier.step << "'s "
-            << ToString(
-                   program.instructions[static_cast<size_t>(d.instruction)]);
+            << ToString(At(program.instructions, d.instruction));
         ++seen;
       }
     }

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "framework/autograd/tape.h"
+#include "framework/base/at.h"
 #include "framework/base/check.h"
 #include "framework/module/module.h"
 #include "framework/module/scope.h"
@@ -29,7 +30,7 @@ void MeanRows(const Tensor& x, SumState& before, const Tensor& y) {
   for (int64_t t = 0; t < tokens; ++t) {
     ++before.tokens;
     for (int64_t d = 0; d < D; ++d) {
-      double& sum = before.sum[static_cast<size_t>(d)];
+      double& sum = At(before.sum, d);
       sum += from[t * D + d];
       to[t * D + d] = static_cast<T>(sum / static_cast<double>(before.tokens));
     }

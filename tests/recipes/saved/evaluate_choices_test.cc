@@ -10,6 +10,7 @@
 #include <limits>
 #include <utility>
 
+#include "framework/base/at.h"
 #include "framework/base/file.h"
 #include "framework/comm/self_communicator.h"
 #include "framework/comm/thread_communicator.h"
@@ -59,7 +60,7 @@ double LogProbability(const std::vector<double>& logits, int32_t token) {
   const double most = *std::max_element(logits.begin(), logits.end());
   double sum = 0;
   for (const double logit : logits) sum += std::exp(logit - most);
-  return logits[static_cast<size_t>(token)] - most - std::log(sum);
+  return At(logits, token) - most - std::log(sum);
 }
 
 TEST_P(EvaluateChoicesTest, ScoresAreThoseOfTheGenerator) {

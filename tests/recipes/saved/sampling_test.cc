@@ -6,6 +6,7 @@
 #include <cmath>
 #include <numeric>
 
+#include "framework/base/at.h"
 #include "tests/testing/numbers.h"
 
 namespace delink {
@@ -103,7 +104,7 @@ TEST(Sampling, DrawsFollowTheDistribution) {
   for (uint64_t i = 0; i < kDraws; ++i) {
     const int32_t token = SampleToken(logits, options, KeyFromSeed(3), i);
     EXPECT_EQ(token, SampleToken(logits, options, KeyFromSeed(3), i));
-    seen[static_cast<size_t>(token)] += 1;
+    At(seen, token) += 1;
   }
   for (size_t i = 0; i < p.size(); ++i) {
     EXPECT_NEAR(seen[i] / kDraws, p[i],

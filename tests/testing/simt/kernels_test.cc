@@ -7,6 +7,7 @@
 #include <numeric>
 #include <vector>
 
+#include "framework/base/at.h"
 #include "framework/tensor/bfloat16.h"
 #include "tests/testing/simt/simt.h"
 #include "tests/testing/simt/simt_test.h"
@@ -53,7 +54,7 @@ TEST_F(KernelsTest, BlocksShareMemoryBetweenBarriers) {
   SumRows(*stream_, to, Take(from), kRows);
   const std::vector<float> sums = Values(to, kRows);
   for (int64_t row = 0; row < kRows; ++row) {
-    EXPECT_EQ(sums[static_cast<size_t>(row)],
+    EXPECT_EQ(At(sums, row),
               std::accumulate(from.begin() + row * 256,
                               from.begin() + (row + 1) * 256, 0.0F));
   }

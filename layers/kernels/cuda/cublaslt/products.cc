@@ -6,6 +6,7 @@
 #include <utility>
 #include <vector>
 
+#include "framework/base/at.h"
 #include "framework/base/check.h"
 #include "framework/base/log.h"
 #include "framework/device/cuda/check.h"
@@ -277,7 +278,7 @@ std::optional<MatmulChoice> Products::ChooseTimed(const StreamInfo& stream,
   DELINK_CUDA_CHECK(cudaMemsetAsync(spare.c, 0, bytes, stream.handle));
   const std::optional<Fastest> fastest =
       FindFastest(static_cast<int>(proposals.size()), [&](int i) {
-        plan.algorithm = proposals[static_cast<size_t>(i)].algo;
+        plan.algorithm = At(proposals, i).algo;
         return Time(stream, spare, plan);
       });
   DELINK_CUDA_CHECK(cudaStreamSynchronize(stream.handle));
@@ -285,7 +286,7 @@ std::optional<MatmulChoice> Products::ChooseTimed(const StreamInfo& stream,
   if (!fastest) return std::nullopt;
   MatmulChoice choice{.seconds = fastest->seconds, .place = fastest->place};
   static_assert(sizeof(choice.algorithm) == sizeof(plan.algorithm.data));
-  std::ranges::copy(proposals[static_cast<size_t>(fastest->place)].algo.data,
+  std::ranges::copy(At(proposals, fastest->place).algo.data,
                     choice.algorithm.begin());
   return choice;
 }

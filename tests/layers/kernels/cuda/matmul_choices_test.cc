@@ -5,6 +5,7 @@
 
 #include <vector>
 
+#include "framework/base/at.h"
 #include "framework/base/file.h"
 #include "tests/testing/temp_dir.h"
 
@@ -105,7 +106,7 @@ TEST(MatmulChoices, WithoutAFolderNothingIsKept) {
 TEST(FindFastest, PrefersTheLibrarysOrderUnlessAnotherIsClearlyFaster) {
   const auto find = [](const std::vector<std::optional<double>>& times) {
     return FindFastest(static_cast<int>(times.size()),
-                       [&](int i) { return times[static_cast<size_t>(i)]; });
+                       [&](int i) { return At(times, i); });
   };
   EXPECT_EQ(find({1.0, 0.99, 1.5})->place, 0);
   EXPECT_EQ(find({1.0, 0.9, 0.89})->place, 1);
