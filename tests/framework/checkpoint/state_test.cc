@@ -231,8 +231,7 @@ TEST_F(StateTest, WeightsOfASplitMasterDifferInTiesAlone) {
              {{.dtype = DType::kBF16, .master = MasterForm::kSplit}});
   const auto stream = device_->NewStream();
   const int slab = testing::SlabNamed(*whole.store, "blocks/0/mlp");
-  const int64_t n =
-      whole.store->slabs()[static_cast<size_t>(slab)].params[0].elements;
+  const int64_t n = whole.store->slab(slab).params[0].elements;
   std::vector<float> values;
   for (int64_t i = 0; i < n; ++i) {
     // Ties, upwards to even and downwards, and what lies beside them.

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <vector>
 
+#include "framework/base/at.h"
 #include "framework/module/binder.h"
 #include "framework/tensor/bfloat16.h"
 #include "tests/framework/module/toy_model.h"
@@ -227,10 +228,12 @@ TEST_F(ParamStoreTest, ZeroesGradientsThatOnlyOtherLayersWrite) {
     binder.FinishGradients(1, *device_->NewStream());
     return Read<float>(*store, slab, Plane::kGradient);
   };
-  EXPECT_EQ(after(true)[0], 9.0F);
-  EXPECT_EQ(after(true)[static_cast<size_t>(position)], 0.0F);
-  EXPECT_EQ(after(true)[static_cast<size_t>(position) + 11], 0.0F);
-  EXPECT_EQ(after(false)[static_cast<size_t>(position)], 9.0F);
+  const std::vector<float> cleared = after(true);
+  EXPECT_EQ(cleared[0], 9.0F);
+  EXPECT_EQ(At(cleared, position), 0.0F);
+  EXPECT_EQ(At(cleared, position + 11), 0.0F);
+  const std::vector<float> kept = after(false);
+  EXPECT_EQ(At(kept, position), 9.0F);
 }
 
 // An epilogue without parameters is a layer all the same.
