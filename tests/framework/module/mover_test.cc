@@ -10,12 +10,12 @@
 #include <utility>
 #include <vector>
 
-#include "absl/strings/str_cat.h"
 #include "framework/base/status_macros.h"
 #include "framework/comm/self_communicator.h"
 #include "framework/comm/thread_communicator.h"
 #include "tests/framework/comm/counting_communicator.h"
 #include "tests/framework/module/loopback.h"
+#include "tests/framework/module/move_fixture.h"
 #include "tests/framework/module/random_moves.h"
 
 namespace delink {
@@ -24,6 +24,7 @@ namespace {
 using testing::CountingCommunicator;
 using testing::Dice;
 using testing::Loopback;
+using testing::MoveTest;
 using testing::RandomMoves;
 using testing::TestSink;
 using testing::TestSource;
@@ -62,10 +63,10 @@ int64_t RunInOneThread(const RandomMoves& moves) {
   return once;
 }
 
-class MoverTest : public ::testing::TestWithParam<int> {};
+class RandomMovesTest : public ::testing::TestWithParam<int> {};
 
 // 10 parts of 1000 pairs.
-TEST_P(MoverTest, WhatIsWantedArrives) {
+TEST_P(RandomMovesTest, WhatIsWantedArrives) {
   Dice dice(static_cast<uint64_t>(GetParam()));
   int64_t bytes = 0;
   for (int trial = 0; trial < 1000; ++trial) {
@@ -78,93 +79,7 @@ TEST_P(MoverTest, WhatIsWantedArrives) {
   }
   EXPECT_GT(bytes, 0);
 }
-INSTANTIATE_TEST_SUITE_P(Seeds, MoverTest, ::testing::Range(0, 10));
-
-// 200 pairs whose ranks do not wait for each other but where they must.
-TEST(MoverThreadsTest, WhatIsWantedArrives) {
-  Dice dice(200);
-  for (int trial = 0; trial < 200; ++trial) {
-    SCOPED_TRACE(trial);
-    const RandomMoves moves(dice, 8);
-    const int64_t least = moves.LeastToCross();
-    const auto rank_main = [&](Communicator& ranks) -> absl::Status {
-      CountingCommunicator comm(ranks);
-      TestSource source = moves.SourceOf(comm.rank());
-      TestSink sink = moves.SinkOf(comm.rank());
-      DELINK_RETURN_IF_ERROR(moves.Go(source, sink, comm));
-      moves.Check(sink);
-      EXPECT_TRUE(least > 0 || comm.calls() == 0);
-      DELINK_ASSIGN_OR_RETURN(
-          const int64_t crossed,
-          AllReduceScalar(ranks, comm.sent(), ReduceOp::kSum));
-      EXPECT_EQ(crossed, least);
-      return absl::OkStatus();
-    };
-    ASSERT_EQ(RunRanks(moves.ranks(), rank_main), absl::OkStatus());
-    ASSERT_FALSE(::testing::Test::HasFailure());
-  }
-}
-
-// Two tensors over four ranks: two own one, two the other.
-class MoveTest : public ::testing::Test {
- protected:
-  static constexpr int kRanks = 4;
-
-  MoveTest() {
-    for (const char* name : {"a", "b"}) {
-      Scope(registry_).Layer(0, "").Param(name, {.shape = {kRows, 512}});
-    }
-  }
-
-  Layout LayoutOf(int zero) const {
-    return Layout::Create(registry_, 0, {},
-                          {.mesh = {.data = kRanks}, .zero = zero});
-  }
-  static std::vector<Move> MovesOf(const Layout& layout) {
-    std::vector<Move> moves;
-    for (const LogicalTensor& tensor : layout.tensors()) {
-      moves.push_back(
-          {.field = {Field::Kind::kMaster}, .from = &tensor, .to = {&tensor}});
-    }
-    return moves;
-  }
-  static void Check(const Layout& layout, TestSink& sink) {
-    for (const LogicalTensor& tensor : layout.tensors()) {
-      sink.Check(tensor,
-                 [&](int64_t number) { return ValueOf(tensor.name, number); });
-    }
-  }
-
-  static constexpr int64_t kRows = 10;
-  ParamRegistry registry_;
-};
-
-// Neither ends of a rank nor those of all can make others wait for ever, and
-// the communicator serves on.
-TEST_F(MoveTest, AllLearnWhatFailedOnOne) {
-  const Layout layout = LayoutOf(1);
-  const std::vector<Move> moves = MovesOf(layout);
-  const auto rank_main = [&](Communicator& comm) -> absl::Status {
-    for (const bool reads : {true, false}) {
-      for (const int bad : {0, 2}) {
-        TestSource source(layout, comm.rank(), {.sharded = true});
-        TestSink sink(layout, comm.rank(), {});
-        const absl::Status error = absl::DataLossError("disk on fire");
-        if (comm.rank() >= bad && reads) source.Fail(error);
-        if (comm.rank() >= bad && !reads) sink.Fail(error);
-        const absl::Status status = MoveValues(source, sink, moves, comm, 1000);
-        EXPECT_EQ(status, absl::DataLossError(
-                              absl::StrCat("rank ", bad, ": disk on fire")));
-      }
-    }
-    TestSource source(layout, comm.rank(), {.sharded = true});
-    TestSink sink(layout, comm.rank(), {});
-    DELINK_RETURN_IF_ERROR(MoveValues(source, sink, moves, comm, 1000));
-    Check(layout, sink);
-    return absl::OkStatus();
-  };
-  EXPECT_EQ(RunRanks(kRanks, rank_main), absl::OkStatus());
-}
+INSTANTIATE_TEST_SUITE_P(Seeds, RandomMovesTest, ::testing::Range(0, 10));
 
 TEST_F(MoveTest, WhereNothingCrossesEachHasItsOwnOutcome) {
   const Layout layout = LayoutOf(1);
@@ -182,21 +97,6 @@ TEST_F(MoveTest, WhereNothingCrossesEachHasItsOwnOutcome) {
     EXPECT_EQ(comm.calls(), 0);
     if (!bad) Check(layout, sink);
   }
-}
-
-// What was posted has been waited for, or its Pending would say so.
-TEST_F(MoveTest, ARankThatIsGoneEndsIt) {
-  const Layout layout = LayoutOf(1);
-  const std::vector<Move> moves = MovesOf(layout);
-  const auto rank_main = [&](Communicator& comm) -> absl::Status {
-    if (comm.rank() == 1) return absl::AbortedError("gone");
-    TestSource source(layout, comm.rank(), {.sharded = true});
-    TestSink sink(layout, comm.rank(), {});
-    const absl::Status status = MoveValues(source, sink, moves, comm, 300);
-    EXPECT_FALSE(status.ok());
-    return status;
-  };
-  EXPECT_EQ(RunRanks(kRanks, rank_main), absl::AbortedError("rank 1: gone"));
 }
 
 TEST_F(MoveTest, SinksMayCopyWhatStaysHere) {
@@ -219,18 +119,18 @@ TEST_F(MoveTest, SinksMayCopyWhatStaysHere) {
   EXPECT_GT(both.copied(), 0);
 }
 
-// Tensors of more than two pieces of the usual size on each rank.
-TEST(MoverThreadsTest, PiecesAreOfTheSizeThatIsTold) {
+// A tensor of more than two pieces of the usual size, all of one rank.
+TEST_F(MoveTest, PiecesAreOfTheSizeThatIsTold) {
   ParamRegistry registry;
-  Scope(registry).Layer(0, "").Param("a", {.shape = {2300, 2000}});
-  const Layout layout =
-      Layout::Create(registry, 0, {}, {.mesh = {.data = 2}, .zero = 1});
+  Scope(registry).Layer(0, "").Param("a", {.shape = {1100, 2000}});
+  const Layout layout = Layout::Create(
+      registry, 0, {},
+      {.mesh = {.data = 2}, .zero = 1, .whole_tensors = WholeTensors::kAll});
   const LogicalTensor& tensor = layout.tensors()[0];
+  const Move move{
+      .field = {Field::Kind::kState, "m"}, .from = &tensor, .to = {&tensor}};
   for (const int64_t grain : {1, 256}) {
-    const Move move{
-        .field = {Field::Kind::kState, "m"}, .from = &tensor, .to = {&tensor}};
-    const auto rank_main = [&](Communicator& ranks) -> absl::Status {
-      CountingCommunicator comm(ranks);
+    const auto rank_main = [&](Communicator& comm) -> absl::Status {
       TestSource source(layout, comm.rank(), {.sharded = true});
       TestSink sink(layout, comm.rank(), {.grain = grain});
       DELINK_RETURN_IF_ERROR(MoveValues(source, sink, {&move, 1}, comm));
