@@ -2,17 +2,23 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cstdint>
+#include <memory>
 #include <string>
 #include <vector>
 
 #include "framework/base/status_macros.h"
 #include "framework/comm/self_communicator.h"
+#include "layers/modules/embedding.h"
+#include "layers/modules/linear.h"
+#include "layers/modules/lm_head.h"
 #include "recipes/saved/evaluate.h"
 #include "recipes/saved/forward_pass.h"
 #include "recipes/saved/generate.h"
 #include "recipes/saved/inspect.h"
 #include "recipes/saved/offline_delink.h"
 #include "recipes/saved/saved_model.h"
+#include "tests/recipes/run/some_blocks.h"
 #include "tests/recipes/run/step_rig.h"
 #include "tests/recipes/run/tiny_run.h"
 
@@ -43,8 +49,6 @@ class VisitedPassTest : public ::testing::TestWithParam<const char*> {
 INSTANTIATE_TEST_SUITE_P(Kinds, VisitedPassTest,
                          ::testing::ValuesIn(kModelKinds));
 
-// Neighbours in the list, of which no two have neighbouring numbers, do not
-// write what they read.
 TEST_P(VisitedPassTest, LossesAreThoseOfAModelWithoutTheOthers) {
   const HostBatch batch = many_->Batch(1);
   const ForwardPass::Options options{
@@ -76,6 +80,66 @@ TEST_P(VisitedPassTest, GeneratedTokensToo) {
     return all;
   };
   EXPECT_EQ(tokens(*many_), tokens(*few_));
+}
+
+// Reads all of its input for each value of its output.
+class MatrixBlock final : public Module {
+ public:
+  struct Config {
+    int64_t dim = 0;
+  };
+  MatrixBlock(const Scope& s, const Config& c)
+      : linear_(s / "linear", {.in = c.dim, .out = c.dim, .stddev = 0.3}) {}
+  Var operator()(Var x) override { return linear_(x); }
+
+ private:
+  Linear linear_;
+};
+
+struct Matrices {
+  explicit Matrices(bool only_visited) : whole(Scope(registry)) {
+    // So wide that no product reads its input in one go.
+    constexpr int64_t kDim = 1024;
+    const std::vector<int> visited = {0, 2, 4};
+    whole.Prologue<Embedding>(
+        "embed", {.vocab = StepRig::kVocab, .dim = kDim, .stddev = 1});
+    for (int i = 0; i < 5; ++i) whole.Block<MatrixBlock>({.dim = kDim});
+    whole.Epilogue<LmHead>({.dim = kDim, .vocab = StepRig::kVocab});
+    SharingMap map{.visited = visited};
+    if (only_visited) {
+      some = KeepBlocks(visited, whole, registry);
+      map.visited.clear();
+    }
+    store = *ParamStore::Create(
+        *device, Layout::Create(registry, model().blocks(), map, {}), 0,
+        {.gradients = false, .states = {}});
+    store->InitWeights(1);
+  }
+  Sequential& model() { return some != nullptr ? *some : whole; }
+
+  std::unique_ptr<Device> device = NewCpuDevice();
+  ParamRegistry registry;
+  Sequential whole;
+  std::unique_ptr<Sequential> some;
+  std::unique_ptr<ParamStore> store;
+};
+
+// Blocks that come one after the other, of which no two have neighbouring
+// numbers.
+TEST(VisitedForwardTest, NoLayerWritesWhatItReads) {
+  HostBatch batch{.samples = {0, 1}};
+  for (int i = 0; i < 2 * StepRig::kSeq; ++i) {
+    batch.inputs.push_back(i * 7 % StepRig::kVocab);
+    batch.targets.push_back(i * 5 % StepRig::kVocab);
+  }
+  const auto loss = [&](Matrices matrices) {
+    const auto pass = ForwardPass::Create(
+        matrices.model(), *matrices.store,
+        {.batch = {.micro_batch = 2, .seq = StepRig::kSeq}});
+    DELINK_CHECK(pass.ok()) << pass.status();
+    return (*pass)->Loss(batch).loss_sum;
+  };
+  EXPECT_EQ(loss(Matrices(false)), loss(Matrices(true)));
 }
 
 // The checkpoint of a tiny run at its switch, and its blocks 0, 2 and 3 alone.
