@@ -10,22 +10,6 @@
 #include "framework/base/status_macros.h"
 
 namespace delink {
-namespace {
-
-const PlanePlacement& PlacementOf(const PlacementRow& row, Plane plane) {
-  switch (plane) {
-    case Plane::kWeight:
-      return row.weight;
-    case Plane::kGradient:
-      return row.gradient;
-    default:
-      break;
-  }
-  return row.state;
-}
-
-}  // namespace
-
 absl::StatusOr<std::unique_ptr<ParamStore>> ParamStore::Create(
     Device& device, Layout layout, int rank, const Options& options) {
   DELINK_CHECK(!options.bf16_gradients || options.dtype == DType::kBF16);
@@ -54,6 +38,24 @@ ParamStore::ParamStore(Device& device, Layout layout, int rank,
   updates_.assign(slabs_.size(), 0);
 }
 
+int ParamStore::SlabOf(int local) const {
+  const auto at = std::lower_bound(indices_.begin(), indices_.end(), local);
+  DELINK_CHECK(at != indices_.end() && *at == local)
+      << "slab " << local << " is not on rank " << rank_;
+  return static_cast<int>(at - indices_.begin());
+}
+
+std::vector<int> ParamStore::LocalSlabsOf(int logical) const {
+  const Range locals = layout_.LocalSlabsOfLogical(logical);
+  std::vector<int> slabs;
+  for (size_t s = 0; s < indices_.size(); ++s) {
+    if (indices_[s] >= locals.begin && indices_[s] < locals.end) {
+      slabs.push_back(static_cast<int>(s));
+    }
+  }
+  return slabs;
+}
+
 const ParamDecl& ParamStore::DeclOf(int slab, size_t param) const {
   const SlabParam& place = At(slabs_, slab).params[param];
   return registry().decl(place.decl);
@@ -72,8 +74,6 @@ void ParamStore::LayOutStates() {
     }
   }
 }
-
-bool ParamStore::has(Plane plane) const { return !At(planes_, plane).empty(); }
 
 DType ParamStore::dtype(Plane plane) const {
   switch (plane) {
@@ -109,7 +109,7 @@ int64_t ParamStore::bytes(int slab, Plane plane) const {
   return PlaneElements(slab, plane) * SizeOf(dtype(plane));
 }
 
-bool ParamStore::Wanted(Plane plane) const {
+bool ParamStore::has(Plane plane) const {
   const bool rounded = options_.dtype == DType::kBF16;
   switch (plane) {
     case Plane::kWeight:
@@ -129,7 +129,7 @@ int64_t ParamStore::WantedBytes() const {
   int64_t bytes = 0;
   for (int p = 0; p < kPlanes; ++p) {
     const auto plane = static_cast<Plane>(p);
-    if (!Wanted(plane)) continue;
+    if (!has(plane)) continue;
     for (size_t s = 0; s < slabs_.size(); ++s) {
       bytes += this->bytes(static_cast<int>(s), plane);
     }
@@ -160,7 +160,7 @@ absl::Status ParamStore::AllocatePlanes() {
   const std::unique_ptr<Stream> stream = device_->NewStream();
   for (int p = 0; p < kPlanes; ++p) {
     const auto plane = static_cast<Plane>(p);
-    if (!Wanted(plane)) continue;
+    if (!has(plane)) continue;
     for (size_t s = 0; s < slabs_.size(); ++s) {
       const int64_t bytes = this->bytes(static_cast<int>(s), plane);
       absl::StatusOr<Buffer> buffer = Buffer::Allocate(

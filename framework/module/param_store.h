@@ -28,6 +28,7 @@
 #include "absl/status/statusor.h"
 #include "framework/base/at.h"
 #include "framework/module/layout.h"
+#include "framework/module/plane.h"
 #include "framework/module/state_codec.h"
 #include "framework/module/state_layout.h"
 #include "framework/module/state_spec.h"
@@ -35,24 +36,6 @@
 #include "framework/tensor/master.h"
 
 namespace delink {
-
-enum class Plane : uint8_t {
-  kWeight,
-  kGradient,
-  kMaster,
-  kLow,
-  // The optimizer's states, in the order of their specs.
-  kState0,
-  kState1,
-  kState2,
-  kState3
-};
-inline constexpr int kPlanes = 8;
-inline constexpr int kMaxStates = 4;
-constexpr Plane StatePlane(int state) {
-  return static_cast<Plane>(static_cast<int>(Plane::kState0) + state);
-}
-constexpr bool IsState(Plane plane) { return plane >= Plane::kState0; }
 
 class ParamStore {
  public:
@@ -119,13 +102,17 @@ class ParamStore {
   const PlacementRow& placement(int slab) const {
     return At(layout_.placement().rows, IndexOf(slab));
   }
+  // The slab that has index `local` in Layout::local_slabs, and is here.
+  int SlabOf(int local) const;
+  // The slabs here that have a part of a logical one, ascending.
+  std::vector<int> LocalSlabsOf(int logical) const;
   // Slabs that a visit of `layer` uses, ascending; none where it is not
   // visited.
   const std::vector<int>& slabs_of_layer(int layer) const {
     return At(slabs_of_layer_, layer);
   }
 
-  // Whether the plane was allocated.
+  // Whether slabs have the plane: the same on all ranks.
   bool has(Plane plane) const;
   DType dtype(Plane plane) const;
   // The plane that has the parameters themselves, or, where the master is
@@ -179,7 +166,6 @@ class ParamStore {
         static_cast<int>(plane) - static_cast<int>(StatePlane(0));
     return At(At(state_layouts_, state), slab);
   }
-  bool Wanted(Plane plane) const;
   int64_t WantedBytes() const;
   std::string NameOf(Plane plane) const;
   absl::Status AllocatePlanes();

@@ -32,6 +32,8 @@ struct StateCodec {
               float* scales) const;
   // What would be read back of values that are written.
   void RoundTrip(int64_t element, int64_t count, void* values) const;
+
+  friend bool operator==(const StateCodec&, const StateCodec&) = default;
 };
 
 // bf16 weights of exact parameters, and, unless it is null, `low`, the halves

@@ -1,0 +1,390 @@
+// A store as both ends of a move: what is read of it is what the store says of
+// its elements, and what is written is kept as the store keeps it.
+#include "framework/module/store_values.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cstring>
+#include <string>
+#include <vector>
+
+#include "framework/base/at.h"
+#include "framework/tensor/bfloat16.h"
+#include "tests/framework/module/store_values_rig.h"
+
+namespace delink {
+namespace {
+
+using Kind = Field::Kind;
+using testing::AllBytes;
+using testing::FieldsOf;
+using testing::Form;
+using testing::Forms;
+using testing::GridOf;
+using testing::kToyBlocks;
+using testing::kToyWidth;
+using testing::MakeStore;
+using testing::NumbersOf;
+using testing::OnRank;
+using testing::Pack;
+using testing::ReadBytes;
+using testing::Values;
+using testing::ValuesOf;
+using testing::WantedOn;
+using testing::WriteBytes;
+
+using StoreValuesTest = testing::StoreValuesRig;
+
+// What the store itself says of what an extent is of: one run.
+std::vector<char> Expected(const ParamStore& store, const Field& field,
+                           const LogicalTensor& tensor, const Extent& extent) {
+  const auto stream = store.device().NewStream();
+  const int slab = store.SlabOf(extent.slab);
+  const int64_t element =
+      store.slab(slab).params.at(extent.param).offset + extent.offset;
+  const int64_t count = extent.rect.elements();
+  const DType exact = StatisticsOf(store.options().dtype);
+  std::vector<char> bytes(static_cast<size_t>(count * SizeOf(exact)));
+  if (field.kind == Kind::kParameters) {
+    store.ReadParameters(*stream, slab, element, count, bytes.data());
+    return bytes;
+  }
+  if (field.kind == Kind::kState) {
+    int state = 0;
+    while (At(store.states(), state).name != field.state) ++state;
+    store.ReadState(*stream, slab, state, extent.param,
+                    {extent.offset, extent.offset + count}, bytes.data());
+    return bytes;
+  }
+  if (field.kind == Kind::kGradient) {
+    return Pack(exact, [&] {
+      // Rounded as the gradient is, whatever it is.
+      Values values = ValuesOf(store, field, tensor, extent);
+      if (!store.options().bf16_gradients) return values;
+      for (double& value : values) value = BFloat16(value);
+      return values;
+    }());
+  }
+  const Plane plane = field.kind == Kind::kWeight   ? Plane::kWeight
+                      : field.kind == Kind::kMaster ? Plane::kMaster
+                                                    : Plane::kLow;
+  bytes.resize(static_cast<size_t>(count * SizeOf(store.dtype(plane))));
+  std::memcpy(bytes.data(), store.at(slab, plane, element), bytes.size());
+  return bytes;
+}
+
+TEST_F(StoreValuesTest, ReadsWhatTheStoreHas) {
+  int64_t compared = 0;
+  ForEachStore([&](const Form& form, int rank, int ranks, int zero) {
+    const auto store = Store(form.options, rank, ranks, zero);
+    Fill(*store);
+    const ParamStore& constant = *store;
+    StoreValues ends(constant);
+    for (const Field& field : FieldsOf(*store)) {
+      for (const LogicalTensor& tensor : store->layout().tensors()) {
+        for (const Extent& extent : OnRank(ends.Has(field, tensor), rank)) {
+          EXPECT_EQ(ReadBytes(ends, field, tensor, extent),
+                    Expected(*store, field, tensor, extent))
+              << tensor.name << ", field " << static_cast<int>(field.kind)
+              << " " << field.state;
+          ++compared;
+        }
+      }
+    }
+  });
+  EXPECT_GT(compared, 3'000);
+}
+
+TEST_F(StoreValuesTest, HasWhatIsHeldAndEachValueHasOneOwner) {
+  ForEachStore([&](const Form& form, int rank, int ranks, int zero) {
+    const auto store = Store(form.options, rank, ranks, zero);
+    const StoreValues ends(*store);
+    for (const Field& field : FieldsOf(*store)) {
+      for (const LogicalTensor& tensor : store->layout().tensors()) {
+        const Descriptor has = ends.Has(field, tensor);
+        const bool absent =
+            (field.kind == Kind::kMaster && !store->has(Plane::kMaster)) ||
+            (field.kind == Kind::kLow && !store->has(Plane::kLow));
+        const int64_t all =
+            absent ? 0
+                   : StateShape(tensor.shape, GridOf(*store, field, tensor))
+                         .elements();
+        int64_t owned = 0, held = 0, wanted = 0;
+        for (const Extent& e : ends.Owners(field, tensor)) {
+          owned += e.rect.elements();
+        }
+        for (const Extent& e : has) held += e.rect.elements();
+        for (const Extent& e : ends.Wants(field, tensor)) {
+          wanted += e.rect.elements();
+        }
+        const bool master =
+            field.kind == Kind::kParameters &&
+            (store->has(Plane::kMaster) || store->has(Plane::kLow));
+        const bool sharded =
+            zero == 1 &&
+            (field.kind == Kind::kState || master ||
+             field.kind == Kind::kMaster || field.kind == Kind::kLow);
+        EXPECT_EQ(owned, all) << tensor.name;
+        EXPECT_EQ(held, sharded ? all : all * ranks) << tensor.name;
+        EXPECT_EQ(wanted, sharded && !master ? all : all * ranks)
+            << tensor.name;
+      }
+    }
+  });
+}
+
+// Into empty stores, in pieces in any order: byte for byte what a store is that
+// was filled by other means, padding and scales too.
+TEST_F(StoreValuesTest, KeepsWhatIsWrittenAsTheStoreKeepsIt) {
+  ForEachStore([&](const Form& form, int rank, int ranks, int zero) {
+    const auto filled = Store(form.options, rank, ranks, zero);
+    Fill(*filled);
+    const auto store = Store(form.options, rank, ranks, zero);
+    StoreValues ends(*store);
+    for (const Field& field : FieldsOf(*store)) {
+      const bool is_part = field.kind == Kind::kWeight ||
+                           field.kind == Kind::kMaster ||
+                           field.kind == Kind::kLow;
+      if (is_part) continue;  // of kParameters
+      for (const LogicalTensor& tensor : store->layout().tensors()) {
+        if (!tensor.link.empty()) continue;
+        const Grain grain{.size = ends.grain(field, tensor),
+                          .first = tensor.offset,
+                          .elements = tensor.shape.elements()};
+        std::vector<CopyStep> pieces;
+        for (const Extent& extent : WantedOn(ends, field, tensor, rank)) {
+          for (const CopyStep& piece :
+               CutIntoPieces({extent, {{extent, 0}}}, 256, grain)) {
+            pieces.push_back(piece);
+          }
+        }
+        std::shuffle(pieces.begin(), pieces.end(), random_);
+        for (const CopyStep& piece : pieces) {
+          WriteBytes(ends, field, tensor, piece.from,
+                     Pack(ends.type(field),
+                          ValuesOf(*store, field, tensor, piece.from)));
+        }
+      }
+    }
+    EXPECT_EQ(AllBytes(*store), AllBytes(*filled));
+  });
+}
+
+// Also what no number is: the bits of each plane, which parameters composed and
+// written again would not keep.
+TEST_F(StoreValuesTest, PlanesTravelAsTheirBits) {
+  for (const Form& form : Forms()) {
+    SCOPED_TRACE(form.name);
+    const auto from = Store(form.options, 1, 3);
+    const auto to = Store(form.options, 1, 3);
+    StoreValues source(*from), sink(*to);
+    for (const Kind kind : {Kind::kWeight, Kind::kMaster, Kind::kLow}) {
+      for (const LogicalTensor& tensor : from->layout().tensors()) {
+        for (const Extent& extent : OnRank(source.Has({kind}, tensor), 1)) {
+          std::vector<char> bits(static_cast<size_t>(
+              extent.rect.elements() * SizeOf(source.type({kind}))));
+          for (char& byte : bits) byte = static_cast<char>(random_());
+          WriteBytes(source, {kind}, tensor, extent, bits);
+          EXPECT_EQ(ReadBytes(source, {kind}, tensor, extent), bits);
+          WriteBytes(sink, {kind}, tensor, extent, bits);
+        }
+      }
+    }
+    EXPECT_EQ(AllBytes(*to), AllBytes(*from));
+  }
+}
+
+// Rows that are not neighbours: a rectangle of what a rank has.
+TEST_F(StoreValuesTest, RectanglesAreReadAndWrittenByRows) {
+  int complete = 0;
+  for (const Form& form : Forms()) {
+    SCOPED_TRACE(form.name);
+    const auto from = Store(form.options);
+    const auto to = Store(form.options);
+    Fill(*from);
+    StoreValues source(*from), sink(*to);
+    bool skipped = false;
+    for (const Field& field : FieldsOf(*from)) {
+      for (const LogicalTensor& tensor : from->layout().tensors()) {
+        if (sink.grain(field, tensor) > 1) {
+          skipped = true;
+          continue;
+        }
+        for (const Extent& extent : source.Has(field, tensor)) {
+          const Rect& rect = extent.rect;
+          const int64_t row = rect.rows / 3, column = rect.columns / 4;
+          const Rect middle{row, rect.rows - 2 * row, column,
+                            rect.columns - 2 * column};
+          std::vector<Rect> rects = Without(rect, middle);
+          rects.push_back(middle);
+          for (const Rect& part : rects) {
+            const Extent piece = Part(extent, part);
+            const std::vector<char> bytes =
+                ReadBytes(source, field, tensor, piece);
+            if (field.kind == Kind::kGradient) {
+              std::vector<char> exact = Pack(
+                  source.type(field), ValuesOf(*from, field, tensor, piece));
+              sink.AsKept(field, tensor, piece, exact.data());
+              EXPECT_EQ(bytes, exact);
+            }
+            WriteBytes(sink, field, tensor, piece, bytes);
+          }
+        }
+      }
+    }
+    if (skipped) continue;
+    EXPECT_EQ(AllBytes(*to), AllBytes(*from));
+    ++complete;
+  }
+  EXPECT_EQ(complete, 5);  // forms without 8 bits
+}
+
+// What is kept in 8 bits is read by any rectangle.
+TEST_F(StoreValuesTest, RectanglesOf8BitsAreReadByRows) {
+  const auto store =
+      Store({.states = testing::MomentsIn(StateStorage::kBlock8)});
+  Fill(*store);
+  StoreValues ends(*store);
+  for (const Field& field :
+       {Field{Kind::kState, "m"}, Field{Kind::kState, "v"}}) {
+    for (const LogicalTensor& tensor : store->layout().tensors()) {
+      if (ends.grain(field, tensor) == 1) continue;
+      const Extent extent = ends.Has(field, tensor).at(0);
+      const std::vector<char> all = ReadBytes(ends, field, tensor, extent);
+      const Extent piece = Part(extent, {3, 20, 5, 30});
+      std::vector<char> expected;
+      for (const int64_t number : NumbersOf(piece, kToyWidth)) {
+        expected.insert(expected.end(), all.begin() + 4 * number,
+                        all.begin() + 4 * number + 4);
+      }
+      EXPECT_EQ(ReadBytes(ends, field, tensor, piece), expected);
+    }
+  }
+}
+
+TEST_F(StoreValuesTest, ARunIsOneCopy) {
+  const auto store = Store({.states = testing::MomentsIn(StateStorage::kBF16)});
+  StoreValues ends(*store);
+  const LogicalTensor& tensor = store->layout().tensors().at(0);
+  ASSERT_EQ(tensor.name, "embed/token/weight");
+  const Field field{Kind::kParameters};
+  const Extent all = ends.Has(field, tensor).at(0);
+  device_.to_host = device_.from_host = device_.copies = 0;
+  const std::vector<char> bytes = ReadBytes(ends, field, tensor, all);
+  WriteBytes(ends, field, tensor, all, bytes);
+  EXPECT_EQ(device_.to_host, 1);
+  EXPECT_EQ(device_.from_host, 1);
+  EXPECT_TRUE(ends.Copy(ends, field, tensor, all, tensor, all));
+  EXPECT_EQ(device_.copies, 1);
+  ReadBytes(ends, field, tensor, Part(all, {1, 5, 2, 3}));
+  EXPECT_EQ(device_.to_host, 6);
+}
+
+// What would be read back: of each form, on any rank's part.
+TEST_F(StoreValuesTest, SaysWhatItWouldKeep) {
+  ForEachStore([&](const Form& form, int rank, int ranks, int zero) {
+    const auto store = Store(form.options, rank, ranks, zero);
+    StoreValues ends(*store);
+    for (const Field& field : FieldsOf(*store)) {
+      for (const LogicalTensor& tensor : store->layout().tensors()) {
+        for (const Extent& extent : WantedOn(ends, field, tensor, rank)) {
+          std::vector<char> values =
+              Pack(ends.type(field), ValuesOf(*store, field, tensor, extent));
+          WriteBytes(ends, field, tensor, extent, values);
+          ends.AsKept(field, tensor, extent, values.data());
+          if (OnRank(ends.Has(field, tensor), rank) !=
+              OnRank(ends.Wants(field, tensor), rank)) {
+            continue;  // a weight that is here, of a master that is not
+          }
+          EXPECT_EQ(ReadBytes(ends, field, tensor, extent), values)
+              << tensor.name << " " << field.state;
+        }
+        // Of what is on other ranks nothing is needed.
+        const int other = (rank + 1) % ranks;
+        for (const Extent& extent : WantedOn(ends, field, tensor, other)) {
+          std::vector<char> values =
+              Pack(ends.type(field), ValuesOf(*store, field, tensor, extent));
+          std::vector<char> kept = values;
+          ends.AsKept(field, tensor, extent, kept.data());
+          ends.AsKept(field, tensor, extent, values.data());
+          EXPECT_EQ(kept, values);
+          std::vector<char> again = kept;
+          ends.AsKept(field, tensor, extent, again.data());
+          EXPECT_EQ(again, kept);
+        }
+      }
+    }
+  });
+}
+
+TEST_F(StoreValuesTest, HasNoStateOfAnotherName) {
+  const auto store = Store({});
+  StoreValues ends(*store);
+  const LogicalTensor& tensor = store->layout().tensors().at(0);
+  const Field field{Kind::kState, "columns"};
+  EXPECT_TRUE(ends.Has(field, tensor).empty());
+  EXPECT_TRUE(ends.Owners(field, tensor).empty());
+  EXPECT_TRUE(ends.Wants(field, tensor).empty());
+  EXPECT_EQ(ends.grain(field, tensor), 1);
+  EXPECT_EQ(ends.type(field), DType::kF32);
+}
+
+TEST_F(StoreValuesTest, NothingIsOnADeviceThatComputesNothing) {
+  const auto meta = NewMetaDevice();
+  const auto store = MakeStore(*meta, registry_, kToyBlocks, {}, 0);
+  StoreValues ends(*store);
+  const LogicalTensor& tensor = store->layout().tensors().at(0);
+  for (const Field& field : FieldsOf(*store)) {
+    EXPECT_TRUE(ends.Has(field, tensor).empty());
+    EXPECT_TRUE(ends.Owners(field, tensor).empty());
+    EXPECT_TRUE(ends.Wants(field, tensor).empty());
+    const Extent extent{.rect = {0, 1, 0, 1}, .pitch = 1};
+    double value = 7;
+    EXPECT_TRUE(ends.Read(field, tensor, extent, &value).ok());
+    EXPECT_TRUE(ends.Write(field, tensor, extent, &value).ok());
+    EXPECT_EQ(value, 7);
+  }
+}
+
+using StoreValuesDeathTest = StoreValuesTest;
+
+TEST_F(StoreValuesDeathTest, RefusesWhatIsNotHere) {
+  const auto store = Store({.dtype = DType::kBF16}, 1, 3);
+  StoreValues ends(*store);
+  const ParamStore& constant = *store;
+  StoreValues source(constant);
+  const LogicalTensor& tensor = store->layout().tensors().at(0);
+  const Field master{Kind::kMaster}, weight{Kind::kWeight};
+  Extent mine = OnRank(ends.Has(weight, tensor), 1).at(0);
+  std::vector<float> values(static_cast<size_t>(mine.rect.elements()));
+  EXPECT_DEATH(
+      static_cast<void>(source.Write(weight, tensor, mine, values.data())),
+      "a source only");
+  EXPECT_DEATH(
+      static_cast<void>(ends.Read(master, tensor, mine, values.data())),
+      "embed/token/weight is not on rank 1");
+  mine.rank = 2;
+  EXPECT_DEATH(
+      static_cast<void>(ends.Read(weight, tensor, mine, values.data())),
+      "extent.rank");
+}
+
+TEST_F(StoreValuesDeathTest, RefusesPartsOfBlocksOf8Bits) {
+  const auto store =
+      Store({.states = testing::MomentsIn(StateStorage::kBlock8)});
+  StoreValues ends(*store);
+  const LogicalTensor& tensor = *std::find_if(
+      store->layout().tensors().begin(), store->layout().tensors().end(),
+      [](const LogicalTensor& t) { return t.name == "blocks/0/mlp/up"; });
+  const Field field{Kind::kState, "m"};
+  const Extent row = Part(ends.Has(field, tensor).at(0), {0, 1, 0, kToyWidth});
+  std::vector<float> values(kToyWidth);
+  EXPECT_DEATH(static_cast<void>(ends.Write(field, tensor, row, values.data())),
+               "a block of 256 values is cut");
+  EXPECT_DEATH(ends.AsKept(field, tensor, row, values.data()),
+               "a block of 256 values is cut");
+}
+
+}  // namespace
+}  // namespace delink
