@@ -1,6 +1,6 @@
-// The executor: interprets step programs over a model, its parameters and one
-// block of memory that was sized in advance. It owns the order of execution, so
-// recompute, accumulation and micro-batch order are data given to it.
+// The executor: what a stage asks of its model. Each thing asked is a pass: a
+// program that the planner writes, the validator proves and the engine runs
+// (docs/step-program.md).
 //
 // It allocates in Create only. One thread drives it; the network lane may have
 // a thread of its own.
@@ -9,37 +9,16 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
-#include <span>
 #include <string>
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "framework/comm/communicator.h"
-#include "framework/comm/device_exchange.h"
 #include "framework/device/profile.h"
-#include "framework/module/binder.h"
-#include "framework/module/sequential.h"
-#include "framework/optim/slab_optimizer.h"
 #include "framework/sharing/agreement.h"
-#include "framework/step/device_times.h"
-#include "framework/step/instruction.h"
-#include "framework/step/lane_runner.h"
-#include "framework/step/memory.h"
+#include "framework/step/engine.h"
 #include "framework/step/plan/planner.h"
-#include "framework/step/step_watch.h"
-#include "framework/step/trace.h"
 
 namespace delink {
-
-// What a step works on, on the host: all micro-batches of this rank.
-struct HostBatch {
-  std::vector<int32_t> inputs;   // [M, B, T]
-  std::vector<int32_t> targets;  // [M, B, T]; -1: not counted
-  std::vector<int64_t> samples;  // [M, B] global sample numbers
-  // [M, B, T] where BatchShape::masked: the place of each token in its document
-  // (layers/kernels/arguments.h); else empty.
-  std::vector<int32_t> positions;
-};
 
 struct StepResult {
   double loss = 0;  // mean over all counted targets of all ranks, nats
@@ -51,6 +30,7 @@ struct StepResult {
 
 class Executor {
  public:
+  using Env = Engine::Env;
   struct Options {
     BatchShape batch;
     int32_t micro_batches = 1;
@@ -60,27 +40,12 @@ class Executor {
     bool lane_threads = false;        // a thread for the network lane
     bool probes = false;              // Probe will be called
   };
-  // Not owned; must outlive the executor. `compute` and `network` are two
-  // communicators over the same ranks, so that the lanes do not disturb each
-  // other's order.
-  struct Env {
-    Device* device = nullptr;
-    Sequential* model = nullptr;
-    ParamStore* store = nullptr;
-    SlabOptimizer* optimizer = nullptr;
-    Communicator* compute = nullptr;
-    Communicator* network = nullptr;
-    AccumulateFn accumulate = nullptr;
-    StepWatch* watch = nullptr;  // optional
-    Trace* trace = nullptr;      // optional; of TrainStep
-  };
 
   // Plans, validates, measures and allocates. `store` has gradients and the
   // optimizer's states. A collective of `env.compute`: ranks whose programs
   // differ are all told so.
   static absl::StatusOr<std::unique_ptr<Executor>> Create(
       const Env& env, const Options& options);
-  ~Executor();
 
   // One optimizer step, number `step` (from 1), at learning rate `lr`: Begin
   // gives it to the device, Finish waits for its result, not for its updates
@@ -113,87 +78,36 @@ class Executor {
   std::vector<double> GradientNorms() const;
   // The norm of each slab's parameters as they are now. Waits for all lanes;
   // changes nothing. Collective.
-  absl::StatusOr<std::vector<double>> WeightNorms();
+  absl::StatusOr<std::vector<double>> WeightNorms() {
+    return engine_->WeightNorms();
+  }
   // Waits for all lanes: before anybody else touches the store.
-  absl::Status Drain();
+  absl::Status Drain() { return engine_->Drain(); }
 
-  const Program& program() const { return train_; }
-  const Analysis& analysis() const { return train_analysis_; }
+  // Of the optimizer step.
+  const Program& program() const { return step_pass().program; }
+  const Analysis& analysis() const { return step_pass().analysis; }
   const StepMemory& memory() const { return memory_; }
   MemoryAccount account() const { return AccountOf(*env_.store, memory_); }
   // Of forward and backward of one micro-batch, recompute included.
-  double flops_per_micro_batch() const;
+  double flops_per_micro_batch() const { return flops_per_micro_batch_; }
 
  private:
-  struct Visit;
-  struct Records;
-
-  Executor() = default;
-  void MakeStreams();
-  absl::Status Allocate();
-  void BuildVisits();
-  int64_t TracedBytes(const Instruction& at) const;
-  void DescribeProgram(Trace& trace);
-  // Null where the step is not traced, or the device is the host.
-  DeviceTimes* TimesOf(int64_t step) const;
-  std::vector<std::string> NamesOf(const Program& program) const;
-  // Instructions, and what is made for them, count layers by place; the model,
-  // the binder and the store by their numbers.
-  int LayerAt(int32_t place) const;
-  void Load(const HostBatch& batch, int64_t step, const UpdateControl& control);
-  absl::Status Execute(int32_t index, int64_t step, const Program& program,
-                       const Analysis& analysis, bool evaluating);
-  absl::Status ExecuteTraining(int32_t index, int64_t step);
-  void Forward(const Instruction& at, const Analysis& analysis, Phase phase);
-  void Loss(const Instruction& at, const Analysis& analysis,
-            const std::vector<bool>& written, bool evaluating);
-  void BackwardVisit(const Instruction& at, const std::vector<bool>& written,
-                     const std::vector<void*>* gradients = nullptr);
-  absl::Status BeginStep(const HostBatch& batch, int64_t step,
-                         const UpdateControl& before);
-  void SendResult();
+  Executor(const Env& env, const Options& options)
+      : env_(env), options_(options) {}
+  const Pass& step_pass() const { return passes_.at(PassKind::kStep); }
+  absl::Status Plan(PassKind kind, const ProgramShape& shape);
+  absl::Status BeginPass(PassKind kind, const HostBatch& batch, int64_t step,
+                         const UpdateControl& control);
   StepResult WaitForStep();
-  double SumSquaresOf(const Slab& slab, const void* gradient);
-  // All slabs' block sums of the last step and what travels behind them.
-  std::vector<double> SumsOnHost() const;
-  uint8_t FlagsOf(int layer) const;
-  void ProbeLayer(int layer, const std::vector<int>& sharers,
-                  std::vector<bool>& begun, std::vector<Agreement>& found);
-  absl::Status Reduce(int slab);
-  absl::Status Norm();
-  absl::Status Gather(int slab);
-
-  VisitInputs InputsOf(int32_t micro_batch, bool training) const;
-  Tensor InputTensor(int32_t layer, int32_t micro_batch,
-                     const Analysis& analysis) const;
-  Tensor BoundaryTensor(int32_t micro_batch) const;
-  // What a visit keeps until its backward.
-  void* SavedRegion(const Instruction& at) const;
-  void* SlotAddress(int32_t layer, int32_t slot) const;
 
   Env env_;
   Options options_;
-  std::unique_ptr<Binder> binder_;
-  std::vector<LayerPlan> layers_;
-  Program train_, evaluation_;
-  Analysis train_analysis_, evaluation_analysis_;
-  // What the watch and the trace are told, by instruction.
-  std::vector<std::string> train_names_, evaluation_names_;
-  int32_t traced_program_ = 0;
-  std::unique_ptr<DeviceTimes> times_;
-  int64_t begun_ = 0;  // the step that BeginStep began last
-  std::optional<ProfileRange> step_range_;
+  Passes passes_;
   StepMemory memory_;
-  Buffer slots_, boundaries_, workspace_, copies_, records_buffer_;
-  std::unique_ptr<Records> records_;
-  std::unique_ptr<Stream> compute_stream_, network_stream_;
-  std::unique_ptr<DeviceExchange> compute_exchange_, network_exchange_;
-  std::vector<std::vector<std::unique_ptr<Visit>>> visits_;  // layer, m
-  std::unique_ptr<LaneRunner> train_lanes_, evaluation_lanes_;
-  // Host memory of copies under way; the batch is the caller's.
-  RngKey loaded_key_;
-  UpdateControl loaded_control_, result_control_;
-  double result_votes_ = 0;
+  double flops_per_micro_batch_ = 0;
+  std::unique_ptr<Engine> engine_;
+  std::optional<ProfileRange> step_range_;
 };
 
 }  // namespace delink

@@ -80,8 +80,12 @@ const char* ToString(PassKind kind) {
   switch (kind) {
     case PassKind::kStep:
       return "a step";
+    case PassKind::kGradients:
+      return "a pass for gradients alone";
     case PassKind::kEvaluation:
       return "an evaluation";
+    case PassKind::kDiagnosis:
+      return "a diagnosis";
   }
   return "?";
 }

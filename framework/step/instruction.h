@@ -41,8 +41,8 @@ const char* ToString(Lane lane);
 enum Flags : uint8_t {
   kRecompute = 1,    // kForward keeps nothing but the boundary; kBackward runs
                      // the layer's forward again first
-  kForwardOnly = 2,  // kForward and kLoss of an evaluation: no backward
-                     // follows, kLoss writes no gradient
+  kForwardOnly = 2,  // kForward and kLoss: no backward follows, kLoss writes
+                     // no gradient
 };
 
 // Unused fields are -1.
@@ -87,7 +87,9 @@ struct ProgramShape {
 // What a program is run for.
 enum class PassKind : uint8_t {
   kStep,        // one optimizer step
-  kEvaluation,  // the loss alone, forward only, dropout off
+  kGradients,   // one without its updates: the gradients are there, reduced
+  kEvaluation,  // the loss alone: forward only, dropout off
+  kDiagnosis,   // forward only, as a step's: where a number is not finite
 };
 
 const char* ToString(PassKind kind);

@@ -3,23 +3,14 @@
 #include <utility>
 
 #include "framework/base/at.h"
+#include "framework/base/status_macros.h"
 #include "framework/device/profile.h"
 
 namespace delink {
 
-LaneRunner::LaneRunner(const Program& program, const Analysis& analysis,
-                       bool threads, Execute execute)
-    : program_(program),
-      analysis_(analysis),
-      execute_(std::move(execute)),
-      done_(program.instructions.size(), 0) {
-  if (!threads) return;
-  for (size_t i = 0; i < program.instructions.size(); ++i) {
-    if (program.instructions[i].lane == Lane::kNetwork) {
-      network_.push_back(static_cast<int32_t>(i));
-    }
-  }
-  if (!network_.empty()) thread_ = std::thread([this] { RunLane(); });
+LaneRunner::LaneRunner(bool threads, Execute execute)
+    : execute_(std::move(execute)), threads_(threads) {
+  if (threads) thread_ = std::thread([this] { RunNetwork(); });
 }
 
 LaneRunner::~LaneRunner() {
@@ -31,78 +22,78 @@ LaneRunner::~LaneRunner() {
   if (thread_.joinable()) thread_.join();
 }
 
-bool LaneRunner::Ready(int32_t index, int64_t step) const {
-  for (const Dependency& d : At(analysis_.dependencies, index)) {
-    const int64_t needed = d.previous_step ? step - 1 : step;
+bool LaneRunner::Ready(const Begun& run, int32_t index) const {
+  for (const Dependency& d : At(run.pass->analysis.dependencies, index)) {
+    const int64_t needed = d.previous_step ? run.step - 1 : run.step;
     if (At(done_, d.instruction) < needed) return false;
   }
   return true;
 }
 
-absl::Status LaneRunner::RunOne(int32_t index, int64_t step, int64_t name) {
+absl::Status LaneRunner::RunOne(const Begun& run, int32_t index) {
   {
     MutexLock lock(mutex_);
-    while (!stop_ && status_.ok() && !Ready(index, step)) lock.Wait(changed_);
+    while (!stop_ && status_.ok() && !Ready(run, index)) lock.Wait(changed_);
     if (!status_.ok()) return status_;
     if (stop_) return absl::CancelledError("the lanes are shutting down");
   }
-  absl::Status status = execute_(index, name);
+  absl::Status status = execute_(*run.pass, index, run.name);
   {
     const MutexLock lock(mutex_);
-    At(done_, index) = step;
+    At(done_, index) = run.step;
     if (!status.ok() && status_.ok()) status_ = status;
   }
   changed_.notify_all();
   return status;
 }
 
-void LaneRunner::RunLane() {
+absl::Status LaneRunner::RunLane(const Begun& run, bool network) {
+  const std::vector<Instruction>& instructions = run.pass->program.instructions;
+  for (size_t i = 0; i < instructions.size(); ++i) {
+    const bool there = threads_ && instructions[i].lane == Lane::kNetwork;
+    if (there != network) continue;
+    DELINK_RETURN_IF_ERROR(RunOne(run, static_cast<int32_t>(i)));
+  }
+  return absl::OkStatus();
+}
+
+void LaneRunner::RunNetwork() {
   NameThread("network lane");
-  for (int64_t step = 1;; ++step) {
-    int64_t name = 0;
+  while (true) {
+    Begun run;
     {
       MutexLock lock(mutex_);
-      while (!stop_ && status_.ok() && step_ < step) lock.Wait(changed_);
+      while (!stop_ && status_.ok() && ahead_.empty()) lock.Wait(changed_);
       if (stop_ || !status_.ok()) return;
-      name = names_.front();
-      names_.pop_front();
+      run = ahead_.front();
     }
-    for (const int32_t index : network_) {
-      if (!RunOne(index, step, name).ok()) return;
-    }
+    if (!RunLane(run, true).ok()) return;
     {
       const MutexLock lock(mutex_);
-      lane_step_ = step;
+      ahead_.pop_front();
     }
     changed_.notify_all();
   }
 }
 
-absl::Status LaneRunner::RunStep(int64_t name) {
-  int64_t step = 0;
+absl::Status LaneRunner::Run(const Pass& pass, int64_t name) {
+  const bool another = last_.pass != &pass;
+  if (another) DELINK_RETURN_IF_ERROR(Drain());
+  last_ = {.pass = &pass, .step = another ? 1 : last_.step + 1, .name = name};
   {
     const MutexLock lock(mutex_);
     if (!status_.ok()) return status_;
-    step = ++step_;
-    if (thread_.joinable()) names_.push_back(name);
+    // As if the step before were complete.
+    if (another) done_.assign(pass.program.instructions.size(), 0);
+    if (threads_) ahead_.push_back(last_);
   }
   changed_.notify_all();
-  for (size_t i = 0; i < program_.instructions.size(); ++i) {
-    const bool elsewhere =
-        thread_.joinable() && program_.instructions[i].lane == Lane::kNetwork;
-    if (elsewhere) continue;
-    if (absl::Status s = RunOne(static_cast<int32_t>(i), step, name); !s.ok()) {
-      return s;
-    }
-  }
-  return absl::OkStatus();
+  return RunLane(last_, false);
 }
 
 absl::Status LaneRunner::Drain() {
   MutexLock lock(mutex_);
-  if (thread_.joinable()) {
-    while (status_.ok() && lane_step_ < step_) lock.Wait(changed_);
-  }
+  while (status_.ok() && !ahead_.empty()) lock.Wait(changed_);
   return status_;
 }
 

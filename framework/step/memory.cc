@@ -23,12 +23,14 @@ int64_t LargestWorkspace(const std::vector<LayerPlan>& layers) {
 }
 
 int64_t LargestShard(const ParamStore& store) {
-  if (store.ranks() == 1) return 0;
-  int64_t elements = 0;
-  for (const Slab& slab : store.slabs()) {
-    elements = std::max(elements, slab.ShardElements(store.ranks()));
+  int64_t bytes = 0;
+  for (size_t s = 0; s < store.slabs().size(); ++s) {
+    const int ranks = GroupSize(store, static_cast<int>(s));
+    if (ranks == 1) continue;
+    bytes = std::max(bytes, store.slabs()[s].ShardElements(ranks) *
+                                SizeOf(store.dtype(Plane::kGradient)));
   }
-  return elements * SizeOf(store.dtype(Plane::kGradient));
+  return bytes;
 }
 
 // Everything small that a step needs on the device; see Executor::Records.
@@ -45,30 +47,36 @@ int64_t RecordBytes(const StepMemory& memory) {
 
 StepMemory SizeStep(const ParamStore& store,
                     const std::vector<LayerPlan>& layers,
-                    const BatchShape& batch, const Program& program,
-                    const Analysis& train, const Analysis& evaluation) {
-  StepMemory m{.batch = batch, .micro_batches = program.shape.micro_batches};
+                    const BatchShape& batch, const Passes& passes) {
+  StepMemory m{.batch = batch};
   const DType dtype = store.options().dtype;
   m.boundary_bytes = AlignUp(layers.front().output.elements() * SizeOf(dtype));
   m.prologue_slot = PlanOf(layers.front(), Phase::kRecord).slot_bytes;
   m.epilogue_slot = m.boundary_bytes;
   m.block_slot = m.boundary_bytes;
   m.scratch_slot = PlanOf(layers.back(), Phase::kRecord).slot_bytes;
-  for (const Instruction& at : program.instructions) {
-    if (at.op != Op::kBackward || at.layer == 0) continue;
-    const int64_t saved =
-        PlanOf(At(layers, at.layer), Phase::kRecord).slot_bytes;
-    if ((at.flags & kRecompute) != 0) {
-      m.recompute = true;
-      m.scratch_slot = std::max(m.scratch_slot, saved + m.boundary_bytes);
-    } else {
-      m.block_slot = std::max(m.block_slot, m.boundary_bytes + saved);
+  const auto grow = [](int64_t* size, int64_t to) {
+    *size = std::max(*size, to);
+  };
+  for (const auto& [kind, pass] : passes) {
+    m.micro_batches =
+        std::max(m.micro_batches, pass.program.shape.micro_batches);
+    grow(&m.prologue_slots, pass.analysis.prologue_slots);
+    grow(&m.block_slots, pass.analysis.block_slots);
+    grow(&m.epilogue_slots, pass.analysis.epilogue_slots);
+    grow(&m.boundaries, pass.analysis.boundaries);
+    for (const Instruction& at : pass.program.instructions) {
+      if (at.op != Op::kBackward || at.layer == 0) continue;
+      const int64_t saved =
+          PlanOf(At(layers, at.layer), Phase::kRecord).slot_bytes;
+      if ((at.flags & kRecompute) != 0) {
+        m.recompute = true;
+        grow(&m.scratch_slot, saved + m.boundary_bytes);
+      } else {
+        grow(&m.block_slot, m.boundary_bytes + saved);
+      }
     }
   }
-  m.prologue_slots = std::max(train.prologue_slots, evaluation.prologue_slots);
-  m.block_slots = std::max(train.block_slots, evaluation.block_slots);
-  m.epilogue_slots = std::max(train.epilogue_slots, evaluation.epilogue_slots);
-  m.boundaries = train.boundaries;
   m.workspace = LargestWorkspace(layers);
   m.copies = AlignUp(LargestShard(store));
   for (const Slab& slab : store.slabs()) m.sums += slab.blocks();

@@ -9,9 +9,8 @@
 
 #include "framework/base/format_bytes.h"
 #include "framework/module/param_store.h"
-#include "framework/step/dependencies.h"
-#include "framework/step/instruction.h"
 #include "framework/step/measure.h"
+#include "framework/step/pass.h"
 
 namespace delink {
 
@@ -44,7 +43,7 @@ std::string ToString(const MemoryAccount& account);
 // loss, the tokens behind it, the votes.
 inline constexpr int64_t kTailSums = 3;
 
-// Sizes of everything the executor allocates.
+// Sizes of everything the engine allocates.
 struct StepMemory {
   BatchShape batch;
   int32_t micro_batches = 1;
@@ -68,12 +67,15 @@ struct StepMemory {
   }
 };
 
-// For a training program and an evaluation program that run in turn over the
-// same memory.
+// For passes that run in turn over the same memory.
 StepMemory SizeStep(const ParamStore& store,
                     const std::vector<LayerPlan>& layers,
-                    const BatchShape& batch, const Program& program,
-                    const Analysis& train, const Analysis& evaluation);
+                    const BatchShape& batch, const Passes& passes);
+
+// How many ranks have a slab, and reduce its gradient.
+inline int GroupSize(const ParamStore& store, int slab) {
+  return static_cast<int>(store.local(slab).group->size());
+}
 
 // Of the store's device and what is planned for it.
 MemoryAccount AccountOf(const ParamStore& store, const StepMemory& memory);

@@ -29,6 +29,7 @@ class StepChecker {
       : program_(program),
         shape_(program.shape),
         last_(program.shape.layers - 1),
+        forward_only_(!MayHave(program.kind, Op::kBackward)),
         layers_of_slab_(program.shape.slabs),
         weights_(program.shape.slabs, Weights::kUnknown) {
     for (int32_t layer = last_; layer >= 0; --layer) {
@@ -36,7 +37,6 @@ class StepChecker {
         layers_of_slab_[slab].push_back(layer);
       }
     }
-    forward_only_ = program.kind != PassKind::kStep;
   }
 
   absl::Status Run() {
@@ -79,9 +79,8 @@ class StepChecker {
 
   std::string Check(const Instruction& i) {
     if (std::string error = FieldError(shape_, i); !error.empty()) return error;
-    if (forward_only_ && i.op != Op::kForward && i.op != Op::kLoss &&
-        i.op != Op::kFetch && i.op != Op::kRelease) {
-      return "a forward-only program has no such instruction";
+    if (!MayHave(program_.kind, i.op)) {
+      return absl::StrCat(ToString(program_.kind), " has no such instruction");
     }
     switch (i.op) {
       case Op::kForward:
@@ -144,7 +143,8 @@ class StepChecker {
           " must come before it");
     }
     if (forward_only_ != ((i.flags & kForwardOnly) != 0)) {
-      return "all or none of a program's visits are forward-only";
+      return absl::StrCat("the visits of ", ToString(program_.kind), " are ",
+                          forward_only_ ? "" : "not ", "forward-only");
     }
     if (std::string error = CheckWeights(i.layer); !error.empty()) return error;
     forward_[i.layer][m] = true;
@@ -255,6 +255,7 @@ class StepChecker {
       if (!reduced_[slab]) return OnSlab(Op::kReduce, slab);
     }
     if (!norm_) return ToString(Op::kNorm);
+    if (!MayHave(program_.kind, Op::kUpdate)) return "";
     for (int32_t slab = 0; slab < shape_.slabs; ++slab) {
       if (!updated_[slab]) return OnSlab(Op::kUpdate, slab);
     }
@@ -264,7 +265,7 @@ class StepChecker {
   const Program& program_;
   const ProgramShape& shape_;
   const int32_t last_;
-  bool forward_only_ = false;
+  const bool forward_only_;
   std::vector<std::vector<int32_t>> layers_of_slab_;  // from the last
   std::vector<Weights> weights_;
   // By layer and micro-batch; the last layer's are of its loss.

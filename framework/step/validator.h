@@ -18,10 +18,11 @@ namespace delink {
 //     before the next use; never a kFetch of what is there) and its slot
 //     filled;
 //   - every gradient is complete before its one kReduce, kNorm comes once and
-//     after all reductions, every slab is updated once and after kNorm;
+//     after all reductions, every slab is updated once and after kNorm
+//     (kGradients: none is);
 //   - the kSaves of a step all come before or all after their slabs' updates.
-// A forward-only program (kForwardOnly) consists of forwards and losses, and of
-// fetches and releases.
+// Evaluations and diagnoses consist of forwards and losses, all kForwardOnly,
+// and of fetches and releases.
 // Returns InvalidArgument naming the first instruction that is wrong (its index
 // and text) and the rule, or the instruction that is missing. Pipelines
 // (kSend, kRecv, the halves of backward) and slots in lower tiers are refused.

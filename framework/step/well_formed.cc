@@ -83,6 +83,21 @@ absl::Status CheckShape(const ProgramShape& shape) {
   return absl::OkStatus();
 }
 
+bool MayHave(PassKind kind, Op op) {
+  const bool step = kind == PassKind::kStep;
+  switch (op) {
+    case Op::kUpdate:
+    case Op::kSave:
+      return step;
+    case Op::kBackward:
+    case Op::kReduce:
+    case Op::kNorm:
+      return step || kind == PassKind::kGradients;
+    default:
+      return true;
+  }
+}
+
 std::string FieldError(const ProgramShape& shape, const Instruction& i) {
   const Fields fields = FieldsOf(i.op, shape.layers);
   if (!fields.known) return "is not part of a program of one pipeline stage";

@@ -14,6 +14,9 @@ absl::Status BadShape(const std::string& what);
 // Sizes agree, slabs are in range, ascending and used.
 absl::Status CheckShape(const ProgramShape& shape);
 
+// Whether a program of that kind may have such instructions at all.
+bool MayHave(PassKind kind, Op op);
+
 // What is wrong with the fields of `i` in a program of `shape`; empty when
 // nothing is.
 std::string FieldError(const ProgramShape& shape, const Instruction& i);

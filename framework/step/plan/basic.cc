@@ -68,6 +68,20 @@ void CheckPlannable(const ProgramShape& shape) {
   DELINK_CHECK_EQ(shape.gathers.size(), size_t(shape.slabs));
 }
 
+Program PlanForwards(PassKind kind, const ProgramShape& shape) {
+  CheckPlannable(shape);
+  Program program{.shape = shape, .kind = kind};
+  for (int32_t m = 0; m < shape.micro_batches; ++m) {
+    for (int32_t layer = 0; layer < shape.layers - 1; ++layer) {
+      program.instructions.push_back(
+          Visit(Op::kForward, layer, m, kForwardOnly));
+    }
+    program.instructions.push_back(
+        Visit(Op::kLoss, shape.layers - 1, m, kForwardOnly));
+  }
+  return program;
+}
+
 }  // namespace
 
 Program PlanStep(const ProgramShape& shape, const BasicPlanOptions& options) {
@@ -101,18 +115,22 @@ Program PlanStep(const ProgramShape& shape, const BasicPlanOptions& options) {
   return program;
 }
 
-Program PlanEvaluation(const ProgramShape& shape) {
-  CheckPlannable(shape);
-  Program program{.shape = shape, .kind = PassKind::kEvaluation};
-  for (int32_t m = 0; m < shape.micro_batches; ++m) {
-    for (int32_t layer = 0; layer < shape.layers - 1; ++layer) {
-      program.instructions.push_back(
-          Visit(Op::kForward, layer, m, kForwardOnly));
-    }
-    program.instructions.push_back(
-        Visit(Op::kLoss, shape.layers - 1, m, kForwardOnly));
-  }
+Program PlanGradients(const ProgramShape& shape,
+                      const BasicPlanOptions& options) {
+  Program program = PlanStep(shape, options);
+  program.kind = PassKind::kGradients;
+  std::erase_if(program.instructions, [](const Instruction& at) {
+    return at.op == Op::kUpdate || at.op == Op::kFetch;
+  });
   return program;
+}
+
+Program PlanEvaluation(const ProgramShape& shape) {
+  return PlanForwards(PassKind::kEvaluation, shape);
+}
+
+Program PlanDiagnosis(const ProgramShape& shape) {
+  return PlanForwards(PassKind::kDiagnosis, shape);
 }
 
 Planner BasicPlanner(const BasicPlanOptions& options) {
@@ -120,8 +138,12 @@ Planner BasicPlanner(const BasicPlanOptions& options) {
     switch (kind) {
       case PassKind::kStep:
         return PlanStep(shape, options);
+      case PassKind::kGradients:
+        return PlanGradients(shape, options);
       case PassKind::kEvaluation:
         return PlanEvaluation(shape);
+      case PassKind::kDiagnosis:
+        return PlanDiagnosis(shape);
     }
     DELINK_CHECK(false) << "no plan of " << ToString(kind);
     return Program();

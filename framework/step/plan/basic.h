@@ -23,10 +23,14 @@ struct BasicPlanOptions {
 // which reads every gradient and exchanges only a few numbers.
 Program PlanStep(const ProgramShape& shape, const BasicPlanOptions& options);
 
+// That step up to its kNorm: nothing is updated, and so nothing fetched.
+Program PlanGradients(const ProgramShape& shape,
+                      const BasicPlanOptions& options);
+
 // Forward only, micro-batch after micro-batch: kForward of all layers but the
-// last, then kLoss without its backward; all with flag kForwardOnly (the
-// executor runs them with dropout off).
+// last, then kLoss without its backward; all with flag kForwardOnly.
 Program PlanEvaluation(const ProgramShape& shape);
+Program PlanDiagnosis(const ProgramShape& shape);
 
 // All of them.
 Planner BasicPlanner(const BasicPlanOptions& options);

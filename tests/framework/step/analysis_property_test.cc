@@ -52,16 +52,20 @@ TEST(AnalysisPropertyTest, AnyLanesAreSafe) {
   }
 }
 
-TEST(AnalysisPropertyTest, EvaluationsAreValidAndSafe) {
+TEST(AnalysisPropertyTest, OtherPassesAreValidAndSafe) {
   Dice dice(3);
   for (int n = 0; n < kPrograms / 4; ++n) {
     const Sample sample = DrawSample(dice);
-    Program program = PlanEvaluation(sample.shape);
-    const absl::Status status = ValidateProgram(program);
-    ASSERT_TRUE(status.ok()) << sample.text << ": " << status.message();
-    if (dice.Coin()) program = ScatterLanes(program, dice);
-    ASSERT_EQ(Simulate(program, AnalyzeProgram(program), dice), "")
-        << sample.text;
+    for (const PassKind kind :
+         {PassKind::kGradients, PassKind::kEvaluation, PassKind::kDiagnosis}) {
+      Program program = BasicPlanner(sample.options)(kind, sample.shape);
+      const std::vector<Program> ranks(sample.shape.ranks, program);
+      const absl::Status status = ValidatePrograms(ranks);
+      ASSERT_TRUE(status.ok()) << sample.text << ": " << status.message();
+      if (dice.Coin()) program = ScatterLanes(program, dice);
+      ASSERT_EQ(Simulate(program, AnalyzeProgram(program), dice), "")
+          << sample.text << ", " << ToString(kind);
+    }
   }
 }
 

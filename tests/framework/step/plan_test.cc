@@ -91,6 +91,28 @@ TEST(PlanTest, Evaluation) {
   }
 }
 
+TEST(PlanTest, GradientsAreAStepUpToItsNorm) {
+  ProgramShape shape = SharedBlocks(1);
+  shape.gathers = {true, true, true};
+  const Program program = PlanGradients(shape, {.recompute = true});
+  EXPECT_EQ(ToString(program),
+            "F(0,a) F(1,a)r F(2,a)r Loss(a) Reduce(2) B(2,a)r B(1,a)r "
+            "Reduce(1) B(0,a) Reduce(0) Norm");
+  EXPECT_EQ(program.kind, PassKind::kGradients);
+}
+
+TEST(PlanTest, TheBasicPlannerWritesEveryPass) {
+  const BasicPlanOptions options{.order = MicroBatchOrder::kLayerMajor,
+                                 .recompute = true};
+  const Planner planner = BasicPlanner(options);
+  const ProgramShape shape = SharedBlocks(2);
+  EXPECT_EQ(planner(PassKind::kStep, shape), PlanStep(shape, options));
+  EXPECT_EQ(planner(PassKind::kGradients, shape),
+            PlanGradients(shape, options));
+  EXPECT_EQ(planner(PassKind::kEvaluation, shape), PlanEvaluation(shape));
+  EXPECT_EQ(planner(PassKind::kDiagnosis, shape), PlanDiagnosis(shape));
+}
+
 TEST(PlanTest, MicroBatchesAreLetters) {
   const auto name = [](int32_t m) {
     return ToString(

@@ -197,7 +197,7 @@ class Simulation {
   std::string StartVisit(const Instruction& i, int32_t index) {
     const int32_t l = i.layer, m = i.micro_batch;
     for (const int32_t s : shape_.slabs_of_layer[l]) {
-      if (compute_version_[s] != step_ && TrainingProgram()) {
+      if (compute_version_[s] != (Updates() ? step_ : 0)) {
         return absl::StrCat("slab ", s, " has version ", compute_version_[s]);
       }
     }
@@ -228,7 +228,9 @@ class Simulation {
     for (size_t k = 0; k < slabs.size(); ++k) {
       Gradient& g = gradients_[slabs[k]];
       if (!a_.written[index][k]) {
-        if (!g.consumed) return "a gradient is overwritten before its update";
+        if (!g.consumed && Updates()) {
+          return "a gradient is overwritten before its update";
+        }
         g = {.step = step_, .consumed = false};
       }
       if (g.step != step_ || g.reduced || g.consumed ||
@@ -289,7 +291,7 @@ class Simulation {
     }
   }
 
-  bool TrainingProgram() const { return layout_.cells > layout_.boundaries; }
+  bool Updates() const { return program_.kind == PassKind::kStep; }
 
   const Program& program_;
   const ProgramShape& shape_;

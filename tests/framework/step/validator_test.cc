@@ -160,17 +160,37 @@ TEST(ValidatorTest, ForwardOnlyRules) {
   EXPECT_EQ(Error(program), "");
   program.instructions[1].flags = 0;
   EXPECT_EQ(Error(program),
-            "instruction 1, F(1,a): all or none of a program's visits are "
+            "instruction 1, F(1,a): the visits of an evaluation are "
+            "forward-only");
+  program = PlanStep(Small(1), {});
+  program.instructions[0].flags = kForwardOnly;
+  EXPECT_EQ(Error(program),
+            "instruction 0, F(0,a): the visits of a step are not "
             "forward-only");
   program = PlanEvaluation(Small(2));
   program.instructions.push_back({.op = Op::kNorm});
   EXPECT_EQ(Error(program),
-            "instruction 6, Norm: a forward-only program has no such "
-            "instruction");
+            "instruction 6, Norm: an evaluation has no such instruction");
   program = PlanEvaluation(Small(2));
   program.instructions.pop_back();
   EXPECT_EQ(Error(program),
             "end of the program: Loss(b) is missing in the step");
+}
+
+// A step whose updates are gone is none, and gradients alone have none.
+TEST(ValidatorTest, GradientsAreNoStep) {
+  Program program = PlanGradients(Small(2), {});
+  EXPECT_EQ(Error(program), "");
+  program.kind = PassKind::kStep;
+  EXPECT_EQ(Error(program),
+            "end of the program: Update(0) is missing in the step");
+  program = PlanStep(Small(2), {});
+  program.kind = PassKind::kGradients;
+  EXPECT_THAT(Error(program), HasSubstr("Update(0): a pass for gradients "
+                                        "alone has no such instruction"));
+  program = PlanGradients(Small(2), {});
+  program.instructions.pop_back();
+  EXPECT_EQ(Error(program), "end of the program: Norm is missing in the step");
 }
 
 TEST(ValidatorTest, FieldsAndShapes) {

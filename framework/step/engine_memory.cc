@@ -1,14 +1,15 @@
-// What the executor takes of its device, all of it when it is made.
+// What the engine takes of its device, all of it when it is made.
 #include <cstdint>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "framework/base/at.h"
 #include "framework/base/status_macros.h"
-#include "framework/step/executor_state.h"
+#include "framework/step/engine_state.h"
 
 namespace delink {
 
-void Executor::MakeStreams() {
+void Engine::MakeStreams() {
   Device& device = *env_.device;
   compute_stream_ = device.NewStream("compute");
   network_stream_ = device.NewStream("network");
@@ -18,13 +19,13 @@ void Executor::MakeStreams() {
       std::make_unique<DeviceExchange>(device, *network_stream_, *env_.network);
 }
 
-absl::Status Executor::Allocate() {
+absl::Status Engine::Allocate() {
   Device& device = *env_.device;
   const auto explain = [&](const char* what, const absl::Status& status) {
     if (status.ok()) return status;
     return absl::ResourceExhaustedError(absl::StrCat(
-        "memory for ", what, ": ", status.message(),
-        "; the step needs: ", ToString(account()), "; use a smaller ",
+        "memory for ", what, ": ", status.message(), "; the step needs: ",
+        ToString(AccountOf(*env_.store, memory_)), "; use a smaller ",
         memory_.batch.micro_batch > 1 ? "run.micro_batch" : "data.seq",
         memory_.recompute ? "" : " or run.recompute = \"block\""));
   };
@@ -66,14 +67,21 @@ absl::Status Executor::Allocate() {
   records_->loss = static_cast<LossRecord*>(place(sizeof(LossRecord)));
   records_->control = static_cast<UpdateControl*>(place(sizeof(UpdateControl)));
   DELINK_CHECK_LE(offset, memory_.records);
-  for (size_t i = 0; i < train_.instructions.size(); ++i) {
-    records_->events.push_back(device.NewEvent());
-  }
   records_->result = device.NewEvent();
   return absl::OkStatus();
 }
 
-void Executor::BuildVisits() {
+void Engine::MakeEvents(Pass& pass) {
+  pass.events.resize(pass.program.instructions.size());
+  for (const std::vector<Dependency>& waits : pass.analysis.dependencies) {
+    for (const Dependency& d : waits) {
+      std::unique_ptr<Event>& event = At(pass.events, d.instruction);
+      if (event == nullptr) event = env_.device->NewEvent();
+    }
+  }
+}
+
+void Engine::BuildVisits() {
   const Tape::Env env{.device = env_.device,
                       .stream = compute_stream_.get(),
                       .accumulate = env_.accumulate};

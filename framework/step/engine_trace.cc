@@ -1,37 +1,38 @@
-// What the executor tells a trace.
+// What the engine tells a trace.
 #include <cstdint>
 #include <utility>
 
 #include "absl/status/status.h"
 #include "framework/base/at.h"
-#include "framework/step/executor_state.h"
+#include "framework/step/engine_state.h"
 
 namespace delink {
 
 // Bytes of a slab that an instruction exchanges or updates on this rank.
-int64_t Executor::TracedBytes(const Instruction& at) const {
+int64_t Engine::TracedBytes(const Instruction& at) const {
   const ParamStore& store = *env_.store;
-  const int ranks = env_.network->size();
   if (at.op == Op::kNorm) {
-    return ranks > 1 ? memory_.sums * SizeOf(DType::kF64) : 0;
+    const bool exchanged = env_.compute->size() > 1;
+    return exchanged ? memory_.sums * SizeOf(DType::kF64) : 0;
   }
   if (at.slab < 0) return 0;
   if (at.op == Op::kUpdate) {
     return store.held(at.slab, Plane::kState0).size() *
            SizeOf(store.dtype(store.master()));
   }
+  const int ranks = GroupSize(store, at.slab);
   if (ranks == 1) return 0;
   const Slab& slab = store.slab(at.slab);
   const Plane plane = at.op == Op::kFetch ? Plane::kWeight : Plane::kGradient;
   return slab.ShardElements(ranks) * ranks * SizeOf(store.dtype(plane));
 }
 
-void Executor::DescribeProgram(Trace& trace) {
+void Engine::Describe(Pass& pass) {
   std::vector<Trace::Entry> entries;
-  for (size_t i = 0; i < train_.instructions.size(); ++i) {
-    const Instruction& at = train_.instructions[i];
+  for (size_t i = 0; i < pass.program.instructions.size(); ++i) {
+    const Instruction& at = pass.program.instructions[i];
     Trace::Entry entry{
-        .at = at, .name = train_names_[i], .bytes = TracedBytes(at)};
+        .at = at, .name = pass.names[i], .bytes = TracedBytes(at)};
     if (at.slab >= 0) {
       entry.of = env_.store->slab(at.slab).name;
     }
@@ -47,30 +48,30 @@ void Executor::DescribeProgram(Trace& trace) {
     }
     entries.push_back(std::move(entry));
   }
-  traced_program_ = trace.AddProgram(std::move(entries));
+  Trace& trace = *env_.trace;
+  pass.traced = trace.AddProgram(std::move(entries));
   if (env_.device->kind() == DeviceKind::kCuda) {
-    times_ =
-        std::make_unique<DeviceTimes>(*env_.device, trace, traced_program_);
+    times_ = std::make_unique<DeviceTimes>(*env_.device, trace, pass.traced);
   }
 }
 
-DeviceTimes* Executor::TimesOf(int64_t step) const {
-  const bool traced = env_.trace != nullptr && env_.trace->Wants(step);
+DeviceTimes* Engine::TimesOf(const Pass& pass, int64_t step) const {
+  const bool traced = pass.traced >= 0 && env_.trace->Wants(step);
   return traced ? times_.get() : nullptr;
 }
 
-absl::Status Executor::ExecuteTraining(int32_t index, int64_t step) {
-  Trace* const trace = env_.trace;
-  if (trace == nullptr || !trace->Wants(step)) {
-    return Execute(index, step, train_, train_analysis_, false);
+absl::Status Engine::ExecuteTraced(const Pass& pass, int32_t index,
+                                   int64_t step) {
+  if (pass.traced < 0 || !env_.trace->Wants(step)) {
+    return Execute(pass, index, step);
   }
   const Trace::Clock::time_point begin = Trace::Clock::now();
-  absl::Status status = Execute(index, step, train_, train_analysis_, false);
-  trace->Add({.step = step,
-              .program = traced_program_,
-              .index = index,
-              .begin = begin,
-              .end = Trace::Clock::now()});
+  absl::Status status = Execute(pass, index, step);
+  env_.trace->Add({.step = step,
+                   .program = pass.traced,
+                   .index = index,
+                   .begin = begin,
+                   .end = Trace::Clock::now()});
   return status;
 }
 

@@ -3,12 +3,9 @@
 #include <cstdint>
 
 #include "framework/base/status_macros.h"
-#include "framework/step/executor_state.h"
+#include "framework/step/engine_state.h"
 
 namespace delink {
-namespace {
-
-// From the block sums of all slabs, one after the other.
 std::vector<double> NormsOf(const std::vector<Slab>& slabs,
                             const std::vector<double>& sums) {
   std::vector<double> norms;
@@ -21,9 +18,7 @@ std::vector<double> NormsOf(const std::vector<Slab>& slabs,
   return norms;
 }
 
-}  // namespace
-
-std::vector<double> Executor::SumsOnHost() const {
+std::vector<double> Engine::SumsOnHost() const {
   std::vector<double> sums(static_cast<size_t>(memory_.sums));
   env_.device->CopyToHost(*compute_stream_, sums.data(), records_->sums,
                           memory_.sums * 8);
@@ -31,15 +26,7 @@ std::vector<double> Executor::SumsOnHost() const {
   return sums;
 }
 
-std::vector<double> Executor::GradientNorms() const {
-  const std::vector<double> sums = SumsOnHost();
-  const double tokens = sums[sums.size() - kTailSums + 1];
-  std::vector<double> norms = NormsOf(env_.store->slabs(), sums);
-  for (double& norm : norms) norm /= tokens;
-  return norms;
-}
-
-absl::StatusOr<std::vector<double>> Executor::WeightNorms() {
+absl::StatusOr<std::vector<double>> Engine::WeightNorms() {
   DELINK_RETURN_IF_ERROR(Drain());
   const ParamStore& store = *env_.store;
   // The sums of the step, which GradientNorms reads, are put back.

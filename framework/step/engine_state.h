@@ -1,20 +1,20 @@
-// Private to the executor: what it keeps for each visit and each step.
+// Private to the engine: what it keeps for each visit and each step.
 #pragma once
 
 #include <memory>
 #include <vector>
 
 #include "framework/autograd/tape.h"
-#include "framework/step/executor.h"
+#include "framework/step/engine.h"
 
 namespace delink {
 
-// Scratch memory of Executor::Probe: the gradients that a block writes to slabs
+// Scratch memory of a probe: the gradients that a block writes to slabs
 // which others share.
 int64_t ProbeBytes(const ParamStore& store);
 
 // One (layer, micro-batch): the tape that forward records and backward replays.
-struct Executor::Visit {
+struct Engine::Visit {
   Visit(const VisitPlan& plan, const Tape::Env& env)
       : memory(plan), tape(env, memory) {}
   PlannedMemory memory;
@@ -23,7 +23,7 @@ struct Executor::Visit {
 };
 
 // Addresses in the records buffer (device memory).
-struct Executor::Records {
+struct Engine::Records {
   int32_t* inputs = nullptr;     // [M, B, T]
   int32_t* targets = nullptr;    // [M, B, T]
   int64_t* samples = nullptr;    // [M, B]
@@ -32,8 +32,6 @@ struct Executor::Records {
   RngKey* step_key = nullptr;
   LossRecord* loss = nullptr;
   UpdateControl* control = nullptr;
-  // By instruction of the training program: complete on its lane's stream.
-  std::vector<std::unique_ptr<Event>> events;
   std::unique_ptr<Event> result;  // of a step: copied to the host
 };
 

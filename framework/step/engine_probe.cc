@@ -7,14 +7,15 @@
 #include "framework/base/at.h"
 #include "framework/base/status_macros.h"
 #include "framework/optim/find_kernels.h"
-#include "framework/step/executor_state.h"
+#include "framework/step/engine_state.h"
 
 namespace delink {
 namespace {
 
 int64_t GradientBytes(const ParamStore& store, int slab) {
   const Slab& s = store.slab(slab);
-  return AlignUp(s.ShardElements(store.ranks()) * store.ranks() *
+  const int ranks = GroupSize(store, slab);
+  return AlignUp(s.ShardElements(ranks) * ranks *
                  SizeOf(store.dtype(Plane::kGradient)));
 }
 
@@ -27,6 +28,14 @@ std::vector<int> SharersOf(const ParamStore& store) {
     }
   }
   return sharers;
+}
+
+// Of the layer's visits in a step: whether it recomputes.
+uint8_t FlagsOf(const Program& program, int layer) {
+  for (const Instruction& at : program.instructions) {
+    if (at.op == Op::kForward && at.layer == layer) return at.flags;
+  }
+  return 0;
 }
 
 bool Shared(const std::vector<int>& sharers, int slab) {
@@ -48,7 +57,7 @@ int64_t ProbeBytes(const ParamStore& store) {
   return most;
 }
 
-double Executor::SumSquaresOf(const Slab& slab, const void* gradient) {
+double Engine::SumSquaresOf(const Slab& slab, const void* gradient) {
   const DType dtype = env_.store->dtype(Plane::kGradient);
   const OptimKernels* const kernels =
       FindOptimKernels(env_.device->kind(), StatisticsOf(dtype));
@@ -70,19 +79,12 @@ double Executor::SumSquaresOf(const Slab& slab, const void* gradient) {
   return sum;
 }
 
-// Of the layer's visits in a step: whether it recomputes.
-uint8_t Executor::FlagsOf(int layer) const {
-  for (const Instruction& at : train_.instructions) {
-    if (at.op == Op::kForward && at.layer == layer) return at.flags;
-  }
-  return 0;
-}
-
 // Backward of one block: its gradients go to scratch memory, are measured, and
 // added up in the slabs' planes. `begun` says which planes hold a sum already.
-void Executor::ProbeLayer(int layer, const std::vector<int>& sharers,
-                          std::vector<bool>& begun,
-                          std::vector<Agreement>& found) {
+void Engine::ProbeLayer(const Pass& like, int layer,
+                        const std::vector<int>& sharers,
+                        std::vector<bool>& begun,
+                        std::vector<Agreement>& found) {
   ParamStore& store = *env_.store;
   const DType dtype = store.dtype(Plane::kGradient);
   const std::vector<int>& slabs = store.slabs_of_layer(LayerAt(layer));
@@ -95,11 +97,12 @@ void Executor::ProbeLayer(int layer, const std::vector<int>& sharers,
   }
   // Padding between parameters counts nothing.
   env_.device->FillZero(*compute_stream_, copies_.data(), offset);
-  BackwardVisit({.op = Op::kBackward,
-                 .flags = FlagsOf(layer),
-                 .layer = layer,
-                 .micro_batch = 0},
-                std::vector<bool>(slabs.size(), false), &scratch);
+  Backward(like,
+           {.op = Op::kBackward,
+            .flags = FlagsOf(like.program, layer),
+            .layer = layer,
+            .micro_batch = 0},
+           std::vector<bool>(slabs.size(), false), &scratch);
   for (size_t i = 0; i < slabs.size(); ++i) {
     if (scratch[i] == nullptr) continue;
     const auto s = static_cast<size_t>(slabs[i]);
@@ -117,28 +120,26 @@ void Executor::ProbeLayer(int layer, const std::vector<int>& sharers,
   }
 }
 
-absl::StatusOr<std::vector<SlabAgreement>> Executor::Probe(
-    const HostBatch& batch, int64_t step) {
-  DELINK_CHECK(options_.probes);
+absl::StatusOr<std::vector<SlabAgreement>> Engine::Probe(const Pass& like,
+                                                         const HostBatch& batch,
+                                                         int64_t step) {
   DELINK_RETURN_IF_ERROR(Drain());
   Load(batch, step, {});
   const std::vector<int> sharers = SharersOf(*env_.store);
   const int32_t last = static_cast<int32_t>(layers_.size()) - 1;
   for (int32_t layer = 0; layer < last; ++layer) {
-    const uint8_t flags = FlagsOf(layer);
-    Forward(
-        {.op = Op::kForward, .flags = flags, .layer = layer, .micro_batch = 0},
-        train_analysis_,
-        (flags & kRecompute) != 0 ? Phase::kForward : Phase::kRecord);
+    Forward(like, {.op = Op::kForward,
+                   .flags = FlagsOf(like.program, layer),
+                   .layer = layer,
+                   .micro_batch = 0});
   }
-  Loss({.op = Op::kLoss, .layer = last, .micro_batch = 0}, train_analysis_,
+  Loss(like, {.op = Op::kLoss, .layer = last, .micro_batch = 0},
        std::vector<bool>(env_.store->slabs_of_layer(LayerAt(last)).size(),
-                         false),
-       false);
+                         false));
   std::vector<Agreement> found(sharers.size());
   std::vector<bool> begun(sharers.size(), false);
   for (int32_t layer = last - 1; layer > 0; --layer) {
-    ProbeLayer(layer, sharers, begun, found);
+    ProbeLayer(like, layer, sharers, begun, found);
   }
   std::vector<double> sums;
   for (size_t s = 0; s < found.size(); ++s) {

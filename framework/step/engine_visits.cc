@@ -1,19 +1,19 @@
-// The executor's visits: one layer at work on one micro-batch.
+// The engine's visits: one layer at work on one micro-batch.
 #include <cmath>
 #include <string>
 
 #include "absl/strings/str_cat.h"
 #include "framework/base/at.h"
 #include "framework/base/status_macros.h"
-#include "framework/step/executor_state.h"
+#include "framework/step/engine_state.h"
 #include "framework/tensor/bfloat16.h"
 
 namespace delink {
 
-VisitInputs Executor::InputsOf(int32_t micro_batch, bool training) const {
+VisitInputs Engine::InputsOf(const Pass& pass, int32_t micro_batch) const {
   const int64_t b = memory_.batch.micro_batch;
   const int64_t tokens = micro_batch * memory_.batch.tokens();
-  return {.training = training,
+  return {.training = pass.training(),
           .deterministic = memory_.batch.deterministic,
           .remake = memory_.batch.remake,
           .step_key = records_->step_key,
@@ -24,7 +24,7 @@ VisitInputs Executor::InputsOf(int32_t micro_batch, bool training) const {
               memory_.batch.masked ? records_->positions + tokens : nullptr};
 }
 
-void* Executor::SlotAddress(int32_t layer, int32_t slot) const {
+void* Engine::SlotAddress(int32_t layer, int32_t slot) const {
   const int32_t last = static_cast<int32_t>(layers_.size()) - 1;
   if (layer == 0) return slots_.at(slot * memory_.prologue_slot);
   const int64_t blocks = memory_.prologue_slot * memory_.prologue_slots;
@@ -33,70 +33,75 @@ void* Executor::SlotAddress(int32_t layer, int32_t slot) const {
                    slot * memory_.epilogue_slot);
 }
 
-Tensor Executor::InputTensor(int32_t layer, int32_t micro_batch,
-                             const Analysis& analysis) const {
+Tensor Engine::InputTensor(const Pass& pass, int32_t layer,
+                           int32_t micro_batch) const {
   const Shape& shape = At(layers_, layer).input;
   if (layer == 0) {
     return {records_->inputs + micro_batch * memory_.batch.tokens(),
             DType::kI32, shape};
   }
-  const int32_t slot = At(At(analysis.slot_of, layer), micro_batch);
+  const int32_t slot = At(At(pass.analysis.slot_of, layer), micro_batch);
   return {SlotAddress(layer, slot), env_.store->options().dtype, shape};
 }
 
-Tensor Executor::BoundaryTensor(int32_t micro_batch) const {
-  const int32_t which = At(train_analysis_.boundary_of, micro_batch);
+Tensor Engine::BoundaryTensor(const Pass& pass, int32_t micro_batch) const {
+  const int32_t which = At(pass.analysis.boundary_of, micro_batch);
   return {boundaries_.at(which * memory_.boundary_bytes),
           env_.store->options().dtype, layers_.front().output};
 }
 
-void* Executor::SavedRegion(const Instruction& at) const {
+void* Engine::SavedRegion(const Pass& pass, const Instruction& at) const {
   if ((at.flags & kRecompute) != 0) return workspace_.data();
-  const int32_t slot =
-      At(At(train_analysis_.slot_of, at.layer), at.micro_batch);
+  const int32_t slot = At(At(pass.analysis.slot_of, at.layer), at.micro_batch);
   char* const whole = static_cast<char*>(SlotAddress(at.layer, slot));
   return at.layer == 0 ? whole : whole + memory_.boundary_bytes;
 }
 
-void Executor::Forward(const Instruction& at, const Analysis& analysis,
-                       Phase phase) {
+Phase Engine::PhaseOf(const Pass& pass, const Instruction& at) {
+  if (!pass.training()) return Phase::kEval;
+  const bool keeps = (at.flags & (kRecompute | kForwardOnly)) == 0;
+  return keeps ? Phase::kRecord : Phase::kForward;
+}
+
+void Engine::Forward(const Pass& pass, const Instruction& at) {
   Visit& visit = *At(At(visits_, at.layer), at.micro_batch);
+  const Phase phase = PhaseOf(pass, at);
   binder_->Bind(LayerAt(at.layer), nullptr);
-  const Tensor out = InputTensor(at.layer + 1, at.micro_batch, analysis);
+  const Tensor out = InputTensor(pass, at.layer + 1, at.micro_batch);
   visit.memory.Bind(
-      {.slot = phase == Phase::kRecord ? SavedRegion(at) : nullptr,
+      {.slot = phase == Phase::kRecord ? SavedRegion(pass, at) : nullptr,
        .workspace = workspace_.at(memory_.scratch_slot),
        .boundary = out.data()});
-  visit.tape.BeginForward(phase,
-                          InputsOf(at.micro_batch, phase != Phase::kEval));
-  visit.x = visit.tape.Input(InputTensor(at.layer, at.micro_batch, analysis),
+  visit.tape.BeginForward(phase, InputsOf(pass, at.micro_batch));
+  visit.x = visit.tape.Input(InputTensor(pass, at.layer, at.micro_batch),
                              at.layer > 0);
   visit.y = env_.model->layer(LayerAt(at.layer))(visit.x);
   visit.tape.Finish(visit.y, out);
 }
 
-void Executor::Loss(const Instruction& at, const Analysis& analysis,
-                    const std::vector<bool>& written, bool evaluating) {
+void Engine::Loss(const Pass& pass, const Instruction& at,
+                  const std::vector<bool>& written) {
   Visit& visit = *At(visits_.back(), at.micro_batch);
-  binder_->Bind(LayerAt(at.layer), evaluating ? nullptr : &written);
+  const bool backward = (at.flags & kForwardOnly) == 0;
+  binder_->Bind(LayerAt(at.layer), backward ? &written : nullptr);
   visit.memory.Bind({.slot = workspace_.data(),
                      .workspace = workspace_.at(memory_.scratch_slot)});
-  visit.tape.BeginForward(evaluating ? Phase::kEval : Phase::kRecord,
-                          InputsOf(at.micro_batch, !evaluating));
+  visit.tape.BeginForward(PhaseOf(pass, at), InputsOf(pass, at.micro_batch));
   const Var x =
-      visit.tape.Input(InputTensor(at.layer, at.micro_batch, analysis), true);
+      visit.tape.Input(InputTensor(pass, at.layer, at.micro_batch), true);
   env_.model->epilogue().Loss(x);
-  if (evaluating) return;
-  visit.tape.RunBackward(Var(), Tensor(), x, BoundaryTensor(at.micro_batch));
+  if (!backward) return;
+  visit.tape.RunBackward(Var(), Tensor(), x,
+                         BoundaryTensor(pass, at.micro_batch));
   binder_->FinishGradients(LayerAt(at.layer), *compute_stream_);
 }
 
-void Executor::BackwardVisit(const Instruction& at,
-                             const std::vector<bool>& written,
-                             const std::vector<void*>* gradients) {
+void Engine::Backward(const Pass& pass, const Instruction& at,
+                      const std::vector<bool>& written,
+                      const std::vector<void*>* gradients) {
   Visit& visit = *At(At(visits_, at.layer), at.micro_batch);
   binder_->Bind(LayerAt(at.layer), &written, gradients);
-  char* const saved = static_cast<char*>(SavedRegion(at));
+  char* const saved = static_cast<char*>(SavedRegion(pass, at));
   // Under recompute the output has a place behind what is saved; it is the
   // next layer's input, long used by now.
   const int64_t slot_bytes =
@@ -105,13 +110,13 @@ void Executor::BackwardVisit(const Instruction& at,
                      .workspace = workspace_.at(memory_.scratch_slot),
                      .boundary = saved + slot_bytes});
   if ((at.flags & kRecompute) != 0) {
-    visit.tape.BeginForward(Phase::kRecord, InputsOf(at.micro_batch, true));
-    visit.x = visit.tape.Input(
-        InputTensor(at.layer, at.micro_batch, train_analysis_), true);
+    visit.tape.BeginForward(Phase::kRecord, InputsOf(pass, at.micro_batch));
+    visit.x =
+        visit.tape.Input(InputTensor(pass, at.layer, at.micro_batch), true);
     visit.y = env_.model->layer(LayerAt(at.layer))(visit.x);
     visit.tape.Finish(visit.y, Tensor());
   }
-  const Tensor boundary = BoundaryTensor(at.micro_batch);
+  const Tensor boundary = BoundaryTensor(pass, at.micro_batch);
   visit.tape.RunBackward(visit.y, boundary, visit.x,
                          at.layer > 0 ? boundary : Tensor());
   binder_->FinishGradients(LayerAt(at.layer), *compute_stream_);
@@ -146,8 +151,9 @@ bool AllFinite(Device& device, Stream& stream, const Tensor& x) {
 
 }  // namespace
 
-absl::StatusOr<std::string> Executor::Diagnose(const HostBatch& batch,
-                                               int64_t step) {
+absl::StatusOr<std::string> Engine::Diagnose(const Pass& pass,
+                                             const HostBatch& batch,
+                                             int64_t step) {
   DELINK_RETURN_IF_ERROR(Drain());
   // Sums first: the run below does not touch them.
   const std::vector<double> sums = SumsOnHost();
@@ -156,10 +162,12 @@ absl::StatusOr<std::string> Executor::Diagnose(const HostBatch& batch,
   std::string mine;
   for (int32_t m = 0; m < memory_.micro_batches && mine.empty(); ++m) {
     for (int32_t layer = 0; layer < last && mine.empty(); ++layer) {
-      Forward({.op = Op::kForward, .layer = layer, .micro_batch = m},
-              evaluation_analysis_, Phase::kForward);
+      Forward(pass, {.op = Op::kForward,
+                     .flags = kForwardOnly,
+                     .layer = layer,
+                     .micro_batch = m});
       if (!AllFinite(*env_.device, *compute_stream_,
-                     InputTensor(layer + 1, m, evaluation_analysis_))) {
+                     InputTensor(pass, layer + 1, m))) {
         mine = absl::StrCat("the output of ",
                             env_.model->layer_name(LayerAt(layer)),
                             " is not finite (micro-batch ", m, ")");

@@ -1,0 +1,181 @@
+#include "framework/step/engine.h"
+
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "framework/base/at.h"
+#include "framework/base/status_macros.h"
+#include "framework/device/profile.h"
+#include "framework/step/engine_state.h"
+
+namespace delink {
+
+Engine::~Engine() = default;
+
+absl::StatusOr<std::unique_ptr<Engine>> Engine::Create(
+    const Env& env, const Options& options, std::vector<LayerPlan> layers,
+    const StepMemory& memory, Passes& passes) {
+  std::unique_ptr<Engine> e(new Engine);
+  e->env_ = env;
+  e->options_ = options;
+  e->layers_ = std::move(layers);
+  e->memory_ = memory;
+  e->binder_ = std::make_unique<Binder>(*env.store);
+  e->MakeStreams();
+  DELINK_RETURN_IF_ERROR(e->Allocate());
+  e->BuildVisits();
+  for (auto& [kind, pass] : passes) {
+    e->MakeEvents(pass);
+    if (env.trace != nullptr && kind == PassKind::kStep) e->Describe(pass);
+  }
+  Engine* const self = e.get();
+  e->lanes_ = std::make_unique<LaneRunner>(
+      options.lane_threads && env.network->size() > 1,
+      [self](const Pass& pass, int32_t index, int64_t step) {
+        return self->ExecuteTraced(pass, index, step);
+      });
+  return e;
+}
+
+// Does not wait; whoever calls does, before the batch goes.
+void Engine::Load(const HostBatch& batch, int64_t step,
+                  const UpdateControl& control) {
+  const int64_t sequences = memory_.micro_batches * memory_.batch.micro_batch;
+  const int64_t tokens = sequences * memory_.batch.seq;
+  DELINK_CHECK_EQ(static_cast<int64_t>(batch.inputs.size()), tokens);
+  DELINK_CHECK_EQ(static_cast<int64_t>(batch.targets.size()), tokens);
+  DELINK_CHECK_EQ(static_cast<int64_t>(batch.samples.size()), sequences);
+  const bool masked = memory_.batch.masked;
+  DELINK_CHECK_EQ(static_cast<int64_t>(batch.positions.size()),
+                  masked ? tokens : 0);
+  Device& device = *env_.device;
+  Stream& stream = *compute_stream_;
+  loaded_key_ = Fold(Fold(KeyFromSeed(options_.seed), "step"),
+                     static_cast<uint64_t>(step));
+  loaded_control_ = control;
+  device.CopyFromHost(stream, records_->inputs, batch.inputs.data(),
+                      tokens * 4);
+  device.CopyFromHost(stream, records_->targets, batch.targets.data(),
+                      tokens * 4);
+  device.CopyFromHost(stream, records_->samples, batch.samples.data(),
+                      sequences * 8);
+  if (masked) {
+    device.CopyFromHost(stream, records_->positions, batch.positions.data(),
+                        tokens * 4);
+  }
+  device.CopyFromHost(stream, records_->step_key, &loaded_key_,
+                      sizeof(loaded_key_));
+  device.CopyFromHost(stream, records_->control, &loaded_control_,
+                      sizeof(loaded_control_));
+  device.FillZero(stream, records_->loss, sizeof(LossRecord));
+}
+
+absl::Status Engine::Run(const Pass& pass, const HostBatch& batch, int64_t step,
+                         const UpdateControl& control) {
+  if (running_ != &pass) DELINK_RETURN_IF_ERROR(Drain());
+  running_ = &pass;
+  step_ = step;
+  DeviceTimes* const times = TimesOf(pass, step);
+  if (times != nullptr) times->BeginStep(step, *compute_stream_);
+  Load(batch, step, control);
+  if (times != nullptr) times->Loaded(*compute_stream_);
+  return lanes_->Run(pass, step);
+}
+
+// All that there is to know of a step is known before its updates: while the
+// device is at work on them the host goes on to the next step.
+void Engine::SendResult() {
+  env_.device->CopyToHost(*compute_stream_, &result_.control, records_->control,
+                          sizeof(result_.control));
+  env_.device->CopyToHost(*compute_stream_, &result_.votes,
+                          records_->sums + memory_.sums - 1,
+                          sizeof(result_.votes));
+  compute_stream_->Record(*records_->result);
+  DeviceTimes* const times = TimesOf(*running_, step_);
+  if (times != nullptr) times->Result(*compute_stream_);
+}
+
+// The one place of a step where the host waits for the device.
+Engine::Result Engine::WaitForResult() {
+  DeviceTimes* const times = TimesOf(*running_, step_);
+  if (times != nullptr) times->EndStep(*compute_stream_);
+  compute_stream_->SynchronizeWith(*records_->result);
+  if (times != nullptr) times->Waited();
+  return result_;
+}
+
+LossRecord Engine::LossOnHost() {
+  LossRecord record;
+  env_.device->CopyToHost(*compute_stream_, &record, records_->loss,
+                          sizeof(record));
+  compute_stream_->Synchronize();
+  return record;
+}
+
+absl::Status Engine::Drain() {
+  DELINK_RETURN_IF_ERROR(lanes_->Drain());
+  compute_stream_->Synchronize();
+  network_stream_->Synchronize();
+  if (times_ != nullptr) times_->Settle();
+  return absl::OkStatus();
+}
+
+absl::Status Engine::Execute(const Pass& pass, int32_t index, int64_t step) {
+  const Instruction& at = At(pass.program.instructions, index);
+  const std::string& name = At(pass.names, index);
+  if (env_.watch != nullptr) env_.watch->Begin(at.lane, step, name);
+  const ProfileRange range(name.c_str());
+  Stream& stream =
+      at.lane == Lane::kNetwork ? *network_stream_ : *compute_stream_;
+  for (const Dependency& d : At(pass.analysis.dependencies, index)) {
+    stream.Wait(*At(pass.events, d.instruction));
+  }
+  DeviceTimes* const times = TimesOf(pass, step);
+  if (times != nullptr) times->Begin(index, step, stream);
+  const absl::Status status = Do(pass, index);
+  if (times != nullptr) times->End(index, step, stream);
+  if (Event* const event = At(pass.events, index).get(); event != nullptr) {
+    stream.Record(*event);
+  }
+  if (!status.ok()) {
+    return absl::Status(status.code(),
+                        absl::StrCat(ToString(at), ": ", status.message()));
+  }
+  return status;
+}
+
+absl::Status Engine::Do(const Pass& pass, int32_t index) {
+  const Instruction& at = At(pass.program.instructions, index);
+  const std::vector<bool>& written = At(pass.analysis.written, index);
+  absl::Status status;
+  switch (at.op) {
+    case Op::kForward:
+      Forward(pass, at);
+      break;
+    case Op::kLoss:
+      Loss(pass, at, written);
+      break;
+    case Op::kBackward:
+      Backward(pass, at, written);
+      break;
+    case Op::kReduce:
+      status = Reduce(at.slab);
+      break;
+    case Op::kNorm:
+      status = Norm();
+      SendResult();
+      break;
+    case Op::kUpdate:
+      Update(at.slab);
+      break;
+    case Op::kFetch:
+      status = Gather(at.slab);
+      break;
+    default:
+      DELINK_CHECK(false) << "no such instruction on one stage: "
+                          << ToString(at);
+  }
+  return status;
+}
+
+}  // namespace delink

@@ -1,0 +1,165 @@
+// The engine: runs passes. It interprets their instructions over a model, its
+// parameters and one block of memory that was sized in advance, and alone lets
+// layers work. What a pass says is done in its order, so recompute,
+// accumulation and the order of micro-batches are data given to it.
+//
+// It allocates in Create only. One thread drives it; the network lane may have
+// a thread of its own.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "framework/comm/communicator.h"
+#include "framework/comm/device_exchange.h"
+#include "framework/module/binder.h"
+#include "framework/module/sequential.h"
+#include "framework/optim/slab_optimizer.h"
+#include "framework/sharing/agreement.h"
+#include "framework/step/device_times.h"
+#include "framework/step/host_batch.h"
+#include "framework/step/lane_runner.h"
+#include "framework/step/memory.h"
+#include "framework/step/pass.h"
+#include "framework/step/step_watch.h"
+#include "framework/step/trace.h"
+
+namespace delink {
+
+// Of each slab, from the block sums of all of them, one slab's after the
+// other's.
+std::vector<double> NormsOf(const std::vector<Slab>& slabs,
+                            const std::vector<double>& sums);
+
+class Engine {
+ public:
+  // Not owned; must outlive the engine. `compute` and `network` are two
+  // communicators over the same ranks, so that the lanes do not disturb each
+  // other's order.
+  struct Env {
+    Device* device = nullptr;
+    Sequential* model = nullptr;
+    ParamStore* store = nullptr;
+    SlabOptimizer* optimizer = nullptr;
+    Communicator* compute = nullptr;
+    Communicator* network = nullptr;
+    AccumulateFn accumulate = nullptr;
+    StepWatch* watch = nullptr;  // optional
+    Trace* trace = nullptr;      // optional; of optimizer steps
+  };
+  struct Options {
+    uint64_t seed = 1;
+    bool lane_threads = false;  // a thread for the network lane
+  };
+
+  // Allocates `memory`, which has room for the passes. They must outlive the
+  // engine, and get their events and their place in the trace from it.
+  static absl::StatusOr<std::unique_ptr<Engine>> Create(
+      const Env& env, const Options& options, std::vector<LayerPlan> layers,
+      const StepMemory& memory, Passes& passes);
+  ~Engine();
+
+  // Gives a pass to the device; returns when its compute lane is enqueued.
+  // Another pass than the last begins when all of that is complete; the same
+  // one is ordered against it by its dependencies. The batch lives until the
+  // device has waited for: WaitForResult, where there is a kNorm, or Drain.
+  // `step` seeds dropout, `control` is what the host decides of an update.
+  absl::Status Run(const Pass& pass, const HostBatch& batch, int64_t step,
+                   const UpdateControl& control);
+
+  // What kNorm of the last pass has found. Waits for that, not for what comes
+  // behind it.
+  struct Result {
+    UpdateControl control;
+    double votes = 0;
+  };
+  Result WaitForResult();
+  // Waits for all lanes: before anybody else touches the store.
+  absl::Status Drain();
+
+  // Loss and counted targets of the last pass, of this rank.
+  LossRecord LossOnHost();
+  // All slabs' block sums of the last kNorm and what travels behind them.
+  std::vector<double> SumsOnHost() const;
+  // The norm of each slab's parameters as they are now. Waits for all lanes;
+  // changes nothing. Collective.
+  absl::StatusOr<std::vector<double>> WeightNorms();
+
+  absl::StatusOr<std::vector<SlabAgreement>> Probe(const Pass& like,
+                                                   const HostBatch& batch,
+                                                   int64_t step);
+  absl::StatusOr<std::string> Diagnose(const Pass& pass, const HostBatch& batch,
+                                       int64_t step);
+
+ private:
+  struct Visit;
+  struct Records;
+
+  Engine() = default;
+  void MakeStreams();
+  absl::Status Allocate();
+  void MakeEvents(Pass& pass);
+  void BuildVisits();
+  void Describe(Pass& pass);
+  int64_t TracedBytes(const Instruction& at) const;
+  // Null where the step is not traced, or the device is the host.
+  DeviceTimes* TimesOf(const Pass& pass, int64_t step) const;
+
+  // Instructions, and what is made for them, count layers by place; the model,
+  // the binder and the store by their numbers.
+  int LayerAt(int32_t place) const { return At(env_.store->visited(), place); }
+  void Load(const HostBatch& batch, int64_t step, const UpdateControl& control);
+  absl::Status Execute(const Pass& pass, int32_t index, int64_t step);
+  absl::Status ExecuteTraced(const Pass& pass, int32_t index, int64_t step);
+  // What an instruction does, apart from when.
+  absl::Status Do(const Pass& pass, int32_t index);
+  static Phase PhaseOf(const Pass& pass, const Instruction& at);
+  void Forward(const Pass& pass, const Instruction& at);
+  void Loss(const Pass& pass, const Instruction& at,
+            const std::vector<bool>& written);
+  void Backward(const Pass& pass, const Instruction& at,
+                const std::vector<bool>& written,
+                const std::vector<void*>* gradients = nullptr);
+  absl::Status Reduce(int slab);
+  absl::Status Norm();
+  void Update(int slab);
+  absl::Status Gather(int slab);
+  void SendResult();
+
+  double SumSquaresOf(const Slab& slab, const void* gradient);
+  void ProbeLayer(const Pass& like, int layer, const std::vector<int>& sharers,
+                  std::vector<bool>& begun, std::vector<Agreement>& found);
+
+  VisitInputs InputsOf(const Pass& pass, int32_t micro_batch) const;
+  Tensor InputTensor(const Pass& pass, int32_t layer,
+                     int32_t micro_batch) const;
+  Tensor BoundaryTensor(const Pass& pass, int32_t micro_batch) const;
+  // What a visit keeps until its backward.
+  void* SavedRegion(const Pass& pass, const Instruction& at) const;
+  void* SlotAddress(int32_t layer, int32_t slot) const;
+
+  Env env_;
+  Options options_;
+  std::vector<LayerPlan> layers_;
+  StepMemory memory_;
+  std::unique_ptr<Binder> binder_;
+  Buffer slots_, boundaries_, workspace_, copies_, records_buffer_;
+  std::unique_ptr<Records> records_;
+  std::unique_ptr<Stream> compute_stream_, network_stream_;
+  std::unique_ptr<DeviceExchange> compute_exchange_, network_exchange_;
+  std::vector<std::vector<std::unique_ptr<Visit>>> visits_;  // layer, m
+  std::unique_ptr<DeviceTimes> times_;
+  std::unique_ptr<LaneRunner> lanes_;
+
+  const Pass* running_ = nullptr;  // that Run was given last
+  int64_t step_ = 0;               // with it
+  // Host memory of copies under way; the batch is the caller's.
+  RngKey loaded_key_;
+  UpdateControl loaded_control_;
+  Result result_;
+};
+
+}  // namespace delink

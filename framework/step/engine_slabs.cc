@@ -1,0 +1,70 @@
+// The engine's instructions that are of slabs: gradients come together over the
+// ranks, their norm, updates, and weights that are gathered.
+#include <cstdint>
+
+#include "framework/base/at.h"
+#include "framework/base/status_macros.h"
+#include "framework/step/engine_state.h"
+
+namespace delink {
+
+absl::Status Engine::Reduce(int slab) {
+  ParamStore& store = *env_.store;
+  const int ranks = GroupSize(store, slab);
+  if (ranks == 1) return absl::OkStatus();
+  const int64_t count = store.slab(slab).ShardElements(ranks);
+  const DType dtype = store.dtype(Plane::kGradient);
+  void* const whole = store.at(slab, Plane::kGradient, 0);
+  DELINK_RETURN_IF_ERROR(network_exchange_->ReduceScatter(
+      whole, copies_.data(), count, dtype, ReduceOp::kSum));
+  void* const own =
+      static_cast<char*>(whole) + env_.network->rank() * count * SizeOf(dtype);
+  env_.device->Copy(*network_stream_, own, copies_.data(),
+                    count * SizeOf(dtype));
+  // Whoever updates the whole slab needs all of its gradient.
+  const PlacementRow& row = store.placement(slab);
+  if (row.state.sharded && row.owner == kNoOwner) return absl::OkStatus();
+  return network_exchange_->AllGather(whole, count, dtype);
+}
+
+absl::Status Engine::Gather(int slab) {
+  ParamStore& store = *env_.store;
+  const Slab& of = store.slab(slab);
+  void* const whole = store.at(slab, Plane::kWeight, 0);
+  const DType dtype = store.dtype(Plane::kWeight);
+  const int owner = store.placement(slab).owner;
+  if (owner != kNoOwner) {
+    return network_exchange_->Broadcast(whole, of.elements, dtype, owner);
+  }
+  return network_exchange_->AllGather(
+      whole, of.ShardElements(GroupSize(store, slab)), dtype);
+}
+
+absl::Status Engine::Norm() {
+  Stream& stream = *compute_stream_;
+  double* sums = records_->sums;
+  for (size_t s = 0; s < env_.store->slabs().size(); ++s) {
+    const int slab = static_cast<int>(s);
+    SumSquares(stream, *env_.store, slab, env_.store->owned(slab), sums);
+    sums += env_.store->slabs()[s].blocks();
+  }
+  // The loss and the tokens behind them travel in the same exchange.
+  WriteTail(stream, *env_.device, &records_->loss->loss_sum,
+            &records_->loss->tokens,
+            env_.watch != nullptr ? env_.watch->Vote() : 0, sums);
+  if (env_.compute->size() > 1) {
+    DELINK_RETURN_IF_ERROR(compute_exchange_->AllReduce(
+        records_->sums, memory_.sums, DType::kF64, ReduceOp::kSum));
+  }
+  FinishNorm(stream, *env_.device, records_->sums, memory_.sums - kTailSums,
+             records_->control);
+  return absl::OkStatus();
+}
+
+void Engine::Update(int slab) {
+  env_.optimizer->set_scratch(workspace_.data());
+  env_.optimizer->Update(*compute_stream_, *env_.store, slab, records_->control,
+                         At(env_.store->updates(), slab) + 1);
+}
+
+}  // namespace delink
