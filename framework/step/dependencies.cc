@@ -138,7 +138,7 @@ class HazardScan {
         count_(static_cast<int32_t>(program.instructions.size())),
         out_(*analysis) {
     const ProgramShape& shape = program.shape;
-    slot_base_ = 3 * shape.slabs;
+    slot_base_ = 4 * shape.slabs;
     boundary_base_ = slot_base_ + out_.prologue_slots + out_.block_slots +
                      out_.epilogue_slots;
     const int32_t norm = boundary_base_ + out_.boundaries;
@@ -180,6 +180,8 @@ class HazardScan {
         return shape.slabs + r.index;
       case ResourceKind::kState:
         return 2 * shape.slabs + r.index;
+      case ResourceKind::kSquares:
+        return 3 * shape.slabs + r.index;
       case ResourceKind::kSlot: {
         const int32_t slot = slot_base_ + out_.slot_of[r.index][r.micro_batch];
         if (r.index == 0) return slot;
@@ -311,9 +313,13 @@ Effects EffectsOf(const ProgramShape& shape, const Instruction& instruction) {
     case Op::kReduce:
       effects.writes = {{ResourceKind::kGradient, slab}};
       return effects;
+    case Op::kSquares:
+      effects.reads = {{ResourceKind::kGradient, slab}};
+      effects.writes = {{ResourceKind::kSquares, slab}};
+      return effects;
     case Op::kNorm:
       for (int32_t s = 0; s < shape.slabs; ++s) {
-        effects.reads.push_back({ResourceKind::kGradient, s});
+        effects.reads.push_back({ResourceKind::kSquares, s});
       }
       effects.reads.push_back({ResourceKind::kLoss});
       effects.writes = {{ResourceKind::kNorm}};

@@ -15,6 +15,7 @@ enum class ResourceKind : uint8_t {
   kWeight,    // index: slab
   kGradient,  // index: slab
   kState,     // index: slab; master and moments
+  kSquares,   // index: slab; the sums of its gradient's squares
   kSlot,      // index: layer, micro_batch: input boundary and what is saved
   kBoundary,  // micro_batch: the gradient between two layers
   kNorm,      // the norm, clip factor and finiteness of the step

@@ -161,6 +161,9 @@ absl::Status Engine::Do(const Pass& pass, int32_t index) {
     case Op::kReduce:
       status = Reduce(at.slab);
       break;
+    case Op::kSquares:
+      Squares(at.slab);
+      break;
     case Op::kNorm:
       status = Norm();
       SendResult();

@@ -124,6 +124,7 @@ class Engine {
                 const std::vector<bool>& written,
                 const std::vector<void*>* gradients = nullptr);
   absl::Status Reduce(int slab);
+  void Squares(int slab);
   absl::Status Norm();
   void Update(int slab);
   absl::Status Gather(int slab);

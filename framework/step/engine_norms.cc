@@ -31,12 +31,10 @@ absl::StatusOr<std::vector<double>> Engine::WeightNorms() {
   const ParamStore& store = *env_.store;
   // The sums of the step, which GradientNorms reads, are put back.
   const std::vector<double> before = SumsOnHost();
-  double* sums = records_->sums;
   for (size_t s = 0; s < store.slabs().size(); ++s) {
     const int slab = static_cast<int>(s);
-    SumSquares(*compute_stream_, store, slab, store.owned(slab), sums,
-               store.master());
-    sums += store.slabs()[s].blocks();
+    SumSquares(*compute_stream_, store, slab, store.owned(slab),
+               records_->squares[s], store.master());
   }
   if (env_.compute->size() > 1) {
     DELINK_RETURN_IF_ERROR(compute_exchange_->AllReduce(

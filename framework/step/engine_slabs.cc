@@ -40,18 +40,19 @@ absl::Status Engine::Gather(int slab) {
       whole, of.ShardElements(GroupSize(store, slab)), dtype);
 }
 
+void Engine::Squares(int slab) {
+  const ParamStore& store = *env_.store;
+  SumSquares(*compute_stream_, store, slab, store.owned(slab),
+             At(records_->squares, slab));
+}
+
 absl::Status Engine::Norm() {
   Stream& stream = *compute_stream_;
-  double* sums = records_->sums;
-  for (size_t s = 0; s < env_.store->slabs().size(); ++s) {
-    const int slab = static_cast<int>(s);
-    SumSquares(stream, *env_.store, slab, env_.store->owned(slab), sums);
-    sums += env_.store->slabs()[s].blocks();
-  }
   // The loss and the tokens behind them travel in the same exchange.
   WriteTail(stream, *env_.device, &records_->loss->loss_sum,
             &records_->loss->tokens,
-            env_.watch != nullptr ? env_.watch->Vote() : 0, sums);
+            env_.watch != nullptr ? env_.watch->Vote() : 0,
+            records_->sums + memory_.sums - kTailSums);
   if (env_.compute->size() > 1) {
     DELINK_RETURN_IF_ERROR(compute_exchange_->AllReduce(
         records_->sums, memory_.sums, DType::kF64, ReduceOp::kSum));

@@ -28,7 +28,8 @@ struct Engine::Records {
   int32_t* targets = nullptr;    // [M, B, T]
   int64_t* samples = nullptr;    // [M, B]
   int32_t* positions = nullptr;  // [M, B, T], null where nothing is masked
-  double* sums = nullptr;        // block sums, then loss and tokens
+  double* sums = nullptr;        // block sums, then loss, tokens and votes
+  std::vector<double*> squares;  // by slab: its block sums, in `sums`
   RngKey* step_key = nullptr;
   LossRecord* loss = nullptr;
   UpdateControl* control = nullptr;

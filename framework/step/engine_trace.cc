@@ -8,7 +8,7 @@
 
 namespace delink {
 
-// Bytes of a slab that an instruction exchanges or updates on this rank.
+// Bytes of a slab that an instruction exchanges, reads or updates on this rank.
 int64_t Engine::TracedBytes(const Instruction& at) const {
   const ParamStore& store = *env_.store;
   if (at.op == Op::kNorm) {
@@ -16,6 +16,9 @@ int64_t Engine::TracedBytes(const Instruction& at) const {
     return exchanged ? memory_.sums * SizeOf(DType::kF64) : 0;
   }
   if (at.slab < 0) return 0;
+  if (at.op == Op::kSquares) {
+    return store.owned(at.slab).size() * SizeOf(store.dtype(Plane::kGradient));
+  }
   if (at.op == Op::kUpdate) {
     return store.held(at.slab, Plane::kState0).size() *
            SizeOf(store.dtype(store.master()));

@@ -50,6 +50,8 @@ const char* ToString(Op op) {
       return "Load";
     case Op::kReduce:
       return "Reduce";
+    case Op::kSquares:
+      return "Squares";
     case Op::kNorm:
       return "Norm";
     case Op::kUpdate:
@@ -98,6 +100,7 @@ std::string ToString(const Instruction& instruction) {
     case Op::kFetch:
     case Op::kRelease:
     case Op::kReduce:
+    case Op::kSquares:
     case Op::kUpdate:
     case Op::kSave:
       absl::StrAppend(&text, "(", Number(instruction.slab), ")");

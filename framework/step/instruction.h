@@ -25,6 +25,7 @@ enum class Op : uint8_t {
   kStoreSlot,
   kLoadSlot,  // slot, to or from a lower tier
   kReduce,    // slab: its gradient is complete here; combine it over its group
+  kSquares,   // slab: the squares of its reduced gradient are summed up
   kNorm,      // the global gradient norm and finiteness are known from here on
   kUpdate,    // slab: optimizer step on the owned shard, where its state lives
   kSave,      // slab: a consistent snapshot for a checkpoint

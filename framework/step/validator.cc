@@ -71,6 +71,7 @@ class StepChecker {
     recompute_.assign(shape_.layers, none);
     last_backward_.assign(shape_.layers, -1);
     reduced_.assign(shape_.slabs, false);
+    squared_.assign(shape_.slabs, false);
     updated_.assign(shape_.slabs, false);
     saved_.assign(shape_.slabs, false);
     saves_ = saves_of_updated_ = 0;
@@ -90,6 +91,8 @@ class StepChecker {
         return CheckBackward(i);
       case Op::kReduce:
         return CheckReduce(i.slab);
+      case Op::kSquares:
+        return CheckSquares(i.slab);
       case Op::kNorm:
         return CheckNorm();
       case Op::kUpdate:
@@ -189,12 +192,22 @@ class StepChecker {
     return "";
   }
 
+  std::string CheckSquares(int32_t slab) {
+    if (squared_[slab]) return "has already run in this step";
+    if (!reduced_[slab]) {
+      return absl::StrCat("the gradient is not reduced: ",
+                          OnSlab(Op::kReduce, slab), " must come before it");
+    }
+    squared_[slab] = true;
+    return "";
+  }
+
   std::string CheckNorm() {
     if (norm_) return "has already run in this step";
     for (int32_t slab = 0; slab < shape_.slabs; ++slab) {
-      if (!reduced_[slab]) {
-        return absl::StrCat("the gradient of slab ", slab,
-                            " is not reduced: ", OnSlab(Op::kReduce, slab),
+      if (!squared_[slab]) {
+        return absl::StrCat("the squares of slab ", slab,
+                            " are not summed: ", OnSlab(Op::kSquares, slab),
                             " must come before it");
       }
     }
@@ -253,6 +266,7 @@ class StepChecker {
     if (forward_only_) return "";
     for (int32_t slab = 0; slab < shape_.slabs; ++slab) {
       if (!reduced_[slab]) return OnSlab(Op::kReduce, slab);
+      if (!squared_[slab]) return OnSlab(Op::kSquares, slab);
     }
     if (!norm_) return ToString(Op::kNorm);
     if (!MayHave(program_.kind, Op::kUpdate)) return "";
@@ -271,7 +285,7 @@ class StepChecker {
   // By layer and micro-batch; the last layer's are of its loss.
   std::vector<std::vector<uint8_t>> forward_, backward_, recompute_;
   std::vector<int32_t> last_backward_;  // by layer: micro-batch
-  std::vector<bool> reduced_, updated_, saved_;
+  std::vector<bool> reduced_, squared_, updated_, saved_;
   int32_t saves_ = 0, saves_of_updated_ = 0;
   bool norm_ = false;
 };

@@ -17,9 +17,9 @@ namespace delink {
 //   - every use finds its weights fetched (kFetch after an update that gathers,
 //     before the next use; never a kFetch of what is there) and its slot
 //     filled;
-//   - every gradient is complete before its one kReduce, kNorm comes once and
-//     after all reductions, every slab is updated once and after kNorm
-//     (kGradients: none is);
+//   - every gradient is complete before its one kReduce, its one kSquares comes
+//     after that, kNorm once and after all of them, every slab is updated once
+//     and after kNorm (kGradients: none is);
 //   - the kSaves of a step all come before or all after their slabs' updates.
 // Evaluations and diagnoses consist of forwards and losses, all kForwardOnly,
 // and of fetches and releases.

@@ -34,6 +34,7 @@ Fields FieldsOf(Op op, int32_t layers) {
     case Op::kFetch:
     case Op::kRelease:
     case Op::kReduce:
+    case Op::kSquares:
     case Op::kUpdate:
     case Op::kSave:
       return {.slab = true};
@@ -91,6 +92,7 @@ bool MayHave(PassKind kind, Op op) {
       return step;
     case Op::kBackward:
     case Op::kReduce:
+    case Op::kSquares:
     case Op::kNorm:
       return step || kind == PassKind::kGradients;
     default:

@@ -26,6 +26,7 @@ double StepParts::*PartOf(Op op) {
     case Op::kReduce:
     case Op::kFetch:
       return &StepParts::reduce;
+    case Op::kSquares:
     case Op::kNorm:
       return &StepParts::norm;
     case Op::kUpdate:
@@ -63,6 +64,7 @@ class Account {
       const bool in_blocks = LayerKind(slab.leader) == std::string("blocks");
       (in_blocks ? block_elements_ : other_elements_) +=
           static_cast<double>(slab.elements);
+      cells_ += static_cast<double>(slab.blocks());
     }
   }
 
@@ -152,11 +154,14 @@ class Account {
     if (at.op == Op::kUpdate) {
       if (of_blocks) blocks.update += seconds;
       Count(span, "adamw", seconds, UpdateWork(EntryOf(span).bytes));
+    } else if (at.op == Op::kSquares) {
+      if (of_blocks) blocks.norm += seconds;
+      Count(span, "norm", seconds,
+            {.read = static_cast<double>(EntryOf(span).bytes)});
     } else if (at.op == Op::kNorm) {
       const double all = block_elements_ + other_elements_;
       blocks.norm += seconds * block_elements_ / all;
-      Count(span, "norm", seconds,
-            {.read = static_cast<double>(memory_.gradients)});
+      Count(span, "norm", seconds, {.read = SizeOf(DType::kF64) * cells_});
     } else if (of_blocks && (at.op == Op::kReduce || at.op == Op::kFetch)) {
       blocks.reduce += seconds;
     }
@@ -241,6 +246,7 @@ class Account {
   const MemoryAccount& memory_;
   const DType dtype_;
   double block_elements_ = 0, other_elements_ = 0;
+  double cells_ = 0;  // sums of squares that a norm adds up
   size_t mark_ = 0;
   std::vector<StepParts> parts_;     // by step
   std::vector<BlockUpkeep> blocks_;  // by step

@@ -36,8 +36,8 @@ struct StepParts {
 };
 
 // What a step spends on the parameters of the blocks, whatever it is trained
-// on: this is what shrinks when blocks share. The norm is taken over all
-// parameters in one pass; the blocks' part of it goes by their number.
+// on: this is what shrinks when blocks share. What makes one norm of the slabs'
+// squares is the blocks' by the part of the parameters that they have.
 struct BlockUpkeep {
   double update = 0, reduce = 0, norm = 0, zeroing = 0;  // seconds of a step
   double total() const { return update + reduce + norm + zeroing; }

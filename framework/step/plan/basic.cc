@@ -96,15 +96,18 @@ Program PlanStep(const ProgramShape& shape, const BasicPlanOptions& options) {
   }
   Program program{.shape = shape};
   std::vector<Instruction>& out = program.instructions;
+  std::vector<Instruction> late;
   for (size_t i = 0; i < visits.size(); ++i) {
     out.push_back(visits[i]);
     if (visits[i].op == Op::kForward) continue;
     for (const int32_t slab : shape.slabs_of_layer[visits[i].layer]) {
-      if (last_contribution[slab] == static_cast<int32_t>(i)) {
-        out.push_back(OnSlab(Op::kReduce, Lane::kNetwork, slab));
-      }
+      if (last_contribution[slab] != static_cast<int32_t>(i)) continue;
+      out.push_back(OnSlab(Op::kReduce, Lane::kNetwork, slab));
+      (shape.ranks > 1 ? late : out)
+          .push_back(OnSlab(Op::kSquares, Lane::kCompute, slab));
     }
   }
+  out.insert(out.end(), late.begin(), late.end());
   out.push_back({.op = Op::kNorm});
   for (const int32_t slab : SlabsInForwardOrder(shape)) {
     out.push_back(OnSlab(Op::kUpdate, Lane::kCompute, slab));

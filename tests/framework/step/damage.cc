@@ -135,6 +135,20 @@ Result NormBeforeReduce(Ranks& ranks, Dice& dice) {
                 });
 }
 
+Result SquaresBeforeReduce(Ranks& ranks, Dice& dice) {
+  return MoveUp(ranks, dice, Op::kSquares,
+                [](const Program&, const Instruction& i, const auto& moved) {
+                  return i.op == Op::kReduce && i.slab == moved.slab;
+                });
+}
+
+Result NormBeforeSquares(Ranks& ranks, Dice& dice) {
+  return MoveUp(ranks, dice, Op::kNorm,
+                [](const Program&, const Instruction& i, const auto&) {
+                  return i.op == Op::kSquares;
+                });
+}
+
 Result ReduceBeforeAContribution(Ranks& ranks, Dice& dice) {
   return MoveUp(
       ranks, dice, Op::kReduce,
@@ -306,6 +320,7 @@ const std::vector<Damage>& Damages() {
       {"loss dropped", Drop<Op::kLoss>},
       {"backward dropped", Drop<Op::kBackward>},
       {"reduce dropped", Drop<Op::kReduce>},
+      {"squares dropped", Drop<Op::kSquares>},
       {"norm dropped", Drop<Op::kNorm>},
       {"update dropped", Drop<Op::kUpdate>},
       {"fetch dropped", Drop<Op::kFetch>},
@@ -313,6 +328,7 @@ const std::vector<Damage>& Damages() {
       {"loss doubled", Double<Op::kLoss>},
       {"backward doubled", Double<Op::kBackward>},
       {"reduce doubled", Double<Op::kReduce>},
+      {"squares doubled", Double<Op::kSquares>},
       {"norm doubled", Double<Op::kNorm>},
       {"update doubled", Double<Op::kUpdate>},
       {"fetch doubled", Double<Op::kFetch>},
@@ -322,6 +338,8 @@ const std::vector<Damage>& Damages() {
       {"forward before the layer before", ForwardBeforeTheLayerBefore},
       {"update before norm", UpdateBeforeNorm},
       {"norm before a reduce", NormBeforeReduce},
+      {"squares before reduce", SquaresBeforeReduce},
+      {"norm before squares", NormBeforeSquares},
       {"reduce before a contribution", ReduceBeforeAContribution},
       {"fetch before update", FetchBeforeUpdate},
       {"recompute flags differ", FlipRecompute},

@@ -37,8 +37,9 @@ int32_t Find(const Program& program, const std::string& text) {
 TEST(PlanTest, MicroBatchMajor) {
   EXPECT_EQ(ToString(PlanStep(SharedBlocks(2), {})),
             "F(0,a) F(1,a) F(2,a) Loss(a) B(2,a) B(1,a) B(0,a) "
-            "F(0,b) F(1,b) F(2,b) Loss(b) Reduce(2) B(2,b) B(1,b) Reduce(1) "
-            "B(0,b) Reduce(0) Norm Update(0) Update(1) Update(2)");
+            "F(0,b) F(1,b) F(2,b) Loss(b) Reduce(2) Squares(2) B(2,b) B(1,b) "
+            "Reduce(1) Squares(1) B(0,b) Reduce(0) Squares(0) Norm Update(0) "
+            "Update(1) Update(2)");
 }
 
 TEST(PlanTest, LayerMajor) {
@@ -46,23 +47,35 @@ TEST(PlanTest, LayerMajor) {
       ToString(
           PlanStep(SharedBlocks(2), {.order = MicroBatchOrder::kLayerMajor})),
       "F(0,a) F(0,b) F(1,a) F(1,b) F(2,a) F(2,b) Loss(a) Loss(b) Reduce(2) "
-      "B(2,a) B(2,b) B(1,a) B(1,b) Reduce(1) B(0,a) B(0,b) Reduce(0) "
-      "Norm Update(0) Update(1) Update(2)");
+      "Squares(2) B(2,a) B(2,b) B(1,a) B(1,b) Reduce(1) Squares(1) B(0,a) "
+      "B(0,b) Reduce(0) Squares(0) Norm Update(0) Update(1) Update(2)");
 }
 
 TEST(PlanTest, GathersFollowTheirUpdates) {
   ProgramShape shape = SharedBlocks(1);
   shape.gathers = {true, false, true};
   EXPECT_EQ(ToString(PlanStep(shape, {})),
+            "F(0,a) F(1,a) F(2,a) Loss(a) Reduce(2) Squares(2) B(2,a) B(1,a) "
+            "Reduce(1) Squares(1) B(0,a) Reduce(0) Squares(0) Norm Update(0) "
+            "Fetch(0) Update(1) Update(2) Fetch(2)");
+}
+
+// A lane keeps its order: squares that wait for the network would hold up the
+// backward behind them.
+TEST(PlanTest, SquaresOfSeveralRanksComeAfterTheBackward) {
+  ProgramShape shape = SharedBlocks(1);
+  shape.ranks = 2;
+  EXPECT_EQ(ToString(PlanStep(shape, {})),
             "F(0,a) F(1,a) F(2,a) Loss(a) Reduce(2) B(2,a) B(1,a) Reduce(1) "
-            "B(0,a) Reduce(0) Norm Update(0) Fetch(0) Update(1) Update(2) "
-            "Fetch(2)");
+            "B(0,a) Reduce(0) Squares(2) Squares(1) Squares(0) Norm Update(0) "
+            "Update(1) Update(2)");
 }
 
 TEST(PlanTest, RecomputeIsOfBlocks) {
   EXPECT_EQ(ToString(PlanStep(SharedBlocks(1), {.recompute = true})),
-            "F(0,a) F(1,a)r F(2,a)r Loss(a) Reduce(2) B(2,a)r B(1,a)r "
-            "Reduce(1) B(0,a) Reduce(0) Norm Update(0) Update(1) Update(2)");
+            "F(0,a) F(1,a)r F(2,a)r Loss(a) Reduce(2) Squares(2) B(2,a)r "
+            "B(1,a)r Reduce(1) Squares(1) B(0,a) Reduce(0) Squares(0) Norm "
+            "Update(0) Update(1) Update(2)");
 }
 
 TEST(PlanTest, TiedSlabIsReducedAfterThePrologue) {
@@ -96,8 +109,8 @@ TEST(PlanTest, GradientsAreAStepUpToItsNorm) {
   shape.gathers = {true, true, true};
   const Program program = PlanGradients(shape, {.recompute = true});
   EXPECT_EQ(ToString(program),
-            "F(0,a) F(1,a)r F(2,a)r Loss(a) Reduce(2) B(2,a)r B(1,a)r "
-            "Reduce(1) B(0,a) Reduce(0) Norm");
+            "F(0,a) F(1,a)r F(2,a)r Loss(a) Reduce(2) Squares(2) B(2,a)r "
+            "B(1,a)r Reduce(1) Squares(1) B(0,a) Reduce(0) Squares(0) Norm");
   EXPECT_EQ(program.kind, PassKind::kGradients);
 }
 
@@ -180,9 +193,11 @@ std::string Waits(const Program& program) {
 TEST(AnalysisTest, DependenciesOfAWholeWeightStep) {
   EXPECT_EQ(Waits(PlanStep(SharedBlocks(1), {})),
             "Reduce(2): Loss(a)\n"
+            "Squares(2): Reduce(2)\n"
             "Reduce(1): B(1,a)\n"
+            "Squares(1): Reduce(1)\n"
             "Reduce(0): B(0,a)\n"
-            "Norm: Reduce(0)\n");
+            "Squares(0): Reduce(0)\n");
 }
 
 TEST(AnalysisTest, GathersHoldUpTheNextStep) {
@@ -193,9 +208,11 @@ TEST(AnalysisTest, GathersHoldUpTheNextStep) {
             "F(1,a): Fetch(1)'\n"
             "Loss(a): Fetch(2)'\n"
             "Reduce(2): Loss(a)\n"
+            "Squares(2): Reduce(2)\n"
             "Reduce(1): B(1,a)\n"
+            "Squares(1): Reduce(1)\n"
             "Reduce(0): B(0,a)\n"
-            "Norm: Reduce(0)\n"
+            "Squares(0): Reduce(0)\n"
             "Fetch(0): Update(0)\n"
             "Fetch(1): Update(1)\n"
             "Fetch(2): Update(2)\n");

@@ -57,9 +57,10 @@ void DrawGathers(Dice& dice, ProgramShape* shape) {
 
 Program Parse(const ProgramShape& shape, const std::string& text) {
   const std::map<std::string, Op> ops = {
-      {"F", Op::kForward},     {"Loss", Op::kLoss},       {"B", Op::kBackward},
-      {"Fetch", Op::kFetch},   {"Release", Op::kRelease}, {"Norm", Op::kNorm},
-      {"Reduce", Op::kReduce}, {"Update", Op::kUpdate},   {"Save", Op::kSave}};
+      {"F", Op::kForward},      {"Loss", Op::kLoss},       {"B", Op::kBackward},
+      {"Fetch", Op::kFetch},    {"Release", Op::kRelease}, {"Norm", Op::kNorm},
+      {"Reduce", Op::kReduce},  {"Update", Op::kUpdate},   {"Save", Op::kSave},
+      {"Squares", Op::kSquares}};
   Program program{.shape = shape};
   std::istringstream words(text);
   for (std::string word; words >> word;) {

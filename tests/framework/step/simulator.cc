@@ -13,7 +13,7 @@ constexpr int32_t kSteps = 3;
 struct Layout {
   Layout(const Program& program, const Analysis& a)
       : layers(program.shape.layers), slabs(program.shape.slabs) {
-    norm = 3 * slabs;
+    norm = 4 * slabs;
     loss = norm + 1;
     pools = {loss + 1, loss + 1 + a.prologue_slots,
              loss + 1 + a.prologue_slots + a.block_slots};
@@ -63,6 +63,7 @@ class Simulation {
         content_(layout_.cells),
         gradients_(shape_.slabs),
         expected_(shape_.slabs),
+        squares_step_(shape_.slabs, -1),
         owned_version_(shape_.slabs, 0),
         compute_version_(shape_.slabs, 0) {
     for (int32_t i = 0; i < count_; ++i) {
@@ -175,9 +176,13 @@ class Simulation {
                        gradients_[i.slab].held == expected_[i.slab]
                    ? ""
                    : "the gradient is not complete";
+      case Op::kSquares:
+        return gradients_[i.slab].step == step_ && gradients_[i.slab].reduced
+                   ? ""
+                   : "the gradient is not reduced";
       case Op::kNorm:
-        for (const Gradient& g : gradients_) {
-          if (g.step != step_ || !g.reduced) return "a gradient is missing";
+        for (const int32_t squares : squares_step_) {
+          if (squares != step_) return "squares are missing";
         }
         return loss_step_ == step_ && losses_ == shape_.micro_batches
                    ? ""
@@ -256,6 +261,9 @@ class Simulation {
       case Op::kReduce:
         gradients_[i.slab].reduced = true;
         return;
+      case Op::kSquares:
+        squares_step_[i.slab] = step;
+        return;
       case Op::kNorm:
         norm_step_ = step;
         return;
@@ -306,6 +314,7 @@ class Simulation {
   std::vector<Content> content_;  // by cell; of slots and boundaries
   std::vector<Gradient> gradients_;
   std::vector<Contributions> expected_;
+  std::vector<int32_t> squares_step_;
   std::vector<int32_t> owned_version_, compute_version_;
   int32_t norm_step_ = -1, loss_step_ = -1, losses_ = 0, step_ = 0;
 };
@@ -343,8 +352,12 @@ std::vector<Access> AccessesOf(const Program& program, const Analysis& a,
     case Op::kReduce:
       out.push_back({n + i.slab, true});
       break;
+    case Op::kSquares:
+      out.push_back({n + i.slab, false});
+      out.push_back({3 * n + i.slab, true});
+      break;
     case Op::kNorm:
-      for (int32_t s = 0; s < n; ++s) out.push_back({n + s, false});
+      for (int32_t s = 0; s < n; ++s) out.push_back({3 * n + s, false});
       out.push_back({layout.loss, false});
       out.push_back({layout.norm, true});
       break;

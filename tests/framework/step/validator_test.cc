@@ -42,8 +42,9 @@ std::string Error(const std::vector<Program>& programs) {
 }
 
 TEST(ValidatorTest, WhatPlannersWriteIsRight) {
-  EXPECT_EQ(Error("F(0,a) F(1,a) Loss(a) Reduce(2) B(1,a) Reduce(1) B(0,a) "
-                  "Reduce(0) Norm Update(0) Update(1) Update(2)"),
+  EXPECT_EQ(Error("F(0,a) F(1,a) Loss(a) Reduce(2) Squares(2) B(1,a) Reduce(1) "
+                  "B(0,a) Reduce(0) Squares(0) Squares(1) Norm Update(0) "
+                  "Update(1) Update(2)"),
             "");
 }
 
@@ -52,7 +53,7 @@ TEST(ValidatorTest, OffloadedProgramIsRight) {
   const std::string text =
       "Fetch(0) F(0,a) F(0,b) Fetch(1) Release(0) F(1,a) F(1,b) Loss(a) "
       "Loss(b) Reduce(2) B(1,a) B(1,b) Reduce(1) Fetch(0) Release(1) B(0,a) "
-      "B(0,b) Reduce(0) Norm ";
+      "B(0,b) Reduce(0) Squares(0) Squares(1) Squares(2) Norm ";
   EXPECT_EQ(Error(text + "Update(0) Update(1) Update(2) Release(0)", false, 2),
             "");
   EXPECT_THAT(Error(text + "Update(0) Update(1) Update(2)", false, 2),
@@ -62,8 +63,8 @@ TEST(ValidatorTest, OffloadedProgramIsRight) {
 
 TEST(ValidatorTest, LateGathersAreRight) {
   EXPECT_EQ(Error("Fetch(0) F(0,a) Fetch(1) F(1,a) Fetch(2) Loss(a) Reduce(2) "
-                  "B(1,a) Reduce(1) B(0,a) Reduce(0) Norm Update(0) Update(1) "
-                  "Update(2)",
+                  "B(1,a) Reduce(1) B(0,a) Reduce(0) Squares(0) Squares(1) "
+                  "Squares(2) Norm Update(0) Update(1) Update(2)",
                   true),
             "");
 }
@@ -109,39 +110,50 @@ TEST(ValidatorTest, GradientRules) {
   EXPECT_EQ(Error(visits + "Reduce(1) Reduce(1)"),
             "instruction 6, Reduce(1): the slab is already reduced in this "
             "step");
-  EXPECT_EQ(Error(visits + "Reduce(2) Reduce(0) Norm"),
-            "instruction 7, Norm: the gradient of slab 1 is not reduced: "
+  EXPECT_EQ(Error(visits + "Reduce(2) Squares(1)"),
+            "instruction 6, Squares(1): the gradient is not reduced: "
             "Reduce(1) must come before it");
-  EXPECT_EQ(Error(visits + "Reduce(2) Reduce(1) Reduce(0) Update(1) Norm"),
-            "instruction 8, Update(1): the norm is not known: Norm must come "
+  EXPECT_EQ(Error(visits + "Reduce(2) Squares(2) Squares(2)"),
+            "instruction 7, Squares(2): has already run in this step");
+  const std::string reduced = visits + "Reduce(2) Reduce(1) Reduce(0) ";
+  EXPECT_EQ(Error(reduced + "Squares(2) Squares(0) Norm"),
+            "instruction 10, Norm: the squares of slab 1 are not summed: "
+            "Squares(1) must come before it");
+  const std::string squared = reduced + "Squares(2) Squares(1) Squares(0) ";
+  EXPECT_EQ(Error(squared + "Update(1) Norm"),
+            "instruction 11, Update(1): the norm is not known: Norm must come "
             "before it");
-  const std::string reduced = visits + "Reduce(2) Reduce(1) Reduce(0) Norm ";
-  EXPECT_EQ(Error(reduced + "Update(1) Update(1)"),
-            "instruction 10, Update(1): the slab is already updated in this "
+  EXPECT_EQ(Error(squared + "Norm Update(1) Update(1)"),
+            "instruction 13, Update(1): the slab is already updated in this "
             "step");
-  EXPECT_EQ(Error(reduced + "Update(0) Update(2)"),
+  EXPECT_EQ(Error(squared + "Norm Update(0) Update(2)"),
             "end of the program: Update(1) is missing in the step");
-  EXPECT_EQ(Error(reduced + "Norm"),
-            "instruction 9, Norm: has already run in this step");
+  EXPECT_EQ(Error(squared + "Norm Norm"),
+            "instruction 12, Norm: has already run in this step");
+  EXPECT_EQ(Error(reduced),
+            "end of the program: Squares(0) is missing in the "
+            "step");
 }
 
 TEST(ValidatorTest, WeightRules) {
   const std::string reduced =
-      "F(0,a) F(1,a) Loss(a) B(1,a) B(0,a) Reduce(0) Reduce(1) Reduce(2) Norm ";
+      "F(0,a) F(1,a) Loss(a) B(1,a) B(0,a) Reduce(0) Reduce(1) Reduce(2) "
+      "Squares(0) Squares(1) Squares(2) Norm ";
   EXPECT_EQ(
       Error(reduced + "Update(0) Fetch(0) Update(1) Update(2) Fetch(2)", true),
       "instruction 1, F(1,a) of the next step: the weights of slab 1 are "
       "not fetched: Fetch(1) must come before it");
   EXPECT_EQ(Error(reduced + "Fetch(0)"),
-            "instruction 9, Fetch(0): the weights are already there: "
+            "instruction 12, Fetch(0): the weights are already there: "
             "Release(0) must come before it");
   EXPECT_EQ(Error(reduced + "Release(0) Release(0)"),
-            "instruction 10, Release(0): there is no copy to release");
+            "instruction 13, Release(0): there is no copy to release");
 }
 
 TEST(ValidatorTest, SaveRules) {
   const std::string reduced =
-      "F(0,a) F(1,a) Loss(a) B(1,a) B(0,a) Reduce(0) Reduce(1) Reduce(2) Norm ";
+      "F(0,a) F(1,a) Loss(a) B(1,a) B(0,a) Reduce(0) Reduce(1) Reduce(2) "
+      "Squares(0) Squares(1) Squares(2) Norm ";
   EXPECT_EQ(Error(reduced + "Save(0) Update(0) Save(1) Update(1) Save(2) "
                             "Update(2)"),
             "");
@@ -149,10 +161,10 @@ TEST(ValidatorTest, SaveRules) {
                             "Save(2)"),
             "");
   EXPECT_THAT(Error(reduced + "Save(0) Update(0) Update(1) Save(1) Update(2)"),
-              HasSubstr("instruction 12, Save(1): some slabs are saved before "
+              HasSubstr("instruction 15, Save(1): some slabs are saved before "
                         "their update and some after it"));
   EXPECT_EQ(Error(reduced + "Save(0) Save(0)"),
-            "instruction 10, Save(0): the slab is already saved in this step");
+            "instruction 13, Save(0): the slab is already saved in this step");
 }
 
 TEST(ValidatorTest, ForwardOnlyRules) {
@@ -225,7 +237,9 @@ TEST(ValidatorTest, RanksMeetInOneOrder) {
   ProgramShape shape = Small(1);
   shape.ranks = 3;
   const std::string visits = "F(0,a) F(1,a) Loss(a) B(1,a) B(0,a) ";
-  const std::string rest = " Reduce(0) Norm Update(0) Update(1) Update(2)";
+  const std::string rest =
+      " Reduce(0) Squares(0) Squares(1) Squares(2) Norm Update(0) Update(1) "
+      "Update(2)";
   const Program program = Parse(shape, visits + "Reduce(2) Reduce(1)" + rest);
   EXPECT_EQ(Error(std::vector<Program>(3, program)), "");
   EXPECT_EQ(Error({program, program,
@@ -254,8 +268,8 @@ TEST(ValidatorTest, DeadlockAcrossLanes) {
   ProgramShape shape = Small(1, true);
   shape.ranks = 2;
   const std::string before =
-      "F(0,a) F(1,a) Loss(a) B(1,a) B(0,a) Reduce(0) Reduce(1) Reduce(2) Norm "
-      "Update(2) Fetch(2) ";
+      "F(0,a) F(1,a) Loss(a) B(1,a) B(0,a) Reduce(0) Reduce(1) Reduce(2) "
+      "Squares(0) Squares(1) Squares(2) Norm Update(2) Fetch(2) ";
   const std::string zero = "Update(0) Fetch(0) Save(0) ";
   const std::string one = "Update(1) Fetch(1) Save(1) ";
   std::vector<Program> programs = {Parse(shape, before + zero + one),
@@ -267,7 +281,7 @@ TEST(ValidatorTest, DeadlockAcrossLanes) {
     EXPECT_EQ(Error(program), "");
   }
   EXPECT_EQ(Error(programs),
-            "rank 0: instruction 12, Fetch(0): waits for ever for rank 1, "
+            "rank 0: instruction 15, Fetch(0): waits for ever for rank 1, "
             "which must wait for another collective of rank 0 first: "
             "collectives of several lanes deadlock by their order");
   programs[1] = programs[0];
