@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "framework/base/at.h"
 #include "framework/comm/communicator.h"
 #include "framework/comm/device_exchange.h"
 #include "framework/module/binder.h"
