@@ -20,8 +20,8 @@ struct Access {
   bool write = false;
 };
 
-// Cells: weights, gradients, states and squares of slabs, the norm, the loss, the slots
-// of the three pools, the gradient boundaries.
+// Cells: weights, gradients, states and squares of slabs, the norm, the loss,
+// the slots of the three pools, the gradient boundaries.
 int32_t CountCells(const Program& program, const Analysis& analysis);
 std::vector<Access> AccessesOf(const Program& program, const Analysis& analysis,
                                const Instruction& instruction);
