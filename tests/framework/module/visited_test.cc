@@ -193,7 +193,7 @@ void CheckLocalSlabs(const Pair& pair, const Layout& many, const Layout& few) {
 
 Descriptor Extents(const Layout& layout, const LogicalTensor& tensor,
                    bool sharded) {
-  return DescriptorOf(layout, tensor, sharded);
+  return DescriptorOf(layout, tensor, StateExtent::kElements, sharded);
 }
 
 void CheckTensors(const Pair& pair, const Layout& many, const Layout& few) {
