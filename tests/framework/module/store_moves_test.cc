@@ -158,9 +158,8 @@ class StoreMovesTest : public ::testing::Test {
     const StoreValues ends(store);
     const Shape shape =
         StateShape(tensor.shape, testing::GridOf(store, field, tensor));
-    return Pack(ends.type(field),
-                testing::ValuesOf(store, field, tensor,
-                                  {.rect = WholeOf(shape)}));
+    return Pack(ends.type(field), testing::ValuesOf(store, field, tensor,
+                                                    {.rect = WholeOf(shape)}));
   }
 
   // On all ranks, in this thread.
