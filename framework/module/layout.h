@@ -2,8 +2,8 @@
 // from the declarations, the sharing and a mesh, before anything is allocated.
 // It says which rank has which layers and which pieces of which parameters, who
 // sums gradients with whom, and who owns what. The ParamStore, its
-// Binder and the index of a checkpoint ask here; reductions and the switch
-// still count on data ranks alone.
+// Binder, the switch and the index of a checkpoint ask here; reductions still
+// count on data ranks alone.
 //
 //   logical slab   the parameters of one part of one layer, whole: the unit of
 //                  sharing, and what names and norms go by (slab.h)

@@ -2,19 +2,28 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstdint>
+#include <map>
 #include <memory>
 #include <span>
 #include <string>
+#include <tuple>
+#include <utility>
 #include <vector>
 
-#include "absl/strings/str_cat.h"
 #include "framework/base/at.h"
 #include "framework/base/status_macros.h"
-#include "framework/sharing/plane_pieces.h"
+#include "framework/module/mover.h"
+#include "framework/module/store_values.h"
 #include "framework/sharing/resolve.h"
 
 namespace delink {
 namespace {
+
+bool HasState(const ParamStore& store, const std::string& name) {
+  return std::any_of(store.states().begin(), store.states().end(),
+                     [&](const StateSpec& spec) { return spec.name == name; });
+}
 
 class Switch {
  public:
@@ -26,195 +35,137 @@ class Switch {
         origins_(origins),
         policy_(policy),
         comm_(comm),
-        device_(to.device()),
-        stream_(device_.NewStream()) {}
+        old_values_(from),
+        new_values_(to) {
+    for (const LogicalTensor& tensor : from.layout().tensors()) {
+      old_tensors_.emplace(tensor.name, &tensor);
+    }
+  }
 
-  absl::Status Slab(int slab) {
-    const SlabOrigin& origin = At(origins_, slab);
-    const delink::Slab& target = to_.slab(slab);
-    DELINK_CHECK_EQ(target.elements, from_.slab(origin.slab).elements);
-    for (const Plane plane : {Plane::kWeight, Plane::kMaster, Plane::kLow}) {
-      if (!to_.has(plane)) continue;
-      DELINK_RETURN_IF_ERROR(CopyPlane(slab, origin.slab, plane));
+  absl::Status Run() {
+    for (const auto& [plane, kind] :
+         {std::pair{Plane::kWeight, Field::Kind::kWeight},
+          std::pair{Plane::kMaster, Field::Kind::kMaster},
+          std::pair{Plane::kLow, Field::Kind::kLow}}) {
+      if (to_.has(plane)) DELINK_RETURN_IF_ERROR(Carry({.kind = kind}));
     }
-    const bool reset = policy_ == StatePolicy::kReset && origin.changed();
-    const bool scale = policy_ == StatePolicy::kScale && origin.changed();
-    const int twin = scale ? Twin(slab) : -1;
-    bool kept = to_.states().empty() && !reset;
     for (size_t k = 0; k < to_.states().size(); ++k) {
-      const int state = static_cast<int>(k);
-      const int before = FindState(to_.states()[k].name);
-      if (reset || before < 0) {
-        device_.FillZero(*stream_, to_.state(slab, state, 0).values,
-                         to_.bytes(slab, StatePlane(state)));
-        continue;
-      }
-      kept = true;
-      if (twin >= 0) {
-        device_.Copy(*stream_, to_.state(slab, state, 0).values,
-                     to_.state(twin, state, 0).values,
-                     to_.bytes(slab, StatePlane(state)));
-        continue;
-      }
-      DELINK_RETURN_IF_ERROR(CopyState(slab, origin.slab, state, before));
-      if (scale) {
-        const double n = static_cast<double>(origin.before) / origin.after;
-        Divide(slab, state, std::pow(n, to_.states()[k].degree));
-      }
+      const StateSpec& spec = to_.states()[k];
+      Zero(static_cast<int>(k));
+      if (!HasState(from_, spec.name)) continue;
+      DELINK_RETURN_IF_ERROR(Carry(
+          {.kind = Field::Kind::kState, .state = spec.name}, spec.degree));
     }
-    At(to_.updates(), slab) = kept ? At(from_.updates(), origin.slab) : 0;
-    stream_->Synchronize();
-    return absl::OkStatus();
+    return CountUpdates();
   }
 
  private:
-  // Of the old store; -1 where it has none of that name.
-  int FindState(const std::string& name) const {
-    const std::vector<StateSpec>& states = from_.states();
-    const auto at =
-        std::find_if(states.begin(), states.end(),
-                     [&](const StateSpec& spec) { return spec.name == name; });
-    return at == states.end() ? -1 : static_cast<int>(at - states.begin());
+  // New tensors that lie alike on all ranks, each in a slab of its own.
+  struct Alike {
+    Descriptor places;
+    std::vector<const LogicalTensor*> tensors;
+  };
+
+  bool Resets(int slab) const {
+    return policy_ == StatePolicy::kReset && At(origins_, slab).changed();
   }
 
-  // A slab that is done and has the same state, in the same places on every
-  // rank; -1 if none. What goes through the host goes there once for all that
-  // come from one slab.
-  int Twin(int slab) const {
-    for (int other = 0; other < slab; ++other) {
-      if (At(origins_, other) == At(origins_, slab) &&
-          to_.placement(other) == to_.placement(slab)) {
-        return other;
+  // What the values of a state are divided by.
+  double Divisor(int slab, int degree) const {
+    const SlabOrigin& origin = At(origins_, slab);
+    if (policy_ != StatePolicy::kScale) return 1;
+    return std::pow(static_cast<double>(origin.before) / origin.after, degree);
+  }
+
+  // A state that nothing is carried to.
+  void Zero(int state) {
+    const std::unique_ptr<Stream> stream = to_.device().NewStream();
+    const bool all = !HasState(from_, At(to_.states(), state).name);
+    for (size_t s = 0; s < to_.slabs().size(); ++s) {
+      const int slab = static_cast<int>(s);
+      if (!all && !Resets(to_.local(slab).logical)) continue;
+      to_.device().FillZero(*stream, to_.state(slab, state, 0).values,
+                            to_.bytes(slab, StatePlane(state)));
+    }
+    stream->Synchronize();
+  }
+
+  // The values of all tensors. What comes from one tensor in the same way goes
+  // over host and network once, to the first of those that lie alike; the
+  // others have it from there.
+  absl::Status Carry(const Field& field, int degree = 0) {
+    std::map<std::tuple<int, size_t, double>, std::vector<Alike>> families;
+    std::vector<Move> moves, copies;
+    for (const LogicalTensor& tensor : to_.layout().tensors()) {
+      const bool state = field.kind == Field::Kind::kState;
+      if (!tensor.link.empty() || (state && Resets(tensor.slab))) continue;
+      const LogicalTensor& old = *old_tensors_.at(tensor.name);
+      const double divisor = state ? Divisor(tensor.slab, degree) : 1;
+      std::vector<Alike>& family = families[{old.slab, old.param, divisor}];
+      AddTo(family, field, tensor);
+    }
+    for (const auto& [key, family] : families) {
+      const double divisor = std::get<2>(key);
+      Move& move = moves.emplace_back();
+      move.field = field;
+      move.from = old_tensors_.at(family[0].tensors[0]->name);
+      if (divisor != 1) {
+        move.change = [divisor](std::span<double> values) {
+          for (double& value : values) value /= divisor;
+        };
+      }
+      for (const Alike& alike : family) {
+        move.to.push_back(alike.tensors[0]);
+        if (alike.tensors.size() == 1) continue;
+        Move& copy = copies.emplace_back();
+        copy.field = field;
+        copy.from = alike.tensors[0];
+        copy.to.assign(alike.tensors.begin() + 1, alike.tensors.end());
       }
     }
-    return -1;
+    DELINK_RETURN_IF_ERROR(MoveValues(old_values_, new_values_, moves, comm_));
+    return MoveValues(new_values_, new_values_, copies, comm_);
   }
 
-  absl::Status CopyPlane(int slab, int origin, Plane plane) {
-    const int64_t size = SizeOf(to_.dtype(plane));
-    const Range want = to_.held(slab, plane);
-    if (plane == Plane::kWeight || Stays(slab, origin)) {
-      const Range both = Overlap(from_.held(origin, plane), want);
-      DELINK_CHECK_EQ(both.size(), want.size());
-      if (want.size() == 0) return absl::OkStatus();
-      device_.Copy(*stream_, to_.at(slab, plane, want.begin),
-                   from_.at(origin, plane, want.begin), want.size() * size);
-      return absl::OkStatus();
+  void AddTo(std::vector<Alike>& family, const Field& field,
+             const LogicalTensor& tensor) const {
+    Descriptor places = new_values_.Wants(field, tensor);
+    for (Extent& place : places) place.slab = 0;
+    const auto at = std::find_if(
+        family.begin(), family.end(),
+        [&](const Alike& alike) { return alike.places == places; });
+    if (at != family.end()) {
+      at->tensors.push_back(&tensor);
+    } else {
+      family.push_back({std::move(places), {&tensor}});
     }
-    return Exchange(
-        0, size, want, [&](int rank) { return from_.OwnedBy(origin, rank); },
-        [&](Range piece, char* values) {
-          device_.CopyToHost(*stream_, values,
-                             from_.at(origin, plane, piece.begin),
-                             piece.size() * size);
-          stream_->Synchronize();
-        },
-        [&](Range piece, const char* values) {
-          device_.CopyFromHost(*stream_, to_.at(slab, plane, piece.begin),
-                               values, piece.size() * size);
-          stream_->Synchronize();
-        });
   }
 
-  absl::Status CopyState(int slab, int origin, int state, int before) {
-    const std::vector<SlabParam>& params = to_.slab(slab).params;
-    const DType exact = to_.dtype(StatePlane(state));
-    const bool stays = Stays(slab, origin);
-    if (stays && SameForm(slab, origin, state, before)) {
-      device_.Copy(*stream_, to_.state(slab, state, 0).values,
-                   from_.state(origin, before, 0).values,
-                   to_.bytes(slab, StatePlane(state)));
-      return absl::OkStatus();
+  // A slab whose state was carried is as old as the one it came from.
+  absl::Status CountUpdates() {
+    std::vector<int64_t> before(from_.layout().slabs().size(), 0);
+    for (size_t s = 0; s < from_.slabs().size(); ++s) {
+      At(before, from_.local(static_cast<int>(s)).logical) = from_.updates()[s];
     }
-    for (size_t p = 0; p < params.size(); ++p) {
-      const Range want = to_.state(slab, state, p).held;
-      const auto read = [&](Range piece, char* values) {
-        from_.ReadState(*stream_, origin, before, p, piece, values);
-      };
-      const auto write = [&](Range piece, const char* values) {
-        to_.WriteState(*stream_, slab, state, p, piece, values);
-      };
-      if (stays) {
-        Through(params[p].offset, SizeOf(exact), want, read, write);
-        continue;
-      }
-      DELINK_RETURN_IF_ERROR(Exchange(
-          params[p].offset, SizeOf(exact), want,
-          [&](int rank) { return from_.StateOwnedBy(origin, before, p, rank); },
-          read, write));
+    // Else every rank has something of every slab.
+    if (from_.layout().mesh().pipeline > 1) {
+      DELINK_RETURN_IF_ERROR(comm_
+                                 .AllReduce(before.data(),
+                                            static_cast<int64_t>(before.size()),
+                                            DType::kI64, ReduceOp::kMax)
+                                 ->Wait());
+    }
+    const bool any = to_.states().empty() ||
+                     std::any_of(to_.states().begin(), to_.states().end(),
+                                 [&](const StateSpec& spec) {
+                                   return HasState(from_, spec.name);
+                                 });
+    for (size_t s = 0; s < to_.slabs().size(); ++s) {
+      const int slab = to_.local(static_cast<int>(s)).logical;
+      to_.updates()[s] =
+          any && !Resets(slab) ? At(before, At(origins_, slab).slab) : 0;
     }
     return absl::OkStatus();
-  }
-
-  // Whether both planes hold the same values, and alike: also the same room
-  // behind them, which says where scales are.
-  bool SameForm(int slab, int origin, int state, int before) const {
-    const StateSpec& was = At(from_.states(), before);
-    const StateSpec& is = At(to_.states(), state);
-    return was.hidden == is.hidden && was.outer == is.outer &&
-           was.vectors == is.vectors && was.is_signed == is.is_signed &&
-           from_.held(origin, StatePlane(before)) ==
-               to_.held(slab, StatePlane(state)) &&
-           from_.bytes(origin, StatePlane(before)) ==
-               to_.bytes(slab, StatePlane(state));
-  }
-
-  // Whether each rank has in the old store what it is to hold in the new one;
-  // decided by the placement, which all ranks know alike.
-  bool Stays(int slab, int origin) const {
-    const PlacementRow& old = from_.placement(origin);
-    const PlacementRow& now = to_.placement(slab);
-    if (!old.state.sharded) return true;
-    return now.state.sharded && old.owner == now.owner;
-  }
-
-  // Over the host, a piece at a time, on this rank alone.
-  template <typename Read, typename Write>
-  void Through(int64_t offset, int64_t size, Range want, const Read& read,
-               const Write& write) {
-    if (IsMeta(device_.kind())) return;
-    std::vector<char> staging;
-    ForEachStatePiece(offset, want, kPieceElements, [&](Range piece) {
-      staging.resize(static_cast<size_t>(piece.size() * size));
-      read(piece, staging.data());
-      write(piece, staging.data());
-    });
-  }
-
-  // What each rank owned (`owned(rank)`), a piece at a time, to all ranks, who
-  // write what they `want` of it.
-  template <typename Owned, typename Read, typename Write>
-  absl::Status Exchange(int64_t offset, int64_t size, Range want,
-                        const Owned& owned, const Read& read,
-                        const Write& write) {
-    if (IsMeta(device_.kind())) return absl::OkStatus();
-    std::vector<char> staging;
-    for (int rank = 0; rank < comm_.size(); ++rank) {
-      absl::Status status;
-      ForEachStatePiece(offset, owned(rank), kPieceElements, [&](Range piece) {
-        if (!status.ok()) return;
-        const int64_t bytes = piece.size() * size;
-        staging.resize(static_cast<size_t>(bytes));
-        if (rank == comm_.rank()) read(piece, staging.data());
-        status =
-            comm_.Broadcast(staging.data(), bytes, DType::kU8, rank)->Wait();
-        const Range mine = Overlap(piece, want);
-        if (!status.ok() || mine.size() == 0) return;
-        write(mine, staging.data() + (mine.begin - piece.begin) * size);
-      });
-      DELINK_RETURN_IF_ERROR(status);
-    }
-    return absl::OkStatus();
-  }
-
-  void Divide(int slab, int state, double divisor) {
-    const std::vector<SlabParam>& params = to_.slab(slab).params;
-    for (size_t p = 0; p < params.size(); ++p) {
-      ChangeState(*stream_, to_, slab, state, p,
-                  [divisor](std::span<double> values) {
-                    for (double& value : values) value /= divisor;
-                  });
-    }
   }
 
   const ParamStore& from_;
@@ -222,8 +173,8 @@ class Switch {
   const std::vector<SlabOrigin>& origins_;
   StatePolicy policy_;
   Communicator& comm_;
-  Device& device_;
-  std::unique_ptr<Stream> stream_;
+  StoreValues old_values_, new_values_;
+  std::map<std::string, const LogicalTensor*> old_tensors_;  // by name
 };
 
 }  // namespace
@@ -242,11 +193,7 @@ absl::Status Delink(const ParamStore& from, ParamStore& to, StatePolicy policy,
   DELINK_ASSIGN_OR_RETURN(
       const std::vector<SlabOrigin> origins,
       RelationOf(to.registry(), to.blocks(), from.sharing(), to.sharing()));
-  Switch change(from, to, origins, policy, comm);
-  for (size_t s = 0; s < origins.size(); ++s) {
-    DELINK_RETURN_IF_ERROR(change.Slab(static_cast<int>(s)));
-  }
-  return absl::OkStatus();
+  return Switch(from, to, origins, policy, comm).Run();
 }
 
 }  // namespace delink

@@ -10,7 +10,10 @@
 // factor's change.
 //
 // Memory: both stores exist, so the peak is the old store's planes plus the new
-// store's and no more; slabs are copied one after the other on the device.
+// store's and no more. What a rank holds before and after in the same form is
+// copied on the device; what changes goes over the host, a few MiB at a time.
+// Network: to each rank what it is to hold and did not, from who owned it, and
+// once for all slabs that come from one and lie alike.
 #pragma once
 
 #include "absl/status/status.h"
@@ -21,11 +24,10 @@
 namespace delink {
 
 // Fills `to` from `from`. Both are over the same registry, device, element type
-// and ranks, and keep masters alike; `to` only cuts links of `from` (else
-// InvalidArgument, and nothing is written). The placement may differ: what a
-// rank is to hold and did not is brought to it over `comm` (the data-parallel
-// group; collective then, else unused). States that `from` lacks, by name,
-// count as reset; the storage of the others may differ. Blocks until done.
+// and ranks, those of `comm`, and keep masters alike; `to` only cuts links of
+// `from` (else InvalidArgument, and nothing is written). The layouts may
+// differ: collective then. States that `from` lacks, by name, count as reset;
+// the storage of the others may differ. Blocks until done.
 absl::Status Delink(const ParamStore& from, ParamStore& to, StatePolicy policy,
                     Communicator& comm);
 

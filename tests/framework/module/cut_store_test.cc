@@ -16,6 +16,7 @@
 namespace delink {
 namespace {
 
+using testing::NumbersOf;
 using testing::Read;
 
 constexpr int kBlocks = 3;
@@ -83,21 +84,6 @@ class CutStoreTest : public ::testing::Test {
     return *std::move(store);
   }
 
-  // The numbers in the whole parameter of what is here of it, in order.
-  std::vector<int64_t> NumbersOf(const LocalSlab& local, size_t param) const {
-    const ParamDecl& decl = registry_.decl(local.slab.params[param].decl);
-    const int64_t columns = WholeOf(decl.spec.shape).columns;
-    std::vector<int64_t> numbers;
-    for (const Rect& rect : local.rects[param]) {
-      for (int64_t r = 0; r < rect.rows; ++r) {
-        for (int64_t c = 0; c < rect.columns; ++c) {
-          numbers.push_back((rect.row + r) * columns + rect.column + c);
-        }
-      }
-    }
-    return numbers;
-  }
-
   std::mt19937_64 random_{17};
   std::unique_ptr<Device> device_ = NewCpuDevice();
   ParamRegistry registry_;
@@ -125,7 +111,7 @@ TEST_F(CutStoreTest, InitialValuesAreThoseOfTheWholeStore) {
       for (size_t p = 0; p < local.slab.params.size(); ++p) {
         const int64_t first = logical.params[local.params[p]].offset;
         int64_t at = local.slab.params[p].offset;
-        for (const int64_t number : NumbersOf(local, p)) {
+        for (const int64_t number : NumbersOf(local, p, registry_)) {
           const float value = At(all, first + number);
           ASSERT_EQ(At(weights, at).bits, BFloat16(value).bits)
               << local.slab.name << " on rank " << rank << ", trial " << trial;
@@ -146,7 +132,7 @@ TEST_F(CutStoreTest, RunsAreInOrderAndOfNeighbours) {
     const Layout layout = AnyLayout(5);
     for (const LocalSlab& local : layout.local_slabs()) {
       for (size_t p = 0; p < local.slab.params.size(); ++p) {
-        const std::vector<int64_t> numbers = NumbersOf(local, p);
+        const std::vector<int64_t> numbers = NumbersOf(local, p, registry_);
         const int count = static_cast<int>(numbers.size());
         ASSERT_EQ(local.slab.params[p].elements, count);
         const int begin = Between(0, count);

@@ -92,6 +92,22 @@ inline int SlabNamed(const ParamStore& store, const std::string& name) {
   return -1;
 }
 
+// The numbers in the whole parameter of what a local slab has of it, in order.
+inline std::vector<int64_t> NumbersOf(const LocalSlab& local, size_t param,
+                                      const ParamRegistry& registry) {
+  const ParamDecl& decl = registry.decl(local.slab.params[param].decl);
+  const int64_t columns = WholeOf(decl.spec.shape).columns;
+  std::vector<int64_t> numbers;
+  for (const Rect& rect : local.rects[param]) {
+    for (int64_t r = 0; r < rect.rows; ++r) {
+      for (int64_t c = 0; c < rect.columns; ++c) {
+        numbers.push_back((rect.row + r) * columns + rect.column + c);
+      }
+    }
+  }
+  return numbers;
+}
+
 // A signed and an unsigned state, those of matrices in blocks in `storage`.
 inline std::vector<StateSpec> MomentsIn(StateStorage storage) {
   std::vector<StateSpec> specs = TwoMoments();

@@ -39,16 +39,11 @@ class AdamWCutTest : public ::testing::Test {
       const LocalSlab& local = store.local(slab);
       const Slab& logical = At(store.layout().slabs(), local.logical);
       for (size_t p = 0; p < local.slab.params.size(); ++p) {
-        const ParamDecl& decl =
-            store.registry().decl(local.slab.params[p].decl);
-        const int64_t columns = WholeOf(decl.spec.shape).columns;
+        const int64_t first = logical.params[local.params[p]].offset;
         int64_t at = local.slab.params[p].offset;
-        for (const Rect& rect : local.rects[p]) {
-          for (int64_t i = 0; i < rect.elements(); ++i) {
-            const int64_t number = (rect.row + i / rect.columns) * columns +
-                                   rect.column + i % rect.columns;
-            visit(slab, at++, logical.params[local.params[p]].offset + number);
-          }
+        for (const int64_t number :
+             testing::NumbersOf(local, p, store.registry())) {
+          visit(slab, at++, first + number);
         }
       }
     }

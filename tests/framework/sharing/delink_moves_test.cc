@@ -1,0 +1,247 @@
+// Who sends what at a switch, and switches between layouts of every kind.
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <memory>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "framework/base/at.h"
+#include "framework/base/rng.h"
+#include "framework/base/status_macros.h"
+#include "framework/comm/self_communicator.h"
+#include "framework/comm/thread_communicator.h"
+#include "framework/sharing/delink.h"
+#include "framework/sharing/resolve.h"
+#include "tests/framework/comm/counting_communicator.h"
+#include "tests/framework/module/toy_model.h"
+#include "tests/framework/sharing/cut_model.h"
+
+namespace delink {
+namespace {
+
+using testing::AnyOf;
+using testing::CutStore;
+using testing::DeclareCut;
+using testing::MakeStore;
+
+constexpr int kBlocks = 6;
+
+SharingMap Map(const ParamRegistry& registry, const std::string& text) {
+  return ResolveSharing(*ParseShareSpec(text), registry, kBlocks).value();
+}
+
+// Muon's: matrices of blocks have a momentum alone.
+std::vector<StateSpec> MuonStates() {
+  std::vector<StateSpec> states = TwoMoments();
+  states[1].hidden.extent = StateExtent::kNone;
+  return states;
+}
+
+// What all ranks together send at a switch of bf16 weights, and what it is
+// about: `least`, what new owners have to get, of each old slab once; `to_all`,
+// master and state of every new slab whose owner changes, to all other ranks.
+struct Traffic {
+  int64_t sent = 0, least = 0, to_all = 0;
+};
+
+int64_t BytesOf(const ParamStore& store, const Slab& slab) {
+  int64_t bytes = 0;
+  for (const SlabParam& param : slab.params) {
+    const ParamDecl& decl = store.registry().decl(param.decl);
+    bytes += decl.spec.shape.elements() * SizeOf(DType::kF32);
+    for (const StateSpec& spec : store.states()) {
+      const StateExtent grid = spec.Of(KindOf(decl, store.blocks())).extent;
+      bytes +=
+          StateShape(decl.spec.shape, grid).elements() * SizeOf(DType::kF32);
+    }
+  }
+  return bytes;
+}
+
+Traffic TrafficOf(const std::string& share_before,
+                  const std::string& share_after, int zero_before,
+                  int zero_after, StatePolicy policy) {
+  std::atomic<int64_t> sent = 0;
+  Traffic traffic;
+  const std::unique_ptr<Device> device = NewCpuDevice();
+  const absl::Status status = RunRanks(4, [&](Communicator& comm) {
+    ParamRegistry registry;
+    testing::DeclareToy(registry, kBlocks, 37);
+    const testing::StoreOptions options{.dtype = DType::kBF16,
+                                        .rank = comm.rank(),
+                                        .ranks = comm.size(),
+                                        .states = MuonStates(),
+                                        .whole_tensors = WholeTensors::kHidden};
+    const auto before =
+        MakeStore(*device, registry, kBlocks, Map(registry, share_before),
+                  zero_before, options);
+    before->InitWeights(1);
+    const auto after =
+        MakeStore(*device, registry, kBlocks, Map(registry, share_after),
+                  zero_after, options);
+    testing::CountingCommunicator counting(comm);
+    DELINK_RETURN_IF_ERROR(Delink(*before, *after, policy, counting));
+    EXPECT_EQ(counting.gathered() + counting.reduced() == 0,
+              counting.calls() == 0)
+        << "only the outcome is agreed on by all";
+    sent += counting.sent();
+    if (comm.rank() != 0) return absl::OkStatus();
+    const auto origins =
+        *RelationOf(registry, kBlocks, before->sharing(), after->sharing());
+    std::set<std::pair<int, int>> known;  // old slab, new owner
+    for (size_t s = 0; s < after->slabs().size(); ++s) {
+      const int owner = after->placement(static_cast<int>(s)).owner;
+      const int old = origins[s].slab;
+      if (owner == before->placement(old).owner) continue;
+      const int64_t bytes = BytesOf(*after, after->slabs()[s]);
+      traffic.to_all += bytes * (comm.size() - 1);
+      if (known.emplace(old, owner).second) traffic.least += bytes;
+    }
+    return absl::OkStatus();
+  });
+  EXPECT_TRUE(status.ok()) << status;
+  traffic.sent = sent;
+  return traffic;
+}
+
+// Owners change under Muon: what a new owner has not is sent to it, once, and
+// to nobody else.
+TEST(DelinkMovesTest, SendsOnlyWhatNewOwnersHaveNot) {
+  for (const StatePolicy policy :
+       {StatePolicy::kCopy, StatePolicy::kScale, StatePolicy::kCalibrated}) {
+    for (const char* after : {"none", "groups:3"}) {
+      const Traffic traffic = TrafficOf("all", after, 1, 1, policy);
+      EXPECT_GT(traffic.least, 0);
+      EXPECT_EQ(traffic.sent, traffic.least) << after;
+      EXPECT_LE(3 * traffic.sent, traffic.to_all);
+    }
+  }
+}
+
+TEST(DelinkMovesTest, SendsNothingThatStays) {
+  // The same owners before and after.
+  EXPECT_EQ(TrafficOf("none", "none", 1, 1, StatePolicy::kScale).sent, 0);
+  // Every rank has everything.
+  EXPECT_EQ(TrafficOf("all", "none", 0, 0, StatePolicy::kScale).sent, 0);
+  EXPECT_EQ(TrafficOf("all", "none", 0, 1, StatePolicy::kScale).sent, 0);
+}
+
+// A state's value, by its parameter's name and number.
+float StateOf(const std::string& name, int state, int64_t number) {
+  const RngKey key = Fold(Fold(KeyFromSeed(3), std::string_view(name)),
+                          static_cast<uint64_t>(state));
+  return static_cast<float>(Normal(key, static_cast<uint64_t>(number)));
+}
+
+// Calls visit(slab, state, param, numbers) for the values of states that a
+// store holds: their numbers in the whole parameter.
+template <typename Visit>
+void ForEachState(const ParamStore& store, Visit visit) {
+  for (size_t s = 0; s < store.slabs().size(); ++s) {
+    const int slab = static_cast<int>(s);
+    for (size_t p = 0; p < store.slabs()[s].params.size(); ++p) {
+      const auto all =
+          testing::NumbersOf(store.local(slab), p, store.registry());
+      for (const int state : {0, 1}) {
+        const Range held = store.state(slab, state, p).held;
+        visit(slab, state, p,
+              std::vector<int64_t>(all.begin() + held.begin,
+                                   all.begin() + held.end));
+      }
+    }
+  }
+}
+
+void FillState(ParamStore& store) {
+  ForEachState(store, [&](int slab, int state, size_t param,
+                          const std::vector<int64_t>& numbers) {
+    const SlabParam& place = store.slab(slab).params[param];
+    const std::string& name = store.registry().decl(place.decl).name;
+    auto* const values =
+        static_cast<float*>(store.state(slab, state, param).values);
+    for (size_t i = 0; i < numbers.size(); ++i) {
+      values[i] = StateOf(name, state, numbers[i]);
+    }
+  });
+  for (size_t s = 0; s < store.slabs().size(); ++s) {
+    store.updates()[s] = 100 + store.local(static_cast<int>(s)).logical;
+  }
+}
+
+// Weights, states and update counts of a rank are those of the single process.
+void ExpectSame(const ParamStore& store, const ParamStore& whole) {
+  const auto logical = [&](int slab, size_t param) {
+    const LocalSlab& local = store.local(slab);
+    return std::pair(local.logical, local.params[param]);
+  };
+  ForEachState(store, [&](int slab, int state, size_t param,
+                          const std::vector<int64_t>& numbers) {
+    const auto [s, p] = logical(slab, param);
+    const auto* const values =
+        static_cast<const float*>(store.state(slab, state, param).values);
+    const auto* const expected =
+        static_cast<const float*>(whole.state(s, state, p).values);
+    for (size_t i = 0; i < numbers.size(); ++i) {
+      ASSERT_EQ(values[i], expected[numbers[i]]) << store.slab(slab).name;
+    }
+  });
+  for (size_t s = 0; s < store.slabs().size(); ++s) {
+    const int slab = static_cast<int>(s);
+    const auto weights = testing::Read<float>(store, slab, Plane::kWeight);
+    for (size_t p = 0; p < store.slabs()[s].params.size(); ++p) {
+      const auto [l, q] = logical(slab, p);
+      const auto expected = testing::Read<float>(whole, l, Plane::kWeight);
+      int64_t at = store.slabs()[s].params[p].offset;
+      for (const int64_t number :
+           testing::NumbersOf(store.local(slab), p, store.registry())) {
+        ASSERT_EQ(At(weights, at++),
+                  At(expected, whole.slab(l).params[q].offset + number));
+      }
+    }
+    ASSERT_EQ(store.updates()[s],
+              At(whole.updates(), store.local(slab).logical));
+  }
+}
+
+// Old and new layouts over the same ranks, cut in different ways.
+TEST(DelinkMovesTest, FromAnyLayoutToAnyOther) {
+  AnyOf any(5);
+  const std::unique_ptr<Device> device = NewCpuDevice();
+  for (int trial = 0; trial < 60; ++trial) {
+    const int ranks = any({2, 4, 6, 8});
+    const Layout::Options before = any.LayoutOf(ranks);
+    const Layout::Options after = any.LayoutOf(ranks);
+    const StatePolicy policy = static_cast<StatePolicy>(any({0, 1, 2}));
+    const char* const share = any({0, 1}) == 0 ? "none" : "groups:3";
+    const auto switched = [&](const ParamRegistry& registry, int rank,
+                              const Layout::Options& from_options,
+                              const Layout::Options& to_options,
+                              Communicator& comm) {
+      const auto from = CutStore(*device, registry, "all", rank, from_options);
+      from->InitWeights(3);
+      FillState(*from);
+      auto to = CutStore(*device, registry, share, rank, to_options);
+      const absl::Status status = Delink(*from, *to, policy, comm);
+      EXPECT_TRUE(status.ok()) << status;
+      return to;
+    };
+    ParamRegistry registry;
+    DeclareCut(registry);
+    SelfCommunicator self;
+    const auto whole = switched(registry, 0, {}, {}, self);
+    const absl::Status status = RunRanks(ranks, [&](Communicator& comm) {
+      ParamRegistry own;
+      DeclareCut(own);
+      const auto to = switched(own, comm.rank(), before, after, comm);
+      ExpectSame(*to, *whole);
+      return absl::OkStatus();
+    });
+    ASSERT_TRUE(status.ok()) << status << ", trial " << trial;
+    ASSERT_FALSE(::testing::Test::HasFailure()) << "trial " << trial;
+  }
+}
+
+}  // namespace
+}  // namespace delink
