@@ -157,6 +157,37 @@ CopyStep PartOf(const CopyStep& step, const Rect& rect) {
   return part;
 }
 
+// Of every local slab that has some of the tensor and every rank of its group,
+// what lies in elements range_of(slab, rank).
+template <typename RangeOf>
+Descriptor ExtentsIn(const Layout& layout, const LogicalTensor& tensor,
+                     StateExtent grid, const RangeOf& range_of) {
+  Descriptor extents;
+  const Rect whole = WholeOf(StateShape(tensor.shape, grid));
+  const Range locals = layout.LocalSlabsOfLogical(tensor.slab);
+  for (int64_t s = locals.begin; s < locals.end; ++s) {
+    const int slab = static_cast<int>(s);
+    const LocalSlab& local = At(layout.local_slabs(), s);
+    const auto at =
+        std::find(local.params.begin(), local.params.end(), tensor.param);
+    if (at == local.params.end()) continue;
+    const auto index = static_cast<size_t>(at - local.params.begin());
+    for (const int rank : *local.group) {
+      const Range range = range_of(slab, rank);
+      if (grid == StateExtent::kElements) {
+        AddExtents(local, index, range, rank, slab, extents);
+      } else if (grid != StateExtent::kNone) {
+        AddStatistics(local, index, tensor.shape, whole, range, rank, slab,
+                      extents);
+      }
+    }
+  }
+  std::stable_sort(
+      extents.begin(), extents.end(),
+      [](const Extent& a, const Extent& b) { return a.rank < b.rank; });
+  return extents;
+}
+
 // Where pieces of whole grains may end: at the parameter's ends too.
 void CheckGrain(const CopyStep& step, const Grain& grain) {
   const auto is_end = [&](int64_t at) {
@@ -185,36 +216,21 @@ Extent Part(const Extent& extent, const Rect& rect) {
 
 Descriptor DescriptorOf(const Layout& layout, const LogicalTensor& tensor,
                         StateExtent grid, bool sharded) {
-  Descriptor extents;
-  const Rect whole = WholeOf(StateShape(tensor.shape, grid));
-  const Range locals = layout.LocalSlabsOfLogical(tensor.slab);
-  for (int64_t s = locals.begin; s < locals.end; ++s) {
-    const int slab = static_cast<int>(s);
-    const LocalSlab& local = At(layout.local_slabs(), s);
-    const auto at =
-        std::find(local.params.begin(), local.params.end(), tensor.param);
-    if (at == local.params.end()) continue;
-    const auto index = static_cast<size_t>(at - local.params.begin());
-    for (const int rank : *local.group) {
-      const Range range =
-          sharded ? layout.OwnedBy(slab, rank) : Range{0, local.slab.elements};
-      if (grid == StateExtent::kElements) {
-        AddExtents(local, index, range, rank, slab, extents);
-      } else if (grid != StateExtent::kNone) {
-        AddStatistics(local, index, tensor.shape, whole, range, rank, slab,
-                      extents);
-      }
-    }
-  }
-  std::stable_sort(
-      extents.begin(), extents.end(),
-      [](const Extent& a, const Extent& b) { return a.rank < b.rank; });
-  return extents;
+  return ExtentsIn(layout, tensor, grid, [&](int slab, int rank) {
+    return sharded ? layout.OwnedBy(slab, rank)
+                   : Range{0, At(layout.local_slabs(), slab).slab.elements};
+  });
 }
 
 Descriptor OwnersOf(const Layout& layout, const LogicalTensor& tensor,
                     StateExtent grid) {
   return DescriptorOf(layout, tensor, grid, true);
+}
+
+Descriptor ReducedOf(const Layout& layout, const LogicalTensor& tensor) {
+  return ExtentsIn(
+      layout, tensor, StateExtent::kElements,
+      [&](int slab, int rank) { return layout.ReducedOn(slab, rank); });
 }
 
 Descriptor AsRanges(const Descriptor& extents, const Shape& shape) {

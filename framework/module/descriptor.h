@@ -51,6 +51,10 @@ Descriptor OwnersOf(const Layout& layout, const LogicalTensor& tensor,
 // rank are one extent. A check where an extent is no range.
 Descriptor AsRanges(const Descriptor& extents, const Shape& shape);
 
+// Where a reduction leaves the gradient of each element of `tensor`, whoever
+// owns it (Layout::ReducedOn).
+Descriptor ReducedOf(const Layout& layout, const LogicalTensor& tensor);
+
 // One rectangle, read once from one place and written to others. The places on
 // the rank that reads it come without the network.
 struct CopyStep {

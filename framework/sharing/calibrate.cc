@@ -3,20 +3,38 @@
 #include <algorithm>
 #include <cmath>
 #include <map>
-#include <memory>
 #include <span>
 
 #include "absl/strings/str_format.h"
+#include "framework/base/at.h"
 #include "framework/base/check.h"
 #include "framework/base/status_macros.h"
-#include "framework/sharing/plane_pieces.h"
+#include "framework/module/mover.h"
+#include "framework/module/store_values.h"
+#include "framework/sharing/gradient_pieces.h"
 
 namespace delink {
 namespace {
 
-// A piece of each slab of a family is on the host at once; of very many slabs
-// at least this many elements each, or copies would be too small.
-constexpr int64_t kMinPiece = 4096;  // elements
+// Elements on the host at once, of all slabs of a family together; of very many
+// slabs at least so many each, or copies would be too small.
+constexpr int64_t kPiece = int64_t{1} << 18;
+constexpr int64_t kMinPiece = 4096;
+
+using SlabTensors = std::vector<const LogicalTensor*>;  // by parameter
+
+// The tensors that are not links, by logical slab.
+std::vector<SlabTensors> TensorsOf(const Layout& layout) {
+  std::vector<SlabTensors> tensors;
+  for (const Slab& slab : layout.slabs()) {
+    tensors.emplace_back(slab.params.size());
+  }
+  for (const LogicalTensor& tensor : layout.tensors()) {
+    if (!tensor.link.empty()) continue;
+    At(tensors, tensor.slab)[tensor.param] = &tensor;
+  }
+  return tensors;
+}
 
 // The sum over ranks, in their order, whatever kind of ranks they are.
 absl::Status SumOverRanks(Communicator& comm, std::vector<double>& sums) {
@@ -56,7 +74,8 @@ double Dot(std::span<const double> x, std::span<const double> y) {
 
 Calibration Calibration::Create(const ParamStore& to,
                                 std::vector<SlabOrigin> origins, double clip) {
-  DELINK_CHECK_EQ(origins.size(), to.slabs().size());
+  const std::vector<Slab>& slabs = to.layout().slabs();
+  DELINK_CHECK_EQ(origins.size(), slabs.size());
   DELINK_CHECK(to.has(Plane::kGradient));
   DELINK_CHECK_GE(clip, 0);
   Calibration c;
@@ -65,7 +84,7 @@ Calibration Calibration::Create(const ParamStore& to,
   for (size_t s = 0; s < origins.size(); ++s) {
     const auto [at, first] =
         family_of.emplace(origins[s].slab, c.families_.size());
-    if (first) c.families_.push_back({.params = to.slabs()[s].params.size()});
+    if (first) c.families_.push_back({.params = slabs[s].params.size()});
     Family& family = c.families_[at->second];
     c.place_.emplace_back(at->second, family.slabs.size());
     family.slabs.push_back(static_cast<int>(s));
@@ -94,34 +113,35 @@ size_t Calibration::MemberIndex(const Family& family, size_t member,
   return family.first + (2 + 2 * member) * family.params + param;
 }
 
-void Calibration::AddLocal(const ParamStore& to, const Family& family,
-                           Stream& stream, std::vector<double>& sums) const {
+absl::Status Calibration::AddFamily(const ParamStore& to, const Family& family,
+                                    Communicator& comm,
+                                    std::vector<double>& sums) const {
+  const std::vector<SlabTensors> tensors = TensorsOf(to.layout());
   const size_t members = family.slabs.size();
   const int64_t most =
-      std::max(kMinPiece, kPieceElements / static_cast<int64_t>(members));
-  const Slab& layout = to.slab(family.slabs.front());
-  std::vector<std::vector<double>> g(members);
+      std::max(kMinPiece, kPiece / static_cast<int64_t>(members));
   std::vector<double> together;
-  const Range shard = ShardRange(layout, to.rank(), to.ranks());
   for (size_t p = 0; p < family.params; ++p) {
-    const SlabParam& param = layout.params[p];
-    const Range range =
-        Overlap(shard, {param.offset, param.offset + param.elements});
-    ForEachPiece(range, most, [&](Range piece) {
-      const auto n = static_cast<size_t>(piece.size());
-      together.assign(n, 0.0);
+    SlabTensors alike;
+    for (const int slab : family.slabs) {
+      alike.push_back(At(tensors, slab)[p]);
+    }
+    GradientPieces g(to, alike, most, comm);
+    while (true) {
+      DELINK_ASSIGN_OR_RETURN(const bool more, g.Next());
+      if (!more) break;
+      together.assign(g.size(), 0.0);
       for (size_t m = 0; m < members; ++m) {
-        g[m].resize(n);
-        ReadPiece(stream, to, family.slabs[m], Plane::kGradient, piece, g[m]);
-        for (size_t i = 0; i < n; ++i) together[i] += g[m][i];
+        for (size_t i = 0; i < g.size(); ++i) together[i] += g.Of(m)[i];
       }
       sums[SumIndex(family, p)] += Dot(together, together);
       for (size_t m = 0; m < members; ++m) {
-        sums[ProductIndex(family, m, p)] += Dot(g[m], together);
-        sums[MemberIndex(family, m, p)] += Dot(g[m], g[m]);
+        sums[ProductIndex(family, m, p)] += Dot(g.Of(m), together);
+        sums[MemberIndex(family, m, p)] += Dot(g.Of(m), g.Of(m));
       }
-    });
+    }
   }
+  return absl::OkStatus();
 }
 
 double Calibration::NormBefore(const std::vector<double>& sums) const {
@@ -148,13 +168,12 @@ double Calibration::NormAfter(const std::vector<double>& sums) const {
 
 absl::Status Calibration::AddBatch(const ParamStore& to, double tokens,
                                    Communicator& comm) {
-  DELINK_CHECK_EQ(to.slabs().size(), origins_.size());
+  DELINK_CHECK_EQ(to.layout().slabs().size(), origins_.size());
   DELINK_CHECK_EQ(comm.size(), to.ranks());
   std::vector<double> sums(sums_.size(), 0.0);
   if (!IsMeta(to.device().kind())) {
-    const std::unique_ptr<Stream> stream = to.device().NewStream();
     for (const Family& family : families_) {
-      AddLocal(to, family, *stream, sums);
+      DELINK_RETURN_IF_ERROR(AddFamily(to, family, comm, sums));
     }
   }
   DELINK_RETURN_IF_ERROR(SumOverRanks(comm, sums));
@@ -203,31 +222,31 @@ Calibration::Factors Calibration::FactorsOf(int slab, size_t param) const {
           .second = share * share * (after_ / before_)};
 }
 
-absl::Status Calibration::Apply(ParamStore& to) const {
-  DELINK_CHECK_EQ(to.slabs().size(), origins_.size());
+absl::Status Calibration::Apply(ParamStore& to, Communicator& comm) const {
+  DELINK_CHECK_EQ(to.layout().slabs().size(), origins_.size());
   if (batches_ == 0) {
     return absl::FailedPreconditionError(
         "state policy calibrated: no batch had a finite gradient and targets "
         "to count, so the moments cannot be calibrated; use reset or scale");
   }
-  const std::unique_ptr<Stream> stream = to.device().NewStream();
-  for (size_t s = 0; s < origins_.size(); ++s) {
-    const int slab = static_cast<int>(s);
-    const std::vector<SlabParam>& params = to.slabs()[s].params;
-    for (size_t p = 0; p < params.size(); ++p) {
-      const Factors factors = FactorsOf(slab, p);
-      for (size_t k = 0; k < to.states().size(); ++k) {
-        const double factor =
-            to.states()[k].degree == 1 ? factors.first : factors.second;
-        if (factor == 1.0) continue;
-        ChangeState(*stream, to, slab, static_cast<int>(k), p,
-                    [factor](std::span<double> values) {
-                      for (double& value : values) value *= factor;
-                    });
-      }
+  std::vector<Move> moves;
+  for (const LogicalTensor& tensor : to.layout().tensors()) {
+    if (!tensor.link.empty()) continue;
+    const Factors factors = FactorsOf(tensor.slab, tensor.param);
+    for (const StateSpec& spec : to.states()) {
+      const double factor = spec.degree == 1 ? factors.first : factors.second;
+      if (factor == 1.0) continue;
+      Move& move = moves.emplace_back();
+      move.field = {.kind = Field::Kind::kState, .state = spec.name};
+      move.from = &tensor;
+      move.to = {&tensor};
+      move.change = [factor](std::span<double> values) {
+        for (double& value : values) value *= factor;
+      };
     }
   }
-  return absl::OkStatus();
+  StoreValues values(to);
+  return MoveValues(values, values, moves, comm);
 }
 
 std::string Calibration::Summary() const {

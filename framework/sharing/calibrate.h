@@ -54,27 +54,27 @@ class Calibration {
                             std::vector<SlabOrigin> origins, double clip);
 
   // Takes in the gradients that `to` holds now: of the sum of the losses of
-  // `tokens` counted targets over all ranks, reduced, each rank reading its
-  // ShardRange, which reduction leaves there even of a slab that one rank
-  // updates. Nothing else may be at work on them. A batch without targets, or
+  // `tokens` counted targets over all ranks, reduced: read is what reduction
+  // leaves on a rank even of a slab that another one updates (ReducedOf).
+  // Nothing else may be at work on them. A batch without targets, or
   // whose gradient is not finite, is left out on every rank. Collective over
   // comm.
   absl::Status AddBatch(const ParamStore& to, double tokens,
                         Communicator& comm);
 
-  // Scales the moments that this rank holds. FailedPrecondition, and nothing
-  // changed, when no batch counted.
-  absl::Status Apply(ParamStore& to) const;
+  // Scales the moments, each rank those that it holds. FailedPrecondition, and
+  // nothing changed, when no batch counted.
+  absl::Status Apply(ParamStore& to, Communicator& comm) const;
 
   int64_t batches() const { return batches_; }  // that counted
-  // Of params[param] of the slab; needs a batch that counted.
+  // Of params[param] of a logical slab; needs a batch that counted.
   Factors FactorsOf(int slab, size_t param) const;
   // For the log: "over 8 batches m x 0.0201 to 0.0216 and v x 0.00192 to
   // 0.0205; scale would take 0.0208 and 0.000434" (slabs that were cut only).
   std::string Summary() const;
 
  private:
-  // The new slabs that came from one old one; they are laid out alike.
+  // The new logical slabs that came from one old one; they are laid out alike.
   struct Family {
     std::vector<int> slabs;
     size_t params = 0;  // of each slab
@@ -87,8 +87,8 @@ class Calibration {
   static size_t MemberIndex(const Family& family, size_t member, size_t param);
 
   Calibration() = default;
-  void AddLocal(const ParamStore& to, const Family& family, Stream& stream,
-                std::vector<double>& sums) const;
+  absl::Status AddFamily(const ParamStore& to, const Family& family,
+                         Communicator& comm, std::vector<double>& sums) const;
   // sqrt of the sum of |G|^2, or of |g_l|^2, over everything.
   double NormBefore(const std::vector<double>& sums) const;
   double NormAfter(const std::vector<double>& sums) const;

@@ -48,7 +48,7 @@ absl::Status Calibrate(const RunSetup& run, StageRun& stage,
     DELINK_RETURN_IF_ERROR(calibration.AddBatch(
         stage.store(), static_cast<double>(result.tokens), *run.env().world));
   }
-  return calibration.Apply(stage.store());
+  return calibration.Apply(stage.store(), *run.env().world);
 }
 
 // With the loss on one fixed batch. Collective.

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "tests/framework/module/random_layouts.h"
+#include "tests/framework/module/toy_model.h"
 
 namespace delink {
 namespace {
@@ -320,6 +321,28 @@ TEST(CutIntoPiecesDeathTest, CutGrains) {
   const Grain grain{.size = 256, .first = 64, .elements = 1500};
   EXPECT_DEATH(CutIntoPieces(OneStep({0, 400, 0, 1}, 0), 512, grain),
                "cuts what is kept in blocks of 256");
+}
+
+// Whoever owns a slab: where nobody has one for himself, that is who owns what.
+TEST(DescriptorTest, AReductionKnowsNoOwners) {
+  for (const WholeTensors whole : {WholeTensors::kHidden, WholeTensors::kAll}) {
+    ParamRegistry registry;
+    testing::DeclareToy(registry, 3, 37);
+    const auto layout = [&](WholeTensors tensors) {
+      return Layout::Create(registry, 3, {},
+                            {.mesh = {.data = 3, .pipeline = 2},
+                             .zero = 1,
+                             .whole_tensors = tensors});
+    };
+    const Layout even = layout(WholeTensors::kNone), owned = layout(whole);
+    int differ = 0;
+    for (const LogicalTensor& tensor : owned.tensors()) {
+      const Descriptor reduced = ReducedOf(owned, tensor);
+      EXPECT_EQ(reduced, OwnersOf(even, tensor, StateExtent::kElements));
+      differ += reduced != OwnersOf(owned, tensor, StateExtent::kElements);
+    }
+    EXPECT_GT(differ, 0);
+  }
 }
 
 }  // namespace

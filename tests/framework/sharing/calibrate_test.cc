@@ -171,7 +171,7 @@ TEST_F(ByHand, WithoutClipping) {
   Write<float>(*from_, 0, Plane::kState1, [](int64_t) { return 4170.0F; });
   from_->updates()[0] = 9;
   ASSERT_TRUE(Delink(*from_, *to_, StatePolicy::kCalibrated, self_).ok());
-  ASSERT_TRUE(c.Apply(*to_).ok());
+  ASSERT_TRUE(c.Apply(*to_, self_).ok());
   const auto values = [&](int slab, Plane plane) {
     std::vector<float> x = Read<float>(*to_, slab, plane);
     x.resize(2);
@@ -197,7 +197,7 @@ TEST_F(ByHand, EachStateByItsDegree) {
     Write<float>(*from_, 0, plane, [](int64_t) { return 17.0F; });
   }
   ASSERT_TRUE(Delink(*from_, *to_, StatePolicy::kCalibrated, self_).ok());
-  ASSERT_TRUE(c.Apply(*to_).ok());
+  ASSERT_TRUE(c.Apply(*to_, self_).ok());
   EXPECT_FLOAT_EQ(Read<float>(*to_, 1, Plane::kState0)[0], 10);
   EXPECT_FLOAT_EQ(Read<float>(*to_, 1, Plane::kState1)[0], 11);
 }
@@ -353,7 +353,7 @@ TEST_F(CalibrateTest, WhereLayersAgreeItIsScale) {
       return agree(slab, i) *
              static_cast<float>(At(calibrated.origins, slab).after);
     });
-    ASSERT_TRUE(c.Apply(*calibrated.to).ok());
+    ASSERT_TRUE(c.Apply(*calibrated.to, self_).ok());
     Toy scaled = Model("all", after, blocks);
     scaled.Switch(StatePolicy::kScale);
     for (size_t s = 0; s < scaled.to->slabs().size(); ++s) {
@@ -396,7 +396,7 @@ TEST_F(CalibrateTest, SlabsThatWereNotCutFollowTheClipFactorOnly) {
     const auto m = Read<float>(*toy.to, embed, Plane::kState0);
     Calibration c = toy.Start(clip);
     toy.Add(c, Random(0));
-    ASSERT_TRUE(c.Apply(*toy.to).ok());
+    ASSERT_TRUE(c.Apply(*toy.to, self_).ok());
     if (clip == 2.0) {
       // One batch: a is the ratio of the factors, b its square.
       const auto f = c.FactorsOf(embed, 0);
@@ -437,12 +437,12 @@ TEST_F(CalibrateTest, LeavesOutBatchesThatSayNothing) {
     return s == slab && i == 5 ? kNaN : Random(0)(s, i);
   });
   EXPECT_EQ(c.batches(), 0);
-  const absl::Status status = c.Apply(*toy.to);
+  const absl::Status status = c.Apply(*toy.to, self_);
   EXPECT_EQ(status.code(), absl::StatusCode::kFailedPrecondition);
   EXPECT_EQ(Read<float>(*toy.to, slab, Plane::kState1), before);
   toy.Add(c, Random(1));
   EXPECT_EQ(c.batches(), 1);
-  EXPECT_TRUE(c.Apply(*toy.to).ok());
+  EXPECT_TRUE(c.Apply(*toy.to, self_).ok());
 }
 
 TEST_F(CalibrateTest, TakesNoDeviceMemory) {
@@ -450,7 +450,7 @@ TEST_F(CalibrateTest, TakesNoDeviceMemory) {
   const int64_t allocations = device_->allocations();
   Calibration c = toy.Start();
   toy.Add(c, Random(0));
-  ASSERT_TRUE(c.Apply(*toy.to).ok());
+  ASSERT_TRUE(c.Apply(*toy.to, self_).ok());
   EXPECT_EQ(device_->allocations(), allocations);
 }
 
@@ -487,7 +487,7 @@ TEST_F(CalibrateTest, RanksAgreeWithOneAndWithEachOther) {
               factors[toy].insert(factors[toy].end(), {f.first, f.second});
             }
           }
-          DELINK_RETURN_IF_ERROR(c.Apply(*toy->to));
+          DELINK_RETURN_IF_ERROR(c.Apply(*toy->to, comm));
         }
         EXPECT_EQ(factors[&whole], factors[&sharded]);
         for (size_t s = 0; s < whole.origins.size(); ++s) {

@@ -124,7 +124,7 @@ class CalibrateTrapTest : public ::testing::Test {
         SetGradients(*real, gradients, 100000 + k);
         DELINK_CHECK(calibration.AddBatch(*real, 1, self).ok());
       }
-      DELINK_CHECK(calibration.Apply(*real).ok());
+      DELINK_CHECK(calibration.Apply(*real, self).ok());
     }
     const double normal = LongRun(gradients);
     std::vector<double> steps;

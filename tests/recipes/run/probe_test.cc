@@ -185,7 +185,7 @@ double Movement(StatePolicy policy, double clip) {
               .AddBatch(rig.store(), static_cast<double>(result.tokens), comm)
               .ok());
     }
-    EXPECT_TRUE(calibration.Apply(rig.store()).ok());
+    EXPECT_TRUE(calibration.Apply(rig.store(), comm).ok());
   }
   std::vector<double> moved;
   constexpr int64_t kAfter = 12;
