@@ -5,6 +5,8 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "framework/base/at.h"
+#include "framework/base/check.h"
 
 namespace delink::checkpoint {
 
@@ -59,6 +61,30 @@ hdf5::ElementType ElementOf(DType dtype) {
   DELINK_CHECK(dtype == DType::kF32 || dtype == DType::kF64);
   return dtype == DType::kF64 ? hdf5::ElementType::kF64
                               : hdf5::ElementType::kF32;
+}
+
+bool IsState(const Field& field) {
+  DELINK_CHECK(field.kind == Field::Kind::kState ||
+               field.kind == Field::Kind::kParameters)
+      << "not a field of checkpoints";
+  return field.kind == Field::Kind::kState;
+}
+
+std::string PathOf(const Field& field, const LogicalTensor& tensor) {
+  return IsState(field) ? StatePath(tensor.name, field.state)
+                        : TensorPath(tensor.name);
+}
+
+StateExtent GridOf(const Layout& layout, std::span<const StateSpec> states,
+                   const Field& field, const LogicalTensor& tensor) {
+  if (!IsState(field)) return StateExtent::kElements;
+  const SlabParam& param = At(layout.slabs(), tensor.slab).params[tensor.param];
+  const ParamKind kind =
+      KindOf(layout.registry().decl(param.decl), layout.blocks());
+  for (const StateSpec& spec : states) {
+    if (spec.name == field.state) return spec.Of(kind).extent;
+  }
+  return StateExtent::kNone;
 }
 
 }  // namespace delink::checkpoint

@@ -2,13 +2,16 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "framework/checkpoint/checkpoint.h"
 #include "framework/hdf5/hdf5.h"
-#include "framework/module/param_store.h"
+#include "framework/module/field.h"
+#include "framework/module/layout.h"
+#include "framework/module/state_spec.h"
 
 namespace delink::checkpoint {
 
@@ -49,6 +52,15 @@ std::string StateGroup(const std::string& tensor);
 std::string StatePath(const std::string& tensor, std::string_view state);
 
 hdf5::ElementType ElementOf(DType dtype);
+
+// Whether a field is a state of the optimizer; else it is the parameters.
+bool IsState(const Field& field);
+// Where the index shows it.
+std::string PathOf(const Field& field, const LogicalTensor& tensor);
+// The grid that a field of a tensor has values on; none of a state that is not
+// among `states`.
+StateExtent GridOf(const Layout& layout, std::span<const StateSpec> states,
+                   const Field& field, const LogicalTensor& tensor);
 
 // As many steps as a recipe may ask for.
 inline constexpr int64_t kMostSteps = 1'000'000'000;

@@ -13,14 +13,16 @@
 #include "framework/base/sha256.h"
 #include "framework/base/status_macros.h"
 #include "framework/checkpoint/checkpoint.h"
+#include "framework/checkpoint/checkpoint_values.h"
 #include "framework/checkpoint/layout.h"
+#include "framework/module/mover.h"
+#include "framework/module/store_values.h"
 
 namespace delink {
 namespace {
 
 namespace fs = std::filesystem;
 constexpr std::string_view kModel = "/model/";
-constexpr int64_t kReadChunk = int64_t{1} << 20;  // elements staged at a time
 
 absl::StatusOr<hdf5::File> OpenIndex(const std::string& path) {
   return hdf5::File::OpenReadOnly(JoinPath(path, checkpoint::kIndexName),
@@ -56,99 +58,52 @@ absl::Status Walk(const hdf5::File& file, const std::string& group,
   return absl::OkStatus();
 }
 
-absl::StatusOr<hdf5::Dataset> OpenTensor(const hdf5::File& file,
-                                         const std::string& dataset,
-                                         const std::string& name,
-                                         const Shape& shape) {
-  DELINK_ASSIGN_OR_RETURN(hdf5::Dataset opened, file.OpenDataset(dataset));
-  const std::vector<int64_t>& stored = opened.info().shape;
-  if (std::ranges::equal(stored, shape.dims())) return opened;
-  return absl::InvalidArgumentError(
-      absl::StrCat(file.path(), ": ", name, " is ", ShapeText(stored),
-                   ", but the model's is ", shape.ToString(),
-                   "; use the recipe that the checkpoint was trained with"));
-}
+// What the ranks read each for itself.
+class Reader {
+ public:
+  Reader(CheckpointValues& values, ParamStore& store, Communicator& comm)
+      : values_(values), store_(store), ends_(store), comm_(comm) {}
 
-absl::Status LoadTensor(const hdf5::File& file, const LogicalTensor& tensor,
-                        ParamStore& store) {
-  DELINK_ASSIGN_OR_RETURN(const hdf5::Dataset dataset,
-                          OpenTensor(file, checkpoint::TensorPath(tensor.name),
-                                     tensor.name, tensor.shape));
-  const DType dtype = StatisticsOf(store.options().dtype);
-  const int64_t elements = tensor.shape.elements();
-  const std::unique_ptr<Stream> stream = store.device().NewStream();
-  std::vector<char> staging(
-      static_cast<size_t>(std::min(elements, kReadChunk) * SizeOf(dtype)));
-  for (int64_t done = 0; done < elements; done += kReadChunk) {
-    const int64_t n = std::min(kReadChunk, elements - done);
-    DELINK_RETURN_IF_ERROR(
-        dataset.Read(checkpoint::ElementOf(dtype), done, n, staging.data()));
-    store.SetParameters(*stream, tensor.slab, tensor.offset + done, n,
-                        staging.data());
+  absl::Status Read(const Field& field, const LogicalTensor& tensor) {
+    DELINK_RETURN_IF_ERROR(values_.Check(field, tensor));
+    const Move move{.field = field, .from = &tensor, .to = {&tensor}};
+    return MoveValues(values_, ends_, {&move, 1}, comm_);
   }
-  return absl::OkStatus();
-}
 
-absl::Status LoadState(const hdf5::File& file, const LogicalTensor& tensor,
-                       int state, ParamStore& store) {
-  const Shape shape = store.state_shape(tensor.slab, state, tensor.param);
-  if (shape.elements() == 0) return absl::OkStatus();
-  const std::string& name = store.states()[static_cast<size_t>(state)].name;
-  const std::string path = checkpoint::StatePath(tensor.name, name);
-  if (!file.Exists(path)) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        file.path(), ": has no ", path,
-        "; use the optimizer that the checkpoint was trained with, or begin "
-        "with its weights alone (--init)"));
+  absl::Status ReadStates(const LogicalTensor& tensor) {
+    for (const StateSpec& spec : store_.states()) {
+      const Field field{Field::Kind::kState, spec.name};
+      if (values_.Has(field, tensor).empty()) continue;
+      DELINK_RETURN_IF_ERROR(Read(field, tensor));
+    }
+    if (!store_.has(Plane::kGradient) && store_.states().empty()) {
+      return absl::OkStatus();
+    }
+    DELINK_ASSIGN_OR_RETURN(const int64_t updates, values_.Updates(tensor));
+    for (const int slab : store_.LocalSlabsOf(tensor.slab)) {
+      At(store_.updates(), slab) = updates;
+    }
+    return absl::OkStatus();
   }
+
+ private:
+  CheckpointValues& values_;
+  ParamStore& store_;
+  StoreValues ends_;
+  Communicator& comm_;
+};
+
+absl::Status LoadAll(Communicator& comm, const std::string& path,
+                     ParamStore& store, bool with_state) {
   DELINK_ASSIGN_OR_RETURN(
-      const hdf5::Dataset dataset,
-      OpenTensor(file, path, absl::StrCat(tensor.name, "'s ", name), shape));
-  const DType dtype = StatisticsOf(store.options().dtype);
-  const std::unique_ptr<Stream> stream = store.device().NewStream();
-  std::vector<char> staging;
-  absl::Status status;
-  ForEachStatePiece(
-      tensor.offset, store.state(tensor.slab, state, tensor.param).held,
-      kReadChunk, [&](Range piece) {
-        if (!status.ok()) return;
-        staging.resize(static_cast<size_t>(piece.size() * SizeOf(dtype)));
-        status = dataset.Read(checkpoint::ElementOf(dtype), piece.begin,
-                              piece.size(), staging.data());
-        if (!status.ok()) return;
-        store.WriteState(*stream, tensor.slab, state, tensor.param, piece,
-                         staging.data());
-      });
-  return status;
-}
-
-absl::Status LoadAll(const std::string& path, ParamStore& store,
-                     bool with_state) {
-  DELINK_ASSIGN_OR_RETURN(const hdf5::File file, OpenIndex(path));
+      CheckpointValues values,
+      CheckpointValues::Open(path, store.layout(), store.states(),
+                             StatisticsOf(store.options().dtype)));
+  Reader reader(values, store, comm);
   for (const LogicalTensor& tensor : store.layout().tensors()) {
     if (!tensor.link.empty()) continue;
-    if (!file.Exists(checkpoint::TensorPath(tensor.name))) {
-      return absl::InvalidArgumentError(
-          absl::StrCat(path, ": has no ", tensor.name,
-                       "; use the recipe that the checkpoint was trained "
-                       "with"));
-    }
-    DELINK_RETURN_IF_ERROR(LoadTensor(file, tensor, store));
-    if (!with_state) continue;
-    for (size_t k = 0; k < store.states().size(); ++k) {
-      DELINK_RETURN_IF_ERROR(
-          LoadState(file, tensor, static_cast<int>(k), store));
-    }
-    if (!store.has(Plane::kGradient) && store.states().empty()) continue;
-    DELINK_ASSIGN_OR_RETURN(
-        const int64_t updates,
-        file.GetInt(checkpoint::StateGroup(tensor.name), "updates"));
-    if (updates < 0 || updates > checkpoint::kMostSteps) {
-      return absl::InvalidArgumentError(
-          absl::StrCat(path, ": ", tensor.name, " has been updated ", updates,
-                       " times; another program wrote it"));
-    }
-    store.updates()[static_cast<size_t>(tensor.slab)] = updates;
+    DELINK_RETURN_IF_ERROR(reader.Read({}, tensor));
+    if (with_state) DELINK_RETURN_IF_ERROR(reader.ReadStates(tensor));
   }
   return absl::OkStatus();
 }
@@ -296,12 +251,12 @@ absl::StatusOr<SharingMap> ReadSharing(const std::string& path,
 
 absl::Status LoadCheckpoint(Communicator& comm, const std::string& path,
                             ParamStore& store) {
-  return AgreeOnStatus(comm, LoadAll(path, store, true));
+  return AgreeOnStatus(comm, LoadAll(comm, path, store, true));
 }
 
 absl::Status LoadWeights(Communicator& comm, const std::string& path,
                          ParamStore& store) {
-  return AgreeOnStatus(comm, LoadAll(path, store, false));
+  return AgreeOnStatus(comm, LoadAll(comm, path, store, false));
 }
 
 absl::StatusOr<std::string> FindCheckpoint(Communicator& comm,

@@ -1,0 +1,131 @@
+#include "framework/checkpoint/checkpoint_values.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "framework/base/file.h"
+#include "framework/base/status_macros.h"
+#include "framework/checkpoint/checkpoint.h"
+#include "framework/checkpoint/layout.h"
+
+namespace delink {
+
+using checkpoint::IsState;
+using checkpoint::PathOf;
+
+absl::StatusOr<CheckpointValues> CheckpointValues::Open(
+    const std::string& path, const Layout& layout,
+    std::vector<StateSpec> states, DType type) {
+  DELINK_ASSIGN_OR_RETURN(
+      hdf5::File file,
+      hdf5::File::OpenReadOnly(JoinPath(path, checkpoint::kIndexName),
+                               checkpoint::kWriters));
+  return CheckpointValues(path, std::move(file), layout, std::move(states),
+                          type);
+}
+
+CheckpointValues::CheckpointValues(std::string path, hdf5::File file,
+                                   const Layout& layout,
+                                   std::vector<StateSpec> states, DType type)
+    : path_(std::move(path)),
+      file_(std::move(file)),
+      layout_(&layout),
+      states_(std::move(states)),
+      type_(type) {}
+
+Shape CheckpointValues::ShapeOf(const Field& field,
+                                const LogicalTensor& tensor) const {
+  return StateShape(tensor.shape,
+                    checkpoint::GridOf(*layout_, states_, field, tensor));
+}
+
+absl::Status CheckpointValues::Check(const Field& field,
+                                     const LogicalTensor& tensor) {
+  const std::string path = PathOf(field, tensor);
+  if (!file_.Exists(path)) {
+    if (!IsState(field)) {
+      return absl::InvalidArgumentError(
+          absl::StrCat(path_, ": has no ", tensor.name,
+                       "; use the recipe that the checkpoint was trained "
+                       "with"));
+    }
+    return absl::InvalidArgumentError(absl::StrCat(
+        file_.path(), ": has no ", path,
+        "; use the optimizer that the checkpoint was trained with, or begin "
+        "with its weights alone (--init)"));
+  }
+  DELINK_ASSIGN_OR_RETURN(const hdf5::Dataset* const dataset,
+                          Open(field, tensor));
+  const std::vector<int64_t>& stored = dataset->info().shape;
+  const Shape shape = ShapeOf(field, tensor);
+  if (std::ranges::equal(stored, shape.dims())) {
+    // Nothing is read yet, but the type must be the one that will be.
+    return dataset->Read(checkpoint::ElementOf(type_), 0, 0, nullptr);
+  }
+  return absl::InvalidArgumentError(absl::StrCat(
+      file_.path(), ": ", tensor.name,
+      IsState(field) ? absl::StrCat("'s ", field.state) : "", " is ",
+      ShapeText(stored), ", but the model's is ", shape.ToString(),
+      "; use the recipe that the checkpoint was trained with"));
+}
+
+absl::StatusOr<int64_t> CheckpointValues::Updates(
+    const LogicalTensor& tensor) const {
+  DELINK_ASSIGN_OR_RETURN(
+      const int64_t updates,
+      file_.GetInt(checkpoint::StateGroup(tensor.name), "updates"));
+  if (updates >= 0 && updates <= checkpoint::kMostSteps) return updates;
+  return absl::InvalidArgumentError(
+      absl::StrCat(path_, ": ", tensor.name, " has been updated ", updates,
+                   " times; another program wrote it"));
+}
+
+Descriptor CheckpointValues::On(int ranks, const Field& field,
+                                const LogicalTensor& tensor) const {
+  const Rect whole = WholeOf(ShapeOf(field, tensor));
+  Descriptor extents;
+  if (whole.elements() == 0) return extents;
+  for (int rank = 0; rank < ranks; ++rank) {
+    extents.push_back({.rect = whole, .rank = rank, .pitch = whole.columns});
+  }
+  return extents;
+}
+
+Descriptor CheckpointValues::Has(const Field& field,
+                                 const LogicalTensor& tensor) const {
+  return On(layout_->ranks(), field, tensor);
+}
+
+Descriptor CheckpointValues::Owners(const Field& field,
+                                    const LogicalTensor& tensor) const {
+  return On(1, field, tensor);
+}
+
+absl::StatusOr<const hdf5::Dataset*> CheckpointValues::Open(
+    const Field& field, const LogicalTensor& tensor) {
+  const std::string path = PathOf(field, tensor);
+  if (!dataset_.has_value() || opened_ != path) {
+    dataset_.reset();
+    DELINK_ASSIGN_OR_RETURN(hdf5::Dataset dataset, file_.OpenDataset(path));
+    dataset_ = std::move(dataset);
+    opened_ = path;
+  }
+  return &*dataset_;
+}
+
+absl::Status CheckpointValues::Read(const Field& field,
+                                    const LogicalTensor& tensor,
+                                    const Extent& extent, void* values) {
+  DELINK_ASSIGN_OR_RETURN(const hdf5::Dataset* const dataset,
+                          Open(field, tensor));
+  const hdf5::ElementType type = checkpoint::ElementOf(type_);
+  const Rect& rect = extent.rect;
+  if (rect.rows == 1 || rect.columns == extent.pitch) {
+    return dataset->Read(type, extent.offset, rect.elements(), values);
+  }
+  return dataset->ReadRows(type, extent.offset, rect.rows, rect.columns,
+                           values);
+}
+
+}  // namespace delink

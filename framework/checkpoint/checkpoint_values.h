@@ -1,0 +1,67 @@
+// The tensors of a checkpoint as the source of a move: its parameters and
+// states, read through index.h5 piece by piece. A tensor goes by its own name,
+// and links are followed: who shares less than the checkpoint gets copies of
+// what was shared.
+//
+// Every rank reads what it holds, so that all of it is on each and nothing
+// crosses the network. The checkpoint has been verified.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "framework/hdf5/hdf5.h"
+#include "framework/module/state_spec.h"
+#include "framework/module/value_end.h"
+
+namespace delink {
+
+class CheckpointValues : public ValueSource {
+ public:
+  // The model as who asks has it: tensors are those of `layout`, which must
+  // outlive this, and have these states. `type`: of values, kF32 or kF64.
+  static absl::StatusOr<CheckpointValues> Open(const std::string& path,
+                                               const Layout& layout,
+                                               std::vector<StateSpec> states,
+                                               DType type);
+
+  // That the checkpoint has a field of a tensor, in the shape that the model
+  // wants and of this type. Errors say what to do.
+  absl::Status Check(const Field& field, const LogicalTensor& tensor);
+  // How often the tensor's slab has been updated.
+  absl::StatusOr<int64_t> Updates(const LogicalTensor& tensor) const;
+
+  // kParameters and kState.
+  DType type(const Field&) const override { return type_; }
+  Descriptor Has(const Field& field,
+                 const LogicalTensor& tensor) const override;
+  Descriptor Owners(const Field& field,
+                    const LogicalTensor& tensor) const override;
+  absl::Status Read(const Field& field, const LogicalTensor& tensor,
+                    const Extent& extent, void* values) override;
+
+ private:
+  CheckpointValues(std::string path, hdf5::File file, const Layout& layout,
+                   std::vector<StateSpec> states, DType type);
+  Shape ShapeOf(const Field& field, const LogicalTensor& tensor) const;
+  // The whole of it on the first `ranks` ranks.
+  Descriptor On(int ranks, const Field& field,
+                const LogicalTensor& tensor) const;
+  // Opens a dataset, unless it is the last that was.
+  absl::StatusOr<const hdf5::Dataset*> Open(const Field& field,
+                                            const LogicalTensor& tensor);
+
+  std::string path_;
+  hdf5::File file_;
+  const Layout* layout_;
+  std::vector<StateSpec> states_;
+  DType type_;
+  std::string opened_;  // the path in the file
+  std::optional<hdf5::Dataset> dataset_;
+};
+
+}  // namespace delink
