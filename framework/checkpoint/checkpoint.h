@@ -30,6 +30,7 @@
 #include "framework/checkpoint/named_values.h"
 #include "framework/comm/communicator.h"
 #include "framework/module/param_store.h"
+#include "framework/module/value_end.h"
 
 namespace delink {
 
@@ -55,13 +56,32 @@ struct CheckpointHeader {
 // tokenizer.
 using CheckpointFiles = std::map<std::string, std::string>;
 
-// Writes folder/step-NNNNNNNN from what each rank owns in `store`, then removes
+// What a checkpoint is made of, wherever it is: in a store, or in a file.
+struct ModelValues {
+  // Who writes what, of as many ranks as write; the tensors, their names and
+  // links.
+  const Layout* layout = nullptr;
+  DType type = DType::kF32;       // of values: kF32 or kF64
+  std::vector<StateSpec> states;  // by name and extent
+  std::vector<int64_t> updates;   // by logical slab
+  // Of the tensors of the layout; on each rank all that it owns.
+  ValueSource* values = nullptr;
+};
+
+// Writes folder/step-NNNNNNNN, of `model` what each rank owns, then removes
 // what interrupted writers left in the folder, and all but `keep` (0: keeps
 // all) of its checkpoints: this one stays, then those of the steps before it,
 // newest first, then those of later steps. The checkpoint of step `best` (none
 // where it is negative) is not among those: it stays besides, with a link
 // `best` that leads to it. On any failure (a full disk) the temporary folder is
 // removed, and everything older is left as it was.
+absl::StatusOr<std::string> WriteCheckpoint(Communicator& comm,
+                                            const std::string& folder,
+                                            const CheckpointHeader& header,
+                                            const ModelValues& model,
+                                            const CheckpointFiles& files,
+                                            int64_t keep, int64_t best = -1);
+// The same of a store.
 absl::StatusOr<std::string> WriteCheckpoint(Communicator& comm,
                                             const std::string& folder,
                                             const CheckpointHeader& header,

@@ -142,7 +142,7 @@ void Layout::CutSlab(int logical, Groups& groups) {
       local.params.push_back(p);
     }
     if (local.slab.params.empty()) continue;
-    if (at >= 0) local.slab.name += "/cut";
+    if (at >= 0) local.slab.name += ".cut";
     local.slab.block = BlockSize(local.slab.elements);
     Group& group = groups[{stages, at}];
     if (group == nullptr) group = MakeGroup(stages, at);

@@ -103,7 +103,7 @@ TEST_F(LayoutTest, WhatIsCutAndWhatIsNotAreApart) {
   EXPECT_EQ(*norm.group, (std::vector<int>{0, 1, 2, 3}));
   EXPECT_TRUE(norm.partial.has(Axis::kTensor));
   const LocalSlab& second = layout.local_slabs()[4];
-  EXPECT_EQ(second.slab.name, "blocks/0/attention/cut");
+  EXPECT_EQ(second.slab.name, "blocks/0/attention.cut");
   EXPECT_EQ(*second.group, (std::vector<int>{1, 3}));
   EXPECT_FALSE(second.partial.has(Axis::kTensor));
   // Rows of queries, keys and values each; columns of the output.
