@@ -5,10 +5,12 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "framework/base/at.h"
 #include "framework/base/file.h"
 #include "framework/base/status_macros.h"
+#include "framework/checkpoint/checkpoint_values.h"
 #include "framework/comm/self_communicator.h"
-#include "framework/sharing/delink.h"
+#include "framework/sharing/delinked_values.h"
 #include "framework/sharing/resolve.h"
 #include "framework/step/memory.h"
 #include "recipes/record/environment.h"
@@ -101,6 +103,62 @@ void BeginStage(const Recipe& recipe, SavedRun& run) {
   run.skipped = skips.Saved();
 }
 
+absl::StatusOr<std::unique_ptr<ParamStore>> StoreOf(
+    Device& device, const SavedModel& saved, const SharingMap& sharing,
+    const std::vector<StateSpec>& states) {
+  return ParamStore::Create(
+      device, Layout::Create(saved.registry(), saved.blocks(), sharing, {}), 0,
+      {.gradients = false, .states = states});
+}
+
+// By slab, once all that is to be read is there and fits the model. Without
+// states there is nothing that counts updates.
+absl::StatusOr<std::vector<int64_t>> CheckAll(
+    CheckpointValues& saved, const Layout& layout,
+    const std::vector<StateSpec>& states) {
+  std::vector<int64_t> updates(layout.slabs().size(), 0);
+  for (const LogicalTensor& tensor : layout.tensors()) {
+    if (!tensor.link.empty()) continue;
+    DELINK_RETURN_IF_ERROR(saved.Check({}, tensor));
+    for (const StateSpec& spec : states) {
+      const Field field{Field::Kind::kState, spec.name};
+      if (saved.Has(field, tensor).empty()) continue;
+      DELINK_RETURN_IF_ERROR(saved.Check(field, tensor));
+    }
+    if (states.empty()) continue;
+    DELINK_ASSIGN_OR_RETURN(At(updates, tensor.slab), saved.Updates(tensor));
+  }
+  return updates;
+}
+
+// From file to file, a piece of a tensor at a time.
+absl::StatusOr<std::string> WriteDelinked(
+    Communicator& comm, const std::string& out, const CheckpointHeader& header,
+    const SavedModel& saved, const Change& change, const Layout& layout,
+    const std::vector<StateSpec>& states, const CheckpointFiles& files) {
+  DELINK_ASSIGN_OR_RETURN(
+      CheckpointValues before,
+      CheckpointValues::Open(saved.path(), layout, states, DType::kF32));
+  DELINK_ASSIGN_OR_RETURN(std::vector<int64_t> updates,
+                          CheckAll(before, layout, states));
+  DELINK_ASSIGN_OR_RETURN(std::vector<SlabOrigin> origins,
+                          RelationOf(saved.registry(), saved.blocks(),
+                                     saved.sharing(), change.sharing));
+  for (size_t s = 0; s < updates.size(); ++s) {
+    const bool reset = change.state == StatePolicy::kReset;
+    if (reset && origins[s].changed()) updates[s] = 0;
+  }
+  DelinkedValues values(before, layout, states, std::move(origins),
+                        change.state);
+  DELINK_RETURN_IF_ERROR(MakeDirectories(out));
+  return WriteCheckpoint(comm, out, header,
+                         {.layout = &layout,
+                          .states = states,
+                          .updates = std::move(updates),
+                          .values = &values},
+                         files, 0);
+}
+
 }  // namespace
 
 absl::StatusOr<OfflineDelinkReport> OfflineDelink(
@@ -115,20 +173,15 @@ absl::StatusOr<OfflineDelinkReport> OfflineDelink(
                           SavedModel::Open(*comm, options.checkpoint, models));
   DELINK_ASSIGN_OR_RETURN(const Change change, PlanChange(options, *saved));
 
-  const std::unique_ptr<Device> device = NewCpuDevice();
   DELINK_ASSIGN_OR_RETURN(const std::unique_ptr<SlabOptimizer> optimizer,
                           MakeOptimizer(saved->recipe(), saved->registry()));
   const std::vector<StateSpec> states = optimizer->states();
+  // What the models would take, of which nothing is allocated.
+  const std::unique_ptr<Device> meta = NewMetaDevice();
   DELINK_ASSIGN_OR_RETURN(const std::unique_ptr<ParamStore> from,
-                          saved->Load(*comm, *device, states));
-  DELINK_ASSIGN_OR_RETURN(
-      const std::unique_ptr<ParamStore> to,
-      ParamStore::Create(*device,
-                         Layout::Create(saved->registry(), saved->blocks(),
-                                        change.sharing, {}),
-                         0, {.gradients = false, .states = states}));
-  DELINK_RETURN_IF_ERROR(Delink(*from, *to, change.state, *comm));
-
+                          StoreOf(*meta, *saved, saved->sharing(), states));
+  DELINK_ASSIGN_OR_RETURN(const std::unique_ptr<ParamStore> to,
+                          StoreOf(*meta, *saved, change.sharing, states));
   OfflineDelinkReport report{.from = saved->path(),
                              .stage_before = saved->run().stage,
                              .stage_after = saved->run().stage,
@@ -146,9 +199,9 @@ absl::StatusOr<OfflineDelinkReport> OfflineDelink(
   }
   header.values = run.Values();
   DELINK_ASSIGN_OR_RETURN(const CheckpointFiles files, saved->Files());
-  DELINK_RETURN_IF_ERROR(MakeDirectories(options.out));
   DELINK_ASSIGN_OR_RETURN(
-      report.to, WriteCheckpoint(*comm, options.out, header, *to, files, 0));
+      report.to, WriteDelinked(*comm, options.out, header, *saved, change,
+                               to->layout(), states, files));
   return report;
 }
 

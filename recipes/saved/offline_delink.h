@@ -33,10 +33,10 @@ struct OfflineDelinkReport {
   SharingReport before, after;
 };
 
-// Holds the old planes and the new ones in host memory, and no more. Writes
-// options.out/step-NNNNNNNN. InvalidArgument, and nothing written: a share that
-// does not fit, or would join what the checkpoint has apart; the state policy
-// `calibrated`, which needs gradients.
+// Reads and writes a piece of a tensor at a time, and holds no more in memory,
+// however large the model. Writes options.out/step-NNNNNNNN. InvalidArgument,
+// and nothing written: a share that does not fit, or would join what the
+// checkpoint has apart; the state policy `calibrated`, which needs gradients.
 absl::StatusOr<OfflineDelinkReport> OfflineDelink(
     const OfflineDelinkOptions& options, const ModelList& models);
 
