@@ -142,7 +142,7 @@ class HazardScan {
     boundary_base_ = slot_base_ + out_.prologue_slots + out_.block_slots +
                      out_.epilogue_slots;
     const int32_t norm = boundary_base_ + out_.boundaries;
-    accesses_.resize(norm + 2);
+    accesses_.resize(norm + 3);
     clocks_.resize(size_t{2} * count_);
     lane_end_.fill(kNone);
     out_.dependencies.resize(count_);
@@ -194,6 +194,8 @@ class HazardScan {
         return boundary_base_ + out_.boundaries;
       case ResourceKind::kLoss:
         return boundary_base_ + out_.boundaries + 1;
+      case ResourceKind::kFound:
+        return boundary_base_ + out_.boundaries + 2;
       case ResourceKind::kScratch:
         break;
     }
@@ -332,6 +334,15 @@ Effects EffectsOf(const ProgramShape& shape, const Instruction& instruction) {
     case Op::kSave:
       effects.reads = {{ResourceKind::kWeight, slab},
                        {ResourceKind::kState, slab}};
+      return effects;
+    case Op::kInspect:
+      effects.reads = {{ResourceKind::kSlot, instruction.layer + 1,
+                        instruction.micro_batch}};
+      effects.writes = {{ResourceKind::kFound}};
+      return effects;
+    case Op::kSum:
+      effects.reads = {{ResourceKind::kLoss}};
+      effects.writes = {{ResourceKind::kFound}};
       return effects;
     default:
       DELINK_CHECK(false) << ToString(instruction)

@@ -20,6 +20,7 @@ enum class ResourceKind : uint8_t {
   kBoundary,  // micro_batch: the gradient between two layers
   kNorm,      // the norm, clip factor and finiteness of the step
   kLoss,      // loss sum and token count of the step
+  kFound,     // what kSum adds up besides
   kScratch,   // of a lane: its workspace; index: the lane
 };
 

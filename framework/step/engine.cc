@@ -75,6 +75,7 @@ absl::Status Engine::Run(const Pass& pass, const HostBatch& batch, int64_t step,
   if (running_ != &pass) DELINK_RETURN_IF_ERROR(Drain());
   running_ = &pass;
   step_ = step;
+  found_ = Found();
   DeviceTimes* const times = TimesOf(pass, step);
   if (times != nullptr) times->BeginStep(step, *compute_stream_);
   Load(batch, step, control);
@@ -102,14 +103,6 @@ Engine::Result Engine::WaitForResult() {
   compute_stream_->SynchronizeWith(*records_->result);
   if (times != nullptr) times->Waited();
   return result_;
-}
-
-LossRecord Engine::LossOnHost() {
-  LossRecord record;
-  env_.device->CopyToHost(*compute_stream_, &record, records_->loss,
-                          sizeof(record));
-  compute_stream_->Synchronize();
-  return record;
 }
 
 absl::Status Engine::Drain() {
@@ -173,6 +166,12 @@ absl::Status Engine::Do(const Pass& pass, int32_t index) {
       break;
     case Op::kFetch:
       status = Gather(at.slab);
+      break;
+    case Op::kInspect:
+      Inspect(pass, index);
+      break;
+    case Op::kSum:
+      status = Sum(pass);
       break;
     default:
       DELINK_CHECK(false) << "no such instruction on one stage: "

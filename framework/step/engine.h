@@ -81,8 +81,11 @@ class Engine {
   // Waits for all lanes: before anybody else touches the store.
   absl::Status Drain();
 
-  // Loss and counted targets of the last pass, of this rank.
-  LossRecord LossOnHost();
+  // What kSum of the last pass has brought together, when that has run. Of an
+  // evaluation: the loss over counted targets, and their number. Of a diagnosis
+  // where a kInspect first found a number that is not finite: the rank, times
+  // the program's instructions, plus the instruction; rank `ranks`: nowhere.
+  const std::vector<double>& numbers() const { return numbers_; }
   // All slabs' block sums of the last kNorm and what travels behind them.
   std::vector<double> SumsOnHost() const;
   // The norm of each slab's parameters as they are now. Waits for all lanes;
@@ -92,8 +95,6 @@ class Engine {
   absl::StatusOr<std::vector<SlabAgreement>> Probe(const Pass& like,
                                                    const HostBatch& batch,
                                                    int64_t step);
-  absl::StatusOr<std::string> Diagnose(const Pass& pass, const HostBatch& batch,
-                                       int64_t step);
 
  private:
   struct Visit;
@@ -130,6 +131,9 @@ class Engine {
   void Update(int slab);
   absl::Status Gather(int slab);
   void SendResult();
+  void Inspect(const Pass& pass, int32_t index);
+  std::vector<double> SumLosses();
+  absl::Status Sum(const Pass& pass);
 
   double SumSquaresOf(const Slab& slab, const void* gradient);
   void ProbeLayer(const Pass& like, int layer, const std::vector<int>& sharers,
@@ -162,6 +166,12 @@ class Engine {
   RngKey loaded_key_;
   UpdateControl loaded_control_;
   Result result_;
+  // By instructions of the pass under way, for its kSum.
+  struct Found {
+    int32_t not_finite = -1;  // the first kInspect to see it
+  };
+  Found found_;
+  std::vector<double> numbers_;
 };
 
 }  // namespace delink

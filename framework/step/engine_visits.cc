@@ -1,12 +1,6 @@
 // The engine's visits: one layer at work on one micro-batch.
-#include <cmath>
-#include <string>
-
-#include "absl/strings/str_cat.h"
 #include "framework/base/at.h"
-#include "framework/base/status_macros.h"
 #include "framework/step/engine_state.h"
-#include "framework/tensor/bfloat16.h"
 
 namespace delink {
 
@@ -120,78 +114,6 @@ void Engine::Backward(const Pass& pass, const Instruction& at,
   visit.tape.RunBackward(visit.y, boundary, visit.x,
                          at.layer > 0 ? boundary : Tensor());
   binder_->FinishGradients(LayerAt(at.layer), *compute_stream_);
-}
-
-namespace {
-
-// Of host memory.
-double ValueAt(const char* values, DType dtype, size_t i) {
-  switch (dtype) {
-    case DType::kF64:
-      return reinterpret_cast<const double*>(values)[i];
-    case DType::kBF16:
-      return float{reinterpret_cast<const BFloat16*>(values)[i]};
-    default:
-      DELINK_CHECK(dtype == DType::kF32) << ToString(dtype);
-      return reinterpret_cast<const float*>(values)[i];
-  }
-}
-
-// Whether all elements of a device tensor are finite.
-bool AllFinite(Device& device, Stream& stream, const Tensor& x) {
-  const auto n = static_cast<size_t>(x.elements());
-  std::vector<char> bytes(static_cast<size_t>(x.bytes()));
-  device.CopyToHost(stream, bytes.data(), x.data(), x.bytes());
-  stream.Synchronize();
-  for (size_t i = 0; i < n; ++i) {
-    if (!std::isfinite(ValueAt(bytes.data(), x.dtype(), i))) return false;
-  }
-  return true;
-}
-
-}  // namespace
-
-absl::StatusOr<std::string> Engine::Diagnose(const Pass& pass,
-                                             const HostBatch& batch,
-                                             int64_t step) {
-  DELINK_RETURN_IF_ERROR(Drain());
-  // Sums first: the run below does not touch them.
-  const std::vector<double> sums = SumsOnHost();
-  Load(batch, step, {});
-  const int32_t last = static_cast<int32_t>(layers_.size()) - 1;
-  std::string mine;
-  for (int32_t m = 0; m < memory_.micro_batches && mine.empty(); ++m) {
-    for (int32_t layer = 0; layer < last && mine.empty(); ++layer) {
-      Forward(pass, {.op = Op::kForward,
-                     .flags = kForwardOnly,
-                     .layer = layer,
-                     .micro_batch = m});
-      if (!AllFinite(*env_.device, *compute_stream_,
-                     InputTensor(pass, layer + 1, m))) {
-        mine = absl::StrCat("the output of ",
-                            env_.model->layer_name(LayerAt(layer)),
-                            " is not finite (micro-batch ", m, ")");
-      }
-    }
-  }
-  Communicator& comm = *env_.compute;
-  const int64_t none = comm.size();
-  DELINK_ASSIGN_OR_RETURN(
-      const int64_t rank,
-      AllReduceScalar(comm, mine.empty() ? none : int64_t{comm.rank()},
-                      ReduceOp::kMin));
-  if (rank < none) {
-    DELINK_ASSIGN_OR_RETURN(
-        const std::string text,
-        BroadcastString(comm, mine, static_cast<int>(rank)));
-    return absl::StrCat("rank ", rank, ": ", text);
-  }
-  const int slab = FirstNonFiniteSlab(env_.store->slabs(), sums);
-  if (slab >= 0) {
-    return absl::StrCat("the gradient of ", env_.store->slab(slab).name,
-                        " is not finite");
-  }
-  return std::string("the loss itself is not finite");
 }
 
 }  // namespace delink

@@ -149,10 +149,7 @@ absl::StatusOr<StepResult> Executor::Gradients(const HostBatch& batch,
 
 absl::StatusOr<LossRecord> Executor::Evaluate(const HostBatch& batch) {
   DELINK_RETURN_IF_ERROR(BeginPass(PassKind::kEvaluation, batch, 0, {}));
-  const LossRecord record = engine_->LossOnHost();
-  double sums[2] = {record.loss_sum, static_cast<double>(record.tokens)};
-  DELINK_RETURN_IF_ERROR(
-      env_.compute->AllReduce(sums, 2, DType::kF64, ReduceOp::kSum)->Wait());
+  const std::vector<double>& sums = engine_->numbers();
   return LossRecord{.loss_sum = sums[0],
                     .tokens = static_cast<int64_t>(sums[1])};
 }
@@ -165,7 +162,25 @@ absl::StatusOr<std::vector<SlabAgreement>> Executor::Probe(
 
 absl::StatusOr<std::string> Executor::Diagnose(const HostBatch& batch,
                                                int64_t step) {
-  return engine_->Diagnose(passes_.at(PassKind::kDiagnosis), batch, step);
+  // Sums first: the step's, which the pass does not touch.
+  const std::vector<double> sums = engine_->SumsOnHost();
+  DELINK_RETURN_IF_ERROR(BeginPass(PassKind::kDiagnosis, batch, step, {}));
+  const auto& instructions =
+      passes_.at(PassKind::kDiagnosis).program.instructions;
+  const auto count = static_cast<int64_t>(instructions.size());
+  const auto first = static_cast<int64_t>(engine_->numbers().front());
+  if (const int64_t rank = first / count; rank < env_.compute->size()) {
+    const Instruction& at = At(instructions, first % count);
+    return absl::StrCat("rank ", rank, ": the output of ",
+                        env_.model->layer_name(at.layer),
+                        " is not finite (micro-batch ", at.micro_batch, ")");
+  }
+  const int slab = FirstNonFiniteSlab(env_.store->slabs(), sums);
+  if (slab >= 0) {
+    return absl::StrCat("the gradient of ", env_.store->slab(slab).name,
+                        " is not finite");
+  }
+  return std::string("the loss itself is not finite");
 }
 
 std::vector<double> Executor::GradientNorms() const {

@@ -58,6 +58,10 @@ const char* ToString(Op op) {
       return "Update";
     case Op::kSave:
       return "Save";
+    case Op::kInspect:
+      return "Inspect";
+    case Op::kSum:
+      return "Sum";
   }
   return "?";
 }
@@ -96,6 +100,7 @@ std::string ToString(const Instruction& instruction) {
   std::string text = ToString(instruction.op);
   switch (instruction.op) {
     case Op::kNorm:
+    case Op::kSum:
       break;
     case Op::kFetch:
     case Op::kRelease:

@@ -29,6 +29,8 @@ enum class Op : uint8_t {
   kNorm,      // the global gradient norm and finiteness are known from here on
   kUpdate,    // slab: optimizer step on the owned shard, where its state lives
   kSave,      // slab: a consistent snapshot for a checkpoint
+  kInspect,   // layer, micro-batch: whether what its forward gave is finite
+  kSum,       // the few numbers that a pass finds, over all ranks
 };
 
 const char* ToString(Op op);

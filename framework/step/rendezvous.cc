@@ -13,7 +13,7 @@ namespace {
 
 bool IsCollective(const Program& program, int32_t index) {
   const Instruction& i = program.instructions[index];
-  return i.op == Op::kReduce || i.op == Op::kNorm ||
+  return i.op == Op::kReduce || i.op == Op::kNorm || i.op == Op::kSum ||
          (i.op == Op::kFetch && program.shape.gathers[i.slab]);
 }
 

@@ -29,7 +29,7 @@ class StepChecker {
       : program_(program),
         shape_(program.shape),
         last_(program.shape.layers - 1),
-        forward_only_(!MayHave(program.kind, Op::kBackward)),
+        forward_only_(!delink::MayHave(program.kind, Op::kBackward)),
         layers_of_slab_(program.shape.slabs),
         weights_(program.shape.slabs, Weights::kUnknown) {
     for (int32_t layer = last_; layer >= 0; --layer) {
@@ -69,18 +69,21 @@ class StepChecker {
     forward_.assign(shape_.layers, none);
     backward_.assign(shape_.layers, none);
     recompute_.assign(shape_.layers, none);
+    inspected_.assign(shape_.layers, none);
     last_backward_.assign(shape_.layers, -1);
     reduced_.assign(shape_.slabs, false);
     squared_.assign(shape_.slabs, false);
     updated_.assign(shape_.slabs, false);
     saved_.assign(shape_.slabs, false);
     saves_ = saves_of_updated_ = 0;
-    norm_ = false;
+    norm_ = sum_ = false;
   }
+
+  bool MayHave(Op op) const { return delink::MayHave(program_.kind, op); }
 
   std::string Check(const Instruction& i) {
     if (std::string error = FieldError(shape_, i); !error.empty()) return error;
-    if (!MayHave(program_.kind, i.op)) {
+    if (!MayHave(i.op)) {
       return absl::StrCat(ToString(program_.kind), " has no such instruction");
     }
     switch (i.op) {
@@ -99,6 +102,10 @@ class StepChecker {
         return CheckUpdate(i.slab);
       case Op::kSave:
         return CheckSave(i.slab);
+      case Op::kInspect:
+        return CheckInspect(i);
+      case Op::kSum:
+        return CheckSum();
       default:
         return CheckResidency(i);
     }
@@ -235,6 +242,32 @@ class StepChecker {
     return "";
   }
 
+  std::string CheckInspect(const Instruction& i) {
+    const int32_t m = i.micro_batch;
+    if (inspected_[i.layer][m]) return "has already run in this step";
+    if (!forward_[i.layer][m]) {
+      return absl::StrCat(
+          "there is nothing to look at: ", Visit(Op::kForward, i.layer, m),
+          " must come before it");
+    }
+    if (forward_[i.layer + 1][m]) {
+      const Op op = i.layer + 1 == last_ ? Op::kLoss : Op::kForward;
+      return absl::StrCat("what it looks at is gone: ",
+                          Visit(op, i.layer + 1, m), " must come after it");
+    }
+    inspected_[i.layer][m] = true;
+    return "";
+  }
+
+  std::string CheckSum() {
+    if (sum_) return "has already run in this step";
+    if (const std::string missing = FindMissingVisit(); !missing.empty()) {
+      return absl::StrCat(missing, " must come before it");
+    }
+    sum_ = true;
+    return "";
+  }
+
   std::string CheckResidency(const Instruction& i) {
     Weights& weights = weights_[i.slab];
     if (i.op == Op::kFetch) {
@@ -252,24 +285,32 @@ class StepChecker {
     return "";
   }
 
-  // The first instruction that a whole step would have had.
-  std::string FindMissing() const {
+  std::string FindMissingVisit() const {
     for (int32_t m = 0; m < shape_.micro_batches; ++m) {
       for (int32_t l = 0; l <= last_; ++l) {
         const Op op = l == last_ ? Op::kLoss : Op::kForward;
         if (!forward_[l][m]) return Visit(op, l, m);
       }
-      for (int32_t l = last_ - 1; l >= 0 && !forward_only_; --l) {
+      for (int32_t l = 0; l < last_ && MayHave(Op::kInspect); ++l) {
+        if (!inspected_[l][m]) return Visit(Op::kInspect, l, m);
+      }
+      for (int32_t l = last_ - 1; l >= 0 && MayHave(Op::kBackward); --l) {
         if (!backward_[l][m]) return Visit(Op::kBackward, l, m);
       }
     }
-    if (forward_only_) return "";
+    return "";
+  }
+
+  // The first instruction that a whole step would have had.
+  std::string FindMissing() const {
+    if (std::string visit = FindMissingVisit(); !visit.empty()) return visit;
+    if (MayHave(Op::kSum)) return sum_ ? "" : ToString(Op::kSum);
     for (int32_t slab = 0; slab < shape_.slabs; ++slab) {
       if (!reduced_[slab]) return OnSlab(Op::kReduce, slab);
       if (!squared_[slab]) return OnSlab(Op::kSquares, slab);
     }
     if (!norm_) return ToString(Op::kNorm);
-    if (!MayHave(program_.kind, Op::kUpdate)) return "";
+    if (!MayHave(Op::kUpdate)) return "";
     for (int32_t slab = 0; slab < shape_.slabs; ++slab) {
       if (!updated_[slab]) return OnSlab(Op::kUpdate, slab);
     }
@@ -283,11 +324,11 @@ class StepChecker {
   std::vector<std::vector<int32_t>> layers_of_slab_;  // from the last
   std::vector<Weights> weights_;
   // By layer and micro-batch; the last layer's are of its loss.
-  std::vector<std::vector<uint8_t>> forward_, backward_, recompute_;
+  std::vector<std::vector<uint8_t>> forward_, backward_, recompute_, inspected_;
   std::vector<int32_t> last_backward_;  // by layer: micro-batch
   std::vector<bool> reduced_, squared_, updated_, saved_;
   int32_t saves_ = 0, saves_of_updated_ = 0;
-  bool norm_ = false;
+  bool norm_ = false, sum_ = false;
 };
 
 absl::Status OfRank(int rank, const absl::Status& status) {

@@ -22,15 +22,17 @@ namespace delink {
 //     and after kNorm (kGradients: none is);
 //   - the kSaves of a step all come before or all after their slabs' updates.
 // Evaluations and diagnoses consist of forwards and losses, all kForwardOnly,
-// and of fetches and releases.
-// Returns InvalidArgument naming the first instruction that is wrong (its index
-// and text) and the rule, or the instruction that is missing. Pipelines
-// (kSend, kRecv, the halves of backward) and slots in lower tiers are refused.
+// of fetches and releases, and of one kSum, which comes after all that it is
+// of; in a diagnosis each forward is followed by its kInspect, while what it
+// gave is there. Returns InvalidArgument naming the first instruction that is
+// wrong (its index and text) and the rule, or the instruction that is missing.
+// Pipelines (kSend, kRecv, the halves of backward) and slots in lower tiers are
+// refused.
 absl::Status ValidateProgram(const Program& program);
 
 // All ranks' programs, by rank: each validated, and what is collective
-// (kReduce, kNorm, kFetch of a slab that gathers) meets in the same order on
-// every rank, lane by lane, and across lanes under rendezvous semantics: no
+// (kReduce, kNorm, kSum, kFetch of a slab that gathers) meets in the same order
+// on every rank, lane by lane, and across lanes under rendezvous semantics: no
 // deadlock by order. Errors name the rank as well. Ranks whose programs are
 // equal cost a comparison each.
 absl::Status ValidatePrograms(const std::vector<Program>& programs);

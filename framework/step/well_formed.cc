@@ -38,7 +38,10 @@ Fields FieldsOf(Op op, int32_t layers) {
     case Op::kUpdate:
     case Op::kSave:
       return {.slab = true};
+    case Op::kInspect:
+      return {.visit = true, .last = layers - 2};
     case Op::kNorm:
+    case Op::kSum:
       return {};
     default:
       return {.known = false};
@@ -95,6 +98,10 @@ bool MayHave(PassKind kind, Op op) {
     case Op::kSquares:
     case Op::kNorm:
       return step || kind == PassKind::kGradients;
+    case Op::kInspect:
+      return kind == PassKind::kDiagnosis;
+    case Op::kSum:
+      return kind == PassKind::kEvaluation || kind == PassKind::kDiagnosis;
     default:
       return true;
   }

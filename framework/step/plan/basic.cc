@@ -71,14 +71,18 @@ void CheckPlannable(const ProgramShape& shape) {
 Program PlanForwards(PassKind kind, const ProgramShape& shape) {
   CheckPlannable(shape);
   Program program{.shape = shape, .kind = kind};
+  std::vector<Instruction>& out = program.instructions;
+  const int32_t last = shape.layers - 1;
   for (int32_t m = 0; m < shape.micro_batches; ++m) {
-    for (int32_t layer = 0; layer < shape.layers - 1; ++layer) {
-      program.instructions.push_back(
-          Visit(Op::kForward, layer, m, kForwardOnly));
+    for (int32_t layer = 0; layer < last; ++layer) {
+      out.push_back(Visit(Op::kForward, layer, m, kForwardOnly));
+      if (kind == PassKind::kDiagnosis) {
+        out.push_back(Visit(Op::kInspect, layer, m, 0));
+      }
     }
-    program.instructions.push_back(
-        Visit(Op::kLoss, shape.layers - 1, m, kForwardOnly));
+    out.push_back(Visit(Op::kLoss, last, m, kForwardOnly));
   }
+  out.push_back({.op = Op::kSum});
   return program;
 }
 

@@ -31,7 +31,8 @@ Program PlanGradients(const ProgramShape& shape,
                       const BasicPlanOptions& options);
 
 // Forward only, micro-batch after micro-batch: kForward of all layers but the
-// last, then kLoss without its backward; all with flag kForwardOnly.
+// last, then kLoss without its backward; all with flag kForwardOnly. At the end
+// kSum. A diagnosis has kInspect behind each kForward.
 Program PlanEvaluation(const ProgramShape& shape);
 Program PlanDiagnosis(const ProgramShape& shape);
 

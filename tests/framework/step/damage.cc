@@ -260,6 +260,54 @@ Result ForeignInstruction(Ranks& ranks, Dice& dice) {
   return Damaged{{NameOf(i)}};
 }
 
+// Of another kind of pass.
+template <Op op>
+Result Foreign(Ranks& ranks, Dice& dice) {
+  Instructions& list = AnyRank(ranks, dice);
+  Instruction i{.op = op};
+  if (op == Op::kInspect) i.layer = i.micro_batch = 0;
+  if (op == Op::kUpdate || op == Op::kReduce) i.slab = 0;
+  list.insert(list.begin() + dice.Below(static_cast<int32_t>(list.size()) + 1),
+              i);
+  return Damaged{{NameOf(i)}};
+}
+
+Result SumBeforeALoss(Ranks& ranks, Dice& dice) {
+  return MoveUp(ranks, dice, Op::kSum,
+                [](const Program&, const Instruction& i, const auto&) {
+                  return i.op == Op::kLoss;
+                });
+}
+
+Result SumBeforeAnInspection(Ranks& ranks, Dice& dice) {
+  return MoveUp(ranks, dice, Op::kSum,
+                [](const Program&, const Instruction& i, const auto&) {
+                  return i.op == Op::kInspect;
+                });
+}
+
+Result InspectBeforeForward(Ranks& ranks, Dice& dice) {
+  return MoveUp(ranks, dice, Op::kInspect,
+                [](const Program&, const Instruction& i, const auto& moved) {
+                  return i.op == Op::kForward && i.layer == moved.layer &&
+                         i.micro_batch == moved.micro_batch;
+                });
+}
+
+// Behind the visit that reads what it looks at.
+Result InspectTooLate(Ranks& ranks, Dice& dice) {
+  Instructions& list = AnyRank(ranks, dice);
+  const int32_t from = PickOp(list, Op::kInspect, dice);
+  const Instruction inspect = list[from];
+  const auto reader = Where(list, [&](const Instruction& i) {
+    return (i.op == Op::kForward || i.op == Op::kLoss) &&
+           i.layer == inspect.layer + 1 && i.micro_batch == inspect.micro_batch;
+  });
+  Move(list, from,
+       dice.Between(reader.front(), static_cast<int32_t>(list.size()) - 1));
+  return Damaged{{NameOf(inspect)}};
+}
+
 // A release of weights that the step needs again, with no fetch.
 Result ReleaseTooEarly(Ranks& ranks, Dice& dice) {
   Program& program = ranks[dice.Below(static_cast<int32_t>(ranks.size()))];
@@ -295,7 +343,7 @@ Result CollectiveInAnotherLane(Ranks& ranks, Dice& dice) {
   const int32_t rank = dice.Between(1, static_cast<int32_t>(ranks.size()) - 1);
   Instructions& list = ranks[rank].instructions;
   const auto found = Where(list, [](const auto& i) {
-    return i.lane == Lane::kNetwork || i.op == Op::kNorm;
+    return i.lane == Lane::kNetwork || i.op == Op::kNorm || i.op == Op::kSum;
   });
   Instruction& i = list[Pick(found, dice)];
   i.lane = static_cast<Lane>(
@@ -316,43 +364,65 @@ Result AnotherShape(Ranks& ranks, Dice& dice) {
 
 const std::vector<Damage>& Damages() {
   static const std::vector<Damage> kAll = {
-      {"forward dropped", Drop<Op::kForward>},
-      {"loss dropped", Drop<Op::kLoss>},
-      {"backward dropped", Drop<Op::kBackward>},
-      {"reduce dropped", Drop<Op::kReduce>},
-      {"squares dropped", Drop<Op::kSquares>},
-      {"norm dropped", Drop<Op::kNorm>},
-      {"update dropped", Drop<Op::kUpdate>},
-      {"fetch dropped", Drop<Op::kFetch>},
-      {"forward doubled", Double<Op::kForward>},
-      {"loss doubled", Double<Op::kLoss>},
-      {"backward doubled", Double<Op::kBackward>},
-      {"reduce doubled", Double<Op::kReduce>},
-      {"squares doubled", Double<Op::kSquares>},
-      {"norm doubled", Double<Op::kNorm>},
-      {"update doubled", Double<Op::kUpdate>},
-      {"fetch doubled", Double<Op::kFetch>},
-      {"backward before loss", BackwardBeforeLoss},
-      {"backward before the layer behind", BackwardBeforeTheLayerBehind},
-      {"loss before forward", LossBeforeForward},
-      {"forward before the layer before", ForwardBeforeTheLayerBefore},
-      {"update before norm", UpdateBeforeNorm},
-      {"norm before a reduce", NormBeforeReduce},
-      {"squares before reduce", SquaresBeforeReduce},
-      {"norm before squares", NormBeforeSquares},
-      {"reduce before a contribution", ReduceBeforeAContribution},
-      {"fetch before update", FetchBeforeUpdate},
-      {"recompute flags differ", FlipRecompute},
-      {"forward-only flags differ", FlipForwardOnly},
-      {"micro-batches descending", DescendingMicroBatches},
-      {"wrong micro-batch", WrongMicroBatch},
-      {"field out of range", OutOfRange},
-      {"foreign instruction", ForeignInstruction},
-      {"release without fetch", ReleaseTooEarly},
-      {"reduces swapped between ranks", SwapBetweenRanks<Op::kReduce>},
-      {"fetches swapped between ranks", SwapBetweenRanks<Op::kFetch>},
-      {"collective in another lane", CollectiveInAnotherLane},
-      {"shapes differ between ranks", AnotherShape},
+      {"forward dropped", PassKind::kStep, Drop<Op::kForward>},
+      {"loss dropped", PassKind::kStep, Drop<Op::kLoss>},
+      {"backward dropped", PassKind::kStep, Drop<Op::kBackward>},
+      {"reduce dropped", PassKind::kStep, Drop<Op::kReduce>},
+      {"squares dropped", PassKind::kStep, Drop<Op::kSquares>},
+      {"norm dropped", PassKind::kStep, Drop<Op::kNorm>},
+      {"update dropped", PassKind::kStep, Drop<Op::kUpdate>},
+      {"fetch dropped", PassKind::kStep, Drop<Op::kFetch>},
+      {"forward doubled", PassKind::kStep, Double<Op::kForward>},
+      {"loss doubled", PassKind::kStep, Double<Op::kLoss>},
+      {"backward doubled", PassKind::kStep, Double<Op::kBackward>},
+      {"reduce doubled", PassKind::kStep, Double<Op::kReduce>},
+      {"squares doubled", PassKind::kStep, Double<Op::kSquares>},
+      {"norm doubled", PassKind::kStep, Double<Op::kNorm>},
+      {"update doubled", PassKind::kStep, Double<Op::kUpdate>},
+      {"fetch doubled", PassKind::kStep, Double<Op::kFetch>},
+      {"backward before loss", PassKind::kStep, BackwardBeforeLoss},
+      {"backward before the layer behind", PassKind::kStep,
+       BackwardBeforeTheLayerBehind},
+      {"loss before forward", PassKind::kStep, LossBeforeForward},
+      {"forward before the layer before", PassKind::kStep,
+       ForwardBeforeTheLayerBefore},
+      {"update before norm", PassKind::kStep, UpdateBeforeNorm},
+      {"norm before a reduce", PassKind::kStep, NormBeforeReduce},
+      {"squares before reduce", PassKind::kStep, SquaresBeforeReduce},
+      {"norm before squares", PassKind::kStep, NormBeforeSquares},
+      {"reduce before a contribution", PassKind::kStep,
+       ReduceBeforeAContribution},
+      {"fetch before update", PassKind::kStep, FetchBeforeUpdate},
+      {"recompute flags differ", PassKind::kStep, FlipRecompute},
+      {"forward-only flags differ", PassKind::kStep, FlipForwardOnly},
+      {"micro-batches descending", PassKind::kStep, DescendingMicroBatches},
+      {"wrong micro-batch", PassKind::kStep, WrongMicroBatch},
+      {"field out of range", PassKind::kStep, OutOfRange},
+      {"foreign instruction", PassKind::kStep, ForeignInstruction},
+      {"release without fetch", PassKind::kStep, ReleaseTooEarly},
+      {"reduces swapped between ranks", PassKind::kStep,
+       SwapBetweenRanks<Op::kReduce>},
+      {"fetches swapped between ranks", PassKind::kStep,
+       SwapBetweenRanks<Op::kFetch>},
+      {"collective in another lane", PassKind::kStep, CollectiveInAnotherLane},
+      {"shapes differ between ranks", PassKind::kStep, AnotherShape},
+      {"an update among gradients", PassKind::kGradients, Foreign<Op::kUpdate>},
+      {"a reduce in an evaluation", PassKind::kEvaluation,
+       Foreign<Op::kReduce>},
+      {"a sum in a step", PassKind::kStep, Foreign<Op::kSum>},
+      {"an inspection in an evaluation", PassKind::kEvaluation,
+       Foreign<Op::kInspect>},
+      {"sum dropped", PassKind::kEvaluation, Drop<Op::kSum>},
+      {"sum doubled", PassKind::kEvaluation, Double<Op::kSum>},
+      {"sum before a loss", PassKind::kEvaluation, SumBeforeALoss},
+      {"sum in another lane", PassKind::kEvaluation, CollectiveInAnotherLane},
+      {"inspection dropped", PassKind::kDiagnosis, Drop<Op::kInspect>},
+      {"inspection doubled", PassKind::kDiagnosis, Double<Op::kInspect>},
+      {"inspection before its forward", PassKind::kDiagnosis,
+       InspectBeforeForward},
+      {"inspection after what it looks at", PassKind::kDiagnosis,
+       InspectTooLate},
+      {"sum before an inspection", PassKind::kDiagnosis, SumBeforeAnInspection},
   };
   return kAll;
 }

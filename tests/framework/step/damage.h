@@ -17,6 +17,7 @@ struct Damaged {
 
 struct Damage {
   const char* name;
+  PassKind kind;  // of the programs
   // Breaks one rank's program (rank 1 where there are two or more and the
   // damage is to their order). Nothing when the programs have no place for it.
   std::optional<Damaged> (*apply)(std::vector<Program>& ranks, Dice& dice);

@@ -44,8 +44,9 @@ TEST(DamagePropertyTest, EveryDamageIsCaughtAndNamed) {
          ++tries) {
       step_test::Sample sample = step_test::DrawSample(dice);
       sample.shape.ranks = std::min(sample.shape.ranks, 8);
-      std::vector<Program> ranks(sample.shape.ranks,
-                                 PlanStep(sample.shape, sample.options));
+      std::vector<Program> ranks(
+          sample.shape.ranks,
+          BasicPlanner(sample.options)(damage.kind, sample.shape));
       const auto damaged = damage.apply(ranks, dice);
       if (!damaged) continue;
       ++injected;

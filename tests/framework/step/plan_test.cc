@@ -92,7 +92,7 @@ TEST(PlanTest, TiedSlabIsReducedAfterThePrologue) {
 TEST(PlanTest, Evaluation) {
   const Program program = PlanEvaluation(SharedBlocks(2));
   EXPECT_EQ(ToString(program),
-            "F(0,a) F(1,a) F(2,a) Loss(a) F(0,b) F(1,b) F(2,b) Loss(b)");
+            "F(0,a) F(1,a) F(2,a) Loss(a) F(0,b) F(1,b) F(2,b) Loss(b) Sum");
   const Analysis analysis = AnalyzeProgram(program);
   EXPECT_EQ(analysis.prologue_slots, 1);
   EXPECT_EQ(analysis.block_slots, 2);
@@ -102,6 +102,17 @@ TEST(PlanTest, Evaluation) {
   for (const auto& dependencies : analysis.dependencies) {
     EXPECT_THAT(dependencies, IsEmpty());
   }
+}
+
+TEST(PlanTest, DiagnosisLooksAtWhatEachForwardGives) {
+  const Program program = PlanDiagnosis(SharedBlocks(2));
+  EXPECT_EQ(ToString(program),
+            "F(0,a) Inspect(0,a) F(1,a) Inspect(1,a) F(2,a) Inspect(2,a) "
+            "Loss(a) F(0,b) Inspect(0,b) F(1,b) Inspect(1,b) F(2,b) "
+            "Inspect(2,b) Loss(b) Sum");
+  const Analysis analysis = AnalyzeProgram(program);
+  EXPECT_EQ(analysis.block_slots,
+            AnalyzeProgram(PlanEvaluation(SharedBlocks(2))).block_slots);
 }
 
 TEST(PlanTest, GradientsAreAStepUpToItsNorm) {

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "framework/base/check.h"
+#include "framework/step/well_formed.h"
 
 namespace delink::step_test {
 namespace {
@@ -55,13 +56,17 @@ void DrawGathers(Dice& dice, ProgramShape* shape) {
 
 }  // namespace
 
-Program Parse(const ProgramShape& shape, const std::string& text) {
+Program Parse(const ProgramShape& shape, const std::string& text,
+              PassKind kind) {
   const std::map<std::string, Op> ops = {
-      {"F", Op::kForward},      {"Loss", Op::kLoss},       {"B", Op::kBackward},
-      {"Fetch", Op::kFetch},    {"Release", Op::kRelease}, {"Norm", Op::kNorm},
-      {"Reduce", Op::kReduce},  {"Update", Op::kUpdate},   {"Save", Op::kSave},
-      {"Squares", Op::kSquares}};
-  Program program{.shape = shape};
+      {"F", Op::kForward},       {"Loss", Op::kLoss},
+      {"B", Op::kBackward},      {"Fetch", Op::kFetch},
+      {"Release", Op::kRelease}, {"Norm", Op::kNorm},
+      {"Reduce", Op::kReduce},   {"Update", Op::kUpdate},
+      {"Save", Op::kSave},       {"Squares", Op::kSquares},
+      {"Inspect", Op::kInspect}, {"Sum", Op::kSum}};
+  const bool forward_only = !MayHave(kind, Op::kBackward);
+  Program program{.shape = shape, .kind = kind};
   std::istringstream words(text);
   for (std::string word; words >> word;) {
     const size_t open = word.find('(');
@@ -69,15 +74,18 @@ Program Parse(const ProgramShape& shape, const std::string& text) {
     DELINK_CHECK(op != ops.end()) << word;
     Instruction i{.op = op->second};
     if (word.back() == 'r') i.flags = kRecompute;
+    if (forward_only && (i.op == Op::kForward || i.op == Op::kLoss)) {
+      i.flags = kForwardOnly;
+    }
     const std::string in =
         open == std::string::npos ? "" : word.substr(open + 1);
-    if (i.op == Op::kForward || i.op == Op::kBackward) {
+    if (i.op == Op::kForward || i.op == Op::kBackward || i.op == Op::kInspect) {
       i.layer = std::stoi(in);
       i.micro_batch = in[in.find(',') + 1] - 'a';
     } else if (i.op == Op::kLoss) {
       i.layer = shape.layers - 1;
       i.micro_batch = in[0] - 'a';
-    } else if (i.op != Op::kNorm) {
+    } else if (i.op != Op::kNorm && i.op != Op::kSum) {
       i.slab = std::stoi(in);
     }
     if (i.op == Op::kReduce || i.op == Op::kFetch) {

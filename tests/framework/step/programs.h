@@ -12,8 +12,10 @@ namespace delink::step_test {
 
 // The inverse of ToString(Program) for single-letter micro-batches: "F(0,a)
 // Loss(a) B(0,a)r Norm Fetch(1)". Reductions and fetches go to the network
-// lane, the rest to the compute lane. Aborts on what it cannot read.
-Program Parse(const ProgramShape& shape, const std::string& text);
+// lane, the rest to the compute lane; visits are forward-only where the kind
+// has no backward. Aborts on what it cannot read.
+Program Parse(const ProgramShape& shape, const std::string& text,
+              PassKind kind = PassKind::kStep);
 
 // Numbers that are the same on every machine.
 class Dice {

@@ -15,8 +15,10 @@ struct Layout {
       : layers(program.shape.layers), slabs(program.shape.slabs) {
     norm = 4 * slabs;
     loss = norm + 1;
-    pools = {loss + 1, loss + 1 + a.prologue_slots,
-             loss + 1 + a.prologue_slots + a.block_slots};
+    found = loss + 1;
+    const int32_t slots = found + 1;
+    pools = {slots, slots + a.prologue_slots,
+             slots + a.prologue_slots + a.block_slots};
     boundaries = pools[2] + a.epilogue_slots;
     cells = boundaries + a.boundaries;
   }
@@ -25,7 +27,7 @@ struct Layout {
     return pools[pool] + a.slot_of[layer][m];
   }
 
-  int32_t layers, slabs, norm, loss, boundaries, cells;
+  int32_t layers, slabs, norm, loss, found, boundaries, cells;
   std::array<int32_t, 3> pools;
 };
 
@@ -187,6 +189,14 @@ class Simulation {
         return loss_step_ == step_ && losses_ == shape_.micro_batches
                    ? ""
                    : "losses are missing";
+      case Op::kInspect:
+        return StartInspect(
+            content_[layout_.Slot(a_, i.layer + 1, i.micro_batch)], i);
+      case Op::kSum:
+        if (loss_step_ != step_ || losses_ != shape_.micro_batches) {
+          return "losses are missing";
+        }
+        return found_ == Findings() ? "" : "it has not been found yet";
       case Op::kUpdate:
         if (norm_step_ != step_) return "the norm is of another step";
         if (owned_version_[i.slab] != step_) return "updated twice or never";
@@ -197,6 +207,13 @@ class Simulation {
       default:
         return "";
     }
+  }
+
+  // A loss may be done with what is looked at, but nobody has overwritten it.
+  std::string StartInspect(const Content& c, const Instruction& i) const {
+    const bool there = c.layer == i.layer + 1 && c.step == step_ &&
+                       c.micro_batch == i.micro_batch && !c.saved;
+    return there ? "" : "what it looks at is gone";
   }
 
   std::string StartVisit(const Instruction& i, int32_t index) {
@@ -267,6 +284,12 @@ class Simulation {
       case Op::kNorm:
         norm_step_ = step;
         return;
+      case Op::kInspect:
+        ++found_;
+        return;
+      case Op::kSum:
+        found_ = 0;
+        return;
       case Op::kUpdate:
         gradients_[i.slab].consumed = true;
         ++owned_version_[i.slab];
@@ -299,6 +322,12 @@ class Simulation {
     }
   }
 
+  // That a pass of this kind has to make before its sum.
+  int32_t Findings() const {
+    if (program_.kind != PassKind::kDiagnosis) return 0;
+    return (shape_.layers - 1) * shape_.micro_batches;
+  }
+
   bool Updates() const { return program_.kind == PassKind::kStep; }
 
   const Program& program_;
@@ -316,7 +345,7 @@ class Simulation {
   std::vector<Contributions> expected_;
   std::vector<int32_t> squares_step_;
   std::vector<int32_t> owned_version_, compute_version_;
-  int32_t norm_step_ = -1, loss_step_ = -1, losses_ = 0, step_ = 0;
+  int32_t norm_step_ = -1, loss_step_ = -1, losses_ = 0, found_ = 0, step_ = 0;
 };
 
 }  // namespace
@@ -331,6 +360,10 @@ std::vector<Access> AccessesOf(const Program& program, const Analysis& a,
   const Layout layout(program, a);
   const int32_t n = shape.slabs;
   std::vector<Access> out;
+  if (i.op == Op::kInspect) {
+    return {{layout.Slot(a, i.layer + 1, i.micro_batch), false},
+            {layout.found, true}};
+  }
   if (i.layer >= 0) {
     for (const int32_t s : shape.slabs_of_layer[i.layer]) {
       out.push_back({s, false});
@@ -366,6 +399,10 @@ std::vector<Access> AccessesOf(const Program& program, const Analysis& a,
       out.push_back({layout.norm, false});
       out.push_back({i.slab, true});
       out.push_back({2 * n + i.slab, true});
+      break;
+    case Op::kSum:
+      out.push_back({layout.loss, false});
+      out.push_back({layout.found, true});
       break;
     case Op::kFetch:
     case Op::kRelease:

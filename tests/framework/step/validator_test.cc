@@ -182,11 +182,44 @@ TEST(ValidatorTest, ForwardOnlyRules) {
   program = PlanEvaluation(Small(2));
   program.instructions.push_back({.op = Op::kNorm});
   EXPECT_EQ(Error(program),
-            "instruction 6, Norm: an evaluation has no such instruction");
-  program = PlanEvaluation(Small(2));
-  program.instructions.pop_back();
-  EXPECT_EQ(Error(program),
-            "end of the program: Loss(b) is missing in the step");
+            "instruction 7, Norm: an evaluation has no such instruction");
+}
+
+TEST(ValidatorTest, SumRules) {
+  const auto error = [](const std::string& text) {
+    return Error(Parse(Small(1), text, PassKind::kEvaluation));
+  };
+  EXPECT_EQ(error("F(0,a) F(1,a) Loss(a) Sum"), "");
+  EXPECT_EQ(error("F(0,a) F(1,a) Loss(a)"),
+            "end of the program: Sum is missing in the step");
+  EXPECT_EQ(error("F(0,a) F(1,a) Sum Loss(a)"),
+            "instruction 2, Sum: Loss(a) must come before it");
+  EXPECT_EQ(error("F(0,a) F(1,a) Loss(a) Sum Sum"),
+            "instruction 4, Sum: has already run in this step");
+  EXPECT_EQ(Error("F(0,a) Sum"),
+            "instruction 1, Sum: a step has no such instruction");
+}
+
+TEST(ValidatorTest, InspectRules) {
+  const auto error = [](const std::string& text) {
+    return Error(Parse(Small(1), text, PassKind::kDiagnosis));
+  };
+  EXPECT_EQ(error("F(0,a) Inspect(0,a) F(1,a) Inspect(1,a) Loss(a) Sum"), "");
+  EXPECT_EQ(error("Inspect(0,a)"),
+            "instruction 0, Inspect(0,a): there is nothing to look at: F(0,a) "
+            "must come before it");
+  EXPECT_EQ(error("F(0,a) F(1,a) Inspect(0,a)"),
+            "instruction 2, Inspect(0,a): what it looks at is gone: F(1,a) "
+            "must come after it");
+  EXPECT_EQ(error("F(0,a) Inspect(0,a) Inspect(0,a)"),
+            "instruction 2, Inspect(0,a): has already run in this step");
+  EXPECT_EQ(error("F(0,a) Inspect(0,a) F(1,a) Loss(a) Inspect(1,a)"),
+            "instruction 4, Inspect(1,a): what it looks at is gone: Loss(a) "
+            "must come after it");
+  EXPECT_EQ(error("F(0,a) F(1,a) Inspect(1,a) Loss(a) Sum"),
+            "instruction 4, Sum: Inspect(0,a) must come before it");
+  EXPECT_EQ(Error("F(0,a) Inspect(0,a)"),
+            "instruction 1, Inspect(0,a): a step has no such instruction");
 }
 
 // A step whose updates are gone is none, and gradients alone have none.
