@@ -19,9 +19,12 @@ bool HasGradients(const Instruction& instruction) {
           (instruction.flags & kForwardOnly) == 0);
 }
 
-void AddSlabs(const std::vector<int32_t>& slabs, ResourceKind kind,
-              std::vector<Resource>* out) {
-  for (const int32_t slab : slabs) out->push_back({kind, slab});
+// Whether the visit's gradient of the slab is kept apart from the slab's.
+bool IsApart(const ProgramShape& shape, const Instruction& visit,
+             int32_t slab) {
+  if ((visit.flags & kApart) == 0) return false;
+  const std::vector<int32_t> shared = SharedSlabsOf(shape, visit.layer);
+  return std::find(shared.begin(), shared.end(), slab) != shared.end();
 }
 
 void VisitEffects(const ProgramShape& shape, const Instruction& visit,
@@ -29,7 +32,9 @@ void VisitEffects(const ProgramShape& shape, const Instruction& visit,
   const int32_t layer = visit.layer;
   const int32_t m = visit.micro_batch;
   const std::vector<int32_t>& slabs = shape.slabs_of_layer[layer];
-  AddSlabs(slabs, ResourceKind::kWeight, &effects->reads);
+  for (const int32_t slab : slabs) {
+    effects->reads.push_back({ResourceKind::kWeight, slab});
+  }
   if (visit.op == Op::kForward) {
     effects->writes.push_back({ResourceKind::kSlot, layer, m});
     effects->writes.push_back({ResourceKind::kSlot, layer + 1, m});
@@ -38,7 +43,13 @@ void VisitEffects(const ProgramShape& shape, const Instruction& visit,
   effects->reads.push_back({ResourceKind::kSlot, layer, m});
   if (visit.op == Op::kLoss) effects->writes.push_back({ResourceKind::kLoss});
   if (HasGradients(visit)) {
-    AddSlabs(slabs, ResourceKind::kGradient, &effects->writes);
+    for (const int32_t slab : slabs) {
+      if (IsApart(shape, visit, slab)) continue;
+      effects->writes.push_back({ResourceKind::kGradient, slab});
+    }
+    if ((visit.flags & kApart) != 0) {
+      effects->writes.push_back({ResourceKind::kApart});
+    }
     effects->writes.push_back({ResourceKind::kBoundary, -1, m});
   }
 }
@@ -142,7 +153,7 @@ class HazardScan {
     boundary_base_ = slot_base_ + out_.prologue_slots + out_.block_slots +
                      out_.epilogue_slots;
     const int32_t norm = boundary_base_ + out_.boundaries;
-    accesses_.resize(norm + 3);
+    accesses_.resize(norm + 4);
     clocks_.resize(size_t{2} * count_);
     lane_end_.fill(kNone);
     out_.dependencies.resize(count_);
@@ -196,6 +207,8 @@ class HazardScan {
         return boundary_base_ + out_.boundaries + 1;
       case ResourceKind::kFound:
         return boundary_base_ + out_.boundaries + 2;
+      case ResourceKind::kApart:
+        return boundary_base_ + out_.boundaries + 3;
       case ResourceKind::kScratch:
         break;
     }
@@ -288,11 +301,19 @@ void FindFirstWrites(const Program& program, Analysis* analysis) {
   std::vector<bool> holds(program.shape.slabs, false);
   analysis->written.resize(program.instructions.size());
   for (size_t i = 0; i < program.instructions.size(); ++i) {
-    const Instruction& instruction = program.instructions[i];
-    if (!HasGradients(instruction)) continue;
-    for (const int32_t slab : program.shape.slabs_of_layer[instruction.layer]) {
+    const Instruction& at = program.instructions[i];
+    const auto write = [&](int32_t slab) {
       analysis->written[i].push_back(holds[slab]);
       holds[slab] = true;
+    };
+    if (at.op == Op::kProbe) write(at.slab);
+    if (!HasGradients(at)) continue;
+    for (const int32_t slab : program.shape.slabs_of_layer[at.layer]) {
+      if (IsApart(program.shape, at, slab)) {
+        analysis->written[i].push_back(false);
+      } else {
+        write(slab);
+      }
     }
   }
 }
@@ -340,8 +361,16 @@ Effects EffectsOf(const ProgramShape& shape, const Instruction& instruction) {
                         instruction.micro_batch}};
       effects.writes = {{ResourceKind::kFound}};
       return effects;
+    case Op::kProbe:
+      effects.reads = {{ResourceKind::kApart}};
+      effects.writes = {{ResourceKind::kGradient, slab},
+                        {ResourceKind::kFound}};
+      return effects;
     case Op::kSum:
       effects.reads = {{ResourceKind::kLoss}};
+      for (int32_t s = 0; s < shape.slabs; ++s) {
+        effects.reads.push_back({ResourceKind::kGradient, s});
+      }
       effects.writes = {{ResourceKind::kFound}};
       return effects;
     default:

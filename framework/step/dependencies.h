@@ -20,6 +20,7 @@ enum class ResourceKind : uint8_t {
   kBoundary,  // micro_batch: the gradient between two layers
   kNorm,      // the norm, clip factor and finiteness of the step
   kLoss,      // loss sum and token count of the step
+  kApart,     // gradients that a visit kept apart
   kFound,     // what kSum adds up besides
   kScratch,   // of a lane: its workspace; index: the lane
 };
@@ -54,8 +55,9 @@ struct Analysis {
   // other lane. In the first step those on the step before hold already.
   std::vector<std::vector<Dependency>> dependencies;
   // By instruction, for kLoss and kBackward: for each of
-  // shape.slabs_of_layer[layer], whether its gradient already holds
-  // contributions of this step. Empty for others, a kForwardOnly loss included.
+  // shape.slabs_of_layer[layer], whether where its gradient goes already holds
+  // contributions of this step (never, where it is kept apart); for kProbe of
+  // its slab. Empty for others, a kForwardOnly loss included.
   std::vector<std::vector<bool>> written;
   // slot_of[layer][micro_batch]: a number in [0, slots of the layer's pool).
   // Pools: the prologue, the blocks, the epilogue. A slot is taken when its

@@ -75,7 +75,7 @@ absl::Status Engine::Run(const Pass& pass, const HostBatch& batch, int64_t step,
   if (running_ != &pass) DELINK_RETURN_IF_ERROR(Drain());
   running_ = &pass;
   step_ = step;
-  found_ = Found();
+  found_ = {.apart = std::vector<double>(env_.store->slabs().size(), 0)};
   DeviceTimes* const times = TimesOf(pass, step);
   if (times != nullptr) times->BeginStep(step, *compute_stream_);
   Load(batch, step, control);
@@ -169,6 +169,9 @@ absl::Status Engine::Do(const Pass& pass, int32_t index) {
       break;
     case Op::kInspect:
       Inspect(pass, index);
+      break;
+    case Op::kProbe:
+      Probe(pass, at, written.front());
       break;
     case Op::kSum:
       status = Sum(pass);

@@ -19,7 +19,6 @@
 #include "framework/module/binder.h"
 #include "framework/module/sequential.h"
 #include "framework/optim/slab_optimizer.h"
-#include "framework/sharing/agreement.h"
 #include "framework/step/device_times.h"
 #include "framework/step/host_batch.h"
 #include "framework/step/lane_runner.h"
@@ -82,19 +81,17 @@ class Engine {
   absl::Status Drain();
 
   // What kSum of the last pass has brought together, when that has run. Of an
-  // evaluation: the loss over counted targets, and their number. Of a diagnosis
-  // where a kInspect first found a number that is not finite: the rank, times
-  // the program's instructions, plus the instruction; rank `ranks`: nowhere.
+  // evaluation: the loss over counted targets, and their number. Of a probe: of
+  // each slab that blocks share `together` and `apart` (Agreement). Of a
+  // diagnosis: which kInspect was the first to see a number that is not finite,
+  // as the rank, times the program's instructions, plus the instruction; where
+  // nobody did, the rank is the number of ranks.
   const std::vector<double>& numbers() const { return numbers_; }
   // All slabs' block sums of the last kNorm and what travels behind them.
   std::vector<double> SumsOnHost() const;
   // The norm of each slab's parameters as they are now. Waits for all lanes;
   // changes nothing. Collective.
   absl::StatusOr<std::vector<double>> WeightNorms();
-
-  absl::StatusOr<std::vector<SlabAgreement>> Probe(const Pass& like,
-                                                   const HostBatch& batch,
-                                                   int64_t step);
 
  private:
   struct Visit;
@@ -123,8 +120,7 @@ class Engine {
   void Loss(const Pass& pass, const Instruction& at,
             const std::vector<bool>& written);
   void Backward(const Pass& pass, const Instruction& at,
-                const std::vector<bool>& written,
-                const std::vector<void*>* gradients = nullptr);
+                const std::vector<bool>& written);
   absl::Status Reduce(int slab);
   void Squares(int slab);
   absl::Status Norm();
@@ -132,12 +128,11 @@ class Engine {
   absl::Status Gather(int slab);
   void SendResult();
   void Inspect(const Pass& pass, int32_t index);
-  std::vector<double> SumLosses();
+  void Probe(const Pass& pass, const Instruction& at, bool written);
+  double SumSquaresOf(int slab, const void* gradient);
+  std::vector<double> FoundLosses();
+  std::vector<double> FoundAgreements(const Pass& pass);
   absl::Status Sum(const Pass& pass);
-
-  double SumSquaresOf(const Slab& slab, const void* gradient);
-  void ProbeLayer(const Pass& like, int layer, const std::vector<int>& sharers,
-                  std::vector<bool>& begun, std::vector<Agreement>& found);
 
   VisitInputs InputsOf(const Pass& pass, int32_t micro_batch) const;
   Tensor InputTensor(const Pass& pass, int32_t layer,
@@ -145,6 +140,9 @@ class Engine {
   Tensor BoundaryTensor(const Pass& pass, int32_t micro_batch) const;
   // What a visit keeps until its backward.
   void* SavedRegion(const Pass& pass, const Instruction& at) const;
+  // Where a visit's gradients go that it keeps apart: by the slabs of its
+  // layer; null of the others.
+  std::vector<void*> ApartAddresses(const Pass& pass, int32_t layer) const;
   void* SlotAddress(int32_t layer, int32_t slot) const;
 
   Env env_;
@@ -168,7 +166,8 @@ class Engine {
   Result result_;
   // By instructions of the pass under way, for its kSum.
   struct Found {
-    int32_t not_finite = -1;  // the first kInspect to see it
+    int32_t not_finite = -1;    // the first kInspect to see it
+    std::vector<double> apart;  // by slab: squares that kProbe saw
   };
   Found found_;
   std::vector<double> numbers_;

@@ -6,7 +6,9 @@
 #include <cstdint>
 #include <vector>
 
+#include "absl/status/status.h"
 #include "framework/base/at.h"
+#include "framework/optim/find_kernels.h"
 #include "framework/step/engine_state.h"
 #include "framework/tensor/bfloat16.h"
 
@@ -50,7 +52,51 @@ void Engine::Inspect(const Pass& pass, int32_t index) {
   }
 }
 
-std::vector<double> Engine::SumLosses() {
+// Of the whole slab, by the blocks that the step's norm has.
+double Engine::SumSquaresOf(int slab, const void* gradient) {
+  const Slab& of = env_.store->slab(slab);
+  const DType dtype = env_.store->dtype(Plane::kGradient);
+  const OptimKernels* const kernels =
+      FindOptimKernels(env_.device->kind(), StatisticsOf(dtype));
+  DELINK_CHECK(kernels != nullptr);
+  auto* const blocks = static_cast<double*>(workspace_.data());
+  SumSquaresArgs args{.n = of.elements, .block = of.block, .sums = blocks};
+  if (dtype == DType::kBF16) {
+    args.w = static_cast<const uint16_t*>(gradient);
+  } else {
+    args.x = gradient;
+  }
+  kernels->sum_squares(*compute_stream_, args);
+  std::vector<double> sums(static_cast<size_t>(of.blocks()));
+  env_.device->CopyToHost(*compute_stream_, sums.data(), blocks,
+                          of.blocks() * SizeOf(DType::kF64));
+  compute_stream_->Synchronize();
+  double sum = 0;
+  for (const double block : sums) sum += block;
+  return sum;
+}
+
+// `written`: the slab's gradient holds other layers' already.
+void Engine::Probe(const Pass& pass, const Instruction& at, bool written) {
+  ParamStore& store = *env_.store;
+  const std::vector<int32_t>& slabs =
+      At(pass.program.shape.slabs_of_layer, at.layer);
+  const auto which = std::find(slabs.begin(), slabs.end(), at.slab);
+  const std::vector<void*> kept = ApartAddresses(pass, at.layer);
+  const void* const apart = At(kept, which - slabs.begin());
+  void* const sum = store.at(at.slab, Plane::kGradient, 0);
+  const DType dtype = store.dtype(Plane::kGradient);
+  const int64_t elements = store.slab(at.slab).elements;
+  if (written) {
+    env_.accumulate(*env_.device, *compute_stream_, dtype, sum, apart,
+                    elements);
+  } else {
+    env_.device->Copy(*compute_stream_, sum, apart, elements * SizeOf(dtype));
+  }
+  At(found_.apart, at.slab) += SumSquaresOf(at.slab, apart);
+}
+
+std::vector<double> Engine::FoundLosses() {
   LossRecord record;
   env_.device->CopyToHost(*compute_stream_, &record, records_->loss,
                           sizeof(record));
@@ -58,18 +104,35 @@ std::vector<double> Engine::SumLosses() {
   return {record.loss_sum, static_cast<double>(record.tokens)};
 }
 
+std::vector<double> Engine::FoundAgreements(const Pass& pass) {
+  const std::vector<int32_t> sharers = SharersOf(pass.program.shape);
+  std::vector<double> found;
+  for (int slab = 0; slab < pass.program.shape.slabs; ++slab) {
+    if (At(sharers, slab) < 2) continue;
+    found.push_back(
+        SumSquaresOf(slab, env_.store->at(slab, Plane::kGradient, 0)));
+    found.push_back(At(found_.apart, slab));
+  }
+  return found;
+}
+
 absl::Status Engine::Sum(const Pass& pass) {
   ReduceOp op = ReduceOp::kSum;
-  if (pass.program.kind == PassKind::kEvaluation) {
-    numbers_ = SumLosses();
-  } else {
-    // The lowest rank's, of a rank its first.
-    op = ReduceOp::kMin;
-    const auto count = static_cast<int64_t>(pass.program.instructions.size());
-    const int64_t rank =
-        found_.not_finite < 0 ? env_.compute->size() : env_.compute->rank();
-    numbers_ = {static_cast<double>(rank * count +
-                                    std::max<int64_t>(found_.not_finite, 0))};
+  switch (pass.program.kind) {
+    case PassKind::kEvaluation:
+      numbers_ = FoundLosses();
+      break;
+    case PassKind::kProbe:
+      numbers_ = FoundAgreements(pass);
+      break;
+    default: {  // a diagnosis: the lowest rank's, of a rank its first
+      op = ReduceOp::kMin;
+      const auto count = static_cast<int64_t>(pass.program.instructions.size());
+      const bool any = found_.not_finite >= 0;
+      const int64_t rank = any ? env_.compute->rank() : env_.compute->size();
+      numbers_ = {
+          static_cast<double>(rank * count + (any ? found_.not_finite : 0))};
+    }
   }
   return env_.compute
       ->AllReduce(numbers_.data(), static_cast<int64_t>(numbers_.size()),

@@ -9,10 +9,6 @@
 
 namespace delink {
 
-// Scratch memory of a probe: the gradients that a block writes to slabs
-// which others share.
-int64_t ProbeBytes(const ParamStore& store);
-
 // One (layer, micro-batch): the tape that forward records and backward replays.
 struct Engine::Visit {
   Visit(const VisitPlan& plan, const Tape::Env& env)

@@ -51,6 +51,16 @@ void* Engine::SavedRegion(const Pass& pass, const Instruction& at) const {
   return at.layer == 0 ? whole : whole + memory_.boundary_bytes;
 }
 
+std::vector<void*> Engine::ApartAddresses(const Pass& pass,
+                                          int32_t layer) const {
+  std::vector<void*> addresses;
+  const ApartPlaces places = PlaceApart(*env_.store, pass.program.shape, layer);
+  for (const int64_t offset : places.offsets) {
+    addresses.push_back(offset < 0 ? nullptr : copies_.at(offset));
+  }
+  return addresses;
+}
+
 Phase Engine::PhaseOf(const Pass& pass, const Instruction& at) {
   if (!pass.training()) return Phase::kEval;
   const bool keeps = (at.flags & (kRecompute | kForwardOnly)) == 0;
@@ -91,10 +101,17 @@ void Engine::Loss(const Pass& pass, const Instruction& at,
 }
 
 void Engine::Backward(const Pass& pass, const Instruction& at,
-                      const std::vector<bool>& written,
-                      const std::vector<void*>* gradients) {
+                      const std::vector<bool>& written) {
   Visit& visit = *At(At(visits_, at.layer), at.micro_batch);
-  binder_->Bind(LayerAt(at.layer), &written, gradients);
+  std::vector<void*> apart;
+  if ((at.flags & kApart) != 0) {
+    apart = ApartAddresses(pass, at.layer);
+    // Padding between parameters counts nothing.
+    env_.device->FillZero(
+        *compute_stream_, copies_.data(),
+        PlaceApart(*env_.store, pass.program.shape, at.layer).bytes);
+  }
+  binder_->Bind(LayerAt(at.layer), &written, apart.empty() ? nullptr : &apart);
   char* const saved = static_cast<char*>(SavedRegion(pass, at));
   // Under recompute the output has a place behind what is saved; it is the
   // next layer's input, long used by now.

@@ -77,17 +77,16 @@ absl::StatusOr<std::unique_ptr<Executor>> Executor::Create(
       << "steps know no other axis than data yet";
   std::unique_ptr<Executor> e(new Executor(env, options));
   const ProgramShape shape = ShapeOf(*env.store, options.micro_batches);
-  for (const PassKind kind : {PassKind::kStep, PassKind::kGradients,
-                              PassKind::kEvaluation, PassKind::kDiagnosis}) {
+  for (const PassKind kind :
+       {PassKind::kStep, PassKind::kGradients, PassKind::kEvaluation,
+        PassKind::kProbe, PassKind::kDiagnosis}) {
+    if (kind == PassKind::kProbe && !options.probes) continue;
     DELINK_RETURN_IF_ERROR(e->Plan(kind, shape));
   }
   std::vector<LayerPlan> layers =
       MeasureLayers(*env.model, *env.store, options.batch, env.accumulate);
   e->flops_per_micro_batch_ = FlopsPerMicroBatch(e->program(), layers);
   e->memory_ = SizeStep(*env.store, layers, options.batch, e->passes_);
-  if (options.probes) {
-    e->memory_.copies = std::max(e->memory_.copies, ProbeBytes(*env.store));
-  }
   // An update works where visits do: when they are over.
   e->memory_.workspace =
       std::max(e->memory_.workspace, env.optimizer->ScratchBytes(*env.store));
@@ -157,7 +156,18 @@ absl::StatusOr<LossRecord> Executor::Evaluate(const HostBatch& batch) {
 absl::StatusOr<std::vector<SlabAgreement>> Executor::Probe(
     const HostBatch& batch, int64_t step) {
   DELINK_CHECK(options_.probes);
-  return engine_->Probe(step_pass(), batch, step);
+  DELINK_RETURN_IF_ERROR(BeginPass(PassKind::kProbe, batch, step, {}));
+  const std::vector<int32_t> sharers = SharersOf(program().shape);
+  const std::vector<double>& numbers = engine_->numbers();
+  std::vector<SlabAgreement> result;
+  for (size_t s = 0; s < sharers.size(); ++s) {
+    if (sharers[s] < 2) continue;
+    const double* const of = &numbers[2 * result.size()];
+    result.push_back({.slab = static_cast<int>(s),
+                      .sharers = sharers[s],
+                      .of = {.together = of[0], .apart = of[1]}});
+  }
+  return result;
 }
 
 absl::StatusOr<std::string> Executor::Diagnose(const HostBatch& batch,
@@ -171,9 +181,10 @@ absl::StatusOr<std::string> Executor::Diagnose(const HostBatch& batch,
   const auto first = static_cast<int64_t>(engine_->numbers().front());
   if (const int64_t rank = first / count; rank < env_.compute->size()) {
     const Instruction& at = At(instructions, first % count);
-    return absl::StrCat("rank ", rank, ": the output of ",
-                        env_.model->layer_name(at.layer),
-                        " is not finite (micro-batch ", at.micro_batch, ")");
+    return absl::StrCat(
+        "rank ", rank, ": the output of ",
+        env_.model->layer_name(At(env_.store->visited(), at.layer)),
+        " is not finite (micro-batch ", at.micro_batch, ")");
   }
   const int slab = FirstNonFiniteSlab(env_.store->slabs(), sums);
   if (slab >= 0) {

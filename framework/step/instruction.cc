@@ -60,6 +60,8 @@ const char* ToString(Op op) {
       return "Save";
     case Op::kInspect:
       return "Inspect";
+    case Op::kProbe:
+      return "Probe";
     case Op::kSum:
       return "Sum";
   }
@@ -90,6 +92,8 @@ const char* ToString(PassKind kind) {
       return "a pass for gradients alone";
     case PassKind::kEvaluation:
       return "an evaluation";
+    case PassKind::kProbe:
+      return "a probe";
     case PassKind::kDiagnosis:
       return "a diagnosis";
   }
@@ -113,12 +117,36 @@ std::string ToString(const Instruction& instruction) {
     case Op::kLoss:
       absl::StrAppend(&text, "(", Letters(instruction.micro_batch), ")");
       break;
+    case Op::kProbe:
+      absl::StrAppend(&text, "(", Number(instruction.layer), ",",
+                      Letters(instruction.micro_batch), ",",
+                      Number(instruction.slab), ")");
+      break;
     default:
       absl::StrAppend(&text, "(", Number(instruction.layer), ",",
                       Letters(instruction.micro_batch), ")");
   }
   if ((instruction.flags & kRecompute) != 0) text += "r";
+  if ((instruction.flags & kApart) != 0) text += "p";
   return text;
+}
+
+std::vector<int32_t> SharersOf(const ProgramShape& shape) {
+  std::vector<int32_t> sharers(shape.slabs, 0);
+  for (int32_t layer = 1; layer + 1 < shape.layers; ++layer) {
+    for (const int32_t slab : shape.slabs_of_layer[layer]) ++sharers[slab];
+  }
+  return sharers;
+}
+
+std::vector<int32_t> SharedSlabsOf(const ProgramShape& shape, int32_t layer) {
+  std::vector<int32_t> shared;
+  if (layer == 0 || layer + 1 == shape.layers) return shared;
+  const std::vector<int32_t> sharers = SharersOf(shape);
+  for (const int32_t slab : shape.slabs_of_layer[layer]) {
+    if (sharers[slab] > 1) shared.push_back(slab);
+  }
+  return shared;
 }
 
 std::string ToString(const Program& program) {

@@ -30,6 +30,8 @@ enum class Op : uint8_t {
   kUpdate,    // slab: optimizer step on the owned shard, where its state lives
   kSave,      // slab: a consistent snapshot for a checkpoint
   kInspect,   // layer, micro-batch: whether what its forward gave is finite
+  kProbe,     // layer, micro-batch, slab: the square of the gradient that the
+              // layer's backward kept apart; and the slab's gets that added
   kSum,       // the few numbers that a pass finds, over all ranks
 };
 
@@ -46,6 +48,8 @@ enum Flags : uint8_t {
                      // the layer's forward again first
   kForwardOnly = 2,  // kForward and kLoss: no backward follows, kLoss writes
                      // no gradient
+  kApart = 4,  // kBackward: its gradients of slabs that other blocks use too go
+               // to a place of their own, where kProbe takes them
 };
 
 // Unused fields are -1.
@@ -63,7 +67,7 @@ struct Instruction {
 // "F(3,a)", "Loss(a)", "B(3,a)", "Reduce(7)", "Norm": as in
 // docs/step-program.md and in traces. Micro-batches are letters (a..z, aa, ab,
 // ...), so that they cannot be taken for layers; a visit that recomputes ends
-// in r: "B(3,a)r".
+// in r, one that keeps gradients apart in p: "B(3,a)r", "B(3,a)rp".
 std::string ToString(const Instruction& instruction);
 
 enum class MicroBatchOrder : uint8_t {
@@ -92,10 +96,18 @@ enum class PassKind : uint8_t {
   kStep,        // one optimizer step
   kGradients,   // one without its updates: the gradients are there, reduced
   kEvaluation,  // the loss alone: forward only, dropout off
+  kProbe,       // one micro-batch: how far gradients agree that are one slab's
   kDiagnosis,   // forward only, as a step's: where a number is not finite
 };
 
 const char* ToString(PassKind kind);
+
+// By slab: how many blocks use it.
+std::vector<int32_t> SharersOf(const ProgramShape& shape);
+
+// The slabs of a block that other blocks use as well, ascending; none of the
+// prologue and the epilogue.
+std::vector<int32_t> SharedSlabsOf(const ProgramShape& shape, int32_t layer);
 
 struct Program {
   ProgramShape shape;

@@ -33,7 +33,16 @@ int64_t LargestShard(const ParamStore& store) {
   return bytes;
 }
 
-// Everything small that a step needs on the device; see Executor::Records.
+// Of the squares of one slab.
+int64_t LargestSums(const ParamStore& store) {
+  int64_t blocks = 0;
+  for (const Slab& slab : store.slabs()) {
+    blocks = std::max(blocks, slab.blocks());
+  }
+  return AlignUp(blocks * SizeOf(DType::kF64));
+}
+
+// Everything small that a step needs on the device; see Engine::Records.
 int64_t RecordBytes(const StepMemory& memory) {
   const int64_t tokens = memory.micro_batches * memory.batch.tokens();
   const int64_t samples = memory.micro_batches * memory.batch.micro_batch;
@@ -58,6 +67,10 @@ StepMemory SizeStep(const ParamStore& store,
   const auto grow = [](int64_t* size, int64_t to) {
     *size = std::max(*size, to);
   };
+  m.workspace = LargestWorkspace(layers);
+  for (const Slab& slab : store.slabs()) m.sums += slab.blocks();
+  m.sums += kTailSums;
+  int64_t apart = 0;  // bytes of gradients
   for (const auto& [kind, pass] : passes) {
     m.micro_batches =
         std::max(m.micro_batches, pass.program.shape.micro_batches);
@@ -67,6 +80,9 @@ StepMemory SizeStep(const ParamStore& store,
     grow(&m.boundaries, pass.analysis.boundaries);
     for (const Instruction& at : pass.program.instructions) {
       if (at.op != Op::kBackward || at.layer == 0) continue;
+      if ((at.flags & kApart) != 0) {
+        grow(&apart, PlaceApart(store, pass.program.shape, at.layer).bytes);
+      }
       const int64_t saved =
           PlanOf(At(layers, at.layer), Phase::kRecord).slot_bytes;
       if ((at.flags & kRecompute) != 0) {
@@ -77,12 +93,27 @@ StepMemory SizeStep(const ParamStore& store,
       }
     }
   }
-  m.workspace = LargestWorkspace(layers);
-  m.copies = AlignUp(LargestShard(store));
-  for (const Slab& slab : store.slabs()) m.sums += slab.blocks();
-  m.sums += kTailSums;
+  m.copies = std::max(AlignUp(LargestShard(store)), apart);
+  // Squares of what is kept apart are summed up where visits work.
+  if (apart > 0) grow(&m.workspace, LargestSums(store) - m.scratch_slot);
   m.records = RecordBytes(m);
   return m;
+}
+
+ApartPlaces PlaceApart(const ParamStore& store, const ProgramShape& shape,
+                       int32_t layer) {
+  const std::vector<int32_t> shared = SharedSlabsOf(shape, layer);
+  ApartPlaces places;
+  for (const int32_t slab : At(shape.slabs_of_layer, layer)) {
+    if (std::find(shared.begin(), shared.end(), slab) == shared.end()) {
+      places.offsets.push_back(-1);
+      continue;
+    }
+    // As much as the slab's own gradient.
+    places.offsets.push_back(places.bytes);
+    places.bytes += AlignUp(store.bytes(slab, Plane::kGradient));
+  }
+  return places;
 }
 
 MemoryAccount AccountOf(const ParamStore& store, const StepMemory& memory) {

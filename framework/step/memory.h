@@ -22,7 +22,7 @@ struct MemoryAccount {
   int64_t slots = 0;       // boundaries of forward and what backward reads
   int64_t boundaries = 0;  // gradients between layers
   int64_t workspace = 0;
-  int64_t copies = 0;  // staging of reductions
+  int64_t copies = 0;  // staging of reductions; gradients kept apart
   int64_t records = 0;
   int64_t overhead = 0;  // of the device itself (Device::overhead)
 
@@ -71,6 +71,15 @@ struct StepMemory {
 StepMemory SizeStep(const ParamStore& store,
                     const std::vector<LayerPlan>& layers,
                     const BatchShape& batch, const Passes& passes);
+
+// Where in `copies` a visit with kApart keeps its gradients: by the slabs of
+// its layer, -1 of a slab that no other block uses.
+struct ApartPlaces {
+  std::vector<int64_t> offsets;
+  int64_t bytes = 0;  // in all
+};
+ApartPlaces PlaceApart(const ParamStore& store, const ProgramShape& shape,
+                       int32_t layer);
 
 // How many ranks have a slab, and reduce its gradient.
 inline int GroupSize(const ParamStore& store, int slab) {

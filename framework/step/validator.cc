@@ -75,6 +75,7 @@ class StepChecker {
     squared_.assign(shape_.slabs, false);
     updated_.assign(shape_.slabs, false);
     saved_.assign(shape_.slabs, false);
+    apart_.clear();
     saves_ = saves_of_updated_ = 0;
     norm_ = sum_ = false;
   }
@@ -104,6 +105,8 @@ class StepChecker {
         return CheckSave(i.slab);
       case Op::kInspect:
         return CheckInspect(i);
+      case Op::kProbe:
+        return CheckProbe(i);
       case Op::kSum:
         return CheckSum();
       default:
@@ -180,8 +183,47 @@ class StepChecker {
                           (i.flags & kRecompute) != 0 ? "set" : "not set",
                           " here, unlike in ", Visit(Op::kForward, i.layer, m));
     }
+    if (std::string error = CheckApart(i); !error.empty()) return error;
     if (std::string error = CheckWeights(i.layer); !error.empty()) return error;
     return Contribute(i.layer, m);
+  }
+
+  // Of a kBackward: which gradients it keeps apart.
+  std::string CheckApart(const Instruction& i) {
+    std::vector<int32_t> shared;
+    if (MayHave(Op::kProbe)) shared = SharedSlabsOf(shape_, i.layer);
+    const bool keeps = (i.flags & kApart) != 0;
+    if (keeps == shared.empty()) {
+      return keeps ? "it keeps gradients apart that nobody probes"
+                   : "it does not keep apart the gradients to be probed";
+    }
+    if (keeps && !apart_.empty()) {
+      return absl::StrCat("it takes the place of a gradient kept apart: ",
+                          ToString(apart_.front()), " must come before it");
+    }
+    for (const int32_t slab : shared) {
+      apart_.push_back({.op = Op::kProbe,
+                        .layer = i.layer,
+                        .slab = slab,
+                        .micro_batch = i.micro_batch});
+    }
+    return "";
+  }
+
+  std::string CheckProbe(const Instruction& i) {
+    const auto taken =
+        std::find_if(apart_.begin(), apart_.end(), [&](const auto& left) {
+          return left.layer == i.layer && left.slab == i.slab &&
+                 left.micro_batch == i.micro_batch;
+        });
+    if (taken == apart_.end()) {
+      return absl::StrCat(
+          "no such gradient is kept apart here: it comes once, "
+          "behind ",
+          Visit(Op::kBackward, i.layer, i.micro_batch));
+    }
+    apart_.erase(taken);
+    return "";
   }
 
   std::string CheckReduce(int32_t slab) {
@@ -264,6 +306,9 @@ class StepChecker {
     if (const std::string missing = FindMissingVisit(); !missing.empty()) {
       return absl::StrCat(missing, " must come before it");
     }
+    if (!apart_.empty()) {
+      return absl::StrCat(ToString(apart_.front()), " must come before it");
+    }
     sum_ = true;
     return "";
   }
@@ -327,6 +372,7 @@ class StepChecker {
   std::vector<std::vector<uint8_t>> forward_, backward_, recompute_, inspected_;
   std::vector<int32_t> last_backward_;  // by layer: micro-batch
   std::vector<bool> reduced_, squared_, updated_, saved_;
+  std::vector<Instruction> apart_;  // the kProbes that are to come
   int32_t saves_ = 0, saves_of_updated_ = 0;
   bool norm_ = false, sum_ = false;
 };

@@ -24,10 +24,14 @@ namespace delink {
 // Evaluations and diagnoses consist of forwards and losses, all kForwardOnly,
 // of fetches and releases, and of one kSum, which comes after all that it is
 // of; in a diagnosis each forward is followed by its kInspect, while what it
-// gave is there. Returns InvalidArgument naming the first instruction that is
-// wrong (its index and text) and the rule, or the instruction that is missing.
-// Pipelines (kSend, kRecv, the halves of backward) and slots in lower tiers are
-// refused.
+// gave is there. In a probe a backward of a layer that shares slabs with other
+// blocks keeps their gradients apart (kApart), a kProbe takes each of them
+// before the next such backward, nothing is reduced, and one kSum comes at the
+// end.
+//
+// Returns InvalidArgument naming the first instruction that is wrong (its index
+// and text) and the rule, or the instruction that is missing. Pipelines (kSend,
+// kRecv, the halves of backward) and slots in lower tiers are refused.
 absl::Status ValidateProgram(const Program& program);
 
 // All ranks' programs, by rank: each validated, and what is collective

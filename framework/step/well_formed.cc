@@ -30,7 +30,7 @@ Fields FieldsOf(Op op, int32_t layers) {
               .first = layers - 1,
               .last = layers - 1};
     case Op::kBackward:
-      return {.visit = true, .flags = kRecompute, .last = layers - 2};
+      return {.visit = true, .flags = kRecompute | kApart, .last = layers - 2};
     case Op::kFetch:
     case Op::kRelease:
     case Op::kReduce:
@@ -40,6 +40,8 @@ Fields FieldsOf(Op op, int32_t layers) {
       return {.slab = true};
     case Op::kInspect:
       return {.visit = true, .last = layers - 2};
+    case Op::kProbe:
+      return {.visit = true, .slab = true, .first = 1, .last = layers - 2};
     case Op::kNorm:
     case Op::kSum:
       return {};
@@ -94,14 +96,17 @@ bool MayHave(PassKind kind, Op op) {
     case Op::kSave:
       return step;
     case Op::kBackward:
+      return step || kind == PassKind::kGradients || kind == PassKind::kProbe;
     case Op::kReduce:
     case Op::kSquares:
     case Op::kNorm:
       return step || kind == PassKind::kGradients;
     case Op::kInspect:
       return kind == PassKind::kDiagnosis;
+    case Op::kProbe:
+      return kind == PassKind::kProbe;
     case Op::kSum:
-      return kind == PassKind::kEvaluation || kind == PassKind::kDiagnosis;
+      return !step && kind != PassKind::kGradients;
     default:
       return true;
   }

@@ -132,6 +132,25 @@ Program PlanGradients(const ProgramShape& shape,
   return program;
 }
 
+Program PlanProbe(const ProgramShape& shape, const BasicPlanOptions& options) {
+  Program program{.shape = shape, .kind = PassKind::kProbe};
+  program.shape.micro_batches = 1;
+  CheckPlannable(program.shape);
+  std::vector<Instruction>& out = program.instructions;
+  for (const Instruction& visit : PlanVisits(program.shape, options)) {
+    out.push_back(visit);
+    if (visit.op != Op::kBackward) continue;
+    const std::vector<int32_t> shared = SharedSlabsOf(shape, visit.layer);
+    if (!shared.empty()) out.back().flags |= kApart;
+    for (const int32_t slab : shared) {
+      out.push_back(Visit(Op::kProbe, visit.layer, 0, 0));
+      out.back().slab = slab;
+    }
+  }
+  out.push_back({.op = Op::kSum});
+  return program;
+}
+
 Program PlanEvaluation(const ProgramShape& shape) {
   return PlanForwards(PassKind::kEvaluation, shape);
 }
@@ -149,6 +168,8 @@ Planner BasicPlanner(const BasicPlanOptions& options) {
         return PlanGradients(shape, options);
       case PassKind::kEvaluation:
         return PlanEvaluation(shape);
+      case PassKind::kProbe:
+        return PlanProbe(shape, options);
       case PassKind::kDiagnosis:
         return PlanDiagnosis(shape);
     }

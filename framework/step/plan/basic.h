@@ -30,6 +30,11 @@ Program PlanStep(const ProgramShape& shape, const BasicPlanOptions& options);
 Program PlanGradients(const ProgramShape& shape,
                       const BasicPlanOptions& options);
 
+// The visits of a step of one micro-batch, with kProbe of each slab that a
+// block shares behind its kBackward, which keeps those gradients apart. At the
+// end kSum.
+Program PlanProbe(const ProgramShape& shape, const BasicPlanOptions& options);
+
 // Forward only, micro-batch after micro-batch: kForward of all layers but the
 // last, then kLoss without its backward; all with flag kForwardOnly. At the end
 // kSum. A diagnosis has kInspect behind each kForward.

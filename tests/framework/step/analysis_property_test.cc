@@ -56,8 +56,8 @@ TEST(AnalysisPropertyTest, OtherPassesAreValidAndSafe) {
   Dice dice(3);
   for (int n = 0; n < kPrograms / 4; ++n) {
     const Sample sample = DrawSample(dice);
-    for (const PassKind kind :
-         {PassKind::kGradients, PassKind::kEvaluation, PassKind::kDiagnosis}) {
+    for (const PassKind kind : {PassKind::kGradients, PassKind::kEvaluation,
+                                PassKind::kProbe, PassKind::kDiagnosis}) {
       Program program = BasicPlanner(sample.options)(kind, sample.shape);
       const std::vector<Program> ranks(sample.shape.ranks, program);
       const absl::Status status = ValidatePrograms(ranks);

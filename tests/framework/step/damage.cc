@@ -266,6 +266,7 @@ Result Foreign(Ranks& ranks, Dice& dice) {
   Instructions& list = AnyRank(ranks, dice);
   Instruction i{.op = op};
   if (op == Op::kInspect) i.layer = i.micro_batch = 0;
+  if (op == Op::kProbe) i = {.op = op, .layer = 1, .slab = 0, .micro_batch = 0};
   if (op == Op::kUpdate || op == Op::kReduce) i.slab = 0;
   list.insert(list.begin() + dice.Below(static_cast<int32_t>(list.size()) + 1),
               i);
@@ -284,6 +285,52 @@ Result SumBeforeAnInspection(Ranks& ranks, Dice& dice) {
                 [](const Program&, const Instruction& i, const auto&) {
                   return i.op == Op::kInspect;
                 });
+}
+
+Result SumBeforeAProbe(Ranks& ranks, Dice& dice) {
+  return MoveUp(ranks, dice, Op::kSum,
+                [](const Program&, const Instruction& i, const auto&) {
+                  return i.op == Op::kProbe;
+                });
+}
+
+Result ProbeBeforeBackward(Ranks& ranks, Dice& dice) {
+  return MoveUp(ranks, dice, Op::kProbe,
+                [](const Program&, const Instruction& i, const auto& moved) {
+                  return i.op == Op::kBackward && i.layer == moved.layer;
+                });
+}
+
+// Behind the backward that takes its gradient's place.
+Result ProbeTooLate(Ranks& ranks, Dice& dice) {
+  Instructions& list = AnyRank(ranks, dice);
+  const int32_t from = PickOp(list, Op::kProbe, dice);
+  if (from < 0) return std::nullopt;
+  const Instruction probe = list[from];
+  const auto next = Where(list, [&](const Instruction& i) {
+    return (i.flags & kApart) != 0 && i.layer < probe.layer;
+  });
+  if (next.empty()) return std::nullopt;
+  Move(list, from,
+       dice.Between(next.front(), static_cast<int32_t>(list.size()) - 1));
+  return Damaged{{NameOf(probe)}};
+}
+
+Result FlipApart(Ranks& ranks, Dice& dice) {
+  Instructions& list = AnyRank(ranks, dice);
+  Instruction& i = list[PickOp(list, Op::kBackward, dice)];
+  i.flags ^= kApart;
+  return Damaged{{NameOf(i)}};
+}
+
+Result ProbeOfAnotherSlab(Ranks& ranks, Dice& dice) {
+  const int32_t slabs = ranks[0].shape.slabs;
+  Instructions& list = AnyRank(ranks, dice);
+  const int32_t at = PickOp(list, Op::kProbe, dice);
+  if (at < 0) return std::nullopt;
+  const std::string was = NameOf(list[at]);
+  list[at].slab = (list[at].slab + dice.Between(1, slabs - 1)) % slabs;
+  return Damaged{{was, NameOf(list[at])}};
 }
 
 Result InspectBeforeForward(Ranks& ranks, Dice& dice) {
@@ -423,6 +470,16 @@ const std::vector<Damage>& Damages() {
       {"inspection after what it looks at", PassKind::kDiagnosis,
        InspectTooLate},
       {"sum before an inspection", PassKind::kDiagnosis, SumBeforeAnInspection},
+      {"a probe in a step", PassKind::kStep, Foreign<Op::kProbe>},
+      {"a norm in a probe", PassKind::kProbe, Foreign<Op::kNorm>},
+      {"probe dropped", PassKind::kProbe, Drop<Op::kProbe>},
+      {"probe doubled", PassKind::kProbe, Double<Op::kProbe>},
+      {"probe before its backward", PassKind::kProbe, ProbeBeforeBackward},
+      {"probe after the next backward", PassKind::kProbe, ProbeTooLate},
+      {"apart flags differ", PassKind::kProbe, FlipApart},
+      {"probe of another slab", PassKind::kProbe, ProbeOfAnotherSlab},
+      {"sum before a probe", PassKind::kProbe, SumBeforeAProbe},
+      {"gradients apart in a step", PassKind::kStep, FlipApart},
   };
   return kAll;
 }

@@ -104,6 +104,34 @@ TEST(PlanTest, Evaluation) {
   }
 }
 
+TEST(PlanTest, ProbeTakesWhatEachBlockKeepsApart) {
+  const BasicPlanOptions options{.recompute = true};
+  EXPECT_EQ(ToString(PlanProbe(SharedBlocks(2), options)),
+            "F(0,a) F(1,a)r F(2,a)r Loss(a) B(2,a)rp Probe(2,a,1) B(1,a)rp "
+            "Probe(1,a,1) B(0,a) Sum");
+  ProgramShape shape = SharedBlocks(2);
+  shape.slabs = 5;
+  shape.slabs_of_layer = {{0}, {1, 2}, {1, 3}, {0, 4}};
+  shape.gathers.resize(5);
+  const Program program = PlanProbe(shape, {});
+  EXPECT_EQ(ToString(program),
+            "F(0,a) F(1,a) F(2,a) Loss(a) B(2,a)p Probe(2,a,1) B(1,a)p "
+            "Probe(1,a,1) B(0,a) Sum");
+  const Analysis analysis = AnalyzeProgram(program);
+  const auto written = [&](const std::string& text) {
+    return analysis.written[Find(program, text)];
+  };
+  EXPECT_THAT(written("B(2,a)p"), ElementsAre(false, false));
+  EXPECT_THAT(written("Probe(2,a,1)"), ElementsAre(false));
+  EXPECT_THAT(written("B(1,a)p"), ElementsAre(false, false));
+  EXPECT_THAT(written("Probe(1,a,1)"), ElementsAre(true));
+  EXPECT_THAT(written("B(0,a)"), ElementsAre(true)) << "the tied slab";
+  // Where nobody shares there is nothing to look at.
+  shape.slabs_of_layer = {{0}, {1, 2}, {3}, {0, 4}};
+  EXPECT_EQ(ToString(PlanProbe(shape, {})),
+            "F(0,a) F(1,a) F(2,a) Loss(a) B(2,a) B(1,a) B(0,a) Sum");
+}
+
 TEST(PlanTest, DiagnosisLooksAtWhatEachForwardGives) {
   const Program program = PlanDiagnosis(SharedBlocks(2));
   EXPECT_EQ(ToString(program),
@@ -134,6 +162,7 @@ TEST(PlanTest, TheBasicPlannerWritesEveryPass) {
   EXPECT_EQ(planner(PassKind::kGradients, shape),
             PlanGradients(shape, options));
   EXPECT_EQ(planner(PassKind::kEvaluation, shape), PlanEvaluation(shape));
+  EXPECT_EQ(planner(PassKind::kProbe, shape), PlanProbe(shape, options));
   EXPECT_EQ(planner(PassKind::kDiagnosis, shape), PlanDiagnosis(shape));
 }
 

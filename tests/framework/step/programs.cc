@@ -64,7 +64,8 @@ Program Parse(const ProgramShape& shape, const std::string& text,
       {"Release", Op::kRelease}, {"Norm", Op::kNorm},
       {"Reduce", Op::kReduce},   {"Update", Op::kUpdate},
       {"Save", Op::kSave},       {"Squares", Op::kSquares},
-      {"Inspect", Op::kInspect}, {"Sum", Op::kSum}};
+      {"Inspect", Op::kInspect}, {"Probe", Op::kProbe},
+      {"Sum", Op::kSum}};
   const bool forward_only = !MayHave(kind, Op::kBackward);
   Program program{.shape = shape, .kind = kind};
   std::istringstream words(text);
@@ -73,15 +74,20 @@ Program Parse(const ProgramShape& shape, const std::string& text,
     const auto op = ops.find(word.substr(0, open));
     DELINK_CHECK(op != ops.end()) << word;
     Instruction i{.op = op->second};
-    if (word.back() == 'r') i.flags = kRecompute;
+    const std::string flags =
+        open == std::string::npos ? "" : word.substr(word.find(')') + 1);
+    if (flags.find('r') != std::string::npos) i.flags |= kRecompute;
+    if (flags.find('p') != std::string::npos) i.flags |= kApart;
     if (forward_only && (i.op == Op::kForward || i.op == Op::kLoss)) {
       i.flags = kForwardOnly;
     }
     const std::string in =
         open == std::string::npos ? "" : word.substr(open + 1);
-    if (i.op == Op::kForward || i.op == Op::kBackward || i.op == Op::kInspect) {
+    if (i.op == Op::kForward || i.op == Op::kBackward || i.op == Op::kInspect ||
+        i.op == Op::kProbe) {
       i.layer = std::stoi(in);
       i.micro_batch = in[in.find(',') + 1] - 'a';
+      if (i.op == Op::kProbe) i.slab = std::stoi(in.substr(in.rfind(',') + 1));
     } else if (i.op == Op::kLoss) {
       i.layer = shape.layers - 1;
       i.micro_batch = in[0] - 'a';

@@ -16,7 +16,8 @@ struct Layout {
     norm = 4 * slabs;
     loss = norm + 1;
     found = loss + 1;
-    const int32_t slots = found + 1;
+    apart = found + 1;
+    const int32_t slots = apart + 1;
     pools = {slots, slots + a.prologue_slots,
              slots + a.prologue_slots + a.block_slots};
     boundaries = pools[2] + a.epilogue_slots;
@@ -27,13 +28,24 @@ struct Layout {
     return pools[pool] + a.slot_of[layer][m];
   }
 
-  int32_t layers, slabs, norm, loss, found, boundaries, cells;
+  int32_t layers, slabs, norm, loss, found, apart, boundaries, cells;
   std::array<int32_t, 3> pools;
 };
 
 bool TrainsAt(const Instruction& i) {
   return i.op == Op::kBackward ||
          (i.op == Op::kLoss && (i.flags & kForwardOnly) == 0);
+}
+
+// Whether the gradient of a slab that `i` makes is kept apart: several blocks
+// use it.
+bool KeepsApart(const ProgramShape& shape, const Instruction& i, int32_t slab) {
+  if ((i.flags & kApart) == 0) return false;
+  int32_t users = 0;
+  for (int32_t l = 1; l + 1 < shape.layers; ++l) {
+    for (const int32_t s : shape.slabs_of_layer[l]) users += s == slab ? 1 : 0;
+  }
+  return users > 1;
 }
 
 // What a slot or a boundary holds.
@@ -196,7 +208,19 @@ class Simulation {
         if (loss_step_ != step_ || losses_ != shape_.micro_batches) {
           return "losses are missing";
         }
+        for (size_t s = 0; s < gradients_.size() && Probes(); ++s) {
+          if (gradients_[s].step != step_ ||
+              gradients_[s].held != expected_[s]) {
+            return "a gradient is not complete";
+          }
+        }
         return found_ == Findings() ? "" : "it has not been found yet";
+      case Op::kProbe:
+        if (apart_.step != step_ || apart_.layer != i.layer ||
+            apart_.micro_batch != i.micro_batch || !apart_left_[i.slab]) {
+          return "the gradient is not kept apart";
+        }
+        return Add(i, i.slab, a_.written[position % count_].front());
       case Op::kUpdate:
         if (norm_step_ != step_) return "the norm is of another step";
         if (owned_version_[i.slab] != step_) return "updated twice or never";
@@ -248,19 +272,34 @@ class Simulation {
     const auto& slabs = shape_.slabs_of_layer[i.layer];
     if (a_.written[index].size() != slabs.size()) return "written: wrong size";
     for (size_t k = 0; k < slabs.size(); ++k) {
-      Gradient& g = gradients_[slabs[k]];
-      if (!a_.written[index][k]) {
-        if (!g.consumed && Updates()) {
-          return "a gradient is overwritten before its update";
-        }
-        g = {.step = step_, .consumed = false};
+      const bool written = a_.written[index][k];
+      if (KeepsApart(shape_, i, slabs[k])) {
+        if (written) return "what is kept apart is added to something";
+        continue;
       }
-      if (g.step != step_ || g.reduced || g.consumed ||
-          g.held[Bit(i.layer, i.micro_batch)]) {
-        return "a contribution is added to a gradient of another step";
-      }
-      g.held.set(Bit(i.layer, i.micro_batch));
+      const std::string error = Add(i, slabs[k], written);
+      if (!error.empty()) return error;
     }
+    if ((i.flags & kApart) == 0) return "";
+    if (apart_left_.any()) return "what is kept apart is still needed";
+    apart_ = {i.layer, i.micro_batch, step_, true, true};
+    for (const int32_t s : slabs) apart_left_[s] = KeepsApart(shape_, i, s);
+    return "";
+  }
+
+  std::string Add(const Instruction& i, int32_t slab, bool written) {
+    Gradient& g = gradients_[slab];
+    if (!written) {
+      if (!g.consumed && Updates()) {
+        return "a gradient is overwritten before its update";
+      }
+      g = {.step = step_, .consumed = false};
+    }
+    if (g.step != step_ || g.reduced || g.consumed ||
+        g.held[Bit(i.layer, i.micro_batch)]) {
+      return "a contribution is added to a gradient of another step";
+    }
+    g.held.set(Bit(i.layer, i.micro_batch));
     return "";
   }
 
@@ -283,6 +322,10 @@ class Simulation {
         return;
       case Op::kNorm:
         norm_step_ = step;
+        return;
+      case Op::kProbe:
+        apart_left_.reset(i.slab);
+        ++found_;
         return;
       case Op::kInspect:
         ++found_;
@@ -324,10 +367,19 @@ class Simulation {
 
   // That a pass of this kind has to make before its sum.
   int32_t Findings() const {
-    if (program_.kind != PassKind::kDiagnosis) return 0;
-    return (shape_.layers - 1) * shape_.micro_batches;
+    if (program_.kind == PassKind::kDiagnosis) {
+      return (shape_.layers - 1) * shape_.micro_batches;
+    }
+    int32_t findings = 0;
+    for (int32_t l = 1; l + 1 < shape_.layers && Probes(); ++l) {
+      for (const int32_t s : shape_.slabs_of_layer[l]) {
+        findings += KeepsApart(shape_, {.flags = kApart}, s) ? 1 : 0;
+      }
+    }
+    return findings * shape_.micro_batches;
   }
 
+  bool Probes() const { return program_.kind == PassKind::kProbe; }
   bool Updates() const { return program_.kind == PassKind::kStep; }
 
   const Program& program_;
@@ -343,6 +395,8 @@ class Simulation {
   std::vector<Content> content_;  // by cell; of slots and boundaries
   std::vector<Gradient> gradients_;
   std::vector<Contributions> expected_;
+  Content apart_;                // whose gradients are kept apart
+  std::bitset<128> apart_left_;  // of which slabs they are still to be taken
   std::vector<int32_t> squares_step_;
   std::vector<int32_t> owned_version_, compute_version_;
   int32_t norm_step_ = -1, loss_step_ = -1, losses_ = 0, found_ = 0, step_ = 0;
@@ -364,11 +418,17 @@ std::vector<Access> AccessesOf(const Program& program, const Analysis& a,
     return {{layout.Slot(a, i.layer + 1, i.micro_batch), false},
             {layout.found, true}};
   }
+  if (i.op == Op::kProbe) {
+    return {{layout.apart, false}, {layout.found, true}, {n + i.slab, true}};
+  }
   if (i.layer >= 0) {
     for (const int32_t s : shape.slabs_of_layer[i.layer]) {
       out.push_back({s, false});
-      if (TrainsAt(i)) out.push_back({n + s, true});
+      if (TrainsAt(i) && !KeepsApart(shape, i, s)) {
+        out.push_back({n + s, true});
+      }
     }
+    if ((i.flags & kApart) != 0) out.push_back({layout.apart, true});
     out.push_back(
         {layout.Slot(a, i.layer, i.micro_batch), i.op == Op::kForward});
   }
@@ -401,6 +461,7 @@ std::vector<Access> AccessesOf(const Program& program, const Analysis& a,
       out.push_back({2 * n + i.slab, true});
       break;
     case Op::kSum:
+      for (int32_t s = 0; s < n; ++s) out.push_back({n + s, false});
       out.push_back({layout.loss, false});
       out.push_back({layout.found, true});
       break;

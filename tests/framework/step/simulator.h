@@ -21,7 +21,8 @@ struct Access {
 };
 
 // Cells: weights, gradients, states and squares of slabs, the norm, the loss,
-// what is found, the slots of the three pools, the gradient boundaries.
+// what is found and kept apart, the slots of the three pools, the gradient
+// boundaries.
 int32_t CountCells(const Program& program, const Analysis& analysis);
 std::vector<Access> AccessesOf(const Program& program, const Analysis& analysis,
                                const Instruction& instruction);

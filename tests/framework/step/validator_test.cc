@@ -200,6 +200,46 @@ TEST(ValidatorTest, SumRules) {
             "instruction 1, Sum: a step has no such instruction");
 }
 
+TEST(ValidatorTest, ProbeRules) {
+  // Two blocks share slab 1; slab 2 is the first one's alone.
+  const ProgramShape shape{.layers = 4,
+                           .slabs = 4,
+                           .slabs_of_layer = {{0}, {1, 2}, {1}, {3}},
+                           .gathers = std::vector<bool>(4, false)};
+  const auto error = [&](const std::string& text) {
+    return Error(
+        Parse(shape, "F(0,a) F(1,a) F(2,a) Loss(a) " + text, PassKind::kProbe));
+  };
+  EXPECT_EQ(error("B(2,a)p Probe(2,a,1) B(1,a)p Probe(1,a,1) B(0,a) Sum"), "");
+  EXPECT_EQ(error("B(2,a)"),
+            "instruction 4, B(2,a): it does not keep apart the gradients to be "
+            "probed");
+  EXPECT_EQ(error("B(2,a)p B(1,a)p"),
+            "instruction 5, B(1,a)p: it takes the place of a gradient kept "
+            "apart: Probe(2,a,1) must come before it");
+  EXPECT_EQ(error("Probe(2,a,1)"),
+            "instruction 4, Probe(2,a,1): no such gradient is kept apart here: "
+            "it comes once, behind B(2,a)");
+  EXPECT_THAT(error("B(2,a)p Probe(2,a,1) Probe(2,a,1)"),
+              HasSubstr("instruction 6, Probe(2,a,1): no such gradient"));
+  EXPECT_THAT(error("B(2,a)p Probe(2,a,1) B(1,a)p Probe(1,a,2)"),
+              HasSubstr("instruction 7, Probe(1,a,2): no such gradient"));
+  EXPECT_EQ(error("B(2,a)p Probe(2,a,1) B(1,a)p B(0,a) Sum"),
+            "instruction 8, Sum: Probe(1,a,1) must come before it");
+  EXPECT_EQ(error("B(2,a)p Probe(2,a,1) B(1,a)p Probe(1,a,1) Sum"),
+            "instruction 8, Sum: B(0,a) must come before it");
+  EXPECT_EQ(error("B(2,a)p Probe(2,a,1) B(1,a)p Probe(1,a,1) B(0,a)p"),
+            "instruction 8, B(0,a)p: it keeps gradients apart that nobody "
+            "probes");
+  EXPECT_EQ(Error(Parse(shape, "F(0,a) F(1,a) F(2,a) Loss(a) B(2,a)p")),
+            "instruction 4, B(2,a)p: it keeps gradients apart that nobody "
+            "probes");
+  EXPECT_EQ(error("B(2,a)p Reduce(1)"),
+            "instruction 5, Reduce(1): a probe has no such instruction");
+  EXPECT_EQ(error("B(2,a)p Probe(0,a,1)"),
+            "instruction 5, Probe(0,a,1): layer 0 is not in [1, 2]");
+}
+
 TEST(ValidatorTest, InspectRules) {
   const auto error = [](const std::string& text) {
     return Error(Parse(Small(1), text, PassKind::kDiagnosis));
