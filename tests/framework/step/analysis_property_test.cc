@@ -9,6 +9,7 @@
 #include "framework/step/dependencies.h"
 #include "framework/step/plan/basic.h"
 #include "framework/step/validator.h"
+#include "tests/framework/step/cells.h"
 #include "tests/framework/step/programs.h"
 #include "tests/framework/step/simulator.h"
 

@@ -4,89 +4,10 @@
 #include <cstdint>
 #include <utility>
 
+#include "tests/framework/step/damage_tools.h"
+
 namespace delink::step_test {
 namespace {
-
-using Result = std::optional<Damaged>;
-using Ranks = std::vector<Program>;
-using Instructions = std::vector<Instruction>;
-
-// Without flags, so that "B(1,a)" is found in "B(1,a)r" as well.
-std::string NameOf(Instruction i) {
-  i.flags = 0;
-  return ToString(i);
-}
-
-Instructions& AnyRank(Ranks& ranks, Dice& dice) {
-  return ranks[dice.Below(static_cast<int32_t>(ranks.size()))].instructions;
-}
-
-template <typename Predicate>
-std::vector<int32_t> Where(const Instructions& list, const Predicate& matches) {
-  std::vector<int32_t> found;
-  for (size_t i = 0; i < list.size(); ++i) {
-    if (matches(list[i])) found.push_back(static_cast<int32_t>(i));
-  }
-  return found;
-}
-
-int32_t Pick(const std::vector<int32_t>& from, Dice& dice) {
-  return from[dice.Below(static_cast<int32_t>(from.size()))];
-}
-
-int32_t IndexOf(const Instructions& list, const Instruction& i) {
-  return static_cast<int32_t>(std::find(list.begin(), list.end(), i) -
-                              list.begin());
-}
-
-// The index of some instruction of `op`, or -1.
-int32_t PickOp(const Instructions& list, Op op, Dice& dice) {
-  const auto found = Where(list, [op](const auto& i) { return i.op == op; });
-  return found.empty() ? -1 : Pick(found, dice);
-}
-
-// Moves an instruction so that it stands before `to`, or right behind it.
-void Move(Instructions& list, int32_t from, int32_t to) {
-  const Instruction moved = list[from];
-  list.erase(list.begin() + from);
-  list.insert(list.begin() + to, moved);
-}
-
-template <Op op>
-Result Drop(Ranks& ranks, Dice& dice) {
-  Instructions& list = AnyRank(ranks, dice);
-  const int32_t at = PickOp(list, op, dice);
-  if (at < 0) return std::nullopt;
-  const std::string name = NameOf(list[at]);
-  list.erase(list.begin() + at);
-  return Damaged{{name}};
-}
-
-template <Op op>
-Result Double(Ranks& ranks, Dice& dice) {
-  Instructions& list = AnyRank(ranks, dice);
-  const int32_t at = PickOp(list, op, dice);
-  if (at < 0) return std::nullopt;
-  const Instruction copy = list[at];
-  const int32_t to = dice.Between(at + 1, static_cast<int32_t>(list.size()));
-  list.insert(list.begin() + to, copy);
-  return Damaged{{NameOf(copy)}};
-}
-
-// Puts some `later` before the last instruction that it must follow.
-template <typename Precedes>
-Result MoveUp(Ranks& ranks, Dice& dice, Op later, const Precedes& precedes) {
-  const int32_t rank = dice.Below(static_cast<int32_t>(ranks.size()));
-  Instructions& list = ranks[rank].instructions;
-  const int32_t from = PickOp(list, later, dice);
-  if (from < 0) return std::nullopt;
-  const Instruction moved = list[from];
-  const auto before = Where(
-      list, [&](const auto& i) { return precedes(ranks[rank], i, moved); });
-  if (before.empty() || before.back() >= from) return std::nullopt;
-  Move(list, from, dice.Between(0, before.back()));
-  return Damaged{{NameOf(moved)}};
-}
 
 Result BackwardBeforeLoss(Ranks& ranks, Dice& dice) {
   return MoveUp(ranks, dice, Op::kBackward,
@@ -260,101 +181,6 @@ Result ForeignInstruction(Ranks& ranks, Dice& dice) {
   return Damaged{{NameOf(i)}};
 }
 
-// Of another kind of pass.
-template <Op op>
-Result Foreign(Ranks& ranks, Dice& dice) {
-  Instructions& list = AnyRank(ranks, dice);
-  Instruction i{.op = op};
-  if (op == Op::kInspect) i.layer = i.micro_batch = 0;
-  if (op == Op::kProbe) i = {.op = op, .layer = 1, .slab = 0, .micro_batch = 0};
-  if (op == Op::kUpdate || op == Op::kReduce) i.slab = 0;
-  list.insert(list.begin() + dice.Below(static_cast<int32_t>(list.size()) + 1),
-              i);
-  return Damaged{{NameOf(i)}};
-}
-
-Result SumBeforeALoss(Ranks& ranks, Dice& dice) {
-  return MoveUp(ranks, dice, Op::kSum,
-                [](const Program&, const Instruction& i, const auto&) {
-                  return i.op == Op::kLoss;
-                });
-}
-
-Result SumBeforeAnInspection(Ranks& ranks, Dice& dice) {
-  return MoveUp(ranks, dice, Op::kSum,
-                [](const Program&, const Instruction& i, const auto&) {
-                  return i.op == Op::kInspect;
-                });
-}
-
-Result SumBeforeAProbe(Ranks& ranks, Dice& dice) {
-  return MoveUp(ranks, dice, Op::kSum,
-                [](const Program&, const Instruction& i, const auto&) {
-                  return i.op == Op::kProbe;
-                });
-}
-
-Result ProbeBeforeBackward(Ranks& ranks, Dice& dice) {
-  return MoveUp(ranks, dice, Op::kProbe,
-                [](const Program&, const Instruction& i, const auto& moved) {
-                  return i.op == Op::kBackward && i.layer == moved.layer;
-                });
-}
-
-// Behind the backward that takes its gradient's place.
-Result ProbeTooLate(Ranks& ranks, Dice& dice) {
-  Instructions& list = AnyRank(ranks, dice);
-  const int32_t from = PickOp(list, Op::kProbe, dice);
-  if (from < 0) return std::nullopt;
-  const Instruction probe = list[from];
-  const auto next = Where(list, [&](const Instruction& i) {
-    return (i.flags & kApart) != 0 && i.layer < probe.layer;
-  });
-  if (next.empty()) return std::nullopt;
-  Move(list, from,
-       dice.Between(next.front(), static_cast<int32_t>(list.size()) - 1));
-  return Damaged{{NameOf(probe)}};
-}
-
-Result FlipApart(Ranks& ranks, Dice& dice) {
-  Instructions& list = AnyRank(ranks, dice);
-  Instruction& i = list[PickOp(list, Op::kBackward, dice)];
-  i.flags ^= kApart;
-  return Damaged{{NameOf(i)}};
-}
-
-Result ProbeOfAnotherSlab(Ranks& ranks, Dice& dice) {
-  const int32_t slabs = ranks[0].shape.slabs;
-  Instructions& list = AnyRank(ranks, dice);
-  const int32_t at = PickOp(list, Op::kProbe, dice);
-  if (at < 0) return std::nullopt;
-  const std::string was = NameOf(list[at]);
-  list[at].slab = (list[at].slab + dice.Between(1, slabs - 1)) % slabs;
-  return Damaged{{was, NameOf(list[at])}};
-}
-
-Result InspectBeforeForward(Ranks& ranks, Dice& dice) {
-  return MoveUp(ranks, dice, Op::kInspect,
-                [](const Program&, const Instruction& i, const auto& moved) {
-                  return i.op == Op::kForward && i.layer == moved.layer &&
-                         i.micro_batch == moved.micro_batch;
-                });
-}
-
-// Behind the visit that reads what it looks at.
-Result InspectTooLate(Ranks& ranks, Dice& dice) {
-  Instructions& list = AnyRank(ranks, dice);
-  const int32_t from = PickOp(list, Op::kInspect, dice);
-  const Instruction inspect = list[from];
-  const auto reader = Where(list, [&](const Instruction& i) {
-    return (i.op == Op::kForward || i.op == Op::kLoss) &&
-           i.layer == inspect.layer + 1 && i.micro_batch == inspect.micro_batch;
-  });
-  Move(list, from,
-       dice.Between(reader.front(), static_cast<int32_t>(list.size()) - 1));
-  return Damaged{{NameOf(inspect)}};
-}
-
 // A release of weights that the step needs again, with no fetch.
 Result ReleaseTooEarly(Ranks& ranks, Dice& dice) {
   Program& program = ranks[dice.Below(static_cast<int32_t>(ranks.size()))];
@@ -385,19 +211,6 @@ Result SwapBetweenRanks(Ranks& ranks, Dice& dice) {
                   NameOf(first_seen) + ":"}};
 }
 
-Result CollectiveInAnotherLane(Ranks& ranks, Dice& dice) {
-  if (ranks.size() < 2) return std::nullopt;
-  const int32_t rank = dice.Between(1, static_cast<int32_t>(ranks.size()) - 1);
-  Instructions& list = ranks[rank].instructions;
-  const auto found = Where(list, [](const auto& i) {
-    return i.lane == Lane::kNetwork || i.op == Op::kNorm || i.op == Op::kSum;
-  });
-  Instruction& i = list[Pick(found, dice)];
-  i.lane = static_cast<Lane>(
-      (static_cast<int>(i.lane) + dice.Between(1, kLanes - 1)) % kLanes);
-  return Damaged{{NameOf(i)}};
-}
-
 Result AnotherShape(Ranks& ranks, Dice& dice) {
   if (ranks.size() < 2) return std::nullopt;
   const int32_t rank = dice.Between(1, static_cast<int32_t>(ranks.size()) - 1);
@@ -410,77 +223,56 @@ Result AnotherShape(Ranks& ranks, Dice& dice) {
 }  // namespace
 
 const std::vector<Damage>& Damages() {
-  static const std::vector<Damage> kAll = {
-      {"forward dropped", PassKind::kStep, Drop<Op::kForward>},
-      {"loss dropped", PassKind::kStep, Drop<Op::kLoss>},
-      {"backward dropped", PassKind::kStep, Drop<Op::kBackward>},
-      {"reduce dropped", PassKind::kStep, Drop<Op::kReduce>},
-      {"squares dropped", PassKind::kStep, Drop<Op::kSquares>},
-      {"norm dropped", PassKind::kStep, Drop<Op::kNorm>},
-      {"update dropped", PassKind::kStep, Drop<Op::kUpdate>},
-      {"fetch dropped", PassKind::kStep, Drop<Op::kFetch>},
-      {"forward doubled", PassKind::kStep, Double<Op::kForward>},
-      {"loss doubled", PassKind::kStep, Double<Op::kLoss>},
-      {"backward doubled", PassKind::kStep, Double<Op::kBackward>},
-      {"reduce doubled", PassKind::kStep, Double<Op::kReduce>},
-      {"squares doubled", PassKind::kStep, Double<Op::kSquares>},
-      {"norm doubled", PassKind::kStep, Double<Op::kNorm>},
-      {"update doubled", PassKind::kStep, Double<Op::kUpdate>},
-      {"fetch doubled", PassKind::kStep, Double<Op::kFetch>},
-      {"backward before loss", PassKind::kStep, BackwardBeforeLoss},
-      {"backward before the layer behind", PassKind::kStep,
-       BackwardBeforeTheLayerBehind},
-      {"loss before forward", PassKind::kStep, LossBeforeForward},
-      {"forward before the layer before", PassKind::kStep,
-       ForwardBeforeTheLayerBefore},
-      {"update before norm", PassKind::kStep, UpdateBeforeNorm},
-      {"norm before a reduce", PassKind::kStep, NormBeforeReduce},
-      {"squares before reduce", PassKind::kStep, SquaresBeforeReduce},
-      {"norm before squares", PassKind::kStep, NormBeforeSquares},
-      {"reduce before a contribution", PassKind::kStep,
-       ReduceBeforeAContribution},
-      {"fetch before update", PassKind::kStep, FetchBeforeUpdate},
-      {"recompute flags differ", PassKind::kStep, FlipRecompute},
-      {"forward-only flags differ", PassKind::kStep, FlipForwardOnly},
-      {"micro-batches descending", PassKind::kStep, DescendingMicroBatches},
-      {"wrong micro-batch", PassKind::kStep, WrongMicroBatch},
-      {"field out of range", PassKind::kStep, OutOfRange},
-      {"foreign instruction", PassKind::kStep, ForeignInstruction},
-      {"release without fetch", PassKind::kStep, ReleaseTooEarly},
-      {"reduces swapped between ranks", PassKind::kStep,
-       SwapBetweenRanks<Op::kReduce>},
-      {"fetches swapped between ranks", PassKind::kStep,
-       SwapBetweenRanks<Op::kFetch>},
-      {"collective in another lane", PassKind::kStep, CollectiveInAnotherLane},
-      {"shapes differ between ranks", PassKind::kStep, AnotherShape},
-      {"an update among gradients", PassKind::kGradients, Foreign<Op::kUpdate>},
-      {"a reduce in an evaluation", PassKind::kEvaluation,
-       Foreign<Op::kReduce>},
-      {"a sum in a step", PassKind::kStep, Foreign<Op::kSum>},
-      {"an inspection in an evaluation", PassKind::kEvaluation,
-       Foreign<Op::kInspect>},
-      {"sum dropped", PassKind::kEvaluation, Drop<Op::kSum>},
-      {"sum doubled", PassKind::kEvaluation, Double<Op::kSum>},
-      {"sum before a loss", PassKind::kEvaluation, SumBeforeALoss},
-      {"sum in another lane", PassKind::kEvaluation, CollectiveInAnotherLane},
-      {"inspection dropped", PassKind::kDiagnosis, Drop<Op::kInspect>},
-      {"inspection doubled", PassKind::kDiagnosis, Double<Op::kInspect>},
-      {"inspection before its forward", PassKind::kDiagnosis,
-       InspectBeforeForward},
-      {"inspection after what it looks at", PassKind::kDiagnosis,
-       InspectTooLate},
-      {"sum before an inspection", PassKind::kDiagnosis, SumBeforeAnInspection},
-      {"a probe in a step", PassKind::kStep, Foreign<Op::kProbe>},
-      {"a norm in a probe", PassKind::kProbe, Foreign<Op::kNorm>},
-      {"probe dropped", PassKind::kProbe, Drop<Op::kProbe>},
-      {"probe doubled", PassKind::kProbe, Double<Op::kProbe>},
-      {"probe before its backward", PassKind::kProbe, ProbeBeforeBackward},
-      {"probe after the next backward", PassKind::kProbe, ProbeTooLate},
-      {"apart flags differ", PassKind::kProbe, FlipApart},
-      {"probe of another slab", PassKind::kProbe, ProbeOfAnotherSlab},
-      {"sum before a probe", PassKind::kProbe, SumBeforeAProbe},
-      {"gradients apart in a step", PassKind::kStep, FlipApart},
-  };
+  static const std::vector<Damage> kAll = [] {
+    std::vector<Damage> all = {
+        {"forward dropped", PassKind::kStep, Drop<Op::kForward>},
+        {"loss dropped", PassKind::kStep, Drop<Op::kLoss>},
+        {"backward dropped", PassKind::kStep, Drop<Op::kBackward>},
+        {"reduce dropped", PassKind::kStep, Drop<Op::kReduce>},
+        {"squares dropped", PassKind::kStep, Drop<Op::kSquares>},
+        {"norm dropped", PassKind::kStep, Drop<Op::kNorm>},
+        {"update dropped", PassKind::kStep, Drop<Op::kUpdate>},
+        {"fetch dropped", PassKind::kStep, Drop<Op::kFetch>},
+        {"forward doubled", PassKind::kStep, Double<Op::kForward>},
+        {"loss doubled", PassKind::kStep, Double<Op::kLoss>},
+        {"backward doubled", PassKind::kStep, Double<Op::kBackward>},
+        {"reduce doubled", PassKind::kStep, Double<Op::kReduce>},
+        {"squares doubled", PassKind::kStep, Double<Op::kSquares>},
+        {"norm doubled", PassKind::kStep, Double<Op::kNorm>},
+        {"update doubled", PassKind::kStep, Double<Op::kUpdate>},
+        {"fetch doubled", PassKind::kStep, Double<Op::kFetch>},
+        {"backward before loss", PassKind::kStep, BackwardBeforeLoss},
+        {"backward before the layer behind", PassKind::kStep,
+         BackwardBeforeTheLayerBehind},
+        {"loss before forward", PassKind::kStep, LossBeforeForward},
+        {"forward before the layer before", PassKind::kStep,
+         ForwardBeforeTheLayerBefore},
+        {"update before norm", PassKind::kStep, UpdateBeforeNorm},
+        {"norm before a reduce", PassKind::kStep, NormBeforeReduce},
+        {"squares before reduce", PassKind::kStep, SquaresBeforeReduce},
+        {"norm before squares", PassKind::kStep, NormBeforeSquares},
+        {"reduce before a contribution", PassKind::kStep,
+         ReduceBeforeAContribution},
+        {"fetch before update", PassKind::kStep, FetchBeforeUpdate},
+        {"recompute flags differ", PassKind::kStep, FlipRecompute},
+        {"forward-only flags differ", PassKind::kStep, FlipForwardOnly},
+        {"micro-batches descending", PassKind::kStep, DescendingMicroBatches},
+        {"wrong micro-batch", PassKind::kStep, WrongMicroBatch},
+        {"field out of range", PassKind::kStep, OutOfRange},
+        {"foreign instruction", PassKind::kStep, ForeignInstruction},
+        {"release without fetch", PassKind::kStep, ReleaseTooEarly},
+        {"reduces swapped between ranks", PassKind::kStep,
+         SwapBetweenRanks<Op::kReduce>},
+        {"fetches swapped between ranks", PassKind::kStep,
+         SwapBetweenRanks<Op::kFetch>},
+        {"collective in another lane", PassKind::kStep,
+         CollectiveInAnotherLane},
+        {"shapes differ between ranks", PassKind::kStep, AnotherShape},
+    };
+    const std::vector<Damage> others = DamagesOfOtherPasses();
+    all.insert(all.end(), others.begin(), others.end());
+    return all;
+  }();
   return kAll;
 }
 

@@ -2,51 +2,16 @@
 
 #include <array>
 #include <bitset>
+#include <cstdint>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "tests/framework/step/cells.h"
 
 namespace delink::step_test {
 namespace {
 
 constexpr int32_t kSteps = 3;
-
-struct Layout {
-  Layout(const Program& program, const Analysis& a)
-      : layers(program.shape.layers), slabs(program.shape.slabs) {
-    norm = 4 * slabs;
-    loss = norm + 1;
-    found = loss + 1;
-    apart = found + 1;
-    const int32_t slots = apart + 1;
-    pools = {slots, slots + a.prologue_slots,
-             slots + a.prologue_slots + a.block_slots};
-    boundaries = pools[2] + a.epilogue_slots;
-    cells = boundaries + a.boundaries;
-  }
-  int32_t Slot(const Analysis& a, int32_t layer, int32_t m) const {
-    const int pool = layer == 0 ? 0 : layer + 1 == layers ? 2 : 1;
-    return pools[pool] + a.slot_of[layer][m];
-  }
-
-  int32_t layers, slabs, norm, loss, found, apart, boundaries, cells;
-  std::array<int32_t, 3> pools;
-};
-
-bool TrainsAt(const Instruction& i) {
-  return i.op == Op::kBackward ||
-         (i.op == Op::kLoss && (i.flags & kForwardOnly) == 0);
-}
-
-// Whether the gradient of a slab that `i` makes is kept apart: several blocks
-// use it.
-bool KeepsApart(const ProgramShape& shape, const Instruction& i, int32_t slab) {
-  if ((i.flags & kApart) == 0) return false;
-  int32_t users = 0;
-  for (int32_t l = 1; l + 1 < shape.layers; ++l) {
-    for (const int32_t s : shape.slabs_of_layer[l]) users += s == slab ? 1 : 0;
-  }
-  return users > 1;
-}
 
 // What a slot or a boundary holds.
 struct Content {
@@ -386,7 +351,7 @@ class Simulation {
   const ProgramShape& shape_;
   const Analysis& a_;
   Dice& dice_;
-  const Layout layout_;
+  const Cells layout_;
   const int32_t count_;
   std::vector<std::vector<Access>> accesses_;
   std::array<LaneState, kLanes> lanes_;
@@ -403,81 +368,6 @@ class Simulation {
 };
 
 }  // namespace
-
-int32_t CountCells(const Program& program, const Analysis& analysis) {
-  return Layout(program, analysis).cells;
-}
-
-std::vector<Access> AccessesOf(const Program& program, const Analysis& a,
-                               const Instruction& i) {
-  const ProgramShape& shape = program.shape;
-  const Layout layout(program, a);
-  const int32_t n = shape.slabs;
-  std::vector<Access> out;
-  if (i.op == Op::kInspect) {
-    return {{layout.Slot(a, i.layer + 1, i.micro_batch), false},
-            {layout.found, true}};
-  }
-  if (i.op == Op::kProbe) {
-    return {{layout.apart, false}, {layout.found, true}, {n + i.slab, true}};
-  }
-  if (i.layer >= 0) {
-    for (const int32_t s : shape.slabs_of_layer[i.layer]) {
-      out.push_back({s, false});
-      if (TrainsAt(i) && !KeepsApart(shape, i, s)) {
-        out.push_back({n + s, true});
-      }
-    }
-    if ((i.flags & kApart) != 0) out.push_back({layout.apart, true});
-    out.push_back(
-        {layout.Slot(a, i.layer, i.micro_batch), i.op == Op::kForward});
-  }
-  if (TrainsAt(i)) {
-    out.push_back({layout.boundaries + a.boundary_of[i.micro_batch], true});
-  }
-  switch (i.op) {
-    case Op::kForward:
-      out.push_back({layout.Slot(a, i.layer + 1, i.micro_batch), true});
-      break;
-    case Op::kLoss:
-      out.push_back({layout.loss, true});
-      break;
-    case Op::kReduce:
-      out.push_back({n + i.slab, true});
-      break;
-    case Op::kSquares:
-      out.push_back({n + i.slab, false});
-      out.push_back({3 * n + i.slab, true});
-      break;
-    case Op::kNorm:
-      for (int32_t s = 0; s < n; ++s) out.push_back({3 * n + s, false});
-      out.push_back({layout.loss, false});
-      out.push_back({layout.norm, true});
-      break;
-    case Op::kUpdate:
-      out.push_back({n + i.slab, false});
-      out.push_back({layout.norm, false});
-      out.push_back({i.slab, true});
-      out.push_back({2 * n + i.slab, true});
-      break;
-    case Op::kSum:
-      for (int32_t s = 0; s < n; ++s) out.push_back({n + s, false});
-      out.push_back({layout.loss, false});
-      out.push_back({layout.found, true});
-      break;
-    case Op::kFetch:
-    case Op::kRelease:
-      out.push_back({i.slab, true});
-      break;
-    case Op::kSave:
-      out.push_back({i.slab, false});
-      out.push_back({2 * n + i.slab, false});
-      break;
-    default:
-      break;
-  }
-  return out;
-}
 
 std::string Simulate(const Program& program, const Analysis& analysis,
                      Dice& dice) {

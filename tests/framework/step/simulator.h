@@ -4,28 +4,13 @@
 // shares no table with framework/step.
 #pragma once
 
-#include <cstdint>
 #include <string>
-#include <vector>
 
 #include "framework/step/dependencies.h"
 #include "framework/step/instruction.h"
 #include "tests/framework/step/programs.h"
 
 namespace delink::step_test {
-
-// A piece of memory that an instruction touches while it runs.
-struct Access {
-  int32_t cell = 0;
-  bool write = false;
-};
-
-// Cells: weights, gradients, states and squares of slabs, the norm, the loss,
-// what is found and kept apart, the slots of the three pools, the gradient
-// boundaries.
-int32_t CountCells(const Program& program, const Analysis& analysis);
-std::vector<Access> AccessesOf(const Program& program, const Analysis& analysis,
-                               const Instruction& instruction);
 
 // Three steps in a random order. Returns what went wrong first, or nothing:
 // two instructions that touch a cell at the same time, a slot or boundary that

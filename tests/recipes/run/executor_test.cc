@@ -352,5 +352,69 @@ TEST_P(ExecutorTest, ANonFiniteStepChangesNothingAndIsNamed) {
   }
 }
 
+// Of the ranks that see a number that is not finite the lowest one's first, on
+// all of them.
+TEST(Executor, ADiagnosisNamesTheRank) {
+  constexpr int kRanks = 3, kBad = 1;
+  const absl::Status status = RunRanks(kRanks, [](Communicator& comm) {
+    StepRig rig(comm, "all",
+                {.micro_batch = 1, .global_batch = 6, .tied = false});
+    // A token that two ranks have, in the latter's second micro-batch at the
+    // earliest: nobody else's batch reads its row.
+    HostBatch batch = rig.Batch(1);
+    for (int32_t& token : batch.inputs) token = token == 7 ? 8 : token;
+    if (comm.rank() >= kBad) {
+      batch.inputs[static_cast<size_t>(StepRig::kSeq)] = 7;
+    }
+    EXPECT_EQ(rig.executor().Diagnose(batch, 1)->find("rank "),
+              std::string::npos);
+    for (const LogicalTensor& t : rig.store().layout().tensors()) {
+      if (t.name != "embed/token/weight") continue;
+      const float infinity = std::numeric_limits<float>::infinity();
+      rig.store().SetParameters(*rig.device().NewStream(), t.slab,
+                                t.offset + 7 * StepRig::kDim, 1, &infinity);
+    }
+    const std::string where = *rig.executor().Diagnose(batch, 1);
+    EXPECT_EQ(where,
+              "rank 1: the output of embed is not finite (micro-batch 1)");
+    return absl::OkStatus();
+  });
+  EXPECT_TRUE(status.ok()) << std::string(status.message());
+}
+
+// Whatever a stage asks in between, steps are those of a run without it, and
+// the lane's thread takes all passes in turn.
+TEST_P(ExecutorTest, PassesInTurnAreBitEqual) {
+  const absl::Status status = RunRanks(2, [](Communicator& comm) {
+    RigOptions options = Of({.micro_batch = 1, .zero = 1});
+    options.lane_threads = options.probes = true;
+    options.dropout = 0.1;
+    StepRig alone(comm, "groups:2", options), rig(comm, "groups:2", options);
+    Executor& executor = rig.executor();
+    for (int64_t step = 1; step <= 6; ++step) {
+      const HostBatch batch = rig.Batch(step);
+      EXPECT_EQ(executor.TrainStep(batch, step, kLr)->loss,
+                alone.executor().TrainStep(batch, step, kLr)->loss);
+      if (step % 2 == 0) {
+        EXPECT_TRUE(executor.Gradients(batch, step).ok());
+      }
+      if (step % 3 == 0) {
+        EXPECT_TRUE(executor.Probe(batch, step).ok());
+      }
+      if (step != 4) {
+        EXPECT_TRUE(executor.Evaluate(batch).ok());
+      }
+      if (step == 5) {
+        EXPECT_TRUE(executor.Diagnose(batch, step).ok());
+      }
+    }
+    for (const std::string& name : rig.Tensors()) {
+      EXPECT_EQ(rig.Weight(name), alone.Weight(name)) << name;
+    }
+    return absl::OkStatus();
+  });
+  EXPECT_TRUE(status.ok()) << std::string(status.message());
+}
+
 }  // namespace
 }  // namespace delink::testing

@@ -139,6 +139,22 @@ TEST(Probe, ChangesNothingOfTheRun) {
   }
 }
 
+// What a step leaves for those who look at it stays until the next one.
+TEST(Probe, LeavesTheStepsNorms) {
+  SelfCommunicator comm;
+  RigOptions options = OneMicroBatch("gpt", false);
+  options.global_batch = 4;
+  StepRig rig(comm, "groups:2", options);
+  ASSERT_TRUE(rig.executor().TrainStep(rig.Batch(1), 1, 1e-3).ok());
+  const std::vector<double> norms = rig.executor().GradientNorms();
+  EXPECT_GT(norms.front(), 0);
+  ASSERT_TRUE(rig.executor().Probe(rig.Batch(2), 1).ok());
+  EXPECT_EQ(rig.executor().GradientNorms(), norms);
+  ASSERT_TRUE(rig.executor().Evaluate(rig.Batch(3)).ok());
+  ASSERT_TRUE(rig.executor().Diagnose(rig.Batch(3), 1).ok());
+  EXPECT_EQ(rig.executor().GradientNorms(), norms);
+}
+
 TEST(Gradients, AreThoseOfAStepAndNothingMoves) {
   SelfCommunicator comm;
   const RigOptions options{.clip = 0.5};

@@ -1,0 +1,41 @@
+// The memory of a program as the simulator sees it, and who touches what of it.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <vector>
+
+#include "framework/step/dependencies.h"
+#include "framework/step/instruction.h"
+
+namespace delink::step_test {
+
+// Numbers of cells: weights, gradients, states and squares of slabs, the norm,
+// the loss, what is found and kept apart, the slots of the three pools, the
+// gradient boundaries.
+struct Cells {
+  Cells(const Program& program, const Analysis& a);
+  int32_t Slot(const Analysis& a, int32_t layer, int32_t m) const;
+
+  int32_t layers, slabs, norm, loss, found, apart, boundaries, cells;
+  std::array<int32_t, 3> pools;
+};
+
+// Whether it makes gradients.
+bool TrainsAt(const Instruction& i);
+
+// Whether the gradient of a slab that `i` makes is kept apart: several blocks
+// use it.
+bool KeepsApart(const ProgramShape& shape, const Instruction& i, int32_t slab);
+
+// A piece of memory that an instruction touches while it runs.
+struct Access {
+  int32_t cell = 0;
+  bool write = false;
+};
+
+int32_t CountCells(const Program& program, const Analysis& analysis);
+std::vector<Access> AccessesOf(const Program& program, const Analysis& analysis,
+                               const Instruction& instruction);
+
+}  // namespace delink::step_test

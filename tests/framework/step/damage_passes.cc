@@ -1,0 +1,137 @@
+// Ways to break passes other than a step, or to take one pass for another.
+#include "tests/framework/step/damage.h"
+#include "tests/framework/step/damage_tools.h"
+
+namespace delink::step_test {
+namespace {
+
+// Of another kind of pass.
+template <Op op>
+Result Foreign(Ranks& ranks, Dice& dice) {
+  Instructions& list = AnyRank(ranks, dice);
+  Instruction i{.op = op};
+  if (op == Op::kInspect) i.layer = i.micro_batch = 0;
+  if (op == Op::kProbe) i = {.op = op, .layer = 1, .slab = 0, .micro_batch = 0};
+  if (op == Op::kUpdate || op == Op::kReduce) i.slab = 0;
+  list.insert(list.begin() + dice.Below(static_cast<int32_t>(list.size()) + 1),
+              i);
+  return Damaged{{NameOf(i)}};
+}
+
+Result SumBeforeALoss(Ranks& ranks, Dice& dice) {
+  return MoveUp(ranks, dice, Op::kSum,
+                [](const Program&, const Instruction& i, const auto&) {
+                  return i.op == Op::kLoss;
+                });
+}
+
+Result SumBeforeAnInspection(Ranks& ranks, Dice& dice) {
+  return MoveUp(ranks, dice, Op::kSum,
+                [](const Program&, const Instruction& i, const auto&) {
+                  return i.op == Op::kInspect;
+                });
+}
+
+Result SumBeforeAProbe(Ranks& ranks, Dice& dice) {
+  return MoveUp(ranks, dice, Op::kSum,
+                [](const Program&, const Instruction& i, const auto&) {
+                  return i.op == Op::kProbe;
+                });
+}
+
+Result ProbeBeforeBackward(Ranks& ranks, Dice& dice) {
+  return MoveUp(ranks, dice, Op::kProbe,
+                [](const Program&, const Instruction& i, const auto& moved) {
+                  return i.op == Op::kBackward && i.layer == moved.layer;
+                });
+}
+
+// Behind the backward that takes its gradient's place.
+Result ProbeTooLate(Ranks& ranks, Dice& dice) {
+  Instructions& list = AnyRank(ranks, dice);
+  const int32_t from = PickOp(list, Op::kProbe, dice);
+  if (from < 0) return std::nullopt;
+  const Instruction probe = list[from];
+  const auto next = Where(list, [&](const Instruction& i) {
+    return (i.flags & kApart) != 0 && i.layer < probe.layer;
+  });
+  if (next.empty()) return std::nullopt;
+  Move(list, from,
+       dice.Between(next.front(), static_cast<int32_t>(list.size()) - 1));
+  return Damaged{{NameOf(probe)}};
+}
+
+Result FlipApart(Ranks& ranks, Dice& dice) {
+  Instructions& list = AnyRank(ranks, dice);
+  Instruction& i = list[PickOp(list, Op::kBackward, dice)];
+  i.flags ^= kApart;
+  return Damaged{{NameOf(i)}};
+}
+
+Result ProbeOfAnotherSlab(Ranks& ranks, Dice& dice) {
+  const int32_t slabs = ranks[0].shape.slabs;
+  Instructions& list = AnyRank(ranks, dice);
+  const int32_t at = PickOp(list, Op::kProbe, dice);
+  if (at < 0) return std::nullopt;
+  const std::string was = NameOf(list[at]);
+  list[at].slab = (list[at].slab + dice.Between(1, slabs - 1)) % slabs;
+  return Damaged{{was, NameOf(list[at])}};
+}
+
+Result InspectBeforeForward(Ranks& ranks, Dice& dice) {
+  return MoveUp(ranks, dice, Op::kInspect,
+                [](const Program&, const Instruction& i, const auto& moved) {
+                  return i.op == Op::kForward && i.layer == moved.layer &&
+                         i.micro_batch == moved.micro_batch;
+                });
+}
+
+// Behind the visit that reads what it looks at.
+Result InspectTooLate(Ranks& ranks, Dice& dice) {
+  Instructions& list = AnyRank(ranks, dice);
+  const int32_t from = PickOp(list, Op::kInspect, dice);
+  const Instruction inspect = list[from];
+  const auto reader = Where(list, [&](const Instruction& i) {
+    return (i.op == Op::kForward || i.op == Op::kLoss) &&
+           i.layer == inspect.layer + 1 && i.micro_batch == inspect.micro_batch;
+  });
+  Move(list, from,
+       dice.Between(reader.front(), static_cast<int32_t>(list.size()) - 1));
+  return Damaged{{NameOf(inspect)}};
+}
+
+}  // namespace
+
+std::vector<Damage> DamagesOfOtherPasses() {
+  return {
+      {"an update among gradients", PassKind::kGradients, Foreign<Op::kUpdate>},
+      {"a reduce in an evaluation", PassKind::kEvaluation,
+       Foreign<Op::kReduce>},
+      {"a sum in a step", PassKind::kStep, Foreign<Op::kSum>},
+      {"an inspection in an evaluation", PassKind::kEvaluation,
+       Foreign<Op::kInspect>},
+      {"sum dropped", PassKind::kEvaluation, Drop<Op::kSum>},
+      {"sum doubled", PassKind::kEvaluation, Double<Op::kSum>},
+      {"sum before a loss", PassKind::kEvaluation, SumBeforeALoss},
+      {"sum in another lane", PassKind::kEvaluation, CollectiveInAnotherLane},
+      {"inspection dropped", PassKind::kDiagnosis, Drop<Op::kInspect>},
+      {"inspection doubled", PassKind::kDiagnosis, Double<Op::kInspect>},
+      {"inspection before its forward", PassKind::kDiagnosis,
+       InspectBeforeForward},
+      {"inspection after what it looks at", PassKind::kDiagnosis,
+       InspectTooLate},
+      {"sum before an inspection", PassKind::kDiagnosis, SumBeforeAnInspection},
+      {"a probe in a step", PassKind::kStep, Foreign<Op::kProbe>},
+      {"a norm in a probe", PassKind::kProbe, Foreign<Op::kNorm>},
+      {"probe dropped", PassKind::kProbe, Drop<Op::kProbe>},
+      {"probe doubled", PassKind::kProbe, Double<Op::kProbe>},
+      {"probe before its backward", PassKind::kProbe, ProbeBeforeBackward},
+      {"probe after the next backward", PassKind::kProbe, ProbeTooLate},
+      {"apart flags differ", PassKind::kProbe, FlipApart},
+      {"probe of another slab", PassKind::kProbe, ProbeOfAnotherSlab},
+      {"sum before a probe", PassKind::kProbe, SumBeforeAProbe},
+      {"gradients apart in a step", PassKind::kStep, FlipApart},
+  };
+}
+
+}  // namespace delink::step_test
