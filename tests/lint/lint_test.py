@@ -99,7 +99,7 @@ class CommandLineTest(unittest.TestCase):
   def test_help_is_not_a_folder(self):
     with tempfile.TemporaryDirectory() as folder:
       for name in ("include_direction", "includes", "sizes", "machine_paths",
-                   "format", "shell", "snippets", "tidy"):
+                   "format", "shell", "snippets", "visits", "tidy"):
         code, said = lint(name, "--help", cwd=folder)
         self.assertEqual(code, 0, said)
         self.assertIn(f"{name}.py", said)
@@ -118,7 +118,7 @@ class TreeTest(LintCase):
   def test_the_good_tree_is_good(self):
     with Tree({}) as root:
       for name in ("include_direction", "includes", "sizes", "machine_paths",
-                   "format", "shell"):
+                   "format", "shell", "visits"):
         self.assertEqual(lint(name, root), (0, "ok\n"), name)
 
   def test_only_files_that_git_tracks_count(self):
@@ -285,6 +285,18 @@ class OtherLintsTest(LintCase):
       text = f"Text.\nSee /{folder}/somebody/notes.\n"
       self.expect_found("machine_paths", {"docs/a.md": text},
                         "docs/a.md:2: ", "somebody")
+
+  def test_visits(self):
+    for call in ("tape.BeginForward(phase, inputs);",
+                 "visit->tape.RunBackward(y, dy, x, dx);",
+                 "tape->BeginForward("):
+      code = f"void F() {{\n  {call}\n"
+      for path in ("framework/step/executor.cc", "recipes/run/probe.cc"):
+        self.expect_found("visits", {path: code}, f"{path}:2: ",
+                          "only the engine lets layers work")
+      for path in ("framework/step/engine_visits.cc", "tests/step/a_test.cc"):
+        with Tree({path: code}) as root:
+          self.assertEqual(lint("visits", root), (0, "ok\n"), path)
 
   def test_format(self):
     self.expect_found("format", {"layers/bad.h": "int   Sum( int a );\n"},
