@@ -64,9 +64,9 @@ class Engine {
 
   // Gives a pass to the device; returns when its compute lane is enqueued.
   // Another pass than the last begins when all of that is complete; the same
-  // one is ordered against it by its dependencies. The batch lives until the
-  // device has waited for: WaitForResult, where there is a kNorm, or Drain.
-  // `step` seeds dropout, `control` is what the host decides of an update.
+  // one is ordered against it by its dependencies. The batch lives until
+  // WaitForResult; a pass that has a kSum is done with it here. `step` seeds
+  // dropout, `control` is what the host decides of an update.
   absl::Status Run(const Pass& pass, const HostBatch& batch, int64_t step,
                    const UpdateControl& control);
 
@@ -156,7 +156,6 @@ class Engine {
   std::unique_ptr<DeviceExchange> compute_exchange_, network_exchange_;
   std::vector<std::vector<std::unique_ptr<Visit>>> visits_;  // layer, m
   std::unique_ptr<DeviceTimes> times_;
-  std::unique_ptr<LaneRunner> lanes_;
 
   const Pass* running_ = nullptr;  // that Run was given last
   int64_t step_ = 0;               // with it
@@ -171,6 +170,8 @@ class Engine {
   };
   Found found_;
   std::vector<double> numbers_;
+
+  std::unique_ptr<LaneRunner> lanes_;  // last: its thread uses all of the above
 };
 
 }  // namespace delink

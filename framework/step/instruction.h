@@ -1,8 +1,8 @@
-// A step is a program: the list of instructions that a rank executes for one
-// optimizer step, again and again. Planners (framework/step/plan and others)
-// write it, AnalyzeProgram derives what must wait for what, the validator
-// proves it, the executor interprets it, and a trace of a real step lines up
-// with it one to one.
+// Whatever runs over a model, an optimizer step, an evaluation, a probe, is a
+// program: the list of instructions that a rank executes for it, again and
+// again. Planners (framework/step/plan and others) write it, AnalyzeProgram
+// derives what must wait for what, the validator proves it, the engine runs it,
+// and a trace of a real step lines up with it one to one.
 #pragma once
 
 #include <cstdint>
@@ -48,8 +48,8 @@ enum Flags : uint8_t {
                      // the layer's forward again first
   kForwardOnly = 2,  // kForward and kLoss: no backward follows, kLoss writes
                      // no gradient
-  kApart = 4,  // kBackward: its gradients of slabs that other blocks use too go
-               // to a place of their own, where kProbe takes them
+  kApart = 4,        // kBackward: its gradients of slabs that other blocks use
+                     // too go to a place of their own, where kProbe takes them
 };
 
 // Unused fields are -1.
@@ -91,6 +91,13 @@ struct ProgramShape {
   friend bool operator==(const ProgramShape&, const ProgramShape&) = default;
 };
 
+// By slab: how many blocks use it.
+std::vector<int32_t> SharersOf(const ProgramShape& shape);
+
+// The slabs of a block that other blocks use as well, ascending; none of the
+// prologue and the epilogue.
+std::vector<int32_t> SharedSlabsOf(const ProgramShape& shape, int32_t layer);
+
 // What a program is run for.
 enum class PassKind : uint8_t {
   kStep,        // one optimizer step
@@ -101,13 +108,6 @@ enum class PassKind : uint8_t {
 };
 
 const char* ToString(PassKind kind);
-
-// By slab: how many blocks use it.
-std::vector<int32_t> SharersOf(const ProgramShape& shape);
-
-// The slabs of a block that other blocks use as well, ascending; none of the
-// prologue and the epilogue.
-std::vector<int32_t> SharedSlabsOf(const ProgramShape& shape, int32_t layer);
 
 struct Program {
   ProgramShape shape;
