@@ -132,10 +132,7 @@ absl::Status Use(Toy& toy, const std::string& path) {
 std::vector<std::string> Seeds() { return EditSeeds(); }
 std::vector<std::string> Words() { return {}; }
 
-}  // namespace delink::fuzz
-
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
-  using namespace delink::fuzz;  // NOLINT: the entry point has no namespace
   static Toy toy;
   const Folder& folder = *toy.folder;
   ByteStream bytes({reinterpret_cast<const char*>(data), size});
@@ -143,7 +140,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     const std::string flipped = FlipOne(folder, bytes.Number());
     // Comments of SHA256SUMS may change and be none the worse.
     const absl::Status status = Use(toy, folder.path());
-    DELINK_CHECK(!status.ok() || flipped == delink::kSumsName) << flipped;
+    DELINK_CHECK(!status.ok() || flipped == kSumsName) << flipped;
     folder.Restore(flipped);
     return 0;
   }
@@ -155,3 +152,5 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   folder.Restore(name);
   return 0;
 }
+
+}  // namespace delink::fuzz

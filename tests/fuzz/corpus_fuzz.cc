@@ -64,11 +64,8 @@ absl::Status Use(const std::string& path) {
 std::vector<std::string> Seeds() { return EditSeeds(); }
 std::vector<std::string> Words() { return {}; }
 
-}  // namespace delink::fuzz
-
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
-  using namespace delink::fuzz;  // NOLINT: the entry point has no namespace
-  namespace format = delink::corpus_format;
+  namespace format = corpus_format;
   static const Editable what = {
       .objects = {"/", format::kTokens, format::kDocuments, format::kTokenizer,
                   format::kShardTokens, "/else"},
@@ -86,7 +83,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     const std::string flipped = FlipOne(folder, bytes.Number());
     // Comments of SHA256SUMS may change and be none the worse.
     const absl::Status status = Use(folder.path());
-    DELINK_CHECK(!status.ok() || flipped == delink::kSumsName) << flipped;
+    DELINK_CHECK(!status.ok() || flipped == kSumsName) << flipped;
     folder.Restore(flipped);
     return 0;
   }
@@ -99,3 +96,5 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   folder.Restore(name);
   return 0;
 }
+
+}  // namespace delink::fuzz

@@ -58,11 +58,8 @@ std::vector<std::string> Words() {
           Sha256Hex("")};
 }
 
-}  // namespace delink::fuzz
-
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
-  using namespace delink;  // NOLINT: the entry point has no namespace
-  const std::string& folder = fuzz::Folder();
+  const std::string& folder = Folder();
   const std::string_view text(reinterpret_cast<const char*>(data), size);
   const std::string zero = JoinPath(folder, "zero");
   unlink(zero.c_str());
@@ -72,14 +69,16 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   OutputFile file = OutputFile::Create(JoinPath(folder, kSumsName)).value();
   DELINK_CHECK(file.Write(text).ok() && file.Close().ok());
   const auto sums = ReadSums(folder);
-  fuzz::MustSay(sums.status());
+  MustSay(sums.status());
   const absl::Status all = VerifySums(folder);
-  fuzz::MustSay(all);
+  MustSay(all);
   for (const int index : {0, 1, 2}) {
     const absl::Status share = VerifySums(folder, index, 3);
-    fuzz::MustSay(share);
+    MustSay(share);
     // What is whole is so in every share.
     DELINK_CHECK(share.ok() || !all.ok());
   }
   return 0;
 }
+
+}  // namespace delink::fuzz

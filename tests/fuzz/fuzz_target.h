@@ -15,9 +15,10 @@
 #include "absl/status/status.h"
 #include "framework/base/check.h"
 
-extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size);
-
 namespace delink::fuzz {
+
+// What libFuzzer calls; of C, so that it is the same in any namespace.
+extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size);
 
 // Good inputs, and words that mean something in them.
 std::vector<std::string> Seeds();

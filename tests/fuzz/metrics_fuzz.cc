@@ -39,10 +39,7 @@ std::vector<std::string> Words() {
           "\"layers\"", "\"rho_of\"", "\"stage\"", "\"tokens\"", "\xff"};
 }
 
-}  // namespace delink::fuzz
-
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
-  using namespace delink;  // NOLINT: the entry point has no namespace
   std::string_view text(reinterpret_cast<const char*>(data), size);
   report::RunRecord run;
   report::MetricsReader reader(&run);
@@ -62,3 +59,5 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   DELINK_CHECK(nlohmann::json::accept(json));
   return 0;
 }
+
+}  // namespace delink::fuzz

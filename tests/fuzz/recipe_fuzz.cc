@@ -40,20 +40,17 @@ std::vector<std::string> Words() {
           "state = ",    "lr_scale = "};
 }
 
-}  // namespace delink::fuzz
-
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
-  using delink::fuzz::MustSay;
-  static const std::vector<delink::ModelKind> kinds =
-      delink::KindsOf(delink::BuiltInModels());
+  static const std::vector<ModelKind> kinds = KindsOf(BuiltInModels());
   const std::string_view text(reinterpret_cast<const char*>(data), size);
-  const auto recipe =
-      delink::ParseRecipe(text, "fuzz.toml", "/data", {}, kinds);
+  const auto recipe = ParseRecipe(text, "fuzz.toml", "/data", {}, kinds);
   MustSay(recipe.status());
   if (!recipe.ok()) return 0;
-  const auto again = delink::ParseRecipe(delink::ToToml(*recipe), "again.toml",
-                                         "/data", {}, kinds);
+  const auto again =
+      ParseRecipe(ToToml(*recipe), "again.toml", "/data", {}, kinds);
   DELINK_CHECK(again.ok()) << again.status().ToString();
-  DELINK_CHECK(delink::DiffRecipes(*recipe, *again).empty());
+  DELINK_CHECK(DiffRecipes(*recipe, *again).empty());
   return 0;
 }
+
+}  // namespace delink::fuzz

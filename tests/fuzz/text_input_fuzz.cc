@@ -87,20 +87,19 @@ std::vector<std::string> Words() {
           std::string(5, '\0')};
 }
 
-}  // namespace delink::fuzz
-
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
-  using namespace delink;  // NOLINT: the entry point has no namespace
   static const testing::TempDir dir;
   if (size == 0) return 0;
   const std::string_view rest(reinterpret_cast<const char*>(data) + 1,
                               size - 1);
-  const size_t form = data[0] % fuzz::kForms.size();
+  const size_t form = data[0] % kForms.size();
   const std::string path = dir / "input";
   const bool gzip = form / 2 == 1, zstd = form / 2 == 2;
   testing::WriteOrDie(path, gzip   ? testing::Gzipped(rest)
                             : zstd ? testing::Zstandard(rest)
                                    : std::string(rest));
-  fuzz::ReadAll(path, form % 2 == 1);
+  ReadAll(path, form % 2 == 1);
   return 0;
 }
+
+}  // namespace delink::fuzz

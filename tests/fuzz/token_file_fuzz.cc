@@ -79,14 +79,11 @@ std::vector<std::string> Words() {
           std::string("\xFF\xFF\xFF\xFF\xFF\xFF\xFF\x7F", 8)};
 }
 
-}  // namespace delink::fuzz
-
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
-  using namespace delink;  // NOLINT: the entry point has no namespace
   static const testing::TempDir dir;
   if (size < 2) return 0;
   std::string_view rest(reinterpret_cast<const char*>(data) + 1, size - 1);
-  const size_t form = data[0] % fuzz::kForms.size();
+  const size_t form = data[0] % kForms.size();
   const std::string path = dir / (form == 1 ? "pair.bin" : "input");
   if (form == 1) {
     const size_t index =
@@ -98,6 +95,8 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   LayoutOptions options = {.rows = form == 2};
   if (form >= 3) options = {.format = TokenFormat::kRaw};
   if (form >= 3) options.dtype = form == 3 ? "u16" : "i32";
-  fuzz::ReadAll(path, options);
+  ReadAll(path, options);
   return 0;
 }
+
+}  // namespace delink::fuzz

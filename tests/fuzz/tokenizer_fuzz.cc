@@ -30,23 +30,22 @@ std::vector<std::string> Words() {
           "-1",          "16777216"};
 }
 
-}  // namespace delink::fuzz
-
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
-  using namespace delink;  // NOLINT: the entry point has no namespace
   const auto tokenizer = BpeTokenizer::Load(
       std::string(reinterpret_cast<const char*>(data), size), "input");
-  fuzz::MustSay(tokenizer.status());
+  MustSay(tokenizer.status());
   if (!tokenizer.ok()) return 0;
   const std::string text =
       "It's 1234 a\xCC\x81 caf\xC3\xA9  \n\n\xE4\xB8\x80\xE3\x81\x82 x::y "
       "<|im_start|>\xF0\x9F\x98\x80 aaaaaaaaaaaaaaaaaaaaaaaa!";
   std::vector<int32_t> ids;
   const absl::Status status = (*tokenizer)->Encode(text, &ids);
-  fuzz::MustSay(status);
+  MustSay(status);
   for (const int32_t id : ids) {
     DELINK_CHECK(0 <= id && id < (*tokenizer)->vocab_size()) << id;
     DELINK_CHECK(id != (*tokenizer)->end_of_document());
   }
   return 0;
 }
+
+}  // namespace delink::fuzz
