@@ -8,6 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "framework/base/at.h"
+#include "framework/base/check.h"
 #include "framework/base/file.h"
 #include "framework/base/log.h"
 #include "framework/base/sha256.h"
@@ -15,6 +16,7 @@
 #include "framework/checkpoint/checkpoint.h"
 #include "framework/checkpoint/checkpoint_values.h"
 #include "framework/checkpoint/layout.h"
+#include "framework/comm/self_communicator.h"
 #include "framework/module/mover.h"
 #include "framework/module/store_values.h"
 
@@ -99,7 +101,11 @@ absl::Status LoadAll(Communicator& comm, const std::string& path,
       CheckpointValues values,
       CheckpointValues::Open(path, store.layout(), store.states(),
                              StatisticsOf(store.options().dtype)));
-  Reader reader(values, store, comm);
+  // A store of one rank is that rank's alone, also where others read with it.
+  SelfCommunicator alone;
+  Communicator& group = store.ranks() == 1 ? alone : comm;
+  DELINK_CHECK(group.size() == store.ranks() && group.rank() == store.rank());
+  Reader reader(values, store, group);
   for (const LogicalTensor& tensor : store.layout().tensors()) {
     if (!tensor.link.empty()) continue;
     DELINK_RETURN_IF_ERROR(reader.Read({}, tensor));

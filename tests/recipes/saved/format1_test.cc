@@ -162,6 +162,21 @@ TEST_F(Format1Test, LoadsOnAnyNumberOfRanks) {
   }
 }
 
+// As when all evaluate a part of a corpus.
+TEST_F(Format1Test, RanksMayEachHaveAModelOfTheirOwn) {
+  const absl::Status status = RunRanks(2, [&](Communicator& comm) {
+    const Layout layout = LayoutOf(saved_->sharing(), 1);
+    DELINK_ASSIGN_OR_RETURN(const std::unique_ptr<ParamStore> store,
+                            ParamStore::Create(*device_, layout, 0, {}));
+    DELINK_RETURN_IF_ERROR(LoadCheckpoint(comm, Checkpoint(), *store));
+    Values values = RoomsOf(layout, {"m", "v"});
+    DELINK_RETURN_IF_ERROR(Collect(*store, values));
+    ExpectDigests(values, expected_.digests);
+    return absl::OkStatus();
+  });
+  EXPECT_TRUE(status.ok()) << status;
+}
+
 // Every block has a copy of what was shared.
 TEST_F(Format1Test, WeightsLoadIntoAModelThatSharesNothing) {
   const Layout layout = LayoutOf({}, 1);
