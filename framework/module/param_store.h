@@ -138,8 +138,6 @@ class ParamStore {
   StatePlace state(int slab, int state, size_t param) const;
   // Of all of the parameter, whatever of it is in the slab.
   Shape state_shape(int slab, int state, size_t param) const;
-  // Of what a rank owns of the slab.
-  Range StateOwnedBy(int slab, int state, size_t param, int rank) const;
 
   // Updates the optimizer has made to each slab (bias correction); saved.
   std::vector<int64_t>& updates() { return updates_; }

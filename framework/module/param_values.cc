@@ -164,21 +164,6 @@ Shape ParamStore::state_shape(int slab, int state, size_t param) const {
   return StateShape(decl.spec.shape, spec.Of(KindOf(decl, blocks())).extent);
 }
 
-Range ParamStore::StateOwnedBy(int slab, int state, size_t param,
-                               int rank) const {
-  const SlabParam& place = At(slabs_, slab).params[param];
-  const Range owned = OwnedBy(slab, rank);
-  const int64_t begin =
-      std::clamp<int64_t>(owned.begin - place.offset, 0, place.elements);
-  const int64_t end =
-      std::clamp<int64_t>(owned.end - place.offset, begin, place.elements);
-  const Shape shape = state_shape(slab, state, param);
-  if (shape == DeclOf(slab, param).spec.shape) return {begin, end};
-  // Factored statistics, of a parameter that has one owner; where the state is
-  // whole on every rank, whoever owns the parameter's begin.
-  return {0, begin == 0 && end > 0 ? shape.elements() : 0};
-}
-
 void ParamStore::ReadState(Stream& stream, int slab, int state, size_t param,
                            Range range, void* values) const {
   const StatePlace place = this->state(slab, state, param);
