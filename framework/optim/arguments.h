@@ -13,8 +13,8 @@ namespace delink {
 // A gradient g is of the table's type or, with an f32 table and `bf16_g`,
 // bf16, which is widened as it is read.
 
-// Device memory at a fixed address. The host writes lr, the limits and hold
-// before the step; FinishNorm writes the rest; Update reads it.
+// Device memory at a fixed address. The host writes lr and the limits before
+// the step; FinishNorm writes the rest; Update reads it.
 //
 // An update sees g' = g * clip_factor, and then, with a clip_value, every
 // element of it cut to [-clip_value, clip_value]: by norm first, as where torch
@@ -29,8 +29,7 @@ struct UpdateControl {
   double norm = 0;         // of the gradient of the mean loss
   double loss_sum = 0;     // over all ranks
   double tokens = 0;       // counted targets, over all ranks
-  int32_t hold = 0;        // 1: this step is for its gradients alone
-  int32_t skip = 0;  // held, not finite or too large: nothing may be changed
+  int32_t skip = 0;        // not finite or too large: nothing may be changed
 };
 
 // One AdamW step on n elements, in the order of torch.optim.AdamW:

@@ -55,8 +55,8 @@ void SumSquares(Stream& stream, const ParamStore& store, int slab, Range owned,
 // and the number of counted targets, to norm, clip_factor, loss_sum, tokens and
 // skip. All device memory. The sums are taken in order; clip_factor is
 // min(1, clip / (norm + 1e-6)) / tokens, as torch's clip_grad_norm_. skip is
-// set where the step is held, the loss or the norm is not finite, the norm is
-// above skip_above, or nothing was counted.
+// set where the loss or the norm is not finite, the norm is above skip_above,
+// or nothing was counted.
 void FinishNorm(Stream& stream, Device& device, const double* sums, int64_t n,
                 UpdateControl* control);
 

@@ -156,7 +156,7 @@ void FinishNorm(Stream&, const FinishNormArgs& a) {
   control.norm = std::sqrt(squares) / control.tokens;
   const bool too_large =
       control.skip_above > 0 && control.norm > control.skip_above;
-  control.skip = control.hold != 0 || !std::isfinite(control.loss_sum) ||
+  control.skip = !std::isfinite(control.loss_sum) ||
                  !std::isfinite(control.norm) || !(control.tokens > 0) ||
                  too_large;
   double factor = 1;

@@ -97,8 +97,7 @@ __global__ void __launch_bounds__(kWarp) FinishNormKernel(FinishNormArgs a) {
   UpdateControl& control = *a.control;
   const double loss_sum = a.sums[a.n], tokens = a.sums[a.n + 1];
   const double norm = sqrt(squares) / tokens;
-  const bool skip = control.hold != 0 || !IsFinite(loss_sum) ||
-                    !IsFinite(norm) || !(tokens > 0) ||
+  const bool skip = !IsFinite(loss_sum) || !IsFinite(norm) || !(tokens > 0) ||
                     (control.skip_above > 0 && norm > control.skip_above);
   double factor = 1.0;
   if (control.clip > 0) {
