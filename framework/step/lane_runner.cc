@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "framework/base/at.h"
+#include "framework/base/check.h"
 #include "framework/base/status_macros.h"
 #include "framework/device/profile.h"
 
@@ -78,13 +79,15 @@ void LaneRunner::RunNetwork() {
 
 absl::Status LaneRunner::Run(const Pass& pass, int64_t name) {
   const bool another = last_.pass != &pass;
-  if (another) DELINK_RETURN_IF_ERROR(Drain());
   last_ = {.pass = &pass, .step = another ? 1 : last_.step + 1, .name = name};
   {
     const MutexLock lock(mutex_);
     if (!status_.ok()) return status_;
-    // As if the step before were complete.
-    if (another) done_.assign(pass.program.instructions.size(), 0);
+    if (another) {
+      DELINK_CHECK(ahead_.empty()) << "another pass is under way";
+      // As if the step before were complete.
+      done_.assign(pass.program.instructions.size(), 0);
+    }
     if (threads_) ahead_.push_back(last_);
   }
   changed_.notify_all();

@@ -33,8 +33,8 @@ class LaneRunner {
   // Runs a pass, which must outlive the runner; `name` goes to Execute. Returns
   // when the compute lane is through; instructions of other lanes may still be
   // under way, and are ordered against the next run of the same pass. Another
-  // pass than the last begins when all of that is complete. The first error of
-  // any lane ends all lanes.
+  // pass than the last may be given when all of that is complete (Drain). The
+  // first error of any lane ends all lanes.
   absl::Status Run(const Pass& pass, int64_t name);
   // Waits for everything.
   absl::Status Drain();
