@@ -341,11 +341,12 @@ Effects EffectsOf(const ProgramShape& shape, const Instruction& instruction) {
       effects.writes = {{ResourceKind::kSquares, slab}};
       return effects;
     case Op::kNorm:
+      effects.reads = {{ResourceKind::kLoss}};
+      // Those of all ranks take their place.
       for (int32_t s = 0; s < shape.slabs; ++s) {
-        effects.reads.push_back({ResourceKind::kSquares, s});
+        effects.writes.push_back({ResourceKind::kSquares, s});
       }
-      effects.reads.push_back({ResourceKind::kLoss});
-      effects.writes = {{ResourceKind::kNorm}};
+      effects.writes.push_back({ResourceKind::kNorm});
       return effects;
     case Op::kUpdate:
       effects.reads = {{ResourceKind::kGradient, slab}, {ResourceKind::kNorm}};

@@ -80,7 +80,7 @@ std::vector<Access> AccessesOf(const Program& program, const Analysis& a,
       out.push_back({3 * n + i.slab, true});
       break;
     case Op::kNorm:
-      for (int32_t s = 0; s < n; ++s) out.push_back({3 * n + s, false});
+      for (int32_t s = 0; s < n; ++s) out.push_back({3 * n + s, true});
       out.push_back({layout.loss, false});
       out.push_back({layout.norm, true});
       break;
