@@ -34,11 +34,11 @@ namespace delink {
 // kRecv, the halves of backward) and slots in lower tiers are refused.
 absl::Status ValidateProgram(const Program& program);
 
-// All ranks' programs, by rank: each validated, and what is collective
-// (kReduce, kNorm, kSum, kFetch of a slab that gathers) meets in the same order
-// on every rank, lane by lane, and across lanes under rendezvous semantics: no
-// deadlock by order. Errors name the rank as well. Ranks whose programs are
-// equal cost a comparison each.
+// All ranks' programs, by rank: of one kind, each validated, and what is
+// collective (kReduce, kNorm, kSum, kFetch of a slab that gathers) meets in the
+// same order on every rank, lane by lane, and across lanes under rendezvous
+// semantics: no deadlock by order. Errors name the rank as well. Ranks whose
+// programs are equal cost a comparison each.
 absl::Status ValidatePrograms(const std::vector<Program>& programs);
 
 }  // namespace delink

@@ -39,6 +39,11 @@ absl::Status ValidatePrograms(const std::vector<Program>& programs) {
     if (program.shape != programs[0].shape) {
       return OfRank(rank, BadShape("differs from that of rank 0"));
     }
+    if (program.kind != programs[0].kind) {
+      return OfRank(rank, absl::InvalidArgumentError(absl::StrCat(
+                              "runs ", ToString(program.kind), ", but rank 0 ",
+                              ToString(programs[0].kind))));
+    }
     DELINK_RETURN_IF_ERROR(OfRank(rank, ValidateProgram(program)));
     distinct.push_back({.rank = rank, .program = &program});
   }

@@ -120,6 +120,9 @@ std::string FieldError(const ProgramShape& shape, const Instruction& i) {
   if ((i.flags & ~fields.flags) != 0 || i.flags == kBoth) {
     return absl::StrCat("it cannot have flags ", i.flags);
   }
+  if ((i.flags & kRecompute) != 0 && i.layer == 0) {
+    return "the prologue has no boundary to recompute from";
+  }
   if (i.peer != -1) return "it has no peer";
   if (fields.visit) {
     if (i.layer < fields.first || i.layer > fields.last) {

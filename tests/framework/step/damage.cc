@@ -112,6 +112,15 @@ Result FlipRecompute(Ranks& ranks, Dice& dice) {
   return Damaged{{NameOf(list[at])}};
 }
 
+// In forward and backward alike.
+Result PrologueRecomputes(Ranks& ranks, Dice& dice) {
+  Instructions& list = AnyRank(ranks, dice);
+  for (Instruction& i : list) {
+    if (i.layer == 0) i.flags ^= kRecompute;
+  }
+  return Damaged{{"the prologue has no boundary"}};
+}
+
 Result FlipForwardOnly(Ranks& ranks, Dice& dice) {
   Instructions& list = AnyRank(ranks, dice);
   const auto found = Where(list, [](const Instruction& i) {
@@ -220,6 +229,14 @@ Result AnotherShape(Ranks& ranks, Dice& dice) {
   return Damaged{{"rank " + std::to_string(rank) + ": program shape"}};
 }
 
+// Right by itself, and it meets the others where they meet.
+Result AnotherKind(Ranks& ranks, Dice& dice) {
+  if (ranks.size() < 2) return std::nullopt;
+  const int32_t rank = dice.Between(1, static_cast<int32_t>(ranks.size()) - 1);
+  ranks[rank] = PlanGradients(ranks[rank].shape, {});
+  return Damaged{{"rank " + std::to_string(rank) + ": runs "}};
+}
+
 }  // namespace
 
 const std::vector<Damage>& Damages() {
@@ -255,6 +272,7 @@ const std::vector<Damage>& Damages() {
          ReduceBeforeAContribution},
         {"fetch before update", PassKind::kStep, FetchBeforeUpdate},
         {"recompute flags differ", PassKind::kStep, FlipRecompute},
+        {"the prologue recomputes", PassKind::kStep, PrologueRecomputes},
         {"forward-only flags differ", PassKind::kStep, FlipForwardOnly},
         {"micro-batches descending", PassKind::kStep, DescendingMicroBatches},
         {"wrong micro-batch", PassKind::kStep, WrongMicroBatch},
@@ -268,6 +286,7 @@ const std::vector<Damage>& Damages() {
         {"collective in another lane", PassKind::kStep,
          CollectiveInAnotherLane},
         {"shapes differ between ranks", PassKind::kStep, AnotherShape},
+        {"kinds differ between ranks", PassKind::kStep, AnotherKind},
     };
     const std::vector<Damage> others = DamagesOfOtherPasses();
     all.insert(all.end(), others.begin(), others.end());

@@ -292,6 +292,12 @@ TEST(ValidatorTest, FieldsAndShapes) {
             "instruction 0, Norm: it has no slab");
   EXPECT_EQ(error({.op = Op::kNorm, .flags = kRecompute}),
             "instruction 0, Normr: it cannot have flags 1");
+  EXPECT_EQ(error({.op = Op::kForward,
+                   .flags = kRecompute,
+                   .layer = 0,
+                   .micro_batch = 0}),
+            "instruction 0, F(0,a)r: the prologue has no boundary to recompute "
+            "from");
   EXPECT_EQ(error({.op = Op::kSend, .layer = 1, .micro_batch = 0, .peer = 1}),
             "instruction 0, Send(1,a): is not part of a program of one "
             "pipeline stage");
@@ -332,6 +338,8 @@ TEST(ValidatorTest, RanksMeetInOneOrder) {
             "programs");
   EXPECT_EQ(Error({program, program, Parse(shape, visits)}),
             "rank 2: end of the program: Reduce(0) is missing in the step");
+  EXPECT_EQ(Error({program, program, PlanGradients(shape, {})}),
+            "rank 2: runs a pass for gradients alone, but rank 0 a step");
   EXPECT_EQ(Error(std::vector<Program>{}), "no programs to validate");
 }
 
