@@ -101,12 +101,14 @@ Program PlanStep(const ProgramShape& shape, const BasicPlanOptions& options) {
   Program program{.shape = shape};
   std::vector<Instruction>& out = program.instructions;
   std::vector<Instruction> late;
+  // One rank has nothing to combine: no lane waits for another in its backward.
+  const Lane reduces = shape.ranks > 1 ? Lane::kNetwork : Lane::kCompute;
   for (size_t i = 0; i < visits.size(); ++i) {
     out.push_back(visits[i]);
     if (visits[i].op == Op::kForward) continue;
     for (const int32_t slab : shape.slabs_of_layer[visits[i].layer]) {
       if (last_contribution[slab] != static_cast<int32_t>(i)) continue;
-      out.push_back(OnSlab(Op::kReduce, Lane::kNetwork, slab));
+      out.push_back(OnSlab(Op::kReduce, reduces, slab));
       (shape.ranks > 1 ? late : out)
           .push_back(OnSlab(Op::kSquares, Lane::kCompute, slab));
     }

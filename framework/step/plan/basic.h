@@ -21,9 +21,9 @@ struct BasicPlanOptions {
 // waits until the backward, which it would hold up, is over. kUpdate of the
 // slabs follows kNorm in forward order, each with its kFetch where the shape
 // says it gathers.
-// Backward visits micro-batches in ascending order in both orders. kReduce and
-// kFetch are in the network lane, all else in the compute lane: kNorm too,
-// which exchanges only a few numbers.
+// Backward visits micro-batches in ascending order in both orders. kReduce of
+// several ranks and kFetch are in the network lane, all else in the compute
+// lane: kNorm too, which exchanges only a few numbers.
 Program PlanStep(const ProgramShape& shape, const BasicPlanOptions& options);
 
 // That step up to its kNorm: nothing is updated, and so nothing fetched.

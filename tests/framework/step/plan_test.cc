@@ -231,27 +231,31 @@ std::string Waits(const Program& program) {
 }
 
 TEST(AnalysisTest, DependenciesOfAWholeWeightStep) {
-  EXPECT_EQ(Waits(PlanStep(SharedBlocks(1), {})),
+  ProgramShape shape = SharedBlocks(1);
+  EXPECT_EQ(Waits(PlanStep(shape, {})), "") << "one rank has one lane";
+  shape.ranks = 2;
+  EXPECT_EQ(Waits(PlanStep(shape, {})),
             "Reduce(2): Loss(a)\n"
-            "Squares(2): Reduce(2)\n"
             "Reduce(1): B(1,a)\n"
-            "Squares(1): Reduce(1)\n"
             "Reduce(0): B(0,a)\n"
+            "Squares(2): Reduce(2)\n"
+            "Squares(1): Reduce(1)\n"
             "Squares(0): Reduce(0)\n");
 }
 
 TEST(AnalysisTest, GathersHoldUpTheNextStep) {
   ProgramShape shape = SharedBlocks(1);
   shape.gathers = {true, true, true};
+  shape.ranks = 2;
   EXPECT_EQ(Waits(PlanStep(shape, {})),
             "F(0,a): Fetch(0)'\n"
             "F(1,a): Fetch(1)'\n"
             "Loss(a): Fetch(2)'\n"
             "Reduce(2): Loss(a)\n"
-            "Squares(2): Reduce(2)\n"
             "Reduce(1): B(1,a)\n"
-            "Squares(1): Reduce(1)\n"
             "Reduce(0): B(0,a)\n"
+            "Squares(2): Reduce(2)\n"
+            "Squares(1): Reduce(1)\n"
             "Squares(0): Reduce(0)\n"
             "Fetch(0): Update(0)\n"
             "Fetch(1): Update(1)\n"

@@ -137,7 +137,7 @@ TEST(CudaTrace, AFileHasTracksOfTheDevice) {
   EXPECT_GT(slices["compute"], 0);
   // And the batch of each step.
   EXPECT_EQ(slices["compute on the device"], slices["compute"] + 3);
-  EXPECT_EQ(slices["network on the device"], slices["network"]);
+  EXPECT_FALSE(slices.contains("network")) << "one rank exchanges nothing";
   const nlohmann::json& use = trace["otherData"]["device"][0];
   EXPECT_EQ(use["steps"], 3);
   EXPECT_GT(use["step_us"], 0);
