@@ -65,8 +65,9 @@ class Engine {
   // Gives a pass to the device; returns when its compute lane is enqueued.
   // Another pass than the last begins when all of that is complete; the same
   // one is ordered against it by its dependencies. The batch lives until
-  // WaitForResult; a pass that has a kSum is done with it here. `step` seeds
-  // dropout, `control` is what the host decides of an update.
+  // WaitForResult, or, where the pass has a kSum, which waits for what reads
+  // it, until this returns. `step` seeds dropout, `control` is what the host
+  // decides of an update.
   absl::Status Run(const Pass& pass, const HostBatch& batch, int64_t step,
                    const UpdateControl& control);
 

@@ -117,6 +117,8 @@ std::vector<double> Engine::FoundAgreements(const Pass& pass) {
 }
 
 absl::Status Engine::Sum(const Pass& pass) {
+  // Whatever the pass has found, the host is done with its batch.
+  compute_stream_->Synchronize();
   ReduceOp op = ReduceOp::kSum;
   switch (pass.program.kind) {
     case PassKind::kEvaluation:
