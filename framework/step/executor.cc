@@ -57,12 +57,55 @@ double FlopsPerMicroBatch(const Program& program,
   return flops;
 }
 
+// Why the engine cannot do it; empty when it can. An operation has one stream
+// and one communicator; the reduction of one rank uses neither.
+std::string LaneError(const Instruction& at, int32_t ranks) {
+  if (at.op == Op::kRelease || at.op == Op::kSave) return "it does not do that";
+  const bool exchanges = at.op == Op::kReduce || at.op == Op::kFetch;
+  const Lane lane = exchanges ? Lane::kNetwork : Lane::kCompute;
+  const bool idle = at.op == Op::kReduce && ranks == 1;
+  if (at.lane == lane || (idle && at.lane == Lane::kCompute)) return "";
+  return absl::StrCat("it does that in the ", ToString(lane),
+                      " lane, not in the ", ToString(at.lane), " lane");
+}
+
+// Of a valid program: that it is for what was asked, and that the engine can
+// run it in turn with others. Between passes all weights are where compute
+// reads them.
+absl::Status CheckRuns(const Program& program, const ProgramShape& asked) {
+  ProgramShape shape = asked;
+  if (program.kind == PassKind::kProbe) {
+    shape.micro_batches = program.shape.micro_batches;
+  }
+  if (program.shape != shape || shape.micro_batches > asked.micro_batches) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("the program of ", ToString(program.kind),
+                     " is of another shape than was asked for"));
+  }
+  std::vector<bool> updated(static_cast<size_t>(shape.slabs));
+  for (size_t i = 0; i < program.instructions.size(); ++i) {
+    const Instruction& at = program.instructions[i];
+    std::string error = LaneError(at, shape.ranks);
+    if (at.op == Op::kUpdate) updated[static_cast<size_t>(at.slab)] = true;
+    if (at.op == Op::kFetch && !updated[static_cast<size_t>(at.slab)]) {
+      error = "the passes before it leave the weights fetched";
+    }
+    if (error.empty()) continue;
+    return absl::InvalidArgumentError(
+        absl::StrCat("the engine cannot run ", ToString(program.kind),
+                     ": instruction ", i, ", ", ToString(at), ": ", error));
+  }
+  return absl::OkStatus();
+}
+
 }  // namespace
 
 absl::Status Executor::Plan(PassKind kind, const ProgramShape& shape) {
   Program program = options_.planner(kind, shape);
   DELINK_CHECK(program.kind == kind);
   DELINK_RETURN_IF_ERROR(AgreeOnProgram(*env_.compute, program));
+  DELINK_RETURN_IF_ERROR(
+      AgreeOnStatus(*env_.compute, CheckRuns(program, shape)));
   Pass& pass = passes_[kind];
   pass.names = NamesOf(program, *env_.model, *env_.store);
   pass.analysis = AnalyzeProgram(program);

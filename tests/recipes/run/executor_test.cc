@@ -2,11 +2,14 @@
 // recompute do not show.
 #include "framework/step/executor.h"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
 #include <cmath>
+#include <functional>
 
+#include "absl/strings/str_cat.h"
 #include "framework/comm/self_communicator.h"
 #include "framework/comm/thread_communicator.h"
 #include "tests/recipes/run/step_rig.h"
@@ -308,6 +311,94 @@ TEST(Executor, RanksWhoseProgramsDifferAreToldSo) {
     return absl::OkStatus();
   });
   EXPECT_TRUE(status.ok()) << std::string(status.message());
+}
+
+// What two ranks under ZeRO-1 are told of programs whose step is damaged.
+std::string TellsOfStep(const std::function<void(Program*)>& damage) {
+  std::string told[2];
+  const absl::Status status = RunRanks(2, [&](Communicator& comm) {
+    StepRig rig(comm, "all", {.micro_batch = 1, .zero = 1});
+    const auto executor =
+        rig.NewExecutor([&](PassKind kind, const ProgramShape& shape) {
+          Program program = BasicPlanner({})(kind, shape);
+          if (kind == PassKind::kStep) damage(&program);
+          return program;
+        });
+    told[comm.rank()] = std::string(executor.status().message());
+    return absl::OkStatus();
+  });
+  EXPECT_TRUE(status.ok()) << std::string(status.message());
+  EXPECT_EQ(told[0], told[1]);
+  return told[0];
+}
+
+Instruction& First(Program* program, Op op) {
+  return *std::find_if(program->instructions.begin(),
+                       program->instructions.end(),
+                       [op](const Instruction& at) { return at.op == op; });
+}
+
+// Each program is valid.
+TEST(Executor, WhatTheEngineCannotRunIsRefused) {
+  using ::testing::HasSubstr;
+  EXPECT_EQ(TellsOfStep([](Program*) {}), "");
+  EXPECT_THAT(TellsOfStep([](Program* step) {
+                First(step, Op::kFetch).lane = Lane::kIn;
+              }),
+              HasSubstr("Fetch(0): it does that in the network lane, not in "
+                        "the in lane"));
+  EXPECT_THAT(TellsOfStep([](Program* step) {
+                for (Instruction& at : step->instructions) {
+                  if (at.op == Op::kReduce) at.lane = Lane::kCompute;
+                }
+              }),
+              HasSubstr("it does that in the network lane, not in the compute "
+                        "lane"));
+  EXPECT_THAT(TellsOfStep([](Program* step) {
+                First(step, Op::kNorm).lane = Lane::kNetwork;
+              }),
+              HasSubstr("Norm: it does that in the compute lane, not in the "
+                        "network lane"));
+  EXPECT_THAT(TellsOfStep([](Program* step) {
+                step->instructions.push_back({.op = Op::kSave, .slab = 0});
+              }),
+              HasSubstr("the engine cannot run a step: instruction "));
+}
+
+// A step that gathers late is right in itself, but what comes between two steps
+// would read the weights from before the update.
+TEST(Executor, LateGathersAreRefused) {
+  EXPECT_THAT(TellsOfStep([](Program* step) {
+                std::vector<Instruction>& list = step->instructions;
+                std::stable_partition(
+                    list.begin(), list.end(),
+                    [](const Instruction& at) { return at.op == Op::kFetch; });
+              }),
+              ::testing::HasSubstr("instruction 0, Fetch(0): the passes before "
+                                   "it leave the weights fetched"));
+}
+
+TEST(Executor, AProgramOfAnotherShapeIsRefused) {
+  SelfCommunicator comm;
+  StepRig rig(comm, "all", {});
+  const auto of = [&](PassKind which, int32_t more, bool gathers) {
+    const auto executor =
+        rig.NewExecutor([&](PassKind kind, ProgramShape shape) {
+          if (kind == which) shape.micro_batches += more;
+          if (kind == which && gathers) shape.gathers.flip();
+          return BasicPlanner({})(kind, shape);
+        });
+    return std::string(executor.status().message());
+  };
+  EXPECT_EQ(of(PassKind::kStep, 0, false), "");
+  for (const PassKind kind : {PassKind::kStep, PassKind::kEvaluation}) {
+    const std::string told =
+        absl::StrCat("the program of ", ToString(kind),
+                     " is of another shape than was asked for");
+    EXPECT_THAT(of(kind, 1, false), ::testing::HasSubstr(told));
+    EXPECT_THAT(of(kind, -1, false), ::testing::HasSubstr(told));
+    EXPECT_THAT(of(kind, 0, true), ::testing::HasSubstr(told));
+  }
 }
 
 // Sets the first element of a tensor; returns what it was.
