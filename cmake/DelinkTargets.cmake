@@ -47,10 +47,11 @@ target_compile_options(delink_options INTERFACE
 delink_export(delink_options options)
 if(DELINK_SANITIZE)
   # Without those checks that cost most to compile and find least: a null pointer
-  # that is used faults, and the address sanitizer knows sizes better.
+  # that is used faults, and the address sanitizer knows sizes better. Code that
+  # need not go on after what was found takes a fifth less to compile.
   target_compile_options(delink_options INTERFACE
     -fsanitize=${DELINK_SANITIZE} -fno-sanitize=null,object-size,vptr
-    -fno-omit-frame-pointer)
+    -fno-sanitize-recover=all -fno-omit-frame-pointer)
   target_link_options(delink_options INTERFACE -fsanitize=${DELINK_SANITIZE})
 endif()
 
