@@ -31,7 +31,7 @@ using Made = Composed<Chosen<T>::Matmul, Chosen<T>::BiasGrad,
 
 template <typename T>
 Kernels Best() {
-  for (const Target& target : Targets()) {
+  for (const InstructionSet& target : Targets()) {
     if (!target.supported) continue;
     Kernels kernels = std::is_same_v<T, float> ? *target.f32 : *target.bf16;
     ChooseMatmul<T>(&kernels);

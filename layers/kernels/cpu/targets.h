@@ -7,7 +7,7 @@
 
 namespace delink::cpu {
 
-struct Target {
+struct InstructionSet {
   const char* name;
   bool supported;  // by this machine
   const Kernels* f32;
@@ -15,6 +15,6 @@ struct Target {
 };
 
 // Best first; the last one always runs.
-std::vector<Target> Targets();
+std::vector<InstructionSet> Targets();
 
 }  // namespace delink::cpu

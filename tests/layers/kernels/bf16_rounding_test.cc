@@ -226,7 +226,7 @@ TEST(Bf16Targets, EveryNumberIsItselfAndSmallOnesAreRoundedToo) {
   }
   const auto key = KeyFromSeed(1);
   const int64_t sample = 0;
-  for (const cpu::Target& target : cpu::Targets()) {
+  for (const cpu::InstructionSet& target : cpu::Targets()) {
     if (!target.supported) continue;
     SCOPED_TRACE(target.name);
     target.bf16->add(

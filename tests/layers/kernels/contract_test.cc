@@ -52,7 +52,7 @@ TEST(Tables, AreComplete) {
 TEST(Tables, Bf16IsFastWhereALibraryMultiplies) {
   const Kernels& kernels = *FindKernels(DeviceKind::kCpu, DType::kBF16);
   bool ours = false;
-  for (const cpu::Target& target : cpu::Targets()) {
+  for (const cpu::InstructionSet& target : cpu::Targets()) {
     ours = ours || kernels.matmul == target.bf16->matmul;
   }
   EXPECT_EQ(FastBf16(), !ours);

@@ -27,7 +27,7 @@ std::vector<Table> Tables() {
   std::vector<Table> tables = {{"chosen", true,
                                 FindKernels(DeviceKind::kCpu, DType::kF32),
                                 FindKernels(DeviceKind::kCpu, DType::kBF16)}};
-  for (const cpu::Target& target : cpu::Targets()) {
+  for (const cpu::InstructionSet& target : cpu::Targets()) {
     tables.push_back({target.name, target.supported, target.f32, target.bf16});
   }
   return tables;

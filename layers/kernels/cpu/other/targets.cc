@@ -7,7 +7,7 @@ extern const Kernels kF32;
 extern const Kernels kBf16;
 }  // namespace baseline
 
-std::vector<Target> Targets() {
+std::vector<InstructionSet> Targets() {
   return {{"baseline", true, &baseline::kF32, &baseline::kBf16}};
 }
 

@@ -19,7 +19,7 @@ extern const Kernels kF32;
 extern const Kernels kBf16;
 }  // namespace baseline
 
-std::vector<Target> Targets() {
+std::vector<InstructionSet> Targets() {
   const bool avx2 =
       __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
   const bool avx512 = avx2 && __builtin_cpu_supports("avx512f") &&
