@@ -8,6 +8,7 @@
 #include "data/commands/progress_line.h"
 #include "data/commands/sides.h"
 #include "data/corpus/check.h"
+#include "framework/base/json.h"
 #include "framework/base/status_macros.h"
 
 namespace delink {
@@ -122,7 +123,7 @@ absl::Status DataCheck(const std::string& dir, bool json, std::ostream& out,
   }
   nlohmann::ordered_json object;
   for (const Checked& side : *all) object[side.name] = JsonOf(*all, side);
-  out << object.dump(2) << "\n";
+  out << JsonText(object, 2) << "\n";
   return absl::OkStatus();
 }
 

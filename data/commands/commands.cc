@@ -11,6 +11,7 @@
 #include "data/commands/progress_line.h"
 #include "data/commands/sides.h"
 #include "data/corpus/corpus.h"
+#include "framework/base/json.h"
 #include "framework/base/sha256.h"
 #include "framework/base/status_macros.h"
 
@@ -147,10 +148,7 @@ absl::Status DataInfo(const std::string& dir, bool json, std::ostream& out) {
   if (json) {
     nlohmann::ordered_json object;
     for (const Side& side : sides) object[side.name] = JsonOf(side.corpus);
-    // Names of folders may be anything; what is not UTF-8 is replaced.
-    out << object.dump(2, ' ', false,
-                       nlohmann::ordered_json::error_handler_t::replace)
-        << "\n";
+    out << JsonText(object, 2) << "\n";
     return absl::OkStatus();
   }
   PrintTable(sides, out);

@@ -8,6 +8,7 @@
 #include "absl/container/flat_hash_set.h"
 #include "absl/strings/str_cat.h"
 #include "data/tokenizer/utf8.h"
+#include "framework/base/json.h"
 #include "framework/base/status_macros.h"
 
 namespace delink {
@@ -329,7 +330,7 @@ class Parser {
 
 absl::StatusOr<TokenizerSpec> ParseTokenizerJson(std::string_view bytes,
                                                  const std::string& name) {
-  const Json root = Json::parse(bytes, nullptr, /*allow_exceptions=*/false);
+  const Json root = ParseJson(bytes);
   if (root.is_discarded()) {
     return absl::InvalidArgumentError(absl::StrCat(
         name,

@@ -6,6 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
+#include "framework/base/json.h"
 #include "recipes/plan/plan.h"
 #include "recipes/record/progress.h"
 #include "recipes/record/stage_text.h"
@@ -139,7 +140,7 @@ std::string ToJson(const RunPlan& plan, bool with_program) {
                  {"ranks", plan.ranks},
                  {"peak_bytes", plan.peak_bytes()},
                  {"stages", std::move(stages)}};
-  return all.dump() + "\n";
+  return JsonText(all) + "\n";
 }
 
 }  // namespace delink

@@ -4,6 +4,7 @@
 #include <thread>
 
 #include "framework/base/file.h"
+#include "framework/base/json.h"
 #include "framework/base/status_macros.h"
 #include "recipes/record/environment.h"
 #include "recipes/record/sink.h"
@@ -34,7 +35,7 @@ absl::StatusOr<std::string> RowsUntil(const std::string& path, int64_t step) {
     const size_t end = old.find('\n', begin);
     if (end == std::string::npos) break;
     const std::string line = old.substr(begin, end - begin);
-    const auto row = nlohmann::json::parse(line, nullptr, false);
+    const auto row = ParseJson(line);
     if (Belongs(row, step)) kept += line + "\n";
     begin = end + 1;
   }
@@ -164,9 +165,7 @@ class MetricsSink final : public Sink {
 
  private:
   absl::Status Write(const Json& row) {
-    // Paths may be no UTF-8.
-    const std::string line =
-        row.dump(-1, ' ', false, Json::error_handler_t::replace) + "\n";
+    const std::string line = JsonText(row) + "\n";
     if (std::fwrite(line.data(), 1, line.size(), file_) != line.size() ||
         std::fflush(file_) != 0) {
       return FileError(errno, path_, "write");

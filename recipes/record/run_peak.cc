@@ -6,6 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "framework/base/file.h"
+#include "framework/base/json.h"
 #include "framework/base/status_macros.h"
 #include "layers/kernels/cuda/open_library.h"
 #include "parallel/launch/launcher.h"
@@ -17,8 +18,7 @@ namespace {
 
 nlohmann::json ReadKept(const std::string& path) {
   const absl::StatusOr<std::string> text = ReadFile(path);
-  nlohmann::json kept = text.ok() ? nlohmann::json::parse(*text, nullptr, false)
-                                  : nlohmann::json::object();
+  nlohmann::json kept = text.ok() ? ParseJson(*text) : nlohmann::json::object();
   return kept.is_object() ? kept : nlohmann::json::object();
 }
 
@@ -43,7 +43,7 @@ double BestPeak(const std::string& path, const std::string& key,
   kept[key] = measured;
   // Without a place to keep it the peak is this run's own.
   if (MakeDirectories(ParentPath(path)).ok()) {
-    WriteFileAtomically(path, kept.dump(1) + "\n").IgnoreError();
+    WriteFileAtomically(path, JsonText(kept, 1) + "\n").IgnoreError();
   }
   return measured;
 }

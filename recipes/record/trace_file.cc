@@ -15,6 +15,7 @@
 #include "absl/strings/str_format.h"
 #include "framework/base/at.h"
 #include "framework/base/file.h"
+#include "framework/base/json.h"
 #include "framework/base/log.h"
 #include "framework/base/status_macros.h"
 
@@ -156,12 +157,11 @@ absl::StatusOr<std::unique_ptr<TraceFile>> TraceFile::Create(
 // This rank's, each on a line of its own, with commas between them.
 std::string TraceFile::Events() const {
   const int rank = world_->rank();
-  std::string text =
-      Metadata(rank, "process_name",
-               {{"name", absl::StrCat("rank ", rank, " on ", world_->host())}})
-          .dump();
+  std::string text = JsonText(Metadata(
+      rank, "process_name",
+      {{"name", absl::StrCat("rank ", rank, " on ", world_->host())}}));
   const auto add = [&](const Json& event) {
-    absl::StrAppend(&text, ",\n", event.dump());
+    absl::StrAppend(&text, ",\n", JsonText(event));
   };
   add(Metadata(rank, "process_sort_index", {{"sort_index", rank}}));
   std::set<int> tracks;
@@ -202,7 +202,7 @@ absl::Status TraceFile::OnStep(Executor& executor, int64_t step, bool ends) {
   written_ = true;
   std::string text = "{\"displayTimeUnit\": \"ms\", \"traceEvents\": [\n";
   const DeviceUse use = UseOf(trace_);
-  const std::string mine = Events(), my_use = ToJson(use).dump();
+  const std::string mine = Events(), my_use = JsonText(ToJson(use));
   std::string uses;
   for (int rank = 0; rank < world_->size(); ++rank) {
     DELINK_ASSIGN_OR_RETURN(const std::string events,

@@ -7,6 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "framework/base/file.h"
+#include "framework/base/json.h"
 #include "framework/base/log.h"
 #include "framework/base/status_macros.h"
 #include "recipes/record/run_folder.h"
@@ -58,12 +59,12 @@ absl::Status Keep(const RunSetup& run, StageRun& stage, const TriedStep& tried,
   const std::string mine =
       absl::StrFormat("rank-%05d.json", run.world().rank());
   DELINK_RETURN_IF_ERROR(WriteFile(JoinPath(folder, mine),
-                                   SequencesOf(*tried.batch).dump() + "\n"));
+                                   JsonText(SequencesOf(*tried.batch)) + "\n"));
   if (!run.first()) return absl::OkStatus();
   DELINK_RETURN_IF_ERROR(
       WriteFile(JoinPath(folder, "recipe.toml"), ToToml(run.recipe())));
   return WriteFile(JoinPath(folder, "step.json"),
-                   StepOf(stage, tried, norms, why).dump(2) + "\n");
+                   JsonText(StepOf(stage, tried, norms, why), 2) + "\n");
 }
 
 std::string FolderOf(const RunSetup& run, int64_t step) {

@@ -7,6 +7,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "framework/base/file.h"
+#include "framework/base/json.h"
 #include "framework/base/status_macros.h"
 
 namespace delink {
@@ -19,7 +20,7 @@ constexpr int kProblemsShown = 10;
 
 // What is wrong with a line; empty when nothing is, and `to` is filled.
 std::string Parse(std::string_view line, ChoiceQuestion* to) {
-  const nlohmann::json row = nlohmann::json::parse(line, nullptr, false);
+  const nlohmann::json row = ParseJson(line);
   if (!row.is_object()) return "is no JSON object";
   const auto question = row.find("question");
   if (question == row.end() || !question->is_string()) {

@@ -13,6 +13,7 @@
 #include "data/loader/loader.h"
 #include "framework/base/at.h"
 #include "framework/base/file.h"
+#include "framework/base/json.h"
 #include "framework/base/status_macros.h"
 #include "recipes/run/batches.h"
 #include "recipes/saved/forward_pass.h"
@@ -136,7 +137,7 @@ std::string ToJson(const Evaluation& e) {
                                    {"perplexity", e.perplexity()},
                                    {"tokens", e.tokens},
                                    {"sequences", e.sequences}};
-  return all.dump() + "\n";
+  return JsonText(all) + "\n";
 }
 
 }  // namespace delink

@@ -10,6 +10,7 @@
 #include "absl/strings/str_format.h"
 #include "framework/base/at.h"
 #include "framework/base/file.h"
+#include "framework/base/json.h"
 #include "framework/base/status_macros.h"
 #include "recipes/saved/forward_pass.h"
 #include "recipes/saved/saved_model.h"
@@ -286,7 +287,7 @@ std::string ToJson(const ChoiceEvaluation& e) {
     all[absl::StrCat(kChoiceScoreNames[i], "_stderr")] =
         Finite(e.standard_error(by));
   }
-  return all.dump() + "\n";
+  return JsonText(all) + "\n";
 }
 
 std::string ToJsonLines(const ChoiceEvaluation& e) {
@@ -303,7 +304,7 @@ std::string ToJsonLines(const ChoiceEvaluation& e) {
                                 {"bytes", option.bytes},
                                 {"truncated", option.truncated}});
     }
-    absl::StrAppend(&lines, row.dump(), "\n");
+    absl::StrAppend(&lines, JsonText(row), "\n");
   }
   return lines;
 }

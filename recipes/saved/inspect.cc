@@ -16,6 +16,7 @@
 #include "absl/strings/string_view.h"
 #include "absl/strings/strip.h"
 #include "framework/base/file.h"
+#include "framework/base/json.h"
 #include "framework/base/status_macros.h"
 #include "framework/comm/self_communicator.h"
 #include "framework/sharing/resolve.h"
@@ -282,7 +283,7 @@ std::string ToJson(const Inspection& i) {
                  {"virtual_parameters", i.virtual_parameters},
                  {"sharing", std::move(sharing)},
                  {"tensors", std::move(tensors)}};
-  return all.dump() + "\n";
+  return JsonText(all) + "\n";
 }
 
 }  // namespace delink

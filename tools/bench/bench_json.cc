@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "framework/base/json.h"
 #include "recipes/record/stage_text.h"
 #include "tools/bench/bench.h"
 
@@ -225,13 +226,13 @@ std::string ToJson(const BenchReport& report) {
       {"quick", report.quick},       {"machine", MachineJson(report.machine)},
       {"ops", std::move(ops)},       {"steps", std::move(steps)},
       {"sharing", GainsJson(report)}};
-  return json.dump(1) + "\n";
+  return JsonText(json, 1) + "\n";
 }
 
 absl::StatusOr<BenchReport> ReadReport(const std::string& text,
                                        const std::string& origin) {
   try {
-    const Json json = Json::parse(text);
+    const Json json = ParseOrderedJson(text, /*throws=*/true);
     if (!json.is_object() || json.value("format", "") != kFormat) {
       return NotAReport(origin, "is JSON, but not a measurement");
     }

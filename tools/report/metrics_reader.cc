@@ -9,6 +9,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_replace.h"
+#include "framework/base/json.h"
 
 namespace delink::report {
 namespace {
@@ -87,8 +88,7 @@ void AddPlace(Columns* to, const Place& at) {
 
 void MetricsReader::AddLine(std::string_view line, bool whole) {
   ++lines_;
-  const nlohmann::json row =
-      nlohmann::json::parse(line, nullptr, /*allow_exceptions=*/false);
+  const nlohmann::json row = ParseJson(line);
   if (row.is_object() && !std::isnan(Number(row, "step"))) {
     AddRow(row);
   } else if (!whole) {

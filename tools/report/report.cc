@@ -10,6 +10,7 @@
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 #include "framework/base/file.h"
+#include "framework/base/json.h"
 #include "framework/base/status_macros.h"
 #include "recipes/record/environment.h"
 #include "tools/report/page.h"
@@ -109,9 +110,7 @@ absl::StatusOr<std::vector<std::string>> WriteReport(
   }
   data["sweeps"] = std::move(sweeps);
   data["differences"] = report::RecipeDifferences(runs);
-  // Names of files may be no UTF-8; they are shown as well as can be.
-  const std::string text =
-      data.dump(-1, ' ', false, Json::error_handler_t::replace);
+  const std::string text = JsonText(data);
   DELINK_RETURN_IF_ERROR(
       WriteFileAtomically(options.out, report::MakePage(text)));
   return said;

@@ -9,6 +9,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "framework/base/file.h"
+#include "framework/base/json.h"
 #include "framework/base/status_macros.h"
 
 namespace delink::report {
@@ -79,7 +80,7 @@ bool TakeSweep(const Json& from, Sweep* to) {
 absl::StatusOr<Sweep> ReadSweep(const std::string& folder) {
   DELINK_ASSIGN_OR_RETURN(const std::string text, ReadFile(PathOf(folder)));
   Sweep sweep;
-  if (!TakeSweep(Json::parse(text, nullptr, false), &sweep)) {
+  if (!TakeSweep(ParseOrderedJson(text), &sweep)) {
     return absl::FailedPreconditionError(
         absl::StrCat(PathOf(folder),
                      ": is not what delink sweep writes; run "

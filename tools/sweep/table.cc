@@ -8,6 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "framework/base/file.h"
+#include "framework/base/json.h"
 #include "recipes/record/run_folder.h"
 #include "tools/report/run_record.h"
 
@@ -199,12 +200,12 @@ std::string ToJson(const Table& table) {
                            {"settings", row.settings},
                            {"measures", std::move(measures)}});
   }
-  return all.dump(1, ' ', false, Json::error_handler_t::replace) + "\n";
+  return JsonText(all, 1) + "\n";
 }
 
 Table NamesFromJson(const std::string& json) {
   using Json = nlohmann::json;
-  const Json all = Json::parse(json, nullptr, /*allow_exceptions=*/false);
+  const Json all = ParseJson(json);
   Table table;
   if (!all.is_object() || !all.contains("settings") || !all.contains("rows")) {
     return table;

@@ -12,6 +12,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "framework/base/file.h"
+#include "framework/base/json.h"
 #include "framework/base/log.h"
 
 namespace delink::cuda {
@@ -67,7 +68,7 @@ bool ReadHexadecimal(const std::string& text, std::array<uint64_t, 8>* words) {
 // Throws what the JSON library throws.
 std::optional<std::map<std::string, MatmulChoice>> Parse(
     const std::string& text, const MatmulChoices::Origin& origin) {
-  const Json json = Json::parse(text);
+  const Json json = ParseOrderedJson(text);
   if (json.at("format") != kFormat ||
       json.at("format_version") != kFormatVersion ||
       json.at("device") != origin.device ||
@@ -199,7 +200,8 @@ void MatmulChoices::Write() {
                      {"library", origin_.library},
                      {"choices", std::move(choices)}};
   absl::Status status = MakeDirectories(ParentPath(path_));
-  if (status.ok()) status = WriteFileAtomically(path_, json.dump(1) + "\n");
+  if (status.ok())
+    status = WriteFileAtomically(path_, JsonText(json, 1) + "\n");
   if (!status.ok() && !std::exchange(warned_, true)) {
     DELINK_LOG(kWarning) << "the choice of matrix products is not kept: "
                          << status.message();
