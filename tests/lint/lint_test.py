@@ -519,6 +519,22 @@ int F(Sum& sum) { return sum.WaitForMore(1); }
     self.assertEqual([len(b.sources) for b in batch], [2])
     self.assertEqual(self.tidy_all(sources)[0], 0)
 
+  def test_names_of_a_files_own_keep_no_two_apart(self):
+    source = ("namespace {\nusing Row = %s;\nconstexpr Row %s = 1;\n"
+              "}  // namespace\nRow %s() { return %s; }\n")
+    sources = {f"layers/{name.lower()}.cc": source % (row, "kOne", name, "kOne")
+               for row, name in (("int", "A"), ("float", "B"))}
+    batch = tidy_batches.pack([
+        tidy_batches.Source(path, [text], "c++ -std=c++20")
+        for path, text in sources.items()])
+    self.assertEqual([len(b.sources) for b in batch], [2])
+    self.assertEqual(self.tidy_all(sources)[0], 0)
+    sources["layers/b.cc"] = source % ("float", "one", "B", "one")
+    code, said = self.tidy_all(sources)
+    self.assertEqual(code, 1)
+    self.assertIn("layers/b.cc:3:15: error: invalid case style for", said)
+    self.assertTrue(said.endswith("1 problems\n"), said)
+
   def test_sources_are_told_apart_though_checked_together(self):
     unnamed = "namespace {\n%s\n}  // namespace\n"
     fine = {

@@ -7,11 +7,11 @@ clang-tidy's version stay the same: ${XDG_CACHE_HOME:-~/.cache}/delink/tidy
 remembers.
 
 Nearly all of clang-tidy's time goes into what sources include, not into the
-sources, so that many are checked as one translation unit that includes them.
-What does not compile there is looked for again in halves of it, down to single
-files: what a single file is told counts, and names that clash between two files
-(tidy_batches.py tries to avoid that) only cost time. What CMake puts together for
-a unity build is taken apart first.
+sources, so that many are checked as one translation unit that includes copies of
+them, in which names that would clash are others. What does not pass there is
+looked for again in parts of it, down to single files: what a single file is told
+counts, and names that clash all the same (tidy_batches.py tries to avoid that)
+only cost time. What CMake puts together for a unity build is taken apart first.
 """
 
 import concurrent.futures
@@ -21,6 +21,7 @@ import os
 import re
 import shutil
 import subprocess
+import tempfile
 
 import source_tree
 import tidy_batches
@@ -65,21 +66,16 @@ def digest(root, rules, source, texts):
 def tidy(program, build, root, batch):
   """What clang-tidy has to say of the files of a batch."""
   sources = batch.sources
-  unit = os.path.join(root, sources[0].path)
-  if len(sources) > 1:
-    text = batch.text(root)
-    name = hashlib.sha256(text.encode()).hexdigest()[:16]
-    unit = os.path.join(build, "tidy", f"{name}.cc")
-    with open(unit, "w", encoding="utf-8") as file:
-      file.write(text)
+  folder = tempfile.mkdtemp(dir=os.path.join(build, "tidy"))
+  unit = (os.path.join(root, sources[0].path) if len(sources) == 1
+          else batch.write(root, folder))
   run = subprocess.run(
       [program, "--quiet", f"--config-file={root}/.clang-tidy", unit, "--",
        *batch.flags()], cwd=root,
       stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, check=False)
-  if len(sources) > 1:
-    os.remove(unit)
-  clash = "clang-diagnostic-error" in run.stdout
-  if run.returncode != 0 and len(sources) > 1 and clash:
+  shutil.rmtree(folder)
+  unsure = folder in run.stdout or "clang-diagnostic-error" in run.stdout
+  if run.returncode != 0 and len(sources) > 1 and unsure:
     return "".join(tidy(program, build, root, part)
                    for part in batch.parts(run.stdout))
   if run.returncode != 0:

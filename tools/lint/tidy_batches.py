@@ -1,8 +1,10 @@
 """Packs sources into batches that can be one translation unit, for tidy.py."""
 
+import os
 import re
 import shlex
 
+NUMBERED = 9000  # begins what names of a batch's sources end in
 MOST_LINES = 4000  # of one batch: enough to share what they include
 
 UNNAMED = re.compile(r"^namespace \{$(.*?)^\}  // namespace$", re.M | re.S)
@@ -12,6 +14,7 @@ WORD = re.compile(r"(?<![\w.])(?<!->)\w+")  # not what is a member's name
 # What is defined there, as clang-format lays it out, and tests and macros.
 DEFINITION = re.compile(
     r"^(?:struct|class|union|enum|enum class) (?!class )(\w+)"
+    r"(?=[;<]| [:{]| final)"
     r"|^(?!using |namespace )[A-Za-z][\w:<>,&* ]*[ &*](\w+)(?:\(|\[| = |\{)",
     re.M)
 OUTER = re.compile(r"^(?:TEST|TEST_F|TEST_P|TYPED_TEST)\((\w+, \w+)\)"
@@ -19,8 +22,11 @@ OUTER = re.compile(r"^(?:TEST|TEST_F|TEST_P|TYPED_TEST)\((\w+, \w+)\)"
                    r"|^extern \"C\" int (\w+)\(.*\{$", re.M)
 USING = re.compile(r"^using (?!::testing|testing|std|absl)(?:[\w:]+::)(\w+);"
                    r"|^(?:using|namespace) (\w+) = .*", re.M)
+ALIAS = re.compile(r"^using (\w+) = ", re.M)
 MACRO = re.compile(r"^#define (\w+)", re.M)
 INCLUDE = re.compile(r"^ *# *include .*", re.M)
+# No names of the file's own: of something, and macros.
+OTHERS = re.compile(r"(?:\.|->|::)\s*(\w+)|\b([A-Z][A-Z_]+)\b")
 # A namespace that some sources have and others must not.
 TESTING = re.compile(r"\bnamespace delink::testing\b")
 PLAIN_TESTING = re.compile(r"[^:]\btesting::")
@@ -55,6 +61,11 @@ class Source:
     self.reads = words(DEFINITION, COMMENT.sub("", "\n".join(texts[1:])))
     self.usings = {found[1] or found[2]: found[0]
                    for found in USING.finditer(own)}
+    # What only this file means by them, so that any other will do.
+    self.own_names = (
+        (words(DEFINITION, unnamed) | set(ALIAS.findall(own)))
+        - words(OTHERS, own)
+        - set(re.findall(r"\w+", COMMENT.sub("", "\n".join(texts[1:])))))
     self.includes = INCLUDE.findall(own)
     self.own_macros = MACRO.findall(own)
     self.mentions = set(WORD.findall(STRING.sub("", own))) - {"testing"}
@@ -82,10 +93,20 @@ class Source:
 
   def hides(self, other):
     """Whether a name of this one could mean something else in the other."""
-    shown = other.mentions | (other.reads - self.reads)
+    shown = (other.mentions | (other.reads - self.reads)) - self.own_names
     return not self.defines.isdisjoint(shown) or any(
         name in shown and other.usings.get(name) != using
         for name, using in self.usings.items())
+
+  def numbered(self, text, number):
+    """Its text with its own names in the style that they had: with digits."""
+    if not self.own_names:
+      return text
+    names = re.compile(rf"\b({'|'.join(sorted(self.own_names))})\b")
+    return "\n".join(
+        line if INCLUDE.match(line) else names.sub(rf"\g<1>{NUMBERED}{number}",
+                                                   line)
+        for line in text.split("\n"))
 
 
 class Batch:
@@ -107,13 +128,26 @@ class Batch:
         and all(s.macros.get(name, value) == value for s in self.sources
                 for name, value in source.macros.items()))
 
-  def text(self, root):
-    """One unit of all: first what any includes, lest it sees their names."""
+  def write(self, root, folder):
+    """One unit of all: first what any includes, lest it sees their names.
+
+    It stands in `folder`, with copies of the sources in which each one's own
+    names end in a number of its own.
+    """
     lines = list(dict.fromkeys(i for s in self.sources for i in s.includes))
-    for source in self.sources:
-      lines.append(f'#include "{root}/{source.path}"')
+    for number, source in enumerate(self.sources):
+      copy = os.path.join(folder, source.path)
+      os.makedirs(os.path.dirname(copy), exist_ok=True)
+      with open(os.path.join(root, source.path), encoding="utf-8") as file:
+        text = file.read()
+      with open(copy, "w", encoding="utf-8") as file:
+        file.write(source.numbered(text, number))
+      lines.append(f'#include "{copy}"')
       lines += [f"#undef {name}" for name in source.own_macros]
-    return "\n".join([*lines, ""])
+    unit = os.path.join(folder, "unit.cc")
+    with open(unit, "w", encoding="utf-8") as file:
+      file.write("\n".join([*lines, ""]))
+    return unit
 
   def parts(self, said):
     """Two smaller batches: apart those that clang-tidy complained of."""
