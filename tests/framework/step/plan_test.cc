@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <string>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "framework/step/dependencies.h"
@@ -211,6 +212,20 @@ TEST(AnalysisTest, FirstWriteOfASharedSlab) {
   EXPECT_THAT(analysis.written[Find(program, "B(0,b)")], ElementsAre(true));
   EXPECT_THAT(analysis.written[Find(program, "F(0,a)")], IsEmpty());
   EXPECT_THAT(analysis.written[Find(program, "Reduce(1)")], IsEmpty());
+}
+
+// In place: whoever else reads them must know on which side of it he is.
+TEST(AnalysisTest, ANormWritesTheSquares) {
+  const Effects effects = EffectsOf(SharedBlocks(1), {.op = Op::kNorm});
+  const auto squares = [](const std::vector<Resource>& of) {
+    std::vector<int32_t> slabs;
+    for (const Resource& r : of) {
+      if (r.kind == ResourceKind::kSquares) slabs.push_back(r.index);
+    }
+    return slabs;
+  };
+  EXPECT_THAT(squares(effects.reads), IsEmpty());
+  EXPECT_THAT(squares(effects.writes), ElementsAre(0, 1, 2));
 }
 
 // "Reduce(1): B(1,a)", one line for each instruction that waits; ' marks the
