@@ -143,7 +143,8 @@ void Layout::CutSlab(int logical, Groups& groups) {
     }
     if (local.slab.params.empty()) continue;
     if (at >= 0) local.slab.name += ".cut";
-    local.slab.block = BlockSize(local.slab.elements);
+    local.slab.block = BlockSize(local.slab.elements, at >= 0 ? tensor : 1);
+    local.first_cell = cells();
     Group& group = groups[{stages, at}];
     if (group == nullptr) group = MakeGroup(stages, at);
     local.group = group;
@@ -186,6 +187,30 @@ void Layout::PlacePlanes() {
         [&](int a, int b) { return At(load, a) < At(load, b); });
     At(load, row.owner) += local.slab.elements;
   }
+}
+
+int64_t Layout::cells() const {
+  if (local_slabs_.empty()) return 0;
+  const LocalSlab& last = local_slabs_.back();
+  return last.first_cell + last.slab.blocks();
+}
+
+Range Layout::CellsOfLogical(int logical) const {
+  const Range slabs = LocalSlabsOfLogical(logical);
+  const LocalSlab& last = At(local_slabs_, slabs.end - 1);
+  return {At(local_slabs_, slabs.begin).first_cell,
+          last.first_cell + last.slab.blocks()};
+}
+
+std::vector<Range> Layout::CellsNotOn(int rank) const {
+  std::vector<Range> cells;
+  for (const LocalSlab& local : local_slabs_) {
+    if (std::binary_search(local.group->begin(), local.group->end(), rank)) {
+      continue;
+    }
+    cells.push_back({local.first_cell, local.first_cell + local.slab.blocks()});
+  }
+  return cells;
 }
 
 std::vector<int> Layout::LayersOf(int rank) const {

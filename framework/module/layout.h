@@ -14,6 +14,9 @@
 //                  and what is not cut (norms) another one beside
 //   owner          of each element of a local slab one rank of the group: its
 //                  shard, cut evenly at blocks, or all of it (placement.h)
+//   cell           a block of a local slab. All cells are numbered, one local
+//                  slab's after the other's; each has one owner, and norms are
+//                  sums over cells in this order
 //
 // All functions are pure; a layout may be read by any thread.
 #pragma once
@@ -43,6 +46,7 @@ struct LocalSlab {
   int logical = 0;                       // index in Layout::slabs
   std::vector<std::vector<Rect>> rects;  // by slab.params
   std::vector<size_t> params;  // by slab.params: index in the logical slab's
+  int64_t first_cell = 0;      // of slab.blocks()
   // The ranks that have it, ascending; of all with the same ranks one list.
   std::shared_ptr<const std::vector<int>> group;
   // Along these axes the gradients of the group are to be added; along others
@@ -122,6 +126,13 @@ class Layout {
     const auto at = first_local_.begin() + logical;
     return {static_cast<int64_t>(at[0]), static_cast<int64_t>(at[1])};
   }
+
+  // Cells of a mesh are the same whatever zero and whole_tensors are: their
+  // number, at most 2048 a logical slab, those of a logical slab, and those of
+  // the local slabs that `rank` does not have, ascending.
+  int64_t cells() const;
+  Range CellsOfLogical(int logical) const;
+  std::vector<Range> CellsNotOn(int rank) const;
 
   // The layers that are at work on `rank`, ascending.
   std::vector<int> LayersOf(int rank) const;

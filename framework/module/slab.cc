@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "framework/base/at.h"
+#include "framework/base/check.h"
 #include "framework/device/backend.h"
 
 namespace delink {
@@ -28,9 +29,10 @@ std::string LayerOf(const ParamDecl& decl) {
 
 }  // namespace
 
-int64_t BlockSize(int64_t elements) {
+int64_t BlockSize(int64_t elements, int pieces) {
+  DELINK_CHECK_LE(pieces, kBlocksPerSlab);
   int64_t block = kMinBlock;
-  while (block * kBlocksPerSlab < elements) block *= 2;
+  while (block * (kBlocksPerSlab / pieces) < elements) block *= 2;
   return block;
 }
 

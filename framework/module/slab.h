@@ -15,8 +15,10 @@ namespace delink {
 // Parameters start on cache lines, whatever their element type.
 inline constexpr int64_t kParamAlignment = 64;  // elements
 
-// Slab::block of a slab of so many elements.
-int64_t BlockSize(int64_t elements);
+// Slab::block of a slab of so many elements: at most 1024 blocks. Of one that
+// is cut into `pieces`, at most 1024: of a piece, so that all have as many at
+// most.
+int64_t BlockSize(int64_t elements, int pieces = 1);
 
 // A parameter's place in its slab.
 struct SlabParam {
@@ -35,7 +37,8 @@ struct Slab {
   std::vector<SlabParam> params;
   int64_t elements = 0;  // with padding between and after parameters
   // Shards and sums are cut at multiples of this many elements: a function of
-  // the slab alone, so that they are the same in every layout.
+  // the slab and of how often it is cut along the tensor axis, so that they are
+  // the same for every number of data ranks and every owner.
   int64_t block = 0;
 
   int64_t blocks() const { return (elements + block - 1) / block; }
