@@ -2,6 +2,7 @@
 
 #include <cmath>
 
+#include "framework/base/at.h"
 #include "framework/optim/find_kernels.h"
 
 namespace delink {
@@ -65,13 +66,11 @@ void WriteTail(Stream& stream, Device& device, const double* loss_sum,
                           .tail = tail});
 }
 
-int FirstNonFiniteSlab(const std::vector<Slab>& slabs,
-                       std::span<const double> sums) {
-  size_t at = 0;
-  for (size_t s = 0; s < slabs.size(); ++s) {
-    for (int64_t i = 0; i < slabs[s].blocks(); ++i) {
-      DELINK_CHECK_LT(at, sums.size());
-      if (!std::isfinite(sums[at++])) return static_cast<int>(s);
+int FirstNonFiniteSlab(const Layout& layout, std::span<const double> sums) {
+  for (size_t s = 0; s < layout.slabs().size(); ++s) {
+    const Range cells = layout.CellsOfLogical(static_cast<int>(s));
+    for (int64_t i = cells.begin; i < cells.end; ++i) {
+      if (!std::isfinite(At(sums, i))) return static_cast<int>(s);
     }
   }
   return -1;

@@ -65,9 +65,8 @@ void FinishNorm(Stream& stream, Device& device, const double* sums, int64_t n,
 void WriteTail(Stream& stream, Device& device, const double* loss_sum,
                const int64_t* tokens, double votes, double* tail);
 
-// For a diagnosis: the first slab with a block sum that is not finite, or -1.
-// `sums` are all slabs' block sums one after the other, on the host.
-int FirstNonFiniteSlab(const std::vector<Slab>& slabs,
-                       std::span<const double> sums);
+// For a diagnosis: the first logical slab with a cell whose sum is not finite,
+// or -1. `sums` are those of all cells (layout.h), on the host.
+int FirstNonFiniteSlab(const Layout& layout, std::span<const double> sums);
 
 }  // namespace delink

@@ -29,9 +29,8 @@
 
 namespace delink {
 
-// Of each slab, from the block sums of all of them, one slab's after the
-// other's.
-std::vector<double> NormsOf(const std::vector<Slab>& slabs,
+// Of each logical slab, from the sums of all cells.
+std::vector<double> NormsOf(const Layout& layout,
                             const std::vector<double>& sums);
 
 class Engine {
@@ -88,10 +87,10 @@ class Engine {
   // as the rank, times the program's instructions, plus the instruction; where
   // nobody did, the rank is the number of ranks.
   const std::vector<double>& numbers() const { return numbers_; }
-  // All slabs' block sums of the last kNorm and what travels behind them.
+  // All cells' sums of the last kNorm and what travels behind them.
   std::vector<double> SumsOnHost() const;
-  // The norm of each slab's parameters as they are now. Waits for all lanes;
-  // changes nothing. Collective.
+  // The norm of each logical slab's parameters as they are now. Waits for all
+  // lanes; changes nothing. Collective.
   absl::StatusOr<std::vector<double>> WeightNorms();
 
  private:
@@ -125,6 +124,8 @@ class Engine {
   absl::Status Reduce(int slab);
   void Squares(int slab);
   absl::Status Norm();
+  // The first `count` sums, of all ranks: each has those of the cells it owns.
+  absl::Status ExchangeSums(int64_t count);
   void Update(int slab);
   absl::Status Gather(int slab);
   void SendResult();

@@ -63,10 +63,12 @@ absl::Status Engine::Allocate() {
     records_->positions = static_cast<int32_t*>(place(tokens * 4));
   }
   records_->sums = static_cast<double*>(place(memory_.sums * 8));
-  for (double* sums = records_->sums; const Slab& slab : env_.store->slabs()) {
-    records_->squares.push_back(sums);
-    sums += slab.blocks();
+  const ParamStore& store = *env_.store;
+  for (size_t s = 0; s < store.slabs().size(); ++s) {
+    const LocalSlab& local = store.local(static_cast<int>(s));
+    records_->squares.push_back(records_->sums + local.first_cell);
   }
+  records_->not_here = store.layout().CellsNotOn(store.rank());
   records_->step_key = static_cast<RngKey*>(place(sizeof(RngKey)));
   records_->loss = static_cast<LossRecord*>(place(sizeof(LossRecord)));
   records_->control = static_cast<UpdateControl*>(place(sizeof(UpdateControl)));

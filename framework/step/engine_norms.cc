@@ -1,18 +1,20 @@
-// Norms of gradients and weights, slab by slab.
+// Norms of gradients and weights, by logical slab.
 #include <cmath>
 #include <cstdint>
 
+#include "framework/base/at.h"
 #include "framework/base/status_macros.h"
 #include "framework/step/engine_state.h"
 
 namespace delink {
-std::vector<double> NormsOf(const std::vector<Slab>& slabs,
+
+std::vector<double> NormsOf(const Layout& layout,
                             const std::vector<double>& sums) {
   std::vector<double> norms;
-  size_t at = 0;
-  for (const Slab& slab : slabs) {
+  for (size_t s = 0; s < layout.slabs().size(); ++s) {
+    const Range cells = layout.CellsOfLogical(static_cast<int>(s));
     double squares = 0;
-    for (int64_t i = 0; i < slab.blocks(); ++i) squares += sums[at++];
+    for (int64_t i = cells.begin; i < cells.end; ++i) squares += At(sums, i);
     norms.push_back(std::sqrt(squares));
   }
   return norms;
@@ -36,11 +38,8 @@ absl::StatusOr<std::vector<double>> Engine::WeightNorms() {
     SumSquares(*compute_stream_, store, slab, store.owned(slab),
                records_->squares[s], store.master());
   }
-  if (env_.compute->size() > 1) {
-    DELINK_RETURN_IF_ERROR(compute_exchange_->AllReduce(
-        records_->sums, memory_.sums - kTailSums, DType::kF64, ReduceOp::kSum));
-  }
-  const std::vector<double> norms = NormsOf(store.slabs(), SumsOnHost());
+  DELINK_RETURN_IF_ERROR(ExchangeSums(memory_.sums - kTailSums));
+  const std::vector<double> norms = NormsOf(store.layout(), SumsOnHost());
   env_.device->CopyFromHost(*compute_stream_, records_->sums, before.data(),
                             memory_.sums * 8);
   compute_stream_->Synchronize();

@@ -53,13 +53,21 @@ absl::Status Engine::Norm() {
             &records_->loss->tokens,
             env_.watch != nullptr ? env_.watch->Vote() : 0,
             records_->sums + memory_.sums - kTailSums);
-  if (env_.compute->size() > 1) {
-    DELINK_RETURN_IF_ERROR(compute_exchange_->AllReduce(
-        records_->sums, memory_.sums, DType::kF64, ReduceOp::kSum));
-  }
+  DELINK_RETURN_IF_ERROR(ExchangeSums(memory_.sums));
   FinishNorm(stream, *env_.device, records_->sums, memory_.sums - kTailSums,
              records_->control);
   return absl::OkStatus();
+}
+
+// What is not here is what the exchange before has left.
+absl::Status Engine::ExchangeSums(int64_t count) {
+  if (env_.compute->size() == 1) return absl::OkStatus();
+  for (const Range& cells : records_->not_here) {
+    env_.device->FillZero(*compute_stream_, records_->sums + cells.begin,
+                          cells.size() * SizeOf(DType::kF64));
+  }
+  return compute_exchange_->AllReduce(records_->sums, count, DType::kF64,
+                                      ReduceOp::kSum);
 }
 
 void Engine::Update(int slab) {

@@ -24,8 +24,9 @@ struct Engine::Records {
   int32_t* targets = nullptr;    // [M, B, T]
   int64_t* samples = nullptr;    // [M, B]
   int32_t* positions = nullptr;  // [M, B, T], null where nothing is masked
-  double* sums = nullptr;        // block sums, then loss, tokens and votes
-  std::vector<double*> squares;  // by slab: its block sums, in `sums`
+  double* sums = nullptr;        // by cell (layout.h), then loss, tokens, votes
+  std::vector<double*> squares;  // by slab: its cells, in `sums`
+  std::vector<Range> not_here;   // cells of slabs that this rank does not have
   RngKey* step_key = nullptr;
   LossRecord* loss = nullptr;
   UpdateControl* control = nullptr;

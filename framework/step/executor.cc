@@ -229,9 +229,10 @@ absl::StatusOr<std::string> Executor::Diagnose(const HostBatch& batch,
         env_.model->layer_name(At(env_.store->visited(), at.layer)),
         " is not finite (micro-batch ", at.micro_batch, ")");
   }
-  const int slab = FirstNonFiniteSlab(env_.store->slabs(), sums);
+  const Layout& layout = env_.store->layout();
+  const int slab = FirstNonFiniteSlab(layout, sums);
   if (slab >= 0) {
-    return absl::StrCat("the gradient of ", env_.store->slab(slab).name,
+    return absl::StrCat("the gradient of ", At(layout.slabs(), slab).name,
                         " is not finite");
   }
   return std::string("the loss itself is not finite");
@@ -240,7 +241,7 @@ absl::StatusOr<std::string> Executor::Diagnose(const HostBatch& batch,
 std::vector<double> Executor::GradientNorms() const {
   const std::vector<double> sums = engine_->SumsOnHost();
   const double tokens = sums[sums.size() - kTailSums + 1];
-  std::vector<double> norms = NormsOf(env_.store->slabs(), sums);
+  std::vector<double> norms = NormsOf(env_.store->layout(), sums);
   for (double& norm : norms) norm /= tokens;
   return norms;
 }

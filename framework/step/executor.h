@@ -77,11 +77,11 @@ class Executor {
   // After a step that was skipped: which layer or slab is not finite first, and
   // on which rank. Collective; runs the batch again.
   absl::StatusOr<std::string> Diagnose(const HostBatch& batch, int64_t step);
-  // Of the last step: the norm of each slab's gradient over all ranks, before
-  // clipping. The squares of all of them add up to that of StepResult.
+  // Of the last step: the norm of each logical slab's gradient over all ranks,
+  // before clipping. The squares of all of them add up to that of StepResult.
   std::vector<double> GradientNorms() const;
-  // The norm of each slab's parameters as they are now. Waits for all lanes;
-  // changes nothing. Collective.
+  // The norm of each logical slab's parameters as they are now. Waits for all
+  // lanes; changes nothing. Collective.
   absl::StatusOr<std::vector<double>> WeightNorms() {
     return engine_->WeightNorms();
   }

@@ -68,8 +68,7 @@ StepMemory SizeStep(const ParamStore& store,
     *size = std::max(*size, to);
   };
   m.workspace = LargestWorkspace(layers);
-  for (const Slab& slab : store.slabs()) m.sums += slab.blocks();
-  m.sums += kTailSums;
+  m.sums = store.layout().cells() + kTailSums;
   int64_t apart = 0;  // bytes of gradients
   for (const auto& [kind, pass] : passes) {
     m.micro_batches =

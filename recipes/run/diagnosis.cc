@@ -39,7 +39,7 @@ Json StepOf(StageRun& stage, const TriedStep& tried,
             const std::vector<double>& norms, const std::string& why) {
   Json gradients = Json::object();
   for (size_t s = 0; s < norms.size(); ++s) {
-    gradients[stage.store().slabs()[s].name] = norms[s];
+    gradients[stage.store().layout().slabs()[s].name] = norms[s];
   }
   return {{"step", tried.step},
           {"stage", stage.stage().name},

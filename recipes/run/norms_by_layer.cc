@@ -46,7 +46,7 @@ absl::StatusOr<NormsByLayer> MeasureNorms(StageRun& stage) {
     double gradient = 0, weight = 0;
   };
   std::map<std::vector<int>, Squares> sums;  // by the layers that share
-  const std::vector<Slab>& slabs = stage.store().slabs();
+  const std::vector<Slab>& slabs = stage.store().layout().slabs();
   for (size_t s = 0; s < slabs.size(); ++s) {
     Squares& sum = sums[slabs[s].layers];
     sum.gradient += gradients[s] * gradients[s];

@@ -64,8 +64,8 @@ class Account {
       const bool in_blocks = LayerKind(slab.leader) == std::string("blocks");
       (in_blocks ? block_elements_ : other_elements_) +=
           static_cast<double>(slab.elements);
-      cells_ += static_cast<double>(slab.blocks());
     }
+    cells_ = static_cast<double>(store_.layout().cells());
   }
 
   void AddSpans() {

@@ -137,13 +137,13 @@ TEST_F(NormTest, SkipsWhatIsNotFinite) {
 
 TEST_F(NormTest, NamesTheSlabThatIsNotFinite) {
   const auto store = Store(DType::kF32);
-  EXPECT_EQ(FirstNonFiniteSlab(store->slabs(), Sums(*store)), -1);
+  EXPECT_EQ(FirstNonFiniteSlab(store->layout(), Sums(*store)), -1);
   const int bad = SlabNamed(*store, "blocks/1/attention");
   const int64_t last = store->slab(bad).params.back().offset;
   Write<float>(*store, bad, Plane::kGradient, [last](int64_t i) {
     return i == last ? std::numeric_limits<float>::infinity() : 0.0F;
   });
-  EXPECT_EQ(FirstNonFiniteSlab(store->slabs(), Sums(*store)), bad);
+  EXPECT_EQ(FirstNonFiniteSlab(store->layout(), Sums(*store)), bad);
 }
 
 TEST_F(NormTest, EveryInstructionSetGivesTheSameBits) {
