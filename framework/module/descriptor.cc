@@ -2,12 +2,14 @@
 
 #include <algorithm>
 #include <map>
+#include <optional>
 #include <span>
 #include <tuple>
 #include <utility>
 
 #include "framework/base/at.h"
 #include "framework/base/check.h"
+#include "framework/base/status_macros.h"
 
 namespace delink {
 namespace {
@@ -117,26 +119,6 @@ class OwnersByRow {
   std::vector<int64_t> ends_;  // of owners_ up to each, the last row's
 };
 
-// The steps so far, and which of them reads what.
-class Steps {
- public:
-  // `wanted` of its places gets `rect`, which `from` has.
-  void Add(const Extent& from, const Rect& rect, const WantedPiece& wanted) {
-    const Extent part = Part(from, rect);
-    const auto [at, fresh] = numbers_.try_emplace(
-        {part.rank, part.slab, part.param, part.offset, rect}, steps_.size());
-    if (fresh) steps_.push_back({part, {}});
-    for (const CopyStep::Place& place : wanted.places) {
-      steps_[at->second].to.push_back({Part(place.extent, rect), place.target});
-    }
-  }
-  std::vector<CopyStep> Take() { return std::move(steps_); }
-
- private:
-  std::vector<CopyStep> steps_;
-  std::map<std::tuple<int, int, size_t, int64_t, Rect>, size_t> numbers_;
-};
-
 // Of a descriptor, what is on `rank`.
 std::span<const Extent> OnRank(const Descriptor& extents, int rank) {
   const auto first =
@@ -147,6 +129,99 @@ std::span<const Extent> OnRank(const Descriptor& extents, int rank) {
                        [](int r, const Extent& e) { return r < e.rank; });
   return {first, last};
 }
+
+// Makes plans: for all ranks, or those steps that one has a part in.
+class Planner {
+ public:
+  static constexpr int kAllRanks = -1;
+
+  Planner(int rank, const Descriptor& owners, const Descriptor& before,
+          const std::vector<Descriptor>& after)
+      : rank_(rank),
+        owners_(owners),
+        owned_(OnRank(owners, rank)),
+        before_(before),
+        after_(after) {}
+
+  CopyPlan Plan() {
+    int ranks = 0;
+    for (const Descriptor& places : after_) {
+      if (!places.empty()) ranks = std::max(ranks, places.back().rank + 1);
+    }
+    for (int rank = 0; rank < ranks; ++rank) {
+      // What others want says what is sent to them, and whether anything is.
+      if (IsPlanned(rank) || !owned_.empty() || !plan_.crosses) AddFor(rank);
+    }
+    for (auto& [source, step] : steps_) plan_.steps.push_back(std::move(step));
+    return std::move(plan_);
+  }
+
+ private:
+  // Whether all of a rank's wants are of the plan.
+  bool IsPlanned(int rank) const { return rank_ == kAllRanks || rank == rank_; }
+
+  void AddFor(int rank) {
+    std::vector<WantedPiece> wanted;
+    for (size_t target = 0; target < after_.size(); ++target) {
+      for (const Extent& extent : OnRank(after_[target], rank)) {
+        AddWanted({extent, target}, wanted);
+      }
+    }
+    const std::span<const Extent> here = OnRank(before_, rank);
+    for (const WantedPiece& want : wanted) {
+      std::vector<Rect> missing = {want.rect};
+      for (const Extent& have : here) {
+        for (const Rect& rect : std::vector(missing)) {
+          const Rect both = Overlap(have.rect, rect);
+          if (both.elements() == 0) continue;
+          if (IsPlanned(rank)) AddStep(have, both, want);
+          Remove(missing, both);
+        }
+      }
+      for (const Rect& rect : missing) AddMissing(rank, rect, want);
+    }
+  }
+
+  // `rect` of what `rank` wants and has not. Each owner's part of it is cut by
+  // nothing but the two, so that owner and `rank` agree on it.
+  void AddMissing(int rank, const Rect& rect, const WantedPiece& want) {
+    plan_.crosses = true;
+    int64_t found = 0;
+    const auto add = [&](const Extent& owner) {
+      const Rect both = Overlap(owner.rect, rect);
+      if (both.elements() == 0) return;
+      found += both.elements();
+      AddStep(owner, both, want);
+    };
+    if (!IsPlanned(rank)) {
+      for (const Extent& owner : owned_) add(owner);
+      return;
+    }
+    if (!by_row_.has_value()) by_row_.emplace(owners_);
+    by_row_->ForEach(rect, add);
+    plan_.complete = plan_.complete && found == rect.elements();
+  }
+
+  // All places of `want` get `rect`, which `from` has.
+  void AddStep(const Extent& from, const Rect& rect, const WantedPiece& want) {
+    const Extent part = Part(from, rect);
+    CopyStep& step =
+        steps_[{part.rank, part.slab, part.param, part.offset, rect}];
+    step.from = part;
+    for (const CopyStep::Place& place : want.places) {
+      step.to.push_back({Part(place.extent, rect), place.target});
+    }
+  }
+
+  const int rank_;
+  const Descriptor& owners_;
+  const std::span<const Extent> owned_;  // by rank_
+  const Descriptor& before_;
+  const std::vector<Descriptor>& after_;
+  std::optional<OwnersByRow> by_row_;  // where this rank lacks something
+  std::map<std::tuple<int, int, size_t, int64_t, Rect>, CopyStep> steps_;
+  CopyPlan plan_;
+};
 
 // The same rectangle of all that a step reads and writes.
 CopyStep PartOf(const CopyStep& step, const Rect& rect) {
@@ -268,36 +343,21 @@ bool CopyStep::crosses() const {
 std::vector<CopyStep> PlanCopy(const Descriptor& owners,
                                const Descriptor& before,
                                const std::vector<Descriptor>& after) {
-  std::map<int, std::vector<WantedPiece>> wanted;  // by rank
-  for (size_t target = 0; target < after.size(); ++target) {
-    for (const Extent& extent : after[target]) {
-      AddWanted({extent, target}, wanted[extent.rank]);
-    }
-  }
-  const OwnersByRow by_row(owners);
-  Steps steps;
-  for (const auto& [rank, pieces] : wanted) {
-    const std::span<const Extent> here = OnRank(before, rank);
-    for (const WantedPiece& want : pieces) {
-      std::vector<Rect> missing = {want.rect};
-      const auto take = [&steps, &missing, &want](const Extent& from) {
-        for (const Rect& rect : std::vector(missing)) {
-          const Rect both = Overlap(from.rect, rect);
-          if (both.elements() == 0) continue;
-          steps.Add(from, both, want);
-          Remove(missing, both);
-        }
-      };
-      for (const Extent& have : here) take(have);
-      for (const Rect& rect : std::vector(missing)) by_row.ForEach(rect, take);
-      DELINK_CHECK(missing.empty()) << "an element that nobody owns";
-    }
-  }
-  return steps.Take();
+  CopyPlan plan = Planner(Planner::kAllRanks, owners, before, after).Plan();
+  DELINK_CHECK(plan.complete) << "an element that nobody owns";
+  return std::move(plan.steps);
 }
 
-std::vector<CopyStep> CutIntoPieces(const CopyStep& step, int64_t most,
-                                    const Grain& grain) {
+CopyPlan PlanCopyOn(int rank, const Descriptor& owners,
+                    const Descriptor& before,
+                    const std::vector<Descriptor>& after) {
+  DELINK_CHECK_GE(rank, 0);
+  return Planner(rank, owners, before, after).Plan();
+}
+
+absl::Status CutIntoPieces(const CopyStep& step, int64_t most,
+                           const Grain& grain,
+                           const std::function<absl::Status(CopyStep)>& visit) {
   DELINK_CHECK(most > 0 && most % grain.size == 0);
   if (grain.size > 1) CheckGrain(step, grain);
   const Rect& all = step.from.rect;
@@ -307,19 +367,18 @@ std::vector<CopyStep> CutIntoPieces(const CopyStep& step, int64_t most,
   const int64_t behind =
       grain.size > 1 ? (grain.first + step.to.front().extent.offset) % height
                      : 0;
-  std::vector<CopyStep> pieces;
   for (int64_t r = -behind; r < all.rows; r += height) {
     const int64_t begin = std::max<int64_t>(r, 0);
     const int64_t end = std::min(r + height, all.rows);
     for (int64_t c = 0; c < all.columns; c += width) {
-      pieces.push_back(
-          PartOf(step, {.row = all.row + begin,
-                        .rows = end - begin,
-                        .column = all.column + c,
-                        .columns = std::min(width, all.columns - c)}));
+      DELINK_RETURN_IF_ERROR(
+          visit(PartOf(step, {.row = all.row + begin,
+                              .rows = end - begin,
+                              .column = all.column + c,
+                              .columns = std::min(width, all.columns - c)})));
     }
   }
-  return pieces;
+  return absl::OkStatus();
 }
 
 }  // namespace delink

@@ -8,8 +8,10 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <vector>
 
+#include "absl/status/status.h"
 #include "framework/module/layout.h"
 #include "framework/module/rect.h"
 
@@ -61,35 +63,52 @@ struct CopyStep {
   struct Place {
     Extent extent;
     size_t target = 0;  // in `after` of PlanCopy
+    friend bool operator==(const Place&, const Place&) = default;
   };
   Extent from;
   std::vector<Place> to;  // the same rectangle, by rank
 
   // Whether somebody wants it who does not read it.
   bool crosses() const;
+  friend bool operator==(const CopyStep&, const CopyStep&) = default;
 };
 
-// The steps that bring a tensor from one layout into another, of all ranks.
-// `owners`: of each value one place before; `before`: all places; `after`: all
-// places of each tensor that gets the values. What a rank has already it copies
+// The steps that bring a tensor from one layout into another, of all ranks, in
+// the order of what they read. `owners`: of each value one place before;
+// `before`: all places; `after`: all places of each tensor that gets the
+// values, of which none is nowhere before. What a rank has already it copies
 // from itself; the rest comes from its owner, read once for all who want the
-// same of it: so nothing crosses the network that a rank has, and nothing twice
-// to one rank.
+// same rectangle of it: so nothing crosses the network that a rank has, and
+// nothing twice to one rank.
 std::vector<CopyStep> PlanCopy(const Descriptor& owners,
                                const Descriptor& before,
                                const std::vector<Descriptor>& after);
 
-// A step in pieces of at most `most` values. With a grain above 1 extents are
-// ranges (AsRanges), `most` is a multiple of it, and pieces end where values
-// number multiples of it, counted from `first`, the number of the parameter's
-// first: a check where the step itself begins or ends between two, and not with
-// one of the `elements` of the parameter.
+// Of these, those that `rank` reads or writes, in the same order: with all
+// their places where it reads, else with its own. They are as many as what it
+// has and wants is in pieces, however many ranks there are.
+struct CopyPlan {
+  std::vector<CopyStep> steps;
+  bool crosses = false;  // whether any step does, of any rank
+  bool complete = true;  // false where something that it wants is nowhere
+};
+CopyPlan PlanCopyOn(int rank, const Descriptor& owners,
+                    const Descriptor& before,
+                    const std::vector<Descriptor>& after);
+
+// Visits a step in pieces of at most `most` values, until a visit fails, and
+// returns what that says. With a grain above 1 extents are ranges (AsRanges),
+// `most` is a multiple of it, and pieces end where values number multiples of
+// it, counted from `first`, the number of the parameter's first: a check where
+// the step itself begins or ends between two, and not with one of the
+// `elements` of the parameter.
 struct Grain {
   int64_t size = 1;
   int64_t first = 0;
   int64_t elements = 0;
 };
-std::vector<CopyStep> CutIntoPieces(const CopyStep& step, int64_t most,
-                                    const Grain& grain);
+absl::Status CutIntoPieces(const CopyStep& step, int64_t most,
+                           const Grain& grain,
+                           const std::function<absl::Status(CopyStep)>& visit);
 
 }  // namespace delink

@@ -103,20 +103,19 @@ absl::Status Mover::Go(const Move& move) {
   for (const LogicalTensor* to : move.to) {
     after.push_back(seen(sink_.Wants(move.field, *to)));
   }
-  std::vector<CopyStep> steps =
-      PlanCopy(seen(source_.Owners(move.field, *move.from)),
-               seen(source_.Has(move.field, *move.from)), after);
-  for (CopyStep& step : steps) {
-    crosses_ = crosses_ || step.crosses();
-    const bool reads = IsHere(step.from);
-    if (reads && !move.change) CopyHere(move, step);
-    const bool writes = std::any_of(
-        step.to.begin(), step.to.end(),
-        [&](const CopyStep::Place& place) { return IsHere(place.extent); });
-    if (step.to.empty() || !(reads || writes)) continue;
-    for (CopyStep& piece : CutIntoPieces(step, most_, grain)) {
-      DELINK_RETURN_IF_ERROR(Pass(move, grain, std::move(piece)));
-    }
+  CopyPlan plan =
+      PlanCopyOn(comm_.rank(), seen(source_.Owners(move.field, *move.from)),
+                 seen(source_.Has(move.field, *move.from)), after);
+  DELINK_CHECK(plan.complete)
+      << move.from->name << ": the sink wants what the source has nowhere";
+  crosses_ = crosses_ || plan.crosses;
+  const auto pass = [&](CopyStep piece) {
+    return Pass(move, grain, std::move(piece));
+  };
+  for (CopyStep& step : plan.steps) {
+    if (IsHere(step.from) && !move.change) CopyHere(move, step);
+    if (step.to.empty()) continue;
+    DELINK_RETURN_IF_ERROR(CutIntoPieces(step, most_, grain, pass));
   }
   return absl::OkStatus();
 }

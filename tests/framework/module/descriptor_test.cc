@@ -9,6 +9,7 @@
 #include <set>
 #include <string>
 #include <tuple>
+#include <utility>
 #include <vector>
 
 #include "tests/framework/module/random_layouts.h"
@@ -115,6 +116,28 @@ int64_t LeastToCross(const std::map<int, Places>& was,
   return least;
 }
 
+// What each rank plans is its part of what all do.
+void CheckParts(int ranks, const Descriptor& owners, const Descriptor& before,
+                const std::vector<Descriptor>& after) {
+  const std::vector<CopyStep> all = PlanCopy(owners, before, after);
+  const bool crosses =
+      std::any_of(all.begin(), all.end(),
+                  [](const CopyStep& step) { return step.crosses(); });
+  for (int rank = 0; rank < ranks; ++rank) {
+    std::vector<CopyStep> part = all;
+    for (CopyStep& step : part) {
+      std::erase_if(step.to, [&](const CopyStep::Place& place) {
+        return step.from.rank != rank && place.extent.rank != rank;
+      });
+    }
+    std::erase_if(part, [](const CopyStep& step) { return step.to.empty(); });
+    const CopyPlan plan = PlanCopyOn(rank, owners, before, after);
+    ASSERT_EQ(plan.steps, part) << rank;
+    ASSERT_EQ(plan.crosses, crosses) << rank;
+    ASSERT_TRUE(plan.complete) << rank;
+  }
+}
+
 // Carries numbered values by the plan: all arrive, each once, and nothing
 // crosses the network that was there before, or twice to one rank.
 void CheckCopy(const Layout& from, const LogicalTensor& source,
@@ -146,6 +169,9 @@ void CheckCopy(const Layout& from, const LogicalTensor& source,
   }
   ASSERT_EQ(arrived, wanted);
   ASSERT_EQ(crossed, LeastToCross(was, wanted));
+  const int ranks =
+      std::max(from.ranks(), wanted.empty() ? 0 : wanted.rbegin()->first + 1);
+  CheckParts(ranks, OwnersOf(from, source, extent), before, after);
 }
 
 class RandomLayouts : public ::testing::TestWithParam<int> {};
@@ -277,6 +303,66 @@ TEST(DescriptorTest, NothingCrossesTwiceToOneRank) {
   EXPECT_EQ(crossed, 8);
 }
 
+// However many ranks there are, one plans what it has and wants.
+TEST(DescriptorTest, PlansOfARankAreOfItsOwn) {
+  constexpr int kMany = 512;
+  ParamRegistry registry;
+  Scope(registry).Layer(0, "").Param("a", {.shape = {kMany, 512}});
+  const Layout layout =
+      Layout::Create(registry, 0, {}, {.mesh = {.data = kMany}, .zero = 1});
+  const LogicalTensor& tensor = layout.tensors()[0];
+  const Descriptor shards = OwnersOf(layout, tensor, StateExtent::kElements);
+  const Descriptor whole =
+      DescriptorOf(layout, tensor, StateExtent::kElements, false);
+  Descriptor turned = shards;
+  for (Extent& extent : turned) extent.rank = kMany - 1 - extent.rank;
+  std::reverse(turned.begin(), turned.end());
+  for (const int rank : {0, 300, kMany - 1}) {
+    const CopyPlan stays = PlanCopyOn(rank, shards, shards, {shards});
+    EXPECT_EQ(stays.steps.size(), 1u);
+    EXPECT_FALSE(stays.crosses);
+    const CopyPlan moves = PlanCopyOn(rank, shards, shards, {turned});
+    ASSERT_EQ(moves.steps.size(), 2u);  // one is sent, one comes
+    EXPECT_EQ(moves.steps[0].to.size(), 1u);
+    EXPECT_EQ(moves.steps[1].to.size(), 1u);
+    const CopyPlan gathers = PlanCopyOn(rank, shards, shards, {whole});
+    ASSERT_EQ(gathers.steps.size(), size_t{kMany});
+    for (const CopyStep& step : gathers.steps) {
+      EXPECT_EQ(step.to.size(), step.from.rank == rank ? size_t{kMany} : 1u);
+    }
+  }
+}
+
+// Of a rectangle that several own, and whole rows of it, as few pieces as are.
+TEST(DescriptorTest, WhatIsMissingIsCutByItsOwnersAlone) {
+  const Descriptor owners = {{.rect = {0, 8, 4, 4}, .rank = 0, .pitch = 4},
+                             {.rect = {0, 8, 0, 4}, .rank = 1, .pitch = 4}};
+  const Descriptor wants = {{.rect = {2, 4, 2, 4}, .rank = 2, .pitch = 4}};
+  const auto steps = PlanCopy(owners, owners, {wants});
+  ASSERT_EQ(steps.size(), 2u);
+  EXPECT_EQ(steps[0].from.rect, (Rect{2, 4, 4, 2}));
+  EXPECT_EQ(steps[1].from.rect, (Rect{2, 4, 2, 2}));
+}
+
+TEST(DescriptorTest, PlansSayWhatIsNowhere) {
+  const Descriptor owners = {{.rect = {0, 4, 0, 1}, .rank = 0, .pitch = 1}};
+  const Descriptor wants = {{.rect = {0, 6, 0, 1}, .rank = 1, .pitch = 1}};
+  EXPECT_FALSE(PlanCopyOn(1, owners, owners, {wants}).complete);
+  EXPECT_TRUE(PlanCopyOn(1, owners, owners, {owners}).complete);
+}
+
+std::vector<CopyStep> PiecesOf(const CopyStep& step, int64_t most,
+                               const Grain& grain) {
+  std::vector<CopyStep> pieces;
+  EXPECT_EQ(CutIntoPieces(step, most, grain,
+                          [&](CopyStep piece) {
+                            pieces.push_back(std::move(piece));
+                            return absl::OkStatus();
+                          }),
+            absl::OkStatus());
+  return pieces;
+}
+
 CopyStep OneStep(const Rect& rect, int64_t offset) {
   const Extent from{.rect = rect, .pitch = rect.columns};
   const Extent to{.rect = rect, .offset = offset, .pitch = rect.columns};
@@ -288,8 +374,7 @@ TEST(CutIntoPiecesTest, EachValueIsInOnePiece) {
        {Rect{0, 10, 0, 7}, Rect{3, 2, 5, 50}, Rect{0, 100, 0, 1}}) {
     for (const int64_t most : {1, 6, 7, 20, 1000}) {
       Descriptor pieces;
-      for (const CopyStep& piece :
-           CutIntoPieces(OneStep(rect, 0), most, Grain{})) {
+      for (const CopyStep& piece : PiecesOf(OneStep(rect, 0), most, Grain{})) {
         EXPECT_LE(piece.from.rect.elements(), most);
         EXPECT_EQ(piece.to[0].extent.rect, piece.from.rect);
         pieces.push_back(piece.from);
@@ -305,21 +390,31 @@ TEST(CutIntoPiecesTest, PiecesEndWithGrains) {
   const Grain grain{.size = 256, .first = 64, .elements = 1500};
   std::vector<int64_t> rows;
   for (const CopyStep& piece :
-       CutIntoPieces(OneStep({448, 1052, 0, 1}, 448), 512, grain)) {
+       PiecesOf(OneStep({448, 1052, 0, 1}, 448), 512, grain)) {
     rows.push_back(piece.from.rect.rows);
   }
   EXPECT_EQ(rows, (std::vector<int64_t>{512, 512, 28}));
   rows.clear();
   for (const CopyStep& piece :
-       CutIntoPieces(OneStep({0, 1500, 0, 1}, 0), 512, grain)) {
+       PiecesOf(OneStep({0, 1500, 0, 1}, 0), 512, grain)) {
     rows.push_back(piece.from.rect.rows);
   }
   EXPECT_EQ(rows, (std::vector<int64_t>{448, 512, 512, 28}));
 }
 
+TEST(CutIntoPiecesTest, EndsWithAVisitThatFails) {
+  int visits = 0;
+  const auto visit = [&](CopyStep) {
+    return ++visits == 2 ? absl::DataLossError("lost") : absl::OkStatus();
+  };
+  EXPECT_EQ(CutIntoPieces(OneStep({0, 10, 0, 1}, 0), 2, Grain{}, visit),
+            absl::DataLossError("lost"));
+  EXPECT_EQ(visits, 2);
+}
+
 TEST(CutIntoPiecesDeathTest, CutGrains) {
   const Grain grain{.size = 256, .first = 64, .elements = 1500};
-  EXPECT_DEATH(CutIntoPieces(OneStep({0, 400, 0, 1}, 0), 512, grain),
+  EXPECT_DEATH(PiecesOf(OneStep({0, 400, 0, 1}, 0), 512, grain),
                "cuts what is kept in blocks of 256");
 }
 

@@ -119,6 +119,27 @@ TEST_F(MoveTest, SinksMayCopyWhatStaysHere) {
   EXPECT_GT(both.copied(), 0);
 }
 
+using MoveDeathTest = MoveTest;
+
+TEST_F(MoveDeathTest, NamesWhatIsNowhere) {
+  struct Nowhere final : TestSource {
+    using TestSource::TestSource;
+    Descriptor Has(const Field&, const LogicalTensor&) const override {
+      return {};
+    }
+    Descriptor Owners(const Field&, const LogicalTensor&) const override {
+      return {};
+    }
+  };
+  const Layout layout = LayoutOf(0);
+  const std::vector<Move> moves = MovesOf(layout);
+  SelfCommunicator self;
+  Nowhere source(layout, 0, {});
+  TestSink sink(layout, 0, {});
+  EXPECT_DEATH(static_cast<void>(MoveValues(source, sink, moves, self)),
+               "a: the sink wants what the source has nowhere");
+}
+
 // A tensor of more than two pieces of the usual size, all of one rank.
 TEST_F(MoveTest, PiecesAreOfTheSizeThatIsTold) {
   ParamRegistry registry;
