@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <numeric>
 #include <string>
 #include <utility>
 
@@ -47,12 +48,11 @@ int ParamStore::SlabOf(int local) const {
 
 std::vector<int> ParamStore::LocalSlabsOf(int logical) const {
   const Range locals = layout_.LocalSlabsOfLogical(logical);
-  std::vector<int> slabs;
-  for (size_t s = 0; s < indices_.size(); ++s) {
-    if (indices_[s] >= locals.begin && indices_[s] < locals.end) {
-      slabs.push_back(static_cast<int>(s));
-    }
-  }
+  const auto begin = indices_.begin();
+  const auto first = std::lower_bound(begin, indices_.end(), locals.begin);
+  const auto last = std::lower_bound(first, indices_.end(), locals.end);
+  std::vector<int> slabs(static_cast<size_t>(last - first));
+  std::iota(slabs.begin(), slabs.end(), static_cast<int>(first - begin));
   return slabs;
 }
 
