@@ -77,13 +77,11 @@ class Switch {
     return std::pow(static_cast<double>(origin.before) / origin.after, degree);
   }
 
-  // A state that nothing is carried to.
+  // A state is what is carried to it, and else nothing.
   void Zero(int state) {
     const std::unique_ptr<Stream> stream = to_.device().NewStream();
-    const bool all = !HasState(from_, At(to_.states(), state).name);
     for (size_t s = 0; s < to_.slabs().size(); ++s) {
       const int slab = static_cast<int>(s);
-      if (!all && !Resets(to_.local(slab).logical)) continue;
       to_.device().FillZero(*stream, to_.state(slab, state, 0).values,
                             to_.bytes(slab, StatePlane(state)));
     }
@@ -100,6 +98,7 @@ class Switch {
       const bool state = field.kind == Field::Kind::kState;
       if (!tensor.link.empty() || (state && Resets(tensor.slab))) continue;
       const LogicalTensor& old = *old_tensors_.at(tensor.name);
+      if (state && old_values_.Owners(field, old).empty()) continue;
       const double divisor = state ? Divisor(tensor.slab, degree) : 1;
       std::vector<Alike>& family = families[{old.slab, old.param, divisor}];
       AddTo(family, field, tensor);
@@ -124,6 +123,7 @@ class Switch {
       }
     }
     DELINK_RETURN_IF_ERROR(MoveValues(old_values_, new_values_, moves, comm_));
+    // Of a call of their own: they read what the first one has written.
     return MoveValues(new_values_, new_values_, copies, comm_);
   }
 

@@ -26,8 +26,8 @@ namespace delink {
 // Fills `to` from `from`. Both are over the same registry, device, element type
 // and ranks, those of `comm`, and keep masters alike; `to` only cuts links of
 // `from` (else InvalidArgument, and nothing is written). The layouts may
-// differ: collective then. States that `from` lacks, by name, count as reset;
-// the storage of the others may differ. Blocks until done.
+// differ: collective then. States that `from` lacks, by name or of a tensor,
+// count as reset; the storage of the others may differ. Blocks until done.
 absl::Status Delink(const ParamStore& from, ParamStore& to, StatePolicy policy,
                     Communicator& comm);
 

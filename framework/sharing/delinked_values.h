@@ -17,8 +17,9 @@ class DelinkedValues : public ValueSource {
   // `before` is asked for tensors of `layout`, the model after the switch, and
   // goes by their names alone, as a checkpoint does, in which what is shared
   // has many, and has all of a tensor on every rank. What is read are rows, or
-  // a part of one. `states`: as a store of either model keeps them; values are
-  // rounded to that before they change, and after. `origins`: what RelationOf
+  // a part of one. `states`: as a store of either model keeps them that is not
+  // cut over the tensor axis; values are rounded to that before they change,
+  // and after. `origins`: what RelationOf
   // says of the layout's slabs. References must outlive this.
   DelinkedValues(ValueSource& before, const Layout& layout,
                  std::vector<StateSpec> states, std::vector<SlabOrigin> origins,

@@ -179,6 +179,27 @@ TEST_F(DelinkStateTest, ResetsToZero) {
   }
 }
 
+// A state that the old store keeps of other tensors: Muon's v, which is of
+// vectors and embeddings, for AdamW.
+TEST_F(DelinkStateTest, WhatTheOldStoreHasOfOtherTensorsIsReset) {
+  std::vector<StateSpec> muon = TwoMoments();
+  At(muon, 1).hidden.extent = StateExtent::kNone;
+  const auto from = Store("all", muon);
+  Fill(*from);
+  const auto to = Store("none", TwoMoments());
+  Fill(*to);
+  SelfCommunicator self;
+  ASSERT_EQ(Delink(*from, *to, StatePolicy::kCopy, self), absl::OkStatus());
+  EXPECT_EQ(ValuesOf(*to, "blocks/3/mlp", 0, 0),
+            ValuesOf(*from, "blocks/0/mlp", 0, 0));
+  EXPECT_TRUE(ValuesOf(*from, "blocks/0/mlp", 1, 0).empty());
+  const auto v = ValuesOf(*to, "blocks/3/mlp", 1, 0);
+  ASSERT_FALSE(v.empty());
+  EXPECT_EQ(v, std::vector<float>(v.size(), 0.0F));
+  EXPECT_EQ(ValuesOf(*to, "embed/embedding", 1, 0),
+            ValuesOf(*from, "embed/embedding", 1, 0));
+}
+
 TEST_F(DelinkStateTest, FactoredStatisticsAreQuadratic) {
   const auto from = Store("all", Factored());
   Fill(*from);
