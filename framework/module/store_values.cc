@@ -122,8 +122,21 @@ Descriptor StoreValues::Wants(const Field& field,
 int64_t StoreValues::grain(const Field& field,
                            const LogicalTensor& tensor) const {
   if (!HasAny(field)) return 1;
-  const StateStorage storage = CodecOf(field, tensor).storage;
-  return storage == StateStorage::kBlock8 ? kBlock8 : 1;
+  if (CodecOf(field, tensor).storage != StateStorage::kBlock8) return 1;
+  const Layout& layout = store_.layout();
+  const Range locals = layout.LocalSlabsOfLogical(tensor.slab);
+  for (int64_t l = locals.begin; l < locals.end; ++l) {
+    const LocalSlab& local = At(layout.local_slabs(), l);
+    const auto at = std::ranges::find(local.params, tensor.param);
+    if (at == local.params.end()) continue;
+    const auto p = static_cast<size_t>(at - local.params.begin());
+    const SlabParam& here = local.slab.params[p];
+    DELINK_CHECK(here.elements == tensor.shape.elements() &&
+                 here.offset % kBlock8 == tensor.offset % kBlock8)
+        << tensor.name << " is cut over the tensor axis, where blocks of "
+        << kBlock8 << " values are not those of the whole slab";
+  }
+  return kBlock8;
 }
 
 void StoreValues::AsKept(const Field& field, const LogicalTensor& tensor,

@@ -37,7 +37,8 @@ class StoreValues final : public ValueSource, public ValueSink {
 
   Descriptor Wants(const Field& field,
                    const LogicalTensor& tensor) const override;
-  // Of 8-bit state a block.
+  // Of 8-bit state a block: a check where a local slab has other blocks than
+  // the logical one, as tensor parallelism makes them.
   int64_t grain(const Field& field, const LogicalTensor& tensor) const override;
   // Also of an extent of another rank.
   void AsKept(const Field& field, const LogicalTensor& tensor,

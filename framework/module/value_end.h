@@ -3,8 +3,10 @@
 // (framework/checkpoint), and tests have their own.
 //
 // Has, Owners, Wants, grain and type are pure and say the same on all ranks. In
-// a Descriptor of an end that is no store, Extent::slab and offset are its own
-// business.
+// a Descriptor of an end that is no store, Extent::slab and param are its own
+// business, and so is what offset counts from, but not how: it grows by 1 with
+// each column and by pitch with each row (Part), and with a grain above 1 it is
+// the sink's from the parameter's start.
 #pragma once
 
 #include <cstdint>
@@ -45,7 +47,7 @@ class ValueSink {
                            const LogicalTensor& tensor) const = 0;
   // Above 1, of elementwise values: what is written are ranges of elements, and
   // their extents are as of a vector, of one column (AsRanges). They begin and
-  // end at multiples of the grain, counted from the slab's start
+  // end at multiples of the grain, counted from the logical slab's start
   // (LogicalTensor::offset), or with the parameter.
   virtual int64_t grain(const Field& field, const LogicalTensor& tensor) const;
   // Values of an extent, also of another rank's, as they would be read back

@@ -372,6 +372,25 @@ TEST_F(StoreValuesDeathTest, RefusesWhatIsNotHere) {
       "extent.rank");
 }
 
+TEST_F(StoreValuesDeathTest, RefusesBlocksOfWhatIsCutOverTheTensorAxis) {
+  ParamRegistry registry;
+  const Scope block = Scope(registry).Layer(1, "blocks/0");
+  block.Param("up", {.shape = {100, 37}, .split = Split::kOut});
+  block.Param("norm", {.shape = {37}});
+  const Layout layout =
+      Layout::Create(registry, 1, {}, {.mesh = {.tensor = 2}});
+  const auto store =
+      ParamStore::Create(device_, layout, 0,
+                         {.states = testing::MomentsIn(StateStorage::kBlock8)});
+  ASSERT_TRUE(store.ok());
+  StoreValues ends(**store);
+  const Field field{Kind::kState, "m"};
+  const auto& tensors = (*store)->layout().tensors();
+  ASSERT_EQ(tensors.size(), 2u);
+  EXPECT_EQ(ends.grain(field, tensors[1]), 1);
+  EXPECT_DEATH(ends.grain(field, tensors[0]), "up is cut over the tensor axis");
+}
+
 TEST_F(StoreValuesDeathTest, RefusesPartsOfBlocksOf8Bits) {
   const auto store =
       Store({.states = testing::MomentsIn(StateStorage::kBlock8)});
