@@ -33,6 +33,9 @@ struct ParamSpec {
   // values), or of its bias: what takes a matrix for a map, as Muon, takes them
   // apart, and each is cut by itself. Empty: it is one.
   std::vector<int64_t> stacked;
+  // Of a block, and writes to the residual stream: where all such parameters of
+  // a block are zero, the block hands on its input as it is.
+  bool residual = false;
 };
 
 class Param {

@@ -64,6 +64,8 @@ class ParamStore {
   // Initialises all parameters as declared, each element a function of (seed,
   // logical name, index), the same in f32 and bf16.
   void InitWeights(uint64_t seed);
+  // The same of params[param] of a slab, by `init`.
+  void InitParameter(uint64_t seed, int slab, size_t param, const Init& init);
 
   // Replaces elements [element, element + count) of a slab's parameters, whose
   // weights must be held, by `values`: host memory, f64 where the weights are,

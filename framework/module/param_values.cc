@@ -76,19 +76,23 @@ std::vector<T> ToHost(Device& device, Stream& stream, const void* from,
 }  // namespace
 
 void ParamStore::InitWeights(uint64_t seed) {
-  if (IsMeta(device_->kind())) return;
-  const std::unique_ptr<Stream> stream = device_->NewStream();
-  const RngKey root = Fold(KeyFromSeed(seed), "init");
-  const auto init =
-      options_.dtype == DType::kF64 ? InitParam<double> : InitParam<float>;
   for (size_t s = 0; s < slabs_.size(); ++s) {
     const int slab = static_cast<int>(s);
     for (size_t p = 0; p < slabs_[s].params.size(); ++p) {
-      const ParamDecl& decl = DeclOf(slab, p);
-      const RngKey key = Fold(root, std::string_view(decl.name));
-      init(*this, *stream, slab, p, decl.spec.init, key);
+      InitParameter(seed, slab, p, DeclOf(slab, p).spec.init);
     }
   }
+}
+
+void ParamStore::InitParameter(uint64_t seed, int slab, size_t param,
+                               const Init& init) {
+  if (IsMeta(device_->kind())) return;
+  const std::unique_ptr<Stream> stream = device_->NewStream();
+  const RngKey key = Fold(Fold(KeyFromSeed(seed), "init"),
+                          std::string_view(DeclOf(slab, param).name));
+  const auto fill =
+      options_.dtype == DType::kF64 ? InitParam<double> : InitParam<float>;
+  fill(*this, *stream, slab, param, init, key);
 }
 
 void ParamStore::SetParameters(Stream& stream, int slab, int64_t element,

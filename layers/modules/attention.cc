@@ -83,7 +83,8 @@ Attention::Attention(const Scope& s, const Config& c)
                                          .out = c.dim,
                                          .bias = c.bias && c.out_bias,
                                          .stddev = c.out_stddev,
-                                         .split = Split::kIn}),
+                                         .split = Split::kIn,
+                                         .residual = true}),
       dropout_(s, c.dropout) {}
 
 Var Attention::Project(Var x) {

@@ -15,7 +15,8 @@ GatedMlp::GatedMlp(const Scope& s, const Config& c)
                                      .out = c.dim,
                                      .bias = false,
                                      .stddev = c.out_stddev,
-                                     .split = Split::kIn}),
+                                     .split = Split::kIn,
+                                     .residual = true}),
       dropout_(s, c.dropout) {}
 
 Var GatedMlp::operator()(Var x) {

@@ -6,7 +6,8 @@ Linear::Linear(const Scope& s, const Config& c)
     : weight_(s.Param("weight", {.shape = {c.out, c.in},
                                  .init = Init::Normal(c.stddev),
                                  .split = c.split,
-                                 .stacked = c.stacked})),
+                                 .stacked = c.stacked,
+                                 .residual = c.residual})),
       bias_(c.bias ? &s.Param("bias",
                               {.shape = {c.out},
                                .init = Init::Zeros(),
@@ -15,7 +16,8 @@ Linear::Linear(const Scope& s, const Config& c)
                                                                : Split::kNone,
                                .stacked = c.split == Split::kOut
                                               ? c.stacked
-                                              : std::vector<int64_t>()})
+                                              : std::vector<int64_t>(),
+                               .residual = c.residual})
                    : nullptr) {}
 
 Var Linear::operator()(Var x) { return ops::Linear(x, weight_, bias_); }

@@ -18,6 +18,7 @@ class Linear final : public Module {
     double stddev = 0.02;  // of the initial weight; the bias begins at zero
     Split split = Split::kNone;
     std::vector<int64_t> stacked;  // as ParamSpec's, of the weight
+    bool residual = false;         // as ParamSpec's
   };
   Linear(const Scope& s, const Config& c);
 

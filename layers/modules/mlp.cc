@@ -13,7 +13,8 @@ Mlp::Mlp(const Scope& s, const Config& c)
                                      .out = c.dim,
                                      .bias = c.bias,
                                      .stddev = c.out_stddev,
-                                     .split = Split::kIn}),
+                                     .split = Split::kIn,
+                                     .residual = true}),
       dropout_(s, c.dropout) {}
 
 Var Mlp::operator()(Var x) { return dropout_(down_(up_.Gelu(x, gelu_))); }
