@@ -111,6 +111,7 @@ class Layout {
   // declarations; steps and plans of memory go by place.
   const std::vector<int>& visited() const { return visited_; }
   int places() const { return static_cast<int>(visited_.size()); }
+  int depth() const { return places() - 2; }  // blocks that are visited
 
   // Logical slabs in the order of their leaders, and the tensors of the layers
   // that are visited.

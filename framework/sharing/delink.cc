@@ -38,7 +38,8 @@ class Switch {
         old_values_(from),
         new_values_(to) {
     for (const LogicalTensor& tensor : from.layout().tensors()) {
-      old_tensors_.emplace(tensor.name, &tensor);
+      if (!tensor.link.empty()) continue;
+      old_tensors_[{tensor.slab, tensor.param}] = &tensor;
     }
   }
 
@@ -67,7 +68,9 @@ class Switch {
   };
 
   bool Resets(int slab) const {
-    return policy_ == StatePolicy::kReset && At(origins_, slab).changed();
+    const SlabOrigin& origin = At(origins_, slab);
+    return origin.fresh() ||
+           (policy_ == StatePolicy::kReset && origin.changed());
   }
 
   // What the values of a state are divided by.
@@ -96,18 +99,20 @@ class Switch {
     std::vector<Move> moves, copies;
     for (const LogicalTensor& tensor : to_.layout().tensors()) {
       const bool state = field.kind == Field::Kind::kState;
-      if (!tensor.link.empty() || (state && Resets(tensor.slab))) continue;
-      const LogicalTensor& old = *old_tensors_.at(tensor.name);
+      const SlabOrigin& origin = At(origins_, tensor.slab);
+      if (!tensor.link.empty() || origin.fresh()) continue;
+      if (state && Resets(tensor.slab)) continue;
+      const LogicalTensor& old = *old_tensors_.at({origin.slab, tensor.param});
       if (state && old_values_.Owners(field, old).empty()) continue;
       const double divisor = state ? Divisor(tensor.slab, degree) : 1;
-      std::vector<Alike>& family = families[{old.slab, old.param, divisor}];
-      AddTo(family, field, tensor);
+      AddTo(families[{origin.slab, tensor.param, divisor}], field, tensor);
     }
     for (const auto& [key, family] : families) {
-      const double divisor = std::get<2>(key);
+      const auto& [slab, param, divided_by] = key;
+      const double divisor = divided_by;
       Move& move = moves.emplace_back();
       move.field = field;
-      move.from = old_tensors_.at(family[0].tensors[0]->name);
+      move.from = old_tensors_.at({slab, param});
       if (divisor != 1) {
         move.change = [divisor](std::span<double> values) {
           for (double& value : values) value /= divisor;
@@ -174,13 +179,14 @@ class Switch {
   StatePolicy policy_;
   Communicator& comm_;
   StoreValues old_values_, new_values_;
-  std::map<std::string, const LogicalTensor*> old_tensors_;  // by name
+  // By slab and parameter; no links.
+  std::map<std::pair<int, size_t>, const LogicalTensor*> old_tensors_;
 };
 
 }  // namespace
 
 absl::Status Delink(const ParamStore& from, ParamStore& to, StatePolicy policy,
-                    Communicator& comm) {
+                    Communicator& comm, const Growth& growth) {
   DELINK_CHECK(&from.registry() == &to.registry());
   DELINK_CHECK(&from.device() == &to.device());
   DELINK_CHECK(from.options().dtype == to.options().dtype);
@@ -190,9 +196,10 @@ absl::Status Delink(const ParamStore& from, ParamStore& to, StatePolicy policy,
   DELINK_CHECK_EQ(from.ranks(), to.ranks());
   DELINK_CHECK_EQ(from.rank(), to.rank());
   DELINK_CHECK_EQ(comm.size(), to.ranks());
-  DELINK_ASSIGN_OR_RETURN(
-      const std::vector<SlabOrigin> origins,
-      RelationOf(to.registry(), to.blocks(), from.sharing(), to.sharing()));
+  DELINK_ASSIGN_OR_RETURN(const std::vector<SlabOrigin> origins,
+                          GrowthOf(to.registry(), to.blocks(), from.sharing(),
+                                   to.sharing(), growth));
+  InitFresh(to, origins, growth);
   return Switch(from, to, origins, policy, comm).Run();
 }
 

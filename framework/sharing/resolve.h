@@ -40,10 +40,12 @@ std::vector<int> Sharers(const SharingMap& sharing, const std::string& part,
 
 // Where the contents of a slab come from at a switch.
 struct SlabOrigin {
-  int slab = 0;    // among the slabs before
-  int before = 1;  // layers that shared that slab
-  int after = 1;   // layers that share the new one
-  bool changed() const { return before != after; }
+  int slab = 0;         // among the slabs before; -1: it begins fresh
+  int before = 1;       // layers that shared that slab
+  int after = 1;        // layers that share the new one
+  bool copied = false;  // for blocks alone that were not visited before
+  bool fresh() const { return slab < 0; }
+  bool changed() const { return before != after || copied; }
   friend bool operator==(const SlabOrigin&, const SlabOrigin&) = default;
 };
 

@@ -1,11 +1,12 @@
 #include "recipes/run/prepare.h"
 
 #include <cstdint>
+#include <string>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "framework/base/status_macros.h"
-#include "framework/sharing/resolve.h"
+#include "framework/sharing/grow.h"
 #include "recipes/run/make_optimizer.h"
 
 namespace delink {
@@ -17,8 +18,16 @@ absl::Status CheckStages(const RunEnv& env) {
     DELINK_ASSIGN_OR_RETURN(SharingMap map, SharingOf(env, i));
     DELINK_RETURN_IF_ERROR(CheckGroups(env, i, map));
     if (i > 0) {
-      DELINK_RETURN_IF_ERROR(
-          RelationOf(*env.registry, env.model->blocks(), before, map).status());
+      const absl::Status status =
+          GrowthOf(*env.registry, env.model->blocks(), before, map,
+                   GrowthInto(*env.recipe, i))
+              .status();
+      if (!status.ok()) {
+        const bool grows = env.recipe->Depth(i) > env.recipe->Depth(i - 1);
+        const std::string key =
+            absl::StrCat("stage[", i, "].", grows ? "grow" : "share");
+        return ErrorAt(*env.recipe, key, key, std::string(status.message()));
+      }
     }
     before = std::move(map);
   }

@@ -13,7 +13,13 @@ namespace delink {
 
 absl::StatusOr<SharingMap> SharingOf(const RunEnv& env, size_t stage) {
   return ResolveSharing(env.recipe->stages[stage].share, *env.registry,
-                        env.model->blocks());
+                        env.model->blocks(), env.recipe->Visited(stage));
+}
+
+Growth GrowthInto(const Recipe& recipe, size_t stage) {
+  return {.policy = recipe.stages[stage].grow.value_or(GrowPolicy::kCopy),
+          .share = recipe.stages[stage - 1].share,
+          .seed = static_cast<uint64_t>(recipe.run.seed)};
 }
 
 absl::StatusOr<std::unique_ptr<StageRun>> StageRun::Create(
@@ -38,8 +44,8 @@ absl::StatusOr<std::unique_ptr<StageRun>> StageRun::Switch(
   std::unique_ptr<StageRun> run(new StageRun(env, index));
   DELINK_ASSIGN_OR_RETURN(const SharingMap map, SharingOf(env, index));
   DELINK_RETURN_IF_ERROR(run->MakeStore(map));
-  DELINK_RETURN_IF_ERROR(
-      Delink(*from->store_, *run->store_, run->stage().state, *env.world));
+  DELINK_RETURN_IF_ERROR(Delink(*from->store_, *run->store_, run->stage().state,
+                                *env.world, GrowthInto(*env.recipe, index)));
   from.reset();
   env.device->Trim();
   DELINK_RETURN_IF_ERROR(run->MakeExecutor(index));

@@ -6,6 +6,7 @@
 #include <memory>
 
 #include "absl/status/statusor.h"
+#include "framework/sharing/grow.h"
 #include "framework/step/executor.h"
 #include "recipes/run/batches.h"
 #include "recipes/schema/recipe.h"
@@ -33,9 +34,10 @@ class StageRun {
   static absl::StatusOr<std::unique_ptr<StageRun>> Create(
       const RunEnv& env, size_t index, const SharingMap* sharing = nullptr);
 
-  // Ends `from` and begins stage `index`: parameters are delinked, state goes
-  // by the stage's policy. Besides both sets of planes nothing is held while
-  // copying: the old executor is gone before the new planes come.
+  // Ends `from` and begins stage `index`: parameters are delinked, blocks that
+  // were not visited begin as it says, state goes by the stage's policy.
+  // Besides both sets of planes nothing is held while copying: the old executor
+  // is gone before the new planes come.
   static absl::StatusOr<std::unique_ptr<StageRun>> Switch(
       const RunEnv& env, std::unique_ptr<StageRun> from, size_t index);
 
@@ -49,6 +51,7 @@ class StageRun {
   Executor& executor() { return *executor_; }
   const BatchCut& cut() const { return cut_; }
   MemoryAccount account() const { return executor_->account(); }
+  int64_t depth() const { return store_->layout().depth(); }
   // Of forward and backward, recompute included.
   double flops_per_token() const;
   // Whether any blocks share.
@@ -68,5 +71,8 @@ class StageRun {
 
 // The sharing map of a stage, as its recipe says.
 absl::StatusOr<SharingMap> SharingOf(const RunEnv& env, size_t stage);
+
+// How a stage grows out of the one before it; not the first.
+Growth GrowthInto(const Recipe& recipe, size_t stage);
 
 }  // namespace delink

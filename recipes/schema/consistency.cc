@@ -13,15 +13,17 @@
 #include "absl/strings/str_join.h"
 #include "data/corpus/side.h"
 #include "framework/sharing/switch_policy.h"
+#include "recipes/schema/check_depth.h"
 #include "recipes/schema/describe.h"
 #include "recipes/schema/problems.h"
 
 namespace delink::schema {
-namespace {
 
 std::string StageKey(size_t i, std::string_view key) {
   return absl::StrFormat("stage[%d].%s", i, key);
 }
+
+namespace {
 
 void CompleteModel(Section& document, Recipe& recipe) {
   std::unique_ptr<ModelConfig> model = recipe.model->Clone();
@@ -50,14 +52,17 @@ void CheckSize(Section& document, const Recipe& recipe) {
   }
 }
 
-void CheckShare(Section& document, const Recipe& recipe, size_t i) {
+// Whether it fits the model.
+bool CheckShare(Section& document, const Recipe& recipe, size_t i) {
   const ShareSpec& share = recipe.stages[i].share;
   const int64_t layers = recipe.model->layers;
   const std::vector<std::string> parts = recipe.model->parts();
+  bool fits = true;
   const auto check = [&](const SharePolicy& policy) {
     if (const absl::Status status = CheckSharePolicy(policy, layers);
         !status.ok()) {
       document.Error(StageKey(i, "share"), std::string(status.message()));
+      fits = false;
     }
   };
   if (share.every) check(*share.every);
@@ -68,9 +73,11 @@ void CheckShare(Section& document, const Recipe& recipe, size_t i) {
           absl::StrFormat("model kind \"%s\" has no part '%s'%s; it has %s",
                           recipe.model->kind(), part, Suggestion(part, parts),
                           absl::StrJoin(parts, ", ")));
+      fits = false;
     }
     check(policy);
   }
+  return fits;
 }
 
 // Delinking only cuts links: what an earlier stage had apart stays apart.
@@ -103,15 +110,6 @@ void CheckMeasured(Section& document, const Recipe& recipe, size_t i) {
         absl::StrFormat("%d steps hold fewer than %d probes, one "
                         "every %d steps (run.probe_every); use %d",
                         until.window, SwitchPolicy::kMinProbes, every, least));
-  }
-  const std::vector<std::string> parts = recipe.model->parts();
-  if (std::none_of(parts.begin(), parts.end(), [&](const std::string& part) {
-        return recipe.stages[i].share.For(part).kind !=
-               SharePolicy::Kind::kNone;
-      })) {
-    document.Error(StageKey(i, "until.gradient"),
-                   "nothing is shared in this stage, so no gradients can "
-                   "agree; leave the key out");
   }
 }
 
@@ -243,7 +241,7 @@ void CompleteStages(Section& document, Recipe& recipe) {
     if (!stage.share.every && stage.share.parts.empty()) {
       stage.share.every = SharePolicy{};
     }
-    CheckShare(document, recipe, i);
+    if (CheckShare(document, recipe, i)) CheckDepth(document, recipe, i);
     CheckUntil(document, recipe, i);
     CheckBlend(document, recipe, i);
     for (size_t j = 0; j < i; ++j) {
@@ -255,9 +253,11 @@ void CompleteStages(Section& document, Recipe& recipe) {
     }
   }
   if (!document.complete()) return;
+  CheckGrowth(document, recipe, 0);
   for (size_t i = 1; i < recipe.stages.size(); ++i) {
     CheckSwitch(document, recipe, i);
     CheckState(document, recipe, i);
+    CheckGrowth(document, recipe, i);
   }
 }
 

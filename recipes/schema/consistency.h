@@ -1,10 +1,17 @@
 // What the sections of a recipe say of each other.
 #pragma once
 
+#include <cstddef>
+#include <string>
+#include <string_view>
+
 #include "recipes/schema/recipe.h"
 #include "recipes/schema/section.h"
 
 namespace delink::schema {
+
+// "stage[1].depth"
+std::string StageKey(size_t i, std::string_view key);
 
 // Gives omitted values that follow from another section their value, and
 // reports what does not fit together: stages that overlap, shares that do not

@@ -148,6 +148,29 @@ void DescribeUntil(Section& s, Until& until) {
          .max = 1 << 20});
 }
 
+void DescribeDepth(Section& s, Stage& stage) {
+  s.Int("depth", &stage.depth,
+        {.doc = "blocks that this stage visits; the others do not exist yet. "
+                "No fewer than in the stage before, and all of its",
+         .fixed = true,
+         .when_omitted = "model.layers",
+         .min = 1});
+  s.Enum("visit", &stage.visit, ToString,
+         {.doc = "which blocks these are: the first, or block floor(i layers / "
+                 "depth) for each i",
+          .fixed = true});
+  s.Enum("grow", &stage.grow, ToString,
+         {.doc = "what blocks begin with that the stage before did not visit: "
+                 "the weights of the visited block next before (where that "
+                 "stage shares, of those that share with it); block i those of "
+                 "number i mod d of d visited blocks; the initial ones of a "
+                 "run from scratch; or these, with what writes to the residual "
+                 "stream zero, which changes no loss. Copies have optimizer "
+                 "state as `state` says, fresh weights none",
+          .fixed = true,
+          .when_omitted = "`\"copy\"`"});
+}
+
 void DescribeParallel(Section& s, ParallelConfig& parallel) {
   s.Int("data", &parallel.data,
         {.doc = "data-parallel ranks",
@@ -256,6 +279,7 @@ void DescribeStage(Section& s, Stage& stage) {
             .when_omitted = "stage0, stage1, "
                             "..."});
   ShareKey(s, &stage.share);
+  DescribeDepth(s, stage);
   s.SubTable("until",
              {.doc = "one of fraction, tokens, steps; plateau or gradient "
                      "besides or instead; not for the last stage",
@@ -314,7 +338,9 @@ void DescribeRest(Section& document, Recipe& recipe) {
       "stage",
       {.doc = "The stages of Pseudo-to-Real, in order, each a `[[stage]]`. "
               "Without any there is one, which shares nothing. A later stage "
-              "may only cut links that an earlier one has."},
+              "may only cut links that an earlier one has, and visit more "
+              "blocks: [growth](pseudo-to-real.md#growth-a-stage-that-runs-"
+              "fewer-layers)."},
       &recipe.stages, DescribeStage);
   document.SubTable("run", {.doc = "How it is run."},
                     [&](Section& s) { DescribeRun(s, recipe.run); });

@@ -121,6 +121,14 @@ Recompute Recipe::RecomputeOf(size_t stage) const {
   return stages.at(stage).recompute.value_or(run.recompute);
 }
 
+int64_t Recipe::Depth(size_t stage) const {
+  return stages.at(stage).depth.value_or(model->layers);
+}
+
+std::vector<int> Recipe::Visited(size_t stage) const {
+  return VisitedBlocks(stages.at(stage).visit, Depth(stage), model->layers);
+}
+
 int64_t Recipe::ProbeEvery(size_t stage) const {
   if (run.probe_every > 0 || !stages.at(stage).until.gradient) {
     return run.probe_every;

@@ -19,6 +19,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "framework/optim/schedule.h"
+#include "framework/sharing/depth_policy.h"
 #include "framework/sharing/share_spec.h"
 #include "framework/sharing/state_policy.h"
 #include "framework/step/instruction.h"
@@ -74,7 +75,10 @@ enum class Recompute { kNone, kNormActivation, kBlock };
 
 struct Stage {
   std::string name;
-  ShareSpec share;  // every part: none, unless given
+  ShareSpec share;               // every part: none, unless given
+  std::optional<int64_t> depth;  // blocks that it visits; none: all
+  VisitPolicy visit = VisitPolicy::kFirst;
+  std::optional<GrowPolicy> grow;  // where it visits more; none: copy
   Until until;
   // What becomes of optimizer state at the switch into the stage.
   StatePolicy state = StatePolicy::kScale;
@@ -150,6 +154,9 @@ struct Recipe {
   // Weights of data.Sources() in a stage, in their order; not all zero.
   std::vector<double> Weights(size_t stage) const;
   Recompute RecomputeOf(size_t stage) const;
+  // Blocks that a stage visits: how many; which, as SharingMap::visited.
+  int64_t Depth(size_t stage) const;
+  std::vector<int> Visited(size_t stage) const;
   // Steps between two probes of the gradient's agreement; 0: none.
   int64_t ProbeEvery(size_t stage) const;
 

@@ -33,8 +33,9 @@ inline void DeclareToy(ParamRegistry& registry, int blocks, int64_t width) {
                {.shape = {3 * width, width}, .init = Init::Normal(0.25)});
     (attn / "qkv").Param("bias", {.shape = {3 * width}, .decay = false});
     (attn / "out")
-        .Param("weight",
-               {.shape = {width, width}, .init = Init::Normal(0.125)});
+        .Param("weight", {.shape = {width, width},
+                          .init = Init::Normal(0.125),
+                          .residual = true});
     const Scope mlp = (block / "mlp").Part("mlp");
     mlp.Param("up", {.shape = {2 * width + 3, width}, .init = Init::Normal(1)});
   }

@@ -223,6 +223,28 @@ INSTANTIATE_TEST_SUITE_P(
         Case{"share = \"none\"", "until = { steps = 50 }",
              "gpt.toml:26:1: stage[1].until: the last stage ends with the run, "
              "at schedule.steps; leave the key out"},
+        Case{"share = \"all\"", "depth = 5",
+             "gpt.toml:21:1: stage[0].depth: 5 is more than model.layers 4"},
+        Case{"share = \"none\"", "depth = 0",
+             "gpt.toml:26:9: stage[1].depth: 0 is out of range: at least 1"},
+        Case{"share = \"none\"", "depth = 3",
+             "gpt.toml:26:1: stage[1].depth: 3 is fewer than the 4 blocks that "
+             "stage[0] visits; a later stage visits as many or more"},
+        Case{"share = \"none\"", "grow = \"copy\"",
+             "gpt.toml:26:1: stage[1].grow: stage[0] visits all 4 blocks that "
+             "this one does, so nothing grows; leave the key out"},
+        Case{
+            "share = \"all\"", "depth = 1\ngrow = \"zero\"",
+            "gpt.toml:22:1: stage[0].grow: the first stage begins with initial "
+            "weights, so nothing grows; leave the key out"},
+        Case{"share = \"all\"", "share = \"groups:2\"\ndepth = 2",
+             "gpt.toml:21:1: stage[0].share: attention \"groups:2\" has 2 "
+             "sets, of which only 1 have a block that the stage visits (0,1); "
+             "give it fewer sets, or a depth and visit that reach them all"},
+        Case{"until = { fraction = 0.3 }",
+             "depth = 1\nuntil = { gradient = 1.5 }",
+             "gpt.toml:23:11: stage[0].until.gradient: nothing is shared in "
+             "this stage, so no gradients can agree; leave the key out"},
         Case{"name = \"real\"", "name = \"pseudo\"",
              "gpt.toml:25:1: stage[1].name: stage[0] has the name 'pseudo' "
              "already"}));
@@ -260,6 +282,28 @@ TEST(RecipeErrors, WhatCalibrationDoesNotSee) {
             "--set stage.1.state=calibrated: stage[1].state: \"calibrated\" "
             "does not see what optimizer.clip_value 0.5 cuts off; clip by norm "
             "alone (optimizer.clip), or use \"scale\" or \"reset\"");
+}
+
+TEST(RecipeErrors, LaterStagesKeepTheirBlocks) {
+  EXPECT_EQ(ErrorOf(Parse(kSample, {"model.layers=5", "stage.0.depth=2",
+                                    "stage.1.depth=3", "stage.0.visit=even",
+                                    "stage.1.visit=even"})),
+            "--set stage.1.depth=3: stage[1].depth: the stage visits blocks "
+            "0,1,3, but not block 2, which stage[0] visits; \"even\" keeps all "
+            "where the depth is a multiple of the one before");
+  EXPECT_EQ(ErrorOf(Parse(kSample, {"stage.0.depth=2", "stage.1.depth=2",
+                                    "stage.1.visit=even"})),
+            "--set stage.1.visit=even: stage[1].visit: the stage visits blocks "
+            "0,2, but not block 1, which stage[0] visits; \"even\" keeps all "
+            "where the depth is a multiple of the one before");
+}
+
+TEST(RecipeErrors, CalibrationMeasuresNoNewBlocks) {
+  EXPECT_EQ(
+      ErrorOf(Parse(kSample, {"stage.0.depth=2", "stage.1.state=calibrated"})),
+      "--set stage.1.state=calibrated: stage[1].state: \"calibrated\" "
+      "measures shares of a shared gradient, which new blocks had none "
+      "of; where the depth grows use \"scale\", \"copy\" or \"reset\"");
 }
 
 TEST(RecipeErrors, LaterStageCannotLink) {

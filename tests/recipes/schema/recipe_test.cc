@@ -78,6 +78,26 @@ TEST(Recipe, AStageMayHaveItsOwnBatchMicroBatchAndRecompute) {
   EXPECT_EQ(fitted->Accumulation(1), 2);
 }
 
+TEST(Recipe, StagesVisitSomeBlocks) {
+  using Blocks = std::vector<int>;
+  const Recipe all = Sample({"stage.0.depth=4", "stage.0.visit=even"});
+  EXPECT_EQ(all.Depth(0), 4);
+  EXPECT_EQ(all.Visited(0), Blocks());
+  EXPECT_EQ(all.Depth(1), 4);
+  const Recipe first = Sample({"stage.0.depth=3", "stage.1.grow=zero"});
+  EXPECT_EQ(first.Visited(0), (Blocks{0, 1, 2}));
+  EXPECT_EQ(first.Visited(1), Blocks());
+  EXPECT_EQ(first.stages[1].grow, GrowPolicy::kZero);
+  const Recipe even =
+      Sample({"model.layers=7", "stage.0.depth=3", "stage.0.visit=even",
+              "stage.1.depth=6", "stage.1.visit=even"});
+  EXPECT_EQ(even.Visited(0), (Blocks{0, 2, 4}));
+  EXPECT_EQ(even.Visited(1), (Blocks{0, 1, 2, 3, 4, 5}));
+  const Recipe again = *Parse(ToToml(even));
+  EXPECT_EQ(again.Visited(0), even.Visited(0));
+  EXPECT_EQ(again.Depth(1), 6);
+}
+
 TEST(Recipe, AStageThatIsMeasuredMayLastToTheEndOfTheRun) {
   const Recipe recipe = Sample({"stage.0.until={plateau=0.01,window=20}"});
   EXPECT_EQ(recipe.PlannedEnd(0), 100);
