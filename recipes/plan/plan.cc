@@ -89,6 +89,8 @@ StagePlan Describe(const Recipe& recipe, StageRun& stage) {
   StagePlan plan{.name = stage.stage().name,
                  .begin = recipe.PlannedBegin(stage.index()).step,
                  .end = recipe.PlannedEnd(stage.index()),
+                 .depth = stage.depth(),
+                 .blocks = stage.model().blocks(),
                  .may_end_early = stage.stage().until.measured(),
                  .sharing = DescribeSharing(stage.store()),
                  .unique_parameters = stage.store().unique_parameters(),

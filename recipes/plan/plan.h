@@ -28,6 +28,8 @@ struct StagePlan {
   // Steps of the run, when no stage ends early on what it measures.
   int64_t begin = 0, end = 0;
   int64_t tokens = 0;
+  int64_t depth = 0;   // blocks that it visits
+  int64_t blocks = 0;  // of the model
   bool may_end_early = false;
   std::vector<std::string> sharing;  // a line for each part
   int64_t unique_parameters = 0;     // that exist

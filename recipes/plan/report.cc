@@ -45,6 +45,9 @@ std::string StageText(const RunPlan& plan, const StagePlan& s) {
   std::string text = absl::StrCat(
       "stage ", s.name, ": ",
       ParametersText(s.unique_parameters, s.virtual_parameters), "\n");
+  if (s.depth < s.blocks) {
+    absl::StrAppend(&text, "  visits ", s.depth, " of ", s.blocks, " blocks\n");
+  }
   for (const std::string& line : s.sharing) {
     absl::StrAppend(&text, "  ", line, "\n");
   }
@@ -91,6 +94,7 @@ Json StageJson(const StagePlan& s, bool with_program) {
             {"end", s.end},
             {"may_end_early", s.may_end_early},
             {"tokens", s.tokens},
+            {"depth", s.depth},
             {"sharing", s.sharing},
             {"unique_parameters", s.unique_parameters},
             {"virtual_parameters", s.virtual_parameters},

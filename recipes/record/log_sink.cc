@@ -98,10 +98,18 @@ void LogSink::Say(const GradientsProbed& probe) {
 void LogSink::Say(const StageSwitched& change) {
   const StageFacts& before = change.before;
   const StageFacts& after = change.after;
-  DELINK_LOG(kInfo) << "delinking after step " << change.at.step << ", "
-                    << change.why;
+  const bool grows = after.depth > before.depth;
+  DELINK_LOG(kInfo) << (grows ? absl::StrCat("growing from ", before.depth,
+                                             " to ", after.depth, " blocks")
+                              : "delinking")
+                    << " after step " << change.at.step << ", " << change.why;
   LogSide(before);
   LogSide(after);
+  if (grows) {
+    DELINK_LOG(kInfo) << "  FLOP a token: "
+                      << FormatCount(before.flops_per_token) << " before, "
+                      << FormatCount(after.flops_per_token) << " after";
+  }
   LogLines(AccountTable("memory of a rank", {{before.name, before.account},
                                              {after.name, after.account}}));
 }

@@ -26,6 +26,7 @@ struct RunMoment {
 
 struct StageFacts {
   std::string name;
+  int64_t depth = 0;  // blocks that it visits
   int64_t unique_parameters = 0;
   int64_t virtual_parameters = 0;
   MemoryAccount account;

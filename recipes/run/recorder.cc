@@ -115,6 +115,7 @@ absl::Status Recorder::TellSinks(const RunEvent& event) {
 
 StageFacts FactsOf(StageRun& stage) {
   return {.name = stage.stage().name,
+          .depth = stage.depth(),
           .unique_parameters = stage.store().unique_parameters(),
           .virtual_parameters = stage.store().virtual_parameters(),
           .account = stage.account(),

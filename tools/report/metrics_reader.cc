@@ -210,7 +210,10 @@ void MetricsReader::AddSwitch(const nlohmann::json& row) {
   }
   StageRecord& before = stages.back();
   before.unique_parameters = Number(row, "unique_parameters_before");
-  before.virtual_parameters = Number(row, "virtual_parameters");
+  before.virtual_parameters =
+      Number(row, row.contains("virtual_parameters_before")
+                      ? "virtual_parameters_before"
+                      : "virtual_parameters");
   before.bytes = Bytes(row, "bytes_before");
   stages.push_back({.name = Text(row, "to"),
                     .begin = at,

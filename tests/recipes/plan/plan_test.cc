@@ -140,6 +140,38 @@ TEST(Plan, ForetellsEveryByteOfThirtyRecipes) {
   }
 }
 
+// One layer of four that is run once takes what that layer takes.
+TEST(Plan, AStageOfFewerLayersTakesLess) {
+  const Words sets = {"stage.0.depth=1", "model.tied=false", "model.vocab=61"};
+  const auto plan =
+      PlanRun({.recipe = kTiny, .sets = sets, .ranks = 1}, BuiltInModels());
+  ASSERT_TRUE(plan.ok()) << plan.status();
+  const auto only =
+      PlanRun({.recipe = kTiny,
+               .sets = {"model.layers=1", "model.tied=false", "model.vocab=61"},
+               .ranks = 1},
+              BuiltInModels());
+  ASSERT_TRUE(only.ok()) << only.status();
+  const StagePlan& shallow = plan->stages[0];
+  const StagePlan& deep = plan->stages[1];
+  EXPECT_EQ(shallow.depth, 1);
+  EXPECT_EQ(deep.depth, 4);
+  EXPECT_EQ(shallow.unique_parameters, only->stages[0].unique_parameters);
+  EXPECT_EQ(shallow.virtual_parameters, shallow.unique_parameters);
+  EXPECT_EQ(shallow.account.total(), only->stages[0].account.total());
+  EXPECT_EQ(shallow.flops_per_token, only->stages[0].flops_per_token);
+  EXPECT_LT(shallow.flops_per_token, 0.6 * deep.flops_per_token);
+  EXPECT_LT(shallow.account.total(), 0.6 * deep.account.total());
+  EXPECT_THAT(ToText(*plan, false), HasSubstr("\n  visits 1 of 4 blocks\n"));
+  const absl::Status status = RunRanks(1, [&](Communicator& comm) {
+    DELINK_ASSIGN_OR_RETURN(const Taken taken, Train(sets, comm, 0));
+    EXPECT_EQ(taken.bytes, shallow.account.total());
+    EXPECT_EQ(taken.program, shallow.program);
+    return absl::OkStatus();
+  });
+  EXPECT_TRUE(status.ok()) << status;
+}
+
 // 100 layers of width 12 288: 181 thousand million parameters.
 TEST(Plan, AModelFarTooLargeIsPlannedInNoTimeAndMemory) {
   const int64_t resident = PeakResidentBytes();

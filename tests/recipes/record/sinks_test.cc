@@ -1,5 +1,6 @@
 // What each sink says of what happens in a run, to the letter: people and
 // programs read it.
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <nlohmann/json.hpp>
@@ -16,6 +17,8 @@ namespace delink {
 namespace {
 
 using ::delink::testing::TempDir;
+using ::testing::HasSubstr;
+using ::testing::StartsWith;
 
 // Two sources, of which the second has nothing to validate on.
 std::vector<SourceState> Sources(int64_t web, int64_t code) {
@@ -38,12 +41,14 @@ std::vector<SourceState> Sources(int64_t web, int64_t code) {
 }
 
 const StageFacts kPseudo{.name = "pseudo",
+                         .depth = 4,
                          .unique_parameters = 1000,
                          .virtual_parameters = 4000,
                          .account = {.weights = 4096},
                          .flops_per_token = 500,
                          .loss = 2.5};
 const StageFacts kReal{.name = "real",
+                       .depth = 4,
                        .unique_parameters = 4000,
                        .virtual_parameters = 4000,
                        .account = {.weights = 16384},
@@ -168,6 +173,20 @@ read: web 640 tokens (0.05 epochs), code 1.28 k tokens (1.00 epochs)
 )");
 }
 
+TEST(LogSink, SaysHowFarAStageGrows) {
+  StageFacts shallow = kPseudo;
+  shallow.depth = 1;
+  shallow.flops_per_token = 200;
+  const std::string log =
+      LogOf(*NewLogSink(), {StageSwitched{.at = {.step = 5},
+                                          .why = "as the recipe says",
+                                          .before = shallow,
+                                          .after = kReal}});
+  EXPECT_THAT(log, StartsWith("growing from 1 to 4 blocks after step 5, as the "
+                              "recipe says\n"));
+  EXPECT_THAT(log, HasSubstr("\n  FLOP a token: 200 before, 500 after\n"));
+}
+
 TEST(LogSink, OfOneCorpusOnlyThatItHasEnded) {
   RunBegan began = Began();
   began.counts.clear();
@@ -221,6 +240,7 @@ TEST(MetricsSink, RowsHaveTheirKeysInTheirOrder) {
                                             "ranks",
                                             "threads",
                                             "peak_flops",
+                                            "depth",
                                             "flops_per_token",
                                             "unique_parameters",
                                             "virtual_parameters",
@@ -243,7 +263,7 @@ TEST(MetricsSink, RowsHaveTheirKeysInTheirOrder) {
       R"("gradients":0,"state":0,"activations":0,"slots":0,"boundaries":0,"workspace":0,"copies":0,"records":0,"total":)";
   EXPECT_EQ(
       rows[4],
-      R"({"event":"delink","step":5,"from":"pseudo","to":"real","why":"as the recipe says","loss_before":2.5,"loss_after":2.5,"unique_parameters":4000,"virtual_parameters":4000,"unique_parameters_before":1000,"flops_per_token":500.0,"bytes_before":{"weights":4096,)" +
+      R"({"event":"delink","step":5,"from":"pseudo","to":"real","why":"as the recipe says","loss_before":2.5,"loss_after":2.5,"depth_before":4,"depth":4,"unique_parameters":4000,"virtual_parameters":4000,"unique_parameters_before":1000,"virtual_parameters_before":4000,"flops_per_token_before":500.0,"flops_per_token":500.0,"bytes_before":{"weights":4096,)" +
           bytes + R"(4096},"bytes_after":{"weights":16384,)" + bytes +
           R"(16384},"seconds":4.0})");
   EXPECT_EQ(
