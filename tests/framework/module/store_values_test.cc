@@ -10,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include "absl/status/status.h"
 #include "framework/base/at.h"
 #include "framework/tensor/bfloat16.h"
 #include "tests/framework/module/store_values_rig.h"
