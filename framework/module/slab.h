@@ -15,9 +15,8 @@ namespace delink {
 // Parameters start on cache lines, whatever their element type.
 inline constexpr int64_t kParamAlignment = 64;  // elements
 
-// Slab::block of a slab of so many elements: at most 1024 blocks. Of one that
-// is cut into `pieces`, at most 1024: of a piece, so that all have as many at
-// most.
+// Slab::block of a slab of so many elements: at most 1024 blocks; or of one of
+// `pieces`, at most 1024, into which a slab is cut: at most 1024 in all.
 int64_t BlockSize(int64_t elements, int pieces = 1);
 
 // A parameter's place in its slab.
