@@ -117,6 +117,10 @@ class Layout {
   // that are visited.
   const std::vector<Slab>& slabs() const { return slabs_; }
   const std::vector<LogicalTensor>& tensors() const { return tensors_; }
+  const ParamSpec& SpecOf(const LogicalTensor& tensor) const {
+    return registry_->decl(At(slabs_, tensor.slab).params[tensor.param].decl)
+        .spec;
+  }
   // The local slabs of all ranks, in the order of logical ones; and, alike,
   // where their planes are.
   const std::vector<LocalSlab>& local_slabs() const { return local_slabs_; }

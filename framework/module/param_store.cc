@@ -56,11 +56,6 @@ std::vector<int> ParamStore::LocalSlabsOf(int logical) const {
   return slabs;
 }
 
-const ParamDecl& ParamStore::DeclOf(int slab, size_t param) const {
-  const SlabParam& place = At(slabs_, slab).params[param];
-  return registry().decl(place.decl);
-}
-
 void ParamStore::LayOutStates() {
   DELINK_CHECK_LE(options_.states.size(), size_t{kMaxStates});
   const DType exact = StatisticsOf(options_.dtype);
@@ -200,6 +195,23 @@ void* ParamStore::at(int slab, Plane plane, int64_t element) const {
   }
   DELINK_CHECK_LE(offset, buffer.bytes());
   return buffer.at(offset);
+}
+
+ParamStore::StatePlace ParamStore::state(int slab, int state,
+                                         size_t param) const {
+  const Plane plane = StatePlane(state);
+  const StateLayout::Piece& piece = LayoutOf(slab, plane).pieces[param];
+  const Buffer& buffer = At(At(planes_, plane), slab);
+  StatePlace place{.format = piece.format,
+                   .codec = {.storage = piece.format.storage,
+                             .is_signed = At(options_.states, state).is_signed,
+                             .exact = dtype(plane)},
+                   .held = piece.held,
+                   .values = buffer.at(piece.at)};
+  if (piece.format.storage == StateStorage::kBlock8) {
+    place.scales = static_cast<float*>(buffer.at(piece.scales));
+  }
+  return place;
 }
 
 int64_t ParamStore::bytes(Plane plane) const {

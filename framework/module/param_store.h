@@ -64,27 +64,8 @@ class ParamStore {
   // Initialises all parameters as declared, each element a function of (seed,
   // logical name, index), the same in f32 and bf16.
   void InitWeights(uint64_t seed);
-  // The same of params[param] of a slab, by `init`.
-  void InitParameter(uint64_t seed, int slab, size_t param, const Init& init);
-
-  // Replaces elements [element, element + count) of a slab's parameters, whose
-  // weights must be held, by `values`: host memory, f64 where the weights are,
-  // else f32. The master gets what this rank holds of it; weights are rounded.
-  void SetParameters(Stream& stream, int slab, int64_t element, int64_t count,
-                     const void* values);
-  // The same elements, which must be held where the parameters are, to the
-  // host.
-  void ReadParameters(Stream& stream, int slab, int64_t element, int64_t count,
-                      void* values) const;
-
-  // Values of a parameter's state, which must be held, to host memory and from
-  // there, in the type of dtype(kState0). Written ranges of 8-bit values begin
-  // and end where blocks do (ForEachStatePiece), or where the held ones do.
-  // What has been read and is written again is the same to the bit.
-  void ReadState(Stream& stream, int slab, int state, size_t param, Range range,
-                 void* values) const;
-  void WriteState(Stream& stream, int slab, int state, size_t param,
-                  Range range, const void* values);
+  // The same of one tensor, by `init`.
+  void InitTensor(uint64_t seed, const LogicalTensor& tensor, const Init& init);
 
   const Layout& layout() const { return layout_; }
   int rank() const { return rank_; }
@@ -138,8 +119,6 @@ class ParamStore {
 
   const std::vector<StateSpec>& states() const { return options_.states; }
   StatePlace state(int slab, int state, size_t param) const;
-  // Of all of the parameter, whatever of it is in the slab.
-  Shape state_shape(int slab, int state, size_t param) const;
 
   // Updates the optimizer has made to each slab (bias correction); saved.
   std::vector<int64_t>& updates() { return updates_; }
@@ -157,7 +136,6 @@ class ParamStore {
 
  private:
   ParamStore(Device& device, Layout layout, int rank, const Options& options);
-  const ParamDecl& DeclOf(int slab, size_t param) const;
   // Of a slab that is here, in Layout::local_slabs.
   int IndexOf(int slab) const { return At(indices_, slab); }
   void LayOutStates();

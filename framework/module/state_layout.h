@@ -1,8 +1,6 @@
-// Where a rank has the values of one state of one slab: for the ParamStore, and
-// for those who go through its pieces.
+// Where a rank has the values of one state of one slab: for the ParamStore.
 #pragma once
 
-#include <algorithm>
 #include <cstdint>
 #include <vector>
 
@@ -37,19 +35,6 @@ StateLayout LayOutState(const Slab& slab, const ParamRegistry& registry,
 
 // Bytes of a value.
 int64_t SizeOf(StateStorage storage, DType exact);
-
-// Calls visit(Range) for pieces of `range`, values of a parameter that begins
-// at element `offset` of its slab: of about `most` (a multiple of kBlock8)
-// values, and none cuts a block of 8-bit values.
-template <typename Visit>
-void ForEachStatePiece(int64_t offset, Range range, int64_t most, Visit visit) {
-  for (int64_t begin = range.begin; begin < range.end;) {
-    const int64_t cut = ((offset + begin) / most + 1) * most - offset;
-    const int64_t end = std::min(cut, range.end);
-    visit(Range{begin, end});
-    begin = end;
-  }
-}
 
 // The scales of the blocks that elements [begin, end) of a slab lie in.
 int64_t ScalesOf(int64_t begin, int64_t end);

@@ -190,15 +190,11 @@ absl::StatusOr<std::vector<SlabOrigin>> GrowthOf(const ParamRegistry& registry,
 
 void InitFresh(ParamStore& to, const std::vector<SlabOrigin>& origins,
                const Growth& growth) {
-  for (size_t s = 0; s < to.slabs().size(); ++s) {
-    const int slab = static_cast<int>(s);
-    if (!At(origins, to.local(slab).logical).fresh()) continue;
-    for (size_t p = 0; p < to.slab(slab).params.size(); ++p) {
-      const ParamSpec& spec =
-          to.registry().decl(to.slab(slab).params[p].decl).spec;
-      const bool zero = growth.policy == GrowPolicy::kZero && spec.residual;
-      to.InitParameter(growth.seed, slab, p, zero ? Init::Zeros() : spec.init);
-    }
+  for (const LogicalTensor& tensor : to.layout().tensors()) {
+    if (!tensor.link.empty() || !At(origins, tensor.slab).fresh()) continue;
+    const ParamSpec& spec = to.layout().SpecOf(tensor);
+    const bool zero = growth.policy == GrowPolicy::kZero && spec.residual;
+    to.InitTensor(growth.seed, tensor, zero ? Init::Zeros() : spec.init);
   }
 }
 

@@ -10,6 +10,7 @@
 #include "framework/comm/self_communicator.h"
 #include "framework/comm/thread_communicator.h"
 #include "framework/tensor/bfloat16.h"
+#include "tests/framework/module/plain_values.h"
 #include "tests/framework/module/toy_model.h"
 #include "tests/testing/temp_dir.h"
 
@@ -37,8 +38,8 @@ void Fill(ParamStore& store) {
       for (int64_t i = 0; i < param.elements; ++i) {
         values.push_back(Value(slab, Plane::kWeight, param.offset + i));
       }
-      store.SetParameters(*stream, slab, param.offset, param.elements,
-                          values.data());
+      testing::SetParameters(store, *stream, slab, param.offset, param.elements,
+                             values.data());
     }
     for (const Plane plane : {Plane::kState0, Plane::kState1}) {
       testing::Write<float>(store, slab, plane,

@@ -14,6 +14,7 @@
 #include "framework/comm/self_communicator.h"
 #include "framework/comm/thread_communicator.h"
 #include "framework/tensor/bfloat16.h"
+#include "tests/framework/module/plain_values.h"
 #include "tests/framework/module/toy_model.h"
 #include "tests/testing/temp_dir.h"
 
@@ -57,7 +58,8 @@ struct Rank {
         const double size = x * std::exp(3 * x);
         values.push_back(static_cast<float>(state == 0 ? size : size * size));
       }
-      store->WriteState(*stream, slab, state, param, held, values.data());
+      testing::WriteState(*store, *stream, slab, state, param, held,
+                          values.data());
     });
     for (size_t s = 0; s < store->slabs().size(); ++s) {
       store->updates()[s] = 100 + static_cast<int64_t>(s);
@@ -79,7 +81,8 @@ struct Rank {
                             Range range) const {
     std::vector<float> values(static_cast<size_t>(range.size()));
     const auto stream = store->device().NewStream();
-    store->ReadState(*stream, slab, state, param, range, values.data());
+    testing::ReadState(*store, *stream, slab, state, param, range,
+                       values.data());
     return values;
   }
 
@@ -87,8 +90,8 @@ struct Rank {
   std::vector<float> Parameters(int slab, Range range) const {
     std::vector<float> values(static_cast<size_t>(range.size()));
     const auto stream = store->device().NewStream();
-    store->ReadParameters(*stream, slab, range.begin, range.size(),
-                          values.data());
+    testing::ReadParameters(*store, *stream, slab, range.begin, range.size(),
+                            values.data());
     return values;
   }
 
@@ -240,7 +243,7 @@ TEST_F(StateTest, WeightsOfASplitMasterDifferInTiesAlone) {
         0x3F800000U + (static_cast<uint32_t>(i / 4) << 16) + low[i % 4]));
   }
   for (Rank* rank : {&whole, &split}) {
-    rank->store->SetParameters(*stream, slab, 0, n, values.data());
+    testing::SetParameters(*rank->store, *stream, slab, 0, n, values.data());
     EXPECT_EQ(rank->Parameters(slab, {0, n}), values);
   }
   const auto even = whole.Weights(slab), away = split.Weights(slab);

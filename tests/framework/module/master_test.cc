@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "framework/module/binder.h"
+#include "framework/module/store_values.h"
 #include "framework/tensor/bfloat16.h"
 #include "tests/framework/module/toy_model.h"
 
@@ -105,7 +106,7 @@ TEST_F(MasterTest, IsShardedAsStateIs) {
   }
 }
 
-TEST_F(MasterTest, SetParametersSetsBoth) {
+TEST_F(MasterTest, WritingParametersSetsBoth) {
   for (int rank = 0; rank < 3; ++rank) {
     const auto store =
         Store({.dtype = DType::kBF16, .rank = rank, .ranks = 3}, 1);
@@ -113,13 +114,20 @@ TEST_F(MasterTest, SetParametersSetsBoth) {
     const int64_t elements = store->slab(slab).elements;
     std::vector<float> expected(static_cast<size_t>(elements), 0.0F);
     std::vector<float> values;
-    const int64_t begin = 7, end = elements - 5;
+    const int64_t begin = 7, end = store->slab(slab).params[0].elements - 5;
     for (int64_t i = begin; i < end; ++i) {
       values.push_back(1.0F / static_cast<float>(i));
       At(expected, i) = values.back();
     }
-    store->SetParameters(*device_->NewStream(), slab, begin, end - begin,
-                         values.data());
+    const Extent extent{.rect = {begin, end - begin, 0, 1},
+                        .rank = rank,
+                        .slab = 0,
+                        .offset = begin,
+                        .pitch = 1};
+    ASSERT_TRUE(StoreValues(*store)
+                    .Write({Field::Kind::kParameters},
+                           store->layout().tensors()[0], extent, values.data())
+                    .ok());
     const Range owned = store->owned(slab);
     EXPECT_EQ(Read<float>(*store, slab, Plane::kMaster),
               std::vector<float>(expected.begin() + owned.begin,

@@ -11,6 +11,7 @@
 #include "framework/base/rng.h"
 #include "framework/module/descriptor.h"
 #include "framework/tensor/block8.h"
+#include "tests/framework/module/plain_values.h"
 #include "tests/framework/module/toy_model.h"
 
 namespace delink {
@@ -20,6 +21,26 @@ using testing::FactoredStates;
 using testing::kStorages;
 using testing::MakeStore;
 using testing::MomentsIn;
+
+// Calls visit(Range) for pieces of `range`, values of a parameter that begins
+// at element `offset` of its slab: of about `most` (a multiple of kBlock8)
+// values, and none cuts a block of 8-bit values.
+template <typename Visit>
+void ForEachStatePiece(int64_t offset, Range range, int64_t most, Visit visit) {
+  for (int64_t begin = range.begin; begin < range.end;) {
+    const int64_t cut = ((offset + begin) / most + 1) * most - offset;
+    const int64_t end = std::min(cut, range.end);
+    visit(Range{begin, end});
+    begin = end;
+  }
+}
+
+// Of all of a parameter's state, whatever of it is in the slab.
+Shape StateShapeOf(const ParamStore& store, int slab, int state, size_t param) {
+  const SlabParam& place = store.slab(slab).params[param];
+  return StateShape(store.registry().decl(place.decl).spec.shape,
+                    store.state(slab, state, param).format.extent);
+}
 
 constexpr int kBlocks = 3;
 constexpr int64_t kWidth = 37;  // slabs of several blocks, cut anywhere
@@ -34,7 +55,7 @@ Range OwnedBy(const ParamStore& store, int slab, int state, size_t param,
       std::clamp<int64_t>(owned.begin - place.offset, 0, place.elements);
   const int64_t end =
       std::clamp<int64_t>(owned.end - place.offset, begin, place.elements);
-  const Shape shape = store.state_shape(slab, state, param);
+  const Shape shape = StateShapeOf(store, slab, state, param);
   if (shape == store.registry().decl(place.decl).spec.shape) {
     return {begin, end};
   }
@@ -67,7 +88,7 @@ class StateTest : public ::testing::Test {
     const Range held = store.state(slab, state, param).held;
     std::vector<float> values(static_cast<size_t>(held.size()));
     const auto stream = store.device().NewStream();
-    store.ReadState(*stream, slab, state, param, held, values.data());
+    testing::ReadState(store, *stream, slab, state, param, held, values.data());
     return values;
   }
 
@@ -84,7 +105,8 @@ class StateTest : public ::testing::Test {
         const double size = x * std::exp(3 * x);  // over many decades
         values.push_back(static_cast<float>(state == 0 ? size : size * size));
       }
-      store.WriteState(*stream, slab, state, param, held, values.data());
+      testing::WriteState(store, *stream, slab, state, param, held,
+                          values.data());
     });
   }
 
@@ -101,12 +123,12 @@ TEST_F(StateTest, WhatWasReadAndIsWrittenAgainIsTheSame) {
     ForEach(*store, [&](int slab, int state, size_t param) {
       const std::vector<float> values = Values(*store, slab, state, param);
       // In pieces, as checkpoints and switches bring them.
-      ForEachStatePiece(store->slab(slab).params[param].offset,
-                        store->state(slab, state, param).held, 512,
-                        [&](Range piece) {
-                          again->WriteState(*stream, slab, state, param, piece,
-                                            values.data() + piece.begin);
-                        });
+      ForEachStatePiece(
+          store->slab(slab).params[param].offset,
+          store->state(slab, state, param).held, 512, [&](Range piece) {
+            testing::WriteState(*again, *stream, slab, state, param, piece,
+                                values.data() + piece.begin);
+          });
     });
     for (const Plane plane : {Plane::kState0, Plane::kState1}) {
       for (size_t s = 0; s < store->slabs().size(); ++s) {
@@ -208,7 +230,7 @@ TEST_F(StateTest, FactoredStatisticsGoWithTheirOwner) {
         ++owners[s];
       }
       ForEach(*store, [&](int slab, int state, size_t param) {
-        const Shape shape = store->state_shape(slab, state, param);
+        const Shape shape = StateShapeOf(*store, slab, state, param);
         const Range held = store->state(slab, state, param).held;
         EXPECT_EQ(held, OwnedBy(*store, slab, state, param, rank));
         EXPECT_EQ(held.size(),

@@ -18,6 +18,7 @@
 #include "framework/module/store_values.h"
 #include "framework/tensor/bfloat16.h"
 #include "tests/framework/module/counting_device.h"
+#include "tests/framework/module/plain_values.h"
 #include "tests/framework/module/toy_model.h"
 
 namespace delink::testing {
@@ -231,8 +232,8 @@ class StoreValuesRig : public ::testing::Test {
     for (const LogicalTensor& tensor : store.layout().tensors()) {
       if (!tensor.link.empty()) continue;
       const Extent all{.rect = WholeOf(tensor.shape)};
-      store.SetParameters(
-          *stream, tensor.slab, tensor.offset, tensor.shape.elements(),
+      SetParameters(
+          store, *stream, tensor.slab, tensor.offset, tensor.shape.elements(),
           Pack(exact, ValuesOf(store, {Field::Kind::kParameters}, tensor, all))
               .data());
       const DType gradient = store.dtype(Plane::kGradient);
@@ -248,8 +249,8 @@ class StoreValuesRig : public ::testing::Test {
         std::vector<int64_t> indices(static_cast<size_t>(held.size()));
         std::iota(indices.begin(), indices.end(), held.begin);
         const Values values = NumbersAt(field, tensor.name, indices);
-        store.WriteState(*stream, tensor.slab, state, tensor.param, held,
-                         Pack(exact, values).data());
+        WriteState(store, *stream, tensor.slab, state, tensor.param, held,
+                   Pack(exact, values).data());
       }
     }
   }

@@ -13,6 +13,7 @@
 #include "absl/status/status.h"
 #include "framework/base/at.h"
 #include "framework/tensor/bfloat16.h"
+#include "tests/framework/module/plain_values.h"
 #include "tests/framework/module/store_values_rig.h"
 
 namespace delink {
@@ -49,14 +50,14 @@ std::vector<char> Expected(const ParamStore& store, const Field& field,
   const DType exact = StatisticsOf(store.options().dtype);
   std::vector<char> bytes(static_cast<size_t>(count * SizeOf(exact)));
   if (field.kind == Kind::kParameters) {
-    store.ReadParameters(*stream, slab, element, count, bytes.data());
+    testing::ReadParameters(store, *stream, slab, element, count, bytes.data());
     return bytes;
   }
   if (field.kind == Kind::kState) {
     int state = 0;
     while (At(store.states(), state).name != field.state) ++state;
-    store.ReadState(*stream, slab, state, extent.param,
-                    {extent.offset, extent.offset + count}, bytes.data());
+    testing::ReadState(store, *stream, slab, state, extent.param,
+                       {extent.offset, extent.offset + count}, bytes.data());
     return bytes;
   }
   if (field.kind == Kind::kGradient) {

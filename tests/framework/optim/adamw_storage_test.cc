@@ -8,6 +8,7 @@
 
 #include "framework/optim/adamw.h"
 #include "framework/tensor/bfloat16.h"
+#include "tests/framework/module/plain_values.h"
 #include "tests/framework/module/toy_model.h"
 
 namespace delink {
@@ -72,14 +73,15 @@ class AdamWStorageTest : public ::testing::Test {
   std::vector<float> Parameters(const ParamStore& store, int slab,
                                 Range range) {
     std::vector<float> values(static_cast<size_t>(range.size()));
-    store.ReadParameters(*stream_, slab, range.begin, range.size(),
-                         values.data());
+    testing::ReadParameters(store, *stream_, slab, range.begin, range.size(),
+                            values.data());
     return values;
   }
   std::vector<float> State(const ParamStore& store, int slab, int state,
                            size_t param, Range range) {
     std::vector<float> values(static_cast<size_t>(range.size()));
-    store.ReadState(*stream_, slab, state, param, range, values.data());
+    testing::ReadState(store, *stream_, slab, state, param, range,
+                       values.data());
     return values;
   }
 

@@ -16,6 +16,7 @@
 #include "framework/optim/muon.h"
 #include "framework/tensor/bfloat16.h"
 #include "layers/ops/matrix_product.h"
+#include "tests/framework/module/plain_values.h"
 #include "tests/framework/module/toy_model.h"
 #include "tests/testing/device_array.h"
 
@@ -106,7 +107,8 @@ class NarrowRun {
       const int slab = static_cast<int>(s);
       const Slab& of = store_->slabs()[s];
       std::vector<float> p(static_cast<size_t>(of.elements));
-      store_->ReadParameters(*stream_, slab, 0, of.elements, p.data());
+      testing::ReadParameters(*store_, *stream_, slab, 0, of.elements,
+                              p.data());
       all.emplace_back(of.name + " parameters", std::move(p));
       const auto w = Read<BFloat16>(*store_, slab, Plane::kWeight);
       all.emplace_back(of.name + " weights",
@@ -115,8 +117,8 @@ class NarrowRun {
         for (size_t i = 0; i < of.params.size(); ++i) {
           const Range held = store_->state(slab, static_cast<int>(k), i).held;
           std::vector<float> values(static_cast<size_t>(held.size()));
-          store_->ReadState(*stream_, slab, static_cast<int>(k), i, held,
-                            values.data());
+          testing::ReadState(*store_, *stream_, slab, static_cast<int>(k), i,
+                             held, values.data());
           all.emplace_back(of.name + " " + store_->states()[k].name,
                            std::move(values));
         }

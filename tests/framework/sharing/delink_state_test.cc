@@ -12,6 +12,7 @@
 #include "framework/comm/thread_communicator.h"
 #include "framework/sharing/delink.h"
 #include "framework/sharing/resolve.h"
+#include "tests/framework/module/plain_values.h"
 #include "tests/framework/module/toy_model.h"
 
 namespace delink {
@@ -52,7 +53,7 @@ void ForEachHeld(const ParamStore& store, Visit visit) {
         const int slab = static_cast<int>(s), state = static_cast<int>(k);
         const Range held = store.state(slab, state, p).held;
         std::vector<float> values(static_cast<size_t>(held.size()));
-        store.ReadState(*stream, slab, state, p, held, values.data());
+        testing::ReadState(store, *stream, slab, state, p, held, values.data());
         visit(slab, state, p, held, values);
       }
     }
@@ -72,7 +73,8 @@ void Fill(ParamStore& store) {
       At(values, i - held.begin) =
           static_cast<float>(At(store.states(), state).degree == 2 ? x * x : x);
     }
-    store.WriteState(*stream, slab, state, param, held, values.data());
+    testing::WriteState(store, *stream, slab, state, param, held,
+                        values.data());
   });
   for (size_t s = 0; s < store.slabs().size(); ++s) {
     store.updates()[s] = 100 + static_cast<int64_t>(s);
@@ -85,7 +87,7 @@ std::vector<float> ValuesOf(const ParamStore& store, const std::string& slab,
   const Range held = store.state(number, state, param).held;
   std::vector<float> values(static_cast<size_t>(held.size()));
   const auto stream = store.device().NewStream();
-  store.ReadState(*stream, number, state, param, held, values.data());
+  testing::ReadState(store, *stream, number, state, param, held, values.data());
   return values;
 }
 
@@ -251,7 +253,8 @@ TEST_F(DelinkStateTest, Reshards) {
                                 const std::vector<float>& values) {
           std::vector<float> part(values.size());
           const auto stream = device_->NewStream();
-          expected->ReadState(*stream, slab, state, param, held, part.data());
+          testing::ReadState(*expected, *stream, slab, state, param, held,
+                             part.data());
           EXPECT_EQ(values, part)
               << after->slab(slab).name << ", rank " << comm.rank();
         });
@@ -291,10 +294,10 @@ TEST_F(DelinkStateTest, ReshardsASplitMaster) {
       std::vector<float> values(static_cast<size_t>(held.size()));
       std::vector<float> wanted = values;
       const auto stream = device_->NewStream();
-      after->ReadParameters(*stream, slab, held.begin, held.size(),
-                            values.data());
-      exact->ReadParameters(*stream, old, held.begin, held.size(),
-                            wanted.data());
+      testing::ReadParameters(*after, *stream, slab, held.begin, held.size(),
+                              values.data());
+      testing::ReadParameters(*exact, *stream, old, held.begin, held.size(),
+                              wanted.data());
       EXPECT_EQ(values, wanted);
       return absl::OkStatus();
     });

@@ -12,6 +12,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "framework/comm/self_communicator.h"
+#include "tests/framework/module/plain_values.h"
 #include "tests/recipes/run/step_rig.h"
 #include "tests/recipes/run/stream_orders.h"
 
@@ -204,8 +205,8 @@ TEST_P(CudaStepTest, ANonFiniteStepChangesNothingAndIsNamed) {
   for (const LogicalTensor& t : rig.store().layout().tensors()) {
     if (t.name != "blocks/1/mlp/down/weight") continue;
     const float infinity = std::numeric_limits<float>::infinity();
-    rig.store().SetParameters(*rig.device().NewStream(), t.slab, t.offset, 1,
-                              &infinity);
+    testing::SetParameters(rig.store(), *rig.device().NewStream(), t.slab,
+                           t.offset, 1, &infinity);
   }
   EXPECT_TRUE(rig.executor().TrainStep(rig.Batch(1), 1, kLr)->skipped);
   EXPECT_EQ(rig.Master(name), master);

@@ -12,6 +12,7 @@
 #include "absl/strings/str_cat.h"
 #include "framework/comm/self_communicator.h"
 #include "framework/comm/thread_communicator.h"
+#include "tests/framework/module/plain_values.h"
 #include "tests/recipes/run/step_rig.h"
 
 namespace delink::testing {
@@ -406,8 +407,8 @@ float Exchange(StepRig& rig, const std::string& tensor, float value) {
   const float before = rig.Master(tensor)[0];
   for (const LogicalTensor& t : rig.store().layout().tensors()) {
     if (t.name != tensor) continue;
-    rig.store().SetParameters(*rig.device().NewStream(), t.slab, t.offset, 1,
-                              &value);
+    testing::SetParameters(rig.store(), *rig.device().NewStream(), t.slab,
+                           t.offset, 1, &value);
   }
   return before;
 }
@@ -462,8 +463,8 @@ TEST(Executor, ADiagnosisNamesTheRank) {
     for (const LogicalTensor& t : rig.store().layout().tensors()) {
       if (t.name != "embed/token/weight") continue;
       const float infinity = std::numeric_limits<float>::infinity();
-      rig.store().SetParameters(*rig.device().NewStream(), t.slab,
-                                t.offset + 7 * StepRig::kDim, 1, &infinity);
+      testing::SetParameters(rig.store(), *rig.device().NewStream(), t.slab,
+                             t.offset + 7 * StepRig::kDim, 1, &infinity);
     }
     const std::string where = *rig.executor().Diagnose(batch, 1);
     EXPECT_EQ(where,

@@ -10,6 +10,7 @@
 
 #include "framework/comm/self_communicator.h"
 #include "framework/comm/thread_communicator.h"
+#include "tests/framework/module/plain_values.h"
 #include "tests/recipes/run/step_rig.h"
 
 namespace delink::testing {
@@ -174,7 +175,7 @@ TEST_P(VisitedStepTest, NamesAreThoseOfTheModel) {
     if (store.slabs()[s].leader != 3 || store.slabs()[s].part != "mlp")
       continue;
     const float nan = std::numeric_limits<float>::quiet_NaN();
-    store.SetParameters(*stream, static_cast<int>(s), 0, 1, &nan);
+    testing::SetParameters(store, *stream, static_cast<int>(s), 0, 1, &nan);
   }
   const HostBatch batch = rig.Batch(1);
   EXPECT_TRUE(rig.executor().TrainStep(batch, 1, kLr)->skipped);
