@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "framework/base/at.h"
+#include "framework/base/rng.h"
 #include "framework/module/binder.h"
 #include "framework/tensor/bfloat16.h"
 #include "tests/framework/module/toy_model.h"
@@ -93,6 +94,12 @@ TEST_F(ParamStoreTest, InitialisesLargeParametersByElement) {
   EXPECT_EQ(
       std::search(weight.begin() + 1, weight.end(), begin.begin(), begin.end()),
       weight.end());
+  const RngKey key = Fold(Fold(KeyFromSeed(1), "init"), "embed/weight");
+  int64_t wrong = 0;
+  for (size_t i = 0; i < weight.size(); ++i) {
+    wrong += weight[i] != static_cast<float>(Normal(key, i));
+  }
+  EXPECT_EQ(wrong, 0);
 }
 
 TEST_F(ParamStoreTest, ShardsStateOnly) {
