@@ -1,36 +1,15 @@
 // Parameters as they are initialised.
 #include <algorithm>
-#include <string_view>
 #include <vector>
 
-#include "framework/base/at.h"
 #include "framework/base/check.h"
 #include "framework/base/rng.h"
+#include "framework/module/init_values.h"
 #include "framework/module/param_store.h"
 #include "framework/module/store_values.h"
 
 namespace delink {
 namespace {
-
-// Elements [begin, begin + count) of a freshly initialised parameter.
-template <typename T>
-void Generate(const Init& init, RngKey key, int64_t begin, int64_t count,
-              T* out) {
-  switch (init.kind) {
-    case Init::Kind::kZeros:
-      std::fill_n(out, count, T{0});
-      return;
-    case Init::Kind::kOnes:
-      std::fill_n(out, count, T{1});
-      return;
-    case Init::Kind::kNormal:
-#pragma omp parallel for schedule(static) if (count > 4096)
-      for (int64_t i = 0; i < count; ++i) {
-        out[i] = static_cast<T>(init.stddev *
-                                Normal(key, static_cast<uint64_t>(begin + i)));
-      }
-  }
-}
 
 // What is here of a parameter, generated on the host a piece at a time.
 template <typename T>
@@ -45,8 +24,8 @@ void InitExtent(StoreValues& store, const LogicalTensor& tensor,
     const int64_t rows = rect.columns == columns ? 1 : rect.rows;
     const int64_t run = rect.elements() / rows;
     for (int64_t r = 0; r < rows; ++r) {
-      Generate(init, key, (rect.row + r) * columns + rect.column, run,
-               values.data() + r * run);
+      InitValues(init, key, (rect.row + r) * columns + rect.column, run,
+                 values.data() + r * run);
     }
     return store.Write({Field::Kind::kParameters}, tensor, piece.from,
                        values.data());
@@ -58,8 +37,7 @@ void InitExtent(StoreValues& store, const LogicalTensor& tensor,
 
 void InitAll(const ParamStore& store, StoreValues& values, uint64_t seed,
              const LogicalTensor& tensor, const Init& init) {
-  const RngKey key =
-      Fold(Fold(KeyFromSeed(seed), "init"), std::string_view(tensor.name));
+  const RngKey key = InitKey(seed, tensor.name);
   const auto init_extent = store.options().dtype == DType::kF64
                                ? InitExtent<double>
                                : InitExtent<float>;

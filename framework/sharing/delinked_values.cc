@@ -8,68 +8,111 @@
 
 #include "framework/base/at.h"
 #include "framework/base/check.h"
+#include "framework/base/rng.h"
 #include "framework/base/status_macros.h"
+#include "framework/module/init_values.h"
 #include "framework/tensor/block8.h"
 
 namespace delink {
 namespace {
 
 template <typename T>
-void Divide(std::span<T> values, double divisor) {
+void DivideBy(double divisor, std::span<T> values) {
   for (T& value : values) {
     value = static_cast<T>(static_cast<double>(value) / divisor);
   }
 }
 
-void Divide(DType type, int64_t count, void* values, double divisor) {
+void DivideBy(double divisor, DType type, int64_t count, void* values) {
   const auto n = static_cast<size_t>(count);
   if (type == DType::kF64) {
-    return Divide(std::span(static_cast<double*>(values), n), divisor);
+    return DivideBy(divisor, std::span(static_cast<double*>(values), n));
   }
   DELINK_CHECK(type == DType::kF32);
-  Divide(std::span(static_cast<float*>(values), n), divisor);
+  DivideBy(divisor, std::span(static_cast<float*>(values), n));
 }
 
 }  // namespace
 
-DelinkedValues::DelinkedValues(ValueSource& before, const Layout& layout,
-                               std::vector<StateSpec> states,
-                               std::vector<SlabOrigin> origins,
-                               StatePolicy policy)
-    : before_(before),
-      layout_(layout),
-      states_(std::move(states)),
-      origins_(std::move(origins)),
-      policy_(policy) {
-  DELINK_CHECK_EQ(origins_.size(), layout_.slabs().size());
+DelinkedValues::DelinkedValues(ValueSource& before, Change change)
+    : before_(before), change_(std::move(change)) {
+  DELINK_CHECK_EQ(change_.origins.size(), change_.to.slabs().size());
+  for (const LogicalTensor& tensor : change_.from.tensors()) {
+    if (tensor.link.empty()) old_[{tensor.slab, tensor.param}] = &tensor;
+  }
+}
+
+const SlabOrigin& DelinkedValues::OriginOf(const LogicalTensor& tensor) const {
+  return At(change_.origins, tensor.slab);
+}
+
+const LogicalTensor& DelinkedValues::Old(const LogicalTensor& tensor) const {
+  return *old_.at({OriginOf(tensor).slab, tensor.param});
+}
+
+const ParamDecl& DelinkedValues::DeclOf(const LogicalTensor& tensor) const {
+  const Slab& slab = At(change_.to.slabs(), tensor.slab);
+  return change_.to.registry().decl(slab.params[tensor.param].decl);
 }
 
 const StateSpec& DelinkedValues::SpecOf(const Field& field) const {
-  const auto at = std::ranges::find(states_, field.state, &StateSpec::name);
-  DELINK_CHECK(at != states_.end()) << "no state " << field.state;
+  const auto at =
+      std::ranges::find(change_.states, field.state, &StateSpec::name);
+  DELINK_CHECK(at != change_.states.end()) << "no state " << field.state;
   return *at;
+}
+
+const StateFormat& DelinkedValues::FormatOf(const Field& field,
+                                            const LogicalTensor& tensor) const {
+  return SpecOf(field).Of(KindOf(DeclOf(tensor), change_.to.blocks()));
 }
 
 StateCodec DelinkedValues::CodecOf(const Field& field,
                                    const LogicalTensor& tensor) const {
-  const StateSpec& spec = SpecOf(field);
-  const SlabParam& param =
-      At(layout_.slabs(), tensor.slab).params[tensor.param];
-  const ParamKind kind =
-      KindOf(layout_.registry().decl(param.decl), layout_.blocks());
-  return {.storage = spec.Of(kind).storage,
-          .is_signed = spec.is_signed,
+  return {.storage = FormatOf(field, tensor).storage,
+          .is_signed = SpecOf(field).is_signed,
           .exact = type(field)};
+}
+
+Descriptor DelinkedValues::Has(const Field& field,
+                               const LogicalTensor& tensor) const {
+  if (OriginOf(tensor).fresh()) return Fresh(change_.to.ranks(), field, tensor);
+  return before_.Has(field, Old(tensor));
+}
+
+Descriptor DelinkedValues::Owners(const Field& field,
+                                  const LogicalTensor& tensor) const {
+  if (OriginOf(tensor).fresh()) return Fresh(1, field, tensor);
+  return before_.Owners(field, Old(tensor));
+}
+
+Descriptor DelinkedValues::Fresh(int ranks, const Field& field,
+                                 const LogicalTensor& tensor) const {
+  const bool is_state = field.kind == Field::Kind::kState;
+  const Rect whole =
+      WholeOf(StateShape(tensor.shape, is_state ? FormatOf(field, tensor).extent
+                                                : StateExtent::kElements));
+  Descriptor extents;
+  if (whole.elements() == 0) return extents;
+  for (int rank = 0; rank < ranks; ++rank) {
+    extents.push_back({.rect = whole, .rank = rank, .pitch = whole.columns});
+  }
+  return extents;
 }
 
 absl::Status DelinkedValues::Read(const Field& field,
                                   const LogicalTensor& tensor,
                                   const Extent& extent, void* values) {
+  const SlabOrigin& origin = OriginOf(tensor);
   if (field.kind != Field::Kind::kState) {
-    return before_.Read(field, tensor, extent, values);
+    if (!origin.fresh()) {
+      return before_.Read(field, Old(tensor), extent, values);
+    }
+    InitWeight(tensor, type(field), extent.rect, values);
+    return absl::OkStatus();
   }
-  const bool changed = At(origins_, tensor.slab).changed();
-  if (policy_ != StatePolicy::kReset || !changed) {
+  const bool reset = change_.policy == StatePolicy::kReset && origin.changed();
+  if (!origin.fresh() && !reset) {
     return ReadState(field, tensor, extent, values);
   }
   std::memset(
@@ -78,10 +121,27 @@ absl::Status DelinkedValues::Read(const Field& field,
   return absl::OkStatus();
 }
 
+void DelinkedValues::InitWeight(const LogicalTensor& tensor, DType type,
+                                const Rect& rect, void* values) const {
+  const int64_t columns = WholeOf(tensor.shape).columns;
+  DELINK_CHECK(rect.rows == 1 || rect.columns == columns);
+  const ParamDecl& decl = DeclOf(tensor);
+  const Init init = FreshInit(decl.spec, change_.growth);
+  const RngKey key = InitKey(change_.growth.seed, decl.name);
+  const int64_t begin = rect.row * columns + rect.column;
+  if (type == DType::kF64) {
+    return InitValues(init, key, begin, rect.elements(),
+                      static_cast<double*>(values));
+  }
+  DELINK_CHECK(type == DType::kF32);
+  InitValues(init, key, begin, rect.elements(), static_cast<float*>(values));
+}
+
 absl::Status DelinkedValues::ReadState(const Field& field,
                                        const LogicalTensor& tensor,
                                        const Extent& extent, void* values) {
-  const Descriptor has = before_.Has(field, tensor);
+  const LogicalTensor& old = Old(tensor);
+  const Descriptor has = before_.Has(field, old);
   const auto all = std::ranges::find(has, extent.rank, &Extent::rank);
   DELINK_CHECK(all != has.end());
   const int64_t columns = all->rect.columns, count = extent.rect.elements();
@@ -101,25 +161,25 @@ absl::Status DelinkedValues::ReadState(const Field& field,
   staging_.resize(static_cast<size_t>(read.size() * size));
   char* to = staging_.data();
   for (const Rect& rect : Cut(all->rect, read)) {
-    DELINK_RETURN_IF_ERROR(before_.Read(field, tensor, Part(*all, rect), to));
+    DELINK_RETURN_IF_ERROR(before_.Read(field, old, Part(*all, rect), to));
     to += rect.elements() * size;
   }
-  Change(field, tensor, codec, read);
+  Divide(field, tensor, codec, read);
   std::memcpy(values, staging_.data() + (asked.begin - read.begin) * size,
               static_cast<size_t>(count * size));
   return absl::OkStatus();
 }
 
 // What has been read, values `range` of the parameter.
-void DelinkedValues::Change(const Field& field, const LogicalTensor& tensor,
+void DelinkedValues::Divide(const Field& field, const LogicalTensor& tensor,
                             const StateCodec& codec, Range range) {
   const int64_t element = tensor.offset + range.begin;
   codec.RoundTrip(element, range.size(), staging_.data());
-  const SlabOrigin& origin = At(origins_, tensor.slab);
-  if (policy_ != StatePolicy::kScale || !origin.changed()) return;
+  const SlabOrigin& origin = OriginOf(tensor);
+  if (change_.policy != StatePolicy::kScale || !origin.changed()) return;
   const double n = static_cast<double>(origin.before) / origin.after;
-  Divide(codec.exact, range.size(), staging_.data(),
-         std::pow(n, SpecOf(field).degree));
+  DivideBy(std::pow(n, SpecOf(field).degree), codec.exact, range.size(),
+           staging_.data());
   codec.RoundTrip(element, range.size(), staging_.data());
 }
 

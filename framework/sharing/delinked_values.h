@@ -1,12 +1,15 @@
-// A model as it is once links are cut, read from where they are not: what
-// Delink does between two stores, of values on their way. Nothing but what is
-// asked for is in memory.
+// A model as it is once links are cut, or as it has grown, read from what it
+// was before: what Delink does between two stores, of values on their way.
+// Nothing but what is asked for is in memory.
 #pragma once
 
+#include <map>
+#include <utility>
 #include <vector>
 
 #include "framework/module/state_codec.h"
 #include "framework/module/value_end.h"
+#include "framework/sharing/grow.h"
 #include "framework/sharing/resolve.h"
 #include "framework/sharing/state_policy.h"
 
@@ -14,42 +17,54 @@ namespace delink {
 
 class DelinkedValues : public ValueSource {
  public:
-  // `before` is asked for tensors of `layout`, the model after the switch, and
-  // goes by their names alone, as a checkpoint does, in which what is shared
-  // has many, and has all of a tensor on every rank. What is read are rows, or
-  // a part of one. `states`: as a store of either model keeps them that is not
-  // cut over the tensor axis; values are rounded to that before they change,
-  // and after. `origins`: what RelationOf
-  // says of the layout's slabs. References must outlive this.
-  DelinkedValues(ValueSource& before, const Layout& layout,
-                 std::vector<StateSpec> states, std::vector<SlabOrigin> origins,
-                 StatePolicy policy);
+  struct Change {
+    const Layout& from;  // the model before the switch
+    const Layout& to;    // after it
+    // As a store of either model keeps them that is not cut over the tensor
+    // axis; values are rounded to that before they change, and after.
+    std::vector<StateSpec> states;
+    std::vector<SlabOrigin> origins;  // GrowthOf the slabs after
+    StatePolicy policy = StatePolicy::kScale;
+    Growth growth = {};
+  };
+
+  // Tensors are those of change.to. `before` is asked for those of change.from
+  // that they come from, has of each the fields that are asked for, and has all
+  // of it on every rank. What is read are rows, or a part of one. References
+  // must outlive this.
+  DelinkedValues(ValueSource& before, Change change);
 
   DType type(const Field& field) const override { return before_.type(field); }
   Descriptor Has(const Field& field,
-                 const LogicalTensor& tensor) const override {
-    return before_.Has(field, tensor);
-  }
+                 const LogicalTensor& tensor) const override;
   Descriptor Owners(const Field& field,
-                    const LogicalTensor& tensor) const override {
-    return before_.Owners(field, tensor);
-  }
+                    const LogicalTensor& tensor) const override;
   absl::Status Read(const Field& field, const LogicalTensor& tensor,
                     const Extent& extent, void* values) override;
 
  private:
+  const SlabOrigin& OriginOf(const LogicalTensor& tensor) const;
+  // What a tensor that does not begin fresh comes from.
+  const LogicalTensor& Old(const LogicalTensor& tensor) const;
+  const ParamDecl& DeclOf(const LogicalTensor& tensor) const;
   const StateSpec& SpecOf(const Field& field) const;
+  const StateFormat& FormatOf(const Field& field,
+                              const LogicalTensor& tensor) const;
   StateCodec CodecOf(const Field& field, const LogicalTensor& tensor) const;
+  // All of a tensor that begins fresh, on the first `ranks` ranks.
+  Descriptor Fresh(int ranks, const Field& field,
+                   const LogicalTensor& tensor) const;
+  void InitWeight(const LogicalTensor& tensor, DType type, const Rect& rect,
+                  void* values) const;
   absl::Status ReadState(const Field& field, const LogicalTensor& tensor,
                          const Extent& extent, void* values);
-  void Change(const Field& field, const LogicalTensor& tensor,
+  void Divide(const Field& field, const LogicalTensor& tensor,
               const StateCodec& codec, Range range);
 
   ValueSource& before_;
-  const Layout& layout_;
-  std::vector<StateSpec> states_;
-  std::vector<SlabOrigin> origins_;
-  StatePolicy policy_;
+  Change change_;
+  // Before the switch, by slab and parameter; no links.
+  std::map<std::pair<int, size_t>, const LogicalTensor*> old_;
   std::vector<char> staging_;
 };
 

@@ -188,13 +188,17 @@ absl::StatusOr<std::vector<SlabOrigin>> GrowthOf(const ParamRegistry& registry,
   return Grower(registry, blocks, from, to, growth).Run();
 }
 
+Init FreshInit(const ParamSpec& spec, const Growth& growth) {
+  const bool zero = growth.policy == GrowPolicy::kZero && spec.residual;
+  return zero ? Init::Zeros() : spec.init;
+}
+
 void InitFresh(ParamStore& to, const std::vector<SlabOrigin>& origins,
                const Growth& growth) {
   for (const LogicalTensor& tensor : to.layout().tensors()) {
     if (!tensor.link.empty() || !At(origins, tensor.slab).fresh()) continue;
     const ParamSpec& spec = to.layout().SpecOf(tensor);
-    const bool zero = growth.policy == GrowPolicy::kZero && spec.residual;
-    to.InitTensor(growth.seed, tensor, zero ? Init::Zeros() : spec.init);
+    to.InitTensor(growth.seed, tensor, FreshInit(spec, growth));
   }
 }
 

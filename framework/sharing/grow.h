@@ -40,6 +40,9 @@ absl::StatusOr<std::vector<SlabOrigin>> GrowthOf(const ParamRegistry& registry,
                                                  const SharingMap& to,
                                                  const Growth& growth);
 
+// What a parameter of a slab that begins fresh begins with.
+Init FreshInit(const ParamSpec& spec, const Growth& growth);
+
 // Gives the slabs that begin fresh, by GrowthOf, their weights.
 void InitFresh(ParamStore& to, const std::vector<SlabOrigin>& origins,
                const Growth& growth);

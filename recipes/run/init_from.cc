@@ -37,9 +37,13 @@ absl::Status CheckShapes(const std::string& checkpoint,
   for (const LogicalTensor& mine : model) {
     const auto at = tensors.find(mine.name);
     if (at == tensors.end()) {
+      const bool block = mine.name.rfind("blocks/", 0) == 0;
       return absl::InvalidArgumentError(
           absl::StrCat(checkpoint, ": has no ", mine.name, ", the model's is ",
-                       mine.shape.ToString(), kSameModel));
+                       mine.shape.ToString(), kSameModel,
+                       block ? "; one of a stage that visits fewer blocks "
+                               "grows by delink delink --depth N"
+                             : ""));
     }
     const std::string theirs = ShapeText(at->second.shape);
     if (theirs != mine.shape.ToString()) {

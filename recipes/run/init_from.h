@@ -1,7 +1,8 @@
 // `delink train --init CHECKPOINT`: a new run that begins with the weights of
 // an old one. Nothing else comes along: steps, optimizer state, data and
 // schedule are new. A real model may begin with what a pseudo model learnt;
-// then every layer gets its copy of what was shared.
+// then every layer gets its copy of what was shared. A checkpoint of a stage
+// that visits some blocks begins one that visits the same.
 #pragma once
 
 #include <string>

@@ -11,6 +11,7 @@
 #include "framework/checkpoint/checkpoint_values.h"
 #include "framework/comm/self_communicator.h"
 #include "framework/sharing/delinked_values.h"
+#include "framework/sharing/grow.h"
 #include "framework/sharing/resolve.h"
 #include "framework/step/memory.h"
 #include "recipes/record/environment.h"
@@ -26,35 +27,89 @@ namespace {
 struct Change {
   SharingMap sharing;
   StatePolicy state = StatePolicy::kScale;
+  Growth growth;
   size_t stage = 0;  // of the recipe
 };
 
-// The stage that follows the checkpoint's; null when it is the last.
+// The recipe's stage that the checkpoint is of.
+size_t StageOf(const SavedModel& saved) {
+  return static_cast<size_t>(saved.run().stage_index);
+}
+
+// The stage that follows it; null when it is the last.
 const Stage* NextStage(const SavedModel& saved) {
-  const auto next = static_cast<size_t>(saved.run().stage_index) + 1;
   const std::vector<Stage>& stages = saved.recipe().stages;
+  const size_t next = StageOf(saved) + 1;
   return next < stages.size() ? &stages[next] : nullptr;
 }
 
-// Whether two maps, which visit the same blocks, give them the same leaders.
+// Whether two maps visit the same blocks and give them the same leaders.
 bool SameSharing(const SavedModel& saved, const SharingMap& a,
                  const SharingMap& b) {
+  const std::vector<int> visited = a.VisitedOf(saved.blocks());
+  if (visited != b.VisitedOf(saved.blocks())) return false;
   for (const std::string& part : PartsOf(saved.registry(), saved.blocks())) {
-    for (const int block : a.VisitedOf(saved.blocks())) {
+    for (const int block : visited) {
       if (a.Leader(part, block) != b.Leader(part, block)) return false;
     }
   }
   return true;
 }
 
+// As SharingMap::visited.
+absl::StatusOr<std::vector<int>> VisitedAfter(
+    const OfflineDelinkOptions& options, const SavedModel& saved) {
+  const Recipe& recipe = saved.recipe();
+  const Stage* const next = NextStage(saved);
+  if (!options.depth) {
+    return next != nullptr ? recipe.Visited(StageOf(saved) + 1)
+                           : saved.sharing().visited;
+  }
+  if (*options.depth > saved.blocks()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(saved.path(), ": the model has ", saved.blocks(),
+                     " blocks, fewer than --depth ", *options.depth));
+  }
+  const Stage& as = next != nullptr ? *next : recipe.stages[StageOf(saved)];
+  return VisitedBlocks(as.visit, *options.depth, saved.blocks());
+}
+
+absl::Status CheckChange(const OfflineDelinkOptions& options,
+                         const SavedModel& saved, const ShareSpec& share,
+                         const Change& change) {
+  const int blocks = saved.blocks();
+  const absl::Status cuts = GrowthOf(saved.registry(), blocks, saved.sharing(),
+                                     change.sharing, change.growth)
+                                .status();
+  if (!cuts.ok()) {
+    return absl::Status(cuts.code(),
+                        absl::StrCat(saved.path(), ": under '", ToString(share),
+                                     "' ", cuts.message()));
+  }
+  const size_t depth = change.sharing.VisitedOf(blocks).size();
+  if (options.grow && depth == saved.sharing().VisitedOf(blocks).size()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(saved.path(), ": has ", depth,
+                     " blocks already, so nothing grows; "
+                     "leave --grow out, or give a --depth"));
+  }
+  if (SameSharing(saved, saved.sharing(), change.sharing)) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        saved.path(), ": there is nothing to cut: it shares as '",
+        ToString(share), "' already; name another --share or checkpoint"));
+  }
+  return absl::OkStatus();
+}
+
 absl::StatusOr<Change> PlanChange(const OfflineDelinkOptions& options,
                                   const SavedModel& saved) {
   const Stage* const next = NextStage(saved);
+  const std::vector<Stage>& stages = saved.recipe().stages;
   const ShareSpec share = options.share.value_or(
       next != nullptr ? next->share : ShareSpec{.every = SharePolicy{}});
   Change change{.state = options.state.value_or(
                     next != nullptr ? next->state : StatePolicy::kScale),
-                .stage = static_cast<size_t>(saved.run().stage_index)};
+                .stage = StageOf(saved)};
   if (change.state == StatePolicy::kCalibrated) {
     return absl::InvalidArgumentError(absl::StrCat(
         saved.path(), ": state 'calibrated'",
@@ -62,28 +117,22 @@ absl::StatusOr<Change> PlanChange(const OfflineDelinkOptions& options,
         " needs gradients, which only a run has: give --state scale or reset, "
         "or resume the run and let it switch"));
   }
+  std::optional<GrowPolicy> grow = options.grow;
+  if (!grow && next != nullptr) grow = next->grow;
+  change.growth = {.policy = grow.value_or(GrowPolicy::kCopy),
+                   .share = stages[StageOf(saved)].share,
+                   .seed = static_cast<uint64_t>(saved.recipe().run.seed)};
+  DELINK_ASSIGN_OR_RETURN(std::vector<int> visited,
+                          VisitedAfter(options, saved));
   DELINK_ASSIGN_OR_RETURN(
       change.sharing, ResolveSharing(share, saved.registry(), saved.blocks(),
-                                     saved.sharing().visited));
-  if (const absl::Status cuts = RelationOf(saved.registry(), saved.blocks(),
-                                           saved.sharing(), change.sharing)
-                                    .status();
-      !cuts.ok()) {
-    return absl::Status(cuts.code(),
-                        absl::StrCat(saved.path(), ": under '", ToString(share),
-                                     "' ", cuts.message()));
-  }
-  if (SameSharing(saved, saved.sharing(), change.sharing)) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        saved.path(), ": there is nothing to cut: it shares as '",
-        ToString(share), "' already; name another --share or checkpoint"));
-  }
-  const std::vector<Stage>& stages = saved.recipe().stages;
+                                     std::move(visited)));
+  DELINK_RETURN_IF_ERROR(CheckChange(options, saved, share, change));
   for (size_t i = change.stage + 1; i < stages.size(); ++i) {
     DELINK_ASSIGN_OR_RETURN(
         const SharingMap planned,
         ResolveSharing(stages[i].share, saved.registry(), saved.blocks(),
-                       saved.sharing().visited));
+                       saved.recipe().Visited(i)));
     if (!SameSharing(saved, planned, change.sharing)) continue;
     change.stage = i;
     break;
@@ -111,8 +160,9 @@ absl::StatusOr<std::unique_ptr<ParamStore>> StoreOf(
       {.gradients = false, .states = states});
 }
 
-// By slab, once all that is to be read is there and fits the model. Without
-// states there is nothing that counts updates.
+// How often each slab has been updated, once all that the checkpoint should
+// have is there and fits the model. Without states there is nothing that counts
+// updates.
 absl::StatusOr<std::vector<int64_t>> CheckAll(
     CheckpointValues& saved, const Layout& layout,
     const std::vector<StateSpec>& states) {
@@ -131,32 +181,48 @@ absl::StatusOr<std::vector<int64_t>> CheckAll(
   return updates;
 }
 
+// Of the slabs after the change.
+std::vector<int64_t> UpdatesAfter(const std::vector<int64_t>& before,
+                                  const std::vector<SlabOrigin>& origins,
+                                  StatePolicy policy) {
+  std::vector<int64_t> after;
+  for (const SlabOrigin& origin : origins) {
+    const bool begins =
+        origin.fresh() || (policy == StatePolicy::kReset && origin.changed());
+    after.push_back(begins ? 0 : At(before, origin.slab));
+  }
+  return after;
+}
+
 // From file to file, a piece of a tensor at a time.
 absl::StatusOr<std::string> WriteDelinked(
     Communicator& comm, const std::string& out, const CheckpointHeader& header,
-    const SavedModel& saved, const Change& change, const Layout& layout,
-    const std::vector<StateSpec>& states, const CheckpointFiles& files) {
+    const SavedModel& saved, const Change& change, const Layout& from,
+    const Layout& to, const std::vector<StateSpec>& states,
+    const CheckpointFiles& files) {
   DELINK_ASSIGN_OR_RETURN(
       CheckpointValues before,
-      CheckpointValues::Open(saved.path(), layout, states, DType::kF32));
-  DELINK_ASSIGN_OR_RETURN(std::vector<int64_t> updates,
-                          CheckAll(before, layout, states));
-  DELINK_ASSIGN_OR_RETURN(std::vector<SlabOrigin> origins,
-                          RelationOf(saved.registry(), saved.blocks(),
-                                     saved.sharing(), change.sharing));
-  for (size_t s = 0; s < updates.size(); ++s) {
-    const bool reset = change.state == StatePolicy::kReset;
-    if (reset && origins[s].changed()) updates[s] = 0;
-  }
-  DelinkedValues values(before, layout, states, std::move(origins),
-                        change.state);
+      CheckpointValues::Open(saved.path(), from, states, DType::kF32));
+  DELINK_ASSIGN_OR_RETURN(const std::vector<int64_t> updates,
+                          CheckAll(before, from, states));
+  DELINK_ASSIGN_OR_RETURN(
+      const std::vector<SlabOrigin> origins,
+      GrowthOf(saved.registry(), saved.blocks(), saved.sharing(),
+               change.sharing, change.growth));
+  DelinkedValues values(before, {.from = from,
+                                 .to = to,
+                                 .states = states,
+                                 .origins = origins,
+                                 .policy = change.state,
+                                 .growth = change.growth});
   DELINK_RETURN_IF_ERROR(MakeDirectories(out));
-  return WriteCheckpoint(comm, out, header,
-                         {.layout = &layout,
-                          .states = states,
-                          .updates = std::move(updates),
-                          .values = &values},
-                         files, 0);
+  return WriteCheckpoint(
+      comm, out, header,
+      {.layout = &to,
+       .states = states,
+       .updates = UpdatesAfter(updates, origins, change.state),
+       .values = &values},
+      files, 0);
 }
 
 }  // namespace
@@ -186,6 +252,9 @@ absl::StatusOr<OfflineDelinkReport> OfflineDelink(
                              .stage_before = saved->run().stage,
                              .stage_after = saved->run().stage,
                              .state = change.state,
+                             .depth_before = from->layout().depth(),
+                             .depth_after = to->layout().depth(),
+                             .grow = change.growth.policy,
                              .before = ReportSharing(*from, 0),
                              .after = ReportSharing(*to, 0)};
   CheckpointHeader header = saved->header();
@@ -201,7 +270,7 @@ absl::StatusOr<OfflineDelinkReport> OfflineDelink(
   DELINK_ASSIGN_OR_RETURN(const CheckpointFiles files, saved->Files());
   DELINK_ASSIGN_OR_RETURN(
       report.to, WriteDelinked(*comm, options.out, header, *saved, change,
-                               to->layout(), states, files));
+                               from->layout(), to->layout(), states, files));
   return report;
 }
 
@@ -211,6 +280,10 @@ std::string ToString(const OfflineDelinkReport& r) {
     absl::StrAppend(&text, "\nstage ", r.stage_before, ", as before");
   } else {
     absl::StrAppend(&text, "\nstage ", r.stage_before, " -> ", r.stage_after);
+  }
+  if (r.depth_before < r.depth_after) {
+    absl::StrAppend(&text, "; from ", r.depth_before, " to ", r.depth_after,
+                    " blocks, new ones by ", std::string(ToString(r.grow)));
   }
   absl::StrAppend(&text, "; weights bit for bit; optimizer state: ",
                   std::string(ToString(r.state)), "\n");

@@ -123,7 +123,9 @@ int Run(const DelinkCommand& command, const ModelList& models, World& world) {
   const auto report = OfflineDelink({.checkpoint = command.checkpoint,
                                      .out = command.out,
                                      .share = command.share,
-                                     .state = command.state},
+                                     .state = command.state,
+                                     .depth = command.depth,
+                                     .grow = command.grow},
                                     models);
   if (report.ok()) Print(ToString(*report));
   return Finish(world, report.status());

@@ -1,3 +1,4 @@
+#include <cstdint>
 #include <limits>
 #include <memory>
 #include <string>
@@ -27,6 +28,8 @@ struct DelinkArguments {
   DelinkCommand command;
   std::string share;
   std::string state;
+  int64_t depth = 0;  // 0: not given
+  std::string grow;
 };
 
 Command MakeDelink(const DelinkArguments& given) {
@@ -36,6 +39,11 @@ Command MakeDelink(const DelinkArguments& given) {
        {StatePolicy::kReset, StatePolicy::kCopy, StatePolicy::kScale,
         StatePolicy::kCalibrated}) {
     if (given.state == ToString(policy)) command.state = policy;
+  }
+  if (given.depth > 0) command.depth = given.depth;
+  for (const GrowPolicy policy : {GrowPolicy::kCopy, GrowPolicy::kCycle,
+                                  GrowPolicy::kRandom, GrowPolicy::kZero}) {
+    if (given.grow == ToString(policy)) command.grow = policy;
   }
   return command;
 }
@@ -63,7 +71,19 @@ std::vector<ArgumentSyntax> DelinkArgumentList(DelinkArguments& given) {
            .help = "optimizer state: reset, copy or scale (the recipe's next "
                    "stage's, or scale)",
            // The fourth is known, and refused where it can be said why.
-           .choices = {"reset", "copy", "scale", "calibrated"}}};
+           .choices = {"reset", "copy", "scale", "calibrated"}},
+          {.name = "--depth",
+           .value = "N",
+           .to = &given.depth,
+           .help = "visit N blocks, which grow where there are fewer (as many "
+                   "as the recipe's next stage, or as there are)",
+           .check = WholeNumber(1)},
+          {.name = "--grow",
+           .value = "HOW",
+           .to = &given.grow,
+           .help = "what new blocks begin with: copy, cycle, random or zero "
+                   "(the recipe's next stage's, or copy)",
+           .choices = {"copy", "cycle", "random", "zero"}}};
 }
 
 std::vector<ArgumentSyntax> EvalArgumentList(Eval& eval) {
@@ -151,7 +171,7 @@ std::vector<ArgumentSyntax> GenerateArgumentList(Generate& generate) {
 CommandSyntax DelinkSyntax() {
   auto given = std::make_shared<DelinkArguments>();
   return {.name = "delink",
-          .summary = "Cut links of a checkpoint; its function is unchanged",
+          .summary = "Cut links of a checkpoint, or let it grow",
           .examples = {"delink delink runs/p2r runs/real-start",
                        "delink train recipe.toml --out runs/real "
                        "--resume=runs/real-start"},

@@ -12,6 +12,7 @@
 
 #include "data/corpus/text_inputs.h"
 #include "data/import/layout.h"
+#include "framework/sharing/depth_policy.h"
 #include "framework/sharing/share_spec.h"
 #include "framework/sharing/state_policy.h"
 #include "recipes/run/pretrain.h"
@@ -64,6 +65,8 @@ struct DelinkCommand {
   std::string out;
   std::optional<ShareSpec> share;
   std::optional<StatePolicy> state;
+  std::optional<int64_t> depth;
+  std::optional<GrowPolicy> grow;
 };
 struct Inspect {
   std::string checkpoint;

@@ -5,6 +5,7 @@
 
 #include <cmath>
 #include <map>
+#include <memory>
 #include <string>
 #include <utility>
 #include <vector>
@@ -14,6 +15,8 @@
 #include "framework/module/mover.h"
 #include "framework/module/store_values.h"
 #include "framework/sharing/delink.h"
+#include "framework/sharing/grow.h"
+#include "framework/sharing/share_spec.h"
 #include "tests/framework/module/toy_model.h"
 
 namespace delink {
@@ -131,37 +134,70 @@ std::vector<StateSpec> Exact(std::vector<StateSpec> states) {
   return states;
 }
 
-class DelinkedValuesTest : public ::testing::TestWithParam<StatePolicy> {};
+class DelinkedValuesTest : public ::testing::TestWithParam<StatePolicy> {
+ protected:
+  DelinkedValuesTest() { testing::DeclareToy(registry_, kBlocks, kWidth); }
+
+  std::unique_ptr<ParamStore> Store(const SharingMap& map,
+                                    const std::vector<StateSpec>& states) {
+    return MakeStore(*device_, registry_, kBlocks, map, 0,
+                     {.gradients = false, .states = states});
+  }
+
+  void ExpectAsInAStore(const SharingMap& before, const SharingMap& after,
+                        const Growth& growth,
+                        const std::vector<StateSpec>& states) {
+    const auto from = Store(before, states);
+    Named named(*from);
+    MoveAll(named, *from, int64_t{1} << 20);
+    const auto to = Store(after, states);
+    SelfCommunicator self;
+    ASSERT_EQ(Delink(*from, *to, GetParam(), self, growth), absl::OkStatus());
+
+    DelinkedValues delinked(
+        named, {.from = from->layout(),
+                .to = to->layout(),
+                .states = states,
+                .origins = *GrowthOf(registry_, kBlocks, before, after, growth),
+                .policy = GetParam(),
+                .growth = growth});
+    // Pieces that are no multiple of anything, and some of one row.
+    for (const int64_t most : {int64_t{1} << 20, int64_t{1000}, int64_t{7}}) {
+      const auto way = Store(after, Exact(states));
+      MoveAll(delinked, *way, most);
+      ExpectSameValues(*to, *way);
+    }
+  }
+
+  const std::unique_ptr<Device> device_ = NewCpuDevice();
+  ParamRegistry registry_;
+};
 
 TEST_P(DelinkedValuesTest, AreThoseOfAStoreThatDelinks) {
-  const auto device = NewCpuDevice();
-  ParamRegistry registry;
-  testing::DeclareToy(registry, kBlocks, kWidth);
-  SelfCommunicator self;
   const SharingMap shared = testing::ShareAll(kBlocks, {"attention", "mlp"});
   SharingMap pairs;
   pairs.leaders["attention"] = {0, 1, 0, 0};  // three layers, and one
   pairs.leaders["mlp"] = {0, 0, 0, 0};
   for (const std::vector<StateSpec>& states : Forms()) {
     for (const SharingMap& after : {SharingMap(), pairs}) {
-      const auto from = MakeStore(*device, registry, kBlocks, shared, 0,
-                                  {.gradients = false, .states = states});
-      Named named(*from);
-      MoveAll(named, *from, int64_t{1} << 20);
-      const auto to = MakeStore(*device, registry, kBlocks, after, 0,
-                                {.gradients = false, .states = states});
-      ASSERT_EQ(Delink(*from, *to, GetParam(), self), absl::OkStatus());
+      ExpectAsInAStore(shared, after, {}, states);
+    }
+  }
+}
 
-      DelinkedValues delinked(named, to->layout(), states,
-                              *RelationOf(registry, kBlocks, shared, after),
-                              GetParam());
-      // Pieces that are no multiple of anything, and some of one row.
-      for (const int64_t most : {int64_t{1} << 20, int64_t{1000}, int64_t{7}}) {
-        const auto way =
-            MakeStore(*device, registry, kBlocks, after, 0,
-                      {.gradients = false, .states = Exact(states)});
-        MoveAll(delinked, *way, most);
-        ExpectSameValues(*to, *way);
+TEST_P(DelinkedValuesTest, AreThoseOfAStoreThatGrows) {
+  const ShareSpec all = *ParseShareSpec("mlp=all");
+  const SharingMap before =
+      *ResolveSharing(all, registry_, kBlocks, std::vector<int>{1, 2});
+  for (const GrowPolicy policy : {GrowPolicy::kCopy, GrowPolicy::kCycle,
+                                  GrowPolicy::kRandom, GrowPolicy::kZero}) {
+    const Growth growth{.policy = policy, .share = all, .seed = 9};
+    for (const std::vector<StateSpec>& states : Forms()) {
+      // Block 0 is new, and leads what blocks 1 and 2 shared.
+      for (const char* share : {"none", "mlp=groups:2", "mlp=all"}) {
+        ExpectAsInAStore(
+            before, *ResolveSharing(*ParseShareSpec(share), registry_, kBlocks),
+            growth, states);
       }
     }
   }

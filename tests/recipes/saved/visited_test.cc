@@ -147,14 +147,13 @@ class VisitedSavedTest : public ::testing::Test {
  protected:
   void SetUp() override {
     runs_.Go({.out = "run", .until_step = 10});
-    const absl::Status status = WriteSome();
+    const absl::Status status = WriteSome(runs_.Checkpoint("run", 10));
     ASSERT_TRUE(status.ok()) << status;
   }
 
-  absl::Status WriteSome() {
-    DELINK_ASSIGN_OR_RETURN(
-        const auto saved,
-        SavedModel::Open(comm_, runs_.Checkpoint("run", 10), BuiltInModels()));
+  absl::Status WriteSome(const std::string& of) {
+    DELINK_ASSIGN_OR_RETURN(const auto saved,
+                            SavedModel::Open(comm_, of, BuiltInModels()));
     SharingMap map = saved->sharing();
     map.visited = {0, 2, 3};
     for (auto& [part, leaders] : map.leaders) leaders = {0, -1, 0, 0};
@@ -188,10 +187,14 @@ class VisitedSavedTest : public ::testing::Test {
 };
 
 TEST_F(VisitedSavedTest, AreInspectedAndCut) {
+  // Of the last stage, behind which nothing grows.
+  runs_.Go({.sets = {"stage.1.share=all"}, .out = "last"});
+  const absl::Status status = WriteSome(runs_.Checkpoint("last", 20));
+  ASSERT_TRUE(status.ok()) << status;
   const auto seen = InspectCheckpoint(some_, BuiltInModels());
   ASSERT_TRUE(seen.ok()) << seen.status();
   const auto all =
-      InspectCheckpoint(runs_.Checkpoint("run", 10), BuiltInModels());
+      InspectCheckpoint(runs_.Checkpoint("last", 20), BuiltInModels());
   ASSERT_TRUE(all.ok()) << all.status();
   EXPECT_EQ(seen->unique_parameters, all->unique_parameters);
   EXPECT_LT(seen->virtual_parameters, all->virtual_parameters);
@@ -213,7 +216,65 @@ TEST_F(VisitedSavedTest, AreInspectedAndCut) {
   }
   const double loss = Loss(some_);
   EXPECT_EQ(Loss(cut->to), loss);
-  EXPECT_NE(Loss(runs_.Checkpoint("run", 10)), loss);
+  EXPECT_NE(Loss(runs_.Checkpoint("last", 20)), loss);
+}
+
+// As the recipe's next stage says, or by hand.
+TEST_F(VisitedSavedTest, Grow) {
+  const auto grown = OfflineDelink(
+      {.checkpoint = some_, .out = runs_.Folder("grown")}, BuiltInModels());
+  ASSERT_TRUE(grown.ok()) << grown.status();
+  EXPECT_EQ(grown->depth_before, 3);
+  EXPECT_EQ(grown->depth_after, 4);
+  EXPECT_EQ(grown->stage_after, "real");
+  EXPECT_THAT(ToString(*grown),
+              HasSubstr("; from 3 to 4 blocks, new ones by copy; weights"));
+  const auto zero = OfflineDelink({.checkpoint = some_,
+                                   .out = runs_.Folder("zero"),
+                                   .share = *ParseShareSpec("none"),
+                                   .depth = 4,
+                                   .grow = GrowPolicy::kZero},
+                                  BuiltInModels());
+  ASSERT_TRUE(zero.ok()) << zero.status();
+  EXPECT_EQ(Loss(zero->to), Loss(some_));
+  EXPECT_NE(Loss(grown->to), Loss(some_));
+  const auto refused = [&](OfflineDelinkOptions options) {
+    options.checkpoint = some_;
+    options.out = runs_.Folder("refused");
+    return std::string(
+        OfflineDelink(options, BuiltInModels()).status().message());
+  };
+  EXPECT_THAT(refused({.depth = 5}),
+              HasSubstr("the model has 4 blocks, fewer than --depth 5"));
+  EXPECT_THAT(refused({.depth = 2}),
+              HasSubstr("blocks 0,2,3 are visited before the switch, but after "
+                        "it blocks 0,1: none may be left"));
+}
+
+// From the checkpoint at the switch, as in the run.
+TEST(GrownRunTest, OfflineIsBitEqual) {
+  const TinyRuns runs;
+  for (const std::string grow : {"copy", "cycle", "random", "zero"}) {
+    for (const std::string state : {"reset", "scale"}) {
+      const std::string out = grow + "-" + state;
+      const std::vector<std::string> sets = {
+          "stage.0.depth=2", "stage.1.grow=" + grow, "stage.1.state=" + state};
+      runs.Go({.sets = sets, .out = out});
+      const auto grown = OfflineDelink({.checkpoint = runs.Checkpoint(out, 10),
+                                        .out = runs.Folder(out + "-grown")},
+                                       BuiltInModels());
+      ASSERT_TRUE(grown.ok()) << grown.status();
+      EXPECT_EQ(grown->depth_before, 2);
+      EXPECT_EQ(grown->depth_after, 4);
+      runs.Go({.sets = sets,
+               .out = out + "-on",
+               .resume = true,
+               .resume_from = grown->to});
+      EXPECT_EQ(FirstDifference(runs.Load(out, 20), runs.Load(out + "-on", 20)),
+                "")
+          << out;
+    }
+  }
 }
 
 TEST_F(VisitedSavedTest, RunsOfAllBlocksDoNotGoOnFromThem) {
