@@ -52,9 +52,9 @@ void CheckDepth(Section& document, const Recipe& recipe, size_t stage) {
     if (sets == layers || visited == sets) continue;
     document.Error(
         StageKey(stage, "share"),
-        absl::StrFormat("%s \"%s\" has %d sets, of which only %d have a block "
-                        "that the stage visits (%s); give it fewer sets, or a "
-                        "depth and visit that reach them all",
+        absl::StrFormat("%s \"%s\" has %d sets, but the stage visits blocks of "
+                        "only %d of them (%s); give it fewer sets, or a depth "
+                        "and visit that reach them all",
                         part, ToString(policy), sets, visited,
                         absl::StrJoin(recipe.Visited(stage), ",")));
     break;

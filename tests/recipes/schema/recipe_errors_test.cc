@@ -239,8 +239,9 @@ INSTANTIATE_TEST_SUITE_P(
             "weights, so nothing grows; leave the key out"},
         Case{"share = \"all\"", "share = \"groups:2\"\ndepth = 2",
              "gpt.toml:21:1: stage[0].share: attention \"groups:2\" has 2 "
-             "sets, of which only 1 have a block that the stage visits (0,1); "
-             "give it fewer sets, or a depth and visit that reach them all"},
+             "sets, but the stage visits blocks of only 1 of them (0,1); give "
+             "it "
+             "fewer sets, or a depth and visit that reach them all"},
         Case{"until = { fraction = 0.3 }",
              "depth = 1\nuntil = { gradient = 1.5 }",
              "gpt.toml:23:11: stage[0].until.gradient: nothing is shared in "
