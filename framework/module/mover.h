@@ -25,7 +25,7 @@ struct Move {
 };
 
 // Values of a piece on the host, of which there are two at a time.
-inline constexpr int64_t kMovePiece = int64_t{1} << 20;
+inline constexpr int64_t kMovePiece = int64_t{1} << 18;
 
 // Collective over `comm` where a step crosses ranks; else `comm` is not used.
 // All ranks give equal moves and ends of equal layouts, and the source has
