@@ -1,7 +1,6 @@
 #include "framework/sharing/delink.h"
 
 #include <algorithm>
-#include <cmath>
 #include <cstdint>
 #include <map>
 #include <memory>
@@ -16,6 +15,7 @@
 #include "framework/module/mover.h"
 #include "framework/module/store_values.h"
 #include "framework/sharing/resolve.h"
+#include "framework/sharing/state_change.h"
 
 namespace delink {
 namespace {
@@ -68,16 +68,7 @@ class Switch {
   };
 
   bool Resets(int slab) const {
-    const SlabOrigin& origin = At(origins_, slab);
-    return origin.fresh() ||
-           (policy_ == StatePolicy::kReset && origin.changed());
-  }
-
-  // What the values of a state are divided by.
-  double Divisor(int slab, int degree) const {
-    const SlabOrigin& origin = At(origins_, slab);
-    if (policy_ != StatePolicy::kScale) return 1;
-    return std::pow(static_cast<double>(origin.before) / origin.after, degree);
+    return BeginsAnew(At(origins_, slab), policy_);
   }
 
   // A state is what is carried to it, and else nothing.
@@ -104,7 +95,7 @@ class Switch {
       if (state && Resets(tensor.slab)) continue;
       const LogicalTensor& old = *old_tensors_.at({origin.slab, tensor.param});
       if (state && old_values_.Owners(field, old).empty()) continue;
-      const double divisor = state ? Divisor(tensor.slab, degree) : 1;
+      const double divisor = state ? StateDivisor(origin, policy_, degree) : 1;
       AddTo(families[{origin.slab, tensor.param, divisor}], field, tensor);
     }
     for (const auto& [key, family] : families) {

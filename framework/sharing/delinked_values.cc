@@ -1,7 +1,6 @@
 #include "framework/sharing/delinked_values.h"
 
 #include <algorithm>
-#include <cmath>
 #include <cstring>
 #include <span>
 #include <utility>
@@ -11,6 +10,7 @@
 #include "framework/base/rng.h"
 #include "framework/base/status_macros.h"
 #include "framework/module/init_values.h"
+#include "framework/sharing/state_change.h"
 #include "framework/tensor/block8.h"
 
 namespace delink {
@@ -111,8 +111,7 @@ absl::Status DelinkedValues::Read(const Field& field,
     InitWeight(tensor, type(field), extent.rect, values);
     return absl::OkStatus();
   }
-  const bool reset = change_.policy == StatePolicy::kReset && origin.changed();
-  if (!origin.fresh() && !reset) {
+  if (!BeginsAnew(origin, change_.policy)) {
     return ReadState(field, tensor, extent, values);
   }
   std::memset(
@@ -175,11 +174,10 @@ void DelinkedValues::Divide(const Field& field, const LogicalTensor& tensor,
                             const StateCodec& codec, Range range) {
   const int64_t element = tensor.offset + range.begin;
   codec.RoundTrip(element, range.size(), staging_.data());
-  const SlabOrigin& origin = OriginOf(tensor);
-  if (change_.policy != StatePolicy::kScale || !origin.changed()) return;
-  const double n = static_cast<double>(origin.before) / origin.after;
-  DivideBy(std::pow(n, SpecOf(field).degree), codec.exact, range.size(),
-           staging_.data());
+  const double divisor =
+      StateDivisor(OriginOf(tensor), change_.policy, SpecOf(field).degree);
+  if (divisor == 1) return;
+  DivideBy(divisor, codec.exact, range.size(), staging_.data());
   codec.RoundTrip(element, range.size(), staging_.data());
 }
 

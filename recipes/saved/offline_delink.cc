@@ -13,6 +13,7 @@
 #include "framework/sharing/delinked_values.h"
 #include "framework/sharing/grow.h"
 #include "framework/sharing/resolve.h"
+#include "framework/sharing/state_change.h"
 #include "framework/step/memory.h"
 #include "recipes/record/environment.h"
 #include "recipes/record/progress.h"
@@ -187,9 +188,7 @@ std::vector<int64_t> UpdatesAfter(const std::vector<int64_t>& before,
                                   StatePolicy policy) {
   std::vector<int64_t> after;
   for (const SlabOrigin& origin : origins) {
-    const bool begins =
-        origin.fresh() || (policy == StatePolicy::kReset && origin.changed());
-    after.push_back(begins ? 0 : At(before, origin.slab));
+    after.push_back(BeginsAnew(origin, policy) ? 0 : At(before, origin.slab));
   }
   return after;
 }
