@@ -28,10 +28,7 @@ absl::StatusOr<std::unique_ptr<Device>> Gpu(const DeviceChoice& choice,
   DELINK_ASSIGN_OR_RETURN(const int devices, CountCudaDevices());
   DELINK_RETURN_IF_ERROR(
       CheckRanks(world.local_size(), devices, choice.ranks_per_gpu));
-  DELINK_ASSIGN_OR_RETURN(std::unique_ptr<Device> device,
-                          NewCudaDevice(world.local_rank() % devices));
-  DELINK_RETURN_IF_ERROR(CheckKernels(device->kind()));
-  return device;
+  return NewDeviceOf(DeviceKind::kCuda, world.local_rank() % devices);
 }
 
 absl::StatusOr<std::unique_ptr<Device>> Choose(const DeviceChoice& choice,
@@ -70,6 +67,15 @@ absl::StatusOr<std::unique_ptr<Device>> ChooseDevice(const DeviceChoice& choice,
       with, " of ", world.size(),
       " ranks found a CUDA device; a run computes on one kind: start ranks on "
       "machines alike, or say run.device = \"cpu\""));
+}
+
+absl::StatusOr<std::unique_ptr<Device>> NewDeviceOf(DeviceKind kind,
+                                                    int ordinal) {
+  if (kind == DeviceKind::kCpu) return NewCpuDevice();
+  DELINK_ASSIGN_OR_RETURN(std::unique_ptr<Device> device,
+                          NewCudaDevice(ordinal));
+  DELINK_RETURN_IF_ERROR(CheckKernels(kind));
+  return device;
 }
 
 int RanksOnDevice(const Device& device, const World& world) {

@@ -28,6 +28,11 @@ std::optional<RunConfig::Device> ParseDevice(std::string_view name);
 absl::StatusOr<std::unique_ptr<Device>> ChooseDevice(const DeviceChoice& choice,
                                                      World& world);
 
+// The CPU, or the CUDA device of that number. Unavailable and its kin where
+// there is none, or a library is missing that its kernels call.
+absl::StatusOr<std::unique_ptr<Device>> NewDeviceOf(DeviceKind kind,
+                                                    int ordinal = 0);
+
 // Ranks that compute on the device of this one, itself among them.
 int RanksOnDevice(const Device& device, const World& world);
 

@@ -13,6 +13,7 @@
 #include "framework/comm/self_communicator.h"
 #include "layers/kernels/timed/timed.h"
 #include "recipes/record/progress.h"
+#include "recipes/run/choose_device.h"
 #include "recipes/run/make_optimizer.h"
 #include "recipes/run/stage_run.h"
 #include "tools/bench/step_account.h"

@@ -7,6 +7,7 @@
 #include "framework/optim/find_kernels.h"
 #include "layers/kernels/find_kernels.h"
 #include "recipes/record/machine_peak.h"
+#include "recipes/run/choose_device.h"
 
 namespace delink::bench {
 namespace {
@@ -14,13 +15,6 @@ namespace {
 // A sample that drowns what the host needs to wait for a device.
 constexpr double kShortestAsynchronous = 2e-3;
 }  // namespace
-
-absl::StatusOr<std::unique_ptr<Device>> NewDeviceOf(DeviceKind kind) {
-  if (kind == DeviceKind::kCpu) return NewCpuDevice();
-  DELINK_ASSIGN_OR_RETURN(std::unique_ptr<Device> device, NewCudaDevice(0));
-  DELINK_RETURN_IF_ERROR(CheckKernels(kind));
-  return device;
-}
 
 absl::StatusOr<Target> Target::Open(DeviceKind kind) {
   DELINK_ASSIGN_OR_RETURN(std::unique_ptr<Device> device, NewDeviceOf(kind));

@@ -14,12 +14,9 @@
 
 namespace delink::bench {
 
-// The CPU, or the first CUDA device. Unavailable and its kin where there is
-// none, or a library is missing that its kernels call.
-absl::StatusOr<std::unique_ptr<Device>> NewDeviceOf(DeviceKind kind);
-
 class Target {
  public:
+  // The CPU, or the first CUDA device; errors as NewDeviceOf's.
   static absl::StatusOr<Target> Open(DeviceKind kind);
 
   DeviceKind kind() const { return device_->kind(); }
