@@ -9,6 +9,7 @@
 #include "framework/base/status_macros.h"
 #include "framework/sharing/report.h"
 #include "layers/kernels/cpu/threads.h"
+#include "recipes/record/run_peak.h"
 #include "recipes/run/choose_device.h"
 #include "recipes/run/imagined_ranks.h"
 #include "recipes/run/prepare.h"
@@ -60,11 +61,18 @@ void CountExchanges(const ParamStore& store, StagePlan& plan) {
   }
 }
 
+// Of each rank.
+int ThreadsOf(const RunConfig& run, const PlanOptions& options, int64_t ranks) {
+  if (run.threads > 0) return static_cast<int>(run.threads);
+  if (options.threads > 0) return static_cast<int>(options.threads);
+  return static_cast<int>(std::max<int64_t>(1, cpu::MaxThreads() / ranks));
+}
+
 // The CPU's kernels have scratch for each thread that they may use.
 class WithThreads {
  public:
-  explicit WithThreads(int64_t threads) : before_(cpu::MaxThreads()) {
-    if (threads > 0) cpu::SetThreads(static_cast<int>(threads));
+  explicit WithThreads(int threads) : before_(cpu::MaxThreads()) {
+    cpu::SetThreads(threads);
   }
   ~WithThreads() { cpu::SetThreads(before_); }
   WithThreads(const WithThreads&) = delete;
@@ -118,6 +126,12 @@ int64_t RunPlan::peak_bytes() const {
   return bytes;
 }
 
+double RunPlan::flops() const {
+  double flops = 0;
+  for (const StagePlan& stage : stages) flops += stage.flops();
+  return flops;
+}
+
 absl::StatusOr<RunPlan> PlanRun(const PlanOptions& options,
                                 const ModelList& models) {
   DELINK_ASSIGN_OR_RETURN(
@@ -127,18 +141,20 @@ absl::StatusOr<RunPlan> PlanRun(const PlanOptions& options,
   DELINK_ASSIGN_OR_RETURN(const Recipe fitted, CheckWorld(read, ranks, true));
   DELINK_ASSIGN_OR_RETURN(const Recipe recipe, WithVocab(fitted));
 
-  const WithThreads threads(recipe.run.threads);
-  const std::unique_ptr<Device> device =
-      NewMetaDevice(KindOfChoice(recipe.run.device));
+  RunPlan plan{.recipe = options.recipe,
+               .model = std::string(recipe.model->kind()),
+               .vocab = recipe.model->vocab,
+               .ranks = ranks,
+               .device = KindOfChoice(recipe.run.device),
+               .threads = ThreadsOf(recipe.run, options, ranks),
+               .precision = recipe.run.precision};
+  const WithThreads threads(plan.threads);
+  const std::unique_ptr<Device> device = NewMetaDevice(plan.device);
   DELINK_ASSIGN_OR_RETURN(const std::unique_ptr<RunModel> model,
                           RunModel::Create(recipe, models));
   ImaginedRanks world(static_cast<int>(ranks));
   ImaginedRanks network(static_cast<int>(ranks));
   const RunEnv env = model->On(*device, world, network);
-  RunPlan plan{.recipe = options.recipe,
-               .model = std::string(recipe.model->kind()),
-               .vocab = recipe.model->vocab,
-               .ranks = ranks};
   for (size_t i = 0; i < recipe.stages.size(); ++i) {
     DELINK_ASSIGN_OR_RETURN(const std::unique_ptr<StageRun> stage,
                             StageRun::Create(env, i));
@@ -150,6 +166,22 @@ absl::StatusOr<RunPlan> PlanRun(const PlanOptions& options,
     plan.stages.push_back(std::move(described));
   }
   return plan;
+}
+
+void FindPeak(RunPlan& plan) {
+  const absl::StatusOr<std::unique_ptr<Device>> device =
+      NewDeviceOf(plan.device);
+  if (!device.ok()) {
+    plan.no_peak = std::string(device.status().message());
+    return;
+  }
+  const WithThreads threads(plan.threads);
+  plan.peak_flops =
+      static_cast<double>(plan.ranks) *
+      RankPeak(**device, plan.precision, plan.threads, /*anew=*/false);
+  if (plan.peak_flops == 0) {
+    plan.no_peak = "the device has no room to measure it";
+  }
 }
 
 }  // namespace delink

@@ -3,7 +3,7 @@
 // Nothing here computes a size of its own: every stage is made by the code that
 // trains it, on a device that allocates nothing, as rank 0 of ranks that are
 // imagined. Its memory account is the one that `train` prints before its first
-// step.
+// step. Time is told as FLOPs, and as the seconds that these take at the least.
 #pragma once
 
 #include <cstdint>
@@ -11,8 +11,10 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "framework/device/backend.h"
 #include "framework/step/instruction.h"
 #include "framework/step/memory.h"
+#include "framework/tensor/dtype.h"
 #include "recipes/models/model_list.h"
 
 namespace delink {
@@ -21,6 +23,9 @@ struct PlanOptions {
   std::string recipe;             // path
   std::vector<std::string> sets;  // "key=value"
   int64_t ranks = 0;              // 0: as the recipe's first stage says, or 1
+  // Of a rank, where the recipe does not say; 0: this process's, divided among
+  // the ranks.
+  int64_t threads = 0;
 };
 
 struct StagePlan {
@@ -51,6 +56,7 @@ struct StagePlan {
   int64_t gathered_bytes = 0;
 
   int64_t steps() const { return end - begin; }
+  double flops() const { return flops_per_step * static_cast<double>(steps()); }
 };
 
 struct RunPlan {
@@ -58,16 +64,32 @@ struct RunPlan {
   std::string model;   // kind
   int64_t vocab = 0;
   int64_t ranks = 1;
+  // What a rank would compute with, and its weights' type.
+  DeviceKind device = DeviceKind::kCpu;
+  int threads = 1;
+  DType precision = DType::kF32;
   std::vector<StagePlan> stages;
+  // FLOP/s of all ranks at the peak that training is quoted against
+  // (recipes/record/run_peak.h). 0: not known; `no_peak` says why, where
+  // FindPeak has looked.
+  double peak_flops = 0;
+  std::string no_peak;
 
   // The most that a rank's device holds at any time of the run.
   int64_t peak_bytes() const;
+  double flops() const;
+  // That so many FLOPs take of all ranks at their peak; where it is known.
+  double LeastSeconds(double flops) const { return flops / peak_flops; }
 };
 
 // Reads the corpus's vocabulary where the recipe has no model.vocab, and
 // nothing else of it. Errors are those that `train` gives for the recipe.
 absl::StatusOr<RunPlan> PlanRun(const PlanOptions& options,
                                 const ModelList& models);
+
+// Sets `peak_flops` as though this machine had all ranks: what is kept of it,
+// else what is measured now, as a run does (RankPeak).
+void FindPeak(RunPlan& plan);
 
 // Lines for people, with the program where asked for; one JSON object.
 std::string ToText(const RunPlan& plan, bool with_program);

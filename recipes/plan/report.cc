@@ -1,4 +1,5 @@
 // A plan in words and in JSON.
+#include <algorithm>
 #include <map>
 #include <nlohmann/json.hpp>
 #include <utility>
@@ -41,6 +42,54 @@ std::string CountText(double count) {
   return count < 1000 ? text + " " : text;
 }
 
+// Of the least time that something takes.
+std::string LeastText(double seconds) {
+  if (seconds < 0.9995) return absl::StrFormat("%.3g ms", 1e3 * seconds);
+  if (seconds < 59.95) return absl::StrFormat("%.3g s", seconds);
+  return FormatSeconds(seconds);
+}
+
+std::string FlopsText(const RunPlan& plan, const StagePlan& s) {
+  std::string text = absl::StrCat(
+      "  ", CountText(s.flops_per_token), "FLOP a token, ",
+      CountText(s.flops_per_step), "FLOP a step of ", s.micro_batches, " x ",
+      s.micro_batch, " sequences on each of ", plan.ranks, " rank(s), ",
+      CountText(s.flops()), "FLOP in all\n");
+  if (plan.peak_flops > 0) {
+    absl::StrAppend(&text, "  at least ",
+                    LeastText(plan.LeastSeconds(s.flops_per_step)),
+                    " a step and ", LeastText(plan.LeastSeconds(s.flops())),
+                    " in all, at 100% of peak\n");
+  }
+  return text;
+}
+
+// What all stages take together, and what its seconds stand on.
+std::string PeakText(const RunPlan& plan) {
+  const bool early =
+      std::ranges::any_of(plan.stages, &StagePlan::may_end_early);
+  std::string text =
+      absl::StrCat("all stages", early ? ", to their latest ends" : "", ": ",
+                   CountText(plan.flops()), "FLOP");
+  if (plan.peak_flops == 0) {
+    if (!plan.no_peak.empty()) {
+      absl::StrAppend(
+          &text, "; no seconds, since no matmul peak is known: ", plan.no_peak);
+    }
+    return text + "\n";
+  }
+  absl::StrAppend(&text, ", at least ",
+                  LeastText(plan.LeastSeconds(plan.flops())),
+                  " at 100% of peak\npeak: ",
+                  CountText(plan.peak_flops / static_cast<double>(plan.ranks)),
+                  "FLOP/s on each of ", plan.ranks, " rank(s), matmul in ",
+                  ToString(plan.precision));
+  if (!IsCuda(plan.device)) {
+    absl::StrAppend(&text, " on ", plan.threads, " thread(s)");
+  }
+  return text + ", the best measured on this machine\n";
+}
+
 std::string StageText(const RunPlan& plan, const StagePlan& s) {
   std::string text = absl::StrCat(
       "stage ", s.name, ": ",
@@ -67,10 +116,7 @@ std::string StageText(const RunPlan& plan, const StagePlan& s) {
                                       entry.blocks);
                     }),
       "\n");
-  absl::StrAppend(&text, "  ", CountText(s.flops_per_token), "FLOP a token, ",
-                  CountText(s.flops_per_step), "FLOP a step of ",
-                  s.micro_batches, " x ", s.micro_batch,
-                  " sequences on each of ", plan.ranks, " rank(s)\n");
+  text += FlopsText(plan, s);
   if (plan.ranks > 1) {
     absl::StrAppend(&text, "  network: ", FormatBytes(s.reduced_bytes),
                     " reduced and ", FormatBytes(s.gathered_bytes),
@@ -86,7 +132,7 @@ std::string StageText(const RunPlan& plan, const StagePlan& s) {
   return text;
 }
 
-Json StageJson(const StagePlan& s, bool with_program) {
+Json StageJson(const RunPlan& plan, const StagePlan& s, bool with_program) {
   Json ops = Json::object();
   for (const auto& [op, count] : CountOps(s.program)) ops[op] = count;
   Json json{{"name", s.name},
@@ -95,6 +141,7 @@ Json StageJson(const StagePlan& s, bool with_program) {
             {"may_end_early", s.may_end_early},
             {"tokens", s.tokens},
             {"depth", s.depth},
+            {"blocks", s.blocks},
             {"sharing", s.sharing},
             {"unique_parameters", s.unique_parameters},
             {"virtual_parameters", s.virtual_parameters},
@@ -105,10 +152,15 @@ Json StageJson(const StagePlan& s, bool with_program) {
             {"micro_batches", s.micro_batches},
             {"flops_per_token", s.flops_per_token},
             {"flops_per_step", s.flops_per_step},
+            {"flops", s.flops()},
             {"reduced_bytes", s.reduced_bytes},
             {"gathered_bytes", s.gathered_bytes},
             {"instructions", s.program.instructions.size()},
             {"ops", std::move(ops)}};
+  if (plan.peak_flops > 0) {
+    json["least_seconds_per_step"] = plan.LeastSeconds(s.flops_per_step);
+    json["least_seconds"] = plan.LeastSeconds(s.flops());
+  }
   if (with_program) json["program"] = ToString(s.program);
   return json;
 }
@@ -130,20 +182,23 @@ std::string ToText(const RunPlan& plan, bool with_program) {
   text += AccountTable("memory of a rank", accounts);
   absl::StrAppend(&text, "at most ", FormatBytes(plan.peak_bytes()),
                   " of a rank's device at any time\n");
-  return text;
+  return text + PeakText(plan);
 }
 
 std::string ToJson(const RunPlan& plan, bool with_program) {
   Json stages = Json::array();
   for (const StagePlan& stage : plan.stages) {
-    stages.push_back(StageJson(stage, with_program));
+    stages.push_back(StageJson(plan, stage, with_program));
   }
-  const Json all{{"recipe", plan.recipe},
-                 {"model", plan.model},
-                 {"vocab", plan.vocab},
-                 {"ranks", plan.ranks},
-                 {"peak_bytes", plan.peak_bytes()},
-                 {"stages", std::move(stages)}};
+  Json all{{"recipe", plan.recipe},   {"model", plan.model},
+           {"vocab", plan.vocab},     {"ranks", plan.ranks},
+           {"threads", plan.threads}, {"peak_bytes", plan.peak_bytes()},
+           {"flops", plan.flops()}};
+  if (plan.peak_flops > 0) {
+    all["peak_flops"] = plan.peak_flops;
+    all["least_seconds"] = plan.LeastSeconds(plan.flops());
+  }
+  all["stages"] = std::move(stages);
   return JsonText(all) + "\n";
 }
 

@@ -20,9 +20,15 @@ namespace delink {
 double BestPeak(const std::string& path, const std::string& key,
                 double measured);
 
+// FLOP/s of a rank that computes on `device`, on the CPU with `threads`
+// threads, which this process has: what is kept, or where nothing is, or with
+// `anew`, what is measured now, if that is more. 0 where nothing is kept and
+// the device has no room to measure.
+double RankPeak(Device& device, DType dtype, int threads, bool anew);
+
 class RunPeak {
  public:
-  // Measures: on the CPU several times where nothing is kept. Collective.
+  // Of all ranks, each measured anew. Collective.
   static absl::StatusOr<RunPeak> Measure(World& world, Device& device,
                                          DType dtype, int threads);
   // `flops` of all ranks at first; `again` measures all ranks' anew.

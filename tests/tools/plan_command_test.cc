@@ -1,5 +1,7 @@
 // `delink plan` from outside: what it prints is what `delink train` then says
 // and does.
+#include <fstream>
+
 #include "tests/tools/program_fixture.h"
 
 namespace delink::testing {
@@ -89,6 +91,35 @@ TEST_F(PlanProgram, OfSeveralRanks) {
   const Outcome both = MpirunDelink(2, PlanWords());
   EXPECT_EQ(both.code, 2);
   EXPECT_THAT(both.err, HasSubstr("one process"));
+}
+
+// What is kept of the machine is what both quote, whoever measured it.
+TEST_F(PlanProgram, SecondsStandOnThePeakOfTraining) {
+  const std::string here = "XDG_CACHE_HOME=" + Path("cache") + " \"$0\" \"$@\"";
+  const std::string kept = Path("cache/delink/matmul_peak.json");
+  const auto plan = [&](const Words& more = {}) {
+    Words words = PlanWords({"--json"});
+    words.insert(words.end(), more.begin(), more.end());
+    const Outcome outcome = RunShell(here, words);
+    EXPECT_EQ(outcome.code, 0) << outcome.err;
+    return json::parse(outcome.out, nullptr, false);
+  };
+  const json measured = plan();
+  json peaks = json::parse(std::ifstream(kept), nullptr, false);
+  ASSERT_EQ(peaks.size(), 1u) << peaks;
+  EXPECT_EQ(peaks.begin().value(), measured["peak_flops"]);
+  // Faster than any machine: it stays what it is.
+  peaks.begin().value() = 1e18;
+  WriteText(kept, peaks.dump());
+  const json again = plan();
+  EXPECT_EQ(again["peak_flops"], 1e18);
+  EXPECT_EQ(again["flops"], measured["flops"]);
+  EXPECT_DOUBLE_EQ(again["least_seconds"], again["flops"].get<double>() / 1e18);
+  EXPECT_EQ(plan({"--ranks", "2"})["peak_flops"], 2e18);
+  const Outcome train =
+      RunShell(here, TrainWords("quoted", {"--until-step", "1"}));
+  ASSERT_EQ(train.code, 0) << train.err;
+  EXPECT_EQ(Rows(Path("quoted/metrics.jsonl")).at(0)["peak_flops"], 1e18);
 }
 
 TEST_F(PlanProgram, TheProgramAsDocumented) {

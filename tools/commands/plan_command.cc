@@ -1,15 +1,32 @@
 // `delink plan`.
+#include "framework/base/status_macros.h"
+#include "parallel/launch/launcher.h"
 #include "recipes/plan/plan.h"
 #include "tools/commands/commands.h"
 
 namespace delink::tools {
+namespace {
+
+absl::StatusOr<RunPlan> MakePlan(const PlanCommand& command,
+                                 const ModelList& models, World& world) {
+  DELINK_ASSIGN_OR_RETURN(const int threads, UseCores(world, 0));
+  // What the environment says is said to each rank.
+  const bool told = ProcessEnvironment("OMP_NUM_THREADS").has_value();
+  DELINK_ASSIGN_OR_RETURN(RunPlan plan, PlanRun({.recipe = command.recipe,
+                                                 .sets = command.sets,
+                                                 .ranks = command.ranks,
+                                                 .threads = told ? threads : 0},
+                                                models));
+  FindPeak(plan);
+  return plan;
+}
+
+}  // namespace
 
 int Run(const PlanCommand& command, const ModelList& models, World& world) {
   const absl::Status alone = RequireOneProcess(world, "plan");
   if (!alone.ok()) return Finish(world, alone);
-  const auto plan = PlanRun(
-      {.recipe = command.recipe, .sets = command.sets, .ranks = command.ranks},
-      models);
+  const absl::StatusOr<RunPlan> plan = MakePlan(command, models, world);
   if (plan.ok()) {
     Print(command.json ? ToJson(*plan, command.program)
                        : ToText(*plan, command.program));

@@ -9,11 +9,13 @@
 #include <chrono>
 #include <ctime>
 #include <memory>
+#include <nlohmann/json.hpp>
 #include <random>
 
 #include "absl/strings/str_cat.h"
 #include "framework/base/status_macros.h"
 #include "framework/comm/thread_communicator.h"
+#include "layers/kernels/cpu/threads.h"
 #include "recipes/record/progress.h"
 #include "recipes/run/prepare.h"
 #include "recipes/run/stage_run.h"
@@ -25,6 +27,7 @@ namespace {
 
 using ::testing::AllOf;
 using ::testing::HasSubstr;
+using ::testing::Not;
 
 using Words = std::vector<std::string>;
 
@@ -88,6 +91,12 @@ Words RandomRecipe(unsigned seed, int ranks) {
   const Words shares = layers % 4 == 0
                            ? Words{"all", "groups:2", "cycle:4", "none"}
                            : Words{"all", "groups:2", "cycle:2", "none"};
+  const std::string share = pick(shares);
+  // Any depth does where no set of blocks can be left without one.
+  const bool any = share == "all" || share == "none";
+  const int depth =
+      any ? 1 + static_cast<int>(random() % static_cast<unsigned>(layers))
+          : layers;
   return {
       absl::StrCat("model.layers=", layers),
       absl::StrCat("model.dim=", pick({"8", "24", "40"})),
@@ -105,7 +114,8 @@ Words RandomRecipe(unsigned seed, int ranks) {
                    pick({"none", "norm+activation", "block"})),
       absl::StrCat("run.order=", pick({"micro_batch", "layer"})),
       absl::StrCat("run.probe_every=", pick({"0", "2"})),
-      absl::StrCat("stage.0.share=", pick(shares)),
+      "stage.0.share=" + share,
+      absl::StrCat("stage.0.depth=", depth),
       absl::StrCat("stage.1.recompute=",
                    pick({"none", "norm+activation", "block"})),
       absl::StrCat("stage.1.micro_batch=", pick({"1", std::to_string(micro)})),
@@ -119,7 +129,10 @@ TEST(Plan, ForetellsEveryByteOfThirtyRecipes) {
     const int ranks = 1 << (seed % 3);
     const Words sets = RandomRecipe(seed, ranks);
     SCOPED_TRACE(absl::StrCat("seed ", seed, " on ", ranks, " ranks"));
-    const auto plan = PlanRun({.recipe = kTiny, .sets = sets, .ranks = ranks},
+    const auto plan = PlanRun({.recipe = kTiny,
+                               .sets = sets,
+                               .ranks = ranks,
+                               .threads = cpu::MaxThreads()},
                               BuiltInModels());
     ASSERT_TRUE(plan.ok()) << std::string(plan.status().message());
     ASSERT_EQ(plan->stages.size(), 2u);
@@ -249,6 +262,64 @@ TEST(Plan, StagesAreCounted) {
                     HasSubstr("mlp: 4 blocks use 4 slabs\n"),
                     HasSubstr("F(0,a) F(1,a)"), HasSubstr("20 F, 4 Loss")));
   EXPECT_EQ(ToText(*plan, false).find("F(0,a)"), std::string::npos);
+}
+
+TEST(Plan, SecondsAreWhatFlopsTakeAtThePeak) {
+  auto plan =
+      PlanRun({.recipe = kTiny,
+               .sets = {"model.vocab=257", "stage.0.depth=1", "run.threads=3"},
+               .ranks = 2},
+              BuiltInModels());
+  ASSERT_TRUE(plan.ok()) << plan.status();
+  EXPECT_EQ(plan->threads, 3);
+  const double first = plan->stages[0].flops_per_step;
+  const double flops = 10 * first + 10 * plan->stages[1].flops_per_step;
+  EXPECT_EQ(plan->stages[0].flops(), 10 * first);
+  EXPECT_EQ(plan->flops(), flops);
+  // Nobody has looked, and nothing was found.
+  EXPECT_THAT(ToText(*plan, false), Not(HasSubstr("at least")));
+  EXPECT_FALSE(
+      nlohmann::json::parse(ToJson(*plan, false)).contains("least_seconds"));
+  plan->no_peak = "there is no such device";
+  EXPECT_THAT(ToText(*plan, false),
+              HasSubstr("FLOP; no seconds, since no matmul peak is known: "
+                        "there is no such device\n"));
+  // Ten seconds a step of the first stage.
+  plan->peak_flops = first / 10;
+  const nlohmann::json json = nlohmann::json::parse(ToJson(*plan, false));
+  EXPECT_EQ(json["threads"], 3);
+  EXPECT_EQ(json["peak_flops"], first / 10);
+  EXPECT_EQ(json["flops"], flops);
+  EXPECT_DOUBLE_EQ(json["least_seconds"], flops / first * 10);
+  const nlohmann::json& stage = json["stages"][0];
+  EXPECT_EQ(stage["flops"], 10 * first);
+  EXPECT_DOUBLE_EQ(stage["least_seconds_per_step"], 10);
+  EXPECT_DOUBLE_EQ(stage["least_seconds"], 100);
+  EXPECT_EQ(stage["depth"], 1);
+  EXPECT_EQ(stage["blocks"], 4);
+  const std::string text = ToText(*plan, false);
+  EXPECT_THAT(
+      text, AllOf(HasSubstr("\n  at least 10 s a step and 1 min 40 s in all, "
+                            "at 100% of peak\n"),
+                  HasSubstr("FLOP/s on each of 2 rank(s), matmul in f32 on 3 "
+                            "thread(s), the best measured on this machine\n")));
+  plan->peak_flops = first * 1000;
+  EXPECT_THAT(ToText(*plan, false),
+              HasSubstr("at least 1 ms a step and 10 ms in all"));
+}
+
+TEST(Plan, ThePeakIsThisMachinesIfItHasTheDevice) {
+  for (const char* device : {"cpu", "cuda"}) {
+    auto plan = PlanRun(
+        {.recipe = kTiny,
+         .sets = {"model.vocab=257", absl::StrCat("run.device=", device)}},
+        BuiltInModels());
+    ASSERT_TRUE(plan.ok()) << plan.status();
+    FindPeak(*plan);
+    const bool has = device == std::string("cpu") || CountCudaDevices().ok();
+    EXPECT_EQ(plan->peak_flops > 0, has) << device;
+    EXPECT_EQ(plan->no_peak.empty(), has) << plan->no_peak;
+  }
 }
 
 // The one that docs/recipe.md shows.
