@@ -73,6 +73,15 @@ std::string BlockRange(const std::vector<int>& blocks) {
   return absl::StrJoin(blocks, ",");
 }
 
+// "0", "0 and 4", "0, 2 and 4", "0-3".
+std::string ListInWords(const std::vector<int>& blocks) {
+  if (blocks.empty()) return "none";
+  const std::string range = BlockRange(blocks);
+  if (blocks.size() == 1 || range.find('-') != range.npos) return range;
+  return absl::StrCat(absl::StrJoin(blocks.begin(), blocks.end() - 1, ", "),
+                      " and ", blocks.back());
+}
+
 std::string SourceText(const SourceCount& source) {
   std::string text = absl::StrFormat(
       "  %s: %d samples, %s tokens, %.2f epochs", source.name, source.samples,
@@ -102,6 +111,7 @@ std::optional<std::pair<int, std::string>> InBlock(absl::string_view name) {
 // parts of blocks are not on disk: each tensor stands for itself.
 void FillFromTensors(Inspection& i) {
   std::map<std::string, std::map<int, std::vector<int>>> sets;  // by leader
+  std::set<int> visited;
   uint64_t unique = 0, seen = 0;
   for (const TensorInfo& tensor : i.tensors) {
     uint64_t elements = 1;  // which wrap, whatever a file claims
@@ -115,10 +125,12 @@ void FillFromTensors(Inspection& i) {
     seen += elements;
     if (tensor.link.empty()) unique += elements;
     if (!at) continue;
+    visited.insert(at->first);
     sets[at->second][(leader ? leader : at)->first].push_back(at->first);
   }
   i.unique_parameters = static_cast<int64_t>(unique);
   i.virtual_parameters = static_cast<int64_t>(seen);
+  i.visited.assign(visited.begin(), visited.end());
   for (auto& [name, of] : sets) {
     PartSharing& sharing = i.sharing.emplace_back(PartSharing{.part = name});
     for (auto& [leader, blocks] : of) {
@@ -148,6 +160,8 @@ absl::Status FillFromModel(const ModelList& models, Inspection& i) {
                          0, {.gradients = false, .states = {}}));
   i.unique_parameters = store->unique_parameters();
   i.virtual_parameters = store->virtual_parameters();
+  i.blocks = saved->blocks();
+  i.visited = saved->sharing().VisitedOf(saved->blocks());
   i.sharing = SharingOf(*saved);
   for (const LogicalTensor& tensor : store->layout().tensors()) {
     if (!tensor.permanent) continue;
@@ -198,6 +212,14 @@ std::string InWords(const PartSharing& sharing) {
   return text;
 }
 
+std::string DepthInWords(const Inspection& i) {
+  const auto depth = static_cast<int64_t>(i.visited.size());
+  const std::string blocks = ListInWords(i.visited);
+  if (i.blocks == 0) return absl::StrCat(depth, " block(s): ", blocks);
+  if (depth == i.blocks) return absl::StrCat("all ", depth, " block(s)");
+  return absl::StrCat(depth, " of ", i.blocks, " blocks visited: ", blocks);
+}
+
 std::string ToText(const Inspection& i) {
   const CheckpointHeader& h = i.header;
   std::string text = absl::StrFormat(
@@ -205,13 +227,15 @@ std::string ToText(const Inspection& i) {
       "step        %d (%s tokens, %s)\n"
       "stage       %s (stage[%d])\n"
       "model       %s%s, vocabulary %d\n"
+      "depth       %s\n"
       "optimizer   %s\n"
       "parameters  %s unique, %s virtual\n"
       "on disk     %s, format %d, verified\n",
       i.path, h.step, FormatCount(static_cast<double>(i.run.tokens)),
       FormatSeconds(i.run.seconds), i.run.stage, i.run.stage_index, h.model,
       i.known ? "" : " (a kind that this program does not have)", h.vocab,
-      h.optimizer, FormatCount(static_cast<double>(i.unique_parameters)),
+      DepthInWords(i), h.optimizer,
+      FormatCount(static_cast<double>(i.unique_parameters)),
       FormatCount(static_cast<double>(i.virtual_parameters)),
       FormatBytes(i.bytes), h.format);
   if (!h.program.empty()) {
@@ -279,6 +303,9 @@ std::string ToJson(const Inspection& i) {
                  {"seconds", i.run.seconds},
                  {"program", h.program},
                  {"bytes", i.bytes},
+                 {"blocks", i.blocks > 0 ? Json(i.blocks) : Json()},
+                 {"depth", i.visited.size()},
+                 {"visited", i.visited},
                  {"unique_parameters", i.unique_parameters},
                  {"virtual_parameters", i.virtual_parameters},
                  {"sharing", std::move(sharing)},

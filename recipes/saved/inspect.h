@@ -25,6 +25,8 @@ struct Inspection {
   // Whether the program has the model's kind; else what follows is what the
   // tensors show, and `sharing` is of each tensor of a block.
   bool known = true;
+  int64_t blocks = 0;              // of the model; 0 where it is not known
+  std::vector<int> visited;        // blocks, ascending
   int64_t unique_parameters = 0;   // that exist
   int64_t virtual_parameters = 0;  // that layers see
   int64_t bytes = 0;               // on disk
@@ -41,6 +43,10 @@ absl::StatusOr<Inspection> InspectCheckpoint(const std::string& checkpoint,
 
 // "blocks 0-11 share", "blocks 0-2, 3-5 share", "nothing is shared".
 std::string InWords(const PartSharing& sharing);
+
+// "all 4 block(s)", "2 of 8 blocks visited: 0 and 4"; "2 block(s): 0 and 4"
+// where the model's number is not known.
+std::string DepthInWords(const Inspection& inspection);
 
 // Lines for people; one JSON object, with a newline.
 std::string ToText(const Inspection& inspection);

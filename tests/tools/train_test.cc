@@ -222,6 +222,8 @@ name  = "real"
   EXPECT_EQ(unknown["sharing"]["mlp/up/weight"], both) << unknown["sharing"];
   EXPECT_EQ(unknown["sharing"].size(), 12u) << unknown["sharing"];
   unknown["sharing"] = known["sharing"];
+  EXPECT_TRUE(unknown["blocks"].is_null());
+  unknown["blocks"] = known["blocks"];
   EXPECT_EQ(unknown, known);
   const Outcome other = RunDelink({"inspect", Path("own")});
   EXPECT_EQ(other.code, 0) << other.err;

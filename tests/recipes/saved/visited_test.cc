@@ -198,9 +198,16 @@ TEST_F(VisitedSavedTest, AreInspectedAndCut) {
   ASSERT_TRUE(all.ok()) << all.status();
   EXPECT_EQ(seen->unique_parameters, all->unique_parameters);
   EXPECT_LT(seen->virtual_parameters, all->virtual_parameters);
-  EXPECT_THAT(ToText(*seen),
-              AllOf(HasSubstr("mlp: blocks 0,2,3 share"),
-                    HasSubstr("blocks/3/mlp"), Not(HasSubstr("blocks/1/"))));
+  EXPECT_THAT(ToText(*all), HasSubstr("\ndepth       all 4 block(s)\n"));
+  EXPECT_EQ(seen->blocks, 4);
+  EXPECT_THAT(seen->visited, ElementsAre(0, 2, 3));
+  EXPECT_THAT(ToJson(*seen),
+              HasSubstr("\"blocks\":4,\"depth\":3,\"visited\":[0,2,3]"));
+  EXPECT_THAT(
+      ToText(*seen),
+      AllOf(HasSubstr("\ndepth       3 of 4 blocks visited: 0, 2 and 3\n"),
+            HasSubstr("mlp: blocks 0,2,3 share"), HasSubstr("blocks/3/mlp"),
+            Not(HasSubstr("blocks/1/"))));
   const auto cut = OfflineDelink(
       {.checkpoint = some_, .out = runs_.Folder("cut")}, BuiltInModels());
   ASSERT_TRUE(cut.ok()) << cut.status();
@@ -217,6 +224,25 @@ TEST_F(VisitedSavedTest, AreInspectedAndCut) {
   const double loss = Loss(some_);
   EXPECT_EQ(Loss(cut->to), loss);
   EXPECT_NE(Loss(runs_.Checkpoint("last", 20)), loss);
+}
+
+// Also where only the tensors tell.
+TEST(InspectTest, SaysWhichBlocksAreVisited) {
+  const TinyRuns runs;
+  runs.Go(
+      {.sets = {"model.layers=8", "stage.0.depth=2", "stage.0.visit=even",
+                "stage.0.share=none", "schedule.steps=3", "schedule.warmup=1",
+                "stage.0.until.steps=2", "run.checkpoint_every=0"},
+       .out = "run"});
+  const auto depth = [&](int64_t step, const ModelList& models) {
+    const auto seen = InspectCheckpoint(runs.Checkpoint("run", step), models);
+    DELINK_CHECK(seen.ok()) << seen.status();
+    return DepthInWords(*seen);
+  };
+  EXPECT_EQ(depth(2, BuiltInModels()), "2 of 8 blocks visited: 0 and 4");
+  EXPECT_EQ(depth(3, BuiltInModels()), "all 8 block(s)");
+  EXPECT_EQ(depth(2, ModelList()), "2 block(s): 0 and 4");
+  EXPECT_EQ(depth(3, ModelList()), "8 block(s): 0-7");
 }
 
 // As the recipe's next stage says, or by hand.
