@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <nlohmann/json.hpp>
+#include <ostream>
 #include <string>
 #include <vector>
 
@@ -40,33 +41,6 @@ TEST_P(GrowthRunTest, AllLayersAreTheRunThatSaysNothing) {
   runs_.Go({.out = "unsaid"});
   runs_.Go({.sets = {"stage.0.depth=4", "stage.1.depth=4"}, .out = "said"});
   runs_.ExpectSameBits("unsaid", "said", kSteps);
-}
-
-TEST_P(GrowthRunTest, ZeroKeepsTheLossToTheBit) {
-  for (const char* precision : {"fp32", "bf16"}) {
-    for (const int ranks : {1, 2}) {
-      for (const char* visit : {"first", "even"}) {
-        const std::string out = absl::StrCat(precision, ranks, visit);
-        SCOPED_TRACE(out);
-        runs_.Go({.ranks = ranks,
-                  .sets = {absl::StrCat("run.precision=", precision),
-                           absl::StrCat("stage.0.visit=", visit),
-                           absl::StrCat("stage.0.parallel.zero=", ranks - 1),
-                           absl::StrCat("stage.1.parallel.zero=", ranks - 1),
-                           "stage.0.depth=2", "stage.1.grow=zero"},
-                  .out = out,
-                  .until_step = kSwitch + 2});
-        const Switch at = SwitchOf(out);
-        EXPECT_GT(at.loss_before, 0);
-        EXPECT_EQ(at.loss_before, at.loss_after);
-      }
-    }
-  }
-  // What other blocks do is seen.
-  runs_.Go({.sets = {"stage.0.depth=2", "stage.1.grow=random"},
-            .out = "random",
-            .until_step = kSwitch + 1});
-  EXPECT_NE(SwitchOf("random").loss_before, SwitchOf("random").loss_after);
 }
 
 TEST_P(GrowthRunTest, BlocksThatAreNotVisitedAreNowhere) {
@@ -177,6 +151,72 @@ TEST_P(GrowthRunTest, StoppedAndResumedEqualsTheStraightRun) {
       EXPECT_EQ(SwitchOf(out).loss_after, SwitchOf(straight).loss_after);
     }
   }
+}
+
+struct Kind {
+  const char* name;
+  const char* recipe;
+  ModelList (*models)();
+  friend std::ostream& operator<<(std::ostream& out, const Kind& kind) {
+    return out << kind.name;
+  }
+};
+
+class ZeroGrowthTest : public ::testing::TestWithParam<Kind> {
+ protected:
+  ZeroGrowthTest() : runs_(GetParam().recipe) {
+    runs_.sets = {"data.batch=12",         "run.micro_batch=1",
+                  "schedule.steps=4",      "schedule.warmup=1",
+                  "stage.0.until.steps=3", "run.checkpoint_every=0",
+                  "run.validate_every=0",  "stage.0.share=none",
+                  "stage.0.depth=2"};
+  }
+
+  Switch Grow(int ranks, const Words& sets, const std::string& out) {
+    runs_.Go({.ranks = ranks,
+              .sets = sets,
+              .out = out,
+              .models = GetParam().models});
+    const std::vector<Switch> switches = runs_.Switches(out);
+    EXPECT_EQ(switches.size(), 1);
+    return switches.empty() ? Switch() : switches[0];
+  }
+
+  TinyRuns runs_;
+};
+INSTANTIATE_TEST_SUITE_P(Kinds, ZeroGrowthTest,
+                         ::testing::Values(Kind{"gpt", "tiny", BuiltInModels},
+                                           Kind{"llama", "tiny_llama",
+                                                BuiltInModels},
+                                           Kind{"own", "tiny", Hybrids}));
+
+TEST_P(ZeroGrowthTest, KeepsTheLossToTheBit) {
+  for (const char* precision : {"fp32", "bf16"}) {
+    for (const int ranks : {1, 2, 3, 4}) {
+      for (const int zero : {0, 1}) {
+        if (zero > ranks - 1) continue;
+        const std::string out =
+            absl::StrCat(precision, ", ", ranks, " ranks, ZeRO ", zero);
+        SCOPED_TRACE(out);
+        const Switch at = Grow(
+            ranks,
+            {absl::StrCat("run.precision=", precision),
+             absl::StrCat("stage.0.visit=",
+                          (ranks + zero) % 2 == 0 ? "even" : "first"),
+             absl::StrCat("stage.0.parallel.zero=", zero),
+             absl::StrCat("stage.1.parallel.zero=", zero), "stage.1.grow=zero"},
+            out);
+        EXPECT_GT(at.loss_before, 0);
+        EXPECT_EQ(at.loss_before, at.loss_after);
+      }
+    }
+  }
+}
+
+// What new blocks do is seen where they do something.
+TEST_P(ZeroGrowthTest, OtherBlocksChangeIt) {
+  const Switch at = Grow(1, {"stage.1.grow=random"}, "random");
+  EXPECT_NE(at.loss_before, at.loss_after);
 }
 
 TEST(GrowthTest, BlocksOfAnotherKindAreNotCopied) {
