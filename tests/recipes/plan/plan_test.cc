@@ -16,6 +16,7 @@
 #include "framework/base/status_macros.h"
 #include "framework/comm/thread_communicator.h"
 #include "layers/kernels/cpu/threads.h"
+#include "layers/kernels/timed/timed.h"
 #include "recipes/record/progress.h"
 #include "recipes/run/prepare.h"
 #include "recipes/run/stage_run.h"
@@ -33,10 +34,15 @@ using Words = std::vector<std::string>;
 
 constexpr char kTiny[] = DELINK_SOURCE_DIR "/recipes/tiny.toml";
 
+std::string PathOf(const std::string& recipe) {
+  return DELINK_SOURCE_DIR "/recipes/" + recipe + ".toml";
+}
+
 // What a stage took on one rank.
 struct Taken {
   int64_t bytes = 0;
   int64_t allocations = 0;  // after Create
+  double flops = 0;         // of one step
   MemoryAccount account;
   Program program;
   int64_t reduced = 0, gathered = 0;  // by the network lane in one step
@@ -49,17 +55,29 @@ HostBatch Zeros(const BatchCut& cut) {
           .samples = std::vector<int64_t>(static_cast<size_t>(cut.local()), 0)};
 }
 
+// Of the kernels that were called, but for what attention's backward makes of
+// its scores again: one product of five, which no op counts.
+double FlopsOf(const KernelCalls& calls) {
+  double flops = 0;
+  for (const KernelCall& call : calls.calls()) {
+    const bool again = call.work.kernel == std::string("attention_backward");
+    flops += again ? call.work.flops / 5 * 4 : call.work.flops;
+  }
+  return flops;
+}
+
 // Makes a stage as a run does, takes a step, and counts.
-absl::StatusOr<Taken> Train(const Words& sets, Communicator& comm,
-                            size_t index) {
+absl::StatusOr<Taken> Train(const Words& sets, Communicator& comm, size_t index,
+                            const std::string& path = kTiny) {
   const ModelList models = BuiltInModels();
   DELINK_ASSIGN_OR_RETURN(const Recipe read,
-                          ReadRecipe(kTiny, sets, KindsOf(models)));
+                          ReadRecipe(path, sets, KindsOf(models)));
   DELINK_ASSIGN_OR_RETURN(const Recipe recipe, CheckWorld(read, comm.size()));
   DELINK_ASSIGN_OR_RETURN(const std::unique_ptr<Communicator> network,
                           comm.Split(0, comm.rank()));
   CountingCommunicator counted(*network);
-  const std::unique_ptr<Device> device = NewCpuDevice();
+  KernelCalls calls;
+  const std::unique_ptr<Device> device = NewTimedDevice(NewCpuDevice(), calls);
   DELINK_ASSIGN_OR_RETURN(const std::unique_ptr<RunModel> model,
                           RunModel::Create(recipe, models));
   const RunEnv env = model->On(*device, comm, counted);
@@ -70,10 +88,12 @@ absl::StatusOr<Taken> Train(const Words& sets, Communicator& comm,
               .account = stage->account(),
               .program = stage->executor().program()};
   const int64_t before = device->allocations();
+  calls.Clear();
   DELINK_RETURN_IF_ERROR(
       stage->executor().TrainStep(Zeros(stage->cut()), 1, 1e-3).status());
   DELINK_RETURN_IF_ERROR(stage->executor().Drain());
   taken.allocations = device->allocations() - before;
+  taken.flops = FlopsOf(calls);
   taken.reduced = counted.reduced();
   taken.gathered = counted.gathered();
   return taken;
@@ -143,6 +163,7 @@ TEST(Plan, ForetellsEveryByteOfThirtyRecipes) {
         EXPECT_EQ(taken.bytes, stage.account.total());
         EXPECT_EQ(ToString(taken.account), ToString(stage.account));
         EXPECT_EQ(taken.allocations, 0);
+        EXPECT_EQ(taken.flops, stage.flops_per_step / ranks);
         EXPECT_EQ(taken.program, stage.program);
         EXPECT_EQ(taken.reduced, stage.reduced_bytes);
         EXPECT_EQ(taken.gathered, stage.gathered_bytes);
@@ -183,6 +204,37 @@ TEST(Plan, AStageOfFewerLayersTakesLess) {
     return absl::OkStatus();
   });
   EXPECT_TRUE(status.ok()) << status;
+}
+
+// Each further layer takes what it was planned to, and no two take the same.
+TEST(Plan, StepsTakeWhatIsPlannedAtEveryDepth) {
+  for (const char* recipe : {"tiny", "tiny_llama"}) {
+    for (const char* share : {"none", "all"}) {
+      std::vector<Taken> at;
+      for (const int depth : {1, 2, 4}) {
+        SCOPED_TRACE(absl::StrCat(recipe, ", ", share, ", depth ", depth));
+        const Words sets = {absl::StrCat("stage.0.share=", share),
+                            absl::StrCat("stage.0.depth=", depth),
+                            "stage.0.visit=even", "model.vocab=257"};
+        const auto plan =
+            PlanRun({.recipe = PathOf(recipe), .sets = sets}, BuiltInModels());
+        ASSERT_TRUE(plan.ok()) << plan.status();
+        const StagePlan& stage = plan->stages[0];
+        const absl::Status status = RunRanks(1, [&](Communicator& comm) {
+          DELINK_ASSIGN_OR_RETURN(at.emplace_back(),
+                                  Train(sets, comm, 0, PathOf(recipe)));
+          return absl::OkStatus();
+        });
+        ASSERT_TRUE(status.ok()) << status;
+        EXPECT_EQ(at.back().bytes, stage.account.total());
+        EXPECT_EQ(at.back().flops, stage.flops_per_step);
+      }
+      EXPECT_GT(at[1].flops, at[0].flops);
+      EXPECT_EQ(at[2].flops - at[1].flops, 2 * (at[1].flops - at[0].flops));
+      EXPECT_GT(at[1].bytes, at[0].bytes);
+      EXPECT_GT(at[2].bytes, at[1].bytes);
+    }
+  }
 }
 
 // 100 layers of width 12 288: 181 thousand million parameters.
