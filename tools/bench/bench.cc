@@ -72,10 +72,15 @@ absl::StatusOr<std::vector<StepCase>> StepCases(const BenchOptions& options,
                            .recompute = options.recompute.value_or(
                                gpu ? shape.recompute : StepCase().recompute),
                            .sets = options.sets});
-          DELINK_RETURN_IF_ERROR(RecipeOf(cases.back(), models).status());
+          if (!options.depth) continue;
+          cases.push_back(cases.back());
+          cases.back().depth = *options.depth;
         }
       }
     }
+  }
+  for (const StepCase& step : cases) {
+    DELINK_RETURN_IF_ERROR(RecipeOf(step, models).status());
   }
   return cases;
 }
@@ -163,7 +168,7 @@ absl::StatusOr<BenchReport> RunBench(const BenchOptions& options,
 std::vector<SharingGain> SharingGains(const std::vector<StepMeasure>& steps) {
   std::vector<SharingGain> gains;
   for (const StepMeasure& separate : steps) {
-    if (separate.step.share != "none") continue;
+    if (separate.step.share != "none" || separate.step.depth > 0) continue;
     for (const StepMeasure& shared : steps) {
       StepCase same = shared.step;
       same.share = "none";
@@ -175,6 +180,27 @@ std::vector<SharingGain> SharingGains(const std::vector<StepMeasure>& steps) {
     }
   }
   return gains;
+}
+
+std::vector<DepthRatios> RatiosOfDepth(const std::vector<StepMeasure>& steps) {
+  const auto over = [](int64_t some, int64_t all) {
+    return static_cast<double>(some) / static_cast<double>(all);
+  };
+  std::vector<DepthRatios> ratios;
+  for (const StepMeasure& some : steps) {
+    StepCase whole = some.step;
+    whole.depth = 0;
+    for (const StepMeasure& all : steps) {
+      if (some.step.depth == 0 || all.step != whole) continue;
+      ratios.push_back(
+          {.step = some.step,
+           .flops = some.flops / all.flops,
+           .bytes = over(some.memory.allocated(), all.memory.allocated()),
+           .seconds = some.seconds.median / all.seconds.median,
+           .allocated = over(some.allocated_bytes, all.allocated_bytes)});
+    }
+  }
+  return ratios;
 }
 
 }  // namespace delink::bench

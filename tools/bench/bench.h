@@ -32,6 +32,8 @@ struct BenchOptions {
   // tokens and bf16, and what the largest shapes need of recompute.
   std::optional<int64_t> seq, batch;
   std::optional<std::string> share, precision, recompute;
+  // Also steps that visit so many blocks, beside those that visit all.
+  std::optional<int64_t> depth;
   std::vector<std::string> sets;  // other keys of their recipes, KEY=VALUE
   int64_t repetitions = 0;  // steps of each; 0: as many as take some seconds
 };
@@ -60,6 +62,14 @@ struct SharingGain {
   double separate = 0, shared = 0;  // BlockUpkeep::total, seconds of a step
 };
 std::vector<SharingGain> SharingGains(const std::vector<StepMeasure>& steps);
+
+// A step that visits some blocks over the one that visits all, all else equal.
+struct DepthRatios {
+  StepCase step;                      // the one that visits some
+  double flops = 0, bytes = 0;        // as planned; bytes that are allocated
+  double seconds = 0, allocated = 0;  // as measured
+};
+std::vector<DepthRatios> RatiosOfDepth(const std::vector<StepMeasure>& steps);
 
 // Tables for people.
 std::string ToText(const BenchReport& report);

@@ -89,6 +89,7 @@ Json StepJson(const StepMeasure& s) {
           {"seq", s.step.seq},
           {"batch", s.step.batch},
           {"share", s.step.share},
+          {"depth", s.step.depth},
           {"precision", s.step.precision},
           {"recompute", s.step.recompute},
           {"set", s.step.sets},
@@ -140,6 +141,25 @@ Json GainsJson(const BenchReport& report) {
   return gains;
 }
 
+Json RatiosJson(const BenchReport& report) {
+  Json ratios = Json::array();
+  for (const DepthRatios& r : RatiosOfDepth(report.steps)) {
+    ratios.push_back({{"shape", r.step.shape},
+                      {"seq", r.step.seq},
+                      {"batch", r.step.batch},
+                      {"share", r.step.share},
+                      {"depth", r.step.depth},
+                      {"precision", r.step.precision},
+                      {"recompute", r.step.recompute},
+                      {"set", r.step.sets},
+                      {"planned_flops_ratio", r.flops},
+                      {"seconds_ratio", r.seconds},
+                      {"planned_bytes_ratio", r.bytes},
+                      {"allocated_bytes_ratio", r.allocated}});
+  }
+  return ratios;
+}
+
 DType DTypeOf(const std::string& name) {
   for (const DType dtype : {DType::kBF16, DType::kF64}) {
     if (name == ToString(dtype)) return dtype;
@@ -188,6 +208,7 @@ StepMeasure ReadStep(const Json& json) {
                          .seq = json.at("seq"),
                          .batch = json.at("batch"),
                          .share = json.at("share"),
+                         .depth = json.value("depth", int64_t{0}),
                          .precision = json.at("precision"),
                          .recompute = json.at("recompute"),
                          .sets = json.value("set", Json::array())},
@@ -220,12 +241,16 @@ std::string ToJson(const BenchReport& report) {
   Json ops = Json::array(), steps = Json::array();
   for (const OpMeasure& op : report.ops) ops.push_back(OpJson(op));
   for (const StepMeasure& step : report.steps) steps.push_back(StepJson(step));
-  const Json json = {
-      {"format", kFormat},           {"format_version", kFormatVersion},
-      {"version", report.version},   {"time", report.time},
-      {"quick", report.quick},       {"machine", MachineJson(report.machine)},
-      {"ops", std::move(ops)},       {"steps", std::move(steps)},
-      {"sharing", GainsJson(report)}};
+  const Json json = {{"format", kFormat},
+                     {"format_version", kFormatVersion},
+                     {"version", report.version},
+                     {"time", report.time},
+                     {"quick", report.quick},
+                     {"machine", MachineJson(report.machine)},
+                     {"ops", std::move(ops)},
+                     {"steps", std::move(steps)},
+                     {"sharing", GainsJson(report)},
+                     {"depths", RatiosJson(report)}};
   return JsonText(json, 1) + "\n";
 }
 

@@ -153,6 +153,20 @@ std::string GainsText(const std::vector<SharingGain>& gains) {
   return text;
 }
 
+std::string RatiosText(const std::vector<DepthRatios>& ratios) {
+  if (ratios.empty()) return "";
+  std::string text =
+      "\nsteps that visit some blocks, over the same that visit all\n";
+  for (const DepthRatios& r : ratios) {
+    absl::StrAppend(
+        &text, absl::StrFormat(
+                   "  %-52s  FLOPs planned %.3f, time measured %.3f; memory "
+                   "planned %.3f, measured %.3f\n",
+                   ToString(r.step), r.flops, r.seconds, r.bytes, r.allocated));
+  }
+  return text;
+}
+
 }  // namespace
 
 std::string ToText(const BenchReport& report) {
@@ -163,7 +177,8 @@ std::string ToText(const BenchReport& report) {
   for (const StepMeasure& step : report.steps) {
     absl::StrAppend(&text, StepText(step));
   }
-  return text + GainsText(SharingGains(report.steps));
+  return text + GainsText(SharingGains(report.steps)) +
+         RatiosText(RatiosOfDepth(report.steps));
 }
 
 }  // namespace delink::bench

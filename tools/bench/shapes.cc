@@ -15,7 +15,8 @@ namespace {
 // What a report calls a step by.
 auto ReportKey(const Recipe& r) {
   return std::tuple(r.run.device, r.data.seq, r.data.batch,
-                    r.stages.front().share, r.run.precision, r.run.recompute);
+                    r.stages.front().share, r.Depth(0), r.run.precision,
+                    r.run.recompute);
 }
 
 }  // namespace
@@ -50,8 +51,10 @@ absl::StatusOr<ModelShape> FindModelShape(std::string_view name) {
 
 std::string ToString(const StepCase& step) {
   return absl::StrFormat(
-      "%s, %d x %d tokens, share %s, %s%s%s", step.shape, step.batch, step.seq,
-      step.share, step.precision,
+      "%s, %d x %d tokens, share %s, %s%s%s%s", step.shape, step.batch,
+      step.seq, step.share,
+      step.depth == 0 ? "" : absl::StrCat("depth ", step.depth, ", "),
+      step.precision,
       step.recompute == StepCase().recompute ? ""
                                              : ", recompute " + step.recompute,
       step.sets.empty() ? "" : ", " + absl::StrJoin(step.sets, ", "));
@@ -88,6 +91,7 @@ steps = 1_000_000
 [[stage]]
 name = "bench"
 share = "%s"
+%s
 [run]
 device = "cpu"
 micro_batch = %d
@@ -97,7 +101,8 @@ recompute = "%s"
       m.kind, m.layers, m.dim, m.heads, m.kv_heads, m.ffn, m.vocab,
       m.tied ? "true" : "false",
       llama ? "qkv_bias = true\nnorm_eps = 1e-6" : "", step.seq, step.batch,
-      step.share, step.batch, step.precision, step.recompute);
+      step.share, step.depth == 0 ? "" : absl::StrCat("depth = ", step.depth),
+      step.batch, step.precision, step.recompute);
   const auto read = [&](const std::vector<std::string>& sets) {
     return ParseRecipe(text, ToString(step), "", sets, KindsOf(models));
   };
@@ -106,7 +111,8 @@ recompute = "%s"
   if (ReportKey(plain) != ReportKey(recipe)) {
     return absl::InvalidArgumentError(
         "--set is for keys that have no option of their own: there are "
-        "--device, --seq, --batch, --share, --precision and --recompute");
+        "--device, --seq, --batch, --share, --depth, --precision and "
+        "--recompute");
   }
   return CheckWorld(recipe, 1);
 }

@@ -40,6 +40,7 @@ struct StepCase {
   int64_t seq = 256;
   int64_t batch = 0;  // sequences, one micro-batch
   std::string share = "none";
+  int64_t depth = 0;  // blocks that are visited, the first; 0: all
   std::string precision = "fp32";
   std::string recompute = "norm+activation";
   std::vector<std::string> sets;  // keys of its recipe, as `train --set`

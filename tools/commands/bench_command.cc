@@ -37,6 +37,7 @@ bench::BenchOptions OptionsOf(const BenchCommand& c, int threads) {
           .share = Given(c.share),
           .precision = Given(c.precision),
           .recompute = Given(c.recompute),
+          .depth = Given(c.depth),
           .sets = c.sets,
           .repetitions = c.steps};
 }

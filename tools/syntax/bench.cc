@@ -81,6 +81,12 @@ std::vector<ArgumentSyntax> StepArguments(BenchCommand& bench) {
                  const auto spec = ParseShareSpec(text);
                  return spec.ok() ? "" : std::string(spec.status().message());
                }},
+          {.name = "--depth",
+           .value = "N",
+           .to = &bench.depth,
+           .help = "also steps that visit the first N blocks, beside those "
+                   "that visit all",
+           .check = WholeNumber(1)},
           {.name = "--precision",
            .value = "TYPE",
            .to = &bench.precision,

@@ -124,6 +124,7 @@ struct BenchCommand {
   std::string scratch;  // a folder
   // Of the steps; 0 and empty: in all their forms.
   int64_t seq = 0, batch = 0, steps = 0;
+  int64_t depth = 0;  // 0: of all blocks alone
   std::string share, precision, recompute;
   std::vector<std::string> sets;
 };

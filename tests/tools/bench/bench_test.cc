@@ -166,6 +166,49 @@ TEST_F(QuickBench, BlocksThatShareHaveLessToUpdate) {
   }
 }
 
+// A block of two, beside both.
+TEST(Bench, StepsOfFewerBlocksStandBesideThoseOfAll) {
+  const auto report = RunBench({.ops = false,
+                                .shapes = {"gpt-tiny"},
+                                .quick = true,
+                                .share = "none",
+                                .precision = "fp32",
+                                .depth = 1},
+                               BuiltInModels(), [](const std::string&) {});
+  ASSERT_TRUE(report.ok()) << report.status();
+  ASSERT_EQ(report->steps.size(), 2);
+  const StepMeasure& all = report->steps[0];
+  const StepMeasure& some = report->steps[1];
+  EXPECT_EQ(ToString(some.step),
+            "gpt-tiny, 2 x 32 tokens, share none, depth 1, fp32");
+  const double block = all.flops - some.flops;
+  const double dim = 32, ffn = 64, seq = 32;
+  EXPECT_DOUBLE_EQ(block, 64 * (6 * (4 * dim * dim + 2 * dim * ffn) +
+                                3 * 4 * dim * (seq + 1) / 2));
+  const std::vector<DepthRatios> ratios = RatiosOfDepth(report->steps);
+  ASSERT_EQ(ratios.size(), 1);
+  EXPECT_EQ(ratios[0].step, some.step);
+  EXPECT_EQ(ratios[0].flops, some.flops / all.flops);
+  EXPECT_LT(ratios[0].flops, 1);
+  EXPECT_LT(ratios[0].bytes, 1);
+  EXPECT_EQ(ratios[0].bytes, ratios[0].allocated);
+  EXPECT_EQ(ratios[0].seconds, some.seconds.median / all.seconds.median);
+  const json parsed = json::parse(ToJson(*report));
+  ASSERT_EQ(parsed["depths"].size(), 1);
+  EXPECT_EQ(parsed["depths"][0]["depth"], 1);
+  EXPECT_EQ(parsed["depths"][0]["planned_flops_ratio"], ratios[0].flops);
+  EXPECT_EQ(parsed["depths"][0]["seconds_ratio"], ratios[0].seconds);
+  EXPECT_TRUE(parsed["sharing"].empty());
+  EXPECT_EQ(parsed["steps"][0]["depth"], 0);
+  EXPECT_THAT(ToText(*report),
+              AllOf(HasSubstr("  " + ToString(some.step) + "  "),
+                    HasSubstr("FLOPs planned 0."), HasSubstr("time measured "),
+                    HasSubstr("memory planned 0.")));
+  const auto again = ReadReport(ToJson(*report), "a.json");
+  ASSERT_TRUE(again.ok()) << again.status();
+  EXPECT_EQ(again->steps[1].step, some.step);
+}
+
 // What an update reads and writes is what parameters take, however they are
 // kept.
 TEST(Bench, UpdatesMoveTheBytesOfTheAccount) {
@@ -226,6 +269,8 @@ TEST(BenchOptions, WhatIsWrongIsToldBeforeAnythingIsMeasured) {
   } cases[] = {
       {{.shapes = {"gpt-11m"}}, "did you mean 'gpt-10m'"},
       {{.shapes = {"gpt-tiny"}, .share = "groups:3"}, "groups"},
+      {{.shapes = {"gpt-tiny"}, .depth = 3},
+       "stage[0].depth: 3 is more than model.layers 2"},
       {{.scratch = "/no/such/folder", .quick = true}, "--scratch"},
   };
   for (const auto& [options, message] : cases) {
