@@ -182,8 +182,10 @@ absl::StatusOr<std::vector<SlabOrigin>> GrowthOf(const ParamRegistry& registry,
                      before.end())) {
     return absl::InvalidArgumentError(
         absl::StrCat("blocks ", absl::StrJoin(before, ","),
-                     " are visited before the switch, but after it blocks ",
-                     absl::StrJoin(after, ","), ": none may be left"));
+                     " are visited before the switch, but after it only ",
+                     absl::StrJoin(after, ","),
+                     ": a switch leaves no block out; give a larger depth, or "
+                     "a visit that keeps them"));
   }
   return Grower(registry, blocks, from, to, growth).Run();
 }

@@ -127,6 +127,59 @@ TEST_F(BadInput, Recipes) {
   });
 }
 
+// Each is all that is said.
+TEST_F(BadInput, Depths) {
+  const auto expect = [](const Outcome& outcome, const std::string& line) {
+    EXPECT_EQ(outcome.code, 2) << line;
+    EXPECT_EQ(outcome.err, "error: " + line + "\n");
+    EXPECT_FALSE(fs::exists(Path("never")));
+  };
+  const auto train = [](const Words& sets) {
+    Words more;
+    for (const std::string& set : sets) more.insert(more.end(), {"--set", set});
+    return TrainWords("never", more);
+  };
+  expect(RunDelink(train({"stage.0.depth=5"})),
+         "--set stage.0.depth=5: stage[0].depth: 5 is more than model.layers "
+         "4");
+  expect(RunDelink(train({"stage.1.depth=3"})),
+         "--set stage.1.depth=3: stage[1].depth: 3 is fewer than the 4 blocks "
+         "that stage[0] visits; a later stage visits as many or more");
+  expect(RunDelink(train({"stage.1.grow=copy"})),
+         "--set stage.1.grow=copy: stage[1].grow: stage[0] visits all 4 blocks "
+         "that this one does, so nothing grows; leave the key out");
+  expect(RunDelink(train({"stage.0.depth=2", "stage.0.grow=zero"})),
+         "--set stage.0.grow=zero: stage[0].grow: the first stage begins with "
+         "initial weights, so nothing grows; leave the key out");
+  expect(RunDelink(train({"stage.0.depth=2", "stage.0.share=groups:2"})),
+         "--set stage.0.share=groups:2: stage[0].share: attention \"groups:2\" "
+         "has 2 sets, but the stage visits blocks of only 1 of them (0,1); "
+         "give it fewer sets, or a depth and visit that reach them all");
+  expect(RunHybrid(train(
+             {"stage.0.share=none", "stage.0.depth=3", "stage.1.grow=copy"})),
+         "--set stage.1.grow=copy: stage[1].grow: block 3 would be a copy of "
+         "block 2, which declares other parameters in mlp; let it begin as "
+         "\"random\" or \"zero\"");
+  // By hand.
+  const std::string pseudo = Step("straight", kSwitch);
+  const auto by_hand = [&](const Words& more) {
+    Words words = {"delink", pseudo, Path("never")};
+    words.insert(words.end(), more.begin(), more.end());
+    return RunDelink(words);
+  };
+  expect(by_hand({"--depth", "5"}),
+         pseudo + ": the model has 4 blocks, fewer than --depth 5");
+  expect(by_hand({"--depth", "3"}),
+         pseudo +
+             ": under 'none' blocks 0,1,2,3 are visited before the "
+             "switch, but after it only 0,1,2: a switch leaves no block "
+             "out; give a larger depth, or a visit that keeps them");
+  expect(by_hand({"--grow", "copy"}),
+         pseudo +
+             ": has 4 blocks already, so nothing grows; leave --grow out, "
+             "or give a --depth");
+}
+
 TEST_F(BadInput, Threads) {
   const std::string recipe = DELINK_SOURCE_DIR "/recipes/tiny.toml";
   const std::vector<std::string> says = {"--threads", "100000", "1 to 4096"};

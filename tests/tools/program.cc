@@ -86,6 +86,12 @@ Outcome RunOwnModel(const Words& words) {
   return RunProgram(all);
 }
 
+Outcome RunHybrid(const Words& words) {
+  Words all = {DELINK_HYBRID};
+  all.insert(all.end(), words.begin(), words.end());
+  return RunProgram(all);
+}
+
 bool HaveDelinkOnSimt() { return std::strlen(DELINK_ON_SIMT) > 0; }
 
 Outcome RunDelinkOnSimt(const Words& words) {

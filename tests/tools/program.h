@@ -27,6 +27,8 @@ Outcome RunDelinkOn(const std::string& input, const Words& words);
 Outcome RunShell(const std::string& command, const Words& words);
 // A program of one's own, with a kind of model that `delink` does not know.
 Outcome RunOwnModel(const Words& words);
+// `delink` whose gpt has blocks of two kinds (tests/recipes/run/hybrid.h).
+Outcome RunHybrid(const Words& words);
 // `delink` whose CUDA device is emulated.
 bool HaveDelinkOnSimt();
 Outcome RunDelinkOnSimt(const Words& words);
