@@ -70,7 +70,8 @@ void LogSink::Say(const RunBegan& run) {
   DELINK_LOG(kInfo) << FormatCount(tokens) << " tokens to go: about "
                     << FormatSeconds(flops * tokens /
                                      (kTypicalPeakFraction * run.peak_flops))
-                    << " at half the peak";
+                    << " at half the peak"
+                    << (run.grows ? ", and longer once it has grown" : "");
   if (run.resumed) DELINK_LOG(kInfo) << "resuming after step " << run.at.step;
   sources_.Begin(run.sources, run.counts);
 }

@@ -73,6 +73,7 @@ struct RunBegan {
   int ranks = 1, threads = 1;  // threads of a rank
   double peak_flops = 0;       // of all ranks
   int64_t tokens_left = 0;     // as planned
+  bool grows = false;          // a later stage visits more blocks
   std::vector<SourceState> sources;
   std::vector<SourceCount> counts;  // of the checkpoint; none at the start
 };

@@ -52,6 +52,7 @@ absl::Status Recorder::Begin(StageRun& stage, const RunPosition& at) {
       .threads = run_->threads(),
       .peak_flops = meter_.peak_flops(),
       .tokens_left = std::max<int64_t>(0, recipe.PlannedTokens() - at.tokens()),
+      .grows = recipe.Depth(recipe.stages.size() - 1) > stage.depth(),
       .sources = run_->sources().StatesAt(at.blend()),
       .counts = run_->beginning().counts()});
 }

@@ -236,6 +236,20 @@ name  = "real"
               HasSubstr("there is no kind of model \"dyt\""));
 }
 
+TEST_F(TrainProgram, ARunThatGrowsSaysThatItWillTakeLonger) {
+  const std::string longer = "half the peak, and longer once it has grown\n";
+  const Words first = {"--set", "stage.0.depth=1", "--until-step", "1"};
+  EXPECT_THAT(RunDelink(TrainWords("growing", first)).err, HasSubstr(longer));
+  const Words grown = {"--set", "stage.0.depth=1", "--resume", "--until-step",
+                       "11"};
+  EXPECT_THAT(RunDelink(TrainWords("growing", grown)).err, HasSubstr(longer));
+  const Words later = {"--set", "stage.0.depth=1", "--resume"};
+  const Outcome end = RunDelink(TrainWords("growing", later));
+  EXPECT_EQ(end.code, 0) << end.err;
+  EXPECT_THAT(end.err,
+              AllOf(HasSubstr("half the peak\n"), Not(HasSubstr(longer))));
+}
+
 TEST_F(TrainProgram, ACorpusIsNamedByTheFolderOfBothSides) {
   const Outcome outcome =
       RunDelink(TrainWords("both", {"--set", "data.train=" + Path("corpus")}));

@@ -173,6 +173,15 @@ read: web 640 tokens (0.05 epochs), code 1.28 k tokens (1.00 epochs)
 )");
 }
 
+// What is to go is told by the FLOPs of the stage that begins.
+TEST(LogSink, SaysThatAStageIsNotTheWholeRun) {
+  RunBegan began = Began();
+  began.grows = true;
+  EXPECT_THAT(LogOf(*NewLogSink(), {began}),
+              HasSubstr("\n20.0 k tokens to go: about 10 s at half the peak, "
+                        "and longer once it has grown\n"));
+}
+
 TEST(LogSink, SaysHowFarAStageGrows) {
   StageFacts shallow = kPseudo;
   shallow.depth = 1;
