@@ -1,5 +1,6 @@
 #include "framework/checkpoint/named_values.h"
 
+#include <cmath>
 #include <type_traits>
 #include <utility>
 
@@ -19,6 +20,13 @@ std::pair<std::string, std::string> GroupAndName(const std::string& name) {
   const size_t slash = name.rfind('/');
   if (slash == std::string::npos) return {"/", name};
   return {absl::StrCat("/", name.substr(0, slash)), name.substr(slash + 1)};
+}
+
+bool IsEmpty(int64_t) { return false; }
+bool IsEmpty(double value) { return std::isnan(value); }
+template <typename Range>
+bool IsEmpty(const Range& value) {
+  return value.empty();
 }
 
 std::string WhereOf(const std::string& path, const KeptValue& kept) {
@@ -59,9 +67,7 @@ void PutValues(const std::vector<KeptValue>& kept, NamedValues& values) {
   for (const KeptValue& one : kept) {
     std::visit(
         [&](const auto* value) {
-          if constexpr (requires { value->empty(); }) {
-            if (one.optional && value->empty()) return;
-          }
+          if (one.optional && IsEmpty(*value)) return;
           values[one.name] = *value;
         },
         one.value);

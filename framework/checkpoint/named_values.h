@@ -25,7 +25,8 @@ using NamedValues =
 struct KeptValue {
   std::string name;
   std::variant<int64_t*, double*, std::string*, std::vector<double>*> value;
-  // Where it is empty there is none, and where there is none it is empty.
+  // Where it is empty, a real number NaN, there is none; where there is none
+  // the variable stays as it is.
   bool optional = false;
 };
 

@@ -64,9 +64,8 @@ void LogSink::Say(const RunBegan& run) {
   LogLines(AccountTable("memory of a rank", {{stage.name, stage.account}}));
   DELINK_LOG(kInfo) << "computing on " << run.device;
   DELINK_LOG(kInfo) << absl::StrFormat(
-      "%sFLOP a token; matmul peak %sFLOP/s on %d rank(s) of %d thread(s)",
-      FormatCount(flops) + (flops < 1000 ? " " : ""),
-      FormatCount(run.peak_flops), run.ranks, run.threads);
+      "%s a token; matmul peak %s/s on %d rank(s) of %d thread(s)",
+      FormatFlops(flops), FormatFlops(run.peak_flops), run.ranks, run.threads);
   DELINK_LOG(kInfo) << FormatCount(tokens) << " tokens to go: about "
                     << FormatSeconds(flops * tokens /
                                      (kTypicalPeakFraction * run.peak_flops))
@@ -80,7 +79,7 @@ void LogSink::Say(const RunBegan& run) {
 void LogSink::Say(const StepDone& step) {
   if (step.speed.new_peak_flops.has_value()) {
     DELINK_LOG(kInfo) << "matmul peak, measured again: "
-                      << FormatCount(*step.speed.new_peak_flops) << "FLOP/s";
+                      << FormatFlops(*step.speed.new_peak_flops) << "/s";
   }
   sources_.OnStep(step.sources);
 }
@@ -128,10 +127,13 @@ void LogSink::Say(const RunValidated& validation) {
 }
 
 void LogSink::Say(const RunEnded& end) {
+  const bool counted = !std::isnan(end.at.flops);
   DELINK_LOG(kInfo) << "done: " << end.at.step << " steps, "
                     << FormatCount(static_cast<double>(end.at.tokens))
-                    << " tokens, " << FormatSeconds(end.at.seconds)
-                    << ", peak memory " << FormatBytes(end.peak_memory);
+                    << " tokens, "
+                    << (counted ? FormatFlops(end.at.flops) + ", " : "")
+                    << FormatSeconds(end.at.seconds) << ", peak memory "
+                    << FormatBytes(end.peak_memory);
   if (end.sources.size() > 1) {
     DELINK_LOG(kInfo) << "read: " << ConsumedText(end.sources);
   }

@@ -46,6 +46,7 @@ Json RowOf(const RunBegan& run) {
   return {{"event", "start"},
           {"step", run.at.step},
           {"tokens", run.at.tokens},
+          {"flops", run.at.flops},
           {"stage", run.at.stage},
           {"time", UtcNow()},
           {"command", CommandWords()},
@@ -70,6 +71,7 @@ Json RowOf(const RunBegan& run) {
 Json RowOf(const StepDone& step) {
   Json row = {{"step", step.at.step},
               {"tokens", step.at.tokens},
+              {"flops", step.at.flops},
               {"stage", step.at.stage},
               {"loss", step.loss},
               {"lr", step.lr},
@@ -93,13 +95,10 @@ Json RowOf(const StepDone& step) {
 Json RowOf(const GradientsProbed& probe) {
   Json rho_of;
   for (const auto& [part, rho] : probe.rho_of) rho_of[part] = rho;
-  return {{"event", "agreement"},
-          {"step", probe.at.step},
-          {"tokens", probe.at.tokens},
-          {"stage", probe.at.stage},
-          {"agreement", probe.times_unrelated},
-          {"rho", probe.rho},
-          {"rho_of", rho_of},
+  return {{"event", "agreement"},       {"step", probe.at.step},
+          {"tokens", probe.at.tokens},  {"flops", probe.at.flops},
+          {"stage", probe.at.stage},    {"agreement", probe.times_unrelated},
+          {"rho", probe.rho},           {"rho_of", rho_of},
           {"seconds", probe.at.seconds}};
 }
 
@@ -127,11 +126,10 @@ Json RowOf(const StageSwitched& change) {
 }
 
 Json RowOf(const RunValidated& validation) {
-  Json row = {{"step", validation.at.step},
-              {"tokens", validation.at.tokens},
-              {"stage", validation.at.stage},
-              {"validation_loss", validation.loss},
-              {"seconds", validation.at.seconds}};
+  Json row = {
+      {"step", validation.at.step},         {"tokens", validation.at.tokens},
+      {"flops", validation.at.flops},       {"stage", validation.at.stage},
+      {"validation_loss", validation.loss}, {"seconds", validation.at.seconds}};
   for (const auto& [name, loss] : validation.loss_of) {
     row["validation_loss_of"][name] = loss;
   }
@@ -142,6 +140,7 @@ Json RowOf(const RunEndsEarly& end) {
   return {{"event", "early_end"},
           {"step", end.at.step},
           {"tokens", end.at.tokens},
+          {"flops", end.at.flops},
           {"why", end.why},
           {"best_validation_loss", end.best_loss},
           {"best_step", end.best_step},

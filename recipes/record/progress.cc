@@ -25,15 +25,21 @@ std::string PeakText(double fraction) {
 }  // namespace
 
 std::string FormatCount(double count) {
-  const char* const units[] = {"", " k", " M", " G", " T", " P", " E"};
+  const char* const units[] = {"",   " k", " M", " G", " T",
+                               " P", " E", " Z", " Y"};
   int unit = 0;
-  while (std::abs(count) >= 999.5 && unit < 6) {
+  while (std::abs(count) >= 999.5 && unit < 8) {
     count /= 1000;
     ++unit;
   }
   const double size = std::abs(count);
   const int decimals = unit == 0 || size >= 99.95 ? 0 : size >= 9.995 ? 1 : 2;
   return absl::StrFormat("%.*f%s", decimals, count, units[unit]);
+}
+
+std::string FormatFlops(double flops) {
+  const std::string count = FormatCount(flops);
+  return absl::StrCat(count, count.find(' ') == count.npos ? " " : "", "FLOP");
 }
 
 std::string FormatSeconds(double seconds) {

@@ -18,6 +18,8 @@ std::string FormatLive(const StepDone& step, int width);
 std::string FormatSeconds(double seconds);
 // "12.3 k", "1.20 M": with three digits.
 std::string FormatCount(double count);
+// "1.20 MFLOP", "200 FLOP".
+std::string FormatFlops(double flops);
 
 // Resident and peak resident bytes of this process.
 int64_t ResidentBytes();

@@ -20,6 +20,7 @@ namespace delink {
 struct RunMoment {
   int64_t step = 0;    // optimizer steps done
   int64_t tokens = 0;  // trained on
+  double flops = 0;    // of these steps, on all ranks; NaN: not known
   std::string stage;
   double seconds = 0;  // that the run has taken so far, in all its calls
 };
@@ -81,6 +82,7 @@ struct RunBegan {
 struct StepDone {
   RunMoment at;  // after it
   size_t stage_index = 0;
+  int64_t depth = 0;  // blocks that the stage visits
   int64_t steps = 0;  // of the whole run
   double loss = 0;    // nats
   double lr = 0;

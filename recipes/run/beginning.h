@@ -42,6 +42,7 @@ class Beginning {
   const std::optional<SavedRun>& resumed() const { return resumed_; }
   std::vector<SourceCount> counts() const;  // none at the start
   double seconds() const { return resumed_ ? resumed_->seconds : 0; }
+  double flops() const { return resumed_ ? resumed_->flops : 0; }
 
   // Checkpoints of the folder that are past the one that is resumed from belong
   // to a course of the run that was left: they are set aside. For rank 0.

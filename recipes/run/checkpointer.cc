@@ -34,6 +34,7 @@ CheckpointHeader Checkpointer::HeaderAt(const RunPosition& at) const {
   run.corpus = run_.sources().digests();
   run.sources = run_.sources().Counts(at.blend(), run_.beginning().counts());
   run.seconds = recorder_.Seconds();
+  run.flops = recorder_.Flops();
   return {.step = run.step,
           .model = std::string(recipe.model->kind()),
           .optimizer = recipe.optimizer.kind_name(),

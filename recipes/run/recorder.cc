@@ -36,6 +36,7 @@ absl::StatusOr<Recorder> Recorder::Create(const RunSetup& run) {
 RunMoment Recorder::Now(const RunPosition& at) const {
   return {.step = at.step(),
           .tokens = at.tokens(),
+          .flops = flops_,
           .stage = run_->recipe().stages[at.stage()].name,
           .seconds = Seconds()};
 }
@@ -67,6 +68,9 @@ absl::StatusOr<std::optional<NormsByLayer>> Recorder::MaybeMeasureNorms(
 
 absl::Status Recorder::Step(StageRun& stage, const RunPosition& at, double lr,
                             const StepResult& result) {
+  const Recipe& recipe = run_->recipe();
+  const int64_t tokens = recipe.StepTokens(at.stage());
+  flops_ += static_cast<double>(tokens) * stage.flops_per_token();
   const RunMoment now = Now(at);
   const double took = meter_.Lap();
   DELINK_ASSIGN_OR_RETURN(std::optional<NormsByLayer> norms,
@@ -74,18 +78,18 @@ absl::Status Recorder::Step(StageRun& stage, const RunPosition& at, double lr,
   // What is measured besides is not the next step's time either.
   if (norms.has_value()) meter_.Lap();
   if (!run_->first()) return absl::OkStatus();
-  const Recipe& recipe = run_->recipe();
-  untold_ = StepDone{.at = now,
-                     .stage_index = at.stage(),
-                     .steps = recipe.schedule.steps,
-                     .loss = result.loss,
-                     .lr = lr,
-                     .grad_norm = result.grad_norm,
-                     .skipped = result.skipped,
-                     .speed = meter_.Step(took, recipe.StepTokens(at.stage()),
-                                          stage.flops_per_token()),
-                     .norms = std::move(norms),
-                     .sources = run_->sources().StatesAt(at.blend())};
+  untold_ =
+      StepDone{.at = now,
+               .stage_index = at.stage(),
+               .depth = stage.depth(),
+               .steps = recipe.schedule.steps,
+               .loss = result.loss,
+               .lr = lr,
+               .grad_norm = result.grad_norm,
+               .skipped = result.skipped,
+               .speed = meter_.Step(took, tokens, stage.flops_per_token()),
+               .norms = std::move(norms),
+               .sources = run_->sources().StatesAt(at.blend())};
   // On the CPU the next step takes this thread: now is the time.
   return IsCuda(run_->env().device->kind()) ? absl::OkStatus() : Flush();
 }

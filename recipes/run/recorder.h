@@ -27,6 +27,7 @@ class Recorder {
   Recorder(Recorder&&) = default;
 
   double Seconds() const { return meter_.Seconds(); }  // that the run has taken
+  double Flops() const { return flops_; }  // of all steps, on all ranks
   RunMoment Now(const RunPosition& at) const;
 
   absl::Status Begin(StageRun& stage, const RunPosition& at);
@@ -42,13 +43,14 @@ class Recorder {
 
  private:
   Recorder(const RunSetup& run, Meter meter)
-      : run_(&run), meter_(std::move(meter)) {}
+      : run_(&run), meter_(std::move(meter)), flops_(run.beginning().flops()) {}
   absl::StatusOr<std::optional<NormsByLayer>> MaybeMeasureNorms(
       StageRun& stage, const RunPosition& at);
   absl::Status TellSinks(const RunEvent& event);
 
   const RunSetup* run_;
   Meter meter_;
+  double flops_;
   std::vector<std::unique_ptr<Sink>> sinks_;
   std::optional<StepDone> untold_;  // rank 0
 };

@@ -29,7 +29,8 @@ std::vector<KeptValue> KeptOf(SavedRun& run) {
           {kProbes, &run.stage_probes, true},
           {kValidation, &run.validation, true},
           {kSkipped, &run.skipped, true},
-          {"seconds", &run.seconds}};
+          {"seconds", &run.seconds},
+          {"flops", &run.flops, true}};
 }
 
 std::string GroupOf(size_t source) {

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <limits>
 #include <string>
 #include <vector>
 
@@ -45,6 +46,9 @@ struct SavedRun {
   // `samples` are all of `corpus`.
   std::vector<SourceCount> sources;
   double seconds = 0;  // spent so far
+  // Computed by all steps so far, on all ranks; NaN, not known, in checkpoints
+  // of early builds and of runs that went on from one.
+  double flops = std::numeric_limits<double>::quiet_NaN();
 };
 
 }  // namespace delink

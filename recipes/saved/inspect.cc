@@ -1,6 +1,7 @@
 #include "recipes/saved/inspect.h"
 
 #include <algorithm>
+#include <cmath>
 #include <cstdint>
 #include <map>
 #include <memory>
@@ -224,7 +225,7 @@ std::string ToText(const Inspection& i) {
   const CheckpointHeader& h = i.header;
   std::string text = absl::StrFormat(
       "%s\n"
-      "step        %d (%s tokens, %s)\n"
+      "step        %d (%s tokens, %s%s)\n"
       "stage       %s (stage[%d])\n"
       "model       %s%s, vocabulary %d\n"
       "depth       %s\n"
@@ -232,6 +233,7 @@ std::string ToText(const Inspection& i) {
       "parameters  %s unique, %s virtual\n"
       "on disk     %s, format %d, verified\n",
       i.path, h.step, FormatCount(static_cast<double>(i.run.tokens)),
+      std::isnan(i.run.flops) ? "" : FormatFlops(i.run.flops) + ", ",
       FormatSeconds(i.run.seconds), i.run.stage, i.run.stage_index, h.model,
       i.known ? "" : " (a kind that this program does not have)", h.vocab,
       DepthInWords(i), h.optimizer,
@@ -301,6 +303,7 @@ std::string ToJson(const Inspection& i) {
                  {"corpus", i.run.corpus},
                  {"sources", std::move(sources)},
                  {"seconds", i.run.seconds},
+                 {"flops", i.run.flops},
                  {"program", h.program},
                  {"bytes", i.bytes},
                  {"blocks", i.blocks > 0 ? Json(i.blocks) : Json()},

@@ -11,6 +11,7 @@ namespace delink::testing {
 namespace {
 
 using ::testing::AllOf;
+using ::testing::ContainsRegex;
 using ::testing::HasSubstr;
 using ::testing::StartsWith;
 
@@ -66,6 +67,8 @@ TEST_F(Commands, InspectTellsStageSharingAndTensors) {
   EXPECT_EQ(before["stage"], "pseudo");
   EXPECT_EQ(before["step"], kSwitch);
   EXPECT_EQ(before["vocab"], 257);
+  EXPECT_GT(before["flops"], 0);
+  EXPECT_THAT(text.out, ContainsRegex("tokens, [0-9.]+ .FLOP, "));
   // The program says of itself what it writes of itself.
   EXPECT_EQ(before["program"].get<std::string>() + "\n",
             RunDelink({"--version"}).out);

@@ -101,8 +101,8 @@ TEST_F(TrainProgram, MetricsHaveTheirFieldsAndReadBackBitForBit) {
       ++steps;
       EXPECT_EQ(row["step"], steps);
       EXPECT_EQ(row["stage"], steps <= kSwitch ? "pseudo" : "real");
-      for (const char* key :
-           {"tokens", "loss", "lr", "grad_norm", "seconds", "tokens_per_s"}) {
+      for (const char* key : {"tokens", "flops", "loss", "lr", "grad_norm",
+                              "seconds", "tokens_per_s"}) {
         EXPECT_TRUE(row[key].is_number()) << key;
       }
     }

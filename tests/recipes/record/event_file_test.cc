@@ -189,11 +189,13 @@ TEST(EventFile, ARunWritesItsSteps) {
   ASSERT_TRUE(status.ok()) << status;
   std::map<int64_t, float> losses, validations, norms;
   std::map<std::string, std::string> texts;
-  std::vector<float> stages;
+  std::vector<float> stages, flops;
   for (const Event& event : ReadEvents(runs.Folder("run"))) {
     texts.insert(event.texts.begin(), event.texts.end());
     if (event.scalars.contains("train/loss")) {
       stages.push_back(event.scalars.at("train/stage"));
+      EXPECT_EQ(event.scalars.at("train/depth"), 4);
+      flops.push_back(event.scalars.at("train/flops"));
       EXPECT_GT(event.scalars.at("speed/tokens_per_second"), 0);
       EXPECT_GT(event.scalars.at("speed/percent_of_peak"), 0);
       EXPECT_GT(event.scalars.at("memory/resident_bytes"), 1 << 20);
@@ -218,6 +220,9 @@ TEST(EventFile, ARunWritesItsSteps) {
   for (size_t i = 0; i < steps.size(); ++i) {
     EXPECT_EQ(stages[i], steps[i].stage == "real" ? 1 : 0);
   }
+  EXPECT_GT(flops.front(), 0);
+  EXPECT_FLOAT_EQ(flops.back(),
+                  static_cast<float>(steps.size()) * flops.front());
   EXPECT_THAT(texts["switch"], StartsWith("from pseudo to real, "));
   EXPECT_EQ(texts["recipe"],
             "```\n" + *ReadFile(runs.Folder("run") + "/recipe.toml") + "```\n");

@@ -48,6 +48,15 @@ TEST(Progress, NoShareOfThePeakAboveAll) {
   EXPECT_THAT(Format(step), HasSubstr("pseudo  lr"));
 }
 
+TEST(Progress, CountsHaveThreeDigitsAndAUnit) {
+  EXPECT_EQ(FormatCount(999.4), "999");
+  EXPECT_EQ(FormatCount(999.6), "1.00 k");
+  EXPECT_EQ(FormatCount(8.4e22), "84.0 Z");
+  EXPECT_EQ(FormatFlops(200), "200 FLOP");
+  EXPECT_EQ(FormatFlops(999.6), "1.00 kFLOP");
+  EXPECT_EQ(FormatFlops(1.2e9), "1.20 GFLOP");
+}
+
 TEST(Progress, ABarWhereThereIsRoom) {
   EXPECT_EQ(FormatLive(Step(), 79),
             "[##........]  24%  step 120/488  loss 4.3210  3 min 05 s left  "

@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <nlohmann/json.hpp>
 #include <string>
 #include <utility>
@@ -56,7 +57,11 @@ const StageFacts kReal{.name = "real",
                        .loss = 2.5};
 
 RunBegan Began() {
-  return {.at = {.step = 4, .tokens = 512, .stage = "pseudo", .seconds = 1},
+  return {.at = {.step = 4,
+                 .tokens = 512,
+                 .flops = 256e3,
+                 .stage = "pseudo",
+                 .seconds = 1},
           .resumed = true,
           .recipe = "[model]\n",
           .stage = kPseudo,
@@ -70,10 +75,20 @@ RunBegan Began() {
                      {.name = "old", .corpus = "o1", .samples = 7}}};
 }
 
+// After the fifth step.
+RunMoment AtFive(const char* stage, double seconds) {
+  return {.step = 5,
+          .tokens = 640,
+          .flops = 32e4,
+          .stage = stage,
+          .seconds = seconds};
+}
+
 StepDone Step() {
   return {
-      .at = {.step = 5, .tokens = 640, .stage = "pseudo", .seconds = 1.5},
+      .at = AtFive("pseudo", 1.5),
       .stage_index = 0,
+      .depth = 4,
       .steps = 10,
       .loss = 3.25,
       .lr = 0.001,
@@ -94,32 +109,27 @@ StepDone Step() {
 
 // In the order of a run.
 std::vector<RunEvent> Events() {
-  return {
-      Began(),
-      Step(),
-      GradientsProbed{
-          .at = {.step = 5, .tokens = 640, .stage = "pseudo", .seconds = 2},
-          .rho = 0.5,
-          .times_unrelated = 1.5,
-          .rho_of = {{"attention", 0.25}, {"mlp", 0.75}}},
-      RunValidated{
-          .at = {.step = 5, .tokens = 640, .stage = "pseudo", .seconds = 3},
-          .loss = 3,
-          .loss_of = {{"web", 2.5}, {"code", 3.5}}},
-      CheckpointSaved{.at = {.step = 5}, .path = "run/step-00000005"},
-      StageSwitched{
-          .at = {.step = 5, .tokens = 640, .stage = "real", .seconds = 4},
-          .why = "as the recipe says",
-          .before = kPseudo,
-          .after = kReal},
-      RunEndsEarly{
-          .at = {.step = 5, .tokens = 640, .stage = "real", .seconds = 5},
-          .why = "enough",
-          .best_loss = 3,
-          .best_step = 5},
-      RunEnded{.at = {.step = 5, .tokens = 640, .stage = "real", .seconds = 65},
-               .peak_memory = 1 << 21,
-               .sources = Sources(5, 10)}};
+  return {Began(),
+          Step(),
+          GradientsProbed{.at = AtFive("pseudo", 2),
+                          .rho = 0.5,
+                          .times_unrelated = 1.5,
+                          .rho_of = {{"attention", 0.25}, {"mlp", 0.75}}},
+          RunValidated{.at = AtFive("pseudo", 3),
+                       .loss = 3,
+                       .loss_of = {{"web", 2.5}, {"code", 3.5}}},
+          CheckpointSaved{.at = {.step = 5}, .path = "run/step-00000005"},
+          StageSwitched{.at = AtFive("real", 4),
+                        .why = "as the recipe says",
+                        .before = kPseudo,
+                        .after = kReal},
+          RunEndsEarly{.at = AtFive("real", 5),
+                       .why = "enough",
+                       .best_loss = 3,
+                       .best_step = 5},
+          RunEnded{.at = AtFive("real", 65),
+                   .peak_memory = 1 << 21,
+                   .sources = Sources(5, 10)}};
 }
 
 void Tell(Sink& sink, const std::vector<RunEvent>& events) {
@@ -168,7 +178,7 @@ memory of a rank         pseudo        real
   weights               4.0 KiB    16.0 KiB
   in all                4.0 KiB    16.0 KiB
 the run ends early, after step 5: enough
-done: 5 steps, 640 tokens, 1 min 05 s, peak memory 2.0 MiB
+done: 5 steps, 640 tokens, 320 kFLOP, 1 min 05 s, peak memory 2.0 MiB
 read: web 640 tokens (0.05 epochs), code 1.28 k tokens (1.00 epochs)
 )");
 }
@@ -194,6 +204,13 @@ TEST(LogSink, SaysHowFarAStageGrows) {
   EXPECT_THAT(log, StartsWith("growing from 1 to 4 blocks after step 5, as the "
                               "recipe says\n"));
   EXPECT_THAT(log, HasSubstr("\n  FLOP a token: 200 before, 500 after\n"));
+}
+
+TEST(LogSink, FlopsThatWereNotCountedAreNotTold) {
+  const RunMoment at{
+      .step = 5, .tokens = 640, .flops = std::nan(""), .seconds = 65};
+  EXPECT_THAT(LogOf(*NewLogSink(), {RunEnded{.at = at}}),
+              StartsWith("done: 5 steps, 640 tokens, 1 min 05 s, peak"));
 }
 
 TEST(LogSink, OfOneCorpusOnlyThatItHasEnded) {
@@ -237,6 +254,7 @@ TEST(MetricsSink, RowsHaveTheirKeysInTheirOrder) {
   EXPECT_EQ(keys, (std::vector<std::string>{"event",
                                             "step",
                                             "tokens",
+                                            "flops",
                                             "stage",
                                             "time",
                                             "command",
@@ -261,13 +279,13 @@ TEST(MetricsSink, RowsHaveTheirKeysInTheirOrder) {
       R"([{"name":"web","corpus":"w1","share":0.75,"epoch_samples":100,"repeat":true,"samples":4,"tokens":512,"epochs":0.04},{"name":"code","corpus":"c1","share":0.25,"epoch_samples":10,"repeat":false,"samples":1,"tokens":128,"epochs":0.1}])");
   EXPECT_EQ(
       rows[1],
-      R"({"step":5,"tokens":640,"stage":"pseudo","loss":3.25,"lr":0.001,"grad_norm":0.5,"seconds":1.5,"tokens_per_s":256.0,"peak_memory":2097152,"skipped":true,"peak_flops":3000000.0,"norms":{"layers":["embed"],"gradient":[0.5],"weight":[2.0]},"sources":{"web":{"samples":5,"tokens":640,"epochs":0.05},"code":{"samples":10,"tokens":1280,"epochs":1.0}}})");
+      R"({"step":5,"tokens":640,"flops":320000.0,"stage":"pseudo","loss":3.25,"lr":0.001,"grad_norm":0.5,"seconds":1.5,"tokens_per_s":256.0,"peak_memory":2097152,"skipped":true,"peak_flops":3000000.0,"norms":{"layers":["embed"],"gradient":[0.5],"weight":[2.0]},"sources":{"web":{"samples":5,"tokens":640,"epochs":0.05},"code":{"samples":10,"tokens":1280,"epochs":1.0}}})");
   EXPECT_EQ(
       rows[2],
-      R"({"event":"agreement","step":5,"tokens":640,"stage":"pseudo","agreement":1.5,"rho":0.5,"rho_of":{"attention":0.25,"mlp":0.75},"seconds":2.0})");
+      R"({"event":"agreement","step":5,"tokens":640,"flops":320000.0,"stage":"pseudo","agreement":1.5,"rho":0.5,"rho_of":{"attention":0.25,"mlp":0.75},"seconds":2.0})");
   EXPECT_EQ(
       rows[3],
-      R"({"step":5,"tokens":640,"stage":"pseudo","validation_loss":3.0,"seconds":3.0,"validation_loss_of":{"web":2.5,"code":3.5}})");
+      R"({"step":5,"tokens":640,"flops":320000.0,"stage":"pseudo","validation_loss":3.0,"seconds":3.0,"validation_loss_of":{"web":2.5,"code":3.5}})");
   const std::string bytes =
       R"("gradients":0,"state":0,"activations":0,"slots":0,"boundaries":0,"workspace":0,"copies":0,"records":0,"total":)";
   EXPECT_EQ(
@@ -277,7 +295,7 @@ TEST(MetricsSink, RowsHaveTheirKeysInTheirOrder) {
           R"(16384},"seconds":4.0})");
   EXPECT_EQ(
       rows[5],
-      R"({"event":"early_end","step":5,"tokens":640,"why":"enough","best_validation_loss":3.0,"best_step":5,"seconds":5.0})");
+      R"({"event":"early_end","step":5,"tokens":640,"flops":320000.0,"why":"enough","best_validation_loss":3.0,"best_step":5,"seconds":5.0})");
 }
 
 // What is not there to tell has no key.
@@ -294,7 +312,7 @@ TEST(MetricsSink, APlainStepIsShort) {
   EXPECT_EQ(
       RowsOf(dir / "metrics.jsonl"),
       std::vector<std::string>{
-          R"({"step":5,"tokens":640,"stage":"pseudo","loss":3.25,"lr":0.001,"grad_norm":0.5,"seconds":1.5,"tokens_per_s":256.0,"peak_memory":2097152})"});
+          R"({"step":5,"tokens":640,"flops":320000.0,"stage":"pseudo","loss":3.25,"lr":0.001,"grad_norm":0.5,"seconds":1.5,"tokens_per_s":256.0,"peak_memory":2097152})"});
 }
 
 TEST(MetricsSink, ARunThatGoesOnDropsWhatIsNotItsOwn) {

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "recipes/run/saved_run.h"
 #include "recipes/saved/offline_delink.h"
 #include "tests/recipes/run/hybrid.h"
 #include "tests/recipes/run/tiny_run.h"
@@ -68,6 +69,53 @@ TEST_P(GrowthRunTest, TheSwitchSaysWhatATokenTakes) {
     EXPECT_LT(row["virtual_parameters_before"], row["virtual_parameters"]);
   }
   EXPECT_EQ(switches, 1);
+}
+
+// What all steps of a run took, as its last row says.
+double FlopsOf(const TinyRuns& runs, const std::string& out) {
+  double flops = 0;
+  for (const nlohmann::json& row : runs.Rows(out)) {
+    if (row.contains("loss")) flops = row["flops"];
+  }
+  return flops;
+}
+
+TEST_P(GrowthRunTest, FlopsAreThoseOfTheStepsThatWereDone) {
+  const Words sets = {"stage.0.depth=1"};
+  runs_.Go({.sets = sets, .out = "straight"});
+  double flops_per_token = 0, flops = 0;
+  int64_t tokens = 0;
+  for (const nlohmann::json& row : runs_.Rows("straight")) {
+    if (row.contains("flops_per_token")) {
+      flops_per_token = row["flops_per_token"];
+    }
+    if (!row.contains("tokens")) continue;
+    const auto now = row["tokens"].get<int64_t>();
+    flops += static_cast<double>(now - tokens) * flops_per_token;
+    tokens = now;
+    EXPECT_EQ(row["flops"].get<double>(), flops) << row;
+  }
+  EXPECT_GT(flops, 0);
+  EXPECT_EQ(FlopsOf(runs_, "straight"), flops);
+  // In a folder that knows nothing of what was before.
+  const auto resumed = [&](const std::string& out, const std::string& from) {
+    runs_.Go({.sets = sets, .out = out, .resume = true, .resume_from = from});
+    const auto saved = SavedRun::Read(runs_.Checkpoint(out, kSteps));
+    EXPECT_TRUE(saved.ok()) << saved.status();
+    EXPECT_EQ(saved->flops, FlopsOf(runs_, out));
+    return FlopsOf(runs_, out);
+  };
+  for (const int64_t stop : {kSwitch - 3, kSwitch, kSwitch + 3}) {
+    const std::string out = absl::StrCat("stopped-", stop);
+    runs_.Go({.sets = sets, .out = out, .until_step = stop});
+    EXPECT_EQ(resumed(out + "-on", runs_.Checkpoint(out, stop)), flops);
+  }
+  const auto grown =
+      OfflineDelink({.checkpoint = runs_.Checkpoint("straight", kSwitch),
+                     .out = runs_.Folder("grown")},
+                    BuiltInModels());
+  ASSERT_TRUE(grown.ok()) << grown.status();
+  EXPECT_EQ(resumed("hand", grown->to), flops);
 }
 
 // By weights that nothing has updated since the switch.

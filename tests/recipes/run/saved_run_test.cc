@@ -5,6 +5,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <cstdint>
 #include <functional>
 #include <limits>
@@ -38,7 +39,8 @@ SavedRun Whole() {
                        .begin = 60,
                        .share = 0.75},
                       {.name = "code", .corpus = "def", .samples = 40}},
-          .seconds = 12.5};
+          .seconds = 12.5,
+          .flops = 1.5e18};
 }
 
 absl::StatusOr<SavedRun> Back(const SavedRun& run) {
@@ -55,7 +57,7 @@ TEST(SavedRunTest, AllOfItComesBack) {
   EXPECT_EQ(back->Counts(), run.sources);
   // By the names that checkpoints have always had.
   const NamedValues values = run.Values();
-  EXPECT_EQ(values.size(), 13U + 2 * 7U);
+  EXPECT_EQ(values.size(), 14U + 2 * 7U);
   EXPECT_EQ(values.at("stage_begin_samples"), NamedValues::mapped_type(80L));
   EXPECT_EQ(values.at("sources/0/share"), NamedValues::mapped_type(0.75));
   EXPECT_EQ(values.at("stage/losses"),
@@ -71,10 +73,12 @@ TEST(SavedRunTest, EarlyBuildsWroteLess) {
   run.validated_on = "";
   run.sources.clear();
   run.corpus = "abc";
+  run.flops = std::nan("");
   EXPECT_EQ(run.Values().size(), 8U);
   const auto back = Back(run);
   ASSERT_TRUE(back.ok()) << back.status();
   EXPECT_EQ(back->Values(), run.Values());
+  EXPECT_TRUE(std::isnan(back->flops));
   EXPECT_EQ(
       back->Counts(),
       (std::vector<SourceCount>{
