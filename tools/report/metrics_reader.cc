@@ -153,6 +153,9 @@ Place MetricsReader::Move(const nlohmann::json& row) {
     flops_ += (tokens - tokens_) * flops_per_token_;
     tokens_ = tokens;
   }
+  // Counted by the run; early builds left it to us.
+  const double flops = Number(row, "flops");
+  if (!std::isnan(flops)) flops_ = flops;
   const Place at{.step = Number(row, "step"),
                  .tokens = tokens_,
                  .seconds = Number(row, "seconds"),
@@ -175,7 +178,8 @@ void MetricsReader::AddStart(const nlohmann::json& row) {
   peak_flops_ = Number(row, "peak_flops");
   start_row_ = run_->steps.rows();
   if (run_->starts.empty() && run_->steps.rows() == 0) {
-    // A run that goes on from another's checkpoint has that one's behind it.
+    // A run that goes on from another's checkpoint has that one's behind it; of
+    // stages of other depths there, only its own count knows.
     const double tokens = Number(row, "tokens");
     tokens_ = std::isnan(tokens) ? 0 : tokens;
     flops_ = tokens_ * flops_per_token_;
@@ -193,6 +197,7 @@ void MetricsReader::AddStart(const nlohmann::json& row) {
                           .peak_flops = peak_flops_});
   if (run_->stages.empty()) return;
   StageRecord& stage = run_->stages.back();
+  stage.depth = Number(row, "depth");
   stage.unique_parameters = Number(row, "unique_parameters");
   stage.virtual_parameters = Number(row, "virtual_parameters");
   stage.bytes = Bytes(row, "bytes");
@@ -209,6 +214,7 @@ void MetricsReader::AddSwitch(const nlohmann::json& row) {
                       .begin = {.tokens = 0, .seconds = 0, .flops = 0}});
   }
   StageRecord& before = stages.back();
+  before.depth = Number(row, "depth_before");
   before.unique_parameters = Number(row, "unique_parameters_before");
   before.virtual_parameters =
       Number(row, row.contains("virtual_parameters_before")
@@ -218,6 +224,7 @@ void MetricsReader::AddSwitch(const nlohmann::json& row) {
   stages.push_back({.name = Text(row, "to"),
                     .begin = at,
                     .why = Text(row, "why"),
+                    .depth = Number(row, "depth"),
                     .unique_parameters = Number(row, "unique_parameters"),
                     .virtual_parameters = Number(row, "virtual_parameters"),
                     .loss_before = Number(row, "loss_before"),

@@ -105,6 +105,7 @@ Json StageJson(const StageRecord& stage) {
   return {{"name", stage.name},
           {"begin", PlaceJson(stage.begin)},
           {"why", stage.why},
+          {"depth", Rounded(stage.depth)},
           {"unique_parameters", Rounded(stage.unique_parameters)},
           {"virtual_parameters", Rounded(stage.virtual_parameters)},
           {"loss_before", Rounded(stage.loss_before)},

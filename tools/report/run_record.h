@@ -36,7 +36,8 @@ struct BytesRecord {
 struct StageRecord {
   std::string name;
   Place begin;
-  std::string why;  // the stage before is over
+  std::string why;          // the stage before is over
+  double depth = kUnknown;  // blocks that it visits
   double unique_parameters = kUnknown, virtual_parameters = kUnknown;
   double loss_before = kUnknown, loss_after = kUnknown;  // at the switch
   BytesRecord bytes;

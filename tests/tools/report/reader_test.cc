@@ -273,7 +273,40 @@ TEST_F(Reader, WithoutAStartFlopsAreNotKnownAndTheRestIs) {
   EXPECT_EQ(json["steps"]["loss"], Json({7.0, 6.0, 5.0, 4.0}));
 }
 
+Json Counted(Json row, double flops) {
+  row["flops"] = flops;
+  return row;
+}
+
+// The stage before took 100 FLOP a token; the one that is told of takes 1000.
+TEST_F(Reader, CountedFlopsHaveWhatWasBefore) {
+  Json probe = {{"event", "agreement"}, {"step", 4}, {"rho", 0.5}};
+  Write(Line(Counted(Start(2, "real"), 12.8e3)) +
+        Line(Counted(Step(3, "real"), 76.8e3)) +
+        Line(Counted(Step(4, "real"), 140.8e3)) + Line(probe));
+  const RunRecord run = Read();
+  EXPECT_EQ(run.stages[0].begin.flops, 12.8e3);
+  EXPECT_EQ(run.starts[0].at.flops, 12.8e3);
+  EXPECT_THAT(run.steps.Values("flops"), ElementsAre(76.8e3, 140.8e3));
+  EXPECT_THAT(run.agreement.Values("flops"), ElementsAre(140.8e3));
+  EXPECT_EQ(ToJson(run)["summary"]["flops"], 140.8e3);
+}
+
+TEST_F(Reader, AStageSaysHowManyBlocksItVisits) {
+  Json start = Start(0, "pseudo"), change = Switch(2);
+  start["depth"] = 1;
+  change["depth_before"] = 1;
+  change["depth"] = 4;
+  Write(Line(start) + Line(Step(1, "pseudo")) + Line(Step(2, "pseudo")));
+  EXPECT_EQ(ToJson(Read())["stages"][0]["depth"], 1);
+  Write(Line(Step(1, "pseudo")) + Line(Step(2, "pseudo")) + Line(change));
+  const Json stages = ToJson(Read())["stages"];
+  EXPECT_EQ(stages[0]["depth"], 1);
+  EXPECT_EQ(stages[1]["depth"], 4);
+}
+
 // A run that goes on from a checkpoint in another folder, in its last stage.
+// Early builds did not count FLOPs.
 TEST_F(Reader, ARunMayBeginInTheMiddle) {
   Write(Line(Start(2, "real")) + Line(Step(3, "real")) + Line(Step(4, "real")));
   const RunRecord run = Read();

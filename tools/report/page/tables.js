@@ -60,12 +60,11 @@ function stateText(run) {
   }[run.state];
 }
 
-function parametersText(run) {
-  if (run.stages.length === 0) return UNKNOWN;
-  const all = run.stages.map(
-      (stage) => `${si(stage.unique_parameters)} (${stage.name})`);
-  return run.stages.some((stage) => known(stage.unique_parameters)) ?
-    all.join(' \u2192 ') : UNKNOWN;
+// What each stage has of something, one after the other.
+function stagesText(run, name) {
+  if (!run.stages.some((stage) => known(stage[name]))) return UNKNOWN;
+  return run.stages.map((stage) => `${si(stage[name])} (${stage.name})`)
+      .join(' \u2192 ');
 }
 
 function switchText(run) {
@@ -106,7 +105,14 @@ function showSummary(section) {
   tableOfRuns(section, [
     { title: 'State', of: stateText, words: true },
     { title: 'Model', of: (run) => unquoted(run.model) },
-    { title: 'Parameters that exist', of: parametersText, words: true },
+    {
+      title: 'Blocks that are run', of: (run) => stagesText(run, 'depth'),
+      words: true,
+    },
+    {
+      title: 'Parameters that exist',
+      of: (run) => stagesText(run, 'unique_parameters'), words: true,
+    },
     { title: 'Parameters that layers see', of: virtual },
     { title: 'Steps', of: of('steps', (n) => known(n) ? String(n) : UNKNOWN) },
     { title: 'Tokens', of: of('tokens', si) },
