@@ -104,6 +104,64 @@ TEST_F(Sweeps, AFailingRunStopsNoOther) {
             written);
 }
 
+// The last validation of a run that took no more than `flops`.
+double LossAt(const std::vector<json>& rows, double flops) {
+  double loss = 0;
+  for (const json& row : rows) {
+    if (row.contains("validation_loss") && row["flops"] <= flops) {
+      loss = row["validation_loss"];
+    }
+  }
+  return loss;
+}
+
+TEST_F(Sweeps, GrowthComparesAtEqualFlops) {
+  constexpr double kFlops = 2.5e8;  // less than any run takes in all
+  WriteText(Path("growth.toml"),
+            "recipe = \"" DELINK_SOURCE_DIR
+            "/recipes/tiny.toml\"\n"
+            "set = [\"schedule.steps=6\", \"stage.0.until.steps=3\", "
+            "\"run.validate_every=1\", \"data.train=" +
+                Path("corpus/train") +
+                "\", \"stage.0.share=none\"]\n"
+                "at_flops = [2.5e8]\n"
+                "[[axis]]\nkey = \"stage.0.depth\"\nvalues = [1, 2]\n"
+                "[[axis]]\nkey = \"stage.1.grow\"\n"
+                "values = [\"copy\", \"zero\"]\n");
+  const Outcome outcome = RunDelink(
+      {"sweep", Path("growth.toml"), "--out", Path("growth"), "--jobs", "2"});
+  ASSERT_EQ(outcome.code, 0) << outcome.err;
+  EXPECT_THAT(Lines(Path("growth/sweep.csv")).at(0),
+              HasSubstr("name,depth,grow,status,steps,tokens,seconds,flops,"));
+  const json table = Table("growth");
+  std::map<std::string, double> flops;
+  for (const json& row : table["rows"]) {
+    std::map<std::string, json> values;
+    for (size_t i = 0; i < table["measures"].size(); ++i) {
+      values[table["measures"][i]] = row["measures"][i];
+    }
+    const std::string name = row["name"];
+    const std::vector<json> rows =
+        Rows(Path("growth/runs/" + name + "/metrics.jsonl"));
+    flops[name] = values["flops"];
+    EXPECT_EQ(values["flops"], rows.back()["flops"]) << name;
+    EXPECT_GT(values["flops"], kFlops) << name;
+    EXPECT_GT(LossAt(rows, kFlops), 0) << name;
+    EXPECT_EQ(values["validation_loss_at_2.5e8_flops"], LossAt(rows, kFlops))
+        << name;
+    for (const json& event : rows) {
+      if (event.value("event", "") != "delink") continue;
+      EXPECT_EQ(event["depth_before"].dump(), row["settings"][0]) << name;
+      EXPECT_EQ(event["loss_before"] == event["loss_after"],
+                row["settings"][1] == "zero")
+          << name;
+    }
+  }
+  EXPECT_EQ(flops.size(), 4U);
+  EXPECT_EQ(flops["depth=1_grow=copy"], flops["depth=1_grow=zero"]);
+  EXPECT_LT(flops["depth=1_grow=copy"], flops["depth=2_grow=copy"]);
+}
+
 TEST_F(Sweeps, ACutRunGoesOn) {
   const std::string spec = Spec("cut",
                                 "[[skip]]\nwhere = { corpus = "

@@ -1,6 +1,7 @@
 #include "tools/sweep/spec.h"
 
 #include <algorithm>
+#include <cmath>
 #include <functional>
 #include <set>
 
@@ -67,6 +68,20 @@ void NumbersKey(Section& section, std::string name, std::string doc,
             to->push_back(*number);
             return true;
           });
+}
+
+// More than an integer may hold, as 1e21.
+void FlopsKey(Section& section, std::string name, std::string doc,
+              std::vector<double>* to) {
+  ListKey(
+      section, std::move(name), "a list of numbers above 0", std::move(doc),
+      false, [to](const Value& value) {
+        const auto* whole = value.As<int64_t>();
+        const auto* real = value.As<double>();
+        if (whole == nullptr && real == nullptr) return false;
+        to->push_back(real != nullptr ? *real : static_cast<double>(*whole));
+        return to->back() > 0 && std::isfinite(to->back());
+      });
 }
 
 // What is wrong with the values of an axis; empty when nothing is.
@@ -234,6 +249,7 @@ void DescribeSpec(Section& s, Spec& spec) {
              &spec.at_tokens);
   NumbersKey(s, "at_seconds", "the same in seconds of training", 1,
              &spec.at_seconds);
+  FlopsKey(s, "at_flops", "the same in FLOPs computed", &spec.at_flops);
   s.SubTables<Axis>("axis", {.doc = "what is varied"}, &spec.axes,
                     DescribeAxis);
   s.SubTables<Skip>("skip", {.doc = "what is left out"}, &spec.skips,

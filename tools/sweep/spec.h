@@ -52,6 +52,7 @@ struct Spec {
   // Where losses are tabulated.
   std::vector<int64_t> at_tokens;
   std::vector<int64_t> at_seconds;
+  std::vector<double> at_flops;
   std::vector<Axis> axes;
   std::vector<Skip> skips;
 };

@@ -1,12 +1,15 @@
 #include "tools/sweep/table.h"
 
 #include <algorithm>
+#include <charconv>
 #include <cmath>
+#include <iterator>
 #include <nlohmann/json.hpp>
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "absl/strings/str_replace.h"
 #include "framework/base/file.h"
 #include "framework/base/json.h"
 #include "recipes/record/run_folder.h"
@@ -68,6 +71,7 @@ std::vector<double> Measures(const Spec& spec, const RunRecord& run) {
       Last(run.steps.Values("tokens")),
       std::fmax(Last(run.steps.Values("seconds")),
                 Last(run.validations.Values("seconds"))),
+      Last(run.steps.Values("flops")),
       MeanOfLast(run.steps.Values("loss"), run.steps.rows(), kLossSteps),
       Last(validation),
       best,
@@ -78,22 +82,40 @@ std::vector<double> Measures(const Spec& spec, const RunRecord& run) {
   for (const int64_t seconds : spec.at_seconds) {
     AddLossesAt(run, "seconds", static_cast<double>(seconds), &measures);
   }
+  for (const double flops : spec.at_flops) {
+    AddLossesAt(run, "flops", flops, &measures);
+  }
   measures.insert(measures.end(), {Median(run.steps.Values("tokens_per_s")),
                                    run.peak_memory, Largest(planned)});
   return measures;
 }
 
+// As short as it can be and no other: "2.5e15".
+std::string Short(double value) {
+  char digits[32];
+  const auto end = std::to_chars(std::begin(digits), std::end(digits), value);
+  return absl::StrReplaceAll(std::string(digits, end.ptr),
+                             {{"e+0", "e"}, {"e+", "e"}});
+}
+
 std::vector<std::string> MeasureNames(const Spec& spec) {
-  std::vector<std::string> names = {"steps",           "tokens",
-                                    "seconds",         "train_loss",
-                                    "validation_loss", "best_validation_loss",
+  std::vector<std::string> names = {"steps",
+                                    "tokens",
+                                    "seconds",
+                                    "flops",
+                                    "train_loss",
+                                    "validation_loss",
+                                    "best_validation_loss",
                                     "best_step"};
-  const auto add = [&](int64_t at, const char* unit) {
+  const auto add = [&](const std::string& at, const char* unit) {
     names.push_back(absl::StrCat("train_loss_at_", at, "_", unit));
     names.push_back(absl::StrCat("validation_loss_at_", at, "_", unit));
   };
-  for (const int64_t tokens : spec.at_tokens) add(tokens, "tokens");
-  for (const int64_t seconds : spec.at_seconds) add(seconds, "s");
+  for (const int64_t tokens : spec.at_tokens) {
+    add(absl::StrCat(tokens), "tokens");
+  }
+  for (const int64_t seconds : spec.at_seconds) add(absl::StrCat(seconds), "s");
+  for (const double flops : spec.at_flops) add(Short(flops), "flops");
   names.insert(names.end(), {"tokens_per_s", "peak_memory", "planned_memory"});
   return names;
 }

@@ -6,6 +6,7 @@
 
 #include <set>
 
+#include "absl/strings/str_cat.h"
 #include "framework/base/file.h"
 #include "tests/testing/temp_dir.h"
 
@@ -77,6 +78,25 @@ TEST_F(SpecTest, EveryCombinationButThoseSkipped) {
   EXPECT_THAT(runs[4].settings,
               ElementsAre(Pair("lr", "0.001"), Pair("share", "groups"),
                           Pair("seed", "2")));
+}
+
+TEST_F(SpecTest, WhereLossesAreTabulated) {
+  const std::string recipe = "recipe = \"r.toml\"\n";
+  const absl::StatusOr<Spec> spec =
+      Read(recipe +
+           "at_tokens = [100]\nat_seconds = [5, 10]\n"
+           "at_flops = [1_000, 2.5e21]\n");
+  ASSERT_TRUE(spec.ok()) << spec.status();
+  EXPECT_THAT(spec->at_tokens, ElementsAre(100));
+  EXPECT_THAT(spec->at_seconds, ElementsAre(5, 10));
+  EXPECT_THAT(spec->at_flops, ElementsAre(1000, 2.5e21));
+  for (const char* wrong : {"0", "-1.5", "inf", "nan", "\"1e15\""}) {
+    EXPECT_THAT(Problem(absl::StrCat(recipe, "at_flops = [1e15, ", wrong, "]")),
+                HasSubstr("sweep.toml:2:19: at_flops: expected an element of a "
+                          "list of numbers above 0"));
+  }
+  EXPECT_THAT(Problem(recipe + "at_flops = 1e15\n"),
+              HasSubstr("at_flops: expected a list of numbers above 0"));
 }
 
 TEST_F(SpecTest, AnAxisMayChooseTheRecipe) {

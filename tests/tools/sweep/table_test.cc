@@ -15,14 +15,14 @@
 namespace delink::sweep {
 namespace {
 
-// A run of 40 steps of 10 tokens and 2 seconds: the loss of step n is n, a
-// validation every 10 steps finds 100 - n.
+// A run of 40 steps of 10 tokens, 2 seconds and 1e15 FLOPs: the loss of step n
+// is n, a validation every 10 steps finds 100 - n.
 std::string Metrics(int steps) {
   std::string text;
   for (int step = 1; step <= steps; ++step) {
-    const std::string place =
-        absl::StrCat("{\"step\":", step, ",\"tokens\":", 10 * step,
-                     ",\"stage\":\"real\",\"seconds\":", 2 * step);
+    const std::string place = absl::StrCat(
+        "{\"step\":", step, ",\"tokens\":", 10 * step, ",\"flops\":", step,
+        "e15,\"stage\":\"real\",\"seconds\":", 2 * step);
     absl::StrAppend(&text, place, ",\"loss\":", step,
                     ",\"tokens_per_s\":5,\"peak_memory\":", 1000 + step, "}\n");
     if (step % 10 == 0) {
@@ -37,6 +37,7 @@ class TableTest : public ::testing::Test {
   TableTest() {
     spec_.at_tokens = {250, 1000};
     spec_.at_seconds = {19};
+    spec_.at_flops = {2.55e16, 1e22};
     EXPECT_TRUE(MakeDirectories(dir_ / "run").ok());
     EXPECT_TRUE(
         WriteFile(dir_ / "run/recipe.toml", "[schedule]\nsteps = 40\n").ok());
@@ -68,6 +69,7 @@ TEST_F(TableTest, LossesAtTheEndAndOnTheWay) {
   EXPECT_EQ(row["steps"], 40);
   EXPECT_EQ(row["tokens"], 400);
   EXPECT_EQ(row["seconds"], 80);
+  EXPECT_EQ(row["flops"], 4e16);
   EXPECT_EQ(row["train_loss"], 30.5);  // of steps 21 to 40
   EXPECT_EQ(row["validation_loss"], 60);
   EXPECT_EQ(row["best_validation_loss"], 60);
@@ -77,6 +79,9 @@ TEST_F(TableTest, LossesAtTheEndAndOnTheWay) {
   EXPECT_TRUE(std::isnan(row["train_loss_at_1000_tokens"]));
   EXPECT_EQ(row["train_loss_at_19_s"], 5);  // of steps 1 to 9
   EXPECT_TRUE(std::isnan(row["validation_loss_at_19_s"]));
+  EXPECT_EQ(row["train_loss_at_2.55e16_flops"], 15.5);  // as at 250 tokens
+  EXPECT_EQ(row["validation_loss_at_2.55e16_flops"], 80);
+  EXPECT_TRUE(std::isnan(row.at("train_loss_at_1e22_flops")));
   EXPECT_EQ(row["tokens_per_s"], 5);
   EXPECT_EQ(row["peak_memory"], 1040);
 }
