@@ -389,6 +389,30 @@ TEST(Plan, OfTheCommentedRecipe) {
                     HasSubstr("mlp: 12 blocks use 4 slabs\n")));
 }
 
+// Its first lines promise less than half of the FLOPs.
+TEST(Plan, OfTheRecipeThatGrows) {
+  const std::string path = DELINK_SOURCE_DIR "/recipes/gpt2_124m_growth.toml";
+  const ModelList models = BuiltInModels();
+  const auto recipe = ReadRecipe(path, {}, KindsOf(models));
+  ASSERT_TRUE(recipe.ok()) << std::string(recipe.status().message());
+  const auto plan = PlanRun({.recipe = path}, models);
+  ASSERT_TRUE(plan.ok()) << std::string(plan.status().message());
+  const StagePlan& shallow = plan->stages[0];
+  const StagePlan& deep = plan->stages[1];
+  EXPECT_EQ(shallow.depth, 1);
+  EXPECT_EQ(deep.depth, 12);
+  // Grown and warmed up again before the decay begins.
+  const ScheduleConfig& schedule = recipe->schedule;
+  EXPECT_LT(deep.begin + recipe->stages[1].warmup,
+            schedule.steps - schedule.decay_steps());
+  const auto flops = [](const StagePlan& stage, int64_t steps) {
+    return stage.flops_per_step * static_cast<double>(steps);
+  };
+  const double grown =
+      flops(shallow, shallow.steps()) + flops(deep, deep.steps());
+  EXPECT_LT(grown, 0.5 * flops(deep, schedule.steps));
+}
+
 TEST(Plan, RanksComeFromTheRecipe) {
   const auto plan =
       PlanRun({.recipe = kTiny,
