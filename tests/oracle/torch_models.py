@@ -1,5 +1,5 @@
-"""The models of the project in plain torch, in float64, from the weights that
-dump_model wrote: what torch_oracle.py holds the project against.
+"""The models of the project in plain torch, in float64: what torch_oracle.py and
+growth_oracle.py hold the project against.
 
 Written after the papers and the checkpoints' own model code, from ordinary
 operations only; nothing of it follows the project's.
@@ -21,10 +21,13 @@ def tensors(group):
 
 
 class Model:
-    def __init__(self, file):
-        self.w = {name: value.requires_grad_() for name, value in tensors(file["before"]).items()}
-        self.layers, self.heads, self.kv_heads = (int(file.attrs[k]) for k in ("layers", "heads", "kv_heads"))
-        self.eps = float(file.attrs["norm_eps"])
+    def __init__(self, options, weights, visited=None):
+        """`weights` by the project's names, where layers that share have the
+        same tensor; `visited`: the blocks that are run, in order, else all."""
+        self.options, self.w = options, weights
+        self.visited = range(int(options["layers"])) if visited is None else visited
+        self.heads, self.kv_heads = int(options["heads"]), int(options["kv_heads"])
+        self.eps = float(options["norm_eps"])
         self.head = self.w.get("head/weight", self.w["embed/token/weight"])
 
     def linear(self, x, name):
@@ -47,7 +50,7 @@ class Model:
         return self.linear((scores.softmax(-1) @ v).transpose(1, 2).reshape(b, t, -1), name + "/out")
 
     def blocks(self, x):
-        for i in range(self.layers):
+        for i in self.visited:
             x = x + self.attention(self.norm(x, f"blocks/{i}/norm1"), f"blocks/{i}/attn")
             x = x + self.mlp(self.norm(x, f"blocks/{i}/norm2"), f"blocks/{i}/mlp")
         return F.linear(self.norm(x, "norm"), self.head)
@@ -59,9 +62,9 @@ class Model:
 
 
 class Gpt(Model):
-    def __init__(self, file):
-        super().__init__(file)
-        self.rms = file.attrs["variant"] == "rms_norm"
+    @property
+    def rms(self):
+        return self.options["variant"] == "rms_norm"
 
     def norm(self, x, name):
         if self.rms:
@@ -81,10 +84,7 @@ class Gpt(Model):
 
 
 class Llama(Model):
-    def __init__(self, file):
-        super().__init__(file)
-        self.options = dict(file.attrs)
-        self.norm = self.rms_norm
+    norm = Model.rms_norm
 
     def frequencies(self, size):
         o = self.options
