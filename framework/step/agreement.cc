@@ -24,13 +24,15 @@ std::string Describe(const Program& program) {
                     [](std::string* out, bool gathers) {
                       out->push_back(gathers ? '1' : '0');
                     }),
-      ")");
+      "), stages ", shape.stages,
+      " (chunks: ", absl::StrJoin(shape.chunk_of_layer, " "), "), stage ",
+      program.stage);
   for (const auto& slabs : shape.slabs_of_layer) {
     absl::StrAppend(&text, "; ", absl::StrJoin(slabs, " "));
   }
   for (const Instruction& i : program.instructions) {
     absl::StrAppend(&text, "\n", ToString(i), " in the ", ToString(i.lane),
-                    " lane, flags ", int{i.flags}, ", peer ", i.peer);
+                    " lane, flags ", int{i.flags});
   }
   return text;
 }

@@ -75,7 +75,8 @@ absl::Status Engine::Run(const Pass& pass, const HostBatch& batch, int64_t step,
   if (running_ != &pass) DELINK_RETURN_IF_ERROR(Drain());
   running_ = &pass;
   step_ = step;
-  found_ = {.apart = std::vector<double>(env_.store->slabs().size(), 0)};
+  found_ = {.apart = std::vector<double>(
+                static_cast<size_t>(pass.program.shape.slabs), 0)};
   DeviceTimes* const times = TimesOf(pass, step);
   if (times != nullptr) times->BeginStep(step, *compute_stream_);
   Load(batch, step, control);
@@ -140,6 +141,7 @@ absl::Status Engine::Execute(const Pass& pass, int32_t index, int64_t step) {
 absl::Status Engine::Do(const Pass& pass, int32_t index) {
   const Instruction& at = At(pass.program.instructions, index);
   const std::vector<bool>& written = At(pass.analysis.written, index);
+  const int slab = at.slab < 0 ? -1 : env_.store->SlabOf(at.slab);
   absl::Status status;
   switch (at.op) {
     case Op::kForward:
@@ -152,20 +154,20 @@ absl::Status Engine::Do(const Pass& pass, int32_t index) {
       Backward(pass, at, written);
       break;
     case Op::kReduce:
-      status = Reduce(at.slab);
+      status = Reduce(slab);
       break;
     case Op::kSquares:
-      Squares(at.slab);
+      Squares(slab);
       break;
     case Op::kNorm:
       status = Norm();
       SendResult();
       break;
     case Op::kUpdate:
-      Update(at.slab);
+      Update(slab);
       break;
     case Op::kFetch:
-      status = Gather(at.slab);
+      status = Gather(slab);
       break;
     case Op::kInspect:
       Inspect(pass, index);

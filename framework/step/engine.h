@@ -107,8 +107,8 @@ class Engine {
   // Null where the step is not traced, or the device is the host.
   DeviceTimes* TimesOf(const Pass& pass, int64_t step) const;
 
-  // Instructions, and what is made for them, count layers by place; the model,
-  // the binder and the store by their numbers.
+  // Instructions, and what is made for them, count layers by place and slabs as
+  // the layout does; the model, the binder and the store by their numbers.
   int LayerAt(int32_t place) const { return At(env_.store->visited(), place); }
   void Load(const HostBatch& batch, int64_t step, const UpdateControl& control);
   absl::Status Execute(const Pass& pass, int32_t index, int64_t step);
@@ -167,8 +167,8 @@ class Engine {
   Result result_;
   // By instructions of the pass under way, for its kSum.
   struct Found {
-    int32_t not_finite = -1;    // the first kInspect to see it
-    std::vector<double> apart;  // by slab: squares that kProbe saw
+    int32_t not_finite = -1;  // the first kInspect to see it
+    std::vector<double> apart;  // by the program's slab: squares kProbe saw
   };
   Found found_;
   std::vector<double> numbers_;

@@ -84,16 +84,17 @@ void Engine::Probe(const Pass& pass, const Instruction& at, bool written) {
   const auto which = std::find(slabs.begin(), slabs.end(), at.slab);
   const std::vector<void*> kept = ApartAddresses(pass, at.layer);
   const void* const apart = At(kept, which - slabs.begin());
-  void* const sum = store.at(at.slab, Plane::kGradient, 0);
+  const int slab = store.SlabOf(at.slab);
+  void* const sum = store.at(slab, Plane::kGradient, 0);
   const DType dtype = store.dtype(Plane::kGradient);
-  const int64_t elements = store.slab(at.slab).elements;
+  const int64_t elements = store.slab(slab).elements;
   if (written) {
     env_.accumulate(*env_.device, *compute_stream_, dtype, sum, apart,
                     elements);
   } else {
     env_.device->Copy(*compute_stream_, sum, apart, elements * SizeOf(dtype));
   }
-  At(found_.apart, at.slab) += SumSquaresOf(at.slab, apart);
+  At(found_.apart, at.slab) += SumSquaresOf(slab, apart);
 }
 
 std::vector<double> Engine::FoundLosses() {
@@ -105,13 +106,14 @@ std::vector<double> Engine::FoundLosses() {
 }
 
 std::vector<double> Engine::FoundAgreements(const Pass& pass) {
+  const ParamStore& store = *env_.store;
   const std::vector<int32_t> sharers = SharersOf(pass.program.shape);
   std::vector<double> found;
-  for (int slab = 0; slab < pass.program.shape.slabs; ++slab) {
-    if (At(sharers, slab) < 2) continue;
-    found.push_back(
-        SumSquaresOf(slab, env_.store->at(slab, Plane::kGradient, 0)));
-    found.push_back(At(found_.apart, slab));
+  for (int32_t s = 0; s < pass.program.shape.slabs; ++s) {
+    if (At(sharers, s) < 2) continue;
+    const int slab = store.SlabOf(s);
+    found.push_back(SumSquaresOf(slab, store.at(slab, Plane::kGradient, 0)));
+    found.push_back(At(found_.apart, s));
   }
   return found;
 }

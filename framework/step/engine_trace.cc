@@ -16,18 +16,19 @@ int64_t Engine::TracedBytes(const Instruction& at) const {
     return exchanged ? memory_.sums * SizeOf(DType::kF64) : 0;
   }
   if (at.slab < 0) return 0;
+  const int slab = store.SlabOf(at.slab);
   if (at.op == Op::kSquares) {
-    return store.owned(at.slab).size() * SizeOf(store.dtype(Plane::kGradient));
+    return store.owned(slab).size() * SizeOf(store.dtype(Plane::kGradient));
   }
   if (at.op == Op::kUpdate) {
-    return store.held(at.slab, Plane::kState0).size() *
+    return store.held(slab, Plane::kState0).size() *
            SizeOf(store.dtype(store.master()));
   }
-  const int ranks = GroupSize(store, at.slab);
+  const int ranks = GroupSize(store, slab);
   if (ranks == 1) return 0;
-  const Slab& slab = store.slab(at.slab);
   const Plane plane = at.op == Op::kFetch ? Plane::kWeight : Plane::kGradient;
-  return slab.ShardElements(ranks) * ranks * SizeOf(store.dtype(plane));
+  return store.slab(slab).ShardElements(ranks) * ranks *
+         SizeOf(store.dtype(plane));
 }
 
 void Engine::Describe(Pass& pass) {
@@ -37,7 +38,7 @@ void Engine::Describe(Pass& pass) {
     Trace::Entry entry{
         .at = at, .name = pass.names[i], .bytes = TracedBytes(at)};
     if (at.slab >= 0) {
-      entry.of = env_.store->slab(at.slab).name;
+      entry.of = env_.store->slab(env_.store->SlabOf(at.slab)).name;
     }
     if (at.layer >= 0) {
       entry.of = env_.model->layer_name(LayerAt(at.layer));

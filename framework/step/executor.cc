@@ -9,36 +9,23 @@
 #include "framework/base/status_macros.h"
 #include "framework/step/agreement.h"
 #include "framework/step/engine_state.h"
+#include "framework/step/layout_shape.h"
 
 namespace delink {
 namespace {
 
-ProgramShape ShapeOf(const ParamStore& store, int32_t micro_batches) {
-  ProgramShape shape{.layers = static_cast<int32_t>(store.visited().size()),
-                     .slabs = static_cast<int32_t>(store.slabs().size()),
-                     .micro_batches = micro_batches,
-                     .ranks = store.ranks()};
-  for (const int layer : store.visited()) {
-    shape.slabs_of_layer.push_back(store.slabs_of_layer(layer));
-  }
-  for (size_t s = 0; s < store.slabs().size(); ++s) {
-    const PlacementRow& row = store.placement(static_cast<int>(s));
-    shape.gathers.push_back(row.state.sharded && !row.weight.sharded);
-  }
-  return shape;
-}
-
 std::vector<std::string> NamesOf(const Program& program,
                                  const Sequential& model,
-                                 const ParamStore& store) {
+                                 const Layout& layout) {
   std::vector<std::string> names;
   for (const Instruction& at : program.instructions) {
     names.push_back(ToString(at));
     if (at.layer >= 0) {
       absl::StrAppend(&names.back(), " of ",
-                      model.layer_name(At(store.visited(), at.layer)));
+                      model.layer_name(At(layout.visited(), at.layer)));
     } else if (at.slab >= 0) {
-      absl::StrAppend(&names.back(), " of ", store.slab(at.slab).name);
+      absl::StrAppend(&names.back(), " of ",
+                      At(layout.local_slabs(), at.slab).slab.name);
     }
   }
   return names;
@@ -58,13 +45,11 @@ double FlopsPerMicroBatch(const Program& program,
 }
 
 // Why the engine cannot do it; empty when it can. An operation has one stream
-// and one communicator; the reduction of one rank uses neither.
-std::string LaneError(const Instruction& at, int32_t ranks) {
+// and one communicator.
+std::string LaneError(const Instruction& at, const ProgramShape& shape) {
   if (at.op == Op::kRelease || at.op == Op::kSave) return "it does not do that";
-  const bool exchanges = at.op == Op::kReduce || at.op == Op::kFetch;
-  const Lane lane = exchanges ? Lane::kNetwork : Lane::kCompute;
-  const bool idle = at.op == Op::kReduce && ranks == 1;
-  if (at.lane == lane || (idle && at.lane == Lane::kCompute)) return "";
+  const Lane lane = LaneOf(shape, at);
+  if (at.lane == lane) return "";
   return absl::StrCat("it does that in the ", ToString(lane),
                       " lane, not in the ", ToString(at.lane), " lane");
 }
@@ -85,7 +70,7 @@ absl::Status CheckRuns(const Program& program, const ProgramShape& asked) {
   std::vector<bool> updated(static_cast<size_t>(shape.slabs));
   for (size_t i = 0; i < program.instructions.size(); ++i) {
     const Instruction& at = program.instructions[i];
-    std::string error = LaneError(at, shape.ranks);
+    std::string error = LaneError(at, shape);
     if (at.op == Op::kUpdate) updated[static_cast<size_t>(at.slab)] = true;
     if (at.op == Op::kFetch && !updated[static_cast<size_t>(at.slab)]) {
       error = "the passes before it leave the weights fetched";
@@ -107,7 +92,7 @@ absl::Status Executor::Plan(PassKind kind, const ProgramShape& shape) {
   DELINK_RETURN_IF_ERROR(
       AgreeOnStatus(*env_.compute, CheckRuns(program, shape)));
   Pass& pass = passes_[kind];
-  pass.names = NamesOf(program, *env_.model, *env_.store);
+  pass.names = NamesOf(program, *env_.model, env_.store->layout());
   pass.analysis = AnalyzeProgram(program);
   pass.program = std::move(program);
   return absl::OkStatus();
@@ -119,7 +104,7 @@ absl::StatusOr<std::unique_ptr<Executor>> Executor::Create(
   DELINK_CHECK_EQ(layout.mesh().data, layout.ranks())
       << "steps know no other axis than data yet";
   std::unique_ptr<Executor> e(new Executor(env, options));
-  const ProgramShape shape = ShapeOf(*env.store, options.micro_batches);
+  const ProgramShape shape = ShapeOf(layout, options.micro_batches);
   for (const PassKind kind :
        {PassKind::kStep, PassKind::kGradients, PassKind::kEvaluation,
         PassKind::kProbe, PassKind::kDiagnosis}) {

@@ -44,10 +44,9 @@ class Executor {
   // Plans, validates, measures and allocates. `store` has gradients and the
   // optimizer's states. A collective of `env.compute`: ranks whose programs
   // differ are all told so. Of valid programs those run that are of the shape
-  // asked for (a probe may have fewer micro-batches), have kReduce and kFetch
-  // in the network lane (one rank's kReduce: or compute) and all else in the
-  // compute lane, have no kRelease and no kSave, and leave all weights fetched
-  // for whichever pass comes next: a kFetch follows its kUpdate.
+  // asked for (a probe may have fewer micro-batches), have every instruction
+  // in its lane (LaneOf), have no kRelease and no kSave, and leave all weights
+  // fetched for whichever pass comes next: a kFetch follows its kUpdate.
   static absl::StatusOr<std::unique_ptr<Executor>> Create(
       const Env& env, const Options& options);
 

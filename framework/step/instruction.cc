@@ -74,6 +74,14 @@ const char* ToString(Lane lane) {
       return "compute";
     case Lane::kNetwork:
       return "network";
+    case Lane::kToNext:
+      return "to-next";
+    case Lane::kFromPrevious:
+      return "from-previous";
+    case Lane::kToPrevious:
+      return "to-previous";
+    case Lane::kFromNext:
+      return "from-next";
     case Lane::kIn:
       return "in";
     case Lane::kOut:
@@ -128,7 +136,51 @@ std::string ToString(const Instruction& instruction) {
   }
   if ((instruction.flags & kRecompute) != 0) text += "r";
   if ((instruction.flags & kApart) != 0) text += "p";
+  if ((instruction.flags & kOfGradient) != 0) text += "g";
   return text;
+}
+
+int32_t ChunkOf(const ProgramShape& shape, int32_t layer) {
+  return shape.chunk_of_layer.empty() ? 0 : shape.chunk_of_layer[layer];
+}
+
+int32_t StageOf(const ProgramShape& shape, int32_t layer) {
+  return ChunkOf(shape, layer) % shape.stages;
+}
+
+bool IsHere(const ProgramShape& shape, int32_t stage, int32_t slab) {
+  for (int32_t layer = 0; layer < shape.layers; ++layer) {
+    if (StageOf(shape, layer) != stage) continue;
+    const std::vector<int32_t>& slabs = shape.slabs_of_layer[layer];
+    if (std::binary_search(slabs.begin(), slabs.end(), slab)) return true;
+  }
+  return false;
+}
+
+int32_t GroupSize(const ProgramShape& shape, int32_t slab) {
+  if (shape.stages == 1) return shape.ranks;
+  int32_t size = 0;
+  for (int32_t stage = 0; stage < shape.stages; ++stage) {
+    if (IsHere(shape, stage, slab)) size += shape.ranks;
+  }
+  return size;
+}
+
+Lane LaneOf(const ProgramShape& shape, const Instruction& instruction) {
+  const bool gradient = (instruction.flags & kOfGradient) != 0;
+  switch (instruction.op) {
+    case Op::kReduce:
+      return GroupSize(shape, instruction.slab) > 1 ? Lane::kNetwork
+                                                    : Lane::kCompute;
+    case Op::kFetch:
+      return Lane::kNetwork;
+    case Op::kSend:
+      return gradient ? Lane::kToPrevious : Lane::kToNext;
+    case Op::kRecv:
+      return gradient ? Lane::kFromNext : Lane::kFromPrevious;
+    default:
+      return Lane::kCompute;
+  }
 }
 
 std::vector<int32_t> SharersOf(const ProgramShape& shape) {

@@ -20,8 +20,9 @@ enum class Op : uint8_t {
   kBackward,  // layer, micro-batch; recomputes first where the flag says so
   kBackwardInput,
   kBackwardWeight,  // the same in two halves
-  kSend,
-  kRecv,  // boundary, to or from a neighbour stage
+  kSend,  // layer, micro-batch: the input of the layer, which is of another
+  kRecv,  // stage, goes there; it comes to this one. With kOfGradient its
+          // gradient, the other way
   kStoreSlot,
   kLoadSlot,  // slot, to or from a lower tier
   kReduce,    // slab: its gradient is complete here; combine it over its group
@@ -38,8 +39,18 @@ enum class Op : uint8_t {
 const char* ToString(Op op);
 
 // Lanes run at the same time; each keeps its order.
-enum class Lane : uint8_t { kCompute, kNetwork, kIn, kOut, kHost };
-inline constexpr int kLanes = 5;
+enum class Lane : uint8_t {
+  kCompute,
+  kNetwork,       // collectives
+  kToNext,        // activations to the stage of the layers behind, from that
+  kFromPrevious,  // of the layers before; round the corner, where a stage has
+  kToPrevious,    // several chunks, as well
+  kFromNext,      // and their gradients
+  kIn,
+  kOut,
+  kHost
+};
+inline constexpr int kLanes = 9;
 
 const char* ToString(Lane lane);
 
@@ -50,6 +61,7 @@ enum Flags : uint8_t {
                      // no gradient
   kApart = 4,        // kBackward: its gradients of slabs that other blocks use
                      // too go to a place of their own, where kProbe takes them
+  kOfGradient = 8,   // kSend, kRecv
 };
 
 // Unused fields are -1.
@@ -60,14 +72,14 @@ struct Instruction {
   int32_t layer = -1;
   int32_t slab = -1;
   int32_t micro_batch = -1;
-  int32_t peer = -1;
   friend bool operator==(const Instruction&, const Instruction&) = default;
 };
 
 // "F(3,a)", "Loss(a)", "B(3,a)", "Reduce(7)", "Norm": as in
 // docs/step-program.md and in traces. Micro-batches are letters (a..z, aa, ab,
 // ...), so that they cannot be taken for layers; a visit that recomputes ends
-// in r, one that keeps gradients apart in p: "B(3,a)r", "B(3,a)rp".
+// in r, one that keeps gradients apart in p: "B(3,a)r", "B(3,a)rp"; what sends
+// or receives a gradient in g: "Send(4,a)g".
 std::string ToString(const Instruction& instruction);
 
 enum class MicroBatchOrder : uint8_t {
@@ -76,8 +88,10 @@ enum class MicroBatchOrder : uint8_t {
 };
 
 // All that planners, analysis and validator need to know of a model, its
-// sharing, its placement and its ranks. Layers are counted as they are visited
-// (Layout::visited): 0 is the prologue, layers - 1 the epilogue. A pure value.
+// sharing, its placement and its ranks: the same on every rank, of all stages
+// of a pipeline. Layers are counted as they are visited (Layout::visited): 0 is
+// the prologue, layers - 1 the epilogue. Slabs are counted as
+// Layout::local_slabs has them. A pure value.
 struct ProgramShape {
   int32_t layers = 0;
   int32_t slabs = 0;
@@ -86,10 +100,26 @@ struct ProgramShape {
   // By slab: its weights are whole but its update is sharded, so that a kFetch
   // follows its kUpdate.
   std::vector<bool> gathers;
+  // By layer, never falling: its piece of the pipeline. Chunk c is of stage
+  // c % stages; no stage is without. Empty: all of one.
+  std::vector<int32_t> chunk_of_layer;
   int32_t micro_batches = 1;
-  int32_t ranks = 1;  // of the data-parallel group
+  int32_t ranks = 1;  // of the data-parallel group: of each stage
+  int32_t stages = 1;
   friend bool operator==(const ProgramShape&, const ProgramShape&) = default;
 };
+
+int32_t ChunkOf(const ProgramShape& shape, int32_t layer);
+int32_t StageOf(const ProgramShape& shape, int32_t layer);
+// Whether layers of the stage use the slab.
+bool IsHere(const ProgramShape& shape, int32_t stage, int32_t slab);
+// How many ranks have the slab, and reduce its gradient: those of the stages
+// whose layers use it.
+int32_t GroupSize(const ProgramShape& shape, int32_t slab);
+
+// The lane in which the engine does an instruction, and planners put it. The
+// reduction of one rank has nothing to exchange.
+Lane LaneOf(const ProgramShape& shape, const Instruction& instruction);
 
 // By slab: how many blocks use it.
 std::vector<int32_t> SharersOf(const ProgramShape& shape);
@@ -109,9 +139,11 @@ enum class PassKind : uint8_t {
 
 const char* ToString(PassKind kind);
 
+// What the ranks of a stage execute: equal lists, each over its own layers.
 struct Program {
   ProgramShape shape;
   PassKind kind = PassKind::kStep;
+  int32_t stage = 0;
   std::vector<Instruction> instructions;
   friend bool operator==(const Program&, const Program&) = default;
 };

@@ -110,7 +110,7 @@ ApartPlaces PlaceApart(const ParamStore& store, const ProgramShape& shape,
     }
     // As much as the slab's own gradient.
     places.offsets.push_back(places.bytes);
-    places.bytes += AlignUp(store.bytes(slab, Plane::kGradient));
+    places.bytes += AlignUp(store.bytes(store.SlabOf(slab), Plane::kGradient));
   }
   return places;
 }

@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "framework/base/status_macros.h"
 
 namespace delink {
 namespace {
@@ -50,6 +51,29 @@ Fields FieldsOf(Op op, int32_t layers) {
   }
 }
 
+// Neighbouring chunks are of different stages, and every stage has as many.
+absl::Status CheckChunks(const ProgramShape& shape) {
+  const std::vector<int32_t>& chunks = shape.chunk_of_layer;
+  if (chunks.empty() && shape.stages == 1) return absl::OkStatus();
+  if (chunks.size() != static_cast<size_t>(shape.layers)) {
+    return BadShape("chunk_of_layer has one entry a layer");
+  }
+  for (int32_t layer = 0; layer < shape.layers; ++layer) {
+    const int32_t rise = chunks[layer] - (layer > 0 ? chunks[layer - 1] : 0);
+    if (rise == 0 || (rise == 1 && layer > 0)) continue;
+    return BadShape(absl::StrCat("layer ", layer, " is of chunk ",
+                                 chunks[layer],
+                                 "; chunks go from 0 up, none left out"));
+  }
+  const int32_t count = chunks.back() + 1;
+  if (shape.stages < 1 || count % shape.stages != 0 ||
+      (shape.stages == 1 && count > 1)) {
+    return BadShape(
+        absl::StrCat(count, " chunks do not make ", shape.stages, " stages"));
+  }
+  return absl::OkStatus();
+}
+
 }  // namespace
 
 absl::Status BadShape(const std::string& what) {
@@ -69,6 +93,7 @@ absl::Status CheckShape(const ProgramShape& shape) {
       shape.gathers.size() != static_cast<size_t>(shape.slabs)) {
     return BadShape("slabs_of_layer has one entry a layer, gathers one a slab");
   }
+  DELINK_RETURN_IF_ERROR(CheckChunks(shape));
   std::vector<bool> used(shape.slabs, false);
   for (int32_t layer = 0; layer < shape.layers; ++layer) {
     int32_t before = -1;
@@ -123,7 +148,6 @@ std::string FieldError(const ProgramShape& shape, const Instruction& i) {
   if ((i.flags & kRecompute) != 0 && i.layer == 0) {
     return "the prologue has no boundary to recompute from";
   }
-  if (i.peer != -1) return "it has no peer";
   if (fields.visit) {
     if (i.layer < fields.first || i.layer > fields.last) {
       return absl::StrCat("layer ", i.layer, " is not in [", fields.first, ", ",

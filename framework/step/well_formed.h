@@ -11,7 +11,7 @@ namespace delink {
 
 absl::Status BadShape(const std::string& what);
 
-// Sizes agree, slabs are in range, ascending and used.
+// Sizes agree, slabs are in range, ascending and used, chunks make the stages.
 absl::Status CheckShape(const ProgramShape& shape);
 
 // Whether a program of that kind may have such instructions at all.

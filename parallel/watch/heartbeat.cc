@@ -95,7 +95,7 @@ void Heartbeat::Beat() {
 
 void Heartbeat::Begin(Lane lane, int64_t step, std::string_view what) {
   begun_.fetch_add(1);
-  if (lane != Lane::kNetwork) {
+  if (lane == Lane::kCompute) {
     compute_thread_ = std::this_thread::get_id();
     ++counts_[0];
     Write(Lane::kCompute, step, what);

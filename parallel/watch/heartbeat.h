@@ -37,8 +37,9 @@ class Heartbeat {
   Heartbeat& operator=(const Heartbeat&) = delete;
   ~Heartbeat();  // Leave()
 
-  // The compute or network lane begins something. One thread for each lane, or
-  // one for both, which then does one thing at a time.
+  // A lane begins something; those that exchange go as one, the network lane.
+  // One thread for compute and one for all others, or one for all, which then
+  // does one thing at a time.
   void Begin(Lane lane, int64_t step, std::string_view what);
   // Things begun so far, by all lanes.
   int64_t begun() const { return begun_; }

@@ -42,18 +42,18 @@ absl::StatusOr<Recipe> WithVocab(const Recipe& recipe) {
 
 // What the network lane moves in a step.
 void CountExchanges(const ParamStore& store, StagePlan& plan) {
-  const int ranks = store.ranks();
-  if (ranks == 1) return;
   for (const Instruction& at : plan.program.instructions) {
     if (at.op != Op::kReduce && at.op != Op::kFetch) continue;
-    const auto s = static_cast<size_t>(at.slab);
+    const int slab = store.SlabOf(at.slab);
+    const int ranks = GroupSize(store, slab);
+    if (ranks == 1) continue;
     const Plane plane = at.op == Op::kFetch ? Plane::kWeight : Plane::kGradient;
-    const int64_t bytes = store.slabs()[s].ShardElements(ranks) * ranks *
+    const int64_t bytes = store.slab(slab).ShardElements(ranks) * ranks *
                           SizeOf(store.dtype(plane));
     if (at.op == Op::kReduce) plan.reduced_bytes += bytes;
     // The gradient where updates are whole or one rank's, and the weights
     // where they are not everybody's.
-    const PlacementRow& row = store.placement(at.slab);
+    const PlacementRow& row = store.placement(slab);
     const bool gathers = at.op == Op::kFetch
                              ? row.state.sharded
                              : !row.state.sharded || row.owner != kNoOwner;

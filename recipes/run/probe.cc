@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "framework/base/at.h"
 #include "framework/base/status_macros.h"
 
 namespace delink {
@@ -21,7 +22,8 @@ GradientsProbed ProbeFacts(const RunMoment& at, StageRun& stage,
   // By part: what people compare is attention with the MLP.
   std::map<std::string, std::vector<SlabAgreement>> parts;
   for (const SlabAgreement& slab : slabs) {
-    parts[stage.store().slab(slab.slab).part].push_back(slab);
+    parts[At(stage.store().layout().local_slabs(), slab.slab).slab.part]
+        .push_back(slab);
   }
   for (const auto& [part, some] : parts) {
     probed.rho_of.emplace_back(part, Rho(some));

@@ -13,8 +13,10 @@ Instruction Visit(Op op, int32_t layer, int32_t micro_batch, uint8_t flags) {
   return {.op = op, .flags = flags, .layer = layer, .micro_batch = micro_batch};
 }
 
-Instruction OnSlab(Op op, Lane lane, int32_t slab) {
-  return {.op = op, .lane = lane, .slab = slab};
+Instruction OnSlab(const ProgramShape& shape, Op op, int32_t slab) {
+  Instruction instruction{.op = op, .slab = slab};
+  instruction.lane = LaneOf(shape, instruction);
+  return instruction;
 }
 
 // Forward, loss and backward of all micro-batches.
@@ -101,24 +103,23 @@ Program PlanStep(const ProgramShape& shape, const BasicPlanOptions& options) {
   Program program{.shape = shape};
   std::vector<Instruction>& out = program.instructions;
   std::vector<Instruction> late;
-  // One rank has nothing to combine: no lane waits for another in its backward.
-  const Lane reduces = shape.ranks > 1 ? Lane::kNetwork : Lane::kCompute;
   for (size_t i = 0; i < visits.size(); ++i) {
     out.push_back(visits[i]);
     if (visits[i].op == Op::kForward) continue;
     for (const int32_t slab : shape.slabs_of_layer[visits[i].layer]) {
       if (last_contribution[slab] != static_cast<int32_t>(i)) continue;
-      out.push_back(OnSlab(Op::kReduce, reduces, slab));
-      (shape.ranks > 1 ? late : out)
-          .push_back(OnSlab(Op::kSquares, Lane::kCompute, slab));
+      out.push_back(OnSlab(shape, Op::kReduce, slab));
+      // No lane waits for another in its backward.
+      (out.back().lane == Lane::kNetwork ? late : out)
+          .push_back(OnSlab(shape, Op::kSquares, slab));
     }
   }
   out.insert(out.end(), late.begin(), late.end());
   out.push_back({.op = Op::kNorm});
   for (const int32_t slab : SlabsInForwardOrder(shape)) {
-    out.push_back(OnSlab(Op::kUpdate, Lane::kCompute, slab));
+    out.push_back(OnSlab(shape, Op::kUpdate, slab));
     if (shape.gathers[slab]) {
-      out.push_back(OnSlab(Op::kFetch, Lane::kNetwork, slab));
+      out.push_back(OnSlab(shape, Op::kFetch, slab));
     }
   }
   return program;

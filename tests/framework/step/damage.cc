@@ -162,18 +162,15 @@ Result OutOfRange(Ranks& ranks, Dice& dice) {
   Instructions& list = AnyRank(ranks, dice);
   Instruction& i = list[dice.Below(static_cast<int32_t>(list.size()))];
   const int32_t bad = dice.Coin() ? 1000 : -2;
-  switch (dice.Below(4)) {
+  switch (dice.Below(3)) {
     case 0:
       i.layer = bad;
       break;
     case 1:
       i.slab = bad;
       break;
-    case 2:
-      i.micro_batch = bad;
-      break;
     default:
-      i.peer = bad;
+      i.micro_batch = bad;
   }
   return Damaged{{NameOf(i)}};
 }

@@ -6,6 +6,8 @@
 #include <gtest/gtest.h>
 
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "framework/step/plan/basic.h"
 #include "tests/framework/step/programs.h"
@@ -298,7 +300,7 @@ TEST(ValidatorTest, FieldsAndShapes) {
                    .micro_batch = 0}),
             "instruction 0, F(0,a)r: the prologue has no boundary to recompute "
             "from");
-  EXPECT_EQ(error({.op = Op::kSend, .layer = 1, .micro_batch = 0, .peer = 1}),
+  EXPECT_EQ(error({.op = Op::kSend, .layer = 1, .micro_batch = 0}),
             "instruction 0, Send(1,a): is not part of a program of one "
             "pipeline stage");
   Program program = PlanStep(Small(1), {});
@@ -310,6 +312,26 @@ TEST(ValidatorTest, FieldsAndShapes) {
             "program shape: slab 1 of layer 1 is out of range or out of order");
   program.shape.layers = 1;
   EXPECT_THAT(Error(program), HasSubstr("a prologue and an epilogue"));
+}
+
+TEST(ValidatorTest, ChunksMakeStages) {
+  const auto error = [](std::vector<int32_t> chunks, int32_t stages) {
+    Program program{.shape = Small(1)};
+    program.shape.chunk_of_layer = std::move(chunks);
+    program.shape.stages = stages;
+    return Error(program);
+  };
+  EXPECT_EQ(error({0, 1}, 2),
+            "program shape: chunk_of_layer has one entry a layer");
+  EXPECT_EQ(error({0, 1, 0}, 2),
+            "program shape: layer 2 is of chunk 0; chunks go from 0 up, none "
+            "left out");
+  EXPECT_THAT(error({1, 1, 2}, 2), HasSubstr("layer 0 is of chunk 1"));
+  EXPECT_THAT(error({0, 0, 2}, 2), HasSubstr("layer 2 is of chunk 2"));
+  EXPECT_EQ(error({0, 1, 2}, 2),
+            "program shape: 3 chunks do not make 2 stages");
+  EXPECT_THAT(error({0, 1, 1}, 1), HasSubstr("2 chunks do not make 1 stages"));
+  EXPECT_THAT(error({}, 2), HasSubstr("one entry a layer"));
 }
 
 TEST(ValidatorTest, RanksMeetInOneOrder) {
