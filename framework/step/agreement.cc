@@ -25,7 +25,8 @@ std::string Describe(const Program& program) {
                       out->push_back(gathers ? '1' : '0');
                     }),
       "), stages ", shape.stages,
-      " (chunks: ", absl::StrJoin(shape.chunk_of_layer, " "), "), stage ",
+      " (chunks: ", absl::StrJoin(shape.chunk_of_layer, " "),
+      "), slot classes (", absl::StrJoin(shape.slot_class, " "), "), stage ",
       program.stage);
   for (const auto& slabs : shape.slabs_of_layer) {
     absl::StrAppend(&text, "; ", absl::StrJoin(slabs, " "));

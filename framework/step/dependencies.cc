@@ -2,9 +2,9 @@
 
 #include <algorithm>
 #include <array>
-#include <queue>
 
 #include "framework/base/check.h"
+#include "framework/step/slot_scan.h"
 
 namespace delink {
 namespace {
@@ -12,12 +12,6 @@ namespace {
 constexpr int32_t kNone = -1;
 
 using ByLane = std::array<int32_t, kLanes>;
-
-bool HasGradients(const Instruction& instruction) {
-  return instruction.op == Op::kBackward ||
-         (instruction.op == Op::kLoss &&
-          (instruction.flags & kForwardOnly) == 0);
-}
 
 // Whether the visit's gradient of the slab is kept apart from the slab's.
 bool IsApart(const ProgramShape& shape, const Instruction& visit,
@@ -54,90 +48,6 @@ void VisitEffects(const ProgramShape& shape, const Instruction& visit,
   }
 }
 
-// Numbers of a pool, the lowest free one first, so that as many are used as are
-// ever taken at once.
-class NumberPool {
- public:
-  int32_t Take() {
-    if (free_.empty()) return size_++;
-    const int32_t number = free_.top();
-    free_.pop();
-    return number;
-  }
-  void Free(int32_t number) { free_.push(number); }
-  int32_t size() const { return size_; }
-
- private:
-  std::priority_queue<int32_t, std::vector<int32_t>, std::greater<>> free_;
-  int32_t size_ = 0;
-};
-
-// A linear scan over the program gives every visit its slot and every
-// micro-batch its gradient boundary.
-class SlotScan {
- public:
-  SlotScan(const Program& program, Analysis* analysis)
-      : program_(program), last_(program.shape.layers - 1), out_(*analysis) {
-    const ProgramShape& shape = program.shape;
-    out_.slot_of.assign(shape.layers,
-                        std::vector<int32_t>(shape.micro_batches, kNone));
-    out_.boundary_of.assign(shape.micro_batches, kNone);
-    has_backward_ = std::vector<std::vector<bool>>(
-        shape.layers, std::vector<bool>(shape.micro_batches, false));
-    for (const Instruction& i : program.instructions) {
-      if (i.op == Op::kBackward) has_backward_[i.layer][i.micro_batch] = true;
-    }
-  }
-
-  void Run() {
-    for (const Instruction& i : program_.instructions) {
-      if (i.op == Op::kForward) Forward(i.layer, i.micro_batch);
-      if (i.op == Op::kLoss) Loss(i);
-      if (i.op == Op::kBackward) Backward(i.layer, i.micro_batch);
-    }
-    out_.prologue_slots = pools_[0].size();
-    out_.block_slots = pools_[1].size();
-    out_.epilogue_slots = pools_[2].size();
-    out_.boundaries = boundaries_.size();
-  }
-
- private:
-  NumberPool& PoolOf(int32_t layer) {
-    return pools_[layer == 0 ? 0 : layer == last_ ? 2 : 1];
-  }
-  void Take(int32_t layer, int32_t m) {
-    DELINK_CHECK_EQ(out_.slot_of[layer][m], kNone);
-    out_.slot_of[layer][m] = PoolOf(layer).Take();
-  }
-  void Free(int32_t layer, int32_t m) {
-    DELINK_CHECK_NE(out_.slot_of[layer][m], kNone);
-    PoolOf(layer).Free(out_.slot_of[layer][m]);
-  }
-
-  void Forward(int32_t layer, int32_t m) {
-    if (layer == 0) Take(0, m);
-    Take(layer + 1, m);
-    if (!has_backward_[layer][m]) Free(layer, m);
-  }
-  void Loss(const Instruction& loss) {
-    Free(last_, loss.micro_batch);
-    if (HasGradients(loss)) {
-      out_.boundary_of[loss.micro_batch] = boundaries_.Take();
-    }
-  }
-  void Backward(int32_t layer, int32_t m) {
-    Free(layer, m);
-    if (layer == 0) boundaries_.Free(out_.boundary_of[m]);
-  }
-
-  const Program& program_;
-  const int32_t last_;
-  Analysis& out_;
-  std::vector<std::vector<bool>> has_backward_;
-  std::array<NumberPool, 3> pools_;
-  NumberPool boundaries_;
-};
-
 // Hazards over two consecutive steps. Positions run from 0 to 2n; those under n
 // are the step before. Completion is tracked with one clock per lane: lanes are
 // in order, so "everything in lane k up to position c" is all there is to know
@@ -149,9 +59,12 @@ class HazardScan {
         count_(static_cast<int32_t>(program.instructions.size())),
         out_(*analysis) {
     const ProgramShape& shape = program.shape;
-    slot_base_ = 4 * shape.slabs;
-    boundary_base_ = slot_base_ + out_.prologue_slots + out_.block_slots +
-                     out_.epilogue_slots;
+    int32_t next = 4 * shape.slabs;
+    for (const int32_t slots : out_.slots) {
+      pool_base_.push_back(next);
+      next += slots;
+    }
+    boundary_base_ = next;
     const int32_t norm = boundary_base_ + out_.boundaries;
     accesses_.resize(norm + 4);
     clocks_.resize(size_t{2} * count_);
@@ -193,12 +106,9 @@ class HazardScan {
         return 2 * shape.slabs + r.index;
       case ResourceKind::kSquares:
         return 3 * shape.slabs + r.index;
-      case ResourceKind::kSlot: {
-        const int32_t slot = slot_base_ + out_.slot_of[r.index][r.micro_batch];
-        if (r.index == 0) return slot;
-        if (r.index < shape.layers - 1) return slot + out_.prologue_slots;
-        return slot + out_.prologue_slots + out_.block_slots;
-      }
+      case ResourceKind::kSlot:
+        return pool_base_[SlotClassOf(shape, r.index)] +
+               out_.slot_of[r.index][r.micro_batch];
       case ResourceKind::kBoundary:
         return boundary_base_ + out_.boundary_of[r.micro_batch];
       case ResourceKind::kNorm:
@@ -289,7 +199,7 @@ class HazardScan {
   const Program& program_;
   const int32_t count_;
   Analysis& out_;
-  int32_t slot_base_ = 0;
+  std::vector<int32_t> pool_base_;
   int32_t boundary_base_ = 0;
   std::vector<Access> accesses_;
   // By position: the last position of each lane that is complete before it.
@@ -383,7 +293,7 @@ Effects EffectsOf(const ProgramShape& shape, const Instruction& instruction) {
 
 Analysis AnalyzeProgram(const Program& program) {
   Analysis analysis;
-  SlotScan(program, &analysis).Run();
+  ScanSlots(program, &analysis);
   HazardScan(program, &analysis).Run();
   FindFirstWrites(program, &analysis);
   return analysis;

@@ -59,14 +59,12 @@ struct Analysis {
   // contributions of this step (never, where it is kept apart); for kProbe of
   // its slab. Empty for others, a kForwardOnly loss included.
   std::vector<std::vector<bool>> written;
-  // slot_of[layer][micro_batch]: a number in [0, slots of the layer's pool).
-  // Pools: the prologue, the blocks, the epilogue. A slot is taken when its
-  // input boundary is written and free after the visit's backward (or loss, or
-  // forward where the program has no backward of the visit).
+  // slot_of[layer][micro_batch]: a number in [0, slots[pool]). Each class of
+  // slots is a pool. A slot is taken when its input boundary is written and
+  // free after the visit's backward (or loss, or forward where the program has
+  // no backward of the visit).
   std::vector<std::vector<int32_t>> slot_of;
-  int32_t prologue_slots = 0;
-  int32_t block_slots = 0;
-  int32_t epilogue_slots = 0;
+  std::vector<int32_t> slots;  // by pool
   // By micro-batch: which of the gradient boundaries it uses, from its loss to
   // its prologue's backward; -1 where there is no backward.
   std::vector<int32_t> boundary_of;

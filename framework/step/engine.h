@@ -145,7 +145,7 @@ class Engine {
   // Where a visit's gradients go that it keeps apart: by the slabs of its
   // layer; null of the others.
   std::vector<void*> ApartAddresses(const Pass& pass, int32_t layer) const;
-  void* SlotAddress(int32_t layer, int32_t slot) const;
+  void* SlotAddress(const Pass& pass, int32_t layer, int32_t micro_batch) const;
 
   Env env_;
   Options options_;
@@ -167,7 +167,7 @@ class Engine {
   Result result_;
   // By instructions of the pass under way, for its kSum.
   struct Found {
-    int32_t not_finite = -1;  // the first kInspect to see it
+    int32_t not_finite = -1;    // the first kInspect to see it
     std::vector<double> apart;  // by the program's slab: squares kProbe saw
   };
   Found found_;

@@ -18,13 +18,11 @@ VisitInputs Engine::InputsOf(const Pass& pass, int32_t micro_batch) const {
               memory_.batch.masked ? records_->positions + tokens : nullptr};
 }
 
-void* Engine::SlotAddress(int32_t layer, int32_t slot) const {
-  const int32_t last = static_cast<int32_t>(layers_.size()) - 1;
-  if (layer == 0) return slots_.at(slot * memory_.prologue_slot);
-  const int64_t blocks = memory_.prologue_slot * memory_.prologue_slots;
-  if (layer < last) return slots_.at(blocks + slot * memory_.block_slot);
-  return slots_.at(blocks + memory_.block_slot * memory_.block_slots +
-                   slot * memory_.epilogue_slot);
+void* Engine::SlotAddress(const Pass& pass, int32_t layer,
+                          int32_t micro_batch) const {
+  const int32_t slot = At(At(pass.analysis.slot_of, layer), micro_batch);
+  const auto pool = static_cast<size_t>(SlotClassOf(pass.program.shape, layer));
+  return slots_.at(memory_.SlotOffset(pool) + slot * memory_.pools[pool].bytes);
 }
 
 Tensor Engine::InputTensor(const Pass& pass, int32_t layer,
@@ -34,8 +32,8 @@ Tensor Engine::InputTensor(const Pass& pass, int32_t layer,
     return {records_->inputs + micro_batch * memory_.batch.tokens(),
             DType::kI32, shape};
   }
-  const int32_t slot = At(At(pass.analysis.slot_of, layer), micro_batch);
-  return {SlotAddress(layer, slot), env_.store->options().dtype, shape};
+  return {SlotAddress(pass, layer, micro_batch), env_.store->options().dtype,
+          shape};
 }
 
 Tensor Engine::BoundaryTensor(const Pass& pass, int32_t micro_batch) const {
@@ -46,8 +44,8 @@ Tensor Engine::BoundaryTensor(const Pass& pass, int32_t micro_batch) const {
 
 void* Engine::SavedRegion(const Pass& pass, const Instruction& at) const {
   if ((at.flags & kRecompute) != 0) return workspace_.data();
-  const int32_t slot = At(At(pass.analysis.slot_of, at.layer), at.micro_batch);
-  char* const whole = static_cast<char*>(SlotAddress(at.layer, slot));
+  char* const whole =
+      static_cast<char*>(SlotAddress(pass, at.layer, at.micro_batch));
   return at.layer == 0 ? whole : whole + memory_.boundary_bytes;
 }
 

@@ -104,15 +104,16 @@ absl::StatusOr<std::unique_ptr<Executor>> Executor::Create(
   DELINK_CHECK_EQ(layout.mesh().data, layout.ranks())
       << "steps know no other axis than data yet";
   std::unique_ptr<Executor> e(new Executor(env, options));
-  const ProgramShape shape = ShapeOf(layout, options.micro_batches);
+  std::vector<LayerPlan> layers =
+      MeasureLayers(*env.model, *env.store, options.batch, env.accumulate);
+  ProgramShape shape = ShapeOf(layout, options.micro_batches);
+  shape.slot_class = SlotClasses(layers);
   for (const PassKind kind :
        {PassKind::kStep, PassKind::kGradients, PassKind::kEvaluation,
         PassKind::kProbe, PassKind::kDiagnosis}) {
     if (kind == PassKind::kProbe && !options.probes) continue;
     DELINK_RETURN_IF_ERROR(e->Plan(kind, shape));
   }
-  std::vector<LayerPlan> layers =
-      MeasureLayers(*env.model, *env.store, options.batch, env.accumulate);
   e->flops_per_micro_batch_ = FlopsPerMicroBatch(e->program(), layers);
   e->memory_ = SizeStep(*env.store, layers, options.batch, e->passes_);
   // An update works where visits do: when they are over.

@@ -108,6 +108,12 @@ const char* ToString(PassKind kind) {
   return "?";
 }
 
+bool HasGradients(const Instruction& instruction) {
+  return instruction.op == Op::kBackward ||
+         (instruction.op == Op::kLoss &&
+          (instruction.flags & kForwardOnly) == 0);
+}
+
 std::string ToString(const Instruction& instruction) {
   std::string text = ToString(instruction.op);
   switch (instruction.op) {
@@ -146,6 +152,17 @@ int32_t ChunkOf(const ProgramShape& shape, int32_t layer) {
 
 int32_t StageOf(const ProgramShape& shape, int32_t layer) {
   return ChunkOf(shape, layer) % shape.stages;
+}
+
+int32_t SlotClassOf(const ProgramShape& shape, int32_t layer) {
+  if (!shape.slot_class.empty()) return shape.slot_class[layer];
+  return layer == 0 ? 0 : layer + 1 < shape.layers ? 1 : 2;
+}
+
+int32_t SlotClasses(const ProgramShape& shape) {
+  if (shape.slot_class.empty()) return 3;
+  return *std::max_element(shape.slot_class.begin(), shape.slot_class.end()) +
+         1;
 }
 
 bool IsHere(const ProgramShape& shape, int32_t stage, int32_t slab) {

@@ -75,6 +75,9 @@ struct Instruction {
   friend bool operator==(const Instruction&, const Instruction&) = default;
 };
 
+// Whether it makes gradients: a kBackward, a kLoss that is not kForwardOnly.
+bool HasGradients(const Instruction& instruction);
+
 // "F(3,a)", "Loss(a)", "B(3,a)", "Reduce(7)", "Norm": as in
 // docs/step-program.md and in traces. Micro-batches are letters (a..z, aa, ab,
 // ...), so that they cannot be taken for layers; a visit that recomputes ends
@@ -103,6 +106,9 @@ struct ProgramShape {
   // By layer, never falling: its piece of the pipeline. Chunk c is of stage
   // c % stages; no stage is without. Empty: all of one.
   std::vector<int32_t> chunk_of_layer;
+  // By layer, from 0 on: layers whose slots are alike are of one class. Empty:
+  // the prologue, the blocks, the epilogue.
+  std::vector<int32_t> slot_class;
   int32_t micro_batches = 1;
   int32_t ranks = 1;  // of the data-parallel group: of each stage
   int32_t stages = 1;
@@ -111,6 +117,8 @@ struct ProgramShape {
 
 int32_t ChunkOf(const ProgramShape& shape, int32_t layer);
 int32_t StageOf(const ProgramShape& shape, int32_t layer);
+int32_t SlotClassOf(const ProgramShape& shape, int32_t layer);
+int32_t SlotClasses(const ProgramShape& shape);  // how many
 // Whether layers of the stage use the slab.
 bool IsHere(const ProgramShape& shape, int32_t stage, int32_t slab);
 // How many ranks have the slab, and reduce its gradient: those of the stages

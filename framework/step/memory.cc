@@ -12,12 +12,10 @@ const PhasePlan& PlanOf(const LayerPlan& layer, Phase phase) {
   return At(layer.visits, phase);
 }
 
-int64_t LargestWorkspace(const std::vector<LayerPlan>& layers) {
+int64_t LargestWorkspace(const LayerPlan& layer) {
   int64_t bytes = 0;
-  for (const LayerPlan& layer : layers) {
-    for (const PhasePlan& plan : layer.visits) {
-      bytes = std::max(bytes, plan.workspace_bytes);
-    }
+  for (const PhasePlan& plan : layer.visits) {
+    bytes = std::max(bytes, plan.workspace_bytes);
   }
   return bytes;
 }
@@ -54,28 +52,49 @@ int64_t RecordBytes(const StepMemory& memory) {
 
 }  // namespace
 
+std::vector<int32_t> SlotClasses(const std::vector<LayerPlan>& layers) {
+  std::vector<int64_t> sizes;  // by class of blocks
+  std::vector<int32_t> classes = {0};
+  for (size_t l = 1; l + 1 < layers.size(); ++l) {
+    const int64_t size = PlanOf(layers[l], Phase::kRecord).slot_bytes;
+    const auto at = std::find(sizes.begin(), sizes.end(), size);
+    classes.push_back(1 + static_cast<int32_t>(at - sizes.begin()));
+    if (at == sizes.end()) sizes.push_back(size);
+  }
+  classes.push_back(1 + static_cast<int32_t>(sizes.size()));
+  return classes;
+}
+
 StepMemory SizeStep(const ParamStore& store,
                     const std::vector<LayerPlan>& layers,
                     const BatchShape& batch, const Passes& passes) {
   StepMemory m{.batch = batch};
   const DType dtype = store.options().dtype;
-  m.boundary_bytes = AlignUp(layers.front().output.elements() * SizeOf(dtype));
-  m.prologue_slot = PlanOf(layers.front(), Phase::kRecord).slot_bytes;
-  m.epilogue_slot = m.boundary_bytes;
-  m.block_slot = m.boundary_bytes;
-  m.scratch_slot = PlanOf(layers.back(), Phase::kRecord).slot_bytes;
   const auto grow = [](int64_t* size, int64_t to) {
     *size = std::max(*size, to);
   };
-  m.workspace = LargestWorkspace(layers);
+  m.boundary_bytes = AlignUp(layers.front().output.elements() * SizeOf(dtype));
   m.sums = store.layout().cells() + kTailSums;
+  const Program& any = passes.begin()->second.program;
+  const auto pool_of = [&](int32_t layer) -> StepMemory::SlotPool& {
+    return At(m.pools, SlotClassOf(any.shape, layer));
+  };
+  m.pools.resize(static_cast<size_t>(SlotClasses(any.shape)));
+  for (int32_t l = 0; l < any.shape.layers; ++l) {
+    if (StageOf(any.shape, l) != any.stage) continue;
+    const LayerPlan& layer = At(layers, l);
+    const int64_t saved = PlanOf(layer, Phase::kRecord).slot_bytes;
+    grow(&m.workspace, LargestWorkspace(layer));
+    grow(&pool_of(l).bytes, l > 0 ? m.boundary_bytes : saved);
+    if (l + 1 == any.shape.layers) m.scratch_slot = saved;
+  }
   int64_t apart = 0;  // bytes of gradients
   for (const auto& [kind, pass] : passes) {
     m.micro_batches =
         std::max(m.micro_batches, pass.program.shape.micro_batches);
-    grow(&m.prologue_slots, pass.analysis.prologue_slots);
-    grow(&m.block_slots, pass.analysis.block_slots);
-    grow(&m.epilogue_slots, pass.analysis.epilogue_slots);
+    for (size_t p = 0; p < m.pools.size(); ++p) {
+      grow(&m.pools[p].slots, pass.analysis.slots[p]);
+    }
     grow(&m.boundaries, pass.analysis.boundaries);
     for (const Instruction& at : pass.program.instructions) {
       if (at.op != Op::kBackward || at.layer == 0) continue;
@@ -88,7 +107,7 @@ StepMemory SizeStep(const ParamStore& store,
         m.recompute = true;
         grow(&m.scratch_slot, saved + m.boundary_bytes);
       } else {
-        grow(&m.block_slot, m.boundary_bytes + saved);
+        grow(&pool_of(at.layer).bytes, m.boundary_bytes + saved);
       }
     }
   }

@@ -50,8 +50,11 @@ struct StepMemory {
   bool recompute = false;      // of some block
   int64_t boundary_bytes = 0;  // of [B, T, D]
   // A slot is its input boundary (none for the prologue), then what is saved.
-  int64_t prologue_slot = 0, block_slot = 0, epilogue_slot = 0;
-  int64_t prologue_slots = 0, block_slots = 0, epilogue_slots = 0;
+  struct SlotPool {
+    int64_t bytes = 0;  // of a slot
+    int64_t slots = 0;
+  };
+  std::vector<SlotPool> pools;  // as Analysis::slots; one behind the other
   int64_t boundaries = 0;
   // What is saved by a visit whose backward follows at once: the loss, and
   // blocks under recompute (with their output, which nobody reads).
@@ -61,13 +64,21 @@ struct StepMemory {
   int64_t sums = 0;     // doubles that the norm exchanges
   int64_t records = 0;  // bytes
 
-  int64_t slot_bytes() const {
-    return prologue_slot * prologue_slots + block_slot * block_slots +
-           epilogue_slot * epilogue_slots;
+  // Where a pool begins; of all of them, how much they take.
+  int64_t SlotOffset(size_t pool) const {
+    int64_t bytes = 0;
+    for (size_t p = 0; p < pool; ++p) bytes += pools[p].bytes * pools[p].slots;
+    return bytes;
   }
+  int64_t slot_bytes() const { return SlotOffset(pools.size()); }
 };
 
-// For passes that run in turn over the same memory.
+// By layer, for ProgramShape::slot_class: the prologue, blocks that save as
+// much as each other, in the order of the first of each, the epilogue.
+std::vector<int32_t> SlotClasses(const std::vector<LayerPlan>& layers);
+
+// For passes that run in turn over the same memory: room for the layers of
+// their stage. Slots of a class are as large as its layers' largest.
 StepMemory SizeStep(const ParamStore& store,
                     const std::vector<LayerPlan>& layers,
                     const BatchShape& batch, const Passes& passes);

@@ -6,6 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "framework/base/status_macros.h"
+#include "framework/step/slab_rules.h"
 #include "framework/step/well_formed.h"
 
 namespace delink {
@@ -14,10 +15,6 @@ namespace {
 std::string Visit(Op op, int32_t layer, int32_t micro_batch) {
   return ToString(
       Instruction{.op = op, .layer = layer, .micro_batch = micro_batch});
-}
-
-std::string OnSlab(Op op, int32_t slab) {
-  return ToString(Instruction{.op = op, .slab = slab});
 }
 
 // Steps through a program and keeps what has happened so far. Rules return what
@@ -29,14 +26,7 @@ class StepChecker {
         shape_(program.shape),
         last_(program.shape.layers - 1),
         forward_only_(!delink::MayHave(program.kind, Op::kBackward)),
-        layers_of_slab_(program.shape.slabs),
-        weights_(program.shape.slabs, Weights::kUnknown) {
-    for (int32_t layer = last_; layer >= 0; --layer) {
-      for (const int32_t slab : shape_.slabs_of_layer[layer]) {
-        layers_of_slab_[slab].push_back(layer);
-      }
-    }
-  }
+        slabs_(program) {}
 
   absl::Status Run() {
     for (int step = 0; step < 2; ++step) {
@@ -59,10 +49,6 @@ class StepChecker {
   }
 
  private:
-  // Where a slab's weights are. What holds at the start of a step follows from
-  // its first use, and must hold at the end.
-  enum class Weights { kUnknown, kHere, kAway };
-
   void BeginStep() {
     const std::vector<uint8_t> none(shape_.micro_batches, 0);
     forward_.assign(shape_.layers, none);
@@ -70,13 +56,9 @@ class StepChecker {
     recompute_.assign(shape_.layers, none);
     inspected_.assign(shape_.layers, none);
     last_backward_.assign(shape_.layers, -1);
-    reduced_.assign(shape_.slabs, false);
-    squared_.assign(shape_.slabs, false);
-    updated_.assign(shape_.slabs, false);
-    saved_.assign(shape_.slabs, false);
+    slabs_.BeginStep();
     apart_.clear();
-    saves_ = saves_of_updated_ = 0;
-    norm_ = sum_ = false;
+    sum_ = false;
   }
 
   bool MayHave(Op op) const { return delink::MayHave(program_.kind, op); }
@@ -92,16 +74,6 @@ class StepChecker {
         return CheckForward(i);
       case Op::kBackward:
         return CheckBackward(i);
-      case Op::kReduce:
-        return CheckReduce(i.slab);
-      case Op::kSquares:
-        return CheckSquares(i.slab);
-      case Op::kNorm:
-        return CheckNorm();
-      case Op::kUpdate:
-        return CheckUpdate(i.slab);
-      case Op::kSave:
-        return CheckSave(i.slab);
       case Op::kInspect:
         return CheckInspect(i);
       case Op::kProbe:
@@ -109,23 +81,11 @@ class StepChecker {
       case Op::kSum:
         return CheckSum();
       default:
-        return CheckResidency(i);
+        return slabs_.Check(i);
     }
   }
 
-  std::string CheckWeights(int32_t layer) {
-    for (const int32_t slab : shape_.slabs_of_layer[layer]) {
-      if (weights_[slab] == Weights::kAway) {
-        return absl::StrCat("the weights of slab ", slab,
-                            " are not fetched: ", OnSlab(Op::kFetch, slab),
-                            " must come before it");
-      }
-      weights_[slab] = Weights::kHere;
-    }
-    return "";
-  }
-
-  // Contributions are allowed in ascending order and up to the reduction.
+  // Contributions are allowed in ascending order.
   std::string Contribute(int32_t layer, int32_t m) {
     if (last_backward_[layer] >= m) {
       return absl::StrCat("backward of layer ", layer, " has already visited ",
@@ -133,16 +93,9 @@ class StepChecker {
                                 layer, last_backward_[layer]),
                           "; micro-batches must ascend");
     }
-    for (const int32_t slab : shape_.slabs_of_layer[layer]) {
-      if (reduced_[slab]) {
-        return absl::StrCat("contributes to the gradient of slab ", slab,
-                            ", which ", OnSlab(Op::kReduce, slab),
-                            " has already combined");
-      }
-    }
     last_backward_[layer] = m;
     backward_[layer][m] = true;
-    return "";
+    return slabs_.Contribute(layer, m);
   }
 
   // kForward, and kLoss, which is the forward and backward of the last layer.
@@ -158,7 +111,7 @@ class StepChecker {
       return absl::StrCat("the visits of ", ToString(program_.kind), " are ",
                           forward_only_ ? "" : "not ", "forward-only");
     }
-    if (std::string error = CheckWeights(i.layer); !error.empty()) return error;
+    if (std::string error = slabs_.Read(i.layer); !error.empty()) return error;
     forward_[i.layer][m] = true;
     recompute_[i.layer][m] = i.flags & kRecompute;
     return i.op == Op::kLoss && !forward_only_ ? Contribute(i.layer, m) : "";
@@ -183,7 +136,7 @@ class StepChecker {
                           " here, unlike in ", Visit(Op::kForward, i.layer, m));
     }
     if (std::string error = CheckApart(i); !error.empty()) return error;
-    if (std::string error = CheckWeights(i.layer); !error.empty()) return error;
+    if (std::string error = slabs_.Read(i.layer); !error.empty()) return error;
     return Contribute(i.layer, m);
   }
 
@@ -225,64 +178,6 @@ class StepChecker {
     return "";
   }
 
-  std::string CheckReduce(int32_t slab) {
-    if (reduced_[slab]) return "the slab is already reduced in this step";
-    for (const int32_t layer : layers_of_slab_[slab]) {
-      for (int32_t m = 0; m < shape_.micro_batches; ++m) {
-        if (backward_[layer][m]) continue;
-        return absl::StrCat(
-            "the gradient is not complete: ",
-            Visit(layer == last_ ? Op::kLoss : Op::kBackward, layer, m),
-            " must come before it");
-      }
-    }
-    reduced_[slab] = true;
-    return "";
-  }
-
-  std::string CheckSquares(int32_t slab) {
-    if (squared_[slab]) return "has already run in this step";
-    if (!reduced_[slab]) {
-      return absl::StrCat("the gradient is not reduced: ",
-                          OnSlab(Op::kReduce, slab), " must come before it");
-    }
-    squared_[slab] = true;
-    return "";
-  }
-
-  std::string CheckNorm() {
-    if (norm_) return "has already run in this step";
-    for (int32_t slab = 0; slab < shape_.slabs; ++slab) {
-      if (!squared_[slab]) {
-        return absl::StrCat("the squares of slab ", slab,
-                            " are not summed: ", OnSlab(Op::kSquares, slab),
-                            " must come before it");
-      }
-    }
-    norm_ = true;
-    return "";
-  }
-
-  std::string CheckUpdate(int32_t slab) {
-    if (!norm_) return "the norm is not known: Norm must come before it";
-    if (updated_[slab]) return "the slab is already updated in this step";
-    updated_[slab] = true;
-    if (shape_.gathers[slab]) weights_[slab] = Weights::kAway;
-    return "";
-  }
-
-  std::string CheckSave(int32_t slab) {
-    if (saved_[slab]) return "the slab is already saved in this step";
-    saved_[slab] = true;
-    ++saves_;
-    saves_of_updated_ += updated_[slab] ? 1 : 0;
-    if (saves_of_updated_ != 0 && saves_of_updated_ != saves_) {
-      return "some slabs are saved before their update and some after it; a "
-             "snapshot is of one step";
-    }
-    return "";
-  }
-
   std::string CheckInspect(const Instruction& i) {
     const int32_t m = i.micro_batch;
     if (inspected_[i.layer][m]) return "has already run in this step";
@@ -312,23 +207,6 @@ class StepChecker {
     return "";
   }
 
-  std::string CheckResidency(const Instruction& i) {
-    Weights& weights = weights_[i.slab];
-    if (i.op == Op::kFetch) {
-      if (weights == Weights::kHere) {
-        return absl::StrCat(
-            "the weights are already there: ", OnSlab(Op::kRelease, i.slab),
-            shape_.gathers[i.slab] ? " or " + OnSlab(Op::kUpdate, i.slab) : "",
-            " must come before it");
-      }
-      weights = Weights::kHere;
-      return "";
-    }
-    if (weights == Weights::kAway) return "there is no copy to release";
-    weights = Weights::kAway;
-    return "";
-  }
-
   std::string FindMissingVisit() const {
     for (int32_t m = 0; m < shape_.micro_batches; ++m) {
       for (int32_t l = 0; l <= last_; ++l) {
@@ -349,31 +227,19 @@ class StepChecker {
   std::string FindMissing() const {
     if (std::string visit = FindMissingVisit(); !visit.empty()) return visit;
     if (MayHave(Op::kSum)) return sum_ ? "" : ToString(Op::kSum);
-    for (int32_t slab = 0; slab < shape_.slabs; ++slab) {
-      if (!reduced_[slab]) return OnSlab(Op::kReduce, slab);
-      if (!squared_[slab]) return OnSlab(Op::kSquares, slab);
-    }
-    if (!norm_) return ToString(Op::kNorm);
-    if (!MayHave(Op::kUpdate)) return "";
-    for (int32_t slab = 0; slab < shape_.slabs; ++slab) {
-      if (!updated_[slab]) return OnSlab(Op::kUpdate, slab);
-    }
-    return "";
+    return slabs_.FindMissing();
   }
 
   const Program& program_;
   const ProgramShape& shape_;
   const int32_t last_;
   const bool forward_only_;
-  std::vector<std::vector<int32_t>> layers_of_slab_;  // from the last
-  std::vector<Weights> weights_;
+  SlabRules slabs_;
   // By layer and micro-batch; the last layer's are of its loss.
   std::vector<std::vector<uint8_t>> forward_, backward_, recompute_, inspected_;
   std::vector<int32_t> last_backward_;  // by layer: micro-batch
-  std::vector<bool> reduced_, squared_, updated_, saved_;
-  std::vector<Instruction> apart_;  // the kProbes that are to come
-  int32_t saves_ = 0, saves_of_updated_ = 0;
-  bool norm_ = false, sum_ = false;
+  std::vector<Instruction> apart_;      // the kProbes that are to come
+  bool sum_ = false;
 };
 
 }  // namespace

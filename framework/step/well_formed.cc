@@ -74,6 +74,21 @@ absl::Status CheckChunks(const ProgramShape& shape) {
   return absl::OkStatus();
 }
 
+absl::Status CheckSlotClasses(const ProgramShape& shape) {
+  const std::vector<int32_t>& classes = shape.slot_class;
+  if (classes.empty()) return absl::OkStatus();
+  if (classes.size() != static_cast<size_t>(shape.layers)) {
+    return BadShape("slot_class has one entry a layer");
+  }
+  for (const int32_t one : classes) {
+    if (one < 0 || one >= shape.layers) {
+      return BadShape(absl::StrCat("slot class ", one, " is not in [0, ",
+                                   shape.layers, ")"));
+    }
+  }
+  return absl::OkStatus();
+}
+
 }  // namespace
 
 absl::Status BadShape(const std::string& what) {
@@ -94,6 +109,7 @@ absl::Status CheckShape(const ProgramShape& shape) {
     return BadShape("slabs_of_layer has one entry a layer, gathers one a slab");
   }
   DELINK_RETURN_IF_ERROR(CheckChunks(shape));
+  DELINK_RETURN_IF_ERROR(CheckSlotClasses(shape));
   std::vector<bool> used(shape.slabs, false);
   for (int32_t layer = 0; layer < shape.layers; ++layer) {
     int32_t before = -1;

@@ -70,28 +70,25 @@ TEST(AnalysisPropertyTest, OtherPassesAreValidAndSafe) {
   }
 }
 
-// The most slots of each pool that visits need at the same time.
-struct Peak {
-  int32_t prologue = 0, blocks = 0, epilogue = 0;
-  friend bool operator==(const Peak&, const Peak&) = default;
-};
-
-Peak PeakOf(const Program& program) {
-  const int32_t last = program.shape.layers - 1;
-  Peak live, peak;
-  const auto pool = [&](Peak& p, int32_t layer) -> int32_t& {
-    return layer == 0 ? p.prologue : layer == last ? p.epilogue : p.blocks;
+// By pool, the most slots that visits need at the same time.
+std::vector<int32_t> PeakOf(const Program& program) {
+  const ProgramShape& shape = program.shape;
+  std::vector<int32_t> live(shape.layers), peak;
+  const auto add = [&](int32_t layer, int32_t count) {
+    const int32_t ends = layer == 0 ? 0 : layer + 1 == shape.layers ? 2 : 1;
+    const size_t pool =
+        shape.slot_class.empty() ? ends : shape.slot_class[layer];
+    peak.resize(std::max(peak.size(), pool + 1));
+    live[pool] += count;
+    peak[pool] = std::max(peak[pool], live[pool]);
   };
   for (const Instruction& i : program.instructions) {
     if (i.op == Op::kForward) {
-      if (i.layer == 0) ++live.prologue;
-      ++pool(live, i.layer + 1);
+      if (i.layer == 0) add(0, 1);
+      add(i.layer + 1, 1);
     } else if (i.op == Op::kLoss || i.op == Op::kBackward) {
-      --pool(live, i.layer);
+      add(i.layer, -1);
     }
-    peak.prologue = std::max(peak.prologue, live.prologue);
-    peak.blocks = std::max(peak.blocks, live.blocks);
-    peak.epilogue = std::max(peak.epilogue, live.epilogue);
   }
   return peak;
 }
@@ -100,24 +97,22 @@ TEST(AnalysisPropertyTest, SlotsAreAsFewAsCanBe) {
   Dice dice(4);
   for (int n = 0; n < 1000; ++n) {
     const Sample sample = DrawSample(dice);
-    std::vector<Peak> peaks;
+    std::vector<std::vector<int32_t>> peaks;
     for (const auto order :
          {MicroBatchOrder::kMicroBatchMajor, MicroBatchOrder::kLayerMajor}) {
       for (const bool recompute : {false, true}) {
         const Program program =
             PlanStep(sample.shape, {.order = order, .recompute = recompute});
         const Analysis a = AnalyzeProgram(program);
-        const Peak used{a.prologue_slots, a.block_slots, a.epilogue_slots};
-        ASSERT_EQ(used, PeakOf(program)) << sample.text;
-        peaks.push_back(used);
+        ASSERT_EQ(a.slots, PeakOf(program)) << sample.text;
+        peaks.push_back(a.slots);
       }
     }
     EXPECT_EQ(peaks[0], peaks[1]) << "recompute changes no count";
     EXPECT_EQ(peaks[2], peaks[3]) << "recompute changes no count";
     const int32_t times = sample.shape.micro_batches;
-    EXPECT_EQ(peaks[2],
-              (Peak{peaks[0].prologue * times, peaks[0].blocks * times,
-                    peaks[0].epilogue * times}));
+    for (int32_t& slots : peaks[0]) slots *= times;
+    EXPECT_EQ(peaks[2], peaks[0]);
   }
 }
 
@@ -243,7 +238,7 @@ TEST(AnalysisPropertyTest, SimulatorCatchesWrongAnalyses) {
     EXPECT_TRUE(IsCaught(program, wrong, dice)) << sample.text;
 
     wrong = analysis;
-    if (wrong.block_slots < 2) continue;
+    if (*std::max_element(wrong.slots.begin(), wrong.slots.end()) < 2) continue;
     for (auto& slots : wrong.slot_of) {
       for (int32_t& slot : slots) slot = slot == 1 ? 0 : slot;
     }

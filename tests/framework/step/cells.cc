@@ -3,21 +3,28 @@
 namespace delink::step_test {
 
 Cells::Cells(const Program& program, const Analysis& a)
-    : layers(program.shape.layers), slabs(program.shape.slabs) {
+    : slabs(program.shape.slabs) {
   norm = 4 * slabs;
   loss = norm + 1;
   found = loss + 1;
   apart = found + 1;
-  const int32_t slots = apart + 1;
-  pools = {slots, slots + a.prologue_slots,
-           slots + a.prologue_slots + a.block_slots};
-  boundaries = pools[2] + a.epilogue_slots;
+  boundaries = apart + 1;
   cells = boundaries + a.boundaries;
+  std::vector<int32_t> pools;
+  for (const int32_t slots : a.slots) {
+    pools.push_back(cells);
+    cells += slots;
+  }
+  const int32_t layers = program.shape.layers;
+  for (int32_t layer = 0; layer < layers; ++layer) {
+    const std::vector<int32_t>& classes = program.shape.slot_class;
+    const int32_t ends = layer == 0 ? 0 : layer + 1 == layers ? 2 : 1;
+    pool_of_layer.push_back(pools.at(classes.empty() ? ends : classes[layer]));
+  }
 }
 
 int32_t Cells::Slot(const Analysis& a, int32_t layer, int32_t m) const {
-  const int pool = layer == 0 ? 0 : layer + 1 == layers ? 2 : 1;
-  return pools[pool] + a.slot_of[layer][m];
+  return pool_of_layer[layer] + a.slot_of[layer][m];
 }
 
 bool TrainsAt(const Instruction& i) {

@@ -1,7 +1,6 @@
 // The memory of a program as the simulator sees it, and who touches what of it.
 #pragma once
 
-#include <array>
 #include <cstdint>
 #include <vector>
 
@@ -11,14 +10,14 @@
 namespace delink::step_test {
 
 // Numbers of cells: weights, gradients, states and squares of slabs, the norm,
-// the loss, what is found and kept apart, the slots of the three pools, the
-// gradient boundaries.
+// the loss, what is found and kept apart, the slots of all pools, the gradient
+// boundaries.
 struct Cells {
   Cells(const Program& program, const Analysis& a);
   int32_t Slot(const Analysis& a, int32_t layer, int32_t m) const;
 
-  int32_t layers, slabs, norm, loss, found, apart, boundaries, cells;
-  std::array<int32_t, 3> pools;
+  int32_t slabs, norm, loss, found, apart, boundaries, cells;
+  std::vector<int32_t> pool_of_layer;  // where its pool begins
 };
 
 // Whether it makes gradients.

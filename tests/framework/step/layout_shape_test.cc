@@ -10,6 +10,7 @@
 
 #include "framework/base/at.h"
 #include "framework/module/param_store.h"
+#include "framework/step/memory.h"
 #include "framework/step/well_formed.h"
 #include "tests/framework/module/random_layouts.h"
 
@@ -86,6 +87,24 @@ TEST(LayoutShapeTest, SlabsOfALayerAreInTheOrderOfTheStore) {
     }
   }
   EXPECT_GT(renumbered, 50);
+}
+
+LayerPlan Saves(int64_t bytes) {
+  LayerPlan plan;
+  At(plan.visits, Phase::kRecord).slot_bytes = bytes;
+  return plan;
+}
+
+TEST(LayoutShapeTest, BlocksThatSaveAlikeAreOfOneClass) {
+  const auto classes = [](std::vector<int64_t> saved) {
+    std::vector<LayerPlan> layers;
+    for (const int64_t bytes : saved) layers.push_back(Saves(bytes));
+    return SlotClasses(layers);
+  };
+  EXPECT_EQ(classes({64, 128, 128, 64}), (std::vector<int32_t>{0, 1, 1, 2}));
+  EXPECT_EQ(classes({64, 128, 64, 128, 256, 64}),
+            (std::vector<int32_t>{0, 1, 2, 1, 3, 4}));
+  EXPECT_EQ(classes({64, 64}), (std::vector<int32_t>{0, 1}));
 }
 
 }  // namespace

@@ -95,9 +95,7 @@ TEST(PlanTest, Evaluation) {
   EXPECT_EQ(ToString(program),
             "F(0,a) F(1,a) F(2,a) Loss(a) F(0,b) F(1,b) F(2,b) Loss(b) Sum");
   const Analysis analysis = AnalyzeProgram(program);
-  EXPECT_EQ(analysis.prologue_slots, 1);
-  EXPECT_EQ(analysis.block_slots, 2);
-  EXPECT_EQ(analysis.epilogue_slots, 1);
+  EXPECT_THAT(analysis.slots, ElementsAre(1, 2, 1));
   EXPECT_EQ(analysis.boundaries, 0);
   for (const auto& written : analysis.written) EXPECT_THAT(written, IsEmpty());
   for (const auto& dependencies : analysis.dependencies) {
@@ -140,8 +138,8 @@ TEST(PlanTest, DiagnosisLooksAtWhatEachForwardGives) {
             "Loss(a) F(0,b) Inspect(0,b) F(1,b) Inspect(1,b) F(2,b) "
             "Inspect(2,b) Loss(b) Sum");
   const Analysis analysis = AnalyzeProgram(program);
-  EXPECT_EQ(analysis.block_slots,
-            AnalyzeProgram(PlanEvaluation(SharedBlocks(2))).block_slots);
+  EXPECT_EQ(analysis.slots,
+            AnalyzeProgram(PlanEvaluation(SharedBlocks(2))).slots);
 }
 
 TEST(PlanTest, GradientsAreAStepUpToItsNorm) {
@@ -188,18 +186,27 @@ TEST(AnalysisTest, SlotsOfBothOrders) {
   for (const bool recompute : {false, true}) {
     const Analysis one =
         AnalyzeProgram(PlanStep(shape, {.recompute = recompute}));
-    EXPECT_EQ(one.prologue_slots, 1);
-    EXPECT_EQ(one.block_slots, 6);
-    EXPECT_EQ(one.epilogue_slots, 1);
+    EXPECT_THAT(one.slots, ElementsAre(1, 6, 1));
     EXPECT_EQ(one.boundaries, 1);
     const Analysis all =
         AnalyzeProgram(PlanStep(shape, {.order = MicroBatchOrder::kLayerMajor,
                                         .recompute = recompute}));
-    EXPECT_EQ(all.prologue_slots, 4);
-    EXPECT_EQ(all.block_slots, 24);
-    EXPECT_EQ(all.epilogue_slots, 4);
+    EXPECT_THAT(all.slots, ElementsAre(4, 24, 4));
     EXPECT_EQ(all.boundaries, 4);
   }
+}
+
+// Blocks that save more than others have slots of their own.
+TEST(AnalysisTest, EachClassHasItsSlots) {
+  ProgramShape shape{.layers = 6,
+                     .slabs = 1,
+                     .slabs_of_layer = {6, {0}},
+                     .gathers = {false},
+                     .slot_class = {0, 1, 2, 1, 1, 3}};
+  EXPECT_THAT(AnalyzeProgram(PlanStep(shape, {})).slots,
+              ElementsAre(1, 3, 1, 1));
+  EXPECT_THAT(AnalyzeProgram(PlanEvaluation(shape)).slots,
+              ElementsAre(1, 2, 1, 1));
 }
 
 TEST(AnalysisTest, FirstWriteOfASharedSlab) {

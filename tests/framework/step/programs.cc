@@ -46,6 +46,15 @@ void NumberSlabs(Dice& dice, ProgramShape* shape) {
   }
 }
 
+// As models are, or any.
+void DrawSlotClasses(Dice& dice, ProgramShape* shape) {
+  if (dice.Coin()) return;
+  const int32_t classes = dice.Between(1, 4);
+  for (int32_t layer = 0; layer < shape->layers; ++layer) {
+    shape->slot_class.push_back(dice.Below(std::min(classes, shape->layers)));
+  }
+}
+
 void DrawGathers(Dice& dice, ProgramShape* shape) {
   const int32_t kind = dice.Below(3);
   shape->gathers.resize(shape->slabs);
@@ -135,6 +144,7 @@ Sample DrawSample(Dice& dice) {
   }
   NumberSlabs(dice, &shape);
   DrawGathers(dice, &shape);
+  DrawSlotClasses(dice, &shape);
   sample.options = {.order = dice.Coin() ? MicroBatchOrder::kLayerMajor
                                          : MicroBatchOrder::kMicroBatchMajor,
                     .recompute = dice.Coin()};

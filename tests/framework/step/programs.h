@@ -41,7 +41,8 @@ struct Sample {
 };
 
 // 3..12 layers; blocks of 1..3 parts, each shared by all, groups, cycle or
-// none; tied or not; 1..8 micro-batches; both orders; recompute or not; weights
+// none; tied or not; slots as models have them or of any class; 1..8
+// micro-batches; both orders; recompute or not; weights
 // gathered by all, none or some slabs; 1..512 ranks, mostly few.
 Sample DrawSample(Dice& dice);
 

@@ -334,6 +334,18 @@ TEST(ValidatorTest, ChunksMakeStages) {
   EXPECT_THAT(error({}, 2), HasSubstr("one entry a layer"));
 }
 
+TEST(ValidatorTest, SlotClasses) {
+  const auto error = [](std::vector<int32_t> classes) {
+    Program program = PlanStep(Small(1), {});
+    program.shape.slot_class = std::move(classes);
+    return Error(program);
+  };
+  EXPECT_EQ(error({0, 1, 1}), "");
+  EXPECT_EQ(error({0, 1}), "program shape: slot_class has one entry a layer");
+  EXPECT_EQ(error({0, 1, 3}), "program shape: slot class 3 is not in [0, 3)");
+  EXPECT_THAT(error({-1, 1, 2}), HasSubstr("slot class -1"));
+}
+
 TEST(ValidatorTest, RanksMeetInOneOrder) {
   ProgramShape shape = Small(1);
   shape.ranks = 3;

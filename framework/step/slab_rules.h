@@ -1,0 +1,53 @@
+// The validator's rules of slabs: where their weights are, when their gradients
+// are complete, what follows from that. Part of ValidateProgram.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "framework/step/instruction.h"
+
+namespace delink {
+
+// Follows a program through its steps and keeps what has happened to its slabs.
+// Rules return what is wrong, or nothing.
+class SlabRules {
+ public:
+  // The program must outlive it.
+  explicit SlabRules(const Program& program);
+
+  void BeginStep();
+  // A visit of the layer reads its weights.
+  std::string Read(int32_t layer);
+  // It adds to its gradients, up to their reduction.
+  std::string Contribute(int32_t layer, int32_t micro_batch);
+  // kReduce, kSquares, kNorm, kUpdate, kSave, kFetch, kRelease.
+  std::string Check(const Instruction& instruction);
+  // The first of these that a whole step would have had.
+  std::string FindMissing() const;
+
+ private:
+  // Where a slab's weights are. What holds at the start of a step follows from
+  // its first use, and must hold at the end.
+  enum class Weights { kUnknown, kHere, kAway };
+
+  std::string CheckReduce(int32_t slab);
+  std::string CheckSquares(int32_t slab);
+  std::string CheckNorm();
+  std::string CheckUpdate(int32_t slab);
+  std::string CheckSave(int32_t slab);
+  std::string CheckFetch(int32_t slab);
+  std::string CheckRelease(int32_t slab);
+
+  const Program& program_;
+  const ProgramShape& shape_;
+  std::vector<std::vector<int32_t>> layers_of_slab_;  // from the last
+  std::vector<Weights> weights_;
+  std::vector<std::vector<uint8_t>> contributed_;  // by layer, micro-batch
+  std::vector<bool> reduced_, squared_, updated_, saved_;
+  int32_t saves_ = 0, saves_of_updated_ = 0;
+  bool norm_ = false;
+};
+
+}  // namespace delink
