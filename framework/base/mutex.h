@@ -63,7 +63,7 @@ class ABSL_SCOPED_LOCKABLE MutexLock {
   }
   // At most so long.
   void WaitFor(std::condition_variable& changed,
-               std::chrono::milliseconds time) {
+               std::chrono::microseconds time) {
     WithStandard([&](auto& lock) { changed.wait_for(lock, time); });
   }
 

@@ -1,17 +1,12 @@
 #include "framework/comm/communicator.h"
 
-#include <algorithm>
-#include <chrono>
-#include <thread>
-
 #include "absl/strings/str_format.h"
 #include "framework/base/check.h"
 #include "framework/base/status_macros.h"
+#include "framework/comm/backoff.h"
 
 namespace delink {
 namespace {
-
-using std::chrono::microseconds;
 
 template <typename T>
 absl::StatusOr<T> ReduceOne(Communicator& comm, T value, DType dtype,
@@ -39,20 +34,11 @@ absl::StatusOr<bool> Pending::Test() {
 }
 
 absl::Status Pending::Wait() {
-  // A peer is often a moment away; after that, sleeping leaves the core to the
-  // kernels of this rank or of another on the same core.
-  constexpr int kYields = 20;
-  constexpr microseconds kLongest(50);
-  microseconds pause(10);
-  for (int polls = 0;; ++polls) {
+  Backoff backoff;
+  while (true) {
     DELINK_ASSIGN_OR_RETURN(const bool done, Test());
     if (done) return absl::OkStatus();
-    if (polls < kYields) {
-      std::this_thread::yield();
-    } else {
-      std::this_thread::sleep_for(pause);
-      pause = std::min(2 * pause, kLongest);
-    }
+    backoff.Pause();
   }
 }
 

@@ -73,6 +73,9 @@ class Stream {
   // Blocks it only until the event, which this stream has recorded. What
   // CopyToHost was given is there then, all of it before the event.
   virtual void SynchronizeWith(const Event& event) = 0;
+  // Whether that event is reached, without blocking; where it is, all is as
+  // after SynchronizeWith.
+  virtual bool Reached(const Event& event) = 0;
   // Takes now what kernels on this stream need of the device (its overhead), so
   // that nothing is taken later; else the first kernel takes it, for which
   // running out of memory is fatal.

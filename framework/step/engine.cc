@@ -2,9 +2,9 @@
 
 #include <utility>
 
-#include "absl/strings/str_cat.h"
 #include "framework/base/at.h"
 #include "framework/base/status_macros.h"
+#include "framework/comm/chain.h"
 #include "framework/device/profile.h"
 #include "framework/step/engine_state.h"
 
@@ -32,7 +32,7 @@ absl::StatusOr<std::unique_ptr<Engine>> Engine::Create(
   e->lanes_ = std::make_unique<LaneRunner>(
       options.lane_threads && env.network->size() > 1,
       [self](const Pass& pass, int32_t index, int64_t step) {
-        return self->ExecuteTraced(pass, index, step);
+        return self->Execute(pass, index, step);
       });
   return e;
 }
@@ -114,35 +114,52 @@ absl::Status Engine::Drain() {
   return absl::OkStatus();
 }
 
-absl::Status Engine::Execute(const Pass& pass, int32_t index, int64_t step) {
+std::unique_ptr<Pending> Engine::Execute(const Pass& pass, int32_t index,
+                                         int64_t step) {
   const Instruction& at = At(pass.program.instructions, index);
   const std::string& name = At(pass.names, index);
+  const Trace::Clock::time_point begin =
+      Traced(pass, step) ? Trace::Clock::now() : Trace::Clock::time_point();
   if (env_.watch != nullptr) env_.watch->Begin(at.lane, step, name);
   const ProfileRange range(name.c_str());
-  Stream& stream =
-      at.lane == Lane::kNetwork ? *network_stream_ : *compute_stream_;
+  Stream& stream = StreamOf(at.lane);
   for (const Dependency& d : At(pass.analysis.dependencies, index)) {
     stream.Wait(*At(pass.events, d.instruction));
   }
   DeviceTimes* const times = TimesOf(pass, step);
   if (times != nullptr) times->Begin(index, step, stream);
-  const absl::Status status = Do(pass, index);
+  std::unique_ptr<Pending> exchange = Do(pass, index);
+  if (exchange == nullptr) {
+    End(pass, index, step, begin);
+    return nullptr;
+  }
+  return Chain(std::move(exchange),
+               {[=, this, &pass]() -> std::unique_ptr<Pending> {
+                 End(pass, index, step, begin);
+                 return nullptr;
+               }});
+}
+
+void Engine::End(const Pass& pass, int32_t index, int64_t step,
+                 Trace::Clock::time_point begin) {
+  Stream& stream = StreamOf(At(pass.program.instructions, index).lane);
+  DeviceTimes* const times = TimesOf(pass, step);
   if (times != nullptr) times->End(index, step, stream);
   if (Event* const event = At(pass.events, index).get(); event != nullptr) {
     stream.Record(*event);
   }
-  if (!status.ok()) {
-    return absl::Status(status.code(),
-                        absl::StrCat(ToString(at), ": ", status.message()));
-  }
-  return status;
+  if (!Traced(pass, step)) return;
+  env_.trace->Add({.step = step,
+                   .program = pass.traced,
+                   .index = index,
+                   .begin = begin,
+                   .end = Trace::Clock::now()});
 }
 
-absl::Status Engine::Do(const Pass& pass, int32_t index) {
+std::unique_ptr<Pending> Engine::Do(const Pass& pass, int32_t index) {
   const Instruction& at = At(pass.program.instructions, index);
   const std::vector<bool>& written = At(pass.analysis.written, index);
   const int slab = at.slab < 0 ? -1 : env_.store->SlabOf(at.slab);
-  absl::Status status;
   switch (at.op) {
     case Op::kForward:
       Forward(pass, at);
@@ -154,21 +171,17 @@ absl::Status Engine::Do(const Pass& pass, int32_t index) {
       Backward(pass, at, written);
       break;
     case Op::kReduce:
-      status = Reduce(slab);
-      break;
+      return Reduce(slab);
     case Op::kSquares:
       Squares(slab);
       break;
     case Op::kNorm:
-      status = Norm();
-      SendResult();
-      break;
+      return Norm();
     case Op::kUpdate:
       Update(slab);
       break;
     case Op::kFetch:
-      status = Gather(slab);
-      break;
+      return Gather(slab);
     case Op::kInspect:
       Inspect(pass, index);
       break;
@@ -176,13 +189,12 @@ absl::Status Engine::Do(const Pass& pass, int32_t index) {
       Probe(pass, at, written.front());
       break;
     case Op::kSum:
-      status = Sum(pass);
-      break;
+      return Sum(pass);
     default:
       DELINK_CHECK(false) << "no such instruction on one stage: "
                           << ToString(at);
   }
-  return status;
+  return nullptr;
 }
 
 }  // namespace delink

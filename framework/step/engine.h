@@ -3,8 +3,12 @@
 // layers work. What a pass says is done in its order, so recompute,
 // accumulation and the order of micro-batches are data given to it.
 //
-// It allocates in Create only. One thread drives it; the network lane may have
-// a thread of its own.
+// Nothing waits in an instruction for another rank: what exchanges is posted,
+// and the lanes (lane_runner.h) see when it is there. A lane has a stream and a
+// communicator of its own.
+//
+// It allocates in Create only. One thread drives it; the lanes but compute may
+// have a thread of their own.
 #pragma once
 
 #include <cstdint>
@@ -15,7 +19,7 @@
 #include "absl/status/statusor.h"
 #include "framework/base/at.h"
 #include "framework/comm/communicator.h"
-#include "framework/comm/device_exchange.h"
+#include "framework/comm/stream_communicator.h"
 #include "framework/module/binder.h"
 #include "framework/module/sequential.h"
 #include "framework/optim/slab_optimizer.h"
@@ -37,7 +41,7 @@ class Engine {
  public:
   // Not owned; must outlive the engine. `compute` and `network` are two
   // communicators over the same ranks, so that the lanes do not disturb each
-  // other's order.
+  // other's order; while a pass runs they are the engine's.
   struct Env {
     Device* device = nullptr;
     Sequential* model = nullptr;
@@ -111,30 +115,41 @@ class Engine {
   // the layout does; the model, the binder and the store by their numbers.
   int LayerAt(int32_t place) const { return At(env_.store->visited(), place); }
   void Load(const HostBatch& batch, int64_t step, const UpdateControl& control);
-  absl::Status Execute(const Pass& pass, int32_t index, int64_t step);
-  absl::Status ExecuteTraced(const Pass& pass, int32_t index, int64_t step);
-  // What an instruction does, apart from when.
-  absl::Status Do(const Pass& pass, int32_t index);
+  // Begins an instruction; null: it is complete, of an asynchronous device
+  // enqueued. End is called when it is, by the thread that drives its lane.
+  std::unique_ptr<Pending> Execute(const Pass& pass, int32_t index,
+                                   int64_t step);
+  void End(const Pass& pass, int32_t index, int64_t step,
+           Trace::Clock::time_point begin);
+  bool Traced(const Pass& pass, int64_t step) const {
+    return pass.traced >= 0 && env_.trace->Wants(step);
+  }
+  Stream& StreamOf(Lane lane) const {
+    return lane == Lane::kCompute ? *compute_stream_ : *network_stream_;
+  }
+  // What an instruction does, apart from when. Those that exchange give what
+  // they have posted, and what is left to do behind it.
+  std::unique_ptr<Pending> Do(const Pass& pass, int32_t index);
   static Phase PhaseOf(const Pass& pass, const Instruction& at);
   void Forward(const Pass& pass, const Instruction& at);
   void Loss(const Pass& pass, const Instruction& at,
             const std::vector<bool>& written);
   void Backward(const Pass& pass, const Instruction& at,
                 const std::vector<bool>& written);
-  absl::Status Reduce(int slab);
+  std::unique_ptr<Pending> Reduce(int slab);
   void Squares(int slab);
-  absl::Status Norm();
+  std::unique_ptr<Pending> Norm();
   // The first `count` sums, of all ranks: each has those of the cells it owns.
-  absl::Status ExchangeSums(int64_t count);
+  std::unique_ptr<Pending> ExchangeSums(int64_t count);
   void Update(int slab);
-  absl::Status Gather(int slab);
+  std::unique_ptr<Pending> Gather(int slab);
   void SendResult();
   void Inspect(const Pass& pass, int32_t index);
   void Probe(const Pass& pass, const Instruction& at, bool written);
   double SumSquaresOf(int slab, const void* gradient);
   std::vector<double> FoundLosses();
   std::vector<double> FoundAgreements(const Pass& pass);
-  absl::Status Sum(const Pass& pass);
+  std::unique_ptr<Pending> Sum(const Pass& pass);
 
   VisitInputs InputsOf(const Pass& pass, int32_t micro_batch) const;
   Tensor InputTensor(const Pass& pass, int32_t layer,
@@ -155,7 +170,8 @@ class Engine {
   Buffer slots_, boundaries_, workspace_, copies_, records_buffer_;
   std::unique_ptr<Records> records_;
   std::unique_ptr<Stream> compute_stream_, network_stream_;
-  std::unique_ptr<DeviceExchange> compute_exchange_, network_exchange_;
+  // By lane, because an operation of each may be under way.
+  std::unique_ptr<StreamCommunicator> compute_comm_, network_comm_;
   std::vector<std::vector<std::unique_ptr<Visit>>> visits_;  // layer, m
   std::unique_ptr<DeviceTimes> times_;
 

@@ -6,7 +6,6 @@
 #include <cstdint>
 #include <vector>
 
-#include "absl/status/status.h"
 #include "framework/base/at.h"
 #include "framework/optim/find_kernels.h"
 #include "framework/step/engine_state.h"
@@ -118,7 +117,7 @@ std::vector<double> Engine::FoundAgreements(const Pass& pass) {
   return found;
 }
 
-absl::Status Engine::Sum(const Pass& pass) {
+std::unique_ptr<Pending> Engine::Sum(const Pass& pass) {
   // Whatever the pass has found, the host is done with its batch.
   compute_stream_->Synchronize();
   ReduceOp op = ReduceOp::kSum;
@@ -138,10 +137,8 @@ absl::Status Engine::Sum(const Pass& pass) {
           static_cast<double>(rank * count + (any ? found_.not_finite : 0))};
     }
   }
-  return env_.compute
-      ->AllReduce(numbers_.data(), static_cast<int64_t>(numbers_.size()),
-                  DType::kF64, op)
-      ->Wait();
+  return env_.compute->AllReduce(
+      numbers_.data(), static_cast<int64_t>(numbers_.size()), DType::kF64, op);
 }
 
 }  // namespace delink

@@ -13,10 +13,8 @@ void Engine::MakeStreams() {
   Device& device = *env_.device;
   compute_stream_ = device.NewStream("compute");
   network_stream_ = device.NewStream("network");
-  compute_exchange_ =
-      std::make_unique<DeviceExchange>(device, *compute_stream_, *env_.compute);
-  network_exchange_ =
-      std::make_unique<DeviceExchange>(device, *network_stream_, *env_.network);
+  compute_comm_ = StageThroughHost(device, *compute_stream_, *env_.compute);
+  network_comm_ = StageThroughHost(device, *network_stream_, *env_.network);
 }
 
 absl::Status Engine::Allocate() {

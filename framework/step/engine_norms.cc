@@ -38,7 +38,9 @@ absl::StatusOr<std::vector<double>> Engine::WeightNorms() {
     SumSquares(*compute_stream_, store, slab, store.owned(slab),
                records_->squares[s], store.master());
   }
-  DELINK_RETURN_IF_ERROR(ExchangeSums(memory_.sums - kTailSums));
+  if (const auto exchange = ExchangeSums(memory_.sums - kTailSums)) {
+    DELINK_RETURN_IF_ERROR(exchange->Wait());
+  }
   const std::vector<double> norms = NormsOf(store.layout(), SumsOnHost());
   env_.device->CopyFromHost(*compute_stream_, records_->sums, before.data(),
                             memory_.sums * 8);

@@ -3,40 +3,44 @@
 #include <cstdint>
 
 #include "framework/base/at.h"
-#include "framework/base/status_macros.h"
+#include "framework/comm/chain.h"
 #include "framework/step/engine_state.h"
 
 namespace delink {
 
-absl::Status Engine::Reduce(int slab) {
-  ParamStore& store = *env_.store;
+std::unique_ptr<Pending> Engine::Reduce(int slab) {
+  const ParamStore& store = *env_.store;
   const int ranks = GroupSize(store, slab);
-  if (ranks == 1) return absl::OkStatus();
+  if (ranks == 1) return nullptr;
   const int64_t count = store.slab(slab).ShardElements(ranks);
   const DType dtype = store.dtype(Plane::kGradient);
   void* const whole = store.at(slab, Plane::kGradient, 0);
-  DELINK_RETURN_IF_ERROR(network_exchange_->ReduceScatter(
-      whole, copies_.data(), count, dtype, ReduceOp::kSum));
-  void* const own =
-      static_cast<char*>(whole) + env_.network->rank() * count * SizeOf(dtype);
-  env_.device->Copy(*network_stream_, own, copies_.data(),
-                    count * SizeOf(dtype));
   // Whoever updates the whole slab needs all of its gradient.
   const PlacementRow& row = store.placement(slab);
-  if (row.state.sharded && row.owner == kNoOwner) return absl::OkStatus();
-  return network_exchange_->AllGather(whole, count, dtype);
+  const bool gathers = !row.state.sharded || row.owner != kNoOwner;
+  return Chain(network_comm_->ReduceScatter(whole, copies_.data(), count, dtype,
+                                            ReduceOp::kSum),
+               {[=, this]() -> std::unique_ptr<Pending> {
+                 const int64_t bytes = count * SizeOf(dtype);
+                 env_.device->Copy(
+                     *network_stream_,
+                     static_cast<char*>(whole) + network_comm_->rank() * bytes,
+                     copies_.data(), bytes);
+                 if (!gathers) return nullptr;
+                 return network_comm_->AllGather(whole, count, dtype);
+               }});
 }
 
-absl::Status Engine::Gather(int slab) {
-  ParamStore& store = *env_.store;
+std::unique_ptr<Pending> Engine::Gather(int slab) {
+  const ParamStore& store = *env_.store;
   const Slab& of = store.slab(slab);
   void* const whole = store.at(slab, Plane::kWeight, 0);
   const DType dtype = store.dtype(Plane::kWeight);
   const int owner = store.placement(slab).owner;
   if (owner != kNoOwner) {
-    return network_exchange_->Broadcast(whole, of.elements, dtype, owner);
+    return network_comm_->Broadcast(whole, of.elements, dtype, owner);
   }
-  return network_exchange_->AllGather(
+  return network_comm_->AllGather(
       whole, of.ShardElements(GroupSize(store, slab)), dtype);
 }
 
@@ -46,28 +50,30 @@ void Engine::Squares(int slab) {
              At(records_->squares, slab));
 }
 
-absl::Status Engine::Norm() {
-  Stream& stream = *compute_stream_;
+std::unique_ptr<Pending> Engine::Norm() {
   // The loss and the tokens behind them travel in the same exchange.
-  WriteTail(stream, *env_.device, &records_->loss->loss_sum,
+  WriteTail(*compute_stream_, *env_.device, &records_->loss->loss_sum,
             &records_->loss->tokens,
             env_.watch != nullptr ? env_.watch->Vote() : 0,
             records_->sums + memory_.sums - kTailSums);
-  DELINK_RETURN_IF_ERROR(ExchangeSums(memory_.sums));
-  FinishNorm(stream, *env_.device, records_->sums, memory_.sums - kTailSums,
-             records_->control);
-  return absl::OkStatus();
+  return Chain(ExchangeSums(memory_.sums),
+               {[this]() -> std::unique_ptr<Pending> {
+                 FinishNorm(*compute_stream_, *env_.device, records_->sums,
+                            memory_.sums - kTailSums, records_->control);
+                 SendResult();
+                 return nullptr;
+               }});
 }
 
 // What is not here is what the exchange before has left.
-absl::Status Engine::ExchangeSums(int64_t count) {
-  if (env_.compute->size() == 1) return absl::OkStatus();
+std::unique_ptr<Pending> Engine::ExchangeSums(int64_t count) {
+  if (env_.compute->size() == 1) return nullptr;
   for (const Range& cells : records_->not_here) {
     env_.device->FillZero(*compute_stream_, records_->sums + cells.begin,
                           cells.size() * SizeOf(DType::kF64));
   }
-  return compute_exchange_->AllReduce(records_->sums, count, DType::kF64,
-                                      ReduceOp::kSum);
+  return compute_comm_->AllReduce(records_->sums, count, DType::kF64,
+                                  ReduceOp::kSum);
 }
 
 void Engine::Update(int slab) {

@@ -2,7 +2,6 @@
 #include <cstdint>
 #include <utility>
 
-#include "absl/status/status.h"
 #include "framework/base/at.h"
 #include "framework/step/engine_state.h"
 
@@ -60,23 +59,7 @@ void Engine::Describe(Pass& pass) {
 }
 
 DeviceTimes* Engine::TimesOf(const Pass& pass, int64_t step) const {
-  const bool traced = pass.traced >= 0 && env_.trace->Wants(step);
-  return traced ? times_.get() : nullptr;
-}
-
-absl::Status Engine::ExecuteTraced(const Pass& pass, int32_t index,
-                                   int64_t step) {
-  if (pass.traced < 0 || !env_.trace->Wants(step)) {
-    return Execute(pass, index, step);
-  }
-  const Trace::Clock::time_point begin = Trace::Clock::now();
-  absl::Status status = Execute(pass, index, step);
-  env_.trace->Add({.step = step,
-                   .program = pass.traced,
-                   .index = index,
-                   .begin = begin,
-                   .end = Trace::Clock::now()});
-  return status;
+  return Traced(pass, step) ? times_.get() : nullptr;
 }
 
 }  // namespace delink

@@ -1,17 +1,20 @@
 #include "framework/step/lane_runner.h"
 
+#include <algorithm>
 #include <utility>
 
+#include "absl/strings/str_cat.h"
 #include "framework/base/at.h"
 #include "framework/base/check.h"
 #include "framework/base/status_macros.h"
+#include "framework/comm/backoff.h"
 #include "framework/device/profile.h"
 
 namespace delink {
 
 LaneRunner::LaneRunner(bool threads, Execute execute)
     : execute_(std::move(execute)), threads_(threads) {
-  if (threads) thread_ = std::thread([this] { RunNetwork(); });
+  if (threads) thread_ = std::thread([this] { RunLanes(); });
 }
 
 LaneRunner::~LaneRunner() {
@@ -31,50 +34,20 @@ bool LaneRunner::Ready(const Begun& run, int32_t index) const {
   return true;
 }
 
-absl::Status LaneRunner::RunOne(const Begun& run, int32_t index) {
-  {
-    MutexLock lock(mutex_);
-    while (!stop_ && status_.ok() && !Ready(run, index)) lock.Wait(changed_);
-    if (!status_.ok()) return status_;
-    if (stop_) return absl::CancelledError("the lanes are shutting down");
-  }
-  absl::Status status = execute_(*run.pass, index, run.name);
-  {
-    const MutexLock lock(mutex_);
+void LaneRunner::Complete(const Begun& run, int32_t index,
+                          const absl::Status& status) {
+  if (status.ok()) {
     At(done_, index) = run.step;
-    if (!status.ok() && status_.ok()) status_ = status;
+  } else if (status_.ok()) {
+    const Instruction& at = At(run.pass->program.instructions, index);
+    status_ = absl::Status(status.code(),
+                           absl::StrCat(ToString(at), ": ", status.message()));
   }
-  changed_.notify_all();
-  return status;
 }
 
-absl::Status LaneRunner::RunLane(const Begun& run, bool network) {
-  const std::vector<Instruction>& instructions = run.pass->program.instructions;
-  for (size_t i = 0; i < instructions.size(); ++i) {
-    const bool there = threads_ && instructions[i].lane == Lane::kNetwork;
-    if (there != network) continue;
-    DELINK_RETURN_IF_ERROR(RunOne(run, static_cast<int32_t>(i)));
-  }
-  return absl::OkStatus();
-}
-
-void LaneRunner::RunNetwork() {
-  NameThread("network lane");
-  while (true) {
-    Begun run;
-    {
-      MutexLock lock(mutex_);
-      while (!stop_ && status_.ok() && ahead_.empty()) lock.Wait(changed_);
-      if (stop_ || !status_.ok()) return;
-      run = ahead_.front();
-    }
-    if (!RunLane(run, true).ok()) return;
-    {
-      const MutexLock lock(mutex_);
-      ahead_.pop_front();
-    }
-    changed_.notify_all();
-  }
+bool LaneRunner::Through() const {
+  return std::all_of(queues_.begin(), queues_.end(),
+                     [](const Queue& queue) { return queue.runs.empty(); });
 }
 
 absl::Status LaneRunner::Run(const Pass& pass, int64_t name) {
@@ -83,21 +56,195 @@ absl::Status LaneRunner::Run(const Pass& pass, int64_t name) {
   {
     const MutexLock lock(mutex_);
     if (!status_.ok()) return status_;
-    if (another) {
-      DELINK_CHECK(ahead_.empty()) << "another pass is under way";
-      // As if the step before were complete.
-      done_.assign(pass.program.instructions.size(), 0);
+    if (another) DealOut(pass);
+    for (Queue& queue : queues_) {
+      if (&queue == &At(queues_, Lane::kCompute)) continue;
+      if (!queue.instructions.empty()) queue.runs.push_back(last_);
     }
-    if (threads_) ahead_.push_back(last_);
+    ++changes_;
   }
   changed_.notify_all();
-  return RunLane(last_, false);
+  absl::Status status;
+  for (const int32_t index : At(queues_, Lane::kCompute).instructions) {
+    status = RunOne(last_, index);
+    if (!status.ok()) break;
+  }
+  if (threads_ || !others_) return status;
+  if (status.ok()) status = DriveUntil(nullptr, 0);
+  if (!status.ok()) Finish();
+  return status;
+}
+
+// The step before counts as complete.
+void LaneRunner::DealOut(const Pass& pass) {
+  DELINK_CHECK(Through()) << "another pass is under way";
+  const std::vector<Instruction>& instructions = pass.program.instructions;
+  done_.assign(instructions.size(), 0);
+  for (Queue& queue : queues_) queue.instructions.clear();
+  others_ = false;
+  for (size_t i = 0; i < instructions.size(); ++i) {
+    const Lane lane = instructions[i].lane;
+    At(queues_, lane).instructions.push_back(static_cast<int32_t>(i));
+    others_ |= lane != Lane::kCompute;
+  }
 }
 
 absl::Status LaneRunner::Drain() {
   MutexLock lock(mutex_);
-  while (status_.ok() && !ahead_.empty()) lock.Wait(changed_);
+  while (status_.ok() && !Through()) lock.Wait(changed_);
   return status_;
+}
+
+absl::Status LaneRunner::RunOne(const Begun& run, int32_t index) {
+  if (others_) DELINK_RETURN_IF_ERROR(WaitUntilReady(run, index));
+  const std::unique_ptr<Pending> pending = execute_(*run.pass, index, run.name);
+  absl::Status status;
+  if (pending != nullptr) status = WaitFor(*pending);
+  {
+    const MutexLock lock(mutex_);
+    Complete(run, index, status);
+    ++changes_;
+    if (!status_.ok()) status = status_;
+  }
+  changed_.notify_all();
+  return status;
+}
+
+absl::Status LaneRunner::WaitUntilReady(const Begun& run, int32_t index) {
+  if (!threads_) {
+    // What may begin beside this instruction begins first.
+    (void)Advance();
+    return DriveUntil(&run, index);
+  }
+  MutexLock lock(mutex_);
+  while (status_.ok() && !Ready(run, index)) lock.Wait(changed_);
+  return status_;
+}
+
+// Whatever other lanes meet with: it must be finished.
+absl::Status LaneRunner::WaitFor(Pending& pending) {
+  if (threads_ || !others_) return pending.Wait();
+  Backoff backoff;
+  while (true) {
+    DELINK_ASSIGN_OR_RETURN(const bool done, pending.Test());
+    if (done) return absl::OkStatus();
+    if (Advance().moved) {
+      backoff.Reset();
+    } else {
+      backoff.Pause();
+    }
+  }
+}
+
+// Until the instruction is ready; without `run`, until all lanes are through.
+absl::Status LaneRunner::DriveUntil(const Begun* run, int32_t index) {
+  Backoff backoff;
+  while (true) {
+    {
+      const MutexLock lock(mutex_);
+      if (!status_.ok()) return status_;
+      if (run != nullptr ? Ready(*run, index) : Through()) return status_;
+    }
+    const Round round = Advance();
+    if (round.moved) {
+      backoff.Reset();
+      continue;
+    }
+    DELINK_CHECK(round.under_way) << "lanes wait for each other";
+    backoff.Pause();
+  }
+}
+
+// Once round the lanes: what is under way is tested, what is ready begun.
+LaneRunner::Round LaneRunner::Advance() {
+  MarkThoseThatBegin();
+  Round round;
+  for (Queue& queue : queues_) {
+    if (queue.begins || queue.under_way != nullptr) Step(queue, round);
+  }
+  return round;
+}
+
+void LaneRunner::MarkThoseThatBegin() {
+  const MutexLock lock(mutex_);
+  for (Queue& queue : queues_) {
+    queue.begins = !stop_ && status_.ok() && queue.under_way == nullptr &&
+                   !queue.runs.empty() &&
+                   Ready(queue.runs.front(), queue.index());
+    if (queue.begins) queue.run = queue.runs.front();
+  }
+}
+
+void LaneRunner::Step(Queue& queue, Round& round) {
+  if (queue.begins) {
+    queue.under_way = execute_(*queue.run.pass, queue.index(), queue.run.name);
+    round.moved = true;
+  }
+  absl::Status status;
+  if (queue.under_way != nullptr) {
+    const absl::StatusOr<bool> done = queue.under_way->Test();
+    if (done.ok() && !*done) {
+      round.under_way = true;
+      return;
+    }
+    status = done.status();
+    queue.under_way.reset();
+    round.moved = true;
+  }
+  {
+    const MutexLock lock(mutex_);
+    Complete(queue.run, queue.index(), status);
+    if (++queue.place == queue.instructions.size()) {
+      queue.place = 0;
+      queue.runs.pop_front();
+    }
+  }
+  changed_.notify_all();
+}
+
+// After an error, or to end: nothing more begins. In turn, because what a lane
+// of another rank waits for may be the next stage of any lane here.
+void LaneRunner::Finish() {
+  Backoff backoff;
+  while (true) {
+    const Round round = Advance();
+    if (!round.moved && !round.under_way) return;
+    backoff.Pause();
+  }
+}
+
+void LaneRunner::RunLanes() {
+  NameThread("lanes");
+  Backoff backoff;
+  while (true) {
+    int64_t seen = 0;
+    {
+      const MutexLock lock(mutex_);
+      if (stop_ || !status_.ok()) break;
+      seen = changes_;
+    }
+    const Round round = Advance();
+    if (round.moved) {
+      backoff.Reset();
+    } else {
+      Rest(round.under_way ? &backoff : nullptr, seen);
+    }
+  }
+  Finish();
+}
+
+// Until the caller has done something since it was `seen`; where something is
+// under way, no longer than `backoff` says.
+void LaneRunner::Rest(Backoff* backoff, int64_t seen) {
+  using std::chrono::microseconds;
+  const microseconds pause =
+      backoff != nullptr ? backoff->Next() : microseconds::max();
+  if (pause.count() == 0) return std::this_thread::yield();
+  MutexLock lock(mutex_);
+  while (changes_ == seen && !stop_) {
+    if (backoff != nullptr) return lock.WaitFor(changed_, pause);
+    lock.Wait(changed_);
+  }
 }
 
 }  // namespace delink

@@ -60,6 +60,7 @@ class CudaStream final : public Stream {
   void Wait(const Event& event) override;
   void Synchronize() override;
   void SynchronizeWith(const Event& event) override;
+  bool Reached(const Event& event) override;
   absl::Status Prepare() override;
 
   void FromHost(void* device, const void* host, int64_t bytes);
@@ -293,6 +294,19 @@ void CudaStream::SynchronizeWith(const Event& event) {
   DELINK_CUDA_CHECK(
       cudaEventSynchronize(static_cast<const CudaEvent&>(event).handle()));
   channel_.staging->DeliverToHost();
+}
+
+bool CudaStream::Reached(const Event& event) {
+  device_.Use();
+  const cudaError_t error =
+      cudaEventQuery(static_cast<const CudaEvent&>(event).handle());
+  if (error == cudaErrorNotReady) {
+    (void)cudaGetLastError();  // the runtime keeps it, and it is no error
+    return false;
+  }
+  DELINK_CUDA_CHECK(error);
+  channel_.staging->DeliverToHost();
+  return true;
 }
 
 absl::Status CudaStream::Prepare() {

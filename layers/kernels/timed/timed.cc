@@ -56,6 +56,7 @@ class TimedStream final : public Stream {
   void SynchronizeWith(const Event& event) override {
     stream_->SynchronizeWith(event);
   }
+  bool Reached(const Event& event) override { return stream_->Reached(event); }
   absl::Status Prepare() override { return stream_->Prepare(); }
   Stream& underlying() override { return *stream_; }
 

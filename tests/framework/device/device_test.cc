@@ -165,6 +165,24 @@ TEST_P(DeviceTest, EventsOrderStreams) {
   stream_->Synchronize();
 }
 
+// Small and large copies: all is there, and nobody has waited in a call.
+TEST_P(DeviceTest, LooksWhetherAnEventIsReached) {
+  const std::unique_ptr<Event> event = device_->NewEvent();
+  const Buffer buffer = Take(kMebibyte);
+  for (const int64_t size : {int64_t{64}, kMebibyte}) {
+    const std::vector<char> bytes = Bytes(size, static_cast<unsigned>(size));
+    std::vector<char> back(bytes.size());
+    Send(buffer, 0, bytes);
+    device_->CopyToHost(*stream_, back.data(), buffer.data(), size);
+    stream_->Record(*event);
+    int64_t looks = 0;
+    while (!stream_->Reached(*event)) ++looks;
+    EXPECT_TRUE(back == bytes);
+    EXPECT_TRUE(stream_->Reached(*event));
+    EXPECT_TRUE(looks == 0 || GetParam() != DeviceKind::kCpu);
+  }
+}
+
 TEST_P(DeviceTest, RunningOutOfMemoryIsAStatus) {
   const Buffer before = Take(1000);
   const absl::StatusOr<void*> none =

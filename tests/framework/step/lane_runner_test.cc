@@ -5,12 +5,18 @@
 #include <algorithm>
 #include <atomic>
 #include <chrono>
+#include <ctime>
+#include <functional>
+#include <memory>
 #include <set>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
+#include "absl/status/statusor.h"
 #include "framework/base/at.h"
+#include "framework/comm/thread_communicator.h"
 #include "framework/step/plan/basic.h"
 
 namespace delink {
@@ -18,6 +24,36 @@ namespace {
 
 constexpr int kSteps = 20;
 constexpr int64_t kFirst = 100;  // the number of the step before the first
+
+using PendingPtr = std::unique_ptr<Pending>;
+using Clock = std::chrono::steady_clock;
+
+// Finished so long after it is made; then `end` is called, whose status is its
+// result.
+class Later final : public Pending {
+ public:
+  Later(Clock::duration time, std::function<absl::Status()> end)
+      : at_(Clock::now() + time), end_(std::move(end)) {}
+
+ private:
+  absl::StatusOr<bool> Poll() override {
+    if (Clock::now() < at_) return false;
+    absl::Status status = end_();
+    if (!status.ok()) return status;
+    return true;
+  }
+
+  const Clock::time_point at_;
+  const std::function<absl::Status()> end_;
+};
+
+PendingPtr Failed() {
+  return std::make_unique<Later>(Clock::duration(0),
+                                 [] { return absl::DataLossError("bad"); });
+}
+
+// Late enough that whoever does not wait is seen.
+constexpr std::chrono::microseconds kLate(200);
 
 // Runs a program whose instructions do nothing but look whether what they
 // depend on is done.
@@ -41,8 +77,8 @@ class LaneRunnerTest : public ::testing::TestWithParam<bool> {
   }
   int64_t runs(int32_t index) const { return At(runs_, index).load(); }
 
-  // What one instruction does.
-  absl::Status Visit(int32_t index, int64_t name) {
+  // What one instruction does. Those of the network are done later.
+  PendingPtr Visit(int32_t index, int64_t name) {
     const int64_t step = runs(index) + 1;
     EXPECT_EQ(name, kFirst + step) << "a lane that lags has its own step";
     for (const Dependency& d : At(pass_.analysis.dependencies, index)) {
@@ -51,11 +87,13 @@ class LaneRunnerTest : public ::testing::TestWithParam<bool> {
     }
     if (at(index).lane == Lane::kNetwork) {
       network_ = std::this_thread::get_id();
-      // Late enough that whoever does not wait is seen.
-      std::this_thread::sleep_for(std::chrono::microseconds(200));
+      return std::make_unique<Later>(kLate, [this, index] {
+        ++At(runs_, index);
+        return absl::OkStatus();
+      });
     }
     ++At(runs_, index);
-    return absl::OkStatus();
+    return nullptr;
   }
 
   int32_t First(Op op) const {
@@ -89,7 +127,7 @@ TEST_P(LaneRunnerTest, AnErrorOfAnyLaneEndsAll) {
     const int32_t bad = First(op);
     for (auto& runs : runs_) runs = 0;
     LaneRunner lanes(threads(), [&](const Pass&, int32_t i, int64_t step) {
-      if (i == bad && runs(i) == 1) return absl::DataLossError("bad");
+      if (i == bad && runs(i) == 1) return Failed();
       return Visit(i, step);
     });
     absl::Status status;
@@ -97,7 +135,7 @@ TEST_P(LaneRunnerTest, AnErrorOfAnyLaneEndsAll) {
     for (int step = 1; step <= 3 && status.ok(); ++step) {
       status = lanes.Run(pass_, kFirst + step);
     }
-    EXPECT_EQ(status, absl::DataLossError("bad")) << ToString(at(bad));
+    EXPECT_EQ(status, absl::DataLossError(ToString(at(bad)) + ": bad"));
     EXPECT_EQ(lanes.Run(pass_, kFirst), status) << "the first error stays";
     EXPECT_EQ(lanes.Drain(), status);
     EXPECT_EQ(runs(bad), 1);
@@ -105,12 +143,143 @@ TEST_P(LaneRunnerTest, AnErrorOfAnyLaneEndsAll) {
   }
 }
 
+// What is under way is waited for, because its buffers are in use.
 TEST_P(LaneRunnerTest, MayBeDestroyedWhileLanesAreAtWork) {
-  LaneRunner lanes(threads(), [this](const Pass&, int32_t i, int64_t step) {
-    return Visit(i, step);
-  });
-  EXPECT_TRUE(lanes.Run(pass_, kFirst + 1).ok());
+  std::atomic<int> begun = 0, ended = 0;
+  {
+    LaneRunner lanes(threads(), [&](const Pass&, int32_t i, int64_t step) {
+      PendingPtr visit = Visit(i, step);
+      if (visit == nullptr) return visit;
+      ++begun;
+      return PendingPtr(std::make_unique<Later>(
+          5 * kLate, [&, visit = std::shared_ptr<Pending>(std::move(visit))] {
+            ++ended;
+            return visit->Wait();
+          }));
+    });
+    EXPECT_TRUE(lanes.Run(pass_, kFirst + 1).ok());
+  }
+  EXPECT_GT(begun.load(), 0);
+  EXPECT_EQ(begun.load(), ended.load());
 }
+
+TEST_P(LaneRunnerTest, AnErrorWaitsForWhatOtherLanesHaveUnderWay) {
+  // The last backward: a reduction is under way.
+  int32_t bad = First(Op::kNorm);
+  while (at(bad).op != Op::kBackward) --bad;
+  std::atomic<int> begun = 0, ended = 0;
+  {
+    LaneRunner lanes(threads(), [&](const Pass&, int32_t i, int64_t) {
+      if (i == bad) {
+        while (begun.load() == 0) std::this_thread::yield();
+        return Failed();
+      }
+      if (at(i).lane == Lane::kCompute) return PendingPtr();
+      ++begun;
+      return PendingPtr(std::make_unique<Later>(100 * kLate, [&] {
+        ++ended;
+        return absl::OkStatus();
+      }));
+    });
+    EXPECT_EQ(lanes.Run(pass_, kFirst + 1),
+              absl::DataLossError(ToString(at(bad)) + ": bad"));
+  }
+  EXPECT_GT(begun.load(), 0);
+  EXPECT_EQ(begun.load(), ended.load());
+}
+
+// The event loop sleeps while it has nothing to look after.
+TEST(LaneRunnerIdleTest, NothingToDoTakesNoTime) {
+  LaneRunner lanes(true,
+                   [](const Pass&, int32_t, int64_t) { return PendingPtr(); });
+  const std::clock_t before = std::clock();
+  std::this_thread::sleep_for(std::chrono::milliseconds(200));
+  EXPECT_LT(std::clock() - before, CLOCKS_PER_SEC / 20);
+}
+
+// One of two ranks that exchange in lanes of their own, each transfer for
+// itself: a Send waits for its Recv.
+class ExchangeTest : public ::testing::TestWithParam<bool> {
+ protected:
+  // An instruction that waits for those numbered `after`.
+  static void Add(Pass& pass, Op op, Lane lane,
+                  const std::vector<int32_t>& after) {
+    pass.program.instructions.push_back({.op = op, .lane = lane});
+    pass.analysis.dependencies.emplace_back();
+    for (const int32_t i : after) {
+      pass.analysis.dependencies.back().push_back({.instruction = i});
+    }
+  }
+  static absl::Status RunBoth(const std::function<Pass(int rank)>& make) {
+    return RunRanks(2, [&](Communicator& comm) {
+      const Pass pass = make(comm.rank());
+      const int peer = 1 - comm.rank();
+      int64_t sent = 0, received = 0, sum = 0;
+      LaneRunner lanes(
+          GetParam(), [&](const Pass&, int32_t index, int64_t name) {
+            const Op op = At(pass.program.instructions, index).op;
+            switch (op) {
+              case Op::kSend:
+                sent = 10 * name + comm.rank();
+                return comm.Send(&sent, 1, DType::kI64, peer, 0);
+              case Op::kRecv:
+                return comm.Recv(&received, 1, DType::kI64, peer, 0);
+              case Op::kNorm:
+                sum = name;
+                return comm.AllReduce(&sum, 1, DType::kI64, ReduceOp::kSum);
+              default:
+                return PendingPtr();
+            }
+          });
+      for (int64_t step = 1; step <= kSteps; ++step) {
+        received = -1;
+        if (absl::Status s = lanes.Run(pass, step); !s.ok()) return s;
+        if (absl::Status s = lanes.Drain(); !s.ok()) return s;
+        EXPECT_EQ(received, 10 * step + peer);
+        EXPECT_EQ(sum, 2 * step);
+      }
+      return absl::OkStatus();
+    });
+  }
+};
+
+TEST_P(ExchangeTest, TwoThatBothSendGetPastEachOther) {
+  EXPECT_EQ(RunBoth([](int) {
+              Pass pass;
+              Add(pass, Op::kForward, Lane::kCompute, {});
+              Add(pass, Op::kSend, Lane::kOut, {0});
+              Add(pass, Op::kRecv, Lane::kIn, {});
+              Add(pass, Op::kBackward, Lane::kCompute, {2});
+              Add(pass, Op::kNorm, Lane::kCompute, {});
+              return pass;
+            }),
+            absl::OkStatus());
+}
+
+// Rank 0 has to send while its compute lane is in a collective that rank 1
+// comes to when it has received.
+TEST_P(ExchangeTest, ACollectiveOfComputeHoldsUpNoOtherLane) {
+  EXPECT_EQ(RunBoth([](int rank) {
+              Pass pass;
+              if (rank == 0) {
+                Add(pass, Op::kRecv, Lane::kIn, {});
+                Add(pass, Op::kSend, Lane::kOut, {0});
+                Add(pass, Op::kNorm, Lane::kCompute, {});
+              } else {
+                Add(pass, Op::kSend, Lane::kOut, {});
+                Add(pass, Op::kRecv, Lane::kIn, {});
+                Add(pass, Op::kForward, Lane::kCompute, {1});
+                Add(pass, Op::kNorm, Lane::kCompute, {});
+              }
+              return pass;
+            }),
+            absl::OkStatus());
+}
+
+INSTANTIATE_TEST_SUITE_P(Threads, ExchangeTest, ::testing::Bool(),
+                         [](const auto& info) {
+                           return std::string(info.param ? "Lanes" : "One");
+                         });
 
 // One thread of the network lane serves all passes; each begins as if its own
 // step before were complete.
@@ -138,10 +307,13 @@ TEST_P(LaneRunnerTest, PassesTakeTurns) {
       }
       if (At(pass.program.instructions, index).lane == Lane::kNetwork) {
         network.insert(std::this_thread::get_id());
-        std::this_thread::sleep_for(std::chrono::microseconds(200));
+        return PendingPtr(std::make_unique<Later>(kLate, [&runs, index] {
+          ++At(runs, index);
+          return absl::OkStatus();
+        }));
       }
       ++At(runs, index);
-      return absl::OkStatus();
+      return PendingPtr();
     });
     for (int64_t turn = 0; turn < 8; ++turn) {
       if (turns[turn] != running) {
@@ -171,10 +343,9 @@ TEST(LaneRunnerDeathTest, AnotherPassIsRefusedWhileTheLastOneIsUnderWay) {
   const auto run = [&] {
     LaneRunner lanes(true, [&](const Pass& pass, int32_t index, int64_t) {
       const Instruction& at = At(pass.program.instructions, index);
-      if (at.op == Op::kFetch) {
-        std::this_thread::sleep_for(std::chrono::seconds(1));
-      }
-      return absl::OkStatus();
+      if (at.op != Op::kFetch) return PendingPtr();
+      return PendingPtr(std::make_unique<Later>(
+          std::chrono::seconds(1), [] { return absl::OkStatus(); }));
     });
     (void)lanes.Run(first, 1);
     (void)lanes.Run(other, 2);

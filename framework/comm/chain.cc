@@ -1,0 +1,46 @@
+#include "framework/comm/chain.h"
+
+#include <cstddef>
+#include <utility>
+
+#include "absl/status/statusor.h"
+
+namespace delink {
+namespace {
+
+class ChainPending final : public Pending {
+ public:
+  // `now` is what stages[next - 1] has given, or what came before all of them.
+  ChainPending(std::unique_ptr<Pending> now, std::vector<Stage> stages,
+               size_t next)
+      : now_(std::move(now)), stages_(std::move(stages)), next_(next) {}
+
+ private:
+  absl::StatusOr<bool> Poll() override {
+    while (true) {
+      absl::StatusOr<bool> done = now_->Test();
+      if (!done.ok() || !*done) return done;
+      do {
+        if (next_ == stages_.size()) return true;
+        now_ = stages_[next_++]();
+      } while (now_ == nullptr);
+    }
+  }
+
+  std::unique_ptr<Pending> now_;
+  const std::vector<Stage> stages_;
+  size_t next_;
+};
+
+}  // namespace
+
+std::unique_ptr<Pending> Chain(std::unique_ptr<Pending> first,
+                               std::vector<Stage> stages) {
+  size_t next = 0;
+  while (first == nullptr && next < stages.size()) first = stages[next++]();
+  if (first == nullptr || next == stages.size()) return first;
+  return std::make_unique<ChainPending>(std::move(first), std::move(stages),
+                                        next);
+}
+
+}  // namespace delink

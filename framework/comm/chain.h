@@ -1,0 +1,25 @@
+// Operations one behind the other, as one: each is begun when the one before it
+// is finished, by whoever tests the whole.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <vector>
+
+#include "framework/comm/communicator.h"
+
+namespace delink {
+
+// Does something and gives what is to be waited for before the next stage; null
+// where that is nothing. It never blocks.
+using Stage = std::function<std::unique_ptr<Pending>()>;
+
+// `first`, then the stages; null stands for what is finished. Stages that have
+// nothing to wait for run at once, here as later inside Test. Null where all
+// of it is done on return. The first error ends the chain: later stages do not
+// run, and nothing is under way. What stages refer to lives until the chain is
+// finished.
+std::unique_ptr<Pending> Chain(std::unique_ptr<Pending> first,
+                               std::vector<Stage> stages);
+
+}  // namespace delink
