@@ -21,7 +21,7 @@ absl::StatusOr<std::unique_ptr<Engine>> Engine::Create(
   e->layers_ = std::move(layers);
   e->memory_ = memory;
   e->binder_ = std::make_unique<Binder>(*env.store);
-  e->MakeStreams();
+  DELINK_RETURN_IF_ERROR(e->MakeStreams());
   DELINK_RETURN_IF_ERROR(e->Allocate());
   e->BuildVisits();
   for (auto& [kind, pass] : passes) {

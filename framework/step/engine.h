@@ -28,6 +28,7 @@
 #include "framework/step/lane_runner.h"
 #include "framework/step/memory.h"
 #include "framework/step/pass.h"
+#include "framework/step/slab_groups.h"
 #include "framework/step/step_watch.h"
 #include "framework/step/trace.h"
 
@@ -59,7 +60,8 @@ class Engine {
   };
 
   // Allocates `memory`, which has room for the passes. They must outlive the
-  // engine, and get their events and their place in the trace from it.
+  // engine, and get their events and their place in the trace from it. A
+  // collective of `env.network`.
   static absl::StatusOr<std::unique_ptr<Engine>> Create(
       const Env& env, const Options& options, std::vector<LayerPlan> layers,
       const StepMemory& memory, Passes& passes);
@@ -102,7 +104,7 @@ class Engine {
   struct Records;
 
   Engine() = default;
-  void MakeStreams();
+  absl::Status MakeStreams();
   absl::Status Allocate();
   void MakeEvents(Pass& pass);
   void BuildVisits();
@@ -171,7 +173,8 @@ class Engine {
   std::unique_ptr<Records> records_;
   std::unique_ptr<Stream> compute_stream_, network_stream_;
   // By lane, because an operation of each may be under way.
-  std::unique_ptr<StreamCommunicator> compute_comm_, network_comm_;
+  std::unique_ptr<StreamCommunicator> compute_comm_;
+  std::unique_ptr<SlabGroups> groups_;                       // the network's
   std::vector<std::vector<std::unique_ptr<Visit>>> visits_;  // layer, m
   std::unique_ptr<DeviceTimes> times_;
 

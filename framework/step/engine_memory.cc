@@ -9,12 +9,17 @@
 
 namespace delink {
 
-void Engine::MakeStreams() {
+// First, because all ranks come here: what a rank has no memory for fails
+// later.
+absl::Status Engine::MakeStreams() {
   Device& device = *env_.device;
   compute_stream_ = device.NewStream("compute");
   network_stream_ = device.NewStream("network");
   compute_comm_ = StageThroughHost(device, *compute_stream_, *env_.compute);
-  network_comm_ = StageThroughHost(device, *network_stream_, *env_.network);
+  DELINK_ASSIGN_OR_RETURN(
+      groups_,
+      SlabGroups::Create(*env_.store, device, *network_stream_, *env_.network));
+  return absl::OkStatus();
 }
 
 absl::Status Engine::Allocate() {

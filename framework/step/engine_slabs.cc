@@ -18,17 +18,16 @@ std::unique_ptr<Pending> Engine::Reduce(int slab) {
   // Whoever updates the whole slab needs all of its gradient.
   const PlacementRow& row = store.placement(slab);
   const bool gathers = !row.state.sharded || row.owner != kNoOwner;
-  return Chain(network_comm_->ReduceScatter(whole, copies_.data(), count, dtype,
-                                            ReduceOp::kSum),
-               {[=, this]() -> std::unique_ptr<Pending> {
-                 const int64_t bytes = count * SizeOf(dtype);
-                 env_.device->Copy(
-                     *network_stream_,
-                     static_cast<char*>(whole) + network_comm_->rank() * bytes,
-                     copies_.data(), bytes);
-                 if (!gathers) return nullptr;
-                 return network_comm_->AllGather(whole, count, dtype);
-               }});
+  StreamCommunicator& group = groups_->Of(slab);
+  const int64_t bytes = count * SizeOf(dtype);
+  void* const own = static_cast<char*>(whole) + groups_->Place(slab) * bytes;
+  return Chain(
+      group.ReduceScatter(whole, copies_.data(), count, dtype, ReduceOp::kSum),
+      {[=, this, &group]() -> std::unique_ptr<Pending> {
+        env_.device->Copy(*network_stream_, own, copies_.data(), bytes);
+        if (!gathers) return nullptr;
+        return group.AllGather(whole, count, dtype);
+      }});
 }
 
 std::unique_ptr<Pending> Engine::Gather(int slab) {
@@ -36,12 +35,14 @@ std::unique_ptr<Pending> Engine::Gather(int slab) {
   const Slab& of = store.slab(slab);
   void* const whole = store.at(slab, Plane::kWeight, 0);
   const DType dtype = store.dtype(Plane::kWeight);
+  StreamCommunicator& group = groups_->Of(slab);
   const int owner = store.placement(slab).owner;
   if (owner != kNoOwner) {
-    return network_comm_->Broadcast(whole, of.elements, dtype, owner);
+    return group.Broadcast(whole, of.elements, dtype,
+                           groups_->PlaceOf(slab, owner));
   }
-  return network_comm_->AllGather(
-      whole, of.ShardElements(GroupSize(store, slab)), dtype);
+  return group.AllGather(whole, of.ShardElements(GroupSize(store, slab)),
+                         dtype);
 }
 
 void Engine::Squares(int slab) {

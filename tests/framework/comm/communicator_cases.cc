@@ -13,6 +13,7 @@
 #include "absl/strings/str_cat.h"
 #include "framework/base/rng.h"
 #include "framework/base/status_macros.h"
+#include "framework/comm/groups.h"
 #include "framework/tensor/bfloat16.h"
 
 namespace delink::testing {
@@ -267,6 +268,50 @@ absl::Status CheckSplit(Communicator& comm) {
   DELINK_ASSIGN_OR_RETURN(const auto same, comm.Split(5, 0));
   EXPECT_EQ(same->rank(), comm.rank());
   EXPECT_EQ(same->size(), comm.size());
+  return Barrier(comm);
+}
+
+// Groups that have ranks in common, one twice, and one of all. Of each the
+// order of ranks is that of its sums and chunks.
+absl::Status CheckGroups(Communicator& comm) {
+  std::vector<std::vector<int>> groups = {{0}};
+  std::vector<int> all = {0};
+  for (int rank = 1; rank < comm.size(); ++rank) {
+    groups.push_back({rank - 1, rank});
+    all.push_back(rank);
+  }
+  if (comm.size() > 3) {
+    groups.insert(groups.end(), {{1, 3}, {0, 2}, {1, 3}});
+  }
+  groups.push_back(all);
+  DELINK_ASSIGN_OR_RETURN(const auto made, SplitGroups(comm, groups));
+  EXPECT_EQ(made.size(), groups.size());
+  for (size_t g = 0; g < groups.size(); ++g) {
+    const std::vector<int>& group = groups[g];
+    const auto at = std::find(group.begin(), group.end(), comm.rank());
+    EXPECT_EQ(made[g] != nullptr, at != group.end());
+    if (made[g] == nullptr) continue;
+    const auto place = static_cast<int>(at - group.begin());
+    EXPECT_EQ(made[g]->rank(), place);
+    EXPECT_EQ(made[g]->size(), static_cast<int>(group.size()));
+    // As a slab's gradient: reduced where it is owned, then gathered.
+    constexpr int64_t kCount = 257;
+    const int64_t whole = kCount * made[g]->size();
+    auto x = Values<double>(comm.rank(), whole);
+    std::vector<double> own(kCount);
+    DELINK_RETURN_IF_ERROR(made[g]
+                               ->ReduceScatter(x.data(), own.data(), kCount,
+                                               DType::kF64, ReduceOp::kSum)
+                               ->Wait());
+    std::copy(own.begin(), own.end(), x.begin() + place * kCount);
+    DELINK_RETURN_IF_ERROR(
+        made[g]->AllGather(x.data(), kCount, DType::kF64)->Wait());
+    for (int64_t i = 0; i < whole; ++i) {
+      double expected = 0;
+      for (const int rank : group) expected += Value<double>(rank, i);
+      EXPECT_EQ(x[i], expected);
+    }
+  }
   return Barrier(comm);
 }
 

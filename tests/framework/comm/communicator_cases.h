@@ -15,6 +15,7 @@ absl::Status CheckBroadcast(Communicator& comm);
 absl::Status CheckRing(Communicator& comm);
 absl::Status CheckManyUnderWay(Communicator& comm);
 absl::Status CheckSplit(Communicator& comm);
+absl::Status CheckGroups(Communicator& comm);
 absl::Status CheckScalars(Communicator& comm);
 absl::Status CheckAgreement(Communicator& comm);
 absl::Status CheckStrings(Communicator& comm);
@@ -35,6 +36,7 @@ inline constexpr CommunicatorCase kCommunicatorCases[] = {
     {"Ring", CheckRing},
     {"ManyUnderWay", CheckManyUnderWay},
     {"Split", CheckSplit},
+    {"Groups", CheckGroups},
     {"Scalars", CheckScalars},
     {"Agreement", CheckAgreement},
     {"Strings", CheckStrings},
