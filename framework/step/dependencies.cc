@@ -44,8 +44,22 @@ void VisitEffects(const ProgramShape& shape, const Instruction& visit,
     if ((visit.flags & kApart) != 0) {
       effects->writes.push_back({ResourceKind::kApart});
     }
-    effects->writes.push_back({ResourceKind::kBoundary, -1, m});
+    effects->writes.push_back(
+        {ResourceKind::kBoundary, ChunkOf(shape, layer), m});
   }
+}
+
+// A layer's input goes from slot to slot, its gradient from boundary to
+// boundary: that of its own chunk there, that of the one before here.
+Effects TransferEffects(const ProgramShape& shape, const Instruction& i) {
+  const bool sends = i.op == Op::kSend;
+  Resource moved{ResourceKind::kSlot, i.layer, i.micro_batch};
+  if ((i.flags & kOfGradient) != 0) {
+    moved.kind = ResourceKind::kBoundary;
+    moved.index = ChunkOf(shape, sends ? i.layer : i.layer - 1);
+  }
+  if (sends) return {.reads = {moved}};
+  return {.writes = {moved}};
 }
 
 // Hazards over two consecutive steps. Positions run from 0 to 2n; those under n
@@ -107,10 +121,10 @@ class HazardScan {
       case ResourceKind::kSquares:
         return 3 * shape.slabs + r.index;
       case ResourceKind::kSlot:
-        return pool_base_[SlotClassOf(shape, r.index)] +
+        return pool_base_[out_.pool_of[r.index]] +
                out_.slot_of[r.index][r.micro_batch];
       case ResourceKind::kBoundary:
-        return boundary_base_ + out_.boundary_of[r.micro_batch];
+        return boundary_base_ + out_.boundary_of[r.index][r.micro_batch];
       case ResourceKind::kNorm:
         return boundary_base_ + out_.boundaries;
       case ResourceKind::kLoss:
@@ -239,6 +253,9 @@ Effects EffectsOf(const ProgramShape& shape, const Instruction& instruction) {
     case Op::kBackward:
       VisitEffects(shape, instruction, &effects);
       return effects;
+    case Op::kSend:
+    case Op::kRecv:
+      return TransferEffects(shape, instruction);
     case Op::kFetch:
     case Op::kRelease:
       effects.writes = {{ResourceKind::kWeight, slab}};

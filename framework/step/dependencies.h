@@ -17,7 +17,7 @@ enum class ResourceKind : uint8_t {
   kState,     // index: slab; master and moments
   kSquares,   // index: slab; the sums of its gradient's squares
   kSlot,      // index: layer, micro_batch: input boundary and what is saved
-  kBoundary,  // micro_batch: the gradient between two layers
+  kBoundary,  // index: chunk, micro_batch: the gradient between two layers
   kNorm,      // the norm, clip factor and finiteness of the step
   kLoss,      // loss sum and token count of the step
   kApart,     // gradients that a visit kept apart
@@ -37,8 +37,8 @@ struct Effects {
   std::vector<Resource> writes;  // a read-modify-write is listed here only
 };
 
-// What an instruction touches. Instructions that ValidateProgram refuses (those
-// of pipelines and of slots in lower tiers) have no effects yet: a check fails.
+// What an instruction touches. Instructions that ValidateProgram refuses (the
+// halves of backward, slots in lower tiers) have no effects yet: a check fails.
 Effects EffectsOf(const ProgramShape& shape, const Instruction& instruction);
 
 // An earlier instruction that must be complete. With previous_step it is the
@@ -59,15 +59,18 @@ struct Analysis {
   // contributions of this step (never, where it is kept apart); for kProbe of
   // its slab. Empty for others, a kForwardOnly loss included.
   std::vector<std::vector<bool>> written;
-  // slot_of[layer][micro_batch]: a number in [0, slots[pool]). Each class of
-  // slots is a pool. A slot is taken when its input boundary is written and
-  // free after the visit's backward (or loss, or forward where the program has
-  // no backward of the visit).
+  // slot_of[layer][micro_batch]: a number in [0, slots[pool_of[layer]]). A slot
+  // is taken when its input boundary is written and free after the visit's
+  // backward (or loss, or forward where the program has no backward of the
+  // visit). Each class of slots is a pool; one more, where there are several
+  // stages, is of inputs that leave: of layers that are not here.
   std::vector<std::vector<int32_t>> slot_of;
-  std::vector<int32_t> slots;  // by pool
-  // By micro-batch: which of the gradient boundaries it uses, from its loss to
-  // its prologue's backward; -1 where there is no backward.
-  std::vector<int32_t> boundary_of;
+  std::vector<int32_t> pool_of;  // by layer
+  std::vector<int32_t> slots;    // by pool
+  // boundary_of[chunk][micro_batch]: which of the gradient boundaries it uses,
+  // from its loss, or when it comes, to the prologue's backward, or when it
+  // leaves; -1 where there is no backward, or the chunk is not here.
+  std::vector<std::vector<int32_t>> boundary_of;
   int32_t boundaries = 0;
 };
 

@@ -156,7 +156,8 @@ class Engine {
   VisitInputs InputsOf(const Pass& pass, int32_t micro_batch) const;
   Tensor InputTensor(const Pass& pass, int32_t layer,
                      int32_t micro_batch) const;
-  Tensor BoundaryTensor(const Pass& pass, int32_t micro_batch) const;
+  // Of the chunk and micro-batch that a visit is of.
+  Tensor BoundaryTensor(const Pass& pass, const Instruction& at) const;
   // What a visit keeps until its backward.
   void* SavedRegion(const Pass& pass, const Instruction& at) const;
   // Where a visit's gradients go that it keeps apart: by the slabs of its

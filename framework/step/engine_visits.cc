@@ -21,7 +21,7 @@ VisitInputs Engine::InputsOf(const Pass& pass, int32_t micro_batch) const {
 void* Engine::SlotAddress(const Pass& pass, int32_t layer,
                           int32_t micro_batch) const {
   const int32_t slot = At(At(pass.analysis.slot_of, layer), micro_batch);
-  const auto pool = static_cast<size_t>(SlotClassOf(pass.program.shape, layer));
+  const auto pool = static_cast<size_t>(At(pass.analysis.pool_of, layer));
   return slots_.at(memory_.SlotOffset(pool) + slot * memory_.pools[pool].bytes);
 }
 
@@ -36,8 +36,10 @@ Tensor Engine::InputTensor(const Pass& pass, int32_t layer,
           shape};
 }
 
-Tensor Engine::BoundaryTensor(const Pass& pass, int32_t micro_batch) const {
-  const int32_t which = At(pass.analysis.boundary_of, micro_batch);
+Tensor Engine::BoundaryTensor(const Pass& pass, const Instruction& at) const {
+  const int32_t chunk = ChunkOf(pass.program.shape, at.layer);
+  const int32_t which =
+      At(At(pass.analysis.boundary_of, chunk), at.micro_batch);
   return {boundaries_.at(which * memory_.boundary_bytes),
           env_.store->options().dtype, layers_.front().output};
 }
@@ -93,8 +95,7 @@ void Engine::Loss(const Pass& pass, const Instruction& at,
       visit.tape.Input(InputTensor(pass, at.layer, at.micro_batch), true);
   env_.model->epilogue().Loss(x);
   if (!backward) return;
-  visit.tape.RunBackward(Var(), Tensor(), x,
-                         BoundaryTensor(pass, at.micro_batch));
+  visit.tape.RunBackward(Var(), Tensor(), x, BoundaryTensor(pass, at));
   binder_->FinishGradients(LayerAt(at.layer), *compute_stream_);
 }
 
@@ -125,7 +126,7 @@ void Engine::Backward(const Pass& pass, const Instruction& at,
     visit.y = env_.model->layer(LayerAt(at.layer))(visit.x);
     visit.tape.Finish(visit.y, Tensor());
   }
-  const Tensor boundary = BoundaryTensor(pass, at.micro_batch);
+  const Tensor boundary = BoundaryTensor(pass, at);
   visit.tape.RunBackward(visit.y, boundary, visit.x,
                          at.layer > 0 ? boundary : Tensor());
   binder_->FinishGradients(LayerAt(at.layer), *compute_stream_);

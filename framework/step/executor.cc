@@ -86,7 +86,7 @@ absl::Status CheckRuns(const Program& program, const ProgramShape& asked) {
 }  // namespace
 
 absl::Status Executor::Plan(PassKind kind, const ProgramShape& shape) {
-  Program program = options_.planner(kind, shape);
+  Program program = options_.planner(kind, shape, 0);
   DELINK_CHECK(program.kind == kind);
   DELINK_RETURN_IF_ERROR(AgreeOnProgram(*env_.compute, program));
   DELINK_RETURN_IF_ERROR(

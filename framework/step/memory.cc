@@ -79,7 +79,9 @@ StepMemory SizeStep(const ParamStore& store,
   const auto pool_of = [&](int32_t layer) -> StepMemory::SlotPool& {
     return At(m.pools, SlotClassOf(any.shape, layer));
   };
-  m.pools.resize(static_cast<size_t>(SlotClasses(any.shape)));
+  m.pools.resize(passes.begin()->second.analysis.slots.size());
+  // Of what is sent only the input itself is here.
+  if (any.shape.stages > 1) m.pools.back().bytes = m.boundary_bytes;
   for (int32_t l = 0; l < any.shape.layers; ++l) {
     if (StageOf(any.shape, l) != any.stage) continue;
     const LayerPlan& layer = At(layers, l);

@@ -16,10 +16,13 @@ std::string OnSlab(Op op, int32_t slab) {
 SlabRules::SlabRules(const Program& program)
     : program_(program),
       shape_(program.shape),
+      here_(program.shape.slabs, false),
       layers_of_slab_(program.shape.slabs),
       weights_(program.shape.slabs, Weights::kUnknown) {
   for (int32_t layer = shape_.layers - 1; layer >= 0; --layer) {
+    if (StageOf(shape_, layer) != program.stage) continue;
     for (const int32_t slab : shape_.slabs_of_layer[layer]) {
+      here_[slab] = true;
       layers_of_slab_[slab].push_back(layer);
     }
   }
@@ -112,7 +115,7 @@ std::string SlabRules::CheckSquares(int32_t slab) {
 std::string SlabRules::CheckNorm() {
   if (norm_) return "has already run in this step";
   for (int32_t slab = 0; slab < shape_.slabs; ++slab) {
-    if (!squared_[slab]) {
+    if (here_[slab] && !squared_[slab]) {
       return absl::StrCat("the squares of slab ", slab,
                           " are not summed: ", OnSlab(Op::kSquares, slab),
                           " must come before it");
@@ -161,13 +164,14 @@ std::string SlabRules::CheckRelease(int32_t slab) {
 
 std::string SlabRules::FindMissing() const {
   for (int32_t slab = 0; slab < shape_.slabs; ++slab) {
+    if (!here_[slab]) continue;
     if (!reduced_[slab]) return OnSlab(Op::kReduce, slab);
     if (!squared_[slab]) return OnSlab(Op::kSquares, slab);
   }
   if (!norm_) return ToString(Op::kNorm);
   for (int32_t slab = 0;
        slab < shape_.slabs && MayHave(program_.kind, Op::kUpdate); ++slab) {
-    if (!updated_[slab]) return OnSlab(Op::kUpdate, slab);
+    if (here_[slab] && !updated_[slab]) return OnSlab(Op::kUpdate, slab);
   }
   return "";
 }

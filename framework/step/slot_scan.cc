@@ -33,15 +33,19 @@ class SlotScan {
  public:
   SlotScan(const Program& program, Analysis* analysis)
       : program_(program),
-        last_(program.shape.layers - 1),
+        shape_(program.shape),
         out_(*analysis),
-        pools_(SlotClasses(program.shape)) {
-    const ProgramShape& shape = program.shape;
-    out_.slot_of.assign(shape.layers,
-                        std::vector<int32_t>(shape.micro_batches, kNothing));
-    out_.boundary_of.assign(shape.micro_batches, kNothing);
-    has_backward_ = std::vector<std::vector<bool>>(
-        shape.layers, std::vector<bool>(shape.micro_batches, false));
+        has_backward_(shape_.layers,
+                      std::vector<bool>(shape_.micro_batches, false)) {
+    const int32_t classes = SlotClasses(shape_);
+    pools_.resize(classes + (shape_.stages > 1 ? 1 : 0));
+    for (int32_t layer = 0; layer < shape_.layers; ++layer) {
+      const bool here = StageOf(shape_, layer) == program.stage;
+      out_.pool_of.push_back(here ? SlotClassOf(shape_, layer) : classes);
+    }
+    const std::vector<int32_t> none(shape_.micro_batches, kNothing);
+    out_.slot_of.assign(shape_.layers, none);
+    out_.boundary_of.assign(ChunkOf(shape_, shape_.layers - 1) + 1, none);
     for (const Instruction& i : program.instructions) {
       if (i.op == Op::kBackward) has_backward_[i.layer][i.micro_batch] = true;
     }
@@ -52,46 +56,67 @@ class SlotScan {
       if (i.op == Op::kForward) Forward(i.layer, i.micro_batch);
       if (i.op == Op::kLoss) Loss(i);
       if (i.op == Op::kBackward) Backward(i.layer, i.micro_batch);
+      if (i.op == Op::kSend) Send(i);
+      if (i.op == Op::kRecv) Receive(i);
     }
     for (const NumberPool& pool : pools_) out_.slots.push_back(pool.size());
     out_.boundaries = boundaries_.size();
   }
 
  private:
-  NumberPool& PoolOf(int32_t layer) {
-    return pools_[SlotClassOf(program_.shape, layer)];
+  void TakeSlot(int32_t layer, int32_t m) {
+    int32_t& slot = out_.slot_of[layer][m];
+    DELINK_CHECK_EQ(slot, kNothing);
+    slot = pools_[out_.pool_of[layer]].Take();
   }
-  void Take(int32_t layer, int32_t m) {
-    DELINK_CHECK_EQ(out_.slot_of[layer][m], kNothing);
-    out_.slot_of[layer][m] = PoolOf(layer).Take();
-  }
-  void Free(int32_t layer, int32_t m) {
+  void FreeSlot(int32_t layer, int32_t m) {
     DELINK_CHECK_NE(out_.slot_of[layer][m], kNothing);
-    PoolOf(layer).Free(out_.slot_of[layer][m]);
+    pools_[out_.pool_of[layer]].Free(out_.slot_of[layer][m]);
+  }
+  int32_t& BoundaryOf(int32_t layer, int32_t m) {
+    return out_.boundary_of[ChunkOf(shape_, layer)][m];
   }
 
   void Forward(int32_t layer, int32_t m) {
-    if (layer == 0) Take(0, m);
-    Take(layer + 1, m);
-    if (!has_backward_[layer][m]) Free(layer, m);
+    if (layer == 0) TakeSlot(0, m);
+    TakeSlot(layer + 1, m);
+    if (!has_backward_[layer][m]) FreeSlot(layer, m);
   }
   void Loss(const Instruction& loss) {
-    Free(last_, loss.micro_batch);
+    FreeSlot(loss.layer, loss.micro_batch);
     if (HasGradients(loss)) {
-      out_.boundary_of[loss.micro_batch] = boundaries_.Take();
+      BoundaryOf(loss.layer, loss.micro_batch) = boundaries_.Take();
     }
   }
   void Backward(int32_t layer, int32_t m) {
-    Free(layer, m);
-    if (layer == 0) boundaries_.Free(out_.boundary_of[m]);
+    FreeSlot(layer, m);
+    if (layer == 0) boundaries_.Free(BoundaryOf(0, m));
+  }
+  void Receive(const Instruction& i) {
+    if ((i.flags & kOfGradient) != 0) {
+      BoundaryOf(i.layer - 1, i.micro_batch) = boundaries_.Take();
+    } else {
+      TakeSlot(i.layer, i.micro_batch);
+    }
+  }
+  void Send(const Instruction& i) {
+    const bool gradient = (i.flags & kOfGradient) != 0;
+    Instruction& before = sent_[gradient ? 1 : 0];
+    if (before.layer >= 0 && gradient) {
+      boundaries_.Free(BoundaryOf(before.layer, before.micro_batch));
+    } else if (before.layer >= 0) {
+      FreeSlot(before.layer, before.micro_batch);
+    }
+    before = i;
   }
 
   const Program& program_;
-  const int32_t last_;
+  const ProgramShape& shape_;
   Analysis& out_;
   std::vector<std::vector<bool>> has_backward_;
   std::vector<NumberPool> pools_;
   NumberPool boundaries_;
+  Instruction sent_[2];  // the last input, the last gradient
 };
 
 }  // namespace

@@ -7,10 +7,15 @@
 
 namespace delink {
 
-// Sets slot_of, slots, boundary_of and boundaries by a linear scan over the
-// program, which must be one that the validator passes. Whatever is taken gets
-// the lowest free number of its pool, so that there are as many as are ever
-// taken at once.
+// Sets slot_of, pool_of, slots, boundary_of and boundaries by a linear scan
+// over the program, which must be one that the validator passes. Whatever is
+// taken gets the lowest free number of its pool, so that there are as many as
+// are ever taken at once.
+//
+// What is sent is given back by the next kSend of its lane, or at the end: if
+// its own did, whoever comes next would get it, and wait for the neighbour to
+// receive. Where that is a kRecv, of which the neighbour has the like, both
+// wait for ever.
 void ScanSlots(const Program& program, Analysis* analysis);
 
 }  // namespace delink

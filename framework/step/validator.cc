@@ -1,6 +1,7 @@
 #include "framework/step/validator.h"
 
 #include <algorithm>
+#include <array>
 #include <cstdint>
 #include <string>
 
@@ -17,6 +18,11 @@ std::string Visit(Op op, int32_t layer, int32_t micro_batch) {
       Instruction{.op = op, .layer = layer, .micro_batch = micro_batch});
 }
 
+std::string Transfer(Op op, uint8_t flags, int32_t layer, int32_t micro_batch) {
+  return ToString(Instruction{
+      .op = op, .flags = flags, .layer = layer, .micro_batch = micro_batch});
+}
+
 // Steps through a program and keeps what has happened so far. Rules return what
 // is wrong, or nothing.
 class StepChecker {
@@ -26,7 +32,11 @@ class StepChecker {
         shape_(program.shape),
         last_(program.shape.layers - 1),
         forward_only_(!delink::MayHave(program.kind, Op::kBackward)),
-        slabs_(program) {}
+        slabs_(program) {
+    for (int32_t layer = 0; layer <= last_; ++layer) {
+      here_.push_back(StageOf(shape_, layer) == program.stage);
+    }
+  }
 
   absl::Status Run() {
     for (int step = 0; step < 2; ++step) {
@@ -55,6 +65,7 @@ class StepChecker {
     backward_.assign(shape_.layers, none);
     recompute_.assign(shape_.layers, none);
     inspected_.assign(shape_.layers, none);
+    moved_.fill(backward_);
     last_backward_.assign(shape_.layers, -1);
     slabs_.BeginStep();
     apart_.clear();
@@ -64,8 +75,10 @@ class StepChecker {
   bool MayHave(Op op) const { return delink::MayHave(program_.kind, op); }
 
   std::string Check(const Instruction& i) {
-    if (std::string error = FieldError(shape_, i); !error.empty()) return error;
-    if (!MayHave(i.op)) {
+    if (std::string error = FieldError(program_, i); !error.empty())
+      return error;
+    const bool gradient = (i.flags & kOfGradient) != 0;
+    if (!MayHave(i.op) || (gradient && forward_only_)) {
       return absl::StrCat(ToString(program_.kind), " has no such instruction");
     }
     switch (i.op) {
@@ -74,6 +87,9 @@ class StepChecker {
         return CheckForward(i);
       case Op::kBackward:
         return CheckBackward(i);
+      case Op::kSend:
+      case Op::kRecv:
+        return CheckTransfer(i);
       case Op::kInspect:
         return CheckInspect(i);
       case Op::kProbe:
@@ -88,10 +104,10 @@ class StepChecker {
   // Contributions are allowed in ascending order.
   std::string Contribute(int32_t layer, int32_t m) {
     if (last_backward_[layer] >= m) {
-      return absl::StrCat("backward of layer ", layer, " has already visited ",
-                          Visit(layer == last_ ? Op::kLoss : Op::kBackward,
-                                layer, last_backward_[layer]),
-                          "; micro-batches must ascend");
+      return absl::StrCat(
+          "backward of layer ", layer, " has already visited ",
+          Visit(BackwardOf(layer), layer, last_backward_[layer]),
+          "; micro-batches must ascend");
     }
     last_backward_[layer] = m;
     backward_[layer][m] = true;
@@ -102,10 +118,12 @@ class StepChecker {
   std::string CheckForward(const Instruction& i) {
     const int32_t m = i.micro_batch;
     if (forward_[i.layer][m]) return "has already run in this step";
-    if (i.layer > 0 && !forward_[i.layer - 1][m]) {
-      return absl::StrCat(
-          "its slot is empty: ", Visit(Op::kForward, i.layer - 1, m),
-          " must come before it");
+    if (i.layer > 0 && !HasInput(i.layer, m)) {
+      return absl::StrCat("its slot is empty: ",
+                          here_[i.layer - 1]
+                              ? Visit(Op::kForward, i.layer - 1, m)
+                              : Transfer(Op::kRecv, 0, i.layer, m),
+                          " must come before it");
     }
     if (forward_only_ != ((i.flags & kForwardOnly) != 0)) {
       return absl::StrCat("the visits of ", ToString(program_.kind), " are ",
@@ -125,10 +143,12 @@ class StepChecker {
           "its slot is empty: ", Visit(Op::kForward, i.layer, m),
           " must come before it");
     }
-    if (!backward_[i.layer + 1][m]) {
-      const Op op = i.layer + 1 == last_ ? Op::kLoss : Op::kBackward;
-      return absl::StrCat("its gradient boundary is empty: ",
-                          Visit(op, i.layer + 1, m), " must come before it");
+    if (!HasGradient(i.layer, m)) {
+      return absl::StrCat(
+          "its gradient boundary is empty: ",
+          here_[i.layer + 1] ? Visit(BackwardOf(i.layer + 1), i.layer + 1, m)
+                             : Transfer(Op::kRecv, kOfGradient, i.layer + 1, m),
+          " must come before it");
     }
     if (recompute_[i.layer][m] != (i.flags & kRecompute)) {
       return absl::StrCat("recompute is ",
@@ -138,6 +158,35 @@ class StepChecker {
     if (std::string error = CheckApart(i); !error.empty()) return error;
     if (std::string error = slabs_.Read(i.layer); !error.empty()) return error;
     return Contribute(i.layer, m);
+  }
+
+  Op BackwardOf(int32_t layer) const {
+    return layer == last_ ? Op::kLoss : Op::kBackward;
+  }
+  // Whether its input, or the gradient of its output, has been made or has
+  // come.
+  bool HasInput(int32_t layer, int32_t m) const {
+    return here_[layer - 1] ? forward_[layer - 1][m] : moved_[0][layer][m];
+  }
+  bool HasGradient(int32_t layer, int32_t m) const {
+    return here_[layer + 1] ? backward_[layer + 1][m] : moved_[1][layer + 1][m];
+  }
+
+  std::string CheckTransfer(const Instruction& i) {
+    const int32_t m = i.micro_batch;
+    const bool gradient = (i.flags & kOfGradient) != 0;
+    uint8_t& moved = moved_[gradient ? 1 : 0][i.layer][m];
+    if (moved) return "has already run in this step";
+    const int32_t maker = gradient ? i.layer : i.layer - 1;
+    const bool made = gradient ? backward_[maker][m] : forward_[maker][m];
+    if (i.op == Op::kSend && !made) {
+      return absl::StrCat(
+          "there is nothing to send: ",
+          Visit(gradient ? BackwardOf(maker) : Op::kForward, maker, m),
+          " must come before it");
+    }
+    moved = true;
+    return "";
   }
 
   // Of a kBackward: which gradients it keeps apart.
@@ -186,10 +235,13 @@ class StepChecker {
           "there is nothing to look at: ", Visit(Op::kForward, i.layer, m),
           " must come before it");
     }
-    if (forward_[i.layer + 1][m]) {
-      const Op op = i.layer + 1 == last_ ? Op::kLoss : Op::kForward;
-      return absl::StrCat("what it looks at is gone: ",
-                          Visit(op, i.layer + 1, m), " must come after it");
+    const int32_t next = i.layer + 1;
+    if (here_[next] ? forward_[next][m] : moved_[0][next][m]) {
+      const Op op = !here_[next]    ? Op::kSend
+                    : next == last_ ? Op::kLoss
+                                    : Op::kForward;
+      return absl::StrCat("what it looks at is gone: ", Visit(op, next, m),
+                          " must come after it");
     }
     inspected_[i.layer][m] = true;
     return "";
@@ -210,14 +262,23 @@ class StepChecker {
   std::string FindMissingVisit() const {
     for (int32_t m = 0; m < shape_.micro_batches; ++m) {
       for (int32_t l = 0; l <= last_; ++l) {
+        if (!here_[l]) continue;
         const Op op = l == last_ ? Op::kLoss : Op::kForward;
         if (!forward_[l][m]) return Visit(op, l, m);
+        if (l == last_) continue;
+        if (MayHave(Op::kInspect) && !inspected_[l][m]) {
+          return Visit(Op::kInspect, l, m);
+        }
+        if (!here_[l + 1] && !moved_[0][l + 1][m]) {
+          return Transfer(Op::kSend, 0, l + 1, m);
+        }
       }
-      for (int32_t l = 0; l < last_ && MayHave(Op::kInspect); ++l) {
-        if (!inspected_[l][m]) return Visit(Op::kInspect, l, m);
-      }
-      for (int32_t l = last_ - 1; l >= 0 && MayHave(Op::kBackward); --l) {
-        if (!backward_[l][m]) return Visit(Op::kBackward, l, m);
+      for (int32_t l = last_; l >= 0 && MayHave(Op::kBackward); --l) {
+        if (!here_[l]) continue;
+        if (!backward_[l][m]) return Visit(BackwardOf(l), l, m);
+        if (l > 0 && !here_[l - 1] && !moved_[1][l][m]) {
+          return Transfer(Op::kSend, kOfGradient, l, m);
+        }
       }
     }
     return "";
@@ -235,8 +296,11 @@ class StepChecker {
   const int32_t last_;
   const bool forward_only_;
   SlabRules slabs_;
+  std::vector<bool> here_;  // by layer: of this stage
   // By layer and micro-batch; the last layer's are of its loss.
   std::vector<std::vector<uint8_t>> forward_, backward_, recompute_, inspected_;
+  // The same of inputs and of their gradients: sent or received.
+  std::array<std::vector<std::vector<uint8_t>>, 2> moved_;
   std::vector<int32_t> last_backward_;  // by layer: micro-batch
   std::vector<Instruction> apart_;      // the kProbes that are to come
   bool sum_ = false;
@@ -246,6 +310,9 @@ class StepChecker {
 
 absl::Status ValidateProgram(const Program& program) {
   DELINK_RETURN_IF_ERROR(CheckShape(program.shape));
+  if (program.stage < 0 || program.stage >= program.shape.stages) {
+    return BadShape(absl::StrCat("there is no stage ", program.stage));
+  }
   return StepChecker(program).Run();
 }
 

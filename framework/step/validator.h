@@ -14,6 +14,8 @@ namespace delink {
 //     after the layer before it, backward after the loss or the layer behind
 //     it, micro-batches ascending in backward for each layer; recompute flags
 //     of forward and backward agree;
+//   - what another stage needs is sent once, when it is made, and nothing is
+//     used before it has come;
 //   - every use finds its weights fetched (kFetch after an update that gathers,
 //     before the next use; never a kFetch of what is there) and its slot
 //     filled;
@@ -30,8 +32,8 @@ namespace delink {
 // end.
 //
 // Returns InvalidArgument naming the first instruction that is wrong (its index
-// and text) and the rule, or the instruction that is missing. Pipelines (kSend,
-// kRecv, the halves of backward) and slots in lower tiers are refused.
+// and text) and the rule, or the instruction that is missing. The halves of
+// backward and slots in lower tiers are refused.
 absl::Status ValidateProgram(const Program& program);
 
 // All ranks' programs, by rank: of one kind, each validated, and what is

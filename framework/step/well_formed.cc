@@ -39,6 +39,10 @@ Fields FieldsOf(Op op, int32_t layers) {
     case Op::kUpdate:
     case Op::kSave:
       return {.slab = true};
+    case Op::kSend:
+    case Op::kRecv:
+      return {
+          .visit = true, .flags = kOfGradient, .first = 1, .last = layers - 1};
     case Op::kInspect:
       return {.visit = true, .last = layers - 2};
     case Op::kProbe:
@@ -87,6 +91,37 @@ absl::Status CheckSlotClasses(const ProgramShape& shape) {
     }
   }
   return absl::OkStatus();
+}
+
+// Whether the instruction is one of the program's stage.
+std::string StageError(const Program& program, const Instruction& i) {
+  const ProgramShape& shape = program.shape;
+  if (i.op == Op::kSend || i.op == Op::kRecv) {
+    if (shape.stages == 1) {
+      return "is not part of a program of one pipeline stage";
+    }
+    // An input leaves the layer before, its gradient the layer itself.
+    const bool leaves_before =
+        (i.op == Op::kSend) != ((i.flags & kOfGradient) != 0);
+    const int32_t before = StageOf(shape, i.layer - 1);
+    const int32_t own = StageOf(shape, i.layer);
+    if (before != own && (leaves_before ? before : own) == program.stage) {
+      return "";
+    }
+    return absl::StrCat("stage ", program.stage, " does not do that: layer ",
+                        i.layer - 1, " is of stage ", before, ", layer ",
+                        i.layer, " of stage ", own);
+  }
+  if (i.layer >= 0 && StageOf(shape, i.layer) != program.stage) {
+    return absl::StrCat("layer ", i.layer, " is of stage ",
+                        StageOf(shape, i.layer), ", this is stage ",
+                        program.stage);
+  }
+  if (i.slab >= 0 && !IsHere(shape, program.stage, i.slab)) {
+    return absl::StrCat("slab ", i.slab, " is of no layer of stage ",
+                        program.stage);
+  }
+  return "";
 }
 
 }  // namespace
@@ -153,9 +188,10 @@ bool MayHave(PassKind kind, Op op) {
   }
 }
 
-std::string FieldError(const ProgramShape& shape, const Instruction& i) {
+std::string FieldError(const Program& program, const Instruction& i) {
+  const ProgramShape& shape = program.shape;
   const Fields fields = FieldsOf(i.op, shape.layers);
-  if (!fields.known) return "is not part of a program of one pipeline stage";
+  if (!fields.known) return "no engine can do that yet";
   if (static_cast<int>(i.lane) >= kLanes) return "its lane does not exist";
   constexpr uint8_t kBoth = kRecompute | kForwardOnly;
   if ((i.flags & ~fields.flags) != 0 || i.flags == kBoth) {
@@ -181,7 +217,7 @@ std::string FieldError(const ProgramShape& shape, const Instruction& i) {
                                       shape.slabs, ")")
                        : "it has no slab";
   }
-  return "";
+  return StageError(program, i);
 }
 
 }  // namespace delink

@@ -17,8 +17,8 @@ absl::Status CheckShape(const ProgramShape& shape);
 // Whether a program of that kind may have such instructions at all.
 bool MayHave(PassKind kind, Op op);
 
-// What is wrong with the fields of `i` in a program of `shape`; empty when
-// nothing is.
-std::string FieldError(const ProgramShape& shape, const Instruction& i);
+// What is wrong with the fields of `i` in the program, whatever is before and
+// behind it; empty when nothing is.
+std::string FieldError(const Program& program, const Instruction& i);
 
 }  // namespace delink

@@ -28,7 +28,7 @@ FRAMEWORK["step"] = set(FRAMEWORK)
 LAYERS = {"kernels": set(), "ops": {"kernels"}, "modules": {"kernels", "ops"}}
 
 PARALLEL = {"launch": set(), "watch": {"launch"}, "mpi": {"launch"},
-            "no_mpi": {"launch"}}
+            "no_mpi": {"launch"}, "pipeline": set()}
 
 DATA = {"tokenizer": set(), "corpus": {"tokenizer"}}
 for _name in ("loader", "import"):

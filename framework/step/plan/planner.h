@@ -1,13 +1,16 @@
 // Who writes the programs of a stage.
 #pragma once
 
+#include <cstdint>
 #include <functional>
 
 #include "framework/step/instruction.h"
 
 namespace delink {
 
-// A pure function: equal shapes give equal programs, on every rank.
-using Planner = std::function<Program(PassKind, const ProgramShape&)>;
+// The program of a stage of the pipeline: a pure function, so that every rank
+// can write all of them.
+using Planner =
+    std::function<Program(PassKind, const ProgramShape&, int32_t stage)>;
 
 }  // namespace delink

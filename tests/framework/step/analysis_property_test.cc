@@ -59,7 +59,7 @@ TEST(AnalysisPropertyTest, OtherPassesAreValidAndSafe) {
     const Sample sample = DrawSample(dice);
     for (const PassKind kind : {PassKind::kGradients, PassKind::kEvaluation,
                                 PassKind::kProbe, PassKind::kDiagnosis}) {
-      Program program = BasicPlanner(sample.options)(kind, sample.shape);
+      Program program = BasicPlanner(sample.options)(kind, sample.shape, 0);
       const std::vector<Program> ranks(sample.shape.ranks, program);
       const absl::Status status = ValidatePrograms(ranks);
       ASSERT_TRUE(status.ok()) << sample.text << ": " << status.message();

@@ -19,8 +19,21 @@ Cells::Cells(const Program& program, const Analysis& a)
   for (int32_t layer = 0; layer < layers; ++layer) {
     const std::vector<int32_t>& classes = program.shape.slot_class;
     const int32_t ends = layer == 0 ? 0 : layer + 1 == layers ? 2 : 1;
-    pool_of_layer.push_back(pools.at(classes.empty() ? ends : classes[layer]));
+    const size_t own = classes.empty() ? ends : classes[layer];
+    const bool here = StageAt(program.shape, layer) == program.stage;
+    pool_of_layer.push_back(here ? pools.at(own) : pools.back());
+    const std::vector<int32_t>& chunks = program.shape.chunk_of_layer;
+    chunk_of_layer.push_back(chunks.empty() ? 0 : chunks[layer]);
   }
+}
+
+int32_t StageAt(const ProgramShape& shape, int32_t layer) {
+  if (shape.chunk_of_layer.empty()) return 0;
+  return shape.chunk_of_layer[layer] % shape.stages;
+}
+
+int32_t Cells::Boundary(const Analysis& a, int32_t layer, int32_t m) const {
+  return boundaries + a.boundary_of[chunk_of_layer[layer]][m];
 }
 
 int32_t Cells::Slot(const Analysis& a, int32_t layer, int32_t m) const {
@@ -58,6 +71,14 @@ std::vector<Access> AccessesOf(const Program& program, const Analysis& a,
   if (i.op == Op::kProbe) {
     return {{layout.apart, false}, {layout.found, true}, {n + i.slab, true}};
   }
+  if (i.op == Op::kSend || i.op == Op::kRecv) {
+    const bool sends = i.op == Op::kSend;
+    const bool gradient = (i.flags & kOfGradient) != 0;
+    const int32_t from = sends ? i.layer : i.layer - 1;
+    return {{gradient ? layout.Boundary(a, from, i.micro_batch)
+                      : layout.Slot(a, i.layer, i.micro_batch),
+             !sends}};
+  }
   if (i.layer >= 0) {
     for (const int32_t s : shape.slabs_of_layer[i.layer]) {
       out.push_back({s, false});
@@ -70,7 +91,7 @@ std::vector<Access> AccessesOf(const Program& program, const Analysis& a,
         {layout.Slot(a, i.layer, i.micro_batch), i.op == Op::kForward});
   }
   if (TrainsAt(i)) {
-    out.push_back({layout.boundaries + a.boundary_of[i.micro_batch], true});
+    out.push_back({layout.Boundary(a, i.layer, i.micro_batch), true});
   }
   switch (i.op) {
     case Op::kForward:

@@ -15,10 +15,16 @@ namespace delink::step_test {
 struct Cells {
   Cells(const Program& program, const Analysis& a);
   int32_t Slot(const Analysis& a, int32_t layer, int32_t m) const;
+  // The one that a visit of the layer reads and writes.
+  int32_t Boundary(const Analysis& a, int32_t layer, int32_t m) const;
 
   int32_t slabs, norm, loss, found, apart, boundaries, cells;
   std::vector<int32_t> pool_of_layer;  // where its pool begins
+  std::vector<int32_t> chunk_of_layer;
 };
+
+// The stage of a layer.
+int32_t StageAt(const ProgramShape& shape, int32_t layer);
 
 // Whether it makes gradients.
 bool TrainsAt(const Instruction& i);

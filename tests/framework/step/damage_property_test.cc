@@ -46,7 +46,7 @@ TEST(DamagePropertyTest, EveryDamageIsCaughtAndNamed) {
       sample.shape.ranks = std::min(sample.shape.ranks, 8);
       std::vector<Program> ranks(
           sample.shape.ranks,
-          BasicPlanner(sample.options)(damage.kind, sample.shape));
+          BasicPlanner(sample.options)(damage.kind, sample.shape, 0));
       const auto damaged = damage.apply(ranks, dice);
       if (!damaged) continue;
       ++injected;

@@ -8,7 +8,9 @@
 
 #include "absl/strings/str_cat.h"
 #include "framework/step/dependencies.h"
+#include "framework/step/plan/assemble.h"
 #include "framework/step/plan/basic.h"
+#include "parallel/pipeline/one_f_one_b.h"
 
 namespace delink {
 namespace {
@@ -152,17 +154,77 @@ TEST(PlanTest, GradientsAreAStepUpToItsNorm) {
   EXPECT_EQ(program.kind, PassKind::kGradients);
 }
 
-TEST(PlanTest, TheBasicPlannerWritesEveryPass) {
-  const BasicPlanOptions options{.order = MicroBatchOrder::kLayerMajor,
-                                 .recompute = true};
-  const Planner planner = BasicPlanner(options);
-  const ProgramShape shape = SharedBlocks(2);
-  EXPECT_EQ(planner(PassKind::kStep, shape), PlanStep(shape, options));
-  EXPECT_EQ(planner(PassKind::kGradients, shape),
-            PlanGradients(shape, options));
-  EXPECT_EQ(planner(PassKind::kEvaluation, shape), PlanEvaluation(shape));
-  EXPECT_EQ(planner(PassKind::kProbe, shape), PlanProbe(shape, options));
-  EXPECT_EQ(planner(PassKind::kDiagnosis, shape), PlanDiagnosis(shape));
+// A layer a stage.
+ProgramShape ThreeStages(int32_t micro_batches) {
+  return {.layers = 3,
+          .slabs = 3,
+          .slabs_of_layer = {{0}, {1}, {2}},
+          .gathers = {false, false, false},
+          .chunk_of_layer = {0, 1, 2},
+          .micro_batches = micro_batches,
+          .stages = 3};
+}
+
+TEST(PlanTest, OneForwardOneBackward) {
+  const Planner planner = PlannerOf(OneFOneB, false);
+  const auto step = [&](int32_t stage) {
+    return ToString(planner(PassKind::kStep, ThreeStages(2), stage));
+  };
+  EXPECT_EQ(step(0),
+            "F(0,a) Send(1,a) Recv(1,a)g F(0,b) Send(1,b) Recv(1,b)g B(0,a) "
+            "B(0,b) Reduce(0) Squares(0) Norm Update(0)");
+  EXPECT_EQ(step(1),
+            "Recv(1,a) Recv(1,b) F(1,a) Send(2,a) Recv(2,a)g F(1,b) Send(2,b) "
+            "Recv(2,b)g B(1,a) Send(1,a)g B(1,b) Reduce(1) Squares(1) "
+            "Send(1,b)g Norm Update(1)");
+  EXPECT_EQ(step(2),
+            "Recv(2,a) Loss(a) Recv(2,b) Send(2,a)g Loss(b) Reduce(2) "
+            "Squares(2) Send(2,b)g Norm Update(2)");
+  const Program evaluation = planner(PassKind::kEvaluation, ThreeStages(2), 1);
+  EXPECT_EQ(ToString(evaluation),
+            "Recv(1,a) Recv(1,b) F(1,a) Send(2,a) F(1,b) Send(2,b) Sum");
+  EXPECT_EQ(ToString(planner(PassKind::kDiagnosis, ThreeStages(1), 1)),
+            "Recv(1,a) F(1,a) Inspect(1,a) Send(2,a) Sum");
+  for (const Instruction& at : evaluation.instructions) {
+    EXPECT_EQ(at.lane, LaneOf(ThreeStages(2), at));
+  }
+}
+
+// A tied embedding: in one order with all else of several stages, and not in
+// the way of the stage's own.
+TEST(PlanTest, SlabsOfSeveralStagesComeLastAndFirst) {
+  ProgramShape shape = ThreeStages(1);
+  shape.slabs = 4;
+  shape.slabs_of_layer = {{0, 1}, {2}, {0, 3}};
+  shape.gathers = {true, true, true, true};
+  const Planner planner = PlannerOf(OneFOneB, false);
+  const auto step = [&](int32_t stage) {
+    return ToString(planner(PassKind::kStep, shape, stage));
+  };
+  EXPECT_EQ(step(0),
+            "Recv(1,a)g F(0,a) Send(1,a) B(0,a) Reduce(1) Squares(1) Reduce(0) "
+            "Squares(0) Norm Update(0) Fetch(0) Update(1) Fetch(1)");
+  EXPECT_EQ(step(2),
+            "Recv(2,a) Loss(a) Reduce(3) Squares(3) Send(2,a)g Reduce(0) "
+            "Squares(0) Norm Update(0) Fetch(0) Update(3) Fetch(3)");
+}
+
+TEST(PlanTest, ScheduleOfOneForwardOneBackward) {
+  ProgramShape shape = ThreeStages(5);
+  const auto text = [&](int32_t stage) {
+    std::string units;
+    for (const Unit& unit : OneFOneB(shape, stage)) {
+      EXPECT_EQ(unit.chunk, stage);
+      units +=
+          static_cast<char>((unit.backward ? 'A' : 'a') + unit.micro_batch);
+    }
+    return units;
+  };
+  EXPECT_EQ(text(0), "abcAdBeCDE");
+  EXPECT_EQ(text(1), "abAcBdCeDE");
+  EXPECT_EQ(text(2), "aAbBcCdDeE");
+  shape.micro_batches = 1;
+  EXPECT_EQ(text(0), "aA") << "fewer micro-batches than stages";
 }
 
 TEST(PlanTest, MicroBatchesAreLetters) {
@@ -233,6 +295,18 @@ TEST(AnalysisTest, ANormWritesTheSquares) {
   };
   EXPECT_THAT(squares(effects.reads), IsEmpty());
   EXPECT_THAT(squares(effects.writes), ElementsAre(0, 1, 2));
+}
+
+// What is sent is given back by the send behind it, what comes has a place one
+// unit early.
+TEST(AnalysisTest, PlacesOfAMiddleStage) {
+  const Program program =
+      PlannerOf(OneFOneB, false)(PassKind::kStep, ThreeStages(3), 1);
+  const Analysis analysis = AnalyzeProgram(program);
+  EXPECT_THAT(analysis.pool_of, ElementsAre(3, 1, 3));
+  EXPECT_THAT(analysis.slots, ElementsAre(0, 3, 0, 2));
+  EXPECT_THAT(analysis.slot_of[2], ElementsAre(0, 1, 0));
+  EXPECT_THAT(analysis.boundary_of[1], ElementsAre(0, 1, 2));
 }
 
 // "Reduce(1): B(1,a)", one line for each instruction that waits; ' marks the

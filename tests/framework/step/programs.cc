@@ -8,7 +8,9 @@
 #include <vector>
 
 #include "framework/base/check.h"
+#include "framework/step/plan/assemble.h"
 #include "framework/step/well_formed.h"
+#include "parallel/pipeline/one_f_one_b.h"
 
 namespace delink::step_test {
 namespace {
@@ -74,7 +76,8 @@ Program Parse(const ProgramShape& shape, const std::string& text,
       {"Reduce", Op::kReduce},   {"Update", Op::kUpdate},
       {"Save", Op::kSave},       {"Squares", Op::kSquares},
       {"Inspect", Op::kInspect}, {"Probe", Op::kProbe},
-      {"Sum", Op::kSum}};
+      {"Sum", Op::kSum},         {"Send", Op::kSend},
+      {"Recv", Op::kRecv}};
   const bool forward_only = !MayHave(kind, Op::kBackward);
   Program program{.shape = shape, .kind = kind};
   std::istringstream words(text);
@@ -87,13 +90,14 @@ Program Parse(const ProgramShape& shape, const std::string& text,
         open == std::string::npos ? "" : word.substr(word.find(')') + 1);
     if (flags.find('r') != std::string::npos) i.flags |= kRecompute;
     if (flags.find('p') != std::string::npos) i.flags |= kApart;
+    if (flags.find('g') != std::string::npos) i.flags |= kOfGradient;
     if (forward_only && (i.op == Op::kForward || i.op == Op::kLoss)) {
       i.flags = kForwardOnly;
     }
     const std::string in =
         open == std::string::npos ? "" : word.substr(open + 1);
     if (i.op == Op::kForward || i.op == Op::kBackward || i.op == Op::kInspect ||
-        i.op == Op::kProbe) {
+        i.op == Op::kProbe || i.op == Op::kSend || i.op == Op::kRecv) {
       i.layer = std::stoi(in);
       i.micro_batch = in[in.find(',') + 1] - 'a';
       if (i.op == Op::kProbe) i.slab = std::stoi(in.substr(in.rfind(',') + 1));
@@ -103,9 +107,7 @@ Program Parse(const ProgramShape& shape, const std::string& text,
     } else if (i.op != Op::kNorm && i.op != Op::kSum) {
       i.slab = std::stoi(in);
     }
-    if (i.op == Op::kReduce || i.op == Op::kFetch) {
-      i.lane = Lane::kNetwork;
-    }
+    i.lane = i.op == Op::kReduce ? Lane::kNetwork : LaneOf(shape, i);
     program.instructions.push_back(i);
   }
   return program;
@@ -155,6 +157,49 @@ Sample DrawSample(Dice& dice) {
        << (sample.options.recompute ? ", recompute" : "");
   sample.text = text.str();
   return sample;
+}
+
+Sample DrawPipeline(Dice& dice) {
+  Sample sample = DrawSample(dice);
+  ProgramShape& shape = sample.shape;
+  shape.stages = dice.Between(2, std::min(8, shape.layers));
+  std::vector<int32_t> first(shape.layers - 1);  // of a chunk, or not
+  std::fill_n(first.begin(), shape.stages - 1, 1);
+  for (size_t i = first.size() - 1; i > 0; --i) {
+    std::swap(first[i], first[dice.Below(static_cast<int32_t>(i) + 1)]);
+  }
+  shape.chunk_of_layer = {0};
+  sample.text += "; layers by stage 0";
+  for (const int32_t rise : first) {
+    shape.chunk_of_layer.push_back(shape.chunk_of_layer.back() + rise);
+    sample.text += " " + std::to_string(shape.chunk_of_layer.back());
+  }
+  return sample;
+}
+
+std::vector<Program> PlanPipeline(const Sample& sample, PassKind kind,
+                                  PipelineOrder order) {
+  const Schedule schedule = [order](const ProgramShape& shape, int32_t stage) {
+    if (order == PipelineOrder::k1F1B) return OneFOneB(shape, stage);
+    const bool all = order == PipelineOrder::kForwardsFirst;
+    const int32_t run = all ? shape.micro_batches : 1;
+    std::vector<Unit> units;
+    for (int32_t begin = 0; begin < shape.micro_batches; begin += run) {
+      for (const bool backward : {false, true}) {
+        for (int32_t m = begin; m < begin + run; ++m) {
+          units.push_back(
+              {.backward = backward, .chunk = stage, .micro_batch = m});
+        }
+      }
+    }
+    return units;
+  };
+  const Planner planner = PlannerOf(schedule, sample.options.recompute);
+  std::vector<Program> stages;
+  for (int32_t stage = 0; stage < sample.shape.stages; ++stage) {
+    stages.push_back(planner(kind, sample.shape, stage));
+  }
+  return stages;
 }
 
 Program ScatterLanes(const Program& program, Dice& dice) {

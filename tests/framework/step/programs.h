@@ -4,16 +4,18 @@
 #include <cstdint>
 #include <random>
 #include <string>
+#include <vector>
 
 #include "framework/step/instruction.h"
 #include "framework/step/plan/basic.h"
 
 namespace delink::step_test {
 
-// The inverse of ToString(Program) for single-letter micro-batches: "F(0,a)
-// Loss(a) B(0,a)r Norm Fetch(1)". Reductions and fetches go to the network
-// lane, the rest to the compute lane; visits are forward-only where the kind
-// has no backward. Aborts on what it cannot read.
+// The inverse of ToString(Program), of stage 0, for single-letter
+// micro-batches: "F(0,a) Loss(a) B(0,a)r Norm Fetch(1)". Reductions and fetches
+// go to the network lane, transfers to theirs, the rest to the compute lane;
+// visits are forward-only where the kind has no backward. Aborts on what it
+// cannot read.
 Program Parse(const ProgramShape& shape, const std::string& text,
               PassKind kind = PassKind::kStep);
 
@@ -45,6 +47,15 @@ struct Sample {
 // micro-batches; both orders; recompute or not; weights
 // gathered by all, none or some slabs; 1..512 ranks, mostly few.
 Sample DrawSample(Dice& dice);
+
+// A sample that is cut into 2..8 stages, as many layers each as the dice say.
+Sample DrawPipeline(Dice& dice);
+
+enum class PipelineOrder { k1F1B, kForwardsFirst, kOneByOne };
+
+// The programs of its stages.
+std::vector<Program> PlanPipeline(const Sample& sample, PassKind kind,
+                                  PipelineOrder order);
 
 // The same program with every instruction in a lane drawn at random.
 Program ScatterLanes(const Program& program, Dice& dice);

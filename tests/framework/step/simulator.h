@@ -1,10 +1,12 @@
-// An independent judge of AnalyzeProgram: executes a program for several steps
-// in a random order that its lanes and dependencies allow, instructions of
-// different lanes overlapping, and watches what every piece of memory holds. It
-// shares no table with framework/step.
+// An independent judge of AnalyzeProgram: executes the programs of all stages
+// for several steps in a random order that their lanes and dependencies allow,
+// instructions of different lanes and ranks overlapping, and watches what every
+// piece of memory holds, also what travels. It shares no table with
+// framework/step.
 #pragma once
 
 #include <string>
+#include <vector>
 
 #include "framework/step/dependencies.h"
 #include "framework/step/instruction.h"
@@ -19,5 +21,12 @@ namespace delink::step_test {
 // contributions, each once.
 std::string Simulate(const Program& program, const Analysis& analysis,
                      Dice& dice);
+
+// The same of one rank of each stage, by stage. What they do together they do
+// at one time: collectives of slabs that several have, kNorm, kSum, a kSend and
+// its kRecv. Nothing else keeps them apart, so that two that wait for each
+// other are found.
+std::string Simulate(const std::vector<Program>& stages,
+                     const std::vector<Analysis>& analyses, Dice& dice);
 
 }  // namespace delink::step_test

@@ -191,8 +191,9 @@ TEST_P(ExecutorTest, RecomputeSavesMemory) {
 }
 
 // The basic plan, but of the blocks only odd layers recompute.
-Program PlanOddRecompute(PassKind kind, const ProgramShape& shape) {
-  Program program = BasicPlanner({.recompute = true})(kind, shape);
+Program PlanOddRecompute(PassKind kind, const ProgramShape& shape,
+                         int32_t stage) {
+  Program program = BasicPlanner({.recompute = true})(kind, shape, stage);
   for (Instruction& at : program.instructions) {
     if (at.layer % 2 == 0) at.flags &= ~kRecompute;
   }
@@ -319,9 +320,9 @@ std::string TellsOfStep(const std::function<void(Program*)>& damage) {
   std::string told[2];
   const absl::Status status = RunRanks(2, [&](Communicator& comm) {
     StepRig rig(comm, "all", {.micro_batch = 1, .zero = 1});
-    const auto executor =
-        rig.NewExecutor([&](PassKind kind, const ProgramShape& shape) {
-          Program program = BasicPlanner({})(kind, shape);
+    const auto executor = rig.NewExecutor(
+        [&](PassKind kind, const ProgramShape& shape, int32_t stage) {
+          Program program = BasicPlanner({})(kind, shape, stage);
           if (kind == PassKind::kStep) damage(&program);
           return program;
         });
@@ -384,10 +385,10 @@ TEST(Executor, AProgramOfAnotherShapeIsRefused) {
   StepRig rig(comm, "all", {});
   const auto of = [&](PassKind which, int32_t more, bool gathers) {
     const auto executor =
-        rig.NewExecutor([&](PassKind kind, ProgramShape shape) {
+        rig.NewExecutor([&](PassKind kind, ProgramShape shape, int32_t stage) {
           if (kind == which) shape.micro_batches += more;
           if (kind == which && gathers) shape.gathers.flip();
-          return BasicPlanner({})(kind, shape);
+          return BasicPlanner({})(kind, shape, stage);
         });
     return std::string(executor.status().message());
   };

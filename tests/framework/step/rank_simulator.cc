@@ -1,0 +1,312 @@
+#include "tests/framework/step/rank_simulator.h"
+
+#include <algorithm>
+
+#include "absl/strings/str_cat.h"
+
+namespace delink::step_test {
+
+Simulation::Simulation(const Program& program, const Analysis& analysis,
+                       Dice& dice)
+    : program_(program),
+      shape_(program.shape),
+      a_(analysis),
+      layout_(program, analysis),
+      count_(static_cast<int32_t>(program.instructions.size())),
+      done_(size_t{kSteps} * count_, false),
+      users_(layout_.cells, 0),
+      content_(layout_.cells),
+      gradients_(shape_.slabs),
+      expected_(shape_.slabs),
+      squares_step_(shape_.slabs, -1),
+      owned_version_(shape_.slabs, 0),
+      compute_version_(shape_.slabs, 0) {
+  for (int32_t i = 0; i < count_; ++i) {
+    const Instruction& instruction = program.instructions[i];
+    accesses_.push_back(AccessesOf(program, analysis, instruction));
+    lanes_[static_cast<int>(instruction.lane)].order.push_back(i);
+  }
+  for (int32_t l = 0; l < shape_.layers; ++l) {
+    if (!Here(l)) continue;
+    for (const int32_t s : shape_.slabs_of_layer[l]) {
+      for (int32_t m = 0; m < shape_.micro_batches; ++m) {
+        expected_[s].set(Bit(l, m));
+      }
+    }
+  }
+  for (LaneState& lane : lanes_) lane.weight = 1 << (3 * dice.Below(4));
+}
+
+bool Simulation::IsReady(int lane) const {
+  const LaneState& l = lanes_[lane];
+  if (l.running >= 0 || l.next >= kSteps * l.order.size()) return false;
+  const int32_t position = l.Position(count_);
+  for (const Dependency& d : a_.dependencies[position % count_]) {
+    const int32_t step = position / count_ - (d.previous_step ? 1 : 0);
+    if (step >= 0 && !done_[step * count_ + d.instruction]) return false;
+  }
+  return true;
+}
+
+std::string Simulation::Begin(int lane) {
+  LaneState& l = lanes_[lane];
+  l.running = l.Position(count_);
+  const std::string error = Start(l.running);
+  if (error.empty()) return "";
+  return absl::StrCat("stage ", program_.stage, ", step ", l.running / count_,
+                      ", instruction ", l.running % count_, ", ",
+                      ToString(program_.instructions[l.running % count_]), ": ",
+                      error);
+}
+
+void Simulation::Finish(int lane) {
+  LaneState& l = lanes_[lane];
+  End(l.running);
+  done_[l.running] = true;
+  l.running = -1;
+  ++l.next;
+}
+
+std::string Simulation::Start(int32_t position) {
+  const Instruction& i = program_.instructions[position % count_];
+  step_ = position / count_;
+  for (const Access& access : accesses_[position % count_]) {
+    int32_t& users = users_[access.cell];  // readers, or -1 for a writer
+    if (access.write ? users != 0 : users < 0) {
+      return absl::StrCat("cell ", access.cell, " is in use");
+    }
+    users = access.write ? -1 : users + 1;
+  }
+  switch (i.op) {
+    case Op::kForward:
+    case Op::kLoss:
+    case Op::kBackward:
+      return StartVisit(i, position % count_);
+    case Op::kReduce:
+      return gradients_[i.slab].step == step_ && !gradients_[i.slab].reduced &&
+                     gradients_[i.slab].held == expected_[i.slab]
+                 ? ""
+                 : "the gradient is not complete";
+    case Op::kSquares:
+      return gradients_[i.slab].step == step_ && gradients_[i.slab].reduced
+                 ? ""
+                 : "the gradient is not reduced";
+    case Op::kNorm:
+      for (int32_t s = 0; s < shape_.slabs; ++s) {
+        if (expected_[s].any() && squares_step_[s] != step_) {
+          return "squares are missing";
+        }
+      }
+      return HasLosses() ? "" : "losses are missing";
+    case Op::kSend:
+    case Op::kRecv:
+      return StartTransfer(i);
+    case Op::kInspect:
+      return StartInspect(
+          content_[layout_.Slot(a_, i.layer + 1, i.micro_batch)], i);
+    case Op::kSum:
+      if (!HasLosses()) return "losses are missing";
+      for (size_t s = 0; s < gradients_.size() && Probes(); ++s) {
+        if (expected_[s].none()) continue;
+        if (gradients_[s].step != step_ || gradients_[s].held != expected_[s]) {
+          return "a gradient is not complete";
+        }
+      }
+      return found_ == Findings() ? "" : "it has not been found yet";
+    case Op::kProbe:
+      if (apart_.step != step_ || apart_.layer != i.layer ||
+          apart_.micro_batch != i.micro_batch || !apart_left_[i.slab]) {
+        return "the gradient is not kept apart";
+      }
+      return Add(i, i.slab, a_.written[position % count_].front());
+    case Op::kUpdate:
+      if (norm_step_ != step_) return "the norm is of another step";
+      if (owned_version_[i.slab] != step_) return "updated twice or never";
+      return gradients_[i.slab].step == step_ && gradients_[i.slab].reduced &&
+                     gradients_[i.slab].held == expected_[i.slab]
+                 ? ""
+                 : "the gradient is not that of the step";
+    default:
+      return "";
+  }
+}
+
+bool Simulation::HasLosses() const {
+  return !Here(shape_.layers - 1) ||
+         (loss_step_ == step_ && losses_ == shape_.micro_batches);
+}
+
+std::string Simulation::StartTransfer(const Instruction& i) const {
+  const bool sends = i.op == Op::kSend;
+  const bool gradient = (i.flags & kOfGradient) != 0;
+  const Content& c = content_[Moved(i, sends)];
+  if (!sends) return c.live ? "its place is still needed" : "";
+  return Holds(c, gradient ? i.layer - 1 : i.layer, i.micro_batch)
+             ? ""
+             : "it does not hold what is sent";
+}
+
+std::string Simulation::StartInspect(const Content& c,
+                                     const Instruction& i) const {
+  const bool there = c.layer == i.layer + 1 && c.step == step_ &&
+                     c.micro_batch == i.micro_batch && !c.saved;
+  return there ? "" : "what it looks at is gone";
+}
+
+std::string Simulation::StartVisit(const Instruction& i, int32_t index) {
+  const int32_t l = i.layer, m = i.micro_batch;
+  for (const int32_t s : shape_.slabs_of_layer[l]) {
+    if (compute_version_[s] != (Updates() ? step_ : 0)) {
+      return absl::StrCat("slab ", s, " has version ", compute_version_[s]);
+    }
+  }
+  const Content& slot = content_[layout_.Slot(a_, l, m)];
+  if (i.op == Op::kForward) {
+    if (l == 0 ? slot.live : !Holds(slot, l, m) || slot.saved) {
+      return "its slot does not hold its input";
+    }
+    if (content_[layout_.Slot(a_, l + 1, m)].live) {
+      return "the slot of the next layer is still needed";
+    }
+    return "";
+  }
+  if (!Holds(slot, l, m) || slot.saved != (i.op == Op::kBackward)) {
+    return "its slot does not hold what it needs";
+  }
+  if (!TrainsAt(i)) return "";
+  const Content& boundary = content_[layout_.Boundary(a_, l, m)];
+  if (i.op == Op::kLoss ? boundary.live : !Holds(boundary, l, m)) {
+    return "the boundary is in use or holds something else";
+  }
+  return StartContribution(i, index);
+}
+
+std::string Simulation::StartContribution(const Instruction& i, int32_t index) {
+  const auto& slabs = shape_.slabs_of_layer[i.layer];
+  if (a_.written[index].size() != slabs.size()) return "written: wrong size";
+  for (size_t k = 0; k < slabs.size(); ++k) {
+    const bool written = a_.written[index][k];
+    if (KeepsApart(shape_, i, slabs[k])) {
+      if (written) return "what is kept apart is added to something";
+      continue;
+    }
+    const std::string error = Add(i, slabs[k], written);
+    if (!error.empty()) return error;
+  }
+  if ((i.flags & kApart) == 0) return "";
+  if (apart_left_.any()) return "what is kept apart is still needed";
+  apart_ = {i.layer, i.micro_batch, step_, true, true};
+  for (const int32_t s : slabs) apart_left_[s] = KeepsApart(shape_, i, s);
+  return "";
+}
+
+std::string Simulation::Add(const Instruction& i, int32_t slab, bool written) {
+  Gradient& g = gradients_[slab];
+  if (!written) {
+    if (!g.consumed && Updates()) {
+      return "a gradient is overwritten before its update";
+    }
+    g = {.step = step_, .consumed = false};
+  }
+  if (g.step != step_ || g.reduced || g.consumed ||
+      g.held[Bit(i.layer, i.micro_batch)]) {
+    return "a contribution is added to a gradient of another step";
+  }
+  g.held.set(Bit(i.layer, i.micro_batch));
+  return "";
+}
+
+void Simulation::End(int32_t position) {
+  const Instruction& i = program_.instructions[position % count_];
+  const int32_t step = position / count_;
+  for (const Access& access : accesses_[position % count_]) {
+    users_[access.cell] = access.write ? 0 : users_[access.cell] - 1;
+  }
+  switch (i.op) {
+    case Op::kForward:
+    case Op::kLoss:
+    case Op::kBackward:
+      return EndVisit(i, step);
+    case Op::kSend:
+      content_[Moved(i, true)].live = false;
+      return;
+    case Op::kReduce:
+      gradients_[i.slab].reduced = true;
+      return;
+    case Op::kSquares:
+      squares_step_[i.slab] = step;
+      return;
+    case Op::kNorm:
+      norm_step_ = step;
+      return;
+    case Op::kProbe:
+      apart_left_.reset(i.slab);
+      ++found_;
+      return;
+    case Op::kInspect:
+      ++found_;
+      return;
+    case Op::kSum:
+      found_ = 0;
+      return;
+    case Op::kUpdate:
+      gradients_[i.slab].consumed = true;
+      ++owned_version_[i.slab];
+      if (!shape_.gathers[i.slab]) ++compute_version_[i.slab];
+      return;
+    case Op::kFetch:
+      compute_version_[i.slab] = owned_version_[i.slab];
+      return;
+    default:
+      return;
+  }
+}
+
+void Simulation::EndVisit(const Instruction& i, int32_t step) {
+  const int32_t l = i.layer, m = i.micro_batch;
+  Content& slot = content_[layout_.Slot(a_, l, m)];
+  if (i.op == Op::kForward) {
+    slot = {l, m, step, true, (i.flags & kForwardOnly) == 0};
+    content_[layout_.Slot(a_, l + 1, m)] = {l + 1, m, step, false, true};
+    return;
+  }
+  slot.live = false;
+  if (i.op == Op::kLoss) {
+    losses_ = loss_step_ == step ? losses_ + 1 : 1;
+    loss_step_ = step;
+  }
+  if (TrainsAt(i)) {
+    content_[layout_.Boundary(a_, l, m)] = {l - 1, m, step, true, l > 0};
+  }
+}
+
+int32_t Simulation::Findings() const {
+  if (program_.kind == PassKind::kDiagnosis) {
+    int32_t layers = 0;
+    for (int32_t l = 0; l + 1 < shape_.layers; ++l) layers += Here(l) ? 1 : 0;
+    return layers * shape_.micro_batches;
+  }
+  int32_t findings = 0;
+  for (int32_t l = 1; l + 1 < shape_.layers && Probes(); ++l) {
+    if (!Here(l)) continue;
+    for (const int32_t s : shape_.slabs_of_layer[l]) {
+      findings += KeepsApart(shape_, {.flags = kApart}, s) ? 1 : 0;
+    }
+  }
+  return findings * shape_.micro_batches;
+}
+
+bool Simulation::IsThrough() const {
+  return std::all_of(lanes_.begin(), lanes_.end(), [&](const LaneState& l) {
+    return l.next >= kSteps * l.order.size();
+  });
+}
+
+int32_t Simulation::Moved(const Instruction& i, bool sends) const {
+  if ((i.flags & kOfGradient) == 0) {
+    return layout_.Slot(a_, i.layer, i.micro_batch);
+  }
+  return layout_.Boundary(a_, sends ? i.layer : i.layer - 1, i.micro_batch);
+}
+
+}  // namespace delink::step_test

@@ -1,0 +1,129 @@
+// One rank of a simulation: what its lanes do next, and what every piece of its
+// memory holds. Part of the simulator (simulator.h).
+#pragma once
+
+#include <array>
+#include <bitset>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "framework/step/dependencies.h"
+#include "tests/framework/step/cells.h"
+#include "tests/framework/step/programs.h"
+
+namespace delink::step_test {
+
+constexpr int32_t kSteps = 3;
+
+// What a slot or a boundary holds.
+struct Content {
+  int32_t layer = -1, micro_batch = -1, step = -1;
+  bool saved = false;  // more than the input boundary
+  bool live = false;
+};
+
+using Contributions = std::bitset<128>;
+
+struct Gradient {
+  Contributions held;
+  int32_t step = -1;
+  bool reduced = false, consumed = true;
+};
+
+// One rank.
+class Simulation {
+ public:
+  Simulation(const Program& program, const Analysis& analysis, Dice& dice);
+
+  bool IsThrough() const;
+  int32_t WeightOf(int lane) const { return lanes_[lane].weight; }
+  // Whether the lane's next instruction may start.
+  bool IsReady(int lane) const;
+  // The instruction that runs or is next.
+  const Instruction& At(int lane) const {
+    return program_.instructions[lanes_[lane].Position(count_) % count_];
+  }
+  int32_t StepAt(int lane) const {
+    return lanes_[lane].Position(count_) / count_;
+  }
+
+  std::string Begin(int lane);
+  void Finish(int lane);
+  // What the lane, which receives, is given by that of another rank.
+  void TakeFrom(const Simulation& sender, int lane) {
+    content_[Moved(At(lane), false)] =
+        sender.content_[sender.Moved(At(lane), true)];
+  }
+
+ private:
+  struct LaneState {
+    std::vector<int32_t> order;
+    size_t next = 0;
+    int32_t running = -1;
+    int32_t weight = 1;
+    int32_t Position(int32_t count) const {
+      return static_cast<int32_t>(next / order.size()) * count +
+             order[next % order.size()];
+    }
+  };
+
+  size_t Bit(int32_t layer, int32_t m) const {
+    return static_cast<size_t>(layer) * shape_.micro_batches + m;
+  }
+
+  bool Here(int32_t layer) const {
+    return StageAt(shape_, layer) == program_.stage;
+  }
+  // The cell that a transfer reads or fills.
+  int32_t Moved(const Instruction& i, bool sends) const;
+
+  bool Holds(const Content& c, int32_t layer, int32_t m) const {
+    return c.live && c.layer == layer && c.micro_batch == m && c.step == step_;
+  }
+
+  std::string Start(int32_t position);
+
+  bool HasLosses() const;
+
+  std::string StartTransfer(const Instruction& i) const;
+
+  // A loss may be done with what is looked at, but nobody has overwritten it.
+  std::string StartInspect(const Content& c, const Instruction& i) const;
+
+  std::string StartVisit(const Instruction& i, int32_t index);
+
+  std::string StartContribution(const Instruction& i, int32_t index);
+
+  std::string Add(const Instruction& i, int32_t slab, bool written);
+
+  void End(int32_t position);
+
+  void EndVisit(const Instruction& i, int32_t step);
+
+  // That a pass of this kind has to make before its sum.
+  int32_t Findings() const;
+
+  bool Probes() const { return program_.kind == PassKind::kProbe; }
+  bool Updates() const { return program_.kind == PassKind::kStep; }
+
+  const Program& program_;
+  const ProgramShape& shape_;
+  const Analysis& a_;
+  const Cells layout_;
+  const int32_t count_;
+  std::vector<std::vector<Access>> accesses_;
+  std::array<LaneState, kLanes> lanes_;
+  std::vector<bool> done_;
+  std::vector<int32_t> users_;
+  std::vector<Content> content_;  // by cell; of slots and boundaries
+  std::vector<Gradient> gradients_;
+  std::vector<Contributions> expected_;
+  Content apart_;                // whose gradients are kept apart
+  std::bitset<128> apart_left_;  // of which slabs they are still to be taken
+  std::vector<int32_t> squares_step_;
+  std::vector<int32_t> owned_version_, compute_version_;
+  int32_t norm_step_ = -1, loss_step_ = -1, losses_ = 0, found_ = 0, step_ = 0;
+};
+
+}  // namespace delink::step_test
