@@ -2,77 +2,66 @@
 
 #include <algorithm>
 #include <string>
-#include <string_view>
 #include <vector>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
 #include "framework/base/status_macros.h"
-#include "framework/step/validator.h"
 
 namespace delink {
 namespace {
 
-// The shape, then an instruction a line: equal where the programs are.
-std::string Describe(const Program& program) {
-  const ProgramShape& shape = program.shape;
-  std::string text = absl::StrCat(
-      "ranks ", shape.ranks, ", micro-batches ", shape.micro_batches,
-      ", layers ", shape.layers, ", slabs ", shape.slabs, " (gathered: ",
-      absl::StrJoin(shape.gathers, "",
-                    [](std::string* out, bool gathers) {
-                      out->push_back(gathers ? '1' : '0');
-                    }),
-      "), stages ", shape.stages,
-      " (chunks: ", absl::StrJoin(shape.chunk_of_layer, " "),
-      "), slot classes (", absl::StrJoin(shape.slot_class, " "), "), stage ",
-      program.stage);
-  for (const auto& slabs : shape.slabs_of_layer) {
-    absl::StrAppend(&text, "; ", absl::StrJoin(slabs, " "));
-  }
-  for (const Instruction& i : program.instructions) {
-    absl::StrAppend(&text, "\n", ToString(i), " in the ", ToString(i.lane),
-                    " lane, flags ", int{i.flags});
-  }
-  return text;
-}
-
-absl::Status Compare(const char* what, const std::string& mine,
-                     const std::string& first) {
+// Of texts of plans: in which program, and where in it, they first differ.
+absl::Status Compare(const std::string& mine, const std::string& first) {
   if (mine == first) return absl::OkStatus();
   const std::vector<std::string> here = absl::StrSplit(mine, '\n');
   const std::vector<std::string> there = absl::StrSplit(first, '\n');
-  size_t line = 0;
+  const auto is_title = [](const std::string& line) {
+    return absl::StartsWith(line, "the program of ");
+  };
+  size_t line = 0, title = 0;
   while (line < std::min(here.size(), there.size()) &&
          here[line] == there[line]) {
+    if (is_title(here[line])) title = line;
     ++line;
   }
-  const auto text = [line](const std::vector<std::string>& lines) {
-    return line < lines.size() ? lines[line] : std::string("nothing");
+  const auto text = [&](const std::vector<std::string>& lines) {
+    const bool ends =
+        line >= lines.size() || lines[line].empty() || is_title(lines[line]);
+    return ends ? "nothing" : lines[line];
   };
+  const size_t instruction = line - title - 2;
   return absl::FailedPreconditionError(absl::StrCat(
-      "the program of ", what, " differs from rank 0's: ",
-      line == 0 ? "its shape" : absl::StrCat("instruction ", line - 1), " is '",
-      text(here), "' here and '", text(there),
+      here[title], " differs from rank 0's: ",
+      line == title + 1 ? "its shape"
+                        : absl::StrCat("instruction ", instruction),
+      " is '", text(here), "' here and '", text(there),
       "' there; start all ranks with the same recipe, options and version"));
 }
 
 }  // namespace
 
-absl::Status AgreeOnProgram(Communicator& comm, const Program& program) {
-  const char* const what = ToString(program.kind);
-  absl::Status valid = ValidateProgram(program);
-  if (valid.ok() && program.shape.ranks != comm.size()) {
-    valid = absl::InvalidArgumentError(absl::StrCat(
-        "the program of ", what, " is made for ", program.shape.ranks,
-        " ranks, but there are ", comm.size()));
+absl::Status AgreeOnPlan(Communicator& comm,
+                         const absl::StatusOr<JointPlan>& plan) {
+  absl::Status made = plan.status();
+  if (made.ok() && plan->ranks() != comm.size()) {
+    made = absl::InvalidArgumentError(
+        absl::StrCat("the programs are made for ", plan->ranks(),
+                     " ranks, but there are ", comm.size()));
   }
-  DELINK_RETURN_IF_ERROR(AgreeOnStatus(comm, valid));
-  const std::string mine = Describe(program);
+  DELINK_RETURN_IF_ERROR(AgreeOnStatus(comm, made));
+  const std::string mine = plan->Digest();
   DELINK_ASSIGN_OR_RETURN(const std::string first,
                           BroadcastString(comm, mine, 0));
-  return AgreeOnStatus(comm, Compare(what, mine, first));
+  const absl::Status same = mine == first
+                                ? absl::OkStatus()
+                                : absl::FailedPreconditionError("plans differ");
+  if (AgreeOnStatus(comm, same).ok()) return absl::OkStatus();
+  const std::string text = plan->Text();
+  DELINK_ASSIGN_OR_RETURN(const std::string text_of_first,
+                          BroadcastString(comm, text, 0));
+  return AgreeOnStatus(comm, Compare(text, text_of_first));
 }
 
 }  // namespace delink

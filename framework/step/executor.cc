@@ -85,13 +85,10 @@ absl::Status CheckRuns(const Program& program, const ProgramShape& asked) {
 
 }  // namespace
 
-absl::Status Executor::Plan(PassKind kind, const ProgramShape& shape) {
-  Program program = options_.planner(kind, shape, 0);
-  DELINK_CHECK(program.kind == kind);
-  DELINK_RETURN_IF_ERROR(AgreeOnProgram(*env_.compute, program));
+absl::Status Executor::TakePass(Program program, const ProgramShape& shape) {
   DELINK_RETURN_IF_ERROR(
       AgreeOnStatus(*env_.compute, CheckRuns(program, shape)));
-  Pass& pass = passes_[kind];
+  Pass& pass = passes_[program.kind];
   pass.names = NamesOf(program, *env_.model, env_.store->layout());
   pass.analysis = AnalyzeProgram(program);
   pass.program = std::move(program);
@@ -108,11 +105,15 @@ absl::StatusOr<std::unique_ptr<Executor>> Executor::Create(
       MeasureLayers(*env.model, *env.store, options.batch, env.accumulate);
   ProgramShape shape = ShapeOf(layout, options.micro_batches);
   shape.slot_class = SlotClasses(layers);
-  for (const PassKind kind :
-       {PassKind::kStep, PassKind::kGradients, PassKind::kEvaluation,
-        PassKind::kProbe, PassKind::kDiagnosis}) {
-    if (kind == PassKind::kProbe && !options.probes) continue;
-    DELINK_RETURN_IF_ERROR(e->Plan(kind, shape));
+  std::vector<PassKind> kinds = {PassKind::kStep, PassKind::kGradients,
+                                 PassKind::kEvaluation, PassKind::kDiagnosis};
+  if (options.probes) kinds.push_back(PassKind::kProbe);
+  const absl::StatusOr<JointPlan> plan =
+      JointPlan::Create(options.planner, shape, kinds);
+  DELINK_RETURN_IF_ERROR(AgreeOnPlan(*env.compute, plan));
+  const int stage = layout.mesh().PlaceOf(env.store->rank())[Axis::kPipeline];
+  for (const PassKind kind : kinds) {
+    DELINK_RETURN_IF_ERROR(e->TakePass(At(plan->Of(kind), stage), shape));
   }
   e->flops_per_micro_batch_ = FlopsPerMicroBatch(e->program(), layers);
   e->memory_ = SizeStep(*env.store, layers, options.batch, e->passes_);

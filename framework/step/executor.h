@@ -99,7 +99,8 @@ class Executor {
   Executor(const Env& env, const Options& options)
       : env_(env), options_(options) {}
   const Pass& step_pass() const { return passes_.at(PassKind::kStep); }
-  absl::Status Plan(PassKind kind, const ProgramShape& shape);
+  // Of a valid plan.
+  absl::Status TakePass(Program program, const ProgramShape& shape);
   absl::Status BeginPass(PassKind kind, const HostBatch& batch, int64_t step,
                          const UpdateControl& control);
   StepResult WaitForStep();

@@ -1,6 +1,7 @@
 #include "framework/step/layout_shape.h"
 
 #include <algorithm>
+#include <vector>
 
 #include "framework/base/at.h"
 #include "framework/base/check.h"

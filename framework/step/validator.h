@@ -36,11 +36,14 @@ namespace delink {
 // backward and slots in lower tiers are refused.
 absl::Status ValidateProgram(const Program& program);
 
-// All ranks' programs, by rank: of one kind, each validated, and what is
-// collective (kReduce, kNorm, kSum, kFetch of a slab that gathers) meets in the
-// same order on every rank, lane by lane, and across lanes under rendezvous
-// semantics: no deadlock by order. Errors name the rank as well. Ranks whose
-// programs are equal cost a comparison each.
+// All ranks' programs, by rank (the data place, then the stage): of one kind,
+// each validated and of its stage; what they do together (joint_execution.h)
+// meets in one order, lane by lane, and all of them end: no deadlock by order.
+// Errors name the rank as well. Ranks whose programs are equal cost a
+// comparison each.
 absl::Status ValidatePrograms(const std::vector<Program>& programs);
+
+// The same where all ranks of a stage have one program: by stage.
+absl::Status ValidateStages(const std::vector<Program>& stages);
 
 }  // namespace delink

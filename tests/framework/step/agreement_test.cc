@@ -5,10 +5,13 @@
 
 #include <functional>
 #include <string>
+#include <utility>
 
 #include "framework/comm/self_communicator.h"
 #include "framework/comm/thread_communicator.h"
+#include "framework/step/plan/assemble.h"
 #include "framework/step/plan/basic.h"
+#include "parallel/pipeline/one_f_one_b.h"
 
 namespace delink {
 namespace {
@@ -27,14 +30,31 @@ ProgramShape Shape() {
           .ranks = kRanks};
 }
 
+constexpr PassKind kKinds[] = {PassKind::kStep, PassKind::kEvaluation};
+
+// With `damage` done to the programs of steps.
+absl::StatusOr<JointPlan> Plan(const ProgramShape& shape,
+                               const std::function<void(Program*)>& damage) {
+  const auto planner = [&](PassKind kind, const ProgramShape& of,
+                           int32_t stage) {
+    Program program = of.stages > 1
+                          ? PlannerOf(OneFOneB, false)(kind, of, stage)
+                          : BasicPlanner({})(kind, of, stage);
+    if (kind == PassKind::kStep) damage(&program);
+    return program;
+  };
+  return JointPlan::Create(planner, shape, kKinds);
+}
+
 // What every rank is told when `damage` is done to the program of one; the same
 // for all, or the test fails.
 std::string TellsAll(int damaged, const std::function<void(Program*)>& damage) {
   std::string told[kRanks];
   const absl::Status status = RunRanks(kRanks, [&](Communicator& comm) {
-    Program program = PlanStep(Shape(), {});
-    if (comm.rank() == damaged) damage(&program);
-    const absl::Status agreed = AgreeOnProgram(comm, program);
+    const absl::Status agreed =
+        AgreeOnPlan(comm, Plan(Shape(), [&](Program* program) {
+                      if (comm.rank() == damaged) damage(program);
+                    }));
     told[comm.rank()] = std::string(agreed.message());
     EXPECT_EQ(agreed.ok(), told[comm.rank()].empty());
     return absl::OkStatus();
@@ -44,20 +64,20 @@ std::string TellsAll(int damaged, const std::function<void(Program*)>& damage) {
   return told[0];
 }
 
-TEST(AgreeOnProgram, EqualProgramsPass) {
+TEST(AgreeOnPlan, EqualProgramsPass) {
   EXPECT_EQ(TellsAll(0, [](Program*) {}), "");
   SelfCommunicator self;
   ProgramShape alone = Shape();
   alone.ranks = 1;
-  EXPECT_TRUE(AgreeOnProgram(self, PlanStep(alone, {})).ok());
+  EXPECT_TRUE(AgreeOnPlan(self, Plan(alone, [](Program*) {})).ok());
 }
 
 // Each of the two is a valid program by itself.
-TEST(AgreeOnProgram, NamesTheRankAndTheInstructionThatDiffers) {
+TEST(AgreeOnPlan, NamesTheRankAndTheInstructionThatDiffers) {
   EXPECT_THAT(
       TellsAll(2,
                [](Program* p) { *p = PlanStep(Shape(), {.recompute = true}); }),
-      AllOf(HasSubstr("rank 2: "),
+      AllOf(HasSubstr("rank 2: the program of a step differs from rank 0's: "),
             HasSubstr("instruction 1 is 'F(1,a)r in the compute lane"),
             HasSubstr("'F(1,a) in the compute lane")));
   EXPECT_THAT(
@@ -71,7 +91,7 @@ TEST(AgreeOnProgram, NamesTheRankAndTheInstructionThatDiffers) {
             HasSubstr("'Fetch(2) in the network lane")));
 }
 
-TEST(AgreeOnProgram, NamesAShapeThatDiffers) {
+TEST(AgreeOnPlan, NamesAShapeThatDiffers) {
   EXPECT_THAT(
       TellsAll(1,
                [](Program* p) {
@@ -83,7 +103,35 @@ TEST(AgreeOnProgram, NamesAShapeThatDiffers) {
             HasSubstr("micro-batches 3"), HasSubstr("micro-batches 2")));
 }
 
-TEST(AgreeOnProgram, OneRanksInvalidProgramEndsAll) {
+// Every rank proves the programs of all stages.
+TEST(AgreeOnPlan, NamesTheStageWhoseProgramDiffers) {
+  ProgramShape shape = Shape();
+  shape.ranks = 1;
+  shape.stages = kRanks;
+  shape.chunk_of_layer = {0, 0, 1, 2};
+  const absl::Status status = RunRanks(kRanks, [&](Communicator& comm) {
+    const auto told = [&](const std::function<void(Program*)>& damage) {
+      return std::string(AgreeOnPlan(comm, Plan(shape, damage)).message());
+    };
+    EXPECT_EQ(told([](Program*) {}), "");
+    EXPECT_THAT(told([&](Program* p) {
+                  if (comm.rank() == 1 && p->stage == 2) {
+                    std::swap(p->instructions[0].lane, p->instructions[1].lane);
+                  }
+                }),
+                AllOf(HasSubstr("rank 1: the program of a step of stage 2 "
+                                "differs from rank 0's: instruction 0 is "),
+                      HasSubstr("Recv(3,a)")));
+    EXPECT_THAT(told([](Program* p) {
+                  if (p->stage == 1) p->instructions.pop_back();
+                }),
+                HasSubstr("stage 1: instruction 2, F(2,a) of the next step: "));
+    return absl::OkStatus();
+  });
+  EXPECT_TRUE(status.ok()) << std::string(status.message());
+}
+
+TEST(AgreeOnPlan, OneRanksInvalidProgramEndsAll) {
   EXPECT_THAT(TellsAll(2, [](Program* p) { p->instructions.pop_back(); }),
               AllOf(HasSubstr("rank 2: "), HasSubstr("Fetch(2)")));
   EXPECT_THAT(TellsAll(0, [](Program* p) { p->shape.ranks = 2; }),

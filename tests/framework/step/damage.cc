@@ -285,8 +285,9 @@ const std::vector<Damage>& Damages() {
         {"shapes differ between ranks", PassKind::kStep, AnotherShape},
         {"kinds differ between ranks", PassKind::kStep, AnotherKind},
     };
-    const std::vector<Damage> others = DamagesOfOtherPasses();
-    all.insert(all.end(), others.begin(), others.end());
+    for (const auto& others : {DamagesOfOtherPasses(), DamagesOfPipelines()}) {
+      all.insert(all.end(), others.begin(), others.end());
+    }
     return all;
   }();
   return kAll;

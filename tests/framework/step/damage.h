@@ -21,6 +21,7 @@ struct Damage {
   // Breaks one rank's program (rank 1 where there are two or more and the
   // damage is to their order). Nothing when the programs have no place for it.
   std::optional<Damaged> (*apply)(std::vector<Program>& ranks, Dice& dice);
+  bool pipeline = false;  // the programs are of several stages
 };
 
 // All kinds.

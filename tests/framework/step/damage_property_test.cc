@@ -33,6 +33,25 @@ bool HasPlace(const std::string& message) {
   return NamesOne(message, {"instruction ", "end of the program: ", "rank "});
 }
 
+// By rank.
+std::vector<Program> ProgramsOf(step_test::Sample& sample, const Damage& damage,
+                                Dice& dice) {
+  ProgramShape& shape = sample.shape;
+  if (!damage.pipeline) {
+    shape.ranks = std::min(shape.ranks, 8);
+    return std::vector<Program>(
+        shape.ranks, BasicPlanner(sample.options)(damage.kind, shape, 0));
+  }
+  shape.ranks = std::min(shape.ranks, 3);
+  const auto order = static_cast<step_test::PipelineOrder>(dice.Below(3));
+  std::vector<Program> ranks;
+  for (const Program& program :
+       step_test::PlanPipeline(sample, damage.kind, order)) {
+    ranks.insert(ranks.end(), shape.ranks, program);
+  }
+  return ranks;
+}
+
 TEST(DamagePropertyTest, EveryDamageIsCaughtAndNamed) {
   Dice dice(7);
   std::printf("%-36s %8s %8s\n", "damage", "injected", "caught");
@@ -42,11 +61,9 @@ TEST(DamagePropertyTest, EveryDamageIsCaughtAndNamed) {
     std::string first_miss;
     for (int tries = 0; injected < kOfEachKind && tries < 40 * kOfEachKind;
          ++tries) {
-      step_test::Sample sample = step_test::DrawSample(dice);
-      sample.shape.ranks = std::min(sample.shape.ranks, 8);
-      std::vector<Program> ranks(
-          sample.shape.ranks,
-          BasicPlanner(sample.options)(damage.kind, sample.shape, 0));
+      step_test::Sample sample = damage.pipeline ? step_test::DrawPipeline(dice)
+                                                 : step_test::DrawSample(dice);
+      std::vector<Program> ranks = ProgramsOf(sample, damage, dice);
       const auto damaged = damage.apply(ranks, dice);
       if (!damaged) continue;
       ++injected;

@@ -107,5 +107,6 @@ inline Result CollectiveInAnotherLane(Ranks& ranks, Dice& dice) {
 
 // Parts of Damages, in a file of their own.
 std::vector<Damage> DamagesOfOtherPasses();
+std::vector<Damage> DamagesOfPipelines();
 
 }  // namespace delink::step_test

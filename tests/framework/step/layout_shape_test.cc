@@ -6,12 +6,15 @@
 
 #include <algorithm>
 #include <memory>
+#include <utility>
 #include <vector>
 
 #include "framework/base/at.h"
 #include "framework/module/param_store.h"
 #include "framework/step/memory.h"
+#include "framework/step/plan/assemble.h"
 #include "framework/step/well_formed.h"
+#include "parallel/pipeline/one_f_one_b.h"
 #include "tests/framework/module/random_layouts.h"
 
 namespace delink {
@@ -89,9 +92,10 @@ TEST(LayoutShapeTest, SlabsOfALayerAreInTheOrderOfTheStore) {
   EXPECT_GT(renumbered, 50);
 }
 
-LayerPlan Saves(int64_t bytes) {
-  LayerPlan plan;
+LayerPlan Saves(int64_t bytes, int64_t workspace = 0) {
+  LayerPlan plan{.output = {1, 1, 16}};
   At(plan.visits, Phase::kRecord).slot_bytes = bytes;
+  At(plan.visits, Phase::kForward).workspace_bytes = workspace;
   return plan;
 }
 
@@ -105,6 +109,42 @@ TEST(LayoutShapeTest, BlocksThatSaveAlikeAreOfOneClass) {
   EXPECT_EQ(classes({64, 128, 64, 128, 256, 64}),
             (std::vector<int32_t>{0, 1, 2, 1, 3, 4}));
   EXPECT_EQ(classes({64, 64}), (std::vector<int32_t>{0, 1}));
+}
+
+// Slots, scratch and workspace; the inputs that leave have slots of their own.
+TEST(LayoutShapeTest, AStageHasRoomForItsOwnLayers) {
+  constexpr int64_t kBoundary = 256;  // bytes: 16 of f32, aligned
+  Dice dice(3);
+  Model model;
+  while (model.blocks != 2) {
+    model = {};
+    testing::Declare(model, dice, 3);
+  }
+  const Layout layout = Layout::Create(
+      model.registry, 2, {}, {.mesh = {.pipeline = 2}, .stages = {0, 0, 1, 1}});
+  const std::vector<LayerPlan> layers = {Saves(64, 1024), Saves(128, 2048),
+                                         Saves(256, 512), Saves(320, 4096)};
+  const std::unique_ptr<Device> device = NewMetaDevice(DeviceKind::kCpu);
+  ProgramShape shape = ShapeOf(layout, 3);
+  shape.slot_class = SlotClasses(layers);
+  const auto size = [&](int32_t stage) {
+    Pass pass{.program =
+                  PlannerOf(OneFOneB, false)(PassKind::kStep, shape, stage)};
+    pass.analysis = AnalyzeProgram(pass.program);
+    Passes passes;
+    passes.emplace(PassKind::kStep, std::move(pass));
+    const auto store = ParamStore::Create(*device, layout, stage, {});
+    return SizeStep(**store, layers, {}, passes);
+  };
+  const StepMemory first = size(0), last = size(1);
+  EXPECT_EQ(first.boundary_bytes, kBoundary);
+  EXPECT_EQ(first.workspace, 2048);
+  EXPECT_EQ(first.scratch_slot, 0);
+  EXPECT_EQ(first.slot_bytes(), 2 * 64 + 2 * (kBoundary + 128) + 2 * kBoundary);
+  EXPECT_EQ(last.workspace, 4096);
+  EXPECT_EQ(last.scratch_slot, 320);
+  // The input of the next micro-batch comes while this one is at work.
+  EXPECT_EQ(last.slot_bytes(), 2 * (kBoundary + 256) + kBoundary);
 }
 
 }  // namespace

@@ -377,6 +377,84 @@ TEST(ValidatorTest, RanksMeetInOneOrder) {
   EXPECT_EQ(Error(std::vector<Program>{}), "no programs to validate");
 }
 
+constexpr char kFirstStage[] =
+    "F(0,a) F(1,a) Send(2,a) F(0,b) F(1,b) Send(2,b) Recv(2,a)g B(1,a) B(0,a) "
+    "Recv(2,b)g B(1,b) Reduce(1) B(0,b) Reduce(0) Squares(0) Squares(1) Norm "
+    "Update(0) Update(1)";
+constexpr char kSecondStage[] =
+    "Recv(2,a) Loss(a) Send(2,a)g Recv(2,b) Loss(b) Send(2,b)g Reduce(2) "
+    "Squares(2) Norm Update(2)";
+
+// Of two stages, the epilogue alone on the second.
+Program Stage(int32_t stage, const std::string& text,
+              PassKind kind = PassKind::kStep) {
+  ProgramShape shape = Small(2);
+  shape.chunk_of_layer = {0, 0, 1};
+  shape.stages = 2;
+  Program program = Parse(shape, text, kind);
+  program.stage = stage;
+  return program;
+}
+
+TEST(ValidatorTest, StageRules) {
+  const auto error = [](int32_t stage, const std::string& text) {
+    return Error(Stage(stage, text));
+  };
+  EXPECT_EQ(error(0, kFirstStage), "");
+  EXPECT_EQ(error(1, kSecondStage), "");
+  EXPECT_EQ(error(2, ""), "program shape: there is no stage 2");
+  EXPECT_EQ(error(1, "Loss(a)"),
+            "instruction 0, Loss(a): its slot is empty: Recv(2,a) must come "
+            "before it");
+  EXPECT_EQ(error(0, "F(0,a) F(1,a) B(1,a)"),
+            "instruction 2, B(1,a): its gradient boundary is empty: Recv(2,a)g "
+            "must come before it");
+  EXPECT_EQ(error(0, "F(0,a) Send(2,a)"),
+            "instruction 1, Send(2,a): there is nothing to send: F(1,a) must "
+            "come before it");
+  EXPECT_EQ(error(1, "Recv(2,a) Send(2,a)g"),
+            "instruction 1, Send(2,a)g: there is nothing to send: Loss(a) must "
+            "come before it");
+  EXPECT_EQ(error(1, "Recv(2,a) Recv(2,a)"),
+            "instruction 1, Recv(2,a): has already run in this step");
+  EXPECT_EQ(error(0, "F(0,a) F(1,a)"),
+            "end of the program: Send(2,a) is missing in the step");
+  EXPECT_EQ(error(0, "Recv(1,a)"),
+            "instruction 0, Recv(1,a): stage 0 does not do that: layer 0 is of "
+            "stage 0, layer 1 of stage 0");
+  EXPECT_EQ(error(0, "Recv(2,a)"),
+            "instruction 0, Recv(2,a): stage 0 does not do that: layer 1 is of "
+            "stage 0, layer 2 of stage 1");
+  EXPECT_EQ(error(1, "F(0,a)"),
+            "instruction 0, F(0,a): layer 0 is of stage 0, this is stage 1");
+  EXPECT_EQ(error(0, "Reduce(2)"),
+            "instruction 0, Reduce(2): slab 2 is of no layer of stage 0");
+  EXPECT_EQ(Error(Stage(0, "F(0,a) F(1,a) Send(2,a) Inspect(1,a)",
+                        PassKind::kDiagnosis)),
+            "instruction 3, Inspect(1,a): what it looks at is gone: Send(2,a) "
+            "must come after it");
+  EXPECT_EQ(Error(Stage(0, "Recv(2,a)g", PassKind::kEvaluation)),
+            "instruction 0, Recv(2,a)g: an evaluation has no such instruction");
+}
+
+TEST(ValidatorTest, WhatIsSentIsReceivedInOneOrder) {
+  const Program first = Stage(0, kFirstStage), second = Stage(1, kSecondStage);
+  EXPECT_EQ(Error({first, second}), "");
+  const Program other = Stage(
+      1,
+      "Recv(2,b) Recv(2,a) Loss(a) Send(2,a)g Loss(b) Send(2,b)g Reduce(2) "
+      "Squares(2) Norm Update(2)");
+  EXPECT_EQ(Error({first, other}),
+            "rank 0: instruction 2, Send(2,a): rank 1 receives Recv(2,b) "
+            "there; what two ranks exchange has one order on both");
+  EXPECT_EQ(Error({first, first}),
+            "rank 1: runs the program of stage 0, but is of stage 1");
+  EXPECT_EQ(ValidateStages({first, second}), absl::OkStatus());
+  EXPECT_EQ(std::string(ValidateStages({first, Stage(1, "Loss(a)")}).message())
+                .substr(0, 33),
+            "stage 1: instruction 0, Loss(a): ");
+}
+
 // Each rank is right by itself and each lane has one order, and yet rank 0
 // waits in Fetch(0) for rank 1, which waits in Fetch(1) for rank 0.
 TEST(ValidatorTest, DeadlockAcrossLanes) {
