@@ -10,7 +10,8 @@ const Tensor& Var::value() const { return tape_->nodes_[id_].value; }
 bool Var::needs_grad() const { return tape_->nodes_[id_].needs_grad; }
 
 void Tape::BeginForward(Phase phase, const VisitInputs& inputs) {
-  DELINK_CHECK(phase != Phase::kBackward);
+  DELINK_CHECK(phase == Phase::kEval || phase == Phase::kForward ||
+               phase == Phase::kRecord);
   phase_ = phase;
   inputs_ = inputs;
   nodes_.clear();
@@ -18,6 +19,7 @@ void Tape::BeginForward(Phase phase, const VisitInputs& inputs) {
   grads_.clear();
   flops_ = 0;
   backward_flops_ = 0;
+  weight_flops_ = 0;
   by_token_ = true;
   states_asked_ = 0;
   memory_->Begin(phase);
@@ -40,9 +42,11 @@ Var Tape::Overwrite(Var x) {
   const Node node = nodes_[x.id_];
   DELINK_CHECK_GE(node.block, 0) << "the input of a layer is not to change";
   for (const OpRecord& op : ops_) {
-    for (const Var& saved : op.saves) {
-      DELINK_CHECK_NE(nodes_[saved.id_].block, node.block)
-          << op.name << " saved what is to be overwritten";
+    for (const std::vector<Var>* saves : {&op.weight_saves, &op.saves}) {
+      for (const Var& saved : *saves) {
+        DELINK_CHECK_NE(nodes_[saved.id_].block, node.block)
+            << op.name << " saved what is to be overwritten";
+      }
     }
   }
   nodes_.push_back({.value = node.value, .block = node.block});
@@ -64,6 +68,7 @@ void Tape::Record(OpRecord op, bool trains) {
   }
   for (const Var& y : op.outputs) nodes_[y.id_].needs_grad = needs_grad;
   if (recording()) {
+    for (const Var& saved : op.weight_saves) Save(saved);
     for (const Var& saved : op.saves) Save(saved);
     if (op.remake && inputs_.remake) {
       DELINK_CHECK_EQ(op.outputs.size(), size_t{1}) << op.name;
@@ -72,6 +77,7 @@ void Tape::Record(OpRecord op, bool trains) {
   }
   flops_ += op.flops;
   backward_flops_ += op.backward_flops;
+  weight_flops_ += op.weight_flops;
   by_token_ = by_token_ && op.by_token;
   memory_->Tick();
   if (recording()) ops_.push_back(std::move(op));
@@ -98,15 +104,44 @@ void Tape::Finish(Var y, const Tensor& boundary) {
 }
 
 void Tape::RunBackward(Var y, const Tensor& dy, Var x, const Tensor& dx) {
+  RunInputs(Phase::kBackward, y, dy, x, dx);
+}
+
+void Tape::RunBackwardInput(Var y, const Tensor& dy, Var x, const Tensor& dx) {
+  RunInputs(Phase::kBackwardInput, y, dy, x, dx);
+  phase_ = Phase::kBackwardInput;
+}
+
+void Tape::RunBackwardWeight() {
+  DELINK_CHECK(phase_ == Phase::kBackwardInput) << "there was no first half";
+  phase_ = Phase::kBackwardWeight;
+  memory_->Begin(Phase::kBackwardWeight);
+  // What the first half has made again was in its workspace.
+  for (Node& node : nodes_) node.remade = false;
+  Backward backward(*this);
+  for (auto op = ops_.rbegin(); op != ops_.rend(); ++op) {
+    if (!op->weight || !IsReady(*op)) continue;
+    for (const Var& saved : op->weight_saves) Remake(saved.id_, backward);
+    for (const Var& saved : op->saves) Remake(saved.id_, backward);
+    RunWeight(*op, backward);
+    memory_->Tick();
+  }
+}
+
+// Of kBackward, or kBackwardInput.
+void Tape::RunInputs(Phase phase, Var y, const Tensor& dy, Var x,
+                     const Tensor& dx) {
   DELINK_CHECK(phase_ == Phase::kRecord) << "nothing was recorded";
-  memory_->Begin(Phase::kBackward);
+  memory_->Begin(phase);
   if (dy.defined()) {
     DELINK_CHECK(dy.shape() == y.shape()) << "dy " << dy.shape();
     grads_.push_back({.value = dy, .block = -1, .holders = 1});
     nodes_[y.id_].grad = static_cast<int>(grads_.size()) - 1;
   }
   Backward backward(*this);
-  for (auto op = ops_.rbegin(); op != ops_.rend(); ++op) RunOp(*op, backward);
+  for (auto op = ops_.rbegin(); op != ops_.rend(); ++op) {
+    RunOp(*op, phase == Phase::kBackward, backward);
+  }
   if (!x.needs_grad()) return;
   const int grad = nodes_[x.id_].grad;
   if (grad < 0) {
@@ -120,27 +155,47 @@ void Tape::RunBackward(Var y, const Tensor& dy, Var x, const Tensor& dx) {
   }
 }
 
-void Tape::RunOp(const OpRecord& op, Backward& backward) {
-  // An op none of whose outputs has a gradient has nothing to say, unless it
-  // has no outputs' gradient to wait for (a loss: its closures need none).
+// An op none of whose outputs has a gradient has nothing to say, unless it has
+// no outputs' gradient to wait for (a loss: its closures need none).
+bool Tape::IsReady(const OpRecord& op) const {
   bool ready = op.outputs.empty();
   for (const Var& y : op.outputs) ready = ready || nodes_[y.id_].grad >= 0;
-  if (!ready) return;
+  return ready;
+}
+
+// `whole`: weight closure included; else what that reads is kept for it. Others
+// who hold the same memory then part from it before they change it, as they do
+// from each other.
+void Tape::RunOp(const OpRecord& op, bool whole, Backward& backward) {
+  if (!IsReady(op)) return;
+  const bool keep = !whole && op.weight;
   for (const Var& y : op.outputs) {
+    if (keep) KeepGrad(nodes_[y.id_]);
     const int grad = nodes_[y.id_].grad;
     if (grad >= 0 && grads_[grad].block >= 0) {
       memory_->Use(grads_[grad].block);
     }
   }
+  if (whole) {
+    for (const Var& saved : op.weight_saves) Remake(saved.id_, backward);
+  }
   for (const Var& saved : op.saves) Remake(saved.id_, backward);
   if (op.input) op.input(backward);
-  if (op.weight) op.weight(backward);
-  for (const Var& y : op.outputs) ReleaseGrad(nodes_[y.id_]);
+  if (whole && op.weight) RunWeight(op, backward);
+  if (!keep) {
+    for (const Var& y : op.outputs) ReleaseGrad(nodes_[y.id_]);
+  }
   for (const Backward::Pending& p : backward.pending_) {
     AddPending(nodes_[p.node], p.value, p.block, p.grad);
   }
   backward.pending_.clear();
   memory_->Tick();
+}
+
+void Tape::RunWeight(const OpRecord& op, Backward& backward) {
+  backward.weight_of_ = &op;
+  op.weight(backward);
+  backward.weight_of_ = nullptr;
 }
 
 // Makes sure that the value of a node is there for the op under way.
@@ -158,6 +213,20 @@ void Tape::Remake(int id, Backward& backward) {
   node.block = block.id;
   node.remade = true;
   op.remake(backward, node.value);
+}
+
+// For the second half of backward.
+void Tape::KeepGrad(Node& node) {
+  if (node.grad < 0) return;
+  if (grads_[node.grad].block < 0) {
+    // Memory from outside, such as dy, is not the tape's to keep.
+    const int own = TakeGrad(node.value);
+    env_.device->Copy(*env_.stream, grads_[own].value.data(),
+                      grads_[node.grad].value.data(), node.value.bytes());
+    --grads_[node.grad].holders;
+    node.grad = own;
+  }
+  memory_->Save(grads_[node.grad].block);
 }
 
 void Tape::ReleaseGrad(Node& node) {
@@ -201,8 +270,14 @@ Tensor Backward::grad(Var y) const {
   return tape_->grads_[grad].value.Reshape(y.shape());
 }
 
+Tape::Node& Backward::InputNode(Var x) {
+  DELINK_CHECK(weight_of_ == nullptr)
+      << weight_of_->name << ": gradients of inputs are the input closure's";
+  return tape_->nodes_[x.id_];
+}
+
 Tensor Backward::NewGrad(Var x) {
-  Tape::Node& node = tape_->nodes_[x.id_];
+  Tape::Node& node = InputNode(x);
   DELINK_CHECK(node.needs_grad);
   if (node.grad < 0) {
     node.grad = tape_->TakeGrad(node.value);
@@ -216,7 +291,7 @@ Tensor Backward::NewGrad(Var x) {
 
 Tensor Backward::ReuseGrad(Var y, Var x) {
   const Tensor dy = grad(y);
-  Tape::Node& node = tape_->nodes_[x.id_];
+  Tape::Node& node = InputNode(x);
   DELINK_CHECK(node.needs_grad);
   const int from = tape_->nodes_[y.id_].grad;
   Tape::Grad& held = tape_->grads_[from];
@@ -232,7 +307,7 @@ Tensor Backward::ReuseGrad(Var y, Var x) {
 }
 
 Backward::Addition Backward::AddToGrad(Var x) {
-  Tape::Node& node = tape_->nodes_[x.id_];
+  Tape::Node& node = InputNode(x);
   if (node.grad < 0) return {.before = {}, .sum = NewGrad(x)};
   const int held = node.grad;
   if (tape_->grads_[held].block >= 0) {
@@ -248,7 +323,7 @@ Backward::Addition Backward::AddToGrad(Var x) {
 }
 
 void Backward::PassGrad(Var y, Var x) {
-  Tape::Node& node = tape_->nodes_[x.id_];
+  Tape::Node& node = InputNode(x);
   if (!node.needs_grad) return;
   const int from = tape_->nodes_[y.id_].grad;
   DELINK_CHECK_GE(from, 0) << "no gradient has arrived";
@@ -265,7 +340,7 @@ void Backward::PassGrad(Var y, Var x) {
 }
 
 void Backward::UseGrad(Var dx, Var x) {
-  Tape::Node& node = tape_->nodes_[x.id_];
+  Tape::Node& node = InputNode(x);
   if (!node.needs_grad) return;
   const Tape::Node& from = tape_->nodes_[dx.id_];
   if (node.grad < 0) {

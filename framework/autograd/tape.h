@@ -19,11 +19,14 @@
 //   }
 //
 // Rules of the game
-// - Backward may read the values of `saves` only: all else is gone by then. It
-//   asks Vars for them when it runs; they may have moved.
+// - Backward may read the values of what was saved only: all else is gone by
+//   then. It asks Vars for them when it runs; they may have moved.
 // - Gradients of activations are written whole (`=`) into NewGrad; the tape
 //   adds contributions up. Gradients of parameters are the weight closure's
 //   business (framework/module/param.h: `=` the first time, then `+=`).
+// - The weight closure may run long after the input closure, when other visits
+//   have been at work in the same scratch memory. The one hands nothing to the
+//   other; both read what was saved and the gradients of the op's outputs.
 // - An op asks for memory in an order that depends on shapes only.
 // - Nothing here waits for the device.
 #pragma once
@@ -73,7 +76,9 @@ struct OpRecord {
   const char* name = "";
   std::vector<Var> inputs;
   std::vector<Var> outputs;
-  std::vector<Var> saves;  // among inputs, outputs and tape.Output(...)s
+  // What closures read, among inputs, outputs and tape.Output(...)s: the weight
+  // closure alone, and any of those below.
+  std::vector<Var> weight_saves, saves;
   // Each token of the outputs is made of the same token of the inputs, and of
   // what a state knows of those before (Tape::State). A layer of such ops alone
   // generates token by token; any other is computed from the first token on.
@@ -87,6 +92,7 @@ struct OpRecord {
   std::function<void(Backward&, const Tensor& y)> remake;
   double flops = 0;           // of forward
   double backward_flops = 0;  // of both closures
+  double weight_flops = 0;    // of those, the weight closure's
 };
 
 // What a module keeps from one visit to the next while a sequence is generated
@@ -159,9 +165,17 @@ class Tape {
   // overwritten. For a loss, `dy` is not defined. If `x` needs a gradient it is
   // in `dx` on return; dx may be the memory of dy.
   void RunBackward(Var y, const Tensor& dy, Var x, const Tensor& dx);
+  // The same, bit for bit, in two halves. The first gives `dx` and keeps the
+  // gradients that weight closures read; parameters may be bound without
+  // gradients. The second, which may come at any time after it, gives the
+  // gradients of parameters: it needs what forward has saved (the layer's input
+  // with it), what the first half has kept, and the weights.
+  void RunBackwardInput(Var y, const Tensor& dy, Var x, const Tensor& dx);
+  void RunBackwardWeight();
 
   double flops() const { return flops_; }
   double backward_flops() const { return backward_flops_; }
+  double weight_flops() const { return weight_flops_; }
   // Whether all ops of the forward say so (OpRecord::by_token).
   bool by_token() const { return by_token_; }
 
@@ -216,8 +230,12 @@ class Tape {
   };
 
   void Save(Var x);
-  void RunOp(const OpRecord& op, Backward& backward);
+  void RunInputs(Phase phase, Var y, const Tensor& dy, Var x, const Tensor& dx);
+  bool IsReady(const OpRecord& op) const;
+  void RunOp(const OpRecord& op, bool whole, Backward& backward);
+  static void RunWeight(const OpRecord& op, Backward& backward);
   void Remake(int node, Backward& backward);
+  void KeepGrad(Node& node);
   void ReleaseGrad(Node& node);
   void AddPending(Node& node, const Tensor& contribution, int block, int grad);
   int TakeGrad(const Tensor& like);
@@ -231,6 +249,7 @@ class Tape {
   std::vector<Grad> grads_;
   double flops_ = 0;
   double backward_flops_ = 0;
+  double weight_flops_ = 0;
   bool by_token_ = true;
   size_t states_asked_ = 0;
 };
@@ -274,8 +293,12 @@ class Backward {
     int block;
     int grad;  // held until it is added; -1: memory of its own
   };
+  // Of an input whose gradient the closure under way is about to give.
+  Tape::Node& InputNode(Var x);
+
   Tape* tape_;
-  std::vector<Pending> pending_;  // to be added once the closure returns
+  const OpRecord* weight_of_ = nullptr;  // whose weight closure is under way
+  std::vector<Pending> pending_;         // to be added once the closure returns
 };
 
 }  // namespace delink

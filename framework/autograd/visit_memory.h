@@ -11,7 +11,10 @@
 //   kForward  forward as in training, nothing kept (the first pass under
 //             recompute)
 //   kRecord   forward as in training; what backward reads goes to the slot
-//   kBackward
+//   kBackward, or in two halves, between which other visits may be:
+//   kBackwardInput   gradients of inputs; what the second half reads of them
+//                    goes to this phase's own slot
+//   kBackwardWeight  gradients of parameters
 #pragma once
 
 #include <array>
@@ -23,12 +26,19 @@
 
 namespace delink {
 
-enum class Phase : uint8_t { kEval, kForward, kRecord, kBackward };
-inline constexpr int kPhases = 4;
+enum class Phase : uint8_t {
+  kEval,
+  kForward,
+  kRecord,
+  kBackward,
+  kBackwardInput,
+  kBackwardWeight
+};
+inline constexpr int kPhases = 6;
 
-// kSlot: kept from forward to backward of the visit. kWorkspace: reused as soon
-// as its last reader is done. kBoundary: the layer's output, which belongs to
-// the next layer's slot.
+// kSlot: kept from forward to backward of the visit, or from the first half of
+// backward to the second. kWorkspace: reused as soon as its last reader is
+// done. kBoundary: the layer's output, which belongs to the next layer's slot.
 enum class Region : uint8_t { kSlot, kWorkspace, kBoundary };
 
 struct Placement {
@@ -58,7 +68,7 @@ class VisitMemory {
   virtual Block Take(int64_t bytes) = 0;
   // The block is read or written at this tick.
   virtual void Use(int id) = 0;
-  // The block is read by backward.
+  // The block is read by a later phase.
   virtual void Save(int id) = 0;
   // The block is the visit's output.
   virtual void MarkOutput(int id) = 0;

@@ -40,35 +40,47 @@ class Measurer {
   LayerPlan Measure(int layer, const Shape& shape, DType input_dtype,
                     DType dtype) {
     LayerPlan plan{.input = shape};
-    const bool last = layer == model_.layers() - 1;
+    const bool last = IsLast(layer);
     const Tensor input(anywhere_, input_dtype, shape);
-    const std::vector<bool> written(store_.slabs_of_layer(layer).size(), false);
-    binder_.Bind(layer, &written);
     for (const Phase phase : {Phase::kEval, Phase::kForward, Phase::kRecord}) {
-      inputs_.training = phase != Phase::kEval;
-      tape_.BeginForward(phase, inputs_);
-      const Var x = tape_.Input(input, layer > 0);
-      Var y;
-      if (last) {
-        model_.epilogue().Loss(x);
-      } else {
-        y = model_.layer(layer)(x);
-        plan.output = y.shape();
-        tape_.Finish(y, Tensor());
-      }
+      Forward(layer, phase, input);
       At(plan.visits, phase) = memory_.Plan();
-      if (phase != Phase::kRecord) continue;
-      plan.flops = tape_.flops();
-      plan.backward_flops = tape_.backward_flops();
-      const Tensor dy = last ? Tensor() : Tensor(anywhere_, dtype, plan.output);
-      const Tensor dx = layer > 0 ? Tensor(anywhere_, dtype, shape) : Tensor();
-      tape_.RunBackward(y, dy, x, dx);
-      At(plan.visits, Phase::kBackward) = memory_.Plan();
     }
+    plan.flops = tape_.flops();
+    plan.backward_flops = tape_.backward_flops();
+    plan.weight_flops = tape_.weight_flops();
+    if (!last) plan.output = y_.shape();
+    const Tensor dy = last ? Tensor() : Tensor(anywhere_, dtype, plan.output);
+    const Tensor dx = layer > 0 ? Tensor(anywhere_, dtype, shape) : Tensor();
+    tape_.RunBackward(y_, dy, x_, dx);
+    At(plan.visits, Phase::kBackward) = memory_.Plan();
+    if (layer == 0 || last) return plan;
+    Forward(layer, Phase::kRecord, input);
+    tape_.RunBackwardInput(y_, dy, x_, dx);
+    At(plan.visits, Phase::kBackwardInput) = memory_.Plan();
+    tape_.RunBackwardWeight();
+    At(plan.visits, Phase::kBackwardWeight) = memory_.Plan();
     return plan;
   }
 
  private:
+  bool IsLast(int layer) const { return layer == model_.layers() - 1; }
+
+  void Forward(int layer, Phase phase, const Tensor& input) {
+    const std::vector<bool> written(store_.slabs_of_layer(layer).size(), false);
+    binder_.Bind(layer, &written);
+    inputs_.training = phase != Phase::kEval;
+    tape_.BeginForward(phase, inputs_);
+    x_ = tape_.Input(input, layer > 0);
+    y_ = Var();
+    if (IsLast(layer)) {
+      model_.epilogue().Loss(x_);
+    } else {
+      y_ = model_.layer(layer)(x_);
+      tape_.Finish(y_, Tensor());
+    }
+  }
+
   std::unique_ptr<Stream> stream_;
   Sequential& model_;
   ParamStore& store_;
@@ -76,6 +88,7 @@ class Measurer {
   MeasuringMemory memory_;
   Tape tape_;
   VisitInputs inputs_;
+  Var x_, y_;
   void* anywhere_ = nullptr;
 };
 

@@ -22,11 +22,12 @@ struct BatchShape {
 };
 
 struct LayerPlan {
-  VisitPlan visits;
-  Shape input;   // [B, T] i32 for the prologue, else [B, T, D]
-  Shape output;  // of the prologue and blocks
+  VisitPlan visits;  // of blocks alone also the halves of backward
+  Shape input;       // [B, T] i32 for the prologue, else [B, T, D]
+  Shape output;      // of the prologue and blocks
   double flops = 0;
   double backward_flops = 0;
+  double weight_flops = 0;  // of those, what the second half of backward has
 };
 
 // One plan for each layer that is visited, by place, whose weights and

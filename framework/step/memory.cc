@@ -8,14 +8,18 @@
 namespace delink {
 namespace {
 
+// Of programs whose backwards run whole.
+constexpr Phase kWholePhases[] = {Phase::kEval, Phase::kForward, Phase::kRecord,
+                                  Phase::kBackward};
+
 const PhasePlan& PlanOf(const LayerPlan& layer, Phase phase) {
   return At(layer.visits, phase);
 }
 
 int64_t LargestWorkspace(const LayerPlan& layer) {
   int64_t bytes = 0;
-  for (const PhasePlan& plan : layer.visits) {
-    bytes = std::max(bytes, plan.workspace_bytes);
+  for (const Phase phase : kWholePhases) {
+    bytes = std::max(bytes, PlanOf(layer, phase).workspace_bytes);
   }
   return bytes;
 }

@@ -121,13 +121,15 @@ void Record(Sizes s, const Input& in, Var y, Param& w, Param* b) {
       {.name = "linear",
        .inputs = in.vars(),
        .outputs = {y},
-       .saves = in.vars(),
+       .weight_saves = {in.x},
+       .saves = in.pre.defined() ? std::vector{in.pre} : std::vector<Var>(),
        .by_token = true,
        .input = [=, &w](Backward& back) { InputGrad(back, s, in, y, w); },
        .weight = [=,
                   &w](Backward& back) { WeightGrad(back, s, in.x, y, w, b); },
        .flops = flops,
-       .backward_flops = in.needs_grad() ? 2 * flops : flops},
+       .backward_flops = in.needs_grad() ? 2 * flops : flops,
+       .weight_flops = flops},
       /*trains=*/true);
 }
 

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <limits>
 #include <memory>
 #include <span>
 #include <string>
@@ -86,14 +87,22 @@ class OpRunner {
   }
 
   // With `written`, gradients of parameters begin at 1 and are added to.
-  void Gradient(bool written) {
+  void Gradient(bool written, bool halves = false) {
     written_ = written;
     for (Values& grad : grads_) grad.assign(grad.size(), 1.0);
     Value(Phase::kRecord);
     Values dy = dy_;  // backward may overwrite it
-    visit_->Backward(
-        c_.loss ? Tensor() : Tensor(dy.data(), DType::kF64, shape_),
-        Tensor(dx_.data(), DType::kF64, c_.x));
+    const Tensor output =
+        c_.loss ? Tensor() : Tensor(dy.data(), DType::kF64, shape_);
+    const Tensor input(dx_.data(), DType::kF64, c_.x);
+    if (halves) {
+      visit_->BackwardInput(output, input);
+      // By the second half this is another visit's.
+      dy.assign(dy.size(), std::numeric_limits<double>::quiet_NaN());
+      visit_->BackwardWeight();
+    } else {
+      visit_->Backward(output, input);
+    }
     for (const auto& param : owned_) EXPECT_TRUE(param->written());
   }
 
@@ -174,6 +183,18 @@ void CheckOp(const OpCase& c, MemoryMode memory) {
   }
 }
 
+void CheckHalves(const OpCase& c, MemoryMode memory) {
+  OpRunner whole(c, memory), halves(c, memory);
+  for (const bool written : {false, true}) {
+    whole.Gradient(written);
+    halves.Gradient(written, /*halves=*/true);
+    EXPECT_EQ(halves.dx(), whole.dx());
+    for (size_t i = 0; i < c.params.size(); ++i) {
+      EXPECT_EQ(halves.grad(i), whole.grad(i)) << NameOf(i);
+    }
+  }
+}
+
 // All phases agree, and so do both kinds of memory.
 void CheckPhases(const OpCase& c) {
   std::vector<Values> outputs;
@@ -202,6 +223,7 @@ void ExpectGradients(const OpCase& c) {
   for (const MemoryMode memory : {MemoryMode::kHeap, MemoryMode::kPlanned}) {
     SCOPED_TRACE(ToString(memory));
     CheckOp(c, memory);
+    CheckHalves(c, memory);
   }
   CheckPhases(c);
 }
@@ -215,15 +237,27 @@ void ExpectModelGradients(const ModelRunner::Build& build,
   ModelRunner recompute(
       build, batch,
       {.memory = MemoryMode::kPlanned, .recompute = true, .sharing = sharing});
+  ModelRunner halves(
+      build, batch,
+      {.memory = MemoryMode::kPlanned, .halves = true, .sharing = sharing});
+  ModelRunner recompute_halves(build, batch,
+                               {.memory = MemoryMode::kPlanned,
+                                .recompute = true,
+                                .halves = true,
+                                .sharing = sharing});
   const double minimised = Minimised(heap.Gradients());
   EXPECT_EQ(minimised, Minimised(planned.Gradients()));
   EXPECT_EQ(minimised, Minimised(recompute.Gradients()));
+  EXPECT_EQ(minimised, Minimised(halves.Gradients()));
+  EXPECT_EQ(minimised, Minimised(recompute_halves.Gradients()));
   EXPECT_EQ(minimised, Minimised(planned.Loss()));
   for (const LogicalTensor& tensor : heap.tensors()) {
     SCOPED_TRACE(tensor.name);
     const Values gradient = heap.Values(tensor, Plane::kGradient);
     EXPECT_EQ(gradient, planned.Values(tensor, Plane::kGradient));
     EXPECT_EQ(gradient, recompute.Values(tensor, Plane::kGradient));
+    EXPECT_EQ(gradient, halves.Values(tensor, Plane::kGradient));
+    EXPECT_EQ(gradient, recompute_halves.Values(tensor, Plane::kGradient));
     auto* const weight = static_cast<double*>(
         heap.store().at(tensor.slab, Plane::kWeight, tensor.offset));
     const Values expected = NumericGradient(

@@ -34,11 +34,12 @@ struct OpCase {
 };
 
 // Checks d <y, random> / d (x, params), or that of the loss sum; that gradients
-// of parameters are written or added to as they should be; and that all phases
-// compute the same bits.
+// of parameters are written or added to as they should be; and that all phases,
+// and a backward in two halves, compute the same bits.
 void ExpectGradients(const OpCase& c);
 
-// Checks every tensor of the model, and that recompute gives the same bits.
+// Checks every tensor of the model, and that recompute and backwards in two
+// halves give the same bits.
 void ExpectModelGradients(const ModelRunner::Build& build,
                           const ModelRunner::Batch& batch,
                           const SharingMap& sharing = {});

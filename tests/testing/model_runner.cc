@@ -18,7 +18,10 @@ ModelRunner::ModelRunner(const Build& build, const Batch& batch,
   absl::StatusOr<std::unique_ptr<ParamStore>> store = ParamStore::Create(
       *device_,
       Layout::Create(registry_, model_->blocks(), options.sharing, {}), 0,
-      {.dtype = options.dtype, .states = {}, .master = MasterForm::kNone});
+      {.dtype = options.dtype,
+       .states = {},
+       .master = MasterForm::kNone,
+       .bf16_gradients = options.bf16_gradients});
   DELINK_CHECK(store.ok());
   store_ = *std::move(store);
   binder_ = std::make_unique<Binder>(*store_);
@@ -54,6 +57,7 @@ ModelRunner::~ModelRunner() = default;
 
 VisitInputs ModelRunner::Inputs(bool training) {
   return {.training = training,
+          .remake = options_.remake,
           .step_key = &key_,
           .samples = batch_.samples.data(),
           .targets = batch_.targets.data(),
@@ -101,6 +105,25 @@ void ModelRunner::BackwardLayer(int layer) {
   const Tensor boundary(boundary_.data(), options_.dtype,
                         {batch_.B, batch_.T, width_});
   visit.Backward(last ? Tensor() : boundary, layer > 0 ? boundary : Tensor());
+  Finish(layer);
+}
+
+// The parameters have nowhere to put gradients.
+void ModelRunner::BackwardInput(int layer) {
+  if (options_.recompute) ForwardLayer(layer, Phase::kRecord);
+  binder_->Bind(layer, nullptr);
+  const Tensor boundary(boundary_.data(), options_.dtype,
+                        {batch_.B, batch_.T, width_});
+  At(visits_, layer)->BackwardInput(boundary, boundary);
+}
+
+void ModelRunner::BackwardWeight(int layer) {
+  BindWithGradients(layer);
+  At(visits_, layer)->BackwardWeight();
+  Finish(layer);
+}
+
+void ModelRunner::Finish(int layer) {
   const std::unique_ptr<Stream> stream = device_->NewStream();
   binder_->FinishGradients(layer, *stream);
   for (const int slab : store_->slabs_of_layer(layer)) {
@@ -128,9 +151,15 @@ LossRecord ModelRunner::Gradients(int times) {
   written_.assign(written_.size(), false);
   for (int i = 0; i < times; ++i) {
     RunForward(Phase::kRecord);
-    for (int layer = model_->layers() - 1; layer >= 0; --layer) {
-      BackwardLayer(layer);
+    const int last = model_->layers() - 1;
+    BackwardLayer(last);
+    for (int layer = last - 1; layer > 0; --layer) {
+      options_.halves ? BackwardInput(layer) : BackwardLayer(layer);
     }
+    for (int layer = last - 1; options_.halves && layer > 0; --layer) {
+      BackwardWeight(layer);
+    }
+    BackwardLayer(0);
   }
   return record_;
 }

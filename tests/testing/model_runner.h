@@ -23,6 +23,11 @@ class ModelRunner {
     DType dtype = DType::kF64;
     MemoryMode memory = MemoryMode::kHeap;
     bool recompute = false;
+    // Backwards of blocks in two halves: the second ones come when all blocks
+    // have had the first.
+    bool halves = false;
+    bool remake = true;           // VisitInputs::remake
+    bool bf16_gradients = false;  // ParamStore::Options
     SharingMap sharing;
     uint64_t seed = 1;
   };
@@ -57,6 +62,9 @@ class ModelRunner {
   void BindWithGradients(int layer);
   void ForwardLayer(int layer, Phase phase);
   void BackwardLayer(int layer);
+  void BackwardInput(int layer);
+  void BackwardWeight(int layer);
+  void Finish(int layer);
   VisitInputs Inputs(bool training);
   void RunForward(Phase phase);
 

@@ -35,6 +35,7 @@ VisitRunner::VisitRunner(const Options& options)
       workspace = std::max(workspace, phase.workspace_bytes);
     }
     slot_ = Take(*options_.device, At(plan_, Phase::kRecord).slot_bytes);
+    held_ = Take(*options_.device, At(plan_, Phase::kBackwardInput).slot_bytes);
     workspace_ = Take(*options_.device, workspace);
     auto planned = std::make_unique<PlannedMemory>(plan_);
     planned_ = planned.get();
@@ -50,22 +51,32 @@ void VisitRunner::Measure() {
       {.device = meta.get(), .stream = stream.get(), .accumulate = Accumulate},
       memory);
   void* const anywhere = *meta->Allocate(0, "inputs");
+  const Tensor input(anywhere, options_.x_dtype, options_.x);
   options_.bind();
-  for (const Phase phase : {Phase::kEval, Phase::kForward, Phase::kRecord}) {
+  Var x, y;
+  Tensor dy;
+  const auto forward = [&](Phase phase) {
     VisitInputs inputs = options_.inputs;
     inputs.training = phase != Phase::kEval;
     tape.BeginForward(phase, inputs);
-    const Var x = tape.Input(Tensor(anywhere, options_.x_dtype, options_.x),
-                             options_.x_needs_grad);
-    const Var y = options_.layer(x);
-    if (!options_.loss) tape.Finish(y, Tensor());
+    x = tape.Input(input, options_.x_needs_grad);
+    y = options_.layer(x);
+    if (!options_.loss) {
+      tape.Finish(y, Tensor());
+      dy = Tensor(anywhere, y.dtype(), y.shape());
+    }
     At(plan_, phase) = memory.Plan();
-    if (phase != Phase::kRecord) continue;
-    const Tensor dy =
-        options_.loss ? Tensor() : Tensor(anywhere, y.dtype(), y.shape());
-    tape.RunBackward(y, dy, x, Tensor(anywhere, options_.x_dtype, options_.x));
-    At(plan_, Phase::kBackward) = memory.Plan();
-  }
+  };
+  forward(Phase::kEval);
+  forward(Phase::kForward);
+  forward(Phase::kRecord);
+  tape.RunBackward(y, dy, x, input);
+  At(plan_, Phase::kBackward) = memory.Plan();
+  forward(Phase::kRecord);
+  tape.RunBackwardInput(y, dy, x, input);
+  At(plan_, Phase::kBackwardInput) = memory.Plan();
+  tape.RunBackwardWeight();
+  At(plan_, Phase::kBackwardWeight) = memory.Plan();
 }
 
 void VisitRunner::Forward(Phase phase, const VisitInputs& inputs,
@@ -92,6 +103,23 @@ void VisitRunner::Forward(Phase phase, const VisitInputs& inputs,
 void VisitRunner::Backward(const Tensor& dy, const Tensor& dx) {
   if (planned_ != nullptr) Poison(workspace_);
   tape_->RunBackward(y_, dy, x_, dx);
+}
+
+void VisitRunner::BackwardInput(const Tensor& dy, const Tensor& dx) {
+  if (planned_ != nullptr) {
+    Poison(workspace_);
+    Poison(held_);
+    planned_->Bind({.slot = held_.data(), .workspace = workspace_.data()});
+  }
+  tape_->RunBackwardInput(y_, dy, x_, dx);
+}
+
+void VisitRunner::BackwardWeight() {
+  if (planned_ != nullptr) {
+    Poison(workspace_);
+    planned_->Bind({.workspace = workspace_.data()});
+  }
+  tape_->RunBackwardWeight();
 }
 
 }  // namespace delink::testing

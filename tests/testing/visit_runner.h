@@ -43,6 +43,9 @@ class VisitRunner {
   // After a Forward of kRecord. dy, which is overwritten, is not defined for a
   // loss; dx when x needs no gradient. dx may be dy.
   void Backward(const Tensor& dy, const Tensor& dx);
+  // The same in two halves.
+  void BackwardInput(const Tensor& dy, const Tensor& dx);
+  void BackwardWeight();
 
   // Of the last forward; with kPlanned its memory may be in use again.
   Var output() const { return y_; }
@@ -54,7 +57,7 @@ class VisitRunner {
 
   Options options_;
   VisitPlan plan_;
-  Buffer slot_, workspace_;
+  Buffer slot_, held_, workspace_;
   std::unique_ptr<Stream> stream_;
   std::unique_ptr<VisitMemory> memory_;
   PlannedMemory* planned_ = nullptr;  // memory_, when it is

@@ -3,6 +3,9 @@
 
 #include <gtest/gtest.h>
 
+#include <cmath>
+#include <functional>
+#include <utility>
 #include <vector>
 
 #include "framework/base/at.h"
@@ -106,6 +109,40 @@ Var Square(Var x) {
                .input = [=](Backward& back) {
                  times(back.grad(y), back.NewGrad(x), 2);
                }});
+  return y;
+}
+
+// What weight closures saw: the gradient of y, the value of x.
+using Seen = std::vector<std::vector<double>>;
+
+// As Scale, with a parameter: its weight closure notes in `seen` what it reads.
+Var Watched(Var x, double factor, Seen* seen) {
+  Tape& tape = x.tape();
+  const Var y = tape.Output(x.shape(), x.dtype());
+  Multiply(tape, x.value(), y.value(), factor);
+  const auto input = [=](Backward& back) {
+    if (!x.needs_grad()) return;
+    Multiply(x.tape(), back.grad(y), back.NewGrad(x), factor);
+  };
+  const auto weight = [=](Backward& back) {
+    // In use while this op is: over whatever the tape takes for free.
+    const Tensor scratch = back.Scratch(x.shape(), x.dtype());
+    if (x.tape().device().kind() == DeviceKind::kMeta) return;
+    for (int64_t i = 0; i < kSize; ++i) {
+      static_cast<double*>(scratch.data())[i] = 1e30;
+    }
+    for (const Tensor& read : {back.grad(y), x.value()}) {
+      const auto* const values = static_cast<const double*>(read.data());
+      seen->emplace_back(values, values + kSize);
+    }
+  };
+  tape.Record({.name = "watched",
+               .inputs = {x},
+               .outputs = {y},
+               .weight_saves = {x},
+               .input = input,
+               .weight = weight},
+              /*trains=*/true);
   return y;
 }
 
@@ -245,7 +282,8 @@ struct Outcome {
   int64_t slot_bytes = 0, workspace_bytes = 0;  // the latter of backward
 };
 
-Outcome RunGraph(const VisitRunner::Layer& f, MemoryMode memory) {
+Outcome RunGraph(const VisitRunner::Layer& f, MemoryMode memory,
+                 bool halves = false) {
   const std::unique_ptr<Device> device = NewCpuDevice();
   VisitRunner visit(
       {.device = device.get(), .memory = memory, .layer = f, .x = {kSize}});
@@ -255,7 +293,15 @@ Outcome RunGraph(const VisitRunner::Layer& f, MemoryMode memory) {
   const Tensor boundary(outcome.dx.data(), DType::kF64, {kSize});
   visit.Forward(Phase::kRecord, {}, Tensor(x.data(), DType::kF64, {kSize}),
                 Tensor(outcome.y.data(), DType::kF64, {kSize}));
-  visit.Backward(boundary, boundary);
+  if (halves) {
+    visit.BackwardInput(boundary, boundary);
+    const std::vector<double> dx =
+        std::exchange(outcome.dx, std::vector<double>(kSize, std::nan("")));
+    visit.BackwardWeight();
+    outcome.dx = dx;
+  } else {
+    visit.Backward(boundary, boundary);
+  }
   if (memory == MemoryMode::kPlanned) {
     const VisitPlan& plan = visit.plan();
     outcome.slot_bytes = At(plan, Phase::kRecord).slot_bytes;
@@ -297,6 +343,136 @@ TEST(Tape, RemadeValuesAreRightAndNotKept) {
   }
 }
 
+// The halves of backward give what the whole does, and weight closures read the
+// same in the same order.
+void ExpectHalves(const std::function<Var(Var, Seen*)>& graph) {
+  for (const MemoryMode memory : {MemoryMode::kHeap, MemoryMode::kPlanned}) {
+    SCOPED_TRACE(ToString(memory));
+    Seen in_whole, in_halves;
+    const Outcome whole =
+        RunGraph([&](Var x) { return graph(x, &in_whole); }, memory);
+    const Outcome halves =
+        RunGraph([&](Var x) { return graph(x, &in_halves); }, memory, true);
+    EXPECT_EQ(halves.y, whole.y);
+    EXPECT_EQ(halves.dx, whole.dx);
+    EXPECT_EQ(in_halves, in_whole);
+  }
+}
+
+TEST(Tape, HalvesOfBackward) {
+  ExpectHalves([](Var x, Seen* seen) { return Watched(x, 2, seen); });
+  // The gradient of the layer's output is that of both, and grows in place.
+  ExpectHalves([](Var x, Seen* seen) {
+    x = x + Watched(Scale(x, 2), 3, seen);
+    return x + Watched(x, 5, seen);
+  });
+  // What the one keeps the other would change in place, or add to.
+  ExpectHalves([](Var x, Seen* seen) {
+    const Var a = Scale(x, 2);
+    const Var b = ScaleInPlace(Scale(a, 5), 3) + Watched(a, 2, seen);
+    return Watched(b + a, 2, seen) + ScaleInPlace(b + b, 3);
+  });
+  // The values that are read are made again, in each half that reads them.
+  ExpectHalves([](Var x, Seen* seen) {
+    const Var h = Remade(Remade(Scale(x, 2), 3), 5);
+    return Watched(h, 2, seen) + (Square(h) + Watched(h, 7, seen));
+  });
+  // Nobody reads the gradient of the one, nor asks for that of the other.
+  ExpectHalves([](Var x, Seen* seen) {
+    Watched(x, 2, seen);
+    return Scale(Watched(x.tape().Input(x.value(), false), 3, seen), 2);
+  });
+}
+
+TEST(Tape, HalvesOfARandomGraph) {
+  for (uint64_t seed = 0; seed < 500; ++seed) {
+    SCOPED_TRACE(seed);
+    const RngKey key = KeyFromSeed(seed);
+    ExpectHalves([&](Var x, Seen* seen) {
+      std::vector<Var> values = {x};
+      for (uint64_t op = 0; op < 12; ++op) {
+        const auto r = Philox(key, op, 0);
+        const Var a = values[r[0] % values.size()];
+        const Var b = values[r[1] % values.size()];
+        switch (r[2] % 6) {
+          case 0:
+            values.push_back(Watched(a, 3, seen));
+            break;
+          case 1:
+            values.push_back(Remade(a, -2));
+            break;
+          case 2:
+            values.push_back(ScaleInPlace(a + b, 0.5));
+            break;
+          case 3:
+            values.push_back(Scale(a, -2));
+            break;
+          default:
+            values.push_back(a + b);
+        }
+      }
+      return values.back();
+    });
+  }
+}
+
+TEST(Tape, HalvesKeepWhatWeightClosuresRead) {
+  const std::unique_ptr<Device> device = NewCpuDevice();
+  Seen seen;
+  VisitRunner visit({.device = device.get(),
+                     .memory = MemoryMode::kPlanned,
+                     .layer =
+                         [&](Var x) {
+                           const Var h = Remade(Watched(x, 2, &seen), 3);
+                           return x + Watched(Scale(h, 5), 7, &seen);
+                         },
+                     .x = {kSize}});
+  const VisitPlan& plan = visit.plan();
+  const int64_t value = AlignUp(kSize * SizeOf(DType::kF64));
+  EXPECT_EQ(At(plan, Phase::kBackward).slot_bytes, 0);
+  EXPECT_EQ(At(plan, Phase::kBackwardInput).slot_bytes, 2 * value);
+  EXPECT_EQ(At(plan, Phase::kBackwardWeight).slot_bytes, 0);
+  // The scratch of one op.
+  EXPECT_EQ(At(plan, Phase::kBackwardWeight).workspace_bytes, value);
+}
+
+// GELU, say, is made again for the product's weight only.
+TEST(Tape, TheFirstHalfMakesNothingAgainForTheSecond) {
+  const std::unique_ptr<Device> device = NewCpuDevice();
+  Seen seen;
+  int made = 0;
+  const auto counted = [&made](Var x) {
+    Tape& tape = x.tape();
+    const Var y = tape.Output(x.shape(), x.dtype());
+    Multiply(tape, x.value(), y.value(), 2);
+    tape.Record({.name = "counted",
+                 .inputs = {x},
+                 .outputs = {y},
+                 .saves = {x},
+                 .input = [=](Backward& back) { back.PassGrad(y, x); },
+                 .remake =
+                     [=, &made](Backward&, const Tensor& again) {
+                       ++made;
+                       Multiply(x.tape(), x.value(), again, 2);
+                     }});
+    return y;
+  };
+  VisitRunner visit(
+      {.device = device.get(),
+       .layer = [&](Var x) { return Watched(counted(x), 7, &seen); },
+       .x = {kSize}});
+  std::vector<double> x(kSize, 3.0), d(kSize, 1.0);
+  const Tensor boundary(d.data(), DType::kF64, {kSize});
+  visit.Forward(Phase::kRecord, {}, Tensor(x.data(), DType::kF64, {kSize}),
+                Tensor());
+  visit.BackwardInput(boundary, boundary);
+  EXPECT_EQ(made, 0);
+  visit.BackwardWeight();
+  EXPECT_EQ(made, 1);
+  ASSERT_EQ(seen.size(), 2U);
+  EXPECT_EQ(seen[1], std::vector<double>(kSize, 6.0));
+}
+
 TEST(TapeDeathTest, InPlaceRefusesWhatOthersRead) {
   const std::unique_ptr<Device> device = NewCpuDevice();
   const auto run = [&](const VisitRunner::Layer& f) {
@@ -313,6 +489,13 @@ TEST(TapeDeathTest, InPlaceRefusesWhatOthersRead) {
                  return ScaleInPlace(y, 3);
                }),
                "scale saved what is to be overwritten");
+  EXPECT_DEATH(run([](Var x) {
+                 Seen seen;
+                 const Var y = x + x;
+                 Watched(y, 2, &seen);
+                 return ScaleInPlace(y, 3);
+               }),
+               "watched saved what is to be overwritten");
 }
 
 TEST(Tape, UnusedValuesHaveNoSay) {
@@ -374,18 +557,21 @@ TEST(Tape, LossHandsOnWhatForwardComputed) {
 
 TEST(Tape, CountsWork) {
   const std::unique_ptr<Device> device = NewCpuDevice();
-  VisitRunner visit(
-      {.device = device.get(), .layer = [](Var x) {
-         const Var y = x.tape().Output(x.shape(), x.dtype());
-         x.tape().Record(
-             {.inputs = {x}, .outputs = {y}, .flops = 3, .backward_flops = 5});
-         return y;
-       }});
+  VisitRunner visit({.device = device.get(), .layer = [](Var x) {
+                       const Var y = x.tape().Output(x.shape(), x.dtype());
+                       x.tape().Record({.inputs = {x},
+                                        .outputs = {y},
+                                        .flops = 3,
+                                        .backward_flops = 5,
+                                        .weight_flops = 2});
+                       return y;
+                     }});
   std::vector<double> x(kSize);
   visit.Forward(Phase::kEval, {}, Tensor(x.data(), DType::kF64, {kSize}),
                 Tensor());
   EXPECT_EQ(visit.tape().flops(), 3);
   EXPECT_EQ(visit.tape().backward_flops(), 5);
+  EXPECT_EQ(visit.tape().weight_flops(), 2);
 }
 
 // Any graph of sums and multiples is a multiple of x; the factor says what the
@@ -435,6 +621,46 @@ TEST(TapeDeathTest, BackwardNeedsARecording) {
         visit.Backward(tensor, tensor);
       },
       "nothing was recorded");
+}
+
+TEST(TapeDeathTest, HalvesComeOneAfterTheOther) {
+  const std::unique_ptr<Device> device = NewCpuDevice();
+  std::vector<double> x(kSize);
+  const Tensor tensor(x.data(), DType::kF64, {kSize});
+  VisitRunner visit(
+      {.device = device.get(), .layer = [](Var v) { return Scale(v, 2); }});
+  visit.Forward(Phase::kRecord, {}, tensor, Tensor());
+  EXPECT_DEATH(visit.BackwardWeight(), "there was no first half");
+  visit.BackwardInput(tensor, tensor);
+  EXPECT_DEATH(visit.BackwardInput(tensor, tensor), "nothing was recorded");
+  visit.BackwardWeight();
+  EXPECT_DEATH(visit.BackwardWeight(), "there was no first half");
+}
+
+// In the whole it would go unnoticed.
+TEST(TapeDeathTest, AWeightClosureGivesNoGradientOfAnInput) {
+  const std::unique_ptr<Device> device = NewCpuDevice();
+  const auto late = [](Var x) {
+    const Var y = x.tape().Output(x.shape(), x.dtype());
+    x.tape().Record({.name = "late",
+                     .inputs = {x},
+                     .outputs = {y},
+                     .weight = [=](Backward& back) { back.PassGrad(y, x); }},
+                    /*trains=*/true);
+    return y;
+  };
+  std::vector<double> x(kSize);
+  const Tensor tensor(x.data(), DType::kF64, {kSize});
+  for (const bool halves : {false, true}) {
+    EXPECT_DEATH(
+        {
+          VisitRunner visit({.device = device.get(), .layer = late});
+          visit.Forward(Phase::kRecord, {}, tensor, Tensor());
+          if (halves) visit.BackwardInput(tensor, tensor);
+          halves ? visit.BackwardWeight() : visit.Backward(tensor, tensor);
+        },
+        "late: gradients of inputs are the input closure's");
+  }
 }
 
 }  // namespace

@@ -74,7 +74,7 @@ Vector Doubles(const std::vector<T>& values) {
 // Forward and backward once; gradients of parameters, which are kept as G,
 // begin at 1.
 template <typename T, typename G = Wide<T>>
-Outcome Run(const OpCase& c, MemoryMode memory) {
+Outcome Run(const OpCase& c, MemoryMode memory, bool halves = false) {
   const std::unique_ptr<Device> device = NewCpuDevice();
   const RngKey key = KeyFromSeed(7);
   LossRecord record;
@@ -135,7 +135,13 @@ Outcome Run(const OpCase& c, MemoryMode memory) {
   bind();
   for (auto& grad : grads) grad.assign(grad.size(), G(1));
   visit.Forward(Phase::kRecord, inputs, input, tensor(y));
-  visit.Backward(tensor(dy), Tensor(dx.data(), kTypeOf<T>, c.x));
+  const Tensor given = Tensor(dx.data(), kTypeOf<T>, c.x);
+  if (halves) {
+    visit.BackwardInput(tensor(dy), given);
+    visit.BackwardWeight();
+  } else {
+    visit.Backward(tensor(dy), given);
+  }
   Outcome outcome = {Doubles(y), Doubles(dx), {}, record.loss_sum};
   for (const auto& grad : grads) outcome.grads.push_back(Doubles(grad));
   return outcome;
@@ -169,6 +175,15 @@ void ExpectNarrowGradients(const OpCase& c, const Outcome& wide) {
   EXPECT_EQ(planned.grads, narrow.grads);
 }
 
+// A backward in two halves has the bits of the whole.
+template <typename T, typename G = Wide<T>>
+void ExpectHalves(const OpCase& c) {
+  const Outcome whole = Run<T, G>(c, MemoryMode::kPlanned);
+  const Outcome halves = Run<T, G>(c, MemoryMode::kPlanned, /*halves=*/true);
+  EXPECT_EQ(halves.dx, whole.dx);
+  EXPECT_EQ(halves.grads, whole.grads);
+}
+
 void ExpectRounded(const OpCase& c) {
   const Outcome exact = Run<double>(c, MemoryMode::kHeap);
   const Outcome heap = Run<BFloat16>(c, MemoryMode::kHeap);
@@ -185,6 +200,9 @@ void ExpectRounded(const OpCase& c) {
   EXPECT_EQ(planned.grads, heap.grads);
   EXPECT_EQ(planned.loss, heap.loss);
   ExpectNarrowGradients(c, heap);
+  ExpectHalves<float>(c);
+  ExpectHalves<BFloat16>(c);
+  ExpectHalves<BFloat16, BFloat16>(c);
 }
 
 TEST(Bf16, Linear) {
