@@ -8,10 +8,13 @@ usage() {
 usage: tools/study/run.sh [--out DIR] [--delink PROGRAM] [--jobs N]
                           [--set KEY=VALUE]... [SWEEP...]
 
-Each SWEEP (all unless given) is a file tools/study/SWEEP.toml. A run takes two
-minutes on one core with bf16 instructions, all sweeps together two hours on two
-such cores; what is finished is not run again. What the first two sweeps find,
-the learning rates and the warm-up, is in the recipes that the others vary.
+Each SWEEP (all unless given) is a file tools/study/SWEEP.toml: 1 to 7 on
+sharing, 8 to 14 on stages that run fewer layers. A run takes two to five minutes
+on one core with bf16 instructions, 1 to 7 together two hours on two such cores,
+8 to 14 three; what is finished is not run again. What the first sweeps of each
+part find, learning rates and warm-up, is in the recipes that the others vary.
+14_seconds measures speeds: it is run with one job on a machine that does nothing
+else.
 
   --out DIR         where text, corpus, runs and tables go (default: runs/study)
   --delink PROGRAM  the program (default: build/program/tools/delink)
@@ -45,9 +48,8 @@ while (($#)); do
   esac
 done
 if ((${#sweeps[@]} == 0)); then
-  for spec in tools/study/[0-9]_*.toml; do
-    sweeps+=("$(basename "$spec" .toml)")
-  done
+  mapfile -t sweeps < <(cd tools/study &&
+    printf '%s\n' [0-9]*_*.toml | sort -V | sed 's/\.toml$//')
 fi
 
 mkdir -p "$out"
@@ -56,17 +58,27 @@ out=$(realpath "$out")
 [[ -d $out/corpus ]] ||
   "$delink" data build --out "$out/corpus" --train-tokenizer 4000 \
     --validation 0.02 "$out/text"
+[[ -d $out/bytes ]] ||
+  "$delink" data build --out "$out/bytes" --bytes --validation 0.02 "$out/text"
 
 failed=0
 for sweep in "${sweeps[@]}"; do
   echo "== $sweep"
+  corpus=corpus at_once=$jobs
+  case $sweep in
+    14_*) corpus=bytes at_once=1 ;;
+    8_* | 9_* | 1?_*) corpus=bytes ;;
+  esac
   code=0
-  "$delink" sweep "tools/study/$sweep.toml" --out "$out/runs/$sweep" \
-    --jobs "$jobs" --set "data.train=$out/corpus/train" "${sets[@]}" || code=$?
+  "$delink" sweep "tools/study/$sweep.toml" \
+    --out "$out/runs/$sweep" --jobs "$at_once" \
+    --set "data.train=$out/$corpus/train" "${sets[@]}" || code=$?
   ((code < 128)) || exit "$code"
   ((code == 0)) || failed=1
 done
 mkdir -p "$out/tables"
 /usr/bin/python3 -B tools/study/tables.py "$out/runs" "$out/tables" |
   tee "$out/tables/tables.md"
+/usr/bin/python3 -B tools/study/growth_tables.py "$out/runs" "$out/tables" |
+  tee "$out/tables/growth.md"
 exit $failed

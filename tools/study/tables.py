@@ -236,6 +236,7 @@ def main():
         sys.exit(0 if "--help" in sys.argv else 2)
     runs, out = sys.argv[1:]
     folders = sorted(os.listdir(runs)) if os.path.isdir(runs) else []
+    folders = [name for name in folders if name[:2] in ("1_", "2_", "3_", "4_", "5_", "6_", "7_")]
     paths = {name: os.path.join(runs, name, "sweep.csv") for name in folders}
     sweeps = {name: read(path) for name, path in paths.items() if os.path.exists(path)}
     if not sweeps:
