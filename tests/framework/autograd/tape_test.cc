@@ -115,8 +115,10 @@ Var Square(Var x) {
 // What weight closures saw: the gradient of y, the value of x.
 using Seen = std::vector<std::vector<double>>;
 
-// As Scale, with a parameter: its weight closure notes in `seen` what it reads.
-Var Watched(Var x, double factor, Seen* seen) {
+// As Scale, with a parameter: its weight closure notes in `seen` what it reads,
+// which the input closure may read too, or not.
+enum class Reads { kWeight, kBoth };
+Var Watched(Var x, double factor, Seen* seen, Reads reads = Reads::kWeight) {
   Tape& tape = x.tape();
   const Var y = tape.Output(x.shape(), x.dtype());
   Multiply(tape, x.value(), y.value(), factor);
@@ -136,10 +138,13 @@ Var Watched(Var x, double factor, Seen* seen) {
       seen->emplace_back(values, values + kSize);
     }
   };
+  const bool only_weight = reads == Reads::kWeight;
+  const std::vector<Var> none;
   tape.Record({.name = "watched",
                .inputs = {x},
                .outputs = {y},
-               .weight_saves = {x},
+               .weight_saves = only_weight ? std::vector{x} : none,
+               .saves = only_weight ? none : std::vector{x},
                .input = input,
                .weight = weight},
               /*trains=*/true);
@@ -377,6 +382,9 @@ TEST(Tape, HalvesOfBackward) {
     const Var h = Remade(Remade(Scale(x, 2), 3), 5);
     return Watched(h, 2, seen) + (Square(h) + Watched(h, 7, seen));
   });
+  ExpectHalves([](Var x, Seen* seen) {
+    return Watched(Remade(Scale(x, 2), 3), 2, seen, Reads::kBoth);
+  });
   // Nobody reads the gradient of the one, nor asks for that of the other.
   ExpectHalves([](Var x, Seen* seen) {
     Watched(x, 2, seen);
@@ -431,6 +439,8 @@ TEST(Tape, HalvesKeepWhatWeightClosuresRead) {
   const int64_t value = AlignUp(kSize * SizeOf(DType::kF64));
   EXPECT_EQ(At(plan, Phase::kBackward).slot_bytes, 0);
   EXPECT_EQ(At(plan, Phase::kBackwardInput).slot_bytes, 2 * value);
+  // dy, kept; four gradients, a scratch and h. The sum is in the memory of dy.
+  EXPECT_EQ(At(plan, Phase::kBackwardInput).placements.size(), 7U);
   EXPECT_EQ(At(plan, Phase::kBackwardWeight).slot_bytes, 0);
   // The scratch of one op.
   EXPECT_EQ(At(plan, Phase::kBackwardWeight).workspace_bytes, value);
