@@ -14,6 +14,7 @@
 #include "framework/step/joint_plan.h"
 #include "framework/step/plan/assemble.h"
 #include "framework/step/validator.h"
+#include "parallel/pipeline/interleaved.h"
 #include "parallel/pipeline/one_f_one_b.h"
 #include "tests/framework/step/programs.h"
 #include "tests/framework/step/simulator.h"
@@ -166,6 +167,32 @@ TEST(PipelinePropertyTest, TheJointExecutionKnowsTheBubble) {
         for (const Interval& at : rank) end = std::max(end, at.end);
       }
       EXPECT_EQ(end, 4 * (micro_batches + stages - 1));
+    }
+  }
+}
+
+// Where what is sent were given back at once, these would wait for ever.
+TEST(PipelinePropertyTest, InterleavedPipelinesEnd) {
+  Dice dice(13);
+  for (const int32_t stages : {2, 3, 4, 8}) {
+    for (const int32_t turns : {1, 2, 3}) {
+      for (const int32_t groups : {1, 2, 4}) {
+        const int32_t chunks = stages * turns;
+        ProgramShape shape = EvenShape(chunks, stages, stages * groups, 2);
+        for (int32_t c = 0; c < chunks; ++c) shape.chunk_of_layer[c] = c;
+        const auto plan = JointPlan::Create(
+            PlannerOf(Interleaved, false), shape,
+            std::vector{PassKind::kStep, PassKind::kEvaluation});
+        ASSERT_TRUE(plan.ok()) << plan.status().message();
+        const std::vector<Program>& step = plan->Of(PassKind::kStep);
+        const std::vector<Analysis> analyses = AnalyzeAll(step);
+        for (const Analysis& analysis : analyses) {
+          EXPECT_LE(analysis.slots.back(), 2) << "inputs that leave";
+          EXPECT_LE(analysis.boundaries, 3);
+        }
+        if (chunks * shape.micro_batches > 64) continue;
+        EXPECT_EQ(Simulate(step, analyses, dice), "");
+      }
     }
   }
 }

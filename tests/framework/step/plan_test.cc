@@ -10,6 +10,7 @@
 #include "framework/step/dependencies.h"
 #include "framework/step/plan/assemble.h"
 #include "framework/step/plan/basic.h"
+#include "parallel/pipeline/interleaved.h"
 #include "parallel/pipeline/one_f_one_b.h"
 
 namespace delink {
@@ -225,6 +226,30 @@ TEST(PlanTest, ScheduleOfOneForwardOneBackward) {
   EXPECT_EQ(text(2), "aAbBcCdDeE");
   shape.micro_batches = 1;
   EXPECT_EQ(text(0), "aA") << "fewer micro-batches than stages";
+}
+
+TEST(PlanTest, ScheduleOfInterleavedChunks) {
+  const ProgramShape shape{.layers = 4,
+                           .slabs = 4,
+                           .slabs_of_layer = {{0}, {1}, {2}, {3}},
+                           .gathers = std::vector<bool>(4, false),
+                           .chunk_of_layer = {0, 1, 2, 3},
+                           .micro_batches = 4,
+                           .stages = 2};
+  const auto text = [&](int32_t stage) {
+    std::string units;
+    for (const Unit& unit : Interleaved(shape, stage)) {
+      EXPECT_EQ(unit.chunk % 2, stage);
+      absl::StrAppend(
+          &units, units.empty() ? "" : " ",
+          std::string(1, static_cast<char>((unit.backward ? 'A' : 'a') +
+                                           unit.micro_batch)),
+          unit.chunk < 2 ? "" : "'");
+    }
+    return units;
+  };
+  EXPECT_EQ(text(0), "a b a' b' c A' d B' c' A d' B C' D' C D");
+  EXPECT_EQ(text(1), "a b a' A' b' B' c A d B c' C' d' D' C D");
 }
 
 TEST(PlanTest, MicroBatchesAreLetters) {
