@@ -32,7 +32,34 @@ class ChainPending final : public Pending {
   size_t next_;
 };
 
+class AllPending final : public Pending {
+ public:
+  explicit AllPending(std::vector<std::unique_ptr<Pending>> operations)
+      : operations_(std::move(operations)) {}
+
+ private:
+  absl::StatusOr<bool> Poll() override {
+    bool done = true;
+    absl::Status status;
+    for (const std::unique_ptr<Pending>& operation : operations_) {
+      const absl::StatusOr<bool> one = operation->Test();
+      status.Update(one.status());
+      if (one.ok() && !*one) done = false;
+    }
+    if (done && !status.ok()) return status;
+    return done;
+  }
+
+  const std::vector<std::unique_ptr<Pending>> operations_;
+};
+
 }  // namespace
+
+std::unique_ptr<Pending> All(std::vector<std::unique_ptr<Pending>> operations) {
+  std::erase(operations, nullptr);
+  if (operations.empty()) return nullptr;
+  return std::make_unique<AllPending>(std::move(operations));
+}
 
 std::unique_ptr<Pending> Chain(std::unique_ptr<Pending> first,
                                std::vector<Stage> stages) {

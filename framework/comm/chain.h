@@ -22,4 +22,8 @@ using Stage = std::function<std::unique_ptr<Pending>()>;
 std::unique_ptr<Pending> Chain(std::unique_ptr<Pending> first,
                                std::vector<Stage> stages);
 
+// All of them at a time, null ones left out; null where nothing is left. An
+// error is told when all are finished: the first in the list.
+std::unique_ptr<Pending> All(std::vector<std::unique_ptr<Pending>> operations);
+
 }  // namespace delink

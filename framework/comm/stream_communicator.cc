@@ -40,12 +40,12 @@ class Staged final : public StreamCommunicator {
     if (direct_) return comm_.ReduceScatter(send, recv, count, dtype, op);
     const int64_t bytes = count * SizeOf(dtype), all = size() * bytes;
     char* const host = Take(all + bytes);
-    return ByHost({send, host, all},
+    return ByHost({{send, host, all}},
                   [=, this] {
                     return comm_.ReduceScatter(host, host + all, count, dtype,
                                                op);
                   },
-                  {host + all, recv, bytes});
+                  {{host + all, recv, bytes}});
   }
 
   std::unique_ptr<Pending> AllGather(void* buffer, int64_t count,
@@ -53,9 +53,9 @@ class Staged final : public StreamCommunicator {
     if (direct_) return comm_.AllGather(buffer, count, dtype);
     const int64_t bytes = count * SizeOf(dtype), own = rank() * bytes;
     char* const host = Take(size() * bytes);
-    return ByHost({static_cast<const char*>(buffer) + own, host + own, bytes},
+    return ByHost({{static_cast<const char*>(buffer) + own, host + own, bytes}},
                   [=, this] { return comm_.AllGather(host, count, dtype); },
-                  {host, buffer, size() * bytes});
+                  {{host, buffer, size() * bytes}});
   }
 
   std::unique_ptr<Pending> AllReduce(void* buffer, int64_t count, DType dtype,
@@ -63,9 +63,9 @@ class Staged final : public StreamCommunicator {
     if (direct_) return comm_.AllReduce(buffer, count, dtype, op);
     const int64_t bytes = count * SizeOf(dtype);
     char* const host = Take(bytes);
-    return ByHost({buffer, host, bytes},
+    return ByHost({{buffer, host, bytes}},
                   [=, this] { return comm_.AllReduce(host, count, dtype, op); },
-                  {host, buffer, bytes});
+                  {{host, buffer, bytes}});
   }
 
   std::unique_ptr<Pending> Broadcast(void* buffer, int64_t count, DType dtype,
@@ -75,29 +75,34 @@ class Staged final : public StreamCommunicator {
     char* const host = Take(bytes);
     const bool sends = rank() == root;
     return ByHost(
-        {buffer, host, sends ? bytes : 0},
+        {{buffer, host, sends ? bytes : 0}},
         [=, this] { return comm_.Broadcast(host, count, dtype, root); },
-        {host, buffer, sends ? 0 : bytes});
+        {{host, buffer, sends ? 0 : bytes}});
   }
 
-  std::unique_ptr<Pending> Send(const void* buffer, int64_t count, DType dtype,
-                                int peer, int tag) override {
-    if (direct_) return comm_.Send(buffer, count, dtype, peer, tag);
-    const int64_t bytes = count * SizeOf(dtype);
-    char* const host = Take(bytes);
+  std::unique_ptr<Pending> Exchange(
+      std::span<const Transfer> transfers) override {
+    std::vector<Transfer> with_others;
+    CopyWithin(transfers, with_others);
+    if (direct_) return PostAll(with_others);
+    int64_t bytes = 0;
+    for (const Transfer& t : with_others) bytes += t.count * SizeOf(t.dtype);
+    char* at = Take(bytes);
+    std::vector<Copy> in, out;
+    for (Transfer& t : with_others) {
+      const int64_t size = t.count * SizeOf(t.dtype);
+      if (t.send != nullptr) {
+        in.push_back({t.send, at, size});
+        t.send = at;
+      } else {
+        out.push_back({at, t.recv, size});
+        t.recv = at;
+      }
+      at += size;
+    }
     return ByHost(
-        {buffer, host, bytes},
-        [=, this] { return comm_.Send(host, count, dtype, peer, tag); }, {});
-  }
-
-  std::unique_ptr<Pending> Recv(void* buffer, int64_t count, DType dtype,
-                                int peer, int tag) override {
-    if (direct_) return comm_.Recv(buffer, count, dtype, peer, tag);
-    const int64_t bytes = count * SizeOf(dtype);
-    char* const host = Take(bytes);
-    return ByHost(
-        {}, [=, this] { return comm_.Recv(host, count, dtype, peer, tag); },
-        {host, buffer, bytes});
+        std::move(in), [=, this] { return PostAll(with_others); },
+        std::move(out));
   }
 
  private:
@@ -115,19 +120,53 @@ class Staged final : public StreamCommunicator {
     return host_.data();
   }
 
-  std::unique_ptr<Pending> ByHost(const Copy& in, Stage exchange,
-                                  const Copy& out) {
+  // Those with oneself; the rest goes to `others`.
+  void CopyWithin(std::span<const Transfer> transfers,
+                  std::vector<Transfer>& others) {
+    std::vector<Transfer> sent, received;
+    for (const Transfer& t : transfers) {
+      DELINK_CHECK((t.send == nullptr) != (t.recv == nullptr) || t.count == 0);
+      auto& list = t.peer != rank()    ? others
+                   : t.send != nullptr ? sent
+                                       : received;
+      list.push_back(t);
+    }
+    DELINK_CHECK_EQ(sent.size(), received.size());
+    for (size_t i = 0; i < sent.size(); ++i) {
+      DELINK_CHECK_EQ(sent[i].count, received[i].count);
+      device_.Copy(stream_, received[i].recv, sent[i].send,
+                   sent[i].count * SizeOf(sent[i].dtype));
+    }
+  }
+
+  std::unique_ptr<Pending> PostAll(const std::vector<Transfer>& transfers) {
+    std::vector<std::unique_ptr<Pending>> posted;
+    for (const Transfer& t : transfers) {
+      posted.push_back(
+          t.send != nullptr
+              ? comm_.Send(t.send, t.count, t.dtype, t.peer, t.tag)
+              : comm_.Recv(t.recv, t.count, t.dtype, t.peer, t.tag));
+    }
+    return All(std::move(posted));
+  }
+
+  std::unique_ptr<Pending> ByHost(std::vector<Copy> in, Stage exchange,
+                                  std::vector<Copy> out) {
     // A copy to the host may make the host wait for the stream: first the
     // stream gets there.
-    return Chain(in.bytes > 0 ? Reach() : nullptr,
+    return Chain(in.empty() ? nullptr : Reach(),
                  {[=, this] {
-                    device_.CopyToHost(stream_, in.to, in.from, in.bytes);
-                    return in.bytes > 0 ? Reach() : nullptr;
+                    for (const Copy& c : in) {
+                      device_.CopyToHost(stream_, c.to, c.from, c.bytes);
+                    }
+                    return in.empty() ? nullptr : Reach();
                   },
                   std::move(exchange),
                   [=, this] {
-                    device_.CopyFromHost(stream_, out.to, out.from, out.bytes);
-                    return out.bytes > 0 ? Reach() : nullptr;
+                    for (const Copy& c : out) {
+                      device_.CopyFromHost(stream_, c.to, c.from, c.bytes);
+                    }
+                    return out.empty() ? nullptr : Reach();
                   },
                   [this]() -> std::unique_ptr<Pending> {
                     under_way_ = false;
@@ -152,6 +191,40 @@ class Staged final : public StreamCommunicator {
 };
 
 }  // namespace
+
+std::unique_ptr<Pending> StreamCommunicator::Send(const void* buffer,
+                                                  int64_t count, DType dtype,
+                                                  int peer, int tag) {
+  const Transfer one{
+      .send = buffer, .count = count, .dtype = dtype, .peer = peer, .tag = tag};
+  return Exchange({&one, 1});
+}
+
+std::unique_ptr<Pending> StreamCommunicator::Recv(void* buffer, int64_t count,
+                                                  DType dtype, int peer,
+                                                  int tag) {
+  const Transfer one{
+      .recv = buffer, .count = count, .dtype = dtype, .peer = peer, .tag = tag};
+  return Exchange({&one, 1});
+}
+
+std::unique_ptr<Pending> Post(StreamCommunicator& comm, const AllToAllV& what) {
+  std::vector<Transfer> transfers;
+  const int64_t width = SizeOf(what.dtype);
+  const auto* send = static_cast<const char*>(what.send);
+  auto* recv = static_cast<char*>(what.recv);
+  for (int rank = 0; rank < comm.size(); ++rank) {
+    const auto r = static_cast<size_t>(rank);
+    Transfer t{.dtype = what.dtype, .peer = rank, .tag = what.tag};
+    t.send = send, t.count = what.send_counts[r];
+    send += t.count * width;
+    if (t.count > 0) transfers.push_back(t);
+    t.send = nullptr, t.recv = recv, t.count = what.recv_counts[r];
+    recv += t.count * width;
+    if (t.count > 0) transfers.push_back(t);
+  }
+  return comm.Exchange(transfers);
+}
 
 std::unique_ptr<StreamCommunicator> StageThroughHost(Device& device,
                                                      Stream& stream,

@@ -17,11 +17,24 @@
 
 #include <cstdint>
 #include <memory>
+#include <span>
+#include <vector>
 
 #include "framework/comm/communicator.h"
 #include "framework/device/backend.h"
 
 namespace delink {
+
+// A part of an exchange: to another rank, or from it. One of `send` and `recv`
+// is null.
+struct Transfer {
+  const void* send = nullptr;
+  void* recv = nullptr;
+  int64_t count = 0;
+  DType dtype = DType::kU8;
+  int peer = 0;
+  int tag = 0;
+};
 
 class StreamCommunicator {
  public:
@@ -43,11 +56,29 @@ class StreamCommunicator {
                                              DType dtype, ReduceOp op) = 0;
   virtual std::unique_ptr<Pending> Broadcast(void* buffer, int64_t count,
                                              DType dtype, int root) = 0;
-  virtual std::unique_ptr<Pending> Send(const void* buffer, int64_t count,
-                                        DType dtype, int peer, int tag) = 0;
-  virtual std::unique_ptr<Pending> Recv(void* buffer, int64_t count,
-                                        DType dtype, int peer, int tag) = 0;
+  // Transfers at a time: no send or receive waits for another of the list.
+  // Those to and from oneself are in one list, paired in its order, with the
+  // same count: copies on the device. Null where nothing is to be waited for.
+  virtual std::unique_ptr<Pending> Exchange(
+      std::span<const Transfer> transfers) = 0;
+
+  std::unique_ptr<Pending> Send(const void* buffer, int64_t count, DType dtype,
+                                int peer, int tag);
+  std::unique_ptr<Pending> Recv(void* buffer, int64_t count, DType dtype,
+                                int peer, int tag);
 };
+
+// Of each rank what it has for each other, in the order of ranks: `send` has
+// the parts for ranks 0, 1, ..., one behind the other, send_counts elements
+// each; `recv` gets those from ranks 0, 1, ... . Null where all is there.
+struct AllToAllV {
+  const void* send = nullptr;
+  void* recv = nullptr;
+  std::vector<int64_t> send_counts, recv_counts;  // by rank, zero allowed
+  DType dtype = DType::kU8;
+  int tag = 0;
+};
+std::unique_ptr<Pending> Post(StreamCommunicator& comm, const AllToAllV& what);
 
 // Over a communicator of the host's memory, which it shares with nobody else at
 // the same time: what a CUDA device holds is brought to the host, exchanged

@@ -5,6 +5,7 @@
 #include <memory>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
@@ -84,6 +85,21 @@ TEST_F(ChainTest, TheFirstErrorEndsIt) {
   EXPECT_EQ(middle->Wait(), bad);
   EXPECT_EQ(middle->Test().status(), bad);
   EXPECT_EQ(ran_, "");
+}
+
+TEST_F(ChainTest, AllAreFinishedBeforeAnErrorIsTold) {
+  const absl::Status bad = absl::DataLossError("bad");
+  std::vector<PendingPtr> list;
+  list.push_back(After(1));
+  list.push_back(nullptr);
+  list.push_back(std::make_unique<Looks>(2, bad));
+  list.push_back(After(4));
+  const PendingPtr all = All(std::move(list));
+  for (int look = 1; look < 4; ++look) {
+    EXPECT_EQ(all->Test().value_or(true), false) << look;
+  }
+  EXPECT_EQ(all->Test().status(), bad);
+  EXPECT_EQ(All({}), nullptr);
 }
 
 using ChainDeathTest = ChainTest;

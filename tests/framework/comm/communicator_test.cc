@@ -1,12 +1,14 @@
 // The cases that every communicator must pass, on one process and on threads.
 #include <gtest/gtest.h>
 
+#include <memory>
 #include <string>
 #include <tuple>
 
 #include "framework/comm/self_communicator.h"
 #include "framework/comm/thread_communicator.h"
 #include "tests/framework/comm/communicator_cases.h"
+#include "tests/framework/comm/stream_cases.h"
 
 namespace delink {
 namespace {
@@ -37,6 +39,17 @@ TEST_P(CommunicatorTest, DoesWhatAllDo) {
     EXPECT_EQ(test_case.check(self), absl::OkStatus());
   } else {
     EXPECT_EQ(RunRanks(size, test_case.check), absl::OkStatus());
+  }
+}
+
+// Where the device's memory is the host's.
+TEST(StreamCommunicatorTest, OnTheCpuDoesWhatCommunicatorsDo) {
+  const std::unique_ptr<Device> device = NewCpuDevice();
+  for (const auto check : {testing::CheckStreamCases, testing::CheckStreamRing,
+                           testing::CheckAllToAllV}) {
+    EXPECT_EQ(
+        RunRanks(4, [&](Communicator& comm) { return check(*device, comm); }),
+        absl::OkStatus());
   }
 }
 

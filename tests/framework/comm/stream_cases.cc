@@ -159,4 +159,43 @@ absl::Status CheckStreamRing(Device& device, Communicator& comm) {
   return absl::OkStatus();
 }
 
+absl::Status CheckAllToAllV(Device& device, Communicator& comm) {
+  const std::unique_ptr<Stream> stream = device.NewStream();
+  const auto on_stream = StageThroughHost(device, *stream, comm);
+  // From rank a to rank b; some are empty.
+  const auto count = [](int a, int b) {
+    return int64_t{1000} * ((a * 3 + b * 5) % 4) + (a + b) % 2;
+  };
+  const auto value = [](int a, int b, int64_t i) {
+    return static_cast<int32_t>(a * 1'000'000 + b * 100'000 + i);
+  };
+  AllToAllV what{.dtype = DType::kI32};
+  std::vector<int32_t> sent, expected;
+  for (int rank = 0; rank < comm.size(); ++rank) {
+    what.send_counts.push_back(count(comm.rank(), rank));
+    what.recv_counts.push_back(count(rank, comm.rank()));
+    for (int64_t i = 0; i < what.send_counts.back(); ++i) {
+      sent.push_back(value(comm.rank(), rank, i));
+    }
+    for (int64_t i = 0; i < what.recv_counts.back(); ++i) {
+      expected.push_back(value(rank, comm.rank(), i));
+    }
+  }
+  const auto bytes = [](const auto& x) {
+    return static_cast<int64_t>(4 * x.size());
+  };
+  const Buffer from = *Buffer::Allocate(device, bytes(sent));
+  const Buffer to = *Buffer::Allocate(device, bytes(expected));
+  device.CopyFromHost(*stream, from.data(), sent.data(), bytes(sent));
+  what.send = from.data(), what.recv = to.data();
+  if (const auto pending = Post(*on_stream, what)) {
+    DELINK_RETURN_IF_ERROR(pending->Wait());
+  }
+  std::vector<int32_t> got(expected.size());
+  device.CopyToHost(*stream, got.data(), to.data(), bytes(got));
+  stream->Synchronize();
+  EXPECT_EQ(got, expected);
+  return absl::OkStatus();
+}
+
 }  // namespace delink::testing

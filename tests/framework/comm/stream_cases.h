@@ -13,5 +13,7 @@ namespace delink::testing {
 absl::Status CheckStreamCases(Device& device, Communicator& comm);
 // In the stream's order, and without waiting: neighbours exchange in two lanes.
 absl::Status CheckStreamRing(Device& device, Communicator& comm);
+// Uneven parts, empty ones, and a rank's own.
+absl::Status CheckAllToAllV(Device& device, Communicator& comm);
 
 }  // namespace delink::testing

@@ -48,6 +48,16 @@ TEST_F(StreamCommunicatorTest, NeighboursSendAndReceive) {
   }
 }
 
+TEST_F(StreamCommunicatorTest, AllExchangeUnevenParts) {
+  for (const int ranks : {1, 2, 4}) {
+    EXPECT_EQ(RunRanks(ranks,
+                       [&](Communicator& comm) {
+                         return testing::CheckAllToAllV(*device_, comm);
+                       }),
+              absl::OkStatus());
+  }
+}
+
 using StreamCommunicatorDeathTest = StreamCommunicatorTest;
 TEST_F(StreamCommunicatorDeathTest, HasOneOperationUnderWay) {
   const auto two = [&] {

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "tests/framework/comm/communicator_cases.h"
+#include "tests/framework/comm/stream_cases.h"
 #include "tests/framework/module/random_moves.h"
 #include "tests/testing/mpi_main.h"
 
@@ -48,6 +49,16 @@ INSTANTIATE_TEST_SUITE_P(All, MpiCommunicatorTest,
                                         MpiCommunicator::kLargest),
                                  ValuesIn(testing::kCommunicatorCases)),
                          ParamName);
+
+// Pieces of any size, all of a rank's at a time.
+TEST(MpiStreamsTest, Exchange) {
+  const std::unique_ptr<Device> device = NewCpuDevice();
+  for (const int64_t largest : {int64_t{100}, MpiCommunicator::kLargest}) {
+    const auto comm = CutAt(largest);
+    EXPECT_EQ(testing::CheckStreamRing(*device, *comm), absl::OkStatus());
+    EXPECT_EQ(testing::CheckAllToAllV(*device, *comm), absl::OkStatus());
+  }
+}
 
 TEST(MpiLaunchTest, RanksOfOneMachine) {
   World& world = testing::TestWorld();
