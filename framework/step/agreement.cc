@@ -12,6 +12,9 @@
 namespace delink {
 namespace {
 
+constexpr char kStartAlike[] =
+    "; start all ranks with the same recipe, options and version";
+
 // Of texts of plans: in which program, and where in it, they first differ.
 absl::Status Compare(const std::string& mine, const std::string& first) {
   if (mine == first) return absl::OkStatus();
@@ -26,18 +29,27 @@ absl::Status Compare(const std::string& mine, const std::string& first) {
     if (is_title(here[line])) title = line;
     ++line;
   }
+  const auto program_ends = [&](const std::vector<std::string>& lines) {
+    return line >= lines.size() || lines[line].empty() || is_title(lines[line]);
+  };
+  if (program_ends(here) && program_ends(there)) {
+    const auto next = [&](const std::vector<std::string>& lines) {
+      return line < lines.size() && is_title(lines[line]) ? lines[line]
+                                                          : "no more programs";
+    };
+    return absl::FailedPreconditionError(absl::StrCat(
+        "has ", next(here), " where rank 0 has ", next(there), kStartAlike));
+  }
   const auto text = [&](const std::vector<std::string>& lines) {
-    const bool ends =
-        line >= lines.size() || lines[line].empty() || is_title(lines[line]);
-    return ends ? "nothing" : lines[line];
+    return program_ends(lines) ? "nothing" : lines[line];
   };
   const size_t instruction = line - title - 2;
   return absl::FailedPreconditionError(absl::StrCat(
       here[title], " differs from rank 0's: ",
       line == title + 1 ? "its shape"
                         : absl::StrCat("instruction ", instruction),
-      " is '", text(here), "' here and '", text(there),
-      "' there; start all ranks with the same recipe, options and version"));
+      " is '", text(here), "' here and '", text(there), "' there",
+      kStartAlike));
 }
 
 }  // namespace

@@ -166,6 +166,7 @@ int32_t SlotClasses(const ProgramShape& shape) {
 }
 
 bool IsHere(const ProgramShape& shape, int32_t stage, int32_t slab) {
+  if (shape.stages == 1) return true;  // every slab is used
   for (int32_t layer = 0; layer < shape.layers; ++layer) {
     if (StageOf(shape, layer) != stage) continue;
     const std::vector<int32_t>& slabs = shape.slabs_of_layer[layer];

@@ -4,6 +4,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "framework/base/at.h"
+#include "framework/base/check.h"
 
 namespace delink {
 namespace {
@@ -72,6 +73,7 @@ std::vector<int32_t> SlotClasses(const std::vector<LayerPlan>& layers) {
 StepMemory SizeStep(const ParamStore& store,
                     const std::vector<LayerPlan>& layers,
                     const BatchShape& batch, const Passes& passes) {
+  DELINK_CHECK(!passes.empty());
   StepMemory m{.batch = batch};
   const DType dtype = store.options().dtype;
   const auto grow = [](int64_t* size, int64_t to) {

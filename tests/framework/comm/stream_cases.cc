@@ -164,7 +164,7 @@ absl::Status CheckAllToAllV(Device& device, Communicator& comm) {
   const auto on_stream = StageThroughHost(device, *stream, comm);
   // From rank a to rank b; some are empty.
   const auto count = [](int a, int b) {
-    return int64_t{1000} * ((a * 3 + b * 5) % 4) + (a + b) % 2;
+    return int64_t{1000} * ((a * 3 + b * 2 + 1) % 4) + (a + b) % 2;
   };
   const auto value = [](int a, int b, int64_t i) {
     return static_cast<int32_t>(a * 1'000'000 + b * 100'000 + i);

@@ -4,8 +4,10 @@
 #include <gtest/gtest.h>
 
 #include <functional>
+#include <iterator>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "framework/comm/self_communicator.h"
 #include "framework/comm/thread_communicator.h"
@@ -101,6 +103,20 @@ TEST(AgreeOnPlan, NamesAShapeThatDiffers) {
                }),
       AllOf(HasSubstr("rank 1: "), HasSubstr("its shape is '"),
             HasSubstr("micro-batches 3"), HasSubstr("micro-batches 2")));
+}
+
+TEST(AgreeOnPlan, NamesAProgramThatOthersDoNotHave) {
+  const absl::Status status = RunRanks(kRanks, [&](Communicator& comm) {
+    std::vector<PassKind> kinds(std::begin(kKinds), std::end(kKinds));
+    if (comm.rank() == 1) kinds.push_back(PassKind::kDiagnosis);
+    const absl::Status agreed =
+        AgreeOnPlan(comm, JointPlan::Create(BasicPlanner({}), Shape(), kinds));
+    EXPECT_THAT(std::string(agreed.message()),
+                HasSubstr("rank 1: has the program of a diagnosis where rank 0 "
+                          "has no more programs; start all ranks"));
+    return absl::OkStatus();
+  });
+  EXPECT_TRUE(status.ok()) << std::string(status.message());
 }
 
 // Every rank proves the programs of all stages.
