@@ -37,11 +37,6 @@ Json ByName(const std::vector<MemoryLedger::Entry>& taken) {
   return json;
 }
 
-std::string CountText(double count) {
-  const std::string text = FormatCount(count);
-  return count < 1000 ? text + " " : text;
-}
-
 // Of the least time that something takes.
 std::string LeastText(double seconds) {
   if (seconds < 0.9995) return absl::StrFormat("%.3g ms", 1e3 * seconds);
@@ -51,10 +46,10 @@ std::string LeastText(double seconds) {
 
 std::string FlopsText(const RunPlan& plan, const StagePlan& s) {
   std::string text = absl::StrCat(
-      "  ", CountText(s.flops_per_token), "FLOP a token, ",
-      CountText(s.flops_per_step), "FLOP a step of ", s.micro_batches, " x ",
+      "  ", FormatFlops(s.flops_per_token), " a token, ",
+      FormatFlops(s.flops_per_step), " a step of ", s.micro_batches, " x ",
       s.micro_batch, " sequences on each of ", plan.ranks, " rank(s), ",
-      CountText(s.flops()), "FLOP in all\n");
+      FormatFlops(s.flops()), " in all\n");
   if (plan.peak_flops > 0) {
     absl::StrAppend(&text, "  at least ",
                     LeastText(plan.LeastSeconds(s.flops_per_step)),
@@ -70,7 +65,7 @@ std::string PeakText(const RunPlan& plan) {
       std::ranges::any_of(plan.stages, &StagePlan::may_end_early);
   std::string text =
       absl::StrCat("all stages", early ? ", to their latest ends" : "", ": ",
-                   CountText(plan.flops()), "FLOP");
+                   FormatFlops(plan.flops()));
   if (plan.peak_flops == 0) {
     if (!plan.no_peak.empty()) {
       absl::StrAppend(
@@ -78,12 +73,12 @@ std::string PeakText(const RunPlan& plan) {
     }
     return text + "\n";
   }
-  absl::StrAppend(&text, ", at least ",
-                  LeastText(plan.LeastSeconds(plan.flops())),
-                  " at 100% of peak\npeak: ",
-                  CountText(plan.peak_flops / static_cast<double>(plan.ranks)),
-                  "FLOP/s on each of ", plan.ranks, " rank(s), matmul in ",
-                  ToString(plan.precision));
+  absl::StrAppend(
+      &text, ", at least ", LeastText(plan.LeastSeconds(plan.flops())),
+      " at 100% of peak\npeak: ",
+      FormatFlops(plan.peak_flops / static_cast<double>(plan.ranks)),
+      "/s on each of ", plan.ranks, " rank(s), matmul in ",
+      ToString(plan.precision));
   if (!IsCuda(plan.device)) {
     absl::StrAppend(&text, " on ", plan.threads, " thread(s)");
   }
