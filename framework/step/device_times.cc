@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "framework/base/at.h"
+#include "framework/base/check.h"
 
 namespace delink {
 namespace {
@@ -56,13 +57,16 @@ void DeviceTimes::Waited() {
   }
 }
 
+// No lane is two steps late: what it does in one the next one waits for.
 void DeviceTimes::Begin(int32_t index, int64_t step, Stream& stream) {
+  DELINK_CHECK_EQ(StepOf(step).number, step);
   Instruction& at = At(StepOf(step).instructions, index);
   at.enqueued = Trace::Clock::now();
   stream.Record(*at.begin);
 }
 
 void DeviceTimes::End(int32_t index, int64_t step, Stream& stream) {
+  DELINK_CHECK_EQ(StepOf(step).number, step);
   stream.Record(*At(StepOf(step).instructions, index).end);
 }
 

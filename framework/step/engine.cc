@@ -23,7 +23,7 @@ absl::StatusOr<std::unique_ptr<Engine>> Engine::Create(
   e->binder_ = std::make_unique<Binder>(*env.store);
   DELINK_RETURN_IF_ERROR(e->MakeStreams());
   DELINK_RETURN_IF_ERROR(e->Allocate());
-  e->BuildVisits();
+  e->BuildVisits(passes.begin()->second.program);
   for (auto& [kind, pass] : passes) {
     e->MakeEvents(pass);
     if (env.trace != nullptr && kind == PassKind::kStep) e->Describe(pass);
@@ -110,8 +110,15 @@ absl::Status Engine::Drain() {
   DELINK_RETURN_IF_ERROR(lanes_->Drain());
   compute_stream_->Synchronize();
   network_stream_->Synchronize();
+  neighbours_->Synchronize();
   if (times_ != nullptr) times_->Settle();
   return absl::OkStatus();
+}
+
+Stream& Engine::StreamOf(Lane lane) const {
+  if (lane == Lane::kCompute) return *compute_stream_;
+  if (lane == Lane::kNetwork) return *network_stream_;
+  return neighbours_->StreamOf(lane);
 }
 
 std::unique_ptr<Pending> Engine::Execute(const Pass& pass, int32_t index,
@@ -170,6 +177,9 @@ std::unique_ptr<Pending> Engine::Do(const Pass& pass, int32_t index) {
     case Op::kBackward:
       Backward(pass, at, written);
       break;
+    case Op::kSend:
+    case Op::kRecv:
+      return Exchange(pass, at);
     case Op::kReduce:
       return Reduce(slab);
     case Op::kSquares:
@@ -183,7 +193,7 @@ std::unique_ptr<Pending> Engine::Do(const Pass& pass, int32_t index) {
     case Op::kFetch:
       return Gather(slab);
     case Op::kInspect:
-      Inspect(pass, index);
+      Inspect(pass, at);
       break;
     case Op::kProbe:
       Probe(pass, at, written.front());
@@ -191,8 +201,7 @@ std::unique_ptr<Pending> Engine::Do(const Pass& pass, int32_t index) {
     case Op::kSum:
       return Sum(pass);
     default:
-      DELINK_CHECK(false) << "no such instruction on one stage: "
-                          << ToString(at);
+      DELINK_CHECK(false) << "the engine does not do " << ToString(at);
   }
   return nullptr;
 }

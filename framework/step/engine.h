@@ -27,6 +27,7 @@
 #include "framework/step/host_batch.h"
 #include "framework/step/lane_runner.h"
 #include "framework/step/memory.h"
+#include "framework/step/neighbours.h"
 #include "framework/step/pass.h"
 #include "framework/step/slab_groups.h"
 #include "framework/step/step_watch.h"
@@ -89,9 +90,8 @@ class Engine {
   // What kSum of the last pass has brought together, when that has run. Of an
   // evaluation: the loss over counted targets, and their number. Of a probe: of
   // each slab that blocks share `together` and `apart` (Agreement). Of a
-  // diagnosis: which kInspect was the first to see a number that is not finite,
-  // as the rank, times the program's instructions, plus the instruction; where
-  // nobody did, the rank is the number of ranks.
+  // diagnosis: the first visit to give a number that is not finite, counted by
+  // data rank (where none is: their number), then micro-batch, then layer.
   const std::vector<double>& numbers() const { return numbers_; }
   // All cells' sums of the last kNorm and what travels behind them.
   std::vector<double> SumsOnHost() const;
@@ -107,7 +107,7 @@ class Engine {
   absl::Status MakeStreams();
   absl::Status Allocate();
   void MakeEvents(Pass& pass);
-  void BuildVisits();
+  void BuildVisits(const Program& any);
   void Describe(Pass& pass);
   int64_t TracedBytes(const Instruction& at) const;
   // Null where the step is not traced, or the device is the host.
@@ -126,9 +126,7 @@ class Engine {
   bool Traced(const Pass& pass, int64_t step) const {
     return pass.traced >= 0 && env_.trace->Wants(step);
   }
-  Stream& StreamOf(Lane lane) const {
-    return lane == Lane::kCompute ? *compute_stream_ : *network_stream_;
-  }
+  Stream& StreamOf(Lane lane) const;
   // What an instruction does, apart from when. Those that exchange give what
   // they have posted, and what is left to do behind it.
   std::unique_ptr<Pending> Do(const Pass& pass, int32_t index);
@@ -138,6 +136,7 @@ class Engine {
             const std::vector<bool>& written);
   void Backward(const Pass& pass, const Instruction& at,
                 const std::vector<bool>& written);
+  std::unique_ptr<Pending> Exchange(const Pass& pass, const Instruction& at);
   std::unique_ptr<Pending> Reduce(int slab);
   void Squares(int slab);
   std::unique_ptr<Pending> Norm();
@@ -146,7 +145,7 @@ class Engine {
   void Update(int slab);
   std::unique_ptr<Pending> Gather(int slab);
   void SendResult();
-  void Inspect(const Pass& pass, int32_t index);
+  void Inspect(const Pass& pass, const Instruction& at);
   void Probe(const Pass& pass, const Instruction& at, bool written);
   double SumSquaresOf(int slab, const void* gradient);
   std::vector<double> FoundLosses();
@@ -156,8 +155,9 @@ class Engine {
   VisitInputs InputsOf(const Pass& pass, int32_t micro_batch) const;
   Tensor InputTensor(const Pass& pass, int32_t layer,
                      int32_t micro_batch) const;
-  // Of the chunk and micro-batch that a visit is of.
-  Tensor BoundaryTensor(const Pass& pass, const Instruction& at) const;
+  // Of the layer's chunk.
+  Tensor BoundaryTensor(const Pass& pass, int32_t layer,
+                        int32_t micro_batch) const;
   // What a visit keeps until its backward.
   void* SavedRegion(const Pass& pass, const Instruction& at) const;
   // Where a visit's gradients go that it keeps apart: by the slabs of its
@@ -175,8 +175,9 @@ class Engine {
   std::unique_ptr<Stream> compute_stream_, network_stream_;
   // By lane, because an operation of each may be under way.
   std::unique_ptr<StreamCommunicator> compute_comm_;
-  std::unique_ptr<SlabGroups> groups_;                       // the network's
-  std::vector<std::vector<std::unique_ptr<Visit>>> visits_;  // layer, m
+  std::unique_ptr<SlabGroups> groups_;  // the network's
+  std::unique_ptr<Neighbours> neighbours_;
+  std::vector<std::vector<std::unique_ptr<Visit>>> visits_;  // layer here, m
   std::unique_ptr<DeviceTimes> times_;
 
   const Pass* running_ = nullptr;  // that Run was given last
@@ -187,7 +188,7 @@ class Engine {
   Result result_;
   // By instructions of the pass under way, for its kSum.
   struct Found {
-    int32_t not_finite = -1;    // the first kInspect to see it
+    int64_t not_finite = -1;    // of visits that gave it the first
     std::vector<double> apart;  // by the program's slab: squares kProbe saw
   };
   Found found_;

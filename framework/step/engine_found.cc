@@ -41,13 +41,15 @@ bool AllFinite(Device& device, Stream& stream, const Tensor& x) {
 
 }  // namespace
 
-// Only the first of a rank counts.
-void Engine::Inspect(const Pass& pass, int32_t index) {
-  if (found_.not_finite >= 0) return;
-  const Instruction& at = At(pass.program.instructions, index);
+// Only the first of a rank counts, in the order in which one rank alone would
+// come to them.
+void Engine::Inspect(const Pass& pass, const Instruction& at) {
+  const int64_t visit =
+      int64_t{at.micro_batch} * pass.program.shape.layers + at.layer;
+  if (found_.not_finite >= 0 && found_.not_finite < visit) return;
   const Tensor given = InputTensor(pass, at.layer + 1, at.micro_batch);
   if (!AllFinite(*env_.device, *compute_stream_, given)) {
-    found_.not_finite = index;
+    found_.not_finite = visit;
   }
 }
 
@@ -110,8 +112,12 @@ std::vector<double> Engine::FoundAgreements(const Pass& pass) {
   std::vector<double> found;
   for (int32_t s = 0; s < pass.program.shape.slabs; ++s) {
     if (At(sharers, s) < 2) continue;
-    const int slab = store.SlabOf(s);
-    found.push_back(SumSquaresOf(slab, store.at(slab, Plane::kGradient, 0)));
+    double together = 0;
+    if (IsHere(pass.program.shape, pass.program.stage, s)) {
+      const int slab = store.SlabOf(s);
+      together = SumSquaresOf(slab, store.at(slab, Plane::kGradient, 0));
+    }
+    found.push_back(together);
     found.push_back(At(found_.apart, s));
   }
   return found;
@@ -128,13 +134,16 @@ std::unique_ptr<Pending> Engine::Sum(const Pass& pass) {
     case PassKind::kProbe:
       numbers_ = FoundAgreements(pass);
       break;
-    default: {  // a diagnosis: the lowest rank's, of a rank its first
+    default: {  // a diagnosis: the lowest data rank's, of that the first
       op = ReduceOp::kMin;
-      const auto count = static_cast<int64_t>(pass.program.instructions.size());
+      const ProgramShape& shape = pass.program.shape;
+      const int64_t visits = int64_t{shape.micro_batches} * shape.layers;
+      const MeshPlace place =
+          env_.store->layout().mesh().PlaceOf(env_.store->rank());
       const bool any = found_.not_finite >= 0;
-      const int64_t rank = any ? env_.compute->rank() : env_.compute->size();
-      numbers_ = {
-          static_cast<double>(rank * count + (any ? found_.not_finite : 0))};
+      numbers_ = {static_cast<double>(any ? place[Axis::kData] * visits +
+                                                found_.not_finite
+                                          : shape.ranks * visits)};
     }
   }
   return env_.compute->AllReduce(

@@ -19,6 +19,9 @@ absl::Status Engine::MakeStreams() {
   DELINK_ASSIGN_OR_RETURN(
       groups_,
       SlabGroups::Create(*env_.store, device, *network_stream_, *env_.network));
+  DELINK_ASSIGN_OR_RETURN(
+      neighbours_,
+      Neighbours::Create(env_.store->layout().mesh(), device, *env_.network));
   return absl::OkStatus();
 }
 
@@ -90,14 +93,15 @@ void Engine::MakeEvents(Pass& pass) {
   }
 }
 
-void Engine::BuildVisits() {
+void Engine::BuildVisits(const Program& any) {
   const Tape::Env env{.device = env_.device,
                       .stream = compute_stream_.get(),
                       .accumulate = env_.accumulate};
-  for (const LayerPlan& layer : layers_) {
-    visits_.emplace_back();
+  visits_.resize(layers_.size());
+  for (size_t l = 0; l < layers_.size(); ++l) {
+    if (StageOf(any.shape, static_cast<int32_t>(l)) != any.stage) continue;
     for (int32_t m = 0; m < memory_.micro_batches; ++m) {
-      visits_.back().push_back(std::make_unique<Visit>(layer.visits, env));
+      visits_[l].push_back(std::make_unique<Visit>(layers_[l].visits, env));
     }
   }
 }

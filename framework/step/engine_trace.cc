@@ -7,12 +7,17 @@
 
 namespace delink {
 
-// Bytes of a slab that an instruction exchanges, reads or updates on this rank.
+// Bytes that an instruction exchanges on this rank; of a slab also those that
+// it reads or updates.
 int64_t Engine::TracedBytes(const Instruction& at) const {
   const ParamStore& store = *env_.store;
   if (at.op == Op::kNorm) {
     const bool exchanged = env_.compute->size() > 1;
     return exchanged ? memory_.sums * SizeOf(DType::kF64) : 0;
+  }
+  if (at.op == Op::kSend || at.op == Op::kRecv) {
+    return At(layers_, at.layer).input.elements() *
+           SizeOf(store.options().dtype);
   }
   if (at.slab < 0) return 0;
   const int slab = store.SlabOf(at.slab);
@@ -41,13 +46,10 @@ void Engine::Describe(Pass& pass) {
     }
     if (at.layer >= 0) {
       entry.of = env_.model->layer_name(LayerAt(at.layer));
-      const LayerPlan& plan = At(layers_, at.layer);
-      const bool backward = at.op == Op::kBackward;
-      const bool again = backward && (at.flags & kRecompute) != 0;
-      entry.forward_flops = backward ? 0 : plan.flops;
-      entry.backward_flops =
-          backward || at.op == Op::kLoss ? plan.backward_flops : 0;
-      entry.recompute_flops = again ? plan.flops : 0;
+      const VisitFlops flops = FlopsOf(At(layers_, at.layer), at);
+      entry.forward_flops = flops.forward;
+      entry.backward_flops = flops.backward;
+      entry.recompute_flops = flops.recompute;
     }
     entries.push_back(std::move(entry));
   }

@@ -1,4 +1,5 @@
-// The engine's visits: one layer at work on one micro-batch.
+// The engine's visits, one layer at work on one micro-batch, and what goes
+// between those of two stages.
 #include "framework/base/at.h"
 #include "framework/step/engine_state.h"
 
@@ -36,10 +37,10 @@ Tensor Engine::InputTensor(const Pass& pass, int32_t layer,
           shape};
 }
 
-Tensor Engine::BoundaryTensor(const Pass& pass, const Instruction& at) const {
-  const int32_t chunk = ChunkOf(pass.program.shape, at.layer);
-  const int32_t which =
-      At(At(pass.analysis.boundary_of, chunk), at.micro_batch);
+Tensor Engine::BoundaryTensor(const Pass& pass, int32_t layer,
+                              int32_t micro_batch) const {
+  const int32_t chunk = ChunkOf(pass.program.shape, layer);
+  const int32_t which = At(At(pass.analysis.boundary_of, chunk), micro_batch);
   return {boundaries_.at(which * memory_.boundary_bytes),
           env_.store->options().dtype, layers_.front().output};
 }
@@ -95,7 +96,8 @@ void Engine::Loss(const Pass& pass, const Instruction& at,
       visit.tape.Input(InputTensor(pass, at.layer, at.micro_batch), true);
   env_.model->epilogue().Loss(x);
   if (!backward) return;
-  visit.tape.RunBackward(Var(), Tensor(), x, BoundaryTensor(pass, at));
+  visit.tape.RunBackward(Var(), Tensor(), x,
+                         BoundaryTensor(pass, at.layer, at.micro_batch));
   binder_->FinishGradients(LayerAt(at.layer), *compute_stream_);
 }
 
@@ -126,10 +128,21 @@ void Engine::Backward(const Pass& pass, const Instruction& at,
     visit.y = env_.model->layer(LayerAt(at.layer))(visit.x);
     visit.tape.Finish(visit.y, Tensor());
   }
-  const Tensor boundary = BoundaryTensor(pass, at);
+  const Tensor boundary = BoundaryTensor(pass, at.layer, at.micro_batch);
   visit.tape.RunBackward(visit.y, boundary, visit.x,
                          at.layer > 0 ? boundary : Tensor());
   binder_->FinishGradients(LayerAt(at.layer), *compute_stream_);
+}
+
+// A gradient leaves as that of the layer's chunk, and comes to the one before.
+std::unique_ptr<Pending> Engine::Exchange(const Pass& pass,
+                                          const Instruction& at) {
+  const bool gradient = (at.flags & kOfGradient) != 0;
+  const int32_t layer = at.op == Op::kSend ? at.layer : at.layer - 1;
+  return neighbours_->Exchange(
+      pass.program.shape, at,
+      gradient ? BoundaryTensor(pass, layer, at.micro_batch)
+               : InputTensor(pass, at.layer, at.micro_batch));
 }
 
 }  // namespace delink

@@ -31,17 +31,31 @@ std::vector<std::string> NamesOf(const Program& program,
   return names;
 }
 
-double FlopsPerMicroBatch(const Program& program,
+// Of the programs of all stages.
+double FlopsPerMicroBatch(const std::vector<Program>& programs,
                           const std::vector<LayerPlan>& layers) {
-  double flops = 0;
-  for (const Instruction& at : program.instructions) {
-    if (at.micro_batch != 0) continue;
-    const LayerPlan& layer = At(layers, at.layer);
-    const bool backward = at.op == Op::kBackward;
-    if (!backward || (at.flags & kRecompute) != 0) flops += layer.flops;
-    if (backward || at.op == Op::kLoss) flops += layer.backward_flops;
+  double sum = 0;
+  for (const Program& program : programs) {
+    for (const Instruction& at : program.instructions) {
+      if (at.micro_batch != 0) continue;
+      const VisitFlops flops = FlopsOf(At(layers, at.layer), at);
+      sum += flops.forward + flops.backward + flops.recompute;
+    }
   }
-  return flops;
+  return sum;
+}
+
+// A probe adds up gradients of a slab where its layers are.
+absl::Status CheckProbes(const ProgramShape& shape, const Layout& layout) {
+  const std::vector<int32_t> sharers = SharersOf(shape);
+  for (int32_t s = 0; s < shape.slabs; ++s) {
+    if (At(sharers, s) < 2 || GroupSize(shape, s) == shape.ranks) continue;
+    return absl::UnimplementedError(absl::StrCat(
+        "how far gradients of ", At(layout.local_slabs(), s).slab.name,
+        " agree cannot be found out: layers of several stages of the pipeline "
+        "share it"));
+  }
+  return absl::OkStatus();
 }
 
 // Why the engine cannot do it; empty when it can. An operation has one stream
@@ -98,8 +112,6 @@ absl::Status Executor::TakePass(Program program, const ProgramShape& shape) {
 absl::StatusOr<std::unique_ptr<Executor>> Executor::Create(
     const Env& env, const Options& options) {
   const Layout& layout = env.store->layout();
-  DELINK_CHECK_EQ(layout.mesh().data, layout.ranks())
-      << "steps know no other axis than data yet";
   std::unique_ptr<Executor> e(new Executor(env, options));
   std::vector<LayerPlan> layers =
       MeasureLayers(*env.model, *env.store, options.batch, env.accumulate);
@@ -107,7 +119,10 @@ absl::StatusOr<std::unique_ptr<Executor>> Executor::Create(
   shape.slot_class = SlotClasses(layers);
   std::vector<PassKind> kinds = {PassKind::kStep, PassKind::kGradients,
                                  PassKind::kEvaluation, PassKind::kDiagnosis};
-  if (options.probes) kinds.push_back(PassKind::kProbe);
+  if (options.probes) {
+    DELINK_RETURN_IF_ERROR(CheckProbes(shape, layout));
+    kinds.push_back(PassKind::kProbe);
+  }
   const absl::StatusOr<JointPlan> plan =
       JointPlan::Create(options.planner, shape, kinds);
   DELINK_RETURN_IF_ERROR(AgreeOnPlan(*env.compute, plan));
@@ -115,7 +130,8 @@ absl::StatusOr<std::unique_ptr<Executor>> Executor::Create(
   for (const PassKind kind : kinds) {
     DELINK_RETURN_IF_ERROR(e->TakePass(At(plan->Of(kind), stage), shape));
   }
-  e->flops_per_micro_batch_ = FlopsPerMicroBatch(e->program(), layers);
+  e->flops_per_micro_batch_ =
+      FlopsPerMicroBatch(plan->Of(PassKind::kStep), layers);
   e->memory_ = SizeStep(*env.store, layers, options.batch, e->passes_);
   // An update works where visits do: when they are over.
   e->memory_.workspace =
@@ -205,18 +221,20 @@ absl::StatusOr<std::string> Executor::Diagnose(const HostBatch& batch,
   // Sums first: the step's, which the pass does not touch.
   const std::vector<double> sums = engine_->SumsOnHost();
   DELINK_RETURN_IF_ERROR(BeginPass(PassKind::kDiagnosis, batch, step, {}));
-  const auto& instructions =
-      passes_.at(PassKind::kDiagnosis).program.instructions;
-  const auto count = static_cast<int64_t>(instructions.size());
-  const auto first = static_cast<int64_t>(engine_->numbers().front());
-  if (const int64_t rank = first / count; rank < env_.compute->size()) {
-    const Instruction& at = At(instructions, first % count);
-    return absl::StrCat(
-        "rank ", rank, ": the output of ",
-        env_.model->layer_name(At(env_.store->visited(), at.layer)),
-        " is not finite (micro-batch ", at.micro_batch, ")");
-  }
   const Layout& layout = env_.store->layout();
+  const ProgramShape& shape = program().shape;
+  const auto visit = static_cast<int64_t>(engine_->numbers().front());
+  const auto layer = static_cast<int32_t>(visit % shape.layers);
+  const int64_t row = visit / shape.layers;
+  if (const int64_t data = row / shape.micro_batches; data < shape.ranks) {
+    MeshPlace place;
+    place[Axis::kData] = static_cast<int>(data);
+    place[Axis::kPipeline] = StageOf(shape, layer);
+    return absl::StrCat(
+        "rank ", layout.mesh().RankAt(place), ": the output of ",
+        env_.model->layer_name(At(layout.visited(), layer)),
+        " is not finite (micro-batch ", row % shape.micro_batches, ")");
+  }
   const int slab = FirstNonFiniteSlab(layout, sums);
   if (slab >= 0) {
     return absl::StrCat("the gradient of ", At(layout.slabs(), slab).name,

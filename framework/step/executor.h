@@ -67,7 +67,8 @@ class Executor {
   // How far the gradients of the layers that share a slab agree, for each slab
   // that several blocks share: of the batch's first micro-batch on each rank,
   // averaged over the ranks. Nothing but the gradient planes is changed; takes
-  // the host's time. Collective. Needs Options::probes.
+  // the host's time. Collective. Needs Options::probes, which are refused where
+  // such blocks are of several stages of a pipeline.
   absl::StatusOr<std::vector<SlabAgreement>> Probe(const HostBatch& batch,
                                                    int64_t step);
   // Loss sum and counted targets of a batch over all ranks; dropout off,
@@ -92,7 +93,8 @@ class Executor {
   const Analysis& analysis() const { return step_pass().analysis; }
   const StepMemory& memory() const { return memory_; }
   MemoryAccount account() const { return AccountOf(*env_.store, memory_); }
-  // Of forward and backward of one micro-batch, recompute included.
+  // Of forward and backward of one micro-batch over all stages, recompute
+  // included.
   double flops_per_micro_batch() const { return flops_per_micro_batch_; }
 
  private:

@@ -94,6 +94,16 @@ class Measurer {
 
 }  // namespace
 
+VisitFlops FlopsOf(const LayerPlan& layer, const Instruction& at) {
+  VisitFlops flops;
+  if (at.op == Op::kForward || at.op == Op::kLoss) flops.forward = layer.flops;
+  if (HasGradients(at)) flops.backward = layer.backward_flops;
+  if (at.op == Op::kBackward && (at.flags & kRecompute) != 0) {
+    flops.recompute = layer.flops;
+  }
+  return flops;
+}
+
 std::vector<LayerPlan> MeasureLayers(Sequential& model, const ParamStore& store,
                                      const BatchShape& batch,
                                      AccumulateFn accumulate) {

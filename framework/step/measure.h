@@ -8,6 +8,7 @@
 
 #include "framework/module/param_store.h"
 #include "framework/module/sequential.h"
+#include "framework/step/instruction.h"
 
 namespace delink {
 
@@ -29,6 +30,13 @@ struct LayerPlan {
   double backward_flops = 0;
   double weight_flops = 0;  // of those, what the second half of backward has
 };
+
+// Of an instruction that is of the layer: what it computes, and of forward what
+// its backward repeats. None where it is no visit.
+struct VisitFlops {
+  double forward = 0, backward = 0, recompute = 0;
+};
+VisitFlops FlopsOf(const LayerPlan& layer, const Instruction& at);
 
 // One plan for each layer that is visited, by place, whose weights and
 // gradients are of the types that `store` has, for a device of its kind.

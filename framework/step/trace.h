@@ -27,8 +27,9 @@ class Trace {
     std::string of;    // the layer's or the slab's name, where there is one
     // kReduce: of gradients that the ranks combine; kFetch: of weights that
     // they gather; kSquares: of gradients that this rank reads; kUpdate: of
-    // weights that it updates; kNorm: of sums that they add up. 0 where nothing
-    // is exchanged or updated.
+    // weights that it updates; kNorm: of sums that they add up; kSend, kRecv:
+    // of what goes to or comes from a stage. 0 where nothing is exchanged or
+    // updated.
     int64_t bytes = 0;
     // Of a visit's forward and backward, and of the forward that it repeats.
     double forward_flops = 0, backward_flops = 0, recompute_flops = 0;

@@ -7,8 +7,11 @@
 #include "framework/module/binder.h"
 #include "framework/sharing/delink.h"
 #include "framework/sharing/resolve.h"
+#include "framework/step/plan/assemble.h"
 #include "framework/tensor/bfloat16.h"
 #include "layers/ops/accumulate.h"
+#include "parallel/pipeline/interleaved.h"
+#include "parallel/pipeline/one_f_one_b.h"
 #include "recipes/models/gpt.h"
 #include "recipes/models/llama.h"
 #include "tests/recipes/run/some_blocks.h"
@@ -86,12 +89,17 @@ StepRig::StepRig(Communicator& comm, const std::string& share,
   MakeExecutor();
 }
 
+Mesh StepRig::MeshOf() const {
+  return {.data = comm_.size() / options_.pipeline,
+          .pipeline = options_.pipeline};
+}
+
 std::unique_ptr<ParamStore> StepRig::MakeStore(const std::string& share) {
   const SharingMap map = *ResolveSharing(*ParseShareSpec(share), registry_,
                                          model_->blocks(), options_.visited);
   Layout layout =
       Layout::Create(registry_, model_->blocks(), map,
-                     {.mesh = {.data = comm_.size()},
+                     {.mesh = MeshOf(),
                       .zero = options_.zero,
                       .whole_tensors = optimizer_->whole_tensors()});
   return *ParamStore::Create(*device_, std::move(layout), comm_.rank(),
@@ -102,7 +110,7 @@ std::unique_ptr<ParamStore> StepRig::MakeStore(const std::string& share) {
 
 absl::StatusOr<std::unique_ptr<Executor>> StepRig::NewExecutor(
     const Planner& planner) {
-  const int64_t local = options_.global_batch / comm_.size();
+  const int64_t local = options_.global_batch / MeshOf().data;
   return Executor::Create(
       {.device = device_.get(),
        .model = model_.get(),
@@ -125,8 +133,13 @@ absl::StatusOr<std::unique_ptr<Executor>> StepRig::NewExecutor(
 }
 
 void StepRig::MakeExecutor() {
-  absl::StatusOr<std::unique_ptr<Executor>> executor = NewExecutor(
-      BasicPlanner({.order = options_.order, .recompute = options_.recompute}));
+  Planner planner =
+      BasicPlanner({.order = options_.order, .recompute = options_.recompute});
+  if (options_.pipeline > 1) {
+    planner = PlannerOf(options_.turns > 1 ? Interleaved : OneFOneB,
+                        options_.recompute);
+  }
+  absl::StatusOr<std::unique_ptr<Executor>> executor = NewExecutor(planner);
   DELINK_CHECK(executor.ok()) << std::string(executor.status().message());
   executor_ = *std::move(executor);
 }
@@ -142,11 +155,13 @@ void StepRig::Switch(const std::string& share, StatePolicy policy) {
 }
 
 HostBatch StepRig::Batch(int64_t index) const {
-  const int64_t local = options_.global_batch / comm_.size();
+  const Mesh mesh = MeshOf();
+  const int64_t local = options_.global_batch / mesh.data;
+  const int64_t place = mesh.PlaceOf(comm_.rank())[Axis::kData];
   const RngKey key = Fold(KeyFromSeed(99), static_cast<uint64_t>(index));
   HostBatch batch;
   for (int64_t b = 0; b < local; ++b) {
-    const int64_t sample = comm_.rank() * local + b;
+    const int64_t sample = place * local + b;
     batch.samples.push_back(index * options_.global_batch + sample);
     for (int64_t t = 0; t <= kSeq; ++t) {
       const auto token = static_cast<int32_t>(
@@ -160,7 +175,7 @@ HostBatch StepRig::Batch(int64_t index) const {
   if (!options_.masked) return batch;
   const std::vector<int32_t> all =
       Positions(options_.global_batch, kSeq, {5, 1, 3, 20});
-  const auto first = all.begin() + comm_.rank() * local * kSeq;
+  const auto first = all.begin() + place * local * kSeq;
   batch.positions.assign(first, first + local * kSeq);
   for (size_t i = 0; i + 1 < batch.positions.size(); ++i) {
     if (batch.positions[i + 1] == 0) batch.targets[i] = -1;
@@ -203,6 +218,15 @@ std::vector<std::string> StepRig::Tensors() const {
   return names;
 }
 
+std::vector<std::string> StepRig::TensorsHere() const {
+  std::vector<std::string> names;
+  for (const LogicalTensor& t : store_->layout().tensors()) {
+    if (!t.link.empty() || store_->LocalSlabsOf(t.slab).empty()) continue;
+    names.push_back(t.name);
+  }
+  return names;
+}
+
 std::vector<float> StepRig::Read(const std::string& tensor, Plane plane) const {
   const absl::Status drained = executor_->Drain();
   DELINK_CHECK(drained.ok()) << drained;
@@ -212,9 +236,10 @@ std::vector<float> StepRig::Read(const std::string& tensor, Plane plane) const {
     std::vector<char> bytes(
         static_cast<size_t>(t.shape.elements() * SizeOf(dtype)));
     const std::unique_ptr<Stream> stream = device_->NewStream();
-    device_->CopyToHost(*stream, bytes.data(),
-                        store_->at(t.slab, plane, t.offset),
-                        static_cast<int64_t>(bytes.size()));
+    device_->CopyToHost(
+        *stream, bytes.data(),
+        store_->at(store_->LocalSlabsOf(t.slab).front(), plane, t.offset),
+        static_cast<int64_t>(bytes.size()));
     stream->Synchronize();
     if (dtype == DType::kBF16) return As<BFloat16>(bytes);
     DELINK_CHECK(dtype == DType::kF32);

@@ -39,6 +39,10 @@ struct RigOptions {
   double init_std = 0.02;
   MicroBatchOrder order = MicroBatchOrder::kMicroBatchMajor;
   int zero = 0;
+  // Stages of a pipeline, and how many chunks each has: 1F1B, or interleaved.
+  // Ranks are then data ranks times stages, and `order` says nothing.
+  int pipeline = 1;
+  int turns = 1;
   NormKind norm = NormKind::kLayerNorm;
   GeluForm activation = GeluForm::kTanh;
   bool bias = true;
@@ -88,10 +92,11 @@ class StepRig {
   // Goes on with other links, as a run does at a switch.
   void Switch(const std::string& share, StatePolicy policy);
 
-  // This rank's share of batch number `index`: random tokens.
+  // The share of this rank's data place of batch number `index`: random tokens.
   HostBatch Batch(int64_t index) const;
-  // Names of the tensors that are no links.
+  // Names of the tensors that are no links; those that this rank has.
   std::vector<std::string> Tensors() const;
+  std::vector<std::string> TensorsHere() const;
   // Gradient of a logical tensor after a step: a sum over tokens and ranks.
   // Whole on every rank only without ZeRO.
   std::vector<float> Gradient(const std::string& tensor) const;
@@ -118,6 +123,7 @@ class StepRig {
   Sequential& model() { return *model_; }
 
  private:
+  Mesh MeshOf() const;
   std::unique_ptr<ParamStore> MakeStore(const std::string& share);
   void MakeExecutor();
   std::vector<float> Read(const std::string& tensor, Plane plane) const;

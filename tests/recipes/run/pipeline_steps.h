@@ -1,0 +1,31 @@
+// Steps of a pipeline against those of the same data ranks without one.
+#pragma once
+
+#include <cstdint>
+#include <ostream>
+#include <string>
+
+#include "framework/comm/communicator.h"
+#include "tests/recipes/run/step_rig.h"
+
+namespace delink::testing {
+
+struct PipelineCase {
+  int pipeline = 2;
+  int turns = 1;  // chunks a stage; of several the schedule is interleaved
+  int data = 1;
+  int64_t micro_batches = 4;
+  std::string kind = "gpt";
+  RigOptions options = {.tied = false};  // what is named above apart
+  bool delays = false;  // lanes begin late, each time otherwise
+
+  int ranks() const { return pipeline * data; }
+};
+std::ostream& operator<<(std::ostream& out, const PipelineCase& of);
+
+// Expects the same bits of gradients, norms, five updates and evaluations on
+// each rank, and that it takes what its account says. Collective over
+// of.ranks() ranks. No slab is of two chunks.
+void ExpectStepsAsWithout(Communicator& world, const PipelineCase& of);
+
+}  // namespace delink::testing
