@@ -66,19 +66,19 @@ Layout Layout::Create(const ParamRegistry& registry, int blocks,
   layout.sharing_ = sharing;
   layout.visited_ = VisitedLayers(sharing, blocks);
   layout.options_ = std::move(options);
-  std::vector<int>& stages = layout.options_.stages;
-  const int depth = layout.mesh().pipeline;
-  if (stages.empty()) {
-    for (int stage = 0; stage < depth; ++stage) {
-      stages.insert(
-          stages.end(),
-          static_cast<size_t>(EvenPiece(layout.places(), stage, depth).size()),
+  std::vector<int>& chunks = layout.options_.chunks;
+  const int stages = layout.mesh().pipeline;
+  if (chunks.empty()) {
+    for (int stage = 0; stage < stages; ++stage) {
+      chunks.insert(
+          chunks.end(),
+          static_cast<size_t>(EvenPiece(layout.places(), stage, stages).size()),
           stage);
     }
   }
-  DELINK_CHECK_EQ(static_cast<int>(stages.size()), layout.places());
-  DELINK_CHECK(std::is_sorted(stages.begin(), stages.end()));
-  DELINK_CHECK(stages.front() >= 0 && stages.back() < depth);
+  DELINK_CHECK_EQ(static_cast<int>(chunks.size()), layout.places());
+  DELINK_CHECK(std::is_sorted(chunks.begin(), chunks.end()));
+  DELINK_CHECK_GE(chunks.front(), 0);
   std::set<std::string> names;
   for (const ParamDecl& decl : registry.decls) {
     DELINK_CHECK_LE(decl.layer, blocks + 1) << decl.name;
@@ -99,7 +99,7 @@ Layout Layout::Create(const ParamRegistry& registry, int blocks,
 
 int Layout::StageOf(int layer) const {
   const auto at = std::lower_bound(visited_.begin(), visited_.end(), layer);
-  return At(options_.stages, at - visited_.begin());
+  return At(options_.chunks, at - visited_.begin()) % mesh().pipeline;
 }
 
 Layout::Group Layout::MakeGroup(const std::set<int>& stages, int tensor) const {

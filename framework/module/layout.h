@@ -85,9 +85,9 @@ class Layout {
  public:
   struct Options {
     Mesh mesh;
-    // By place, the layer's stage of the pipeline, never falling; empty: as
-    // many layers a stage as even as can be.
-    std::vector<int> stages;
+    // By place, the layer's chunk of the pipeline, never falling: chunk c is
+    // of stage c mod mesh.pipeline. Empty: a chunk a stage, as even as can be.
+    std::vector<int> chunks;
     int zero = 0;  // 1: optimizer state is sharded over the group
     // Tensors that an update must see whole: their slabs have one owner.
     WholeTensors whole_tensors = WholeTensors::kNone;

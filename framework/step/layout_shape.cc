@@ -18,7 +18,7 @@ ProgramShape ShapeOf(const Layout& layout, int32_t micro_batches) {
                      .micro_batches = micro_batches,
                      .ranks = mesh.data,
                      .stages = mesh.pipeline};
-  if (mesh.pipeline > 1) shape.chunk_of_layer = layout.options().stages;
+  if (mesh.pipeline > 1) shape.chunk_of_layer = layout.options().chunks;
   shape.slabs_of_layer.resize(static_cast<size_t>(layout.places()));
   const std::vector<int>& visited = layout.visited();
   for (int32_t s = 0; s < shape.slabs; ++s) {

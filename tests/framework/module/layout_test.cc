@@ -120,7 +120,7 @@ TEST_F(LayoutTest, StagesHaveWhatTheirLayersUse) {
   sharing.leaders["attention"] = {0, 0};
   const Layout layout = Layout::Create(
       registry_, 2, sharing,
-      {.mesh = {.data = 2, .pipeline = 3}, .stages = {0, 0, 1, 2}});
+      {.mesh = {.data = 2, .pipeline = 3}, .chunks = {0, 0, 1, 2}});
   EXPECT_EQ(layout.LayersOf(0), (std::vector<int>{0, 1}));
   EXPECT_EQ(layout.LayersOf(5), (std::vector<int>{3}));
   ASSERT_EQ(layout.local_slabs().size(), 2u);
@@ -128,6 +128,15 @@ TEST_F(LayoutTest, StagesHaveWhatTheirLayersUse) {
   EXPECT_EQ(*layout.local_slabs()[1].group, (std::vector<int>{0, 1, 2, 3}));
   EXPECT_EQ(layout.LocalSlabsOf(3), (std::vector<int>{1}));
   EXPECT_EQ(layout.OwnedBy(1, 5).size(), 0);
+}
+
+// Each stage has every second chunk.
+TEST_F(LayoutTest, ChunksGoRoundTheStages) {
+  const Layout layout = Layout::Create(
+      registry_, 2, {},
+      {.mesh = {.data = 2, .pipeline = 2}, .chunks = {0, 1, 2, 3}});
+  EXPECT_EQ(layout.LayersOf(1), (std::vector<int>{0, 2}));
+  EXPECT_EQ(layout.LayersOf(2), (std::vector<int>{1, 3}));
 }
 
 // Also what one rank owns and updates is reduced in even shards.
@@ -157,7 +166,7 @@ TEST_F(LayoutTest, ReductionsLeaveEvenShards) {
 TEST_F(LayoutTest, LayersAreSpreadEvenly) {
   const Layout layout =
       Layout::Create(registry_, 2, {}, {.mesh = {.pipeline = 3}});
-  EXPECT_EQ(layout.options().stages, (std::vector<int>{0, 1, 2, 2}));
+  EXPECT_EQ(layout.options().chunks, (std::vector<int>{0, 1, 2, 2}));
 }
 
 }  // namespace

@@ -85,10 +85,11 @@ inline Layout AnyLayout(const Model& model, Dice& dice, int ranks = 64,
               options.mesh.order[static_cast<size_t>(dice.Between(i, 3))]);
   }
   if (dice.Maybe()) {
+    const int chunks = options.mesh.pipeline * dice.Between(1, 2);
     for (int layer = 0; layer < model.blocks + 2; ++layer) {
-      options.stages.push_back(dice.Below(options.mesh.pipeline));
+      options.chunks.push_back(dice.Below(chunks));
     }
-    std::sort(options.stages.begin(), options.stages.end());
+    std::sort(options.chunks.begin(), options.chunks.end());
   }
   options.zero = dice.Below(2);
   options.whole_tensors = static_cast<WholeTensors>(dice.Below(3));

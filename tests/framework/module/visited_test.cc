@@ -136,10 +136,11 @@ Layout::Options AnyOptions(const Pair& pair, Dice& dice) {
                     .pipeline = dice.Between(1, 4)};
   } while (options.mesh.ranks() > 48);
   if (dice.Below(2) == 0) {
+    const int chunks = options.mesh.pipeline * dice.Between(1, 2);
     for (int place = 0; place < pair.few_blocks() + 2; ++place) {
-      options.stages.push_back(dice.Below(options.mesh.pipeline));
+      options.chunks.push_back(dice.Below(chunks));
     }
-    std::sort(options.stages.begin(), options.stages.end());
+    std::sort(options.chunks.begin(), options.chunks.end());
   }
   options.zero = dice.Below(2);
   options.whole_tensors = static_cast<WholeTensors>(dice.Below(3));
@@ -223,7 +224,7 @@ TEST_P(RandomVisits, AreThoseOfAModelWithoutTheOthers) {
     const Layout many = pair.Many(options);
     const Layout few = pair.Few(options);
     ASSERT_EQ(many.places(), few.places());
-    ASSERT_EQ(many.options().stages, few.options().stages);
+    ASSERT_EQ(many.options().chunks, few.options().chunks);
     ASSERT_EQ(Layers(pair, many.visited()), few.visited());
     ASSERT_EQ(many.slabs().size(), few.slabs().size());
     for (size_t s = 0; s < few.slabs().size(); ++s) {

@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <memory>
+#include <set>
 #include <utility>
 #include <vector>
 
@@ -30,13 +31,16 @@ Layout DrawLayout(const Model& model, Dice& dice) {
   }
 }
 
-// Whether all of the pipeline has layers, which a random layout may not see to.
+// Whether no chunk is without layers, and each stage has as many chunks, which
+// a random layout may not see to.
 bool IsFilled(const Layout& layout) {
-  const std::vector<int>& stages = layout.options().stages;
-  for (int stage = 0; stage < layout.mesh().pipeline; ++stage) {
-    if (!std::binary_search(stages.begin(), stages.end(), stage)) return false;
-  }
-  return true;
+  const int stages = layout.mesh().pipeline;
+  if (stages == 1) return true;
+  const std::vector<int>& chunks = layout.options().chunks;
+  const int count = chunks.back() + 1;
+  return count % stages == 0 &&
+         std::set<int>(chunks.begin(), chunks.end()).size() ==
+             static_cast<size_t>(count);
 }
 
 TEST(LayoutShapeTest, SaysWhoHasWhat) {
@@ -121,7 +125,7 @@ TEST(LayoutShapeTest, AStageHasRoomForItsOwnLayers) {
     testing::Declare(model, dice, 3);
   }
   const Layout layout = Layout::Create(
-      model.registry, 2, {}, {.mesh = {.pipeline = 2}, .stages = {0, 0, 1, 1}});
+      model.registry, 2, {}, {.mesh = {.pipeline = 2}, .chunks = {0, 0, 1, 1}});
   const std::vector<LayerPlan> layers = {Saves(64, 1024), Saves(128, 2048),
                                          Saves(256, 512), Saves(320, 4096)};
   const std::unique_ptr<Device> device = NewMetaDevice(DeviceKind::kCpu);
