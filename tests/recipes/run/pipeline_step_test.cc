@@ -1,20 +1,187 @@
 // Pipelines whose ranks are threads: the steps are those of the same data ranks
 // without a pipeline, bit for bit.
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <functional>
+#include <limits>
+#include <string>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
 #include "framework/comm/thread_communicator.h"
+#include "framework/step/plan/assemble.h"
+#include "parallel/pipeline/one_f_one_b.h"
+#include "tests/framework/module/plain_values.h"
+#include "tests/framework/module/random_layouts.h"
 #include "tests/recipes/run/pipeline_steps.h"
 
 namespace delink::testing {
 namespace {
 
-TEST(PipelineStep, First) {
-  const PipelineCase of;
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+
+constexpr double kLr = 1e-3;
+
+// Each shape three times, with everything else drawn.
+std::vector<PipelineCase> Table() {
+  const PipelineCase shapes[] = {
+      {.pipeline = 2},
+      {.pipeline = 2, .turns = 2},
+      {.pipeline = 3},
+      {.pipeline = 4},
+      {.pipeline = 2, .turns = 4},
+      {.pipeline = 2, .data = 2},
+      {.pipeline = 2, .turns = 2, .data = 2},
+      {.pipeline = 2, .data = 3},
+      {.pipeline = 4, .data = 2},
+      {.pipeline = 4, .turns = 2, .data = 2},
+  };
+  std::vector<PipelineCase> table;
+  Dice dice(19);
+  for (int turn = 0; turn < 3; ++turn) {
+    for (PipelineCase of : shapes) {
+      // As deep as the pipeline needs, or deeper: pieces are uneven.
+      of.options.layers =
+          std::max(4, of.pipeline * of.turns - 2) + dice.Below(3);
+      of.micro_batches =
+          of.turns > 1 ? of.pipeline * dice.Between(1, 2) : dice.Between(1, 6);
+      const StepNumbers& numbers = kNumbers[dice.Below(3)];
+      of.kind = kModelKinds[dice.Below(2)];
+      of.delays = dice.Below(3) == 0;
+      of.options.dtype = numbers.dtype;
+      of.options.bf16_gradients = numbers.bf16_gradients;
+      of.options.zero = dice.Below(2);
+      of.options.recompute = dice.Maybe();
+      of.options.remake = dice.Maybe();
+      of.options.lane_threads = dice.Maybe();
+      of.options.masked = dice.Below(3) == 0;
+      of.options.dropout = dice.Maybe() ? 0.1 : 0;
+      of.options.clip = dice.Maybe() ? 0.5 : 0;
+      table.push_back(of);
+    }
+  }
+  return table;
+}
+
+class PipelineStepTest : public ::testing::TestWithParam<PipelineCase> {};
+INSTANTIATE_TEST_SUITE_P(Rows, PipelineStepTest, ::testing::ValuesIn(Table()));
+
+void OnRanks(const PipelineCase& of,
+             const std::function<void(Communicator&)>& rank_main) {
   const absl::Status status = RunRanks(of.ranks(), [&](Communicator& world) {
-    ExpectStepsAsWithout(world, of);
+    rank_main(world);
     return absl::OkStatus();
   });
   EXPECT_TRUE(status.ok()) << status;
+}
+
+TEST_P(PipelineStepTest, IsThatWithoutAPipeline) {
+  OnRanks(GetParam(),
+          [](Communicator& world) { ExpectStepsAsWithout(world, GetParam()); });
+}
+
+RigOptions Of(const PipelineCase& of) {
+  RigOptions options = of.options;
+  options.pipeline = of.pipeline;
+  options.turns = of.turns;
+  options.micro_batch = 1;
+  options.global_batch = of.data * of.micro_batches;
+  return options;
+}
+
+// Behind the layer where it began all outputs are not finite, on whichever
+// stage.
+TEST(PipelineDiagnosis, NamesTheStageWhereItBegan) {
+  struct Row {
+    PipelineCase of;
+    int rank = 0;  // that has blocks/1
+  };
+  for (const Row& row :
+       {Row{{.pipeline = 2, .data = 2}, 0}, Row{{.pipeline = 2, .turns = 2}, 1},
+        Row{{.pipeline = 3, .data = 2}, 2}}) {
+    OnRanks(row.of, [&](Communicator& world) {
+      StepRig rig(world, "none", Of(row.of));
+      for (const LogicalTensor& t : rig.store().layout().tensors()) {
+        if (t.name != "blocks/1/mlp/down/weight") continue;
+        const float infinity = std::numeric_limits<float>::infinity();
+        for (const int slab : rig.store().LocalSlabsOf(t.slab)) {
+          SetParameters(rig.store(), *rig.device().NewStream(), slab, t.offset,
+                        1, &infinity);
+        }
+      }
+      const HostBatch batch = rig.Batch(1);
+      EXPECT_TRUE(rig.executor().TrainStep(batch, 1, kLr)->skipped);
+      EXPECT_EQ(*rig.executor().Diagnose(batch, 1),
+                absl::StrCat("rank ", row.rank, ": the output of blocks/1 is ",
+                             "not finite (micro-batch 0)"));
+    });
+  }
+}
+
+// What layers of one stage share is as without a pipeline, probes as well.
+TEST(PipelineProbe, OfLayersOfOneStage) {
+  const PipelineCase of{.pipeline = 2, .data = 2};
+  OnRanks(of, [&](Communicator& world) {
+    RigOptions options = Of(of);
+    options.probes = true;
+    const auto stage = *world.Split(world.rank() / of.data, world.rank());
+    StepRig rig(world, "groups:2", options);
+    options.pipeline = 1;
+    StepRig without(*stage, "groups:2", options);
+    const HostBatch batch = rig.Batch(1);
+    const auto probed = rig.executor().Probe(batch, 1);
+    const auto expected = without.executor().Probe(batch, 1);
+    ASSERT_TRUE(probed.ok()) << probed.status();
+    ASSERT_EQ(probed->size(), expected->size());
+    EXPECT_EQ(probed->size(), 6U);
+    for (size_t i = 0; i < probed->size(); ++i) {
+      EXPECT_EQ((*probed)[i].slab, (*expected)[i].slab);
+      EXPECT_EQ((*probed)[i].sharers, 2);
+      EXPECT_EQ((*probed)[i].of.together, (*expected)[i].of.together);
+      EXPECT_EQ((*probed)[i].of.apart, (*expected)[i].of.apart);
+      EXPECT_GT((*probed)[i].of.apart, 0);
+    }
+    for (int64_t step = 1; step <= 3; ++step) {
+      EXPECT_EQ(rig.executor().TrainStep(batch, step, kLr)->grad_norm,
+                without.executor().TrainStep(batch, step, kLr)->grad_norm);
+    }
+  });
+}
+
+TEST(PipelineProbe, OfLayersOfSeveralStagesIsRefused) {
+  const PipelineCase of{.pipeline = 2};
+  OnRanks(of, [&](Communicator& world) {
+    StepRig rig(world, "all", Of(of));
+    rig.options().probes = true;
+    const auto executor = rig.NewExecutor(PlannerOf(OneFOneB, false));
+    EXPECT_THAT(std::string(executor.status().message()),
+                AllOf(HasSubstr("blocks/0"),
+                      HasSubstr("layers of several stages of the pipeline "
+                                "share it")));
+  });
+}
+
+// Whoever waits for it is told in which instruction.
+TEST(PipelineStep, AStageThatFailsIsNamedWhereItIsWaitedFor) {
+  for (const bool threads : {false, true}) {
+    PipelineCase of{.pipeline = 2};
+    of.options.lane_threads = threads;
+    std::string told;
+    const absl::Status status = RunRanks(2, [&](Communicator& world) {
+      StepRig rig(world, "none", Of(of));
+      if (world.rank() == 1) return absl::DataLossError("no more batches");
+      const auto step = rig.executor().TrainStep(rig.Batch(1), 1, kLr);
+      told = std::string(step.status().message());
+      return absl::OkStatus();
+    });
+    EXPECT_EQ(status.code(), absl::StatusCode::kDataLoss);
+    EXPECT_THAT(told,
+                AllOf(::testing::ContainsRegex("^(Send|Recv)\\(3,[a-d]\\)"),
+                      HasSubstr("rank 1: no more batches")));
+  }
 }
 
 }  // namespace

@@ -1,5 +1,6 @@
 #include "tests/recipes/run/step_rig.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "framework/base/check.h"
@@ -94,14 +95,26 @@ Mesh StepRig::MeshOf() const {
           .pipeline = options_.pipeline};
 }
 
+// As many layers a chunk as even as can be.
+std::vector<int> StepRig::ChunksOf(int places) const {
+  const int chunks = options_.pipeline * options_.turns;
+  std::vector<int> chunk_of(static_cast<size_t>(places));
+  for (int c = 0; c < chunks; ++c) {
+    std::fill(chunk_of.begin() + places * c / chunks, chunk_of.end(), c);
+  }
+  return chunk_of;
+}
+
 std::unique_ptr<ParamStore> StepRig::MakeStore(const std::string& share) {
   const SharingMap map = *ResolveSharing(*ParseShareSpec(share), registry_,
                                          model_->blocks(), options_.visited);
-  Layout layout =
-      Layout::Create(registry_, model_->blocks(), map,
-                     {.mesh = MeshOf(),
-                      .zero = options_.zero,
-                      .whole_tensors = optimizer_->whole_tensors()});
+  const int blocks = model_->blocks();
+  Layout layout = Layout::Create(
+      registry_, blocks, map,
+      {.mesh = MeshOf(),
+       .chunks = ChunksOf(static_cast<int>(map.VisitedOf(blocks).size()) + 2),
+       .zero = options_.zero,
+       .whole_tensors = optimizer_->whole_tensors()});
   return *ParamStore::Create(*device_, std::move(layout), comm_.rank(),
                              {.dtype = options_.dtype,
                               .states = optimizer_->states(),

@@ -86,6 +86,8 @@ class StepRig {
   StepRig(Communicator& comm, const std::string& share,
           const RigOptions& options);
 
+  // Of executors that are made from here on.
+  RigOptions& options() { return options_; }
   // Another executor over the same parameters.
   absl::StatusOr<std::unique_ptr<Executor>> NewExecutor(const Planner& planner);
 
@@ -124,6 +126,7 @@ class StepRig {
 
  private:
   Mesh MeshOf() const;
+  std::vector<int> ChunksOf(int places) const;
   std::unique_ptr<ParamStore> MakeStore(const std::string& share);
   void MakeExecutor();
   std::vector<float> Read(const std::string& tensor, Plane plane) const;

@@ -1,0 +1,36 @@
+// Pipelines whose ranks are processes: run under mpirun with two or four.
+#include <gtest/gtest.h>
+
+#include <string>
+#include <vector>
+
+#include "tests/recipes/run/pipeline_steps.h"
+#include "tests/testing/mpi_main.h"
+
+namespace delink::testing {
+namespace {
+
+TEST(PipelineMpiTest, StepsAreThoseWithoutAPipeline) {
+  Communicator& world = TestWorld().comm();
+  std::vector<PipelineCase> cases = {
+      {.pipeline = 2, .micro_batches = 3, .kind = "llama"},
+      {.pipeline = 2, .turns = 2},
+      {.pipeline = 2, .data = 2},
+      {.pipeline = 4, .micro_batches = 6},
+      {.pipeline = 4, .micro_batches = 1},
+      {.pipeline = 2, .turns = 2, .data = 2},
+  };
+  for (PipelineCase& of : cases) {
+    if (of.ranks() != world.size()) continue;
+    for (const bool threads : {false, true}) {
+      of.options.lane_threads = threads;
+      of.options.zero = of.options.recompute = threads;
+      of.options.dtype = threads ? DType::kF32 : DType::kBF16;
+      SCOPED_TRACE(::testing::PrintToString(of));
+      ExpectStepsAsWithout(world, of);
+    }
+  }
+}
+
+}  // namespace
+}  // namespace delink::testing
