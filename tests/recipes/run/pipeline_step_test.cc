@@ -53,6 +53,7 @@ std::vector<PipelineCase> Table() {
       of.delays = dice.Below(3) == 0;
       of.options.dtype = numbers.dtype;
       of.options.bf16_gradients = numbers.bf16_gradients;
+      of.options.muon = dice.Below(3) == 0;
       of.options.zero = dice.Below(2);
       of.options.recompute = dice.Maybe();
       of.options.remake = dice.Maybe();
@@ -81,6 +82,28 @@ void OnRanks(const PipelineCase& of,
 TEST_P(PipelineStepTest, IsThatWithoutAPipeline) {
   OnRanks(GetParam(),
           [](Communicator& world) { ExpectStepsAsWithout(world, GetParam()); });
+}
+
+// A tied head on another stage than the embedding; blocks of several stages
+// that share all or a part.
+TEST(PipelineStep, SlabsOfSeveralStages) {
+  const PipelineCase cases[] = {
+      {.pipeline = 2, .options = {.zero = 1}},
+      {.pipeline = 3, .data = 2, .options = {.lane_threads = true}},
+      {.pipeline = 2, .data = 2, .kind = "llama", .options = {.zero = 1}},
+      {.pipeline = 2, .turns = 2, .data = 2, .share = "cycle:2"},
+      {.pipeline = 4, .share = "all", .options = {.tied = false}},
+      {.pipeline = 3,
+       .data = 2,
+       .share = "attention=all",
+       .options = {.lane_threads = true, .zero = 1, .muon = true}},
+  };
+  for (const PipelineCase& of : cases) {
+    SCOPED_TRACE(::testing::PrintToString(of));
+    OnRanks(of, [&](Communicator& world) {
+      ExpectStepsNearThoseWithout(world, of);
+    });
+  }
 }
 
 RigOptions Of(const PipelineCase& of) {

@@ -2,12 +2,16 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <atomic>
+#include <bit>
 #include <chrono>
+#include <limits>
 #include <memory>
 #include <thread>
 #include <vector>
 
+#include "framework/base/check.h"
 #include "framework/base/rng.h"
 
 namespace delink::testing {
@@ -72,6 +76,98 @@ void ExpectSameSteps(StepRig& rig, StepRig& without) {
   }
 }
 
+constexpr double kNear = 2e-5;
+
+void ExpectNearResult(const StepResult& a, const StepResult& b) {
+  EXPECT_NEAR(a.loss, b.loss, kNear * b.loss);
+  EXPECT_EQ(a.tokens, b.tokens);
+  EXPECT_NEAR(a.grad_norm, b.grad_norm, kNear * b.grad_norm);
+}
+
+void ExpectNearGradients(StepRig& rig, StepRig& without) {
+  const HostBatch batch = rig.Batch(0);
+  const auto a = rig.executor().Gradients(batch, 1);
+  const auto b = without.executor().Gradients(batch, 1);
+  ASSERT_TRUE(a.ok()) << a.status();
+  EXPECT_EQ(a->loss, b->loss);  // forward is the same
+  ExpectNearResult(*a, *b);
+  const std::vector<double> norms = rig.executor().GradientNorms();
+  const std::vector<double> expected = without.executor().GradientNorms();
+  ASSERT_EQ(norms.size(), expected.size());
+  for (size_t i = 0; i < norms.size(); ++i) {
+    EXPECT_NEAR(norms[i], expected[i], kNear * expected[i]);
+  }
+}
+
+void ExpectNearSteps(StepRig& rig, StepRig& without) {
+  for (int64_t step = 1; step <= kSteps; ++step) {
+    const HostBatch batch = rig.Batch(step);
+    const auto a = rig.executor().TrainStep(batch, step, kLr);
+    ASSERT_TRUE(a.ok()) << a.status();
+    ExpectNearResult(*a, *without.executor().TrainStep(batch, step, kLr));
+    const auto loss = rig.executor().Evaluate(batch);
+    const auto expected = without.executor().Evaluate(batch);
+    ASSERT_TRUE(loss.ok()) << loss.status();
+    EXPECT_NEAR(loss->loss_sum, expected->loss_sum, kNear * expected->loss_sum);
+  }
+}
+
+// Of the ranks that have a tensor.
+bool AllHaveTheSame(Communicator& world, const StepRig& rig,
+                    const std::string& tensor) {
+  const std::vector<std::string> here = rig.TensorsHere();
+  uint64_t bits = 0;
+  const bool has = std::find(here.begin(), here.end(), tensor) != here.end();
+  if (has) {
+    for (const float x : rig.Weight(tensor)) {
+      bits = bits * 31 + std::bit_cast<uint32_t>(x);
+    }
+  }
+  using Limits = std::numeric_limits<int64_t>;
+  const auto mine = static_cast<int64_t>(bits);
+  return *AllReduceScalar(world, has ? mine : Limits::min(), ReduceOp::kMax) ==
+         *AllReduceScalar(world, has ? mine : Limits::max(), ReduceOp::kMin);
+}
+
+// A pipeline, and beside it on each stage its data ranks by themselves.
+class Pair {
+ public:
+  Pair(Communicator& world, const PipelineCase& of)
+      : stage_(*world.Split(world.rank() / of.data, world.rank() % of.data)),
+        watch_(world.rank()) {
+    DELINK_CHECK_EQ(world.size(), of.ranks());
+    RigOptions options = OfKind(of.kind, of.options);
+    options.micro_batch = 2;
+    options.global_batch = of.data * of.micro_batches * options.micro_batch;
+    without_ = std::make_unique<StepRig>(*stage_, of.share, options);
+    options.pipeline = of.pipeline;
+    options.turns = of.turns;
+    if (of.delays) options.watch = &watch_;
+    with_ = std::make_unique<StepRig>(world, of.share, options);
+    allocations_ = with_->device().allocations();
+    EXPECT_EQ(with_->executor().flops_per_micro_batch(),
+              without_->executor().flops_per_micro_batch());
+    EXPECT_EQ(with_->device().bytes_in_use(),
+              with_->executor().account().total());
+  }
+
+  StepRig& with() { return *with_; }
+  StepRig& without() { return *without_; }
+
+  void Finish() {
+    EXPECT_EQ(with_->device().allocations(), allocations_);
+    const auto found = with_->executor().Diagnose(with_->Batch(1), kSteps + 1);
+    ASSERT_TRUE(found.ok()) << found.status();
+    EXPECT_EQ(*found, "the loss itself is not finite");
+  }
+
+ private:
+  std::unique_ptr<Communicator> stage_;
+  LateWatch watch_;
+  std::unique_ptr<StepRig> without_, with_;
+  int64_t allocations_ = 0;
+};
+
 }  // namespace
 
 std::ostream& operator<<(std::ostream& out, const PipelineCase& of) {
@@ -83,35 +179,27 @@ std::ostream& operator<<(std::ostream& out, const PipelineCase& of) {
              << (o.bf16_gradients ? ", bf16 gradients" : "")
              << (o.recompute ? ", recompute" : "")
              << (o.lane_threads ? ", threads" : "")
-             << (o.masked ? ", masked" : "")
+             << (o.masked ? ", masked" : "") << (o.tied ? ", tied" : "")
+             << ", share " << of.share << (o.muon ? ", muon" : "")
              << (o.dropout > 0 ? ", dropout" : "")
              << (of.delays ? ", delays" : "");
 }
 
 void ExpectStepsAsWithout(Communicator& world, const PipelineCase& of) {
-  ASSERT_EQ(world.size(), of.ranks());
-  RigOptions options = OfKind(of.kind, of.options);
-  options.micro_batch = 2;
-  options.global_batch = of.data * of.micro_batches * options.micro_batch;
-  // Each stage's data ranks by themselves.
-  const auto stage =
-      *world.Split(world.rank() / of.data, world.rank() % of.data);
-  StepRig without(*stage, "none", options);
-  LateWatch watch(world.rank());
-  options.pipeline = of.pipeline;
-  options.turns = of.turns;
-  if (of.delays) options.watch = &watch;
-  StepRig rig(world, "none", options);
-  EXPECT_EQ(rig.executor().flops_per_micro_batch(),
-            without.executor().flops_per_micro_batch());
-  EXPECT_EQ(rig.device().bytes_in_use(), rig.executor().account().total());
-  const int64_t allocations = rig.device().allocations();
-  ExpectSameGradients(rig, without);
-  ExpectSameSteps(rig, without);
-  EXPECT_EQ(rig.device().allocations(), allocations);
-  const auto diagnosis = rig.executor().Diagnose(rig.Batch(1), kSteps + 1);
-  ASSERT_TRUE(diagnosis.ok()) << diagnosis.status();
-  EXPECT_EQ(*diagnosis, "the loss itself is not finite");
+  Pair pair(world, of);
+  ExpectSameGradients(pair.with(), pair.without());
+  ExpectSameSteps(pair.with(), pair.without());
+  pair.Finish();
+}
+
+void ExpectStepsNearThoseWithout(Communicator& world, const PipelineCase& of) {
+  Pair pair(world, of);
+  ExpectNearGradients(pair.with(), pair.without());
+  ExpectNearSteps(pair.with(), pair.without());
+  for (const std::string& name : pair.with().Tensors()) {
+    EXPECT_TRUE(AllHaveTheSame(world, pair.with(), name)) << name;
+  }
+  pair.Finish();
 }
 
 }  // namespace delink::testing

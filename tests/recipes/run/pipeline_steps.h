@@ -16,6 +16,7 @@ struct PipelineCase {
   int data = 1;
   int64_t micro_batches = 4;
   std::string kind = "gpt";
+  std::string share = "none";
   RigOptions options = {.tied = false};  // what is named above apart
   bool delays = false;  // lanes begin late, each time otherwise
 
@@ -23,9 +24,14 @@ struct PipelineCase {
 };
 std::ostream& operator<<(std::ostream& out, const PipelineCase& of);
 
+// Collectives over of.ranks() ranks, both.
+
 // Expects the same bits of gradients, norms, five updates and evaluations on
-// each rank, and that it takes what its account says. Collective over
-// of.ranks() ranks. No slab is of two chunks.
+// each rank, and that it takes what its account says. No slab is of two chunks.
 void ExpectStepsAsWithout(Communicator& world, const PipelineCase& of);
+// Of slabs of several chunks, of which sums are taken in another order: expects
+// that gradients, losses and norms are near, and that all ranks have the same
+// bits of what they have.
+void ExpectStepsNearThoseWithout(Communicator& world, const PipelineCase& of);
 
 }  // namespace delink::testing

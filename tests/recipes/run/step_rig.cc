@@ -6,11 +6,14 @@
 #include "framework/base/check.h"
 #include "framework/base/rng.h"
 #include "framework/module/binder.h"
+#include "framework/optim/muon.h"
+#include "framework/optim/param_rules.h"
 #include "framework/sharing/delink.h"
 #include "framework/sharing/resolve.h"
 #include "framework/step/plan/assemble.h"
 #include "framework/tensor/bfloat16.h"
 #include "layers/ops/accumulate.h"
+#include "layers/ops/matrix_product.h"
 #include "parallel/pipeline/interleaved.h"
 #include "parallel/pipeline/one_f_one_b.h"
 #include "recipes/models/gpt.h"
@@ -83,7 +86,12 @@ StepRig::StepRig(Communicator& comm, const std::string& share,
     model_ = KeepBlocks(options.visited, *whole_model_, registry_);
     options_.visited.clear();
   }
-  optimizer_ = NewAdamW(options.adamw);
+  optimizer_ =
+      options.muon
+          ? NewMuon({},
+                    ParamRules({.beta1 = 0.9, .beta2 = 0.95, .momentum = 0.9}),
+                    MultiplyMatrices)
+          : NewAdamW(options.adamw);
   network_ = *comm.Split(0, comm.rank());
   store_ = MakeStore(share);
   store_->InitWeights(1);

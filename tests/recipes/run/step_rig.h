@@ -50,6 +50,7 @@ struct RigOptions {
   // not 0; what is named above is as said there.
   std::optional<LlamaConfig> llama = {};
   AdamWConfig adamw;
+  bool muon = false;  // in its place
   Trace* trace = nullptr;
   StepWatch* watch = nullptr;
 };
