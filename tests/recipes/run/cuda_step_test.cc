@@ -12,7 +12,9 @@
 
 #include "absl/strings/str_cat.h"
 #include "framework/comm/self_communicator.h"
+#include "framework/comm/thread_communicator.h"
 #include "tests/framework/module/plain_values.h"
+#include "tests/recipes/run/pipeline_steps.h"
 #include "tests/recipes/run/step_rig.h"
 #include "tests/recipes/run/stream_orders.h"
 
@@ -144,6 +146,30 @@ TEST_P(CudaStepTest, RecomputeAndOrderAreBitEqual) {
   }
   for (const std::string& name : a.Tensors()) {
     EXPECT_EQ(a.Master(name), b.Master(name)) << name;
+  }
+}
+
+// Two stages, each with streams of its own for what comes and goes.
+TEST(CudaPipelineTest, StepsAreThoseWithoutAPipeline) {
+  if (const absl::Status status = HaveCuda(); !status.ok()) {
+    GTEST_SKIP() << status;
+  }
+  for (const bool threads : {false, true}) {
+    const PipelineCase of{
+        .micro_batches = 3,
+        .options = {.device = DeviceKind::kCuda,
+                    .dtype = threads ? DType::kBF16 : DType::kF32,
+                    .layers = 2,
+                    .tied = false,
+                    .lane_threads = threads}};
+    InOrder(threads ? 1 : 2, [&] {
+      const absl::Status status =
+          RunRanks(of.ranks(), [&](Communicator& world) {
+            ExpectStepsAsWithout(world, of);
+            return absl::OkStatus();
+          });
+      EXPECT_TRUE(status.ok()) << status;
+    });
   }
 }
 

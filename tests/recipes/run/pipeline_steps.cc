@@ -148,7 +148,7 @@ class Pair {
     EXPECT_EQ(with_->executor().flops_per_micro_batch(),
               without_->executor().flops_per_micro_batch());
     EXPECT_EQ(with_->device().bytes_in_use(),
-              with_->executor().account().total());
+              with_->executor().account().allocated());
   }
 
   StepRig& with() { return *with_; }
