@@ -57,7 +57,7 @@ class Engine {
   };
   struct Options {
     uint64_t seed = 1;
-    bool lane_threads = false;  // a thread for the network lane
+    bool lane_threads = false;  // a thread for the lanes but compute
   };
 
   // Allocates `memory`, which has room for the passes. They must outlive the

@@ -2,8 +2,8 @@
 // program that the planner writes, the validator proves and the engine runs
 // (docs/step-program.md).
 //
-// It allocates in Create only. One thread drives it; the network lane may have
-// a thread of its own.
+// It allocates in Create only. One thread drives it; the lanes but compute may
+// have a thread of their own.
 #pragma once
 
 #include <cstdint>
@@ -37,7 +37,7 @@ class Executor {
     Planner planner;
     uint64_t seed = 1;
     double clip = 0, clip_value = 0;  // as UpdateControl's
-    bool lane_threads = false;        // a thread for the network lane
+    bool lane_threads = false;        // a thread for the lanes but compute
     bool probes = false;              // Probe will be called
   };
 

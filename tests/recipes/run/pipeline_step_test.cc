@@ -187,6 +187,38 @@ TEST(PipelineProbe, OfLayersOfSeveralStagesIsRefused) {
   });
 }
 
+// Of all stages as much as is computed in all, and what goes from one to the
+// other.
+TEST(PipelineTrace, CountsVisitsAndWhatIsSent) {
+  const PipelineCase of{.pipeline = 3, .micro_batches = 3};
+  OnRanks(of, [&](Communicator& world) {
+    Trace trace(1, 1);
+    RigOptions options = Of(of);
+    options.recompute = true;
+    options.trace = &trace;
+    StepRig rig(world, "none", options);
+    const HostBatch batch = rig.Batch(1);
+    EXPECT_TRUE(rig.executor().TrainStep(batch, 1, kLr).ok());
+    EXPECT_TRUE(rig.executor().Drain().ok());
+    const std::vector<Trace::Entry>& entries = trace.programs().at(0);
+    EXPECT_EQ(trace.spans().size(), entries.size());
+    double flops = 0, sent = 0;
+    for (const Trace::Entry& entry : entries) {
+      flops +=
+          entry.forward_flops + entry.backward_flops + entry.recompute_flops;
+      const bool moves = entry.at.op == Op::kSend || entry.at.op == Op::kRecv;
+      sent += moves ? static_cast<double>(entry.bytes) : 0;
+    }
+    EXPECT_DOUBLE_EQ(*AllReduceScalar(world, flops, ReduceOp::kSum),
+                     rig.executor().flops_per_micro_batch() *
+                         static_cast<double>(of.micro_batches));
+    // Two ways over two borders, for each micro-batch, sent and received.
+    constexpr double kBoundary = StepRig::kSeq * StepRig::kDim * 4;
+    EXPECT_EQ(*AllReduceScalar(world, sent, ReduceOp::kSum),
+              2 * 2 * 2 * static_cast<double>(of.micro_batches) * kBoundary);
+  });
+}
+
 // Whoever waits for it is told in which instruction.
 TEST(PipelineStep, AStageThatFailsIsNamedWhereItIsWaitedFor) {
   for (const bool threads : {false, true}) {
