@@ -104,35 +104,44 @@ VisitFlops FlopsOf(const LayerPlan& layer, const Instruction& at) {
   return flops;
 }
 
-std::vector<LayerPlan> MeasureLayers(Sequential& model, const ParamStore& store,
-                                     const BatchShape& batch,
-                                     AccumulateFn accumulate) {
-  const std::unique_ptr<Device> device = NewMetaDevice(store.device().kind());
-  const ParamRegistry& registry = store.registry();
-  const DType dtype = store.options().dtype;
-  absl::StatusOr<std::unique_ptr<ParamStore>> meta = ParamStore::Create(
-      *device,
-      Layout::Create(registry, model.blocks(),
-                     {.visited = store.sharing().visited}, {}),
-      0,
-      {.dtype = dtype,
-       .states = {},
-       .master = MasterForm::kNone,
-       .bf16_gradients = store.options().bf16_gradients});
+std::vector<LayerPlan> MeasureLayers(Sequential& model,
+                                     const ParamRegistry& registry,
+                                     const MeasureOptions& options) {
+  const std::unique_ptr<Device> device = NewMetaDevice(options.device);
+  const Layout layout = Layout::Create(registry, model.blocks(),
+                                       {.visited = options.visited}, {});
+  absl::StatusOr<std::unique_ptr<ParamStore>> meta =
+      ParamStore::Create(*device, layout, 0,
+                         {.dtype = options.dtype,
+                          .states = {},
+                          .master = MasterForm::kNone,
+                          .bf16_gradients = options.bf16_gradients});
   DELINK_CHECK(meta.ok());  // the meta device never runs out
-  Measurer measurer(*device, model, **meta, accumulate);
-  measurer.SetInputs(*device->Allocate(0, "inputs"), batch);
+  Measurer measurer(*device, model, **meta, options.accumulate);
+  measurer.SetInputs(*device->Allocate(0, "inputs"), options.batch);
   std::vector<LayerPlan> plans;
-  Shape shape{batch.micro_batch, batch.seq};
-  for (const int layer : store.visited()) {
-    plans.push_back(measurer.Measure(layer, shape,
-                                     layer == 0 ? DType::kI32 : dtype, dtype));
+  Shape shape{options.batch.micro_batch, options.batch.seq};
+  for (const int layer : layout.visited()) {
+    const DType input = layer == 0 ? DType::kI32 : options.dtype;
+    plans.push_back(measurer.Measure(layer, shape, input, options.dtype));
     shape = plans.back().output;
   }
   for (const ParamDecl& decl : registry.decls) {
     decl.param->Bind(Tensor(), Tensor(), false);
   }
   return plans;
+}
+
+std::vector<LayerPlan> MeasureLayers(Sequential& model, const ParamStore& store,
+                                     const BatchShape& batch,
+                                     AccumulateFn accumulate) {
+  return MeasureLayers(model, store.registry(),
+                       {.device = store.device().kind(),
+                        .visited = store.sharing().visited,
+                        .dtype = store.options().dtype,
+                        .bf16_gradients = store.options().bf16_gradients,
+                        .batch = batch,
+                        .accumulate = accumulate});
 }
 
 }  // namespace delink

@@ -38,9 +38,21 @@ struct VisitFlops {
 };
 VisitFlops FlopsOf(const LayerPlan& layer, const Instruction& at);
 
-// One plan for each layer that is visited, by place, whose weights and
-// gradients are of the types that `store` has, for a device of its kind.
-// Parameters are left unbound.
+struct MeasureOptions {
+  DeviceKind device = DeviceKind::kCpu;  // of its kind
+  std::vector<int> visited;              // blocks, as SharingMap::visited
+  DType dtype = DType::kF32;             // of weights and activations
+  bool bf16_gradients = false;
+  BatchShape batch;
+  AccumulateFn accumulate = nullptr;
+};
+
+// One plan for each layer that is visited, by place. Parameters are left
+// unbound.
+std::vector<LayerPlan> MeasureLayers(Sequential& model,
+                                     const ParamRegistry& registry,
+                                     const MeasureOptions& options);
+// For a store's device, blocks and types.
 std::vector<LayerPlan> MeasureLayers(Sequential& model, const ParamStore& store,
                                      const BatchShape& batch,
                                      AccumulateFn accumulate);

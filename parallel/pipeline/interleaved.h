@@ -19,8 +19,8 @@
 
 namespace delink {
 
-// A Schedule. Every stage has as many chunks, and micro_batches is a multiple
-// of stages.
+// A StageSchedule. Every stage has as many chunks, and micro_batches is a
+// multiple of stages.
 std::vector<Unit> Interleaved(const ProgramShape& shape, int32_t stage);
 
 }  // namespace delink

@@ -18,7 +18,7 @@
 
 namespace delink {
 
-// A Schedule. The shape has one chunk a stage.
+// A StageSchedule. The shape has one chunk a stage.
 std::vector<Unit> OneFOneB(const ProgramShape& shape, int32_t stage);
 
 }  // namespace delink

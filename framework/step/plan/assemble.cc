@@ -180,7 +180,7 @@ class Assembler {
 
 // The units of a pass, from those of a step.
 std::vector<Unit> UnitsOf(PassKind kind, const ProgramShape& shape,
-                          int32_t stage, const Schedule& schedule) {
+                          int32_t stage, const StageSchedule& schedule) {
   std::vector<Unit> units;
   if (kind == PassKind::kProbe) {
     const int32_t chunks = ChunkOf(shape, shape.layers - 1) + 1;
@@ -205,7 +205,7 @@ std::vector<Unit> UnitsOf(PassKind kind, const ProgramShape& shape,
 
 }  // namespace
 
-Planner PlannerOf(Schedule schedule, bool recompute) {
+Planner PlannerOf(StageSchedule schedule, bool recompute) {
   return [schedule = std::move(schedule), recompute](
              PassKind kind, const ProgramShape& shape, int32_t stage) {
     return Assembler(kind, shape, stage, recompute)

@@ -25,7 +25,7 @@ struct Unit {
 // The units of a stage in a step, in their order: pure, each unit of the
 // stage's chunks once forward and once backward, with micro-batches ascending
 // in the backward of each chunk.
-using Schedule =
+using StageSchedule =
     std::function<std::vector<Unit>(const ProgramShape& shape, int32_t stage)>;
 
 // Programs of all kinds, in that order; `recompute`: of every block.
@@ -48,6 +48,6 @@ using Schedule =
 // kInspect behind each kForward. A probe: one micro-batch through all chunks
 // forward and backward, with kProbe of each slab that a block shares behind its
 // kBackward, which keeps those gradients apart, and kSum.
-Planner PlannerOf(Schedule schedule, bool recompute);
+Planner PlannerOf(StageSchedule schedule, bool recompute);
 
 }  // namespace delink

@@ -179,7 +179,8 @@ Sample DrawPipeline(Dice& dice) {
 
 std::vector<Program> PlanPipeline(const Sample& sample, PassKind kind,
                                   PipelineOrder order) {
-  const Schedule schedule = [order](const ProgramShape& shape, int32_t stage) {
+  const StageSchedule schedule = [order](const ProgramShape& shape,
+                                         int32_t stage) {
     if (order == PipelineOrder::k1F1B) return OneFOneB(shape, stage);
     const bool all = order == PipelineOrder::kForwardsFirst;
     const int32_t run = all ? shape.micro_batches : 1;
