@@ -15,11 +15,12 @@
 
 namespace delink {
 
-// How a global batch is cut: rank r takes sequences [r M B, (r + 1) M B), its
-// micro-batch m the B sequences from m B on.
+// How a global batch is cut: data rank r takes sequences [r M B, (r + 1) M B),
+// its micro-batch m the B sequences from m B on. All stages of a pipeline take
+// those of their data rank.
 struct BatchCut {
-  int64_t rank = 0;
-  int64_t ranks = 1;
+  int64_t rank = 0;           // along the data axis
+  int64_t ranks = 1;          // of it
   int64_t micro_batches = 1;  // M
   int64_t micro_batch = 1;    // B
   int64_t seq = 1;            // T

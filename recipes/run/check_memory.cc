@@ -42,7 +42,8 @@ absl::Status CheckMemory(const RunEnv& env, size_t first, int ranks) {
   if (memory.total == 0) return absl::OkStatus();
   const Room room{env.device->name(), memory.free, ranks};
   const std::unique_ptr<Device> meta = NewMetaDevice(env.device->kind());
-  ImaginedRanks world(env.world->size()), network(env.world->size());
+  ImaginedRanks world(env.world->size(), env.world->rank());
+  ImaginedRanks network(world.size(), world.rank());
   RunEnv planned = env;
   planned.device = meta.get();
   planned.world = &world;

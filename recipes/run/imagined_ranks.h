@@ -12,15 +12,17 @@ namespace delink {
 
 class ImaginedRanks final : public SelfCommunicator {
  public:
-  explicit ImaginedRanks(int size) : size_(size) {}
+  // Itself it is `rank` of them.
+  explicit ImaginedRanks(int size, int rank = 0) : size_(size), rank_(rank) {}
+  int rank() const override { return rank_; }
   int size() const override { return size_; }
   // All ranks are imagined to stay together.
   absl::StatusOr<std::unique_ptr<Communicator>> Split(int, int) override {
-    return std::make_unique<ImaginedRanks>(size_);
+    return std::make_unique<ImaginedRanks>(size_, rank_);
   }
 
  private:
-  int size_;
+  int size_, rank_;
 };
 
 }  // namespace delink

@@ -86,7 +86,10 @@ absl::Status RunSetup::MakeModel(const ModelList& models) {
   DELINK_ASSIGN_OR_RETURN(model_, RunModel::Create(recipe(), models));
   DELINK_ASSIGN_OR_RETURN(network_, world_.comm().Split(0, world_.rank()));
   env_ = model_->On(*device_, world_.comm(), *network_);
-  env_.lane_threads = threads_ > 1;
+  // In a pipeline something is under way nearly always, and it is big messages
+  // that somebody must come by for.
+  env_.lane_threads =
+      threads_ > 1 || recipe().stages.front().parallel.pipeline > 1;
   return absl::OkStatus();
 }
 

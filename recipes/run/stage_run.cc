@@ -6,10 +6,18 @@
 #include "framework/base/status_macros.h"
 #include "framework/sharing/delink.h"
 #include "framework/sharing/resolve.h"
-#include "framework/step/plan/basic.h"
 #include "layers/ops/accumulate.h"
+#include "recipes/run/stage_layout.h"
 
 namespace delink {
+
+BatchShape BatchShapeOf(const Recipe& recipe, size_t stage) {
+  return {.micro_batch = recipe.MicroBatch(stage),
+          .seq = recipe.data.seq,
+          .masked = recipe.data.masked(),
+          .deterministic = recipe.run.deterministic,
+          .remake = recipe.RecomputeOf(stage) != Recompute::kNone};
+}
 
 absl::StatusOr<SharingMap> SharingOf(const RunEnv& env, size_t stage) {
   return ResolveSharing(env.recipe->stages[stage].share, *env.registry,
@@ -71,17 +79,12 @@ absl::Status StageRun::MakeStore(const SharingMap& sharing) {
   const RunConfig& run = env_.recipe->run;
   DELINK_ASSIGN_OR_RETURN(
       store_,
-      ParamStore::Create(
-          *env_.device,
-          Layout::Create(*env_.registry, env_.model->blocks(), sharing,
-                         {.mesh = {.data = env_.world->size()},
-                          .zero = static_cast<int>(stage().parallel.zero),
-                          .whole_tensors = env_.optimizer->whole_tensors()}),
-          env_.world->rank(),
-          {.dtype = run.precision,
-           .states = env_.optimizer->states(),
-           .master = run.master,
-           .bf16_gradients = run.gradients == DType::kBF16}));
+      ParamStore::Create(*env_.device, LayoutOf(env_, index_, sharing),
+                         env_.world->rank(),
+                         {.dtype = run.precision,
+                          .states = env_.optimizer->states(),
+                          .master = run.master,
+                          .bf16_gradients = run.gradients == DType::kBF16}));
   return absl::OkStatus();
 }
 
@@ -102,22 +105,17 @@ absl::Status StageRun::TakeLayout(size_t index) {
 absl::Status StageRun::MakeExecutor(size_t layout) {
   const Recipe& recipe = *env_.recipe;
   const RunConfig& run = recipe.run;
-  cut_ = {.rank = env_.world->rank(),
-          .ranks = env_.world->size(),
+  const Mesh& mesh = store_->layout().mesh();
+  cut_ = {.rank = mesh.PlaceOf(env_.world->rank())[Axis::kData],
+          .ranks = mesh.data,
           .micro_batches = recipe.Accumulation(layout),
           .micro_batch = recipe.MicroBatch(layout),
           .seq = recipe.data.seq,
           .masked = recipe.data.masked()};
   const Executor::Options options{
-      .batch = {.micro_batch = cut_.micro_batch,
-                .seq = cut_.seq,
-                .masked = cut_.masked,
-                .deterministic = run.deterministic,
-                .remake = recipe.RecomputeOf(layout) != Recompute::kNone},
+      .batch = BatchShapeOf(recipe, layout),
       .micro_batches = static_cast<int32_t>(cut_.micro_batches),
-      .planner = BasicPlanner(
-          {.order = run.order,
-           .recompute = recipe.RecomputeOf(layout) == Recompute::kBlock}),
+      .planner = PlannerOf(recipe, index_, layout),
       .seed = static_cast<uint64_t>(run.seed),
       .clip = recipe.optimizer.clip,
       .clip_value = recipe.optimizer.clip_value,

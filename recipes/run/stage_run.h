@@ -69,6 +69,9 @@ class StageRun {
   std::unique_ptr<Executor> executor_;
 };
 
+// What a visit of a stage works on, as its recipe says.
+BatchShape BatchShapeOf(const Recipe& recipe, size_t stage);
+
 // The sharing map of a stage, as its recipe says.
 absl::StatusOr<SharingMap> SharingOf(const RunEnv& env, size_t stage);
 

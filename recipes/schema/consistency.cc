@@ -14,6 +14,7 @@
 #include "data/corpus/side.h"
 #include "framework/sharing/switch_policy.h"
 #include "recipes/schema/check_depth.h"
+#include "recipes/schema/check_parallel.h"
 #include "recipes/schema/describe.h"
 #include "recipes/schema/problems.h"
 
@@ -253,6 +254,7 @@ void CompleteStages(Section& document, Recipe& recipe) {
     }
   }
   if (!document.complete()) return;
+  CompleteParallel(document, recipe);
   CheckGrowth(document, recipe, 0);
   for (size_t i = 1; i < recipe.stages.size(); ++i) {
     CheckSwitch(document, recipe, i);

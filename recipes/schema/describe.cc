@@ -171,34 +171,6 @@ void DescribeDepth(Section& s, Stage& stage) {
           .when_omitted = "`\"copy\"`"});
 }
 
-void DescribeParallel(Section& s, ParallelConfig& parallel) {
-  s.Int("data", &parallel.data,
-        {.doc = "data-parallel ranks",
-         .when_omitted = "the ranks left over",
-         .min = 1,
-         .max = kMaxRanks});
-  s.Int("zero", &parallel.zero,
-        {.doc = "ZeRO stage: 1 shards optimizer state over the data ranks",
-         .min = 0,
-         .max = 1});
-  const std::pair<const char*, int64_t*> others[] = {
-      {"tensor", &parallel.tensor},
-      {"pipeline", &parallel.pipeline},
-      {"expert", &parallel.expert}};
-  for (const auto& [name, ranks] : others) {
-    const std::string doc = absl::StrFormat(
-        "%s-parallel ranks; more than 1 comes with a later "
-        "version",
-        name);
-    s.Int(name, ranks, {.doc = doc, .min = 1, .max = kMaxRanks});
-    if (s.complete() && *ranks > 1) {
-      s.Error(name, absl::StrFormat("%s parallelism comes with a later version;"
-                                    " for now only 1",
-                                    name));
-    }
-  }
-}
-
 }  // namespace
 
 void DescribeModel(Section& document, std::shared_ptr<const ModelConfig>* model,

@@ -19,12 +19,14 @@ void BlendKey(Section& section, std::map<std::string, double>* blend);
 void DescribeOptimizer(Section& section, OptimizerConfig& optimizer);
 void DescribeSchedule(Section& section, ScheduleConfig& schedule);
 void DescribeStage(Section& section, Stage& stage);
+void DescribeParallel(Section& section, ParallelConfig& parallel);
 void DescribeRun(Section& section, RunConfig& run);
 
 // Words that are said elsewhere too; see ValuesOf.
 std::string_view Word(RunConfig::Device device);
 std::string_view Word(MasterForm master);
 std::string_view Word(Recompute recompute);
+std::string_view Word(PipelineSchedule schedule);
 
 // The whole document but [model], in the order in which it is written.
 void DescribeRest(Section& document, Recipe& recipe);

@@ -10,6 +10,7 @@ inline constexpr int64_t kMaxSteps = 1'000'000'000;
 inline constexpr int64_t kMaxSequences = 1 << 24;
 inline constexpr int64_t kMaxSeq = 1 << 24;
 inline constexpr int64_t kMaxRanks = 1 << 20;
+inline constexpr int64_t kMaxLayers = 1 << 24;
 inline constexpr int64_t kMaxThreads = 4096;
 inline constexpr double kMaxWeight = 1e9;  // of a source
 

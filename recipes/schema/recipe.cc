@@ -27,34 +27,85 @@ std::string Product(const ParallelConfig& parallel) {
   return text;
 }
 
+// Of a number below, which may be 0, and one above.
+std::string Either(int64_t below, int64_t above) {
+  if (below == 0) return absl::StrCat(above);
+  return absl::StrCat(below, " or ", above);
+}
+
+std::string BatchKey(const Recipe& recipe, size_t i) {
+  return recipe.stages[i].batch ? absl::StrFormat("stage[%d].batch", i)
+                                : std::string("data.batch");
+}
+
 absl::Status FitStage(const Recipe& recipe, size_t i, int64_t world_size,
                       bool planned, ParallelConfig& parallel) {
   const std::string subject = absl::StrFormat("stage[%d].parallel", i);
   const std::string key = subject + ".data";
-  const int64_t others = parallel.tensor * parallel.pipeline * parallel.expert;
-  if (parallel.data == 0) {
-    if (world_size % others != 0) {
-      return ErrorAt(
-          recipe, key, subject,
-          absl::StrFormat("the %d ranks %s are not a multiple of "
-                          "tensor x pipeline x expert = %d",
-                          world_size, planned ? "of the plan" : "started",
-                          others));
-    }
-    parallel.data = world_size / others;
-  }
-  if (parallel.ranks() == world_size) return absl::OkStatus();
   const std::string there =
       planned           ? absl::StrFormat("the plan is of %d", world_size)
       : world_size == 1 ? "one process was started"
                         : absl::StrFormat("mpirun started %d", world_size);
+  const std::string_view mend =
+      planned ? "give --ranks" : "start it with mpirun -np";
+  if (parallel.data == 0) {
+    ParallelConfig one = parallel;
+    one.data = 1;
+    const int64_t below = world_size / one.ranks() * one.ranks();
+    if (below != world_size) {
+      return ErrorAt(
+          recipe, key, subject,
+          absl::StrFormat("%s is %d ranks or a multiple, but %s; %s %s",
+                          Product(one), one.ranks(), there, mend,
+                          Either(below, below + one.ranks())));
+    }
+    parallel.data = world_size / one.ranks();
+  }
+  if (parallel.ranks() == world_size) return absl::OkStatus();
   return ErrorAt(
       recipe, key, subject,
       absl::StrFormat("%s = %d ranks, but %s; %s %d, or leave parallel.data "
                       "out",
-                      Product(parallel), parallel.ranks(), there,
-                      planned ? "give --ranks" : "start it with mpirun -np",
+                      Product(parallel), parallel.ranks(), there, mend,
                       parallel.ranks()));
+}
+
+// An interleaved pipeline goes round in groups of as many micro-batches as it
+// has stages. At a switch the stage before goes through a batch of the next.
+const ParallelConfig* InterleavedAt(const Recipe& recipe, size_t i) {
+  for (const size_t j : {i, i > 0 ? i - 1 : i}) {
+    const ParallelConfig& parallel = recipe.stages[j].parallel;
+    if (parallel.pipeline > 1 &&
+        parallel.schedule == PipelineSchedule::kInterleaved) {
+      return &parallel;
+    }
+  }
+  return nullptr;
+}
+
+absl::Status CheckInterleaved(const Recipe& recipe, size_t i) {
+  const ParallelConfig* const parallel = InterleavedAt(recipe, i);
+  if (parallel == nullptr) return absl::OkStatus();
+  const int64_t pipeline = parallel->pipeline;
+  const int64_t count = recipe.Accumulation(i);
+  if (count % pipeline == 0) return absl::OkStatus();
+  const int64_t batch = recipe.Batch(i);
+  const int64_t unit = batch / count * pipeline;
+  const int64_t below = batch / unit * unit;
+  const std::string key = BatchKey(recipe, i);
+  std::string smaller;
+  for (int64_t micro = recipe.MicroBatch(i) - 1; micro > 0; --micro) {
+    if (batch % (micro * parallel->data * pipeline) != 0) continue;
+    smaller = absl::StrFormat(", or micro_batch %d", micro);
+    break;
+  }
+  return ErrorAt(
+      recipe, key, key,
+      absl::StrFormat("%d is %d micro-batches a rank (data %d x micro_batch "
+                      "%d), but schedule \"interleaved\" takes a multiple of "
+                      "pipeline %d (stage[%d]); use %s%s",
+                      batch, count, parallel->data, recipe.MicroBatch(i),
+                      pipeline, i, Either(below, below + unit), smaller));
 }
 
 // A window of gradient agreement has so many probes where nothing says how
@@ -180,15 +231,12 @@ absl::Status CheckBatch(const Recipe& recipe) {
     if (batch % (ranks * micro) == 0) continue;
     const int64_t unit = ranks * micro;
     const int64_t below = batch / unit * unit;
-    std::string advice = absl::StrFormat("%d", below + unit);
-    if (below > 0) advice = absl::StrFormat("%d or %s", below, advice);
-    const std::string key = recipe.stages[i].batch
-                                ? absl::StrFormat("stage[%d].batch", i)
-                                : std::string("data.batch");
+    const std::string key = BatchKey(recipe, i);
     return ErrorAt(recipe, key, key,
                    absl::StrFormat("%d is not a multiple of %d = data %d x "
                                    "micro_batch %d (stage[%d]); use %s",
-                                   batch, unit, ranks, micro, i, advice));
+                                   batch, unit, ranks, micro, i,
+                                   Either(below, below + unit)));
   }
   return absl::OkStatus();
 }
@@ -206,10 +254,17 @@ absl::StatusOr<Recipe> CheckWorld(const Recipe& recipe, int64_t world_size,
     int64_t share = 0;
     for (size_t i = 0; i < fitted.stages.size(); ++i) {
       const Stage& stage = fitted.stages[i];
-      share = std::gcd(share, stage.micro_batch.value_or(fitted.Batch(i) /
-                                                         stage.parallel.data));
+      int64_t local = fitted.Batch(i) / stage.parallel.data;
+      const ParallelConfig* const turns = InterleavedAt(fitted, i);
+      if (turns != nullptr && local % turns->pipeline == 0) {
+        local /= turns->pipeline;
+      }
+      share = std::gcd(share, stage.micro_batch.value_or(local));
     }
     fitted.run.micro_batch = LargestDivisor(share, 8);
+  }
+  for (size_t i = 0; i < fitted.stages.size(); ++i) {
+    DELINK_RETURN_IF_ERROR(CheckInterleaved(fitted, i));
   }
   return fitted;
 }

@@ -61,12 +61,24 @@ struct Until {
   bool measured() const { return plateau || gradient; }
 };
 
+// In which order a stage of a pipeline does its work (parallel/pipeline).
+enum class PipelineSchedule { k1F1B, kInterleaved };
+
 struct ParallelConfig {
   int64_t data = 0;  // 0 until CheckWorld has given it the ranks left over
-  int64_t tensor = 1, pipeline = 1, expert = 1;
-  int64_t zero = 0;  // ZeRO stage, 0 or 1
+  int64_t tensor = 1, expert = 1;
+  // Stages of the pipeline, the schedule, and chunks of each stage: 0 and none
+  // only where they were omitted, until the recipe is complete.
+  int64_t pipeline = 0;
+  std::optional<PipelineSchedule> schedule;
+  int64_t chunks = 0;
+  std::vector<int64_t> layers;  // blocks by chunk; empty: cut by cost
+  int64_t zero = 0;             // ZeRO stage, 0 or 1
 
   int64_t ranks() const { return data * tensor * pipeline * expert; }
+  // Chunks of all stages of the pipeline. Without one there is one, whatever
+  // schedule and chunks are.
+  int64_t pieces() const { return pipeline > 1 ? pipeline * chunks : 1; }
 };
 
 // What backward makes again in place of keeping it: nothing; norms and
@@ -191,8 +203,9 @@ absl::Status CheckBatch(const Recipe& recipe);
 
 // The recipe fitted to a number of ranks: an omitted parallel.data is the ranks
 // left over, an omitted run.micro_batch the largest divisor of batch / data, at
-// most 8. An error points at the key that does not fit, and says what to do
-// where the ranks are there, or only thought of (`planned`).
+// most 8, that leaves an interleaved pipeline a multiple of its stages. An
+// error points at the key that does not fit, and says what to do where the
+// ranks are there, or only thought of (`planned`).
 absl::StatusOr<Recipe> CheckWorld(const Recipe& recipe, int64_t world_size,
                                   bool planned = false);
 

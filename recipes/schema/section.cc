@@ -286,6 +286,28 @@ void Section::Path(std::string_view name, std::string* value, const Key& key) {
   Visit(field);
 }
 
+void Section::Ints(std::string_view name, std::vector<int64_t>* value,
+                   const IntKey& key) {
+  Field field =
+      MakeField(name, TypeText("list of integers", ShownRange(key)), key);
+  field.read = [=](const Value& given, Report& report) {
+    const schema::List* list = given.As<schema::List>();
+    if (list == nullptr) return report.WrongType(given, "a list of integers");
+    std::vector<int64_t> all;
+    for (const Value& item : *list) {
+      if (const auto x = ReadInt(item, key, report)) all.push_back(*x);
+    }
+    if (all.size() == list->size()) *value = all;
+  };
+  field.write = [=]() -> std::optional<Value> {
+    if (value->empty()) return std::nullopt;
+    schema::List list;
+    for (const int64_t x : *value) list.emplace_back(x);
+    return Value(std::move(list));
+  };
+  Visit(field);
+}
+
 void Section::Floats(std::string_view name, std::vector<double>* value,
                      const FloatKey& key) {
   const Range range = RangeOf(key);

@@ -108,6 +108,9 @@ class Section {
   void String(std::string_view name, std::string* value, const Key& key);
   // Read relative to the recipe's folder, kept absolute.
   void Path(std::string_view name, std::string* value, const Key& key);
+  // A list of any length. Left out where it is empty.
+  void Ints(std::string_view name, std::vector<int64_t>* value,
+            const IntKey& key);
   // A list of `size` numbers. Left out where it is empty.
   void Floats(std::string_view name, std::vector<double>* value,
               const FloatKey& key);

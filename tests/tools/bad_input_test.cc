@@ -180,6 +180,78 @@ TEST_F(BadInput, Depths) {
              "or give a --depth");
 }
 
+// Each is all that is said, though the second stage has the same pipeline; what
+// else is wrong with one: recipe_errors_test.cc.
+TEST_F(BadInput, Pipelines) {
+  const std::string recipe = DELINK_SOURCE_DIR "/recipes/tiny.toml";
+  const auto with = [](const std::string& more) {
+    return TrainWords("never",
+                      {"--set", "stage.0.parallel={pipeline=2" + more + "}"});
+  };
+  const std::string turns = ", schedule=\"interleaved\"";
+  Check({
+      {"fewer layers than pieces",
+       Set("stage.0.parallel={pipeline=4" + turns + "}"),
+       2,
+       {"stage[0].parallel.pipeline: 8 pieces (pipeline 4 x 2 chunks), but "
+        "there are 6 layers: 4 blocks, embedding, head; at most pipeline 3"}},
+      {"layers that do not add up",
+       with(", layers=[3,2]"),
+       2,
+       {"stage[0].parallel.layers: add up to 5, but the stage visits 4 blocks; "
+        "number 1 would be 1, not 2"}},
+      {"layers of another number of pieces",
+       with(", layers=[2,1,1]"),
+       2,
+       {"stage[0].parallel.layers: 3 numbers, but pipeline 2 makes 2 pieces"}},
+      {"chunks of a schedule that has one",
+       with(", chunks=2"),
+       2,
+       {"stage[0].parallel.chunks: 2 with schedule \"1f1b\""}},
+      {"no such schedule",
+       with(", schedule=\"gpipe\""),
+       2,
+       {"stage[0].parallel.schedule", "\"1f1b\", \"interleaved\"",
+        "got the string \"gpipe\""}},
+      {"another pipeline after the switch",
+       Set("stage.1.parallel.pipeline=2"),
+       2,
+       {"stage[1].parallel.pipeline: 2, but stage[0] has 1"}},
+      {"an order of its own",
+       TrainWords("never", {"--set", "stage.0.parallel.pipeline=2", "--set",
+                            "run.order=layer"}),
+       2,
+       {"run.order: \"layer\""}},
+      {"one process",
+       with(""),
+       2,
+       {"stage[0].parallel: data 1 x pipeline 2 is 2 ranks or a multiple, but "
+        "one process was started; start it with mpirun -np 2"}},
+      {"ranks that do not multiply out",
+       with(""),
+       2,
+       {"stage[0].parallel",
+        "mpirun started 3; start it with mpirun -np 2 or "
+        "4"},
+       [] {},
+       3},
+      {"ranks of a plan that do not multiply out",
+       {"plan", recipe, "--ranks", "5", "--set", "model.vocab=257", "--set",
+        "stage.0.parallel.pipeline=2"},
+       2,
+       {"stage[0].parallel", "the plan is of 5; give --ranks 4 or 6"}},
+      {"interleaved micro-batches that are no multiple",
+       TrainWords("never",
+                  {"--set", "stage.0.parallel={pipeline=2" + turns + "}",
+                   "--set", "run.micro_batch=8"}),
+       2,
+       {"data.batch: 8 is 1 micro-batches a rank", "multiple of pipeline 2",
+        "use 16, or micro_batch 4"},
+       [] {},
+       2},
+  });
+}
+
 TEST_F(BadInput, Threads) {
   const std::string recipe = DELINK_SOURCE_DIR "/recipes/tiny.toml";
   const std::vector<std::string> says = {"--threads", "100000", "1 to 4096"};

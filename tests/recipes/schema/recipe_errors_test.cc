@@ -49,6 +49,74 @@ TEST(Recipe, AWindowHoldsEnoughProbes) {
             "use 30");
 }
 
+// Each is all that is said, though later stages have the same pipeline.
+TEST(Recipe, PipelinesThatTheModelCannotBeCutFor) {
+  const std::string pipeline = "stage.0.parallel.pipeline=";
+  const std::string layers = "stage.0.parallel.layers=";
+  const std::string turns = "stage.0.parallel.schedule=interleaved";
+  const auto expect = [](const std::vector<std::string>& sets,
+                         const std::string& line) {
+    EXPECT_EQ(ErrorOf(Parse(kSample, sets)), "--set " + sets[0] + ": " + line);
+  };
+  const std::string pieces = "stage[0].parallel.pipeline: 8 pieces ";
+  expect({pipeline + "8"},
+         pieces +
+             "(pipeline 8), but there are 6 layers: 4 blocks, embedding, head; "
+             "at most pipeline 6");
+  expect({pipeline + "4", turns},
+         pieces +
+             "(pipeline 4 x 2 chunks), but there are 6 layers: 4 blocks, "
+             "embedding, head; at most pipeline 3");
+  expect({pipeline + "2", turns, "stage.0.parallel.chunks=4"},
+         pieces +
+             "(pipeline 2 x 4 chunks), but there are 6 layers: 4 blocks, "
+             "embedding, head; at most pipeline 6 with schedule \"1f1b\"");
+  expect({"stage.0.parallel.chunks=2", pipeline + "2"},
+         "stage[0].parallel.chunks: 2 with schedule \"1f1b\"; it is 1 with "
+         "\"1f1b\", 2 or more with \"interleaved\"");
+  expect({"stage.0.parallel.chunks=1", pipeline + "2", turns},
+         "stage[0].parallel.chunks: 1 with schedule \"interleaved\"; it is 1 "
+         "with \"1f1b\", 2 or more with \"interleaved\"");
+  const std::string of_layers = "stage[0].parallel.layers: ";
+  expect({layers + "[2,1,1]", pipeline + "2"},
+         of_layers +
+             "3 numbers, but pipeline 2 makes 2 pieces; give 2, or [] to have "
+             "the model cut by cost");
+  expect({layers + "[2,2]"},
+         of_layers +
+             "2 numbers, but pipeline 1 makes 1 pieces; give 1, or [] to have "
+             "the model cut by cost");
+  expect({layers + "[2,1]", pipeline + "2"},
+         of_layers +
+             "add up to 3, but the stage visits 4 blocks; number 1 would be 2, "
+             "not 1");
+  expect({layers + "[4,1,1]", pipeline + "3"},
+         of_layers +
+             "add up to 6, but the stage visits 4 blocks; number 0 would be 2, "
+             "not 4");
+  expect({layers + "[2,3,2,2]", pipeline + "4"},
+         of_layers +
+             "add up to 9, but the stage visits 4 blocks; make them fewer");
+  expect({layers + "[2,0,2]", pipeline + "3"},
+         of_layers +
+             "number 1 is 0; only the first and the last piece may be without "
+             "blocks, which have the embedding and the head");
+  EXPECT_EQ(ErrorOf(Parse(kSample, {layers + "[2,-1]"})),
+            "--set stage.0.parallel.layers=[2,-1]:1:8: " + of_layers +
+                "-1 is out of range: 0 to 16777216");
+  expect({layers + "2", pipeline + "2"},
+         of_layers + "expected a list of integers, got the integer 2");
+  expect({"stage.1.parallel.pipeline=2"},
+         "stage[1].parallel.pipeline: 2, but stage[0] has 1; pipeline and data "
+         "are the same in all stages of a run");
+  expect({"stage.1.parallel.data=2", "stage.0.parallel.data=1"},
+         "stage[1].parallel.data: 2, but stage[0] has 1; pipeline and data are "
+         "the same in all stages of a run");
+  expect({"run.order=layer", pipeline + "2"},
+         "run.order: \"layer\" is for one rank's layers alone; in a pipeline "
+         "(2) a schedule orders micro-batches, so leave the key out");
+}
+
 INSTANTIATE_TEST_SUITE_P(
     Keys, Spoil,
     ::testing::Values(

@@ -153,6 +153,19 @@ OptimizerConfig RandomOptimizer(Draw& draw) {
   return optimizer;
 }
 
+void DrawPipeline(Draw& draw, int64_t blocks, ParallelConfig* parallel) {
+  parallel->schedule = PipelineSchedule::k1F1B;
+  parallel->chunks = 1;
+  if (draw.Flip()) {
+    parallel->schedule = PipelineSchedule::kInterleaved;
+    parallel->chunks = 2;
+  }
+  if (parallel->pipeline == 1 || draw.Flip()) return;
+  const int64_t pieces = parallel->pieces();
+  parallel->layers.assign(static_cast<size_t>(pieces), 1);
+  parallel->layers.back() += blocks - pieces;
+}
+
 Recipe RandomRecipe(Draw& draw) {
   Recipe recipe;
   auto model = std::make_shared<GptConfig>();
@@ -183,6 +196,7 @@ Recipe RandomRecipe(Draw& draw) {
   recipe.schedule.warmup = draw.Int(0, 500);
   if (draw.Flip()) recipe.schedule.decay = draw.Fraction() / 2;
   const int64_t stages = draw.Int(1, 3);
+  const int64_t data = draw.Int(1, 2), pipeline = draw.Int(1, 2);
   for (int64_t i = 0; i < stages; ++i) {
     Stage stage;
     stage.name = draw.Text() + std::to_string(i);
@@ -208,8 +222,10 @@ Recipe RandomRecipe(Draw& draw) {
     }
     stage.warmup = draw.Int(0, 100);
     stage.lr_scale = draw.Fraction();
-    stage.parallel.data = draw.Int(0, 2);
+    stage.parallel.data = draw.Flip() ? 0 : data;
     stage.parallel.zero = draw.Int(0, 1);
+    stage.parallel.pipeline = pipeline;
+    DrawPipeline(draw, recipe.model->layers, &stage.parallel);
     recipe.stages.push_back(stage);
   }
   recipe.run.seed = draw.Int(0, INT64_MAX - 1);
@@ -244,7 +260,12 @@ TEST(ToToml, ReadsBackEqualBitForBit) {
     for (size_t i = 0; i < recipe.stages.size(); ++i) {
       ASSERT_EQ(back->stages[i].share, recipe.stages[i].share);
       ASSERT_EQ(back->stages[i].name, recipe.stages[i].name);
-      ASSERT_EQ(back->stages[i].parallel.data, recipe.stages[i].parallel.data);
+      const ParallelConfig& was = recipe.stages[i].parallel;
+      const ParallelConfig& is = back->stages[i].parallel;
+      ASSERT_EQ(is.data, was.data);
+      ASSERT_EQ(is.schedule, was.schedule);
+      ASSERT_EQ(is.pieces(), was.pieces());
+      ASSERT_EQ(is.layers, was.layers);
     }
     ASSERT_EQ(back->data.train, recipe.data.train);
     ASSERT_EQ(back->run.seed, recipe.run.seed);
@@ -281,9 +302,11 @@ TEST(CheckResume, LetsTheScheduleAndTheMachineChange) {
   const Recipe saved = Sample();
   EXPECT_TRUE(CheckResume(saved, saved).ok());
   const absl::Status status = CheckResume(
-      saved, Sample({"optimizer.lr=0.5", "schedule.steps=200",
-                     "run.micro_batch=1", "stage.0.parallel.data=2",
-                     "stage.1.parallel.zero=1", "data.train=moved/train"}));
+      saved,
+      Sample({"optimizer.lr=0.5", "schedule.steps=200", "run.micro_batch=1",
+              "stage.0.parallel.data=2", "stage.1.parallel.zero=1",
+              "data.train=moved/train", "stage.0.parallel.pipeline=2",
+              "stage.0.parallel.layers=[1,3]"}));
   EXPECT_TRUE(status.ok()) << status;
 }
 

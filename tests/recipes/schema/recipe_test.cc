@@ -199,12 +199,87 @@ TEST(CheckWorld, NamesEveryFactorOfTheLayout) {
             "leave parallel.data out");
   recipe.stages[1].parallel.data = 0;
   EXPECT_EQ(WorldError(recipe, 6),
-            "gpt.toml:24:1: stage[1].parallel: the 6 ranks started are not a "
-            "multiple of tensor x pipeline x expert = 4");
+            "gpt.toml:24:1: stage[1].parallel: data 1 x tensor 2 x pipeline 2 "
+            "is 4 ranks or a multiple, but mpirun started 6; start it with "
+            "mpirun -np 4 or 8");
   recipe.positions = nullptr;
   EXPECT_EQ(WorldError(recipe, 6),
-            "stage[1].parallel: the 6 ranks started are not a multiple of "
-            "tensor x pipeline x expert = 4");
+            "stage[1].parallel: data 1 x tensor 2 x pipeline 2 is 4 ranks or a "
+            "multiple, but mpirun started 6; start it with mpirun -np 4 or 8");
+}
+
+TEST(CheckWorld, RanksOfAPipelineMultiplyOut) {
+  const Recipe recipe = Sample({"stage.0.parallel.pipeline=2"});
+  const auto fitted = CheckWorld(recipe, 4);
+  ASSERT_TRUE(fitted.ok()) << fitted.status();
+  for (const Stage& stage : fitted->stages) {
+    EXPECT_EQ(stage.parallel.data, 2);
+    EXPECT_EQ(stage.parallel.ranks(), 4);
+  }
+  EXPECT_EQ(fitted->Accumulation(1), 2);
+  const std::string needs =
+      "--set stage.0.parallel.pipeline=2: stage[0].parallel: data 1 x pipeline "
+      "2 is 2 ranks or a multiple, but ";
+  EXPECT_EQ(WorldError(recipe, 1),
+            needs + "one process was started; start it with mpirun -np 2");
+  EXPECT_EQ(WorldError(recipe, 5),
+            needs + "mpirun started 5; start it with mpirun -np 4 or 6");
+  EXPECT_EQ(CheckWorld(recipe, 3, true).status().message(),
+            needs + "the plan is of 3; give --ranks 2 or 4");
+}
+
+TEST(CheckWorld, InterleavedMicroBatchesAreAMultiple) {
+  const std::vector<std::string> sets = {
+      "stage.0.parallel.pipeline=2", "stage.1.parallel.schedule=interleaved",
+      "stage.1.batch=12"};
+  EXPECT_TRUE(CheckWorld(Sample(sets), 2).ok());
+  EXPECT_EQ(WorldError(Sample(sets), 4),
+            "--set stage.1.batch=12: stage[1].batch: 12 is 3 micro-batches a "
+            "rank (data 2 x micro_batch 2), but schedule \"interleaved\" takes "
+            "a multiple of pipeline 2 (stage[1]); use 8 or 16, or micro_batch "
+            "1");
+  // As long as nothing says how large, it is one that does.
+  const auto fitted =
+      CheckWorld(*Parse(Spoiled("micro_batch = 2\n", ""), sets), 4);
+  ASSERT_TRUE(fitted.ok()) << fitted.status();
+  EXPECT_EQ(fitted->run.micro_batch, 1);
+  // The switch takes a batch of the next stage through this one.
+  EXPECT_EQ(
+      WorldError(Sample({"stage.0.parallel.pipeline=2",
+                         "stage.0.parallel.schedule=interleaved",
+                         "stage.1.parallel.schedule=1f1b", "stage.1.batch=2"}),
+                 2),
+      "--set stage.1.batch=2: stage[1].batch: 2 is 1 micro-batches a "
+      "rank (data 1 x micro_batch 2), but schedule \"interleaved\" takes "
+      "a multiple of pipeline 2 (stage[1]); use 4, or micro_batch 1");
+}
+
+TEST(Recipe, AStageHasThePipelineOfTheOneBefore) {
+  const auto of = [](const std::vector<std::string>& sets, size_t stage) {
+    return Sample(sets).stages[stage].parallel;
+  };
+  const ParallelConfig none = of({}, 1);
+  EXPECT_EQ(none.pipeline, 1);
+  EXPECT_EQ(none.schedule, PipelineSchedule::k1F1B);
+  EXPECT_EQ(none.chunks, 1);
+  EXPECT_EQ(none.pieces(), 1);
+  const std::string pipeline = "stage.0.parallel.pipeline=2";
+  const std::string turns = "stage.0.parallel.schedule=interleaved";
+  EXPECT_EQ(of({pipeline}, 1).pieces(), 2);
+  EXPECT_EQ(of({pipeline, turns}, 0).chunks, 2);
+  EXPECT_EQ(of({pipeline, turns}, 1).pieces(), 4);
+  EXPECT_EQ(of({pipeline, turns, "stage.0.parallel.chunks=3"}, 1).pieces(), 6);
+  const ParallelConfig back = of({pipeline, turns, "stage.0.parallel.chunks=3",
+                                  "stage.1.parallel.schedule=1f1b"},
+                                 1);
+  EXPECT_EQ(back.schedule, PipelineSchedule::k1F1B);
+  EXPECT_EQ(back.pieces(), 2);
+  // What is said of a pipeline that there is not is not looked at.
+  EXPECT_EQ(of({turns}, 1).pieces(), 1);
+  EXPECT_EQ(of({pipeline, "stage.0.parallel.layers=[0,4]"}, 0).layers,
+            (std::vector<int64_t>{0, 4}));
+  EXPECT_TRUE(
+      of({pipeline, "stage.0.parallel.layers=[0,4]"}, 1).layers.empty());
 }
 
 TEST(CheckWorld, BatchMustDivide) {

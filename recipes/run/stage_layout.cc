@@ -1,0 +1,82 @@
+#include "recipes/run/stage_layout.h"
+
+#include <vector>
+
+#include "framework/base/check.h"
+#include "framework/step/measure.h"
+#include "framework/step/plan/assemble.h"
+#include "framework/step/plan/basic.h"
+#include "layers/ops/accumulate.h"
+#include "parallel/pipeline/cut_layers.h"
+#include "parallel/pipeline/interleaved.h"
+#include "parallel/pipeline/one_f_one_b.h"
+
+namespace delink {
+namespace {
+
+bool RecomputesBlocks(const Recipe& recipe, size_t stage) {
+  return recipe.RecomputeOf(stage) == Recompute::kBlock;
+}
+
+// What each layer computes forward and backward, in FLOPs.
+std::vector<double> CostsOf(const RunEnv& env, size_t stage,
+                            const SharingMap& sharing) {
+  const Recipe& recipe = *env.recipe;
+  const std::vector<LayerPlan> layers =
+      MeasureLayers(*env.model, *env.registry,
+                    {.device = env.device->kind(),
+                     .visited = sharing.visited,
+                     .dtype = recipe.run.precision,
+                     .bf16_gradients = recipe.run.gradients == DType::kBF16,
+                     .batch = BatchShapeOf(recipe, stage),
+                     .accumulate = Accumulate});
+  std::vector<double> costs;
+  for (size_t at = 0; at < layers.size(); ++at) {
+    const bool block = at > 0 && at + 1 < layers.size();
+    const double forwards = block && RecomputesBlocks(recipe, stage) ? 2 : 1;
+    costs.push_back(forwards * layers[at].flops + layers[at].backward_flops);
+  }
+  return costs;
+}
+
+// By place; empty without a pipeline.
+std::vector<int> ChunksOf(const RunEnv& env, size_t stage,
+                          const SharingMap& sharing) {
+  const ParallelConfig& parallel = env.recipe->stages[stage].parallel;
+  if (parallel.pipeline == 1) return {};
+  if (!parallel.layers.empty()) return CutByBlocks(parallel.layers);
+  return CutByCost(CostsOf(env, stage, sharing),
+                   static_cast<int>(parallel.pieces()));
+}
+
+}  // namespace
+
+Layout LayoutOf(const RunEnv& env, size_t stage, const SharingMap& sharing) {
+  const ParallelConfig& parallel = env.recipe->stages[stage].parallel;
+  const auto pipeline = static_cast<int>(parallel.pipeline);
+  DELINK_CHECK_EQ(env.world->size() % pipeline, 0) << "CheckWorld comes first";
+  return Layout::Create(
+      *env.registry, env.model->blocks(), sharing,
+      {.mesh = {.data = env.world->size() / pipeline, .pipeline = pipeline},
+       .chunks = ChunksOf(env, stage, sharing),
+       .zero = static_cast<int>(parallel.zero),
+       .whole_tensors = env.optimizer->whole_tensors()});
+}
+
+Planner PlannerOf(const Recipe& recipe, size_t stage, size_t layout) {
+  const bool recompute = RecomputesBlocks(recipe, layout);
+  const ParallelConfig& parallel = recipe.stages[stage].parallel;
+  if (parallel.pipeline == 1) {
+    return BasicPlanner({.order = recipe.run.order, .recompute = recompute});
+  }
+  switch (*parallel.schedule) {
+    case PipelineSchedule::k1F1B:
+      return PlannerOf(OneFOneB, recompute);
+    case PipelineSchedule::kInterleaved:
+      return PlannerOf(Interleaved, recompute);
+  }
+  DELINK_CHECK(false) << "no such schedule";
+  return {};
+}
+
+}  // namespace delink

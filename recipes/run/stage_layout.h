@@ -1,0 +1,21 @@
+// How a stage of a run is laid out: which ranks have which of its layers, and
+// in which order they work.
+#pragma once
+
+#include <cstddef>
+
+#include "framework/module/layout.h"
+#include "framework/step/plan/planner.h"
+#include "recipes/run/stage_run.h"
+
+namespace delink {
+
+// Of a recipe that is fitted to the world (CheckWorld). With a pipeline whose
+// `layers` are not given it is cut where forward and backward cost alike, of
+// which the layers are measured: nobody may be using their parameters.
+Layout LayoutOf(const RunEnv& env, size_t stage, const SharingMap& sharing);
+
+// Of the schedule of `stage`, with the recompute of stage `layout`.
+Planner PlannerOf(const Recipe& recipe, size_t stage, size_t layout);
+
+}  // namespace delink

@@ -1,0 +1,282 @@
+// Runs over the stages of a pipeline, with the switch of Pseudo-to-Real in the
+// middle: the bits of the same run without a pipeline, of as many data ranks;
+// and stopped, and gone on with over another pipeline. Where a slab is used by
+// several stages its gradients are added up in another order, and the runs are
+// close. Configurations are drawn; of a failure the whole one is told, as a
+// command line.
+//
+//   DELINK_PIPELINES=200 DELINK_PIPELINES_SEED=2 pipeline_run_test
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <cstdlib>
+#include <map>
+#include <nlohmann/json.hpp>
+#include <ostream>
+#include <string>
+#include <vector>
+
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "framework/base/check.h"
+#include "tests/recipes/run/run_table.h"
+#include "tests/recipes/run/tiny_run.h"
+
+namespace delink::testing {
+namespace {
+
+constexpr int64_t kSteps = 20;  // recipes/tiny*.toml
+constexpr double kLr = 1e-3;    // theirs
+constexpr uint64_t kRows = 14;
+
+constexpr Change kRun = Change::kRun, kNothing = Change::kNothing;
+
+// A pipeline of six blocks: its name begins with how many ranks it has.
+// `groups`: blocks 0 to 2 are in one chunk and 3 to 5 in one.
+const std::string kLayers = "stage.0.parallel.layers=";
+const std::string kTurns = " stage.0.parallel.schedule=interleaved";
+const std::vector<Value> kPipelines = {
+    {"1 rank", ""},
+    {"2 by cost", ""},
+    {"2 groups", kLayers + "[3,3] stage.1.parallel.layers=[3,3]"},
+    {"2 embedding groups", kLayers + "[0,6] stage.1.parallel.layers=[0,6]"},
+    {"2 turns", kTurns},
+    {"2 turns 3", kTurns + " stage.0.parallel.chunks=3"},
+    // The schedule and the chunks are others after the switch.
+    {"2 turns groups after", kLayers +
+                                 "[3,3] stage.1.parallel.schedule=interleaved "
+                                 "stage.1.parallel.layers=[0,3,3,0]"},
+    {"3 groups turned", kLayers + "[0,3,3]"},
+    {"4 by cost", ""},
+    {"4 groups", kLayers + "[0,3,3,0]"},
+    {"4 turns", kTurns}};
+const std::vector<std::string> kWithGroups = {
+    "1 rank",   "2 groups",       "2 embedding groups", "2 turns groups after",
+    "4 groups", "3 groups turned"};
+
+const std::vector<Axis> kAxes = {
+    {"model", kRun, {{"gpt"}, {"llama"}}},
+    {"tied",
+     kRun,
+     {{"false", "model.tied=false"}, {"true", "model.tied=true"}}},
+    {"share",
+     kRun,
+     {{"none", "stage.0.share=none"},
+      {"groups", "stage.0.share=groups:2"},
+      {"all"}}},
+    {"precision", kRun, {{"fp32"}, {"bf16", "run.precision=bf16"}}},
+    // Data ranks, and micro-batches of each.
+    {"batch",
+     kRun,
+     {{"1 x 8", "run.micro_batch=1"},
+      {"1 x 4", "run.micro_batch=2"},
+      {"2 x 4", "run.micro_batch=1"},
+      {"2 x 1", "run.micro_batch=4"}}},
+    {"pipeline", kNothing, kPipelines},
+    {"zero",
+     kNothing,
+     {{"0"},
+      {"1", "stage.0.parallel.zero=1 stage.1.parallel.zero=1"},
+      {"after", "stage.1.parallel.zero=1"}}},
+    {"recompute",
+     kNothing,
+     {{"norm+activation"},
+      {"none", "run.recompute=none"},
+      {"block", "run.recompute=block"}}},
+    {"stop", kNothing, {{"7"}, {"10"}, {"13"}}},
+};
+
+const std::vector<std::string> kManyBatches = {"1 x 8", "1 x 4", "2 x 4"};
+const std::vector<Rule> kRules = {
+    {"share", {"groups"}, "pipeline", kWithGroups},
+    {"pipeline",
+     {"2 turns", "2 turns 3", "2 turns groups after", "4 turns"},
+     "batch",
+     kManyBatches},
+};
+
+// As whole_run_test has them, for the rounding of sums.
+struct Tolerance {
+  double loss, median, tail;
+};
+Tolerance ToleranceOf(const Configuration& c) {
+  return c.at("precision") == "fp32" ? Tolerance{2e-5, 0.01, 0.3}
+                                     : Tolerance{5e-4, 0.05, 0.5};
+}
+
+// Whether no slab is used by layers of several chunks.
+bool IsExact(const Configuration& c) {
+  return c.at("tied") == "false" && c.at("share") != "all";
+}
+
+const std::vector<Configuration> kFirst = {
+    // The one that thread sanitizers run.
+    {{"tied", "false"},
+     {"share", "none"},
+     {"pipeline", "2 by cost"},
+     {"batch", "2 x 4"}},
+    {{"tied", "false"}, {"share", "none"}, {"pipeline", "4 turns"}},
+    {{"tied", "false"}, {"share", "groups"}, {"pipeline", "4 groups"}},
+    {{"tied", "false"},
+     {"share", "groups"},
+     {"pipeline", "2 turns groups after"}},
+    {{"tied", "true"}, {"share", "none"}, {"pipeline", "2 by cost"}},
+    {{"tied", "false"}, {"share", "all"}, {"pipeline", "3 groups turned"}},
+};
+
+uint64_t FromEnvironment(const char* name, uint64_t otherwise) {
+  const char* const text = std::getenv(name);
+  uint64_t number = otherwise;
+  DELINK_CHECK(text == nullptr || absl::SimpleAtoi(text, &number)) << name;
+  return number;
+}
+
+uint64_t Seed() { return FromEnvironment("DELINK_PIPELINES_SEED", 3); }
+
+std::string Recipe(const Configuration& c) {
+  return c.at("model") == "llama" ? "tiny_llama" : "tiny";
+}
+
+int PipelineOf(const Configuration& c) { return c.at("pipeline")[0] - '0'; }
+int RanksOf(const Configuration& c) {
+  return PipelineOf(c) * (c.at("batch")[0] - '0');
+}
+
+std::vector<std::string> Sets(const Configuration& c) {
+  std::vector<std::string> sets = RunTable(kAxes, kRules, 0).Sets(c);
+  sets.push_back("model.layers=6");
+  if (PipelineOf(c) > 1) {
+    sets.push_back(absl::StrCat("stage.0.parallel.pipeline=", PipelineOf(c)));
+  }
+  return sets;
+}
+
+// As a person would run it.
+std::string Command(const Configuration& c) {
+  std::string command =
+      absl::StrCat("mpirun -np ", RanksOf(c), " delink train recipes/",
+                   Recipe(c), ".toml --set data.train=CORPUS/train");
+  for (const std::string& set : Sets(c)) {
+    absl::StrAppend(&command, " --set '", set, "'");
+  }
+  return command;
+}
+
+struct Row {
+  Configuration configuration;
+  uint64_t index;
+  friend std::ostream& operator<<(std::ostream& out, const Row& row) {
+    return out << Command(row.configuration);
+  }
+};
+
+std::vector<Row> Rows() {
+  std::vector<Row> rows;
+  for (const Configuration& c :
+       RunTable(kAxes, kRules, Seed())
+           .Cover(kFirst, FromEnvironment("DELINK_PIPELINES", kRows))) {
+    rows.push_back({c, rows.size()});
+  }
+  return rows;
+}
+
+// What metrics say that does not hang on time and memory.
+std::vector<nlohmann::json> Facts(const TinyRuns& runs, const std::string& of) {
+  std::vector<nlohmann::json> facts;
+  for (const nlohmann::json& row : runs.Rows(of)) {
+    nlohmann::json some;
+    for (const char* key :
+         {"step", "loss", "grad_norm", "norms", "validation_loss",
+          "loss_before", "loss_after", "unique_parameters"}) {
+      if (row.contains(key)) some[key] = row[key];
+    }
+    facts.push_back(some);
+  }
+  return facts;
+}
+
+class PipelineRunTest : public ::testing::TestWithParam<Row> {
+ protected:
+  PipelineRunTest()
+      : row_(GetParam().configuration), runs_(RunsOf(Recipe(row_))) {}
+
+  // Runs of a model, and those without a pipeline that have been made.
+  struct Runs {
+    explicit Runs(const std::string& recipe) : runs(recipe) {
+      runs.sets = {"run.checkpoint_every=0", "run.norms_every=5"};
+    }
+    TinyRuns runs;
+    std::map<std::string, std::string> references;  // folders
+  };
+  static Runs& RunsOf(const std::string& recipe) {
+    static std::map<std::string, Runs> all;
+    return all.try_emplace(recipe, recipe).first->second;
+  }
+
+  void Go(const Configuration& c, RunRequest request) {
+    SCOPED_TRACE(Command(c));
+    request.sets = Sets(c);
+    request.ranks = RanksOf(c);
+    ASSERT_NO_FATAL_FAILURE(runs_.runs.Go(request));
+  }
+  // The folder of the row's run without a pipeline, which is made once.
+  void MakeReference() {
+    Configuration c = row_;
+    c["pipeline"] = "1 rank";
+    c["zero"] = "0";
+    c["recompute"] = "norm+activation";
+    std::string& folder = runs_.references[Command(c)];
+    if (folder.empty()) {
+      const std::string name =
+          absl::StrCat("reference", runs_.references.size());
+      ASSERT_NO_FATAL_FAILURE(Go(c, {.out = name}));
+      folder = name;
+    }
+    reference_ = folder;
+  }
+  void ExpectAsWithout(const std::string& folder) {
+    const TinyRuns& runs = runs_.runs;
+    if (IsExact(row_)) return runs.ExpectSameBits(reference_, folder, kSteps);
+    const std::vector<Step> a = runs.Steps(reference_), b = runs.Steps(folder);
+    ASSERT_EQ(a.size(), b.size());
+    EXPECT_EQ(a[0].loss, b[0].loss);
+    const Tensors x = runs.Load(reference_, kSteps),
+                  y = runs.Load(folder, kSteps);
+    const Tolerance tolerance = ToleranceOf(row_);
+    EXPECT_LT(LossDifference(a, b), tolerance.loss);
+    EXPECT_LT(WeightDifference(x, y, 0.5) / kLr, tolerance.median);
+    EXPECT_LT(WeightDifference(x, y, 0.99) / kLr, tolerance.tail);
+  }
+
+  const Configuration row_;
+  Runs& runs_;
+  std::string reference_;
+};
+INSTANTIATE_TEST_SUITE_P(Table, PipelineRunTest, ::testing::ValuesIn(Rows()));
+
+TEST_P(PipelineRunTest, IsTheRunWithout) {
+  ASSERT_NO_FATAL_FAILURE(MakeReference());
+  const std::string out = absl::StrCat("straight", GetParam().index);
+  ASSERT_NO_FATAL_FAILURE(Go(row_, {.out = out}));
+  ExpectAsWithout(out);
+  if (!IsExact(row_)) return;
+  EXPECT_EQ(Facts(runs_.runs, reference_), Facts(runs_.runs, out));
+}
+
+TEST_P(PipelineRunTest, GoesOnOverAnother) {
+  ASSERT_NO_FATAL_FAILURE(MakeReference());
+  const Configuration then = RunTable(kAxes, kRules, Seed() + GetParam().index)
+                                 .Another(row_, {kNothing});
+  ASSERT_NE(then.at("pipeline"), row_.at("pipeline"));
+  const std::string out = absl::StrCat("stopped", GetParam().index);
+  const int64_t stop = std::atoll(row_.at("stop").c_str());
+  ASSERT_NO_FATAL_FAILURE(Go(row_, {.out = out, .until_step = stop}));
+  ASSERT_EQ(runs_.runs.Steps(out).size(), stop);
+  SCOPED_TRACE("stopped, then: " + Command(then));
+  ASSERT_NO_FATAL_FAILURE(Go(then, {.out = out, .resume = true}));
+  ExpectAsWithout(out);
+}
+
+}  // namespace
+}  // namespace delink::testing
