@@ -65,8 +65,8 @@ bool CheckPieces(Section& document, const Recipe& recipe, size_t i) {
   if (interleaved != (parallel.chunks > 1)) {
     document.Error(
         StageKey(i, "parallel.chunks"),
-        absl::StrFormat("%d with schedule \"%s\"; it is 1 with \"1f1b\", 2 or "
-                        "more with \"interleaved\"",
+        absl::StrFormat("%d with schedule \"%s\"; it is 2 or more with "
+                        "\"interleaved\", else 1",
                         parallel.chunks, Word(*parallel.schedule)));
     return false;
   }

@@ -108,7 +108,9 @@ void DescribeComputing(Section& s, RunConfig& run) {
   s.Int("micro_batch", &run.micro_batch,
         {.doc = "sequences a rank computes at once; the rest of its share of "
                 "the batch is accumulated",
-         .when_omitted = "the largest divisor of batch / data ranks, at most 8",
+         .when_omitted = "the largest divisor of batch / data ranks, at most "
+                         "8; with a pipeline small enough for 4 x pipeline "
+                         "micro-batches a step, if the batch is large enough",
          .min = 1,
          .max = kMaxSequences});
   s.Enum("recompute", &run.recompute, Word,

@@ -112,6 +112,16 @@ absl::Status CheckInterleaved(const Recipe& recipe, size_t i) {
 // many.
 constexpr int64_t kDefaultProbes = 10;
 
+// Sequences that a rank computes at once where nothing says how many, at most:
+// of a pipeline four times as many micro-batches as it has ranks, which is idle
+// for a fifth of the time then.
+int64_t MostAtOnce(const ParallelConfig& parallel, int64_t local) {
+  constexpr int64_t kMost = 8, kByRanks = 4;
+  if (parallel.pipeline == 1) return kMost;
+  const int64_t enough = local / (kByRanks * parallel.pipeline);
+  return std::clamp(enough, int64_t{1}, kMost);
+}
+
 int64_t LargestDivisor(int64_t n, int64_t limit) {
   for (int64_t d = std::min(n, limit); d > 1; --d) {
     if (n % d == 0) return d;
@@ -251,17 +261,18 @@ absl::StatusOr<Recipe> CheckWorld(const Recipe& recipe, int64_t world_size,
   }
   DELINK_RETURN_IF_ERROR(CheckBatch(fitted));
   if (fitted.run.micro_batch == 0) {
-    int64_t share = 0;
+    int64_t share = 0, most = INT64_MAX;
     for (size_t i = 0; i < fitted.stages.size(); ++i) {
       const Stage& stage = fitted.stages[i];
       int64_t local = fitted.Batch(i) / stage.parallel.data;
+      most = std::min(most, MostAtOnce(stage.parallel, local));
       const ParallelConfig* const turns = InterleavedAt(fitted, i);
       if (turns != nullptr && local % turns->pipeline == 0) {
         local /= turns->pipeline;
       }
       share = std::gcd(share, stage.micro_batch.value_or(local));
     }
-    fitted.run.micro_batch = LargestDivisor(share, 8);
+    fitted.run.micro_batch = LargestDivisor(share, most);
   }
   for (size_t i = 0; i < fitted.stages.size(); ++i) {
     DELINK_RETURN_IF_ERROR(CheckInterleaved(fitted, i));

@@ -203,9 +203,9 @@ absl::Status CheckBatch(const Recipe& recipe);
 
 // The recipe fitted to a number of ranks: an omitted parallel.data is the ranks
 // left over, an omitted run.micro_batch the largest divisor of batch / data, at
-// most 8, that leaves an interleaved pipeline a multiple of its stages. An
-// error points at the key that does not fit, and says what to do where the
-// ranks are there, or only thought of (`planned`).
+// most 8, that leaves a pipeline micro-batches enough, and an interleaved one a
+// multiple of its ranks. An error points at the key that does not fit, and says
+// what to do where the ranks are there, or only thought of (`planned`).
 absl::StatusOr<Recipe> CheckWorld(const Recipe& recipe, int64_t world_size,
                                   bool planned = false);
 

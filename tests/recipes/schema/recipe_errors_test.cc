@@ -72,11 +72,12 @@ TEST(Recipe, PipelinesThatTheModelCannotBeCutFor) {
              "(pipeline 2 x 4 chunks), but there are 6 layers: 4 blocks, "
              "embedding, head; at most pipeline 6 with schedule \"1f1b\"");
   expect({"stage.0.parallel.chunks=2", pipeline + "2"},
-         "stage[0].parallel.chunks: 2 with schedule \"1f1b\"; it is 1 with "
-         "\"1f1b\", 2 or more with \"interleaved\"");
-  expect({"stage.0.parallel.chunks=1", pipeline + "2", turns},
-         "stage[0].parallel.chunks: 1 with schedule \"interleaved\"; it is 1 "
-         "with \"1f1b\", 2 or more with \"interleaved\"");
+         "stage[0].parallel.chunks: 2 with schedule \"1f1b\"; it is 2 or more "
+         "with \"interleaved\", else 1");
+  expect(
+      {"stage.0.parallel.chunks=1", pipeline + "2", turns},
+      "stage[0].parallel.chunks: 1 with schedule \"interleaved\"; it is 2 or "
+      "more with \"interleaved\", else 1");
   const std::string of_layers = "stage[0].parallel.layers: ";
   expect({layers + "[2,1,1]", pipeline + "2"},
          of_layers +

@@ -167,6 +167,19 @@ TEST(CheckWorld, OmittedMicroBatchIsTheLargestThatFits) {
   EXPECT_EQ(micro(21, 1), 7);
 }
 
+TEST(CheckWorld, OmittedMicroBatchKeepsAPipelineBusy) {
+  const std::string text = Spoiled("micro_batch = 2\n", "");
+  const auto micro = [&](int64_t batch, int64_t world) {
+    const auto recipe = Parse(text, {"data.batch=" + std::to_string(batch),
+                                     "stage.0.parallel.pipeline=2"});
+    return CheckWorld(*recipe, world)->run.micro_batch;
+  };
+  EXPECT_EQ(micro(4, 2), 1);
+  EXPECT_EQ(micro(16, 2), 2);
+  EXPECT_EQ(micro(16, 4), 1);
+  EXPECT_EQ(micro(512, 2), 8);
+}
+
 TEST(CheckWorld, SaysWhereTheLayoutIsAndWhatWasStarted) {
   const Recipe recipe = Sample({"stage.1.parallel.data=4"});
   EXPECT_EQ(WorldError(recipe, 2),
