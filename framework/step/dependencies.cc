@@ -21,6 +21,8 @@ bool IsApart(const ProgramShape& shape, const Instruction& visit,
   return std::find(shared.begin(), shared.end(), slab) != shared.end();
 }
 
+// A half reads what both need: values that are made again are made from the
+// input and the weights.
 void VisitEffects(const ProgramShape& shape, const Instruction& visit,
                   Effects* effects) {
   const int32_t layer = visit.layer;
@@ -36,6 +38,9 @@ void VisitEffects(const ProgramShape& shape, const Instruction& visit,
   }
   effects->reads.push_back({ResourceKind::kSlot, layer, m});
   if (visit.op == Op::kLoss) effects->writes.push_back({ResourceKind::kLoss});
+  const Resource held{ResourceKind::kHeld, layer, m};
+  if (visit.op == Op::kBackwardInput) effects->writes.push_back(held);
+  if (visit.op == Op::kBackwardWeight) effects->reads.push_back(held);
   if (HasGradients(visit)) {
     for (const int32_t slab : slabs) {
       if (IsApart(shape, visit, slab)) continue;
@@ -44,6 +49,8 @@ void VisitEffects(const ProgramShape& shape, const Instruction& visit,
     if ((visit.flags & kApart) != 0) {
       effects->writes.push_back({ResourceKind::kApart});
     }
+  }
+  if (HasInputGradient(visit)) {
     effects->writes.push_back(
         {ResourceKind::kBoundary, ChunkOf(shape, layer), m});
   }
@@ -77,6 +84,10 @@ class HazardScan {
     for (const int32_t slots : out_.slots) {
       pool_base_.push_back(next);
       next += slots;
+    }
+    for (const int32_t held : out_.held) {
+      held_base_.push_back(next);
+      next += held;
     }
     boundary_base_ = next;
     const int32_t norm = boundary_base_ + out_.boundaries;
@@ -123,6 +134,9 @@ class HazardScan {
       case ResourceKind::kSlot:
         return pool_base_[out_.pool_of[r.index]] +
                out_.slot_of[r.index][r.micro_batch];
+      case ResourceKind::kHeld:
+        return held_base_[SlotClassOf(shape, r.index)] +
+               out_.held_of[r.index][r.micro_batch];
       case ResourceKind::kBoundary:
         return boundary_base_ + out_.boundary_of[r.index][r.micro_batch];
       case ResourceKind::kNorm:
@@ -213,7 +227,7 @@ class HazardScan {
   const Program& program_;
   const int32_t count_;
   Analysis& out_;
-  std::vector<int32_t> pool_base_;
+  std::vector<int32_t> pool_base_, held_base_;
   int32_t boundary_base_ = 0;
   std::vector<Access> accesses_;
   // By position: the last position of each lane that is complete before it.
@@ -251,6 +265,8 @@ Effects EffectsOf(const ProgramShape& shape, const Instruction& instruction) {
     case Op::kForward:
     case Op::kLoss:
     case Op::kBackward:
+    case Op::kBackwardInput:
+    case Op::kBackwardWeight:
       VisitEffects(shape, instruction, &effects);
       return effects;
     case Op::kSend:

@@ -17,6 +17,7 @@ enum class ResourceKind : uint8_t {
   kState,     // index: slab; master and moments
   kSquares,   // index: slab; the sums of its gradient's squares
   kSlot,      // index: layer, micro_batch: input boundary and what is saved
+  kHeld,      // index: layer, micro_batch: what kBackwardInput keeps
   kBoundary,  // index: chunk, micro_batch: the gradient between two layers
   kNorm,      // the norm, clip factor and finiteness of the step
   kLoss,      // loss sum and token count of the step
@@ -37,8 +38,8 @@ struct Effects {
   std::vector<Resource> writes;  // a read-modify-write is listed here only
 };
 
-// What an instruction touches. Instructions that ValidateProgram refuses (the
-// halves of backward, slots in lower tiers) have no effects yet: a check fails.
+// What an instruction touches. Instructions that ValidateProgram refuses (slots
+// in lower tiers) have no effects yet: a check fails.
 Effects EffectsOf(const ProgramShape& shape, const Instruction& instruction);
 
 // An earlier instruction that must be complete. With previous_step it is the
@@ -54,19 +55,25 @@ struct Analysis {
   // by its order and left out, as are those that others imply: at most one per
   // other lane. In the first step those on the step before hold already.
   std::vector<std::vector<Dependency>> dependencies;
-  // By instruction, for kLoss and kBackward: for each of
+  // By instruction, for those that HasGradients: for each of
   // shape.slabs_of_layer[layer], whether where its gradient goes already holds
   // contributions of this step (never, where it is kept apart); for kProbe of
-  // its slab. Empty for others, a kForwardOnly loss included.
+  // its slab. Empty for others.
   std::vector<std::vector<bool>> written;
   // slot_of[layer][micro_batch]: a number in [0, slots[pool_of[layer]]). A slot
   // is taken when its input boundary is written and free after the visit's
-  // backward (or loss, or forward where the program has no backward of the
-  // visit). Each class of slots is a pool; one more, where there are several
-  // stages, is of inputs that leave: of layers that are not here.
+  // backward, its second half where it has two (or loss, or forward where the
+  // program has no backward of the visit). Each class of slots is a pool; one
+  // more, where there are several stages, is of inputs that leave: of layers
+  // that are not here.
   std::vector<std::vector<int32_t>> slot_of;
   std::vector<int32_t> pool_of;  // by layer
   std::vector<int32_t> slots;    // by pool
+  // held_of[layer][micro_batch]: a number in [0, held[SlotClassOf(layer)]), of
+  // what is kept from the first half of the visit's backward to the second; -1
+  // where it is not in halves.
+  std::vector<std::vector<int32_t>> held_of;
+  std::vector<int32_t> held;  // by class
   // boundary_of[chunk][micro_batch]: which of the gradient boundaries it uses,
   // from its loss, or when it comes, to the prologue's backward, or when it
   // leaves; -1 where there is no backward, or the chunk is not here.

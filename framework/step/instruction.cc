@@ -109,7 +109,14 @@ const char* ToString(PassKind kind) {
 }
 
 bool HasGradients(const Instruction& instruction) {
+  return instruction.op == Op::kBackwardWeight ||
+         (HasInputGradient(instruction) &&
+          instruction.op != Op::kBackwardInput);
+}
+
+bool HasInputGradient(const Instruction& instruction) {
   return instruction.op == Op::kBackward ||
+         instruction.op == Op::kBackwardInput ||
          (instruction.op == Op::kLoss &&
           (instruction.flags & kForwardOnly) == 0);
 }

@@ -18,8 +18,8 @@ enum class Op : uint8_t {
   kForward,   // layer, micro-batch
   kLoss,      // the last layer, forward and backward in one
   kBackward,  // layer, micro-batch; recomputes first where the flag says so
-  kBackwardInput,
-  kBackwardWeight,  // the same in two halves
+  kBackwardInput,   // the same of a block in two halves, that of its input
+  kBackwardWeight,  // before that of its weights: others may be between them
   kSend,  // layer, micro-batch: the input of the layer, which is of another
   kRecv,  // stage, goes there; it comes to this one. With kOfGradient its
           // gradient, the other way
@@ -55,8 +55,8 @@ inline constexpr int kLanes = 9;
 const char* ToString(Lane lane);
 
 enum Flags : uint8_t {
-  kRecompute = 1,    // kForward keeps nothing but the boundary; kBackward runs
-                     // the layer's forward again first
+  kRecompute = 1,    // kForward keeps nothing but the boundary; kBackward, or
+                     // kBackwardInput, runs the layer's forward again first
   kForwardOnly = 2,  // kForward and kLoss: no backward follows, kLoss writes
                      // no gradient
   kApart = 4,        // kBackward: its gradients of slabs that other blocks use
@@ -75,10 +75,14 @@ struct Instruction {
   friend bool operator==(const Instruction&, const Instruction&) = default;
 };
 
-// Whether it makes gradients: a kBackward, a kLoss that is not kForwardOnly.
+// Whether it makes gradients of weights: a kBackward, a kBackwardWeight, a
+// kLoss that is not kForwardOnly.
 bool HasGradients(const Instruction& instruction);
+// Whether it makes that of the layer's input: the first two, and a
+// kBackwardInput in place of kBackwardWeight.
+bool HasInputGradient(const Instruction& instruction);
 
-// "F(3,a)", "Loss(a)", "B(3,a)", "Reduce(7)", "Norm": as in
+// "F(3,a)", "Loss(a)", "B(3,a)", "BI(3,a)", "Reduce(7)", "Norm": as in
 // docs/step-program.md and in traces. Micro-batches are letters (a..z, aa, ab,
 // ...), so that they cannot be taken for layers; a visit that recomputes ends
 // in r, one that keeps gradients apart in p: "B(3,a)r", "B(3,a)rp"; what sends

@@ -17,6 +17,7 @@ SlabRules::SlabRules(const Program& program)
     : program_(program),
       shape_(program.shape),
       here_(program.shape.slabs, false),
+      in_halves_(LayersInHalves(program)),
       layers_of_slab_(program.shape.slabs),
       weights_(program.shape.slabs, Weights::kUnknown) {
   for (int32_t layer = shape_.layers - 1; layer >= 0; --layer) {
@@ -91,7 +92,9 @@ std::string SlabRules::CheckReduce(int32_t slab) {
   for (const int32_t layer : layers_of_slab_[slab]) {
     for (int32_t m = 0; m < shape_.micro_batches; ++m) {
       if (contributed_[layer][m]) continue;
-      const Op op = layer + 1 == shape_.layers ? Op::kLoss : Op::kBackward;
+      const Op op = layer + 1 == shape_.layers ? Op::kLoss
+                    : in_halves_[layer]        ? Op::kBackwardWeight
+                                               : Op::kBackward;
       return absl::StrCat(
           "the gradient is not complete: ",
           ToString(Instruction{.op = op, .layer = layer, .micro_batch = m}),

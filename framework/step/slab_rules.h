@@ -42,7 +42,8 @@ class SlabRules {
 
   const Program& program_;
   const ProgramShape& shape_;
-  std::vector<bool> here_;  // some layer of the stage uses it
+  std::vector<bool> here_;             // some layer of the stage uses it
+  const std::vector<bool> in_halves_;  // LayersInHalves
   std::vector<std::vector<int32_t>> layers_of_slab_;  // here, from the last
   std::vector<Weights> weights_;
   std::vector<std::vector<uint8_t>> contributed_;  // by layer, micro-batch

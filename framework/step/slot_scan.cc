@@ -39,15 +39,19 @@ class SlotScan {
                       std::vector<bool>(shape_.micro_batches, false)) {
     const int32_t classes = SlotClasses(shape_);
     pools_.resize(classes + (shape_.stages > 1 ? 1 : 0));
+    held_.resize(classes);
     for (int32_t layer = 0; layer < shape_.layers; ++layer) {
       const bool here = StageOf(shape_, layer) == program.stage;
       out_.pool_of.push_back(here ? SlotClassOf(shape_, layer) : classes);
     }
     const std::vector<int32_t> none(shape_.micro_batches, kNothing);
     out_.slot_of.assign(shape_.layers, none);
+    out_.held_of.assign(shape_.layers, none);
     out_.boundary_of.assign(ChunkOf(shape_, shape_.layers - 1) + 1, none);
     for (const Instruction& i : program.instructions) {
-      if (i.op == Op::kBackward) has_backward_[i.layer][i.micro_batch] = true;
+      if (i.op == Op::kBackward || i.op == Op::kBackwardWeight) {
+        has_backward_[i.layer][i.micro_batch] = true;
+      }
     }
   }
 
@@ -56,10 +60,13 @@ class SlotScan {
       if (i.op == Op::kForward) Forward(i.layer, i.micro_batch);
       if (i.op == Op::kLoss) Loss(i);
       if (i.op == Op::kBackward) Backward(i.layer, i.micro_batch);
+      if (i.op == Op::kBackwardInput) Hold(i.layer, i.micro_batch);
+      if (i.op == Op::kBackwardWeight) LetGo(i.layer, i.micro_batch);
       if (i.op == Op::kSend) Send(i);
       if (i.op == Op::kRecv) Receive(i);
     }
     for (const NumberPool& pool : pools_) out_.slots.push_back(pool.size());
+    for (const NumberPool& pool : held_) out_.held.push_back(pool.size());
     out_.boundaries = boundaries_.size();
   }
 
@@ -92,6 +99,13 @@ class SlotScan {
     FreeSlot(layer, m);
     if (layer == 0) boundaries_.Free(BoundaryOf(0, m));
   }
+  void Hold(int32_t layer, int32_t m) {
+    out_.held_of[layer][m] = held_[SlotClassOf(shape_, layer)].Take();
+  }
+  void LetGo(int32_t layer, int32_t m) {
+    held_[SlotClassOf(shape_, layer)].Free(out_.held_of[layer][m]);
+    FreeSlot(layer, m);
+  }
   void Receive(const Instruction& i) {
     if ((i.flags & kOfGradient) != 0) {
       BoundaryOf(i.layer - 1, i.micro_batch) = boundaries_.Take();
@@ -114,7 +128,7 @@ class SlotScan {
   const ProgramShape& shape_;
   Analysis& out_;
   std::vector<std::vector<bool>> has_backward_;
-  std::vector<NumberPool> pools_;
+  std::vector<NumberPool> pools_, held_;
   NumberPool boundaries_;
   Instruction sent_[2];  // the last input, the last gradient
 };

@@ -32,6 +32,7 @@ class StepChecker {
         shape_(program.shape),
         last_(program.shape.layers - 1),
         forward_only_(!delink::MayHave(program.kind, Op::kBackward)),
+        in_halves_(LayersInHalves(program)),
         slabs_(program) {
     for (int32_t layer = 0; layer <= last_; ++layer) {
       here_.push_back(StageOf(shape_, layer) == program.stage);
@@ -63,6 +64,8 @@ class StepChecker {
     const std::vector<uint8_t> none(shape_.micro_batches, 0);
     forward_.assign(shape_.layers, none);
     backward_.assign(shape_.layers, none);
+    halved_.assign(shape_.layers, none);
+    contributed_.assign(shape_.layers, none);
     recompute_.assign(shape_.layers, none);
     inspected_.assign(shape_.layers, none);
     moved_.fill(backward_);
@@ -86,7 +89,10 @@ class StepChecker {
       case Op::kLoss:
         return CheckForward(i);
       case Op::kBackward:
+      case Op::kBackwardInput:
         return CheckBackward(i);
+      case Op::kBackwardWeight:
+        return CheckBackwardWeight(i);
       case Op::kSend:
       case Op::kRecv:
         return CheckTransfer(i);
@@ -103,14 +109,17 @@ class StepChecker {
 
   // Contributions are allowed in ascending order.
   std::string Contribute(int32_t layer, int32_t m) {
-    if (last_backward_[layer] >= m) {
-      return absl::StrCat(
-          "backward of layer ", layer, " has already visited ",
-          Visit(BackwardOf(layer), layer, last_backward_[layer]),
-          "; micro-batches must ascend");
+    const int32_t last = last_backward_[layer];
+    if (last >= m) {
+      const Op op = halved_[layer][last] ? Op::kBackwardWeight
+                    : layer == last_     ? Op::kLoss
+                                         : Op::kBackward;
+      return absl::StrCat("backward of layer ", layer, " has already visited ",
+                          Visit(op, layer, last),
+                          "; micro-batches must ascend");
     }
     last_backward_[layer] = m;
-    backward_[layer][m] = true;
+    backward_[layer][m] = contributed_[layer][m] = true;
     return slabs_.Contribute(layer, m);
   }
 
@@ -135,9 +144,10 @@ class StepChecker {
     return i.op == Op::kLoss && !forward_only_ ? Contribute(i.layer, m) : "";
   }
 
+  // Whole, or the first half.
   std::string CheckBackward(const Instruction& i) {
     const int32_t m = i.micro_batch;
-    if (backward_[i.layer][m]) return "has already run in this step";
+    if (backward_[i.layer][m]) return HasRun(i);
     if (!forward_[i.layer][m]) {
       return absl::StrCat(
           "its slot is empty: ", Visit(Op::kForward, i.layer, m),
@@ -157,11 +167,38 @@ class StepChecker {
     }
     if (std::string error = CheckApart(i); !error.empty()) return error;
     if (std::string error = slabs_.Read(i.layer); !error.empty()) return error;
+    if (i.op == Op::kBackward) return Contribute(i.layer, m);
+    backward_[i.layer][m] = halved_[i.layer][m] = true;
+    return "";
+  }
+
+  std::string CheckBackwardWeight(const Instruction& i) {
+    const int32_t m = i.micro_batch;
+    if (contributed_[i.layer][m]) return HasRun(i);
+    if (!halved_[i.layer][m]) {
+      return absl::StrCat(
+          "what it reads is not held: ", Visit(Op::kBackwardInput, i.layer, m),
+          " must come before it");
+    }
+    if (std::string error = slabs_.Read(i.layer); !error.empty()) return error;
     return Contribute(i.layer, m);
   }
 
+  // Of a backward that has run, whole or in part, before `i` of it.
+  std::string HasRun(const Instruction& i) const {
+    const bool halved = halved_[i.layer][i.micro_batch];
+    if (halved == (i.op != Op::kBackward))
+      return "has already run in this step";
+    return absl::StrCat(
+        Visit(halved ? Op::kBackwardInput : Op::kBackward, i.layer,
+              i.micro_batch),
+        " has already run in this step; a backward is whole or in two halves");
+  }
+
+  // That gives the gradient of its input.
   Op BackwardOf(int32_t layer) const {
-    return layer == last_ ? Op::kLoss : Op::kBackward;
+    if (layer == last_) return Op::kLoss;
+    return in_halves_[layer] ? Op::kBackwardInput : Op::kBackward;
   }
   // Whether its input, or the gradient of its output, has been made or has
   // come.
@@ -276,6 +313,7 @@ class StepChecker {
       for (int32_t l = last_; l >= 0 && MayHave(Op::kBackward); --l) {
         if (!here_[l]) continue;
         if (!backward_[l][m]) return Visit(BackwardOf(l), l, m);
+        if (!contributed_[l][m]) return Visit(Op::kBackwardWeight, l, m);
         if (l > 0 && !here_[l - 1] && !moved_[1][l][m]) {
           return Transfer(Op::kSend, kOfGradient, l, m);
         }
@@ -295,10 +333,13 @@ class StepChecker {
   const ProgramShape& shape_;
   const int32_t last_;
   const bool forward_only_;
+  const std::vector<bool> in_halves_;  // LayersInHalves
   SlabRules slabs_;
   std::vector<bool> here_;  // by layer: of this stage
   // By layer and micro-batch; the last layer's are of its loss.
-  std::vector<std::vector<uint8_t>> forward_, backward_, recompute_, inspected_;
+  std::vector<std::vector<uint8_t>> forward_, recompute_, inspected_;
+  // The gradient of its input is there; in two halves; those of its weights.
+  std::vector<std::vector<uint8_t>> backward_, halved_, contributed_;
   // The same of inputs and of their gradients: sent or received.
   std::array<std::vector<std::vector<uint8_t>>, 2> moved_;
   std::vector<int32_t> last_backward_;  // by layer: micro-batch

@@ -12,8 +12,9 @@ namespace delink {
 // For one rank's program, over two consecutive steps:
 //   - every visit happens once, in an order that the model allows: forward
 //     after the layer before it, backward after the loss or the layer behind
-//     it, micro-batches ascending in backward for each layer; recompute flags
-//     of forward and backward agree;
+//     it, whole or in two halves, micro-batches ascending in backward, or in
+//     its second halves, for each layer; recompute flags of forward and
+//     backward agree;
 //   - what another stage needs is sent once, when it is made, and nothing is
 //     used before it has come;
 //   - every use finds its weights fetched (kFetch after an update that gathers,
@@ -32,8 +33,8 @@ namespace delink {
 // end.
 //
 // Returns InvalidArgument naming the first instruction that is wrong (its index
-// and text) and the rule, or the instruction that is missing. The halves of
-// backward and slots in lower tiers are refused.
+// and text) and the rule, or the instruction that is missing. Slots in lower
+// tiers are refused.
 absl::Status ValidateProgram(const Program& program);
 
 // All ranks' programs, by rank (the data place, then the stage): of one kind,

@@ -32,6 +32,11 @@ Fields FieldsOf(Op op, int32_t layers) {
               .last = layers - 1};
     case Op::kBackward:
       return {.visit = true, .flags = kRecompute | kApart, .last = layers - 2};
+    case Op::kBackwardInput:
+      return {
+          .visit = true, .flags = kRecompute, .first = 1, .last = layers - 2};
+    case Op::kBackwardWeight:
+      return {.visit = true, .first = 1, .last = layers - 2};
     case Op::kFetch:
     case Op::kRelease:
     case Op::kReduce:
@@ -173,6 +178,8 @@ bool MayHave(PassKind kind, Op op) {
       return step;
     case Op::kBackward:
       return step || kind == PassKind::kGradients || kind == PassKind::kProbe;
+    case Op::kBackwardInput:
+    case Op::kBackwardWeight:
     case Op::kReduce:
     case Op::kSquares:
     case Op::kNorm:
@@ -186,6 +193,17 @@ bool MayHave(PassKind kind, Op op) {
     default:
       return true;
   }
+}
+
+std::vector<bool> LayersInHalves(const Program& program) {
+  std::vector<bool> halves(program.shape.layers, false);
+  for (const Instruction& i : program.instructions) {
+    const bool half = i.op == Op::kBackwardInput || i.op == Op::kBackwardWeight;
+    if (half && i.layer >= 0 && i.layer < program.shape.layers) {
+      halves[i.layer] = true;
+    }
+  }
+  return halves;
 }
 
 std::string FieldError(const Program& program, const Instruction& i) {

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <string>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "framework/step/instruction.h"
@@ -16,6 +17,10 @@ absl::Status CheckShape(const ProgramShape& shape);
 
 // Whether a program of that kind may have such instructions at all.
 bool MayHave(PassKind kind, Op op);
+
+// By layer: whether some of its backwards are in two halves, so that messages
+// name these. Of any program.
+std::vector<bool> LayersInHalves(const Program& program);
 
 // What is wrong with the fields of `i` in the program, whatever is before and
 // behind it; empty when nothing is.

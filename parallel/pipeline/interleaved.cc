@@ -19,7 +19,7 @@ std::vector<Unit> Interleaved(const ProgramShape& shape, int32_t stage) {
     const int32_t turn = k / stages % turns;
     const int32_t chunk = (backward ? turns - 1 - turn : turn) * stages + stage;
     const int32_t group = k / (stages * turns);
-    units.push_back({.backward = backward,
+    units.push_back({.op = backward ? Op::kBackward : Op::kForward,
                      .chunk = chunk,
                      .micro_batch = group * stages + k % stages});
   };

@@ -11,13 +11,13 @@ std::vector<Unit> OneFOneB(const ProgramShape& shape, int32_t stage) {
   const int32_t count = shape.micro_batches;
   const int32_t ahead = std::min(shape.stages - 1 - stage, count);
   std::vector<Unit> units;
-  const auto add = [&](bool backward, int32_t m) {
-    units.push_back({.backward = backward, .chunk = stage, .micro_batch = m});
+  const auto add = [&](Op op, int32_t m) {
+    units.push_back({.op = op, .chunk = stage, .micro_batch = m});
   };
-  for (int32_t m = 0; m < ahead; ++m) add(false, m);
+  for (int32_t m = 0; m < ahead; ++m) add(Op::kForward, m);
   for (int32_t m = 0; m < count; ++m) {
-    if (m + ahead < count) add(false, m + ahead);
-    add(true, m);
+    if (m + ahead < count) add(Op::kForward, m + ahead);
+    add(Op::kBackward, m);
   }
   return units;
 }

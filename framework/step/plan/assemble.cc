@@ -74,10 +74,10 @@ class Assembler {
 
   void Receive(const Unit& unit) {
     const int32_t end = EndOf(unit.chunk);
-    if (unit.backward && end < shape_.layers) {
+    if (unit.op == Op::kForward) {
+      if (unit.chunk > 0) AddEach(unit, Op::kRecv, BeginOf(unit.chunk), 0);
+    } else if (unit.op != Op::kBackwardWeight && end < shape_.layers) {
       AddEach(unit, Op::kRecv, end, kOfGradient);
-    } else if (!unit.backward && unit.chunk > 0) {
-      AddEach(unit, Op::kRecv, BeginOf(unit.chunk), 0);
     }
   }
 
@@ -86,15 +86,20 @@ class Assembler {
     return recompute_ && layer > 0 && layer < last_ ? kRecompute : 0;
   }
 
-  void AddVisits(const Unit& unit) {
+  void AddBackwards(const Unit& unit) {
     const int32_t begin = BeginOf(unit.chunk), end = EndOf(unit.chunk);
-    if (unit.backward) {
-      for (int32_t layer = std::min(end, last_) - 1; layer >= begin; --layer) {
-        AddEach(unit, Op::kBackward, layer, FlagsOf(layer));
-      }
-      if (begin > 0) AddEach(unit, Op::kSend, begin, kOfGradient);
-      return;
+    const bool second = unit.op == Op::kBackwardWeight;
+    for (int32_t layer = std::min(end, last_) - 1; layer >= begin; --layer) {
+      if (second && layer == 0) continue;
+      AddEach(unit, layer == 0 ? Op::kBackward : unit.op, layer,
+              second ? 0 : FlagsOf(layer));
     }
+    if (begin > 0 && !second) AddEach(unit, Op::kSend, begin, kOfGradient);
+  }
+
+  void AddVisits(const Unit& unit) {
+    if (unit.op != Op::kForward) return AddBackwards(unit);
+    const int32_t begin = BeginOf(unit.chunk), end = EndOf(unit.chunk);
     for (int32_t layer = begin; layer < std::min(end, last_); ++layer) {
       AddEach(unit, Op::kForward, layer, FlagsOf(layer));
     }
@@ -188,14 +193,15 @@ std::vector<Unit> UnitsOf(PassKind kind, const ProgramShape& shape,
       units.push_back({.chunk = c});
     }
     for (size_t forwards = units.size(); forwards > 0; --forwards) {
-      units.push_back({.backward = true, .chunk = units[forwards - 1].chunk});
+      units.push_back(
+          {.op = Op::kBackward, .chunk = units[forwards - 1].chunk});
     }
     return units;
   }
   const std::vector<Unit> of_step = schedule(shape, stage);
   if (kind == PassKind::kStep || kind == PassKind::kGradients) return of_step;
   for (const Unit& unit : of_step) {
-    for (int32_t k = 0; k < unit.count && !unit.backward; ++k) {
+    for (int32_t k = 0; k < unit.count && unit.op == Op::kForward; ++k) {
       units.push_back(
           {.chunk = unit.chunk, .micro_batch = unit.micro_batch + k});
     }

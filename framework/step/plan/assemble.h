@@ -12,10 +12,10 @@
 
 namespace delink {
 
-// Forward or backward of all layers of a chunk. Of several micro-batches: layer
-// by layer, each with all of them.
+// Forward or backward of all layers of a chunk, or half of a backward. Of
+// several micro-batches: layer by layer, each with all of them.
 struct Unit {
-  bool backward = false;
+  Op op = Op::kForward;  // kBackward, kBackwardInput, kBackwardWeight
   int32_t chunk = 0;
   int32_t micro_batch = 0;
   int32_t count = 1;  // micro-batches from there on
@@ -23,8 +23,8 @@ struct Unit {
 };
 
 // The units of a stage in a step, in their order: pure, each unit of the
-// stage's chunks once forward and once backward, with micro-batches ascending
-// in the backward of each chunk.
+// stage's chunks once forward and once backward, whole or in two halves, with
+// micro-batches ascending in the backward of each chunk.
 using StageSchedule =
     std::function<std::vector<Unit>(const ProgramShape& shape, int32_t stage)>;
 
@@ -32,6 +32,8 @@ using StageSchedule =
 //
 // A step: a unit is the visits of its layers, a kLoss behind the last forward,
 // and where the neighbour chunk is of another stage the kSend of what leaves.
+// The prologue, whose input has no gradient, goes backward whole, with the
+// first half of the blocks behind it.
 // What comes is received one unit early: the kRecv of a unit stands before the
 // visits of the unit before it, so that it has room of its own and arrives
 // while they are at work. A slab's kReduce stands right behind the last

@@ -15,9 +15,8 @@ std::vector<Unit> InRuns(const ProgramShape& shape, int32_t run) {
   DELINK_CHECK_EQ(shape.stages, 1) << "a pipeline has schedules of its own";
   std::vector<Unit> units;
   for (int32_t begin = 0; begin < shape.micro_batches; begin += run) {
-    for (const bool backward : {false, true}) {
-      units.push_back(
-          {.backward = backward, .micro_batch = begin, .count = run});
+    for (const Op op : {Op::kForward, Op::kBackward}) {
+      units.push_back({.op = op, .micro_batch = begin, .count = run});
     }
   }
   return units;

@@ -18,6 +18,7 @@ namespace {
 
 using step_test::Dice;
 using step_test::DrawSample;
+using step_test::HalvesPlanner;
 using step_test::Sample;
 using step_test::ScatterLanes;
 using step_test::Simulate;
@@ -48,6 +49,24 @@ TEST(AnalysisPropertyTest, AnyLanesAreSafe) {
     const Program program =
         ScatterLanes(PlanStep(sample.shape, sample.options), dice);
     ASSERT_TRUE(ValidateProgram(program).ok()) << sample.text;
+    ASSERT_EQ(Simulate(program, AnalyzeProgram(program), dice), "")
+        << sample.text;
+  }
+}
+
+// Second halves any number of micro-batches behind, in any lanes.
+TEST(AnalysisPropertyTest, HalvesAreValidAndSafe) {
+  Dice dice(7);
+  for (int n = 0; n < kPrograms / 4; ++n) {
+    const Sample sample = DrawSample(dice);
+    const Planner planner = HalvesPlanner(
+        sample.options.recompute, dice.Below(sample.shape.micro_batches + 1));
+    const auto kind = dice.Coin() ? PassKind::kStep : PassKind::kGradients;
+    Program program = planner(kind, sample.shape, 0);
+    const std::vector<Program> ranks(sample.shape.ranks, program);
+    const absl::Status status = ValidatePrograms(ranks);
+    ASSERT_TRUE(status.ok()) << sample.text << ": " << status.message();
+    if (dice.Coin()) program = ScatterLanes(program, dice);
     ASSERT_EQ(Simulate(program, AnalyzeProgram(program), dice), "")
         << sample.text;
   }
@@ -86,7 +105,8 @@ std::vector<int32_t> PeakOf(const Program& program) {
     if (i.op == Op::kForward) {
       if (i.layer == 0) add(0, 1);
       add(i.layer + 1, 1);
-    } else if (i.op == Op::kLoss || i.op == Op::kBackward) {
+    } else if (i.op == Op::kLoss || i.op == Op::kBackward ||
+               i.op == Op::kBackwardWeight) {
       add(i.layer, -1);
     }
   }
@@ -113,6 +133,34 @@ TEST(AnalysisPropertyTest, SlotsAreAsFewAsCanBe) {
     const int32_t times = sample.shape.micro_batches;
     for (int32_t& slots : peaks[0]) slots *= times;
     EXPECT_EQ(peaks[2], peaks[0]);
+  }
+}
+
+// By class of slots, the most visits that are between their halves at a time.
+std::vector<int32_t> HeldPeakOf(const Program& program) {
+  const ProgramShape& shape = program.shape;
+  std::vector<int32_t> live(SlotClasses(shape)), peak(live);
+  for (const Instruction& i : program.instructions) {
+    if (i.op != Op::kBackwardInput && i.op != Op::kBackwardWeight) continue;
+    int32_t& count = live[SlotClassOf(shape, i.layer)];
+    count += i.op == Op::kBackwardInput ? 1 : -1;
+    int32_t& most = peak[SlotClassOf(shape, i.layer)];
+    most = std::max(most, count);
+  }
+  return peak;
+}
+
+TEST(AnalysisPropertyTest, HalvesHoldAsLittleAsCanBe) {
+  Dice dice(8);
+  for (int n = 0; n < 1000; ++n) {
+    const Sample sample = DrawSample(dice);
+    const Program program =
+        HalvesPlanner(dice.Coin(), dice.Below(sample.shape.micro_batches + 1))(
+            PassKind::kStep, sample.shape, 0);
+    const Analysis a = AnalyzeProgram(program);
+    ASSERT_EQ(a.slots, PeakOf(program)) << sample.text;
+    ASSERT_EQ(a.held, HeldPeakOf(program)) << sample.text;
+    EXPECT_EQ(a.boundaries, 1);
   }
 }
 
@@ -159,7 +207,10 @@ TEST(AnalysisPropertyTest, DependenciesAreCompleteAndMinimal) {
   while (programs < 300) {
     Sample sample = DrawSample(dice);
     sample.shape.micro_batches = dice.Between(1, 3);
-    Program program = PlanStep(sample.shape, sample.options);
+    Program program =
+        dice.Coin() ? PlanStep(sample.shape, sample.options)
+                    : HalvesPlanner(sample.options.recompute, dice.Below(3))(
+                          PassKind::kStep, sample.shape, 0);
     const int count = static_cast<int>(program.instructions.size());
     if (count > 40) continue;
     if (dice.Coin()) program = ScatterLanes(program, dice);
@@ -244,6 +295,35 @@ TEST(AnalysisPropertyTest, SimulatorCatchesWrongAnalyses) {
     }
     EXPECT_TRUE(IsCaught(program, wrong, dice)) << sample.text;
   }
+}
+
+TEST(AnalysisPropertyTest, SimulatorCatchesWhatIsHeldReused) {
+  Dice dice(9);
+  int held = 0, slots = 0;
+  for (int n = 0; n < 100; ++n) {
+    const Sample sample = DrawSample(dice);
+    const Program program =
+        HalvesPlanner(false, 1)(PassKind::kStep, sample.shape, 0);
+    const Analysis analysis = AnalyzeProgram(program);
+    Analysis wrong = analysis;
+    if (std::ranges::max(analysis.held) > 1) {
+      ++held;
+      for (auto& numbers : wrong.held_of) {
+        for (int32_t& number : numbers) number = number == 1 ? 0 : number;
+      }
+      EXPECT_TRUE(IsCaught(program, wrong, dice)) << sample.text;
+    }
+    // A slot that is given back by the first half.
+    wrong = analysis;
+    if (sample.shape.micro_batches < 2) continue;
+    ++slots;
+    for (int32_t layer = 1; layer + 1 < sample.shape.layers; ++layer) {
+      wrong.slot_of[layer][1] = wrong.slot_of[layer][0];
+    }
+    EXPECT_TRUE(IsCaught(program, wrong, dice)) << sample.text;
+  }
+  EXPECT_GT(held, 50);
+  EXPECT_GT(slots, 50);
 }
 
 }  // namespace

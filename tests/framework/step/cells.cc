@@ -15,6 +15,11 @@ Cells::Cells(const Program& program, const Analysis& a)
     pools.push_back(cells);
     cells += slots;
   }
+  std::vector<int32_t> held;
+  for (const int32_t count : a.held) {
+    held.push_back(cells);
+    cells += count;
+  }
   const int32_t layers = program.shape.layers;
   for (int32_t layer = 0; layer < layers; ++layer) {
     const std::vector<int32_t>& classes = program.shape.slot_class;
@@ -22,6 +27,7 @@ Cells::Cells(const Program& program, const Analysis& a)
     const size_t own = classes.empty() ? ends : classes[layer];
     const bool here = StageAt(program.shape, layer) == program.stage;
     pool_of_layer.push_back(here ? pools.at(own) : pools.back());
+    held_of_layer.push_back(held.at(own));
     const std::vector<int32_t>& chunks = program.shape.chunk_of_layer;
     chunk_of_layer.push_back(chunks.empty() ? 0 : chunks[layer]);
   }
@@ -40,8 +46,17 @@ int32_t Cells::Slot(const Analysis& a, int32_t layer, int32_t m) const {
   return pool_of_layer[layer] + a.slot_of[layer][m];
 }
 
+int32_t Cells::Held(const Analysis& a, int32_t layer, int32_t m) const {
+  return held_of_layer[layer] + a.held_of[layer][m];
+}
+
 bool TrainsAt(const Instruction& i) {
-  return i.op == Op::kBackward ||
+  return i.op == Op::kBackward || i.op == Op::kBackwardWeight ||
+         (i.op == Op::kLoss && (i.flags & kForwardOnly) == 0);
+}
+
+bool GivesAt(const Instruction& i) {
+  return i.op == Op::kBackward || i.op == Op::kBackwardInput ||
          (i.op == Op::kLoss && (i.flags & kForwardOnly) == 0);
 }
 
@@ -90,7 +105,7 @@ std::vector<Access> AccessesOf(const Program& program, const Analysis& a,
     out.push_back(
         {layout.Slot(a, i.layer, i.micro_batch), i.op == Op::kForward});
   }
-  if (TrainsAt(i)) {
+  if (GivesAt(i)) {
     out.push_back({layout.Boundary(a, i.layer, i.micro_batch), true});
   }
   switch (i.op) {
@@ -99,6 +114,11 @@ std::vector<Access> AccessesOf(const Program& program, const Analysis& a,
       break;
     case Op::kLoss:
       out.push_back({layout.loss, true});
+      break;
+    case Op::kBackwardInput:
+    case Op::kBackwardWeight:
+      out.push_back(
+          {layout.Held(a, i.layer, i.micro_batch), i.op == Op::kBackwardInput});
       break;
     case Op::kReduce:
       out.push_back({n + i.slab, true});

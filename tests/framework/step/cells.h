@@ -10,24 +10,27 @@
 namespace delink::step_test {
 
 // Numbers of cells: weights, gradients, states and squares of slabs, the norm,
-// the loss, what is found and kept apart, the slots of all pools, the gradient
-// boundaries.
+// the loss, what is found and kept apart, the gradient boundaries, the slots of
+// all pools, what is held between halves of backwards.
 struct Cells {
   Cells(const Program& program, const Analysis& a);
   int32_t Slot(const Analysis& a, int32_t layer, int32_t m) const;
+  int32_t Held(const Analysis& a, int32_t layer, int32_t m) const;
   // The one that a visit of the layer reads and writes.
   int32_t Boundary(const Analysis& a, int32_t layer, int32_t m) const;
 
   int32_t slabs, norm, loss, found, apart, boundaries, cells;
   std::vector<int32_t> pool_of_layer;  // where its pool begins
+  std::vector<int32_t> held_of_layer;  // where what is held of its class does
   std::vector<int32_t> chunk_of_layer;
 };
 
 // The stage of a layer.
 int32_t StageAt(const ProgramShape& shape, int32_t layer);
 
-// Whether it makes gradients.
+// Whether it makes gradients of weights, and that of its input.
 bool TrainsAt(const Instruction& i);
+bool GivesAt(const Instruction& i);
 
 // Whether the gradient of a slab that `i` makes is kept apart: several blocks
 // use it.

@@ -177,11 +177,10 @@ Result OutOfRange(Ranks& ranks, Dice& dice) {
 
 Result ForeignInstruction(Ranks& ranks, Dice& dice) {
   Instructions& list = AnyRank(ranks, dice);
-  constexpr Op kForeign[] = {Op::kSend,          Op::kRecv,
-                             Op::kStoreSlot,     Op::kLoadSlot,
-                             Op::kBackwardInput, Op::kBackwardWeight};
+  constexpr Op kForeign[] = {Op::kSend, Op::kRecv, Op::kStoreSlot,
+                             Op::kLoadSlot};
   const Instruction i{
-      .op = kForeign[dice.Below(6)], .layer = 1, .micro_batch = 0};
+      .op = kForeign[dice.Below(4)], .layer = 1, .micro_batch = 0};
   list.insert(list.begin() + dice.Below(static_cast<int32_t>(list.size()) + 1),
               i);
   return Damaged{{NameOf(i)}};

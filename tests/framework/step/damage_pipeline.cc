@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <cstdint>
 #include <string>
+#include <utility>
 
 #include "tests/framework/step/damage.h"
 #include "tests/framework/step/damage_tools.h"
@@ -19,6 +20,7 @@ bool IsEnd(const Instruction& i, const Instruction& transfer) {
   const bool behind = (transfer.op == Op::kSend) == gradient;
   if (i.micro_batch != transfer.micro_batch) return false;
   if (i.layer != transfer.layer - (behind ? 0 : 1)) return false;
+  if (gradient && i.op == Op::kBackwardInput) return true;
   return i.op == (gradient ? Op::kBackward : Op::kForward) || i.op == Op::kLoss;
 }
 
@@ -96,6 +98,90 @@ Result SwapTransfers(Ranks& ranks, Dice& dice) {
                   ToString(second) + " there"}};
 }
 
+Result WeightsBeforeInput(Ranks& ranks, Dice& dice) {
+  return MoveUp(ranks, dice, Op::kBackwardWeight,
+                [](const Program&, const Instruction& i, const auto& moved) {
+                  return i.op == Op::kBackwardInput && i.layer == moved.layer &&
+                         i.micro_batch == moved.micro_batch;
+                });
+}
+
+// A whole backward beside the halves, at its place or anywhere.
+Result HalvesAndTheWhole(Ranks& ranks, Dice& dice) {
+  Instructions& list = AnyRank(ranks, dice);
+  const int32_t at = PickOp(list, Op::kBackwardInput, dice);
+  if (at < 0) return std::nullopt;
+  Instruction whole = list[at];
+  whole.op = Op::kBackward;
+  list.insert(
+      list.begin() + (dice.Coin()
+                          ? at
+                          : dice.Below(static_cast<int32_t>(list.size()) + 1)),
+      whole);
+  return Damaged{{NameOf(whole)}};
+}
+
+// A second half in place of the whole.
+Result HalfOfTheWhole(Ranks& ranks, Dice& dice) {
+  Instructions& list = AnyRank(ranks, dice);
+  const auto found = Where(list, [](const Instruction& i) {
+    return i.op == Op::kBackward && i.layer > 0;
+  });
+  if (found.empty()) return std::nullopt;
+  Instruction& i = list[Pick(found, dice)];
+  i.op = Op::kBackwardWeight;
+  i.flags = 0;
+  return Damaged{{NameOf(i)}};
+}
+
+// Second halves of a layer change places.
+Result DescendingWeights(Ranks& ranks, Dice& dice) {
+  Instructions& list = AnyRank(ranks, dice);
+  const int32_t first = PickOp(list, Op::kBackwardWeight, dice);
+  if (first < 0) return std::nullopt;
+  const Instruction a = list[first];
+  const auto later = Where(list, [&](const Instruction& i) {
+    return i.op == a.op && i.layer == a.layer && i.micro_batch > a.micro_batch;
+  });
+  if (later.empty()) return std::nullopt;
+  Instruction& b = list[Pick(later, dice)];
+  const std::string name = NameOf(a), other = NameOf(b);
+  std::swap(list[first], b);
+  return Damaged{{name, other}};
+}
+
+Result ReduceBeforeASecondHalf(Ranks& ranks, Dice& dice) {
+  return MoveUp(
+      ranks, dice, Op::kReduce,
+      [](const Program& program, const Instruction& i, const auto& moved) {
+        if (i.op != Op::kBackwardWeight) return false;
+        const auto& slabs = program.shape.slabs_of_layer[i.layer];
+        return std::find(slabs.begin(), slabs.end(), moved.slab) != slabs.end();
+      });
+}
+
+Result RecomputeOfAHalf(Ranks& ranks, Dice& dice) {
+  Instructions& list = AnyRank(ranks, dice);
+  const int32_t at = PickOp(
+      list, dice.Coin() ? Op::kBackwardInput : Op::kBackwardWeight, dice);
+  if (at < 0) return std::nullopt;
+  list[at].flags ^= kRecompute;
+  return Damaged{{NameOf(list[at])}};
+}
+
+Result HalvesOfTheEnds(Ranks& ranks, Dice& dice) {
+  const int32_t last = ranks[0].shape.layers - 1;
+  Instructions& list = AnyRank(ranks, dice);
+  const auto found = Where(list, [&](const Instruction& i) {
+    return i.op == Op::kLoss || (i.op == Op::kBackward && i.layer == 0);
+  });
+  if (found.empty()) return std::nullopt;
+  Instruction& i = list[Pick(found, dice)];
+  i.op = dice.Coin() ? Op::kBackwardInput : Op::kBackwardWeight;
+  return Damaged{{NameOf(i) + ": layer " + std::to_string(i.layer) +
+                  " is not in [1, " + std::to_string(last - 1)}};
+}
+
 // Of ranks of one stage, other than those of data place 0.
 Result SwapReduces(Ranks& ranks, Dice& dice) {
   const int32_t places = ranks[0].shape.ranks;
@@ -154,6 +240,17 @@ std::vector<Damage> DamagesOfPipelines() {
       {"receives swapped", PassKind::kStep, SwapTransfers<Op::kRecv>},
       {"reduces swapped in a stage", PassKind::kStep, SwapReduces},
       {"a cycle between lanes", PassKind::kStep, CycleBetweenLanes},
+      {"first half dropped", PassKind::kStep, Drop<Op::kBackwardInput>},
+      {"second half dropped", PassKind::kStep, Drop<Op::kBackwardWeight>},
+      {"first half doubled", PassKind::kStep, Double<Op::kBackwardInput>},
+      {"second half doubled", PassKind::kStep, Double<Op::kBackwardWeight>},
+      {"second half before the first", PassKind::kStep, WeightsBeforeInput},
+      {"halves and the whole", PassKind::kStep, HalvesAndTheWhole},
+      {"a second half of a whole", PassKind::kStep, HalfOfTheWhole},
+      {"second halves descending", PassKind::kStep, DescendingWeights},
+      {"reduce before a second half", PassKind::kStep, ReduceBeforeASecondHalf},
+      {"recompute flags of a half differ", PassKind::kStep, RecomputeOfAHalf},
+      {"halves of prologue and loss", PassKind::kStep, HalvesOfTheEnds},
   };
   for (Damage& damage : all) damage.pipeline = true;
   return all;

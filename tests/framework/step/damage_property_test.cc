@@ -43,7 +43,8 @@ std::vector<Program> ProgramsOf(step_test::Sample& sample, const Damage& damage,
         shape.ranks, BasicPlanner(sample.options)(damage.kind, shape, 0));
   }
   shape.ranks = std::min(shape.ranks, 3);
-  const auto order = static_cast<step_test::PipelineOrder>(dice.Below(3));
+  const auto order = static_cast<step_test::PipelineOrder>(
+      dice.Below(step_test::kPipelineOrders));
   std::vector<Program> ranks;
   for (const Program& program :
        step_test::PlanPipeline(sample, damage.kind, order)) {

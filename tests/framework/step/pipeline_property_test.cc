@@ -16,6 +16,7 @@
 #include "framework/step/validator.h"
 #include "parallel/pipeline/interleaved.h"
 #include "parallel/pipeline/one_f_one_b.h"
+#include "parallel/pipeline/zero_bubble.h"
 #include "tests/framework/step/programs.h"
 #include "tests/framework/step/simulator.h"
 
@@ -44,8 +45,9 @@ TEST(PipelinePropertyTest, PlannedPipelinesAreValidAndSafe) {
     for (const PassKind kind : {PassKind::kStep, PassKind::kGradients,
                                 PassKind::kEvaluation, PassKind::kDiagnosis}) {
       if (kind != PassKind::kStep && dice.Below(4) != 0) continue;
-      const std::vector<Program> stages =
-          PlanPipeline(sample, kind, static_cast<PipelineOrder>(dice.Below(3)));
+      const std::vector<Program> stages = PlanPipeline(
+          sample, kind,
+          static_cast<PipelineOrder>(dice.Below(step_test::kPipelineOrders)));
       const absl::Status status = ValidateStages(stages);
       ASSERT_TRUE(status.ok()) << sample.text << ": " << status.message();
       ASSERT_EQ(Simulate(stages, AnalyzeAll(stages), dice), "")
@@ -141,32 +143,106 @@ ProgramShape EvenShape(int32_t layers, int32_t stages, int32_t micro_batches,
   return shape;
 }
 
+// When the stages of a pipeline are through their visits.
+double EndOf(const Schedule& schedule, const ProgramShape& shape,
+             const Costs& costs) {
+  const auto plan = JointPlan::Create(PlannerOf(schedule, false), shape,
+                                      std::vector{PassKind::kStep});
+  EXPECT_TRUE(plan.ok()) << plan.status().message();
+  Column column;
+  for (const Program& program : plan->Of(PassKind::kStep)) {
+    column.push_back({.rank = program.stage, .program = &program});
+  }
+  const auto intervals = ExecuteTogether({column}, costs);
+  EXPECT_TRUE(intervals.ok()) << intervals.status().message();
+  double end = 0;
+  for (const auto& rank : *intervals) {
+    for (const Interval& at : rank) end = std::max(end, at.end);
+  }
+  return end;
+}
+
 // Of one layer a stage whose forward takes as long as its backward, all ranks
 // are at work for M of the M + P - 1 units that it takes.
 TEST(PipelinePropertyTest, TheJointExecutionKnowsTheBubble) {
+  const auto costs = [](const Program& of, int32_t index) -> double {
+    const Instruction& at = of.instructions[index];
+    if (at.op == Op::kLoss) return 2;
+    return at.op == Op::kForward || at.op == Op::kBackward ? 1 : 0;
+  };
   for (const int32_t stages : {2, 4, 8}) {
     for (const int32_t micro_batches : {1, 3, 8, 16}) {
       const ProgramShape shape =
           EvenShape(2 * stages, stages, micro_batches, 2);
-      const auto plan = JointPlan::Create(PlannerOf(OneFOneB, false), shape,
-                                          std::vector{PassKind::kStep});
-      ASSERT_TRUE(plan.ok()) << plan.status().message();
-      Column column;
-      for (const Program& program : plan->Of(PassKind::kStep)) {
-        column.push_back({.rank = program.stage, .program = &program});
-      }
+      EXPECT_EQ(EndOf(OneFOneB, shape, costs),
+                4 * (micro_batches + stages - 1));
+    }
+  }
+}
+
+// Where the forward of a stage and both halves of its backward take as long as
+// each other, the last second half is over P - 1 units after it could be: 2 of
+// 17 units are idle with 3 stages and 5 micro-batches, of 21 with whole
+// backwards 6.
+TEST(PipelinePropertyTest, SecondHalvesFillTheBubble) {
+  for (const int32_t stages : {2, 3, 4, 8}) {
+    for (const int32_t micro_batches : {5, 8, 16}) {
+      if (micro_batches < stages) continue;
+      const ProgramShape shape =
+          EvenShape(4 * stages, stages, micro_batches, 2);
+      // A stage has four layers, of which ends have no halves.
       const auto costs = [&](const Program& of, int32_t index) -> double {
         const Instruction& at = of.instructions[index];
-        if (at.op == Op::kLoss) return 2;
-        return at.op == Op::kForward || at.op == Op::kBackward ? 1 : 0;
+        const bool last = of.stage + 1 == stages;
+        switch (at.op) {
+          case Op::kForward:
+          case Op::kLoss:
+            return 0.25;
+          case Op::kBackward:
+            return last ? 2.0 / 3 : 0.5;
+          case Op::kBackwardInput:
+          case Op::kBackwardWeight:
+            return last ? 1.0 / 3 : 0.25;
+          default:
+            return 0;
+        }
       };
-      const auto intervals = ExecuteTogether({column}, costs);
-      ASSERT_TRUE(intervals.ok()) << intervals.status().message();
-      double end = 0;
-      for (const auto& rank : *intervals) {
-        for (const Interval& at : rank) end = std::max(end, at.end);
+      EXPECT_NEAR(EndOf(ZeroBubble, shape, costs),
+                  3 * micro_batches + stages - 1, 1e-9)
+          << stages << " stages, " << micro_batches << " micro-batches";
+      EXPECT_NEAR(EndOf(OneFOneB, shape, costs),
+                  3 * (micro_batches + stages - 1), 1e-9);
+    }
+  }
+}
+
+// Fewer micro-batches than stages, too. Every stage has as many under way as
+// the first one with whole backwards has.
+TEST(PipelinePropertyTest, ZeroBubblePipelinesEnd) {
+  Dice dice(14);
+  for (int32_t stages = 2; stages <= 8; ++stages) {
+    for (int32_t micro_batches = 1; micro_batches <= 16; ++micro_batches) {
+      const ProgramShape shape =
+          EvenShape(3 * stages, stages, micro_batches, 2);
+      const auto plan = JointPlan::Create(PlannerOf(ZeroBubble, dice.Coin()),
+                                          shape, std::vector{PassKind::kStep});
+      ASSERT_TRUE(plan.ok()) << plan.status().message();
+      const std::vector<Program>& step = plan->Of(PassKind::kStep);
+      const std::vector<Analysis> analyses = AnalyzeAll(step);
+      for (int32_t stage = 0; stage < stages; ++stage) {
+        const Analysis& a = analyses[stage];
+        const bool inner = stage > 0 && stage + 1 < stages;
+        // One more comes early.
+        EXPECT_LE(a.slots[1],
+                  (inner ? 3 : 2) * std::min(stages, micro_batches) + 1);
+        EXPECT_EQ(a.held[1],
+                  stage == 0
+                      ? 0
+                      : (inner ? 3 : 2) * std::min(stage + 1, micro_batches));
+        EXPECT_LE(a.boundaries, 3);
       }
-      EXPECT_EQ(end, 4 * (micro_batches + stages - 1));
+      if (3 * stages * micro_batches > 64) continue;
+      EXPECT_EQ(Simulate(step, analyses, dice), "");
     }
   }
 }

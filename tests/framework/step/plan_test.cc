@@ -12,6 +12,8 @@
 #include "framework/step/plan/basic.h"
 #include "parallel/pipeline/interleaved.h"
 #include "parallel/pipeline/one_f_one_b.h"
+#include "parallel/pipeline/zero_bubble.h"
+#include "tests/framework/step/programs.h"
 
 namespace delink {
 namespace {
@@ -216,8 +218,8 @@ TEST(PlanTest, ScheduleOfOneForwardOneBackward) {
     std::string units;
     for (const Unit& unit : OneFOneB(shape, stage)) {
       EXPECT_EQ(unit.chunk, stage);
-      units +=
-          static_cast<char>((unit.backward ? 'A' : 'a') + unit.micro_batch);
+      units += static_cast<char>((unit.op == Op::kBackward ? 'A' : 'a') +
+                                 unit.micro_batch);
     }
     return units;
   };
@@ -242,14 +244,102 @@ TEST(PlanTest, ScheduleOfInterleavedChunks) {
       EXPECT_EQ(unit.chunk % 2, stage);
       absl::StrAppend(
           &units, units.empty() ? "" : " ",
-          std::string(1, static_cast<char>((unit.backward ? 'A' : 'a') +
-                                           unit.micro_batch)),
+          std::string(1,
+                      static_cast<char>((unit.op == Op::kBackward ? 'A' : 'a') +
+                                        unit.micro_batch)),
           unit.chunk < 2 ? "" : "'");
     }
     return units;
   };
   EXPECT_EQ(text(0), "a b a' b' c A' d B' c' A d' B C' D' C D");
   EXPECT_EQ(text(1), "a b a' A' b' B' c A d B c' C' d' D' C D");
+}
+
+TEST(PlanTest, ScheduleOfZeroBubble) {
+  ProgramShape shape = ThreeStages(5);
+  const auto text = [&](int32_t stage) {
+    std::string units;
+    int32_t second = 0;
+    for (const Unit& unit : ZeroBubble(shape, stage)) {
+      EXPECT_EQ(unit.chunk, stage);
+      if (unit.op == Op::kBackwardWeight) {
+        EXPECT_EQ(unit.micro_batch, second++);
+        units += "'";
+        continue;
+      }
+      const bool forward = unit.op == Op::kForward;
+      EXPECT_EQ(unit.op == Op::kBackward, !forward && stage == 0);
+      units += static_cast<char>((forward ? 'a' : 'A') + unit.micro_batch);
+    }
+    return units;
+  };
+  EXPECT_EQ(text(0), "abcAdBeCDE");
+  EXPECT_EQ(text(1), "abAcB'dC'eD'E''");
+  EXPECT_EQ(text(2), "aAbBcC'dD'eE'''");
+  shape.micro_batches = 1;
+  EXPECT_EQ(text(0), "aA");
+  EXPECT_EQ(text(1), "aA'");
+  EXPECT_EQ(text(2), "aA'") << "no further behind than there are micro-batches";
+}
+
+// The middle one of three stages, of two layers, which share a slab.
+TEST(PlanTest, ZeroBubble) {
+  const ProgramShape shape{.layers = 4,
+                           .slabs = 3,
+                           .slabs_of_layer = {{0}, {1}, {1}, {2}},
+                           .gathers = {false, false, false},
+                           .chunk_of_layer = {0, 1, 1, 2},
+                           .micro_batches = 2,
+                           .stages = 3};
+  const auto step = [&](int32_t stage, bool recompute) {
+    return ToString(
+        PlannerOf(ZeroBubble, recompute)(PassKind::kStep, shape, stage));
+  };
+  EXPECT_EQ(step(1, false),
+            "Recv(1,a) Recv(1,b) F(1,a) F(2,a) Send(3,a) Recv(3,a)g F(1,b) "
+            "F(2,b) Send(3,b) Recv(3,b)g BI(2,a) BI(1,a) Send(1,a)g BI(2,b) "
+            "BI(1,b) Send(1,b)g BW(2,a) BW(1,a) BW(2,b) BW(1,b) Reduce(1) "
+            "Squares(1) Norm Update(1)");
+  EXPECT_EQ(step(1, true),
+            "Recv(1,a) Recv(1,b) F(1,a)r F(2,a)r Send(3,a) Recv(3,a)g F(1,b)r "
+            "F(2,b)r Send(3,b) Recv(3,b)g BI(2,a)r BI(1,a)r Send(1,a)g "
+            "BI(2,b)r BI(1,b)r Send(1,b)g BW(2,a) BW(1,a) BW(2,b) BW(1,b) "
+            "Reduce(1) Squares(1) Norm Update(1)");
+  EXPECT_EQ(step(0, false),
+            ToString(PlannerOf(OneFOneB, false)(PassKind::kStep, shape, 0)));
+  EXPECT_EQ(step(2, false),
+            ToString(PlannerOf(OneFOneB, false)(PassKind::kStep, shape, 2)))
+      << "a loss has no halves";
+}
+
+TEST(PlanTest, HalvesOfOneStage) {
+  const Planner planner = step_test::HalvesPlanner(true, 1);
+  const Program program = planner(PassKind::kStep, SharedBlocks(2), 0);
+  EXPECT_EQ(ToString(program),
+            "F(0,a) F(1,a)r F(2,a)r Loss(a) BI(2,a)r BI(1,a)r B(0,a) "
+            "F(0,b) F(1,b)r F(2,b)r Loss(b) Reduce(2) Squares(2) BI(2,b)r "
+            "BI(1,b)r B(0,b) Reduce(0) Squares(0) BW(2,a) BW(1,a) BW(2,b) "
+            "BW(1,b) Reduce(1) Squares(1) Norm Update(0) Update(1) Update(2)");
+  const Analysis analysis = AnalyzeProgram(program);
+  const auto written = [&](const std::string& text) {
+    return analysis.written[Find(program, text)];
+  };
+  EXPECT_THAT(written("BI(2,a)r"), IsEmpty());
+  EXPECT_THAT(written("BW(2,a)"), ElementsAre(false));
+  EXPECT_THAT(written("BW(1,a)"), ElementsAre(true));
+  EXPECT_THAT(written("BW(1,b)"), ElementsAre(true));
+  // Slots live as long as what is held.
+  EXPECT_THAT(analysis.slots, ElementsAre(1, 4, 1));
+  EXPECT_THAT(analysis.held, ElementsAre(0, 4, 0));
+  EXPECT_THAT(analysis.held_of[0], ElementsAre(-1, -1));
+  EXPECT_THAT(analysis.held_of[2], ElementsAre(0, 2));
+  EXPECT_THAT(analysis.held_of[1], ElementsAre(1, 3));
+  EXPECT_EQ(analysis.boundaries, 1);
+  EXPECT_THAT(AnalyzeProgram(PlanStep(SharedBlocks(2), {})).held,
+              ElementsAre(0, 0, 0));
+  // Where gradients are looked at one by one they come whole.
+  EXPECT_EQ(ToString(planner(PassKind::kProbe, SharedBlocks(2), 0)),
+            ToString(PlanProbe(SharedBlocks(2), {.recompute = true})));
 }
 
 TEST(PlanTest, MicroBatchesAreLetters) {

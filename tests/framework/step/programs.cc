@@ -11,6 +11,8 @@
 #include "framework/step/plan/assemble.h"
 #include "framework/step/well_formed.h"
 #include "parallel/pipeline/one_f_one_b.h"
+#include "parallel/pipeline/zero_bubble.h"
+#include "tests/testing/halves.h"
 
 namespace delink::step_test {
 namespace {
@@ -71,7 +73,8 @@ Program Parse(const ProgramShape& shape, const std::string& text,
               PassKind kind) {
   const std::map<std::string, Op> ops = {
       {"F", Op::kForward},       {"Loss", Op::kLoss},
-      {"B", Op::kBackward},      {"Fetch", Op::kFetch},
+      {"B", Op::kBackward},      {"BI", Op::kBackwardInput},
+      {"Fetch", Op::kFetch},     {"BW", Op::kBackwardWeight},
       {"Release", Op::kRelease}, {"Norm", Op::kNorm},
       {"Reduce", Op::kReduce},   {"Update", Op::kUpdate},
       {"Save", Op::kSave},       {"Squares", Op::kSquares},
@@ -96,8 +99,7 @@ Program Parse(const ProgramShape& shape, const std::string& text,
     }
     const std::string in =
         open == std::string::npos ? "" : word.substr(open + 1);
-    if (i.op == Op::kForward || i.op == Op::kBackward || i.op == Op::kInspect ||
-        i.op == Op::kProbe || i.op == Op::kSend || i.op == Op::kRecv) {
+    if (in.find(',') != std::string::npos) {
       i.layer = std::stoi(in);
       i.micro_batch = in[in.find(',') + 1] - 'a';
       if (i.op == Op::kProbe) i.slab = std::stoi(in.substr(in.rfind(',') + 1));
@@ -111,6 +113,10 @@ Program Parse(const ProgramShape& shape, const std::string& text,
     program.instructions.push_back(i);
   }
   return program;
+}
+
+Planner HalvesPlanner(bool recompute, int32_t behind) {
+  return PlannerOf(testing::HalvesBehind(behind), recompute);
 }
 
 Sample DrawSample(Dice& dice) {
@@ -182,14 +188,14 @@ std::vector<Program> PlanPipeline(const Sample& sample, PassKind kind,
   const StageSchedule schedule = [order](const ProgramShape& shape,
                                          int32_t stage) {
     if (order == PipelineOrder::k1F1B) return OneFOneB(shape, stage);
+    if (order == PipelineOrder::kZeroBubble) return ZeroBubble(shape, stage);
     const bool all = order == PipelineOrder::kForwardsFirst;
     const int32_t run = all ? shape.micro_batches : 1;
     std::vector<Unit> units;
     for (int32_t begin = 0; begin < shape.micro_batches; begin += run) {
-      for (const bool backward : {false, true}) {
+      for (const Op op : {Op::kForward, Op::kBackward}) {
         for (int32_t m = begin; m < begin + run; ++m) {
-          units.push_back(
-              {.backward = backward, .chunk = stage, .micro_batch = m});
+          units.push_back({.op = op, .chunk = stage, .micro_batch = m});
         }
       }
     }

@@ -42,6 +42,10 @@ struct Sample {
   std::string text;  // for failure messages
 };
 
+// Writes programs of one stage whose backwards are in two halves, the second
+// ones `behind` micro-batches behind the first.
+Planner HalvesPlanner(bool recompute, int32_t behind);
+
 // 3..12 layers; blocks of 1..3 parts, each shared by all, groups, cycle or
 // none; tied or not; slots as models have them or of any class; 1..8
 // micro-batches; both orders; recompute or not; weights
@@ -51,7 +55,8 @@ Sample DrawSample(Dice& dice);
 // A sample that is cut into 2..8 stages, as many layers each as the dice say.
 Sample DrawPipeline(Dice& dice);
 
-enum class PipelineOrder { k1F1B, kForwardsFirst, kOneByOne };
+enum class PipelineOrder { k1F1B, kForwardsFirst, kOneByOne, kZeroBubble };
+inline constexpr int32_t kPipelineOrders = 4;
 
 // The programs of its stages.
 std::vector<Program> PlanPipeline(const Sample& sample, PassKind kind,

@@ -81,6 +81,8 @@ std::string Simulation::Start(int32_t position) {
     case Op::kForward:
     case Op::kLoss:
     case Op::kBackward:
+    case Op::kBackwardInput:
+    case Op::kBackwardWeight:
       return StartVisit(i, position % count_);
     case Op::kReduce:
       return gradients_[i.slab].step == step_ && !gradients_[i.slab].reduced &&
@@ -154,31 +156,49 @@ std::string Simulation::StartInspect(const Content& c,
 }
 
 std::string Simulation::StartVisit(const Instruction& i, int32_t index) {
-  const int32_t l = i.layer, m = i.micro_batch;
-  for (const int32_t s : shape_.slabs_of_layer[l]) {
+  for (const int32_t s : shape_.slabs_of_layer[i.layer]) {
     if (compute_version_[s] != (Updates() ? step_ : 0)) {
       return absl::StrCat("slab ", s, " has version ", compute_version_[s]);
     }
   }
+  if (i.op == Op::kForward) return StartForward(i);
+  const std::string error = StartBackward(i);
+  if (!error.empty() || !TrainsAt(i)) return error;
+  return StartContribution(i, index);
+}
+
+std::string Simulation::StartForward(const Instruction& i) const {
+  const int32_t l = i.layer, m = i.micro_batch;
   const Content& slot = content_[layout_.Slot(a_, l, m)];
-  if (i.op == Op::kForward) {
-    if (l == 0 ? slot.live : !Holds(slot, l, m) || slot.saved) {
-      return "its slot does not hold its input";
-    }
-    if (content_[layout_.Slot(a_, l + 1, m)].live) {
-      return "the slot of the next layer is still needed";
-    }
-    return "";
+  if (l == 0 ? slot.live : !Holds(slot, l, m) || slot.saved) {
+    return "its slot does not hold its input";
   }
-  if (!Holds(slot, l, m) || slot.saved != (i.op == Op::kBackward)) {
+  if (content_[layout_.Slot(a_, l + 1, m)].live) {
+    return "the slot of the next layer is still needed";
+  }
+  return "";
+}
+
+// A loss, a backward or a half of one.
+std::string Simulation::StartBackward(const Instruction& i) const {
+  const int32_t l = i.layer, m = i.micro_batch;
+  const Content& slot = content_[layout_.Slot(a_, l, m)];
+  if (!Holds(slot, l, m) || slot.saved != (i.op != Op::kLoss)) {
     return "its slot does not hold what it needs";
   }
-  if (!TrainsAt(i)) return "";
+  if (i.op == Op::kBackwardWeight &&
+      !Holds(content_[layout_.Held(a_, l, m)], l, m)) {
+    return "what it needs is not held";
+  }
+  if (i.op == Op::kBackwardInput && content_[layout_.Held(a_, l, m)].live) {
+    return "what is held there is still needed";
+  }
+  if (!GivesAt(i)) return "";
   const Content& boundary = content_[layout_.Boundary(a_, l, m)];
   if (i.op == Op::kLoss ? boundary.live : !Holds(boundary, l, m)) {
     return "the boundary is in use or holds something else";
   }
-  return StartContribution(i, index);
+  return "";
 }
 
 std::string Simulation::StartContribution(const Instruction& i, int32_t index) {
@@ -226,6 +246,8 @@ void Simulation::End(int32_t position) {
     case Op::kForward:
     case Op::kLoss:
     case Op::kBackward:
+    case Op::kBackwardInput:
+    case Op::kBackwardWeight:
       return EndVisit(i, step);
     case Op::kSend:
       content_[Moved(i, true)].live = false;
@@ -270,12 +292,24 @@ void Simulation::EndVisit(const Instruction& i, int32_t step) {
     content_[layout_.Slot(a_, l + 1, m)] = {l + 1, m, step, false, true};
     return;
   }
-  slot.live = false;
+  EndBackward(i, step);
+}
+
+void Simulation::EndBackward(const Instruction& i, int32_t step) {
+  const int32_t l = i.layer, m = i.micro_batch;
+  if (i.op == Op::kBackwardInput) {
+    content_[layout_.Held(a_, l, m)] = {l, m, step, true, true};
+  } else {
+    content_[layout_.Slot(a_, l, m)].live = false;
+  }
+  if (i.op == Op::kBackwardWeight) {
+    content_[layout_.Held(a_, l, m)].live = false;
+  }
   if (i.op == Op::kLoss) {
     losses_ = loss_step_ == step ? losses_ + 1 : 1;
     loss_step_ = step;
   }
-  if (TrainsAt(i)) {
+  if (GivesAt(i)) {
     content_[layout_.Boundary(a_, l, m)] = {l - 1, m, step, true, l > 0};
   }
 }

@@ -16,7 +16,7 @@ namespace delink::step_test {
 
 constexpr int32_t kSteps = 3;
 
-// What a slot or a boundary holds.
+// What a slot or a boundary holds, or what is held between halves.
 struct Content {
   int32_t layer = -1, micro_batch = -1, step = -1;
   bool saved = false;  // more than the input boundary
@@ -92,6 +92,8 @@ class Simulation {
   std::string StartInspect(const Content& c, const Instruction& i) const;
 
   std::string StartVisit(const Instruction& i, int32_t index);
+  std::string StartForward(const Instruction& i) const;
+  std::string StartBackward(const Instruction& i) const;
 
   std::string StartContribution(const Instruction& i, int32_t index);
 
@@ -100,6 +102,7 @@ class Simulation {
   void End(int32_t position);
 
   void EndVisit(const Instruction& i, int32_t step);
+  void EndBackward(const Instruction& i, int32_t step);
 
   // That a pass of this kind has to make before its sum.
   int32_t Findings() const;
@@ -116,7 +119,7 @@ class Simulation {
   std::array<LaneState, kLanes> lanes_;
   std::vector<bool> done_;
   std::vector<int32_t> users_;
-  std::vector<Content> content_;  // by cell; of slots and boundaries
+  std::vector<Content> content_;  // by cell; of those that have one
   std::vector<Gradient> gradients_;
   std::vector<Contributions> expected_;
   Content apart_;                // whose gradients are kept apart

@@ -104,6 +104,60 @@ TEST(ValidatorTest, BackwardRules) {
             "instruction 4, B(1,a): has already run in this step");
 }
 
+TEST(ValidatorTest, HalvesOfBackwards) {
+  const std::string ends = "B(0,a) B(0,b) Reduce(0) Reduce(2) ";
+  const std::string behind =
+      "Reduce(1) Squares(0) Squares(1) Squares(2) Norm Update(0) Update(1) "
+      "Update(2)";
+  const auto error = [](const std::string& text) {
+    return Error("F(0,a) F(0,b) F(1,a) F(1,b) Loss(a) Loss(b) " + text, false,
+                 2);
+  };
+  EXPECT_EQ(error("BI(1,b) BI(1,a) " + ends + "BW(1,a) BW(1,b) " + behind), "");
+  EXPECT_EQ(error("BI(1,a) B(1,b) B(0,a) BW(1,a)"),
+            "instruction 9, BW(1,a): backward of layer 1 has already visited "
+            "B(1,b); micro-batches must ascend");
+  EXPECT_EQ(error("BI(1,a) BI(1,b) BW(1,b) BW(1,a)"),
+            "instruction 9, BW(1,a): backward of layer 1 has already visited "
+            "BW(1,b); micro-batches must ascend");
+  EXPECT_EQ(error("BW(1,a)"),
+            "instruction 6, BW(1,a): what it reads is not held: BI(1,a) must "
+            "come before it");
+  EXPECT_EQ(error("BI(1,a) B(1,a)"),
+            "instruction 7, B(1,a): BI(1,a) has already run in this step; a "
+            "backward is whole or in two halves");
+  EXPECT_EQ(error("B(1,a) BI(1,a)"),
+            "instruction 7, BI(1,a): B(1,a) has already run in this step; a "
+            "backward is whole or in two halves");
+  EXPECT_EQ(error("B(1,a) BW(1,a)"),
+            "instruction 7, BW(1,a): B(1,a) has already run in this step; a "
+            "backward is whole or in two halves");
+  EXPECT_EQ(error("BI(1,a) BI(1,a)"),
+            "instruction 7, BI(1,a): has already run in this step");
+  EXPECT_EQ(error("BI(1,a) BW(1,a) BW(1,a)"),
+            "instruction 8, BW(1,a): has already run in this step");
+  EXPECT_EQ(error("BI(1,a) BW(1,a) BI(1,b) Reduce(1)"),
+            "instruction 9, Reduce(1): the gradient is not complete: BW(1,b) "
+            "must come before it");
+  EXPECT_EQ(error("BI(1,a) BW(1,a) BI(1,b) " + ends),
+            "end of the program: BW(1,b) is missing in the step");
+  EXPECT_EQ(error("BI(1,a) BW(1,a) B(0,b)"),
+            "instruction 8, B(0,b): its gradient boundary is empty: BI(1,b) "
+            "must come before it");
+  EXPECT_EQ(error("BI(1,a) Release(1) BW(1,a)"),
+            "instruction 8, BW(1,a): the weights of slab 1 are not fetched: "
+            "Fetch(1) must come before it");
+  EXPECT_EQ(error("B(1,a) BI(0,a)"),
+            "instruction 7, BI(0,a): layer 0 is not in [1, 1]");
+  EXPECT_EQ(Error("F(0,a) F(1,a)r Loss(a) BI(1,a)"),
+            "instruction 3, BI(1,a): recompute is not set here, unlike in "
+            "F(1,a)");
+  const Program probe =
+      Parse(Small(1), "F(0,a) F(1,a) Loss(a) BI(1,a)", PassKind::kProbe);
+  EXPECT_EQ(Error(probe),
+            "instruction 3, BI(1,a): a probe has no such instruction");
+}
+
 TEST(ValidatorTest, GradientRules) {
   const std::string visits = "F(0,a) F(1,a) Loss(a) B(1,a) B(0,a) ";
   EXPECT_EQ(Error("F(0,a) F(1,a) Loss(a) Reduce(1)"),
