@@ -9,6 +9,7 @@
 #include "framework/base/at.h"
 #include "framework/optim/find_kernels.h"
 #include "framework/step/engine_state.h"
+#include "framework/step/shape_table.h"
 #include "framework/tensor/bfloat16.h"
 
 namespace delink {
@@ -109,11 +110,12 @@ std::vector<double> Engine::FoundLosses() {
 std::vector<double> Engine::FoundAgreements(const Pass& pass) {
   const ParamStore& store = *env_.store;
   const std::vector<int32_t> sharers = SharersOf(pass.program.shape);
+  const ShapeTable table(pass.program.shape);
   std::vector<double> found;
   for (int32_t s = 0; s < pass.program.shape.slabs; ++s) {
     if (At(sharers, s) < 2) continue;
     double together = 0;
-    if (IsHere(pass.program.shape, pass.program.stage, s)) {
+    if (table.IsHere(pass.program.stage, s)) {
       const int slab = store.SlabOf(s);
       together = SumSquaresOf(slab, store.at(slab, Plane::kGradient, 0));
     }

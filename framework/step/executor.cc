@@ -10,6 +10,7 @@
 #include "framework/step/agreement.h"
 #include "framework/step/engine_state.h"
 #include "framework/step/layout_shape.h"
+#include "framework/step/shape_table.h"
 
 namespace delink {
 namespace {
@@ -48,8 +49,9 @@ double FlopsPerMicroBatch(const std::vector<Program>& programs,
 // A probe adds up gradients of a slab where its layers are.
 absl::Status CheckProbes(const ProgramShape& shape, const Layout& layout) {
   const std::vector<int32_t> sharers = SharersOf(shape);
+  const ShapeTable table(shape);
   for (int32_t s = 0; s < shape.slabs; ++s) {
-    if (At(sharers, s) < 2 || GroupSize(shape, s) == shape.ranks) continue;
+    if (At(sharers, s) < 2 || table.GroupSize(s) == shape.ranks) continue;
     return absl::UnimplementedError(absl::StrCat(
         "how far gradients of ", At(layout.local_slabs(), s).slab.name,
         " agree cannot be found out: layers of several stages of the pipeline "
@@ -60,12 +62,12 @@ absl::Status CheckProbes(const ProgramShape& shape, const Layout& layout) {
 
 // Why the engine cannot do it; empty when it can. An operation has one stream
 // and one communicator.
-std::string LaneError(const Instruction& at, const ProgramShape& shape) {
+std::string LaneError(const Instruction& at, const ShapeTable& table) {
   if (at.op == Op::kRelease || at.op == Op::kSave ||
       at.op == Op::kBackwardInput || at.op == Op::kBackwardWeight) {
     return "it does not do that";
   }
-  const Lane lane = LaneOf(shape, at);
+  const Lane lane = table.LaneOf(at);
   if (at.lane == lane) return "";
   return absl::StrCat("it does that in the ", ToString(lane),
                       " lane, not in the ", ToString(at.lane), " lane");
@@ -84,10 +86,11 @@ absl::Status CheckRuns(const Program& program, const ProgramShape& asked) {
         absl::StrCat("the program of ", ToString(program.kind),
                      " is of another shape than was asked for"));
   }
+  const ShapeTable table(shape);
   std::vector<bool> updated(static_cast<size_t>(shape.slabs));
   for (size_t i = 0; i < program.instructions.size(); ++i) {
     const Instruction& at = program.instructions[i];
-    std::string error = LaneError(at, shape);
+    std::string error = LaneError(at, table);
     if (at.op == Op::kUpdate) updated[static_cast<size_t>(at.slab)] = true;
     if (at.op == Op::kFetch && !updated[static_cast<size_t>(at.slab)]) {
       error = "the passes before it leave the weights fetched";

@@ -172,42 +172,6 @@ int32_t SlotClasses(const ProgramShape& shape) {
          1;
 }
 
-bool IsHere(const ProgramShape& shape, int32_t stage, int32_t slab) {
-  if (shape.stages == 1) return true;  // every slab is used
-  for (int32_t layer = 0; layer < shape.layers; ++layer) {
-    if (StageOf(shape, layer) != stage) continue;
-    const std::vector<int32_t>& slabs = shape.slabs_of_layer[layer];
-    if (std::binary_search(slabs.begin(), slabs.end(), slab)) return true;
-  }
-  return false;
-}
-
-int32_t GroupSize(const ProgramShape& shape, int32_t slab) {
-  if (shape.stages == 1) return shape.ranks;
-  int32_t size = 0;
-  for (int32_t stage = 0; stage < shape.stages; ++stage) {
-    if (IsHere(shape, stage, slab)) size += shape.ranks;
-  }
-  return size;
-}
-
-Lane LaneOf(const ProgramShape& shape, const Instruction& instruction) {
-  const bool gradient = (instruction.flags & kOfGradient) != 0;
-  switch (instruction.op) {
-    case Op::kReduce:
-      return GroupSize(shape, instruction.slab) > 1 ? Lane::kNetwork
-                                                    : Lane::kCompute;
-    case Op::kFetch:
-      return Lane::kNetwork;
-    case Op::kSend:
-      return gradient ? Lane::kToPrevious : Lane::kToNext;
-    case Op::kRecv:
-      return gradient ? Lane::kFromNext : Lane::kFromPrevious;
-    default:
-      return Lane::kCompute;
-  }
-}
-
 std::vector<int32_t> SharersOf(const ProgramShape& shape) {
   std::vector<int32_t> sharers(shape.slabs, 0);
   for (int32_t layer = 1; layer + 1 < shape.layers; ++layer) {

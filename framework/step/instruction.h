@@ -123,15 +123,6 @@ int32_t ChunkOf(const ProgramShape& shape, int32_t layer);
 int32_t StageOf(const ProgramShape& shape, int32_t layer);
 int32_t SlotClassOf(const ProgramShape& shape, int32_t layer);
 int32_t SlotClasses(const ProgramShape& shape);  // how many
-// Whether layers of the stage use the slab.
-bool IsHere(const ProgramShape& shape, int32_t stage, int32_t slab);
-// How many ranks have the slab, and reduce its gradient: those of the stages
-// whose layers use it.
-int32_t GroupSize(const ProgramShape& shape, int32_t slab);
-
-// The lane in which the engine does an instruction, and planners put it. The
-// reduction of one rank has nothing to exchange.
-Lane LaneOf(const ProgramShape& shape, const Instruction& instruction);
 
 // By slab: how many blocks use it.
 std::vector<int32_t> SharersOf(const ProgramShape& shape);

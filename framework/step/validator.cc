@@ -7,6 +7,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "framework/base/status_macros.h"
+#include "framework/step/shape_table.h"
 #include "framework/step/slab_rules.h"
 #include "framework/step/well_formed.h"
 
@@ -30,6 +31,7 @@ class StepChecker {
   explicit StepChecker(const Program& program)
       : program_(program),
         shape_(program.shape),
+        table_(program.shape),
         last_(program.shape.layers - 1),
         forward_only_(!delink::MayHave(program.kind, Op::kBackward)),
         in_halves_(LayersInHalves(program)),
@@ -78,7 +80,7 @@ class StepChecker {
   bool MayHave(Op op) const { return delink::MayHave(program_.kind, op); }
 
   std::string Check(const Instruction& i) {
-    if (std::string error = FieldError(program_, i); !error.empty())
+    if (std::string error = FieldError(program_, table_, i); !error.empty())
       return error;
     const bool gradient = (i.flags & kOfGradient) != 0;
     if (!MayHave(i.op) || (gradient && forward_only_)) {
@@ -331,6 +333,7 @@ class StepChecker {
 
   const Program& program_;
   const ProgramShape& shape_;
+  const ShapeTable table_;
   const int32_t last_;
   const bool forward_only_;
   const std::vector<bool> in_halves_;  // LayersInHalves

@@ -99,7 +99,8 @@ absl::Status CheckSlotClasses(const ProgramShape& shape) {
 }
 
 // Whether the instruction is one of the program's stage.
-std::string StageError(const Program& program, const Instruction& i) {
+std::string StageError(const Program& program, const ShapeTable& table,
+                       const Instruction& i) {
   const ProgramShape& shape = program.shape;
   if (i.op == Op::kSend || i.op == Op::kRecv) {
     if (shape.stages == 1) {
@@ -122,7 +123,7 @@ std::string StageError(const Program& program, const Instruction& i) {
                         StageOf(shape, i.layer), ", this is stage ",
                         program.stage);
   }
-  if (i.slab >= 0 && !IsHere(shape, program.stage, i.slab)) {
+  if (i.slab >= 0 && !table.IsHere(program.stage, i.slab)) {
     return absl::StrCat("slab ", i.slab, " is of no layer of stage ",
                         program.stage);
   }
@@ -206,7 +207,8 @@ std::vector<bool> LayersInHalves(const Program& program) {
   return halves;
 }
 
-std::string FieldError(const Program& program, const Instruction& i) {
+std::string FieldError(const Program& program, const ShapeTable& table,
+                       const Instruction& i) {
   const ProgramShape& shape = program.shape;
   const Fields fields = FieldsOf(i.op, shape.layers);
   if (!fields.known) return "no engine can do that yet";
@@ -235,7 +237,7 @@ std::string FieldError(const Program& program, const Instruction& i) {
                                       shape.slabs, ")")
                        : "it has no slab";
   }
-  return StageError(program, i);
+  return StageError(program, table, i);
 }
 
 }  // namespace delink

@@ -7,6 +7,7 @@
 
 #include "absl/status/status.h"
 #include "framework/step/instruction.h"
+#include "framework/step/shape_table.h"
 
 namespace delink {
 
@@ -24,6 +25,7 @@ std::vector<bool> LayersInHalves(const Program& program);
 
 // What is wrong with the fields of `i` in the program, whatever is before and
 // behind it; empty when nothing is.
-std::string FieldError(const Program& program, const Instruction& i);
+std::string FieldError(const Program& program, const ShapeTable& table,
+                       const Instruction& i);
 
 }  // namespace delink

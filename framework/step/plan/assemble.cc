@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "framework/base/check.h"
+#include "framework/step/shape_table.h"
 
 namespace delink {
 namespace {
@@ -15,6 +16,7 @@ class Assembler {
             bool recompute)
       : program_{.shape = shape, .kind = kind, .stage = stage},
         shape_(program_.shape),
+        table_(shape),
         last_(shape.layers - 1),
         recompute_(recompute),
         forward_only_(kind == PassKind::kEvaluation ||
@@ -22,7 +24,6 @@ class Assembler {
     if (kind == PassKind::kProbe) program_.shape.micro_batches = 1;
     DELINK_CHECK_GE(shape.layers, 2);
     DELINK_CHECK_GE(shape.micro_batches, 1);
-    DELINK_CHECK_EQ(shape.slabs_of_layer.size(), size_t(shape.layers));
     DELINK_CHECK_EQ(shape.gathers.size(), size_t(shape.slabs));
   }
 
@@ -45,7 +46,7 @@ class Assembler {
 
  private:
   void Add(Instruction instruction) {
-    instruction.lane = LaneOf(shape_, instruction);
+    instruction.lane = table_.LaneOf(instruction);
     program_.instructions.push_back(instruction);
   }
   void AddEach(const Unit& unit, Op op, int32_t layer, uint8_t flags) {
@@ -120,7 +121,7 @@ class Assembler {
   }
 
   bool IsOfSeveralStages(int32_t slab) const {
-    return GroupSize(shape_, slab) > shape_.ranks;
+    return table_.GroupSize(slab) > shape_.ranks;
   }
 
   void AddReductions() {
@@ -178,6 +179,7 @@ class Assembler {
 
   Program program_;
   const ProgramShape& shape_;  // its own
+  const ShapeTable table_;
   const int32_t last_;
   const bool recompute_;
   const bool forward_only_;

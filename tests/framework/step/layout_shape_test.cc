@@ -14,6 +14,7 @@
 #include "framework/module/param_store.h"
 #include "framework/step/memory.h"
 #include "framework/step/plan/assemble.h"
+#include "framework/step/shape_table.h"
 #include "framework/step/well_formed.h"
 #include "parallel/pipeline/one_f_one_b.h"
 #include "tests/framework/module/random_layouts.h"
@@ -51,16 +52,17 @@ TEST(LayoutShapeTest, SaysWhoHasWhat) {
     testing::Declare(model, dice, 3);
     const Layout layout = DrawLayout(model, dice);
     const ProgramShape shape = ShapeOf(layout, 3);
+    const ShapeTable table(shape);
     EXPECT_EQ(shape.ranks * shape.stages, layout.ranks());
     EXPECT_EQ(CheckShape(shape).ok(), IsFilled(layout));
     filled += IsFilled(layout) ? 1 : 0;
     for (int32_t s = 0; s < shape.slabs; ++s) {
       const std::vector<int>& group = *layout.local_slabs()[s].group;
-      EXPECT_EQ(GroupSize(shape, s), static_cast<int32_t>(group.size()));
+      EXPECT_EQ(table.GroupSize(s), static_cast<int32_t>(group.size()));
       for (int rank = 0; rank < layout.ranks(); ++rank) {
         const int32_t stage = layout.mesh().PlaceOf(rank)[Axis::kPipeline];
         const bool here = std::binary_search(group.begin(), group.end(), rank);
-        EXPECT_EQ(IsHere(shape, stage, s), here);
+        EXPECT_EQ(table.IsHere(stage, s), here);
         elsewhere += here ? 0 : 1;
       }
     }

@@ -10,6 +10,7 @@
 #include "framework/step/dependencies.h"
 #include "framework/step/plan/assemble.h"
 #include "framework/step/plan/basic.h"
+#include "framework/step/shape_table.h"
 #include "parallel/pipeline/interleaved.h"
 #include "parallel/pipeline/one_f_one_b.h"
 #include "parallel/pipeline/zero_bubble.h"
@@ -189,7 +190,7 @@ TEST(PlanTest, OneForwardOneBackward) {
   EXPECT_EQ(ToString(planner(PassKind::kDiagnosis, ThreeStages(1), 1)),
             "Recv(1,a) F(1,a) Inspect(1,a) Send(2,a) Sum");
   for (const Instruction& at : evaluation.instructions) {
-    EXPECT_EQ(at.lane, LaneOf(ThreeStages(2), at));
+    EXPECT_EQ(at.lane, ShapeTable(ThreeStages(2)).LaneOf(at));
   }
 }
 

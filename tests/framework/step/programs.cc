@@ -9,6 +9,7 @@
 
 #include "framework/base/check.h"
 #include "framework/step/plan/assemble.h"
+#include "framework/step/shape_table.h"
 #include "framework/step/well_formed.h"
 #include "parallel/pipeline/one_f_one_b.h"
 #include "parallel/pipeline/zero_bubble.h"
@@ -82,6 +83,7 @@ Program Parse(const ProgramShape& shape, const std::string& text,
       {"Sum", Op::kSum},         {"Send", Op::kSend},
       {"Recv", Op::kRecv}};
   const bool forward_only = !MayHave(kind, Op::kBackward);
+  const ShapeTable table(shape);
   Program program{.shape = shape, .kind = kind};
   std::istringstream words(text);
   for (std::string word; words >> word;) {
@@ -109,7 +111,7 @@ Program Parse(const ProgramShape& shape, const std::string& text,
     } else if (i.op != Op::kNorm && i.op != Op::kSum) {
       i.slab = std::stoi(in);
     }
-    i.lane = i.op == Op::kReduce ? Lane::kNetwork : LaneOf(shape, i);
+    i.lane = i.op == Op::kReduce ? Lane::kNetwork : table.LaneOf(i);
     program.instructions.push_back(i);
   }
   return program;

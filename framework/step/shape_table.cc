@@ -1,0 +1,39 @@
+#include "framework/step/shape_table.h"
+
+#include <algorithm>
+
+#include "framework/base/check.h"
+
+namespace delink {
+
+ShapeTable::ShapeTable(const ProgramShape& shape)
+    : here_(shape.slabs, std::vector<bool>(shape.stages)) {
+  DELINK_CHECK_EQ(shape.slabs_of_layer.size(), size_t(shape.layers));
+  for (int32_t layer = 0; layer < shape.layers; ++layer) {
+    for (const int32_t slab : shape.slabs_of_layer[layer]) {
+      here_[slab][StageOf(shape, layer)] = true;
+    }
+  }
+  for (const std::vector<bool>& stages : here_) {
+    const auto with = std::count(stages.begin(), stages.end(), true);
+    group_size_.push_back(static_cast<int32_t>(with) * shape.ranks);
+  }
+}
+
+Lane ShapeTable::LaneOf(const Instruction& instruction) const {
+  const bool gradient = (instruction.flags & kOfGradient) != 0;
+  switch (instruction.op) {
+    case Op::kReduce:
+      return GroupSize(instruction.slab) > 1 ? Lane::kNetwork : Lane::kCompute;
+    case Op::kFetch:
+      return Lane::kNetwork;
+    case Op::kSend:
+      return gradient ? Lane::kToPrevious : Lane::kToNext;
+    case Op::kRecv:
+      return gradient ? Lane::kFromNext : Lane::kFromPrevious;
+    default:
+      return Lane::kCompute;
+  }
+}
+
+}  // namespace delink

@@ -1,0 +1,32 @@
+// What planners, validator and executor ask of a shape for one instruction
+// after another, found once: a shape has thousands of layers.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "framework/step/instruction.h"
+
+namespace delink {
+
+class ShapeTable {
+ public:
+  // O(layers and their slabs, slabs x stages).
+  explicit ShapeTable(const ProgramShape& shape);
+
+  // Whether layers of the stage use the slab.
+  bool IsHere(int32_t stage, int32_t slab) const { return here_[slab][stage]; }
+  // How many ranks have the slab, and reduce its gradient: those of the stages
+  // whose layers use it.
+  int32_t GroupSize(int32_t slab) const { return group_size_[slab]; }
+
+  // The lane in which the engine does an instruction, and planners put it. The
+  // reduction of one rank has nothing to exchange.
+  Lane LaneOf(const Instruction& instruction) const;
+
+ private:
+  std::vector<std::vector<bool>> here_;  // by slab and stage
+  std::vector<int32_t> group_size_;      // by slab
+};
+
+}  // namespace delink
