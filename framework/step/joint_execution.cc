@@ -8,146 +8,12 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "framework/base/check.h"
 #include "framework/base/status_macros.h"
 #include "framework/step/dependencies.h"
 
 namespace delink {
 namespace {
-
-std::string Name(const RankProgram& rank, int32_t index) {
-  return absl::StrCat("rank ", rank.rank, ": instruction ", index, ", ",
-                      ToString(rank.program->instructions[index]));
-}
-
-bool IsTransfer(const Instruction& i) {
-  return i.op == Op::kSend || i.op == Op::kRecv;
-}
-
-// The other end of a transfer.
-Instruction Opposite(Instruction i) {
-  i.op = i.op == Op::kSend ? Op::kRecv : Op::kSend;
-  return i;
-}
-
-int32_t PartnerOf(const Program& program, const Instruction& transfer) {
-  const int32_t before = StageOf(program.shape, transfer.layer - 1);
-  return before == program.stage ? StageOf(program.shape, transfer.layer)
-                                 : before;
-}
-
-// By slab the stages that use it.
-std::vector<std::vector<bool>> StagesOfSlabs(const ProgramShape& shape) {
-  std::vector<std::vector<bool>> stages(shape.slabs,
-                                        std::vector<bool>(shape.stages));
-  for (int32_t layer = 0; layer < shape.layers; ++layer) {
-    for (const int32_t slab : shape.slabs_of_layer[layer]) {
-      stages[slab][StageOf(shape, layer)] = true;
-    }
-  }
-  return stages;
-}
-
-// Whether all ranks of `stage` do the instruction together with others.
-class Collectives {
- public:
-  explicit Collectives(const ProgramShape& shape)
-      : shape_(shape), stages_(StagesOfSlabs(shape)) {}
-  bool IsOf(int32_t stage, const Instruction& i) const {
-    if (i.op == Op::kNorm || i.op == Op::kSum) return true;
-    const bool exchanges =
-        i.op == Op::kReduce || (i.op == Op::kFetch && shape_.gathers[i.slab]);
-    return exchanges && stages_[i.slab][stage];
-  }
-
- private:
-  const ProgramShape& shape_;
-  const std::vector<std::vector<bool>> stages_;
-};
-
-template <typename Predicate>
-std::vector<int32_t> Where(const Program& program, const Predicate& matches) {
-  std::vector<int32_t> found;
-  for (size_t i = 0; i < program.instructions.size(); ++i) {
-    if (matches(program.instructions[i])) {
-      found.push_back(static_cast<int32_t>(i));
-    }
-  }
-  return found;
-}
-
-// The collectives of a lane that are of both.
-absl::Status CompareLane(const Collectives& collectives,
-                         const RankProgram& first, const RankProgram& other,
-                         Lane lane) {
-  const auto of = [&](const RankProgram& rank, const RankProgram& with) {
-    return Where(*rank.program, [&](const Instruction& i) {
-      return i.lane == lane && collectives.IsOf(rank.program->stage, i) &&
-             collectives.IsOf(with.program->stage, i);
-    });
-  };
-  const std::vector<int32_t> expected = of(first, other);
-  const std::vector<int32_t> found = of(other, first);
-  for (size_t k = 0; k < std::max(expected.size(), found.size()); ++k) {
-    const auto text = [k](const RankProgram& rank,
-                          const std::vector<int32_t>& indices) {
-      return k < indices.size()
-                 ? ToString(rank.program->instructions[indices[k]])
-                 : std::string("nothing");
-    };
-    if (text(first, expected) == text(other, found)) continue;
-    const std::string where =
-        k < found.size()
-            ? Name(other, found[k])
-            : absl::StrCat("rank ", other.rank, ": end of the program");
-    return absl::InvalidArgumentError(absl::StrCat(
-        where, ": collective ", k, " of the ", ToString(lane), " lane is ",
-        text(first, expected), " on rank ", first.rank, " and ",
-        text(other, found),
-        " here; collectives of a lane must have one order on all ranks"));
-  }
-  return absl::OkStatus();
-}
-
-absl::Status CompareLanes(const Collectives& collectives,
-                          const RankProgram& first, const RankProgram& other) {
-  for (int lane = 0; lane < kLanes; ++lane) {
-    DELINK_RETURN_IF_ERROR(
-        CompareLane(collectives, first, other, static_cast<Lane>(lane)));
-  }
-  return absl::OkStatus();
-}
-
-// What `from` sends to `to`, gradients or inputs.
-absl::Status CompareTransfers(const RankProgram& from, const RankProgram& to,
-                              uint8_t flags) {
-  const auto of = [&](const RankProgram& rank, Op op, const RankProgram& with) {
-    return Where(*rank.program, [&](const Instruction& i) {
-      return i.op == op && i.flags == flags &&
-             PartnerOf(*rank.program, i) == with.program->stage;
-    });
-  };
-  const std::vector<int32_t> sent = of(from, Op::kSend, to);
-  const std::vector<int32_t> received = of(to, Op::kRecv, from);
-  for (size_t k = 0; k < std::max(sent.size(), received.size()); ++k) {
-    if (k >= sent.size()) {
-      return absl::InvalidArgumentError(absl::StrCat(
-          Name(to, received[k]), ": rank ", from.rank, " has no ",
-          ToString(Opposite(to.program->instructions[received[k]]))));
-    }
-    const Instruction expected = Opposite(from.program->instructions[sent[k]]);
-    std::string wrong = absl::StrCat(" has no ", ToString(expected));
-    if (k < received.size()) {
-      const Instruction& there = to.program->instructions[received[k]];
-      if (ToString(there) == ToString(expected)) continue;
-      wrong = absl::StrCat(" receives ", ToString(there),
-                           " there; what two ranks exchange has one order on "
-                           "both");
-    }
-    return absl::InvalidArgumentError(
-        absl::StrCat(Name(from, sent[k]), ": rank ", to.rank, wrong));
-  }
-  return absl::OkStatus();
-}
 
 using IndicesByLane = std::array<std::vector<int32_t>, kLanes>;
 
@@ -164,6 +30,13 @@ IndicesByLane SplitLanes(const Program& program) {
 struct Place {
   int rank = 0;
   int32_t index = 0;
+};
+
+// One of both steps, counted on.
+struct Waiting {
+  int rank = 0;
+  int32_t position = 0;
+  friend auto operator<=>(const Waiting&, const Waiting&) = default;
 };
 
 // Progress of one rank through two steps.
@@ -197,6 +70,18 @@ struct Progress {
   int32_t PositionOf(const Dependency& d, int32_t waits) const {
     const int32_t step = waits / count - (d.previous_step ? 1 : 0);
     return step < 0 ? -1 : step * count + d.instruction;
+  }
+  // Where it is not ready: what it waits for in its own rank.
+  int32_t Before(int32_t position) const {
+    const Lane lane = rank.program->instructions[position % count].lane;
+    const int32_t head = Head(static_cast<int>(lane));
+    if (head != position) return head;
+    for (const Dependency& d : analysis.dependencies[position % count]) {
+      const int32_t at = PositionOf(d, position);
+      if (at >= 0 && !done[at]) return at;
+    }
+    DELINK_CHECK(false) << "it is ready";
+    return position;
   }
   // When that was.
   double ReadyAt(int32_t position) const {
@@ -246,9 +131,10 @@ class JointExecution {
         }
       }
     }
-    for (const Progress& rank : ranks_) {
+    for (size_t rank = 0; rank < ranks_.size(); ++rank) {
       for (int lane = 0; lane < kLanes; ++lane) {
-        if (rank.Head(lane) >= 0) return Deadlock();
+        const int32_t head = ranks_[rank].Head(lane);
+        if (head >= 0) return Deadlock({static_cast<int>(rank), head});
       }
     }
     return absl::OkStatus();
@@ -265,35 +151,51 @@ class JointExecution {
 
  private:
   // What an instruction is on every rank that meets in it.
-  static std::tuple<Op, int32_t, int32_t, int32_t, uint8_t> KeyOf(
-      const Instruction& i) {
-    return {i.op, i.layer, i.slab, i.micro_batch, i.flags};
+  using Key = std::tuple<Op, Lane, int32_t, int32_t, int32_t, uint8_t>;
+  static Key KeyOf(const Instruction& i) {
+    // The two ends of a transfer are in lanes of their own.
+    return {i.op,          IsTransfer(i) ? Lane::kCompute : i.lane,
+            i.layer,       i.slab,
+            i.micro_batch, i.flags};
   }
 
+  // The other ranks that do the instruction of rank `r` together with it.
+  std::vector<size_t> PartnersOf(size_t r, const Instruction& i,
+                                 const Collectives& collectives) const {
+    if (IsTransfer(i)) {
+      return {r / stages_ * stages_ + PartnerOf(*ranks_[r].rank.program, i)};
+    }
+    std::vector<size_t> partners;
+    for (size_t other = 0; other < ranks_.size(); ++other) {
+      const int32_t stage = ranks_[other].rank.program->stage;
+      if (other != r && collectives.IsOf(stage, i)) partners.push_back(other);
+    }
+    return partners;
+  }
+
+  // A slab may be fetched several times in a step: those that are alike meet in
+  // their order, which CheckMeetings has found to be one in each lane.
   void FindMeetings() {
-    std::vector<std::map<decltype(KeyOf({})), int32_t>> index;
-    for (const Progress& rank : ranks_) {
-      index.emplace_back();
-      for (int32_t i = 0; i < rank.count; ++i) {
-        index.back()[KeyOf(rank.rank.program->instructions[i])] = i;
+    const Collectives collectives(ranks_.front().rank.program->shape);
+    std::vector<std::map<Key, std::vector<int32_t>>> alike(ranks_.size());
+    for (size_t r = 0; r < ranks_.size(); ++r) {
+      const Program& program = *ranks_[r].rank.program;
+      for (int32_t i = 0; i < ranks_[r].count; ++i) {
+        const Instruction& at = program.instructions[i];
+        if (IsTransfer(at) || collectives.IsOf(program.stage, at)) {
+          alike[r][KeyOf(at)].push_back(i);
+        }
       }
     }
-    const Collectives collectives(ranks_.front().rank.program->shape);
     for (size_t r = 0; r < ranks_.size(); ++r) {
-      Progress& rank = ranks_[r];
-      const Program& program = *rank.rank.program;
-      for (int32_t i = 0; i < rank.count; ++i) {
-        const Instruction& at = program.instructions[i];
-        if (IsTransfer(at)) {
-          const size_t other = r / stages_ * stages_ + PartnerOf(program, at);
-          rank.met[i] = {
-              {static_cast<int>(other), index[other].at(KeyOf(Opposite(at)))}};
-        } else if (collectives.IsOf(program.stage, at)) {
-          for (size_t other = 0; other < ranks_.size(); ++other) {
-            const int32_t stage = ranks_[other].rank.program->stage;
-            if (other == r || !collectives.IsOf(stage, at)) continue;
-            rank.met[i].push_back(
-                {static_cast<int>(other), index[other].at(KeyOf(at))});
+      for (const auto& [key, indices] : alike[r]) {
+        const Instruction& at =
+            ranks_[r].rank.program->instructions[indices.front()];
+        const Key there = KeyOf(IsTransfer(at) ? OppositeOf(at) : at);
+        for (const size_t other : PartnersOf(r, at, collectives)) {
+          for (size_t k = 0; k < indices.size(); ++k) {
+            ranks_[r].met[indices[k]].push_back(
+                {static_cast<int>(other), alike[other].at(there).at(k)});
           }
         }
       }
@@ -334,32 +236,54 @@ class JointExecution {
     return costs_(*rank.rank.program, position % rank.count);
   }
 
-  // Somebody is ready for a meeting: the first instruction of a program that
-  // is left has nothing else to wait for.
-  absl::Status Deadlock() const {
-    for (int lane = 0; lane < kLanes; ++lane) {
-      for (const Progress& waiting : ranks_) {
-        const int32_t head = waiting.Head(lane);
-        if (head < 0 || !waiting.IsReady(head)) continue;
-        for (const Place& place : waiting.met[head % waiting.count]) {
-          const Progress& late = ranks_[place.rank];
-          if (late.IsReady(head / waiting.count * late.count + place.index)) {
-            continue;
-          }
-          const bool transfer = IsTransfer(
-              waiting.rank.program->instructions[head % waiting.count]);
-          return absl::InvalidArgumentError(
-              absl::StrCat(Name(waiting.rank, head % waiting.count),
-                           ": waits for ever for rank ", late.rank.rank,
-                           ", which must wait for another ",
-                           transfer ? "exchange with" : "collective of",
-                           " rank ", waiting.rank.rank,
-                           " first: ", transfer ? "exchanges" : "collectives",
-                           " of several lanes deadlock by their order"));
-        }
-      }
+  // Of what `waits`, in a rank that is stuck: the instruction that must come
+  // first and waits for other ranks alone.
+  Waiting FirstOf(Waiting waits) const {
+    const Progress& own = ranks_[waits.rank];
+    while (!own.IsReady(waits.position)) {
+      waits.position = own.Before(waits.position);
     }
-    return absl::InternalError("step: a valid program does not end");
+    return waits;
+  }
+  // Of such an instruction: that of another rank for which it waits.
+  Waiting NextOf(const Waiting& waits) const {
+    const Progress& own = ranks_[waits.rank];
+    for (const Place& place : own.met[waits.position % own.count]) {
+      const Progress& other = ranks_[place.rank];
+      const int32_t at = waits.position / own.count * other.count + place.index;
+      if (!other.IsReady(at)) return FirstOf({place.rank, at});
+    }
+    DELINK_CHECK(false) << "everybody is ready for it";
+    return waits;
+  }
+
+  // Who waits for each other in turn.
+  absl::Status Deadlock(const Waiting& stuck) const {
+    std::vector<Waiting> cycle = {FirstOf(stuck)};
+    for (;;) {
+      const Waiting next = NextOf(cycle.back());
+      const auto known = std::find(cycle.begin(), cycle.end(), next);
+      if (known != cycle.end()) {
+        cycle.erase(cycle.begin(), known);
+        break;
+      }
+      cycle.push_back(next);
+    }
+    std::rotate(cycle.begin(), std::min_element(cycle.begin(), cycle.end()),
+                cycle.end());
+    std::string text = ": waits for ever for ";
+    for (size_t k = 1; k < cycle.size(); ++k) {
+      absl::StrAppend(&text, NameOf(cycle[k]), ", which comes first and waits ",
+                      "for ");
+    }
+    const std::string first = NameOf(cycle.front());
+    return absl::InvalidArgumentError(
+        absl::StrCat(first, text, "that: lanes deadlock by their order"));
+  }
+
+  std::string NameOf(const Waiting& waits) const {
+    const Progress& own = ranks_[waits.rank];
+    return delink::NameOf(own.rank, waits.position % own.count);
   }
 
   const Costs& costs_;
@@ -368,33 +292,6 @@ class JointExecution {
 };
 
 }  // namespace
-
-absl::Status CheckMeetings(const std::vector<Column>& columns) {
-  const Column& first = columns.front();
-  const Collectives collectives(first.front().program->shape);
-  for (const Column& column : columns) {
-    for (size_t stage = 0; stage < column.size(); ++stage) {
-      // In a column against the stages before, then against the first column's.
-      for (size_t before = 0; before < stage; ++before) {
-        DELINK_RETURN_IF_ERROR(
-            CompareLanes(collectives, column[before], column[stage]));
-      }
-      if (&column != &first) {
-        DELINK_RETURN_IF_ERROR(
-            CompareLanes(collectives, first[stage], column[stage]));
-      }
-    }
-    for (const RankProgram& from : column) {
-      for (const RankProgram& to : column) {
-        if (&from == &to) continue;
-        for (const uint8_t flags : {uint8_t{0}, uint8_t{kOfGradient}}) {
-          DELINK_RETURN_IF_ERROR(CompareTransfers(from, to, flags));
-        }
-      }
-    }
-  }
-  return absl::OkStatus();
-}
 
 absl::StatusOr<std::vector<std::vector<Interval>>> ExecuteTogether(
     const std::vector<Column>& columns, const Costs& costs) {

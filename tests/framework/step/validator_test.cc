@@ -9,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
 #include "framework/step/plan/basic.h"
 #include "tests/framework/step/programs.h"
 
@@ -528,11 +529,57 @@ TEST(ValidatorTest, DeadlockAcrossLanes) {
     EXPECT_EQ(Error(program), "");
   }
   EXPECT_EQ(Error(programs),
-            "rank 0: instruction 15, Fetch(0): waits for ever for rank 1, "
-            "which must wait for another collective of rank 0 first: "
-            "collectives of several lanes deadlock by their order");
+            "rank 0: instruction 15, Fetch(0): waits for ever for rank 1: "
+            "instruction 15, Fetch(1), which comes first and waits for that: "
+            "lanes deadlock by their order");
   programs[1] = programs[0];
   EXPECT_EQ(Error(programs), "");
+}
+
+// Rank r is ready for its own slab and the next rank's, and nobody for all that
+// he waits for.
+TEST(ValidatorTest, DeadlockOfThreeRanks) {
+  ProgramShape shape = Small(1, true);
+  shape.ranks = 3;
+  std::vector<Program> programs;
+  for (int rank = 0; rank < 3; ++rank) {
+    const auto on = [&](const std::string& op, int k) {
+      return absl::StrCat(op, "(", (rank + k) % 3, ") ");
+    };
+    programs.push_back(
+        Parse(shape,
+              "F(0,a) F(1,a) Loss(a) B(1,a) B(0,a) Reduce(0) Reduce(1) "
+              "Reduce(2) Squares(0) Squares(1) Squares(2) Norm " +
+                  on("Update", 0) + on("Update", 1) + on("Fetch", 0) +
+                  on("Fetch", 1) + on("Save", 0) + on("Update", 2) +
+                  on("Fetch", 2) + on("Save", 1) + on("Save", 2)));
+    for (Instruction& i : programs.back().instructions) {
+      if (i.op != Op::kFetch || i.slab == 0) continue;
+      i.lane = i.slab == 1 ? Lane::kOut : Lane::kIn;
+    }
+    EXPECT_EQ(Error(programs.back()), "");
+  }
+  EXPECT_EQ(Error(programs),
+            "rank 0: instruction 14, Fetch(0): waits for ever for rank 1: "
+            "instruction 14, Fetch(1), which comes first and waits for rank 2: "
+            "instruction 14, Fetch(2), which comes first and waits for that: "
+            "lanes deadlock by their order");
+}
+
+// The first meets the first.
+TEST(ValidatorTest, ASlabIsFetchedTwiceInAStep) {
+  ProgramShape shape = Small(1);
+  shape.gathers[0] = true;
+  shape.ranks = 2;
+  const std::string before =
+      "Fetch(0) F(0,a) Release(0) F(1,a) Loss(a) B(1,a) Fetch(0) B(0,a) "
+      "Reduce(0) Reduce(1) Reduce(2) ";
+  const std::string after = " Norm Update(0) Update(1) Update(2)";
+  EXPECT_EQ(
+      Error(
+          {Parse(shape, before + "Squares(0) Squares(1) Squares(2)" + after),
+           Parse(shape, before + "Squares(1) Squares(0) Squares(2)" + after)}),
+      "");
 }
 
 }  // namespace
