@@ -44,8 +44,9 @@ TEST(PipelinePropertyTest, PlannedPipelinesAreValidAndSafe) {
   Dice dice(11);
   for (int n = 0; n < 1000; ++n) {
     const Sample sample = DrawPipeline(dice);
-    for (const PassKind kind : {PassKind::kStep, PassKind::kGradients,
-                                PassKind::kEvaluation, PassKind::kDiagnosis}) {
+    for (const PassKind kind :
+         {PassKind::kStep, PassKind::kGradients, PassKind::kEvaluation,
+          PassKind::kProbe, PassKind::kDiagnosis}) {
       if (kind != PassKind::kStep && dice.Below(4) != 0) continue;
       const std::vector<Program> stages = PlanPipeline(
           sample, kind,
@@ -145,6 +146,17 @@ ProgramShape EvenShape(int32_t layers, int32_t chunks, int32_t stages,
   return shape;
 }
 
+// One slab of each layer is that of so many layers, far from each other.
+ProgramShape Shared(ProgramShape shape, int32_t sharers) {
+  const int32_t unlike = (shape.layers + sharers - 1) / sharers;
+  shape.slabs = 2 * shape.layers + unlike;
+  shape.gathers.resize(shape.slabs);
+  for (int32_t l = 0; l < shape.layers; ++l) {
+    shape.slabs_of_layer[l] = {2 * l, 2 * l + 1, 2 * shape.layers + l % unlike};
+  }
+  return shape;
+}
+
 // When the stages of a pipeline are through their visits.
 double EndOf(const Schedule& schedule, const ProgramShape& shape,
              const Costs& costs) {
@@ -225,7 +237,8 @@ TEST(PipelinePropertyTest, ZeroBubblePipelinesEnd) {
   for (int32_t stages = 2; stages <= 8; ++stages) {
     for (int32_t micro_batches = 1; micro_batches <= 16; ++micro_batches) {
       const ProgramShape shape =
-          EvenShape(3 * stages, stages, stages, micro_batches, 2);
+          Shared(EvenShape(3 * stages, stages, stages, micro_batches, 2),
+                 dice.Between(1, 4));
       const auto plan = JointPlan::Create(PlannerOf(ZeroBubble, dice.Coin()),
                                           shape, std::vector{PassKind::kStep});
       ASSERT_TRUE(plan.ok()) << plan.status().message();
@@ -257,19 +270,23 @@ TEST(PipelinePropertyTest, InterleavedPipelinesEnd) {
       for (const int32_t groups : {1, 2, 4}) {
         const int32_t chunks = stages * turns;
         const ProgramShape shape =
-            EvenShape(chunks, chunks, stages, stages * groups, 2);
+            Shared(EvenShape(chunks, chunks, stages, stages * groups, 2),
+                   dice.Between(1, 4));
         const auto plan = JointPlan::Create(
             PlannerOf(Interleaved, false), shape,
-            std::vector{PassKind::kStep, PassKind::kEvaluation});
+            std::vector{PassKind::kStep, PassKind::kEvaluation,
+                        PassKind::kProbe});
         ASSERT_TRUE(plan.ok()) << plan.status().message();
-        const std::vector<Program>& step = plan->Of(PassKind::kStep);
-        const std::vector<Analysis> analyses = AnalyzeAll(step);
-        for (const Analysis& analysis : analyses) {
-          EXPECT_LE(analysis.slots.back(), 2) << "inputs that leave";
-          EXPECT_LE(analysis.boundaries, 3);
+        for (const PassKind kind : {PassKind::kStep, PassKind::kProbe}) {
+          const std::vector<Program>& programs = plan->Of(kind);
+          const std::vector<Analysis> analyses = AnalyzeAll(programs);
+          for (const Analysis& analysis : analyses) {
+            EXPECT_LE(analysis.slots.back(), 2) << "inputs that leave";
+            EXPECT_LE(analysis.boundaries, 3);
+          }
+          if (chunks * shape.micro_batches > 64) continue;
+          EXPECT_EQ(Simulate(programs, analyses, dice), "");
         }
-        if (chunks * shape.micro_batches > 64) continue;
-        EXPECT_EQ(Simulate(step, analyses, dice), "");
       }
     }
   }
@@ -288,20 +305,22 @@ int64_t PeakMebibytes() {
 struct Large {
   const char* name;
   std::vector<Unit> (*schedule)(const ProgramShape&, int32_t);
-  int32_t layers, chunks;
+  int32_t layers, chunks, sharers;
 };
 
 TEST(PipelinePropertyTest, LargePlansAreProvedInSeconds) {
-  for (const Large& large : {Large{"1f1b", OneFOneB, 96, 16},
-                             Large{"interleaved", Interleaved, 96, 96},
-                             Large{"interleaved", Interleaved, 4000, 96}}) {
+  for (const Large& large : {Large{"1f1b", OneFOneB, 96, 16, 1},
+                             Large{"zero-bubble", ZeroBubble, 96, 16, 1},
+                             Large{"interleaved", Interleaved, 96, 96, 1},
+                             Large{"interleaved", Interleaved, 4000, 96, 4}}) {
     const std::clock_t begin = std::clock();
-    const auto plan =
-        JointPlan::Create(PlannerOf(large.schedule, true),
-                          EvenShape(large.layers, large.chunks, 16, 64, 32),
-                          std::vector{PassKind::kStep, PassKind::kGradients,
-                                      PassKind::kEvaluation, PassKind::kProbe,
-                                      PassKind::kDiagnosis});
+    const auto plan = JointPlan::Create(
+        PlannerOf(large.schedule, true),
+        Shared(EvenShape(large.layers, large.chunks, 16, 64, 32),
+               large.sharers),
+        std::vector{PassKind::kStep, PassKind::kGradients,
+                    PassKind::kEvaluation, PassKind::kProbe,
+                    PassKind::kDiagnosis});
     ASSERT_TRUE(plan.ok()) << plan.status().message();
     EXPECT_EQ(plan->ranks(), 512);
     EXPECT_EQ(plan->Digest().size(), 64u);
@@ -313,11 +332,12 @@ TEST(PipelinePropertyTest, LargePlansAreProvedInSeconds) {
     }
     const int64_t mebibytes = PeakMebibytes();
     std::printf(
-        "512 ranks, %d layers, 64 micro-batches, %s with %d chunks: %zu "
+        "512 ranks, %d layers, 64 micro-batches, %s with %d chunks, slabs of "
+        "%d layers: %zu "
         "instructions a step on 16 stages, planned and proved in %.2f s and "
         "%lld MiB\n",
-        large.layers, large.name, large.chunks, instructions, seconds,
-        static_cast<long long>(mebibytes));
+        large.layers, large.name, large.chunks, large.sharers, instructions,
+        seconds, static_cast<long long>(mebibytes));
     EXPECT_LT(seconds, 10);
     EXPECT_LT(mebibytes, 2048);
   }
