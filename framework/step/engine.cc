@@ -177,6 +177,12 @@ std::unique_ptr<Pending> Engine::Do(const Pass& pass, int32_t index) {
     case Op::kBackward:
       Backward(pass, at, written);
       break;
+    case Op::kBackwardInput:
+      BackwardInput(pass, at);
+      break;
+    case Op::kBackwardWeight:
+      BackwardWeight(at, written);
+      break;
     case Op::kSend:
     case Op::kRecv:
       return Exchange(pass, at);

@@ -136,6 +136,8 @@ class Engine {
             const std::vector<bool>& written);
   void Backward(const Pass& pass, const Instruction& at,
                 const std::vector<bool>& written);
+  void BackwardInput(const Pass& pass, const Instruction& at);
+  void BackwardWeight(const Instruction& at, const std::vector<bool>& written);
   std::unique_ptr<Pending> Exchange(const Pass& pass, const Instruction& at);
   std::unique_ptr<Pending> Reduce(int slab);
   void Squares(int slab);
@@ -153,17 +155,15 @@ class Engine {
   std::unique_ptr<Pending> Sum(const Pass& pass);
 
   VisitInputs InputsOf(const Pass& pass, int32_t micro_batch) const;
-  Tensor InputTensor(const Pass& pass, int32_t layer,
-                     int32_t micro_batch) const;
+  Tensor InputTensor(const Pass& pass, int32_t layer, int32_t m) const;
   // Of the layer's chunk.
-  Tensor BoundaryTensor(const Pass& pass, int32_t layer,
-                        int32_t micro_batch) const;
+  Tensor BoundaryTensor(const Pass& pass, int32_t layer, int32_t m) const;
   // What a visit keeps until its backward.
   void* SavedRegion(const Pass& pass, const Instruction& at) const;
   // Where a visit's gradients go that it keeps apart: by the slabs of its
   // layer; null of the others.
   std::vector<void*> ApartAddresses(const Pass& pass, int32_t layer) const;
-  void* SlotAddress(const Pass& pass, int32_t layer, int32_t micro_batch) const;
+  void* SlotAddress(const Pass& pass, int32_t layer, int32_t m) const;
 
   Env env_;
   Options options_;

@@ -13,6 +13,9 @@ namespace delink {
 struct Engine::Visit {
   Visit(const VisitPlan& plan, const Tape::Env& env)
       : memory(plan), tape(env, memory) {}
+  // Runs a layer that is no epilogue; `out` as in Tape::Finish.
+  void Run(Phase phase, const VisitInputs& inputs, Module& layer,
+           const Tensor& in, const Tensor& out);
   PlannedMemory memory;
   Tape tape;
   Var x, y;

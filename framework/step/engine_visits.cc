@@ -5,6 +5,14 @@
 
 namespace delink {
 
+void Engine::Visit::Run(Phase phase, const VisitInputs& inputs, Module& layer,
+                        const Tensor& in, const Tensor& out) {
+  tape.BeginForward(phase, inputs);
+  x = tape.Input(in, in.dtype() != DType::kI32);
+  y = layer(x);
+  tape.Finish(y, out);
+}
+
 VisitInputs Engine::InputsOf(const Pass& pass, int32_t micro_batch) const {
   const int64_t b = memory_.batch.micro_batch;
   const int64_t tokens = micro_batch * memory_.batch.tokens();
@@ -19,28 +27,24 @@ VisitInputs Engine::InputsOf(const Pass& pass, int32_t micro_batch) const {
               memory_.batch.masked ? records_->positions + tokens : nullptr};
 }
 
-void* Engine::SlotAddress(const Pass& pass, int32_t layer,
-                          int32_t micro_batch) const {
-  const int32_t slot = At(At(pass.analysis.slot_of, layer), micro_batch);
+void* Engine::SlotAddress(const Pass& pass, int32_t layer, int32_t m) const {
+  const int32_t slot = At(At(pass.analysis.slot_of, layer), m);
   const auto pool = static_cast<size_t>(At(pass.analysis.pool_of, layer));
   return slots_.at(memory_.SlotOffset(pool) + slot * memory_.pools[pool].bytes);
 }
 
-Tensor Engine::InputTensor(const Pass& pass, int32_t layer,
-                           int32_t micro_batch) const {
+Tensor Engine::InputTensor(const Pass& pass, int32_t layer, int32_t m) const {
   const Shape& shape = At(layers_, layer).input;
   if (layer == 0) {
-    return {records_->inputs + micro_batch * memory_.batch.tokens(),
-            DType::kI32, shape};
+    return {records_->inputs + m * memory_.batch.tokens(), DType::kI32, shape};
   }
-  return {SlotAddress(pass, layer, micro_batch), env_.store->options().dtype,
-          shape};
+  return {SlotAddress(pass, layer, m), env_.store->options().dtype, shape};
 }
 
 Tensor Engine::BoundaryTensor(const Pass& pass, int32_t layer,
-                              int32_t micro_batch) const {
+                              int32_t m) const {
   const int32_t chunk = ChunkOf(pass.program.shape, layer);
-  const int32_t which = At(At(pass.analysis.boundary_of, chunk), micro_batch);
+  const int32_t which = At(At(pass.analysis.boundary_of, chunk), m);
   return {boundaries_.at(which * memory_.boundary_bytes),
           env_.store->options().dtype, layers_.front().output};
 }
@@ -77,11 +81,9 @@ void Engine::Forward(const Pass& pass, const Instruction& at) {
       {.slot = phase == Phase::kRecord ? SavedRegion(pass, at) : nullptr,
        .workspace = workspace_.at(memory_.scratch_slot),
        .boundary = out.data()});
-  visit.tape.BeginForward(phase, InputsOf(pass, at.micro_batch));
-  visit.x = visit.tape.Input(InputTensor(pass, at.layer, at.micro_batch),
-                             at.layer > 0);
-  visit.y = env_.model->layer(LayerAt(at.layer))(visit.x);
-  visit.tape.Finish(visit.y, out);
+  visit.Run(phase, InputsOf(pass, at.micro_batch),
+            env_.model->layer(LayerAt(at.layer)),
+            InputTensor(pass, at.layer, at.micro_batch), out);
 }
 
 void Engine::Loss(const Pass& pass, const Instruction& at,
@@ -122,15 +124,47 @@ void Engine::Backward(const Pass& pass, const Instruction& at,
                      .workspace = workspace_.at(memory_.scratch_slot),
                      .boundary = saved + slot_bytes});
   if ((at.flags & kRecompute) != 0) {
-    visit.tape.BeginForward(Phase::kRecord, InputsOf(pass, at.micro_batch));
-    visit.x =
-        visit.tape.Input(InputTensor(pass, at.layer, at.micro_batch), true);
-    visit.y = env_.model->layer(LayerAt(at.layer))(visit.x);
-    visit.tape.Finish(visit.y, Tensor());
+    visit.Run(Phase::kRecord, InputsOf(pass, at.micro_batch),
+              env_.model->layer(LayerAt(at.layer)),
+              InputTensor(pass, at.layer, at.micro_batch), Tensor());
   }
   const Tensor boundary = BoundaryTensor(pass, at.layer, at.micro_batch);
   visit.tape.RunBackward(visit.y, boundary, visit.x,
                          at.layer > 0 ? boundary : Tensor());
+  binder_->FinishGradients(LayerAt(at.layer), *compute_stream_);
+}
+
+// What is held is the visit's alone until its second half: what forward, run
+// again, has saved, then what this half saves.
+void Engine::BackwardInput(const Pass& pass, const Instruction& at) {
+  Visit& visit = *At(At(visits_, at.layer), at.micro_batch);
+  const int32_t pool = SlotClassOf(pass.program.shape, at.layer);
+  const int32_t number =
+      At(At(pass.analysis.held_of, at.layer), at.micro_batch);
+  char* held = static_cast<char*>(slots_.at(
+      memory_.HeldOffset(pool) + number * At(memory_.held, pool).bytes));
+  void* const workspace = workspace_.at(memory_.scratch_slot);
+  binder_->Bind(LayerAt(at.layer), nullptr);
+  if ((at.flags & kRecompute) != 0) {
+    // Nobody reads the output.
+    visit.memory.Bind(
+        {.slot = held, .workspace = workspace, .boundary = workspace_.data()});
+    visit.Run(Phase::kRecord, InputsOf(pass, at.micro_batch),
+              env_.model->layer(LayerAt(at.layer)),
+              InputTensor(pass, at.layer, at.micro_batch), Tensor());
+    held += At(At(layers_, at.layer).visits, Phase::kRecord).slot_bytes;
+  }
+  visit.memory.Bind({.slot = held, .workspace = workspace});
+  const Tensor boundary = BoundaryTensor(pass, at.layer, at.micro_batch);
+  visit.tape.RunBackwardInput(visit.y, boundary, visit.x, boundary);
+}
+
+void Engine::BackwardWeight(const Instruction& at,
+                            const std::vector<bool>& written) {
+  Visit& visit = *At(At(visits_, at.layer), at.micro_batch);
+  binder_->Bind(LayerAt(at.layer), &written);
+  visit.memory.Bind({.workspace = workspace_.at(memory_.scratch_slot)});
+  visit.tape.RunBackwardWeight();
   binder_->FinishGradients(LayerAt(at.layer), *compute_stream_);
 }
 

@@ -63,10 +63,7 @@ absl::Status CheckProbes(const ProgramShape& shape, const Layout& layout) {
 // Why the engine cannot do it; empty when it can. An operation has one stream
 // and one communicator.
 std::string LaneError(const Instruction& at, const ShapeTable& table) {
-  if (at.op == Op::kRelease || at.op == Op::kSave ||
-      at.op == Op::kBackwardInput || at.op == Op::kBackwardWeight) {
-    return "it does not do that";
-  }
+  if (at.op == Op::kRelease || at.op == Op::kSave) return "it does not do that";
   const Lane lane = table.LaneOf(at);
   if (at.lane == lane) return "";
   return absl::StrCat("it does that in the ", ToString(lane),

@@ -98,7 +98,11 @@ VisitFlops FlopsOf(const LayerPlan& layer, const Instruction& at) {
   VisitFlops flops;
   if (at.op == Op::kForward || at.op == Op::kLoss) flops.forward = layer.flops;
   if (HasGradients(at)) flops.backward = layer.backward_flops;
-  if (at.op == Op::kBackward && (at.flags & kRecompute) != 0) {
+  if (at.op == Op::kBackwardWeight) flops.backward = layer.weight_flops;
+  if (at.op == Op::kBackwardInput) {
+    flops.backward = layer.backward_flops - layer.weight_flops;
+  }
+  if (at.op != Op::kForward && (at.flags & kRecompute) != 0) {
     flops.recompute = layer.flops;
   }
   return flops;

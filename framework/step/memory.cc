@@ -9,20 +9,35 @@
 namespace delink {
 namespace {
 
-// Of programs whose backwards run whole.
-constexpr Phase kWholePhases[] = {Phase::kEval, Phase::kForward, Phase::kRecord,
-                                  Phase::kBackward};
-
 const PhasePlan& PlanOf(const LayerPlan& layer, Phase phase) {
   return At(layer.visits, phase);
 }
 
-int64_t LargestWorkspace(const LayerPlan& layer) {
-  int64_t bytes = 0;
-  for (const Phase phase : kWholePhases) {
-    bytes = std::max(bytes, PlanOf(layer, phase).workspace_bytes);
+void Grow(int64_t* size, int64_t to) { *size = std::max(*size, to); }
+
+// Room for a layer's backward, or a half of it.
+void SizeBackward(const LayerPlan& layer, const ProgramShape& shape,
+                  const Instruction& at, StepMemory* m) {
+  const bool first = at.op == Op::kBackwardInput;
+  const bool second = at.op == Op::kBackwardWeight;
+  const Phase phase = first    ? Phase::kBackwardInput
+                      : second ? Phase::kBackwardWeight
+                               : Phase::kBackward;
+  Grow(&m->workspace, PlanOf(layer, phase).workspace_bytes);
+  if (at.layer == 0 || at.op == Op::kLoss || second) return;
+  const bool again = (at.flags & kRecompute) != 0;
+  const int64_t saved = PlanOf(layer, Phase::kRecord).slot_bytes;
+  const int32_t pool = SlotClassOf(shape, at.layer);
+  m->recompute = m->recompute || again;
+  if (!again) {
+    Grow(&At(m->pools, pool).bytes, m->boundary_bytes + saved);
+  } else {
+    Grow(&m->scratch_slot, m->boundary_bytes + (first ? 0 : saved));
   }
-  return bytes;
+  if (first) {
+    Grow(&At(m->held, pool).bytes,
+         PlanOf(layer, phase).slot_bytes + (again ? saved : 0));
+  }
 }
 
 int64_t LargestShard(const ParamStore& store) {
@@ -76,9 +91,6 @@ StepMemory SizeStep(const ParamStore& store,
   DELINK_CHECK(!passes.empty());
   StepMemory m{.batch = batch};
   const DType dtype = store.options().dtype;
-  const auto grow = [](int64_t* size, int64_t to) {
-    *size = std::max(*size, to);
-  };
   m.boundary_bytes = AlignUp(layers.front().output.elements() * SizeOf(dtype));
   m.sums = store.layout().cells() + kTailSums;
   const Program& any = passes.begin()->second.program;
@@ -86,14 +98,17 @@ StepMemory SizeStep(const ParamStore& store,
     return At(m.pools, SlotClassOf(any.shape, layer));
   };
   m.pools.resize(passes.begin()->second.analysis.slots.size());
+  m.held.resize(passes.begin()->second.analysis.held.size());
   // Of what is sent only the input itself is here.
   if (any.shape.stages > 1) m.pools.back().bytes = m.boundary_bytes;
   for (int32_t l = 0; l < any.shape.layers; ++l) {
     if (StageOf(any.shape, l) != any.stage) continue;
     const LayerPlan& layer = At(layers, l);
     const int64_t saved = PlanOf(layer, Phase::kRecord).slot_bytes;
-    grow(&m.workspace, LargestWorkspace(layer));
-    grow(&pool_of(l).bytes, l > 0 ? m.boundary_bytes : saved);
+    for (const Phase phase : {Phase::kEval, Phase::kForward, Phase::kRecord}) {
+      Grow(&m.workspace, PlanOf(layer, phase).workspace_bytes);
+    }
+    Grow(&pool_of(l).bytes, l > 0 ? m.boundary_bytes : saved);
     if (l + 1 == any.shape.layers) m.scratch_slot = saved;
   }
   int64_t apart = 0;  // bytes of gradients
@@ -101,27 +116,23 @@ StepMemory SizeStep(const ParamStore& store,
     m.micro_batches =
         std::max(m.micro_batches, pass.program.shape.micro_batches);
     for (size_t p = 0; p < m.pools.size(); ++p) {
-      grow(&m.pools[p].slots, pass.analysis.slots[p]);
+      Grow(&m.pools[p].slots, pass.analysis.slots[p]);
     }
-    grow(&m.boundaries, pass.analysis.boundaries);
+    for (size_t p = 0; p < m.held.size(); ++p) {
+      Grow(&m.held[p].slots, pass.analysis.held[p]);
+    }
+    Grow(&m.boundaries, pass.analysis.boundaries);
     for (const Instruction& at : pass.program.instructions) {
-      if (at.op != Op::kBackward || at.layer == 0) continue;
+      if (!HasGradients(at) && !HasInputGradient(at)) continue;
       if ((at.flags & kApart) != 0) {
-        grow(&apart, PlaceApart(store, pass.program.shape, at.layer).bytes);
+        Grow(&apart, PlaceApart(store, pass.program.shape, at.layer).bytes);
       }
-      const int64_t saved =
-          PlanOf(At(layers, at.layer), Phase::kRecord).slot_bytes;
-      if ((at.flags & kRecompute) != 0) {
-        m.recompute = true;
-        grow(&m.scratch_slot, saved + m.boundary_bytes);
-      } else {
-        grow(&pool_of(at.layer).bytes, m.boundary_bytes + saved);
-      }
+      SizeBackward(At(layers, at.layer), pass.program.shape, at, &m);
     }
   }
   m.copies = std::max(AlignUp(LargestShard(store)), apart);
   // Squares of what is kept apart are summed up where visits work.
-  if (apart > 0) grow(&m.workspace, LargestSums(store) - m.scratch_slot);
+  if (apart > 0) Grow(&m.workspace, LargestSums(store) - m.scratch_slot);
   m.records = RecordBytes(m);
   return m;
 }

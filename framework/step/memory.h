@@ -19,7 +19,8 @@ struct MemoryAccount {
   int64_t weights = 0;
   int64_t gradients = 0;
   int64_t state = 0;       // of the optimizer, and the master under bf16
-  int64_t slots = 0;       // boundaries of forward and what backward reads
+  int64_t slots = 0;       // boundaries of forward, what backward reads and
+                           // what it holds between its halves
   int64_t boundaries = 0;  // gradients between layers
   int64_t workspace = 0;
   int64_t copies = 0;  // staging of reductions; gradients kept apart
@@ -50,14 +51,24 @@ struct StepMemory {
   bool recompute = false;      // of some block
   int64_t boundary_bytes = 0;  // of [B, T, D]
   // A slot is its input boundary (none for the prologue), then what is saved.
+  // What is held between halves of a backward: what forward, run again, has
+  // saved, then the gradients that the second half reads.
   struct SlotPool {
     int64_t bytes = 0;  // of a slot
     int64_t slots = 0;
+    // How much the first `count` of `pools` take.
+    static int64_t BytesOf(const std::vector<SlotPool>& pools, size_t count) {
+      int64_t sum = 0;
+      for (size_t p = 0; p < count; ++p) sum += pools[p].bytes * pools[p].slots;
+      return sum;
+    }
   };
   std::vector<SlotPool> pools;  // as Analysis::slots; one behind the other
+  std::vector<SlotPool> held;   // as Analysis::held; behind those
   int64_t boundaries = 0;
   // What is saved by a visit whose backward follows at once: the loss, and
-  // blocks under recompute (with their output, which nobody reads).
+  // blocks under recompute (with their output, which nobody reads; of a first
+  // half the output alone).
   int64_t scratch_slot = 0;
   int64_t workspace = 0;  // without scratch_slot
   int64_t copies = 0;
@@ -66,11 +77,12 @@ struct StepMemory {
 
   // Where a pool begins; of all of them, how much they take.
   int64_t SlotOffset(size_t pool) const {
-    int64_t bytes = 0;
-    for (size_t p = 0; p < pool; ++p) bytes += pools[p].bytes * pools[p].slots;
-    return bytes;
+    return SlotPool::BytesOf(pools, pool);
   }
-  int64_t slot_bytes() const { return SlotOffset(pools.size()); }
+  int64_t HeldOffset(size_t pool) const {
+    return SlotOffset(pools.size()) + SlotPool::BytesOf(held, pool);
+  }
+  int64_t slot_bytes() const { return HeldOffset(held.size()); }
 };
 
 // By layer, for ProgramShape::slot_class: the prologue, blocks that save as

@@ -22,6 +22,8 @@ double StepParts::*PartOf(Op op) {
     case Op::kLoss:
       return &StepParts::head;
     case Op::kBackward:
+    case Op::kBackwardInput:
+    case Op::kBackwardWeight:
       return &StepParts::backward;
     case Op::kReduce:
     case Op::kFetch:

@@ -1,20 +1,24 @@
 // Blocks of gpt and llama whose backward runs in two halves, between which all
 // other blocks have theirs: the same bits as those of whole backwards, in the
 // types of runs.
+#include "tests/testing/halves.h"
+
 #include <gtest/gtest.h>
 
+#include <cstdint>
+#include <initializer_list>
 #include <memory>
 #include <string>
 #include <utility>
 #include <vector>
 
-#include "absl/status/statusor.h"
 #include "framework/base/at.h"
 #include "framework/step/dependencies.h"
 #include "framework/step/layout_shape.h"
 #include "framework/step/measure.h"
 #include "framework/step/memory.h"
 #include "framework/step/pass.h"
+#include "framework/step/plan/assemble.h"
 #include "framework/step/plan/basic.h"
 #include "layers/ops/accumulate.h"
 #include "recipes/models/gpt.h"
@@ -114,6 +118,51 @@ TEST(Halves, GiveTheBitsOfTheWhole) {
   }
 }
 
+constexpr BatchShape kBatch{.micro_batch = 2, .seq = kTokens};
+
+// What a model's visits need, and its steps.
+struct Measured {
+  explicit Measured(const Family& family)
+      : device(NewMetaDevice()),
+        model(family.build(Scope(registry, DType::kF32))),
+        store(*ParamStore::Create(
+            *device, Layout::Create(registry, model->blocks(), {}, {}), 0,
+            {.dtype = DType::kF32, .states = {}, .master = MasterForm::kNone})),
+        plans(MeasureLayers(*model, *store, kBatch, Accumulate)) {}
+
+  // Of steps of two micro-batches, of layers that need what `of` says.
+  StepMemory MemoryOf(const Planner& planner,
+                      const std::vector<LayerPlan>& of) const {
+    ProgramShape shape = ShapeOf(store->layout(), 2);
+    shape.slot_class = SlotClasses(plans);
+    Pass pass{.program = planner(PassKind::kStep, shape, 0)};
+    pass.analysis = AnalyzeProgram(pass.program);
+    Passes passes;
+    passes.emplace(PassKind::kStep, std::move(pass));
+    return SizeStep(*store, of, kBatch, passes);
+  }
+  std::string AccountTextOf(const Planner& planner,
+                            const std::vector<LayerPlan>& of) const {
+    return ToString(AccountOf(*store, MemoryOf(planner, of)));
+  }
+
+  std::unique_ptr<Device> device;
+  ParamRegistry registry;
+  std::unique_ptr<Sequential> model;
+  std::unique_ptr<ParamStore> store;
+  std::vector<LayerPlan> plans;
+};
+
+// Of a block: more of what some phases take than there is memory.
+std::vector<LayerPlan> WithHuge(std::vector<LayerPlan> plans,
+                                std::initializer_list<Phase> phases) {
+  for (const Phase phase : phases) {
+    At(plans[1].visits, phase) = {.slot_bytes = int64_t{1} << 40,
+                                  .workspace_bytes = int64_t{1} << 40};
+  }
+  return plans;
+}
+
 // What a visit keeps between its halves is what products and norms have as
 // gradients of their outputs.
 TEST(Halves, KeepTheGradientsThatWeightsRead) {
@@ -126,16 +175,8 @@ TEST(Halves, KeepTheGradientsThatWeightsRead) {
   for (size_t i = 0; i < kept.size(); ++i) {
     const Family family = Families()[i];
     SCOPED_TRACE(family.name);
-    const std::unique_ptr<Device> device = NewMetaDevice();
-    ParamRegistry registry;
-    const auto model = family.build(Scope(registry, DType::kF32));
-    const auto store = ParamStore::Create(
-        *device, Layout::Create(registry, model->blocks(), {}, {}), 0,
-        {.dtype = DType::kF32, .states = {}, .master = MasterForm::kNone});
-    ASSERT_TRUE(store.ok());
-    const BatchShape batch{.micro_batch = 2, .seq = kTokens};
-    const std::vector<LayerPlan> plans =
-        MeasureLayers(*model, **store, batch, Accumulate);
+    const Measured measured(family);
+    const std::vector<LayerPlan>& plans = measured.plans;
     const LayerPlan& block = plans[1];
     EXPECT_EQ(At(block.visits, Phase::kBackwardInput).slot_bytes,
               kept[i] * SizeOf(DType::kF32));
@@ -144,26 +185,66 @@ TEST(Halves, KeepTheGradientsThatWeightsRead) {
     EXPECT_GT(block.weight_flops, 0);
     EXPECT_LT(block.weight_flops, block.flops);
     EXPECT_EQ(block.backward_flops, 2 * block.flops);
-    // Programs of whole backwards take nothing for it.
-    std::vector<LayerPlan> more = plans;
-    for (const Phase half : {Phase::kBackwardInput, Phase::kBackwardWeight}) {
-      At(more[1].visits, half) = {.slot_bytes = int64_t{1} << 40,
-                                  .workspace_bytes = int64_t{1} << 40};
-    }
-    ProgramShape shape = ShapeOf(store->get()->layout(), 1);
-    shape.slot_class = SlotClasses(plans);
-    Pass pass{.program = PlanStep(shape, {})};
-    pass.analysis = AnalyzeProgram(pass.program);
-    Passes passes;
-    passes.emplace(PassKind::kStep, std::move(pass));
-    const auto account = [&](const std::vector<LayerPlan>& of) {
-      return AccountOf(**store, SizeStep(**store, of, batch, passes));
-    };
-    EXPECT_GT(account(plans).slots, 0);
-    EXPECT_EQ(ToString(account(more)), ToString(account(plans)));
     for (const LayerPlan& end : {plans.front(), plans.back()}) {
       EXPECT_TRUE(At(end.visits, Phase::kBackwardInput).placements.empty());
     }
+    // Programs of whole backwards take nothing for it.
+    const Planner whole = BasicPlanner({});
+    EXPECT_GT(measured.MemoryOf(whole, plans).slot_bytes(), 0);
+    EXPECT_EQ(measured.MemoryOf(whole, plans).held[1].slots, 0);
+    EXPECT_EQ(measured.AccountTextOf(whole,
+                                     WithHuge(plans, {Phase::kBackwardInput,
+                                                      Phase::kBackwardWeight})),
+              measured.AccountTextOf(whole, plans));
+  }
+}
+
+// Programs of halves have room for what is held, and none for whole backwards.
+TEST(Halves, TakeRoomForWhatTheyHold) {
+  for (const Family& family : Families()) {
+    for (const bool recompute : {false, true}) {
+      SCOPED_TRACE(family.name + (recompute ? ", recompute" : ""));
+      const Measured measured(family);
+      const Planner halves = PlannerOf(testing::HalvesBehind(1), recompute);
+      const LayerPlan& block = measured.plans[1];
+      const int64_t saved = At(block.visits, Phase::kRecord).slot_bytes;
+      const int64_t gradients =
+          At(block.visits, Phase::kBackwardInput).slot_bytes;
+      const StepMemory memory = measured.MemoryOf(halves, measured.plans);
+      EXPECT_EQ(memory.pools[1].slots, 6);
+      EXPECT_EQ(memory.pools[1].bytes,
+                memory.boundary_bytes + (recompute ? 0 : saved));
+      EXPECT_EQ(memory.held[1].slots, 6);
+      EXPECT_EQ(memory.held[1].bytes, gradients + (recompute ? saved : 0));
+      EXPECT_EQ(memory.slot_bytes(),
+                memory.SlotOffset(3) + 6 * memory.held[1].bytes);
+      EXPECT_EQ(measured.AccountTextOf(
+                    halves, WithHuge(measured.plans, {Phase::kBackward})),
+                measured.AccountTextOf(halves, measured.plans));
+      for (const Phase half : {Phase::kBackwardInput, Phase::kBackwardWeight}) {
+        EXPECT_GE(measured.MemoryOf(halves, WithHuge(measured.plans, {half}))
+                      .workspace,
+                  int64_t{1} << 40);
+      }
+    }
+  }
+}
+
+// Both halves are the whole, whatever is made again with the first.
+TEST(Halves, HaveTheWorkOfTheWhole) {
+  const Measured measured(Families()[0]);
+  const LayerPlan& block = measured.plans[1];
+  for (const uint8_t flags : {uint8_t{0}, uint8_t{kRecompute}}) {
+    const VisitFlops whole =
+        FlopsOf(block, {.op = Op::kBackward, .flags = flags});
+    const VisitFlops first =
+        FlopsOf(block, {.op = Op::kBackwardInput, .flags = flags});
+    const VisitFlops second = FlopsOf(block, {.op = Op::kBackwardWeight});
+    EXPECT_EQ(first.forward + second.forward, 0);
+    EXPECT_EQ(second.backward, block.weight_flops);
+    EXPECT_EQ(first.backward + second.backward, whole.backward);
+    EXPECT_EQ(first.recompute, whole.recompute);
+    EXPECT_EQ(second.recompute, 0);
   }
 }
 

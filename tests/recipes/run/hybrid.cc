@@ -11,7 +11,6 @@
 #include "layers/modules/mlp.h"
 #include "layers/modules/norm.h"
 #include "layers/ops/add.h"
-#include "recipes/models/gpt_config.h"
 
 namespace delink::testing {
 namespace {
@@ -43,6 +42,8 @@ class HybridBlock final : public Module {
   std::optional<Mlp> mlp_;
 };
 
+}  // namespace
+
 std::unique_ptr<Sequential> BuildHybrid(const Scope& s, const GptConfig& c) {
   auto model = std::make_unique<Sequential>(s);
   model->Prologue<Embedding>(
@@ -53,8 +54,6 @@ std::unique_ptr<Sequential> BuildHybrid(const Scope& s, const GptConfig& c) {
   model->Epilogue<LmHead>({.dim = c.dim, .vocab = c.vocab});
   return model;
 }
-
-}  // namespace
 
 ModelList Hybrids() {
   ModelList models;

@@ -48,7 +48,7 @@ std::unique_ptr<Sequential> Build(const Scope& scope,
   gpt.norm = options.norm;
   gpt.activation = options.activation;
   gpt.bias = options.bias;
-  return BuildGpt(scope, gpt);
+  return options.build ? options.build(scope, gpt) : BuildGpt(scope, gpt);
 }
 
 std::unique_ptr<Device> MakeDevice(DeviceKind kind) {

@@ -2,6 +2,7 @@
 // steps.
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <optional>
 #include <ostream>
@@ -49,6 +50,9 @@ struct RigOptions {
   // Instead of a gpt. Of its sizes kv_heads and head_dim count, where they are
   // not 0; what is named above is as said there.
   std::optional<LlamaConfig> llama = {};
+  // Or of BuildGpt.
+  std::function<std::unique_ptr<Sequential>(const Scope&, const GptConfig&)>
+      build = nullptr;
   AdamWConfig adamw;
   bool muon = false;  // in its place
   Trace* trace = nullptr;
