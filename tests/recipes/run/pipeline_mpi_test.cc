@@ -16,7 +16,11 @@ TEST(PipelineMpiTest, StepsAreThoseWithoutAPipeline) {
       {.pipeline = 2, .micro_batches = 3, .kind = "llama"},
       {.pipeline = 2, .turns = 2},
       {.pipeline = 2, .data = 2},
+      {.pipeline = 2, .options = {.tied = false, .halves = true}},
       {.pipeline = 4, .micro_batches = 6},
+      {.pipeline = 4,
+       .micro_batches = 6,
+       .options = {.tied = false, .halves = true}},
       {.pipeline = 4, .micro_batches = 1},
       {.pipeline = 2, .turns = 2, .data = 2},
   };

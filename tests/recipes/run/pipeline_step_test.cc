@@ -61,6 +61,7 @@ std::vector<PipelineCase> Table() {
       of.options.masked = dice.Below(3) == 0;
       of.options.dropout = dice.Maybe() ? 0.1 : 0;
       of.options.clip = dice.Maybe() ? 0.5 : 0;
+      of.options.halves = of.turns == 1 && dice.Maybe();
       table.push_back(of);
     }
   }
@@ -93,6 +94,7 @@ TEST(PipelineStep, SlabsOfSeveralStages) {
       {.pipeline = 2, .data = 2, .kind = "llama", .options = {.zero = 1}},
       {.pipeline = 2, .turns = 2, .data = 2, .share = "cycle:2"},
       {.pipeline = 4, .share = "all", .options = {.tied = false}},
+      {.pipeline = 4, .share = "groups:2", .options = {.halves = true}},
       {.pipeline = 3,
        .data = 2,
        .share = "attention=all",

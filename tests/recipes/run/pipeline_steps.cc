@@ -177,6 +177,7 @@ std::ostream& operator<<(std::ostream& out, const PipelineCase& of) {
              << ", layers " << o.layers << ", zero " << o.zero << ", "
              << ToString(o.dtype)
              << (o.bf16_gradients ? ", bf16 gradients" : "")
+             << (o.halves ? ", halves" : "")
              << (o.recompute ? ", recompute" : "")
              << (o.lane_threads ? ", threads" : "")
              << (o.masked ? ", masked" : "") << (o.tied ? ", tied" : "")

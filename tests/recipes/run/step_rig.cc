@@ -16,6 +16,7 @@
 #include "layers/ops/matrix_product.h"
 #include "parallel/pipeline/interleaved.h"
 #include "parallel/pipeline/one_f_one_b.h"
+#include "parallel/pipeline/zero_bubble.h"
 #include "recipes/models/gpt.h"
 #include "recipes/models/llama.h"
 #include "tests/recipes/run/some_blocks.h"
@@ -157,7 +158,9 @@ void StepRig::MakeExecutor() {
   Planner planner =
       BasicPlanner({.order = options_.order, .recompute = options_.recompute});
   if (options_.pipeline > 1) {
-    planner = PlannerOf(options_.turns > 1 ? Interleaved : OneFOneB,
+    planner = PlannerOf(options_.turns > 1 ? Interleaved
+                        : options_.halves  ? ZeroBubble
+                                           : OneFOneB,
                         options_.recompute);
   }
   absl::StatusOr<std::unique_ptr<Executor>> executor = NewExecutor(planner);

@@ -40,10 +40,12 @@ struct RigOptions {
   double init_std = 0.02;
   MicroBatchOrder order = MicroBatchOrder::kMicroBatchMajor;
   int zero = 0;
-  // Stages of a pipeline, and how many chunks each has: 1F1B, or interleaved.
-  // Ranks are then data ranks times stages, and `order` says nothing.
+  // Stages of a pipeline, and how many chunks each has: 1F1B, where `halves`
+  // says so zero-bubble, or interleaved. Ranks are then data ranks times
+  // stages, and `order` says nothing.
   int pipeline = 1;
   int turns = 1;
+  bool halves = false;
   NormKind norm = NormKind::kLayerNorm;
   GeluForm activation = GeluForm::kTanh;
   bool bias = true;
