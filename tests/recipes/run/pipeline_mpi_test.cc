@@ -17,7 +17,6 @@ TEST(PipelineMpiTest, StepsAreThoseWithoutAPipeline) {
       {.pipeline = 2, .turns = 2},
       {.pipeline = 2, .data = 2},
       {.pipeline = 2, .options = {.tied = false, .halves = true}},
-      {.pipeline = 4, .micro_batches = 6},
       {.pipeline = 4,
        .micro_batches = 6,
        .options = {.tied = false, .halves = true}},
