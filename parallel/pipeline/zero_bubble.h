@@ -23,7 +23,7 @@
 
 namespace delink {
 
-// A Schedule. The shape has one chunk a stage.
+// A StageSchedule. The shape has one chunk a stage.
 std::vector<Unit> ZeroBubble(const ProgramShape& shape, int32_t stage);
 
 }  // namespace delink

@@ -10,6 +10,7 @@
 #include "parallel/pipeline/cut_layers.h"
 #include "parallel/pipeline/interleaved.h"
 #include "parallel/pipeline/one_f_one_b.h"
+#include "parallel/pipeline/zero_bubble.h"
 
 namespace delink {
 namespace {
@@ -74,6 +75,8 @@ Planner PlannerOf(const Recipe& recipe, size_t stage, size_t layout) {
       return PlannerOf(OneFOneB, recompute);
     case PipelineSchedule::kInterleaved:
       return PlannerOf(Interleaved, recompute);
+    case PipelineSchedule::kZeroBubble:
+      return PlannerOf(ZeroBubble, recompute);
   }
   DELINK_CHECK(false) << "no such schedule";
   return {};

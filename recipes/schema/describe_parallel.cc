@@ -13,6 +13,8 @@ std::string_view Word(PipelineSchedule schedule) {
       return "1f1b";
     case PipelineSchedule::kInterleaved:
       return "interleaved";
+    case PipelineSchedule::kZeroBubble:
+      return "zero-bubble";
   }
   return "";
 }
@@ -28,8 +30,10 @@ void DescribePipeline(Section& s, ParallelConfig& parallel) {
          .max = kMaxRanks});
   s.Enum("schedule", &parallel.schedule, Word,
          {.doc = "the order in which a rank of a pipeline works: one forward, "
-                 "one backward (1F1B); or that with several chunks a rank in "
-                 "turn, which is idle for less time and exchanges more",
+                 "one backward (1F1B); that with several chunks a rank in "
+                 "turn, which is idle for less time and exchanges more; or "
+                 "that with backwards in two halves, which is idle for less "
+                 "time and takes more memory",
           .when_omitted = "as in the stage before; in the first `\"1f1b\"`"});
   s.Int("chunks", &parallel.chunks,
         {.doc = "pieces of the model that each rank of an interleaved pipeline "

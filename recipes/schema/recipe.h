@@ -62,7 +62,7 @@ struct Until {
 };
 
 // In which order a stage of a pipeline does its work (parallel/pipeline).
-enum class PipelineSchedule { k1F1B, kInterleaved };
+enum class PipelineSchedule { k1F1B, kInterleaved, kZeroBubble };
 
 struct ParallelConfig {
   int64_t data = 0;  // 0 until CheckWorld has given it the ranks left over

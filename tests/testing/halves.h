@@ -11,7 +11,7 @@ namespace delink::testing {
 
 // A micro-batch goes forward and backward, then the next; the second halves are
 // `behind` micro-batches behind the first.
-inline Schedule HalvesBehind(int32_t behind) {
+inline StageSchedule HalvesBehind(int32_t behind) {
   return [behind](const ProgramShape& shape, int32_t) {
     std::vector<Unit> units;
     for (int32_t m = 0; m < shape.micro_batches + behind; ++m) {

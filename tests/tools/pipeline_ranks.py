@@ -18,7 +18,7 @@ ALIKE = ("step", "loss", "grad_norm", "validation_loss", "loss_before", "loss_af
 SETS = ["model.tied=false", "stage.0.share=none", "run.norms_every=5"]
 # By data ranks: what is set besides for a pipeline of 2.
 PIPELINES = {
-    1: [],
+    1: ["stage.1.parallel.schedule=zero-bubble"],
     2: ["stage.0.parallel.schedule=interleaved", "stage.1.parallel.zero=1"],
 }
 

@@ -158,7 +158,7 @@ ProgramShape Shared(ProgramShape shape, int32_t sharers) {
 }
 
 // When the stages of a pipeline are through their visits.
-double EndOf(const Schedule& schedule, const ProgramShape& shape,
+double EndOf(const StageSchedule& schedule, const ProgramShape& shape,
              const Costs& costs) {
   const auto plan = JointPlan::Create(PlannerOf(schedule, false), shape,
                                       std::vector{PassKind::kStep});

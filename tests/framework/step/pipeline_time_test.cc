@@ -20,7 +20,7 @@ using ::testing::ElementsAre;
 using ::testing::SizeIs;
 
 // A block a chunk, the prologue and the epilogue at the ends.
-std::vector<Program> PlanStages(const Schedule& schedule, int32_t stages,
+std::vector<Program> PlanStages(const StageSchedule& schedule, int32_t stages,
                                 int32_t chunks, int32_t micro_batches) {
   ProgramShape shape{.layers = chunks + 2,
                      .slabs = chunks + 2,
@@ -60,7 +60,7 @@ VisitCosts Equal(double unit, int32_t blocks) {
   };
 }
 
-std::vector<std::string> Picture(const Schedule& schedule, int32_t stages,
+std::vector<std::string> Picture(const StageSchedule& schedule, int32_t stages,
                                  int32_t chunks, int32_t micro_batches) {
   return DrawPipeline(
       TimePipeline(PlanStages(schedule, stages, chunks, micro_batches),
@@ -87,7 +87,7 @@ TEST(PipelineTimeTest, PicturesOfTheSchedules) {
 TEST(PipelineTimeTest, BubbleOfEqualStages) {
   for (const int32_t p : {2, 3, 4, 8}) {
     for (const int32_t m : {1, 2, 5, 16}) {
-      const auto bubble = [&](const Schedule& schedule, int32_t chunks) {
+      const auto bubble = [&](const StageSchedule& schedule, int32_t chunks) {
         return TimePipeline(PlanStages(schedule, p, chunks, m),
                             Equal(0.1, chunks))
             .bubble();

@@ -36,6 +36,7 @@ constexpr Change kRun = Change::kRun, kNothing = Change::kNothing;
 // `groups`: blocks 0 to 2 are in one chunk and 3 to 5 in one.
 const std::string kLayers = "stage.0.parallel.layers=";
 const std::string kTurns = " stage.0.parallel.schedule=interleaved";
+const std::string kHalves = " stage.0.parallel.schedule=zero-bubble";
 const std::vector<Value> kPipelines = {
     {"1 rank", ""},
     {"2 by cost", ""},
@@ -47,13 +48,16 @@ const std::vector<Value> kPipelines = {
     {"2 turns groups after", kLayers +
                                  "[3,3] stage.1.parallel.schedule=interleaved "
                                  "stage.1.parallel.layers=[0,3,3,0]"},
+    {"2 halves after", "stage.1.parallel.schedule=zero-bubble"},
     {"3 groups turned", kLayers + "[0,3,3]"},
+    {"3 halves", kHalves},
     {"4 by cost", ""},
     {"4 groups", kLayers + "[0,3,3,0]"},
+    {"4 halves groups", kLayers + "[0,3,3,0]" + kHalves},
     {"4 turns", kTurns}};
 const std::vector<std::string> kWithGroups = {
-    "1 rank",   "2 groups",       "2 embedding groups", "2 turns groups after",
-    "4 groups", "3 groups turned"};
+    "1 rank",   "2 groups",        "2 embedding groups", "2 turns groups after",
+    "4 groups", "3 groups turned", "4 halves groups"};
 
 const std::vector<Axis> kAxes = {
     {"model", kRun, {{"gpt"}, {"llama"}}},
@@ -117,6 +121,11 @@ const std::vector<Configuration> kFirst = {
      {"pipeline", "2 by cost"},
      {"batch", "2 x 4"}},
     {{"tied", "false"}, {"share", "none"}, {"pipeline", "4 turns"}},
+    {{"tied", "false"},
+     {"share", "none"},
+     {"pipeline", "3 halves"},
+     {"batch", "1 x 8"}},
+    {{"tied", "false"}, {"share", "groups"}, {"pipeline", "4 halves groups"}},
     {{"tied", "false"}, {"share", "groups"}, {"pipeline", "4 groups"}},
     {{"tied", "false"},
      {"share", "groups"},
