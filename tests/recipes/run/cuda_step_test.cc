@@ -149,7 +149,8 @@ TEST_P(CudaStepTest, RecomputeAndOrderAreBitEqual) {
   }
 }
 
-// Two stages, each with streams of its own for what comes and goes.
+// Two stages, each with streams of its own for what comes and goes; backwards
+// whole or in two halves.
 TEST(CudaPipelineTest, StepsAreThoseWithoutAPipeline) {
   if (const absl::Status status = HaveCuda(); !status.ok()) {
     GTEST_SKIP() << status;
@@ -161,7 +162,8 @@ TEST(CudaPipelineTest, StepsAreThoseWithoutAPipeline) {
                     .dtype = threads ? DType::kBF16 : DType::kF32,
                     .layers = 2,
                     .tied = false,
-                    .lane_threads = threads}};
+                    .lane_threads = threads,
+                    .halves = threads}};
     InOrder(threads ? 1 : 2, [&] {
       const absl::Status status =
           RunRanks(of.ranks(), [&](Communicator& world) {
