@@ -22,6 +22,23 @@ class UntilReached final : public Pending {
   const Event& event_;
 };
 
+// An operation that has something for itself until it ends, well or not.
+class Having final : public Pending {
+ public:
+  Having(std::unique_ptr<Pending> operation, bool& had)
+      : operation_(std::move(operation)), had_(had) {}
+
+ private:
+  absl::StatusOr<bool> Poll() override {
+    absl::StatusOr<bool> done = operation_->Test();
+    if (!done.ok() || *done) had_ = false;
+    return done;
+  }
+
+  const std::unique_ptr<Pending> operation_;
+  bool& had_;
+};
+
 class Staged final : public StreamCommunicator {
  public:
   Staged(Device& device, Stream& stream, Communicator& comm)
@@ -112,12 +129,17 @@ class Staged final : public StreamCommunicator {
     int64_t bytes = 0;
   };
 
-  // Host memory for the operation that begins.
+  // Host memory for the operation that begins; what is in it is not kept. In
+  // a run the first step takes the most that there will be.
   char* Take(int64_t bytes) {
     DELINK_CHECK(!under_way_) << "one operation of a stream at a time";
     under_way_ = true;
-    host_.resize(static_cast<size_t>(bytes));
-    return host_.data();
+    if (bytes > host_bytes_) {
+      host_.reset();
+      host_ = device_.AllocateHost(bytes, "exchanges");
+      host_bytes_ = bytes;
+    }
+    return static_cast<char*>(host_.get());
   }
 
   // Those with oneself; the rest goes to `others`.
@@ -153,26 +175,26 @@ class Staged final : public StreamCommunicator {
 
   std::unique_ptr<Pending> ByHost(std::vector<Copy> in, Stage exchange,
                                   std::vector<Copy> out) {
-    // A copy to the host may make the host wait for the stream: first the
-    // stream gets there.
-    return Chain(in.empty() ? nullptr : Reach(),
-                 {[=, this] {
-                    for (const Copy& c : in) {
-                      device_.CopyToHost(stream_, c.to, c.from, c.bytes);
-                    }
-                    return in.empty() ? nullptr : Reach();
-                  },
-                  std::move(exchange),
-                  [=, this] {
-                    for (const Copy& c : out) {
-                      device_.CopyFromHost(stream_, c.to, c.from, c.bytes);
-                    }
-                    return out.empty() ? nullptr : Reach();
-                  },
-                  [this]() -> std::unique_ptr<Pending> {
-                    under_way_ = false;
-                    return nullptr;
-                  }});
+    // A copy to the host may make the host wait for the stream, where its
+    // memory is not pinned: first the stream gets there.
+    std::unique_ptr<Pending> all =
+        Chain(in.empty() ? nullptr : Reach(),
+              {[=, this] {
+                 for (const Copy& c : in) {
+                   device_.CopyToHost(stream_, c.to, c.from, c.bytes);
+                 }
+                 return in.empty() ? nullptr : Reach();
+               },
+               std::move(exchange),
+               [=, this] {
+                 for (const Copy& c : out) {
+                   device_.CopyFromHost(stream_, c.to, c.from, c.bytes);
+                 }
+                 return out.empty() ? nullptr : Reach();
+               }});
+    under_way_ = all != nullptr;
+    if (all == nullptr) return nullptr;
+    return std::make_unique<Having>(std::move(all), under_way_);
   }
 
   // Until the stream is done with what it was given; null where it is.
@@ -187,7 +209,8 @@ class Staged final : public StreamCommunicator {
   Communicator& comm_;
   const bool direct_;
   const std::unique_ptr<Event> event_;
-  std::vector<char> host_;
+  HostMemory host_;
+  int64_t host_bytes_ = 0;
   bool under_way_ = false;
 };
 

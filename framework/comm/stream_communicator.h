@@ -82,9 +82,9 @@ std::unique_ptr<Pending> Post(StreamCommunicator& comm, const AllToAllV& what);
 
 // Over a communicator of the host's memory, which it shares with nobody whose
 // operations could be taken for its own: what a CUDA device holds is brought to
-// the host, exchanged there and taken back, through memory of its own that it
-// keeps from call to call. Where the device's memory is the host's and streams
-// are synchronous, nothing is copied.
+// the host, exchanged there and taken back, through pinned memory of its own
+// that it keeps from call to call. Where the device's memory is the host's and
+// streams are synchronous, nothing is copied.
 std::unique_ptr<StreamCommunicator> StageThroughHost(Device& device,
                                                      Stream& stream,
                                                      Communicator& comm);

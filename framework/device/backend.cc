@@ -1,6 +1,17 @@
 #include "framework/device/backend.h"
 
+#include <cstdlib>
+
+#include "framework/base/check.h"
+
 namespace delink {
+
+HostMemory Device::AllocateHost(int64_t bytes, std::string_view what) {
+  void* const memory = std::malloc(static_cast<size_t>(bytes > 0 ? bytes : 1));
+  DELINK_CHECK(memory != nullptr) << "out of memory of the host: asked for "
+                                  << bytes << " bytes for " << what;
+  return {memory, std::free};
+}
 
 const char* ToString(DeviceKind kind) {
   switch (kind) {

@@ -15,6 +15,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -104,6 +105,9 @@ struct DeviceLedgers {
   MemoryLedger pinned;
 };
 
+// The host's, and how it is given back.
+using HostMemory = std::unique_ptr<void, std::function<void(void*)>>;
+
 class Device {
  public:
   virtual ~Device() = default;
@@ -116,6 +120,11 @@ class Device {
   virtual absl::StatusOr<void*> Allocate(int64_t bytes,
                                          std::string_view what) = 0;
   virtual void Free(void* address, int64_t bytes) = 0;
+  // Memory of the host that copies of any size use without making the host
+  // wait: pinned, or what else there is if the system grants none; not
+  // initialised. It goes before the device, and when nobody copies from or to
+  // it any more.
+  virtual HostMemory AllocateHost(int64_t bytes, std::string_view what);
   // Gives back to the driver what was freed and is held for others to come:
   // before much is asked for that is cut otherwise.
   virtual void Trim() {}

@@ -166,6 +166,21 @@ class CudaDevice final : public Device {
   void Free(void* address, int64_t) override {
     Give(address, ledgers_.allocated);
   }
+  HostMemory AllocateHost(int64_t bytes, std::string_view what) override {
+    Use();
+    void* memory = nullptr;
+    const auto size = static_cast<size_t>(bytes > 0 ? bytes : 1);
+    if (cudaHostAlloc(&memory, size, cudaHostAllocPortable) != cudaSuccess) {
+      (void)cudaGetLastError();  // or a later call would report it again
+      return Device::AllocateHost(bytes, what);
+    }
+    ledgers_.pinned.Take(memory, bytes, what);
+    return {memory, [this](void* address) {
+              Use();
+              ledgers_.pinned.Give(address);
+              DELINK_CUDA_CHECK(cudaFreeHost(address));
+            }};
+  }
   void Trim() override {
     Use();
     arena_.Trim();

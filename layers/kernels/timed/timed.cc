@@ -110,6 +110,9 @@ class TimedDevice final : public Device {
   void Free(void* address, int64_t bytes) override {
     device_->Free(address, bytes);
   }
+  HostMemory AllocateHost(int64_t bytes, std::string_view what) override {
+    return device_->AllocateHost(bytes, what);
+  }
   void Trim() override { device_->Trim(); }
   const DeviceLedgers& ledgers() const override { return device_->ledgers(); }
   std::unique_ptr<Stream> NewStream(std::string_view what) override {

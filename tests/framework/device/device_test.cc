@@ -108,6 +108,25 @@ TEST_P(DeviceTest, CopiesAnySizeFromAndToAnyPlace) {
   }
 }
 
+TEST_P(DeviceTest, TheHostsOwnMemoryTakesPartInCopies) {
+  constexpr int64_t kSize = 5 * kMebibyte;
+  const int64_t pinned = device_->ledgers().pinned.bytes();
+  {
+    const HostMemory from = device_->AllocateHost(kSize, "exchanges");
+    const HostMemory to = device_->AllocateHost(kSize, "exchanges");
+    EXPECT_EQ(device_->ledgers().pinned.bytes() - pinned,
+              IsCuda(GetParam()) ? 2 * kSize : 0);
+    const std::vector<char> bytes = Bytes(kSize, 3);
+    std::memcpy(from.get(), bytes.data(), bytes.size());
+    const Buffer buffer = Take(kSize);
+    device_->CopyFromHost(*stream_, buffer.data(), from.get(), kSize);
+    device_->CopyToHost(*stream_, to.get(), buffer.data(), kSize);
+    stream_->Synchronize();
+    EXPECT_EQ(std::memcmp(to.get(), bytes.data(), bytes.size()), 0);
+  }
+  EXPECT_EQ(device_->ledgers().pinned.bytes(), pinned);
+}
+
 TEST_P(DeviceTest, AStreamKeepsItsOrder) {
   const Buffer a = Take(1000), b = Take(1000);
   std::vector<char> expected = Bytes(1000, 1);
