@@ -91,7 +91,8 @@ void LaneRunner::DealOut(const Pass& pass) {
 
 absl::Status LaneRunner::Drain() {
   MutexLock lock(mutex_);
-  while (status_.ok() && !Through()) lock.Wait(changed_);
+  // Without a thread all of it was waited for by Run.
+  while (status_.ok() ? !Through() : threads_ && !over_) lock.Wait(changed_);
   return status_;
 }
 
@@ -231,6 +232,11 @@ void LaneRunner::RunLanes() {
     }
   }
   Finish();
+  {
+    const MutexLock lock(mutex_);
+    over_ = true;
+  }
+  changed_.notify_all();
 }
 
 // Until the caller has done something since it was `seen`; where something is

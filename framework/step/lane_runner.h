@@ -61,7 +61,7 @@ class LaneRunner {
   // same pass. Another pass than the last may be given when all of that is
   // complete (Drain). An error begins with the instruction's name.
   absl::Status Run(const Pass& pass, int64_t name);
-  // Waits for everything.
+  // Waits for everything; after an error for all that is under way.
   absl::Status Drain();
 
  private:
@@ -127,7 +127,8 @@ class LaneRunner {
   std::array<Queue, kLanes> queues_;             // by lane
   absl::Status status_ ABSL_GUARDED_BY(mutex_);  // the first error
   bool stop_ ABSL_GUARDED_BY(mutex_) = false;
-  std::thread thread_;  // of the event loop, if threads
+  bool over_ ABSL_GUARDED_BY(mutex_) = false;  // the event loop
+  std::thread thread_;                         // of the event loop, if threads
 };
 
 }  // namespace delink

@@ -181,10 +181,12 @@ TEST_P(LaneRunnerTest, AnErrorWaitsForWhatOtherLanesHaveUnderWay) {
         return absl::OkStatus();
       }));
     });
-    EXPECT_EQ(lanes.Run(pass_, kFirst + 1),
-              absl::DataLossError(ToString(at(bad)) + ": bad"));
+    const absl::Status status = lanes.Run(pass_, kFirst + 1);
+    EXPECT_EQ(status, absl::DataLossError(ToString(at(bad)) + ": bad"));
+    EXPECT_EQ(lanes.Drain(), status);
+    EXPECT_GT(begun.load(), 0);
+    EXPECT_EQ(begun.load(), ended.load());
   }
-  EXPECT_GT(begun.load(), 0);
   EXPECT_EQ(begun.load(), ended.load());
 }
 
