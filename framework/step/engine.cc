@@ -33,6 +33,9 @@ absl::StatusOr<std::unique_ptr<Engine>> Engine::Create(
       options.lane_threads && env.network->size() > 1,
       [self](const Pass& pass, int32_t index, int64_t step) {
         return self->Execute(pass, index, step);
+      },
+      [self](const Pass& pass, int32_t index, int64_t step) {
+        self->TellWait(pass, index, step);
       });
   return e;
 }
@@ -161,6 +164,11 @@ void Engine::End(const Pass& pass, int32_t index, int64_t step,
                    .index = index,
                    .begin = begin,
                    .end = Trace::Clock::now()});
+}
+
+void Engine::TellWait(const Pass& pass, int32_t index, int64_t step) {
+  if (env_.watch == nullptr) return;
+  env_.watch->Wait(step, index < 0 ? "" : At(pass.names, index));
 }
 
 std::unique_ptr<Pending> Engine::Do(const Pass& pass, int32_t index) {

@@ -86,6 +86,9 @@ class Engine {
   Result WaitForResult();
   // Waits for all lanes: before anybody else touches the store.
   absl::Status Drain();
+  // For how long compute has waited for other lanes and for its own exchanges,
+  // in all passes: what the host's thread saw, whatever the device did.
+  double waited_seconds() const { return Seconds(lanes_->waited()); }
 
   // What kSum of the last pass has brought together, when that has run. Of an
   // evaluation: the loss over counted targets, and their number. Of a probe: of
@@ -123,6 +126,7 @@ class Engine {
                                    int64_t step);
   void End(const Pass& pass, int32_t index, int64_t step,
            Trace::Clock::time_point begin);
+  void TellWait(const Pass& pass, int32_t index, int64_t step);
   bool Traced(const Pass& pass, int64_t step) const {
     return pass.traced >= 0 && env_.trace->Wants(step);
   }

@@ -12,8 +12,34 @@
 
 namespace delink {
 
-LaneRunner::LaneRunner(bool threads, Execute execute)
-    : execute_(std::move(execute)), threads_(threads) {
+// As long as the compute lane waits for an instruction.
+class LaneRunner::Wait {
+ public:
+  Wait(LaneRunner& lanes, int32_t index)
+      : lanes_(lanes), begin_(std::chrono::steady_clock::now()) {
+    Tell(index);
+  }
+  ~Wait() {
+    Tell(-1);
+    lanes_.waited_ += std::chrono::steady_clock::now() - begin_;
+  }
+  Wait(const Wait&) = delete;
+  Wait& operator=(const Wait&) = delete;
+
+ private:
+  void Tell(int32_t index) const {
+    const Begun& run = lanes_.last_;
+    if (lanes_.waits_ != nullptr) lanes_.waits_(*run.pass, index, run.name);
+  }
+
+  LaneRunner& lanes_;
+  const std::chrono::steady_clock::time_point begin_;
+};
+
+LaneRunner::LaneRunner(bool threads, Execute execute, Waits waits)
+    : execute_(std::move(execute)),
+      waits_(std::move(waits)),
+      threads_(threads) {
   if (threads) thread_ = std::thread([this] { RunLanes(); });
 }
 
@@ -26,12 +52,12 @@ LaneRunner::~LaneRunner() {
   if (thread_.joinable()) thread_.join();
 }
 
-bool LaneRunner::Ready(const Begun& run, int32_t index) const {
+int32_t LaneRunner::Awaited(const Begun& run, int32_t index) const {
   for (const Dependency& d : At(run.pass->analysis.dependencies, index)) {
     const int64_t needed = d.previous_step ? run.step - 1 : run.step;
-    if (At(done_, d.instruction) < needed) return false;
+    if (At(done_, d.instruction) < needed) return d.instruction;
   }
-  return true;
+  return -1;
 }
 
 void LaneRunner::Complete(const Begun& run, int32_t index,
@@ -70,7 +96,7 @@ absl::Status LaneRunner::Run(const Pass& pass, int64_t name) {
     if (!status.ok()) break;
   }
   if (threads_ || !others_) return status;
-  if (status.ok()) status = DriveUntil(nullptr, 0);
+  if (status.ok()) status = WaitForAll();
   if (!status.ok()) Finish();
   return status;
 }
@@ -100,7 +126,7 @@ absl::Status LaneRunner::RunOne(const Begun& run, int32_t index) {
   if (others_) DELINK_RETURN_IF_ERROR(WaitUntilReady(run, index));
   const std::unique_ptr<Pending> pending = execute_(*run.pass, index, run.name);
   absl::Status status;
-  if (pending != nullptr) status = WaitFor(*pending);
+  if (pending != nullptr) status = WaitFor(*pending, index);
   {
     const MutexLock lock(mutex_);
     Complete(run, index, status);
@@ -112,22 +138,46 @@ absl::Status LaneRunner::RunOne(const Begun& run, int32_t index) {
 }
 
 absl::Status LaneRunner::WaitUntilReady(const Begun& run, int32_t index) {
-  if (!threads_) {
-    // What may begin beside this instruction begins first.
-    (void)Advance();
-    return DriveUntil(&run, index);
+  // What may begin beside this instruction begins first.
+  if (!threads_) (void)Advance();
+  int32_t awaited = -1;
+  {
+    const MutexLock lock(mutex_);
+    if (!status_.ok()) return status_;
+    awaited = Awaited(run, index);
   }
+  if (awaited < 0) return absl::OkStatus();
+  const Wait wait(*this, awaited);
+  if (!threads_) return DriveUntil(&run, index);
   MutexLock lock(mutex_);
   while (status_.ok() && !Ready(run, index)) lock.Wait(changed_);
   return status_;
 }
 
-// Whatever other lanes meet with: it must be finished.
-absl::Status LaneRunner::WaitFor(Pending& pending) {
+// Without a thread: until all lanes are through.
+absl::Status LaneRunner::WaitForAll() {
+  int32_t awaited = -1;
+  {
+    const MutexLock lock(mutex_);
+    for (const Queue& queue : queues_) {
+      if (!queue.runs.empty()) awaited = queue.index();
+    }
+  }
+  if (awaited < 0) return absl::OkStatus();
+  const Wait wait(*this, awaited);
+  return DriveUntil(nullptr, 0);
+}
+
+// What an instruction of compute has posted. Whatever other lanes meet with: it
+// must be finished.
+absl::Status LaneRunner::WaitFor(Pending& pending, int32_t index) {
+  DELINK_ASSIGN_OR_RETURN(bool done, pending.Test());
+  if (done) return absl::OkStatus();
+  const Wait wait(*this, index);
   if (threads_ || !others_) return pending.Wait();
   Backoff backoff;
   while (true) {
-    DELINK_ASSIGN_OR_RETURN(const bool done, pending.Test());
+    DELINK_ASSIGN_OR_RETURN(done, pending.Test());
     if (done) return absl::OkStatus();
     if (Advance().moved) {
       backoff.Reset();

@@ -48,9 +48,15 @@ class LaneRunner {
   using Execute = std::function<std::unique_ptr<Pending>(
       const Pass& pass, int32_t index, int64_t step)>;
 
+  // Told by the caller's thread when the compute lane begins to wait: until an
+  // instruction of another lane is complete, or its own; and when that is over
+  // (-1).
+  using Waits =
+      std::function<void(const Pass& pass, int32_t index, int64_t step)>;
+
   // With `threads`, all lanes but compute have a thread, one for all of them
   // and for all passes.
-  LaneRunner(bool threads, Execute execute);
+  LaneRunner(bool threads, Execute execute, Waits waits = nullptr);
   ~LaneRunner();
   LaneRunner(const LaneRunner&) = delete;
   LaneRunner& operator=(const LaneRunner&) = delete;
@@ -63,6 +69,9 @@ class LaneRunner {
   absl::Status Run(const Pass& pass, int64_t name);
   // Waits for everything; after an error for all that is under way.
   absl::Status Drain();
+  // For how long the compute lane has waited, in all runs, for other lanes and
+  // for what it has posted itself.
+  std::chrono::steady_clock::duration waited() const { return waited_; }
 
  private:
   // A run of a pass: number `step` since another pass ran, from 1.
@@ -90,17 +99,24 @@ class LaneRunner {
     bool under_way = false;  // something is
   };
 
-  bool Ready(const Begun& run, int32_t index) const
+  // The first instruction that this one has to wait for; -1: it may begin.
+  int32_t Awaited(const Begun& run, int32_t index) const
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  bool Ready(const Begun& run, int32_t index) const
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+    return Awaited(run, index) < 0;
+  }
   void Complete(const Begun& run, int32_t index, const absl::Status& status)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   bool Through() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void DealOut(const Pass& pass) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
   // The compute lane.
+  class Wait;
   absl::Status RunOne(const Begun& run, int32_t index);
   absl::Status WaitUntilReady(const Begun& run, int32_t index);
-  absl::Status WaitFor(Pending& pending);
+  absl::Status WaitFor(Pending& pending, int32_t index);
+  absl::Status WaitForAll();
 
   // The event loop.
   Round Advance();
@@ -112,11 +128,13 @@ class LaneRunner {
   void Rest(Backoff* backoff, int64_t seen);
 
   const Execute execute_;
+  const Waits waits_;
   const bool threads_;
   // Of the caller's thread: the last run, and whether its pass has lanes beside
   // compute.
   Begun last_;
   bool others_ = false;
+  std::chrono::steady_clock::duration waited_{0};
 
   Mutex mutex_;
   std::condition_variable changed_;

@@ -18,8 +18,13 @@ class StepWatch {
 
   // A lane begins `what` ("B(3,a)", "saving a checkpoint"): what it does until
   // the next call. Called by one thread for each lane, and often: it takes a
-  // microsecond. All ranks make the same calls for the compute lane.
+  // microsecond. Without a pipeline all ranks make the same calls for the
+  // compute lane.
   virtual void Begin(Lane lane, int64_t step, std::string_view what) = 0;
+  // The compute lane waits for other ranks: for what another lane is at, or in
+  // an exchange of its own ("Recv(4,a) of blocks/3"); empty: no longer. Called
+  // by that lane's thread when a wait begins and when it ends.
+  virtual void Wait(int64_t /*step*/, std::string_view /*what*/) {}
 
   // This rank's vote, asked for once in every step, before its gradient norm.
   // The sum over all ranks is in the step's result, the same on every rank.

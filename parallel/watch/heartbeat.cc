@@ -22,6 +22,9 @@ namespace {
 
 constexpr int kLine = 128;  // bytes, with the line feed
 constexpr int kLines = 3;   // beats, compute, network
+// "compute 17 step 3 B(3,a) of blocks/2": what it has begun, as its 17th thing;
+// "compute 17 waits-in-step 3 Recv(4,a) of blocks/3".
+constexpr char kBegan[] = "step", kWaits[] = "waits-in-step";
 
 std::string FileName(const std::string& folder, int rank) {
   return JoinPath(folder, absl::StrFormat("rank-%05d", rank));
@@ -52,10 +55,11 @@ std::vector<std::string> ReadLines(int file) {
 
 Sighting::Doing ParseDoing(const std::string& line) {
   std::istringstream in(line);
-  std::string lane, word;
+  std::string lane, does;
   Sighting::Doing doing;
-  if (!(in >> lane >> doing.count >> word >> doing.step)) return {};
+  if (!(in >> lane >> doing.count >> does >> doing.step)) return {};
   std::getline(in >> std::ws, doing.what);
+  doing.waits = does == kWaits;
   return doing;
 }
 
@@ -98,25 +102,35 @@ void Heartbeat::Begin(Lane lane, int64_t step, std::string_view what) {
   if (lane == Lane::kCompute) {
     compute_thread_ = std::this_thread::get_id();
     ++counts_[0];
-    Write(Lane::kCompute, step, what);
+    doing_ = what;
+    waits_ = false;
+    Write(Lane::kCompute, kBegan, step, what);
     return;
   }
   ++counts_[1];
-  if (compute_thread_.load() == std::this_thread::get_id()) {
-    Write(Lane::kNetwork, step, "");
-    Write(Lane::kCompute, step, what);
+  // While compute waits, its thread looks after the other lanes.
+  if (compute_thread_.load() == std::this_thread::get_id() && !waits_) {
+    doing_ = what;
+    Write(Lane::kNetwork, kBegan, step, "");
+    Write(Lane::kCompute, kBegan, step, what);
   } else {
-    Write(Lane::kNetwork, step, what);
+    Write(Lane::kNetwork, kBegan, step, what);
   }
 }
 
-void Heartbeat::Write(Lane lane, int64_t step, std::string_view what) const {
+void Heartbeat::Wait(int64_t step, std::string_view what) {
+  waits_ = !what.empty();
+  Write(Lane::kCompute, waits_ ? kWaits : kBegan, step, waits_ ? what : doing_);
+}
+
+void Heartbeat::Write(Lane lane, const char* does, int64_t step,
+                      std::string_view what) const {
   const size_t index = lane == Lane::kNetwork ? 1 : 0;
   std::array<char, kLine> line;
   const int length = std::snprintf(
-      line.data(), line.size(), "%s %lld step %lld %.*s", ToString(lane),
-      static_cast<long long>(counts_[index]), static_cast<long long>(step),
-      static_cast<int>(what.size()), what.data());
+      line.data(), line.size(), "%s %lld %s %lld %.*s", ToString(lane),
+      static_cast<long long>(counts_[index]), does,
+      static_cast<long long>(step), static_cast<int>(what.size()), what.data());
   WriteLine(file_, 1 + static_cast<int>(index), line, length);
 }
 

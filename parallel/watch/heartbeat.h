@@ -2,10 +2,11 @@
 // longer answers: killed, stopped, or in an endless loop.
 //
 // folder/rank-00002 holds three lines of text of fixed width: how often the
-// rank's watchdog thread has beaten, and what each lane has begun last. A rank
-// holds a lock on its file, which the system gives up when the process dies,
-// however it dies. A rank that ends as it should removes the file, the last one
-// the folder; what a dead one leaves is there to be read.
+// rank's watchdog thread has beaten, and what each lane has begun last, or what
+// compute waits for. A rank holds a lock on its file, which the system gives up
+// when the process dies, however it dies. A rank that ends as it should removes
+// the file, the last one the folder; what a dead one leaves is there to be
+// read.
 //
 // Lines are written without being synced: for ranks of one machine they are
 // exact at any moment, for those of others as fresh as the file system lets
@@ -41,6 +42,8 @@ class Heartbeat {
   // One thread for compute and one for all others, or one for all, which then
   // does one thing at a time.
   void Begin(Lane lane, int64_t step, std::string_view what);
+  // Compute waits for this; empty: no longer. On compute's thread.
+  void Wait(int64_t step, std::string_view what);
   // Things begun so far, by all lanes.
   int64_t begun() const { return begun_; }
 
@@ -58,9 +61,13 @@ class Heartbeat {
   const int file_;
   const bool locked_;
   int64_t beats_ = 0;
-  void Write(Lane lane, int64_t step, std::string_view what) const;
+  void Write(Lane lane, const char* does, int64_t step,
+             std::string_view what) const;
 
   std::array<int64_t, 2> counts_ = {};  // by lane
+  // Of compute's thread: what it does when it does not wait.
+  std::string doing_;
+  bool waits_ = false;
   std::atomic<std::thread::id> compute_thread_;
   std::atomic<int64_t> begun_ = 0;
   std::atomic<bool> left_ = false;
@@ -71,7 +78,8 @@ struct Sighting {
   struct Doing {
     int64_t count = 0;  // things the lane has begun
     int64_t step = 0;
-    std::string what;  // empty: nothing yet
+    std::string what;    // empty: nothing yet
+    bool waits = false;  // for that
   };
   bool left = false;  // it has ended, and not by accident
   bool dead = false;  // it has ended by accident

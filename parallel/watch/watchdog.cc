@@ -32,7 +32,8 @@ std::string Where(const Sighting& seen) {
   const Sighting::Doing& compute = seen.compute;
   if (compute.what.empty()) return "starting";
   std::string text =
-      absl::StrFormat("in step %d, %s", compute.step, compute.what);
+      absl::StrFormat("in step %d, %s%s", compute.step,
+                      compute.waits ? "waiting for " : "", compute.what);
   // Lanes on threads of their own do two things at a time.
   if (seen.network.step == compute.step && !seen.network.what.empty()) {
     absl::StrAppend(&text, " (network lane: ", seen.network.what, ")");
@@ -48,21 +49,35 @@ std::vector<int> Those(const std::vector<Suspect>& ranks, auto&& guilty) {
   return found;
 }
 
-// Those behind all others who are there; empty when all have come equally far.
-std::vector<int> Behind(const std::vector<Suspect>& ranks) {
-  const auto progress = [](const Suspect& rank) {
-    return std::pair(rank.seen.compute.count, rank.seen.network.count);
+// Those of `candidates` behind the others of them; empty when all have come
+// equally far.
+std::vector<int> Behind(const std::vector<Suspect>& ranks,
+                        const std::vector<int>& candidates) {
+  if (candidates.empty()) return {};
+  const auto progress = [&](int rank) {
+    const Sighting& seen = At(ranks, rank).seen;
+    return std::pair(seen.compute.count, seen.network.count);
   };
-  std::vector<std::pair<int64_t, int64_t>> all;
-  for (const Suspect& rank : ranks) {
-    if (!rank.seen.left) all.push_back(progress(rank));
-  }
-  if (all.empty()) return {};
-  const auto extremes = std::ranges::minmax(all);
-  if (extremes.min == extremes.max) return {};
-  return Those(ranks, [&](const Suspect& rank) {
-    return !rank.seen.left && progress(rank) == extremes.min;
+  const auto least =
+      progress(*std::ranges::min_element(candidates, {}, progress));
+  std::vector<int> behind = candidates;
+  std::erase_if(behind, [&](int rank) { return progress(rank) != least; });
+  return behind.size() < candidates.size() ? behind : std::vector<int>();
+}
+
+// Those that the others wait for; empty where nothing tells them apart.
+std::vector<int> Stuck(const std::vector<Suspect>& ranks, bool alike) {
+  const std::vector<int> all =
+      Those(ranks, [](const Suspect& r) { return !r.seen.left; });
+  std::vector<int> suspects = Those(ranks, [](const Suspect& r) {
+    return !r.seen.left && !r.seen.compute.waits;
   });
+  if (suspects.empty()) suspects = all;
+  if (alike) {
+    std::vector<int> behind = Behind(ranks, suspects);
+    if (!behind.empty()) return behind;
+  }
+  return suspects.size() < all.size() ? suspects : std::vector<int>();
 }
 
 std::string Accuse(const std::vector<Suspect>& ranks,
@@ -81,10 +96,22 @@ std::string Accuse(const std::vector<Suspect>& ranks,
   return text;
 }
 
+// Where all are of whom none is to blame.
+std::string WhereAllAre(const std::vector<Suspect>& ranks) {
+  const std::string first = Where(ranks[0].seen);
+  const bool together = std::ranges::all_of(ranks, [&](const Suspect& r) {
+    return r.seen.left || Where(r.seen) == first;
+  });
+  if (together) return absl::StrCat("all are ", first);
+  return Accuse(ranks,
+                Those(ranks, [](const Suspect& r) { return !r.seen.left; }),
+                " is ");
+}
+
 }  // namespace
 
 Verdict Judge(const std::vector<Suspect>& ranks, milliseconds waited,
-              milliseconds patience) {
+              milliseconds patience, bool alike) {
   Verdict verdict;
   const std::string resume = "; go on from the last checkpoint with --resume";
   verdict.culprits = Those(ranks, [](const Suspect& r) { return r.seen.dead; });
@@ -108,14 +135,14 @@ Verdict Judge(const std::vector<Suspect>& ranks, milliseconds waited,
       where = false;
     }
     if (verdict.culprits.empty()) {
-      verdict.culprits = Behind(ranks);
+      verdict.culprits = Stuck(ranks, alike);
       how = " is stuck: it is ";
       where = true;
     }
     verdict.message =
         verdict.culprits.empty()
-            ? absl::StrCat("no rank has made progress for ", time, ": all are ",
-                           Where(ranks[0].seen),
+            ? absl::StrCat("no rank has made progress for ", time, ": ",
+                           WhereAllAre(ranks),
                            "; look at the network between them", resume)
             : absl::StrCat(Accuse(ranks, verdict.culprits, how, where),
                            "; the others waited ", time, " (run.watchdog)",
@@ -201,7 +228,8 @@ bool Watchdog::Tick(Clock::time_point now) {
   if (waited < (ending ? kOrdinaryAtEnd : kOrdinary)) return false;
   if (!ending && now - last_look_ < ranks_ * kLookPerRank) return false;
   last_look_ = now;
-  const Verdict verdict = Judge(Look(now), waited, options_.patience);
+  const Verdict verdict =
+      Judge(Look(now), waited, options_.patience, options_.alike);
   if (verdict.message.empty()) return false;
   if (guilty_since_ == Clock::time_point()) guilty_since_ = now;
   const bool speaks = rank_ == verdict.speaker;

@@ -42,16 +42,20 @@ struct Verdict {
 };
 
 // By the ranks' heartbeats alone. Before `waited` reaches `patience` only the
-// dead are found guilty; a patience of zero has no end. A pure function.
+// dead are found guilty; a patience of zero has no end. Then those are who give
+// no sign of life; else those who do not wait for others; and of them, or of
+// all where all wait, who has begun least, if `alike`: ranks run equal
+// programs, so that this says who is behind. A pure function.
 Verdict Judge(const std::vector<Suspect>& ranks,
               std::chrono::milliseconds waited,
-              std::chrono::milliseconds patience);
+              std::chrono::milliseconds patience, bool alike = true);
 
 class Watchdog {
  public:
   struct Options {
     std::string folder;                     // of the heartbeats
     std::chrono::milliseconds patience{0};  // 0: only deaths are noticed
+    bool alike = true;  // ranks run equal programs: none has a pipeline
     // Ends the run; called once, on the watchdog's thread.
     std::function<void(std::string_view message)> end;
   };

@@ -18,15 +18,16 @@ constexpr double kSaveVote = 1 << 24;
 
 }  // namespace
 
-absl::StatusOr<std::unique_ptr<RunWatch>> RunWatch::Start(
-    World& world, const std::string& folder, int64_t patience) {
+absl::StatusOr<std::unique_ptr<RunWatch>> RunWatch::Start(World& world,
+                                                          Options options) {
   DELINK_ASSIGN_OR_RETURN(
       std::unique_ptr<Watchdog> watchdog,
-      Watchdog::Start(world.comm(), {.folder = folder,
-                                     .patience = std::chrono::seconds(patience),
-                                     .end = [&world](std::string_view message) {
-                                       world.Abort(1, message);
-                                     }}));
+      Watchdog::Start(
+          world.comm(),
+          {.folder = std::move(options.folder),
+           .patience = std::chrono::seconds(options.patience),
+           .alike = !options.pipeline,
+           .end = [&world](std::string_view m) { world.Abort(1, m); }}));
   std::unique_ptr<RunWatch> watch(new RunWatch(std::move(watchdog)));
   if (world.size() > 1) watch->signals_.emplace();
   return watch;
@@ -53,6 +54,10 @@ std::unique_ptr<Watchdog> RunWatch::StartEarly(World& world) {
 
 void RunWatch::Begin(Lane lane, int64_t step, std::string_view what) {
   watchdog_->heartbeat().Begin(lane, step, what);
+}
+
+void RunWatch::Wait(int64_t step, std::string_view what) {
+  watchdog_->heartbeat().Wait(step, what);
 }
 
 double RunWatch::Vote() {

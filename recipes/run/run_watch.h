@@ -24,10 +24,14 @@ struct Asked {
 
 class RunWatch final : public StepWatch {
  public:
-  // Collective. `folder`: where ranks tell what they do; `patience`: of the
-  // watchdog, in seconds, 0 for none. The world outlives the watch.
-  static absl::StatusOr<std::unique_ptr<RunWatch>> Start(
-      World& world, const std::string& folder, int64_t patience);
+  struct Options {
+    std::string folder;     // where ranks tell what they do
+    int64_t patience = 0;   // of the watchdog, in seconds; 0: none
+    bool pipeline = false;  // ranks run programs that differ
+  };
+  // Collective. The world outlives the watch.
+  static absl::StatusOr<std::unique_ptr<RunWatch>> Start(World& world,
+                                                         Options options);
 
   // Watches while a run is set up and has no folder yet: ranks of one machine
   // meet in one for temporary files, those of several go without. A rank that
@@ -36,6 +40,7 @@ class RunWatch final : public StepWatch {
   static std::unique_ptr<Watchdog> StartEarly(World& world);
 
   void Begin(Lane lane, int64_t step, std::string_view what) override;
+  void Wait(int64_t step, std::string_view what) override;
   double Vote() override;
 
   // What the votes of a step say.

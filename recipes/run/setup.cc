@@ -119,7 +119,10 @@ void RunSetup::Warn(const TrainOptions& options,
 absl::Status RunSetup::StartWatching(const TrainOptions& options) {
   DELINK_ASSIGN_OR_RETURN(
       watch_,
-      RunWatch::Start(world_, RunFolder::Ranks(out_), recipe().run.watchdog));
+      RunWatch::Start(
+          world_, {.folder = RunFolder::Ranks(out_),
+                   .patience = recipe().run.watchdog,
+                   .pipeline = recipe().stages.front().parallel.pipeline > 1}));
   env_.watch = watch_.get();
   if (options.trace.empty()) return absl::OkStatus();
   DELINK_ASSIGN_OR_RETURN(

@@ -62,6 +62,32 @@ TEST(Heartbeat, IsReadWhileItsRankLives) {
   EXPECT_FALSE(PathExists(dir / "ranks"));
 }
 
+TEST(Heartbeat, SaysWhetherComputeWaits) {
+  const TempDir dir;
+  auto heartbeat = *Heartbeat::Create(dir.path(), 0);
+  const auto compute = [&] { return ReadHeartbeat(dir.path(), 0).compute; };
+  heartbeat->Begin(Lane::kCompute, 17, "F(4,a) of blocks/3");
+  EXPECT_FALSE(compute().waits);
+  heartbeat->Wait(17, "Recv(4,b) of blocks/3");
+  EXPECT_TRUE(compute().waits);
+  EXPECT_EQ(compute().what, "Recv(4,b) of blocks/3");
+  EXPECT_EQ(compute().step, 17);
+  EXPECT_EQ(compute().count, 1);
+  EXPECT_EQ(heartbeat->begun(), 1) << "to wait is no progress";
+  // Meanwhile its thread may look after the other lanes.
+  heartbeat->Begin(Lane::kFromPrevious, 17, "Recv(4,c) of blocks/3");
+  EXPECT_TRUE(compute().waits);
+  EXPECT_EQ(compute().what, "Recv(4,b) of blocks/3");
+  EXPECT_EQ(ReadHeartbeat(dir.path(), 0).network.what, "Recv(4,c) of blocks/3");
+  heartbeat->Wait(17, "");
+  EXPECT_FALSE(compute().waits);
+  EXPECT_EQ(compute().what, "F(4,a) of blocks/3");
+  heartbeat->Wait(17, "Norm");
+  heartbeat->Begin(Lane::kCompute, 17, "U(0)");
+  EXPECT_FALSE(compute().waits);
+  EXPECT_EQ(compute().what, "U(0)");
+}
+
 TEST(Heartbeat, OfTheDeadTellsWhatTheyDid) {
   const TempDir dir;
   const pid_t child = fork();
@@ -234,6 +260,70 @@ TEST(Judge, NobodyIsGuiltyWhenAllWaitInTheSamePlace) {
   EXPECT_THAT(verdict.culprits, IsEmpty());
   EXPECT_THAT(verdict.message, AllOf(HasSubstr("all are in step 17, B(9,a)"),
                                      HasSubstr("network")));
+}
+
+Suspect Waiting(int64_t compute, const std::string& what) {
+  Suspect suspect = Rank(compute);
+  suspect.seen.compute.what = what;
+  suspect.seen.compute.waits = true;
+  return suspect;
+}
+
+// Stages run programs that differ: who has begun least may be far ahead.
+TEST(Judge, NamesTheStageThatDoesNotWait) {
+  const std::vector<Suspect> ranks = {Waiting(9, "Recv(3,b)g of blocks/3"),
+                                      Rank(30),
+                                      Waiting(4, "Recv(5,a) of blocks/4")};
+  for (const bool alike : {false, true}) {
+    const Verdict verdict = Judge(ranks, kPatience, kPatience, alike);
+    EXPECT_THAT(verdict.culprits, ElementsAre(1));
+    EXPECT_EQ(verdict.speaker, 0);
+    EXPECT_THAT(verdict.message,
+                HasSubstr("rank 1 is stuck: it is in step 17, B(30,a); the "
+                          "others waited 60 s"));
+  }
+  // The first stage: the lowest of the others speaks.
+  const Verdict first =
+      Judge({Rank(30), Waiting(9, "Norm"), Rank(2)}, kPatience, kPatience,
+            /*alike=*/false);
+  EXPECT_THAT(first.culprits, ElementsAre(0, 2));
+  EXPECT_EQ(first.speaker, 1);
+}
+
+TEST(Judge, NamesNoStageWhereAllWait) {
+  const Verdict verdict =
+      Judge({Waiting(9, "Recv(3,b)g of blocks/3"),
+             Waiting(4, "Recv(3,b) of blocks/2"), Waiting(7, "Norm"),
+             Waiting(7, "Norm"), Waiting(7, "Norm")},
+            kPatience, kPatience, /*alike=*/false);
+  EXPECT_THAT(verdict.culprits, IsEmpty());
+  EXPECT_THAT(
+      verdict.message,
+      HasSubstr("no rank has made progress for 60 s: rank 0 is in step 17, "
+                "waiting for Recv(3,b)g of blocks/3; rank 1 is in step 17, "
+                "waiting for Recv(3,b) of blocks/2; rank 2 is in step 17, "
+                "waiting for Norm; rank 3 is in step 17, waiting for Norm; and "
+                "1 more; look at the network"));
+  // Nor where none does, as outside of steps.
+  EXPECT_THAT(Judge({Rank(9), Rank(4)}, kPatience, kPatience, false).culprits,
+              IsEmpty());
+}
+
+// Of ranks that run the same program, in which all wait or some do not.
+TEST(Judge, CountsWhatWasBegunWhereProgramsAreAlike) {
+  EXPECT_THAT(
+      Judge({Waiting(9, "Norm"), Waiting(5, "Reduce(2)")}, kPatience, kPatience)
+          .message,
+      HasSubstr("rank 1 is stuck: it is in step 17, waiting for "
+                "Reduce(2)"));
+  EXPECT_THAT(
+      Judge({Waiting(9, "Norm"), Rank(7), Rank(8)}, kPatience, kPatience)
+          .culprits,
+      ElementsAre(1));
+  EXPECT_THAT(
+      Judge({Waiting(9, "Norm"), Waiting(9, "Norm")}, kPatience, kPatience)
+          .message,
+      HasSubstr("all are in step 17, waiting for Norm; look at the network"));
 }
 
 // Rank 1 goes round in circles while the others wait for it in a collective.

@@ -190,6 +190,39 @@ TEST_P(LaneRunnerTest, AnErrorWaitsForWhatOtherLanesHaveUnderWay) {
   EXPECT_EQ(begun.load(), ended.load());
 }
 
+// What compute waits for is told once, and how long that takes is counted.
+TEST_P(LaneRunnerTest, SaysWhatComputeWaitsFor) {
+  constexpr auto kTime = std::chrono::milliseconds(20);
+  // Before it, nothing that updates need is reduced.
+  const int32_t reduce = First(Op::kReduce), norm = First(Op::kNorm);
+  int32_t waiting = -1;
+  std::vector<int32_t> waits;
+  LaneRunner lanes(
+      threads(),
+      [&](const Pass&, int32_t i, int64_t) {
+        EXPECT_TRUE(at(i).lane != Lane::kCompute || waiting == -1);
+        if (i != reduce && i != norm) return PendingPtr();
+        return PendingPtr(
+            std::make_unique<Later>(kTime, [] { return absl::OkStatus(); }));
+      },
+      [&](const Pass& pass, int32_t i, int64_t name) {
+        EXPECT_EQ(&pass, &pass_);
+        EXPECT_EQ(name, kFirst + 1);
+        EXPECT_NE(i < 0, waiting < 0) << "one begins when one has ended";
+        waiting = i;
+        if (i >= 0) waits.push_back(i);
+      });
+  EXPECT_EQ(lanes.waited(), Clock::duration(0));
+  ASSERT_TRUE(lanes.Run(pass_, kFirst + 1).ok());
+  ASSERT_TRUE(lanes.Drain().ok());
+  EXPECT_EQ(waiting, -1);
+  // Other lanes' instructions take no time, but a thread's.
+  EXPECT_EQ(std::count(waits.begin(), waits.end(), reduce), 1);
+  EXPECT_EQ(std::count(waits.begin(), waits.end(), norm), 1);
+  // Compute may have had something to do while it was reduced.
+  EXPECT_GE(lanes.waited(), kTime * 3 / 2);
+}
+
 // The event loop sleeps while it has nothing to look after.
 TEST(LaneRunnerIdleTest, NothingToDoTakesNoTime) {
   LaneRunner lanes(true,
