@@ -149,6 +149,7 @@ absl::StatusOr<std::unique_ptr<Executor>> Executor::Create(
 
 absl::Status Executor::BeginPass(PassKind kind, const HostBatch& batch,
                                  int64_t step, const UpdateControl& control) {
+  waited_before_ = engine_->waited_seconds();
   return engine_->Run(passes_.at(kind), batch, step, control);
 }
 
@@ -169,7 +170,8 @@ StepResult Executor::WaitForStep() {
                     .tokens = static_cast<int64_t>(control.tokens),
                     .grad_norm = control.norm,
                     .skipped = control.skip != 0,
-                    .votes = votes};
+                    .votes = votes,
+                    .waited = engine_->waited_seconds() - waited_before_};
 }
 
 StepResult Executor::Finish() {

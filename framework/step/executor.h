@@ -26,6 +26,10 @@ struct StepResult {
   double grad_norm = 0;  // before clipping
   bool skipped = false;  // not finite or too large: nothing was updated
   double votes = 0;      // of all ranks; see StepWatch
+  // Seconds that this rank's compute lane waited for what ranks exchange, as
+  // its thread saw it: where the device works by itself, that waits for the
+  // device with it.
+  double waited = 0;
 };
 
 class Executor {
@@ -113,6 +117,7 @@ class Executor {
   StepMemory memory_;
   double flops_per_micro_batch_ = 0;
   std::unique_ptr<Engine> engine_;
+  double waited_before_ = 0;  // the pass that is under way
   std::optional<ProfileRange> step_range_;
 };
 

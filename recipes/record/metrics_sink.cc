@@ -79,6 +79,10 @@ Json RowOf(const StepDone& step) {
               {"seconds", step.at.seconds},
               {"tokens_per_s", step.speed.tokens_per_s},
               {"peak_memory", step.peak_memory}};
+  if (step.wait.has_value()) {
+    row["bubble"] = step.wait->bubble;
+    row["network_wait"] = step.wait->seconds;
+  }
   if (step.skipped) row["skipped"] = true;
   if (step.speed.new_peak_flops.has_value()) {
     row["peak_flops"] = *step.speed.new_peak_flops;

@@ -65,6 +65,12 @@ struct Speed {
   std::optional<double> new_peak_flops;  // where it was measured again
 };
 
+// What ranks of a pipeline waited in a step, on average over them.
+struct PipelineWait {
+  double bubble = 0;   // of its time
+  double seconds = 0;  // for what ranks exchange
+};
+
 struct RunBegan {
   RunMoment at;
   bool resumed = false;
@@ -89,6 +95,7 @@ struct StepDone {
   double grad_norm = 0;
   bool skipped = false;
   Speed speed;
+  std::optional<PipelineWait> wait;     // with a pipeline
   int64_t memory = 0, peak_memory = 0;  // bytes of this process, resident
   std::optional<NormsByLayer> norms;    // where they were measured
   std::vector<SourceState> sources;     // after it

@@ -48,9 +48,13 @@ Json ArgsOf(const Trace::Span& span, const Trace::Entry& entry) {
   const Instruction& at = entry.at;
   Json args = {{"step", span.step}, {"instruction", span.index}};
   if (span.index < 0) return {{"step", span.step}};
+  const bool computes =
+      at.layer >= 0 && at.op != Op::kSend && at.op != Op::kRecv;
   if (at.layer >= 0) {
     args["layer"] = entry.of;
     args["micro_batch"] = at.micro_batch;
+  }
+  if (computes) {
     args["flops"] =
         entry.forward_flops + entry.backward_flops + entry.recompute_flops;
   } else {

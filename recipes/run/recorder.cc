@@ -58,6 +58,16 @@ absl::Status Recorder::Begin(StageRun& stage, const RunPosition& at) {
       .counts = run_->beginning().counts()});
 }
 
+absl::StatusOr<std::optional<PipelineWait>> Recorder::MaybeAddWaits(
+    StageRun& stage, double waited, double seconds) {
+  if (stage.store().layout().mesh().pipeline == 1) return std::nullopt;
+  Communicator& world = run_->world().comm();
+  DELINK_ASSIGN_OR_RETURN(const double all,
+                          AllReduceScalar(world, waited, ReduceOp::kSum));
+  const double mean = all / world.size();
+  return PipelineWait{.bubble = mean / seconds, .seconds = mean};
+}
+
 absl::StatusOr<std::optional<NormsByLayer>> Recorder::MaybeMeasureNorms(
     StageRun& stage, const RunPosition& at) {
   const int64_t every = run_->recipe().run.norms_every;
@@ -73,6 +83,8 @@ absl::Status Recorder::Step(StageRun& stage, const RunPosition& at, double lr,
   flops_ += static_cast<double>(tokens) * stage.flops_per_token();
   const RunMoment now = Now(at);
   const double took = meter_.Lap();
+  DELINK_ASSIGN_OR_RETURN(const std::optional<PipelineWait> wait,
+                          MaybeAddWaits(stage, result.waited, took));
   DELINK_ASSIGN_OR_RETURN(std::optional<NormsByLayer> norms,
                           MaybeMeasureNorms(stage, at));
   // What is measured besides is not the next step's time either.
@@ -88,6 +100,7 @@ absl::Status Recorder::Step(StageRun& stage, const RunPosition& at, double lr,
                .grad_norm = result.grad_norm,
                .skipped = result.skipped,
                .speed = meter_.Step(took, tokens, stage.flops_per_token()),
+               .wait = wait,
                .norms = std::move(norms),
                .sources = run_->sources().StatesAt(at.blend())};
   // On the CPU the next step takes this thread: now is the time.

@@ -44,6 +44,10 @@ class Recorder {
  private:
   Recorder(const RunSetup& run, Meter meter)
       : run_(&run), meter_(std::move(meter)), flops_(run.beginning().flops()) {}
+  // Of a step that took so many seconds. Collective with a pipeline.
+  absl::StatusOr<std::optional<PipelineWait>> MaybeAddWaits(StageRun& stage,
+                                                            double waited,
+                                                            double seconds);
   absl::StatusOr<std::optional<NormsByLayer>> MaybeMeasureNorms(
       StageRun& stage, const RunPosition& at);
   absl::Status TellSinks(const RunEvent& event);
