@@ -35,7 +35,8 @@ std::string Where(const Sighting& seen) {
       absl::StrFormat("in step %d, %s%s", compute.step,
                       compute.waits ? "waiting for " : "", compute.what);
   // Lanes on threads of their own do two things at a time.
-  if (seen.network.step == compute.step && !seen.network.what.empty()) {
+  if (seen.network.step == compute.step && !seen.network.what.empty() &&
+      seen.network.what != compute.what) {
     absl::StrAppend(&text, " (network lane: ", seen.network.what, ")");
   }
   return text;

@@ -1,7 +1,9 @@
 #!/usr/bin/python3
 """Kills one rank of a run, then stops another: the others end within seconds,
 with one message that names it and what it was doing, and the run resumes from
-its last checkpoint.
+its last checkpoint. So does a run over a pipeline, of which a stage is killed
+while the one before waits for what it would send: with the bits of a run that
+nobody killed.
 
   killed_rank.py DELINK RECIPE
 
@@ -33,16 +35,70 @@ def hurt(words, run, rank, how, output):
         step = runs.last_step(run)
         took = process.wait_for_end(SECONDS)
         told = process.told()
-        print(f"{how.name}: ended {took:.1f} s later, exit status {process.mpirun.returncode}")
-        assert process.mpirun.returncode != 0
+        status = process.mpirun.returncode
+        print(f"{how.name}: ended {took:.1f} s later, exit status {status}")
+        assert status != 0
     ours = re.findall(rf"rank {rank} (is gone|gives no sign of life, stopped or cut off): it was (.*)", told)
     assert len(ours) == 1, f"expected one message of ours:\n{told}"
     print(f"  rank {rank} {ours[0][0]}: it was {ours[0][1]}")
-    where = re.match(r"in step (\d+), (reading|saving|[A-Z]\w*\b)", ours[0][1])
+    where = re.match(r"in step (\d+), (reading|saving|waiting for|[A-Z]\w*\b)", ours[0][1])
     assert where, ours[0][1]
     # What it did is exact; metrics are written a step later.
     assert step <= int(where[1]) <= step + 3, (step, where[1])
-    return ours[0]
+    return ours[0] + (status,)
+
+
+def waits_for(run, rank):
+    """What a rank's compute lane waits for, as its heartbeat says: "Recv(3,a)g of blocks/2"; None: nothing."""
+    try:
+        with open(os.path.join(run, "ranks", f"rank-{rank:05}"), encoding="utf-8") as file:
+            compute = file.read().splitlines()[1]
+    except (OSError, IndexError):
+        return None
+    found = re.match(r"compute \d+ waits-in-step \d+ (.*\S)", compute)
+    return found and found[1]
+
+
+def stop_between_send_and_receive(process, run):
+    """Stops the last of two stages where the first one has sent it an input and waits for a gradient."""
+    end = time.monotonic() + 60
+    while time.monotonic() < end:
+        os.kill(process.pids[1], signal.SIGSTOP)
+        time.sleep(0.3)
+        awaited = waits_for(run, 0)
+        # With another micro-batch to come, whose input was sent before.
+        if re.match(r"Recv\(\d+,[ab]\)g ", awaited or ""):
+            return awaited
+        os.kill(process.pids[1], signal.SIGCONT)
+        time.sleep(0.01)
+    raise AssertionError(f"the first stage never waited for a gradient, at last for {awaited}:\n{process.told()}")
+
+
+def losses(run):
+    return [(row["step"], row["loss"], row["grad_norm"]) for row in runs.rows(run) if "loss" in row]
+
+
+def killed_in_a_pipeline(train, folder, output, exit_status):
+    """A stage is killed between a send and its receive; the run goes on as if it had not been."""
+    train = train + ["--set", "stage.0.parallel.pipeline=2", "--set", "run.checkpoint_every=5"]
+    run, straight = os.path.join(folder, "pipeline"), os.path.join(folder, "straight")
+    with runs.Run(2, train + ["--out", run], output) as process:
+        assert process.find_ranks() and process.wait_for_step(run, 6), process.told()
+        awaited = stop_between_send_and_receive(process, run)
+        os.kill(process.pids[1], signal.SIGKILL)
+        took = process.wait_for_end(SECONDS)
+        told = process.told()
+    lines = re.findall(r"^.*\brank \d+ (?:is|gives|has) .*$", told, re.MULTILINE)
+    assert len(lines) == 1 and "rank 1 is gone: it was in step " in lines[0], told
+    assert process.mpirun.returncode == exit_status, (process.mpirun.returncode, exit_status)
+    print(f"killed a stage while the other waited for {awaited}: ended {took:.1f} s later\n  {lines[0]}")
+    last = runs.last_step(run) + 3
+    for out, resume in ((run, ["--resume"]), (straight, [])):
+        subprocess.run(["mpirun", "-np", "2"] + train + ["--out", out, "--until-step", str(last)] + resume,
+                       check=True, capture_output=True)
+    assert losses(run) == losses(straight) and losses(run)[-1][0] == last, "not the run that nobody killed"
+    waits = [(row["bubble"], row["network_wait"]) for row in runs.rows(run) if "loss" in row]
+    assert all(0 < bubble < 1 and 0 < wait for bubble, wait in waits), waits
 
 
 def killed_in_set_up(folder, output):
@@ -70,8 +126,9 @@ def main():
     with tempfile.TemporaryDirectory() as folder:
         corpus, run = runs.build_corpus(DELINK, folder), os.path.join(folder, "run")
         output = os.path.join(folder, "output")
-        train = [DELINK, "train", RECIPE, "--out", run, "--threads", "1", "--set", f"data.train={corpus}/train",
+        words = [DELINK, "train", RECIPE, "--threads", "1", "--set", f"data.train={corpus}/train",
                  "--set", f"schedule.steps={STEPS}", "--set", f"run.watchdog={PATIENCE}", "--set", "data.batch=12"]
+        train = words + ["--out", run]
         killed = hurt(train, run, 1, signal.SIGKILL, output)
         assert killed[0] == "is gone", killed
         stopped = hurt(train + ["--resume"], run, 2, signal.SIGSTOP, output)
@@ -81,6 +138,7 @@ def main():
         steps = [row["step"] for row in runs.rows(run) if "loss" in row]
         assert steps == list(range(1, reached + 2)), "steps are missing or doubled"
         assert not os.path.exists(os.path.join(run, "ranks")), "heartbeats are left"
+        killed_in_a_pipeline(words, folder, output, killed[2])
         killed_in_set_up(folder, output)
 
 
