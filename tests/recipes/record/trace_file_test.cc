@@ -115,6 +115,49 @@ TEST_F(TraceFileTest, OfTheStepsThatAreAskedForAcrossASwitch) {
   }
 }
 
+// Ranks of one process read one clock.
+TEST_F(TraceFileTest, ShowsWhatStagesSendAndReceive) {
+  runs_.Go({.ranks = kRanks,
+            .sets = {"stage.0.parallel.pipeline=2"},
+            .out = "run",
+            .until_step = 2,
+            .trace = runs_.Folder("trace")});
+  std::map<std::pair<int, int>, std::string> lanes;
+  struct Exchanged {
+    int64_t begin, end, bytes;
+  };
+  // By step and what is passed: "(3,a)g of blocks/2".
+  std::map<std::pair<int64_t, std::string>, Exchanged> sent, received;
+  std::set<std::string> in;
+  const json trace = Read("trace");
+  for (const json& event : trace["traceEvents"]) {
+    const std::pair<int, int> track(event["pid"], event["tid"]);
+    const std::string name = event["name"];
+    if (name == "thread_name") lanes[track] = event["args"]["name"];
+    const bool sends = name.starts_with("Send");
+    if (!sends && !name.starts_with("Recv")) continue;
+    const json& args = event["args"];
+    EXPECT_TRUE(args.contains("layer") && args.contains("micro_batch"));
+    EXPECT_FALSE(args.contains("flops"));
+    const int64_t begin = Nanoseconds(event["ts"]);
+    (sends ? sent : received)[{args["step"], name.substr(4)}] = {
+        begin, begin + Nanoseconds(event["dur"]), args["bytes"]};
+    const std::string rank = track.first == 0 ? "first: " : "second: ";
+    in.insert(rank + lanes[track]);
+  }
+  EXPECT_EQ(in, (std::set<std::string>{"first: to-next", "first: from-next",
+                                       "second: from-previous",
+                                       "second: to-previous"}));
+  EXPECT_GT(sent.size(), 0);
+  EXPECT_EQ(sent.size(), received.size());
+  for (const auto& [what, there] : received) {
+    ASSERT_TRUE(sent.contains(what)) << what.second;
+    EXPECT_GE(there.end, sent.at(what).begin) << what.second;
+    EXPECT_EQ(there.bytes, sent.at(what).bytes) << what.second;
+    EXPECT_GT(there.bytes, 0) << what.second;
+  }
+}
+
 TEST_F(TraceFileTest, HasTheFirstStepsOfACallUpToWhereItEnds) {
   runs_.Go({.ranks = kRanks,
             .out = "run",
