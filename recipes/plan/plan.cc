@@ -6,6 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "data/corpus/corpus.h"
+#include "framework/base/at.h"
 #include "framework/base/status_macros.h"
 #include "framework/sharing/report.h"
 #include "layers/kernels/cpu/threads.h"
@@ -40,27 +41,6 @@ absl::StatusOr<Recipe> WithVocab(const Recipe& recipe) {
   return FitVocab(recipe, *corpus);
 }
 
-// What the network lane moves in a step.
-void CountExchanges(const ParamStore& store, StagePlan& plan) {
-  for (const Instruction& at : plan.program.instructions) {
-    if (at.op != Op::kReduce && at.op != Op::kFetch) continue;
-    const int slab = store.SlabOf(at.slab);
-    const int ranks = GroupSize(store, slab);
-    if (ranks == 1) continue;
-    const Plane plane = at.op == Op::kFetch ? Plane::kWeight : Plane::kGradient;
-    const int64_t bytes = store.slab(slab).ShardElements(ranks) * ranks *
-                          SizeOf(store.dtype(plane));
-    if (at.op == Op::kReduce) plan.reduced_bytes += bytes;
-    // The gradient where updates are whole or one rank's, and the weights
-    // where they are not everybody's.
-    const PlacementRow& row = store.placement(slab);
-    const bool gathers = at.op == Op::kFetch
-                             ? row.state.sharded
-                             : !row.state.sharded || row.owner != kNoOwner;
-    if (gathers) plan.gathered_bytes += bytes;
-  }
-}
-
 // Of each rank.
 int ThreadsOf(const RunConfig& run, const PlanOptions& options, int64_t ranks) {
   if (run.threads > 0) return static_cast<int>(run.threads);
@@ -82,18 +62,9 @@ class WithThreads {
   const int before_;
 };
 
-// What is taken now.
-std::vector<MemoryLedger::Entry> Taken(const DeviceLedgers& ledgers) {
-  std::vector<MemoryLedger::Entry> taken;
-  for (const MemoryLedger* const ledger : {&ledgers.allocated, &ledgers.own}) {
-    for (const MemoryLedger::Entry& entry : ledger->entries()) {
-      if (entry.bytes > 0) taken.push_back(entry);
-    }
-  }
-  return taken;
-}
-
-StagePlan Describe(const Recipe& recipe, StageRun& stage) {
+absl::StatusOr<StagePlan> Describe(const Recipe& recipe,
+                                   ImaginedStage& imagined) {
+  StageRun& stage = imagined.stage();
   StagePlan plan{.name = stage.stage().name,
                  .begin = recipe.PlannedBegin(stage.index()).step,
                  .end = recipe.PlannedEnd(stage.index()),
@@ -103,17 +74,33 @@ StagePlan Describe(const Recipe& recipe, StageRun& stage) {
                  .sharing = DescribeSharing(stage.store()),
                  .unique_parameters = stage.store().unique_parameters(),
                  .virtual_parameters = stage.store().virtual_parameters(),
-                 .account = stage.account(),
-                 .taken = Taken(stage.store().device().ledgers()),
                  .micro_batch = stage.cut().micro_batch,
                  .micro_batches = stage.cut().micro_batches,
-                 .program = stage.executor().program(),
                  .flops_per_token = stage.flops_per_token()};
   const int64_t step_tokens = stage.cut().global() * stage.cut().seq;
   plan.tokens = plan.steps() * step_tokens;
   plan.flops_per_step = plan.flops_per_token * static_cast<double>(step_tokens);
-  CountExchanges(stage.store(), plan);
+  DELINK_ASSIGN_OR_RETURN(plan.pipeline, PlanPipeline(imagined));
+  for (const PipelineStagePlan& of : plan.pipeline.stages) {
+    if (of.account.total() > plan.account.total()) {
+      plan.account = of.account;
+      plan.taken = of.taken;
+    }
+    plan.sent_bytes = std::max(plan.sent_bytes, of.sent_bytes);
+    plan.reduced_bytes = std::max(plan.reduced_bytes, of.reduced_bytes);
+    plan.gathered_bytes = std::max(plan.gathered_bytes, of.gathered_bytes);
+  }
   return plan;
+}
+
+// What a rank holds while it goes from one stage to the next.
+int64_t SwitchBytes(const PipelinePlan& before, const PipelinePlan& after) {
+  int64_t most = 0;
+  for (size_t s = 0; s < after.stages.size(); ++s) {
+    most = std::max(most, At(before.stages, s).account.planes() +
+                              At(after.stages, s).account.planes());
+  }
+  return most;
 }
 
 }  // namespace
@@ -153,15 +140,14 @@ absl::StatusOr<RunPlan> PlanRun(const PlanOptions& options,
   DELINK_ASSIGN_OR_RETURN(const std::unique_ptr<RunModel> model,
                           RunModel::Create(recipe, models));
   ImaginedRanks world(static_cast<int>(ranks));
-  ImaginedRanks network(static_cast<int>(ranks));
-  const RunEnv env = model->On(*device, world, network);
+  const RunEnv env = model->On(*device, world, world);
   for (size_t i = 0; i < recipe.stages.size(); ++i) {
-    DELINK_ASSIGN_OR_RETURN(const std::unique_ptr<StageRun> stage,
-                            StageRun::Create(env, i));
-    StagePlan described = Describe(recipe, *stage);
+    DELINK_ASSIGN_OR_RETURN(const std::unique_ptr<ImaginedStage> stage,
+                            ImaginedStage::Create(env, i, 0));
+    DELINK_ASSIGN_OR_RETURN(StagePlan described, Describe(recipe, *stage));
     if (i > 0) {
       described.switch_bytes =
-          plan.stages.back().account.planes() + described.account.planes();
+          SwitchBytes(plan.stages.back().pipeline, described.pipeline);
     }
     plan.stages.push_back(std::move(described));
   }

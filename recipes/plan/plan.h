@@ -1,9 +1,10 @@
 // `delink plan`: what each stage of a recipe would take, without training.
 //
 // Nothing here computes a size of its own: every stage is made by the code that
-// trains it, on a device that allocates nothing, as rank 0 of ranks that are
-// imagined. Its memory account is the one that `train` prints before its first
-// step. Time is told as FLOPs, and as the seconds that these take at the least.
+// trains it, on a device that allocates nothing, as a rank among imagined ones:
+// of each stage of its pipeline as the one that holds most. The memory account
+// is the one that `train` prints before its first step. Time is told as FLOPs,
+// and as the seconds that these take at the least.
 #pragma once
 
 #include <cstdint>
@@ -12,10 +13,10 @@
 
 #include "absl/status/statusor.h"
 #include "framework/device/backend.h"
-#include "framework/step/instruction.h"
 #include "framework/step/memory.h"
 #include "framework/tensor/dtype.h"
 #include "recipes/models/model_list.h"
+#include "recipes/plan/pipeline_plan.h"
 
 namespace delink {
 
@@ -39,7 +40,9 @@ struct StagePlan {
   std::vector<std::string> sharing;  // a line for each part
   int64_t unique_parameters = 0;     // that exist
   int64_t virtual_parameters = 0;    // that layers see
-  MemoryAccount account;             // of rank 0, which has the most
+  // By stage of the pipeline, in each of the rank that holds most.
+  PipelinePlan pipeline;
+  MemoryAccount account;  // of the one of these that holds most
   // The same by what it is taken for, and in how many blocks.
   std::vector<MemoryLedger::Entry> taken;
   // Weights, gradients and state of the stage before and of this one, which the
@@ -47,11 +50,10 @@ struct StagePlan {
   int64_t switch_bytes = 0;
   int64_t micro_batch = 0;    // sequences
   int64_t micro_batches = 0;  // that a rank accumulates
-  Program program;            // of one step, on each rank
   double flops_per_token = 0;
   double flops_per_step = 0;  // of all ranks
-  // Bytes of gradients that all ranks add up in a step, and of planes that are
-  // then gathered; 0 for one rank.
+  // As PipelineStagePlan's, of the rank that has most of each.
+  int64_t sent_bytes = 0;
   int64_t reduced_bytes = 0;
   int64_t gathered_bytes = 0;
 

@@ -8,6 +8,7 @@
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
 #include "framework/base/json.h"
+#include "recipes/plan/pipeline_report.h"
 #include "recipes/plan/plan.h"
 #include "recipes/record/progress.h"
 #include "recipes/record/stage_text.h"
@@ -17,16 +18,28 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-// Instructions by op, in the order of their first appearance.
-std::vector<std::pair<std::string, int64_t>> CountOps(const Program& program) {
+// Instructions of all stages of the pipeline by op, in the order of their first
+// appearance.
+std::vector<std::pair<std::string, int64_t>> CountOps(
+    const PipelinePlan& pipeline) {
   std::vector<std::pair<std::string, int64_t>> counts;
   std::map<Op, size_t> place;
-  for (const Instruction& at : program.instructions) {
-    const auto [it, fresh] = place.emplace(at.op, counts.size());
-    if (fresh) counts.emplace_back(ToString(at.op), 0);
-    ++counts[it->second].second;
+  for (const PipelineStagePlan& stage : pipeline.stages) {
+    for (const Instruction& at : stage.program.instructions) {
+      const auto [it, fresh] = place.emplace(at.op, counts.size());
+      if (fresh) counts.emplace_back(ToString(at.op), 0);
+      ++counts[it->second].second;
+    }
   }
   return counts;
+}
+
+int64_t CountInstructions(const PipelinePlan& pipeline) {
+  int64_t count = 0;
+  for (const PipelineStagePlan& stage : pipeline.stages) {
+    count += static_cast<int64_t>(stage.program.instructions.size());
+  }
+  return count;
 }
 
 Json ByName(const std::vector<MemoryLedger::Entry>& taken) {
@@ -45,11 +58,14 @@ std::string LeastText(double seconds) {
 }
 
 std::string FlopsText(const RunPlan& plan, const StagePlan& s) {
-  std::string text = absl::StrCat(
-      "  ", FormatFlops(s.flops_per_token), " a token, ",
-      FormatFlops(s.flops_per_step), " a step of ", s.micro_batches, " x ",
-      s.micro_batch, " sequences on each of ", plan.ranks, " rank(s), ",
-      FormatFlops(s.flops()), " in all\n");
+  const size_t stages = s.pipeline.stages.size();
+  std::string text = absl::StrCat("  ", FormatFlops(s.flops_per_token),
+                                  " a token, ", FormatFlops(s.flops_per_step),
+                                  " a step of ", s.micro_batches, " x ",
+                                  s.micro_batch, " sequences on each of ",
+                                  plan.ranks / static_cast<int64_t>(stages),
+                                  stages > 1 ? " data rank(s), " : " rank(s), ",
+                                  FormatFlops(s.flops()), " in all\n");
   if (plan.peak_flops > 0) {
     absl::StrAppend(&text, "  at least ",
                     LeastText(plan.LeastSeconds(s.flops_per_step)),
@@ -112,14 +128,16 @@ std::string StageText(const RunPlan& plan, const StagePlan& s) {
                     }),
       "\n");
   text += FlopsText(plan, s);
-  if (plan.ranks > 1) {
+  if (s.pipeline.stages.size() > 1) {
+    text += PipelineText(s.pipeline);
+  } else if (plan.ranks > 1) {
     absl::StrAppend(&text, "  network: ", FormatBytes(s.reduced_bytes),
                     " reduced and ", FormatBytes(s.gathered_bytes),
                     " gathered a step\n");
   }
   absl::StrAppend(
-      &text, "  a step is ", s.program.instructions.size(), " instructions: ",
-      absl::StrJoin(CountOps(s.program), ", ",
+      &text, "  a step is ", CountInstructions(s.pipeline), " instructions: ",
+      absl::StrJoin(CountOps(s.pipeline), ", ",
                     [](std::string* out, const auto& count) {
                       absl::StrAppend(out, count.second, " ", count.first);
                     }),
@@ -127,9 +145,21 @@ std::string StageText(const RunPlan& plan, const StagePlan& s) {
   return text;
 }
 
+// One, or by stage of the pipeline.
+Json Programs(const PipelinePlan& pipeline) {
+  if (pipeline.stages.size() == 1) {
+    return ToString(pipeline.stages.front().program);
+  }
+  Json programs = Json::array();
+  for (const PipelineStagePlan& stage : pipeline.stages) {
+    programs.push_back(ToString(stage.program));
+  }
+  return programs;
+}
+
 Json StageJson(const RunPlan& plan, const StagePlan& s, bool with_program) {
   Json ops = Json::object();
-  for (const auto& [op, count] : CountOps(s.program)) ops[op] = count;
+  for (const auto& [op, count] : CountOps(s.pipeline)) ops[op] = count;
   Json json{{"name", s.name},
             {"begin", s.begin},
             {"end", s.end},
@@ -148,15 +178,17 @@ Json StageJson(const RunPlan& plan, const StagePlan& s, bool with_program) {
             {"flops_per_token", s.flops_per_token},
             {"flops_per_step", s.flops_per_step},
             {"flops", s.flops()},
+            {"sent_bytes", s.sent_bytes},
             {"reduced_bytes", s.reduced_bytes},
             {"gathered_bytes", s.gathered_bytes},
-            {"instructions", s.program.instructions.size()},
+            {"instructions", CountInstructions(s.pipeline)},
             {"ops", std::move(ops)}};
   if (plan.peak_flops > 0) {
     json["least_seconds_per_step"] = plan.LeastSeconds(s.flops_per_step);
     json["least_seconds"] = plan.LeastSeconds(s.flops());
   }
-  if (with_program) json["program"] = ToString(s.program);
+  if (s.pipeline.stages.size() > 1) json["pipeline"] = ToJson(s.pipeline);
+  if (with_program) json["program"] = Programs(s.pipeline);
   return json;
 }
 
@@ -168,7 +200,10 @@ std::string ToText(const RunPlan& plan, bool with_program) {
                       plan.ranks, plan.model, plan.vocab);
   for (const StagePlan& stage : plan.stages) {
     absl::StrAppend(&text, StageText(plan, stage));
-    if (with_program) absl::StrAppend(&text, ToString(stage.program), "\n");
+    if (!with_program) continue;
+    for (const PipelineStagePlan& of : stage.pipeline.stages) {
+      absl::StrAppend(&text, ToString(of.program), "\n");
+    }
   }
   std::vector<std::pair<std::string, MemoryAccount>> accounts;
   for (const StagePlan& stage : plan.stages) {

@@ -25,6 +25,10 @@ void LogLines(const std::string& lines) {
   }
 }
 
+void LogPipeline(const StageFacts& stage) {
+  if (!stage.pipeline.empty()) LogLines(PipelineTable(stage.pipeline));
+}
+
 void LogSide(const StageFacts& stage) {
   DELINK_LOG(kInfo) << "  " << stage.name << ": " << Parameters(stage)
                     << ", loss " << absl::StrFormat("%.17g", stage.loss)
@@ -61,6 +65,7 @@ void LogSink::Say(const RunBegan& run) {
   const double flops = stage.flops_per_token;
   const auto tokens = static_cast<double>(run.tokens_left);
   DELINK_LOG(kInfo) << "stage " << stage.name << ": " << Parameters(stage);
+  LogPipeline(stage);
   LogLines(AccountTable("memory of a rank", {{stage.name, stage.account}}));
   DELINK_LOG(kInfo) << "computing on " << run.device;
   DELINK_LOG(kInfo) << absl::StrFormat(
@@ -110,6 +115,7 @@ void LogSink::Say(const StageSwitched& change) {
                       << FormatCount(before.flops_per_token) << " before, "
                       << FormatCount(after.flops_per_token) << " after";
   }
+  LogPipeline(after);
   LogLines(AccountTable("memory of a rank", {{before.name, before.account},
                                              {after.name, after.account}}));
 }

@@ -12,6 +12,7 @@
 
 #include "data/loader/blend.h"
 #include "framework/step/memory.h"
+#include "recipes/record/pipeline_table.h"
 #include "recipes/record/source_count.h"
 
 namespace delink {
@@ -30,7 +31,8 @@ struct StageFacts {
   int64_t depth = 0;  // blocks that it visits
   int64_t unique_parameters = 0;
   int64_t virtual_parameters = 0;
-  MemoryAccount account;
+  MemoryAccount account;              // of the rank that has most
+  std::vector<PipelineRow> pipeline;  // empty without one
   double flops_per_token = 0;
   double loss = 0;  // on one fixed batch; at a switch alone
 };

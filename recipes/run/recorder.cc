@@ -2,14 +2,40 @@
 
 #include <algorithm>
 #include <string>
+#include <type_traits>
 
 #include "framework/base/status_macros.h"
 #include "recipes/record/progress.h"
 #include "recipes/record/run_folder.h"
 #include "recipes/run/norms_by_layer.h"
+#include "recipes/run/pipeline_rows.h"
 #include "recipes/schema/recipe_io.h"
 
 namespace delink {
+
+namespace {
+
+// That of the rank whose is the largest, the first of those that are alike; on
+// every rank. Collective.
+absl::StatusOr<MemoryAccount> LargestAccount(MemoryAccount account,
+                                             Communicator& world) {
+  const int64_t ranks = world.size();
+  DELINK_ASSIGN_OR_RETURN(
+      const int64_t largest,
+      AllReduceScalar(world, account.total() * ranks + ranks - 1 - world.rank(),
+                      ReduceOp::kMax));
+  const auto root = static_cast<int>(ranks - 1 - largest % ranks);
+  static_assert(std::is_trivially_copyable_v<MemoryAccount> &&
+                sizeof(account) % sizeof(int64_t) == 0);
+  DELINK_RETURN_IF_ERROR(world
+                             .Broadcast(&account,
+                                        sizeof(account) / sizeof(int64_t),
+                                        DType::kI64, root)
+                             ->Wait());
+  return account;
+}
+
+}  // namespace
 
 absl::StatusOr<Recorder> Recorder::Create(const RunSetup& run) {
   const Recipe& recipe = run.recipe();
@@ -43,11 +69,13 @@ RunMoment Recorder::Now(const RunPosition& at) const {
 
 absl::Status Recorder::Begin(StageRun& stage, const RunPosition& at) {
   const Recipe& recipe = run_->recipe();
+  DELINK_ASSIGN_OR_RETURN(StageFacts facts,
+                          FactsOf(stage, run_->world().comm()));
   return Tell(RunBegan{
       .at = Now(at),
       .resumed = run_->beginning().resumed().has_value(),
       .recipe = ToToml(recipe),
-      .stage = FactsOf(stage),
+      .stage = std::move(facts),
       .device = run_->env().device->name(),
       .ranks = run_->world().size(),
       .threads = run_->threads(),
@@ -131,13 +159,20 @@ absl::Status Recorder::TellSinks(const RunEvent& event) {
   return absl::OkStatus();
 }
 
-StageFacts FactsOf(StageRun& stage) {
-  return {.name = stage.stage().name,
-          .depth = stage.depth(),
-          .unique_parameters = stage.store().unique_parameters(),
-          .virtual_parameters = stage.store().virtual_parameters(),
-          .account = stage.account(),
-          .flops_per_token = stage.flops_per_token()};
+absl::StatusOr<StageFacts> FactsOf(StageRun& stage, Communicator& world) {
+  DELINK_ASSIGN_OR_RETURN(const MemoryAccount account,
+                          LargestAccount(stage.account(), world));
+  const Layout& layout = stage.store().layout();
+  StageFacts facts{.name = stage.stage().name,
+                   .depth = stage.depth(),
+                   .unique_parameters = stage.store().unique_parameters(),
+                   .virtual_parameters = stage.store().virtual_parameters(),
+                   .account = account,
+                   .flops_per_token = stage.flops_per_token()};
+  if (layout.mesh().pipeline > 1) {
+    facts.pipeline = PipelineRows(layout, stage.model());
+  }
+  return facts;
 }
 
 }  // namespace delink

@@ -59,7 +59,8 @@ class Recorder {
   std::optional<StepDone> untold_;  // rank 0
 };
 
-// What there is to tell of a stage; no loss.
-StageFacts FactsOf(StageRun& stage);
+// What there is to tell of a stage; no loss. Collective over `world`, the
+// stage's ranks.
+absl::StatusOr<StageFacts> FactsOf(StageRun& stage, Communicator& world);
 
 }  // namespace delink

@@ -53,7 +53,7 @@ absl::Status Calibrate(const RunSetup& run, StageRun& stage,
 
 // With the loss on one fixed batch. Collective.
 absl::StatusOr<StageFacts> Describe(const RunSetup& run, StageRun& stage) {
-  StageFacts facts = FactsOf(stage);
+  DELINK_ASSIGN_OR_RETURN(StageFacts facts, FactsOf(stage, run.world().comm()));
   DELINK_ASSIGN_OR_RETURN(const Validation validation,
                           Validate(run.sources(), run.recipe().data.batch,
                                    stage, run.world().comm()));

@@ -164,7 +164,7 @@ TEST(Plan, ForetellsEveryByteOfThirtyRecipes) {
         EXPECT_EQ(ToString(taken.account), ToString(stage.account));
         EXPECT_EQ(taken.allocations, 0);
         EXPECT_EQ(taken.flops, stage.flops_per_step / ranks);
-        EXPECT_EQ(taken.program, stage.program);
+        EXPECT_EQ(taken.program, stage.pipeline.stages[0].program);
         EXPECT_EQ(taken.reduced, stage.reduced_bytes);
         EXPECT_EQ(taken.gathered, stage.gathered_bytes);
         return absl::OkStatus();
@@ -200,7 +200,7 @@ TEST(Plan, AStageOfFewerLayersTakesLess) {
   const absl::Status status = RunRanks(1, [&](Communicator& comm) {
     DELINK_ASSIGN_OR_RETURN(const Taken taken, Train(sets, comm, 0));
     EXPECT_EQ(taken.bytes, shallow.account.total());
-    EXPECT_EQ(taken.program, shallow.program);
+    EXPECT_EQ(taken.program, shallow.pipeline.stages[0].program);
     return absl::OkStatus();
   });
   EXPECT_TRUE(status.ok()) << status;

@@ -193,6 +193,29 @@ TEST(LogSink, SaysThatAStageIsNotTheWholeRun) {
                         "and longer once it has grown\n"));
 }
 
+TEST(LogSink, SaysWhoHasWhatOfAPipeline) {
+  RunBegan began = Began();
+  const std::string table =
+      "pipeline stage  ranks             layers  parameters\n"
+      "             0   0..1  embed,blocks/0..2      3.00 k\n"
+      "             1   2..3     blocks/3..head      1.00 k\n";
+  began.stage.pipeline = {{.first_rank = 0,
+                           .last_rank = 1,
+                           .layers = "embed,blocks/0..2",
+                           .parameters = 3000},
+                          {.first_rank = 2,
+                           .last_rank = 3,
+                           .layers = "blocks/3..head",
+                           .parameters = 1000}};
+  EXPECT_THAT(LogOf(*NewLogSink(), {began}),
+              HasSubstr(" virtual\n" + table + "memory of a rank"));
+  const std::string log =
+      LogOf(*NewLogSink(),
+            {StageSwitched{
+                .at = {.step = 5}, .before = kPseudo, .after = began.stage}});
+  EXPECT_THAT(log, HasSubstr(table + "memory of a rank"));
+}
+
 TEST(LogSink, SaysHowFarAStageGrows) {
   StageFacts shallow = kPseudo;
   shallow.depth = 1;

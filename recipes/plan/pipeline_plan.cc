@@ -1,0 +1,193 @@
+#include "recipes/plan/pipeline_plan.h"
+
+#include <algorithm>
+#include <map>
+#include <set>
+#include <utility>
+
+#include "framework/base/at.h"
+#include "framework/base/status_macros.h"
+#include "framework/step/joint_plan.h"
+#include "framework/step/measure.h"
+#include "framework/step/pipeline_time.h"
+#include "layers/ops/accumulate.h"
+#include "recipes/run/pipeline_rows.h"
+#include "recipes/run/stage_layout.h"
+
+namespace delink {
+namespace {
+
+constexpr int kPictureColumns = 96;
+
+// Of the ranks of `stage`'s data axis the one that holds most, the first of
+// those that are alike: they differ where some own whole slabs.
+absl::StatusOr<int> FindHeaviest(ImaginedStage& imagined) {
+  StageRun& stage = imagined.stage();
+  const ParamStore& store = stage.store();
+  const Layout& layout = store.layout();
+  const bool alike = std::ranges::all_of(
+      layout.placement().rows,
+      [](const PlacementRow& row) { return row.owner == kNoOwner; });
+  if (alike) return store.rank();
+  int heaviest = 0;
+  int64_t most = -1;
+  for (const int rank : layout.mesh().Group(store.rank(), Axes{Axis::kData})) {
+    const std::unique_ptr<Device> device = NewMetaDevice(store.device().kind());
+    DELINK_ASSIGN_OR_RETURN(
+        const std::unique_ptr<ParamStore> of,
+        ParamStore::Create(*device, layout, rank, store.options()));
+    const int64_t bytes = of->bytes(Plane::kWeight) +
+                          of->bytes(Plane::kGradient) + of->state_bytes() +
+                          std::max(stage.executor().memory().workspace,
+                                   imagined.env().optimizer->ScratchBytes(*of));
+    if (bytes <= most) continue;
+    heaviest = rank;
+    most = bytes;
+  }
+  return heaviest;
+}
+
+// What is taken now.
+std::vector<MemoryLedger::Entry> Taken(const DeviceLedgers& ledgers) {
+  std::vector<MemoryLedger::Entry> taken;
+  for (const MemoryLedger* const ledger : {&ledgers.allocated, &ledgers.own}) {
+    for (const MemoryLedger::Entry& entry : ledger->entries()) {
+      if (entry.bytes > 0) taken.push_back(entry);
+    }
+  }
+  return taken;
+}
+
+// What all lanes but compute move in a step.
+void CountExchanges(const ParamStore& store,
+                    const std::vector<LayerPlan>& layers,
+                    PipelineStagePlan& plan) {
+  for (const Instruction& at : plan.program.instructions) {
+    if (at.op == Op::kSend) {
+      plan.sent_bytes +=
+          At(layers, at.layer).input.elements() * SizeOf(store.options().dtype);
+    }
+    if (at.op != Op::kReduce && at.op != Op::kFetch) continue;
+    const int slab = store.SlabOf(at.slab);
+    const int ranks = GroupSize(store, slab);
+    if (ranks == 1) continue;
+    const Plane plane = at.op == Op::kFetch ? Plane::kWeight : Plane::kGradient;
+    const int64_t bytes = store.slab(slab).ShardElements(ranks) * ranks *
+                          SizeOf(store.dtype(plane));
+    if (at.op == Op::kReduce) plan.reduced_bytes += bytes;
+    // The gradient where updates are whole or one rank's, and the weights
+    // where they are not everybody's.
+    const PlacementRow& row = store.placement(slab);
+    const bool gathers = at.op == Op::kFetch
+                             ? row.state.sharded
+                             : !row.state.sharded || row.owner != kNoOwner;
+    if (gathers) plan.gathered_bytes += bytes;
+  }
+}
+
+std::vector<SharedSlabs> FindShared(const ParamStore& store) {
+  const Layout& layout = store.layout();
+  std::map<std::vector<int>, SharedSlabs> shared;  // by ranks
+  for (const LocalSlab& local : layout.local_slabs()) {
+    std::set<int> stages;
+    for (const int rank : *local.group) {
+      stages.insert(layout.mesh().PlaceOf(rank)[Axis::kPipeline]);
+    }
+    if (stages.size() == 1) continue;
+    const int ranks = static_cast<int>(local.group->size());
+    SharedSlabs& of = shared[*local.group];
+    of.stages.assign(stages.begin(), stages.end());
+    of.ranks = ranks;
+    of.slabs.push_back(local.slab.name);
+    of.gradient_bytes += local.slab.ShardElements(ranks) * ranks *
+                         SizeOf(store.dtype(Plane::kGradient));
+  }
+  std::vector<SharedSlabs> all;
+  for (auto& [ranks, of] : shared) all.push_back(std::move(of));
+  return all;
+}
+
+absl::Status TimeStages(ImaginedStage& first,
+                        const std::vector<LayerPlan>& layers,
+                        PipelinePlan& plan) {
+  StageRun& stage = first.stage();
+  DELINK_ASSIGN_OR_RETURN(
+      const JointPlan joint,
+      JointPlan::Create(
+          PlannerOf(*first.env().recipe, stage.index(), stage.index()),
+          stage.executor().program().shape, std::vector{PassKind::kStep}));
+  const PipelineTime time = TimePipeline(
+      joint.Of(PassKind::kStep), [&layers](const Instruction& at) -> VisitCost {
+        if (at.layer < 0) return {};
+        const VisitFlops flops = FlopsOf(At(layers, at.layer), at);
+        return {.forward = flops.forward,
+                .backward = flops.backward + flops.recompute};
+      });
+  plan.bubble = time.bubble();
+  plan.picture = DrawPipeline(time, kPictureColumns);
+  return absl::OkStatus();
+}
+
+// Of one rank of a stage of the pipeline.
+PipelineStagePlan Describe(StageRun& stage, const PipelineRow& row,
+                           const std::vector<LayerPlan>& layers) {
+  PipelineStagePlan plan{.row = row,
+                         .rank = stage.store().rank(),
+                         .account = stage.account(),
+                         .taken = Taken(stage.store().device().ledgers()),
+                         .program = stage.executor().program()};
+  CountExchanges(stage.store(), layers, plan);
+  return plan;
+}
+
+}  // namespace
+
+ImaginedStage::ImaginedStage(const RunEnv& env, int rank)
+    : device_(NewMetaDevice(env.device->kind())),
+      world_(env.world->size(), rank),
+      network_(env.world->size(), rank),
+      env_(env) {
+  env_.device = device_.get();
+  env_.world = &world_;
+  env_.network = &network_;
+}
+
+absl::StatusOr<std::unique_ptr<ImaginedStage>> ImaginedStage::Create(
+    const RunEnv& env, size_t index, int rank) {
+  std::unique_ptr<ImaginedStage> imagined(new ImaginedStage(env, rank));
+  DELINK_ASSIGN_OR_RETURN(imagined->stage_,
+                          StageRun::Create(imagined->env_, index));
+  return imagined;
+}
+
+absl::StatusOr<PipelinePlan> PlanPipeline(ImaginedStage& first) {
+  StageRun& stage = first.stage();
+  const ParamStore& store = stage.store();
+  const std::vector<PipelineRow> rows =
+      PipelineRows(store.layout(), stage.model());
+  const std::vector<LayerPlan> layers = MeasureLayers(
+      *first.env().model, store,
+      BatchShapeOf(*first.env().recipe, stage.index()), Accumulate);
+  PipelinePlan plan;
+  for (const PipelineRow& row : rows) {
+    std::unique_ptr<ImaginedStage> made;
+    ImaginedStage* of = &first;
+    const auto imagine = [&](int rank) -> absl::Status {
+      if (of->stage().store().rank() == rank) return absl::OkStatus();
+      DELINK_ASSIGN_OR_RETURN(
+          made, ImaginedStage::Create(first.env(), stage.index(), rank));
+      of = made.get();
+      return absl::OkStatus();
+    };
+    DELINK_RETURN_IF_ERROR(imagine(row.first_rank));
+    DELINK_ASSIGN_OR_RETURN(const int heaviest, FindHeaviest(*of));
+    DELINK_RETURN_IF_ERROR(imagine(heaviest));
+    plan.stages.push_back(Describe(of->stage(), row, layers));
+  }
+  if (rows.size() == 1) return plan;
+  plan.shared = FindShared(store);
+  DELINK_RETURN_IF_ERROR(TimeStages(first, layers, plan));
+  return plan;
+}
+
+}  // namespace delink

@@ -1,0 +1,73 @@
+// What the ranks of a pipeline would take, send and wait. Without one there is
+// one stage of it, of all ranks.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "framework/device/backend.h"
+#include "framework/step/instruction.h"
+#include "framework/step/memory.h"
+#include "recipes/record/pipeline_table.h"
+#include "recipes/run/imagined_ranks.h"
+#include "recipes/run/stage_run.h"
+
+namespace delink {
+
+struct PipelineStagePlan {
+  PipelineRow row;
+  int64_t rank = 0;       // that holds most, of which the rest is
+  MemoryAccount account;  // as it says itself
+  std::vector<MemoryLedger::Entry> taken;  // the same by name
+  Program program;                         // of one step
+  // Bytes of a step: of activations and their gradients that it sends to its
+  // neighbours, of gradients that it adds up with the other ranks of each
+  // slab's group, and of planes that it then gathers with them.
+  int64_t sent_bytes = 0;
+  int64_t reduced_bytes = 0;
+  int64_t gathered_bytes = 0;
+};
+
+// Slabs that the same stages of the pipeline have.
+struct SharedSlabs {
+  std::vector<int> stages;
+  int64_t ranks = 0;  // their group
+  std::vector<std::string> slabs;
+  int64_t gradient_bytes = 0;  // that the group adds up in a step
+};
+
+struct PipelinePlan {
+  std::vector<PipelineStagePlan> stages;
+  std::vector<SharedSlabs> shared;
+  double bubble = 0;                 // planned (pipeline_time.h)
+  std::vector<std::string> picture;  // a row a stage; none without a pipeline
+};
+
+// A stage of a recipe as one of its ranks sees it, on a device of its own that
+// allocates nothing.
+class ImaginedStage {
+ public:
+  // `env` says how many ranks there are and what kind of device they have.
+  static absl::StatusOr<std::unique_ptr<ImaginedStage>> Create(
+      const RunEnv& env, size_t index, int rank);
+  StageRun& stage() { return *stage_; }
+  const RunEnv& env() const { return env_; }
+
+ private:
+  ImaginedStage(const RunEnv& env, int rank);
+
+  std::unique_ptr<Device> device_;
+  ImaginedRanks world_, network_;
+  RunEnv env_;
+  std::unique_ptr<StageRun> stage_;
+};
+
+// Of `first`, the stage on rank 0: makes it on those ranks of each stage of the
+// pipeline that hold most.
+absl::StatusOr<PipelinePlan> PlanPipeline(ImaginedStage& first);
+
+}  // namespace delink

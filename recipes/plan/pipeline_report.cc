@@ -1,0 +1,103 @@
+#include "recipes/plan/pipeline_report.h"
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "absl/strings/str_join.h"
+#include "absl/strings/str_split.h"
+#include "framework/base/format_bytes.h"
+#include "recipes/record/stage_text.h"
+
+namespace delink {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+struct BytesColumn {
+  const char* heading;
+  int64_t (*of)(const PipelineStagePlan&);
+};
+
+constexpr BytesColumn kColumns[] = {
+    {"weights", [](const PipelineStagePlan& s) { return s.account.weights; }},
+    {"gradients",
+     [](const PipelineStagePlan& s) { return s.account.gradients; }},
+    {"state", [](const PipelineStagePlan& s) { return s.account.state; }},
+    {"activations",
+     [](const PipelineStagePlan& s) { return s.account.activations(); }},
+    {"copies", [](const PipelineStagePlan& s) { return s.account.copies; }},
+    {"records", [](const PipelineStagePlan& s) { return s.account.records; }},
+    {"device's", [](const PipelineStagePlan& s) { return s.account.overhead; }},
+    {"in all", [](const PipelineStagePlan& s) { return s.account.total(); }},
+    {"sent", [](const PipelineStagePlan& s) { return s.sent_bytes; }},
+    {"reduced", [](const PipelineStagePlan& s) { return s.reduced_bytes; }},
+    {"gathered", [](const PipelineStagePlan& s) { return s.gathered_bytes; }}};
+
+std::string Table(const PipelinePlan& plan) {
+  std::vector<PipelineRow> rows;
+  for (const PipelineStagePlan& stage : plan.stages) rows.push_back(stage.row);
+  std::vector<TableColumn> columns;
+  for (const BytesColumn& column : kColumns) {
+    if (std::ranges::all_of(plan.stages, [&](const PipelineStagePlan& stage) {
+          return column.of(stage) == 0;
+        })) {
+      continue;
+    }
+    TableColumn& cells = columns.emplace_back();
+    cells.heading = column.heading;
+    for (const PipelineStagePlan& stage : plan.stages) {
+      cells.cells.push_back(FormatBytes(column.of(stage)));
+    }
+  }
+  return PipelineTable(rows, columns);
+}
+
+}  // namespace
+
+std::string PipelineText(const PipelinePlan& plan) {
+  std::string text;
+  for (const auto line : absl::StrSplit(Table(plan), '\n', absl::SkipEmpty())) {
+    absl::StrAppend(&text, "  ", line, "\n");
+  }
+  for (const SharedSlabs& shared : plan.shared) {
+    absl::StrAppend(
+        &text, "  pipeline stages ", absl::StrJoin(shared.stages, ","),
+        " share ", absl::StrJoin(shared.slabs, ", "), ": their ", shared.ranks,
+        " ranks reduce ", FormatBytes(shared.gradient_bytes), " together\n");
+  }
+  absl::StrAppendFormat(&text, "  idle for %.1f%% of a step as planned\n",
+                        100 * plan.bubble);
+  for (size_t s = 0; s < plan.picture.size(); ++s) {
+    absl::StrAppendFormat(&text, "  %2d  %s\n", s, plan.picture[s]);
+  }
+  return text;
+}
+
+nlohmann::ordered_json ToJson(const PipelinePlan& plan) {
+  Json stages = Json::array();
+  for (const PipelineStagePlan& stage : plan.stages) {
+    stages.push_back({{"ranks", {stage.row.first_rank, stage.row.last_rank}},
+                      {"layers", stage.row.layers},
+                      {"parameters", stage.row.parameters},
+                      {"heaviest_rank", stage.rank},
+                      {"bytes", ToJson(stage.account)},
+                      {"sent_bytes", stage.sent_bytes},
+                      {"reduced_bytes", stage.reduced_bytes},
+                      {"gathered_bytes", stage.gathered_bytes}});
+  }
+  Json shared = Json::array();
+  for (const SharedSlabs& of : plan.shared) {
+    shared.push_back({{"stages", of.stages},
+                      {"ranks", of.ranks},
+                      {"slabs", of.slabs},
+                      {"gradient_bytes", of.gradient_bytes}});
+  }
+  return {{"stages", std::move(stages)},
+          {"shared", std::move(shared)},
+          {"bubble", plan.bubble},
+          {"picture", plan.picture}};
+}
+
+}  // namespace delink

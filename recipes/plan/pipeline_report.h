@@ -1,0 +1,16 @@
+// A pipeline's plan in words and in JSON.
+#pragma once
+
+#include <string>
+
+#include "nlohmann/json_fwd.hpp"
+#include "recipes/plan/pipeline_plan.h"
+
+namespace delink {
+
+// Lines, indented: a table of its stages, what they share, and when they are
+// idle.
+std::string PipelineText(const PipelinePlan& plan);
+nlohmann::ordered_json ToJson(const PipelinePlan& plan);
+
+}  // namespace delink

@@ -1,0 +1,30 @@
+#include "recipes/run/pipeline_rows.h"
+
+#include "framework/base/at.h"
+#include "recipes/run/norms_by_layer.h"
+
+namespace delink {
+
+std::vector<PipelineRow> PipelineRows(const Layout& layout,
+                                      const Sequential& model) {
+  const Mesh& mesh = layout.mesh();
+  std::vector<PipelineRow> rows;
+  for (int s = 0; s < mesh.pipeline; ++s) {
+    MeshPlace place;
+    place[Axis::kPipeline] = s;
+    PipelineRow row{.first_rank = mesh.RankAt(place)};
+    place[Axis::kData] = mesh.data - 1;
+    row.last_rank = mesh.RankAt(place);
+    row.layers = NameOfLayers(model, layout.LayersOf(row.first_rank));
+    for (const int local : layout.LocalSlabsOf(row.first_rank)) {
+      for (const SlabParam& param :
+           At(layout.local_slabs(), local).slab.params) {
+        row.parameters += param.elements;
+      }
+    }
+    rows.push_back(row);
+  }
+  return rows;
+}
+
+}  // namespace delink

@@ -1,0 +1,236 @@
+// Plans of pipelines against their ranks: each makes its part on a device that
+// does allocate.
+#include "recipes/plan/pipeline_plan.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "framework/base/status_macros.h"
+#include "framework/comm/thread_communicator.h"
+#include "recipes/plan/plan.h"
+#include "recipes/run/prepare.h"
+#include "recipes/run/recorder.h"
+#include "recipes/schema/recipe_io.h"
+
+namespace delink::testing {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using ::testing::Not;
+
+using Words = std::vector<std::string>;
+
+constexpr char kTiny[] = DELINK_SOURCE_DIR "/recipes/tiny.toml";
+
+// A fixed model; both stages with the same pipeline.
+Words Sets(int pipeline, int data, const Words& more = {}) {
+  Words sets = {"model.vocab=61", "model.layers=6", "data.batch=16",
+                "run.micro_batch=1"};
+  for (const char* stage : {"stage.0", "stage.1"}) {
+    sets.push_back(absl::StrCat(stage, ".parallel.pipeline=", pipeline));
+    sets.push_back(absl::StrCat(stage, ".parallel.data=", data));
+  }
+  sets.insert(sets.end(), more.begin(), more.end());
+  return sets;
+}
+
+RunPlan PlanOf(const Words& sets) {
+  auto plan = PlanRun({.recipe = kTiny, .sets = sets}, BuiltInModels());
+  EXPECT_TRUE(plan.ok()) << plan.status();
+  return *std::move(plan);
+}
+
+// What a stage takes on each rank, and what all of them tell of it.
+struct Taken {
+  std::vector<int64_t> bytes;
+  std::vector<MemoryAccount> accounts;
+  std::vector<Program> programs;
+  std::vector<StageFacts> facts;
+};
+
+Taken Make(const Words& sets, size_t index, int ranks) {
+  Taken taken;
+  taken.bytes.resize(ranks);
+  taken.accounts.resize(ranks);
+  taken.programs.resize(ranks);
+  taken.facts.resize(ranks);
+  const absl::Status status = RunRanks(ranks, [&](Communicator& comm) {
+    const ModelList models = BuiltInModels();
+    DELINK_ASSIGN_OR_RETURN(const Recipe read,
+                            ReadRecipe(kTiny, sets, KindsOf(models)));
+    DELINK_ASSIGN_OR_RETURN(const Recipe recipe, CheckWorld(read, ranks));
+    DELINK_ASSIGN_OR_RETURN(const std::unique_ptr<Communicator> network,
+                            comm.Split(0, comm.rank()));
+    const std::unique_ptr<Device> device = NewCpuDevice();
+    DELINK_ASSIGN_OR_RETURN(const std::unique_ptr<RunModel> model,
+                            RunModel::Create(recipe, models));
+    DELINK_ASSIGN_OR_RETURN(
+        const std::unique_ptr<StageRun> stage,
+        StageRun::Create(model->On(*device, comm, *network), index));
+    taken.bytes[comm.rank()] = device->bytes_in_use();
+    taken.accounts[comm.rank()] = stage->account();
+    taken.programs[comm.rank()] = stage->executor().program();
+    DELINK_ASSIGN_OR_RETURN(taken.facts[comm.rank()], FactsOf(*stage, comm));
+    return absl::OkStatus();
+  });
+  EXPECT_TRUE(status.ok()) << status;
+  return taken;
+}
+
+TEST(PipelinePlanTest, TheHeaviestRanksTakeWhatIsPlanned) {
+  const struct {
+    int pipeline, data;
+    Words more;
+  } cases[] = {
+      {2, 1, {"model.tied=true"}},
+      {2, 2, {"model.tied=false", "stage.0.parallel.zero=1"}},
+      {4, 1, {"run.recompute=block"}},
+      {2,
+       2,
+       {"stage.0.parallel.schedule=interleaved",
+        "stage.1.parallel.schedule=interleaved", "run.precision=bf16"}},
+      // Owners of mlp 0 and 2, and of mlp 1 and all that is smaller.
+      {2,
+       2,
+       {"optimizer.kind=muon", "model.ffn=160", "stage.1.parallel.zero=1",
+        "stage.1.parallel.layers=[3,3]"}}};
+  int not_first = 0;
+  for (const auto& [pipeline, data, more] : cases) {
+    const Words sets = Sets(pipeline, data, more);
+    SCOPED_TRACE(absl::StrCat(pipeline, " x ", data, " ", more.front()));
+    const int ranks = pipeline * data;
+    const RunPlan plan = PlanOf(sets);
+    EXPECT_EQ(plan.ranks, ranks);
+    for (size_t i = 0; i < 2; ++i) {
+      const StagePlan& stage = plan.stages[i];
+      const Taken taken = Make(sets, i, ranks);
+      ASSERT_EQ(stage.pipeline.stages.size(), static_cast<size_t>(pipeline));
+      for (int s = 0; s < pipeline; ++s) {
+        const PipelineStagePlan& of = stage.pipeline.stages[s];
+        EXPECT_EQ(of.row.first_rank, s * data);
+        EXPECT_EQ(of.row.last_rank, s * data + data - 1);
+        not_first += of.rank > of.row.first_rank ? 1 : 0;
+        EXPECT_EQ(of.account.total(), taken.bytes[of.rank]);
+        EXPECT_EQ(ToString(of.account), ToString(taken.accounts[of.rank]));
+        EXPECT_EQ(of.program, taken.programs[of.rank]);
+        EXPECT_EQ(of.account.total(),
+                  *std::max_element(taken.bytes.begin() + s * data,
+                                    taken.bytes.begin() + (s + 1) * data));
+      }
+      const auto most = std::ranges::max_element(taken.bytes);
+      EXPECT_EQ(stage.account.total(), *most);
+      const auto rank = most - taken.bytes.begin();
+      for (const StageFacts& facts : taken.facts) {
+        EXPECT_EQ(ToString(facts.account), ToString(taken.accounts[rank]));
+        EXPECT_EQ(facts.pipeline.size(), static_cast<size_t>(pipeline));
+      }
+    }
+  }
+  EXPECT_EQ(not_first, 2) << "the last one's ranks that own more";
+}
+
+// 16 micro-batches of a sequence of 32 tokens in f32, 32 wide.
+TEST(PipelinePlanTest, BytesThatAreSentAndReduced) {
+  const int64_t way = int64_t{16} * 32 * 32 * 4;
+  const RunPlan plan = PlanOf(Sets(4, 1, {"model.tied=true"}));
+  const PipelinePlan& pipeline = plan.stages[1].pipeline;
+  std::vector<int64_t> sent;
+  for (const PipelineStagePlan& stage : pipeline.stages) {
+    sent.push_back(stage.sent_bytes);
+  }
+  EXPECT_THAT(sent, ElementsAre(way, 2 * way, 2 * way, way));
+  EXPECT_EQ(plan.stages[1].sent_bytes, 2 * way);
+  // The embedding alone is of two stages; a rank each has all the rest.
+  ASSERT_EQ(pipeline.shared.size(), 1u);
+  const SharedSlabs& tied = pipeline.shared[0];
+  EXPECT_THAT(tied.stages, ElementsAre(0, 3));
+  EXPECT_EQ(tied.ranks, 2);
+  EXPECT_EQ(tied.slabs.size(), 1u);
+  EXPECT_GE(tied.gradient_bytes, 61 * 32 * 4);
+  EXPECT_EQ(pipeline.stages[0].reduced_bytes, tied.gradient_bytes);
+  EXPECT_EQ(pipeline.stages[1].reduced_bytes, 0);
+  EXPECT_EQ(pipeline.stages[3].reduced_bytes, tied.gradient_bytes);
+  // Of blocks that share, all stages.
+  EXPECT_THAT(plan.stages[0].pipeline.shared.front().stages,
+              ElementsAre(0, 1, 2, 3));
+  const RunPlan untied = PlanOf(Sets(2, 1, {"model.tied=false"}));
+  EXPECT_THAT(untied.stages[1].pipeline.shared, IsEmpty());
+  EXPECT_EQ(untied.stages[1].reduced_bytes, 0);
+}
+
+// Of one micro-batch one stage at a time is at work.
+TEST(PipelinePlanTest, BubbleAndPicture) {
+  const RunPlan one = PlanOf(Sets(4, 1, {"data.batch=1"}));
+  EXPECT_NEAR(one.stages[1].pipeline.bubble, 0.75, 1e-12);
+  // More of them leave less idle, and more chunks still less.
+  const double often = PlanOf(Sets(2, 1)).stages[1].pipeline.bubble;
+  EXPECT_LT(often, 0.3);
+  EXPECT_GT(often, 1.0 / 17) << "the bubble of equal stages";
+  const RunPlan turns =
+      PlanOf(Sets(2, 1, {"stage.1.parallel.schedule=interleaved"}));
+  ASSERT_EQ(turns.stages[1].pipeline.picture.size(), 2u);
+  EXPECT_EQ(turns.stages[1].pipeline.picture[0].substr(0, 2), "ab");
+  EXPECT_EQ(turns.stages[1].pipeline.picture[1][0], '.');
+  EXPECT_THAT(turns.stages[1].pipeline.stages[0].row.layers,
+              HasSubstr("blocks/0"));
+}
+
+TEST(PipelinePlanTest, TextAndJson) {
+  const RunPlan plan = PlanOf(Sets(2, 2, {"stage.1.parallel.layers=[3,3]"}));
+  const PipelinePlan& pipeline = plan.stages[1].pipeline;
+  const std::string text = ToText(plan, false);
+  EXPECT_THAT(
+      text,
+      AllOf(HasSubstr("  pipeline stage  ranks             layers  parameters  "
+                      " weights"),
+            HasSubstr("               0   0..1  embed,blocks/0..2  "),
+            HasSubstr("               1   2..3   blocks/3..5,head  "),
+            HasSubstr("  in all      sent   reduced  gathered\n"),
+            HasSubstr("252 MFLOP a step of 8 x 1 sequences on each of 2 data "
+                      "rank(s), "),
+            HasSubstr(absl::StrCat("\n   0  ", pipeline.picture[0], "\n")),
+            HasSubstr(absl::StrCat("\n   1  ", pipeline.picture[1], "\n")),
+            HasSubstr("  pipeline stages 0,1 share embed"),
+            HasSubstr("% of a step as planned\n")));
+  const nlohmann::json json = nlohmann::json::parse(ToJson(plan, true));
+  const nlohmann::json& stage = json["stages"][1];
+  const nlohmann::json& of = stage["pipeline"];
+  EXPECT_EQ(of["bubble"], pipeline.bubble);
+  EXPECT_EQ(of["picture"], pipeline.picture);
+  EXPECT_EQ(of["stages"].size(), 2u);
+  EXPECT_EQ(of["stages"][1]["ranks"], (std::vector<int>{2, 3}));
+  EXPECT_EQ(of["stages"][1]["layers"], "blocks/3..5,head");
+  EXPECT_EQ(of["stages"][1]["heaviest_rank"], 2);
+  EXPECT_EQ(of["stages"][1]["bytes"]["total"],
+            pipeline.stages[1].account.total());
+  EXPECT_EQ(of["stages"][0]["sent_bytes"], pipeline.stages[0].sent_bytes);
+  EXPECT_EQ(of["stages"][0]["reduced_bytes"], pipeline.stages[0].reduced_bytes);
+  EXPECT_EQ(of["shared"][0]["stages"], (std::vector<int>{0, 1}));
+  EXPECT_EQ(of["shared"][0]["ranks"], 4);
+  EXPECT_EQ(stage["sent_bytes"], plan.stages[1].sent_bytes);
+  EXPECT_EQ(stage["program"].size(), 2u);
+  EXPECT_GE(stage["bytes"]["total"], of["stages"][0]["bytes"]["total"]);
+  EXPECT_EQ(stage["instructions"],
+            pipeline.stages[0].program.instructions.size() +
+                pipeline.stages[1].program.instructions.size());
+  // Without a pipeline nothing is told of one.
+  const RunPlan alone = PlanOf(Sets(1, 2));
+  EXPECT_FALSE(
+      nlohmann::json::parse(ToJson(alone, false))["stages"][0].contains(
+          "pipeline"));
+  EXPECT_THAT(ToText(alone, false),
+              AllOf(Not(HasSubstr("pipeline")), HasSubstr("  network: ")));
+}
+
+}  // namespace
+}  // namespace delink::testing
