@@ -17,7 +17,7 @@
 namespace delink {
 namespace {
 
-constexpr int kPictureColumns = 96;
+constexpr int kPictureColumns = 1024;
 
 // Of the ranks of `stage`'s data axis the one that holds most, the first of
 // those that are alike: they differ where some own whole slabs.

@@ -35,6 +35,31 @@ constexpr BytesColumn kColumns[] = {
     {"reduced", [](const PipelineStagePlan& s) { return s.reduced_bytes; }},
     {"gathered", [](const PipelineStagePlan& s) { return s.gathered_bytes; }}};
 
+// "0,1,5..9" of ascending numbers.
+std::string Numbers(const std::vector<int>& numbers) {
+  std::string text;
+  for (size_t i = 0; i < numbers.size(); ++i) {
+    size_t last = i;
+    while (last + 1 < numbers.size() &&
+           numbers[last + 1] == numbers[last] + 1) {
+      ++last;
+    }
+    absl::StrAppend(&text, text.empty() ? "" : ",", numbers[i]);
+    if (last < i + 2) continue;
+    absl::StrAppend(&text, "..", numbers[last]);
+    i = last;
+  }
+  return text;
+}
+
+// What is too wide to be read has no middle.
+std::string Shown(const std::string& row) {
+  constexpr size_t kWidth = 96, kHalf = 45;
+  if (row.size() <= kWidth) return row;
+  return absl::StrCat(row.substr(0, kHalf), "  ~  ",
+                      row.substr(row.size() - kHalf));
+}
+
 std::string Table(const PipelinePlan& plan) {
   std::vector<PipelineRow> rows;
   for (const PipelineStagePlan& stage : plan.stages) rows.push_back(stage.row);
@@ -62,15 +87,15 @@ std::string PipelineText(const PipelinePlan& plan) {
     absl::StrAppend(&text, "  ", line, "\n");
   }
   for (const SharedSlabs& shared : plan.shared) {
-    absl::StrAppend(
-        &text, "  pipeline stages ", absl::StrJoin(shared.stages, ","),
-        " share ", absl::StrJoin(shared.slabs, ", "), ": their ", shared.ranks,
-        " ranks reduce ", FormatBytes(shared.gradient_bytes), " together\n");
+    absl::StrAppend(&text, "  pipeline stages ", Numbers(shared.stages),
+                    " share ", absl::StrJoin(shared.slabs, ", "), ": their ",
+                    shared.ranks, " ranks reduce ",
+                    FormatBytes(shared.gradient_bytes), " together\n");
   }
   absl::StrAppendFormat(&text, "  idle for %.1f%% of a step as planned\n",
                         100 * plan.bubble);
   for (size_t s = 0; s < plan.picture.size(); ++s) {
-    absl::StrAppendFormat(&text, "  %2d  %s\n", s, plan.picture[s]);
+    absl::StrAppendFormat(&text, "  %2d  %s\n", s, Shown(plan.picture[s]));
   }
   return text;
 }

@@ -179,7 +179,7 @@ TEST(PipelinePlanTest, BubbleAndPicture) {
   const RunPlan turns =
       PlanOf(Sets(2, 1, {"stage.1.parallel.schedule=interleaved"}));
   ASSERT_EQ(turns.stages[1].pipeline.picture.size(), 2u);
-  EXPECT_EQ(turns.stages[1].pipeline.picture[0].substr(0, 2), "ab");
+  EXPECT_EQ(turns.stages[1].pipeline.picture[0][0], 'a');
   EXPECT_EQ(turns.stages[1].pipeline.picture[1][0], '.');
   EXPECT_THAT(turns.stages[1].pipeline.stages[0].row.layers,
               HasSubstr("blocks/0"));
@@ -223,6 +223,15 @@ TEST(PipelinePlanTest, TextAndJson) {
   EXPECT_EQ(stage["instructions"],
             pipeline.stages[0].program.instructions.size() +
                 pipeline.stages[1].program.instructions.size());
+  // Of a long picture both ends are shown.
+  const RunPlan longer = PlanOf(Sets(4, 1, {"data.batch=64"}));
+  const std::string& row = longer.stages[0].pipeline.picture[3];
+  EXPECT_GT(row.size(), 3 * 64u);
+  const std::string longer_text = ToText(longer, false);
+  EXPECT_THAT(longer_text,
+              HasSubstr(absl::StrCat("\n   3  ", row.substr(0, 45), "  ~  ",
+                                     row.substr(row.size() - 45), "\n")));
+  EXPECT_THAT(longer_text, HasSubstr("  pipeline stages 0..3 share blocks/0"));
   // Without a pipeline nothing is told of one.
   const RunPlan alone = PlanOf(Sets(1, 2));
   EXPECT_FALSE(
