@@ -72,21 +72,23 @@ def train():
     os.makedirs(f"{folder}/recipes")
     for recipe in glob.glob(f"{ROOT}/recipes/quickstart_*.toml"):
       with open(recipe, encoding="utf-8") as file:
-        text, found = re.subn(r"^steps( +)= 488\b", r"steps\1= 10", file.read(),
+        text, found = re.subn(r"^steps( +)= 12000\b", r"steps\1= 10", file.read(),
                               flags=re.M)
       assert found == 1, recipe
       with open(f"{folder}/recipes/{os.path.basename(recipe)}", "w",
                 encoding="utf-8") as file:
-        file.write(text.replace("warmup      = 100", "warmup      = 2"))
+        file.write(text.replace("warmup      = 200", "warmup      = 2"))
     for again in (False, True):
       done = quickstart(folder, "--corpus", f"{folder}/text", "--out",
                         f"{folder}/out")
       assert done.returncode == 0, done.stdout
-      for row in ("training loss, nats a token", "validation loss",
+      for row in ("training loss, nats a byte", "validation loss",
                   "unigram entropy of the corpus", "seconds of training",
                   "peak memory of a rank, MiB"):
         assert re.search(rf"^{row} +[0-9.]+ +[0-9.]+$", done.stdout, re.M), (
             done.stdout)
+      assert re.search(r"^pseudo to real took [0-9.]+ of the seconds, and ended "
+                       r"[0-9.]+ (lower|higher)$", done.stdout, re.M), done.stdout
       assert ("using the corpus in" in done.stdout) == again, done.stdout
       for name in ("report.html", "p2r/recipe.toml", "scratch/recipe.toml"):
         assert os.path.exists(f"{folder}/out/{name}"), name
