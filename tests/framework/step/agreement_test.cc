@@ -74,6 +74,26 @@ TEST(AgreeOnPlan, EqualProgramsPass) {
   EXPECT_TRUE(AgreeOnPlan(self, Plan(alone, [](Program*) {})).ok());
 }
 
+// As what a stage takes is found out by one rank, before there are others:
+// collectives move nothing.
+class Imagining final : public SelfCommunicator {
+ public:
+  explicit Imagining(int rank) : rank_(rank) {}
+  int rank() const override { return rank_; }
+  int size() const override { return kRanks; }
+
+ private:
+  const int rank_;
+};
+
+TEST(AgreeOnPlan, ARankAgreesWithThoseThatItImagines) {
+  for (int rank = 0; rank < kRanks; ++rank) {
+    Imagining world(rank);
+    EXPECT_EQ(AgreeOnPlan(world, Plan(Shape(), [](Program*) {})),
+              absl::OkStatus());
+  }
+}
+
 // Each of the two is a valid program by itself.
 TEST(AgreeOnPlan, NamesTheRankAndTheInstructionThatDiffers) {
   EXPECT_THAT(
