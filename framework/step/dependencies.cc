@@ -29,7 +29,9 @@ void VisitEffects(const ProgramShape& shape, const Instruction& visit,
   const int32_t m = visit.micro_batch;
   const std::vector<int32_t>& slabs = shape.slabs_of_layer[layer];
   for (const int32_t slab : slabs) {
-    effects->reads.push_back({ResourceKind::kWeight, slab});
+    const bool home = CopyClassOf(shape, slab) < 0;
+    effects->reads.push_back(
+        {home ? ResourceKind::kWeight : ResourceKind::kCopy, slab});
   }
   if (visit.op == Op::kForward) {
     effects->writes.push_back({ResourceKind::kSlot, layer, m});
@@ -89,6 +91,11 @@ class HazardScan {
       held_base_.push_back(next);
       next += held;
     }
+    for (const int32_t copies : shape.copies) {
+      copy_base_.push_back(next);
+      next += copies;
+    }
+    copy_at_.assign(shape.slabs, kNone);
     boundary_base_ = next;
     const int32_t norm = boundary_base_ + out_.boundaries;
     accesses_.resize(norm + 4);
@@ -125,6 +132,8 @@ class HazardScan {
     switch (r.kind) {
       case ResourceKind::kWeight:
         return r.index;
+      case ResourceKind::kCopy:
+        return copy_base_[CopyClassOf(shape, r.index)] + copy_at_[r.index];
       case ResourceKind::kGradient:
         return shape.slabs + r.index;
       case ResourceKind::kState:
@@ -184,6 +193,10 @@ class HazardScan {
 
   void Step(int32_t position, const Effects& effects) {
     const int own = LaneOf(position);
+    const Instruction& at = program_.instructions[position % count_];
+    if (at.op == Op::kFetch && CopyClassOf(program_.shape, at.slab) >= 0) {
+      copy_at_[at.slab] = out_.copies_of[position % count_].front();
+    }
     const ByLane hazards = Hazards(effects);
     ByLane implied;  // by lane order and by the hazards' own dependencies
     implied.fill(kNone);
@@ -228,6 +241,8 @@ class HazardScan {
   const int32_t count_;
   Analysis& out_;
   std::vector<int32_t> pool_base_, held_base_;
+  std::vector<int32_t> copy_base_;  // by class
+  std::vector<int32_t> copy_at_;    // by slab: the one fetched last
   int32_t boundary_base_ = 0;
   std::vector<Access> accesses_;
   // By position: the last position of each lane that is complete before it.
@@ -274,7 +289,14 @@ Effects EffectsOf(const ProgramShape& shape, const Instruction& instruction) {
       return TransferEffects(shape, instruction);
     case Op::kFetch:
     case Op::kRelease:
-      effects.writes = {{ResourceKind::kWeight, slab}};
+      if (CopyClassOf(shape, slab) < 0) {
+        effects.writes = {{ResourceKind::kWeight, slab}};
+        return effects;
+      }
+      if (instruction.op == Op::kFetch) {
+        effects.reads = {{ResourceKind::kWeight, slab}};
+      }
+      effects.writes = {{ResourceKind::kCopy, slab}};
       return effects;
     case Op::kReduce:
       effects.writes = {{ResourceKind::kGradient, slab}};

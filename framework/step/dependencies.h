@@ -13,6 +13,7 @@ namespace delink {
 
 enum class ResourceKind : uint8_t {
   kWeight,    // index: slab
+  kCopy,      // index: slab; the copy of its weights that is there
   kGradient,  // index: slab
   kState,     // index: slab; master and moments
   kSquares,   // index: slab; the sums of its gradient's squares
@@ -69,6 +70,11 @@ struct Analysis {
   std::vector<std::vector<int32_t>> slot_of;
   std::vector<int32_t> pool_of;  // by layer
   std::vector<int32_t> slots;    // by pool
+  // By instruction, where the shape has copies: of a kFetch and a kRelease
+  // which of its class's copies, of a visit that of each of
+  // shape.slabs_of_layer[layer], -1 at home. A copy is taken by kFetch and free
+  // after kRelease.
+  std::vector<std::vector<int32_t>> copies_of;
   // held_of[layer][micro_batch]: a number in [0, held[SlotClassOf(layer)]), of
   // what is kept from the first half of the visit's backward to the second; -1
   // where it is not in halves.

@@ -172,6 +172,10 @@ int32_t SlotClasses(const ProgramShape& shape) {
          1;
 }
 
+int32_t CopyClassOf(const ProgramShape& shape, int32_t slab) {
+  return shape.copy_class.empty() ? -1 : shape.copy_class[slab];
+}
+
 std::vector<int32_t> SharersOf(const ProgramShape& shape) {
   std::vector<int32_t> sharers(shape.slabs, 0);
   for (int32_t layer = 1; layer + 1 < shape.layers; ++layer) {

@@ -107,6 +107,11 @@ struct ProgramShape {
   // By slab: its weights are whole but its update is sharded, so that a kFetch
   // follows its kUpdate.
   std::vector<bool> gathers;
+  // By slab: the class of the copies into which kFetch brings its weights, for
+  // visits to read until kRelease; -1: at home, where visits read them. Empty:
+  // all of them.
+  std::vector<int32_t> copy_class;
+  std::vector<int32_t> copies;  // by class: how many there is room for
   // By layer, never falling: its piece of the pipeline. Chunk c is of stage
   // c % stages; no stage is without. Empty: all of one.
   std::vector<int32_t> chunk_of_layer;
@@ -123,6 +128,7 @@ int32_t ChunkOf(const ProgramShape& shape, int32_t layer);
 int32_t StageOf(const ProgramShape& shape, int32_t layer);
 int32_t SlotClassOf(const ProgramShape& shape, int32_t layer);
 int32_t SlotClasses(const ProgramShape& shape);  // how many
+int32_t CopyClassOf(const ProgramShape& shape, int32_t slab);
 
 // By slab: how many blocks use it.
 std::vector<int32_t> SharersOf(const ProgramShape& shape);

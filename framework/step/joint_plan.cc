@@ -26,6 +26,10 @@ void Describe(const Program& program, std::string* text) {
                   "), stages ", shape.stages,
                   " (chunks: ", absl::StrJoin(shape.chunk_of_layer, " "),
                   "), slot classes: ", absl::StrJoin(shape.slot_class, " "));
+  if (!shape.copies.empty()) {
+    absl::StrAppend(text, ", copies: ", absl::StrJoin(shape.copies, " "), " (",
+                    absl::StrJoin(shape.copy_class, " "), ")");
+  }
   for (const auto& slabs : shape.slabs_of_layer) {
     absl::StrAppend(text, "; ", absl::StrJoin(slabs, " "));
   }

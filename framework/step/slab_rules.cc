@@ -19,7 +19,11 @@ SlabRules::SlabRules(const Program& program)
       here_(program.shape.slabs, false),
       in_halves_(LayersInHalves(program)),
       layers_of_slab_(program.shape.slabs),
-      weights_(program.shape.slabs, Weights::kUnknown) {
+      weights_(program.shape.slabs, Weights::kUnknown),
+      free_copies_(program.shape.copies) {
+  for (int32_t slab = 0; slab < shape_.slabs; ++slab) {
+    if (CopyClassOf(shape_, slab) >= 0) weights_[slab] = Weights::kAway;
+  }
   for (int32_t layer = shape_.layers - 1; layer >= 0; --layer) {
     if (StageOf(shape_, layer) != program.stage) continue;
     for (const int32_t slab : shape_.slabs_of_layer[layer]) {
@@ -131,6 +135,10 @@ std::string SlabRules::CheckNorm() {
 std::string SlabRules::CheckUpdate(int32_t slab) {
   if (!norm_) return "the norm is not known: Norm must come before it";
   if (updated_[slab]) return "the slab is already updated in this step";
+  if (CopyClassOf(shape_, slab) >= 0 && weights_[slab] == Weights::kHere) {
+    return absl::StrCat("the copy is of the weights before it: ",
+                        OnSlab(Op::kRelease, slab), " must come before it");
+  }
   updated_[slab] = true;
   if (shape_.gathers[slab]) weights_[slab] = Weights::kAway;
   return "";
@@ -149,11 +157,19 @@ std::string SlabRules::CheckSave(int32_t slab) {
 }
 
 std::string SlabRules::CheckFetch(int32_t slab) {
+  const int32_t copy_class = CopyClassOf(shape_, slab);
   if (weights_[slab] == Weights::kHere) {
+    const bool may_update = shape_.gathers[slab] && copy_class < 0;
     return absl::StrCat(
         "the weights are already there: ", OnSlab(Op::kRelease, slab),
-        shape_.gathers[slab] ? " or " + OnSlab(Op::kUpdate, slab) : "",
+        may_update ? " or " + OnSlab(Op::kUpdate, slab) : "",
         " must come before it");
+  }
+  if (copy_class >= 0) {
+    if (free_copies_[copy_class] == 0) {
+      return "no copy is free: a Release must come before it";
+    }
+    --free_copies_[copy_class];
   }
   weights_[slab] = Weights::kHere;
   return "";
@@ -162,6 +178,16 @@ std::string SlabRules::CheckFetch(int32_t slab) {
 std::string SlabRules::CheckRelease(int32_t slab) {
   if (weights_[slab] == Weights::kAway) return "there is no copy to release";
   weights_[slab] = Weights::kAway;
+  if (const int32_t c = CopyClassOf(shape_, slab); c >= 0) ++free_copies_[c];
+  return "";
+}
+
+std::string SlabRules::FindKept() const {
+  for (int32_t slab = 0; slab < shape_.slabs; ++slab) {
+    if (CopyClassOf(shape_, slab) >= 0 && weights_[slab] == Weights::kHere) {
+      return OnSlab(Op::kRelease, slab);
+    }
+  }
   return "";
 }
 

@@ -26,6 +26,8 @@ class SlabRules {
   std::string Check(const Instruction& instruction);
   // The first of these that a whole step would have had.
   std::string FindMissing() const;
+  // The kRelease of a copy that is still there: between steps none is.
+  std::string FindKept() const;
 
  private:
   // Where a slab's weights are. What holds at the start of a step follows from
@@ -46,6 +48,7 @@ class SlabRules {
   const std::vector<bool> in_halves_;  // LayersInHalves
   std::vector<std::vector<int32_t>> layers_of_slab_;  // here, from the last
   std::vector<Weights> weights_;
+  std::vector<int32_t> free_copies_;               // by class
   std::vector<std::vector<uint8_t>> contributed_;  // by layer, micro-batch
   std::vector<bool> reduced_, squared_, updated_, saved_;
   int32_t saves_ = 0, saves_of_updated_ = 0;

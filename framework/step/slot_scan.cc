@@ -29,6 +29,11 @@ class NumberPool {
   int32_t size_ = 0;
 };
 
+bool IsVisit(const Instruction& i) {
+  return i.op == Op::kForward || i.op == Op::kLoss || i.op == Op::kBackward ||
+         i.op == Op::kBackwardInput || i.op == Op::kBackwardWeight;
+}
+
 class SlotScan {
  public:
   SlotScan(const Program& program, Analysis* analysis)
@@ -56,6 +61,7 @@ class SlotScan {
   }
 
   void Run() {
+    if (!shape_.copies.empty()) ScanCopies();
     for (const Instruction& i : program_.instructions) {
       if (i.op == Op::kForward) Forward(i.layer, i.micro_batch);
       if (i.op == Op::kLoss) Loss(i);
@@ -71,6 +77,28 @@ class SlotScan {
   }
 
  private:
+  void ScanCopies() {
+    std::vector<NumberPool> copies(shape_.copies.size());
+    std::vector<int32_t> at(shape_.slabs, kNothing);  // by slab
+    for (const Instruction& i : program_.instructions) {
+      std::vector<int32_t>& of = out_.copies_of.emplace_back();
+      if (i.op == Op::kFetch || i.op == Op::kRelease) {
+        const int32_t copy_class = CopyClassOf(shape_, i.slab);
+        if (copy_class < 0) continue;
+        if (i.op == Op::kFetch) at[i.slab] = copies[copy_class].Take();
+        of.push_back(at[i.slab]);
+        if (i.op == Op::kRelease) copies[copy_class].Free(at[i.slab]);
+      } else if (IsVisit(i)) {
+        for (const int32_t slab : shape_.slabs_of_layer[i.layer]) {
+          of.push_back(CopyClassOf(shape_, slab) < 0 ? kNothing : at[slab]);
+        }
+      }
+    }
+    for (size_t c = 0; c < copies.size(); ++c) {
+      DELINK_CHECK_LE(copies[c].size(), shape_.copies[c]);
+    }
+  }
+
   void TakeSlot(int32_t layer, int32_t m) {
     int32_t& slot = out_.slot_of[layer][m];
     DELINK_CHECK_EQ(slot, kNothing);

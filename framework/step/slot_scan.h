@@ -7,10 +7,10 @@
 
 namespace delink {
 
-// Sets slot_of, pool_of, slots, held_of, held, boundary_of and boundaries by a
-// linear scan over the program, which must be one that the validator passes.
-// Whatever is taken gets the lowest free number of its pool, so that there are
-// as many as are ever taken at once.
+// Sets copies_of, slot_of, pool_of, slots, held_of, held, boundary_of and
+// boundaries by a linear scan over the program, which must be one that the
+// validator passes. Whatever is taken gets the lowest free number of its pool,
+// so that there are as many as are ever taken at once.
 //
 // What is sent is given back by the next kSend of its lane, or at the end: if
 // its own did, whoever comes next would get it, and wait for the neighbour to

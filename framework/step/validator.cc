@@ -327,8 +327,10 @@ class StepChecker {
   // The first instruction that a whole step would have had.
   std::string FindMissing() const {
     if (std::string visit = FindMissingVisit(); !visit.empty()) return visit;
-    if (MayHave(Op::kSum)) return sum_ ? "" : ToString(Op::kSum);
-    return slabs_.FindMissing();
+    const bool sums = MayHave(Op::kSum);
+    if (sums && !sum_) return ToString(Op::kSum);
+    const std::string missing = sums ? "" : slabs_.FindMissing();
+    return missing.empty() ? slabs_.FindKept() : missing;
   }
 
   const Program& program_;

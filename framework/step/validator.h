@@ -20,6 +20,8 @@ namespace delink {
 //   - every use finds its weights fetched (kFetch after an update that gathers,
 //     before the next use; never a kFetch of what is there) and its slot
 //     filled;
+//   - a copy of weights is free when kFetch takes one, and released before its
+//     slab's update and the end of the step;
 //   - every gradient is complete before its one kReduce, its one kSquares comes
 //     after that, kNorm once and after all of them, every slab is updated once
 //     and after kNorm (kGradients: none is);

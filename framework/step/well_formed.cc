@@ -98,6 +98,20 @@ absl::Status CheckSlotClasses(const ProgramShape& shape) {
   return absl::OkStatus();
 }
 
+absl::Status CheckCopies(const ProgramShape& shape) {
+  const std::vector<int32_t>& classes = shape.copy_class;
+  if (classes.empty()) return absl::OkStatus();
+  if (classes.size() != static_cast<size_t>(shape.slabs)) {
+    return BadShape("copy_class has one entry a slab");
+  }
+  for (const int32_t one : classes) {
+    if (one < -1 || one >= static_cast<int32_t>(shape.copies.size())) {
+      return BadShape(absl::StrCat("copies have no class ", one));
+    }
+  }
+  return absl::OkStatus();
+}
+
 // Whether the instruction is one of the program's stage.
 std::string StageError(const Program& program, const ShapeTable& table,
                        const Instruction& i) {
@@ -151,6 +165,7 @@ absl::Status CheckShape(const ProgramShape& shape) {
   }
   DELINK_RETURN_IF_ERROR(CheckChunks(shape));
   DELINK_RETURN_IF_ERROR(CheckSlotClasses(shape));
+  DELINK_RETURN_IF_ERROR(CheckCopies(shape));
   std::vector<bool> used(shape.slabs, false);
   for (int32_t layer = 0; layer < shape.layers; ++layer) {
     int32_t before = -1;

@@ -18,10 +18,12 @@ namespace {
 
 using step_test::Dice;
 using step_test::DrawSample;
+using step_test::DrawWithCopies;
 using step_test::HalvesPlanner;
 using step_test::Sample;
 using step_test::ScatterLanes;
 using step_test::Simulate;
+using step_test::WithCopies;
 
 constexpr int kPrograms = 10'000;
 
@@ -111,6 +113,52 @@ std::vector<int32_t> PeakOf(const Program& program) {
     }
   }
   return peak;
+}
+
+TEST(AnalysisPropertyTest, CopiesOfWeightsAreSafe) {
+  Dice dice(15);
+  int again = 0;
+  for (int n = 0; n < kPrograms / 4; ++n) {
+    const Sample sample = DrawWithCopies(dice);
+    const auto kind = dice.Coin() ? PassKind::kStep : PassKind::kEvaluation;
+    Program program =
+        WithCopies(BasicPlanner(sample.options)(kind, sample.shape, 0), dice);
+    const std::vector<Program> ranks(sample.shape.ranks, program);
+    const absl::Status status = ValidatePrograms(ranks);
+    ASSERT_TRUE(status.ok()) << sample.text << ": " << status.message();
+    if (dice.Coin()) program = ScatterLanes(program, dice);
+    const Analysis analysis = AnalyzeProgram(program);
+    ASSERT_EQ(Simulate(program, analysis, dice), "") << sample.text;
+
+    // One that is there is taken again.
+    std::vector<int32_t> fetches;
+    for (size_t i = 0; i < program.instructions.size(); ++i) {
+      const Instruction& at = program.instructions[i];
+      if (at.op != Op::kFetch || CopyClassOf(sample.shape, at.slab) < 0)
+        continue;
+      if (analysis.copies_of[i].front() == 1) {
+        fetches.push_back(static_cast<int32_t>(i));
+      }
+    }
+    if (fetches.empty() || ++again > 100) continue;
+    Analysis wrong = analysis;
+    const int32_t from =
+        fetches[dice.Below(static_cast<int32_t>(fetches.size()))];
+    const int32_t slab = program.instructions[from].slab;
+    for (size_t i = from; i < program.instructions.size(); ++i) {
+      const Instruction& at = program.instructions[i];
+      const bool own = at.slab == slab && !wrong.copies_of[i].empty();
+      if (own) wrong.copies_of[i] = {0};
+      if (own && at.op == Op::kRelease) break;
+      if (at.layer < 0 || wrong.copies_of[i].empty()) continue;
+      const auto& slabs = sample.shape.slabs_of_layer[at.layer];
+      for (size_t k = 0; k < slabs.size(); ++k) {
+        if (slabs[k] == slab) wrong.copies_of[i][k] = 0;
+      }
+    }
+    EXPECT_NE(Simulate(program, wrong, dice), "") << sample.text;
+  }
+  EXPECT_GT(again, 100);
 }
 
 TEST(AnalysisPropertyTest, SlotsAreAsFewAsCanBe) {
@@ -205,12 +253,13 @@ TEST(AnalysisPropertyTest, DependenciesAreCompleteAndMinimal) {
   Dice dice(5);
   int programs = 0, removed = 0;
   while (programs < 300) {
-    Sample sample = DrawSample(dice);
+    Sample sample = dice.Coin() ? DrawSample(dice) : DrawWithCopies(dice);
     sample.shape.micro_batches = dice.Between(1, 3);
     Program program =
         dice.Coin() ? PlanStep(sample.shape, sample.options)
                     : HalvesPlanner(sample.options.recompute, dice.Below(3))(
                           PassKind::kStep, sample.shape, 0);
+    if (!sample.shape.copies.empty()) program = WithCopies(program, dice);
     const int count = static_cast<int>(program.instructions.size());
     if (count > 40) continue;
     if (dice.Coin()) program = ScatterLanes(program, dice);
@@ -219,8 +268,8 @@ TEST(AnalysisPropertyTest, DependenciesAreCompleteAndMinimal) {
     const int cells = step_test::CountCells(program, analysis);
     std::vector<std::vector<std::pair<int, bool>>> users(cells);
     for (int p = 0; p < Paths::kSteps * count; ++p) {
-      for (const auto& access : step_test::AccessesOf(
-               program, analysis, program.instructions[p % count])) {
+      for (const auto& access :
+           step_test::AccessesOf(program, analysis, p % count)) {
         users[access.cell].emplace_back(p, access.write);
       }
     }

@@ -31,11 +31,27 @@ Cells::Cells(const Program& program, const Analysis& a)
     const std::vector<int32_t>& chunks = program.shape.chunk_of_layer;
     chunk_of_layer.push_back(chunks.empty() ? 0 : chunks[layer]);
   }
+  std::vector<int32_t> copies;
+  for (const int32_t count : program.shape.copies) {
+    copies.push_back(cells);
+    cells += count;
+  }
+  copies_of_slab.assign(slabs, -1);
+  for (size_t s = 0; s < program.shape.copy_class.size(); ++s) {
+    const int32_t of = program.shape.copy_class[s];
+    if (of >= 0) copies_of_slab[s] = copies.at(of);
+  }
 }
 
 int32_t StageAt(const ProgramShape& shape, int32_t layer) {
   if (shape.chunk_of_layer.empty()) return 0;
   return shape.chunk_of_layer[layer] % shape.stages;
+}
+
+int32_t Cells::Weights(const Analysis& a, int32_t slab, int32_t index,
+                       size_t k) const {
+  if (copies_of_slab[slab] < 0) return slab;
+  return copies_of_slab[slab] + a.copies_of[index][k];
 }
 
 int32_t Cells::Boundary(const Analysis& a, int32_t layer, int32_t m) const {
@@ -74,7 +90,8 @@ int32_t CountCells(const Program& program, const Analysis& analysis) {
 }
 
 std::vector<Access> AccessesOf(const Program& program, const Analysis& a,
-                               const Instruction& i) {
+                               int32_t index) {
+  const Instruction& i = program.instructions[index];
   const ProgramShape& shape = program.shape;
   const Cells layout(program, a);
   const int32_t n = shape.slabs;
@@ -95,8 +112,9 @@ std::vector<Access> AccessesOf(const Program& program, const Analysis& a,
              !sends}};
   }
   if (i.layer >= 0) {
-    for (const int32_t s : shape.slabs_of_layer[i.layer]) {
-      out.push_back({s, false});
+    for (size_t k = 0; k < shape.slabs_of_layer[i.layer].size(); ++k) {
+      const int32_t s = shape.slabs_of_layer[i.layer][k];
+      out.push_back({layout.Weights(a, s, index, k), false});
       if (TrainsAt(i) && !KeepsApart(shape, i, s)) {
         out.push_back({n + s, true});
       }
@@ -145,7 +163,10 @@ std::vector<Access> AccessesOf(const Program& program, const Analysis& a,
       break;
     case Op::kFetch:
     case Op::kRelease:
-      out.push_back({i.slab, true});
+      out.push_back({layout.Weights(a, i.slab, index), true});
+      if (i.op == Op::kFetch && layout.copies_of_slab[i.slab] >= 0) {
+        out.push_back({i.slab, false});
+      }
       break;
     case Op::kSave:
       out.push_back({i.slab, false});

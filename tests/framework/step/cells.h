@@ -11,17 +11,22 @@ namespace delink::step_test {
 
 // Numbers of cells: weights, gradients, states and squares of slabs, the norm,
 // the loss, what is found and kept apart, the gradient boundaries, the slots of
-// all pools, what is held between halves of backwards.
+// all pools, what is held between halves of backwards, copies of weights.
 struct Cells {
   Cells(const Program& program, const Analysis& a);
   int32_t Slot(const Analysis& a, int32_t layer, int32_t m) const;
   int32_t Held(const Analysis& a, int32_t layer, int32_t m) const;
   // The one that a visit of the layer reads and writes.
   int32_t Boundary(const Analysis& a, int32_t layer, int32_t m) const;
+  // Where a visit reads the weights of a slab: number k of its layer's; or
+  // where instruction `index` brings, or gives back, those of its own.
+  int32_t Weights(const Analysis& a, int32_t slab, int32_t index,
+                  size_t k = 0) const;
 
   int32_t slabs, norm, loss, found, apart, boundaries, cells;
-  std::vector<int32_t> pool_of_layer;  // where its pool begins
-  std::vector<int32_t> held_of_layer;  // where what is held of its class does
+  std::vector<int32_t> copies_of_slab;  // where its class's begin; -1: none
+  std::vector<int32_t> pool_of_layer;   // where its pool begins
+  std::vector<int32_t> held_of_layer;   // where what is held of its class does
   std::vector<int32_t> chunk_of_layer;
 };
 
@@ -44,6 +49,6 @@ struct Access {
 
 int32_t CountCells(const Program& program, const Analysis& analysis);
 std::vector<Access> AccessesOf(const Program& program, const Analysis& analysis,
-                               const Instruction& instruction);
+                               int32_t index);
 
 }  // namespace delink::step_test

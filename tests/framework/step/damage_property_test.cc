@@ -39,8 +39,9 @@ std::vector<Program> ProgramsOf(step_test::Sample& sample, const Damage& damage,
   ProgramShape& shape = sample.shape;
   if (!damage.pipeline) {
     shape.ranks = std::min(shape.ranks, 8);
-    return std::vector<Program>(
-        shape.ranks, BasicPlanner(sample.options)(damage.kind, shape, 0));
+    Program program = BasicPlanner(sample.options)(damage.kind, shape, 0);
+    if (damage.copies) program = step_test::WithCopies(program, dice);
+    return std::vector<Program>(shape.ranks, program);
   }
   shape.ranks = std::min(shape.ranks, 3);
   const auto order = static_cast<step_test::PipelineOrder>(
@@ -63,7 +64,9 @@ TEST(DamagePropertyTest, EveryDamageIsCaughtAndNamed) {
     for (int tries = 0; injected < kOfEachKind && tries < 40 * kOfEachKind;
          ++tries) {
       step_test::Sample sample = damage.pipeline ? step_test::DrawPipeline(dice)
-                                                 : step_test::DrawSample(dice);
+                                 : damage.copies
+                                     ? step_test::DrawWithCopies(dice)
+                                     : step_test::DrawSample(dice);
       std::vector<Program> ranks = ProgramsOf(sample, damage, dice);
       const auto damaged = damage.apply(ranks, dice);
       if (!damaged) continue;

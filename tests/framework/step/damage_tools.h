@@ -108,5 +108,6 @@ inline Result CollectiveInAnotherLane(Ranks& ranks, Dice& dice) {
 // Parts of Damages, in a file of their own.
 std::vector<Damage> DamagesOfOtherPasses();
 std::vector<Damage> DamagesOfPipelines();
+std::vector<Damage> DamagesOfCopies();
 
 }  // namespace delink::step_test

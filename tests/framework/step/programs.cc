@@ -167,6 +167,102 @@ Sample DrawSample(Dice& dice) {
   return sample;
 }
 
+Sample DrawWithCopies(Dice& dice) {
+  Sample sample = DrawSample(dice);
+  ProgramShape& shape = sample.shape;
+  const int32_t classes = dice.Between(1, 2);
+  for (int32_t s = 0; s < shape.slabs; ++s) {
+    shape.copy_class.push_back(dice.Between(-1, classes - 1));
+  }
+  shape.copies.assign(classes, 0);
+  for (const std::vector<int32_t>& slabs : shape.slabs_of_layer) {
+    std::vector<int32_t> wanted(classes, 0);
+    for (const int32_t s : slabs) {
+      if (const int32_t c = shape.copy_class[s]; c >= 0) ++wanted[c];
+    }
+    for (int32_t c = 0; c < classes; ++c) {
+      shape.copies[c] = std::max(shape.copies[c], wanted[c]);
+    }
+  }
+  for (int32_t& copies : shape.copies) copies += dice.Below(3);
+  sample.text += ", copies";
+  return sample;
+}
+
+namespace {
+
+// Writes a program whose weights are copied.
+class Copier {
+ public:
+  Copier(const Program& program, Dice& dice)
+      : from_(program),
+        table_(program.shape),
+        dice_(dice),
+        there_(program.shape.copies.size()) {
+    to_ = {.shape = program.shape, .kind = program.kind};
+  }
+
+  Program Run() {
+    for (const Instruction& i : from_.instructions) {
+      const bool of_copy = i.slab >= 0 && CopyClassOf(to_.shape, i.slab) >= 0;
+      if (i.op == Op::kFetch && of_copy) continue;
+      if (i.op == Op::kUpdate && of_copy) Release(i.slab);
+      if (i.layer >= 0 && i.op != Op::kInspect && i.op != Op::kProbe) {
+        Want(to_.shape.slabs_of_layer[i.layer]);
+      }
+      to_.instructions.push_back(i);
+    }
+    for (const auto& there : std::vector(there_)) {
+      for (const int32_t slab : there) Release(slab);
+    }
+    return to_;
+  }
+
+ private:
+  void Add(Op op, int32_t slab) {
+    Instruction i{.op = op, .slab = slab};
+    i.lane = table_.LaneOf(i);
+    to_.instructions.push_back(i);
+  }
+  void Release(int32_t slab) {
+    std::vector<int32_t>& there = there_[CopyClassOf(to_.shape, slab)];
+    if (std::erase(there, slab) > 0) Add(Op::kRelease, slab);
+  }
+  void Want(const std::vector<int32_t>& slabs) {
+    for (const int32_t slab : slabs) {
+      const int32_t c = CopyClassOf(to_.shape, slab);
+      if (c < 0) continue;
+      std::vector<int32_t>& there = there_[c];
+      if (std::find(there.begin(), there.end(), slab) != there.end()) continue;
+      std::vector<int32_t> others;
+      for (const int32_t other : there) {
+        if (!std::binary_search(slabs.begin(), slabs.end(), other)) {
+          others.push_back(other);
+        }
+      }
+      const bool full =
+          static_cast<int32_t>(there.size()) == to_.shape.copies[c];
+      if (full || (!others.empty() && dice_.Below(4) == 0)) {
+        Release(others[dice_.Below(static_cast<int32_t>(others.size()))]);
+      }
+      there.push_back(slab);
+      Add(Op::kFetch, slab);
+    }
+  }
+
+  const Program& from_;
+  const ShapeTable table_;
+  Dice& dice_;
+  std::vector<std::vector<int32_t>> there_;  // slabs by class
+  Program to_;
+};
+
+}  // namespace
+
+Program WithCopies(const Program& program, Dice& dice) {
+  return Copier(program, dice).Run();
+}
+
 Sample DrawPipeline(Dice& dice) {
   Sample sample = DrawSample(dice);
   ProgramShape& shape = sample.shape;

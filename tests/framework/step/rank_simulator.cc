@@ -16,6 +16,7 @@ Simulation::Simulation(const Program& program, const Analysis& analysis,
       done_(size_t{kSteps} * count_, false),
       users_(layout_.cells, 0),
       content_(layout_.cells),
+      copies_(layout_.cells),
       gradients_(shape_.slabs),
       expected_(shape_.slabs),
       squares_step_(shape_.slabs, -1),
@@ -23,7 +24,7 @@ Simulation::Simulation(const Program& program, const Analysis& analysis,
       compute_version_(shape_.slabs, 0) {
   for (int32_t i = 0; i < count_; ++i) {
     const Instruction& instruction = program.instructions[i];
-    accesses_.push_back(AccessesOf(program, analysis, instruction));
+    accesses_.push_back(AccessesOf(program, analysis, i));
     lanes_[static_cast<int>(instruction.lane)].order.push_back(i);
   }
   for (int32_t l = 0; l < shape_.layers; ++l) {
@@ -100,6 +101,11 @@ std::string Simulation::Start(int32_t position) {
         }
       }
       return HasLosses() ? "" : "losses are missing";
+    case Op::kFetch:
+      if (layout_.copies_of_slab[i.slab] < 0) return "";
+      return copies_[layout_.Weights(a_, i.slab, position % count_)].slab < 0
+                 ? ""
+                 : "the copy is still needed";
     case Op::kSend:
     case Op::kRecv:
       return StartTransfer(i);
@@ -156,8 +162,16 @@ std::string Simulation::StartInspect(const Content& c,
 }
 
 std::string Simulation::StartVisit(const Instruction& i, int32_t index) {
-  for (const int32_t s : shape_.slabs_of_layer[i.layer]) {
-    if (compute_version_[s] != (Updates() ? step_ : 0)) {
+  const int32_t wanted = Updates() ? step_ : 0;
+  const std::vector<int32_t>& slabs = shape_.slabs_of_layer[i.layer];
+  for (size_t k = 0; k < slabs.size(); ++k) {
+    const int32_t s = slabs[k];
+    if (layout_.copies_of_slab[s] >= 0) {
+      const Copy& copy = copies_[layout_.Weights(a_, s, index, k)];
+      if (copy.slab == s && copy.version == wanted) continue;
+      return absl::StrCat("there is no copy of slab ", s);
+    }
+    if (compute_version_[s] != wanted) {
       return absl::StrCat("slab ", s, " has version ", compute_version_[s]);
     }
   }
@@ -278,6 +292,15 @@ void Simulation::End(int32_t position) {
       return;
     case Op::kFetch:
       compute_version_[i.slab] = owned_version_[i.slab];
+      if (layout_.copies_of_slab[i.slab] >= 0) {
+        copies_[layout_.Weights(a_, i.slab, position % count_)] = {
+            i.slab, owned_version_[i.slab]};
+      }
+      return;
+    case Op::kRelease:
+      if (layout_.copies_of_slab[i.slab] >= 0) {
+        copies_[layout_.Weights(a_, i.slab, position % count_)] = {};
+      }
       return;
     default:
       return;

@@ -23,6 +23,11 @@ struct Content {
   bool live = false;
 };
 
+// Whose weights a copy is, and after how many updates; of nobody.
+struct Copy {
+  int32_t slab = -1, version = -1;
+};
+
 using Contributions = std::bitset<128>;
 
 struct Gradient {
@@ -120,6 +125,7 @@ class Simulation {
   std::vector<bool> done_;
   std::vector<int32_t> users_;
   std::vector<Content> content_;  // by cell; of those that have one
+  std::vector<Copy> copies_;      // by cell; of copies of weights
   std::vector<Gradient> gradients_;
   std::vector<Contributions> expected_;
   Content apart_;                // whose gradients are kept apart

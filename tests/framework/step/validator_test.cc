@@ -401,6 +401,47 @@ TEST(ValidatorTest, SlotClasses) {
   EXPECT_THAT(error({-1, 1, 2}), HasSubstr("slot class -1"));
 }
 
+// Slabs 0 and 1 are copied into one place, slab 2 is at home.
+TEST(ValidatorTest, CopyRules) {
+  ProgramShape shape = Small(1);
+  shape.copy_class = {0, 0, -1};
+  shape.copies = {1};
+  const auto error = [&](const std::string& text,
+                         PassKind kind = PassKind::kStep) {
+    return Error(Parse(shape, text, kind));
+  };
+  const std::string forward =
+      "Fetch(0) F(0,a) Release(0) Fetch(1) F(1,a) Loss(a) ";
+  const std::string norm =
+      "Reduce(0) Reduce(1) Reduce(2) Squares(0) Squares(1) Squares(2) Norm ";
+  const std::string backward = "B(1,a) Release(1) Fetch(0) B(0,a) ";
+  EXPECT_EQ(error(forward + backward + "Release(0) " + norm +
+                  "Update(0) Update(1) Update(2)"),
+            "");
+  EXPECT_EQ(error("F(0,a)"),
+            "instruction 0, F(0,a): the weights of slab 0 are not fetched: "
+            "Fetch(0) must come before it");
+  EXPECT_EQ(error("Fetch(0) F(0,a) Fetch(1)"),
+            "instruction 2, Fetch(1): no copy is free: a Release must come "
+            "before it");
+  EXPECT_EQ(error("Fetch(0) Fetch(0)"),
+            "instruction 1, Fetch(0): the weights are already there: "
+            "Release(0) must come before it");
+  EXPECT_EQ(error(forward + backward + norm + "Update(0)"),
+            "instruction 17, Update(0): the copy is of the weights before it: "
+            "Release(0) must come before it");
+  EXPECT_EQ(error(forward + backward + "Release(0) " + norm +
+                  "Update(0) Update(1) Update(2) Fetch(1)"),
+            "end of the program: Release(1) is missing in the step");
+  EXPECT_EQ(error(forward + "Release(1) Sum", PassKind::kEvaluation), "");
+  EXPECT_EQ(error(forward + "Sum", PassKind::kEvaluation),
+            "end of the program: Release(1) is missing in the step");
+  shape.copy_class = {0, 1, -1};
+  EXPECT_EQ(error(""), "program shape: copies have no class 1");
+  shape.copy_class = {0};
+  EXPECT_EQ(error(""), "program shape: copy_class has one entry a slab");
+}
+
 TEST(ValidatorTest, RanksMeetInOneOrder) {
   ProgramShape shape = Small(1);
   shape.ranks = 3;
