@@ -1,0 +1,93 @@
+#!/usr/bin/python3
+"""Two processes as a pipeline beside two data ranks, in turn.
+
+  tools/bench/pipeline.py --data CORPUS/train [--delink PROGRAM] [--rounds N]
+
+Trains recipes/gpt_10m.toml, 8 sequences of 256 a step in micro-batches of one, a
+core each, and prints tokens a second of the real stage: the median of a run's
+steps after the first five, then the median (least - most) over rounds. What a
+pipeline may reach is the data ranks' speed times 1 - the bubble that
+`delink plan` says; the last column is how much of that it does.
+"""
+import argparse
+import json
+import os
+import statistics
+import subprocess
+import tempfile
+
+RECIPE = os.path.join(os.path.dirname(os.path.abspath(__file__)),
+                      "../../recipes/gpt_10m.toml")
+LAYOUTS = {
+    "data 2": "{ data = 2 }",
+    "1f1b": "{ pipeline = 2 }",
+    "interleaved": '{ pipeline = 2, schedule = "interleaved" }',
+    "zero-bubble": '{ pipeline = 2, schedule = "zero-bubble" }',
+}
+MPIRUN = ["mpirun", "--allow-run-as-root", "--oversubscribe", "-np", "2"]
+
+
+def settings(options, layout):
+  words = {"data.train": os.path.abspath(options.data), "data.batch": 8,
+           "run.micro_batch": 1, "run.threads": 1, "run.log_every": 1,
+           "run.validate_every": 0, "run.checkpoint_every": 0,
+           "schedule.steps": options.steps, "schedule.warmup": 2,
+           "stage.0.until.fraction": 0.1, "stage.0.parallel": layout,
+           "stage.1.parallel": layout}
+  return [word for key, value in words.items()
+          for word in ("--set", f"{key}={value}")]
+
+
+def planned_bubble(options, layout):
+  if "pipeline" not in layout:
+    return 0.0
+  done = subprocess.run(
+      [options.delink, "plan", RECIPE, "--json", *settings(options, layout)],
+      check=True, text=True, stdout=subprocess.PIPE)
+  return json.loads(done.stdout)["stages"][1]["pipeline"]["bubble"]
+
+
+def train(options, layout):
+  """Tokens a second, and the bubble that was measured."""
+  with tempfile.TemporaryDirectory() as folder:
+    subprocess.run(
+        [*MPIRUN, options.delink, "train", RECIPE, "--out", folder + "/run",
+         *settings(options, layout)], check=True,
+        stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    with open(folder + "/run/metrics.jsonl", encoding="utf-8") as file:
+      rows = [json.loads(line) for line in file]
+  steps = [row for row in rows
+           if row.get("stage") == "real" and "tokens_per_s" in row][5:]
+  return (statistics.median(row["tokens_per_s"] for row in steps),
+          statistics.median(row.get("bubble", 0.0) for row in steps))
+
+
+def main():
+  parser = argparse.ArgumentParser(
+      description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+  parser.add_argument("--data", required=True, help="a corpus's train folder")
+  parser.add_argument("--delink", default="build/release/tools/delink")
+  parser.add_argument("--rounds", type=int, default=5, help="(5)")
+  parser.add_argument("--steps", type=int, default=20, help="of a run (20)")
+  options = parser.parse_args()
+  speeds = {name: [] for name in LAYOUTS}
+  waits = {name: [] for name in LAYOUTS}
+  for _ in range(options.rounds):
+    for name, layout in LAYOUTS.items():
+      speed, waited = train(options, layout)
+      speeds[name].append(speed)
+      waits[name].append(waited)
+  print("| layout | tokens a second | of data 2 | bubble planned | measured | "
+        "of what it may reach |")
+  print("|---|---|---|---|---|---|")
+  for name, layout in LAYOUTS.items():
+    of = speeds[name]
+    ratio = statistics.median(s / d for s, d in zip(of, speeds["data 2"]))
+    bubble = planned_bubble(options, layout)
+    print(f"| {name} | {statistics.median(of):.0f} ({min(of):.0f} - "
+          f"{max(of):.0f}) | {ratio:.3f} | {bubble:.3f} | "
+          f"{statistics.median(waits[name]):.3f} | {ratio / (1 - bubble):.3f} |")
+
+
+if __name__ == "__main__":
+  main()
