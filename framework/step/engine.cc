@@ -21,7 +21,7 @@ absl::StatusOr<std::unique_ptr<Engine>> Engine::Create(
   e->layers_ = std::move(layers);
   e->memory_ = memory;
   e->binder_ = std::make_unique<Binder>(*env.store);
-  DELINK_RETURN_IF_ERROR(e->MakeStreams());
+  DELINK_RETURN_IF_ERROR(e->MakeStreams(passes));
   DELINK_RETURN_IF_ERROR(e->Allocate());
   e->BuildVisits(passes.begin()->second.program);
   for (auto& [kind, pass] : passes) {
@@ -195,7 +195,7 @@ std::unique_ptr<Pending> Engine::Do(const Pass& pass, int32_t index) {
     case Op::kRecv:
       return Exchange(pass, at);
     case Op::kReduce:
-      return Reduce(slab);
+      return Reduce(pass, slab);
     case Op::kSquares:
       Squares(slab);
       break;

@@ -107,7 +107,7 @@ class Engine {
   struct Records;
 
   Engine() = default;
-  absl::Status MakeStreams();
+  absl::Status MakeStreams(const Passes& passes);
   absl::Status Allocate();
   void MakeEvents(Pass& pass);
   void BuildVisits(const Program& any);
@@ -143,7 +143,7 @@ class Engine {
   void BackwardInput(const Pass& pass, const Instruction& at);
   void BackwardWeight(const Instruction& at, const std::vector<bool>& written);
   std::unique_ptr<Pending> Exchange(const Pass& pass, const Instruction& at);
-  std::unique_ptr<Pending> Reduce(int slab);
+  std::unique_ptr<Pending> Reduce(const Pass& pass, int slab);
   void Squares(int slab);
   std::unique_ptr<Pending> Norm();
   // The first `count` sums, of all ranks: each has those of the cells it owns.

@@ -115,7 +115,8 @@ std::vector<double> Engine::FoundAgreements(const Pass& pass) {
   for (int32_t s = 0; s < pass.program.shape.slabs; ++s) {
     if (At(sharers, s) < 2) continue;
     double together = 0;
-    if (table.IsHere(pass.program.stage, s)) {
+    // Stages that share it have its sum, each the same.
+    if (table.FirstStageOf(s) == pass.program.stage) {
       const int slab = store.SlabOf(s);
       together = SumSquaresOf(slab, store.at(slab, Plane::kGradient, 0));
     }

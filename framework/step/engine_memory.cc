@@ -11,14 +11,15 @@ namespace delink {
 
 // First, because all ranks come here: what a rank has no memory for fails
 // later.
-absl::Status Engine::MakeStreams() {
+absl::Status Engine::MakeStreams(const Passes& passes) {
   Device& device = *env_.device;
   compute_stream_ = device.NewStream("compute");
   network_stream_ = device.NewStream("network");
   compute_comm_ = StageThroughHost(device, *compute_stream_, *env_.compute);
   DELINK_ASSIGN_OR_RETURN(
       groups_,
-      SlabGroups::Create(*env_.store, device, *network_stream_, *env_.network));
+      SlabGroups::Create(*env_.store, device, *network_stream_, *env_.network,
+                         {.stages = passes.contains(PassKind::kProbe)}));
   DELINK_ASSIGN_OR_RETURN(
       neighbours_,
       Neighbours::Create(env_.store->layout().mesh(), device, *env_.network));

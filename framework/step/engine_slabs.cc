@@ -8,23 +8,25 @@
 
 namespace delink {
 
-std::unique_ptr<Pending> Engine::Reduce(int slab) {
+std::unique_ptr<Pending> Engine::Reduce(const Pass& pass, int slab) {
   const ParamStore& store = *env_.store;
-  const int ranks = GroupSize(store, slab);
-  if (ranks == 1) return nullptr;
-  const int64_t count = store.slab(slab).ShardElements(ranks);
+  if (GroupSize(store, slab) == 1) return nullptr;
+  const bool probe = pass.program.kind == PassKind::kProbe;
+  StreamCommunicator& group =
+      probe ? groups_->OfStages(slab) : groups_->Of(slab);
+  const int64_t count = store.slab(slab).ShardElements(group.size());
   const DType dtype = store.dtype(Plane::kGradient);
   void* const whole = store.at(slab, Plane::kGradient, 0);
-  // Whoever updates the whole slab needs all of its gradient.
+  // Whoever updates the whole slab needs all of its gradient, or looks at it.
   const PlacementRow& row = store.placement(slab);
-  const bool gathers = !row.state.sharded || row.owner != kNoOwner;
-  StreamCommunicator& group = groups_->Of(slab);
+  const bool gathers = probe || !row.state.sharded || row.owner != kNoOwner;
   const int64_t bytes = count * SizeOf(dtype);
-  void* const own = static_cast<char*>(whole) + groups_->Place(slab) * bytes;
+  void* const own = static_cast<char*>(whole) + group.rank() * bytes;
+  void* const staging = copies_.at(probe ? memory_.staging : 0);
   return Chain(
-      group.ReduceScatter(whole, copies_.data(), count, dtype, ReduceOp::kSum),
+      group.ReduceScatter(whole, staging, count, dtype, ReduceOp::kSum),
       {[=, this, &group]() -> std::unique_ptr<Pending> {
-        env_.device->Copy(*network_stream_, own, copies_.data(), bytes);
+        env_.device->Copy(*network_stream_, own, staging, bytes);
         if (!gathers) return nullptr;
         return group.AllGather(whole, count, dtype);
       }});

@@ -46,20 +46,6 @@ double FlopsPerMicroBatch(const std::vector<Program>& programs,
   return sum;
 }
 
-// A probe adds up gradients of a slab where its layers are.
-absl::Status CheckProbes(const ProgramShape& shape, const Layout& layout) {
-  const std::vector<int32_t> sharers = SharersOf(shape);
-  const ShapeTable table(shape);
-  for (int32_t s = 0; s < shape.slabs; ++s) {
-    if (At(sharers, s) < 2 || table.GroupSize(s) == shape.ranks) continue;
-    return absl::UnimplementedError(absl::StrCat(
-        "how far gradients of ", At(layout.local_slabs(), s).slab.name,
-        " agree cannot be found out: layers of several stages of the pipeline "
-        "share it"));
-  }
-  return absl::OkStatus();
-}
-
 // Why the engine cannot do it; empty when it can. An operation has one stream
 // and one communicator.
 std::string LaneError(const Instruction& at, const ShapeTable& table) {
@@ -122,10 +108,7 @@ absl::StatusOr<std::unique_ptr<Executor>> Executor::Create(
   shape.slot_class = SlotClasses(layers);
   std::vector<PassKind> kinds = {PassKind::kStep, PassKind::kGradients,
                                  PassKind::kEvaluation, PassKind::kDiagnosis};
-  if (options.probes) {
-    DELINK_RETURN_IF_ERROR(CheckProbes(shape, layout));
-    kinds.push_back(PassKind::kProbe);
-  }
+  if (options.probes) kinds.push_back(PassKind::kProbe);
   const absl::StatusOr<JointPlan> plan =
       JointPlan::Create(options.planner, shape, kinds);
   DELINK_RETURN_IF_ERROR(AgreeOnPlan(*env.compute, plan));

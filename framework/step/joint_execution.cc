@@ -165,8 +165,11 @@ class JointExecution {
     if (IsTransfer(i)) {
       return {r / stages_ * stages_ + PartnerOf(*ranks_[r].rank.program, i)};
     }
+    const bool in_column =
+        i.op == Op::kReduce && ranks_[r].rank.program->kind == PassKind::kProbe;
     std::vector<size_t> partners;
     for (size_t other = 0; other < ranks_.size(); ++other) {
+      if (in_column && other / stages_ != r / stages_) continue;
       const int32_t stage = ranks_[other].rank.program->stage;
       if (other != r && collectives.IsOf(stage, i)) partners.push_back(other);
     }

@@ -3,7 +3,8 @@
 //
 // An instruction meets those of other ranks that it is done together with: a
 // kReduce, or a kFetch of a slab that gathers, those of the ranks that have the
-// slab, kNorm and kSum those of all ranks, a kSend its one kRecv.
+// slab, of its column alone where it is a probe's, kNorm and kSum those of all
+// ranks, a kSend its one kRecv.
 #pragma once
 
 #include <cstdint>

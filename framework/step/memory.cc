@@ -40,13 +40,29 @@ void SizeBackward(const LayerPlan& layer, const ProgramShape& shape,
   }
 }
 
+int64_t ShardBytes(const ParamStore& store, int slab, int ranks) {
+  return store.slab(slab).ShardElements(ranks) *
+         SizeOf(store.dtype(Plane::kGradient));
+}
+
 int64_t LargestShard(const ParamStore& store) {
   int64_t bytes = 0;
   for (size_t s = 0; s < store.slabs().size(); ++s) {
-    const int ranks = GroupSize(store, static_cast<int>(s));
-    if (ranks == 1) continue;
-    bytes = std::max(bytes, store.slabs()[s].ShardElements(ranks) *
-                                SizeOf(store.dtype(Plane::kGradient)));
+    const auto slab = static_cast<int>(s);
+    const int ranks = GroupSize(store, slab);
+    if (ranks > 1) Grow(&bytes, ShardBytes(store, slab, ranks));
+  }
+  return bytes;
+}
+
+// Of what a probe reduces, over the stages of one data place.
+int64_t LargestShardOf(const ParamStore& store, const Program& probe) {
+  int64_t bytes = 0;
+  for (const Instruction& at : probe.instructions) {
+    if (at.op != Op::kReduce) continue;
+    const int slab = store.SlabOf(at.slab);
+    const int stages = GroupSize(store, slab) / probe.shape.ranks;
+    Grow(&bytes, ShardBytes(store, slab, stages));
   }
   return bytes;
 }
@@ -111,7 +127,7 @@ StepMemory SizeStep(const ParamStore& store,
     Grow(&pool_of(l).bytes, l > 0 ? m.boundary_bytes : saved);
     if (l + 1 == any.shape.layers) m.scratch_slot = saved;
   }
-  int64_t apart = 0;  // bytes of gradients
+  int64_t apart = 0, with_apart = 0;  // bytes of gradients
   for (const auto& [kind, pass] : passes) {
     m.micro_batches =
         std::max(m.micro_batches, pass.program.shape.micro_batches);
@@ -122,6 +138,9 @@ StepMemory SizeStep(const ParamStore& store,
       Grow(&m.held[p].slots, pass.analysis.held[p]);
     }
     Grow(&m.boundaries, pass.analysis.boundaries);
+    if (kind == PassKind::kProbe) {
+      with_apart = LargestShardOf(store, pass.program);
+    }
     for (const Instruction& at : pass.program.instructions) {
       if (!HasGradients(at) && !HasInputGradient(at)) continue;
       if ((at.flags & kApart) != 0) {
@@ -130,7 +149,10 @@ StepMemory SizeStep(const ParamStore& store,
       SizeBackward(At(layers, at.layer), pass.program.shape, at, &m);
     }
   }
-  m.copies = std::max(AlignUp(LargestShard(store)), apart);
+  // A probe's reductions begin while it keeps others apart.
+  m.staging = apart;
+  m.copies =
+      std::max(AlignUp(LargestShard(store)), apart + AlignUp(with_apart));
   // Squares of what is kept apart are summed up where visits work.
   if (apart > 0) Grow(&m.workspace, LargestSums(store) - m.scratch_slot);
   m.records = RecordBytes(m);

@@ -72,6 +72,7 @@ struct StepMemory {
   int64_t scratch_slot = 0;
   int64_t workspace = 0;  // without scratch_slot
   int64_t copies = 0;
+  int64_t staging = 0;  // where in `copies` a probe reduces
   int64_t sums = 0;     // doubles that the norm exchanges
   int64_t records = 0;  // bytes
 

@@ -14,10 +14,19 @@ ShapeTable::ShapeTable(const ProgramShape& shape)
       here_[slab][StageOf(shape, layer)] = true;
     }
   }
-  for (const std::vector<bool>& stages : here_) {
+  const std::vector<int32_t> sharers = SharersOf(shape);
+  for (int32_t slab = 0; slab < shape.slabs; ++slab) {
+    const std::vector<bool>& stages = here_[slab];
     const auto with = std::count(stages.begin(), stages.end(), true);
     group_size_.push_back(static_cast<int32_t>(with) * shape.ranks);
+    probed_.push_back(sharers[slab] > 1 && with > 1);
   }
+}
+
+int32_t ShapeTable::FirstStageOf(int32_t slab) const {
+  const std::vector<bool>& stages = here_[slab];
+  return static_cast<int32_t>(std::find(stages.begin(), stages.end(), true) -
+                              stages.begin());
 }
 
 Lane ShapeTable::LaneOf(const Instruction& instruction) const {

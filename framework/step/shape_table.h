@@ -19,6 +19,12 @@ class ShapeTable {
   // How many ranks have the slab, and reduce its gradient: those of the stages
   // whose layers use it.
   int32_t GroupSize(int32_t slab) const { return group_size_[slab]; }
+  // The first of these stages.
+  int32_t FirstStageOf(int32_t slab) const;
+  // Whether blocks share the slab and stages do: a probe, which wants the
+  // gradient of one micro-batch as one, reduces it over the stages that have
+  // it, of each data place by itself.
+  bool IsReducedByProbe(int32_t slab) const { return probed_[slab]; }
 
   // The lane in which the engine does an instruction, and planners put it. The
   // reduction of one rank has nothing to exchange.
@@ -27,6 +33,7 @@ class ShapeTable {
  private:
   std::vector<std::vector<bool>> here_;  // by slab and stage
   std::vector<int32_t> group_size_;      // by slab
+  std::vector<bool> probed_;             // by slab
 };
 
 }  // namespace delink

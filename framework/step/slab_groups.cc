@@ -10,12 +10,30 @@
 namespace delink {
 namespace {
 
-// Each set of ranks once, in the order in which the layout names them.
-std::vector<std::vector<int>> GroupsOf(const Layout& layout) {
+// Those of a group with that data place.
+std::vector<int> WithPlace(const Mesh& mesh, const std::vector<int>& group,
+                           int data) {
+  std::vector<int> ranks;
+  for (const int rank : group) {
+    if (mesh.PlaceOf(rank)[Axis::kData] == data) ranks.push_back(rank);
+  }
+  return ranks;
+}
+
+// Each set of several ranks once, in the order in which the layout names them.
+std::vector<std::vector<int>> GroupsOf(const Layout& layout, bool stages) {
   std::vector<std::vector<int>> groups;
+  const auto add = [&](const std::vector<int>& ranks) {
+    if (ranks.size() == 1) return;
+    if (std::find(groups.begin(), groups.end(), ranks) == groups.end()) {
+      groups.push_back(ranks);
+    }
+  };
+  const Mesh& mesh = layout.mesh();
   for (const LocalSlab& slab : layout.local_slabs()) {
-    if (std::find(groups.begin(), groups.end(), *slab.group) == groups.end()) {
-      groups.push_back(*slab.group);
+    add(*slab.group);
+    for (int data = 0; stages && data < mesh.data; ++data) {
+      add(WithPlace(mesh, *slab.group, data));
     }
   }
   return groups;
@@ -25,13 +43,13 @@ std::vector<std::vector<int>> GroupsOf(const Layout& layout) {
 
 absl::StatusOr<std::unique_ptr<SlabGroups>> SlabGroups::Create(
     const ParamStore& store, Device& device, Stream& stream,
-    Communicator& world) {
+    Communicator& world, const Options& options) {
   std::unique_ptr<SlabGroups> groups(new SlabGroups(store));
   std::vector<std::vector<int>> parts;
-  for (std::vector<int>& ranks : GroupsOf(store.layout())) {
+  for (std::vector<int>& ranks : GroupsOf(store.layout(), options.stages)) {
     if (static_cast<int>(ranks.size()) == world.size()) {
       groups->by_ranks_[ranks] = StageThroughHost(device, stream, world);
-    } else if (ranks.size() > 1) {
+    } else {
       parts.push_back(std::move(ranks));
     }
   }
@@ -44,10 +62,20 @@ absl::StatusOr<std::unique_ptr<SlabGroups>> SlabGroups::Create(
   return groups;
 }
 
-StreamCommunicator& SlabGroups::Of(int slab) const {
-  const auto found = by_ranks_.find(*store_.local(slab).group);
+StreamCommunicator& SlabGroups::OfRanks(const std::vector<int>& ranks) const {
+  const auto found = by_ranks_.find(ranks);
   DELINK_CHECK(found != by_ranks_.end()) << "one rank exchanges nothing";
   return *found->second;
+}
+
+StreamCommunicator& SlabGroups::Of(int slab) const {
+  return OfRanks(*store_.local(slab).group);
+}
+
+StreamCommunicator& SlabGroups::OfStages(int slab) const {
+  const Mesh& mesh = store_.layout().mesh();
+  return OfRanks(WithPlace(mesh, *store_.local(slab).group,
+                           mesh.PlaceOf(store_.rank())[Axis::kData]));
 }
 
 int SlabGroups::PlaceOf(int slab, int rank) const {

@@ -19,15 +19,21 @@ namespace delink {
 
 class SlabGroups {
  public:
+  struct Options {
+    bool stages = false;  // OfStages is asked for
+  };
   // Collective over `world`, the ranks of the store's layout, also for ranks
   // that have none of a group's slabs: all ranks split alike, by the layout.
   // Operations are in the order of `stream`. All that is given outlives it.
   static absl::StatusOr<std::unique_ptr<SlabGroups>> Create(
       const ParamStore& store, Device& device, Stream& stream,
-      Communicator& world);
+      Communicator& world, const Options& options);
 
   // By slab of the store. One operation at a time of all of them together.
   StreamCommunicator& Of(int slab) const;
+  // Of these ranks those with this rank's data place: one of each stage that
+  // has the slab, of which there are several.
+  StreamCommunicator& OfStages(int slab) const;
   // A rank's place in the slab's group; of this rank, and of one of the world
   // that is in it.
   int Place(int slab) const { return PlaceOf(slab, store_.rank()); }
@@ -35,6 +41,7 @@ class SlabGroups {
 
  private:
   explicit SlabGroups(const ParamStore& store) : store_(store) {}
+  StreamCommunicator& OfRanks(const std::vector<int>& ranks) const;
 
   const ParamStore& store_;
   // Of the groups that this rank is in, but of the world.

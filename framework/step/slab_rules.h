@@ -24,6 +24,7 @@ class SlabRules {
   std::string Contribute(int32_t layer, int32_t micro_batch);
   // kReduce, kSquares, kNorm, kUpdate, kSave, kFetch, kRelease.
   std::string Check(const Instruction& instruction);
+  bool IsReduced(int32_t slab) const { return reduced_[slab]; }
   // The first of these that a whole step would have had.
   std::string FindMissing() const;
   // The kRelease of a copy that is still there: between steps none is.

@@ -104,6 +104,8 @@ class StepChecker {
         return CheckProbe(i);
       case Op::kSum:
         return CheckSum();
+      case Op::kReduce:
+        return CheckReduce(i);
       default:
         return slabs_.Check(i);
     }
@@ -266,6 +268,19 @@ class StepChecker {
     return "";
   }
 
+  // What is kept apart is no part of the gradient until it is taken.
+  std::string CheckReduce(const Instruction& i) {
+    if (MayHave(Op::kProbe) && !table_.IsReducedByProbe(i.slab)) {
+      return "a probe reduces none but what blocks of several stages share";
+    }
+    for (const Instruction& left : apart_) {
+      if (left.slab != i.slab) continue;
+      return absl::StrCat("the gradient is not complete: ", ToString(left),
+                          " must come before it");
+    }
+    return slabs_.Check(i);
+  }
+
   std::string CheckInspect(const Instruction& i) {
     const int32_t m = i.micro_batch;
     if (inspected_[i.layer][m]) return "has already run in this step";
@@ -293,6 +308,15 @@ class StepChecker {
     }
     if (!apart_.empty()) {
       return absl::StrCat(ToString(apart_.front()), " must come before it");
+    }
+    for (int32_t slab = 0; slab < shape_.slabs && MayHave(Op::kProbe); ++slab) {
+      if (!table_.IsHere(program_.stage, slab) ||
+          !table_.IsReducedByProbe(slab) || slabs_.IsReduced(slab)) {
+        continue;
+      }
+      return absl::StrCat(
+          ToString(Instruction{.op = Op::kReduce, .slab = slab}),
+          " must come before it");
     }
     sum_ = true;
     return "";

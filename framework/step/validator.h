@@ -31,8 +31,8 @@ namespace delink {
 // of; in a diagnosis each forward is followed by its kInspect, while what it
 // gave is there. In a probe a backward of a layer that shares slabs with other
 // blocks keeps their gradients apart (kApart), a kProbe takes each of them
-// before the next such backward, nothing is reduced, and one kSum comes at the
-// end.
+// before the next such backward, what blocks of several stages share is reduced
+// when all of it is taken, nothing else is, and one kSum comes at the end.
 //
 // Returns InvalidArgument naming the first instruction that is wrong (its index
 // and text) and the rule, or the instruction that is missing. Slots in lower

@@ -193,10 +193,10 @@ bool MayHave(PassKind kind, Op op) {
     case Op::kSave:
       return step;
     case Op::kBackward:
+    case Op::kReduce:
       return step || kind == PassKind::kGradients || kind == PassKind::kProbe;
     case Op::kBackwardInput:
     case Op::kBackwardWeight:
-    case Op::kReduce:
     case Op::kSquares:
     case Op::kNorm:
       return step || kind == PassKind::kGradients;

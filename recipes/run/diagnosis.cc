@@ -51,13 +51,16 @@ Json StepOf(StageRun& stage, const TriedStep& tried,
           {"grad_norms", gradients}};
 }
 
-// Every rank its own part; `norms` as after the step.
+// Every data rank its own part, which all stages of a pipeline have; `norms` as
+// after the step.
 absl::Status Keep(const RunSetup& run, StageRun& stage, const TriedStep& tried,
                   const std::vector<double>& norms, const std::string& why,
                   const std::string& folder) {
   DELINK_RETURN_IF_ERROR(MakeDirectories(folder));
-  const std::string mine =
-      absl::StrFormat("rank-%05d.json", run.world().rank());
+  const Mesh& mesh = stage.store().layout().mesh();
+  const int rank = run.world().rank();
+  if (mesh.PlaceOf(rank)[Axis::kPipeline] > 0) return absl::OkStatus();
+  const std::string mine = absl::StrFormat("rank-%05d.json", rank);
   DELINK_RETURN_IF_ERROR(WriteFile(JoinPath(folder, mine),
                                    JsonText(SequencesOf(*tried.batch)) + "\n"));
   if (!run.first()) return absl::OkStatus();

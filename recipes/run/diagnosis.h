@@ -6,8 +6,8 @@
 //   step.json        step, stage, lr, loss, grad_norm, tokens, why, and the
 //                    gradient's norm for each slab (null: not finite)
 //   recipe.toml      the resolved recipe
-//   rank-00000.json  for each rank its sequences: the global sample number,
-//                    token ids and targets (-1: not counted)
+//   rank-00000.json  for each data rank its sequences: the global sample
+//                    number, token ids and targets (-1: not counted)
 // Weights are not in it: the last checkpoint leads there again, bit for bit.
 #pragma once
 

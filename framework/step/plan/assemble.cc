@@ -38,6 +38,7 @@ class Assembler {
       AddReductions();
       Add({.op = Op::kNorm});
     } else {
+      if (program_.kind == PassKind::kProbe) AddReductionsOfProbe();
       Add({.op = Op::kSum});
     }
     if (program_.kind == PassKind::kStep) AddUpdates();
@@ -117,6 +118,14 @@ class Assembler {
     if (!shared.empty()) program_.instructions.back().flags |= kApart;
     for (const int32_t slab : shared) {
       Add({.op = Op::kProbe, .layer = layer, .slab = slab, .micro_batch = m});
+    }
+  }
+
+  void AddReductionsOfProbe() {
+    for (int32_t slab = 0; slab < shape_.slabs; ++slab) {
+      if (!table_.IsReducedByProbe(slab)) continue;
+      if (!table_.IsHere(program_.stage, slab)) continue;
+      Add({.op = Op::kReduce, .slab = slab});
     }
   }
 

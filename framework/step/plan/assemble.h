@@ -49,7 +49,8 @@ using StageSchedule =
 // kForwardOnly, micro-batch after micro-batch, and kSum; a diagnosis has
 // kInspect behind each kForward. A probe: one micro-batch through all chunks
 // forward and backward, with kProbe of each slab that a block shares behind its
-// kBackward, which keeps those gradients apart, and kSum.
+// kBackward, which keeps those gradients apart, behind all of it kReduce of
+// those that blocks of several stages share, ascending, and kSum.
 Planner PlannerOf(StageSchedule schedule, bool recompute);
 
 }  // namespace delink

@@ -61,6 +61,14 @@ Result ProbeTooLate(Ranks& ranks, Dice& dice) {
   return Damaged{{NameOf(probe)}};
 }
 
+// Of what stages share: before a gradient that is part of it is taken.
+Result ReduceBeforeAProbe(Ranks& ranks, Dice& dice) {
+  return MoveUp(ranks, dice, Op::kReduce,
+                [](const Program&, const Instruction& i, const auto& moved) {
+                  return i.op == Op::kProbe && i.slab == moved.slab;
+                });
+}
+
 Result FlipApart(Ranks& ranks, Dice& dice) {
   Instructions& list = AnyRank(ranks, dice);
   Instruction& i = list[PickOp(list, Op::kBackward, dice)];
@@ -131,6 +139,12 @@ std::vector<Damage> DamagesOfOtherPasses() {
       {"probe of another slab", PassKind::kProbe, ProbeOfAnotherSlab},
       {"sum before a probe", PassKind::kProbe, SumBeforeAProbe},
       {"gradients apart in a step", PassKind::kStep, FlipApart},
+      {"a reduce in a probe of one stage", PassKind::kProbe,
+       Foreign<Op::kReduce>},
+      {"reduce of a probe dropped", PassKind::kProbe, Drop<Op::kReduce>, true},
+      {"reduce of a probe doubled", PassKind::kProbe, Double<Op::kReduce>,
+       true},
+      {"reduce before a probe", PassKind::kProbe, ReduceBeforeAProbe, true},
   };
 }
 

@@ -119,6 +119,9 @@ std::string Simulation::Start(int32_t position) {
         if (gradients_[s].step != step_ || gradients_[s].held != expected_[s]) {
           return "a gradient is not complete";
         }
+        if (gradients_[s].reduced != IsSpread(static_cast<int32_t>(s))) {
+          return "a gradient is not that of all stages";
+        }
       }
       return found_ == Findings() ? "" : "it has not been found yet";
     case Op::kProbe:
@@ -137,6 +140,19 @@ std::string Simulation::Start(int32_t position) {
     default:
       return "";
   }
+}
+
+bool Simulation::IsSpread(int32_t slab) const {
+  int32_t blocks = 0;
+  bool elsewhere = false;
+  for (int32_t l = 0; l < shape_.layers; ++l) {
+    for (const int32_t s : shape_.slabs_of_layer[l]) {
+      if (s != slab) continue;
+      blocks += l > 0 && l + 1 < shape_.layers ? 1 : 0;
+      elsewhere |= !Here(l);
+    }
+  }
+  return blocks > 1 && elsewhere;
 }
 
 bool Simulation::HasLosses() const {

@@ -109,6 +109,9 @@ class Simulation {
   void EndVisit(const Instruction& i, int32_t step);
   void EndBackward(const Instruction& i, int32_t step);
 
+  // Whether a probe needs the slab's gradient from other stages.
+  bool IsSpread(int32_t slab) const;
+
   // That a pass of this kind has to make before its sum.
   int32_t Findings() const;
 

@@ -1,6 +1,7 @@
 // Which ranks a slab's communicator has, on each stage of a pipeline.
 #include "framework/step/slab_groups.h"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <memory>
@@ -35,8 +36,8 @@ TEST(SlabGroupsTest, AreOfTheRanksThatHaveTheSlab) {
           const std::unique_ptr<Stream> stream = device->NewStream();
           const auto store =
               ParamStore::Create(*device, layout, world.rank(), {});
-          const auto groups =
-              SlabGroups::Create(**store, *device, *stream, world);
+          const auto groups = SlabGroups::Create(**store, *device, *stream,
+                                                 world, {.stages = true});
           EXPECT_TRUE(groups.ok()) << groups.status();
           int several = 0;
           for (int s = 0; s < static_cast<int>((*store)->slabs().size()); ++s) {
@@ -52,6 +53,16 @@ TEST(SlabGroupsTest, AreOfTheRanksThatHaveTheSlab) {
             EXPECT_TRUE(
                 comm.AllGather(ranks.data(), 1, DType::kI32)->Wait().ok());
             EXPECT_EQ(ranks, group);
+            const int stages = static_cast<int>(group.size()) / mesh.data;
+            if (stages == 1) continue;
+            // One of each stage that has it, all with one data place.
+            StreamCommunicator& column = (*groups)->OfStages(s);
+            EXPECT_EQ(column.size(), stages);
+            std::vector<int32_t> places(column.size(), -1);
+            At(places, column.rank()) = world.rank() % mesh.data;
+            EXPECT_TRUE(
+                column.AllGather(places.data(), 1, DType::kI32)->Wait().ok());
+            EXPECT_THAT(places, ::testing::Each(world.rank() % mesh.data));
           }
           const int stage = mesh.PlaceOf(world.rank())[Axis::kPipeline];
           // The embedding is the head's weight too.

@@ -292,9 +292,44 @@ TEST(ValidatorTest, ProbeRules) {
             "instruction 4, B(2,a)p: it keeps gradients apart that nobody "
             "probes");
   EXPECT_EQ(error("B(2,a)p Reduce(1)"),
-            "instruction 5, Reduce(1): a probe has no such instruction");
+            "instruction 5, Reduce(1): a probe reduces none but what blocks of "
+            "several stages share");
   EXPECT_EQ(error("B(2,a)p Probe(0,a,1)"),
             "instruction 5, Probe(0,a,1): layer 0 is not in [1, 2]");
+}
+
+TEST(ValidatorTest, AProbeReducesWhatStagesShare) {
+  // Three blocks share slab 1, the first two on the first stage; slab 2 is
+  // shared there, slab 3 is that of embedding and head.
+  const ProgramShape shape{.layers = 5,
+                           .slabs = 4,
+                           .slabs_of_layer = {{3}, {1, 2}, {1, 2}, {0, 1}, {3}},
+                           .gathers = std::vector<bool>(4, false),
+                           .chunk_of_layer = {0, 0, 0, 1, 1},
+                           .stages = 2};
+  const auto error = [&](const std::string& text) {
+    return Error(Parse(shape,
+                       "F(0,a) F(1,a) F(2,a) Send(3,a) Recv(3,a)g B(2,a)p "
+                       "Probe(2,a,1) Probe(2,a,2) B(1,a)p " +
+                           text,
+                       PassKind::kProbe));
+  };
+  EXPECT_EQ(error("Probe(1,a,1) Probe(1,a,2) B(0,a) Reduce(1) Sum"), "");
+  EXPECT_EQ(error("Probe(1,a,1) Probe(1,a,2) Reduce(1) B(0,a) Sum"), "");
+  EXPECT_EQ(error("Probe(1,a,1) Probe(1,a,2) B(0,a) Sum"),
+            "instruction 12, Sum: Reduce(1) must come before it");
+  EXPECT_EQ(error("Probe(1,a,2) B(0,a) Reduce(1) Probe(1,a,1) Sum"),
+            "instruction 11, Reduce(1): the gradient is not complete: "
+            "Probe(1,a,1) must come before it");
+  EXPECT_EQ(error("Probe(1,a,1) Probe(1,a,2) Reduce(1) Reduce(1)"),
+            "instruction 12, Reduce(1): the slab is already reduced in this "
+            "step");
+  for (const std::string other : {"2", "3"}) {
+    EXPECT_EQ(error("Probe(1,a,1) Probe(1,a,2) B(0,a) Reduce(" + other + ")"),
+              "instruction 12, Reduce(" + other +
+                  "): a probe reduces none but what blocks of several stages "
+                  "share");
+  }
 }
 
 TEST(ValidatorTest, InspectRules) {

@@ -35,5 +35,18 @@ TEST(PipelineMpiTest, StepsAreThoseWithoutAPipeline) {
   }
 }
 
+TEST(PipelineMpiTest, ProbesFindWhatIsFoundWithout) {
+  Communicator& world = TestWorld().comm();
+  for (const int data : {1, 2}) {
+    if (world.size() % (2 * data) != 0) continue;
+    const PipelineCase of{.pipeline = world.size() / data,
+                          .data = data,
+                          .share = "all",
+                          .options = {.lane_threads = true}};
+    SCOPED_TRACE(::testing::PrintToString(of));
+    ExpectProbesAsWithout(world, of);
+  }
+}
+
 }  // namespace
 }  // namespace delink::testing

@@ -11,8 +11,6 @@
 
 #include "absl/strings/str_cat.h"
 #include "framework/comm/thread_communicator.h"
-#include "framework/step/plan/assemble.h"
-#include "parallel/pipeline/one_f_one_b.h"
 #include "tests/framework/module/plain_values.h"
 #include "tests/framework/module/random_layouts.h"
 #include "tests/recipes/run/pipeline_steps.h"
@@ -146,47 +144,43 @@ TEST(PipelineDiagnosis, NamesTheStageWhereItBegan) {
   }
 }
 
-// What layers of one stage share is as without a pipeline, probes as well.
-TEST(PipelineProbe, OfLayersOfOneStage) {
-  const PipelineCase of{.pipeline = 2, .data = 2};
-  OnRanks(of, [&](Communicator& world) {
-    RigOptions options = Of(of);
-    options.probes = true;
-    const auto stage = *world.Split(world.rank() / of.data, world.rank());
-    StepRig rig(world, "groups:2", options);
-    options.pipeline = 1;
-    StepRig without(*stage, "groups:2", options);
-    const HostBatch batch = rig.Batch(1);
-    const auto probed = rig.executor().Probe(batch, 1);
-    const auto expected = without.executor().Probe(batch, 1);
-    ASSERT_TRUE(probed.ok()) << probed.status();
-    ASSERT_EQ(probed->size(), expected->size());
-    EXPECT_EQ(probed->size(), 6U);
-    for (size_t i = 0; i < probed->size(); ++i) {
-      EXPECT_EQ((*probed)[i].slab, (*expected)[i].slab);
-      EXPECT_EQ((*probed)[i].sharers, 2);
-      EXPECT_EQ((*probed)[i].of.together, (*expected)[i].of.together);
-      EXPECT_EQ((*probed)[i].of.apart, (*expected)[i].of.apart);
-      EXPECT_GT((*probed)[i].of.apart, 0);
-    }
-    for (int64_t step = 1; step <= 3; ++step) {
-      EXPECT_EQ(rig.executor().TrainStep(batch, step, kLr)->grad_norm,
-                without.executor().TrainStep(batch, step, kLr)->grad_norm);
-    }
-  });
-}
-
-TEST(PipelineProbe, OfLayersOfSeveralStagesIsRefused) {
-  const PipelineCase of{.pipeline = 2};
-  OnRanks(of, [&](Communicator& world) {
-    StepRig rig(world, "all", Of(of));
-    rig.options().probes = true;
-    const auto executor = rig.NewExecutor(PlannerOf(OneFOneB, false));
-    EXPECT_THAT(std::string(executor.status().message()),
-                AllOf(HasSubstr("blocks/0"),
-                      HasSubstr("layers of several stages of the pipeline "
-                                "share it")));
-  });
+// How far gradients agree of what blocks share, of one stage and of several.
+TEST(PipelineProbe, FindsWhatIsFoundWithout) {
+  const PipelineCase cases[] = {
+      {.pipeline = 2, .data = 2, .share = "groups:2"},
+      {.pipeline = 2, .share = "all"},
+      {.pipeline = 2,
+       .data = 2,
+       .share = "all",
+       .options = {.lane_threads = true, .zero = 1}},
+      {.pipeline = 4, .share = "all", .options = {.tied = false}},
+      {.pipeline = 4,
+       .data = 2,
+       .kind = "llama",
+       .share = "groups:2",
+       .options = {.halves = true}},
+      {.pipeline = 2,
+       .turns = 2,
+       .data = 2,
+       .share = "all",
+       .options = {.recompute = true, .lane_threads = true},
+       .delays = true},
+      {.pipeline = 3,
+       .share = "attention=all,mlp=groups:2",
+       .options = {.lane_threads = true, .zero = 1, .muon = true},
+       .delays = true},
+      {.pipeline = 3, .data = 2, .share = "cycle:2"},
+      {.pipeline = 2,
+       .data = 2,
+       .share = "all",
+       .options = {.dtype = DType::kBF16,
+                   .bf16_gradients = true,
+                   .tied = false}},
+  };
+  for (PipelineCase of : cases) {
+    SCOPED_TRACE(::testing::PrintToString(of));
+    OnRanks(of, [&](Communicator& world) { ExpectProbesAsWithout(world, of); });
+  }
 }
 
 // Of all stages as much as is computed in all, and what goes from one to the

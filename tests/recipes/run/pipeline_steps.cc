@@ -11,6 +11,7 @@
 #include <thread>
 #include <vector>
 
+#include "framework/base/at.h"
 #include "framework/base/check.h"
 #include "framework/base/rng.h"
 
@@ -99,6 +100,15 @@ void ExpectNearGradients(StepRig& rig, StepRig& without) {
   }
 }
 
+// With a rate of 0: weights stay the same.
+void ExpectSameLoss(StepRig& rig, StepRig& without, int64_t step) {
+  const HostBatch batch = rig.Batch(step);
+  const auto a = rig.executor().TrainStep(batch, step, 0);
+  const auto b = without.executor().TrainStep(batch, step, 0);
+  ASSERT_TRUE(a.ok()) << a.status();
+  EXPECT_EQ(a->loss, b->loss);
+}
+
 void ExpectNearSteps(StepRig& rig, StepRig& without) {
   for (int64_t step = 1; step <= kSteps; ++step) {
     const HostBatch batch = rig.Batch(step);
@@ -109,6 +119,41 @@ void ExpectNearSteps(StepRig& rig, StepRig& without) {
     const auto expected = without.executor().Evaluate(batch);
     ASSERT_TRUE(loss.ok()) << loss.status();
     EXPECT_NEAR(loss->loss_sum, expected->loss_sum, kNear * expected->loss_sum);
+  }
+}
+
+// Whether the slab's gradients are added up in another order than without.
+bool IsOfSeveralStages(StepRig& rig, const PipelineCase& of, int slab) {
+  const Layout& layout = rig.store().layout();
+  return static_cast<int>(At(layout.local_slabs(), slab).group->size()) >
+         of.data;
+}
+
+void ExpectSameProbe(Communicator& world, const PipelineCase& of, StepRig& rig,
+                     StepRig& without, int64_t step) {
+  const HostBatch batch = rig.Batch(step);
+  const auto probed = rig.executor().Probe(batch, step);
+  const auto expected = without.executor().Probe(batch, step);
+  ASSERT_TRUE(probed.ok()) << probed.status();
+  ASSERT_EQ(probed->size(), expected->size());
+  ASSERT_FALSE(probed->empty());
+  for (size_t i = 0; i < probed->size(); ++i) {
+    const SlabAgreement &a = (*probed)[i], &b = (*expected)[i];
+    EXPECT_EQ(a.slab, b.slab);
+    EXPECT_EQ(a.sharers, b.sharers);
+    EXPECT_GT(b.of.apart, 0);
+    if (!IsOfSeveralStages(rig, of, a.slab)) {
+      EXPECT_EQ(a.of.together, b.of.together);
+      EXPECT_EQ(a.of.apart, b.of.apart);
+      continue;
+    }
+    // The squares are the same ones.
+    EXPECT_NEAR(a.of.apart, b.of.apart, 1e-13 * b.of.apart);
+    const double near = of.options.bf16_gradients ? 0.02 : kNear;
+    EXPECT_NEAR(a.of.together, b.of.together, near * b.of.together);
+    const double told = a.of.together;
+    EXPECT_EQ(*AllReduceScalar(world, told, ReduceOp::kMax), told);
+    EXPECT_EQ(*AllReduceScalar(world, told, ReduceOp::kMin), told);
   }
 }
 
@@ -190,6 +235,17 @@ void ExpectStepsAsWithout(Communicator& world, const PipelineCase& of) {
   Pair pair(world, of);
   ExpectSameGradients(pair.with(), pair.without());
   ExpectSameSteps(pair.with(), pair.without());
+  pair.Finish();
+}
+
+void ExpectProbesAsWithout(Communicator& world, const PipelineCase& of) {
+  PipelineCase probes = of;
+  probes.options.probes = true;
+  Pair pair(world, probes);
+  for (int64_t step = 1; step <= 2; ++step) {
+    ExpectSameProbe(world, of, pair.with(), pair.without(), step);
+    ExpectSameLoss(pair.with(), pair.without(), step);
+  }
   pair.Finish();
 }
 

@@ -33,5 +33,9 @@ void ExpectStepsAsWithout(Communicator& world, const PipelineCase& of);
 // that gradients, losses and norms are near, and that all ranks have the same
 // bits of what they have.
 void ExpectStepsNearThoseWithout(Communicator& world, const PipelineCase& of);
+// Of what blocks share, in one stage or in several: expects that probes find
+// what they find without, that all ranks are told the same, and that steps
+// between them are none the worse for them.
+void ExpectProbesAsWithout(Communicator& world, const PipelineCase& of);
 
 }  // namespace delink::testing
