@@ -36,7 +36,10 @@ struct Place {
 struct Waiting {
   int rank = 0;
   int32_t position = 0;
-  friend auto operator<=>(const Waiting&, const Waiting&) = default;
+  friend bool operator==(const Waiting&, const Waiting&) = default;
+  friend bool operator<(const Waiting& a, const Waiting& b) {
+    return std::pair(a.rank, a.position) < std::pair(b.rank, b.position);
+  }
 };
 
 // Progress of one rank through two steps.

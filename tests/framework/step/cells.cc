@@ -89,13 +89,45 @@ int32_t CountCells(const Program& program, const Analysis& analysis) {
   return Cells(program, analysis).cells;
 }
 
+namespace {
+
+std::vector<Access> AccessesOfTransfer(const Cells& cells, const Analysis& a,
+                                       const Instruction& i) {
+  const bool sends = i.op == Op::kSend;
+  const bool gradient = (i.flags & kOfGradient) != 0;
+  const int32_t from = sends ? i.layer : i.layer - 1;
+  return {{gradient ? cells.Boundary(a, from, i.micro_batch)
+                    : cells.Slot(a, i.layer, i.micro_batch),
+           !sends}};
+}
+
+// What all visits have alike.
+std::vector<Access> AccessesOfVisit(const Cells& cells, const Program& program,
+                                    const Analysis& a, int32_t index) {
+  const Instruction& i = program.instructions[index];
+  const std::vector<int32_t>& slabs = program.shape.slabs_of_layer[i.layer];
+  std::vector<Access> out;
+  for (size_t k = 0; k < slabs.size(); ++k) {
+    out.push_back({cells.Weights(a, slabs[k], index, k), false});
+    if (TrainsAt(i) && !KeepsApart(program.shape, i, slabs[k])) {
+      out.push_back({program.shape.slabs + slabs[k], true});
+    }
+  }
+  if ((i.flags & kApart) != 0) out.push_back({cells.apart, true});
+  out.push_back({cells.Slot(a, i.layer, i.micro_batch), i.op == Op::kForward});
+  if (GivesAt(i)) {
+    out.push_back({cells.Boundary(a, i.layer, i.micro_batch), true});
+  }
+  return out;
+}
+
+}  // namespace
+
 std::vector<Access> AccessesOf(const Program& program, const Analysis& a,
                                int32_t index) {
   const Instruction& i = program.instructions[index];
-  const ProgramShape& shape = program.shape;
   const Cells layout(program, a);
-  const int32_t n = shape.slabs;
-  std::vector<Access> out;
+  const int32_t n = program.shape.slabs;
   if (i.op == Op::kInspect) {
     return {{layout.Slot(a, i.layer + 1, i.micro_batch), false},
             {layout.found, true}};
@@ -104,28 +136,10 @@ std::vector<Access> AccessesOf(const Program& program, const Analysis& a,
     return {{layout.apart, false}, {layout.found, true}, {n + i.slab, true}};
   }
   if (i.op == Op::kSend || i.op == Op::kRecv) {
-    const bool sends = i.op == Op::kSend;
-    const bool gradient = (i.flags & kOfGradient) != 0;
-    const int32_t from = sends ? i.layer : i.layer - 1;
-    return {{gradient ? layout.Boundary(a, from, i.micro_batch)
-                      : layout.Slot(a, i.layer, i.micro_batch),
-             !sends}};
+    return AccessesOfTransfer(layout, a, i);
   }
-  if (i.layer >= 0) {
-    for (size_t k = 0; k < shape.slabs_of_layer[i.layer].size(); ++k) {
-      const int32_t s = shape.slabs_of_layer[i.layer][k];
-      out.push_back({layout.Weights(a, s, index, k), false});
-      if (TrainsAt(i) && !KeepsApart(shape, i, s)) {
-        out.push_back({n + s, true});
-      }
-    }
-    if ((i.flags & kApart) != 0) out.push_back({layout.apart, true});
-    out.push_back(
-        {layout.Slot(a, i.layer, i.micro_batch), i.op == Op::kForward});
-  }
-  if (GivesAt(i)) {
-    out.push_back({layout.Boundary(a, i.layer, i.micro_batch), true});
-  }
+  std::vector<Access> out;
+  if (i.layer >= 0) out = AccessesOfVisit(layout, program, a, index);
   switch (i.op) {
     case Op::kForward:
       out.push_back({layout.Slot(a, i.layer + 1, i.micro_batch), true});
