@@ -3,7 +3,7 @@
 
   growth_tables.py RUNS OUT
 
-RUNS has the sweeps that tools/study/run.sh made of files 8 to 14. What is
+RUNS has the sweeps that tools/study/run.sh made of files 8 to 15. What is
 finished goes into OUT/growth_runs.csv, a row a run, beside what stands there
 already: runs of several machines come together in it, and tables are made of it
 alone. Everything stands beside the deep model from scratch, runs of the same
@@ -22,7 +22,8 @@ import sys
 
 from tables import COLORS, canvas, line_at, mean_and_spread, read, text_at, write
 
-SWEEPS = ["8_depth", "9_length", "10_grow", "11_switch", "12_share", "13_rate"]
+SWEEPS = ["8_depth", "9_length", "10_grow", "11_switch", "12_share", "13_rate",
+          "15_rates"]
 SECONDS = "14_seconds"
 FIELDS = ["sweep", "name", "settings", "label", "seed", "tokens_per_s", "curve"]
 SCRATCH = "8 layers"  # of 9_length; others that begin with it are shorter or longer
@@ -181,9 +182,10 @@ def main():
         print(f"## {sweep}\n\n| " + " | ".join([*settings, *TITLES]) + " |")
         print("|" + "---|" * (len(settings) + len(TITLES)))
         print("\n".join(row_of(label, of, scratch, of_scratch) for label, of in groups.items()) + "\n")
-        if sweep == "10_grow":
+        if sweep in ("10_grow", "12_share"):
             label, of = min(groups.items(), key=lambda entry: mean(entry[1], "loss"))
-            shown.append(("growth at 0.7: " + ", ".join(label.split("|")), of))
+            begins = "growth at 0.5, layers and what new ones are: " if sweep == "10_grow" else ""
+            shown.append((begins + ", ".join(label.split("|")), of))
     shown += [(label, of) for label, of in lengths.items() if not label.startswith(SCRATCH)]
     for at, unit in ((0, "tokens"), (1, "FLOPs"), (2, "seconds of one idle core")):
         lines = [(label, averaged(of)) for label, of in shown[:len(COLORS)]]

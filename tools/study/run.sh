@@ -9,10 +9,11 @@ usage: tools/study/run.sh [--out DIR] [--delink PROGRAM] [--jobs N]
                           [--set KEY=VALUE]... [SWEEP...]
 
 Each SWEEP (all unless given) is a file tools/study/SWEEP.toml: 1 to 7 on
-sharing, 8 to 14 on stages that run fewer layers. A run takes two to five minutes
-on one core with bf16 instructions, 1 to 7 together two hours on two such cores,
-8 to 14 three; what is finished is not run again. What the first sweeps of each
-part find, learning rates and warm-up, is in the recipes that the others vary.
+sharing, 8 to 15 on stages that run fewer layers, and on sharing where depth pays.
+A run takes one to five minutes on one core with bf16 instructions, 1 to 7 together
+two hours on two such cores, 8 to 15 three; what is finished is not run again. What
+the first sweeps of each part find, learning rates and warm-up, is in the recipes
+that the others vary.
 14_seconds measures speeds: it is run with one job on a machine that does nothing
 else.
 
