@@ -58,6 +58,29 @@ std::string Pieces(const ParallelConfig& parallel) {
   return text;
 }
 
+// "3 blocks"
+std::string Blocks(int64_t count) {
+  return absl::StrCat(count, count == 1 ? " block" : " blocks");
+}
+
+struct Most {
+  std::string_view key;
+  std::string text;  // "chunks 3"
+};
+
+// What there may be of where there are fewer layers than pieces.
+Most AtMost(const ParallelConfig& parallel, int64_t layers) {
+  constexpr std::string_view kPipeline = "parallel.pipeline";
+  const int64_t chunks = layers / parallel.pipeline;
+  const int64_t pipeline = layers / parallel.chunks;
+  if (parallel.chunks == 1)
+    return {kPipeline, absl::StrCat("pipeline ", layers)};
+  if (chunks > 1) return {"parallel.chunks", absl::StrCat("chunks ", chunks)};
+  if (pipeline > 1) return {kPipeline, absl::StrCat("pipeline ", pipeline)};
+  return {kPipeline,
+          absl::StrCat("pipeline ", layers, " with schedule \"1f1b\"")};
+}
+
 // Whether the stage's layers are as many as its pieces.
 bool CheckPieces(Section& document, const Recipe& recipe, size_t i) {
   const ParallelConfig& parallel = recipe.stages[i].parallel;
@@ -73,15 +96,14 @@ bool CheckPieces(Section& document, const Recipe& recipe, size_t i) {
   const int64_t blocks = recipe.Depth(i);
   const int64_t layers = blocks + 2;
   if (parallel.pieces() <= layers) return true;
-  const int64_t most = layers / parallel.chunks;
+  const auto [key, most] = AtMost(parallel, layers);
   document.Error(
-      StageKey(i, "parallel.pipeline"),
+      StageKey(i, key),
       absl::StrFormat(
-          "%d pieces (%s), but there are %d layers: %d blocks, embedding, "
-          "head; at most pipeline %d%s",
-          parallel.pieces(), Pieces(parallel), layers, blocks,
-          most > 1 ? most : layers,
-          most > 1 || !interleaved ? "" : " with schedule \"1f1b\""));
+          "%d pieces (%s), but %s %d layers: %s, embedding, head; at most %s",
+          parallel.pieces(), Pieces(parallel),
+          recipe.stages[i].depth ? "the stage visits" : "there are", layers,
+          Blocks(blocks), most));
   return false;
 }
 
@@ -115,8 +137,9 @@ void CheckLayers(Section& document, const Recipe& recipe, size_t i) {
   const int64_t sum = std::accumulate(layers.begin(), layers.end(), int64_t{0});
   if (sum != blocks) {
     document.Error(
-        key, absl::StrFormat("add up to %d, but the stage visits %d blocks; %s",
-                             sum, blocks, OneThatWould(layers, blocks - sum)));
+        key,
+        absl::StrFormat("add up to %d, but the stage visits %s; %s", sum,
+                        Blocks(blocks), OneThatWould(layers, blocks - sum)));
     return;
   }
   for (int64_t k = 1; k + 1 < count; ++k) {
@@ -137,9 +160,11 @@ void CompleteParallel(Section& document, Recipe& recipe) {
     FillIn(i > 0 ? &recipe.stages[i - 1].parallel : nullptr,
            recipe.stages[i].parallel);
     if (i > 0) CheckSame(document, recipe, i);
-    const bool cut = recipe.stages[i].parallel.pipeline == 1 ||
-                     CheckPieces(document, recipe, i);
-    if (cut) CheckLayers(document, recipe, i);
+    // Without a pipeline nothing is cut, whatever else is said of one.
+    if (recipe.stages[i].parallel.pipeline > 1 &&
+        CheckPieces(document, recipe, i)) {
+      CheckLayers(document, recipe, i);
+    }
     // Stages that omit theirs would say the same again.
     if (!document.complete()) return;
   }

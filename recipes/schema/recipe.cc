@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <numeric>
+#include <optional>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -61,32 +62,34 @@ absl::Status FitStage(const Recipe& recipe, size_t i, int64_t world_size,
     }
     parallel.data = world_size / one.ranks();
   }
-  if (parallel.ranks() == world_size) return absl::OkStatus();
+  const int64_t ranks = parallel.ranks();
+  if (ranks == world_size) return absl::OkStatus();
+  const bool others = world_size % (ranks / parallel.data) == 0;
   return ErrorAt(
       recipe, key, subject,
-      absl::StrFormat("%s = %d ranks, but %s; %s %d, or leave parallel.data "
-                      "out",
-                      Product(parallel), parallel.ranks(), there, mend,
-                      parallel.ranks()));
+      absl::StrFormat("%s = %d rank%s, but %s; %s %d%s", Product(parallel),
+                      ranks, ranks == 1 ? "" : "s", there, mend, ranks,
+                      others ? ", or leave parallel.data out" : ""));
 }
 
 // An interleaved pipeline goes round in groups of as many micro-batches as it
 // has stages. At a switch the stage before goes through a batch of the next.
-const ParallelConfig* InterleavedAt(const Recipe& recipe, size_t i) {
+std::optional<size_t> InterleavedAt(const Recipe& recipe, size_t i) {
   for (const size_t j : {i, i > 0 ? i - 1 : i}) {
     const ParallelConfig& parallel = recipe.stages[j].parallel;
     if (parallel.pipeline > 1 &&
         parallel.schedule == PipelineSchedule::kInterleaved) {
-      return &parallel;
+      return j;
     }
   }
-  return nullptr;
+  return std::nullopt;
 }
 
 absl::Status CheckInterleaved(const Recipe& recipe, size_t i) {
-  const ParallelConfig* const parallel = InterleavedAt(recipe, i);
-  if (parallel == nullptr) return absl::OkStatus();
-  const int64_t pipeline = parallel->pipeline;
+  const std::optional<size_t> at = InterleavedAt(recipe, i);
+  if (!at) return absl::OkStatus();
+  const ParallelConfig& parallel = recipe.stages[*at].parallel;
+  const int64_t pipeline = parallel.pipeline;
   const int64_t count = recipe.Accumulation(i);
   if (count % pipeline == 0) return absl::OkStatus();
   const int64_t batch = recipe.Batch(i);
@@ -95,17 +98,18 @@ absl::Status CheckInterleaved(const Recipe& recipe, size_t i) {
   const std::string key = BatchKey(recipe, i);
   std::string smaller;
   for (int64_t micro = recipe.MicroBatch(i) - 1; micro > 0; --micro) {
-    if (batch % (micro * parallel->data * pipeline) != 0) continue;
+    if (batch % (micro * parallel.data * pipeline) != 0) continue;
     smaller = absl::StrFormat(", or micro_batch %d", micro);
     break;
   }
   return ErrorAt(
       recipe, key, key,
-      absl::StrFormat("%d is %d micro-batches a rank (data %d x micro_batch "
+      absl::StrFormat("%d is %d micro-batch%s a rank (data %d x micro_batch "
                       "%d), but schedule \"interleaved\" takes a multiple of "
                       "pipeline %d (stage[%d]); use %s%s",
-                      batch, count, parallel->data, recipe.MicroBatch(i),
-                      pipeline, i, Either(below, below + unit), smaller));
+                      batch, count, count == 1 ? "" : "es", parallel.data,
+                      recipe.MicroBatch(i), pipeline, *at,
+                      Either(below, below + unit), smaller));
 }
 
 // A window of gradient agreement has so many probes where nothing says how
@@ -266,10 +270,8 @@ absl::StatusOr<Recipe> CheckWorld(const Recipe& recipe, int64_t world_size,
       const Stage& stage = fitted.stages[i];
       int64_t local = fitted.Batch(i) / stage.parallel.data;
       most = std::min(most, MostAtOnce(stage.parallel, local));
-      const ParallelConfig* const turns = InterleavedAt(fitted, i);
-      if (turns != nullptr && local % turns->pipeline == 0) {
-        local /= turns->pipeline;
-      }
+      const int64_t pipeline = stage.parallel.pipeline;
+      if (InterleavedAt(fitted, i) && local % pipeline == 0) local /= pipeline;
       share = std::gcd(share, stage.micro_batch.value_or(local));
     }
     fitted.run.micro_batch = LargestDivisor(share, most);

@@ -195,6 +195,11 @@ TEST_F(BadInput, Pipelines) {
        2,
        {"stage[0].parallel.pipeline: 8 pieces (pipeline 4 x 2 chunks), but "
         "there are 6 layers: 4 blocks, embedding, head; at most pipeline 3"}},
+      {"more chunks than layers",
+       with(turns + ", chunks=4"),
+       2,
+       {"stage[0].parallel.chunks: 8 pieces (pipeline 2 x 4 chunks), but "
+        "there are 6 layers: 4 blocks, embedding, head; at most chunks 3"}},
       {"layers that do not add up",
        with(", layers=[3,2]"),
        2,
@@ -245,7 +250,7 @@ TEST_F(BadInput, Pipelines) {
                   {"--set", "stage.0.parallel={pipeline=2" + turns + "}",
                    "--set", "run.micro_batch=8"}),
        2,
-       {"data.batch: 8 is 1 micro-batches a rank", "multiple of pipeline 2",
+       {"data.batch: 8 is 1 micro-batch a rank", "multiple of pipeline 2",
         "use 16, or micro_batch 4"},
        [] {},
        2},

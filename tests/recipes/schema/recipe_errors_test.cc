@@ -67,10 +67,16 @@ TEST(Recipe, PipelinesThatTheModelCannotBeCutFor) {
          pieces +
              "(pipeline 4 x 2 chunks), but there are 6 layers: 4 blocks, "
              "embedding, head; at most pipeline 3");
-  expect({pipeline + "2", turns, "stage.0.parallel.chunks=4"},
-         pieces +
-             "(pipeline 2 x 4 chunks), but there are 6 layers: 4 blocks, "
-             "embedding, head; at most pipeline 6 with schedule \"1f1b\"");
+  expect({pipeline + "7", turns, "stage.0.parallel.chunks=7"},
+         "stage[0].parallel.pipeline: 49 pieces (pipeline 7 x 7 chunks), but "
+         "there are 6 layers: 4 blocks, embedding, head; at most pipeline 6 "
+         "with schedule \"1f1b\"");
+  expect({"stage.0.parallel.chunks=4", pipeline + "2", turns},
+         "stage[0].parallel.chunks: 8 pieces (pipeline 2 x 4 chunks), but "
+         "there are 6 layers: 4 blocks, embedding, head; at most chunks 3");
+  expect({pipeline + "4", "stage.0.depth=1"},
+         "stage[0].parallel.pipeline: 4 pieces (pipeline 4), but the stage "
+         "visits 3 layers: 1 block, embedding, head; at most pipeline 3");
   expect({"stage.0.parallel.chunks=2", pipeline + "2"},
          "stage[0].parallel.chunks: 2 with schedule \"1f1b\"; it is 2 or more "
          "with \"interleaved\", else 1");
@@ -83,13 +89,13 @@ TEST(Recipe, PipelinesThatTheModelCannotBeCutFor) {
          of_layers +
              "3 numbers, but pipeline 2 makes 2 pieces; give 2, or [] to have "
              "the model cut by cost");
-  expect({layers + "[2,2]"},
-         of_layers +
-             "2 numbers, but pipeline 1 makes 1 pieces; give 1, or [] to have "
-             "the model cut by cost");
   expect({layers + "[2,1]", pipeline + "2"},
          of_layers +
              "add up to 3, but the stage visits 4 blocks; number 1 would be 2, "
+             "not 1");
+  expect({layers + "[1,1]", pipeline + "2", "stage.0.depth=1"},
+         of_layers +
+             "add up to 2, but the stage visits 1 block; number 1 would be 0, "
              "not 1");
   expect({layers + "[4,1,1]", pipeline + "3"},
          of_layers +

@@ -210,7 +210,16 @@ TEST(CheckWorld, NamesEveryFactorOfTheLayout) {
             "gpt.toml:24:1: stage[1].parallel: data 2 x tensor 2 x pipeline 2 "
             "= 8 ranks, but mpirun started 4; start it with mpirun -np 8, or "
             "leave parallel.data out");
-  recipe.stages[1].parallel.data = 0;
+  // That many no number of data ranks makes.
+  EXPECT_EQ(WorldError(recipe, 6),
+            "gpt.toml:24:1: stage[1].parallel: data 2 x tensor 2 x pipeline 2 "
+            "= 8 ranks, but mpirun started 6; start it with mpirun -np 8");
+  recipe.stages[1].parallel = {.data = 1, .pipeline = 1};
+  EXPECT_EQ(WorldError(recipe, 2),
+            "gpt.toml:24:1: stage[1].parallel: data 1 = 1 rank, but mpirun "
+            "started 2; start it with mpirun -np 1, or leave parallel.data "
+            "out");
+  recipe.stages[1].parallel = {.tensor = 2, .pipeline = 2};
   EXPECT_EQ(WorldError(recipe, 6),
             "gpt.toml:24:1: stage[1].parallel: data 1 x tensor 2 x pipeline 2 "
             "is 4 ranks or a multiple, but mpirun started 6; start it with "
@@ -262,9 +271,9 @@ TEST(CheckWorld, InterleavedMicroBatchesAreAMultiple) {
                          "stage.0.parallel.schedule=interleaved",
                          "stage.1.parallel.schedule=1f1b", "stage.1.batch=2"}),
                  2),
-      "--set stage.1.batch=2: stage[1].batch: 2 is 1 micro-batches a "
+      "--set stage.1.batch=2: stage[1].batch: 2 is 1 micro-batch a "
       "rank (data 1 x micro_batch 2), but schedule \"interleaved\" takes "
-      "a multiple of pipeline 2 (stage[1]); use 4, or micro_batch 1");
+      "a multiple of pipeline 2 (stage[0]); use 4, or micro_batch 1");
 }
 
 TEST(Recipe, AStageHasThePipelineOfTheOneBefore) {
@@ -293,6 +302,17 @@ TEST(Recipe, AStageHasThePipelineOfTheOneBefore) {
             (std::vector<int64_t>{0, 4}));
   EXPECT_TRUE(
       of({pipeline, "stage.0.parallel.layers=[0,4]"}, 1).layers.empty());
+}
+
+TEST(Recipe, OfAPipelineOneKeyMakesOneRank) {
+  const auto recipe = Parse(
+      Spoiled("until = { fraction = 0.3 }",
+              "until = { fraction = 0.3 }\nparallel = { pipeline = 2, schedule "
+              "= \"interleaved\", chunks = 2, layers = [1, 1, 1, 1] }"),
+      {"stage.0.parallel.pipeline=1"});
+  ASSERT_TRUE(recipe.ok()) << recipe.status();
+  EXPECT_EQ(recipe->stages[0].parallel.pieces(), 1);
+  EXPECT_TRUE(CheckWorld(*recipe, 1).ok());
 }
 
 TEST(CheckWorld, BatchMustDivide) {
