@@ -24,7 +24,11 @@ namespace {
 void DescribePipeline(Section& s, ParallelConfig& parallel) {
   s.Int("pipeline", &parallel.pipeline,
         {.doc = "pipeline-parallel ranks, each with some of the layers; in all "
-                "stages as many",
+                "stages as many. At most the layers of the stage, which are "
+                "its blocks, the embedding and the head: a stage of `depth = "
+                "1` has 3, so that a recipe which grows from one block has "
+                "at most pipeline 3 throughout. With 1, schedule, chunks and "
+                "layers say nothing",
          .when_omitted = "as in the stage before; in the first `1`",
          .min = 1,
          .max = kMaxRanks});
@@ -45,7 +49,8 @@ void DescribePipeline(Section& s, ParallelConfig& parallel) {
   s.Ints("layers", &parallel.layers,
          {.doc = "blocks of each piece of the model, from its front; of those "
                  "that the stage visits. The first also has the embedding, the "
-                 "last the head, and either may have no blocks",
+                 "last the head, and either may have no blocks. Not taken "
+                 "from the stage before",
           .when_omitted = "cut by what forward and backward compute",
           .min = 0,
           .max = kMaxLayers});
@@ -60,7 +65,8 @@ void DescribeParallel(Section& s, ParallelConfig& parallel) {
          .min = 1,
          .max = kMaxRanks});
   s.Int("zero", &parallel.zero,
-        {.doc = "ZeRO stage: 1 shards optimizer state over the data ranks",
+        {.doc = "ZeRO stage: 1 shards optimizer state over the data ranks. "
+                "Not taken from the stage before",
          .min = 0,
          .max = 1});
   DescribePipeline(s, parallel);

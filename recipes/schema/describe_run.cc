@@ -110,7 +110,8 @@ void DescribeComputing(Section& s, RunConfig& run) {
                 "the batch is accumulated",
          .when_omitted = "the largest divisor of batch / data ranks, at most "
                          "8; with a pipeline small enough for 4 x pipeline "
-                         "micro-batches a step, if the batch is large enough",
+                         "micro-batches a step, if the batch is large enough, "
+                         "and interleaved for a multiple of pipeline",
          .min = 1,
          .max = kMaxSequences});
   s.Enum("recompute", &run.recompute, Word,
@@ -120,7 +121,8 @@ void DescribeComputing(Section& s, RunConfig& run) {
                  "the input is kept"});
   s.Enum("order", &run.order, Word,
          {.doc = "micro_batch: all layers of a micro-batch before the next "
-                 "one; layer: all micro-batches of a layer before the next"});
+                 "one; layer: all micro-batches of a layer before the next, "
+                 "refused in a pipeline, where `parallel.schedule` says"});
   s.Bool("deterministic", &run.deterministic,
          {.doc = "the same bits each time; false: kernels that are faster "
                  "otherwise need not (on a GPU in bf16 cuDNN's backward pass "
