@@ -1,5 +1,6 @@
 #include "framework/step/engine.h"
 
+#include <string_view>
 #include <utility>
 
 #include "framework/base/at.h"
@@ -168,7 +169,9 @@ void Engine::End(const Pass& pass, int32_t index, int64_t step,
 
 void Engine::TellWait(const Pass& pass, int32_t index, int64_t step) {
   if (env_.watch == nullptr) return;
-  env_.watch->Wait(step, index < 0 ? "" : At(pass.names, index));
+  // Not "", which would make a string of both.
+  env_.watch->Wait(step,
+                   index < 0 ? std::string_view() : At(pass.names, index));
 }
 
 std::unique_ptr<Pending> Engine::Do(const Pass& pass, int32_t index) {

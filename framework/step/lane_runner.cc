@@ -1,6 +1,7 @@
 #include "framework/step/lane_runner.h"
 
 #include <algorithm>
+#include <optional>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -12,16 +13,18 @@
 
 namespace delink {
 
-// As long as the compute lane waits for an instruction.
+// As long as the caller waits for an instruction; `counts`: in a run.
 class LaneRunner::Wait {
  public:
-  Wait(LaneRunner& lanes, int32_t index)
-      : lanes_(lanes), begin_(std::chrono::steady_clock::now()) {
+  Wait(LaneRunner& lanes, int32_t index, bool counts = true)
+      : lanes_(lanes),
+        counts_(counts),
+        begin_(std::chrono::steady_clock::now()) {
     Tell(index);
   }
   ~Wait() {
     Tell(-1);
-    lanes_.waited_ += std::chrono::steady_clock::now() - begin_;
+    if (counts_) lanes_.waited_ += std::chrono::steady_clock::now() - begin_;
   }
   Wait(const Wait&) = delete;
   Wait& operator=(const Wait&) = delete;
@@ -33,6 +36,7 @@ class LaneRunner::Wait {
   }
 
   LaneRunner& lanes_;
+  const bool counts_;
   const std::chrono::steady_clock::time_point begin_;
 };
 
@@ -116,8 +120,11 @@ void LaneRunner::DealOut(const Pass& pass) {
 }
 
 absl::Status LaneRunner::Drain() {
-  MutexLock lock(mutex_);
   // Without a thread all of it was waited for by Run.
+  const int32_t awaited = threads_ ? Outstanding() : -1;
+  std::optional<Wait> wait;
+  if (awaited >= 0) wait.emplace(*this, awaited, false);
+  MutexLock lock(mutex_);
   while (status_.ok() ? !Through() : threads_ && !over_) lock.Wait(changed_);
   return status_;
 }
@@ -154,15 +161,18 @@ absl::Status LaneRunner::WaitUntilReady(const Begun& run, int32_t index) {
   return status_;
 }
 
+// The instruction that a lane is at; -1: all lanes are through.
+int32_t LaneRunner::Outstanding() {
+  const MutexLock lock(mutex_);
+  for (const Queue& queue : queues_) {
+    if (!queue.runs.empty()) return queue.index();
+  }
+  return -1;
+}
+
 // Without a thread: until all lanes are through.
 absl::Status LaneRunner::WaitForAll() {
-  int32_t awaited = -1;
-  {
-    const MutexLock lock(mutex_);
-    for (const Queue& queue : queues_) {
-      if (!queue.runs.empty()) awaited = queue.index();
-    }
-  }
+  const int32_t awaited = Outstanding();
   if (awaited < 0) return absl::OkStatus();
   const Wait wait(*this, awaited);
   return DriveUntil(nullptr, 0);

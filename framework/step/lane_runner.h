@@ -23,6 +23,7 @@
 #pragma once
 
 #include <array>
+#include <chrono>
 #include <condition_variable>
 #include <cstdint>
 #include <deque>
@@ -48,9 +49,9 @@ class LaneRunner {
   using Execute = std::function<std::unique_ptr<Pending>(
       const Pass& pass, int32_t index, int64_t step)>;
 
-  // Told by the caller's thread when the compute lane begins to wait: until an
-  // instruction of another lane is complete, or its own; and when that is over
-  // (-1).
+  // Told by the caller's thread when it begins to wait: in Run, until an
+  // instruction of another lane is complete, or its own, in Drain for the
+  // others; and when that is over (-1).
   using Waits =
       std::function<void(const Pass& pass, int32_t index, int64_t step)>;
 
@@ -70,7 +71,7 @@ class LaneRunner {
   // Waits for everything; after an error for all that is under way.
   absl::Status Drain();
   // For how long the compute lane has waited, in all runs, for other lanes and
-  // for what it has posted itself.
+  // for what it has posted itself. Called by the thread that calls Run.
   std::chrono::steady_clock::duration waited() const { return waited_; }
 
  private:
@@ -117,6 +118,7 @@ class LaneRunner {
   absl::Status WaitUntilReady(const Begun& run, int32_t index);
   absl::Status WaitFor(Pending& pending, int32_t index);
   absl::Status WaitForAll();
+  int32_t Outstanding();
 
   // The event loop.
   Round Advance();

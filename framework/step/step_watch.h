@@ -21,8 +21,8 @@ class StepWatch {
   // microsecond. Without a pipeline all ranks make the same calls for the
   // compute lane.
   virtual void Begin(Lane lane, int64_t step, std::string_view what) = 0;
-  // The compute lane waits for other ranks: for what another lane is at, or in
-  // an exchange of its own ("Recv(4,a) of blocks/3"); empty: no longer. Called
+  // The compute lane waits for another lane, or for what it has posted itself
+  // ("Recv(4,a) of blocks/3"), mostly for other ranks; empty: no longer. Called
   // by that lane's thread when a wait begins and when it ends.
   virtual void Wait(int64_t /*step*/, std::string_view /*what*/) {}
 

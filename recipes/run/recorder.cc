@@ -87,11 +87,13 @@ absl::Status Recorder::Begin(StageRun& stage, const RunPosition& at) {
 }
 
 absl::StatusOr<std::optional<PipelineWait>> Recorder::MaybeAddWaits(
-    StageRun& stage, double waited, double seconds) {
+    StageRun& stage, int64_t step, double waited, double seconds) {
   if (stage.store().layout().mesh().pipeline == 1) return std::nullopt;
   Communicator& world = run_->world().comm();
+  run_->watch().Wait(step, "the waits of all ranks");
   DELINK_ASSIGN_OR_RETURN(const double all,
                           AllReduceScalar(world, waited, ReduceOp::kSum));
+  run_->watch().Wait(step, "");
   const double mean = all / world.size();
   return PipelineWait{.bubble = mean / seconds, .seconds = mean};
 }
@@ -112,7 +114,7 @@ absl::Status Recorder::Step(StageRun& stage, const RunPosition& at, double lr,
   const RunMoment now = Now(at);
   const double took = meter_.Lap();
   DELINK_ASSIGN_OR_RETURN(const std::optional<PipelineWait> wait,
-                          MaybeAddWaits(stage, result.waited, took));
+                          MaybeAddWaits(stage, at.step(), result.waited, took));
   DELINK_ASSIGN_OR_RETURN(std::optional<NormsByLayer> norms,
                           MaybeMeasureNorms(stage, at));
   // What is measured besides is not the next step's time either.

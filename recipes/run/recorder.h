@@ -46,6 +46,7 @@ class Recorder {
       : run_(&run), meter_(std::move(meter)), flops_(run.beginning().flops()) {}
   // Of a step that took so many seconds. Collective with a pipeline.
   absl::StatusOr<std::optional<PipelineWait>> MaybeAddWaits(StageRun& stage,
+                                                            int64_t step,
                                                             double waited,
                                                             double seconds);
   absl::StatusOr<std::optional<NormsByLayer>> MaybeMeasureNorms(

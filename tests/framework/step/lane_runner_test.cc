@@ -47,6 +47,26 @@ class Later final : public Pending {
   const std::function<absl::Status()> end_;
 };
 
+class Until final : public Pending {
+ public:
+  explicit Until(std::function<bool()> done) : done_(std::move(done)) {}
+
+ private:
+  absl::StatusOr<bool> Poll() override { return done_(); }
+
+  const std::function<bool()> done_;
+};
+
+// Finished so long after somebody is `told`.
+PendingPtr AfterTold(const std::atomic<bool>& told, Clock::duration time) {
+  return std::make_unique<Until>(
+      [&told, time, since = Clock::time_point()]() mutable {
+        if (!told) return false;
+        if (since == Clock::time_point()) since = Clock::now();
+        return Clock::now() - since >= time;
+      });
+}
+
 PendingPtr Failed() {
   return std::make_unique<Later>(Clock::duration(0),
                                  [] { return absl::DataLossError("bad"); });
@@ -197,13 +217,13 @@ TEST_P(LaneRunnerTest, SaysWhatComputeWaitsFor) {
   const int32_t reduce = First(Op::kReduce), norm = First(Op::kNorm);
   int32_t waiting = -1;
   std::vector<int32_t> waits;
+  std::atomic<bool> told_reduce = false, told_norm = false;
   LaneRunner lanes(
       threads(),
       [&](const Pass&, int32_t i, int64_t) {
         EXPECT_TRUE(at(i).lane != Lane::kCompute || waiting == -1);
         if (i != reduce && i != norm) return PendingPtr();
-        return PendingPtr(
-            std::make_unique<Later>(kTime, [] { return absl::OkStatus(); }));
+        return AfterTold(i == reduce ? told_reduce : told_norm, kTime);
       },
       [&](const Pass& pass, int32_t i, int64_t name) {
         EXPECT_EQ(&pass, &pass_);
@@ -211,6 +231,8 @@ TEST_P(LaneRunnerTest, SaysWhatComputeWaitsFor) {
         EXPECT_NE(i < 0, waiting < 0) << "one begins when one has ended";
         waiting = i;
         if (i >= 0) waits.push_back(i);
+        if (i == reduce) told_reduce = true;
+        if (i == norm) told_norm = true;
       });
   EXPECT_EQ(lanes.waited(), Clock::duration(0));
   ASSERT_TRUE(lanes.Run(pass_, kFirst + 1).ok());
@@ -219,8 +241,51 @@ TEST_P(LaneRunnerTest, SaysWhatComputeWaitsFor) {
   // Other lanes' instructions take no time, but a thread's.
   EXPECT_EQ(std::count(waits.begin(), waits.end(), reduce), 1);
   EXPECT_EQ(std::count(waits.begin(), waits.end(), norm), 1);
-  // Compute may have had something to do while it was reduced.
-  EXPECT_GE(lanes.waited(), kTime * 3 / 2);
+  EXPECT_GE(lanes.waited(), 2 * kTime);
+}
+
+// Whoever drains may wait for other ranks as well.
+TEST_P(LaneRunnerTest, SaysWhatADrainWaitsFor) {
+  auto last = static_cast<int32_t>(pass_.program.instructions.size()) - 1;
+  while (at(last).op != Op::kFetch) --last;
+  std::atomic<bool> begun = false, told = false;
+  const Clock::time_point late = Clock::now() + std::chrono::seconds(5);
+  int32_t waiting = -1;
+  LaneRunner lanes(
+      threads(),
+      [&](const Pass&, int32_t i, int64_t) {
+        if (i != last) return PendingPtr();
+        begun = true;
+        // Untold it ends as well, so that this does.
+        return PendingPtr(std::make_unique<Until>(
+            [&] { return told || Clock::now() > late; }));
+      },
+      [&](const Pass& pass, int32_t i, int64_t name) {
+        EXPECT_EQ(&pass, &pass_);
+        EXPECT_EQ(name, kFirst + 1);
+        waiting = i;
+        if (i == last) told = true;
+      });
+  ASSERT_TRUE(lanes.Run(pass_, kFirst + 1).ok());
+  while (!begun) std::this_thread::yield();
+  const Clock::duration waited = lanes.waited();
+  ASSERT_TRUE(lanes.Drain().ok());
+  EXPECT_TRUE(told);
+  EXPECT_EQ(waiting, -1);
+  EXPECT_EQ(lanes.waited(), waited) << "that is no run's";
+  // Where all lanes are through, nothing is told.
+  told = false;
+  ASSERT_TRUE(lanes.Drain().ok());
+  EXPECT_FALSE(told);
+}
+
+TEST_P(LaneRunnerTest, WithoutARunADrainTellsNothing) {
+  int waits = 0;
+  LaneRunner lanes(
+      threads(), [](const Pass&, int32_t, int64_t) { return PendingPtr(); },
+      [&](const Pass&, int32_t, int64_t) { ++waits; });
+  EXPECT_TRUE(lanes.Drain().ok());
+  EXPECT_EQ(waits, 0);
 }
 
 // The event loop sleeps while it has nothing to look after.
