@@ -118,8 +118,10 @@ gain() {
   awk -v fast="$(metric p2r seconds)" -v slow="$(metric scratch seconds)" \
     -v a="$(metric p2r validation_loss)" -v b="$(metric scratch validation_loss)" \
     'BEGIN {
-      printf "pseudo to real took %.2f of the seconds, and ended %.3f %s\n",
-        fast / slow, a < b ? b - a : a - b, a < b ? "lower" : "higher"
+      apart = sprintf("%.3f", a < b ? b - a : a - b)
+      printf "pseudo to real took %.2f of the seconds, and ended %s\n",
+        fast / slow, apart + 0 == 0 ? "no higher" : \
+        apart " " (a < b ? "lower" : "higher")
     }'
 }
 
