@@ -49,15 +49,21 @@ const std::vector<Value> kPipelines = {
                                  "[3,3] stage.1.parallel.schedule=interleaved "
                                  "stage.1.parallel.layers=[0,3,3,0]"},
     {"2 halves after", "stage.1.parallel.schedule=zero-bubble"},
+    {"2 halves", kHalves},
     {"3 groups turned", kLayers + "[0,3,3]"},
     {"3 halves", kHalves},
     {"4 by cost", ""},
     {"4 groups", kLayers + "[0,3,3,0]"},
+    {"4 halves", kHalves},
     {"4 halves groups", kLayers + "[0,3,3,0]" + kHalves},
     {"4 turns", kTurns}};
 const std::vector<std::string> kWithGroups = {
     "1 rank",   "2 groups",        "2 embedding groups", "2 turns groups after",
     "4 groups", "3 groups turned", "4 halves groups"};
+// Those that also fit a stage of three blocks.
+const std::vector<std::string> kWithDepth = {
+    "1 rank",   "2 by cost", "2 turns",   "2 halves after",
+    "2 halves", "3 halves",  "4 by cost", "4 halves"};
 
 const std::vector<Axis> kAxes = {
     {"model", kRun, {{"gpt"}, {"llama"}}},
@@ -69,6 +75,18 @@ const std::vector<Axis> kAxes = {
      {{"none", "stage.0.share=none"},
       {"groups", "stage.0.share=groups:2"},
       {"all"}}},
+    {"stages",
+     kRun,
+     {{"whole"},
+      {"grown", "stage.0.depth=3 stage.0.visit=even"},
+      {"calibrated", "stage.1.state=calibrated stage.1.calibration_batches=2"},
+      {"own batch", "stage.0.batch=16"}}},
+    {"optimizer",
+     kRun,
+     {{"adamw"},
+      {"muon",
+       "optimizer.kind=muon optimizer.lr=1e-2 optimizer.adamw_lr=3e-3 "
+       "optimizer.betas=[0.95,0.95]"}}},
     {"precision", kRun, {{"fp32"}, {"bf16", "run.precision=bf16"}}},
     // Data ranks, and micro-batches of each.
     {"batch",
@@ -94,6 +112,11 @@ const std::vector<Axis> kAxes = {
 const std::vector<std::string> kManyBatches = {"1 x 8", "1 x 4", "2 x 4"};
 const std::vector<Rule> kRules = {
     {"share", {"groups"}, "pipeline", kWithGroups},
+    {"stages", {"grown"}, "pipeline", kWithDepth},
+    {"stages", {"grown"}, "share", {"none", "all"}},
+    // The tolerances are for AdamW.
+    {"optimizer", {"muon"}, "share", {"none", "groups"}},
+    {"optimizer", {"muon"}, "tied", {"false"}},
     {"pipeline",
      {"2 turns", "2 turns 3", "2 turns groups after", "4 turns"},
      "batch",
@@ -130,6 +153,23 @@ const std::vector<Configuration> kFirst = {
     {{"tied", "false"},
      {"share", "groups"},
      {"pipeline", "2 turns groups after"}},
+    {{"tied", "false"},
+     {"share", "none"},
+     {"pipeline", "4 halves"},
+     {"stages", "grown"}},
+    {{"tied", "false"},
+     {"share", "groups"},
+     {"pipeline", "2 groups"},
+     {"stages", "calibrated"}},
+    {{"tied", "false"},
+     {"share", "groups"},
+     {"pipeline", "4 groups"},
+     {"stages", "whole"},
+     {"optimizer", "muon"}},
+    {{"tied", "false"},
+     {"share", "none"},
+     {"pipeline", "2 halves"},
+     {"stages", "own batch"}},
     {{"tied", "true"}, {"share", "none"}, {"pipeline", "2 by cost"}},
     {{"tied", "false"}, {"share", "all"}, {"pipeline", "3 groups turned"}},
 };
