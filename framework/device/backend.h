@@ -120,8 +120,8 @@ class Device {
   virtual absl::StatusOr<void*> Allocate(int64_t bytes,
                                          std::string_view what) = 0;
   virtual void Free(void* address, int64_t bytes) = 0;
-  // Memory of the host that copies of any size use without making the host
-  // wait: pinned, or what else there is if the system grants none; not
+  // Memory of the host, pinned, so that copies of any size do not make the host
+  // wait; if the system grants none, other memory, and copies may wait. Not
   // initialised. It goes before the device, and when nobody copies from or to
   // it any more.
   virtual HostMemory AllocateHost(int64_t bytes, std::string_view what);

@@ -66,7 +66,8 @@ struct Analysis {
   // backward, its second half where it has two (or loss, or forward where the
   // program has no backward of the visit). Each class of slots is a pool; one
   // more, where there are several stages, is of inputs that leave: of layers
-  // that are not here.
+  // that are not here. Such a slot is free after the next kSend of its lane, or
+  // at the end (slot_scan.h).
   std::vector<std::vector<int32_t>> slot_of;
   std::vector<int32_t> pool_of;  // by layer
   std::vector<int32_t> slots;    // by pool
@@ -81,8 +82,9 @@ struct Analysis {
   std::vector<std::vector<int32_t>> held_of;
   std::vector<int32_t> held;  // by class
   // boundary_of[chunk][micro_batch]: which of the gradient boundaries it uses,
-  // from its loss, or when it comes, to the prologue's backward, or when it
-  // leaves; -1 where there is no backward, or the chunk is not here.
+  // from its loss, or when it comes, to the prologue's backward; where it
+  // leaves, until the next kSend of its lane, or the end (slot_scan.h). -1
+  // where there is no backward, or the chunk is not here.
   std::vector<std::vector<int32_t>> boundary_of;
   int32_t boundaries = 0;
 };

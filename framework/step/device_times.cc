@@ -57,7 +57,8 @@ void DeviceTimes::Waited() {
   }
 }
 
-// No lane is two steps late: what it does in one the next one waits for.
+// No lane is two steps late: what it does in one the next one waits for, be it
+// only to write again what that reads, as the slot of a kSend.
 void DeviceTimes::Begin(int32_t index, int64_t step, Stream& stream) {
   DELINK_CHECK_EQ(StepOf(step).number, step);
   Instruction& at = At(StepOf(step).instructions, index);

@@ -7,8 +7,9 @@
 // and the lanes (lane_runner.h) see when it is there. A lane has a stream and a
 // communicator of its own.
 //
-// It allocates in Create only. One thread drives it; the lanes but compute may
-// have a thread of their own.
+// It allocates device memory in Create only; pinned memory of the host, for
+// exchanges, in the first step that wants it (memory.h). One thread drives it;
+// the lanes but compute may have a thread of their own.
 #pragma once
 
 #include <cstdint>

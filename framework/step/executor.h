@@ -2,8 +2,9 @@
 // program that the planner writes, the validator proves and the engine runs
 // (docs/step-program.md).
 //
-// It allocates in Create only. One thread drives it; the lanes but compute may
-// have a thread of their own.
+// It allocates device memory in Create only; pinned memory of the host, for
+// exchanges, in the first step that wants it (memory.h). One thread drives it;
+// the lanes but compute may have a thread of their own.
 #pragma once
 
 #include <cstdint>

@@ -108,6 +108,13 @@ const char* ToString(PassKind kind) {
   return "?";
 }
 
+bool IsVisit(const Instruction& instruction) {
+  return instruction.op == Op::kForward || instruction.op == Op::kLoss ||
+         instruction.op == Op::kBackward ||
+         instruction.op == Op::kBackwardInput ||
+         instruction.op == Op::kBackwardWeight;
+}
+
 bool HasGradients(const Instruction& instruction) {
   return instruction.op == Op::kBackwardWeight ||
          (HasInputGradient(instruction) &&

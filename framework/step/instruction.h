@@ -18,11 +18,13 @@ enum class Op : uint8_t {
   kForward,   // layer, micro-batch
   kLoss,      // the last layer, forward and backward in one
   kBackward,  // layer, micro-batch; recomputes first where the flag says so
-  kBackwardInput,   // the same of a block in two halves, that of its input
-  kBackwardWeight,  // before that of its weights: others may be between them
-  kSend,  // layer, micro-batch: the input of the layer, which is of another
-  kRecv,  // stage, goes there; it comes to this one. With kOfGradient its
-          // gradient, the other way
+  kBackwardInput,   // layer, micro-batch: the first half of a block's backward:
+                    // the gradient of its input, for the layer before
+  kBackwardWeight,  // the second half: the gradients of its weights, from what
+                    // the first has kept; others may be between them
+  kSend,  // layer, micro-batch: the layer's input goes to its stage, another
+          // one; with kOfGradient that input's gradient, from the layer's stage
+  kRecv,  // the other end: it comes to this stage
   kStoreSlot,
   kLoadSlot,  // slot, to or from a lower tier
   kReduce,    // slab: its gradient is complete here; combine it over its group
@@ -75,6 +77,8 @@ struct Instruction {
   friend bool operator==(const Instruction&, const Instruction&) = default;
 };
 
+// Whether it computes a layer: a forward, a loss, a backward or a half of one.
+bool IsVisit(const Instruction& instruction);
 // Whether it makes gradients of weights: a kBackward, a kBackwardWeight, a
 // kLoss that is not kForwardOnly.
 bool HasGradients(const Instruction& instruction);

@@ -1,6 +1,10 @@
 // How much memory a stage takes, and where in it everything is: the account
 // that is printed before the first step, and that the executor then allocates
 // to the byte.
+//
+// Of the host's memory nothing is in it: neither what is pinned for exchanges
+// of a device that they cannot read (stream_communicator.h), for each stream as
+// much as its largest, nor the optimizer's or a loader's.
 #pragma once
 
 #include <cstdint>

@@ -62,7 +62,9 @@ PipelineTime TimePipeline(const std::vector<Program>& stages,
   }
   const auto intervals = ExecuteTogether(
       {column}, [&costs](const Program& program, int32_t index) {
-        const VisitCost cost = costs(program.instructions[index]);
+        const Instruction& at = program.instructions[index];
+        if (!IsVisit(at)) return 0.0;
+        const VisitCost cost = costs(at);
         return cost.forward + cost.backward;
       });
   DELINK_CHECK(intervals.ok()) << std::string(intervals.status().message());
@@ -71,7 +73,7 @@ PipelineTime TimePipeline(const std::vector<Program>& stages,
     std::vector<PipelineWork>& works = time.stages.emplace_back();
     for (size_t i = 0; i < program.instructions.size(); ++i) {
       const Instruction& at = program.instructions[i];
-      if (at.lane != Lane::kCompute) continue;
+      if (!IsVisit(at)) continue;
       const Interval& when = (*intervals)[program.stage][i];
       const double turn = when.begin + costs(at).forward;
       Append({SignOf(at, false), when.begin, turn}, works);

@@ -13,10 +13,11 @@
 namespace delink {
 
 // What a visit computes, in any unit; of a kLoss both, and backward with what
-// it makes again.
+// it makes again. Of a second half of a backward, backward alone.
 struct VisitCost {
   double forward = 0, backward = 0;
 };
+// Asked of visits only.
 using VisitCosts = std::function<VisitCost(const Instruction& visit)>;
 
 // What a stage does without a pause.

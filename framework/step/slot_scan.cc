@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <functional>
 #include <queue>
 #include <vector>
 
@@ -28,11 +29,6 @@ class NumberPool {
   std::priority_queue<int32_t, std::vector<int32_t>, std::greater<>> free_;
   int32_t size_ = 0;
 };
-
-bool IsVisit(const Instruction& i) {
-  return i.op == Op::kForward || i.op == Op::kLoss || i.op == Op::kBackward ||
-         i.op == Op::kBackwardInput || i.op == Op::kBackwardWeight;
-}
 
 class SlotScan {
  public:

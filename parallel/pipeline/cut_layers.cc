@@ -61,10 +61,11 @@ std::vector<int> CutByCost(std::span<const double> costs, int chunks) {
   for (size_t n = 1; n <= layers; ++n) best[0][n] = added({}, 0, n);
   for (size_t k = 1; k < count; ++k) {
     for (size_t n = k + 1; n <= layers; ++n) {
-      best[k][n] = added(best[k - 1][k], k, n);
-      for (size_t begin = k + 1; begin < n; ++begin) {
+      best[k][n] = added(best[k - 1][n - 1], n - 1, n);
+      for (size_t begin = n - 2; begin >= k; --begin) {
+        if (sums[n] - sums[begin] > best[k][n].cost.first) break;
         const Cut cut = added(best[k - 1][begin], begin, n);
-        if (cut.cost <= best[k][n].cost) best[k][n] = cut;
+        if (cut.cost < best[k][n].cost) best[k][n] = cut;
       }
     }
   }

@@ -43,9 +43,10 @@ struct Verdict {
 
 // By the ranks' heartbeats alone. Before `waited` reaches `patience` only the
 // dead are found guilty; a patience of zero has no end. Then those are who give
-// no sign of life; else those who do not wait for others; and of them, or of
-// all where all wait, who has begun least, if `alike`: ranks run equal
-// programs, so that this says who is behind. A pure function.
+// no sign of life; else those who have ended, some time ago; else those who do
+// not wait for others; and of them, or of all where all wait, who has begun
+// least, if `alike`: ranks run equal programs, so that this says who is behind.
+// A pure function.
 Verdict Judge(const std::vector<Suspect>& ranks,
               std::chrono::milliseconds waited,
               std::chrono::milliseconds patience, bool alike = true);
