@@ -79,6 +79,7 @@ Layout Layout::Create(const ParamRegistry& registry, int blocks,
   DELINK_CHECK_EQ(static_cast<int>(chunks.size()), layout.places());
   DELINK_CHECK(std::is_sorted(chunks.begin(), chunks.end()));
   DELINK_CHECK_GE(chunks.front(), 0);
+  DELINK_CHECK(stages > 1 || chunks.back() == 0);
   std::set<std::string> names;
   for (const ParamDecl& decl : registry.decls) {
     DELINK_CHECK_LE(decl.layer, blocks + 1) << decl.name;

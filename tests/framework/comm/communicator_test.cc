@@ -60,7 +60,7 @@ TEST(StreamCommunicatorTest, OnTheCpuDoesWhatCommunicatorsDo) {
 // What an exchange needs of the host is taken, and not written before there is
 // something to write: here a device that only counts brings nothing.
 TEST(StreamCommunicatorTest, HostMemoryIsNotFilled) {
-  constexpr int64_t kBytes = int64_t{1} << 30;
+  constexpr int64_t kBytes = int64_t{128} << 20;
   const auto resident = [] {
     int64_t pages = 0;
     std::ifstream("/proc/self/statm") >> pages >> pages;

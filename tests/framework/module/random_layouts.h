@@ -85,7 +85,8 @@ inline Layout AnyLayout(const Model& model, Dice& dice, int ranks = 64,
               options.mesh.order[static_cast<size_t>(dice.Between(i, 3))]);
   }
   if (dice.Maybe()) {
-    const int chunks = options.mesh.pipeline * dice.Between(1, 2);
+    const int turns = dice.Between(1, 2), stages = options.mesh.pipeline;
+    const int chunks = stages > 1 ? stages * turns : 1;
     for (int layer = 0; layer < model.blocks + 2; ++layer) {
       options.chunks.push_back(dice.Below(chunks));
     }

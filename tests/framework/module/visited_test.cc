@@ -136,7 +136,8 @@ Layout::Options AnyOptions(const Pair& pair, Dice& dice) {
                     .pipeline = dice.Between(1, 4)};
   } while (options.mesh.ranks() > 48);
   if (dice.Below(2) == 0) {
-    const int chunks = options.mesh.pipeline * dice.Between(1, 2);
+    const int turns = dice.Between(1, 2), stages = options.mesh.pipeline;
+    const int chunks = stages > 1 ? stages * turns : 1;
     for (int place = 0; place < pair.few_blocks() + 2; ++place) {
       options.chunks.push_back(dice.Below(chunks));
     }
