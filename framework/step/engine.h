@@ -87,9 +87,8 @@ class Engine {
   Result WaitForResult();
   // Waits for all lanes: before anybody else touches the store.
   absl::Status Drain();
-  // For how long compute has waited for other lanes and for its own exchanges,
-  // in all passes: what the host's thread saw, whatever the device did.
-  double waited_seconds() const { return Seconds(lanes_->waited()); }
+  // In all passes: what the host's thread saw, whatever the device did.
+  const WaitedSeconds& waited() const { return lanes_->waited(); }
 
   // What kSum of the last pass has brought together, when that has run. Of an
   // evaluation: the loss over counted targets, and their number. Of a probe: of

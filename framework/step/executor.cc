@@ -32,6 +32,21 @@ std::vector<std::string> NamesOf(const Program& program,
   return names;
 }
 
+// Made here, unless it is there already. A collective where it is made.
+absl::StatusOr<std::shared_ptr<const JointPlan>> PlanTogether(
+    Communicator& comm, const Executor::Options& options,
+    const ProgramShape& shape, const std::vector<PassKind>& kinds) {
+  if (options.shared_plan != nullptr && *options.shared_plan != nullptr) {
+    return *options.shared_plan;
+  }
+  absl::StatusOr<JointPlan> plan =
+      JointPlan::Create(options.planner, shape, kinds);
+  DELINK_RETURN_IF_ERROR(AgreeOnPlan(comm, plan));
+  auto shared = std::make_shared<const JointPlan>(*std::move(plan));
+  if (options.shared_plan != nullptr) *options.shared_plan = shared;
+  return shared;
+}
+
 // Of the programs of all stages.
 double FlopsPerMicroBatch(const std::vector<Program>& programs,
                           const std::vector<LayerPlan>& layers) {
@@ -109,9 +124,8 @@ absl::StatusOr<std::unique_ptr<Executor>> Executor::Create(
   std::vector<PassKind> kinds = {PassKind::kStep, PassKind::kGradients,
                                  PassKind::kEvaluation, PassKind::kDiagnosis};
   if (options.probes) kinds.push_back(PassKind::kProbe);
-  const absl::StatusOr<JointPlan> plan =
-      JointPlan::Create(options.planner, shape, kinds);
-  DELINK_RETURN_IF_ERROR(AgreeOnPlan(*env.compute, plan));
+  DELINK_ASSIGN_OR_RETURN(const std::shared_ptr<const JointPlan> plan,
+                          PlanTogether(*env.compute, options, shape, kinds));
   const int stage = layout.mesh().PlaceOf(env.store->rank())[Axis::kPipeline];
   for (const PassKind kind : kinds) {
     DELINK_RETURN_IF_ERROR(e->TakePass(At(plan->Of(kind), stage), shape));
@@ -132,7 +146,7 @@ absl::StatusOr<std::unique_ptr<Executor>> Executor::Create(
 
 absl::Status Executor::BeginPass(PassKind kind, const HostBatch& batch,
                                  int64_t step, const UpdateControl& control) {
-  waited_before_ = engine_->waited_seconds();
+  waited_before_ = engine_->waited();
   return engine_->Run(passes_.at(kind), batch, step, control);
 }
 
@@ -154,7 +168,7 @@ StepResult Executor::WaitForStep() {
                     .grad_norm = control.norm,
                     .skipped = control.skip != 0,
                     .votes = votes,
-                    .waited = engine_->waited_seconds() - waited_before_};
+                    .waited = engine_->waited() - waited_before_};
 }
 
 StepResult Executor::Finish() {

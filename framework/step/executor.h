@@ -17,6 +17,7 @@
 #include "framework/device/profile.h"
 #include "framework/sharing/agreement.h"
 #include "framework/step/engine.h"
+#include "framework/step/joint_plan.h"
 #include "framework/step/plan/planner.h"
 
 namespace delink {
@@ -27,10 +28,10 @@ struct StepResult {
   double grad_norm = 0;  // before clipping
   bool skipped = false;  // not finite or too large: nothing was updated
   double votes = 0;      // of all ranks; see StepWatch
-  // Seconds that this rank's compute lane waited for what ranks exchange, as
-  // its thread saw it: where the device works by itself, that waits for the
-  // device with it.
-  double waited = 0;
+  // How long this rank's compute lane waited for what ranks exchange, as its
+  // thread saw it: where the device works by itself, that waits for the device
+  // with it.
+  WaitedSeconds waited;
 };
 
 class Executor {
@@ -44,6 +45,9 @@ class Executor {
     double clip = 0, clip_value = 0;  // as UpdateControl's
     bool lane_threads = false;        // a thread for the lanes but compute
     bool probes = false;              // Probe will be called
+    // Optional: where the first of several executors of the same shape leaves
+    // the plan of all stages, for the others in the same process.
+    std::shared_ptr<const JointPlan>* shared_plan = nullptr;
   };
 
   // Plans, validates, measures and allocates. `store` has gradients and the
@@ -118,7 +122,7 @@ class Executor {
   StepMemory memory_;
   double flops_per_micro_batch_ = 0;
   std::unique_ptr<Engine> engine_;
-  double waited_before_ = 0;  // the pass that is under way
+  WaitedSeconds waited_before_;  // the pass that is under way
   std::optional<ProfileRange> step_range_;
 };
 

@@ -19,12 +19,19 @@ class LaneRunner::Wait {
   Wait(LaneRunner& lanes, int32_t index, bool counts = true)
       : lanes_(lanes),
         counts_(counts),
+        op_(At(lanes.last_.pass->program.instructions, index).op),
         begin_(std::chrono::steady_clock::now()) {
     Tell(index);
   }
   ~Wait() {
     Tell(-1);
-    if (counts_) lanes_.waited_ += std::chrono::steady_clock::now() - begin_;
+    if (!counts_) return;
+    const std::chrono::duration<double> took =
+        std::chrono::steady_clock::now() - begin_;
+    lanes_.waited_.all += took.count();
+    if (op_ == Op::kSend || op_ == Op::kRecv || op_ == Op::kNorm) {
+      lanes_.waited_.stages += took.count();
+    }
   }
   Wait(const Wait&) = delete;
   Wait& operator=(const Wait&) = delete;
@@ -37,6 +44,7 @@ class LaneRunner::Wait {
 
   LaneRunner& lanes_;
   const bool counts_;
+  const Op op_;
   const std::chrono::steady_clock::time_point begin_;
 };
 

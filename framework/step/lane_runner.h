@@ -40,6 +40,19 @@
 
 namespace delink {
 
+// Of the compute lane, as its thread saw it.
+struct WaitedSeconds {
+  double all = 0;  // for other lanes and for what it has posted itself
+  // Of that for other stages of a pipeline: for what they send and receive,
+  // and in kNorm, which all are at when the last is through. Counted by what
+  // is waited for first.
+  double stages = 0;
+
+  WaitedSeconds operator-(const WaitedSeconds& before) const {
+    return {.all = all - before.all, .stages = stages - before.stages};
+  }
+};
+
 class LaneRunner {
  public:
   // Begins an instruction: its index, and the step as Run was told it. Null
@@ -70,9 +83,8 @@ class LaneRunner {
   absl::Status Run(const Pass& pass, int64_t name);
   // Waits for everything; after an error for all that is under way.
   absl::Status Drain();
-  // For how long the compute lane has waited, in all runs, for other lanes and
-  // for what it has posted itself. Called by the thread that calls Run.
-  std::chrono::steady_clock::duration waited() const { return waited_; }
+  // In all runs. Called by the thread that calls Run.
+  const WaitedSeconds& waited() const { return waited_; }
 
  private:
   // A run of a pass: number `step` since another pass ran, from 1.
@@ -136,7 +148,7 @@ class LaneRunner {
   // compute.
   Begun last_;
   bool others_ = false;
-  std::chrono::steady_clock::duration waited_{0};
+  WaitedSeconds waited_;
 
   Mutex mutex_;
   std::condition_variable changed_;

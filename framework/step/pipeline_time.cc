@@ -91,14 +91,18 @@ std::vector<std::string> DrawPipeline(const PipelineTime& time, int columns) {
       width = std::min(width, work.end - work.begin);
     }
   }
-  width = std::max(width, end / columns);
   // Sums of lengths that are rounded.
-  const auto count =
-      end > 0 ? static_cast<int>(std::ceil(end / width - 1e-6)) : 0;
+  const double count = end > 0 ? std::ceil(end / width - 1e-6) : 0;
+  const bool cut = count > columns;
+  const int drawn = cut ? columns : static_cast<int>(count);
+  const int first = cut ? columns / 2 : drawn;
   std::vector<std::string> rows;
   for (const std::vector<PipelineWork>& stage : time.stages) {
     std::string& row = rows.emplace_back();
-    for (int k = 0; k < count; ++k) row += SignAt(stage, (k + 0.5) * width);
+    for (int k = 0; k < drawn; ++k) {
+      const double column = k < first ? k : count - drawn + k;
+      row += cut && k == first ? '~' : SignAt(stage, (column + 0.5) * width);
+    }
   }
   return rows;
 }

@@ -39,9 +39,10 @@ PipelineTime TimePipeline(const std::vector<Program>& stages,
                           const VisitCosts& costs);
 
 // A row a stage, time to the right: the micro-batch's letter forward, its
-// capital backward, ' for the second half of a backward, . for nothing. A
-// column is as long as the shortest work where no more than `columns` come of
-// that; else longer, and shows what is done in its middle.
+// capital backward, ' for the second half of a backward, . for nothing. After z
+// letters begin anew. A column is as long as the shortest work and shows what
+// is done in its middle. Where more than `columns` come of that, a row is of
+// this length: the first of them, ~ for what is left out, and the last.
 std::vector<std::string> DrawPipeline(const PipelineTime& time, int columns);
 
 }  // namespace delink

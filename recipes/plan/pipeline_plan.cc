@@ -12,7 +12,6 @@
 #include "framework/step/pipeline_time.h"
 #include "layers/ops/accumulate.h"
 #include "recipes/run/pipeline_rows.h"
-#include "recipes/run/stage_layout.h"
 
 namespace delink {
 namespace {
@@ -107,15 +106,8 @@ std::vector<SharedSlabs> FindShared(const ParamStore& store) {
   return all;
 }
 
-absl::Status TimeStages(ImaginedStage& first,
-                        const std::vector<LayerPlan>& layers,
-                        PipelinePlan& plan) {
-  StageRun& stage = first.stage();
-  DELINK_ASSIGN_OR_RETURN(
-      const JointPlan joint,
-      JointPlan::Create(
-          PlannerOf(*first.env().recipe, stage.index(), stage.index()),
-          stage.executor().program().shape, std::vector{PassKind::kStep}));
+void TimeStages(const JointPlan& joint, const std::vector<LayerPlan>& layers,
+                PipelinePlan& plan) {
   const PipelineTime time = TimePipeline(
       joint.Of(PassKind::kStep), [&layers](const Instruction& at) -> VisitCost {
         if (at.layer < 0) return {};
@@ -125,7 +117,6 @@ absl::Status TimeStages(ImaginedStage& first,
       });
   plan.bubble = time.bubble();
   plan.picture = DrawPipeline(time, kPictureColumns);
-  return absl::OkStatus();
 }
 
 // Of one rank of a stage of the pipeline.
@@ -136,6 +127,14 @@ PipelineStagePlan Describe(StageRun& stage, const PipelineRow& row,
                          .account = stage.account(),
                          .taken = Taken(stage.store().device().ledgers()),
                          .program = stage.executor().program()};
+  const Layout& layout = stage.store().layout();
+  for (const int local : layout.LocalSlabsOf(stage.store().rank())) {
+    const LocalSlab& of = At(layout.local_slabs(), local);
+    plan.slabs.push_back(of.slab.name);
+    if (std::ranges::find(plan.groups, *of.group) == plan.groups.end()) {
+      plan.groups.push_back(*of.group);
+    }
+  }
   CountExchanges(stage.store(), layers, plan);
   return plan;
 }
@@ -150,6 +149,7 @@ ImaginedStage::ImaginedStage(const RunEnv& env, int rank)
   env_.device = device_.get();
   env_.world = &world_;
   env_.network = &network_;
+  if (env_.shared_plan == nullptr) env_.shared_plan = &plan_;
 }
 
 absl::StatusOr<std::unique_ptr<ImaginedStage>> ImaginedStage::Create(
@@ -186,7 +186,7 @@ absl::StatusOr<PipelinePlan> PlanPipeline(ImaginedStage& first) {
   }
   if (rows.size() == 1) return plan;
   plan.shared = FindShared(store);
-  DELINK_RETURN_IF_ERROR(TimeStages(first, layers, plan));
+  TimeStages(**first.env().shared_plan, layers, plan);
   return plan;
 }
 

@@ -24,6 +24,9 @@ struct PipelineStagePlan {
   MemoryAccount account;  // as it says itself
   std::vector<MemoryLedger::Entry> taken;  // the same by name
   Program program;                         // of one step
+  std::vector<std::string> slabs;          // that it has
+  // The ranks that have the same slabs of these, each once.
+  std::vector<std::vector<int>> groups;
   // Bytes of a step: of activations and their gradients that it sends to its
   // neighbours, of gradients that it adds up with the other ranks of each
   // slab's group, and of planes that it then gathers with them.
@@ -51,7 +54,9 @@ struct PipelinePlan {
 // allocates nothing.
 class ImaginedStage {
  public:
-  // `env` says how many ranks there are and what kind of device they have.
+  // `env` says how many ranks there are and what kind of device they have. One
+  // that is another's env() has the plan of its executor, which is then not
+  // made again, and is of the same stage of the recipe.
   static absl::StatusOr<std::unique_ptr<ImaginedStage>> Create(
       const RunEnv& env, size_t index, int rank);
   StageRun& stage() { return *stage_; }
@@ -62,6 +67,7 @@ class ImaginedStage {
 
   std::unique_ptr<Device> device_;
   ImaginedRanks world_, network_;
+  std::shared_ptr<const JointPlan> plan_;  // unless `env` brought one
   RunEnv env_;
   std::unique_ptr<StageRun> stage_;
 };

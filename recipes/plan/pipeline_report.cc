@@ -52,6 +52,19 @@ std::string Numbers(const std::vector<int>& numbers) {
   return text;
 }
 
+// How many slabs a stage has, and the groups of ranks that have the same.
+std::vector<TableColumn> SlabColumns(const PipelinePlan& plan) {
+  TableColumn slabs{.heading = "slabs"}, groups{.heading = "groups"};
+  for (const PipelineStagePlan& stage : plan.stages) {
+    slabs.cells.push_back(absl::StrCat(stage.slabs.size()));
+    groups.cells.push_back(absl::StrJoin(
+        stage.groups, " ", [](std::string* out, const std::vector<int>& ranks) {
+          absl::StrAppend(out, Numbers(ranks));
+        }));
+  }
+  return {slabs, groups};
+}
+
 // What is too wide to be read has no middle.
 std::string Shown(const std::string& row) {
   constexpr size_t kWidth = 96, kHalf = 45;
@@ -63,7 +76,7 @@ std::string Shown(const std::string& row) {
 std::string Table(const PipelinePlan& plan) {
   std::vector<PipelineRow> rows;
   for (const PipelineStagePlan& stage : plan.stages) rows.push_back(stage.row);
-  std::vector<TableColumn> columns;
+  std::vector<TableColumn> columns = SlabColumns(plan);
   for (const BytesColumn& column : kColumns) {
     if (std::ranges::all_of(plan.stages, [&](const PipelineStagePlan& stage) {
           return column.of(stage) == 0;
@@ -106,6 +119,8 @@ nlohmann::ordered_json ToJson(const PipelinePlan& plan) {
     stages.push_back({{"ranks", {stage.row.first_rank, stage.row.last_rank}},
                       {"layers", stage.row.layers},
                       {"parameters", stage.row.parameters},
+                      {"slabs", stage.slabs},
+                      {"groups", stage.groups},
                       {"heaviest_rank", stage.rank},
                       {"bytes", ToJson(stage.account)},
                       {"sent_bytes", stage.sent_bytes},

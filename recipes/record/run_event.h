@@ -69,8 +69,8 @@ struct Speed {
 
 // What ranks of a pipeline waited in a step, on average over them.
 struct PipelineWait {
-  double bubble = 0;   // of its time
-  double seconds = 0;  // for what ranks exchange
+  double bubble = 0;   // the part of its time, for other stages
+  double seconds = 0;  // for all that ranks exchange
 };
 
 struct RunBegan {

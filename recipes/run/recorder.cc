@@ -1,6 +1,7 @@
 #include "recipes/run/recorder.h"
 
 #include <algorithm>
+#include <iterator>
 #include <string>
 #include <type_traits>
 
@@ -87,15 +88,18 @@ absl::Status Recorder::Begin(StageRun& stage, const RunPosition& at) {
 }
 
 absl::StatusOr<std::optional<PipelineWait>> Recorder::MaybeAddWaits(
-    StageRun& stage, int64_t step, double waited, double seconds) {
+    StageRun& stage, int64_t step, const WaitedSeconds& waited,
+    double seconds) {
   if (stage.store().layout().mesh().pipeline == 1) return std::nullopt;
   Communicator& world = run_->world().comm();
+  double sums[] = {waited.stages, waited.all};
   run_->watch().Wait(step, "the waits of all ranks");
-  DELINK_ASSIGN_OR_RETURN(const double all,
-                          AllReduceScalar(world, waited, ReduceOp::kSum));
+  DELINK_RETURN_IF_ERROR(
+      world.AllReduce(sums, std::size(sums), DType::kF64, ReduceOp::kSum)
+          ->Wait());
   run_->watch().Wait(step, "");
-  const double mean = all / world.size();
-  return PipelineWait{.bubble = mean / seconds, .seconds = mean};
+  return PipelineWait{.bubble = sums[0] / (world.size() * seconds),
+                      .seconds = sums[1] / world.size()};
 }
 
 absl::StatusOr<std::optional<NormsByLayer>> Recorder::MaybeMeasureNorms(

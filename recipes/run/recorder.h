@@ -45,10 +45,9 @@ class Recorder {
   Recorder(const RunSetup& run, Meter meter)
       : run_(&run), meter_(std::move(meter)), flops_(run.beginning().flops()) {}
   // Of a step that took so many seconds. Collective with a pipeline.
-  absl::StatusOr<std::optional<PipelineWait>> MaybeAddWaits(StageRun& stage,
-                                                            int64_t step,
-                                                            double waited,
-                                                            double seconds);
+  absl::StatusOr<std::optional<PipelineWait>> MaybeAddWaits(
+      StageRun& stage, int64_t step, const WaitedSeconds& waited,
+      double seconds);
   absl::StatusOr<std::optional<NormsByLayer>> MaybeMeasureNorms(
       StageRun& stage, const RunPosition& at);
   absl::Status TellSinks(const RunEvent& event);

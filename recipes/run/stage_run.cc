@@ -120,7 +120,8 @@ absl::Status StageRun::MakeExecutor(size_t layout) {
       .clip = recipe.optimizer.clip,
       .clip_value = recipe.optimizer.clip_value,
       .lane_threads = env_.lane_threads,
-      .probes = shares() && recipe.ProbeEvery(layout) > 0};
+      .probes = shares() && recipe.ProbeEvery(layout) > 0,
+      .shared_plan = env_.shared_plan};
   DELINK_ASSIGN_OR_RETURN(executor_,
                           Executor::Create({.device = env_.device,
                                             .model = env_.model,

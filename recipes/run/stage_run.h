@@ -25,6 +25,8 @@ struct RunEnv {
   bool lane_threads = false;
   StepWatch* watch = nullptr;  // optional
   Trace* trace = nullptr;      // optional
+  // Optional, as the executor's; of stage runs of one stage of the recipe.
+  std::shared_ptr<const JointPlan>* shared_plan = nullptr;
 };
 
 class StageRun {

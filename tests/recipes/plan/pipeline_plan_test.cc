@@ -185,6 +185,36 @@ TEST(PipelinePlanTest, BubbleAndPicture) {
               HasSubstr("blocks/0"));
 }
 
+// The programs of all stages are planned and proved once, not once a stage.
+TEST(PipelinePlanTest, ManyStagesTakeOnePlan) {
+  const Words sets = Sets(6, 1);
+  const ModelList models = BuiltInModels();
+  const absl::StatusOr<Recipe> read = ReadRecipe(kTiny, sets, KindsOf(models));
+  ASSERT_TRUE(read.ok()) << read.status();
+  const absl::StatusOr<Recipe> recipe = CheckWorld(*read, 6, true);
+  ASSERT_TRUE(recipe.ok()) << recipe.status();
+  const auto model = RunModel::Create(*recipe, models);
+  ASSERT_TRUE(model.ok()) << model.status();
+  const std::unique_ptr<Device> device = NewMetaDevice(DeviceKind::kCpu);
+  ImaginedRanks world(6);
+  const auto first =
+      ImaginedStage::Create((*model)->On(*device, world, world), 1, 0);
+  ASSERT_TRUE(first.ok()) << first.status();
+  const std::shared_ptr<const JointPlan> plan = *(*first)->env().shared_plan;
+  ASSERT_NE(plan, nullptr);
+  const auto other = ImaginedStage::Create((*first)->env(), 1, 3);
+  ASSERT_TRUE(other.ok()) << other.status();
+  EXPECT_EQ(*(*other)->env().shared_plan, plan);
+  EXPECT_EQ((*other)->stage().executor().program().stage, 3);
+  // Another stage's is no plan for this one.
+  const auto another =
+      ImaginedStage::Create((*model)->On(*device, world, world), 0, 0);
+  ASSERT_TRUE(another.ok()) << another.status();
+  *(*first)->env().shared_plan = *(*another)->env().shared_plan;
+  const auto wrong = ImaginedStage::Create((*first)->env(), 1, 3);
+  EXPECT_THAT(wrong.status().message(), HasSubstr("of another shape"));
+}
+
 TEST(PipelinePlanTest, TextAndJson) {
   const RunPlan plan = PlanOf(Sets(2, 2, {"stage.1.parallel.layers=[3,3]"}));
   const PipelinePlan& pipeline = plan.stages[1].pipeline;
@@ -192,8 +222,9 @@ TEST(PipelinePlanTest, TextAndJson) {
   EXPECT_THAT(
       text,
       AllOf(HasSubstr("  pipeline stage  ranks             layers  parameters  "
-                      " weights"),
+                      "slabs    groups   weights"),
             HasSubstr("               0   0..1  embed,blocks/0..2  "),
+            HasSubstr("  0..3 0,1  "), HasSubstr("  0..3 2,3  "),
             HasSubstr("               1   2..3   blocks/3..5,head  "),
             HasSubstr("  in all      sent   reduced  gathered\n"),
             HasSubstr("252 MFLOP a step of 8 x 1 sequences on each of 2 data "
@@ -211,6 +242,10 @@ TEST(PipelinePlanTest, TextAndJson) {
   EXPECT_EQ(of["stages"][1]["ranks"], (std::vector<int>{2, 3}));
   EXPECT_EQ(of["stages"][1]["layers"], "blocks/3..5,head");
   EXPECT_EQ(of["stages"][1]["heaviest_rank"], 2);
+  EXPECT_EQ(of["stages"][1]["slabs"].size(), 11u);
+  EXPECT_EQ(of["stages"][1]["slabs"][0], "embed/embedding");
+  EXPECT_EQ(of["stages"][1]["groups"],
+            (std::vector<std::vector<int>>{{0, 1, 2, 3}, {2, 3}}));
   EXPECT_EQ(of["stages"][1]["bytes"]["total"],
             pipeline.stages[1].account.total());
   EXPECT_EQ(of["stages"][0]["sent_bytes"], pipeline.stages[0].sent_bytes);
