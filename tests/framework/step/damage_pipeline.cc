@@ -72,8 +72,8 @@ Result FlipOfGradient(Ranks& ranks, Dice& dice) {
   return Damaged{{NameOf(i)}};
 }
 
-// Two that one rank sends to another, or receives from it, change places: right
-// by itself.
+// Two that one rank sends to another one behind the other, or receives from it,
+// change places: right by itself.
 template <Op op>
 Result SwapTransfers(Ranks& ranks, Dice& dice) {
   const int32_t rank = dice.Below(static_cast<int32_t>(ranks.size()));
@@ -81,12 +81,14 @@ Result SwapTransfers(Ranks& ranks, Dice& dice) {
   const int32_t at = PickOp(list, op, dice);
   if (at < 0) return std::nullopt;
   const Instruction first = list[at];
-  const auto later = Where(list, [&](const Instruction& i) {
-    return i.op == op && i.layer == first.layer && i.flags == first.flags &&
-           i.micro_batch > first.micro_batch;
+  auto later = Where(list, [&](const Instruction& i) {
+    return i.op == op && i.flags == first.flags;
   });
+  std::erase_if(later, [at](int32_t i) { return i <= at; });
   if (later.empty()) return std::nullopt;
   const Instruction second = list[later.front()];
+  // Of one layer, so that what is used is there.
+  if (second.layer != first.layer) return std::nullopt;
   if (op == Op::kSend) {
     Move(list, at, later.front());
     return Damaged{{"rank " + std::to_string(rank) + ": instruction " +
@@ -200,6 +202,8 @@ Result SwapReduces(Ranks& ranks, Dice& dice) {
 // sends b, in one lane, but stage 1 goes backward when it has b.
 Result CycleBetweenLanes(Ranks& ranks, Dice& dice) {
   const ProgramShape& shape = ranks[0].shape;
+  // Of several chunks it would go ahead of other gradients as well.
+  if (ChunkOf(shape, shape.layers - 1) >= shape.stages) return std::nullopt;
   const int32_t rank = dice.Below(shape.ranks);
   Instructions& list = ranks[rank].instructions;
   const auto find = [](const Instructions& of, Op op, int32_t layer,

@@ -11,6 +11,7 @@
 #include "framework/step/plan/assemble.h"
 #include "framework/step/shape_table.h"
 #include "framework/step/well_formed.h"
+#include "parallel/pipeline/interleaved.h"
 #include "parallel/pipeline/one_f_one_b.h"
 #include "parallel/pipeline/zero_bubble.h"
 #include "tests/testing/halves.h"
@@ -267,13 +268,21 @@ Sample DrawPipeline(Dice& dice) {
   Sample sample = DrawSample(dice);
   ProgramShape& shape = sample.shape;
   shape.stages = dice.Between(2, std::min(8, shape.layers));
+  const bool twice = 2 * shape.stages <= shape.layers && dice.Coin();
+  const int32_t chunks = twice ? 2 * shape.stages : shape.stages;
+  if (twice) {  // a multiple
+    const int32_t most = std::max(1, 8 / shape.stages);
+    shape.micro_batches = shape.stages * dice.Between(1, most);
+  }
   std::vector<int32_t> first(shape.layers - 1);  // of a chunk, or not
-  std::fill_n(first.begin(), shape.stages - 1, 1);
+  std::fill_n(first.begin(), chunks - 1, 1);
   for (size_t i = first.size() - 1; i > 0; --i) {
     std::swap(first[i], first[dice.Below(static_cast<int32_t>(i) + 1)]);
   }
   shape.chunk_of_layer = {0};
-  sample.text += "; layers by stage 0";
+  sample.text += "; " + std::to_string(shape.stages) + " stages, " +
+                 std::to_string(shape.micro_batches) +
+                 " micro-batches, layers by chunk 0";
   for (const int32_t rise : first) {
     shape.chunk_of_layer.push_back(shape.chunk_of_layer.back() + rise);
     sample.text += " " + std::to_string(shape.chunk_of_layer.back());
@@ -285,16 +294,31 @@ std::vector<Program> PlanPipeline(const Sample& sample, PassKind kind,
                                   PipelineOrder order) {
   const StageSchedule schedule = [order](const ProgramShape& shape,
                                          int32_t stage) {
-    if (order == PipelineOrder::k1F1B) return OneFOneB(shape, stage);
-    if (order == PipelineOrder::kZeroBubble) return ZeroBubble(shape, stage);
+    const int32_t chunks = ChunkOf(shape, shape.layers - 1) + 1;
+    if (order != PipelineOrder::kForwardsFirst &&
+        order != PipelineOrder::kOneByOne) {
+      if (chunks > shape.stages) return Interleaved(shape, stage);
+      return order == PipelineOrder::kZeroBubble ? ZeroBubble(shape, stage)
+                                                 : OneFOneB(shape, stage);
+    }
     const bool all = order == PipelineOrder::kForwardsFirst;
-    const int32_t run = all ? shape.micro_batches : 1;
+    // More than stages would wait for each other where chunks come round.
+    const int32_t group =
+        chunks > shape.stages ? shape.stages : shape.micro_batches;
+    const int32_t run = all ? group : 1;
     std::vector<Unit> units;
     for (int32_t begin = 0; begin < shape.micro_batches; begin += run) {
-      for (const Op op : {Op::kForward, Op::kBackward}) {
+      const auto add = [&](Op op, int32_t chunk) {
         for (int32_t m = begin; m < begin + run; ++m) {
-          units.push_back({.op = op, .chunk = stage, .micro_batch = m});
+          units.push_back({.op = op, .chunk = chunk, .micro_batch = m});
         }
+      };
+      for (int32_t c = stage; c < chunks; c += shape.stages) {
+        add(Op::kForward, c);
+      }
+      for (int32_t c = chunks - shape.stages + stage; c >= 0;
+           c -= shape.stages) {
+        add(Op::kBackward, c);
       }
     }
     return units;

@@ -61,11 +61,21 @@ Sample DrawWithCopies(Dice& dice);
 // end.
 Program WithCopies(const Program& program, Dice& dice);
 
-// A sample that is cut into 2..8 stages, as many layers each as the dice say.
+// A sample that is cut into 2..8 stages of one chunk or, where there are so
+// many layers and micro-batches are then a multiple of stages, of two; as many
+// layers each as the dice say.
 Sample DrawPipeline(Dice& dice);
 
-enum class PipelineOrder { k1F1B, kForwardsFirst, kOneByOne, kZeroBubble };
-inline constexpr int32_t kPipelineOrders = 4;
+// Of stages with two chunks the first and the last are kInterleaved, which of
+// one chunk is k1F1B.
+enum class PipelineOrder {
+  k1F1B,
+  kForwardsFirst,
+  kOneByOne,
+  kZeroBubble,
+  kInterleaved
+};
+inline constexpr int32_t kPipelineOrders = 5;
 
 // The programs of its stages.
 std::vector<Program> PlanPipeline(const Sample& sample, PassKind kind,
