@@ -152,7 +152,7 @@ INSTANTIATE_TEST_SUITE_P(Zero, TraceTest, ::testing::Values(0, 1));
 TEST(WaitedTest, OneRankAloneWaitsForNobody) {
   SelfCommunicator self;
   StepRig rig(self, "all", {.lane_threads = true});
-  EXPECT_EQ(rig.executor().TrainStep(rig.Batch(1), 1, kLr)->waited, 0);
+  EXPECT_EQ(rig.executor().TrainStep(rig.Batch(1), 1, kLr)->waited.all, 0);
 }
 
 // What one stage sends and another one receives: layer, micro-batch, whether a
@@ -193,8 +193,8 @@ TEST(PipelineTraceTest, NothingIsReceivedBeforeItIsSent) {
       const Trace::Clock::time_point begin = Trace::Clock::now();
       const auto result = rig.executor().TrainStep(rig.Batch(step), step, kLr);
       EXPECT_TRUE(result.ok());
-      EXPECT_LE(result->waited, Seconds(Trace::Clock::now() - begin));
-      At(waited, comm.rank()) += result->waited;
+      EXPECT_LE(result->waited.all, Seconds(Trace::Clock::now() - begin));
+      At(waited, comm.rank()) += result->waited.all;
     }
     return rig.executor().Drain();
   });
