@@ -163,7 +163,8 @@ class Check:
     for name, device, precision in (("curve-cpu", "cpu", "fp32"),
                                     ("curve-gpu", self.options.device, "bf16")):
       self.run("curves.log", self.train(
-          name, device, f"schedule.steps={steps}", "run.log_every=1",
+          name, device, f"schedule.steps={steps}",
+          f"schedule.warmup={steps // 10}", "run.log_every=1",
           f'run.precision="{precision}"'))
     cpu, gpu = self.losses("curve-cpu"), self.losses("curve-gpu")
     if not len(cpu) == len(gpu) == steps:
