@@ -1,6 +1,7 @@
 #include "recipes/models/model_list.h"
 
 #include "recipes/models/gpt.h"
+#include "recipes/models/huggingface_families.h"
 #include "recipes/models/llama.h"
 
 namespace delink {
@@ -9,6 +10,10 @@ ModelList BuiltInModels() {
   ModelList models;
   AddModel<GptConfig>(models, GptKind(), BuildGpt);
   AddModel<LlamaConfig>(models, LlamaKind(), BuildLlama);
+  AddFamily(models, Gpt2Family());
+  for (huggingface::Family& family : LlamaFamilies()) {
+    AddFamily(models, std::move(family));
+  }
   return models;
 }
 
@@ -19,6 +24,31 @@ void AddModel(ModelList& models, ModelEntry entry) {
         << "\" already; AddModel needs another name";
   }
   models.push_back(std::move(entry));
+}
+
+void AddFamily(ModelList& models, huggingface::Family family) {
+  for (const huggingface::Family* other : FamiliesOf(models)) {
+    DELINK_CHECK(other->model_type != family.model_type)
+        << "there is a family of model_type \"" << family.model_type
+        << "\" already";
+  }
+  for (ModelEntry& entry : models) {
+    if (entry.kind.name != family.kind) continue;
+    entry.families.push_back(std::move(family));
+    return;
+  }
+  DELINK_CHECK(false) << "no model of kind \"" << family.kind
+                      << "\"; AddModel comes before AddFamily";
+}
+
+std::vector<const huggingface::Family*> FamiliesOf(const ModelList& models) {
+  std::vector<const huggingface::Family*> families;
+  for (const ModelEntry& entry : models) {
+    for (const huggingface::Family& family : entry.families) {
+      families.push_back(&family);
+    }
+  }
+  return families;
 }
 
 std::vector<ModelKind> KindsOf(const ModelList& models) {

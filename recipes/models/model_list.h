@@ -3,6 +3,7 @@
 //
 //   ModelList models = BuiltInModels();
 //   AddModel<MyConfig>(models, MyKind(), BuildMyModel);
+//   AddFamily(models, MyFamily());   // what Hugging Face has of the kind
 #pragma once
 
 #include <functional>
@@ -13,6 +14,7 @@
 
 #include "framework/base/check.h"
 #include "framework/module/sequential.h"
+#include "recipes/huggingface/family.h"
 #include "recipes/schema/model_config.h"
 
 namespace delink {
@@ -23,11 +25,14 @@ using ModelBuilder = std::function<std::unique_ptr<Sequential>(
 struct ModelEntry {
   ModelKind kind;  // its name, and how its [model] section is read
   ModelBuilder build;
+  // Hugging Face's that are this kind; of some that express a model the first
+  // is taken.
+  std::vector<huggingface::Family> families = {};
 };
 
 using ModelList = std::vector<ModelEntry>;
 
-// gpt, llama.
+// gpt, llama, with their families (huggingface_families.h).
 ModelList BuiltInModels();
 
 // Adds an entry. Two of one name are the programmer's mistake: a CHECK.
@@ -46,6 +51,13 @@ void AddModel(ModelList& models, ModelKind kind,
               return build(scope, *own);
             }});
 }
+
+// Adds a family to the kind that it is of. A kind that is not there, and two
+// families of one model_type, are the programmer's mistake: a CHECK.
+void AddFamily(ModelList& models, huggingface::Family family);
+
+// All of them; they live as long as the list.
+std::vector<const huggingface::Family*> FamiliesOf(const ModelList& models);
 
 // What the recipe reader needs.
 std::vector<ModelKind> KindsOf(const ModelList& models);

@@ -35,10 +35,12 @@ for _name in ("loader", "import"):
   DATA[_name] = {"corpus", "tokenizer"}
 DATA["commands"] = set(DATA)
 
-RECIPES = {"schema": set(), "models": {"schema"}, "record": {"schema"}}
+RECIPES = {"schema": set(), "huggingface": {"schema"},
+           "models": {"schema", "huggingface"}, "record": {"schema"}}
 RECIPES["run"] = set(RECIPES)
 for _name in ("saved", "plan"):
   RECIPES[_name] = RECIPES["run"] | {"run"}
+RECIPES["convert"] = RECIPES["saved"] | {"saved"}
 
 # tools/ itself has the program's main.
 TOOLS = {"syntax": set(), "bench": set(), "report": set(), "sweep": {"report"}}

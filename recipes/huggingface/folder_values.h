@@ -1,0 +1,64 @@
+// The tensors of a Hugging Face folder as the source of a move: our parameters,
+// as f32, each piece read where it is, unstacked and untransposed on the way.
+// Each tensor is of its own name: in a layout that shares, what is shared has
+// the values of its leader's.
+//
+// Every rank reads what it holds, so that all of it is on each and nothing
+// crosses the network.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "framework/module/value_end.h"
+#include "recipes/huggingface/model_folder.h"
+#include "recipes/huggingface/tensor_map.h"
+
+namespace delink::huggingface {
+
+class FolderValues final : public ValueSource {
+ public:
+  // A tensor of ours and what it is read from.
+  struct Source {
+    struct From {
+      Piece piece;
+      safetensors::Folder::Tensor tensor;
+    };
+    Shape shape;
+    std::vector<From> from;
+  };
+
+  // For the whole model as `registry` declares it, with the folder's config or
+  // with one of its shapes; for layouts of `ranks` ranks. The folder must
+  // outlive this. InvalidArgument, with a line for each: tensors that are
+  // missing, that the model has no use for, of another shape, of a type without
+  // values, or a head of its own where the config ties it.
+  static absl::StatusOr<FolderValues> Open(const ModelFolder& folder,
+                                           const ParamRegistry& registry,
+                                           int ranks);
+
+  // By our names, without links.
+  const std::map<std::string, Source>& sources() const { return sources_; }
+
+  // kParameters alone.
+  DType type(const Field&) const override { return DType::kF32; }
+  Descriptor Has(const Field& field,
+                 const LogicalTensor& tensor) const override;
+  Descriptor Owners(const Field& field,
+                    const LogicalTensor& tensor) const override;
+  // Thread-safe.
+  absl::Status Read(const Field& field, const LogicalTensor& tensor,
+                    const Extent& extent, void* values) override;
+
+ private:
+  explicit FolderValues(int ranks) : ranks_(ranks) {}
+
+  int ranks_;
+  std::map<std::string, Source> sources_;
+};
+
+}  // namespace delink::huggingface

@@ -1,0 +1,120 @@
+#include "recipes/huggingface/model_folder.h"
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "framework/base/file.h"
+#include "framework/base/json.h"
+#include "framework/base/status_macros.h"
+#include "recipes/huggingface/as_recipe.h"
+#include "recipes/huggingface/config_reader.h"
+
+namespace delink::huggingface {
+namespace {
+
+constexpr char kConfigName[] = "config.json";
+constexpr const char* kOldForms[] = {"pytorch_model.bin",
+                                     "pytorch_model.bin.index.json"};
+
+bool Has(const std::string& folder, const char* name) {
+  return PathExists(JoinPath(folder, name));
+}
+
+bool HasOldForm(const std::string& folder) {
+  return std::ranges::any_of(
+      kOldForms, [&](const char* name) { return Has(folder, name); });
+}
+
+bool HasSafetensors(const std::string& folder) {
+  return Has(folder, safetensors::kSingleName) ||
+         Has(folder, safetensors::kIndexName);
+}
+
+absl::Status CheckFiles(const std::string& path) {
+  if (!IsDirectory(path)) {
+    return absl::NotFoundError(
+        absl::StrCat(path,
+                     ": is no folder; name that of a Hugging Face model, "
+                     "with its config.json"));
+  }
+  if (!Has(path, kConfigName)) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        path,
+        ": has no config.json, which says what the model is; put the "
+        "model's own beside its weights"));
+  }
+  if (HasSafetensors(path)) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat(
+      path, ": has neither ", safetensors::kSingleName, " nor ",
+      safetensors::kIndexName,
+      HasOldForm(path)
+          ? "; weights in pytorch_model.bin are read by torch alone: load "
+            "the model in transformers and save it by save_pretrained"
+          : "; fetch the model's weights as safetensors"));
+}
+
+absl::StatusOr<nlohmann::json> ReadConfig(const std::string& name) {
+  DELINK_ASSIGN_OR_RETURN(const std::string text, ReadFile(name));
+  nlohmann::json config = ParseJson(text);
+  if (config.is_object()) return config;
+  return absl::InvalidArgumentError(
+      absl::StrCat(name, ": is no JSON object; fetch the file again"));
+}
+
+absl::StatusOr<const Family*> FindFamily(
+    const std::string& name, const nlohmann::json& config,
+    std::span<const Family* const> families) {
+  const auto type = config.find("model_type");
+  const bool named = type != config.end() && type->is_string();
+  std::vector<std::string> known;
+  for (const Family* family : families) {
+    if (named && *type == family->model_type) return family;
+    known.push_back(family->model_type);
+  }
+  return absl::InvalidArgumentError(
+      absl::StrCat(name, ": model_type ",
+                   named ? absl::StrCat("is ", JsonText(*type),
+                                        ", a family that is not "
+                                        "known")
+                         : std::string("is missing"),
+                   "; these are: ", absl::StrJoin(known, ", ")));
+}
+
+}  // namespace
+
+bool IsModelFolder(const std::string& path) {
+  return IsDirectory(path) &&
+         (Has(path, kConfigName) || HasSafetensors(path) || HasOldForm(path));
+}
+
+absl::StatusOr<ModelFolder> OpenModelFolder(
+    const std::string& path, std::span<const Family* const> families) {
+  DELINK_RETURN_IF_ERROR(CheckFiles(path));
+  const std::string name = JoinPath(path, kConfigName);
+  DELINK_ASSIGN_OR_RETURN(const nlohmann::json json, ReadConfig(name));
+  DELINK_ASSIGN_OR_RETURN(const Family* const family,
+                          FindFamily(name, json, families));
+  ConfigReader reader(name, json);
+  std::unique_ptr<ModelConfig> config = family->read(reader);
+  reader.MustBe("is_encoder_decoder", false, "our models have one half only");
+  if (reader.Has("quantization_config")) {
+    reader.Error("quantization_config",
+                 "the weights are quantised; take the model in bf16, fp16 or "
+                 "fp32");
+    reader.PassOver("quantization_config");
+  }
+  DELINK_RETURN_IF_ERROR(reader.Finish());
+  DELINK_RETURN_IF_ERROR(AsRecipe(*config, name).status());
+  DELINK_ASSIGN_OR_RETURN(safetensors::Folder tensors,
+                          safetensors::Folder::Open(path));
+  return ModelFolder{.path = path,
+                     .family = family,
+                     .config = std::move(config),
+                     .tensors = std::move(tensors)};
+}
+
+}  // namespace delink::huggingface
