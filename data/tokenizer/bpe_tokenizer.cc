@@ -28,28 +28,65 @@ constexpr std::string_view kEndsOfDocuments[] = {"<|endoftext|>",
                                                  "<|eos|>",
                                                  "<EOS_TOKEN>"};
 
-// -1 where there is none.
-int32_t EndOfDocument(const std::vector<TokenizerSpec::Added>& added) {
-  for (const std::string_view end : kEndsOfDocuments) {
-    for (const TokenizerSpec::Added& token : added) {
-      if (token.special && token.content == end) return token.id;
-    }
+// The special token of that name, -1 where there is none.
+int32_t Special(const std::vector<TokenizerSpec::Added>& added,
+                std::string_view name) {
+  for (const TokenizerSpec::Added& token : added) {
+    if (token.special && token.content == name) return token.id;
   }
   return -1;
 }
 
-std::vector<Bpe::Merge> MergesExceptTo(int32_t id,
+// -1 where there is none. `named` is what the folder calls so.
+int32_t EndOfDocument(const std::vector<TokenizerSpec::Added>& added,
+                      const std::string& named) {
+  int32_t first = -1;
+  for (const std::string_view end : kEndsOfDocuments) {
+    const int32_t id = Special(added, end);
+    if (id >= 0 && (first < 0 || end == named)) first = id;
+  }
+  return first >= 0 ? first : Special(added, named);
+}
+
+// -1 where nothing goes in front of a text.
+absl::StatusOr<int32_t> BeginOfSequence(const TokenizerSpec& spec,
+                                        const SpecialTokens& special,
+                                        const std::string& name) {
+  if (!special.add_begin.value_or(!spec.in_front.empty())) return -1;
+  if (!special.add_begin.has_value() && spec.in_front.size() > 1) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(name, ": post_processor puts ", spec.in_front.size(),
+                     " tokens in front of a text; one or none is supported"));
+  }
+  const std::string begin =
+      special.add_begin.has_value() ? special.begin : spec.in_front.front();
+  const int32_t id = Special(spec.added, begin);
+  if (id >= 0) return id;
+  return absl::InvalidArgumentError(
+      absl::StrCat(name, ": puts \"", begin,
+                   "\" in front of a text, which is none of its special "
+                   "tokens; mend bos_token of tokenizer_config.json, or set "
+                   "its add_bos_token to false"));
+}
+
+std::vector<Bpe::Merge> MergesExceptTo(int32_t begin, int32_t end,
                                        std::vector<Bpe::Merge> merges) {
-  std::erase_if(merges,
-                [id](const Bpe::Merge& merge) { return merge.result == id; });
+  std::erase_if(merges, [=](const Bpe::Merge& merge) {
+    return merge.result == begin || merge.result == end;
+  });
   return merges;
 }
 
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<Tokenizer>> BpeTokenizer::Load(
-    std::string bytes, const std::string& name) {
+    std::string bytes, const std::string& name, const SpecialTokens* special) {
   DELINK_ASSIGN_OR_RETURN(TokenizerSpec spec, ParseTokenizerJson(bytes, name));
+  Ends ends{
+      .end = EndOfDocument(spec.added, special == nullptr ? "" : special->end)};
+  if (special != nullptr) {
+    DELINK_ASSIGN_OR_RETURN(ends.begin, BeginOfSequence(spec, *special, name));
+  }
   std::vector<Split> splits;
   for (const TokenizerSpec::Split& split : spec.splits) {
     absl::StatusOr<SplitPattern> pattern =
@@ -64,24 +101,23 @@ absl::StatusOr<std::unique_ptr<Tokenizer>> BpeTokenizer::Load(
     splits.push_back(
         {.pattern = *std::move(pattern), .keep_rest = split.keep_rest});
   }
-  return std::unique_ptr<Tokenizer>(
-      new BpeTokenizer(std::move(bytes), std::move(spec), std::move(splits)));
+  return std::unique_ptr<Tokenizer>(new BpeTokenizer(
+      std::move(bytes), std::move(spec), std::move(splits), ends));
 }
 
 BpeTokenizer::BpeTokenizer(std::string bytes, TokenizerSpec spec,
-                           std::vector<Split> splits)
+                           std::vector<Split> splits, const Ends& ends)
     : serialized_(std::move(bytes)),
       token_bytes_(std::move(spec.tokens)),
-      end_of_document_(EndOfDocument(spec.added)),
+      begin_of_sequence_(ends.begin),
+      end_of_document_(ends.end),
       nfc_(spec.nfc),
       splits_(std::move(splits)),
       bpe_(spec.byte_ids,
-           MergesExceptTo(end_of_document_, std::move(spec.merges))) {
+           MergesExceptTo(ends.begin, ends.end, std::move(spec.merges))) {
   if (spec.ignore_merges) {
     for (size_t id = 0; id < token_bytes_.size(); ++id) {
-      if (!spec.in_bytes[id] || static_cast<int32_t>(id) == end_of_document_) {
-        continue;
-      }
+      if (!spec.in_bytes[id] || InNoText(static_cast<int32_t>(id))) continue;
       whole_words_.emplace(token_bytes_[id], static_cast<int32_t>(id));
     }
   }
@@ -96,9 +132,10 @@ void BpeTokenizer::TakeAdded(const std::vector<TokenizerSpec::Added>& added) {
   for (const TokenizerSpec::Added& token : added) {
     const size_t id = static_cast<size_t>(token.id);
     if (id >= token_bytes_.size()) token_bytes_.resize(id + 1);
-    const bool ends = token.id == end_of_document_;
-    token_bytes_[id] = ends ? "" : token.content;
-    if (ends) continue;
+    if (token.special) special_.emplace(token.content, token.id);
+    const bool in_no_text = InNoText(token.id);
+    token_bytes_[id] = in_no_text ? "" : token.content;
+    if (in_no_text) continue;
     if (token.normalized) {
       added_normalized_.Add(nfc_ ? Nfc(token.content) : token.content,
                             token.id);
@@ -106,6 +143,11 @@ void BpeTokenizer::TakeAdded(const std::vector<TokenizerSpec::Added>& added) {
       added_.Add(token.content, token.id);
     }
   }
+}
+
+int32_t BpeTokenizer::SpecialToken(std::string_view name) const {
+  const auto found = special_.find(absl::string_view(name.data(), name.size()));
+  return found == special_.end() ? -1 : found->second;
 }
 
 std::string_view BpeTokenizer::TokenBytes(int32_t id) const {

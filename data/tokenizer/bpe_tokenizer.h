@@ -4,9 +4,10 @@
 // around the text, with one difference: the token that ends a document is not
 // found in text, which is spelt by others. It is the first of <|endoftext|>,
 // <|end_of_text|>, </s> and their like among the special tokens; a file with
-// none of them gets an id of ours past its last. Other special tokens are found
-// in text and come back as what they are called. Text comes back as it was but
-// for the normalizer.
+// none of them gets an id of ours past its last. Where a folder asks for a
+// begin of sequence, that is found in no text either (folder_tokenizer.h).
+// Other special tokens are found in text and come back as what they are called.
+// Text comes back as it was but for the normalizer.
 //
 // Words that come again are looked up.
 #pragma once
@@ -20,6 +21,7 @@
 #include "absl/container/flat_hash_map.h"
 #include "data/tokenizer/added_tokens.h"
 #include "data/tokenizer/bpe.h"
+#include "data/tokenizer/special_tokens.h"
 #include "data/tokenizer/split_pattern.h"
 #include "data/tokenizer/tokenizer.h"
 #include "data/tokenizer/tokenizer_json.h"
@@ -29,14 +31,18 @@ namespace delink {
 
 class BpeTokenizer final : public Tokenizer {
  public:
+  // `special`: what the folder of the file says of it; null: it is alone.
   static absl::StatusOr<std::unique_ptr<Tokenizer>> Load(
-      std::string bytes, const std::string& name);
+      std::string bytes, const std::string& name,
+      const SpecialTokens* special = nullptr);
 
   const char* kind() const override { return "byte-level BPE"; }
   int32_t vocab_size() const override {
     return static_cast<int32_t>(token_bytes_.size());
   }
   int32_t end_of_document() const override { return end_of_document_; }
+  int32_t begin_of_sequence() const override { return begin_of_sequence_; }
+  int32_t SpecialToken(std::string_view name) const override;
   using Tokenizer::Encode;
   absl::Status Encode(std::string_view text,
                       std::vector<int32_t>* ids) const override;
@@ -55,10 +61,19 @@ class BpeTokenizer final : public Tokenizer {
     SplitPattern::Matcher matcher;
   };
 
-  BpeTokenizer(std::string bytes, TokenizerSpec spec,
-               std::vector<Split> splits);
+  // The ids that no text has; -1: none.
+  struct Ends {
+    int32_t begin = -1;
+    int32_t end = -1;
+  };
+
+  BpeTokenizer(std::string bytes, TokenizerSpec spec, std::vector<Split> splits,
+               const Ends& ends);
 
   void TakeAdded(const std::vector<TokenizerSpec::Added>& added);
+  bool InNoText(int32_t id) const {
+    return id == end_of_document_ || id == begin_of_sequence_;
+  }
   // Text without the tokens that are found in it as it is; then the same after
   // the normalizer; then a word of split `split` - 1.
   absl::Status EncodePart(std::string_view text, Worker& worker,
@@ -72,12 +87,14 @@ class BpeTokenizer final : public Tokenizer {
 
   const std::string serialized_;
   std::vector<std::string> token_bytes_;  // [vocab_size]
-  int32_t end_of_document_ = -1;
+  const int32_t begin_of_sequence_;
+  int32_t end_of_document_;
   const bool nfc_;
   const std::vector<Split> splits_;
   const Bpe bpe_;
   absl::flat_hash_map<std::string, int32_t> whole_words_;
   AddedTokens added_, added_normalized_;
+  absl::flat_hash_map<std::string, int32_t> special_;  // by name
   mutable IdlePool<Worker> workers_;
 };
 

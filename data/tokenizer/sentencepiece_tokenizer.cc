@@ -28,6 +28,14 @@ constexpr int32_t kSmallestVocab = 3 + 256;
 constexpr int32_t kSeedsPerToken = 10;
 constexpr int32_t kFewestSeeds = 20'000;
 
+// Where a folder does not say, transformers takes a .model for Llama's, which
+// puts this in front of a text.
+constexpr char kLlamasBegin[] = "<s>";
+bool AddsBegin(const std::string& tokenizer_class) {
+  return tokenizer_class.empty() || tokenizer_class.starts_with("Llama") ||
+         tokenizer_class.starts_with("Gemma");
+}
+
 // "<0xAB>" as a byte; -1 when it is none.
 int ByteOf(const std::string& piece) {
   uint32_t value = 0;
@@ -77,7 +85,7 @@ std::string Plain(const std::string& error) {
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<Tokenizer>> SentencePieceTokenizer::Load(
-    std::string bytes, const std::string& name) {
+    std::string bytes, const std::string& name, const SpecialTokens* special) {
   auto tokenizer =
       std::unique_ptr<SentencePieceTokenizer>(new SentencePieceTokenizer());
   // An empty model parses, and then aborts.
@@ -92,6 +100,10 @@ absl::StatusOr<std::unique_ptr<Tokenizer>> SentencePieceTokenizer::Load(
   }
   tokenizer->serialized_ = std::move(bytes);
   DELINK_RETURN_IF_ERROR(tokenizer->ReadPieces(name));
+  tokenizer->FindEnd(special == nullptr ? "" : special->end);
+  if (special != nullptr) {
+    DELINK_RETURN_IF_ERROR(tokenizer->FindBegin(*special, name));
+  }
   return tokenizer;
 }
 
@@ -120,6 +132,7 @@ absl::Status SentencePieceTokenizer::ReadPieces(const std::string& name) {
         bytes = "\xEF\xBF\xBD";
         break;
       case PieceKind::kControl:
+        special_.emplace(pieces[i].text, static_cast<int32_t>(i));
         break;
     }
     token_bytes_.push_back(std::move(bytes));
@@ -130,12 +143,36 @@ absl::Status SentencePieceTokenizer::ReadPieces(const std::string& name) {
   }
   if (marker_ids_.size() != sizeof(kMarker) - 1) marker_ids_.clear();
   if (IsPlain()) cuts_ = FindWordCuts(token_bytes_);
-  end_of_document_ = model_->end_of_sentence();
-  if (end_of_document_ < 0) {
-    end_of_document_ = static_cast<int32_t>(token_bytes_.size());
-    token_bytes_.emplace_back();
-  }
   return absl::OkStatus();
+}
+
+void SentencePieceTokenizer::FindEnd(const std::string& named) {
+  end_of_document_ = model_->end_of_sentence();
+  if (end_of_document_ < 0) end_of_document_ = SpecialToken(named);
+  if (end_of_document_ >= 0) return;
+  end_of_document_ = static_cast<int32_t>(token_bytes_.size());
+  token_bytes_.emplace_back();
+}
+
+absl::Status SentencePieceTokenizer::FindBegin(const SpecialTokens& special,
+                                               const std::string& name) {
+  const bool asked = special.add_begin.has_value();
+  if (!special.add_begin.value_or(AddsBegin(special.tokenizer_class))) {
+    return absl::OkStatus();
+  }
+  begin_of_sequence_ =
+      SpecialToken(special.begin.empty() ? kLlamasBegin : special.begin);
+  if (begin_of_sequence_ >= 0 || !asked) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      absl::StrCat(name, ": puts \"", special.begin,
+                   "\" in front of a text, which is none of its control "
+                   "tokens; mend bos_token of tokenizer_config.json, or set "
+                   "its add_bos_token to false"));
+}
+
+int32_t SentencePieceTokenizer::SpecialToken(std::string_view name) const {
+  const auto found = special_.find(absl::string_view(name.data(), name.size()));
+  return found == special_.end() ? -1 : found->second;
 }
 
 bool SentencePieceTokenizer::IsPlain() const {

@@ -1,8 +1,9 @@
 // A SentencePiece model (Kudo and Richardson 2018) as a Tokenizer.
 //
-// The model's </s> ends a document; a model without one gets an id of ours past
-// its last. SentencePiece writes a space as U+2581 and so cannot tell it from
-// U+2581 itself: that character is encoded by its three bytes instead.
+// The model's </s> ends a document, or what its folder calls eos_token where it
+// has none; without either it gets an id of ours past its last. SentencePiece
+// writes a space as U+2581 and so cannot tell it from U+2581 itself: that
+// character is encoded by its three bytes instead.
 //
 // Where no piece of the vocabulary reaches over the beginning of a word, words
 // are encoded one by one, and those that come again are looked up.
@@ -15,7 +16,9 @@
 #include <string_view>
 #include <vector>
 
+#include "absl/container/flat_hash_map.h"
 #include "data/tokenizer/sentencepiece_bridge.h"
+#include "data/tokenizer/special_tokens.h"
 #include "data/tokenizer/tokenizer.h"
 #include "data/tokenizer/word_cache.h"
 
@@ -23,8 +26,10 @@ namespace delink {
 
 class SentencePieceTokenizer final : public Tokenizer {
  public:
+  // `special`: what the folder of the file says of it; null: it is alone.
   static absl::StatusOr<std::unique_ptr<Tokenizer>> Load(
-      std::string bytes, const std::string& name);
+      std::string bytes, const std::string& name,
+      const SpecialTokens* special = nullptr);
   static absl::StatusOr<std::unique_ptr<Tokenizer>> Train(
       const TokenizerTraining& options,
       const std::function<bool(std::string*)>& next);
@@ -34,6 +39,8 @@ class SentencePieceTokenizer final : public Tokenizer {
     return static_cast<int32_t>(token_bytes_.size());
   }
   int32_t end_of_document() const override { return end_of_document_; }
+  int32_t begin_of_sequence() const override { return begin_of_sequence_; }
+  int32_t SpecialToken(std::string_view name) const override;
   using Tokenizer::Encode;
   absl::Status Encode(std::string_view text,
                       std::vector<int32_t>* ids) const override;
@@ -44,6 +51,8 @@ class SentencePieceTokenizer final : public Tokenizer {
   SentencePieceTokenizer() = default;
 
   absl::Status ReadPieces(const std::string& name);
+  void FindEnd(const std::string& named);
+  absl::Status FindBegin(const SpecialTokens& special, const std::string& name);
   // Whether text comes back as it was, spaces at its ends included: the library
   // adds and takes nothing there, so it makes no difference where it is cut.
   bool IsPlain() const;
@@ -59,6 +68,8 @@ class SentencePieceTokenizer final : public Tokenizer {
   std::string serialized_;
   std::vector<std::string> token_bytes_;  // [vocab_size]
   std::vector<int32_t> marker_ids_;       // U+2581 in bytes; empty: no bytes
+  absl::flat_hash_map<std::string, int32_t> special_;  // by name
+  int32_t begin_of_sequence_ = -1;
   int32_t end_of_document_ = 0;
   WordCuts cuts_;
   mutable IdlePool<WordCache> caches_;

@@ -29,6 +29,17 @@ class Tokenizer {
   virtual int32_t vocab_size() const = 0;
   virtual int32_t end_of_document() const = 0;
 
+  // What goes in front of the text of each document, where the folder that the
+  // tokenizer comes from asks for it; -1: nothing does. Text never encodes to
+  // it then, and it decodes to nothing.
+  virtual int32_t begin_of_sequence() const { return -1; }
+  // What a text follows that follows nothing: the begin of a sequence where the
+  // tokenizer knows one, though it may put none in front, else the end of a
+  // document.
+  virtual int32_t prefix_token() const { return end_of_document(); }
+  // The token of that name, as "</s>"; -1 where no special one is called so.
+  virtual int32_t SpecialToken(std::string_view) const { return -1; }
+
   // Appends the ids of `text`. InvalidArgument, naming the byte, when `text`
   // is not what the tokenizer takes (SentencePiece and BPE: UTF-8).
   virtual absl::Status Encode(std::string_view text,
@@ -38,10 +49,14 @@ class Tokenizer {
   // control tokens. A character may be spread over several tokens.
   virtual std::string_view TokenBytes(int32_t id) const = 0;
 
-  // What LoadTokenizer takes: the plain .model or tokenizer.json file.
+  // What LoadTokenizer takes: the plain .model or tokenizer.json file, or the
+  // files of a folder (tokenizer_files.h).
   virtual const std::string& Serialize() const = 0;
 
   absl::StatusOr<std::vector<int32_t>> Encode(std::string_view text) const;
+  // Of a text as a document begins: begin_of_sequence() first.
+  absl::StatusOr<std::vector<int32_t>> EncodeDocument(
+      std::string_view text) const;
   std::string Decode(std::span<const int32_t> ids) const;
 };
 
@@ -57,7 +72,14 @@ std::unique_ptr<Tokenizer> MakeIdsTokenizer(int32_t vocab,
 // messages where they come from.
 absl::StatusOr<std::unique_ptr<Tokenizer>> LoadTokenizer(
     std::string_view bytes, const std::string& name);
+// Of a file; of a folder of Hugging Face what LoadTokenizerFolder gives.
 absl::StatusOr<std::unique_ptr<Tokenizer>> LoadTokenizerFile(
+    const std::string& path);
+// Of a folder with tokenizer.json, or with tokenizer.model where that is
+// missing or of a kind that is not supported. What its tokenizer_config.json
+// and special_tokens_map.json say of the begin and the end of a text holds
+// (folder_tokenizer.h). Serialize has all files. NotFound: no tokenizer there.
+absl::StatusOr<std::unique_ptr<Tokenizer>> LoadTokenizerFolder(
     const std::string& path);
 
 struct TokenizerTraining {

@@ -109,6 +109,7 @@ class Parser {
     DELINK_RETURN_IF_ERROR(PreTokenizer(Member(root, "pre_tokenizer")));
     DELINK_RETURN_IF_ERROR(Decoder(Member(root, "decoder")));
     DELINK_RETURN_IF_ERROR(AddedTokens(Member(root, "added_tokens")));
+    PostProcessor(Member(root, "post_processor"));
     return std::move(spec_);
   }
 
@@ -317,6 +318,17 @@ class Parser {
                              .normalized = IsTrue(token, "normalized")});
     }
     return absl::OkStatus();
+  }
+
+  void PostProcessor(const Json& post_processor) {
+    for (const Json& part : Member(post_processor, "processors")) {
+      PostProcessor(part);
+    }
+    for (const Json& piece : Member(post_processor, "single")) {
+      const Json& token = Member(piece, "SpecialToken");
+      if (token.is_null()) return;  // the text itself
+      spec_.in_front.push_back(Text(token, "id"));
+    }
   }
 
   const std::string& name_;

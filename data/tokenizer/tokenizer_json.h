@@ -5,9 +5,9 @@
 // included; normalizer NFC or none; pre_tokenizer ByteLevel, Split (by a
 // regular expression or a text), Digits, and a Sequence of them that ends in
 // ByteLevel; added tokens, special or not. Anything else that would change
-// tokens is an error that names it. truncation, padding and post_processor,
-// which are about single requests, are passed over: nothing is cut, nothing put
-// around a text.
+// tokens is an error that names it. truncation and padding, which are about
+// single requests, are passed over; of post_processor it is kept what it puts
+// in front of a text, which nothing here does.
 #pragma once
 
 #include <array>
@@ -47,6 +47,7 @@ struct TokenizerSpec {
   bool nfc = false;
   std::vector<Split> splits;
   std::vector<Added> added;
+  std::vector<std::string> in_front;  // of a text, as tokens are called
 };
 
 // Whether bytes look like JSON at all: no other tokenizer begins so.

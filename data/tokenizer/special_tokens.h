@@ -1,0 +1,26 @@
+// What a folder of Hugging Face says of the tokens around a text.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "absl/status/statusor.h"
+#include "data/tokenizer/tokenizer_files.h"
+
+namespace delink {
+
+struct SpecialTokens {
+  std::string begin;  // bos_token; empty: none is named
+  std::string end;    // eos_token
+  // Whether `begin` goes in front of a text; not said: as the main file does.
+  std::optional<bool> add_begin;
+  std::string tokenizer_class;
+};
+
+// Of tokenizer_config.json and, for names that it lacks,
+// special_tokens_map.json. InvalidArgument, beginning with `name`.
+absl::StatusOr<SpecialTokens> ReadSpecialTokens(const TokenizerFiles& files,
+                                                const std::string& name);
+
+}  // namespace delink
