@@ -18,7 +18,7 @@ import source_tree
 FRAMEWORK = {"base": set()}
 FRAMEWORK["device"] = {"base"}
 FRAMEWORK["tensor"] = {"base", "device"}
-for _name in ("autograd", "comm", "hdf5"):
+for _name in ("autograd", "comm", "hdf5", "safetensors"):
   FRAMEWORK[_name] = {"base", "device", "tensor"}
 FRAMEWORK["module"] = set(FRAMEWORK)
 for _name in ("sharing", "optim", "checkpoint"):

@@ -1,0 +1,73 @@
+// One safetensors file, open for reading.
+//
+// The format: 8 bytes, the length of the header (little-endian, at most 100
+// MB); the header, a JSON object {NAME: {"dtype", "shape", "data_offsets":
+// [BEGIN, END]}, "__metadata__": {TEXT: TEXT}}; the data. Offsets count from
+// the data's begin. Everything is checked when a file is opened, so that no
+// byte outside the data can be read later: names are there once, types are
+// known, shapes have as many bytes as the offsets say, and the tensors, in the
+// order of their offsets, fill the data without a hole or an overlap.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "framework/safetensors/type.h"
+
+namespace delink::safetensors {
+
+struct Entry {
+  std::string name;
+  Type type = Type::kF32;
+  std::vector<int64_t> shape;  // empty: one value
+  int64_t begin = 0, end = 0;  // bytes of the data
+
+  int64_t count() const { return (end - begin) / SizeOf(type); }
+};
+
+// Thread-safe. Move-only.
+class File {
+ public:
+  // InvalidArgument where the file is no safetensors file, DataLoss where it is
+  // shorter or longer than its header says: all with the path and the reason.
+  // `path` may be a link to a file, as those of Hugging Face's cache are.
+  static absl::StatusOr<File> Open(const std::string& path);
+
+  File(File&& other) noexcept;
+  File& operator=(File&& other) noexcept;
+  ~File();
+
+  const std::string& path() const { return path_; }
+  // By place in the data.
+  const std::vector<Entry>& entries() const { return entries_; }
+  const std::map<std::string, std::string>& metadata() const {
+    return metadata_;
+  }
+
+  // Values [first, first + count) of an entry of this file; outside of it is a
+  // check. The bytes as they are, of any type, or as float: a type that has no
+  // values is refused. DataLoss where the file has become shorter.
+  absl::Status ReadBytes(const Entry& entry, int64_t first, int64_t count,
+                         void* bytes) const;
+  absl::Status Read(const Entry& entry, int64_t first, int64_t count,
+                    float* values) const;
+
+ private:
+  File(std::string path, int descriptor)
+      : path_(std::move(path)), descriptor_(descriptor) {}
+  absl::Status ReadHeader();
+  absl::Status ReadAt(int64_t begin, int64_t size, char* bytes) const;
+
+  std::string path_;
+  int descriptor_ = -1;
+  int64_t data_ = 0;  // where the data begin
+  std::vector<Entry> entries_;
+  std::map<std::string, std::string> metadata_;
+};
+
+}  // namespace delink::safetensors
