@@ -2,31 +2,41 @@
 
 #include <algorithm>
 #include <memory>
+#include <vector>
 
+#include "absl/strings/str_cat.h"
 #include "framework/base/status_macros.h"
-#include "recipes/schema/recipe.h"
+#include "recipes/schema/describe.h"
 #include "recipes/schema/recipe_io.h"
+#include "recipes/schema/writer.h"
 
 namespace delink::huggingface {
 
 absl::StatusOr<std::string> AsRecipe(const ModelConfig& config,
                                      const std::string& origin) {
   constexpr int64_t kSequence = 1024;
-  Recipe recipe;
-  recipe.model = config.Clone();
-  recipe.data.train = "corpus/train";
-  recipe.data.seq = std::min(config.max_seq, kSequence);
-  recipe.data.batch = 8;
-  recipe.optimizer.lr = 1e-4;
-  recipe.schedule.steps = 1;
-  recipe.stages.push_back({.name = "imported"});
-  const std::string text = ToToml(recipe);
+  std::vector<schema::Entry> entries;
+  schema::Writer writer(&entries);
+  std::shared_ptr<const ModelConfig> model = config.Clone();
+  schema::DescribeModel(writer, &model, {});
+  const std::string text = absl::StrCat(
+      "# The model is what the weights were made for. The rest is to be "
+      "replaced\n# before anything is trained by this recipe.\n",
+      schema::ToToml(entries),
+      "\n[data]\ntrain = \"corpus/train\"\n"
+      "seq = ",
+      std::min(config.max_seq, kSequence),
+      "\nbatch = 8\n\n"
+      "[optimizer]\nkind = \"adamw\"\nlr = 1e-4\n\n"
+      "[schedule]\nkind = \"constant\"\nsteps = 1\n\n"
+      "[[stage]]\nname = \"imported\"\nshare = \"none\"\n");
   const ModelKind kind{std::string(config.kind()), "",
                        [&] { return config.Clone(); }};
-  // What is out of a key's range, or fits no other key, is told by the kind's
-  // own description.
+  // What is out of a key's range, or does not go with another key, is told by
+  // the kind's own description.
   DELINK_RETURN_IF_ERROR(
-      ParseRecipe(text, origin + " as a recipe", "/", {}, {kind}).status());
+      ParseRecipe(text, absl::StrCat(origin, " as a recipe"), "/", {}, {kind})
+          .status());
   return text;
 }
 

@@ -66,6 +66,10 @@ struct Family {
   std::function<absl::Status(const ModelConfig& ours,
                              nlohmann::ordered_json& theirs)>
       write;
+  // Keys of our [model] of which theirs say nothing that matters, since they
+  // decide training alone: where a run begins with a folder's weights, its
+  // recipe may have others.
+  std::vector<std::string> own_keys = {};
   // The width of a head whose elements 2 i and 2 i + 1 turn together, where
   // theirs are i and i + width / 2: then the rows of rotated tensors go out in
   // their order (HalvesFromPairs). 0, or without the function: they are as

@@ -115,16 +115,18 @@ absl::StatusOr<bool> SameValues(const Tensor& a, const Tensor& b) {
 }
 
 // A head that is stored although it is the embedding must be that.
+// `embedding`: null where it is missing, which is a problem of its own.
 absl::Status CheckTied(const std::vector<Piece>& pieces,
-                       const std::vector<From>& embedding, Matcher& matcher) {
-  if (embedding.size() != 1 || pieces.size() != 1) return absl::OkStatus();
-  const Tensor* const head = matcher.Take(pieces[0], /*optional=*/true);
-  if (head == nullptr) return absl::OkStatus();
-  DELINK_ASSIGN_OR_RETURN(const bool same,
-                          SameValues(*head, embedding[0].tensor));
-  if (!same) {
-    matcher.Note(pieces[0].name,
-                 absl::StrCat("is not ", embedding[0].piece.name,
+                       const FolderValues::Source* embedding,
+                       Matcher& matcher) {
+  for (size_t i = 0; i < pieces.size(); ++i) {
+    const Tensor* const head = matcher.Take(pieces[i], /*optional=*/true);
+    if (head == nullptr || embedding == nullptr) continue;
+    const From& like = embedding->from[i];
+    DELINK_ASSIGN_OR_RETURN(const bool same, SameValues(*head, like.tensor));
+    if (same) continue;
+    matcher.Note(pieces[i].name,
+                 absl::StrCat("is not ", like.piece.name,
                               ", though config.json ties the two; set "
                               "tie_word_embeddings to false where the head is "
                               "the model's own"));
@@ -174,8 +176,9 @@ absl::StatusOr<FolderValues> FolderValues::Open(const ModelFolder& folder,
                             PiecesOf(*folder.family, decl));
     if (decl.link >= 0) {
       const auto target = values.sources_.find(registry.decl(decl.link).name);
-      if (target == values.sources_.end()) continue;
-      DELINK_RETURN_IF_ERROR(CheckTied(pieces, target->second.from, matcher));
+      DELINK_RETURN_IF_ERROR(CheckTied(
+          pieces, target == values.sources_.end() ? nullptr : &target->second,
+          matcher));
       continue;
     }
     Source source{.shape = decl.spec.shape};

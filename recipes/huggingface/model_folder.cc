@@ -10,6 +10,7 @@
 #include "framework/base/file.h"
 #include "framework/base/json.h"
 #include "framework/base/status_macros.h"
+#include "framework/base/strict_json.h"
 #include "recipes/huggingface/as_recipe.h"
 #include "recipes/huggingface/config_reader.h"
 
@@ -57,10 +58,23 @@ absl::Status CheckFiles(const std::string& path) {
           : "; fetch the model's weights as safetensors"));
 }
 
+absl::Status CheckConfigSize(const std::string& name) {
+  constexpr int64_t kLargest = 1 << 20;
+  DELINK_ASSIGN_OR_RETURN(const int64_t size, FileSize(name));
+  if (size <= kLargest) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat(
+      name, ": is larger than 1 MiB, which no config is; fetch it again"));
+}
+
 absl::StatusOr<nlohmann::json> ReadConfig(const std::string& name) {
+  DELINK_RETURN_IF_ERROR(CheckConfigSize(name));
   DELINK_ASSIGN_OR_RETURN(const std::string text, ReadFile(name));
-  nlohmann::json config = ParseJson(text);
-  if (config.is_object()) return config;
+  absl::StatusOr<nlohmann::json> config = ParseStrictJson(text);
+  if (!config.ok()) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        name, ": ", config.status().message(), "; fetch the file again"));
+  }
+  if (config->is_object()) return config;
   return absl::InvalidArgumentError(
       absl::StrCat(name, ": is no JSON object; fetch the file again"));
 }
@@ -111,6 +125,13 @@ absl::StatusOr<ModelFolder> OpenModelFolder(
   DELINK_RETURN_IF_ERROR(AsRecipe(*config, name).status());
   DELINK_ASSIGN_OR_RETURN(safetensors::Folder tensors,
                           safetensors::Folder::Open(path));
+  // Before anything is made of a config that is out of all proportion.
+  if (config->layers > static_cast<int64_t>(tensors.tensors().size())) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(name, ": has ", config->layers, " layers, but ", path,
+                     " has no more than ", tensors.tensors().size(),
+                     " tensors; the two are not of one model"));
+  }
   return ModelFolder{.path = path,
                      .family = family,
                      .config = std::move(config),

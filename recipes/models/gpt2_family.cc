@@ -1,9 +1,9 @@
-#include <cmath>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <string>
 
 #include "absl/strings/str_cat.h"
+#include "framework/base/check.h"
 #include "recipes/huggingface/config_reader.h"
 #include "recipes/models/gpt_config.h"
 #include "recipes/models/huggingface_families.h"
@@ -57,7 +57,9 @@ std::unique_ptr<ModelConfig> Read(ConfigReader& theirs) {
 }
 
 absl::Status Write(const ModelConfig& config, nlohmann::ordered_json& theirs) {
-  const auto& ours = dynamic_cast<const GptConfig&>(config);
+  const auto* const own = dynamic_cast<const GptConfig*>(&config);
+  DELINK_CHECK(own != nullptr) << std::string(config.kind());
+  const GptConfig& ours = *own;
   const auto no_such = [](const char* key, const char* why) {
     return absl::InvalidArgumentError(
         absl::StrCat("model.", key, ": models of the family gpt2 ", why));
@@ -104,7 +106,8 @@ huggingface::Family Gpt2Family() {
                   {"head/weight", {"lm_head.weight"}}},
       .buffers = {block + "attn.bias", block + "attn.masked_bias"},
       .read = Read,
-      .write = Write};
+      .write = Write,
+      .own_keys = {"dropout", "init_std"}};
   const struct {
     const char* ours;
     const char* theirs;

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "framework/base/check.h"
 #include "recipes/huggingface/config_reader.h"
 #include "recipes/models/huggingface_families.h"
 #include "recipes/models/llama_config.h"
@@ -55,6 +56,12 @@ constexpr Traits kFamilies[] = {
 };
 
 constexpr int64_t kDefaultWindow = 4096;
+
+const LlamaConfig& Own(const ModelConfig& config) {
+  const auto* const own = dynamic_cast<const LlamaConfig*>(&config);
+  DELINK_CHECK(own != nullptr) << std::string(config.kind());
+  return *own;
+}
 
 // --- in ---
 
@@ -251,7 +258,7 @@ void WriteWindow(const LlamaConfig& ours, const Traits& family,
 
 absl::Status Write(const ModelConfig& config, const Traits& family,
                    nlohmann::ordered_json& theirs) {
-  const auto& ours = dynamic_cast<const LlamaConfig&>(config);
+  const LlamaConfig& ours = Own(config);
   const absl::Status status = CheckExpressible(ours, family);
   if (!status.ok()) return status;
   theirs["vocab_size"] = ours.vocab;
@@ -276,7 +283,7 @@ absl::Status Write(const ModelConfig& config, const Traits& family,
 }
 
 int64_t InterleavedWidth(const ModelConfig& config) {
-  const auto& ours = dynamic_cast<const LlamaConfig&>(config);
+  const LlamaConfig& ours = Own(config);
   return ours.rotary.pairing == RotaryPairing::kInterleaved ? ours.head_dim : 0;
 }
 
@@ -320,6 +327,7 @@ Family FamilyOf(const Traits& traits) {
           [traits](const ModelConfig& c, nlohmann::ordered_json& out) {
             return Write(c, traits, out);
           },
+      .own_keys = {"dropout", "init_std", "z_loss"},
       .interleaved = InterleavedWidth};
 }
 

@@ -59,6 +59,12 @@ absl::Status Beginning::CheckResume(const ModelList& models, bool first) {
                           ReadHeader(checkpoint_));
   DELINK_ASSIGN_OR_RETURN(const SavedRun run,
                           SavedRun::From(checkpoint_, header));
+  if (!run.imported.empty()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(checkpoint_, ": has the weights of ", run.imported,
+                     " alone, and no run to go on with; begin one with --init ",
+                     checkpoint_));
+  }
   DELINK_ASSIGN_OR_RETURN(const std::string text,
                           ReadFile(JoinPath(checkpoint_, "recipe.toml")));
   DELINK_ASSIGN_OR_RETURN(
@@ -112,16 +118,30 @@ void Beginning::CheckValidation(bool first) {
 }
 
 absl::Status Beginning::FindInit(const TrainOptions& options,
+                                 const ModelList& models,
                                  const std::string& out, const RunEnv& env) {
   // A run that goes on has its weights: the same words start it and restart it.
   if (options.init.empty() || resumed_) return absl::OkStatus();
-  DELINK_ASSIGN_OR_RETURN(init_, FindCheckpoint(*env.world, options.init));
-  return AgreeOnStatus(*env.world, CheckInit(options, out, env));
+  // Ranks that see different files there agree on the outcome below.
+  DELINK_ASSIGN_OR_RETURN(
+      const int64_t folders,
+      AllReduceScalar(*env.world,
+                      int64_t{huggingface::IsModelFolder(options.init)},
+                      ReduceOp::kMax));
+  if (folders > 0) {
+    init_ = options.init;
+  } else {
+    DELINK_ASSIGN_OR_RETURN(init_, FindCheckpoint(*env.world, options.init));
+  }
+  absl::Status status = CheckOverwrite(options, out);
+  if (status.ok()) {
+    status = folders > 0 ? OpenFolder(models, env) : CheckInit(env);
+  }
+  return AgreeOnStatus(*env.world, status);
 }
 
-absl::Status Beginning::CheckInit(const TrainOptions& options,
-                                  const std::string& out,
-                                  const RunEnv& env) const {
+absl::Status Beginning::CheckOverwrite(const TrainOptions& options,
+                                       const std::string& out) const {
   namespace fs = std::filesystem;
   std::error_code error;
   const fs::path inside =
@@ -133,6 +153,10 @@ absl::Status Beginning::CheckInit(const TrainOptions& options,
                      ": --overwrite would remove it before --init could "
                      "read it; choose another --out"));
   }
+  return absl::OkStatus();
+}
+
+absl::Status Beginning::CheckInit(const RunEnv& env) const {
   DELINK_ASSIGN_OR_RETURN(const SharingMap sharing, SharingOf(env, 0));
   return delink::CheckInit(init_,
                            {.registry = env.registry,
@@ -140,6 +164,18 @@ absl::Status Beginning::CheckInit(const TrainOptions& options,
                             .sharing = sharing,
                             .tokenizer = inputs_->sources.tokenizer_bytes(),
                             .corpus = inputs_->sources.corpus(0).dir()});
+}
+
+absl::Status Beginning::OpenFolder(const ModelList& models, const RunEnv& env) {
+  DELINK_ASSIGN_OR_RETURN(
+      folder_,
+      FolderInit::Open(init_, models,
+                       {.recipe = env.recipe,
+                        .registry = env.registry,
+                        .tokenizer = inputs_->sources.tokenizer_bytes(),
+                        .corpus = inputs_->sources.corpus(0).dir(),
+                        .ranks = env.world->size()}));
+  return absl::OkStatus();
 }
 
 RunPosition Beginning::Position() const {
@@ -164,8 +200,14 @@ absl::StatusOr<std::unique_ptr<StageRun>> Beginning::MakeStage(
     }
     if (comm.rank() == 0) {
       DELINK_LOG(kInfo) << "beginning with the weights of " << init_;
+      if (folder_ != nullptr && stage->shares()) {
+        DELINK_LOG(kInfo) << "layers that share begin with the weights that "
+                             "the first of them has there";
+      }
     }
-    DELINK_RETURN_IF_ERROR(LoadWeights(comm, init_, stage->store()));
+    DELINK_RETURN_IF_ERROR(folder_ != nullptr
+                               ? folder_->Load(comm, stage->store())
+                               : LoadWeights(comm, init_, stage->store()));
     return stage;
   }
   DELINK_ASSIGN_OR_RETURN(

@@ -11,6 +11,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "framework/checkpoint/checkpoint.h"
+#include "recipes/run/init_folder.h"
 #include "recipes/run/inputs.h"
 #include "recipes/run/position.h"
 #include "recipes/run/pretrain.h"
@@ -29,10 +30,11 @@ class Beginning {
                                         const std::string& out,
                                         const RunInputs& inputs,
                                         Communicator& comm);
-  // Finds the checkpoint whose weights a new run begins with, if there is to be
-  // one. Collective. InvalidArgument: they do not fit the first stage.
-  absl::Status FindInit(const TrainOptions& options, const std::string& out,
-                        const RunEnv& env);
+  // Finds the checkpoint, or the Hugging Face folder, whose weights a new run
+  // begins with, if there is to be one. Collective. InvalidArgument: they do
+  // not fit the first stage.
+  absl::Status FindInit(const TrainOptions& options, const ModelList& models,
+                        const std::string& out, const RunEnv& env);
 
   RunPosition Position() const;
   // The stage to begin with: fresh, or as a checkpoint left it. Collective.
@@ -56,14 +58,18 @@ class Beginning {
   absl::Status CheckResume(const ModelList& models, bool first);
   // Losses on other data than before are not to be compared.
   void CheckValidation(bool first);
-  absl::Status CheckInit(const TrainOptions& options, const std::string& out,
-                         const RunEnv& env) const;
+  // That --overwrite leaves what the run begins with.
+  absl::Status CheckOverwrite(const TrainOptions& options,
+                              const std::string& out) const;
+  absl::Status CheckInit(const RunEnv& env) const;
+  absl::Status OpenFolder(const ModelList& models, const RunEnv& env);
 
   const RunInputs* inputs_;
   Blend blend_;
   std::string checkpoint_;  // resumed from
   std::optional<SavedRun> resumed_;
   std::string init_;  // whose weights the run begins with; or empty
+  std::unique_ptr<FolderInit> folder_;  // where that is no checkpoint
 };
 
 }  // namespace delink

@@ -25,6 +25,7 @@ std::vector<KeptValue> KeptOf(SavedRun& run) {
           {"stage", &run.stage},
           {"corpus", &run.corpus},
           {"validated_on", &run.validated_on, true},
+          {"imported", &run.imported, true},
           {"stage/losses", &run.stage_losses, true},
           {kProbes, &run.stage_probes, true},
           {kValidation, &run.validation, true},

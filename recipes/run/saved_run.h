@@ -45,6 +45,10 @@ struct SavedRun {
   // What the next batch comes from; none in checkpoints of early builds, whose
   // `samples` are all of `corpus`.
   std::vector<SourceCount> sources;
+  // Where weights come from that no run of ours has made ("a Hugging Face
+  // folder, llama"): then there is nothing else, and nothing to go on with.
+  // Empty: of a run.
+  std::string imported;
   double seconds = 0;  // spent so far
   // Computed by all steps so far, on all ranks; NaN, not known, in checkpoints
   // of early builds and of runs that went on from one.

@@ -70,7 +70,7 @@ absl::StatusOr<std::unique_ptr<RunSetup>> RunSetup::Create(
       Beginning::Find(options, models, run->out_, run->inputs(), comm));
   DELINK_RETURN_IF_ERROR(AgreeOnStatus(comm, run->MakeModel(models)));
   DELINK_RETURN_IF_ERROR(
-      run->beginning_->FindInit(options, run->out_, run->env_));
+      run->beginning_->FindInit(options, models, run->out_, run->env_));
   // A run that does not fit leaves no folder.
   DELINK_ASSIGN_OR_RETURN(const std::string slow, run->CheckDevice());
   DELINK_RETURN_IF_ERROR(AgreeOnStatus(
