@@ -45,10 +45,10 @@ T Understood(const Words& words) {
 
 const std::vector<Words>& AllCommands() {
   static const std::vector<Words> all = {
-      {},          {"data"},       {"data", "build"}, {"data", "info"},
-      {"train"},   {"plan"},       {"delink"},        {"data", "verify"},
-      {"inspect"}, {"eval"},       {"generate"},      {"report"},
-      {"bench"},   {"completion"}, {"man"},           {"sweep"}};
+      {},           {"data"},   {"data", "build"},  {"data", "info"}, {"train"},
+      {"plan"},     {"delink"}, {"data", "verify"}, {"inspect"},      {"eval"},
+      {"generate"}, {"report"}, {"bench"},          {"completion"},   {"man"},
+      {"sweep"},    {"convert"}};
   return all;
 }
 
@@ -150,6 +150,14 @@ TEST(Usage, WhatIsWrongIsNamedWithTheNearestThatIsKnown) {
       {{"delink", "no-such", "x"}, "no-such"},
       {{"delink", "/etc", "x", "--share", "some"}, "'some' is no way to share"},
       {{"delink", "/etc", "x", "--state", "lost"}, "lost not in"},
+      {{"convert", "/etc"}, "OUT is required"},
+      {{"convert", "no-such", "x"}, "no-such"},
+      {{"convert", "/etc", "x", "--to", "gguf"}, "gguf not in"},
+      {{"convert", "/etc", "x", "--dtype", "fp8"}, "fp8 not in"},
+      {{"convert", "/etc", "x", "--shard-size", "5"},
+       "--shard-size: '5' is no size; give one from 1KB up, such as 5GB"},
+      {{"convert", "/etc", "x", "--shard-size", "nanGB"},
+       "--shard-size: 'nanGB' is no size"},
       {{"eval", "/etc", "--batches", "2"}, "--batches requires --data"},
       {{"eval", "/etc", "--data", "/etc", "--choices", kFile},
        "--data excludes --choices"},
@@ -253,6 +261,23 @@ TEST(CommandLine, Data) {
   EXPECT_EQ(lines.threads, 3);
   EXPECT_EQ(Understood<DescribeData>({"data", "info", "/etc"}).folder, "/etc");
   EXPECT_EQ(Understood<VerifyData>({"data", "verify", "/etc"}).folder, "/etc");
+}
+
+TEST(CommandLine, Convert) {
+  const auto plain = Understood<ConvertOptions>({"convert", "/etc", "x"});
+  EXPECT_EQ(plain.in, "/etc");
+  EXPECT_EQ(plain.out, "x");
+  EXPECT_FALSE(plain.to || plain.dtype || plain.dry_run);
+  EXPECT_EQ(plain.shard_bytes, 5'000'000'000);
+  EXPECT_EQ(plain.threads, 0);
+  const auto full = Understood<ConvertOptions>(
+      {"convert", "/etc", "x", "--to", "huggingface", "--dtype", "bf16",
+       "--shard-size", "1.5MB", "--threads", "3", "--dry-run"});
+  EXPECT_EQ(full.to, ModelForm::kHuggingFace);
+  EXPECT_EQ(full.dtype, safetensors::Type::kBF16);
+  EXPECT_EQ(full.shard_bytes, 1'500'000);
+  EXPECT_EQ(full.threads, 3);
+  EXPECT_TRUE(full.dry_run);
 }
 
 TEST(CommandLine, Checkpoints) {

@@ -30,6 +30,7 @@ int Run(const VerifyData& command, const ModelList& models, World& world);
 int Run(const TrainOptions& command, const ModelList& models, World& world);
 int Run(const PlanCommand& command, const ModelList& models, World& world);
 int Run(const DelinkCommand& command, const ModelList& models, World& world);
+int Run(const ConvertOptions& command, const ModelList& models, World& world);
 int Run(const Inspect& command, const ModelList& models, World& world);
 int Run(const Eval& command, const ModelList& models, World& world);
 int Run(const Generate& command, const ModelList& models, World& world);

@@ -15,6 +15,7 @@
 #include "framework/sharing/depth_policy.h"
 #include "framework/sharing/share_spec.h"
 #include "framework/sharing/state_policy.h"
+#include "recipes/convert/convert.h"
 #include "recipes/run/pretrain.h"
 
 namespace delink::tools {
@@ -131,9 +132,9 @@ struct BenchCommand {
 
 using Command =
     std::variant<BuildData, ImportData, DescribeData, CheckData, VerifyData,
-                 TrainOptions, PlanCommand, DelinkCommand, Inspect, Eval,
-                 Generate, SweepCommand, ReportCommand, BenchCommand,
-                 CompletionCommand, ManCommand>;
+                 TrainOptions, PlanCommand, DelinkCommand, ConvertOptions,
+                 Inspect, Eval, Generate, SweepCommand, ReportCommand,
+                 BenchCommand, CompletionCommand, ManCommand>;
 
 struct CommandLine {
   // Without one, `text` is all there is to do: help, on standard output with

@@ -11,6 +11,7 @@ CommandSyntax ImportSyntax();      // data_import.cc: data import
 CommandSyntax TrainSyntax();       // train.cc
 CommandSyntax PlanSyntax();        // train.cc
 CommandSyntax DelinkSyntax();      // checkpoint.cc
+CommandSyntax ConvertSyntax();     // convert.cc
 CommandSyntax InspectSyntax();     // checkpoint.cc
 CommandSyntax EvalSyntax();        // checkpoint.cc
 CommandSyntax BenchSyntax();       // bench.cc

@@ -17,9 +17,9 @@ CommandSyntax ProgramSyntax() {
           "anything is\nwritten; 1 for everything else. Reference: "
           "docs/cli.md",
       .commands = {DataSyntax(), TrainSyntax(), PlanSyntax(), DelinkSyntax(),
-                   InspectSyntax(), EvalSyntax(), GenerateSyntax(),
-                   SweepSyntax(), ReportSyntax(), BenchSyntax(),
-                   CompletionSyntax(), ManSyntax()}};
+                   ConvertSyntax(), InspectSyntax(), EvalSyntax(),
+                   GenerateSyntax(), SweepSyntax(), ReportSyntax(),
+                   BenchSyntax(), CompletionSyntax(), ManSyntax()}};
 }
 
 }  // namespace delink::tools

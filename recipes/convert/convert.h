@@ -1,0 +1,43 @@
+// `delink convert IN OUT`: models between the forms that they are kept in.
+//
+//   checkpoint       -> folder of Hugging Face   export.h
+//   folder of Hugging Face -> checkpoint         import.h
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <string>
+
+#include "absl/status/statusor.h"
+#include "framework/safetensors/plan.h"
+#include "recipes/models/model_list.h"
+
+namespace delink {
+
+enum class ModelForm : uint8_t { kDelink, kHuggingFace };
+
+// As --to has it: "delink", "huggingface".
+std::string_view ToString(ModelForm form);
+
+struct ConvertOptions {
+  std::string in;
+  std::string out;  // must not exist
+  // The other form than that of `in`, where not given.
+  std::optional<ModelForm> to = {};
+  // Of what is written; fp32 where not given. Checkpoints have no other.
+  std::optional<safetensors::Type> dtype = {};
+  int64_t shard_bytes = safetensors::kShardBytes;
+  int threads = 0;  // 0: as many as cores
+  bool dry_run = false;
+  // Told of values that are done and values in all, now and then; optional.
+  std::function<void(int64_t done, int64_t all)> progress = {};
+};
+
+// What was done, or in a dry run would be: for people, lines. InvalidArgument:
+// forms between which there is no way, or a dtype that the form does not have;
+// else as the headers above say.
+absl::StatusOr<std::string> Convert(const ConvertOptions& options,
+                                    const ModelList& models);
+
+}  // namespace delink

@@ -1,0 +1,212 @@
+#include "recipes/convert/export.h"
+
+#include <algorithm>
+#include <map>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "data/tokenizer/huggingface_files.h"
+#include "data/tokenizer/tokenizer.h"
+#include "framework/base/file.h"
+#include "framework/base/format_bytes.h"
+#include "framework/base/json.h"
+#include "framework/base/status_macros.h"
+#include "framework/comm/self_communicator.h"
+#include "framework/safetensors/writer.h"
+#include "recipes/convert/export_plan.h"
+#include "recipes/convert/movement.h"
+#include "recipes/convert/output_folder.h"
+#include "recipes/record/environment.h"
+#include "recipes/record/progress.h"
+#include "recipes/saved/saved_model.h"
+
+namespace delink {
+namespace {
+
+using nlohmann::ordered_json;
+using safetensors::Type;
+using safetensors::Writer;
+
+// As config.json has them.
+std::string_view DtypeName(Type dtype) {
+  switch (dtype) {
+    case Type::kBF16:
+      return "bfloat16";
+    case Type::kF16:
+      return "float16";
+    default:
+      return "float32";
+  }
+}
+
+// The small files: the tokenizer's, if there is one, and the configs.
+absl::StatusOr<std::map<std::string, std::string>> SmallFiles(
+    const SavedModel& saved, const ExportPlan& exported, Type dtype,
+    std::vector<std::string>& notes) {
+  HuggingFaceTokenizer tokenizer;
+  const std::string path = JoinPath(saved.path(), "tokenizer");
+  if (PathExists(path)) {
+    DELINK_ASSIGN_OR_RETURN(const std::unique_ptr<Tokenizer> loaded,
+                            LoadTokenizerFile(path));
+    tokenizer = ForHuggingFace(*loaded);
+  }
+  if (tokenizer.files.empty()) {
+    notes.push_back(
+        "the checkpoint has ids without a tokenizer: nothing says what text "
+        "they are of");
+  }
+  // What is not said is taken for what the family's own first model had.
+  const auto id = [](int32_t token) {
+    return token < 0 ? ordered_json() : ordered_json(token);
+  };
+  ordered_json config{{"architectures", {exported.family->architecture}},
+                      {"model_type", exported.family->model_type}};
+  config.update(ParseOrderedJson(exported.config));
+  config["bos_token_id"] = id(tokenizer.begin);
+  config["eos_token_id"] = id(tokenizer.end);
+  config["torch_dtype"] = std::string(DtypeName(dtype));
+  ordered_json generation{{"_from_model_config", true}};
+  if (tokenizer.begin >= 0) generation["bos_token_id"] = tokenizer.begin;
+  if (tokenizer.end >= 0) generation["eos_token_id"] = tokenizer.end;
+  std::map<std::string, std::string> files = std::move(tokenizer.files);
+  files["config.json"] = JsonText(config, 2) + "\n";
+  files.emplace("generation_config.json", JsonText(generation, 2) + "\n");
+  return files;
+}
+
+// What OUT.tmp is of.
+absl::StatusOr<std::string> OriginOf(const SavedModel& saved,
+                                     const ExportOptions& options) {
+  DELINK_ASSIGN_OR_RETURN(const std::string sums,
+                          ReadFile(JoinPath(saved.path(), kSumsName)));
+  const ordered_json origin{
+      {"program", BuildLine()},
+      {"step", saved.header().step},
+      {"checkpoint", absl::StrCat("sha256:", Sha256Hex(sums))},
+      {"dtype", std::string(DtypeName(options.dtype))},
+      {"shard_bytes", options.shard_bytes}};
+  return JsonText(origin, 2) + "\n";
+}
+
+// All files; their digests.
+absl::StatusOr<std::vector<FileSum>> WriteAll(
+    const std::string& folder, const ExportOptions& options,
+    const SavedModel& saved, const Layout& layout, const ExportPlan& exported,
+    safetensors::Plan plan, std::map<std::string, std::string> files) {
+  DELINK_ASSIGN_OR_RETURN(Writer writer,
+                          Writer::Create(folder, std::move(plan)));
+  Movement movement(saved.path(), layout, exported, writer);
+  DELINK_RETURN_IF_ERROR(movement.Go(options.threads, options.progress));
+  DELINK_ASSIGN_OR_RETURN(std::vector<FileSum> sums, writer.Finish());
+  std::vector<FileSum> all;
+  for (const auto& [name, text] : files) {
+    DELINK_RETURN_IF_ERROR(WriteFile(JoinPath(folder, name), text));
+    DELINK_ASSIGN_OR_RETURN(FileSum sum, SumFile(folder, name));
+    all.push_back(std::move(sum));
+  }
+  DELINK_ASSIGN_OR_RETURN(FileSum origin,
+                          SumFile(folder, OutputFolder::kOrigin));
+  all.push_back(std::move(origin));
+  all.insert(all.end(), sums.begin(), sums.end());
+  DELINK_RETURN_IF_ERROR(WriteSums(folder, all));
+  return all;
+}
+
+ExportReport ReportOf(const SavedModel& saved, const ExportOptions& options,
+                      const ExportPlan& exported,
+                      const safetensors::Plan& plan) {
+  ExportReport report{.from = saved.path(),
+                      .to = options.out,
+                      .model_type = exported.family->model_type,
+                      .architecture = exported.family->architecture,
+                      .dtype = options.dtype,
+                      .bytes = plan.total_bytes};
+  for (size_t i = 0; i < plan.tensors.size(); ++i) {
+    const safetensors::Plan::Place& place = plan.places[i];
+    report.tensors.push_back({.theirs = plan.tensors[i].name,
+                              .shape = plan.tensors[i].shape,
+                              .bytes = place.end - place.begin,
+                              .file = plan.files[place.file].name,
+                              .ours = exported.ours[i]});
+  }
+  for (const LogicalTensor* const tensor : exported.moves) {
+    report.parameters += tensor->shape.elements();
+  }
+  return report;
+}
+
+}  // namespace
+
+absl::StatusOr<ExportReport> ExportHuggingFace(const ExportOptions& options,
+                                               const ModelList& models) {
+  if (PathExists(options.out)) {
+    return absl::AlreadyExistsError(absl::StrCat(
+        options.out, ": is there already; name a folder that is not"));
+  }
+  SelfCommunicator comm;
+  DELINK_ASSIGN_OR_RETURN(const std::unique_ptr<SavedModel> saved,
+                          SavedModel::Open(comm, options.in, models));
+  // Nothing is shared, so that each layer asks for its own: what the checkpoint
+  // has as a link is read as what that leads to.
+  const Layout layout =
+      Layout::Create(saved->registry(), saved->blocks(),
+                     {.visited = saved->sharing().visited}, {});
+  DELINK_ASSIGN_OR_RETURN(const ExportPlan exported,
+                          PlanExport(*saved, layout, models, options.dtype));
+  DELINK_ASSIGN_OR_RETURN(
+      safetensors::Plan plan,
+      safetensors::PlanFiles(exported.tensors, options.shard_bytes));
+  ExportReport report = ReportOf(*saved, options, exported, plan);
+  DELINK_ASSIGN_OR_RETURN(
+      std::map<std::string, std::string> files,
+      SmallFiles(*saved, exported, options.dtype, report.notes));
+  if (options.dry_run) return report;
+
+  DELINK_ASSIGN_OR_RETURN(const std::string origin, OriginOf(*saved, options));
+  DELINK_ASSIGN_OR_RETURN(OutputFolder folder,
+                          OutputFolder::Begin(options.out, origin));
+  absl::StatusOr<std::vector<FileSum>> sums =
+      WriteAll(folder.path(), options, *saved, layout, exported,
+               std::move(plan), std::move(files));
+  absl::Status status = sums.status();
+  if (status.ok()) status = folder.Publish();
+  if (!status.ok()) {
+    folder.Discard();
+    return status;
+  }
+  report.written = true;
+  report.files = *std::move(sums);
+  return report;
+}
+
+std::string ToString(const ExportReport& r) {
+  std::string text =
+      absl::StrCat(r.written ? "converted " : "would convert ", r.from, "\n",
+                   r.written ? "       to " : "           to ", r.to, ": ",
+                   r.architecture, " (", r.model_type, "), ",
+                   std::string(ToString(r.dtype)), "\n", r.tensors.size(),
+                   " tensors, ", FormatCount(static_cast<double>(r.parameters)),
+                   " parameters, ", FormatBytes(r.bytes), "\n");
+  for (const std::string& note : r.notes) absl::StrAppend(&text, note, "\n");
+  for (const FileSum& file : r.files) {
+    absl::StrAppend(&text, file.digest, "  ", file.name, "\n");
+  }
+  if (r.written) return text;
+  size_t names = 0, shapes = 0;
+  for (const ExportReport::Tensor& tensor : r.tensors) {
+    names = std::max(names, tensor.theirs.size());
+    shapes = std::max(shapes, ShapeText(tensor.shape).size());
+  }
+  for (const ExportReport::Tensor& tensor : r.tensors) {
+    absl::StrAppendFormat(
+        &text, "%-*s  %-*s  %-4s %13d  %s  %s\n", static_cast<int>(names),
+        tensor.theirs, static_cast<int>(shapes), ShapeText(tensor.shape),
+        std::string(ToString(r.dtype)), tensor.bytes, tensor.file, tensor.ours);
+  }
+  return text;
+}
+
+}  // namespace delink

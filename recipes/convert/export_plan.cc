@@ -1,0 +1,104 @@
+#include "recipes/convert/export_plan.h"
+
+#include <map>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "framework/base/at.h"
+#include "framework/base/check.h"
+#include "framework/base/json.h"
+#include "framework/base/status_macros.h"
+#include "recipes/huggingface/tensor_map.h"
+
+namespace delink {
+namespace {
+
+using huggingface::Family;
+using huggingface::Piece;
+using nlohmann::ordered_json;
+using safetensors::Type;
+
+// The first family of the model's kind that has such a model.
+absl::Status ChooseFamily(const std::string& path, const ModelConfig& config,
+                          const ModelList& models, ExportPlan& plan) {
+  const std::string kind(config.kind());
+  std::string reasons;
+  for (const ModelEntry& entry : models) {
+    if (entry.kind.name != kind) continue;
+    for (const Family& family : entry.families) {
+      ordered_json theirs = ordered_json::object();
+      const absl::Status status = family.write(config, theirs);
+      if (status.ok()) {
+        plan.config = JsonText(theirs);
+        plan.family = &family;
+        if (family.interleaved) plan.pairs = family.interleaved(config);
+        return absl::OkStatus();
+      }
+      absl::StrAppend(&reasons, "\n", family.model_type, ": ",
+                      status.message());
+    }
+  }
+  if (reasons.empty()) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        path, ": no family of Hugging Face is known for models of kind '", kind,
+        "'; a program of one's own gives it one by AddFamily "
+        "(docs/convert.md)"));
+  }
+  return absl::InvalidArgumentError(absl::StrCat(
+      path, ": no family of Hugging Face has this model:", reasons));
+}
+
+// The tensor of the checkpoint that is `decl` of a model of the visited blocks
+// alone.
+std::string SavedName(const Layout& saved, const ParamDecl& decl) {
+  if (decl.layer < 1 || decl.layer > saved.depth()) return decl.name;
+  return absl::StrCat("blocks/", At(saved.visited(), decl.layer) - 1, "/",
+                      decl.local);
+}
+
+// All tensors in the order of the model. A link (a tied head) is not stored.
+absl::Status PlanTensors(const ParamRegistry& registry, const Layout& saved,
+                         Type dtype, ExportPlan& plan) {
+  std::map<std::string, const LogicalTensor*> by_name;
+  for (const LogicalTensor& tensor : saved.tensors()) {
+    by_name[tensor.name] = &tensor;
+  }
+  for (const ParamDecl& decl : registry.decls) {
+    if (decl.link >= 0) continue;
+    DELINK_ASSIGN_OR_RETURN(std::vector<Piece> pieces,
+                            PiecesOf(*plan.family, decl));
+    const std::string name = SavedName(saved, decl);
+    const auto tensor = by_name.find(name);
+    DELINK_CHECK(tensor != by_name.end()) << name;
+    plan.moves.push_back(tensor->second);
+    for (Piece& piece : pieces) {
+      plan.ours.push_back(name);
+      const size_t index = plan.tensors.size();
+      plan.tensors.push_back(
+          {.name = piece.name, .type = dtype, .shape = piece.shape});
+      plan.targets[name].push_back(
+          {.tensor = index, .piece = std::move(piece)});
+    }
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+absl::StatusOr<ExportPlan> PlanExport(const SavedModel& saved,
+                                      const Layout& layout,
+                                      const ModelList& models, Type dtype) {
+  const std::unique_ptr<ModelConfig> config = saved.recipe().model->Clone();
+  config->layers = layout.depth();
+  ExportPlan plan;
+  DELINK_RETURN_IF_ERROR(ChooseFamily(saved.path(), *config, models, plan));
+  ParamRegistry registry;
+  const std::unique_ptr<Sequential> model =
+      BuildModel(models, Scope(registry), *config);
+  DELINK_RETURN_IF_ERROR(PlanTensors(registry, layout, dtype, plan));
+  return plan;
+}
+
+}  // namespace delink

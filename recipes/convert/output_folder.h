@@ -1,0 +1,45 @@
+// A folder that is OUT.tmp while it is written, and OUT once it is whole: so
+// nothing that was half written is ever called OUT.
+//
+// Work that was cut short is gone on with by who wants the very same: a file in
+// it says what it is made of.
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "parallel/watch/folder_lock.h"
+
+namespace delink {
+
+class OutputFolder {
+ public:
+  // What the file is called that says it, in OUT as well.
+  static constexpr char kOrigin[] = "delink.json";
+
+  // `origin`: its text. Where OUT.tmp is of another origin it is begun afresh.
+  // AlreadyExists: OUT is there, or OUT.tmp and another process is at work in
+  // it, or it is nothing that this has left.
+  static absl::StatusOr<OutputFolder> Begin(const std::string& out,
+                                            const std::string& origin);
+
+  // OUT.tmp.
+  const std::string& path() const { return path_; }
+
+  // Makes it OUT. All in it is synced.
+  absl::Status Publish();
+  // Removes it, as far as that goes.
+  void Discard();
+
+ private:
+  OutputFolder(std::string out, std::string path,
+               std::unique_ptr<FolderLock> lock)
+      : out_(std::move(out)), path_(std::move(path)), lock_(std::move(lock)) {}
+
+  std::string out_, path_;
+  std::unique_ptr<FolderLock> lock_;
+};
+
+}  // namespace delink

@@ -1,0 +1,115 @@
+#include <cmath>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+
+#include "absl/strings/numbers.h"
+#include "recipes/schema/limits.h"
+#include "tools/syntax/commands.h"
+
+namespace delink::tools {
+namespace {
+
+using safetensors::Type;
+
+// What convert understands, before its values have their types.
+struct ConvertArguments {
+  ConvertOptions options;
+  std::string to;
+  std::string dtype;
+  std::string shard_size;
+  int64_t threads = 0;  // 0: not given
+};
+
+// "5GB", "500MB": of a thousand each, as `transformers` counts.
+std::optional<int64_t> BytesOf(const std::string& text) {
+  constexpr double kMost = 1e18;
+  for (const auto& [unit, bytes] :
+       {std::pair{"KB", 1e3}, {"MB", 1e6}, {"GB", 1e9}, {"TB", 1e12}}) {
+    if (!text.ends_with(unit)) continue;
+    double count = 0;
+    if (!absl::SimpleAtod(text.substr(0, text.size() - 2), &count)) break;
+    if (!(count * bytes >= 1e3 && count * bytes <= kMost)) break;
+    return static_cast<int64_t>(std::llround(count * bytes));
+  }
+  return std::nullopt;
+}
+
+std::string ShardSizeProblem(const std::string& text) {
+  if (BytesOf(text)) return "";
+  return "'" + text +
+         "' is no size; give one from 1KB up, such as 5GB or "
+         "500MB";
+}
+
+Command MakeConvert(const ConvertArguments& given) {
+  ConvertOptions options = given.options;
+  for (const ModelForm form : {ModelForm::kDelink, ModelForm::kHuggingFace}) {
+    if (given.to == ToString(form)) options.to = form;
+  }
+  for (const auto& [name, type] : {std::pair{"fp32", Type::kF32},
+                                   {"bf16", Type::kBF16},
+                                   {"fp16", Type::kF16}}) {
+    if (given.dtype == name) options.dtype = type;
+  }
+  if (!given.shard_size.empty()) {
+    options.shard_bytes = *BytesOf(given.shard_size);
+  }
+  options.threads = static_cast<int>(given.threads);
+  return options;
+}
+
+std::vector<ArgumentSyntax> ConvertArgumentList(ConvertArguments& given) {
+  return {{.name = "IN",
+           .to = &given.options.in,
+           .help = "a checkpoint (a step folder, or a run folder: its newest), "
+                   "or a folder of a Hugging Face model",
+           .names = Names::kPath,
+           .must_exist = true},
+          {.name = "OUT",
+           .to = &given.options.out,
+           .help = "a new folder",
+           .names = Names::kFolder},
+          {.name = "--to",
+           .value = "FORM",
+           .to = &given.to,
+           .help = "what OUT becomes: huggingface, or delink, a checkpoint of "
+                   "weights alone (the one that IN is not)",
+           .choices = {"huggingface", "delink"}},
+          {.name = "--dtype",
+           .value = "DTYPE",
+           .to = &given.dtype,
+           .help = "fp32, bf16 or fp16, of what goes out (fp32)",
+           .choices = {"fp32", "bf16", "fp16"}},
+          {.name = "--shard-size",
+           .value = "SIZE",
+           .to = &given.shard_size,
+           .help = "the largest file of weights, such as 500MB (5GB)",
+           .check = ShardSizeProblem},
+          {.name = "--threads",
+           .value = "N",
+           .to = &given.threads,
+           .help = "threads that convert (the machine's cores); the files are "
+                   "the same for any",
+           .check = WholeNumber(1, schema::kMaxThreads)},
+          {.name = "--dry-run",
+           .to = &given.options.dry_run,
+           .help = "check everything, print the table of tensors, and write "
+                   "nothing"}};
+}
+
+}  // namespace
+
+CommandSyntax ConvertSyntax() {
+  auto given = std::make_shared<ConvertArguments>();
+  return {.name = "convert",
+          .summary = "Checkpoints to Hugging Face models and back",
+          .examples = {"delink convert runs/p2r published --dtype bf16",
+                       "delink convert Qwen3-0.6B runs/qwen3"},
+          .arguments = ConvertArgumentList(*given),
+          .make = [given] { return MakeConvert(*given); }};
+}
+
+}  // namespace delink::tools
