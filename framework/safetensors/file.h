@@ -12,11 +12,13 @@
 #include <cstdint>
 #include <map>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "framework/base/random_access_file.h"
 #include "framework/safetensors/type.h"
 
 namespace delink::safetensors {
@@ -38,11 +40,7 @@ class File {
   // `path` may be a link to a file, as those of Hugging Face's cache are.
   static absl::StatusOr<File> Open(const std::string& path);
 
-  File(File&& other) noexcept;
-  File& operator=(File&& other) noexcept;
-  ~File();
-
-  const std::string& path() const { return path_; }
+  const std::string& path() const { return file_.path(); }
   // By place in the data.
   const std::vector<Entry>& entries() const { return entries_; }
   const std::map<std::string, std::string>& metadata() const {
@@ -58,13 +56,12 @@ class File {
                     float* values) const;
 
  private:
-  File(std::string path, int descriptor)
-      : path_(std::move(path)), descriptor_(descriptor) {}
+  explicit File(RandomAccessFile file) : file_(std::move(file)) {}
   absl::Status ReadHeader();
-  absl::Status ReadAt(int64_t begin, int64_t size, char* bytes) const;
+  // Of a header; where the data end.
+  absl::StatusOr<int64_t> ReadEntries(std::string_view text);
 
-  std::string path_;
-  int descriptor_ = -1;
+  RandomAccessFile file_;
   int64_t data_ = 0;  // where the data begin
   std::vector<Entry> entries_;
   std::map<std::string, std::string> metadata_;

@@ -1,0 +1,49 @@
+#include "framework/base/random_access_file.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "framework/base/file.h"
+#include "tests/testing/temp_dir.h"
+
+namespace delink {
+namespace {
+
+using ::testing::HasSubstr;
+
+TEST(RandomAccessFile, BytesAreReadInAnyOrder) {
+  const testing::TempDir dir;
+  ASSERT_TRUE(WriteFile(dir / "f", "0123456789").ok());
+  ASSERT_EQ(::symlink("f", (dir / "link").c_str()), 0);
+  auto opened = RandomAccessFile::Open(dir / "link");
+  ASSERT_TRUE(opened.ok()) << opened.status();
+  const RandomAccessFile file = *std::move(opened);
+  EXPECT_EQ(file.size(), 10);
+  char bytes[3] = {};
+  ASSERT_TRUE(file.Read(7, 3, bytes).ok());
+  EXPECT_EQ(std::string(bytes, 3), "789");
+  ASSERT_TRUE(file.Read(0, 2, bytes).ok());
+  EXPECT_EQ(std::string(bytes, 3), "019");
+  EXPECT_TRUE(file.Read(10, 0, bytes).ok());
+  const absl::Status beyond = file.Read(8, 3, bytes);
+  EXPECT_EQ(beyond.code(), absl::StatusCode::kDataLoss);
+  EXPECT_THAT(std::string(beyond.message()),
+              HasSubstr("link: truncated to 10 bytes instead of 11"));
+}
+
+TEST(RandomAccessFile, WhatIsNoFileIsRefused) {
+  const testing::TempDir dir;
+  ASSERT_EQ(::mkfifo((dir / "pipe").c_str(), 0600), 0);
+  for (const std::string& path : {dir / "pipe", dir.path()}) {
+    const absl::Status status = RandomAccessFile::Open(path).status();
+    EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
+    EXPECT_THAT(std::string(status.message()), HasSubstr(path + ": is a"));
+  }
+  EXPECT_EQ(RandomAccessFile::Open(dir / "none").status().code(),
+            absl::StatusCode::kNotFound);
+}
+
+}  // namespace
+}  // namespace delink
