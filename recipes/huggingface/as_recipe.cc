@@ -1,6 +1,7 @@
 #include "recipes/huggingface/as_recipe.h"
 
 #include <algorithm>
+#include <cstdint>
 #include <memory>
 #include <vector>
 

@@ -13,5 +13,13 @@ TEST(ModelListDeathTest, TwoKindsOfOneNameAreTheProgrammersMistake) {
                "there is a kind of model \"gpt\" already");
 }
 
+TEST(ModelListDeathTest, TwoFamiliesOfOneTypeAreTheProgrammersMistake) {
+  ModelList models = BuiltInModels();
+  EXPECT_DEATH(AddFamily(models, {.model_type = "llama", .kind = "gpt"}),
+               "there is a family of model_type \"llama\" already");
+  EXPECT_DEATH(AddFamily(models, {.model_type = "my", .kind = "my"}),
+               "no model of kind \"my\"");
+}
+
 }  // namespace
 }  // namespace delink
