@@ -3,16 +3,20 @@
 #include <algorithm>
 #include <cstdint>
 #include <memory>
+#include <nlohmann/json.hpp>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
 #include "data/tokenizer/tokenizer.h"
 #include "framework/base/file.h"
 #include "framework/base/format_bytes.h"
+#include "framework/base/json.h"
 #include "framework/base/status_macros.h"
 #include "framework/checkpoint/checkpoint.h"
 #include "framework/comm/self_communicator.h"
+#include "recipes/convert/output_folder.h"
 #include "recipes/huggingface/as_recipe.h"
 #include "recipes/huggingface/folder_values.h"
 #include "recipes/huggingface/model_folder.h"
@@ -130,30 +134,45 @@ absl::StatusOr<Sayings> Describe(const ModelFolder& folder,
   return sayings;
 }
 
+// What OUT.tmp is of, for people.
+absl::StatusOr<std::string> OriginOf(const ModelFolder& folder) {
+  DELINK_ASSIGN_OR_RETURN(const std::string config,
+                          Sha256File(JoinPath(folder.path, "config.json")));
+  const nlohmann::ordered_json origin{
+      {"program", BuildLine()},
+      {"model_type", folder.family->model_type},
+      {"config", absl::StrCat("sha256:", config)}};
+  return JsonText(origin, 2) + "\n";
+}
+
+// The step folder.
 absl::StatusOr<std::string> Write(const ImportOptions& options,
+                                  const std::string& origin,
                                   const Layout& layout, const Sayings& sayings,
-                                  FolderValues& values, int64_t parameters) {
-  CountedValues counted(values, parameters, options.progress);
+                                  ValueSource& values) {
+  DELINK_ASSIGN_OR_RETURN(OutputFolder folder,
+                          OutputFolder::Begin(options.out, origin));
   SelfCommunicator comm;
-  DELINK_RETURN_IF_ERROR(MakeDirectories(options.out));
-  absl::StatusOr<std::string> path = WriteCheckpoint(
-      comm, options.out, sayings.header,
+  const absl::StatusOr<std::string> path = WriteCheckpoint(
+      comm, folder.path(), sayings.header,
       {.layout = &layout,
        .updates = std::vector<int64_t>(layout.slabs().size(), 0),
-       .values = &counted},
+       .values = &values},
       sayings.files, 0);
-  if (!path.ok()) {
-    // It was made here, and has nothing.
-    RemoveAll(options.out).IgnoreError();
+  absl::Status status = path.status();
+  if (status.ok()) status = folder.Publish();
+  if (!status.ok()) {
+    folder.Discard();
+    return status;
   }
-  return path;
+  return JoinPath(options.out, path->substr(path->rfind('/') + 1));
 }
 
 }  // namespace
 
 absl::StatusOr<ImportReport> ImportHuggingFace(const ImportOptions& options,
                                                const ModelList& models) {
-  if (!options.dry_run) DELINK_RETURN_IF_ERROR(CheckOut(options.out));
+  DELINK_RETURN_IF_ERROR(CheckOut(options.out));
   const std::vector<const huggingface::Family*> families = FamiliesOf(models);
   DELINK_ASSIGN_OR_RETURN(const ModelFolder folder,
                           huggingface::OpenModelFolder(options.in, families));
@@ -163,7 +182,8 @@ absl::StatusOr<ImportReport> ImportHuggingFace(const ImportOptions& options,
   DELINK_ASSIGN_OR_RETURN(FolderValues values,
                           FolderValues::Open(folder, registry, 1));
   const Layout layout = Layout::Create(registry, model->blocks(), {}, {});
-  ImportReport report{.to = JoinPath(options.out, "step-00000000"),
+  ImportReport report{.from = folder.path,
+                      .to = JoinPath(options.out, "step-00000000"),
                       .family = folder.family->model_type,
                       .kind = std::string(folder.config->kind())};
   for (const LogicalTensor& tensor : layout.tensors()) {
@@ -176,18 +196,38 @@ absl::StatusOr<ImportReport> ImportHuggingFace(const ImportOptions& options,
   DELINK_ASSIGN_OR_RETURN(const Sayings sayings,
                           Describe(folder, models, *tokenizer));
   if (options.dry_run) return report;
-  DELINK_ASSIGN_OR_RETURN(
-      report.to, Write(options, layout, sayings, values, report.parameters));
+  DELINK_ASSIGN_OR_RETURN(const std::string origin, OriginOf(folder));
+  CountedValues counted(values, report.parameters, options.progress);
+  DELINK_ASSIGN_OR_RETURN(report.to,
+                          Write(options, origin, layout, sayings, counted));
+  report.written = true;
+  DELINK_ASSIGN_OR_RETURN(report.files, ReadSums(report.to));
   return report;
 }
 
 std::string ToString(const ImportReport& r) {
-  std::string text =
-      absl::StrCat("imported a model of the family ", r.family, " as kind ",
-                   r.kind, ": ", FormatCount(static_cast<double>(r.parameters)),
-                   " parameters in ", r.tensors.size(), " tensors, ",
-                   FormatBytes(r.bytes), "\n      to ", r.to, "\n");
+  std::string text = absl::StrCat(
+      r.written ? "converted " : "would convert ", r.from, "\n",
+      r.written ? "       to " : "           to ", r.to, ": ", r.kind, " (",
+      r.family, "), weights alone\n", r.tensors.size(), " tensors, ",
+      FormatCount(static_cast<double>(r.parameters)), " parameters, ",
+      FormatBytes(r.bytes), "\n");
   for (const std::string& note : r.notes) absl::StrAppend(&text, note, "\n");
+  for (const FileSum& file : r.files) {
+    absl::StrAppend(&text, file.digest, "  ", file.name, "\n");
+  }
+  if (r.written) return text;
+  size_t names = 0, shapes = 0;
+  for (const ImportReport::Tensor& tensor : r.tensors) {
+    names = std::max(names, tensor.ours.size());
+    shapes = std::max(shapes, ShapeText(tensor.shape).size());
+  }
+  for (const ImportReport::Tensor& tensor : r.tensors) {
+    absl::StrAppendFormat(
+        &text, "%-*s  %-*s  F32 %13d  %-4s %s\n", static_cast<int>(names),
+        tensor.ours, static_cast<int>(shapes), ShapeText(tensor.shape),
+        tensor.bytes, tensor.dtype, absl::StrJoin(tensor.theirs, ", "));
+  }
   return text;
 }
 

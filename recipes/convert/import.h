@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "framework/base/sha256.h"
 #include "recipes/models/model_list.h"
 
 namespace delink {
@@ -29,25 +30,28 @@ struct ImportReport {
     std::string dtype;                // of the first of them: "BF16"
     int64_t bytes = 0;                // in the checkpoint
   };
+  std::string from;    // the folder
   std::string to;      // the step folder
   std::string family;  // "llama"
   std::string kind;    // of our model: "llama"
   std::vector<Tensor> tensors;
   int64_t parameters = 0;
   int64_t bytes = 0;
+  bool written = false;
+  std::vector<FileSum> files;  // of the step folder, where written
   // What is to be known besides, a sentence each: a tokenizer that could not be
   // taken along.
   std::vector<std::string> notes;
 };
 
-// A piece of a tensor at a time, however large the model. On any failure
-// nothing is left at options.out. AlreadyExists: options.out is there. Bad
-// folders are refused as huggingface::OpenModelFolder and FolderValues::Open
-// say.
+// A piece of a tensor at a time, however large the model. Written as OUT.tmp
+// (output_folder.h): on any failure nothing is left at options.out, nor there.
+// AlreadyExists: options.out is there. Bad folders are refused as
+// huggingface::OpenModelFolder and FolderValues::Open say.
 absl::StatusOr<ImportReport> ImportHuggingFace(const ImportOptions& options,
                                                const ModelList& models);
 
-// For people, lines.
+// For people, lines; every tensor where nothing was written.
 std::string ToString(const ImportReport& report);
 
 }  // namespace delink

@@ -255,6 +255,7 @@ TEST(ImportHuggingFace, IsACheckpointOfWeightsAlone) {
     }
     EXPECT_EQ(imported->parameters, stored);
     EXPECT_EQ(imported->bytes, 4 * stored);
+    EXPECT_THAT(ToString(*imported), HasSubstr("  recipe.toml\n"));
     const auto inspected = InspectCheckpoint(imported->to, BuiltInModels());
     EXPECT_TRUE(inspected.ok()) << std::string(inspected.status().message());
   }
@@ -295,11 +296,14 @@ TEST(ImportHuggingFace, WritesNothingWhereItFailsOrOnlyLooks) {
   ASSERT_TRUE(looked.ok());
   EXPECT_FALSE(PathExists(out));
   ASSERT_FALSE(looked->tensors.empty());
-  EXPECT_EQ(looked->tensors[0].dtype, "F32");
+  EXPECT_THAT(ToString(*looked),
+              HasSubstr("blocks/0/attn/qkv/weight    [96, 32]    F32         "
+                        "12288  F32  transformer.h.0.attn.c_attn.weight"));
   model.folder.tensors.erase("transformer.wte.weight");
   model.Write();
   EXPECT_TRUE(absl::IsInvalidArgument(model.Import("imported").status()));
   EXPECT_FALSE(PathExists(out));
+  EXPECT_FALSE(PathExists(out + ".tmp"));
   ASSERT_TRUE(MakeDirectories(out).ok());
   const absl::Status there = model.Import("imported").status();
   EXPECT_TRUE(absl::IsAlreadyExists(there));
@@ -316,6 +320,7 @@ TEST(ImportHuggingFace, OnAFullDiskNothingIsLeft) {
           .status();
   EXPECT_TRUE(absl::IsResourceExhausted(status)) << status.ToString();
   EXPECT_FALSE(PathExists(out));
+  EXPECT_FALSE(PathExists(out + ".tmp"));
 }
 
 }  // namespace
