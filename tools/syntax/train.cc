@@ -86,8 +86,8 @@ std::vector<ArgumentSyntax> TrainArgumentList(TrainArguments& given) {
           {.name = "--init",
            .value = "CHECKPOINT",
            .to = &options.init,
-           .help = "start with the weights of CHECKPOINT, and nothing else of "
-                   "it",
+           .help = "start with the weights of CHECKPOINT, which may be a "
+                   "Hugging Face folder, and nothing else of it",
            .names = Names::kPath},
           {.name = "--until-step",
            .value = "N",
