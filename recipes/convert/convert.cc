@@ -1,6 +1,7 @@
 #include "recipes/convert/convert.h"
 
 #include <algorithm>
+#include <string>
 #include <thread>
 
 #include "absl/strings/str_cat.h"

@@ -1,13 +1,11 @@
 #include "recipes/convert/export.h"
 
-#include <algorithm>
 #include <map>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_format.h"
 #include "data/tokenizer/huggingface_files.h"
 #include "data/tokenizer/tokenizer.h"
 #include "framework/base/file.h"
@@ -19,6 +17,7 @@
 #include "recipes/convert/export_plan.h"
 #include "recipes/convert/movement.h"
 #include "recipes/convert/output_folder.h"
+#include "recipes/convert/text_table.h"
 #include "recipes/record/environment.h"
 #include "recipes/record/progress.h"
 #include "recipes/saved/saved_model.h"
@@ -42,10 +41,13 @@ std::string_view DtypeName(Type dtype) {
   }
 }
 
-// The small files: the tokenizer's, if there is one, and the configs.
-absl::StatusOr<std::map<std::string, std::string>> SmallFiles(
-    const SavedModel& saved, const ExportPlan& exported, Type dtype,
-    std::vector<std::string>& notes) {
+using SmallFiles = std::map<std::string, std::string>;  // by name
+
+// The tokenizer's, if there is one, and the configs.
+absl::StatusOr<SmallFiles> MakeSmallFiles(const SavedModel& saved,
+                                          const ExportPlan& exported,
+                                          Type dtype,
+                                          std::vector<std::string>& notes) {
   HuggingFaceTokenizer tokenizer;
   const std::string path = JoinPath(saved.path(), "tokenizer");
   if (PathExists(path)) {
@@ -62,16 +64,18 @@ absl::StatusOr<std::map<std::string, std::string>> SmallFiles(
   const auto id = [](int32_t token) {
     return token < 0 ? ordered_json() : ordered_json(token);
   };
-  ordered_json config{{"architectures", {exported.family->architecture}},
-                      {"model_type", exported.family->model_type}};
+  ordered_json config;
+  config["architectures"] = std::vector{exported.family->architecture};
+  config["model_type"] = exported.family->model_type;
   config.update(ParseOrderedJson(exported.config));
   config["bos_token_id"] = id(tokenizer.begin);
   config["eos_token_id"] = id(tokenizer.end);
   config["torch_dtype"] = std::string(DtypeName(dtype));
-  ordered_json generation{{"_from_model_config", true}};
+  ordered_json generation;
+  generation["_from_model_config"] = true;
   if (tokenizer.begin >= 0) generation["bos_token_id"] = tokenizer.begin;
   if (tokenizer.end >= 0) generation["eos_token_id"] = tokenizer.end;
-  std::map<std::string, std::string> files = std::move(tokenizer.files);
+  SmallFiles files = std::move(tokenizer.files);
   files["config.json"] = JsonText(config, 2) + "\n";
   files.emplace("generation_config.json", JsonText(generation, 2) + "\n");
   return files;
@@ -95,7 +99,7 @@ absl::StatusOr<std::string> OriginOf(const SavedModel& saved,
 absl::StatusOr<std::vector<FileSum>> WriteAll(
     const std::string& folder, const ExportOptions& options,
     const SavedModel& saved, const Layout& layout, const ExportPlan& exported,
-    safetensors::Plan plan, std::map<std::string, std::string> files) {
+    safetensors::Plan plan, SmallFiles files) {
   DELINK_ASSIGN_OR_RETURN(Writer writer,
                           Writer::Create(folder, std::move(plan)));
   Movement movement(saved.path(), layout, exported, writer);
@@ -161,8 +165,8 @@ absl::StatusOr<ExportReport> ExportHuggingFace(const ExportOptions& options,
       safetensors::PlanFiles(exported.tensors, options.shard_bytes));
   ExportReport report = ReportOf(*saved, options, exported, plan);
   DELINK_ASSIGN_OR_RETURN(
-      std::map<std::string, std::string> files,
-      SmallFiles(*saved, exported, options.dtype, report.notes));
+      SmallFiles files,
+      MakeSmallFiles(*saved, exported, options.dtype, report.notes));
   if (options.dry_run) return report;
 
   DELINK_ASSIGN_OR_RETURN(const std::string origin, OriginOf(*saved, options));
@@ -195,18 +199,13 @@ std::string ToString(const ExportReport& r) {
     absl::StrAppend(&text, file.digest, "  ", file.name, "\n");
   }
   if (r.written) return text;
-  size_t names = 0, shapes = 0;
+  std::vector<std::vector<std::string>> rows;
   for (const ExportReport::Tensor& tensor : r.tensors) {
-    names = std::max(names, tensor.theirs.size());
-    shapes = std::max(shapes, ShapeText(tensor.shape).size());
+    rows.push_back({tensor.theirs, ShapeText(tensor.shape),
+                    std::string(ToString(r.dtype)), absl::StrCat(tensor.bytes),
+                    tensor.file, tensor.ours});
   }
-  for (const ExportReport::Tensor& tensor : r.tensors) {
-    absl::StrAppendFormat(
-        &text, "%-*s  %-*s  %-4s %13d  %s  %s\n", static_cast<int>(names),
-        tensor.theirs, static_cast<int>(shapes), ShapeText(tensor.shape),
-        std::string(ToString(r.dtype)), tensor.bytes, tensor.file, tensor.ours);
-  }
-  return text;
+  return text + TextTable(rows);
 }
 
 }  // namespace delink

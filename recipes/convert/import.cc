@@ -1,13 +1,11 @@
 #include "recipes/convert/import.h"
 
-#include <algorithm>
 #include <cstdint>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
 #include "data/tokenizer/tokenizer.h"
 #include "framework/base/file.h"
@@ -17,6 +15,7 @@
 #include "framework/checkpoint/checkpoint.h"
 #include "framework/comm/self_communicator.h"
 #include "recipes/convert/output_folder.h"
+#include "recipes/convert/text_table.h"
 #include "recipes/huggingface/as_recipe.h"
 #include "recipes/huggingface/folder_values.h"
 #include "recipes/huggingface/model_folder.h"
@@ -217,18 +216,13 @@ std::string ToString(const ImportReport& r) {
     absl::StrAppend(&text, file.digest, "  ", file.name, "\n");
   }
   if (r.written) return text;
-  size_t names = 0, shapes = 0;
+  std::vector<std::vector<std::string>> rows;
   for (const ImportReport::Tensor& tensor : r.tensors) {
-    names = std::max(names, tensor.ours.size());
-    shapes = std::max(shapes, ShapeText(tensor.shape).size());
+    rows.push_back({tensor.ours, ShapeText(tensor.shape), "F32",
+                    absl::StrCat(tensor.bytes), tensor.dtype,
+                    absl::StrJoin(tensor.theirs, ", ")});
   }
-  for (const ImportReport::Tensor& tensor : r.tensors) {
-    absl::StrAppendFormat(
-        &text, "%-*s  %-*s  F32 %13d  %-4s %s\n", static_cast<int>(names),
-        tensor.ours, static_cast<int>(shapes), ShapeText(tensor.shape),
-        tensor.bytes, tensor.dtype, absl::StrJoin(tensor.theirs, ", "));
-  }
-  return text;
+  return text + TextTable(rows);
 }
 
 }  // namespace delink

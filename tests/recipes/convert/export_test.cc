@@ -13,6 +13,7 @@
 #include "framework/base/file.h"
 #include "framework/base/sha256.h"
 #include "framework/comm/self_communicator.h"
+#include "framework/hdf5/hdf5.h"
 #include "framework/safetensors/folder.h"
 #include "recipes/convert/import.h"
 #include "recipes/saved/evaluate.h"

@@ -5,8 +5,10 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <cmath>
 
+#include "absl/strings/str_cat.h"
 #include "framework/comm/self_communicator.h"
 #include "framework/module/mover.h"
 #include "framework/safetensors/folder.h"

@@ -1,0 +1,117 @@
+// `delink convert` as a person uses it.
+#include <filesystem>
+#include <fstream>
+
+#include "tests/tools/program_fixture.h"
+
+namespace delink::testing {
+namespace {
+
+namespace fs = std::filesystem;
+using nlohmann::json;
+using ::testing::AllOf;
+using ::testing::ContainsRegex;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+
+class ConvertCommand : public Program {
+ protected:
+  static json ReadJson(const std::string& path) {
+    std::ifstream in(path);
+    return json::parse(in, nullptr, false);
+  }
+};
+
+TEST_F(ConvertCommand, OutAndInAgain) {
+  const std::string out = Path("published"), back = Path("back");
+  const Outcome there = RunDelink({"convert", Path("straight"), out});
+  ASSERT_EQ(there.code, 0) << there.err;
+  EXPECT_THAT(there.out,
+              AllOf(HasSubstr("converted " + Step("straight", kSteps)),
+                    HasSubstr("to " + out + ": GPT2LMHeadModel (gpt2), F32"),
+                    ContainsRegex("\n[0-9a-f]{64}  model.safetensors\n"),
+                    ContainsRegex("\n[0-9a-f]{64}  config.json\n")));
+  EXPECT_EQ(RunShell("cd \"$1\" && sha256sum -c SHA256SUMS", {out}).code, 0);
+
+  const Outcome here = RunDelink({"convert", out, back});
+  ASSERT_EQ(here.code, 0) << here.err;
+  EXPECT_THAT(here.out, AllOf(HasSubstr(back + "/step-00000000"),
+                              ContainsRegex("\n[0-9a-f]{64}  index.h5\n")));
+  const SavedBits before = ReadBits(Step("straight", kSteps));
+  const SavedBits after = ReadBits(back);
+  ASSERT_FALSE(before.tensors.empty());
+  for (const auto& [name, values] : before.tensors) {
+    if (!name.starts_with("/model")) continue;
+    const auto at = after.tensors.find(name);
+    ASSERT_NE(at, after.tensors.end()) << name;
+    EXPECT_EQ(at->second, values) << name;
+  }
+}
+
+TEST_F(ConvertCommand, ADryRunPrintsTheTableOfTensors) {
+  const std::string out = Path("dry");
+  const Outcome there =
+      RunDelink({"convert", Path("straight"), out, "--dry-run", "--dtype",
+                 "bf16", "--shard-size", "20KB"});
+  EXPECT_EQ(there.code, 0) << there.err;
+  EXPECT_THAT(there.out,
+              AllOf(HasSubstr("would convert"),
+                    ContainsRegex("transformer.h.1.attn.c_attn.weight +"
+                                  "\\[32, 96\\] +BF16 +6144  "
+                                  "model-0000[0-9]-of-0000[0-9].safetensors  "
+                                  "blocks/1/attn/qkv/weight\n")));
+  EXPECT_FALSE(fs::exists(out));
+
+  ASSERT_EQ(
+      RunDelink({"convert", Path("straight"), Path("full"), "--dtype", "bf16"})
+          .code,
+      0);
+  const Outcome here = RunDelink({"convert", Path("full"), out, "--dry-run"});
+  EXPECT_EQ(here.code, 0) << here.err;
+  EXPECT_THAT(here.out,
+              ContainsRegex("blocks/1/attn/qkv/weight +\\[96, 32\\] +F32 +12288"
+                            "  BF16  transformer.h.1.attn.c_attn.weight\n"));
+  EXPECT_FALSE(fs::exists(out));
+}
+
+TEST_F(ConvertCommand, WhatCannotBeIsRefused) {
+  ASSERT_EQ(RunDelink({"convert", Path("straight"), Path("there")}).code, 0);
+  const struct {
+    Words words;
+    const char* says;
+  } cases[] = {{{Path("straight"), Path("there")}, "is there already"},
+               {{Path("straight"), Path("x"), "--to", "delink"},
+                "is of the form 'delink' already"},
+               {{Path("there"), Path("x"), "--to", "huggingface"},
+                "is of the form 'huggingface' already"},
+               {{Path("there"), Path("x"), "--dtype", "bf16"},
+                "whose weights are fp32 whatever a run computes with"},
+               {{Path("corpus"), Path("x")}, "no checkpoint there"}};
+  for (const auto& [words, says] : cases) {
+    Words all = {"convert"};
+    all.insert(all.end(), words.begin(), words.end());
+    const Outcome outcome = RunDelink(all);
+    EXPECT_EQ(outcome.code, 2) << outcome.err;
+    EXPECT_THAT(outcome.err, HasSubstr(says));
+    EXPECT_THAT(outcome.out, IsEmpty());
+    EXPECT_FALSE(fs::exists(Path("x")));
+  }
+  if (!HaveMpirun()) GTEST_SKIP() << "a build without MPI";
+  const Outcome several =
+      MpirunDelink(2, {"convert", Path("straight"), Path("x")});
+  EXPECT_EQ(several.code, 2);
+  EXPECT_THAT(several.err, HasSubstr("is the work of one process"));
+}
+
+TEST_F(ConvertCommand, AFullDiskLeavesNothing) {
+  SmallDisk disk("100k");
+  if (!disk.mounted()) GTEST_SKIP() << "mounting a small disk needs root";
+  const Outcome outcome =
+      RunDelink({"convert", Path("straight"), disk.path() + "/out"});
+  EXPECT_EQ(outcome.code, 1) << outcome.err;
+  EXPECT_THAT(outcome.err, HasSubstr("No space left"));
+  EXPECT_TRUE(fs::is_empty(disk.path()));
+}
+
+}  // namespace
+}  // namespace delink::testing
