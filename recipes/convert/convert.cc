@@ -9,6 +9,8 @@
 #include "framework/base/status_macros.h"
 #include "recipes/convert/export.h"
 #include "recipes/convert/import.h"
+#include "recipes/convert/llm_c.h"
+#include "recipes/convert/llm_c_file.h"
 #include "recipes/huggingface/model_folder.h"
 
 namespace delink {
@@ -17,6 +19,7 @@ namespace {
 using safetensors::Type;
 
 ModelForm FormOf(const std::string& path) {
+  if (llm_c::IsModelFile(path)) return ModelForm::kLlmC;
   return huggingface::IsModelFolder(path) ? ModelForm::kHuggingFace
                                           : ModelForm::kDelink;
 }
@@ -27,6 +30,12 @@ absl::Status CheckWay(const ConvertOptions& options, ModelForm from,
     return absl::InvalidArgumentError(absl::StrCat(
         options.in, ": is of the form '", std::string(ToString(from)),
         "' already; leave --to out, or name another"));
+  }
+  if (from != ModelForm::kDelink && to != ModelForm::kDelink) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(options.in, ": goes from '", std::string(ToString(from)),
+                     "' to '", std::string(ToString(to)),
+                     "' by way of a checkpoint; convert it --to delink first"));
   }
   if (to == ModelForm::kDelink &&
       options.dtype.value_or(Type::kF32) != Type::kF32) {
@@ -51,6 +60,8 @@ std::string_view ToString(ModelForm form) {
       return "delink";
     case ModelForm::kHuggingFace:
       return "huggingface";
+    case ModelForm::kLlmC:
+      return "llmc";
   }
   return "";
 }
@@ -67,24 +78,27 @@ absl::StatusOr<std::string> Convert(const ConvertOptions& options,
                                                      : ModelForm::kDelink);
   DELINK_RETURN_IF_ERROR(CheckWay(options, from, to));
   if (to == ModelForm::kDelink) {
+    const ImportOptions import{.in = options.in,
+                               .out = options.out,
+                               .dry_run = options.dry_run,
+                               .progress = options.progress};
     DELINK_ASSIGN_OR_RETURN(const ImportReport report,
-                            ImportHuggingFace({.in = options.in,
-                                               .out = options.out,
-                                               .dry_run = options.dry_run,
-                                               .progress = options.progress},
-                                              models));
+                            from == ModelForm::kLlmC
+                                ? ImportLlmC(import, models)
+                                : ImportHuggingFace(import, models));
     return ToString(report);
   }
-  DELINK_ASSIGN_OR_RETURN(
-      const ExportReport report,
-      ExportHuggingFace({.in = options.in,
-                         .out = options.out,
-                         .dtype = options.dtype.value_or(Type::kF32),
-                         .shard_bytes = options.shard_bytes,
-                         .threads = ThreadsOf(options),
-                         .dry_run = options.dry_run,
-                         .progress = options.progress},
-                        models));
+  const ExportOptions exported{.in = options.in,
+                               .out = options.out,
+                               .dtype = options.dtype.value_or(Type::kF32),
+                               .shard_bytes = options.shard_bytes,
+                               .threads = ThreadsOf(options),
+                               .dry_run = options.dry_run,
+                               .progress = options.progress};
+  DELINK_ASSIGN_OR_RETURN(const ExportReport report,
+                          to == ModelForm::kLlmC
+                              ? ExportLlmC(exported, models)
+                              : ExportHuggingFace(exported, models));
   return ToString(report);
 }
 

@@ -2,6 +2,7 @@
 //
 //   checkpoint       -> folder of Hugging Face   export.h
 //   folder of Hugging Face -> checkpoint         import.h
+//   model file of llm.c    -> checkpoint, and back     llm_c.h
 #pragma once
 
 #include <cstdint>
@@ -15,15 +16,16 @@
 
 namespace delink {
 
-enum class ModelForm : uint8_t { kDelink, kHuggingFace };
+enum class ModelForm : uint8_t { kDelink, kHuggingFace, kLlmC };
 
-// As --to has it: "delink", "huggingface".
+// As --to has it: "delink", "huggingface", "llmc".
 std::string_view ToString(ModelForm form);
 
 struct ConvertOptions {
   std::string in;
   std::string out;  // must not exist
-  // The other form than that of `in`, where not given.
+  // Where not given: of a checkpoint Hugging Face's, of what is not one a
+  // checkpoint.
   std::optional<ModelForm> to = {};
   // Of what is written; fp32 where not given. Checkpoints have no other.
   std::optional<safetensors::Type> dtype = {};

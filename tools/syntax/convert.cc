@@ -47,7 +47,8 @@ std::string ShardSizeProblem(const std::string& text) {
 
 Command MakeConvert(const ConvertArguments& given) {
   ConvertOptions options = given.options;
-  for (const ModelForm form : {ModelForm::kDelink, ModelForm::kHuggingFace}) {
+  for (const ModelForm form :
+       {ModelForm::kDelink, ModelForm::kHuggingFace, ModelForm::kLlmC}) {
     if (given.to == ToString(form)) options.to = form;
   }
   for (const auto& [name, type] : {std::pair{"fp32", Type::kF32},
@@ -66,19 +67,19 @@ std::vector<ArgumentSyntax> ConvertArgumentList(ConvertArguments& given) {
   return {{.name = "IN",
            .to = &given.options.in,
            .help = "a checkpoint (a step folder, or a run folder: its newest), "
-                   "or a folder of a Hugging Face model",
+                   "a folder of a Hugging Face model, or a file of llm.c",
            .names = Names::kPath,
            .must_exist = true},
           {.name = "OUT",
            .to = &given.options.out,
-           .help = "a new folder",
+           .help = "a new folder; of llm.c a new file",
            .names = Names::kFolder},
           {.name = "--to",
            .value = "FORM",
            .to = &given.to,
-           .help = "what OUT becomes: huggingface, or delink, a checkpoint of "
-                   "weights alone (the one that IN is not)",
-           .choices = {"huggingface", "delink"}},
+           .help = "what OUT becomes: huggingface (of a checkpoint unless "
+                   "given), llmc, or delink, a checkpoint of weights alone",
+           .choices = {"huggingface", "llmc", "delink"}},
           {.name = "--dtype",
            .value = "DTYPE",
            .to = &given.dtype,
@@ -106,9 +107,10 @@ std::vector<ArgumentSyntax> ConvertArgumentList(ConvertArguments& given) {
 CommandSyntax ConvertSyntax() {
   auto given = std::make_shared<ConvertArguments>();
   return {.name = "convert",
-          .summary = "Checkpoints to Hugging Face models and back",
+          .summary = "Checkpoints to Hugging Face and llm.c models and back",
           .examples = {"delink convert runs/p2r published --dtype bf16",
-                       "delink convert Qwen3-0.6B runs/qwen3"},
+                       "delink convert Qwen3-0.6B runs/qwen3",
+                       "delink convert gpt2_124M.bin runs/gpt2"},
           .arguments = ConvertArgumentList(*given),
           .make = [given] { return MakeConvert(*given); }};
 }

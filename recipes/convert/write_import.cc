@@ -1,0 +1,137 @@
+#include "recipes/convert/write_import.h"
+
+#include <functional>
+#include <nlohmann/json.hpp>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "framework/base/file.h"
+#include "framework/base/json.h"
+#include "framework/base/sha256.h"
+#include "framework/base/status_macros.h"
+#include "framework/checkpoint/checkpoint.h"
+#include "framework/comm/self_communicator.h"
+#include "recipes/convert/output_folder.h"
+#include "recipes/huggingface/as_recipe.h"
+#include "recipes/record/environment.h"
+#include "recipes/run/saved_run.h"
+#include "recipes/schema/recipe_io.h"
+
+namespace delink {
+namespace {
+
+// Tells how far a move has come.
+class CountedValues final : public ValueSource {
+ public:
+  CountedValues(ValueSource& values, int64_t all,
+                const std::function<void(int64_t, int64_t)>& progress)
+      : values_(values), all_(all), progress_(progress) {}
+
+  DType type(const Field& field) const override { return values_.type(field); }
+  Descriptor Has(const Field& field,
+                 const LogicalTensor& tensor) const override {
+    return values_.Has(field, tensor);
+  }
+  Descriptor Owners(const Field& field,
+                    const LogicalTensor& tensor) const override {
+    return values_.Owners(field, tensor);
+  }
+  absl::Status Read(const Field& field, const LogicalTensor& tensor,
+                    const Extent& extent, void* values) override {
+    DELINK_RETURN_IF_ERROR(values_.Read(field, tensor, extent, values));
+    done_ += extent.rect.elements();
+    if (progress_) progress_(done_, all_);
+    return absl::OkStatus();
+  }
+
+ private:
+  ValueSource& values_;
+  const int64_t all_;
+  int64_t done_ = 0;
+  const std::function<void(int64_t, int64_t)>& progress_;
+};
+
+// What the checkpoint says of itself, and its small files.
+struct Sayings {
+  CheckpointHeader header;
+  CheckpointFiles files;
+};
+
+absl::StatusOr<Sayings> Describe(const ImportedModel& model,
+                                 const ModelList& models) {
+  DELINK_ASSIGN_OR_RETURN(const std::string text,
+                          huggingface::AsRecipe(*model.config, model.path));
+  DELINK_ASSIGN_OR_RETURN(
+      const Recipe recipe,
+      ParseRecipe(text, model.path, model.path, {}, KindsOf(models)));
+  Sayings sayings;
+  sayings.files = {{"recipe.toml", text},
+                   {"tokenizer", model.tokenizer->Serialize()}};
+  SavedRun run;
+  run.stage = recipe.stages.front().name;
+  run.imported = model.what;
+  sayings.header = {.model = std::string(recipe.model->kind()),
+                    .optimizer = recipe.optimizer.kind_name(),
+                    .seed = recipe.run.seed,
+                    .vocab = recipe.model->vocab,
+                    .program = BuildLine(),
+                    .values = run.Values()};
+  return sayings;
+}
+
+// What OUT.tmp is of. A checkpoint is begun afresh in any case.
+std::string OriginOf(const ImportedModel& model) {
+  nlohmann::ordered_json origin;
+  origin["program"] = BuildLine();
+  origin["from"] = model.what;
+  return JsonText(origin, 2) + "\n";
+}
+
+}  // namespace
+
+absl::Status CheckImportOut(const std::string& out) {
+  if (!PathExists(out)) return absl::OkStatus();
+  return absl::AlreadyExistsError(
+      absl::StrCat(out, ": is there already; name a folder that is not"));
+}
+
+std::unique_ptr<Tokenizer> IdsTokenizer(int64_t vocab) {
+  return MakeIdsTokenizer(static_cast<int32_t>(vocab),
+                          static_cast<int32_t>(vocab - 1));
+}
+
+absl::Status WriteImport(const ImportOptions& options,
+                         const ImportedModel& model, const ModelList& models,
+                         ImportReport& report) {
+  DELINK_ASSIGN_OR_RETURN(const Sayings sayings, Describe(model, models));
+  report.from = model.path;
+  report.to = JoinPath(options.out, "step-00000000");
+  if (options.dry_run) return absl::OkStatus();
+  int64_t parameters = 0;
+  for (const LogicalTensor& tensor : model.layout->tensors()) {
+    if (tensor.link.empty()) parameters += tensor.shape.elements();
+  }
+  CountedValues counted(*model.values, parameters, options.progress);
+  DELINK_ASSIGN_OR_RETURN(OutputFolder folder,
+                          OutputFolder::Begin(options.out, OriginOf(model)));
+  SelfCommunicator comm;
+  absl::Status status =
+      WriteCheckpoint(
+          comm, folder.path(), sayings.header,
+          {.layout = model.layout,
+           .updates = std::vector<int64_t>(model.layout->slabs().size(), 0),
+           .values = &counted},
+          sayings.files, 0)
+          .status();
+  if (status.ok()) status = folder.Publish();
+  if (!status.ok()) {
+    folder.Discard();
+    return status;
+  }
+  report.written = true;
+  DELINK_ASSIGN_OR_RETURN(report.files, ReadSums(report.to));
+  return absl::OkStatus();
+}
+
+}  // namespace delink
