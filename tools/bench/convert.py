@@ -1,0 +1,230 @@
+#!/usr/bin/python3
+"""`delink convert` both ways, beside fio with the same reads and writes.
+
+  tools/bench/convert.py --folder DIR [--delink PROGRAM] [--layers N]
+                         [--dtype bf16|fp32] [--json]
+
+Makes, in DIR (about four times the model must fit), a folder of random numbers
+of the shape of Llama 3.2 3B, in shards of 5 GB, converts it to a checkpoint and
+that back, and holds the tensors that came back against those that went in. Before each of
+the two the cache lets go of what is to be read. fio then reads and writes as
+many bytes at the same time, in blocks of 1 MiB, with an fsync at the end.
+Prints for each way what was read and written, the seconds, the largest resident
+memory, fio's seconds and how much of fio's speed that is.
+"""
+import argparse
+import json
+import os
+import shutil
+import subprocess
+import sys
+import time
+
+import numpy
+
+SHARD = 5_000_000_000
+VOCAB, DIM, FFN, HEADS, KV, HEAD_DIM = 128256, 3072, 8192, 24, 8, 128
+
+
+def tensors(layers):
+  """Names and shapes, as the family has them."""
+  yield "model.embed_tokens.weight", (VOCAB, DIM)
+  for i in range(layers):
+    layer = f"model.layers.{i}."
+    yield layer + "input_layernorm.weight", (DIM,)
+    yield layer + "self_attn.q_proj.weight", (HEADS * HEAD_DIM, DIM)
+    for name in ("k", "v"):
+      yield layer + f"self_attn.{name}_proj.weight", (KV * HEAD_DIM, DIM)
+    yield layer + "self_attn.o_proj.weight", (DIM, HEADS * HEAD_DIM)
+    yield layer + "post_attention_layernorm.weight", (DIM,)
+    for name in ("gate", "up"):
+      yield layer + f"mlp.{name}_proj.weight", (FFN, DIM)
+    yield layer + "mlp.down_proj.weight", (DIM, FFN)
+  yield "model.norm.weight", (DIM,)
+
+
+def config(layers):
+  return {"architectures": ["LlamaForCausalLM"], "model_type": "llama",
+          "vocab_size": VOCAB, "hidden_size": DIM, "num_hidden_layers": layers,
+          "num_attention_heads": HEADS, "num_key_value_heads": KV,
+          "head_dim": HEAD_DIM, "intermediate_size": FFN,
+          "max_position_embeddings": 8192, "rms_norm_eps": 1e-5,
+          "rope_theta": 500000.0, "tie_word_embeddings": True,
+          "hidden_act": "silu", "attention_bias": False, "mlp_bias": False}
+
+
+def random_bytes(count, size):
+  """Numbers of either sign from 2^-8 to 2, of 2 or 4 bytes each."""
+  random = numpy.random.default_rng(count)
+  kind, sign, low, span = ((numpy.uint16, 15, 119 << 7, 8 << 7) if size == 2
+                           else (numpy.uint32, 31, 119 << 23, 8 << 23))
+  block = random.integers(0, span, 1 << 22, dtype=kind) + kind(low)
+  block |= random.integers(0, 2, 1 << 22, dtype=kind) << kind(sign)
+  for first in range(0, count, len(block)):
+    yield block[:count - first].tobytes()
+
+
+def make_model(folder, options):
+  os.makedirs(folder)
+  with open(folder + "/config.json", "w", encoding="utf-8") as file:
+    json.dump(config(options.layers), file)
+  size, dtype = (2, "BF16") if options.dtype == "bf16" else (4, "F32")
+  shards, room = [], 0
+  for name, shape in tensors(options.layers):
+    count = int(numpy.prod(shape))
+    if not shards or room < count * size:
+      shards.append([])
+      room = SHARD
+    shards[-1].append((name, shape, count))
+    room -= count * size
+  index = {}
+  for number, shard in enumerate(shards, 1):
+    file_name = f"model-{number:05}-of-{len(shards):05}.safetensors"
+    header, end = {"__metadata__": {"format": "pt"}}, 0
+    for name, shape, count in shard:
+      header[name] = {"dtype": dtype, "shape": shape,
+                      "data_offsets": [end, end + count * size]}
+      end += count * size
+      index[name] = file_name
+    text = json.dumps(header).encode()
+    text += b" " * (-len(text) % 8)
+    with open(f"{folder}/{file_name}", "wb") as file:
+      file.write(len(text).to_bytes(8, "little") + text)
+      for _, _, count in shard:
+        for block in random_bytes(count, size):
+          file.write(block)
+      file.flush()
+      os.fsync(file.fileno())
+  with open(folder + "/model.safetensors.index.json", "w",
+            encoding="utf-8") as file:
+    json.dump({"metadata": {}, "weight_map": index}, file)
+
+
+def files_of(folder):
+  for path, _, names in os.walk(folder):
+    for name in names:
+      yield os.path.join(path, name)
+
+
+def size_of(folder):
+  return sum(os.path.getsize(path) for path in files_of(folder))
+
+
+def let_go(folder):
+  """Of what the cache has of these files, once all is written."""
+  for path in files_of(folder):
+    descriptor = os.open(path, os.O_RDONLY)
+    os.fsync(descriptor)
+    os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_DONTNEED)
+    os.close(descriptor)
+
+
+def convert(options, source, target, words):
+  """Seconds, and the largest resident memory in bytes."""
+  let_go(source)
+  begin = time.monotonic()
+  child = subprocess.Popen(
+      [options.delink, "convert", source, target, *words],
+      stdout=subprocess.DEVNULL)
+  _, status, usage = os.wait4(child.pid, 0)
+  child.returncode = os.waitstatus_to_exitcode(status)
+  if child.returncode != 0:
+    sys.exit(f"delink convert {source} {target} ended with "
+             f"{child.returncode}")
+  return time.monotonic() - begin, usage.ru_maxrss * 1024
+
+
+def fio(folder, read, write):
+  """Seconds until both are done."""
+  common = [f"--directory={folder}", "--bs=1M", "--ioengine=psync",
+            "--thread", "--invalidate=1", "--fallocate=native"]
+  job = ["--name=read", "--rw=read", f"--size={read}", "--filename=fio-read",
+         "--name=write", "--rw=write", f"--size={write}",
+         "--filename=fio-write", "--end_fsync=1"]
+  # What is to be read is laid out before, and is not in the cache.
+  subprocess.run(["fio", *common, *job[:4], "--rw=write", "--end_fsync=1"],
+                 check=True, stdout=subprocess.DEVNULL)
+  done = subprocess.run(["fio", "--output-format=json", *common, *job],
+                        check=True, text=True, stdout=subprocess.PIPE)
+  for name in ("fio-read", "fio-write"):
+    os.remove(os.path.join(folder, name))
+  return max(part["job_runtime"]
+             for part in json.loads(done.stdout)["jobs"]) / 1e3
+
+
+def data_of(folder):
+  """Where each tensor's bytes are: path, first, count."""
+  places = {}
+  for path in files_of(folder):
+    if not path.endswith(".safetensors"):
+      continue
+    with open(path, "rb") as file:
+      length = int.from_bytes(file.read(8), "little")
+      header = json.loads(file.read(length))
+    for name, entry in header.items():
+      if name != "__metadata__":
+        begin, end = entry["data_offsets"]
+        places[name] = (path, 8 + length + begin, end - begin)
+  return places
+
+
+def read_place(place):
+  path, first, count = place
+  return numpy.fromfile(path, numpy.uint8, count, offset=first)
+
+
+def check_equal(before, after):
+  ours, theirs = data_of(before), data_of(after)
+  if ours.keys() != theirs.keys():
+    sys.exit(f"other tensors came back: {ours.keys() ^ theirs.keys()}")
+  for name, place in ours.items():
+    if not numpy.array_equal(read_place(place), read_place(theirs[name])):
+      sys.exit(f"{name} came back with other bits")
+
+
+def main():
+  parser = argparse.ArgumentParser(
+      description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+  parser.add_argument("--folder", required=True)
+  parser.add_argument("--delink", default="delink")
+  parser.add_argument("--layers", type=int, default=28)
+  parser.add_argument("--dtype", choices=("bf16", "fp32"), default="bf16")
+  parser.add_argument("--json", action="store_true")
+  options = parser.parse_args()
+  if shutil.which("fio") is None:
+    sys.exit("fio is missing: apt-get install fio")
+  work = os.path.join(options.folder, "convert-bench")
+  os.makedirs(work)
+  try:
+    model, checkpoint, back = (f"{work}/{name}"
+                               for name in ("model", "checkpoint", "back"))
+    make_model(model, options)
+    ways = []
+    for name, source, target, words in (
+        ("in", model, checkpoint, []),
+        ("out", checkpoint, back,
+         ["--to", "huggingface", "--dtype", options.dtype])):
+      seconds, resident = convert(options, source, target, words)
+      ways.append({"way": name, "read": size_of(source),
+                   "written": size_of(target), "seconds": seconds,
+                   "resident": resident})
+    check_equal(model, back)
+    for folder in (model, checkpoint, back):
+      shutil.rmtree(folder)
+    for way in ways:
+      way["fio_seconds"] = fio(work, way["read"], way["written"])
+      way["of_fio"] = way["fio_seconds"] / way["seconds"]
+  finally:
+    shutil.rmtree(work)
+  for way in ways:
+    if options.json:
+      print(json.dumps(way))
+    else:
+      print(f"{way['way']:3}  read {way['read'] / 1e9:.2f} GB, "
+            f"written {way['written'] / 1e9:.2f} GB in "
+            f"{way['seconds']:.1f} s, {way['resident'] / 1e6:.0f} MB resident; "
+            f"fio {way['fio_seconds']:.1f} s: {100 * way['of_fio']:.0f} %")
+
+
+if __name__ == "__main__":
+  main()
