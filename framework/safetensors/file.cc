@@ -22,7 +22,6 @@ namespace {
 using nlohmann::json;
 
 constexpr int64_t kLengthBytes = 8;
-constexpr int64_t kLongestHeader = 100'000'000;
 constexpr int64_t kMost = std::numeric_limits<int64_t>::max();
 constexpr char kMetadata[] = "__metadata__";
 

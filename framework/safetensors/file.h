@@ -23,6 +23,8 @@
 
 namespace delink::safetensors {
 
+inline constexpr int64_t kLongestHeader = 100'000'000;  // bytes
+
 struct Entry {
   std::string name;
   Type type = Type::kF32;

@@ -14,12 +14,11 @@
 #include "framework/base/check.h"
 #include "framework/base/json.h"
 #include "framework/base/status_macros.h"
+#include "framework/safetensors/file.h"
 #include "framework/safetensors/folder.h"
 
 namespace delink::safetensors {
 namespace {
-
-constexpr size_t kLongestHeader = 100'000'000;  // as readers have it
 
 absl::Status Refused(const PlannedTensor& tensor, std::string_view why) {
   return absl::InvalidArgumentError(
@@ -73,7 +72,7 @@ absl::Status AddFile(size_t first, size_t last,
                      const std::vector<int64_t>& bytes, Plan& plan) {
   const std::vector<size_t> order = InOrder(plan, first, last);
   const std::string text = HeaderText(plan, order, bytes);
-  if (text.size() > kLongestHeader) {
+  if (static_cast<int64_t>(text.size()) > kLongestHeader) {
     return Refused(plan.tensors[first],
                    "begins a file whose header would have more than 100 MB");
   }

@@ -84,7 +84,8 @@ TEST_F(FolderTest, AllThatDoesNotFitIsToldAtOnce) {
       R"({"weight_map": {"a":"1.safetensors","b":"2.safetensors",
           "c":"2.safetensors","e":"1.safetensors","f":"2.safetensors"}})");
   EXPECT_THAT(Refusal(),
-              AllOf(HasSubstr("not there: e (1.safetensors), "
+              AllOf(HasSubstr("not there: b (2.safetensors), "
+                              "e (1.safetensors), "
                               "f (2.safetensors)"),
                     HasSubstr("there, but not named so: b (1.safetensors), "
                               "d (2.safetensors)")));

@@ -30,7 +30,7 @@ TEST(Plan, OneFileHasTheHeaderThatTheLibraryWrites) {
   const std::string text =
       R"({"__metadata__":{"format":"pt"},)"
       R"("w":{"dtype":"F32","shape":[2,3],"data_offsets":[0,24]},)"
-      R"("b":{"dtype":"F32","shape":[],"data_offsets":[24,28]}}   )";
+      R"("b":{"dtype":"F32","shape":[],"data_offsets":[24,28]}}  )";
   ASSERT_EQ(text.size(), 144u);
   EXPECT_EQ(plan->files[0].header, std::string("\x90\0\0\0\0\0\0\0", 8) + text);
   EXPECT_EQ(plan->places[1].begin, 152 + 24);
