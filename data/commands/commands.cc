@@ -1,6 +1,7 @@
 #include "data/commands/commands.h"
 
 #include <algorithm>
+#include <memory>
 #include <nlohmann/json.hpp>
 #include <utility>
 #include <vector>
@@ -11,6 +12,7 @@
 #include "data/commands/progress_line.h"
 #include "data/commands/sides.h"
 #include "data/corpus/corpus.h"
+#include "data/tokenizer/tokenizer.h"
 #include "framework/base/json.h"
 #include "framework/base/sha256.h"
 #include "framework/base/status_macros.h"
@@ -104,6 +106,19 @@ std::string LeftOut(const CorpusReport& report) {
   return absl::StrCat("left out     ", absl::StrJoin(parts, ", "), "\n");
 }
 
+// What is to be known of the tokenizer that a corpus was built with.
+absl::StatusOr<std::string> Advice(const CorpusOptions& options) {
+  if (options.train_vocab != 0) return "";
+  if (options.tokenizer_file.empty()) {
+    return " (--train-tokenizer makes fewer tokens)";
+  }
+  DELINK_ASSIGN_OR_RETURN(const std::unique_ptr<Tokenizer> tokenizer,
+                          LoadTokenizerFile(options.tokenizer_file));
+  const int32_t begin = tokenizer->begin_of_sequence();
+  return begin < 0 ? ""
+                   : absl::StrCat(", token ", begin, " in front of documents");
+}
+
 // What a command that made a corpus has to say.
 absl::Status SumUp(const std::string& dir, const CorpusReport& report,
                    const std::string& advice, std::ostream& out) {
@@ -127,9 +142,8 @@ absl::Status DataBuild(const CorpusOptions& options, std::ostream& out,
       BuildCorpus(options, [&](const CorpusProgress& p) { progress(p); });
   progress.EndPhase();
   if (!report.ok()) return report.status();
-  const bool bytes = options.tokenizer_file.empty() && options.train_vocab == 0;
-  return SumUp(options.out, *report,
-               bytes ? " (--train-tokenizer makes fewer tokens)" : "", out);
+  DELINK_ASSIGN_OR_RETURN(const std::string advice, Advice(options));
+  return SumUp(options.out, *report, advice, out);
 }
 
 absl::Status DataImport(const ImportOptions& options, std::ostream& out,

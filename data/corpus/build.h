@@ -28,7 +28,7 @@ struct CorpusOptions {
   std::string out;
 
   // At most one of the two; neither: bytes.
-  std::string tokenizer_file;
+  std::string tokenizer_file;  // or a folder: as LoadTokenizerFile takes it
   int32_t train_vocab = 0;
 
   double validation = 0.01;  // share of the text for validation, in (0, 1)

@@ -28,6 +28,7 @@ class CorpusWriter {
   // Writes the last shard, the index, the tokenizer and, last, the sums.
   absl::Status Finish();
 
+  bool in_document() const { return in_document_; }
   int64_t tokens() const { return tokens_; }
   int64_t documents() const { return documents_; }
   int64_t bytes() const { return bytes_; }

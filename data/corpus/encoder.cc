@@ -106,12 +106,20 @@ absl::Status Encoder::Add(TextPiece piece, Batch& batch) {
   return absl::OkStatus();
 }
 
+absl::Status Encoder::Append(const Part& part, CorpusWriter& side) {
+  const int32_t begin = tokenizer_.begin_of_sequence();
+  if (begin >= 0 && !side.in_document()) {
+    DELINK_RETURN_IF_ERROR(side.Append({&begin, 1}, 0));
+  }
+  return side.Append(part.ids, static_cast<int64_t>(part.text.size()));
+}
+
 absl::Status Encoder::Write(const Batch& batch) {
   DELINK_RETURN_IF_ERROR(batch.status);
   for (const Part& part : batch.parts) {
     CorpusWriter& side = *sides_[part.side];
     const int64_t bytes = static_cast<int64_t>(part.text.size());
-    if (bytes > 0) DELINK_RETURN_IF_ERROR(side.Append(part.ids, bytes));
+    if (bytes > 0) DELINK_RETURN_IF_ERROR(Append(part, side));
     if (part.ends) DELINK_RETURN_IF_ERROR(side.EndDocument());
     done_ += bytes;
   }

@@ -47,6 +47,7 @@ class Encoder {
   absl::StatusOr<Batch> ReadBatch(DocumentReader& reader);
   absl::Status Add(TextPiece piece, Batch& batch);
   absl::Status Write(const Batch& batch);
+  absl::Status Append(const Part& part, CorpusWriter& side);
 
   const Tokenizer& tokenizer_;
   const DocumentScan& scan_;

@@ -7,10 +7,11 @@
 //   shard-NNNNN.h5   /tokens u16 (vocabulary <= 65 536) or u32 [tokens];
 //                    /documents i64, where documents start, counted from the
 //                    first token of the corpus; /tokenizer as above
-//   tokenizer.model  the same bytes as a file
+//   tokenizer.model  the same bytes as a file, whatever kind they are of
 //   SHA256SUMS       of all of them, written last
 //
-// A document is the tokens of its text and one end-of-document token.
+// A document is the tokens of its text and one end-of-document token; where the
+// tokenizer has one (begin_of_sequence()), that stands in front of the text.
 #pragma once
 
 #include <cstdint>

@@ -24,7 +24,8 @@ struct ImportOptions {
   LayoutOptions layout;
   std::string out;
 
-  // The tokenizer that made the ids, or else how many ids there are.
+  // The tokenizer that made the ids, a file or a folder, or else how many ids
+  // there are. Nothing is put in front of documents: ids stay as they are.
   std::string tokenizer_file;
   int64_t vocab = 0;
   // The id at the end of documents; -1: the tokenizer's, else one past the last

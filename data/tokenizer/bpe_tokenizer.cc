@@ -17,16 +17,12 @@ namespace {
 
 // What models call the end of a document, those of plain text first: a chat's
 // files have others as well.
-constexpr std::string_view kEndsOfDocuments[] = {"<|endoftext|>",
-                                                 "<|end_of_text|>",
-                                                 "<|end▁of▁sentence|>",
-                                                 "<｜end▁of▁sentence｜>",
-                                                 "</s>",
-                                                 "<eos>",
-                                                 "[EOS]",
-                                                 "<EOS>",
-                                                 "<|eos|>",
-                                                 "<EOS_TOKEN>"};
+constexpr std::string_view kEndsOfDocuments[] = {
+    "<|endoftext|>", "<|end_of_text|>", "<|end▁of▁sentence|>",
+    "<｜end▁of▁sentence｜>", "</s>", "<eos>", "[EOS]", "<EOS>", "<|eos|>",
+    "<EOS_TOKEN>",
+    // huggingface_files.h's
+    "<|end_of_document|>"};
 
 // The special token of that name, -1 where there is none.
 int32_t Special(const std::vector<TokenizerSpec::Added>& added,

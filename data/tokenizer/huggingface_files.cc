@@ -1,9 +1,14 @@
 #include "data/tokenizer/huggingface_files.h"
 
+#include <algorithm>
+#include <cmath>
+#include <memory>
 #include <nlohmann/json.hpp>
 #include <utility>
+#include <vector>
 
 #include "data/tokenizer/byte_tokenizer.h"
+#include "data/tokenizer/sentencepiece_bridge.h"
 #include "data/tokenizer/special_tokens.h"
 #include "data/tokenizer/tokenizer_files.h"
 #include "data/tokenizer/tokenizer_json.h"
@@ -13,7 +18,11 @@
 namespace delink {
 namespace {
 
-using Json = nlohmann::ordered_json;
+using OrderedJson = nlohmann::ordered_json;
+using sentencepiece_bridge::Piece;
+using sentencepiece_bridge::PieceKind;
+
+constexpr char kSpace[] = "\xE2\x96\x81";  // U+2581, as models write a space
 
 // Of a tokenizer whose end of a document is an id of ours, past its last:
 // transformers puts a token that it does not know there too.
@@ -22,7 +31,7 @@ constexpr char kOwnEnd[] = "<|end_of_document|>";
 // What models of SentencePiece call the end of a document.
 constexpr const char* kEndsOfModels[] = {"</s>", "<eos>", "<|endoftext|>"};
 
-Json Added(int32_t id, const std::string& content) {
+OrderedJson Added(int32_t id, const std::string& content) {
   return {{"id", id},        {"content", content}, {"single_word", false},
           {"lstrip", false}, {"rstrip", false},    {"normalized", false},
           {"special", true}};
@@ -30,9 +39,9 @@ Json Added(int32_t id, const std::string& content) {
 
 // What the end of a document is called in a tokenizer.json.
 std::string EndOfJson(const Tokenizer& tokenizer) {
-  const Json json = ParseOrderedJson(tokenizer.Serialize());
+  const OrderedJson json = ParseOrderedJson(tokenizer.Serialize());
   if (!json.contains("added_tokens")) return kOwnEnd;
-  for (const Json& token : json["added_tokens"]) {
+  for (const OrderedJson& token : json["added_tokens"]) {
     if (token["id"] == tokenizer.end_of_document()) {
       return token["content"].get<std::string>();
     }
@@ -50,12 +59,12 @@ std::string EndOfModel(const Tokenizer& tokenizer) {
 }
 
 std::string Config(const char* tokenizer_class, const std::string& end) {
-  const Json config{{"tokenizer_class", tokenizer_class},
-                    {"bos_token", nullptr},
-                    {"eos_token", end},
-                    {"add_bos_token", false},
-                    {"add_eos_token", false},
-                    {"clean_up_tokenization_spaces", false}};
+  const OrderedJson config{{"tokenizer_class", tokenizer_class},
+                           {"bos_token", nullptr},
+                           {"eos_token", end},
+                           {"add_bos_token", false},
+                           {"add_eos_token", false},
+                           {"clean_up_tokenization_spaces", false}};
   return JsonText(config, 2) + "\n";
 }
 
@@ -67,43 +76,115 @@ TokenizerFiles OfJson(const Tokenizer& tokenizer) {
 
 // Bytes are byte-level BPE that merges nothing.
 TokenizerFiles OfBytes(const Tokenizer& tokenizer) {
-  Json vocab = Json::object();
+  OrderedJson vocab = OrderedJson::object();
   for (int32_t id = 0; id < tokenizer.end_of_document(); ++id) {
     vocab[BytesToText(tokenizer.TokenBytes(id))] = id;
   }
-  const Json byte_level{{"type", "ByteLevel"},
-                        {"add_prefix_space", false},
-                        {"trim_offsets", true},
-                        {"use_regex", false}};
-  const Json json{{"version", "1.0"},
-                  {"truncation", nullptr},
-                  {"padding", nullptr},
-                  {"added_tokens",
-                   Json::array({Added(tokenizer.end_of_document(), kOwnEnd)})},
-                  {"normalizer", nullptr},
-                  {"pre_tokenizer", byte_level},
-                  {"post_processor", nullptr},
-                  {"decoder", byte_level},
-                  {"model",
-                   {{"type", "BPE"},
-                    {"dropout", nullptr},
-                    {"unk_token", nullptr},
-                    {"continuing_subword_prefix", nullptr},
-                    {"end_of_word_suffix", nullptr},
-                    {"fuse_unk", false},
-                    {"byte_fallback", false},
-                    {"ignore_merges", false},
-                    {"vocab", std::move(vocab)},
-                    {"merges", Json::array()}}}};
+  const OrderedJson byte_level{{"type", "ByteLevel"},
+                               {"add_prefix_space", false},
+                               {"trim_offsets", true},
+                               {"use_regex", false}};
+  const OrderedJson json{
+      {"version", "1.0"},
+      {"truncation", nullptr},
+      {"padding", nullptr},
+      {"added_tokens",
+       OrderedJson::array({Added(tokenizer.end_of_document(), kOwnEnd)})},
+      {"normalizer", nullptr},
+      {"pre_tokenizer", byte_level},
+      {"post_processor", nullptr},
+      {"decoder", byte_level},
+      {"model",
+       {{"type", "BPE"},
+        {"dropout", nullptr},
+        {"unk_token", nullptr},
+        {"continuing_subword_prefix", nullptr},
+        {"end_of_word_suffix", nullptr},
+        {"fuse_unk", false},
+        {"byte_fallback", false},
+        {"ignore_merges", false},
+        {"vocab", std::move(vocab)},
+        {"merges", OrderedJson::array()}}}};
   return {{kTokenizerJson, JsonText(json, 2) + "\n"},
           {kTokenizerConfig, Config("PreTrainedTokenizerFast", kOwnEnd)}};
 }
 
+OrderedJson Part(const char* type) {
+  OrderedJson part;
+  part["type"] = type;
+  return part;
+}
+
+// Whether the pieces are those of a unigram model that spells what it does not
+// have in bytes and leaves spaces as they are. Scores of BPE are whole numbers.
+bool IsPlainUnigram(const Tokenizer& tokenizer, const std::vector<Piece>& all) {
+  constexpr char kText[] = " a  b\n c ";
+  const auto ids = tokenizer.Encode(kText);
+  if (!ids.ok() || tokenizer.Decode(*ids) != kText) return false;
+  const auto bytes = std::count_if(all.begin(), all.end(), [](const Piece& p) {
+    return p.kind == PieceKind::kByte;
+  });
+  return bytes == 256 &&
+         std::any_of(all.begin(), all.end(), [](const Piece& p) {
+           return p.kind == PieceKind::kText && p.score != std::round(p.score);
+         });
+}
+
+// The same model in the words of the `tokenizers` library.
+std::string UnigramJson(const std::vector<Piece>& pieces) {
+  OrderedJson vocab = OrderedJson::array(), added = OrderedJson::array();
+  int32_t unknown = 0;
+  for (size_t i = 0; i < pieces.size(); ++i) {
+    const Piece& piece = pieces[i];
+    const auto id = static_cast<int32_t>(i);
+    vocab.push_back(OrderedJson::array({piece.text, piece.score}));
+    if (piece.kind == PieceKind::kUnknown) unknown = id;
+    const bool text =
+        piece.kind == PieceKind::kText || piece.kind == PieceKind::kByte;
+    if (!text) added.push_back(Added(id, piece.text));
+  }
+  const OrderedJson to_spaces{
+      {"type", "Replace"}, {"pattern", {{"String", kSpace}}}, {"content", " "}};
+  const OrderedJson json{
+      {"version", "1.0"},
+      {"truncation", nullptr},
+      {"padding", nullptr},
+      {"added_tokens", std::move(added)},
+      {"normalizer",
+       {{"type", "Replace"},
+        {"pattern", {{"String", " "}}},
+        {"content", kSpace}}},
+      {"pre_tokenizer", nullptr},
+      {"post_processor", nullptr},
+      {"decoder",
+       {{"type", "Sequence"},
+        {"decoders",
+         OrderedJson::array({to_spaces, Part("ByteFallback"), Part("Fuse")})}}},
+      {"model",
+       {{"type", "Unigram"},
+        {"unk_id", unknown},
+        {"vocab", std::move(vocab)},
+        {"byte_fallback", true}}}};
+  return JsonText(json) + "\n";
+}
+
 TokenizerFiles OfModel(const Tokenizer& tokenizer) {
-  Json config = Json::parse(Config("LlamaTokenizer", EndOfModel(tokenizer)));
+  const std::string end = EndOfModel(tokenizer);
+  TokenizerFiles files{{kTokenizerModel, tokenizer.Serialize()}};
+  std::unique_ptr<sentencepiece_bridge::Model> model;
+  const std::string error =
+      sentencepiece_bridge::Load(tokenizer.Serialize(), &model);
+  DELINK_CHECK(error.empty()) << error;
+  const std::vector<Piece> pieces = model->Pieces();
+  if (IsPlainUnigram(tokenizer, pieces)) {
+    files[kTokenizerJson] = UnigramJson(pieces);
+    files[kTokenizerConfig] = Config("PreTrainedTokenizerFast", end);
+    return files;
+  }
+  OrderedJson config = ParseOrderedJson(Config("LlamaTokenizer", end));
   config["legacy"] = false;
-  return {{kTokenizerModel, tokenizer.Serialize()},
-          {kTokenizerConfig, JsonText(config, 2) + "\n"}};
+  files[kTokenizerConfig] = JsonText(config, 2) + "\n";
+  return files;
 }
 
 HuggingFaceTokenizer OfFolder(const Tokenizer& tokenizer) {

@@ -23,6 +23,7 @@ class LoadedModel final : public Model {
     for (int i = 0; i < processor_.GetPieceSize(); ++i) {
       Piece& piece = pieces[static_cast<size_t>(i)];
       piece.text = processor_.IdToPiece(i);
+      piece.score = processor_.GetScore(i);
       if (processor_.IsByte(i)) piece.kind = PieceKind::kByte;
       if (processor_.IsControl(i)) piece.kind = PieceKind::kControl;
       if (processor_.IsUnknown(i)) piece.kind = PieceKind::kUnknown;

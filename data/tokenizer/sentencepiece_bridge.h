@@ -16,6 +16,7 @@ enum class PieceKind { kText, kByte, kUnknown, kControl };
 struct Piece {
   PieceKind kind = PieceKind::kText;
   std::string text;  // as the model has it: spaces as U+2581, bytes as <0xAB>
+  float score = 0;   // of a unigram model its log-probability
 };
 
 class Model {

@@ -9,41 +9,40 @@
 namespace delink {
 namespace {
 
-using Json = nlohmann::json;
-
 // An empty object where the file is missing.
 absl::Status ReadObject(const TokenizerFiles& files, const char* file,
-                        const std::string& name, Json* to) {
+                        const std::string& name, nlohmann::json* to) {
   const auto found = files.find(file);
-  *to = found == files.end() ? Json::object() : ParseJson(found->second);
+  *to = found == files.end() ? nlohmann::json::object()
+                             : ParseJson(found->second);
   if (to->is_object()) return absl::OkStatus();
   return absl::InvalidArgumentError(
       absl::StrCat(name, ": ", file,
                    " is no JSON object; the file is damaged: fetch it again"));
 }
 
-std::string Text(const Json& object, const char* key) {
+std::string TextOf(const nlohmann::json& object, const char* key) {
   const auto found = object.find(key);
   return found != object.end() && found->is_string() ? found->get<std::string>()
                                                      : std::string();
 }
 
 // A token is given by its name, or as an object that has it; null is none.
-void ReadName(const Json& object, const char* key, std::string* to) {
+void ReadName(const nlohmann::json& object, const char* key, std::string* to) {
   const auto found = object.find(key);
   if (!to->empty() || found == object.end()) return;
-  *to = found->is_object() ? Text(*found, "content") : Text(object, key);
+  *to = found->is_object() ? TextOf(*found, "content") : TextOf(object, key);
 }
 
 }  // namespace
 
 absl::StatusOr<SpecialTokens> ReadSpecialTokens(const TokenizerFiles& files,
                                                 const std::string& name) {
-  Json config, map;
+  nlohmann::json config, map;
   DELINK_RETURN_IF_ERROR(ReadObject(files, kTokenizerConfig, name, &config));
   DELINK_RETURN_IF_ERROR(ReadObject(files, kSpecialTokensMap, name, &map));
-  SpecialTokens special{.tokenizer_class = Text(config, "tokenizer_class")};
-  for (const Json* json : {&config, &map}) {
+  SpecialTokens special{.tokenizer_class = TextOf(config, "tokenizer_class")};
+  for (const nlohmann::json* json : {&config, &map}) {
     ReadName(*json, "bos_token", &special.begin);
     ReadName(*json, "eos_token", &special.end);
   }

@@ -321,10 +321,14 @@ class Parser {
   }
 
   void PostProcessor(const Json& post_processor) {
+    Template(post_processor);
     for (const Json& part : Member(post_processor, "processors")) {
-      PostProcessor(part);
+      Template(part);  // of a Sequence
     }
-    for (const Json& piece : Member(post_processor, "single")) {
+  }
+
+  void Template(const Json& part) {
+    for (const Json& piece : Member(part, "single")) {
       const Json& token = Member(piece, "SpecialToken");
       if (token.is_null()) return;  // the text itself
       spec_.in_front.push_back(Text(token, "id"));

@@ -7,10 +7,12 @@
 #include <chrono>
 #include <cmath>
 #include <map>
+#include <nlohmann/json.hpp>
 #include <thread>
 #include <utility>
 
 #include "data/corpus/corpus.h"
+#include "data/tokenizer/huggingface_files.h"
 #include "framework/base/file.h"
 #include "framework/base/sha256.h"
 #include "tests/data/text_samples.h"
@@ -122,6 +124,40 @@ TEST_F(Build, SentencePieceRoundTrips) {
   ASSERT_TRUE(BuildCorpus(again).ok());
   EXPECT_EQ(Corpus::Open(dir_ / "again/train")->digest(),
             Corpus::Open(dir_ / "out/train")->digest());
+}
+
+// Of a folder that asks for a token in front of a text: also of the part of a
+// document that is cut off for validation, and once for one that is read in
+// pieces.
+TEST_F(Build, DocumentsBeginAsTheTokenizersFolderAsks) {
+  HuggingFaceTokenizer bytes = ForHuggingFace(*MakeByteTokenizer());
+  auto json = nlohmann::json::parse(bytes.files["tokenizer.json"]);
+  json["added_tokens"].push_back(
+      {{"id", 257}, {"content", "<s>"}, {"special", true}});
+  ASSERT_TRUE(MakeDirectories(dir_ / "folder").ok());
+  WriteOrDie(dir_ / "folder/tokenizer.json", json.dump());
+  WriteOrDie(dir_ / "folder/tokenizer_config.json",
+             "{\"bos_token\": \"<s>\", \"add_bos_token\": true}");
+  options_.inputs = {dir_ / "long.txt"};
+  WriteOrDie(dir_ / "long.txt", SampleText(1, 300'000));
+  options_.tokenizer_file = dir_ / "folder";
+  const auto report = BuildCorpus(options_);
+  ASSERT_TRUE(report.ok()) << report.status();
+  for (const char* side : {"train", "validation"}) {
+    const Corpus corpus = Side(side);
+    EXPECT_EQ(corpus.documents(), 1);
+    std::vector<int32_t> ids(static_cast<size_t>(corpus.tokens()));
+    ASSERT_TRUE(corpus.Read(0, corpus.tokens(), ids.data()).ok());
+    EXPECT_EQ(ids.front(), 257);
+    EXPECT_EQ(std::count(ids.begin(), ids.end(), 257), 1);
+    EXPECT_EQ(corpus.tokens(), corpus.bytes() + 2);
+    EXPECT_EQ(corpus.greatest_document(), corpus.tokens());
+    EXPECT_EQ(
+        ForHuggingFace(**corpus.MakeTokenizer()).files.at("tokenizer.json"),
+        json.dump());
+  }
+  EXPECT_EQ(Documents("train").front() + Documents("validation").front(),
+            SampleText(1, 300'000));
 }
 
 TEST_F(Build, StatisticsAreThoseOfTheTokens) {
