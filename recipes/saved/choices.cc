@@ -2,31 +2,22 @@
 
 #include <algorithm>
 #include <nlohmann/json.hpp>
-#include <string_view>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "framework/base/file.h"
-#include "framework/base/json.h"
 #include "framework/base/status_macros.h"
+#include "recipes/saved/json_lines.h"
 
 namespace delink {
 namespace {
 
 constexpr char kWhiteSpace[] = " \t\n\v\f\r";
 
-// Enough to mend a file by, few enough to read.
-constexpr int kProblemsShown = 10;
-
 // What is wrong with a line; empty when nothing is, and `to` is filled.
-std::string Parse(std::string_view line, ChoiceQuestion* to) {
-  const nlohmann::json row = ParseJson(line);
-  if (!row.is_object()) return "is no JSON object";
-  const auto question = row.find("question");
-  if (question == row.end() || !question->is_string()) {
-    return "has no `question` that is a text";
-  }
-  to->question = question->get<std::string>();
+std::string Parse(const nlohmann::json& row, ChoiceQuestion* to) {
+  std::string problem;
+  to->question = TextMember(row, "question", &problem);
+  if (!problem.empty()) return problem;
   const auto options = row.find("options");
   if (options == row.end() || !options->is_array() || options->size() < 2) {
     return "has no `options` that are a list of two texts or more";
@@ -57,37 +48,15 @@ std::string Parse(std::string_view line, ChoiceQuestion* to) {
 
 absl::StatusOr<std::vector<ChoiceQuestion>> ReadChoices(
     const std::string& path) {
-  DELINK_ASSIGN_OR_RETURN(const std::string text, ReadFile(path));
   std::vector<ChoiceQuestion> questions;
-  std::string problems;
-  int wrong = 0;
-  int64_t number = 0;
-  for (size_t begin = 0; begin < text.size();) {
-    const size_t end = std::min(text.find('\n', begin), text.size());
-    const auto line = std::string_view(text).substr(begin, end - begin);
-    begin = end + 1;
-    ++number;
-    if (line.find_first_not_of(kWhiteSpace) == std::string_view::npos) continue;
-    ChoiceQuestion question{.line = number};
-    const std::string problem = Parse(line, &question);
-    if (problem.empty()) {
-      questions.push_back(std::move(question));
-    } else if (++wrong <= kProblemsShown) {
-      absl::StrAppend(&problems, wrong > 1 ? "\n" : "", path, ":", number,
-                      ": the line ", problem);
-    }
-  }
-  if (wrong > kProblemsShown) {
-    absl::StrAppend(&problems, "\n", path, ": and ", wrong - kProblemsShown,
-                    " more lines");
-  }
-  if (wrong > 0) return absl::InvalidArgumentError(problems);
-  if (questions.empty()) {
-    return absl::InvalidArgumentError(
-        absl::StrCat(path,
-                     ": has no questions; each is a line {\"question\": "
-                     "..., \"options\": [...], \"answer\": 0}"));
-  }
+  DELINK_RETURN_IF_ERROR(ReadJsonLines(
+      path,
+      "has no questions; each is a line {\"question\": ..., \"options\": "
+      "[...], \"answer\": 0}",
+      [&](int64_t line, const nlohmann::json& row) {
+        questions.push_back({.line = line});
+        return Parse(row, &questions.back());
+      }));
   return questions;
 }
 
@@ -99,12 +68,12 @@ absl::StatusOr<ChoiceTokens> EncodeChoice(const Tokenizer& tokenizer,
   const std::string context =
       question.substr(0, end == std::string::npos ? 0 : end + 1);
   DELINK_ASSIGN_OR_RETURN(std::vector<int32_t> tokens,
-                          tokenizer.Encode(context));
+                          tokenizer.EncodeDocument(context));
   DELINK_ASSIGN_OR_RETURN(const std::vector<int32_t> whole,
-                          tokenizer.Encode(question + option));
+                          tokenizer.EncodeDocument(question + option));
   if (whole.size() <= tokens.size()) {
     return absl::InvalidArgumentError(
-        "adds no token to the question; the tokenizer joins the two");
+        "adds no token to what is before it; the tokenizer joins the two");
   }
   ChoiceTokens choice{.option =
                           static_cast<int64_t>(whole.size() - tokens.size())};
@@ -115,7 +84,7 @@ absl::StatusOr<ChoiceTokens> EncodeChoice(const Tokenizer& tokenizer,
   }
   tokens.insert(tokens.end(), whole.end() - choice.option, whole.end());
   if (static_cast<int64_t>(tokens.size()) == choice.option) {
-    tokens.insert(tokens.begin(), tokenizer.end_of_document());
+    tokens.insert(tokens.begin(), tokenizer.prefix_token());
   }
   const auto most = static_cast<size_t>(positions) + 1;
   if (tokens.size() > most) {

@@ -34,8 +34,9 @@ struct ChoiceTokens {
 
 // As lm-evaluation-harness has it: white space at the end of the question goes
 // to the option; both are encoded together, and what comes after as many tokens
-// as the question alone has is the option. A question without tokens becomes
-// the end of a document. At most `positions` + 1 tokens, the last ones.
+// as the question alone has is the option. Where the tokenizer has a begin of
+// sequence, that is in front of both; a question without tokens becomes
+// prefix_token(). At most `positions` + 1 tokens, the last ones.
 // InvalidArgument: the option has no token of its own, or more than
 // `positions`.
 absl::StatusOr<ChoiceTokens> EncodeChoice(const Tokenizer& tokenizer,

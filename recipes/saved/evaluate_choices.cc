@@ -3,27 +3,20 @@
 #include <algorithm>
 #include <cmath>
 #include <nlohmann/json.hpp>
-#include <numeric>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "framework/base/at.h"
-#include "framework/base/file.h"
 #include "framework/base/json.h"
 #include "framework/base/status_macros.h"
-#include "recipes/saved/forward_pass.h"
 #include "recipes/saved/saved_model.h"
+#include "recipes/saved/token_batches.h"
 
 namespace delink {
 namespace {
 
 using Json = nlohmann::ordered_json;
-
-constexpr int32_t kNotCounted = -1;
-
-// Lengths are rounded up to it: fewer shapes to plan memory for.
-constexpr int64_t kLengthStep = 16;
 
 int64_t Characters(std::string_view utf8) {
   return std::count_if(utf8.begin(), utf8.end(), [](char c) {
@@ -31,27 +24,17 @@ int64_t Characters(std::string_view utf8) {
   });
 }
 
-// One option of a question, as the model reads it, and where its score goes.
+// Options as the model reads them, and where their scores go.
 struct Work {
-  ChoiceTokens choice;
-  ScoredOption* to = nullptr;
-
-  int64_t inputs() const {
-    return static_cast<int64_t>(choice.tokens.size()) - 1;
-  }
+  std::vector<ChoiceTokens> choices;
+  std::vector<ScoredOption*> to;
 };
 
-// Options of similar length, computed at once.
-struct WorkBatch {
-  size_t first = 0, count = 0;
-  BatchShape shape;
-};
-
-absl::StatusOr<std::vector<Work>> Encode(
-    const ChoicesOptions& options, const Tokenizer& tokenizer,
-    int64_t positions, const std::vector<ChoiceQuestion>& questions,
-    std::vector<ScoredQuestion>* scored) {
-  std::vector<Work> work;
+absl::StatusOr<Work> Encode(const ChoicesOptions& options,
+                            const Tokenizer& tokenizer, int64_t positions,
+                            const std::vector<ChoiceQuestion>& questions,
+                            std::vector<ScoredQuestion>* scored) {
+  Work work;
   for (size_t q = 0; q < questions.size(); ++q) {
     const ChoiceQuestion& question = questions[q];
     ScoredQuestion& to = (*scored)[q];
@@ -72,76 +55,27 @@ absl::StatusOr<std::vector<Work>> Encode(
                        .characters = Characters(option),
                        .bytes = static_cast<int64_t>(option.size()),
                        .truncated = choice->truncated};
-      work.push_back({.choice = *std::move(choice), .to = &to.options[i]});
+      work.choices.push_back(*std::move(choice));
+      work.to.push_back(&to.options[i]);
     }
   }
   return work;
 }
 
-// Longest first, as many at once as `tokens` allow. A pure function of the
-// lengths, so that scores do not depend on the number of ranks.
-std::vector<WorkBatch> Plan(std::vector<Work>* work, int64_t tokens,
-                            int64_t positions) {
-  std::stable_sort(
-      work->begin(), work->end(),
-      [](const Work& a, const Work& b) { return a.inputs() > b.inputs(); });
-  std::vector<WorkBatch> batches;
-  for (size_t first = 0; first < work->size();) {
-    const int64_t length = (*work)[first].inputs();
-    const int64_t seq = std::min(
-        positions, (length + kLengthStep - 1) / kLengthStep * kLengthStep);
-    const auto most = static_cast<size_t>(std::max<int64_t>(1, tokens / seq));
-    const size_t count = std::min(most, work->size() - first);
-    batches.push_back(
-        {.first = first,
-         .count = count,
-         .shape = {.micro_batch = static_cast<int64_t>(count), .seq = seq}});
-    first += count;
-  }
-  return batches;
-}
-
-HostBatch Fill(const std::vector<Work>& work, const WorkBatch& batch) {
-  const auto tokens = static_cast<size_t>(batch.shape.tokens());
-  HostBatch host{.inputs = std::vector<int32_t>(tokens, 0),
-                 .targets = std::vector<int32_t>(tokens, kNotCounted),
-                 .samples = std::vector<int64_t>(batch.count)};
-  std::iota(host.samples.begin(), host.samples.end(), int64_t{0});
-  for (size_t i = 0; i < batch.count; ++i) {
-    const Work& one = work[batch.first + i];
-    const std::vector<int32_t>& from = one.choice.tokens;
-    const auto row = static_cast<std::ptrdiff_t>(i) * batch.shape.seq;
-    std::copy(from.begin(), from.end() - 1, host.inputs.begin() + row);
-    std::copy(from.end() - one.choice.option, from.end(),
-              host.targets.begin() + row + one.inputs() - one.choice.option);
-  }
-  return host;
-}
-
 // The log-likelihoods of this rank's share of the batches, where the others'
 // are 0.
 absl::StatusOr<std::vector<double>> ScoreShare(
-    SavedModel& saved, ParamStore& store, const std::vector<Work>& work,
-    const std::vector<WorkBatch>& batches, const Communicator& comm) {
-  std::vector<double> scores(work.size());
-  std::unique_ptr<ForwardPass> pass;
-  BatchShape shape{.micro_batch = 0};
-  for (size_t b = static_cast<size_t>(comm.rank()); b < batches.size();
-       b += static_cast<size_t>(comm.size())) {
-    const WorkBatch& batch = batches[b];
-    if (batch.shape.micro_batch != shape.micro_batch ||
-        batch.shape.seq != shape.seq) {
-      pass.reset();
-      shape = batch.shape;
-      DELINK_ASSIGN_OR_RETURN(
-          pass, ForwardPass::Create(saved.model(), store,
-                                    {.batch = shape, .by_sequence = true}));
-    }
-    const std::vector<LossRecord> losses = pass->Losses(Fill(work, batch));
-    for (size_t i = 0; i < batch.count; ++i) {
-      scores[batch.first + i] = -losses[i].loss_sum;
-    }
-  }
+    SavedModel& saved, ParamStore& store,
+    const std::vector<ChoiceTokens>& choices, const Communicator& comm) {
+  std::vector<double> scores(choices.size());
+  DELINK_RETURN_IF_ERROR(ScoreTokenBatches(
+      saved, store, choices, comm,
+      [&](const TokenBatch& batch, const HostBatch& host, ForwardPass& pass) {
+        const std::vector<LossRecord> losses = pass.Losses(host);
+        for (size_t i = 0; i < losses.size(); ++i) {
+          scores[batch.sequences[i]] = -losses[i].loss_sum;
+        }
+      }));
   return scores;
 }
 
@@ -158,20 +92,13 @@ void Pick(ScoredQuestion* question) {
   }
 }
 
-absl::StatusOr<std::unique_ptr<Tokenizer>> TokenizerOf(
-    const SavedModel& saved) {
-  const std::string path = JoinPath(saved.path(), "tokenizer");
-  DELINK_ASSIGN_OR_RETURN(const std::string bytes, ReadFile(path));
-  return LoadTokenizer(bytes, path);
-}
-
-absl::StatusOr<std::vector<Work>> ReadWork(const ChoicesOptions& options,
-                                           const SavedModel& saved,
-                                           ChoiceEvaluation* evaluation) {
+absl::StatusOr<Work> ReadWork(const ChoicesOptions& options,
+                              const SavedModel& saved,
+                              ChoiceEvaluation* evaluation) {
   DELINK_ASSIGN_OR_RETURN(const std::vector<ChoiceQuestion> questions,
                           ReadChoices(options.choices));
   DELINK_ASSIGN_OR_RETURN(const std::unique_ptr<Tokenizer> tokenizer,
-                          TokenizerOf(saved));
+                          saved.MakeTokenizer());
   evaluation->questions.resize(questions.size());
   return Encode(options, *tokenizer, saved.recipe().model->max_seq, questions,
                 &evaluation->questions);
@@ -219,8 +146,7 @@ absl::StatusOr<ChoiceEvaluation> EvaluateChoices(const ChoicesOptions& options,
   ChoiceEvaluation evaluation{.checkpoint = saved->path(),
                               .step = saved->header().step,
                               .stage = saved->run().stage};
-  absl::StatusOr<std::vector<Work>> work =
-      ReadWork(options, *saved, &evaluation);
+  absl::StatusOr<Work> work = ReadWork(options, *saved, &evaluation);
   DELINK_RETURN_IF_ERROR(AgreeOnStatus(comm, work.status()));
   std::unique_ptr<Device> device = NewCpuDevice();
   if (options.device != nullptr) {
@@ -228,19 +154,15 @@ absl::StatusOr<ChoiceEvaluation> EvaluateChoices(const ChoicesOptions& options,
   }
   DELINK_ASSIGN_OR_RETURN(const std::unique_ptr<ParamStore> store,
                           saved->Load(comm, *device));
-  // What fitted while it was trained fits now.
-  const Recipe& recipe = saved->recipe();
-  const std::vector<WorkBatch> batches = Plan(
-      &*work, recipe.run.micro_batch * recipe.data.seq, recipe.model->max_seq);
   absl::StatusOr<std::vector<double>> scores =
-      ScoreShare(*saved, *store, *work, batches, comm);
+      ScoreShare(*saved, *store, work->choices, comm);
   DELINK_RETURN_IF_ERROR(AgreeOnStatus(comm, scores.status()));
   DELINK_RETURN_IF_ERROR(comm.AllReduce(scores->data(),
                                         static_cast<int64_t>(scores->size()),
                                         DType::kF64, ReduceOp::kSum)
                              ->Wait());
-  for (size_t i = 0; i < work->size(); ++i) {
-    (*work)[i].to->log_likelihood = (*scores)[i];
+  for (size_t i = 0; i < scores->size(); ++i) {
+    work->to[i]->log_likelihood = (*scores)[i];
   }
   for (ScoredQuestion& question : evaluation.questions) {
     Pick(&question);

@@ -1,12 +1,15 @@
 #include "recipes/saved/forward_pass.h"
 
 #include <algorithm>
+#include <cmath>
 #include <cstdint>
+#include <span>
 #include <utility>
 
 #include "framework/base/at.h"
 #include "framework/base/check.h"
 #include "framework/base/status_macros.h"
+#include "framework/tensor/bfloat16.h"
 #include "layers/ops/accumulate.h"
 
 namespace delink {
@@ -14,6 +17,51 @@ namespace {
 
 const PhasePlan& EvalPlan(const VisitPlan& visits) {
   return At(visits, Phase::kEval);
+}
+
+// Whose logits are on the host at a time.
+constexpr int64_t kLogitTokens = 64;
+
+Tensor Sequence(const Tensor& x, int64_t sequence) {
+  const int64_t bytes = x.bytes() / x.dim(0);
+  return {static_cast<char*>(x.data()) + sequence * bytes,
+          x.dtype(),
+          {1, x.dim(1), x.dim(2)}};
+}
+
+template <typename T>
+void Widen(const std::vector<char>& bytes, std::vector<double>* values) {
+  const auto* const from = reinterpret_cast<const T*>(bytes.data());
+  for (size_t i = 0; i < values->size(); ++i) {
+    (*values)[i] = static_cast<double>(from[i]);
+  }
+}
+
+std::vector<double> ToHost(Device& device, Stream& stream, const Tensor& x) {
+  std::vector<char> bytes(static_cast<size_t>(x.bytes()));
+  device.CopyToHost(stream, bytes.data(), x.data(), x.bytes());
+  stream.Synchronize();
+  std::vector<double> values(static_cast<size_t>(x.elements()));
+  if (x.dtype() == DType::kBF16) {
+    Widen<BFloat16>(bytes, &values);
+  } else if (x.dtype() == DType::kF64) {
+    Widen<double>(bytes, &values);
+  } else {
+    DELINK_CHECK(x.dtype() == DType::kF32);
+    Widen<float>(bytes, &values);
+  }
+  return values;
+}
+
+// Of `target` by the logits of all tokens.
+ForwardPass::TokenScore ScoreOf(std::span<const double> logits,
+                                int32_t target) {
+  const double most = *std::max_element(logits.begin(), logits.end());
+  double sum = 0;
+  for (const double logit : logits) sum += std::exp(logit - most);
+  const double logit = logits[static_cast<size_t>(target)];
+  return {.log_likelihood = logit - most - std::log(sum),
+          .greedy = logit == most};
 }
 
 std::vector<LayerPlan> Measure(Sequential& model, const ParamStore& store,
@@ -84,8 +132,7 @@ std::vector<LossRecord> ForwardPass::Losses(const HostBatch& batch) {
   return Run(batch, options_.batch.micro_batch);
 }
 
-std::vector<LossRecord> ForwardPass::Run(const HostBatch& batch,
-                                         int64_t records) {
+Tensor ForwardPass::RunLayers(const HostBatch& batch) {
   Device& device = store_.device();
   const int64_t bytes = options_.batch.tokens() * SizeOf(DType::kI32);
   device.CopyFromHost(*stream_, inputs_.data(), batch.inputs.data(), bytes);
@@ -96,23 +143,75 @@ std::vector<LossRecord> ForwardPass::Run(const HostBatch& batch,
   }
   device.CopyFromHost(*stream_, samples_.data(), batch.samples.data(),
                       options_.batch.micro_batch * SizeOf(DType::kI64));
-  std::vector<LossRecord> losses(static_cast<size_t>(records));
-  const int64_t loss_bytes = records * static_cast<int64_t>(sizeof(LossRecord));
-  device.FillZero(*stream_, losses_.data(), loss_bytes);
   Tensor x(inputs_.data(), DType::kI32, layers_.front().input);
   for (size_t place = 0; place + 1 < layers_.size(); ++place) {
     x = Visit(place, x);
   }
-  Shape shape = x.shape();
-  if (options_.by_sequence) shape = {1, x.dim(1), x.dim(2)};
+  return x;
+}
+
+std::vector<LossRecord> ForwardPass::Run(const HostBatch& batch,
+                                         int64_t records) {
+  Device& device = store_.device();
+  std::vector<LossRecord> losses(static_cast<size_t>(records));
+  const int64_t loss_bytes = records * static_cast<int64_t>(sizeof(LossRecord));
+  device.FillZero(*stream_, losses_.data(), loss_bytes);
+  const Tensor x = RunLayers(batch);
   for (int64_t i = 0; i < records; ++i) {
-    char* const at =
-        static_cast<char*>(x.data()) + i * shape.elements() * SizeOf(x.dtype());
-    VisitLoss(Tensor(at, x.dtype(), shape), i);
+    VisitLoss(options_.by_sequence ? Sequence(x, i) : x, i);
   }
   device.CopyToHost(*stream_, losses.data(), losses_.data(), loss_bytes);
   stream_->Synchronize();
   return losses;
+}
+
+std::vector<ForwardPass::TokenScore> ForwardPass::Scores(
+    const HostBatch& batch) {
+  const Tensor x = RunLayers(batch);
+  const int64_t T = options_.batch.seq;
+  std::vector<TokenScore> scores;
+  for (int64_t b = 0; b < options_.batch.micro_batch; ++b) {
+    const auto target = [&](int64_t t) { return At(batch.targets, b * T + t); };
+    for (int64_t first = 0; first < T;) {
+      int64_t end = first;
+      while (end < T && end < first + kLogitTokens && target(end) >= 0) ++end;
+      if (end == first) {
+        ++first;
+        continue;
+      }
+      const std::vector<double> logits =
+          Logits(Sequence(x, b), first, end - first);
+      const auto V = static_cast<int64_t>(logits.size()) / (end - first);
+      for (int64_t t = first; t < end; ++t) {
+        scores.push_back(ScoreOf(
+            std::span(logits).subspan(static_cast<size_t>((t - first) * V),
+                                      static_cast<size_t>(V)),
+            target(t)));
+      }
+      first = end;
+    }
+  }
+  return scores;
+}
+
+std::vector<double> ForwardPass::Logits(const Tensor& x, int64_t first,
+                                        int64_t count) {
+  Device& device = store_.device();
+  const int64_t skipped = x.bytes() / x.dim(1) * first;
+  const Tensor some(static_cast<char*>(x.data()) + skipped, x.dtype(),
+                    {1, count, x.dim(2)});
+  HeapMemory memory(device);
+  Tape tape(TapeEnv(), memory);
+  binder_.Bind(store_.visited().back(), nullptr);
+  tape.BeginForward(Phase::kEval, {.training = false, .first_position = first});
+  const Var y = model_.epilogue().Logits(tape.Input(some, false));
+  tape.Finish(y, Tensor());
+  std::vector<double> logits = ToHost(device, *stream_, y.value());
+  if (tape.by_token() || count == x.dim(1)) return logits;
+  // A head of one's own that mixes positions is to see all of them.
+  logits = Logits(x, 0, x.dim(1));
+  const auto V = static_cast<int64_t>(logits.size()) / x.dim(1);
+  return {logits.begin() + first * V, logits.begin() + (first + count) * V};
 }
 
 // From sequence `sequence` of the batch on.

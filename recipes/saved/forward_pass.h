@@ -33,10 +33,24 @@ class ForwardPass {
   LossRecord Loss(const HostBatch& batch);
   std::vector<LossRecord> Losses(const HostBatch& batch);
 
+  // What the model gives a target.
+  struct TokenScore {
+    double log_likelihood = 0;  // nats
+    bool greedy = false;        // no token is likelier
+  };
+  // Of each counted target, in order. The logits of some tokens at a time come
+  // to the host; what that takes besides is taken from the device and given
+  // back, and running out of memory there is fatal.
+  std::vector<TokenScore> Scores(const HostBatch& batch);
+
  private:
   ForwardPass(Sequential& model, ParamStore& store, const Options& options);
   absl::Status Allocate();
+  // The input of the epilogue, [B, T, D].
+  Tensor RunLayers(const HostBatch& batch);
   std::vector<LossRecord> Run(const HostBatch& batch, int64_t records);
+  // Of tokens [first, first + count) of x [1, T, D]: [count, V].
+  std::vector<double> Logits(const Tensor& x, int64_t first, int64_t count);
   VisitInputs Inputs(int64_t sequence) const;
   Tape::Env TapeEnv();
   Tensor Visit(size_t place, const Tensor& input);

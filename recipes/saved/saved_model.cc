@@ -55,6 +55,12 @@ absl::StatusOr<std::unique_ptr<ParamStore>> SavedModel::Load(
   return store;
 }
 
+absl::StatusOr<std::unique_ptr<Tokenizer>> SavedModel::MakeTokenizer() const {
+  const std::string path = JoinPath(path_, "tokenizer");
+  DELINK_ASSIGN_OR_RETURN(const std::string bytes, ReadFile(path));
+  return LoadTokenizer(bytes, path);
+}
+
 absl::StatusOr<CheckpointFiles> SavedModel::Files() const {
   DELINK_ASSIGN_OR_RETURN(const std::vector<std::string> names,
                           ListDirectory(path_));

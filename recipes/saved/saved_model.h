@@ -6,6 +6,7 @@
 #include <string>
 
 #include "absl/status/statusor.h"
+#include "data/tokenizer/tokenizer.h"
 #include "framework/checkpoint/checkpoint.h"
 #include "recipes/models/model_list.h"
 #include "recipes/run/saved_run.h"
@@ -40,6 +41,8 @@ class SavedModel {
   absl::StatusOr<std::unique_ptr<ParamStore>> Load(
       Communicator& comm, Device& device,
       std::vector<StateSpec> states = {}) const;
+
+  absl::StatusOr<std::unique_ptr<Tokenizer>> MakeTokenizer() const;
 
   // The small files of the checkpoint: its recipe and tokenizer.
   absl::StatusOr<CheckpointFiles> Files() const;

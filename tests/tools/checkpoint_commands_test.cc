@@ -134,6 +134,68 @@ TEST_F(Commands, GenerateContinuesAndTheSeedDecides) {
             generate("2", {"--top-k", "1"}));
 }
 
+TEST_F(Commands, GenerateContinuesAllPromptsOfAFile) {
+  WriteText(Path("prompts.jsonl"),
+            "{\"prompt\": \"the slab \", \"seed\": 2}\n"
+            "{\"prompt\": \"the slab \", \"tokens\": 5}\n");
+  const Outcome all =
+      RunDelink({"generate", Path("straight"), "--prompts",
+                 Path("prompts.jsonl"), "--tokens", "9", "--top-k", "20"});
+  ASSERT_EQ(all.code, 0) << all.err;
+  const size_t first = all.out.find('\n') + 1;
+  const json rows[] = {json::parse(all.out.substr(0, first)),
+                       json::parse(all.out.substr(first))};
+  EXPECT_EQ(rows[0]["line"], 1);
+  EXPECT_EQ(rows[1]["tokens"], 5);
+  EXPECT_EQ(rows[1]["ended_by"], "tokens");
+  const Outcome one =
+      RunDelink({"generate", Path("straight"), "--prompt", "the slab ",
+                 "--tokens", "9", "--top-k", "20", "--seed", "2"});
+  EXPECT_EQ(one.out, "the slab " + rows[0]["text"].get<std::string>() + "\n");
+  WriteText(Path("wrong.jsonl"), "{}\n");
+  const Outcome wrong = RunDelink(
+      {"generate", Path("straight"), "--prompts", Path("wrong.jsonl")});
+  EXPECT_EQ(wrong.code, 2);
+  EXPECT_THAT(wrong.err, HasSubstr("wrong.jsonl:1: the line has no `prompt`"));
+}
+
+TEST_F(Commands, EvalScoresTexts) {
+  WriteText(Path("pairs.jsonl"),
+            "{\"context\": \"the slab \", \"continuation\": \"of a\"}\n"
+            "{\"text\": \"the slab\"}\n");
+  const Words words = {"eval", Path("straight"), "--loglikelihood",
+                       Path("pairs.jsonl")};
+  Words lines = words;
+  lines.insert(lines.end(), {"--json", "--lines", Path("scores.jsonl")});
+  const json sum = Json(lines);
+  EXPECT_EQ(sum["pairs"], 2);
+  EXPECT_EQ(sum["tokens"], 5 + 8);
+  double all = 0;
+  for (const json& row : Rows(Path("scores.jsonl"))) {
+    double tokens = 0;
+    for (const json& token : row["tokens"]) {
+      tokens += token["log_likelihood"].get<double>();
+    }
+    EXPECT_EQ(row["log_likelihood"].get<double>(), tokens);
+    all += tokens;
+  }
+  EXPECT_EQ(sum["log_likelihood"].get<double>(), all);
+  const Outcome again = RunDelink(lines);
+  EXPECT_EQ(again.code, 2);
+  EXPECT_THAT(again.err, HasSubstr("--lines: "));
+  const Outcome text = RunDelink(words);
+  EXPECT_THAT(text.out, HasSubstr("13 tokens of 2 texts"));
+  const Outcome none = RunDelink({"eval", Path("straight")});
+  EXPECT_EQ(none.code, 2);
+  EXPECT_THAT(none.err, HasSubstr("--loglikelihood"));
+  if (!HaveMpirun()) GTEST_SKIP() << "a build without MPI";
+  Words json_words = words;
+  json_words.push_back("--json");
+  const Outcome several = MpirunDelink(2, json_words);
+  EXPECT_EQ(several.code, 0) << several.err;
+  EXPECT_EQ(json::parse(several.out, nullptr, false), sum);
+}
+
 // Of 2000 ids the tokenizer has 257; the others, which stand for nothing, would
 // leave few of 60 tokens to be seen.
 TEST_F(Commands, GenerateDrawsWhatTheTokenizerHas) {

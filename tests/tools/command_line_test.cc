@@ -162,12 +162,16 @@ TEST(Usage, WhatIsWrongIsNamedWithTheNearestThatIsKnown) {
       {{"eval", "/etc", "--data", "/etc", "--choices", kFile},
        "--data excludes --choices"},
       {{"eval", "/etc", "--data", "/etc", "--lines", "x"},
-       "--lines requires --choices"},
+       "--lines excludes --data"},
+      {{"eval", "/etc", "--choices", kFile, "--loglikelihood", kFile},
+       "--choices excludes --loglikelihood"},
+      {{"generate", "/etc", "--prompt", "x", "--prompts", kFile},
+       "--prompt excludes --prompts"},
       {{"eval", "/etc", "--precision", "fp64"}, "fp64 not in"},
       {{"sweep", kFile}, "--out is required"},
       {{"sweep", kFile, "--out", "x", "--jobs", "0"},
        "--jobs: '0' is not a whole number from 1"},
-      {{"generate", "/etc"}, "--prompt is required"},
+      {{"generate", "/etc"}, "--prompt or --prompts is required"},
       {{"generate", "/etc", "--prompt", "x", "--temperature", "-1"},
        "--temperature: '-1' is not a number from 0 up"},
       {{"generate", "/etc", "--prompt", "x", "--top-p", "0"}, "--top-p: '0'"},
@@ -313,6 +317,12 @@ TEST(CommandLine, Checkpoints) {
       {"generate", "/etc", "--prompt", "--odd", "--tokens", "5",
        "--temperature", "0", "--top-k", "3", "--top-p", "0.5", "--seed", "9"});
   EXPECT_EQ(generate.prompt, "--odd");
+  EXPECT_EQ(generate.prompts, "");
+  EXPECT_EQ(Understood<Generate>({"generate", "/etc", "--prompt", ""}).prompt,
+            "");
+  EXPECT_EQ(
+      Understood<Generate>({"generate", "/etc", "--prompts", kFile}).prompts,
+      kFile);
   EXPECT_EQ(generate.tokens, 5);
   EXPECT_EQ(generate.temperature, 0);
   EXPECT_EQ(generate.top_k, 3);

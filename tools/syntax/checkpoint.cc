@@ -94,7 +94,7 @@ std::vector<ArgumentSyntax> EvalArgumentList(Eval& eval) {
            .help = "a corpus folder: loss and perplexity",
            .names = Names::kFolder,
            .must_exist = true,
-           .excludes = {"--choices"}},
+           .excludes = {"--choices", "--loglikelihood"}},
           {.name = "--batches",
            .value = "N",
            .to = &eval.batches,
@@ -107,6 +107,14 @@ std::vector<ArgumentSyntax> EvalArgumentList(Eval& eval) {
            .help = "multiple-choice questions, a JSON object a line "
                    "(question, options, answer): accuracy",
            .names = Names::kFile,
+           .must_exist = true,
+           .excludes = {"--loglikelihood"}},
+          {.name = "--loglikelihood",
+           .value = "FILE",
+           .to = &eval.loglikelihood,
+           .help = "texts, a JSON object a line (context and continuation, or "
+                   "text): log-likelihood, and whether it is greedy",
+           .names = Names::kFile,
            .must_exist = true},
           {.name = "--delimiter",
            .value = "TEXT",
@@ -116,10 +124,10 @@ std::vector<ArgumentSyntax> EvalArgumentList(Eval& eval) {
           {.name = "--lines",
            .value = "FILE",
            .to = &eval.lines,
-           .help = "write what each question came to, a JSON object a line; a "
-                   "new file",
+           .help = "write what each question or text came to, a JSON object a "
+                   "line; a new file",
            .names = Names::kFile,
-           .needs = {"--choices"}},
+           .excludes = {"--data"}},
           {.name = "--precision",
            .value = "PRECISION",
            .to = &eval.precision,
@@ -130,40 +138,49 @@ std::vector<ArgumentSyntax> EvalArgumentList(Eval& eval) {
 }
 
 std::vector<ArgumentSyntax> GenerateArgumentList(Generate& generate) {
-  return {CheckpointArgument(generate.checkpoint),
-          {.name = "--prompt",
-           .value = "TEXT",
-           .to = &generate.prompt,
-           .help = "what to continue",
-           .required = true},
-          {.name = "--tokens",
-           .value = "N",
-           .to = &generate.tokens,
-           .help = "how many to add (128)",
-           .check = WholeNumber(1)},
-          {.name = "--temperature",
-           .value = "T",
-           .to = &generate.temperature,
-           .help = "below 1 more certain, above 1 more varied, 0 always the "
-                   "likeliest (1)",
-           .check = Number(0, std::numeric_limits<double>::infinity())},
-          {.name = "--top-k",
-           .value = "K",
-           .to = &generate.top_k,
-           .help = "draw from the K likeliest tokens (all)",
-           .check = WholeNumber(1)},
-          {.name = "--top-p",
-           .value = "P",
-           .to = &generate.top_p,
-           .help = "draw from the likeliest tokens that together reach "
-                   "probability P (1)",
-           .check = Number(1e-9, 1)},
-          {.name = "--seed",
-           .value = "S",
-           .to = &generate.seed,
-           .help = "the same seed draws the same text (1)",
-           .check = WholeNumber(0)},
-          DeviceOption(generate.device, kDeviceUnless)};
+  return {
+      CheckpointArgument(generate.checkpoint),
+      {.name = "--prompt",
+       .value = "TEXT",
+       .to = &generate.prompt,
+       .help = "what to continue",
+       .or_else = "--prompts",
+       .excludes = {"--prompts"}},
+      {.name = "--prompts",
+       .value = "FILE",
+       .to = &generate.prompts,
+       .help = "what to continue, a JSON object a line (prompt; also until, "
+               "tokens and the options below): prints one for each",
+       .names = Names::kFile,
+       .must_exist = true},
+      {.name = "--tokens",
+       .value = "N",
+       .to = &generate.tokens,
+       .help = "how many to add (128)",
+       .check = WholeNumber(1)},
+      {.name = "--temperature",
+       .value = "T",
+       .to = &generate.temperature,
+       .help = "below 1 more certain, above 1 more varied, 0 always the "
+               "likeliest (1)",
+       .check = Number(0, std::numeric_limits<double>::infinity())},
+      {.name = "--top-k",
+       .value = "K",
+       .to = &generate.top_k,
+       .help = "draw from the K likeliest tokens (all)",
+       .check = WholeNumber(1)},
+      {.name = "--top-p",
+       .value = "P",
+       .to = &generate.top_p,
+       .help = "draw from the likeliest tokens that together reach "
+               "probability P (1)",
+       .check = Number(1e-9, 1)},
+      {.name = "--seed",
+       .value = "S",
+       .to = &generate.seed,
+       .help = "the same seed draws the same text (1)",
+       .check = WholeNumber(0)},
+      DeviceOption(generate.device, kDeviceUnless)};
 }
 
 }  // namespace
@@ -192,9 +209,13 @@ CommandSyntax InspectSyntax() {
 CommandSyntax EvalSyntax() {
   auto eval = std::make_shared<Eval>();
   return {.name = "eval",
-          .summary = "A checkpoint's loss on a corpus, or its choices",
+          .summary =
+              "A checkpoint's loss on a corpus, its choices, or what it "
+              "gives texts",
           .examples = {"delink eval runs/p2r --data corpus/validation",
-                       "delink eval runs/p2r --choices questions.jsonl"},
+                       "delink eval runs/p2r --choices questions.jsonl",
+                       "delink eval runs/p2r --loglikelihood pairs.jsonl "
+                       "--lines scores.jsonl"},
           .arguments = EvalArgumentList(*eval),
           .make = [eval] { return *eval; }};
 }
@@ -204,7 +225,9 @@ CommandSyntax GenerateSyntax() {
   return {.name = "generate",
           .summary = "Continue a text, token by token",
           .examples = {"delink generate runs/p2r --prompt 'In the beginning' "
-                       "--tokens 100 --top-k 40"},
+                       "--tokens 100 --top-k 40",
+                       "delink generate runs/p2r --prompts prompts.jsonl "
+                       "--temperature 0 > texts.jsonl"},
           .arguments = GenerateArgumentList(*generate),
           .make = [generate] { return *generate; }};
 }

@@ -117,6 +117,15 @@ void TakeOptionalTexts(const CLI::App& app, const CommandSyntax& syntax) {
   }
 }
 
+void CheckOneIsGiven(const CLI::App& app, const CommandSyntax& syntax) {
+  for (const ArgumentSyntax& a : syntax.arguments) {
+    if (a.or_else.empty() || app.count(a.name) + app.count(a.or_else) > 0) {
+      continue;
+    }
+    throw CLI::RequiredError(a.name + " or " + a.or_else);
+  }
+}
+
 // Gives `app` what `syntax` describes, which must outlive it; the command that
 // is named goes to `chosen`.
 void Describe(CLI::App& app, const CommandSyntax& syntax,
@@ -133,6 +142,7 @@ void Describe(CLI::App& app, const CommandSyntax& syntax,
   if (!syntax.commands.empty()) app.require_subcommand(1);
   if (!syntax.make) return;
   app.final_callback([&app, &syntax, chosen] {
+    CheckOneIsGiven(app, syntax);
     TakeOptionalTexts(app, syntax);
     *chosen = syntax.make();
   });

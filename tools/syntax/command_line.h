@@ -75,12 +75,13 @@ struct Inspect {
 };
 struct Eval {
   std::string checkpoint;
-  // One of the two is given.
+  // One of the three is given.
   std::string data;
   std::string choices;
+  std::string loglikelihood;
   int64_t batches = 0;          // of data; 0: the whole corpus
   std::string delimiter = " ";  // of choices
-  std::string lines;            // of choices: a path; empty: none
+  std::string lines;            // not of data: a path; empty: none
   std::string precision = "fp32";
   std::string device;  // empty: the checkpoint's recipe's
   bool json = false;
@@ -88,6 +89,7 @@ struct Eval {
 struct Generate {
   std::string checkpoint;
   std::string prompt;
+  std::string prompts;  // a path; empty: `prompt` is given
   int64_t tokens = 128;
   double temperature = 1;
   int64_t top_k = 0;  // 0: all

@@ -51,11 +51,12 @@ std::vector<ArgumentSyntax> InputArguments(BuildArguments& given) {
 
 std::vector<ArgumentSyntax> TokenizerOptions(BuildData& build) {
   return {{.name = "--tokenizer",
-           .value = "FILE",
+           .value = "PATH",
            .to = &build.tokenizer,
-           .help = "tokenise with this: a SentencePiece model, or a "
-                   "tokenizer.json (byte-level BPE)",
-           .names = Names::kFile,
+           .help = "tokenise with this: a SentencePiece model, a "
+                   "tokenizer.json (byte-level BPE), or a folder of Hugging "
+                   "Face that has one of them",
+           .names = Names::kPath,
            .must_exist = true,
            .excludes = {"--train-tokenizer", "--bytes"}},
           {.name = "--train-tokenizer",

@@ -71,11 +71,11 @@ std::vector<ArgumentSyntax> FileArguments(ImportArguments& given) {
 
 std::vector<ArgumentSyntax> MeaningArguments(ImportData& import) {
   return {{.name = "--tokenizer",
-           .value = "FILE",
+           .value = "PATH",
            .to = &import.tokenizer,
-           .help = "what made the ids: a SentencePiece model or a "
-                   "tokenizer.json",
-           .names = Names::kFile,
+           .help = "what made the ids: a SentencePiece model, a "
+                   "tokenizer.json, or a folder of Hugging Face",
+           .names = Names::kPath,
            .must_exist = true,
            .excludes = {"--vocab"}},
           {.name = "--vocab",

@@ -46,7 +46,8 @@ struct ArgumentSyntax {
   std::string value = "";  // what the help calls an option's value
   ArgumentTarget to = static_cast<bool*>(nullptr);
   std::string help = "";
-  bool required = false;  // an option; a positional argument always is
+  bool required = false;     // an option; a positional argument always is
+  std::string or_else = "";  // an option: one of the two is to be given
   Names names = Names::kNothing;
   bool must_exist = false;                // what it names
   std::vector<std::string> choices = {};  // all that it may be, where not empty

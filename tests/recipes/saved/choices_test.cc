@@ -90,6 +90,10 @@ class Words final : public Tokenizer {
   const char* kind() const override { return "words"; }
   int32_t vocab_size() const override { return 1000; }
   int32_t end_of_document() const override { return 999; }
+  int32_t begin_of_sequence() const override { return begin; }
+  int32_t prefix_token() const override {
+    return begin < 0 ? end_of_document() : begin;
+  }
   absl::Status Encode(std::string_view text,
                       std::vector<int32_t>* ids) const override {
     for (size_t i = 0; i < text.size();) {
@@ -102,6 +106,8 @@ class Words final : public Tokenizer {
   }
   std::string_view TokenBytes(int32_t) const override { return ""; }
   const std::string& Serialize() const override { return none_; }
+
+  int32_t begin = -1;
 
   static int32_t IdOf(std::string_view word) {
     int32_t id = 0;
@@ -147,6 +153,20 @@ TEST(EncodeChoiceTest, AnEmptyQuestionIsTheStartOfADocument) {
   const auto choice = EncodeChoice(Words(), "", "who is", 10);
   ASSERT_TRUE(choice.ok()) << choice.status();
   EXPECT_THAT(choice->tokens, ElementsAre(999, Id("who"), Id(" is")));
+  EXPECT_EQ(choice->option, 2);
+}
+
+TEST(EncodeChoiceTest, ABeginOfSequenceIsInFrontOnce) {
+  Words words;
+  words.begin = 998;
+  auto choice = EncodeChoice(words, "who is", " in it", 10);
+  ASSERT_TRUE(choice.ok()) << choice.status();
+  EXPECT_THAT(choice->tokens,
+              ElementsAre(998, Id("who"), Id(" is"), Id(" in"), Id(" it")));
+  EXPECT_EQ(choice->option, 2);
+  choice = EncodeChoice(words, "", "who is", 10);
+  ASSERT_TRUE(choice.ok()) << choice.status();
+  EXPECT_THAT(choice->tokens, ElementsAre(998, Id("who"), Id(" is")));
   EXPECT_EQ(choice->option, 2);
 }
 

@@ -1,0 +1,94 @@
+#include "recipes/saved/token_batches.h"
+
+#include <algorithm>
+#include <memory>
+#include <numeric>
+#include <utility>
+
+#include "framework/base/at.h"
+#include "framework/base/status_macros.h"
+
+namespace delink {
+namespace {
+
+constexpr int32_t kNotCounted = -1;
+
+// Lengths are rounded up to it: fewer shapes to plan memory for.
+constexpr int64_t kLengthStep = 16;
+
+int64_t Inputs(const ChoiceTokens& sequence) {
+  return static_cast<int64_t>(sequence.tokens.size()) - 1;
+}
+
+}  // namespace
+
+std::vector<TokenBatch> PlanTokenBatches(
+    const std::vector<ChoiceTokens>& sequences, int64_t tokens,
+    int64_t positions) {
+  std::vector<size_t> order(sequences.size());
+  std::iota(order.begin(), order.end(), size_t{0});
+  std::stable_sort(order.begin(), order.end(), [&](size_t a, size_t b) {
+    return Inputs(sequences[a]) > Inputs(sequences[b]);
+  });
+  std::vector<TokenBatch> batches;
+  for (size_t first = 0; first < order.size();) {
+    const int64_t length = Inputs(sequences[order[first]]);
+    const int64_t seq = std::min(
+        positions, (length + kLengthStep - 1) / kLengthStep * kLengthStep);
+    const auto most = static_cast<size_t>(std::max<int64_t>(1, tokens / seq));
+    const size_t count = std::min(most, order.size() - first);
+    const auto begin = order.begin() + static_cast<std::ptrdiff_t>(first);
+    batches.push_back(
+        {.sequences = {begin, begin + static_cast<std::ptrdiff_t>(count)},
+         .shape = {.micro_batch = static_cast<int64_t>(count), .seq = seq}});
+    first += count;
+  }
+  return batches;
+}
+
+HostBatch FillTokenBatch(const std::vector<ChoiceTokens>& sequences,
+                         const TokenBatch& batch) {
+  const auto tokens = static_cast<size_t>(batch.shape.tokens());
+  HostBatch host{.inputs = std::vector<int32_t>(tokens, 0),
+                 .targets = std::vector<int32_t>(tokens, kNotCounted),
+                 .samples = std::vector<int64_t>(batch.sequences.size())};
+  std::iota(host.samples.begin(), host.samples.end(), int64_t{0});
+  for (size_t i = 0; i < batch.sequences.size(); ++i) {
+    const ChoiceTokens& one = sequences[batch.sequences[i]];
+    const std::vector<int32_t>& from = one.tokens;
+    const auto row = static_cast<std::ptrdiff_t>(i) * batch.shape.seq;
+    std::copy(from.begin(), from.end() - 1, host.inputs.begin() + row);
+    std::copy(from.end() - one.option, from.end(),
+              host.targets.begin() + row + Inputs(one) - one.option);
+  }
+  return host;
+}
+
+absl::Status ScoreTokenBatches(SavedModel& saved, ParamStore& store,
+                               const std::vector<ChoiceTokens>& sequences,
+                               const Communicator& comm,
+                               const ScoreBatch& score) {
+  // What fitted while it was trained fits now.
+  const Recipe& recipe = saved.recipe();
+  const std::vector<TokenBatch> batches =
+      PlanTokenBatches(sequences, recipe.run.micro_batch * recipe.data.seq,
+                       recipe.model->max_seq);
+  std::unique_ptr<ForwardPass> pass;
+  BatchShape shape{.micro_batch = 0};
+  for (size_t b = static_cast<size_t>(comm.rank()); b < batches.size();
+       b += static_cast<size_t>(comm.size())) {
+    const TokenBatch& batch = batches[b];
+    if (batch.shape.micro_batch != shape.micro_batch ||
+        batch.shape.seq != shape.seq) {
+      pass.reset();
+      shape = batch.shape;
+      DELINK_ASSIGN_OR_RETURN(
+          pass, ForwardPass::Create(saved.model(), store,
+                                    {.batch = shape, .by_sequence = true}));
+    }
+    score(batch, FillTokenBatch(sequences, batch), *pass);
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace delink
