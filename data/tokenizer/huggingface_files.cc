@@ -38,8 +38,7 @@ OrderedJson Added(int32_t id, const std::string& content) {
 }
 
 // What the end of a document is called in a tokenizer.json.
-std::string EndOfJson(const Tokenizer& tokenizer) {
-  const OrderedJson json = ParseOrderedJson(tokenizer.Serialize());
+std::string EndOfJson(const OrderedJson& json, const Tokenizer& tokenizer) {
   if (!json.contains("added_tokens")) return kOwnEnd;
   for (const OrderedJson& token : json["added_tokens"]) {
     if (token["id"] == tokenizer.end_of_document()) {
@@ -68,10 +67,19 @@ std::string Config(const char* tokenizer_class, const std::string& end) {
   return JsonText(config, 2) + "\n";
 }
 
+// A post_processor that puts tokens around a text is left out: the tokenizer
+// has put none there, and transformers asks no config about it.
 TokenizerFiles OfJson(const Tokenizer& tokenizer) {
-  return {{kTokenizerJson, tokenizer.Serialize()},
-          {kTokenizerConfig,
-           Config("PreTrainedTokenizerFast", EndOfJson(tokenizer))}};
+  OrderedJson json = ParseOrderedJson(tokenizer.Serialize());
+  TokenizerFiles files{{kTokenizerJson, tokenizer.Serialize()}};
+  files[kTokenizerConfig] =
+      Config("PreTrainedTokenizerFast", EndOfJson(json, tokenizer));
+  const auto spec = ParseTokenizerJson(tokenizer.Serialize(), "tokenizer");
+  DELINK_CHECK(spec.ok()) << std::string(spec.status().message());
+  if (spec->in_front.empty()) return files;
+  json["post_processor"] = nullptr;
+  files[kTokenizerJson] = JsonText(json, 2) + "\n";
+  return files;
 }
 
 // Bytes are byte-level BPE that merges nothing.

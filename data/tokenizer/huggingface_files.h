@@ -1,9 +1,10 @@
 // A tokenizer as a folder of Hugging Face has it.
 //
 // One that came from such a folder goes out as it came, file by file. A
-// tokenizer.json or .model that was given alone goes out as it is, with a
+// tokenizer.json or .model that was given alone goes out as it is, but without
+// a post_processor that puts tokens in front of a text, and with a
 // tokenizer_config.json that says what ends a document and that nothing goes in
-// front of a text; bytes become a tokenizer.json of 257 tokens. A unigram model
+// front; bytes become a tokenizer.json of 257 tokens. A unigram model
 // as `--train-tokenizer` makes it goes out as a tokenizer.json besides, whose
 // ids are the same but where two ways to cut a run of spaces are equally
 // likely, and where a text has the name of a control token. Of ids alone nobody

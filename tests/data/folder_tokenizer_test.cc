@@ -248,10 +248,14 @@ TEST_F(Folder, WhatTravelledDamagedIsRefused) {
 
 TEST(HuggingFaceFiles, AFileThatWasGivenAloneGetsAConfig) {
   Json json = Fixture("llama3.json");
-  json["post_processor"] = PutsInFront({"<|im_start|>"});
   auto tokenizer = LoadTokenizer(json.dump(), "x").value();
   HuggingFaceTokenizer out = ForHuggingFace(*tokenizer);
   EXPECT_EQ(out.files.at("tokenizer.json"), json.dump());
+  json["post_processor"] = PutsInFront({"<|im_start|>"});
+  tokenizer = LoadTokenizer(json.dump(), "x").value();
+  out = ForHuggingFace(*tokenizer);
+  json["post_processor"] = nullptr;
+  EXPECT_EQ(Json::parse(out.files.at("tokenizer.json")), json);
   Json config = Json::parse(out.files.at("tokenizer_config.json"));
   EXPECT_EQ(config["eos_token"], "<|endoftext|>");
   EXPECT_EQ(config["add_bos_token"], false);
