@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <cstdint>
 #include <memory>
 #include <nlohmann/json.hpp>
 
@@ -280,6 +281,51 @@ TEST(FamilyConfig, WhatOurModelCannotDoIsRefusedWithItsKeyAndTheReason) {
     EXPECT_THAT(Refused(type, changes),
                 HasSubstr(absl::StrCat("config.json: ", said)));
   }
+}
+
+// Whatever a key says: a model that a recipe may say, or a reason.
+TEST(FamilyConfig, AnyValueOfAnyKeyIsAModelOrRefused) {
+  const nlohmann::json values[] = {nullptr,
+                                   -1,
+                                   0,
+                                   1,
+                                   2,
+                                   int64_t{1} << 31,
+                                   INT64_MAX,
+                                   UINT64_MAX,
+                                   1e308,
+                                   -1.5,
+                                   0.5,
+                                   "",
+                                   "linear",
+                                   true,
+                                   false,
+                                   nlohmann::json::array(),
+                                   nlohmann::json::array({1, "x"}),
+                                   nlohmann::json::object(),
+                                   {{"rope_type", "llama3"}},
+                                   {{"type", "linear"}, {"factor", -1}}};
+  int models = 0, refused = 0;
+  for (const std::string type : kModelTypes) {
+    const nlohmann::json config = TinyOf(type).config;
+    for (const auto& [key, unused] : config.items()) {
+      if (key == "model_type") continue;
+      for (const nlohmann::json& value : values) {
+        nlohmann::json changed = config;
+        changed[key] = value;
+        ConfigReader reader("config.json", changed);
+        const std::unique_ptr<ModelConfig> ours = FamilyOf(type).read(reader);
+        absl::Status status = reader.Finish();
+        if (status.ok()) status = huggingface::AsRecipe(*ours, "test").status();
+        ++(status.ok() ? models : refused);
+        if (status.ok()) continue;
+        EXPECT_TRUE(absl::IsInvalidArgument(status));
+        EXPECT_THAT(std::string(status.message()), HasSubstr(": ")) << key;
+      }
+    }
+  }
+  EXPECT_GT(models, 300);
+  EXPECT_GT(refused, 300);
 }
 
 }  // namespace
