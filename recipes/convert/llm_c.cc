@@ -64,7 +64,9 @@ absl::StatusOr<FileSum> WriteLlmC(const Outgoing& model,
     const LogicalTensor* const from = tensors.at(tensor.ours);
     DELINK_RETURN_IF_ERROR(values.Check({}, *from));
     DELINK_RETURN_IF_ERROR(sink.Begin(tensor));
-    const Move move{.from = from, .to = {from}};
+    Move move;
+    move.from = from;
+    move.to = {from};
     DELINK_RETURN_IF_ERROR(MoveValues(values, sink, {&move, 1}, comm));
     if (options.progress) options.progress(tensor.first + tensor.count, all);
   }

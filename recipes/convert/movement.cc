@@ -68,7 +68,9 @@ absl::Status Movement::Work() {
   SelfCommunicator comm;
   while (const LogicalTensor* const tensor = Next()) {
     DELINK_RETURN_IF_ERROR(values.Check({}, *tensor));
-    const Move move{.from = tensor, .to = {tensor}};
+    Move move;
+    move.from = tensor;
+    move.to = {tensor};
     DELINK_RETURN_IF_ERROR(MoveValues(values, sink, {&move, 1}, comm, kPiece));
   }
   return absl::OkStatus();

@@ -28,6 +28,7 @@ absl::StatusOr<std::string> AsRecipe(const ModelConfig& config,
       "seq = ",
       std::min(config.max_seq, kSequence),
       "\nbatch = 8\n\n"
+      "[run]\nmicro_batch = 8\n\n"
       "[optimizer]\nkind = \"adamw\"\nlr = 1e-4\n\n"
       "[schedule]\nkind = \"constant\"\nsteps = 1\n\n"
       "[[stage]]\nname = \"imported\"\nshare = \"none\"\n");

@@ -30,6 +30,9 @@ using ::testing::AllOf;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
+// Of losses that are summed in another order, in double.
+constexpr double kSums = 1e-12;
+
 // Three pseudo steps, then one of a real model.
 constexpr int64_t kPseudo = 3, kReal = 4;
 const std::vector<std::string> kShort = {
@@ -101,7 +104,7 @@ class Export : public ::testing::Test {
   // The loss of a checkpoint on the corpus of `runs`, whatever tokenizer the
   // checkpoint says it is of.
   static double Loss(const TinyRuns& runs, const std::string& checkpoint) {
-    const std::string corpus = runs.Folder("corpus/train");
+    const std::string corpus = runs.Folder("corpus/validation");
     const absl::StatusOr<std::string> tokenizer =
         ReadFile(runs.Checkpoint("run", kReal) + "/tokenizer");
     EXPECT_TRUE(WriteFile(checkpoint + "/tokenizer", *tokenizer).ok());
@@ -109,9 +112,8 @@ class Export : public ::testing::Test {
     std::erase(names, kSumsName);
     EXPECT_TRUE(WriteSums(checkpoint, names).ok());
     SelfCommunicator comm;
-    const auto evaluation =
-        Evaluate({.checkpoint = checkpoint, .data = corpus, .batches = 4},
-                 BuiltInModels(), comm);
+    const auto evaluation = Evaluate({.checkpoint = checkpoint, .data = corpus},
+                                     BuiltInModels(), comm);
     EXPECT_TRUE(evaluation.ok()) << std::string(evaluation.status().message());
     return evaluation.ok() ? evaluation->loss : -1;
   }
@@ -221,8 +223,9 @@ TEST_F(Export, ThereAndBackIsTheSameBitForBit) {
       EXPECT_EQ(*back, values) << path;
       ++compared;
     }
-    EXPECT_GT(compared, 40);
-    EXPECT_EQ(Loss(*runs, after), Loss(*runs, before));
+    EXPECT_GT(compared, 30);
+    const double loss = Loss(*runs, before);
+    EXPECT_NEAR(Loss(*runs, after), loss, kSums * loss);
   }
 }
 
@@ -252,13 +255,14 @@ TEST_F(Export, InterleavedPairsComputeTheSame) {
 // Of a stage that visits two of four blocks a model of two goes out.
 TEST_F(Export, BlocksThatAreNotVisitedStay) {
   const TinyRuns runs;
-  runs.Go({.sets = Join(kShort, {"stage.0.depth=2", "stage.0.visit=spread",
+  runs.Go({.sets = Join(kShort, {"stage.0.depth=2", "stage.0.visit=even",
                                  "stage.0.share=none"}),
            .out = "run"});
   const std::string before = runs.Checkpoint("run", kPseudo);
   const std::string after = ThereAndBack(runs, before, "there");
   EXPECT_EQ(ReadJson(runs.Folder("there/config.json"))["n_layer"], 2);
-  EXPECT_EQ(Loss(runs, after), Loss(runs, before));
+  const double loss = Loss(runs, before);
+  EXPECT_NEAR(Loss(runs, after), loss, kSums * loss);
 }
 
 TEST_F(Export, ShardsAndThreadsChangeNoValue) {

@@ -182,7 +182,7 @@ TEST(LlmC, BlocksThatAreNotVisitedStay) {
   runs.Go(
       {.sets = {"data.batch=2", "run.micro_batch=2", "schedule.steps=4",
                 "schedule.warmup=0", "stage.0.until.steps=3", "stage.0.depth=2",
-                "stage.0.visit=spread", "stage.0.share=none"},
+                "stage.0.visit=even", "stage.0.share=none"},
        .out = "run"});
   Converted({.in = runs.Checkpoint("run", 3),
              .out = runs.Folder("two.bin"),

@@ -85,7 +85,9 @@ absl::Status MoveOut(const std::string& dir, const Case& c,
   std::atomic<int64_t> written = 0;
   SafetensorsSink sink(*writer, targets, c.pairs, written);
   const LogicalTensor tensor{.name = "ours", .shape = c.shape};
-  const Move move{.from = &tensor, .to = {&tensor}};
+  Move move;
+  move.from = &tensor;
+  move.to = {&tensor};
   SelfCommunicator comm;
   const absl::Status moved =
       MoveValues(numbers, sink, {&move, 1}, comm, c.most);
