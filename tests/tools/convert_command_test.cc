@@ -38,7 +38,7 @@ TEST_F(ConvertCommand, OutAndInAgain) {
   EXPECT_THAT(here.out, AllOf(HasSubstr(back + "/step-00000000"),
                               ContainsRegex("\n[0-9a-f]{64}  index.h5\n")));
   const SavedBits before = ReadBits(Step("straight", kSteps));
-  const SavedBits after = ReadBits(back);
+  const SavedBits after = ReadBits(back + "/step-00000000");
   ASSERT_FALSE(before.tensors.empty());
   for (const auto& [name, values] : before.tensors) {
     if (!name.starts_with("/model")) continue;

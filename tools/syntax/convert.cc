@@ -107,7 +107,7 @@ std::vector<ArgumentSyntax> ConvertArgumentList(ConvertArguments& given) {
 CommandSyntax ConvertSyntax() {
   auto given = std::make_shared<ConvertArguments>();
   return {.name = "convert",
-          .summary = "Checkpoints to Hugging Face and llm.c models and back",
+          .summary = "Checkpoints to Hugging Face or llm.c, and back",
           .examples = {"delink convert runs/p2r published --dtype bf16",
                        "delink convert Qwen3-0.6B runs/qwen3",
                        "delink convert gpt2_124M.bin runs/gpt2"},
