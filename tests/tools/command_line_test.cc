@@ -162,7 +162,7 @@ TEST(Usage, WhatIsWrongIsNamedWithTheNearestThatIsKnown) {
       {{"eval", "/etc", "--data", "/etc", "--choices", kFile},
        "--data excludes --choices"},
       {{"eval", "/etc", "--data", "/etc", "--lines", "x"},
-       "--lines excludes --data"},
+       "--data excludes --lines"},
       {{"eval", "/etc", "--choices", kFile, "--loglikelihood", kFile},
        "--choices excludes --loglikelihood"},
       {{"generate", "/etc", "--prompt", "x", "--prompts", kFile},

@@ -209,9 +209,7 @@ CommandSyntax InspectSyntax() {
 CommandSyntax EvalSyntax() {
   auto eval = std::make_shared<Eval>();
   return {.name = "eval",
-          .summary =
-              "A checkpoint's loss on a corpus, its choices, or what it "
-              "gives texts",
+          .summary = "A checkpoint's loss on a corpus, choices or texts",
           .examples = {"delink eval runs/p2r --data corpus/validation",
                        "delink eval runs/p2r --choices questions.jsonl",
                        "delink eval runs/p2r --loglikelihood pairs.jsonl "
