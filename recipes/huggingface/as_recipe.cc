@@ -28,10 +28,10 @@ absl::StatusOr<std::string> AsRecipe(const ModelConfig& config,
       "seq = ",
       std::min(config.max_seq, kSequence),
       "\nbatch = 8\n\n"
-      "[run]\nmicro_batch = 8\n\n"
       "[optimizer]\nkind = \"adamw\"\nlr = 1e-4\n\n"
       "[schedule]\nkind = \"constant\"\nsteps = 1\n\n"
-      "[[stage]]\nname = \"imported\"\nshare = \"none\"\n");
+      "[[stage]]\nname = \"imported\"\nshare = \"none\"\n\n"
+      "[run]\nmicro_batch = 1\n");
   const ModelKind kind{std::string(config.kind()), "",
                        [&] { return config.Clone(); }};
   // What is out of a key's range, or does not go with another key, is told by

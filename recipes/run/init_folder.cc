@@ -124,8 +124,10 @@ absl::Status FolderInit::Load(Communicator& comm, ParamStore& store) {
   StoreValues ends(store);
   std::vector<Move> moves;
   for (const LogicalTensor& tensor : store.layout().tensors()) {
-    if (tensor.link.empty())
-      moves.push_back({.from = &tensor, .to = {&tensor}});
+    if (!tensor.link.empty()) continue;
+    Move& move = moves.emplace_back();
+    move.from = &tensor;
+    move.to = {&tensor};
   }
   return AgreeOnStatus(comm, MoveValues(*values_, ends, moves, group));
 }

@@ -281,14 +281,15 @@ std::string RecipeOf(const std::string& model_type) {
 
 std::vector<std::string> SetsOf(const std::string& model_type) {
   if (model_type == "gpt2") return {};
-  const bool qwen = model_type.starts_with("qwen");
-  std::vector<std::string> sets = {
-      "model.rope_theta=500000.0",
-      "model.norm_eps=1e-6",
-      "model.window=0",
-      absl::StrCat("model.qkv_bias=", model_type == "qwen2"),
-      absl::StrCat("model.qk_norm=", model_type == "qwen3"),
-      absl::StrCat("model.tied=", qwen)};
+  const auto key = [](const char* name, bool value) {
+    return absl::StrCat("model.", name, value ? "=true" : "=false");
+  };
+  std::vector<std::string> sets = {"model.rope_theta=500000.0",
+                                   "model.norm_eps=1e-6",
+                                   "model.window=0",
+                                   key("qkv_bias", model_type == "qwen2"),
+                                   key("qk_norm", model_type == "qwen3"),
+                                   key("tied", model_type.starts_with("qwen"))};
   if (model_type == "mistral") sets.emplace_back("model.window=20");
   if (model_type != "llama") {
     sets.emplace_back("model.rope_scaling={ kind = \"none\" }");
