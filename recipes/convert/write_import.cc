@@ -1,5 +1,7 @@
 #include "recipes/convert/write_import.h"
 
+#include <algorithm>
+#include <cstdint>
 #include <functional>
 #include <nlohmann/json.hpp>
 #include <utility>
@@ -8,10 +10,11 @@
 #include "absl/strings/str_cat.h"
 #include "framework/base/file.h"
 #include "framework/base/json.h"
+#include "framework/base/mutex.h"
 #include "framework/base/sha256.h"
 #include "framework/base/status_macros.h"
 #include "framework/checkpoint/checkpoint.h"
-#include "framework/comm/self_communicator.h"
+#include "framework/comm/thread_communicator.h"
 #include "recipes/convert/output_folder.h"
 #include "recipes/huggingface/as_recipe.h"
 #include "recipes/record/environment.h"
@@ -21,17 +24,25 @@
 namespace delink {
 namespace {
 
-// Tells how far a move has come.
-class CountedValues final : public ValueSource {
+// A source that is whole on each of some ranks, which are threads; tells how
+// far they have come. Thread-safe where the source's Read is.
+class SharedValues final : public ValueSource {
  public:
-  CountedValues(ValueSource& values, int64_t all,
-                const std::function<void(int64_t, int64_t)>& progress)
-      : values_(values), all_(all), progress_(progress) {}
+  SharedValues(ValueSource& values, int ranks, int64_t all,
+               const std::function<void(int64_t, int64_t)>& progress)
+      : values_(values), ranks_(ranks), all_(all), progress_(progress) {}
 
   DType type(const Field& field) const override { return values_.type(field); }
   Descriptor Has(const Field& field,
                  const LogicalTensor& tensor) const override {
-    return values_.Has(field, tensor);
+    Descriptor all;
+    for (int rank = 0; rank < ranks_; ++rank) {
+      for (Extent& extent : values_.Owners(field, tensor)) {
+        extent.rank = rank;
+        all.push_back(extent);
+      }
+    }
+    return all;
   }
   Descriptor Owners(const Field& field,
                     const LogicalTensor& tensor) const override {
@@ -40,6 +51,7 @@ class CountedValues final : public ValueSource {
   absl::Status Read(const Field& field, const LogicalTensor& tensor,
                     const Extent& extent, void* values) override {
     DELINK_RETURN_IF_ERROR(values_.Read(field, tensor, extent, values));
+    const MutexLock lock(mutex_);
     done_ += extent.rect.elements();
     if (progress_) progress_(done_, all_);
     return absl::OkStatus();
@@ -47,9 +59,11 @@ class CountedValues final : public ValueSource {
 
  private:
   ValueSource& values_;
+  const int ranks_;
   const int64_t all_;
-  int64_t done_ = 0;
   const std::function<void(int64_t, int64_t)>& progress_;
+  Mutex mutex_;
+  int64_t done_ ABSL_GUARDED_BY(mutex_) = 0;
 };
 
 // What the checkpoint says of itself, and its small files.
@@ -80,6 +94,40 @@ absl::StatusOr<Sayings> Describe(const ImportedModel& model,
   return sayings;
 }
 
+// Writes as many files as the model is large, each by a thread of its own: so
+// their digests, which take longest, are taken side by side.
+absl::Status WriteFiles(const ImportOptions& options,
+                        const ImportedModel& model, const Sayings& sayings,
+                        const std::string& folder) {
+  int64_t parameters = 0;
+  for (const LogicalTensor& tensor : model.layout->tensors()) {
+    if (tensor.link.empty()) parameters += tensor.shape.elements();
+  }
+  constexpr int64_t kMostFiles = 16;
+  const int files = static_cast<int>(std::clamp<int64_t>(
+      parameters * SizeOf(DType::kF32) / options.file_bytes, 1, kMostFiles));
+  const Layout layout =
+      Layout::Create(model.layout->registry(), model.layout->blocks(), {},
+                     {.mesh = {.data = files}});
+  SharedValues values(*model.values, files, parameters, options.progress);
+  // All ranks have the same, and it need not be said of which it is.
+  absl::Status written;
+  const absl::Status ranks = RunRanks(files, [&](Communicator& comm) {
+    const absl::Status status =
+        WriteCheckpoint(
+            comm, folder, sayings.header,
+            {.layout = &layout,
+             .updates = std::vector<int64_t>(layout.slabs().size(), 0),
+             .values = &values},
+            sayings.files, 0)
+            .status();
+    if (comm.rank() == 0) written = status;
+    return absl::OkStatus();
+  });
+  DELINK_RETURN_IF_ERROR(written);
+  return ranks;
+}
+
 // What OUT.tmp is of. A checkpoint is begun afresh in any case.
 std::string OriginOf(const ImportedModel& model) {
   nlohmann::ordered_json origin;
@@ -108,22 +156,9 @@ absl::Status WriteImport(const ImportOptions& options,
   report.from = model.path;
   report.to = JoinPath(options.out, "step-00000000");
   if (options.dry_run) return absl::OkStatus();
-  int64_t parameters = 0;
-  for (const LogicalTensor& tensor : model.layout->tensors()) {
-    if (tensor.link.empty()) parameters += tensor.shape.elements();
-  }
-  CountedValues counted(*model.values, parameters, options.progress);
   DELINK_ASSIGN_OR_RETURN(OutputFolder folder,
                           OutputFolder::Begin(options.out, OriginOf(model)));
-  SelfCommunicator comm;
-  absl::Status status =
-      WriteCheckpoint(
-          comm, folder.path(), sayings.header,
-          {.layout = model.layout,
-           .updates = std::vector<int64_t>(model.layout->slabs().size(), 0),
-           .values = &counted},
-          sayings.files, 0)
-          .status();
+  absl::Status status = WriteFiles(options, model, sayings, folder.path());
   if (status.ok()) status = folder.Publish();
   if (!status.ok()) {
     folder.Discard();

@@ -22,7 +22,8 @@ struct ImportedModel {
   const ModelConfig* config = nullptr;
   const Tokenizer* tokenizer = nullptr;
   const Layout* layout = nullptr;  // of one rank, of which nothing is shared
-  ValueSource* values = nullptr;   // of its tensors
+  // Of its tensors; Read is thread-safe.
+  ValueSource* values = nullptr;
 };
 
 // AlreadyExists: there is something at `out`.

@@ -5,8 +5,11 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cstring>
 #include <memory>
+#include <utility>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "framework/base/at.h"
@@ -147,6 +150,31 @@ TEST(LlmC, TensorsAreWhereLlmCHasThem) {
   for (const char* line : {"kind", "\"gpt\"", "layer_norm", "gelu_tanh"}) {
     EXPECT_THAT(*recipe, HasSubstr(line));
   }
+}
+
+// A large model has several files, each written by a thread of its own: the
+// same tensors.
+TEST(LlmC, FilesOfALargeModelAreWrittenSideBySide) {
+  const TempDir dir;
+  Put(dir / "model.bin", ModelFile({}, false));
+  for (const auto& [name, file_bytes] :
+       {std::pair("one", int64_t{1} << 31), {"more", int64_t{7'000}}}) {
+    std::vector<int64_t> told;
+    const auto report = ImportLlmC(
+        {.in = dir / "model.bin",
+         .out = dir / name,
+         .file_bytes = file_bytes,
+         .progress = [&](int64_t done, int64_t) { told.push_back(done); }},
+        BuiltInModels());
+    ASSERT_TRUE(report.ok()) << report.status();
+    EXPECT_EQ(told.back(), report->parameters);
+    EXPECT_TRUE(std::is_sorted(told.begin(), told.end()));
+  }
+  EXPECT_FALSE(PathExists(dir / "one/step-00000000/rank-00001.h5"));
+  EXPECT_TRUE(PathExists(dir / "more/step-00000000/rank-00002.h5"));
+  Converted(
+      {.in = dir / "more", .out = dir / "back.bin", .to = ModelForm::kLlmC});
+  EXPECT_TRUE(*ReadFile(dir / "back.bin") == *ReadFile(dir / "model.bin"));
 }
 
 // Out and in again, a trained model is the same; a pseudo one goes out whole.
