@@ -59,6 +59,9 @@ absl::StatusOr<SmallFiles> MakeSmallFiles(const SavedModel& saved,
     notes.push_back(
         "the checkpoint has ids without a tokenizer: nothing says what text "
         "they are of");
+    // Of a model that came without a tokenizer, the id that ends documents was
+    // not said but taken.
+    if (!saved.run().imported.empty()) tokenizer.end = -1;
   }
   // What is not said is taken for what the family's own first model had.
   const auto id = [](int32_t token) {

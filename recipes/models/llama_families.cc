@@ -196,12 +196,11 @@ RotaryConfig WithoutNtk(RotaryConfig rotary, int64_t head_dim) {
   return rotary;
 }
 
-// In the words of old versions and of new ones.
+// In the words of old versions (from 4.43 on) and of new ones.
 void WriteRotary(const RotaryConfig& rotary, nlohmann::ordered_json& theirs) {
   nlohmann::ordered_json scaling = nullptr;
   if (rotary.scaling == RotaryScaling::kLinear) {
-    // The oldest versions want these two keys and no others.
-    scaling = {{"type", "linear"}, {"factor", rotary.factor}};
+    scaling = {{"rope_type", "linear"}, {"factor", rotary.factor}};
   } else if (rotary.scaling == RotaryScaling::kLlama3) {
     scaling = {{"rope_type", "llama3"},
                {"factor", rotary.factor},
@@ -213,10 +212,6 @@ void WriteRotary(const RotaryConfig& rotary, nlohmann::ordered_json& theirs) {
   parameters["rope_theta"] = rotary.base;
   parameters["rope_type"] = "default";
   if (!scaling.is_null()) parameters.update(scaling);
-  if (parameters.contains("type")) {
-    parameters["rope_type"] = parameters["type"];
-    parameters.erase("type");
-  }
   theirs["rope_theta"] = rotary.base;
   theirs["rope_scaling"] = std::move(scaling);
   theirs["rope_parameters"] = std::move(parameters);
