@@ -6,7 +6,9 @@
 
 #include <cmath>
 #include <complex>
+#include <utility>
 
+#include "framework/tensor/bfloat16.h"
 #include "tests/testing/numbers.h"
 #include "tests/testing/visit_runner.h"
 
@@ -120,6 +122,50 @@ TEST(Rotary, MultipliesByUnitComplexNumbers) {
         EXPECT_NEAR(y[n * Dh + d], expected[d], 1e-14);
       }
     }
+  }
+}
+
+// Positions at the end of long contexts, where frequencies or angles in fewer
+// bits would be off by whole turns: head 0 of one token against double.
+template <typename T>
+void ExpectTurned(DType dtype, int64_t position, double base,
+                  double tolerance) {
+  constexpr int64_t Dh = 128;
+  const RotaryAngles angles = ops::RotaryFrequencies({.dim = Dh, .base = base});
+  const std::vector<T> in = testing::Normals<T>("qkv", 3 * Dh);
+  std::vector<T> x = in, y(in.size());
+  const std::unique_ptr<Device> device = NewCpuDevice();
+  testing::VisitRunner visit(
+      {.device = device.get(), .layer = [&](Var v) {
+         const Var copy = v.tape().Output(v.shape(), v.dtype());
+         v.tape().device().Copy(v.tape().stream(), copy.data(), v.data(),
+                                v.value().bytes());
+         return ops::Rotary(copy, 1, 1, angles);
+       }});
+  visit.Forward(Phase::kEval, {.training = false, .first_position = position},
+                Tensor(x.data(), dtype, {1, 1, 3 * Dh}),
+                Tensor(y.data(), dtype, {1, 1, 3 * Dh}));
+  const auto number = [](T value) {
+    return static_cast<double>(static_cast<float>(value));
+  };
+  for (int64_t i = 0; i < Dh / 2; ++i) {
+    const int64_t j = i + Dh / 2;
+    const double angle =
+        static_cast<double>(position) *
+        std::pow(base, -2 * static_cast<double>(i) / static_cast<double>(Dh));
+    const auto turned = std::complex<double>(number(in[i]), number(in[j])) *
+                        std::polar(1.0, angle);
+    EXPECT_NEAR(number(y[i]), turned.real(), tolerance) << position;
+    EXPECT_NEAR(number(y[j]), turned.imag(), tolerance) << position;
+  }
+}
+
+TEST(Rotary, LastPositionsOfLongContexts) {
+  for (const auto& [position, base] :
+       {std::pair{4095, 1e4}, {4096, 1e4}, {131'071, 5e5}, {1'048'575, 1e6}}) {
+    // Of normal numbers: half a unit of 8 bits of the largest, and of 24 some.
+    ExpectTurned<BFloat16>(DType::kBF16, position, base, 0.02);
+    ExpectTurned<float>(DType::kF32, position, base, 2e-6);
   }
 }
 

@@ -40,6 +40,31 @@ TEST_F(Bf16Test, SavesTheMaster) {
   EXPECT_LT(rounded, all / 100);
 }
 
+// Weights of which none changes in bf16 before the end, but the masters do, and
+// go on from where they were, not from what they round to.
+TEST_F(Bf16Test, UpdatesBelowAUnitSurviveResume) {
+  runs_.sets.push_back("optimizer.lr=1e-7");
+  constexpr int64_t kLast = 4;
+  runs_.Go({.out = "straight", .until_step = kLast});
+  runs_.Go({.out = "stopped", .until_step = 1});
+  const Tensors first = runs_.Load("stopped", 1);
+  for (int64_t step = 2; step <= kLast; ++step) {
+    runs_.Go({.out = "stopped", .until_step = step, .resume = true});
+  }
+  runs_.ExpectSameBits("straight", "stopped", kLast);
+  const Tensors last = runs_.Load("stopped", kLast);
+  const std::string name = "/model/blocks/2/mlp/down/weight";
+  int64_t all = 0, changed = 0, changed_in_bf16 = 0;
+  for (size_t i = 0; i < first.at(name).size(); ++i) {
+    const float a = first.at(name)[i], b = last.at(name)[i];
+    ++all;
+    changed += a != b ? 1 : 0;
+    changed_in_bf16 += float{BFloat16(a)} != float{BFloat16(b)} ? 1 : 0;
+  }
+  EXPECT_GT(changed, all * 9 / 10);
+  EXPECT_LT(changed_in_bf16, all / 20);
+}
+
 // A run may go on in the other precision, with the weights and the state that
 // it had; and fp32 never notices that bf16 came before.
 TEST_F(Bf16Test, PrecisionMayChange) {
