@@ -57,6 +57,12 @@ def heads(qkv, heads, kv_heads):
 # docs: end
 
 
+# docs: npz
+def save(path, weights):
+    np.savez(path, **{name.replace("/", "."): tensor.numpy() for name, tensor in weights.items()})
+# docs: end
+
+
 def step_folder(run):
     root = os.path.join(run, "checkpoints") if os.path.isdir(os.path.join(run, "checkpoints")) else run
     return os.path.join(root, max(name for name in os.listdir(root) if name.startswith("step-")))
@@ -85,7 +91,13 @@ def check_published(program):
     weights = load(step_folder(program.convert(fixture.folder)))
     theirs = fixture.tensors["transformer.h.1.mlp.c_fc.weight"][1]
     assert np.array_equal(weights["blocks/1/mlp/up/weight"].numpy(), theirs.T)
-    assert np.array_equal(weights["embed/position/weight"].numpy(), fixture.tensors["transformer.wpe.weight"][1])
+    positions = fixture.tensors["transformer.wpe.weight"][1]
+    assert np.array_equal(weights["embed/position/weight"].numpy(), positions)
+    path = program.path("weights.npz")
+    save(path, weights)
+    with np.load(path) as file:
+        assert len(file.files) == len(weights)
+        assert np.array_equal(file["embed.position.weight"], positions)
 
 
 def main():
