@@ -12,10 +12,10 @@
 #include "framework/base/format_bytes.h"
 #include "framework/base/json.h"
 #include "framework/base/status_macros.h"
-#include "framework/comm/self_communicator.h"
 #include "framework/safetensors/writer.h"
 #include "recipes/convert/export_plan.h"
 #include "recipes/convert/movement.h"
+#include "recipes/convert/open_saved.h"
 #include "recipes/convert/output_folder.h"
 #include "recipes/convert/text_table.h"
 #include "recipes/record/environment.h"
@@ -153,9 +153,8 @@ absl::StatusOr<ExportReport> ExportHuggingFace(const ExportOptions& options,
     return absl::AlreadyExistsError(absl::StrCat(
         options.out, ": is there already; name a folder that is not"));
   }
-  SelfCommunicator comm;
   DELINK_ASSIGN_OR_RETURN(const std::unique_ptr<SavedModel> saved,
-                          SavedModel::Open(comm, options.in, models));
+                          OpenSaved(options.in, models, options.threads));
   // Nothing is shared, so that each layer asks for its own: what the checkpoint
   // has as a link is read as what that leads to.
   const Layout layout =

@@ -13,6 +13,7 @@
 #include "framework/comm/self_communicator.h"
 #include "framework/module/mover.h"
 #include "recipes/convert/llm_c_file.h"
+#include "recipes/convert/open_saved.h"
 #include "recipes/convert/write_import.h"
 #include "recipes/saved/saved_model.h"
 
@@ -120,9 +121,8 @@ absl::StatusOr<ExportReport> ExportLlmC(const ExportOptions& options,
     return absl::AlreadyExistsError(absl::StrCat(
         options.out, ": is there already; name a file that is not"));
   }
-  SelfCommunicator comm;
   DELINK_ASSIGN_OR_RETURN(const std::unique_ptr<SavedModel> saved,
-                          SavedModel::Open(comm, options.in, models));
+                          OpenSaved(options.in, models, options.threads));
   // Of each layer its own tensors, also where the checkpoint has links.
   const Layout layout =
       Layout::Create(saved->registry(), saved->blocks(),

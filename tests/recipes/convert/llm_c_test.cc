@@ -175,6 +175,16 @@ TEST(LlmC, FilesOfALargeModelAreWrittenSideBySide) {
   Converted(
       {.in = dir / "more", .out = dir / "back.bin", .to = ModelForm::kLlmC});
   EXPECT_TRUE(*ReadFile(dir / "back.bin") == *ReadFile(dir / "model.bin"));
+  // Whichever thread finds damage, it is told.
+  const std::string rank = dir / "more/step-00000000/rank-00002.h5";
+  std::string bytes = *ReadFile(rank);
+  bytes[bytes.size() / 2] ^= 1;
+  Put(rank, bytes);
+  EXPECT_THAT(Refused({.in = dir / "more/step-00000000",
+                       .out = dir / "again.bin",
+                       .to = ModelForm::kLlmC,
+                       .threads = 3}),
+              HasSubstr("rank-00002.h5: damaged"));
 }
 
 // Out and in again, a trained model is the same; a pseudo one goes out whole.
