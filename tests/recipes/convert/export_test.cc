@@ -27,7 +27,6 @@ namespace fs = std::filesystem;
 using nlohmann::json;
 using safetensors::Type;
 using ::testing::AllOf;
-using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
 // Of losses that are summed in another order, in double.
