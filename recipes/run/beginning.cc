@@ -174,6 +174,7 @@ absl::Status Beginning::OpenFolder(const ModelList& models, const RunEnv& env) {
                         .registry = env.registry,
                         .tokenizer = inputs_->sources.tokenizer_bytes(),
                         .corpus = inputs_->sources.corpus(0).dir(),
+                        .rank = env.world->rank(),
                         .ranks = env.world->size()}));
   return absl::OkStatus();
 }

@@ -80,9 +80,11 @@ absl::Status CheckTokenizer(const ModelFolder& folder,
                             const FolderInit::Target& target) {
   const absl::StatusOr<TokenizerFiles> files = ReadTokenizerFiles(folder.path);
   if (absl::IsNotFound(files.status())) {
-    DELINK_LOG(kWarning) << folder.path << ": has no tokenizer; the ids of "
-                         << target.corpus
-                         << " are taken for those of its model";
+    if (target.rank == 0) {
+      DELINK_LOG(kWarning) << folder.path << ": has no tokenizer; the ids of "
+                           << target.corpus
+                           << " are taken for those of its model";
+    }
     return absl::OkStatus();
   }
   DELINK_RETURN_IF_ERROR(files.status());

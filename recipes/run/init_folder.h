@@ -27,7 +27,7 @@ class FolderInit {
     const ParamRegistry* registry = nullptr;  // of its model
     std::string_view tokenizer;               // the bytes of its corpus's
     std::string corpus;                       // names it in messages
-    int ranks = 1;
+    int rank = 0, ranks = 1;                  // rank 0 warns
   };
 
   // Reads headers, and a tied head that is stored all the same. Besides what

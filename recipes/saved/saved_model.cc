@@ -7,14 +7,28 @@
 #include "framework/base/file.h"
 #include "framework/base/sha256.h"
 #include "framework/base/status_macros.h"
+#include "recipes/huggingface/model_folder.h"
 #include "recipes/run/check_kinds.h"
 #include "recipes/schema/recipe_io.h"
 
 namespace delink {
+namespace {
+
+absl::Status CheckForm(const std::string& path) {
+  if (!huggingface::IsModelFolder(path)) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat(
+      path,
+      ": is a model of Hugging Face; make a checkpoint of it by delink "
+      "convert ",
+      path, " OUT"));
+}
+
+}  // namespace
 
 absl::StatusOr<std::unique_ptr<SavedModel>> SavedModel::Open(
     Communicator& comm, const std::string& checkpoint, const ModelList& models,
     DType dtype) {
+  DELINK_RETURN_IF_ERROR(AgreeOnStatus(comm, CheckForm(checkpoint)));
   DELINK_ASSIGN_OR_RETURN(const std::string path,
                           FindCheckpoint(comm, checkpoint));
   return OpenStep(comm, path, models, dtype);

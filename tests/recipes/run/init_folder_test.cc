@@ -262,6 +262,18 @@ TEST(ImportHuggingFace, IsACheckpointOfWeightsAlone) {
   }
 }
 
+TEST(ImportHuggingFace, WhatWantsACheckpointSaysHowToMakeOne) {
+  const Published model("gpt2");
+  SelfCommunicator comm;
+  const absl::Status status = Evaluate({.checkpoint = model.path(),
+                                        .data = model.runs.Folder("own/train")},
+                                       BuiltInModels(), comm)
+                                  .status();
+  EXPECT_TRUE(absl::IsInvalidArgument(status));
+  EXPECT_THAT(std::string(status.message()),
+              HasSubstr(absl::StrCat("delink convert ", model.path())));
+}
+
 TEST(ImportHuggingFace, ResumeRefusesItNamingInit) {
   const Published model("gpt2");
   const auto imported = model.Import("imported");
