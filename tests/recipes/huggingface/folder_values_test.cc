@@ -22,7 +22,6 @@ using huggingface::FolderValues;
 using huggingface::ModelFolder;
 using ::testing::AllOf;
 using ::testing::HasSubstr;
-using ::testing::Not;
 
 // A folder, opened, with the model of its config.
 class Opened {
