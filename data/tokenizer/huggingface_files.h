@@ -4,11 +4,11 @@
 // tokenizer.json or .model that was given alone goes out as it is, but without
 // a post_processor that puts tokens in front of a text, and with a
 // tokenizer_config.json that says what ends a document and that nothing goes in
-// front; bytes become a tokenizer.json of 257 tokens. A unigram model
-// as `--train-tokenizer` makes it goes out as a tokenizer.json besides, whose
-// ids are the same but where two ways to cut a run of spaces are equally
-// likely, and where a text has the name of a control token. Of ids alone nobody
-// knows the text, and so there are no files.
+// front; bytes become a tokenizer.json of 257 tokens. A unigram model as
+// `--train-tokenizer` makes it goes out as a tokenizer.json besides, whose ids
+// are the same but for the order of pieces where two ways to cut are equally
+// likely (runs of spaces), and where a text has the name of a control token. Of
+// ids alone nobody knows the text, and so there are no files.
 #pragma once
 
 #include <cstdint>

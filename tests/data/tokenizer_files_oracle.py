@@ -43,13 +43,17 @@ def compare(program, tokenizer, lines, vocab):
     assert ours == told(program, folder, lines)
   assert theirs.get_vocab_size() == vocab, theirs.get_vocab_size()
   assert len(ours) == len(lines)
+  # The same pieces in another order are equally likely.
+  found = [theirs.encode(line).ids for line in lines]
   wrong = [i for i, ids in enumerate(ours)
-           if ids != theirs.encode(lines[i]).ids
+           if sorted(ids) != sorted(found[i])
            or theirs.decode(ids, skip_special_tokens=False) != lines[i]]
-  print(f"{tokenizer}: {len(lines)} lines, {len(wrong)} differ")
+  ties = sum(ids != other for ids, other in zip(ours, found)) - len(wrong)
+  print(f"{os.path.basename(os.path.dirname(os.path.dirname(tokenizer)))}: "
+        f"{len(lines)} lines, {len(wrong)} differ, {ties} in order alone")
+  assert ties < len(lines) / 20
   for i in wrong[:5]:
-    print("  ", ascii(lines[i]), ours[i], theirs.encode(lines[i]).ids,
-          sep="\n    ")
+    print("  ", ascii(lines[i]), ours[i], found[i], sep="\n    ")
   return not wrong
 
 
@@ -69,12 +73,11 @@ def main():
                      check=True, capture_output=True)
     trained, plain = (os.path.join(corpus, "train", "tokenizer.model")
                       for corpus in corpora)
-    # Runs of spaces may be cut in ways that are equally likely, and names of
-    # tokens are found in text there.
+    # Names of tokens are found in text there.
     clear = [line for line in lines
-             if not re.search(r" {2}|</s>|<unk>|\u2581", line)]
+             if not re.search(r"</s>|<unk>|\u2581", line)]
     assert len(clear) > 1000, len(clear)
-    same = [compare(program, trained, clear + OTHERS[1:], 2000),
+    same = [compare(program, trained, clear + OTHERS, 2000),
             compare(program, plain, lines[:300] + OTHERS, 257)]
   if not all(same):
     sys.exit("ids or texts differ")

@@ -128,7 +128,7 @@ TEST_P(LoglikelihoodTest, TokensAreThoseOfTheGenerator) {
               1e-9);
   EXPECT_EQ(found.pairs[5].tokens.size(), 0u);
   EXPECT_TRUE(found.pairs[5].greedy());
-  EXPECT_EQ(found.pairs[6].tokens.size(), 79u);
+  EXPECT_EQ(found.pairs[6].tokens.size(), 78u);
 }
 
 TEST_P(LoglikelihoodTest, TheSameToTheBitForAnyNumberOfRanks) {
