@@ -4,8 +4,8 @@
       --model_args checkpoint=runs/p2r,program=build/release/tools/delink \\
       --tasks hellaswag,arc_easy
 
-All words after the script are the harness's own (`pip install lm-eval`, 0.4.9
-or later). What model_args may say:
+All words after the script are the harness's own (`pip install lm-eval`; tried
+with 0.4.13). What model_args may say:
 
   checkpoint  a step folder, or a run folder (its newest whole checkpoint)
   program     the `delink` to start (that of PATH)
