@@ -37,6 +37,7 @@
 #include <utility>
 #include <vector>
 
+#include "framework/autograd/visit_group.h"
 #include "framework/autograd/visit_memory.h"
 #include "framework/base/check.h"
 #include "framework/base/rng.h"
@@ -128,10 +129,21 @@ struct VisitInputs {
   const int64_t* samples = nullptr;  // [B] global sample numbers
   const int32_t* targets = nullptr;  // [B, T]; -1: not counted
   LossRecord* loss = nullptr;        // added to by the loss
-  // [B, T], where rows hold several documents: the place of each token in its
-  // own. Null: a row is one document.
+  // [B, T]: the position of each token, where that is not first_position + t:
+  // where rows hold several documents its place in its own, and of each part of
+  // a visit (VisitGroups).
   const int32_t* positions = nullptr;
   int64_t first_position = 0;  // of token 0 (generation)
+  // Where rows hold several documents: the place of each in its own, [B, T], of
+  // all tokens of the row, also those that other ranks of the context have.
+  // Null: a row is one document.
+  const int32_t* documents = nullptr;
+  // [T]: where in its row each token of this rank stands, where that is not
+  // first_position + t (VisitGroups::context).
+  const int32_t* places = nullptr;
+  // B, where an activation may be a part of [B, T] tokens
+  // (VisitGroups::sequence).
+  int64_t sequences = 0;
   // Of generation token by token: the visit has only the tokens from
   // first_position on. A host object; null: the visit has all tokens.
   VisitStates* states = nullptr;
@@ -147,6 +159,7 @@ class Tape {
     Device* device = nullptr;
     Stream* stream = nullptr;
     AccumulateFn accumulate = nullptr;
+    VisitGroups groups = {};
   };
   Tape(const Env& env, VisitMemory& memory) : env_(env), memory_(&memory) {}
   Tape(const Tape&) = delete;
@@ -183,6 +196,7 @@ class Tape {
   Device& device() const { return *env_.device; }
   Stream& stream() const { return *env_.stream; }
   const VisitInputs& inputs() const { return inputs_; }
+  const VisitGroups& groups() const { return env_.groups; }
   // Whether a backward will follow.
   bool recording() const { return phase_ == Phase::kRecord; }
   // A new value, not initialised. It needs a gradient if an input of the op

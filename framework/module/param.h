@@ -3,7 +3,9 @@
 // before a visit, and layers never ask for it.
 #pragma once
 
+#include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "framework/tensor/tensor.h"
@@ -33,6 +35,13 @@ struct ParamSpec {
   // values), or of its bias: what takes a matrix for a map, as Muon, takes them
   // apart, and each is cut by itself. Empty: it is one.
   std::vector<int64_t> stacked;
+  // What is cut is cut between so many rows (kOut), or columns (kIn): those of
+  // a head. Where a matrix has fewer such units than there are ranks, several
+  // have the same one.
+  int64_t unit = 1;
+  // Of what is not cut: heads are normalised by it, of which a rank has its own
+  // alone, so that its gradient is always a part of a sum.
+  bool by_head = false;
   // Of a block, and writes to the residual stream: where all such parameters of
   // a block are zero, the block hands on its input as it is.
   bool residual = false;
@@ -71,6 +80,10 @@ class Param {
     return target;
   }
 
+  // The rows behind these, where they lie elsewhere, because other ranks have
+  // them too (ParamSpec::unit); null: these are all.
+  Param* rest() const { return rest_.get(); }
+
   // For the executor. `written`: the gradient already holds contributions of
   // this step.
   void Bind(const Tensor& weight, const Tensor& grad, bool written) {
@@ -80,11 +93,14 @@ class Param {
   }
   bool written() const { return written_; }
   const Tensor& grad() const { return grad_; }
+  // The same for rest(), made when it is first asked for; null takes it away.
+  void BindRest(std::unique_ptr<Param> rest) { rest_ = std::move(rest); }
 
  private:
   Tensor weight_;
   Tensor grad_;
   bool written_ = false;
+  std::unique_ptr<Param> rest_;
 };
 
 }  // namespace delink

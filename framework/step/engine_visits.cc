@@ -16,6 +16,8 @@ void Engine::Visit::Run(Phase phase, const VisitInputs& inputs, Module& layer,
 VisitInputs Engine::InputsOf(const Pass& pass, int32_t micro_batch) const {
   const int64_t b = memory_.batch.micro_batch;
   const int64_t tokens = micro_batch * memory_.batch.tokens();
+  const int32_t* const positions =
+      memory_.batch.masked ? records_->positions + tokens : nullptr;
   return {.training = pass.training(),
           .deterministic = memory_.batch.deterministic,
           .remake = memory_.batch.remake,
@@ -23,8 +25,9 @@ VisitInputs Engine::InputsOf(const Pass& pass, int32_t micro_batch) const {
           .samples = records_->samples + micro_batch * b,
           .targets = records_->targets + tokens,
           .loss = records_->loss,
-          .positions =
-              memory_.batch.masked ? records_->positions + tokens : nullptr};
+          .positions = positions,
+          .documents = positions,
+          .sequences = b};
 }
 
 void* Engine::SlotAddress(const Pass& pass, int32_t layer, int32_t m) const {

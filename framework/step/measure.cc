@@ -28,6 +28,8 @@ class Measurer {
   // not null.
   void SetInputs(void* anywhere, const BatchShape& batch) {
     if (batch.masked) inputs_.positions = static_cast<const int32_t*>(anywhere);
+    inputs_.documents = inputs_.positions;
+    inputs_.sequences = batch.micro_batch;
     inputs_.deterministic = batch.deterministic;
     inputs_.remake = batch.remake;
     inputs_.step_key = static_cast<const RngKey*>(anywhere);

@@ -262,9 +262,9 @@ struct RoundGradientArgs {
 };
 
 // y = keep ? x / (1 - rate) : 0; backward is the same kernel on dy. Element
-// (b, t, d) has index i = (first_position + t) * D + d and is kept when
-// Uniform(Philox(key, i / 4, 0)[i % 4]) >= float(rate), where
-// key = Fold(Fold(*step_key, name_hash), uint64(sample[b])). 0 <= rate < 1.
+// (b, t, d) has index i = p * D + d, p = first_position + t or places[t], and
+// is kept when Uniform(Philox(key, i / 4, 0)[i % 4]) >= float(rate), where key
+// = Fold(Fold(*step_key, name_hash), uint64(sample[b])). 0 <= rate < 1.
 struct DropoutArgs {
   int64_t B, T, D;
   double rate;
@@ -272,22 +272,34 @@ struct DropoutArgs {
   uint64_t name_hash;
   const int64_t* sample;  // [B] global sample numbers, device memory
   int64_t first_position = 0;
+  const int32_t* places = nullptr;  // [T], may be null
+  // x and y may be some of the B T tokens: `rows` from number first_row on;
+  // -1: all.
+  int64_t first_row = 0, rows = -1;
   const void* x;  // [B, T, D]
   void* y;        // [B, T, D]
 };
 
-// y[b, t] = w[token[b, t]] (+ p[first_position + t], or p[positions[b, t]]).
+// y[b, t] = w[token[b, t]] (+ p[first_position + t], or p[positions[b, t]]). Of
+// the table rows [first_token, first_token + V) are here; a token of another
+// row gets zeros.
 struct EmbeddingForwardArgs {
   int64_t B, T, D, V;
+  int64_t first_token = 0;
+  bool partial = false;  // tokens may be of other rows
   int64_t first_position = 0;
   const int32_t* positions = nullptr;  // [B, T], may be null
-  const int32_t* tokens;               // [B, T], each in [0, V)
+  const int32_t* tokens;               // [B, T], each of a row that is here
   const void* w;                       // [V, D]
   const void* p;  // [>= first_position + T, D], may be null
   void* y;        // [B, T, D]
 };
 struct EmbeddingBackwardWeightArgs {
   int64_t N, D, V;
+  // Rows and tokens as in EmbeddingForwardArgs; tokens of other rows add
+  // nothing.
+  int64_t first_token = 0;
+  bool partial = false;
   const int32_t* tokens;  // [N]
   const void* dy;         // [N, D]
   void* dw;               // [V, D] P; rows of absent tokens are zeroed on `=`
@@ -318,10 +330,10 @@ struct HeadStrides {
 
 // Causal attention with grouped queries (query head h reads key/value head
 // h / (H / Hkv)): query i sees keys 0 .. i + (Tk - Tq), of these with a window
-// of W > 0 the last W. With `positions`, for Tq == Tk, it sees none before its
-// own document, which begins positions[b, i] before it; what stands in other
-// documents then changes no bit of o, lse and dq, nor what they get of dk and
-// dv, as long as it is finite.
+// of W > 0 the last W. With `positions`, of the keys, query i sees none before
+// its own document, which begins positions[b, i + (Tk - Tq)] before it; what
+// stands in other documents then changes no bit of o, lse and dq, nor what they
+// get of dk and dv, as long as it is finite.
 //   o = softmax(scale q k^T) v, lse = log sum exp(scale q k^T)
 // Tiled with an online softmax (Dao et al., "FlashAttention", 2022): the
 // scores are never whole in memory. Tk >= Tq, H a multiple of Hkv.
@@ -329,7 +341,8 @@ struct AttentionForwardArgs {
   int64_t B, H, Hkv, Dh, Tq, Tk;
   double scale;
   int64_t window = 0;
-  const int32_t* positions = nullptr;  // [B, Tq], may be null
+  const int32_t* positions = nullptr;  // [B, Tk], may be null
+  int64_t positions_row = 0;           // elements between its rows; 0: Tk
   const void* q;                       // [B, Tq, H, Dh] by q_strides
   HeadStrides q_strides;
   const void* k;  // [B, Tk, Hkv, Dh] by kv_strides
@@ -345,7 +358,8 @@ struct AttentionBackwardArgs {
   int64_t B, H, Hkv, Dh, Tq, Tk;
   double scale;
   int64_t window = 0;
-  const int32_t* positions = nullptr;  // [B, Tq], may be null
+  const int32_t* positions = nullptr;  // [B, Tk], may be null
+  int64_t positions_row = 0;           // elements between its rows; 0: Tk
   const void* q;
   HeadStrides q_strides;  // of dq too
   const void* k;
@@ -363,6 +377,45 @@ struct AttentionBackwardArgs {
   int64_t scratch_bytes;
   // False: the order of sums may differ from call to call where that is faster.
   bool deterministic = true;
+};
+
+// Of logits that are cut by columns over ranks, rows of vocabulary
+// [first_token, first_token + V), three steps; the sums and maxima of all ranks
+// come together between them.
+// 1: by row the largest logit, and the smallest number where V is 0.
+struct VocabMaxArgs {
+  int64_t N, V, ld;
+  const void* logits;  // [N, V]
+  double* max;         // [N]
+};
+// 2: by row sum exp(logit - max), and the logit of the target, 0 where it is
+// another rank's or not counted.
+struct VocabSumsArgs {
+  int64_t N, V, ld;
+  const void* logits;
+  int64_t first_token;
+  const int32_t* targets;  // [N], of the whole vocabulary, or ignore_index
+  int32_t ignore_index;
+  const double* max;  // [N], of all columns
+  double* sums;       // [N] exponentials, then [N] logits of targets
+};
+// 3: as cross_entropy, from the maxima and sums of all columns. With `counts`
+// false loss_sum, count and z_sum stay as they are: of the ranks one adds.
+struct VocabCrossEntropyArgs {
+  int64_t N, V, ld;
+  void* logits;  // becomes dlogits when want_grad
+  int64_t first_token;
+  const int32_t* targets;
+  int32_t ignore_index;
+  bool want_grad, counts;
+  const double* max;   // [N]
+  const double* sums;  // [2, N]
+  double* row_loss;    // [N], scratch
+  double* loss_sum;    // [1], +=
+  int64_t* count;      // [1], +=
+  double z_weight = 0;
+  double* row_z = nullptr;  // [N], scratch
+  double* z_sum = nullptr;  // [1], +=
 };
 
 // Adds the cross-entropy of some rows, in row order, to *loss_sum, and their

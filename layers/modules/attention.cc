@@ -106,7 +106,7 @@ Var Attention::operator()(Var x) {
     return dropout_(
         out_(ops::CausalAttention(qkv, heads_, kv_heads_, window_)));
   }
-  DELINK_CHECK(!inputs.training && inputs.positions == nullptr);
+  DELINK_CHECK(!inputs.training && inputs.documents == nullptr);
   Tape& tape = x.tape();
   auto& cache =
       tape.State<KvCache>(tape.device(), qkv.dim(0), inputs.states->positions);

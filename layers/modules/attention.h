@@ -61,7 +61,7 @@ class Attention final : public Module {
   };
   Attention(const Scope& s, const Config& c);
 
-  // x [B, T, dim]. With inputs().positions a token sees its own document alone.
+  // x [B, T, dim]. With inputs().documents a token sees its own document alone.
   // With inputs().states given, where it keeps a KvCache, the tokens at
   // inputs().first_position and on also see those before.
   Var operator()(Var x) override;

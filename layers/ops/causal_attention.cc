@@ -43,7 +43,7 @@ Heads HeadsOf(Var qkv, int64_t heads, int64_t kv_heads, int64_t window) {
           .Hkv = kv_heads,
           .Dh = qkv.dim(2) / width,
           .window = window,
-          .positions = qkv.tape().inputs().positions};
+          .positions = qkv.tape().inputs().documents};
 }
 
 AttentionForwardArgs ForwardArgs(const Heads& s, const Tensor& qkv,

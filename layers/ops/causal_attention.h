@@ -14,7 +14,7 @@
 namespace delink::ops {
 
 // Token t sees tokens 0 .. t, of these with a window of W > 0 the last W (as in
-// Mistral 7B), and with inputs().positions none before its own document. Result
+// Mistral 7B), and with inputs().documents none before its own document. Result
 // [B, T, H Dh].
 Var CausalAttention(Var qkv, int64_t heads, int64_t kv_heads,
                     int64_t window = 0);

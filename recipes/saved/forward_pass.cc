@@ -224,6 +224,7 @@ VisitInputs ForwardPass::Inputs(int64_t sequence) const {
       .loss = static_cast<LossRecord*>(losses_.data()) + sequence};
   if (options_.batch.masked) {
     inputs.positions = static_cast<const int32_t*>(positions_.data()) + tokens;
+    inputs.documents = inputs.positions;
   }
   return inputs;
 }
