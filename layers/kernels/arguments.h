@@ -285,26 +285,26 @@ struct DropoutArgs {
 // row gets zeros.
 struct EmbeddingForwardArgs {
   int64_t B, T, D, V;
-  int64_t first_token = 0;
-  bool partial = false;  // tokens may be of other rows
   int64_t first_position = 0;
   const int32_t* positions = nullptr;  // [B, T], may be null
   const int32_t* tokens;               // [B, T], each of a row that is here
   const void* w;                       // [V, D]
   const void* p;  // [>= first_position + T, D], may be null
   void* y;        // [B, T, D]
+  int64_t first_token = 0;
+  bool partial = false;  // tokens may be of other rows
 };
 struct EmbeddingBackwardWeightArgs {
   int64_t N, D, V;
-  // Rows and tokens as in EmbeddingForwardArgs; tokens of other rows add
-  // nothing.
-  int64_t first_token = 0;
-  bool partial = false;
   const int32_t* tokens;  // [N]
   const void* dy;         // [N, D]
   void* dw;               // [V, D] P; rows of absent tokens are zeroed on `=`
   bool accumulate = false;
   bool narrow = false;  // dw is T, not P
+  // Rows and tokens as in EmbeddingForwardArgs; tokens of other rows add
+  // nothing.
+  int64_t first_token = 0;
+  bool partial = false;
 };
 // Of rows with `positions` this is EmbeddingBackwardWeight, positions being
 // the tokens.
