@@ -108,7 +108,9 @@ absl::Status Encoder::Add(TextPiece piece, Batch& batch) {
 
 absl::Status Encoder::Append(const Part& part, CorpusWriter& side) {
   const int32_t begin = tokenizer_.begin_of_sequence();
-  if (begin >= 0 && !side.in_document()) {
+  // Where both are one token, the end of the document before is the begin.
+  if (begin >= 0 && begin != tokenizer_.end_of_document() &&
+      !side.in_document()) {
     DELINK_RETURN_IF_ERROR(side.Append({&begin, 1}, 0));
   }
   return side.Append(part.ids, static_cast<int64_t>(part.text.size()));

@@ -11,7 +11,8 @@
 //   SHA256SUMS       of all of them, written last
 //
 // A document is the tokens of its text and one end-of-document token; where the
-// tokenizer has one (begin_of_sequence()), that stands in front of the text.
+// tokenizer has another that begins a sequence (begin_of_sequence()), that
+// stands in front of the text.
 #pragma once
 
 #include <cstdint>

@@ -11,6 +11,7 @@
 #include <thread>
 #include <utility>
 
+#include "data/corpus/check.h"
 #include "data/corpus/corpus.h"
 #include "data/tokenizer/huggingface_files.h"
 #include "framework/base/file.h"
@@ -158,6 +159,29 @@ TEST_F(Build, DocumentsBeginAsTheTokenizersFolderAsks) {
   }
   EXPECT_EQ(Documents("train").front() + Documents("validation").front(),
             SampleText(1, 300'000));
+}
+
+// It ends a document too: the one in front of a document is of the one before.
+TEST_F(Build, ABeginThatIsTheEndOfADocumentIsNotWrittenTwice) {
+  const HuggingFaceTokenizer bytes = ForHuggingFace(*MakeByteTokenizer());
+  const std::string name = "\"<|end_of_document|>\"";
+  ASSERT_TRUE(MakeDirectories(dir_ / "folder").ok());
+  WriteOrDie(dir_ / "folder/tokenizer.json", bytes.files.at("tokenizer.json"));
+  WriteOrDie(dir_ / "folder/tokenizer_config.json",
+             "{\"bos_token\": " + name + ", \"eos_token\": " + name +
+                 ", \"add_bos_token\": true}");
+  options_.tokenizer_file = dir_ / "folder";
+  const auto report = BuildCorpus(options_);
+  ASSERT_TRUE(report.ok()) << report.status();
+  for (const char* side : {"train", "validation"}) {
+    const Corpus corpus = Side(side);
+    EXPECT_EQ(corpus.MakeTokenizer().value()->begin_of_sequence(), 256);
+    EXPECT_EQ(corpus.end_of_document(), 256);
+    EXPECT_EQ(corpus.tokens(), corpus.bytes() + corpus.documents());
+    const auto check = CheckCorpus(corpus);
+    EXPECT_TRUE(check.ok()) << check.status();
+  }
+  ExpectAllTextIsThere();
 }
 
 TEST_F(Build, StatisticsAreThoseOfTheTokens) {
