@@ -106,25 +106,33 @@ std::string LeftOut(const CorpusReport& report) {
   return absl::StrCat("left out     ", absl::StrJoin(parts, ", "), "\n");
 }
 
-// What is to be known of the tokenizer that a corpus was built with.
-absl::StatusOr<std::string> Advice(const CorpusOptions& options) {
+// What is to be known of the tokenizer that a corpus was built with. Of a file
+// the corpus's copy is asked: that may have been a pipe, or have gone since.
+absl::StatusOr<std::string> Advice(const CorpusOptions& options,
+                                   const Corpus& corpus) {
   if (options.train_vocab != 0) return "";
   if (options.tokenizer_file.empty()) {
     return " (--train-tokenizer makes fewer tokens)";
   }
   DELINK_ASSIGN_OR_RETURN(const std::unique_ptr<Tokenizer> tokenizer,
-                          LoadTokenizerFile(options.tokenizer_file));
+                          corpus.MakeTokenizer());
   const int32_t begin = tokenizer->begin_of_sequence();
-  return begin < 0 ? ""
-                   : absl::StrCat(", token ", begin, " in front of documents");
+  return begin < 0 || begin == corpus.end_of_document()
+             ? ""
+             : absl::StrCat(", token ", begin, " in front of documents");
 }
 
-// What a command that made a corpus has to say.
+// What a command that made a corpus has to say; `built` is null where none was
+// built of text.
 absl::Status SumUp(const std::string& dir, const CorpusReport& report,
-                   const std::string& advice, std::ostream& out) {
+                   const CorpusOptions* built, std::ostream& out) {
   DELINK_ASSIGN_OR_RETURN(const std::vector<Side> sides,
                           OpenSides(BuiltIn(dir), {.statistics_only = true}));
   const Corpus& train = sides.front().corpus;
+  std::string advice;
+  if (built != nullptr) {
+    DELINK_ASSIGN_OR_RETURN(advice, Advice(*built, train));
+  }
   out << "inputs       " << Grouped(report.files) << " file"
       << (report.files == 1 ? "" : "s") << "\n"
       << LeftOut(report) << "tokenizer    " << train.tokenizer_kind()
@@ -142,8 +150,7 @@ absl::Status DataBuild(const CorpusOptions& options, std::ostream& out,
       BuildCorpus(options, [&](const CorpusProgress& p) { progress(p); });
   progress.EndPhase();
   if (!report.ok()) return report.status();
-  DELINK_ASSIGN_OR_RETURN(const std::string advice, Advice(options));
-  return SumUp(options.out, *report, advice, out);
+  return SumUp(options.out, *report, &options, out);
 }
 
 absl::Status DataImport(const ImportOptions& options, std::ostream& out,
@@ -153,7 +160,7 @@ absl::Status DataImport(const ImportOptions& options, std::ostream& out,
       ImportCorpus(options, [&](const CorpusProgress& p) { progress(p); });
   progress.EndPhase();
   if (!report.ok()) return report.status();
-  return SumUp(options.out, *report, "", out);
+  return SumUp(options.out, *report, nullptr, out);
 }
 
 absl::Status DataInfo(const std::string& dir, bool json, std::ostream& out) {

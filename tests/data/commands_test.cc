@@ -2,11 +2,14 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include <nlohmann/json.hpp>
 #include <sstream>
+#include <string>
 
 #include "data/corpus/corpus.h"
+#include "data/tokenizer/huggingface_files.h"
 #include "framework/base/file.h"
 #include "tests/data/text_samples.h"
 #include "tests/testing/temp_dir.h"
@@ -74,6 +77,42 @@ TEST_F(Commands, BuildSaysWhatItLeftOut) {
                         "left out     2 files that are not text, 1 hidden, "
                         "1 document without text\n"
                         "tokenizer "));
+}
+
+// A pipe can be read once.
+TEST_F(Commands, BuildReadsATokenizerOnce) {
+  const HuggingFaceTokenizer bytes = ForHuggingFace(*MakeByteTokenizer());
+  const std::string& json = bytes.files.at("tokenizer.json");
+  int ends[2];
+  ASSERT_EQ(pipe(ends), 0);
+  ASSERT_EQ(write(ends[1], json.data(), json.size()),
+            static_cast<ssize_t>(json.size()));
+  close(ends[1]);
+  options_.tokenizer_file = "/dev/fd/" + std::to_string(ends[0]);
+  options_.overwrite = true;
+  std::ostringstream out;
+  const absl::Status built = DataBuild(options_, out, live_, false);
+  close(ends[0]);
+  ASSERT_TRUE(built.ok()) << built;
+  EXPECT_THAT(out.str(), HasSubstr("tokenizer    byte-level BPE, vocabulary "
+                                   "257\n"));
+}
+
+TEST_F(Commands, BuildSaysWhatIsInFrontOfDocuments) {
+  const HuggingFaceTokenizer bytes = ForHuggingFace(*MakeByteTokenizer());
+  auto json = nlohmann::json::parse(bytes.files.at("tokenizer.json"));
+  json["added_tokens"].push_back(
+      {{"id", 257}, {"content", "<s>"}, {"special", true}});
+  options_.tokenizer_file = dir_ / "folder";
+  options_.overwrite = true;
+  ASSERT_TRUE(MakeDirectories(dir_ / "folder").ok());
+  testing::WriteOrDie(dir_ / "folder/tokenizer.json", json.dump());
+  testing::WriteOrDie(dir_ / "folder/tokenizer_config.json",
+                      "{\"bos_token\": \"<s>\", \"add_bos_token\": true}");
+  std::ostringstream out;
+  ASSERT_TRUE(DataBuild(options_, out, live_, false).ok());
+  EXPECT_THAT(out.str(),
+              HasSubstr("vocabulary 258, token 257 in front of documents\n"));
 }
 
 TEST_F(Commands, JsonReadsBackBitForBit) {
