@@ -17,12 +17,16 @@ namespace {
 
 // What models call the end of a document, those of plain text first: a chat's
 // files have others as well.
-constexpr std::string_view kEndsOfDocuments[] = {
-    "<|endoftext|>", "<|end_of_text|>", "<|end▁of▁sentence|>",
-    "<｜end▁of▁sentence｜>", "</s>", "<eos>", "[EOS]", "<EOS>", "<|eos|>",
-    "<EOS_TOKEN>",
-    // huggingface_files.h's
-    "<|end_of_document|>"};
+constexpr std::string_view kEndsOfDocuments[] = {"<|endoftext|>",
+                                                 "<|end_of_text|>",
+                                                 "<|end▁of▁sentence|>",
+                                                 "<｜end▁of▁sentence｜>",
+                                                 "</s>",
+                                                 "<eos>",
+                                                 "[EOS]",
+                                                 "<EOS>",
+                                                 "<|eos|>",
+                                                 "<EOS_TOKEN>"};
 
 // The special token of that name, -1 where there is none.
 int32_t Special(const std::vector<TokenizerSpec::Added>& added,
@@ -82,6 +86,11 @@ absl::StatusOr<std::unique_ptr<Tokenizer>> BpeTokenizer::Load(
       .end = EndOfDocument(spec.added, special == nullptr ? "" : special->end)};
   if (special != nullptr) {
     DELINK_ASSIGN_OR_RETURN(ends.begin, BeginOfSequence(spec, *special, name));
+  }
+  // The tokenizer of bytes (huggingface_files.h), given alone. In a file that
+  // merges the name means nothing: corpora have been built so.
+  if (ends.end < 0 && spec.merges.empty()) {
+    ends.end = Special(spec.added, "<|end_of_document|>");
   }
   std::vector<Split> splits;
   for (const TokenizerSpec::Split& split : spec.splits) {
