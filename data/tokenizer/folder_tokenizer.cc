@@ -45,6 +45,7 @@ absl::StatusOr<std::unique_ptr<Tokenizer>> FolderTokenizer::Load(
   std::unique_ptr<FolderTokenizer> tokenizer(new FolderTokenizer());
   DELINK_ASSIGN_OR_RETURN(tokenizer->text_, LoadText(files, special, name));
   tokenizer->begin_ = special.begin;
+  tokenizer->end_ = special.end;
   tokenizer->serialized_ = PackFiles(files);
   return tokenizer;
 }

@@ -35,6 +35,9 @@ class FolderTokenizer final : public Tokenizer {
     return text_->begin_of_sequence();
   }
   int32_t prefix_token() const override;
+  bool EndsText(int32_t id) const override {
+    return id == end_of_document() || (id >= 0 && id == SpecialToken(end_));
+  }
   int32_t SpecialToken(std::string_view name) const override {
     return text_->SpecialToken(name);
   }
@@ -53,6 +56,7 @@ class FolderTokenizer final : public Tokenizer {
 
   std::unique_ptr<Tokenizer> text_;  // of the one file
   std::string begin_;                // bos_token; empty: none is named
+  std::string end_;                  // eos_token; empty: none is named
   std::string serialized_;
 };
 

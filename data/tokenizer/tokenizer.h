@@ -31,12 +31,17 @@ class Tokenizer {
 
   // What goes in front of the text of each document, where the folder that the
   // tokenizer comes from asks for it; -1: nothing does. Text never encodes to
-  // it then, and it decodes to nothing.
+  // it then, and it decodes to nothing. It may be end_of_document() as well,
+  // and is then in a corpus as that alone.
   virtual int32_t begin_of_sequence() const { return -1; }
   // What a text follows that follows nothing: the begin of a sequence where the
   // tokenizer knows one, though it may put none in front, else the end of a
   // document.
   virtual int32_t prefix_token() const { return end_of_document(); }
+  // Whether a model that gives it has ended: the end of a document, or what the
+  // folder that the tokenizer comes from calls eos_token, as a chat's turns
+  // end.
+  virtual bool EndsText(int32_t id) const { return id == end_of_document(); }
   // The token of that name, as "</s>"; -1 where no special one is called so.
   virtual int32_t SpecialToken(std::string_view) const { return -1; }
 

@@ -14,6 +14,11 @@
 namespace delink {
 namespace {
 
+// As it stands in a message. What nests may nest too deeply to be printed.
+std::string Shown(const nlohmann::json& value) {
+  return value.is_structured() ? "of another kind" : JsonText(value);
+}
+
 // A member that may be missing. Of one that is wrong `problem` says what is,
 // unless it says something already.
 void ReadWhole(const nlohmann::json& row, const char* key, int64_t least,
@@ -24,7 +29,7 @@ void ReadWhole(const nlohmann::json& row, const char* key, int64_t least,
   if (found->is_number_integer() && found->get<int64_t>() >= least) {
     *to = found->get<int64_t>();
   } else if (problem->empty()) {
-    *problem = absl::StrCat("has `", key, "` ", JsonText(*found),
+    *problem = absl::StrCat("has `", key, "` ", Shown(*found),
                             ", which is no whole number from ", least, " up");
   }
 }
@@ -37,7 +42,7 @@ void ReadNumber(const nlohmann::json& row, const char* key, double least,
   if (value >= least && value <= most) {
     *to = value;
   } else if (problem->empty()) {
-    *problem = absl::StrCat("has `", key, "` ", JsonText(*found),
+    *problem = absl::StrCat("has `", key, "` ", Shown(*found),
                             ", which is no number that it may be");
   }
 }
@@ -46,14 +51,14 @@ void ReadUntil(const nlohmann::json& row, std::vector<std::string>* to,
                std::string* problem) {
   const auto found = row.find("until");
   if (found == row.end()) return;
-  const nlohmann::json all =
-      found->is_array() ? *found : nlohmann::json::array({*found});
-  for (const nlohmann::json& one : all) {
+  const auto take = [&](const nlohmann::json& one) {
     to->push_back(one.is_string() ? one.get<std::string>() : "");
     if (to->back().empty() && problem->empty()) {
       *problem = "has an `until` that is no text, or an empty one";
     }
-  }
+  };
+  if (!found->is_array()) return take(*found);
+  for (const nlohmann::json& one : *found) take(one);
 }
 
 // What is wrong with a line; empty when nothing is, and `to` is filled.
@@ -112,8 +117,10 @@ absl::StatusOr<Continuation> ContinuePrompt(const Prompt& prompt,
                           EncodePrompt(tokenizer, prompt.text));
   Continuation to{.ended_by = "tokens"};
   const int64_t room = positions - prompt.options.tokens;
-  to.truncated = room > 0 && static_cast<int64_t>(ids.size()) > room;
-  if (to.truncated) ids.erase(ids.begin(), ids.end() - room);
+  // Of what fits in no case the generator keeps the newer half.
+  to.truncated =
+      static_cast<int64_t>(ids.size()) > (room > 0 ? room : positions);
+  if (to.truncated && room > 0) ids.erase(ids.begin(), ids.end() - room);
   Generator generator(model, store,
                       {.sampling = prompt.options.sampling,
                        .seed = prompt.options.seed,
@@ -124,7 +131,7 @@ absl::StatusOr<Continuation> ContinuePrompt(const Prompt& prompt,
   while (to.tokens < prompt.options.tokens) {
     const int32_t id = generator.Next();
     ++to.tokens;
-    if (id == tokenizer.end_of_document()) {
+    if (tokenizer.EndsText(id)) {
       to.ended_by = "end_of_document";
       break;
     }

@@ -39,7 +39,7 @@ absl::StatusOr<std::vector<Prompt>> ReadPrompts(const std::string& path,
 struct Continuation {
   std::string text;
   int64_t tokens = 0;  // that were drawn
-  // "until", "end_of_document" or "tokens".
+  // "until", "end_of_document" (whatever EndsText has) or "tokens".
   std::string ended_by;
   bool truncated = false;  // the beginning of the prompt was left out
 };

@@ -137,6 +137,14 @@ TEST_F(Folder, WhatEndsPlainTextEndsADocument) {
   EXPECT_EQ(Loaded()->end_of_document(), 0);
   EXPECT_EQ(ForHuggingFace(*Loaded()).end, 1);
   EXPECT_EQ(Loaded()->prefix_token(), 0);
+  // What is generated ends with either.
+  EXPECT_TRUE(Loaded()->EndsText(0));
+  EXPECT_TRUE(Loaded()->EndsText(1));
+  EXPECT_FALSE(Loaded()->EndsText(2));
+  EXPECT_FALSE(Loaded()->EndsText(-1));
+  const auto alone = LoadTokenizerFile(dir_ / "tokenizer.json").value();
+  EXPECT_TRUE(alone->EndsText(0));
+  EXPECT_FALSE(alone->EndsText(1));
   // Of two that end plain text the one that the folder names.
   json["added_tokens"][1]["content"] = "</s>";
   json["model"]["vocab"].erase("<|im_start|>");
@@ -150,6 +158,27 @@ TEST_F(Folder, WhatEndsPlainTextEndsADocument) {
   WriteJson("tokenizer.json", json);
   WriteJson("tokenizer_config.json", Json{{"eos_token", "<|im_start|>"}});
   EXPECT_EQ(Loaded()->end_of_document(), 1);
+}
+
+// Corpora that were built with a file that has merges keep their end.
+TEST_F(Folder, OurOwnNameEndsADocumentWhereNothingIsMerged) {
+  const char kName[] = "<|end_of_document|>";
+  Json json = Fixture("gpt2.json");
+  json["added_tokens"][0]["content"] = kName;
+  json["model"]["vocab"].erase("<|endoftext|>");
+  json["model"]["vocab"][kName] = 0;
+  WriteJson("tokenizer.json", json);
+  const auto alone = [&] {
+    return LoadTokenizerFile(dir_ / "tokenizer.json").value();
+  };
+  EXPECT_EQ(alone()->end_of_document(), 402);
+  EXPECT_EQ(alone()->vocab_size(), 403);
+  WriteJson("tokenizer_config.json", Json{{"eos_token", kName}});
+  EXPECT_EQ(Loaded()->end_of_document(), 0);
+  json["model"]["merges"] = Json::array();
+  WriteJson("tokenizer.json", json);
+  EXPECT_EQ(alone()->end_of_document(), 0);
+  EXPECT_EQ(alone()->vocab_size(), 402);
 }
 
 TEST_F(Folder, AModelIsTakenWhereTheJsonIsOfAnotherKind) {

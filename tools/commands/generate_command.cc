@@ -68,7 +68,7 @@ absl::Status ContinueText(const Generate& command, World& world,
   Stream(command.prompt);
   for (int64_t i = 0; i < command.tokens && std::cout; ++i) {
     const int32_t token = generator.Next();
-    if (token == tokenizer.end_of_document()) break;
+    if (tokenizer.EndsText(token)) break;
     Stream(decoder.Push(token));
   }
   Stream(decoder.Finish() + "\n");

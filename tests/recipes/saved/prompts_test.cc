@@ -5,13 +5,17 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <nlohmann/json.hpp>
 #include <utility>
 
+#include "data/tokenizer/huggingface_files.h"
+#include "data/tokenizer/tokenizer_json.h"
 #include "framework/base/file.h"
 #include "framework/comm/self_communicator.h"
 #include "recipes/saved/generate.h"
 #include "recipes/saved/saved_model.h"
 #include "tests/recipes/run/tiny_run.h"
+#include "tests/recipes/saved/words.h"
 
 namespace delink::testing {
 namespace {
@@ -74,6 +78,30 @@ TEST(ReadPromptsTest, NamesEveryWrongLine) {
                     HasSubstr("p.jsonl:6: the line has an `until`"),
                     HasSubstr("p.jsonl:7: the line has an `until`"),
                     HasSubstr("p.jsonl:8: the line has `seed` -1")));
+}
+
+// As deep as a hundred kilobytes can be, which is deeper than a stack.
+TEST(ReadPromptsTest, WhatNestsDeeplyIsAnError) {
+  const TempDir dir;
+  const std::string path = dir / "p.jsonl";
+  const std::string deep =
+      std::string(100'000, '[') + std::string(100'000, ']');
+  std::string lines;
+  for (const char* key : {"until", "tokens", "temperature", "prompt"}) {
+    lines +=
+        "{\"prompt\": \"a\", \"" + std::string(key) + "\": " + deep + "}\n";
+  }
+  ASSERT_TRUE(WriteFile(path, lines + deep + "\n").ok());
+  const absl::Status status = ReadPrompts(path, {}).status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
+  const std::string message(status.message());
+  EXPECT_THAT(message,
+              AllOf(HasSubstr("p.jsonl:1: the line has an `until` that is no"),
+                    HasSubstr("p.jsonl:2: the line has `tokens` of another"),
+                    HasSubstr("p.jsonl:3: the line has `temperature` of anoth"),
+                    HasSubstr("p.jsonl:4: the line has no `prompt`"),
+                    HasSubstr("p.jsonl:5: the line is no JSON object")));
+  EXPECT_LT(message.size(), 1000u);
 }
 
 class ContinuePromptTest : public ::testing::Test {
@@ -141,6 +169,54 @@ TEST_F(ContinuePromptTest, OfALongPromptTheEndIsTaken) {
       Continue({.text = end, .options = {.tokens = 40}});
   EXPECT_FALSE(rolled.truncated);
   EXPECT_EQ(rolled.tokens, 40);
+  // Of a prompt that does not fit either it begins with the newer half.
+  const Continuation half =
+      Continue({.text = prompt, .options = {.tokens = 40}});
+  EXPECT_TRUE(half.truncated);
+  EXPECT_EQ(half.text, Continue({.text = prompt.substr(prompt.size() - 16),
+                                 .options = {.tokens = 40}})
+                           .text);
+}
+
+// As a chat's folder does, whose turns end otherwise than its documents. Here a
+// letter is in the place of its eos_token.
+TEST_F(ContinuePromptTest, EndsWhereTheTokenizersFolderSays) {
+  const Continuation all =
+      Continue({.text = "the slab", .options = {.tokens = 12}});
+  ASSERT_EQ(all.text.size(), 12u);
+  const char letter = all.text.back();
+  const std::string name = BytesToText(std::string(1, letter));
+  const TempDir folder;
+  auto json = nlohmann::json::parse(
+      ForHuggingFace(*tokenizer_).files.at("tokenizer.json"));
+  json["added_tokens"][0]["content"] = "<|endoftext|>";
+  json["added_tokens"].push_back({{"id", static_cast<int32_t>(letter)},
+                                  {"content", name},
+                                  {"special", true}});
+  ASSERT_TRUE(WriteFile(folder / "tokenizer.json", json.dump()).ok());
+  ASSERT_TRUE(WriteFile(folder / "tokenizer_config.json",
+                        nlohmann::json{{"eos_token", name}}.dump())
+                  .ok());
+  auto loaded = LoadTokenizerFolder(folder.path());
+  ASSERT_TRUE(loaded.ok()) << loaded.status();
+  tokenizer_ = *std::move(loaded);
+  ASSERT_EQ(tokenizer_->vocab_size(), 257);
+  ASSERT_EQ(tokenizer_->end_of_document(), 256);
+  const Continuation cut =
+      Continue({.text = "the slab", .options = {.tokens = 12}});
+  const size_t end = all.text.find(letter);
+  ASSERT_LT(end, 11u);
+  EXPECT_EQ(cut.text, all.text.substr(0, end));
+  EXPECT_EQ(cut.tokens, static_cast<int64_t>(end) + 1);
+  EXPECT_EQ(cut.ended_by, "end_of_document");
+}
+
+TEST(EncodePromptTest, ABeginOfSequenceIsInFrontOnce) {
+  Words words;
+  words.begin = 998;
+  EXPECT_THAT(*EncodePrompt(words, "who is"),
+              ElementsAre(998, Words::IdOf("who"), Words::IdOf(" is")));
+  EXPECT_THAT(*EncodePrompt(words, ""), ElementsAre(998));
 }
 
 TEST_F(ContinuePromptTest, WhatANothingFollows) {
