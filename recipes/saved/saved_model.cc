@@ -28,10 +28,13 @@ absl::Status CheckForm(const std::string& path) {
 absl::StatusOr<std::unique_ptr<SavedModel>> SavedModel::Open(
     Communicator& comm, const std::string& checkpoint, const ModelList& models,
     DType dtype) {
-  DELINK_RETURN_IF_ERROR(AgreeOnStatus(comm, CheckForm(checkpoint)));
-  DELINK_ASSIGN_OR_RETURN(const std::string path,
-                          FindCheckpoint(comm, checkpoint));
-  return OpenStep(comm, path, models, dtype);
+  // Found or not, all ranks have the same answer.
+  const absl::StatusOr<std::string> path = FindCheckpoint(comm, checkpoint);
+  if (!path.ok()) {
+    DELINK_RETURN_IF_ERROR(AgreeOnStatus(comm, CheckForm(checkpoint)));
+    return path.status();
+  }
+  return OpenStep(comm, *path, models, dtype);
 }
 
 absl::StatusOr<std::unique_ptr<SavedModel>> SavedModel::OpenStep(

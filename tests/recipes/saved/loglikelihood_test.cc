@@ -7,8 +7,11 @@
 
 #include <algorithm>
 #include <cmath>
+#include <nlohmann/json.hpp>
 #include <utility>
 
+#include "data/corpus/build.h"
+#include "data/tokenizer/huggingface_files.h"
 #include "framework/base/at.h"
 #include "framework/base/file.h"
 #include "framework/comm/self_communicator.h"
@@ -179,6 +182,51 @@ TEST_P(LoglikelihoodTest, WrongLinesAreNamed) {
   EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
   EXPECT_THAT(std::string(status.message()),
               HasSubstr("pairs.jsonl:1: the continuation has 99 tokens"));
+}
+
+// Of a tokenizer whose folder asks for it: what is scored comes after it.
+TEST(LoglikelihoodOfAFolderTest, ABeginOfSequenceIsInFrontOnceAndNotScored) {
+  TinyRuns runs;
+  auto json = nlohmann::json::parse(
+      ForHuggingFace(*MakeByteTokenizer()).files.at("tokenizer.json"));
+  json["added_tokens"].push_back(
+      {{"id", 257}, {"content", "<s>"}, {"special", true}});
+  const std::string folder = runs.Folder("tokenizer");
+  ASSERT_TRUE(MakeDirectories(folder).ok());
+  ASSERT_TRUE(WriteFile(folder + "/tokenizer.json", json.dump()).ok());
+  ASSERT_TRUE(WriteFile(folder + "/tokenizer_config.json",
+                        "{\"bos_token\": \"<s>\", \"add_bos_token\": true}")
+                  .ok());
+  ASSERT_TRUE(BuildCorpus({.inputs = {runs.Folder("text.txt")},
+                           .out = runs.Folder("begun"),
+                           .tokenizer_file = folder,
+                           .validation = 0.1})
+                  .ok());
+  runs.data = {"data.train=\"" + runs.Folder("begun/train") + "\""};
+  runs.Go({.out = "run"});
+  const std::string pairs = runs.Folder("pairs.jsonl");
+  ASSERT_TRUE(WriteFile(pairs,
+                        "{\"text\": \"the slab\"}\n"
+                        "{\"context\": \"\", \"continuation\": \"the slab\"}\n"
+                        "{\"context\": \"the\", \"continuation\": \" slab\"}\n")
+                  .ok());
+  SelfCommunicator self;
+  const auto found =
+      EvaluateLoglikelihood({.checkpoint = runs.Folder("run"), .pairs = pairs},
+                            BuiltInModels(), self);
+  ASSERT_TRUE(found.ok()) << found.status();
+  const std::vector<ScoredToken>& whole = found->pairs[0].tokens;
+  ASSERT_EQ(whole.size(), 8u);
+  ASSERT_EQ(found->pairs[1].tokens.size(), 8u);
+  ASSERT_EQ(found->pairs[2].tokens.size(), 5u);
+  const std::string text = "the slab";
+  for (size_t t = 0; t < text.size(); ++t) {
+    const double score = whole[t].log_likelihood;
+    EXPECT_EQ(whole[t].id, text[t]);
+    EXPECT_NEAR(found->pairs[1].tokens[t].log_likelihood, score, 1e-6);
+    if (t < 3) continue;
+    EXPECT_NEAR(found->pairs[2].tokens[t - 3].log_likelihood, score, 1e-6);
+  }
 }
 
 INSTANTIATE_TEST_SUITE_P(Recipes, LoglikelihoodTest,
