@@ -108,6 +108,10 @@ def check_scores(model, delink, run, folder):
   greedy = model.loglikelihood([Request("Of the", follows),
                                 Request("Of the", other)])
   assert [score[1] for score in greedy] == [True, False], greedy
+  # White space at the seam that is none of ASCII's is scored, too.
+  seam, whole = model.loglikelihood([Request("Of the\u00a0", "making"),
+                                     Request("Of the", "\u00a0making")])
+  assert abs(seam[0] - whole[0]) < 1e-6 * abs(whole[0]), (seam, whole)
   # A text longer than the context; begun as a pair without a context is.
   text = "Of the making of many tests there is no end. " * 3
   short, = model.loglikelihood_rolling([Request(text[:20])])
@@ -131,6 +135,13 @@ def check_texts(model, delink, run):
                           "temperature": 5.0, "seed": 3})
   assert model.generate_until([warm]) == model.generate_until([warm])
   assert model.generate_until([warm])[0] != follows
+  once, again = model.generate_until([warm, warm])
+  assert once != again, once
+  # Lines end where JSON lines do, not at every character that ends a line.
+  run_program, model._run = model._run, (
+      lambda words: '{"text": "a\u2028b"}\n{"text": ""}\n')
+  assert model.generate_until(requests[:2]) == ["a\u2028b", ""]
+  model._run = run_program
   try:
     model.generate_until([Request("a", {"num_beams": 4})])
   except ValueError as error:

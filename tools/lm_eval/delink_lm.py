@@ -19,6 +19,7 @@ sequence is in front of a text where the tokenizer's folder asks for it, as with
 the harness's own `hf` models; chat templates are not applied.
 """
 
+import collections
 import json
 import os
 import shlex
@@ -79,7 +80,9 @@ class DelinkLM(LM):
     self._where = ["--device", str(device).split(":")[0]] if device else []
 
   def loglikelihood(self, requests, disable_tqdm=False):
-    pairs = [{"context": context, "continuation": continuation}
+    # The seam's white space as the harness has it, that of Unicode too.
+    pairs = [{"context": context.rstrip(),
+              "continuation": context[len(context.rstrip()):] + continuation}
              for context, continuation in (r.args for r in requests)]
     scores = [(row["log_likelihood"], row["greedy"])
               for row in self._score(pairs)]
@@ -96,6 +99,13 @@ class DelinkLM(LM):
 
   def generate_until(self, requests, disable_tqdm=False):
     rows = [prompt_of(*r.args) for r in requests]
+    # A request that is asked again is drawn anew.
+    seen = collections.Counter()
+    for row in rows:
+      key = json.dumps(row, sort_keys=True)
+      if row["temperature"] > 0:
+        row["seed"] = row.get("seed", 1) + seen[key]
+      seen[key] += 1
     if not rows:
       return []
     with tempfile.TemporaryDirectory() as folder:
@@ -103,7 +113,8 @@ class DelinkLM(LM):
       # Generation is the work of one process.
       told = self._run([self._program, "generate", self._checkpoint,
                         "--prompts", path, *self._where])
-    texts = [json.loads(line)["text"] for line in told.splitlines()]
+    # Not splitlines(), which cuts at U+2028 too.
+    texts = [json.loads(line)["text"] for line in told.split("\n")[:-1]]
     for request, text in zip(requests, texts):
       self.cache_hook.add_partial("generate_until", request.args, text)
     return texts
