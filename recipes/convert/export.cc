@@ -60,8 +60,11 @@ absl::StatusOr<SmallFiles> MakeSmallFiles(const SavedModel& saved,
         "the checkpoint has ids without a tokenizer: nothing says what text "
         "they are of");
     // Of a model that came without a tokenizer, the id that ends documents was
-    // not said but taken.
-    if (!saved.run().imported.empty()) tokenizer.end = -1;
+    // not said but taken where it is the last (IdsTokenizer).
+    const int64_t last = saved.recipe().model->vocab - 1;
+    if (!saved.run().imported.empty() && tokenizer.end == last) {
+      tokenizer.end = -1;
+    }
   }
   // What is not said is taken for what the family's own first model had.
   const auto id = [](int32_t token) {

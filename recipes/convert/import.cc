@@ -39,7 +39,7 @@ std::unique_ptr<Tokenizer> TokenizerOf(const ModelFolder& folder,
                      : std::string(tokenizer.status().message());
   report.notes.push_back(absl::StrCat(
       why, "; the checkpoint takes and gives ids in place of text"));
-  return IdsTokenizer(vocab);
+  return IdsTokenizer(vocab, folder.end_of_text);
 }
 
 ImportReport::Tensor Row(const LogicalTensor& tensor,

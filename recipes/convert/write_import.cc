@@ -144,9 +144,9 @@ absl::Status CheckImportOut(const std::string& out) {
       absl::StrCat(out, ": is there already; name a folder that is not"));
 }
 
-std::unique_ptr<Tokenizer> IdsTokenizer(int64_t vocab) {
+std::unique_ptr<Tokenizer> IdsTokenizer(int64_t vocab, int32_t end) {
   return MakeIdsTokenizer(static_cast<int32_t>(vocab),
-                          static_cast<int32_t>(vocab - 1));
+                          end >= 0 ? end : static_cast<int32_t>(vocab - 1));
 }
 
 absl::Status WriteImport(const ImportOptions& options,

@@ -29,9 +29,9 @@ struct ImportedModel {
 // AlreadyExists: there is something at `out`.
 absl::Status CheckImportOut(const std::string& out);
 
-// The tokenizer of a model that has none: takes and gives ids. The last of them
-// ends documents.
-std::unique_ptr<Tokenizer> IdsTokenizer(int64_t vocab);
+// The tokenizer of a model that has none: takes and gives ids. `end` ends
+// documents; where it is -1, not known, the last of them.
+std::unique_ptr<Tokenizer> IdsTokenizer(int64_t vocab, int32_t end = -1);
 
 // Writes the checkpoint, as OUT.tmp until it is whole (output_folder.h), and
 // tells the report where from and to, and what was written. In a dry run

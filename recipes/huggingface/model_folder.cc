@@ -98,6 +98,16 @@ absl::StatusOr<const Family*> FindFamily(
                    "; these are: ", absl::StrJoin(known, ", ")));
 }
 
+int32_t EndOfText(const nlohmann::json& config, int64_t vocab) {
+  const auto said = config.find("eos_token_id");
+  if (said == config.end() || said->empty()) return -1;
+  const nlohmann::json& first = said->is_array() ? said->front() : *said;
+  if (!first.is_number_integer()) return -1;
+  // A number too large for 64 bits reads as a negative one.
+  const auto id = first.get<int64_t>();
+  return id >= 0 && id < vocab ? static_cast<int32_t>(id) : -1;
+}
+
 }  // namespace
 
 bool IsModelFolder(const std::string& path) {
@@ -132,10 +142,12 @@ absl::StatusOr<ModelFolder> OpenModelFolder(
                      " has no more than ", tensors.tensors().size(),
                      " tensors; the two are not of one model"));
   }
+  const int32_t end = EndOfText(json, config->vocab);
   return ModelFolder{.path = path,
                      .family = family,
                      .config = std::move(config),
-                     .tensors = std::move(tensors)};
+                     .tensors = std::move(tensors),
+                     .end_of_text = end};
 }
 
 }  // namespace delink::huggingface

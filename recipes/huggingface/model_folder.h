@@ -2,6 +2,7 @@
 // safetensors, of which no value is read here.
 #pragma once
 
+#include <cstdint>
 #include <memory>
 #include <span>
 #include <string>
@@ -18,6 +19,9 @@ struct ModelFolder {
   const Family* family = nullptr;
   std::shared_ptr<const ModelConfig> config;
   safetensors::Folder tensors;
+  // eos_token_id of config.json, of several the first; -1: none is said that
+  // the vocabulary has.
+  int32_t end_of_text = -1;
 };
 
 // Whether a folder is meant to be one: it has a config.json or safetensors, or

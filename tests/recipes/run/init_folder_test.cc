@@ -5,6 +5,8 @@
 
 #include <memory>
 #include <nlohmann/json.hpp>
+#include <utility>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "data/corpus/build.h"
@@ -13,6 +15,7 @@
 #include "framework/base/check.h"
 #include "framework/base/file.h"
 #include "framework/comm/self_communicator.h"
+#include "recipes/convert/export.h"
 #include "recipes/convert/import.h"
 #include "recipes/models/model_list.h"
 #include "recipes/saved/evaluate.h"
@@ -299,6 +302,38 @@ TEST(ImportHuggingFace, WithoutATokenizerItSpeaksInIds) {
   EXPECT_EQ((*tokenizer)->vocab_size(), 257);
   // Those of a text are then the user's affair.
   EXPECT_TRUE((*tokenizer)->Encode("3 5").ok());
+  // What the config says ends what is generated, and goes out again.
+  EXPECT_EQ((*tokenizer)->end_of_document(), 2);
+  const auto exported = ExportHuggingFace(
+      {.in = imported->to, .out = model.runs.Folder("out")}, BuiltInModels());
+  ASSERT_TRUE(exported.ok()) << std::string(exported.status().message());
+  const auto config =
+      nlohmann::json::parse(*ReadFile(model.runs.Folder("out/config.json")));
+  EXPECT_EQ(config["eos_token_id"], 2);
+}
+
+TEST(ImportHuggingFace, OfTheEndsThatAConfigSaysTheFirstIsTaken) {
+  using nlohmann::json;
+  Published model("llama");
+  ASSERT_TRUE(RemoveAll(model.path()).ok());
+  const std::vector<std::pair<json, int32_t>> ends = {{json::array({9, 5}), 9},
+                                                      {7, 7},
+                                                      {json::array(), 256},
+                                                      {nullptr, 256},
+                                                      {257, 256},
+                                                      {-1, 256},
+                                                      {2.5, 256},
+                                                      {"</s>", 256}};
+  for (size_t i = 0; i < ends.size(); ++i) {
+    SCOPED_TRACE(ends[i].first.dump());
+    model.folder.config["eos_token_id"] = ends[i].first;
+    model.folder.Write(model.path());
+    const auto imported = model.Import(absl::StrCat("imported", i));
+    ASSERT_TRUE(imported.ok()) << std::string(imported.status().message());
+    const auto tokenizer = LoadTokenizerFile(imported->to + "/tokenizer");
+    ASSERT_TRUE(tokenizer.ok());
+    EXPECT_EQ((*tokenizer)->end_of_document(), ends[i].second);
+  }
 }
 
 TEST(ImportHuggingFace, WritesNothingWhereItFailsOrOnlyLooks) {
