@@ -57,8 +57,9 @@ void WriteHolder(int file) {
 absl::StatusOr<std::unique_ptr<FolderLock>> FolderLock::Take(
     const std::string& folder) {
   const std::string path = LockPath(folder);
-  const bool made = !PathExists(folder);
+  bool made = false;
   for (int i = 0; i < kTries; ++i) {
+    made = made || !PathExists(folder);
     DELINK_RETURN_IF_ERROR(MakeDirectories(folder));
     const int file =
         ::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0666);
@@ -94,7 +95,7 @@ FolderLock::~FolderLock() {
 absl::Status FolderInUse(std::string_view folder, std::string_view who) {
   return absl::AlreadyExistsError(absl::StrCat(
       std::string(folder), ": another run is at work in this folder (",
-      std::string(who), "); wait for its end, or choose another --out"));
+      std::string(who), "); wait for its end, or name another folder"));
 }
 
 }  // namespace delink

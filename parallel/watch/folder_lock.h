@@ -31,11 +31,14 @@ class FolderLock {
   // Removes the file, and a folder that Take made and that is empty.
   ~FolderLock();
 
+  // The folder, with the file in it, has been renamed.
+  void Moved(const std::string& folder) { folder_ = folder; }
+
  private:
   FolderLock(std::string folder, int file, bool made)
       : folder_(std::move(folder)), file_(file), made_(made) {}
 
-  const std::string folder_;
+  std::string folder_;
   const int file_;
   const bool made_;
 };

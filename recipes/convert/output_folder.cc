@@ -1,5 +1,8 @@
 #include "recipes/convert/output_folder.h"
 
+#include <unistd.h>
+
+#include <algorithm>
 #include <utility>
 #include <vector>
 
@@ -13,51 +16,62 @@ namespace {
 
 constexpr char kLock[] = "lock";  // FolderLock's
 
-// The origin of what is in OUT.tmp; empty where nothing is.
-absl::StatusOr<std::string> OriginOf(const std::string& path) {
-  const std::string origin = JoinPath(path, OutputFolder::kOrigin);
-  if (!PathExists(path)) return std::string();
-  if (PathExists(origin)) return ReadFile(origin);
+absl::Status IsThere(const std::string& out) {
+  return absl::AlreadyExistsError(
+      absl::StrCat(out, ": is there already; name another"));
+}
+
+// That OUT.tmp is not there, empty, or was cut short.
+absl::Status CheckLeft(const std::string& path) {
+  if (!PathExists(path)) return absl::OkStatus();
   const auto names = ListDirectory(path);
-  if (names.ok() &&
-      (names->empty() || *names == std::vector<std::string>{kLock})) {
-    return std::string();
+  if (names.ok()) {
+    const auto has = [&](const char* name) {
+      return std::ranges::find(*names, name) != names->end();
+    };
+    const size_t others = names->size() - (has(kLock) ? 1 : 0);
+    if (others == 0 || (has(kLock) && has(OutputFolder::kOrigin))) {
+      return absl::OkStatus();
+    }
   }
   return absl::AlreadyExistsError(
       absl::StrCat(path,
-                   ": is there, but no conversion has left it; remove it, or "
-                   "name another folder"));
+                   ": is there, but is no conversion that was cut short; "
+                   "remove it, or name another folder"));
 }
 
-// All but the lock.
+// All but the lock; what it is of last, so that it is known until then.
 absl::Status Empty(const std::string& path) {
   DELINK_ASSIGN_OR_RETURN(const std::vector<std::string> names,
                           ListDirectory(path));
   for (const std::string& name : names) {
-    if (name == kLock) continue;
+    if (name == kLock || name == OutputFolder::kOrigin) continue;
     DELINK_RETURN_IF_ERROR(RemoveAll(JoinPath(path, name)));
   }
-  return absl::OkStatus();
+  return RemoveAll(JoinPath(path, OutputFolder::kOrigin));
 }
 
 }  // namespace
 
 absl::StatusOr<OutputFolder> OutputFolder::Begin(const std::string& out,
                                                  const std::string& origin) {
-  if (PathExists(out)) {
-    return absl::AlreadyExistsError(
-        absl::StrCat(out, ": is there already; name a folder that is not"));
-  }
+  if (PathExists(out)) return IsThere(out);
   // "out/" is called "out".
   const size_t end = out.find_last_not_of('/');
   const std::string name = out.substr(0, end == out.npos ? 0 : end + 1);
   const std::string path = absl::StrCat(name, ".tmp");
-  DELINK_RETURN_IF_ERROR(OriginOf(path).status());
+  DELINK_RETURN_IF_ERROR(CheckLeft(path));
   DELINK_ASSIGN_OR_RETURN(std::unique_ptr<FolderLock> lock,
                           FolderLock::Take(path));
-  // Read again: whoever was at work may have been done meanwhile.
-  DELINK_ASSIGN_OR_RETURN(const std::string begun, OriginOf(path));
-  if (begun != origin) {
+  // Again: whoever was at work may have been done meanwhile.
+  if (PathExists(name)) {
+    lock.reset();
+    ::rmdir(path.c_str());  // which somebody has made who has come too late
+    return IsThere(out);
+  }
+  DELINK_RETURN_IF_ERROR(CheckLeft(path));
+  const absl::StatusOr<std::string> begun = ReadFile(JoinPath(path, kOrigin));
+  if (!begun.ok() || *begun != origin) {
     DELINK_RETURN_IF_ERROR(Empty(path));
     DELINK_RETURN_IF_ERROR(
         WriteFileAtomically(JoinPath(path, kOrigin), origin));
@@ -65,17 +79,30 @@ absl::StatusOr<OutputFolder> OutputFolder::Begin(const std::string& out,
   return OutputFolder(name, path, std::move(lock));
 }
 
+// The lock is given up last: whoever takes it then finds OUT there.
 absl::Status OutputFolder::Publish() {
   DELINK_RETURN_IF_ERROR(SyncDirectory(path_));
+  if (PathExists(out_)) return IsThere(out_);
+  DELINK_RETURN_IF_ERROR(Rename(path_, out_));
+  lock_->Moved(out_);
   lock_.reset();
-  return Rename(path_, out_);
+  return absl::OkStatus();
+}
+
+absl::Status OutputFolder::PublishFile(const std::string& name) {
+  if (PathExists(out_)) return IsThere(out_);
+  DELINK_RETURN_IF_ERROR(Rename(JoinPath(path_, name), out_));
+  Discard();
+  return absl::OkStatus();
 }
 
 void OutputFolder::Discard() {
-  lock_.reset();
-  if (absl::Status status = RemoveAll(path_); !status.ok()) {
+  if (absl::Status status = Empty(path_); !status.ok()) {
     DELINK_LOG(kWarning) << std::string(status.message());
   }
+  lock_.reset();
+  // Of one that was there already the lock leaves the folder.
+  ::rmdir(path_.c_str());
 }
 
 }  // namespace delink

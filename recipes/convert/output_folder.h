@@ -2,7 +2,8 @@
 // nothing that was half written is ever called OUT.
 //
 // Work that was cut short is gone on with by who wants the very same: a file in
-// it says what it is made of.
+// it says what it is made of. It is told from a folder that somebody has called
+// OUT.tmp by its lock, which no folder that is whole has.
 #pragma once
 
 #include <memory>
@@ -21,15 +22,18 @@ class OutputFolder {
 
   // `origin`: its text. Where OUT.tmp is of another origin it is begun afresh.
   // AlreadyExists: OUT is there, or OUT.tmp and another process is at work in
-  // it, or it is nothing that this has left.
+  // it, or it is nothing that was cut short.
   static absl::StatusOr<OutputFolder> Begin(const std::string& out,
                                             const std::string& origin);
 
   // OUT.tmp.
   const std::string& path() const { return path_; }
 
-  // Makes it OUT. All in it is synced.
+  // Makes it OUT. All in it is synced. AlreadyExists: somebody else has made
+  // OUT meanwhile.
   absl::Status Publish();
+  // Makes one file of it OUT, and removes the rest.
+  absl::Status PublishFile(const std::string& name);
   // Removes it, as far as that goes.
   void Discard();
 

@@ -133,13 +133,30 @@ TEST(FolderLock, HasOneHolderWhoIsNamed) {
     EXPECT_THAT(std::string(status.message()),
                 AllOf(HasSubstr(dir / "a/run: another run is at work"),
                       HasSubstr("process " + std::to_string(getpid()) + " on "),
-                      HasSubstr("choose another --out")));
+                      HasSubstr("name another folder")));
   }
   // Nothing is left of a folder that was made for nothing; one that was there
   // stays.
   EXPECT_FALSE(PathExists(dir / "a/run"));
   ASSERT_TRUE(FolderLock::Take(dir / "a").ok());
   EXPECT_THAT(*ListDirectory(dir / "a"), IsEmpty());
+}
+
+TEST(FolderLock, IsKeptWhenTheFolderIsRenamed) {
+  const TempDir dir;
+  {
+    const auto lock = FolderLock::Take(dir / "a");
+    ASSERT_TRUE(lock.ok()) << lock.status();
+    ASSERT_TRUE(WriteFile(dir / "a/values", "1 2").ok());
+    ASSERT_TRUE(Rename(dir / "a", dir / "b").ok());
+    (*lock)->Moved(dir / "b");
+    EXPECT_FALSE(FolderLock::Take(dir / "b").ok());
+    // Somebody else's, of the name that was.
+    ASSERT_TRUE(MakeDirectories(dir / "a").ok());
+    ASSERT_TRUE(WriteFile(dir / "a/lock", "theirs").ok());
+  }
+  EXPECT_THAT(*ListDirectory(dir / "b"), ElementsAre("values"));
+  EXPECT_THAT(*ListDirectory(dir / "a"), ElementsAre("lock"));
 }
 
 TEST(FolderLock, OfTheDeadIsTakenOver) {

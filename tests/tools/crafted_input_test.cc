@@ -335,7 +335,7 @@ TEST_F(CraftedInput, OneRunAtATimeInAFolder) {
       EXPECT_EQ(outcome.code, 2) << outcome.err;
       EXPECT_THAT(outcome.err,
                   AnyOf(AllOf(HasSubstr(name + ": another run is at work"),
-                              HasSubstr("choose another --out")),
+                              HasSubstr("name another folder")),
                         HasSubstr(name + ": holds a run")));
       refused +=
           static_cast<int>(outcome.err.find("at work") != std::string::npos);
