@@ -14,6 +14,7 @@
 #include "framework/module/mover.h"
 #include "recipes/convert/llm_c_file.h"
 #include "recipes/convert/open_saved.h"
+#include "recipes/convert/output_folder.h"
 #include "recipes/convert/write_import.h"
 #include "recipes/saved/saved_model.h"
 
@@ -21,6 +22,9 @@ namespace delink {
 namespace {
 
 constexpr char kFamily[] = "GPT-2 of llm.c";
+// In OUT.tmp: nothing of it is ever gone on with.
+constexpr char kOrigin[] = "a model file of llm.c\n";
+constexpr char kValues[] = "values";
 
 // The tensors of a checkpoint by what they are called in a model of the blocks
 // that it visits alone.
@@ -152,13 +156,15 @@ absl::StatusOr<ExportReport> ExportLlmC(const ExportOptions& options,
   }
   if (options.dry_run) return report;
 
-  const std::string partial = options.out + ".partial";
-  absl::StatusOr<FileSum> sum = WriteLlmC(
-      {.saved = *saved, .layout = layout, .header = header}, partial, options);
+  DELINK_ASSIGN_OR_RETURN(OutputFolder folder,
+                          OutputFolder::Begin(options.out, kOrigin));
+  absl::StatusOr<FileSum> sum =
+      WriteLlmC({.saved = *saved, .layout = layout, .header = header},
+                JoinPath(folder.path(), kValues), options);
   absl::Status status = sum.status();
-  if (status.ok()) status = Rename(partial, options.out);
+  if (status.ok()) status = folder.PublishFile(kValues);
   if (!status.ok()) {
-    RemoveAll(partial).IgnoreError();
+    folder.Discard();
     return status;
   }
   sum->name = options.out;

@@ -13,10 +13,10 @@ namespace delink {
 absl::StatusOr<ImportReport> ImportLlmC(const ImportOptions& options,
                                         const ModelList& models);
 
-// As ExportHuggingFace, one file at options.out, in bf16 or fp32; it is made
-// under another name and has its own once it is whole. shard_bytes and threads
-// change nothing. InvalidArgument: a model that llm.c does not have, with all
-// reasons.
+// As ExportHuggingFace, one file at options.out, in bf16 or fp32; it is made in
+// OUT.tmp (output_folder.h), always from its begin. shard_bytes changes
+// nothing; threads verify the checkpoint. InvalidArgument: a model that llm.c
+// does not have, with all reasons.
 absl::StatusOr<ExportReport> ExportLlmC(const ExportOptions& options,
                                         const ModelList& models);
 

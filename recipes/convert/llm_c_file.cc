@@ -23,6 +23,8 @@ constexpr int32_t kVersionBF16 = 5;
 constexpr size_t kHeaderNumbers = 256;
 constexpr int64_t kHeaderBytes = 4 * kHeaderNumbers;
 constexpr int64_t kRowsMultiple = 128;
+// More than any model has: tensors are listed one by one.
+constexpr int64_t kMostLayers = 1 << 14;
 
 absl::Status BadModel(const std::string& path, const std::string& what) {
   return absl::InvalidArgumentError(absl::StrCat(path, ": ", what));
@@ -67,10 +69,8 @@ absl::StatusOr<Header> ReadHeader(const RandomAccessFile& file) {
            .rows = numbers[7]};
   const int64_t least =
       std::min({h.max_seq, h.vocab, h.layers, h.heads, h.dim, h.rows});
-  // As many layers as a model of one number each would have bytes for.
-  const bool too_many = h.layers > file.size();
-  if (least < 1 || h.rows < h.vocab || h.dim % h.heads != 0 || too_many ||
-      Size(h) > 1e18) {
+  if (least < 1 || h.rows < h.vocab || h.dim % h.heads != 0 ||
+      h.layers > kMostLayers || Size(h) > 1e18) {
     return BadModel(
         file.path(),
         absl::StrCat("says that it has ", h.max_seq, " positions, ", h.vocab,
@@ -129,8 +129,9 @@ std::vector<Tensor> TensorsOf(const Header& header) {
 }
 
 int64_t ValuesIn(const Header& header) {
-  const Tensor last = TensorsOf(header).back();
-  return last.first + last.count;
+  const int64_t C = header.dim;
+  return (header.rows + header.max_seq + 2) * C +
+         header.layers * (12 * C + 13) * C;
 }
 
 GptConfig ConfigOf(const Header& header) {
