@@ -11,6 +11,7 @@
 #include "framework/base/json.h"
 #include "framework/base/status_macros.h"
 #include "framework/base/strict_json.h"
+#include "framework/checkpoint/holds_checkpoints.h"
 #include "recipes/huggingface/as_recipe.h"
 #include "recipes/huggingface/config_reader.h"
 
@@ -112,7 +113,8 @@ int32_t EndOfText(const nlohmann::json& config, int64_t vocab) {
 
 bool IsModelFolder(const std::string& path) {
   return IsDirectory(path) &&
-         (Has(path, kConfigName) || HasSafetensors(path) || HasOldForm(path));
+         (Has(path, kConfigName) || HasSafetensors(path) || HasOldForm(path)) &&
+         !HoldsCheckpoints(path);
 }
 
 absl::StatusOr<ModelFolder> OpenModelFolder(
@@ -125,6 +127,8 @@ absl::StatusOr<ModelFolder> OpenModelFolder(
   ConfigReader reader(name, json);
   std::unique_ptr<ModelConfig> config = family->read(reader);
   reader.MustBe("is_encoder_decoder", false, "our models have one half only");
+  reader.MustBe("is_causal", true,
+                "a token of our models sees none that follow it");
   if (reader.Has("quantization_config")) {
     reader.Error("quantization_config",
                  "the weights are quantised; take the model in bf16, fp16 or "

@@ -14,6 +14,10 @@
 
 namespace delink::huggingface {
 
+// Says how a model is to be sampled, and which ids end what it says: nothing
+// that we compute by. It travels as it is.
+inline constexpr char kGenerationConfig[] = "generation_config.json";
+
 struct ModelFolder {
   std::string path;
   const Family* family = nullptr;
@@ -25,7 +29,8 @@ struct ModelFolder {
 };
 
 // Whether a folder is meant to be one: it has a config.json or safetensors, or
-// weights in the form before them.
+// weights in the form before them, and no checkpoints of ours, beside which
+// such a file means nothing.
 bool IsModelFolder(const std::string& path);
 
 // Reads config.json and the headers of all files. `families` outlive the

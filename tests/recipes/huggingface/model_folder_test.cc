@@ -51,6 +51,18 @@ TEST_F(ModelFolderTest, IsOneWithAConfigOrWithWeights) {
   EXPECT_TRUE(IsModelFolder(path_));
 }
 
+TEST_F(ModelFolderTest, ARunWithAConfigThatHasStrayedThereIsNone) {
+  for (const char* const inside : {"run/checkpoints/step-00000010",
+                                   "imported/step-00000000", "step-00000020"}) {
+    ASSERT_TRUE(MakeDirectories(dir_ / inside).ok());
+    ASSERT_TRUE(WriteFile((dir_ / inside) + "/index.h5", "").ok());
+  }
+  for (const char* const folder : {"run", "imported", "step-00000020"}) {
+    ASSERT_TRUE(WriteFile((dir_ / folder) + "/config.json", "{}").ok());
+    EXPECT_FALSE(IsModelFolder(dir_ / folder)) << folder;
+  }
+}
+
 TEST_F(ModelFolderTest, WithoutAConfigOrWeightsItIsRefused) {
   ASSERT_TRUE(RemoveAll(File("model.safetensors")).ok());
   EXPECT_THAT(Said(), AllOf(HasSubstr(path_), HasSubstr("model.safetensors")));
@@ -100,6 +112,7 @@ TEST_F(ModelFolderTest, AConfigOfNoModelIsRefusedWithTheReason) {
       {"layer_norm_epsilon", 0, "model.norm_eps"},
       {"quantization_config", {{"bits", 4}}, "quantised"},
       {"is_encoder_decoder", true, "is_encoder_decoder"},
+      {"is_causal", false, "is_causal: is false"},
       {"logit_softcapping", 30.0, "logit_softcapping: is 30.0"},
   };
   for (const auto& [key, value, said] : cases) {
@@ -108,6 +121,13 @@ TEST_F(ModelFolderTest, AConfigOfNoModelIsRefusedWithTheReason) {
     WriteConfig(config.dump());
     EXPECT_THAT(Said(), AllOf(HasSubstr("config.json"), HasSubstr(said)));
   }
+}
+
+TEST_F(ModelFolderTest, WhatOurModelsAreMayBeSaid) {
+  nlohmann::json config = TinyGpt2().config;
+  config["is_causal"] = true;
+  WriteConfig(config.dump());
+  EXPECT_TRUE(Open().ok());
 }
 
 TEST_F(ModelFolderTest, ATruncatedShardIsNamed) {
