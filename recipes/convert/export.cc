@@ -8,6 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "data/tokenizer/huggingface_files.h"
 #include "data/tokenizer/tokenizer.h"
+#include "framework/base/at.h"
 #include "framework/base/file.h"
 #include "framework/base/format_bytes.h"
 #include "framework/base/json.h"
@@ -18,6 +19,7 @@
 #include "recipes/convert/open_saved.h"
 #include "recipes/convert/output_folder.h"
 #include "recipes/convert/text_table.h"
+#include "recipes/huggingface/model_folder.h"
 #include "recipes/record/environment.h"
 #include "recipes/record/progress.h"
 #include "recipes/saved/saved_model.h"
@@ -42,6 +44,20 @@ std::string_view DtypeName(Type dtype) {
 }
 
 using SmallFiles = std::map<std::string, std::string>;  // by name
+
+// As the model came with it: its ids are then those of its tokenizer, which has
+// come with it too. Else the ids alone.
+absl::StatusOr<std::string> GenerationConfig(
+    const SavedModel& saved, const HuggingFaceTokenizer& tokenizer) {
+  const std::string kept =
+      JoinPath(saved.path(), huggingface::kGenerationConfig);
+  if (PathExists(kept)) return ReadFile(kept);
+  ordered_json generation;
+  generation["_from_model_config"] = true;
+  if (tokenizer.begin >= 0) generation["bos_token_id"] = tokenizer.begin;
+  if (tokenizer.end >= 0) generation["eos_token_id"] = tokenizer.end;
+  return JsonText(generation, 2) + "\n";
+}
 
 // The tokenizer's, if there is one, and the configs.
 absl::StatusOr<SmallFiles> MakeSmallFiles(const SavedModel& saved,
@@ -77,19 +93,36 @@ absl::StatusOr<SmallFiles> MakeSmallFiles(const SavedModel& saved,
   config["bos_token_id"] = id(tokenizer.begin);
   config["eos_token_id"] = id(tokenizer.end);
   config["torch_dtype"] = std::string(DtypeName(dtype));
-  ordered_json generation;
-  generation["_from_model_config"] = true;
-  if (tokenizer.begin >= 0) generation["bos_token_id"] = tokenizer.begin;
-  if (tokenizer.end >= 0) generation["eos_token_id"] = tokenizer.end;
+  DELINK_ASSIGN_OR_RETURN(const std::string generation,
+                          GenerationConfig(saved, tokenizer));
   SmallFiles files = std::move(tokenizer.files);
   files["config.json"] = JsonText(config, 2) + "\n";
-  files.emplace("generation_config.json", JsonText(generation, 2) + "\n");
+  files[huggingface::kGenerationConfig] = generation;
   return files;
+}
+
+// Which values go where, in a line each. Another program's table, or one that
+// has changed, may give other tensors the same names and shapes.
+std::string TableOf(const ExportPlan& exported) {
+  std::string table = absl::StrCat(exported.pairs, "\n");
+  for (const LogicalTensor* const tensor : exported.moves) {
+    for (const ExportTarget& to : exported.targets.at(tensor->name)) {
+      const safetensors::PlannedTensor& theirs =
+          At(exported.tensors, to.tensor);
+      absl::StrAppend(&table, tensor->name, " ", to.piece.row, " ",
+                      to.piece.rows, " ", to.piece.transposed, " ",
+                      to.piece.rotated, " ", theirs.name, " ",
+                      ShapeText(theirs.shape), " ",
+                      std::string(safetensors::ToString(theirs.type)), "\n");
+    }
+  }
+  return table;
 }
 
 // What OUT.tmp is of.
 absl::StatusOr<std::string> OriginOf(const SavedModel& saved,
-                                     const ExportOptions& options) {
+                                     const ExportOptions& options,
+                                     const ExportPlan& exported) {
   DELINK_ASSIGN_OR_RETURN(const std::string sums,
                           ReadFile(JoinPath(saved.path(), kSumsName)));
   const ordered_json origin{
@@ -97,6 +130,7 @@ absl::StatusOr<std::string> OriginOf(const SavedModel& saved,
       {"step", saved.header().step},
       {"checkpoint", absl::StrCat("sha256:", Sha256Hex(sums))},
       {"dtype", std::string(DtypeName(options.dtype))},
+      {"table", absl::StrCat("sha256:", Sha256Hex(TableOf(exported)))},
       {"shard_bytes", options.shard_bytes}};
   return JsonText(origin, 2) + "\n";
 }
@@ -174,7 +208,8 @@ absl::StatusOr<ExportReport> ExportHuggingFace(const ExportOptions& options,
       MakeSmallFiles(*saved, exported, options.dtype, report.notes));
   if (options.dry_run) return report;
 
-  DELINK_ASSIGN_OR_RETURN(const std::string origin, OriginOf(*saved, options));
+  DELINK_ASSIGN_OR_RETURN(const std::string origin,
+                          OriginOf(*saved, options, exported));
   DELINK_ASSIGN_OR_RETURN(OutputFolder folder,
                           OutputFolder::Begin(options.out, origin));
   absl::StatusOr<std::vector<FileSum>> sums =

@@ -2,12 +2,15 @@
 
 #include <cstdint>
 #include <memory>
+#include <nlohmann/json.hpp>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "data/tokenizer/tokenizer.h"
+#include "framework/base/file.h"
 #include "framework/base/format_bytes.h"
+#include "framework/base/json.h"
 #include "framework/base/status_macros.h"
 #include "framework/checkpoint/checkpoint.h"
 #include "recipes/convert/text_table.h"
@@ -40,6 +43,25 @@ std::unique_ptr<Tokenizer> TokenizerOf(const ModelFolder& folder,
   report.notes.push_back(absl::StrCat(
       why, "; the checkpoint takes and gives ids in place of text"));
   return IdsTokenizer(vocab, folder.end_of_text);
+}
+
+// Its generation_config.json, if it has one that can be read; a note where it
+// cannot.
+CheckpointFiles FilesOf(const ModelFolder& folder, ImportReport& report) {
+  constexpr int64_t kLargest = 1 << 20;
+  const std::string path =
+      JoinPath(folder.path, huggingface::kGenerationConfig);
+  if (!PathExists(path)) return {};
+  const absl::StatusOr<int64_t> size = FileSize(path);
+  if (size.ok() && *size <= kLargest) {
+    const absl::StatusOr<std::string> text = ReadFile(path);
+    if (text.ok() && ParseJson(*text).is_object()) {
+      return {{huggingface::kGenerationConfig, *text}};
+    }
+  }
+  report.notes.push_back(
+      absl::StrCat(path, ": is no JSON object, and does not come along"));
+  return {};
 }
 
 ImportReport::Tensor Row(const LogicalTensor& tensor,
@@ -89,7 +111,8 @@ absl::StatusOr<ImportReport> ImportHuggingFace(const ImportOptions& options,
                    .config = folder.config.get(),
                    .tokenizer = tokenizer.get(),
                    .layout = &layout,
-                   .values = &values},
+                   .values = &values,
+                   .files = FilesOf(folder, report)},
                   models, report));
   return report;
 }

@@ -1,6 +1,10 @@
 #include "recipes/convert/write_import.h"
 
+#include <fcntl.h>
+#include <unistd.h>
+
 #include <algorithm>
+#include <cerrno>
 #include <cstdint>
 #include <functional>
 #include <nlohmann/json.hpp>
@@ -80,8 +84,9 @@ absl::StatusOr<Sayings> Describe(const ImportedModel& model,
       const Recipe recipe,
       ParseRecipe(text, model.path, model.path, {}, KindsOf(models)));
   Sayings sayings;
-  sayings.files = {{"recipe.toml", text},
-                   {"tokenizer", model.tokenizer->Serialize()}};
+  sayings.files = model.files;
+  sayings.files["recipe.toml"] = text;
+  sayings.files["tokenizer"] = model.tokenizer->Serialize();
   SavedRun run;
   run.stage = recipe.stages.front().name;
   run.imported = model.what;
@@ -128,6 +133,22 @@ absl::Status WriteFiles(const ImportOptions& options,
   return ranks;
 }
 
+// That the disk has room for so many bytes, where the file system can tell:
+// then nothing is begun that cannot be done.
+absl::Status CheckRoom(const std::string& folder, int64_t bytes) {
+  const std::string path = JoinPath(folder, "room");
+  const int file = ::open(path.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC, 0666);
+  if (file < 0) return FileError(errno, path, "open for writing");
+  const int error = ::fallocate(file, 0, 0, bytes) == 0 ? 0 : errno;
+  ::close(file);
+  ::unlink(path.c_str());
+  if (error != ENOSPC && error != EDQUOT && error != EFBIG) {
+    return absl::OkStatus();
+  }
+  return FileError(error, folder,
+                   absl::StrCat("make room for ", bytes, " bytes"));
+}
+
 // What OUT.tmp is of. A checkpoint is begun afresh in any case.
 std::string OriginOf(const ImportedModel& model) {
   nlohmann::ordered_json origin;
@@ -158,7 +179,8 @@ absl::Status WriteImport(const ImportOptions& options,
   if (options.dry_run) return absl::OkStatus();
   DELINK_ASSIGN_OR_RETURN(OutputFolder folder,
                           OutputFolder::Begin(options.out, OriginOf(model)));
-  absl::Status status = WriteFiles(options, model, sayings, folder.path());
+  absl::Status status = CheckRoom(folder.path(), report.bytes);
+  if (status.ok()) status = WriteFiles(options, model, sayings, folder.path());
   if (status.ok()) status = folder.Publish();
   if (!status.ok()) {
     folder.Discard();

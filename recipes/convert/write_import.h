@@ -8,6 +8,7 @@
 
 #include "absl/status/status.h"
 #include "data/tokenizer/tokenizer.h"
+#include "framework/checkpoint/checkpoint.h"
 #include "framework/module/layout.h"
 #include "framework/module/value_end.h"
 #include "recipes/convert/import.h"
@@ -24,6 +25,7 @@ struct ImportedModel {
   const Layout* layout = nullptr;  // of one rank, of which nothing is shared
   // Of its tensors; Read is thread-safe.
   ValueSource* values = nullptr;
+  CheckpointFiles files = {};  // small ones that come along
 };
 
 // AlreadyExists: there is something at `out`.

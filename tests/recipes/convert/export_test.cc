@@ -189,6 +189,29 @@ TEST_F(Export, QueriesKeysAndValuesAreTakenApart) {
   EXPECT_EQ(config["head_dim"], 12);
 }
 
+// What is said of sampling comes back as it was, list of ends and all.
+TEST_F(Export, TheGenerationConfigTravels) {
+  const std::string there = gpt_->Folder("sampled");
+  Exported({.in = gpt_->Folder("run"), .out = there});
+  const std::string name = "/generation_config.json";
+  const std::string text = "{\"eos_token_id\": [256, 0], \"temperature\": 0.6}";
+  ASSERT_TRUE(WriteFile(there + name, text).ok());
+  const auto imported =
+      ImportHuggingFace({.in = there, .out = there + "-in"}, BuiltInModels());
+  ASSERT_TRUE(imported.ok()) << std::string(imported.status().message());
+  EXPECT_TRUE(imported->notes.empty());
+  Exported({.in = there + "-in", .out = there + "-out"});
+  EXPECT_EQ(*ReadFile(there + "-out" + name), text);
+
+  ASSERT_TRUE(WriteFile(there + name, "[").ok());
+  const auto damaged =
+      ImportHuggingFace({.in = there, .out = there + "-more"}, BuiltInModels());
+  ASSERT_TRUE(damaged.ok()) << std::string(damaged.status().message());
+  ASSERT_EQ(damaged->notes.size(), 1U);
+  EXPECT_THAT(damaged->notes[0], HasSubstr("is no JSON object"));
+  EXPECT_FALSE(PathExists(damaged->to + name));
+}
+
 // A pseudo checkpoint's layers go out as copies: as the one delinked from it.
 TEST_F(Export, APseudoModelGoesOutWhole) {
   const std::string pseudo = llama_->Checkpoint("run", kPseudo);
@@ -310,6 +333,7 @@ TEST_F(Export, WhatWasCutShortIsGoneOnWith) {
   ExportOptions again = options;
   again.out = gpt_->Folder("again");
   fs::copy(out, again.out + ".tmp");
+  ASSERT_TRUE(WriteFile(again.out + ".tmp/lock", "").ok());
   std::vector<std::string> shards;
   for (const FileSum& file : whole.files) {
     if (file.name.ends_with(".safetensors")) shards.push_back(file.name);

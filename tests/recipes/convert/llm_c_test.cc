@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <filesystem>
 #include <memory>
 #include <utility>
 #include <vector>
@@ -16,6 +17,7 @@
 #include "framework/base/file.h"
 #include "framework/hdf5/hdf5.h"
 #include "framework/tensor/bfloat16.h"
+#include "parallel/watch/folder_lock.h"
 #include "recipes/convert/convert.h"
 #include "recipes/convert/llm_c_file.h"
 #include "tests/recipes/run/tiny_run.h"
@@ -73,7 +75,7 @@ std::string Converted(const ConvertOptions& options) {
 std::string Refused(const ConvertOptions& options) {
   const auto report = Convert(options, BuiltInModels());
   EXPECT_FALSE(report.ok());
-  EXPECT_FALSE(PathExists(options.out + ".partial"));
+  EXPECT_FALSE(PathExists(options.out + ".tmp"));
   return std::string(report.status().message());
 }
 
@@ -95,7 +97,7 @@ TEST(LlmC, AFileComesBackByteByByte) {
     EXPECT_TRUE(*back == file) << "of " << file.size() << " bytes";
     // The digest that is told.
     EXPECT_THAT(out, HasSubstr(Sha256Hex(file)));
-    EXPECT_FALSE(PathExists(dir / "back.bin.partial"));
+    EXPECT_FALSE(PathExists(dir / "back.bin.tmp"));
   }
 }
 
@@ -180,11 +182,13 @@ TEST(LlmC, FilesOfALargeModelAreWrittenSideBySide) {
   std::string bytes = *ReadFile(rank);
   bytes[bytes.size() / 2] ^= 1;
   Put(rank, bytes);
-  EXPECT_THAT(Refused({.in = dir / "more/step-00000000",
-                       .out = dir / "again.bin",
-                       .to = ModelForm::kLlmC,
-                       .threads = 3}),
+  const auto damaged = ExportLlmC({.in = dir / "more/step-00000000",
+                                   .out = dir / "again.bin",
+                                   .threads = 3},
+                                  BuiltInModels());
+  EXPECT_THAT(std::string(damaged.status().message()),
               HasSubstr("rank-00002.h5: damaged"));
+  EXPECT_FALSE(PathExists(dir / "again.bin"));
 }
 
 // Out and in again, a trained model is the same; a pseudo one goes out whole.
@@ -232,6 +236,19 @@ TEST(LlmC, BlocksThatAreNotVisitedStay) {
   EXPECT_EQ(values->header().rows, 384);
 }
 
+TEST(LlmC, AFileHasTheValuesOfItsTensors) {
+  for (const Sizes& s : {Sizes{}, Sizes{.L = 1, .heads = 1, .C = 1}}) {
+    const llm_c::Header header{.max_seq = s.T,
+                               .vocab = s.V,
+                               .layers = s.L,
+                               .heads = s.heads,
+                               .dim = s.C,
+                               .rows = s.rows};
+    const llm_c::Tensor last = TensorsOf(header).back();
+    EXPECT_EQ(ValuesIn(header), last.first + last.count);
+  }
+}
+
 TEST(LlmC, FilesThatAreNoneAreRefused) {
   const TempDir dir;
   const auto refusal = [&](std::string_view bytes) {
@@ -256,6 +273,13 @@ TEST(LlmC, FilesThatAreNoneAreRefused) {
     EXPECT_THAT(refusal(spoilt),
                 AnyOf(HasSubstr("which no model has"), HasSubstr("truncated")));
   }
+  // As large as it says, though there is nothing in it: no model either.
+  const Sizes many{.T = 1, .V = 1, .L = 100'000, .heads = 1, .C = 1, .rows = 1};
+  Put(dir / "model.bin", Head(20'240'326, 5, many));
+  std::filesystem::resize_file(dir / "model.bin",
+                               1024 + 2 * (4 + 25 * int64_t{many.L}));
+  const absl::Status hollow = llm_c::Values::Open(dir / "model.bin").status();
+  EXPECT_THAT(std::string(hollow.message()), HasSubstr("which no model has"));
   // What is no such file is not taken for one.
   Put(dir / "other", std::string(2000, 'x'));
   EXPECT_FALSE(llm_c::IsModelFile(dir / "other"));
@@ -318,6 +342,32 @@ TEST(LlmC, NothingIsLeftOfWhatFails) {
                        .out = dir / "new",
                        .to = ModelForm::kHuggingFace}),
               HasSubstr("by way of a checkpoint"));
+}
+
+TEST(LlmC, AFileHasOneWriterAtATime) {
+  const TempDir dir;
+  const std::string file = ModelFile({}, false);
+  Put(dir / "model.bin", file);
+  Converted({.in = dir / "model.bin", .out = dir / "run"});
+  const ConvertOptions out{
+      .in = dir / "run", .out = dir / "back.bin", .to = ModelForm::kLlmC};
+  {
+    const auto other = FolderLock::Take(dir / "back.bin.tmp");
+    ASSERT_TRUE(other.ok()) << other.status();
+    const auto refused = Convert(out, BuiltInModels());
+    EXPECT_TRUE(absl::IsAlreadyExists(refused.status()));
+    EXPECT_THAT(std::string(refused.status().message()),
+                HasSubstr("at work in this folder"));
+    EXPECT_FALSE(PathExists(out.out));
+  }
+  // What one leaves that is killed is nobody's trouble.
+  ASSERT_TRUE(MakeDirectories(out.out + ".tmp").ok());
+  Put(out.out + ".tmp/lock", "");
+  Put(out.out + ".tmp/delink.json", "a model file of llm.c\n");
+  Put(out.out + ".tmp/values", std::string(2 * file.size(), 'x'));
+  Converted(out);
+  EXPECT_TRUE(*ReadFile(out.out) == file);
+  EXPECT_FALSE(PathExists(out.out + ".tmp"));
 }
 
 TEST(LlmC, ADryRunPrintsAndWritesNothing) {

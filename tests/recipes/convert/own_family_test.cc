@@ -79,7 +79,9 @@ absl::Status WriteOwn(const ModelConfig& config,
   return absl::OkStatus();
 }
 
-ModelList OwnModels() {
+// `scale`, `shift`: what their tensors of a block are called.
+ModelList OwnModels(const std::string& scale = "scale",
+                    const std::string& shift = "shift") {
   ModelList models = BuiltInModels();
   AddModel<OwnConfig>(
       models, {"own", "Norms.", [] { return std::make_unique<OwnConfig>(); }},
@@ -89,8 +91,8 @@ ModelList OwnModels() {
              .architecture = "OwnForCausalLM",
              .kind = "own",
              .tensors = {{"embed/token/weight", {"words"}},
-                         {"blocks/{i}/norm/weight", {"layers.{i}.scale"}},
-                         {"blocks/{i}/norm/bias", {"layers.{i}.shift"}},
+                         {"blocks/{i}/norm/weight", {"layers.{i}." + scale}},
+                         {"blocks/{i}/norm/bias", {"layers.{i}." + shift}},
                          {"norm/weight", {"last.scale"}},
                          {"norm/bias", {"last.shift"}},
                          {"head/weight", {"head"}}},
@@ -136,6 +138,44 @@ TEST(OwnFamily, ComesInAndGoesOutAsItWas) {
   const absl::StatusOr<std::string> config = ReadFile(dir / "back/config.json");
   ASSERT_TRUE(config.ok());
   EXPECT_EQ(ParseJson(*config)["depth"], 2);
+}
+
+// What is left of one table is nothing to another, though all sizes are the
+// same.
+TEST(OwnFamily, IsNotGoneOnWithByAnotherTable) {
+  TinyFolder folder;
+  folder.config = {
+      {"model_type", "own"}, {"depth", 1}, {"width", 6}, {"words", 11}};
+  folder.Add("words", {11, 6});
+  folder.Add("head", {11, 6});
+  for (const std::string part : {"layers.0", "last"}) {
+    folder.Add(part + ".scale", {6});
+    folder.Add(part + ".shift", {6});
+  }
+  const TempDir dir;
+  folder.Write(dir / "there");
+  ASSERT_TRUE(
+      ImportHuggingFace({.in = dir / "there", .out = dir / "ours"}, OwnModels())
+          .ok());
+  const auto scale = [&](const std::string& name, const ModelList& models) {
+    const std::string out = dir / name;
+    const auto exported =
+        ExportHuggingFace({.in = dir / "ours", .out = out}, models);
+    EXPECT_TRUE(exported.ok()) << std::string(exported.status().message());
+    std::vector<float> values(6);
+    const auto back = safetensors::Folder::Open(out);
+    EXPECT_TRUE(back.ok());
+    const auto* const tensor = back->Find("layers.0.scale");
+    EXPECT_TRUE(tensor->file->Read(*tensor->entry, 0, 6, values.data()).ok());
+    return values;
+  };
+  const std::vector<float> before = scale("out", OwnModels());
+  EXPECT_EQ(before, folder.tensors.at("layers.0.scale").values);
+  // As if it had been killed when all but its name was done.
+  ASSERT_TRUE(Rename(dir / "out", dir / "next.tmp").ok());
+  ASSERT_TRUE(WriteFile(dir / "next.tmp/lock", "").ok());
+  EXPECT_EQ(scale("next", OwnModels("shift", "scale")),
+            folder.tensors.at("layers.0.shift").values);
 }
 
 // A program that does not have it says so.
