@@ -37,6 +37,15 @@ absl::Status CheckWay(const ConvertOptions& options, ModelForm from,
                      "' to '", std::string(ToString(to)),
                      "' by way of a checkpoint; convert it --to delink first"));
   }
+  if (to != ModelForm::kHuggingFace &&
+      (options.shard_bytes || options.threads)) {
+    const std::string given =
+        options.shard_bytes ? "--shard-size" : "--threads";
+    return absl::InvalidArgumentError(absl::StrCat(
+        options.out, ": would be of the form '", std::string(ToString(to)),
+        "', of which ", given,
+        " says nothing: it is for folders of Hugging Face; leave it out"));
+  }
   if (to == ModelForm::kDelink &&
       options.dtype.value_or(Type::kF32) != Type::kF32) {
     return absl::InvalidArgumentError(
@@ -48,8 +57,8 @@ absl::Status CheckWay(const ConvertOptions& options, ModelForm from,
 }
 
 int ThreadsOf(const ConvertOptions& options) {
-  if (options.threads > 0) return options.threads;
-  return std::max(static_cast<int>(std::thread::hardware_concurrency()), 1);
+  const auto cores = static_cast<int>(std::thread::hardware_concurrency());
+  return options.threads.value_or(std::max(cores, 1));
 }
 
 }  // namespace
@@ -88,13 +97,14 @@ absl::StatusOr<std::string> Convert(const ConvertOptions& options,
                                 : ImportHuggingFace(import, models));
     return ToString(report);
   }
-  const ExportOptions exported{.in = options.in,
-                               .out = options.out,
-                               .dtype = options.dtype.value_or(Type::kF32),
-                               .shard_bytes = options.shard_bytes,
-                               .threads = ThreadsOf(options),
-                               .dry_run = options.dry_run,
-                               .progress = options.progress};
+  const ExportOptions exported{
+      .in = options.in,
+      .out = options.out,
+      .dtype = options.dtype.value_or(Type::kF32),
+      .shard_bytes = options.shard_bytes.value_or(safetensors::kShardBytes),
+      .threads = ThreadsOf(options),
+      .dry_run = options.dry_run,
+      .progress = options.progress};
   DELINK_ASSIGN_OR_RETURN(const ExportReport report,
                           to == ModelForm::kLlmC
                               ? ExportLlmC(exported, models)

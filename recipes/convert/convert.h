@@ -29,16 +29,18 @@ struct ConvertOptions {
   std::optional<ModelForm> to = {};
   // Of what is written; fp32 where not given. Checkpoints have no other.
   std::optional<safetensors::Type> dtype = {};
-  int64_t shard_bytes = safetensors::kShardBytes;
-  int threads = 0;  // 0: as many as cores
+  // Of a folder of Hugging Face alone; kShardBytes, and as many as cores, where
+  // not given.
+  std::optional<int64_t> shard_bytes = {};
+  std::optional<int> threads = {};
   bool dry_run = false;
   // Told of values that are done and values in all, now and then; optional.
   std::function<void(int64_t done, int64_t all)> progress = {};
 };
 
 // What was done, or in a dry run would be: for people, lines. InvalidArgument:
-// forms between which there is no way, or a dtype that the form does not have;
-// else as the headers above say.
+// forms between which there is no way, or a dtype, shards or threads that the
+// form does not have; else as the headers above say.
 absl::StatusOr<std::string> Convert(const ConvertOptions& options,
                                     const ModelList& models);
 

@@ -83,6 +83,12 @@ TEST_F(ConvertCommand, WhatCannotBeIsRefused) {
                 "is of the form 'huggingface' already"},
                {{Path("there"), Path("x"), "--dtype", "bf16"},
                 "whose weights are fp32 whatever a run computes with"},
+               {{Path("there"), Path("x"), "--threads", "2"},
+                "of the form 'delink', of which --threads says nothing"},
+               {{Path("there"), Path("x"), "--shard-size", "1GB"},
+                "of the form 'delink', of which --shard-size says nothing"},
+               {{Path("straight"), Path("x"), "--to", "llmc", "--threads", "2"},
+                "of the form 'llmc', of which --threads says nothing"},
                {{Path("corpus"), Path("x")}, "no checkpoint there"}};
   for (const auto& [words, says] : cases) {
     Words all = {"convert"};
@@ -98,6 +104,18 @@ TEST_F(ConvertCommand, WhatCannotBeIsRefused) {
       MpirunDelink(2, {"convert", Path("straight"), Path("x")});
   EXPECT_EQ(several.code, 2);
   EXPECT_THAT(several.err, HasSubstr("is the work of one process"));
+}
+
+// Once a folder of Hugging Face has been unpacked over a run.
+TEST_F(ConvertCommand, ARunWithAStrayConfigIsARun) {
+  const std::string out = Path("of-run");
+  ASSERT_EQ(RunShell("cp -r \"$1\" \"$2\" && echo {} > \"$2/config.json\"",
+                     {Path("straight"), Path("strayed")})
+                .code,
+            0);
+  const Outcome there = RunDelink({"convert", Path("strayed"), out});
+  EXPECT_EQ(there.code, 0) << there.err;
+  EXPECT_THAT(there.out, HasSubstr("to " + out + ": GPT2LMHeadModel"));
 }
 
 TEST_F(ConvertCommand, AFullDiskLeavesNothing) {

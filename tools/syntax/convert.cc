@@ -59,7 +59,7 @@ Command MakeConvert(const ConvertArguments& given) {
   if (!given.shard_size.empty()) {
     options.shard_bytes = *BytesOf(given.shard_size);
   }
-  options.threads = static_cast<int>(given.threads);
+  if (given.threads > 0) options.threads = static_cast<int>(given.threads);
   return options;
 }
 
@@ -88,18 +88,19 @@ std::vector<ArgumentSyntax> ConvertArgumentList(ConvertArguments& given) {
           {.name = "--shard-size",
            .value = "SIZE",
            .to = &given.shard_size,
-           .help = "the largest file of weights, such as 500MB (5GB)",
+           .help = "the largest file of a folder of Hugging Face, such as "
+                   "500MB (5GB)",
            .check = ShardSizeProblem},
           {.name = "--threads",
            .value = "N",
            .to = &given.threads,
-           .help = "threads that convert (the machine's cores); the files are "
-                   "the same for any",
+           .help = "threads that make a folder of Hugging Face (the machine's "
+                   "cores); the files are the same for any",
            .check = WholeNumber(1, schema::kMaxThreads)},
           {.name = "--dry-run",
            .to = &given.options.dry_run,
-           .help = "check everything, print the table of tensors, and write "
-                   "nothing"}};
+           .help = "print the table of tensors and write nothing: all is "
+                   "checked but the values, which are not moved"}};
 }
 
 }  // namespace
