@@ -67,10 +67,11 @@ install(CODE "
   endforeach()")
 install(FILES tools/main.h DESTINATION ${include}/tools)
 
-set(testing gradcheck model_runner numbers visit_runner)
+set(testing cut_layer gradcheck model_runner numbers visit_runner)
 list(TRANSFORM testing PREPEND tests/testing/)
 list(TRANSFORM testing APPEND .h OUTPUT_VARIABLE headers)
 list(TRANSFORM testing APPEND .cc OUTPUT_VARIABLE sources)
+list(APPEND headers tests/testing/noted_group.h)
 install(FILES ${headers} DESTINATION ${include}/tests/testing)
 set(DELINK_TESTING_SOURCES ${CMAKE_INSTALL_DATADIR}/delink/testing)
 install(FILES ${sources} DESTINATION ${DELINK_TESTING_SOURCES})

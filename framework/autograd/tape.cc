@@ -53,6 +53,14 @@ Var Tape::Overwrite(Var x) {
   return Var(this, static_cast<int>(nodes_.size()) - 1);
 }
 
+Var Tape::Alias(Var x) {
+  // Where x is made again this is, too, by the same op.
+  const Node node = nodes_[x.id_];
+  nodes_.push_back(
+      {.value = node.value, .block = node.block, .remaker = node.remaker});
+  return Var(this, static_cast<int>(nodes_.size()) - 1);
+}
+
 Tensor Tape::Scratch(const Shape& shape, DType dtype) {
   const VisitMemory::Block block =
       memory_->Take(shape.elements() * SizeOf(dtype));

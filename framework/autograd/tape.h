@@ -205,6 +205,8 @@ class Tape {
   // A new value in the memory of `x`, for an op that overwrites it: the output
   // of an op that nobody saves, now or later, or reads any more.
   Var Overwrite(Var x);
+  // A new value in the memory of `x`, for an op that hands it on as it is.
+  Var Alias(Var x);
   // Memory for the op under way only.
   Tensor Scratch(const Shape& shape, DType dtype);
   // For a module that keeps a state, where inputs().states is given: the one

@@ -121,13 +121,16 @@ class OpRunner {
     }
   }
   VisitInputs Inputs() {
+    const int32_t* const positions =
+        c_.positions.empty() ? nullptr : c_.positions.data();
     return {.training = c_.training,
             .step_key = &key_,
             .samples = samples_.data(),
             .targets = c_.targets.data(),
             .loss = &record_,
-            .positions = c_.positions.empty() ? nullptr : c_.positions.data(),
-            .first_position = c_.first_position};
+            .positions = positions,
+            .first_position = c_.first_position,
+            .documents = positions};
   }
   Tensor X() {
     if (c_.tokens.empty()) return {x_.data(), DType::kF64, c_.x};

@@ -56,14 +56,17 @@ ModelRunner::ModelRunner(const Build& build, const Batch& batch,
 ModelRunner::~ModelRunner() = default;
 
 VisitInputs ModelRunner::Inputs(bool training) {
+  const int32_t* const positions =
+      batch_.positions.empty() ? nullptr : batch_.positions.data();
   return {.training = training,
           .remake = options_.remake,
           .step_key = &key_,
           .samples = batch_.samples.data(),
           .targets = batch_.targets.data(),
           .loss = &record_,
-          .positions =
-              batch_.positions.empty() ? nullptr : batch_.positions.data()};
+          .positions = positions,
+          .documents = positions,
+          .sequences = batch_.B};
 }
 
 // The output of `layer`; the tokens for -1.

@@ -23,6 +23,12 @@ void Poison(const Buffer& buffer) {
   std::memset(buffer.data(), 0xFF, static_cast<size_t>(buffer.bytes()));
 }
 
+// In the place of another, where nothing is to be exchanged; or null.
+std::unique_ptr<NotedGroup> Imagined(const VisitGroup* group) {
+  if (group == nullptr) return nullptr;
+  return std::make_unique<NotedGroup>(group->rank(), group->size());
+}
+
 }  // namespace
 
 VisitRunner::VisitRunner(const Options& options)
@@ -47,9 +53,19 @@ void VisitRunner::Measure() {
   const std::unique_ptr<Device> meta = NewMetaDevice();
   const std::unique_ptr<Stream> stream = meta->NewStream();
   MeasuringMemory memory;
-  Tape tape(
-      {.device = meta.get(), .stream = stream.get(), .accumulate = Accumulate},
-      memory);
+  const auto tensor = Imagined(options_.groups.tensor);
+  const auto context = Imagined(options_.groups.context);
+  Tape tape({.device = meta.get(),
+             .stream = stream.get(),
+             .accumulate = Accumulate,
+             .groups = {.tensor = tensor.get(),
+                        .context = context.get(),
+                        .sequence = options_.groups.sequence}},
+            memory);
+  const auto note = [&](Phase phase) {
+    At(plan_, phase) = memory.Plan();
+    if (tensor != nullptr) At(exchanges_, phase) = tensor->TakeNotes();
+  };
   void* const anywhere = *meta->Allocate(0, "inputs");
   const Tensor input(anywhere, options_.x_dtype, options_.x);
   options_.bind();
@@ -65,18 +81,18 @@ void VisitRunner::Measure() {
       tape.Finish(y, Tensor());
       dy = Tensor(anywhere, y.dtype(), y.shape());
     }
-    At(plan_, phase) = memory.Plan();
+    note(phase);
   };
   forward(Phase::kEval);
   forward(Phase::kForward);
   forward(Phase::kRecord);
   tape.RunBackward(y, dy, x, input);
-  At(plan_, Phase::kBackward) = memory.Plan();
+  note(Phase::kBackward);
   forward(Phase::kRecord);
   tape.RunBackwardInput(y, dy, x, input);
-  At(plan_, Phase::kBackwardInput) = memory.Plan();
+  note(Phase::kBackwardInput);
   tape.RunBackwardWeight();
-  At(plan_, Phase::kBackwardWeight) = memory.Plan();
+  note(Phase::kBackwardWeight);
 }
 
 void VisitRunner::Forward(Phase phase, const VisitInputs& inputs,
@@ -92,7 +108,8 @@ void VisitRunner::Forward(Phase phase, const VisitInputs& inputs,
   }
   tape_ = std::make_unique<Tape>(Tape::Env{.device = options_.device,
                                            .stream = stream_.get(),
-                                           .accumulate = Accumulate},
+                                           .accumulate = Accumulate,
+                                           .groups = options_.groups},
                                  *memory_);
   tape_->BeginForward(phase, inputs);
   x_ = tape_->Input(x, options_.x_needs_grad);

@@ -4,11 +4,14 @@
 // with NaN: workspace always, the slot when it is about to be recorded.
 #pragma once
 
+#include <array>
 #include <functional>
 #include <memory>
+#include <vector>
 
 #include "framework/autograd/tape.h"
 #include "framework/tensor/buffer.h"
+#include "tests/testing/noted_group.h"
 
 namespace delink::testing {
 
@@ -34,6 +37,7 @@ class VisitRunner {
     std::function<void()> bind = [] {};
     // Like those of the visits to come, in what decides shapes.
     VisitInputs inputs;
+    VisitGroups groups;
   };
   explicit VisitRunner(const Options& options);
 
@@ -51,12 +55,17 @@ class VisitRunner {
   Var output() const { return y_; }
   Tape& tape() { return *tape_; }
   const VisitPlan& plan() const { return plan_; }
+  // With kPlanned, by phase, what the meta device's visits asked of
+  // groups.tensor.
+  using Exchanges = std::array<std::vector<Exchange>, kPhases>;
+  const Exchanges& exchanges() const { return exchanges_; }
 
  private:
   void Measure();
 
   Options options_;
   VisitPlan plan_;
+  Exchanges exchanges_;
   Buffer slot_, held_, workspace_;
   std::unique_ptr<Stream> stream_;
   std::unique_ptr<VisitMemory> memory_;

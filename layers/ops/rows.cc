@@ -1,0 +1,133 @@
+#include "layers/ops/rows.h"
+
+#include <cstdint>
+#include <utility>
+
+#include "framework/base/check.h"
+#include "layers/ops/kernels_of.h"
+
+namespace delink::ops {
+namespace {
+
+// A rank's own rows to their place among all, which others then fill.
+void Gather(Device& device, Stream& stream, VisitGroup& group,
+            const Tensor& own, const Tensor& all) {
+  DELINK_CHECK_EQ(all.elements(), group.size() * own.elements());
+  device.Copy(stream,
+              static_cast<char*>(all.data()) + group.rank() * own.bytes(),
+              own.data(), own.bytes());
+  group.AllGather(all.data(), own.elements(), own.dtype());
+}
+
+void Scatter(VisitGroup& group, const Tensor& all, const Tensor& own) {
+  DELINK_CHECK_EQ(all.elements(), group.size() * own.elements());
+  group.ReduceScatter(all.data(), own.data(), own.elements(), own.dtype());
+}
+
+// In place. `visit` is a Tape or a Backward. Numbers of bf16 are rounded once.
+template <typename Visit>
+void SumOverRanks(Visit& visit, VisitGroup& group, const Tensor& x) {
+  Device& device = visit.device();
+  Stream& stream = visit.stream();
+  const int64_t count = x.elements();
+  if (x.dtype() != DType::kBF16) {
+    return group.AllReduce(x.data(), count, x.dtype(),
+                           VisitGroup::Reduction::kSum);
+  }
+  const int64_t piece = (count + group.size() - 1) / group.size();
+  const Tensor own = visit.Scratch({piece}, x.dtype());
+  Tensor all(x.data(), x.dtype(), {count});
+  if (group.size() * piece > count) {
+    all = visit.Scratch({group.size() * piece}, x.dtype());
+    device.FillZero(stream, all.data(), all.bytes());
+    device.Copy(stream, all.data(), x.data(), x.bytes());
+  }
+  Scatter(group, all, own);
+  Gather(device, stream, group, own, all);
+  if (all.data() != x.data()) {
+    device.Copy(stream, x.data(), all.data(), x.bytes());
+  }
+}
+
+// Of `rows` that all ranks have together.
+Shape AllRows(const Tape& tape, int64_t rows, int64_t width) {
+  const int64_t B = tape.inputs().sequences;
+  DELINK_CHECK(B > 0 && rows % B == 0)
+      << rows << " rows, " << B << " sequences";
+  return {B, rows / B, width};
+}
+
+Var GatherOwn(Var x, VisitGroup& group) {
+  Tape& tape = x.tape();
+  DELINK_CHECK(x.shape().rank() == 3 && x.dim(0) == 1)
+      << x.shape() << " are not a rank's own rows";
+  const Var y =
+      tape.Output(AllRows(tape, group.size() * x.dim(1), x.dim(2)), x.dtype());
+  Gather(tape.device(), tape.stream(), group, x.value(), y.value());
+  OpRecord op{
+      .name = "gather_rows", .inputs = {x}, .outputs = {y}, .by_token = true};
+  op.input = [=, &group](Backward& back) {
+    if (x.needs_grad()) Scatter(group, back.grad(y), back.NewGrad(x));
+  };
+  if (tape.inputs().remake) {
+    op.saves = {x};
+    op.remake = [=, &group](Backward& back, const Tensor& again) {
+      Gather(back.device(), back.stream(), group, x.value(), again);
+    };
+  }
+  tape.Record(std::move(op));
+  return y;
+}
+
+// What all ranks have, for products of each.
+Var HandOn(Var x, VisitGroup& group) {
+  Tape& tape = x.tape();
+  const Var y = tape.Alias(x);
+  tape.Record({.name = "gather_rows",
+               .inputs = {x},
+               .outputs = {y},
+               .by_token = true,
+               .input = [=, &group](Backward& back) {
+                 if (!x.needs_grad()) return;
+                 SumOverRanks(back, group, back.ReuseGrad(y, x));
+               }});
+  return y;
+}
+
+}  // namespace
+
+Var GatherRows(Var x) {
+  const VisitGroups& groups = x.tape().groups();
+  if (groups.tensor == nullptr) return x;
+  return groups.sequence ? GatherOwn(x, *groups.tensor)
+                         : HandOn(x, *groups.tensor);
+}
+
+Var ScatterRows(Var y) {
+  Tape& tape = y.tape();
+  VisitGroup* const group = tape.groups().tensor;
+  if (group == nullptr) return y;
+  OpRecord op{.name = "scatter_rows", .inputs = {y}, .by_token = true};
+  if (!tape.groups().sequence) {
+    const Var sum = tape.Overwrite(y);
+    SumOverRanks(tape, *group, sum.value());
+    op.outputs = {sum};
+    op.input = [=](Backward& back) { back.PassGrad(sum, y); };
+    tape.Record(std::move(op));
+    return sum;
+  }
+  const int64_t rows = RowsOf(y.shape());
+  DELINK_CHECK_EQ(rows % group->size(), 0) << rows << " rows";
+  const Var own = tape.Output({1, rows / group->size(), y.dim(-1)}, y.dtype());
+  Scatter(*group, y.value(), own.value());
+  op.outputs = {own};
+  op.input = [=](Backward& back) {
+    if (!y.needs_grad()) return;
+    Gather(back.device(), back.stream(), *group, back.grad(own),
+           back.NewGrad(y));
+  };
+  tape.Record(std::move(op));
+  return own;
+}
+
+}  // namespace delink::ops

@@ -1,0 +1,171 @@
+// Activations of which each rank has its own rows, and products that want all.
+#include "layers/ops/rows.h"
+
+#include <gtest/gtest.h>
+
+#include <functional>
+#include <memory>
+#include <vector>
+
+#include "framework/base/at.h"
+#include "layers/ops/add.h"
+#include "layers/ops/gelu.h"
+#include "tests/testing/cut_layer.h"
+#include "tests/testing/gradcheck.h"
+
+namespace delink {
+namespace {
+
+using testing::CutCase;
+using testing::CutOptions;
+using testing::CutResult;
+using testing::MemoryMode;
+using testing::RunCut;
+
+constexpr int64_t kB = 2, kT = 6, kD = 5;
+
+CutCase CaseOf(testing::VisitRunner::Layer layer) {
+  return {.build = [layer](const Scope&) { return layer; },
+          .B = kB,
+          .T = kT,
+          .D = kD};
+}
+
+// Half of what neighbours are apart, where they are near 1.
+double Unit(DType dtype) {
+  if (dtype == DType::kBF16) return 0x1p-9;
+  return dtype == DType::kF32 ? 0x1p-24 : 0x1p-53;
+}
+
+// So many equal numbers added up: each addition may round.
+void ExpectTimes(int ranks, const CutResult& all, const CutResult& one,
+                 DType dtype) {
+  const auto times = [&](std::vector<double> values) {
+    for (double& value : values) value *= ranks;
+    return values;
+  };
+  const double tolerance = (ranks - 1) * Unit(dtype);
+  EXPECT_LE(testing::NormError(all.y, times(one.y)), tolerance);
+  EXPECT_LE(testing::NormError(all.dx, times(one.dx)), tolerance);
+}
+
+void ForEachWay(const CutCase& c,
+                const std::function<void(const CutOptions&)>& expect) {
+  for (const int ranks : {2, 4}) {
+    for (const bool sequence : {false, true}) {
+      for (const DType dtype : {DType::kF64, DType::kBF16}) {
+        for (const bool remake : {true, false}) {
+          for (const bool halves : {false, true}) {
+            SCOPED_TRACE(::testing::Message()
+                         << ranks << " ranks, sequence " << sequence << ", "
+                         << ToString(dtype) << ", remake " << remake
+                         << ", halves " << halves);
+            expect({.ranks = ranks,
+                    .sequence = sequence,
+                    .dtype = dtype,
+                    .memory = MemoryMode::kPlanned,
+                    .halves = halves,
+                    .remake = remake});
+          }
+        }
+      }
+    }
+  }
+}
+
+// What every rank makes of all rows, added up, is so many times what one does.
+TEST(Rows, AreGatheredAndSummed) {
+  const CutCase cut = CaseOf([](Var x) {
+    // Read by GELU's backward, which has it made again.
+    const Var all = ops::GatherRows(x);
+    EXPECT_EQ(all.shape(), (Shape{kB, kT, kD}));
+    return ops::ScatterRows(ops::Gelu(all, GeluForm::kErf));
+  });
+  const CutCase whole =
+      CaseOf([](Var x) { return ops::Gelu(x, GeluForm::kErf); });
+  ForEachWay(cut, [&](const CutOptions& options) {
+    ExpectTimes(options.ranks, RunCut(cut, options),
+                RunCut(whole, {.dtype = options.dtype}), options.dtype);
+  });
+}
+
+// As many numbers as ranks do not divide.
+TEST(Rows, AreSummedWhateverTheirNumber) {
+  for (const DType dtype : {DType::kF64, DType::kF32, DType::kBF16}) {
+    for (const int64_t tokens : {1, 3}) {
+      CutCase cut = CaseOf([](Var x) {
+        return ops::ScatterRows(ops::Gelu(ops::GatherRows(x), GeluForm::kErf));
+      });
+      CutCase whole =
+          CaseOf([](Var x) { return ops::Gelu(x, GeluForm::kErf); });
+      cut.B = whole.B = 1;
+      cut.T = whole.T = tokens;
+      ExpectTimes(4, RunCut(cut, {.ranks = 4, .dtype = dtype}),
+                  RunCut(whole, {.dtype = dtype}), dtype);
+    }
+  }
+}
+
+// The gradient of what is gathered may have come to more than one, and what is
+// gathered may be the visit's input or be made again itself.
+TEST(Rows, HaveGradientsBesideOthers) {
+  const CutCase cut = CaseOf([](Var x) {
+    const Var y = ops::Gelu(x, GeluForm::kTanh);
+    const Var all = ops::GatherRows(y);
+    const Var sum =
+        ops::ScatterRows(ops::Gelu(all, GeluForm::kErf) +
+                         ops::Gelu(ops::GatherRows(x), GeluForm::kErf));
+    return (x + y) + sum;
+  });
+  ForEachWay(cut, [&](const CutOptions& options) {
+    const double n = options.ranks;
+    const CutCase whole = CaseOf([n](Var x) {
+      const Var y = ops::Gelu(x, GeluForm::kTanh);
+      Var sum = x + y;
+      for (int i = 0; i < n; ++i) {
+        sum =
+            sum + (ops::Gelu(y, GeluForm::kErf) + ops::Gelu(x, GeluForm::kErf));
+      }
+      return sum;
+    });
+    // Up to a dozen additions on each side, each rounded.
+    ExpectSame(RunCut(cut, options), RunCut(whole, {.dtype = options.dtype}),
+               2 * 12 * Unit(options.dtype));
+  });
+}
+
+// Each rank's own rows alone are kept where all can be gathered again.
+TEST(Rows, AreKeptOnceAcrossRanks) {
+  const auto slot = [](bool sequence, bool remake) {
+    const std::unique_ptr<Device> device = NewCpuDevice();
+    testing::NotedGroup four(1, 4);
+    testing::VisitRunner visit(
+        {.device = device.get(),
+         .memory = MemoryMode::kPlanned,
+         .layer =
+             [](Var x) {
+               const Var y = ops::ScatterRows(ops::GatherRows(x));
+               return ops::ScatterRows(
+                   ops::Gelu(ops::GatherRows(y), GeluForm::kErf));
+             },
+         .x = sequence ? Shape{1, 16, 8} : Shape{4, 16, 8},
+         .inputs = {.remake = remake, .sequences = 4},
+         .groups = {.tensor = &four, .sequence = sequence}});
+    return At(visit.plan(), Phase::kRecord).slot_bytes;
+  };
+  constexpr int64_t kAll = 64 * 8 * 8;
+  EXPECT_EQ(slot(true, true), kAll / 4);
+  EXPECT_EQ(slot(true, false), kAll);
+}
+
+TEST(Rows, OfOneRankAreTheValueItself) {
+  const CutCase c = CaseOf([](Var x) {
+    EXPECT_EQ(ops::GatherRows(x).data(), x.data());
+    EXPECT_EQ(ops::ScatterRows(x).data(), x.data());
+    return ops::Gelu(ops::ScatterRows(ops::GatherRows(x)), GeluForm::kErf);
+  });
+  EXPECT_EQ(RunCut(c, {}).y.size(), static_cast<size_t>(kB * kT * kD));
+}
+
+}  // namespace
+}  // namespace delink

@@ -1,0 +1,73 @@
+// A group of ranks in a visit, for tests: over ranks that are threads, or of
+// none, as the meta device needs it. Notes what it is asked for.
+#pragma once
+
+#include <cstdint>
+#include <ostream>
+#include <utility>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "framework/autograd/visit_group.h"
+#include "framework/comm/communicator.h"
+
+namespace delink::testing {
+
+struct Exchange {
+  enum class Kind : uint8_t { kAllGather, kReduceScatter, kAllReduce };
+  Kind kind;
+  int64_t count;
+  DType dtype;
+  friend bool operator==(const Exchange&, const Exchange&) = default;
+  friend std::ostream& operator<<(std::ostream& out, const Exchange& e) {
+    return out << int{static_cast<uint8_t>(e.kind)} << ": " << e.count << " "
+               << delink::ToString(e.dtype);
+  }
+};
+
+class NotedGroup final : public VisitGroup {
+ public:
+  // With a communicator, which it does not own, it exchanges.
+  explicit NotedGroup(Communicator& comm)
+      : NotedGroup(comm.rank(), comm.size()) {
+    comm_ = &comm;
+  }
+  NotedGroup(int rank, int size) : rank_(rank), size_(size) {}
+
+  int rank() const override { return rank_; }
+  int size() const override { return size_; }
+  void AllGather(void* buffer, int64_t count, DType dtype) override {
+    if (!Begin(Exchange::Kind::kAllGather, count, dtype)) return;
+    status_ = comm_->AllGather(buffer, count, dtype)->Wait();
+  }
+  void ReduceScatter(const void* send, void* recv, int64_t count,
+                     DType dtype) override {
+    if (!Begin(Exchange::Kind::kReduceScatter, count, dtype)) return;
+    status_ =
+        comm_->ReduceScatter(send, recv, count, dtype, ReduceOp::kSum)->Wait();
+  }
+  void AllReduce(void* buffer, int64_t count, DType dtype,
+                 Reduction reduction) override {
+    if (!Begin(Exchange::Kind::kAllReduce, count, dtype)) return;
+    const ReduceOp op =
+        reduction == Reduction::kSum ? ReduceOp::kSum : ReduceOp::kMax;
+    status_ = comm_->AllReduce(buffer, count, dtype, op)->Wait();
+  }
+
+  const absl::Status& status() const { return status_; }
+  // Since the last call.
+  std::vector<Exchange> TakeNotes() { return std::exchange(notes_, {}); }
+
+ private:
+  bool Begin(Exchange::Kind kind, int64_t count, DType dtype) {
+    notes_.push_back({kind, count, dtype});
+    return comm_ != nullptr && status_.ok();
+  }
+
+  Communicator* comm_ = nullptr;
+  int rank_, size_;
+  absl::Status status_;
+  std::vector<Exchange> notes_;
+};
+
+}  // namespace delink::testing
