@@ -1,5 +1,6 @@
 #include "layers/modules/attention.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "absl/status/statusor.h"
@@ -57,7 +58,8 @@ Param* HeadNorm(const Scope& s, const Attention::Config& c) {
   return &s.Part("attention")
               .Param("weight", {.shape = {HeadDim(c)},
                                 .init = Init::Ones(),
-                                .decay = false});
+                                .decay = false,
+                                .by_head = true});
 }
 
 }  // namespace
@@ -76,7 +78,8 @@ Attention::Attention(const Scope& s, const Config& c)
             .stddev = c.stddev,
             .split = Split::kOut,
             .stacked = {heads_ * head_dim_, kv_heads_ * head_dim_,
-                        kv_heads_ * head_dim_}}),
+                        kv_heads_ * head_dim_},
+            .unit = head_dim_}),
       q_norm_(HeadNorm(s / "q_norm", c)),
       k_norm_(HeadNorm(s / "k_norm", c)),
       out_(s.Part("attention") / "out", {.in = heads_ * head_dim_,
@@ -84,35 +87,46 @@ Attention::Attention(const Scope& s, const Config& c)
                                          .bias = c.bias && c.out_bias,
                                          .stddev = c.out_stddev,
                                          .split = Split::kIn,
+                                         .unit = head_dim_,
                                          .residual = true}),
       dropout_(s, c.dropout) {}
 
-Var Attention::Project(Var x) {
+Attention::Heads Attention::HeadsOn(const Tape& tape) const {
+  const VisitGroup* const group = tape.groups().tensor;
+  if (group == nullptr) return {heads_, kv_heads_};
+  const int64_t n = group->size();
+  DELINK_CHECK(heads_ % n == 0 && (kv_heads_ % n == 0 || n % kv_heads_ == 0))
+      << heads_ << " heads, " << kv_heads_ << " of keys and values, over " << n
+      << " ranks";
+  return {heads_ / n, std::max<int64_t>(1, kv_heads_ / n)};
+}
+
+Var Attention::Project(Var x, Heads here) {
   Var qkv = qkv_(x);
   if (q_norm_ != nullptr) {
     qkv = ops::QkNorm(
-        qkv, {.heads = heads_, .kv_heads = kv_heads_, .eps = qk_norm_eps_},
+        qkv, {.heads = here.q, .kv_heads = here.kv, .eps = qk_norm_eps_},
         *q_norm_, *k_norm_);
   }
   // In the memory of qkv, which the ops above leave to it.
-  if (rotary_.has_value()) qkv = ops::Rotary(qkv, heads_, kv_heads_, *rotary_);
+  if (rotary_.has_value()) qkv = ops::Rotary(qkv, here.q, here.kv, *rotary_);
   return qkv;
 }
 
 Var Attention::operator()(Var x) {
-  const VisitInputs& inputs = x.tape().inputs();
-  const Var qkv = Project(x);
+  Tape& tape = x.tape();
+  const VisitInputs& inputs = tape.inputs();
+  const Heads here = HeadsOn(tape);
+  const Var qkv = Project(x, here);
   if (inputs.states == nullptr) {
-    return dropout_(
-        out_(ops::CausalAttention(qkv, heads_, kv_heads_, window_)));
+    return dropout_(out_(ops::CausalAttention(qkv, here.q, here.kv, window_)));
   }
   DELINK_CHECK(!inputs.training && inputs.documents == nullptr);
-  Tape& tape = x.tape();
   auto& cache =
       tape.State<KvCache>(tape.device(), qkv.dim(0), inputs.states->positions);
-  cache.Append(tape.stream(), qkv.value(), 2 * kv_heads_ * head_dim_,
+  cache.Append(tape.stream(), qkv.value(), 2 * here.kv * head_dim_,
                inputs.first_position);
-  return out_(ops::CachedAttention(qkv, heads_, kv_heads_, cache.value(),
+  return out_(ops::CachedAttention(qkv, here.q, here.kv, cache.value(),
                                    cache.size(), window_));
 }
 

@@ -67,8 +67,15 @@ class Attention final : public Module {
   Var operator()(Var x) override;
 
  private:
+  // Those that a rank has: query heads cut over groups().tensor, and the heads
+  // of keys and values that they read, which several ranks have where there are
+  // fewer heads than ranks.
+  struct Heads {
+    int64_t q, kv;
+  };
+  Heads HeadsOn(const Tape& tape) const;
   // The packed projection of x, ready to attend.
-  Var Project(Var x);
+  Var Project(Var x, Heads here);
 
   int64_t heads_, kv_heads_, head_dim_, window_;
   double qk_norm_eps_;

@@ -1,4 +1,7 @@
-// Linear: weight [out, in] and, unless told otherwise, bias [out].
+// Linear: weight [out, in] and, unless told otherwise, bias [out]. Cut over
+// ranks (Tape::groups) by its Split: with kOut each rank has columns of the
+// result, of all rows of x; with kIn x has columns, and the result is the sum
+// over ranks, of a rank's own rows.
 #pragma once
 
 #include <cstdint>
@@ -18,6 +21,7 @@ class Linear final : public Module {
     double stddev = 0.02;  // of the initial weight; the bias begins at zero
     Split split = Split::kNone;
     std::vector<int64_t> stacked;  // as ParamSpec's, of the weight
+    int64_t unit = 1;              // likewise
     bool residual = false;         // as ParamSpec's
   };
   Linear(const Scope& s, const Config& c);
@@ -30,6 +34,10 @@ class Linear final : public Module {
   ops::Activated Gelu(Var x, GeluForm form);
 
  private:
+  // Null where another rank adds it.
+  Param* BiasOn(const Tape& tape) const;
+
+  Split split_;
   Param& weight_;
   Param* bias_;  // null without
 };

@@ -10,9 +10,10 @@
 namespace delink::ops {
 namespace {
 
-// N rows of x [N, in] to y [N, out].
+// N rows of x [N, in] to y [N, out]; of its columns the last `rest` are those
+// of w.rest().
 struct Sizes {
-  int64_t N, in, out;
+  int64_t N, in, out, rest;
 };
 
 Shape OutputShape(const Shape& x, int64_t out) {
@@ -33,47 +34,101 @@ struct Input {
   }
 };
 
-void InputGrad(Backward& back, Sizes s, const Input& in, Var y,
-               const Param& w) {
+// A matrix of parameters, and what is multiplied by it: columns of y from
+// `first` on.
+struct Piece {
+  Param* w;
+  Param* b;  // null without
+  int64_t first, out;
+
+  void* Columns(const Tensor& y) const {
+    return static_cast<char*>(y.data()) + first * SizeOf(y.dtype());
+  }
+};
+
+// All of them, one or two.
+std::vector<Piece> PiecesOf(Sizes s, Param& w, Param* b) {
+  std::vector<Piece> pieces = {{&w, b, 0, s.out - s.rest}};
+  if (s.rest > 0) {
+    pieces.push_back(
+        {w.rest(), b != nullptr ? b->rest() : nullptr, s.out - s.rest, s.rest});
+  }
+  return pieces;
+}
+
+void InputGrad(Backward& back, Sizes s, const Input& in, Var y, Param& w) {
   if (!in.needs_grad()) return;
   const Kernels& kernels = KernelsOf(y.tape(), y.dtype());
   const Var of = in.pre.defined() ? in.pre : in.x;
-  const MatmulArgs product = {.m = s.N,
-                              .n = s.in,
-                              .k = s.out,
-                              .a = back.grad(y).data(),
-                              .lda = s.out,
-                              .b = w.weight().data(),
-                              .ldb = s.in,
-                              .c = back.NewGrad(of).data(),
-                              .ldc = s.in};
-  if (in.pre.defined()) {
-    kernels.matmul_gelu_backward(
-        back.stream(),
-        {.product = product, .form = in.form, .pre = in.pre.data()});
-  } else {
-    kernels.matmul(back.stream(), product);
+  void* const dx = back.NewGrad(of).data();
+  for (const Piece& piece : PiecesOf(s, w, nullptr)) {
+    const MatmulArgs product = {.m = s.N,
+                                .n = s.in,
+                                .k = piece.out,
+                                .a = piece.Columns(back.grad(y)),
+                                .lda = s.out,
+                                .b = piece.w->weight().data(),
+                                .ldb = s.in,
+                                .c = dx,
+                                .ldc = s.in,
+                                .accumulate = piece.first > 0};
+    if (in.pre.defined()) {
+      kernels.matmul_gelu_backward(
+          back.stream(),
+          {.product = product, .form = in.form, .pre = in.pre.data()});
+    } else {
+      kernels.matmul(back.stream(), product);
+    }
+  }
+}
+
+// To the gradient of piece.w.
+MatmulArgs WeightProduct(Sizes s, Var x, const Tensor& dy, const Piece& piece,
+                         const Param::GradTarget& dw) {
+  return {.m = piece.out,
+          .n = s.in,
+          .k = s.N,
+          .transpose_a = true,
+          .a = piece.Columns(dy),
+          .lda = s.out,
+          .b = x.data(),
+          .ldb = s.in,
+          .c = dw.value.data(),
+          .ldc = s.in,
+          .accumulate = dw.accumulate,
+          .c_is_gradient = dw.value.dtype() != DType::kBF16};
+}
+
+// Of y's columns that are not next to each other in memory: all are summed at
+// once.
+void BiasGrads(Backward& back, Sizes s, Var y,
+               const std::vector<Piece>& pieces) {
+  const Kernels& kernels = KernelsOf(y.tape(), y.dtype());
+  const Tensor sums = back.Scratch({s.out}, StatisticsOf(y.dtype()));
+  kernels.bias_grad(
+      back.stream(),
+      {.N = s.N, .D = s.out, .dy = back.grad(y).data(), .db = sums.data()});
+  for (const Piece& piece : pieces) {
+    const Tensor sum(piece.Columns(sums), sums.dtype(), {piece.out});
+    AddSmallGradient(back, sum, *piece.b);
   }
 }
 
 void WeightGrad(Backward& back, Sizes s, Var x, Var y, Param& w, Param* b) {
   const Kernels& kernels = KernelsOf(x.tape(), x.dtype());
+  const Tensor dy = back.grad(y);
+  const std::vector<Piece> pieces = PiecesOf(s, w, b);
+  if (b == nullptr || pieces.size() > 1) {
+    for (const Piece& piece : pieces) {
+      kernels.matmul(back.stream(),
+                     WeightProduct(s, x, dy, piece, piece.w->TakeGradAsKept()));
+    }
+    if (b != nullptr) BiasGrads(back, s, y, pieces);
+    return;
+  }
   const Param::GradTarget dw = w.TakeGradAsKept();
-  const bool narrow = dw.value.dtype() == DType::kBF16;
-  const MatmulArgs product = {.m = s.out,
-                              .n = s.in,
-                              .k = s.N,
-                              .transpose_a = true,
-                              .a = back.grad(y).data(),
-                              .lda = s.out,
-                              .b = x.data(),
-                              .ldb = s.in,
-                              .c = dw.value.data(),
-                              .ldc = s.in,
-                              .accumulate = dw.accumulate,
-                              .c_is_gradient = !narrow};
-  if (b == nullptr) return kernels.matmul(back.stream(), product);
-  if (narrow) {
+  const MatmulArgs product = WeightProduct(s, x, dy, pieces[0], dw);
+  if (!product.c_is_gradient) {
     kernels.matmul(back.stream(), product);
     const SmallGradient db(back, *b);
     kernels.bias_grad(back.stream(), {.N = s.N,
@@ -90,28 +145,35 @@ void WeightGrad(Backward& back, Sizes s, Var x, Var y, Param& w, Param* b) {
                            {.product = product, .db = db.value.data()});
 }
 
-// x w^T (+ b) to y.
-MatmulArgs ForwardProduct(Sizes s, Var x, Var y, const Param& w,
-                          const Param* b) {
+// x w^T (+ b) to columns of y.
+MatmulArgs ForwardProduct(Sizes s, Var x, Var y, const Piece& piece) {
   return {.m = s.N,
-          .n = s.out,
+          .n = piece.out,
           .k = s.in,
           .transpose_b = true,
           .a = x.data(),
           .lda = s.in,
-          .b = w.weight().data(),
+          .b = piece.w->weight().data(),
           .ldb = s.in,
-          .c = y.data(),
+          .c = piece.Columns(y.value()),
           .ldc = s.out,
-          .bias = b != nullptr ? b->weight().data() : nullptr};
+          .bias = piece.b != nullptr ? piece.b->weight().data() : nullptr};
 }
 
 Sizes SizesOf(Var x, const Param& w, const Param* b) {
   DELINK_CHECK_EQ(w.shape().rank(), 2);
-  const Sizes s{RowsOf(x.shape()), w.shape()[1], w.shape()[0]};
+  Sizes s{RowsOf(x.shape()), w.shape()[1], w.shape()[0], 0};
   DELINK_CHECK_EQ(x.dim(-1), s.in) << "x " << x.shape();
   DELINK_CHECK(x.dtype() == w.weight().dtype());
   if (b != nullptr) DELINK_CHECK_EQ(b->shape(), (Shape{s.out}));
+  if (w.rest() == nullptr) return s;
+  s.rest = w.rest()->shape()[0];
+  DELINK_CHECK_EQ(w.rest()->shape(), (Shape{s.rest, s.in}));
+  if (b != nullptr) {
+    DELINK_CHECK(b->rest() != nullptr);
+    DELINK_CHECK_EQ(b->rest()->shape(), (Shape{s.rest}));
+  }
+  s.out += s.rest;
   return s;
 }
 
@@ -137,8 +199,10 @@ Var Multiply(const Input& in, Param& w, Param* b) {
   const Sizes s = SizesOf(in.x, w, b);
   Tape& tape = in.x.tape();
   const Var y = tape.Output(OutputShape(in.x.shape(), s.out), in.x.dtype());
-  KernelsOf(tape, y.dtype())
-      .matmul(tape.stream(), ForwardProduct(s, in.x, y, w, b));
+  for (const Piece& piece : PiecesOf(s, w, b)) {
+    KernelsOf(tape, y.dtype())
+        .matmul(tape.stream(), ForwardProduct(s, in.x, y, piece));
+  }
   Record(s, in, y, w, b);
   return y;
 }
@@ -148,21 +212,24 @@ Var Multiply(const Input& in, Param& w, Param* b) {
 Var Linear(Var x, Param& w, Param* b) { return Multiply({.x = x}, w, b); }
 
 Var Linear(const Activated& x, Param& w, Param* b) {
+  DELINK_CHECK(w.rest() == nullptr);
   return Multiply({.x = x.value, .pre = x.pre, .form = x.form}, w, b);
 }
 
 Activated LinearGelu(Var x, Param& w, Param* b, GeluForm form) {
   const Sizes s = SizesOf(x, w, b);
+  DELINK_CHECK_EQ(s.rest, 0) << "a GELU is of columns of one matrix";
   Tape& tape = x.tape();
   const Shape shape = OutputShape(x.shape(), s.out);
   const Activated y = {.pre = tape.Output(shape, x.dtype()),
                        .value = tape.Output(shape, x.dtype()),
                        .form = form};
   KernelsOf(tape, x.dtype())
-      .matmul_gelu(tape.stream(),
-                   {.product = ForwardProduct(s, x, y.value, w, b),
-                    .form = form,
-                    .pre = y.pre.data()});
+      .matmul_gelu(
+          tape.stream(),
+          {.product = ForwardProduct(s, x, y.value, PiecesOf(s, w, b).front()),
+           .form = form,
+           .pre = y.pre.data()});
   // Both are there before the memory of x may be another's.
   Record(s, {.x = x}, y.pre, w, b);
   RecordGelu(y.pre, y.value, form);

@@ -2,6 +2,7 @@
 
 #include "framework/base/check.h"
 #include "layers/kernels/find_kernels.h"
+#include "layers/ops/accumulate.h"
 
 namespace delink::ops {
 
@@ -25,6 +26,26 @@ void SmallGradient::Store() const {
                                             .x = sum_.data(),
                                             .y = target_.value.data(),
                                             .accumulate = target_.accumulate});
+}
+
+void AddSmallGradient(Backward& back, const Tensor& sum, Param& param) {
+  const Param::GradTarget target = param.TakeGradAsKept();
+  const Tensor& to = target.value;
+  DELINK_CHECK_EQ(to.elements(), sum.elements());
+  if (to.dtype() != sum.dtype()) {
+    const Kernels* const kernels =
+        FindKernels(back.device().kind(), param.weight().dtype());
+    DELINK_CHECK(kernels != nullptr) << back.device().name();
+    kernels->round_gradient(back.stream(), {.count = sum.elements(),
+                                            .x = sum.data(),
+                                            .y = to.data(),
+                                            .accumulate = target.accumulate});
+  } else if (target.accumulate) {
+    Accumulate(back.device(), back.stream(), sum.dtype(), to.data(), sum.data(),
+               sum.elements());
+  } else {
+    back.device().Copy(back.stream(), to.data(), sum.data(), sum.bytes());
+  }
 }
 
 }  // namespace delink::ops

@@ -28,4 +28,7 @@ class SmallGradient {
   Tensor sum_;
 };
 
+// Stores, or adds, what has been summed already, of the type of statistics.
+void AddSmallGradient(Backward& back, const Tensor& sum, Param& param);
+
 }  // namespace delink::ops

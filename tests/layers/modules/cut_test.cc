@@ -1,0 +1,189 @@
+// Modules cut over ranks as their Split says, against the same on one rank:
+// the rounding of sums taken in other orders apart, they are the same.
+#include <gtest/gtest.h>
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "framework/base/at.h"
+#include "framework/base/check.h"
+#include "layers/modules/attention.h"
+#include "layers/modules/gated_mlp.h"
+#include "layers/modules/linear.h"
+#include "layers/modules/mlp.h"
+#include "layers/modules/norm.h"
+#include "tests/testing/cut_layer.h"
+#include "tests/testing/documents.h"
+
+namespace delink {
+namespace {
+
+using testing::CutCase;
+using testing::CutOptions;
+using testing::LayerOf;
+using testing::MemoryMode;
+using testing::RunCut;
+
+constexpr int64_t kB = 2, kT = 6, kD = 16;
+
+// Sums are of at most some hundred terms, each of them rounded, with one or two
+// products behind each other: some hundred roundings of 2^-53.
+constexpr double kTolerance = 1e-13;
+
+CutCase CaseOf(std::function<testing::VisitRunner::Layer(const Scope&)> build) {
+  return {.build = std::move(build), .B = kB, .T = kT, .D = kD};
+}
+
+// Over 2 and 4 ranks, in every way in which a visit may run.
+void ExpectCut(const CutCase& c, std::vector<int> ranks = {2, 4},
+               bool training = true) {
+  const auto whole = RunCut(c, {.training = training, .times = 2});
+  for (const int n : ranks) {
+    for (const bool sequence : {false, true}) {
+      for (const bool halves : {false, true}) {
+        for (const bool remake : {false, true}) {
+          SCOPED_TRACE(::testing::Message()
+                       << n << " ranks, sequence " << sequence << ", halves "
+                       << halves << ", remake " << remake);
+          ExpectSame(RunCut(c, {.ranks = n,
+                                .sequence = sequence,
+                                .memory = MemoryMode::kPlanned,
+                                .halves = halves,
+                                .remake = remake,
+                                .training = training,
+                                .times = 2}),
+                     whole, kTolerance);
+        }
+      }
+    }
+  }
+}
+
+// Products that a user may write.
+class Pair final : public Module {
+ public:
+  struct Config {
+    bool bias = true;
+  };
+  Pair(const Scope& s, const Config& c)
+      : up_(s / "up",
+            {.in = kD, .out = 12, .bias = c.bias, .split = Split::kOut}),
+        down_(s / "down",
+              {.in = 12, .out = kD, .bias = c.bias, .split = Split::kIn}),
+        same_(s / "same", {.in = kD, .out = kD, .bias = c.bias}) {}
+  // The second one gets what is everywhere, or everybody's own.
+  Var operator()(Var x) override {
+    return x + same_(down_(up_(x)) + down_(up_(same_(x))));
+  }
+
+ private:
+  Linear up_, down_, same_;
+};
+
+TEST(Cut, Linear) {
+  for (const bool bias : {true, false}) {
+    SCOPED_TRACE(bias);
+    ExpectCut(CaseOf(LayerOf<Pair>({.bias = bias})));
+  }
+}
+
+TEST(Cut, Mlp) {
+  for (const GeluForm gelu : {GeluForm::kTanh, GeluForm::kErf}) {
+    // Ranks need not have the same: 13 columns.
+    for (const int64_t hidden : {24, 13}) {
+      SCOPED_TRACE(hidden);
+      ExpectCut(
+          CaseOf(LayerOf<Mlp>({.dim = kD, .hidden = hidden, .gelu = gelu})));
+    }
+  }
+  ExpectCut(CaseOf(LayerOf<Mlp>({.dim = kD, .hidden = 8, .bias = false})));
+}
+
+TEST(Cut, GatedMlp) {
+  for (const int64_t hidden : {24, 13}) {
+    SCOPED_TRACE(hidden);
+    ExpectCut(CaseOf(LayerOf<GatedMlp>({.dim = kD, .hidden = hidden})));
+  }
+}
+
+TEST(Cut, Norms) {
+  for (const NormKind kind : {NormKind::kLayerNorm, NormKind::kRmsNorm}) {
+    ExpectCut(CaseOf([kind](const Scope& s) {
+      const auto a = std::make_shared<Norm>(
+          s / "a", Norm::Config{.dim = kD, .kind = kind});
+      const auto b = std::make_shared<Norm>(
+          s / "b", Norm::Config{.dim = kD, .kind = kind});
+      const auto mlp =
+          std::make_shared<Mlp>(s / "mlp", Mlp::Config{.dim = kD, .hidden = 8});
+      return [=](Var x) {
+        const auto [sum, normed] = b->Add(x, (*mlp)((*a)(x)));
+        return sum + (*mlp)(normed);
+      };
+    }));
+  }
+}
+
+TEST(Cut, Attention) {
+  for (const int64_t kv_heads : {4, 2, 1}) {
+    for (const bool bias : {true, false}) {
+      SCOPED_TRACE(::testing::Message() << kv_heads << " for keys and values"
+                                        << (bias ? ", biases" : ""));
+      ExpectCut(CaseOf(LayerOf<Attention>(
+          {.dim = kD, .heads = 4, .kv_heads = kv_heads, .bias = bias})));
+    }
+  }
+}
+
+TEST(Cut, AttentionWithWhatLlamasHave) {
+  for (const int64_t kv_heads : {8, 4, 2, 1}) {
+    SCOPED_TRACE(kv_heads);
+    CutCase c = CaseOf(LayerOf<Attention>({.dim = kD,
+                                           .heads = 8,
+                                           .kv_heads = kv_heads,
+                                           .head_dim = 6,
+                                           .bias = true,
+                                           .out_bias = false,
+                                           .rotary = ops::RotaryConfig{},
+                                           .qk_norm_eps = 1e-5,
+                                           .window = 3}));
+    ExpectCut(c);
+    c.positions = testing::Positions(kB, kT, {4, 1, 3});
+    c.documents = c.positions;
+    ExpectCut(c);
+  }
+}
+
+// Gradients that are kept in bf16, beside those of other ranks' rows too.
+TEST(Cut, InTheTypesOfRuns) {
+  const CutCase cases[] = {
+      CaseOf(LayerOf<Mlp>({.dim = kD, .hidden = 24})),
+      CaseOf(LayerOf<GatedMlp>({.dim = kD, .hidden = 24})),
+      CaseOf(LayerOf<Attention>({.dim = kD,
+                                 .heads = 4,
+                                 .kv_heads = 2,
+                                 .rotary = ops::RotaryConfig{},
+                                 .qk_norm_eps = 1e-5}))};
+  for (const CutCase& c : cases) {
+    const auto whole = RunCut(c, {});
+    for (const bool sequence : {false, true}) {
+      SCOPED_TRACE(sequence);
+      const CutOptions f32 = {.ranks = 4,
+                              .sequence = sequence,
+                              .dtype = DType::kF32,
+                              .memory = MemoryMode::kPlanned};
+      ExpectSame(RunCut(c, f32), whole, 64 * 0x1p-24);
+      for (const bool narrow : {false, true}) {
+        CutOptions bf16 = f32;
+        bf16.dtype = DType::kBF16;
+        bf16.bf16_gradients = narrow;
+        // Of bf16 some ten values behind each other are rounded, both ways.
+        ExpectSame(RunCut(c, bf16), whole, 16 * 0x1p-9);
+      }
+    }
+  }
+}
+
+}  // namespace
+}  // namespace delink
