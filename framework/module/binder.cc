@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <map>
+#include <memory>
 #include <set>
 #include <string>
 #include <utility>
@@ -33,24 +34,41 @@ Binder::Binder(ParamStore& store) : store_(&store) {
     decls.emplace(decl.name, &decl);
   }
   for (const LogicalTensor& tensor : layout.tensors()) {
-    const ParamDecl& decl = *decls[tensor.name];
-    const auto layer = static_cast<size_t>(decl.layer);
-    const std::vector<int>& slabs = store.slabs_of_layer(decl.layer);
-    for (size_t i = 0; i < slabs.size(); ++i) {
-      const LocalSlab& local = store.local(slabs[i]);
-      const auto at =
-          std::find(local.params.begin(), local.params.end(), tensor.param);
-      if (local.logical != tensor.slab || at == local.params.end()) continue;
-      const auto p = static_cast<size_t>(at - local.params.begin());
-      bindings_[layer].push_back(
-          {.param = decl.param.get(),
-           .shape = ShapeOf(tensor.shape, local.rects[p]),
-           .slab = slabs[i],
-           .index = static_cast<int>(i),
-           .offset = local.slab.params[p].offset});
-    }
+    FindBindings(tensor, *decls[tensor.name]);
   }
   FindStrangers();
+}
+
+void Binder::FindBindings(const LogicalTensor& tensor, const ParamDecl& decl) {
+  const std::vector<int>& slabs = store_->slabs_of_layer(decl.layer);
+  std::map<int64_t, Binding> pieces;  // by their first row
+  for (size_t i = 0; i < slabs.size(); ++i) {
+    const LocalSlab& local = store_->local(slabs[i]);
+    const auto at =
+        std::find(local.params.begin(), local.params.end(), tensor.param);
+    if (local.logical != tensor.slab || at == local.params.end()) continue;
+    const auto p = static_cast<size_t>(at - local.params.begin());
+    const std::vector<Rect>& rects = local.rects[p];
+    pieces[rects.empty() ? 0 : rects[0].row] = {
+        .param = decl.param.get(),
+        .is_rest = false,
+        .has_rest = false,
+        .shape = ShapeOf(tensor.shape, rects),
+        .slab = slabs[i],
+        .index = static_cast<int>(i),
+        .offset = local.slab.params[p].offset};
+  }
+  DELINK_CHECK_LE(pieces.size(), size_t{2}) << tensor.name;
+  std::vector<Binding>& bindings = At(bindings_, decl.layer);
+  for (auto& [row, binding] : pieces) {
+    binding.is_rest = row != pieces.begin()->first;
+    binding.has_rest = !binding.is_rest && pieces.size() > 1;
+    bindings.push_back(binding);
+  }
+}
+
+Param& Binder::ParamOf(const Binding& binding) {
+  return binding.is_rest ? *binding.param->rest() : *binding.param;
 }
 
 void Binder::FindStrangers() {
@@ -97,7 +115,10 @@ void Binder::Bind(int layer, const std::vector<bool>* written,
       grad = Tensor(gradient_at(b.slab, index, b.offset), dtype, b.shape);
       accumulate = (*written)[index];
     }
-    b.param->Bind(weight, grad, accumulate);
+    if (!b.is_rest && b.has_rest != (b.param->rest() != nullptr)) {
+      b.param->BindRest(b.has_rest ? std::make_unique<Param>() : nullptr);
+    }
+    ParamOf(b).Bind(weight, grad, accumulate);
   }
   strange_gradients_.clear();
   if (written == nullptr) return;
@@ -112,8 +133,9 @@ void Binder::Bind(int layer, const std::vector<bool>* written,
 void Binder::FinishGradients(int layer, Stream& stream) {
   Device& device = store_->device();
   for (const Binding& b : At(bindings_, layer)) {
-    if (b.param->written()) continue;
-    const Tensor& grad = b.param->grad();
+    const Param& param = ParamOf(b);
+    if (param.written()) continue;
+    const Tensor& grad = param.grad();
     device.FillZero(stream, grad.data(), grad.bytes());
   }
   for (const Tensor& grad : strange_gradients_) {

@@ -17,7 +17,8 @@ class Binder {
  public:
   explicit Binder(ParamStore& store);
 
-  // Points the parameters of `layer`, which is visited, at their weights and,
+  // Points the parameters of `layer`, which is visited, at their weights (and
+  // Param::rest() at rows in another slab that lie behind) and,
   // with `written` given, at their gradients; (*written)[i] says whether the
   // gradient of slabs_of_layer(layer)[i] already holds contributions of this
   // step. With `gradients` given, slab i's gradient goes to that address (of
@@ -33,7 +34,9 @@ class Binder {
  private:
   struct Binding {
     Param* param;
-    Shape shape;  // of what is here of it
+    bool is_rest;   // of param->rest()
+    bool has_rest;  // another one is
+    Shape shape;    // of what is here of it
     int slab;
     int index;  // of slab in slabs_of_layer
     int64_t offset;
@@ -45,7 +48,9 @@ class Binder {
     int64_t offset;
     int64_t elements;
   };
+  void FindBindings(const LogicalTensor& tensor, const ParamDecl& decl);
   void FindStrangers();
+  static Param& ParamOf(const Binding& binding);
 
   ParamStore* store_;
   std::vector<std::vector<Binding>> bindings_;    // by layer

@@ -18,30 +18,57 @@ Range EvenPiece(int64_t count, int i, int n) {
   return {count * i / n, count * (i + 1) / n};
 }
 
-// What place `at` of `ranks` along the tensor axis has of a parameter.
-std::vector<Rect> RectsOf(const ParamSpec& spec, int at, int ranks) {
-  const Rect whole = WholeOf(spec.shape);
-  if (spec.split == Split::kNone || ranks == 1) return {whole};
-  if (spec.split == Split::kIn) {
-    const Range columns = EvenPiece(whole.columns, at, ranks);
-    return {{.rows = whole.rows,
-             .column = columns.begin,
-             .columns = columns.size()}};
-  }
-  std::vector<int64_t> stacked = spec.stacked;
-  if (stacked.empty()) stacked = {whole.rows};
-  std::vector<Rect> rects;
+// Rows of one of the matrices that a parameter is, or its columns (kIn).
+struct Stack {
   int64_t first = 0;
-  for (const int64_t count : stacked) {
-    const Range rows = EvenPiece(count, at, ranks);
-    if (rows.size() > 0) {
-      rects.push_back({.row = first + rows.begin,
-                       .rows = rows.size(),
-                       .columns = whole.columns});
-    }
+  int64_t count = 0;
+};
+
+std::vector<Stack> StacksOf(const ParamSpec& spec) {
+  const Rect whole = WholeOf(spec.shape);
+  if (spec.split == Split::kIn) return {{.count = whole.columns}};
+  if (spec.stacked.empty()) return {{.count = whole.rows}};
+  std::vector<Stack> stacks;
+  int64_t first = 0;
+  for (const int64_t count : spec.stacked) {
+    stacks.push_back({first, count});
     first += count;
   }
   DELINK_CHECK_EQ(first, whole.rows) << "stacked rows are all of a parameter's";
+  return stacks;
+}
+
+// Into how many pieces it is cut over `ranks`: one for each, or, of fewer units
+// than there are ranks, for some of them.
+int PiecesOf(const ParamSpec& spec, int64_t count, int ranks) {
+  if (spec.split == Split::kNone) return 1;
+  if (spec.unit == 1 || ranks == 1) return ranks;
+  const int64_t units = count / spec.unit;
+  DELINK_CHECK_EQ(units * spec.unit, count) << "a unit is cut";
+  if (units % ranks == 0) return ranks;
+  DELINK_CHECK(spec.split == Split::kOut && units > 0 && ranks % units == 0)
+      << units << " units over " << ranks << " ranks";
+  return static_cast<int>(units);
+}
+
+// What piece `i` of what is cut into so many has of a parameter.
+std::vector<Rect> RectsOf(const ParamSpec& spec, int i, int pieces, int ranks) {
+  const Rect whole = WholeOf(spec.shape);
+  if (spec.split == Split::kNone || ranks == 1) return {whole};
+  std::vector<Rect> rects;
+  for (const Stack& stack : StacksOf(spec)) {
+    if (PiecesOf(spec, stack.count, ranks) != pieces) continue;
+    const Range cut = EvenPiece(stack.count / spec.unit, i, pieces);
+    Rect rect = whole;
+    if (spec.split == Split::kIn) {
+      rect.column = cut.begin * spec.unit;
+      rect.columns = cut.size() * spec.unit;
+    } else {
+      rect.row = stack.first + cut.begin * spec.unit;
+      rect.rows = cut.size() * spec.unit;
+    }
+    if (rect.elements() > 0 || spec.split == Split::kIn) rects.push_back(rect);
+  }
   return rects;
 }
 
@@ -103,59 +130,95 @@ int Layout::StageOf(int layer) const {
   return At(options_.chunks, at - visited_.begin()) % mesh().pipeline;
 }
 
-Layout::Group Layout::MakeGroup(const std::set<int>& stages, int tensor) const {
+Layout::Group Layout::MakeGroup(const std::set<int>& stages, int piece,
+                                int pieces) const {
   std::vector<int> group;
   for (int rank = 0; rank < ranks(); ++rank) {
     const MeshPlace place = mesh().PlaceOf(rank);
     if (!stages.contains(place[Axis::kPipeline])) continue;
-    if (tensor < 0 || place[Axis::kTensor] == tensor) group.push_back(rank);
+    if (PieceOf(place, pieces) == piece) group.push_back(rank);
   }
   return std::make_shared<const std::vector<int>>(std::move(group));
 }
 
-// Into what all places along the tensor axis have, and what each has.
+// Into what all places along the tensor axis have, what some do, and what each
+// has.
 void Layout::CutSlab(int logical, Groups& groups) {
   const Slab& whole = At(slabs_, logical);
   std::set<int> stages;
   for (const int layer : whole.layers) stages.insert(StageOf(layer));
-  const int tensor = mesh().tensor;
-  const auto decl = [&](const SlabParam& param) -> const ParamDecl& {
-    return registry_->decl(param.decl);
-  };
-  // -1: what is not cut.
-  for (int at = -1; at < tensor; ++at) {
-    LocalSlab local{.logical = logical};
-    local.slab = {.name = whole.name,
-                  .part = whole.part,
-                  .leader = whole.leader,
-                  .layers = whole.layers};
-    for (size_t p = 0; p < whole.params.size(); ++p) {
-      const ParamSpec& spec = decl(whole.params[p]).spec;
-      const bool cut = tensor > 1 && spec.split != Split::kNone;
-      if (cut != (at >= 0)) continue;
-      std::vector<Rect> rects = RectsOf(spec, std::max(at, 0), tensor);
-      SlabParam param{.decl = whole.params[p].decl,
-                      .offset = local.slab.elements};
-      for (const Rect& rect : rects) param.elements += rect.elements();
-      local.slab.elements += AlignUp(param.elements, kParamAlignment);
-      local.slab.params.push_back(param);
-      local.rects.push_back(std::move(rects));
-      local.params.push_back(p);
+  std::vector<std::set<int>> cuts;  // by parameter: pieces of what it has
+  std::set<int> all;
+  for (const SlabParam& param : whole.params) {
+    const ParamSpec& spec = registry_->decl(param.decl).spec;
+    std::set<int>& pieces = cuts.emplace_back();
+    for (const Stack& stack : StacksOf(spec)) {
+      pieces.insert(PiecesOf(spec, stack.count, mesh().tensor));
     }
-    if (local.slab.params.empty()) continue;
-    if (at >= 0) local.slab.name += ".cut";
-    local.slab.block = BlockSize(local.slab.elements, at >= 0 ? tensor : 1);
-    local.first_cell = cells();
-    Group& group = groups[{stages, at}];
-    if (group == nullptr) group = MakeGroup(stages, at);
-    local.group = group;
-    local.partial = {Axis::kContext, Axis::kData, Axis::kPipeline};
-    if (at < 0 && options_.sequence) {
-      local.partial = {Axis::kTensor, Axis::kContext, Axis::kData,
-                       Axis::kPipeline};
-    }
-    local_slabs_.push_back(std::move(local));
+    all.insert(pieces.begin(), pieces.end());
   }
+  // At most 1024 cells of each, or 2048 of all three or more.
+  const int share = (static_cast<int>(all.size()) + 1) / 2;
+  for (const int pieces : all) {
+    program_slabs_.push_back({.logical = logical,
+                              .first = static_cast<int>(local_slabs_.size()),
+                              .pieces = pieces});
+    for (int i = 0; i < pieces; ++i) {
+      LocalSlab local = PieceOfSlab(logical, cuts, i, pieces);
+      local.slab.block = BlockSize(local.slab.elements, pieces * share);
+      local.first_cell = cells();
+      Group& group = groups[{stages, {i, pieces}}];
+      if (group == nullptr) group = MakeGroup(stages, i, pieces);
+      local.group = group;
+      local_slabs_.push_back(std::move(local));
+    }
+  }
+}
+
+LocalSlab Layout::PieceOfSlab(int logical,
+                              const std::vector<std::set<int>>& cuts, int i,
+                              int pieces) const {
+  const Slab& whole = At(slabs_, logical);
+  LocalSlab local{.logical = logical};
+  local.slab = {.name = whole.name,
+                .part = whole.part,
+                .leader = whole.leader,
+                .layers = whole.layers};
+  if (pieces > 1) {
+    local.slab.name +=
+        pieces == mesh().tensor ? ".cut" : ".unit" + std::to_string(i);
+  }
+  local.program_slab = static_cast<int>(program_slabs_.size()) - 1;
+  for (size_t p = 0; p < whole.params.size(); ++p) {
+    if (!cuts[p].contains(pieces)) continue;
+    const int decl = whole.params[p].decl;
+    std::vector<Rect> rects =
+        RectsOf(registry_->decl(decl).spec, i, pieces, mesh().tensor);
+    SlabParam param{.decl = decl, .offset = local.slab.elements};
+    for (const Rect& rect : rects) param.elements += rect.elements();
+    local.slab.elements += AlignUp(param.elements, kParamAlignment);
+    local.slab.params.push_back(param);
+    local.rects.push_back(std::move(rects));
+    local.params.push_back(p);
+  }
+  return local;
+}
+
+std::vector<Range> Layout::IdenticalOverTensor(int local_slab) const {
+  std::vector<Range> ranges;
+  if (mesh().tensor == 1 || options_.sequence) return ranges;
+  for (const SlabParam& param : At(local_slabs_, local_slab).slab.params) {
+    const ParamSpec& spec = registry_->decl(param.decl).spec;
+    if (spec.split != Split::kNone || spec.by_head) continue;
+    const Range range{param.offset, param.offset + param.elements};
+    if (!ranges.empty() &&
+        AlignUp(ranges.back().end, kParamAlignment) == range.begin) {
+      ranges.back().end = range.end;
+    } else {
+      ranges.push_back(range);
+    }
+  }
+  return ranges;
 }
 
 // Whether an update must see a tensor of the slab whole.

@@ -11,7 +11,12 @@
 //                  them the same rectangles of its tensors, in the same order.
 //                  Without tensor parallelism a slab is one local slab. With
 //                  it, what is cut is one for each place along the tensor axis,
-//                  and what is not cut (norms) another one beside
+//                  what is not cut (norms) another one beside; and rows that
+//                  several places have, as there are fewer units than places
+//                  (ParamSpec::unit), one for each set of these places
+//   program slab   local slabs that are pieces of a logical one in the same way
+//                  along the tensor axis: each place has one of them. Programs
+//                  count slabs so, and are the same on all places
 //   owner          of each element of a local slab one rank of the group: its
 //                  shard, cut evenly at blocks, or all of it (placement.h)
 //   cell           a block of a local slab. All cells are numbered, one local
@@ -47,11 +52,18 @@ struct LocalSlab {
   std::vector<std::vector<Rect>> rects;  // by slab.params
   std::vector<size_t> params;  // by slab.params: index in the logical slab's
   int64_t first_cell = 0;      // of slab.blocks()
+  int program_slab = 0;        // index in Layout::program_slabs
   // The ranks that have it, ascending; of all with the same ranks one list.
+  // Their gradients are parts of a sum, but for IdenticalOverTensor.
   std::shared_ptr<const std::vector<int>> group;
-  // Along these axes the gradients of the group are to be added; along others
-  // they are identical.
-  Axes partial;
+};
+
+// Local slabs [first, first + pieces): place p of n along the tensor axis has
+// number p * pieces / n of them. 1 piece is what all places have.
+struct ProgramSlab {
+  int logical = 0;
+  int first = 0;
+  int pieces = 1;
 };
 
 // Calls visit(Range, first) for the pieces of `range`, values of params[index]
@@ -92,7 +104,8 @@ class Layout {
     // Tensors that an update must see whole: their slabs have one owner.
     WholeTensors whole_tensors = WholeTensors::kNone;
     // Norms and what else is not cut see their own rows of an activation on
-    // each rank of the tensor axis, so that their gradients are parts of a sum.
+    // each rank of the tensor axis, so that their gradients are parts of a sum,
+    // where else they are identical (IdenticalOverTensor).
     bool sequence = false;
   };
 
@@ -121,10 +134,19 @@ class Layout {
     return registry_->decl(At(slabs_, tensor.slab).params[tensor.param].decl)
         .spec;
   }
-  // The local slabs of all ranks, in the order of logical ones; and, alike,
-  // where their planes are.
+  // The local slabs of all ranks, in the order of logical ones, and of one as
+  // program_slabs() has them; and, alike, where their planes are.
   const std::vector<LocalSlab>& local_slabs() const { return local_slabs_; }
   const PlacementTable& placement() const { return placement_; }
+
+  const std::vector<ProgramSlab>& program_slabs() const {
+    return program_slabs_;
+  }
+  // The local slab that is this program slab on `rank`, where its stage has it.
+  int LocalSlabOf(int program_slab, int rank) const {
+    const ProgramSlab& slab = At(program_slabs_, program_slab);
+    return slab.first + PieceOf(mesh().PlaceOf(rank), slab.pieces);
+  }
 
   // Those of a logical slab: [begin, end) of local_slabs.
   Range LocalSlabsOfLogical(int logical) const {
@@ -149,15 +171,24 @@ class Layout {
   // The elements of which a reduction by all of the group leaves the sum on
   // `rank`: its even shard, also of a slab that one rank owns.
   Range ReducedOn(int local_slab, int rank) const;
+  // The elements of which all places along the tensor axis have the whole
+  // gradient, and which count as zeros but on one of them: without `sequence`
+  // parameters that are neither cut nor by head.
+  std::vector<Range> IdenticalOverTensor(int local_slab) const;
 
  private:
   Layout() = default;
   using Group = std::shared_ptr<const std::vector<int>>;
-  // By the stages of the pipeline and the place along the tensor axis, -1: all.
-  using Groups = std::map<std::pair<std::set<int>, int>, Group>;
+  // By the stages of the pipeline and (piece, pieces) along the tensor axis.
+  using Groups = std::map<std::pair<std::set<int>, std::pair<int, int>>, Group>;
 
+  int PieceOf(const MeshPlace& place, int pieces) const {
+    return place[Axis::kTensor] * pieces / mesh().tensor;
+  }
   void CutSlab(int logical, Groups& groups);
-  Group MakeGroup(const std::set<int>& stages, int tensor) const;
+  LocalSlab PieceOfSlab(int logical, const std::vector<std::set<int>>& cuts,
+                        int i, int pieces) const;
+  Group MakeGroup(const std::set<int>& stages, int piece, int pieces) const;
   void PlacePlanes();
   bool IsWhole(const LocalSlab& slab) const;
   int StageOf(int layer) const;
@@ -170,6 +201,7 @@ class Layout {
   std::vector<Slab> slabs_;
   std::vector<LogicalTensor> tensors_;
   std::vector<LocalSlab> local_slabs_;
+  std::vector<ProgramSlab> program_slabs_;
   std::vector<size_t> first_local_;  // by logical slab, and one behind
   PlacementTable placement_;
 };

@@ -88,7 +88,7 @@ TEST_F(LayoutTest, DataRanksHaveWholeSlabs) {
     EXPECT_EQ(local.slab.elements, layout.slabs()[s].elements);
     EXPECT_EQ(local.slab.block, layout.slabs()[s].block);
     EXPECT_EQ(*local.group, (std::vector<int>{0, 1, 2}));
-    EXPECT_TRUE(local.partial.has(Axis::kData));
+    EXPECT_EQ(layout.LocalSlabOf(static_cast<int>(s), 2), static_cast<int>(s));
   }
   EXPECT_EQ(layout.LayersOf(1), (std::vector<int>{0, 1, 2, 3}));
 }
@@ -101,11 +101,10 @@ TEST_F(LayoutTest, WhatIsCutAndWhatIsNotAreApart) {
   const LocalSlab& norm = layout.local_slabs()[2];
   EXPECT_EQ(norm.slab.name, "blocks/0/attention");
   EXPECT_EQ(*norm.group, (std::vector<int>{0, 1, 2, 3}));
-  EXPECT_TRUE(norm.partial.has(Axis::kTensor));
+  EXPECT_TRUE(layout.IdenticalOverTensor(2).empty());
   const LocalSlab& second = layout.local_slabs()[4];
   EXPECT_EQ(second.slab.name, "blocks/0/attention.cut");
   EXPECT_EQ(*second.group, (std::vector<int>{1, 3}));
-  EXPECT_FALSE(second.partial.has(Axis::kTensor));
   // Rows of queries, keys and values each; columns of the output.
   const std::vector<Rect> qkv = {{2, 2, 0, 4}, {5, 1, 0, 4}, {7, 1, 0, 4}};
   EXPECT_EQ(second.rects[0], qkv);

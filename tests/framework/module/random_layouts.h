@@ -26,9 +26,14 @@ class Dice {
   std::mt19937_64 random_;
 };
 
+// Of grouped queries: those of keys and values are fewer than ranks may be.
+inline constexpr int kHeads = 4;
+inline constexpr int kHeadDim = 2;
+
 // A part that is cut by rows and by columns, one that is not, stacked rows, and
-// extents that divide by nothing.
-inline void DeclareBlock(const Scope& block, int width) {
+// extents that divide by nothing; and one that is cut by heads, if there are
+// any.
+inline void DeclareBlock(const Scope& block, int width, int kv_heads) {
   const Scope attention = (block / "attn").Part("attention");
   attention.Param("norm", {.shape = {width}});
   attention.Param("qkv", {.shape = {width + 4, width},
@@ -38,22 +43,37 @@ inline void DeclareBlock(const Scope& block, int width) {
   const Scope mlp = (block / "mlp").Part("mlp");
   mlp.Param("up", {.shape = {5, 3, width}, .split = Split::kOut});
   mlp.Param("bias", {.shape = {15}, .split = Split::kOut});
+  if (kv_heads == 0) return;
+  const std::vector<int64_t> rows = {kHeads * kHeadDim, kv_heads * kHeadDim,
+                                     kv_heads * kHeadDim};
+  const Scope heads = (block / "heads").Part("attention");
+  heads.Param("norm", {.shape = {kHeadDim}, .by_head = true});
+  heads.Param("qkv", {.shape = {rows[0] + 2 * rows[1], width},
+                      .split = Split::kOut,
+                      .stacked = rows,
+                      .unit = kHeadDim});
+  heads.Param(
+      "out",
+      {.shape = {width, rows[0]}, .split = Split::kIn, .unit = kHeadDim});
 }
 
 struct Model {
   ParamRegistry registry;
   int blocks = 0;
+  int kv_heads = 0;
 };
 
 inline void Declare(Model& model, Dice& dice, int widest = 9) {
   model.blocks = dice.Between(1, 4);
+  model.kv_heads = dice.Below(3);
   const int width = dice.Between(1, widest);
   const Scope root(model.registry);
   const Scope embed = root.Layer(0, "embed").Part("embedding");
   embed.Param("weight",
               {.shape = {dice.Between(1, 30), width}, .split = Split::kOut});
   for (int i = 0; i < model.blocks; ++i) {
-    DeclareBlock(root.Layer(i + 1, "blocks/" + std::to_string(i)), width);
+    DeclareBlock(root.Layer(i + 1, "blocks/" + std::to_string(i)), width,
+                 model.kv_heads);
   }
   const Scope tail = root.Layer(model.blocks + 1, "");
   tail.Param("norm", {.shape = {width}});
@@ -79,7 +99,8 @@ inline Layout AnyLayout(const Model& model, Dice& dice, int ranks = 64,
                     .context = dice.Between(1, 2),
                     .data = dice.Between(1, 6),
                     .pipeline = dice.Between(1, 4)};
-  } while (options.mesh.ranks() > ranks);
+  } while (options.mesh.ranks() > ranks ||
+           (model.kv_heads > 0 && kHeads % options.mesh.tensor != 0));
   for (int i = 0; i < kAxes; ++i) {
     std::swap(options.mesh.order[static_cast<size_t>(i)],
               options.mesh.order[static_cast<size_t>(dice.Between(i, 3))]);

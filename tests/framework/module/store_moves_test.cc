@@ -59,7 +59,7 @@ class StoreMovesTest : public ::testing::Test {
         .Param("weight", {.shape = {29, 37}, .split = Split::kOut});
     for (int i = 0; i < kToyBlocks; ++i) {
       testing::DeclareBlock(root.Layer(i + 1, "blocks/" + std::to_string(i)),
-                            37);
+                            37, 2);
     }
     const Scope tail = root.Layer(kToyBlocks + 1, "");
     tail.Param("norm", {.shape = {37}});
@@ -70,7 +70,7 @@ class StoreMovesTest : public ::testing::Test {
     const bool factored = form.name == "factored";
     return Layout::Create(
         model_.registry, kToyBlocks, testing::AnySharing(model_, dice_),
-        {.mesh = {.tensor = tensor ? dice_.Between(1, 3) : 1,
+        {.mesh = {.tensor = tensor ? 1 << dice_.Below(3) : 1,
                   .data = dice_.Between(1, 3),
                   .pipeline = dice_.Between(1, 2)},
          .zero = dice_.Below(2),
