@@ -8,7 +8,8 @@ Embedding::Embedding(const Scope& s, const Config& c)
     : token_((s / "token")
                  .Part("embedding")
                  .Param("weight", {.shape = {c.vocab, c.dim},
-                                   .init = Init::Normal(c.stddev)})),
+                                   .init = Init::Normal(c.stddev),
+                                   .split = Split::kOut})),
       position_(c.positions > 0
                     ? &(s / "position")
                            .Part("position")

@@ -11,7 +11,8 @@ LmHead::LmHead(const Scope& s, const Config& c)
                   ? (s / "head")
                         .Part("head")
                         .Param("weight", {.shape = {c.vocab, c.dim},
-                                          .init = Init::Normal(c.stddev)})
+                                          .init = Init::Normal(c.stddev),
+                                          .split = Split::kOut})
                   : (s / "head" / "weight").Link(c.tied_to)) {}
 
 void LmHead::Loss(Var x) { ops::HeadLoss(norm_(x), weight_, z_loss_); }

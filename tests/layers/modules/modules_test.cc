@@ -68,6 +68,36 @@ TEST(Modules, Declare) {
                    "head: here/head/weight [7, 3]"}));
 }
 
+// What a parameter's name is followed by says how tensor parallelism cuts it.
+template <typename M>
+Names Cut(const typename M::Config& config) {
+  ParamRegistry registry;
+  const M module(Scope(registry).Layer(1, "blocks/0"), config);
+  Names names;
+  for (const ParamDecl& decl : registry.decls) {
+    const ParamSpec& spec = decl.spec;
+    std::string& name = names.emplace_back(decl.local);
+    if (spec.split == Split::kOut) name += ": rows";
+    if (spec.split == Split::kIn) name += ": columns";
+    if (spec.by_head) name += ": by head";
+    for (const int64_t rows : spec.stacked) name += " " + std::to_string(rows);
+    if (spec.unit > 1) name += ", units of " + std::to_string(spec.unit);
+  }
+  return names;
+}
+
+TEST(Modules, SayHowTheyAreCut) {
+  EXPECT_EQ(Cut<Mlp>({.dim = 4, .hidden = 9}),
+            (Names{"up/weight: rows", "up/bias: rows", "down/weight: columns",
+                   "down/bias"}));
+  EXPECT_EQ(Cut<GatedMlp>({.dim = 4, .hidden = 9}),
+            (Names{"gate_up/weight: rows 9 9", "down/weight: columns"}));
+  EXPECT_EQ(Cut<Embedding>({.vocab = 7, .dim = 3, .positions = 5}),
+            (Names{"token/weight: rows", "position/weight"}));
+  EXPECT_EQ(Cut<LmHead>({.dim = 3, .vocab = 7}),
+            (Names{"norm/weight", "norm/bias", "head/weight: rows"}));
+}
+
 // Residuals inside blocks, an embedding without positions, a head of its own:
 // a model as a user may write it.
 class Plain final : public Module {
