@@ -1,0 +1,149 @@
+// Blocks of gpt and llama cut over ranks, against the same on one rank.
+#include <gtest/gtest.h>
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "framework/module/sequential.h"
+#include "recipes/models/gpt.h"
+#include "recipes/models/llama.h"
+#include "tests/testing/cut_layer.h"
+#include "tests/testing/documents.h"
+
+namespace delink {
+namespace {
+
+using testing::CutCase;
+using testing::CutOptions;
+using testing::MemoryMode;
+using testing::RunCut;
+
+constexpr int64_t kB = 2, kT = 12, kD = 16;
+
+GptConfig Gpt(int64_t kv_heads) {
+  GptConfig c;
+  c.layers = 2;
+  c.vocab = 11;
+  c.max_seq = kT;
+  c.dim = kD;
+  c.heads = 4;
+  c.kv_heads = kv_heads;
+  c.ffn = 24;
+  return c;
+}
+
+// Queries and keys are normalised, a token sees five, and widths of heads are
+// not those of the stream over their number.
+LlamaConfig Llama(int64_t kv_heads) {
+  LlamaConfig c;
+  c.layers = 2;
+  c.vocab = 11;
+  c.dim = kD;
+  c.heads = 4;
+  c.kv_heads = kv_heads;
+  c.head_dim = 6;
+  c.ffn = 20;
+  c.qk_norm = true;
+  c.qkv_bias = true;
+  c.window = 5;
+  return c;
+}
+
+// The blocks of a model, one behind the other.
+CutCase BlocksOf(
+    std::function<std::unique_ptr<Sequential>(const Scope&)> build) {
+  return {.build =
+              [build](const Scope& s) {
+                const std::shared_ptr<Sequential> model = build(s);
+                return [model](Var x) {
+                  for (int i = 0; i < model->blocks(); ++i) {
+                    x = model->layer(i + 1)(x);
+                  }
+                  return x;
+                };
+              },
+          .B = kB,
+          .T = kT,
+          .D = kD};
+}
+
+struct Case {
+  std::string name;
+  CutCase blocks;
+};
+
+std::vector<Case> Cases() {
+  std::vector<Case> cases;
+  for (const int64_t kv_heads : {1, 2, 4}) {
+    const GptConfig gpt = Gpt(kv_heads);
+    cases.push_back(
+        {"gpt " + std::to_string(kv_heads),
+         BlocksOf([gpt](const Scope& s) { return BuildGpt(s, gpt); })});
+    const LlamaConfig llama = Llama(kv_heads);
+    cases.push_back(
+        {"llama " + std::to_string(kv_heads),
+         BlocksOf([llama](const Scope& s) { return BuildLlama(s, llama); })});
+  }
+  for (size_t i = 0; i < 2; ++i) {
+    Case masked = cases[i];
+    masked.name += ", masked";
+    masked.blocks.positions = testing::Positions(kB, kT, {5, 1, 4});
+    masked.blocks.documents = masked.blocks.positions;
+    cases.push_back(masked);
+  }
+  return cases;
+}
+
+void ExpectCut(const CutCase& blocks, const CutOptions& options,
+               double tolerance) {
+  SCOPED_TRACE(::testing::Message()
+               << options.ranks << " ranks of " << ToString(options.dtype)
+               << ", sequence " << options.sequence << ", halves "
+               << options.halves << ", remake " << options.remake);
+  ExpectSame(RunCut(blocks, options), RunCut(blocks, {}), tolerance);
+}
+
+// Two blocks are some twenty sums behind each other, of up to a hundred terms,
+// whose roundings wander: each sum is off by about ten of them. Norms and
+// softmax hand that on with factors near 1.
+constexpr double kSums = 20 * 10;
+
+TEST(CutBlocks, AreTheWholeOnes) {
+  for (const Case& c : Cases()) {
+    SCOPED_TRACE(c.name);
+    for (const int ranks : {2, 4}) {
+      for (const bool sequence : {false, true}) {
+        for (const bool remake : {false, true}) {
+          ExpectCut(c.blocks,
+                    {.ranks = ranks,
+                     .sequence = sequence,
+                     .memory = MemoryMode::kPlanned,
+                     .halves = remake,
+                     .remake = remake},
+                    kSums * 0x1p-53);
+        }
+      }
+    }
+  }
+}
+
+TEST(CutBlocks, AreTheWholeOnesInTheTypesOfRuns) {
+  for (const Case& c : Cases()) {
+    SCOPED_TRACE(c.name);
+    for (const bool sequence : {false, true}) {
+      CutOptions options = {.ranks = 4,
+                            .sequence = sequence,
+                            .dtype = DType::kF32,
+                            .memory = MemoryMode::kPlanned};
+      ExpectCut(c.blocks, options, kSums * 0x1p-24);
+      options.dtype = DType::kBF16;
+      // Some fifteen activations behind each other are rounded on the way to an
+      // output, as many on the way back, each by up to 2^-9.
+      ExpectCut(c.blocks, options, 30 * 0x1p-9);
+    }
+  }
+}
+
+}  // namespace
+}  // namespace delink
