@@ -34,6 +34,8 @@
 #include <cstdint>
 
 #include "framework/base/rng.h"
+#include "layers/kernels/attention_arguments.h"
+#include "layers/kernels/loss_arguments.h"
 
 namespace delink {
 
@@ -273,26 +275,26 @@ struct DropoutArgs {
   const int64_t* sample;  // [B] global sample numbers, device memory
   int64_t first_position = 0;
   const int32_t* places = nullptr;  // [T], may be null
-  // x and y may be some of the B T tokens: `rows` from number first_row on;
-  // -1: all.
+  // Of the B T tokens, counted one after the other, x and y may have `rows`
+  // from number first_row on alone; -1: they have all.
   int64_t first_row = 0, rows = -1;
-  const void* x;  // [B, T, D]
-  void* y;        // [B, T, D]
+  const void* x;  // [B, T, D], or [rows, D]
+  void* y;        // like x
 };
 
-// y[b, t] = w[token[b, t]] (+ p[first_position + t], or p[positions[b, t]]). Of
-// the table rows [first_token, first_token + V) are here; a token of another
-// row gets zeros.
+// y[b, t] = w[token[b, t]] (+ p[first_position + t], or p[positions[b, t]]).
+// `w` is rows [first_token, first_token + V) of a table. Where it is `partial`
+// tokens may be of other rows, and get zeros; `p` is null then.
 struct EmbeddingForwardArgs {
   int64_t B, T, D, V;
   int64_t first_position = 0;
   const int32_t* positions = nullptr;  // [B, T], may be null
-  const int32_t* tokens;               // [B, T], each of a row that is here
+  const int32_t* tokens;               // [B, T], else each of a row of w
   const void* w;                       // [V, D]
   const void* p;  // [>= first_position + T, D], may be null
   void* y;        // [B, T, D]
   int64_t first_token = 0;
-  bool partial = false;  // tokens may be of other rows
+  bool partial = false;
 };
 struct EmbeddingBackwardWeightArgs {
   int64_t N, D, V;
@@ -300,11 +302,9 @@ struct EmbeddingBackwardWeightArgs {
   const void* dy;         // [N, D]
   void* dw;               // [V, D] P; rows of absent tokens are zeroed on `=`
   bool accumulate = false;
-  bool narrow = false;  // dw is T, not P
-  // Rows and tokens as in EmbeddingForwardArgs; tokens of other rows add
-  // nothing.
-  int64_t first_token = 0;
-  bool partial = false;
+  bool narrow = false;      // dw is T, not P
+  int64_t first_token = 0;  // as in EmbeddingForwardArgs
+  bool partial = false;     // tokens of other rows add nothing
 };
 // Of rows with `positions` this is EmbeddingBackwardWeight, positions being
 // the tokens.
@@ -315,129 +315,6 @@ struct EmbeddingBackwardPositionArgs {
   void* dp;        // [Tmax, D] P; rows no token stands at are zeroed on `=`
   bool accumulate = false;
   bool narrow = false;  // dp is T, not P
-};
-
-// Where the vector of head h at (sample b, token t) starts, in elements:
-// b * batch + t * row + h * Dh.
-struct HeadStrides {
-  int64_t batch;
-  int64_t row;
-
-  // clang-tidy 14 takes the 0 of a defaulted comparison for a pointer.
-  // NOLINTNEXTLINE(modernize-use-nullptr)
-  friend auto operator<=>(const HeadStrides&, const HeadStrides&) = default;
-};
-
-// Causal attention with grouped queries (query head h reads key/value head
-// h / (H / Hkv)): query i sees keys 0 .. i + (Tk - Tq), of these with a window
-// of W > 0 the last W. With `positions`, of the keys, query i sees none before
-// its own document, which begins positions[b, i + (Tk - Tq)] before it; what
-// stands in other documents then changes no bit of o, lse and dq, nor what they
-// get of dk and dv, as long as it is finite.
-//   o = softmax(scale q k^T) v, lse = log sum exp(scale q k^T)
-// Tiled with an online softmax (Dao et al., "FlashAttention", 2022): the
-// scores are never whole in memory. Tk >= Tq, H a multiple of Hkv.
-struct AttentionForwardArgs {
-  int64_t B, H, Hkv, Dh, Tq, Tk;
-  double scale;
-  int64_t window = 0;
-  const int32_t* positions = nullptr;  // [B, Tk], may be null
-  int64_t positions_row = 0;           // elements between its rows; 0: Tk
-  const void* q;                       // [B, Tq, H, Dh] by q_strides
-  HeadStrides q_strides;
-  const void* k;  // [B, Tk, Hkv, Dh] by kv_strides
-  const void* v;  // the same
-  HeadStrides kv_strides;
-  void* o;  // [B, Tq, H, Dh] by o_strides
-  HeadStrides o_strides;
-  void* lse;      // [B, H, Tq] S, may be null
-  void* scratch;  // 64-byte aligned; see attention_forward_scratch_bytes
-  int64_t scratch_bytes;
-};
-struct AttentionBackwardArgs {
-  int64_t B, H, Hkv, Dh, Tq, Tk;
-  double scale;
-  int64_t window = 0;
-  const int32_t* positions = nullptr;  // [B, Tk], may be null
-  int64_t positions_row = 0;           // elements between its rows; 0: Tk
-  const void* q;
-  HeadStrides q_strides;  // of dq too
-  const void* k;
-  const void* v;
-  HeadStrides kv_strides;  // of dk and dv too
-  const void* o;
-  const void* d_o;
-  HeadStrides o_strides;
-  const void* lse;  // [B, H, Tq] S
-  void* dq;
-  void* dk;
-  void* dv;
-  void* delta;    // [B, H, Tq] S, scratch: sum over Dh of o * d_o
-  void* scratch;  // 64-byte aligned; see attention_backward_scratch_bytes
-  int64_t scratch_bytes;
-  // False: the order of sums may differ from call to call where that is faster.
-  bool deterministic = true;
-};
-
-// Of logits that are cut by columns over ranks, rows of vocabulary
-// [first_token, first_token + V), three steps; the sums and maxima of all ranks
-// come together between them.
-// 1: by row the largest logit, and the smallest number where V is 0.
-struct VocabMaxArgs {
-  int64_t N, V, ld;
-  const void* logits;  // [N, V]
-  double* max;         // [N]
-};
-// 2: by row sum exp(logit - max), and the logit of the target, 0 where it is
-// another rank's or not counted.
-struct VocabSumsArgs {
-  int64_t N, V, ld;
-  const void* logits;
-  int64_t first_token;
-  const int32_t* targets;  // [N], of the whole vocabulary, or ignore_index
-  int32_t ignore_index;
-  const double* max;  // [N], of all columns
-  double* sums;       // [N] exponentials, then [N] logits of targets
-};
-// 3: as cross_entropy, from the maxima and sums of all columns. With `counts`
-// false loss_sum, count and z_sum stay as they are: of the ranks one adds.
-struct VocabCrossEntropyArgs {
-  int64_t N, V, ld;
-  void* logits;  // becomes dlogits when want_grad
-  int64_t first_token;
-  const int32_t* targets;
-  int32_t ignore_index;
-  bool want_grad, counts;
-  const double* max;   // [N]
-  const double* sums;  // [2, N]
-  double* row_loss;    // [N], scratch
-  double* loss_sum;    // [1], +=
-  int64_t* count;      // [1], +=
-  double z_weight = 0;
-  double* row_z = nullptr;  // [N], scratch
-  double* z_sum = nullptr;  // [1], +=
-};
-
-// Adds the cross-entropy of some rows, in row order, to *loss_sum, and their
-// number to *count; then, if asked, turns the logits into their gradient,
-// softmax - onehot(target), without 1/N. A row whose target is ignore_index
-// adds nothing and gets a gradient of zeros.
-struct CrossEntropyArgs {
-  int64_t N, V;
-  int64_t ld;              // elements between rows of logits, >= V
-  void* logits;            // [N, V], becomes dlogits when want_grad
-  const int32_t* targets;  // [N], each in [0, V) or ignore_index
-  int32_t ignore_index;
-  bool want_grad;
-  double* row_loss;  // [N], device memory: the loss of each row, 0 if ignored
-  double* loss_sum;  // [1], device memory, +=
-  int64_t* count;    // [1], device memory, +=
-  // z-loss: to the gradient of each row that counts is added that of
-  // z = z_weight * (log sum exp of the logits)^2, and z to *z_sum. Null when
-  // z_weight is 0.
-  double z_weight = 0;
-  double* row_z = nullptr;  // [N], device memory: z of each row, 0 if ignored
-  double* z_sum = nullptr;  // [1], device memory, +=
 };
 
 }  // namespace delink

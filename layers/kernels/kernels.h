@@ -61,7 +61,11 @@ class Stream;
   KERNEL(attention_forward, AttentionForward)                    \
   KERNEL(attention_backward, AttentionBackward)                  \
   /* The loss and the gradient of the logits, in their place. */ \
-  KERNEL(cross_entropy, CrossEntropy)
+  KERNEL(cross_entropy, CrossEntropy)                            \
+  /* The same where ranks have some of the columns each. */      \
+  KERNEL(vocab_max, VocabMax)                                    \
+  KERNEL(vocab_sums, VocabSums)                                  \
+  KERNEL(vocab_cross_entropy, VocabCrossEntropy)
 
 // SCRATCH(entry, Function): the table's `entry` is the backend's
 // FunctionScratch<T>, int64_t(const FunctionArgs&, int threads).
