@@ -192,7 +192,7 @@ Work Count(const RoundGradientArgs& a, DType dtype) {
 }
 
 Work Count(const DropoutArgs& a, DType dtype) {
-  const double x = Bytes(dtype).T(a.B * a.T * a.D);
+  const double x = Bytes(dtype).T((a.rows < 0 ? a.B * a.T : a.rows) * a.D);
   return {.read = x, .written = x};
 }
 
@@ -239,6 +239,23 @@ Work Count(const AttentionBackwardArgs& a, DType dtype) {
 Work Count(const CrossEntropyArgs& a, DType dtype) {
   const double logits = Bytes(dtype).T(a.N * a.V);
   return {.read = logits + Tokens(a.N), .written = a.want_grad ? logits : 0};
+}
+
+Work Count(const VocabMaxArgs& a, DType dtype) {
+  return {.read = Bytes(dtype).T(a.N * a.V),
+          .written = Bytes::Of(a.N, DType::kF64)};
+}
+
+Work Count(const VocabSumsArgs& a, DType dtype) {
+  return {.read = Bytes(dtype).T(a.N * a.V) + Tokens(a.N) +
+                  Bytes::Of(a.N, DType::kF64),
+          .written = Bytes::Of(2 * a.N, DType::kF64)};
+}
+
+Work Count(const VocabCrossEntropyArgs& a, DType dtype) {
+  const double logits = a.want_grad ? Bytes(dtype).T(a.N * a.V) : 0;
+  return {.read = logits + Tokens(a.N) + Bytes::Of(3 * a.N, DType::kF64),
+          .written = logits};
 }
 
 }  // namespace

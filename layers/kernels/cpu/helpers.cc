@@ -72,13 +72,23 @@ const int32_t* OrderByToken(const int32_t* tokens, int64_t n) {
   return order.data();
 }
 
-void SumLosses(const CrossEntropyArgs& s) {
+namespace {
+
+template <typename Args>
+void AddLosses(const Args& s) {
   for (int64_t n = 0; n < s.N; ++n) {
     if (s.targets[n] == s.ignore_index) continue;
     *s.loss_sum += s.row_loss[n];
     *s.count += 1;
     if (s.z_weight != 0) *s.z_sum += s.row_z[n];
   }
+}
+
+}  // namespace
+
+void SumLosses(const CrossEntropyArgs& s) { AddLosses(s); }
+void SumLosses(const VocabCrossEntropyArgs& s) {
+  if (s.counts) AddLosses(s);
 }
 
 }  // namespace delink::cpu

@@ -29,5 +29,6 @@ const int32_t* OrderByToken(const int32_t* tokens, int64_t n);
 
 // Adds to the sums in row order; returns nothing that depends on threads.
 void SumLosses(const CrossEntropyArgs& s);
+void SumLosses(const VocabCrossEntropyArgs& s);
 
 }  // namespace delink::cpu

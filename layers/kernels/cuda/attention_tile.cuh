@@ -54,14 +54,16 @@ __device__ T* HeadAt(Memory* base, HeadStrides strides, int64_t Dh, int64_t b,
 struct Band {
   int offset;                // Tk - Tq
   int window;                // Tk where there is none
-  const int32_t* positions;  // [Tq] of the sample, or null
+  const int32_t* positions;  // [Tq], of the sample's queries, or null
 
   template <typename Args>
   __device__ Band(const Args& s, int64_t b)
       : offset(static_cast<int>(s.Tk - s.Tq)),
         window(static_cast<int>(s.window > 0 && s.window < s.Tk ? s.window
                                                                 : s.Tk)),
-        positions(s.positions != nullptr ? s.positions + b * s.Tq : nullptr) {}
+        positions(s.positions != nullptr
+                      ? s.positions + b * RowOf(s) + (s.Tk - s.Tq)
+                      : nullptr) {}
   // The first key that a query below Tq sees; not before those of earlier ones.
   __device__ int First(int query) const {
     const int place = query + offset;
@@ -69,6 +71,12 @@ struct Band {
                            ? positions[query]
                            : window - 1;
     return place > behind ? place - behind : 0;
+  }
+
+ private:
+  template <typename Args>
+  __device__ static int64_t RowOf(const Args& s) {
+    return s.positions_row > 0 ? s.positions_row : s.Tk;
   }
 };
 

@@ -83,9 +83,9 @@ struct SoftmaxPart {
 };
 
 // A thread's packs of the row; the first `kept` of the row go to `shared`.
-template <bool kAligned, typename T>
+template <bool kAligned, typename T, typename Part>
 __device__ void ReadPacks(const T* row, int count, int kept, Pack<T>* shared,
-                          SoftmaxPart& part) {
+                          Part& part) {
   const int step = static_cast<int>(blockDim.x);
   for (int p = static_cast<int>(threadIdx.x); p < count;
        p += kPacksAhead * step) {
@@ -107,11 +107,11 @@ __device__ void ReadPacks(const T* row, int count, int kept, Pack<T>* shared,
   }
 }
 
-// A thread's part of the row.
-template <typename T>
-__device__ SoftmaxPart ReadRow(const T* row, int V, int kept, Pack<T>* shared) {
+// Adds a thread's part of the row to `part`.
+template <typename T, typename Part>
+__device__ Part ReadRow(const T* row, int V, int kept, Pack<T>* shared,
+                        Part part) {
   const RowPacks<T> packs(V, 0);
-  SoftmaxPart part;
   const int single = packs.Single();
   if (single >= 0) part.Add(LoadPack<T, 1>(row + single));
   if (IsAligned(row)) {
@@ -152,8 +152,9 @@ __device__ inline Softmax JoinParts(const SoftmaxPart& part) {
 
 // The loss of row n to row_loss, and z to row_z. What the gradient's softmax is
 // multiplied by, over `sum`.
-__device__ inline double WriteLoss(const CrossEntropyArgs& s, int64_t n,
-                                   const Softmax& row, double of_target) {
+template <typename Args>
+__device__ double WriteLoss(const Args& s, int64_t n, const Softmax& row,
+                            double of_target) {
   const double log_sum = log(row.sum);
   s.row_loss[n] = log_sum + (row.max - of_target);
   if (s.z_weight == 0) return 1.0 / row.sum;
@@ -182,35 +183,25 @@ __device__ void WriteRow(T* row, int V, int kept, const Pack<T>* shared,
   }
 }
 
-template <typename T>
-__global__ void __launch_bounds__(kCrossEntropyThreads, 2)
-    CrossEntropyRows(CrossEntropyArgs s, int most_kept) {
-  __shared__ float shared_max, shared_factor;
-  Pack<T>* const shared = DynamicShared<Pack<T>>();
-  const int64_t n = blockIdx.x;
-  T* const row = static_cast<T*>(s.logits) + n * s.ld;
-  const int V = static_cast<int>(s.V), target = s.targets[n];
-  if (target == s.ignore_index) {
-    if (threadIdx.x == 0) {
-      s.row_loss[n] = 0.0;
-      if (s.z_weight != 0) s.row_z[n] = 0.0;
-    }
-    if (!s.want_grad) return;
-    WriteRow(row, V, 0, shared, []<int kSize>(int, Pack<T, kSize>) {
-      return MakePack<T, kSize>([](int) { return 0.0F; });
-    });
-    return;
-  }
-  const int kept = IsAligned(row) ? most_kept : 0;
-  const Softmax softmax = JoinParts(ReadRow(row, V, kept, shared));
+// What is left of a row that is not counted. Every thread calls.
+template <typename T, typename Args>
+__device__ void LeaveOutRow(const Args& s, int64_t n, T* row) {
   if (threadIdx.x == 0) {
-    shared_max = softmax.max;
-    shared_factor =
-        static_cast<float>(WriteLoss(s, n, softmax, ToFloat(row[target])));
+    s.row_loss[n] = 0.0;
+    if (s.z_weight != 0) s.row_z[n] = 0.0;
   }
   if (!s.want_grad) return;
-  __syncthreads();
-  const float max = shared_max, factor = shared_factor;
+  WriteRow(row, static_cast<int>(s.V), 0, static_cast<const Pack<T>*>(nullptr),
+           []<int kSize>(int, Pack<T, kSize>) {
+             return MakePack<T, kSize>([](int) { return 0.0F; });
+           });
+}
+
+// The row's softmax, times `factor` over exp(-max), less 1 at `target`. The
+// first `kept` packs are in `shared`.
+template <typename T>
+__device__ void WriteGradient(T* row, int V, int kept, const Pack<T>* shared,
+                              float max, float factor, int target) {
   const auto gradient = [=]<int kSize>(int v, const Pack<T, kSize>& x) {
     const int of_target = target - v;
     return MakePack<T, kSize>([&](int i) {
@@ -219,6 +210,90 @@ __global__ void __launch_bounds__(kCrossEntropyThreads, 2)
     });
   };
   WriteRow(row, V, kept, shared, gradient);
+}
+
+template <typename T>
+__global__ void __launch_bounds__(kCrossEntropyThreads, 2)
+    CrossEntropyRows(CrossEntropyArgs s, int most_kept) {
+  __shared__ float shared_max, shared_factor;
+  Pack<T>* const shared = DynamicShared<Pack<T>>();
+  const int64_t n = blockIdx.x;
+  T* const row = static_cast<T*>(s.logits) + n * s.ld;
+  const int V = static_cast<int>(s.V), target = s.targets[n];
+  if (target == s.ignore_index) return LeaveOutRow(s, n, row);
+  const int kept = IsAligned(row) ? most_kept : 0;
+  const Softmax softmax =
+      JoinParts(ReadRow(row, V, kept, shared, SoftmaxPart()));
+  if (threadIdx.x == 0) {
+    shared_max = softmax.max;
+    shared_factor =
+        static_cast<float>(WriteLoss(s, n, softmax, ToFloat(row[target])));
+  }
+  if (!s.want_grad) return;
+  __syncthreads();
+  WriteGradient(row, V, kept, shared, shared_max, shared_factor, target);
+}
+
+// The largest of a row, and what SoftmaxPart begins with where there is none.
+template <typename T>
+__global__ void __launch_bounds__(kCrossEntropyThreads)
+    VocabMaxRows(VocabMaxArgs s) {
+  const int64_t n = blockIdx.x;
+  const T* const row = static_cast<const T*>(s.logits) + n * s.ld;
+  const Softmax softmax =
+      JoinParts(ReadRow(row, static_cast<int>(s.V), 0,
+                        static_cast<Pack<T>*>(nullptr), SoftmaxPart()));
+  if (threadIdx.x == 0) s.max[n] = static_cast<double>(softmax.max);
+}
+
+// As SoftmaxPart, from the maximum of the whole row.
+struct ExponentialPart {
+  float max;
+  float sum = 0.0F;
+
+  template <typename T, int kSize>
+  __device__ void Add(const Pack<T, kSize>& x) {
+#pragma unroll
+    for (int i = 0; i < kSize; ++i) sum += FastExp(x[i] - max);
+  }
+};
+
+template <typename T>
+__global__ void __launch_bounds__(kCrossEntropyThreads)
+    VocabSumsRows(VocabSumsArgs s) {
+  __shared__ double partial[kWarp];
+  const int64_t n = blockIdx.x;
+  const T* const row = static_cast<const T*>(s.logits) + n * s.ld;
+  const bool counted = s.targets[n] != s.ignore_index;
+  const int V = counted ? static_cast<int>(s.V) : 0;
+  const ExponentialPart part =
+      ReadRow(row, V, 0, static_cast<Pack<T>*>(nullptr),
+              ExponentialPart{.max = static_cast<float>(s.max[n])});
+  const double sum = BlockSum(static_cast<double>(part.sum), partial);
+  if (threadIdx.x != 0) return;
+  const int64_t target = s.targets[n] - s.first_token;
+  s.sums[n] = sum;
+  s.sums[s.N + n] =
+      target >= 0 && target < V ? double{ToFloat(row[target])} : 0.0;
+}
+
+template <typename T>
+__global__ void __launch_bounds__(kCrossEntropyThreads)
+    VocabCrossEntropyRows(VocabCrossEntropyArgs s) {
+  __shared__ float shared_factor;
+  const int64_t n = blockIdx.x;
+  T* const row = static_cast<T*>(s.logits) + n * s.ld;
+  if (s.targets[n] == s.ignore_index) return LeaveOutRow(s, n, row);
+  const auto max = static_cast<float>(s.max[n]);
+  if (threadIdx.x == 0) {
+    shared_factor = static_cast<float>(
+        WriteLoss(s, n, Softmax{max, s.sums[n]}, s.sums[s.N + n]));
+  }
+  if (!s.want_grad) return;
+  __syncthreads();
+  WriteGradient(row, static_cast<int>(s.V), 0,
+                static_cast<const Pack<T>*>(nullptr), max, shared_factor,
+                s.targets[n] - static_cast<int>(s.first_token));
 }
 
 // loss_sum, z_sum and count, by two warps: the second has z.

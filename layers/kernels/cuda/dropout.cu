@@ -13,6 +13,22 @@ uint32_t Threshold(float rate) {
   return whole + (static_cast<float>(whole) < steps ? 1 : 0);
 }
 
+template <typename D>
+void DropoutRows(Stream& stream, const DropoutArgs& s,
+                 const DropoutPlan& plan) {
+  const int64_t rows = s.rows < 0 ? s.B * s.T : s.rows;
+  if (rows == 0) return;
+  const bool packed = CanPack<D>(s.x, s.D) && CanPack<D>(s.y, s.D);
+  // One more where a token's elements begin inside a group.
+  const int64_t groups = s.D / Pack<D>::kSize + (packed ? 0 : 2);
+  unsigned x = 1;
+  while (x < kDropoutThreads && x < groups) x *= 2;
+  const unsigned y = kDropoutThreads / x;
+  Launch(packed ? &DropoutRowsKernel<D, true> : &DropoutRowsKernel<D, false>,
+         dim3(static_cast<unsigned>((rows + y - 1) / y)), dim3(x, y), 0, stream,
+         s, plan, rows);
+}
+
 }  // namespace
 
 template <typename T>
@@ -28,6 +44,9 @@ void Dropout(Stream& stream, const DropoutArgs& s) {
       .blocks = 0,
       .threshold = Threshold(static_cast<float>(s.rate)),
       .scale = static_cast<float>(1.0 / (1.0 - s.rate))};
+  if (s.places != nullptr || s.rows >= 0) {
+    return DropoutRows<D>(stream, s, plan);
+  }
   const bool packed = plan.skip == 0 && CanPack<D>(s.x, plan.size) &&
                       CanPack<D>(s.y, plan.size);
   const int64_t groups = (plan.skip + plan.size + kSize - 1) / kSize;

@@ -6,6 +6,9 @@
 // sample, so that every group starts at a whole counter. A block has
 // kDropoutGroups groups a thread of one sample, whose key one thread derives.
 // Any shape; rows that are whole packs from aligned addresses go by 16 bytes.
+//
+// Where tokens' places need not follow each other, or a call has some tokens
+// alone, a token is what a sample is above, and a block has several.
 #pragma once
 
 #include "framework/base/rng.h"
@@ -102,6 +105,39 @@ __global__ void __launch_bounds__(kDropoutThreads)
         plan.counter + static_cast<uint64_t>(group) * (kSize / 4);
     StoreGroup<T, kPacked>(y, at, plan.size,
                            DropSome(groups[i], key, counter, plan));
+  }
+}
+
+// A block's threads in y have a token each, those in x all its groups.
+template <typename T, bool kPacked>
+__global__ void __launch_bounds__(kDropoutThreads)
+    DropoutRowsKernel(DropoutArgs s, DropoutPlan plan, int64_t rows) {
+  constexpr int kSize = Pack<T>::kSize;
+  __shared__ uint32_t keys[kDropoutThreads][2];
+  const int64_t row = int64_t{blockIdx.x} * blockDim.y + threadIdx.y;
+  const int64_t token = s.first_row + row;
+  if (threadIdx.x == 0 && row < rows) {
+    const RngKey key = Fold(Fold(*s.step_key, s.name_hash),
+                            static_cast<uint64_t>(s.sample[token / s.T]));
+    keys[threadIdx.y][0] = key.lo;
+    keys[threadIdx.y][1] = key.hi;
+  }
+  __syncthreads();
+  if (row >= rows) return;
+  const RngKey key = {keys[threadIdx.y][0], keys[threadIdx.y][1]};
+  const int64_t t = token % s.T;
+  const int64_t first =
+      (s.places != nullptr ? s.places[t] : s.first_position + t) * s.D;
+  const int64_t skip = first % kSize;
+  const T* const x = static_cast<const T*>(s.x) + row * s.D;
+  T* const y = static_cast<T*>(s.y) + row * s.D;
+  for (int64_t group = threadIdx.x; group * kSize - skip < s.D;
+       group += blockDim.x) {
+    const int64_t at = group * kSize - skip;
+    const auto counter = static_cast<uint64_t>((first + at) / 4);
+    StoreGroup<T, kPacked>(
+        y, at, s.D,
+        DropSome(LoadGroup<T, kPacked>(x, at, s.D), key, counter, plan));
   }
 }
 

@@ -60,10 +60,12 @@ void SumTokens(Stream& stream, const EmbeddingBackwardWeightArgs& s) {
         .D = s.D,
         .rows = std::max(kTileRows, CeilDiv(n, most_tiles)),
         .tiles = 0,
-        .sorted = SortTokens(stream, s.tokens + first, n, s.V, info.scratch),
+        .sorted = SortTokens(stream, s.tokens + first, n,
+                             {s.first_token, s.V, s.partial}, info.scratch),
         .dy = static_cast<const T*>(s.dy) + first * s.D,
         .dw = s.dw,
         .partial = reinterpret_cast<float*>(partial),
+        .V = s.V,
         .accumulate = s.accumulate || first > 0};
     sums.tiles = CeilDiv(n, sums.rows);
     if (packed) {

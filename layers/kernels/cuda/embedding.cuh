@@ -33,9 +33,16 @@ __global__ void __launch_bounds__(kGatherThreads)
     GatherRows(EmbeddingForwardArgs s) {
   const int64_t n = int64_t{blockIdx.x} * blockDim.y + threadIdx.y;
   if (n >= s.B * s.T) return;
-  const T* const w = static_cast<const T*>(s.w) + s.tokens[n] * s.D;
+  const int64_t row = s.tokens[n] - s.first_token;
+  const T* const w = static_cast<const T*>(s.w) + row * s.D;
   T* const y = static_cast<T*>(s.y) + n * s.D;
   const int64_t step = int64_t{blockDim.x} * kSize;
+  if (s.partial && (row < 0 || row >= s.V)) {
+    for (int64_t d = int64_t{threadIdx.x} * kSize; d < s.D; d += step) {
+      StorePack(y + d, MakePack<T, kSize>([](int) { return 0.0F; }));
+    }
+    return;
+  }
   if (s.p == nullptr) {
     for (int64_t d = int64_t{threadIdx.x} * kSize; d < s.D; d += step) {
       StorePack(y + d, LoadPack<T, kSize>(w + d));
@@ -60,6 +67,7 @@ struct RunSums {
   const void* dy;            // [n, D] by position
   void* dw;                  // [V, D] P
   float* partial;            // [tiles, 2, D]: came in, goes on
+  int64_t V;                 // rows of dw; no token's sum goes to row V
   bool accumulate;
 
   // Whether list[i] and the one before are of one run.
@@ -87,7 +95,7 @@ __global__ void __launch_bounds__(kRunThreads) SumTiles(RunSums s) {
       StoreFloats(s.partial + 2 * tile * s.D + d, sum);
     } else if (last_run && goes_on) {
       StoreFloats(s.partial + (2 * tile + 1) * s.D + d, sum);
-    } else {
+    } else if (token < s.V) {
       StoreGradient(static_cast<P*>(s.dw) + token * s.D + d, sum, s.accumulate);
     }
   };
@@ -128,6 +136,7 @@ __global__ void __launch_bounds__(kRunThreads) JoinTiles(RunSums s) {
   const int64_t begin = tile * s.rows, end = begin + s.rows;
   if (end >= s.n || d >= s.D || !s.Continues(end)) return;
   const int32_t token = s.sorted[end].token;
+  if (token >= s.V) return;
   if (begin > 0 && s.sorted[begin - 1].token == token) return;
   // The last tile that begins with this token.
   int64_t last = tile + 1, past = s.tiles;

@@ -29,7 +29,7 @@ int64_t TokenSortBytes(int64_t n) {
 }
 
 const Occurrence* SortTokens(Stream& stream, const int32_t* tokens, int64_t n,
-                             int64_t V, void* memory) {
+                             const TokenIds& ids, void* memory) {
   char* at = static_cast<char*>(memory);
   const auto take = [&at](int64_t bytes) {
     char* const taken = at;
@@ -40,6 +40,8 @@ const Occurrence* SortTokens(Stream& stream, const int32_t* tokens, int64_t n,
   auto* sorted = reinterpret_cast<Occurrence*>(take(ListBytes(n)));
   SortPass pass = {
       .n = n, .segment = Segment(n), .segments = Segments(n), .tokens = tokens};
+  pass.first_token = static_cast<int32_t>(ids.first);
+  pass.V = static_cast<uint32_t>(ids.V);
   pass.counts = reinterpret_cast<uint32_t*>(take(CountBytes(n)));
   pass.before = reinterpret_cast<uint32_t*>(take(CountBytes(n)));
   pass.totals = reinterpret_cast<uint32_t*>(take(4 * kDigits));
@@ -47,6 +49,7 @@ const Occurrence* SortTokens(Stream& stream, const int32_t* tokens, int64_t n,
   const int64_t warps = std::min<int64_t>(pass.segments, kSortWarps);
   const dim3 grid(static_cast<unsigned>((pass.segments + warps - 1) / warps));
   const dim3 block(static_cast<unsigned>(warps * kWarp));
+  const int64_t last = ids.others ? ids.V : ids.V - 1;
   do {
     pass.to = sorted;
     Launch(CountDigits, grid, block, 0, stream, pass);
@@ -56,7 +59,7 @@ const Occurrence* SortTokens(Stream& stream, const int32_t* tokens, int64_t n,
     pass.tokens = nullptr;
     pass.from = pass.to;
     pass.shift += kDigitBits;
-  } while (pass.shift < 31 && (V - 1) >> pass.shift > 0);
+  } while (pass.shift < 31 && last >> pass.shift > 0);
   return pass.from;
 }
 

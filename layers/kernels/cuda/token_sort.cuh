@@ -22,6 +22,8 @@ struct SortPass {
   int64_t segment;  // elements of one
   int64_t segments;
   int shift;               // of the digit
+  int32_t first_token;     // TokenIds::first
+  uint32_t V;              // TokenIds::V
   const int32_t* tokens;   // [n] in the first pass, else null
   const Occurrence* from;  // [n] in the others
   Occurrence* to;          // [n]
@@ -30,8 +32,13 @@ struct SortPass {
   uint32_t* totals;        // [kDigits]
 };
 
+// In the first pass.
+__device__ inline int32_t TokenAt(const SortPass& s, int64_t i) {
+  const auto id = static_cast<uint32_t>(s.tokens[i] - s.first_token);
+  return static_cast<int32_t>(id < s.V ? id : s.V);
+}
 __device__ inline Occurrence OccurrenceAt(const SortPass& s, int64_t i) {
-  if (s.tokens != nullptr) return {s.tokens[i], static_cast<int32_t>(i)};
+  if (s.tokens != nullptr) return {TokenAt(s, i), static_cast<int32_t>(i)};
   return s.from[i];
 }
 __device__ inline int DigitOf(const SortPass& s, int32_t token) {
@@ -50,7 +57,7 @@ __global__ void __launch_bounds__(kSortThreads) CountDigits(SortPass s) {
   __syncwarp();
   const int64_t end = std::min(s.n, (segment + 1) * s.segment);
   for (int64_t i = segment * s.segment + lane; i < end; i += kWarp) {
-    const int32_t token = s.tokens != nullptr ? s.tokens[i] : s.from[i].token;
+    const int32_t token = s.tokens != nullptr ? TokenAt(s, i) : s.from[i].token;
     atomicAdd(&counts[DigitOf(s, token)], 1U);
   }
   __syncwarp();

@@ -36,10 +36,14 @@ struct Seen {
   int64_t first, end;
 };
 template <typename Args>
+int64_t PositionAt(const Args& s, int64_t b, int64_t key) {
+  return s.positions[b * (s.positions_row > 0 ? s.positions_row : s.Tk) + key];
+}
+template <typename Args>
 Seen SeenBy(const Args& s, int64_t b, int64_t i) {
   const int64_t end = i + (s.Tk - s.Tq) + 1;
   const int64_t document =
-      s.positions != nullptr ? end - 1 - s.positions[b * s.Tq + i] : 0;
+      s.positions != nullptr ? end - 1 - PositionAt(s, b, end - 1) : 0;
   return {s.window > 0 ? std::max(end - s.window, document) : document, end};
 }
 

@@ -3,6 +3,16 @@
 #include "layers/kernels/ref/ref.h"
 
 namespace delink::ref {
+namespace {
+
+// The row of a token among those from first_token on, or -1 if it is not here.
+template <typename Args>
+int64_t RowOf(const Args& s, int64_t n) {
+  const int64_t row = s.tokens[n] - s.first_token;
+  return !s.partial || (row >= 0 && row < s.V) ? row : -1;
+}
+
+}  // namespace
 
 template <typename T>
 void EmbeddingForward(Stream&, const EmbeddingForwardArgs& s) {
@@ -12,8 +22,9 @@ void EmbeddingForward(Stream&, const EmbeddingForwardArgs& s) {
   for (int64_t n = 0; n < s.B * s.T; ++n) {
     const int64_t position =
         s.positions != nullptr ? s.positions[n] : s.first_position + n % s.T;
+    const int64_t row = RowOf(s, n);
     for (int64_t d = 0; d < s.D; ++d) {
-      const double weight = w[s.tokens[n] * s.D + d];
+      const double weight = row < 0 ? 0.0 : double{w[row * s.D + d]};
       y[n * s.D + d] = static_cast<T>(
           p != nullptr ? weight + p[position * s.D + d] : weight);
     }
@@ -31,7 +42,7 @@ void SumTokens(const EmbeddingBackwardWeightArgs& s) {
     for (int64_t d = 0; d < s.D; ++d) {
       double sum = s.accumulate ? dw[v * s.D + d] : 0.0;
       for (int64_t n = 0; n < s.N; ++n) {
-        if (s.tokens[n] == v) sum += dy[n * s.D + d];
+        if (RowOf(s, n) == v) sum += dy[n * s.D + d];
       }
       dw[v * s.D + d] = static_cast<P>(sum);
     }

@@ -83,14 +83,18 @@ void Dropout(Stream&, const DropoutArgs& s) {
   const float rate = static_cast<float>(s.rate);
   const double scale = 1.0 / (1.0 - s.rate);
   const RngKey layer_key = Fold(*s.step_key, s.name_hash);
-  for (int64_t b = 0; b < s.B; ++b) {
+  const int64_t rows = s.rows < 0 ? s.B * s.T : s.rows;
+  for (int64_t row = 0; row < rows; ++row) {
+    const int64_t b = (s.first_row + row) / s.T, t = (s.first_row + row) % s.T;
     const RngKey key = Fold(layer_key, static_cast<uint64_t>(s.sample[b]));
-    const T* x = static_cast<const T*>(s.x) + b * s.T * s.D;
-    T* y = static_cast<T*>(s.y) + b * s.T * s.D;
-    for (int64_t i = 0; i < s.T * s.D; ++i) {
-      const uint64_t index = static_cast<uint64_t>(s.first_position * s.D + i);
+    const int64_t place =
+        s.places != nullptr ? s.places[t] : s.first_position + t;
+    const T* x = static_cast<const T*>(s.x) + row * s.D;
+    T* y = static_cast<T*>(s.y) + row * s.D;
+    for (int64_t d = 0; d < s.D; ++d) {
+      const uint64_t index = static_cast<uint64_t>(place * s.D + d);
       const uint32_t word = Philox(key, index / 4, 0)[index % 4];
-      y[i] = Uniform(word) >= rate ? static_cast<T>(x[i] * scale) : T{};
+      y[d] = Uniform(word) >= rate ? static_cast<T>(x[d] * scale) : T{};
     }
   }
 }

@@ -53,10 +53,14 @@ std::string NameOf(const Shape& p) {
                          absl::StrJoin(p.documents, ","));
 }
 
+// Elements of a row of positions, of which some are not seen by any query where
+// queries are fewer than keys.
+int64_t RowOf(const Shape& p) { return p.Tq == p.Tk ? p.Tk : p.Tk + 5; }
+
 Guarded<int32_t> PositionsOf(const Shape& p) {
   return Guarded<int32_t>(p.documents.empty()
                               ? std::vector<int32_t>()
-                              : Positions(p.B, p.Tq, p.documents));
+                              : Positions(p.B, RowOf(p), p.documents));
 }
 
 Case AttentionCase(const Shape& p) {
@@ -86,6 +90,7 @@ Case AttentionCase(const Shape& p) {
             .scale = 1.0 / std::sqrt(static_cast<double>(p.Dh)),
             .window = p.window,
             .positions = documents,
+            .positions_row = p.Tq == p.Tk ? 0 : RowOf(p),
             .q = t.qkv.data(),
             .q_strides = t.q_strides,
             .k = kv + t.k,
@@ -108,6 +113,7 @@ Case AttentionCase(const Shape& p) {
                                           .scale = forward.scale,
                                           .window = p.window,
                                           .positions = documents,
+                                          .positions_row = RowOf(p),
                                           .q = forward.q,
                                           .q_strides = t.q_strides,
                                           .k = forward.k,
@@ -153,6 +159,15 @@ std::vector<Shape> MaskedShapes() {
   for (const int64_t W : {1, 7, 64, 100}) {
     shapes.push_back({2, 2, 1, 8, 140, 140, 1.0, W, {5, 80, 30}});
   }
+  // Queries of the end of the keys alone, as where ranks share a row: their
+  // documents begin before them, or among them.
+  for (const std::vector<int64_t>& lengths : std::vector<std::vector<int64_t>>{
+           {3, 1, 1, 20, 8}, {64}, {63, 1, 65}, {90, 5, 70}, {500}}) {
+    shapes.push_back({2, 4, 2, 8, 33, 100, 1.0, 0, lengths});
+    shapes.push_back({2, 2, 1, 5, 64, 129, 1.0, 0, lengths});
+    shapes.push_back({1, 2, 2, 16, 70, 210, 1.0, 50, lengths});
+  }
+  shapes.push_back({2, 2, 1, 8, 1, 40, 1.0, 0, {7, 30}});
   shapes.push_back({1, 3, 1, 96, 70, 70, 4.0, 0, {40, 7}});
   shapes.push_back({1, 2, 2, 136, 66, 66, 1.0, 0, {65, 1}});
   return shapes;

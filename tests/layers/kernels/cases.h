@@ -88,6 +88,7 @@ std::vector<Case> RotaryCases();
 std::vector<Case> EmbeddingCases();
 std::vector<Case> AttentionCases();
 std::vector<Case> CrossEntropyCases();
+std::vector<Case> VocabCases();
 
 struct Group {
   const char* name;
@@ -101,6 +102,7 @@ inline constexpr Group kGroups[] = {
     {"Rotary", RotaryCases},
     {"Attention", AttentionCases},
     {"CrossEntropy", CrossEntropyCases},
+    {"Vocab", VocabCases},
 };
 
 // What a fast table made of a case against what the reference did.

@@ -109,6 +109,59 @@ Case EmbeddingCase(const Shape& p) {
       });
 }
 
+// Rows [first, first + V) of a table of `ids`, as where ranks share it.
+struct Slice {
+  int64_t N, D, V, first, ids;
+  bool accumulate;
+};
+
+template <typename P>
+Guarded<P> SliceGradient(const Kernels& kernels, Stream& stream, const Slice& p,
+                         const int32_t* tokens, const void* dy, bool narrow) {
+  Guarded<P> dw(p.V * p.D);
+  if (p.accumulate) dw = Input<P>("dw", p.V * p.D);
+  kernels.embedding_backward_weight(stream, {.N = p.N,
+                                             .D = p.D,
+                                             .V = p.V,
+                                             .tokens = tokens,
+                                             .dy = dy,
+                                             .dw = dw.data(),
+                                             .accumulate = p.accumulate,
+                                             .narrow = narrow,
+                                             .first_token = p.first,
+                                             .partial = true});
+  return dw;
+}
+
+Case SliceCase(const Slice& p) {
+  const std::string name =
+      absl::StrFormat("embedding N%d D%d rows %d+%d of %d acc%d", p.N, p.D,
+                      p.first, p.V, p.ids, p.accumulate);
+  return MakeCase(
+      name, [p]<typename T>(const Kernels& kernels, Stream& stream) -> Outputs {
+        const Guarded<int32_t> tokens(
+            Integers("tokens", p.N, static_cast<int32_t>(p.ids)));
+        const auto w = Input<T>("w", p.V * p.D), dy = Input<T>("dy", p.N * p.D);
+        Guarded<T> y(p.N * p.D);
+        kernels.embedding_forward(stream, {.B = 1,
+                                           .T = p.N,
+                                           .D = p.D,
+                                           .V = p.V,
+                                           .tokens = tokens.data(),
+                                           .w = w.data(),
+                                           .y = y.data(),
+                                           .first_token = p.first,
+                                           .partial = true});
+        const auto dw = SliceGradient<Wide<T>>(
+            kernels, stream, p, tokens.data(), dy.data(), /*narrow=*/false);
+        const auto narrow_dw = SliceGradient<T>(
+            kernels, stream, p, tokens.data(), dy.data(), /*narrow=*/true);
+        const double tolerance = Tolerance<float>(p.N / p.ids + 1);
+        return {Result("y", y, 0.0), Result("dw", dw, tolerance),
+                Result("narrow dw", narrow_dw, tolerance)};
+      });
+}
+
 }  // namespace
 
 std::vector<Case> EmbeddingCases() {
@@ -129,6 +182,19 @@ std::vector<Case> EmbeddingCases() {
   // More tokens than ids, and ids of more than two bytes.
   cases.push_back(EmbeddingCase({2, 1250, 4, 40, 0, false}));
   cases.push_back(EmbeddingCase({1, 70, 3, 70'000, 0, false}));
+  for (const int64_t D : {1, 7, 16, 40}) {
+    cases.push_back(SliceCase({50, D, 4, 3, 11, false}));
+    cases.push_back(SliceCase({333, D, 1, 0, 3, true}));
+  }
+  // The first and the last piece, one that is empty, all of the table, and one
+  // row fewer than a byte tells apart; many tokens of other rows.
+  cases.push_back(SliceCase({200, 8, 5, 0, 13, false}));
+  cases.push_back(SliceCase({200, 8, 5, 8, 13, true}));
+  cases.push_back(SliceCase({20, 8, 0, 2, 13, false}));
+  cases.push_back(SliceCase({90, 5, 13, 0, 13, false}));
+  cases.push_back(SliceCase({700, 12, 256, 300, 1000, false}));
+  cases.push_back(SliceCase({700, 12, 255, 0, 1000, true}));
+  cases.push_back(SliceCase({1500, 4, 40, 70'000, 70'041, false}));
   return cases;
 }
 

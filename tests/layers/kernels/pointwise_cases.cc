@@ -152,6 +152,40 @@ Case DropoutCase(int64_t B, int64_t T_, int64_t D, double rate,
       });
 }
 
+// Some tokens alone, and places that jump, as where ranks share them.
+Case DropoutRowsCase(int64_t B, int64_t T_, int64_t D, int64_t first_row,
+                     int64_t rows, bool places) {
+  return MakeCase(
+      absl::StrFormat("dropout B%d T%d D%d rows %d+%d places%d", B, T_, D,
+                      first_row, rows, places),
+      [=]<typename T>(const Kernels& kernels, Stream& stream) -> Outputs {
+        const int64_t count = (rows < 0 ? B * T_ : rows) * D;
+        const auto x = Input<T>("x", count);
+        const Guarded<RngKey> key(std::vector{KeyFromSeed(3)});
+        Guarded<int64_t> sample(B);
+        for (int64_t b = 0; b < B; ++b) sample[b] = 5 + b * 10'000'000'000;
+        Guarded<int32_t> jumps(T_);
+        for (int64_t t = 0; t < T_; ++t) {
+          jumps[t] = static_cast<int32_t>(t < T_ / 2 ? t + 3 : t + 2 * T_);
+        }
+        Guarded<T> y(count);
+        kernels.dropout(stream, {.B = B,
+                                 .T = T_,
+                                 .D = D,
+                                 .rate = 0.3,
+                                 .step_key = key.data(),
+                                 .name_hash = 99,
+                                 .sample = sample.data(),
+                                 .first_position = places ? 0 : 3,
+                                 .places = places ? jumps.data() : nullptr,
+                                 .first_row = first_row,
+                                 .rows = rows,
+                                 .x = x.data(),
+                                 .y = y.data()});
+        return {Result("y", y, 3e-7)};
+      });
+}
+
 }  // namespace
 
 std::vector<Case> PointwiseCases() {
@@ -183,6 +217,15 @@ std::vector<Case> PointwiseCases() {
   cases.push_back(DropoutCase(3, 180, 129, 0.3, 1));
   cases.push_back(DropoutCase(2, 300, 64, 0.2, 5));
   cases.push_back(DropoutCase(2, 3, 8, 0.99999999, 0));  // 1 in f32
+  for (const int64_t D : {1, 3, 4, 8, 33, 64, 130}) {
+    cases.push_back(DropoutRowsCase(2, 7, D, 0, -1, true));
+    cases.push_back(DropoutRowsCase(2, 7, D, 5, 4, true));
+    cases.push_back(DropoutRowsCase(3, 7, D, 6, 15, false));
+  }
+  cases.push_back(DropoutRowsCase(3, 180, 129, 100, 300, true));
+  cases.push_back(DropoutRowsCase(2, 300, 64, 599, 1, false));
+  cases.push_back(DropoutRowsCase(2, 3, 1100, 2, 2, true));
+  cases.push_back(DropoutRowsCase(2, 3, 8, 6, 0, true));
   return cases;
 }
 

@@ -248,13 +248,14 @@ template <typename Args>
 static inline TileKeys KeysOf(const Args& s, int64_t b, int64_t first_query,
                               int64_t queries) {
   const int64_t before = s.Tk - s.Tq;
+  const int64_t row = s.positions_row > 0 ? s.positions_row : s.Tk;
   const int64_t window = s.window > 0 ? Smaller(s.window, s.Tk) : s.Tk;
   TileKeys keys;
   for (int64_t i = 0; i < kQueryTile; ++i) {
     const int64_t query = first_query + Smaller(i, queries - 1);
     const int64_t behind =
         s.positions != nullptr
-            ? Smaller(window - 1, s.positions[b * s.Tq + query])
+            ? Smaller(window - 1, s.positions[b * row + before + query])
             : window - 1;
     keys.first_seen[i] =
         static_cast<int32_t>(Larger(query + before - behind, 0));

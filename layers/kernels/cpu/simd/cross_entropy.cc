@@ -88,37 +88,80 @@ RowSum SumRow(const T* x, int64_t V) {
   return {total, shift};
 }
 
+// The row's loss, and z. What the gradient's softmax is multiplied by.
+template <typename Args>
+double WriteLoss(const Args& s, int64_t n, double log_sum, double shift,
+                 double of_target) {
+  s.row_loss[n] = log_sum + (shift - of_target);
+  if (s.z_weight == 0) return 1.0;
+  const double lse = log_sum + shift;
+  s.row_z[n] = s.z_weight * lse * lse;
+  // The gradient of the z-loss is 2 z_weight lse softmax.
+  return 1.0 + 2.0 * s.z_weight * lse;
+}
+
+template <typename T, typename Args>
+void LeaveOutRow(const Args& s, int64_t n, T* x) {
+  s.row_loss[n] = 0.0;
+  if (s.z_weight != 0) s.row_z[n] = 0.0;
+  if (s.want_grad) std::memset(x, 0, s.V * sizeof(T));
+}
+
+// x becomes softmax * scale, 1 less at `target`; none where that is not in
+// [0, V). The exponentials are made again: in bf16 they could not be kept, and
+// to keep them costs as much as to make them.
+template <typename T>
+void GradientOfRow(T* x, int64_t V, float shift, float inverse,
+                   int64_t target) {
+  const auto probability = [=](Vec logit) DELINK_LAMBDA {
+    return ExpOf(logit - shift) * inverse;
+  };
+  const bool here = target >= 0 && target < V;
+  const float of_target = here ? LoadOne(x + target) : 0.0F;
+  ForRow(V, [&](auto load, auto store)
+                DELINK_LAMBDA { store(x, probability(load(x))); });
+  if (here) StoreOne(x + target, probability(Set(of_target))[0] - 1.0F);
+}
+
 template <typename T>
 void CrossEntropyRow(const CrossEntropyArgs& s, int64_t n) {
   T* x = static_cast<T*>(s.logits) + n * s.ld;
   const int32_t target = s.targets[n];
-  if (target == s.ignore_index) {
-    s.row_loss[n] = 0.0;
-    if (s.z_weight != 0) s.row_z[n] = 0.0;
-    if (s.want_grad) std::memset(x, 0, s.V * sizeof(T));
-    return;
-  }
-  const auto [sum, shift] = SumRow(x, s.V);
-  const float of_target = LoadOne(x + target);
-  const double log_sum = __builtin_log(sum);
-  s.row_loss[n] = log_sum + (static_cast<double>(shift) - of_target);
-  // The gradient of the z-loss is 2 z_weight lse softmax.
-  double scale = 1.0;
-  if (s.z_weight != 0) {
-    const double lse = log_sum + shift;
-    s.row_z[n] = s.z_weight * lse * lse;
-    scale += 2.0 * s.z_weight * lse;
-  }
+  if (target == s.ignore_index) return LeaveOutRow(s, n, x);
+  const RowSum row = SumRow(x, s.V);
+  const double scale =
+      WriteLoss(s, n, __builtin_log(row.sum), row.shift, LoadOne(x + target));
   if (!s.want_grad) return;
-  // softmax * scale - onehot(target), the exponentials made again: in bf16
-  // they could not be kept, and to keep them costs as much as to make them.
-  const float inverse = static_cast<float>(scale / sum);
-  const auto probability = [=, shift = shift](Vec logit) DELINK_LAMBDA {
-    return ExpOf(logit - shift) * inverse;
-  };
-  ForRow(s.V, [&](auto load, auto store)
-                  DELINK_LAMBDA { store(x, probability(load(x))); });
-  StoreOne(x + target, probability(Set(of_target))[0] - 1.0F);
+  GradientOfRow(x, s.V, row.shift, static_cast<float>(scale / row.sum), target);
+}
+
+template <typename T>
+void VocabSumsRow(const VocabSumsArgs& s, int64_t n) {
+  const T* x = static_cast<const T*>(s.logits) + n * s.ld;
+  const int64_t target = s.targets[n] - s.first_token;
+  const float max = static_cast<float>(s.max[n]);
+  double sum = 0.0, of_target = 0.0;
+  if (s.targets[n] != s.ignore_index) {
+    for (int64_t first = 0; first < s.V; first += kBlock) {
+      const int64_t rest = s.V - first;
+      sum += SumExp(x + first, rest < kBlock ? rest : kBlock, max).sum;
+    }
+    if (target >= 0 && target < s.V) of_target = LoadOne(x + target);
+  }
+  s.sums[n] = sum;
+  s.sums[s.N + n] = of_target;
+}
+
+template <typename T>
+void VocabCrossEntropyRow(const VocabCrossEntropyArgs& s, int64_t n) {
+  T* x = static_cast<T*>(s.logits) + n * s.ld;
+  if (s.targets[n] == s.ignore_index) return LeaveOutRow(s, n, x);
+  const double sum = s.sums[n], max = s.max[n];
+  const double scale =
+      WriteLoss(s, n, __builtin_log(sum), max, s.sums[s.N + n]);
+  if (!s.want_grad) return;
+  GradientOfRow(x, s.V, static_cast<float>(max),
+                static_cast<float>(scale / sum), s.targets[n] - s.first_token);
 }
 
 }  // namespace
@@ -130,7 +173,36 @@ void CrossEntropy(Stream&, const CrossEntropyArgs& s) {
   SumLosses(s);
 }
 
-template void CrossEntropy<float>(Stream&, const CrossEntropyArgs&);
-template void CrossEntropy<BFloat16>(Stream&, const CrossEntropyArgs&);
+template <typename T>
+void VocabMax(Stream&, const VocabMaxArgs& s) {
+  constexpr float kLowest = -__FLT_MAX__;
+#pragma omp parallel for schedule(static) if (s.N * s.V > kParallelFrom)
+  for (int64_t n = 0; n < s.N; ++n) {
+    const float max = Largest(static_cast<const T*>(s.logits) + n * s.ld, s.V);
+    s.max[n] = static_cast<double>(max < kLowest ? kLowest : max);
+  }
+}
+
+template <typename T>
+void VocabSums(Stream&, const VocabSumsArgs& s) {
+#pragma omp parallel for schedule(static) if (s.N * s.V > kParallelFrom)
+  for (int64_t n = 0; n < s.N; ++n) VocabSumsRow<T>(s, n);
+}
+
+template <typename T>
+void VocabCrossEntropy(Stream&, const VocabCrossEntropyArgs& s) {
+#pragma omp parallel for schedule(static) if (s.N * s.V > kParallelFrom)
+  for (int64_t n = 0; n < s.N; ++n) VocabCrossEntropyRow<T>(s, n);
+  SumLosses(s);
+}
+
+#define DELINK_INSTANTIATE(T)                                      \
+  template void CrossEntropy<T>(Stream&, const CrossEntropyArgs&); \
+  template void VocabMax<T>(Stream&, const VocabMaxArgs&);         \
+  template void VocabSums<T>(Stream&, const VocabSumsArgs&);       \
+  template void VocabCrossEntropy<T>(Stream&, const VocabCrossEntropyArgs&);
+DELINK_INSTANTIATE(float)
+DELINK_INSTANTIATE(BFloat16)
+#undef DELINK_INSTANTIATE
 
 }  // namespace delink::cpu::DELINK_SIMD

@@ -154,11 +154,30 @@ void DropoutRange(const Rule& rule, const RoundKeys& keys, uint64_t i,
   while (i < end) some(kBatch);
 }
 
+// Token by token: some of them, or what need not lie together.
+template <typename T>
+void DropoutRows(const DropoutArgs& s, const Rule& rule) {
+  const int64_t rows = s.rows < 0 ? s.B * s.T : s.rows;
+#pragma omp parallel for schedule(static) if (rows * s.D > kParallelFrom)
+  for (int64_t row = 0; row < rows; ++row) {
+    const int64_t b = (s.first_row + row) / s.T, t = (s.first_row + row) % s.T;
+    const int64_t place =
+        s.places != nullptr ? s.places[t] : s.first_position + t;
+    RoundKeys keys;
+    KeysOf(SampleKey(s, b), &keys);
+    DropoutRange(rule, keys, static_cast<uint64_t>(place * s.D),
+                 static_cast<uint64_t>((place + 1) * s.D),
+                 static_cast<const T*>(s.x) + row * s.D,
+                 static_cast<T*>(s.y) + row * s.D);
+  }
+}
+
 }  // namespace
 
 template <typename T>
 void Dropout(Stream&, const DropoutArgs& s) {
   const Rule rule(s.rate);
+  if (s.places != nullptr || s.rows >= 0) return DropoutRows<T>(s, rule);
   const int64_t count = s.T * s.D, blocks = (count + kBlock - 1) / kBlock;
 #pragma omp parallel for collapse(2) \
     schedule(static) if (s.B * s.T * s.D > kParallelFrom)

@@ -10,6 +10,12 @@ namespace {
 // order of the sums is that of the tokens.
 constexpr int64_t kColumnBlock = 64;
 
+// Whether `row` of the table, a token less first_token, is one of those here.
+template <typename Args>
+DELINK_INLINE bool IsHere(const Args& s, int64_t row) {
+  return !s.partial || (row >= 0 && row < s.V);
+}
+
 template <typename T>
 DELINK_INLINE void AddTo(int64_t D, const T* from, float* to) {
   ForRow(D, [&](auto load, auto store)
@@ -38,7 +44,9 @@ void SumTokens(const EmbeddingBackwardWeightArgs& s) {
     for (int64_t i = 0, end = 0; i < s.N; i = end) {
       const int32_t token = s.tokens[order[i]];
       while (end < s.N && s.tokens[order[end]] == token) ++end;
-      T* to = dw + token * s.D + d;
+      const int64_t row = token - s.first_token;
+      if (!IsHere(s, row)) continue;
+      T* to = dw + row * s.D + d;
       ForRow(columns, [&](auto load, auto store) DELINK_LAMBDA {
         Vec sum{};
         for (int64_t j = i; j < end; ++j) {
@@ -78,8 +86,13 @@ void EmbeddingForward(Stream&, const EmbeddingForwardArgs& s) {
   const int64_t N = s.B * s.T;
 #pragma omp parallel for schedule(static) if (N * s.D > kParallelFrom)
   for (int64_t n = 0; n < N; ++n) {
-    const T* row = w + s.tokens[n] * s.D;
+    const int64_t number = s.tokens[n] - s.first_token;
     T* y = static_cast<T*>(s.y) + n * s.D;
+    if (!IsHere(s, number)) {
+      std::memset(y, 0, s.D * sizeof(T));
+      continue;
+    }
+    const T* row = w + number * s.D;
     if (s.p == nullptr) {
       std::memcpy(y, row, s.D * sizeof(T));
       continue;
@@ -102,7 +115,9 @@ void EmbeddingBackwardWeight(Stream&, const EmbeddingBackwardWeightArgs& s) {
   for (int64_t d = 0; d < s.D; d += kColumnBlock) {
     const int64_t columns = s.D - d < kColumnBlock ? s.D - d : kColumnBlock;
     for (int64_t n = 0; n < s.N; ++n) {
-      AddTo(columns, dy + n * s.D + d, dw + s.tokens[n] * s.D + d);
+      const int64_t row = s.tokens[n] - s.first_token;
+      if (!IsHere(s, row)) continue;
+      AddTo(columns, dy + n * s.D + d, dw + row * s.D + d);
     }
   }
 }

@@ -58,7 +58,7 @@ TEST_F(Tokens, AreSortedStably) {
     DeviceArray<int32_t> ids(*device_, tokens);
     DeviceArray<char> memory(*device_, Empty<char>(cuda::TokenSortBytes(n)));
     const cuda::Occurrence* const sorted =
-        cuda::SortTokens(*stream_, ids.data(), n, V, memory.data());
+        cuda::SortTokens(*stream_, ids.data(), n, {0, V, false}, memory.data());
     std::vector<cuda::Occurrence> actual(tokens.size());
     device_->CopyToHost(*stream_, actual.data(), sorted,
                         n * int64_t{sizeof(cuda::Occurrence)});
