@@ -9,14 +9,10 @@
 #include "framework/base/at.h"
 #include "framework/base/check.h"
 #include "framework/device/backend.h"
+#include "framework/module/even_piece.h"
 
 namespace delink {
 namespace {
-
-// Piece `i` of `n` of [0, count), as even as can be.
-Range EvenPiece(int64_t count, int i, int n) {
-  return {count * i / n, count * (i + 1) / n};
-}
 
 // Rows of one of the matrices that a parameter is, or its columns (kIn).
 struct Stack {

@@ -1,11 +1,15 @@
 #include "layers/modules/embedding.h"
 
+#include "framework/base/check.h"
+#include "framework/module/even_piece.h"
 #include "layers/ops/embedding_lookup.h"
+#include "layers/ops/rows.h"
 
 namespace delink {
 
 Embedding::Embedding(const Scope& s, const Config& c)
-    : token_((s / "token")
+    : vocab_(c.vocab),
+      token_((s / "token")
                  .Part("embedding")
                  .Param("weight", {.shape = {c.vocab, c.dim},
                                    .init = Init::Normal(c.stddev),
@@ -19,7 +23,14 @@ Embedding::Embedding(const Scope& s, const Config& c)
       dropout_(s, c.dropout) {}
 
 Var Embedding::operator()(Var tokens) {
-  return dropout_(ops::EmbeddingLookup(tokens, token_, position_));
+  const VisitGroup* const group = tokens.tape().groups().tensor;
+  if (group == nullptr) {
+    return dropout_(ops::EmbeddingLookup(tokens, token_, position_));
+  }
+  const Range own = EvenPiece(vocab_, group->rank(), group->size());
+  DELINK_CHECK_EQ(token_.shape()[0], own.size()) << "of " << vocab_;
+  const Var x = ops::ScatterRows(ops::EmbeddingPart(tokens, token_, own.begin));
+  return dropout_(position_ != nullptr ? ops::AddPositions(x, *position_) : x);
 }
 
 }  // namespace delink

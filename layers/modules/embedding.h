@@ -1,6 +1,6 @@
 // Embedding: tokens to vectors, plus a learned vector for each position. The
 // tables are two parts, "embedding" and "position": a tied head uses the former
-// alone.
+// alone. Over ranks (Tape::groups) that of tokens is cut by rows.
 #pragma once
 
 #include <cstdint>
@@ -22,10 +22,12 @@ class Embedding final : public Module {
   };
   Embedding(const Scope& s, const Config& c);
 
-  // tokens [B, T] i32, each in [0, vocab), to [B, T, dim].
+  // tokens [B, T] i32, each in [0, vocab), to [B, T, dim], or a rank's own rows
+  // of that.
   Var operator()(Var tokens) override;
 
  private:
+  int64_t vocab_;
   Param& token_;
   Param* position_;  // null without
   Dropout dropout_;

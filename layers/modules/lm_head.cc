@@ -1,11 +1,13 @@
 #include "layers/modules/lm_head.h"
 
 #include "layers/ops/head_loss.h"
+#include "layers/ops/rows.h"
 
 namespace delink {
 
 LmHead::LmHead(const Scope& s, const Config& c)
-    : z_loss_(c.z_loss),
+    : vocab_(c.vocab),
+      z_loss_(c.z_loss),
       norm_(s / "norm", {.dim = c.dim, .kind = c.norm, .eps = c.norm_eps}),
       weight_(c.tied_to.empty()
                   ? (s / "head")
@@ -15,8 +17,12 @@ LmHead::LmHead(const Scope& s, const Config& c)
                                           .split = Split::kOut})
                   : (s / "head" / "weight").Link(c.tied_to)) {}
 
-void LmHead::Loss(Var x) { ops::HeadLoss(norm_(x), weight_, z_loss_); }
+void LmHead::Loss(Var x) {
+  ops::HeadLoss(ops::GatherRows(norm_(x)), weight_, z_loss_, vocab_);
+}
 
-Var LmHead::Logits(Var x) { return ops::HeadLogits(norm_(x), weight_); }
+Var LmHead::Logits(Var x) {
+  return ops::HeadLogits(ops::GatherRows(norm_(x)), weight_, vocab_);
+}
 
 }  // namespace delink

@@ -1,5 +1,6 @@
 // LmHead: the end of a language model: a norm, and a head that is its own or
-// tied to the token embedding.
+// tied to the token embedding. Over ranks (Tape::groups) the head is cut by
+// tokens; each rank's loss is its part of the whole.
 #pragma once
 
 #include <cstdint>
@@ -29,6 +30,7 @@ class LmHead final : public EpilogueModule {
   Var Logits(Var x) override;  // [B, T, vocab]
 
  private:
+  int64_t vocab_;
   double z_loss_;
   Norm norm_;
   Param& weight_;  // [vocab, dim]

@@ -1,4 +1,6 @@
-// Rows of a table, by token, plus rows of another, by position.
+// Rows of a table, by token, plus rows of another, by position. Cut over ranks
+// (groups().tensor), the table of tokens has some rows on each, and what each
+// makes of a token is a part of a sum.
 #pragma once
 
 #include "framework/autograd/tape.h"
@@ -10,5 +12,13 @@ namespace delink::ops {
 // inputs().positions). tokens [B, T] i32, each in [0, V); w [V, D]; p [Tmax, D]
 // or null, inputs().first_position + T <= Tmax; y [B, T, D].
 Var EmbeddingLookup(Var tokens, Param& w, Param* p);
+
+// Of the table w is the rows from number first_token on: y[b, t] is 0 where
+// another rank has the token's.
+Var EmbeddingPart(Var tokens, Param& w, int64_t first_token);
+
+// y = x + p[position of the token]. x [B, T, D], or under groups().sequence
+// this rank's own rows, [1, B T / n, D], and then inputs().positions is given.
+Var AddPositions(Var x, Param& p);
 
 }  // namespace delink::ops

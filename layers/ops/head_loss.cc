@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "framework/module/even_piece.h"
 #include "layers/ops/kernels_of.h"
 #include "layers/ops/linear.h"
 
@@ -21,15 +22,33 @@ constexpr int64_t kCudaTileRows = 128;
 // of the time was lost, with 256 three hundredths.
 constexpr int64_t kMinChunkRows = 256;
 
+// What is here of a vocabulary, and the most that any rank has.
+struct Piece {
+  int64_t first, V, most;
+};
+
+Piece PieceOf(const Tape& tape, const Param& w, int64_t vocab) {
+  const int64_t V = w.shape()[0];
+  const VisitGroup* const group = tape.groups().tensor;
+  if (group == nullptr) {
+    DELINK_CHECK(vocab == 0 || vocab == V) << V << " rows of " << vocab;
+    return {0, V, V};
+  }
+  const Range own = EvenPiece(vocab, group->rank(), group->size());
+  DELINK_CHECK_EQ(own.size(), V) << "rows of a vocabulary of " << vocab;
+  return {own.begin, V, (vocab + group->size() - 1) / group->size()};
+}
+
 // Rows [row, row + n) of x [N, D], with everything that stays the same.
 struct Chunk {
-  int64_t V, D;
-  int64_t ld;  // elements between rows of logits
+  int64_t first, V, D;  // as Piece
+  int64_t ld;           // elements between rows of logits
   int64_t row, n;
   const Tensor& x;
   const Tensor& w;
   const Tensor& logits;
-  const Tensor& row_loss;  // [1 or 2, rows]: cross-entropy, z-loss
+  const Tensor& row_loss;    // [1 or 2, rows]: cross-entropy, z-loss
+  const Tensor& statistics;  // [3, rows] of several ranks: maxima, sums
   double z_weight;
 
   void* Rows(const Tensor& of) const {
@@ -37,19 +56,68 @@ struct Chunk {
   }
 };
 
+// The loss of logits whose other columns other ranks have.
+void LossOfColumns(Tape& tape, const Kernels& kernels, const Chunk& c,
+                   bool want_grad) {
+  VisitGroup& group = *tape.groups().tensor;
+  LossRecord* const loss = tape.inputs().loss;
+  const int32_t* const targets = tape.inputs().targets + c.row;
+  double* const max = static_cast<double*>(c.statistics.data());
+  double* const sums = max + c.n;
+  double* const row_loss = static_cast<double*>(c.row_loss.data());
+  kernels.vocab_max(
+      tape.stream(),
+      {.N = c.n, .V = c.V, .ld = c.ld, .logits = c.logits.data(), .max = max});
+  group.AllReduce(max, c.n, DType::kF64, VisitGroup::Reduction::kMax);
+  kernels.vocab_sums(tape.stream(), {.N = c.n,
+                                     .V = c.V,
+                                     .ld = c.ld,
+                                     .logits = c.logits.data(),
+                                     .first_token = c.first,
+                                     .targets = targets,
+                                     .ignore_index = kIgnoreIndex,
+                                     .max = max,
+                                     .sums = sums});
+  group.AllReduce(sums, 2 * c.n, DType::kF64, VisitGroup::Reduction::kSum);
+  kernels.vocab_cross_entropy(
+      tape.stream(),
+      {.N = c.n,
+       .V = c.V,
+       .ld = c.ld,
+       .logits = c.logits.data(),
+       .first_token = c.first,
+       .targets = targets,
+       .ignore_index = kIgnoreIndex,
+       .want_grad = want_grad,
+       .counts = group.rank() == 0,
+       .max = max,
+       .sums = sums,
+       .row_loss = row_loss,
+       .loss_sum = &loss->loss_sum,
+       .count = &loss->tokens,
+       .z_weight = c.z_weight,
+       .row_z = c.z_weight > 0 ? row_loss + c.row_loss.dim(1) : nullptr,
+       .z_sum = &loss->z_sum});
+}
+
 // The chunk's logits, then their gradient when `want_grad`; sums to the loss.
 void ForwardChunk(Tape& tape, const Kernels& kernels, const Chunk& c,
                   bool want_grad) {
-  kernels.matmul(tape.stream(), {.m = c.n,
-                                 .n = c.V,
-                                 .k = c.D,
-                                 .transpose_b = true,
-                                 .a = c.Rows(c.x),
-                                 .lda = c.D,
-                                 .b = c.w.data(),
-                                 .ldb = c.D,
-                                 .c = c.logits.data(),
-                                 .ldc = c.ld});
+  if (c.V > 0) {
+    kernels.matmul(tape.stream(), {.m = c.n,
+                                   .n = c.V,
+                                   .k = c.D,
+                                   .transpose_b = true,
+                                   .a = c.Rows(c.x),
+                                   .lda = c.D,
+                                   .b = c.w.data(),
+                                   .ldb = c.D,
+                                   .c = c.logits.data(),
+                                   .ldc = c.ld});
+  }
+  if (tape.groups().tensor != nullptr) {
+    return LossOfColumns(tape, kernels, c, want_grad);
+  }
   LossRecord* const loss = tape.inputs().loss;
   double* const row_loss = static_cast<double*>(c.row_loss.data());
   kernels.cross_entropy(
@@ -72,6 +140,11 @@ void ForwardChunk(Tape& tape, const Kernels& kernels, const Chunk& c,
 // From the gradient of the chunk's logits: dx = dlogits w, dw (+)= dlogits^T x.
 void BackwardChunk(Tape& tape, const Kernels& kernels, const Chunk& c,
                    const Tensor& dx, const Tensor& dw, bool accumulate) {
+  if (c.V == 0) {  // of a vocabulary with fewer tokens than ranks
+    if (!dx.defined()) return;
+    return tape.device().FillZero(tape.stream(), c.Rows(dx),
+                                  c.n * c.D * SizeOf(dx.dtype()));
+  }
   if (dx.defined()) {
     kernels.matmul(tape.stream(), {.m = c.n,
                                    .n = c.D,
@@ -97,6 +170,59 @@ void BackwardChunk(Tape& tape, const Kernels& kernels, const Chunk& c,
                                  .c_is_gradient = dw.dtype() != DType::kBF16});
 }
 
+// Copies `rows` rows of `width` elements, `from_pitch` and `to_pitch` apart.
+struct Rows {
+  void* at;
+  int64_t first, pitch;  // elements
+};
+template <typename Visit>
+void CopyRows(Visit& visit, DType dtype, int64_t rows, int64_t width,
+              const Rows& from, const Rows& to) {
+  const int64_t size = SizeOf(dtype);
+  for (int64_t row = 0; row < rows; ++row) {
+    visit.device().Copy(
+        visit.stream(),
+        static_cast<char*>(to.at) + (to.first + row * to.pitch) * size,
+        static_cast<char*>(from.at) + (from.first + row * from.pitch) * size,
+        width * size);
+  }
+}
+
+// All ranks' columns [B, T, V] from each one's own piece of them.
+Var JoinColumns(Var own, int64_t vocab) {
+  Tape& tape = own.tape();
+  VisitGroup& group = *tape.groups().tensor;
+  const int64_t N = RowsOf(own.shape());
+  const DType dtype = own.dtype();
+  const Range mine = EvenPiece(vocab, group.rank(), group.size());
+  const int64_t slot = N * ((vocab + group.size() - 1) / group.size());
+  const Tensor all = tape.Scratch({group.size(), slot}, dtype);
+  tape.device().FillZero(tape.stream(), all.data(), all.bytes());
+  tape.device().Copy(
+      tape.stream(),
+      static_cast<char*>(all.data()) + group.rank() * slot * SizeOf(dtype),
+      own.data(), own.value().bytes());
+  group.AllGather(all.data(), slot, dtype);
+  const Var y = tape.Output({own.dim(0), own.dim(1), vocab}, dtype);
+  for (int rank = 0; rank < group.size(); ++rank) {
+    const Range piece = EvenPiece(vocab, rank, group.size());
+    CopyRows(tape, dtype, N, piece.size(),
+             {all.data(), rank * slot, piece.size()},
+             {y.data(), piece.begin, vocab});
+  }
+  tape.Record({.name = "join_columns",
+               .inputs = {own},
+               .outputs = {y},
+               .by_token = true,
+               .input = [=](Backward& back) {
+                 if (!own.needs_grad()) return;
+                 CopyRows(back, dtype, N, mine.size(),
+                          {back.grad(y).data(), mine.begin, vocab},
+                          {back.NewGrad(own).data(), 0, mine.size()});
+               }});
+  return y;
+}
+
 }  // namespace
 
 int64_t HeadLossPitch(int64_t V, DType dtype) {
@@ -117,12 +243,13 @@ int64_t HeadLossChunk(int64_t N, int64_t V, DType dtype, DeviceKind device) {
   return std::min(N, tiles * kCudaTileRows);
 }
 
-void HeadLoss(Var x, Param& w, double z_weight) {
-  const int64_t N = RowsOf(x.shape()), D = x.dim(-1), V = w.shape()[0];
+void HeadLoss(Var x, Param& w, double z_weight, int64_t vocab) {
+  Tape& tape = x.tape();
+  const Piece piece = PieceOf(tape, w, vocab);
+  const int64_t N = RowsOf(x.shape()), D = x.dim(-1), V = piece.V;
   DELINK_CHECK_EQ(w.shape(), (Shape{V, D}));
   DELINK_CHECK_GT(N, 0);
   DELINK_CHECK_GE(z_weight, 0);
-  Tape& tape = x.tape();
   DELINK_CHECK(tape.inputs().targets != nullptr);
   DELINK_CHECK(tape.inputs().loss != nullptr);
   const DType dtype = x.dtype();
@@ -134,16 +261,30 @@ void HeadLoss(Var x, Param& w, double z_weight) {
     if (x.needs_grad()) dx = tape.Output(x.shape(), dtype);
     dw = w.TakeGradAsKept();
   }
-  const int64_t rows = HeadLossChunk(N, V, dtype, tape.device().kind());
+  // The same on all ranks.
+  const int64_t rows =
+      HeadLossChunk(N, piece.most, dtype, tape.device().kind());
   const int64_t ld = HeadLossPitch(V, dtype);
   const Tensor logits = tape.Scratch({rows, ld}, dtype);
   const Tensor row_loss =
       tape.Scratch({z_weight > 0 ? 2 : 1, rows}, DType::kF64);
+  const Tensor statistics = tape.groups().tensor != nullptr
+                                ? tape.Scratch({3, rows}, DType::kF64)
+                                : Tensor();
   const Tensor input = x.value();
   for (int64_t row = 0; row < N; row += rows) {
-    const Chunk chunk{
-        V,     D,          ld,     row,      std::min(rows, N - row),
-        input, w.weight(), logits, row_loss, z_weight};
+    const Chunk chunk{.first = piece.first,
+                      .V = V,
+                      .D = D,
+                      .ld = ld,
+                      .row = row,
+                      .n = std::min(rows, N - row),
+                      .x = input,
+                      .w = w.weight(),
+                      .logits = logits,
+                      .row_loss = row_loss,
+                      .statistics = statistics,
+                      .z_weight = z_weight};
     ForwardChunk(tape, kernels, chunk, recording);
     if (!recording) continue;
     BackwardChunk(tape, kernels, chunk, dx.defined() ? dx.value() : Tensor(),
@@ -161,6 +302,10 @@ void HeadLoss(Var x, Param& w, double z_weight) {
   tape.Record(std::move(op));
 }
 
-Var HeadLogits(Var x, Param& w) { return Linear(x, w, nullptr); }
+Var HeadLogits(Var x, Param& w, int64_t vocab) {
+  (void)PieceOf(x.tape(), w, vocab);
+  const Var own = Linear(x, w, nullptr);
+  return x.tape().groups().tensor != nullptr ? JoinColumns(own, vocab) : own;
+}
 
 }  // namespace delink::ops

@@ -5,6 +5,11 @@
 // gradients of x and w: nothing is left to recompute in backward. The size of a
 // chunk depends on shapes and the kind of device alone, so the same shape gives
 // the same bits.
+//
+// Cut over ranks (groups().tensor), each has the logits of its piece of the
+// vocabulary (EvenPiece), and of each chunk the ranks exchange their largest
+// logits and their sums of exponentials: never logits. `vocab` is then the
+// whole vocabulary; it may be 0 where w has all of it.
 #pragma once
 
 #include <cstdint>
@@ -33,9 +38,12 @@ int64_t HeadLossChunk(int64_t N, int64_t V, DType dtype, DeviceKind device);
 // (the z-loss of Chowdhery et al., "PaLM", 2022): the gradients are of this
 // sum. inputs().loss->loss_sum stays cross-entropy alone, so that losses
 // compare with those of other runs; the second term goes to ->z_sum.
-void HeadLoss(Var x, Param& w, double z_weight = 0);
+//
+// Of several ranks the first adds to the loss; each one's gradient of x is a
+// part of a sum (GatherRows, which x comes from).
+void HeadLoss(Var x, Param& w, double z_weight = 0, int64_t vocab = 0);
 
-// x w^T: [B, T, V].
-Var HeadLogits(Var x, Param& w);
+// x w^T: [B, T, V], on each rank of all the vocabulary.
+Var HeadLogits(Var x, Param& w, int64_t vocab = 0);
 
 }  // namespace delink::ops

@@ -23,7 +23,9 @@ class Array {
  public:
   Array() = default;
   Array(DType dtype, const Shape& shape, double value = 0)
-      : dtype_(dtype), shape_(shape), bytes_(Elements() * SizeOf(dtype)) {
+      : dtype_(dtype),
+        shape_(shape),
+        bytes_(std::max<int64_t>(1, Elements() * SizeOf(dtype))) {
     for (int64_t i = 0; i < Elements(); ++i) Set(i, value);
   }
   Array(DType dtype, const Shape& shape, const std::vector<double>& values)
@@ -32,7 +34,7 @@ class Array {
   }
 
   Tensor tensor() {
-    if (shape_.elements() == 0) return {};
+    if (bytes_.empty()) return {};
     return {bytes_.data(), dtype_, shape_};
   }
   const Shape& shape() const { return shape_; }
@@ -92,7 +94,7 @@ Cut CutOf(const ParamSpec& spec, int at, int n) {
   Cut cut;
   int64_t first = 0;
   for (const int64_t count : stacked) {
-    const bool shared = count / spec.unit < n;
+    const bool shared = spec.unit > 1 && count / spec.unit < n;
     const int64_t number = count / spec.unit * at / n;
     const Range rows = shared
                            ? Range{number * spec.unit, (number + 1) * spec.unit}
