@@ -37,23 +37,46 @@ void AddExtents(const LocalSlab& local, size_t index, Range range, int rank,
   }
 }
 
-// The same of statistics, which are whole where the parameter's first element
-// is.
-void AddStatistics(const LocalSlab& local, size_t index, const Shape& shape,
-                   const Rect& grid, Range range, int rank, int slab,
-                   Descriptor& extents) {
-  const std::vector<Rect>& rects = local.rects[index];
-  DELINK_CHECK(rects.size() == 1 && rects[0] == WholeOf(shape))
-      << local.slab.name << " is cut, but has statistics of whole rows";
+// The rectangles of a grid of statistics that `rects` of a tensor's elements
+// have, in order: of its rows, or of its columns.
+std::vector<Rect> StatisticsOf(const std::vector<Rect>& rects,
+                               const Shape& shape, StateExtent grid) {
+  if (rects.size() == 1 && rects[0] == WholeOf(shape)) {
+    return {WholeOf(StateShape(shape, grid))};
+  }
+  DELINK_CHECK_EQ(shape.rank(), 2) << "statistics of a tensor that is cut";
+  std::vector<Rect> statistics;
+  for (const Rect& rect : rects) {
+    if (grid == StateExtent::kRows) {
+      statistics.push_back({.row = rect.row, .rows = rect.rows, .columns = 1});
+    } else if (statistics.empty()) {
+      statistics.push_back(
+          {.row = rect.column, .rows = rect.columns, .columns = 1});
+    }
+  }
+  return statistics;
+}
+
+// The same of statistics, which are all there where the first element is that
+// the slab has of the parameter.
+void AddStatistics(const LocalSlab& local, size_t index,
+                   const std::vector<Rect>& statistics, Range range, int rank,
+                   int slab, Descriptor& extents) {
   const SlabParam& param = local.slab.params[index];
   const bool here = param.elements > 0 && range.begin <= param.offset &&
                     param.offset < range.end;
-  if (!here || grid.elements() == 0) return;
-  extents.push_back({.rect = grid,
-                     .rank = rank,
-                     .slab = slab,
-                     .param = index,
-                     .pitch = grid.columns});
+  if (!here) return;
+  int64_t offset = 0;
+  for (const Rect& rect : statistics) {
+    if (rect.elements() == 0) continue;
+    extents.push_back({.rect = rect,
+                       .rank = rank,
+                       .slab = slab,
+                       .param = index,
+                       .offset = offset,
+                       .pitch = rect.columns});
+    offset += rect.elements();
+  }
 }
 
 // Takes `piece` out of all of `rects`.
@@ -238,7 +261,6 @@ template <typename RangeOf>
 Descriptor ExtentsIn(const Layout& layout, const LogicalTensor& tensor,
                      StateExtent grid, const RangeOf& range_of) {
   Descriptor extents;
-  const Rect whole = WholeOf(StateShape(tensor.shape, grid));
   const Range locals = layout.LocalSlabsOfLogical(tensor.slab);
   for (int64_t s = locals.begin; s < locals.end; ++s) {
     const int slab = static_cast<int>(s);
@@ -252,8 +274,9 @@ Descriptor ExtentsIn(const Layout& layout, const LogicalTensor& tensor,
       if (grid == StateExtent::kElements) {
         AddExtents(local, index, range, rank, slab, extents);
       } else if (grid != StateExtent::kNone) {
-        AddStatistics(local, index, tensor.shape, whole, range, rank, slab,
-                      extents);
+        AddStatistics(local, index,
+                      StatisticsOf(local.rects[index], tensor.shape, grid),
+                      range, rank, slab, extents);
       }
     }
   }
@@ -299,7 +322,17 @@ Descriptor DescriptorOf(const Layout& layout, const LogicalTensor& tensor,
 
 Descriptor OwnersOf(const Layout& layout, const LogicalTensor& tensor,
                     StateExtent grid) {
-  return DescriptorOf(layout, tensor, grid, true);
+  Descriptor owners = DescriptorOf(layout, tensor, grid, true);
+  if (grid == StateExtent::kElements) return owners;
+  std::map<Rect, int> slabs;  // the first that has it
+  for (const Extent& extent : owners) {
+    int& slab = slabs.emplace(extent.rect, extent.slab).first->second;
+    slab = std::min(slab, extent.slab);
+  }
+  std::erase_if(owners, [&](const Extent& extent) {
+    return slabs.at(extent.rect) != extent.slab;
+  });
+  return owners;
 }
 
 Descriptor ReducedOf(const Layout& layout, const LogicalTensor& tensor) {

@@ -34,17 +34,19 @@ struct Extent {
 // A part of an extent.
 Extent Part(const Extent& extent, const Rect& rect);
 
-// By rank, and in the order of a rank's memory. No value is twice on a rank.
+// By rank, and in the order of a rank's memory. No value is twice on a rank,
+// but for statistics of a matrix of which two of its slabs have a part.
 using Descriptor = std::vector<Extent>;
 
 // Where `tensor` is in a plane: what every rank has of it, or, of a plane that
-// is sharded, what every rank owns of it (OwnersOf). Factored statistics are of
-// whole parameters: a check where a layout cuts theirs.
+// is sharded, its shard. Of a matrix that is cut along the tensor axis all its
+// places have the statistics of columns, where rows are cut, or those of rows.
 Descriptor DescriptorOf(const Layout& layout, const LogicalTensor& tensor,
                         StateExtent grid, bool sharded);
 
-// Who owns each value of `tensor`: every one is in one extent. Factored
-// statistics are all of who owns the parameter's first element.
+// Who owns each value of `tensor`: every one is in one extent. Of a local slab
+// factored statistics are all of who owns the parameter's first element; what
+// several slabs have is the first one's.
 Descriptor OwnersOf(const Layout& layout, const LogicalTensor& tensor,
                     StateExtent grid);
 

@@ -1,6 +1,7 @@
 #include "framework/module/layout.h"
 
 #include <algorithm>
+#include <iterator>
 #include <numeric>
 #include <set>
 #include <string>
@@ -237,15 +238,21 @@ void Layout::PlacePlanes() {
     return local_slabs_[a].slab.elements > local_slabs_[b].slab.elements;
   });
   std::vector<int64_t> load(static_cast<size_t>(ranks()), 0);
+  std::vector<std::vector<int>> beside(slabs_.size());  // by logical slab
   for (const size_t s : order) {
     const LocalSlab& local = local_slabs_[s];
     PlacementRow& row = placement_.rows[s];
     row.state.sharded = options_.zero >= 1 && local.group->size() > 1;
     if (!row.state.sharded || !IsWhole(local)) continue;
-    row.owner = *std::min_element(
-        local.group->begin(), local.group->end(),
-        [&](int a, int b) { return At(load, a) < At(load, b); });
+    // Owners of one matrix's pieces bring them together along the tensor axis.
+    std::vector<int>& places = At(beside, local.logical);
+    std::vector<int> fitting;
+    std::ranges::set_intersection(*local.group, places,
+                                  std::back_inserter(fitting));
+    row.owner = std::ranges::min(places.empty() ? *local.group : fitting, {},
+                                 [&](int rank) { return At(load, rank); });
     At(load, row.owner) += local.slab.elements;
+    if (places.empty()) places = mesh().Group(row.owner, {Axis::kTensor});
   }
 }
 

@@ -63,7 +63,7 @@ void ParamStore::LayOutStates() {
     std::vector<StateLayout>& layouts = state_layouts_.emplace_back();
     for (size_t s = 0; s < slabs_.size(); ++s) {
       const int slab = static_cast<int>(s);
-      layouts.push_back(LayOutState(slabs_[s], registry(), blocks(), spec,
+      layouts.push_back(LayOutState(local(slab), registry(), blocks(), spec,
                                     exact, held(slab, Plane::kState0).begin,
                                     PlaneElements(slab, Plane::kState0)));
     }

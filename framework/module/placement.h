@@ -2,8 +2,9 @@
 // sharded over the slab's group, and in which tier it lives. ZeRO stages and
 // offloading are rows of this table and nothing else. A Layout makes it: under
 // ZeRO-1 the state is sharded, by whole slabs where updates see whole tensors,
-// the largest first, each to the rank of its group that has least. Where a
-// group is one rank there is nothing to shard.
+// the largest first, each to the rank of its group that has least; all that a
+// logical slab is cut into, to ranks at one place of the mesh but for the
+// tensor axis. Where a group is one rank there is nothing to shard.
 #pragma once
 
 #include <cstdint>

@@ -11,12 +11,30 @@ namespace {
 
 constexpr int64_t kValueAlignment = 64;  // values, and bytes of scales
 
-// The piece of one parameter, of which the slab has `elements`, placed at
-// layout->bytes. Of a parameter whose values are elementwise the rank has room
-// for [begin, end), padding included.
+// The values of a factored statistic that the rectangles of a parameter have.
+int64_t StatisticsOf(const ParamDecl& decl, const std::vector<Rect>& rects,
+                     StateExtent extent) {
+  const Shape& shape = decl.spec.shape;
+  const bool whole = rects.size() == 1 && rects[0] == WholeOf(shape);
+  if (whole || extent == StateExtent::kNone) {
+    return StateShape(shape, extent).elements();
+  }
+  DELINK_CHECK_EQ(shape.rank(), 2)
+      << decl.name << " is cut, but its statistics are of whole rows";
+  if (extent == StateExtent::kColumns) {
+    return rects.empty() ? 0 : rects[0].columns;
+  }
+  int64_t rows = 0;
+  for (const Rect& rect : rects) rows += rect.rows;
+  return rows;
+}
+
+// The piece of one parameter, of which the slab has `elements`, `statistics`
+// where those are factored, placed at layout->bytes. Of a parameter whose
+// values are elementwise the rank has room for [begin, end), padding included.
 StateLayout::Piece Place(const ParamDecl& decl, int64_t elements,
-                         StateFormat format, DType exact, int64_t begin,
-                         int64_t end, StateLayout* layout) {
+                         int64_t statistics, StateFormat format, DType exact,
+                         int64_t begin, int64_t end, StateLayout* layout) {
   StateLayout::Piece piece{.format = format, .at = layout->bytes};
   if (format.extent == StateExtent::kElements) {
     piece.first = begin;
@@ -26,13 +44,10 @@ StateLayout::Piece Place(const ParamDecl& decl, int64_t elements,
     return piece;
   }
   DELINK_CHECK(format.storage == StateStorage::kExact);
-  const Shape& shape = decl.spec.shape;
-  const int64_t all = StateShape(shape, format.extent).elements();
   const bool has_any = begin < std::min(end, elements);
-  DELINK_CHECK(all == 0 || !has_any ||
-               (begin == 0 && end >= elements && elements == shape.elements()))
+  DELINK_CHECK(statistics == 0 || !has_any || (begin == 0 && end >= elements))
       << decl.name << " is cut, but its statistics are of whole rows";
-  piece.held = {0, has_any ? all : 0};
+  piece.held = {0, has_any ? statistics : 0};
   layout->bytes += AlignUp(piece.held.size(), kValueAlignment) * SizeOf(exact);
   return piece;
 }
@@ -56,9 +71,10 @@ int64_t ScalesOf(int64_t begin, int64_t end) {
   return (end + kBlock8 - 1) / kBlock8 - begin / kBlock8;
 }
 
-StateLayout LayOutState(const Slab& slab, const ParamRegistry& registry,
+StateLayout LayOutState(const LocalSlab& local, const ParamRegistry& registry,
                         int blocks, const StateSpec& spec, DType exact,
                         int64_t begin, int64_t room) {
+  const Slab& slab = local.slab;
   StateLayout layout;
   const size_t params = slab.params.size();
   for (size_t p = 0; p < params; ++p) {
@@ -68,9 +84,13 @@ StateLayout LayOutState(const Slab& slab, const ParamRegistry& registry,
                                         : std::numeric_limits<int64_t>::max();
     const int64_t from = std::max(begin, param.offset);
     const int64_t to = std::max(from, std::min(begin + room, next));
-    layout.pieces.push_back(
-        Place(decl, param.elements, spec.Of(KindOf(decl, blocks)), exact,
-              from - param.offset, to - param.offset, &layout));
+    const StateFormat format = spec.Of(KindOf(decl, blocks));
+    const bool factored = format.extent != StateExtent::kElements;
+    const int64_t statistics =
+        factored ? StatisticsOf(decl, local.rects[p], format.extent) : 0;
+    layout.pieces.push_back(Place(decl, param.elements, statistics, format,
+                                  exact, from - param.offset, to - param.offset,
+                                  &layout));
   }
   for (size_t p = 0; p < params; ++p) {
     StateLayout::Piece& piece = layout.pieces[p];

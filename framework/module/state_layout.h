@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "framework/module/slab.h"
+#include "framework/module/layout.h"
 #include "framework/module/state_spec.h"
 #include "framework/tensor/dtype.h"
 
@@ -27,9 +27,10 @@ struct StateLayout {
 };
 
 // On a rank that holds the elements [begin, begin + room) of the slab and of
-// the padding behind it. Factored statistics want all of a parameter or
-// nothing there.
-StateLayout LayOutState(const Slab& slab, const ParamRegistry& registry,
+// the padding behind it. Factored statistics want all that the slab has of a
+// parameter or nothing there: they are of those rows, or columns, a part of
+// which is in the slab.
+StateLayout LayOutState(const LocalSlab& local, const ParamRegistry& registry,
                         int blocks, const StateSpec& spec, DType exact,
                         int64_t begin, int64_t room);
 

@@ -5,14 +5,17 @@
 #include <utility>
 #include <vector>
 
+#include "framework/base/at.h"
 #include "framework/base/check.h"
 #include "framework/optim/kernels.h"
+#include "framework/optim/tensor_cut.h"
 #include "framework/optim/updated.h"
 
 namespace delink {
 namespace {
 
 constexpr int64_t kParamBlock = 4096;  // elements, of the sums over parameters
+constexpr int64_t kTotals = 2;  // of squares of an update and of parameters
 
 // A parameter as the kernels see it: a vector has no columns.
 struct Extents {
@@ -35,6 +38,7 @@ struct AdafactorScratch {
   double* p_sums = nullptr;
   double* mean = nullptr;
   double* step = nullptr;
+  double* totals = nullptr;  // [2]
   int64_t bytes = 0;
 
   AdafactorScratch(char* scratch, const Extents& e) {
@@ -51,8 +55,38 @@ struct AdafactorScratch {
     p_sums = take((n + kParamBlock - 1) / kParamBlock);
     mean = take(1);
     step = take(1);
+    totals = take(2);
   }
 };
+
+// What is here of a parameter that is cut along the tensor axis, in one of the
+// slabs that have some of it.
+struct Share {
+  AdafactorArgs args;
+  bool counts = false;  // in sums over the axis: nobody else's there
+};
+
+// Those of a logical slab on a rank that have some of its `param`.
+std::vector<SlabOnRank> SlabsWith(const Layout& layout, int logical,
+                                  size_t param, int rank) {
+  std::vector<SlabOnRank> slabs = SlabsOnRank(layout, logical, rank);
+  std::erase_if(slabs, [&](const SlabOnRank& at) {
+    const std::vector<size_t>& params =
+        At(layout.local_slabs(), at.slab).params;
+    return std::ranges::find(params, param) == params.end();
+  });
+  return slabs;
+}
+
+// Whether an update of params[param] of the slab brings the pieces of all slabs
+// together, with ranks of the tensor axis: that of the first one does.
+bool Joins(const Layout& layout, const SlabOnRank& here, size_t param) {
+  if (!IsCut(layout, here.slab, param)) return false;
+  const LocalSlab& local = At(layout.local_slabs(), here.slab);
+  const std::vector<SlabOnRank> slabs =
+      SlabsWith(layout, local.logical, local.params[param], here.rank);
+  return slabs.front().slab == here.slab && UpdatesAlongTensor(layout, here);
+}
 
 class Adafactor final : public SlabOptimizer {
  public:
@@ -90,11 +124,39 @@ class Adafactor final : public SlabOptimizer {
     return most;
   }
 
+  std::vector<UpdateExchange> Exchanges(const Layout& layout, int rank,
+                                        int slab, DType) const override {
+    const LocalSlab& local = At(layout.local_slabs(), slab);
+    const SlabOnRank here{.rank = rank, .slab = slab};
+    std::vector<UpdateExchange> exchanges;
+    for (size_t p = 0; p < local.slab.params.size(); ++p) {
+      if (!Joins(layout, here, p)) continue;
+      const ParamDecl& decl = layout.registry().decl(local.slab.params[p].decl);
+      const Extents all = ExtentsOf(decl);
+      const UpdateExchange sum{.dtype = DType::kF64};
+      if (all.columns > 0) {
+        exchanges.push_back(sum);
+        exchanges.back().count =
+            decl.spec.split == Split::kIn ? all.rows : all.columns;
+      }
+      exchanges.push_back(sum);
+      exchanges.back().count = kTotals;
+    }
+    return exchanges;
+  }
+
   void Update(Stream& stream, ParamStore& store, int slab,
               const UpdateControl* control, int64_t update) override {
     const std::vector<SlabParam>& params = store.slab(slab).params;
     const Range held = store.held(slab, Plane::kState0);
+    const SlabOnRank here = PlaceOf(store, slab);
     for (size_t i = 0; i < params.size(); ++i) {
+      if (IsCut(store.layout(), here.slab, i)) {
+        if (!Joins(store.layout(), here, i)) continue;
+        UpdateCut(stream, store, DeclOf(store, params[i]),
+                  SharesOf(store, slab, i, control, update));
+        continue;
+      }
       const UpdateRun run = {
           .begin = params[i].offset,
           .end = params[i].offset + params[i].elements,
@@ -102,69 +164,183 @@ class Adafactor final : public SlabOptimizer {
       if (run.end <= held.begin || run.begin >= held.end) continue;
       DELINK_CHECK(held.begin <= run.begin && run.end <= held.end)
           << "Adafactor needs all of " << DeclOf(store, params[i]).name;
-      const ParamStore::StatePlace row = store.state(slab, 0, i);
-      const ParamStore::StatePlace column = store.state(slab, 1, i);
       const Extents extents = ExtentsOf(DeclOf(store, params[i]));
       DELINK_CHECK_EQ(extents.rows * std::max<int64_t>(extents.columns, 1),
                       params[i].elements)
           << "Adafactor needs all of " << DeclOf(store, params[i]).name;
-      const bool matrix = extents.columns > 0;
       UpdateOne(stream, store,
-                {.params = ParamsOf(store, slab, run, control),
-                 .rows = extents.rows,
-                 .columns = extents.columns,
-                 .row = matrix ? row.values : nullptr,
-                 .column = column.values,
-                 .v = matrix ? nullptr : row.values,
-                 .eps = config_.eps,
-                 .relative = config_.relative,
-                 .update = update});
+                ArgsOf(store, slab, i, extents,
+                       ParamsOf(store, slab, run, control), update));
     }
   }
 
  private:
+  AdafactorArgs ArgsOf(const ParamStore& store, int slab, size_t param,
+                       const Extents& here, const UpdatedParams& params,
+                       int64_t update) const {
+    const ParamStore::StatePlace row = store.state(slab, 0, param);
+    const ParamStore::StatePlace column = store.state(slab, 1, param);
+    const bool matrix = here.columns > 0;
+    return {.params = params,
+            .rows = here.rows,
+            .columns = here.columns,
+            .row = matrix ? row.values : nullptr,
+            .column = column.values,
+            .v = matrix ? nullptr : row.values,
+            .eps = config_.eps,
+            .relative = config_.relative,
+            .update = update};
+  }
+
+  // Of params[param] of the slab, in all slabs here whose state this rank has.
+  std::vector<Share> SharesOf(const ParamStore& store, int slab, size_t param,
+                              const UpdateControl* control,
+                              int64_t update) const {
+    const Layout& layout = store.layout();
+    const LocalSlab& first = store.local(slab);
+    const size_t logical_param = first.params[param];
+    std::vector<Share> shares;
+    for (const SlabOnRank& at :
+         SlabsWith(layout, first.logical, logical_param, store.rank())) {
+      if (!Updates(layout, at)) continue;
+      const int here = store.SlabOf(at.slab);
+      const LocalSlab& local = store.local(here);
+      const auto p =
+          static_cast<size_t>(std::ranges::find(local.params, logical_param) -
+                              local.params.begin());
+      const SlabParam& place = local.slab.params[p];
+      if (place.elements == 0) continue;
+      const UpdateRun run = {
+          .begin = place.offset,
+          .end = place.offset + place.elements,
+          .hyper = rules_.HyperOf(store.registry(), place.decl)};
+      const Extents all = ExtentsOf(DeclOf(store, place));
+      const int64_t columns =
+          all.columns > 0 ? local.rects[p].front().columns : 0;
+      const Extents extents = {
+          .rows = place.elements / std::max<int64_t>(columns, 1),
+          .columns = columns};
+      shares.push_back(
+          {.args = ArgsOf(store, here, p, extents,
+                          ParamsOf(store, here, run, control), update),
+           .counts = IsFirstToUpdate(layout, at)});
+      shares.back().args.all_rows = all.rows;
+      shares.back().args.all_columns = all.columns;
+    }
+    return shares;
+  }
+
+  // Of a parameter that is cut along the tensor axis.
+  void UpdateCut(Stream& stream, const ParamStore& store, const ParamDecl& decl,
+                 std::vector<Share> shares) const {
+    const OptimKernels& kernels = KernelsFor(store);
+    const Extents all = ExtentsOf(decl);
+    const AdafactorScratch at(scratch(), all);
+    const bool matrix = all.columns > 0;
+    // Sums over what the cut goes through; the others are all here.
+    const bool by_columns = decl.spec.split == Split::kIn;
+    double* const sums = by_columns ? at.rows : at.columns;
+    const int64_t count = by_columns ? all.rows : all.columns;
+    if (matrix) {
+      store.device().FillZero(stream, sums, count * 8);
+      for (const Share& share : shares) {
+        if (!share.counts) continue;
+        if (by_columns) {
+          RowSquares(stream, kernels, share.args, at);
+        } else {
+          ColumnSquares(stream, kernels, share.args, at, /*accumulate=*/true);
+        }
+      }
+      Sum(sums, count);
+    }
+    store.device().FillZero(stream, at.totals, kTotals * 8);
+    for (Share& share : shares) {
+      share.args = WithScratch(share.args, at);
+      share.args.totals = at.totals;
+      if (matrix && by_columns) {
+        ColumnSquares(stream, kernels, share.args, at, /*accumulate=*/false);
+      } else if (matrix) {
+        RowSquares(stream, kernels, share.args, at);
+      }
+      FactorsAndSums(stream, kernels, share.args, at);
+      if (share.counts) kernels.adafactor_totals(stream, share.args);
+    }
+    Sum(at.totals, kTotals);
+    for (const Share& share : shares) {
+      kernels.adafactor_step(stream, share.args);
+    }
+  }
+
+  void Sum(double* values, int64_t count) const {
+    tensor_group().AllReduce(values, count, DType::kF64,
+                             VisitGroup::Reduction::kSum);
+  }
+
   void UpdateOne(Stream& stream, const ParamStore& store,
                  AdafactorArgs args) const {
     const OptimKernels& kernels = KernelsFor(store);
     const AdafactorScratch at(scratch(),
                               {.rows = args.rows, .columns = args.columns});
-    const int64_t n = args.params.n;
+    args = WithScratch(args, at);
+    if (args.columns > 0) {
+      RowSquares(stream, kernels, args, at);
+      ColumnSquares(stream, kernels, args, at, /*accumulate=*/false);
+    }
+    FactorsAndSums(stream, kernels, args, at);
+    kernels.adafactor_step(stream, args);
+  }
+
+  static AdafactorArgs WithScratch(AdafactorArgs args,
+                                   const AdafactorScratch& at) {
     args.row_sums = at.rows;
     args.column_sums = at.columns;
     args.mean = at.mean;
     args.u_sums = at.u_sums;
     args.p_sums = at.p_sums;
-    args.p_count = (n + kParamBlock - 1) / kParamBlock;
+    args.p_count = (args.params.n + kParamBlock - 1) / kParamBlock;
     args.step = at.step;
-    if (args.columns > 0) {
-      const UpdatedParams& params = args.params;
-      SumSquaresArgs rows{.n = n,
-                          .block = args.columns,
-                          .sums = at.rows,
-                          .clip = params.control};
-      if (params.bf16_g) {
-        rows.w = static_cast<const uint16_t*>(params.g);
-      } else {
-        rows.x = params.g;
-      }
-      kernels.sum_squares(stream, rows);
-      kernels.column_squares(stream, {.g = params.g,
-                                      .bf16_g = params.bf16_g,
-                                      .control = params.control,
-                                      .rows = args.rows,
-                                      .columns = args.columns,
-                                      .partial = at.partial,
-                                      .sums = at.columns});
-      kernels.adafactor_factors(stream, args);
+    return args;
+  }
+
+  static void RowSquares(Stream& stream, const OptimKernels& kernels,
+                         const AdafactorArgs& args,
+                         const AdafactorScratch& at) {
+    const UpdatedParams& params = args.params;
+    SumSquaresArgs rows{.n = params.n,
+                        .block = args.columns,
+                        .sums = at.rows,
+                        .clip = params.control};
+    if (params.bf16_g) {
+      rows.w = static_cast<const uint16_t*>(params.g);
+    } else {
+      rows.x = params.g;
     }
+    kernels.sum_squares(stream, rows);
+  }
+
+  static void ColumnSquares(Stream& stream, const OptimKernels& kernels,
+                            const AdafactorArgs& args,
+                            const AdafactorScratch& at, bool accumulate) {
+    kernels.column_squares(stream, {.g = args.params.g,
+                                    .bf16_g = args.params.bf16_g,
+                                    .control = args.params.control,
+                                    .rows = args.rows,
+                                    .columns = args.columns,
+                                    .partial = at.partial,
+                                    .sums = at.columns,
+                                    .accumulate = accumulate});
+  }
+
+  static void FactorsAndSums(Stream& stream, const OptimKernels& kernels,
+                             const AdafactorArgs& args,
+                             const AdafactorScratch& at) {
+    if (args.columns > 0) kernels.adafactor_factors(stream, args);
     kernels.adafactor_sums(stream, args);
-    if (args.relative) {
-      kernels.sum_squares(stream, {.x = args.params.p,
-                                   .n = n,
-                                   .block = kParamBlock,
-                                   .sums = at.p_sums});
-    }
-    kernels.adafactor_step(stream, args);
+    if (!args.relative) return;
+    kernels.sum_squares(stream, {.x = args.params.p,
+                                 .n = args.params.n,
+                                 .block = kParamBlock,
+                                 .sums = at.p_sums});
   }
 
   AdafactorConfig config_;

@@ -43,6 +43,7 @@ class Stream;
   KERNEL(column_squares, ColumnSquares, ColumnSquaresArgs)                \
   KERNEL(adafactor_factors, AdafactorFactors, AdafactorArgs)              \
   KERNEL(adafactor_sums, AdafactorSums, AdafactorArgs)                    \
+  KERNEL(adafactor_totals, AdafactorTotals, AdafactorArgs)                \
   KERNEL(adafactor_step, AdafactorStep, AdafactorArgs)
 
 struct OptimKernels {

@@ -50,7 +50,7 @@ struct MuonStepArgs {
   double factor = 1;
 };
 
-// sums[c] = sum of squares of column c of g', in double: over runs of
+// sums[c] (=|+=) sum of squares of column c of g', in double: over runs of
 // kColumnRun rows in order, then over the runs in order.
 inline constexpr int64_t kColumnRun = 256;
 struct ColumnSquaresArgs {
@@ -60,20 +60,28 @@ struct ColumnSquaresArgs {
   int64_t rows = 0, columns = 0;
   double* partial = nullptr;  // [ceil(rows / kColumnRun), columns]
   double* sums = nullptr;     // [columns]
+  bool accumulate = false;
 };
 
 // One step of Adafactor (Shazeer and Stern, "Adafactor: adaptive learning rates
 // with sublinear memory cost", 2018) on a matrix, or on a vector (columns 0),
-// in three calls, with b = update^-0.8.
+// in three calls, with b = update^-0.8. Of a piece of one, whose sums by row
+// and by column are of the whole parameter, there is a call of `totals` between
+// `sums` and `step`, after which those of all pieces are to be added up.
 //
 // `factors`: of a matrix, from the sums of squares of g' by row and by column,
 //   r_i += b (row_i / columns - r_i),  c_j += b (column_j / rows - c_j)
-// and *mean = mean of r. Of a vector nothing: its v is updated by `sums`.
+// and *mean = mean of r; or, where not all rows are here, of c, which is the
+// same number but for rounding. Of a vector nothing: its v is updated by
+// `sums`.
 //
 // `sums`: of a matrix v_ij = r_i / max(mean, eps^2) c_j, of a vector
 // v_i += b (g'_i^2 - v_i); with u = g' / sqrt(max(v, eps^2)) the sums of u^2:
 // of a matrix by row, of a vector by runs of kAdafactorRun elements; in double,
 // element i of a row or run in lane i mod 16, as sum_squares has it.
+//
+// `totals`: adds the sums of u^2 and, if relative, those of p^2 to totals[0]
+// and totals[1], in order.
 //
 // `step`: with rms the root of a mean square, and p's sums in p_sums,
 //   alpha = relative ? max(1e-3, rms(p)) min(lr, 1 / sqrt(update)) : lr
@@ -82,7 +90,9 @@ struct ColumnSquaresArgs {
 inline constexpr int64_t kAdafactorRun = 4096;
 struct AdafactorArgs {
   UpdatedParams params;
-  int64_t rows = 0, columns = 0;        // columns 0: a vector of rows elements
+  int64_t rows = 0, columns = 0;  // columns 0: a vector of rows elements
+  int64_t all_rows = 0;           // of the whole parameter; 0: as here
+  int64_t all_columns = 0;
   const double* row_sums = nullptr;     // [rows]
   const double* column_sums = nullptr;  // [columns]
   void* row = nullptr;                  // [rows], r
@@ -92,13 +102,21 @@ struct AdafactorArgs {
   double* u_sums = nullptr;        // [sums()]
   const double* p_sums = nullptr;  // [p_count]; relative only
   int64_t p_count = 0;
-  double* step = nullptr;  // alpha / max(1, rms(u))
+  double* totals = nullptr;  // [2], of all pieces; null: this is all
+  double* step = nullptr;    // alpha / max(1, rms(u))
   double eps = 0;
   bool relative = true;
   int64_t update = 1;
 
   int64_t sums() const {
     return columns > 0 ? rows : (rows + kAdafactorRun - 1) / kAdafactorRun;
+  }
+  int64_t whole_rows() const { return all_rows > 0 ? all_rows : rows; }
+  int64_t whole_columns() const {
+    return all_columns > 0 ? all_columns : columns;
+  }
+  int64_t whole_elements() const {
+    return columns > 0 ? whole_rows() * whole_columns() : whole_rows();
   }
 };
 

@@ -6,73 +6,57 @@
 #include <utility>
 #include <vector>
 
+#include "framework/base/at.h"
 #include "framework/base/check.h"
+#include "framework/device/copy_rows.h"
 #include "framework/optim/kernels.h"
+#include "framework/optim/newton_schulz.h"
+#include "framework/optim/tensor_cut.h"
 #include "framework/optim/updated.h"
 
 namespace delink {
 namespace {
 
-constexpr double kA = 3.4445, kB = -4.7750, kC = 2.0315;
-constexpr int kNewtonSchulzSteps = 5;
-constexpr int64_t kNormBlock = 4096;  // elements
-
-// A matrix of a parameter and its place in the slab.
+// A matrix of a parameter: rows of it.
 struct Part {
-  int64_t offset = 0;
+  int64_t first_row = 0;
   int64_t rows = 0, columns = 0;
   int64_t elements() const { return rows * columns; }
+  Range range() const { return {first_row, first_row + rows}; }
 };
 
-std::vector<Part> PartsOf(const ParamDecl& decl, const SlabParam& param) {
+std::vector<Part> PartsOf(const ParamDecl& decl) {
   const Shape& shape = decl.spec.shape;
   DELINK_CHECK_EQ(shape.rank(), 2) << decl.name;
   std::vector<int64_t> stacked = decl.spec.stacked;
   if (stacked.empty()) stacked = {shape[0]};
   std::vector<Part> parts;
-  int64_t offset = param.offset;
+  int64_t row = 0;
   for (const int64_t rows : stacked) {
-    parts.push_back({.offset = offset, .rows = rows, .columns = shape[1]});
-    offset += rows * shape[1];
+    parts.push_back({.first_row = row, .rows = rows, .columns = shape[1]});
+    row += rows;
   }
-  DELINK_CHECK_EQ(offset, param.offset + param.elements) << decl.name;
+  DELINK_CHECK_EQ(row, shape[0]) << decl.name;
   return parts;
 }
 
-// Where a matrix is made orthogonal: pieces of the scratch memory.
-struct MuonScratch {
-  char* x = nullptr;     // [rows, columns]
-  char* y = nullptr;     // [rows, columns]
-  char* u = nullptr;     // [rows, columns], beside gradients of bf16
-  char* gram = nullptr;  // [least, least], least = min(rows, columns)
-  char* poly = nullptr;  // [least, least]
-  double* sums = nullptr;
-  double* scale = nullptr;
-  int64_t bytes = 0;
+// What the ranks of the tensor axis have of a part of params[param], by place.
+struct CutPart {
+  struct Place {
+    std::vector<MatrixPiece> pieces;
+    bool updates = false;
+  };
+  std::vector<Place> places;
+  int64_t count = 0;  // elements of the most that one has
 
-  MuonScratch(char* scratch, const Part& part, const ParamStore& store) {
-    const DType dtype = store.dtype(Plane::kWeight);
-    const auto take = [&](int64_t size) {
-      char* const at = scratch + bytes;
-      bytes += AlignUp(size);
-      return at;
-    };
-    const int64_t all = part.elements() * SizeOf(dtype);
-    const int64_t least = std::min(part.rows, part.columns);
-    const int64_t square = least * least * SizeOf(dtype);
-    x = take(all);
-    if (HasBf16Gradients(store)) {
-      // Read for the last time when y is still to be written.
-      u = take(part.elements() * int64_t{sizeof(float)});
-      y = u;
-    } else {
-      y = take(all);
+  CutPart(const Layout& layout, const SlabOnRank& here, size_t param,
+          const Part& part) {
+    for (const SlabOnRank& there : AlongTensor(layout, here)) {
+      const LocalSlab& local = At(layout.local_slabs(), there.slab);
+      places.push_back({.pieces = PiecesOf(local, param, part.range()),
+                        .updates = Updates(layout, there)});
+      count = std::max(count, ElementsOf(places.back().pieces));
     }
-    gram = take(square);
-    poly = take(square);
-    sums = reinterpret_cast<double*>(
-        take((part.elements() + kNormBlock - 1) / kNormBlock * 8));
-    scale = reinterpret_cast<double*>(take(8));
   }
 };
 
@@ -90,32 +74,70 @@ class Muon final : public SlabOptimizer {
 
   int64_t ScratchBytes(const ParamStore& store) const override {
     int64_t most = 0;
-    for (const Slab& slab : store.slabs()) {
-      for (const SlabParam& param : slab.params) {
-        const ParamDecl& decl = DeclOf(store, param);
+    for (size_t s = 0; s < store.slabs().size(); ++s) {
+      const std::vector<SlabParam>& params = store.slabs()[s].params;
+      const SlabOnRank here = PlaceOf(store, static_cast<int>(s));
+      for (size_t p = 0; p < params.size(); ++p) {
+        const ParamDecl& decl = DeclOf(store, params[p]);
         if (KindOf(decl, store.blocks()) != ParamKind::kHidden) continue;
-        for (const Part& part : PartsOf(decl, param)) {
-          most = std::max(most, MuonScratch(nullptr, part, store).bytes);
+        const bool cut = IsCut(store.layout(), here.slab, p);
+        for (const Part& part : PartsOf(decl)) {
+          const int64_t gathered =
+              cut ? Gathered(store.layout(),
+                             CutPart(store.layout(), here, p, part))
+                  : 0;
+          most = std::max(most, OrthogonalMemory(nullptr, part.rows,
+                                                 part.columns, store, gathered)
+                                    .bytes);
         }
       }
     }
     return most;
   }
 
+  std::vector<UpdateExchange> Exchanges(const Layout& layout, int rank,
+                                        int slab, DType type) const override {
+    const LocalSlab& local = At(layout.local_slabs(), slab);
+    std::vector<UpdateExchange> exchanges;
+    for (size_t p = 0; p < local.slab.params.size(); ++p) {
+      const ParamDecl& decl = layout.registry().decl(local.slab.params[p].decl);
+      if (KindOf(decl, layout.blocks()) != ParamKind::kHidden) continue;
+      if (!IsCut(layout, slab, p)) continue;
+      const SlabOnRank here{.rank = rank, .slab = slab};
+      if (!UpdatesAlongTensor(layout, here)) continue;
+      for (const Part& part : PartsOf(decl)) {
+        const CutPart cut(layout, here, p, part);
+        if (cut.count == 0) continue;
+        exchanges.push_back({.kind = UpdateExchange::Kind::kAllGather,
+                             .count = cut.count,
+                             .dtype = type});
+      }
+    }
+    return exchanges;
+  }
+
   void Update(Stream& stream, ParamStore& store, int slab,
               const UpdateControl* control, int64_t update) override {
     const std::vector<SlabParam>& params = store.slab(slab).params;
     const Range held = store.held(slab, Plane::kState0);
-    for (const SlabParam& param : params) {
+    const SlabOnRank here = PlaceOf(store, slab);
+    for (size_t p = 0; p < params.size(); ++p) {
+      const SlabParam& param = params[p];
+      const ParamDecl& decl = DeclOf(store, param);
+      const bool matrix = KindOf(decl, store.blocks()) == ParamKind::kHidden;
+      if (matrix && IsCut(store.layout(), here.slab, p)) {
+        UpdateCut(stream, store, slab, p, control);
+        continue;
+      }
       const UpdateRun run = {
           .begin = std::max(held.begin, param.offset),
           .end = std::min(held.end, param.offset + param.elements),
           .hyper = rules_.HyperOf(store.registry(), param.decl)};
       if (run.begin >= run.end) continue;
-      const ParamDecl& decl = DeclOf(store, param);
-      if (KindOf(decl, store.blocks()) == ParamKind::kHidden) {
-        DELINK_CHECK_EQ(run.end - run.begin, param.elements) << decl.name;
-        UpdateMatrix(stream, store, slab, run, PartsOf(decl, param), control);
+      if (matrix) {
+        DELINK_CHECK_EQ(run.end - run.begin, decl.spec.shape.elements())
+            << decl.name;
+        UpdateMatrix(stream, store, slab, param, control);
       } else {
         UpdateByAdamW(stream, store, slab, run, control, update);
       }
@@ -145,32 +167,120 @@ class Muon final : public SlabOptimizer {
   }
 
   void UpdateMatrix(Stream& stream, ParamStore& store, int slab,
-                    const UpdateRun& run, const std::vector<Part>& parts,
+                    const SlabParam& param,
                     const UpdateControl* control) const {
-    const OptimKernels& kernels = KernelsFor(store);
-    for (const Part& part : parts) {
-      const UpdateRun piece = {.begin = part.offset,
-                               .end = part.offset + part.elements(),
-                               .hyper = run.hyper};
+    const Hyper hyper = rules_.HyperOf(store.registry(), param.decl);
+    for (const Part& part : PartsOf(DeclOf(store, param))) {
+      const int64_t begin = param.offset + part.first_row * part.columns;
+      const UpdateRun piece = {
+          .begin = begin, .end = begin + part.elements(), .hyper = hyper};
       const UpdatedParams params = ParamsOf(store, slab, piece, control);
-      const MuonScratch at(scratch(), part, store);
-      void* const u = at.u != nullptr
-                          ? at.u
-                          : store.at(slab, Plane::kGradient, piece.begin);
-      kernels.muon_momentum(stream,
-                            {.g = params.g,
-                             .bf16_g = params.bf16_g,
-                             .m = store.at(slab, Plane::kState0, piece.begin),
-                             .u = u,
-                             .n = params.n,
-                             .momentum = run.hyper.momentum,
-                             .nesterov = config_.nesterov,
-                             .control = control});
-      kernels.muon_step(stream, {.params = params,
-                                 .x = Orthogonal(stream, store, part, at, u),
-                                 .narrow = Narrow(store),
-                                 .factor = FactorOf(part)});
+      const OrthogonalMemory at(scratch(), part.rows, part.columns, store);
+      void* const u =
+          at.u != nullptr ? at.u : store.at(slab, Plane::kGradient, begin);
+      Momentum(stream, store, slab, piece, params, u);
+      KernelsFor(store).muon_step(stream,
+                                  {.params = params,
+                                   .x = Orthogonal(stream, store, part, at, u),
+                                   .narrow = IsNarrow(store),
+                                   .factor = FactorOf(part)});
     }
+  }
+
+  // Of a matrix with pieces along the tensor axis: u comes together on all
+  // ranks of it, which do the same with it, and each steps what it has.
+  void UpdateCut(Stream& stream, ParamStore& store, int slab, size_t p,
+                 const UpdateControl* control) const {
+    const Layout& layout = store.layout();
+    const SlabOnRank here = PlaceOf(store, slab);
+    if (!UpdatesAlongTensor(layout, here)) return;
+    const SlabParam& param = At(store.slab(slab).params, p);
+    VisitGroup& group = tensor_group();
+    const DType type = store.dtype(Plane::kState0);
+    for (const Part& part : PartsOf(DeclOf(store, param))) {
+      const CutPart cut(layout, here, p, part);
+      if (cut.count == 0) continue;
+      DELINK_CHECK_EQ(group.size(), static_cast<int>(cut.places.size()));
+      const OrthogonalMemory at(scratch(), part.rows, part.columns, store,
+                                Gathered(layout, cut));
+      const CutPart::Place& own = At(cut.places, group.rank());
+      const bool has = own.updates && !own.pieces.empty();
+      UpdateRun run;
+      UpdatedParams params;
+      if (has) {
+        const int64_t begin = param.offset + own.pieces.front().first;
+        run = {.begin = begin,
+               .end = begin + ElementsOf(own.pieces),
+               .hyper = rules_.HyperOf(store.registry(), param.decl)};
+        params = ParamsOf(store, slab, run, control);
+        Momentum(stream, store, slab, run, params,
+                 at.x + group.rank() * cut.count * SizeOf(type));
+      }
+      group.AllGather(at.x, cut.count, type);
+      if (!has) continue;
+      Bring(stream, store, part, cut, at);
+      const void* const x = Orthogonal(stream, store, part, at, at.u);
+      char* const rest = x == at.x ? at.y : at.x;
+      Take(stream, store, part, own.pieces, x, rest);
+      KernelsFor(store).muon_step(stream, {.params = params,
+                                           .x = rest,
+                                           .narrow = IsNarrow(store),
+                                           .factor = FactorOf(part)});
+    }
+  }
+
+  // From where it was gathered to `u`, as one matrix.
+  static void Bring(Stream& stream, const ParamStore& store, const Part& part,
+                    const CutPart& cut, const OrthogonalMemory& at) {
+    const int64_t size = SizeOf(store.dtype(Plane::kState0));
+    for (size_t i = 0; i < cut.places.size(); ++i) {
+      if (!cut.places[i].updates) continue;
+      const char* from = at.x + static_cast<int64_t>(i) * cut.count * size;
+      for (const MatrixPiece& piece : cut.places[i].pieces) {
+        const Rect& rect = piece.rect;
+        CopyRows(store.device(), stream, at.u + Number(part, rect) * size,
+                 part.columns * size, from, rect.columns * size,
+                 rect.columns * size, rect.rows);
+        from += rect.elements() * size;
+      }
+    }
+  }
+
+  // Of the matrix `x` the pieces, one behind the other.
+  static void Take(Stream& stream, const ParamStore& store, const Part& part,
+                   const std::vector<MatrixPiece>& pieces, const void* x,
+                   char* to) {
+    const int64_t size = SizeOf(store.dtype(Plane::kWeight));
+    for (const MatrixPiece& piece : pieces) {
+      const Rect& rect = piece.rect;
+      CopyRows(store.device(), stream, to, rect.columns * size,
+               static_cast<const char*>(x) + Number(part, rect) * size,
+               part.columns * size, rect.columns * size, rect.rows);
+      to += rect.elements() * size;
+    }
+  }
+
+  // Of a rectangle's first element in the part.
+  static int64_t Number(const Part& part, const Rect& rect) {
+    return (rect.row - part.first_row) * part.columns + rect.column;
+  }
+
+  static int64_t Gathered(const Layout& layout, const CutPart& cut) {
+    return layout.mesh().tensor * cut.count;
+  }
+
+  void Momentum(Stream& stream, const ParamStore& store, int slab,
+                const UpdateRun& run, const UpdatedParams& params,
+                void* u) const {
+    KernelsFor(store).muon_momentum(
+        stream, {.g = params.g,
+                 .bf16_g = params.bf16_g,
+                 .m = store.at(slab, Plane::kState0, run.begin),
+                 .u = u,
+                 .n = params.n,
+                 .momentum = run.hyper.momentum,
+                 .nesterov = config_.nesterov,
+                 .control = params.control});
   }
 
   double FactorOf(const Part& part) const {
@@ -185,69 +295,12 @@ class Muon final : public SlabOptimizer {
     return 1;
   }
 
-  // Whether matrices are made orthogonal in bf16.
-  static bool Narrow(const ParamStore& store) {
-    return store.dtype(Plane::kWeight) == DType::kBF16;
-  }
-
   // About U V^T of u = U S V^T, in scratch memory.
   const void* Orthogonal(Stream& stream, const ParamStore& store,
-                         const Part& part, const MuonScratch& at,
+                         const Part& part, const OrthogonalMemory& at,
                          const void* u) const {
-    const OptimKernels& kernels = KernelsFor(store);
-    const DType dtype = store.dtype(Plane::kWeight);
-    const bool narrow = Narrow(store);
-    const int64_t n = part.elements();
-    kernels.sum_squares(stream,
-                        {.x = u, .n = n, .block = kNormBlock, .sums = at.sums});
-    kernels.muon_normalize(stream, {.u = u,
-                                    .x = at.x,
-                                    .narrow = narrow,
-                                    .n = n,
-                                    .sums = at.sums,
-                                    .count = (n + kNormBlock - 1) / kNormBlock,
-                                    .scale = at.scale});
-    const bool wide = part.rows <= part.columns;
-    const int64_t least = wide ? part.rows : part.columns;
-    const int64_t most = wide ? part.columns : part.rows;
-    const auto multiply = [&](MatrixProduct product) {
-      product.dtype = dtype;
-      multiply_(store.device(), stream, product);
-    };
-    const auto combine = [&](const void* x, void* y, int64_t count, double a,
-                             double b) {
-      kernels.scale_add(
-          stream,
-          {.x = x, .y = y, .narrow = narrow, .n = count, .a = a, .b = b});
-    };
-    char *x = at.x, *y = at.y;
-    for (int step = 0; step < kNewtonSchulzSteps; ++step) {
-      // With x wide, A = x x^T and x = a x + (b A + c A A) x; else with x^T.
-      multiply({.m = least,
-                .n = least,
-                .k = most,
-                .transpose_a = !wide,
-                .transpose_b = wide,
-                .a = x,
-                .b = x,
-                .c = at.gram});
-      multiply({.m = least,
-                .n = least,
-                .k = least,
-                .a = at.gram,
-                .b = at.gram,
-                .c = at.poly});
-      combine(at.gram, at.poly, least * least, kB, kC);
-      multiply({.m = part.rows,
-                .n = part.columns,
-                .k = least,
-                .a = wide ? at.poly : x,
-                .b = wide ? x : at.poly,
-                .c = y});
-      combine(x, y, n, kA, 1);
-      std::swap(x, y);
-    }
-    return x;
+    return MakeOrthogonal(stream, store, part.rows, part.columns, at, u,
+                          multiply_);
   }
 
   MuonConfig config_;

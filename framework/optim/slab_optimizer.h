@@ -8,11 +8,22 @@
 #include <span>
 #include <vector>
 
+#include "framework/autograd/visit_group.h"
 #include "framework/device/backend.h"
 #include "framework/module/param_store.h"
 #include "framework/optim/arguments.h"
 
 namespace delink {
+
+// What an update exchanges with the ranks of its tensor axis.
+struct UpdateExchange {
+  enum class Kind : uint8_t { kAllGather, kSum };
+  Kind kind = Kind::kSum;
+  int64_t count = 0;  // as VisitGroup's
+  DType dtype = DType::kF32;
+  friend bool operator==(const UpdateExchange&,
+                         const UpdateExchange&) = default;
+};
 
 class SlabOptimizer {
  public:
@@ -25,6 +36,22 @@ class SlabOptimizer {
   virtual void Update(Stream& stream, ParamStore& store, int slab,
                       const UpdateControl* control, int64_t update) = 0;
 
+  // What Update exchanges for Layout::local_slabs[slab] on `rank`, in order;
+  // `type` is that of exact state. The same on all ranks of a tensor axis,
+  // whose counterparts of the slab are updated together; nothing where none of
+  // them holds its state.
+  virtual std::vector<UpdateExchange> Exchanges(const Layout& layout, int rank,
+                                                int slab, DType type) const {
+    static_cast<void>(layout);
+    static_cast<void>(rank);
+    static_cast<void>(slab);
+    static_cast<void>(type);
+    return {};
+  }
+  // The ranks of the tensor axis, in its order, for the updates from here on;
+  // null where this rank is alone.
+  void set_tensor_group(VisitGroup* group) { tensor_group_ = group; }
+
   // Device memory that an update of any slab needs for itself.
   virtual int64_t ScratchBytes(const ParamStore& store) const {
     static_cast<void>(store);
@@ -35,9 +62,15 @@ class SlabOptimizer {
 
  protected:
   char* scratch() const { return scratch_; }
+  VisitGroup& tensor_group() const {
+    DELINK_CHECK(tensor_group_ != nullptr)
+        << "an update of a part of a matrix, without the others' parts";
+    return *tensor_group_;
+  }
 
  private:
   char* scratch_ = nullptr;
+  VisitGroup* tensor_group_ = nullptr;
 };
 
 // sums[i] = sum of squares of block i of the slab's gradient, or of another of

@@ -163,7 +163,7 @@ void ColumnSquares(Stream&, const ColumnSquaresArgs& a) {
     }
   }
   for (int64_t c = 0; c < a.columns; ++c) {
-    double sum = 0;
+    double sum = a.accumulate ? a.sums[c] : 0;
     for (int64_t run = 0; run < runs; ++run) {
       sum += a.partial[run * a.columns + c];
     }
@@ -179,17 +179,20 @@ void AdafactorFactors(Stream&, const AdafactorArgs& a) {
   T* const column = static_cast<T*>(a.column);
   for (int64_t i = 0; i < a.rows; ++i) {
     const T mean =
-        static_cast<T>(a.row_sums[i] / static_cast<double>(a.columns));
+        static_cast<T>(a.row_sums[i] / static_cast<double>(a.whole_columns()));
     row[i] = row[i] + rest * (mean - row[i]);
   }
   for (int64_t j = 0; j < a.columns; ++j) {
     const T mean =
-        static_cast<T>(a.column_sums[j] / static_cast<double>(a.rows));
+        static_cast<T>(a.column_sums[j] / static_cast<double>(a.whole_rows()));
     column[j] = column[j] + rest * (mean - column[j]);
   }
+  const bool has_rows = a.rows == a.whole_rows();
+  const T* const factors = has_rows ? row : column;
+  const int64_t count = has_rows ? a.rows : a.columns;
   LaneSum sum;
-  sum.Add(a.rows, [&](int64_t i) { return double{row[i]}; });
-  *a.mean = sum.Total() / static_cast<double>(a.rows);
+  sum.Add(count, [&](int64_t i) { return double{factors[i]}; });
+  *a.mean = sum.Total() / static_cast<double>(count);
 }
 
 template <typename T>
@@ -229,19 +232,29 @@ void AdafactorSums(Stream&, const AdafactorArgs& a) {
 }
 
 template <typename T>
+void AdafactorTotals(Stream&, const AdafactorArgs& a) {
+  if (a.params.control->skip != 0) return;
+  a.totals[0] += InOrder(a.u_sums, a.sums());
+  if (a.relative) a.totals[1] += InOrder(a.p_sums, a.p_count);
+}
+
+template <typename T>
 void AdafactorStep(Stream&, const AdafactorArgs& a) {
   const UpdatedParams& params = a.params;
   const UpdateControl& control = *params.control;
   if (control.skip != 0) return;
   const double lr = control.lr * params.lr_scale;
-  const auto n = static_cast<double>(params.n);
+  const auto n = static_cast<double>(a.whole_elements());
+  const bool all = a.totals == nullptr;
   double alpha = lr;
   if (a.relative) {
-    const double root = std::sqrt(InOrder(a.p_sums, a.p_count)) / std::sqrt(n);
+    const double squares = all ? InOrder(a.p_sums, a.p_count) : a.totals[1];
+    const double root = std::sqrt(squares) / std::sqrt(n);
     alpha = std::max(1e-3, root) *
             std::min(lr, 1 / std::sqrt(static_cast<double>(a.update)));
   }
-  const double u = std::sqrt(InOrder(a.u_sums, a.sums())) / std::sqrt(n);
+  const double squares = all ? InOrder(a.u_sums, a.sums()) : a.totals[0];
+  const double u = std::sqrt(squares) / std::sqrt(n);
   *a.step = alpha / std::max(1.0, u);
   const Estimate<T> e(a);
   const T shrink = static_cast<T>(1 - lr * params.decay);
@@ -271,6 +284,8 @@ template void AdafactorFactors<float>(Stream&, const AdafactorArgs&);
 template void AdafactorFactors<double>(Stream&, const AdafactorArgs&);
 template void AdafactorSums<float>(Stream&, const AdafactorArgs&);
 template void AdafactorSums<double>(Stream&, const AdafactorArgs&);
+template void AdafactorTotals<float>(Stream&, const AdafactorArgs&);
+template void AdafactorTotals<double>(Stream&, const AdafactorArgs&);
 template void AdafactorStep<float>(Stream&, const AdafactorArgs&);
 template void AdafactorStep<double>(Stream&, const AdafactorArgs&);
 

@@ -11,10 +11,12 @@ AdafactorPlan PlanOf(const AdafactorArgs& a) {
   const auto t = static_cast<double>(a.update);
   return {.args = a,
           .sums = a.sums(),
+          .rows = a.whole_rows(),
+          .columns = a.whole_columns(),
           .rest = static_cast<float>(std::pow(t, -0.8)),
           .floor = static_cast<float>(a.eps * a.eps),
           .least_rate = 1 / std::sqrt(t),
-          .root_of_size = std::sqrt(static_cast<double>(a.params.n))};
+          .root_of_size = std::sqrt(static_cast<double>(a.whole_elements()))};
 }
 
 unsigned BlocksOf(int64_t items, int64_t each) {
@@ -43,6 +45,10 @@ void AdafactorSums(Stream& stream, const AdafactorArgs& a) {
   Launch(a.columns > 0 ? &MatrixSumsKernel : &VectorSumsKernel,
          dim3(BlocksOf(a.sums(), kSumThreads / kSumLanes)), dim3(kSumThreads),
          0, stream, PlanOf(a));
+}
+
+void AdafactorTotals(Stream& stream, const AdafactorArgs& a) {
+  Launch(TotalsKernel, dim3(1), dim3(kWarp), 0, stream, PlanOf(a));
 }
 
 void AdafactorStep(Stream& stream, const AdafactorArgs& a) {

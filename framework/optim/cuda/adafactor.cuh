@@ -19,11 +19,13 @@ inline constexpr int kRowThreads = 256;
 // What the host knows of a step.
 struct AdafactorPlan {
   AdafactorArgs args;
-  int64_t sums;         // args.sums()
+  int64_t sums;  // args.sums()
+  int64_t rows;  // of the whole parameter
+  int64_t columns;
   float rest;           // update^-0.8
   float floor;          // eps^2
   double least_rate;    // 1 / sqrt(update)
-  double root_of_size;  // sqrt(n)
+  double root_of_size;  // of the whole parameter's elements
 };
 
 __device__ inline Gradient GradientOf(const AdafactorArgs& a) {
@@ -69,7 +71,7 @@ __global__ void __launch_bounds__(kRowThreads)
     ColumnSumsKernel(ColumnSquaresArgs a, int64_t runs) {
   const int64_t column = int64_t{blockIdx.x} * blockDim.x + threadIdx.x;
   if (column >= a.columns) return;
-  double sum = 0.0;
+  double sum = a.accumulate ? a.sums[column] : 0.0;
   for (int64_t run = 0; run < runs; ++run) {
     sum += a.partial[run * a.columns + column];
   }
@@ -92,11 +94,11 @@ __global__ void __launch_bounds__(kRowThreads)
   const int64_t i = int64_t{blockIdx.x} * blockDim.x + threadIdx.x;
   if (i < a.rows) {
     float& r = static_cast<float*>(a.row)[i];
-    r = Blend(r, a.row_sums[i], a.columns, plan.rest);
+    r = Blend(r, a.row_sums[i], plan.columns, plan.rest);
   } else if (i < a.rows + a.columns) {
     const int64_t j = i - a.rows;
     float& c = static_cast<float*>(a.column)[j];
-    c = Blend(c, a.column_sums[j], a.rows, plan.rest);
+    c = Blend(c, a.column_sums[j], plan.rows, plan.rest);
   }
 }
 
@@ -104,10 +106,13 @@ __global__ void __launch_bounds__(kRowThreads)
 __global__ void __launch_bounds__(kWarp) MeanKernel(AdafactorPlan plan) {
   const AdafactorArgs& a = plan.args;
   if (a.params.control->skip != 0) return;
-  const float* const row = static_cast<const float*>(a.row);
+  const bool has_rows = a.rows == plan.rows;
+  const float* const factors =
+      static_cast<const float*>(has_rows ? a.row : a.column);
+  const int64_t count = has_rows ? a.rows : a.columns;
   const double sum =
-      LaneSum(0, a.rows, [&](int64_t i) { return double{row[i]}; });
-  if (threadIdx.x == 0) *a.mean = __ddiv_rn(sum, static_cast<double>(a.rows));
+      LaneSum(0, count, [&](int64_t i) { return double{factors[i]}; });
+  if (threadIdx.x == 0) *a.mean = __ddiv_rn(sum, static_cast<double>(count));
 }
 
 // u where the second moment is v.
@@ -165,14 +170,32 @@ __global__ void __launch_bounds__(kSumThreads)
   if (threadIdx.x % kSumLanes == 0 && run < plan.sums) a.u_sums[run] = sum;
 }
 
-// One warp: how far to go.
-__global__ void __launch_bounds__(kWarp) StepSizeKernel(AdafactorPlan plan) {
+// One warp.
+__global__ void __launch_bounds__(kWarp) TotalsKernel(AdafactorPlan plan) {
   __shared__ double stage[kOrderedStage];
   const AdafactorArgs& a = plan.args;
   if (a.params.control->skip != 0) return;
   const double u = SumInOrder(0.0, a.u_sums, plan.sums, stage);
   const double p =
       a.relative ? SumInOrder(0.0, a.p_sums, a.p_count, stage) : 0.0;
+  if (threadIdx.x != 0) return;
+  a.totals[0] += u;
+  a.totals[1] += p;
+}
+
+// One warp: how far to go.
+__global__ void __launch_bounds__(kWarp) StepSizeKernel(AdafactorPlan plan) {
+  __shared__ double stage[kOrderedStage];
+  const AdafactorArgs& a = plan.args;
+  if (a.params.control->skip != 0) return;
+  double u = 0.0, p = 0.0;
+  if (a.totals != nullptr) {
+    u = a.totals[0];
+    p = a.totals[1];
+  } else {
+    u = SumInOrder(0.0, a.u_sums, plan.sums, stage);
+    if (a.relative) p = SumInOrder(0.0, a.p_sums, a.p_count, stage);
+  }
   if (threadIdx.x != 0) return;
   double alpha = RateOf(*a.params.control, a.params.lr_scale);
   if (a.relative) {

@@ -92,12 +92,10 @@ void CheckOwners(const Layout& layout, const LogicalTensor& tensor) {
   }
 }
 
-// What of `tensor` has a value, where it has been cut by nothing.
-StateExtent AnyGrid(const Layout& layout, const LogicalTensor& tensor,
-                    Dice& dice) {
-  if (layout.mesh().tensor > 1 || tensor.shape.rank() < 2) {
-    return StateExtent::kElements;
-  }
+// What of `tensor` has a value; statistics are of matrices, where they are cut.
+StateExtent AnyGrid(const LogicalTensor& tensor, bool cut, Dice& dice) {
+  const int rank = tensor.shape.rank();
+  if (rank < 2 || (cut && rank > 2)) return StateExtent::kElements;
   return static_cast<StateExtent>(dice.Below(3));
 }
 
@@ -189,9 +187,8 @@ TEST_P(RandomLayouts, EveryElementArrivesOnce) {
     const LogicalTensor& source =
         At(from.tensors(), dice.Below(static_cast<int>(from.tensors().size())));
     ASSERT_NO_FATAL_FAILURE(CheckOwners(from, source));
-    const StateExtent extent = to.mesh().tensor > 1
-                                   ? StateExtent::kElements
-                                   : AnyGrid(from, source, dice);
+    const bool cut = from.mesh().tensor > 1 || to.mesh().tensor > 1;
+    const StateExtent extent = AnyGrid(source, cut, dice);
     std::vector<Descriptor> after;
     const bool sharded = dice.Maybe();
     const std::string local = LocalName(source.name);
@@ -254,14 +251,39 @@ TEST(DescriptorTest, StatisticsAreWholeWhereTheFirstElementIs) {
   EXPECT_TRUE(OwnersOf(layout, tensor, StateExtent::kNone).empty());
 }
 
+// The statistics of rows are where the rows are; those of columns all places
+// have, and the first owns them.
+TEST(DescriptorTest, StatisticsOfAMatrixThatIsCut) {
+  ParamRegistry registry;
+  Scope(registry).Layer(0, "").Param(
+      "a", {.shape = {6, 5}, .split = Split::kOut, .stacked = {4, 2}});
+  const Layout layout =
+      Layout::Create(registry, 0, {}, {.mesh = {.tensor = 2}});
+  const LogicalTensor& tensor = layout.tensors()[0];
+  const auto extent = [](int rank, Rect rect, int64_t offset) {
+    return Extent{
+        .rect = rect, .rank = rank, .slab = rank, .offset = offset, .pitch = 1};
+  };
+  EXPECT_EQ(
+      OwnersOf(layout, tensor, StateExtent::kRows),
+      (Descriptor{extent(0, {0, 2, 0, 1}, 0), extent(0, {4, 1, 0, 1}, 2),
+                  extent(1, {2, 2, 0, 1}, 0), extent(1, {5, 1, 0, 1}, 2)}));
+  const Descriptor columns = {extent(0, {0, 5, 0, 1}, 0),
+                              extent(1, {0, 5, 0, 1}, 0)};
+  EXPECT_EQ(DescriptorOf(layout, tensor, StateExtent::kColumns, false),
+            columns);
+  EXPECT_EQ(OwnersOf(layout, tensor, StateExtent::kColumns),
+            Descriptor{columns[0]});
+}
+
 TEST(DescriptorDeathTest, StatisticsOfWhatIsCut) {
   ParamRegistry registry;
-  Scope(registry).Layer(0, "").Param("a",
-                                     {.shape = {4, 4}, .split = Split::kOut});
+  Scope(registry).Layer(0, "").Param(
+      "a", {.shape = {4, 4, 4}, .split = Split::kOut});
   const Layout layout =
       Layout::Create(registry, 0, {}, {.mesh = {.tensor = 2}});
   EXPECT_DEATH(OwnersOf(layout, layout.tensors()[0], StateExtent::kRows),
-               "is cut, but has statistics");
+               "statistics of a tensor that is cut");
 }
 
 TEST(DescriptorTest, OneReadGoesToAllWhoWantIt) {

@@ -254,12 +254,19 @@ TEST_F(RulesCuda, Adafactor) {
   };
   struct Form {
     bool relative, narrow;
+    int64_t rows = 0, columns = 0;  // of a piece: those that are elsewhere
   };
   for (const Case& c :
        {Case{1, 1}, Case{3, 5}, Case{37, 16}, Case{300, 20}, Case{17, 1009},
         Case{1, 0}, Case{17, 0}, Case{9001, 0}}) {
     const int64_t n = c.rows * std::max<int64_t>(c.columns, 1);
-    for (const Form& form : {Form{true, false}, {false, false}, {true, true}}) {
+    for (const Form& form : {Form{true, false},
+                             {false, false},
+                             {true, true},
+                             {true, false, 4, 0},
+                             {false, true, 4, 0},
+                             {true, false, 0, 4}}) {
+      const bool piece = form.rows + form.columns > 0;
       const bool relative = form.relative, narrow = form.narrow;
       const std::string what =
           std::to_string(c.rows) + " x " + std::to_string(c.columns);
@@ -269,7 +276,7 @@ TEST_F(RulesCuda, Adafactor) {
       Doubles rows(*device_, some(c.rows)), columns(*device_, some(c.columns)),
           partial(*device_, some(2 * c.columns)), u(*device_, some(c.rows)),
           p(*device_, some((n + 99) / 100)), mean(*device_, some(1)),
-          step(*device_, some(1));
+          totals(*device_, some(2)), step(*device_, some(1));
       ExpectSame(
           {Random(n, 1), narrow ? PairsOfBf16(n, 2) : Random(n, 2),
            RandomPositive(c.rows, 3),
@@ -283,6 +290,8 @@ TEST_F(RulesCuda, Adafactor) {
                 .params = ParamsOf(at, w, n, control, narrow),
                 .rows = c.rows,
                 .columns = c.columns,
+                .all_rows = c.rows + form.rows,
+                .all_columns = c.columns + form.columns,
                 .row_sums = rows.of(host),
                 .column_sums = columns.of(host),
                 .row = matrix ? at[2] : nullptr,
@@ -292,6 +301,7 @@ TEST_F(RulesCuda, Adafactor) {
                 .u_sums = u.of(host),
                 .p_sums = p.of(host),
                 .p_count = (n + 99) / 100,
+                .totals = piece ? totals.of(host) : nullptr,
                 .step = step.of(host),
                 .eps = 1e-15,
                 .relative = relative,
@@ -311,14 +321,17 @@ TEST_F(RulesCuda, Adafactor) {
                                               .rows = c.rows,
                                               .columns = c.columns,
                                               .partial = partial.of(host),
-                                              .sums = columns.of(host)});
+                                              .sums = columns.of(host),
+                                              .accumulate = piece});
               kernels.adafactor_factors(stream, args);
             }
             kernels.adafactor_sums(stream, args);
             kernels.sum_squares(
                 stream, {.x = at[0], .n = n, .block = 100, .sums = p.of(host)});
+            if (piece) kernels.adafactor_totals(stream, args);
             kernels.adafactor_step(stream, args);
           });
+      totals.ExpectSame(*stream_, what + ": totals");
       columns.ExpectSame(*stream_, what + ": columns");
       mean.ExpectSame(*stream_, what + ": mean");
       step.ExpectSame(*stream_, what + ": step");

@@ -1,0 +1,41 @@
+// A matrix made nearly orthogonal, for Muon: five steps of Newton-Schulz with
+// the usual quintic, in the type of the weights that layers read. Private to
+// framework/optim.
+#pragma once
+
+#include <cstdint>
+
+#include "framework/module/param_store.h"
+#include "framework/optim/muon.h"
+
+namespace delink {
+
+// Whether that type is bf16, beside state of f32.
+inline bool IsNarrow(const ParamStore& store) {
+  return store.dtype(Plane::kWeight) == DType::kBF16;
+}
+
+// Where a matrix [rows, columns] is made orthogonal: pieces of memory.
+struct OrthogonalMemory {
+  char* x = nullptr;     // [rows, columns]
+  char* y = nullptr;     // [rows, columns]
+  char* u = nullptr;     // [rows, columns], unless it is where gradients are
+  char* gram = nullptr;  // [least, least], least = min(rows, columns)
+  char* poly = nullptr;  // [least, least]
+  double* sums = nullptr;
+  double* scale = nullptr;
+  int64_t bytes = 0;
+
+  // `gathered`: elements of the exact type that come together in `x` before it
+  // is used.
+  OrthogonalMemory(char* memory, int64_t rows, int64_t columns,
+                   const ParamStore& store, int64_t gathered = 0);
+};
+
+// About U V^T of u = U S V^T, in at.x or at.y. u may be at.u.
+const void* MakeOrthogonal(Stream& stream, const ParamStore& store,
+                           int64_t rows, int64_t columns,
+                           const OrthogonalMemory& at, const void* u,
+                           MatrixProductFn multiply);
+
+}  // namespace delink
