@@ -287,14 +287,15 @@ Descriptor ExtentsIn(const Layout& layout, const LogicalTensor& tensor,
 }
 
 // Where pieces of whole grains may end: at the parameter's ends too.
+bool IsEnd(const Grain& grain, int64_t at) {
+  return at == 0 || at == grain.elements ||
+         (grain.first + at) % grain.size == 0;
+}
+
 void CheckGrain(const CopyStep& step, const Grain& grain) {
-  const auto is_end = [&](int64_t at) {
-    return at == 0 || at == grain.elements ||
-           (grain.first + at) % grain.size == 0;
-  };
   const int64_t begin = step.to.front().extent.offset;
   DELINK_CHECK_EQ(step.from.rect.columns, 1);
-  DELINK_CHECK(is_end(begin) && is_end(begin + step.from.rect.rows))
+  DELINK_CHECK(IsEnd(grain, begin) && IsEnd(grain, begin + step.from.rect.rows))
       << "a layout cuts what is kept in blocks of " << grain.size;
   for (const CopyStep::Place& place : step.to) {
     DELINK_CHECK_EQ(place.extent.offset, begin);
@@ -365,6 +366,21 @@ Descriptor AsRanges(const Descriptor& extents, const Shape& shape) {
     }
   }
   return ranges;
+}
+
+bool IsInGrains(const Descriptor& extents, const Shape& shape,
+                const Grain& grain) {
+  const int64_t columns = WholeOf(shape).columns;
+  const auto is_range = [&](const Extent& extent) {
+    return extent.rect.rows == 1 ||
+           (extent.rect.columns == columns && extent.pitch == columns);
+  };
+  if (!std::all_of(extents.begin(), extents.end(), is_range)) return false;
+  const Descriptor ranges = AsRanges(extents, shape);
+  return std::all_of(ranges.begin(), ranges.end(), [&](const Extent& range) {
+    return IsEnd(grain, range.rect.row) &&
+           IsEnd(grain, range.rect.row + range.rect.rows);
+  });
 }
 
 bool CopyStep::crosses() const {

@@ -59,6 +59,11 @@ Descriptor AsRanges(const Descriptor& extents, const Shape& shape);
 // owns it (Layout::ReducedOn).
 Descriptor ReducedOf(const Layout& layout, const LogicalTensor& tensor);
 
+// Whether AsRanges has an answer whose ranges begin and end between grains.
+struct Grain;
+bool IsInGrains(const Descriptor& extents, const Shape& shape,
+                const Grain& grain);
+
 // One rectangle, read once from one place and written to others. The places on
 // the rank that reads it come without the network.
 struct CopyStep {

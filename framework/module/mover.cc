@@ -94,18 +94,26 @@ class Mover {
 
 absl::Status Mover::Go(const Move& move) {
   DELINK_CHECK(source_.type(move.field) == sink_.type(move.field));
-  const Grain grain = GrainOf(sink_, move);
-  const auto seen = [&](Descriptor extents) {
-    return grain.size > 1 ? AsRanges(extents, move.from->shape)
-                          : std::move(extents);
-  };
+  Descriptor owners = source_.Owners(move.field, *move.from);
+  Descriptor before = source_.Has(move.field, *move.from);
   std::vector<Descriptor> after;
   for (const LogicalTensor* to : move.to) {
-    after.push_back(seen(sink_.Wants(move.field, *to)));
+    after.push_back(sink_.Wants(move.field, *to));
   }
-  CopyPlan plan =
-      PlanCopyOn(comm_.rank(), seen(source_.Owners(move.field, *move.from)),
-                 seen(source_.Has(move.field, *move.from)), after);
+  Grain grain = GrainOf(sink_, move);
+  std::vector<Descriptor*> all = {&owners, &before};
+  for (Descriptor& wanted : after) all.push_back(&wanted);
+  const Shape& shape = move.from->shape;
+  if (grain.size > 1 &&
+      !std::all_of(all.begin(), all.end(), [&](const Descriptor* extents) {
+        return IsInGrains(*extents, shape, grain);
+      })) {
+    grain = {};
+  }
+  if (grain.size > 1) {
+    for (Descriptor* extents : all) *extents = AsRanges(*extents, shape);
+  }
+  CopyPlan plan = PlanCopyOn(comm_.rank(), owners, before, after);
   DELINK_CHECK(plan.complete)
       << move.from->name << ": the sink wants what the source has nowhere";
   crosses_ = crosses_ || plan.crosses;
@@ -167,7 +175,10 @@ void Mover::Read(Passage& passage) {
                 : source_.Read(move.field, *move.from, piece.from, values);
   if (!status_.ok() || !move.change) return;
   const CopyStep::Place& place = piece.to.front();
-  sink_.AsKept(move.field, *At(move.to, place.target), place.extent, values);
+  const LogicalTensor& to = *At(move.to, place.target);
+  if (sink_.grain(move.field, to) == passage.grain.size) {
+    sink_.AsKept(move.field, to, place.extent, values);
+  }
   const auto count = static_cast<size_t>(piece.from.rect.elements());
   const DType type = sink_.type(move.field);
   if (type == DType::kF64) {

@@ -135,6 +135,49 @@ void WritePlace(Device& device, Stream& stream, const StorePlace& place,
   stream.Synchronize();
 }
 
+void BlockParts::Write(Device& device, Stream& stream, const StorePlace& place,
+                       const Extent& extent, const float* values) {
+  const auto write = [&](Range range, const float* from) {
+    const Extent run{.rect = {.rows = 1, .columns = range.size()},
+                     .offset = range.begin,
+                     .pitch = range.size()};
+    WritePlace(device, stream, place, run, from);
+  };
+  // The values of the block that holds one.
+  const auto block_of = [&](int64_t value) {
+    const int64_t first =
+        (place.element + value) / kBlock8 * kBlock8 - place.element;
+    return Range{std::max(first, place.held.begin),
+                 std::min(first + kBlock8, place.held.end)};
+  };
+  for (const PlaceRun& run : RunsOf(place, extent)) {
+    const int64_t end = run.first + run.count;
+    const float* from = values + run.packed;
+    for (int64_t at = run.first; at < end;) {
+      Range here = block_of(at);
+      if (here.begin == at && here.end <= end) {
+        // As many as are whole.
+        const Range last = block_of(end - 1);
+        here.end = last.end <= end ? last.end : last.begin;
+        write(here, from);
+      } else {
+        Block& block = blocks_[ScaleAt(place, at)];
+        block.values.resize(static_cast<size_t>(here.size()));
+        const int64_t stop = std::min(here.end, end);
+        std::copy_n(from, stop - at, block.values.begin() + at - here.begin);
+        block.count += stop - at;
+        if (block.count == here.size()) {
+          write(here, block.values.data());
+          blocks_.erase(ScaleAt(place, at));
+        }
+        here.end = stop;
+      }
+      from += here.end - at;
+      at = here.end;
+    }
+  }
+}
+
 bool CopyPlace(Device& device, Stream& stream, const StorePlace& from,
                const Extent& extent, const StorePlace& to,
                const Extent& target) {

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <vector>
 
 #include "framework/device/backend.h"
@@ -37,6 +38,21 @@ void ReadPlace(Device& device, Stream& stream, const StorePlace& place,
 // Where blocks are of 8 bits, the extent has whole ones.
 void WritePlace(Device& device, Stream& stream, const StorePlace& place,
                 const Extent& extent, const void* values);
+// The same of 8-bit values, of any extents: a block is written when all of it
+// has come, each value once.
+class BlockParts {
+ public:
+  void Write(Device& device, Stream& stream, const StorePlace& place,
+             const Extent& extent, const float* values);
+
+ private:
+  struct Block {
+    std::vector<float> values;
+    int64_t count = 0;  // that have come
+  };
+  std::map<const float*, Block> blocks_;  // by where its scale is
+};
+
 // As stored, between places of one device and codec. False, and nothing is
 // done, where blocks of 8 bits are not the same on both sides.
 bool CopyPlace(Device& device, Stream& stream, const StorePlace& from,

@@ -20,7 +20,11 @@ StateCodec AsIs(DType type) { return {.exact = type}; }
 StoreValues::StoreValues(ParamStore& store) : StoreValues(store, true) {}
 StoreValues::StoreValues(const ParamStore& store) : StoreValues(store, false) {}
 StoreValues::StoreValues(const ParamStore& store, bool writable)
-    : store_(store), writable_(writable), stream_(store.device().NewStream()) {}
+    : store_(store),
+      writable_(writable),
+      stream_(store.device().NewStream()),
+      parts_(std::make_unique<BlockParts>()) {}
+StoreValues::~StoreValues() = default;
 
 int StoreValues::StateOf(const Field& field) const {
   const std::vector<StateSpec>& states = store_.states();
@@ -131,10 +135,10 @@ int64_t StoreValues::grain(const Field& field,
     if (at == local.params.end()) continue;
     const auto p = static_cast<size_t>(at - local.params.begin());
     const SlabParam& here = local.slab.params[p];
-    DELINK_CHECK(here.elements == tensor.shape.elements() &&
-                 here.offset % kBlock8 == tensor.offset % kBlock8)
-        << tensor.name << " is cut over the tensor axis, where blocks of "
-        << kBlock8 << " values are not those of the whole slab";
+    if (here.elements != tensor.shape.elements() ||
+        here.offset % kBlock8 != tensor.offset % kBlock8) {
+      return 1;
+    }
   }
   return kBlock8;
 }
@@ -156,6 +160,7 @@ void StoreValues::AsKept(const Field& field, const LogicalTensor& tensor,
   const StorePlace all{.codec = CodecOf(field, tensor),
                        .held = {0, param.elements},
                        .element = param.offset};
+  if (all.is_8_bit() && grain(field, tensor) == 1) return;
   DELINK_CHECK(!all.is_8_bit() || all.HasWholeBlocks(extent))
       << tensor.name << ": a block of " << kBlock8 << " values is cut";
   all.codec.RoundTrip(param.offset + extent.offset, count, values);
@@ -247,9 +252,14 @@ absl::Status StoreValues::Write(const Field& field, const LogicalTensor& tensor,
   if (!HasAny(field) || extent.rect.elements() == 0) return absl::OkStatus();
   if (field.kind == Field::Kind::kParameters) {
     WriteParameters(extent, values);
+    return absl::OkStatus();
+  }
+  const StorePlace place = PlaceOf(field, tensor, extent);
+  if (place.is_8_bit()) {
+    parts_->Write(store_.device(), *stream_, place, extent,
+                  static_cast<const float*>(values));
   } else {
-    WritePlace(store_.device(), *stream_, PlaceOf(field, tensor, extent),
-               extent, values);
+    WritePlace(store_.device(), *stream_, place, extent, values);
   }
   return absl::OkStatus();
 }

@@ -18,6 +18,7 @@
 
 namespace delink {
 
+class BlockParts;
 struct StorePlace;
 
 class StoreValues final : public ValueSource, public ValueSink {
@@ -25,6 +26,7 @@ class StoreValues final : public ValueSource, public ValueSink {
   // The store must outlive this. A const one is a source only.
   explicit StoreValues(ParamStore& store);
   explicit StoreValues(const ParamStore& store);
+  ~StoreValues() override;
 
   DType type(const Field& field) const override;
 
@@ -37,10 +39,13 @@ class StoreValues final : public ValueSource, public ValueSink {
 
   Descriptor Wants(const Field& field,
                    const LogicalTensor& tensor) const override;
-  // Of 8-bit state a block: a check where a local slab has other blocks than
-  // the logical one, as tensor parallelism makes them.
+  // Of 8-bit state a block; 1 of what is cut along the tensor axis, whose
+  // blocks are not those of the whole slab. Of such values, and where the other
+  // end's layout cuts blocks, a block is written when all of it has come: on
+  // the host until then, in f32, at most a tensor's.
   int64_t grain(const Field& field, const LogicalTensor& tensor) const override;
-  // Also of an extent of another rank.
+  // Also of an extent of another rank. 8-bit state that is cut along the tensor
+  // axis is left as it is.
   void AsKept(const Field& field, const LogicalTensor& tensor,
               const Extent& extent, void* values) const override;
   absl::Status Write(const Field& field, const LogicalTensor& tensor,
@@ -75,6 +80,7 @@ class StoreValues final : public ValueSource, public ValueSink {
   const ParamStore& store_;
   bool writable_;
   std::unique_ptr<Stream> stream_;
+  std::unique_ptr<BlockParts> parts_;
 };
 
 }  // namespace delink

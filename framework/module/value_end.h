@@ -45,13 +45,15 @@ class ValueSink {
   // nothing): then nothing is moved.
   virtual Descriptor Wants(const Field& field,
                            const LogicalTensor& tensor) const = 0;
-  // Above 1, of elementwise values: what is written are ranges of elements, and
-  // their extents are as of a vector, of one column (AsRanges). They begin and
-  // end at multiples of the grain, counted from the logical slab's start
-  // (LogicalTensor::offset), or with the parameter.
+  // Above 1, of elementwise values: where the layouts of both ends have whole
+  // grains, what is written are ranges of elements, and their extents are as of
+  // a vector, of one column (AsRanges). They begin and end at multiples of the
+  // grain, counted from the logical slab's start (LogicalTensor::offset), or
+  // with the parameter.
   virtual int64_t grain(const Field& field, const LogicalTensor& tensor) const;
   // Values of an extent, also of another rank's, as they would be read back
-  // once written: rounded as they are kept. What a change is made of.
+  // once written: rounded as they are kept. What a change is made of, but where
+  // layouts cut grains.
   virtual void AsKept(const Field& field, const LogicalTensor& tensor,
                       const Extent& extent, void* values) const;
   // An extent of this rank from host memory, packed; `values` are free when

@@ -40,6 +40,12 @@ class CutStoreTest : public ::testing::Test {
                               .stacked = {7, 5, 1}});
       attention.Param("out",
                       {.shape = {7, 11}, .init = normal, .split = Split::kIn});
+      // 60 heads of queries, one of keys and values that all places have.
+      attention.Param("heads", {.shape = {124, 7},
+                                .init = normal,
+                                .split = Split::kOut,
+                                .stacked = {120, 2, 2},
+                                .unit = 2});
       const Scope mlp = (block / "mlp").Part("mlp");
       mlp.Param("up",
                 {.shape = {5, 3, 70}, .init = normal, .split = Split::kOut});
@@ -211,7 +217,7 @@ TEST_F(CutStoreTest, CountsParametersOfTheModel) {
       registry_, kBlocks, testing::ShareAll(kBlocks, {"attention", "mlp"}),
       {.mesh = {.tensor = 3, .pipeline = 2}});
   const auto store = Store(layout, 4);
-  constexpr int64_t kBlock = 7 + 13 * 7 + 7 * 11 + 5 * 3 * 70 + 15;
+  constexpr int64_t kBlock = 7 + 13 * 7 + 7 * 11 + 124 * 7 + 5 * 3 * 70 + 15;
   EXPECT_EQ(store->unique_parameters(), 29 * 7 + kBlock + 7);
   EXPECT_EQ(store->virtual_parameters(), 29 * 7 + kBlocks * kBlock + 7);
 }

@@ -56,7 +56,7 @@ const std::vector<double>& TestSource::Filled(const LogicalTensor& tensor,
   if (!fresh) return values;
   const int64_t columns = WholeOf(ShapeOf(tensor)).columns;
   for (const Extent& place : Places(tensor)) {
-    if (place.rank != rank_) continue;
+    if (place.rank != rank_ || place.slab != extent.slab) continue;
     ForEachElement(place, [&](int64_t row, int64_t column, int64_t offset) {
       At(values, offset) = ValueOf(OwnerOf(tensor), row * columns + column);
     });

@@ -15,9 +15,12 @@
 namespace delink::testing {
 
 inline constexpr int kCutBlocks = 6;
+inline constexpr int kCutHead = 2;  // 12 heads, 2 of keys and values
 
-// Parameters that are cut by rows and by columns, and one that is not.
-inline void DeclareCut(ParamRegistry& registry) {
+// Parameters that are cut by rows, by columns and at heads, of which there are
+// fewer of keys and values than ranks may be; and some that are not. `scale`:
+// how many times as large those of the MLP are.
+inline void DeclareCut(ParamRegistry& registry, int64_t scale = 1) {
   const Scope root(registry);
   const Init normal = Init::Normal(1);
   root.Layer(0, "embed")
@@ -34,9 +37,21 @@ inline void DeclareCut(ParamRegistry& registry) {
                             .stacked = {7, 5, 1}});
     attention.Param("out",
                     {.shape = {7, 90}, .init = normal, .split = Split::kIn});
+    const Scope heads = (block / "heads").Part("attention");
+    heads.Param("norm", {.shape = {2}, .init = normal, .by_head = true});
+    heads.Param("qkv", {.shape = {32, 7},
+                        .init = normal,
+                        .split = Split::kOut,
+                        .stacked = {24, 4, 4},
+                        .unit = kCutHead});
+    heads.Param("out", {.shape = {7, 24},
+                        .init = normal,
+                        .split = Split::kIn,
+                        .unit = kCutHead});
     const Scope mlp = (block / "mlp").Part("mlp");
-    mlp.Param("up",
-              {.shape = {5, 3, 70}, .init = normal, .split = Split::kOut});
+    mlp.Param(
+        "up",
+        {.shape = {5, 3, 70 * scale}, .init = normal, .split = Split::kOut});
   }
   const Scope tail = root.Layer(kCutBlocks + 1, "");
   tail.Param("norm", {.shape = {7}, .init = normal});
@@ -70,11 +85,13 @@ class AnyOf {
     AnyOf& any = *this;
     Layout::Options options;
     do {
-      options.mesh = {.tensor = any({1, 2, 3, 4}),
+      options.mesh = {.tensor = any({1, 2, 4}),
+                      .context = any({1, 2}),
                       .data = any({1, 2, 3, 4}),
                       .pipeline = any({1, 2, 3})};
     } while (options.mesh.ranks() != ranks);
     options.zero = any({0, 1});
+    options.sequence = any({0, 1}) == 1;
     options.whole_tensors = static_cast<WholeTensors>(any({0, 1, 2}));
     return options;
   }

@@ -243,5 +243,45 @@ TEST(DelinkMovesTest, FromAnyLayoutToAnyOther) {
   }
 }
 
+int64_t PlanesOf(const ParamStore& store) {
+  int64_t bytes = 0;
+  for (int p = 0; p < kPlanes; ++p) {
+    const auto plane = static_cast<Plane>(p);
+    if (store.has(plane)) bytes += store.bytes(plane);
+  }
+  return bytes;
+}
+
+// To another mesh, and back to where it came from: no rank has more than its
+// planes before and after, and none has the model.
+TEST(DelinkMovesTest, PeakIsWhatARankHasBeforeAndAfter) {
+  const Layout::Options data = {.mesh = {.data = 4}, .zero = 1};
+  const Layout::Options cut = {.mesh = {.tensor = 2, .pipeline = 2}};
+  for (const bool back : {false, true}) {
+    for (const StatePolicy policy :
+         {StatePolicy::kScale, StatePolicy::kReset}) {
+      const absl::Status status = RunRanks(4, [&](Communicator& comm) {
+        const std::unique_ptr<Device> device = NewCpuDevice();
+        ParamRegistry registry;
+        DeclareCut(registry, 50);
+        const int rank = comm.rank();
+        const auto from =
+            CutStore(*device, registry, "all", rank, back ? cut : data);
+        from->InitWeights(3);
+        const auto to =
+            CutStore(*device, registry, "none", rank, back ? data : cut);
+        DELINK_RETURN_IF_ERROR(Delink(*from, *to, policy, comm));
+        const MemoryLedger& ledger = device->ledgers().allocated;
+        EXPECT_EQ(ledger.highest(), PlanesOf(*from) + PlanesOf(*to));
+        const std::unique_ptr<Device> other = NewCpuDevice();
+        const auto whole = CutStore(*other, registry, "none", 0, {});
+        if (!back) EXPECT_LT(2 * ledger.highest(), PlanesOf(*whole));
+        return absl::OkStatus();
+      });
+      ASSERT_TRUE(status.ok()) << status;
+    }
+  }
+}
+
 }  // namespace
 }  // namespace delink
