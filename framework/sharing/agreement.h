@@ -12,7 +12,7 @@
 namespace delink {
 
 struct SlabAgreement {
-  int slab = 0;     // in Layout::local_slabs
+  int slab = 0;     // in Layout::program_slabs
   int sharers = 1;  // blocks that use it
   Agreement of;     // from one probe, summed over ranks
 };

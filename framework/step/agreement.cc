@@ -23,7 +23,8 @@ absl::Status Compare(const std::string& mine, const std::string& first) {
   const std::vector<std::string> here = absl::StrSplit(mine, '\n');
   const std::vector<std::string> there = absl::StrSplit(first, '\n');
   const auto is_title = [](const std::string& line) {
-    return absl::StartsWith(line, "the program of ");
+    return absl::StartsWith(line, "the program of ") ||
+           line == JointPlan::kExchangesTitle;
   };
   size_t line = 0, title = 0;
   while (line < std::min(here.size(), there.size()) &&
@@ -45,6 +46,11 @@ absl::Status Compare(const std::string& mine, const std::string& first) {
   const auto text = [&](const std::vector<std::string>& lines) {
     return program_ends(lines) ? "nothing" : lines[line];
   };
+  if (here[title] == JointPlan::kExchangesTitle) {
+    return absl::FailedPreconditionError(
+        absl::StrCat(here[title], " differs from rank 0's: '", text(here),
+                     "' here and '", text(there), "' there", kStartAlike));
+  }
   const size_t instruction = line - title - 2;
   return absl::FailedPreconditionError(absl::StrCat(
       here[title], " differs from rank 0's: ",

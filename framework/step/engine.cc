@@ -3,13 +3,29 @@
 #include <string_view>
 #include <utility>
 
+#include "absl/strings/str_cat.h"
 #include "framework/base/at.h"
 #include "framework/base/status_macros.h"
 #include "framework/comm/chain.h"
 #include "framework/device/profile.h"
+#include "framework/step/context_cut.h"
 #include "framework/step/engine_state.h"
 
 namespace delink {
+namespace {
+
+// An instruction in which an exchange has failed.
+class Failed final : public Pending {
+ public:
+  explicit Failed(absl::Status status) : status_(std::move(status)) {}
+
+ private:
+  absl::StatusOr<bool> Poll() override { return status_; }
+
+  const absl::Status status_;
+};
+
+}  // namespace
 
 Engine::~Engine() = default;
 
@@ -38,6 +54,9 @@ absl::StatusOr<std::unique_ptr<Engine>> Engine::Create(
       [self](const Pass& pass, int32_t index, int64_t step) {
         self->TellWait(pass, index, step);
       });
+  e->visit_groups_->set_wait([lanes = e->lanes_.get()](Pending& posted) {
+    return lanes->WaitWithin(posted);
+  });
   return e;
 }
 
@@ -45,33 +64,63 @@ absl::StatusOr<std::unique_ptr<Engine>> Engine::Create(
 void Engine::Load(const HostBatch& batch, int64_t step,
                   const UpdateControl& control) {
   const int64_t sequences = memory_.micro_batches * memory_.batch.micro_batch;
-  const int64_t tokens = sequences * memory_.batch.seq;
-  DELINK_CHECK_EQ(static_cast<int64_t>(batch.inputs.size()), tokens);
-  DELINK_CHECK_EQ(static_cast<int64_t>(batch.targets.size()), tokens);
   DELINK_CHECK_EQ(static_cast<int64_t>(batch.samples.size()), sequences);
-  const bool masked = memory_.batch.masked;
-  DELINK_CHECK_EQ(static_cast<int64_t>(batch.positions.size()),
-                  masked ? tokens : 0);
   Device& device = *env_.device;
   Stream& stream = *compute_stream_;
   loaded_key_ = Fold(Fold(KeyFromSeed(options_.seed), "step"),
                      static_cast<uint64_t>(step));
   loaded_control_ = control;
-  device.CopyFromHost(stream, records_->inputs, batch.inputs.data(),
-                      tokens * 4);
-  device.CopyFromHost(stream, records_->targets, batch.targets.data(),
-                      tokens * 4);
+  LoadTokens(batch);
   device.CopyFromHost(stream, records_->samples, batch.samples.data(),
                       sequences * 8);
-  if (masked) {
-    device.CopyFromHost(stream, records_->positions, batch.positions.data(),
-                        tokens * 4);
-  }
   device.CopyFromHost(stream, records_->step_key, &loaded_key_,
                       sizeof(loaded_key_));
   device.CopyFromHost(stream, records_->control, &loaded_control_,
                       sizeof(loaded_control_));
   device.FillZero(stream, records_->loss, sizeof(LossRecord));
+}
+
+// Of each row what this rank has. Places in documents are positions; else those
+// in the row are, where visits have a part of it.
+void Engine::LoadTokens(const HostBatch& batch) {
+  const BatchShape& shape = memory_.batch;
+  const int64_t rows = memory_.micro_batches * shape.micro_batch;
+  const auto expected = static_cast<size_t>(rows * shape.seq);
+  DELINK_CHECK_EQ(batch.inputs.size(), expected);
+  DELINK_CHECK_EQ(batch.targets.size(), expected);
+  DELINK_CHECK_EQ(batch.positions.size(), shape.masked ? expected : 0);
+  const auto copy = [&](int32_t* to, const std::vector<int32_t>& from) {
+    env_.device->CopyFromHost(*compute_stream_, to, from.data(),
+                              static_cast<int64_t>(from.size()) * 4);
+  };
+  LoadedTokens& here = loaded_tokens_;
+  const auto load = [&](int32_t* to, const std::vector<int32_t>& from,
+                        std::vector<int32_t>* cut) {
+    if (shape.context > 1) CutRows(from, shape.seq, here.places, cut);
+    copy(to, shape.context > 1 ? *cut : from);
+  };
+  if (memory_.positions && here.places.empty()) {
+    const Layout& layout = env_.store->layout();
+    const MeshPlace place = layout.mesh().PlaceOf(env_.store->rank());
+    here.places =
+        ContextPlaces(shape.seq, layout.mesh().context, place[Axis::kContext]);
+  }
+  load(records_->inputs, batch.inputs, &here.inputs);
+  load(records_->targets, batch.targets, &here.targets);
+  if (records_->places != nullptr) copy(records_->places, here.places);
+  if (records_->documents != nullptr) {
+    copy(records_->documents, batch.positions);
+  }
+  if (shape.masked) {
+    load(records_->positions, batch.positions, &here.positions);
+  } else if (memory_.positions) {
+    here.positions.clear();
+    for (int64_t row = 0; row < rows; ++row) {
+      here.positions.insert(here.positions.end(), here.places.begin(),
+                            here.places.end());
+    }
+    copy(records_->positions, here.positions);
+  }
 }
 
 absl::Status Engine::Run(const Pass& pass, const HostBatch& batch, int64_t step,
@@ -140,6 +189,9 @@ std::unique_ptr<Pending> Engine::Execute(const Pass& pass, int32_t index,
   DeviceTimes* const times = TimesOf(pass, step);
   if (times != nullptr) times->Begin(index, step, stream);
   std::unique_ptr<Pending> exchange = Do(pass, index);
+  if (at.lane == Lane::kCompute && !visit_groups_->status().ok()) {
+    return std::make_unique<Failed>(visit_groups_->status());
+  }
   if (exchange == nullptr) {
     End(pass, index, step, begin);
     return nullptr;
@@ -170,14 +222,19 @@ void Engine::End(const Pass& pass, int32_t index, int64_t step,
 void Engine::TellWait(const Pass& pass, int32_t index, int64_t step) {
   if (env_.watch == nullptr) return;
   // Not "", which would make a string of both.
-  env_.watch->Wait(step,
-                   index < 0 ? std::string_view() : At(pass.names, index));
+  const std::string_view name =
+      index < 0 ? std::string_view() : At(pass.names, index);
+  const VisitExchange* const within = visit_groups_->under_way();
+  if (index < 0 || within == nullptr) return env_.watch->Wait(step, name);
+  env_.watch->Wait(
+      step, absl::StrCat(absl::string_view(name.data(), name.size()), ": ",
+                         ToString(*within)));
 }
 
 std::unique_ptr<Pending> Engine::Do(const Pass& pass, int32_t index) {
   const Instruction& at = At(pass.program.instructions, index);
   const std::vector<bool>& written = At(pass.analysis.written, index);
-  const int slab = at.slab < 0 ? -1 : env_.store->SlabOf(at.slab);
+  const int slab = at.slab < 0 ? -1 : SlabHere(*env_.store, at.slab);
   switch (at.op) {
     case Op::kForward:
       Forward(pass, at);
@@ -213,8 +270,7 @@ std::unique_ptr<Pending> Engine::Do(const Pass& pass, int32_t index) {
       Inspect(pass, at);
       break;
     case Op::kProbe:
-      Probe(pass, at, written.front());
-      break;
+      return Probe(pass, at, written.front());
     case Op::kSum:
       return Sum(pass);
     default:

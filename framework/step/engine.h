@@ -33,6 +33,7 @@
 #include "framework/step/slab_groups.h"
 #include "framework/step/step_watch.h"
 #include "framework/step/trace.h"
+#include "framework/step/visit_groups.h"
 
 namespace delink {
 
@@ -120,6 +121,7 @@ class Engine {
   // the layout does; the model, the binder and the store by their numbers.
   int LayerAt(int32_t place) const { return At(env_.store->visited(), place); }
   void Load(const HostBatch& batch, int64_t step, const UpdateControl& control);
+  void LoadTokens(const HostBatch& batch);
   // Begins an instruction; null: it is complete, of an asynchronous device
   // enqueued. End is called when it is, by the thread that drives its lane.
   std::unique_ptr<Pending> Execute(const Pass& pass, int32_t index,
@@ -144,6 +146,8 @@ class Engine {
   void BackwardWeight(const Instruction& at, const std::vector<bool>& written);
   std::unique_ptr<Pending> Exchange(const Pass& pass, const Instruction& at);
   std::unique_ptr<Pending> Reduce(const Pass& pass, int slab);
+  // Of a slab's gradient, wherever it is.
+  void ClearIdentical(Stream& stream, int slab, void* gradient);
   void Squares(int slab);
   std::unique_ptr<Pending> Norm();
   // The first `count` sums, of all ranks: each has those of the cells it owns.
@@ -152,8 +156,10 @@ class Engine {
   std::unique_ptr<Pending> Gather(int slab);
   void SendResult();
   void Inspect(const Pass& pass, const Instruction& at);
-  void Probe(const Pass& pass, const Instruction& at, bool written);
-  double SumSquaresOf(int slab, const void* gradient);
+  std::unique_ptr<Pending> Probe(const Pass& pass, const Instruction& at,
+                                 bool written);
+  double SumSquaresOf(int slab, const void* gradient, int64_t elements);
+  bool CountsTogether(const Pass& pass, int32_t program_slab) const;
   std::vector<double> FoundLosses();
   std::vector<double> FoundAgreements(const Pass& pass);
   std::unique_ptr<Pending> Sum(const Pass& pass);
@@ -179,14 +185,22 @@ class Engine {
   std::unique_ptr<Stream> compute_stream_, network_stream_;
   // By lane, because an operation of each may be under way.
   std::unique_ptr<StreamCommunicator> compute_comm_;
-  std::unique_ptr<SlabGroups> groups_;  // the network's
+  std::unique_ptr<SlabGroups> groups_;         // the network's
+  std::vector<std::vector<Range>> identical_;  // by slab (layout.h)
   std::unique_ptr<Neighbours> neighbours_;
+  std::unique_ptr<StepVisitGroups> visit_groups_;  // compute's, in visits
+  std::unique_ptr<SlabGroups> probe_groups_;       // and in probes, of them
   std::vector<std::vector<std::unique_ptr<Visit>>> visits_;  // layer here, m
   std::unique_ptr<DeviceTimes> times_;
 
   const Pass* running_ = nullptr;  // that Run was given last
   int64_t step_ = 0;               // with it
-  // Host memory of copies under way; the batch is the caller's.
+  // Host memory of copies under way; the batch is the caller's, but for what is
+  // cut out of it.
+  struct LoadedTokens {
+    std::vector<int32_t> inputs, targets, positions, places;
+  };
+  LoadedTokens loaded_tokens_;
   RngKey loaded_key_;
   UpdateControl loaded_control_;
   Result result_;

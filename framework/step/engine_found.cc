@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "framework/base/at.h"
+#include "framework/comm/chain.h"
 #include "framework/optim/find_kernels.h"
 #include "framework/step/engine_state.h"
 #include "framework/step/shape_table.h"
@@ -54,39 +55,44 @@ void Engine::Inspect(const Pass& pass, const Instruction& at) {
   }
 }
 
-// Of the whole slab, by the blocks that the step's norm has.
-double Engine::SumSquaresOf(int slab, const void* gradient) {
+// Of the slab, or of so many elements from the first of a block on, by the
+// blocks that the step's norm has.
+double Engine::SumSquaresOf(int slab, const void* gradient, int64_t elements) {
+  if (elements == 0) return 0;
   const Slab& of = env_.store->slab(slab);
   const DType dtype = env_.store->dtype(Plane::kGradient);
   const OptimKernels* const kernels =
       FindOptimKernels(env_.device->kind(), StatisticsOf(dtype));
   DELINK_CHECK(kernels != nullptr);
   auto* const blocks = static_cast<double*>(workspace_.data());
-  SumSquaresArgs args{.n = of.elements, .block = of.block, .sums = blocks};
+  SumSquaresArgs args{.n = elements, .block = of.block, .sums = blocks};
   if (dtype == DType::kBF16) {
     args.w = static_cast<const uint16_t*>(gradient);
   } else {
     args.x = gradient;
   }
   kernels->sum_squares(*compute_stream_, args);
-  std::vector<double> sums(static_cast<size_t>(of.blocks()));
+  const int64_t count = (elements + of.block - 1) / of.block;
+  std::vector<double> sums(static_cast<size_t>(count));
   env_.device->CopyToHost(*compute_stream_, sums.data(), blocks,
-                          of.blocks() * SizeOf(DType::kF64));
+                          count * SizeOf(DType::kF64));
   compute_stream_->Synchronize();
   double sum = 0;
   for (const double block : sums) sum += block;
   return sum;
 }
 
-// `written`: the slab's gradient holds other layers' already.
-void Engine::Probe(const Pass& pass, const Instruction& at, bool written) {
+// `written`: the slab's gradient holds other layers' already. Of what several
+// ranks have parts of each takes the squares of a shard of the sum.
+std::unique_ptr<Pending> Engine::Probe(const Pass& pass, const Instruction& at,
+                                       bool written) {
   ParamStore& store = *env_.store;
   const std::vector<int32_t>& slabs =
       At(pass.program.shape.slabs_of_layer, at.layer);
   const auto which = std::find(slabs.begin(), slabs.end(), at.slab);
   const std::vector<void*> kept = ApartAddresses(pass, at.layer);
-  const void* const apart = At(kept, which - slabs.begin());
-  const int slab = store.SlabOf(at.slab);
+  void* const apart = At(kept, which - slabs.begin());
+  const int slab = SlabHere(store, at.slab);
   void* const sum = store.at(slab, Plane::kGradient, 0);
   const DType dtype = store.dtype(Plane::kGradient);
   const int64_t elements = store.slab(slab).elements;
@@ -96,7 +102,35 @@ void Engine::Probe(const Pass& pass, const Instruction& at, bool written) {
   } else {
     env_.device->Copy(*compute_stream_, sum, apart, elements * SizeOf(dtype));
   }
-  At(found_.apart, at.slab) += SumSquaresOf(slab, apart);
+  double& found = At(found_.apart, at.slab);
+  StreamCommunicator* const group =
+      probe_groups_ == nullptr ? nullptr : probe_groups_->OfVisits(slab);
+  if (group == nullptr) {
+    found += SumSquaresOf(slab, apart, elements);
+    return nullptr;
+  }
+  ClearIdentical(*compute_stream_, slab, apart);
+  const Slab& of = store.slab(slab);
+  const Range shard = ShardRange(of, group->rank(), group->size());
+  void* const staging = copies_.at(memory_.probe_staging);
+  return Chain(
+      group->ReduceScatter(apart, staging, of.ShardElements(group->size()),
+                           dtype, ReduceOp::kSum),
+      {[=, this, &found]() -> std::unique_ptr<Pending> {
+        found += SumSquaresOf(slab, staging, shard.size());
+        return nullptr;
+      }});
+}
+
+// Stages and places that share the slab have its sum, each the same: the first
+// one's counts.
+bool Engine::CountsTogether(const Pass& pass, int32_t program_slab) const {
+  const ProgramShape& shape = pass.program.shape;
+  const MeshPlace place =
+      env_.store->layout().mesh().PlaceOf(env_.store->rank());
+  const int alike = shape.tensor / PiecesOf(shape, program_slab);
+  return ShapeTable(shape).FirstStageOf(program_slab) == pass.program.stage &&
+         place[Axis::kContext] == 0 && place[Axis::kTensor] % alike == 0;
 }
 
 std::vector<double> Engine::FoundLosses() {
@@ -110,15 +144,14 @@ std::vector<double> Engine::FoundLosses() {
 std::vector<double> Engine::FoundAgreements(const Pass& pass) {
   const ParamStore& store = *env_.store;
   const std::vector<int32_t> sharers = SharersOf(pass.program.shape);
-  const ShapeTable table(pass.program.shape);
   std::vector<double> found;
   for (int32_t s = 0; s < pass.program.shape.slabs; ++s) {
     if (At(sharers, s) < 2) continue;
     double together = 0;
-    // Stages that share it have its sum, each the same.
-    if (table.FirstStageOf(s) == pass.program.stage) {
-      const int slab = store.SlabOf(s);
-      together = SumSquaresOf(slab, store.at(slab, Plane::kGradient, 0));
+    if (CountsTogether(pass, s)) {
+      const int slab = SlabHere(store, s);
+      together = SumSquaresOf(slab, store.at(slab, Plane::kGradient, 0),
+                              store.slab(slab).elements);
     }
     found.push_back(together);
     found.push_back(At(found_.apart, s));
@@ -137,16 +170,19 @@ std::unique_ptr<Pending> Engine::Sum(const Pass& pass) {
     case PassKind::kProbe:
       numbers_ = FoundAgreements(pass);
       break;
-    default: {  // a diagnosis: the lowest data rank's, of that the first
+    default: {  // a diagnosis: the lowest rank's of a stage, of that the first
       op = ReduceOp::kMin;
       const ProgramShape& shape = pass.program.shape;
       const int64_t visits = int64_t{shape.micro_batches} * shape.layers;
       const MeshPlace place =
           env_.store->layout().mesh().PlaceOf(env_.store->rank());
+      const int64_t in_stage =
+          place[Axis::kTensor] +
+          shape.tensor * (place[Axis::kContext] +
+                          shape.context * int64_t{place[Axis::kData]});
       const bool any = found_.not_finite >= 0;
-      numbers_ = {static_cast<double>(any ? place[Axis::kData] * visits +
-                                                found_.not_finite
-                                          : shape.ranks * visits)};
+      numbers_ = {static_cast<double>(
+          any ? in_stage * visits + found_.not_finite : shape.ranks * visits)};
     }
   }
   return env_.compute->AllReduce(

@@ -21,6 +21,16 @@ absl::Status Engine::MakeStreams(const Passes& passes) {
       SlabGroups::Create(*env_.store, device, *network_stream_, *env_.network,
                          {.stages = passes.contains(PassKind::kProbe)}));
   DELINK_ASSIGN_OR_RETURN(
+      visit_groups_,
+      StepVisitGroups::Create(env_.store->layout().mesh(), device,
+                              *compute_stream_, *env_.compute));
+  const Mesh& mesh = env_.store->layout().mesh();
+  if (passes.contains(PassKind::kProbe) && mesh.tensor * mesh.context > 1) {
+    DELINK_ASSIGN_OR_RETURN(
+        probe_groups_, SlabGroups::Create(*env_.store, device, *compute_stream_,
+                                          *env_.compute, {.visits = true}));
+  }
+  DELINK_ASSIGN_OR_RETURN(
       neighbours_,
       Neighbours::Create(env_.store->layout().mesh(), device, *env_.network));
   return absl::OkStatus();
@@ -62,18 +72,28 @@ absl::Status Engine::Allocate() {
     return at;
   };
   const int64_t sequences = memory_.micro_batches * memory_.batch.micro_batch;
-  const int64_t tokens = sequences * memory_.batch.seq;
+  const int64_t tokens = sequences * memory_.batch.local_seq();
   records_->inputs = static_cast<int32_t*>(place(tokens * 4));
   records_->targets = static_cast<int32_t*>(place(tokens * 4));
   records_->samples = static_cast<int64_t*>(place(sequences * 8));
-  if (memory_.batch.masked) {
+  if (memory_.positions) {
     records_->positions = static_cast<int32_t*>(place(tokens * 4));
+  }
+  if (memory_.batch.context > 1) {
+    records_->places =
+        static_cast<int32_t*>(place(memory_.batch.local_seq() * 4));
+    if (memory_.batch.masked) {
+      records_->documents =
+          static_cast<int32_t*>(place(sequences * memory_.batch.seq * 4));
+    }
   }
   records_->sums = static_cast<double*>(place(memory_.sums * 8));
   const ParamStore& store = *env_.store;
   for (size_t s = 0; s < store.slabs().size(); ++s) {
     const LocalSlab& local = store.local(static_cast<int>(s));
     records_->squares.push_back(records_->sums + local.first_cell);
+    identical_.push_back(store.layout().IdenticalOverTensor(
+        store.layout().LocalSlabOf(local.program_slab, store.rank())));
   }
   records_->not_here = store.layout().CellsNotOn(store.rank());
   records_->step_key = static_cast<RngKey*>(place(sizeof(RngKey)));
@@ -95,9 +115,11 @@ void Engine::MakeEvents(Pass& pass) {
 }
 
 void Engine::BuildVisits(const Program& any) {
-  const Tape::Env env{.device = env_.device,
-                      .stream = compute_stream_.get(),
-                      .accumulate = env_.accumulate};
+  const Tape::Env env{
+      .device = env_.device,
+      .stream = compute_stream_.get(),
+      .accumulate = env_.accumulate,
+      .groups = visit_groups_->groups(env_.store->layout().options().sequence)};
   visits_.resize(layers_.size());
   for (size_t l = 0; l < layers_.size(); ++l) {
     if (StageOf(any.shape, static_cast<int32_t>(l)) != any.stage) continue;

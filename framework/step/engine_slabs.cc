@@ -13,8 +13,9 @@ std::unique_ptr<Pending> Engine::Reduce(const Pass& pass, int slab) {
   if (GroupSize(store, slab) == 1) return nullptr;
   const bool probe = pass.program.kind == PassKind::kProbe;
   StreamCommunicator& group =
-      probe ? groups_->OfStages(slab) : groups_->Of(slab);
+      probe ? groups_->OfDataPlace(slab) : groups_->Of(slab);
   const int64_t count = store.slab(slab).ShardElements(group.size());
+  ClearIdentical(*network_stream_, slab, store.at(slab, Plane::kGradient, 0));
   const DType dtype = store.dtype(Plane::kGradient);
   void* const whole = store.at(slab, Plane::kGradient, 0);
   // Whoever updates the whole slab needs all of its gradient, or looks at it.
@@ -30,6 +31,19 @@ std::unique_ptr<Pending> Engine::Reduce(const Pass& pass, int slab) {
         if (!gathers) return nullptr;
         return group.AllGather(whole, count, dtype);
       }});
+}
+
+// Where all places along the tensor axis have the same gradient one counts.
+void Engine::ClearIdentical(Stream& stream, int slab, void* gradient) {
+  const ParamStore& store = *env_.store;
+  const MeshPlace place = store.layout().mesh().PlaceOf(store.rank());
+  if (place[Axis::kTensor] == 0) return;
+  const int64_t width = SizeOf(store.dtype(Plane::kGradient));
+  for (const Range& range : At(identical_, slab)) {
+    env_.device->FillZero(stream,
+                          static_cast<char*>(gradient) + range.begin * width,
+                          range.size() * width);
+  }
 }
 
 std::unique_ptr<Pending> Engine::Gather(int slab) {

@@ -23,10 +23,15 @@ struct Engine::Visit {
 
 // Addresses in the records buffer (device memory).
 struct Engine::Records {
+  // T: the tokens of a row that this rank has.
   int32_t* inputs = nullptr;     // [M, B, T]
   int32_t* targets = nullptr;    // [M, B, T]
   int64_t* samples = nullptr;    // [M, B]
-  int32_t* positions = nullptr;  // [M, B, T], null where nothing is masked
+  int32_t* positions = nullptr;  // [M, B, T], where VisitInputs has them
+  // Where others have tokens of a row: [T], and of masked rows all of them,
+  // [M, B, all T].
+  int32_t* places = nullptr;
+  int32_t* documents = nullptr;
   double* sums = nullptr;        // by cell (layout.h), then loss, tokens, votes
   std::vector<double*> squares;  // by slab: its cells, in `sums`
   std::vector<Range> not_here;   // cells of slabs that this rank does not have

@@ -20,7 +20,7 @@ int64_t Engine::TracedBytes(const Instruction& at) const {
            SizeOf(store.options().dtype);
   }
   if (at.slab < 0) return 0;
-  const int slab = store.SlabOf(at.slab);
+  const int slab = SlabHere(store, at.slab);
   if (at.op == Op::kSquares) {
     return store.owned(slab).size() * SizeOf(store.dtype(Plane::kGradient));
   }
@@ -42,7 +42,7 @@ void Engine::Describe(Pass& pass) {
     Trace::Entry entry{
         .at = at, .name = pass.names[i], .bytes = TracedBytes(at)};
     if (at.slab >= 0) {
-      entry.of = env_.store->slab(env_.store->SlabOf(at.slab)).name;
+      entry.of = env_.store->slab(SlabHere(*env_.store, at.slab)).name;
     }
     if (at.layer >= 0) {
       entry.of = env_.model->layer_name(LayerAt(at.layer));

@@ -2,6 +2,7 @@
 // between those of two stages.
 #include "framework/base/at.h"
 #include "framework/step/engine_state.h"
+#include "framework/step/visit_meetings.h"
 
 namespace delink {
 
@@ -14,10 +15,15 @@ void Engine::Visit::Run(Phase phase, const VisitInputs& inputs, Module& layer,
 }
 
 VisitInputs Engine::InputsOf(const Pass& pass, int32_t micro_batch) const {
-  const int64_t b = memory_.batch.micro_batch;
-  const int64_t tokens = micro_batch * memory_.batch.tokens();
+  const BatchShape& batch = memory_.batch;
+  const int64_t b = batch.micro_batch;
+  const int64_t tokens = micro_batch * batch.local_tokens();
   const int32_t* const positions =
-      memory_.batch.masked ? records_->positions + tokens : nullptr;
+      memory_.positions ? records_->positions + tokens : nullptr;
+  const int32_t* documents = batch.masked ? positions : nullptr;
+  if (records_->documents != nullptr) {
+    documents = records_->documents + micro_batch * batch.tokens();
+  }
   return {.training = pass.training(),
           .deterministic = memory_.batch.deterministic,
           .remake = memory_.batch.remake,
@@ -26,7 +32,8 @@ VisitInputs Engine::InputsOf(const Pass& pass, int32_t micro_batch) const {
           .targets = records_->targets + tokens,
           .loss = records_->loss,
           .positions = positions,
-          .documents = positions,
+          .documents = documents,
+          .places = records_->places,
           .sequences = b};
 }
 
@@ -39,7 +46,8 @@ void* Engine::SlotAddress(const Pass& pass, int32_t layer, int32_t m) const {
 Tensor Engine::InputTensor(const Pass& pass, int32_t layer, int32_t m) const {
   const Shape& shape = At(layers_, layer).input;
   if (layer == 0) {
-    return {records_->inputs + m * memory_.batch.tokens(), DType::kI32, shape};
+    return {records_->inputs + m * memory_.batch.local_tokens(), DType::kI32,
+            shape};
   }
   return {SlotAddress(pass, layer, m), env_.store->options().dtype, shape};
 }
@@ -69,10 +77,9 @@ std::vector<void*> Engine::ApartAddresses(const Pass& pass,
   return addresses;
 }
 
+// Of its forward.
 Phase Engine::PhaseOf(const Pass& pass, const Instruction& at) {
-  if (!pass.training()) return Phase::kEval;
-  const bool keeps = (at.flags & (kRecompute | kForwardOnly)) == 0;
-  return keeps ? Phase::kRecord : Phase::kForward;
+  return PhasesOf(pass.program.kind, at).front();
 }
 
 void Engine::Forward(const Pass& pass, const Instruction& at) {

@@ -25,8 +25,10 @@ std::vector<std::string> NamesOf(const Program& program,
       absl::StrAppend(&names.back(), " of ",
                       model.layer_name(At(layout.visited(), at.layer)));
     } else if (at.slab >= 0) {
-      absl::StrAppend(&names.back(), " of ",
-                      At(layout.local_slabs(), at.slab).slab.name);
+      absl::StrAppend(
+          &names.back(), " of ",
+          At(layout.local_slabs(), At(layout.program_slabs(), at.slab).first)
+              .slab.name);
     }
   }
   return names;
@@ -47,7 +49,8 @@ absl::StatusOr<std::shared_ptr<const JointPlan>> PlanTogether(
   return shared;
 }
 
-// Of the programs of all stages.
+// Of the programs of all stages, and of all ranks that work on the same visits
+// as much as of this one.
 double FlopsPerMicroBatch(const std::vector<Program>& programs,
                           const std::vector<LayerPlan>& layers) {
   double sum = 0;
@@ -58,7 +61,8 @@ double FlopsPerMicroBatch(const std::vector<Program>& programs,
       sum += flops.forward + flops.backward + flops.recompute;
     }
   }
-  return sum;
+  const ProgramShape& shape = programs.front().shape;
+  return sum * shape.tensor * shape.context;
 }
 
 // Why the engine cannot do it; empty when it can. An operation has one stream
@@ -121,6 +125,11 @@ absl::StatusOr<std::unique_ptr<Executor>> Executor::Create(
       MeasureLayers(*env.model, *env.store, options.batch, env.accumulate);
   ProgramShape shape = ShapeOf(layout, options.micro_batches);
   shape.slot_class = SlotClasses(layers);
+  if (shape.tensor > 1 || shape.context > 1) {
+    for (const LayerPlan& layer : layers) {
+      shape.exchanges.push_back(layer.exchanges);
+    }
+  }
   std::vector<PassKind> kinds = {PassKind::kStep, PassKind::kGradients,
                                  PassKind::kEvaluation, PassKind::kDiagnosis};
   if (options.probes) kinds.push_back(PassKind::kProbe);
@@ -228,9 +237,12 @@ absl::StatusOr<std::string> Executor::Diagnose(const HostBatch& batch,
   const auto visit = static_cast<int64_t>(engine_->numbers().front());
   const auto layer = static_cast<int32_t>(visit % shape.layers);
   const int64_t row = visit / shape.layers;
-  if (const int64_t data = row / shape.micro_batches; data < shape.ranks) {
+  if (const int64_t rank = row / shape.micro_batches; rank < shape.ranks) {
     MeshPlace place;
-    place[Axis::kData] = static_cast<int>(data);
+    const auto at = static_cast<int>(rank);
+    place[Axis::kTensor] = at % shape.tensor;
+    place[Axis::kContext] = at / shape.tensor % shape.context;
+    place[Axis::kData] = at / shape.tensor / shape.context;
     place[Axis::kPipeline] = StageOf(shape, layer);
     return absl::StrCat(
         "rank ", layout.mesh().RankAt(place), ": the output of ",

@@ -183,6 +183,10 @@ int32_t CopyClassOf(const ProgramShape& shape, int32_t slab) {
   return shape.copy_class.empty() ? -1 : shape.copy_class[slab];
 }
 
+int32_t PiecesOf(const ProgramShape& shape, int32_t slab) {
+  return shape.slab_pieces.empty() ? 1 : shape.slab_pieces[slab];
+}
+
 std::vector<int32_t> SharersOf(const ProgramShape& shape) {
   std::vector<int32_t> sharers(shape.slabs, 0);
   for (int32_t layer = 1; layer + 1 < shape.layers; ++layer) {

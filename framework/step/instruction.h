@@ -9,6 +9,8 @@
 #include <string>
 #include <vector>
 
+#include "framework/step/visit_exchange.h"
+
 namespace delink {
 
 enum class Op : uint8_t {
@@ -102,7 +104,7 @@ enum class MicroBatchOrder : uint8_t {
 // sharing, its placement and its ranks: the same on every rank, of all stages
 // of a pipeline. Layers are counted as they are visited (Layout::visited): 0 is
 // the prologue, layers - 1 the epilogue. Slabs are counted as
-// Layout::local_slabs has them. A pure value.
+// Layout::program_slabs has them. A pure value.
 struct ProgramShape {
   int32_t layers = 0;
   int32_t slabs = 0;
@@ -123,8 +125,17 @@ struct ProgramShape {
   // the prologue, the blocks, the epilogue.
   std::vector<int32_t> slot_class;
   int32_t micro_batches = 1;
-  int32_t ranks = 1;  // of the data-parallel group: of each stage
+  int32_t ranks = 1;  // of each stage: along tensor, context and data axis
   int32_t stages = 1;
+  // Of `ranks` those that work on the same visits, with their weights or their
+  // tokens cut. A rank's place in its stage is here tensor place + tensor x
+  // (context place + context x data place).
+  int32_t tensor = 1, context = 1;
+  // By slab: in how many pieces it is cut along the tensor axis, neighbours
+  // having the same one where there are more places than pieces. Empty: none.
+  std::vector<int32_t> slab_pieces;
+  // By layer; empty: visits exchange nothing.
+  std::vector<VisitExchanges> exchanges;
   friend bool operator==(const ProgramShape&, const ProgramShape&) = default;
 };
 
@@ -133,6 +144,7 @@ int32_t StageOf(const ProgramShape& shape, int32_t layer);
 int32_t SlotClassOf(const ProgramShape& shape, int32_t layer);
 int32_t SlotClasses(const ProgramShape& shape);  // how many
 int32_t CopyClassOf(const ProgramShape& shape, int32_t slab);
+int32_t PiecesOf(const ProgramShape& shape, int32_t slab);
 
 // By slab: how many blocks use it.
 std::vector<int32_t> SharersOf(const ProgramShape& shape);

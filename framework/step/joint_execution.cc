@@ -11,6 +11,7 @@
 #include "framework/base/check.h"
 #include "framework/base/status_macros.h"
 #include "framework/step/dependencies.h"
+#include "framework/step/visit_meetings.h"
 
 namespace delink {
 namespace {
@@ -168,15 +169,60 @@ class JointExecution {
     if (IsTransfer(i)) {
       return {r / stages_ * stages_ + PartnerOf(*ranks_[r].rank.program, i)};
     }
-    const bool in_column =
-        i.op == Op::kReduce && ranks_[r].rank.program->kind == PassKind::kProbe;
     std::vector<size_t> partners;
     for (size_t other = 0; other < ranks_.size(); ++other) {
-      if (in_column && other / stages_ != r / stages_) continue;
-      const int32_t stage = ranks_[other].rank.program->stage;
-      if (other != r && collectives.IsOf(stage, i)) partners.push_back(other);
+      if (other == r) continue;
+      const bool meets = IsVisit(i) ? MeetsInVisit(r, other, i)
+                                    : MeetsIn(r, other, i, collectives);
+      if (meets) partners.push_back(other);
     }
     return partners;
+  }
+  // Of a collective.
+  bool MeetsIn(size_t r, size_t other, const Instruction& i,
+               const Collectives& collectives) const {
+    const Program& program = *ranks_[r].rank.program;
+    const int32_t stage = ranks_[other].rank.program->stage;
+    if (!collectives.IsOf(stage, i)) return false;
+    if (i.slab < 0) return true;
+    const ProgramShape& shape = program.shape;
+    const int here = PlaceOf(r), there = PlaceOf(other);
+    const auto data = [&](int place) {
+      return place / shape.tensor / shape.context;
+    };
+    const auto piece = [&](int place) {
+      return place % shape.tensor * PiecesOf(shape, i.slab) / shape.tensor;
+    };
+    const bool by_data = program.kind == PassKind::kProbe &&
+                         (i.op == Op::kReduce || i.op == Op::kProbe);
+    if (by_data && data(here) != data(there)) {
+      return false;
+    }
+    return piece(here) == piece(there);
+  }
+  bool MeetsInVisit(size_t r, size_t other, const Instruction& i) const {
+    const Program& program = *ranks_[r].rank.program;
+    if (ranks_[other].rank.program->stage != program.stage) return false;
+    const int here = PlaceOf(r), there = PlaceOf(other);
+    const bool tensor = ExchangesOver(program, i, Axis::kTensor);
+    const bool context = ExchangesOver(program, i, Axis::kContext);
+    if (tensor && AreBeside(program.shape, here, there, Axis::kTensor)) {
+      return true;
+    }
+    if (!context) return false;
+    if (AreBeside(program.shape, here, there, Axis::kContext)) return true;
+    // By one that both meet.
+    const int group = program.shape.tensor * program.shape.context;
+    return tensor && here / group == there / group;
+  }
+  // In its stage.
+  int PlaceOf(size_t r) const { return static_cast<int>(r / stages_); }
+  bool MeetsOthers(const Program& program, const Instruction& i,
+                   const Collectives& collectives) const {
+    if (IsTransfer(i) || collectives.IsOf(program.stage, i)) return true;
+    return ranks_.size() > stages_ &&
+           (ExchangesOver(program, i, Axis::kTensor) ||
+            ExchangesOver(program, i, Axis::kContext));
   }
 
   // A slab may be fetched several times in a step: those that are alike meet in
@@ -188,7 +234,7 @@ class JointExecution {
       const Program& program = *ranks_[r].rank.program;
       for (int32_t i = 0; i < ranks_[r].count; ++i) {
         const Instruction& at = program.instructions[i];
-        if (IsTransfer(at) || collectives.IsOf(program.stage, at)) {
+        if (MeetsOthers(program, at, collectives)) {
           alike[r][KeyOf(at)].push_back(i);
         }
       }

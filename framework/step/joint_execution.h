@@ -5,9 +5,15 @@
 // have fixed members: nobody ever has a choice, so if one execution ends, all
 // do.
 //
-// What is sent stays in a column, the ranks of one data place, collectives are
-// of whole stages. So where the columns are equal an execution of one is one of
-// all, in which they go in step: one column stands for any number.
+// What is sent stays in a column, a rank of each stage, collectives are of
+// whole stages, or of those of their ranks that differ in tensor and context
+// place. So where the columns are equal an execution of one is one of all, in
+// which they go in step: one column stands for any number.
+//
+// A visit that exchanges something is one meeting of all that take part in its
+// exchanges, which CheckVisitMeetings has found to be alike: nobody is through
+// with it before all have begun it, and nobody does anything else in that lane
+// meanwhile.
 #pragma once
 
 #include <cstdint>
@@ -28,7 +34,8 @@ struct Interval {
 // What an instruction takes, by its index.
 using Costs = std::function<double(const Program&, int32_t index)>;
 
-// Of columns that CheckMeetings passes two steps are executed: each lane in its
+// Of columns that CheckMeetings passes, of all places of a stage or of distinct
+// ones where visits exchange nothing, two steps are executed: each lane in its
 // order, each instruction once its dependencies are complete, with all that it
 // meets. InvalidArgument names a rank and an instruction that would wait for
 // ever. Otherwise when the instructions of the first step run: by rank, the

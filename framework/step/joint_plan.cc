@@ -8,6 +8,7 @@
 #include "framework/base/sha256.h"
 #include "framework/base/status_macros.h"
 #include "framework/step/validator.h"
+#include "framework/step/visit_meetings.h"
 
 namespace delink {
 namespace {
@@ -26,6 +27,11 @@ void Describe(const Program& program, std::string* text) {
                   "), stages ", shape.stages,
                   " (chunks: ", absl::StrJoin(shape.chunk_of_layer, " "),
                   "), slot classes: ", absl::StrJoin(shape.slot_class, " "));
+  if (shape.tensor > 1 || shape.context > 1) {
+    absl::StrAppend(
+        text, ", tensor ", shape.tensor, ", context ", shape.context,
+        ", pieces of slabs: ", absl::StrJoin(shape.slab_pieces, " "));
+  }
   if (!shape.copies.empty()) {
     absl::StrAppend(text, ", copies: ", absl::StrJoin(shape.copies, " "), " (",
                     absl::StrJoin(shape.copy_class, " "), ")");
@@ -65,6 +71,11 @@ int JointPlan::ranks() const {
 
 std::string JointPlan::Text() const {
   std::string text;
+  const ProgramShape& shape = programs_.begin()->second.front().shape;
+  if (!shape.exchanges.empty()) {
+    absl::StrAppend(&text, kExchangesTitle, "\n",
+                    absl::StrJoin(DescribeExchanges(shape), "\n"), "\n");
+  }
   for (const auto& [kind, stages] : programs_) {
     for (const Program& program : stages) Describe(program, &text);
   }

@@ -28,8 +28,10 @@ class JointPlan {
   }
   // How many ranks it is for.
   int ranks() const;
-  // A line for each thing in which plans may differ; by kind and stage a title,
-  // the shape, then an instruction a line.
+  // A line for each thing in which plans may differ: where visits exchange
+  // something kExchangesTitle, then an exchange a line; by kind and stage a
+  // title, the shape, then an instruction a line.
+  static constexpr char kExchangesTitle[] = "what visits exchange";
   std::string Text() const;
   // Of the text.
   std::string Digest() const;

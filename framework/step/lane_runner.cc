@@ -139,6 +139,7 @@ absl::Status LaneRunner::Drain() {
 
 absl::Status LaneRunner::RunOne(const Begun& run, int32_t index) {
   if (others_) DELINK_RETURN_IF_ERROR(WaitUntilReady(run, index));
+  begun_ = index;
   const std::unique_ptr<Pending> pending = execute_(*run.pass, index, run.name);
   absl::Status status;
   if (pending != nullptr) status = WaitFor(*pending, index);

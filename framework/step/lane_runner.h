@@ -63,8 +63,8 @@ class LaneRunner {
       const Pass& pass, int32_t index, int64_t step)>;
 
   // Told by the caller's thread when it begins to wait: in Run, until an
-  // instruction of another lane is complete, or its own, in Drain for the
-  // others; and when that is over (-1).
+  // instruction of another lane is complete, or its own, or something within
+  // that, in Drain for the others; and when that is over (-1).
   using Waits =
       std::function<void(const Pass& pass, int32_t index, int64_t step)>;
 
@@ -81,6 +81,9 @@ class LaneRunner {
   // same pass. Another pass than the last may be given when all of that is
   // complete (Drain). An error begins with the instruction's name.
   absl::Status Run(const Pass& pass, int64_t name);
+  // For an instruction of compute that waits on the host while it is begun: as
+  // Run waits, so that the other lanes go on meanwhile.
+  absl::Status WaitWithin(Pending& pending) { return WaitFor(pending, begun_); }
   // Waits for everything; after an error for all that is under way.
   absl::Status Drain();
   // In all runs. Called by the thread that calls Run.
@@ -148,6 +151,7 @@ class LaneRunner {
   // compute.
   Begun last_;
   bool others_ = false;
+  int32_t begun_ = -1;  // the instruction of compute that is being begun
   WaitedSeconds waited_;
 
   Mutex mutex_;

@@ -8,7 +8,8 @@
 
 namespace delink {
 
-// The same on every rank. No axis but data and pipeline yet.
+// The same on every rank, but for slot classes and exchanges, which come with
+// measured layers (measure.h).
 ProgramShape ShapeOf(const Layout& layout, int32_t micro_batches);
 
 }  // namespace delink

@@ -7,6 +7,7 @@
 #include "framework/base/at.h"
 #include "framework/base/check.h"
 #include "framework/module/binder.h"
+#include "framework/step/visit_groups.h"
 
 namespace delink {
 namespace {
@@ -14,21 +15,29 @@ namespace {
 class Measurer {
  public:
   Measurer(Device& device, Sequential& model, ParamStore& store,
-           AccumulateFn accumulate)
+           const MeasureOptions& options)
       : stream_(device.NewStream()),
         model_(model),
         store_(store),
         binder_(store),
+        tensor_(GroupOf(Axis::kTensor, options)),
+        context_(GroupOf(Axis::kContext, options)),
         tape_({.device = &device,
                .stream = stream_.get(),
-               .accumulate = accumulate},
+               .accumulate = options.accumulate,
+               .groups = {.tensor = OrNone(tensor_),
+                          .context = OrNone(context_),
+                          .sequence = options.sequence && tensor_.size() > 1}},
               memory_) {}
 
   // Kernels of the meta device read nothing; ops may want pointers that are
   // not null.
   void SetInputs(void* anywhere, const BatchShape& batch) {
-    if (batch.masked) inputs_.positions = static_cast<const int32_t*>(anywhere);
-    inputs_.documents = inputs_.positions;
+    const auto* const numbers = static_cast<const int32_t*>(anywhere);
+    const bool alone = tensor_.size() == 1 && context_.size() == 1;
+    if (batch.masked || !alone) inputs_.positions = numbers;
+    if (batch.masked) inputs_.documents = numbers;
+    if (context_.size() > 1) inputs_.places = numbers;
     inputs_.sequences = batch.micro_batch;
     inputs_.deterministic = batch.deterministic;
     inputs_.remake = batch.remake;
@@ -42,9 +51,14 @@ class Measurer {
   LayerPlan Measure(int layer, const Shape& shape, DType input_dtype,
                     DType dtype) {
     LayerPlan plan{.input = shape};
+    const auto note = [&](Phase phase) {
+      tensor_.NoteIn(&At(plan.exchanges, phase));
+      context_.NoteIn(&At(plan.exchanges, phase));
+    };
     const bool last = IsLast(layer);
     const Tensor input(anywhere_, input_dtype, shape);
     for (const Phase phase : {Phase::kEval, Phase::kForward, Phase::kRecord}) {
+      note(phase);
       Forward(layer, phase, input);
       At(plan.visits, phase) = memory_.Plan();
     }
@@ -54,18 +68,31 @@ class Measurer {
     if (!last) plan.output = y_.shape();
     const Tensor dy = last ? Tensor() : Tensor(anywhere_, dtype, plan.output);
     const Tensor dx = layer > 0 ? Tensor(anywhere_, dtype, shape) : Tensor();
+    note(Phase::kBackward);
     tape_.RunBackward(y_, dy, x_, dx);
     At(plan.visits, Phase::kBackward) = memory_.Plan();
     if (layer == 0 || last) return plan;
+    std::vector<VisitExchange> again;
+    tensor_.NoteIn(&again);
+    context_.NoteIn(&again);
     Forward(layer, Phase::kRecord, input);
+    note(Phase::kBackwardInput);
     tape_.RunBackwardInput(y_, dy, x_, dx);
     At(plan.visits, Phase::kBackwardInput) = memory_.Plan();
+    note(Phase::kBackwardWeight);
     tape_.RunBackwardWeight();
     At(plan.visits, Phase::kBackwardWeight) = memory_.Plan();
     return plan;
   }
 
  private:
+  static NotingGroup GroupOf(Axis axis, const MeasureOptions& options) {
+    return {axis, options.mesh.PlaceOf(options.rank)[axis],
+            options.mesh.along(axis)};
+  }
+  static VisitGroup* OrNone(NotingGroup& group) {
+    return group.size() > 1 ? &group : nullptr;
+  }
   bool IsLast(int layer) const { return layer == model_.layers() - 1; }
 
   void Forward(int layer, Phase phase, const Tensor& input) {
@@ -88,6 +115,7 @@ class Measurer {
   ParamStore& store_;
   Binder binder_;
   MeasuringMemory memory_;
+  NotingGroup tensor_, context_;
   Tape tape_;
   VisitInputs inputs_;
   Var x_, y_;
@@ -114,19 +142,24 @@ std::vector<LayerPlan> MeasureLayers(Sequential& model,
                                      const ParamRegistry& registry,
                                      const MeasureOptions& options) {
   const std::unique_ptr<Device> device = NewMetaDevice(options.device);
-  const Layout layout = Layout::Create(registry, model.blocks(),
-                                       {.visited = options.visited}, {});
-  absl::StatusOr<std::unique_ptr<ParamStore>> meta =
-      ParamStore::Create(*device, layout, 0,
-                         {.dtype = options.dtype,
-                          .states = {},
-                          .master = MasterForm::kNone,
-                          .bf16_gradients = options.bf16_gradients});
+  // All layers of one tensor place, which is its rank.
+  const Mesh& mesh = options.mesh;
+  const Layout layout = Layout::Create(
+      registry, model.blocks(), {.visited = options.visited},
+      {.mesh = {.tensor = mesh.tensor}, .sequence = options.sequence});
+  absl::StatusOr<std::unique_ptr<ParamStore>> meta = ParamStore::Create(
+      *device, layout, mesh.PlaceOf(options.rank)[Axis::kTensor],
+      {.dtype = options.dtype,
+       .states = {},
+       .master = MasterForm::kNone,
+       .bf16_gradients = options.bf16_gradients});
   DELINK_CHECK(meta.ok());  // the meta device never runs out
-  Measurer measurer(*device, model, **meta, options.accumulate);
+  Measurer measurer(*device, model, **meta, options);
   measurer.SetInputs(*device->Allocate(0, "inputs"), options.batch);
   std::vector<LayerPlan> plans;
-  Shape shape{options.batch.micro_batch, options.batch.seq};
+  BatchShape batch = options.batch;
+  batch.context = mesh.context;
+  Shape shape{batch.micro_batch, batch.local_seq()};
   for (const int layer : layout.visited()) {
     const DType input = layer == 0 ? DType::kI32 : options.dtype;
     plans.push_back(measurer.Measure(layer, shape, input, options.dtype));
@@ -147,7 +180,10 @@ std::vector<LayerPlan> MeasureLayers(Sequential& model, const ParamStore& store,
                         .dtype = store.options().dtype,
                         .bf16_gradients = store.options().bf16_gradients,
                         .batch = batch,
-                        .accumulate = accumulate});
+                        .accumulate = accumulate,
+                        .mesh = store.layout().mesh(),
+                        .rank = store.rank(),
+                        .sequence = store.layout().options().sequence});
 }
 
 }  // namespace delink

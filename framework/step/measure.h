@@ -19,16 +19,23 @@ struct BatchShape {
   bool masked = false;        // rows hold several documents, and say which
   bool deterministic = true;  // VisitInputs::deterministic
   bool remake = true;         // VisitInputs::remake
+  // Ranks between which the tokens of a row are cut (context_cut.h).
+  int64_t context = 1;
   int64_t tokens() const { return micro_batch * seq; }
+  // Of each row those that a rank has; and of all rows.
+  int64_t local_seq() const { return seq / context; }
+  int64_t local_tokens() const { return micro_batch * local_seq(); }
 };
 
 struct LayerPlan {
   VisitPlan visits;  // of blocks alone also the halves of backward
-  Shape input;       // [B, T] i32 for the prologue, else [B, T, D]
+  Shape input;       // [B, T] i32 for the prologue, else [B, T, D], T here of
+                     // the context's part; [1, B T / tensor, D] of sequences
   Shape output;      // of the prologue and blocks
   double flops = 0;
   double backward_flops = 0;
   double weight_flops = 0;  // of those, what the second half of backward has
+  VisitExchanges exchanges;
 };
 
 // Of an instruction that is of the layer: what it computes, and of forward what
@@ -45,14 +52,20 @@ struct MeasureOptions {
   bool bf16_gradients = false;
   BatchShape batch;
   AccumulateFn accumulate = nullptr;
+  // Visits are those of `rank` of the mesh, whose axes data and pipeline say
+  // nothing; `sequence` as in Layout::Options. Of the ranks of a stage plans
+  // differ in memory and work where pieces of parameters are uneven.
+  Mesh mesh = {};
+  int rank = 0;
+  bool sequence = false;
 };
 
 // One plan for each layer that is visited, by place. Parameters are left
-// unbound.
+// unbound. The mesh's context says how rows are cut, not the batch's.
 std::vector<LayerPlan> MeasureLayers(Sequential& model,
                                      const ParamRegistry& registry,
                                      const MeasureOptions& options);
-// For a store's device, blocks and types.
+// For a store's device, blocks, types, layout and rank.
 std::vector<LayerPlan> MeasureLayers(Sequential& model, const ParamStore& store,
                                      const BatchShape& batch,
                                      AccumulateFn accumulate);

@@ -117,10 +117,17 @@ int32_t PartnerOf(const Program& program, const Instruction& transfer) {
 }
 
 Collectives::Collectives(const ProgramShape& shape)
-    : gathers_(shape.gathers), table_(shape) {}
+    : gathers_(shape.gathers), table_(shape) {
+  for (int32_t layer = 0; layer < shape.layers; ++layer) {
+    stage_of_.push_back(StageOf(shape, layer));
+  }
+}
 
 bool Collectives::IsOf(int32_t stage, const Instruction& i) const {
   if (i.op == Op::kNorm || i.op == Op::kSum) return true;
+  if (i.op == Op::kProbe) {
+    return table_.VisitGroupSize(i.slab) > 1 && stage_of_[i.layer] == stage;
+  }
   const bool exchanges =
       i.op == Op::kReduce || (i.op == Op::kFetch && gathers_[i.slab]);
   return exchanges && table_.IsHere(stage, i.slab);

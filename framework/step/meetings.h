@@ -3,8 +3,10 @@
 //
 // An instruction meets those of other ranks that it is done together with: a
 // kReduce, or a kFetch of a slab that gathers, those of the ranks that have the
-// slab, of its column alone where it is a probe's, kNorm and kSum those of all
-// ranks, a kSend its one kRecv.
+// slab, of its data place alone where it is a probe's, kNorm and kSum those of
+// all ranks, a kSend its one kRecv, a kProbe those of the ranks that each have
+// a part of the gradient that it takes, a visit that exchanges something those
+// of the ranks it exchanges that with (visit_meetings.h).
 #pragma once
 
 #include <cstdint>
@@ -43,6 +45,7 @@ class Collectives {
  private:
   const std::vector<bool> gathers_;
   const ShapeTable table_;
+  std::vector<int32_t> stage_of_;  // by layer
 };
 
 // Each program must be one that ValidateProgram passes, all are of one shape

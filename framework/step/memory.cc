@@ -5,6 +5,7 @@
 #include "absl/strings/str_cat.h"
 #include "framework/base/at.h"
 #include "framework/base/check.h"
+#include "framework/step/shape_table.h"
 
 namespace delink {
 namespace {
@@ -55,14 +56,27 @@ int64_t LargestShard(const ParamStore& store) {
   return bytes;
 }
 
-// Of what a probe reduces, over the stages of one data place.
+// Of what a probe reduces, over the ranks of one data place.
 int64_t LargestShardOf(const ParamStore& store, const Program& probe) {
   int64_t bytes = 0;
   for (const Instruction& at : probe.instructions) {
     if (at.op != Op::kReduce) continue;
-    const int slab = store.SlabOf(at.slab);
-    const int stages = GroupSize(store, slab) / probe.shape.ranks;
-    Grow(&bytes, ShardBytes(store, slab, stages));
+    const int slab = SlabHere(store, at.slab);
+    const int ranks = GroupSize(store, slab) / store.layout().mesh().data;
+    Grow(&bytes, ShardBytes(store, slab, ranks));
+  }
+  return bytes;
+}
+
+// And over those of one visit, before that.
+int64_t LargestShardOfVisits(const ParamStore& store, const Program& probe) {
+  const ShapeTable table(probe.shape);
+  int64_t bytes = 0;
+  for (const Instruction& at : probe.instructions) {
+    if (at.op != Op::kProbe) continue;
+    const int ranks = table.VisitGroupSize(at.slab);
+    if (ranks == 1) continue;
+    Grow(&bytes, ShardBytes(store, SlabHere(store, at.slab), ranks));
   }
   return bytes;
 }
@@ -78,10 +92,19 @@ int64_t LargestSums(const ParamStore& store) {
 
 // Everything small that a step needs on the device; see Engine::Records.
 int64_t RecordBytes(const StepMemory& memory) {
-  const int64_t tokens = memory.micro_batches * memory.batch.tokens();
-  const int64_t samples = memory.micro_batches * memory.batch.micro_batch;
-  const int64_t by_token = memory.batch.masked ? 3 : 2;
-  return by_token * AlignUp(tokens * SizeOf(DType::kI32)) +
+  const BatchShape& batch = memory.batch;
+  const int64_t tokens = memory.micro_batches * batch.local_tokens();
+  const int64_t samples = memory.micro_batches * batch.micro_batch;
+  const int64_t by_token = memory.positions ? 3 : 2;
+  int64_t of_context = 0;
+  if (batch.context > 1) {
+    of_context = AlignUp(batch.local_seq() * SizeOf(DType::kI32));
+    if (batch.masked) {
+      of_context +=
+          AlignUp(memory.micro_batches * batch.tokens() * SizeOf(DType::kI32));
+    }
+  }
+  return by_token * AlignUp(tokens * SizeOf(DType::kI32)) + of_context +
          AlignUp(samples * SizeOf(DType::kI64)) +
          AlignUp(memory.sums * SizeOf(DType::kF64)) + 3 * kAlignment;
 }
@@ -106,6 +129,9 @@ StepMemory SizeStep(const ParamStore& store,
                     const BatchShape& batch, const Passes& passes) {
   DELINK_CHECK(!passes.empty());
   StepMemory m{.batch = batch};
+  const Mesh& mesh = store.layout().mesh();
+  m.batch.context = mesh.context;
+  m.positions = batch.masked || mesh.tensor > 1 || mesh.context > 1;
   const DType dtype = store.options().dtype;
   m.boundary_bytes = AlignUp(layers.front().output.elements() * SizeOf(dtype));
   m.sums = store.layout().cells() + kTailSums;
@@ -127,7 +153,7 @@ StepMemory SizeStep(const ParamStore& store,
     Grow(&pool_of(l).bytes, l > 0 ? m.boundary_bytes : saved);
     if (l + 1 == any.shape.layers) m.scratch_slot = saved;
   }
-  int64_t apart = 0, with_apart = 0;  // bytes of gradients
+  int64_t apart = 0, with_apart = 0, of_visits = 0;  // bytes of gradients
   for (const auto& [kind, pass] : passes) {
     m.micro_batches =
         std::max(m.micro_batches, pass.program.shape.micro_batches);
@@ -140,6 +166,7 @@ StepMemory SizeStep(const ParamStore& store,
     Grow(&m.boundaries, pass.analysis.boundaries);
     if (kind == PassKind::kProbe) {
       with_apart = LargestShardOf(store, pass.program);
+      of_visits = LargestShardOfVisits(store, pass.program);
     }
     for (const Instruction& at : pass.program.instructions) {
       if (!HasGradients(at) && !HasInputGradient(at)) continue;
@@ -151,8 +178,9 @@ StepMemory SizeStep(const ParamStore& store,
   }
   // A probe's reductions begin while it keeps others apart.
   m.staging = apart;
-  m.copies =
-      std::max(AlignUp(LargestShard(store)), apart + AlignUp(with_apart));
+  m.probe_staging = apart + AlignUp(with_apart);
+  m.copies = std::max(AlignUp(LargestShard(store)),
+                      m.probe_staging + AlignUp(of_visits));
   // Squares of what is kept apart are summed up where visits work.
   if (apart > 0) Grow(&m.workspace, LargestSums(store) - m.scratch_slot);
   m.records = RecordBytes(m);
@@ -170,7 +198,8 @@ ApartPlaces PlaceApart(const ParamStore& store, const ProgramShape& shape,
     }
     // As much as the slab's own gradient.
     places.offsets.push_back(places.bytes);
-    places.bytes += AlignUp(store.bytes(store.SlabOf(slab), Plane::kGradient));
+    places.bytes +=
+        AlignUp(store.bytes(SlabHere(store, slab), Plane::kGradient));
   }
   return places;
 }

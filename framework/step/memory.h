@@ -53,7 +53,7 @@ struct StepMemory {
   BatchShape batch;
   int32_t micro_batches = 1;
   bool recompute = false;      // of some block
-  int64_t boundary_bytes = 0;  // of [B, T, D]
+  int64_t boundary_bytes = 0;  // of what goes from layer to layer
   // A slot is its input boundary (none for the prologue), then what is saved.
   // What is held between halves of a backward: what forward, run again, has
   // saved, then the gradients that the second half reads.
@@ -76,9 +76,11 @@ struct StepMemory {
   int64_t scratch_slot = 0;
   int64_t workspace = 0;  // without scratch_slot
   int64_t copies = 0;
-  int64_t staging = 0;  // where in `copies` a probe reduces
-  int64_t sums = 0;     // doubles that the norm exchanges
-  int64_t records = 0;  // bytes
+  int64_t staging = 0;        // where in `copies` a probe's kReduce is staged
+  int64_t probe_staging = 0;  // and its kProbe
+  int64_t sums = 0;           // doubles that the norm exchanges
+  bool positions = false;     // of tokens, among the records
+  int64_t records = 0;        // bytes
 
   // Where a pool begins; of all of them, how much they take.
   int64_t SlotOffset(size_t pool) const {
@@ -108,6 +110,11 @@ struct ApartPlaces {
 };
 ApartPlaces PlaceApart(const ParamStore& store, const ProgramShape& shape,
                        int32_t layer);
+
+// A slab of a program, as the store counts those that are here.
+inline int SlabHere(const ParamStore& store, int32_t slab) {
+  return store.SlabOf(store.layout().LocalSlabOf(slab, store.rank()));
+}
 
 // How many ranks have a slab, and reduce its gradient.
 inline int GroupSize(const ParamStore& store, int slab) {

@@ -18,8 +18,13 @@ ShapeTable::ShapeTable(const ProgramShape& shape)
   for (int32_t slab = 0; slab < shape.slabs; ++slab) {
     const std::vector<bool>& stages = here_[slab];
     const auto with = std::count(stages.begin(), stages.end(), true);
-    group_size_.push_back(static_cast<int32_t>(with) * shape.ranks);
-    probed_.push_back(sharers[slab] > 1 && with > 1);
+    const auto stages_with = static_cast<int32_t>(with);
+    stages_with_.push_back(stages_with);
+    group_size_.push_back(stages_with * shape.ranks / PiecesOf(shape, slab));
+    visit_group_size_.push_back(shape.tensor * shape.context /
+                                PiecesOf(shape, slab));
+    probed_.push_back(sharers[slab] > 1 &&
+                      stages_with * visit_group_size_.back() > 1);
   }
 }
 

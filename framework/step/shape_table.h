@@ -19,11 +19,16 @@ class ShapeTable {
   // How many ranks have the slab, and reduce its gradient: those of the stages
   // whose layers use it.
   int32_t GroupSize(int32_t slab) const { return group_size_[slab]; }
+  // How many stages these are of.
+  int32_t StagesWith(int32_t slab) const { return stages_with_[slab]; }
   // The first of these stages.
   int32_t FirstStageOf(int32_t slab) const;
-  // Whether blocks share the slab and stages do: a probe, which wants the
-  // gradient of one micro-batch as one, reduces it over the stages that have
-  // it, of each data place by itself.
+  // Of these the ranks of one data place and one stage, whose visits each give
+  // a part of the gradient of one micro-batch.
+  int32_t VisitGroupSize(int32_t slab) const { return visit_group_size_[slab]; }
+  // Whether blocks share the slab and several ranks of a data place have it: a
+  // probe, which wants the gradient of one micro-batch as one, reduces it over
+  // these, of each data place by itself.
   bool IsReducedByProbe(int32_t slab) const { return probed_[slab]; }
 
   // The lane in which the engine does an instruction, and planners put it. The
@@ -31,9 +36,11 @@ class ShapeTable {
   Lane LaneOf(const Instruction& instruction) const;
 
  private:
-  std::vector<std::vector<bool>> here_;  // by slab and stage
-  std::vector<int32_t> group_size_;      // by slab
-  std::vector<bool> probed_;             // by slab
+  std::vector<std::vector<bool>> here_;    // by slab and stage
+  std::vector<int32_t> stages_with_;       // by slab
+  std::vector<int32_t> group_size_;        // by slab
+  std::vector<int32_t> visit_group_size_;  // by slab
+  std::vector<bool> probed_;               // by slab
 };
 
 }  // namespace delink

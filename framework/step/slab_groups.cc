@@ -10,21 +10,24 @@
 namespace delink {
 namespace {
 
-// Those of a group with that data place.
+// Those of a group with that data place, and of that stage, if one is given.
 std::vector<int> WithPlace(const Mesh& mesh, const std::vector<int>& group,
-                           int data) {
+                           int data, int stage = -1) {
   std::vector<int> ranks;
   for (const int rank : group) {
-    if (mesh.PlaceOf(rank)[Axis::kData] == data) ranks.push_back(rank);
+    const MeshPlace place = mesh.PlaceOf(rank);
+    if (place[Axis::kData] != data) continue;
+    if (stage < 0 || place[Axis::kPipeline] == stage) ranks.push_back(rank);
   }
   return ranks;
 }
 
 // Each set of several ranks once, in the order in which the layout names them.
-std::vector<std::vector<int>> GroupsOf(const Layout& layout, bool stages) {
+std::vector<std::vector<int>> GroupsOf(const Layout& layout,
+                                       const SlabGroups::Options& options) {
   std::vector<std::vector<int>> groups;
   const auto add = [&](const std::vector<int>& ranks) {
-    if (ranks.size() == 1) return;
+    if (ranks.size() < 2) return;
     if (std::find(groups.begin(), groups.end(), ranks) == groups.end()) {
       groups.push_back(ranks);
     }
@@ -32,8 +35,11 @@ std::vector<std::vector<int>> GroupsOf(const Layout& layout, bool stages) {
   const Mesh& mesh = layout.mesh();
   for (const LocalSlab& slab : layout.local_slabs()) {
     add(*slab.group);
-    for (int data = 0; stages && data < mesh.data; ++data) {
-      add(WithPlace(mesh, *slab.group, data));
+    for (int data = 0; data < mesh.data; ++data) {
+      if (options.stages) add(WithPlace(mesh, *slab.group, data));
+      for (int stage = 0; options.visits && stage < mesh.pipeline; ++stage) {
+        add(WithPlace(mesh, *slab.group, data, stage));
+      }
     }
   }
   return groups;
@@ -46,7 +52,7 @@ absl::StatusOr<std::unique_ptr<SlabGroups>> SlabGroups::Create(
     Communicator& world, const Options& options) {
   std::unique_ptr<SlabGroups> groups(new SlabGroups(store));
   std::vector<std::vector<int>> parts;
-  for (std::vector<int>& ranks : GroupsOf(store.layout(), options.stages)) {
+  for (std::vector<int>& ranks : GroupsOf(store.layout(), options)) {
     if (static_cast<int>(ranks.size()) == world.size()) {
       groups->by_ranks_[ranks] = StageThroughHost(device, stream, world);
     } else {
@@ -72,10 +78,19 @@ StreamCommunicator& SlabGroups::Of(int slab) const {
   return OfRanks(*store_.local(slab).group);
 }
 
-StreamCommunicator& SlabGroups::OfStages(int slab) const {
+StreamCommunicator& SlabGroups::OfDataPlace(int slab) const {
   const Mesh& mesh = store_.layout().mesh();
   return OfRanks(WithPlace(mesh, *store_.local(slab).group,
                            mesh.PlaceOf(store_.rank())[Axis::kData]));
+}
+
+StreamCommunicator* SlabGroups::OfVisits(int slab) const {
+  const Mesh& mesh = store_.layout().mesh();
+  const MeshPlace place = mesh.PlaceOf(store_.rank());
+  const std::vector<int> ranks =
+      WithPlace(mesh, *store_.local(slab).group, place[Axis::kData],
+                place[Axis::kPipeline]);
+  return ranks.size() == 1 ? nullptr : &OfRanks(ranks);
 }
 
 int SlabGroups::PlaceOf(int slab, int rank) const {

@@ -20,7 +20,8 @@ namespace delink {
 class SlabGroups {
  public:
   struct Options {
-    bool stages = false;  // OfStages is asked for
+    bool stages = false;  // OfDataPlace is asked for
+    bool visits = false;  // OfVisits is
   };
   // Collective over `world`, the ranks of the store's layout, also for ranks
   // that have none of a group's slabs: all ranks split alike, by the layout.
@@ -31,9 +32,11 @@ class SlabGroups {
 
   // By slab of the store. One operation at a time of all of them together.
   StreamCommunicator& Of(int slab) const;
-  // Of these ranks those with this rank's data place: one of each stage that
-  // has the slab, of which there are several.
-  StreamCommunicator& OfStages(int slab) const;
+  // Of these ranks those with this rank's data place, where they are several.
+  StreamCommunicator& OfDataPlace(int slab) const;
+  // And of them those of this rank's stage, which work on the same visits: null
+  // where it is alone.
+  StreamCommunicator* OfVisits(int slab) const;
   // A rank's place in the slab's group; of this rank, and of one of the world
   // that is in it.
   int Place(int slab) const { return PlaceOf(slab, store_.rank()); }

@@ -39,11 +39,12 @@ namespace delink {
 // tiers are refused.
 absl::Status ValidateProgram(const Program& program);
 
-// All ranks' programs, by rank, which is data place + data x stage: of one
-// kind, each validated and of its stage; what they do together
-// (joint_execution.h) meets in one order, lane by lane, and all of them end: no
-// deadlock by order. Errors name the rank as well. Ranks whose programs are
-// equal cost a comparison each.
+// All ranks' programs, by rank, which is the place in its stage
+// (ProgramShape::tensor) + ranks of a stage x stage: of one kind, each
+// validated and of its stage; what they do together (joint_execution.h) meets
+// in one order, lane by lane, also in the middle of visits, and all of them
+// end: no deadlock by order. Errors name the rank as well. Ranks whose programs
+// are equal cost a comparison each.
 absl::Status ValidatePrograms(const std::vector<Program>& programs);
 
 // The same where all ranks of a stage have one program: by stage.

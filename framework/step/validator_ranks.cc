@@ -8,6 +8,7 @@
 #include "framework/base/status_macros.h"
 #include "framework/step/joint_execution.h"
 #include "framework/step/validator.h"
+#include "framework/step/visit_meetings.h"
 #include "framework/step/well_formed.h"
 
 namespace delink {
@@ -22,6 +23,7 @@ absl::Status Of(const std::string& whose, const absl::Status& status) {
 // Of the same run as `first`, and right by itself.
 absl::Status CheckOne(const Program& program, int32_t stage,
                       const Program& first) {
+  DELINK_RETURN_IF_ERROR(CompareExchanges(program.shape, first.shape));
   if (program.shape != first.shape) {
     return BadShape("differs from that of rank 0");
   }
@@ -40,6 +42,7 @@ absl::Status CheckOne(const Program& program, int32_t stage,
 
 absl::Status CheckTogether(const std::vector<Column>& columns) {
   DELINK_RETURN_IF_ERROR(CheckMeetings(columns));
+  if (columns.size() > 1) DELINK_RETURN_IF_ERROR(CheckVisitMeetings(columns));
   return ExecuteTogether(columns).status();
 }
 
@@ -92,7 +95,7 @@ absl::Status ValidatePrograms(const std::vector<Program>& programs) {
     if (!known) seen.push_back(&program);
   }
   const ProgramShape& shape = programs[0].shape;
-  std::vector<Column> distinct;
+  std::vector<Column> all, distinct;
   for (int place = 0; place < shape.ranks; ++place) {
     Column column;
     for (int rank = place; rank < ranks; rank += shape.ranks) {
@@ -101,10 +104,13 @@ absl::Status ValidatePrograms(const std::vector<Program>& programs) {
     const bool known = std::any_of(
         distinct.begin(), distinct.end(),
         [&](const Column& other) { return IsEqual(column, other); });
-    if (!known) distinct.push_back(std::move(column));
+    if (!known) distinct.push_back(column);
+    all.push_back(std::move(column));
   }
   if (distinct.size() == 1 && shape.stages == 1) return absl::OkStatus();
-  return CheckTogether(distinct);
+  // Who exchanges with whom in a visit goes by the place of each.
+  const bool by_place = shape.tensor > 1 || shape.context > 1;
+  return CheckTogether(by_place && distinct.size() > 1 ? all : distinct);
 }
 
 }  // namespace delink

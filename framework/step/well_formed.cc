@@ -144,6 +144,41 @@ std::string StageError(const Program& program, const ShapeTable& table,
   return "";
 }
 
+// Of the ranks that work on the same visits.
+absl::Status CheckVisitGroups(const ProgramShape& shape) {
+  if (shape.tensor < 1 || shape.context < 1 ||
+      shape.ranks % (int64_t{shape.tensor} * shape.context) != 0) {
+    return BadShape(absl::StrCat(shape.ranks, " ranks of a stage are no ",
+                                 shape.tensor, " x ", shape.context,
+                                 " (tensor x context) x data"));
+  }
+  const auto slabs = static_cast<size_t>(shape.slabs);
+  if (!shape.slab_pieces.empty() && shape.slab_pieces.size() != slabs) {
+    return BadShape("slab_pieces has one entry a slab");
+  }
+  for (const int32_t pieces : shape.slab_pieces) {
+    if (pieces < 1 || shape.tensor % pieces != 0) {
+      return BadShape(absl::StrCat("a slab of ", pieces, " pieces over ",
+                                   shape.tensor, " tensor places"));
+    }
+  }
+  const auto layers = static_cast<size_t>(shape.layers);
+  if (!shape.exchanges.empty() && shape.exchanges.size() != layers) {
+    return BadShape("exchanges has one entry a layer");
+  }
+  for (const VisitExchanges& of_layer : shape.exchanges) {
+    for (const std::vector<VisitExchange>& exchanges : of_layer) {
+      for (const VisitExchange& exchange : exchanges) {
+        const bool tensor = exchange.axis == Axis::kTensor;
+        const bool known = tensor || exchange.axis == Axis::kContext;
+        if (known && (tensor ? shape.tensor : shape.context) > 1) continue;
+        return BadShape("a visit exchanges over an axis of one rank");
+      }
+    }
+  }
+  return absl::OkStatus();
+}
+
 }  // namespace
 
 absl::Status BadShape(const std::string& what) {
@@ -164,6 +199,7 @@ absl::Status CheckShape(const ProgramShape& shape) {
     return BadShape("slabs_of_layer has one entry a layer, gathers one a slab");
   }
   DELINK_RETURN_IF_ERROR(CheckChunks(shape));
+  DELINK_RETURN_IF_ERROR(CheckVisitGroups(shape));
   DELINK_RETURN_IF_ERROR(CheckSlotClasses(shape));
   DELINK_RETURN_IF_ERROR(CheckCopies(shape));
   std::vector<bool> used(shape.slabs, false);

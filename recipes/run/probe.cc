@@ -22,8 +22,9 @@ GradientsProbed ProbeFacts(const RunMoment& at, StageRun& stage,
   // By part: what people compare is attention with the MLP.
   std::map<std::string, std::vector<SlabAgreement>> parts;
   for (const SlabAgreement& slab : slabs) {
-    parts[At(stage.store().layout().local_slabs(), slab.slab).slab.part]
-        .push_back(slab);
+    const Layout& layout = stage.store().layout();
+    const int logical = At(layout.program_slabs(), slab.slab).logical;
+    parts[At(layout.slabs(), logical).part].push_back(slab);
   }
   for (const auto& [part, some] : parts) {
     probed.rho_of.emplace_back(part, Rho(some));

@@ -130,7 +130,7 @@ class Assembler {
   }
 
   bool IsOfSeveralStages(int32_t slab) const {
-    return table_.GroupSize(slab) > shape_.ranks;
+    return table_.StagesWith(slab) > 1;
   }
 
   void AddReductions() {

@@ -9,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include "framework/base/at.h"
 #include "framework/comm/self_communicator.h"
 #include "framework/comm/thread_communicator.h"
 #include "framework/step/plan/assemble.h"
@@ -123,6 +124,40 @@ TEST(AgreeOnPlan, NamesAShapeThatDiffers) {
                }),
       AllOf(HasSubstr("rank 1: "), HasSubstr("its shape is '"),
             HasSubstr("micro-batches 3"), HasSubstr("micro-batches 2")));
+}
+
+// One missing, another size.
+TEST(AgreeOnPlan, NamesAnExchangeThatDiffers) {
+  using Kind = VisitExchange::Kind;
+  ProgramShape shape = Shape();
+  shape.tensor = kRanks;
+  shape.exchanges.assign(shape.layers, {});
+  auto& list = At(shape.exchanges[1], Phase::kBackward);
+  list = {{Axis::kTensor, Kind::kGather, 64}, {Axis::kTensor, Kind::kSum, 8}};
+  const std::vector<VisitExchange> all = list;
+  const absl::Status status = RunRanks(kRanks, [&](Communicator& comm) {
+    const auto told = [&](const std::vector<VisitExchange>& of_rank_1) {
+      ProgramShape own = shape;
+      if (comm.rank() == 1) At(own.exchanges[1], Phase::kBackward) = of_rank_1;
+      return std::string(
+          AgreeOnPlan(comm, Plan(own, [](Program*) {})).message());
+    };
+    EXPECT_EQ(told(all), "");
+    EXPECT_THAT(
+        told({all[0]}),
+        HasSubstr("rank 1: what visits exchange differs from rank 0's: "
+                  "'nothing' here and 'layer 1, backward: exchange 1 is "
+                  "sum over tensor of 8 bytes' there; start all"));
+    std::vector<VisitExchange> larger = all;
+    larger[0].bytes = 72;
+    EXPECT_THAT(
+        told(larger),
+        HasSubstr("'layer 1, backward: exchange 0 is gather over tensor "
+                  "of 72 bytes' here and 'layer 1, backward: exchange 0 "
+                  "is gather over tensor of 64 bytes' there"));
+    return absl::OkStatus();
+  });
+  EXPECT_TRUE(status.ok()) << std::string(status.message());
 }
 
 TEST(AgreeOnPlan, NamesAProgramThatOthersDoNotHave) {

@@ -284,8 +284,8 @@ const std::vector<Damage>& Damages() {
         {"shapes differ between ranks", PassKind::kStep, AnotherShape},
         {"kinds differ between ranks", PassKind::kStep, AnotherKind},
     };
-    for (const auto& others :
-         {DamagesOfOtherPasses(), DamagesOfPipelines(), DamagesOfCopies()}) {
+    for (const auto& others : {DamagesOfOtherPasses(), DamagesOfPipelines(),
+                               DamagesOfCopies(), DamagesOfVisits()}) {
       all.insert(all.end(), others.begin(), others.end());
     }
     return all;

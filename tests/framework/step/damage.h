@@ -23,6 +23,7 @@ struct Damage {
   std::optional<Damaged> (*apply)(std::vector<Program>& ranks, Dice& dice);
   bool pipeline = false;  // the programs are of several stages
   bool copies = false;    // or have copies of weights
+  bool groups = false;    // or ranks work on the same visits
 };
 
 // All kinds.

@@ -37,13 +37,14 @@ bool HasPlace(const std::string& message) {
 std::vector<Program> ProgramsOf(step_test::Sample& sample, const Damage& damage,
                                 Dice& dice) {
   ProgramShape& shape = sample.shape;
+  if (damage.groups) step_test::DrawVisitGroups(dice, 32, &sample);
   if (!damage.pipeline) {
-    shape.ranks = std::min(shape.ranks, 8);
+    if (!damage.groups) shape.ranks = std::min(shape.ranks, 8);
     Program program = BasicPlanner(sample.options)(damage.kind, shape, 0);
     if (damage.copies) program = step_test::WithCopies(program, dice);
     return std::vector<Program>(shape.ranks, program);
   }
-  shape.ranks = std::min(shape.ranks, 3);
+  if (!damage.groups) shape.ranks = std::min(shape.ranks, 3);
   const auto order = static_cast<step_test::PipelineOrder>(
       dice.Below(step_test::kPipelineOrders));
   std::vector<Program> ranks;

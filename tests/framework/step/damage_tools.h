@@ -109,5 +109,6 @@ inline Result CollectiveInAnotherLane(Ranks& ranks, Dice& dice) {
 std::vector<Damage> DamagesOfOtherPasses();
 std::vector<Damage> DamagesOfPipelines();
 std::vector<Damage> DamagesOfCopies();
+std::vector<Damage> DamagesOfVisits();
 
 }  // namespace delink::step_test

@@ -142,6 +142,41 @@ TEST_P(LaneRunnerTest, RunsEverythingOnceAStepAfterWhatItDependsOn) {
   EXPECT_EQ(network_ != std::this_thread::get_id(), threads());
 }
 
+// What is waited for in the middle of an instruction may be what another lane
+// does: here that the second reduction, too, is through.
+TEST_P(LaneRunnerTest, LanesGoOnWhileAnInstructionWaitsWithin) {
+  const auto last = [&](Op op) {
+    auto index = static_cast<int32_t>(pass_.program.instructions.size()) - 1;
+    while (at(index).op != op) --index;
+    return index;
+  };
+  const int32_t visit = last(Op::kBackward);
+  int32_t reduce = First(Op::kReduce) + 1;
+  while (at(reduce).op != Op::kReduce) ++reduce;
+  ASSERT_LT(reduce, visit);
+  LaneRunner* within = nullptr;
+  int waits = 0;
+  LaneRunner lanes(
+      threads(),
+      [&](const Pass&, int32_t i, int64_t step) {
+        if (i == visit) {
+          const Clock::time_point end = Clock::now() + std::chrono::seconds(20);
+          Until done(
+              [&] { return runs(reduce) > runs(visit) || Clock::now() > end; });
+          EXPECT_TRUE(within->WaitWithin(done).ok());
+          EXPECT_GT(runs(reduce), runs(visit)) << "nobody drove the lane";
+        }
+        return Visit(i, step);
+      },
+      [&](const Pass&, int32_t i, int64_t) { waits += i == visit ? 1 : 0; });
+  within = &lanes;
+  for (int step = 1; step <= 3; ++step) {
+    ASSERT_TRUE(lanes.Run(pass_, kFirst + step).ok());
+  }
+  EXPECT_TRUE(lanes.Drain().ok());
+  EXPECT_GT(waits, 0) << "who looks on is told in which instruction";
+}
+
 TEST_P(LaneRunnerTest, AnErrorOfAnyLaneEndsAll) {
   for (const Op op : {Op::kBackward, Op::kReduce, Op::kFetch}) {
     const int32_t bad = First(op);

@@ -290,6 +290,45 @@ Sample DrawPipeline(Dice& dice) {
   return sample;
 }
 
+void DrawVisitGroups(Dice& dice, int32_t most, Sample* sample) {
+  ProgramShape& shape = sample->shape;
+  const int32_t places = most / shape.stages;
+  do {
+    shape.tensor = 1 << dice.Below(4);
+    shape.context = dice.Between(1, 3);
+    shape.ranks = shape.tensor * shape.context * dice.Between(1, 3);
+  } while (shape.tensor * shape.context == 1 || shape.ranks > places);
+  shape.slab_pieces.clear();
+  for (int32_t s = 0; s < shape.slabs; ++s) {
+    int32_t pieces = 1;
+    while (pieces < shape.tensor && dice.Below(3) > 0) pieces *= 2;
+    shape.slab_pieces.push_back(pieces);
+  }
+  const auto draw = [&] {
+    std::vector<VisitExchange> exchanges;
+    for (int32_t n = dice.Below(4); n > 0; --n) {
+      VisitExchange exchange{
+          .axis = dice.Coin() ? Axis::kTensor : Axis::kContext,
+          .kind = static_cast<VisitExchange::Kind>(dice.Below(4)),
+          .bytes = 8 * dice.Between(1, 1000)};
+      if (shape.tensor == 1) exchange.axis = Axis::kContext;
+      if (shape.context == 1) exchange.axis = Axis::kTensor;
+      exchanges.push_back(exchange);
+    }
+    return exchanges;
+  };
+  shape.exchanges.assign(shape.layers, {});
+  for (VisitExchanges& of_layer : shape.exchanges) {
+    for (auto& exchanges : of_layer) exchanges = draw();
+    // Forward is the same, whatever is kept of it.
+    of_layer[static_cast<int>(Phase::kForward)] =
+        of_layer[static_cast<int>(Phase::kRecord)];
+  }
+  sample->text += ", tensor " + std::to_string(shape.tensor) + ", context " +
+                  std::to_string(shape.context) + " of " +
+                  std::to_string(shape.ranks) + " ranks";
+}
+
 std::vector<Program> PlanPipeline(const Sample& sample, PassKind kind,
                                   PipelineOrder order) {
   const StageSchedule schedule = [order](const ProgramShape& shape,

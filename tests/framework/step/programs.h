@@ -66,6 +66,11 @@ Program WithCopies(const Program& program, Dice& dice);
 // layers each as the dice say.
 Sample DrawPipeline(Dice& dice);
 
+// Makes the ranks of a sample's stages, of which there are at most `most` in
+// all, work on the same visits, along one axis or both: slabs are cut into any
+// pieces, and visits exchange anything or nothing.
+void DrawVisitGroups(Dice& dice, int32_t most, Sample* sample);
+
 // Of stages with two chunks the first and the last are kInterleaved, which of
 // one chunk is k1F1B.
 enum class PipelineOrder {

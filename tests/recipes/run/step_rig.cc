@@ -100,7 +100,10 @@ StepRig::StepRig(Communicator& comm, const std::string& share,
 }
 
 Mesh StepRig::MeshOf() const {
-  return {.data = comm_.size() / options_.pipeline,
+  const int others = options_.tensor * options_.context * options_.pipeline;
+  return {.tensor = options_.tensor,
+          .context = options_.context,
+          .data = comm_.size() / others,
           .pipeline = options_.pipeline};
 }
 
@@ -123,7 +126,8 @@ std::unique_ptr<ParamStore> StepRig::MakeStore(const std::string& share) {
       {.mesh = MeshOf(),
        .chunks = ChunksOf(static_cast<int>(map.VisitedOf(blocks).size()) + 2),
        .zero = options_.zero,
-       .whole_tensors = optimizer_->whole_tensors()});
+       .whole_tensors = optimizer_->whole_tensors(),
+       .sequence = options_.sequence});
   return *ParamStore::Create(*device_, std::move(layout), comm_.rank(),
                              {.dtype = options_.dtype,
                               .states = optimizer_->states(),
@@ -254,23 +258,59 @@ std::vector<std::string> StepRig::TensorsHere() const {
 std::vector<float> StepRig::Read(const std::string& tensor, Plane plane) const {
   const absl::Status drained = executor_->Drain();
   DELINK_CHECK(drained.ok()) << drained;
+  const LogicalTensor& t = Find(tensor);
+  const DType dtype = store_->dtype(plane);
+  std::vector<char> bytes(
+      static_cast<size_t>(t.shape.elements() * SizeOf(dtype)));
+  const std::unique_ptr<Stream> stream = device_->NewStream();
+  device_->CopyToHost(
+      *stream, bytes.data(),
+      store_->at(store_->LocalSlabsOf(t.slab).front(), plane, t.offset),
+      static_cast<int64_t>(bytes.size()));
+  stream->Synchronize();
+  if (dtype == DType::kBF16) return As<BFloat16>(bytes);
+  DELINK_CHECK(dtype == DType::kF32);
+  return As<float>(bytes);
+}
+
+const LogicalTensor& StepRig::Find(const std::string& tensor) const {
   for (const LogicalTensor& t : store_->layout().tensors()) {
-    if (t.name != tensor) continue;
-    const DType dtype = store_->dtype(plane);
-    std::vector<char> bytes(
-        static_cast<size_t>(t.shape.elements() * SizeOf(dtype)));
-    const std::unique_ptr<Stream> stream = device_->NewStream();
-    device_->CopyToHost(
-        *stream, bytes.data(),
-        store_->at(store_->LocalSlabsOf(t.slab).front(), plane, t.offset),
-        static_cast<int64_t>(bytes.size()));
-    stream->Synchronize();
-    if (dtype == DType::kBF16) return As<BFloat16>(bytes);
-    DELINK_CHECK(dtype == DType::kF32);
-    return As<float>(bytes);
+    if (t.name == tensor) return t;
   }
   DELINK_CHECK(false) << "no tensor " << tensor;
-  return {};
+  return store_->layout().tensors().front();
+}
+
+std::vector<StepRig::Run> StepRig::Runs(const std::string& tensor,
+                                        Plane plane) const {
+  const absl::Status drained = executor_->Drain();
+  DELINK_CHECK(drained.ok()) << drained;
+  const LogicalTensor& t = Find(tensor);
+  const DType dtype = store_->dtype(plane);
+  std::vector<Run> runs;
+  for (const int slab : store_->LocalSlabsOf(t.slab)) {
+    const LocalSlab& local = store_->local(slab);
+    for (size_t p = 0; p < local.params.size(); ++p) {
+      const SlabParam& param = local.slab.params[p];
+      if (local.params[p] != t.param) continue;
+      ForEachLogicalRun(
+          local, p, store_->registry(), {0, param.elements},
+          [&](Range range, int64_t first) {
+            Run& run = runs.emplace_back(Run{.first = first});
+            const auto* const values = static_cast<const char*>(
+                store_->at(slab, plane, param.offset + range.begin));
+            for (int64_t i = 0; i < range.size(); ++i) {
+              const char* const at = values + i * SizeOf(dtype);
+              run.values.push_back(
+                  dtype == DType::kF64 ? *reinterpret_cast<const double*>(at)
+                  : dtype == DType::kF32
+                      ? *reinterpret_cast<const float*>(at)
+                      : float{*reinterpret_cast<const BFloat16*>(at)});
+            }
+          });
+    }
+  }
+  return runs;
 }
 
 std::vector<float> StepRig::Gradient(const std::string& tensor) const {

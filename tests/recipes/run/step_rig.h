@@ -40,9 +40,13 @@ struct RigOptions {
   double init_std = 0.02;
   MicroBatchOrder order = MicroBatchOrder::kMicroBatchMajor;
   int zero = 0;
+  // Ranks between which layers and rows are cut, and whether activations are
+  // between cut products; what is left of the ranks are data ranks.
+  int tensor = 1;
+  int context = 1;
+  bool sequence = false;
   // Stages of a pipeline, and how many chunks each has: 1F1B, where `halves`
-  // says so zero-bubble, or interleaved. Ranks are then data ranks times
-  // stages, and `order` says nothing.
+  // says so zero-bubble, or interleaved. `order` then says nothing.
   int pipeline = 1;
   int turns = 1;
   bool halves = false;
@@ -118,6 +122,14 @@ class StepRig {
     return Read(tensor, store_->master());
   }
 
+  // Neighbours in a logical tensor that this rank has, from number `first` on.
+  struct Run {
+    int64_t first = 0;
+    std::vector<double> values;
+  };
+  // All of a tensor that is here. Of its gradient without ZeRO only.
+  std::vector<Run> Runs(const std::string& tensor, Plane plane) const;
+
   // AdamW's moment m (0) or v (1); whole without ZeRO only.
   std::vector<float> Moment(const std::string& tensor, int which) const {
     return Read(tensor, which == 0 ? Plane::kState0 : Plane::kState1);
@@ -137,6 +149,7 @@ class StepRig {
   std::unique_ptr<ParamStore> MakeStore(const std::string& share);
   void MakeExecutor();
   std::vector<float> Read(const std::string& tensor, Plane plane) const;
+  const LogicalTensor& Find(const std::string& tensor) const;
 
   Communicator& comm_;
   RigOptions options_;

@@ -1,0 +1,31 @@
+// What the ranks that work on the same visit exchange in the middle of it
+// (framework/autograd/visit_group.h): listed when a layer is measured, part of
+// what a program is made for, and named where somebody waits for it.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "framework/autograd/visit_memory.h"
+#include "framework/module/mesh.h"
+
+namespace delink {
+
+struct VisitExchange {
+  enum class Kind : uint8_t { kGather, kScatter, kSum, kMax };
+  Axis axis = Axis::kTensor;  // or kContext
+  Kind kind = Kind::kGather;
+  int64_t bytes = 0;  // of a rank's buffer: of all ranks' parts, where it has
+                      // several
+  friend bool operator==(const VisitExchange&, const VisitExchange&) = default;
+};
+
+// "gather over tensor"
+std::string ToString(const VisitExchange& exchange);
+
+// Of a layer, by Phase, in order. The same on all ranks of its stage.
+using VisitExchanges = std::array<std::vector<VisitExchange>, kPhases>;
+
+}  // namespace delink

@@ -1,0 +1,241 @@
+// Steps of ranks that work on the same visits, with their weights or their
+// tokens cut, against those of one rank: threads, in f64, where another order
+// of the same sums is all that may differ.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <functional>
+#include <memory>
+#include <ostream>
+#include <string>
+#include <vector>
+
+#include "framework/base/at.h"
+#include "framework/comm/self_communicator.h"
+#include "framework/comm/thread_communicator.h"
+#include "tests/recipes/run/step_rig.h"
+
+namespace delink::testing {
+namespace {
+
+using ::testing::AnyOf;
+using ::testing::HasSubstr;
+
+constexpr double kLr = 1e-3;
+constexpr int64_t kSteps = 3;
+// A sum of n numbers is off by at most n 2^-53 of the sum of their sizes. The
+// longest here are of a few hundred (tokens, vocabulary), and some fifty ops
+// stand one behind the other: 100 x 50 x 2^-53, below 1e-12 of the largest
+// element of a tensor.
+constexpr double kNear = 1e-12;
+// AdamW divides by the gradient's size, or by 1e-8 where that is more: a step
+// is off by at most the rate times kNear x (largest gradient) / 1e-8.
+constexpr double kNearWeight = kSteps * kLr * kNear / 1e-8;
+
+struct Case {
+  int tensor = 1, context = 1, data = 1, pipeline = 1;
+  bool sequence = true;
+  std::string kind = "gpt";
+  std::string share = "none";
+  RigOptions options = {};  // what is named above apart
+
+  int ranks() const { return tensor * context * data * pipeline; }
+};
+
+std::ostream& operator<<(std::ostream& out, const Case& of) {
+  const RigOptions& o = of.options;
+  return out << of.kind << ", tensor " << of.tensor
+             << (of.sequence ? " with sequence" : "") << ", context "
+             << of.context << ", data " << of.data << ", pipeline "
+             << of.pipeline << ", zero " << o.zero << ", share " << of.share
+             << (o.tied ? ", tied" : "") << (o.recompute ? ", recompute" : "")
+             << (o.remake ? "" : ", no remake") << (o.halves ? ", halves" : "")
+             << (o.masked ? ", masked" : "")
+             << (o.dropout > 0 ? ", dropout" : "")
+             << (o.lane_threads ? ", threads" : "");
+}
+
+RigOptions OptionsOf(const Case& of) {
+  RigOptions options = OfKind(of.kind, of.options);
+  if (options.llama.has_value()) options.llama->window = 5;
+  options.dtype = DType::kF64;
+  options.micro_batch = 2;
+  options.global_batch = 8;
+  return options;
+}
+
+// One rank alone.
+std::unique_ptr<StepRig> Alone(SelfCommunicator& self, const Case& of) {
+  RigOptions options = OptionsOf(of);
+  options.zero = 0;
+  options.halves = options.lane_threads = false;
+  return std::make_unique<StepRig>(self, of.share, options);
+}
+
+std::unique_ptr<StepRig> Together(Communicator& world, const Case& of) {
+  RigOptions options = OptionsOf(of);
+  options.tensor = of.tensor;
+  options.context = of.context;
+  options.pipeline = of.pipeline;
+  options.sequence = of.sequence;
+  return std::make_unique<StepRig>(world, of.share, options);
+}
+
+// What is here of a tensor beside all of it.
+void ExpectPieces(StepRig& rig, StepRig& alone, const std::string& tensor,
+                  Plane plane, double near) {
+  const std::vector<StepRig::Run> all = alone.Runs(tensor, plane);
+  ASSERT_EQ(all.size(), 1u);
+  const std::vector<double>& whole = all.front().values;
+  double largest = 0;
+  for (const double x : whole) largest = std::max(largest, std::abs(x));
+  for (const StepRig::Run& run : rig.Runs(tensor, plane)) {
+    for (size_t i = 0; i < run.values.size(); ++i) {
+      const auto at = static_cast<size_t>(run.first) + i;
+      ASSERT_NEAR(run.values[i], At(whole, at), near * std::max(largest, 1.0))
+          << tensor << " " << at;
+    }
+  }
+}
+
+void ExpectNorms(const std::vector<double>& norms,
+                 const std::vector<double>& expected, double near) {
+  ASSERT_EQ(norms.size(), expected.size());
+  for (size_t i = 0; i < norms.size(); ++i) {
+    EXPECT_NEAR(norms[i], expected[i], near * (1 + expected[i]))
+        << "slab " << i;
+  }
+}
+
+void ExpectResult(const absl::StatusOr<StepResult>& a,
+                  const absl::StatusOr<StepResult>& b, double near) {
+  ASSERT_TRUE(a.ok()) << a.status();
+  EXPECT_NEAR(a->loss, b->loss, near * b->loss);
+  EXPECT_EQ(a->tokens, b->tokens);
+  EXPECT_NEAR(a->grad_norm, b->grad_norm, near * b->grad_norm);
+  EXPECT_FALSE(a->skipped);
+}
+
+void ExpectGradients(StepRig& rig, StepRig& alone) {
+  ExpectResult(rig.executor().Gradients(rig.Batch(0), 1),
+               alone.executor().Gradients(alone.Batch(0), 1), kNear);
+  ExpectNorms(rig.executor().GradientNorms(), alone.executor().GradientNorms(),
+              kNear);
+  if (rig.options().zero > 0) return;
+  for (const std::string& tensor : rig.TensorsHere()) {
+    ExpectPieces(rig, alone, tensor, Plane::kGradient, kNear);
+  }
+}
+
+void ExpectSteps(StepRig& rig, StepRig& alone) {
+  for (int64_t step = 1; step <= kSteps; ++step) {
+    const HostBatch batch = rig.Batch(step), all = alone.Batch(step);
+    ExpectResult(rig.executor().TrainStep(batch, step, kLr),
+                 alone.executor().TrainStep(all, step, kLr), kNearWeight);
+    const auto loss = rig.executor().Evaluate(batch);
+    const auto expected = alone.executor().Evaluate(all);
+    ASSERT_TRUE(loss.ok()) << loss.status();
+    EXPECT_NEAR(loss->loss_sum, expected->loss_sum,
+                kNearWeight * expected->loss_sum);
+    EXPECT_EQ(loss->tokens, expected->tokens);
+  }
+  ExpectNorms(*rig.executor().WeightNorms(), *alone.executor().WeightNorms(),
+              kNearWeight);
+  for (const std::string& tensor : rig.TensorsHere()) {
+    ExpectPieces(rig, alone, tensor, Plane::kWeight, kNearWeight);
+  }
+}
+
+void ExpectStepsOfOneRank(Communicator& world, const Case& of) {
+  SelfCommunicator self;
+  const std::unique_ptr<StepRig> alone = Alone(self, of);
+  const std::unique_ptr<StepRig> rig = Together(world, of);
+  EXPECT_EQ(rig->device().bytes_in_use(),
+            rig->executor().account().allocated());
+  const int64_t allocations = rig->device().allocations();
+  ExpectGradients(*rig, *alone);
+  ExpectSteps(*rig, *alone);
+  EXPECT_EQ(rig->device().allocations(), allocations);
+  const auto found = rig->executor().Diagnose(rig->Batch(1), kSteps + 1);
+  ASSERT_TRUE(found.ok()) << found.status();
+  EXPECT_EQ(*found, "the loss itself is not finite");
+}
+
+void OnRanks(const Case& of,
+             const std::function<void(Communicator&)>& rank_main) {
+  SCOPED_TRACE(::testing::PrintToString(of));
+  const absl::Status status = RunRanks(of.ranks(), [&](Communicator& world) {
+    rank_main(world);
+    return absl::OkStatus();
+  });
+  EXPECT_TRUE(status.ok()) << status;
+}
+
+std::vector<Case> Table() {
+  return {
+      {.tensor = 2},
+      {.tensor = 2, .sequence = false},
+      {.tensor = 4},
+      {.tensor = 4, .sequence = false, .options = {.tied = false}},
+      {.tensor = 2, .kind = "llama"},
+      {.tensor = 2, .sequence = false, .kind = "llama"},
+      {.tensor = 4, .kind = "llama"},
+      {.tensor = 4, .sequence = false, .kind = "llama"},
+      {.tensor = 2, .data = 2, .options = {.dropout = 0.1, .zero = 1}},
+      {.tensor = 2,
+       .data = 2,
+       .sequence = false,
+       .kind = "llama",
+       .share = "groups:2",
+       .options = {.recompute = true, .zero = 1}},
+      {.tensor = 2, .pipeline = 2, .options = {.masked = true, .dropout = 0.1}},
+      {.tensor = 2,
+       .pipeline = 2,
+       .sequence = false,
+       .options = {.tied = false, .recompute = true, .lane_threads = true}},
+      {.tensor = 4,
+       .data = 2,
+       .kind = "llama",
+       .options = {.remake = false, .masked = true}},
+      {.tensor = 2,
+       .data = 2,
+       .pipeline = 2,
+       .kind = "llama",
+       .share = "all",
+       .options = {.lane_threads = true, .zero = 1, .halves = true}},
+  };
+}
+
+class TensorStepTest : public ::testing::TestWithParam<Case> {};
+INSTANTIATE_TEST_SUITE_P(Rows, TensorStepTest, ::testing::ValuesIn(Table()));
+
+TEST_P(TensorStepTest, IsThatOfOneRank) {
+  OnRanks(GetParam(),
+          [](Communicator& world) { ExpectStepsOfOneRank(world, GetParam()); });
+}
+
+// Whoever waits in the middle of a visit is told in which, and for what.
+TEST(TensorStep, ARankThatFailsIsNamedWhereItIsWaitedFor) {
+  for (const bool threads : {false, true}) {
+    Case of{.tensor = 2};
+    of.options.lane_threads = threads;
+    std::string told;
+    const absl::Status status = RunRanks(2, [&](Communicator& world) {
+      const std::unique_ptr<StepRig> rig = Together(world, of);
+      if (world.rank() == 1) return absl::DataLossError("no more batches");
+      const auto step = rig->executor().TrainStep(rig->Batch(1), 1, kLr);
+      told = std::string(step.status().message());
+      return absl::OkStatus();
+    });
+    EXPECT_EQ(status.code(), absl::StatusCode::kDataLoss);
+    EXPECT_THAT(told, ::testing::ContainsRegex(
+                          "^F\\(0,a\\): (reduce-scatter|sum) over tensor: "));
+    EXPECT_THAT(told, AnyOf(HasSubstr("rank 1: no more batches"),
+                            HasSubstr("rank 1 left")));
+  }
+}
+
+}  // namespace
+}  // namespace delink::testing
