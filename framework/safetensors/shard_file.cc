@@ -122,6 +122,7 @@ void ShardFile::Note(int64_t begin, int64_t end) {
 absl::Status ShardFile::TakeDigest(std::string_view bytes) {
   digest_.Update(bytes);
   while (true) {
+    behind_.Done(descriptor_, Digested());
     int64_t begin = 0, end = 0;
     {
       const MutexLock lock(mutex_);
@@ -139,6 +140,11 @@ absl::Status ShardFile::TakeDigest(std::string_view bytes) {
     DELINK_RETURN_IF_ERROR(ReadBack(begin, end));
   }
   return End();
+}
+
+int64_t ShardFile::Digested() {
+  const MutexLock lock(mutex_);
+  return digested_;
 }
 
 absl::Status ShardFile::ReadBack(int64_t begin, int64_t end) {

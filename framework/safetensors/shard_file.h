@@ -9,6 +9,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "framework/base/cache.h"
 #include "framework/base/mutex.h"
 #include "framework/base/sha256.h"
 #include "framework/safetensors/plan.h"
@@ -46,6 +47,7 @@ class ShardFile {
   absl::Status WriteAt(int64_t begin, std::string_view bytes);
   // Takes the digest on over `bytes`, which are next, and what follows.
   absl::Status TakeDigest(std::string_view bytes);
+  int64_t Digested();
   absl::Status ReadBack(int64_t begin, int64_t end);
   // Adds to what is ahead, which has none of it; neighbours become one.
   void Note(int64_t begin, int64_t end) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
@@ -55,7 +57,9 @@ class ShardFile {
   const Plan::File* const plan_;
   int descriptor_ = -1;
   bool found_ = false;
-  Sha256 digest_;  // of whoever has set digesting_
+  // Of whoever has set digesting_.
+  Sha256 digest_;
+  WriteBehind behind_;
 
   Mutex mutex_;
   bool digesting_ ABSL_GUARDED_BY(mutex_) = false;
