@@ -8,6 +8,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "framework/base/at.h"
+#include "framework/base/cache.h"
 #include "framework/base/check.h"
 #include "framework/base/file.h"
 #include "framework/base/log.h"
@@ -135,6 +136,8 @@ absl::Status WriteInto(Communicator& comm, const std::string& temporary,
   if (status.ok()) {
     absl::StatusOr<FileSum> sum = SumFile(temporary, name);
     status = sum.status();
+    // Others need the memory more than who may read this much later.
+    LetCacheGoOf(JoinPath(temporary, name));
     if (sum.ok()) mine = *std::move(sum);
   }
   DELINK_RETURN_IF_ERROR(AgreeOnStatus(comm, status));

@@ -20,7 +20,7 @@ struct ImportOptions {
   bool dry_run = false;  // everything is checked, nothing written
   // A checkpoint's values are in one file for each so many bytes of them, at
   // most 16, each written by a thread of its own.
-  int64_t file_bytes = int64_t{1} << 31;
+  int64_t file_bytes = int64_t{1} << 30;
   // Told of values that are done and values in all, now and then, by one thread
   // at a time; optional.
   std::function<void(int64_t done, int64_t all)> progress = {};

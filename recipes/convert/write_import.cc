@@ -14,12 +14,12 @@
 #include "absl/strings/str_cat.h"
 #include "framework/base/file.h"
 #include "framework/base/json.h"
-#include "framework/base/mutex.h"
 #include "framework/base/sha256.h"
 #include "framework/base/status_macros.h"
 #include "framework/checkpoint/checkpoint.h"
 #include "framework/comm/thread_communicator.h"
 #include "recipes/convert/output_folder.h"
+#include "recipes/convert/shared_values.h"
 #include "recipes/huggingface/as_recipe.h"
 #include "recipes/record/environment.h"
 #include "recipes/run/saved_run.h"
@@ -27,48 +27,6 @@
 
 namespace delink {
 namespace {
-
-// A source that is whole on each of some ranks, which are threads; tells how
-// far they have come. Thread-safe where the source's Read is.
-class SharedValues final : public ValueSource {
- public:
-  SharedValues(ValueSource& values, int ranks, int64_t all,
-               const std::function<void(int64_t, int64_t)>& progress)
-      : values_(values), ranks_(ranks), all_(all), progress_(progress) {}
-
-  DType type(const Field& field) const override { return values_.type(field); }
-  Descriptor Has(const Field& field,
-                 const LogicalTensor& tensor) const override {
-    Descriptor all;
-    for (int rank = 0; rank < ranks_; ++rank) {
-      for (Extent& extent : values_.Owners(field, tensor)) {
-        extent.rank = rank;
-        all.push_back(extent);
-      }
-    }
-    return all;
-  }
-  Descriptor Owners(const Field& field,
-                    const LogicalTensor& tensor) const override {
-    return values_.Owners(field, tensor);
-  }
-  absl::Status Read(const Field& field, const LogicalTensor& tensor,
-                    const Extent& extent, void* values) override {
-    DELINK_RETURN_IF_ERROR(values_.Read(field, tensor, extent, values));
-    const MutexLock lock(mutex_);
-    done_ += extent.rect.elements();
-    if (progress_) progress_(done_, all_);
-    return absl::OkStatus();
-  }
-
- private:
-  ValueSource& values_;
-  const int ranks_;
-  const int64_t all_;
-  const std::function<void(int64_t, int64_t)>& progress_;
-  Mutex mutex_;
-  int64_t done_ ABSL_GUARDED_BY(mutex_) = 0;
-};
 
 // What the checkpoint says of itself, and its small files.
 struct Sayings {
@@ -100,7 +58,7 @@ absl::StatusOr<Sayings> Describe(const ImportedModel& model,
 }
 
 // Writes as many files as the model is large, each by a thread of its own: so
-// their digests, which take longest, are taken side by side.
+// some are digested, which takes longest, while others are written.
 absl::Status WriteFiles(const ImportOptions& options,
                         const ImportedModel& model, const Sayings& sayings,
                         const std::string& folder) {
@@ -114,7 +72,7 @@ absl::Status WriteFiles(const ImportOptions& options,
   const Layout layout =
       Layout::Create(model.layout->registry(), model.layout->blocks(), {},
                      {.mesh = {.data = files}});
-  SharedValues values(*model.values, files, parameters, options.progress);
+  SharedValues values(*model.values, layout, options.progress);
   // All ranks have the same, and it need not be said of which it is.
   absl::Status written;
   const absl::Status ranks = RunRanks(files, [&](Communicator& comm) {
