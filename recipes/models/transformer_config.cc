@@ -15,6 +15,12 @@ std::vector<std::string> TransformerConfig::parts() const {
   return {"attention", "mlp", "norm"};
 }
 
+std::vector<ModelConfig::Cut> TransformerConfig::cuts() const {
+  return {{.key = "heads", .count = heads},
+          {.key = "kv_heads", .count = kv_heads, .repeated = true},
+          {.key = "ffn", .count = ffn}};
+}
+
 void TransformerConfig::DescribeSizes(Section& s, const SizeDocs& docs) {
   const auto size = [&](std::string_view name, int64_t* value,
                         std::string_view doc, std::string_view when_omitted,

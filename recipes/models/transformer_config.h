@@ -28,6 +28,7 @@ struct TransformerConfig : ModelConfig {
   double out_stddev() const;
 
   std::vector<std::string> parts() const final;
+  std::vector<Cut> cuts() const final;
 
  protected:
   // How a kind tells its own sizes.

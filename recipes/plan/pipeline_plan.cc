@@ -3,8 +3,10 @@
 #include <algorithm>
 #include <map>
 #include <set>
+#include <tuple>
 #include <utility>
 
+#include "absl/strings/str_cat.h"
 #include "framework/base/at.h"
 #include "framework/base/status_macros.h"
 #include "framework/step/joint_plan.h"
@@ -12,14 +14,23 @@
 #include "framework/step/pipeline_time.h"
 #include "layers/ops/accumulate.h"
 #include "recipes/run/pipeline_rows.h"
+#include "recipes/schema/describe.h"
 
 namespace delink {
 namespace {
 
 constexpr int kPictureColumns = 1024;
 
-// Of the ranks of `stage`'s data axis the one that holds most, the first of
-// those that are alike: they differ where some own whole slabs.
+// Those of a stage of the pipeline that may hold more than `rank`, and itself.
+std::vector<int> OthersLike(const Layout& layout, int rank, bool alike) {
+  const Axes along = alike ? Axes{Axis::kTensor}
+                           : Axes{Axis::kTensor, Axis::kContext, Axis::kData};
+  return layout.mesh().Group(rank, along);
+}
+
+// Of the ranks of its stage of the pipeline the one that holds most, the first
+// of those that are alike: they differ where some own whole slabs, and where
+// what is cut is not cut evenly.
 absl::StatusOr<int> FindHeaviest(ImaginedStage& imagined) {
   StageRun& stage = imagined.stage();
   const ParamStore& store = stage.store();
@@ -27,10 +38,10 @@ absl::StatusOr<int> FindHeaviest(ImaginedStage& imagined) {
   const bool alike = std::ranges::all_of(
       layout.placement().rows,
       [](const PlacementRow& row) { return row.owner == kNoOwner; });
-  if (alike) return store.rank();
+  if (alike && layout.mesh().tensor == 1) return store.rank();
   int heaviest = 0;
   int64_t most = -1;
-  for (const int rank : layout.mesh().Group(store.rank(), Axes{Axis::kData})) {
+  for (const int rank : OthersLike(layout, store.rank(), alike)) {
     const std::unique_ptr<Device> device = NewMetaDevice(store.device().kind());
     DELINK_ASSIGN_OR_RETURN(
         const std::unique_ptr<ParamStore> of,
@@ -57,30 +68,68 @@ std::vector<MemoryLedger::Entry> Taken(const DeviceLedgers& ledgers) {
   return taken;
 }
 
+// "tensor x data": along which axes ranks of a group differ.
+std::string AlongOf(const Mesh& mesh, const std::vector<int>& group) {
+  std::string along;
+  for (const Axis axis : mesh.order) {
+    const int first = mesh.PlaceOf(group.front())[axis];
+    const bool differs = std::ranges::any_of(
+        group, [&](int rank) { return mesh.PlaceOf(rank)[axis] != first; });
+    if (!differs) continue;
+    absl::StrAppend(&along, along.empty() ? "" : " x ",
+                    std::string(schema::Word(axis)));
+  }
+  return along;
+}
+
+// Adds one exchange to those that are alike.
+void Count(const ExchangePlan& one, PipelineStagePlan& plan) {
+  for (ExchangePlan& other : plan.exchanges) {
+    if (std::tie(other.what, other.kind, other.along, other.ranks) !=
+        std::tie(one.what, one.kind, one.along, one.ranks)) {
+      continue;
+    }
+    other.count += one.count;
+    other.bytes += one.bytes;
+    return;
+  }
+  plan.exchanges.push_back(one);
+}
+
 // What all lanes but compute move in a step.
 void CountExchanges(const ParamStore& store,
                     const std::vector<LayerPlan>& layers,
                     PipelineStagePlan& plan) {
+  const Mesh& mesh = store.layout().mesh();
   for (const Instruction& at : plan.program.instructions) {
     if (at.op == Op::kSend) {
-      plan.sent_bytes +=
+      const int64_t bytes =
           At(layers, at.layer).input.elements() * SizeOf(store.options().dtype);
+      plan.sent_bytes += bytes;
+      Count({"boundaries", "send", "pipeline", 2, 1, bytes}, plan);
     }
     if (at.op != Op::kReduce && at.op != Op::kFetch) continue;
     const int slab = store.SlabOf(at.slab);
     const int ranks = GroupSize(store, slab);
     if (ranks == 1) continue;
     const Plane plane = at.op == Op::kFetch ? Plane::kWeight : Plane::kGradient;
+    const char* const what = at.op == Op::kFetch ? "weights" : "gradients";
+    const std::string along = AlongOf(mesh, *store.local(slab).group);
     const int64_t bytes = store.slab(slab).ShardElements(ranks) * ranks *
                           SizeOf(store.dtype(plane));
-    if (at.op == Op::kReduce) plan.reduced_bytes += bytes;
+    if (at.op == Op::kReduce) {
+      plan.reduced_bytes += bytes;
+      Count({what, "reduce-scatter", along, ranks, 1, bytes}, plan);
+    }
     // The gradient where updates are whole or one rank's, and the weights
     // where they are not everybody's.
     const PlacementRow& row = store.placement(slab);
     const bool gathers = at.op == Op::kFetch
                              ? row.state.sharded
                              : !row.state.sharded || row.owner != kNoOwner;
-    if (gathers) plan.gathered_bytes += bytes;
+    if (!gathers) continue;
+    plan.gathered_bytes += bytes;
+    Count({what, "all-gather", along, ranks, 1, bytes}, plan);
   }
 }
 

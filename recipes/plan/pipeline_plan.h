@@ -18,6 +18,16 @@
 
 namespace delink {
 
+// What a rank exchanges in a step in one way with the same kind of group.
+struct ExchangePlan {
+  std::string what;   // "gradients", "weights", "boundaries"
+  std::string kind;   // "reduce-scatter", "all-gather", "send"
+  std::string along;  // axes of the mesh along which the group lies: "data"
+  int64_t ranks = 0;  // of the group
+  int64_t count = 0;
+  int64_t bytes = 0;  // of all of these, whole
+};
+
 struct PipelineStagePlan {
   PipelineRow row;
   int64_t rank = 0;       // that holds most, of which the rest is
@@ -33,6 +43,7 @@ struct PipelineStagePlan {
   int64_t sent_bytes = 0;
   int64_t reduced_bytes = 0;
   int64_t gathered_bytes = 0;
+  std::vector<ExchangePlan> exchanges;  // the same one by one, and what else
 };
 
 // Slabs that the same stages of the pipeline have.

@@ -113,6 +113,37 @@ std::string PipelineText(const PipelinePlan& plan) {
   return text;
 }
 
+std::string ExchangesText(const PipelinePlan& plan) {
+  std::string text;
+  for (const PipelineStagePlan& stage : plan.stages) {
+    if (stage.exchanges.empty()) continue;
+    absl::StrAppend(&text, "  rank ", stage.rank, " exchanges in a step:\n");
+    for (const ExchangePlan& of : stage.exchanges) {
+      absl::StrAppendFormat(
+          &text, "  %12s  %-14s  along %s (%d ranks)  %d x, %s\n", of.what,
+          of.kind, of.along, of.ranks, of.count, FormatBytes(of.bytes));
+    }
+  }
+  return text;
+}
+
+nlohmann::ordered_json ExchangesJson(const PipelinePlan& plan) {
+  Json all = Json::array();
+  for (size_t s = 0; s < plan.stages.size(); ++s) {
+    for (const ExchangePlan& of : plan.stages[s].exchanges) {
+      all.push_back({{"pipeline_stage", s},
+                     {"rank", plan.stages[s].rank},
+                     {"what", of.what},
+                     {"kind", of.kind},
+                     {"along", of.along},
+                     {"ranks", of.ranks},
+                     {"count", of.count},
+                     {"bytes", of.bytes}});
+    }
+  }
+  return all;
+}
+
 nlohmann::ordered_json ToJson(const PipelinePlan& plan) {
   Json stages = Json::array();
   for (const PipelineStagePlan& stage : plan.stages) {

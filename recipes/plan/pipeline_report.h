@@ -11,6 +11,9 @@ namespace delink {
 // Lines, indented: a table of its stages, what they share, and when they are
 // idle.
 std::string PipelineText(const PipelinePlan& plan);
+// What the ranks that it is of exchange in a step, a line for each kind.
+std::string ExchangesText(const PipelinePlan& plan);
+nlohmann::ordered_json ExchangesJson(const PipelinePlan& plan);
 nlohmann::ordered_json ToJson(const PipelinePlan& plan);
 
 }  // namespace delink

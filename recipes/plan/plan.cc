@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <memory>
+#include <optional>
+#include <set>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -13,18 +15,24 @@
 #include "recipes/record/run_peak.h"
 #include "recipes/run/choose_device.h"
 #include "recipes/run/imagined_ranks.h"
+#include "recipes/run/nodes.h"
 #include "recipes/run/prepare.h"
+#include "recipes/run/stage_layout.h"
 #include "recipes/run/stage_run.h"
 #include "recipes/schema/recipe_io.h"
 
 namespace delink {
 namespace {
 
-// The ranks of a recipe that says how many; else one.
+// The ranks of a recipe that says how many, in any of its stages; else one.
 int64_t RanksOf(const Recipe& recipe) {
-  ParallelConfig parallel = recipe.stages.front().parallel;
-  parallel.data = std::max<int64_t>(1, parallel.data);
-  return parallel.ranks();
+  int64_t ranks = 1;
+  for (const Stage& stage : recipe.stages) {
+    ParallelConfig parallel = stage.parallel;
+    parallel.data = std::max<int64_t>(1, parallel.data);
+    ranks = std::max(ranks, parallel.ranks());
+  }
+  return ranks;
 }
 
 absl::StatusOr<Recipe> WithVocab(const Recipe& recipe) {
@@ -74,6 +82,8 @@ absl::StatusOr<StagePlan> Describe(const Recipe& recipe,
                  .sharing = DescribeSharing(stage.store()),
                  .unique_parameters = stage.store().unique_parameters(),
                  .virtual_parameters = stage.store().virtual_parameters(),
+                 .mesh = stage.store().layout().mesh(),
+                 .ranks = stage.RanksText(),
                  .micro_batch = stage.cut().micro_batch,
                  .micro_batches = stage.cut().micro_batches,
                  .flops_per_token = stage.flops_per_token()};
@@ -93,12 +103,52 @@ absl::StatusOr<StagePlan> Describe(const Recipe& recipe,
   return plan;
 }
 
-// What a rank holds while it goes from one stage to the next.
-int64_t SwitchBytes(const PipelinePlan& before, const PipelinePlan& after) {
+// The stage before the one that is planned.
+struct Before {
+  PipelinePlan pipeline;
+  Layout layout;
+};
+
+// Bytes of a rank's planes.
+absl::StatusOr<int64_t> PlanesOf(const Layout& layout, int rank,
+                                 const ParamStore& like) {
+  const std::unique_ptr<Device> device = NewMetaDevice(like.device().kind());
+  DELINK_ASSIGN_OR_RETURN(
+      const std::unique_ptr<ParamStore> store,
+      ParamStore::Create(*device, layout, rank, like.options()));
+  return store->bytes(Plane::kWeight) + store->bytes(Plane::kGradient) +
+         store->state_bytes();
+}
+
+// What a rank holds while it goes from one stage to the next, of those that
+// hold most in one of them.
+absl::StatusOr<int64_t> SwitchBytes(const Before& before,
+                                    ImaginedStage& imagined,
+                                    const PipelinePlan& after) {
   int64_t most = 0;
-  for (size_t s = 0; s < after.stages.size(); ++s) {
-    most = std::max(most, At(before.stages, s).account.planes() +
-                              At(after.stages, s).account.planes());
+  const ParamStore& store = imagined.stage().store();
+  if (before.layout.mesh() == store.layout().mesh()) {
+    for (size_t s = 0; s < after.stages.size(); ++s) {
+      most = std::max(most, At(before.pipeline.stages, s).account.planes() +
+                                At(after.stages, s).account.planes());
+    }
+    return most;
+  }
+  const Layout moved = LayoutOf(imagined.env(), imagined.stage().index(),
+                                before.layout.sharing());
+  std::set<int> ranks;
+  for (const PipelinePlan* const plan : {&before.pipeline, &after}) {
+    for (const PipelineStagePlan& stage : plan->stages) {
+      ranks.insert(static_cast<int>(stage.rank));
+    }
+  }
+  for (const int rank : ranks) {
+    DELINK_ASSIGN_OR_RETURN(const int64_t a,
+                            PlanesOf(before.layout, rank, store));
+    DELINK_ASSIGN_OR_RETURN(const int64_t b, PlanesOf(moved, rank, store));
+    DELINK_ASSIGN_OR_RETURN(const int64_t c,
+                            PlanesOf(store.layout(), rank, store));
+    most = std::max({most, a + b, b + c});
   }
   return most;
 }
@@ -140,15 +190,19 @@ absl::StatusOr<RunPlan> PlanRun(const PlanOptions& options,
   DELINK_ASSIGN_OR_RETURN(const std::unique_ptr<RunModel> model,
                           RunModel::Create(recipe, models));
   ImaginedRanks world(static_cast<int>(ranks));
-  const RunEnv env = model->On(*device, world, world);
+  RunEnv env = model->On(*device, world, world);
+  env.nodes = NodesOf(ranks, options.ranks_per_node);
+  DELINK_RETURN_IF_ERROR(CheckNodes(recipe, env.nodes));
+  std::optional<Before> before;
   for (size_t i = 0; i < recipe.stages.size(); ++i) {
     DELINK_ASSIGN_OR_RETURN(const std::unique_ptr<ImaginedStage> stage,
                             ImaginedStage::Create(env, i, 0));
     DELINK_ASSIGN_OR_RETURN(StagePlan described, Describe(recipe, *stage));
-    if (i > 0) {
-      described.switch_bytes =
-          SwitchBytes(plan.stages.back().pipeline, described.pipeline);
+    if (before.has_value()) {
+      DELINK_ASSIGN_OR_RETURN(described.switch_bytes,
+                              SwitchBytes(*before, *stage, described.pipeline));
     }
+    before = Before{described.pipeline, stage->stage().store().layout()};
     plan.stages.push_back(std::move(described));
   }
   return plan;

@@ -23,7 +23,8 @@ namespace delink {
 struct PlanOptions {
   std::string recipe;             // path
   std::vector<std::string> sets;  // "key=value"
-  int64_t ranks = 0;              // 0: as the recipe's first stage says, or 1
+  int64_t ranks = 0;              // 0: as the recipe's stages say, or 1
+  int64_t ranks_per_node = 0;     // 0: all are on one
   // Of a rank, where the recipe does not say; 0: this process's, divided among
   // the ranks.
   int64_t threads = 0;
@@ -40,13 +41,17 @@ struct StagePlan {
   std::vector<std::string> sharing;  // a line for each part
   int64_t unique_parameters = 0;     // that exist
   int64_t virtual_parameters = 0;    // that layers see
+  Mesh mesh;
+  std::string ranks;  // how they are arranged, in words
   // By stage of the pipeline, in each of the rank that holds most.
   PipelinePlan pipeline;
   MemoryAccount account;  // of the one of these that holds most
   // The same by what it is taken for, and in how many blocks.
   std::vector<MemoryLedger::Entry> taken;
   // Weights, gradients and state of the stage before and of this one, which the
-  // switch holds at the same time; 0 for the first stage.
+  // switch holds at the same time, of the rank that has most; 0 for the first
+  // stage. Where ranks are arranged otherwise, those of the stage before in
+  // both arrangements, if that is more.
   int64_t switch_bytes = 0;
   int64_t micro_batch = 0;    // sequences
   int64_t micro_batches = 0;  // that a rank accumulates

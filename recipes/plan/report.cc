@@ -58,14 +58,12 @@ std::string LeastText(double seconds) {
 }
 
 std::string FlopsText(const RunPlan& plan, const StagePlan& s) {
-  const size_t stages = s.pipeline.stages.size();
-  std::string text = absl::StrCat("  ", FormatFlops(s.flops_per_token),
-                                  " a token, ", FormatFlops(s.flops_per_step),
-                                  " a step of ", s.micro_batches, " x ",
-                                  s.micro_batch, " sequences on each of ",
-                                  plan.ranks / static_cast<int64_t>(stages),
-                                  stages > 1 ? " data rank(s), " : " rank(s), ",
-                                  FormatFlops(s.flops()), " in all\n");
+  std::string text = absl::StrCat(
+      "  ", FormatFlops(s.flops_per_token), " a token, ",
+      FormatFlops(s.flops_per_step), " a step of ", s.micro_batches, " x ",
+      s.micro_batch, " sequences on each of ", s.mesh.data,
+      s.mesh.data < s.mesh.ranks() ? " data rank(s), " : " rank(s), ",
+      FormatFlops(s.flops()), " in all\n");
   if (plan.peak_flops > 0) {
     absl::StrAppend(&text, "  at least ",
                     LeastText(plan.LeastSeconds(s.flops_per_step)),
@@ -105,6 +103,7 @@ std::string StageText(const RunPlan& plan, const StagePlan& s) {
   std::string text = absl::StrCat(
       "stage ", s.name, ": ",
       ParametersText(s.unique_parameters, s.virtual_parameters), "\n");
+  if (plan.ranks > 1) absl::StrAppend(&text, "  ranks: ", s.ranks, "\n");
   if (s.depth < s.blocks) {
     absl::StrAppend(&text, "  visits ", s.depth, " of ", s.blocks, " blocks\n");
   }
@@ -135,6 +134,7 @@ std::string StageText(const RunPlan& plan, const StagePlan& s) {
                     " reduced and ", FormatBytes(s.gathered_bytes),
                     " gathered a step\n");
   }
+  text += ExchangesText(s.pipeline);
   absl::StrAppend(
       &text, "  a step is ", CountInstructions(s.pipeline), " instructions: ",
       absl::StrJoin(CountOps(s.pipeline), ", ",
@@ -168,6 +168,12 @@ Json StageJson(const RunPlan& plan, const StagePlan& s, bool with_program) {
             {"depth", s.depth},
             {"blocks", s.blocks},
             {"sharing", s.sharing},
+            {"layout", s.ranks},
+            {"mesh",
+             {{"tensor", s.mesh.tensor},
+              {"context", s.mesh.context},
+              {"data", s.mesh.data},
+              {"pipeline", s.mesh.pipeline}}},
             {"unique_parameters", s.unique_parameters},
             {"virtual_parameters", s.virtual_parameters},
             {"bytes", ToJson(s.account)},
@@ -181,6 +187,7 @@ Json StageJson(const RunPlan& plan, const StagePlan& s, bool with_program) {
             {"sent_bytes", s.sent_bytes},
             {"reduced_bytes", s.reduced_bytes},
             {"gathered_bytes", s.gathered_bytes},
+            {"exchanges", ExchangesJson(s.pipeline)},
             {"instructions", CountInstructions(s.pipeline)},
             {"ops", std::move(ops)}};
   if (plan.peak_flops > 0) {

@@ -25,7 +25,8 @@ void LogLines(const std::string& lines) {
   }
 }
 
-void LogPipeline(const StageFacts& stage) {
+void LogRanks(const StageFacts& stage) {
+  if (!stage.ranks.empty()) DELINK_LOG(kInfo) << "ranks: " << stage.ranks;
   if (!stage.pipeline.empty()) LogLines(PipelineTable(stage.pipeline));
 }
 
@@ -65,7 +66,7 @@ void LogSink::Say(const RunBegan& run) {
   const double flops = stage.flops_per_token;
   const auto tokens = static_cast<double>(run.tokens_left);
   DELINK_LOG(kInfo) << "stage " << stage.name << ": " << Parameters(stage);
-  LogPipeline(stage);
+  LogRanks(stage);
   LogLines(AccountTable("memory of a rank", {{stage.name, stage.account}}));
   DELINK_LOG(kInfo) << "computing on " << run.device;
   DELINK_LOG(kInfo) << absl::StrFormat(
@@ -115,7 +116,7 @@ void LogSink::Say(const StageSwitched& change) {
                       << FormatCount(before.flops_per_token) << " before, "
                       << FormatCount(after.flops_per_token) << " after";
   }
-  LogPipeline(after);
+  LogRanks(after);
   LogLines(AccountTable("memory of a rank", {{before.name, before.account},
                                              {after.name, after.account}}));
 }

@@ -1,7 +1,9 @@
 #include "recipes/run/check_memory.h"
 
+#include <algorithm>
 #include <cstdint>
 #include <string>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "framework/base/status_macros.h"
@@ -37,6 +39,15 @@ struct Room {
 
 }  // namespace
 
+absl::StatusOr<int64_t> MovedPlanes(const RunEnv& env, size_t stage,
+                                    const SharingMap& before) {
+  const std::vector<Stage>& stages = env.recipe->stages;
+  if (SameMesh(stages[stage - 1].parallel, stages[stage].parallel)) return 0;
+  DELINK_ASSIGN_OR_RETURN(const std::unique_ptr<StageRun> moved,
+                          StageRun::Create(env, stage, &before));
+  return moved->account().planes();
+}
+
 absl::Status CheckMemory(const RunEnv& env, size_t first, int ranks) {
   const DeviceMemory memory = env.device->memory();
   if (memory.total == 0) return absl::OkStatus();
@@ -52,6 +63,7 @@ absl::Status CheckMemory(const RunEnv& env, size_t first, int ranks) {
   planned.watch = nullptr;
   planned.trace = nullptr;
   int64_t before = 0;  // bytes of the planes of the stage before
+  SharingMap sharing;  // its
   for (size_t i = first; i < env.recipe->stages.size(); ++i) {
     DELINK_ASSIGN_OR_RETURN(const std::unique_ptr<StageRun> stage,
                             StageRun::Create(planned, i));
@@ -62,13 +74,17 @@ absl::Status CheckMemory(const RunEnv& env, size_t first, int ranks) {
                                       " does not fit: ", ToString(account))));
     const int64_t planes = account.planes();
     if (before > 0) {
+      DELINK_ASSIGN_OR_RETURN(const int64_t moved,
+                              MovedPlanes(planned, i, sharing));
+      const int64_t most = moved > 0 ? std::max(before + moved, moved + planes)
+                                     : before + planes;
       DELINK_RETURN_IF_ERROR(room.Check(
-          before + planes,
-          absl::StrCat("out of memory: the switch into ", name,
-                       " does not fit: weights, gradients and state of both "
-                       "stages take ",
-                       FormatBytes(before + planes))));
+          most, absl::StrCat("out of memory: the switch into ", name,
+                             " does not fit: weights, gradients and state of "
+                             "both stages take ",
+                             FormatBytes(most))));
     }
+    sharing = stage->store().sharing();
     before = planes;
   }
   return absl::OkStatus();

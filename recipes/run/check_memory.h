@@ -2,8 +2,10 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 
 #include "absl/status/status.h"
+#include "absl/status/statusor.h"
 #include "recipes/run/stage_run.h"
 
 namespace delink {
@@ -15,5 +17,12 @@ namespace delink {
 // account and the keys that would make it fit. Allocates nothing; no rank may
 // have allocated anything.
 absl::Status CheckMemory(const RunEnv& env, size_t first, int ranks);
+
+// Bytes of the planes of the stage before `stage`, which shares as `before`,
+// once it is laid out as `stage` is: at the switch both are held, and then
+// these and the planes of `stage`. 0 where the ranks are arranged alike, which
+// moves nothing. On the device of `env`, which allocates nothing.
+absl::StatusOr<int64_t> MovedPlanes(const RunEnv& env, size_t stage,
+                                    const SharingMap& before);
 
 }  // namespace delink

@@ -51,7 +51,7 @@ Json StepOf(StageRun& stage, const TriedStep& tried,
           {"grad_norms", gradients}};
 }
 
-// Every data rank its own part, which all stages of a pipeline have; `norms` as
+// Every data rank its own part, which all ranks of its place have; `norms` as
 // after the step.
 absl::Status Keep(const RunSetup& run, StageRun& stage, const TriedStep& tried,
                   const std::vector<double>& norms, const std::string& why,
@@ -59,7 +59,10 @@ absl::Status Keep(const RunSetup& run, StageRun& stage, const TriedStep& tried,
   DELINK_RETURN_IF_ERROR(MakeDirectories(folder));
   const Mesh& mesh = stage.store().layout().mesh();
   const int rank = run.world().rank();
-  if (mesh.PlaceOf(rank)[Axis::kPipeline] > 0) return absl::OkStatus();
+  const MeshPlace place = mesh.PlaceOf(rank);
+  for (const Axis axis : {Axis::kTensor, Axis::kContext, Axis::kPipeline}) {
+    if (place[axis] > 0) return absl::OkStatus();
+  }
   const std::string mine = absl::StrFormat("rank-%05d.json", rank);
   DELINK_RETURN_IF_ERROR(WriteFile(JoinPath(folder, mine),
                                    JsonText(SequencesOf(*tried.batch)) + "\n"));

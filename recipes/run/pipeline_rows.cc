@@ -1,5 +1,7 @@
 #include "recipes/run/pipeline_rows.h"
 
+#include <set>
+
 #include "framework/base/at.h"
 #include "recipes/run/norms_by_layer.h"
 
@@ -13,12 +15,17 @@ std::vector<PipelineRow> PipelineRows(const Layout& layout,
     MeshPlace place;
     place[Axis::kPipeline] = s;
     PipelineRow row{.first_rank = mesh.RankAt(place)};
-    place[Axis::kData] = mesh.data - 1;
+    for (const Axis axis : {Axis::kTensor, Axis::kContext, Axis::kData}) {
+      place[axis] = mesh.along(axis) - 1;
+    }
     row.last_rank = mesh.RankAt(place);
     row.layers = NameOfLayers(model, layout.LayersOf(row.first_rank));
+    std::set<int> slabs;  // logical ones
     for (const int local : layout.LocalSlabsOf(row.first_rank)) {
-      for (const SlabParam& param :
-           At(layout.local_slabs(), local).slab.params) {
+      slabs.insert(At(layout.local_slabs(), local).logical);
+    }
+    for (const int slab : slabs) {
+      for (const SlabParam& param : At(layout.slabs(), slab).params) {
         row.parameters += param.elements;
       }
     }

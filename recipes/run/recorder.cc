@@ -175,6 +175,7 @@ absl::StatusOr<StageFacts> FactsOf(StageRun& stage, Communicator& world) {
                    .virtual_parameters = stage.store().virtual_parameters(),
                    .account = account,
                    .flops_per_token = stage.flops_per_token()};
+  if (layout.ranks() > 1) facts.ranks = stage.RanksText();
   if (layout.mesh().pipeline > 1) {
     facts.pipeline = PipelineRows(layout, stage.model());
   }

@@ -1,5 +1,6 @@
 #include "recipes/run/setup.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "framework/base/log.h"
@@ -9,6 +10,7 @@
 #include "recipes/record/run_folder.h"
 #include "recipes/run/check_memory.h"
 #include "recipes/run/choose_device.h"
+#include "recipes/run/nodes.h"
 #include "recipes/run/prepare_folder.h"
 
 namespace delink {
@@ -19,6 +21,12 @@ template <typename T>
 absl::StatusOr<T> IfAllHave(Communicator& comm, absl::StatusOr<T> mine) {
   DELINK_RETURN_IF_ERROR(AgreeOnStatus(comm, mine.status()));
   return mine;
+}
+
+bool HasPipeline(const Recipe& recipe) {
+  return std::any_of(
+      recipe.stages.begin(), recipe.stages.end(),
+      [](const Stage& stage) { return stage.parallel.pipeline > 1; });
 }
 
 void WarnOfSlowPrecision(const Recipe& recipe) {
@@ -56,6 +64,9 @@ absl::StatusOr<std::unique_ptr<RunSetup>> RunSetup::Create(
   std::unique_ptr<RunSetup> run(new RunSetup(options, world));
   DELINK_ASSIGN_OR_RETURN(
       run->inputs_, IfAllHave(comm, ReadInputs(options, models, world.size())));
+  DELINK_ASSIGN_OR_RETURN(run->nodes_, NodesOf(world));
+  DELINK_RETURN_IF_ERROR(
+      AgreeOnStatus(comm, CheckNodes(run->recipe(), run->nodes_)));
   const RunConfig& config = run->recipe().run;
   DELINK_ASSIGN_OR_RETURN(run->device_,
                           ChooseDevice({.device = config.device,
@@ -88,8 +99,8 @@ absl::Status RunSetup::MakeModel(const ModelList& models) {
   env_ = model_->On(*device_, world_.comm(), *network_);
   // In a pipeline something is under way nearly always, and it is big messages
   // that somebody must come by for.
-  env_.lane_threads =
-      threads_ > 1 || recipe().stages.front().parallel.pipeline > 1;
+  env_.nodes = nodes_;
+  env_.lane_threads = threads_ > 1 || HasPipeline(recipe());
   return absl::OkStatus();
 }
 
@@ -118,11 +129,9 @@ void RunSetup::Warn(const TrainOptions& options,
 
 absl::Status RunSetup::StartWatching(const TrainOptions& options) {
   DELINK_ASSIGN_OR_RETURN(
-      watch_,
-      RunWatch::Start(
-          world_, {.folder = RunFolder::Ranks(out_),
-                   .patience = recipe().run.watchdog,
-                   .pipeline = recipe().stages.front().parallel.pipeline > 1}));
+      watch_, RunWatch::Start(world_, {.folder = RunFolder::Ranks(out_),
+                                       .patience = recipe().run.watchdog,
+                                       .pipeline = HasPipeline(recipe())}));
   env_.watch = watch_.get();
   if (options.trace.empty()) return absl::OkStatus();
   DELINK_ASSIGN_OR_RETURN(

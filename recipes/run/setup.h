@@ -6,6 +6,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "absl/status/statusor.h"
 #include "parallel/launch/launch.h"
@@ -57,6 +58,7 @@ class RunSetup {
   int threads_ = 1;
   std::unique_ptr<FolderLock> lock_;  // rank 0's; outlives all that writes
   std::optional<RunInputs> inputs_;
+  std::vector<int> nodes_;  // by rank
   std::unique_ptr<Device> device_;
   std::optional<Beginning> beginning_;
   std::unique_ptr<RunModel> model_;

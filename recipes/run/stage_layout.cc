@@ -1,5 +1,8 @@
 #include "recipes/run/stage_layout.h"
 
+#include <cstdint>
+#include <iterator>
+#include <numeric>
 #include <vector>
 
 #include "framework/base/check.h"
@@ -40,12 +43,20 @@ std::vector<double> CostsOf(const RunEnv& env, size_t stage,
   return costs;
 }
 
+int64_t Sum(const std::vector<int64_t>& numbers) {
+  return std::accumulate(numbers.begin(), numbers.end(), int64_t{0});
+}
+
 // By place; empty without a pipeline.
 std::vector<int> ChunksOf(const RunEnv& env, size_t stage,
                           const SharingMap& sharing) {
   const ParallelConfig& parallel = env.recipe->stages[stage].parallel;
   if (parallel.pipeline == 1) return {};
-  if (!parallel.layers.empty()) return CutByBlocks(parallel.layers);
+  // Those of the stage, but not of one before that is laid out as it is.
+  const int64_t depth = std::ssize(sharing.VisitedOf(env.model->blocks()));
+  if (!parallel.layers.empty() && Sum(parallel.layers) == depth) {
+    return CutByBlocks(parallel.layers);
+  }
   return CutByCost(CostsOf(env, stage, sharing),
                    static_cast<int>(parallel.pieces()));
 }
@@ -54,14 +65,14 @@ std::vector<int> ChunksOf(const RunEnv& env, size_t stage,
 
 Layout LayoutOf(const RunEnv& env, size_t stage, const SharingMap& sharing) {
   const ParallelConfig& parallel = env.recipe->stages[stage].parallel;
-  const auto pipeline = static_cast<int>(parallel.pipeline);
-  DELINK_CHECK_EQ(env.world->size() % pipeline, 0) << "CheckWorld comes first";
-  return Layout::Create(
-      *env.registry, env.model->blocks(), sharing,
-      {.mesh = {.data = env.world->size() / pipeline, .pipeline = pipeline},
-       .chunks = ChunksOf(env, stage, sharing),
-       .zero = static_cast<int>(parallel.zero),
-       .whole_tensors = env.optimizer->whole_tensors()});
+  const Mesh mesh = MeshOf(parallel);
+  DELINK_CHECK_EQ(env.world->size(), mesh.ranks()) << "CheckWorld comes first";
+  return Layout::Create(*env.registry, env.model->blocks(), sharing,
+                        {.mesh = mesh,
+                         .chunks = ChunksOf(env, stage, sharing),
+                         .zero = static_cast<int>(parallel.zero),
+                         .whole_tensors = env.optimizer->whole_tensors(),
+                         .sequence = mesh.tensor > 1 && *parallel.sequence});
 }
 
 Planner PlannerOf(const Recipe& recipe, size_t stage, size_t layout) {

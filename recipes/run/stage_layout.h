@@ -10,12 +10,15 @@
 
 namespace delink {
 
-// Of a recipe that is fitted to the world (CheckWorld). With a pipeline whose
-// `layers` are not given it is cut where forward and backward cost alike, of
-// which the layers are measured: nobody may be using their parameters.
+// Of a recipe that is fitted to the world (CheckWorld); `sharing` is the
+// stage's own, or that of the stage before, which is laid out so at the switch.
+// With a pipeline whose `layers` are not of so many blocks it is cut where
+// forward and backward cost alike, of which the layers are measured: nobody may
+// be using their parameters.
 Layout LayoutOf(const RunEnv& env, size_t stage, const SharingMap& sharing);
 
-// Of the schedule of `stage`, with the recompute of stage `layout`.
+// Of the schedule of `stage`, over whose mesh it is, with the recompute of
+// stage `layout`.
 Planner PlannerOf(const Recipe& recipe, size_t stage, size_t layout);
 
 }  // namespace delink

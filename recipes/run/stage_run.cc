@@ -3,10 +3,12 @@
 #include <cstdint>
 #include <utility>
 
+#include "absl/strings/str_cat.h"
 #include "framework/base/status_macros.h"
 #include "framework/sharing/delink.h"
 #include "framework/sharing/resolve.h"
 #include "layers/ops/accumulate.h"
+#include "recipes/run/nodes.h"
 #include "recipes/run/stage_layout.h"
 
 namespace delink {
@@ -60,6 +62,12 @@ absl::StatusOr<std::unique_ptr<StageRun>> StageRun::Switch(
   return run;
 }
 
+std::string StageRun::RanksText() const {
+  const Mesh& mesh = store_->layout().mesh();
+  return delink::RanksText(
+      mesh, env_.nodes.empty() ? NodesOf(mesh.ranks(), 0) : env_.nodes);
+}
+
 double StageRun::flops_per_token() const {
   return executor_->flops_per_micro_batch() /
          static_cast<double>(executor_->memory().batch.tokens());
@@ -79,7 +87,7 @@ absl::Status StageRun::MakeStore(const SharingMap& sharing) {
   const RunConfig& run = env_.recipe->run;
   DELINK_ASSIGN_OR_RETURN(
       store_,
-      ParamStore::Create(*env_.device, LayoutOf(env_, index_, sharing),
+      ParamStore::Create(*env_.device, LayoutOf(env_, mesh_of_, sharing),
                          env_.world->rank(),
                          {.dtype = run.precision,
                           .states = env_.optimizer->states(),
@@ -88,9 +96,18 @@ absl::Status StageRun::MakeStore(const SharingMap& sharing) {
   return absl::OkStatus();
 }
 
+absl::Status StageRun::MoveStore(size_t layout) {
+  mesh_of_ = layout;
+  const std::unique_ptr<ParamStore> from = std::move(store_);
+  DELINK_RETURN_IF_ERROR(MakeStore(from->sharing()));
+  return Delink(*from, *store_, StatePolicy::kCopy, *env_.world);
+}
+
 absl::Status StageRun::TakeLayout(size_t index) {
   const Recipe& recipe = *env_.recipe;
-  if (recipe.Batch(index) == recipe.Batch(index_) &&
+  const bool moves = !SameMesh(recipe.stages[mesh_of_].parallel,
+                               recipe.stages[index].parallel);
+  if (!moves && recipe.Batch(index) == recipe.Batch(index_) &&
       recipe.MicroBatch(index) == recipe.MicroBatch(index_) &&
       recipe.RecomputeOf(index) == recipe.RecomputeOf(index_)) {
     return absl::OkStatus();
@@ -98,6 +115,10 @@ absl::Status StageRun::TakeLayout(size_t index) {
   DELINK_RETURN_IF_ERROR(executor_->Drain());
   executor_.reset();
   env_.device->Trim();
+  if (moves) {
+    DELINK_RETURN_IF_ERROR(MoveStore(index));
+    env_.device->Trim();
+  }
   return MakeExecutor(index);
 }
 
@@ -106,6 +127,12 @@ absl::Status StageRun::MakeExecutor(size_t layout) {
   const Recipe& recipe = *env_.recipe;
   const RunConfig& run = recipe.run;
   const Mesh& mesh = store_->layout().mesh();
+  if (mesh.tensor > 1 || mesh.context > 1) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("stage ", stage().name,
+                     ": tensor and context parallel ranks are for `delink "
+                     "plan` alone; they train with a later version"));
+  }
   cut_ = {.rank = mesh.PlaceOf(env_.world->rank())[Axis::kData],
           .ranks = mesh.data,
           .micro_batches = recipe.Accumulation(layout),
@@ -115,7 +142,7 @@ absl::Status StageRun::MakeExecutor(size_t layout) {
   const Executor::Options options{
       .batch = BatchShapeOf(recipe, layout),
       .micro_batches = static_cast<int32_t>(cut_.micro_batches),
-      .planner = PlannerOf(recipe, index_, layout),
+      .planner = PlannerOf(recipe, mesh_of_, layout),
       .seed = static_cast<uint64_t>(run.seed),
       .clip = recipe.optimizer.clip,
       .clip_value = recipe.optimizer.clip_value,

@@ -4,6 +4,8 @@
 
 #include <cstddef>
 #include <memory>
+#include <string>
+#include <vector>
 
 #include "absl/status/statusor.h"
 #include "framework/sharing/grow.h"
@@ -22,6 +24,7 @@ struct RunEnv {
   SlabOptimizer* optimizer = nullptr;
   Communicator* world = nullptr;    // checkpoints, agreement, the compute lane
   Communicator* network = nullptr;  // the same ranks, for the network lane
+  std::vector<int> nodes = {};      // theirs, by rank; empty: they have one
   bool lane_threads = false;
   StepWatch* watch = nullptr;  // optional
   Trace* trace = nullptr;      // optional
@@ -39,11 +42,14 @@ class StageRun {
   // Ends `from` and begins stage `index`: parameters are delinked, blocks that
   // were not visited begin as it says, state goes by the stage's policy.
   // Besides both sets of planes nothing is held while copying: the old executor
-  // is gone before the new planes come.
+  // is gone before the new planes come. Where ranks are arranged otherwise,
+  // `from` was first laid out so (TakeLayout).
   static absl::StatusOr<std::unique_ptr<StageRun>> Switch(
       const RunEnv& env, std::unique_ptr<StageRun> from, size_t index);
 
-  // From here on with the micro-batches and recompute of stage `index`.
+  // From here on with the micro-batches and recompute of stage `index`, and
+  // over its mesh where that is another: the state then goes over to the ranks
+  // that have it there, bit for bit, as Delink moves it.
   absl::Status TakeLayout(size_t index);
 
   size_t index() const { return index_; }
@@ -54,18 +60,23 @@ class StageRun {
   const BatchCut& cut() const { return cut_; }
   MemoryAccount account() const { return executor_->account(); }
   int64_t depth() const { return store_->layout().depth(); }
+  // How its ranks are arranged (nodes.h).
+  std::string RanksText() const;
   // Of forward and backward, recompute included.
   double flops_per_token() const;
   // Whether any blocks share.
   bool shares() const;
 
  private:
-  StageRun(const RunEnv& env, size_t index) : env_(env), index_(index) {}
+  StageRun(const RunEnv& env, size_t index)
+      : env_(env), index_(index), mesh_of_(index) {}
   absl::Status MakeStore(const SharingMap& sharing);
+  absl::Status MoveStore(size_t layout);
   absl::Status MakeExecutor(size_t layout);
 
   RunEnv env_;
   size_t index_;
+  size_t mesh_of_;  // the stage whose mesh it is over
   BatchCut cut_;
   std::unique_ptr<ParamStore> store_;
   std::unique_ptr<Executor> executor_;

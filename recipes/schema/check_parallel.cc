@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <numeric>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -12,41 +13,81 @@
 #include "absl/strings/str_format.h"
 #include "recipes/schema/consistency.h"
 #include "recipes/schema/describe.h"
+#include "recipes/schema/nearest.h"
 
 namespace delink::schema {
 namespace {
 
-void FillIn(const ParallelConfig* before, ParallelConfig& parallel) {
-  if (parallel.pipeline == 0) {
-    parallel.pipeline = before != nullptr ? before->pipeline : 1;
+template <typename T>
+void FillIn(std::optional<T> before, std::optional<T>& value) {
+  if (!value) value = before;
+}
+
+void FillIn(int64_t before, int64_t& value) {
+  if (value == 0) value = before;
+}
+
+// Of stages of which none is before.
+ParallelConfig First() {
+  const Mesh mesh;
+  return {.tensor = 1,
+          .context = 1,
+          .pipeline = 1,
+          .schedule = PipelineSchedule::k1F1B,
+          .chunks = 1,
+          .rank_order = {mesh.order.begin(), mesh.order.end()},
+          .tensor_across_nodes = false};
+}
+
+void FillIn(const ParallelConfig& before, ParallelConfig& parallel) {
+  FillIn(before.tensor, parallel.tensor);
+  FillIn(before.context, parallel.context);
+  FillIn(before.pipeline, parallel.pipeline);
+  FillIn(before.schedule, parallel.schedule);
+  FillIn(before.tensor_across_nodes, parallel.tensor_across_nodes);
+  if (parallel.rank_order.empty()) parallel.rank_order = before.rank_order;
+  if (before.tensor > 1) FillIn(before.sequence, parallel.sequence);
+  if (!parallel.sequence) parallel.sequence = parallel.tensor > 1;
+  if (before.schedule == parallel.schedule) {
+    FillIn(before.chunks, parallel.chunks);
   }
-  if (!parallel.schedule) {
-    parallel.schedule =
-        before != nullptr ? before->schedule : PipelineSchedule::k1F1B;
-  }
-  if (parallel.chunks > 0) return;
-  if (before != nullptr && before->schedule == parallel.schedule) {
-    parallel.chunks = before->chunks;
-  } else {
-    parallel.chunks =
-        parallel.schedule == PipelineSchedule::kInterleaved ? 2 : 1;
+  FillIn(parallel.schedule == PipelineSchedule::kInterleaved ? 2 : 1,
+         parallel.chunks);
+}
+
+void CheckTensor(Section& document, const Recipe& recipe, size_t i) {
+  const int64_t tensor = recipe.stages[i].parallel.tensor;
+  const ModelConfig& model = *recipe.model;
+  for (const ModelConfig::Cut& cut : model.cuts()) {
+    if (cut.Into(tensor)) continue;
+    document.Error(
+        StageKey(i, "parallel.tensor"),
+        absl::StrFormat("%d does not divide model.%s %d%s; use tensor %s",
+                        tensor, cut.key, cut.count,
+                        cut.repeated ? ", nor is it a multiple of that" : "",
+                        Nearest(tensor, model.cuts().front().count,
+                                [&](int64_t n) { return model.CutsInto(n); })));
+    return;
   }
 }
 
-// No switch moves what ranks have to other ranks.
-void CheckSame(Section& document, const Recipe& recipe, size_t i) {
-  const auto check = [&](std::string_view name, int64_t now, int64_t before) {
-    if (now == before) return;
-    document.Error(
-        StageKey(i, absl::StrCat("parallel.", std::string(name))),
-        absl::StrFormat("%d, but stage[%d] has %d; pipeline and data are the "
-                        "same in all stages of a run",
-                        now, i - 1, before));
-  };
-  const ParallelConfig& now = recipe.stages[i].parallel;
-  const ParallelConfig& before = recipe.stages[i - 1].parallel;
-  check("pipeline", now.pipeline, before.pipeline);
-  if (now.data > 0 && before.data > 0) check("data", now.data, before.data);
+void CheckContext(Section& document, const Recipe& recipe, size_t i) {
+  const int64_t context = recipe.stages[i].parallel.context;
+  const int64_t seq = recipe.data.seq;
+  if (context == 1 || seq % (2 * context) == 0) return;
+  const int64_t below = seq / (2 * context) * 2 * context;
+  const std::string lengths =
+      below > 0 ? absl::StrCat(below, " or ", below + 2 * context)
+                : absl::StrCat(2 * context);
+  document.Error(
+      StageKey(i, "parallel.context"),
+      absl::StrFormat("%d, but data.seq %d is no multiple of %d: each rank has "
+                      "an early and a late piece of every sequence; use "
+                      "context %s, or data.seq %s",
+                      context, seq, 2 * context,
+                      Nearest(context, seq / 2,
+                              [&](int64_t c) { return seq % (2 * c) == 0; }),
+                      lengths));
 }
 
 // "pipeline 4 x 2 chunks"
@@ -153,28 +194,48 @@ void CheckLayers(Section& document, const Recipe& recipe, size_t i) {
   }
 }
 
+// At a switch to ranks that are arranged otherwise the layers of the stage
+// before are first laid out as the next stage's are.
+void CheckBefore(Section& document, const Recipe& recipe, size_t i) {
+  const ParallelConfig& parallel = recipe.stages[i].parallel;
+  if (i == 0 || SameMesh(recipe.stages[i - 1].parallel, parallel)) return;
+  const int64_t layers = recipe.Depth(i - 1) + 2;
+  if (parallel.pieces() <= layers) return;
+  const auto [key, most] = AtMost(parallel, layers);
+  document.Error(
+      StageKey(i, key),
+      absl::StrFormat("%d pieces (%s), but at the switch stage[%d] is laid out "
+                      "so first, which has %d layers: %s, embedding, head; at "
+                      "most %s",
+                      parallel.pieces(), Pieces(parallel), i - 1, layers,
+                      Blocks(layers - 2), most));
+}
+
 }  // namespace
 
 void CompleteParallel(Section& document, Recipe& recipe) {
   for (size_t i = 0; i < recipe.stages.size(); ++i) {
-    FillIn(i > 0 ? &recipe.stages[i - 1].parallel : nullptr,
+    const ParallelConfig& parallel = recipe.stages[i].parallel;
+    FillIn(i > 0 ? recipe.stages[i - 1].parallel : First(),
            recipe.stages[i].parallel);
-    if (i > 0) CheckSame(document, recipe, i);
+    CheckTensor(document, recipe, i);
+    CheckContext(document, recipe, i);
     // Without a pipeline nothing is cut, whatever else is said of one.
-    if (recipe.stages[i].parallel.pipeline > 1 &&
-        CheckPieces(document, recipe, i)) {
+    if (parallel.pipeline > 1 && CheckPieces(document, recipe, i)) {
       CheckLayers(document, recipe, i);
+      CheckBefore(document, recipe, i);
+    }
+    if (parallel.pipeline > 1 &&
+        recipe.run.order == MicroBatchOrder::kLayerMajor) {
+      document.Error(
+          "run.order",
+          absl::StrFormat("\"layer\" is for one rank's layers alone; in a "
+                          "pipeline (%d) a schedule orders micro-batches, so "
+                          "leave the key out",
+                          parallel.pipeline));
     }
     // Stages that omit theirs would say the same again.
     if (!document.complete()) return;
-  }
-  const int64_t pipeline = recipe.stages.front().parallel.pipeline;
-  if (pipeline > 1 && recipe.run.order == MicroBatchOrder::kLayerMajor) {
-    document.Error("run.order",
-                   absl::StrFormat("\"layer\" is for one rank's layers alone; "
-                                   "in a pipeline (%d) a schedule orders "
-                                   "micro-batches, so leave the key out",
-                                   pipeline));
   }
 }
 

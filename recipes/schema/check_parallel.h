@@ -6,9 +6,9 @@
 
 namespace delink::schema {
 
-// Of stages whose depths fit the model: gives what they omit of their pipeline
-// the value of the stage before, and reports one that the model cannot be cut
-// for, or that is not the same in all stages.
+// Of stages whose depths fit the model: gives what they omit of their layout
+// the value of the stage before, and reports one that the model, its sequences
+// or the layers of the stage before cannot be cut for.
 void CompleteParallel(Section& document, Recipe& recipe);
 
 }  // namespace delink::schema

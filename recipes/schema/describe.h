@@ -27,6 +27,7 @@ std::string_view Word(RunConfig::Device device);
 std::string_view Word(MasterForm master);
 std::string_view Word(Recompute recompute);
 std::string_view Word(PipelineSchedule schedule);
+std::string_view Word(Axis axis);
 
 // The whole document but [model], in the order in which it is written.
 void DescribeRest(Section& document, Recipe& recipe);

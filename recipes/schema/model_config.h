@@ -19,6 +19,7 @@
 //   ModelKind{"my", "What it is.", [] { return std::make_unique<MyConfig>(); }}
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -31,6 +32,18 @@ namespace delink {
 class Section;
 
 struct ModelConfig {
+  // What tensor parallelism cuts: so many of what a key says. Of what is
+  // `repeated` several ranks may have the same one.
+  struct Cut {
+    std::string_view key;
+    int64_t count = 0;
+    bool repeated = false;
+
+    bool Into(int64_t ranks) const {
+      return count % ranks == 0 || (repeated && ranks % count == 0);
+    }
+  };
+
   virtual ~ModelConfig() = default;
 
   int64_t layers = 0;   // blocks: what a share policy is about
@@ -40,6 +53,13 @@ struct ModelConfig {
   virtual std::string_view kind() const = 0;
   // The parts of a block that a share map may name.
   virtual std::vector<std::string> parts() const = 0;
+  // What is to be cut evenly; where a kind names nothing, everything may be.
+  virtual std::vector<Cut> cuts() const { return {}; }
+  bool CutsInto(int64_t ranks) const {
+    const std::vector<Cut> all = cuts();
+    return std::all_of(all.begin(), all.end(),
+                       [&](const Cut& cut) { return cut.Into(ranks); });
+  }
   virtual std::unique_ptr<ModelConfig> Clone() const = 0;
   // Names every key of the kind, among them `layers`; `vocab` and `max_seq`
   // where the kind has them. Every value decides the weights or the function,

@@ -10,6 +10,7 @@
 #include "absl/strings/str_format.h"
 #include "framework/base/check.h"
 #include "framework/base/status_macros.h"
+#include "recipes/schema/nearest.h"
 #include "recipes/schema/problems.h"
 
 namespace delink {
@@ -20,6 +21,7 @@ std::string Product(const ParallelConfig& parallel) {
   std::string text;
   for (const auto& [name, ranks] :
        {std::pair{"data", parallel.data}, std::pair{"tensor", parallel.tensor},
+        std::pair{"context", parallel.context},
         std::pair{"pipeline", parallel.pipeline},
         std::pair{"expert", parallel.expert}}) {
     if (ranks == 1 && name != std::string_view("data")) continue;
@@ -73,10 +75,12 @@ absl::Status FitStage(const Recipe& recipe, size_t i, int64_t world_size,
 }
 
 // An interleaved pipeline goes round in groups of as many micro-batches as it
-// has stages. At a switch the stage before goes through a batch of the next.
+// has stages. At a switch the stage before goes through a batch of the next,
+// over its own ranks where they are arranged alike.
 std::optional<size_t> InterleavedAt(const Recipe& recipe, size_t i) {
   for (const size_t j : {i, i > 0 ? i - 1 : i}) {
     const ParallelConfig& parallel = recipe.stages[j].parallel;
+    if (!SameMesh(parallel, recipe.stages[i].parallel)) continue;
     if (parallel.pipeline > 1 &&
         parallel.schedule == PipelineSchedule::kInterleaved) {
       return j;
@@ -126,6 +130,31 @@ int64_t MostAtOnce(const ParallelConfig& parallel, int64_t local) {
   return std::clamp(enough, int64_t{1}, kMost);
 }
 
+// Tensor ranks that have rows of their own have as many each.
+absl::Status CheckRows(const Recipe& recipe, size_t i) {
+  const ParallelConfig& parallel = recipe.stages[i].parallel;
+  const int64_t tensor = parallel.tensor;
+  const int64_t length = recipe.data.seq / parallel.context;
+  const int64_t rows = recipe.MicroBatch(i) * length;
+  if (!parallel.sequence.value_or(false) || rows % tensor == 0) {
+    return absl::OkStatus();
+  }
+  const auto divides = [&](int64_t by) {
+    return rows % by == 0 && recipe.model->CutsInto(by);
+  };
+  const std::string key = absl::StrFormat("stage[%d].parallel.tensor", i);
+  return ErrorAt(
+      recipe, key, key,
+      absl::StrFormat("%d does not divide the %d tokens of a rank's "
+                      "micro-batch (micro_batch %d x seq %d / context %d), "
+                      "which sequence = true cuts; use tensor %s, a "
+                      "micro_batch that is a multiple of %d, or sequence = "
+                      "false",
+                      tensor, rows, recipe.MicroBatch(i), recipe.data.seq,
+                      parallel.context, Nearest(tensor, rows, divides),
+                      tensor / std::gcd(tensor, length)));
+}
+
 int64_t LargestDivisor(int64_t n, int64_t limit) {
   for (int64_t d = std::min(n, limit); d > 1; --d) {
     if (n % d == 0) return d;
@@ -143,6 +172,23 @@ absl::Status ErrorAt(const Recipe& recipe, std::string_view key,
   }
   return absl::InvalidArgumentError(
       absl::StrFormat("%s%s: %s", place, subject, message));
+}
+
+Mesh MeshOf(const ParallelConfig& parallel) {
+  DELINK_CHECK_GE(parallel.ranks(), 1) << "CheckWorld comes first";
+  Mesh mesh{.tensor = static_cast<int>(parallel.tensor),
+            .context = static_cast<int>(parallel.context),
+            .data = static_cast<int>(parallel.data),
+            .pipeline = static_cast<int>(parallel.pipeline)};
+  DELINK_CHECK_EQ(parallel.rank_order.size(), mesh.order.size());
+  std::copy(parallel.rank_order.begin(), parallel.rank_order.end(),
+            mesh.order.begin());
+  return mesh;
+}
+
+bool SameMesh(const ParallelConfig& a, const ParallelConfig& b) {
+  return a.tensor == b.tensor && a.context == b.context &&
+         a.pipeline == b.pipeline && a.rank_order == b.rank_order;
 }
 
 int64_t SpanSteps(const Span& span, int64_t steps) {
@@ -278,6 +324,7 @@ absl::StatusOr<Recipe> CheckWorld(const Recipe& recipe, int64_t world_size,
   }
   for (size_t i = 0; i < fitted.stages.size(); ++i) {
     DELINK_RETURN_IF_ERROR(CheckInterleaved(fitted, i));
+    DELINK_RETURN_IF_ERROR(CheckRows(fitted, i));
   }
   return fitted;
 }

@@ -18,6 +18,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "framework/module/mesh.h"
 #include "framework/optim/schedule.h"
 #include "framework/sharing/depth_policy.h"
 #include "framework/sharing/share_spec.h"
@@ -66,16 +67,23 @@ enum class PipelineSchedule { k1F1B, kInterleaved, kZeroBubble };
 
 struct ParallelConfig {
   int64_t data = 0;  // 0 until CheckWorld has given it the ranks left over
-  int64_t tensor = 1, expert = 1;
-  // Stages of the pipeline, the schedule, and chunks of each stage: 0 and none
-  // only where they were omitted, until the recipe is complete.
+  // Of these and what follows 0, none and empty stand for what was omitted,
+  // until the recipe is complete.
+  int64_t tensor = 0, context = 0;
+  int64_t expert = 1;
+  // Stages of the pipeline, the schedule, and chunks of each stage.
   int64_t pipeline = 0;
   std::optional<PipelineSchedule> schedule;
   int64_t chunks = 0;
   std::vector<int64_t> layers;  // blocks by chunk; empty: cut by cost
   int64_t zero = 0;             // ZeRO stage, 0 or 1
+  // Whether tensor ranks have rows of their own between products that are cut;
+  // says nothing where there is one.
+  std::optional<bool> sequence;
+  std::vector<Axis> rank_order;  // every axis, the fastest first
+  std::optional<bool> tensor_across_nodes;
 
-  int64_t ranks() const { return data * tensor * pipeline * expert; }
+  int64_t ranks() const { return data * tensor * context * pipeline * expert; }
   // Chunks of all stages of the pipeline. Without one there is one, whatever
   // schedule and chunks are.
   int64_t pieces() const { return pipeline > 1 ? pipeline * chunks : 1; }
@@ -196,6 +204,11 @@ struct Recipe {
 // InvalidArgument, said of `subject`, with the place where `key` was given.
 absl::Status ErrorAt(const Recipe& recipe, std::string_view key,
                      std::string_view subject, std::string_view message);
+
+// How the ranks of a stage of a fitted recipe are arranged.
+Mesh MeshOf(const ParallelConfig& parallel);
+// Whether two stages of the same number of ranks have them arranged alike.
+bool SameMesh(const ParallelConfig& a, const ParallelConfig& b);
 
 // An error at a batch that is no multiple of data x micro_batch, as far as
 // these are given.

@@ -12,11 +12,13 @@ absl::StatusOr<RunPlan> MakePlan(const PlanCommand& command,
   DELINK_ASSIGN_OR_RETURN(const int threads, UseCores(world, 0));
   // What the environment says is said to each rank.
   const bool told = ProcessEnvironment("OMP_NUM_THREADS").has_value();
-  DELINK_ASSIGN_OR_RETURN(RunPlan plan, PlanRun({.recipe = command.recipe,
-                                                 .sets = command.sets,
-                                                 .ranks = command.ranks,
-                                                 .threads = told ? threads : 0},
-                                                models));
+  DELINK_ASSIGN_OR_RETURN(RunPlan plan,
+                          PlanRun({.recipe = command.recipe,
+                                   .sets = command.sets,
+                                   .ranks = command.ranks,
+                                   .ranks_per_node = command.ranks_per_node,
+                                   .threads = told ? threads : 0},
+                                  models));
   FindPeak(plan);
   return plan;
 }

@@ -57,7 +57,8 @@ struct VerifyData {
 struct PlanCommand {
   std::string recipe;
   std::vector<std::string> sets;
-  int64_t ranks = 0;  // 0: the recipe's
+  int64_t ranks = 0;           // 0: the recipe's
+  int64_t ranks_per_node = 0;  // 0: all are on one
   bool program = false;
   bool json = false;
 };

@@ -45,10 +45,12 @@ std::string MakeText() {
 absl::Status RunRank(const RunRequest& request, const std::string& recipe,
                      const std::string& out,
                      const std::vector<std::string>& sets, Communicator& comm) {
+  const int per_node = request.ranks_per_node;
+  const int node = per_node > 0 ? comm.rank() / per_node : 0;
   DELINK_ASSIGN_OR_RETURN(std::unique_ptr<Communicator> all,
                           comm.Split(0, comm.rank()));
   DELINK_ASSIGN_OR_RETURN(std::unique_ptr<Communicator> local,
-                          comm.Split(0, comm.rank()));
+                          comm.Split(node, comm.rank()));
   World world(std::move(all), std::move(local), "here");
   const TrainOptions options{.recipe = recipe,
                              .sets = sets,

@@ -63,6 +63,7 @@ struct RunRequest {
   std::string trace;  // a path
   TraceSteps trace_steps = {};
   bool lane_threads = false;
+  int ranks_per_node = 0;  // 0: all are on one
   ModelList (*models)() = BuiltInModels;
 };
 

@@ -113,15 +113,48 @@ TEST(Recipe, PipelinesThatTheModelCannotBeCutFor) {
                 "-1 is out of range: 0 to 16777216");
   expect({layers + "2", pipeline + "2"},
          of_layers + "expected a list of integers, got the integer 2");
-  expect({"stage.1.parallel.pipeline=2"},
-         "stage[1].parallel.pipeline: 2, but stage[0] has 1; pipeline and data "
-         "are the same in all stages of a run");
-  expect({"stage.1.parallel.data=2", "stage.0.parallel.data=1"},
-         "stage[1].parallel.data: 2, but stage[0] has 1; pipeline and data are "
-         "the same in all stages of a run");
+  expect({"stage.1.parallel.pipeline=4", "stage.0.depth=1"},
+         "stage[1].parallel.pipeline: 4 pieces (pipeline 4), but at the switch "
+         "stage[0] is laid out so first, which has 3 layers: 1 block, "
+         "embedding, head; at most pipeline 3");
   expect({"run.order=layer", pipeline + "2"},
          "run.order: \"layer\" is for one rank's layers alone; in a pipeline "
          "(2) a schedule orders micro-batches, so leave the key out");
+}
+
+TEST(Recipe, WhatDoesNotDivideOverRanks) {
+  const auto expect = [](const std::vector<std::string>& sets,
+                         const std::string& line) {
+    EXPECT_EQ(ErrorOf(Parse(kSample, sets)),
+              "--set " + sets[0] + ": stage[0].parallel." + line);
+  };
+  const std::string tensor = "stage.0.parallel.tensor=";
+  expect({tensor + "3"},
+         "tensor: 3 does not divide model.heads 4; use tensor 2 or 4");
+  expect({tensor + "8"},
+         "tensor: 8 does not divide model.heads 4; use tensor 4");
+  expect({tensor + "6", "model.heads=12", "model.dim=48", "model.kv_heads=4"},
+         "tensor: 6 does not divide model.kv_heads 4, nor is it a multiple of "
+         "that; use tensor 4 or 12");
+  expect({tensor + "4", "model.ffn=130"},
+         "tensor: 4 does not divide model.ffn 130; use tensor 2");
+  expect({"stage.0.parallel.context=3"},
+         "context: 3, but data.seq 64 is no multiple of 6: each rank has an "
+         "early and a late piece of every sequence; use context 2 or 4, or "
+         "data.seq 60 or 66");
+  expect({"stage.0.parallel.context=64"},
+         "context: 64, but data.seq 64 is no multiple of 128: each rank has an "
+         "early and a late piece of every sequence; use context 32, or "
+         "data.seq 128");
+  const std::string order = "stage.0.parallel.rank_order=";
+  for (const char* bad :
+       {"[\"tensor\",\"data\"]", "[\"tensor\",\"data\",\"data\",\"pipeline\"]",
+        "[\"tensor\",\"data\",\"context\",\"expert\"]"}) {
+    EXPECT_THAT(ErrorOf(Parse(kSample, {order + bad})),
+                HasSubstr("stage[0].parallel.rank_order: expected each of "
+                          "\"tensor\", \"context\", \"data\" and "
+                          "\"pipeline\" once, the fastest first"));
+  }
 }
 
 INSTANTIATE_TEST_SUITE_P(
@@ -242,8 +275,8 @@ INSTANTIATE_TEST_SUITE_P(
         Case{"share = \"none\"", "offload = { device_budget = \"60GiB\" }",
              "gpt.toml:26:1: stage[1].offload: offloading comes with a later "
              "version; leave the key out"},
-        Case{"share = \"none\"", "parallel = { tensor = 2 }",
-             "gpt.toml:26:14: stage[1].parallel.tensor: tensor parallelism "
+        Case{"share = \"none\"", "parallel = { expert = 2 }",
+             "gpt.toml:26:14: stage[1].parallel.expert: expert parallelism "
              "comes with a later version; for now only 1"}));
 
 INSTANTIATE_TEST_SUITE_P(

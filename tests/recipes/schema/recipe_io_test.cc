@@ -225,6 +225,11 @@ Recipe RandomRecipe(Draw& draw) {
     stage.parallel.data = draw.Flip() ? 0 : data;
     stage.parallel.zero = draw.Int(0, 1);
     stage.parallel.pipeline = pipeline;
+    stage.parallel.tensor = stage.parallel.context = 1;
+    stage.parallel.sequence = draw.Flip();
+    stage.parallel.tensor_across_nodes = draw.Flip();
+    stage.parallel.rank_order = {Axis::kData, Axis::kTensor, Axis::kPipeline,
+                                 Axis::kContext};
     DrawPipeline(draw, recipe.model->layers, &stage.parallel);
     recipe.stages.push_back(stage);
   }
@@ -266,6 +271,9 @@ TEST(ToToml, ReadsBackEqualBitForBit) {
       ASSERT_EQ(is.schedule, was.schedule);
       ASSERT_EQ(is.pieces(), was.pieces());
       ASSERT_EQ(is.layers, was.layers);
+      ASSERT_EQ(is.sequence, was.sequence);
+      ASSERT_EQ(is.tensor_across_nodes, was.tensor_across_nodes);
+      ASSERT_EQ(is.rank_order, was.rank_order);
     }
     ASSERT_EQ(back->data.train, recipe.data.train);
     ASSERT_EQ(back->run.seed, recipe.run.seed);

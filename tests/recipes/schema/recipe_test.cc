@@ -205,7 +205,8 @@ TEST(CheckWorld, OfAPlanNothingWasStarted) {
 
 TEST(CheckWorld, NamesEveryFactorOfTheLayout) {
   Recipe recipe = Sample();
-  recipe.stages[1].parallel = {.data = 2, .tensor = 2, .pipeline = 2};
+  recipe.stages[1].parallel = {
+      .data = 2, .tensor = 2, .context = 1, .pipeline = 2};
   EXPECT_EQ(WorldError(recipe, 4),
             "gpt.toml:24:1: stage[1].parallel: data 2 x tensor 2 x pipeline 2 "
             "= 8 ranks, but mpirun started 4; start it with mpirun -np 8, or "
@@ -214,12 +215,13 @@ TEST(CheckWorld, NamesEveryFactorOfTheLayout) {
   EXPECT_EQ(WorldError(recipe, 6),
             "gpt.toml:24:1: stage[1].parallel: data 2 x tensor 2 x pipeline 2 "
             "= 8 ranks, but mpirun started 6; start it with mpirun -np 8");
-  recipe.stages[1].parallel = {.data = 1, .pipeline = 1};
+  recipe.stages[1].parallel = {
+      .data = 1, .tensor = 1, .context = 1, .pipeline = 1};
   EXPECT_EQ(WorldError(recipe, 2),
             "gpt.toml:24:1: stage[1].parallel: data 1 = 1 rank, but mpirun "
             "started 2; start it with mpirun -np 1, or leave parallel.data "
             "out");
-  recipe.stages[1].parallel = {.tensor = 2, .pipeline = 2};
+  recipe.stages[1].parallel = {.tensor = 2, .context = 1, .pipeline = 2};
   EXPECT_EQ(WorldError(recipe, 6),
             "gpt.toml:24:1: stage[1].parallel: data 1 x tensor 2 x pipeline 2 "
             "is 4 ranks or a multiple, but mpirun started 6; start it with "
@@ -248,6 +250,45 @@ TEST(CheckWorld, RanksOfAPipelineMultiplyOut) {
             needs + "mpirun started 5; start it with mpirun -np 4 or 6");
   EXPECT_EQ(CheckWorld(recipe, 3, true).status().message(),
             needs + "the plan is of 3; give --ranks 2 or 4");
+}
+
+TEST(CheckWorld, StagesMayArrangeTheirRanksOtherwise) {
+  const Recipe recipe =
+      Sample({"stage.1.parallel.tensor=2", "stage.1.parallel.pipeline=2"});
+  EXPECT_EQ(recipe.stages[0].parallel.tensor, 1);
+  EXPECT_FALSE(*recipe.stages[0].parallel.sequence);
+  EXPECT_TRUE(*recipe.stages[1].parallel.sequence);
+  const auto fitted = CheckWorld(recipe, 4);
+  ASSERT_TRUE(fitted.ok()) << fitted.status();
+  const Mesh pseudo = MeshOf(fitted->stages[0].parallel);
+  const Mesh real = MeshOf(fitted->stages[1].parallel);
+  EXPECT_EQ(pseudo, Mesh{.data = 4});
+  EXPECT_EQ(real, (Mesh{.tensor = 2, .pipeline = 2}));
+  EXPECT_EQ(fitted->Accumulation(0), 1);
+  EXPECT_EQ(fitted->Accumulation(1), 4);
+  EXPECT_FALSE(
+      SameMesh(fitted->stages[0].parallel, fitted->stages[1].parallel));
+  // A batch that the data ranks of one stage alone cannot be given.
+  EXPECT_EQ(
+      WorldError(Sample({"stage.0.batch=4", "stage.1.parallel.tensor=4"}), 4),
+      "--set stage.0.batch=4: stage[0].batch: 4 is not a multiple of 8 = data "
+      "4 x micro_batch 2 (stage[0]); use 8");
+}
+
+TEST(CheckWorld, RowsOfTensorRanksAreAsMany) {
+  const std::vector<std::string> odd = {"stage.0.parallel.tensor=2",
+                                        "data.seq=63", "run.micro_batch=1"};
+  EXPECT_EQ(WorldError(Sample(odd), 2),
+            "--set stage.0.parallel.tensor=2: stage[0].parallel.tensor: 2 does "
+            "not divide the 63 tokens of a rank's micro-batch (micro_batch 1 x "
+            "seq 63 / context 1), which sequence = true cuts; use tensor 1, a "
+            "micro_batch that is a multiple of 2, or sequence = false");
+  for (const char* mend :
+       {"run.micro_batch=2", "stage.0.parallel.sequence=false"}) {
+    std::vector<std::string> sets = odd;
+    sets.emplace_back(mend);
+    EXPECT_TRUE(CheckWorld(Sample(sets), 2).ok()) << mend;
+  }
 }
 
 TEST(CheckWorld, InterleavedMicroBatchesAreAMultiple) {
@@ -302,6 +343,27 @@ TEST(Recipe, AStageHasThePipelineOfTheOneBefore) {
             (std::vector<int64_t>{0, 4}));
   EXPECT_TRUE(
       of({pipeline, "stage.0.parallel.layers=[0,4]"}, 1).layers.empty());
+}
+
+TEST(Recipe, AStageHasTheRestOfTheLayoutOfTheOneBefore) {
+  const std::string slow =
+      "stage.0.parallel.rank_order=[\"pipeline\",\"data\",\"context\","
+      "\"tensor\"]";
+  const Recipe recipe = Sample(
+      {"stage.0.parallel.tensor=2", "stage.0.parallel.context=2",
+       "stage.0.parallel.sequence=false", slow,
+       "stage.0.parallel.tensor_across_nodes=true", "stage.0.parallel.zero=1"});
+  const ParallelConfig& after = recipe.stages[1].parallel;
+  EXPECT_EQ(after.tensor, 2);
+  EXPECT_EQ(after.context, 2);
+  EXPECT_FALSE(*after.sequence);
+  EXPECT_EQ(after.rank_order, recipe.stages[0].parallel.rank_order);
+  EXPECT_EQ(after.rank_order.front(), Axis::kPipeline);
+  EXPECT_TRUE(*after.tensor_across_nodes);
+  EXPECT_EQ(after.zero, 0);
+  const Recipe again = *Parse(ToToml(recipe));
+  EXPECT_EQ(again.stages[1].parallel.rank_order, after.rank_order);
+  EXPECT_FALSE(*again.stages[1].parallel.sequence);
 }
 
 TEST(Recipe, OfAPipelineOneKeyMakesOneRank) {

@@ -1,0 +1,22 @@
+// Of numbers that do not do, the nearest that do: for messages.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "absl/strings/str_cat.h"
+
+namespace delink {
+
+// "2 or 4": the nearest below `number` and above it, at most `most`, for which
+// `good` holds. 1 always does.
+template <typename Good>
+std::string Nearest(int64_t number, int64_t most, const Good& good) {
+  int64_t below = number - 1, above = number + 1;
+  while (below > 1 && !good(below)) --below;
+  while (above <= most && !good(above)) ++above;
+  if (above > most) return absl::StrCat(below);
+  return absl::StrCat(below, " or ", above);
+}
+
+}  // namespace delink

@@ -1,0 +1,130 @@
+// A switch to ranks that are arranged otherwise: the weights go over to them
+// before a loss is taken, and no bit of the function changes. From there on the
+// run is the one that goes on from the checkpoint of the switch over ranks that
+// do the same additions: as many data ranks, without a pipeline.
+#include <gtest/gtest.h>
+
+#include <ostream>
+#include <string>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "tests/recipes/run/tiny_run.h"
+
+namespace delink::testing {
+namespace {
+
+constexpr int64_t kSteps = 20, kSwitch = 10;  // recipes/tiny.toml
+
+struct Row {
+  const char* name;
+  int ranks;
+  std::vector<std::string> sets;  // of both stages
+  int data;                       // ranks after the switch
+  bool grows = false;
+  friend std::ostream& operator<<(std::ostream& out, const Row& row) {
+    return out << row.name;
+  }
+};
+
+const std::vector<Row> kRows = {
+    {"data 2, then pipeline 2", 2, {"stage.1.parallel.pipeline=2"}, 1},
+    {"data 4, then pipeline 2 x data 2",
+     4,
+     {"stage.1.parallel.pipeline=2", "stage.1.parallel.zero=1"},
+     2},
+    {"pipeline 2, then data 2",
+     2,
+     {"stage.0.parallel.pipeline=2", "stage.1.parallel.pipeline=1"},
+     2},
+    {"pipeline 4, then zero-bubble over 2",
+     4,
+     {"stage.0.parallel.pipeline=4", "stage.1.parallel.pipeline=2",
+      "stage.1.parallel.schedule=zero-bubble"},
+     2},
+    {"calibrated",
+     4,
+     {"stage.1.parallel.pipeline=4", "stage.1.state=calibrated",
+      "stage.1.calibration_batches=2"},
+     1},
+    {"zero, then calibrated in bf16",
+     2,
+     {"stage.0.parallel.zero=1", "stage.1.parallel.pipeline=2",
+      "stage.1.parallel.zero=1", "stage.1.state=calibrated",
+      "stage.1.calibration_batches=2", "run.precision=bf16"},
+     1},
+    {"ranks in another order",
+     4,
+     {"stage.1.parallel.pipeline=2",
+      "stage.1.parallel.rank_order=[\"pipeline\",\"data\",\"tensor\","
+      "\"context\"]"},
+     2},
+    // Blocks of the next stage's pieces are not those of this one's.
+    {"grown",
+     2,
+     {"stage.0.depth=2", "stage.1.parallel.pipeline=2",
+      "stage.1.parallel.layers=[1,3]"},
+     1,
+     true},
+};
+
+class LayoutSwitch : public ::testing::TestWithParam<Row> {
+ protected:
+  LayoutSwitch() {
+    runs_.sets = {"model.tied=false", "run.micro_batch=1",
+                  "run.checkpoint_every=0", "run.norms_every=0"};
+  }
+  TinyRuns runs_;
+};
+INSTANTIATE_TEST_SUITE_P(Rows, LayoutSwitch, ::testing::ValuesIn(kRows));
+
+TEST_P(LayoutSwitch, ChangesNoBit) {
+  const Row& row = GetParam();
+  ASSERT_NO_FATAL_FAILURE(
+      runs_.Go({.ranks = row.ranks, .sets = row.sets, .out = "straight"}));
+  const std::vector<Switch> switches = runs_.Switches("straight");
+  ASSERT_EQ(switches.size(), 1u);
+  EXPECT_EQ(switches[0].step, kSwitch);
+  if (!row.grows) {
+    EXPECT_EQ(switches[0].loss_before, switches[0].loss_after);
+  }
+  ASSERT_NO_FATAL_FAILURE(runs_.Go({.ranks = row.ranks,
+                                    .sets = row.sets,
+                                    .out = "other",
+                                    .until_step = kSwitch}));
+  std::vector<std::string> sets = row.sets;
+  sets.insert(sets.end(),
+              {"stage.0.parallel={}", "stage.1.parallel={pipeline=1}"});
+  ASSERT_NO_FATAL_FAILURE(runs_.Go(
+      {.ranks = row.data, .sets = sets, .out = "other", .resume = true}));
+  runs_.ExpectSameBits("straight", "other", kSteps);
+  const std::vector<Switch> others = runs_.Switches("other");
+  ASSERT_EQ(others.size(), 1u);
+  EXPECT_EQ(others[0].loss_after, switches[0].loss_after);
+}
+
+// Stopped on each side of the switch, and gone on with over more ranks.
+TEST(LayoutSwitchResume, GoesOnOverMoreRanks) {
+  TinyRuns runs;
+  runs.sets = {"model.tied=false", "stage.0.share=none", "run.micro_batch=1",
+               "run.checkpoint_every=0", "run.norms_every=0"};
+  const std::string pipeline = "stage.1.parallel.pipeline=2";
+  ASSERT_NO_FATAL_FAILURE(
+      runs.Go({.ranks = 2, .sets = {pipeline}, .out = "straight"}));
+  for (const int64_t stop : {kSwitch - 3, kSwitch + 3}) {
+    SCOPED_TRACE(stop);
+    const std::string out = absl::StrCat("stopped", stop);
+    ASSERT_NO_FATAL_FAILURE(runs.Go(
+        {.ranks = 2, .sets = {pipeline}, .out = out, .until_step = stop}));
+    ASSERT_NO_FATAL_FAILURE(
+        runs.Go({.ranks = 4,
+                 .sets = {"stage.0.parallel={data=2,pipeline=2}",
+                          "stage.1.parallel={data=1,pipeline=4}"},
+                 .out = out,
+                 .resume = true}));
+    runs.ExpectSameBits("straight", out, kSteps);
+  }
+}
+
+}  // namespace
+}  // namespace delink::testing

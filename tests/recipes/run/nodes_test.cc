@@ -1,0 +1,91 @@
+#include "recipes/run/nodes.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <string>
+#include <vector>
+
+#include "tests/recipes/run/tiny_run.h"
+
+namespace delink::testing {
+namespace {
+
+using ::testing::HasSubstr;
+
+Recipe Fitted(int64_t ranks, const ParallelConfig& given) {
+  Recipe recipe;
+  ParallelConfig parallel = given;
+  parallel.context = 1;
+  if (parallel.rank_order.empty()) {
+    parallel.rank_order = {Axis::kTensor, Axis::kContext, Axis::kData,
+                           Axis::kPipeline};
+  }
+  EXPECT_EQ(parallel.ranks(), ranks);
+  recipe.stages.resize(1);
+  recipe.stages[0].parallel = parallel;
+  return recipe;
+}
+
+TEST(Nodes, HoldTensorGroups) {
+  const ParallelConfig four{.data = 4, .tensor = 4, .pipeline = 1};
+  EXPECT_TRUE(CheckNodes(Fitted(16, four), NodesOf(16, 0)).ok());
+  EXPECT_TRUE(CheckNodes(Fitted(16, four), NodesOf(16, 8)).ok());
+  EXPECT_TRUE(CheckNodes(Fitted(16, four), NodesOf(16, 4)).ok());
+  EXPECT_EQ(CheckNodes(Fitted(16, four), NodesOf(16, 2)).message(),
+            "stage[0].parallel.tensor: 4, but ranks 0,1,2,3 of one group are "
+            "on nodes 0,1, and every layer would wait for the network between "
+            "them; use tensor 2, number ranks node by node, or allow it with "
+            "tensor_across_nodes = true");
+  EXPECT_THAT(
+      std::string(CheckNodes(Fitted(16, four), NodesOf(16, 6)).message()),
+      HasSubstr("ranks 4,5,6,7 of one group are on nodes 0,1"));
+  ParallelConfig allowed = four;
+  allowed.tensor_across_nodes = true;
+  EXPECT_TRUE(CheckNodes(Fitted(16, allowed), NodesOf(16, 2)).ok());
+  ParallelConfig slow = four;
+  slow.rank_order = {Axis::kData, Axis::kTensor, Axis::kContext,
+                     Axis::kPipeline};
+  EXPECT_THAT(
+      std::string(CheckNodes(Fitted(16, slow), NodesOf(16, 8)).message()),
+      HasSubstr("ranks 0,4,8,12 of one group are on nodes 0,1, and "
+                "every layer would wait for the network between them; "
+                "put \"tensor\" first in rank_order, "));
+}
+
+TEST(Nodes, AreSaidWithTheRanks) {
+  const auto text = [](const Mesh& mesh, int64_t per_node) {
+    return RanksText(mesh, NodesOf(mesh.ranks(), per_node));
+  };
+  EXPECT_EQ(text({}, 0), "1");
+  EXPECT_EQ(text({.data = 4}, 0), "data 4");
+  EXPECT_EQ(text({.data = 4}, 2), "data 4; 2 nodes of 2");
+  EXPECT_EQ(text({.tensor = 2, .data = 4, .pipeline = 2}, 8),
+            "tensor 2 x data 4 x pipeline 2, neighbours along tensor; 2 nodes "
+            "of 8, each tensor group on one");
+  EXPECT_EQ(text({.tensor = 4, .pipeline = 2}, 3),
+            "tensor 4 x pipeline 2, neighbours along tensor; 3 nodes of 2 to "
+            "3, tensor groups across them");
+  EXPECT_EQ(text({.context = 2,
+                  .pipeline = 2,
+                  .order = {Axis::kPipeline, Axis::kData, Axis::kContext,
+                            Axis::kTensor}},
+                 0),
+            "pipeline 2 x context 2, neighbours along pipeline");
+}
+
+// Of those that were started, before anything else is done.
+TEST(Nodes, OfARun) {
+  const TinyRuns runs;
+  const absl::Status status = runs.Run({.ranks = 4,
+                                        .sets = {"stage.1.parallel.tensor=4"},
+                                        .out = "never",
+                                        .ranks_per_node = 2});
+  EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_THAT(std::string(status.message()),
+              HasSubstr("stage[1].parallel.tensor: 4, but ranks 0,1,2,3 of one "
+                        "group are on nodes 0,1"));
+}
+
+}  // namespace
+}  // namespace delink::testing
