@@ -1,50 +1,12 @@
 #include "layers/ops/causal_attention.h"
 
-#include <algorithm>
-#include <cmath>
 #include <utility>
 
+#include "layers/ops/attention_heads.h"
 #include "layers/ops/kernels_of.h"
 
 namespace delink::ops {
 namespace {
-
-constexpr int kAllThreads = 0;
-
-// `elements` elements further on. Device memory: arithmetic only.
-void* Offset(const Tensor& x, int64_t elements) {
-  return static_cast<char*>(x.data()) + elements * SizeOf(x.dtype());
-}
-
-struct Heads {
-  int64_t B, T, H, Hkv, Dh, window;
-  const int32_t* positions;  // [B, T], may be null
-  int64_t row() const { return (H + 2 * Hkv) * Dh; }
-  HeadStrides packed() const { return {T * row(), row()}; }
-  HeadStrides output() const { return {T * H * Dh, H * Dh}; }
-  // Of a query and a key that it sees: the first W queries see all before.
-  int64_t pairs() const {
-    const int64_t W = window > 0 ? std::min(window, T) : T;
-    return W * (W + 1) / 2 + (T - W) * W;
-  }
-  double scale() const { return 1.0 / std::sqrt(static_cast<double>(Dh)); }
-};
-
-Heads HeadsOf(Var qkv, int64_t heads, int64_t kv_heads, int64_t window) {
-  DELINK_CHECK_EQ(qkv.shape().rank(), 3);
-  DELINK_CHECK(kv_heads > 0 && heads % kv_heads == 0)
-      << heads << " heads, " << kv_heads << " key/value heads";
-  const int64_t width = heads + 2 * kv_heads;
-  DELINK_CHECK_EQ(qkv.dim(2) % width, 0) << "qkv " << qkv.shape();
-  DELINK_CHECK_GE(window, 0);
-  return {.B = qkv.dim(0),
-          .T = qkv.dim(1),
-          .H = heads,
-          .Hkv = kv_heads,
-          .Dh = qkv.dim(2) / width,
-          .window = window,
-          .positions = qkv.tape().inputs().documents};
-}
 
 AttentionForwardArgs ForwardArgs(const Heads& s, const Tensor& qkv,
                                  const Tensor& o) {
@@ -116,6 +78,7 @@ void InputGrad(Backward& back, const Heads& s, Var qkv, Var o, Var lse) {
 Var CausalAttention(Var qkv, int64_t heads, int64_t kv_heads, int64_t window) {
   const Heads s = HeadsOf(qkv, heads, kv_heads, window);
   Tape& tape = qkv.tape();
+  if (tape.groups().context != nullptr) return ContextAttention(qkv, s);
   const DType dtype = qkv.dtype();
   const Var o = tape.Output({s.B, s.T, s.H * s.Dh}, dtype);
   Var lse;
@@ -127,7 +90,7 @@ Var CausalAttention(Var qkv, int64_t heads, int64_t kv_heads, int64_t window) {
   Forward(tape, KernelsOf(tape, dtype), args);
   // Scores and weighted sums, for each query and each key that it sees; where
   // documents end is not known here, so a row counts as one.
-  const double pairs = static_cast<double>(s.pairs());
+  const double pairs = static_cast<double>(s.pairs(0, s.T));
   const double flops = 4.0 * pairs * static_cast<double>(s.B * s.H * s.Dh);
   OpRecord op{.name = "attention",
               .inputs = {qkv},

@@ -5,6 +5,10 @@
 // qkv [B, T, (H + 2 Hkv) Dh]: each token has all its queries, then all keys,
 // then all values. Query head h reads key/value head h / (H / Hkv). Scores are
 // scaled by 1 / sqrt(Dh). There is no dropout on attention probabilities.
+//
+// With a context group (VisitGroups) a rank has a part of each row: of 2 c
+// chunks for c ranks number i and then number 2 c - 1 - i, rank i of the group.
+// Keys and values of all are exchanged; documents are those of all tokens.
 #pragma once
 
 #include <cstdint>
