@@ -12,6 +12,33 @@
 namespace delink {
 namespace {
 
+constexpr int64_t kRounded = 8;  // values that are rounded by one draw
+
+// The number in the whole parameter of what a local slab has first of it, from
+// which its values are counted where they are rounded stochastically.
+int64_t FirstNumber(const LocalSlab& local, size_t param,
+                    const ParamRegistry& registry) {
+  const std::vector<Rect>& rects = local.rects[param];
+  const SlabParam& place = local.slab.params[param];
+  const int64_t columns = WholeOf(registry.decl(place.decl).spec.shape).columns;
+  if (rects.empty()) return 0;
+  const int64_t first = rects[0].row * columns + rects[0].column;
+  return first / kRounded * kRounded;
+}
+
+// Whether instead each goes by its own number in the whole parameter: not where
+// tensor parallelism cuts between values of one draw.
+bool HasOwnNumbers(const LocalSlab& local, size_t param,
+                   const ParamRegistry& registry) {
+  bool whole = true;
+  ForEachLogicalRun(
+      local, param, registry, {0, local.slab.params[param].elements},
+      [&](Range run, int64_t first) {
+        whole = whole && first % kRounded == 0 && run.begin % kRounded == 0;
+      });
+  return whole;
+}
+
 MasterForm FormOf(const ParamStore& store) {
   const bool rounded = store.dtype(Plane::kWeight) == DType::kBF16;
   return rounded ? store.options().master : MasterForm::kWhole;
@@ -58,14 +85,20 @@ class AdamW final : public SlabOptimizer {
         const Range range{
             std::max(run.begin, offset) - offset,
             std::min(run.end, offset + params[p].elements) - offset};
-        ForEachLogicalRun(
-            store.local(slab), p, store.registry(), range,
-            [&](Range part, int64_t first) {
-              args = WithParam(args, store, slab, p, part.begin, first, update);
-              kernel(stream,
-                     WithAddresses(args, store, slab, offset + part.begin,
-                                   offset + part.end));
-            });
+        if (range.size() <= 0) continue;
+        const LocalSlab& local = store.local(slab);
+        const auto step = [&](Range part, int64_t first) {
+          args = WithParam(args, store, slab, p, part.begin, first, update);
+          kernel(stream, WithAddresses(args, store, slab, offset + part.begin,
+                                       offset + part.end));
+        };
+        // Blocks of 8 bits go over the ends of a matrix's rows that are here.
+        const bool blocks = store.state(slab, 0, p).scales != nullptr;
+        if (!blocks && HasOwnNumbers(local, p, store.registry())) {
+          ForEachLogicalRun(local, p, store.registry(), range, step);
+        } else {
+          step(range, FirstNumber(local, p, store.registry()) + range.begin);
+        }
       }
     }
   }
@@ -107,10 +140,8 @@ class AdamW final : public SlabOptimizer {
     const SlabParam& place = store.slab(slab).params[param];
     const std::string& name = DeclOf(store, place).name;
     const ParamStore::StatePlace m = store.state(slab, 0, param);
-    DELINK_CHECK(m.scales == nullptr || begin == m.held.begin)
-        << name << " is cut, but its moments are kept in blocks";
-    DELINK_CHECK_EQ(first % 8, 0)
-        << name << " is cut where its values are rounded by eights";
+    DELINK_CHECK(m.scales == nullptr || begin == m.held.begin) << name;
+    DELINK_CHECK_EQ(first % kRounded, 0) << name;
     args.moments = m.format.storage;
     args.m_scales = m.scales;
     args.v_scales = store.state(slab, 1, param).scales;

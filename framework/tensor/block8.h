@@ -13,7 +13,7 @@
 // signed map has no -1 and one value more below 1.)
 //
 // Blocks are cut at multiples of kBlock8 elements of a slab and at the ends of
-// parameters: they depend on neither shards nor ranks.
+// parameters: they depend on neither shards nor data ranks.
 #pragma once
 
 #include <array>

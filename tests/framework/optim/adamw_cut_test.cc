@@ -2,6 +2,7 @@
 // number has the bits of the whole store.
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <memory>
 #include <vector>
 
@@ -51,14 +52,13 @@ class AdamWCutTest : public ::testing::Test {
 
   // After some updates by gradients that are functions of the value's number.
   std::unique_ptr<ParamStore> Updated(StateStorage moments, const Mesh& mesh,
-                                      int rank, int zero = 0) {
+                                      int rank, int zero = 0,
+                                      MasterForm master = MasterForm::kNone) {
     const auto adamw = NewAdamW({.moments = moments});
     auto created = ParamStore::Create(
         *device_,
         Layout::Create(registry_, 1, {}, {.mesh = mesh, .zero = zero}), rank,
-        {.dtype = DType::kBF16,
-         .states = adamw->states(),
-         .master = MasterForm::kNone});
+        {.dtype = DType::kBF16, .states = adamw->states(), .master = master});
     DELINK_CHECK(created.ok()) << created.status().ToString();
     std::unique_ptr<ParamStore> store = *std::move(created);
     store->InitWeights(3);
@@ -73,6 +73,25 @@ class AdamWCutTest : public ::testing::Test {
       }
     }
     return store;
+  }
+
+  // Of 8 bits, with whole masters: the codes of two ranks are those of one.
+  void ExpectSameMoments() {
+    const auto whole =
+        Updated(StateStorage::kBlock8, {}, 0, 0, MasterForm::kWhole);
+    for (int rank = 0; rank < 2; ++rank) {
+      const auto cut = Updated(StateStorage::kBlock8, {.tensor = 2}, rank, 0,
+                               MasterForm::kWhole);
+      ForEachValue(*cut, [&](int slab, int64_t element, int64_t number) {
+        for (const Plane plane : {Plane::kState0, Plane::kState1}) {
+          ASSERT_EQ(*static_cast<const uint8_t*>(cut->at(slab, plane, element)),
+                    *static_cast<const uint8_t*>(whole->at(0, plane, number)));
+        }
+        ASSERT_EQ(
+            *static_cast<const float*>(cut->at(slab, Plane::kMaster, element)),
+            *static_cast<const float*>(whole->at(0, Plane::kMaster, number)));
+      });
+    }
   }
 
   const UpdateControl control_{.lr = 0.01, .clip_factor = 0.5};
@@ -113,16 +132,62 @@ TEST_F(AdamWCutTest, RoundsByTheNumberInTheWholeParameter) {
   }
 }
 
-TEST_F(AdamWCutTest, RefusesACutInsideEightValues) {
+// A cut between values of one draw: other draws, the same on all ranks that
+// have a piece, whole or in shards, and as good ones.
+TEST_F(AdamWCutTest, PiecesOfOtherSizesAreRoundedByTheirOwnNumbers) {
   Declare(12);
-  EXPECT_DEATH(Updated(StateStorage::kBF16, {.tensor = 2}, 1),
-               "blocks/0/down is cut where its values are rounded by eights");
+  const auto exact = Updated(StateStorage::kBF16, {}, 0);
+  const auto weights = Read<BFloat16>(*exact, 0, Plane::kWeight);
+  int64_t compared = 0, moved = 0;
+  for (int rank = 0; rank < 4; ++rank) {
+    const Mesh mesh{.tensor = 2, .data = 2};
+    const auto whole = Updated(StateStorage::kBF16, mesh, rank);
+    const auto shard = Updated(StateStorage::kBF16, mesh, rank, /*zero=*/1);
+    ForEachValue(*shard, [&](int slab, int64_t element, int64_t number) {
+      const Range held = shard->held(slab, Plane::kState0);
+      if (element < held.begin || element >= held.end) return;
+      const auto* const w = static_cast<const BFloat16*>(
+          whole->at(slab, Plane::kWeight, element));
+      ASSERT_EQ(w->bits, static_cast<const BFloat16*>(
+                             shard->at(slab, Plane::kWeight, element))
+                             ->bits);
+      const float before = At(weights, number);
+      EXPECT_NEAR(float{*w}, before, 0x1p-6 * (1 + std::abs(before)));
+      ++compared;
+      moved += float{*w} != before ? 1 : 0;
+    });
+  }
+  EXPECT_GE(compared, 18 * 24 + 5 * 12 + 7);
+  EXPECT_GT(moved, 0);
 }
 
-TEST_F(AdamWCutTest, RefusesBlocksOfACutMatrix) {
+// Blocks of 8 bits are those of a piece, whatever rows they go over: a step is
+// that of exact moments but for their rounding.
+TEST_F(AdamWCutTest, BlocksAreThoseOfThePiece) {
   Declare(48);
-  EXPECT_DEATH(Updated(StateStorage::kBlock8, {.tensor = 2}, 0),
-               "blocks/0/up is cut, but its moments are kept in blocks");
+  const auto exact = Updated(StateStorage::kExact, {}, 0);
+  const auto weights = Read<BFloat16>(*exact, 0, Plane::kWeight);
+  for (int rank = 0; rank < 2; ++rank) {
+    const auto cut = Updated(StateStorage::kBlock8, {.tensor = 2}, rank);
+    ForEachValue(*cut, [&](int slab, int64_t element, int64_t number) {
+      const float w =
+          *static_cast<const BFloat16*>(cut->at(slab, Plane::kWeight, element));
+      const float expected = At(weights, number);
+      EXPECT_NEAR(w, expected, 0x1p-6 * (1 + std::abs(expected)));
+    });
+  }
+}
+
+// Two pieces of whole blocks have the bits of the whole.
+TEST_F(AdamWCutTest, BlocksThatAreNotCutHaveTheBitsOfTheWhole) {
+  const Scope mlp = Scope(registry_).Layer(1, "blocks/0").Part("mlp");
+  mlp.Param("up", {.shape = {8, 256},
+                   .init = Init::Normal(1),
+                   .split = Split::kOut,
+                   .stacked = {4, 4}});
+  mlp.Param("down",
+            {.shape = {5, 512}, .init = Init::Normal(1), .split = Split::kIn});
+  ASSERT_NO_FATAL_FAILURE(ExpectSameMoments());
 }
 
 }  // namespace

@@ -10,13 +10,13 @@
 #include <cmath>
 #include <map>
 #include <memory>
-#include <mutex>
 #include <ostream>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "framework/base/at.h"
+#include "framework/base/mutex.h"
 #include "framework/base/status_macros.h"
 #include "framework/comm/thread_communicator.h"
 #include "framework/optim/adafactor.h"
@@ -240,7 +240,7 @@ class TensorUpdateTest : public ::testing::TestWithParam<Kind> {
   void ExpectEqual(const Layout::Options& options) {
     const Layout layout = Layout::Create(registry_, 2, {}, options);
     Values cut;
-    std::mutex mutex;
+    Mutex mutex;
     const absl::Status status =
         RunRanks(layout.ranks(), [&](Communicator& comm) -> absl::Status {
           const auto device = NewCpuDevice();
@@ -255,7 +255,7 @@ class TensorUpdateTest : public ::testing::TestWithParam<Kind> {
           const auto store = Store(*device, layout, comm.rank(), *optimizer);
           Update(*store, *optimizer, &group);
           DELINK_RETURN_IF_ERROR(group.status());
-          const std::scoped_lock lock(mutex);
+          const MutexLock lock(mutex);
           Take(*store, cut);
           return absl::OkStatus();
         });
