@@ -125,6 +125,60 @@ TEST_P(HeadLossOfZ, SeveralChunksFollowTheFormula) {
   EXPECT_EQ(loss.tokens, 2 * expected.tokens);
 }
 
+// Of a vocabulary that is cut over ranks: for each row of a chunk its largest
+// logit, the sum of exponentials and the target's logit, whatever the rank has;
+// no logits. The memory is that of the rank's own.
+TEST(HeadLoss, ExchangesThreeNumbersForEachRow) {
+  constexpr int64_t B = 2, T = 300, V = 20'011, D = 3;
+  constexpr int kRanks = 2;
+  const int64_t chunk =
+      ops::HeadLossChunk(B * T, V / kRanks + 1, DType::kF64, kCpu);
+  ASSERT_GT(B * T, chunk);
+  for (const int rank : {0, 1}) {
+    SCOPED_TRACE(rank);
+    const int64_t own = V / kRanks + rank;
+    Values w(own * D), dw(w.size());
+    Param param;
+    const std::vector<int32_t> targets(B * T);
+    LossRecord loss;
+    testing::NotedGroup group(rank, kRanks);
+    const std::unique_ptr<Device> device = NewCpuDevice();
+    const testing::VisitRunner visit(
+        {.device = device.get(),
+         .memory = testing::MemoryMode::kPlanned,
+         .layer =
+             [&](Var v) {
+               ops::HeadLoss(v, param, /*z_weight=*/0, V);
+               return Var();
+             },
+         .x = {B, T, D},
+         .loss = true,
+         .bind =
+             [&] {
+               param.Bind(Tensor(w.data(), DType::kF64, {own, D}),
+                          Tensor(dw.data(), DType::kF64, {own, D}), false);
+             },
+         .inputs = {.targets = targets.data(), .loss = &loss},
+         .groups = {.tensor = &group}});
+    std::vector<testing::Exchange> expected;
+    for (int64_t row = 0; row < B * T; row += chunk) {
+      const int64_t rows = std::min(chunk, B * T - row);
+      for (const int64_t count : {rows, 2 * rows}) {
+        expected.push_back({.kind = testing::Exchange::Kind::kAllReduce,
+                            .count = count,
+                            .dtype = DType::kF64});
+      }
+    }
+    EXPECT_EQ(At(visit.exchanges(), Phase::kRecord), expected);
+    EXPECT_EQ(At(visit.exchanges(), Phase::kEval), expected);
+    EXPECT_EQ(At(visit.exchanges(), Phase::kBackward),
+              std::vector<testing::Exchange>());
+    EXPECT_LE(At(visit.plan(), Phase::kRecord).workspace_bytes,
+              AlignUp(chunk * ops::HeadLossPitch(own, DType::kF64) * 8) +
+                  AlignUp(chunk * 8) + AlignUp(3 * chunk * 8));
+  }
+}
+
 INSTANTIATE_TEST_SUITE_P(Weight, HeadLossOfZ, ::testing::Values(0.0, 0.1));
 
 }  // namespace
