@@ -1,4 +1,5 @@
-// Blocks of gpt and llama cut over ranks, against the same on one rank.
+// Blocks of gpt and llama cut over ranks, and whole models, against the same on
+// one rank.
 #include <gtest/gtest.h>
 
 #include <memory>
@@ -10,6 +11,7 @@
 #include "recipes/models/llama.h"
 #include "tests/testing/cut_layer.h"
 #include "tests/testing/documents.h"
+#include "tests/testing/numbers.h"
 
 namespace delink {
 namespace {
@@ -141,6 +143,81 @@ TEST(CutBlocks, AreTheWholeOnesInTheTypesOfRuns) {
       // Some fifteen activations behind each other are rounded on the way to an
       // output, as many on the way back, each by up to 2^-9.
       ExpectCut(c.blocks, options, 30 * 0x1p-9);
+    }
+  }
+}
+
+// From tokens to the loss. 11 tokens are three, or two, on a rank.
+CutCase LossCaseOf(const testing::ModelRunner::Build& build) {
+  std::vector<int32_t> targets = testing::Integers("targets", kB * kT, 11);
+  targets[3] = targets[kT] = -1;
+  return {.build = testing::LossOf(build),
+          .B = kB,
+          .T = kT,
+          .D = kD,
+          .loss = true,
+          .tokens = testing::Integers("tokens", kB * kT, 11),
+          .targets = targets,
+          .positions = testing::Positions(kB, kT, {kT})};
+}
+
+std::vector<Case> Losses() {
+  std::vector<Case> cases;
+  for (const bool tied : {false, true}) {
+    for (const double dropout : {0.0, 0.3}) {
+      GptConfig gpt = Gpt(2);
+      gpt.tied = tied;
+      gpt.dropout = dropout;
+      cases.push_back({"gpt", LossCaseOf([gpt](const Scope& s) {
+                         return BuildGpt(s, gpt);
+                       })});
+    }
+    LlamaConfig llama = Llama(1);
+    llama.tied = tied;
+    llama.z_loss = 1e-2;
+    cases.push_back({"llama", LossCaseOf([llama](const Scope& s) {
+                       return BuildLlama(s, llama);
+                     })});
+    cases.back().name += ", masked";
+    cases.back().blocks.positions = testing::Positions(kB, kT, {5, 1, 4});
+    cases.back().blocks.documents = cases.back().blocks.positions;
+    for (size_t i = cases.size() - 3; tied && i < cases.size(); ++i) {
+      cases[i].name += ", tied";
+    }
+  }
+  return cases;
+}
+
+TEST(CutModels, HaveTheLossOfTheWhole) {
+  for (const Case& c : Losses()) {
+    SCOPED_TRACE(c.name);
+    for (const int ranks : {2, 4}) {
+      for (const bool sequence : {false, true}) {
+        for (const bool halves : {false, true}) {
+          ExpectCut(c.blocks,
+                    {.ranks = ranks,
+                     .sequence = sequence,
+                     .memory = MemoryMode::kPlanned,
+                     .halves = halves},
+                    2 * kSums * 0x1p-53);
+        }
+      }
+    }
+  }
+}
+
+TEST(CutModels, HaveTheLossOfTheWholeInTheTypesOfRuns) {
+  for (const Case& c : Losses()) {
+    SCOPED_TRACE(c.name);
+    for (const bool sequence : {false, true}) {
+      CutOptions options = {.ranks = 4,
+                            .sequence = sequence,
+                            .dtype = DType::kF32,
+                            .memory = MemoryMode::kPlanned};
+      ExpectCut(c.blocks, options, 2 * kSums * 0x1p-24);
+      options.dtype = DType::kBF16;
+      // As for the blocks, and what is before and behind them: four more.
+      ExpectCut(c.blocks, options, 38 * 0x1p-9);
     }
   }
 }
