@@ -5,6 +5,22 @@
 #include "framework/base/check.h"
 
 namespace delink {
+namespace {
+
+// What has as many tokens as the layer's input has a rank's own alone.
+void CheckRows(const OpRecord& op, const Shape& own) {
+  for (const Var& x : op.inputs) {
+    const Shape& shape = x.shape();
+    const bool all = own.rank() != 3 || shape.rank() != 3 ||
+                     shape[0] != own[0] || shape[1] != own[1];
+    DELINK_CHECK(all) << op.name
+                      << " does not say that it is by token, and is given a "
+                         "rank's own rows: it is to take all of them "
+                         "(ops::GatherRows)";
+  }
+}
+
+}  // namespace
 
 const Tensor& Var::value() const { return tape_->nodes_[id_].value; }
 bool Var::needs_grad() const { return tape_->nodes_[id_].needs_grad; }
@@ -68,6 +84,9 @@ Tensor Tape::Scratch(const Shape& shape, DType dtype) {
 }
 
 void Tape::Record(OpRecord op, bool trains) {
+  if (env_.groups.sequence && !op.by_token) {
+    CheckRows(op, nodes_.front().value.shape());
+  }
   bool needs_grad = trains;
   for (const Var& x : op.inputs) {
     const Node& node = nodes_[x.id_];

@@ -221,6 +221,7 @@ class CutRank {
     std::vector<Rect> rects;
     Param* param;
     Array weight, grad;
+    bool linked;         // two parameters of the visit have this gradient
     bool given = false;  // a gradient
   };
 
@@ -236,11 +237,16 @@ class CutRank {
     const Shape shape = ShapeOf(decl.spec.shape, rects);
     const DType gradients =
         options_.bf16_gradients ? DType::kBF16 : StatisticsOf(options_.dtype);
+    const auto index = static_cast<int>(&decl - registry_.decls.data());
+    const bool linked = std::any_of(
+        registry_.decls.begin(), registry_.decls.end(),
+        [&](const ParamDecl& other) { return other.link == index; });
     Held held{.decl = &decl,
               .rects = std::move(rects),
               .param = param,
               .weight = Array(options_.dtype, shape),
-              .grad = Array(gradients, shape, 1.0)};
+              .grad = Array(gradients, shape, linked ? 0.0 : 1.0),
+              .linked = linked};
     const std::vector<double> values = ValuesOf(decl);
     ForEach(decl.spec.shape, held.rects,
             [&](int64_t i, int64_t w) { held.weight.Set(i, At(values, w)); });
@@ -303,12 +309,13 @@ class CutRank {
   }
   void Bind(bool written) {
     for (Held& held : held_) {
-      held.param->Bind(held.weight.tensor(), held.grad.tensor(), written);
+      held.param->Bind(held.weight.tensor(), held.grad.tensor(),
+                       written || held.linked);
     }
     for (const ParamDecl& decl : registry_.decls) {
       if (decl.link < 0) continue;
       const Param& to = *At(registry_.decls, decl.link).param;
-      decl.param->Bind(to.weight(), to.grad(), written);
+      decl.param->Bind(to.weight(), to.grad(), true);
     }
   }
 
@@ -371,6 +378,29 @@ std::vector<double> Joined(const std::vector<std::vector<double>>& parts,
 }
 
 }  // namespace
+
+std::function<VisitRunner::Layer(const Scope&)> BlocksOf(
+    const ModelRunner::Build& build) {
+  return [build](const Scope& s) {
+    const std::shared_ptr<Sequential> model = build(s);
+    return [model](Var x) {
+      for (int i = 0; i < model->blocks(); ++i) x = model->layer(i + 1)(x);
+      return x;
+    };
+  };
+}
+
+std::function<VisitRunner::Layer(const Scope&)> LossOf(
+    const ModelRunner::Build& build) {
+  return [build](const Scope& s) {
+    const std::shared_ptr<Sequential> model = build(s);
+    return [model](Var x) {
+      for (int i = 0; i <= model->blocks(); ++i) x = model->layer(i)(x);
+      model->epilogue().Loss(x);
+      return Var();
+    };
+  };
+}
 
 CutResult RunCut(const CutCase& c, const CutOptions& options) {
   std::vector<std::unique_ptr<CutRank>> ranks(

@@ -16,6 +16,7 @@
 
 #include "framework/module/module.h"
 #include "framework/module/scope.h"
+#include "tests/testing/model_runner.h"
 #include "tests/testing/visit_runner.h"
 
 namespace delink::testing {
@@ -40,6 +41,13 @@ std::function<VisitRunner::Layer(const Scope&)> LayerOf(const Config& config) {
     return [module](Var x) { return (*module)(x); };
   };
 }
+
+// The blocks of a model, one behind the other.
+std::function<VisitRunner::Layer(const Scope&)> BlocksOf(
+    const ModelRunner::Build& build);
+// All of a model in one visit, from tokens to the loss.
+std::function<VisitRunner::Layer(const Scope&)> LossOf(
+    const ModelRunner::Build& build);
 
 struct CutOptions {
   int ranks = 1;

@@ -9,6 +9,7 @@
 
 #include "framework/base/at.h"
 #include "layers/ops/add.h"
+#include "layers/ops/causal_attention.h"
 #include "layers/ops/gelu.h"
 #include "tests/testing/cut_layer.h"
 #include "tests/testing/gradcheck.h"
@@ -156,6 +157,27 @@ TEST(Rows, AreKeptOnceAcrossRanks) {
   constexpr int64_t kAll = 64 * 8 * 8;
   EXPECT_EQ(slot(true, true), kAll / 4);
   EXPECT_EQ(slot(true, false), kAll);
+}
+
+// An op that makes tokens of several others would make them of some of these.
+TEST(Rows, OfOneRankAreNotForOpsThatMixTokens) {
+  const std::unique_ptr<Device> device = NewCpuDevice();
+  testing::NotedGroup two(0, 2);
+  std::vector<double> x(kT * 3 * kD);
+  const auto attend = [&](bool gather) {
+    testing::VisitRunner visit({.device = device.get(),
+                                .layer =
+                                    [gather](Var v) {
+                                      if (gather) v = ops::GatherRows(v);
+                                      return ops::CausalAttention(v, 1, 1);
+                                    },
+                                .groups = {.tensor = &two, .sequence = true}});
+    visit.Forward(Phase::kForward, {.sequences = 2},
+                  Tensor(x.data(), DType::kF64, {1, kT, 3 * kD}), Tensor());
+    return visit.output().shape();
+  };
+  EXPECT_EQ(attend(true), (Shape{2, kT, kD}));
+  EXPECT_DEATH(attend(false), "attention does not say that it is by token");
 }
 
 TEST(Rows, OfOneRankAreTheValueItself) {

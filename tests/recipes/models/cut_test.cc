@@ -52,22 +52,8 @@ LlamaConfig Llama(int64_t kv_heads) {
   return c;
 }
 
-// The blocks of a model, one behind the other.
-CutCase BlocksOf(
-    std::function<std::unique_ptr<Sequential>(const Scope&)> build) {
-  return {.build =
-              [build](const Scope& s) {
-                const std::shared_ptr<Sequential> model = build(s);
-                return [model](Var x) {
-                  for (int i = 0; i < model->blocks(); ++i) {
-                    x = model->layer(i + 1)(x);
-                  }
-                  return x;
-                };
-              },
-          .B = kB,
-          .T = kT,
-          .D = kD};
+CutCase CaseOf(const testing::ModelRunner::Build& build) {
+  return {.build = testing::BlocksOf(build), .B = kB, .T = kT, .D = kD};
 }
 
 struct Case {
@@ -78,16 +64,20 @@ struct Case {
 std::vector<Case> Cases() {
   std::vector<Case> cases;
   for (const int64_t kv_heads : {1, 2, 4}) {
-    const GptConfig gpt = Gpt(kv_heads);
-    cases.push_back(
-        {"gpt " + std::to_string(kv_heads),
-         BlocksOf([gpt](const Scope& s) { return BuildGpt(s, gpt); })});
+    const std::string heads = std::to_string(kv_heads) + " key heads";
+    for (const double dropout : {0.0, 0.3}) {
+      GptConfig gpt = Gpt(kv_heads);
+      gpt.dropout = dropout;
+      cases.push_back({"gpt, " + heads, CaseOf([gpt](const Scope& s) {
+                         return BuildGpt(s, gpt);
+                       })});
+    }
     const LlamaConfig llama = Llama(kv_heads);
-    cases.push_back(
-        {"llama " + std::to_string(kv_heads),
-         BlocksOf([llama](const Scope& s) { return BuildLlama(s, llama); })});
+    cases.push_back({"llama, " + heads, CaseOf([llama](const Scope& s) {
+                       return BuildLlama(s, llama);
+                     })});
   }
-  for (size_t i = 0; i < 2; ++i) {
+  for (const size_t i : {0, 1, 2}) {
     Case masked = cases[i];
     masked.name += ", masked";
     masked.blocks.positions = testing::Positions(kB, kT, {5, 1, 4});

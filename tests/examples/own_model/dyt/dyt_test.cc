@@ -9,6 +9,7 @@
 #include "dyt/model.h"
 #include "framework/device/backend.h"
 #include "framework/tensor/bfloat16.h"
+#include "tests/testing/cut_layer.h"
 #include "tests/testing/gradcheck.h"
 
 namespace dyt {
@@ -46,6 +47,32 @@ TEST(Dyt, GradientsMatchCentralDifferences) {
   ExpectModelGradients(build, RandomBatch(2, 5, c.vocab));
   ExpectModelGradients(build, RandomBatch(2, 5, c.vocab),
                        {.leaders = {{"attention", {0, 0}}, {"tanh", {0, 0}}}});
+}
+// docs: end
+
+// docs: ranks
+// Over ranks that each have a part of attention and MLP, as their modules say,
+// and of the tokens between: blocks are what they are on one.
+TEST(Dyt, IsCutOverRanks) {
+  DytConfig c;
+  c.layers = 2;
+  c.vocab = 11;
+  c.max_seq = 6;
+  c.dim = 8;
+  c.heads = 4;
+  c.expand = 2;
+  const delink::testing::CutCase blocks{
+      .build = delink::testing::BlocksOf(
+          [c](const delink::Scope& s) { return BuildDyt(s, c); }),
+      .B = 2,
+      .T = c.max_seq,
+      .D = c.dim};
+  for (const int ranks : {2, 4}) {
+    for (const bool sequence : {false, true}) {
+      ExpectSame(RunCut(blocks, {.ranks = ranks, .sequence = sequence}),
+                 RunCut(blocks, {}), 1e-13);
+    }
+  }
 }
 // docs: end
 

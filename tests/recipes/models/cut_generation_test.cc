@@ -1,0 +1,146 @@
+// Token by token over ranks: each keeps the keys and values of its own heads,
+// and all have what one rank computes of all tokens at once.
+#include <gtest/gtest.h>
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "framework/base/at.h"
+#include "framework/comm/thread_communicator.h"
+#include "framework/module/binder.h"
+#include "framework/module/param_store.h"
+#include "recipes/models/gpt.h"
+#include "recipes/models/llama.h"
+#include "tests/testing/gradcheck.h"
+#include "tests/testing/noted_group.h"
+#include "tests/testing/numbers.h"
+
+namespace delink {
+namespace {
+
+using testing::ModelRunner;
+using Values = std::vector<double>;
+
+constexpr int64_t kT = 7, kD = 16;
+
+// The blocks of a model on one rank of `ranks`, which keep states.
+class Blocks {
+ public:
+  Blocks(const ModelRunner::Build& build, VisitGroup* group)
+      : model_(build(Scope(registry_, DType::kF64))),
+        device_(NewCpuDevice()),
+        stream_(device_->NewStream()),
+        group_(group),
+        states_(static_cast<size_t>(model_->blocks())) {
+    Layout::Options options;
+    options.mesh.tensor = group != nullptr ? group->size() : 1;
+    store_ = *ParamStore::Create(
+        *device_, Layout::Create(registry_, model_->blocks(), {}, options),
+        group != nullptr ? group->rank() : 0,
+        {.dtype = DType::kF64,
+         .gradients = false,
+         .states = {},
+         .master = MasterForm::kNone});
+    store_->InitWeights(1);
+    binder_ = std::make_unique<Binder>(*store_);
+    for (VisitStates& states : states_) states.positions = kT;
+  }
+
+  // Of tokens [first, first + T) of x, with what is kept of those before.
+  Values operator()(Values x, int64_t first) {
+    const auto T = static_cast<int64_t>(x.size()) / kD;
+    for (int i = 0; i < model_->blocks(); ++i) {
+      binder_->Bind(i + 1, nullptr);
+      HeapMemory memory(*device_);
+      Tape tape({.device = device_.get(),
+                 .stream = stream_.get(),
+                 .groups = {.tensor = group_}},
+                memory);
+      tape.BeginForward(Phase::kEval, {.training = false,
+                                       .first_position = first,
+                                       .sequences = 1,
+                                       .states = &At(states_, i)});
+      const Var y = model_->layer(i + 1)(
+          tape.Input(Tensor(x.data(), DType::kF64, {1, T, kD}), false));
+      EXPECT_TRUE(tape.by_token());
+      const auto* const values = static_cast<const double*>(y.data());
+      Values next(values, values + y.shape().elements());
+      x = std::move(next);
+    }
+    return x;
+  }
+
+ private:
+  ParamRegistry registry_;
+  std::unique_ptr<Sequential> model_;
+  std::unique_ptr<Device> device_;
+  std::unique_ptr<Stream> stream_;
+  VisitGroup* group_;
+  std::unique_ptr<ParamStore> store_;
+  std::unique_ptr<Binder> binder_;
+  std::vector<VisitStates> states_;
+};
+
+std::vector<ModelRunner::Build> Models(int64_t kv_heads) {
+  GptConfig gpt;
+  gpt.layers = 2;
+  gpt.vocab = 11;
+  gpt.max_seq = kT;
+  gpt.dim = kD;
+  gpt.heads = 4;
+  gpt.kv_heads = kv_heads;
+  gpt.ffn = 24;
+  gpt.init_std = 0.4;
+  LlamaConfig llama;
+  llama.layers = 2;
+  llama.vocab = 11;
+  llama.dim = kD;
+  llama.heads = 4;
+  llama.kv_heads = kv_heads;
+  llama.head_dim = 6;
+  llama.ffn = 20;
+  llama.qk_norm = true;
+  llama.window = 4;
+  llama.init_std = 0.4;
+  return {[gpt](const Scope& s) { return BuildGpt(s, gpt); },
+          [llama](const Scope& s) { return BuildLlama(s, llama); }};
+}
+
+void ExpectSameOnAllRanks(const ModelRunner::Build& build, int ranks) {
+  const Values x = testing::Normals<double>("x", kT * kD);
+  const Values all = Blocks(build, nullptr)(x, 0);
+  const absl::Status status = RunRanks(ranks, [&](Communicator& comm) {
+    testing::NotedGroup group(comm);
+    Blocks blocks(build, &group);
+    int64_t first = 0;
+    Values joined;
+    for (const int64_t tokens : {3, 1, 1, 2}) {
+      const Values y = blocks(
+          {x.begin() + first * kD, x.begin() + (first + tokens) * kD}, first);
+      joined.insert(joined.end(), y.begin(), y.end());
+      first += tokens;
+    }
+    // Two blocks are some twenty sums of about ten roundings.
+    EXPECT_LE(testing::NormError(joined, all), 20 * 10 * 0x1p-53);
+    return group.status();
+  });
+  EXPECT_EQ(status, absl::OkStatus());
+}
+
+TEST(CutGeneration, IsThatOfOneRank) {
+  for (const int64_t kv_heads : {1, 2, 4}) {
+    for (const ModelRunner::Build& build : Models(kv_heads)) {
+      for (const int ranks : {2, 4}) {
+        SCOPED_TRACE(::testing::Message() << ranks << " ranks, " << kv_heads
+                                          << " for keys and values");
+        ExpectSameOnAllRanks(build, ranks);
+      }
+    }
+  }
+}
+
+}  // namespace
+}  // namespace delink
