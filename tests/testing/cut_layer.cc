@@ -169,6 +169,12 @@ class CutRank {
     layer_ = c.build(Scope(registry_, options.dtype));
     for (const ParamDecl& decl : registry_.decls) TakeParam(decl);
     for (int64_t b = 0; b < c.B; ++b) samples_.push_back(100 + 3 * b);
+    positions_ = c.positions;
+    if (positions_.empty() && options.sequence) {
+      for (int64_t i = 0; i < c.B * c.T; ++i) {
+        positions_.push_back(static_cast<int32_t>(i % c.T));
+      }
+    }
     MakeInput();
     Bind(false);
     visit_ = std::make_unique<VisitRunner>(RunnerOptions(options.memory));
@@ -303,7 +309,7 @@ class CutRank {
             .samples = samples_.data(),
             .targets = given(c_.targets),
             .loss = &record_,
-            .positions = given(c_.positions),
+            .positions = given(positions_),
             .documents = given(c_.documents),
             .sequences = c_.B};
   }
@@ -358,6 +364,7 @@ class CutRank {
   VisitRunner::Layer layer_;
   std::vector<Held> held_;
   std::vector<int64_t> samples_;
+  std::vector<int32_t> positions_;
   LossRecord record_;
   Array x_, dx_, y_, dy_;
   std::unique_ptr<VisitRunner> visit_;

@@ -29,7 +29,9 @@ struct CutCase {
   bool loss = false;
   std::vector<int32_t> tokens = {};  // [B, T]: x, where not empty
   std::vector<int32_t> targets = {};
-  std::vector<int32_t> positions = {};  // [B, T], as VisitInputs', or none
+  // [B, T], as VisitInputs', or none. Where ranks have their own rows those of
+  // tokens are given as in a run.
+  std::vector<int32_t> positions = {};
   std::vector<int32_t> documents = {};
 };
 

@@ -19,9 +19,12 @@ using delink::BFloat16;
 using delink::Param;
 using delink::Var;
 using delink::Wide;
+using delink::testing::CutCase;
 using delink::testing::ExpectGradients;
 using delink::testing::ExpectModelGradients;
+using delink::testing::LossOf;
 using delink::testing::RandomBatch;
+using delink::testing::RunCut;
 
 // docs: gradients
 TEST(DynamicTanh, GradientsMatchCentralDifferences) {
@@ -51,8 +54,8 @@ TEST(Dyt, GradientsMatchCentralDifferences) {
 // docs: end
 
 // docs: ranks
-// Over ranks that each have a part of attention and MLP, as their modules say,
-// and of the tokens between: blocks are what they are on one.
+// Over ranks that each have a part of the weights, as modules say, and of the
+// tokens between.
 TEST(Dyt, IsCutOverRanks) {
   DytConfig c;
   c.layers = 2;
@@ -61,16 +64,19 @@ TEST(Dyt, IsCutOverRanks) {
   c.dim = 8;
   c.heads = 4;
   c.expand = 2;
-  const delink::testing::CutCase blocks{
-      .build = delink::testing::BlocksOf(
-          [c](const delink::Scope& s) { return BuildDyt(s, c); }),
-      .B = 2,
-      .T = c.max_seq,
-      .D = c.dim};
+  const auto build = [c](const delink::Scope& s) { return BuildDyt(s, c); };
+  const auto batch = RandomBatch(2, c.max_seq, c.vocab);
+  const CutCase model{.build = LossOf(build),
+                      .B = batch.B,
+                      .T = batch.T,
+                      .D = c.dim,
+                      .loss = true,
+                      .tokens = batch.tokens,
+                      .targets = batch.targets};
   for (const int ranks : {2, 4}) {
     for (const bool sequence : {false, true}) {
-      ExpectSame(RunCut(blocks, {.ranks = ranks, .sequence = sequence}),
-                 RunCut(blocks, {}), 1e-13);
+      ExpectSame(RunCut(model, {.ranks = ranks, .sequence = sequence}),
+                 RunCut(model, {}), 1e-13);
     }
   }
 }
