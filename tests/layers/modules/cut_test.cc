@@ -4,6 +4,7 @@
 
 #include <functional>
 #include <memory>
+#include <utility>
 
 #include "layers/modules/attention.h"
 #include "layers/modules/dropout.h"
