@@ -19,6 +19,7 @@ SharedValues::SharedValues(
     const std::function<void(int64_t, int64_t)>& progress)
     : values_(values),
       progress_(progress),
+      ranks_(layout.ranks()),
       left_(static_cast<size_t>(layout.ranks())),
       begun_(static_cast<size_t>(layout.ranks())) {
   for (const LogicalTensor& tensor : layout.tensors()) {
@@ -34,9 +35,9 @@ SharedValues::SharedValues(
 Descriptor SharedValues::Has(const Field& field,
                              const LogicalTensor& tensor) const {
   Descriptor all;
-  for (size_t rank = 0; rank < begun_.size(); ++rank) {
+  for (int rank = 0; rank < ranks_; ++rank) {
     for (Extent& extent : values_.Owners(field, tensor)) {
-      extent.rank = static_cast<int>(rank);
+      extent.rank = rank;
       all.push_back(extent);
     }
   }

@@ -41,6 +41,7 @@ class SharedValues final : public ValueSource {
 
   ValueSource& values_;
   const std::function<void(int64_t, int64_t)>& progress_;
+  const int ranks_;
   Mutex mutex_;
   std::condition_variable turns_;
   // By rank: values that it has not read; whether it has begun.
