@@ -315,6 +315,7 @@ std::vector<OpCase> OpCases(const ModelShape& shape, DeviceKind device,
   list.AddPointwise();
   list.AddEmbedding();
   list.AddLossAndOptimizer();
+  list.AddLossOfColumns();
   return list.Take();
 }
 

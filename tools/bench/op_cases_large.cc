@@ -228,6 +228,54 @@ OpCall SumSquares(const OptimKernels& kernels, int64_t n, Pieces& m) {
 
 }  // namespace
 
+// As one of two ranks has it that share a vocabulary.
+void OpList::AddLossOfColumns() {
+  const DType t = dtype_;
+  const int64_t V = (sizes_.V + 1) / 2,
+                rows = ops::HeadLossChunk(sizes_.N, V, dtype_, device_),
+                pitch = ops::HeadLossPitch(V, dtype_);
+  const std::vector<int32_t> targets(static_cast<size_t>(rows), 3);
+  const std::vector<double> zeros(static_cast<size_t>(rows)),
+      ones(static_cast<size_t>(2 * rows), 1.0);
+  Add("vocab_max", By(rows, V), kernels_->vocab_max, [=](Pieces& m) {
+    return VocabMaxArgs{.N = rows,
+                        .V = V,
+                        .ld = pitch,
+                        .logits = m.Take(rows * pitch, t),
+                        .max = static_cast<double*>(m.Take(rows, DType::kF64))};
+  });
+  Add("vocab_sums", By(rows, V), kernels_->vocab_sums, [=](Pieces& m) {
+    return VocabSumsArgs{
+        .N = rows,
+        .V = V,
+        .ld = pitch,
+        .logits = m.Take(rows * pitch, t),
+        .first_token = 0,
+        .targets = m.Put(targets),
+        .ignore_index = -1,
+        .max = m.Put(zeros),
+        .sums = static_cast<double*>(m.Take(2 * rows, DType::kF64))};
+  });
+  Add("vocab_cross_entropy with gradient", By(rows, V),
+      kernels_->vocab_cross_entropy, [=](Pieces& m) {
+        return VocabCrossEntropyArgs{
+            .N = rows,
+            .V = V,
+            .ld = pitch,
+            .logits = m.Take(rows * pitch, t),
+            .first_token = 0,
+            .targets = m.Put(targets),
+            .ignore_index = -1,
+            .want_grad = true,
+            .counts = true,
+            .max = m.Put(zeros),
+            .sums = m.Put(ones),
+            .row_loss = static_cast<double*>(m.Take(rows, DType::kF64)),
+            .loss_sum = static_cast<double*>(m.Take(1, DType::kF64)),
+            .count = static_cast<int64_t*>(m.Take(1, DType::kI64))};
+      });
+}
+
 void OpList::AddLossAndOptimizer() {
   const DType t = dtype_;
   const int64_t V = sizes_.V,

@@ -29,6 +29,7 @@ class OpList {
   void AddMatmuls();
   void AddAttention(int64_t batch, int64_t seq);
   void AddLossAndOptimizer();
+  void AddLossOfColumns();
   // op_cases.cc
   void AddLayerNorms();
   void AddResidualNorms();

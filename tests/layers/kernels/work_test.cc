@@ -72,6 +72,19 @@ TEST(Work, OfNarrowGradients) {
   Expect(WorkOf(round, DType::kBF16), 0, 4 * 7 + 2 * 7, 2 * 7);
 }
 
+// Of parts: some tokens alone, columns of a vocabulary, by row three doubles.
+TEST(Work, OfWhatRanksShare) {
+  Expect(WorkOf(DropoutArgs{.B = 2, .T = 3, .D = 5, .rows = 4}, DType::kF32), 0,
+         80, 80);
+  Expect(WorkOf(VocabMaxArgs{.N = 3, .V = 5}, DType::kBF16), 0, 2 * 15, 8 * 3);
+  Expect(WorkOf(VocabSumsArgs{.N = 3, .V = 5}, DType::kBF16), 0,
+         2 * 15 + 4 * 3 + 8 * 3, 8 * 6);
+  VocabCrossEntropyArgs a{.N = 3, .V = 5};
+  Expect(WorkOf(a, DType::kF32), 0, 4 * 3 + 8 * 9, 0);
+  a.want_grad = true;
+  Expect(WorkOf(a, DType::kF32), 0, 4 * 15 + 4 * 3 + 8 * 9, 4 * 15);
+}
+
 TEST(Work, OfAttention) {
   // Pairs of a query and a key: 1 + 2 + 3 + 4, with a window 1 + 2 + 2 + 2.
   AttentionForwardArgs a{
