@@ -1,5 +1,6 @@
 // Token by token over ranks: each keeps the keys and values of its own heads,
-// and all have what one rank computes of all tokens at once.
+// has its own part of the vocabulary, and all have the logits that one rank
+// computes of all tokens at once.
 #include <gtest/gtest.h>
 
 #include <cstdint>
@@ -22,19 +23,21 @@ namespace delink {
 namespace {
 
 using testing::ModelRunner;
+using Tokens = std::vector<int32_t>;
 using Values = std::vector<double>;
 
 constexpr int64_t kT = 7, kD = 16;
+constexpr int32_t kVocab = 11;
 
-// The blocks of a model on one rank of `ranks`, which keep states.
-class Blocks {
+// A model on one rank of a group, whose layers keep states.
+class Generator {
  public:
-  Blocks(const ModelRunner::Build& build, VisitGroup* group)
+  Generator(const ModelRunner::Build& build, VisitGroup* group)
       : model_(build(Scope(registry_, DType::kF64))),
         device_(NewCpuDevice()),
         stream_(device_->NewStream()),
         group_(group),
-        states_(static_cast<size_t>(model_->blocks())) {
+        states_(static_cast<size_t>(model_->layers())) {
     Layout::Options options;
     options.mesh.tensor = group != nullptr ? group->size() : 1;
     store_ = *ParamStore::Create(
@@ -49,11 +52,14 @@ class Blocks {
     for (VisitStates& states : states_) states.positions = kT;
   }
 
-  // Of tokens [first, first + T) of x, with what is kept of those before.
-  Values operator()(Values x, int64_t first) {
-    const auto T = static_cast<int64_t>(x.size()) / kD;
-    for (int i = 0; i < model_->blocks(); ++i) {
-      binder_->Bind(i + 1, nullptr);
+  // The logits of tokens, the first of which is number `first`, with what is
+  // kept of those before.
+  Values operator()(Tokens tokens, int64_t first) {
+    const auto T = static_cast<int64_t>(tokens.size());
+    Tensor x(tokens.data(), DType::kI32, {1, T});
+    Values values;
+    for (int i = 0; i < model_->layers(); ++i) {
+      binder_->Bind(i, nullptr);
       HeapMemory memory(*device_);
       Tape tape({.device = device_.get(),
                  .stream = stream_.get(),
@@ -63,14 +69,14 @@ class Blocks {
                                        .first_position = first,
                                        .sequences = 1,
                                        .states = &At(states_, i)});
-      const Var y = model_->layer(i + 1)(
-          tape.Input(Tensor(x.data(), DType::kF64, {1, T, kD}), false));
+      const Var y = model_->layer(i)(tape.Input(x, false));
       EXPECT_TRUE(tape.by_token());
-      const auto* const values = static_cast<const double*>(y.data());
-      Values next(values, values + y.shape().elements());
-      x = std::move(next);
+      const auto* const numbers = static_cast<const double*>(y.data());
+      Values next(numbers, numbers + y.shape().elements());
+      values = std::move(next);
+      x = Tensor(values.data(), DType::kF64, y.shape());
     }
-    return x;
+    return values;
   }
 
  private:
@@ -87,7 +93,7 @@ class Blocks {
 std::vector<ModelRunner::Build> Models(int64_t kv_heads) {
   GptConfig gpt;
   gpt.layers = 2;
-  gpt.vocab = 11;
+  gpt.vocab = kVocab;
   gpt.max_seq = kT;
   gpt.dim = kD;
   gpt.heads = 4;
@@ -96,7 +102,7 @@ std::vector<ModelRunner::Build> Models(int64_t kv_heads) {
   gpt.init_std = 0.4;
   LlamaConfig llama;
   llama.layers = 2;
-  llama.vocab = 11;
+  llama.vocab = kVocab;
   llama.dim = kD;
   llama.heads = 4;
   llama.kv_heads = kv_heads;
@@ -110,20 +116,20 @@ std::vector<ModelRunner::Build> Models(int64_t kv_heads) {
 }
 
 void ExpectSameOnAllRanks(const ModelRunner::Build& build, int ranks) {
-  const Values x = testing::Normals<double>("x", kT * kD);
-  const Values all = Blocks(build, nullptr)(x, 0);
+  const Tokens tokens = testing::Integers("tokens", kT, kVocab);
+  const Values all = Generator(build, nullptr)(tokens, 0);
   const absl::Status status = RunRanks(ranks, [&](Communicator& comm) {
     testing::NotedGroup group(comm);
-    Blocks blocks(build, &group);
+    Generator generator(build, &group);
     int64_t first = 0;
     Values joined;
-    for (const int64_t tokens : {3, 1, 1, 2}) {
-      const Values y = blocks(
-          {x.begin() + first * kD, x.begin() + (first + tokens) * kD}, first);
+    for (const int64_t count : {3, 1, 1, 2}) {
+      const Values y = generator(
+          {tokens.begin() + first, tokens.begin() + first + count}, first);
       joined.insert(joined.end(), y.begin(), y.end());
-      first += tokens;
+      first += count;
     }
-    // Two blocks are some twenty sums of about ten roundings.
+    // Two blocks and the head are some twenty sums of about ten roundings.
     EXPECT_LE(testing::NormError(joined, all), 20 * 10 * 0x1p-53);
     return group.status();
   });
