@@ -9,6 +9,7 @@
 
 #include "absl/status/status.h"
 #include "framework/base/at.h"
+#include "framework/base/status_macros.h"
 #include "framework/comm/thread_communicator.h"
 #include "framework/module/rect.h"
 #include "framework/tensor/bfloat16.h"
@@ -148,33 +149,49 @@ std::vector<double> Numbers(const char* name, int64_t count) {
   return {values.begin(), values.end()};
 }
 
-// Rows of one rank among those of all.
-Range OwnRows(const CutCase& c, const CutOptions& options, int rank) {
-  const int64_t rows = c.B * c.T;
-  if (!options.sequence) return {0, rows};
-  DELINK_CHECK_EQ(rows % options.ranks, 0);
-  return {rows * rank / options.ranks, rows * (rank + 1) / options.ranks};
+// Where in a row its tokens stand that a place along the context axis has:
+// chunk `at` of 2 n, and that as far from the end.
+std::vector<int32_t> PlacesOf(int64_t T, int at, int n) {
+  DELINK_CHECK(n == 1 || T % (2 * n) == 0);
+  const int64_t chunk = n == 1 ? T : T / (2 * n);
+  std::vector<int32_t> places;
+  for (const int number : {at, 2 * n - 1 - at}) {
+    if (n == 1 && number > 0) break;
+    for (int64_t t = 0; t < chunk; ++t) {
+      places.push_back(static_cast<int32_t>(number * chunk + t));
+    }
+  }
+  return places;
+}
+
+// Values of [B, T, width] whose tokens are these.
+template <typename T>
+std::vector<T> TokensOf(const std::vector<T>& all,
+                        const std::vector<int64_t>& tokens, int64_t width) {
+  std::vector<T> some;
+  for (const int64_t token : all.empty() ? std::vector<int64_t>() : tokens) {
+    some.insert(some.end(), all.begin() + token * width,
+                all.begin() + (token + 1) * width);
+  }
+  return some;
 }
 
 class CutRank {
  public:
-  // Null: it is alone.
-  CutRank(const CutCase& c, const CutOptions& options, Communicator* comm)
+  // Ranks are those of `tensor` for each of `context`; null: alone there.
+  CutRank(const CutCase& c, const CutOptions& options, Communicator* tensor,
+          Communicator* context)
       : c_(c),
         options_(options),
-        rank_(comm != nullptr ? comm->rank() : 0),
+        rank_(tensor != nullptr ? tensor->rank() : 0),
         device_(NewCpuDevice()),
         key_(KeyFromSeed(7)) {
-    if (comm != nullptr) group_ = std::make_unique<NotedGroup>(*comm);
+    if (tensor != nullptr) tensor_ = std::make_unique<NotedGroup>(*tensor);
+    if (context != nullptr) context_ = std::make_unique<NotedGroup>(*context);
     layer_ = c.build(Scope(registry_, options.dtype));
     for (const ParamDecl& decl : registry_.decls) TakeParam(decl);
     for (int64_t b = 0; b < c.B; ++b) samples_.push_back(100 + 3 * b);
-    positions_ = c.positions;
-    if (positions_.empty() && options.sequence) {
-      for (int64_t i = 0; i < c.B * c.T; ++i) {
-        positions_.push_back(static_cast<int32_t>(i % c.T));
-      }
-    }
+    TakeTokens();
     MakeInput();
     Bind(false);
     visit_ = std::make_unique<VisitRunner>(RunnerOptions(options.memory));
@@ -195,29 +212,22 @@ class CutRank {
       GoBack();
       if (time == 0) Finish();
     }
-    return group_ != nullptr ? group_->status() : absl::OkStatus();
+    for (const NotedGroup* group : {tensor_.get(), context_.get()}) {
+      if (group != nullptr && !group->status().ok()) return group->status();
+    }
+    return absl::OkStatus();
   }
 
   const LossRecord& loss() const { return record_; }
-  std::vector<double> y() const { return y_.values(); }
-  std::vector<double> dx() const { return dx_.values(); }
-
-  // Adds this rank's part of the gradients of parameters.
-  void AddGradients(CutResult& result) const {
-    for (const Held& held : held_) {
-      const ParamSpec& spec = held.decl->spec;
-      std::vector<double>& sum = result.gradients[held.decl->name];
-      sum.resize(static_cast<size_t>(spec.shape.elements()));
-      const bool alike = spec.split == Split::kNone && !spec.by_head &&
-                         !options_.sequence && rank_ > 0;
-      const std::vector<double> values = held.grad.values();
-      ForEach(spec.shape, held.rects, [&](int64_t i, int64_t w) {
-        if (!alike) At(sum, w) += At(values, i);
-        // Else it is that of rank 0, or nothing (a bias that it alone adds).
-        if (alike && held.given) {
-          EXPECT_EQ(At(sum, w), At(values, i)) << held.decl->name;
-        }
-      });
+  // This rank's part to what all have.
+  void AddTo(CutResult& result, const CutRank& first_of_tensor) const {
+    result.loss.loss_sum += record_.loss_sum;
+    result.loss.tokens += record_.tokens;
+    result.loss.z_sum += record_.z_sum;
+    Place(y_, result.y);
+    Place(dx_, result.dx);
+    for (size_t i = 0; i < held_.size(); ++i) {
+      AddGradient(held_[i], first_of_tensor.held_[i], result);
     }
   }
 
@@ -230,6 +240,63 @@ class CutRank {
     bool linked;         // two parameters of the visit have this gradient
     bool given = false;  // a gradient
   };
+
+  // Tokens of several ranks are the same bits on all of them.
+  void Place(const Array& array, std::vector<double>& all) const {
+    const std::vector<double> values = array.values();
+    if (values.empty()) return;
+    const auto width = static_cast<int64_t>(values.size() / own_.size());
+    all.resize(static_cast<size_t>(c_.B * c_.T * width),
+               std::numeric_limits<double>::quiet_NaN());
+    for (int64_t i = 0; i < static_cast<int64_t>(values.size()); ++i) {
+      double& value = At(all, At(own_, i / width) * width + i % width);
+      EXPECT_TRUE(std::isnan(value) || value == At(values, i))
+          << value << " and " << At(values, i) << " on rank " << rank_;
+      value = At(values, i);
+    }
+  }
+  void AddGradient(const Held& held, const Held& first,
+                   CutResult& result) const {
+    const ParamSpec& spec = held.decl->spec;
+    std::vector<double>& sum = result.gradients[held.decl->name];
+    sum.resize(static_cast<size_t>(spec.shape.elements()));
+    const bool alike = spec.split == Split::kNone && !spec.by_head &&
+                       !options_.sequence && rank_ > 0;
+    const std::vector<double> values = held.grad.values();
+    // Or nothing: a bias that the first one alone adds.
+    if (alike && held.given) {
+      EXPECT_EQ(values, first.grad.values()) << held.decl->name;
+    }
+    if (alike) return;
+    ForEach(spec.shape, held.rects,
+            [&](int64_t i, int64_t w) { At(sum, w) += At(values, i); });
+  }
+
+  // Which of all tokens are here, and where: first those of this place along
+  // the context axis, of them those whose rows of activations are this rank's.
+  void TakeTokens() {
+    const int at = context_ != nullptr ? context_->rank() : 0;
+    places_ = PlacesOf(c_.T, at, options_.context);
+    for (int64_t b = 0; b < c_.B; ++b) {
+      for (const int32_t t : places_) tokens_.push_back(b * c_.T + t);
+    }
+    own_ = tokens_;
+    if (options_.sequence) {
+      const auto rows =
+          static_cast<std::ptrdiff_t>(tokens_.size()) / options_.ranks;
+      DELINK_CHECK_EQ(rows * options_.ranks,
+                      static_cast<std::ptrdiff_t>(tokens_.size()));
+      own_ = {tokens_.begin() + rank_ * rows,
+              tokens_.begin() + (rank_ + 1) * rows};
+    }
+    targets_ = TokensOf(c_.targets, tokens_, 1);
+    positions_ = TokensOf(c_.positions, tokens_, 1);
+    if (positions_.empty() && (options_.sequence || context_ != nullptr)) {
+      for (const int64_t token : tokens_) {
+        positions_.push_back(static_cast<int32_t>(token % c_.T));
+      }
+    }
+  }
 
   void TakeParam(const ParamDecl& decl) {
     if (decl.link >= 0) return;
@@ -259,18 +326,17 @@ class CutRank {
     held_.push_back(std::move(held));
   }
   void MakeInput() {
-    const Range rows = OwnRows(c_, options_, rank_);
+    const auto T = static_cast<int64_t>(places_.size());
     if (!c_.tokens.empty()) {
-      x_ = Array(DType::kI32, {c_.B, c_.T},
-                 std::vector<double>(c_.tokens.begin(), c_.tokens.end()));
+      const std::vector<int32_t> ids = TokensOf(c_.tokens, tokens_, 1);
+      x_ = Array(DType::kI32, {c_.B, T}, {ids.begin(), ids.end()});
       return;
     }
+    const Shape shape = options_.sequence
+                            ? Shape{1, static_cast<int64_t>(own_.size()), c_.D}
+                            : Shape{c_.B, T, c_.D};
     const std::vector<double> all = Numbers("x", c_.B * c_.T * c_.D);
-    const Shape shape = options_.sequence ? Shape{1, rows.size(), c_.D}
-                                          : Shape{c_.B, c_.T, c_.D};
-    x_ =
-        Array(options_.dtype, shape,
-              {all.begin() + rows.begin * c_.D, all.begin() + rows.end * c_.D});
+    x_ = Array(options_.dtype, shape, TokensOf(all, own_, c_.D));
     dx_ = Array(options_.dtype, shape);
   }
   VisitRunner::Options RunnerOptions(MemoryMode memory) {
@@ -283,7 +349,9 @@ class CutRank {
             .loss = c_.loss,
             .bind = [this] { Bind(false); },
             .inputs = Inputs(),
-            .groups = {.tensor = group_.get(), .sequence = options_.sequence}};
+            .groups = {.tensor = tensor_.get(),
+                       .context = context_.get(),
+                       .sequence = options_.sequence}};
   }
   // Asks a first visit, over memory of its own, for the output's shape.
   void SizeOutput() {
@@ -292,12 +360,9 @@ class CutRank {
     probe.Forward(Phase::kForward, Inputs(), x_.tensor(), Tensor());
     const Shape shape = probe.output().shape();
     y_ = Array(options_.dtype, shape);
-    if (group_ != nullptr) group_->TakeNotes();
-    const std::vector<double> all =
-        Numbers("dy", c_.B * c_.T * shape[shape.rank() - 1]);
-    const int64_t first = OwnRows(c_, options_, rank_).begin * shape[2];
-    dy_ = Array(options_.dtype, shape,
-                {all.begin() + first, all.begin() + first + shape.elements()});
+    if (tensor_ != nullptr) tensor_->TakeNotes();
+    const std::vector<double> all = Numbers("dy", c_.B * c_.T * shape[2]);
+    dy_ = Array(options_.dtype, shape, TokensOf(all, own_, shape[2]));
   }
   VisitInputs Inputs() {
     const auto given = [](const std::vector<int32_t>& values) {
@@ -307,10 +372,11 @@ class CutRank {
             .remake = options_.remake,
             .step_key = &key_,
             .samples = samples_.data(),
-            .targets = given(c_.targets),
+            .targets = given(targets_),
             .loss = &record_,
             .positions = given(positions_),
             .documents = given(c_.documents),
+            .places = context_ != nullptr ? places_.data() : nullptr,
             .sequences = c_.B};
   }
   void Bind(bool written) {
@@ -348,40 +414,44 @@ class CutRank {
     }
   }
   void ExpectExchanges(Phase phase) {
-    if (group_ == nullptr) return;
-    const std::vector<Exchange> notes = group_->TakeNotes();
+    if (tensor_ == nullptr) return;
+    const std::vector<Exchange> notes = tensor_->TakeNotes();
     if (options_.memory != MemoryMode::kPlanned) return;
     EXPECT_EQ(notes, At(visit_->exchanges(), phase));
   }
 
   const CutCase& c_;
   CutOptions options_;
-  int rank_;
+  int rank_;  // along the tensor axis
   std::unique_ptr<Device> device_;
-  std::unique_ptr<NotedGroup> group_;
+  std::unique_ptr<NotedGroup> tensor_, context_;
   RngKey key_;
   ParamRegistry registry_;
   VisitRunner::Layer layer_;
   std::vector<Held> held_;
   std::vector<int64_t> samples_;
-  std::vector<int32_t> positions_;
+  std::vector<int32_t> places_;        // [T] of this context place
+  std::vector<int64_t> tokens_, own_;  // by row: number in [B, T] of all
+  std::vector<int32_t> targets_, positions_;
   LossRecord record_;
   Array x_, dx_, y_, dy_;
   std::unique_ptr<VisitRunner> visit_;
 };
 
-// Of all ranks: one after the other, or the same.
-std::vector<double> Joined(const std::vector<std::vector<double>>& parts,
-                           bool sequence) {
-  std::vector<double> all = parts.front();
-  for (size_t i = 1; i < parts.size(); ++i) {
-    if (sequence) {
-      all.insert(all.end(), parts[i].begin(), parts[i].end());
-    } else {
-      EXPECT_EQ(parts[i], all) << "rank " << i;
-    }
-  }
-  return all;
+using Ranks = std::vector<std::unique_ptr<CutRank>>;
+
+absl::Status RunOn(const CutCase& c, const CutOptions& options,
+                   Communicator& comm, Ranks& ranks) {
+  const int place = comm.rank() / options.ranks;
+  DELINK_ASSIGN_OR_RETURN(const auto tensor, comm.Split(place, 0));
+  DELINK_ASSIGN_OR_RETURN(const auto context,
+                          comm.Split(comm.rank() % options.ranks, 0));
+  auto rank = std::make_unique<CutRank>(
+      c, options, options.ranks > 1 ? tensor.get() : nullptr,
+      options.context > 1 ? context.get() : nullptr);
+  const absl::Status status = rank->Run();
+  At(ranks, comm.rank()) = std::move(rank);
+  return status;
 }
 
 }  // namespace
@@ -410,35 +480,18 @@ std::function<VisitRunner::Layer(const Scope&)> LossOf(
 }
 
 CutResult RunCut(const CutCase& c, const CutOptions& options) {
-  std::vector<std::unique_ptr<CutRank>> ranks(
-      static_cast<size_t>(options.ranks));
-  if (options.ranks == 1) {
-    ranks[0] = std::make_unique<CutRank>(c, options, nullptr);
-    EXPECT_EQ(ranks[0]->Run(), absl::OkStatus());
-  } else {
-    EXPECT_EQ(RunRanks(options.ranks,
-                       [&](Communicator& comm) {
-                         auto rank =
-                             std::make_unique<CutRank>(c, options, &comm);
-                         const absl::Status status = rank->Run();
-                         At(ranks, comm.rank()) = std::move(rank);
-                         return status;
-                       }),
-              absl::OkStatus());
-  }
+  const int count = options.ranks * options.context;
+  Ranks ranks(static_cast<size_t>(count));
+  const absl::Status status = RunRanks(count, [&](Communicator& comm) {
+    return RunOn(c, options, comm, ranks);
+  });
+  EXPECT_EQ(status, absl::OkStatus());
   CutResult result;
-  std::vector<std::vector<double>> y, dx;
-  for (const std::unique_ptr<CutRank>& rank : ranks) {
-    if (rank == nullptr) return result;
-    y.push_back(rank->y());
-    dx.push_back(rank->dx());
-    rank->AddGradients(result);
-    result.loss.loss_sum += rank->loss().loss_sum;
-    result.loss.tokens += rank->loss().tokens;
-    result.loss.z_sum += rank->loss().z_sum;
+  if (!status.ok()) return result;
+  for (size_t i = 0; i < ranks.size(); ++i) {
+    const auto tensor = static_cast<size_t>(options.ranks);
+    ranks[i]->AddTo(result, *ranks[i / tensor * tensor]);
   }
-  result.y = Joined(y, options.sequence);
-  result.dx = Joined(dx, options.sequence);
   return result;
 }
 

@@ -52,8 +52,9 @@ std::function<VisitRunner::Layer(const Scope&)> LossOf(
     const ModelRunner::Build& build);
 
 struct CutOptions {
-  int ranks = 1;
-  bool sequence = false;  // VisitGroups::sequence
+  int ranks = 1;          // of VisitGroups::tensor
+  bool sequence = false;  // likewise
+  int context = 1;        // ranks of VisitGroups::context, each of `ranks`
   DType dtype = DType::kF64;
   bool bf16_gradients = false;
   MemoryMode memory = MemoryMode::kHeap;

@@ -212,5 +212,40 @@ TEST(CutModels, HaveTheLossOfTheWholeInTheTypesOfRuns) {
   }
 }
 
+// Of each row a rank has some tokens, beside its part of the weights or not.
+TEST(CutModels, HaveTheLossOfTheWholeOverPartsOfRows) {
+  for (const Case& c : Losses()) {
+    SCOPED_TRACE(c.name);
+    for (const int ranks : {1, 2}) {
+      for (const bool sequence : {false, true}) {
+        if (sequence && ranks == 1) continue;
+        ExpectCut(c.blocks,
+                  {.ranks = ranks,
+                   .sequence = sequence,
+                   .context = 2,
+                   .memory = MemoryMode::kPlanned,
+                   .halves = sequence},
+                  2 * kSums * 0x1p-53);
+      }
+    }
+  }
+}
+
+TEST(CutBlocks, AreTheWholeOnesOverPartsOfRows) {
+  for (const Case& c : Cases()) {
+    SCOPED_TRACE(c.name);
+    for (const bool sequence : {false, true}) {
+      ExpectCut(c.blocks,
+                {.ranks = 2,
+                 .sequence = sequence,
+                 .context = 3,
+                 .memory = MemoryMode::kPlanned},
+                kSums * 0x1p-53);
+    }
+    ExpectCut(c.blocks, {.context = 3, .memory = MemoryMode::kPlanned},
+              kSums * 0x1p-53);
+  }
+}
+
 }  // namespace
 }  // namespace delink
