@@ -57,6 +57,11 @@ absl::StatusOr<std::unique_ptr<Engine>> Engine::Create(
   e->visit_groups_->set_wait([lanes = e->lanes_.get()](Pending& posted) {
     return lanes->WaitWithin(posted);
   });
+  if (env.trace != nullptr) {
+    e->visit_groups_->set_tell([self](const VisitExchange& what, bool begins) {
+      self->TraceExchange(what, begins);
+    });
+  }
   return e;
 }
 
@@ -181,6 +186,7 @@ std::unique_ptr<Pending> Engine::Execute(const Pass& pass, int32_t index,
   const Trace::Clock::time_point begin =
       Traced(pass, step) ? Trace::Clock::now() : Trace::Clock::time_point();
   if (env_.watch != nullptr) env_.watch->Begin(at.lane, step, name);
+  if (at.lane == Lane::kCompute) computing_ = index;
   const ProfileRange range(name.c_str());
   Stream& stream = StreamOf(at.lane);
   for (const Dependency& d : At(pass.analysis.dependencies, index)) {

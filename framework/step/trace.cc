@@ -39,6 +39,11 @@ void Trace::Add(const Span& span) {
   spans_.push_back(span);
 }
 
+void Trace::AddExchange(const Exchange& exchange) {
+  const MutexLock lock(mutex_);
+  exchanges_.push_back(exchange);
+}
+
 void Trace::AddOnDevice(const DeviceStep& step,
                         const std::vector<Span>& spans) {
   const MutexLock lock(mutex_);

@@ -42,6 +42,15 @@ class Trace {
     Clock::time_point begin, end;
   };
 
+  // What an instruction of compute has exchanged in the middle of it, as its
+  // thread saw it: with the wait for the other ranks.
+  struct Exchange {
+    int64_t step = 0;
+    int32_t program = 0, index = 0;  // as Span's
+    VisitExchange what;
+    Clock::time_point begin, end;
+  };
+
   // A step on the device, from the first that the host gave it to the last.
   struct DeviceStep {
     int64_t step = 0;
@@ -62,6 +71,7 @@ class Trace {
 
   bool Wants(int64_t step) const { return first_ <= step && step <= last_; }
   void Add(const Span& span);
+  void AddExchange(const Exchange& exchange);
   void AddOnDevice(const DeviceStep& step, const std::vector<Span>& spans);
 
   int64_t first() const { return first_; }
@@ -70,6 +80,10 @@ class Trace {
   // When no lane is at work, as what follows: in the order in which they ended.
   const std::vector<Span>& spans() const ABSL_NO_THREAD_SAFETY_ANALYSIS {
     return spans_;
+  }
+  const std::vector<Exchange>& exchanges() const
+      ABSL_NO_THREAD_SAFETY_ANALYSIS {
+    return exchanges_;
   }
   // Empty where the device is the host. By step and index.
   const std::vector<Span>& device_spans() const ABSL_NO_THREAD_SAFETY_ANALYSIS {
@@ -85,6 +99,7 @@ class Trace {
   std::vector<std::vector<Entry>> programs_;
   Mutex mutex_;
   std::vector<Span> spans_ ABSL_GUARDED_BY(mutex_);
+  std::vector<Exchange> exchanges_ ABSL_GUARDED_BY(mutex_);
   std::vector<Span> device_spans_ ABSL_GUARDED_BY(mutex_);
   std::vector<DeviceStep> device_steps_ ABSL_GUARDED_BY(mutex_);
 };

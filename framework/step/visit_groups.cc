@@ -67,10 +67,12 @@ class StepVisitGroups::Group final : public NamingGroup {
   void Do(const Call& call) override {
     if (!all_.status_.ok()) return;
     all_.under_way_ = &call.what;
+    if (all_.tell_ != nullptr) all_.tell_(call.what, true);
     const std::unique_ptr<Pending> posted = Post(call);
     const absl::Status status =
         posted == nullptr ? absl::OkStatus() : all_.wait_(*posted);
     all_.under_way_ = nullptr;
+    if (all_.tell_ != nullptr) all_.tell_(call.what, false);
     if (status.ok()) return;
     all_.status_ =
         absl::Status(status.code(),

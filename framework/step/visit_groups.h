@@ -7,6 +7,7 @@
 #include <functional>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -77,6 +78,9 @@ class StepVisitGroups {
   // For visits; `sequence` as VisitGroups has it.
   VisitGroups groups(bool sequence) const;
   void set_wait(Wait wait) { wait_ = std::move(wait); }
+  // Called before an exchange (true) and behind it.
+  using Tell = std::function<void(const VisitExchange&, bool begins)>;
+  void set_tell(Tell tell) { tell_ = std::move(tell); }
   // The first error; it begins with the exchange's name.
   const absl::Status& status() const { return status_; }
   // What is exchanged right now, or nothing.
@@ -92,6 +96,7 @@ class StepVisitGroups {
   std::vector<std::unique_ptr<Group>> groups_;
   VisitGroups by_axis_;
   Wait wait_;
+  Tell tell_;
   absl::Status status_;
   const VisitExchange* under_way_ = nullptr;
 };

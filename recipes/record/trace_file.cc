@@ -196,6 +196,19 @@ std::string TraceFile::Events() const {
     }
   };
   add_all(trace_.spans(), false);
+  // Within those of compute.
+  for (const Trace::Exchange& exchange : trace_.exchanges()) {
+    const Trace::Entry& entry =
+        At(At(trace_.programs(), exchange.program), exchange.index);
+    add({{"name", absl::StrCat(entry.name, ": ", ToString(exchange.what))},
+         {"cat", "Exchange"},
+         {"ph", "X"},
+         {"pid", rank},
+         {"tid", static_cast<int>(Lane::kCompute)},
+         {"ts", Microseconds(exchange.begin - start_)},
+         {"dur", Microseconds(exchange.end - exchange.begin)},
+         {"args", {{"step", exchange.step}, {"bytes", exchange.what.bytes}}}});
+  }
   add_all(trace_.device_spans(), true);
   return text;
 }

@@ -205,8 +205,9 @@ HostBatch StepRig::Batch(int64_t index) const {
       Positions(options_.global_batch, kSeq, {5, 1, 3, 20});
   const auto first = all.begin() + place * local * kSeq;
   batch.positions.assign(first, first + local * kSeq);
-  for (size_t i = 0; i + 1 < batch.positions.size(); ++i) {
-    if (batch.positions[i + 1] == 0) batch.targets[i] = -1;
+  for (size_t i = 0; i < batch.positions.size(); ++i) {
+    const auto next = first + static_cast<int64_t>(i) + 1;
+    if (next != all.end() && *next == 0) batch.targets[i] = -1;
   }
   return batch;
 }

@@ -7,14 +7,17 @@
 #include <algorithm>
 #include <cmath>
 #include <functional>
+#include <map>
 #include <memory>
 #include <ostream>
 #include <string>
 #include <vector>
 
+#include "absl/status/statusor.h"
 #include "framework/base/at.h"
 #include "framework/comm/self_communicator.h"
 #include "framework/comm/thread_communicator.h"
+#include "framework/step/visit_meetings.h"
 #include "tests/recipes/run/step_rig.h"
 
 namespace delink::testing {
@@ -235,6 +238,98 @@ TEST(TensorStep, ARankThatFailsIsNamedWhereItIsWaitedFor) {
     EXPECT_THAT(told, AnyOf(HasSubstr("rank 1: no more batches"),
                             HasSubstr("rank 1 left")));
   }
+}
+
+// {together, apart} of all that blocks share, by logical slab.
+std::map<int, Agreement> Probed(StepRig& rig) {
+  const auto probed = rig.executor().Probe(rig.Batch(3), 1);
+  EXPECT_TRUE(probed.ok()) << probed.status();
+  std::map<int, Agreement> by_slab;
+  for (const SlabAgreement& slab : *probed) {
+    const Layout& layout = rig.store().layout();
+    Agreement& of = by_slab[At(layout.program_slabs(), slab.slab).logical];
+    of.together += slab.of.together;
+    of.apart += slab.of.apart;
+  }
+  return by_slab;
+}
+
+TEST(TensorStep, ProbesAreThoseOfOneRank) {
+  const Case cases[] = {
+      {.tensor = 2, .share = "all"},
+      {.tensor = 2, .sequence = false, .share = "groups:2"},
+      {.tensor = 4, .kind = "llama", .share = "all"},
+      {.tensor = 4, .sequence = false, .kind = "llama", .share = "cycle:2"},
+      {.tensor = 2, .pipeline = 2, .kind = "llama", .share = "all"},
+      {.tensor = 2,
+       .pipeline = 2,
+       .sequence = false,
+       .share = "attention=all",
+       .options = {.recompute = true, .lane_threads = true}},
+  };
+  for (Case of : cases) {
+    of.options.probes = true;
+    OnRanks(of, [&](Communicator& world) {
+      SelfCommunicator self;
+      const std::unique_ptr<StepRig> alone = Alone(self, of);
+      const std::unique_ptr<StepRig> rig = Together(world, of);
+      EXPECT_EQ(rig->device().bytes_in_use(),
+                rig->executor().account().allocated());
+      const std::map<int, Agreement> expected = Probed(*alone);
+      const std::map<int, Agreement> found = Probed(*rig);
+      ASSERT_EQ(found.size(), expected.size());
+      ASSERT_FALSE(found.empty());
+      for (const auto& [slab, agreement] : expected) {
+        const Agreement& of_ranks = found.at(slab);
+        EXPECT_GT(agreement.apart, 0);
+        EXPECT_NEAR(of_ranks.apart, agreement.apart, kNear * agreement.apart);
+        EXPECT_NEAR(of_ranks.together, agreement.together,
+                    kNear * agreement.together);
+      }
+      // A step is none the worse for it.
+      ExpectGradients(*rig, *alone);
+    });
+  }
+}
+
+// What is exchanged in visits, by rank 0 of them, is what the program lists.
+TEST(TensorStep, TracesSayWhatVisitsExchange) {
+  const Case of{.tensor = 2, .options = {.recompute = true}};
+  OnRanks(of, [&](Communicator& world) {
+    Trace trace(2, 2);
+    RigOptions options = OptionsOf(of);
+    options.tensor = 2;
+    options.sequence = true;
+    options.trace = &trace;
+    StepRig rig(world, "none", options);
+    for (int64_t step = 1; step <= 3; ++step) {
+      EXPECT_TRUE(rig.executor().TrainStep(rig.Batch(step), step, kLr).ok());
+    }
+    EXPECT_TRUE(rig.executor().Drain().ok());
+    const Program& program = rig.executor().program();
+    std::vector<VisitExchange> listed;
+    std::vector<int32_t> of_instruction;
+    for (size_t i = 0; i < program.instructions.size(); ++i) {
+      const Instruction& at = program.instructions[i];
+      if (!IsVisit(at)) continue;
+      for (const Phase phase : PhasesOf(program.kind, at)) {
+        for (const VisitExchange& exchange :
+             At(At(program.shape.exchanges, at.layer), phase)) {
+          listed.push_back(exchange);
+          of_instruction.push_back(static_cast<int32_t>(i));
+        }
+      }
+    }
+    ASSERT_EQ(trace.exchanges().size(), listed.size());
+    EXPECT_GT(listed.size(), 100u);
+    for (size_t k = 0; k < listed.size(); ++k) {
+      const Trace::Exchange& exchange = trace.exchanges()[k];
+      EXPECT_EQ(exchange.what, listed[k]) << k;
+      EXPECT_EQ(exchange.index, of_instruction[k]);
+      EXPECT_EQ(exchange.step, 2);
+      EXPECT_LE(exchange.begin, exchange.end);
+    }
+  });
 }
 
 }  // namespace
