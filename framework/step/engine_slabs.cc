@@ -95,6 +95,7 @@ std::unique_ptr<Pending> Engine::ExchangeSums(int64_t count) {
 
 void Engine::Update(int slab) {
   env_.optimizer->set_scratch(workspace_.data());
+  env_.optimizer->set_tensor_group(visit_groups_->groups(false).tensor);
   env_.optimizer->Update(*compute_stream_, *env_.store, slab, records_->control,
                          At(env_.store->updates(), slab) + 1);
 }

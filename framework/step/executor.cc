@@ -130,6 +130,8 @@ absl::StatusOr<std::unique_ptr<Executor>> Executor::Create(
       shape.exchanges.push_back(layer.exchanges);
     }
   }
+  shape.update_exchanges = UpdateExchangesOf(
+      layout, *env.optimizer, StatisticsOf(env.store->options().dtype));
   std::vector<PassKind> kinds = {PassKind::kStep, PassKind::kGradients,
                                  PassKind::kEvaluation, PassKind::kDiagnosis};
   if (options.probes) kinds.push_back(PassKind::kProbe);

@@ -136,6 +136,9 @@ struct ProgramShape {
   std::vector<int32_t> slab_pieces;
   // By layer; empty: visits exchange nothing.
   std::vector<VisitExchanges> exchanges;
+  // By slab, in order: what its kUpdate exchanges, on ranks beside each other
+  // that hold its state. Empty: nothing.
+  std::vector<std::vector<VisitExchange>> update_exchanges;
   friend bool operator==(const ProgramShape&, const ProgramShape&) = default;
 };
 

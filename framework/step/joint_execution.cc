@@ -172,8 +172,9 @@ class JointExecution {
     std::vector<size_t> partners;
     for (size_t other = 0; other < ranks_.size(); ++other) {
       if (other == r) continue;
-      const bool meets = IsVisit(i) ? MeetsInVisit(r, other, i)
-                                    : MeetsIn(r, other, i, collectives);
+      const bool within = IsVisit(i) || i.op == Op::kUpdate;
+      const bool meets = within ? MeetsInVisit(r, other, i)
+                                : MeetsIn(r, other, i, collectives);
       if (meets) partners.push_back(other);
     }
     return partners;

@@ -72,7 +72,7 @@ int JointPlan::ranks() const {
 std::string JointPlan::Text() const {
   std::string text;
   const ProgramShape& shape = programs_.begin()->second.front().shape;
-  if (!shape.exchanges.empty()) {
+  if (!shape.exchanges.empty() || !shape.update_exchanges.empty()) {
     absl::StrAppend(&text, kExchangesTitle, "\n",
                     absl::StrJoin(DescribeExchanges(shape), "\n"), "\n");
   }

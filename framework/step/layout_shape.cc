@@ -35,4 +35,31 @@ ProgramShape ShapeOf(const Layout& layout, int32_t micro_batches) {
   return shape;
 }
 
+std::vector<std::vector<VisitExchange>> UpdateExchangesOf(
+    const Layout& layout, const SlabOptimizer& optimizer, DType type) {
+  std::vector<std::vector<VisitExchange>> by_slab;
+  bool any = false;
+  const int tensor = layout.mesh().tensor;
+  for (size_t s = 0; tensor > 1 && s < layout.program_slabs().size(); ++s) {
+    std::vector<VisitExchange>& exchanges = by_slab.emplace_back();
+    const int first = layout.program_slabs()[s].first;
+    const int owner = At(layout.placement().rows, first).owner;
+    const int rank = owner == kNoOwner
+                         ? At(layout.local_slabs(), first).group->front()
+                         : owner;
+    for (const UpdateExchange& e :
+         optimizer.Exchanges(layout, rank, first, type)) {
+      const int64_t bytes = e.count * SizeOf(e.dtype);
+      const bool sum = e.kind == UpdateExchange::Kind::kSum;
+      exchanges.push_back({.axis = Axis::kTensor,
+                           .kind = sum ? VisitExchange::Kind::kSum
+                                       : VisitExchange::Kind::kGather,
+                           .bytes = sum ? bytes : tensor * bytes});
+    }
+    any = any || !exchanges.empty();
+  }
+  if (!any) by_slab.clear();
+  return by_slab;
+}
+
 }  // namespace delink

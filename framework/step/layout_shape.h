@@ -2,8 +2,10 @@
 #pragma once
 
 #include <cstdint>
+#include <vector>
 
 #include "framework/module/layout.h"
+#include "framework/optim/slab_optimizer.h"
 #include "framework/step/instruction.h"
 
 namespace delink {
@@ -11,5 +13,9 @@ namespace delink {
 // The same on every rank, but for slot classes and exchanges, which come with
 // measured layers (measure.h).
 ProgramShape ShapeOf(const Layout& layout, int32_t micro_batches);
+
+// ProgramShape::update_exchanges, of parameters whose state is of `type`.
+std::vector<std::vector<VisitExchange>> UpdateExchangesOf(
+    const Layout& layout, const SlabOptimizer& optimizer, DType type);
 
 }  // namespace delink

@@ -33,6 +33,25 @@ std::string WithBytes(const VisitExchange& exchange) {
   return absl::StrCat(ToString(exchange), " of ", exchange.bytes, " bytes");
 }
 
+// Calls visit(VisitExchange) for those of an instruction, in order.
+template <typename Visit>
+void ForEachExchange(const Program& program, const Instruction& i,
+                     Visit visit) {
+  const ProgramShape& shape = program.shape;
+  if (i.op == Op::kUpdate && !shape.update_exchanges.empty()) {
+    for (const VisitExchange& exchange : At(shape.update_exchanges, i.slab)) {
+      visit(exchange);
+    }
+  }
+  if (shape.exchanges.empty() || !IsVisit(i)) return;
+  for (const Phase phase : PhasesOf(program.kind, i)) {
+    for (const VisitExchange& exchange :
+         At(At(shape.exchanges, i.layer), phase)) {
+      visit(exchange);
+    }
+  }
+}
+
 // One exchange of a program, and the instruction in which it is.
 struct Met {
   int32_t index = 0;
@@ -41,17 +60,13 @@ struct Met {
 
 std::vector<Met> ExchangesOf(const Program& program, Lane lane, Axis axis) {
   std::vector<Met> found;
-  if (program.shape.exchanges.empty()) return found;
   for (size_t i = 0; i < program.instructions.size(); ++i) {
     const Instruction& at = program.instructions[i];
-    if (at.lane != lane || !IsVisit(at)) continue;
-    for (const Phase phase : PhasesOf(program.kind, at)) {
-      for (const VisitExchange& exchange :
-           At(At(program.shape.exchanges, at.layer), phase)) {
-        if (exchange.axis != axis) continue;
-        found.push_back({static_cast<int32_t>(i), &exchange});
-      }
-    }
+    if (at.lane != lane) continue;
+    ForEachExchange(program, at, [&](const VisitExchange& exchange) {
+      if (exchange.axis != axis) return;
+      found.push_back({static_cast<int32_t>(i), &exchange});
+    });
   }
   return found;
 }
@@ -74,7 +89,8 @@ absl::Status CompareLane(const RankProgram& first, const RankProgram& other,
             ? delink::NameOf(other, found[k].index)
             : absl::StrCat("rank ", other.rank, ": end of the program");
     return absl::InvalidArgumentError(absl::StrCat(
-        where, ": exchange ", k, " of the ", ToString(lane), " lane's visits ",
+        where, ": exchange ", k, " of the ", ToString(lane),
+        " lane's instructions ",
         axis == Axis::kTensor ? "over tensor" : "over context", " is ",
         text(first, expected), " on rank ", first.rank, " and ",
         text(other, found),
@@ -116,14 +132,11 @@ std::vector<Phase> PhasesOf(PassKind kind, const Instruction& visit) {
 }
 
 bool ExchangesOver(const Program& program, const Instruction& i, Axis axis) {
-  if (program.shape.exchanges.empty() || !IsVisit(i)) return false;
-  for (const Phase phase : PhasesOf(program.kind, i)) {
-    for (const VisitExchange& exchange :
-         At(At(program.shape.exchanges, i.layer), phase)) {
-      if (exchange.axis == axis) return true;
-    }
-  }
-  return false;
+  bool found = false;
+  ForEachExchange(program, i, [&](const VisitExchange& exchange) {
+    found = found || exchange.axis == axis;
+  });
+  return found;
 }
 
 bool AreBeside(const ProgramShape& shape, int place, int other, Axis axis) {
@@ -147,12 +160,22 @@ std::vector<std::string> DescribeExchanges(const ProgramShape& shape) {
       }
     }
   }
+  for (size_t slab = 0; slab < shape.update_exchanges.size(); ++slab) {
+    const auto& exchanges = shape.update_exchanges[slab];
+    for (size_t k = 0; k < exchanges.size(); ++k) {
+      lines.push_back(absl::StrCat("slab ", slab, ", update: exchange ", k,
+                                   " is ", WithBytes(exchanges[k])));
+    }
+  }
   return lines;
 }
 
 absl::Status CompareExchanges(const ProgramShape& shape,
                               const ProgramShape& first) {
-  if (shape.exchanges == first.exchanges) return absl::OkStatus();
+  if (shape.exchanges == first.exchanges &&
+      shape.update_exchanges == first.update_exchanges) {
+    return absl::OkStatus();
+  }
   const std::vector<std::string> here = DescribeExchanges(shape);
   const std::vector<std::string> there = DescribeExchanges(first);
   size_t line = 0;
@@ -163,14 +186,16 @@ absl::Status CompareExchanges(const ProgramShape& shape,
   const auto text = [line](const std::vector<std::string>& lines) {
     return line < lines.size() ? lines[line] : std::string("no more");
   };
-  return absl::InvalidArgumentError(
-      absl::StrCat("visits exchange something else than on rank 0: '",
-                   text(here), "' here and '", text(there), "' there"));
+  return absl::InvalidArgumentError(absl::StrCat(
+      "visits and updates exchange something else than on rank 0: '",
+      text(here), "' here and '", text(there), "' there"));
 }
 
 absl::Status CheckVisitMeetings(const std::vector<Column>& columns) {
   const ProgramShape& shape = columns.front().front().program->shape;
-  if (shape.exchanges.empty()) return absl::OkStatus();
+  if (shape.exchanges.empty() && shape.update_exchanges.empty()) {
+    return absl::OkStatus();
+  }
   for (const Axis axis : kVisitAxes) {
     for (int place = 0; place < shape.ranks; ++place) {
       int first = 0;

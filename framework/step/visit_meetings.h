@@ -1,5 +1,5 @@
-// What visits exchange in the middle of them, instruction by instruction. Part
-// of ValidatePrograms.
+// What visits, and updates, exchange in the middle of them, instruction by
+// instruction. Part of ValidatePrograms.
 #pragma once
 
 #include <cstdint>
@@ -15,14 +15,16 @@ namespace delink {
 // The phases of its layer that a visit runs, in order.
 std::vector<Phase> PhasesOf(PassKind kind, const Instruction& visit);
 
-// Whether the instruction is a visit that exchanges something over the axis.
+// Whether the instruction exchanges something over the axis in the middle of
+// it. An update is taken to do so on all ranks, also where its slab's state is
+// elsewhere.
 bool ExchangesOver(const Program& program, const Instruction& i, Axis axis);
 
 // The ranks of a stage that differ in their place along the axis alone.
 bool AreBeside(const ProgramShape& shape, int place, int other, Axis axis);
 
 // "layer 3, backward: exchange 2 is gather over tensor of 3072 bytes", a line
-// for each exchange of a shape.
+// for each exchange of a shape, of slabs too.
 std::vector<std::string> DescribeExchanges(const ProgramShape& shape);
 
 // InvalidArgument names the first in which two shapes differ.

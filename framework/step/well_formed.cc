@@ -162,6 +162,16 @@ absl::Status CheckVisitGroups(const ProgramShape& shape) {
                                    shape.tensor, " tensor places"));
     }
   }
+  if (!shape.update_exchanges.empty() &&
+      shape.update_exchanges.size() != slabs) {
+    return BadShape("update_exchanges has one entry a slab");
+  }
+  for (const std::vector<VisitExchange>& exchanges : shape.update_exchanges) {
+    for (const VisitExchange& exchange : exchanges) {
+      if (exchange.axis == Axis::kTensor && shape.tensor > 1) continue;
+      return BadShape("an update exchanges over another axis than tensor");
+    }
+  }
   const auto layers = static_cast<size_t>(shape.layers);
   if (!shape.exchanges.empty() && shape.exchanges.size() != layers) {
     return BadShape("exchanges has one entry a layer");

@@ -101,6 +101,38 @@ Result VisitsInAnotherOrder(Ranks& ranks, Dice& dice) {
   return Damaged{{NameOf(list[at]), NameOf(list[at + 1])}};
 }
 
+Result UpdateExchangeMissing(Ranks& ranks, Dice& dice) {
+  const int32_t rank = dice.Between(1, static_cast<int32_t>(ranks.size()) - 1);
+  auto& by_slab = ranks[rank].shape.update_exchanges;
+  if (by_slab.empty()) return std::nullopt;
+  const int32_t slab = dice.Below(static_cast<int32_t>(by_slab.size()));
+  if (by_slab[slab].empty()) return std::nullopt;
+  by_slab[slab].pop_back();
+  return Damaged{{"slab " + std::to_string(slab) + ", update"}};
+}
+
+// Two updates that exchange, and are right either way, change places.
+Result UpdatesInAnotherOrder(Ranks& ranks, Dice& dice) {
+  const int32_t rank = dice.Between(1, static_cast<int32_t>(ranks.size()) - 1);
+  Program& program = ranks[rank];
+  Instructions& list = program.instructions;
+  std::vector<int32_t> found;
+  for (size_t i = 0; i + 1 < list.size(); ++i) {
+    const Instruction &a = list[i], &b = list[i + 1];
+    if (a.op != Op::kUpdate || b.op != Op::kUpdate) continue;
+    const auto& by_slab = program.shape.update_exchanges;
+    if (by_slab.empty() || by_slab[a.slab].empty() || by_slab[b.slab].empty()) {
+      continue;
+    }
+    found.push_back(static_cast<int32_t>(i));
+  }
+  if (found.empty()) return std::nullopt;
+  const int32_t at = Pick(found, dice);
+  std::swap(list[at], list[at + 1]);
+  if (!ValidateProgram(program).ok()) return std::nullopt;
+  return Damaged{{NameOf(list[at]), NameOf(list[at + 1])}};
+}
+
 Result AnotherGroup(Ranks& ranks, Dice& dice) {
   ProgramShape& shape =
       ranks[dice.Between(1, static_cast<int32_t>(ranks.size()) - 1)].shape;
@@ -124,6 +156,10 @@ std::vector<Damage> DamagesOfVisits() {
          ExchangeOverTheOtherAxis},
         {"visits in another order on a rank", PassKind::kStep,
          VisitsInAnotherOrder},
+        {"exchange of an update missing on a rank", PassKind::kStep,
+         UpdateExchangeMissing},
+        {"updates in another order on a rank", PassKind::kStep,
+         UpdatesInAnotherOrder},
         {"ranks in other groups", PassKind::kStep, AnotherGroup},
     };
     for (Damage damage : of) {

@@ -7,11 +7,13 @@
 #include <algorithm>
 #include <memory>
 #include <set>
+#include <string>
 #include <utility>
 #include <vector>
 
 #include "framework/base/at.h"
 #include "framework/module/param_store.h"
+#include "framework/optim/muon.h"
 #include "framework/step/memory.h"
 #include "framework/step/plan/assemble.h"
 #include "framework/step/shape_table.h"
@@ -151,6 +153,67 @@ TEST(LayoutShapeTest, AStageHasRoomForItsOwnLayers) {
   EXPECT_EQ(last.scratch_slot, 320);
   // The input of the next micro-batch comes while this one is at work.
   EXPECT_EQ(last.slot_bytes(), 2 * (kBoundary + 256) + kBoundary);
+}
+
+// Blocks of matrices, which Muon wants.
+void DeclareMatrices(Model& model, Dice& dice) {
+  model.blocks = dice.Between(1, 3);
+  model.kv_heads = dice.Between(1, 2);
+  const Scope root(model.registry);
+  root.Layer(0, "embed").Param("weight", {.shape = {7, 6}});
+  for (int i = 0; i < model.blocks; ++i) {
+    const Scope block = root.Layer(i + 1, "blocks/" + std::to_string(i));
+    const int64_t q = testing::kHeads * testing::kHeadDim;
+    const int64_t kv = model.kv_heads * testing::kHeadDim;
+    const Scope attention = (block / "attn").Part("attention");
+    attention.Param("qkv", {.shape = {q + 2 * kv, 6},
+                            .split = Split::kOut,
+                            .stacked = {q, kv, kv},
+                            .unit = testing::kHeadDim});
+    attention.Param("norm", {.shape = {6}});
+    const Scope mlp = (block / "mlp").Part("mlp");
+    mlp.Param("mix", {.shape = {6, 6}});
+    if (dice.Maybe()) {
+      mlp.Param("down", {.shape = {6, 9}, .split = Split::kIn});
+    }
+  }
+  root.Layer(model.blocks + 1, "").Param("norm", {.shape = {6}});
+}
+
+// What an update is listed with is what it exchanges on every rank that holds
+// state of the slab, and on all of a tensor axis or on none.
+TEST(LayoutShapeTest, ListsWhatUpdatesExchange) {
+  Dice dice(2);
+  const auto muon = NewMuon({}, ParamRules({.momentum = 0.9}), nullptr);
+  int listed = 0, absent = 0;
+  for (int n = 0; n < 100; ++n) {
+    Model model;
+    DeclareMatrices(model, dice);
+    const Layout layout = testing::AnyLayout(model, dice, 24);
+    const auto shape = UpdateExchangesOf(layout, *muon, DType::kF32);
+    for (size_t s = 0; s < layout.program_slabs().size(); ++s) {
+      for (int rank = 0; rank < layout.ranks(); ++rank) {
+        const int local = layout.LocalSlabOf(static_cast<int>(s), rank);
+        const std::vector<int>& group = *At(layout.local_slabs(), local).group;
+        if (!std::ranges::binary_search(group, rank)) continue;
+        const auto here = muon->Exchanges(layout, rank, local, DType::kF32);
+        const size_t count = shape.empty() ? 0 : shape[s].size();
+        ASSERT_TRUE(here.empty() || here.size() == count);
+        for (size_t k = 0; k < here.size(); ++k) {
+          EXPECT_EQ(layout.mesh().tensor * here[k].count * 4,
+                    shape[s][k].bytes);
+        }
+        listed += here.empty() ? 0 : 1;
+        absent += here.empty() && count > 0 ? 1 : 0;
+        for (const int beside : layout.mesh().Group(rank, {Axis::kTensor})) {
+          const int other = layout.LocalSlabOf(static_cast<int>(s), beside);
+          EXPECT_EQ(muon->Exchanges(layout, beside, other, DType::kF32), here);
+        }
+      }
+    }
+  }
+  EXPECT_GT(listed, 0);
+  EXPECT_GT(absent, 0);
 }
 
 }  // namespace

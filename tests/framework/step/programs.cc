@@ -324,6 +324,11 @@ void DrawVisitGroups(Dice& dice, int32_t most, Sample* sample) {
     of_layer[static_cast<int>(Phase::kForward)] =
         of_layer[static_cast<int>(Phase::kRecord)];
   }
+  shape.update_exchanges.clear();
+  for (int32_t s = 0; shape.tensor > 1 && s < shape.slabs; ++s) {
+    auto& exchanges = shape.update_exchanges.emplace_back(draw());
+    for (VisitExchange& exchange : exchanges) exchange.axis = Axis::kTensor;
+  }
   sample->text += ", tensor " + std::to_string(shape.tensor) + ", context " +
                   std::to_string(shape.context) + " of " +
                   std::to_string(shape.ranks) + " ranks";

@@ -163,10 +163,17 @@ class Ranks {
 
   std::vector<Meeting> VisitMeetings(int rank, int lane, const Instruction& i) {
     std::vector<Meeting> meetings;
-    const auto layer = static_cast<size_t>(i.layer);
-    for (const Phase phase : Phases(ProgramOf(rank), i)) {
-      for (const VisitExchange& e :
-           shape_.exchanges[layer][static_cast<size_t>(phase)]) {
+    std::vector<std::vector<VisitExchange>> lists;
+    if (i.op == Op::kUpdate) {
+      lists = {shape_.update_exchanges[static_cast<size_t>(i.slab)]};
+    } else {
+      const auto layer = static_cast<size_t>(i.layer);
+      for (const Phase phase : Phases(ProgramOf(rank), i)) {
+        lists.push_back(shape_.exchanges[layer][static_cast<size_t>(phase)]);
+      }
+    }
+    for (const std::vector<VisitExchange>& list : lists) {
+      for (const VisitExchange& e : list) {
         const bool tensor = e.axis == Axis::kTensor;
         Channel* const channel = ChannelOf(
             Those([&](int r) {
@@ -191,7 +198,8 @@ class Ranks {
     const Instruction& i =
         ProgramOf(rank).instructions[static_cast<size_t>(index)];
     const std::string text = delink::ToString(i);
-    if (IsVisit(i) && !shape_.exchanges.empty()) {
+    if ((IsVisit(i) && !shape_.exchanges.empty()) ||
+        (i.op == Op::kUpdate && !shape_.update_exchanges.empty())) {
       *known = VisitMeetings(rank, lane, i);
     } else if (i.op == Op::kNorm || i.op == Op::kSum) {
       *known = {{ChannelOf(Those([](int) { return true; }), lane, 0), text}};

@@ -6,6 +6,7 @@
 #include "framework/base/check.h"
 #include "framework/base/rng.h"
 #include "framework/module/binder.h"
+#include "framework/optim/adafactor.h"
 #include "framework/optim/muon.h"
 #include "framework/optim/param_rules.h"
 #include "framework/sharing/delink.h"
@@ -87,12 +88,10 @@ StepRig::StepRig(Communicator& comm, const std::string& share,
     model_ = KeepBlocks(options.visited, *whole_model_, registry_);
     options_.visited.clear();
   }
-  optimizer_ =
-      options.muon
-          ? NewMuon({},
-                    ParamRules({.beta1 = 0.9, .beta2 = 0.95, .momentum = 0.9}),
-                    MultiplyMatrices)
-          : NewAdamW(options.adamw);
+  const ParamRules rules({.beta1 = 0.9, .beta2 = 0.95, .momentum = 0.9});
+  optimizer_ = options.muon        ? NewMuon({}, rules, MultiplyMatrices)
+               : options.adafactor ? NewAdafactor({}, rules)
+                                   : NewAdamW(options.adamw);
   network_ = *comm.Split(0, comm.rank());
   store_ = MakeStore(share);
   store_->InitWeights(1);

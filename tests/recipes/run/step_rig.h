@@ -61,6 +61,7 @@ struct RigOptions {
       build = nullptr;
   AdamWConfig adamw;
   bool muon = false;  // in its place
+  bool adafactor = false;
   Trace* trace = nullptr;
   StepWatch* watch = nullptr;
 };

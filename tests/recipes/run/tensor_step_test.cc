@@ -56,7 +56,8 @@ std::ostream& operator<<(std::ostream& out, const Case& of) {
              << (o.tied ? ", tied" : "") << (o.recompute ? ", recompute" : "")
              << (o.remake ? "" : ", no remake") << (o.halves ? ", halves" : "")
              << (o.masked ? ", masked" : "")
-             << (o.dropout > 0 ? ", dropout" : "")
+             << (o.dropout > 0 ? ", dropout" : "") << (o.muon ? ", muon" : "")
+             << (o.adafactor ? ", adafactor" : "")
              << (o.lane_threads ? ", threads" : "");
 }
 
@@ -208,6 +209,33 @@ std::vector<Case> Table() {
        .kind = "llama",
        .share = "all",
        .options = {.lane_threads = true, .zero = 1, .halves = true}},
+      {.context = 2},
+      {.context = 2, .kind = "llama", .options = {.recompute = true}},
+      {.context = 3,
+       .kind = "llama",
+       .options = {.remake = false, .masked = true, .dropout = 0.1}},
+      {.tensor = 2,
+       .context = 2,
+       .data = 2,
+       .kind = "llama",
+       .options = {.masked = true, .dropout = 0.1, .zero = 1}},
+      {.tensor = 2,
+       .context = 2,
+       .pipeline = 2,
+       .sequence = false,
+       .options = {.tied = false, .lane_threads = true, .halves = true}},
+      {.tensor = 2, .data = 2, .options = {.zero = 1, .muon = true}},
+      {.tensor = 4, .kind = "llama", .options = {.muon = true}},
+      {.tensor = 4,
+       .data = 2,
+       .kind = "llama",
+       .share = "groups:2",
+       .options = {.lane_threads = true, .zero = 1, .muon = true}},
+      {.tensor = 2, .options = {.adafactor = true}},
+      {.tensor = 4,
+       .data = 2,
+       .kind = "llama",
+       .options = {.zero = 1, .adafactor = true}},
   };
 }
 
