@@ -7,13 +7,17 @@
 #include <algorithm>
 #include <cmath>
 #include <functional>
+#include <limits>
 #include <map>
 #include <memory>
 #include <ostream>
+#include <set>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "absl/strings/str_cat.h"
 #include "framework/base/at.h"
 #include "framework/comm/self_communicator.h"
 #include "framework/comm/thread_communicator.h"
@@ -358,6 +362,108 @@ TEST(TensorStep, TracesSayWhatVisitsExchange) {
       EXPECT_LE(exchange.begin, exchange.end);
     }
   });
+}
+
+// Keeps what the compute lane was said to wait for.
+class WaitsWatch final : public StepWatch {
+ public:
+  void Begin(Lane, int64_t, std::string_view) override {}
+  void Wait(int64_t, std::string_view what) override {
+    if (!what.empty()) waits_.insert(std::string(what));
+  }
+  double Vote() override { return 0; }
+  const std::set<std::string>& waits() const { return waits_; }
+
+ private:
+  std::set<std::string> waits_;
+};
+
+TEST(TensorStep, WhoLooksOnIsToldInWhichExchangeARankWaits) {
+  for (const bool threads : {false, true}) {
+    const Case of{.tensor = 2, .options = {.lane_threads = threads}};
+    OnRanks(of, [&](Communicator& world) {
+      WaitsWatch watch;
+      RigOptions options = OptionsOf(of);
+      options.tensor = 2;
+      options.sequence = true;
+      options.watch = &watch;
+      StepRig rig(world, "none", options);
+      for (int64_t step = 1; step <= 3; ++step) {
+        EXPECT_TRUE(rig.executor().TrainStep(rig.Batch(step), step, kLr).ok());
+      }
+      EXPECT_TRUE(rig.executor().Drain().ok());
+      // Which of the two comes late is chance, but not every time.
+      std::string all;
+      for (const std::string& wait : watch.waits()) all += wait + "\n";
+      EXPECT_THAT(all, ::testing::ContainsRegex(
+                           "(F|B)\\(1,[a-d]\\) of blocks/0: "
+                           "(gather|reduce-scatter) over tensor\n"));
+    });
+  }
+}
+
+// Of the ranks of a stage the first that has a number which is not finite, by
+// data place; of those that work on the same visit all have.
+TEST(TensorStep, DiagnosisNamesTheRankWhereItBegan) {
+  const Case of{.tensor = 2, .data = 2, .pipeline = 2};
+  OnRanks(of, [&](Communicator& world) {
+    const std::unique_ptr<StepRig> rig = Together(world, of);
+    const ParamStore& store = rig->store();
+    const MeshPlace place = store.layout().mesh().PlaceOf(world.rank());
+    // One piece of a matrix, in the weights of data place 1 alone.
+    if (place[Axis::kData] == 1 && place[Axis::kTensor] == 1) {
+      for (const LogicalTensor& t : store.layout().tensors()) {
+        if (t.name != "blocks/2/mlp/down/weight") continue;
+        for (const int slab : store.LocalSlabsOf(t.slab)) {
+          for (size_t p = 0; p < store.local(slab).params.size(); ++p) {
+            if (store.local(slab).params[p] != t.param) continue;
+            *static_cast<double*>(store.at(slab, Plane::kWeight,
+                                           store.slab(slab).params[p].offset)) =
+                std::numeric_limits<double>::infinity();
+          }
+        }
+      }
+    }
+    const HostBatch batch = rig->Batch(1);
+    EXPECT_TRUE(rig->executor().TrainStep(batch, 1, kLr)->skipped);
+    const int rank = store.layout().mesh().RankAt({{0, 0, 1, 1}});
+    EXPECT_EQ(*rig->executor().Diagnose(batch, 1),
+              absl::StrCat("rank ", rank,
+                           ": the output of blocks/2 is not "
+                           "finite (micro-batch 0)"));
+  });
+}
+
+// The two round in different places: a loss, and norms, are off by a few units
+// of bf16, 2^-8 each.
+TEST(TensorStep, IsNearThatOfOneRankInBf16) {
+  for (const StepNumbers& numbers : kNumbers) {
+    if (numbers.dtype != DType::kBF16) continue;
+    for (const bool sequence : {false, true}) {
+      const Case of{.tensor = 2,
+                    .sequence = sequence,
+                    .kind = "llama",
+                    .options = {.bf16_gradients = numbers.bf16_gradients}};
+      OnRanks(of, [&](Communicator& world) {
+        RigOptions options = OptionsOf(of);
+        options.dtype = DType::kBF16;
+        SelfCommunicator self;
+        StepRig alone(self, "none", options);
+        options.tensor = 2;
+        options.sequence = sequence;
+        StepRig rig(world, "none", options);
+        for (int64_t step = 1; step <= kSteps; ++step) {
+          const auto a = rig.executor().TrainStep(rig.Batch(step), step, kLr);
+          const auto b =
+              alone.executor().TrainStep(alone.Batch(step), step, kLr);
+          ASSERT_TRUE(a.ok()) << a.status();
+          EXPECT_NEAR(a->loss, b->loss, b->loss / 256);
+          EXPECT_NEAR(a->grad_norm, b->grad_norm, b->grad_norm / 64);
+          EXPECT_EQ(a->tokens, b->tokens);
+        }
+      });
+    }
+  }
 }
 
 }  // namespace
