@@ -299,6 +299,13 @@ class TensorUpdateTest : public ::testing::TestWithParam<Kind> {
                      .whole_tensors = alone->whole_tensors()});
       }
     }
+    SCOPED_TRACE("beside a context axis, and far from each other");
+    ExpectEqual({.mesh = {.tensor = 2,
+                          .context = 2,
+                          .order = {Axis::kContext, Axis::kData, Axis::kTensor,
+                                    Axis::kPipeline}},
+                 .zero = 1,
+                 .whole_tensors = alone->whole_tensors()});
     const bool joins = alone->whole_tensors() != WholeTensors::kNone;
     EXPECT_EQ(exchanges_ > 0, joins);
   }
