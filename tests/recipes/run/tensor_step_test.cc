@@ -4,25 +4,23 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <algorithm>
-#include <cmath>
+#include <cstdlib>
 #include <functional>
 #include <limits>
 #include <map>
 #include <memory>
-#include <ostream>
 #include <set>
 #include <string>
 #include <string_view>
 #include <vector>
 
-#include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
 #include "framework/base/at.h"
 #include "framework/comm/self_communicator.h"
 #include "framework/comm/thread_communicator.h"
 #include "framework/step/visit_meetings.h"
-#include "tests/recipes/run/step_rig.h"
+#include "tests/framework/module/random_layouts.h"
+#include "tests/recipes/run/tensor_steps.h"
 
 namespace delink::testing {
 namespace {
@@ -30,148 +28,7 @@ namespace {
 using ::testing::AnyOf;
 using ::testing::HasSubstr;
 
-constexpr double kLr = 1e-3;
-constexpr int64_t kSteps = 3;
-// A sum of n numbers is off by at most n 2^-53 of the sum of their sizes. The
-// longest here are of a few hundred (tokens, vocabulary), and some fifty ops
-// stand one behind the other: 100 x 50 x 2^-53, below 1e-12 of the largest
-// element of a tensor.
-constexpr double kNear = 1e-12;
-// AdamW divides by the gradient's size, or by 1e-8 where that is more: a step
-// is off by at most the rate times kNear x (largest gradient) / 1e-8.
-constexpr double kNearWeight = kSteps * kLr * kNear / 1e-8;
-
-struct Case {
-  int tensor = 1, context = 1, data = 1, pipeline = 1;
-  bool sequence = true;
-  std::string kind = "gpt";
-  std::string share = "none";
-  RigOptions options = {};  // what is named above apart
-
-  int ranks() const { return tensor * context * data * pipeline; }
-};
-
-std::ostream& operator<<(std::ostream& out, const Case& of) {
-  const RigOptions& o = of.options;
-  return out << of.kind << ", tensor " << of.tensor
-             << (of.sequence ? " with sequence" : "") << ", context "
-             << of.context << ", data " << of.data << ", pipeline "
-             << of.pipeline << ", zero " << o.zero << ", share " << of.share
-             << (o.tied ? ", tied" : "") << (o.recompute ? ", recompute" : "")
-             << (o.remake ? "" : ", no remake") << (o.halves ? ", halves" : "")
-             << (o.masked ? ", masked" : "")
-             << (o.dropout > 0 ? ", dropout" : "") << (o.muon ? ", muon" : "")
-             << (o.adafactor ? ", adafactor" : "")
-             << (o.lane_threads ? ", threads" : "");
-}
-
-RigOptions OptionsOf(const Case& of) {
-  RigOptions options = OfKind(of.kind, of.options);
-  if (options.llama.has_value()) options.llama->window = 5;
-  options.dtype = DType::kF64;
-  options.micro_batch = 2;
-  options.global_batch = 8;
-  return options;
-}
-
-// One rank alone.
-std::unique_ptr<StepRig> Alone(SelfCommunicator& self, const Case& of) {
-  RigOptions options = OptionsOf(of);
-  options.zero = 0;
-  options.halves = options.lane_threads = false;
-  return std::make_unique<StepRig>(self, of.share, options);
-}
-
-std::unique_ptr<StepRig> Together(Communicator& world, const Case& of) {
-  RigOptions options = OptionsOf(of);
-  options.tensor = of.tensor;
-  options.context = of.context;
-  options.pipeline = of.pipeline;
-  options.sequence = of.sequence;
-  return std::make_unique<StepRig>(world, of.share, options);
-}
-
-// What is here of a tensor beside all of it.
-void ExpectPieces(StepRig& rig, StepRig& alone, const std::string& tensor,
-                  Plane plane, double near) {
-  const std::vector<StepRig::Run> all = alone.Runs(tensor, plane);
-  ASSERT_EQ(all.size(), 1u);
-  const std::vector<double>& whole = all.front().values;
-  double largest = 0;
-  for (const double x : whole) largest = std::max(largest, std::abs(x));
-  for (const StepRig::Run& run : rig.Runs(tensor, plane)) {
-    for (size_t i = 0; i < run.values.size(); ++i) {
-      const auto at = static_cast<size_t>(run.first) + i;
-      ASSERT_NEAR(run.values[i], At(whole, at), near * std::max(largest, 1.0))
-          << tensor << " " << at;
-    }
-  }
-}
-
-void ExpectNorms(const std::vector<double>& norms,
-                 const std::vector<double>& expected, double near) {
-  ASSERT_EQ(norms.size(), expected.size());
-  for (size_t i = 0; i < norms.size(); ++i) {
-    EXPECT_NEAR(norms[i], expected[i], near * (1 + expected[i]))
-        << "slab " << i;
-  }
-}
-
-void ExpectResult(const absl::StatusOr<StepResult>& a,
-                  const absl::StatusOr<StepResult>& b, double near) {
-  ASSERT_TRUE(a.ok()) << a.status();
-  EXPECT_NEAR(a->loss, b->loss, near * b->loss);
-  EXPECT_EQ(a->tokens, b->tokens);
-  EXPECT_NEAR(a->grad_norm, b->grad_norm, near * b->grad_norm);
-  EXPECT_FALSE(a->skipped);
-}
-
-void ExpectGradients(StepRig& rig, StepRig& alone) {
-  ExpectResult(rig.executor().Gradients(rig.Batch(0), 1),
-               alone.executor().Gradients(alone.Batch(0), 1), kNear);
-  ExpectNorms(rig.executor().GradientNorms(), alone.executor().GradientNorms(),
-              kNear);
-  if (rig.options().zero > 0) return;
-  for (const std::string& tensor : rig.TensorsHere()) {
-    ExpectPieces(rig, alone, tensor, Plane::kGradient, kNear);
-  }
-}
-
-void ExpectSteps(StepRig& rig, StepRig& alone) {
-  for (int64_t step = 1; step <= kSteps; ++step) {
-    const HostBatch batch = rig.Batch(step), all = alone.Batch(step);
-    ExpectResult(rig.executor().TrainStep(batch, step, kLr),
-                 alone.executor().TrainStep(all, step, kLr), kNearWeight);
-    const auto loss = rig.executor().Evaluate(batch);
-    const auto expected = alone.executor().Evaluate(all);
-    ASSERT_TRUE(loss.ok()) << loss.status();
-    EXPECT_NEAR(loss->loss_sum, expected->loss_sum,
-                kNearWeight * expected->loss_sum);
-    EXPECT_EQ(loss->tokens, expected->tokens);
-  }
-  ExpectNorms(*rig.executor().WeightNorms(), *alone.executor().WeightNorms(),
-              kNearWeight);
-  for (const std::string& tensor : rig.TensorsHere()) {
-    ExpectPieces(rig, alone, tensor, Plane::kWeight, kNearWeight);
-  }
-}
-
-void ExpectStepsOfOneRank(Communicator& world, const Case& of) {
-  SelfCommunicator self;
-  const std::unique_ptr<StepRig> alone = Alone(self, of);
-  const std::unique_ptr<StepRig> rig = Together(world, of);
-  EXPECT_EQ(rig->device().bytes_in_use(),
-            rig->executor().account().allocated());
-  const int64_t allocations = rig->device().allocations();
-  ExpectGradients(*rig, *alone);
-  ExpectSteps(*rig, *alone);
-  EXPECT_EQ(rig->device().allocations(), allocations);
-  const auto found = rig->executor().Diagnose(rig->Batch(1), kSteps + 1);
-  ASSERT_TRUE(found.ok()) << found.status();
-  EXPECT_EQ(*found, "the loss itself is not finite");
-}
-
-void OnRanks(const Case& of,
+void OnRanks(const TensorCase& of,
              const std::function<void(Communicator&)>& rank_main) {
   SCOPED_TRACE(::testing::PrintToString(of));
   const absl::Status status = RunRanks(of.ranks(), [&](Communicator& world) {
@@ -181,7 +38,7 @@ void OnRanks(const Case& of,
   EXPECT_TRUE(status.ok()) << status;
 }
 
-std::vector<Case> Table() {
+std::vector<TensorCase> Table() {
   return {
       {.tensor = 2},
       {.tensor = 2, .sequence = false},
@@ -243,24 +100,74 @@ std::vector<Case> Table() {
   };
 }
 
-class TensorStepTest : public ::testing::TestWithParam<Case> {};
+// On up to eight ranks.
+TensorCase DrawCase(Dice& dice) {
+  TensorCase of;
+  do {
+    of.tensor = 1 << dice.Below(3);
+    of.context = dice.Between(1, 3);
+    of.data = 1 << dice.Below(2);
+    of.pipeline = 1 << dice.Below(3);
+  } while (of.tensor * of.context == 1 || of.ranks() > 8);
+  const char* const shares[] = {"none", "none", "groups:2", "all"};
+  of.sequence = dice.Maybe();
+  of.kind = kModelKinds[dice.Below(2)];
+  of.share = shares[dice.Below(4)];
+  RigOptions& options = of.options;
+  options.layers = dice.Maybe() ? 4 : 6;
+  options.tied = dice.Maybe();
+  options.recompute = dice.Maybe();
+  options.remake = dice.Maybe();
+  options.lane_threads = dice.Maybe();
+  options.masked = dice.Maybe();
+  options.clip = dice.Maybe() ? 0.5 : 0;
+  options.dropout = dice.Maybe() ? 0.1 : 0;
+  options.order = dice.Maybe() ? MicroBatchOrder::kLayerMajor
+                               : MicroBatchOrder::kMicroBatchMajor;
+  options.zero = dice.Below(2);
+  options.turns = of.pipeline == 2 ? dice.Between(1, 2) : 1;
+  options.halves = of.pipeline > 1 && options.turns == 1 && dice.Maybe();
+  const int optimizer = dice.Below(4);
+  options.muon = optimizer == 0;
+  options.adafactor = optimizer == 1;
+  return of;
+}
+
+class TensorStepTest : public ::testing::TestWithParam<TensorCase> {};
 INSTANTIATE_TEST_SUITE_P(Rows, TensorStepTest, ::testing::ValuesIn(Table()));
 
 TEST_P(TensorStepTest, IsThatOfOneRank) {
-  OnRanks(GetParam(),
-          [](Communicator& world) { ExpectStepsOfOneRank(world, GetParam()); });
+  const OneRank expected = RunAlone(GetParam());
+  OnRanks(GetParam(), [&](Communicator& world) {
+    ExpectStepsOfOneRank(world, GetParam(), expected);
+  });
+}
+
+// With all else drawn. DELINK_TENSOR_STEPS=600 for more.
+TEST(TensorStep, DrawnOnesAreThoseOfOneRank) {
+  const char* const text = std::getenv("DELINK_TENSOR_STEPS");
+  const int rows = text != nullptr ? std::atoi(text) : 12;
+  Dice dice(23);
+  for (int n = 0; n < rows && !::testing::Test::HasFailure(); ++n) {
+    const TensorCase of = DrawCase(dice);
+    const OneRank expected = RunAlone(of);
+    OnRanks(of, [&](Communicator& world) {
+      ExpectStepsOfOneRank(world, of, expected);
+    });
+  }
 }
 
 // Whoever waits in the middle of a visit is told in which, and for what.
 TEST(TensorStep, ARankThatFailsIsNamedWhereItIsWaitedFor) {
   for (const bool threads : {false, true}) {
-    Case of{.tensor = 2};
+    TensorCase of{.tensor = 2};
     of.options.lane_threads = threads;
     std::string told;
     const absl::Status status = RunRanks(2, [&](Communicator& world) {
-      const std::unique_ptr<StepRig> rig = Together(world, of);
+      const std::unique_ptr<StepRig> rig = TogetherOf(world, of);
       if (world.rank() == 1) return absl::DataLossError("no more batches");
-      const auto step = rig->executor().TrainStep(rig->Batch(1), 1, kLr);
+      const auto step =
+          rig->executor().TrainStep(rig->Batch(1), 1, kTensorRate);
       told = std::string(step.status().message());
       return absl::OkStatus();
     });
@@ -287,7 +194,7 @@ std::map<int, Agreement> Probed(StepRig& rig) {
 }
 
 TEST(TensorStep, ProbesAreThoseOfOneRank) {
-  const Case cases[] = {
+  const TensorCase cases[] = {
       {.tensor = 2, .share = "all"},
       {.tensor = 2, .sequence = false, .share = "groups:2"},
       {.tensor = 4, .kind = "llama", .share = "all"},
@@ -299,12 +206,12 @@ TEST(TensorStep, ProbesAreThoseOfOneRank) {
        .share = "attention=all",
        .options = {.recompute = true, .lane_threads = true}},
   };
-  for (Case of : cases) {
+  for (TensorCase of : cases) {
     of.options.probes = true;
     OnRanks(of, [&](Communicator& world) {
       SelfCommunicator self;
-      const std::unique_ptr<StepRig> alone = Alone(self, of);
-      const std::unique_ptr<StepRig> rig = Together(world, of);
+      const std::unique_ptr<StepRig> alone = AloneOf(self, of);
+      const std::unique_ptr<StepRig> rig = TogetherOf(world, of);
       EXPECT_EQ(rig->device().bytes_in_use(),
                 rig->executor().account().allocated());
       const std::map<int, Agreement> expected = Probed(*alone);
@@ -319,14 +226,14 @@ TEST(TensorStep, ProbesAreThoseOfOneRank) {
                     kNear * agreement.together);
       }
       // A step is none the worse for it.
-      ExpectGradients(*rig, *alone);
+      ExpectGradients(*rig, GradientsOf(*alone));
     });
   }
 }
 
 // What is exchanged in visits, by rank 0 of them, is what the program lists.
 TEST(TensorStep, TracesSayWhatVisitsExchange) {
-  const Case of{.tensor = 2, .options = {.recompute = true}};
+  const TensorCase of{.tensor = 2, .options = {.recompute = true}};
   OnRanks(of, [&](Communicator& world) {
     Trace trace(2, 2);
     RigOptions options = OptionsOf(of);
@@ -335,7 +242,8 @@ TEST(TensorStep, TracesSayWhatVisitsExchange) {
     options.trace = &trace;
     StepRig rig(world, "none", options);
     for (int64_t step = 1; step <= 3; ++step) {
-      EXPECT_TRUE(rig.executor().TrainStep(rig.Batch(step), step, kLr).ok());
+      EXPECT_TRUE(
+          rig.executor().TrainStep(rig.Batch(step), step, kTensorRate).ok());
     }
     EXPECT_TRUE(rig.executor().Drain().ok());
     const Program& program = rig.executor().program();
@@ -380,7 +288,7 @@ class WaitsWatch final : public StepWatch {
 
 TEST(TensorStep, WhoLooksOnIsToldInWhichExchangeARankWaits) {
   for (const bool threads : {false, true}) {
-    const Case of{.tensor = 2, .options = {.lane_threads = threads}};
+    const TensorCase of{.tensor = 2, .options = {.lane_threads = threads}};
     OnRanks(of, [&](Communicator& world) {
       WaitsWatch watch;
       RigOptions options = OptionsOf(of);
@@ -389,7 +297,8 @@ TEST(TensorStep, WhoLooksOnIsToldInWhichExchangeARankWaits) {
       options.watch = &watch;
       StepRig rig(world, "none", options);
       for (int64_t step = 1; step <= 3; ++step) {
-        EXPECT_TRUE(rig.executor().TrainStep(rig.Batch(step), step, kLr).ok());
+        EXPECT_TRUE(
+            rig.executor().TrainStep(rig.Batch(step), step, kTensorRate).ok());
       }
       EXPECT_TRUE(rig.executor().Drain().ok());
       // Which of the two comes late is chance, but not every time.
@@ -405,9 +314,9 @@ TEST(TensorStep, WhoLooksOnIsToldInWhichExchangeARankWaits) {
 // Of the ranks of a stage the first that has a number which is not finite, by
 // data place; of those that work on the same visit all have.
 TEST(TensorStep, DiagnosisNamesTheRankWhereItBegan) {
-  const Case of{.tensor = 2, .data = 2, .pipeline = 2};
+  const TensorCase of{.tensor = 2, .data = 2, .pipeline = 2};
   OnRanks(of, [&](Communicator& world) {
-    const std::unique_ptr<StepRig> rig = Together(world, of);
+    const std::unique_ptr<StepRig> rig = TogetherOf(world, of);
     const ParamStore& store = rig->store();
     const MeshPlace place = store.layout().mesh().PlaceOf(world.rank());
     // One piece of a matrix, in the weights of data place 1 alone.
@@ -425,7 +334,7 @@ TEST(TensorStep, DiagnosisNamesTheRankWhereItBegan) {
       }
     }
     const HostBatch batch = rig->Batch(1);
-    EXPECT_TRUE(rig->executor().TrainStep(batch, 1, kLr)->skipped);
+    EXPECT_TRUE(rig->executor().TrainStep(batch, 1, kTensorRate)->skipped);
     const int rank = store.layout().mesh().RankAt({{0, 0, 1, 1}});
     EXPECT_EQ(*rig->executor().Diagnose(batch, 1),
               absl::StrCat("rank ", rank,
@@ -440,10 +349,11 @@ TEST(TensorStep, IsNearThatOfOneRankInBf16) {
   for (const StepNumbers& numbers : kNumbers) {
     if (numbers.dtype != DType::kBF16) continue;
     for (const bool sequence : {false, true}) {
-      const Case of{.tensor = 2,
-                    .sequence = sequence,
-                    .kind = "llama",
-                    .options = {.bf16_gradients = numbers.bf16_gradients}};
+      const TensorCase of{
+          .tensor = 2,
+          .sequence = sequence,
+          .kind = "llama",
+          .options = {.bf16_gradients = numbers.bf16_gradients}};
       OnRanks(of, [&](Communicator& world) {
         RigOptions options = OptionsOf(of);
         options.dtype = DType::kBF16;
@@ -452,10 +362,11 @@ TEST(TensorStep, IsNearThatOfOneRankInBf16) {
         options.tensor = 2;
         options.sequence = sequence;
         StepRig rig(world, "none", options);
-        for (int64_t step = 1; step <= kSteps; ++step) {
-          const auto a = rig.executor().TrainStep(rig.Batch(step), step, kLr);
+        for (int64_t step = 1; step <= kTensorSteps; ++step) {
+          const auto a =
+              rig.executor().TrainStep(rig.Batch(step), step, kTensorRate);
           const auto b =
-              alone.executor().TrainStep(alone.Batch(step), step, kLr);
+              alone.executor().TrainStep(alone.Batch(step), step, kTensorRate);
           ASSERT_TRUE(a.ok()) << a.status();
           EXPECT_NEAR(a->loss, b->loss, b->loss / 256);
           EXPECT_NEAR(a->grad_norm, b->grad_norm, b->grad_norm / 64);
