@@ -58,6 +58,11 @@ def train(program, prefix, folder):
   expect_in("3 does not divide dim 32", run(
       [program, "train", *recipe, "--set", "model.heads=3", "--out", "bad"],
       folder, code=2))
+  # Heads that ranks cannot have as many of.
+  expect_in("; use tensor 2", run(
+      [program, "plan", *recipe, "--ranks", "4", "--set", "model.heads=2",
+       "--set", "stage.0.parallel.tensor=4", "--set",
+       "stage.1.parallel.tensor=4"], folder, code=2))
   run([program, "train", *recipe, "--out", "run", "--threads", "1"], folder)
   alone = losses(f"{folder}/run")
   assert len(alone) == STEPS and alone[-1] < alone[0] - 0.2, alone

@@ -9,6 +9,7 @@
 
 #include "framework/base/at.h"
 #include "framework/module/binder.h"
+#include "framework/module/can_cut.h"
 #include "framework/module/layout.h"
 #include "tests/framework/module/random_layouts.h"
 #include "tests/framework/module/toy_model.h"
@@ -218,6 +219,27 @@ TEST_F(UnitsTest, GradientsOfRowsBehindThatNobodyWroteAreZero) {
   stream->Synchronize();
   EXPECT_EQ(ValueAt(qkv.grad(), 0), 0);
   EXPECT_EQ(ValueAt(qkv.rest()->grad(), 0), 6);
+}
+
+TEST_F(UnitsTest, HeadsAreCutOverAsManyRanksAsEachHaveSome) {
+  DeclareAttention(4, 2);
+  for (const int64_t ranks : {1, 2, 4}) {
+    EXPECT_EQ(CannotBeCut(registry_, ranks), nullptr) << ranks;
+  }
+  ASSERT_NE(CannotBeCut(registry_, 3), nullptr);
+  EXPECT_EQ(CannotBeCut(registry_, 3)->name, "blocks/0/qkv");
+  EXPECT_EQ(CannotBeCut(registry_, 8), nullptr);
+  // Several ranks may have the same head's rows; of a sum each has its own.
+  Scope(registry_)
+      .Layer(1, "blocks/0")
+      .Part("attention")
+      .Param("out", {.shape = {kDim, 4 * kHeadDim},
+                     .init = Init::Normal(1),
+                     .split = Split::kIn,
+                     .unit = kHeadDim});
+  EXPECT_EQ(CannotBeCut(registry_, 4), nullptr);
+  ASSERT_NE(CannotBeCut(registry_, 8), nullptr);
+  EXPECT_EQ(CannotBeCut(registry_, 8)->name, "blocks/0/out");
 }
 
 }  // namespace
