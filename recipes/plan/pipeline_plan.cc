@@ -12,6 +12,7 @@
 #include "framework/step/joint_plan.h"
 #include "framework/step/measure.h"
 #include "framework/step/pipeline_time.h"
+#include "framework/step/visit_meetings.h"
 #include "layers/ops/accumulate.h"
 #include "recipes/run/pipeline_rows.h"
 #include "recipes/schema/describe.h"
@@ -96,6 +97,52 @@ void Count(const ExchangePlan& one, PipelineStagePlan& plan) {
   plan.exchanges.push_back(one);
 }
 
+std::string NameOf(VisitExchange::Kind kind) {
+  switch (kind) {
+    case VisitExchange::Kind::kGather:
+      return "all-gather";
+    case VisitExchange::Kind::kScatter:
+      return "reduce-scatter";
+    case VisitExchange::Kind::kSum:
+      return "all-reduce";
+    case VisitExchange::Kind::kMax:
+      break;
+  }
+  return "all-reduce max";
+}
+
+// What visits exchange in the middle of them, and updates.
+void CountInside(const ImaginedStage& imagined,
+                 const std::vector<LayerPlan>& layers,
+                 PipelineStagePlan& plan) {
+  const ParamStore& store = imagined.stage().store();
+  const Layout& layout = store.layout();
+  const int64_t tensor = layout.mesh().tensor;
+  for (const Instruction& at : plan.program.instructions) {
+    if (at.op == Op::kUpdate) {
+      const int local = layout.LocalSlabOf(at.slab, store.rank());
+      const DType type = StatisticsOf(store.options().dtype);
+      for (const UpdateExchange& of : imagined.env().optimizer->Exchanges(
+               layout, store.rank(), local, type)) {
+        const bool sum = of.kind == UpdateExchange::Kind::kSum;
+        Count({"updates", sum ? "all-reduce" : "all-gather", "tensor", tensor,
+               1, (sum ? 1 : tensor) * of.count * SizeOf(of.dtype)},
+              plan);
+      }
+    }
+    if (at.layer < 0) continue;
+    for (const Phase phase : PhasesOf(PassKind::kStep, at)) {
+      const VisitExchanges& all = At(layers, at.layer).exchanges;
+      for (const VisitExchange& of : At(all, static_cast<int>(phase))) {
+        Count(
+            {"activations", NameOf(of.kind), std::string(schema::Word(of.axis)),
+             layout.mesh().along(of.axis), 1, of.bytes},
+            plan);
+      }
+    }
+  }
+}
+
 // What all lanes but compute move in a step.
 void CountExchanges(const ParamStore& store,
                     const std::vector<LayerPlan>& layers,
@@ -109,7 +156,8 @@ void CountExchanges(const ParamStore& store,
       Count({"boundaries", "send", "pipeline", 2, 1, bytes}, plan);
     }
     if (at.op != Op::kReduce && at.op != Op::kFetch) continue;
-    const int slab = store.SlabOf(at.slab);
+    const int slab =
+        store.SlabOf(store.layout().LocalSlabOf(at.slab, store.rank()));
     const int ranks = GroupSize(store, slab);
     if (ranks == 1) continue;
     const Plane plane = at.op == Op::kFetch ? Plane::kWeight : Plane::kGradient;
@@ -169,8 +217,9 @@ void TimeStages(const JointPlan& joint, const std::vector<LayerPlan>& layers,
 }
 
 // Of one rank of a stage of the pipeline.
-PipelineStagePlan Describe(StageRun& stage, const PipelineRow& row,
+PipelineStagePlan Describe(ImaginedStage& imagined, const PipelineRow& row,
                            const std::vector<LayerPlan>& layers) {
+  StageRun& stage = imagined.stage();
   PipelineStagePlan plan{.row = row,
                          .rank = stage.store().rank(),
                          .account = stage.account(),
@@ -185,6 +234,7 @@ PipelineStagePlan Describe(StageRun& stage, const PipelineRow& row,
     }
   }
   CountExchanges(stage.store(), layers, plan);
+  CountInside(imagined, layers, plan);
   return plan;
 }
 
@@ -231,7 +281,7 @@ absl::StatusOr<PipelinePlan> PlanPipeline(ImaginedStage& first) {
     DELINK_RETURN_IF_ERROR(imagine(row.first_rank));
     DELINK_ASSIGN_OR_RETURN(const int heaviest, FindHeaviest(*of));
     DELINK_RETURN_IF_ERROR(imagine(heaviest));
-    plan.stages.push_back(Describe(of->stage(), row, layers));
+    plan.stages.push_back(Describe(*of, row, layers));
   }
   if (rows.size() == 1) return plan;
   plan.shared = FindShared(store);

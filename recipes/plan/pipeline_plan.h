@@ -20,8 +20,10 @@ namespace delink {
 
 // What a rank exchanges in a step in one way with the same kind of group.
 struct ExchangePlan {
-  std::string what;   // "gradients", "weights", "boundaries"
-  std::string kind;   // "reduce-scatter", "all-gather", "send"
+  // "gradients", "weights", "boundaries"; "activations" in the middle of
+  // visits, "updates" of those.
+  std::string what;
+  std::string kind;   // "reduce-scatter", "all-gather", "all-reduce", "send"
   std::string along;  // axes of the mesh along which the group lies: "data"
   int64_t ranks = 0;  // of the group
   int64_t count = 0;
@@ -71,6 +73,7 @@ class ImaginedStage {
   static absl::StatusOr<std::unique_ptr<ImaginedStage>> Create(
       const RunEnv& env, size_t index, int rank);
   StageRun& stage() { return *stage_; }
+  const StageRun& stage() const { return *stage_; }
   const RunEnv& env() const { return env_; }
 
  private:

@@ -18,6 +18,10 @@
 namespace delink {
 namespace {
 
+bool HasSequence(const ParallelConfig& parallel) {
+  return parallel.tensor > 1 && *parallel.sequence;
+}
+
 bool RecomputesBlocks(const Recipe& recipe, size_t stage) {
   return recipe.RecomputeOf(stage) == Recompute::kBlock;
 }
@@ -26,6 +30,7 @@ bool RecomputesBlocks(const Recipe& recipe, size_t stage) {
 std::vector<double> CostsOf(const RunEnv& env, size_t stage,
                             const SharingMap& sharing) {
   const Recipe& recipe = *env.recipe;
+  const ParallelConfig& parallel = recipe.stages[stage].parallel;
   const std::vector<LayerPlan> layers =
       MeasureLayers(*env.model, *env.registry,
                     {.device = env.device->kind(),
@@ -33,7 +38,10 @@ std::vector<double> CostsOf(const RunEnv& env, size_t stage,
                      .dtype = recipe.run.precision,
                      .bf16_gradients = recipe.run.gradients == DType::kBF16,
                      .batch = BatchShapeOf(recipe, stage),
-                     .accumulate = Accumulate});
+                     .accumulate = Accumulate,
+                     .mesh = MeshOf(parallel),
+                     .rank = 0,
+                     .sequence = HasSequence(parallel)});
   std::vector<double> costs;
   for (size_t at = 0; at < layers.size(); ++at) {
     const bool block = at > 0 && at + 1 < layers.size();
@@ -72,7 +80,7 @@ Layout LayoutOf(const RunEnv& env, size_t stage, const SharingMap& sharing) {
                          .chunks = ChunksOf(env, stage, sharing),
                          .zero = static_cast<int>(parallel.zero),
                          .whole_tensors = env.optimizer->whole_tensors(),
-                         .sequence = mesh.tensor > 1 && *parallel.sequence});
+                         .sequence = HasSequence(parallel)});
 }
 
 Planner PlannerOf(const Recipe& recipe, size_t stage, size_t layout) {

@@ -3,7 +3,6 @@
 #include <cstdint>
 #include <utility>
 
-#include "absl/strings/str_cat.h"
 #include "framework/base/status_macros.h"
 #include "framework/sharing/delink.h"
 #include "framework/sharing/resolve.h"
@@ -127,12 +126,6 @@ absl::Status StageRun::MakeExecutor(size_t layout) {
   const Recipe& recipe = *env_.recipe;
   const RunConfig& run = recipe.run;
   const Mesh& mesh = store_->layout().mesh();
-  if (mesh.tensor > 1 || mesh.context > 1) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("stage ", stage().name,
-                     ": tensor and context parallel ranks are for `delink "
-                     "plan` alone; they train with a later version"));
-  }
   cut_ = {.rank = mesh.PlaceOf(env_.world->rank())[Axis::kData],
           .ranks = mesh.data,
           .micro_batches = recipe.Accumulation(layout),

@@ -56,6 +56,7 @@ class StageRun {
   const Stage& stage() const { return env_.recipe->stages[index_]; }
   const Sequential& model() const { return *env_.model; }
   ParamStore& store() { return *store_; }
+  const ParamStore& store() const { return *store_; }
   Executor& executor() { return *executor_; }
   const BatchCut& cut() const { return cut_; }
   MemoryAccount account() const { return executor_->account(); }

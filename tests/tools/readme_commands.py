@@ -103,7 +103,8 @@ def check_by_hand(folder):
   shell(folder, [path, f"{train} --resume"])
   assert losses(f"{folder}/runs/tiny") == trained, "it had ended"
   if MPIRUN:
-    for more in ("", " --set stage.0.parallel.pipeline=2"):
+    for more in ("", " --set stage.0.parallel.pipeline=2",
+                 " --set stage.0.parallel.tensor=2"):
       shell(folder, [path, f"mpirun -np 2 {train} --overwrite{more}"])
       both = losses(f"{folder}/runs/tiny")
       assert max(abs(a - b) for a, b in zip(trained, both, strict=True)) < 1e-4

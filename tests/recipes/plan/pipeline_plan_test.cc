@@ -11,6 +11,7 @@
 #include <string>
 #include <vector>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "framework/base/status_macros.h"
 #include "framework/comm/thread_communicator.h"
@@ -140,6 +141,90 @@ TEST(PipelinePlanTest, TheHeaviestRanksTakeWhatIsPlanned) {
 }
 
 // 16 micro-batches of a sequence of 32 tokens in f32, 32 wide.
+// The most that a rank's ledger had at once of what is no executor's.
+int64_t PlanesAtMost(const Device& device) {
+  int64_t bytes = 0;
+  for (const MemoryLedger::Entry& of : device.ledgers().allocated.entries()) {
+    if (of.kind == "weights" || of.kind == "gradients" ||
+        absl::StrContains(of.kind, "state")) {
+      bytes += of.highest;
+    }
+  }
+  return bytes;
+}
+
+// By rank, of the switch from the first stage to the second.
+std::vector<int64_t> SwitchOn(const Words& sets, int ranks) {
+  std::vector<int64_t> planes(ranks);
+  const absl::Status status = RunRanks(ranks, [&](Communicator& comm) {
+    const ModelList models = BuiltInModels();
+    DELINK_ASSIGN_OR_RETURN(const Recipe read,
+                            ReadRecipe(kTiny, sets, KindsOf(models)));
+    DELINK_ASSIGN_OR_RETURN(const Recipe recipe, CheckWorld(read, ranks));
+    DELINK_ASSIGN_OR_RETURN(const std::unique_ptr<Communicator> network,
+                            comm.Split(0, comm.rank()));
+    const std::unique_ptr<Device> device = NewCpuDevice();
+    DELINK_ASSIGN_OR_RETURN(const std::unique_ptr<RunModel> model,
+                            RunModel::Create(recipe, models));
+    const RunEnv env = model->On(*device, comm, *network);
+    DELINK_ASSIGN_OR_RETURN(std::unique_ptr<StageRun> stage,
+                            StageRun::Create(env, 0));
+    DELINK_RETURN_IF_ERROR(stage->TakeLayout(1));
+    DELINK_RETURN_IF_ERROR(StageRun::Switch(env, std::move(stage), 1).status());
+    planes[comm.rank()] = PlanesAtMost(*device);
+    return absl::OkStatus();
+  });
+  EXPECT_TRUE(status.ok()) << status;
+  return planes;
+}
+
+TEST(PipelinePlanTest, ASwitchToAnotherLayoutTakesWhatIsPlanned) {
+  const Words sets = {"model.vocab=61", "model.layers=16", "model.dim=48",
+                      "run.micro_batch=1", "stage.1.parallel.pipeline=4"};
+  const RunPlan plan = PlanOf(sets);
+  EXPECT_EQ(plan.ranks, 4);
+  EXPECT_EQ(plan.stages[0].mesh, Mesh{.data = 4});
+  EXPECT_EQ(plan.stages[1].mesh, Mesh{.pipeline = 4});
+  const std::vector<int64_t> planes = SwitchOn(sets, 4);
+  EXPECT_EQ(std::ranges::max(planes), plan.stages[1].switch_bytes);
+  // The real model's, which no rank ever has.
+  const int64_t real =
+      PlanOf({"model.vocab=61", "model.layers=16", "model.dim=48"})
+          .stages[1]
+          .account.planes();
+  EXPECT_LT(2 * std::ranges::max(planes), real);
+}
+
+TEST(PipelinePlanTest, ExchangesByGroup) {
+  const Words zero = {"stage.1.parallel.zero=1", "model.tied=true"};
+  const RunPlan plan = PlanOf(Sets(2, 2, zero));
+  for (const StagePlan& stage : plan.stages) {
+    for (const PipelineStagePlan& of : stage.pipeline.stages) {
+      int64_t sent = 0, reduced = 0, gathered = 0;
+      for (const ExchangePlan& one : of.exchanges) {
+        (one.kind == "send"             ? sent
+         : one.kind == "reduce-scatter" ? reduced
+                                        : gathered) += one.bytes;
+        EXPECT_GT(one.count, 0);
+        // The embedding is the head's, on the last stage.
+        EXPECT_EQ(one.ranks, one.along == "data x pipeline" ? 4 : 2);
+      }
+      EXPECT_EQ(sent, of.sent_bytes);
+      EXPECT_EQ(reduced, of.reduced_bytes);
+      EXPECT_EQ(gathered, of.gathered_bytes);
+    }
+  }
+  const std::string text = ToText(plan, false);
+  EXPECT_THAT(text, HasSubstr("  ranks: data 2 x pipeline 2, neighbours along "
+                              "data\n"));
+  EXPECT_THAT(text, HasSubstr("reduce-scatter  along data x pipeline (4 ranks)"
+                              "  1 x, "));
+  const auto json = nlohmann::json::parse(ToJson(plan, false));
+  EXPECT_EQ(json["stages"][1]["mesh"]["pipeline"], 2);
+  EXPECT_THAT(json["stages"][1]["exchanges"].dump(),
+              HasSubstr("\"along\":\"data x pipeline\""));
+}
+
 TEST(PipelinePlanTest, BytesThatAreSentAndReduced) {
   const int64_t way = int64_t{16} * 32 * 32 * 4;
   const RunPlan plan = PlanOf(Sets(4, 1, {"model.tied=true"}));

@@ -349,7 +349,14 @@ TEST(Shipped, RecipesAreGood) {
     const auto recipe =
         ReadRecipe(file.path().string(), {}, KindsOf(BuiltInModels()));
     ASSERT_TRUE(recipe.ok()) << recipe.status();
+    int64_t least = 1;  // ranks
+    for (const Stage& stage : recipe->stages) {
+      const ParallelConfig& of = stage.parallel;
+      least =
+          std::max({least, of.ranks(), of.tensor * of.context * of.pipeline});
+    }
     for (const int64_t ranks : {1, 2, 4}) {
+      if (ranks % least != 0) continue;
       const auto fitted = CheckWorld(*recipe, ranks);
       EXPECT_TRUE(fitted.ok()) << fitted.status();
     }

@@ -1,0 +1,95 @@
+#!/usr/bin/python3
+"""Runs whose ranks are processes, over tensor, context and pipeline ranks, and
+with another layout after the switch: their losses are those of one process, to
+the rounding of sums, and the switch changes none. First the recipes that show
+it, by the commands they begin with.
+
+  layout_ranks.py DELINK RECIPE
+
+Exit status 77: skipped, there is no mpirun.
+"""
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+
+import runs
+
+RECIPES = ("tiny_tensor", "tiny_context", "tiny_layouts")
+# By ranks: layouts of the first stage, and of the second.
+LAYOUTS = [
+    (2, "tensor=2", "tensor=2"),
+    (2, "tensor=2,sequence=false", "context=2,tensor=1"),
+    (2, "data=2", "tensor=2"),
+    (2, "context=2", "pipeline=2,context=1"),
+    (2, "tensor=2,zero=1", "data=2,tensor=1,zero=1"),
+    (4, "data=4", "tensor=2,pipeline=2"),
+    (4, "tensor=4", "tensor=2,context=2"),
+    (4, "tensor=2,context=2", "tensor=2,data=2,context=1,zero=1"),
+    (4, "tensor=2,pipeline=2", "tensor=4,pipeline=1"),
+]
+
+
+def losses(run):
+  rows = runs.rows(run)
+  switches = [row for row in rows if row.get("event") == "delink"]
+  assert len(switches) == 1 and switches[0]["loss_before"] == switches[0]["loss_after"], switches
+  return [row["loss"] for row in rows if "loss" in row]
+
+
+def train(words, folder=None):
+  done = subprocess.run(words, capture_output=True, text=True, check=False, cwd=folder)
+  assert done.returncode == 0, f"{' '.join(words)}: {done.stderr}"
+
+
+def expect_close(name, here, there):
+  assert len(here) == len(there) == 20, (name, len(here), len(there))
+  most = max(abs(a - b) / b for a, b in zip(here, there))
+  assert most < 2e-5, f"{name}: losses differ by {most}"
+
+
+def check_recipe(delink, recipes, name, folder):
+  """As its first lines say, and on one process."""
+  recipe = f"{recipes}/{name}.toml"
+  with open(recipe, encoding="utf-8") as file:
+    lines = re.findall(r"^#   (.*)$", file.read(), re.M)
+  assert len(lines) == 2 and lines[1].startswith("mpirun -np "), lines
+  shutil.copy(recipe, folder)
+  shutil.copy(f"{recipes}/../README.md", folder)
+  for line in lines:
+    words = [delink if word == "delink" else word for word in line.split()]
+    if "data" in words and os.path.exists(f"{folder}/corpus"):
+      continue
+    train(words, folder)
+  alone = f"{folder}/{name}_alone"
+  train([delink, "train", recipe, "--out", alone, "--set", f"data.train={folder}/corpus/train",
+         "--set", "stage.0.parallel={tensor=1}", "--set",
+         "stage.1.parallel={tensor=1,context=1,pipeline=1}"])
+  expect_close(name, losses(f"{folder}/runs/{name}"), losses(alone))
+
+
+def check_layout(delink, recipe, folder, alone, row):
+  ranks, before, after = row
+  out = f"{folder}/{len(os.listdir(folder))}"
+  train(["mpirun", "-np", str(ranks), delink, "train", recipe, "--out", out, "--threads", "1",
+         "--set", f"data.train={folder}/corpus/train",
+         "--set", f"stage.0.parallel={{{before}}}", "--set", f"stage.1.parallel={{{after}}}"])
+  expect_close(row, losses(out), alone)
+
+
+def main():
+  delink, recipe = map(os.path.abspath, sys.argv[1:])
+  runs.skip_without_mpirun()
+  with tempfile.TemporaryDirectory() as folder:
+    for name in RECIPES:
+      check_recipe(delink, os.path.dirname(recipe), name, folder)
+    out = f"{folder}/alone"
+    train([delink, "train", recipe, "--out", out, "--set", f"data.train={folder}/corpus/train"])
+    for row in LAYOUTS:
+      check_layout(delink, recipe, folder, losses(out), row)
+  print(f"{len(RECIPES)} recipes and {len(LAYOUTS)} layouts are as one process")
+
+
+main()
