@@ -77,6 +77,13 @@ def train(program, prefix, folder):
          "--out", "two", "--threads", "1"], folder)
     both = losses(f"{folder}/two")
     assert max(abs(a - b) for a, b in zip(alone, both, strict=True)) < 1e-4
+    # Rows are cut, then the weights as modules say and the tokens between.
+    run([MPIRUN, "-np", "2", program, "train", *recipe, "--set",
+         "stage.0.parallel.context=2", "--set", "stage.1.parallel.context=1",
+         "--set", "stage.1.parallel.tensor=2", "--out", "cut", "--threads", "1"],
+        folder)
+    cut = losses(f"{folder}/cut")
+    assert max(abs(a - b) for a, b in zip(alone, cut, strict=True)) < 1e-4
   expect_in("dyt", run([program, "inspect", "run"], folder))
   run([program, "generate", "run", "--prompt", "The ", "--tokens", "4"], folder)
   expect_in("dyt", run([delink, "inspect", "run"], folder))
