@@ -63,15 +63,15 @@ inline SharingMap CutSharing(const ParamRegistry& registry,
   return ResolveSharing(*ParseShareSpec(text), registry, kCutBlocks).value();
 }
 
-inline std::unique_ptr<ParamStore> CutStore(Device& device,
-                                            const ParamRegistry& registry,
-                                            const std::string& share, int rank,
-                                            const Layout::Options& options) {
+inline std::unique_ptr<ParamStore> CutStore(
+    Device& device, const ParamRegistry& registry, const std::string& share,
+    int rank, const Layout::Options& options,
+    std::vector<StateSpec> states = TwoMoments()) {
   return ParamStore::Create(
              device,
              Layout::Create(registry, kCutBlocks, CutSharing(registry, share),
                             options),
-             rank, {})
+             rank, {.states = std::move(states)})
       .value();
 }
 
