@@ -126,5 +126,55 @@ TEST(LayoutSwitchResume, GoesOnOverMoreRanks) {
   }
 }
 
+// Stopped on each side of a switch from data ranks to tensor ranks, of which
+// there are more than heads of keys and values: bit for bit where it goes on
+// over the same ranks, else close.
+class TensorResume : public ::testing::TestWithParam<const char*> {
+ protected:
+  TensorResume() : runs_("tiny_llama") {
+    runs_.sets = {"run.checkpoint_every=0",    "run.norms_every=0",
+                  "run.micro_batch=1",         GetParam(),
+                  "stage.0.parallel={zero=1}", "stage.1.parallel={tensor=4}"};
+  }
+  TinyRuns runs_;
+};
+INSTANTIATE_TEST_SUITE_P(Forms, TensorResume,
+                         ::testing::Values("optimizer.moments=fp32",
+                                           "optimizer.moments=8bit",
+                                           "optimizer.kind=adafactor"),
+                         [](const auto& info) {
+                           return absl::StrCat("Form", info.index);
+                         });
+
+TEST_P(TensorResume, GoesOnWhereItStopped) {
+  ASSERT_NO_FATAL_FAILURE(runs_.Go({.ranks = 4, .out = "straight"}));
+  const std::vector<Switch> switches = runs_.Switches("straight");
+  ASSERT_EQ(switches.size(), 1u);
+  EXPECT_EQ(switches[0].loss_before, switches[0].loss_after);
+  for (const int64_t stop : {kSwitch - 3, kSwitch + 3}) {
+    SCOPED_TRACE(stop);
+    const std::string out = absl::StrCat("stopped", stop);
+    ASSERT_NO_FATAL_FAILURE(
+        runs_.Go({.ranks = 4, .out = out, .until_step = stop}));
+    ASSERT_NO_FATAL_FAILURE(runs_.Go({.ranks = 4, .out = out, .resume = true}));
+    runs_.ExpectSameBits("straight", out, kSteps);
+  }
+}
+
+TEST_P(TensorResume, GoesOnOverOtherRanks) {
+  ASSERT_NO_FATAL_FAILURE(runs_.Go({.ranks = 4, .out = "straight"}));
+  ASSERT_NO_FATAL_FAILURE(
+      runs_.Go({.ranks = 4, .out = "moved", .until_step = kSwitch + 3}));
+  ASSERT_NO_FATAL_FAILURE(
+      runs_.Go({.ranks = 8,
+                .sets = {"stage.1.parallel={tensor=2, data=2, pipeline=2}"},
+                .out = "moved",
+                .resume = true}));
+  // Sums in another order; and of moments of 8 bits other blocks of them.
+  const bool blocks = std::string(GetParam()) == "optimizer.moments=8bit";
+  EXPECT_LT(LossDifference(runs_.Steps("straight"), runs_.Steps("moved")),
+            blocks ? 2e-3 : 2e-5);
+}
+
 }  // namespace
 }  // namespace delink::testing
