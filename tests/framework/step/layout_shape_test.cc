@@ -14,6 +14,7 @@
 #include "framework/base/at.h"
 #include "framework/module/param_store.h"
 #include "framework/optim/muon.h"
+#include "framework/step/context_cut.h"
 #include "framework/step/memory.h"
 #include "framework/step/plan/assemble.h"
 #include "framework/step/shape_table.h"
@@ -159,6 +160,7 @@ TEST(LayoutShapeTest, AStageHasRoomForItsOwnLayers) {
 void DeclareMatrices(Model& model, Dice& dice) {
   model.blocks = dice.Between(1, 3);
   model.kv_heads = dice.Between(1, 2);
+  const bool down = dice.Maybe();
   const Scope root(model.registry);
   root.Layer(0, "embed").Param("weight", {.shape = {7, 6}});
   for (int i = 0; i < model.blocks; ++i) {
@@ -173,7 +175,7 @@ void DeclareMatrices(Model& model, Dice& dice) {
     attention.Param("norm", {.shape = {6}});
     const Scope mlp = (block / "mlp").Part("mlp");
     mlp.Param("mix", {.shape = {6, 6}});
-    if (dice.Maybe()) {
+    if (down) {
       mlp.Param("down", {.shape = {6, 9}, .split = Split::kIn});
     }
   }
@@ -214,6 +216,21 @@ TEST(LayoutShapeTest, ListsWhatUpdatesExchange) {
   }
   EXPECT_GT(listed, 0);
   EXPECT_GT(absent, 0);
+}
+
+// Each place has a chunk near the beginning and one near the end, and all of
+// them together each token once.
+TEST(ContextCutTest, PlacesHaveAChunkFromEachEnd) {
+  EXPECT_EQ(ContextPlaces(3, 1, 0), (std::vector<int32_t>{0, 1, 2}));
+  EXPECT_EQ(ContextPlaces(12, 3, 0), (std::vector<int32_t>{0, 1, 10, 11}));
+  EXPECT_EQ(ContextPlaces(12, 3, 1), (std::vector<int32_t>{2, 3, 8, 9}));
+  EXPECT_EQ(ContextPlaces(12, 3, 2), (std::vector<int32_t>{4, 5, 6, 7}));
+  const std::vector<int32_t> rows = {10, 11, 12, 13, 20, 21, 22, 23};
+  std::vector<int32_t> here = {1};
+  CutRows(rows, 4, ContextPlaces(4, 2, 0), &here);
+  EXPECT_EQ(here, (std::vector<int32_t>{10, 13, 20, 23}));
+  CutRows(rows, 4, ContextPlaces(4, 2, 1), &here);
+  EXPECT_EQ(here, (std::vector<int32_t>{11, 12, 21, 22}));
 }
 
 }  // namespace
