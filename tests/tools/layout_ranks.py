@@ -20,15 +20,10 @@ import runs
 RECIPES = ("tiny_tensor", "tiny_context", "tiny_layouts")
 # By ranks: layouts of the first stage, and of the second.
 LAYOUTS = [
-    (2, "tensor=2", "tensor=2"),
     (2, "tensor=2,sequence=false", "context=2,tensor=1"),
-    (2, "data=2", "tensor=2"),
     (2, "context=2", "pipeline=2,context=1"),
-    (2, "tensor=2,zero=1", "data=2,tensor=1,zero=1"),
-    (4, "data=4", "tensor=2,pipeline=2"),
-    (4, "tensor=4", "tensor=2,context=2"),
+    (2, "data=2", "tensor=2,zero=1"),
     (4, "tensor=2,context=2", "tensor=2,data=2,context=1,zero=1"),
-    (4, "tensor=2,pipeline=2", "tensor=4,pipeline=1"),
 ]
 
 

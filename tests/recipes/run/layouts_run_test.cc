@@ -139,10 +139,13 @@ const std::vector<Axis> kAxes = {
 
 const std::vector<Rule> kRules = {};
 
-// Losses and norms are sums of float32, rounded by 2^-24 a term, over some
-// thousand terms, which 20 steps carry on. Weights in units of the learning
-// rate: AdamW and Lion make whole steps of noise where a gradient is nearly
-// zero, so that the bulk is held tightly and the tail loosely.
+// Of the 60 rows the furthest were, in losses, norms, median, tail and moments:
+// 6e-9, 2e-7, 2e-6, 4e-5, 3e-7 with AdamW; 4e-6, 7e-5, 3e-8, 3e-6, 2e-5 with
+// SGD at 0.1; 1e-5, 6e-4, 1e-3, 0.015, 1e-3 with Adafactor, which divides by
+// roots of small sums. Losses and norms are sums of float32, rounded by 2^-24 a
+// term, over some thousand terms, which 20 steps carry on. Weights in units of
+// the learning rate: AdamW and Lion make whole steps of noise where a gradient
+// is nearly zero, so that the bulk is held tightly and the tail loosely.
 struct Tolerance {
   double lr, loss, norm, median, tail;
 };
@@ -151,7 +154,7 @@ Tolerance ToleranceOf(const std::string& optimizer) {
       {"adamw", {1e-3, 2e-5, 1e-3, 0.01, 0.3}},
       {"sgd", {0.1, 2e-5, 1e-3, 1e-3, 1e-2}},
       {"lion", {3e-4, 1e-4, 5e-3, 0.05, 4}},
-      {"adafactor", {1e-3, 2e-5, 1e-3, 0.01, 0.3}},
+      {"adafactor", {1e-3, 1e-4, 5e-3, 0.05, 0.5}},
       {"muon", {1e-2, 2e-5, 1e-3, 0.01, 0.3}}};
   return kTolerances.at(optimizer);
 }
