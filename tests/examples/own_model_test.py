@@ -99,7 +99,7 @@ def main():
     program, prefix = build(folder)
     train(program, prefix, folder)
     installed.check_files(prefix)
-    installed.check_recipes(prefix, f"{folder}/recipes")
+    installed.check_recipes(prefix, f"{folder}/recipes", MPIRUN)
   print("ok")
 
 
