@@ -1,13 +1,15 @@
 #!/usr/bin/python3
-"""Two processes as a pipeline beside two data ranks, in turn.
+"""Two processes in several layouts beside two data ranks, in turn.
 
-  tools/bench/pipeline.py --data CORPUS/train [--delink PROGRAM] [--rounds N]
+  tools/bench/layouts.py --data CORPUS/train [--delink PROGRAM] [--rounds N]
+                         [--only NAME ...]
 
 Trains recipes/gpt_10m.toml, 8 sequences of 256 a step in micro-batches of one, a
 core each, and prints tokens a second of the real stage: the median of a run's
 steps after the first five, then the median (least - most) over rounds. What a
 pipeline may reach is the data ranks' speed times 1 - the bubble that
-`delink plan` says; the last column is how much of that it does.
+`delink plan` says; the last column is how much of that it does. Of the others
+the bubble is none.
 """
 import argparse
 import json
@@ -23,6 +25,9 @@ LAYOUTS = {
     "1f1b": "{ pipeline = 2 }",
     "interleaved": '{ pipeline = 2, schedule = "interleaved" }',
     "zero-bubble": '{ pipeline = 2, schedule = "zero-bubble" }',
+    "tensor 2": "{ tensor = 2 }",
+    "tensor 2, no sequence": "{ tensor = 2, sequence = false }",
+    "context 2": "{ context = 2 }",
 }
 MPIRUN = ["mpirun", "--allow-run-as-root", "--oversubscribe", "-np", "2"]
 
@@ -69,18 +74,22 @@ def main():
   parser.add_argument("--delink", default="build/release/tools/delink")
   parser.add_argument("--rounds", type=int, default=5, help="(5)")
   parser.add_argument("--steps", type=int, default=20, help="of a run (20)")
+  parser.add_argument("--only", nargs="+", choices=list(LAYOUTS),
+                      default=list(LAYOUTS), help="beside data 2")
   options = parser.parse_args()
-  speeds = {name: [] for name in LAYOUTS}
-  waits = {name: [] for name in LAYOUTS}
+  layouts = {name: layout for name, layout in LAYOUTS.items()
+             if name in options.only or name == "data 2"}
+  speeds = {name: [] for name in layouts}
+  waits = {name: [] for name in layouts}
   for _ in range(options.rounds):
-    for name, layout in LAYOUTS.items():
+    for name, layout in layouts.items():
       speed, waited = train(options, layout)
       speeds[name].append(speed)
       waits[name].append(waited)
   print("| layout | tokens a second | of data 2 | bubble planned | measured | "
         "of what it may reach |")
   print("|---|---|---|---|---|---|")
-  for name, layout in LAYOUTS.items():
+  for name, layout in layouts.items():
     of = speeds[name]
     ratio = statistics.median(s / d for s, d in zip(of, speeds["data 2"]))
     bubble = planned_bubble(options, layout)
