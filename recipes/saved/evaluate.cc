@@ -17,6 +17,7 @@
 #include "framework/base/status_macros.h"
 #include "recipes/run/batches.h"
 #include "recipes/saved/forward_pass.h"
+#include "recipes/saved/forward_ranks.h"
 #include "recipes/saved/saved_model.h"
 
 namespace delink {
@@ -63,14 +64,40 @@ absl::StatusOr<Source> OpenSource(const SavedModel& saved,
   return source;
 }
 
+// What this rank has of the weights, and with whom.
+struct Together {
+  std::unique_ptr<ParamStore> store;
+  std::unique_ptr<ForwardRanks> ranks;  // null: all of them is here
+  // Along the data axis.
+  int64_t place = 0, places = 1;
+
+  bool counts() const { return ranks == nullptr || ranks->counts(); }
+};
+
+absl::StatusOr<Together> LoadTogether(const SavedModel& saved, Device& device,
+                                      Communicator& comm) {
+  Together together{.place = comm.rank(), .places = comm.size()};
+  DELINK_ASSIGN_OR_RETURN(const Mesh mesh, saved.MeshFor(comm.size()));
+  const bool alone = mesh.data == mesh.ranks();
+  DELINK_ASSIGN_OR_RETURN(together.store,
+                          saved.Load(comm, device, {}, alone ? Mesh() : mesh));
+  if (alone) return together;
+  together.place = mesh.PlaceOf(comm.rank())[Axis::kData];
+  together.places = mesh.data;
+  DELINK_ASSIGN_OR_RETURN(
+      together.ranks,
+      ForwardRanks::Create(together.store->layout(), device, comm));
+  return together;
+}
+
 }  // namespace
 
 absl::StatusOr<Evaluation> Evaluate(const EvaluateOptions& options,
                                     const ModelList& models,
                                     Communicator& comm) {
-  DELINK_ASSIGN_OR_RETURN(
-      const std::unique_ptr<SavedModel> saved,
-      SavedModel::Open(comm, options.checkpoint, models, options.dtype));
+  DELINK_ASSIGN_OR_RETURN(const std::unique_ptr<SavedModel> saved,
+                          SavedModel::Open(comm, options.checkpoint, models,
+                                           options.dtype, options.sets));
   absl::StatusOr<Source> source =
       OpenSource(*saved, SideOf(options.data, "validation"), comm);
   DELINK_RETURN_IF_ERROR(AgreeOnStatus(comm, source.status()));
@@ -78,16 +105,17 @@ absl::StatusOr<Evaluation> Evaluate(const EvaluateOptions& options,
   if (options.device != nullptr) {
     DELINK_ASSIGN_OR_RETURN(device, options.device(saved->recipe()));
   }
-  DELINK_ASSIGN_OR_RETURN(const std::unique_ptr<ParamStore> store,
-                          saved->Load(comm, *device));
+  DELINK_ASSIGN_OR_RETURN(const Together together,
+                          LoadTogether(*saved, *device, comm));
   const DataConfig& data = saved->recipe().data;
   const BatchCut cut{.micro_batch = saved->recipe().run.micro_batch,
                      .seq = data.seq,
                      .masked = data.masked()};
-  auto pass = ForwardPass::Create(saved->model(), *store,
+  auto pass = ForwardPass::Create(saved->model(), *together.store,
                                   {.batch = {.micro_batch = cut.micro_batch,
                                              .seq = cut.seq,
-                                             .masked = cut.masked}});
+                                             .masked = cut.masked},
+                                   .ranks = together.ranks.get()});
   DELINK_RETURN_IF_ERROR(AgreeOnStatus(comm, pass.status()));
 
   int64_t end = source->loader->samples_per_epoch();
@@ -97,14 +125,18 @@ absl::StatusOr<Evaluation> Evaluate(const EvaluateOptions& options,
   std::vector<double> losses(static_cast<size_t>(micro_batches));
   int64_t tokens = 0;
   absl::Status status;
-  for (int64_t m = comm.rank(); m < micro_batches; m += comm.size()) {
+  for (int64_t m = together.place; m < micro_batches; m += together.places) {
     const auto batch =
         ReadBatchUntil(*source->loader, cut, m * cut.micro_batch, end);
     status = batch.status();
     if (!status.ok()) break;
     const LossRecord record = (*pass)->Loss(*batch);
+    if (!together.counts()) continue;
     At(losses, m) = record.loss_sum;
     tokens += record.tokens;
+  }
+  if (status.ok() && together.ranks != nullptr) {
+    status = together.ranks->status();
   }
   DELINK_RETURN_IF_ERROR(AgreeOnStatus(comm, status));
   DELINK_RETURN_IF_ERROR(

@@ -8,6 +8,7 @@
 #include <functional>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "absl/status/statusor.h"
 #include "framework/comm/communicator.h"
@@ -19,7 +20,9 @@ namespace delink {
 
 struct EvaluateOptions {
   std::string checkpoint;  // what FindCheckpoint takes
-  std::string data;        // corpus folder; of one with both sides, validation
+  // Over its recipe: how ranks have the weights together, where they do.
+  std::vector<std::string> sets = {};
+  std::string data;  // corpus folder; of one with both sides, validation
   // Of the recipe's data.batch sequences, from the corpus's start; 0: all.
   int64_t batches = 0;
   DType dtype = DType::kF32;  // of weights and activations
@@ -39,8 +42,11 @@ struct Evaluation {
 };
 
 // Collective; the ranks share the sequences out, and the result is the same bit
-// for bit for any number of them. InvalidArgument: a corpus with more tokens
-// than the checkpoint's vocabulary, or of another tokenizer.
+// for bit for any number of them. Where the checkpoint's layout, or `sets`, has
+// tensor or pipeline ranks, and so many or a multiple were started, these have
+// the weights together (SavedModel::MeshFor); tensor ranks round other sums.
+// InvalidArgument: a corpus with more tokens than the checkpoint's vocabulary,
+// or of another tokenizer.
 absl::StatusOr<Evaluation> Evaluate(const EvaluateOptions& options,
                                     const ModelList& models,
                                     Communicator& comm);

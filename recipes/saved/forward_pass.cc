@@ -84,7 +84,10 @@ ForwardPass::ForwardPass(Sequential& model, ParamStore& store,
       store_(store),
       binder_(store),
       options_(options),
-      stream_(store.device().NewStream()),
+      own_stream_(options.ranks == nullptr ? store.device().NewStream()
+                                           : nullptr),
+      stream_(options.ranks == nullptr ? own_stream_.get()
+                                       : &options.ranks->stream()),
       layers_(Measure(model, store, options.batch)),
       loss_visits_(layers_.back().visits) {
   if (!options.by_sequence || options.batch.micro_batch == 1) return;
@@ -145,7 +148,10 @@ Tensor ForwardPass::RunLayers(const HostBatch& batch) {
                       options_.batch.micro_batch * SizeOf(DType::kI64));
   Tensor x(inputs_.data(), DType::kI32, layers_.front().input);
   for (size_t place = 0; place + 1 < layers_.size(); ++place) {
-    x = Visit(place, x);
+    ForwardRanks* const ranks = options_.ranks;
+    x = ranks == nullptr || ranks->Has(place) ? Visit(place, x)
+                                              : OutputOf(place);
+    if (ranks != nullptr) ranks->HandOn(place, x);
   }
   return x;
 }
@@ -157,7 +163,9 @@ std::vector<LossRecord> ForwardPass::Run(const HostBatch& batch,
   const int64_t loss_bytes = records * static_cast<int64_t>(sizeof(LossRecord));
   device.FillZero(*stream_, losses_.data(), loss_bytes);
   const Tensor x = RunLayers(batch);
-  for (int64_t i = 0; i < records; ++i) {
+  const bool here =
+      options_.ranks == nullptr || options_.ranks->Has(layers_.size() - 1);
+  for (int64_t i = 0; here && i < records; ++i) {
     VisitLoss(options_.by_sequence ? Sequence(x, i) : x, i);
   }
   device.CopyToHost(*stream_, losses.data(), losses_.data(), loss_bytes);
@@ -231,16 +239,22 @@ VisitInputs ForwardPass::Inputs(int64_t sequence) const {
 
 Tape::Env ForwardPass::TapeEnv() {
   return {.device = &store_.device(),
-          .stream = stream_.get(),
-          .accumulate = Accumulate};
+          .stream = stream_,
+          .accumulate = Accumulate,
+          .groups = options_.ranks != nullptr ? options_.ranks->groups()
+                                              : VisitGroups()};
 }
 
 // Layers write to the two boundaries in turn.
+Tensor ForwardPass::OutputOf(size_t place) const {
+  return {boundaries_[place % 2].data(), store_.options().dtype,
+          At(layers_, place).output};
+}
+
 Tensor ForwardPass::Visit(size_t place, const Tensor& input) {
   const LayerPlan& plan = At(layers_, place);
   const int layer = At(store_.visited(), place);
-  const Tensor out(boundaries_[place % 2].data(), store_.options().dtype,
-                   plan.output);
+  const Tensor out = OutputOf(place);
   PlannedMemory memory(plan.visits);
   memory.Bind({.workspace = workspace_.data(), .boundary = out.data()});
   Tape tape(TapeEnv(), memory);

@@ -13,6 +13,7 @@
 #include "framework/step/executor.h"
 #include "framework/step/measure.h"
 #include "framework/tensor/buffer.h"
+#include "recipes/saved/forward_ranks.h"
 
 namespace delink {
 
@@ -22,6 +23,10 @@ class ForwardPass {
     BatchShape batch;
     // Whether Losses is to be called, or Loss.
     bool by_sequence = false;
+    // Ranks that have the weights together, which all make the same calls;
+    // their status() is asked for afterwards. Only those that count get a loss,
+    // and none scores. Outlives the pass; null: they are all here.
+    ForwardRanks* ranks = nullptr;
   };
   // `store` holds the weights of `model`; both outlive the pass.
   // ResourceExhausted: the device has no memory for it.
@@ -53,6 +58,7 @@ class ForwardPass {
   std::vector<double> Logits(const Tensor& x, int64_t first, int64_t count);
   VisitInputs Inputs(int64_t sequence) const;
   Tape::Env TapeEnv();
+  Tensor OutputOf(size_t place) const;
   Tensor Visit(size_t place, const Tensor& input);
   void VisitLoss(const Tensor& input, int64_t sequence);
 
@@ -60,7 +66,8 @@ class ForwardPass {
   ParamStore& store_;
   Binder binder_;
   Options options_;
-  std::unique_ptr<Stream> stream_;
+  std::unique_ptr<Stream> own_stream_;  // where `ranks` has none
+  Stream* stream_;
   std::vector<LayerPlan> layers_;  // by place
   VisitPlan loss_visits_;          // of the epilogue, on what is summed at once
   Buffer workspace_, boundaries_[2], inputs_, targets_, positions_, samples_,

@@ -7,6 +7,8 @@
 #include "absl/status/statusor.h"
 #include "framework/base/at.h"
 #include "framework/base/check.h"
+#include "framework/step/measure.h"
+#include "layers/ops/accumulate.h"
 
 namespace delink {
 namespace {
@@ -47,12 +49,17 @@ Generator::Generator(Sequential& model, ParamStore& store,
       binder_(store),
       options_(options),
       key_(Fold(KeyFromSeed(options.seed), "generate")),
-      stream_(store.device().NewStream()) {
+      own_stream_(options.ranks == nullptr ? store.device().NewStream()
+                                           : nullptr),
+      stream_(options.ranks == nullptr ? own_stream_.get()
+                                       : &options.ranks->stream()) {
   DELINK_CHECK_GT(options.positions, 0);
   DELINK_CHECK(store.options().dtype == DType::kF32 ||
                store.options().dtype == DType::kF64);
   layers_.resize(store.visited().size());
   for (Layer& layer : layers_) layer.states.positions = options.positions;
+  if (options.ranks == nullptr) return;
+  width_ = MeasureLayers(model, store, {}, Accumulate).front().output[2];
 }
 
 Generator::~Generator() = default;
@@ -102,13 +109,36 @@ void Generator::Feed(std::span<const int32_t> tokens) {
   device.CopyFromHost(*stream_, x.data(), tokens.data(), x.bytes());
   stream_->Synchronize();
   for (size_t place = 0; place < layers_.size(); ++place) {
-    Output next = Run(place, x);
+    const bool last = place + 1 == layers_.size();
+    if (last && !Has(place)) break;
+    Output next = Has(place) ? Run(place, x) : Elsewhere(T);
     out = std::move(next);
     x = out.value;
+    if (options_.ranks != nullptr && !last) options_.ranks->HandOn(place, x);
   }
-  logits_ = ToHost(device, *stream_, LastTokens(x, 1));
+  TakeLogits(x);
   const auto vocab = static_cast<size_t>(options_.vocab);
   if (vocab > 0 && vocab < logits_.size()) logits_.resize(vocab);
+}
+
+Generator::Output Generator::Elsewhere(int64_t tokens) {
+  Tensor value(nullptr, store_.options().dtype, {1, tokens, width_});
+  Output out{.memory = Take(store_.device(), value.bytes())};
+  out.value = Tensor(out.memory.data(), value.dtype(), value.shape());
+  return out;
+}
+
+void Generator::TakeLogits(const Tensor& x) {
+  if (Has(layers_.size() - 1)) {
+    logits_ = ToHost(store_.device(), *stream_, LastTokens(x, 1));
+  }
+  ForwardRanks* const ranks = options_.ranks;
+  if (ranks == nullptr) return;
+  auto count = static_cast<int64_t>(logits_.size());
+  ranks->Tell(&count, sizeof(count));
+  logits_.resize(static_cast<size_t>(count));
+  ranks->Tell(logits_.data(), count * static_cast<int64_t>(sizeof(double)));
+  DELINK_CHECK(ranks->status().ok()) << std::string(ranks->status().message());
 }
 
 Generator::Output Generator::Run(size_t place, const Tensor& x) {
@@ -153,7 +183,11 @@ Generator::Output Generator::Visit(size_t place, const Tensor& x,
   const int layer = At(store_.visited(), place);
   binder_.Bind(layer, nullptr);
   HeapMemory memory(device);
-  Tape tape({.device = &device, .stream = stream_.get()}, memory);
+  Tape tape({.device = &device,
+             .stream = stream_,
+             .groups = options_.ranks != nullptr ? options_.ranks->groups()
+                                                 : VisitGroups()},
+            memory);
   tape.BeginForward(
       Phase::kEval,
       {.training = false, .first_position = first_position, .states = states});

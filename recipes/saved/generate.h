@@ -16,6 +16,7 @@
 #include "framework/module/param_store.h"
 #include "framework/module/sequential.h"
 #include "framework/tensor/buffer.h"
+#include "recipes/saved/forward_ranks.h"
 #include "recipes/saved/sampling.h"
 
 namespace delink {
@@ -29,6 +30,10 @@ class Generator {
     // Only ids below it are drawn, of a vocabulary that is padded with ids that
     // mean nothing; 0: all.
     int64_t vocab = 0;
+    // Ranks that have the weights together, which all make the same calls and
+    // get the same tokens. An error is fatal. Outlives the generator; null: all
+    // weights are here.
+    ForwardRanks* ranks = nullptr;
   };
   // `store` holds the weights of `model`; both outlive the generator. The same
   // prompt, weights and options give the same tokens.
@@ -57,6 +62,13 @@ class Generator {
     bool by_token = false;
   };
   void FeedWaiting();
+  bool Has(size_t place) const {
+    return options_.ranks == nullptr || options_.ranks->Has(place);
+  }
+  // Where the output of a layer that other ranks have comes to.
+  Output Elsewhere(int64_t tokens);
+  // The last layer's output as numbers, on all ranks.
+  void TakeLogits(const Tensor& x);
   void Feed(std::span<const int32_t> tokens);
   // Layers are counted by place (Layout::visited).
   // The outputs of a layer for the tokens from fed_ on, whose inputs are x; of
@@ -72,7 +84,9 @@ class Generator {
   Binder binder_;
   Options options_;
   RngKey key_;
-  std::unique_ptr<Stream> stream_;
+  std::unique_ptr<Stream> own_stream_;  // where `ranks` has none
+  Stream* stream_;
+  int64_t width_ = 0;  // of the residual stream, where `ranks` hand it on
   std::vector<Layer> layers_;     // by place
   std::vector<int32_t> context_;  // tokens; the layers know the first fed_
   size_t fed_ = 0;

@@ -108,11 +108,9 @@ absl::StatusOr<std::vector<int32_t>> EncodePrompt(const Tokenizer& tokenizer,
   return ids;
 }
 
-absl::StatusOr<Continuation> ContinuePrompt(const Prompt& prompt,
-                                            const Tokenizer& tokenizer,
-                                            Sequential& model,
-                                            ParamStore& store,
-                                            int64_t positions) {
+absl::StatusOr<Continuation> ContinuePrompt(
+    const Prompt& prompt, const Tokenizer& tokenizer, Sequential& model,
+    ParamStore& store, int64_t positions, ForwardRanks* ranks) {
   DELINK_ASSIGN_OR_RETURN(std::vector<int32_t> ids,
                           EncodePrompt(tokenizer, prompt.text));
   Continuation to{.ended_by = "tokens"};
@@ -125,7 +123,8 @@ absl::StatusOr<Continuation> ContinuePrompt(const Prompt& prompt,
                       {.sampling = prompt.options.sampling,
                        .seed = prompt.options.seed,
                        .positions = positions,
-                       .vocab = tokenizer.vocab_size()});
+                       .vocab = tokenizer.vocab_size(),
+                       .ranks = ranks});
   generator.Prompt(ids);
   StreamDecoder decoder(tokenizer);
   while (to.tokens < prompt.options.tokens) {

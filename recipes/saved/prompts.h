@@ -14,6 +14,7 @@
 #include "data/tokenizer/tokenizer.h"
 #include "framework/module/param_store.h"
 #include "framework/module/sequential.h"
+#include "recipes/saved/forward_ranks.h"
 #include "recipes/saved/sampling.h"
 
 namespace delink {
@@ -49,13 +50,12 @@ struct Continuation {
 absl::StatusOr<std::vector<int32_t>> EncodePrompt(const Tokenizer& tokenizer,
                                                   const std::string& text);
 
-// Of a prompt that does not fit into `positions` together with the tokens to
-// add, the last tokens are taken, where there is room for one at least.
-absl::StatusOr<Continuation> ContinuePrompt(const Prompt& prompt,
-                                            const Tokenizer& tokenizer,
-                                            Sequential& model,
-                                            ParamStore& store,
-                                            int64_t positions);
+// `ranks` as Generator::Options has it. Of a prompt that does not fit into
+// `positions` together with the tokens to add, the last tokens are taken, where
+// there is room for one at least.
+absl::StatusOr<Continuation> ContinuePrompt(
+    const Prompt& prompt, const Tokenizer& tokenizer, Sequential& model,
+    ParamStore& store, int64_t positions, ForwardRanks* ranks = nullptr);
 
 // A JSON object, with a newline.
 std::string ToJson(const Prompt& prompt, const Continuation& continuation);

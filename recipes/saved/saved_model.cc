@@ -1,9 +1,13 @@
 #include "recipes/saved/saved_model.h"
 
+#include <cstddef>
+#include <iterator>
+#include <regex>
 #include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
 #include "framework/base/file.h"
 #include "framework/base/sha256.h"
 #include "framework/base/status_macros.h"
@@ -27,42 +31,75 @@ absl::Status CheckForm(const std::string& path) {
 
 absl::StatusOr<std::unique_ptr<SavedModel>> SavedModel::Open(
     Communicator& comm, const std::string& checkpoint, const ModelList& models,
-    DType dtype) {
+    DType dtype, const std::vector<std::string>& sets) {
   // Found or not, all ranks have the same answer.
   const absl::StatusOr<std::string> path = FindCheckpoint(comm, checkpoint);
   if (!path.ok()) {
     DELINK_RETURN_IF_ERROR(AgreeOnStatus(comm, CheckForm(checkpoint)));
     return path.status();
   }
-  return OpenStep(comm, *path, models, dtype);
+  return OpenStep(comm, *path, models, dtype, sets);
 }
 
 absl::StatusOr<std::unique_ptr<SavedModel>> SavedModel::OpenStep(
     Communicator& comm, const std::string& path, const ModelList& models,
-    DType dtype) {
+    DType dtype, const std::vector<std::string>& sets) {
   std::unique_ptr<SavedModel> saved(new SavedModel(dtype));
   saved->path_ = path;
-  DELINK_RETURN_IF_ERROR(AgreeOnStatus(comm, saved->Read(models)));
+  DELINK_RETURN_IF_ERROR(AgreeOnStatus(comm, saved->Read(models, sets)));
   return saved;
 }
 
-absl::Status SavedModel::Read(const ModelList& models) {
+absl::Status SavedModel::Read(const ModelList& models,
+                              const std::vector<std::string>& sets) {
+  for (const std::string& set : sets) {
+    if (std::regex_search(set, std::regex("^stage\\.[0-9]+\\.parallel"))) {
+      continue;
+    }
+    return absl::InvalidArgumentError(
+        absl::StrCat("--set ", set,
+                     ": of a checkpoint's recipe only how ranks "
+                     "are arranged may be another: stage.N.parallel"));
+  }
+  set_ = !sets.empty();
   DELINK_ASSIGN_OR_RETURN(header_, ReadHeader(path_));
   DELINK_ASSIGN_OR_RETURN(run_, SavedRun::From(path_, header_));
   const std::string recipe = JoinPath(path_, "recipe.toml");
   DELINK_ASSIGN_OR_RETURN(const std::string text, ReadFile(recipe));
   DELINK_ASSIGN_OR_RETURN(
-      recipe_, ParseRecipe(text, recipe, path_, {}, KindsOf(models)));
+      recipe_, ParseRecipe(text, recipe, path_, sets, KindsOf(models)));
   DELINK_RETURN_IF_ERROR(CheckKinds(path_, header_, recipe_));
   model_ = BuildModel(models, Scope(registry_, dtype_), *recipe_.model);
   DELINK_ASSIGN_OR_RETURN(sharing_, ReadSharing(path_, registry_, blocks()));
   return absl::OkStatus();
 }
 
+absl::StatusOr<Mesh> SavedModel::MeshFor(int ranks) const {
+  const auto stage = static_cast<size_t>(run_.stage_index);
+  if (stage >= recipe_.stages.size()) return Mesh{.data = ranks};
+  const ParallelConfig& parallel = recipe_.stages[stage].parallel;
+  Mesh mesh{.tensor = static_cast<int>(parallel.tensor),
+            .pipeline = static_cast<int>(parallel.pipeline)};
+  const int together = mesh.ranks();
+  mesh.data = ranks / together;
+  const bool layers =
+      mesh.pipeline <= std::ssize(sharing_.VisitedOf(blocks())) + 2;
+  if (mesh.ranks() == ranks && layers) return mesh;
+  if (!set_) return Mesh{.data = ranks};
+  return absl::InvalidArgumentError(absl::StrFormat(
+      "stage[%d].parallel: tensor %d x pipeline %d is %d ranks or a multiple, "
+      "but %d %s started; start it with mpirun -np %d",
+      stage, mesh.tensor, mesh.pipeline, together, ranks,
+      ranks == 1 ? "was" : "were", together));
+}
+
 absl::StatusOr<std::unique_ptr<ParamStore>> SavedModel::Load(
-    Communicator& comm, Device& device, std::vector<StateSpec> states) const {
+    Communicator& comm, Device& device, std::vector<StateSpec> states,
+    const Mesh& mesh) const {
+  const bool whole = mesh.ranks() == 1;
   absl::StatusOr<std::unique_ptr<ParamStore>> store = ParamStore::Create(
-      device, Layout::Create(registry_, blocks(), sharing_, {}), 0,
+      device, Layout::Create(registry_, blocks(), sharing_, {.mesh = mesh}),
+      whole ? 0 : comm.rank(),
       {.dtype = dtype_,
        .gradients = false,
        .states = std::move(states),

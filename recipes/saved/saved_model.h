@@ -4,10 +4,12 @@
 
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "absl/status/statusor.h"
 #include "data/tokenizer/tokenizer.h"
 #include "framework/checkpoint/checkpoint.h"
+#include "framework/module/mesh.h"
 #include "recipes/models/model_list.h"
 #include "recipes/run/saved_run.h"
 #include "recipes/schema/recipe.h"
@@ -17,14 +19,16 @@ namespace delink {
 class SavedModel {
  public:
   // `checkpoint`: what FindCheckpoint takes; `dtype`: of the weights and
-  // activations to compute with. Collective.
+  // activations to compute with; `sets`: "key=value" over the checkpoint's
+  // recipe, of stage.N.parallel alone. Collective.
   static absl::StatusOr<std::unique_ptr<SavedModel>> Open(
       Communicator& comm, const std::string& checkpoint,
-      const ModelList& models, DType dtype = DType::kF32);
+      const ModelList& models, DType dtype = DType::kF32,
+      const std::vector<std::string>& sets = {});
   // The same of a step folder that is verified.
   static absl::StatusOr<std::unique_ptr<SavedModel>> OpenStep(
       Communicator& comm, const std::string& path, const ModelList& models,
-      DType dtype = DType::kF32);
+      DType dtype = DType::kF32, const std::vector<std::string>& sets = {});
 
   // The step folder.
   const std::string& path() const { return path_; }
@@ -36,11 +40,17 @@ class SavedModel {
   Sequential& model() const { return *model_; }
   int blocks() const { return model_->blocks(); }
 
-  // The weights, and the states of the optimizer that are asked for, whole on
-  // `device`, which must outlive the store; so must this. Collective.
+  // How so many ranks have the weights together: by tensor and pipeline of the
+  // checkpoint's stage, as far as they multiply out, the others as data ranks;
+  // all each for itself where they do not and nothing was set. InvalidArgument:
+  // they do not, and something was.
+  absl::StatusOr<Mesh> MeshFor(int ranks) const;
+  // The weights, and the states of the optimizer that are asked for, on
+  // `device`, which must outlive the store; so must this: whole, or what this
+  // rank has in a mesh of all of `comm`. Collective.
   absl::StatusOr<std::unique_ptr<ParamStore>> Load(
-      Communicator& comm, Device& device,
-      std::vector<StateSpec> states = {}) const;
+      Communicator& comm, Device& device, std::vector<StateSpec> states = {},
+      const Mesh& mesh = {}) const;
 
   absl::StatusOr<std::unique_ptr<Tokenizer>> MakeTokenizer() const;
 
@@ -49,9 +59,11 @@ class SavedModel {
 
  private:
   explicit SavedModel(DType dtype) : dtype_(dtype) {}
-  absl::Status Read(const ModelList& models);
+  absl::Status Read(const ModelList& models,
+                    const std::vector<std::string>& sets);
 
   DType dtype_;
+  bool set_ = false;  // whether there were sets
   std::string path_;
   CheckpointHeader header_;
   SavedRun run_;

@@ -43,6 +43,7 @@ absl::StatusOr<std::string> EvaluateData(const Eval& command,
                                          const ModelList& models, World& world,
                                          EvaluateOptions options) {
   options.checkpoint = command.checkpoint;
+  options.sets = command.sets;
   options.data = command.data;
   options.batches = command.batches;
   options.dtype = DTypeOf(command);

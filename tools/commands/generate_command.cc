@@ -16,7 +16,9 @@ namespace delink::tools {
 namespace {
 
 // Whole characters only, as soon as they are whole.
-void Stream(std::string_view text) { std::cout << text << std::flush; }
+void Stream(const World& world, std::string_view text) {
+  if (world.rank() == 0) std::cout << text << std::flush;
+}
 
 // A checkpoint, ready to continue texts.
 struct Opened {
@@ -24,6 +26,7 @@ struct Opened {
   std::unique_ptr<Tokenizer> tokenizer;
   std::unique_ptr<Device> device;
   std::unique_ptr<ParamStore> store;
+  std::unique_ptr<ForwardRanks> ranks;  // null: there is one
 
   int64_t positions() const { return saved->recipe().model->max_seq; }
 };
@@ -39,15 +42,39 @@ PromptOptions OptionsOf(const Generate& command) {
 // All but the weights, which take longest.
 absl::StatusOr<Opened> Open(const Generate& command, const ModelList& models,
                             World& world) {
-  DELINK_RETURN_IF_ERROR(RequireOneProcess(world, "generate"));
   DELINK_RETURN_IF_ERROR(UseCores(world, 0).status());
   Opened opened;
   DELINK_ASSIGN_OR_RETURN(
-      opened.saved, SavedModel::Open(world.comm(), command.checkpoint, models));
+      opened.saved, SavedModel::Open(world.comm(), command.checkpoint, models,
+                                     DType::kF32, command.sets));
   DELINK_ASSIGN_OR_RETURN(opened.tokenizer, opened.saved->MakeTokenizer());
   DELINK_ASSIGN_OR_RETURN(
       opened.device, DeviceFor(command.device, opened.saved->recipe(), world));
   return opened;
+}
+
+// All ranks together have the weights once.
+absl::Status Load(World& world, Opened& opened) {
+  DELINK_ASSIGN_OR_RETURN(const Mesh mesh, opened.saved->MeshFor(world.size()));
+  if (mesh.data > 1) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "the ranks of delink generate have the weights together, but ",
+        world.size(), " were started for tensor ", mesh.tensor, " x pipeline ",
+        mesh.pipeline, "; start ", mesh.ranks() / mesh.data,
+        ", or arrange them by --set stage.N.parallel.tensor=", world.size()));
+  }
+  DELINK_ASSIGN_OR_RETURN(
+      opened.store, opened.saved->Load(world.comm(), *opened.device, {}, mesh));
+  if (world.size() == 1) return absl::OkStatus();
+  DELINK_ASSIGN_OR_RETURN(
+      opened.ranks, ForwardRanks::Create(opened.store->layout(), *opened.device,
+                                         world.comm()));
+  return absl::OkStatus();
+}
+
+// Whether somebody reads on; of several ranks none stops alone.
+bool Reads(const Opened& opened) {
+  return opened.ranks != nullptr || static_cast<bool>(std::cout);
 }
 
 absl::Status ContinueText(const Generate& command, World& world,
@@ -55,23 +82,23 @@ absl::Status ContinueText(const Generate& command, World& world,
   const Tokenizer& tokenizer = *opened.tokenizer;
   DELINK_ASSIGN_OR_RETURN(const std::vector<int32_t> prompt,
                           EncodePrompt(tokenizer, command.prompt));
-  DELINK_ASSIGN_OR_RETURN(opened.store,
-                          opened.saved->Load(world.comm(), *opened.device));
+  DELINK_RETURN_IF_ERROR(Load(world, opened));
   const PromptOptions options = OptionsOf(command);
   Generator generator(opened.saved->model(), *opened.store,
                       {.sampling = options.sampling,
                        .seed = options.seed,
                        .positions = opened.positions(),
-                       .vocab = tokenizer.vocab_size()});
+                       .vocab = tokenizer.vocab_size(),
+                       .ranks = opened.ranks.get()});
   generator.Prompt(prompt);
   StreamDecoder decoder(tokenizer);
-  Stream(command.prompt);
-  for (int64_t i = 0; i < command.tokens && std::cout; ++i) {
+  Stream(world, command.prompt);
+  for (int64_t i = 0; i < command.tokens && Reads(opened); ++i) {
     const int32_t token = generator.Next();
     if (tokenizer.EndsText(token)) break;
-    Stream(decoder.Push(token));
+    Stream(world, decoder.Push(token));
   }
-  Stream(decoder.Finish() + "\n");
+  Stream(world, decoder.Finish() + "\n");
   return absl::OkStatus();
 }
 
@@ -79,19 +106,18 @@ absl::Status ContinueAll(const Generate& command, World& world,
                          Opened& opened) {
   DELINK_ASSIGN_OR_RETURN(const std::vector<Prompt> prompts,
                           ReadPrompts(command.prompts, OptionsOf(command)));
-  DELINK_ASSIGN_OR_RETURN(opened.store,
-                          opened.saved->Load(world.comm(), *opened.device));
+  DELINK_RETURN_IF_ERROR(Load(world, opened));
   for (const Prompt& prompt : prompts) {
-    if (!std::cout) break;
+    if (!Reads(opened)) break;
     const absl::StatusOr<Continuation> continuation =
         ContinuePrompt(prompt, *opened.tokenizer, opened.saved->model(),
-                       *opened.store, opened.positions());
+                       *opened.store, opened.positions(), opened.ranks.get());
     if (!continuation.ok()) {
       return absl::InvalidArgumentError(
           absl::StrCat(command.prompts, ":", prompt.line, ": ",
                        std::string(continuation.status().message())));
     }
-    Print(ToJson(prompt, *continuation));
+    if (world.rank() == 0) Print(ToJson(prompt, *continuation));
   }
   return absl::OkStatus();
 }

@@ -2,6 +2,7 @@
 #include <limits>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "tools/syntax/commands.h"
@@ -86,6 +87,17 @@ std::vector<ArgumentSyntax> DelinkArgumentList(DelinkArguments& given) {
            .choices = {"copy", "cycle", "random", "zero"}}};
 }
 
+// How ranks have the weights together.
+ArgumentSyntax LayoutOption(std::vector<std::string>& sets,
+                            std::vector<std::string> needs) {
+  ArgumentSyntax option = SetOption(sets);
+  option.help =
+      "under mpirun, ranks that have the weights together: "
+      "stage.N.parallel.tensor=2 (the checkpoint's)";
+  option.needs = std::move(needs);
+  return option;
+}
+
 std::vector<ArgumentSyntax> EvalArgumentList(Eval& eval) {
   return {CheckpointArgument(eval.checkpoint),
           {.name = "--data",
@@ -95,6 +107,7 @@ std::vector<ArgumentSyntax> EvalArgumentList(Eval& eval) {
            .names = Names::kFolder,
            .must_exist = true,
            .excludes = {"--choices", "--loglikelihood"}},
+          LayoutOption(eval.sets, {"--data"}),
           {.name = "--batches",
            .value = "N",
            .to = &eval.batches,
@@ -153,6 +166,7 @@ std::vector<ArgumentSyntax> GenerateArgumentList(Generate& generate) {
                "tokens and the options below): prints one for each",
        .names = Names::kFile,
        .must_exist = true},
+      LayoutOption(generate.sets, {}),
       {.name = "--tokens",
        .value = "N",
        .to = &generate.tokens,

@@ -76,6 +76,7 @@ struct Inspect {
 };
 struct Eval {
   std::string checkpoint;
+  std::vector<std::string> sets;  // of data
   // One of the three is given.
   std::string data;
   std::string choices;
@@ -89,6 +90,7 @@ struct Eval {
 };
 struct Generate {
   std::string checkpoint;
+  std::vector<std::string> sets;
   std::string prompt;
   std::string prompts;  // a path; empty: `prompt` is given
   int64_t tokens = 128;
