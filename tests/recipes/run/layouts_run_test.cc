@@ -193,13 +193,15 @@ struct Row {
   }
 };
 
-std::vector<Row> Rows() {
+// Of each `every` the first.
+std::vector<Row> Rows(uint64_t every) {
   std::vector<Row> rows;
   RunTable table(kAxes, kRules, FromEnvironment("DELINK_LAYOUTS_SEED", 5));
   for (const Configuration& c :
        table.Cover({}, FromEnvironment("DELINK_LAYOUTS", kRows))) {
     rows.push_back({c, rows.size()});
   }
+  std::erase_if(rows, [&](const Row& row) { return row.index % every != 0; });
   return rows;
 }
 
@@ -247,10 +249,11 @@ class LayoutsRunTest : public ::testing::TestWithParam<Row> {
     static std::map<std::string, Runs> all;
     return all.try_emplace(recipe, recipe).first->second;
   }
-  void Go(const Configuration& c, int ranks, const std::string& out) {
+  void Go(const Configuration& c, RunRequest request) {
     SCOPED_TRACE(Command(c));
-    ASSERT_NO_FATAL_FAILURE(
-        runs_.runs.Go({.ranks = ranks, .sets = Sets(c), .out = out}));
+    request.sets = Sets(c);
+    request.ranks = RanksOf(c);
+    ASSERT_NO_FATAL_FAILURE(runs_.runs.Go(request));
   }
   // The folder of the row's run on one rank, which is made once.
   void MakeReference() {
@@ -264,42 +267,67 @@ class LayoutsRunTest : public ::testing::TestWithParam<Row> {
     if (folder.empty()) {
       const std::string name =
           absl::StrCat("reference", runs_.references.size());
-      ASSERT_NO_FATAL_FAILURE(Go(c, 1, name));
+      ASSERT_NO_FATAL_FAILURE(Go(c, {.out = name}));
       folder = name;
     }
     reference_ = folder;
+  }
+
+  void ExpectCloseTo(const std::string& out) {
+    const TinyRuns& runs = runs_.runs;
+    const std::vector<Step> a = runs.Steps(out), b = runs.Steps(reference_);
+    ASSERT_EQ(a.size(), b.size());
+    EXPECT_NEAR(a[0].loss, b[0].loss, 1e-6);
+    const Tensors x = runs.Load(out, kSteps), y = runs.Load(reference_, kSteps);
+    const Tolerance tolerance = ToleranceOf(row_.at("optimizer"));
+    const double loss = LossDifference(a, b), norm = NormDifference(a, b),
+                 median = WeightDifference(x, y, 0.5) / tolerance.lr,
+                 tail = WeightDifference(x, y, 0.99) / tolerance.lr,
+                 moments = MomentDifference(x, y);
+    RecordProperty("close", absl::StrCat(loss, " ", norm, " ", median, " ",
+                                         tail, " ", moments));
+    EXPECT_LT(loss, tolerance.loss);
+    EXPECT_LT(norm, tolerance.norm);
+    EXPECT_LT(median, tolerance.median);
+    EXPECT_LT(tail, tolerance.tail);
+    EXPECT_LT(moments, tolerance.norm);
   }
 
   const Configuration row_;
   Runs& runs_;
   std::string reference_;
 };
-INSTANTIATE_TEST_SUITE_P(Table, LayoutsRunTest, ::testing::ValuesIn(Rows()));
+INSTANTIATE_TEST_SUITE_P(Table, LayoutsRunTest, ::testing::ValuesIn(Rows(1)));
+
+class LayoutsResumeTest : public LayoutsRunTest {};
+INSTANTIATE_TEST_SUITE_P(Table, LayoutsResumeTest,
+                         ::testing::ValuesIn(Rows(3)));
 
 TEST_P(LayoutsRunTest, IsCloseToTheRunOnOneRank) {
   ASSERT_NO_FATAL_FAILURE(MakeReference());
   const std::string out = absl::StrCat("run", GetParam().index);
-  ASSERT_NO_FATAL_FAILURE(Go(row_, RanksOf(row_), out));
+  ASSERT_NO_FATAL_FAILURE(Go(row_, {.out = out}));
   const TinyRuns& runs = runs_.runs;
   const std::vector<Switch> switches = runs.Switches(out);
   ASSERT_EQ(switches.size(), 1u);
   EXPECT_EQ(switches[0].loss_before, switches[0].loss_after);
-  const std::vector<Step> a = runs.Steps(out), b = runs.Steps(reference_);
-  ASSERT_EQ(a.size(), b.size());
-  EXPECT_NEAR(a[0].loss, b[0].loss, 1e-6);
-  const Tensors x = runs.Load(out, kSteps), y = runs.Load(reference_, kSteps);
-  const Tolerance tolerance = ToleranceOf(row_.at("optimizer"));
-  const double loss = LossDifference(a, b), norm = NormDifference(a, b),
-               median = WeightDifference(x, y, 0.5) / tolerance.lr,
-               tail = WeightDifference(x, y, 0.99) / tolerance.lr,
-               moments = MomentDifference(x, y);
-  RecordProperty("close", absl::StrCat(loss, " ", norm, " ", median, " ", tail,
-                                       " ", moments));
-  EXPECT_LT(loss, tolerance.loss);
-  EXPECT_LT(norm, tolerance.norm);
-  EXPECT_LT(median, tolerance.median);
-  EXPECT_LT(tail, tolerance.tail);
-  EXPECT_LT(moments, tolerance.norm);
+  ExpectCloseTo(out);
+}
+
+// Stopped, and gone on with over another layout.
+TEST_P(LayoutsResumeTest, GoesOnOverAnother) {
+  ASSERT_NO_FATAL_FAILURE(MakeReference());
+  const uint64_t index = GetParam().index;
+  const Configuration then =
+      RunTable(kAxes, kRules, index).Another(row_, {kRounding});
+  ASSERT_NE(then.at("layouts"), row_.at("layouts"));
+  const std::string out = absl::StrCat("stopped", index);
+  const int64_t stop = index % 2 == 0 ? 7 : 13;  // on each side of the switch
+  ASSERT_NO_FATAL_FAILURE(Go(row_, {.out = out, .until_step = stop}));
+  ASSERT_EQ(runs_.runs.Steps(out).size(), stop);
+  SCOPED_TRACE("stopped, then: " + Command(then));
+  ASSERT_NO_FATAL_FAILURE(Go(then, {.out = out, .resume = true}));
+  ExpectCloseTo(out);
 }
 
 }  // namespace
