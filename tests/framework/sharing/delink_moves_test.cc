@@ -297,7 +297,9 @@ TEST(DelinkMovesTest, PeakIsWhatARankHasBeforeAndAfter) {
         EXPECT_EQ(ledger.highest(), PlanesOf(*from) + PlanesOf(*to));
         const std::unique_ptr<Device> other = NewCpuDevice();
         const auto whole = CutStore(*other, registry, "none", 0, {});
-        if (!back) EXPECT_LT(2 * ledger.highest(), PlanesOf(*whole));
+        if (!back) {
+          EXPECT_LT(2 * ledger.highest(), PlanesOf(*whole));
+        }
         return absl::OkStatus();
       });
       ASSERT_TRUE(status.ok()) << status;
