@@ -97,6 +97,17 @@ std::string Accuse(const std::vector<Suspect>& ranks,
   return text;
 }
 
+// What one of the living is kept in, of them a rank that waits if any does.
+std::string Kept(const std::vector<Suspect>& ranks) {
+  std::vector<int> living = Those(
+      ranks, [](const Suspect& r) { return !r.seen.dead && !r.seen.left; });
+  if (living.empty()) return "";
+  const auto waits = std::ranges::find_if(
+      living, [&](int rank) { return At(ranks, rank).seen.compute.waits; });
+  const int rank = waits == living.end() ? living[0] : *waits;
+  return absl::StrCat("; ", Accuse(ranks, {rank}, " was "));
+}
+
 // Where all are of whom none is to blame.
 std::string WhereAllAre(const std::vector<Suspect>& ranks) {
   const std::string first = Where(ranks[0].seen);
@@ -117,8 +128,9 @@ Verdict Judge(const std::vector<Suspect>& ranks, milliseconds waited,
   const std::string resume = "; go on from the last checkpoint with --resume";
   verdict.culprits = Those(ranks, [](const Suspect& r) { return r.seen.dead; });
   if (!verdict.culprits.empty()) {
-    verdict.message = absl::StrCat(
-        Accuse(ranks, verdict.culprits, " is gone: it was "), resume);
+    verdict.message =
+        absl::StrCat(Accuse(ranks, verdict.culprits, " is gone: it was "),
+                     Kept(ranks), resume);
   } else if (patience.count() == 0 || waited < patience) {
     return verdict;
   } else {

@@ -224,9 +224,19 @@ TEST(Judge, NamesTheDeadAtOnce) {
     EXPECT_THAT(verdict.culprits, ElementsAre(0));
     EXPECT_EQ(verdict.speaker, 1);
     EXPECT_THAT(verdict.message,
-                AllOf(HasSubstr("rank 0 is gone: it was in step 17, B(9,a)"),
+                AllOf(HasSubstr("rank 0 is gone: it was in step 17, B(9,a); "
+                                "rank 1 was in step 17, B(9,a); "),
                       HasSubstr("--resume")));
   }
+}
+
+TEST(Judge, SaysWhatALivingRankWaitedInForTheDead) {
+  std::vector<Suspect> ranks = {Rank(9), Rank(8), Rank(5), Rank(7)};
+  ranks[0].seen.dead = ranks[2].seen.left = true;
+  for (const size_t rank : {0, 2, 3}) ranks[rank].seen.compute.waits = true;
+  EXPECT_THAT(Judge(ranks, milliseconds(800), kPatience).message,
+              HasSubstr("rank 0 is gone: it was in step 17, waiting for B(9,a)"
+                        "; rank 3 was in step 17, waiting for B(7,a); go on"));
 }
 
 TEST(Judge, NamesTheSilentBeforeTheSlow) {
