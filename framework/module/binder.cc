@@ -21,7 +21,7 @@ Shape ShapeOf(const Shape& whole, const std::vector<Rect>& rects) {
   int64_t rows = 0;
   for (const Rect& rect : rects) rows += rect.rows;
   if (whole.rank() < 2) return {rows};
-  return {rows, rects.empty() ? 0 : rects[0].columns};
+  return {rows, rects.empty() ? WholeOf(whole).columns : rects[0].columns};
 }
 
 }  // namespace

@@ -275,7 +275,12 @@ std::vector<Range> Layout::CellsNotOn(int rank) const {
     if (std::binary_search(local.group->begin(), local.group->end(), rank)) {
       continue;
     }
-    cells.push_back({local.first_cell, local.first_cell + local.slab.blocks()});
+    const int64_t end = local.first_cell + local.slab.blocks();
+    if (!cells.empty() && cells.back().end == local.first_cell) {
+      cells.back().end = end;
+    } else {
+      cells.push_back({local.first_cell, end});
+    }
   }
   return cells;
 }

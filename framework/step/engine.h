@@ -95,7 +95,8 @@ class Engine {
   // evaluation: the loss over counted targets, and their number. Of a probe: of
   // each slab that blocks share `together` and `apart` (Agreement). Of a
   // diagnosis: the first visit to give a number that is not finite, counted by
-  // data rank (where none is: their number), then micro-batch, then layer.
+  // data place, then micro-batch, then layer, then context and tensor place
+  // (where none is: by how many there are).
   const std::vector<double>& numbers() const { return numbers_; }
   // All cells' sums of the last kNorm and what travels behind them.
   std::vector<double> SumsOnHost() const;

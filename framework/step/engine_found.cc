@@ -170,19 +170,19 @@ std::unique_ptr<Pending> Engine::Sum(const Pass& pass) {
     case PassKind::kProbe:
       numbers_ = FoundAgreements(pass);
       break;
-    default: {  // a diagnosis: the lowest rank's of a stage, of that the first
+    default: {  // a diagnosis: the lowest data place's first visit; of its
+                // ranks, which see each other's tokens, the lowest that saw it
       op = ReduceOp::kMin;
       const ProgramShape& shape = pass.program.shape;
       const int64_t visits = int64_t{shape.micro_batches} * shape.layers;
       const MeshPlace place =
           env_.store->layout().mesh().PlaceOf(env_.store->rank());
-      const int64_t in_stage =
-          place[Axis::kTensor] +
-          shape.tensor * (place[Axis::kContext] +
-                          shape.context * int64_t{place[Axis::kData]});
-      const bool any = found_.not_finite >= 0;
+      const int within =
+          place[Axis::kTensor] + shape.tensor * place[Axis::kContext];
+      const int64_t visit = place[Axis::kData] * visits + found_.not_finite;
       numbers_ = {static_cast<double>(
-          any ? in_stage * visits + found_.not_finite : shape.ranks * visits)};
+          found_.not_finite >= 0 ? visit * shape.tensor * shape.context + within
+                                 : shape.ranks * visits)};
     }
   }
   return env_.compute->AllReduce(

@@ -17,7 +17,8 @@ namespace {
 
 std::vector<std::string> NamesOf(const Program& program,
                                  const Sequential& model,
-                                 const Layout& layout) {
+                                 const ParamStore& store) {
+  const Layout& layout = store.layout();
   std::vector<std::string> names;
   for (const Instruction& at : program.instructions) {
     names.push_back(ToString(at));
@@ -25,10 +26,9 @@ std::vector<std::string> NamesOf(const Program& program,
       absl::StrAppend(&names.back(), " of ",
                       model.layer_name(At(layout.visited(), at.layer)));
     } else if (at.slab >= 0) {
-      absl::StrAppend(
-          &names.back(), " of ",
-          At(layout.local_slabs(), At(layout.program_slabs(), at.slab).first)
-              .slab.name);
+      const int local = layout.LocalSlabOf(at.slab, store.rank());
+      absl::StrAppend(&names.back(), " of ",
+                      At(layout.local_slabs(), local).slab.name);
     }
   }
   return names;
@@ -111,7 +111,7 @@ absl::Status Executor::TakePass(Program program, const ProgramShape& shape) {
   DELINK_RETURN_IF_ERROR(
       AgreeOnStatus(*env_.compute, CheckRuns(program, shape)));
   Pass& pass = passes_[program.kind];
-  pass.names = NamesOf(program, *env_.model, env_.store->layout());
+  pass.names = NamesOf(program, *env_.model, *env_.store);
   pass.analysis = AnalyzeProgram(program);
   pass.program = std::move(program);
   return absl::OkStatus();
@@ -236,15 +236,18 @@ absl::StatusOr<std::string> Executor::Diagnose(const HostBatch& batch,
   DELINK_RETURN_IF_ERROR(BeginPass(PassKind::kDiagnosis, batch, step, {}));
   const Layout& layout = env_.store->layout();
   const ProgramShape& shape = program().shape;
-  const auto visit = static_cast<int64_t>(engine_->numbers().front());
+  const auto found = static_cast<int64_t>(engine_->numbers().front());
+  const int group = shape.tensor * shape.context;
+  const auto within = static_cast<int>(found % group);
+  const int64_t visit = found / group;
   const auto layer = static_cast<int32_t>(visit % shape.layers);
   const int64_t row = visit / shape.layers;
-  if (const int64_t rank = row / shape.micro_batches; rank < shape.ranks) {
+  const auto data = static_cast<int>(row / shape.micro_batches);
+  if (data < shape.ranks / group) {
     MeshPlace place;
-    const auto at = static_cast<int>(rank);
-    place[Axis::kTensor] = at % shape.tensor;
-    place[Axis::kContext] = at / shape.tensor % shape.context;
-    place[Axis::kData] = at / shape.tensor / shape.context;
+    place[Axis::kTensor] = within % shape.tensor;
+    place[Axis::kContext] = within / shape.tensor;
+    place[Axis::kData] = data;
     place[Axis::kPipeline] = StageOf(shape, layer);
     return absl::StrCat(
         "rank ", layout.mesh().RankAt(place), ": the output of ",

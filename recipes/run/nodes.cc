@@ -38,7 +38,8 @@ std::vector<int> GroupAcross(const Mesh& mesh, const std::vector<int>& nodes) {
 
 // What would keep tensor groups on a node: another order of ranks, or fewer of
 // them, the others becoming data ranks.
-std::string Mend(Mesh mesh, const std::vector<int>& nodes) {
+std::string Mend(Mesh mesh, const std::vector<int>& nodes,
+                 const ModelConfig& model) {
   const Mesh given = mesh;
   mesh.order = Mesh().order;
   if (mesh.order != given.order && GroupAcross(mesh, nodes).empty()) {
@@ -46,8 +47,9 @@ std::string Mend(Mesh mesh, const std::vector<int>& nodes) {
   }
   while (mesh.tensor > 1 && !GroupAcross(mesh, nodes).empty()) {
     int fewer = mesh.tensor - 1;
-    while (mesh.tensor * mesh.data % fewer != 0) --fewer;
-    mesh.data = mesh.tensor * mesh.data / fewer;
+    const int ranks = mesh.tensor * mesh.data;
+    while (ranks % fewer != 0 || !model.CutsInto(fewer)) --fewer;
+    mesh.data = ranks / fewer;
     mesh.tensor = fewer;
   }
   return absl::StrCat("use tensor ", mesh.tensor);
@@ -69,7 +71,7 @@ absl::Status CheckStage(const Recipe& recipe, size_t i,
                       "tensor_across_nodes = true",
                       mesh.tensor, absl::StrJoin(group, ","),
                       absl::StrJoin(NodesOfGroup(group, nodes), ","),
-                      Mend(mesh, nodes)));
+                      Mend(mesh, nodes, *recipe.model)));
 }
 
 // "2 nodes of 8", or "3 nodes of 2 to 4".

@@ -14,32 +14,12 @@
 namespace delink {
 namespace {
 
-// A model of one's own need not say how it can be cut (ModelConfig::cuts), its
-// parameters do.
-absl::Status CheckCut(const RunEnv& env, size_t stage) {
-  const int64_t tensor = env.recipe->stages[stage].parallel.tensor;
-  const ParamDecl* const decl = CannotBeCut(*env.registry, tensor);
-  if (decl == nullptr) return absl::OkStatus();
-  const ParamSpec& spec = decl->spec;
-  const bool rows = spec.split == Split::kOut;
-  const int64_t most = spec.shape[rows ? 0 : spec.shape.rank() - 1] / spec.unit;
-  const std::string others = Nearest(tensor, most, [&](int64_t ranks) {
-    return CannotBeCut(*env.registry, ranks) == nullptr;
-  });
-  const std::string key = absl::StrCat("stage[", stage, "].parallel.tensor");
-  return ErrorAt(
-      *env.recipe, key, key,
-      absl::StrCat(tensor, " ranks cannot share ", decl->name, " ",
-                   spec.shape.ToString(), ", whose heads are ", spec.unit,
-                   rows ? " rows" : " columns", "; use tensor ", others));
-}
-
 absl::Status CheckStages(const RunEnv& env) {
   SharingMap before;
   for (size_t i = 0; i < env.recipe->stages.size(); ++i) {
     DELINK_ASSIGN_OR_RETURN(SharingMap map, SharingOf(env, i));
     DELINK_RETURN_IF_ERROR(CheckGroups(env, i, map));
-    DELINK_RETURN_IF_ERROR(CheckCut(env, i));
+    DELINK_RETURN_IF_ERROR(CheckCut(*env.recipe, *env.registry, i));
     if (i > 0) {
       const absl::Status status =
           GrowthOf(*env.registry, env.model->blocks(), before, map,
@@ -58,6 +38,25 @@ absl::Status CheckStages(const RunEnv& env) {
 }
 
 }  // namespace
+
+absl::Status CheckCut(const Recipe& recipe, const ParamRegistry& registry,
+                      size_t stage) {
+  const int64_t tensor = recipe.stages[stage].parallel.tensor;
+  const ParamDecl* const decl = CannotBeCut(registry, tensor);
+  if (decl == nullptr) return absl::OkStatus();
+  const ParamSpec& spec = decl->spec;
+  const bool rows = spec.split == Split::kOut;
+  const int64_t most = spec.shape[rows ? 0 : spec.shape.rank() - 1] / spec.unit;
+  const std::string others = Nearest(tensor, most, [&](int64_t ranks) {
+    return CannotBeCut(registry, ranks) == nullptr;
+  });
+  const std::string key = absl::StrCat("stage[", stage, "].parallel.tensor");
+  return ErrorAt(
+      recipe, key, key,
+      absl::StrCat(tensor, " ranks cannot share ", decl->name, " ",
+                   spec.shape.ToString(), ", whose heads are ", spec.unit,
+                   rows ? " rows" : " columns", "; use tensor ", others));
+}
 
 absl::StatusOr<Recipe> FitVocab(const Recipe& recipe, const Corpus& corpus) {
   const int64_t wanted = recipe.model->vocab;

@@ -17,6 +17,11 @@ namespace delink {
 // it names one that is too small.
 absl::StatusOr<Recipe> FitVocab(const Recipe& recipe, const Corpus& corpus);
 
+// Whether the stage's tensor ranks can share the model's parameters. A model of
+// one's own need not say how it can be cut (ModelConfig::cuts), they do.
+absl::Status CheckCut(const Recipe& recipe, const ParamRegistry& registry,
+                      size_t stage);
+
 // A recipe's model, and what updates it.
 class RunModel {
  public:

@@ -129,6 +129,8 @@ absl::StatusOr<Evaluation> Evaluate(const EvaluateOptions& options,
     const auto batch =
         ReadBatchUntil(*source->loader, cut, m * cut.micro_batch, end);
     status = batch.status();
+    // The others of a model that several ranks have wait for this one.
+    if (together.ranks != nullptr) status = together.ranks->Agree(status);
     if (!status.ok()) break;
     const LossRecord record = (*pass)->Loss(*batch);
     if (!together.counts()) continue;

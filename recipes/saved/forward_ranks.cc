@@ -20,6 +20,8 @@ absl::StatusOr<std::unique_ptr<ForwardRanks>> ForwardRanks::Create(
   DELINK_ASSIGN_OR_RETURN(
       ranks->visits_,
       StepVisitGroups::Create(mesh, device, *ranks->stream_, world));
+  DELINK_ASSIGN_OR_RETURN(
+      ranks->together_, world.Split(ranks->place_[Axis::kData], world.rank()));
   if (mesh.pipeline == 1) return ranks;
   std::vector<std::vector<int>> groups;
   for (int rank = 0; rank < mesh.ranks(); ++rank) {

@@ -38,6 +38,11 @@ class ForwardRanks {
   // Gives all ranks that have the weights together the bytes that those have
   // that counts().
   void Tell(void* bytes, int64_t count);
+  // OK where all ranks that have the weights together bring OK, on each of
+  // them.
+  absl::Status Agree(const absl::Status& status) {
+    return AgreeOnStatus(*together_, status);
+  }
   // The first error.
   absl::Status status() const;
 
@@ -52,6 +57,7 @@ class ForwardRanks {
   MeshPlace place_;
   int stage_ = 0;
   std::unique_ptr<StepVisitGroups> visits_;
+  std::unique_ptr<Communicator> together_;  // of one place along the data axis
   std::unique_ptr<Communicator> pipeline_;  // null: there is one stage
   absl::Status status_;
 };

@@ -13,6 +13,7 @@
 #include "framework/base/status_macros.h"
 #include "recipes/huggingface/model_folder.h"
 #include "recipes/run/check_kinds.h"
+#include "recipes/run/prepare.h"
 #include "recipes/schema/recipe_io.h"
 
 namespace delink {
@@ -84,7 +85,10 @@ absl::StatusOr<Mesh> SavedModel::MeshFor(int ranks) const {
   mesh.data = ranks / together;
   const bool layers =
       mesh.pipeline <= std::ssize(sharing_.VisitedOf(blocks())) + 2;
-  if (mesh.ranks() == ranks && layers) return mesh;
+  if (mesh.ranks() == ranks && layers) {
+    DELINK_RETURN_IF_ERROR(CheckCut(recipe_, registry_, stage));
+    return mesh;
+  }
   if (!set_) return Mesh{.data = ranks};
   return absl::InvalidArgumentError(absl::StrFormat(
       "stage[%d].parallel: tensor %d x pipeline %d is %d ranks or a multiple, "

@@ -92,7 +92,7 @@ void DescribeWithin(Section& s, ParallelConfig& parallel) {
   s.Bool("sequence", &parallel.sequence,
          {.doc = "whether tensor ranks have each some of the tokens in norms "
                  "and on the residual stream (sequence parallelism), where "
-                 "otherwise each has all: less memory, the same bytes moved",
+                 "otherwise each has all: less memory",
           .when_omitted = "as in the stage before where that has tensor above "
                           "1; else true where tensor is above 1"});
   s.Bool("tensor_across_nodes", &parallel.tensor_across_nodes,

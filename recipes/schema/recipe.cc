@@ -187,8 +187,9 @@ Mesh MeshOf(const ParallelConfig& parallel) {
 }
 
 bool SameMesh(const ParallelConfig& a, const ParallelConfig& b) {
+  const bool rows = a.tensor == 1 || a.sequence == b.sequence;
   return a.tensor == b.tensor && a.context == b.context &&
-         a.pipeline == b.pipeline && a.rank_order == b.rank_order;
+         a.pipeline == b.pipeline && a.rank_order == b.rank_order && rows;
 }
 
 int64_t SpanSteps(const Span& span, int64_t steps) {

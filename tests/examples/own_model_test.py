@@ -84,6 +84,9 @@ def train(program, prefix, folder):
         folder)
     cut = losses(f"{folder}/cut")
     assert max(abs(a - b) for a, b in zip(alone, cut, strict=True)) < 1e-4
+    expect_in("; use tensor 2 or 4", run(
+        [MPIRUN, "-np", "3", program, "eval", "run", "--data", "corpus", "--set",
+         "stage.1.parallel.tensor=3"], folder, code=2))
   expect_in("dyt", run([program, "inspect", "run"], folder))
   run([program, "generate", "run", "--prompt", "The ", "--tokens", "4"], folder)
   expect_in("dyt", run([delink, "inspect", "run"], folder))

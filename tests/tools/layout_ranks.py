@@ -8,6 +8,7 @@ it, by the commands they begin with.
 
 Exit status 77: skipped, there is no mpirun.
 """
+import json
 import os
 import re
 import shutil
@@ -74,6 +75,27 @@ def check_layout(delink, recipe, folder, alone, row):
   expect_close(row, losses(out), alone)
 
 
+def told(words):
+  done = subprocess.run(words, capture_output=True, text=True, check=False)
+  assert done.returncode == 0, f"{' '.join(words)}: {done.stderr}"
+  return done.stdout
+
+
+def check_saved(delink, folder):
+  """Ranks that have a checkpoint together say what one process says."""
+  run, cut = f"{folder}/runs/tiny_layouts", ["mpirun", "-np", "4", delink]
+  words = ["eval", run, "--data", f"{folder}/corpus", "--json"]
+  here, there = (json.loads(told([*how, *words]))["loss"] for how in ([delink], cut))
+  assert abs(here - there) < 2e-5 * here, (here, there)
+  words = ["generate", run, "--prompt", "The ", "--tokens", "8", "--temperature", "0"]
+  here, there = (told([*how, *words]) for how in ([delink], cut))
+  assert here == there, (here, there)
+  # mpirun hands what it reads to one rank; the others end with it.
+  done = subprocess.run([*cut, "generate", run, "--prompts", "/dev/stdin"], text=True,
+                        input='{"prompt": "The"}\n', capture_output=True, check=False, timeout=120)
+  assert done.returncode != 0 and "/dev/stdin" in done.stderr, (done.returncode, done.stderr)
+
+
 def main():
   delink, recipe = map(os.path.abspath, sys.argv[1:])
   runs.skip_without_mpirun()
@@ -82,6 +104,7 @@ def main():
       check_recipe(delink, os.path.dirname(recipe), name, folder)
     out = f"{folder}/alone"
     train([delink, "train", recipe, "--out", out, "--set", f"data.train={folder}/corpus/train"])
+    check_saved(delink, folder)
     for row in LAYOUTS:
       check_layout(delink, recipe, folder, losses(out), row)
   print(f"{len(RECIPES)} recipes and {len(LAYOUTS)} layouts are as one process")

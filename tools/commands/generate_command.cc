@@ -7,6 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "data/tokenizer/tokenizer.h"
 #include "framework/base/status_macros.h"
+#include "framework/comm/communicator.h"
 #include "recipes/saved/generate.h"
 #include "recipes/saved/prompts.h"
 #include "recipes/saved/saved_model.h"
@@ -59,9 +60,11 @@ absl::Status Load(World& world, Opened& opened) {
   if (mesh.data > 1) {
     return absl::InvalidArgumentError(absl::StrCat(
         "the ranks of delink generate have the weights together, but ",
-        world.size(), " were started for tensor ", mesh.tensor, " x pipeline ",
-        mesh.pipeline, "; start ", mesh.ranks() / mesh.data,
-        ", or arrange them by --set stage.N.parallel.tensor=", world.size()));
+        world.size(),
+        " were started; start as many as tensor x pipeline of "
+        "the checkpoint's stage, or arrange them: --set stage.",
+        opened.saved->run().stage_index, ".parallel={tensor=", world.size(),
+        ",pipeline=1}"));
   }
   DELINK_ASSIGN_OR_RETURN(
       opened.store, opened.saved->Load(world.comm(), *opened.device, {}, mesh));
@@ -104,10 +107,12 @@ absl::Status ContinueText(const Generate& command, World& world,
 
 absl::Status ContinueAll(const Generate& command, World& world,
                          Opened& opened) {
-  DELINK_ASSIGN_OR_RETURN(const std::vector<Prompt> prompts,
-                          ReadPrompts(command.prompts, OptionsOf(command)));
+  // Also where one rank alone cannot, as of a pipe that mpirun gives to one.
+  const absl::StatusOr<std::vector<Prompt>> prompts =
+      ReadPrompts(command.prompts, OptionsOf(command));
+  DELINK_RETURN_IF_ERROR(AgreeOnStatus(world.comm(), prompts.status()));
   DELINK_RETURN_IF_ERROR(Load(world, opened));
-  for (const Prompt& prompt : prompts) {
+  for (const Prompt& prompt : *prompts) {
     if (!Reads(opened)) break;
     const absl::StatusOr<Continuation> continuation =
         ContinuePrompt(prompt, *opened.tokenizer, opened.saved->model(),

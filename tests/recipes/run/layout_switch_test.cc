@@ -103,6 +103,22 @@ TEST_P(LayoutSwitch, ChangesNoBit) {
   EXPECT_EQ(others[0].loss_after, switches[0].loss_after);
 }
 
+// A stage whose ranks have all tokens may have micro-batches that could not be
+// cut, also as the one behind a stage that cuts its own.
+TEST(LayoutSwitchRows, NeedNotBeCutAfterIt) {
+  TinyRuns runs;
+  runs.sets = {"run.checkpoint_every=0", "run.norms_every=0", "data.seq=30",
+               "stage.0.parallel={tensor=4}", "stage.0.micro_batch=2"};
+  ASSERT_NO_FATAL_FAILURE(
+      runs.Go({.ranks = 4,
+               .sets = {"stage.1.parallel={tensor=4, sequence=false}",
+                        "stage.1.micro_batch=1"},
+               .out = "run"}));
+  const std::vector<Switch> switches = runs.Switches("run");
+  ASSERT_EQ(switches.size(), 1u);
+  EXPECT_EQ(switches[0].loss_before, switches[0].loss_after);
+}
+
 // Stopped on each side of the switch, and gone on with over more ranks.
 TEST(LayoutSwitchResume, GoesOnOverMoreRanks) {
   TinyRuns runs;

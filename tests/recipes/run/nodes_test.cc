@@ -3,9 +3,11 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <memory>
 #include <string>
 #include <vector>
 
+#include "recipes/models/gpt_config.h"
 #include "tests/recipes/run/tiny_run.h"
 
 namespace delink::testing {
@@ -13,8 +15,11 @@ namespace {
 
 using ::testing::HasSubstr;
 
-Recipe Fitted(int64_t ranks, const ParallelConfig& given) {
+Recipe Fitted(int64_t ranks, const ParallelConfig& given, int64_t heads = 4) {
+  auto model = std::make_shared<GptConfig>();
+  model->heads = model->kv_heads = model->ffn = heads;
   Recipe recipe;
+  recipe.model = model;
   ParallelConfig parallel = given;
   parallel.context = 1;
   if (parallel.rank_order.empty()) {
@@ -40,6 +45,11 @@ TEST(Nodes, HoldTensorGroups) {
   EXPECT_THAT(
       std::string(CheckNodes(Fitted(16, four), NodesOf(16, 6)).message()),
       HasSubstr("ranks 4,5,6,7 of one group are on nodes 0,1"));
+  // 4 ranks of a node cannot share 6 heads.
+  const ParallelConfig six{.data = 2, .tensor = 6, .pipeline = 1};
+  EXPECT_THAT(
+      std::string(CheckNodes(Fitted(12, six, 6), NodesOf(12, 4)).message()),
+      HasSubstr("; use tensor 2, "));
   ParallelConfig allowed = four;
   allowed.tensor_across_nodes = true;
   EXPECT_TRUE(CheckNodes(Fitted(16, allowed), NodesOf(16, 2)).ok());

@@ -4,6 +4,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cstdlib>
 #include <functional>
 #include <limits>
@@ -340,6 +341,27 @@ TEST(TensorStep, DiagnosisNamesTheRankWhereItBegan) {
               absl::StrCat("rank ", rank,
                            ": the output of blocks/2 is not "
                            "finite (micro-batch 0)"));
+  });
+}
+
+// A token in the middle of a row is place 1's, and its end, which attends to
+// it, place 0's, where numbers are not finite a layer later.
+TEST(TensorStep, DiagnosisNamesTheContextWhereItBegan) {
+  OnRanks({.context = 2}, [&](Communicator& world) {
+    const std::unique_ptr<StepRig> rig = TogetherOf(world, {.context = 2});
+    const ParamStore& store = rig->store();
+    for (const LogicalTensor& t : store.layout().tensors()) {
+      if (t.name != "embed/token/weight") continue;
+      const int slab = store.LocalSlabsOf(t.slab)[0];
+      *static_cast<double*>(store.at(slab, Plane::kWeight, t.offset)) =
+          std::numeric_limits<double>::infinity();
+    }
+    HostBatch batch = rig->Batch(1);
+    for (int32_t& token : batch.inputs) token = std::max(token, 1);
+    batch.inputs[StepRig::kSeq / 3] = 0;
+    EXPECT_TRUE(rig->executor().TrainStep(batch, 1, kTensorRate)->skipped);
+    EXPECT_EQ(*rig->executor().Diagnose(batch, 1),
+              "rank 1: the output of embed is not finite (micro-batch 0)");
   });
 }
 
