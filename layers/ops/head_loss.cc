@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "framework/device/copy_rows.h"
 #include "framework/module/even_piece.h"
 #include "layers/ops/kernels_of.h"
 #include "layers/ops/linear.h"
@@ -170,24 +171,6 @@ void BackwardChunk(Tape& tape, const Kernels& kernels, const Chunk& c,
                                  .c_is_gradient = dw.dtype() != DType::kBF16});
 }
 
-// Copies `rows` rows of `width` elements, `from_pitch` and `to_pitch` apart.
-struct Rows {
-  void* at;
-  int64_t first, pitch;  // elements
-};
-template <typename Visit>
-void CopyRows(Visit& visit, DType dtype, int64_t rows, int64_t width,
-              const Rows& from, const Rows& to) {
-  const int64_t size = SizeOf(dtype);
-  for (int64_t row = 0; row < rows; ++row) {
-    visit.device().Copy(
-        visit.stream(),
-        static_cast<char*>(to.at) + (to.first + row * to.pitch) * size,
-        static_cast<char*>(from.at) + (from.first + row * from.pitch) * size,
-        width * size);
-  }
-}
-
 // All ranks' columns [B, T, V] from each one's own piece of them.
 Var JoinColumns(Var own, int64_t vocab) {
   Tape& tape = own.tape();
@@ -196,19 +179,21 @@ Var JoinColumns(Var own, int64_t vocab) {
   const DType dtype = own.dtype();
   const Range mine = EvenPiece(vocab, group.rank(), group.size());
   const int64_t slot = N * ((vocab + group.size() - 1) / group.size());
+  const int64_t size = SizeOf(dtype);
   const Tensor all = tape.Scratch({group.size(), slot}, dtype);
   tape.device().FillZero(tape.stream(), all.data(), all.bytes());
   tape.device().Copy(
       tape.stream(),
-      static_cast<char*>(all.data()) + group.rank() * slot * SizeOf(dtype),
-      own.data(), own.value().bytes());
+      static_cast<char*>(all.data()) + group.rank() * slot * size, own.data(),
+      own.value().bytes());
   group.AllGather(all.data(), slot, dtype);
   const Var y = tape.Output({own.dim(0), own.dim(1), vocab}, dtype);
   for (int rank = 0; rank < group.size(); ++rank) {
     const Range piece = EvenPiece(vocab, rank, group.size());
-    CopyRows(tape, dtype, N, piece.size(),
-             {all.data(), rank * slot, piece.size()},
-             {y.data(), piece.begin, vocab});
+    CopyRows(tape.device(), tape.stream(),
+             static_cast<char*>(y.data()) + piece.begin * size, vocab * size,
+             static_cast<char*>(all.data()) + rank * slot * size,
+             piece.size() * size, piece.size() * size, N);
   }
   tape.Record({.name = "join_columns",
                .inputs = {own},
@@ -216,9 +201,12 @@ Var JoinColumns(Var own, int64_t vocab) {
                .by_token = true,
                .input = [=](Backward& back) {
                  if (!own.needs_grad()) return;
-                 CopyRows(back, dtype, N, mine.size(),
-                          {back.grad(y).data(), mine.begin, vocab},
-                          {back.NewGrad(own).data(), 0, mine.size()});
+                 const int64_t width = mine.size() * size;
+                 void* const to = back.NewGrad(own).data();
+                 const char* const from =
+                     static_cast<const char*>(back.grad(y).data());
+                 CopyRows(back.device(), back.stream(), to, width,
+                          from + mine.begin * size, vocab * size, width, N);
                }});
   return y;
 }

@@ -10,16 +10,13 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstdlib>
 #include <map>
 #include <ostream>
 #include <string>
 #include <vector>
 
 #include "absl/strings/match.h"
-#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
-#include "framework/base/check.h"
 #include "tests/recipes/run/run_table.h"
 #include "tests/recipes/run/tiny_run.h"
 
@@ -160,13 +157,6 @@ Tolerance ToleranceOf(const std::string& optimizer) {
   return kTolerances.at(optimizer);
 }
 
-uint64_t FromEnvironment(const char* name, uint64_t otherwise) {
-  const char* const text = std::getenv(name);
-  uint64_t number = otherwise;
-  DELINK_CHECK(text == nullptr || absl::SimpleAtoi(text, &number)) << name;
-  return number;
-}
-
 std::string Recipe(const Configuration& c) {
   return absl::StartsWith(c.at("model"), "llama") ? "tiny_llama" : "tiny";
 }
@@ -175,15 +165,8 @@ std::vector<std::string> Sets(const Configuration& c) {
   return RunTable(kAxes, kRules, 0).Sets(c);
 }
 
-// As a person would run it.
 std::string Command(const Configuration& c) {
-  std::string command =
-      absl::StrCat("mpirun -np ", RanksOf(c), " delink train recipes/",
-                   Recipe(c), ".toml --set data.train=CORPUS/train");
-  for (const std::string& set : Sets(c)) {
-    absl::StrAppend(&command, " --set '", set, "'");
-  }
-  return command;
+  return TrainCommand(RanksOf(c), Recipe(c), Sets(c));
 }
 
 struct Row {

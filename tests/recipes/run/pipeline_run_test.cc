@@ -9,17 +9,14 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
-#include <cstdlib>
 #include <map>
 #include <nlohmann/json.hpp>
 #include <ostream>
 #include <string>
 #include <vector>
 
-#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
-#include "framework/base/check.h"
 #include "tests/recipes/run/run_table.h"
 #include "tests/recipes/run/tiny_run.h"
 
@@ -174,13 +171,6 @@ const std::vector<Configuration> kFirst = {
     {{"tied", "false"}, {"share", "all"}, {"pipeline", "3 groups turned"}},
 };
 
-uint64_t FromEnvironment(const char* name, uint64_t otherwise) {
-  const char* const text = std::getenv(name);
-  uint64_t number = otherwise;
-  DELINK_CHECK(text == nullptr || absl::SimpleAtoi(text, &number)) << name;
-  return number;
-}
-
 uint64_t Seed() { return FromEnvironment("DELINK_PIPELINES_SEED", 3); }
 
 std::string Recipe(const Configuration& c) {
@@ -201,15 +191,8 @@ std::vector<std::string> Sets(const Configuration& c) {
   return sets;
 }
 
-// As a person would run it.
 std::string Command(const Configuration& c) {
-  std::string command =
-      absl::StrCat("mpirun -np ", RanksOf(c), " delink train recipes/",
-                   Recipe(c), ".toml --set data.train=CORPUS/train");
-  for (const std::string& set : Sets(c)) {
-    absl::StrAppend(&command, " --set '", set, "'");
-  }
-  return command;
+  return TrainCommand(RanksOf(c), Recipe(c), Sets(c));
 }
 
 struct Row {

@@ -1,7 +1,10 @@
 #include "tests/recipes/run/run_table.h"
 
 #include <algorithm>
+#include <cstdlib>
 
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "framework/base/check.h"
 
@@ -158,6 +161,24 @@ std::vector<std::string> RunTable::Sets(
     }
   }
   return sets;
+}
+
+std::string TrainCommand(int ranks, const std::string& recipe,
+                         const std::vector<std::string>& sets) {
+  std::string command =
+      absl::StrCat("mpirun -np ", ranks, " delink train recipes/", recipe,
+                   ".toml --set data.train=CORPUS/train");
+  for (const std::string& set : sets) {
+    absl::StrAppend(&command, " --set '", set, "'");
+  }
+  return command;
+}
+
+uint64_t FromEnvironment(const char* name, uint64_t otherwise) {
+  const char* const text = std::getenv(name);
+  uint64_t number = otherwise;
+  DELINK_CHECK(text == nullptr || absl::SimpleAtoi(text, &number)) << name;
+  return number;
 }
 
 }  // namespace delink::testing

@@ -83,4 +83,11 @@ class RunTable {
 // Whether `configuration` has all of `some`.
 bool Has(const Configuration& configuration, const Configuration& some);
 
+// A run as a person would start it: how a test that fails names it.
+std::string TrainCommand(int ranks, const std::string& recipe,
+                         const std::vector<std::string>& sets);
+
+// A number that a run by hand gives, else `otherwise`.
+uint64_t FromEnvironment(const char* name, uint64_t otherwise);
+
 }  // namespace delink::testing

@@ -7,7 +7,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstdlib>
 #include <ostream>
 #include <set>
 #include <string>
@@ -15,7 +14,6 @@
 
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
-#include "framework/base/check.h"
 #include "tests/recipes/run/hybrid.h"
 #include "tests/recipes/run/run_table.h"
 #include "tests/recipes/run/tiny_run.h"
@@ -198,13 +196,6 @@ const std::vector<Configuration> kFirst = [] {
   return first;
 }();
 
-uint64_t FromEnvironment(const char* name, uint64_t otherwise) {
-  const char* const text = std::getenv(name);
-  uint64_t number = otherwise;
-  DELINK_CHECK(text == nullptr || absl::SimpleAtoi(text, &number)) << name;
-  return number;
-}
-
 // One that needs few configurations.
 constexpr uint64_t kSeed = 12;
 
@@ -216,15 +207,10 @@ std::string Recipe(const Configuration& c) {
 
 // As a person would run it.
 std::string Command(const Configuration& c) {
-  std::string command =
-      absl::StrCat("mpirun -np ", c.at("ranks"), " delink train recipes/",
-                   Recipe(c), ".toml --set data.train=CORPUS/train");
-  for (const std::string& set : RunTable(kAxes, kRules, 0).Sets(c)) {
-    absl::StrAppend(&command, " --set '", set, "'");
-  }
-  absl::StrAppend(&command, "  # stop at ", c.at("stop"), ", go on ",
-                  c.at("goes_on"), c.at("model") == "own" ? ", own model" : "");
-  return command;
+  return absl::StrCat(TrainCommand(c.at("ranks")[0] - '0', Recipe(c),
+                                   RunTable(kAxes, kRules, 0).Sets(c)),
+                      "  # stop at ", c.at("stop"), ", go on ", c.at("goes_on"),
+                      c.at("model") == "own" ? ", own model" : "");
 }
 
 struct Row {

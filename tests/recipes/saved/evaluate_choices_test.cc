@@ -5,18 +5,17 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <algorithm>
 #include <cmath>
 #include <limits>
 #include <utility>
 
-#include "framework/base/at.h"
 #include "framework/base/file.h"
 #include "framework/comm/self_communicator.h"
 #include "framework/comm/thread_communicator.h"
 #include "recipes/saved/generate.h"
 #include "recipes/saved/saved_model.h"
 #include "tests/recipes/run/tiny_run.h"
+#include "tests/recipes/saved/log_probability.h"
 
 namespace delink::testing {
 namespace {
@@ -54,14 +53,6 @@ class EvaluateChoicesTest : public ::testing::TestWithParam<const char*> {
   }
   TinyRuns runs_;
 };
-
-// log softmax(logits)[token].
-double LogProbability(const std::vector<double>& logits, int32_t token) {
-  const double most = *std::max_element(logits.begin(), logits.end());
-  double sum = 0;
-  for (const double logit : logits) sum += std::exp(logit - most);
-  return At(logits, token) - most - std::log(sum);
-}
 
 TEST_P(EvaluateChoicesTest, ScoresAreThoseOfTheGenerator) {
   const ChoiceEvaluation found = Alone();

@@ -12,13 +12,13 @@
 
 #include "data/corpus/build.h"
 #include "data/tokenizer/huggingface_files.h"
-#include "framework/base/at.h"
 #include "framework/base/file.h"
 #include "framework/comm/self_communicator.h"
 #include "framework/comm/thread_communicator.h"
 #include "recipes/saved/generate.h"
 #include "recipes/saved/saved_model.h"
 #include "tests/recipes/run/tiny_run.h"
+#include "tests/recipes/saved/log_probability.h"
 
 namespace delink::testing {
 namespace {
@@ -63,13 +63,6 @@ class LoglikelihoodTest : public ::testing::TestWithParam<const char*> {
   }
   TinyRuns runs_;
 };
-
-double LogProbability(const std::vector<double>& logits, int32_t token) {
-  const double most = *std::max_element(logits.begin(), logits.end());
-  double sum = 0;
-  for (const double logit : logits) sum += std::exp(logit - most);
-  return At(logits, token) - most - std::log(sum);
-}
 
 TEST_P(LoglikelihoodTest, TokensAreThoseOfTheGenerator) {
   const LoglikelihoodEvaluation found = Alone();
