@@ -7,8 +7,13 @@
 #include <cstdlib>
 #include <fstream>
 #include <memory>
+#include <utility>
 
+#include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "framework/base/log.h"
+#include "framework/base/status_macros.h"
+#include "framework/comm/delayed_communicator.h"
 #include "framework/comm/self_communicator.h"
 
 namespace delink {
@@ -98,6 +103,31 @@ pid_t FindLauncher() {
     process = info.parent;
   }
   return 1;
+}
+
+absl::StatusOr<std::unique_ptr<Communicator>> DelayAsAsked(
+    std::unique_ptr<Communicator> comm, const Communicator& local,
+    const Environment& environment) {
+  constexpr char kName[] = "DELINK_DELAY";
+  const std::optional<std::string> text = environment(kName);
+  if (!text.has_value()) return comm;
+  const absl::StatusOr<Link> link = ParseLink(*text);
+  if (!link.ok()) {
+    return absl::Status(
+        link.status().code(),
+        absl::StrCat(kName, ": ", std::string(link.status().message())));
+  }
+  if (local.size() != comm->size()) {
+    return absl::FailedPreconditionError(absl::StrFormat(
+        "%s: %d of %d ranks are on this machine, and all must be, for one clock"
+        "; unset it",
+        kName, local.size(), comm->size()));
+  }
+  if (comm->rank() == 0) {
+    DELINK_LOG(kWarning) << kName << "=" << *text
+                         << ": whatever ranks exchange is delayed";
+  }
+  return DelayExchanges(std::move(comm), *link);
 }
 
 World SingleProcess() {

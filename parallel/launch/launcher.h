@@ -5,10 +5,13 @@
 #include <sys/types.h>
 
 #include <functional>
+#include <memory>
 #include <optional>
 #include <string>
 
 #include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "framework/comm/communicator.h"
 #include "parallel/launch/launch.h"
 
 namespace delink {
@@ -43,6 +46,14 @@ absl::Status CheckLaunch(const Launcher& launcher, int size,
 // The process of an mpirun that started us, perhaps by way of a shell; the
 // system's first process when it cannot be seen.
 pid_t FindLauncher();
+
+// The ranks of a run as far from each other as DELINK_DELAY says, "0.005,1e9"
+// (framework/comm/delayed_communicator.h); where it is not set, as they are.
+// `local` are those of this machine. Collective over `comm`. FailedPrecondition
+// where there are others, InvalidArgument where it says something else.
+absl::StatusOr<std::unique_ptr<Communicator>> DelayAsAsked(
+    std::unique_ptr<Communicator> comm, const Communicator& local,
+    const Environment& environment);
 
 // A world of one process.
 World SingleProcess();

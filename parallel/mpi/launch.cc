@@ -38,7 +38,9 @@ absl::StatusOr<World> StartWorld(int* argc, char*** argv) {
   DELINK_RETURN_IF_ERROR(CheckLaunch(launcher, comm->size(), LibraryName()));
   SetLogRank(comm->rank());
   DELINK_ASSIGN_OR_RETURN(auto local, comm->SplitByMachine());
-  return World(std::move(comm), std::move(local), HostName());
+  DELINK_ASSIGN_OR_RETURN(auto all_ranks, DelayAsAsked(std::move(comm), *local,
+                                                       ProcessEnvironment));
+  return World(std::move(all_ranks), std::move(local), HostName());
 }
 
 }  // namespace delink

@@ -5,9 +5,11 @@
 #include <gtest/gtest.h>
 
 #include <map>
+#include <memory>
 #include <string>
 #include <utility>
 
+#include "framework/comm/thread_communicator.h"
 #include "parallel/launch/cores.h"
 
 namespace delink {
@@ -53,6 +55,31 @@ TEST(LauncherTest, ReadsSlurmInAndOutOfAStep) {
   const Launcher batch_script = Read(
       {{"SLURM_PROCID", "0"}, {"SLURM_JOB_ID", "7"}, {"SLURM_NTASKS", "8"}});
   EXPECT_FALSE(batch_script.several());
+}
+
+// The communicator that is given, or another over it.
+TEST(LauncherTest, DelaysWhereItIsAsked) {
+  const auto run = [](const Environment& environment, int on_machine,
+                      bool delays) {
+    return RunRanks(2, [&](Communicator& comm) -> absl::Status {
+      const auto local = comm.Split(comm.rank() / on_machine, 0).value();
+      auto mine = comm.Split(0, comm.rank()).value();
+      const Communicator* const given = mine.get();
+      const auto all = DelayAsAsked(std::move(mine), *local, environment);
+      if (all.ok()) {
+        EXPECT_EQ(all->get() != given, delays);
+      }
+      return all.status();
+    });
+  };
+  EXPECT_EQ(run(Of({}), 1, false), absl::OkStatus());
+  const Environment slow = Of({{"DELINK_DELAY", "1e-6,1e9"}});
+  EXPECT_EQ(run(slow, 2, true), absl::OkStatus());
+  EXPECT_THAT(std::string(run(slow, 1, true).message()),
+              HasSubstr("1 of 2 ranks are on this machine"));
+  EXPECT_THAT(
+      std::string(run(Of({{"DELINK_DELAY", "fast"}}), 2, true).message()),
+      HasSubstr("DELINK_DELAY: 'fast' says no link"));
 }
 
 TEST(LauncherTest, RefusesADifferentNumberOfRanks) {
