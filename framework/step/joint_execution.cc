@@ -1,8 +1,9 @@
 #include "framework/step/joint_execution.h"
 
 #include <algorithm>
-#include <array>
+#include <limits>
 #include <map>
+#include <optional>
 #include <string>
 #include <tuple>
 #include <utility>
@@ -10,28 +11,11 @@
 #include "absl/strings/str_cat.h"
 #include "framework/base/check.h"
 #include "framework/base/status_macros.h"
-#include "framework/step/dependencies.h"
+#include "framework/step/rank_progress.h"
 #include "framework/step/visit_meetings.h"
 
 namespace delink {
 namespace {
-
-using IndicesByLane = std::array<std::vector<int32_t>, kLanes>;
-
-IndicesByLane SplitLanes(const Program& program) {
-  IndicesByLane lanes;
-  for (size_t i = 0; i < program.instructions.size(); ++i) {
-    lanes[static_cast<int>(program.instructions[i].lane)].push_back(
-        static_cast<int32_t>(i));
-  }
-  return lanes;
-}
-
-// An instruction of one of the executed ranks.
-struct Place {
-  int rank = 0;
-  int32_t index = 0;
-};
 
 // One of both steps, counted on.
 struct Waiting {
@@ -41,79 +25,6 @@ struct Waiting {
   friend bool operator<(const Waiting& a, const Waiting& b) {
     return std::pair(a.rank, a.position) < std::pair(b.rank, b.position);
   }
-};
-
-// Progress of one rank through two steps.
-struct Progress {
-  explicit Progress(const RankProgram& of)
-      : rank(of),
-        count(static_cast<int32_t>(of.program->instructions.size())),
-        lanes(SplitLanes(*of.program)),
-        analysis(AnalyzeProgram(*of.program)),
-        met(count),
-        done(size_t{2} * count, false),
-        intervals(size_t{2} * count) {}
-
-  // The next position of a lane, -1 at the end of the second step.
-  int32_t Head(int lane) const {
-    const std::vector<int32_t>& order = lanes[lane];
-    const size_t at = next[lane];
-    if (at >= 2 * order.size()) return -1;
-    return at < order.size() ? order[at] : count + order[at - order.size()];
-  }
-  // Whether it is the next of its lane, and what it waits for is complete.
-  bool IsReady(int32_t position) const {
-    const Lane lane = rank.program->instructions[position % count].lane;
-    if (Head(static_cast<int>(lane)) != position) return false;
-    const auto& waits = analysis.dependencies[position % count];
-    return std::all_of(waits.begin(), waits.end(), [&](const Dependency& d) {
-      const int32_t at = PositionOf(d, position);
-      return at < 0 || done[at];
-    });
-  }
-  int32_t PositionOf(const Dependency& d, int32_t waits) const {
-    const int32_t step = waits / count - (d.previous_step ? 1 : 0);
-    return step < 0 ? -1 : step * count + d.instruction;
-  }
-  // Where it is not ready: what it waits for in its own rank.
-  int32_t Before(int32_t position) const {
-    const Lane lane = rank.program->instructions[position % count].lane;
-    const int32_t head = Head(static_cast<int>(lane));
-    if (head != position) return head;
-    for (const Dependency& d : analysis.dependencies[position % count]) {
-      const int32_t at = PositionOf(d, position);
-      if (at >= 0 && !done[at]) return at;
-    }
-    DELINK_CHECK(false) << "it is ready";
-    return position;
-  }
-  // When that was.
-  double ReadyAt(int32_t position) const {
-    const Instruction& at = rank.program->instructions[position % count];
-    double time = lane_ends[static_cast<int>(at.lane)];
-    for (const Dependency& d : analysis.dependencies[position % count]) {
-      const int32_t before = PositionOf(d, position);
-      if (before >= 0) time = std::max(time, intervals[before].end);
-    }
-    return time;
-  }
-  void Complete(int32_t position, const Interval& interval) {
-    const Instruction& at = rank.program->instructions[position % count];
-    done[position] = true;
-    intervals[position] = interval;
-    lane_ends[static_cast<int>(at.lane)] = interval.end;
-    ++next[static_cast<int>(at.lane)];
-  }
-
-  RankProgram rank;
-  int32_t count;
-  IndicesByLane lanes;
-  Analysis analysis;
-  std::vector<std::vector<Place>> met;  // by instruction: on other ranks
-  std::vector<bool> done;
-  std::vector<Interval> intervals;
-  std::array<size_t, kLanes> next{};
-  std::array<double, kLanes> lane_ends{};
 };
 
 class JointExecution {
@@ -127,12 +38,8 @@ class JointExecution {
   }
 
   absl::Status Run() {
-    for (bool progress = true; progress;) {
-      progress = false;
-      for (size_t rank = 0; rank < ranks_.size(); ++rank) {
-        for (int lane = 0; lane < kLanes; ++lane) {
-          while (CompleteHead(static_cast<int>(rank), lane)) progress = true;
-        }
+    for (bool progress = true; progress; progress = CompleteTransfer()) {
+      while (CompleteHeads()) {
       }
     }
     for (size_t rank = 0; rank < ranks_.size(); ++rank) {
@@ -144,13 +51,14 @@ class JointExecution {
     return absl::OkStatus();
   }
 
-  std::vector<std::vector<Interval>> FirstStep() const {
-    std::vector<std::vector<Interval>> intervals;
-    for (const Progress& rank : ranks_) {
-      intervals.emplace_back(rank.intervals.begin(),
-                             rank.intervals.begin() + rank.count);
+  JointTimes Times() const {
+    JointTimes times;
+    for (const RankProgress& rank : ranks_) {
+      const auto second = rank.intervals.begin() + rank.count;
+      times.first.emplace_back(rank.intervals.begin(), second);
+      times.second.emplace_back(second, rank.intervals.end());
     }
-    return intervals;
+    return times;
   }
 
  private:
@@ -255,44 +163,101 @@ class JointExecution {
     }
   }
 
-  // Completes the next instruction of a lane, with all that it meets, where
-  // they are ready.
-  bool CompleteHead(int rank, int lane) {
-    Progress& own = ranks_[rank];
-    const int32_t head = own.Head(lane);
-    if (head < 0 || !own.IsReady(head)) return false;
-    const int32_t step = head / own.count;
-    const auto position = [&](const Place& place) {
-      return step * ranks_[place.rank].count + place.index;
-    };
-    const std::vector<Place>& met = own.met[head % own.count];
-    for (const Place& place : met) {
-      if (!ranks_[place.rank].IsReady(position(place))) return false;
+  // Once round the lanes; whether anything was.
+  bool CompleteHeads() {
+    bool progress = false;
+    for (int rank = 0; rank < static_cast<int>(ranks_.size()); ++rank) {
+      for (int lane = 0; lane < kLanes; ++lane) {
+        for (;;) {
+          const int32_t head = ranks_[rank].Head(lane);
+          if (head < 0 || GoesByLink(rank, head)) break;
+          const std::optional<double> begin = ReadyAt(rank, head);
+          if (!begin.has_value()) break;
+          Complete(rank, head, *begin);
+          progress = true;
+        }
+      }
     }
-    Interval interval{own.ReadyAt(head), 0};
-    double cost = CostOf(own, head);
-    for (const Place& place : met) {
-      const Progress& other = ranks_[place.rank];
-      interval.begin = std::max(interval.begin, other.ReadyAt(position(place)));
-      cost = std::max(cost, CostOf(other, position(place)));
+    return progress;
+  }
+
+  // That which is ready first; false where none is.
+  bool CompleteTransfer() {
+    if (costs_ == nullptr) return false;
+    Waiting first;
+    double begin = std::numeric_limits<double>::infinity();
+    for (int rank = 0; rank < static_cast<int>(ranks_.size()); ++rank) {
+      for (int lane = 0; lane < kLanes; ++lane) {
+        const int32_t head = ranks_[rank].Head(lane);
+        if (head < 0 || At(rank, head).op != Op::kSend) continue;
+        const std::optional<double> ready = ReadyAt(rank, head);
+        if (!ready.has_value() || *ready >= begin) continue;
+        first = {rank, head};
+        begin = *ready;
+      }
     }
-    interval.end = interval.begin + cost;
-    own.Complete(head, interval);
-    for (const Place& place : met) {
-      ranks_[place.rank].Complete(position(place), interval);
-    }
+    if (begin == std::numeric_limits<double>::infinity()) return false;
+    const RankProgress& own = ranks_[first.rank];
+    const int to = own.met[first.position % own.count].front().rank;
+    double& free = free_[{first.rank, to}];
+    begin = std::max(begin, free);
+    free = begin + CostOf(own, first.position).busy;
+    Complete(first.rank, first.position, begin);
     return true;
   }
 
-  double CostOf(const Progress& rank, int32_t position) const {
-    if (costs_ == nullptr) return 0;
-    return costs_(*rank.rank.program, position % rank.count);
+  const Instruction& At(int rank, int32_t position) const {
+    const RankProgress& own = ranks_[rank];
+    return own.rank.program->instructions[position % own.count];
+  }
+  bool GoesByLink(int rank, int32_t position) const {
+    return costs_ != nullptr && IsTransfer(At(rank, position));
+  }
+
+  // When the next instruction of a lane can begin with all that it meets; none
+  // where one of them is not ready.
+  std::optional<double> ReadyAt(int rank, int32_t head) const {
+    const RankProgress& own = ranks_[rank];
+    if (!own.IsReady(head)) return std::nullopt;
+    double begin = own.ReadyAt(head);
+    for (const Partner& place : own.met[head % own.count]) {
+      const RankProgress& other = ranks_[place.rank];
+      const int32_t there = PositionOf(place, head / own.count);
+      if (!other.IsReady(there)) return std::nullopt;
+      begin = std::max(begin, other.ReadyAt(there));
+    }
+    return begin;
+  }
+
+  void Complete(int rank, int32_t head, double begin) {
+    RankProgress& own = ranks_[rank];
+    const std::vector<Partner>& met = own.met[head % own.count];
+    const int32_t step = head / own.count;
+    double time = CostOf(own, head).time;
+    for (const Partner& place : met) {
+      time = std::max(time,
+                      CostOf(ranks_[place.rank], PositionOf(place, step)).time);
+    }
+    own.Complete(head, {begin, begin + time});
+    for (const Partner& place : met) {
+      ranks_[place.rank].Complete(PositionOf(place, step),
+                                  {begin, begin + time});
+    }
+  }
+
+  int32_t PositionOf(const Partner& place, int32_t step) const {
+    return step * ranks_[place.rank].count + place.index;
+  }
+
+  Cost CostOf(const RankProgress& rank, int32_t position) const {
+    if (costs_ == nullptr) return {};
+    return costs_(rank.rank, position % rank.count);
   }
 
   // Of what `waits`, in a rank that is stuck: the instruction that must come
   // first and waits for other ranks alone.
   Waiting FirstOf(Waiting waits) const {
-    const Progress& own = ranks_[waits.rank];
+    const RankProgress& own = ranks_[waits.rank];
     while (!own.IsReady(waits.position)) {
       waits.position = own.Before(waits.position);
     }
@@ -300,10 +265,10 @@ class JointExecution {
   }
   // Of such an instruction: that of another rank for which it waits.
   Waiting NextOf(const Waiting& waits) const {
-    const Progress& own = ranks_[waits.rank];
-    for (const Place& place : own.met[waits.position % own.count]) {
-      const Progress& other = ranks_[place.rank];
-      const int32_t at = waits.position / own.count * other.count + place.index;
+    const RankProgress& own = ranks_[waits.rank];
+    for (const Partner& place : own.met[waits.position % own.count]) {
+      const RankProgress& other = ranks_[place.rank];
+      const int32_t at = PositionOf(place, waits.position / own.count);
       if (!other.IsReady(at)) return FirstOf({place.rank, at});
     }
     DELINK_CHECK(false) << "everybody is ready for it";
@@ -335,22 +300,24 @@ class JointExecution {
   }
 
   std::string NameOf(const Waiting& waits) const {
-    const Progress& own = ranks_[waits.rank];
+    const RankProgress& own = ranks_[waits.rank];
     return delink::NameOf(own.rank, waits.position % own.count);
   }
 
   const Costs& costs_;
   const size_t stages_;
-  std::vector<Progress> ranks_;  // by column, stage
+  std::vector<RankProgress> ranks_;  // by column, stage
+  // From one of these to another: when nothing goes that way any more.
+  std::map<std::pair<int, int>, double> free_;
 };
 
 }  // namespace
 
-absl::StatusOr<std::vector<std::vector<Interval>>> ExecuteTogether(
-    const std::vector<Column>& columns, const Costs& costs) {
+absl::StatusOr<JointTimes> ExecuteTogether(const std::vector<Column>& columns,
+                                           const Costs& costs) {
   JointExecution execution(columns, costs);
   DELINK_RETURN_IF_ERROR(execution.Run());
-  return execution.FirstStep();
+  return execution.Times();
 }
 
 }  // namespace delink

@@ -14,6 +14,10 @@
 // exchanges, which CheckVisitMeetings has found to be alike: nobody is through
 // with it before all have begun it, and nobody does anything else in that lane
 // meanwhile.
+//
+// Nor do costs give anybody a choice, but for transfers of several lanes that
+// go the same way: those are done when nothing else can be, the first that is
+// ready first, and what they make possible is not ready before they are.
 #pragma once
 
 #include <cstdint>
@@ -31,17 +35,31 @@ namespace delink {
 struct Interval {
   double begin = 0, end = 0;
 };
-// What an instruction takes, by its index.
-using Costs = std::function<double(const Program&, int32_t index)>;
+// What an instruction takes.
+struct Cost {
+  double time = 0;
+  // Of a kSend or kRecv: for so long of that, from its begin on, nothing else
+  // goes the way from the one rank to the other.
+  double busy = 0;
+};
+// By rank and the instruction's index.
+using Costs = std::function<Cost(const RankProgram& rank, int32_t index)>;
+
+// By rank, the stages of the first column first, and instruction.
+using Intervals = std::vector<std::vector<Interval>>;
+struct JointTimes {
+  Intervals first, second;  // step
+};
 
 // Of columns that CheckMeetings passes, of all places of a stage or of distinct
 // ones where visits exchange nothing, two steps are executed: each lane in its
 // order, each instruction once its dependencies are complete, with all that it
 // meets. InvalidArgument names a rank and an instruction that would wait for
-// ever. Otherwise when the instructions of the first step run: by rank, the
-// stages of the first column first, and instruction. Without costs all take
+// ever. Otherwise when the instructions run. What is done together begins when
+// all are ready and takes what it takes the slowest of them; transfers of a way
+// begin in the order in which both ends are ready. Without costs all take
 // nothing.
-absl::StatusOr<std::vector<std::vector<Interval>>> ExecuteTogether(
-    const std::vector<Column>& columns, const Costs& costs = nullptr);
+absl::StatusOr<JointTimes> ExecuteTogether(const std::vector<Column>& columns,
+                                           const Costs& costs = nullptr);
 
 }  // namespace delink

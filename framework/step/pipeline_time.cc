@@ -60,21 +60,21 @@ PipelineTime TimePipeline(const std::vector<Program>& stages,
   for (const Program& program : stages) {
     column.push_back({.rank = program.stage, .program = &program});
   }
-  const auto intervals = ExecuteTogether(
-      {column}, [&costs](const Program& program, int32_t index) {
-        const Instruction& at = program.instructions[index];
-        if (!IsVisit(at)) return 0.0;
+  const auto times = ExecuteTogether(
+      {column}, [&costs](const RankProgram& rank, int32_t index) -> Cost {
+        const Instruction& at = rank.program->instructions[index];
+        if (!IsVisit(at)) return {};
         const VisitCost cost = costs(at);
-        return cost.forward + cost.backward;
+        return {.time = cost.forward + cost.backward};
       });
-  DELINK_CHECK(intervals.ok()) << std::string(intervals.status().message());
+  DELINK_CHECK(times.ok()) << std::string(times.status().message());
   PipelineTime time;
   for (const Program& program : stages) {
     std::vector<PipelineWork>& works = time.stages.emplace_back();
     for (size_t i = 0; i < program.instructions.size(); ++i) {
       const Instruction& at = program.instructions[i];
       if (!IsVisit(at)) continue;
-      const Interval& when = (*intervals)[program.stage][i];
+      const Interval& when = times->first[program.stage][i];
       const double turn = when.begin + costs(at).forward;
       Append({SignOf(at, false), when.begin, turn}, works);
       Append({SignOf(at, true), turn, when.end}, works);

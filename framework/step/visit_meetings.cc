@@ -131,6 +131,15 @@ std::vector<Phase> PhasesOf(PassKind kind, const Instruction& visit) {
   }
 }
 
+std::vector<VisitExchange> ExchangesIn(const Program& program,
+                                       const Instruction& i) {
+  std::vector<VisitExchange> all;
+  ForEachExchange(program, i, [&all](const VisitExchange& exchange) {
+    all.push_back(exchange);
+  });
+  return all;
+}
+
 bool ExchangesOver(const Program& program, const Instruction& i, Axis axis) {
   bool found = false;
   ForEachExchange(program, i, [&](const VisitExchange& exchange) {

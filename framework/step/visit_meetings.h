@@ -15,6 +15,11 @@ namespace delink {
 // The phases of its layer that a visit runs, in order.
 std::vector<Phase> PhasesOf(PassKind kind, const Instruction& visit);
 
+// What an instruction exchanges in the middle of it, in order; of an update as
+// though this rank had its slab's state.
+std::vector<VisitExchange> ExchangesIn(const Program& program,
+                                       const Instruction& i);
+
 // Whether the instruction exchanges something over the axis in the middle of
 // it. An update is taken to do so on all ranks, also where its slab's state is
 // elsewhere.

@@ -173,10 +173,10 @@ double EndOf(const StageSchedule& schedule, const ProgramShape& shape,
   for (const Program& program : plan->Of(PassKind::kStep)) {
     column.push_back({.rank = program.stage, .program = &program});
   }
-  const auto intervals = ExecuteTogether({column}, costs);
-  EXPECT_TRUE(intervals.ok()) << intervals.status().message();
+  const auto times = ExecuteTogether({column}, costs);
+  EXPECT_TRUE(times.ok()) << times.status().message();
   double end = 0;
-  for (const auto& rank : *intervals) {
+  for (const auto& rank : times->first) {
     for (const Interval& at : rank) end = std::max(end, at.end);
   }
   return end;
@@ -185,10 +185,11 @@ double EndOf(const StageSchedule& schedule, const ProgramShape& shape,
 // Of one layer a stage whose forward takes as long as its backward, all ranks
 // are at work for M of the M + P - 1 units that it takes.
 TEST(PipelinePropertyTest, TheJointExecutionKnowsTheBubble) {
-  const auto costs = [](const Program& of, int32_t index) -> double {
-    const Instruction& at = of.instructions[index];
-    if (at.op == Op::kLoss) return 2;
-    return at.op == Op::kForward || at.op == Op::kBackward ? 1 : 0;
+  const auto costs = [](const RankProgram& of, int32_t index) -> Cost {
+    const Instruction& at = of.program->instructions[index];
+    if (at.op == Op::kLoss) return {.time = 2};
+    const bool works = at.op == Op::kForward || at.op == Op::kBackward;
+    return {.time = works ? 1.0 : 0.0};
   };
   for (const int32_t stages : {2, 4, 8}) {
     for (const int32_t micro_batches : {1, 3, 8, 16}) {
@@ -211,20 +212,20 @@ TEST(PipelinePropertyTest, SecondHalvesFillTheBubble) {
       const ProgramShape shape =
           EvenShape(4 * stages, stages, stages, micro_batches, 2);
       // A stage has four layers, of which ends have no halves.
-      const auto costs = [&](const Program& of, int32_t index) -> double {
-        const Instruction& at = of.instructions[index];
-        const bool last = of.stage + 1 == stages;
+      const auto costs = [&](const RankProgram& of, int32_t index) -> Cost {
+        const Instruction& at = of.program->instructions[index];
+        const bool last = of.program->stage + 1 == stages;
         switch (at.op) {
           case Op::kForward:
           case Op::kLoss:
-            return 0.25;
+            return {.time = 0.25};
           case Op::kBackward:
-            return last ? 2.0 / 3 : 0.5;
+            return {.time = last ? 2.0 / 3 : 0.5};
           case Op::kBackwardInput:
           case Op::kBackwardWeight:
-            return last ? 1.0 / 3 : 0.25;
+            return {.time = last ? 1.0 / 3 : 0.25};
           default:
-            return 0;
+            return {};
         }
       };
       EXPECT_NEAR(EndOf(ZeroBubble, shape, costs),

@@ -1,0 +1,51 @@
+// How far a rank of a joint execution has come through two steps. Part of
+// ExecuteTogether.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+#include "framework/step/dependencies.h"
+#include "framework/step/instruction.h"
+#include "framework/step/joint_execution.h"
+#include "framework/step/meetings.h"
+
+namespace delink {
+
+// An instruction of one of the executed ranks.
+struct Partner {
+  int rank = 0;
+  int32_t index = 0;
+};
+
+// Positions are instructions of both steps, counted on.
+struct RankProgress {
+  explicit RankProgress(const RankProgram& of);
+
+  // The next position of a lane, -1 at the end of the second step.
+  int32_t Head(int lane) const;
+  // Whether it is the next of its lane, and what it waits for is complete.
+  bool IsReady(int32_t position) const;
+  // Where it is not ready: what it waits for in its own rank.
+  int32_t Before(int32_t position) const;
+  // Of one that is ready: since when.
+  double ReadyAt(int32_t position) const;
+  void Complete(int32_t position, const Interval& interval);
+
+  RankProgram rank;
+  int32_t count;
+  std::array<std::vector<int32_t>, kLanes> lanes;
+  Analysis analysis;
+  std::vector<std::vector<Partner>> met;  // by instruction: on other ranks
+  std::vector<bool> done;
+  std::vector<Interval> intervals;
+  std::array<size_t, kLanes> next{};
+  std::array<double, kLanes> lane_ends{};
+
+ private:
+  int32_t PositionOf(const Dependency& d, int32_t waits) const;
+};
+
+}  // namespace delink
