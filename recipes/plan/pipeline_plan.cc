@@ -181,6 +181,46 @@ void CountExchanges(const ParamStore& store,
   }
 }
 
+// Of a kReduce or a kFetch.
+Sent SentOfSlab(const ParamStore& store, const Instruction& at) {
+  const int slab =
+      store.SlabOf(store.layout().LocalSlabOf(at.slab, store.rank()));
+  const int ranks = GroupSize(store, slab);
+  if (ranks == 1) return {};
+  const bool fetch = at.op == Op::kFetch;
+  const DType type = store.dtype(fetch ? Plane::kWeight : Plane::kGradient);
+  const int64_t part = SentInParts(
+      store.slab(slab).ShardElements(ranks) * ranks * SizeOf(type), ranks);
+  const PlacementRow& row = store.placement(slab);
+  const bool owned = row.owner != kNoOwner;
+  if (fetch && owned) return {1, store.slab(slab).elements * SizeOf(type)};
+  if (fetch || (row.state.sharded && !owned)) return {1, part};
+  return {2, 2 * part};  // scattered, and gathered again
+}
+
+// What an instruction makes this rank send.
+Sent SentBy(ImaginedStage& imagined, const std::vector<LayerPlan>& layers,
+            const Program& program, const Instruction& at) {
+  const ParamStore& store = imagined.stage().store();
+  switch (at.op) {
+    case Op::kSend:
+    case Op::kRecv:
+      return {1, At(layers, at.layer).input.elements() *
+                     SizeOf(store.options().dtype)};
+    case Op::kReduce:
+    case Op::kFetch:
+      return SentOfSlab(store, at);
+    case Op::kNorm: {
+      const int ranks = store.layout().mesh().ranks();
+      const int64_t bytes =
+          imagined.stage().executor().memory().sums * SizeOf(DType::kF64);
+      return ranks == 1 ? Sent() : Sent{1, SentForSum(bytes, ranks)};
+    }
+    default:
+      return SentWithin(program, at);
+  }
+}
+
 std::vector<SharedSlabs> FindShared(const ParamStore& store) {
   const Layout& layout = store.layout();
   std::map<std::vector<int>, SharedSlabs> shared;  // by ranks
@@ -232,6 +272,9 @@ PipelineStagePlan Describe(ImaginedStage& imagined, const PipelineRow& row,
     if (std::ranges::find(plan.groups, *of.group) == plan.groups.end()) {
       plan.groups.push_back(*of.group);
     }
+  }
+  for (const Instruction& at : plan.program.instructions) {
+    plan.sent.push_back(SentBy(imagined, layers, plan.program, at));
   }
   CountExchanges(stage.store(), layers, plan);
   CountInside(imagined, layers, plan);

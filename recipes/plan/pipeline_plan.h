@@ -12,6 +12,7 @@
 #include "framework/device/backend.h"
 #include "framework/step/instruction.h"
 #include "framework/step/memory.h"
+#include "framework/step/step_time.h"
 #include "recipes/record/pipeline_table.h"
 #include "recipes/run/imagined_ranks.h"
 #include "recipes/run/stage_run.h"
@@ -36,6 +37,7 @@ struct PipelineStagePlan {
   MemoryAccount account;  // as it says itself
   std::vector<MemoryLedger::Entry> taken;  // the same by name
   Program program;                         // of one step
+  std::vector<Sent> sent;                  // by its instructions
   std::vector<std::string> slabs;          // that it has
   // The ranks that have the same slabs of these, each once.
   std::vector<std::vector<int>> groups;

@@ -153,6 +153,33 @@ absl::StatusOr<int64_t> SwitchBytes(const Before& before,
   return most;
 }
 
+// As runs of the recipe do, which have a thread for their lanes or none.
+bool DrainsLanes(const Recipe& recipe, int threads) {
+  return threads == 1 &&
+         std::ranges::none_of(recipe.stages, [](const Stage& stage) {
+           return stage.parallel.pipeline > 1;
+         });
+}
+
+// Sets the TracedTime of stages.
+absl::Status TimeByTrace(const PlanOptions& options, const Recipe& recipe,
+                         RunPlan& plan) {
+  DELINK_ASSIGN_OR_RETURN(const StepTrace trace,
+                          StepTrace::Read(options.trace));
+  const StepLinks links{options.link, options.link, options.link};
+  bool any = false;
+  for (StagePlan& stage : plan.stages) {
+    DELINK_ASSIGN_OR_RETURN(stage.traced,
+                            trace.Time(stage.pipeline, stage.mesh, links,
+                                       DrainsLanes(recipe, plan.threads)));
+    any |= stage.traced.has_value();
+  }
+  if (any) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat(
+      options.trace, ": no step in it is of one of this recipe's stages on ",
+      plan.ranks, " rank(s); trace the same recipe with the same settings"));
+}
+
 }  // namespace
 
 int64_t RunPlan::peak_bytes() const {
@@ -204,6 +231,9 @@ absl::StatusOr<RunPlan> PlanRun(const PlanOptions& options,
     }
     before = Before{described.pipeline, stage->stage().store().layout()};
     plan.stages.push_back(std::move(described));
+  }
+  if (!options.trace.empty()) {
+    DELINK_RETURN_IF_ERROR(TimeByTrace(options, recipe, plan));
   }
   return plan;
 }

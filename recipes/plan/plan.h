@@ -8,15 +8,18 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "framework/comm/link.h"
 #include "framework/device/backend.h"
 #include "framework/step/memory.h"
 #include "framework/tensor/dtype.h"
 #include "recipes/models/model_list.h"
 #include "recipes/plan/pipeline_plan.h"
+#include "recipes/plan/step_trace.h"
 
 namespace delink {
 
@@ -28,6 +31,10 @@ struct PlanOptions {
   // Of a rank, where the recipe does not say; 0: this process's, divided among
   // the ranks.
   int64_t threads = 0;
+  // A trace of a run of the recipe on these ranks, of which stages it has steps
+  // of get their TracedTime; empty: none.
+  std::string trace;
+  Link link;  // over which ranks then exchange everything
 };
 
 struct StagePlan {
@@ -61,6 +68,7 @@ struct StagePlan {
   int64_t sent_bytes = 0;
   int64_t reduced_bytes = 0;
   int64_t gathered_bytes = 0;
+  std::optional<TracedTime> traced;
 
   int64_t steps() const { return end - begin; }
   double flops() const { return flops_per_step * static_cast<double>(steps()); }

@@ -73,6 +73,17 @@ std::string FlopsText(const RunPlan& plan, const StagePlan& s) {
   return text;
 }
 
+std::string TracedText(const TracedTime& traced) {
+  std::string text = absl::StrFormat(
+      "  by %d traced steps, of %.4g s each: a step takes %.4g s, its ranks ",
+      traced.steps, traced.traced, traced.planned);
+  absl::StrAppend(
+      &text, absl::StrJoin(traced.ends, ", ", [](std::string* out, double end) {
+        absl::StrAppendFormat(out, "%.4g s", end);
+      }));
+  return text + "\n";
+}
+
 // What all stages take together, and what its seconds stand on.
 std::string PeakText(const RunPlan& plan) {
   const bool early =
@@ -127,6 +138,7 @@ std::string StageText(const RunPlan& plan, const StagePlan& s) {
                     }),
       "\n");
   text += FlopsText(plan, s);
+  if (s.traced.has_value()) text += TracedText(*s.traced);
   if (s.pipeline.stages.size() > 1) {
     text += PipelineText(s.pipeline);
   } else if (plan.ranks > 1) {
@@ -193,6 +205,12 @@ Json StageJson(const RunPlan& plan, const StagePlan& s, bool with_program) {
   if (plan.peak_flops > 0) {
     json["least_seconds_per_step"] = plan.LeastSeconds(s.flops_per_step);
     json["least_seconds"] = plan.LeastSeconds(s.flops());
+  }
+  if (s.traced.has_value()) {
+    json["traced"] = {{"steps", s.traced->steps},
+                      {"step_seconds", s.traced->traced},
+                      {"planned_step_seconds", s.traced->planned},
+                      {"planned_ends", s.traced->ends}};
   }
   if (s.pipeline.stages.size() > 1) json["pipeline"] = ToJson(s.pipeline);
   if (with_program) json["program"] = Programs(s.pipeline);

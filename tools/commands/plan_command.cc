@@ -1,5 +1,6 @@
 // `delink plan`.
 #include "framework/base/status_macros.h"
+#include "framework/comm/link.h"
 #include "parallel/launch/launcher.h"
 #include "recipes/plan/plan.h"
 #include "tools/commands/commands.h"
@@ -12,12 +13,16 @@ absl::StatusOr<RunPlan> MakePlan(const PlanCommand& command,
   DELINK_ASSIGN_OR_RETURN(const int threads, UseCores(world, 0));
   // What the environment says is said to each rank.
   const bool told = ProcessEnvironment("OMP_NUM_THREADS").has_value();
+  Link link;
+  if (!command.delay.empty()) link = *ParseLink(command.delay);
   DELINK_ASSIGN_OR_RETURN(RunPlan plan,
                           PlanRun({.recipe = command.recipe,
                                    .sets = command.sets,
                                    .ranks = command.ranks,
                                    .ranks_per_node = command.ranks_per_node,
-                                   .threads = told ? threads : 0},
+                                   .threads = told ? threads : 0,
+                                   .trace = command.trace,
+                                   .link = link},
                                   models));
   FindPeak(plan);
   return plan;

@@ -59,6 +59,8 @@ struct PlanCommand {
   std::vector<std::string> sets;
   int64_t ranks = 0;           // 0: the recipe's
   int64_t ranks_per_node = 0;  // 0: all are on one
+  std::string trace;           // empty: none
+  std::string delay;           // as ParseLink wants it; empty: none
   bool program = false;
   bool json = false;
 };

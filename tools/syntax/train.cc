@@ -4,6 +4,7 @@
 #include <utility>
 #include <vector>
 
+#include "framework/comm/link.h"
 #include "recipes/schema/limits.h"
 #include "tools/syntax/commands.h"
 
@@ -103,6 +104,11 @@ std::vector<ArgumentSyntax> TrainArgumentList(TrainArguments& given) {
            .check = WholeNumber(1, schema::kMaxThreads)}};
 }
 
+std::string LinkProblem(const std::string& text) {
+  const auto link = ParseLink(text);
+  return link.ok() ? "" : std::string(link.status().message());
+}
+
 }  // namespace
 
 ArgumentSyntax SetOption(std::vector<std::string>& sets) {
@@ -166,6 +172,20 @@ CommandSyntax PlanSyntax() {
                      .help = "ranks of each machine (all on one)",
                      .check = WholeNumber(1, 1 << 20)},
                     DeviceOption(given->device, "the recipe's"),
+                    {.name = "--trace",
+                     .value = "FILE",
+                     .to = &plan->trace,
+                     .help = "how long a step takes, by a trace of one "
+                             "(train --trace)",
+                     .names = Names::kFile,
+                     .must_exist = true},
+                    {.name = "--delay",
+                     .value = "SECONDS,RATE",
+                     .to = &plan->delay,
+                     .help = "over links of this latency and so many bytes a "
+                             "second",
+                     .check = LinkProblem,
+                     .needs = {"--trace"}},
                     {.name = "--program",
                      .to = &plan->program,
                      .help = "print the program of a step as well: "

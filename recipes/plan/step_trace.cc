@@ -1,0 +1,239 @@
+#include "recipes/plan/step_trace.h"
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "framework/base/at.h"
+#include "framework/base/file.h"
+#include "framework/base/status_macros.h"
+#include "framework/base/strict_json.h"
+
+namespace delink {
+namespace {
+
+double Median(std::vector<double> values) {
+  const auto middle = values.begin() + static_cast<int64_t>(values.size() / 2);
+  std::nth_element(values.begin(), middle, values.end());
+  return *middle;
+}
+
+// "F(3,a) of blocks/2" of F(3,a).
+bool IsNameOf(const std::string& name, const Instruction& at) {
+  const std::string text = ToString(at);
+  return name == text || name.starts_with(text + " of ");
+}
+
+// The same on all that do it together.
+std::string MeetingOf(const Instruction& at) {
+  return ToString(at.op == Op::kRecv ? OppositeOf(at) : at);
+}
+
+// Every rank's program, by column, stage.
+std::vector<Column> ColumnsOf(const PipelinePlan& plan, const Mesh& mesh) {
+  const int stages = static_cast<int>(plan.stages.size());
+  std::vector<Column> columns(mesh.ranks() / stages, Column(stages));
+  for (int rank = 0; rank < mesh.ranks(); ++rank) {
+    const MeshPlace at = mesh.PlaceOf(rank);
+    const int stage = at[Axis::kPipeline];
+    const int place =
+        at[Axis::kTensor] +
+        mesh.tensor * (at[Axis::kContext] + mesh.context * at[Axis::kData]);
+    At(At(columns, place), stage) = {
+        .rank = rank, .program = &At(plan.stages, stage).program};
+  }
+  return columns;
+}
+
+}  // namespace
+
+// By rank and index.
+class StepTrace::Medians {
+ public:
+  Medians(const StepTrace& trace, const std::vector<RankProgram>& ranks,
+          const std::vector<int64_t>& steps, const SentBytes& sent) {
+    for (const RankProgram& rank : ranks) {
+      own_[rank.rank].resize(rank.program->instructions.size());
+      exchanged_[rank.rank].resize(rank.program->instructions.size());
+    }
+    for (const int64_t step : steps) {
+      const auto of = [&](const RankProgram& rank) -> const auto& {
+        return trace.ranks_.at(rank.rank).at(step);
+      };
+      std::map<std::string, std::vector<double>> least;
+      for (const RankProgram& rank : ranks) {
+        for (const auto& [index, traced] : of(rank)) {
+          Lessen(ExchangesOf(rank, index, traced),
+                 least[MeetingOf(At(rank.program->instructions, index))]);
+        }
+      }
+      for (const RankProgram& rank : ranks) {
+        for (const auto& [index, traced] : of(rank)) {
+          Add(rank, static_cast<int32_t>(index), traced, least, sent);
+        }
+      }
+    }
+  }
+
+  MeasuredTime Of(const RankProgram& rank, int32_t index) const {
+    return {.own = Median(At(own_.at(rank.rank), index)),
+            .exchanged = Median(At(exchanged_.at(rank.rank), index))};
+  }
+
+ private:
+  using Values = std::map<int, std::vector<std::vector<double>>>;
+
+  // Of a visit or an update what it exchanges within, else all of it.
+  static std::vector<double> ExchangesOf(const RankProgram& rank, int64_t index,
+                                         const Traced& traced) {
+    const Instruction& at = At(rank.program->instructions, index);
+    const bool within = IsVisit(at) || at.op == Op::kUpdate;
+    return within ? traced.exchanges
+                  : std::vector<double>{traced.end - traced.begin};
+  }
+  static void Lessen(const std::vector<double>& values,
+                     std::vector<double>& least) {
+    if (least.size() < values.size()) least.resize(values.size(), 1e300);
+    for (size_t i = 0; i < values.size(); ++i) {
+      least[i] = std::min(least[i], values[i]);
+    }
+  }
+  void Add(const RankProgram& rank, int32_t index, const Traced& traced,
+           const std::map<std::string, std::vector<double>>& least,
+           const SentBytes& sent) {
+    double own = traced.end - traced.begin, exchanged = 0;
+    if (sent(rank, index).operations > 0) {
+      for (const double part : ExchangesOf(rank, index, traced)) own -= part;
+      for (const double part :
+           least.at(MeetingOf(At(rank.program->instructions, index)))) {
+        exchanged += part;
+      }
+    }
+    At(own_.at(rank.rank), index).push_back(own);
+    At(exchanged_.at(rank.rank), index).push_back(exchanged);
+  }
+
+  Values own_, exchanged_;
+};
+
+absl::StatusOr<StepTrace> StepTrace::Read(const std::string& path) {
+  DELINK_ASSIGN_OR_RETURN(const std::string text, ReadFile(path));
+  const absl::StatusOr<nlohmann::json> json = ParseStrictJson(text);
+  const auto wrong = [&](const std::string& what) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(path, ": ", what, "; give a file of train --trace"));
+  };
+  if (!json.ok()) return wrong(std::string(json.status().message()));
+  StepTrace trace;
+  std::map<int, std::map<std::pair<int64_t, std::string>, std::vector<double>>>
+      exchanges;
+  try {
+    for (const nlohmann::json& event : json->at("traceEvents")) {
+      if (event.at("ph") != "X") continue;
+      const nlohmann::json& args = event.at("args");
+      const int rank = event.at("pid").get<int>();
+      const auto step = args.at("step").get<int64_t>();
+      const auto name = event.at("name").get<std::string>();
+      const double begin = 1e-6 * event.at("ts").get<double>();
+      const double took = 1e-6 * event.at("dur").get<double>();
+      if (event.at("cat") == "Exchange") {
+        const std::string of = name.substr(0, name.rfind(": "));
+        exchanges[rank][{step, of}].push_back(took);
+      } else if (event.at("tid").get<int>() >= kLanes) {
+        return wrong(
+            "it is of a device that works by itself, of which costs "
+            "are not taken");
+      } else {
+        trace.ranks_[rank][step][args.at("instruction").get<int64_t>()] = {
+            .name = name, .begin = begin, .end = begin + took};
+      }
+    }
+  } catch (const nlohmann::json::exception& error) {
+    return wrong(error.what());
+  }
+  for (auto& [rank, steps] : trace.ranks_) {
+    for (auto& [step, instructions] : steps) {
+      for (auto& [index, traced] : instructions) {
+        traced.exchanges = std::move(exchanges[rank][{step, traced.name}]);
+      }
+    }
+  }
+  return trace;
+}
+
+std::vector<int64_t> StepTrace::StepsOf(
+    const std::vector<RankProgram>& ranks) const {
+  std::vector<int64_t> steps;
+  const auto is_of = [&](const RankProgram& rank, int64_t step) {
+    const auto all = ranks_.find(rank.rank);
+    if (all == ranks_.end()) return false;
+    const auto found = all->second.find(step);
+    const std::vector<Instruction>& program = rank.program->instructions;
+    if (found == all->second.end() || found->second.size() != program.size()) {
+      return false;
+    }
+    return std::ranges::all_of(found->second, [&](const auto& of) {
+      return of.first < static_cast<int64_t>(program.size()) &&
+             IsNameOf(of.second.name, At(program, of.first));
+    });
+  };
+  if (ranks_.empty() || ranks_.size() != ranks.size()) return steps;
+  for (const auto& [step, instructions] : ranks_.begin()->second) {
+    const int64_t number = step;
+    if (std::ranges::all_of(ranks, [&](const RankProgram& rank) {
+          return is_of(rank, number);
+        })) {
+      steps.push_back(number);
+    }
+  }
+  return steps;
+}
+
+absl::StatusOr<std::optional<TracedTime>> StepTrace::Time(
+    const PipelinePlan& plan, const Mesh& mesh, const StepLinks& links,
+    bool drains) const {
+  const std::vector<Column> columns = ColumnsOf(plan, mesh);
+  std::vector<RankProgram> ranks;
+  for (const Column& column : columns) {
+    ranks.insert(ranks.end(), column.begin(), column.end());
+  }
+  const std::vector<int64_t> steps = StepsOf(ranks);
+  if (steps.empty()) return std::nullopt;
+  const SentBytes sent = [&plan](const RankProgram& rank, int32_t index) {
+    return At(At(plan.stages, rank.program->stage).sent, index);
+  };
+  const Medians medians(*this, ranks, steps, sent);
+  const auto measured = [&medians](const RankProgram& rank, int32_t index) {
+    return medians.Of(rank, index);
+  };
+  DELINK_ASSIGN_OR_RETURN(
+      const StepTime time,
+      TimeStep(columns, CostsOver(links, measured, sent), drains));
+  TracedTime traced{.steps = static_cast<int64_t>(steps.size()),
+                    .planned = time.seconds,
+                    .ends = std::vector<double>(ranks.size())};
+  for (size_t i = 0; i < ranks.size(); ++i) {
+    At(traced.ends, ranks[i].rank) = time.ends[i];
+  }
+  // When the last rank's compute lane was through.
+  std::map<int64_t, double> ends;
+  for (const RankProgram& rank : ranks) {
+    for (const int64_t step : steps) {
+      for (const auto& [index, of] : ranks_.at(rank.rank).at(step)) {
+        const Instruction& at = At(rank.program->instructions, index);
+        if (at.lane != Lane::kCompute) continue;
+        ends[step] = std::max(ends[step], of.end);
+      }
+    }
+  }
+  std::vector<double> took;
+  for (const auto& [step, end] : ends) {
+    const auto next = ends.find(step + 1);
+    if (next != ends.end()) took.push_back(next->second - end);
+  }
+  if (!took.empty()) traced.traced = Median(std::move(took));
+  return traced;
+}
+
+}  // namespace delink
