@@ -13,6 +13,9 @@
 namespace delink::simt {
 namespace {
 
+// Of what a host that looks whether something is done finds done meanwhile.
+constexpr uint64_t kMostAtOnce = 8;
+
 size_t Index(int i) { return static_cast<size_t>(i); }
 
 void Join(StreamClock& clock, const StreamClock& other) {
@@ -224,7 +227,10 @@ void Machine::ForgetPast() {
 void Machine::DoSome() {
   if (IsIdle()) return;
   memory_.Open();
-  RunOne();
+  for (uint64_t left = 1 + random_() % kMostAtOnce; left > 0 && !IsIdle();
+       --left) {
+    RunOne();
+  }
   memory_.Close();
 }
 

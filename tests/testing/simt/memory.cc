@@ -15,8 +15,9 @@ namespace {
 constexpr int64_t kRedZone = 256;
 constexpr int64_t kPage = 4096;
 // How much of a new allocation is filled with what no program wants to read;
-// all of a big one would take longer than what runs on it.
-constexpr int64_t kFilled = int64_t{1} << 20;
+// all of a big one would take longer than what runs on it, and each page makes
+// every change of protection longer.
+constexpr int64_t kFilled = int64_t{1} << 16;
 
 uintptr_t RoundUp(uintptr_t value, int64_t to) {
   const auto unit = static_cast<uintptr_t>(to);
@@ -87,9 +88,17 @@ bool Memory::Free(void* address, bool pinned) {
   last_ = {};
   if (!pinned) bytes_in_use_ -= bytes;
   ForgetShadow(begin, bytes);
-  // Whole pages go back to the system; the addresses are not used again.
-  const uintptr_t first = RoundUp(begin, kPage);
-  const uintptr_t end = (begin + static_cast<uintptr_t>(bytes)) / kPage * kPage;
+  // Pages without anything that is live go back to the system, whose every
+  // change of protection walks the others; addresses are not used again.
+  const auto after = live_.upper_bound(begin);
+  uintptr_t first = begin / kPage * kPage;
+  uintptr_t end = RoundUp(begin + static_cast<uintptr_t>(bytes), kPage);
+  if (after != live_.begin()) {
+    const auto [other, size] = *std::prev(after);
+    first =
+        std::max(first, RoundUp(other + static_cast<uintptr_t>(size), kPage));
+  }
+  if (after != live_.end()) end = std::min(end, after->first / kPage * kPage);
   if (first < end) {
     madvise(reinterpret_cast<void*>(first), end - first, MADV_DONTNEED);
   }
