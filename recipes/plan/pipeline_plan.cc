@@ -29,16 +29,32 @@ std::vector<int> OthersLike(const Layout& layout, int rank, bool alike) {
   return layout.mesh().Group(rank, along);
 }
 
+// Whether ranks that share a slab's state take as much of it each: none owns it
+// alone, and a shard takes the same whichever parameters lie in it.
+bool SharesAreAlike(const ParamStore& store) {
+  const std::vector<PlacementRow>& rows = store.layout().placement().rows;
+  if (std::ranges::none_of(
+          rows, [](const PlacementRow& row) { return row.state.sharded; })) {
+    return true;
+  }
+  const bool owned = std::ranges::any_of(
+      rows, [](const PlacementRow& row) { return row.owner != kNoOwner; });
+  const StateFormat plain;
+  return !owned &&
+         std::ranges::all_of(store.states(), [&plain](const StateSpec& spec) {
+           return spec.hidden == plain && spec.outer == plain &&
+                  spec.vectors == plain;
+         });
+}
+
 // Of the ranks of its stage of the pipeline the one that holds most, the first
-// of those that are alike: they differ where some own whole slabs, and where
-// what is cut is not cut evenly.
+// of those that are alike: they differ where their shares of the state do, and
+// where what is cut is not cut evenly.
 absl::StatusOr<int> FindHeaviest(ImaginedStage& imagined) {
   StageRun& stage = imagined.stage();
   const ParamStore& store = stage.store();
   const Layout& layout = store.layout();
-  const bool alike = std::ranges::all_of(
-      layout.placement().rows,
-      [](const PlacementRow& row) { return row.owner == kNoOwner; });
+  const bool alike = SharesAreAlike(store);
   if (alike && layout.mesh().tensor == 1) return store.rank();
   int heaviest = 0;
   int64_t most = -1;

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <memory>
 #include <optional>
-#include <set>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -103,52 +102,42 @@ absl::StatusOr<StagePlan> Describe(const Recipe& recipe,
   return plan;
 }
 
-// The stage before the one that is planned.
-struct Before {
-  PipelinePlan pipeline;
-  Layout layout;
-};
-
-// Bytes of a rank's planes.
-absl::StatusOr<int64_t> PlanesOf(const Layout& layout, int rank,
-                                 const ParamStore& like) {
-  const std::unique_ptr<Device> device = NewMetaDevice(like.device().kind());
-  DELINK_ASSIGN_OR_RETURN(
-      const std::unique_ptr<ParamStore> store,
-      ParamStore::Create(*device, layout, rank, like.options()));
-  return store->bytes(Plane::kWeight) + store->bytes(Plane::kGradient) +
-         store->state_bytes();
+// By rank, bytes of its planes.
+absl::StatusOr<std::vector<int64_t>> PlanesOf(const Layout& layout,
+                                              const ParamStore& like) {
+  std::vector<int64_t> planes;
+  for (int rank = 0; rank < layout.ranks(); ++rank) {
+    const std::unique_ptr<Device> device = NewMetaDevice(like.device().kind());
+    DELINK_ASSIGN_OR_RETURN(
+        const std::unique_ptr<ParamStore> store,
+        ParamStore::Create(*device, layout, rank, like.options()));
+    planes.push_back(device->ledgers().allocated.bytes());
+  }
+  return planes;
 }
 
-// What a rank holds while it goes from one stage to the next, of those that
-// hold most in one of them.
-absl::StatusOr<int64_t> SwitchBytes(const Before& before,
-                                    ImaginedStage& imagined,
-                                    const PipelinePlan& after) {
-  int64_t most = 0;
+// What each rank holds while it goes from the stage before, which was laid out
+// like this, to this one.
+absl::StatusOr<std::vector<int64_t>> SwitchBytes(const Layout& before,
+                                                 ImaginedStage& imagined) {
   const ParamStore& store = imagined.stage().store();
-  if (before.layout.mesh() == store.layout().mesh()) {
-    for (size_t s = 0; s < after.stages.size(); ++s) {
-      most = std::max(most, At(before.pipeline.stages, s).account.planes() +
-                                At(after.stages, s).account.planes());
+  const size_t index = imagined.stage().index();
+  const std::vector<Stage>& stages = imagined.env().recipe->stages;
+  DELINK_ASSIGN_OR_RETURN(std::vector<int64_t> from, PlanesOf(before, store));
+  DELINK_ASSIGN_OR_RETURN(const std::vector<int64_t> to,
+                          PlanesOf(store.layout(), store));
+  std::vector<int64_t> most(from.size(), 0);
+  if (!SameMesh(stages[index - 1].parallel, stages[index].parallel)) {
+    DELINK_ASSIGN_OR_RETURN(
+        const std::vector<int64_t> moved,
+        PlanesOf(LayoutOf(imagined.env(), index, before.sharing()), store));
+    for (size_t rank = 0; rank < most.size(); ++rank) {
+      most[rank] = from[rank] + moved[rank];
     }
-    return most;
+    from = moved;
   }
-  const Layout moved = LayoutOf(imagined.env(), imagined.stage().index(),
-                                before.layout.sharing());
-  std::set<int> ranks;
-  for (const PipelinePlan* const plan : {&before.pipeline, &after}) {
-    for (const PipelineStagePlan& stage : plan->stages) {
-      ranks.insert(static_cast<int>(stage.rank));
-    }
-  }
-  for (const int rank : ranks) {
-    DELINK_ASSIGN_OR_RETURN(const int64_t a,
-                            PlanesOf(before.layout, rank, store));
-    DELINK_ASSIGN_OR_RETURN(const int64_t b, PlanesOf(moved, rank, store));
-    DELINK_ASSIGN_OR_RETURN(const int64_t c,
-                            PlanesOf(store.layout(), rank, store));
-    most = std::max({most, a + b, b + c});
+  for (size_t rank = 0; rank < most.size(); ++rank) {
+    most[rank] = std::max(most[rank], from[rank] + to[rank]);
   }
   return most;
 }
@@ -220,16 +209,17 @@ absl::StatusOr<RunPlan> PlanRun(const PlanOptions& options,
   RunEnv env = model->On(*device, world, world);
   env.nodes = NodesOf(ranks, options.ranks_per_node);
   DELINK_RETURN_IF_ERROR(CheckNodes(recipe, env.nodes));
-  std::optional<Before> before;
+  std::optional<Layout> before;
   for (size_t i = 0; i < recipe.stages.size(); ++i) {
     DELINK_ASSIGN_OR_RETURN(const std::unique_ptr<ImaginedStage> stage,
                             ImaginedStage::Create(env, i, 0));
     DELINK_ASSIGN_OR_RETURN(StagePlan described, Describe(recipe, *stage));
     if (before.has_value()) {
-      DELINK_ASSIGN_OR_RETURN(described.switch_bytes,
-                              SwitchBytes(*before, *stage, described.pipeline));
+      DELINK_ASSIGN_OR_RETURN(described.switch_by_rank,
+                              SwitchBytes(*before, *stage));
+      described.switch_bytes = std::ranges::max(described.switch_by_rank);
     }
-    before = Before{described.pipeline, stage->stage().store().layout()};
+    before = stage->stage().store().layout();
     plan.stages.push_back(std::move(described));
   }
   if (!options.trace.empty()) {

@@ -55,11 +55,12 @@ struct StagePlan {
   MemoryAccount account;  // of the one of these that holds most
   // The same by what it is taken for, and in how many blocks.
   std::vector<MemoryLedger::Entry> taken;
-  // Weights, gradients and state of the stage before and of this one, which the
-  // switch holds at the same time, of the rank that has most; 0 for the first
-  // stage. Where ranks are arranged otherwise, those of the stage before in
-  // both arrangements, if that is more.
-  int64_t switch_bytes = 0;
+  // By rank, weights, gradients and state of the stage before and of this one,
+  // which the switch holds at the same time; none for the first stage. Where
+  // ranks are arranged otherwise, those of the stage before in both
+  // arrangements, if that is more.
+  std::vector<int64_t> switch_by_rank;
+  int64_t switch_bytes = 0;   // of the rank that has most
   int64_t micro_batch = 0;    // sequences
   int64_t micro_batches = 0;  // that a rank accumulates
   double flops_per_token = 0;

@@ -191,6 +191,7 @@ Json StageJson(const RunPlan& plan, const StagePlan& s, bool with_program) {
             {"bytes", ToJson(s.account)},
             {"bytes_by_name", ByName(s.taken)},
             {"switch_bytes", s.switch_bytes},
+            {"switch_bytes_by_rank", s.switch_by_rank},
             {"micro_batch", s.micro_batch},
             {"micro_batches", s.micro_batches},
             {"flops_per_token", s.flops_per_token},
