@@ -97,10 +97,15 @@ std::string Accuse(const std::vector<Suspect>& ranks,
   return text;
 }
 
-// What one of the living is kept in, of them a rank that waits if any does.
-std::string Kept(const std::vector<Suspect>& ranks) {
-  std::vector<int> living = Those(
-      ranks, [](const Suspect& r) { return !r.seen.dead && !r.seen.left; });
+// What one that is not to blame is kept in, of them a rank that waits if any
+// does.
+std::string Kept(const std::vector<Suspect>& ranks,
+                 const std::vector<int>& culprits) {
+  std::vector<int> living =
+      Those(ranks, [](const Suspect& r) { return !r.seen.left; });
+  std::erase_if(living, [&](int rank) {
+    return std::ranges::binary_search(culprits, rank);
+  });
   if (living.empty()) return "";
   const auto waits = std::ranges::find_if(
       living, [&](int rank) { return At(ranks, rank).seen.compute.waits; });
@@ -130,7 +135,7 @@ Verdict Judge(const std::vector<Suspect>& ranks, milliseconds waited,
   if (!verdict.culprits.empty()) {
     verdict.message =
         absl::StrCat(Accuse(ranks, verdict.culprits, " is gone: it was "),
-                     Kept(ranks), resume);
+                     Kept(ranks, verdict.culprits), resume);
   } else if (patience.count() == 0 || waited < patience) {
     return verdict;
   } else {
@@ -159,7 +164,7 @@ Verdict Judge(const std::vector<Suspect>& ranks, milliseconds waited,
                            "; look at the network between them", resume)
             : absl::StrCat(Accuse(ranks, verdict.culprits, how, where),
                            "; the others waited ", time, " (run.watchdog)",
-                           resume);
+                           Kept(ranks, verdict.culprits), resume);
   }
   while (std::ranges::binary_search(verdict.culprits, verdict.speaker)) {
     ++verdict.speaker;
@@ -247,6 +252,8 @@ bool Watchdog::Tick(Clock::time_point now) {
   if (guilty_since_ == Clock::time_point()) guilty_since_ = now;
   const bool speaks = rank_ == verdict.speaker;
   if (!speaks && now - guilty_since_ < kSpeakerTime) return false;
+  // What comes of it is no accident of this rank.
+  heartbeat_->Leave();
   options_.end(verdict.message);
   return true;
 }

@@ -249,6 +249,24 @@ TEST(Judge, NamesTheSilentBeforeTheSlow) {
                                      HasSubstr("the others waited 60 s")));
 }
 
+// Of a rank of the tensor axis that is stopped the others wait in a visit.
+TEST(Judge, SaysWhatAnotherWaitedInForWhoeverIsStoppedOrStuck) {
+  std::vector<Suspect> ranks = {Rank(9), Rank(9), Rank(5)};
+  ranks[1].seen.compute.what = "F(1,a) of blocks/0: gather over tensor";
+  ranks[1].seen.compute.waits = true;
+  const std::string kept =
+      "; the others waited 60 s (run.watchdog); rank 1 was in step 17, waiting "
+      "for F(1,a) of blocks/0: gather over tensor; go on";
+  EXPECT_THAT(Judge(ranks, kPatience, kPatience).message,
+              HasSubstr("rank 2 is stuck: it is in step 17, B(5,a)" + kept));
+  ranks[2].silent = true;
+  EXPECT_THAT(
+      Judge(ranks, kPatience, kPatience).message,
+      HasSubstr("rank 2 gives no sign of life, stopped or cut off: it was in "
+                "step 17, B(5,a)" +
+                kept));
+}
+
 TEST(Judge, NamesThoseBehind) {
   const Verdict one = Judge({Rank(9), Rank(5), Rank(8)}, kPatience, kPatience);
   EXPECT_THAT(one.message,
@@ -359,15 +377,18 @@ TEST(Watchdog, EndsARunOfWhichARankIsStuck) {
   Mutex mutex;
   std::vector<std::string> messages;
   const absl::Status status = RunRanks(3, [&](Communicator& comm) {
-    auto dog = Watchdog::Start(comm, {.folder = dir / "ranks",
-                                      .patience = milliseconds(1500),
-                                      .end = [&](std::string_view message) {
-                                        {
-                                          const MutexLock lock(mutex);
-                                          messages.emplace_back(message);
-                                        }
-                                        comm.Abort(1, message);
-                                      }});
+    auto dog = Watchdog::Start(
+        comm, {.folder = dir / "ranks",
+               .patience = milliseconds(1500),
+               .end = [&](std::string_view message) {
+                 // Nobody is to name this rank too.
+                 EXPECT_TRUE(ReadHeartbeat(dir / "ranks", comm.rank()).left);
+                 {
+                   const MutexLock lock(mutex);
+                   messages.emplace_back(message);
+                 }
+                 comm.Abort(1, message);
+               }});
     if (!dog.ok()) return dog.status();
     Heartbeat& heartbeat = (*dog)->heartbeat();
     heartbeat.Begin(Lane::kCompute, 4, "F(1,a) of blocks/0");

@@ -3,7 +3,8 @@
 with one message that names it and what it was doing, and the run resumes from
 its last checkpoint. So does a run over a pipeline, of which a stage is killed
 while the one before waits for what it would send: with the bits of a run that
-nobody killed.
+nobody killed. And a rank of four that work on the same visits is stopped where
+the others wait for it in the middle of one.
 
   killed_rank.py DELINK RECIPE
 
@@ -59,19 +60,18 @@ def waits_for(run, rank):
     return found and found[1]
 
 
-def stop_between_send_and_receive(process, run):
-    """Stops the last of two stages where the first one has sent it an input and waits for a gradient."""
+def stop_where_the_first_waits(process, run, rank, what):
+    """Stops a rank where rank 0 waits for it in `what`, a pattern; what that is."""
     end = time.monotonic() + 60
     while time.monotonic() < end:
-        os.kill(process.pids[1], signal.SIGSTOP)
+        os.kill(process.pids[rank], signal.SIGSTOP)
         time.sleep(0.3)
         awaited = waits_for(run, 0)
-        # With another micro-batch to come, whose input was sent before.
-        if re.match(r"Recv\(\d+,[ab]\)g ", awaited or ""):
+        if re.match(what, awaited or ""):
             return awaited
-        os.kill(process.pids[1], signal.SIGCONT)
+        os.kill(process.pids[rank], signal.SIGCONT)
         time.sleep(0.01)
-    raise AssertionError(f"the first stage never waited for a gradient, at last for {awaited}:\n{process.told()}")
+    raise AssertionError(f"rank 0 never waited for {what}, at last for {awaited}:\n{process.told()}")
 
 
 def losses(run):
@@ -84,7 +84,8 @@ def killed_in_a_pipeline(train, folder, output, exit_status):
     run, straight = os.path.join(folder, "pipeline"), os.path.join(folder, "straight")
     with runs.Run(2, train + ["--out", run], output) as process:
         assert process.find_ranks() and process.wait_for_step(run, 6), process.told()
-        awaited = stop_between_send_and_receive(process, run)
+        # It has been sent an input, with another micro-batch to come, and a gradient is wanted of it.
+        awaited = stop_where_the_first_waits(process, run, 1, r"Recv\(\d+,[ab]\)g ")
         os.kill(process.pids[1], signal.SIGKILL)
         took = process.wait_for_end(SECONDS)
         told = process.told()
@@ -99,6 +100,23 @@ def killed_in_a_pipeline(train, folder, output, exit_status):
     assert losses(run) == losses(straight) and losses(run)[-1][0] == last, "not the run that nobody killed"
     waits = [(row["bubble"], row["network_wait"]) for row in runs.rows(run) if "loss" in row]
     assert all(0 < bubble < 1 and 0 < wait for bubble, wait in waits), waits
+
+
+def stopped_in_an_exchange(train, folder, output):
+    """A rank of the tensor axis is stopped in the middle of a visit: one line names it and where it is waited for."""
+    run = os.path.join(folder, "tensor")
+    with runs.Run(4, train + ["--out", run, "--set", "stage.0.parallel.tensor=4"], output) as process:
+        assert process.find_ranks() and process.wait_for_step(run, 1), process.told()
+        awaited = stop_where_the_first_waits(process, run, 2, r"(F|B)\(.* over tensor$")
+        took = process.wait_for_end(SECONDS)
+        told = process.told()
+    lines = re.findall(r"^.*\brank \d+ (?:is|gives|has|was) .*$", told, re.MULTILINE)
+    assert len(lines) == 1, told
+    assert re.search(r"error: rank 2 gives no sign of life, stopped or cut off: it was in step \d+, .*; the others "
+                     r"waited \S+ s \(run\.watchdog\); rank 0 was in step \d+, waiting for "
+                     + re.escape(awaited) + "; go on from the last checkpoint", lines[0]), (awaited, lines)
+    assert process.mpirun.returncode != 0
+    print(f"stopped where the others waited for {awaited}: ended {took:.1f} s later\n  {lines[0]}")
 
 
 def killed_in_set_up(folder, output):
@@ -139,6 +157,8 @@ def main():
         assert steps == list(range(1, reached + 2)), "steps are missing or doubled"
         assert not os.path.exists(os.path.join(run, "ranks")), "heartbeats are left"
         killed_in_a_pipeline(words, folder, output, killed[2])
+        tensor = [word.replace("/tiny.toml", "/tiny_tensor.toml") for word in words]
+        stopped_in_an_exchange(tensor, folder, output)
         killed_in_set_up(folder, output)
 
 
