@@ -3,40 +3,20 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <atomic>
 #include <bit>
-#include <chrono>
 #include <limits>
 #include <memory>
-#include <thread>
 #include <vector>
 
 #include "framework/base/at.h"
 #include "framework/base/check.h"
-#include "framework/base/rng.h"
+#include "tests/recipes/run/late_watch.h"
 
 namespace delink::testing {
 namespace {
 
 constexpr double kLr = 1e-3;
 constexpr int64_t kSteps = 5;
-
-// Holds up what begins, one time in four, by a rank's own dice.
-class LateWatch final : public StepWatch {
- public:
-  explicit LateWatch(int rank)
-      : key_(Fold(KeyFromSeed(7), static_cast<uint64_t>(rank))) {}
-  void Begin(Lane, int64_t, std::string_view) override {
-    const uint32_t dice = Philox(key_, count_++, 0)[0];
-    if (dice % 4 != 0) return;
-    std::this_thread::sleep_for(std::chrono::microseconds(dice / 4 % 400));
-  }
-  double Vote() override { return 1; }
-
- private:
-  const RngKey key_;
-  std::atomic<uint64_t> count_ = 0;
-};
 
 void ExpectSameResult(const StepResult& a, const StepResult& b) {
   EXPECT_EQ(a.loss, b.loss);

@@ -29,16 +29,6 @@ namespace {
 using ::testing::AnyOf;
 using ::testing::HasSubstr;
 
-void OnRanks(const TensorCase& of,
-             const std::function<void(Communicator&)>& rank_main) {
-  SCOPED_TRACE(::testing::PrintToString(of));
-  const absl::Status status = RunRanks(of.ranks(), [&](Communicator& world) {
-    rank_main(world);
-    return absl::OkStatus();
-  });
-  EXPECT_TRUE(status.ok()) << status;
-}
-
 std::vector<TensorCase> Table() {
   return {
       {.tensor = 2},

@@ -9,6 +9,7 @@
 #include "framework/base/at.h"
 #include "framework/base/check.h"
 #include "framework/comm/self_communicator.h"
+#include "framework/comm/thread_communicator.h"
 
 namespace delink::testing {
 namespace {
@@ -75,6 +76,12 @@ std::map<std::string, std::vector<double>> ValuesOf(StepRig& alone,
   return values;
 }
 
+HostBatch EditedBatch(const StepRig& rig, const BatchEdit& edit) {
+  HostBatch batch = rig.Batch(0);
+  if (edit != nullptr) edit(batch);
+  return batch;
+}
+
 }  // namespace
 
 std::ostream& operator<<(std::ostream& out, const TensorCase& of) {
@@ -90,6 +97,16 @@ std::ostream& operator<<(std::ostream& out, const TensorCase& of) {
              << (o.dropout > 0 ? ", dropout" : "") << (o.muon ? ", muon" : "")
              << (o.adafactor ? ", adafactor" : "")
              << (o.lane_threads ? ", threads" : "");
+}
+
+void OnRanks(const TensorCase& of,
+             const std::function<void(Communicator&)>& rank_main) {
+  SCOPED_TRACE(::testing::PrintToString(of));
+  const absl::Status status = RunRanks(of.ranks(), [&](Communicator& world) {
+    rank_main(world);
+    return absl::OkStatus();
+  });
+  EXPECT_TRUE(status.ok()) << status;
 }
 
 RigOptions OptionsOf(const TensorCase& of) {
@@ -118,8 +135,8 @@ std::unique_ptr<StepRig> TogetherOf(Communicator& world, const TensorCase& of) {
   return std::make_unique<StepRig>(world, of.share, options);
 }
 
-OneRank::Gradients GradientsOf(StepRig& alone) {
-  const auto result = alone.executor().Gradients(alone.Batch(0), 1);
+OneRank::Gradients GradientsOf(StepRig& alone, const BatchEdit& edit) {
+  const auto result = alone.executor().Gradients(EditedBatch(alone, edit), 1);
   DELINK_CHECK(result.ok());
   return {.result = *result,
           .norms = alone.executor().GradientNorms(),
@@ -141,9 +158,10 @@ OneRank RunAlone(const TensorCase& of) {
   return found;
 }
 
-void ExpectGradients(StepRig& rig, const OneRank::Gradients& expected) {
-  ExpectResult(rig.executor().Gradients(rig.Batch(0), 1), expected.result,
-               kNear);
+void ExpectGradients(StepRig& rig, const OneRank::Gradients& expected,
+                     const BatchEdit& edit) {
+  ExpectResult(rig.executor().Gradients(EditedBatch(rig, edit), 1),
+               expected.result, kNear);
   ExpectNorms(rig.executor().GradientNorms(), expected.norms, kNear);
   if (rig.options().zero > 0) return;
   for (const std::string& tensor : rig.TensorsHere()) {

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <memory>
 #include <ostream>
@@ -11,6 +12,7 @@
 #include <vector>
 
 #include "framework/comm/communicator.h"
+#include "framework/step/host_batch.h"
 #include "tests/recipes/run/step_rig.h"
 
 namespace delink::testing {
@@ -37,6 +39,10 @@ struct TensorCase {
 };
 std::ostream& operator<<(std::ostream& out, const TensorCase& of);
 
+// On of.ranks() threads.
+void OnRanks(const TensorCase& of,
+             const std::function<void(Communicator&)>& rank_main);
+
 // Of f64; of one rank alone, where nothing is said of others.
 RigOptions OptionsOf(const TensorCase& of);
 std::unique_ptr<StepRig> AloneOf(Communicator& self, const TensorCase& of);
@@ -58,9 +64,12 @@ struct OneRank {
 };
 OneRank RunAlone(const TensorCase& of);
 
+// What a test makes of batch 0, of any of a rank's rows.
+using BatchEdit = std::function<void(HostBatch&)>;
 // A collective: expects the gradients, and no gradients at all under ZeRO.
-void ExpectGradients(StepRig& rig, const OneRank::Gradients& expected);
-OneRank::Gradients GradientsOf(StepRig& alone);
+void ExpectGradients(StepRig& rig, const OneRank::Gradients& expected,
+                     const BatchEdit& edit = nullptr);
+OneRank::Gradients GradientsOf(StepRig& alone, const BatchEdit& edit = nullptr);
 // A collective over of.ranks() ranks: expects gradients, norms, updates and
 // evaluations as they were, and that it takes what its account says.
 void ExpectStepsOfOneRank(Communicator& world, const TensorCase& of,
