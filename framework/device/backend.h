@@ -105,6 +105,19 @@ struct DeviceLedgers {
   MemoryLedger pinned;
 };
 
+// Of matrices that lie in other rows on either side: `rows` rows of `bytes`,
+// `to_pitch` and `from_pitch` bytes apart, at least `bytes`.
+struct RowsCopy {
+  void* to = nullptr;
+  int64_t to_pitch = 0;
+  const void* from = nullptr;
+  int64_t from_pitch = 0;
+  int64_t bytes = 0;
+  int64_t rows = 0;
+
+  bool contiguous() const { return to_pitch == bytes && from_pitch == bytes; }
+};
+
 // The host's, and how it is given back.
 using HostMemory = std::unique_ptr<void, std::function<void(void*)>>;
 
@@ -153,6 +166,8 @@ class Device {
                           int64_t bytes) = 0;
   virtual void Copy(Stream& stream, void* to, const void* from,
                     int64_t bytes) = 0;
+  // As one copy; `to` and `from` do not overlap.
+  virtual void CopyRows(Stream& stream, const RowsCopy& copy) = 0;
   virtual void FillZero(Stream& stream, void* to, int64_t bytes) = 0;
 
  protected:

@@ -199,11 +199,12 @@ bool CopyPlace(Device& device, Stream& stream, const StorePlace& from,
                 ScalesOf(first, first + count) * SizeOf(DType::kF32));
   }
   const int64_t size = SizeOf(to.codec);
-  for (int64_t row = 0; row < rows; ++row) {
-    device.Copy(stream, ValueAt(to, target.offset + row * target.pitch),
-                ValueAt(from, extent.offset + row * extent.pitch),
-                count * size);
-  }
+  device.CopyRows(stream, {.to = ValueAt(to, target.offset),
+                           .to_pitch = (one ? count : target.pitch) * size,
+                           .from = ValueAt(from, extent.offset),
+                           .from_pitch = (one ? count : extent.pitch) * size,
+                           .bytes = count * size,
+                           .rows = rows});
   stream.Synchronize();
   return true;
 }

@@ -8,7 +8,6 @@
 
 #include "framework/base/at.h"
 #include "framework/base/check.h"
-#include "framework/device/copy_rows.h"
 #include "framework/optim/kernels.h"
 #include "framework/optim/newton_schulz.h"
 #include "framework/optim/tensor_cut.h"
@@ -238,9 +237,12 @@ class Muon final : public SlabOptimizer {
       const char* from = at.x + static_cast<int64_t>(i) * cut.count * size;
       for (const MatrixPiece& piece : cut.places[i].pieces) {
         const Rect& rect = piece.rect;
-        CopyRows(store.device(), stream, at.u + Number(part, rect) * size,
-                 part.columns * size, from, rect.columns * size,
-                 rect.columns * size, rect.rows);
+        store.device().CopyRows(stream, {.to = at.u + Number(part, rect) * size,
+                                         .to_pitch = part.columns * size,
+                                         .from = from,
+                                         .from_pitch = rect.columns * size,
+                                         .bytes = rect.columns * size,
+                                         .rows = rect.rows});
         from += rect.elements() * size;
       }
     }
@@ -253,9 +255,13 @@ class Muon final : public SlabOptimizer {
     const int64_t size = SizeOf(store.dtype(Plane::kWeight));
     for (const MatrixPiece& piece : pieces) {
       const Rect& rect = piece.rect;
-      CopyRows(store.device(), stream, to, rect.columns * size,
-               static_cast<const char*>(x) + Number(part, rect) * size,
-               part.columns * size, rect.columns * size, rect.rows);
+      store.device().CopyRows(stream, {.to = to,
+                                       .to_pitch = rect.columns * size,
+                                       .from = static_cast<const char*>(x) +
+                                               Number(part, rect) * size,
+                                       .from_pitch = part.columns * size,
+                                       .bytes = rect.columns * size,
+                                       .rows = rect.rows});
       to += rect.elements() * size;
     }
   }

@@ -27,13 +27,15 @@ void KvCache::Append(Stream& stream, const Tensor& qkv, int64_t width,
   }
   DELINK_CHECK_EQ(value_.dim(2), width);
   for (int64_t b = 0; b < batch_; ++b) {
-    for (int64_t t = 0; t < T; ++t) {
-      const char* from = static_cast<const char*>(qkv.data()) +
-                         ((b * T + t + 1) * row - width) * size;
-      device_->Copy(stream,
-                    buffer_.at((b * capacity_ + first + t) * width * size),
-                    from, width * size);
-    }
+    const char* const from = static_cast<const char*>(qkv.data()) +
+                             ((b * T + 1) * row - width) * size;
+    device_->CopyRows(stream,
+                      {.to = buffer_.at((b * capacity_ + first) * width * size),
+                       .to_pitch = width * size,
+                       .from = from,
+                       .from_pitch = row * size,
+                       .bytes = width * size,
+                       .rows = T});
   }
   size_ = first + T;
 }

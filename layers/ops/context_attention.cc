@@ -10,7 +10,6 @@
 #include <utility>
 
 #include "framework/base/check.h"
-#include "framework/device/copy_rows.h"
 #include "layers/ops/attention_heads.h"
 #include "layers/ops/kernels_of.h"
 
@@ -38,12 +37,20 @@ class Context {
 
   // Keys and values between [B, T, row] and what they are alone there.
   void Pack(Device& device, Stream& stream, const void* qkv, void* kv) const {
-    CopyRows(device, stream, kv, Bytes(width()), At(qkv, s_.H * s_.Dh),
-             Bytes(s_.row()), Bytes(width()), s_.B * s_.T);
+    device.CopyRows(stream, {.to = kv,
+                             .to_pitch = Bytes(width()),
+                             .from = At(qkv, s_.H * s_.Dh),
+                             .from_pitch = Bytes(s_.row()),
+                             .bytes = Bytes(width()),
+                             .rows = s_.B * s_.T});
   }
   void Unpack(Device& device, Stream& stream, const void* kv, void* qkv) const {
-    CopyRows(device, stream, At(qkv, s_.H * s_.Dh), Bytes(s_.row()), kv,
-             Bytes(width()), Bytes(width()), s_.B * s_.T);
+    device.CopyRows(stream, {.to = At(qkv, s_.H * s_.Dh),
+                             .to_pitch = Bytes(s_.row()),
+                             .from = kv,
+                             .from_pitch = Bytes(width()),
+                             .bytes = Bytes(width()),
+                             .rows = s_.B * s_.T});
   }
 
   // Between rows in order, [B, all, width], and by rank [c, B, T, width].

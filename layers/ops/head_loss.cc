@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <utility>
 
-#include "framework/device/copy_rows.h"
 #include "framework/module/even_piece.h"
 #include "layers/ops/kernels_of.h"
 #include "layers/ops/linear.h"
@@ -190,10 +189,14 @@ Var JoinColumns(Var own, int64_t vocab) {
   const Var y = tape.Output({own.dim(0), own.dim(1), vocab}, dtype);
   for (int rank = 0; rank < group.size(); ++rank) {
     const Range piece = EvenPiece(vocab, rank, group.size());
-    CopyRows(tape.device(), tape.stream(),
-             static_cast<char*>(y.data()) + piece.begin * size, vocab * size,
-             static_cast<char*>(all.data()) + rank * slot * size,
-             piece.size() * size, piece.size() * size, N);
+    tape.device().CopyRows(
+        tape.stream(),
+        {.to = static_cast<char*>(y.data()) + piece.begin * size,
+         .to_pitch = vocab * size,
+         .from = static_cast<char*>(all.data()) + rank * slot * size,
+         .from_pitch = piece.size() * size,
+         .bytes = piece.size() * size,
+         .rows = N});
   }
   tape.Record({.name = "join_columns",
                .inputs = {own},
@@ -205,8 +208,13 @@ Var JoinColumns(Var own, int64_t vocab) {
                  void* const to = back.NewGrad(own).data();
                  const char* const from =
                      static_cast<const char*>(back.grad(y).data());
-                 CopyRows(back.device(), back.stream(), to, width,
-                          from + mine.begin * size, vocab * size, width, N);
+                 back.device().CopyRows(back.stream(),
+                                        {.to = to,
+                                         .to_pitch = width,
+                                         .from = from + mine.begin * size,
+                                         .from_pitch = vocab * size,
+                                         .bytes = width,
+                                         .rows = N});
                }});
   return y;
 }

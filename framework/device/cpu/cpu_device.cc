@@ -87,6 +87,16 @@ class CpuDevice final : public Device {
   void Copy(Stream&, void* to, const void* from, int64_t bytes) override {
     Move(to, from, bytes);
   }
+  void CopyRows(Stream&, const RowsCopy& copy) override {
+    if (copy.contiguous()) {
+      return Move(copy.to, copy.from, copy.bytes * copy.rows);
+    }
+    for (int64_t row = 0; row < copy.rows; ++row) {
+      Move(static_cast<char*>(copy.to) + row * copy.to_pitch,
+           static_cast<const char*>(copy.from) + row * copy.from_pitch,
+           copy.bytes);
+    }
+  }
   void FillZero(Stream&, void* to, int64_t bytes) override {
     if (bytes > 0) std::memset(to, 0, static_cast<size_t>(bytes));
   }

@@ -223,6 +223,18 @@ class CudaDevice final : public Device {
                                       cudaMemcpyDeviceToDevice,
                                       Of(stream).handle()));
   }
+  void CopyRows(Stream& stream, const RowsCopy& copy) override {
+    if (copy.bytes == 0 || copy.rows == 0) return;
+    if (copy.contiguous()) {
+      return Copy(stream, copy.to, copy.from, copy.bytes * copy.rows);
+    }
+    Use();
+    DELINK_CUDA_CHECK(cudaMemcpy2DAsync(
+        copy.to, static_cast<size_t>(copy.to_pitch), copy.from,
+        static_cast<size_t>(copy.from_pitch), static_cast<size_t>(copy.bytes),
+        static_cast<size_t>(copy.rows), cudaMemcpyDeviceToDevice,
+        Of(stream).handle()));
+  }
   void FillZero(Stream& stream, void* to, int64_t bytes) override {
     if (bytes == 0) return;
     Use();

@@ -139,6 +139,9 @@ class TimedDevice final : public Device {
             int64_t bytes) override {
     device_->Copy(stream.underlying(), to, from, bytes);
   }
+  void CopyRows(Stream& stream, const RowsCopy& copy) override {
+    device_->CopyRows(stream.underlying(), copy);
+  }
   void FillZero(Stream& stream, void* to, int64_t bytes) override {
     if (bytes == 0) return;
     static_cast<TimedStream&>(stream).Note(

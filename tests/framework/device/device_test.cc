@@ -141,6 +141,39 @@ TEST_P(DeviceTest, AStreamKeepsItsOrder) {
   EXPECT_EQ(Read(*stream_, a, 0, 1000), std::vector<char>(1000, 0));
 }
 
+// Rows of other lengths on either side, and what is one piece.
+TEST_P(DeviceTest, CopiesRows) {
+  for (const int64_t to_pitch : {5, 8}) {
+    for (const int64_t from_pitch : {5, 11}) {
+      constexpr int64_t kRows = 40, kBytes = 5;
+      const std::vector<char> bytes = Bytes(kRows * from_pitch, 7);
+      const Buffer from = Take(kRows * from_pitch);
+      const Buffer to = Take(kRows * to_pitch);
+      Send(from, 0, bytes);
+      device_->FillZero(*stream_, to.data(), to.bytes());
+      device_->CopyRows(*stream_, {.to = to.data(),
+                                   .to_pitch = to_pitch,
+                                   .from = from.data(),
+                                   .from_pitch = from_pitch,
+                                   .bytes = kBytes,
+                                   .rows = kRows});
+      device_->CopyRows(*stream_, {.to = to.data(),
+                                   .to_pitch = to_pitch,
+                                   .from = from.data(),
+                                   .from_pitch = from_pitch,
+                                   .bytes = kBytes,
+                                   .rows = 0});
+      std::vector<char> expected(static_cast<size_t>(kRows * to_pitch), 0);
+      for (int64_t row = 0; row < kRows; ++row) {
+        std::memcpy(&expected[row * to_pitch], &bytes[row * from_pitch],
+                    kBytes);
+      }
+      EXPECT_EQ(Read(*stream_, to, 0, kRows * to_pitch), expected)
+          << to_pitch << ", " << from_pitch;
+    }
+  }
+}
+
 // Many copies before anybody waits: more than a backend may keep in flight.
 TEST_P(DeviceTest, ManyCopiesUnderWay) {
   constexpr int64_t kPiece = 100001, kPieces = 170;

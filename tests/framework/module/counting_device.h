@@ -47,6 +47,10 @@ class CountingDevice : public Device {
     ++copies;
     cpu_->Copy(stream, to, from, bytes);
   }
+  void CopyRows(Stream& stream, const RowsCopy& copy) override {
+    ++copies;
+    cpu_->CopyRows(stream, copy);
+  }
   void FillZero(Stream& stream, void* to, int64_t bytes) override {
     cpu_->FillZero(stream, to, bytes);
   }

@@ -195,6 +195,34 @@ cudaError_t cudaMemcpyAsync(void* to, const void* from, size_t bytes,
   return EnqueueCopy(found, to, from, bytes);
 }
 
+// Between places of the device alone, which is all that Delink asks for.
+cudaError_t cudaMemcpy2DAsync(void* to, size_t to_pitch, const void* from,
+                              size_t from_pitch, size_t bytes, size_t rows,
+                              cudaMemcpyKind kind, cudaStream_t stream) {
+  if (const auto e = Ready(); e != cudaSuccess) return e;
+  Machine& machine = TheMachine();
+  const delink::MutexLock lock(machine.mutex());
+  CUstream_st* const found = machine.Find(stream);
+  if (found == nullptr) return Fail(cudaErrorInvalidResourceHandle);
+  if (bytes > to_pitch || bytes > from_pitch) {
+    return Fail(cudaErrorInvalidPitchValue);
+  }
+  if (bytes == 0 || rows == 0) return cudaSuccess;
+  if (kind != cudaMemcpyDeviceToDevice ||
+      !Fits(kind, PlaceOf(to), PlaceOf(from))) {
+    return Fail(cudaErrorInvalidValue);
+  }
+  auto run = [=] {
+    for (size_t row = 0; row < rows; ++row) {
+      Copy(static_cast<char*>(to) + row * to_pitch,
+           static_cast<const char*>(from) + row * from_pitch,
+           static_cast<int64_t>(bytes));
+    }
+  };
+  machine.Enqueue(found, {.name = "copy of rows", .run = std::move(run)});
+  return cudaSuccess;
+}
+
 cudaError_t cudaMemcpy(void* to, const void* from, size_t bytes,
                        cudaMemcpyKind kind) {
   const cudaError_t error = cudaMemcpyAsync(to, from, bytes, kind, nullptr);
