@@ -94,6 +94,7 @@ void Tape::Record(OpRecord op, bool trains) {
     if (node.block >= 0) memory_->Use(node.block);
   }
   for (const Var& y : op.outputs) nodes_[y.id_].needs_grad = needs_grad;
+  if (env_.groups.tensor != nullptr && !op.mixes_columns) HandOnColumns(op);
   if (recording()) {
     for (const Var& saved : op.weight_saves) Save(saved);
     for (const Var& saved : op.saves) Save(saved);
@@ -108,6 +109,35 @@ void Tape::Record(OpRecord op, bool trains) {
   by_token_ = by_token_ && op.by_token;
   memory_->Tick();
   if (recording()) ops_.push_back(std::move(op));
+}
+
+int64_t Tape::tokens() const {
+  const Shape& shape = nodes_.front().value.shape();
+  if (shape.rank() < 3) return shape.elements();  // of a prologue
+  const int64_t rows = shape[0] * shape[1];
+  return env_.groups.sequence ? rows * env_.groups.tensor->size() : rows;
+}
+
+void Tape::SetColumns(Var y, ColumnCut columns) {
+  DELINK_CHECK_EQ(columns.here(), y.dim(-1));
+  nodes_[y.id_].columns = std::make_shared<const ColumnCut>(std::move(columns));
+}
+
+void Tape::HandOnColumns(const OpRecord& op) {
+  for (const Var& x : op.inputs) {
+    const std::shared_ptr<const ColumnCut> cut = nodes_[x.id_].columns;
+    if (cut == nullptr) continue;
+    const ColumnPiece& first = cut->pieces.front();
+    for (const Var& y : op.outputs) {
+      if (y.dim(-1) == cut->here()) {
+        nodes_[y.id_].columns = cut;
+      } else if (y.dim(-1) == first.count) {
+        SetColumns(
+            y,
+            {{{.of = first.of, .first = first.first, .count = first.count}}});
+      }
+    }
+  }
 }
 
 void Tape::Save(Var x) {

@@ -37,6 +37,7 @@
 #include <utility>
 #include <vector>
 
+#include "framework/autograd/column_cut.h"
 #include "framework/autograd/visit_group.h"
 #include "framework/autograd/visit_memory.h"
 #include "framework/base/check.h"
@@ -84,6 +85,11 @@ struct OpRecord {
   // what a state knows of those before (Tape::State). A layer of such ops alone
   // generates token by token; any other is computed from the first token on.
   bool by_token = false;
+  // Columns of the outputs are made of all of the inputs, as by a product of
+  // matrices. Else, of inputs of which a rank has some (Tape::columns), outputs
+  // of as many columns have the same ones, and outputs of as many as the first
+  // of stacked matrices has those of it.
+  bool mixes_columns = false;
   std::function<void(Backward&)> input;   // gradients of inputs
   std::function<void(Backward&)> weight;  // gradients of parameters
   // Writes the value of the only output once more, with the same bits (or those
@@ -197,6 +203,12 @@ class Tape {
   Stream& stream() const { return *env_.stream; }
   const VisitInputs& inputs() const { return inputs_; }
   const VisitGroups& groups() const { return env_.groups; }
+  // The tokens of the visit, of all ranks of groups().tensor together.
+  int64_t tokens() const;
+  // Which columns of `x` are here, null where all are; and what says so, of the
+  // output of a product of which a rank of groups().tensor has some.
+  const ColumnCut* columns(Var x) const { return nodes_[x.id_].columns.get(); }
+  void SetColumns(Var y, ColumnCut columns);
   // Whether a backward will follow.
   bool recording() const { return phase_ == Phase::kRecord; }
   // A new value, not initialised. It needs a gradient if an input of the op
@@ -237,6 +249,7 @@ class Tape {
     int grad = -1;        // index into grads_
     int remaker = -1;     // the op that makes the value again; -1: it is kept
     bool remade = false;  // in backward: `block` is one of that phase
+    std::shared_ptr<const ColumnCut> columns;
   };
   // Gradient memory, possibly held by several nodes.
   struct Grad {
@@ -245,6 +258,7 @@ class Tape {
     int holders = 0;
   };
 
+  void HandOnColumns(const OpRecord& op);
   void Save(Var x);
   void RunInputs(Phase phase, Var y, const Tensor& dy, Var x, const Tensor& dx);
   bool IsReady(const OpRecord& op) const;

@@ -10,64 +10,11 @@
 #include "framework/base/at.h"
 #include "framework/base/check.h"
 #include "framework/device/backend.h"
+#include "framework/module/cut_rects.h"
 #include "framework/module/even_piece.h"
 
 namespace delink {
 namespace {
-
-// Rows of one of the matrices that a parameter is, or its columns (kIn).
-struct Stack {
-  int64_t first = 0;
-  int64_t count = 0;
-};
-
-std::vector<Stack> StacksOf(const ParamSpec& spec) {
-  const Rect whole = WholeOf(spec.shape);
-  if (spec.split == Split::kIn) return {{.count = whole.columns}};
-  if (spec.stacked.empty()) return {{.count = whole.rows}};
-  std::vector<Stack> stacks;
-  int64_t first = 0;
-  for (const int64_t count : spec.stacked) {
-    stacks.push_back({first, count});
-    first += count;
-  }
-  DELINK_CHECK_EQ(first, whole.rows) << "stacked rows are all of a parameter's";
-  return stacks;
-}
-
-// Into how many pieces it is cut over `ranks`: one for each, or, of fewer units
-// than there are ranks, for some of them.
-int PiecesOf(const ParamSpec& spec, int64_t count, int ranks) {
-  if (spec.split == Split::kNone) return 1;
-  if (spec.unit == 1 || ranks == 1) return ranks;
-  const int64_t units = count / spec.unit;
-  DELINK_CHECK_EQ(units * spec.unit, count) << "a unit is cut";
-  if (units % ranks == 0) return ranks;
-  DELINK_CHECK(spec.split == Split::kOut && units > 0 && ranks % units == 0)
-      << units << " units over " << ranks << " ranks";
-  return static_cast<int>(units);
-}
-
-// What piece `i` of what is cut into so many has of a parameter.
-std::vector<Rect> RectsOf(const ParamSpec& spec, int i, int pieces, int ranks) {
-  const Rect whole = WholeOf(spec.shape);
-  if (spec.split == Split::kNone || ranks == 1) return {whole};
-  std::vector<Rect> rects;
-  for (const Stack& stack : StacksOf(spec)) {
-    if (PiecesOf(spec, stack.count, ranks) != pieces) continue;
-    const Range cut = EvenPiece(stack.count / spec.unit, i, pieces);
-    Rect rect = whole;
-    if (spec.split == Split::kIn) {
-      rect.column = cut.begin * spec.unit;
-      rect.columns = cut.size() * spec.unit;
-    } else {
-      rect.row = stack.first + cut.begin * spec.unit;
-      rect.rows = cut.size() * spec.unit;
-    }
-    if (rect.elements() > 0 || spec.split == Split::kIn) rects.push_back(rect);
-  }
-  return rects;
-}
 
 // By place.
 std::vector<int> VisitedLayers(const SharingMap& sharing, int blocks) {

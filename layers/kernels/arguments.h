@@ -278,8 +278,15 @@ struct DropoutArgs {
   // Of the B T tokens, counted one after the other, x and y may have `rows`
   // from number first_row on alone; -1: they have all.
   int64_t first_row = 0, rows = -1;
+  // Of rows of `width` columns x and y may have D from number first_column on,
+  // which lie `pitch` elements apart in memory; width 0: they have all, and
+  // pitch says nothing.
+  int64_t width = 0, first_column = 0, pitch = 0;
   const void* x;  // [B, T, D], or [rows, D]
   void* y;        // like x
+
+  int64_t all_columns() const { return width > 0 ? width : D; }
+  int64_t row_stride() const { return width > 0 ? pitch : D; }
 };
 
 // y[b, t] = w[token[b, t]] (+ p[first_position + t], or p[positions[b, t]]).

@@ -36,8 +36,10 @@ class Linear final : public Module {
  private:
   // Null where another rank adds it.
   Param* BiasOn(const Tape& tape) const;
+  // Of the product with kOut: says which columns are here.
+  void SayColumns(Var y) const;
 
-  Split split_;
+  ParamSpec spec_;  // of the weight
   Param& weight_;
   Param* bias_;  // null without
 };

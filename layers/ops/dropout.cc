@@ -12,12 +12,36 @@ struct Place {
 
 Place PlaceOf(Var x) {
   const Tape& tape = x.tape();
-  if (!tape.groups().sequence) return {x.dim(0), x.dim(1), 0, -1};
+  if (!tape.groups().sequence || RowsOf(x.shape()) == tape.tokens()) {
+    return {x.dim(0), x.dim(1), 0, -1};
+  }
   const VisitGroup& group = *tape.groups().tensor;
   const int64_t B = tape.inputs().sequences, rows = x.dim(1);
-  DELINK_CHECK(x.dim(0) == 1 && B > 0 && group.size() * rows % B == 0)
-      << x.shape() << " are not a rank's own rows of " << B << " sequences";
-  return {B, group.size() * rows / B, group.rank() * rows, rows};
+  DELINK_CHECK(x.dim(0) == 1 && B > 0 && group.size() * rows == tape.tokens())
+      << x.shape() << " are neither all tokens nor a rank's own rows of "
+      << tape.tokens();
+  return {B, tape.tokens() / B, group.rank() * rows, rows};
+}
+
+// From x to y, which is of its shape.
+void Drop(Var x, Stream& stream, DropoutArgs args, const void* from, void* to) {
+  const Tape& tape = x.tape();
+  const Kernels& kernels = KernelsOf(tape, x.dtype());
+  const ColumnCut* const cut = tape.columns(x);
+  args.x = from;
+  args.y = to;
+  if (cut == nullptr) return kernels.dropout(stream, args);
+  args.width = cut->whole();
+  args.pitch = x.dim(2);
+  int64_t offset = 0;
+  for (const ColumnPiece& piece : cut->pieces) {
+    args.D = piece.count;
+    args.first_column = piece.matrix + piece.first;
+    args.x = static_cast<const char*>(from) + offset * SizeOf(x.dtype());
+    args.y = static_cast<char*>(to) + offset * SizeOf(x.dtype());
+    kernels.dropout(stream, args);
+    offset += piece.count;
+  }
 }
 
 }  // namespace
@@ -31,29 +55,28 @@ Var Dropout(Var x, double rate, uint64_t name_hash) {
   const Place place = PlaceOf(x);
   DELINK_CHECK(inputs.step_key != nullptr && inputs.samples != nullptr);
   const Var y = tape.Output(x.shape(), x.dtype());
-  DropoutArgs args{.B = place.B,
-                   .T = place.T,
-                   .D = x.dim(2),
-                   .rate = rate,
-                   .step_key = inputs.step_key,
-                   .name_hash = name_hash,
-                   .sample = inputs.samples,
-                   .first_position = inputs.first_position,
-                   .places = inputs.places,
-                   .first_row = place.first_row,
-                   .rows = place.rows,
-                   .x = x.data(),
-                   .y = y.data()};
-  KernelsOf(tape, x.dtype()).dropout(tape.stream(), args);
+  const DropoutArgs args{.B = place.B,
+                         .T = place.T,
+                         .D = x.dim(2),
+                         .rate = rate,
+                         .step_key = inputs.step_key,
+                         .name_hash = name_hash,
+                         .sample = inputs.samples,
+                         .first_position = inputs.first_position,
+                         .places = inputs.places,
+                         .first_row = place.first_row,
+                         .rows = place.rows,
+                         .x = nullptr,
+                         .y = nullptr};
+  Drop(x, tape.stream(), args, x.data(), y.data());
   tape.Record({.name = "dropout",
                .inputs = {x},
                .outputs = {y},
                .by_token = true,
-               .input = [=](Backward& back) mutable {
+               .input = [=](Backward& back) {
                  if (!x.needs_grad()) return;
-                 args.x = back.grad(y).data();
-                 args.y = back.NewGrad(x).data();
-                 KernelsOf(x.tape(), x.dtype()).dropout(back.stream(), args);
+                 Drop(x, back.stream(), args, back.grad(y).data(),
+                      back.NewGrad(x).data());
                }});
   return y;
 }

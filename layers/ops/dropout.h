@@ -10,9 +10,9 @@
 namespace delink::ops {
 
 // y = keep ? x / (1 - rate) : 0. x [B, T, D], or a rank's own rows of it
-// (VisitGroups::sequence); 0 <= rate < 1. `name_hash` is
-// HashName of the place in the model. Is x itself outside training or at rate
-// 0; else needs inputs().step_key and samples.
+// (VisitGroups::sequence), or its columns of all rows (Tape::columns);
+// 0 <= rate < 1. `name_hash` is HashName of the place in the model. Is x itself
+// outside training or at rate 0; else needs inputs().step_key and samples.
 Var Dropout(Var x, double rate, uint64_t name_hash);
 
 }  // namespace delink::ops

@@ -186,6 +186,7 @@ void Record(Sizes s, const Input& in, Var y, Param& w, Param* b) {
        .weight_saves = {in.x},
        .saves = in.pre.defined() ? std::vector{in.pre} : std::vector<Var>(),
        .by_token = true,
+       .mixes_columns = true,
        .input = [=, &w](Backward& back) { InputGrad(back, s, in, y, w); },
        .weight = [=,
                   &w](Backward& back) { WeightGrad(back, s, in.x, y, w, b); },

@@ -18,7 +18,10 @@ void DropoutRows(Stream& stream, const DropoutArgs& s,
                  const DropoutPlan& plan) {
   const int64_t rows = s.rows < 0 ? s.B * s.T : s.rows;
   if (rows == 0) return;
-  const bool packed = CanPack<D>(s.x, s.D) && CanPack<D>(s.y, s.D);
+  const bool packed = CanPack<D>(s.x, s.D) && CanPack<D>(s.y, s.D) &&
+                      s.row_stride() % Pack<D>::kSize == 0 &&
+                      s.all_columns() % Pack<D>::kSize == 0 &&
+                      s.first_column % Pack<D>::kSize == 0;
   // One more where a token's elements begin inside a group.
   const int64_t groups = s.D / Pack<D>::kSize + (packed ? 0 : 2);
   unsigned x = 1;
@@ -44,7 +47,7 @@ void Dropout(Stream& stream, const DropoutArgs& s) {
       .blocks = 0,
       .threshold = Threshold(static_cast<float>(s.rate)),
       .scale = static_cast<float>(1.0 / (1.0 - s.rate))};
-  if (s.places != nullptr || s.rows >= 0) {
+  if (s.places != nullptr || s.rows >= 0 || s.width > 0) {
     return DropoutRows<D>(stream, s, plan);
   }
   const bool packed = plan.skip == 0 && CanPack<D>(s.x, plan.size) &&

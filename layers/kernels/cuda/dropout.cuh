@@ -7,8 +7,8 @@
 // kDropoutGroups groups a thread of one sample, whose key one thread derives.
 // Any shape; rows that are whole packs from aligned addresses go by 16 bytes.
 //
-// Where tokens' places need not follow each other, or a call has some tokens
-// alone, a token is what a sample is above, and a block has several.
+// Where tokens' places need not follow each other, or a call has some tokens or
+// columns alone, a token is what a sample is above, and a block has several.
 #pragma once
 
 #include "framework/base/rng.h"
@@ -126,11 +126,14 @@ __global__ void __launch_bounds__(kDropoutThreads)
   if (row >= rows) return;
   const RngKey key = {keys[threadIdx.y][0], keys[threadIdx.y][1]};
   const int64_t t = token % s.T;
-  const int64_t first =
-      (s.places != nullptr ? s.places[t] : s.first_position + t) * s.D;
+  const int64_t place =
+      s.places != nullptr ? s.places[t] : s.first_position + t;
+  const int64_t width = s.width > 0 ? s.width : s.D;
+  const int64_t stride = s.width > 0 ? s.pitch : s.D;
+  const int64_t first = place * width + s.first_column;
   const int64_t skip = first % kSize;
-  const T* const x = static_cast<const T*>(s.x) + row * s.D;
-  T* const y = static_cast<T*>(s.y) + row * s.D;
+  const T* const x = static_cast<const T*>(s.x) + row * stride;
+  T* const y = static_cast<T*>(s.y) + row * stride;
   for (int64_t group = threadIdx.x; group * kSize - skip < s.D;
        group += blockDim.x) {
     const int64_t at = group * kSize - skip;

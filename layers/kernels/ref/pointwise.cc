@@ -89,10 +89,11 @@ void Dropout(Stream&, const DropoutArgs& s) {
     const RngKey key = Fold(layer_key, static_cast<uint64_t>(s.sample[b]));
     const int64_t place =
         s.places != nullptr ? s.places[t] : s.first_position + t;
-    const T* x = static_cast<const T*>(s.x) + row * s.D;
-    T* y = static_cast<T*>(s.y) + row * s.D;
+    const int64_t first = place * s.all_columns() + s.first_column;
+    const T* x = static_cast<const T*>(s.x) + row * s.row_stride();
+    T* y = static_cast<T*>(s.y) + row * s.row_stride();
     for (int64_t d = 0; d < s.D; ++d) {
-      const uint64_t index = static_cast<uint64_t>(place * s.D + d);
+      const uint64_t index = static_cast<uint64_t>(first + d);
       const uint32_t word = Philox(key, index / 4, 0)[index % 4];
       y[d] = Uniform(word) >= rate ? static_cast<T>(x[d] * scale) : T{};
     }

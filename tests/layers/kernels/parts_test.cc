@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <utility>
 #include <vector>
 
 #include "tests/layers/kernels/reference.h"
@@ -61,6 +62,46 @@ TEST_F(Parts, OfDropoutAreThoseOfAllTokens) {
                 Slice(longer, (b * 20 + places[t]) * D, D));
     }
   }
+}
+
+// Columns 3 .. 8 and 10 .. 12 of 13, beside each other, of some rows.
+TEST_F(Parts, OfDropoutHaveTheMaskOfTheirColumns) {
+  constexpr int64_t B = 2, T = 7, D = 13, kFirst = 4, kRows = 6, kHere = 9;
+  const RngKey key = KeyFromSeed(4);
+  const std::vector<int64_t> samples = {3, 9'000'000'000};
+  const Vector x(B * T * D, 1.0);
+  Vector whole(B * T * D), here(kRows * kHere), expected;
+  DropoutArgs args = {.B = B,
+                      .T = T,
+                      .D = D,
+                      .rate = 0.4,
+                      .step_key = &key,
+                      .name_hash = 7,
+                      .sample = samples.data(),
+                      .first_position = 2,
+                      .x = x.data(),
+                      .y = whole.data()};
+  kernels_.dropout(stream_, args);
+  args.first_row = kFirst;
+  args.rows = kRows;
+  args.width = D;
+  args.pitch = kHere;
+  args.D = 6;
+  args.first_column = 3;
+  args.y = here.data();
+  kernels_.dropout(stream_, args);
+  args.D = 3;
+  args.first_column = 10;
+  args.y = here.data() + 6;
+  kernels_.dropout(stream_, args);
+  for (int64_t row = kFirst; row < kFirst + kRows; ++row) {
+    for (const auto& [first, count] : {std::pair{3, 6}, std::pair{10, 3}}) {
+      const Vector piece = Slice(whole, row * D + first, count);
+      expected.insert(expected.end(), piece.begin(), piece.end());
+    }
+  }
+  EXPECT_EQ(here, expected);
+  EXPECT_GT(std::count(here.begin(), here.end(), 0.0), 0);
 }
 
 TEST_F(Parts, OfATableAddUpToTheWhole) {

@@ -186,6 +186,43 @@ Case DropoutRowsCase(int64_t B, int64_t T_, int64_t D, int64_t first_row,
       });
 }
 
+// Columns [first, first + D) of rows of `width`, and behind them `more` that
+// are those from 1 on.
+Case DropoutColumnsCase(int64_t B, int64_t T_, int64_t D, int64_t first,
+                        int64_t width, int64_t more) {
+  return MakeCase(
+      absl::StrFormat("dropout B%d T%d columns %d+%d of %d, %d more", B, T_,
+                      first, D, width, more),
+      [=]<typename T>(const Kernels& kernels, Stream& stream) -> Outputs {
+        const int64_t pitch = D + more;
+        const auto x = Input<T>("x", B * T_ * pitch);
+        const Guarded<RngKey> key(std::vector{KeyFromSeed(3)});
+        Guarded<int64_t> sample(B);
+        for (int64_t b = 0; b < B; ++b) sample[b] = 5 + b * 10'000'000'000;
+        Guarded<T> y(B * T_ * pitch);
+        DropoutArgs args = {.B = B,
+                            .T = T_,
+                            .D = D,
+                            .rate = 0.3,
+                            .step_key = key.data(),
+                            .name_hash = 99,
+                            .sample = sample.data(),
+                            .first_position = 3,
+                            .width = width,
+                            .first_column = first,
+                            .pitch = pitch,
+                            .x = x.data(),
+                            .y = y.data()};
+        kernels.dropout(stream, args);
+        args.D = more;
+        args.first_column = 1;
+        args.x = x.data() + D;
+        args.y = y.data() + D;
+        kernels.dropout(stream, args);
+        return {Result("y", y, 3e-7)};
+      });
+}
+
 }  // namespace
 
 std::vector<Case> PointwiseCases() {
@@ -226,6 +263,13 @@ std::vector<Case> PointwiseCases() {
   cases.push_back(DropoutRowsCase(2, 300, 64, 599, 1, false));
   cases.push_back(DropoutRowsCase(2, 3, 1100, 2, 2, true));
   cases.push_back(DropoutRowsCase(2, 3, 8, 6, 0, true));
+  // Whole packs of numbers, and not.
+  for (const int64_t more : {0, 3, 8}) {
+    cases.push_back(DropoutColumnsCase(2, 3, 8, 16, 32, more));
+    cases.push_back(DropoutColumnsCase(2, 3, 16, 8, 33, more));
+    cases.push_back(DropoutColumnsCase(2, 3, 16, 3, 64, more));
+    cases.push_back(DropoutColumnsCase(3, 7, 5, 6, 11, more));
+  }
   return cases;
 }
 

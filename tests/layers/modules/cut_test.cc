@@ -2,6 +2,7 @@
 // the rounding of sums taken in other orders apart, they are the same.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <functional>
 #include <memory>
 #include <utility>
@@ -12,6 +13,8 @@
 #include "layers/modules/linear.h"
 #include "layers/modules/mlp.h"
 #include "layers/modules/norm.h"
+#include "layers/ops/causal_attention.h"
+#include "layers/ops/swiglu.h"
 #include "tests/testing/cut_layer.h"
 #include "tests/testing/documents.h"
 
@@ -186,6 +189,86 @@ TEST(Cut, InTheTypesOfRuns) {
       }
     }
   }
+}
+
+// What a user may put between products: masks of a rank's own columns, also of
+// several matrices, of those that gates and attention make of them, and of
+// keys and values that several ranks have.
+class Masked final : public Module {
+ public:
+  struct Config {
+    int64_t kv_heads = 4;
+  };
+  Masked(const Scope& s, const Config& c)
+      : heads_(kHeads),
+        kv_heads_(c.kv_heads),
+        qkv_(s / "qkv", {.in = kD,
+                         .out = (kHeads + 2 * c.kv_heads) * kHead,
+                         .split = Split::kOut,
+                         .stacked = {kHeads * kHead, c.kv_heads * kHead,
+                                     c.kv_heads * kHead},
+                         .unit = kHead}),
+        out_(s / "out", {.in = kHeads * kHead,
+                         .out = kD,
+                         .split = Split::kIn,
+                         .unit = kHead}),
+        gate_up_(s / "gate_up", {.in = kD,
+                                 .out = 2 * kHidden,
+                                 .split = Split::kOut,
+                                 .stacked = {kHidden, kHidden}}),
+        down_(s / "down", {.in = kHidden, .out = kD, .split = Split::kIn}),
+        of_qkv_(s / "of_qkv", 0.3),
+        of_heads_(s / "of_heads", 0.3),
+        of_gates_(s / "of_gates", 0.3),
+        of_hidden_(s / "of_hidden", 0.3),
+        of_rows_(s / "of_rows", 0.3) {}
+
+  Var operator()(Var x) override {
+    const VisitGroup* const group = x.tape().groups().tensor;
+    const int64_t n = group != nullptr ? group->size() : 1;
+    const Var heads =
+        ops::CausalAttention(of_qkv_(qkv_(x)), heads_ / n,
+                             std::max<int64_t>(1, kv_heads_ / n), /*window=*/0);
+    x = x + of_rows_(out_(of_heads_(heads)));
+    const Var gates = of_gates_(gate_up_(x));
+    return x + down_(of_hidden_(ops::SwiGlu(gates)));
+  }
+
+ private:
+  static constexpr int64_t kHeads = 4, kHead = 6, kHidden = 13;
+  int64_t heads_, kv_heads_;
+  Linear qkv_, out_, gate_up_, down_;
+  Dropout of_qkv_, of_heads_, of_gates_, of_hidden_, of_rows_;
+};
+
+TEST(Cut, DropoutOfColumns) {
+  for (const int64_t kv_heads : {4, 2, 1}) {
+    SCOPED_TRACE(kv_heads);
+    const auto build = LayerOf<Masked>({.kv_heads = kv_heads});
+    ExpectCut(CaseOf(build));
+    // Of a row's tokens a rank has two pieces.
+    CutCase longer = CaseOf(build);
+    longer.T = 8;
+    for (const bool sequence : {false, true}) {
+      ExpectSame(
+          RunCut(longer, {.ranks = 2, .sequence = sequence, .context = 2}),
+          RunCut(longer, {}), kSums * 0x1p-53);
+    }
+  }
+}
+
+// A GELU that is one kernel with its product hands its columns on, too.
+TEST(Cut, DropoutOfWhatAGeluMakes) {
+  ExpectCut(CaseOf([](const Scope& s) {
+    const auto up = std::make_shared<Linear>(
+        s / "up", Linear::Config{.in = kD, .out = 13, .split = Split::kOut});
+    const auto down = std::make_shared<Linear>(
+        s / "down", Linear::Config{.in = 13, .out = kD, .split = Split::kIn});
+    const auto drop = std::make_shared<Dropout>(s / "drop", 0.4);
+    return [=](Var x) {
+      return x + (*down)((*drop)(up->Gelu(x, GeluForm::kTanh).value));
+    };
+  }));
 }
 
 }  // namespace

@@ -154,7 +154,8 @@ void DropoutRange(const Rule& rule, const RoundKeys& keys, uint64_t i,
   while (i < end) some(kBatch);
 }
 
-// Token by token: some of them, or what need not lie together.
+// Token by token: some of them or of their columns, or what need not lie
+// together.
 template <typename T>
 void DropoutRows(const DropoutArgs& s, const Rule& rule) {
   const int64_t rows = s.rows < 0 ? s.B * s.T : s.rows;
@@ -165,10 +166,11 @@ void DropoutRows(const DropoutArgs& s, const Rule& rule) {
         s.places != nullptr ? s.places[t] : s.first_position + t;
     RoundKeys keys;
     KeysOf(SampleKey(s, b), &keys);
-    DropoutRange(rule, keys, static_cast<uint64_t>(place * s.D),
-                 static_cast<uint64_t>((place + 1) * s.D),
-                 static_cast<const T*>(s.x) + row * s.D,
-                 static_cast<T*>(s.y) + row * s.D);
+    const int64_t first = place * s.all_columns() + s.first_column;
+    DropoutRange(rule, keys, static_cast<uint64_t>(first),
+                 static_cast<uint64_t>(first + s.D),
+                 static_cast<const T*>(s.x) + row * s.row_stride(),
+                 static_cast<T*>(s.y) + row * s.row_stride());
   }
 }
 
@@ -177,7 +179,9 @@ void DropoutRows(const DropoutArgs& s, const Rule& rule) {
 template <typename T>
 void Dropout(Stream&, const DropoutArgs& s) {
   const Rule rule(s.rate);
-  if (s.places != nullptr || s.rows >= 0) return DropoutRows<T>(s, rule);
+  if (s.places != nullptr || s.rows >= 0 || s.width > 0) {
+    return DropoutRows<T>(s, rule);
+  }
   const int64_t count = s.T * s.D, blocks = (count + kBlock - 1) / kBlock;
 #pragma omp parallel for collapse(2) \
     schedule(static) if (s.B * s.T * s.D > kParallelFrom)
