@@ -14,29 +14,59 @@ namespace {
 
 constexpr int64_t kRounded = 8;  // values that are rounded by one draw
 
-// The number in the whole parameter of what a local slab has first of it, from
-// which its values are counted where they are rounded stochastically.
-int64_t FirstNumber(const LocalSlab& local, size_t param,
-                    const ParamRegistry& registry) {
-  const std::vector<Rect>& rects = local.rects[param];
-  const SlabParam& place = local.slab.params[param];
-  const int64_t columns = WholeOf(registry.decl(place.decl).spec.shape).columns;
-  if (rects.empty()) return 0;
-  const int64_t first = rects[0].row * columns + rects[0].column;
-  return first / kRounded * kRounded;
+// Values [range.begin, range.end) of a parameter as a local slab has it that
+// one call updates, and which they are in the whole parameter.
+struct NumberedRange {
+  Range range;
+  ElementNumbers numbers;
+};
+
+// Those of `rect`, whose values are [offset, offset + rect.elements()) here, in
+// a matrix of so many columns: all that `range` has of them.
+NumberedRange InRect(const Rect& rect, int64_t offset, int64_t columns,
+                     Range range) {
+  const Range held{std::max(range.begin, offset),
+                   std::min(range.end, offset + rect.elements())};
+  const int64_t first = rect.row * columns + rect.column;
+  const int64_t at = held.begin - offset;
+  if (rect.columns == columns || rect.rows == 1)
+    return {held, {.first = first + at}};
+  return {held,
+          {.first = first + at / rect.columns * columns,
+           .columns = rect.columns,
+           .pitch = columns,
+           .in_row = at % rect.columns}};
 }
 
-// Whether instead each goes by its own number in the whole parameter: not where
-// tensor parallelism cuts between values of one draw.
-bool HasOwnNumbers(const LocalSlab& local, size_t param,
-                   const ParamRegistry& registry) {
-  bool whole = true;
-  ForEachLogicalRun(
-      local, param, registry, {0, local.slab.params[param].elements},
-      [&](Range run, int64_t first) {
-        whole = whole && first % kRounded == 0 && run.begin % kRounded == 0;
-      });
-  return whole;
+bool CanRound(const ElementNumbers& numbers) {
+  return (numbers.first | numbers.columns | numbers.pitch | numbers.in_row) %
+             kRounded ==
+         0;
+}
+
+// Of `range`, each rectangle by its own numbers in the whole parameter; but
+// where tensor parallelism cuts between values of one draw, or `blocks` of 8
+// bits go over the ends of rows, all by the number of what is first here.
+std::vector<NumberedRange> NumbersOf(const LocalSlab& local, size_t param,
+                                     const ParamRegistry& registry, Range range,
+                                     bool blocks) {
+  const SlabParam& place = local.slab.params[param];
+  const int64_t columns = WholeOf(registry.decl(place.decl).spec.shape).columns;
+  std::vector<NumberedRange> ranges;
+  int64_t offset = 0, first = 0;
+  bool own = !blocks;
+  for (const Rect& rect : local.rects[param]) {
+    const ElementNumbers numbers =
+        InRect(rect, offset, columns, {offset, offset + rect.elements()})
+            .numbers;
+    if (offset == 0) first = numbers.first / kRounded * kRounded;
+    own = own && offset % kRounded == 0 && CanRound(numbers);
+    const NumberedRange here = InRect(rect, offset, columns, range);
+    if (here.range.size() > 0) ranges.push_back(here);
+    offset += rect.elements();
+  }
+  if (own) return ranges;
+  return {{range, {.first = first + range.begin}}};
 }
 
 MasterForm FormOf(const ParamStore& store) {
@@ -86,18 +116,14 @@ class AdamW final : public SlabOptimizer {
             std::max(run.begin, offset) - offset,
             std::min(run.end, offset + params[p].elements) - offset};
         if (range.size() <= 0) continue;
-        const LocalSlab& local = store.local(slab);
-        const auto step = [&](Range part, int64_t first) {
-          args = WithParam(args, store, slab, p, part.begin, first, update);
-          kernel(stream, WithAddresses(args, store, slab, offset + part.begin,
-                                       offset + part.end));
-        };
         // Blocks of 8 bits go over the ends of a matrix's rows that are here.
         const bool blocks = store.state(slab, 0, p).scales != nullptr;
-        if (!blocks && HasOwnNumbers(local, p, store.registry())) {
-          ForEachLogicalRun(local, p, store.registry(), range, step);
-        } else {
-          step(range, FirstNumber(local, p, store.registry()) + range.begin);
+        for (const NumberedRange& part :
+             NumbersOf(store.local(slab), p, store.registry(), range, blocks)) {
+          args = WithParam(args, store, slab, p, part, update);
+          kernel(stream,
+                 WithAddresses(args, store, slab, offset + part.range.begin,
+                               offset + part.range.end));
         }
       }
     }
@@ -132,23 +158,23 @@ class AdamW final : public SlabOptimizer {
     return args;
   }
 
-  // With what depends on the parameter, from its value `begin` in the slab on,
-  // which is number `first` of it.
+  // With what depends on the parameter and on which of its values these are.
   AdamWArgs WithParam(AdamWArgs args, const ParamStore& store, int slab,
-                      size_t param, int64_t begin, int64_t first,
+                      size_t param, const NumberedRange& part,
                       int64_t update) const {
     const SlabParam& place = store.slab(slab).params[param];
     const std::string& name = DeclOf(store, place).name;
     const ParamStore::StatePlace m = store.state(slab, 0, param);
-    DELINK_CHECK(m.scales == nullptr || begin == m.held.begin) << name;
-    DELINK_CHECK_EQ(first % kRounded, 0) << name;
+    DELINK_CHECK(m.scales == nullptr || part.range.begin == m.held.begin)
+        << name;
+    DELINK_CHECK(CanRound(part.numbers)) << name;
     args.moments = m.format.storage;
     args.m_scales = m.scales;
     args.v_scales = store.state(slab, 1, param).scales;
-    args.in_block = (place.offset + begin) % kBlock8;
+    args.in_block = (place.offset + part.range.begin) % kBlock8;
     args.key =
         Fold(Fold(key_, std::string_view(name)), static_cast<uint64_t>(update));
-    args.first = first;
+    args.numbers = part.numbers;
     return args;
   }
 

@@ -32,6 +32,21 @@ struct UpdateControl {
   int32_t skip = 0;        // not finite or too large: nothing may be changed
 };
 
+// Which number of its parameter element i of an update is, all of them
+// multiples of 8: first + i, or, where elements are rows of `columns` of a
+// longer matrix's that are `pitch` apart there, counted so from number `first`
+// on, the begin of the row in which element 0 is number in_row.
+struct ElementNumbers {
+  int64_t first = 0;
+  int64_t columns = 0, pitch = 0, in_row = 0;  // columns 0: not so
+
+  constexpr int64_t operator()(int64_t i) const {
+    if (columns == 0) return first + i;
+    const int64_t at = in_row + i, row = at / columns;
+    return first + row * pitch + (at - row * columns);
+  }
+};
+
 // One AdamW step on n elements, in the order of torch.optim.AdamW:
 //   p *= 1 - lr * decay
 //   m = beta1 m + (1 - beta1) g',  v = beta2 v + (1 - beta2) g' g'
@@ -39,10 +54,10 @@ struct UpdateControl {
 // and, with p whole and w given, w = p rounded to bf16. The step is computed
 // with m and v as they are before they are rounded to how they are kept.
 //
-// Element i is number first + i of its parameter. Where something is rounded
-// stochastically, it is so by half-word (first + i) % 8, the lower half of a
-// word first, of Philox(key, (first + i) / 8, s): s = 0 for w, 1 for m and 2
-// for v. Other forms than the first of each are in f32 tables only.
+// Element i is number k = numbers(i) of its parameter. Where something is
+// rounded stochastically, it is so by half-word k % 8, the lower half of a word
+// first, of Philox(key, k / 8, s): s = 0 for w, 1 for m and 2 for v. Other
+// forms than the first of each are in f32 tables only.
 struct AdamWArgs {
   void* p = nullptr;        // [n], kWhole only
   void* w = nullptr;        // [n] bf16; may be null where p is whole
@@ -65,7 +80,7 @@ struct AdamWArgs {
   float* v_scales = nullptr;
   int64_t in_block = 0;
   RngKey key;
-  int64_t first = 0;  // a multiple of 8
+  ElementNumbers numbers;
 };
 
 // The parameters of an update, n elements: p and, under bf16, the weights w,

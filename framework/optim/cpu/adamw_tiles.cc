@@ -14,17 +14,19 @@ namespace {
 constexpr int64_t kTile = kBlock8;
 static_assert(kElementsAtOnce % kTile == 0);
 
-// What Philox makes of counters (first / 8 + i, stream): the half-words of
-// n elements from number `first`, a multiple of 8.
-[[gnu::always_inline]] inline void RandomHalves(RngKey key, int64_t first,
+// The half-words of n elements from `at` on, a multiple of 8.
+[[gnu::always_inline]] inline void RandomHalves(const AdamWArgs& a, int64_t at,
                                                 uint64_t stream, int64_t n,
                                                 uint16_t* out) {
   constexpr int64_t kGroups = kTile / 8;
   uint32_t words[4][kGroups];
-  const auto start = static_cast<uint64_t>(first / 8);
   const int64_t groups = (n + 7) / 8;
+  uint64_t counters[kGroups];
   for (int64_t i = 0; i < groups; ++i) {
-    const auto four = Philox(key, start + static_cast<uint64_t>(i), stream);
+    counters[i] = static_cast<uint64_t>(a.numbers(at + 8 * i) / 8);
+  }
+  for (int64_t i = 0; i < groups; ++i) {
+    const auto four = Philox(a.key, counters[i], stream);
     for (size_t k = 0; k < 4; ++k) words[k][i] = four[k];
   }
   for (int64_t i = 0; i < groups; ++i) {
@@ -42,7 +44,7 @@ static_assert(kElementsAtOnce % kTile == 0);
                                              const float* values,
                                              uint16_t* out) {
   uint16_t random[kTile];
-  RandomHalves(a.key, a.first + at, stream, n, random);
+  RandomHalves(a, at, stream, n, random);
   for (int64_t i = 0; i < n; ++i) {
     out[i] = RoundStochastically(values[i], random[i]);
   }
@@ -192,7 +194,10 @@ struct Tiles {
 }  // namespace
 
 void AdamWInTiles(Instructions set, const AdamWArgs& a) {
-  DELINK_CHECK_EQ(a.first % 8, 0);
+  const ElementNumbers& to = a.numbers;
+  DELINK_CHECK((to.first | to.columns | to.pitch | to.in_row) % 8 == 0)
+      << to.first << " + " << to.in_row << ", " << to.columns << " of "
+      << to.pitch;
   RunElementsBy(set, Tiles{.a = a, .step = AdamWStep<float>(a)},
                 a.in_block + a.n);
 }

@@ -66,7 +66,7 @@ void Update(Stream& stream, const AdamWArgs& a, const Master& master,
       const HalfMoments moments = {.m = static_cast<uint16_t*>(a.m),
                                    .v = static_cast<uint16_t*>(a.v),
                                    .key = a.key,
-                                   .first = a.first};
+                                   .numbers = a.numbers};
       const AdamWRule<Master, HalfMoments> rule = {PlanOf(a), master, moments};
       return RunElements(stream, rule, a.n,
                          aligned && Aligned(a.m, 8) && Aligned(a.v, 8));
@@ -90,7 +90,7 @@ void AdamW(Stream& stream, const AdamWArgs& a) {
       return Update(stream, a, master, Aligned(w, 8) && Aligned(a.low, 8));
     }
     case MasterForm::kNone: {
-      const NoMaster master = {.w = w, .key = a.key, .first = a.first};
+      const NoMaster master = {.w = w, .key = a.key, .numbers = a.numbers};
       return Update(stream, a, master, Aligned(w, 8));
     }
   }

@@ -5,6 +5,7 @@
 
 #include "framework/base/rng.h"
 #include "framework/device/cuda/floats.cuh"
+#include "framework/optim/arguments.h"
 #include "framework/tensor/master.h"
 
 namespace delink::cuda {
@@ -129,12 +130,11 @@ __device__ void RoundNeighbours(RngKey key, int64_t at, uint64_t stream,
   }
 }
 
-// No master: bf16 that are rounded stochastically. Element i is number
-// first + i of its parameter; `first` is a multiple of 8.
+// No master: bf16 that are rounded stochastically.
 struct NoMaster {
   uint16_t* w;  // [n]
   RngKey key;
-  int64_t first;
+  ElementNumbers numbers;
 
   template <int kSize>
   __device__ void Load(int64_t i, float (&values)[kSize]) const {
@@ -146,7 +146,7 @@ struct NoMaster {
   template <int kSize>
   __device__ void Store(int64_t i, const float (&values)[kSize]) const {
     uint16_t rounded[kSize];
-    RoundNeighbours(key, first + i, 0, values, rounded);
+    RoundNeighbours(key, numbers(i), 0, values, rounded);
     StoreHalves(w + i, rounded);
   }
 };

@@ -24,13 +24,12 @@ struct ExactMoments {
   }
 };
 
-// Rounded stochastically. Element i is number first + i of its parameter;
-// `first` is a multiple of 8.
+// Rounded stochastically.
 struct HalfMoments {
   uint16_t* m;  // [n] bf16
   uint16_t* v;  // [n] bf16
   RngKey key;
-  int64_t first;
+  ElementNumbers numbers;
 
   template <int kSize>
   __device__ void Load(int64_t i, float (&ms)[kSize],
@@ -42,9 +41,10 @@ struct HalfMoments {
   __device__ void Store(int64_t i, const float (&ms)[kSize],
                         const float (&vs)[kSize]) const {
     uint16_t rounded[kSize];
-    RoundNeighbours(key, first + i, 1, ms, rounded);
+    const int64_t number = numbers(i);
+    RoundNeighbours(key, number, 1, ms, rounded);
     StoreHalves(m + i, rounded);
-    RoundNeighbours(key, first + i, 2, vs, rounded);
+    RoundNeighbours(key, number, 2, vs, rounded);
     StoreHalves(v + i, rounded);
   }
 };

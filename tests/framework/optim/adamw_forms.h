@@ -183,7 +183,7 @@ struct AdamWForms {
     args.n = end - begin;
     args.in_block = (in_block + begin) % kBlock8;
     args.key = key;
-    args.first = first + begin;
+    args.numbers.first = first + begin;
     return args;
   }
 

@@ -73,6 +73,38 @@ TEST_F(AdamWFormsTest, CutWhereBlocksAre) {
   }
 }
 
+// 24 columns of rows of 56, from inside of one on, as one call and row by row.
+TEST_F(AdamWFormsTest, RowsOfAMatrixAreOneCall) {
+  constexpr int64_t kColumns = 24, kPitch = 56, kInRow = 8, kRows = 90;
+  constexpr int64_t kCount = kColumns * kRows - kInRow - 5;
+  for (const Form form : AllForms()) {
+    if (form.moments == StateStorage::kBlock8) continue;
+    AdamWForms whole(form, kCount), rows = whole;
+    AdamWArgs args = whole.Args(0, kCount, &kControl);
+    args.numbers = {
+        .first = 64, .columns = kColumns, .pitch = kPitch, .in_row = kInRow};
+    const AdamWForms start = whole;
+    kernels_.adamw(*stream_, args);
+    for (const int set : {0, 1, 2}) {
+      AdamWForms by_set = start;
+      AdamWArgs same = by_set.Args(0, kCount, &kControl);
+      same.numbers = args.numbers;
+      if (!cpu::AdamWF32With(set, same)) continue;
+      EXPECT_TRUE(by_set.SameAs(whole)) << set;
+    }
+    for (int64_t begin = 0, row = 0; begin < kCount; ++row) {
+      const int64_t in_row = row == 0 ? kInRow : 0;
+      const int64_t end = std::min(kCount, begin + kColumns - in_row);
+      AdamWArgs part = rows.Args(begin, end, &kControl);
+      part.numbers = {.first = 64 + row * kPitch + in_row};
+      kernels_.adamw(*stream_, part);
+      begin = end;
+    }
+    EXPECT_TRUE(rows.SameAs(whole)) << static_cast<int>(form.master) << ", "
+                                    << static_cast<int>(form.moments);
+  }
+}
+
 TEST_F(AdamWFormsTest, SkippingWritesNothing) {
   const UpdateControl skip = {.lr = 0.1, .clip_factor = 1, .skip = 1};
   for (const Form form : AllForms()) {

@@ -99,6 +99,30 @@ TEST_F(FormsCuda, CutWhereBlocksAre) {
   }
 }
 
+TEST_F(FormsCuda, RowsOfAMatrixAreOneCall) {
+  constexpr int64_t kCount = 1009;
+  const ElementNumbers numbers = {
+      .first = 64, .columns = 24, .pitch = 56, .in_row = 8};
+  for (const Form form : AllForms()) {
+    if (form.moments == StateStorage::kBlock8) continue;
+    const AdamWForms start(form, kCount);
+    AdamWForms expected = start;
+    AdamWArgs args = expected.Args(0, kCount, &kControl);
+    args.numbers = numbers;
+    cpu_.adamw(*host_stream_, args);
+    for (const int64_t offset : {0, 1}) {
+      AdamWForms planes = start;
+      OnDevice arrays(*device_, planes, offset);
+      const DeviceArray<UpdateControl> record(*device_, {kControl});
+      args = planes.Args(0, kCount, record.data(), arrays);
+      args.numbers = numbers;
+      kernels_->adamw(*stream_, args);
+      arrays.ReadInto(planes, *stream_);
+      EXPECT_TRUE(planes.SameAs(expected)) << offset;
+    }
+  }
+}
+
 TEST_F(FormsCuda, SkippingWritesNothing) {
   const UpdateControl skip = {.lr = 0.1, .clip_factor = 1, .skip = 1};
   for (const Form form : AllForms()) {
