@@ -49,8 +49,7 @@ absl::StatusOr<std::shared_ptr<const JointPlan>> PlanTogether(
   return shared;
 }
 
-// Of the programs of all stages, and of all ranks that work on the same visits
-// as much as of this one.
+// Of the programs of all stages, by what layers are worth that nobody shares.
 double FlopsPerMicroBatch(const std::vector<Program>& programs,
                           const std::vector<LayerPlan>& layers) {
   double sum = 0;
@@ -61,8 +60,7 @@ double FlopsPerMicroBatch(const std::vector<Program>& programs,
       sum += flops.forward + flops.backward + flops.recompute;
     }
   }
-  const ProgramShape& shape = programs.front().shape;
-  return sum * shape.tensor * shape.context;
+  return sum;
 }
 
 // Why the engine cannot do it; empty when it can. An operation has one stream
@@ -141,8 +139,14 @@ absl::StatusOr<std::unique_ptr<Executor>> Executor::Create(
   for (const PassKind kind : kinds) {
     DELINK_RETURN_IF_ERROR(e->TakePass(At(plan->Of(kind), stage), shape));
   }
-  e->flops_per_micro_batch_ =
-      FlopsPerMicroBatch(plan->Of(PassKind::kStep), layers);
+  // Ranks that share a visit may have more of it together than one alone, as
+  // keys and values of which several have the same, or not the same each.
+  const bool alone = shape.tensor == 1 && shape.context == 1;
+  e->flops_per_micro_batch_ = FlopsPerMicroBatch(
+      plan->Of(PassKind::kStep),
+      alone
+          ? layers
+          : MeasureWork(*env.model, *env.store, options.batch, env.accumulate));
   e->memory_ = SizeStep(*env.store, layers, options.batch, e->passes_);
   // An update works where visits do: when they are over.
   e->memory_.workspace =

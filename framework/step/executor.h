@@ -103,7 +103,7 @@ class Executor {
   const StepMemory& memory() const { return memory_; }
   MemoryAccount account() const { return AccountOf(*env_.store, memory_); }
   // Of forward and backward of one micro-batch over all stages, recompute
-  // included.
+  // included, as one rank would compute it: the same for every layout.
   double flops_per_micro_batch() const { return flops_per_micro_batch_; }
 
  private:

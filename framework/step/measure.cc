@@ -48,6 +48,14 @@ class Measurer {
     anywhere_ = anywhere;
   }
 
+  // Only shapes and FLOPs, which one forward gives.
+  LayerPlan Count(int layer, const Shape& shape, DType input_dtype) {
+    LayerPlan plan{.input = shape};
+    Forward(layer, Phase::kRecord, Tensor(anywhere_, input_dtype, shape));
+    NoteWork(layer, plan);
+    return plan;
+  }
+
   LayerPlan Measure(int layer, const Shape& shape, DType input_dtype,
                     DType dtype) {
     LayerPlan plan{.input = shape};
@@ -62,10 +70,7 @@ class Measurer {
       Forward(layer, phase, input);
       At(plan.visits, phase) = memory_.Plan();
     }
-    plan.flops = tape_.flops();
-    plan.backward_flops = tape_.backward_flops();
-    plan.weight_flops = tape_.weight_flops();
-    if (!last) plan.output = y_.shape();
+    NoteWork(layer, plan);
     const Tensor dy = last ? Tensor() : Tensor(anywhere_, dtype, plan.output);
     const Tensor dx = layer > 0 ? Tensor(anywhere_, dtype, shape) : Tensor();
     note(Phase::kBackward);
@@ -95,6 +100,14 @@ class Measurer {
   }
   bool IsLast(int layer) const { return layer == model_.layers() - 1; }
 
+  // Of the forward before.
+  void NoteWork(int layer, LayerPlan& plan) const {
+    plan.flops = tape_.flops();
+    plan.backward_flops = tape_.backward_flops();
+    plan.weight_flops = tape_.weight_flops();
+    if (!IsLast(layer)) plan.output = y_.shape();
+  }
+
   void Forward(int layer, Phase phase, const Tensor& input) {
     const std::vector<bool> written(store_.slabs_of_layer(layer).size(), false);
     binder_.Bind(layer, &written);
@@ -121,6 +134,16 @@ class Measurer {
   Var x_, y_;
   void* anywhere_ = nullptr;
 };
+
+MeasureOptions OptionsOf(const ParamStore& store, const BatchShape& batch,
+                         AccumulateFn accumulate) {
+  return {.device = store.device().kind(),
+          .visited = store.sharing().visited,
+          .dtype = store.options().dtype,
+          .bf16_gradients = store.options().bf16_gradients,
+          .batch = batch,
+          .accumulate = accumulate};
+}
 
 }  // namespace
 
@@ -162,7 +185,9 @@ std::vector<LayerPlan> MeasureLayers(Sequential& model,
   Shape shape{batch.micro_batch, batch.local_seq()};
   for (const int layer : layout.visited()) {
     const DType input = layer == 0 ? DType::kI32 : options.dtype;
-    plans.push_back(measurer.Measure(layer, shape, input, options.dtype));
+    plans.push_back(options.work_alone
+                        ? measurer.Count(layer, shape, input)
+                        : measurer.Measure(layer, shape, input, options.dtype));
     shape = plans.back().output;
   }
   for (const ParamDecl& decl : registry.decls) {
@@ -174,16 +199,19 @@ std::vector<LayerPlan> MeasureLayers(Sequential& model,
 std::vector<LayerPlan> MeasureLayers(Sequential& model, const ParamStore& store,
                                      const BatchShape& batch,
                                      AccumulateFn accumulate) {
-  return MeasureLayers(model, store.registry(),
-                       {.device = store.device().kind(),
-                        .visited = store.sharing().visited,
-                        .dtype = store.options().dtype,
-                        .bf16_gradients = store.options().bf16_gradients,
-                        .batch = batch,
-                        .accumulate = accumulate,
-                        .mesh = store.layout().mesh(),
-                        .rank = store.rank(),
-                        .sequence = store.layout().options().sequence});
+  MeasureOptions options = OptionsOf(store, batch, accumulate);
+  options.mesh = store.layout().mesh();
+  options.rank = store.rank();
+  options.sequence = store.layout().options().sequence;
+  return MeasureLayers(model, store.registry(), options);
+}
+
+std::vector<LayerPlan> MeasureWork(Sequential& model, const ParamStore& store,
+                                   const BatchShape& batch,
+                                   AccumulateFn accumulate) {
+  MeasureOptions options = OptionsOf(store, batch, accumulate);
+  options.work_alone = true;
+  return MeasureLayers(model, store.registry(), options);
 }
 
 }  // namespace delink

@@ -58,6 +58,8 @@ struct MeasureOptions {
   Mesh mesh = {};
   int rank = 0;
   bool sequence = false;
+  // Of a plan only shapes and FLOPs, at a fraction of the time.
+  bool work_alone = false;
 };
 
 // One plan for each layer that is visited, by place. Parameters are left
@@ -69,5 +71,10 @@ std::vector<LayerPlan> MeasureLayers(Sequential& model,
 std::vector<LayerPlan> MeasureLayers(Sequential& model, const ParamStore& store,
                                      const BatchShape& batch,
                                      AccumulateFn accumulate);
+// Shapes and FLOPs of the layers of the store's model where one rank has all of
+// it: what the model is worth, however ranks share it.
+std::vector<LayerPlan> MeasureWork(Sequential& model, const ParamStore& store,
+                                   const BatchShape& batch,
+                                   AccumulateFn accumulate);
 
 }  // namespace delink

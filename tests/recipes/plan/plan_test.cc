@@ -423,6 +423,30 @@ TEST(Plan, RanksComeFromTheRecipe) {
   EXPECT_EQ(plan->ranks, 4);
 }
 
+// Keys and values that several ranks have, a vocabulary of which some have
+// more, and rows that are cut in pieces are one model's.
+TEST(Plan, TheModelsFlopsAreTheSameInEveryLayout) {
+  const auto flops = [](const Words& layout) {
+    Words sets = {"model.vocab=257", "model.kv_heads=1"};
+    for (const std::string& set : layout) {
+      sets.push_back("stage.0.parallel." + set);
+    }
+    const auto plan = PlanRun({.recipe = kTiny, .sets = sets}, BuiltInModels());
+    EXPECT_TRUE(plan.ok()) << plan.status();
+    if (!plan.ok()) return 0.0;
+    EXPECT_EQ(plan->stages[0].flops_per_token, plan->stages[1].flops_per_token);
+    return plan->stages[1].flops_per_token;
+  };
+  const double one = flops({});
+  EXPECT_GT(one, 0);
+  for (const Words& layout :
+       {Words{"tensor=2"}, Words{"tensor=4"}, Words{"context=2"},
+        Words{"pipeline=2"}, Words{"data=2"},
+        Words{"tensor=2", "context=2", "pipeline=3", "sequence=false"}}) {
+    EXPECT_EQ(flops(layout), one) << layout.front();
+  }
+}
+
 TEST(Plan, ErrorsAreTheRecipes) {
   const struct {
     Words sets;
