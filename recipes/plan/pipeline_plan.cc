@@ -337,7 +337,7 @@ absl::StatusOr<PipelinePlan> PlanPipeline(ImaginedStage& first) {
       of = made.get();
       return absl::OkStatus();
     };
-    DELINK_RETURN_IF_ERROR(imagine(row.first_rank));
+    DELINK_RETURN_IF_ERROR(imagine(row.ranks.front()));
     DELINK_ASSIGN_OR_RETURN(const int heaviest, FindHeaviest(*of));
     DELINK_RETURN_IF_ERROR(imagine(heaviest));
     plan.stages.push_back(Describe(*of, row, layers));

@@ -147,7 +147,7 @@ nlohmann::ordered_json ExchangesJson(const PipelinePlan& plan) {
 nlohmann::ordered_json ToJson(const PipelinePlan& plan) {
   Json stages = Json::array();
   for (const PipelineStagePlan& stage : plan.stages) {
-    stages.push_back({{"ranks", {stage.row.first_rank, stage.row.last_rank}},
+    stages.push_back({{"ranks", stage.row.ranks},
                       {"layers", stage.row.layers},
                       {"parameters", stage.row.parameters},
                       {"slabs", stage.slabs},

@@ -7,23 +7,55 @@
 #include "recipes/record/progress.h"
 
 namespace delink {
+namespace {
+
+// "3", "0..3", "0,2", "0..1,4..5"; of many that are evenly apart the first two
+// and the last: "0,2,...,14".
+std::string RanksText(const std::vector<int>& ranks) {
+  struct Run {
+    int first, last;
+  };
+  std::vector<Run> runs;
+  for (const int rank : ranks) {
+    if (runs.empty() || rank != runs.back().last + 1) {
+      runs.push_back({rank, rank});
+    } else {
+      runs.back().last = rank;
+    }
+  }
+  bool even = runs.size() > 4;
+  for (size_t i = 1; even && i < runs.size(); ++i) {
+    const int apart = runs[1].first - runs[0].first;
+    even = runs[i].first - runs[i - 1].first == apart &&
+           runs[i].last - runs[i - 1].last == apart;
+  }
+  std::string text;
+  for (size_t i = 0; i < runs.size(); ++i) {
+    if (even && i == 2) {
+      absl::StrAppend(&text, ",...");
+      i = runs.size() - 1;
+    }
+    absl::StrAppend(&text, i == 0 ? "" : ",", runs[i].first);
+    if (runs[i].last > runs[i].first) {
+      absl::StrAppend(&text, "..", runs[i].last);
+    }
+  }
+  return text;
+}
+
+}  // namespace
 
 std::string PipelineTable(const std::vector<PipelineRow>& rows,
                           const std::vector<TableColumn>& besides) {
   std::vector<TableColumn> columns = {
       {.heading = "pipeline stage"},
-      {.heading =
-           rows.front().first_rank < rows.front().last_rank ? "ranks" : "rank"},
+      {.heading = rows.front().ranks.size() > 1 ? "ranks" : "rank"},
       {.heading = "layers"},
       {.heading = "parameters"}};
   for (size_t s = 0; s < rows.size(); ++s) {
     const PipelineRow& row = rows[s];
-    std::string ranks = absl::StrCat(row.first_rank);
-    if (row.last_rank > row.first_rank) {
-      absl::StrAppend(&ranks, "..", row.last_rank);
-    }
     columns[0].cells.push_back(absl::StrCat(s));
-    columns[1].cells.push_back(ranks);
+    columns[1].cells.push_back(RanksText(row.ranks));
     columns[2].cells.push_back(row.layers);
     columns[3].cells.push_back(
         FormatCount(static_cast<double>(row.parameters)));

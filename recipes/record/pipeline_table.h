@@ -8,7 +8,7 @@
 namespace delink {
 
 struct PipelineRow {
-  int first_rank = 0, last_rank = 0;
+  std::vector<int> ranks;  // ascending
   std::string layers;      // "embed,blocks/0..2"
   int64_t parameters = 0;  // of its slabs, also those that other stages have
 };

@@ -14,14 +14,12 @@ std::vector<PipelineRow> PipelineRows(const Layout& layout,
   for (int s = 0; s < mesh.pipeline; ++s) {
     MeshPlace place;
     place[Axis::kPipeline] = s;
-    PipelineRow row{.first_rank = mesh.RankAt(place)};
-    for (const Axis axis : {Axis::kTensor, Axis::kContext, Axis::kData}) {
-      place[axis] = mesh.along(axis) - 1;
-    }
-    row.last_rank = mesh.RankAt(place);
-    row.layers = NameOfLayers(model, layout.LayersOf(row.first_rank));
+    const int first = mesh.RankAt(place);
+    PipelineRow row{.ranks = mesh.Group(
+                        first, {Axis::kTensor, Axis::kContext, Axis::kData}),
+                    .layers = NameOfLayers(model, layout.LayersOf(first))};
     std::set<int> slabs;  // logical ones
-    for (const int local : layout.LocalSlabsOf(row.first_rank)) {
+    for (const int local : layout.LocalSlabsOf(first)) {
       slabs.insert(At(layout.local_slabs(), local).logical);
     }
     for (const int slab : slabs) {

@@ -125,9 +125,10 @@ TEST(PipelinePlanTest, TheHeaviestRanksTakeWhatIsPlanned) {
       ASSERT_EQ(stage.pipeline.stages.size(), static_cast<size_t>(pipeline));
       for (int s = 0; s < pipeline; ++s) {
         const PipelineStagePlan& of = stage.pipeline.stages[s];
-        EXPECT_EQ(of.row.first_rank, s * data);
-        EXPECT_EQ(of.row.last_rank, s * data + data - 1);
-        not_first += of.rank > of.row.first_rank ? 1 : 0;
+        EXPECT_EQ(of.row.ranks.size(), static_cast<size_t>(data));
+        EXPECT_EQ(of.row.ranks.front(), s * data);
+        EXPECT_EQ(of.row.ranks.back(), s * data + data - 1);
+        not_first += of.rank > of.row.ranks.front() ? 1 : 0;
         EXPECT_EQ(of.account.total(), taken.bytes[of.rank]);
         EXPECT_EQ(ToString(of.account), ToString(taken.accounts[of.rank]));
         EXPECT_EQ(of.program, taken.programs[of.rank]);

@@ -11,6 +11,7 @@
 
 #include "framework/base/file.h"
 #include "framework/base/log.h"
+#include "recipes/record/pipeline_table.h"
 #include "recipes/record/sink.h"
 #include "tests/testing/temp_dir.h"
 
@@ -199,14 +200,9 @@ TEST(LogSink, SaysWhoHasWhatOfAPipeline) {
       "pipeline stage  ranks             layers  parameters\n"
       "             0   0..1  embed,blocks/0..2      3.00 k\n"
       "             1   2..3     blocks/3..head      1.00 k\n";
-  began.stage.pipeline = {{.first_rank = 0,
-                           .last_rank = 1,
-                           .layers = "embed,blocks/0..2",
-                           .parameters = 3000},
-                          {.first_rank = 2,
-                           .last_rank = 3,
-                           .layers = "blocks/3..head",
-                           .parameters = 1000}};
+  began.stage.pipeline = {
+      {.ranks = {0, 1}, .layers = "embed,blocks/0..2", .parameters = 3000},
+      {.ranks = {2, 3}, .layers = "blocks/3..head", .parameters = 1000}};
   EXPECT_THAT(LogOf(*NewLogSink(), {began}),
               HasSubstr(" virtual\n" + table + "memory of a rank"));
   const std::string log =
@@ -214,6 +210,25 @@ TEST(LogSink, SaysWhoHasWhatOfAPipeline) {
             {StageSwitched{
                 .at = {.step = 5}, .before = kPseudo, .after = began.stage}});
   EXPECT_THAT(log, HasSubstr(table + "memory of a rank"));
+}
+
+// As where another axis than the pipeline is the last one.
+TEST(PipelineTable, SaysWhichRanksAreApart) {
+  std::vector<int> even, pairs, uneven;
+  for (int i = 0; i < 8; ++i) even.push_back(2 * i);
+  for (int i = 0; i < 6; ++i) pairs.insert(pairs.end(), {4 * i, 4 * i + 1});
+  for (const int rank : {0, 2, 4, 6, 8, 11, 12}) uneven.push_back(rank);
+  EXPECT_EQ(PipelineTable({{.ranks = {0, 2}, .layers = "embed"},
+                           {.ranks = even, .layers = "blocks/0"},
+                           {.ranks = pairs, .layers = "blocks/1"},
+                           {.ranks = uneven, .layers = "blocks/2"},
+                           {.ranks = {0, 1, 4, 5}, .layers = "head"}}),
+            "pipeline stage                 ranks    layers  parameters\n"
+            "             0                   0,2     embed           0\n"
+            "             1            0,2,...,14  blocks/0           0\n"
+            "             2  0..1,4..5,...,20..21  blocks/1           0\n"
+            "             3      0,2,4,6,8,11..12  blocks/2           0\n"
+            "             4             0..1,4..5      head           0\n");
 }
 
 TEST(LogSink, SaysHowFarAStageGrows) {
