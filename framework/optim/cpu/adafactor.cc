@@ -142,26 +142,26 @@ struct RowBody {
 }  // namespace
 
 template <typename T>
-void ColumnSquares(Stream&, const ColumnSquaresArgs& a) {
+void ColumnSquares(Stream& stream, const ColumnSquaresArgs& a) {
   const ClippedGradient<T> g{{a.g, a.bf16_g}, GradientScale<T>(*a.control)};
   const int64_t runs = (a.rows + kColumnRun - 1) / kColumnRun;
-#pragma omp parallel for schedule(static) if (a.rows * a.columns > 32768)
-  for (int64_t run = 0; run < runs; ++run) {
-    double* const sums = a.partial + run * a.columns;
-    std::fill(sums, sums + a.columns, 0.0);
-    const int64_t end = std::min((run + 1) * kColumnRun, a.rows);
-    for (int64_t r = run * kColumnRun; r < end; ++r) {
-      const int64_t first = r * a.columns;
-      g.ForTiles(first, first + a.columns,
-                 [&](int64_t at, int64_t n, const T* tile) {
-                   double* const to = sums + (at - first);
-                   for (int64_t c = 0; c < n; ++c) {
-                     const double value = tile[c];
-                     to[c] += value * value;
-                   }
-                 });
-    }
-  }
+  OverThreads(PoolOf(stream), runs, a.rows * a.columns > 32768,
+              [&](int64_t run) {
+                double* const sums = a.partial + run * a.columns;
+                std::fill(sums, sums + a.columns, 0.0);
+                const int64_t end = std::min((run + 1) * kColumnRun, a.rows);
+                for (int64_t r = run * kColumnRun; r < end; ++r) {
+                  const int64_t first = r * a.columns;
+                  g.ForTiles(first, first + a.columns,
+                             [&](int64_t at, int64_t n, const T* tile) {
+                               double* const to = sums + (at - first);
+                               for (int64_t c = 0; c < n; ++c) {
+                                 const double value = tile[c];
+                                 to[c] += value * value;
+                               }
+                             });
+                }
+              });
   for (int64_t c = 0; c < a.columns; ++c) {
     double sum = a.accumulate ? a.sums[c] : 0;
     for (int64_t run = 0; run < runs; ++run) {
@@ -196,7 +196,7 @@ void AdafactorFactors(Stream&, const AdafactorArgs& a) {
 }
 
 template <typename T>
-void AdafactorSums(Stream&, const AdafactorArgs& a) {
+void AdafactorSums(Stream& stream, const AdafactorArgs& a) {
   if (a.params.control->skip != 0) return;
   const Estimate<T> e(a);
   if (a.columns == 0) {
@@ -215,20 +215,20 @@ void AdafactorSums(Stream&, const AdafactorArgs& a) {
     }
     return;
   }
-#pragma omp parallel for schedule(static) if (a.rows * a.columns > 32768)
-  for (int64_t i = 0; i < a.rows; ++i) {
-    const T of_row = e.OfRow(i);
-    const int64_t first = i * a.columns;
-    LaneSum sum;
-    e.g.ForTiles(first, first + a.columns,
-                 [&](int64_t at, int64_t n, const T* g) {
-                   sum.Add(n, [&](int64_t j) {
-                     const double u = e.InRow(g[j], of_row, at - first + j);
-                     return u * u;
-                   });
-                 });
-    a.u_sums[i] = sum.Total();
-  }
+  OverThreads(
+      PoolOf(stream), a.rows, a.rows * a.columns > 32768, [&](int64_t i) {
+        const T of_row = e.OfRow(i);
+        const int64_t first = i * a.columns;
+        LaneSum sum;
+        e.g.ForTiles(first, first + a.columns,
+                     [&](int64_t at, int64_t n, const T* g) {
+                       sum.Add(n, [&](int64_t j) {
+                         const double u = e.InRow(g[j], of_row, at - first + j);
+                         return u * u;
+                       });
+                     });
+        a.u_sums[i] = sum.Total();
+      });
 }
 
 template <typename T>
@@ -239,7 +239,7 @@ void AdafactorTotals(Stream&, const AdafactorArgs& a) {
 }
 
 template <typename T>
-void AdafactorStep(Stream&, const AdafactorArgs& a) {
+void AdafactorStep(Stream& stream, const AdafactorArgs& a) {
   const UpdatedParams& params = a.params;
   const UpdateControl& control = *params.control;
   if (control.skip != 0) return;
@@ -265,16 +265,16 @@ void AdafactorStep(Stream&, const AdafactorArgs& a) {
                                                                        a.rows);
     }
     static const Instructions best = BestInstructions();
-#pragma omp parallel for schedule(static) if (params.n > kElementsAtOnce)
-    for (int64_t i = 0; i < a.rows; ++i) {
-      const RowBody<T, W> body = {.target = target,
-                                  .e = e,
-                                  .first = i * a.columns,
-                                  .of_row = e.OfRow(i),
-                                  .shrink = shrink,
-                                  .step = step};
-      By(best, body, 0, a.columns);
-    }
+    OverThreads(PoolOf(stream), a.rows, params.n > kElementsAtOnce,
+                [&](int64_t i) {
+                  const RowBody<T, W> body = {.target = target,
+                                              .e = e,
+                                              .first = i * a.columns,
+                                              .of_row = e.OfRow(i),
+                                              .shrink = shrink,
+                                              .step = step};
+                  By(best, body, 0, a.columns);
+                });
   });
 }
 

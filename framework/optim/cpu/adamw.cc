@@ -6,6 +6,7 @@
 #include <type_traits>
 
 #include "framework/optim/cpu/cpu_kernels.h"
+#include "framework/optim/cpu/past_caches.h"
 #include "framework/optim/find_kernels.h"
 
 namespace delink::cpu {
@@ -39,13 +40,14 @@ struct Body {
 };
 
 template <typename T>
-void Run(Instructions set, const AdamWArgs& a) {
+void Run(const Way& way, const AdamWArgs& a) {
   if (a.control->skip != 0) return;
   const bool plain =
       a.master == MasterForm::kWhole && a.moments == StateStorage::kExact;
-  if (!plain) {
-    DELINK_CHECK((std::is_same_v<T, float>));
-    return AdamWInTiles(set, a);
+  constexpr bool kTiles = std::is_same_v<T, float>;
+  if (!plain || (kTiles && way.past_caches)) {
+    DELINK_CHECK(kTiles);
+    return AdamWInTiles(way, a);
   }
   WithTarget<T>({.p = a.p, .w = a.w},
                 [&]<typename W>(const Target<T, W>& target) {
@@ -53,7 +55,7 @@ void Run(Instructions set, const AdamWArgs& a) {
                                         .target = target,
                                         .m = static_cast<T*>(a.m),
                                         .v = static_cast<T*>(a.v)};
-                  RunElementsBy(set,
+                  RunElementsBy(way.set, way.pool,
                                 WithGradient<T, Body<T, W>>{
                                     .inner = body, .gradient = {a.g, a.bf16_g}},
                                 a.n);
@@ -63,18 +65,21 @@ void Run(Instructions set, const AdamWArgs& a) {
 }  // namespace
 
 template <typename T>
-void AdamW(Stream&, const AdamWArgs& args) {
+void AdamW(Stream& stream, const AdamWArgs& args) {
   static const Instructions best = BestInstructions();
-  Run<T>(best, args);
+  Run<T>({.set = best,
+          .pool = PoolOf(stream),
+          .past_caches = args.n >= kPastCachesFrom},
+         args);
 }
 
 template void AdamW<float>(Stream&, const AdamWArgs&);
 template void AdamW<double>(Stream&, const AdamWArgs&);
 
-bool AdamWF32With(int instructions, const AdamWArgs& args) {
+bool AdamWF32With(int instructions, const AdamWArgs& args, bool past_caches) {
   const auto set = static_cast<Instructions>(instructions);
   if (!Has(set)) return false;
-  Run<float>(set, args);
+  Run<float>({.set = set, .past_caches = past_caches}, args);
   return true;
 }
 

@@ -43,8 +43,14 @@ struct AdamWStep {
   }
 };
 
-// The step for parameters and moments that are kept in fewer bits, by one set
-// of instructions.
-void AdamWInTiles(Instructions set, const AdamWArgs& args);
+// How a step is carried out, of which its result does not depend.
+struct Way {
+  Instructions set;
+  ThreadPool* pool = nullptr;  // null: OpenMP's threads
+  bool past_caches = false;    // stores (past_caches.h)
+};
+
+// The step for parameters and moments in all forms, a tile at a time.
+void AdamWInTiles(const Way& way, const AdamWArgs& args);
 
 }  // namespace delink::cpu

@@ -1,10 +1,10 @@
-// AdamW on parameters or moments that are kept in fewer bits than they are
-// computed in: a tile of a block of 8-bit values at a time, brought to floats,
-// updated, and rounded again.
+// AdamW a tile of a block of 8-bit values at a time: brought to floats from
+// however parameters and moments are kept, updated, rounded again and stored.
 #include <algorithm>
 #include <cstring>
 
 #include "framework/optim/cpu/adamw.h"
+#include "framework/optim/cpu/past_caches.h"
 #include "framework/tensor/block8.h"
 #include "framework/tensor/master.h"
 
@@ -39,15 +39,34 @@ static_assert(kElementsAtOnce % kTile == 0);
   }
 }
 
+// Stores n values to where they are kept: a tile has them together first, so
+// that how they are stored is one thing and how they are rounded another.
+struct Stores {
+  bool past_caches;
+
+  template <typename T>
+  [[gnu::always_inline]] void operator()(void* plane, int64_t at, int64_t n,
+                                         const T* values) const {
+    T* const to = static_cast<T*>(plane) + at;
+    const int64_t bytes = n * static_cast<int64_t>(sizeof(T));
+    if (past_caches) {
+      CopyPastCaches(to, values, bytes);
+    } else {
+      std::memcpy(to, values, static_cast<size_t>(bytes));
+    }
+  }
+};
+
 [[gnu::always_inline]] inline void RoundTile(const AdamWArgs& a, int64_t at,
                                              uint64_t stream, int64_t n,
-                                             const float* values,
-                                             uint16_t* out) {
-  uint16_t random[kTile];
+                                             const float* values, void* plane,
+                                             Stores store) {
+  uint16_t random[kTile], rounded[kTile];
   RandomHalves(a, at, stream, n, random);
   for (int64_t i = 0; i < n; ++i) {
-    out[i] = RoundStochastically(values[i], random[i]);
+    rounded[i] = RoundStochastically(values[i], random[i]);
   }
+  store(plane, at, n, rounded);
 }
 
 [[gnu::always_inline]] inline void Widen(const uint16_t* from, int64_t n,
@@ -76,24 +95,25 @@ static_assert(kElementsAtOnce % kTile == 0);
 }
 
 [[gnu::always_inline]] inline void StoreParams(const AdamWArgs& a, int64_t at,
-                                               int64_t n, const float* p) {
-  auto* const w = static_cast<uint16_t*>(a.w) + at;
+                                               int64_t n, const float* p,
+                                               Stores store) {
+  uint16_t w[kTile], low[kTile];
   switch (a.master) {
     case MasterForm::kWhole:
-      std::memcpy(static_cast<float*>(a.p) + at, p,
-                  static_cast<size_t>(n) * sizeof(float));
+      store(a.p, at, n, p);
       if (a.w == nullptr) return;
       for (int64_t i = 0; i < n; ++i) w[i] = Rounded(p[i]).bits;
-      return;
+      return store(a.w, at, n, w);
     case MasterForm::kSplit:
       for (int64_t i = 0; i < n; ++i) {
         const SplitMaster split = SplitMaster::Of(p[i]);
         w[i] = split.weight;
-        a.low[at + i] = split.low;
+        low[i] = split.low;
       }
-      return;
+      store(a.w, at, n, w);
+      return store(a.low, at, n, low);
     case MasterForm::kNone:
-      return RoundTile(a, at, 0, n, p, w);
+      return RoundTile(a, at, 0, n, p, a.w, store);
   }
 }
 
@@ -131,15 +151,13 @@ template <bool kSigned>
 [[gnu::always_inline]] inline void StoreMoment(const AdamWArgs& a,
                                                const Moment& to, int64_t at,
                                                int64_t block, int64_t n,
-                                               const float* from) {
+                                               const float* from,
+                                               Stores store) {
   switch (to.form) {
     case StateStorage::kExact:
-      std::memcpy(static_cast<float*>(to.values) + at, from,
-                  static_cast<size_t>(n) * sizeof(float));
-      return;
+      return store(to.values, at, n, from);
     case StateStorage::kBF16:
-      return RoundTile(a, at, to.stream, n, from,
-                       static_cast<uint16_t*>(to.values) + at);
+      return RoundTile(a, at, to.stream, n, from, to.values, store);
     case StateStorage::kBlock8:
       break;
   }
@@ -151,10 +169,11 @@ template <bool kSigned>
   }
   const auto scale = std::bit_cast<float>(largest);
   const float inverse = Inverse8(scale);
-  auto* const codes = static_cast<uint8_t*>(to.values) + at;
+  uint8_t codes[kTile];
   for (int64_t i = 0; i < n; ++i) {
     codes[i] = Code8<kSigned>(from[i] * inverse);
   }
+  store(to.values, at, n, codes);
   to.scales[block] = inverse > 0 ? scale : 0.0F;
 }
 
@@ -163,6 +182,7 @@ template <bool kSigned>
 struct Tiles {
   AdamWArgs a;
   AdamWStep<float> step;
+  Stores store;
 
   [[gnu::always_inline]] void operator()(int64_t begin, int64_t end) const {
     const Moment first{a.moments, a.m, a.m_scales, 1};
@@ -172,6 +192,7 @@ struct Tiles {
       const int64_t n = std::min(tile + kTile, end) - a.in_block - at;
       if (n > 0) Update(first, second, at, tile / kTile, n);
     }
+    if (store.past_caches) PastCachesDone();
   }
 
   [[gnu::always_inline]] void Update(const Moment& first, const Moment& second,
@@ -185,20 +206,23 @@ struct Tiles {
     LoadMoment<true>(first, at, block, n, m);
     LoadMoment<false>(second, at, block, n, v);
     for (int64_t i = 0; i < n; ++i) s(p[i], g[i], m[i], v[i]);
-    StoreParams(a, at, n, p);
-    StoreMoment<true>(a, first, at, block, n, m);
-    StoreMoment<false>(a, second, at, block, n, v);
+    StoreParams(a, at, n, p, store);
+    StoreMoment<true>(a, first, at, block, n, m, store);
+    StoreMoment<false>(a, second, at, block, n, v, store);
   }
 };
 
 }  // namespace
 
-void AdamWInTiles(Instructions set, const AdamWArgs& a) {
+void AdamWInTiles(const Way& way, const AdamWArgs& a) {
   const ElementNumbers& to = a.numbers;
   DELINK_CHECK((to.first | to.columns | to.pitch | to.in_row) % 8 == 0)
       << to.first << " + " << to.in_row << ", " << to.columns << " of "
       << to.pitch;
-  RunElementsBy(set, Tiles{.a = a, .step = AdamWStep<float>(a)},
+  RunElementsBy(way.set, way.pool,
+                Tiles{.a = a,
+                      .step = AdamWStep<float>(a),
+                      .store = {.past_caches = way.past_caches}},
                 a.in_block + a.n);
 }
 

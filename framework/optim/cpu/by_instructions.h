@@ -1,5 +1,6 @@
 // Private to framework/optim/cpu: elementwise work in chunks, over threads and
-// by the widest instructions of the machine.
+// by the widest instructions of the machine. The threads are those of the
+// stream's pool, where it has one, else OpenMP's.
 //
 // A Body is a struct with `void operator()(int64_t begin, int64_t end) const`,
 // always inlined, whose result for an element depends on that element alone.
@@ -8,7 +9,9 @@
 #include <algorithm>
 #include <bit>
 #include <cstdint>
+#include <functional>
 
+#include "framework/device/cpu/pooled_stream.h"
 #include "framework/optim/cpu/instructions.h"
 #include "framework/tensor/bfloat16.h"
 
@@ -43,22 +46,32 @@ void By(Instructions set, const Body& body, int64_t begin, int64_t end) {
   }
 }
 
+// work(i) for each i of [0, n), whose results do not depend on each other: over
+// the pool, without one (null) over OpenMP's threads; by the calling thread
+// alone where it is not worth others.
+template <typename Work>
+void OverThreads(ThreadPool* pool, int64_t n, bool worth, const Work& work) {
+  if (pool != nullptr && worth) return pool->ParallelFor(n, std::cref(work));
+#pragma omp parallel for schedule(static) if (worth && pool == nullptr)
+  for (int64_t i = 0; i < n; ++i) work(i);
+}
+
 // body over [0, n).
 template <typename Body>
-void RunElementsBy(Instructions set, const Body& body, int64_t n) {
+void RunElementsBy(Instructions set, ThreadPool* pool, const Body& body,
+                   int64_t n) {
   const int64_t chunks = (n + kElementsAtOnce - 1) / kElementsAtOnce;
-#pragma omp parallel for schedule(static) if (chunks > 1)
-  for (int64_t i = 0; i < chunks; ++i) {
+  OverThreads(pool, chunks, chunks > 1, [&](int64_t i) {
     const int64_t begin = i * kElementsAtOnce;
     By(set, body, begin, std::min(begin + kElementsAtOnce, n));
-  }
+  });
 }
 
 // The same by the best instructions there are.
 template <typename Body>
-void RunElements(const Body& body, int64_t n) {
+void RunElements(Stream& stream, const Body& body, int64_t n) {
   static const Instructions best = BestInstructions();
-  RunElementsBy(best, body, n);
+  RunElementsBy(best, PoolOf(stream), body, n);
 }
 
 // BFloat16(x), chosen between 32-bit numbers, which is what compilers can do

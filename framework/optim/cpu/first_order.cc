@@ -55,50 +55,52 @@ struct LionBody {
 
 // body over all elements, with their gradient.
 template <typename T, typename Body>
-void RunUpdate(const Body& body, const UpdatedParams& params) {
-  RunElements(WithGradient<T, Body>{.inner = body,
+void RunUpdate(Stream& stream, const Body& body, const UpdatedParams& params) {
+  RunElements(stream,
+              WithGradient<T, Body>{.inner = body,
                                     .gradient = {params.g, params.bf16_g}},
               params.n);
 }
 
 template <typename T, bool kMomentum>
-void RunSgd(const SgdArgs& a) {
+void RunSgd(Stream& stream, const SgdArgs& a) {
   const UpdatedParams& params = a.params;
   const UpdateControl& control = *params.control;
   WithTarget<T>(params, [&]<typename W>(const Target<T, W>& target) {
-    RunUpdate<T>(
-        SgdBody<T, W, kMomentum>{
-            .target = target,
-            .clip = GradientScale<T>(control),
-            .m = static_cast<T*>(a.m),
-            .momentum = static_cast<T>(a.momentum),
-            .decay = static_cast<T>(params.decay),
-            .step = static_cast<T>(-(control.lr * params.lr_scale)),
-            .nesterov = a.nesterov},
-        params);
+    RunUpdate<T>(stream,
+                 SgdBody<T, W, kMomentum>{
+                     .target = target,
+                     .clip = GradientScale<T>(control),
+                     .m = static_cast<T*>(a.m),
+                     .momentum = static_cast<T>(a.momentum),
+                     .decay = static_cast<T>(params.decay),
+                     .step = static_cast<T>(-(control.lr * params.lr_scale)),
+                     .nesterov = a.nesterov},
+                 params);
   });
 }
 
 }  // namespace
 
 template <typename T>
-void Sgd(Stream&, const SgdArgs& a) {
+void Sgd(Stream& stream, const SgdArgs& a) {
   if (a.params.control->skip != 0) return;
   if (a.m != nullptr) {
-    RunSgd<T, true>(a);
+    RunSgd<T, true>(stream, a);
   } else {
-    RunSgd<T, false>(a);
+    RunSgd<T, false>(stream, a);
   }
 }
 
 template <typename T>
-void Lion(Stream&, const LionArgs& a) {
+void Lion(Stream& stream, const LionArgs& a) {
   const UpdatedParams& params = a.params;
   const UpdateControl& control = *params.control;
   if (control.skip != 0) return;
   const double lr = control.lr * params.lr_scale;
   WithTarget<T>(params, [&]<typename W>(const Target<T, W>& target) {
-    RunUpdate<T>(LionBody<T, W>{.target = target,
+    RunUpdate<T>(stream,
+                 LionBody<T, W>{.target = target,
                                 .clip = GradientScale<T>(control),
                                 .m = static_cast<T*>(a.m),
                                 .beta1 = static_cast<T>(a.beta1),

@@ -90,7 +90,7 @@ void WithType(bool narrow, Run run) {
 }  // namespace
 
 template <typename T>
-void MuonMomentum(Stream&, const MuonMomentumArgs& a) {
+void MuonMomentum(Stream& stream, const MuonMomentumArgs& a) {
   if (a.control->skip != 0) {
     if (a.u != a.g) std::fill_n(static_cast<T*>(a.u), a.n, T{0});
     return;
@@ -101,18 +101,20 @@ void MuonMomentum(Stream&, const MuonMomentumArgs& a) {
                              .momentum = static_cast<T>(a.momentum),
                              .rest = static_cast<T>(1 - a.momentum),
                              .nesterov = a.nesterov};
-  RunElements(WithGradient<T, MomentumBody<T>>{.inner = body,
+  RunElements(stream,
+              WithGradient<T, MomentumBody<T>>{.inner = body,
                                                .gradient = {a.g, a.bf16_g}},
               a.n);
 }
 
 template <typename T>
-void MuonNormalize(Stream&, const MuonNormalizeArgs& a) {
+void MuonNormalize(Stream& stream, const MuonNormalizeArgs& a) {
   double squares = 0;
   for (int64_t i = 0; i < a.count; ++i) squares += a.sums[i];
   *a.scale = 1 / std::max(std::sqrt(squares), 1e-7);
   WithType<T>(a.narrow, [&]<typename X>(X*) {
-    RunElements(NormalizeBody<T, X>{.u = static_cast<const T*>(a.u),
+    RunElements(stream,
+                NormalizeBody<T, X>{.u = static_cast<const T*>(a.u),
                                     .x = static_cast<X*>(a.x),
                                     .scale = static_cast<T>(*a.scale)},
                 a.n);
@@ -120,9 +122,10 @@ void MuonNormalize(Stream&, const MuonNormalizeArgs& a) {
 }
 
 template <typename T>
-void ScaleAdd(Stream&, const ScaleAddArgs& a) {
+void ScaleAdd(Stream& stream, const ScaleAddArgs& a) {
   WithType<T>(a.narrow, [&]<typename X>(X*) {
-    RunElements(ScaleAddBody<T, X>{.x = static_cast<const X*>(a.x),
+    RunElements(stream,
+                ScaleAddBody<T, X>{.x = static_cast<const X*>(a.x),
                                    .y = static_cast<X*>(a.y),
                                    .a = static_cast<T>(a.a),
                                    .b = static_cast<T>(a.b)},
@@ -131,13 +134,14 @@ void ScaleAdd(Stream&, const ScaleAddArgs& a) {
 }
 
 template <typename T>
-void MuonStep(Stream&, const MuonStepArgs& a) {
+void MuonStep(Stream& stream, const MuonStepArgs& a) {
   const UpdatedParams& params = a.params;
   if (params.control->skip != 0) return;
   const double lr = params.control->lr * params.lr_scale;
   WithTarget<T>(params, [&]<typename W>(const Target<T, W>& target) {
     WithType<T>(a.narrow, [&]<typename X>(X*) {
       RunElements(
+          stream,
           StepBody<T, W, X>{.target = target,
                             .x = static_cast<const X*>(a.x),
                             .shrink = static_cast<T>(1 - lr * params.decay),

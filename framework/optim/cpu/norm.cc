@@ -119,21 +119,20 @@ SumFn Choose(Instructions set) {
   return Baseline<T>;
 }
 
-void Run(SumFn sum, const SumSquaresArgs& a) {
+void Run(SumFn sum, ThreadPool* pool, const SumSquaresArgs& a) {
   const int64_t blocks = (a.n + a.block - 1) / a.block;
-#pragma omp parallel for schedule(static) if (a.n > 32768)
-  for (int64_t i = 0; i < blocks; ++i) {
+  OverThreads(pool, blocks, a.n > 32768, [&](int64_t i) {
     const int64_t begin = i * a.block;
     a.sums[i] = sum(a, begin, std::min(a.block, a.n - begin));
-  }
+  });
 }
 
 }  // namespace
 
 template <typename T>
-void SumSquares(Stream&, const SumSquaresArgs& args) {
+void SumSquares(Stream& stream, const SumSquaresArgs& args) {
   static const SumFn sum = Choose<T>(BestInstructions());
-  Run(sum, args);
+  Run(sum, PoolOf(stream), args);
 }
 
 template void SumSquares<float>(Stream&, const SumSquaresArgs&);
@@ -142,7 +141,7 @@ template void SumSquares<double>(Stream&, const SumSquaresArgs&);
 bool SumSquaresF32With(int instructions, const SumSquaresArgs& args) {
   const auto set = static_cast<Instructions>(instructions);
   if (!Has(set)) return false;
-  Run(Choose<float>(set), args);
+  Run(Choose<float>(set), nullptr, args);
   return true;
 }
 
