@@ -23,7 +23,7 @@ ThreadPool::ThreadPool(int threads) {
 ThreadPool::~ThreadPool() {
   {
     const MutexLock lock(mutex_);
-    DELINK_CHECK(loop_ == nullptr) << "a pool that is at work has to stay";
+    DELINK_CHECK(!at_work_) << "a pool that is at work has to stay";
     stop_ = true;
   }
   begun_.notify_all();
@@ -37,7 +37,8 @@ void ThreadPool::ParallelFor(int64_t n, const Work& work) {
   if (n <= 1 || others_.empty()) return loop.Run();
   {
     const MutexLock lock(mutex_);
-    DELINK_CHECK(loop_ == nullptr) << "one loop at a time";
+    DELINK_CHECK(!at_work_) << "one loop at a time";
+    at_work_ = true;
     loop_ = &loop;
   }
   begun_.notify_all();
@@ -45,6 +46,7 @@ void ThreadPool::ParallelFor(int64_t n, const Work& work) {
   MutexLock lock(mutex_);
   loop_ = nullptr;
   while (others_in_loop_ > 0) lock.Wait(left_);
+  at_work_ = false;
 }
 
 void ThreadPool::Loop::Run() {

@@ -49,6 +49,7 @@ class ThreadPool {
 
   Mutex mutex_;
   std::condition_variable begun_, left_;
+  bool at_work_ ABSL_GUARDED_BY(mutex_) = false;
   // That may be joined: parts of it may be left.
   Loop* loop_ ABSL_GUARDED_BY(mutex_) = nullptr;
   int others_in_loop_ ABSL_GUARDED_BY(mutex_) = 0;

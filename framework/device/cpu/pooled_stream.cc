@@ -2,6 +2,8 @@
 
 #include <utility>
 
+#include "absl/status/status.h"
+
 namespace delink {
 namespace {
 
