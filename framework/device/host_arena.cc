@@ -1,0 +1,125 @@
+#include "framework/device/host_arena.h"
+
+#include <sys/mman.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <string>
+
+#include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
+#include "framework/base/check.h"
+#include "framework/base/format_bytes.h"
+#include "framework/base/log.h"
+
+namespace delink {
+namespace {
+
+constexpr int64_t kHugePage = int64_t{2} << 20;
+constexpr char kName[] = "offloading";  // in the device's ledger
+
+int64_t MachineMemory() {
+  return sysconf(_SC_PHYS_PAGES) * sysconf(_SC_PAGESIZE);
+}
+
+std::string LockLimit() {
+  rlimit limit = {};
+  if (getrlimit(RLIMIT_MEMLOCK, &limit) != 0) return "not known";
+  if (limit.rlim_cur == RLIM_INFINITY) return "unlimited";
+  return absl::StrCat(limit.rlim_cur / 1024, " KiB");
+}
+
+int64_t PinnedBlocks(const Device& device) {
+  for (const MemoryLedger::Entry& entry : device.ledgers().pinned.entries()) {
+    if (entry.kind == kName) return entry.blocks;
+  }
+  return 0;
+}
+
+// Null where the device grants none.
+HostMemory Pinned(Device& device, int64_t bytes) {
+  const int64_t before = PinnedBlocks(device);
+  HostMemory memory = device.AllocateHost(bytes, kName);
+  if (PinnedBlocks(device) > before) return memory;
+  DELINK_LOG(kWarning) << FormatBytes(bytes)
+                       << " of host memory for offloading are not pinned, "
+                          "since "
+                       << device.name()
+                       << " refuses them: copies are slower and hide under "
+                          "nothing; raise what may be locked, now "
+                       << LockLimit()
+                       << " (ulimit -l unlimited; of a container --ulimit "
+                          "memlock=-1), or offload less";
+  return nullptr;
+}
+
+// Whole huge pages of addresses, of which only those that are touched take
+// memory.
+HostMemory Ordinary(int64_t bytes) {
+  const auto size = static_cast<size_t>(AlignUp(bytes, kHugePage));
+  void* const memory = std::aligned_alloc(kHugePage, size);
+  // A hint: where the system has no huge pages, small ones serve.
+  if (memory != nullptr) madvise(memory, size, MADV_HUGEPAGE);
+  return {memory, std::free};
+}
+
+absl::Status TooLarge(int64_t bytes) {
+  return absl::ResourceExhaustedError(
+      absl::StrCat("out of memory of the host: asked for ", bytes,
+                   " bytes for offloading, and the machine has ",
+                   MachineMemory(), "; offload less"));
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<HostArena>> HostArena::Create(Device& device,
+                                                             int64_t bytes) {
+  DELINK_CHECK_GE(bytes, 0);
+  DELINK_CHECK(!IsMeta(device.kind())) << "what is planned takes no memory";
+  if (bytes > MachineMemory()) return TooLarge(bytes);
+  const int64_t size = std::max<int64_t>(bytes, 1);
+  HostMemory memory;
+  if (IsCuda(device.kind())) memory = Pinned(device, size);
+  const bool pinned = memory != nullptr;
+  if (!pinned) memory = Ordinary(size);
+  if (memory == nullptr) return TooLarge(bytes);
+  DELINK_CHECK_EQ(reinterpret_cast<uintptr_t>(memory.get()) % kAlignment, 0u);
+  return std::unique_ptr<HostArena>(
+      new HostArena(std::move(memory), bytes, pinned));
+}
+
+absl::StatusOr<void*> HostArena::Take(int64_t bytes, std::string_view what) {
+  DELINK_CHECK_GE(bytes, 0);
+  const MutexLock lock(mutex_);
+  const int64_t begin = AlignUp(used_);
+  // A piece has an address of its own.
+  const int64_t size = std::max<int64_t>(bytes, 1);
+  if (begin > bytes_ || size > bytes_ - begin) {
+    return absl::ResourceExhaustedError(absl::StrCat(
+        "the host memory for offloading is too small: asked for ", bytes,
+        " bytes for ", absl::string_view(what.data(), what.size()), " with ",
+        std::max<int64_t>(bytes_ - begin, 0), " of ", bytes_,
+        " left; in use: ", ledger_.ToString()));
+  }
+  void* const piece = static_cast<char*>(memory_.get()) + begin;
+  ledger_.Take(piece, bytes, what);
+  pieces_.push_back(piece);
+  used_ = begin + size;
+  return piece;
+}
+
+void HostArena::Clear() {
+  const MutexLock lock(mutex_);
+  for (const void* piece : pieces_) ledger_.Give(piece);
+  pieces_.clear();
+  used_ = 0;
+}
+
+int64_t HostArena::used() const {
+  const MutexLock lock(mutex_);
+  return used_;
+}
+
+}  // namespace delink
