@@ -56,7 +56,7 @@ install(CODE "
   file(GLOB recipes \"${PROJECT_SOURCE_DIR}/recipes/*.toml\")
   file(INSTALL \${recipes} TYPE FILE DESTINATION
     \"\${CMAKE_INSTALL_PREFIX}/${CMAKE_INSTALL_DATADIR}/delink/recipes\")
-  foreach(top framework layers parallel data recipes)
+  foreach(top framework layers offload parallel data recipes)
     file(GLOB_RECURSE headers RELATIVE \"${PROJECT_SOURCE_DIR}\"
       \"${PROJECT_SOURCE_DIR}/\${top}/*.h\" \"${PROJECT_SOURCE_DIR}/\${top}/*.cuh\")
     foreach(header IN LISTS headers)

@@ -202,6 +202,7 @@ class IncludeDirectionTest(LintCase):
         ("recipes/record/bad.h", "recipes/run/run.h"),
         ("recipes/schema/bad.cc", "recipes/run/run.h"),
         ("tools/bench/bad.cc", "tools/main.h"),
+        ("offload/rates/bad.h", "offload/plan/bounds.h"),
     ):
       self.expect_refused(path, f'#include "{header}"')
 

@@ -30,6 +30,8 @@ LAYERS = {"kernels": set(), "ops": {"kernels"}, "modules": {"kernels", "ops"}}
 PARALLEL = {"launch": set(), "watch": {"launch"}, "mpi": {"launch"},
             "no_mpi": {"launch"}, "pipeline": set()}
 
+OFFLOAD = {"rates": set(), "plan": {"rates"}}
+
 DATA = {"tokenizer": set(), "corpus": {"tokenizer"}}
 for _name in ("loader", "import"):
   DATA[_name] = {"corpus", "tokenizer"}
@@ -47,8 +49,8 @@ TOOLS = {"syntax": set(), "bench": set(), "report": set(), "sweep": {"report"}}
 TOOLS["commands"] = set(TOOLS)
 TOOLS[""] = set(TOOLS)
 
-INNER = {"framework": FRAMEWORK, "layers": LAYERS, "parallel": PARALLEL,
-         "data": DATA, "recipes": RECIPES, "tools": TOOLS}
+INNER = {"framework": FRAMEWORK, "layers": LAYERS, "offload": OFFLOAD,
+         "parallel": PARALLEL, "data": DATA, "recipes": RECIPES, "tools": TOOLS}
 
 ALLOWED = {"framework": set()}
 for _name in ("layers", "offload", "data"):
