@@ -107,6 +107,13 @@ TEST(BenchProgram, WhatIsWrongIsToldBeforeMeasuring) {
       {{"--compare", torn}, "is not whole JSON (byte 35 of 35)"},
       {{"--json", "/no/such/folder/x.json"}, "--json: /no/such/folder/x.json"},
       {{"--scratch", "/no/such/folder"}, "/no/such/folder"},
+      {{"--out", "x.json"}, "--out"},
+      {{"--suite", "step", "--out", "x.json"},
+       "--out goes with --suite machine"},
+      {{"--suite", "machine", "--out", "/no/such/folder/x.json"},
+       "--out: /no/such/folder/x.json cannot be written"},
+      {{"--suite", "machine", "--seq", "4"},
+       "--seq does not go with --suite machine"},
   };
   for (const auto& [words, message] : cases) {
     const Outcome outcome = RunDelink(Quick(words));
@@ -114,6 +121,32 @@ TEST(BenchProgram, WhatIsWrongIsToldBeforeMeasuring) {
     EXPECT_THAT(outcome.err, HasSubstr(message));
     EXPECT_THAT(outcome.out, IsEmpty());
   }
+}
+
+TEST(BenchProgram, KeepsTheRatesOfTheMachine) {
+  const TempDir dir;
+  const std::string path = dir / "rates.json";
+  const Words words = Quick({"--suite", "machine"});
+  Words named = words;
+  named.insert(named.end(), {"--out", path});
+  const Outcome outcome = RunDelink(named);
+  ASSERT_EQ(outcome.code, 0) << outcome.err;
+  EXPECT_THAT(outcome.out,
+              AllOf(HasSubstr("rates of cpu '"), HasSubstr("1 threads"),
+                    HasSubstr("free from so many tokens on")));
+  EXPECT_THAT(outcome.err, HasSubstr("kept in " + path));
+  json rates = ReadJson(path);
+  EXPECT_EQ(rates["format"], "delink-machine");
+  EXPECT_EQ(rates["threads"], 1);
+  EXPECT_GT(rates["pinned"]["both_to_host_bytes_per_s"], 0);
+
+  // Where it is kept unless told otherwise, folders and all.
+  const std::string kept = dir / "cache/delink/machine.json";
+  const Outcome again = RunShell(
+      "XDG_CACHE_HOME=" + dir / "cache" + " exec \"$0\" \"$@\"", words);
+  ASSERT_EQ(again.code, 0) << again.err;
+  EXPECT_THAT(again.err, HasSubstr("kept in " + kept));
+  EXPECT_EQ(ReadJson(kept)["device"], rates["device"]);
 }
 
 TEST(BenchProgram, IsTheWorkOfOneProcess) {

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <atomic>
 #include <barrier>
+#include <bit>
 #include <chrono>
 #include <functional>
 #include <limits>
@@ -12,18 +13,19 @@
 
 #include "framework/base/status_macros.h"
 #include "framework/tensor/buffer.h"
+#include "tools/bench/timing.h"
 
 namespace delink::bench {
 namespace {
 
 using Clock = std::chrono::steady_clock;
 
-// Seconds of the fastest pass: all threads begin `work(thread)` together, and
-// the last one ends it.
-double FastestPass(int threads, int passes,
-                   const std::function<void(int)>& work) {
+// Seconds of each pass: all threads begin `work(thread)` together, and the last
+// one ends it.
+std::vector<double> Passes(int threads, int passes,
+                           const std::function<void(int)>& work) {
   std::barrier gate(threads);
-  double best = std::numeric_limits<double>::infinity();
+  std::vector<double> seconds;
   const auto run = [&](int thread) {
     for (int i = 0; i < passes; ++i) {
       gate.arrive_and_wait();
@@ -31,14 +33,33 @@ double FastestPass(int threads, int passes,
       work(thread);
       gate.arrive_and_wait();
       const std::chrono::duration<double> took = Clock::now() - begin;
-      if (thread == 0) best = std::min(best, took.count());
+      if (thread == 0) seconds.push_back(took.count());
     }
   };
   std::vector<std::thread> others;
   for (int t = 1; t < threads; ++t) others.emplace_back(run, t);
   run(0);
   for (std::thread& other : others) other.join();
-  return best;
+  return seconds;
+}
+
+double FastestPass(int threads, int passes,
+                   const std::function<void(int)>& work) {
+  const std::vector<double> seconds = Passes(threads, passes, work);
+  return *std::min_element(seconds.begin(), seconds.end());
+}
+double MedianPass(int threads, int passes,
+                  const std::function<void(int)>& work) {
+  return Summarise(Passes(threads, passes, work)).median;
+}
+
+// Numbers from 1 to 2, whose order nothing guesses.
+void FillRandom(double* x, int64_t begin, int64_t end) {
+  auto state = static_cast<uint64_t>(begin);
+  for (int64_t i = begin; i < end; ++i) {
+    state = state * 6364136223846793005ULL + 1442695040888963407ULL;
+    x[i] = std::bit_cast<double>(0x3FF0000000000000ULL | (state >> 12));
+  }
 }
 
 // Integers, since a sum of floats is one long chain of additions.
@@ -51,6 +72,14 @@ uint64_t Sum(const uint64_t* x, int64_t begin, int64_t end) {
 void Triad(double* __restrict__ a, const double* __restrict__ b,
            const double* __restrict__ c, int64_t begin, int64_t end) {
   for (int64_t i = begin; i < end; ++i) a[i] = b[i] + 0.5 * c[i];
+}
+
+// Each number another, so that it is no fill, for which libraries have stores
+// of their own.
+void Write(double* a, double first, int64_t begin, int64_t end) {
+  for (int64_t i = begin; i < end; ++i) {
+    a[i] = first + static_cast<double>(static_cast<int32_t>(i));
+  }
 }
 
 }  // namespace
@@ -79,6 +108,38 @@ Bandwidth MeasureBandwidth(int threads, int64_t bytes, int passes) {
   });
   const double array = 8 * static_cast<double>(n);
   return {.read = array / read, .triad = 3 * array / triad, .bytes = 8 * n};
+}
+
+offload::HostMemoryRates MeasureHostMemory(int threads, int64_t bytes,
+                                           int passes) {
+  const int64_t n = std::max<int64_t>(threads, bytes / 8);
+  const auto size = static_cast<size_t>(n);
+  const std::unique_ptr<double[]> a(new double[size]), b(new double[size]),
+      c(new double[size]);
+  const std::unique_ptr<uint64_t[]> x(new uint64_t[size]);
+  const auto begin = [&](int thread) { return n * thread / threads; };
+  Passes(threads, 1, [&](int t) {
+    for (double* const array : {a.get(), b.get(), c.get()}) {
+      FillRandom(array, begin(t), begin(t + 1));
+    }
+    for (int64_t i = begin(t); i < begin(t + 1); ++i) {
+      x[i] = std::bit_cast<uint64_t>(a[i]);
+    }
+  });
+  std::atomic<uint64_t> sums = 0;
+  const double read = MedianPass(threads, passes, [&](int t) {
+    sums += Sum(x.get(), begin(t), begin(t + 1));
+  });
+  std::atomic<uint64_t> pass = 0;
+  const double write = MedianPass(threads, passes, [&](int t) {
+    Write(a.get(), static_cast<double>(++pass), begin(t), begin(t + 1));
+  });
+  const double triad = MedianPass(threads, passes, [&](int t) {
+    Triad(a.get(), b.get(), c.get(), begin(t), begin(t + 1));
+  });
+  const double array = 8 * static_cast<double>(n);
+  return {
+      .read = array / read, .write = array / write, .triad = 3 * array / triad};
 }
 
 absl::StatusOr<Bandwidth> MeasureCopy(Target& target, int64_t bytes,

@@ -1,6 +1,7 @@
 // How fast memory streams.
 #pragma once
 
+#include "offload/rates/machine_rates.h"
 #include "tools/bench/machine.h"
 
 namespace delink::bench {
@@ -8,6 +9,10 @@ namespace delink::bench {
 // Over arrays of `bytes` each, of which every thread takes a piece; the best of
 // `passes`.
 Bandwidth MeasureBandwidth(int threads, int64_t bytes, int passes);
+
+// The medians of `passes`, over numbers that are not all the same.
+offload::HostMemoryRates MeasureHostMemory(int threads, int64_t bytes,
+                                           int passes);
 
 // Of the target's memory, by its own copies from one array to another; the best
 // of `passes`. An error where there is not enough memory.

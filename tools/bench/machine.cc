@@ -26,8 +26,20 @@ int64_t Cores() {
   return sysconf(_SC_NPROCESSORS_ONLN);
 }
 
-// Of one core. sysconf adds up those of a processor's parts, which no core can
-// use; where the system does not say, as much as desktop processors have.
+// Of the square matrices that are tried.
+std::vector<int64_t> MatmulSizes(DeviceKind device, bool quick) {
+  if (IsCuda(device)) {
+    if (quick) return {64};
+    return {2048, 4096, 6144, 8192};
+  }
+  if (quick) return {256};
+  return {512, 768, 1024, 1536, 2048};
+}
+
+}  // namespace
+
+// sysconf adds up those of a processor's parts, which no core can use; where
+// the system does not say, as much as desktop processors have.
 int64_t LargestCache() {
   int64_t largest = 0;
   for (int i = 0;; ++i) {
@@ -49,16 +61,6 @@ double LoadAverage() {
   return getloadavg(&load, 1) == 1 ? load : 0;
 }
 
-// Of the square matrices that are tried.
-std::vector<int64_t> MatmulSizes(DeviceKind device, bool quick) {
-  if (IsCuda(device)) {
-    if (quick) return {64};
-    return {2048, 4096, 6144, 8192};
-  }
-  if (quick) return {256};
-  return {512, 768, 1024, 1536, 2048};
-}
-
 MatmulPeak MeasureMatmul(Device& device, DType dtype, bool quick) {
   MatmulPeak best{.dtype = dtype};
   for (const int64_t size : MatmulSizes(device.kind(), quick)) {
@@ -71,8 +73,6 @@ MatmulPeak MeasureMatmul(Device& device, DType dtype, bool quick) {
   }
   return best;
 }
-
-}  // namespace
 
 const MatmulPeak* Machine::PeakOf(DType dtype) const {
   for (const MatmulPeak& peak : matmul) {

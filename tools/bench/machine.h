@@ -63,6 +63,13 @@ struct Machine {
   double MemorySeconds(const Work& work) const;
 };
 
+// Of the CPU: what one core can use.
+int64_t LargestCache();
+// Runnable threads of the last minute.
+double LoadAverage();
+// The best of several sizes of square matrices.
+MatmulPeak MeasureMatmul(Device& device, DType dtype, bool quick);
+
 // Whether speeds of the two may be compared as they are.
 bool SameMachine(const Machine& a, const Machine& b);
 

@@ -1,14 +1,19 @@
 // `delink bench`.
+#include <unistd.h>
+
 #include <fstream>
 #include <iostream>
 #include <optional>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "framework/base/file.h"
 #include "framework/base/log.h"
 #include "framework/base/status_macros.h"
+#include "offload/rates/machine_rates.h"
 #include "tools/bench/bench.h"
 #include "tools/bench/compare.h"
+#include "tools/bench/rates_suite.h"
 #include "tools/commands/commands.h"
 
 namespace delink::tools {
@@ -24,10 +29,14 @@ std::optional<int64_t> Given(int64_t number) {
   return number == 0 ? std::nullopt : std::optional<int64_t>(number);
 }
 
+DeviceKind DeviceOf(const BenchCommand& c) {
+  return c.device == "cuda" ? DeviceKind::kCuda : DeviceKind::kCpu;
+}
+
 bench::BenchOptions OptionsOf(const BenchCommand& c, int threads) {
   return {.ops = c.suite != "step",
           .steps = c.suite != "ops",
-          .device = c.device == "cuda" ? DeviceKind::kCuda : DeviceKind::kCpu,
+          .device = DeviceOf(c),
           .shapes = c.shapes,
           .threads = threads,
           .scratch = c.scratch,
@@ -53,8 +62,76 @@ absl::Status CheckWritable(const std::string& path) {
                    "and yours"));
 }
 
+// What only goes with the other suites, or only with this one.
+absl::Status CheckSuite(const BenchCommand& c) {
+  if (c.suite != "machine") {
+    if (c.out.empty()) return absl::OkStatus();
+    return absl::InvalidArgumentError(
+        "--out goes with --suite machine; other suites write what they measure "
+        "to --json FILE");
+  }
+  const std::pair<const char*, bool> others[] = {
+      {"--shape", !c.shapes.empty()},
+      {"--json", !c.json.empty()},
+      {"--compare", !c.compare.empty()},
+      {"--scratch", !c.scratch.empty()},
+      {"--seq", c.seq != 0},
+      {"--batch", c.batch != 0},
+      {"--steps", c.steps != 0},
+      {"--depth", c.depth != 0},
+      {"--share", !c.share.empty()},
+      {"--precision", !c.precision.empty()},
+      {"--recompute", !c.recompute.empty()},
+      {"--set", !c.sets.empty()}};
+  for (const auto& [name, given] : others) {
+    if (!given) continue;
+    return absl::InvalidArgumentError(
+        absl::StrCat(name,
+                     " does not go with --suite machine, which takes "
+                     "--device, --threads, --quick and --out"));
+  }
+  return absl::OkStatus();
+}
+
+// Where the rates go, made sure of before seconds are spent on them: a folder
+// that is there, and no folder in the file's place.
+absl::StatusOr<std::string> RatesPath(const std::string& out) {
+  if (out.empty()) {
+    DELINK_ASSIGN_OR_RETURN(const std::string path,
+                            offload::DefaultMachineRatesPath());
+    DELINK_RETURN_IF_ERROR(MakeDirectories(ParentPath(path)));
+    return path;
+  }
+  const std::string folder = ParentPath(out);
+  if (!IsDirectory(folder) || IsDirectory(out) ||
+      access(folder.c_str(), W_OK) != 0) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "--out: ", out,
+        " cannot be written; name a file in a folder that is there and yours"));
+  }
+  return out;
+}
+
+absl::Status MeasureTheMachine(const BenchCommand& command, World& world) {
+  DELINK_ASSIGN_OR_RETURN(const std::string path, RatesPath(command.out));
+  DELINK_ASSIGN_OR_RETURN(const int threads, UseCores(world, command.threads));
+  DELINK_ASSIGN_OR_RETURN(const offload::MachineRates rates,
+                          bench::MeasureRates({.device = DeviceOf(command),
+                                               .threads = threads,
+                                               .quick = command.quick},
+                                              [](const std::string& what) {
+                                                DELINK_LOG(kInfo) << what;
+                                              }));
+  DELINK_RETURN_IF_ERROR(offload::WriteMachineRates(rates, path));
+  Print(bench::ToText(rates));
+  DELINK_LOG(kInfo) << "the rates are kept in " << path;
+  return absl::OkStatus();
+}
+
 absl::Status Measure(const BenchCommand& command, const ModelList& models,
                      World& world) {
+  DELINK_RETURN_IF_ERROR(CheckSuite(command));
+  if (command.suite == "machine") return MeasureTheMachine(command, world);
   std::optional<bench::BenchReport> before;
   if (!command.compare.empty()) {
     DELINK_ASSIGN_OR_RETURN(const std::string text, ReadFile(command.compare));

@@ -14,9 +14,9 @@ std::vector<ArgumentSyntax> BenchArguments(BenchCommand& bench) {
   return {{.name = "--suite",
            .value = "SUITE",
            .to = &bench.suite,
-           .help = "ops (each kernel), step (whole training steps) or all "
-                   "(all)",
-           .choices = {"ops", "step", "all"}},
+           .help = "ops (each kernel), step (whole training steps), all (both) "
+                   "or machine (the rates that offloading is planned by) (all)",
+           .choices = {"ops", "step", "all", "machine"}},
           {.name = "--device",
            .value = "DEVICE",
            .to = &bench.device,
@@ -37,6 +37,13 @@ std::vector<ArgumentSyntax> BenchArguments(BenchCommand& bench) {
           {.name = "--quick",
            .to = &bench.quick,
            .help = "a few seconds, tiny shapes, rough figures"},
+          {.name = "--out",
+           .value = "FILE",
+           .to = &bench.out,
+           .help = "where --suite machine keeps the rates "
+                   "(delink/machine.json in the user's cache folder)",
+           .names = Names::kFile,
+           .needs = {"--suite"}},
           {.name = "--json",
            .value = "FILE",
            .to = &bench.json,
@@ -118,7 +125,8 @@ CommandSyntax BenchSyntax() {
   return {.name = "bench",
           .summary = "Measure the machine, kernels and training steps",
           .examples = {"delink bench --json today.json --compare old.json",
-                       "delink bench --suite step --shape gpt-124m --seq 1024"},
+                       "delink bench --suite step --shape gpt-124m --seq 1024",
+                       "delink bench --suite machine"},
           .arguments = std::move(arguments),
           .make = [bench] { return *bench; }};
 }

@@ -122,11 +122,12 @@ struct ReportCommand {
 };
 
 struct BenchCommand {
-  std::string suite = "all";  // ops, step or all
+  std::string suite = "all";  // ops, step, all (both) or machine
   std::string device = "cpu";
   std::vector<std::string> shapes;
   int64_t threads = 0;  // 0: as many as cores
   bool quick = false;
+  std::string out;      // of machine: a path; empty: in the user's cache
   std::string json;     // a path, or - for standard output
   std::string compare;  // a path
   std::string scratch;  // a folder

@@ -4,6 +4,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cstring>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -11,6 +12,7 @@
 #include "framework/device/backend.h"
 #include "framework/device/cuda/check.h"
 #include "framework/device/cuda/stream.h"
+#include "framework/device/host_arena.h"
 #include "framework/tensor/buffer.h"
 #include "tests/testing/simt/simt.h"
 
@@ -31,6 +33,37 @@ TEST(CudaDevice, SaysWhatItIs) {
   EXPECT_THAT((*device)->name(), AllOf(HasSubstr("sm_90"), HasSubstr("GiB")));
   EXPECT_GT((*device)->memory().total, 0);
   EXPECT_GT((*device)->memory().cache, 0);
+}
+
+// One pinned block of the bytes that were asked for; pieces of it are copied
+// from and to by two streams.
+TEST(CudaDevice, PinsTheHostsArena) {
+  const auto device = NewCudaDevice(0);
+  ASSERT_TRUE(device.ok()) << device.status();
+  const int64_t before = (*device)->ledgers().pinned.bytes();
+  {
+    constexpr int64_t kSize = (5 << 20) + 3;
+    const auto arena = HostArena::Create(**device, AlignUp(kSize) + kSize);
+    ASSERT_TRUE(arena.ok()) << arena.status();
+    EXPECT_TRUE((*arena)->pinned());
+    EXPECT_EQ((*device)->ledgers().pinned.bytes() - before,
+              AlignUp(kSize) + kSize);
+    auto* const from = static_cast<char*>(*(*arena)->Take(kSize, "weights"));
+    auto* const to = static_cast<char*>(*(*arena)->Take(kSize, "m"));
+    for (int64_t i = 0; i < kSize; ++i) from[i] = static_cast<char>(i % 251);
+    const Buffer buffer = *Buffer::Allocate(**device, kSize);
+    const auto in = (*device)->NewStream(), out = (*device)->NewStream();
+    const auto there = (*device)->NewEvent();
+    (*device)->CopyFromHost(*in, buffer.data(), from, kSize);
+    in->Record(*there);
+    out->Wait(*there);
+    (*device)->CopyToHost(*out, to, buffer.data(), kSize);
+    out->Synchronize();
+    EXPECT_EQ(std::memcmp(from, to, kSize), 0);
+  }
+  for (const auto& entry : (*device)->ledgers().pinned.entries()) {
+    EXPECT_TRUE(entry.kind != "offloading" || entry.bytes == 0);
+  }
 }
 
 TEST(CudaDevice, WithoutADriver) {

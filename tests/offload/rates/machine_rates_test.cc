@@ -177,15 +177,14 @@ TEST(MachineRates, WhatIsDamagedIsToldByName) {
 }
 
 TEST(MachineRates, AreKeptInTheUsersCache) {
-  const Variable home("HOME", "/home/her");
+  const Variable home("HOME", "/hers");
   {
     const Variable cache("XDG_CACHE_HOME", "/var/hers");
     EXPECT_EQ(*DefaultMachineRatesPath(), "/var/hers/delink/machine.json");
   }
   for (const char* none : {static_cast<const char*>(nullptr), "", "relative"}) {
     const Variable cache("XDG_CACHE_HOME", none);
-    EXPECT_EQ(*DefaultMachineRatesPath(),
-              "/home/her/.cache/delink/machine.json");
+    EXPECT_EQ(*DefaultMachineRatesPath(), "/hers/.cache/delink/machine.json");
     const Variable homeless("HOME", nullptr);
     EXPECT_THAT(std::string(DefaultMachineRatesPath().status().message()),
                 HasSubstr("neither HOME nor XDG_CACHE_HOME"));

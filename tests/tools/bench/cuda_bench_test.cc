@@ -14,6 +14,8 @@
 #include "tests/testing/temp_dir.h"
 #include "tools/bench/bench.h"
 #include "tools/bench/compare.h"
+#include "tools/bench/rates_suite.h"
+#include "tools/bench/update_rates.h"
 
 namespace delink::bench {
 namespace {
@@ -129,6 +131,27 @@ TEST_F(CudaBench, TheSameStepsAsOnTheCpu) {
   }
   const Comparison comparison = Compare(*cpu, Report());
   EXPECT_FALSE(comparison.same_machine);
+}
+
+// Updates of the device and of its host, each measured by itself.
+TEST(CudaRates, AreOfBothSides) {
+  const absl::StatusOr<offload::MachineRates> rates = MeasureRates(
+      {.device = DeviceKind::kCuda, .quick = true}, [](const std::string&) {});
+  ASSERT_TRUE(rates.ok()) << rates.status();
+  EXPECT_EQ(rates->device.kind, "cuda");
+  EXPECT_THAT(rates->device.name, HasSubstr("sm_90"));
+  EXPECT_TRUE(rates->pinned_memory);
+  EXPECT_TRUE(
+      offload::ParseMachineRates(offload::ToJson(*rates), "rates").ok());
+  using offload::UpdatePlace;
+  for (const offload::ParamForms& forms : RatedForms()) {
+    const double host = rates->ParamsPerSecond(UpdatePlace::kHost, forms),
+                 device = rates->ParamsPerSecond(UpdatePlace::kDevice, forms);
+    EXPECT_GT(host, 0);
+    EXPECT_GT(device, 0);
+    EXPECT_NE(host, device);
+  }
+  EXPECT_GT(rates->FlopsOf(DType::kBF16), 0);
 }
 
 TEST_F(CudaBench, TextAndJsonSayWhatWasMeasured) {

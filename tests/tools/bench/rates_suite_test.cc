@@ -1,0 +1,99 @@
+// A quick measurement of the rates that offloading is planned by: rough, but
+// all there.
+#include "tools/bench/rates_suite.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <string>
+#include <vector>
+
+#include "layers/kernels/cpu/threads.h"
+#include "recipes/record/rated_device.h"
+#include "tools/bench/bandwidth.h"
+#include "tools/bench/update_rates.h"
+
+namespace delink::bench {
+namespace {
+
+using offload::MachineRates;
+using offload::UpdatePlace;
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+TEST(RatesSuite, MeasuresAllOfTheCpu) {
+  cpu::SetThreads(1);
+  std::vector<std::string> told;
+  const absl::StatusOr<MachineRates> rates =
+      MeasureRates({.threads = 1, .quick = true},
+                   [&](const std::string& what) { told.push_back(what); });
+  ASSERT_TRUE(rates.ok()) << rates.status();
+  EXPECT_EQ(rates->device, RatedDeviceOf(*NewCpuDevice()));
+  EXPECT_EQ(rates->threads, 1);
+  EXPECT_TRUE(rates->quick);
+  EXPECT_FALSE(rates->pinned_memory);
+  // Every rate is there: a file of it is whole.
+  const auto read =
+      offload::ParseMachineRates(offload::ToJson(*rates), "rates");
+  ASSERT_TRUE(read.ok()) << read.status();
+  EXPECT_GT(rates->FlopsOf(DType::kF32), 1e7);
+  ASSERT_EQ(rates->updates.size(), 2 * RatedForms().size());
+  for (const offload::ParamForms& forms : RatedForms()) {
+    const double host = rates->ParamsPerSecond(UpdatePlace::kHost, forms);
+    EXPECT_GT(host, 1e4);
+    EXPECT_EQ(rates->ParamsPerSecond(UpdatePlace::kDevice, forms), host);
+  }
+  EXPECT_THAT(told, ::testing::Contains(HasSubstr("copies")));
+}
+
+TEST(RatesSuite, RatesAreBytesOverSeconds) {
+  // Of any processor that runs this, also beside others.
+  const offload::HostMemoryRates memory = MeasureHostMemory(2, 1 << 22, 5);
+  for (const double rate : {memory.read, memory.write, memory.triad}) {
+    EXPECT_GT(rate, 1e6);
+    EXPECT_LT(rate, 1e13);
+  }
+}
+
+MachineRates Known() {
+  return {.device = {.kind = "cpu", .name = "Abacus"},
+          .threads = 2,
+          .load = 0.5,
+          .pinned = {1e9, 2e9, 3e9, 4e9},
+          .pageable = {5e9, 6e9, 7e9, 8e9},
+          .memory = {.read = 9e9, .write = 10e9, .triad = 11e9},
+          .matmul = {{DType::kBF16, 300e9}},
+          .updates = {{UpdatePlace::kHost, {}, 1.5e9}}};
+}
+
+TEST(RatesSuite, TextHasWhatWasMeasuredAndWhatFollows) {
+  const std::string text = ToText(Known());
+  EXPECT_THAT(
+      text,
+      AllOf(HasSubstr("rates of cpu 'Abacus', 2 threads"),
+            HasSubstr("the device is the CPU"),
+            HasSubstr("9.0 read, 10.0 written, 11.0 triad"),
+            HasSubstr("products, GFLOP/s: bf16 300.0\n"),
+            HasSubstr("bf16     bf16      fp32   fp32       1.500    0.000"),
+            // F / B in, F / 2B, F / 2B out, F 32 / 2B', F 14 / 2B.
+            HasSubstr("bf16     bf16      fp32   fp32          100        50 "
+                      "       38         436           700\n")));
+  EXPECT_THAT(text, Not(HasSubstr("busy")));
+  // Of f32 weights nothing follows without its products.
+  EXPECT_EQ(text.find("f32 ", text.find("free from")), std::string::npos);
+}
+
+TEST(RatesSuite, TextSaysWhatToDoubt) {
+  MachineRates rates = Known();
+  rates.load = 3;
+  rates.device.kind = "cuda";
+  EXPECT_THAT(ToText(rates), AllOf(HasSubstr("the machine was busy"),
+                                   HasSubstr("the driver pinned none"),
+                                   Not(HasSubstr("the device is the CPU"))));
+  rates.pinned_memory = true;
+  EXPECT_THAT(ToText(rates), Not(HasSubstr("pinned none")));
+}
+
+}  // namespace
+}  // namespace delink::bench

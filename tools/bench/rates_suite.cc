@@ -1,0 +1,94 @@
+#include "tools/bench/rates_suite.h"
+
+#include <algorithm>
+#include <optional>
+#include <utility>
+#include <vector>
+
+#include "framework/base/status_macros.h"
+#include "layers/kernels/find_kernels.h"
+#include "recipes/record/environment.h"
+#include "recipes/record/rated_device.h"
+#include "tools/bench/bandwidth.h"
+#include "tools/bench/bus.h"
+#include "tools/bench/machine.h"
+#include "tools/bench/target.h"
+#include "tools/bench/update_rates.h"
+
+namespace delink::bench {
+namespace {
+
+using offload::MachineRates;
+using offload::UpdatePlace;
+
+constexpr int64_t kMebibyte = 1 << 20;
+
+// Of a block that is copied, of an array of the host's memory.
+int64_t BlockBytes(bool quick) {
+  if (quick) return 4 * kMebibyte;
+  return std::clamp(4 * LargestCache(), 256 * kMebibyte, 1024 * kMebibyte);
+}
+
+absl::Status MeasureUpdates(Target& target, std::vector<UpdatePlace> places,
+                            bool quick, MachineRates* rates) {
+  // An f32 plane of a block's bytes.
+  const int64_t parameters = quick ? 1 << 16 : BlockBytes(quick) / 4;
+  for (const offload::ParamForms& forms : RatedForms()) {
+    DELINK_ASSIGN_OR_RETURN(
+        const double rate,
+        MeasureUpdate(target, forms, parameters, quick ? 0.01 : 0.3));
+    for (const UpdatePlace place : places) {
+      rates->updates.push_back(
+          {.place = place, .forms = forms, .params_per_s = rate});
+    }
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+absl::StatusOr<MachineRates> MeasureRates(
+    const RatesOptions& options,
+    const std::function<void(const std::string&)>& progress) {
+  const bool cuda = IsCuda(options.device), quick = options.quick;
+  DELINK_ASSIGN_OR_RETURN(Target target, Target::Open(options.device));
+  MachineRates rates{.version = "delink " + DelinkVersion(),
+                     .time = UtcNow(),
+                     .device = RatedDeviceOf(target.device()),
+                     .threads = options.threads,
+                     .load = LoadAverage(),
+                     .quick = quick};
+  progress("measuring copies");
+  DELINK_ASSIGN_OR_RETURN(const BusMeasure bus,
+                          MeasureBus(target, {.bytes = BlockBytes(quick),
+                                              .seconds = quick ? 0.002 : 0.1,
+                                              .samples = quick ? 3 : 5}));
+  rates.pinned = bus.pinned;
+  rates.pageable = bus.pageable;
+  rates.pinned_memory = bus.pinned_memory;
+  progress("measuring the host's memory");
+  rates.memory =
+      MeasureHostMemory(options.threads, BlockBytes(quick), quick ? 3 : 9);
+  progress("measuring products and updates");
+  for (const DType dtype : {DType::kF32, DType::kBF16}) {
+    if (FindKernels(options.device, dtype) == nullptr) continue;
+    rates.matmul.push_back(
+        {.dtype = dtype,
+         .flops_per_s =
+             MeasureMatmul(target.device(), dtype, quick).flops_per_s});
+  }
+  if (!cuda) {
+    // The same processor does either.
+    DELINK_RETURN_IF_ERROR(MeasureUpdates(
+        target, {UpdatePlace::kHost, UpdatePlace::kDevice}, quick, &rates));
+    return rates;
+  }
+  DELINK_RETURN_IF_ERROR(
+      MeasureUpdates(target, {UpdatePlace::kDevice}, quick, &rates));
+  DELINK_ASSIGN_OR_RETURN(Target host, Target::Open(DeviceKind::kCpu));
+  DELINK_RETURN_IF_ERROR(
+      MeasureUpdates(host, {UpdatePlace::kHost}, quick, &rates));
+  return rates;
+}
+
+}  // namespace delink::bench

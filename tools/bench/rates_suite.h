@@ -1,0 +1,30 @@
+// `delink bench --suite machine`: the rates that offloading is planned by.
+#pragma once
+
+#include <functional>
+#include <string>
+
+#include "absl/status/statusor.h"
+#include "framework/device/backend.h"
+#include "offload/rates/machine_rates.h"
+
+namespace delink::bench {
+
+struct RatesOptions {
+  DeviceKind device = DeviceKind::kCpu;  // or kCuda
+  int threads = 1;                       // of the host
+  bool quick = false;                    // rough, in a fraction of a second
+};
+
+// Some seconds. An error where there is no such device or not enough memory:
+// 2 blocks of 256 MiB, or of four times the largest cache, on either side, or
+// 18 bytes of a quarter as many parameters.
+absl::StatusOr<offload::MachineRates> MeasureRates(
+    const RatesOptions& options,
+    const std::function<void(const std::string&)>& progress);
+
+// Tables for people: what was measured, and from how many tokens a step on what
+// of it is free.
+std::string ToText(const offload::MachineRates& rates);
+
+}  // namespace delink::bench
