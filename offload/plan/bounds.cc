@@ -22,7 +22,7 @@ StepRates RatesOf(const MachineRates& rates, DType compute) {
   return {.flops = flops,
           .to_device = rates.pinned.both_to_device,
           .to_host = rates.pinned.both_to_host,
-          .host_memory = rates.memory.triad};
+          .host_memory = rates.memory.rewrite};
 }
 
 StreamedBytes StreamedBy(const ParamBytes& bytes, const HostHomes& homes) {
@@ -94,7 +94,7 @@ SlabSeconds SecondsOf(int64_t parameters, const ParamForms& forms,
           .evict_gradient = n * bytes.gradient / to_host,
           .host_update = on_host > 0
                              ? n / on_host
-                             : n * HostTraffic(bytes) / rates.memory.triad,
+                             : n * HostTraffic(bytes) / rates.memory.rewrite,
           .device_update = std::max(
               n * CrossingSeconds(StreamedBy(bytes, homes), to_device, to_host),
               on_device > 0 ? n / on_device : 0)};

@@ -28,7 +28,7 @@ struct StepRates {
   double host_memory = 0;  // bytes that the host's memory reads and writes
 };
 // With products in `compute`, whose rate must be there; pinned copies, and the
-// triad for the host's memory.
+// host's memory as it is rewritten.
 StepRates RatesOf(const MachineRates& rates, DType compute);
 
 // FLOPs of a parameter and token.
@@ -94,8 +94,8 @@ struct SlabSeconds {
   double device_update = 0;
 };
 // An update takes what was measured of its forms; where that is not there, on
-// the host what HostTraffic takes at the triad's rate, on the device nothing
-// beside its copies.
+// the host what HostTraffic takes where memory is rewritten, on the device
+// nothing beside its copies.
 SlabSeconds SecondsOf(int64_t parameters, const ParamForms& forms,
                       const HostHomes& homes, const MachineRates& rates);
 

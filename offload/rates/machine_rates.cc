@@ -128,6 +128,7 @@ MachineRates Reader::Whole(const ReadJson& json) {
       .pageable = Bus(json.at("pageable")),
       .memory = {.read = Rate(memory, "read_bytes_per_s"),
                  .write = Rate(memory, "write_bytes_per_s"),
+                 .rewrite = Rate(memory, "rewrite_bytes_per_s"),
                  .triad = Rate(memory, "triad_bytes_per_s")}};
   for (const ReadJson& rate : json.at("matmul")) {
     rates.matmul.push_back({.dtype = Type(rate, "dtype"),
@@ -201,6 +202,7 @@ std::string ToJson(const MachineRates& rates) {
       {"host_memory",
        {{"read_bytes_per_s", rates.memory.read},
         {"write_bytes_per_s", rates.memory.write},
+        {"rewrite_bytes_per_s", rates.memory.rewrite},
         {"triad_bytes_per_s", rates.memory.triad}}},
       {"matmul", MatmulJson(rates.matmul)},
       {"updates", UpdatesJson(rates.updates)}};

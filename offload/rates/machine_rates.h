@@ -29,9 +29,10 @@ struct BusRates {
 
 // Of the host's memory, bytes/s, on all threads together.
 struct HostMemoryRates {
-  double read = 0;   // a sum
-  double write = 0;  // of what was not read; plain stores
-  double triad = 0;  // a = b + s c: three arrays' bytes
+  double read = 0;     // a sum
+  double write = 0;    // of what was not read; plain stores
+  double rewrite = 0;  // in place, as an update does; bytes read and written
+  double triad = 0;    // a = b + s c: three arrays' bytes
 };
 
 struct MatmulRate {

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "framework/base/status_macros.h"
+#include "framework/device/host_arena.h"
 #include "framework/tensor/buffer.h"
 #include "tools/bench/timing.h"
 
@@ -74,12 +75,47 @@ void Triad(double* __restrict__ a, const double* __restrict__ b,
   for (int64_t i = begin; i < end; ++i) a[i] = b[i] + 0.5 * c[i];
 }
 
-// Each number another, so that it is no fill, for which libraries have stores
-// of their own.
-void Write(double* a, double first, int64_t begin, int64_t end) {
-  for (int64_t i = begin; i < end; ++i) {
-    a[i] = first + static_cast<double>(static_cast<int32_t>(i));
+// A thread's share of an array, in as many pieces as an optimizer has arrays:
+// what one core asks of memory grows with the places that it asks at.
+constexpr int64_t kStreams = 4;
+struct Share {
+  double* x;
+  int64_t piece;
+};
+
+// Calls `line` with each so many elements of a share, a piece after the other.
+constexpr int64_t kLine = 16;
+template <typename Line>
+void ForLines(const Share& s, const Line& line) {
+  for (int64_t i = 0; i + kLine <= s.piece; i += kLine) {
+    for (int64_t k = 0; k < kStreams; ++k) line(k, s.x + k * s.piece + i);
   }
+}
+
+// With a chain of additions for each lane, short of nothing but memory.
+double SumOf(const Share& s) {
+  double sums[kStreams][kLine] = {};
+  ForLines(s, [&](int64_t k, const double* x) {
+    for (int64_t i = 0; i < kLine; ++i) sums[k][i] += x[i];
+  });
+  double sum = 0;
+  for (const auto& lanes : sums) {
+    for (const double lane : lanes) sum += lane;
+  }
+  return sum;
+}
+
+void WriteTo(const Share& s, double value) {
+  ForLines(s, [&](int64_t, double* x) {
+    value += 1;  // no fill, for which libraries have stores of their own
+    for (int64_t i = 0; i < kLine; ++i) x[i] = value;
+  });
+}
+
+void Rewrite(const Share& s) {
+  ForLines(s, [](int64_t, double* x) {
+    for (int64_t i = 0; i < kLine; ++i) x[i] = 3 - x[i];
+  });
 }
 
 }  // namespace
@@ -110,36 +146,40 @@ Bandwidth MeasureBandwidth(int threads, int64_t bytes, int passes) {
   return {.read = array / read, .triad = 3 * array / triad, .bytes = 8 * n};
 }
 
-offload::HostMemoryRates MeasureHostMemory(int threads, int64_t bytes,
-                                           int passes) {
-  const int64_t n = std::max<int64_t>(threads, bytes / 8);
-  const auto size = static_cast<size_t>(n);
-  const std::unique_ptr<double[]> a(new double[size]), b(new double[size]),
-      c(new double[size]);
-  const std::unique_ptr<uint64_t[]> x(new uint64_t[size]);
-  const auto begin = [&](int thread) { return n * thread / threads; };
+absl::StatusOr<offload::HostMemoryRates> MeasureHostMemory(int threads,
+                                                           int64_t bytes,
+                                                           int passes) {
+  const int64_t piece = AlignUp(bytes / 8 / threads / kStreams, kLine);
+  const int64_t share = kStreams * piece, n = threads * share;
+  const std::unique_ptr<Device> device = NewCpuDevice();
+  DELINK_ASSIGN_OR_RETURN(const std::unique_ptr<HostArena> arena,
+                          HostArena::Create(*device, 3 * AlignUp(8 * n)));
+  double* arrays[3];
+  for (double*& array : arrays) {
+    DELINK_ASSIGN_OR_RETURN(void* const memory, arena->Take(8 * n, "arrays"));
+    array = static_cast<double*>(memory);
+  }
+  double *const a = arrays[0], *const b = arrays[1], *const c = arrays[2];
+  const auto of = [&](int t) { return Share{a + t * share, piece}; };
   Passes(threads, 1, [&](int t) {
-    for (double* const array : {a.get(), b.get(), c.get()}) {
-      FillRandom(array, begin(t), begin(t + 1));
-    }
-    for (int64_t i = begin(t); i < begin(t + 1); ++i) {
-      x[i] = std::bit_cast<uint64_t>(a[i]);
+    for (double* const array : arrays) {
+      FillRandom(array, t * share, (t + 1) * share);
     }
   });
-  std::atomic<uint64_t> sums = 0;
-  const double read = MedianPass(threads, passes, [&](int t) {
-    sums += Sum(x.get(), begin(t), begin(t + 1));
-  });
-  std::atomic<uint64_t> pass = 0;
-  const double write = MedianPass(threads, passes, [&](int t) {
-    Write(a.get(), static_cast<double>(++pass), begin(t), begin(t + 1));
-  });
-  const double triad = MedianPass(threads, passes, [&](int t) {
-    Triad(a.get(), b.get(), c.get(), begin(t), begin(t + 1));
-  });
+  // Kept, so that the sums are not found to be of no use.
+  std::atomic<double> sums = 0;
   const double array = 8 * static_cast<double>(n);
-  return {
-      .read = array / read, .write = array / write, .triad = 3 * array / triad};
+  offload::HostMemoryRates rates;
+  rates.read = array / MedianPass(threads, passes,
+                                  [&](int t) { sums.store(SumOf(of(t))); });
+  rates.write =
+      array / MedianPass(threads, passes, [&](int t) { WriteTo(of(t), t); });
+  rates.rewrite =
+      2 * array / MedianPass(threads, passes, [&](int t) { Rewrite(of(t)); });
+  rates.triad = 3 * array / MedianPass(threads, passes, [&](int t) {
+                  Triad(a, b, c, t * share, (t + 1) * share);
+                });
+  return rates;
 }
 
 absl::StatusOr<Bandwidth> MeasureCopy(Target& target, int64_t bytes,

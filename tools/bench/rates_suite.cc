@@ -32,7 +32,7 @@ int64_t BlockBytes(bool quick) {
 absl::Status MeasureUpdates(Target& target, std::vector<UpdatePlace> places,
                             bool quick, MachineRates* rates) {
   // An f32 plane of a block's bytes.
-  const int64_t parameters = quick ? 1 << 16 : BlockBytes(quick) / 4;
+  const int64_t parameters = quick ? 1 << 14 : BlockBytes(quick) / 4;
   for (const offload::ParamForms& forms : RatedForms()) {
     DELINK_ASSIGN_OR_RETURN(
         const double rate,
@@ -67,8 +67,9 @@ absl::StatusOr<MachineRates> MeasureRates(
   rates.pageable = bus.pageable;
   rates.pinned_memory = bus.pinned_memory;
   progress("measuring the host's memory");
-  rates.memory =
-      MeasureHostMemory(options.threads, BlockBytes(quick), quick ? 3 : 9);
+  DELINK_ASSIGN_OR_RETURN(
+      rates.memory,
+      MeasureHostMemory(options.threads, BlockBytes(quick), quick ? 3 : 9));
   progress("measuring products and updates");
   for (const DType dtype : {DType::kF32, DType::kBF16}) {
     if (FindKernels(options.device, dtype) == nullptr) continue;

@@ -102,9 +102,10 @@ std::string ToText(const MachineRates& rates) {
   absl::StrAppend(
       &text, BusText(rates),
       absl::StrFormat(
-          "host memory, GB/s: %.1f read, %.1f written, %.1f triad\n",
+          "host memory, GB/s: %.1f read, %.1f written, %.1f rewritten, "
+          "%.1f triad\n",
           rates.memory.read / kGiga, rates.memory.write / kGiga,
-          rates.memory.triad / kGiga),
+          rates.memory.rewrite / kGiga, rates.memory.triad / kGiga),
       "products, GFLOP/s:");
   const char* comma = " ";
   for (const offload::MatmulRate& rate : rates.matmul) {

@@ -23,30 +23,31 @@ using ::testing::StartsWith;
 const RatedDevice kGpu{.kind = "cuda", .name = "Abacus 9"};
 
 MachineRates SomeRates() {
-  return {.version = "delink 9.8.7",
-          .time = "2026-01-31T12:00:00Z",
-          .device = kGpu,
-          .threads = 16,
-          .load = 0.25,
-          .quick = true,
-          .pinned_memory = true,
-          .pinned = {1e9, 2e9, 3e9, 4e9},
-          .pageable = {5e9, 6e9, 7e9, 8e9},
-          .memory = {.read = 9e9, .write = 10e9, .triad = 11e9},
-          .matmul = {{DType::kF32, 12e9}, {DType::kBF16, 13e9}},
-          .updates = {{UpdatePlace::kHost, {}, 14e9},
-                      {UpdatePlace::kDevice, {}, 15e9},
-                      {UpdatePlace::kHost,
-                       {.gradients = DType::kF32,
-                        .master = MasterForm::kSplit,
-                        .moments = StateStorage::kBlock8},
-                       16e9},
-                      {UpdatePlace::kHost,
-                       {.weights = DType::kF32,
-                        .gradients = DType::kF32,
-                        .moments = StateStorage::kBF16},
-                       17e9},
-                      {UpdatePlace::kHost, {.master = MasterForm::kNone}, 1}}};
+  return {
+      .version = "delink 9.8.7",
+      .time = "2026-01-31T12:00:00Z",
+      .device = kGpu,
+      .threads = 16,
+      .load = 0.25,
+      .quick = true,
+      .pinned_memory = true,
+      .pinned = {1e9, 2e9, 3e9, 4e9},
+      .pageable = {5e9, 6e9, 7e9, 8e9},
+      .memory = {.read = 9e9, .write = 10e9, .rewrite = 2e10, .triad = 11e9},
+      .matmul = {{DType::kF32, 12e9}, {DType::kBF16, 13e9}},
+      .updates = {{UpdatePlace::kHost, {}, 14e9},
+                  {UpdatePlace::kDevice, {}, 15e9},
+                  {UpdatePlace::kHost,
+                   {.gradients = DType::kF32,
+                    .master = MasterForm::kSplit,
+                    .moments = StateStorage::kBlock8},
+                   16e9},
+                  {UpdatePlace::kHost,
+                   {.weights = DType::kF32,
+                    .gradients = DType::kF32,
+                    .moments = StateStorage::kBF16},
+                   17e9},
+                  {UpdatePlace::kHost, {.master = MasterForm::kNone}, 1}}};
 }
 
 // How reading a file with this text ends.
@@ -100,6 +101,7 @@ TEST(MachineRates, ComeBackAsTheyWereWritten) {
   EXPECT_EQ(rates->device, kGpu);
   EXPECT_EQ(rates->pinned.both_to_host, 4e9);
   EXPECT_EQ(rates->pageable.to_device, 5e9);
+  EXPECT_EQ(rates->memory.rewrite, 2e10);
   EXPECT_EQ(rates->memory.triad, 11e9);
   EXPECT_TRUE(rates->quick);
   EXPECT_TRUE(rates->pinned_memory);
