@@ -203,6 +203,22 @@ void Layout::PlacePlanes() {
   }
 }
 
+Layout Layout::WithTiers(const std::vector<SlabTiers>& tiers) const {
+  DELINK_CHECK_EQ(tiers.size(), slabs_.size());
+  Layout layout = *this;
+  for (size_t s = 0; s < local_slabs_.size(); ++s) {
+    const SlabTiers& wanted = At(tiers, local_slabs_[s].logical);
+    PlacementRow& row = layout.placement_.rows[s];
+    row.weight.tier = wanted.weight;
+    row.weight.resident = wanted.weight_resident;
+    row.gradient.tier = wanted.gradient;
+    row.gradient.resident = wanted.gradient_resident;
+    row.state.tier = wanted.state;
+    row.update = wanted.update;
+  }
+  return layout;
+}
+
 int64_t Layout::cells() const {
   if (local_slabs_.empty()) return 0;
   const LocalSlab& last = local_slabs_.back();

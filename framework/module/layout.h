@@ -113,6 +113,9 @@ class Layout {
   static Layout Create(const ParamRegistry& registry, int blocks,
                        const SharingMap& sharing, Options options);
 
+  // The same, with other homes of the planes of each logical slab.
+  Layout WithTiers(const std::vector<SlabTiers>& tiers) const;
+
   const ParamRegistry& registry() const { return *registry_; }
   int blocks() const { return blocks_; }
   const SharingMap& sharing() const { return sharing_; }

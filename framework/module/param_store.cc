@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <cstring>
 #include <numeric>
 #include <string>
 #include <utility>
@@ -150,14 +151,40 @@ std::string ParamStore::NameOf(Plane plane) const {
   return "state " + At(options_.states, state).name;
 }
 
+int64_t ParamStore::HostBytes() const {
+  int64_t bytes = 0;
+  for (int p = 0; p < kPlanes; ++p) {
+    const auto plane = static_cast<Plane>(p);
+    for (size_t s = 0; has(plane) && s < slabs_.size(); ++s) {
+      const auto slab = static_cast<int>(s);
+      if (PlacementOf(placement(slab), plane).tier == Tier::kDevice) continue;
+      bytes += AlignUp(this->bytes(slab, plane));
+    }
+  }
+  return bytes;
+}
+
 absl::Status ParamStore::AllocatePlanes() {
   planes_.resize(kPlanes);
   const std::unique_ptr<Stream> stream = device_->NewStream();
+  const int64_t on_host = HostBytes();
+  if (on_host > 0 && !IsMeta(device_->kind())) {
+    host_ = device_->AllocateHost(on_host, "planes at home on the host");
+    std::memset(host_.get(), 0, static_cast<size_t>(on_host));
+  }
+  int64_t offset = 0;
   for (int p = 0; p < kPlanes; ++p) {
     const auto plane = static_cast<Plane>(p);
     if (!has(plane)) continue;
     for (size_t s = 0; s < slabs_.size(); ++s) {
-      const int64_t bytes = this->bytes(static_cast<int>(s), plane);
+      const auto slab = static_cast<int>(s);
+      const int64_t bytes = this->bytes(slab, plane);
+      PlaneMemory& memory = At(planes_, p).emplace_back();
+      if (PlacementOf(placement(slab), plane).tier != Tier::kDevice) {
+        memory.home = memory.now = static_cast<char*>(host_.get()) + offset;
+        offset += AlignUp(bytes);
+        continue;
+      }
       absl::StatusOr<Buffer> buffer = Buffer::Allocate(
           *device_, bytes, absl::StrCat(NameOf(plane), " of ", slabs_[s].name));
       if (!buffer.ok()) {
@@ -165,22 +192,27 @@ absl::Status ParamStore::AllocatePlanes() {
             "parameters of ", slabs_[s].name, ": ", buffer.status().message(),
             "; weights, gradients and optimizer state need ", WantedBytes(),
             " bytes in all; share more layers (stage.share), shard the state "
-            "over more ranks (stage.parallel.zero = 1) or make the model "
-            "smaller"));
+            "over more ranks (stage.parallel.zero = 1), keep some of it on the "
+            "host (stage.offload) or make the model smaller"));
       }
       device_->FillZero(*stream, buffer->data(), bytes);
-      At(planes_, p).push_back(*std::move(buffer));
+      memory.buffer = *std::move(buffer);
+      memory.home = memory.now = memory.buffer.data();
     }
   }
   stream->Synchronize();
   return absl::OkStatus();
 }
 
+void ParamStore::Redirect(int slab, Plane plane, void* copy) {
+  PlaneMemory& memory = At(At(planes_, plane), slab);
+  memory.now = copy != nullptr ? copy : memory.home;
+}
+
 void* ParamStore::at(int slab, Plane plane, int64_t element) const {
   DELINK_CHECK(has(plane));
   const Range range = held(slab, plane);
   DELINK_CHECK_GE(element, range.begin);
-  const Buffer& buffer = At(At(planes_, plane), slab);
   int64_t offset = (element - range.begin) * SizeOf(dtype(plane));
   if (IsState(plane)) {
     const std::vector<SlabParam>& params = At(slabs_, slab).params;
@@ -193,39 +225,41 @@ void* ParamStore::at(int slab, Plane plane, int64_t element) const {
     offset = piece.at + (element - params[p].offset - piece.first) *
                             SizeOf(piece.format.storage, dtype(plane));
   }
-  DELINK_CHECK_LE(offset, buffer.bytes());
-  return buffer.at(offset);
+  DELINK_CHECK_LE(offset, bytes(slab, plane));
+  return static_cast<char*>(At(At(planes_, plane), slab).now) + offset;
 }
 
 ParamStore::StatePlace ParamStore::state(int slab, int state,
                                          size_t param) const {
   const Plane plane = StatePlane(state);
   const StateLayout::Piece& piece = LayoutOf(slab, plane).pieces[param];
-  const Buffer& buffer = At(At(planes_, plane), slab);
+  char* const memory = static_cast<char*>(At(At(planes_, plane), slab).now);
   StatePlace place{.format = piece.format,
                    .codec = {.storage = piece.format.storage,
                              .is_signed = At(options_.states, state).is_signed,
                              .exact = dtype(plane)},
                    .held = piece.held,
-                   .values = buffer.at(piece.at)};
+                   .values = memory + piece.at};
   if (piece.format.storage == StateStorage::kBlock8) {
-    place.scales = static_cast<float*>(buffer.at(piece.scales));
+    place.scales = reinterpret_cast<float*>(memory + piece.scales);
   }
   return place;
 }
 
-int64_t ParamStore::bytes(Plane plane) const {
+int64_t ParamStore::bytes(Plane plane, Tier tier) const {
   int64_t total = 0;
-  for (const Buffer& buffer : At(planes_, plane)) {
-    total += buffer.bytes();
+  for (size_t s = 0; has(plane) && s < slabs_.size(); ++s) {
+    const auto slab = static_cast<int>(s);
+    if (PlacementOf(placement(slab), plane).tier != tier) continue;
+    total += bytes(slab, plane);
   }
   return total;
 }
 
-int64_t ParamStore::state_bytes() const {
-  int64_t total = bytes(Plane::kMaster) + bytes(Plane::kLow);
+int64_t ParamStore::state_bytes(Tier tier) const {
+  int64_t total = bytes(Plane::kMaster, tier) + bytes(Plane::kLow, tier);
   for (size_t k = 0; k < options_.states.size(); ++k) {
-    total += bytes(StatePlane(static_cast<int>(k)));
+    total += bytes(StatePlane(static_cast<int>(k)), tier);
   }
   return total;
 }

@@ -111,24 +111,38 @@ class ParamStore {
   Range OwnedBy(int slab, int rank) const {
     return layout_.OwnedBy(IndexOf(slab), rank);
   }
-  // Device address of element `element` (counted from the slab's start), which
-  // must be held. Whole planes have room for ShardElements(n) * n elements, n
-  // ranks of a group. Of a state: of an elementwise value; neighbours of the
-  // same format are neighbours there, but for the scales.
+  // Address of element `element` (counted from the slab's start), which must be
+  // held: of the device, or, of what is at home on the host and not redirected,
+  // of the host, where the device reads and writes it, if slowly. Whole planes
+  // have room for ShardElements(n) * n elements, n ranks of a group. Of a
+  // state: of an elementwise value; neighbours of the same format are
+  // neighbours there, but for the scales.
   void* at(int slab, Plane plane, int64_t element) const;
 
   const std::vector<StateSpec>& states() const { return options_.states; }
   StatePlace state(int slab, int state, size_t param) const;
+  // The plane's home: all of it, bytes(slab, plane).
+  void* home(int slab, Plane plane) const {
+    return At(At(planes_, plane), slab).home;
+  }
+  // Where it is: at home, or in a copy.
+  void* now(int slab, Plane plane) const {
+    return At(At(planes_, plane), slab).now;
+  }
+  // From here on the plane is in a copy at `copy`, of its size, until it is
+  // null: at home again. Nobody else uses the plane meanwhile.
+  void Redirect(int slab, Plane plane, void* copy);
 
   // Updates the optimizer has made to each slab (bias correction); saved.
   std::vector<int64_t>& updates() { return updates_; }
   const std::vector<int64_t>& updates() const { return updates_; }
 
-  // Bytes that a plane of a slab, or the planes of a kind, take on this rank.
+  // Bytes that a plane of a slab, or the planes of a kind in a tier, take on
+  // this rank.
   int64_t bytes(int slab, Plane plane) const;
-  int64_t bytes(Plane plane) const;
+  int64_t bytes(Plane plane, Tier tier = Tier::kDevice) const;
   // Of the optimizer's state, with the master.
-  int64_t state_bytes() const;
+  int64_t state_bytes(Tier tier = Tier::kDevice) const;
   // Elements of all slabs without padding, and the same counted once for each
   // layer that is visited and uses them.
   int64_t unique_parameters() const;
@@ -145,6 +159,7 @@ class ParamStore {
     return At(At(state_layouts_, state), slab);
   }
   int64_t WantedBytes() const;
+  int64_t HostBytes() const;
   std::string NameOf(Plane plane) const;
   absl::Status AllocatePlanes();
   int64_t PlaneElements(int slab, Plane plane) const;
@@ -157,8 +172,14 @@ class ParamStore {
   std::vector<Slab> slabs_;
   std::vector<std::vector<int>> slabs_of_layer_;         // by layer
   std::vector<std::vector<StateLayout>> state_layouts_;  // by state, slab
-  std::vector<std::vector<Buffer>> planes_;              // by plane, slab
-  std::vector<int64_t> updates_;                         // by slab
+  struct PlaneMemory {
+    Buffer buffer;  // at home on the device
+    void* home = nullptr;
+    void* now = nullptr;  // where it is
+  };
+  std::vector<std::vector<PlaneMemory>> planes_;  // by plane, slab
+  HostMemory host_;                               // what is at home there
+  std::vector<int64_t> updates_;                  // by slab
 };
 
 }  // namespace delink

@@ -21,18 +21,45 @@ bool IsApart(const ProgramShape& shape, const Instruction& visit,
   return std::find(shared.begin(), shared.end(), slab) != shared.end();
 }
 
+// Where planes of a slab are when nobody works on it, and its copy.
+Resource HomeOf(PlaneSet planes, int32_t slab) {
+  constexpr ResourceKind kHomes[] = {
+      ResourceKind::kWeight, ResourceKind::kGradient, ResourceKind::kState};
+  return {kHomes[static_cast<size_t>(planes)], slab};
+}
+Resource CopyOf(PlaneSet planes, int32_t slab) {
+  constexpr ResourceKind kCopies[] = {ResourceKind::kWeightCopy,
+                                      ResourceKind::kGradientCopy,
+                                      ResourceKind::kStateCopy};
+  return {kCopies[static_cast<size_t>(planes)], slab};
+}
+
+Effects EffectsOnPlanes(const ProgramShape& shape, const Instruction& at) {
+  Effects effects;
+  for (const PlaneUse& use : PlanesUsed(shape, at)) {
+    const bool home = CopyClassOf(shape, use.planes, use.slab) < 0;
+    (use.writes ? effects.writes : effects.reads)
+        .push_back(home ? HomeOf(use.planes, use.slab)
+                        : CopyOf(use.planes, use.slab));
+  }
+  return effects;
+}
+
+// Of what moves a part between its home and a copy.
+Effects MoveEffects(const Instruction& at) {
+  const Resource home = HomeOf(PlaneSetOf(at), at.slab);
+  const Resource copy = CopyOf(PlaneSetOf(at), at.slab);
+  if (at.op == Op::kEvict) return {.reads = {copy}, .writes = {home}};
+  if (at.op == Op::kFetch) return {.reads = {home}, .writes = {copy}};
+  return {.writes = {copy}};
+}
+
 // A half reads what both need: values that are made again are made from the
 // input and the weights.
 void VisitEffects(const ProgramShape& shape, const Instruction& visit,
                   Effects* effects) {
   const int32_t layer = visit.layer;
   const int32_t m = visit.micro_batch;
-  const std::vector<int32_t>& slabs = shape.slabs_of_layer[layer];
-  for (const int32_t slab : slabs) {
-    const bool home = CopyClassOf(shape, slab) < 0;
-    effects->reads.push_back(
-        {home ? ResourceKind::kWeight : ResourceKind::kCopy, slab});
-  }
   if (visit.op == Op::kForward) {
     effects->writes.push_back({ResourceKind::kSlot, layer, m});
     effects->writes.push_back({ResourceKind::kSlot, layer + 1, m});
@@ -43,14 +70,8 @@ void VisitEffects(const ProgramShape& shape, const Instruction& visit,
   const Resource held{ResourceKind::kHeld, layer, m};
   if (visit.op == Op::kBackwardInput) effects->writes.push_back(held);
   if (visit.op == Op::kBackwardWeight) effects->reads.push_back(held);
-  if (HasGradients(visit)) {
-    for (const int32_t slab : slabs) {
-      if (IsApart(shape, visit, slab)) continue;
-      effects->writes.push_back({ResourceKind::kGradient, slab});
-    }
-    if ((visit.flags & kApart) != 0) {
-      effects->writes.push_back({ResourceKind::kApart});
-    }
+  if (HasGradients(visit) && (visit.flags & kApart) != 0) {
+    effects->writes.push_back({ResourceKind::kApart});
   }
   if (HasInputGradient(visit)) {
     effects->writes.push_back(
@@ -95,7 +116,7 @@ class HazardScan {
       copy_base_.push_back(next);
       next += copies;
     }
-    copy_at_.assign(shape.slabs, kNone);
+    copy_at_.fill(std::vector<int32_t>(shape.slabs, kNone));
     boundary_base_ = next;
     const int32_t norm = boundary_base_ + out_.boundaries;
     accesses_.resize(norm + 4);
@@ -132,8 +153,12 @@ class HazardScan {
     switch (r.kind) {
       case ResourceKind::kWeight:
         return r.index;
-      case ResourceKind::kCopy:
-        return copy_base_[CopyClassOf(shape, r.index)] + copy_at_[r.index];
+      case ResourceKind::kWeightCopy:
+        return CopyAt(PlaneSet::kWeight, r.index);
+      case ResourceKind::kGradientCopy:
+        return CopyAt(PlaneSet::kGradient, r.index);
+      case ResourceKind::kStateCopy:
+        return CopyAt(PlaneSet::kState, r.index);
       case ResourceKind::kGradient:
         return shape.slabs + r.index;
       case ResourceKind::kState:
@@ -161,6 +186,11 @@ class HazardScan {
     }
     DELINK_CHECK(false) << "scratch belongs to its lane and has no hazards";
     return kNone;
+  }
+
+  int32_t CopyAt(PlaneSet planes, int32_t slab) const {
+    return copy_base_[CopyClassOf(program_.shape, planes, slab)] +
+           copy_at_[static_cast<size_t>(planes)][slab];
   }
 
   void WaitFor(int32_t position, ByLane* latest) const {
@@ -194,8 +224,9 @@ class HazardScan {
   void Step(int32_t position, const Effects& effects) {
     const int own = LaneOf(position);
     const Instruction& at = program_.instructions[position % count_];
-    if (at.op == Op::kFetch && CopyClassOf(program_.shape, at.slab) >= 0) {
-      copy_at_[at.slab] = out_.copies_of[position % count_].front();
+    if (at.op == Op::kFetch || at.op == Op::kTake) {
+      copy_at_[static_cast<size_t>(PlaneSetOf(at))][at.slab] =
+          out_.copies_of[position % count_].front();
     }
     const ByLane hazards = Hazards(effects);
     ByLane implied;  // by lane order and by the hazards' own dependencies
@@ -242,7 +273,8 @@ class HazardScan {
   Analysis& out_;
   std::vector<int32_t> pool_base_, held_base_;
   std::vector<int32_t> copy_base_;  // by class
-  std::vector<int32_t> copy_at_;    // by slab: the one fetched last
+  // By set of planes and slab: the one taken last.
+  std::array<std::vector<int32_t>, kPlaneSets> copy_at_;
   int32_t boundary_base_ = 0;
   std::vector<Access> accesses_;
   // By position: the last position of each lane that is complete before it.
@@ -273,8 +305,40 @@ void FindFirstWrites(const Program& program, Analysis* analysis) {
 
 }  // namespace
 
+std::vector<PlaneUse> PlanesUsed(const ProgramShape& shape,
+                                 const Instruction& instruction) {
+  std::vector<PlaneUse> uses;
+  const int32_t slab = instruction.slab;
+  switch (instruction.op) {
+    case Op::kReduce:
+    case Op::kProbe:
+      return {{PlaneSet::kGradient, slab, true}};
+    case Op::kSquares:
+      return {{PlaneSet::kGradient, slab}};
+    case Op::kUpdate:
+      if (HostUpdates(shape, slab)) return {};
+      return {{PlaneSet::kGradient, slab},
+              {PlaneSet::kWeight, slab, true},
+              {PlaneSet::kState, slab, true}};
+    case Op::kGather:
+      if (HostUpdates(shape, slab)) return {};
+      return {{PlaneSet::kWeight, slab, true}};
+    default:
+      break;
+  }
+  if (!IsVisit(instruction)) return uses;
+  const std::vector<int32_t>& slabs = shape.slabs_of_layer[instruction.layer];
+  for (const int32_t s : slabs) uses.push_back({PlaneSet::kWeight, s});
+  if (!HasGradients(instruction)) return uses;
+  for (const int32_t s : slabs) {
+    if (IsApart(shape, instruction, s)) continue;
+    uses.push_back({PlaneSet::kGradient, s, true});
+  }
+  return uses;
+}
+
 Effects EffectsOf(const ProgramShape& shape, const Instruction& instruction) {
-  Effects effects;
+  Effects effects = EffectsOnPlanes(shape, instruction);
   const int32_t slab = instruction.slab;
   switch (instruction.op) {
     case Op::kForward:
@@ -288,21 +352,18 @@ Effects EffectsOf(const ProgramShape& shape, const Instruction& instruction) {
     case Op::kRecv:
       return TransferEffects(shape, instruction);
     case Op::kFetch:
+    case Op::kTake:
+    case Op::kEvict:
     case Op::kRelease:
-      if (CopyClassOf(shape, slab) < 0) {
-        effects.writes = {{ResourceKind::kWeight, slab}};
-        return effects;
-      }
-      if (instruction.op == Op::kFetch) {
-        effects.reads = {{ResourceKind::kWeight, slab}};
-      }
-      effects.writes = {{ResourceKind::kCopy, slab}};
-      return effects;
+      return MoveEffects(instruction);
     case Op::kReduce:
-      effects.writes = {{ResourceKind::kGradient, slab}};
+      return effects;
+    case Op::kGather:
+      if (HostUpdates(shape, slab)) {
+        effects.writes = {{ResourceKind::kWeight, slab}};
+      }
       return effects;
     case Op::kSquares:
-      effects.reads = {{ResourceKind::kGradient, slab}};
       effects.writes = {{ResourceKind::kSquares, slab}};
       return effects;
     case Op::kNorm:
@@ -314,7 +375,9 @@ Effects EffectsOf(const ProgramShape& shape, const Instruction& instruction) {
       effects.writes.push_back({ResourceKind::kNorm});
       return effects;
     case Op::kUpdate:
-      effects.reads = {{ResourceKind::kGradient, slab}, {ResourceKind::kNorm}};
+      effects.reads.push_back({ResourceKind::kNorm});
+      if (!HostUpdates(shape, slab)) return effects;
+      effects.reads.push_back({ResourceKind::kGradient, slab});
       effects.writes = {{ResourceKind::kWeight, slab},
                         {ResourceKind::kState, slab}};
       return effects;
@@ -329,8 +392,7 @@ Effects EffectsOf(const ProgramShape& shape, const Instruction& instruction) {
       return effects;
     case Op::kProbe:
       effects.reads = {{ResourceKind::kApart}};
-      effects.writes = {{ResourceKind::kGradient, slab},
-                        {ResourceKind::kFound}};
+      effects.writes.push_back({ResourceKind::kFound});
       return effects;
     case Op::kSum:
       effects.reads = {{ResourceKind::kLoss}};

@@ -12,19 +12,21 @@
 namespace delink {
 
 enum class ResourceKind : uint8_t {
-  kWeight,    // index: slab
-  kCopy,      // index: slab; the copy of its weights that is there
-  kGradient,  // index: slab
-  kState,     // index: slab; master and moments
-  kSquares,   // index: slab; the sums of its gradient's squares
-  kSlot,      // index: layer, micro_batch: input boundary and what is saved
-  kHeld,      // index: layer, micro_batch: what kBackwardInput keeps
-  kBoundary,  // index: chunk, micro_batch: the gradient between two layers
-  kNorm,      // the norm, clip factor and finiteness of the step
-  kLoss,      // loss sum and token count of the step
-  kApart,     // gradients that a visit kept apart
-  kFound,     // what kSum adds up besides
-  kScratch,   // of a lane: its workspace; index: the lane
+  kWeight,        // index: slab
+  kGradient,      // index: slab
+  kState,         // index: slab; master and moments
+  kWeightCopy,    // index: slab; the copy that is there
+  kGradientCopy,  // index: slab
+  kStateCopy,     // index: slab
+  kSquares,       // index: slab; the sums of its gradient's squares
+  kSlot,          // index: layer, micro_batch: input boundary and what is saved
+  kHeld,          // index: layer, micro_batch: what kBackwardInput keeps
+  kBoundary,      // index: chunk, micro_batch: the gradient between two layers
+  kNorm,          // the norm, clip factor and finiteness of the step
+  kLoss,          // loss sum and token count of the step
+  kApart,         // gradients that a visit kept apart
+  kFound,         // what kSum adds up besides
+  kScratch,       // of a lane: its workspace; index: the lane
 };
 
 struct Resource {
@@ -38,6 +40,21 @@ struct Effects {
   std::vector<Resource> reads;
   std::vector<Resource> writes;  // a read-modify-write is listed here only
 };
+
+// Planes of a slab that the device works on in an instruction: in a copy, where
+// the shape has copies of it, else at home.
+struct PlaneUse {
+  PlaneSet planes = PlaneSet::kWeight;
+  int32_t slab = -1;
+  bool writes = false;  // also where it reads
+  friend bool operator==(const PlaneUse&, const PlaneUse&) = default;
+};
+
+// Of a visit the weights of shape.slabs_of_layer[layer], then the gradients
+// that it adds to; of what else works on the gradient that; of a kUpdate on the
+// device, and the kGather behind it, gradient, weights and state.
+std::vector<PlaneUse> PlanesUsed(const ProgramShape& shape,
+                                 const Instruction& instruction);
 
 // What an instruction touches. Instructions that ValidateProgram refuses (slots
 // in lower tiers) have no effects yet: a check fails.
@@ -71,10 +88,10 @@ struct Analysis {
   std::vector<std::vector<int32_t>> slot_of;
   std::vector<int32_t> pool_of;  // by layer
   std::vector<int32_t> slots;    // by pool
-  // By instruction, where the shape has copies: of a kFetch and a kRelease
-  // which of its class's copies, of a visit that of each of
-  // shape.slabs_of_layer[layer], -1 at home. A copy is taken by kFetch and free
-  // after kRelease.
+  // By instruction, where the shape has copies: of what IsOfPlanes which of its
+  // class's copies, of others those of PlanesUsed, -1 at home. A copy is taken
+  // by kFetch or kTake, the one that has been free for longest, and free after
+  // kRelease.
   std::vector<std::vector<int32_t>> copies_of;
   // held_of[layer][micro_batch]: a number in [0, held[SlotClassOf(layer)]), of
   // what is kept from the first half of the visit's backward to the second; -1

@@ -47,7 +47,8 @@ absl::StatusOr<std::unique_ptr<Engine>> Engine::Create(
   }
   Engine* const self = e.get();
   e->lanes_ = std::make_unique<LaneRunner>(
-      options.lane_threads && env.network->size() > 1,
+      options.lane_threads &&
+          (env.network->size() > 1 || e->in_stream_ != nullptr),
       [self](const Pass& pass, int32_t index, int64_t step) {
         return self->Execute(pass, index, step);
       },
@@ -80,7 +81,7 @@ void Engine::Load(const HostBatch& batch, int64_t step,
                       sequences * 8);
   device.CopyFromHost(stream, records_->step_key, &loaded_key_,
                       sizeof(loaded_key_));
-  device.CopyFromHost(stream, records_->control, &loaded_control_,
+  device.CopyFromHost(stream, records_->ControlOf(step), &loaded_control_,
                       sizeof(loaded_control_));
   device.FillZero(stream, records_->loss, sizeof(LossRecord));
 }
@@ -133,6 +134,7 @@ absl::Status Engine::Run(const Pass& pass, const HostBatch& batch, int64_t step,
   if (running_ != &pass) DELINK_RETURN_IF_ERROR(Drain());
   running_ = &pass;
   step_ = step;
+  if (host_lane_ != nullptr) host_lane_->Begin(step, env_.store->updates());
   found_ = {.apart = std::vector<double>(
                 static_cast<size_t>(pass.program.shape.slabs), 0)};
   DeviceTimes* const times = TimesOf(pass, step);
@@ -145,8 +147,8 @@ absl::Status Engine::Run(const Pass& pass, const HostBatch& batch, int64_t step,
 // All that there is to know of a step is known before its updates: while the
 // device is at work on them the host goes on to the next step.
 void Engine::SendResult() {
-  env_.device->CopyToHost(*compute_stream_, &result_.control, records_->control,
-                          sizeof(result_.control));
+  env_.device->CopyToHost(*compute_stream_, &result_.control,
+                          records_->ControlOf(step_), sizeof(result_.control));
   env_.device->CopyToHost(*compute_stream_, &result_.votes,
                           records_->sums + memory_.sums - 1,
                           sizeof(result_.votes));
@@ -169,6 +171,8 @@ absl::Status Engine::Drain() {
   compute_stream_->Synchronize();
   network_stream_->Synchronize();
   neighbours_->Synchronize();
+  if (in_stream_ != nullptr) in_stream_->Synchronize();
+  if (out_stream_ != nullptr) out_stream_->Synchronize();
   if (times_ != nullptr) times_->Settle();
   return absl::OkStatus();
 }
@@ -176,6 +180,9 @@ absl::Status Engine::Drain() {
 Stream& Engine::StreamOf(Lane lane) const {
   if (lane == Lane::kCompute) return *compute_stream_;
   if (lane == Lane::kNetwork) return *network_stream_;
+  if (lane == Lane::kIn) return *in_stream_;
+  if (lane == Lane::kOut) return *out_stream_;
+  if (lane == Lane::kHost) return host_lane_->stream();
   return neighbours_->StreamOf(lane);
 }
 
@@ -194,7 +201,7 @@ std::unique_ptr<Pending> Engine::Execute(const Pass& pass, int32_t index,
   }
   DeviceTimes* const times = TimesOf(pass, step);
   if (times != nullptr) times->Begin(index, step, stream);
-  std::unique_ptr<Pending> exchange = Do(pass, index);
+  std::unique_ptr<Pending> exchange = Do(pass, index, step);
   if (at.lane == Lane::kCompute && !visit_groups_->status().ok()) {
     return std::make_unique<Failed>(visit_groups_->status());
   }
@@ -237,7 +244,8 @@ void Engine::TellWait(const Pass& pass, int32_t index, int64_t step) {
                          ToString(*within)));
 }
 
-std::unique_ptr<Pending> Engine::Do(const Pass& pass, int32_t index) {
+std::unique_ptr<Pending> Engine::Do(const Pass& pass, int32_t index,
+                                    int64_t step) {
   const Instruction& at = At(pass.program.instructions, index);
   const std::vector<bool>& written = At(pass.analysis.written, index);
   const int slab = at.slab < 0 ? -1 : SlabHere(*env_.store, at.slab);
@@ -268,10 +276,20 @@ std::unique_ptr<Pending> Engine::Do(const Pass& pass, int32_t index) {
     case Op::kNorm:
       return Norm();
     case Op::kUpdate:
+      if (at.lane == Lane::kHost) return UpdateOnHost(slab, step);
       Update(slab);
       break;
-    case Op::kFetch:
+    case Op::kGather:
       return Gather(slab);
+    case Op::kFetch:
+    case Op::kTake:
+      Arrive(pass, index);
+      break;
+    case Op::kEvict:
+      return Evict(slab, PlaneSetOf(at));
+    case Op::kRelease:
+      Redirect(slab, PlaneSetOf(at), nullptr);
+      break;
     case Op::kInspect:
       Inspect(pass, at);
       break;

@@ -26,6 +26,7 @@
 #include "framework/optim/slab_optimizer.h"
 #include "framework/step/device_times.h"
 #include "framework/step/host_batch.h"
+#include "framework/step/host_lane.h"
 #include "framework/step/lane_runner.h"
 #include "framework/step/memory.h"
 #include "framework/step/neighbours.h"
@@ -51,6 +52,8 @@ class Engine {
     Sequential* model = nullptr;
     ParamStore* store = nullptr;
     SlabOptimizer* optimizer = nullptr;
+    // Alike, for what the host updates: both may be at work at a time.
+    SlabOptimizer* host_optimizer = nullptr;
     Communicator* compute = nullptr;
     Communicator* network = nullptr;
     AccumulateFn accumulate = nullptr;
@@ -137,7 +140,7 @@ class Engine {
   Stream& StreamOf(Lane lane) const;
   // What an instruction does, apart from when. Those that exchange give what
   // they have posted, and what is left to do behind it.
-  std::unique_ptr<Pending> Do(const Pass& pass, int32_t index);
+  std::unique_ptr<Pending> Do(const Pass& pass, int32_t index, int64_t step);
   static Phase PhaseOf(const Pass& pass, const Instruction& at);
   void Forward(const Pass& pass, const Instruction& at);
   void Loss(const Pass& pass, const Instruction& at,
@@ -155,6 +158,12 @@ class Engine {
   // The first `count` sums, of all ranks: each has those of the cells it owns.
   std::unique_ptr<Pending> ExchangeSums(int64_t count);
   void Update(int slab);
+  // What moves planes of slabs (engine_planes.cc).
+  void Arrive(const Pass& pass, int32_t index);
+  std::unique_ptr<Pending> Evict(int slab, PlaneSet planes);
+  void ClearPadding(int slab);
+  void Redirect(int slab, PlaneSet planes, char* copy);
+  std::unique_ptr<Pending> UpdateOnHost(int slab, int64_t step);
   std::unique_ptr<Pending> Gather(int slab);
   void SendResult();
   void Inspect(const Pass& pass, const Instruction& at);
@@ -182,9 +191,11 @@ class Engine {
   std::vector<LayerPlan> layers_;
   StepMemory memory_;
   std::unique_ptr<Binder> binder_;
-  Buffer slots_, boundaries_, workspace_, copies_, records_buffer_;
+  Buffer slots_, boundaries_, workspace_, copies_, records_buffer_, fetched_;
   std::unique_ptr<Records> records_;
   std::unique_ptr<Stream> compute_stream_, network_stream_;
+  std::unique_ptr<Stream> in_stream_, out_stream_;  // where there are copies
+  std::unique_ptr<HostLane> host_lane_;             // where the host updates
   // By lane, because an operation of each may be under way.
   std::unique_ptr<StreamCommunicator> compute_comm_;
   std::unique_ptr<SlabGroups> groups_;         // the network's

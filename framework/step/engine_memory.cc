@@ -30,6 +30,15 @@ absl::Status Engine::MakeStreams(const Passes& passes) {
         probe_groups_, SlabGroups::Create(*env_.store, device, *compute_stream_,
                                           *env_.compute, {.visits = true}));
   }
+  const ProgramShape& shape = passes.begin()->second.program.shape;
+  if (!shape.copies.empty()) {
+    in_stream_ = device.NewStream("in");
+    out_stream_ = device.NewStream("out");
+  }
+  if (!shape.host_updates.empty()) {
+    host_lane_ = HostLane::Create(device, memory_.host_scratch);
+    env_.host_optimizer->set_scratch(host_lane_->scratch());
+  }
   DELINK_ASSIGN_OR_RETURN(
       neighbours_,
       Neighbours::Create(env_.store->layout().mesh(), device, *env_.network));
@@ -63,6 +72,8 @@ absl::Status Engine::Allocate() {
       take("workspace", memory_.scratch_slot + memory_.workspace, &workspace_));
   DELINK_RETURN_IF_ERROR(take("copies", memory_.copies, &copies_));
   DELINK_RETURN_IF_ERROR(take("records", memory_.records, &records_buffer_));
+  DELINK_RETURN_IF_ERROR(
+      take("fetched planes", memory_.fetched_bytes(), &fetched_));
 
   records_ = std::make_unique<Records>();
   int64_t offset = 0;
@@ -98,7 +109,8 @@ absl::Status Engine::Allocate() {
   records_->not_here = store.layout().CellsNotOn(store.rank());
   records_->step_key = static_cast<RngKey*>(place(sizeof(RngKey)));
   records_->loss = static_cast<LossRecord*>(place(sizeof(LossRecord)));
-  records_->control = static_cast<UpdateControl*>(place(sizeof(UpdateControl)));
+  records_->controls =
+      static_cast<UpdateControl*>(place(2 * sizeof(UpdateControl)));
   DELINK_CHECK_LE(offset, memory_.records);
   records_->result = device.NewEvent();
   return absl::OkStatus();

@@ -73,13 +73,13 @@ std::unique_ptr<Pending> Engine::Norm() {
             &records_->loss->tokens,
             env_.watch != nullptr ? env_.watch->Vote() : 0,
             records_->sums + memory_.sums - kTailSums);
-  return Chain(ExchangeSums(memory_.sums),
-               {[this]() -> std::unique_ptr<Pending> {
-                 FinishNorm(*compute_stream_, *env_.device, records_->sums,
-                            memory_.sums - kTailSums, records_->control);
-                 SendResult();
-                 return nullptr;
-               }});
+  return Chain(
+      ExchangeSums(memory_.sums), {[this]() -> std::unique_ptr<Pending> {
+        FinishNorm(*compute_stream_, *env_.device, records_->sums,
+                   memory_.sums - kTailSums, records_->ControlOf(step_));
+        SendResult();
+        return nullptr;
+      }});
 }
 
 // What is not here is what the exchange before has left.
@@ -96,7 +96,8 @@ std::unique_ptr<Pending> Engine::ExchangeSums(int64_t count) {
 void Engine::Update(int slab) {
   env_.optimizer->set_scratch(workspace_.data());
   env_.optimizer->set_tensor_group(visit_groups_->groups(false).tensor);
-  env_.optimizer->Update(*compute_stream_, *env_.store, slab, records_->control,
+  env_.optimizer->Update(*compute_stream_, *env_.store, slab,
+                         records_->ControlOf(step_),
                          At(env_.store->updates(), slab) + 1);
 }
 

@@ -37,7 +37,9 @@ struct Engine::Records {
   std::vector<Range> not_here;   // cells of slabs that this rank does not have
   RngKey* step_key = nullptr;
   LossRecord* loss = nullptr;
-  UpdateControl* control = nullptr;
+  // Two, by the step's number: the host may be updating when the next begins.
+  UpdateControl* controls = nullptr;
+  UpdateControl* ControlOf(int64_t step) const { return controls + step % 2; }
   std::unique_ptr<Event> result;  // of a step: copied to the host
 };
 

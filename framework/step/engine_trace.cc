@@ -30,7 +30,7 @@ int64_t Engine::TracedBytes(const Instruction& at) const {
   }
   const int ranks = GroupSize(store, slab);
   if (ranks == 1) return 0;
-  const Plane plane = at.op == Op::kFetch ? Plane::kWeight : Plane::kGradient;
+  const Plane plane = at.op == Op::kGather ? Plane::kWeight : Plane::kGradient;
   return store.slab(slab).ShardElements(ranks) * ranks *
          SizeOf(store.dtype(plane));
 }

@@ -66,7 +66,8 @@ double FlopsPerMicroBatch(const std::vector<Program>& programs,
 // Why the engine cannot do it; empty when it can. An operation has one stream
 // and one communicator.
 std::string LaneError(const Instruction& at, const ShapeTable& table) {
-  if (at.op == Op::kRelease || at.op == Op::kSave) return "it does not do that";
+  if (at.op == Op::kSave) return "it does not do that";
+  if (at.op == Op::kRelease) return "";  // nothing is done
   const Lane lane = table.LaneOf(at);
   if (at.lane == lane) return "";
   return absl::StrCat("it does that in the ", ToString(lane),
@@ -92,8 +93,8 @@ absl::Status CheckRuns(const Program& program, const ProgramShape& asked) {
     const Instruction& at = program.instructions[i];
     std::string error = LaneError(at, table);
     if (at.op == Op::kUpdate) updated[static_cast<size_t>(at.slab)] = true;
-    if (at.op == Op::kFetch && !updated[static_cast<size_t>(at.slab)]) {
-      error = "the passes before it leave the weights fetched";
+    if (at.op == Op::kGather && !updated[static_cast<size_t>(at.slab)]) {
+      error = "the passes before it leave the weights whole";
     }
     if (error.empty()) continue;
     return absl::InvalidArgumentError(
@@ -151,6 +152,9 @@ absl::StatusOr<std::unique_ptr<Executor>> Executor::Create(
   // An update works where visits do: when they are over.
   e->memory_.workspace =
       std::max(e->memory_.workspace, env.optimizer->ScratchBytes(*env.store));
+  if (!shape.host_updates.empty()) {
+    e->memory_.host_scratch = env.optimizer->ScratchBytes(*env.store);
+  }
   DELINK_ASSIGN_OR_RETURN(
       e->engine_,
       Engine::Create(

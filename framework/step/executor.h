@@ -54,8 +54,8 @@ class Executor {
   // optimizer's states. A collective of `env.compute`: ranks whose programs
   // differ are all told so. Of valid programs those run that are of the shape
   // asked for (a probe may have fewer micro-batches), have every instruction
-  // in its lane (LaneOf), have no kRelease and no kSave, and leave all weights
-  // fetched for whichever pass comes next: a kFetch follows its kUpdate.
+  // in its lane (LaneOf), have no kSave, and leave all weights
+  // whole for whichever pass comes next: a kGather follows its kUpdate.
   static absl::StatusOr<std::unique_ptr<Executor>> Create(
       const Env& env, const Options& options);
 

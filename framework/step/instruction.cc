@@ -26,8 +26,14 @@ std::string Number(int32_t value) {
 
 const char* ToString(Op op) {
   switch (op) {
+    case Op::kGather:
+      return "Gather";
     case Op::kFetch:
       return "Fetch";
+    case Op::kTake:
+      return "Take";
+    case Op::kEvict:
+      return "Evict";
     case Op::kRelease:
       return "Release";
     case Op::kForward:
@@ -108,6 +114,22 @@ const char* ToString(PassKind kind) {
   return "?";
 }
 
+bool IsOfPlanes(const Instruction& instruction) {
+  return instruction.op == Op::kFetch || instruction.op == Op::kTake ||
+         instruction.op == Op::kEvict || instruction.op == Op::kRelease;
+}
+
+PlaneSet PlaneSetOf(const Instruction& instruction) {
+  if ((instruction.flags & kOfGradient) != 0) return PlaneSet::kGradient;
+  return (instruction.flags & kOfState) != 0 ? PlaneSet::kState
+                                             : PlaneSet::kWeight;
+}
+
+uint8_t FlagOf(PlaneSet planes) {
+  if (planes == PlaneSet::kWeight) return 0;
+  return planes == PlaneSet::kGradient ? kOfGradient : kOfState;
+}
+
 bool IsVisit(const Instruction& instruction) {
   return instruction.op == Op::kForward || instruction.op == Op::kLoss ||
          instruction.op == Op::kBackward ||
@@ -134,7 +156,10 @@ std::string ToString(const Instruction& instruction) {
     case Op::kNorm:
     case Op::kSum:
       break;
+    case Op::kGather:
     case Op::kFetch:
+    case Op::kTake:
+    case Op::kEvict:
     case Op::kRelease:
     case Op::kReduce:
     case Op::kSquares:
@@ -157,6 +182,7 @@ std::string ToString(const Instruction& instruction) {
   if ((instruction.flags & kRecompute) != 0) text += "r";
   if ((instruction.flags & kApart) != 0) text += "p";
   if ((instruction.flags & kOfGradient) != 0) text += "g";
+  if ((instruction.flags & kOfState) != 0) text += "s";
   return text;
 }
 
@@ -179,8 +205,14 @@ int32_t SlotClasses(const ProgramShape& shape) {
          1;
 }
 
-int32_t CopyClassOf(const ProgramShape& shape, int32_t slab) {
-  return shape.copy_class.empty() ? -1 : shape.copy_class[slab];
+int32_t CopyClassOf(const ProgramShape& shape, PlaneSet planes, int32_t slab) {
+  const std::vector<int32_t>& classes =
+      shape.copy_class[static_cast<size_t>(planes)];
+  return classes.empty() ? -1 : classes[slab];
+}
+
+bool HostUpdates(const ProgramShape& shape, int32_t slab) {
+  return !shape.host_updates.empty() && shape.host_updates[slab];
 }
 
 int32_t PiecesOf(const ProgramShape& shape, int32_t slab) {

@@ -5,6 +5,7 @@
 // and a trace of a real step lines up with it one to one.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <string>
 #include <vector>
@@ -14,9 +15,12 @@
 namespace delink {
 
 enum class Op : uint8_t {
-  kFetch,  // slab: its weights come to where compute reads them; after kUpdate
-           // of a shard whose weight plane is whole, this is the gather
-  kRelease,   // slab: that copy may be reused
+  kGather,    // slab: after kUpdate of a shard of weights that are whole: they
+              // come together over the slab's ranks
+  kFetch,     // Planes of a slab: it comes to a copy, where compute reads it
+  kTake,      // gradient of a slab: a copy, of which nothing is written yet
+  kEvict,     // Planes of a slab: what was written in its copy goes home
+  kRelease,   // Planes of a slab: the copy may be reused
   kForward,   // layer, micro-batch
   kLoss,      // the last layer, forward and backward in one
   kBackward,  // layer, micro-batch; recomputes first where the flag says so
@@ -32,7 +36,7 @@ enum class Op : uint8_t {
   kReduce,    // slab: its gradient is complete here; combine it over its group
   kSquares,   // slab: the squares of its reduced gradient are summed up
   kNorm,      // the global gradient norm and finiteness are known from here on
-  kUpdate,    // slab: optimizer step on the owned shard, where its state lives
+  kUpdate,    // slab: optimizer step on the owned shard
   kSave,      // slab: a consistent snapshot for a checkpoint
   kInspect,   // layer, micro-batch: whether what its forward gave is finite
   kProbe,     // layer, micro-batch, slab: the square of the gradient that the
@@ -50,9 +54,9 @@ enum class Lane : uint8_t {
   kFromPrevious,  // of the layers before; round the corner, where a stage has
   kToPrevious,    // several chunks, as well
   kFromNext,      // and their gradients
-  kIn,
-  kOut,
-  kHost
+  kIn,            // to copies
+  kOut,           // from them
+  kHost,          // what the host computes
 };
 inline constexpr int kLanes = 9;
 
@@ -65,8 +69,13 @@ enum Flags : uint8_t {
                      // no gradient
   kApart = 4,        // kBackward: its gradients of slabs that other blocks use
                      // too go to a place of their own, where kProbe takes them
-  kOfGradient = 8,   // kSend, kRecv
+  kOfGradient = 8,   // kSend, kRecv; of planes of a slab (PlaneSet): which
+  kOfState = 16,
 };
+
+// What of a slab has a place of its own.
+enum class PlaneSet : uint8_t { kWeight, kGradient, kState };
+inline constexpr int kPlaneSets = 3;
 
 // Unused fields are -1.
 struct Instruction {
@@ -78,6 +87,11 @@ struct Instruction {
   int32_t micro_batch = -1;
   friend bool operator==(const Instruction&, const Instruction&) = default;
 };
+
+// Of a kFetch, kTake, kEvict or kRelease.
+bool IsOfPlanes(const Instruction& instruction);
+PlaneSet PlaneSetOf(const Instruction& instruction);
+uint8_t FlagOf(PlaneSet planes);
 
 // Whether it computes a layer: a forward, a loss, a backward or a half of one.
 bool IsVisit(const Instruction& instruction);
@@ -92,7 +106,8 @@ bool HasInputGradient(const Instruction& instruction);
 // docs/step-program.md and in traces. Micro-batches are letters (a..z, aa, ab,
 // ...), so that they cannot be taken for layers; a visit that recomputes ends
 // in r, one that keeps gradients apart in p: "B(3,a)r", "B(3,a)rp"; what sends
-// or receives a gradient in g: "Send(4,a)g".
+// or receives a gradient in g: "Send(4,a)g", as what is of a slab's gradient:
+// "Evict(7)g"; of its state in s: "Fetch(7)s".
 std::string ToString(const Instruction& instruction);
 
 enum class MicroBatchOrder : uint8_t {
@@ -110,14 +125,17 @@ struct ProgramShape {
   int32_t slabs = 0;
   // Ascending; every slab is used by at least one layer.
   std::vector<std::vector<int32_t>> slabs_of_layer;
-  // By slab: its weights are whole but its update is sharded, so that a kFetch
-  // follows its kUpdate.
+  // By slab: its weights are whole but its update is sharded, so that a
+  // kGather follows its kUpdate.
   std::vector<bool> gathers;
-  // By slab: the class of the copies into which kFetch brings its weights, for
-  // visits to read until kRelease; -1: at home, where visits read them. Empty:
-  // all of them.
-  std::vector<int32_t> copy_class;
+  // By set of planes and slab: the class of the copies in which the device
+  // works on it, from kFetch or kTake to kRelease, its home being elsewhere;
+  // -1: at home. Of a set empty: all of them.
+  std::array<std::vector<int32_t>, kPlaneSets> copy_class;
   std::vector<int32_t> copies;  // by class: how many there is room for
+  // By slab: the host updates it, at home, where none of its parts is on the
+  // device. Empty: none.
+  std::vector<bool> host_updates;
   // By layer, never falling: its piece of the pipeline. Chunk c is of stage
   // c % stages; no stage is without. Empty: all of one.
   std::vector<int32_t> chunk_of_layer;
@@ -146,7 +164,8 @@ int32_t ChunkOf(const ProgramShape& shape, int32_t layer);
 int32_t StageOf(const ProgramShape& shape, int32_t layer);
 int32_t SlotClassOf(const ProgramShape& shape, int32_t layer);
 int32_t SlotClasses(const ProgramShape& shape);  // how many
-int32_t CopyClassOf(const ProgramShape& shape, int32_t slab);
+int32_t CopyClassOf(const ProgramShape& shape, PlaneSet planes, int32_t slab);
+bool HostUpdates(const ProgramShape& shape, int32_t slab);
 int32_t PiecesOf(const ProgramShape& shape, int32_t slab);
 
 // By slab: how many blocks use it.

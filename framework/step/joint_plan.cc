@@ -33,8 +33,10 @@ void Describe(const Program& program, std::string* text) {
         ", pieces of slabs: ", absl::StrJoin(shape.slab_pieces, " "));
   }
   if (!shape.copies.empty()) {
-    absl::StrAppend(text, ", copies: ", absl::StrJoin(shape.copies, " "), " (",
-                    absl::StrJoin(shape.copy_class, " "), ")");
+    absl::StrAppend(text, ", copies: ", absl::StrJoin(shape.copies, " "));
+    for (const std::vector<int32_t>& classes : shape.copy_class) {
+      absl::StrAppend(text, " (", absl::StrJoin(classes, " "), ")");
+    }
   }
   for (const auto& slabs : shape.slabs_of_layer) {
     absl::StrAppend(text, "; ", absl::StrJoin(slabs, " "));

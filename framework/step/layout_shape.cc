@@ -1,11 +1,81 @@
 #include "framework/step/layout_shape.h"
 
 #include <algorithm>
+#include <map>
+#include <tuple>
 #include <vector>
 
 #include "framework/base/at.h"
 
 namespace delink {
+namespace {
+
+PlanePlacement PlacementOf(const PlacementRow& row, PlaneSet planes) {
+  switch (planes) {
+    case PlaneSet::kWeight:
+      return row.weight;
+    case PlaneSet::kGradient:
+      return row.gradient;
+    case PlaneSet::kState:
+      break;
+  }
+  return row.state;
+}
+
+// The most of a class that one layer, or one update, works on.
+int32_t MostAtOnce(const ProgramShape& shape, PlaneSet planes,
+                   int32_t copy_class) {
+  int32_t most = 1;
+  for (const std::vector<int32_t>& slabs : shape.slabs_of_layer) {
+    int32_t count = 0;
+    for (const int32_t slab : slabs) {
+      count += CopyClassOf(shape, planes, slab) == copy_class ? 1 : 0;
+    }
+    most = std::max(most, count);
+  }
+  return planes == PlaneSet::kState ? 1 : most;
+}
+
+void AddCopies(const Layout& layout, ProgramShape* shape) {
+  const std::vector<PlacementRow>& rows = layout.placement().rows;
+  for (const PlaneSet planes :
+       {PlaneSet::kWeight, PlaneSet::kGradient, PlaneSet::kState}) {
+    std::map<std::tuple<int64_t, int, bool>, int32_t> classes;
+    std::vector<int32_t>& of = shape->copy_class[static_cast<size_t>(planes)];
+    const size_t first = shape->copies.size();
+    for (int32_t s = 0; s < shape->slabs; ++s) {
+      const ProgramSlab& slab = At(layout.program_slabs(), s);
+      const PlacementRow& row = At(rows, slab.first);
+      const PlanePlacement place = PlacementOf(row, planes);
+      of.push_back(-1);
+      if (place.tier == Tier::kDevice) continue;
+      // What the host updates it also has the state of.
+      if (planes == PlaneSet::kState && row.update == Tier::kHost) continue;
+      const int64_t size = At(layout.slabs(), slab.logical).elements;
+      const auto next = static_cast<int32_t>(shape->copies.size());
+      const auto [at, added] =
+          classes.try_emplace({size, slab.pieces, place.resident}, next);
+      if (added) shape->copies.push_back(0);
+      of.back() = at->second;
+      if (place.resident) ++At(shape->copies, at->second);
+    }
+    if (shape->copies.size() == first) of.clear();
+    for (const auto& [key, number] : classes) {
+      int32_t& copies = At(shape->copies, number);
+      if (!std::get<bool>(key)) copies = MostAtOnce(*shape, planes, number) + 1;
+    }
+  }
+  for (int32_t s = 0; s < shape->slabs; ++s) {
+    const int first = At(layout.program_slabs(), s).first;
+    shape->host_updates.push_back(At(rows, first).update == Tier::kHost);
+  }
+  const std::vector<bool>& host = shape->host_updates;
+  if (std::find(host.begin(), host.end(), true) == host.end()) {
+    shape->host_updates.clear();
+  }
+}
+
+}  // namespace
 
 ProgramShape ShapeOf(const Layout& layout, int32_t micro_batches) {
   const Mesh& mesh = layout.mesh();
@@ -32,6 +102,7 @@ ProgramShape ShapeOf(const Layout& layout, int32_t micro_batches) {
     shape.gathers.push_back(row.state.sharded && !row.weight.sharded);
     if (mesh.tensor > 1) shape.slab_pieces.push_back(slab.pieces);
   }
+  AddCopies(layout, &shape);
   return shape;
 }
 

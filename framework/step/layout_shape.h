@@ -11,7 +11,10 @@
 namespace delink {
 
 // The same on every rank, but for slot classes and exchanges, which come with
-// measured layers (measure.h).
+// measured layers (measure.h). Of slabs with a home that is not the device,
+// copies of a set of planes are a class where their logical slabs are of one
+// size: of those that are resident one each, of others as many as a layer works
+// on at a time, and one more, which comes or goes meanwhile.
 ProgramShape ShapeOf(const Layout& layout, int32_t micro_batches);
 
 // ProgramShape::update_exchanges, of parameters whose state is of `type`.

@@ -129,7 +129,7 @@ bool Collectives::IsOf(int32_t stage, const Instruction& i) const {
     return table_.VisitGroupSize(i.slab) > 1 && stage_of_[i.layer] == stage;
   }
   const bool exchanges =
-      i.op == Op::kReduce || (i.op == Op::kFetch && gathers_[i.slab]);
+      i.op == Op::kReduce || (i.op == Op::kGather && gathers_[i.slab]);
   return exchanges && table_.IsHere(stage, i.slab);
 }
 

@@ -2,7 +2,7 @@
 // ValidatePrograms.
 //
 // An instruction meets those of other ranks that it is done together with: a
-// kReduce, or a kFetch of a slab that gathers, those of the ranks that have the
+// kReduce, or a kGather, those of the ranks that have the
 // slab, of its data place alone where it is a probe's, kNorm and kSum those of
 // all ranks, a kSend its one kRecv, a kProbe those of the ranks that each have
 // a part of the gradient that it takes, a visit that exchanges something those

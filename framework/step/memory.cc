@@ -109,6 +109,29 @@ int64_t RecordBytes(const StepMemory& memory) {
          AlignUp(memory.sums * SizeOf(DType::kF64)) + 3 * kAlignment;
 }
 
+// By class of copies: as large as the largest here of a slab of it.
+std::vector<StepMemory::SlotPool> SizeFetched(const ParamStore& store,
+                                              const Program& any) {
+  std::vector<StepMemory::SlotPool> pools;
+  for (const int32_t copies : any.shape.copies) {
+    pools.push_back({.slots = copies});
+  }
+  const ShapeTable table(any.shape);
+  for (const PlaneSet planes :
+       {PlaneSet::kWeight, PlaneSet::kGradient, PlaneSet::kState}) {
+    for (int32_t s = 0; s < any.shape.slabs; ++s) {
+      const int32_t copy_class = CopyClassOf(any.shape, planes, s);
+      if (copy_class < 0 || !table.IsHere(any.stage, s)) continue;
+      int64_t bytes = 0;
+      for (const Plane plane : PlanesOf(store, planes)) {
+        bytes += AlignUp(store.bytes(SlabHere(store, s), plane));
+      }
+      Grow(&At(pools, copy_class).bytes, bytes);
+    }
+  }
+  return pools;
+}
+
 }  // namespace
 
 std::vector<int32_t> SlotClasses(const std::vector<LayerPlan>& layers) {
@@ -184,7 +207,19 @@ StepMemory SizeStep(const ParamStore& store,
   // Squares of what is kept apart are summed up where visits work.
   if (apart > 0) Grow(&m.workspace, LargestSums(store) - m.scratch_slot);
   m.records = RecordBytes(m);
+  m.fetched = SizeFetched(store, any);
   return m;
+}
+
+std::vector<Plane> PlanesOf(const ParamStore& store, PlaneSet set) {
+  if (set == PlaneSet::kWeight) return {Plane::kWeight};
+  if (set == PlaneSet::kGradient) return {Plane::kGradient};
+  std::vector<Plane> planes;
+  for (int p = static_cast<int>(Plane::kMaster); p < kPlanes; ++p) {
+    const auto plane = static_cast<Plane>(p);
+    if (store.has(plane)) planes.push_back(plane);
+  }
+  return planes;
 }
 
 ApartPlaces PlaceApart(const ParamStore& store, const ProgramShape& shape,
@@ -212,8 +247,12 @@ MemoryAccount AccountOf(const ParamStore& store, const StepMemory& memory) {
           .boundaries = memory.boundaries * memory.boundary_bytes,
           .workspace = memory.scratch_slot + memory.workspace,
           .copies = memory.copies,
+          .fetched = memory.fetched_bytes(),
           .records = memory.records,
-          .overhead = store.device().overhead()};
+          .overhead = store.device().overhead(),
+          .host = store.bytes(Plane::kWeight, Tier::kHost) +
+                  store.bytes(Plane::kGradient, Tier::kHost) +
+                  store.state_bytes(Tier::kHost) + memory.host_scratch};
 }
 
 std::string ToString(const MemoryAccount& account) {
@@ -226,11 +265,18 @@ std::string ToString(const MemoryAccount& account) {
       FormatBytes(account.boundaries), ", workspace ",
       FormatBytes(account.workspace), "), copies ", FormatBytes(account.copies),
       ", records ", FormatBytes(account.records));
+  if (account.fetched > 0) {
+    absl::StrAppend(&text, ", copies of planes at home on the host ",
+                    FormatBytes(account.fetched));
+  }
   if (account.overhead > 0) {
     absl::StrAppend(&text, ", the device's own ",
                     FormatBytes(account.overhead));
   }
   absl::StrAppend(&text, "; in all ", FormatBytes(account.total()));
+  if (account.host > 0) {
+    absl::StrAppend(&text, ", and of the host ", FormatBytes(account.host));
+  }
   return text;
 }
 

@@ -18,7 +18,8 @@
 
 namespace delink {
 
-// Bytes on this rank's device, by kind (docs/architecture.md, "Memory").
+// Bytes on this rank's device, by kind (docs/architecture.md, "Memory"), and of
+// the host what `host` says.
 struct MemoryAccount {
   int64_t weights = 0;
   int64_t gradients = 0;
@@ -27,16 +28,19 @@ struct MemoryAccount {
                            // what it holds between its halves
   int64_t boundaries = 0;  // gradients between layers
   int64_t workspace = 0;
-  int64_t copies = 0;  // staging of reductions; gradients kept apart
+  int64_t copies = 0;   // staging of reductions; gradients kept apart
+  int64_t fetched = 0;  // copies of planes whose home is the host
   int64_t records = 0;
   int64_t overhead = 0;  // of the device itself (Device::overhead)
+  int64_t host = 0;      // of the host: planes that are at home there, and
+                         // what its updates take
 
   // What both stages of a switch take at once.
   int64_t planes() const { return weights + gradients + state; }
   int64_t activations() const { return slots + boundaries + workspace; }
   // What is allocated.
   int64_t allocated() const {
-    return planes() + activations() + copies + records;
+    return planes() + activations() + copies + fetched + records;
   }
   int64_t total() const { return allocated() + overhead; }
 };
@@ -81,6 +85,8 @@ struct StepMemory {
   int64_t sums = 0;           // doubles that the norm exchanges
   bool positions = false;     // of tokens, among the records
   int64_t records = 0;        // bytes
+  std::vector<SlotPool> fetched;  // by class of copies (ProgramShape)
+  int64_t host_scratch = 0;       // of the host, for its updates
 
   // Where a pool begins; of all of them, how much they take.
   int64_t SlotOffset(size_t pool) const {
@@ -90,7 +96,14 @@ struct StepMemory {
     return SlotOffset(pools.size()) + SlotPool::BytesOf(held, pool);
   }
   int64_t slot_bytes() const { return HeldOffset(held.size()); }
+  int64_t FetchedOffset(size_t copy_class) const {
+    return SlotPool::BytesOf(fetched, copy_class);
+  }
+  int64_t fetched_bytes() const { return FetchedOffset(fetched.size()); }
 };
+
+// The planes that a store has of a set, in the order in which a copy has them.
+std::vector<Plane> PlanesOf(const ParamStore& store, PlaneSet set);
 
 // By layer, for ProgramShape::slot_class: the prologue, blocks that save as
 // much as each other, in the order of the first of each, the epilogue.

@@ -20,6 +20,7 @@ ShapeTable::ShapeTable(const ProgramShape& shape)
     const auto with = std::count(stages.begin(), stages.end(), true);
     const auto stages_with = static_cast<int32_t>(with);
     stages_with_.push_back(stages_with);
+    host_updates_.push_back(HostUpdates(shape, slab));
     group_size_.push_back(stages_with * shape.ranks / PiecesOf(shape, slab));
     visit_group_size_.push_back(shape.tensor * shape.context /
                                 PiecesOf(shape, slab));
@@ -39,8 +40,15 @@ Lane ShapeTable::LaneOf(const Instruction& instruction) const {
   switch (instruction.op) {
     case Op::kReduce:
       return GroupSize(instruction.slab) > 1 ? Lane::kNetwork : Lane::kCompute;
-    case Op::kFetch:
+    case Op::kGather:
       return Lane::kNetwork;
+    case Op::kFetch:
+    case Op::kTake:
+      return Lane::kIn;
+    case Op::kEvict:
+      return Lane::kOut;
+    case Op::kUpdate:
+      return host_updates_[instruction.slab] ? Lane::kHost : Lane::kCompute;
     case Op::kSend:
       return gradient ? Lane::kToPrevious : Lane::kToNext;
     case Op::kRecv:

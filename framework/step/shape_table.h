@@ -32,7 +32,8 @@ class ShapeTable {
   bool IsReducedByProbe(int32_t slab) const { return probed_[slab]; }
 
   // The lane in which the engine does an instruction, and planners put it. The
-  // reduction of one rank has nothing to exchange.
+  // reduction of one rank has nothing to exchange. A kRelease, in which nothing
+  // is done, may be in any.
   Lane LaneOf(const Instruction& instruction) const;
 
  private:
@@ -41,6 +42,7 @@ class ShapeTable {
   std::vector<int32_t> group_size_;        // by slab
   std::vector<int32_t> visit_group_size_;  // by slab
   std::vector<bool> probed_;               // by slab
+  std::vector<bool> host_updates_;         // by slab
 };
 
 }  // namespace delink

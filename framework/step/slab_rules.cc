@@ -20,10 +20,7 @@ SlabRules::SlabRules(const Program& program)
       in_halves_(LayersInHalves(program)),
       layers_of_slab_(program.shape.slabs),
       weights_(program.shape.slabs, Weights::kUnknown),
-      free_copies_(program.shape.copies) {
-  for (int32_t slab = 0; slab < shape_.slabs; ++slab) {
-    if (CopyClassOf(shape_, slab) >= 0) weights_[slab] = Weights::kAway;
-  }
+      copies_(program) {
   for (int32_t layer = shape_.layers - 1; layer >= 0; --layer) {
     if (StageOf(shape_, layer) != program.stage) continue;
     for (const int32_t slab : shape_.slabs_of_layer[layer]) {
@@ -42,18 +39,21 @@ void SlabRules::BeginStep() {
   saved_.assign(shape_.slabs, false);
   saves_ = saves_of_updated_ = 0;
   norm_ = false;
+  copies_.BeginStep();
 }
 
-std::string SlabRules::Read(int32_t layer) {
-  for (const int32_t slab : shape_.slabs_of_layer[layer]) {
-    if (weights_[slab] == Weights::kAway) {
-      return absl::StrCat("the weights of slab ", slab,
-                          " are not fetched: ", OnSlab(Op::kFetch, slab),
-                          " must come before it");
+std::string SlabRules::Use(const Instruction& instruction) {
+  if (IsVisit(instruction)) {
+    for (const int32_t slab : shape_.slabs_of_layer[instruction.layer]) {
+      if (weights_[slab] == Weights::kAway) {
+        return absl::StrCat("the weights of slab ", slab,
+                            " are not whole: ", OnSlab(Op::kGather, slab),
+                            " must come before it");
+      }
+      weights_[slab] = Weights::kHere;
     }
-    weights_[slab] = Weights::kHere;
   }
-  return "";
+  return copies_.Use(instruction);
 }
 
 std::string SlabRules::Contribute(int32_t layer, int32_t micro_batch) {
@@ -70,6 +70,17 @@ std::string SlabRules::Contribute(int32_t layer, int32_t micro_batch) {
 
 std::string SlabRules::Check(const Instruction& instruction) {
   const int32_t slab = instruction.slab;
+  if (IsOfPlanes(instruction)) {
+    const bool reads = instruction.op == Op::kFetch &&
+                       PlaneSetOf(instruction) == PlaneSet::kWeight;
+    if (reads && weights_[slab] == Weights::kAway) {
+      return absl::StrCat("the weights are not whole: ",
+                          OnSlab(Op::kGather, slab), " must come before it");
+    }
+    if (reads) weights_[slab] = Weights::kHere;
+    return copies_.Check(instruction, updated_[slab]);
+  }
+  if (std::string error = Use(instruction); !error.empty()) return error;
   switch (instruction.op) {
     case Op::kReduce:
       return CheckReduce(slab);
@@ -81,10 +92,8 @@ std::string SlabRules::Check(const Instruction& instruction) {
       return CheckUpdate(slab);
     case Op::kSave:
       return CheckSave(slab);
-    case Op::kFetch:
-      return CheckFetch(slab);
-    case Op::kRelease:
-      return CheckRelease(slab);
+    case Op::kGather:
+      return CheckGather(slab);
     default:
       DELINK_CHECK(false) << ToString(instruction) << ": is of no slab";
       return "";
@@ -135,9 +144,10 @@ std::string SlabRules::CheckNorm() {
 std::string SlabRules::CheckUpdate(int32_t slab) {
   if (!norm_) return "the norm is not known: Norm must come before it";
   if (updated_[slab]) return "the slab is already updated in this step";
-  if (CopyClassOf(shape_, slab) >= 0 && weights_[slab] == Weights::kHere) {
-    return absl::StrCat("the copy is of the weights before it: ",
-                        OnSlab(Op::kRelease, slab), " must come before it");
+  if (HostUpdates(shape_, slab)) {
+    if (std::string error = copies_.CheckHome(slab); !error.empty()) {
+      return error;
+    }
   }
   updated_[slab] = true;
   if (shape_.gathers[slab]) weights_[slab] = Weights::kAway;
@@ -146,6 +156,7 @@ std::string SlabRules::CheckUpdate(int32_t slab) {
 
 std::string SlabRules::CheckSave(int32_t slab) {
   if (saved_[slab]) return "the slab is already saved in this step";
+  if (std::string error = copies_.CheckSave(slab); !error.empty()) return error;
   saved_[slab] = true;
   ++saves_;
   saves_of_updated_ += updated_[slab] ? 1 : 0;
@@ -156,38 +167,20 @@ std::string SlabRules::CheckSave(int32_t slab) {
   return "";
 }
 
-std::string SlabRules::CheckFetch(int32_t slab) {
-  const int32_t copy_class = CopyClassOf(shape_, slab);
-  if (weights_[slab] == Weights::kHere) {
-    const bool may_update = shape_.gathers[slab] && copy_class < 0;
+std::string SlabRules::CheckGather(int32_t slab) {
+  if (weights_[slab] == Weights::kHere || !shape_.gathers[slab]) {
     return absl::StrCat(
-        "the weights are already there: ", OnSlab(Op::kRelease, slab),
-        may_update ? " or " + OnSlab(Op::kUpdate, slab) : "",
-        " must come before it");
+        "the weights are whole",
+        shape_.gathers[slab]
+            ? ": " + OnSlab(Op::kUpdate, slab) + " must come before it"
+            : "");
   }
-  if (copy_class >= 0) {
-    if (free_copies_[copy_class] == 0) {
-      return "no copy is free: a Release must come before it";
+  if (HostUpdates(shape_, slab)) {
+    if (std::string error = copies_.CheckHome(slab); !error.empty()) {
+      return error;
     }
-    --free_copies_[copy_class];
   }
   weights_[slab] = Weights::kHere;
-  return "";
-}
-
-std::string SlabRules::CheckRelease(int32_t slab) {
-  if (weights_[slab] == Weights::kAway) return "there is no copy to release";
-  weights_[slab] = Weights::kAway;
-  if (const int32_t c = CopyClassOf(shape_, slab); c >= 0) ++free_copies_[c];
-  return "";
-}
-
-std::string SlabRules::FindKept() const {
-  for (int32_t slab = 0; slab < shape_.slabs; ++slab) {
-    if (CopyClassOf(shape_, slab) >= 0 && weights_[slab] == Weights::kHere) {
-      return OnSlab(Op::kRelease, slab);
-    }
-  }
   return "";
 }
 

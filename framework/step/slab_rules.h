@@ -1,4 +1,4 @@
-// The validator's rules of slabs: where their weights are, when their gradients
+// The validator's rules of slabs: where their planes are, when their gradients
 // are complete, what follows from that. Part of ValidateProgram.
 #pragma once
 
@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "framework/step/copy_rules.h"
 #include "framework/step/instruction.h"
 
 namespace delink {
@@ -18,21 +19,23 @@ class SlabRules {
   explicit SlabRules(const Program& program);
 
   void BeginStep();
-  // A visit of the layer reads its weights.
-  std::string Read(int32_t layer);
-  // It adds to its gradients, up to their reduction.
+  // Whatever works on planes of slabs finds them.
+  std::string Use(const Instruction& instruction);
+  // A visit adds to its gradients, up to their reduction.
   std::string Contribute(int32_t layer, int32_t micro_batch);
-  // kReduce, kSquares, kNorm, kUpdate, kSave, kFetch, kRelease.
+  // kReduce, kSquares, kNorm, kUpdate, kSave, kGather, and what IsOfPlanes.
   std::string Check(const Instruction& instruction);
   bool IsReduced(int32_t slab) const { return reduced_[slab]; }
   // The first of these that a whole step would have had.
   std::string FindMissing() const;
   // The kRelease of a copy that is still there: between steps none is.
-  std::string FindKept() const;
+  std::string FindKept() const { return copies_.FindKept(); }
+  // Of a kSum: what is wrong with the gradients that it reads.
+  std::string CheckSum() const { return copies_.CheckSum(); }
 
  private:
-  // Where a slab's weights are. What holds at the start of a step follows from
-  // its first use, and must hold at the end.
+  // Whether a slab's weights are whole. What holds at the start of a step
+  // follows from its first use, and must hold at the end.
   enum class Weights { kUnknown, kHere, kAway };
 
   std::string CheckReduce(int32_t slab);
@@ -40,8 +43,7 @@ class SlabRules {
   std::string CheckNorm();
   std::string CheckUpdate(int32_t slab);
   std::string CheckSave(int32_t slab);
-  std::string CheckFetch(int32_t slab);
-  std::string CheckRelease(int32_t slab);
+  std::string CheckGather(int32_t slab);
 
   const Program& program_;
   const ProgramShape& shape_;
@@ -49,7 +51,7 @@ class SlabRules {
   const std::vector<bool> in_halves_;  // LayersInHalves
   std::vector<std::vector<int32_t>> layers_of_slab_;  // here, from the last
   std::vector<Weights> weights_;
-  std::vector<int32_t> free_copies_;               // by class
+  CopyRules copies_;
   std::vector<std::vector<uint8_t>> contributed_;  // by layer, micro-batch
   std::vector<bool> reduced_, squared_, updated_, saved_;
   int32_t saves_ = 0, saves_of_updated_ = 0;

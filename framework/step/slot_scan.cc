@@ -1,7 +1,9 @@
 #include "framework/step/slot_scan.h"
 
 #include <algorithm>
+#include <array>
 #include <cstdint>
+#include <deque>
 #include <functional>
 #include <queue>
 #include <vector>
@@ -73,25 +75,37 @@ class SlotScan {
   }
 
  private:
+  // The one that has been free for longest is the first whose last user is
+  // through.
   void ScanCopies() {
-    std::vector<NumberPool> copies(shape_.copies.size());
-    std::vector<int32_t> at(shape_.slabs, kNothing);  // by slab
+    std::vector<std::deque<int32_t>> free;  // by class
+    for (const int32_t copies : shape_.copies) {
+      std::deque<int32_t>& numbers = free.emplace_back();
+      for (int32_t c = 0; c < copies; ++c) numbers.push_back(c);
+    }
+    // By set of planes and slab.
+    std::array<std::vector<int32_t>, kPlaneSets> at;
+    at.fill(std::vector<int32_t>(shape_.slabs, kNothing));
     for (const Instruction& i : program_.instructions) {
       std::vector<int32_t>& of = out_.copies_of.emplace_back();
-      if (i.op == Op::kFetch || i.op == Op::kRelease) {
-        const int32_t copy_class = CopyClassOf(shape_, i.slab);
-        if (copy_class < 0) continue;
-        if (i.op == Op::kFetch) at[i.slab] = copies[copy_class].Take();
-        of.push_back(at[i.slab]);
-        if (i.op == Op::kRelease) copies[copy_class].Free(at[i.slab]);
-      } else if (IsVisit(i)) {
-        for (const int32_t slab : shape_.slabs_of_layer[i.layer]) {
-          of.push_back(CopyClassOf(shape_, slab) < 0 ? kNothing : at[slab]);
+      if (!IsOfPlanes(i)) {
+        for (const PlaneUse& use : PlanesUsed(shape_, i)) {
+          const bool home = CopyClassOf(shape_, use.planes, use.slab) < 0;
+          of.push_back(home ? kNothing
+                            : at[static_cast<size_t>(use.planes)][use.slab]);
         }
+        continue;
       }
-    }
-    for (size_t c = 0; c < copies.size(); ++c) {
-      DELINK_CHECK_LE(copies[c].size(), shape_.copies[c]);
+      int32_t& number = at[static_cast<size_t>(PlaneSetOf(i))][i.slab];
+      std::deque<int32_t>& numbers =
+          free[CopyClassOf(shape_, PlaneSetOf(i), i.slab)];
+      if (i.op == Op::kFetch || i.op == Op::kTake) {
+        DELINK_CHECK(!numbers.empty()) << "no copy is free";
+        number = numbers.front();
+        numbers.pop_front();
+      }
+      of.push_back(number);
+      if (i.op == Op::kRelease) numbers.push_back(number);
     }
   }
 

@@ -25,11 +25,11 @@ class Trace {
     Instruction at;
     std::string name;  // "B(3,a) of blocks/2"
     std::string of;    // the layer's or the slab's name, where there is one
-    // kReduce: of gradients that the ranks combine; kFetch: of weights that
-    // they gather; kSquares: of gradients that this rank reads; kUpdate: of
-    // weights that it updates; kNorm: of sums that they add up; kSend, kRecv:
-    // of what goes to or comes from a stage. 0 where nothing is exchanged or
-    // updated.
+    // kReduce: of gradients that the ranks combine; kGather: of weights
+    // that they bring together; kSquares: of gradients that this rank reads;
+    // kUpdate: of weights that it updates; kNorm: of sums that they add up;
+    // kSend, kRecv: of what goes to or comes from a stage. 0 where nothing is
+    // exchanged or updated.
     int64_t bytes = 0;
     // Of a visit's forward and backward, and of the forward that it repeats.
     double forward_flops = 0, backward_flops = 0, recompute_flops = 0;

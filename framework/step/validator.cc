@@ -142,7 +142,7 @@ class StepChecker {
       return absl::StrCat("the visits of ", ToString(program_.kind), " are ",
                           forward_only_ ? "" : "not ", "forward-only");
     }
-    if (std::string error = slabs_.Read(i.layer); !error.empty()) return error;
+    if (std::string error = slabs_.Use(i); !error.empty()) return error;
     forward_[i.layer][m] = true;
     recompute_[i.layer][m] = i.flags & kRecompute;
     return i.op == Op::kLoss && !forward_only_ ? Contribute(i.layer, m) : "";
@@ -170,7 +170,7 @@ class StepChecker {
                           " here, unlike in ", Visit(Op::kForward, i.layer, m));
     }
     if (std::string error = CheckApart(i); !error.empty()) return error;
-    if (std::string error = slabs_.Read(i.layer); !error.empty()) return error;
+    if (std::string error = slabs_.Use(i); !error.empty()) return error;
     if (i.op == Op::kBackward) return Contribute(i.layer, m);
     backward_[i.layer][m] = halved_[i.layer][m] = true;
     return "";
@@ -184,7 +184,7 @@ class StepChecker {
           "what it reads is not held: ", Visit(Op::kBackwardInput, i.layer, m),
           " must come before it");
     }
-    if (std::string error = slabs_.Read(i.layer); !error.empty()) return error;
+    if (std::string error = slabs_.Use(i); !error.empty()) return error;
     return Contribute(i.layer, m);
   }
 
@@ -265,7 +265,7 @@ class StepChecker {
           Visit(Op::kBackward, i.layer, i.micro_batch));
     }
     apart_.erase(taken);
-    return "";
+    return slabs_.Use(i);
   }
 
   // What is kept apart is no part of the gradient until it is taken.
@@ -309,6 +309,7 @@ class StepChecker {
     if (!apart_.empty()) {
       return absl::StrCat(ToString(apart_.front()), " must come before it");
     }
+    if (std::string error = slabs_.CheckSum(); !error.empty()) return error;
     for (int32_t slab = 0; slab < shape_.slabs && MayHave(Op::kProbe); ++slab) {
       if (!table_.IsHere(program_.stage, slab) ||
           !table_.IsReducedByProbe(slab) || slabs_.IsReduced(slab)) {

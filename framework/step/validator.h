@@ -17,22 +17,26 @@ namespace delink {
 //     backward agree;
 //   - what another stage needs is sent once, when it is made, and nothing is
 //     used before it has come;
-//   - every use finds its weights fetched (kFetch after an update that gathers,
-//     before the next use; never a kFetch of what is there) and its slot
-//     filled;
-//   - a copy of weights is free when kFetch takes one, and released before its
-//     slab's update and the end of the step;
+//   - every use finds its weights whole (kGather after an update that gathers,
+//     before the next use, once) and its slot filled;
+//   - what has copies is there when the device works on it: fetched, or, of a
+//     gradient to which nothing was added yet, taken; a copy is free then; what
+//     was written in it is evicted before it is fetched again, before it is
+//     released while somebody needs it, and before whatever works at home; the
+//     host updates slabs that have no copy; at the end of the step none is
+//     left;
 //   - every gradient is complete before its one kReduce, its one kSquares comes
 //     after that, kNorm once and after all of them, every slab is updated once
 //     and after kNorm (kGradients: none is);
 //   - the kSaves of a step all come before or all after their slabs' updates.
 // Evaluations and diagnoses consist of forwards and losses, all kForwardOnly,
-// of fetches and releases, and of one kSum, which comes after all that it is
-// of; in a diagnosis each forward is followed by its kInspect, while what it
-// gave is there. In a probe a backward of a layer that shares slabs with other
-// blocks keeps their gradients apart (kApart), a kProbe takes each of them
-// before the next such backward, what blocks of several stages share is reduced
-// when all of it is taken, nothing else is, and one kSum comes at the end.
+// of fetches and releases of weights, and of one kSum, which comes after all
+// that it is of; in a diagnosis each forward is followed by its kInspect, while
+// what it gave is there. In a probe a backward of a layer that shares slabs
+// with other blocks keeps their gradients apart (kApart), a kProbe takes each
+// of them before the next such backward, what blocks of several stages share is
+// reduced when all of it is taken, nothing else is, and one kSum comes at the
+// end.
 //
 // Returns InvalidArgument naming the first instruction that is wrong (its index
 // and text) and the rule, or the instruction that is missing. Slots in lower

@@ -38,7 +38,12 @@ Fields FieldsOf(Op op, int32_t layers) {
     case Op::kBackwardWeight:
       return {.visit = true, .first = 1, .last = layers - 2};
     case Op::kFetch:
+    case Op::kEvict:
     case Op::kRelease:
+      return {.slab = true, .flags = kOfGradient | kOfState};
+    case Op::kTake:
+      return {.slab = true, .flags = kOfGradient};
+    case Op::kGather:
     case Op::kReduce:
     case Op::kSquares:
     case Op::kUpdate:
@@ -99,15 +104,29 @@ absl::Status CheckSlotClasses(const ProgramShape& shape) {
 }
 
 absl::Status CheckCopies(const ProgramShape& shape) {
-  const std::vector<int32_t>& classes = shape.copy_class;
-  if (classes.empty()) return absl::OkStatus();
-  if (classes.size() != static_cast<size_t>(shape.slabs)) {
-    return BadShape("copy_class has one entry a slab");
-  }
-  for (const int32_t one : classes) {
-    if (one < -1 || one >= static_cast<int32_t>(shape.copies.size())) {
-      return BadShape(absl::StrCat("copies have no class ", one));
+  const auto slabs = static_cast<size_t>(shape.slabs);
+  for (const std::vector<int32_t>& classes : shape.copy_class) {
+    if (!classes.empty() && classes.size() != slabs) {
+      return BadShape("copy_class has one entry a slab, or none");
     }
+    for (const int32_t one : classes) {
+      if (one < -1 || one >= static_cast<int32_t>(shape.copies.size())) {
+        return BadShape(absl::StrCat("copies have no class ", one));
+      }
+    }
+  }
+  if (shape.host_updates.empty()) return absl::OkStatus();
+  if (shape.host_updates.size() != slabs) {
+    return BadShape("host_updates has one entry a slab");
+  }
+  for (int32_t slab = 0; slab < shape.slabs; ++slab) {
+    if (!shape.host_updates[slab]) continue;
+    if (CopyClassOf(shape, PlaneSet::kWeight, slab) >= 0 &&
+        CopyClassOf(shape, PlaneSet::kGradient, slab) >= 0) {
+      continue;
+    }
+    return BadShape(absl::StrCat("the host updates slab ", slab,
+                                 ", whose weights or gradient have no copies"));
   }
   return absl::OkStatus();
 }
@@ -236,10 +255,13 @@ bool MayHave(PassKind kind, Op op) {
   const bool step = kind == PassKind::kStep;
   switch (op) {
     case Op::kUpdate:
+    case Op::kGather:
     case Op::kSave:
       return step;
     case Op::kBackward:
     case Op::kReduce:
+    case Op::kTake:
+    case Op::kEvict:
       return step || kind == PassKind::kGradients || kind == PassKind::kProbe;
     case Op::kBackwardInput:
     case Op::kBackwardWeight:
@@ -275,7 +297,10 @@ std::string FieldError(const Program& program, const ShapeTable& table,
   if (!fields.known) return "no engine can do that yet";
   if (static_cast<int>(i.lane) >= kLanes) return "its lane does not exist";
   constexpr uint8_t kBoth = kRecompute | kForwardOnly;
-  if ((i.flags & ~fields.flags) != 0 || i.flags == kBoth) {
+  constexpr uint8_t kTwoParts = kOfGradient | kOfState;
+  const bool no_gradient = i.op == Op::kTake && i.flags != kOfGradient;
+  if ((i.flags & ~fields.flags) != 0 || i.flags == kBoth ||
+      i.flags == kTwoParts || no_gradient) {
     return absl::StrCat("it cannot have flags ", i.flags);
   }
   if ((i.flags & kRecompute) != 0 && i.layer == 0) {

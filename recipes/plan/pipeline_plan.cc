@@ -171,13 +171,14 @@ void CountExchanges(const ParamStore& store,
       plan.sent_bytes += bytes;
       Count({"boundaries", "send", "pipeline", 2, 1, bytes}, plan);
     }
-    if (at.op != Op::kReduce && at.op != Op::kFetch) continue;
+    if (at.op != Op::kReduce && at.op != Op::kGather) continue;
     const int slab =
         store.SlabOf(store.layout().LocalSlabOf(at.slab, store.rank()));
     const int ranks = GroupSize(store, slab);
     if (ranks == 1) continue;
-    const Plane plane = at.op == Op::kFetch ? Plane::kWeight : Plane::kGradient;
-    const char* const what = at.op == Op::kFetch ? "weights" : "gradients";
+    const Plane plane =
+        at.op == Op::kGather ? Plane::kWeight : Plane::kGradient;
+    const char* const what = at.op == Op::kGather ? "weights" : "gradients";
     const std::string along = AlongOf(mesh, *store.local(slab).group);
     const int64_t bytes = store.slab(slab).ShardElements(ranks) * ranks *
                           SizeOf(store.dtype(plane));
@@ -188,7 +189,7 @@ void CountExchanges(const ParamStore& store,
     // The gradient where updates are whole or one rank's, and the weights
     // where they are not everybody's.
     const PlacementRow& row = store.placement(slab);
-    const bool gathers = at.op == Op::kFetch
+    const bool gathers = at.op == Op::kGather
                              ? row.state.sharded
                              : !row.state.sharded || row.owner != kNoOwner;
     if (!gathers) continue;

@@ -76,10 +76,13 @@ absl::StatusOr<std::unique_ptr<RunModel>> RunModel::Create(
       models, Scope(made->registry_, recipe.run.precision), *recipe.model);
   DELINK_ASSIGN_OR_RETURN(made->optimizer_,
                           MakeOptimizer(recipe, made->registry_));
+  DELINK_ASSIGN_OR_RETURN(made->host_optimizer_,
+                          MakeOptimizer(recipe, made->registry_));
   made->env_ = {.recipe = &recipe,
                 .model = made->model_.get(),
                 .registry = &made->registry_,
-                .optimizer = made->optimizer_.get()};
+                .optimizer = made->optimizer_.get(),
+                .host_optimizer = made->host_optimizer_.get()};
   DELINK_RETURN_IF_ERROR(CheckStages(made->env_));
   return made;
 }

@@ -40,7 +40,7 @@ class RunModel {
 
   ParamRegistry registry_;
   std::unique_ptr<Sequential> model_;
-  std::unique_ptr<SlabOptimizer> optimizer_;
+  std::unique_ptr<SlabOptimizer> optimizer_, host_optimizer_;
   RunEnv env_;  // of the above
 };
 

@@ -10,6 +10,8 @@
 #include "framework/step/plan/assemble.h"
 #include "framework/step/plan/basic.h"
 #include "layers/ops/accumulate.h"
+#include "offload/plan/place.h"
+#include "offload/plan/residency.h"
 #include "parallel/pipeline/cut_layers.h"
 #include "parallel/pipeline/interleaved.h"
 #include "parallel/pipeline/one_f_one_b.h"
@@ -75,15 +77,20 @@ Layout LayoutOf(const RunEnv& env, size_t stage, const SharingMap& sharing) {
   const ParallelConfig& parallel = env.recipe->stages[stage].parallel;
   const Mesh mesh = MeshOf(parallel);
   DELINK_CHECK_EQ(env.world->size(), mesh.ranks()) << "CheckWorld comes first";
-  return Layout::Create(*env.registry, env.model->blocks(), sharing,
-                        {.mesh = mesh,
-                         .chunks = ChunksOf(env, stage, sharing),
-                         .zero = static_cast<int>(parallel.zero),
-                         .whole_tensors = env.optimizer->whole_tensors(),
-                         .sequence = HasSequence(parallel)});
+  Layout layout =
+      Layout::Create(*env.registry, env.model->blocks(), sharing,
+                     {.mesh = mesh,
+                      .chunks = ChunksOf(env, stage, sharing),
+                      .zero = static_cast<int>(parallel.zero),
+                      .whole_tensors = env.optimizer->whole_tensors(),
+                      .sequence = HasSequence(parallel)});
+  const OffloadRules& offload = env.recipe->stages[stage].offload;
+  if (!offload.any()) return layout;
+  return layout.WithTiers(PlaceSlabs(layout, offload));
 }
 
-Planner PlannerOf(const Recipe& recipe, size_t stage, size_t layout) {
+static Planner BarePlannerOf(const Recipe& recipe, size_t stage,
+                             size_t layout) {
   const bool recompute = RecomputesBlocks(recipe, layout);
   const ParallelConfig& parallel = recipe.stages[stage].parallel;
   if (parallel.pipeline == 1) {
@@ -99,6 +106,10 @@ Planner PlannerOf(const Recipe& recipe, size_t stage, size_t layout) {
   }
   DELINK_CHECK(false) << "no such schedule";
   return {};
+}
+
+Planner PlannerOf(const Recipe& recipe, size_t stage, size_t layout) {
+  return WithResidency(BarePlannerOf(recipe, stage, layout));
 }
 
 }  // namespace delink

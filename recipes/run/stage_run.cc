@@ -142,17 +142,18 @@ absl::Status StageRun::MakeExecutor(size_t layout) {
       .lane_threads = env_.lane_threads,
       .probes = shares() && recipe.ProbeEvery(layout) > 0,
       .shared_plan = env_.shared_plan};
-  DELINK_ASSIGN_OR_RETURN(executor_,
-                          Executor::Create({.device = env_.device,
-                                            .model = env_.model,
-                                            .store = store_.get(),
-                                            .optimizer = env_.optimizer,
-                                            .compute = env_.world,
-                                            .network = env_.network,
-                                            .accumulate = Accumulate,
-                                            .watch = env_.watch,
-                                            .trace = env_.trace},
-                                           options));
+  DELINK_ASSIGN_OR_RETURN(
+      executor_, Executor::Create({.device = env_.device,
+                                   .model = env_.model,
+                                   .store = store_.get(),
+                                   .optimizer = env_.optimizer,
+                                   .host_optimizer = env_.host_optimizer,
+                                   .compute = env_.world,
+                                   .network = env_.network,
+                                   .accumulate = Accumulate,
+                                   .watch = env_.watch,
+                                   .trace = env_.trace},
+                                  options));
   return absl::OkStatus();
 }
 

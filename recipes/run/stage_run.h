@@ -22,6 +22,7 @@ struct RunEnv {
   Sequential* model = nullptr;
   const ParamRegistry* registry = nullptr;
   SlabOptimizer* optimizer = nullptr;
+  SlabOptimizer* host_optimizer = nullptr;  // the same, for the host's updates
   Communicator* world = nullptr;    // checkpoints, agreement, the compute lane
   Communicator* network = nullptr;  // the same ranks, for the network lane
   std::vector<int> nodes = {};      // theirs, by rank; empty: they have one

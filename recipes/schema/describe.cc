@@ -293,7 +293,10 @@ void DescribeStage(Section& s, Stage& stage) {
          {.doc = "recompute in this stage", .when_omitted = "run.recompute"});
   s.SubTable("parallel", {.doc = "the layout of the ranks"},
              [&](Section& t) { DescribeParallel(t, stage.parallel); });
-  s.Later("offload", "offloading");
+  s.SubTable("offload",
+             {.doc = "what is at home in the host's memory; nothing where it "
+                     "is left out, whatever the stage before has"},
+             [&](Section& t) { DescribeOffload(t, stage.offload); });
 }
 
 void DescribeRest(Section& document, Recipe& recipe) {

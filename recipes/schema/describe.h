@@ -20,6 +20,7 @@ void DescribeOptimizer(Section& section, OptimizerConfig& optimizer);
 void DescribeSchedule(Section& section, ScheduleConfig& schedule);
 void DescribeStage(Section& section, Stage& stage);
 void DescribeParallel(Section& section, ParallelConfig& parallel);
+void DescribeOffload(Section& section, OffloadRules& offload);
 void DescribeRun(Section& section, RunConfig& run);
 
 // Words that are said elsewhere too; see ValuesOf.

@@ -26,6 +26,7 @@
 #include "framework/step/instruction.h"
 #include "framework/tensor/dtype.h"
 #include "framework/tensor/master.h"
+#include "offload/plan/offload_rules.h"
 #include "recipes/schema/data_config.h"
 #include "recipes/schema/model_config.h"
 #include "recipes/schema/optimizer_config.h"
@@ -112,6 +113,7 @@ struct Stage {
   std::optional<int64_t> micro_batch;
   std::optional<Recompute> recompute;
   ParallelConfig parallel;
+  OffloadRules offload;
 };
 
 // Where a stage begins, counted from the start of the run.

@@ -94,7 +94,9 @@ class Documenter final : public Section {
   void VisitTables(std::string_view name, const TableKey& key,
                    const TableList& list) override {
     Documenter section = *this;
-    section.Begin(absl::StrFormat("[[%s%s]]", within_, name), key.doc);
+    section.Begin(absl::StrFormat("[[%s%s%s]]", within_, prefix_, name),
+                  key.doc);
+    section.prefix_.clear();
     list.resize(1);
     list.describe(0, section);
   }

@@ -35,13 +35,17 @@ void Writer::SubTable(std::string_view name, const TableKey& key,
 
 void Writer::VisitTables(std::string_view name, const TableKey& key,
                          const TableList& list) {
-  DELINK_CHECK(prefix_.empty()) << name << " is too deep for a header";
+  // Of a table in a list the header names the list, and means its last.
   const std::string dot = place_.section.empty() ? "" : ".";
-  const std::string path = place_.section + dot + std::string(name);
+  const std::string below = absl::StrFormat("%s%s%s", dot, prefix_, name);
+  std::string title = place_.header;
+  std::erase_if(title, [](char c) { return c == '[' || c == ']'; });
   for (size_t i = 0; i < list.size(); ++i) {
     Writer section = *this;
-    section.place_.header = absl::StrFormat("[[%s]]", path);
-    section.place_.section = absl::StrFormat("%s[%d]", path, i);
+    section.prefix_.clear();
+    section.place_.header = absl::StrFormat("[[%s%s]]", title, below);
+    section.place_.section =
+        absl::StrFormat("%s%s[%d]", place_.section, below, i);
     section.place_.fixed = place_.fixed || key.fixed;
     list.describe(i, section);
   }

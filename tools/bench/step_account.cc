@@ -26,7 +26,7 @@ double StepParts::*PartOf(Op op) {
     case Op::kBackwardWeight:
       return &StepParts::backward;
     case Op::kReduce:
-    case Op::kFetch:
+    case Op::kGather:
       return &StepParts::reduce;
     case Op::kSquares:
     case Op::kNorm:
@@ -164,7 +164,7 @@ class Account {
       const double all = block_elements_ + other_elements_;
       blocks.norm += seconds * block_elements_ / all;
       Count(span, "norm", seconds, {.read = SizeOf(DType::kF64) * cells_});
-    } else if (of_blocks && (at.op == Op::kReduce || at.op == Op::kFetch)) {
+    } else if (of_blocks && (at.op == Op::kReduce || at.op == Op::kGather)) {
       blocks.reduce += seconds;
     }
   }

@@ -182,7 +182,7 @@ class Assembler {
     several.insert(several.end(), own.begin(), own.end());
     for (const int32_t slab : several) {
       Add({.op = Op::kUpdate, .slab = slab});
-      if (shape_.gathers[slab]) Add({.op = Op::kFetch, .slab = slab});
+      if (shape_.gathers[slab]) Add({.op = Op::kGather, .slab = slab});
     }
   }
 

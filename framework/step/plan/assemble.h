@@ -41,7 +41,7 @@ using StageSchedule =
 // gradient is in the caches; but where several ranks reduce it the squares wait
 // until the backward, which they would hold up, is over. kUpdate of the slabs
 // follows kNorm in the order in which a forward needs them, each with its
-// kFetch where the shape says it gathers. Slabs that several stages use are
+// kGather where the shape says it gathers. Slabs that several stages use are
 // reduced behind all visits, in ascending order, and updated before all others,
 // likewise: every stage has these in one order.
 //

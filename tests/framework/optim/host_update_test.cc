@@ -122,7 +122,7 @@ TEST_F(HostUpdateTest, TailsRoundAsBodiesDo) {
           for (const auto& [from, to] :
                {std::pair{int64_t{0}, cut}, std::pair{cut, kAll}}) {
             AdamWArgs args = pieces.Args(from, to, &kControl);
-            if (!IsRounded(form)) args.first = 0;  // draws nothing
+            if (!IsRounded(form)) args.numbers.first = 0;  // draws nothing
             cpu::AdamWF32With(set, args, past_caches);
           }
           ASSERT_TRUE(pieces.SameAs(whole))

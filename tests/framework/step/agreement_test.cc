@@ -107,11 +107,11 @@ TEST(AgreeOnPlan, NamesTheRankAndTheInstructionThatDiffers) {
       TellsAll(1,
                [](Program* p) {
                  for (Instruction& i : p->instructions) {
-                   if (i.op == Op::kFetch && i.slab == 2) i.lane = Lane::kIn;
+                   if (i.op == Op::kGather && i.slab == 2) i.lane = Lane::kIn;
                  }
                }),
-      AllOf(HasSubstr("rank 1: "), HasSubstr("'Fetch(2) in the in lane"),
-            HasSubstr("'Fetch(2) in the network lane")));
+      AllOf(HasSubstr("rank 1: "), HasSubstr("'Gather(2) in the in lane"),
+            HasSubstr("'Gather(2) in the network lane")));
 }
 
 TEST(AgreeOnPlan, NamesAShapeThatDiffers) {
@@ -204,7 +204,7 @@ TEST(AgreeOnPlan, NamesTheStageWhoseProgramDiffers) {
 
 TEST(AgreeOnPlan, OneRanksInvalidProgramEndsAll) {
   EXPECT_THAT(TellsAll(2, [](Program* p) { p->instructions.pop_back(); }),
-              AllOf(HasSubstr("rank 2: "), HasSubstr("Fetch(2)")));
+              AllOf(HasSubstr("rank 2: "), HasSubstr("Gather(2)")));
   EXPECT_THAT(TellsAll(0, [](Program* p) { p->shape.ranks = 2; }),
               HasSubstr("made for 2 ranks, but there are 3"));
 }

@@ -143,8 +143,7 @@ TEST(AnalysisPropertyTest, CopiesOfWeightsAreSafe) {
     std::vector<int32_t> fetches;
     for (size_t i = 0; i < program.instructions.size(); ++i) {
       const Instruction& at = program.instructions[i];
-      if (at.op != Op::kFetch || CopyClassOf(sample.shape, at.slab) < 0)
-        continue;
+      if (at.op != Op::kFetch && at.op != Op::kTake) continue;
       if (analysis.copies_of[i].front() == 1) {
         fetches.push_back(static_cast<int32_t>(i));
       }
@@ -153,16 +152,22 @@ TEST(AnalysisPropertyTest, CopiesOfWeightsAreSafe) {
     Analysis wrong = analysis;
     const int32_t from =
         fetches[dice.Below(static_cast<int32_t>(fetches.size()))];
-    const int32_t slab = program.instructions[from].slab;
+    const Instruction first = program.instructions[from];
     for (size_t i = from; i < program.instructions.size(); ++i) {
       const Instruction& at = program.instructions[i];
-      const bool own = at.slab == slab && !wrong.copies_of[i].empty();
-      if (own) wrong.copies_of[i] = {0};
-      if (own && at.op == Op::kRelease) break;
-      if (at.layer < 0 || wrong.copies_of[i].empty()) continue;
-      const auto& slabs = sample.shape.slabs_of_layer[at.layer];
-      for (size_t k = 0; k < slabs.size(); ++k) {
-        if (slabs[k] == slab) wrong.copies_of[i][k] = 0;
+      if (IsOfPlanes(at)) {
+        const bool own =
+            at.slab == first.slab && PlaneSetOf(at) == PlaneSetOf(first);
+        if (own) wrong.copies_of[i] = {0};
+        if (own && at.op == Op::kRelease) break;
+        continue;
+      }
+      const std::vector<step_test::Work> work =
+          step_test::WorkOf(sample.shape, at);
+      for (size_t k = 0; k < work.size(); ++k) {
+        const bool own =
+            work[k].slab == first.slab && work[k].planes == PlaneSetOf(first);
+        if (own) wrong.copies_of[i][k] = 0;
       }
     }
     EXPECT_TRUE(IsCaught(program, wrong, dice)) << sample.text;

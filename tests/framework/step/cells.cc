@@ -31,15 +31,9 @@ Cells::Cells(const Program& program, const Analysis& a)
     const std::vector<int32_t>& chunks = program.shape.chunk_of_layer;
     chunk_of_layer.push_back(chunks.empty() ? 0 : chunks[layer]);
   }
-  std::vector<int32_t> copies;
   for (const int32_t count : program.shape.copies) {
     copies.push_back(cells);
     cells += count;
-  }
-  copies_of_slab.assign(slabs, -1);
-  for (size_t s = 0; s < program.shape.copy_class.size(); ++s) {
-    const int32_t of = program.shape.copy_class[s];
-    if (of >= 0) copies_of_slab[s] = copies.at(of);
   }
 }
 
@@ -48,10 +42,54 @@ int32_t StageAt(const ProgramShape& shape, int32_t layer) {
   return shape.chunk_of_layer[layer] % shape.stages;
 }
 
-int32_t Cells::Weights(const Analysis& a, int32_t slab, int32_t index,
-                       size_t k) const {
-  if (copies_of_slab[slab] < 0) return slab;
-  return copies_of_slab[slab] + a.copies_of[index][k];
+int32_t Cells::Place(const Program& program, const Analysis& a, PlaneSet planes,
+                     int32_t slab, int32_t index) const {
+  const auto& classes = program.shape.copy_class[static_cast<size_t>(planes)];
+  if (classes.empty() || classes[slab] < 0) return Home(planes, slab);
+  const Instruction& i = program.instructions[index];
+  const std::vector<Work> work = WorkOf(program.shape, i);
+  size_t k = 0;  // what it says of itself
+  while (!work.empty() && (work[k].planes != planes || work[k].slab != slab)) {
+    ++k;
+  }
+  return copies[classes[slab]] + a.copies_of[index].at(k);
+}
+
+std::vector<Work> WorkOf(const ProgramShape& shape, const Instruction& i) {
+  const bool host =
+      i.slab >= 0 && !shape.host_updates.empty() && shape.host_updates[i.slab];
+  std::vector<Work> work;
+  switch (i.op) {
+    case Op::kUpdate:
+      if (host) return {};
+      return {{PlaneSet::kGradient, i.slab, false},
+              {PlaneSet::kWeight, i.slab, true},
+              {PlaneSet::kState, i.slab, true}};
+    case Op::kGather:
+      if (host) return {};
+      return {{PlaneSet::kWeight, i.slab, true}};
+    case Op::kReduce:
+    case Op::kProbe:
+      return {{PlaneSet::kGradient, i.slab, true}};
+    case Op::kSquares:
+      return {{PlaneSet::kGradient, i.slab, false}};
+    case Op::kForward:
+    case Op::kLoss:
+    case Op::kBackward:
+    case Op::kBackwardInput:
+    case Op::kBackwardWeight:
+      break;
+    default:
+      return {};
+  }
+  for (const int32_t slab : shape.slabs_of_layer[i.layer]) {
+    work.push_back({PlaneSet::kWeight, slab, false});
+  }
+  for (const int32_t slab : shape.slabs_of_layer[i.layer]) {
+    if (!TrainsAt(i) || KeepsApart(shape, i, slab)) continue;
+    work.push_back({PlaneSet::kGradient, slab, true});
+  }
+  return work;
 }
 
 int32_t Cells::Boundary(const Analysis& a, int32_t layer, int32_t m) const {
@@ -102,17 +140,9 @@ std::vector<Access> AccessesOfTransfer(const Cells& cells, const Analysis& a,
 }
 
 // What all visits have alike.
-std::vector<Access> AccessesOfVisit(const Cells& cells, const Program& program,
-                                    const Analysis& a, int32_t index) {
-  const Instruction& i = program.instructions[index];
-  const std::vector<int32_t>& slabs = program.shape.slabs_of_layer[i.layer];
+std::vector<Access> AccessesOfVisit(const Cells& cells, const Analysis& a,
+                                    const Instruction& i) {
   std::vector<Access> out;
-  for (size_t k = 0; k < slabs.size(); ++k) {
-    out.push_back({cells.Weights(a, slabs[k], index, k), false});
-    if (TrainsAt(i) && !KeepsApart(program.shape, i, slabs[k])) {
-      out.push_back({program.shape.slabs + slabs[k], true});
-    }
-  }
   if ((i.flags & kApart) != 0) out.push_back({cells.apart, true});
   out.push_back({cells.Slot(a, i.layer, i.micro_batch), i.op == Op::kForward});
   if (GivesAt(i)) {
@@ -132,15 +162,22 @@ std::vector<Access> AccessesOf(const Program& program, const Analysis& a,
     return {{layout.Slot(a, i.layer + 1, i.micro_batch), false},
             {layout.found, true}};
   }
-  if (i.op == Op::kProbe) {
-    return {{layout.apart, false}, {layout.found, true}, {n + i.slab, true}};
-  }
   if (i.op == Op::kSend || i.op == Op::kRecv) {
     return AccessesOfTransfer(layout, a, i);
   }
   std::vector<Access> out;
-  if (i.layer >= 0) out = AccessesOfVisit(layout, program, a, index);
+  if (i.layer >= 0 && i.op != Op::kProbe) out = AccessesOfVisit(layout, a, i);
+  for (const Work& work : WorkOf(program.shape, i)) {
+    out.push_back(
+        {layout.Place(program, a, work.planes, work.slab, index), work.write});
+  }
+  const bool host = i.slab >= 0 && !program.shape.host_updates.empty() &&
+                    program.shape.host_updates[i.slab];
   switch (i.op) {
+    case Op::kProbe:
+      out.push_back({layout.apart, false});
+      out.push_back({layout.found, true});
+      break;
     case Op::kForward:
       out.push_back({layout.Slot(a, i.layer + 1, i.micro_batch), true});
       break;
@@ -152,11 +189,7 @@ std::vector<Access> AccessesOf(const Program& program, const Analysis& a,
       out.push_back(
           {layout.Held(a, i.layer, i.micro_batch), i.op == Op::kBackwardInput});
       break;
-    case Op::kReduce:
-      out.push_back({n + i.slab, true});
-      break;
     case Op::kSquares:
-      out.push_back({n + i.slab, false});
       out.push_back({3 * n + i.slab, true});
       break;
     case Op::kNorm:
@@ -165,10 +198,14 @@ std::vector<Access> AccessesOf(const Program& program, const Analysis& a,
       out.push_back({layout.norm, true});
       break;
     case Op::kUpdate:
-      out.push_back({n + i.slab, false});
       out.push_back({layout.norm, false});
+      if (!host) break;
+      out.push_back({n + i.slab, false});
       out.push_back({i.slab, true});
       out.push_back({2 * n + i.slab, true});
+      break;
+    case Op::kGather:
+      if (host) out.push_back({i.slab, true});
       break;
     case Op::kSum:
       for (int32_t s = 0; s < n; ++s) out.push_back({n + s, false});
@@ -176,12 +213,17 @@ std::vector<Access> AccessesOf(const Program& program, const Analysis& a,
       out.push_back({layout.found, true});
       break;
     case Op::kFetch:
-    case Op::kRelease:
-      out.push_back({layout.Weights(a, i.slab, index), true});
-      if (i.op == Op::kFetch && layout.copies_of_slab[i.slab] >= 0) {
-        out.push_back({i.slab, false});
+    case Op::kTake:
+    case Op::kEvict:
+    case Op::kRelease: {
+      const PlaneSet planes = PlaneSetOf(i);
+      const bool evicts = i.op == Op::kEvict;
+      out.push_back({layout.Place(program, a, planes, i.slab, index), !evicts});
+      if (evicts || i.op == Op::kFetch) {
+        out.push_back({layout.Home(planes, i.slab), evicts});
       }
       break;
+    }
     case Op::kSave:
       out.push_back({i.slab, false});
       out.push_back({2 * n + i.slab, false});

@@ -11,22 +11,25 @@ namespace delink::step_test {
 
 // Numbers of cells: weights, gradients, states and squares of slabs, the norm,
 // the loss, what is found and kept apart, the gradient boundaries, the slots of
-// all pools, what is held between halves of backwards, copies of weights.
+// all pools, what is held between halves of backwards, copies of planes.
 struct Cells {
   Cells(const Program& program, const Analysis& a);
   int32_t Slot(const Analysis& a, int32_t layer, int32_t m) const;
   int32_t Held(const Analysis& a, int32_t layer, int32_t m) const;
   // The one that a visit of the layer reads and writes.
   int32_t Boundary(const Analysis& a, int32_t layer, int32_t m) const;
-  // Where a visit reads the weights of a slab: number k of its layer's; or
-  // where instruction `index` brings, or gives back, those of its own.
-  int32_t Weights(const Analysis& a, int32_t slab, int32_t index,
-                  size_t k = 0) const;
+  // Where planes of a slab are at home, and where instruction `index` works on
+  // them on the device, or brings them, or gives them back.
+  int32_t Home(PlaneSet planes, int32_t slab) const {
+    return static_cast<int32_t>(planes) * slabs + slab;
+  }
+  int32_t Place(const Program& program, const Analysis& a, PlaneSet planes,
+                int32_t slab, int32_t index) const;
 
   int32_t slabs, norm, loss, found, apart, boundaries, cells;
-  std::vector<int32_t> copies_of_slab;  // where its class's begin; -1: none
-  std::vector<int32_t> pool_of_layer;   // where its pool begins
-  std::vector<int32_t> held_of_layer;   // where what is held of its class does
+  std::vector<int32_t> copies;         // by class: where its copies begin
+  std::vector<int32_t> pool_of_layer;  // where its pool begins
+  std::vector<int32_t> held_of_layer;  // where what is held of its class does
   std::vector<int32_t> chunk_of_layer;
 };
 
@@ -36,6 +39,15 @@ int32_t StageAt(const ProgramShape& shape, int32_t layer);
 // Whether it makes gradients of weights, and that of its input.
 bool TrainsAt(const Instruction& i);
 bool GivesAt(const Instruction& i);
+
+// Planes on which an instruction works on the device, those of a visit's slabs
+// in the order in which its layer has them.
+struct Work {
+  PlaneSet planes;
+  int32_t slab;
+  bool write;
+};
+std::vector<Work> WorkOf(const ProgramShape& shape, const Instruction& i);
 
 // Whether the gradient of a slab that `i` makes is kept apart: several blocks
 // use it.

@@ -90,18 +90,18 @@ std::vector<int32_t> UsesOf(const Program& program, int32_t slab) {
 }
 
 // Between the first use and the update: before the first use it would be right.
-Result FetchBeforeUpdate(Ranks& ranks, Dice& dice) {
+Result GatherBeforeUpdate(Ranks& ranks, Dice& dice) {
   Program& program = ranks[dice.Below(static_cast<int32_t>(ranks.size()))];
   Instructions& list = program.instructions;
-  const int32_t from = PickOp(list, Op::kFetch, dice);
+  const int32_t from = PickOp(list, Op::kGather, dice);
   if (from < 0) return std::nullopt;
-  const Instruction fetch = list[from];
+  const Instruction gather = list[from];
   const auto update = Where(list, [&](const auto& i) {
-    return i.op == Op::kUpdate && i.slab == fetch.slab;
+    return i.op == Op::kUpdate && i.slab == gather.slab;
   });
-  const int32_t first = UsesOf(program, fetch.slab).front();
+  const int32_t first = UsesOf(program, gather.slab).front();
   Move(list, from, dice.Between(first + 1, update.front()));
-  return Damaged{{NameOf(fetch)}};
+  return Damaged{{NameOf(gather)}};
 }
 
 Result FlipRecompute(Ranks& ranks, Dice& dice) {
@@ -186,7 +186,7 @@ Result ForeignInstruction(Ranks& ranks, Dice& dice) {
   return Damaged{{NameOf(i)}};
 }
 
-// A release of weights that the step needs again, with no fetch.
+// A release of weights that are at home.
 Result ReleaseTooEarly(Ranks& ranks, Dice& dice) {
   Program& program = ranks[dice.Below(static_cast<int32_t>(ranks.size()))];
   Instructions& list = program.instructions;
@@ -194,7 +194,7 @@ Result ReleaseTooEarly(Ranks& ranks, Dice& dice) {
                             .slab = dice.Below(program.shape.slabs)};
   const int32_t last = UsesOf(program, release.slab).back();
   list.insert(list.begin() + dice.Between(0, last), release);
-  return Damaged{{"Fetch(" + std::to_string(release.slab) + ")"}};
+  return Damaged{{NameOf(release)}};
 }
 
 // The earlier of two collectives of one kind moves behind the later one, where
@@ -245,7 +245,7 @@ const std::vector<Damage>& Damages() {
         {"squares dropped", PassKind::kStep, Drop<Op::kSquares>},
         {"norm dropped", PassKind::kStep, Drop<Op::kNorm>},
         {"update dropped", PassKind::kStep, Drop<Op::kUpdate>},
-        {"fetch dropped", PassKind::kStep, Drop<Op::kFetch>},
+        {"gather dropped", PassKind::kStep, Drop<Op::kGather>},
         {"forward doubled", PassKind::kStep, Double<Op::kForward>},
         {"loss doubled", PassKind::kStep, Double<Op::kLoss>},
         {"backward doubled", PassKind::kStep, Double<Op::kBackward>},
@@ -253,7 +253,7 @@ const std::vector<Damage>& Damages() {
         {"squares doubled", PassKind::kStep, Double<Op::kSquares>},
         {"norm doubled", PassKind::kStep, Double<Op::kNorm>},
         {"update doubled", PassKind::kStep, Double<Op::kUpdate>},
-        {"fetch doubled", PassKind::kStep, Double<Op::kFetch>},
+        {"gather doubled", PassKind::kStep, Double<Op::kGather>},
         {"backward before loss", PassKind::kStep, BackwardBeforeLoss},
         {"backward before the layer behind", PassKind::kStep,
          BackwardBeforeTheLayerBehind},
@@ -266,7 +266,7 @@ const std::vector<Damage>& Damages() {
         {"norm before squares", PassKind::kStep, NormBeforeSquares},
         {"reduce before a contribution", PassKind::kStep,
          ReduceBeforeAContribution},
-        {"fetch before update", PassKind::kStep, FetchBeforeUpdate},
+        {"gather before update", PassKind::kStep, GatherBeforeUpdate},
         {"recompute flags differ", PassKind::kStep, FlipRecompute},
         {"the prologue recomputes", PassKind::kStep, PrologueRecomputes},
         {"forward-only flags differ", PassKind::kStep, FlipForwardOnly},
@@ -274,11 +274,11 @@ const std::vector<Damage>& Damages() {
         {"wrong micro-batch", PassKind::kStep, WrongMicroBatch},
         {"field out of range", PassKind::kStep, OutOfRange},
         {"foreign instruction", PassKind::kStep, ForeignInstruction},
-        {"release without fetch", PassKind::kStep, ReleaseTooEarly},
+        {"release of what is at home", PassKind::kStep, ReleaseTooEarly},
         {"reduces swapped between ranks", PassKind::kStep,
          SwapBetweenRanks<Op::kReduce>},
-        {"fetches swapped between ranks", PassKind::kStep,
-         SwapBetweenRanks<Op::kFetch>},
+        {"gathers swapped between ranks", PassKind::kStep,
+         SwapBetweenRanks<Op::kGather>},
         {"collective in another lane", PassKind::kStep,
          CollectiveInAnotherLane},
         {"shapes differ between ranks", PassKind::kStep, AnotherShape},

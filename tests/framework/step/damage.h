@@ -22,7 +22,7 @@ struct Damage {
   // damage is to their order). Nothing when the programs have no place for it.
   std::optional<Damaged> (*apply)(std::vector<Program>& ranks, Dice& dice);
   bool pipeline = false;  // the programs are of several stages
-  bool copies = false;    // or have copies of weights
+  bool copies = false;    // or have copies
   bool groups = false;    // or ranks work on the same visits
 };
 

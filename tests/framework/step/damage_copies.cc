@@ -1,28 +1,34 @@
-// Ways to break programs whose weights are copied.
+// Ways to break programs some of whose planes are not at home on the device.
 #include <algorithm>
 #include <cstdint>
 #include <string>
 
+#include "tests/framework/step/cells.h"
 #include "tests/framework/step/damage.h"
 #include "tests/framework/step/damage_tools.h"
 
 namespace delink::step_test {
 namespace {
 
-bool IsOfCopy(const Program& program, const Instruction& i) {
-  return i.slab >= 0 && CopyClassOf(program.shape, i.slab) >= 0;
-}
-
-// The index of some kFetch or kRelease of a copy, or -1.
+// The index of some instruction of a copy, or -1.
 int32_t PickCopy(const Program& program, Op op, Dice& dice) {
-  const auto found = Where(program.instructions, [&](const Instruction& i) {
-    return i.op == op && IsOfCopy(program, i);
-  });
+  const auto found = Where(program.instructions,
+                           [&](const Instruction& i) { return i.op == op; });
   return found.empty() ? -1 : Pick(found, dice);
 }
 
-std::string On(Op op, int32_t slab) {
-  return ToString(Instruction{.op = op, .slab = slab});
+bool OfSameCopy(const Instruction& a, const Instruction& b) {
+  return IsOfPlanes(a) && a.slab == b.slab && PlaneSetOf(a) == PlaneSetOf(b);
+}
+
+// Whatever is said of the copy that `i` is of, or that there are too few.
+Damaged OfCopy(Instruction i) {
+  Damaged damaged{{"no copy is free: a Release must come before it"}};
+  for (const Op op : {Op::kFetch, Op::kTake, Op::kEvict, Op::kRelease}) {
+    i.op = op;
+    damaged.names.push_back(ToString(i));
+  }
+  return damaged;
 }
 
 Program& Any(Ranks& ranks, Dice& dice) {
@@ -34,27 +40,40 @@ Result DropOfCopy(Ranks& ranks, Dice& dice) {
   Program& program = Any(ranks, dice);
   const int32_t at = PickCopy(program, op, dice);
   if (at < 0) return std::nullopt;
-  const int32_t slab = program.instructions[at].slab;
+  const Instruction dropped = program.instructions[at];
   program.instructions.erase(program.instructions.begin() + at);
-  return Damaged{{On(Op::kRelease, slab), On(Op::kFetch, slab),
-                  "no copy is free: a Release must come before it"}};
+  return OfCopy(dropped);
 }
 
-// Before the last visit that reads it.
+// A gradient is begun anew that has contributions, or what is not there comes.
+template <Op op, Op other>
+Result Another(Ranks& ranks, Dice& dice) {
+  Program& program = Any(ranks, dice);
+  const auto found = Where(program.instructions, [&](const Instruction& i) {
+    return i.op == op && PlaneSetOf(i) == PlaneSet::kGradient;
+  });
+  if (found.empty()) return std::nullopt;
+  Instruction& at = program.instructions[Pick(found, dice)];
+  at.op = other;
+  return Damaged{{ToString(at)}};
+}
+
+// Before the last that works on it.
 Result CopyReleasedTooEarly(Ranks& ranks, Dice& dice) {
   Program& program = Any(ranks, dice);
   Instructions& list = program.instructions;
   const int32_t from = PickCopy(program, Op::kRelease, dice);
   if (from < 0) return std::nullopt;
-  const int32_t slab = list[from].slab;
+  const Instruction release = list[from];
   int32_t last = -1;
   for (int32_t i = 0; i < from; ++i) {
-    if (list[i].layer < 0 || list[i].op == Op::kInspect) continue;
-    const auto& slabs = program.shape.slabs_of_layer[list[i].layer];
-    if (std::binary_search(slabs.begin(), slabs.end(), slab)) last = i;
+    for (const Work& work : WorkOf(program.shape, list[i])) {
+      if (work.slab != release.slab) continue;
+      if (work.planes == PlaneSetOf(release)) last = i;
+    }
   }
   Move(list, from, dice.Between(0, last));
-  return Damaged{{On(Op::kRelease, slab), On(Op::kFetch, slab)}};
+  return OfCopy(release);
 }
 
 // A class has room for one less than are there at a time.
@@ -62,9 +81,11 @@ Result OneCopyTooMany(Ranks& ranks, Dice& dice) {
   const Program& program = ranks.front();
   std::vector<int32_t> there(program.shape.copies.size()), peak(there);
   for (const Instruction& i : program.instructions) {
-    if (!IsOfCopy(program, i)) continue;
-    const int32_t c = CopyClassOf(program.shape, i.slab);
-    if (i.op == Op::kFetch) peak[c] = std::max(peak[c], ++there[c]);
+    if (!IsOfPlanes(i)) continue;
+    const int32_t c = CopyClassOf(program.shape, PlaneSetOf(i), i.slab);
+    if (i.op == Op::kFetch || i.op == Op::kTake) {
+      peak[c] = std::max(peak[c], ++there[c]);
+    }
     if (i.op == Op::kRelease) --there[c];
   }
   const int32_t c = dice.Below(static_cast<int32_t>(peak.size()));
@@ -73,23 +94,23 @@ Result OneCopyTooMany(Ranks& ranks, Dice& dice) {
   return Damaged{{"no copy is free: a Release must come before it"}};
 }
 
-// Whoever updates would leave a copy of other weights.
+// The host would update what the device has a copy of.
 Result UpdateUnderACopy(Ranks& ranks, Dice& dice) {
   Program& program = Any(ranks, dice);
   Instructions& list = program.instructions;
   const int32_t from = PickCopy(program, Op::kRelease, dice);
   if (from < 0) return std::nullopt;
   const Instruction release = list[from];
+  if (!HostUpdates(program.shape, release.slab)) return std::nullopt;
   const auto updates = Where(list, [&](const Instruction& i) {
     return i.op == Op::kUpdate && i.slab == release.slab;
   });
-  const auto fetches = Where(list, [&](const Instruction& i) {
-    return i.op == Op::kFetch && i.slab == release.slab;
+  const auto arrivals = Where(list, [&](const Instruction& i) {
+    return OfSameCopy(i, release) && i.op != Op::kRelease && i.op != Op::kEvict;
   });
-  if (updates.empty() || fetches.back() > from) return std::nullopt;
+  if (updates.empty() || arrivals.back() > from) return std::nullopt;
   Move(list, from, updates.front());
-  return Damaged{{On(Op::kRelease, release.slab),
-                  "no copy is free: a Release must come before it"}};
+  return OfCopy(release);
 }
 
 }  // namespace
@@ -98,6 +119,13 @@ std::vector<Damage> DamagesOfCopies() {
   std::vector<Damage> all = {
       {"fetch of a copy dropped", PassKind::kStep, DropOfCopy<Op::kFetch>},
       {"release dropped", PassKind::kStep, DropOfCopy<Op::kRelease>},
+      {"take dropped", PassKind::kStep, DropOfCopy<Op::kTake>},
+      {"evict dropped", PassKind::kStep, DropOfCopy<Op::kEvict>},
+      {"evict of a probe dropped", PassKind::kProbe, DropOfCopy<Op::kEvict>},
+      {"gradient taken, not fetched", PassKind::kStep,
+       Another<Op::kFetch, Op::kTake>},
+      {"gradient fetched, not taken", PassKind::kStep,
+       Another<Op::kTake, Op::kFetch>},
       {"release of an evaluation dropped", PassKind::kEvaluation,
        DropOfCopy<Op::kRelease>},
       {"copy released too early", PassKind::kStep, CopyReleasedTooEarly},

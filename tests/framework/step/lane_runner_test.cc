@@ -178,7 +178,7 @@ TEST_P(LaneRunnerTest, LanesGoOnWhileAnInstructionWaitsWithin) {
 }
 
 TEST_P(LaneRunnerTest, AnErrorOfAnyLaneEndsAll) {
-  for (const Op op : {Op::kBackward, Op::kReduce, Op::kFetch}) {
+  for (const Op op : {Op::kBackward, Op::kReduce, Op::kGather}) {
     const int32_t bad = First(op);
     for (auto& runs : runs_) runs = 0;
     LaneRunner lanes(threads(), [&](const Pass&, int32_t i, int64_t step) {
@@ -194,7 +194,7 @@ TEST_P(LaneRunnerTest, AnErrorOfAnyLaneEndsAll) {
     EXPECT_EQ(lanes.Run(pass_, kFirst), status) << "the first error stays";
     EXPECT_EQ(lanes.Drain(), status);
     EXPECT_EQ(runs(bad), 1);
-    EXPECT_LE(runs(First(Op::kNorm)), op == Op::kFetch ? 2 : 1);
+    EXPECT_LE(runs(First(Op::kNorm)), op == Op::kGather ? 2 : 1);
   }
 }
 
@@ -287,7 +287,7 @@ TEST_P(LaneRunnerTest, SaysWhatComputeWaitsFor) {
 // Whoever drains may wait for other ranks as well.
 TEST_P(LaneRunnerTest, SaysWhatADrainWaitsFor) {
   auto last = static_cast<int32_t>(pass_.program.instructions.size()) - 1;
-  while (at(last).op != Op::kFetch) --last;
+  while (at(last).op != Op::kGather) --last;
   std::atomic<bool> begun = false, told = false;
   const Clock::time_point late = Clock::now() + std::chrono::seconds(5);
   int32_t waiting = -1;
@@ -483,7 +483,7 @@ TEST(LaneRunnerDeathTest, AnotherPassIsRefusedWhileTheLastOneIsUnderWay) {
   const auto run = [&] {
     LaneRunner lanes(true, [&](const Pass& pass, int32_t index, int64_t) {
       const Instruction& at = At(pass.program.instructions, index);
-      if (at.op != Op::kFetch) return PendingPtr();
+      if (at.op != Op::kGather) return PendingPtr();
       return PendingPtr(std::make_unique<Later>(
           std::chrono::seconds(1), [] { return absl::OkStatus(); }));
     });

@@ -64,7 +64,7 @@ TEST(PlanTest, GathersFollowTheirUpdates) {
   EXPECT_EQ(ToString(PlanStep(shape, {})),
             "F(0,a) F(1,a) F(2,a) Loss(a) Reduce(2) Squares(2) B(2,a) B(1,a) "
             "Reduce(1) Squares(1) B(0,a) Reduce(0) Squares(0) Norm Update(0) "
-            "Fetch(0) Update(1) Update(2) Fetch(2)");
+            "Gather(0) Update(1) Update(2) Gather(2)");
 }
 
 // A lane keeps its order: squares that wait for the network would hold up the
@@ -207,10 +207,10 @@ TEST(PlanTest, SlabsOfSeveralStagesComeLastAndFirst) {
   };
   EXPECT_EQ(step(0),
             "Recv(1,a)g F(0,a) Send(1,a) B(0,a) Reduce(1) Squares(1) Reduce(0) "
-            "Squares(0) Norm Update(0) Fetch(0) Update(1) Fetch(1)");
+            "Squares(0) Norm Update(0) Gather(0) Update(1) Gather(1)");
   EXPECT_EQ(step(2),
             "Recv(2,a) Loss(a) Reduce(3) Squares(3) Send(2,a)g Reduce(0) "
-            "Squares(0) Norm Update(0) Fetch(0) Update(3) Fetch(3)");
+            "Squares(0) Norm Update(0) Gather(0) Update(3) Gather(3)");
 }
 
 TEST(PlanTest, ScheduleOfOneForwardOneBackward) {
@@ -460,18 +460,18 @@ TEST(AnalysisTest, GathersHoldUpTheNextStep) {
   shape.gathers = {true, true, true};
   shape.ranks = 2;
   EXPECT_EQ(Waits(PlanStep(shape, {})),
-            "F(0,a): Fetch(0)'\n"
-            "F(1,a): Fetch(1)'\n"
-            "Loss(a): Fetch(2)'\n"
+            "F(0,a): Gather(0)'\n"
+            "F(1,a): Gather(1)'\n"
+            "Loss(a): Gather(2)'\n"
             "Reduce(2): Loss(a)\n"
             "Reduce(1): B(1,a)\n"
             "Reduce(0): B(0,a)\n"
             "Squares(2): Reduce(2)\n"
             "Squares(1): Reduce(1)\n"
             "Squares(0): Reduce(0)\n"
-            "Fetch(0): Update(0)\n"
-            "Fetch(1): Update(1)\n"
-            "Fetch(2): Update(2)\n");
+            "Gather(0): Update(0)\n"
+            "Gather(1): Update(1)\n"
+            "Gather(2): Update(2)\n");
 }
 
 }  // namespace

@@ -11,6 +11,7 @@
 #include "framework/step/plan/assemble.h"
 #include "framework/step/shape_table.h"
 #include "framework/step/well_formed.h"
+#include "offload/plan/residency.h"
 #include "parallel/pipeline/interleaved.h"
 #include "parallel/pipeline/one_f_one_b.h"
 #include "parallel/pipeline/zero_bubble.h"
@@ -77,12 +78,13 @@ Program Parse(const ProgramShape& shape, const std::string& text,
       {"F", Op::kForward},       {"Loss", Op::kLoss},
       {"B", Op::kBackward},      {"BI", Op::kBackwardInput},
       {"Fetch", Op::kFetch},     {"BW", Op::kBackwardWeight},
-      {"Release", Op::kRelease}, {"Norm", Op::kNorm},
-      {"Reduce", Op::kReduce},   {"Update", Op::kUpdate},
-      {"Save", Op::kSave},       {"Squares", Op::kSquares},
-      {"Inspect", Op::kInspect}, {"Probe", Op::kProbe},
-      {"Sum", Op::kSum},         {"Send", Op::kSend},
-      {"Recv", Op::kRecv}};
+      {"Gather", Op::kGather},   {"Take", Op::kTake},
+      {"Evict", Op::kEvict},     {"Release", Op::kRelease},
+      {"Norm", Op::kNorm},       {"Reduce", Op::kReduce},
+      {"Update", Op::kUpdate},   {"Save", Op::kSave},
+      {"Squares", Op::kSquares}, {"Inspect", Op::kInspect},
+      {"Probe", Op::kProbe},     {"Sum", Op::kSum},
+      {"Send", Op::kSend},       {"Recv", Op::kRecv}};
   const bool forward_only = !MayHave(kind, Op::kBackward);
   const ShapeTable table(shape);
   Program program{.shape = shape, .kind = kind};
@@ -97,6 +99,7 @@ Program Parse(const ProgramShape& shape, const std::string& text,
     if (flags.find('r') != std::string::npos) i.flags |= kRecompute;
     if (flags.find('p') != std::string::npos) i.flags |= kApart;
     if (flags.find('g') != std::string::npos) i.flags |= kOfGradient;
+    if (flags.find('s') != std::string::npos) i.flags |= kOfState;
     if (forward_only && (i.op == Op::kForward || i.op == Op::kLoss)) {
       i.flags = kForwardOnly;
     }
@@ -168,100 +171,51 @@ Sample DrawSample(Dice& dice) {
   return sample;
 }
 
+// As many copies of each class as one instruction works on, and up to two more.
+static void DrawCopies(Dice& dice, ProgramShape* shape) {
+  shape->copies.clear();
+  for (std::vector<int32_t>& classes : shape->copy_class) {
+    const auto first = static_cast<int32_t>(shape->copies.size());
+    const int32_t count = dice.Below(3);
+    if (count == 0) continue;
+    for (int32_t s = 0; s < shape->slabs; ++s) {
+      const int32_t drawn = dice.Between(-1, count - 1);
+      classes.push_back(drawn < 0 ? -1 : first + drawn);
+    }
+    shape->copies.resize(first + count, 1);
+    for (const std::vector<int32_t>& slabs : shape->slabs_of_layer) {
+      std::vector<int32_t> wanted(shape->copies.size(), 0);
+      for (const int32_t s : slabs) {
+        if (classes[s] >= 0) ++wanted[classes[s]];
+      }
+      for (size_t c = 0; c < wanted.size(); ++c) {
+        shape->copies[c] = std::max(shape->copies[c], wanted[c]);
+      }
+    }
+  }
+  for (int32_t& copies : shape->copies) copies += dice.Below(3);
+}
+
 Sample DrawWithCopies(Dice& dice) {
   Sample sample = DrawSample(dice);
   ProgramShape& shape = sample.shape;
-  const int32_t classes = dice.Between(1, 2);
+  while (shape.copies.empty()) DrawCopies(dice, &shape);
+  bool any = false;
   for (int32_t s = 0; s < shape.slabs; ++s) {
-    shape.copy_class.push_back(dice.Between(-1, classes - 1));
+    const bool may = CopyClassOf(shape, PlaneSet::kWeight, s) >= 0 &&
+                     CopyClassOf(shape, PlaneSet::kGradient, s) >= 0;
+    shape.host_updates.push_back(may && dice.Coin());
+    any = any || shape.host_updates.back();
   }
-  shape.copies.assign(classes, 0);
-  for (const std::vector<int32_t>& slabs : shape.slabs_of_layer) {
-    std::vector<int32_t> wanted(classes, 0);
-    for (const int32_t s : slabs) {
-      if (const int32_t c = shape.copy_class[s]; c >= 0) ++wanted[c];
-    }
-    for (int32_t c = 0; c < classes; ++c) {
-      shape.copies[c] = std::max(shape.copies[c], wanted[c]);
-    }
-  }
-  for (int32_t& copies : shape.copies) copies += dice.Below(3);
+  if (!any) shape.host_updates.clear();
   sample.text += ", copies";
   return sample;
 }
 
-namespace {
-
-// Writes a program whose weights are copied.
-class Copier {
- public:
-  Copier(const Program& program, Dice& dice)
-      : from_(program),
-        table_(program.shape),
-        dice_(dice),
-        there_(program.shape.copies.size()) {
-    to_ = {.shape = program.shape, .kind = program.kind};
-  }
-
-  Program Run() {
-    for (const Instruction& i : from_.instructions) {
-      const bool of_copy = i.slab >= 0 && CopyClassOf(to_.shape, i.slab) >= 0;
-      if (i.op == Op::kFetch && of_copy) continue;
-      if (i.op == Op::kUpdate && of_copy) Release(i.slab);
-      if (i.layer >= 0 && i.op != Op::kInspect && i.op != Op::kProbe) {
-        Want(to_.shape.slabs_of_layer[i.layer]);
-      }
-      to_.instructions.push_back(i);
-    }
-    for (const auto& there : std::vector(there_)) {
-      for (const int32_t slab : there) Release(slab);
-    }
-    return to_;
-  }
-
- private:
-  void Add(Op op, int32_t slab) {
-    Instruction i{.op = op, .slab = slab};
-    i.lane = table_.LaneOf(i);
-    to_.instructions.push_back(i);
-  }
-  void Release(int32_t slab) {
-    std::vector<int32_t>& there = there_[CopyClassOf(to_.shape, slab)];
-    if (std::erase(there, slab) > 0) Add(Op::kRelease, slab);
-  }
-  void Want(const std::vector<int32_t>& slabs) {
-    for (const int32_t slab : slabs) {
-      const int32_t c = CopyClassOf(to_.shape, slab);
-      if (c < 0) continue;
-      std::vector<int32_t>& there = there_[c];
-      if (std::find(there.begin(), there.end(), slab) != there.end()) continue;
-      std::vector<int32_t> others;
-      for (const int32_t other : there) {
-        if (!std::binary_search(slabs.begin(), slabs.end(), other)) {
-          others.push_back(other);
-        }
-      }
-      const bool full =
-          static_cast<int32_t>(there.size()) == to_.shape.copies[c];
-      if (full || (!others.empty() && dice_.Below(4) == 0)) {
-        Release(others[dice_.Below(static_cast<int32_t>(others.size()))]);
-      }
-      there.push_back(slab);
-      Add(Op::kFetch, slab);
-    }
-  }
-
-  const Program& from_;
-  const ShapeTable table_;
-  Dice& dice_;
-  std::vector<std::vector<int32_t>> there_;  // slabs by class
-  Program to_;
-};
-
-}  // namespace
-
 Program WithCopies(const Program& program, Dice& dice) {
-  return Copier(program, dice).Run();
+  return AddResidency(program, [&](const std::vector<int32_t>& uses) {
+    return static_cast<size_t>(dice.Below(static_cast<int32_t>(uses.size())));
+  });
 }
 
 Sample DrawPipeline(Dice& dice) {

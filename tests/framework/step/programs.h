@@ -52,13 +52,12 @@ Planner HalvesPlanner(bool recompute, int32_t behind);
 // gathered by all, none or some slabs; 1..512 ranks, mostly few.
 Sample DrawSample(Dice& dice);
 
-// A sample some of whose slabs are not at home, with room for a few copies more
-// than one visit needs.
+// A sample some of whose planes are not at home on the device, with room for a
+// few copies more than one instruction needs, and slabs that the host updates.
 Sample DrawWithCopies(Dice& dice);
 
-// The same program with kFetch of a copy before the visit that wants it, and
-// kRelease of one when its room is wanted, or its slab's update comes, or the
-// end.
+// The same program with copies (offload/plan/residency.h), of which any goes
+// where room is wanted.
 Program WithCopies(const Program& program, Dice& dice);
 
 // A sample that is cut into 2..8 stages of one chunk or, where there are so

@@ -16,12 +16,15 @@ Simulation::Simulation(const Program& program, const Analysis& analysis,
       done_(size_t{kSteps} * count_, false),
       users_(layout_.cells, 0),
       content_(layout_.cells),
-      copies_(layout_.cells),
-      gradients_(shape_.slabs),
+      planes_(layout_.cells),
       expected_(shape_.slabs),
-      squares_step_(shape_.slabs, -1),
-      owned_version_(shape_.slabs, 0),
-      compute_version_(shape_.slabs, 0) {
+      squares_step_(shape_.slabs, -1) {
+  for (const PlaneSet planes :
+       {PlaneSet::kWeight, PlaneSet::kGradient, PlaneSet::kState}) {
+    for (int32_t s = 0; s < shape_.slabs; ++s) {
+      planes_[layout_.Home(planes, s)].slab = s;
+    }
+  }
   for (int32_t i = 0; i < count_; ++i) {
     const Instruction& instruction = program.instructions[i];
     accesses_.push_back(AccessesOf(program, analysis, i));
@@ -69,7 +72,8 @@ void Simulation::Finish(int lane) {
 }
 
 std::string Simulation::Start(int32_t position) {
-  const Instruction& i = program_.instructions[position % count_];
+  const int32_t index = position % count_;
+  const Instruction& i = program_.instructions[index];
   step_ = position / count_;
   for (const Access& access : accesses_[position % count_]) {
     int32_t& users = users_[access.cell];  // readers, or -1 for a writer
@@ -84,16 +88,19 @@ std::string Simulation::Start(int32_t position) {
     case Op::kBackward:
     case Op::kBackwardInput:
     case Op::kBackwardWeight:
-      return StartVisit(i, position % count_);
-    case Op::kReduce:
-      return gradients_[i.slab].step == step_ && !gradients_[i.slab].reduced &&
-                     gradients_[i.slab].held == expected_[i.slab]
+      return StartVisit(i, index);
+    case Op::kReduce: {
+      const Planes& g = PlanesAt(PlaneSet::kGradient, i.slab, index);
+      return IsComplete(i.slab, g) && !g.gradient.reduced
                  ? ""
                  : "the gradient is not complete";
-    case Op::kSquares:
-      return gradients_[i.slab].step == step_ && gradients_[i.slab].reduced
+    }
+    case Op::kSquares: {
+      const Planes& g = PlanesAt(PlaneSet::kGradient, i.slab, index);
+      return IsComplete(i.slab, g) && g.gradient.reduced
                  ? ""
                  : "the gradient is not reduced";
+    }
     case Op::kNorm:
       for (int32_t s = 0; s < shape_.slabs; ++s) {
         if (expected_[s].any() && squares_step_[s] != step_) {
@@ -102,10 +109,10 @@ std::string Simulation::Start(int32_t position) {
       }
       return HasLosses() ? "" : "losses are missing";
     case Op::kFetch:
-      if (layout_.copies_of_slab[i.slab] < 0) return "";
-      return copies_[layout_.Weights(a_, i.slab, position % count_)].slab < 0
-                 ? ""
-                 : "the copy is still needed";
+    case Op::kTake:
+    case Op::kEvict:
+    case Op::kRelease:
+      return StartMove(i, index);
     case Op::kSend:
     case Op::kRecv:
       return StartTransfer(i);
@@ -114,12 +121,14 @@ std::string Simulation::Start(int32_t position) {
           content_[layout_.Slot(a_, i.layer + 1, i.micro_batch)], i);
     case Op::kSum:
       if (!HasLosses()) return "losses are missing";
-      for (size_t s = 0; s < gradients_.size() && Probes(); ++s) {
+      for (int32_t s = 0; s < shape_.slabs && Probes(); ++s) {
         if (expected_[s].none()) continue;
-        if (gradients_[s].step != step_ || gradients_[s].held != expected_[s]) {
-          return "a gradient is not complete";
-        }
-        if (gradients_[s].reduced != IsSpread(static_cast<int32_t>(s))) {
+        const Planes& g = planes_[layout_.Home(PlaneSet::kGradient, s)];
+        // What no blocks share nobody reads.
+        const bool shared = KeepsApartOfAny(s);
+        if (!shared) continue;
+        if (!IsComplete(s, g)) return "a gradient is not complete";
+        if (g.gradient.reduced != IsSpread(s)) {
           return "a gradient is not that of all stages";
         }
       }
@@ -129,17 +138,54 @@ std::string Simulation::Start(int32_t position) {
           apart_.micro_batch != i.micro_batch || !apart_left_[i.slab]) {
         return "the gradient is not kept apart";
       }
-      return Add(i, i.slab, a_.written[position % count_].front());
+      return Add(i, i.slab, index, a_.written[index].front());
     case Op::kUpdate:
-      if (norm_step_ != step_) return "the norm is of another step";
-      if (owned_version_[i.slab] != step_) return "updated twice or never";
-      return gradients_[i.slab].step == step_ && gradients_[i.slab].reduced &&
-                     gradients_[i.slab].held == expected_[i.slab]
-                 ? ""
-                 : "the gradient is not that of the step";
+      return StartUpdate(i.slab, index);
     default:
       return "";
   }
+}
+
+std::string Simulation::StartUpdate(int32_t slab, int32_t index) {
+  if (norm_step_ != step_) return "the norm is of another step";
+  for (const PlaneSet planes : {PlaneSet::kWeight, PlaneSet::kState}) {
+    const Planes& old = UpdatedAt(planes, slab, index);
+    if (old.slab != slab || old.version != step_) {
+      return "updated twice or never";
+    }
+  }
+  const Planes& g = UpdatedAt(PlaneSet::kGradient, slab, index);
+  return IsComplete(slab, g) && g.gradient.reduced
+             ? ""
+             : "the gradient is not that of the step";
+}
+
+std::string Simulation::StartMove(const Instruction& i, int32_t index) {
+  const PlaneSet planes = PlaneSetOf(i);
+  const Planes& copy = PlanesAt(planes, i.slab, index);
+  const Planes& home = planes_[layout_.Home(planes, i.slab)];
+  if (i.op == Op::kFetch || i.op == Op::kTake) {
+    if (copy.slab >= 0) return "the copy is still needed";
+    if (planes == PlaneSet::kGradient && i.op == Op::kFetch &&
+        home.gradient.step != step_) {
+      return "there is nothing of the gradient";
+    }
+    return home.whole ? "" : "the weights are not whole";
+  }
+  return copy.slab == i.slab ? "" : "the copy is of another slab";
+}
+
+void Simulation::Move(const Instruction& i, int32_t index) {
+  Planes& copy = PlanesAt(PlaneSetOf(i), i.slab, index);
+  Planes& home = planes_[layout_.Home(PlaneSetOf(i), i.slab)];
+  if (i.op == Op::kFetch) copy = home;
+  if (i.op == Op::kTake) copy = {.slab = i.slab};
+  if (i.op == Op::kEvict) home = copy;
+  if (i.op == Op::kRelease) copy = {};
+}
+
+bool Simulation::KeepsApartOfAny(int32_t slab) const {
+  return KeepsApart(shape_, {.flags = kApart}, slab);
 }
 
 bool Simulation::IsSpread(int32_t slab) const {
@@ -179,16 +225,11 @@ std::string Simulation::StartInspect(const Content& c,
 
 std::string Simulation::StartVisit(const Instruction& i, int32_t index) {
   const int32_t wanted = Updates() ? step_ : 0;
-  const std::vector<int32_t>& slabs = shape_.slabs_of_layer[i.layer];
-  for (size_t k = 0; k < slabs.size(); ++k) {
-    const int32_t s = slabs[k];
-    if (layout_.copies_of_slab[s] >= 0) {
-      const Copy& copy = copies_[layout_.Weights(a_, s, index, k)];
-      if (copy.slab == s && copy.version == wanted) continue;
-      return absl::StrCat("there is no copy of slab ", s);
-    }
-    if (compute_version_[s] != wanted) {
-      return absl::StrCat("slab ", s, " has version ", compute_version_[s]);
+  for (const int32_t s : shape_.slabs_of_layer[i.layer]) {
+    const Planes& weights = PlanesAt(PlaneSet::kWeight, s, index);
+    if (weights.slab != s || weights.version != wanted || !weights.whole) {
+      return absl::StrCat("slab ", s, " has version ", weights.version,
+                          " of slab ", weights.slab);
     }
   }
   if (i.op == Op::kForward) return StartForward(i);
@@ -240,7 +281,7 @@ std::string Simulation::StartContribution(const Instruction& i, int32_t index) {
       if (written) return "what is kept apart is added to something";
       continue;
     }
-    const std::string error = Add(i, slabs[k], written);
+    const std::string error = Add(i, slabs[k], index, written);
     if (!error.empty()) return error;
   }
   if ((i.flags & kApart) == 0) return "";
@@ -250,8 +291,11 @@ std::string Simulation::StartContribution(const Instruction& i, int32_t index) {
   return "";
 }
 
-std::string Simulation::Add(const Instruction& i, int32_t slab, bool written) {
-  Gradient& g = gradients_[slab];
+std::string Simulation::Add(const Instruction& i, int32_t slab, int32_t index,
+                            bool written) {
+  Planes& planes = PlanesAt(PlaneSet::kGradient, slab, index);
+  if (planes.slab != slab) return "there is another slab's gradient";
+  Gradient& g = planes.gradient;
   if (!written) {
     if (!g.consumed && Updates()) {
       return "a gradient is overwritten before its update";
@@ -267,7 +311,8 @@ std::string Simulation::Add(const Instruction& i, int32_t slab, bool written) {
 }
 
 void Simulation::End(int32_t position) {
-  const Instruction& i = program_.instructions[position % count_];
+  const int32_t index = position % count_;
+  const Instruction& i = program_.instructions[index];
   const int32_t step = position / count_;
   for (const Access& access : accesses_[position % count_]) {
     users_[access.cell] = access.write ? 0 : users_[access.cell] - 1;
@@ -283,7 +328,7 @@ void Simulation::End(int32_t position) {
       content_[Moved(i, true)].live = false;
       return;
     case Op::kReduce:
-      gradients_[i.slab].reduced = true;
+      PlanesAt(PlaneSet::kGradient, i.slab, index).gradient.reduced = true;
       return;
     case Op::kSquares:
       squares_step_[i.slab] = step;
@@ -302,22 +347,20 @@ void Simulation::End(int32_t position) {
       found_ = 0;
       return;
     case Op::kUpdate:
-      gradients_[i.slab].consumed = true;
-      ++owned_version_[i.slab];
-      if (!shape_.gathers[i.slab]) ++compute_version_[i.slab];
+      UpdatedAt(PlaneSet::kGradient, i.slab, index).gradient.consumed = true;
+      ++UpdatedAt(PlaneSet::kState, i.slab, index).version;
+      ++UpdatedAt(PlaneSet::kWeight, i.slab, index).version;
+      UpdatedAt(PlaneSet::kWeight, i.slab, index).whole =
+          !shape_.gathers[i.slab];
+      return;
+    case Op::kGather:
+      UpdatedAt(PlaneSet::kWeight, i.slab, index).whole = true;
       return;
     case Op::kFetch:
-      compute_version_[i.slab] = owned_version_[i.slab];
-      if (layout_.copies_of_slab[i.slab] >= 0) {
-        copies_[layout_.Weights(a_, i.slab, position % count_)] = {
-            i.slab, owned_version_[i.slab]};
-      }
-      return;
+    case Op::kTake:
+    case Op::kEvict:
     case Op::kRelease:
-      if (layout_.copies_of_slab[i.slab] >= 0) {
-        copies_[layout_.Weights(a_, i.slab, position % count_)] = {};
-      }
-      return;
+      return Move(i, index);
     default:
       return;
   }

@@ -23,17 +23,20 @@ struct Content {
   bool live = false;
 };
 
-// Whose weights a copy is, and after how many updates; of nobody.
-struct Copy {
-  int32_t slab = -1, version = -1;
-};
-
 using Contributions = std::bitset<128>;
 
 struct Gradient {
   Contributions held;
   int32_t step = -1;
   bool reduced = false, consumed = true;
+};
+
+// Planes of a slab, or of nobody, at home or in a copy: a gradient, or weights
+// or state after so many updates.
+struct Planes {
+  int32_t slab = -1, version = 0;
+  bool whole = true;  // weights, of all ranks' updates
+  Gradient gradient;
 };
 
 // One rank.
@@ -102,14 +105,34 @@ class Simulation {
 
   std::string StartContribution(const Instruction& i, int32_t index);
 
-  std::string Add(const Instruction& i, int32_t slab, bool written);
+  std::string Add(const Instruction& i, int32_t slab, int32_t index,
+                  bool written);
+  // Where instruction `index` works on planes; they may be others'.
+  Planes& PlanesAt(PlaneSet planes, int32_t slab, int32_t index) {
+    return planes_[layout_.Place(program_, a_, planes, slab, index)];
+  }
+  // Where an update works on them, or a sum reads them: at home, or there.
+  Planes& UpdatedAt(PlaneSet planes, int32_t slab, int32_t index) {
+    const bool host = !shape_.host_updates.empty() && shape_.host_updates[slab];
+    return host ? planes_[layout_.Home(planes, slab)]
+                : PlanesAt(planes, slab, index);
+  }
+  std::string StartUpdate(int32_t slab, int32_t index);
+  std::string StartMove(const Instruction& i, int32_t index);
+  void Move(const Instruction& i, int32_t index);
+  bool IsComplete(int32_t slab, const Planes& planes) const {
+    const Gradient& g = planes.gradient;
+    return planes.slab == slab && g.step == step_ && g.held == expected_[slab];
+  }
 
   void End(int32_t position);
 
   void EndVisit(const Instruction& i, int32_t step);
   void EndBackward(const Instruction& i, int32_t step);
 
-  // Whether a probe needs the slab's gradient from other stages.
+  // Whether a probe looks at the slab's gradient: blocks share it.
+  bool KeepsApartOfAny(int32_t slab) const;
+  // Whether it needs it from other stages.
   bool IsSpread(int32_t slab) const;
 
   // That a pass of this kind has to make before its sum.
@@ -128,13 +151,11 @@ class Simulation {
   std::vector<bool> done_;
   std::vector<int32_t> users_;
   std::vector<Content> content_;  // by cell; of those that have one
-  std::vector<Copy> copies_;      // by cell; of copies of weights
-  std::vector<Gradient> gradients_;
+  std::vector<Planes> planes_;    // by cell
   std::vector<Contributions> expected_;
   Content apart_;                // whose gradients are kept apart
   std::bitset<128> apart_left_;  // of which slabs they are still to be taken
   std::vector<int32_t> squares_step_;
-  std::vector<int32_t> owned_version_, compute_version_;
   int32_t norm_step_ = -1, loss_step_ = -1, losses_ = 0, found_ = 0, step_ = 0;
 };
 

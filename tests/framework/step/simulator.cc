@@ -64,7 +64,7 @@ class Joint {
         const auto& slabs = shape_.slabs_of_layer[l];
         meets |= StageAt(shape_, l) == other &&
                  (i.op == Op::kReduce ||
-                  (i.op == Op::kFetch && shape_.gathers[i.slab])) &&
+                  (i.op == Op::kGather && shape_.gathers[i.slab])) &&
                  std::find(slabs.begin(), slabs.end(), i.slab) != slabs.end();
       }
       if (i.op == Op::kSend || i.op == Op::kRecv) {

@@ -53,21 +53,23 @@ TEST(ValidatorTest, WhatPlannersWriteIsRight) {
 
 // A delinked model whose weights are on the host.
 TEST(ValidatorTest, OffloadedProgramIsRight) {
+  ProgramShape shape = Small(2);
+  shape.copy_class[0] = {0, 0, -1};
+  shape.copies = {2};
   const std::string text =
       "Fetch(0) F(0,a) F(0,b) Fetch(1) Release(0) F(1,a) F(1,b) Loss(a) "
-      "Loss(b) Reduce(2) B(1,a) B(1,b) Reduce(1) Fetch(0) Release(1) B(0,a) "
-      "B(0,b) Reduce(0) Squares(0) Squares(1) Squares(2) Norm ";
-  EXPECT_EQ(Error(text + "Update(0) Update(1) Update(2) Release(0)", false, 2),
-            "");
-  EXPECT_THAT(Error(text + "Update(0) Update(1) Update(2)", false, 2),
-              HasSubstr("instruction 0, Fetch(0) of the next step: the weights "
-                        "are already there"));
+      "Loss(b) Reduce(2) B(1,a) B(1,b) Reduce(1) Fetch(0) B(0,a) B(0,b) "
+      "Reduce(0) Squares(0) Squares(1) Squares(2) Norm Update(0) Evict(0) "
+      "Release(0) Update(1) Evict(1) ";
+  EXPECT_EQ(Error(Parse(shape, text + "Release(1) Update(2)")), "");
+  EXPECT_EQ(Error(Parse(shape, text + "Update(2)")),
+            "end of the program: Release(1) is missing in the step");
 }
 
 TEST(ValidatorTest, LateGathersAreRight) {
-  EXPECT_EQ(Error("Fetch(0) F(0,a) Fetch(1) F(1,a) Fetch(2) Loss(a) Reduce(2) "
-                  "B(1,a) Reduce(1) B(0,a) Reduce(0) Squares(0) Squares(1) "
-                  "Squares(2) Norm Update(0) Update(1) Update(2)",
+  EXPECT_EQ(Error("Gather(0) F(0,a) Gather(1) F(1,a) Gather(2) Loss(a) "
+                  "Reduce(2) B(1,a) Reduce(1) B(0,a) Reduce(0) Squares(0) "
+                  "Squares(1) Squares(2) Norm Update(0) Update(1) Update(2)",
                   true),
             "");
 }
@@ -82,8 +84,8 @@ TEST(ValidatorTest, ForwardRules) {
             "instruction 1, Loss(a): its slot is empty: F(1,a) must come "
             "before it");
   EXPECT_EQ(Error("Release(1) F(0,a) F(1,a)"),
-            "instruction 2, F(1,a): the weights of slab 1 are not fetched: "
-            "Fetch(1) must come before it");
+            "instruction 0, Release(1): the weights of slab 1 are at home: "
+            "there are no copies");
   EXPECT_EQ(Error(""), "end of the program: F(0,a) is missing in the step");
 }
 
@@ -145,9 +147,6 @@ TEST(ValidatorTest, HalvesOfBackwards) {
   EXPECT_EQ(error("BI(1,a) BW(1,a) B(0,b)"),
             "instruction 8, B(0,b): its gradient boundary is empty: BI(1,b) "
             "must come before it");
-  EXPECT_EQ(error("BI(1,a) Release(1) BW(1,a)"),
-            "instruction 8, BW(1,a): the weights of slab 1 are not fetched: "
-            "Fetch(1) must come before it");
   EXPECT_EQ(error("B(1,a) BI(0,a)"),
             "instruction 7, BI(0,a): layer 0 is not in [1, 1]");
   EXPECT_EQ(Error("F(0,a) F(1,a)r Loss(a) BI(1,a)"),
@@ -196,15 +195,15 @@ TEST(ValidatorTest, WeightRules) {
   const std::string reduced =
       "F(0,a) F(1,a) Loss(a) B(1,a) B(0,a) Reduce(0) Reduce(1) Reduce(2) "
       "Squares(0) Squares(1) Squares(2) Norm ";
-  EXPECT_EQ(
-      Error(reduced + "Update(0) Fetch(0) Update(1) Update(2) Fetch(2)", true),
-      "instruction 1, F(1,a) of the next step: the weights of slab 1 are "
-      "not fetched: Fetch(1) must come before it");
-  EXPECT_EQ(Error(reduced + "Fetch(0)"),
-            "instruction 12, Fetch(0): the weights are already there: "
-            "Release(0) must come before it");
-  EXPECT_EQ(Error(reduced + "Release(0) Release(0)"),
-            "instruction 13, Release(0): there is no copy to release");
+  EXPECT_EQ(Error(reduced + "Update(0) Gather(0) Update(1) Update(2) Gather(2)",
+                  true),
+            "instruction 1, F(1,a) of the next step: the weights of slab 1 are "
+            "not whole: Gather(1) must come before it");
+  EXPECT_EQ(Error(reduced + "Gather(0)"),
+            "instruction 12, Gather(0): the weights are whole");
+  EXPECT_EQ(Error(reduced + "Gather(0)", true),
+            "instruction 12, Gather(0): the weights are whole: Update(0) must "
+            "come before it");
 }
 
 TEST(ValidatorTest, SaveRules) {
@@ -436,10 +435,10 @@ TEST(ValidatorTest, SlotClasses) {
   EXPECT_THAT(error({-1, 1, 2}), HasSubstr("slot class -1"));
 }
 
-// Slabs 0 and 1 are copied into one place, slab 2 is at home.
-TEST(ValidatorTest, CopyRules) {
+// The weights of slabs 0 and 1 are copied into one place, all else is at home.
+TEST(ValidatorTest, CopiesOfWeights) {
   ProgramShape shape = Small(1);
-  shape.copy_class = {0, 0, -1};
+  shape.copy_class[0] = {0, 0, -1};
   shape.copies = {1};
   const auto error = [&](const std::string& text,
                          PassKind kind = PassKind::kStep) {
@@ -450,31 +449,99 @@ TEST(ValidatorTest, CopyRules) {
   const std::string norm =
       "Reduce(0) Reduce(1) Reduce(2) Squares(0) Squares(1) Squares(2) Norm ";
   const std::string backward = "B(1,a) Release(1) Fetch(0) B(0,a) ";
-  EXPECT_EQ(error(forward + backward + "Release(0) " + norm +
-                  "Update(0) Update(1) Update(2)"),
+  const std::string first = forward + backward + norm + "Update(0) ";
+  EXPECT_EQ(error(first + "Evict(0) Release(0) Fetch(1) Update(1) Evict(1) "
+                          "Release(1) Update(2)"),
             "");
   EXPECT_EQ(error("F(0,a)"),
-            "instruction 0, F(0,a): the weights of slab 0 are not fetched: "
+            "instruction 0, F(0,a): the weights of slab 0 are not there: "
             "Fetch(0) must come before it");
   EXPECT_EQ(error("Fetch(0) F(0,a) Fetch(1)"),
             "instruction 2, Fetch(1): no copy is free: a Release must come "
             "before it");
   EXPECT_EQ(error("Fetch(0) Fetch(0)"),
-            "instruction 1, Fetch(0): the weights are already there: "
+            "instruction 1, Fetch(0): the weights of slab 0 are already there: "
             "Release(0) must come before it");
-  EXPECT_EQ(error(forward + backward + norm + "Update(0)"),
-            "instruction 17, Update(0): the copy is of the weights before it: "
-            "Release(0) must come before it");
-  EXPECT_EQ(error(forward + backward + "Release(0) " + norm +
-                  "Update(0) Update(1) Update(2) Fetch(1)"),
-            "end of the program: Release(1) is missing in the step");
+  EXPECT_EQ(error("Fetch(0) Evict(0)"),
+            "instruction 1, Evict(0): nothing was written in the copy");
+  EXPECT_EQ(error("Evict(0)"),
+            "instruction 0, Evict(0): there is no copy of it");
+  EXPECT_EQ(error("Release(0)"),
+            "instruction 0, Release(0): there is no copy to release");
+  EXPECT_EQ(error(first + "Release(0)"),
+            "instruction 18, Release(0): what was written in the copy would be "
+            "lost: Evict(0) must come before it");
+  EXPECT_EQ(error(first + "Save(0)"),
+            "instruction 18, Save(0): the weights of slab 0 are not at home: "
+            "Evict(0) must come before it");
+  EXPECT_EQ(error(first + "Evict(0) Release(0) Update(1)"),
+            "instruction 20, Update(1): the weights of slab 1 are not there: "
+            "Fetch(1) must come before it");
+  EXPECT_EQ(error("Fetch(2)"),
+            "instruction 0, Fetch(2): the weights of slab 2 are at home: there "
+            "are no copies");
+  EXPECT_EQ(error("Fetch(0)s"),
+            "instruction 0, Fetch(0)s: the state of slab 0 is at home: there "
+            "are no copies");
   EXPECT_EQ(error(forward + "Release(1) Sum", PassKind::kEvaluation), "");
   EXPECT_EQ(error(forward + "Sum", PassKind::kEvaluation),
             "end of the program: Release(1) is missing in the step");
-  shape.copy_class = {0, 1, -1};
+  shape.copy_class[0] = {0, 1, -1};
   EXPECT_EQ(error(""), "program shape: copies have no class 1");
-  shape.copy_class = {0};
-  EXPECT_EQ(error(""), "program shape: copy_class has one entry a slab");
+  shape.copy_class[0] = {0};
+  EXPECT_EQ(error(""),
+            "program shape: copy_class has one entry a slab, or none");
+}
+
+// The host updates slab 0, whose weights and gradient have a copy each.
+TEST(ValidatorTest, UpdatesOnTheHost) {
+  ProgramShape shape = Small(2);
+  shape.copy_class[0] = {0, -1, -1};
+  shape.copy_class[1] = {1, -1, -1};
+  shape.copies = {1, 1};
+  shape.host_updates = {true, false, false};
+  const auto error = [&](const std::string& text) {
+    return Error(Parse(shape, text));
+  };
+  const std::string before =
+      "Fetch(0) F(0,a) F(0,b) F(1,a) F(1,b) Loss(a) Loss(b) B(1,a) B(1,b) ";
+  const std::string norm =
+      "Reduce(1) Reduce(2) Squares(0) Squares(1) Squares(2) Norm ";
+  const std::string backward = before + "Take(0)g B(0,a) B(0,b) Reduce(0) ";
+  const std::string updates = "Update(0) Update(1) Update(2)";
+  EXPECT_EQ(
+      error(backward + norm + "Evict(0)g Release(0)g Release(0) " + updates),
+      "");
+  // Between two contributions it may go home.
+  EXPECT_EQ(error(before +
+                  "Take(0)g B(0,a) Evict(0)g Release(0)g Fetch(0)g "
+                  "B(0,b) Reduce(0) " +
+                  norm + "Evict(0)g Release(0)g Release(0) " + updates),
+            "");
+  EXPECT_EQ(error(before + "B(0,a)"),
+            "instruction 9, B(0,a): the gradient of slab 0 is not there: "
+            "Fetch(0)g must come before it, or Take(0)g");
+  EXPECT_EQ(error(before + "Fetch(0)g"),
+            "instruction 9, Fetch(0)g: the gradient of slab 0 has nothing yet: "
+            "Take(0)g is what it needs");
+  EXPECT_EQ(error(before + "Take(0)g B(0,a) Evict(0)g Release(0)g Take(0)g"),
+            "instruction 13, Take(0)g: the gradient of slab 0 has "
+            "contributions: Fetch(0)g is what it needs");
+  EXPECT_EQ(error(before + "Take(0)g B(0,a) Release(0)g"),
+            "instruction 11, Release(0)g: what was written in the copy would "
+            "be lost: Evict(0)g must come before it");
+  EXPECT_EQ(error(backward + norm + "Release(0) Evict(0)g " + updates),
+            "instruction 21, Update(0): the copy of the gradient of slab 0 "
+            "would be another than what is at home: Release(0)g must come "
+            "before it");
+  EXPECT_EQ(error(backward + norm + "Evict(0)g Release(0)g " + updates),
+            "instruction 21, Update(0): the copy of the weights of slab 0 "
+            "would be another than what is at home: Release(0) must come "
+            "before it");
+  shape.copy_class[1].clear();
+  EXPECT_EQ(error(""),
+            "program shape: the host updates slab 0, whose weights or gradient "
+            "have no copies");
 }
 
 TEST(ValidatorTest, RanksMeetInOneOrder) {
@@ -587,26 +654,26 @@ TEST(ValidatorTest, WhatIsSentIsReceivedInOneOrder) {
 }
 
 // Each rank is right by itself and each lane has one order, and yet rank 0
-// waits in Fetch(0) for rank 1, which waits in Fetch(1) for rank 0.
+// waits in Gather(0) for rank 1, which waits in Gather(1) for rank 0.
 TEST(ValidatorTest, DeadlockAcrossLanes) {
   ProgramShape shape = Small(1, true);
   shape.ranks = 2;
   const std::string before =
       "F(0,a) F(1,a) Loss(a) B(1,a) B(0,a) Reduce(0) Reduce(1) Reduce(2) "
-      "Squares(0) Squares(1) Squares(2) Norm Update(2) Fetch(2) ";
-  const std::string zero = "Update(0) Fetch(0) Save(0) ";
-  const std::string one = "Update(1) Fetch(1) Save(1) ";
+      "Squares(0) Squares(1) Squares(2) Norm Update(2) Gather(2) ";
+  const std::string zero = "Update(0) Gather(0) Save(0) ";
+  const std::string one = "Update(1) Gather(1) Save(1) ";
   std::vector<Program> programs = {Parse(shape, before + zero + one),
                                    Parse(shape, before + one + zero)};
   for (Program& program : programs) {
     for (Instruction& i : program.instructions) {
-      if (i.op == Op::kFetch && i.slab == 1) i.lane = Lane::kOut;
+      if (i.op == Op::kGather && i.slab == 1) i.lane = Lane::kOut;
     }
     EXPECT_EQ(Error(program), "");
   }
   EXPECT_EQ(Error(programs),
-            "rank 0: instruction 15, Fetch(0): waits for ever for rank 1: "
-            "instruction 15, Fetch(1), which comes first and waits for that: "
+            "rank 0: instruction 15, Gather(0): waits for ever for rank 1: "
+            "instruction 15, Gather(1), which comes first and waits for that: "
             "lanes deadlock by their order");
   programs[1] = programs[0];
   EXPECT_EQ(Error(programs), "");
@@ -626,36 +693,21 @@ TEST(ValidatorTest, DeadlockOfThreeRanks) {
         Parse(shape,
               "F(0,a) F(1,a) Loss(a) B(1,a) B(0,a) Reduce(0) Reduce(1) "
               "Reduce(2) Squares(0) Squares(1) Squares(2) Norm " +
-                  on("Update", 0) + on("Update", 1) + on("Fetch", 0) +
-                  on("Fetch", 1) + on("Save", 0) + on("Update", 2) +
-                  on("Fetch", 2) + on("Save", 1) + on("Save", 2)));
+                  on("Update", 0) + on("Update", 1) + on("Gather", 0) +
+                  on("Gather", 1) + on("Save", 0) + on("Update", 2) +
+                  on("Gather", 2) + on("Save", 1) + on("Save", 2)));
     for (Instruction& i : programs.back().instructions) {
-      if (i.op != Op::kFetch || i.slab == 0) continue;
+      if (i.op != Op::kGather || i.slab == 0) continue;
       i.lane = i.slab == 1 ? Lane::kOut : Lane::kIn;
     }
     EXPECT_EQ(Error(programs.back()), "");
   }
-  EXPECT_EQ(Error(programs),
-            "rank 0: instruction 14, Fetch(0): waits for ever for rank 1: "
-            "instruction 14, Fetch(1), which comes first and waits for rank 2: "
-            "instruction 14, Fetch(2), which comes first and waits for that: "
-            "lanes deadlock by their order");
-}
-
-// The first meets the first.
-TEST(ValidatorTest, ASlabIsFetchedTwiceInAStep) {
-  ProgramShape shape = Small(1);
-  shape.gathers[0] = true;
-  shape.ranks = 2;
-  const std::string before =
-      "Fetch(0) F(0,a) Release(0) F(1,a) Loss(a) B(1,a) Fetch(0) B(0,a) "
-      "Reduce(0) Reduce(1) Reduce(2) ";
-  const std::string after = " Norm Update(0) Update(1) Update(2)";
   EXPECT_EQ(
-      Error(
-          {Parse(shape, before + "Squares(0) Squares(1) Squares(2)" + after),
-           Parse(shape, before + "Squares(1) Squares(0) Squares(2)" + after)}),
-      "");
+      Error(programs),
+      "rank 0: instruction 14, Gather(0): waits for ever for rank 1: "
+      "instruction 14, Gather(1), which comes first and waits for rank 2: "
+      "instruction 14, Gather(2), which comes first and waits for that: "
+      "lanes deadlock by their order");
 }
 
 }  // namespace

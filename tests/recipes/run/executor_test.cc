@@ -345,9 +345,9 @@ TEST(Executor, WhatTheEngineCannotRunIsRefused) {
   using ::testing::HasSubstr;
   EXPECT_EQ(TellsOfStep([](Program*) {}), "");
   EXPECT_THAT(TellsOfStep([](Program* step) {
-                First(step, Op::kFetch).lane = Lane::kIn;
+                First(step, Op::kGather).lane = Lane::kIn;
               }),
-              HasSubstr("Fetch(0): it does that in the network lane, not in "
+              HasSubstr("Gather(0): it does that in the network lane, not in "
                         "the in lane"));
   EXPECT_THAT(TellsOfStep([](Program* step) {
                 for (Instruction& at : step->instructions) {
@@ -370,14 +370,15 @@ TEST(Executor, WhatTheEngineCannotRunIsRefused) {
 // A step that gathers late is right in itself, but what comes between two steps
 // would read the weights from before the update.
 TEST(Executor, LateGathersAreRefused) {
-  EXPECT_THAT(TellsOfStep([](Program* step) {
-                std::vector<Instruction>& list = step->instructions;
-                std::stable_partition(
-                    list.begin(), list.end(),
-                    [](const Instruction& at) { return at.op == Op::kFetch; });
-              }),
-              ::testing::HasSubstr("instruction 0, Fetch(0): the passes before "
-                                   "it leave the weights fetched"));
+  EXPECT_THAT(
+      TellsOfStep([](Program* step) {
+        std::vector<Instruction>& list = step->instructions;
+        std::stable_partition(
+            list.begin(), list.end(),
+            [](const Instruction& at) { return at.op == Op::kGather; });
+      }),
+      ::testing::HasSubstr("instruction 0, Gather(0): the passes before "
+                           "it leave the weights fetched"));
 }
 
 TEST(Executor, AProgramOfAnotherShapeIsRefused) {

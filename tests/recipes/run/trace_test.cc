@@ -129,7 +129,7 @@ TEST_P(TraceTest, SaysWhatAnInstructionWorksOn) {
           entry.forward_flops + entry.backward_flops + entry.recompute_flops;
       if (entry.at.op == Op::kUpdate) updated += entry.bytes;
       if (entry.at.op == Op::kReduce) reduced += entry.bytes;
-      if (entry.at.op == Op::kFetch) gathered += entry.bytes;
+      if (entry.at.op == Op::kGather) gathered += entry.bytes;
     }
     EXPECT_DOUBLE_EQ(flops, rig.executor().flops_per_micro_batch() *
                                 static_cast<double>(kMicroBatches));

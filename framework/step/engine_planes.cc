@@ -1,0 +1,83 @@
+// The engine's instructions that move planes of slabs between their homes and
+// copies on the device, and updates at home.
+#include <cstdint>
+#include <utility>
+
+#include "framework/base/at.h"
+#include "framework/comm/chain.h"
+#include "framework/step/engine_state.h"
+
+namespace delink {
+
+// The planes of a copy lie one behind the other.
+void Engine::Redirect(int slab, PlaneSet planes, char* copy) {
+  ParamStore& store = *env_.store;
+  for (const Plane plane : PlanesOf(store, planes)) {
+    store.Redirect(slab, plane, copy);
+    if (copy != nullptr) copy += AlignUp(store.bytes(slab, plane));
+  }
+}
+
+// What nobody writes of a gradient counts as zeros; a copy has been another
+// slab's.
+void Engine::ClearPadding(int slab) {
+  const ParamStore& store = *env_.store;
+  const int64_t width = SizeOf(store.dtype(Plane::kGradient));
+  char* const copy = static_cast<char*>(store.now(slab, Plane::kGradient));
+  const int64_t bytes = store.bytes(slab, Plane::kGradient);
+  int64_t written = 0;
+  const auto clear = [&](int64_t end) {
+    if (end <= written) return;
+    env_.device->FillZero(*in_stream_, copy + written, end - written);
+  };
+  for (const SlabParam& param : store.slab(slab).params) {
+    clear(param.offset * width);
+    written = (param.offset + param.elements) * width;
+  }
+  clear(bytes);
+}
+
+void Engine::Arrive(const Pass& pass, int32_t index) {
+  const Instruction& at = At(pass.program.instructions, index);
+  const PlaneSet planes = PlaneSetOf(at);
+  const int32_t copy_class = CopyClassOf(pass.program.shape, planes, at.slab);
+  const int32_t number = At(pass.analysis.copies_of, index).front();
+  const ParamStore& store = *env_.store;
+  const int slab = SlabHere(store, at.slab);
+  Redirect(slab, planes,
+           static_cast<char*>(fetched_.at(
+               memory_.FetchedOffset(static_cast<size_t>(copy_class)) +
+               number * At(memory_.fetched, copy_class).bytes)));
+  if (at.op == Op::kTake) return ClearPadding(slab);
+  for (const Plane plane : PlanesOf(store, planes)) {
+    env_.device->CopyFromHost(*in_stream_, store.now(slab, plane),
+                              store.home(slab, plane),
+                              store.bytes(slab, plane));
+  }
+}
+
+std::unique_ptr<Pending> Engine::Evict(int slab, PlaneSet planes) {
+  const ParamStore& store = *env_.store;
+  for (const Plane plane : PlanesOf(store, planes)) {
+    env_.device->CopyToHost(*out_stream_, store.home(slab, plane),
+                            store.now(slab, plane), store.bytes(slab, plane));
+  }
+  return WaitForStream(*env_.device, *out_stream_);
+}
+
+// The gradient is at home, and what decides the step is on the device.
+std::unique_ptr<Pending> Engine::UpdateOnHost(int slab, int64_t step) {
+  HostLane& lane = *host_lane_;
+  UpdateControl* const control = lane.control();
+  env_.device->CopyToHost(lane.stream(), control, records_->ControlOf(step),
+                          sizeof(*control));
+  const int64_t update = lane.UpdatesAt(step, slab) + 1;
+  return Chain(WaitForStream(*env_.device, lane.stream()), {[=, this, &lane] {
+                 return lane.Post([=, this, &lane] {
+                   env_.host_optimizer->Update(lane.stream(), *env_.store, slab,
+                                               control, update);
+                 });
+               }});
+}
+
+}  // namespace delink

@@ -1,0 +1,102 @@
+#include "framework/step/host_lane.h"
+
+#include <utility>
+
+#include "absl/status/statusor.h"
+#include "framework/base/at.h"
+#include "framework/base/check.h"
+#include "framework/device/profile.h"
+
+namespace delink {
+namespace {
+
+class OfStream final : public Pending {
+ public:
+  OfStream(Stream& stream, std::unique_ptr<Event> event)
+      : stream_(stream), event_(std::move(event)) {}
+
+ private:
+  absl::StatusOr<bool> Poll() override { return stream_.Reached(*event_); }
+
+  Stream& stream_;
+  const std::unique_ptr<Event> event_;
+};
+
+}  // namespace
+
+std::unique_ptr<Pending> WaitForStream(Device& device, Stream& stream) {
+  std::unique_ptr<Event> event = device.NewEvent();
+  stream.Record(*event);
+  if (stream.Reached(*event)) return nullptr;
+  return std::make_unique<OfStream>(stream, std::move(event));
+}
+
+class HostLane::Work final : public Pending {
+ public:
+  explicit Work(HostLane& lane) : lane_(lane) {}
+
+ private:
+  absl::StatusOr<bool> Poll() override {
+    const MutexLock lock(lane_.mutex_);
+    return lane_.work_ == nullptr;
+  }
+
+  HostLane& lane_;
+};
+
+std::unique_ptr<HostLane> HostLane::Create(Device& device, int64_t scratch) {
+  std::unique_ptr<HostLane> lane(new HostLane);
+  lane->stream_ = device.NewStream("host");
+  if (!IsMeta(device.kind())) {
+    if (scratch > 0) {
+      lane->scratch_ = device.AllocateHost(scratch, "updates on the host");
+    }
+    lane->thread_ = std::thread([of = lane.get()] { of->Run(); });
+  }
+  return lane;
+}
+
+HostLane::~HostLane() {
+  {
+    const MutexLock lock(mutex_);
+    stop_ = true;
+  }
+  changed_.notify_all();
+  if (thread_.joinable()) thread_.join();
+}
+
+void HostLane::Begin(int64_t step, const std::vector<int64_t>& updates) {
+  updates_[static_cast<size_t>(step % 2)] = updates;
+}
+
+int64_t HostLane::UpdatesAt(int64_t step, int slab) const {
+  return At(updates_[static_cast<size_t>(step % 2)], slab);
+}
+
+std::unique_ptr<Pending> HostLane::Post(std::function<void()> work) {
+  {
+    const MutexLock lock(mutex_);
+    DELINK_CHECK(work_ == nullptr) << "work of the host is under way";
+    work_ = std::move(work);
+  }
+  changed_.notify_all();
+  return std::make_unique<Work>(*this);
+}
+
+void HostLane::Run() {
+  NameThread("host");
+  while (true) {
+    std::function<void()> work;
+    {
+      MutexLock lock(mutex_);
+      while (work_ == nullptr && !stop_) lock.Wait(changed_);
+      if (work_ == nullptr) return;
+      work = work_;
+    }
+    work();
+    const MutexLock lock(mutex_);
+    work_ = nullptr;
+  }
+}
+
+}  // namespace delink

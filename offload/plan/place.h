@@ -1,0 +1,22 @@
+// Which slabs are at home where, and who updates them: what a stage's
+// `offload` says, slab by slab.
+#pragma once
+
+#include <cstddef>
+#include <optional>
+#include <vector>
+
+#include "framework/module/layout.h"
+#include "offload/plan/offload_rules.h"
+
+namespace delink {
+
+// By logical slab; pure.
+std::vector<SlabTiers> PlaceSlabs(const Layout& layout,
+                                  const OffloadRules& rules);
+
+// The first of the rows that matches no parameter of the registry.
+std::optional<size_t> RowWithoutMatch(const ParamRegistry& registry,
+                                      const OffloadRules& rules);
+
+}  // namespace delink
