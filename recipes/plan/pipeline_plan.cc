@@ -198,20 +198,20 @@ void CountExchanges(const ParamStore& store,
   }
 }
 
-// Of a kReduce or a kFetch.
+// Of a kReduce or a kGather.
 Sent SentOfSlab(const ParamStore& store, const Instruction& at) {
   const int slab =
       store.SlabOf(store.layout().LocalSlabOf(at.slab, store.rank()));
   const int ranks = GroupSize(store, slab);
   if (ranks == 1) return {};
-  const bool fetch = at.op == Op::kFetch;
-  const DType type = store.dtype(fetch ? Plane::kWeight : Plane::kGradient);
+  const bool gather = at.op == Op::kGather;
+  const DType type = store.dtype(gather ? Plane::kWeight : Plane::kGradient);
   const int64_t part = SentInParts(
       store.slab(slab).ShardElements(ranks) * ranks * SizeOf(type), ranks);
   const PlacementRow& row = store.placement(slab);
   const bool owned = row.owner != kNoOwner;
-  if (fetch && owned) return {1, store.slab(slab).elements * SizeOf(type)};
-  if (fetch || (row.state.sharded && !owned)) return {1, part};
+  if (gather && owned) return {1, store.slab(slab).elements * SizeOf(type)};
+  if (gather || (row.state.sharded && !owned)) return {1, part};
   return {2, 2 * part};  // scattered, and gathered again
 }
 
@@ -225,7 +225,7 @@ Sent SentBy(ImaginedStage& imagined, const std::vector<LayerPlan>& layers,
       return {1, At(layers, at.layer).input.elements() *
                      SizeOf(store.options().dtype)};
     case Op::kReduce:
-    case Op::kFetch:
+    case Op::kGather:
       return SentOfSlab(store, at);
     case Op::kNorm: {
       const int ranks = store.layout().mesh().ranks();

@@ -189,10 +189,10 @@ TEST(StepTimeTest, GathersPassUnderTheNextStepWhereLanesGoOn) {
   const std::vector<Column> columns = {{{.rank = 0, .program = &program}}};
   const Costs costs = CostsOver(
       {},
-      ByName({{"F(0,a)", 5}, {"Loss(a)", 5}, {"Fetch(0)", 1}, {"Fetch(1)", 4}}),
+      ByName({{"F(0,a)", 5}, {"Loss(a)", 5}, {"Gather(0)", 1}, {"Gather(1)", 4}}),
       [](const RankProgram&, int32_t) { return Sent(); });
   EXPECT_EQ(TimeStep(columns, costs, /*drains=*/true)->seconds, 15);
-  // Fetch(0) 1, and Fetch(1) with F(0,a).
+  // Gather(0) 1, and Gather(1) with F(0,a).
   EXPECT_EQ(TimeStep(columns, costs, /*drains=*/false)->seconds, 11);
 }
 

@@ -67,7 +67,7 @@ void ExpectWellFormed(const json& trace) {
     ASSERT_EQ(event["ph"], "X");
     const std::string name = event["name"];
     const std::string expected =
-        name.starts_with("Reduce") || name.starts_with("Fetch") ? "network"
+        name.starts_with("Reduce") || name.starts_with("Gather") ? "network"
                                                                 : "compute";
     EXPECT_EQ(threads[lane], expected) << name;
     const json& args = event["args"];
