@@ -314,7 +314,7 @@ void LaneRunner::Rest(Backoff* backoff, int64_t seen) {
   using std::chrono::microseconds;
   const microseconds pause =
       backoff != nullptr ? backoff->Next() : microseconds::max();
-  if (pause.count() == 0) return std::this_thread::yield();
+  if (pause.count() == 0) return;
   MutexLock lock(mutex_);
   while (changes_ == seen && !stop_) {
     if (backoff != nullptr) return lock.WaitFor(changed_, pause);

@@ -68,6 +68,9 @@ absl::Status MpiStatus(int error, std::string_view call) {
 
 absl::StatusOr<std::shared_ptr<MpiRuntime>> MpiRuntime::Start(int* argc,
                                                               char*** argv) {
+  // With more ranks than cores Open MPI would yield the core at each look that
+  // finds nothing, which the ranks' own waits avoid (backoff.h).
+  setenv("OMPI_MCA_mpi_yield_when_idle", "0", 0);
   int provided = MPI_THREAD_SINGLE;
   DELINK_RETURN_IF_ERROR(
       MpiStatus(MPI_Init_thread(argc, argv, MPI_THREAD_SERIALIZED, &provided),
