@@ -8,11 +8,16 @@
 #include <type_traits>
 #include <variant>
 
+#include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
 #include "framework/base/log.h"
 #include "framework/base/printable.h"
+#include "framework/base/status_macros.h"
+#include "framework/comm/communicator.h"
 #include "layers/kernels/cpu/spin.h"
 #include "parallel/launch/launch.h"
 #include "parallel/watch/signals.h"
+#include "recipes/record/environment.h"
 #include "tools/commands/commands.h"
 #include "tools/syntax/command_line.h"
 
@@ -35,6 +40,33 @@ int Written(int code) {
   return code == 0 ? tools::kExitFailure : code;
 }
 
+// What this process was started to do.
+std::string StartedWith(const tools::CommandLine& line,
+                        const char* const* argv) {
+  if (line.command) return absl::StrCat("'delink ", argv[1], "'");
+  if (line.exit_code == 0) return "a question for help";
+  return absl::StrCat("what is no command (",
+                      line.text.substr(0, line.text.find('\n')), ")");
+}
+
+// Whether all ranks are to do the same: else some would wait for what others
+// never begin.
+absl::Status AgreeOnCommand(World& world, const tools::CommandLine& line,
+                            const char* const* argv) {
+  if (world.size() == 1) return absl::OkStatus();
+  const std::string mine =
+      absl::StrCat(StartedWith(line, argv), " by ", BuildLine());
+  DELINK_ASSIGN_OR_RETURN(const std::string first,
+                          BroadcastString(world.comm(), mine, 0));
+  return AgreeOnStatus(
+      world.comm(),
+      mine == first
+          ? absl::OkStatus()
+          : absl::InvalidArgumentError(absl::StrCat(
+                "this rank was started with ", mine, ", rank 0 with ", first,
+                "; start all ranks with the same program and command")));
+}
+
 }  // namespace
 
 int Main(int argc, char** argv, ModelList models) {
@@ -48,6 +80,8 @@ int Main(int argc, char** argv, ModelList models) {
   }
   SetLogRank(world->rank());
   const tools::CommandLine line = tools::ParseCommandLine(argc, argv);
+  const absl::Status same = AgreeOnCommand(*world, line, argv);
+  if (!same.ok()) return tools::Finish(*world, same);
   if (!line.command) {
     if (world->rank() == 0) {
       (line.exit_code == 0 ? std::cout : std::cerr) << Printable(line.text);

@@ -8,6 +8,7 @@
 #include "absl/strings/str_split.h"
 #include "framework/base/status_macros.h"
 #include "recipes/run/prepare.h"
+#include "recipes/run/prepare_folder.h"
 #include "recipes/schema/recipe_io.h"
 
 namespace delink {
@@ -28,6 +29,23 @@ absl::Status SameLines(const std::string& mine, const std::string& first) {
   return absl::OkStatus();
 }
 
+// What a rank alone cannot do otherwise than the others: go on from a
+// checkpoint, end early, or have a trace.
+std::string LinesOf(const TrainOptions& options) {
+  const auto flag = [](const char* name, bool given) {
+    return absl::StrCat(given ? "" : "no ", name, "\n");
+  };
+  return absl::StrCat(
+      "--out ", FolderOf(options), "\n", flag("--resume", options.resume),
+      flag("--resume=CHECKPOINT", !options.resume_from.empty()),
+      flag("--overwrite", options.overwrite),
+      flag("--init", !options.init.empty()),
+      options.until_step ? absl::StrCat("--until-step ", *options.until_step)
+                         : "no --until-step",
+      "\n", flag("--trace", !options.trace.empty()), "--trace-steps ",
+      options.trace_steps.first, ":", options.trace_steps.last, "\n");
+}
+
 }  // namespace
 
 absl::StatusOr<RunInputs> ReadInputs(const TrainOptions& options,
@@ -41,14 +59,15 @@ absl::StatusOr<RunInputs> ReadInputs(const TrainOptions& options,
   return RunInputs{.recipe = std::move(fitted), .sources = std::move(sources)};
 }
 
-absl::Status AgreeOnInputs(Communicator& comm, const RunInputs& inputs) {
+absl::Status AgreeOnInputs(Communicator& comm, const TrainOptions& options,
+                           const RunInputs& inputs) {
   Recipe recipe = inputs.recipe;
   recipe.data.train = recipe.data.validation = "";
   for (DataSource& source : recipe.data.sources) {
     source.train = source.validation = "";
   }
-  const std::string mine =
-      absl::StrCat(ToToml(recipe), "corpus ", inputs.sources.digests());
+  const std::string mine = absl::StrCat(LinesOf(options), ToToml(recipe),
+                                        "corpus ", inputs.sources.digests());
   DELINK_ASSIGN_OR_RETURN(const std::string first,
                           BroadcastString(comm, mine, 0));
   return AgreeOnStatus(comm, SameLines(mine, first));

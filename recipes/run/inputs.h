@@ -32,8 +32,10 @@ struct RunInputs {
 absl::StatusOr<RunInputs> ReadInputs(const TrainOptions& options,
                                      const ModelList& models, int ranks);
 
-// Whether all ranks have read the same: else they would train apart without a
-// word. Where the files lie may differ from machine to machine. Collective.
-absl::Status AgreeOnInputs(Communicator& comm, const RunInputs& inputs);
+// Whether all ranks have read the same, and are to do the same: else they would
+// train apart without a word, or wait for each other. Where the files lie may
+// differ from machine to machine. Collective.
+absl::Status AgreeOnInputs(Communicator& comm, const TrainOptions& options,
+                           const RunInputs& inputs);
 
 }  // namespace delink

@@ -72,7 +72,7 @@ absl::StatusOr<std::unique_ptr<RunSetup>> RunSetup::Create(
                           ChooseDevice({.device = config.device,
                                         .ranks_per_gpu = config.ranks_per_gpu},
                                        world));
-  DELINK_RETURN_IF_ERROR(AgreeOnInputs(comm, run->inputs()));
+  DELINK_RETURN_IF_ERROR(AgreeOnInputs(comm, options, run->inputs()));
   absl::StatusOr<std::unique_ptr<FolderLock>> lock(nullptr);
   if (run->first()) lock = RunFolder::Take(run->out_);
   DELINK_ASSIGN_OR_RETURN(run->lock_, IfAllHave(comm, std::move(lock)));

@@ -276,6 +276,36 @@ TEST_F(BadInput, Pipelines) {
   });
 }
 
+// Some would wait for what others never begin.
+TEST_F(BadInput, RanksThatAreStartedUnlike) {
+  if (!HaveMpirun()) GTEST_SKIP() << "a build without MPI";
+  const Words train = TrainWords("never");
+  struct Row {
+    Words second;
+    const char* says;
+  };
+  const Row rows[] = {
+      {TrainWords("never", {"--resume"}),
+       "error: rank 1: this rank has '--resume' where rank 0 has 'no "
+       "--resume'; give all ranks the same recipe, options and corpus"},
+      {TrainWords("never", {"--until-step", "7"}),
+       "error: rank 1: this rank has '--until-step 7' where rank 0 has 'no "
+       "--until-step'; "},
+      {{"eval", Path("straight"), "--data", Path("corpus")},
+       "error: rank 1: this rank was started with 'delink eval' by delink "},
+      {{"train", "--no-such-option"},
+       "error: rank 1: this rank was started with what is no command (delink "
+       "train: "},
+  };
+  for (const Row& row : rows) {
+    const Outcome outcome = MpirunDelinkUnlike(train, row.second);
+    EXPECT_EQ(outcome.code, 2) << outcome.err;
+    EXPECT_THAT(outcome.err, HasSubstr(row.says));
+    EXPECT_EQ(outcome.err.find("error: "), outcome.err.rfind("error: "));
+    EXPECT_FALSE(std::filesystem::exists(Path("never")));
+  }
+}
+
 TEST_F(BadInput, Threads) {
   const std::string recipe = DELINK_SOURCE_DIR "/recipes/tiny.toml";
   const std::vector<std::string> says = {"--threads", "100000", "1 to 4096"};

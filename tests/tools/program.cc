@@ -114,6 +114,13 @@ Outcome MpirunDelink(int ranks, const Words& words) {
   return Mpirun(ranks, DELINK_PROGRAM, words);
 }
 
+Outcome MpirunDelinkUnlike(const Words& first, const Words& second) {
+  Words words = first;
+  words.insert(words.end(), {":", "-np", "1", DELINK_PROGRAM});
+  words.insert(words.end(), second.begin(), second.end());
+  return Mpirun(1, DELINK_PROGRAM, words);
+}
+
 Outcome MpirunDelinkOnSimt(int ranks, const Words& words) {
   return Mpirun(ranks, DELINK_ON_SIMT, words);
 }

@@ -34,6 +34,8 @@ bool HaveDelinkOnSimt();
 Outcome RunDelinkOnSimt(const Words& words);
 // `delink` under mpirun.
 Outcome MpirunDelink(int ranks, const Words& words);
+// The same on two ranks that have words of their own.
+Outcome MpirunDelinkUnlike(const Words& first, const Words& second);
 Outcome MpirunDelinkOnSimt(int ranks, const Words& words);
 bool HaveMpirun();
 
