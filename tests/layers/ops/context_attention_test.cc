@@ -3,9 +3,11 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cmath>
 #include <cstdint>
 #include <memory>
 #include <type_traits>
+#include <utility>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -31,6 +33,7 @@ using testing::VisitRunner;
 struct Case {
   int64_t B = 2, T = 24, H = 4, Hkv = 2, Dh = 8, window = 0;
   std::vector<int32_t> documents = {};  // [B, T], or none
+  double gain = 1;                      // of qkv: a power of two
   int64_t row() const { return (H + 2 * Hkv) * Dh; }
 };
 
@@ -110,7 +113,7 @@ absl::Status RunRank(const Case& c, const Options& options, int rank,
   std::vector<T> x(static_cast<size_t>(x_shape.elements())), dx(x),
       y(static_cast<size_t>(y_shape.elements())), dy(y);
   ForEach(c, part, c.row(), [&](int64_t i, int64_t w) {
-    At(x, i) = static_cast<T>(float{At(all_x, w)});
+    At(x, i) = static_cast<T>(c.gain * float{At(all_x, w)});
   });
   ForEach(c, out, c.H * c.Dh, [&](int64_t i, int64_t w) {
     At(dy, i) = static_cast<T>(float{At(all_dy, w)});
@@ -229,6 +232,41 @@ TEST(ContextAttention, WithinDocuments) {
                       kF64);
   ExpectWhole<double>(
       {.window = 4, .documents = testing::Positions(2, 24, {7, 11, 1})}, kF64);
+}
+
+// Scores of thousands, so that all but one weight of a row are nothing: what a
+// rank has in its own chunks alone must not be taken for the largest.
+TEST(ContextAttention, WithScoresFarApart) {
+  const Case c{.T = 32, .gain = 64};
+  ExpectWhole<double>(c, kF64);
+  ExpectWhole<BFloat16>(c, 0.02);
+}
+
+// {of y, of dx} in bf16.
+std::pair<double, double> Bf16Errors(const Case& c, const Result& exact,
+                                     int context) {
+  const Result found = Run<BFloat16>(c, {.context = context});
+  return {testing::NormError(found.y, exact.y),
+          testing::NormError(found.dx, exact.dx)};
+}
+
+// What one rank rounds once, a gradient of keys, is rounded by chunk, by rank
+// and where ranks are added up.
+void ExpectErrorsOfOneRank(const Case& c) {
+  const double roundings = std::sqrt(3.0);
+  const Result exact = Run<double>(c, {});
+  const auto [y, dx] = Bf16Errors(c, exact, 1);
+  for (const int context : {2, 4, 8}) {
+    SCOPED_TRACE(context);
+    const auto [cut_y, cut_dx] = Bf16Errors(c, exact, context);
+    EXPECT_LE(cut_y, 1.1 * y);
+    EXPECT_LE(cut_dx, roundings * dx);
+  }
+}
+
+// Gradients of keys are sums over more and more ranks.
+TEST(ContextAttention, ErrorsInBf16DoNotGrowWithRanks) {
+  ExpectErrorsOfOneRank({.T = 64});
 }
 
 // Gradients of keys are rounded by chunk and by rank before they are added.
