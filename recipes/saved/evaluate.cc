@@ -17,8 +17,8 @@
 #include "framework/base/status_macros.h"
 #include "recipes/run/batches.h"
 #include "recipes/saved/forward_pass.h"
-#include "recipes/saved/forward_ranks.h"
 #include "recipes/saved/saved_model.h"
+#include "recipes/saved/together.h"
 
 namespace delink {
 namespace {
@@ -64,32 +64,6 @@ absl::StatusOr<Source> OpenSource(const SavedModel& saved,
   return source;
 }
 
-// What this rank has of the weights, and with whom.
-struct Together {
-  std::unique_ptr<ParamStore> store;
-  std::unique_ptr<ForwardRanks> ranks;  // null: all of them is here
-  // Along the data axis.
-  int64_t place = 0, places = 1;
-
-  bool counts() const { return ranks == nullptr || ranks->counts(); }
-};
-
-absl::StatusOr<Together> LoadTogether(const SavedModel& saved, Device& device,
-                                      Communicator& comm) {
-  Together together{.place = comm.rank(), .places = comm.size()};
-  DELINK_ASSIGN_OR_RETURN(const Mesh mesh, saved.MeshFor(comm.size()));
-  const bool alone = mesh.data == mesh.ranks();
-  DELINK_ASSIGN_OR_RETURN(together.store,
-                          saved.Load(comm, device, {}, alone ? Mesh() : mesh));
-  if (alone) return together;
-  together.place = mesh.PlaceOf(comm.rank())[Axis::kData];
-  together.places = mesh.data;
-  DELINK_ASSIGN_OR_RETURN(
-      together.ranks,
-      ForwardRanks::Create(together.store->layout(), device, comm));
-  return together;
-}
-
 }  // namespace
 
 absl::StatusOr<Evaluation> Evaluate(const EvaluateOptions& options,
@@ -128,18 +102,15 @@ absl::StatusOr<Evaluation> Evaluate(const EvaluateOptions& options,
   for (int64_t m = together.place; m < micro_batches; m += together.places) {
     const auto batch =
         ReadBatchUntil(*source->loader, cut, m * cut.micro_batch, end);
-    status = batch.status();
     // The others of a model that several ranks have wait for this one.
-    if (together.ranks != nullptr) status = together.ranks->Agree(status);
+    status = together.Agree(batch.status());
     if (!status.ok()) break;
     const LossRecord record = (*pass)->Loss(*batch);
     if (!together.counts()) continue;
     At(losses, m) = record.loss_sum;
     tokens += record.tokens;
   }
-  if (status.ok() && together.ranks != nullptr) {
-    status = together.ranks->status();
-  }
+  if (status.ok()) status = together.status();
   DELINK_RETURN_IF_ERROR(AgreeOnStatus(comm, status));
   DELINK_RETURN_IF_ERROR(
       comm.AllReduce(losses.data(), micro_batches, DType::kF64, ReduceOp::kSum)

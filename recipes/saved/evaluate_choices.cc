@@ -65,13 +65,14 @@ absl::StatusOr<Work> Encode(const ChoicesOptions& options,
 // The log-likelihoods of this rank's share of the batches, where the others'
 // are 0.
 absl::StatusOr<std::vector<double>> ScoreShare(
-    SavedModel& saved, ParamStore& store,
-    const std::vector<ChoiceTokens>& choices, const Communicator& comm) {
+    SavedModel& saved, const Together& together,
+    const std::vector<ChoiceTokens>& choices) {
   std::vector<double> scores(choices.size());
   DELINK_RETURN_IF_ERROR(ScoreTokenBatches(
-      saved, store, choices, comm,
+      saved, together, choices,
       [&](const TokenBatch& batch, const HostBatch& host, ForwardPass& pass) {
         const std::vector<LossRecord> losses = pass.Losses(host);
+        if (!together.counts()) return;
         for (size_t i = 0; i < losses.size(); ++i) {
           scores[batch.sequences[i]] = -losses[i].loss_sum;
         }
@@ -140,9 +141,9 @@ double ChoiceEvaluation::standard_error(ChoiceScore by) const {
 absl::StatusOr<ChoiceEvaluation> EvaluateChoices(const ChoicesOptions& options,
                                                  const ModelList& models,
                                                  Communicator& comm) {
-  DELINK_ASSIGN_OR_RETURN(
-      const std::unique_ptr<SavedModel> saved,
-      SavedModel::Open(comm, options.checkpoint, models, options.dtype));
+  DELINK_ASSIGN_OR_RETURN(const std::unique_ptr<SavedModel> saved,
+                          SavedModel::Open(comm, options.checkpoint, models,
+                                           options.dtype, options.sets));
   ChoiceEvaluation evaluation{.checkpoint = saved->path(),
                               .step = saved->header().step,
                               .stage = saved->run().stage};
@@ -152,10 +153,10 @@ absl::StatusOr<ChoiceEvaluation> EvaluateChoices(const ChoicesOptions& options,
   if (options.device != nullptr) {
     DELINK_ASSIGN_OR_RETURN(device, options.device(saved->recipe()));
   }
-  DELINK_ASSIGN_OR_RETURN(const std::unique_ptr<ParamStore> store,
-                          saved->Load(comm, *device));
+  DELINK_ASSIGN_OR_RETURN(const Together together,
+                          LoadTogether(*saved, *device, comm));
   absl::StatusOr<std::vector<double>> scores =
-      ScoreShare(*saved, *store, work->choices, comm);
+      ScoreShare(*saved, together, work->choices);
   DELINK_RETURN_IF_ERROR(AgreeOnStatus(comm, scores.status()));
   DELINK_RETURN_IF_ERROR(comm.AllReduce(scores->data(),
                                         static_cast<int64_t>(scores->size()),

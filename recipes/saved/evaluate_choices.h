@@ -37,7 +37,9 @@ inline constexpr const char* kChoiceScoreNames[kChoiceScores] = {
     "acc", "acc_norm", "acc_bytes", "acc_tokens"};
 
 struct ChoicesOptions {
-  std::string checkpoint;       // what FindCheckpoint takes
+  std::string checkpoint;  // what FindCheckpoint takes
+  // How ranks have the weights together (layout_sets.h).
+  std::vector<std::string> sets = {};
   std::string choices;          // the file
   std::string delimiter = " ";  // between a question and its options
   DType dtype = DType::kF32;    // of weights and activations

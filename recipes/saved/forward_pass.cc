@@ -178,6 +178,9 @@ std::vector<ForwardPass::TokenScore> ForwardPass::Scores(
   const Tensor x = RunLayers(batch);
   const int64_t T = options_.batch.seq;
   std::vector<TokenScore> scores;
+  if (options_.ranks != nullptr && !options_.ranks->Has(layers_.size() - 1)) {
+    return scores;
+  }
   for (int64_t b = 0; b < options_.batch.micro_batch; ++b) {
     const auto target = [&](int64_t t) { return At(batch.targets, b * T + t); };
     for (int64_t first = 0; first < T;) {

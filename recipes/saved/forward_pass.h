@@ -24,8 +24,8 @@ class ForwardPass {
     // Whether Losses is to be called, or Loss.
     bool by_sequence = false;
     // Ranks that have the weights together, which all make the same calls;
-    // their status() is asked for afterwards. Only those that count get a loss,
-    // and none scores. Outlives the pass; null: they are all here.
+    // their status() is asked for afterwards. Only those that count get losses
+    // and scores. Outlives the pass; null: they are all here.
     ForwardRanks* ranks = nullptr;
   };
   // `store` holds the weights of `model`; both outlive the pass.

@@ -88,8 +88,8 @@ absl::StatusOr<std::vector<ChoiceTokens>> ReadSequences(
 // For each token of the sequences its log-likelihood and whether it is greedy
 // (0 or 1), of this rank's share of them; 0 of the others'.
 absl::StatusOr<std::vector<double>> ScoreTokens(
-    SavedModel& saved, ParamStore& store,
-    const std::vector<ChoiceTokens>& sequences, const Communicator& comm) {
+    SavedModel& saved, const Together& together,
+    const std::vector<ChoiceTokens>& sequences) {
   std::vector<size_t> begins;
   size_t tokens = 0;
   for (const ChoiceTokens& sequence : sequences) {
@@ -98,9 +98,10 @@ absl::StatusOr<std::vector<double>> ScoreTokens(
   }
   std::vector<double> scores(2 * tokens);
   DELINK_RETURN_IF_ERROR(ScoreTokenBatches(
-      saved, store, sequences, comm,
+      saved, together, sequences,
       [&](const TokenBatch& batch, const HostBatch& host, ForwardPass& pass) {
         const std::vector<ForwardPass::TokenScore> found = pass.Scores(host);
+        if (!together.counts()) return;
         size_t next = 0;
         for (const size_t sequence : batch.sequences) {
           double* to = scores.data() + 2 * begins[sequence];
@@ -184,9 +185,9 @@ double LoglikelihoodEvaluation::log_likelihood() const {
 absl::StatusOr<LoglikelihoodEvaluation> EvaluateLoglikelihood(
     const LoglikelihoodOptions& options, const ModelList& models,
     Communicator& comm) {
-  DELINK_ASSIGN_OR_RETURN(
-      const std::unique_ptr<SavedModel> saved,
-      SavedModel::Open(comm, options.checkpoint, models, options.dtype));
+  DELINK_ASSIGN_OR_RETURN(const std::unique_ptr<SavedModel> saved,
+                          SavedModel::Open(comm, options.checkpoint, models,
+                                           options.dtype, options.sets));
   LoglikelihoodEvaluation evaluation{.checkpoint = saved->path(),
                                      .step = saved->header().step,
                                      .stage = saved->run().stage};
@@ -197,10 +198,10 @@ absl::StatusOr<LoglikelihoodEvaluation> EvaluateLoglikelihood(
   if (options.device != nullptr) {
     DELINK_ASSIGN_OR_RETURN(device, options.device(saved->recipe()));
   }
-  DELINK_ASSIGN_OR_RETURN(const std::unique_ptr<ParamStore> store,
-                          saved->Load(comm, *device));
+  DELINK_ASSIGN_OR_RETURN(const Together together,
+                          LoadTogether(*saved, *device, comm));
   absl::StatusOr<std::vector<double>> scores =
-      ScoreTokens(*saved, *store, *sequences, comm);
+      ScoreTokens(*saved, together, *sequences);
   DELINK_RETURN_IF_ERROR(AgreeOnStatus(comm, scores.status()));
   DELINK_RETURN_IF_ERROR(comm.AllReduce(scores->data(),
                                         static_cast<int64_t>(scores->size()),

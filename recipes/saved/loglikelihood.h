@@ -39,7 +39,9 @@ std::vector<ChoiceTokens> RollingWindows(const std::vector<int32_t>& ids,
                                          int64_t positions);
 
 struct LoglikelihoodOptions {
-  std::string checkpoint;     // what FindCheckpoint takes
+  std::string checkpoint;  // what FindCheckpoint takes
+  // How ranks have the weights together (layout_sets.h).
+  std::vector<std::string> sets = {};
   std::string pairs;          // the file
   DType dtype = DType::kF32;  // of weights and activations
   // Where to compute, for a checkpoint of that recipe; null: on the CPU.

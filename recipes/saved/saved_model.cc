@@ -2,7 +2,6 @@
 
 #include <cstddef>
 #include <iterator>
-#include <regex>
 #include <utility>
 #include <vector>
 
@@ -14,6 +13,7 @@
 #include "recipes/huggingface/model_folder.h"
 #include "recipes/run/check_kinds.h"
 #include "recipes/run/prepare.h"
+#include "recipes/saved/layout_sets.h"
 #include "recipes/schema/recipe_io.h"
 
 namespace delink {
@@ -53,22 +53,22 @@ absl::StatusOr<std::unique_ptr<SavedModel>> SavedModel::OpenStep(
 
 absl::Status SavedModel::Read(const ModelList& models,
                               const std::vector<std::string>& sets) {
-  for (const std::string& set : sets) {
-    if (std::regex_search(set, std::regex("^stage\\.[0-9]+\\.parallel"))) {
-      continue;
-    }
-    return absl::InvalidArgumentError(
-        absl::StrCat("--set ", set,
-                     ": of a checkpoint's recipe only how ranks "
-                     "are arranged may be another: stage.N.parallel"));
-  }
   set_ = !sets.empty();
   DELINK_ASSIGN_OR_RETURN(header_, ReadHeader(path_));
   DELINK_ASSIGN_OR_RETURN(run_, SavedRun::From(path_, header_));
   const std::string recipe = JoinPath(path_, "recipe.toml");
   DELINK_ASSIGN_OR_RETURN(const std::string text, ReadFile(recipe));
   DELINK_ASSIGN_OR_RETURN(
-      recipe_, ParseRecipe(text, recipe, path_, sets, KindsOf(models)));
+      recipe_, ParseRecipe(text, recipe, path_, {}, KindsOf(models)));
+  const auto stage = static_cast<size_t>(run_.stage_index);
+  if (stage < recipe_.stages.size()) {
+    DELINK_RETURN_IF_ERROR(
+        SetLayout(sets, stage, recipe_.stages[stage].parallel));
+  } else if (set_) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "--set ", sets.front(), ": ", path_, ": is of stage ", stage,
+        ", which its recipe does not have; leave --set out"));
+  }
   DELINK_RETURN_IF_ERROR(CheckKinds(path_, header_, recipe_));
   model_ = BuildModel(models, Scope(registry_, dtype_), *recipe_.model);
   DELINK_ASSIGN_OR_RETURN(sharing_, ReadSharing(path_, registry_, blocks()));
@@ -83,13 +83,18 @@ absl::StatusOr<Mesh> SavedModel::MeshFor(int ranks) const {
             .pipeline = static_cast<int>(parallel.pipeline)};
   const int together = mesh.ranks();
   mesh.data = ranks / together;
-  const bool layers =
-      mesh.pipeline <= std::ssize(sharing_.VisitedOf(blocks())) + 2;
-  if (mesh.ranks() == ranks && layers) {
+  const auto layers = std::ssize(sharing_.VisitedOf(blocks())) + 2;
+  if (mesh.ranks() == ranks && mesh.pipeline <= layers) {
     DELINK_RETURN_IF_ERROR(CheckCut(recipe_, registry_, stage));
     return mesh;
   }
   if (!set_) return Mesh{.data = ranks};
+  if (mesh.pipeline > layers) {
+    return absl::InvalidArgumentError(absl::StrFormat(
+        "stage[%d].parallel.pipeline: %d ranks, but there are %d layers; use "
+        "at most pipeline %d",
+        stage, mesh.pipeline, layers, layers));
+  }
   return absl::InvalidArgumentError(absl::StrFormat(
       "stage[%d].parallel: tensor %d x pipeline %d is %d ranks or a multiple, "
       "but %d %s started; start it with mpirun -np %d",

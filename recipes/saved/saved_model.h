@@ -19,8 +19,8 @@ namespace delink {
 class SavedModel {
  public:
   // `checkpoint`: what FindCheckpoint takes; `dtype`: of the weights and
-  // activations to compute with; `sets`: "key=value" over the checkpoint's
-  // recipe, of stage.N.parallel alone. Collective.
+  // activations to compute with; `sets`: how ranks have the weights together
+  // (layout_sets.h). Collective.
   static absl::StatusOr<std::unique_ptr<SavedModel>> Open(
       Communicator& comm, const std::string& checkpoint,
       const ModelList& models, DType dtype = DType::kF32,

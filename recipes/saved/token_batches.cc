@@ -64,9 +64,8 @@ HostBatch FillTokenBatch(const std::vector<ChoiceTokens>& sequences,
   return host;
 }
 
-absl::Status ScoreTokenBatches(SavedModel& saved, ParamStore& store,
+absl::Status ScoreTokenBatches(SavedModel& saved, const Together& together,
                                const std::vector<ChoiceTokens>& sequences,
-                               const Communicator& comm,
                                const ScoreBatch& score) {
   // What fitted while it was trained fits now.
   const Recipe& recipe = saved.recipe();
@@ -75,20 +74,22 @@ absl::Status ScoreTokenBatches(SavedModel& saved, ParamStore& store,
                        recipe.model->max_seq);
   std::unique_ptr<ForwardPass> pass;
   BatchShape shape{.micro_batch = 0};
-  for (size_t b = static_cast<size_t>(comm.rank()); b < batches.size();
-       b += static_cast<size_t>(comm.size())) {
+  for (auto b = static_cast<size_t>(together.place); b < batches.size();
+       b += static_cast<size_t>(together.places)) {
     const TokenBatch& batch = batches[b];
     if (batch.shape.micro_batch != shape.micro_batch ||
         batch.shape.seq != shape.seq) {
       pass.reset();
       shape = batch.shape;
-      DELINK_ASSIGN_OR_RETURN(
-          pass, ForwardPass::Create(saved.model(), store,
-                                    {.batch = shape, .by_sequence = true}));
+      auto made = ForwardPass::Create(
+          saved.model(), *together.store,
+          {.batch = shape, .by_sequence = true, .ranks = together.ranks.get()});
+      DELINK_RETURN_IF_ERROR(together.Agree(made.status()));
+      pass = *std::move(made);
     }
     score(batch, FillTokenBatch(sequences, batch), *pass);
   }
-  return absl::OkStatus();
+  return together.status();
 }
 
 }  // namespace delink

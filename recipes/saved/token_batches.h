@@ -7,13 +7,12 @@
 #include <vector>
 
 #include "absl/status/status.h"
-#include "framework/comm/communicator.h"
-#include "framework/module/param_store.h"
 #include "framework/step/host_batch.h"
 #include "framework/step/measure.h"
 #include "recipes/saved/choices.h"
 #include "recipes/saved/forward_pass.h"
 #include "recipes/saved/saved_model.h"
+#include "recipes/saved/together.h"
 
 namespace delink {
 
@@ -34,12 +33,13 @@ HostBatch FillTokenBatch(const std::vector<ChoiceTokens>& sequences,
                          const TokenBatch& batch);
 
 // Hands this rank's share of the batches to `score`, each with a pass of its
-// shape; as many tokens at once as the checkpoint was trained with.
+// shape; as many tokens at once as the checkpoint was trained with. Ranks that
+// have the weights together have the same share, and what comes of it counts on
+// one of them (Together::counts).
 using ScoreBatch = std::function<void(
     const TokenBatch& batch, const HostBatch& host, ForwardPass& pass)>;
-absl::Status ScoreTokenBatches(SavedModel& saved, ParamStore& store,
+absl::Status ScoreTokenBatches(SavedModel& saved, const Together& together,
                                const std::vector<ChoiceTokens>& sequences,
-                               const Communicator& comm,
                                const ScoreBatch& score);
 
 }  // namespace delink

@@ -300,6 +300,14 @@ TEST(CommandLine, Checkpoints) {
       {"eval", "/etc", "--data", "/etc", "--batches", "3", "--json"});
   EXPECT_EQ(eval.batches, 3);
   EXPECT_TRUE(eval.json);
+  const std::string set = "stage.1.parallel.tensor=2";
+  for (const char* what : {"--data", "--choices", "--loglikelihood"}) {
+    EXPECT_EQ(Understood<Eval>({"eval", "/etc", what,
+                                what == std::string("--data") ? "/etc" : kFile,
+                                "--set", set})
+                  .sets,
+              Words{set});
+  }
   EXPECT_EQ(eval.delimiter, " ");
   const auto choices = Understood<Eval>(
       {"eval", "/etc", "--choices", kFile, "--delimiter", "", "--lines", "x"});

@@ -56,6 +56,7 @@ absl::StatusOr<std::string> EvaluateFile(const Eval& command,
                                          const ModelList& models, World& world,
                                          ChoicesOptions options) {
   options.checkpoint = command.checkpoint;
+  options.sets = command.sets;
   options.choices = command.choices;
   options.delimiter = command.delimiter;
   options.dtype = DTypeOf(command);
@@ -71,6 +72,7 @@ absl::StatusOr<std::string> EvaluateTexts(const Eval& command,
                                           const ModelList& models, World& world,
                                           LoglikelihoodOptions options) {
   options.checkpoint = command.checkpoint;
+  options.sets = command.sets;
   options.pairs = command.loglikelihood;
   options.dtype = DTypeOf(command);
   DELINK_RETURN_IF_ERROR(CheckLines(command, world));

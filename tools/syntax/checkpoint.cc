@@ -88,13 +88,11 @@ std::vector<ArgumentSyntax> DelinkArgumentList(DelinkArguments& given) {
 }
 
 // How ranks have the weights together.
-ArgumentSyntax LayoutOption(std::vector<std::string>& sets,
-                            std::vector<std::string> needs) {
+ArgumentSyntax LayoutOption(std::vector<std::string>& sets) {
   ArgumentSyntax option = SetOption(sets);
   option.help =
       "under mpirun, ranks that have the weights together: "
       "stage.N.parallel.tensor=2 (the checkpoint's)";
-  option.needs = std::move(needs);
   return option;
 }
 
@@ -107,7 +105,7 @@ std::vector<ArgumentSyntax> EvalArgumentList(Eval& eval) {
            .names = Names::kFolder,
            .must_exist = true,
            .excludes = {"--choices", "--loglikelihood"}},
-          LayoutOption(eval.sets, {"--data"}),
+          LayoutOption(eval.sets),
           {.name = "--batches",
            .value = "N",
            .to = &eval.batches,
@@ -166,7 +164,7 @@ std::vector<ArgumentSyntax> GenerateArgumentList(Generate& generate) {
                "tokens and the options below): prints one for each",
        .names = Names::kFile,
        .must_exist = true},
-      LayoutOption(generate.sets, {}),
+      LayoutOption(generate.sets),
       {.name = "--tokens",
        .value = "N",
        .to = &generate.tokens,

@@ -113,7 +113,7 @@ TEST_F(FormsCuda, RowsOfAMatrixAreOneCall) {
     for (const int64_t offset : {0, 1}) {
       AdamWForms planes = start;
       OnDevice arrays(*device_, planes, offset);
-      const DeviceArray<UpdateControl> record(*device_, {kControl});
+      DeviceArray<UpdateControl> record(*device_, {kControl});
       args = planes.Args(0, kCount, record.data(), arrays);
       args.numbers = numbers;
       kernels_->adamw(*stream_, args);

@@ -5,17 +5,23 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
+#include <memory>
 #include <string>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "framework/base/file.h"
 #include "framework/base/status_macros.h"
 #include "framework/comm/thread_communicator.h"
 #include "recipes/models/model_list.h"
 #include "recipes/saved/evaluate.h"
+#include "recipes/saved/evaluate_choices.h"
 #include "recipes/saved/generate.h"
+#include "recipes/saved/loglikelihood.h"
 #include "recipes/saved/saved_model.h"
+#include "tests/framework/module/counting_device.h"
 #include "tests/recipes/run/tiny_run.h"
 
 namespace delink::testing {
@@ -26,10 +32,35 @@ using Sets = std::vector<std::string>;
 
 constexpr int64_t kStep = 12;  // after the switch
 
+constexpr char kQuestions[] =
+    "{\"question\": \"the slab of a\", \"options\": [\"layer\", \"weights\"], "
+    "\"answer\": 1}\n"
+    "{\"question\": \"\", \"options\": [\"the slab\", \"x\"], \"answer\": 1}\n";
+constexpr char kPairs[] =
+    "{\"context\": \"the slab of a\", \"continuation\": \" layer\"}\n"
+    "{\"text\": \"the slab of a layer holds its weights and moves. the "
+    "slab\"}\n";
+
+// Notes what is taken of it for weights.
+class WeightsDevice final : public CountingDevice {
+ public:
+  explicit WeightsDevice(int64_t* bytes) : bytes_(bytes) {}
+  absl::StatusOr<void*> Allocate(int64_t bytes,
+                                 std::string_view what) override {
+    if (what.starts_with("weights of ")) *bytes_ += bytes;
+    return CountingDevice::Allocate(bytes, what);
+  }
+
+ private:
+  int64_t* const bytes_;
+};
+
 class ForwardRanksTest : public ::testing::TestWithParam<const char*> {
  protected:
   ForwardRanksTest() : runs_(GetParam()) {
     runs_.Go({.out = "run", .until_step = kStep});
+    EXPECT_TRUE(WriteFile(runs_.Folder("questions.jsonl"), kQuestions).ok());
+    EXPECT_TRUE(WriteFile(runs_.Folder("pairs.jsonl"), kPairs).ok());
   }
   EvaluateOptions Options(const Sets& sets) const {
     return {.checkpoint = runs_.Folder("run"),
@@ -49,6 +80,53 @@ class ForwardRanksTest : public ::testing::TestWithParam<const char*> {
     EXPECT_TRUE(status.ok()) << status;
     for (const double loss : losses) EXPECT_EQ(loss, losses[0]);
     return losses[0];
+  }
+  // Of questions and texts, in order, and the bytes of the weights of the rank
+  // that has most; the same scores on all ranks.
+  struct Scored {
+    std::vector<double> scores;
+    int64_t most_bytes = 0;
+  };
+  Scored ScoresOn(int ranks, const Sets& sets) const {
+    std::vector<std::vector<double>> scores(static_cast<size_t>(ranks));
+    std::vector<int64_t> bytes(scores.size());
+    const absl::Status status = RunRanks(ranks, [&](Communicator& comm) {
+      std::vector<double>& to = scores[static_cast<size_t>(comm.rank())];
+      const auto device =
+          [&](const Recipe&) -> absl::StatusOr<std::unique_ptr<Device>> {
+        return std::make_unique<WeightsDevice>(
+            &bytes[static_cast<size_t>(comm.rank())]);
+      };
+      DELINK_ASSIGN_OR_RETURN(
+          const ChoiceEvaluation choices,
+          EvaluateChoices({.checkpoint = runs_.Folder("run"),
+                           .sets = sets,
+                           .choices = runs_.Folder("questions.jsonl"),
+                           .device = device},
+                          BuiltInModels(), comm));
+      for (const ScoredQuestion& question : choices.questions) {
+        for (const ScoredOption& option : question.options) {
+          to.push_back(option.log_likelihood);
+        }
+      }
+      DELINK_ASSIGN_OR_RETURN(
+          const LoglikelihoodEvaluation texts,
+          EvaluateLoglikelihood({.checkpoint = runs_.Folder("run"),
+                                 .sets = sets,
+                                 .pairs = runs_.Folder("pairs.jsonl"),
+                                 .device = device},
+                                BuiltInModels(), comm));
+      for (const ScoredPair& pair : texts.pairs) {
+        for (const ScoredToken& token : pair.tokens) {
+          to.push_back(token.log_likelihood);
+          to.push_back(token.greedy ? 1 : 0);
+        }
+      }
+      return absl::OkStatus();
+    });
+    EXPECT_TRUE(status.ok()) << status;
+    for (const auto& of : scores) EXPECT_EQ(of, scores[0]);
+    return {scores[0], *std::max_element(bytes.begin(), bytes.end())};
   }
   // As many as make the context begin anew once.
   std::vector<int32_t> TokensOn(int ranks, const Sets& sets) const {
@@ -105,6 +183,66 @@ TEST_P(ForwardRanksTest, HaveTheLossAndTheWordsOfOneProcess) {
       EXPECT_NEAR(LossOn(2 * ranks, sets), loss, 1e-6);
     }
   }
+}
+
+TEST_P(ForwardRanksTest, ScoreWhatOneProcessScoresWithAPartOfTheWeightsEach) {
+  const Scored one = ScoresOn(1, {});
+  ASSERT_GT(one.scores.size(), 50u);
+  EXPECT_EQ(ScoresOn(2, {}).scores, one.scores);
+  const std::string layout = "stage.1.parallel=";
+  for (const auto& [ranks, sets] : std::vector<std::pair<int, Sets>>{
+           {3, {layout + "{pipeline=3}"}},
+           {2, {layout + "{tensor=2}"}},
+           {4, {layout + "{tensor=2,pipeline=2}"}},
+           {4, {"stage.1.parallel.tensor=2"}}}) {
+    SCOPED_TRACE(sets.front());
+    const Scored found = ScoresOn(ranks, sets);
+    ASSERT_EQ(found.scores.size(), one.scores.size());
+    for (size_t i = 0; i < one.scores.size(); ++i) {
+      EXPECT_NEAR(found.scores[i], one.scores[i], 1e-4) << i;
+    }
+    EXPECT_LT(found.most_bytes, 0.8 * static_cast<double>(one.most_bytes));
+  }
+}
+
+TEST_P(ForwardRanksTest, OnlyTheCheckpointsStageIsArranged) {
+  const std::string sets = "stage.1.parallel.";
+  for (const auto& [set, why] :
+       std::vector<std::pair<std::string, std::string>>{
+           {"stage.0.parallel.tensor=2",
+            "the checkpoint is of stage 1, and of no other are ranks "
+            "arranged; give stage.1.parallel"},
+           {sets + "zero=1",
+            "ranks have a checkpoint's weights together by tensor and "
+            "pipeline alone; leave zero out"},
+           {"stage.1.parallel={tensor=2,context=2}", "leave context out"},
+           {sets + "tensor=0",
+            "parallel.tensor is a whole number of at least 1, not the integer "
+            "0"},
+           {sets + "tensor=two", "not the string \"two\""},
+           {"stage.1.parallel=2", "expected a table"},
+           {"stage.1.parallelism=2", "may be another: stage.1.parallel.tensor"},
+           {"stage.1.parallel", "may be another: stage.1.parallel.tensor"},
+           {sets + "pipeline=9", "use at most pipeline"}}) {
+    const absl::Status status = RunRanks(1, [&](Communicator& comm) {
+      return Evaluate(Options({set}), BuiltInModels(), comm).status();
+    });
+    EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument) << set;
+    EXPECT_THAT(std::string(status.message()), HasSubstr(why));
+  }
+}
+
+// A recipe of one rank may say what several could not be trained with.
+TEST_P(ForwardRanksTest, WhatTrainingCannotBeArrangedForCanBeUsed) {
+  runs_.Go({.sets = {"run.order=layer", "stage.0.depth=1"},
+            .out = "layers",
+            .until_step = 5});
+  EvaluateOptions options = Options({"stage.0.parallel.pipeline=3"});
+  options.checkpoint = runs_.Folder("layers");
+  const absl::Status status = RunRanks(3, [&](Communicator& comm) {
+    return Evaluate(options, BuiltInModels(), comm).status();
+  });
+  EXPECT_TRUE(status.ok()) << status;
 }
 
 TEST_P(ForwardRanksTest, ThatDoNotMultiplyOut) {
