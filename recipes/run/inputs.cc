@@ -53,10 +53,22 @@ absl::StatusOr<RunInputs> ReadInputs(const TrainOptions& options,
   DELINK_ASSIGN_OR_RETURN(
       const Recipe read,
       ReadRecipe(options.recipe, options.sets, KindsOf(models)));
-  DELINK_ASSIGN_OR_RETURN(const Recipe recipe, CheckWorld(read, ranks));
-  DELINK_ASSIGN_OR_RETURN(Sources sources, Sources::Open(recipe));
-  DELINK_ASSIGN_OR_RETURN(Recipe fitted, FitVocab(recipe, sources.corpus(0)));
-  return RunInputs{.recipe = std::move(fitted), .sources = std::move(sources)};
+  absl::StatusOr<Recipe> recipe = CheckWorld(read, ranks);
+  // In which stage a run goes on its checkpoint says.
+  std::vector<absl::Status> unfit;
+  if (options.resume) {
+    while (!recipe.ok() && unfit.size() + 1 < read.stages.size()) {
+      unfit.push_back(recipe.status());
+      recipe = CheckWorld(read, ranks, /*planned=*/false, unfit.size());
+    }
+    if (!recipe.ok() && !unfit.empty()) return unfit.front();
+  }
+  DELINK_RETURN_IF_ERROR(recipe.status());
+  DELINK_ASSIGN_OR_RETURN(Sources sources, Sources::Open(*recipe));
+  DELINK_ASSIGN_OR_RETURN(Recipe fitted, FitVocab(*recipe, sources.corpus(0)));
+  return RunInputs{.recipe = std::move(fitted),
+                   .sources = std::move(sources),
+                   .unfit = std::move(unfit)};
 }
 
 absl::Status AgreeOnInputs(Communicator& comm, const TrainOptions& options,

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <string>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
@@ -17,6 +18,13 @@ namespace delink {
 struct RunInputs {
   Recipe recipe;  // of these ranks, with the corpora's vocabulary
   Sources sources;
+  // By stage in which a run would go on: why these ranks do not fit it or those
+  // behind it. Stages that are not here they fit.
+  std::vector<absl::Status> unfit = {};
+
+  absl::Status FitsFrom(size_t stage) const {
+    return stage < unfit.size() ? unfit[stage] : absl::OkStatus();
+  }
 
   // A validation is on so many of each source.
   int64_t validation_sequences() const {

@@ -120,8 +120,9 @@ absl::StatusOr<std::vector<int>> NodesOf(World& world) {
   return nodes;
 }
 
-absl::Status CheckNodes(const Recipe& recipe, const std::vector<int>& nodes) {
-  for (size_t i = 0; i < recipe.stages.size(); ++i) {
+absl::Status CheckNodes(const Recipe& recipe, const std::vector<int>& nodes,
+                        size_t first) {
+  for (size_t i = first; i < recipe.stages.size(); ++i) {
     DELINK_RETURN_IF_ERROR(CheckStage(recipe, i, nodes));
   }
   return absl::OkStatus();

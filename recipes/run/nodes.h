@@ -19,9 +19,11 @@ std::vector<int> NodesOf(int64_t ranks, int64_t per_node);
 // The same of the ranks that were started. Collective.
 absl::StatusOr<std::vector<int>> NodesOf(World& world);
 
-// Of a recipe that is fitted to these ranks: an error where the ranks of a
-// tensor group are on several nodes, unless the stage allows it.
-absl::Status CheckNodes(const Recipe& recipe, const std::vector<int>& nodes);
+// Of a recipe that is fitted to these ranks, from stage `first` on: an error
+// where the ranks of a tensor group are on several nodes, unless the stage
+// allows it.
+absl::Status CheckNodes(const Recipe& recipe, const std::vector<int>& nodes,
+                        size_t first = 0);
 
 // "tensor 2 x data 4 x pipeline 2, neighbours along tensor; 2 nodes of 8, each
 // tensor group on one": the axes that have several ranks, the fastest first.

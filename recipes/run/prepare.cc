@@ -14,12 +14,15 @@
 namespace delink {
 namespace {
 
-absl::Status CheckStages(const RunEnv& env) {
+// `first`: as RunModel::Create's.
+absl::Status CheckStages(const RunEnv& env, size_t first) {
   SharingMap before;
   for (size_t i = 0; i < env.recipe->stages.size(); ++i) {
     DELINK_ASSIGN_OR_RETURN(SharingMap map, SharingOf(env, i));
     DELINK_RETURN_IF_ERROR(CheckGroups(env, i, map));
-    DELINK_RETURN_IF_ERROR(CheckCut(*env.recipe, *env.registry, i));
+    if (i >= first) {
+      DELINK_RETURN_IF_ERROR(CheckCut(*env.recipe, *env.registry, i));
+    }
     if (i > 0) {
       const absl::Status status =
           GrowthOf(*env.registry, env.model->blocks(), before, map,
@@ -70,7 +73,7 @@ absl::StatusOr<Recipe> FitVocab(const Recipe& recipe, const Corpus& corpus) {
 }
 
 absl::StatusOr<std::unique_ptr<RunModel>> RunModel::Create(
-    const Recipe& recipe, const ModelList& models) {
+    const Recipe& recipe, const ModelList& models, size_t first) {
   std::unique_ptr<RunModel> made(new RunModel);
   made->model_ = BuildModel(
       models, Scope(made->registry_, recipe.run.precision), *recipe.model);
@@ -83,7 +86,7 @@ absl::StatusOr<std::unique_ptr<RunModel>> RunModel::Create(
                 .registry = &made->registry_,
                 .optimizer = made->optimizer_.get(),
                 .host_optimizer = made->host_optimizer_.get()};
-  DELINK_RETURN_IF_ERROR(CheckStages(made->env_));
+  DELINK_RETURN_IF_ERROR(CheckStages(made->env_, first));
   return made;
 }
 

@@ -27,9 +27,10 @@ class RunModel {
  public:
   // The recipe outlives it. InvalidArgument where a stage's share does not fit
   // the model or the groups of hyper-parameters, or not only cuts links of the
-  // stage before.
+  // stage before; or where the ranks of a stage, from `first` on, cannot share
+  // the model's parameters.
   static absl::StatusOr<std::unique_ptr<RunModel>> Create(
-      const Recipe& recipe, const ModelList& models);
+      const Recipe& recipe, const ModelList& models, size_t first = 0);
 
   // For stages on this device and of these ranks, whom nobody watches. All of
   // it outlives them.

@@ -65,8 +65,6 @@ absl::StatusOr<std::unique_ptr<RunSetup>> RunSetup::Create(
   DELINK_ASSIGN_OR_RETURN(
       run->inputs_, IfAllHave(comm, ReadInputs(options, models, world.size())));
   DELINK_ASSIGN_OR_RETURN(run->nodes_, NodesOf(world));
-  DELINK_RETURN_IF_ERROR(
-      AgreeOnStatus(comm, CheckNodes(run->recipe(), run->nodes_)));
   const RunConfig& config = run->recipe().run;
   DELINK_ASSIGN_OR_RETURN(run->device_,
                           ChooseDevice({.device = config.device,
@@ -79,6 +77,11 @@ absl::StatusOr<std::unique_ptr<RunSetup>> RunSetup::Create(
   DELINK_ASSIGN_OR_RETURN(
       run->beginning_,
       Beginning::Find(options, models, run->out_, run->inputs(), comm));
+  // Of a run that goes on, those that are over are arranged no more.
+  const size_t first = run->beginning_->Position().stage();
+  DELINK_RETURN_IF_ERROR(AgreeOnStatus(comm, run->inputs().FitsFrom(first)));
+  DELINK_RETURN_IF_ERROR(
+      AgreeOnStatus(comm, CheckNodes(run->recipe(), run->nodes_, first)));
   DELINK_RETURN_IF_ERROR(AgreeOnStatus(comm, run->MakeModel(models)));
   DELINK_RETURN_IF_ERROR(
       run->beginning_->FindInit(options, models, run->out_, run->env_));
@@ -94,7 +97,9 @@ absl::StatusOr<std::unique_ptr<RunSetup>> RunSetup::Create(
 }
 
 absl::Status RunSetup::MakeModel(const ModelList& models) {
-  DELINK_ASSIGN_OR_RETURN(model_, RunModel::Create(recipe(), models));
+  DELINK_ASSIGN_OR_RETURN(
+      model_,
+      RunModel::Create(recipe(), models, beginning_->Position().stage()));
   DELINK_ASSIGN_OR_RETURN(network_, world_.comm().Split(0, world_.rank()));
   env_ = model_->On(*device_, world_.comm(), *network_);
   // In a pipeline something is under way nearly always, and it is big messages

@@ -75,10 +75,12 @@ absl::Status FitStage(const Recipe& recipe, size_t i, int64_t world_size,
 }
 
 // An interleaved pipeline goes round in groups of as many micro-batches as it
-// has stages. At a switch the stage before goes through a batch of the next,
-// over its own ranks where they are arranged alike.
-std::optional<size_t> InterleavedAt(const Recipe& recipe, size_t i) {
-  for (const size_t j : {i, i > 0 ? i - 1 : i}) {
+// has stages. At a switch the stage before, unless it comes before `first`,
+// goes through a batch of the next, over its own ranks where they are arranged
+// alike.
+std::optional<size_t> InterleavedAt(const Recipe& recipe, size_t i,
+                                    size_t first) {
+  for (const size_t j : {i, i > first ? i - 1 : i}) {
     const ParallelConfig& parallel = recipe.stages[j].parallel;
     if (!SameMesh(parallel, recipe.stages[i].parallel)) continue;
     if (parallel.pipeline > 1 &&
@@ -89,8 +91,8 @@ std::optional<size_t> InterleavedAt(const Recipe& recipe, size_t i) {
   return std::nullopt;
 }
 
-absl::Status CheckInterleaved(const Recipe& recipe, size_t i) {
-  const std::optional<size_t> at = InterleavedAt(recipe, i);
+absl::Status CheckInterleaved(const Recipe& recipe, size_t i, size_t first) {
+  const std::optional<size_t> at = InterleavedAt(recipe, i, first);
   if (!at) return absl::OkStatus();
   const ParallelConfig& parallel = recipe.stages[*at].parallel;
   const int64_t pipeline = parallel.pipeline;
@@ -106,13 +108,19 @@ absl::Status CheckInterleaved(const Recipe& recipe, size_t i) {
     smaller = absl::StrFormat(", or micro_batch %d", micro);
     break;
   }
+  const std::string who =
+      *at == i ? "schedule \"interleaved\""
+               : absl::StrFormat(
+                     "at the switch stage[%d] goes through a batch of "
+                     "stage[%d], and its schedule \"interleaved\"",
+                     *at, i);
   return ErrorAt(
       recipe, key, key,
       absl::StrFormat("%d is %d micro-batch%s a rank (data %d x micro_batch "
-                      "%d), but schedule \"interleaved\" takes a multiple of "
-                      "pipeline %d (stage[%d]); use %s%s",
+                      "%d), but %s takes a multiple of pipeline %d (stage[%d]);"
+                      " use %s%s",
                       batch, count, count == 1 ? "" : "es", parallel.data,
-                      recipe.MicroBatch(i), pipeline, *at,
+                      recipe.MicroBatch(i), who, pipeline, *at,
                       Either(below, below + unit), smaller));
 }
 
@@ -160,6 +168,24 @@ int64_t LargestDivisor(int64_t n, int64_t limit) {
     if (n % d == 0) return d;
   }
   return 1;
+}
+
+// What divides the batches of all stages, also of those that are over: a recipe
+// is right as a whole.
+int64_t ChosenMicroBatch(const Recipe& fitted, size_t first) {
+  int64_t share = 0, most = INT64_MAX;
+  for (size_t i = 0; i < fitted.stages.size(); ++i) {
+    const Stage& stage = fitted.stages[i];
+    int64_t local = fitted.Batch(i) / stage.parallel.data;
+    if (i >= first) {
+      most = std::min(most, MostAtOnce(stage.parallel, local));
+      const int64_t pipeline = stage.parallel.pipeline;
+      const bool rounds = InterleavedAt(fitted, i, first).has_value();
+      if (rounds && local % pipeline == 0) local /= pipeline;
+    }
+    share = std::gcd(share, stage.micro_batch.value_or(local));
+  }
+  return LargestDivisor(share, most);
 }
 
 }  // namespace
@@ -303,28 +329,23 @@ absl::Status CheckBatch(const Recipe& recipe) {
 }
 
 absl::StatusOr<Recipe> CheckWorld(const Recipe& recipe, int64_t world_size,
-                                  bool planned) {
+                                  bool planned, size_t first) {
   DELINK_CHECK(world_size >= 1);
   Recipe fitted = recipe;
   for (size_t i = 0; i < fitted.stages.size(); ++i) {
-    DELINK_RETURN_IF_ERROR(
-        FitStage(recipe, i, world_size, planned, fitted.stages[i].parallel));
+    ParallelConfig& parallel = fitted.stages[i].parallel;
+    if (i < first) {
+      parallel.data = std::max<int64_t>(1, parallel.data);
+      continue;
+    }
+    DELINK_RETURN_IF_ERROR(FitStage(recipe, i, world_size, planned, parallel));
   }
   DELINK_RETURN_IF_ERROR(CheckBatch(fitted));
   if (fitted.run.micro_batch == 0) {
-    int64_t share = 0, most = INT64_MAX;
-    for (size_t i = 0; i < fitted.stages.size(); ++i) {
-      const Stage& stage = fitted.stages[i];
-      int64_t local = fitted.Batch(i) / stage.parallel.data;
-      most = std::min(most, MostAtOnce(stage.parallel, local));
-      const int64_t pipeline = stage.parallel.pipeline;
-      if (InterleavedAt(fitted, i) && local % pipeline == 0) local /= pipeline;
-      share = std::gcd(share, stage.micro_batch.value_or(local));
-    }
-    fitted.run.micro_batch = LargestDivisor(share, most);
+    fitted.run.micro_batch = ChosenMicroBatch(fitted, first);
   }
-  for (size_t i = 0; i < fitted.stages.size(); ++i) {
-    DELINK_RETURN_IF_ERROR(CheckInterleaved(fitted, i));
+  for (size_t i = first; i < fitted.stages.size(); ++i) {
+    DELINK_RETURN_IF_ERROR(CheckInterleaved(fitted, i, first));
     DELINK_RETURN_IF_ERROR(CheckRows(fitted, i));
   }
   return fitted;

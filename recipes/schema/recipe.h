@@ -220,8 +220,10 @@ absl::Status CheckBatch(const Recipe& recipe);
 // left over, an omitted run.micro_batch the largest divisor of batch / data, at
 // most 8, that leaves a pipeline micro-batches enough, and an interleaved one a
 // multiple of its ranks. An error points at the key that does not fit, and says
-// what to do where the ranks are there, or only thought of (`planned`).
+// what to do where the ranks are there, or only thought of (`planned`). Stages
+// before `first` are over: their layouts stay as they are, fit or not, an
+// omitted parallel.data as 1.
 absl::StatusOr<Recipe> CheckWorld(const Recipe& recipe, int64_t world_size,
-                                  bool planned = false);
+                                  bool planned = false, size_t first = 0);
 
 }  // namespace delink

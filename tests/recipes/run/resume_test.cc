@@ -87,6 +87,28 @@ TEST_F(ResumeTest, AnotherVocabularyIsRefused) {
   EXPECT_NE(message.find("300"), std::string::npos) << message;
 }
 
+// Of a stage that is over nobody wants ranks any more.
+TEST_F(ResumeTest, RanksSuitTheStagesToCome) {
+  const std::vector<std::string> sets = {"stage.0.parallel.tensor=2",
+                                         "stage.1.parallel.tensor=1"};
+  runs_.Go({.ranks = 2, .sets = sets, .out = "run", .until_step = 5});
+  const absl::Status early =
+      runs_.Run({.sets = sets, .out = "run", .resume = true});
+  EXPECT_EQ(early.code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_NE(
+      std::string(early.message()).find("tensor 2 is 2 ranks or a multiple"),
+      std::string::npos)
+      << early;
+  runs_.Go({.ranks = 2,
+            .sets = sets,
+            .out = "run",
+            .until_step = 12,
+            .resume = true});
+  runs_.Go({.sets = sets, .out = "run", .until_step = 15, .resume = true});
+  runs_.Go({.sets = sets, .out = "run", .resume = true});
+  EXPECT_EQ(runs_.Steps("run").size(), kSteps);
+}
+
 TEST_F(ResumeTest, RanksThatReadDifferentRecipesAreToldSo) {
   const absl::Status status = runs_.Run(
       {.ranks = 2, .last_rank_sets = {"optimizer.lr=0.5"}, .out = "run"});

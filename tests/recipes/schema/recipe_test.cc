@@ -313,8 +313,23 @@ TEST(CheckWorld, InterleavedMicroBatchesAreAMultiple) {
                          "stage.1.parallel.schedule=1f1b", "stage.1.batch=2"}),
                  2),
       "--set stage.1.batch=2: stage[1].batch: 2 is 1 micro-batch a "
-      "rank (data 1 x micro_batch 2), but schedule \"interleaved\" takes "
-      "a multiple of pipeline 2 (stage[0]); use 4, or micro_batch 1");
+      "rank (data 1 x micro_batch 2), but at the switch stage[0] goes through "
+      "a batch of stage[1], and its schedule \"interleaved\" takes a multiple "
+      "of pipeline 2 (stage[0]); use 4, or micro_batch 1");
+}
+
+TEST(CheckWorld, LayoutsOfStagesThatAreOverAreNotLookedAt) {
+  const Recipe recipe =
+      Sample({"stage.0.parallel.data=3", "stage.0.parallel.pipeline=2",
+              "stage.0.parallel.schedule=interleaved", "stage.0.batch=12",
+              "stage.1.parallel.schedule=1f1b", "stage.1.parallel.data=1",
+              "stage.1.batch=2"});
+  EXPECT_FALSE(CheckWorld(recipe, 2).ok());
+  const auto fitted = CheckWorld(recipe, 2, /*planned=*/false, /*first=*/1);
+  ASSERT_TRUE(fitted.ok()) << fitted.status();
+  // As they were.
+  EXPECT_EQ(fitted->stages[0].parallel.data, 3);
+  EXPECT_EQ(fitted->stages[1].parallel.data, 1);
 }
 
 TEST(Recipe, AStageHasThePipelineOfTheOneBefore) {
