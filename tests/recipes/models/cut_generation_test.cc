@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -15,6 +16,7 @@
 #include "framework/module/param_store.h"
 #include "recipes/models/gpt.h"
 #include "recipes/models/llama.h"
+#include "tests/testing/documents.h"
 #include "tests/testing/gradcheck.h"
 #include "tests/testing/noted_group.h"
 #include "tests/testing/numbers.h"
@@ -55,22 +57,38 @@ class Generator {
   // The logits of tokens, the first of which is number `first`, with what is
   // kept of those before.
   Values operator()(Tokens tokens, int64_t first) {
-    const auto T = static_cast<int64_t>(tokens.size());
-    Tensor x(tokens.data(), DType::kI32, {1, T});
+    return Visit(std::move(tokens), 1,
+                 {.training = false, .first_position = first, .sequences = 1},
+                 true);
+  }
+  // Those of `rows` rows of tokens, all at once: whether ranks have rows of
+  // their own between products or not.
+  Values Logits(Tokens tokens, int64_t rows, bool sequence) {
+    sequence_ = sequence;
+    const auto T = static_cast<int64_t>(tokens.size()) / rows;
+    const Tokens positions = testing::Positions(rows, T, {T});
+    return Visit(
+        std::move(tokens), rows,
+        {.training = false, .positions = positions.data(), .sequences = rows},
+        false);
+  }
+
+ private:
+  Values Visit(Tokens tokens, int64_t rows, VisitInputs inputs, bool keeps) {
+    const auto T = static_cast<int64_t>(tokens.size()) / rows;
+    Tensor x(tokens.data(), DType::kI32, {rows, T});
     Values values;
     for (int i = 0; i < model_->layers(); ++i) {
       binder_->Bind(i, nullptr);
       HeapMemory memory(*device_);
       Tape tape({.device = device_.get(),
                  .stream = stream_.get(),
-                 .groups = {.tensor = group_}},
+                 .groups = {.tensor = group_, .sequence = sequence_}},
                 memory);
-      tape.BeginForward(Phase::kEval, {.training = false,
-                                       .first_position = first,
-                                       .sequences = 1,
-                                       .states = &At(states_, i)});
+      if (keeps) inputs.states = &At(states_, i);
+      tape.BeginForward(Phase::kEval, inputs);
       const Var y = model_->layer(i)(tape.Input(x, false));
-      EXPECT_TRUE(tape.by_token());
+      EXPECT_TRUE(tape.by_token() || !keeps);
       const auto* const numbers = static_cast<const double*>(y.data());
       Values next(numbers, numbers + y.shape().elements());
       values = std::move(next);
@@ -79,12 +97,12 @@ class Generator {
     return values;
   }
 
- private:
   ParamRegistry registry_;
   std::unique_ptr<Sequential> model_;
   std::unique_ptr<Device> device_;
   std::unique_ptr<Stream> stream_;
   VisitGroup* group_;
+  bool sequence_ = false;
   std::unique_ptr<ParamStore> store_;
   std::unique_ptr<Binder> binder_;
   std::vector<VisitStates> states_;
@@ -134,6 +152,31 @@ void ExpectSameOnAllRanks(const ModelRunner::Build& build, int ranks) {
     return group.status();
   });
   EXPECT_EQ(status, absl::OkStatus());
+}
+
+// As for tests of a model's words.
+TEST(CutLogits, AreThoseOfOneRankForAllTokens) {
+  constexpr int64_t kRows = 4;
+  const Tokens tokens = testing::Integers("tokens", kRows * kT, kVocab);
+  for (const int64_t kv_heads : {1, 4}) {
+    for (const ModelRunner::Build& build : Models(kv_heads)) {
+      const Values all = Generator(build, nullptr).Logits(tokens, kRows, false);
+      ASSERT_EQ(all.size(), static_cast<size_t>(kRows * kT * kVocab));
+      for (const int ranks : {2, 4}) {
+        for (const bool sequence : {false, true}) {
+          SCOPED_TRACE(::testing::Message() << ranks << ", " << sequence);
+          const absl::Status status = RunRanks(ranks, [&](Communicator& comm) {
+            testing::NotedGroup group(comm);
+            const Values y =
+                Generator(build, &group).Logits(tokens, kRows, sequence);
+            EXPECT_LE(testing::NormError(y, all), 20 * 10 * 0x1p-53);
+            return group.status();
+          });
+          EXPECT_EQ(status, absl::OkStatus());
+        }
+      }
+    }
+  }
 }
 
 TEST(CutGeneration, IsThatOfOneRank) {
