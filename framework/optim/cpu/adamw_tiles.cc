@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "framework/module/state_layout.h"
 #include "framework/optim/cpu/adamw.h"
 #include "framework/optim/cpu/past_caches.h"
 #include "framework/tensor/block8.h"
@@ -29,19 +30,22 @@ static_assert(kElementsAtOnce % kTile == 0);
     const auto four = Philox(a.key, counters[i], stream);
     for (size_t k = 0; k < 4; ++k) words[k][i] = four[k];
   }
+  // Whole words, which is what can be interleaved many at a time.
+  static_assert(std::endian::native == std::endian::little);
+  uint32_t together[4 * kGroups];
   for (int64_t i = 0; i < groups; ++i) {
-    for (size_t k = 0; k < 4; ++k) {
-      out[8 * i + 2 * static_cast<int64_t>(k)] =
-          static_cast<uint16_t>(words[k][i]);
-      out[8 * i + 2 * static_cast<int64_t>(k) + 1] =
-          static_cast<uint16_t>(words[k][i] >> 16);
-    }
+    together[4 * i] = words[0][i];
+    together[4 * i + 1] = words[1][i];
+    together[4 * i + 2] = words[2][i];
+    together[4 * i + 3] = words[3][i];
   }
+  std::memcpy(out, together, sizeof(together));
 }
 
 // Stores n values to where they are kept: a tile has them together first, so
 // that how they are stored is one thing and how they are rounded another.
 struct Stores {
+  Instructions set;
   bool past_caches;
 
   template <typename T>
@@ -50,7 +54,7 @@ struct Stores {
     T* const to = static_cast<T*>(plane) + at;
     const int64_t bytes = n * static_cast<int64_t>(sizeof(T));
     if (past_caches) {
-      CopyPastCaches(to, values, bytes);
+      CopyPastCaches(set, to, values, bytes);
     } else {
       std::memcpy(to, values, static_cast<size_t>(bytes));
     }
@@ -74,6 +78,15 @@ struct Stores {
   for (int64_t i = 0; i < n; ++i) {
     to[i] = std::bit_cast<float>(uint32_t{from[i]} << 16);
   }
+}
+
+// Of a split master, chosen between 32-bit numbers as in Rounded.
+[[gnu::always_inline]] inline SplitMaster Split(float master) {
+  const auto u = std::bit_cast<uint32_t>(master);
+  const bool number = master == master;
+  const uint32_t weight = number ? (u + 0x8000) >> 16 : u >> 16 | 0x40;
+  const uint32_t low = number ? u : u & 0x7FFF;
+  return {static_cast<uint16_t>(weight), static_cast<uint16_t>(low)};
 }
 
 [[gnu::always_inline]] inline void LoadParams(const AdamWArgs& a, int64_t at,
@@ -106,7 +119,7 @@ struct Stores {
       return store(a.w, at, n, w);
     case MasterForm::kSplit:
       for (int64_t i = 0; i < n; ++i) {
-        const SplitMaster split = SplitMaster::Of(p[i]);
+        const SplitMaster split = Split(p[i]);
         w[i] = split.weight;
         low[i] = split.low;
       }
@@ -185,19 +198,88 @@ struct Tiles {
   Stores store;
 
   [[gnu::always_inline]] void operator()(int64_t begin, int64_t end) const {
-    const Moment first{a.moments, a.m, a.m_scales, 1};
-    const Moment second{a.moments, a.v, a.v_scales, 2};
+    const bool exact = a.moments == StateStorage::kExact;
     for (int64_t tile = begin; tile < end; tile += kTile) {
       const int64_t at = std::max<int64_t>(tile - a.in_block, 0);
       const int64_t n = std::min(tile + kTile, end) - a.in_block - at;
-      if (n > 0) Update(first, second, at, tile / kTile, n);
+      if (n <= 0) continue;
+      FetchAhead(at);
+      if (exact && a.master == MasterForm::kWhole) {
+        UpdateExact<MasterForm::kWhole>(at, n);
+      } else if (exact && a.master == MasterForm::kSplit) {
+        UpdateExact<MasterForm::kSplit>(at, n);
+      } else {
+        Update(at, tile / kTile, n);
+      }
     }
     if (store.past_caches) PastCachesDone();
   }
 
-  [[gnu::always_inline]] void Update(const Moment& first, const Moment& second,
-                                     int64_t at, int64_t block,
+  // The tile after the next: what the machine foresees by itself ends with a
+  // page, and there are many planes.
+  [[gnu::always_inline]] void FetchAhead(int64_t at) const {
+    const int64_t ahead = at + 2 * kTile;
+    if (ahead + kTile > a.n) return;
+    Fetch(a.g, ahead, a.bf16_g ? 2 : 4);
+    if (a.master == MasterForm::kWhole) Fetch(a.p, ahead, 4);
+    if (a.master != MasterForm::kWhole) Fetch(a.w, ahead, 2);
+    if (a.master == MasterForm::kSplit) Fetch(a.low, ahead, 2);
+    const int64_t width = SizeOf(a.moments, DType::kF32);
+    Fetch(a.m, ahead, width);
+    Fetch(a.v, ahead, width);
+  }
+  [[gnu::always_inline]] static void Fetch(const void* plane, int64_t at,
+                                           int64_t width) {
+    const auto* const from = static_cast<const char*>(plane) + at * width;
+    for (int64_t i = 0; i < kTile * width; i += 64)
+      __builtin_prefetch(from + i);
+  }
+
+  // With masters and moments of 32 bits: from the planes into what is stored,
+  // without a tile between them.
+  template <MasterForm kMaster>
+  [[gnu::always_inline]] void UpdateExact(int64_t at, int64_t n) const {
+    constexpr bool kSplit = kMaster == MasterForm::kSplit;
+    const AdamWStep<float> s = step;
+    const Gradient<float> gradient = {a.g, a.bf16_g};
+    alignas(64) float g[kTile], p[kTile], m[kTile], v[kTile];
+    alignas(64) uint16_t w[kTile], low[kTile];
+    gradient.Load(at, n, g, std::identity());
+    const float* const old_p = static_cast<const float*>(a.p) + at;
+    const auto* const old_w = static_cast<const uint16_t*>(a.w) + at;
+    const uint16_t* const old_low = a.low + at;
+    const float* const old_m = static_cast<const float*>(a.m) + at;
+    const float* const old_v = static_cast<const float*>(a.v) + at;
+    for (int64_t i = 0; i < n; ++i) {
+      float pi, mi = old_m[i], vi = old_v[i];
+      if constexpr (kSplit) {
+        pi = SplitMaster{old_w[i], old_low[i]}.Value();
+      } else {
+        pi = old_p[i];
+      }
+      s(pi, g[i], mi, vi);
+      m[i] = mi;
+      v[i] = vi;
+      if constexpr (kSplit) {
+        const SplitMaster split = Split(pi);
+        w[i] = split.weight;
+        low[i] = split.low;
+      } else {
+        p[i] = pi;
+        w[i] = Rounded(pi).bits;
+      }
+    }
+    store(a.m, at, n, m);
+    store(a.v, at, n, v);
+    if (kSplit) store(a.low, at, n, low);
+    if (!kSplit) store(a.p, at, n, p);
+    if (a.w != nullptr) store(a.w, at, n, w);
+  }
+
+  [[gnu::always_inline]] void Update(int64_t at, int64_t block,
                                      int64_t n) const {
+    const Moment first{a.moments, a.m, a.m_scales, 1};
+    const Moment second{a.moments, a.v, a.v_scales, 2};
     const AdamWStep<float> s = step;
     const Gradient<float> gradient = {a.g, a.bf16_g};
     float g[kTile], p[kTile], m[kTile], v[kTile];
@@ -219,11 +301,12 @@ void AdamWInTiles(const Way& way, const AdamWArgs& a) {
   DELINK_CHECK((to.first | to.columns | to.pitch | to.in_row) % 8 == 0)
       << to.first << " + " << to.in_row << ", " << to.columns << " of "
       << to.pitch;
-  RunElementsBy(way.set, way.pool,
-                Tiles{.a = a,
-                      .step = AdamWStep<float>(a),
-                      .store = {.past_caches = way.past_caches}},
-                a.in_block + a.n);
+  RunElementsBy(
+      way.set, way.pool,
+      Tiles{.a = a,
+            .step = AdamWStep<float>(a),
+            .store = {.set = way.set, .past_caches = way.past_caches}},
+      a.in_block + a.n);
 }
 
 }  // namespace delink::cpu

@@ -6,8 +6,10 @@
 #include <cstdint>
 #include <cstring>
 
+#include "framework/optim/cpu/instructions.h"
+
 #if defined(__x86_64__)
-#include <emmintrin.h>
+#include <immintrin.h>
 #endif
 
 namespace delink::cpu {
@@ -16,35 +18,57 @@ namespace delink::cpu {
 // they are next read.
 inline constexpr int64_t kPastCachesFrom = int64_t{1} << 20;
 
+#if defined(__x86_64__)
+// Of whole lines: `to` and `bytes` are multiples of 64.
+DELINK_TARGET_AVX512 inline void CopyLinesByAvx512(void* to, const char* from,
+                                                   int64_t bytes) {
+  auto* out = static_cast<__m512i*>(to);
+  for (int64_t i = 0; i < bytes; i += 64) {
+    _mm512_stream_si512(out++, _mm512_loadu_si512(from + i));
+  }
+}
+inline void CopyLines(void* to, const char* from, int64_t bytes) {
+  auto* out = static_cast<__m128i*>(to);
+  for (int64_t i = 0; i < bytes; i += 16) {
+    __m128i piece;
+    std::memcpy(&piece, from + i, sizeof(piece));
+    _mm_stream_si128(out++, piece);
+  }
+}
+
 // Copies bytes: whole lines past the caches, what is less at either end as
 // memcpy does. PastCachesDone, by the same thread, comes before others may
 // read them.
-[[gnu::always_inline]] inline void CopyPastCaches(void* to, const void* from,
-                                                  int64_t bytes) {
-#if defined(__x86_64__)
-  constexpr int64_t kLine = 64, kAtOnce = 16;
-  auto* out = static_cast<char*>(to);
-  const auto* in = static_cast<const char*>(from);
+inline void CopyPastCaches(Instructions set, void* to, const void* from,
+                           int64_t bytes) {
+  constexpr int64_t kLine = 64;
+  auto* const out = static_cast<char*>(to);
+  const auto* const in = static_cast<const char*>(from);
   const auto address = static_cast<int64_t>(reinterpret_cast<uintptr_t>(out));
-  int64_t head = -address & (kLine - 1);
-  if (head > bytes) head = bytes;
-  std::memcpy(out, in, static_cast<size_t>(head));
-  const int64_t end = bytes - ((bytes - head) & (kLine - 1));
-  for (int64_t i = head; i < end; i += kAtOnce) {
-    __m128i piece;
-    std::memcpy(&piece, in + i, sizeof(piece));
-    _mm_stream_si128(reinterpret_cast<__m128i*>(out + i), piece);
+  const int64_t before = -address & (kLine - 1);
+  const int64_t head = before < bytes ? before : bytes;
+  const int64_t lines = (bytes - head) & -kLine;
+  const int64_t tail = bytes - head - lines;
+  if (head > 0) std::memcpy(out, in, static_cast<size_t>(head));
+  if (set == Instructions::kAvx512) {
+    CopyLinesByAvx512(out + head, in + head, lines);
+  } else {
+    CopyLines(out + head, in + head, lines);
   }
-  std::memcpy(out + end, in + end, static_cast<size_t>(bytes - end));
-#else
-  std::memcpy(to, from, static_cast<size_t>(bytes));
-#endif
+  if (tail > 0) {
+    std::memcpy(out + bytes - tail, in + bytes - tail,
+                static_cast<size_t>(tail));
+  }
 }
 
-inline void PastCachesDone() {
-#if defined(__x86_64__)
-  _mm_sfence();
-#endif
+inline void PastCachesDone() { _mm_sfence(); }
+#else
+inline void CopyPastCaches(Instructions, void* to, const void* from,
+                           int64_t bytes) {
+  std::memcpy(to, from, static_cast<size_t>(bytes));
 }
+
+inline void PastCachesDone() {}
+#endif
 
 }  // namespace delink::cpu
