@@ -95,7 +95,7 @@ class AdamW final : public SlabOptimizer {
   void Update(Stream& stream, ParamStore& store, int slab,
               const UpdateControl* control, int64_t update) override {
     DELINK_CHECK_GE(update, 1);
-    const auto kernel = KernelsFor(store).adamw;
+    const auto kernel = KernelsFor(store, slab).adamw;
     // Neighbours that are updated alike go in one call; the padding between
     // them is zero and stays zero. What is rounded by name or by block goes
     // parameter by parameter.

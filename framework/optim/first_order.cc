@@ -23,7 +23,7 @@ class Sgd final : public SlabOptimizer {
 
   void Update(Stream& stream, ParamStore& store, int slab,
               const UpdateControl* control, int64_t) override {
-    const OptimKernels& kernels = KernelsFor(store);
+    const OptimKernels& kernels = KernelsFor(store, slab);
     for (const UpdateRun& run : RunsOf(store, slab, rules_)) {
       kernels.sgd(stream, {.params = ParamsOf(store, slab, run, control),
                            .m = config_.has_momentum
@@ -47,7 +47,7 @@ class Lion final : public SlabOptimizer {
 
   void Update(Stream& stream, ParamStore& store, int slab,
               const UpdateControl* control, int64_t) override {
-    const OptimKernels& kernels = KernelsFor(store);
+    const OptimKernels& kernels = KernelsFor(store, slab);
     for (const UpdateRun& run : RunsOf(store, slab, rules_)) {
       kernels.lion(stream, {.params = ParamsOf(store, slab, run, control),
                             .m = store.at(slab, Plane::kState0, run.begin),

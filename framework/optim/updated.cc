@@ -5,13 +5,27 @@
 
 namespace delink {
 
-const OptimKernels& KernelsFor(const ParamStore& store) {
+namespace {
+
+const OptimKernels& KernelsOf(const ParamStore& store, DeviceKind kind) {
   const DType dtype = StatisticsOf(store.dtype(Plane::kWeight));
-  const OptimKernels* const kernels =
-      FindOptimKernels(store.device().kind(), dtype);
-  DELINK_CHECK(kernels != nullptr) << "no optimizer for " << ToString(dtype)
-                                   << " on " << store.device().name();
+  const OptimKernels* const kernels = FindOptimKernels(kind, dtype);
+  DELINK_CHECK(kernels != nullptr)
+      << "no optimizer for " << ToString(dtype) << " on " << ToString(kind);
   return *kernels;
+}
+
+}  // namespace
+
+const OptimKernels& KernelsFor(const ParamStore& store) {
+  return KernelsOf(store, store.device().kind());
+}
+
+const OptimKernels& KernelsFor(const ParamStore& store, int slab) {
+  const bool host = store.placement(slab).update == Tier::kHost;
+  const bool meta = IsMeta(store.device().kind());
+  if (host && !meta) return KernelsOf(store, DeviceKind::kCpu);
+  return KernelsFor(store);
 }
 
 const ParamDecl& DeclOf(const ParamStore& store, const SlabParam& param) {

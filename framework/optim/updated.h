@@ -6,8 +6,10 @@
 
 namespace delink {
 
-// The table that updates the store's parameters.
+// The table that updates the store's parameters; of a slab, that of whoever
+// updates it.
 const OptimKernels& KernelsFor(const ParamStore& store);
+const OptimKernels& KernelsFor(const ParamStore& store, int slab);
 
 const ParamDecl& DeclOf(const ParamStore& store, const SlabParam& param);
 

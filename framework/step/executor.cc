@@ -104,6 +104,20 @@ absl::Status CheckRuns(const Program& program, const ProgramShape& asked) {
   return absl::OkStatus();
 }
 
+// What ranks of the tensor axis update together they exchange where visits do.
+absl::Status CheckHostUpdates(const Layout& layout, const ProgramShape& shape) {
+  for (int32_t s = 0; s < shape.slabs; ++s) {
+    if (!HostUpdates(shape, s) || shape.update_exchanges.empty()) continue;
+    if (At(shape.update_exchanges, s).empty()) continue;
+    const int first = At(layout.program_slabs(), s).first;
+    return absl::InvalidArgumentError(absl::StrCat(
+        "the host cannot update ", At(layout.local_slabs(), first).slab.name,
+        ", of which tensor ranks exchange parts for it: leave its update to "
+        "the device (stage.offload.update)"));
+  }
+  return absl::OkStatus();
+}
+
 }  // namespace
 
 absl::Status Executor::TakePass(Program program, const ProgramShape& shape) {
@@ -131,6 +145,8 @@ absl::StatusOr<std::unique_ptr<Executor>> Executor::Create(
   }
   shape.update_exchanges = UpdateExchangesOf(
       layout, *env.optimizer, StatisticsOf(env.store->options().dtype));
+  DELINK_RETURN_IF_ERROR(
+      AgreeOnStatus(*env.compute, CheckHostUpdates(layout, shape)));
   std::vector<PassKind> kinds = {PassKind::kStep, PassKind::kGradients,
                                  PassKind::kEvaluation, PassKind::kDiagnosis};
   if (options.probes) kinds.push_back(PassKind::kProbe);

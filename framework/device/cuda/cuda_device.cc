@@ -220,8 +220,7 @@ class CudaDevice final : public Device {
     if (bytes == 0 || to == from) return;
     Use();
     DELINK_CUDA_CHECK(cudaMemcpyAsync(to, from, static_cast<size_t>(bytes),
-                                      cudaMemcpyDeviceToDevice,
-                                      Of(stream).handle()));
+                                      cudaMemcpyDefault, Of(stream).handle()));
   }
   void CopyRows(Stream& stream, const RowsCopy& copy) override {
     if (copy.bytes == 0 || copy.rows == 0) return;
@@ -232,7 +231,7 @@ class CudaDevice final : public Device {
     DELINK_CUDA_CHECK(cudaMemcpy2DAsync(
         copy.to, static_cast<size_t>(copy.to_pitch), copy.from,
         static_cast<size_t>(copy.from_pitch), static_cast<size_t>(copy.bytes),
-        static_cast<size_t>(copy.rows), cudaMemcpyDeviceToDevice,
+        static_cast<size_t>(copy.rows), cudaMemcpyDefault,
         Of(stream).handle()));
   }
   void FillZero(Stream& stream, void* to, int64_t bytes) override {
@@ -362,14 +361,14 @@ void CudaStream::FromHost(void* device, const void* host, int64_t bytes) {
     return;
   }
   DELINK_CUDA_CHECK(cudaMemcpyAsync(device, host, static_cast<size_t>(bytes),
-                                    cudaMemcpyHostToDevice, handle()));
+                                    cudaMemcpyDefault, handle()));
 }
 
 void CudaStream::ToHost(void* host, const void* device, int64_t bytes) {
   device_.Use();
   if (channel_.staging->ToHost(handle(), host, device, bytes)) return;
   DELINK_CUDA_CHECK(cudaMemcpyAsync(host, device, static_cast<size_t>(bytes),
-                                    cudaMemcpyDeviceToHost, handle()));
+                                    cudaMemcpyDefault, handle()));
 }
 
 }  // namespace

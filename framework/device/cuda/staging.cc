@@ -47,7 +47,7 @@ void Staging::ToDevice(cudaStream_t stream, void* device, const void* host,
     std::memcpy(memory_ + next_, from, static_cast<size_t>(count));
     DELINK_CUDA_CHECK(cudaMemcpyAsync(to, memory_ + next_,
                                       static_cast<size_t>(count),
-                                      cudaMemcpyHostToDevice, stream));
+                                      cudaMemcpyDefault, stream));
     to += count;
     from += count;
     bytes -= count;
@@ -65,7 +65,7 @@ bool Staging::ToHost(cudaStream_t stream, void* host, const void* device,
   const int64_t offset = kSegments * kSegment + landed_;
   DELINK_CUDA_CHECK(cudaMemcpyAsync(memory_ + offset, device,
                                     static_cast<size_t>(bytes),
-                                    cudaMemcpyDeviceToHost, stream));
+                                    cudaMemcpyDefault, stream));
   arrivals_.push_back({host, offset, bytes});
   landed_ = std::min(kLanding, landed_ + RoundUp(bytes));
   return true;
