@@ -31,9 +31,11 @@ std::string AccountTable(
       {"    boundaries", [](const MemoryAccount& a) { return a.boundaries; }},
       {"    workspace", [](const MemoryAccount& a) { return a.workspace; }},
       {"  copies", [](const MemoryAccount& a) { return a.copies; }},
+      {"  fetched planes", [](const MemoryAccount& a) { return a.fetched; }},
       {"  records", [](const MemoryAccount& a) { return a.records; }},
       {"  the device's own", [](const MemoryAccount& a) { return a.overhead; }},
-      {"  in all", [](const MemoryAccount& a) { return a.total(); }}};
+      {"  in all", [](const MemoryAccount& a) { return a.total(); }},
+      {"of the host", [](const MemoryAccount& a) { return a.host; }}};
   static constexpr int kName = 19, kColumn = 12;
   const auto width = [](const std::string& heading) {
     return std::max(kColumn, static_cast<int>(heading.size()) + 2);
@@ -64,8 +66,10 @@ nlohmann::ordered_json ToJson(const MemoryAccount& a) {
       {"slots", a.slots},         {"boundaries", a.boundaries},
       {"workspace", a.workspace}, {"copies", a.copies},
       {"records", a.records}};
+  if (a.fetched > 0) json["fetched"] = a.fetched;
   if (a.overhead > 0) json["overhead"] = a.overhead;
   json["total"] = a.total();
+  if (a.host > 0) json["host"] = a.host;
   return json;
 }
 

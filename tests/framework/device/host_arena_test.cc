@@ -53,6 +53,7 @@ class PinningDevice final : public Device {
   void CopyFromHost(Stream&, void*, const void*, int64_t) override {}
   void CopyToHost(Stream&, void*, const void*, int64_t) override {}
   void Copy(Stream&, void*, const void*, int64_t) override {}
+  void CopyRows(Stream&, const RowsCopy&) override {}
   void FillZero(Stream&, void*, int64_t) override {}
 
  private:
