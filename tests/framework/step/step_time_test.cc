@@ -189,7 +189,8 @@ TEST(StepTimeTest, GathersPassUnderTheNextStepWhereLanesGoOn) {
   const std::vector<Column> columns = {{{.rank = 0, .program = &program}}};
   const Costs costs = CostsOver(
       {},
-      ByName({{"F(0,a)", 5}, {"Loss(a)", 5}, {"Gather(0)", 1}, {"Gather(1)", 4}}),
+      ByName(
+          {{"F(0,a)", 5}, {"Loss(a)", 5}, {"Gather(0)", 1}, {"Gather(1)", 4}}),
       [](const RankProgram&, int32_t) { return Sent(); });
   EXPECT_EQ(TimeStep(columns, costs, /*drains=*/true)->seconds, 15);
   // Gather(0) 1, and Gather(1) with F(0,a).

@@ -68,7 +68,7 @@ void ExpectWellFormed(const json& trace) {
     const std::string name = event["name"];
     const std::string expected =
         name.starts_with("Reduce") || name.starts_with("Gather") ? "network"
-                                                                : "compute";
+                                                                 : "compute";
     EXPECT_EQ(threads[lane], expected) << name;
     const json& args = event["args"];
     const int64_t step = args["step"], index = args["instruction"];
