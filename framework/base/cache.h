@@ -14,7 +14,7 @@ namespace delink {
 class WriteBehind {
  public:
   // Of so many bytes at a time.
-  explicit WriteBehind(int64_t at_once = int64_t{32} << 20)
+  explicit WriteBehind(int64_t at_once = int64_t{8} << 20)
       : at_once_(at_once) {}
 
   // What is before `end` is written to `descriptor`, and will not be read: it

@@ -4,12 +4,31 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
+#include <cstdlib>
+#include <cstring>
+#include <memory>
 
 #include "absl/strings/str_cat.h"
 #include "framework/base/file.h"
 
 namespace delink {
+namespace {
+
+constexpr int64_t kPage = 4096;
+// Bytes that are read past the cache at a time.
+constexpr int64_t kRoom = (int64_t{4} << 20) + kPage;
+
+// Room for them, for each thread: memory that is new each time costs more
+// than what is read into it.
+char* Blocks() {
+  thread_local const std::unique_ptr<char, decltype(&std::free)> blocks(
+      static_cast<char*>(std::aligned_alloc(kPage, kRoom)), std::free);
+  return blocks.get();
+}
+
+}  // namespace
 
 absl::Status FileCutShort(const std::string& path, int64_t bytes,
                           int64_t wanted) {
@@ -39,12 +58,14 @@ absl::StatusOr<RandomAccessFile> RandomAccessFile::Open(
 RandomAccessFile::RandomAccessFile(RandomAccessFile&& other) noexcept
     : path_(std::move(other.path_)),
       descriptor_(std::exchange(other.descriptor_, -1)),
+      past_cache_(other.past_cache_),
       size_(other.size_) {}
 
 RandomAccessFile& RandomAccessFile::operator=(
     RandomAccessFile&& other) noexcept {
   std::swap(path_, other.path_);
   std::swap(descriptor_, other.descriptor_);
+  std::swap(past_cache_, other.past_cache_);
   std::swap(size_, other.size_);
   return *this;
 }
@@ -56,6 +77,7 @@ RandomAccessFile::~RandomAccessFile() {
 absl::Status RandomAccessFile::Read(int64_t begin, int64_t size,
                                     void* bytes) const {
   char* const to = static_cast<char*>(bytes);
+  if (past_cache_) return ReadBlocks(begin, size, to);
   for (int64_t done = 0; done < size;) {
     const ssize_t got = ::pread(descriptor_, to + done,
                                 static_cast<size_t>(size - done), begin + done);
@@ -63,6 +85,39 @@ absl::Status RandomAccessFile::Read(int64_t begin, int64_t size,
     if (got < 0) return FileError(errno, path_, "read");
     if (got == 0) return FileCutShort(path_, begin + done, begin + size);
     done += got;
+  }
+  return absl::OkStatus();
+}
+
+void RandomAccessFile::ReadPastCache() {
+  past_cache_ = ::fcntl(descriptor_, F_SETFL, O_DIRECT) == 0;
+}
+
+// By way of memory of its own: what is read past the cache are whole blocks.
+absl::Status RandomAccessFile::ReadBlocks(int64_t begin, int64_t size,
+                                          char* to) const {
+  const int64_t end = begin + size;
+  char* const blocks = Blocks();
+  bool plain = false;
+  while (begin < end) {
+    const int64_t first = begin / kPage * kPage;
+    const int64_t want =
+        std::min(kRoom, (end - first + kPage - 1) / kPage * kPage);
+    const ssize_t got =
+        ::pread(descriptor_, blocks, static_cast<size_t>(want), first);
+    if (got < 0 && errno == EINTR) continue;
+    if (got < 0 && errno == EINVAL && !plain) {
+      // Blocks may be larger elsewhere: then the descriptor reads as ever.
+      ::fcntl(descriptor_, F_SETFL, 0);
+      plain = true;
+      continue;
+    }
+    if (got < 0) return FileError(errno, path_, "read");
+    const int64_t there = std::min(first + got, end) - begin;
+    if (there <= 0) return FileCutShort(path_, first + got, end);
+    std::memcpy(to, blocks + (begin - first), static_cast<size_t>(there));
+    begin += there;
+    to += there;
   }
   return absl::OkStatus();
 }

@@ -24,6 +24,11 @@ class RandomAccessFile {
   const std::string& path() const { return path_; }
   int64_t size() const { return size_; }  // when it was opened
 
+  // From now on what is read does not stay in the system's cache, where the
+  // file system can read past it: for large files that are read once. Before
+  // others read.
+  void ReadPastCache();
+
   // Bytes [begin, begin + size): DataLoss where the file has become shorter.
   absl::Status Read(int64_t begin, int64_t size, void* bytes) const;
 
@@ -32,7 +37,10 @@ class RandomAccessFile {
       : path_(std::move(path)), descriptor_(descriptor) {}
 
   std::string path_;
+  absl::Status ReadBlocks(int64_t begin, int64_t size, char* to) const;
+
   int descriptor_ = -1;
+  bool past_cache_ = false;
   int64_t size_ = 0;
 };
 

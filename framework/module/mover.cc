@@ -147,7 +147,7 @@ absl::Status Mover::Pass(const Move& move, const Grain& grain, CopyStep piece) {
   const auto bytes = static_cast<size_t>(count * SizeOf(type));
   if (passage.room < bytes) {
     passage.values.reset();
-    passage.values = std::make_unique<char[]>(bytes);
+    passage.values = std::make_unique_for_overwrite<char[]>(bytes);
     passage.room = bytes;
   }
   passage.move = &move;

@@ -239,12 +239,12 @@ absl::Status File::Read(const Entry& entry, int64_t first, int64_t count,
         "; weights are read from F32, BF16 and F16: save the model so")));
   }
   if (entry.type == Type::kF32) return ReadBytes(entry, first, count, values);
-  constexpr int64_t kAtOnce = 1 << 15;
-  uint16_t halves[kAtOnce];
+  constexpr int64_t kAtOnce = 1 << 18;
+  std::vector<uint16_t> halves(static_cast<size_t>(std::min(kAtOnce, count)));
   for (int64_t done = 0; done < count; done += kAtOnce) {
     const int64_t some = std::min(kAtOnce, count - done);
-    DELINK_RETURN_IF_ERROR(ReadBytes(entry, first + done, some, halves));
-    Widen(entry.type, halves,
+    DELINK_RETURN_IF_ERROR(ReadBytes(entry, first + done, some, halves.data()));
+    Widen(entry.type, halves.data(),
           std::span(values + done, static_cast<size_t>(some)));
   }
   return absl::OkStatus();

@@ -49,6 +49,9 @@ class File {
     return metadata_;
   }
 
+  // As RandomAccessFile does.
+  void ReadPastCache() { file_.ReadPastCache(); }
+
   // Values [first, first + count) of an entry of this file; outside of it is a
   // check. The bytes as they are, of any type, or as float: a type that has no
   // values is refused. DataLoss where the file has become shorter.

@@ -31,6 +31,11 @@ class Folder {
   // of a shard in the index: else one error names all that are not.
   static absl::StatusOr<Folder> Open(const std::string& dir);
 
+  // As RandomAccessFile does, of all files.
+  void ReadPastCache() {
+    for (File& file : files_) file.ReadPastCache();
+  }
+
   const std::string& path() const { return path_; }
   // Those named by the index, by name.
   const std::deque<File>& files() const { return files_; }

@@ -3,20 +3,15 @@
 #include <fcntl.h>
 #include <unistd.h>
 
-#include <algorithm>
 #include <cerrno>
-#include <iterator>
 
 #include "absl/strings/str_cat.h"
-#include "framework/base/check.h"
 #include "framework/base/file.h"
+#include "framework/base/sha256.h"
 #include "framework/base/status_macros.h"
 
 namespace delink::safetensors {
 namespace {
-
-// What is read back of a file at a time.
-constexpr int64_t kReadBack = 1 << 20;
 
 std::string PartialPath(const std::string& path) { return path + ".partial"; }
 
@@ -28,10 +23,6 @@ bool MakeRoom(int descriptor, int64_t bytes) {
 }
 
 }  // namespace
-
-ShardFile::~ShardFile() {
-  if (descriptor_ >= 0) ::close(descriptor_);
-}
 
 absl::Status ShardFile::CheckFound() {
   DELINK_ASSIGN_OR_RETURN(const int64_t bytes, FileSize(path_));
@@ -56,10 +47,11 @@ absl::Status ShardFile::Begin() {
     return CheckFound();
   }
   const std::string partial = PartialPath(path_);
-  descriptor_ =
+  const int descriptor =
       ::open(partial.c_str(), O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
-  if (descriptor_ < 0) return FileError(errno, partial, "open for writing");
-  if (!MakeRoom(descriptor_, plan_->bytes)) {
+  if (descriptor < 0) return FileError(errno, partial, "open for writing");
+  file_ = std::make_unique<DigestedFile>(partial, descriptor, plan_->bytes);
+  if (!MakeRoom(descriptor, plan_->bytes)) {
     return FileError(errno, partial,
                      absl::StrCat("make room for ", plan_->bytes, " bytes"));
   }
@@ -67,114 +59,19 @@ absl::Status ShardFile::Begin() {
 }
 
 void ShardFile::Remove() {
-  if (descriptor_ >= 0) ::unlink(PartialPath(path_).c_str());
-}
-
-absl::Status ShardFile::WriteAt(int64_t begin, std::string_view bytes) {
-  while (!bytes.empty()) {
-    const ssize_t wrote =
-        ::pwrite(descriptor_, bytes.data(), bytes.size(), begin);
-    if (wrote < 0 && errno == EINTR) continue;
-    if (wrote <= 0) {
-      return FileError(wrote < 0 ? errno : ENOSPC, PartialPath(path_), "write");
-    }
-    bytes.remove_prefix(static_cast<size_t>(wrote));
-    begin += wrote;
-  }
-  return absl::OkStatus();
+  if (file_ != nullptr) ::unlink(file_->path().c_str());
 }
 
 absl::Status ShardFile::Write(int64_t begin, std::string_view bytes) {
-  DELINK_RETURN_IF_ERROR(WriteAt(begin, bytes));
-  {
-    const MutexLock lock(mutex_);
-    const int64_t end = begin + static_cast<int64_t>(bytes.size());
-    const auto next = ahead_.lower_bound(begin);
-    DELINK_CHECK(begin >= digested_ &&
-                 (next == ahead_.end() || next->first >= end) &&
-                 (next == ahead_.begin() || std::prev(next)->second <= begin))
-        << path_ << ": bytes " << begin << " to " << end << " written twice";
-    if (digesting_ || begin != digested_) {
-      Note(begin, end);
-      return absl::OkStatus();
-    }
-    digesting_ = true;
-    // Nobody else writes here, and nobody looks here until it is taken.
-    digested_ = end;
-  }
-  return TakeDigest(bytes);
-}
-
-void ShardFile::Note(int64_t begin, int64_t end) {
-  const auto next = ahead_.find(end);
-  if (next != ahead_.end()) {
-    end = next->second;
-    ahead_.erase(next);
-  }
-  const auto after = ahead_.lower_bound(begin);
-  if (after != ahead_.begin() && std::prev(after)->second == begin) {
-    std::prev(after)->second = end;
-  } else {
-    ahead_[begin] = end;
-  }
-}
-
-absl::Status ShardFile::TakeDigest(std::string_view bytes) {
-  digest_.Update(bytes);
-  while (true) {
-    behind_.Done(descriptor_, Digested());
-    int64_t begin = 0, end = 0;
-    {
-      const MutexLock lock(mutex_);
-      const auto next = ahead_.begin();
-      if (next == ahead_.end() || next->first != digested_) {
-        digesting_ = false;
-        if (digested_ != plan_->bytes) return absl::OkStatus();
-        break;
-      }
-      begin = next->first;
-      end = next->second;
-      digested_ = end;
-      ahead_.erase(next);
-    }
-    DELINK_RETURN_IF_ERROR(ReadBack(begin, end));
-  }
-  return End();
-}
-
-int64_t ShardFile::Digested() {
-  const MutexLock lock(mutex_);
-  return digested_;
-}
-
-absl::Status ShardFile::ReadBack(int64_t begin, int64_t end) {
-  std::string some(static_cast<size_t>(std::min(kReadBack, end - begin)), '\0');
-  while (begin < end) {
-    const auto want = std::min(some.size(), static_cast<size_t>(end - begin));
-    const ssize_t got = ::pread(descriptor_, some.data(), want, begin);
-    if (got < 0 && errno == EINTR) continue;
-    if (got <= 0) {
-      return FileError(got < 0 ? errno : EIO, PartialPath(path_), "read back");
-    }
-    digest_.Update(some.data(), static_cast<size_t>(got));
-    begin += got;
-  }
-  return absl::OkStatus();
-}
-
-absl::Status ShardFile::End() {
-  int error = ::fsync(descriptor_) == 0 ? 0 : errno;
-  if (::close(std::exchange(descriptor_, -1)) != 0 && error == 0) error = errno;
-  if (error != 0) return FileError(error, PartialPath(path_), "write");
-  return Rename(PartialPath(path_), path_);
+  DELINK_ASSIGN_OR_RETURN(const bool whole, file_->Write(begin, bytes));
+  if (!whole) return absl::OkStatus();
+  DELINK_RETURN_IF_ERROR(file_->Close());
+  return Rename(file_->path(), path_);
 }
 
 absl::StatusOr<std::string> ShardFile::Digest() {
   if (found_) return Sha256File(path_);
-  const MutexLock lock(mutex_);
-  DELINK_CHECK(digested_ == plan_->bytes && !digesting_)
-      << path_ << ": written up to " << digested_ << " of " << plan_->bytes;
-  return digest_.Hex();
+  return file_->Digest();
 }
 
 }  // namespace delink::safetensors

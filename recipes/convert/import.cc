@@ -86,8 +86,9 @@ absl::StatusOr<ImportReport> ImportHuggingFace(const ImportOptions& options,
                                                const ModelList& models) {
   DELINK_RETURN_IF_ERROR(CheckImportOut(options.out));
   const std::vector<const huggingface::Family*> families = FamiliesOf(models);
-  DELINK_ASSIGN_OR_RETURN(const ModelFolder folder,
+  DELINK_ASSIGN_OR_RETURN(ModelFolder folder,
                           huggingface::OpenModelFolder(options.in, families));
+  folder.tensors.ReadPastCache();
   ParamRegistry registry;
   const std::unique_ptr<Sequential> model =
       BuildModel(models, Scope(registry), *folder.config);

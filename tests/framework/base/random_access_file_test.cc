@@ -33,6 +33,38 @@ TEST(RandomAccessFile, BytesAreReadInAnyOrder) {
               HasSubstr("link: truncated to 10 bytes instead of 11"));
 }
 
+// Past the cache too, where that can be: anything, not blocks alone.
+TEST(RandomAccessFile, BlocksAreReadPastTheCache) {
+  const testing::TempDir dir;
+  constexpr int64_t kSize = (int64_t{5} << 20) + 4097;
+  std::string bytes(kSize, '\0');
+  for (size_t i = 0; i < bytes.size(); ++i) {
+    bytes[i] = static_cast<char>(i * 2654435761U >> 24);
+  }
+  ASSERT_TRUE(WriteFile(dir / "f", bytes).ok());
+  auto file = RandomAccessFile::Open(dir / "f");
+  ASSERT_TRUE(file.ok()) << file.status();
+  file->ReadPastCache();
+  struct Range {
+    int64_t begin, size;
+  };
+  for (const auto& [begin, size] :
+       {Range{0, kSize}, Range{0, 1}, Range{4095, 2}, Range{4096, 4096},
+        Range{5000, 1 << 20}, Range{kSize - 1, 1}, Range{kSize - 5000, 5000},
+        Range{kSize, 0}}) {
+    std::string some(static_cast<size_t>(size), 'x');
+    ASSERT_TRUE(file->Read(begin, size, some.data()).ok()) << begin;
+    EXPECT_TRUE(some == bytes.substr(static_cast<size_t>(begin),
+                                     static_cast<size_t>(size)))
+        << begin << " " << size;
+  }
+  char beyond[10];
+  const absl::Status status = file->Read(kSize - 5, 10, beyond);
+  EXPECT_EQ(status.code(), absl::StatusCode::kDataLoss);
+  EXPECT_THAT(std::string(status.message()),
+              HasSubstr("f: truncated to 5246977 bytes instead of 5246982"));
+}
+
 TEST(RandomAccessFile, WhatIsNoFileIsRefused) {
   const testing::TempDir dir;
   ASSERT_EQ(::mkfifo((dir / "pipe").c_str(), 0600), 0);

@@ -207,12 +207,15 @@ TEST(WriterDeathTest, MistakesOfWhoWritesAreChecks) {
   const std::string bytes = BytesOf(writer->plan(), 0);
   ASSERT_TRUE(writer->Write(0, 0, 10, bytes.data()).ok());
   ASSERT_TRUE(writer->Write(0, 20, 10, bytes.data()).ok());
-  EXPECT_DEATH((void)writer->Write(0, 9, 1, bytes.data()), "written twice");
-  EXPECT_DEATH((void)writer->Write(0, 29, 2, bytes.data()), "written twice");
-  EXPECT_DEATH((void)writer->Write(0, 15, 6, bytes.data()), "written twice");
+  EXPECT_DEATH((void)writer->Write(0, 9, 1, bytes.data()),
+               "twice, or too many");
+  EXPECT_DEATH((void)writer->Write(0, 29, 2, bytes.data()),
+               "twice, or too many");
+  EXPECT_DEATH((void)writer->Write(0, 15, 6, bytes.data()),
+               "twice, or too many");
   EXPECT_DEATH((void)writer->Write(0, 310, 8, bytes.data()),
                "a: 8 values from 310 on");
-  EXPECT_DEATH((void)writer->Finish(), "written up to");
+  EXPECT_DEATH((void)writer->Finish(), "the digest is of");
 }
 
 }  // namespace
