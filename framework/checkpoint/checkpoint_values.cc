@@ -70,6 +70,12 @@ absl::Status CheckpointValues::Check(const Field& field,
       "; use the recipe that the checkpoint was trained with"));
 }
 
+absl::StatusOr<std::vector<hdf5::Piece>> CheckpointValues::Pieces(
+    const LogicalTensor& tensor) {
+  DELINK_ASSIGN_OR_RETURN(const hdf5::Dataset* const dataset, Open({}, tensor));
+  return dataset->Pieces();
+}
+
 absl::StatusOr<int64_t> CheckpointValues::Updates(
     const LogicalTensor& tensor) const {
   DELINK_ASSIGN_OR_RETURN(

@@ -32,6 +32,9 @@ class CheckpointValues : public ValueSource {
   // That the checkpoint has a field of a tensor, in the shape that the model
   // wants and of this type. Errors say what to do.
   absl::Status Check(const Field& field, const LogicalTensor& tensor);
+  // Where in the writers' files the parameters of a tensor are that has been
+  // checked.
+  absl::StatusOr<std::vector<hdf5::Piece>> Pieces(const LogicalTensor& tensor);
   // How often the tensor's slab has been updated.
   absl::StatusOr<int64_t> Updates(const LogicalTensor& tensor) const;
 

@@ -6,6 +6,7 @@
 
 #include "framework/base/at.h"
 #include "framework/base/status_macros.h"
+#include "framework/checkpoint/frame.h"
 #include "framework/checkpoint/layout.h"
 #include "framework/hdf5/hdf5.h"
 
@@ -76,9 +77,11 @@ absl::Status ShowTensor(hdf5::File& file, const FilePlan& plan,
 }  // namespace
 
 absl::Status WriteIndex(const std::string& path, const CheckpointHeader& header,
-                        const FilePlan& plan, const ModelValues& model) {
+                        const FilePlan& plan, const ModelValues& model,
+                        const Frames& frames) {
   DELINK_ASSIGN_OR_RETURN(hdf5::File file, hdf5::File::Create(path));
   DELINK_RETURN_IF_ERROR(WriteHeader(file, header));
+  DELINK_RETURN_IF_ERROR(WriteFrames(frames, file));
   for (const LogicalTensor& tensor : plan.layout().tensors()) {
     if (tensor.link.empty()) {
       DELINK_RETURN_IF_ERROR(ShowTensor(file, plan, model, tensor));

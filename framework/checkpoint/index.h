@@ -2,6 +2,7 @@
 // over the writers' files. Private to the checkpoint code.
 #pragma once
 
+#include <map>
 #include <string>
 
 #include "absl/status/status.h"
@@ -10,7 +11,10 @@
 
 namespace delink::checkpoint {
 
+// `frames`: of the writers' files, by name (frame.h).
+using Frames = std::map<std::string, std::string>;
 absl::Status WriteIndex(const std::string& path, const CheckpointHeader& header,
-                        const FilePlan& plan, const ModelValues& model);
+                        const FilePlan& plan, const ModelValues& model,
+                        const Frames& frames);
 
 }  // namespace delink::checkpoint

@@ -14,6 +14,10 @@ std::string WriterName(int rank) {
   return absl::StrFormat("%s-%05d.h5", kWriters, rank);
 }
 
+bool IsWriterName(std::string_view name) {
+  return name.starts_with(absl::StrCat(kWriters, "-")) && name.ends_with(".h5");
+}
+
 std::string StepName(int64_t step) {
   return absl::StrFormat("%s%08d", kStepPrefix, step);
 }

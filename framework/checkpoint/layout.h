@@ -32,6 +32,7 @@ inline constexpr char kBest[] = "best";
 // What writers' files begin with: "rank-00003.h5".
 inline constexpr char kWriters[] = "rank";
 std::string WriterName(int rank);
+bool IsWriterName(std::string_view name);
 // "step-00000100".
 std::string StepName(int64_t step);
 // The step of such a name, or -1.

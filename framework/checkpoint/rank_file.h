@@ -1,32 +1,39 @@
 // One rank's file of a checkpoint, as the sink of a move. Private to the
 // checkpoint code.
+//
+// HDF5 makes the file, with a place for everything; the values are then written
+// to their places without it, for it lets only one thread of a process at it,
+// and has no digest of what it writes.
 #pragma once
 
 #include <cstdint>
 #include <map>
 #include <memory>
 #include <string>
+#include <utility>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "framework/base/digested_file.h"
 #include "framework/checkpoint/file_plan.h"
-#include "framework/hdf5/hdf5.h"
 #include "framework/module/value_end.h"
 
 namespace delink::checkpoint {
 
 class RankFile : public ValueSink {
  public:
-  // The plan must outlive the file. `type`: of values, kF32 or kF64.
+  // The plan must outlive the file. `type`: of values, kF32 or kF64. The order
+  // of what there is in the file is that of the plan's fields, in each of its
+  // slabs: who writes in this order has it digested on the way.
   static absl::StatusOr<RankFile> Create(const std::string& path,
                                          const FilePlan& plan, int rank,
                                          DType type);
 
-  // Makes room for what the rank owns of a field of a logical slab; what comes
-  // next is of that, and whatever was before is complete. The order of calls
-  // is that of the bytes in the file.
-  absl::Status Begin(const Field& field, int slab);
-  absl::Status Close();
+  // What is around the values (frame.h).
+  const std::string& frame() const { return frame_; }
+
+  // Once every value is written (a check): syncs, closes, and digests.
+  absl::StatusOr<std::string> Close();
 
   DType type(const Field&) const override { return type_; }
   // Every value is written by the rank that owns it.
@@ -36,19 +43,30 @@ class RankFile : public ValueSink {
                      const Extent& extent, const void* values) override;
 
  private:
-  RankFile(hdf5::File file, const FilePlan& plan, int rank, DType type)
-      : file_(std::move(file)), plan_(&plan), rank_(rank), type_(type) {}
-  struct Open {
+  struct Dataset {
     OwnedPart part;
-    hdf5::Dataset dataset;
+    int64_t place = 0;  // the byte where it begins
   };
-  absl::Status FillPadding(Open& open) const;
+  // By the state, empty for parameters, and the local slab.
+  using Datasets = std::map<std::pair<std::string, int>, Dataset>;
 
-  hdf5::File file_;
+  RankFile(const FilePlan& plan, DType type, Datasets datasets,
+           std::string frame, std::unique_ptr<DigestedFile> file)
+      : plan_(&plan),
+        type_(type),
+        datasets_(std::move(datasets)),
+        frame_(std::move(frame)),
+        file_(std::move(file)) {}
+  static absl::StatusOr<Datasets> MakeRoom(const std::string& path,
+                                           const FilePlan& plan, int rank,
+                                           DType type);
+  absl::Status KeepOthers(int64_t bytes);
+
   const FilePlan* plan_;
-  int rank_;
   DType type_;
-  std::map<int, Open> open_;  // by local slab
+  Datasets datasets_;
+  std::string frame_;
+  std::unique_ptr<DigestedFile> file_;
 };
 
 }  // namespace delink::checkpoint

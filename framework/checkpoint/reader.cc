@@ -15,7 +15,9 @@
 #include "framework/base/status_macros.h"
 #include "framework/checkpoint/checkpoint.h"
 #include "framework/checkpoint/checkpoint_values.h"
+#include "framework/checkpoint/frame.h"
 #include "framework/checkpoint/layout.h"
+#include "framework/checkpoint/streamed_values.h"
 #include "framework/comm/self_communicator.h"
 #include "framework/module/mover.h"
 #include "framework/module/store_values.h"
@@ -162,7 +164,32 @@ std::vector<int> VisitedIn(const std::map<std::string, std::string>& tensors,
   return visited;
 }
 
+// All that a checkpoint has but the values in the writers' files.
+absl::Status VerifyAround(const std::string& path) {
+  DELINK_ASSIGN_OR_RETURN(const std::vector<FileSum> sums, ReadSums(path));
+  DELINK_RETURN_IF_ERROR(VerifyListing(path, sums));
+  for (const FileSum& sum : sums) {
+    if (checkpoint::IsWriterName(sum.name)) continue;
+    DELINK_RETURN_IF_ERROR(VerifySum(path, sum));
+  }
+  DELINK_ASSIGN_OR_RETURN(const hdf5::File index, OpenIndex(path));
+  for (const FileSum& sum : sums) {
+    if (!checkpoint::IsWriterName(sum.name)) continue;
+    DELINK_RETURN_IF_ERROR(
+        checkpoint::CheckFrame(index, sum.name, JoinPath(path, sum.name)));
+  }
+  return absl::OkStatus();
+}
+
 }  // namespace
+
+absl::StatusOr<std::string> FindUnreadCheckpoint(const std::string& path) {
+  DELINK_ASSIGN_OR_RETURN(const std::string names, Candidates(path));
+  if (names.empty()) return absl::NotFoundError(path);
+  const std::string first = names.substr(0, names.find('\n'));
+  DELINK_RETURN_IF_ERROR(VerifyAround(first));
+  return first;
+}
 
 absl::Status VerifyCheckpoint(Communicator& comm, const std::string& path) {
   absl::Status status = VerifySums(path, comm.rank(), comm.size());

@@ -29,34 +29,52 @@ using checkpoint::RankFile;
 
 namespace {
 
-// This rank's file: the parameters of all slabs, then the states.
-absl::Status WriteOwned(const std::string& path, const FilePlan& plan,
-                        const ModelValues& model, Communicator& comm) {
+// A rank's file.
+struct Written {
+  FileSum sum;
+  std::string frame;  // checkpoint/frame.h
+};
+
+// The parameters of all slabs, then the states.
+absl::StatusOr<Written> WriteOwned(const std::string& folder,
+                                   const FilePlan& plan,
+                                   const ModelValues& model,
+                                   Communicator& comm) {
+  Written mine{.sum = {.name = checkpoint::WriterName(comm.rank())}};
+  const std::string path = JoinPath(folder, mine.sum.name);
   DELINK_ASSIGN_OR_RETURN(
       RankFile file, RankFile::Create(path, plan, comm.rank(), model.type));
   for (const Field& field : plan.fields()) {
+    std::vector<Move> moves;
     for (size_t s = 0; s < plan.layout().slabs().size(); ++s) {
-      const int slab = static_cast<int>(s);
-      DELINK_RETURN_IF_ERROR(file.Begin(field, slab));
-      std::vector<Move> moves;
-      for (const LogicalTensor* const tensor : plan.tensors(slab)) {
+      for (const LogicalTensor* const tensor :
+           plan.tensors(static_cast<int>(s))) {
         moves.push_back({.field = field, .from = tensor, .to = {tensor}});
       }
-      DELINK_RETURN_IF_ERROR(MoveValues(*model.values, file, moves, comm));
     }
+    DELINK_RETURN_IF_ERROR(MoveValues(*model.values, file, moves, comm));
   }
-  return file.Close();
+  mine.frame = file.frame();
+  DELINK_ASSIGN_OR_RETURN(mine.sum.digest, file.Close());
+  DELINK_ASSIGN_OR_RETURN(mine.sum.bytes, FileSize(path));
+  // Others need the memory more than who may read this much later.
+  LetCacheGoOf(path);
+  return mine;
 }
 
 // What rank 0 adds once every rank has written its file.
 absl::Status Complete(const std::string& folder, const CheckpointHeader& header,
                       const FilePlan& plan, const ModelValues& model,
-                      const CheckpointFiles& files, std::vector<FileSum> sums) {
+                      const CheckpointFiles& files,
+                      const std::vector<Written>& written) {
+  checkpoint::Frames frames;
+  for (const Written& one : written) frames[one.sum.name] = one.frame;
   DELINK_RETURN_IF_ERROR(checkpoint::WriteIndex(
-      JoinPath(folder, checkpoint::kIndexName), header, plan, model));
-  DELINK_ASSIGN_OR_RETURN(FileSum index,
+      JoinPath(folder, checkpoint::kIndexName), header, plan, model, frames));
+  std::vector<FileSum> sums(1);
+  DELINK_ASSIGN_OR_RETURN(sums.front(),
                           SumFile(folder, checkpoint::kIndexName));
-  sums.insert(sums.begin(), std::move(index));
+  for (const Written& one : written) sums.push_back(one.sum);
   for (const auto& [name, bytes] : files) {
     DELINK_RETURN_IF_ERROR(WriteFile(JoinPath(folder, name), bytes));
     DELINK_ASSIGN_OR_RETURN(FileSum sum, SumFile(folder, name));
@@ -103,20 +121,21 @@ absl::Status Publish(const std::string& folder, const std::string& temporary,
   return Rename(temporary, path);
 }
 
-// Every rank's sum of its own file, in the order of ranks.
-absl::StatusOr<std::vector<FileSum>> GatherSums(Communicator& comm,
-                                                const FileSum& mine) {
-  std::vector<FileSum> sums;
+// Of every rank, in their order.
+absl::StatusOr<std::vector<Written>> Gather(Communicator& comm,
+                                            const Written& mine) {
+  std::vector<Written> all;
   for (int rank = 0; rank < comm.size(); ++rank) {
-    FileSum sum{.name = checkpoint::WriterName(rank)};
-    DELINK_ASSIGN_OR_RETURN(sum.digest,
-                            BroadcastString(comm, mine.digest, rank));
-    int64_t bytes = rank == comm.rank() ? mine.bytes : 0;
-    DELINK_ASSIGN_OR_RETURN(sum.bytes,
+    Written one{.sum = {.name = checkpoint::WriterName(rank)}};
+    DELINK_ASSIGN_OR_RETURN(one.sum.digest,
+                            BroadcastString(comm, mine.sum.digest, rank));
+    DELINK_ASSIGN_OR_RETURN(one.frame, BroadcastString(comm, mine.frame, rank));
+    int64_t bytes = rank == comm.rank() ? mine.sum.bytes : 0;
+    DELINK_ASSIGN_OR_RETURN(one.sum.bytes,
                             AllReduceScalar(comm, bytes, ReduceOp::kSum));
-    sums.push_back(std::move(sum));
+    all.push_back(std::move(one));
   }
-  return sums;
+  return all;
 }
 
 absl::Status WriteInto(Communicator& comm, const std::string& temporary,
@@ -129,21 +148,13 @@ absl::Status WriteInto(Communicator& comm, const std::string& temporary,
     if (status.ok()) status = MakeDirectories(temporary);
   }
   DELINK_RETURN_IF_ERROR(AgreeOnStatus(comm, status));
-  const std::string name = checkpoint::WriterName(comm.rank());
   const FilePlan plan(*model.layout, model.states);
-  status = WriteOwned(JoinPath(temporary, name), plan, model, comm);
-  FileSum mine;
-  if (status.ok()) {
-    absl::StatusOr<FileSum> sum = SumFile(temporary, name);
-    status = sum.status();
-    // Others need the memory more than who may read this much later.
-    LetCacheGoOf(JoinPath(temporary, name));
-    if (sum.ok()) mine = *std::move(sum);
-  }
-  DELINK_RETURN_IF_ERROR(AgreeOnStatus(comm, status));
-  DELINK_ASSIGN_OR_RETURN(std::vector<FileSum> sums, GatherSums(comm, mine));
+  absl::StatusOr<Written> mine = WriteOwned(temporary, plan, model, comm);
+  DELINK_RETURN_IF_ERROR(AgreeOnStatus(comm, mine.status()));
+  DELINK_ASSIGN_OR_RETURN(const std::vector<Written> written,
+                          Gather(comm, *mine));
   if (first) {
-    status = Complete(temporary, header, plan, model, files, std::move(sums));
+    status = Complete(temporary, header, plan, model, files, written);
   }
   return AgreeOnStatus(comm, status);
 }

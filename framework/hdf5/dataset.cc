@@ -82,7 +82,7 @@ absl::Status CheckContiguous(hid_t list, const std::string& where) {
 
 absl::StatusOr<Dataset> File::CreateDataset(const std::string& path,
                                             ElementType type,
-                                            const Shape& shape) {
+                                            const Shape& shape, Room room) {
   Dataset dataset;
   dataset.where_ = Where(path_, path);
   dataset.info_ = {.type = type, .shape = shape};
@@ -93,6 +93,9 @@ absl::StatusOr<Dataset> File::CreateDataset(const std::string& path,
   const Handle list(H5Pcreate(H5P_DATASET_CREATE), H5Pclose);
   // All of it is going to be written; filling it first would double the work.
   H5Pset_fill_time(list.get(), H5D_FILL_TIME_NEVER);
+  if (room == Room::kAtOnce) {
+    H5Pset_alloc_time(list.get(), H5D_ALLOC_TIME_EARLY);
+  }
   // The same contents are the same bytes, whenever they are written.
   H5Pset_obj_track_times(list.get(), false);
   dataset.id_ = H5Dcreate2(id_, path.c_str(), StoredType(type), space.get(),
@@ -139,6 +142,12 @@ Dataset::~Dataset() {
   if (id_ < 0) return;
   const Session session;
   H5Dclose(id_);
+}
+
+int64_t Dataset::place() const {
+  const Session session;
+  const haddr_t place = H5Dget_offset(id_);
+  return place == HADDR_UNDEF ? -1 : static_cast<int64_t>(place);
 }
 
 absl::Status Dataset::CheckRead(ElementType type, int64_t begin,

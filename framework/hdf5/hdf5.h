@@ -74,6 +74,9 @@ struct Piece {
   int64_t offset = 0;   // its element that is element `begin`
 };
 
+// When a dataset gets its place in the file.
+enum class Room { kWhenWritten, kAtOnce };
+
 struct DatasetInfo {
   ElementType type = ElementType::kU8;
   Shape shape;
@@ -102,6 +105,12 @@ class Dataset {
 
   const DatasetInfo& info() const { return info_; }
   int64_t size() const { return size_; }  // elements
+  // Where in the file its elements begin, all together; -1: nowhere yet, or it
+  // is virtual or empty.
+  int64_t place() const;
+  // Of a virtual dataset, where its elements are, in their order and all of
+  // them.
+  absl::StatusOr<std::vector<Piece>> Pieces() const;
 
   // Reads or writes the flat range [begin, begin + count). `type` is that of
   // `data` and must be the dataset's. A full disk is ResourceExhausted.
@@ -195,7 +204,8 @@ class File {
 
   // Datasets. Elements that are never written are undefined.
   absl::StatusOr<Dataset> CreateDataset(const std::string& path,
-                                        ElementType type, const Shape& shape);
+                                        ElementType type, const Shape& shape,
+                                        Room room = Room::kWhenWritten);
   // The pieces, in any order, cover [0, ElementCount(shape)) exactly; a piece
   // that is not a rectangle of the shape is split into rectangles here.
   absl::Status CreateVirtual(const std::string& path, ElementType type,

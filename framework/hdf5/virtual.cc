@@ -1,5 +1,6 @@
 #include <algorithm>
 #include <map>
+#include <optional>
 #include <set>
 #include <utility>
 
@@ -56,6 +57,32 @@ std::string MappingName(Call call, hid_t list, size_t i) {
   call(list, i, name.data(), name.size());
   name.pop_back();
   return UnescapePercent(name);
+}
+
+struct Range {
+  int64_t begin = 0, end = 0;
+};
+
+// A selection as flat elements, if they follow each other.
+std::optional<Range> FlatRange(hid_t space) {
+  const int rank = H5Sget_simple_extent_ndims(space);
+  hsize_t sizes[H5S_MAX_RANK], first[H5S_MAX_RANK], last[H5S_MAX_RANK];
+  if (rank < 1 || H5Sget_simple_extent_dims(space, sizes, nullptr) < 0 ||
+      H5Sget_select_bounds(space, first, last) < 0) {
+    return std::nullopt;
+  }
+  Range range;
+  for (int i = 0; i < rank; ++i) {
+    const auto size = static_cast<int64_t>(sizes[i]);
+    range.begin = range.begin * size + static_cast<int64_t>(first[i]);
+    range.end = range.end * size + static_cast<int64_t>(last[i]);
+  }
+  ++range.end;
+  // Nothing is left out between the two.
+  if (H5Sget_select_npoints(space) != range.end - range.begin) {
+    return std::nullopt;
+  }
+  return range;
 }
 
 // Opens a dataset on whose path no link leads elsewhere, be it to another file;
@@ -169,6 +196,45 @@ absl::Status File::CreateVirtual(const std::string& path, ElementType type,
       H5Dclose);
   if (!dataset.ok()) return LibraryError(where, "create the virtual dataset");
   return absl::OkStatus();
+}
+
+absl::StatusOr<std::vector<Piece>> Dataset::Pieces() const {
+  const Session session;
+  const Handle list(H5Dget_create_plist(id_), H5Pclose);
+  size_t count = 0;
+  if (H5Pget_virtual_count(list.get(), &count) < 0) {
+    return LibraryError(where_, "read what the virtual dataset maps");
+  }
+  std::vector<Piece> pieces;
+  for (size_t i = 0; i < count; ++i) {
+    const Handle target(H5Pget_virtual_vspace(list.get(), i), H5Sclose);
+    const Handle source(H5Pget_virtual_srcspace(list.get(), i), H5Sclose);
+    const std::optional<Range> to = FlatRange(target.get());
+    const std::optional<Range> from = FlatRange(source.get());
+    if (!to || !from || to->end - to->begin != from->end - from->begin) {
+      return absl::InvalidArgumentError(absl::StrCat(
+          where_,
+          ": is not in ranges, as Delink makes it; another program "
+          "wrote it"));
+    }
+    pieces.push_back(
+        {.begin = to->begin,
+         .end = to->end,
+         .file = MappingName(H5Pget_virtual_filename, list.get(), i),
+         .dataset = MappingName(H5Pget_virtual_dsetname, list.get(), i),
+         .offset = from->begin});
+  }
+  std::ranges::sort(pieces, {}, &Piece::begin);
+  int64_t end = 0;
+  for (const Piece& piece : pieces) {
+    if (piece.begin != end) break;
+    end = piece.end;
+  }
+  if (end == size_) return pieces;
+  return absl::InvalidArgumentError(
+      absl::StrCat(where_,
+                   ": has elements in no file, or in several; another program "
+                   "wrote it"));
 }
 
 absl::Status CheckSourceNames(hid_t dataset, const std::string& where,

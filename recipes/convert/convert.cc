@@ -57,8 +57,9 @@ absl::Status CheckWay(const ConvertOptions& options, ModelForm from,
 }
 
 int ThreadsOf(const ConvertOptions& options) {
+  // Half of them wait for the disk.
   const auto cores = static_cast<int>(std::thread::hardware_concurrency());
-  return options.threads.value_or(std::max(cores, 1));
+  return options.threads.value_or(2 * std::max(cores, 1));
 }
 
 }  // namespace

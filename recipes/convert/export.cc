@@ -13,6 +13,8 @@
 #include "framework/base/format_bytes.h"
 #include "framework/base/json.h"
 #include "framework/base/status_macros.h"
+#include "framework/checkpoint/streamed_values.h"
+#include "framework/comm/self_communicator.h"
 #include "framework/safetensors/writer.h"
 #include "recipes/convert/export_plan.h"
 #include "recipes/convert/movement.h"
@@ -135,16 +137,43 @@ absl::StatusOr<std::string> OriginOf(const SavedModel& saved,
   return JsonText(origin, 2) + "\n";
 }
 
-// All files; their digests.
-absl::StatusOr<std::vector<FileSum>> WriteAll(
-    const std::string& folder, const ExportOptions& options,
-    const SavedModel& saved, const Layout& layout, const ExportPlan& exported,
-    safetensors::Plan plan, SmallFiles files) {
+// A checkpoint that goes out. Its writers' files are `verified`, or are to be
+// while they are read.
+struct Source {
+  const SavedModel& saved;
+  const Layout& layout;
+  bool verified;
+};
+
+// The safetensors; their digests.
+absl::StatusOr<std::vector<FileSum>> WriteValues(const std::string& folder,
+                                                 const ExportOptions& options,
+                                                 const Source& source,
+                                                 const ExportPlan& exported,
+                                                 safetensors::Plan plan) {
   DELINK_ASSIGN_OR_RETURN(Writer writer,
                           Writer::Create(folder, std::move(plan)));
-  Movement movement(saved.path(), layout, exported, writer);
+  DELINK_ASSIGN_OR_RETURN(
+      const std::unique_ptr<StreamedValues> values,
+      StreamedValues::Open(source.saved.path(), source.layout,
+                           Movement::Missing(exported, writer),
+                           source.verified));
+  Movement movement(*values, exported, writer);
   DELINK_RETURN_IF_ERROR(movement.Go(options.threads, options.progress));
-  DELINK_ASSIGN_OR_RETURN(std::vector<FileSum> sums, writer.Finish());
+  DELINK_RETURN_IF_ERROR(values->Finish(options.threads));
+  return writer.Finish();
+}
+
+// All files; their digests.
+absl::StatusOr<std::vector<FileSum>> WriteAll(const std::string& folder,
+                                              const ExportOptions& options,
+                                              const Source& source,
+                                              const ExportPlan& exported,
+                                              safetensors::Plan plan,
+                                              const SmallFiles& files) {
+  DELINK_ASSIGN_OR_RETURN(
+      const std::vector<FileSum> sums,
+      WriteValues(folder, options, source, exported, std::move(plan)));
   std::vector<FileSum> all;
   for (const auto& [name, text] : files) {
     DELINK_RETURN_IF_ERROR(WriteFile(JoinPath(folder, name), text));
@@ -182,39 +211,33 @@ ExportReport ReportOf(const SavedModel& saved, const ExportOptions& options,
   return report;
 }
 
-}  // namespace
-
-absl::StatusOr<ExportReport> ExportHuggingFace(const ExportOptions& options,
-                                               const ModelList& models) {
-  if (PathExists(options.out)) {
-    return absl::AlreadyExistsError(absl::StrCat(
-        options.out, ": is there already; name a folder that is not"));
-  }
-  DELINK_ASSIGN_OR_RETURN(const std::unique_ptr<SavedModel> saved,
-                          OpenSaved(options.in, models, options.threads));
+absl::StatusOr<ExportReport> Export(const SavedModel& saved, bool verified,
+                                    const ExportOptions& options,
+                                    const ModelList& models) {
   // Nothing is shared, so that each layer asks for its own: what the checkpoint
   // has as a link is read as what that leads to.
   const Layout layout =
-      Layout::Create(saved->registry(), saved->blocks(),
-                     {.visited = saved->sharing().visited}, {});
+      Layout::Create(saved.registry(), saved.blocks(),
+                     {.visited = saved.sharing().visited}, {});
   DELINK_ASSIGN_OR_RETURN(const ExportPlan exported,
-                          PlanExport(*saved, layout, models, options.dtype));
+                          PlanExport(saved, layout, models, options.dtype));
   DELINK_ASSIGN_OR_RETURN(
       safetensors::Plan plan,
       safetensors::PlanFiles(exported.tensors, options.shard_bytes));
-  ExportReport report = ReportOf(*saved, options, exported, plan);
+  ExportReport report = ReportOf(saved, options, exported, plan);
   DELINK_ASSIGN_OR_RETURN(
-      SmallFiles files,
-      MakeSmallFiles(*saved, exported, options.dtype, report.notes));
+      const SmallFiles files,
+      MakeSmallFiles(saved, exported, options.dtype, report.notes));
   if (options.dry_run) return report;
 
   DELINK_ASSIGN_OR_RETURN(const std::string origin,
-                          OriginOf(*saved, options, exported));
+                          OriginOf(saved, options, exported));
   DELINK_ASSIGN_OR_RETURN(OutputFolder folder,
                           OutputFolder::Begin(options.out, origin));
   absl::StatusOr<std::vector<FileSum>> sums =
-      WriteAll(folder.path(), options, *saved, layout, exported,
-               std::move(plan), std::move(files));
+      WriteAll(folder.path(), options,
+               {.saved = saved, .layout = layout, .verified = verified},
+               exported, std::move(plan), files);
   absl::Status status = sums.status();
   if (status.ok()) status = folder.Publish();
   if (!status.ok()) {
@@ -224,6 +247,39 @@ absl::StatusOr<ExportReport> ExportHuggingFace(const ExportOptions& options,
   report.written = true;
   report.files = *std::move(sums);
   return report;
+}
+
+// Of a checkpoint that is verified while it is read. Whatever else goes wrong
+// than the writing may be damage.
+absl::StatusOr<ExportReport> ExportUnread(const ExportOptions& options,
+                                          const ModelList& models) {
+  DELINK_ASSIGN_OR_RETURN(const std::string path,
+                          FindUnreadCheckpoint(options.in));
+  SelfCommunicator comm;
+  DELINK_ASSIGN_OR_RETURN(const std::unique_ptr<SavedModel> saved,
+                          SavedModel::OpenStep(comm, path, models));
+  return Export(*saved, false, options, models);
+}
+
+}  // namespace
+
+absl::StatusOr<ExportReport> ExportHuggingFace(const ExportOptions& options,
+                                               const ModelList& models) {
+  if (PathExists(options.out)) {
+    return absl::AlreadyExistsError(absl::StrCat(
+        options.out, ": is there already; name a folder that is not"));
+  }
+  if (!options.dry_run) {
+    absl::StatusOr<ExportReport> report = ExportUnread(options, models);
+    if (report.ok() || absl::IsResourceExhausted(report.status()) ||
+        absl::IsAlreadyExists(report.status())) {
+      return report;
+    }
+  }
+  // What it is that is damaged, or another checkpoint that is not.
+  DELINK_ASSIGN_OR_RETURN(const std::unique_ptr<SavedModel> saved,
+                          OpenSaved(options.in, models, options.threads));
+  return Export(*saved, true, options, models);
 }
 
 std::string ToString(const ExportReport& r) {

@@ -23,7 +23,7 @@ struct ExportOptions {
   std::string out;  // must not exist
   safetensors::Type dtype = safetensors::Type::kF32;  // one with values
   int64_t shard_bytes = safetensors::kShardBytes;
-  int threads = 1;
+  int threads = 1;  // some of which wait for the disk
   bool dry_run = false;  // everything is checked, nothing written
   // Told of values that are done and values in all, now and then; optional.
   std::function<void(int64_t done, int64_t all)> progress = {};
@@ -49,7 +49,9 @@ struct ExportReport {
   std::vector<std::string> notes;
 };
 
-// A piece of a tensor at a time, however large the model: some 20 MiB a thread.
+// A piece of a tensor at a time, however large the model: some tens of MiB a
+// thread. The checkpoint is verified while it is read, or first where it cannot
+// be so.
 // What was cut short (OUT.tmp) is gone on with where it is of the same
 // checkpoint, dtype and program: files that are whole stay. On any failure
 // nothing is left at options.out, nor in OUT.tmp. InvalidArgument: a model that

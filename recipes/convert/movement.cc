@@ -6,7 +6,6 @@
 #include <utility>
 
 #include "framework/base/status_macros.h"
-#include "framework/checkpoint/checkpoint_values.h"
 #include "framework/comm/self_communicator.h"
 #include "framework/module/mover.h"
 
@@ -16,28 +15,37 @@ using safetensors::Writer;
 
 namespace {
 
-// Values that a thread moves at a time: of a matrix that is transposed enough
-// rows that what is written of each column is a few kB.
+// Values that a thread moves at a time, and takes on next: of a matrix that is
+// transposed enough rows that what is written of each column is a few kB.
 constexpr int64_t kPiece = int64_t{1} << 20;
+
+// Whether all of a tensor is in files that were there already.
+bool IsDone(const LogicalTensor& tensor, const ExportPlan& plan,
+            const Writer& writer) {
+  const std::vector<ExportTarget>& to = plan.targets.at(tensor.name);
+  return std::all_of(to.begin(), to.end(), [&](const ExportTarget& target) {
+    return writer.done(target.tensor);
+  });
+}
 
 }  // namespace
 
-Movement::Movement(std::string checkpoint, const Layout& layout,
-                   const ExportPlan& plan, Writer& writer)
-    : checkpoint_(std::move(checkpoint)),
-      layout_(layout),
+Movement::Movement(ValueSource& values, const ExportPlan& plan, Writer& writer)
+    : values_(values),
       plan_(plan),
-      writer_(writer) {
+      writer_(writer),
+      missing_(Missing(plan, writer)) {
   for (const LogicalTensor* const tensor : plan.moves) {
     all_ += tensor->shape.elements();
-    if (IsDone(*tensor)) done_ += tensor->shape.elements();
+  }
+  done_ = all_;
+  for (const LogicalTensor* const tensor : missing_) {
+    done_ -= tensor->shape.elements();
   }
 }
 
 absl::Status Movement::Go(
     int threads, const std::function<void(int64_t, int64_t)>& progress) {
-  // More would have nothing to do.
-  threads = std::min(threads, static_cast<int>(plan_.moves.size()));
   std::vector<std::thread> workers;
   {
     const MutexLock lock(mutex_);
@@ -52,38 +60,43 @@ absl::Status Movement::Go(
   return status_;
 }
 
-// Whether all of a tensor is in files that were there already.
-bool Movement::IsDone(const LogicalTensor& tensor) const {
-  const std::vector<ExportTarget>& to = plan_.targets.at(tensor.name);
-  return std::all_of(to.begin(), to.end(), [this](const ExportTarget& target) {
-    return writer_.done(target.tensor);
-  });
+std::vector<const LogicalTensor*> Movement::Missing(const ExportPlan& plan,
+                                                    const Writer& writer) {
+  std::vector<const LogicalTensor*> missing;
+  for (const LogicalTensor* const tensor : plan.moves) {
+    if (!IsDone(*tensor, plan, writer)) missing.push_back(tensor);
+  }
+  return missing;
 }
 
 absl::Status Movement::Work() {
-  DELINK_ASSIGN_OR_RETURN(
-      CheckpointValues values,
-      CheckpointValues::Open(checkpoint_, layout_, {}, DType::kF32));
   SafetensorsSink sink(writer_, plan_.targets, plan_.pairs, done_);
   SelfCommunicator comm;
-  while (const LogicalTensor* const tensor = Next()) {
-    DELINK_RETURN_IF_ERROR(values.Check({}, *tensor));
+  while (const std::optional<Part> part = Next()) {
+    sink.Only(part->rect);
     Move move;
-    move.from = tensor;
-    move.to = {tensor};
-    DELINK_RETURN_IF_ERROR(MoveValues(values, sink, {&move, 1}, comm, kPiece));
+    move.from = part->tensor;
+    move.to = {part->tensor};
+    DELINK_RETURN_IF_ERROR(MoveValues(values_, sink, {&move, 1}, comm, kPiece));
   }
   return absl::OkStatus();
 }
 
-// Null where none is left, or somebody has failed.
-const LogicalTensor* Movement::Next() {
+// Nothing where none is left, or somebody has failed. In the order of the
+// files, so that what is next for their digests comes next.
+std::optional<Movement::Part> Movement::Next() {
   const MutexLock lock(mutex_);
-  while (status_.ok() && next_ < plan_.moves.size()) {
-    const LogicalTensor* const tensor = plan_.moves[next_++];
-    if (!IsDone(*tensor)) return tensor;
+  if (!status_.ok()) return std::nullopt;
+  for (; next_ < missing_.size(); ++next_, row_ = 0) {
+    Rect rect = WholeOf(missing_[next_]->shape);
+    if (row_ >= rect.rows || rect.columns == 0) continue;
+    rect.row = row_;
+    rect.rows =
+        std::min(rect.rows - row_, std::max<int64_t>(kPiece / rect.columns, 1));
+    row_ += rect.rows;
+    return Part{.tensor = missing_[next_], .rect = rect};
   }
-  return nullptr;
+  return std::nullopt;
 }
 
 void Movement::Finish(const absl::Status& status) {

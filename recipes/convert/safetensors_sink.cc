@@ -15,7 +15,8 @@ using safetensors::Type;
 Descriptor SafetensorsSink::Wants(const Field&,
                                   const LogicalTensor& tensor) const {
   const Rect whole = WholeOf(tensor.shape);
-  return {{.rect = whole, .pitch = whole.columns}};
+  const Extent all{.rect = whole, .pitch = whole.columns};
+  return {delink::Part(all, only_.value_or(whole))};
 }
 
 absl::Status SafetensorsSink::Write(const Field&, const LogicalTensor& tensor,

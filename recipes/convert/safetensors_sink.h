@@ -7,6 +7,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -34,6 +35,9 @@ class SafetensorsSink final : public ValueSink {
   SafetensorsSink(safetensors::Writer& writer, const ExportTargets& targets,
                   int64_t pairs, std::atomic<int64_t>& written)
       : writer_(writer), targets_(targets), pairs_(pairs), written_(written) {}
+
+  // Wants no more than these of the tensor that comes next.
+  void Only(const Rect& rect) { only_ = rect; }
 
   // kParameters alone.
   DType type(const Field&) const override { return DType::kF32; }
@@ -64,6 +68,7 @@ class SafetensorsSink final : public ValueSink {
   const ExportTargets& targets_;
   const int64_t pairs_;
   std::atomic<int64_t>& written_;
+  std::optional<Rect> only_;  // else all
   // Of a piece, on the way.
   std::vector<float> moved_;
   std::vector<char> narrow_;

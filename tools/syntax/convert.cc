@@ -94,8 +94,8 @@ std::vector<ArgumentSyntax> ConvertArgumentList(ConvertArguments& given) {
           {.name = "--threads",
            .value = "N",
            .to = &given.threads,
-           .help = "threads that make a folder of Hugging Face (the machine's "
-                   "cores); the files are the same for any",
+           .help = "threads that make a folder of Hugging Face (twice the "
+                   "machine's cores); the files are the same for any",
            .check = WholeNumber(1, schema::kMaxThreads)},
           {.name = "--dry-run",
            .to = &given.options.dry_run,

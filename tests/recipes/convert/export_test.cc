@@ -355,6 +355,26 @@ TEST_F(Export, WhatWasCutShortIsGoneOnWith) {
   EXPECT_TRUE(VerifySums(again.out).ok());
 }
 
+// Values are verified while they go out: nothing is left of what is damaged,
+// and of a run another checkpoint goes out.
+TEST_F(Export, DamageGoesNowhere) {
+  const std::string run = gpt_->Folder("damaged");
+  fs::copy(gpt_->Folder("run"), run, fs::copy_options::recursive);
+  const std::string newest = gpt_->Checkpoint("damaged", kReal);
+  const std::string file = newest + "/rank-00000.h5";
+  std::string bytes = *ReadFile(file);
+  // Of the weights, which come first.
+  char& byte = bytes[bytes.size() / 6];
+  byte = static_cast<char>(byte ^ 1);
+  ASSERT_TRUE(WriteFile(file, bytes).ok());
+  const std::string out = gpt_->Folder("of-damaged");
+  EXPECT_THAT(Refused({.in = newest, .out = out}),
+              HasSubstr("rank-00000.h5: damaged: its SHA-256 is "));
+  EXPECT_FALSE(PathExists(out));
+  EXPECT_EQ(Exported({.in = run, .out = out}).from,
+            gpt_->Checkpoint("damaged", kPseudo));
+}
+
 TEST_F(Export, ADryRunSaysItAllAndWritesNothing) {
   const std::string out = gpt_->Folder("dry");
   const ExportReport report = Exported({.in = gpt_->Folder("run"),

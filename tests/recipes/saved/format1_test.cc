@@ -16,6 +16,7 @@
 #include "framework/base/sha256.h"
 #include "framework/base/status_macros.h"
 #include "framework/checkpoint/checkpoint.h"
+#include "framework/checkpoint/streamed_values.h"
 #include "framework/comm/self_communicator.h"
 #include "framework/comm/thread_communicator.h"
 #include "framework/module/store_values.h"
@@ -120,6 +121,12 @@ class Format1Test : public ::testing::Test {
   const Expected expected_ = ReadExpected();
   const std::unique_ptr<Device> device_ = NewCpuDevice();
 };
+
+// It has no frames: it cannot be verified while it is read.
+TEST_F(Format1Test, IsVerifiedFirst) {
+  EXPECT_EQ(FindUnreadCheckpoint(Checkpoint()).status().code(),
+            absl::StatusCode::kNotFound);
+}
 
 TEST_F(Format1Test, SaysWhatItIs) {
   const CheckpointHeader& header = saved_->header();
