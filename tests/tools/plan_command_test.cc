@@ -1,5 +1,6 @@
 // `delink plan` from outside: what it prints is what `delink train` then says
 // and does.
+#include <cstdlib>
 #include <fstream>
 
 #include "tests/tools/program_fixture.h"
@@ -91,6 +92,44 @@ TEST_F(PlanProgram, OfSeveralRanks) {
   const Outcome both = MpirunDelink(2, PlanWords());
   EXPECT_EQ(both.code, 2);
   EXPECT_THAT(both.err, HasSubstr("one process"));
+}
+
+// A run that is delayed has the bits of one that is not, and a trace of that
+// one is what a plan takes costs from.
+TEST_F(PlanProgram, OverLinksByATrace) {
+  if (!HaveMpirun()) GTEST_SKIP() << "a build without MPI";
+  const Words zero = {"--set", "stage.1.parallel.zero=1", "--until-step", "14"};
+  Words traced = zero;
+  traced.insert(traced.end(),
+                {"--trace", Path("near.json"), "--trace-steps", "11:14"});
+  const Outcome near = MpirunDelink(2, TrainWords("near", traced));
+  ASSERT_EQ(near.code, 0) << near.err;
+  setenv("DELINK_DELAY", "1e-4,1e9", 1);
+  const Outcome far = MpirunDelink(2, TrainWords("far", zero));
+  setenv("DELINK_DELAY", "much", 1);
+  const Outcome bad = MpirunDelink(2, TrainWords("bad", zero));
+  unsetenv("DELINK_DELAY");
+  ASSERT_EQ(far.code, 0) << far.err;
+  EXPECT_THAT(far.err, HasSubstr("whatever ranks exchange is delayed"));
+  EXPECT_EQ(Difference(ReadBits(Step("near", 14)), ReadBits(Step("far", 14))),
+            "");
+  EXPECT_NE(bad.code, 0);
+  EXPECT_THAT(bad.err, HasSubstr("DELINK_DELAY: 'much' says no link"));
+
+  Words words = {
+      "--ranks", "2",       "--set",          "stage.1.parallel.zero=1",
+      "--json",  "--trace", Path("near.json")};
+  const json plan = Json(PlanWords(words));
+  EXPECT_FALSE(plan["stages"][0].contains("traced"));
+  const json time = plan["stages"][1]["traced"];
+  EXPECT_EQ(time["steps"], 4);
+  EXPECT_GT(time["step_seconds"], 0);
+  EXPECT_EQ(time["planned_ends"].size(), 2u);
+  words.insert(words.end(), {"--delay", "5,1e9"});
+  const json over = Json(PlanWords(words))["stages"][1]["traced"];
+  // Each slab is scattered, the norm exchanged, each slab gathered.
+  EXPECT_GT(over["planned_step_seconds"], 100);
+  EXPECT_EQ(over["step_seconds"], time["step_seconds"]);
 }
 
 // What is kept of the machine is what both quote, whoever measured it.
