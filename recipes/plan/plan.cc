@@ -161,7 +161,14 @@ absl::Status TimeByTrace(const PlanOptions& options, const Recipe& recipe,
     DELINK_ASSIGN_OR_RETURN(stage.traced,
                             trace.Time(stage.pipeline, stage.mesh, links,
                                        DrainsLanes(recipe, plan.threads)));
-    any |= stage.traced.has_value();
+    if (!stage.traced.has_value()) continue;
+    any = true;
+    // Behind each step those of a pipeline add up how long they waited.
+    if (stage.mesh.pipeline == 1) continue;
+    const int64_t bytes = 2 * SizeOf(DType::kF64);
+    stage.traced->planned +=
+        options.link.latency +
+        options.link.BusySeconds(SentForSum(bytes, stage.mesh.ranks()));
   }
   if (any) return absl::OkStatus();
   return absl::InvalidArgumentError(absl::StrCat(

@@ -19,7 +19,7 @@ namespace delink {
 struct TracedTime {
   int64_t steps = 0;   // of the trace, that are this stage's
   double traced = 0;   // seconds from the end of one of them to the next's
-  double planned = 0;  // a step over the links
+  double planned = 0;  // a step over the links, to where the next begins
   std::vector<double> ends;  // by rank: of a step that begins at 0
 };
 
