@@ -66,6 +66,7 @@ absl::Status RunRank(const RunRequest& request, const std::string& recipe,
   const ModelList models = request.models();
   DELINK_ASSIGN_OR_RETURN(const std::unique_ptr<RunSetup> run,
                           RunSetup::Create(options, models, world));
+  if (request.instead != nullptr) return request.instead(*run);
   return Train(*run, options.until_step).status();
 }
 

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <optional>
 #include <string>
@@ -13,6 +14,10 @@
 #include "recipes/models/model_list.h"
 #include "recipes/record/trace_file.h"
 #include "tests/testing/temp_dir.h"
+
+namespace delink {
+class RunSetup;
+}  // namespace delink
 
 namespace delink::testing {
 
@@ -65,6 +70,7 @@ struct RunRequest {
   bool lane_threads = false;
   int ranks_per_node = 0;  // 0: all are on one
   ModelList (*models)() = BuiltInModels;
+  std::function<absl::Status(RunSetup&)> instead;  // of training
 };
 
 // The recipes that every property of a run is tested with: of each kind of
