@@ -208,7 +208,7 @@ cudaError_t cudaMemcpy2DAsync(void* to, size_t to_pitch, const void* from,
     return Fail(cudaErrorInvalidPitchValue);
   }
   if (bytes == 0 || rows == 0) return cudaSuccess;
-  if (kind != cudaMemcpyDeviceToDevice ||
+  if ((kind != cudaMemcpyDeviceToDevice && kind != cudaMemcpyDefault) ||
       !Fits(kind, PlaceOf(to), PlaceOf(from))) {
     return Fail(cudaErrorInvalidValue);
   }
