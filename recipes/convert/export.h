@@ -23,7 +23,7 @@ struct ExportOptions {
   std::string out;  // must not exist
   safetensors::Type dtype = safetensors::Type::kF32;  // one with values
   int64_t shard_bytes = safetensors::kShardBytes;
-  int threads = 1;  // some of which wait for the disk
+  int threads = 1;       // some of which wait for the disk
   bool dry_run = false;  // everything is checked, nothing written
   // Told of values that are done and values in all, now and then; optional.
   std::function<void(int64_t done, int64_t all)> progress = {};
