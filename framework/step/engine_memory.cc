@@ -72,8 +72,10 @@ absl::Status Engine::Allocate() {
       take("workspace", memory_.scratch_slot + memory_.workspace, &workspace_));
   DELINK_RETURN_IF_ERROR(take("copies", memory_.copies, &copies_));
   DELINK_RETURN_IF_ERROR(take("records", memory_.records, &records_buffer_));
-  DELINK_RETURN_IF_ERROR(
-      take("fetched planes", memory_.fetched_bytes(), &fetched_));
+  if (!memory_.fetched.empty()) {
+    DELINK_RETURN_IF_ERROR(
+        take("fetched planes", memory_.fetched_bytes(), &fetched_));
+  }
 
   records_ = std::make_unique<Records>();
   int64_t offset = 0;
