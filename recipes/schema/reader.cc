@@ -46,15 +46,6 @@ void Reader::Visit(const Field& field) {
   }
 }
 
-void Reader::Later(std::string_view name, std::string_view what) {
-  if (const Member* member = Take(name)) {
-    context_->problems.Add(
-        member->source, PathOf(name),
-        absl::StrFormat("%s comes with a later version; leave the key out",
-                        what));
-  }
-}
-
 void Reader::SubTable(std::string_view name, const TableKey& key,
                       const std::function<void(Section&)>& describe) {
   const Member* member = Take(name);

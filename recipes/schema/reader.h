@@ -25,7 +25,6 @@ class Reader final : public Section {
   // table that was not given is an empty one at the place of the one around it.
   Reader(const Table& table, std::string path, ReadContext* context);
 
-  void Later(std::string_view name, std::string_view what) override;
   void SubTable(std::string_view name, const TableKey& key,
                 const std::function<void(Section&)>& describe) override;
   bool complete() const override;

@@ -49,7 +49,6 @@ class Documenter final : public Section {
  public:
   explicit Documenter(std::string* text) : text_(text) {}
 
-  void Later(std::string_view, std::string_view) override {}
   void SubTable(std::string_view name, const TableKey& key,
                 const std::function<void(Section&)>& describe) override {
     Documenter section = *this;
@@ -96,6 +95,7 @@ class Documenter final : public Section {
     Documenter section = *this;
     section.Begin(absl::StrFormat("[[%s%s%s]]", within_, prefix_, name),
                   key.doc);
+    section.within_ = absl::StrFormat("%s%s%s.", within_, prefix_, name);
     section.prefix_.clear();
     list.resize(1);
     list.describe(0, section);

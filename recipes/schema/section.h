@@ -126,8 +126,6 @@ class Section {
   }
   // A key of a type of its own.
   void Custom(const schema::Field& field) { Visit(field); }
-  // A key that is understood and refused: it comes with a later version.
-  virtual void Later(std::string_view name, std::string_view what) = 0;
 
   virtual void SubTable(std::string_view name, const TableKey& key,
                         const std::function<void(Section&)>& describe) = 0;

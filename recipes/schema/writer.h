@@ -26,7 +26,6 @@ class Writer final : public Section {
  public:
   explicit Writer(std::vector<Entry>* entries) : entries_(entries) {}
 
-  void Later(std::string_view, std::string_view) override {}
   void SubTable(std::string_view name, const TableKey& key,
                 const std::function<void(Section&)>& describe) override;
   bool complete() const override { return false; }

@@ -273,8 +273,8 @@ INSTANTIATE_TEST_SUITE_P(
     Later, Spoil,
     ::testing::Values(
         Case{"share = \"none\"", "offload = { device_budget = \"60GiB\" }",
-             "gpt.toml:26:1: stage[1].offload: offloading comes with a later "
-             "version; leave the key out"},
+             "gpt.toml:26:13: stage[1].offload.device_budget: unknown key; "
+             "known here: weights, gradients, state, update, resident, rows"},
         Case{"share = \"none\"", "parallel = { expert = 2 }",
              "gpt.toml:26:14: stage[1].parallel.expert: expert parallelism "
              "comes with a later version; for now only 1"}));
