@@ -178,7 +178,7 @@ TEST(Documents, AreTheirOwnOverContextRanks) {
     const std::unique_ptr<StepRig> alone = AloneOf(self, of);
     const StepResult expected = GradientsOf(*alone, DocumentAt(0, 1)).result;
     EXPECT_EQ(expected.tokens, kDocument - 1);
-    for (const int context : {2, 3, 6}) {
+    for (const int context : {2, 3}) {
       of.context = context;
       OnRanks(of, [&](Communicator& world) {
         const std::unique_ptr<StepRig> rig = TogetherOf(world, of);
