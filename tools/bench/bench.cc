@@ -105,6 +105,13 @@ StepOptions StepOptionsOf(const BenchOptions& options) {
   return steps;
 }
 
+UpdateOptions UpdateOptionsOf(const BenchOptions& options) {
+  UpdateOptions updates;
+  if (options.quick) updates = {.parameters = 1 << 20, .turns = 3};
+  if (options.threads > 1) updates.threads.push_back(options.threads);
+  return updates;
+}
+
 std::string ScratchFolder(const BenchOptions& options) {
   if (!options.scratch.empty()) return options.scratch;
   std::error_code error;
@@ -140,6 +147,10 @@ absl::Status MeasureTarget(const BenchOptions& options,
 absl::StatusOr<BenchReport> RunBench(const BenchOptions& options,
                                      const ModelList& models,
                                      const BenchProgress& progress) {
+  if (options.updates && IsCuda(options.device)) {
+    return absl::InvalidArgumentError(
+        "--suite update measures the host; leave --device cuda away");
+  }
   // There are no kernels to list where there is no such device.
   DELINK_RETURN_IF_ERROR(NewDeviceOf(options.device).status());
   std::vector<OpCase> ops;
@@ -161,6 +172,10 @@ absl::StatusOr<BenchReport> RunBench(const BenchOptions& options,
         MeasureStep(step, options.device, models, report.machine,
                     StepOptionsOf(options)));
     report.steps.push_back(std::move(measure));
+  }
+  if (options.updates) {
+    DELINK_ASSIGN_OR_RETURN(report.updates,
+                            MeasureUpdates(UpdateOptionsOf(options), progress));
   }
   return report;
 }

@@ -13,12 +13,14 @@
 #include "tools/bench/machine.h"
 #include "tools/bench/op_suite.h"
 #include "tools/bench/step_suite.h"
+#include "tools/bench/update_suite.h"
 
 namespace delink::bench {
 
 struct BenchOptions {
   bool ops = true;
   bool steps = true;
+  bool updates = false;  // of AdamW on the host, on one thread and on `threads`
   DeviceKind device = DeviceKind::kCpu;  // or kCuda
   // Names of ModelShapes. Empty: of steps gpt-10m, llama-10m and gpt-124m, on a
   // GPU gpt-124m, qwen-0.5b and qwen-1.5b; of kernels gpt-124m; with `quick`
@@ -45,6 +47,7 @@ struct BenchReport {
   Machine machine;
   std::vector<OpMeasure> ops;
   std::vector<StepMeasure> steps;
+  std::vector<UpdateMeasure> updates;
 };
 
 // Told what is about to be measured.
@@ -73,6 +76,7 @@ std::vector<DepthRatios> RatiosOfDepth(const std::vector<StepMeasure>& steps);
 
 // Tables for people.
 std::string ToText(const BenchReport& report);
+std::string ToText(const std::vector<UpdateMeasure>& updates);
 // One JSON object; docs/benchmarks.md names its keys.
 std::string ToJson(const BenchReport& report);
 // Back again: what Compare needs of it (no kernels of steps, no account).

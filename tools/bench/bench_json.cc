@@ -160,6 +160,29 @@ Json RatiosJson(const BenchReport& report) {
   return ratios;
 }
 
+Json TimesJson(const UpdateTimes& t) {
+  return {{"fused_seconds", TimingJson(t.fused)},
+          {"three_passes_seconds", TimingJson(t.three_passes)},
+          {"memory_seconds", TimingJson(t.memory)},
+          {"three_passes_ratio", TimingJson(t.ratio)},
+          {"of_memory_ratio", TimingJson(t.of_memory)}};
+}
+
+Json UpdatesJson(const std::vector<UpdateMeasure>& measures) {
+  Json updates = Json::array();
+  for (const UpdateMeasure& u : measures) {
+    updates.push_back({{"master", NameOf(u.form.master)},
+                       {"moments", NameOf(u.form.moments)},
+                       {"threads", u.threads},
+                       {"parameters", u.parameters},
+                       {"bytes_per_parameter", u.bytes},
+                       {"memory_past_caches", u.past_caches},
+                       {"wall", TimesJson(u.wall)},
+                       {"processor", TimesJson(u.processor)}});
+  }
+  return updates;
+}
+
 DType DTypeOf(const std::string& name) {
   for (const DType dtype : {DType::kBF16, DType::kF64}) {
     if (name == ToString(dtype)) return dtype;
@@ -250,7 +273,8 @@ std::string ToJson(const BenchReport& report) {
                      {"ops", std::move(ops)},
                      {"steps", std::move(steps)},
                      {"sharing", GainsJson(report)},
-                     {"depths", RatiosJson(report)}};
+                     {"depths", RatiosJson(report)},
+                     {"updates", UpdatesJson(report.updates)}};
   return JsonText(json, 1) + "\n";
 }
 

@@ -178,7 +178,7 @@ std::string ToText(const BenchReport& report) {
     absl::StrAppend(&text, StepText(step));
   }
   return text + GainsText(SharingGains(report.steps)) +
-         RatiosText(RatiosOfDepth(report.steps));
+         RatiosText(RatiosOfDepth(report.steps)) + ToText(report.updates);
 }
 
 }  // namespace delink::bench

@@ -34,8 +34,10 @@ DeviceKind DeviceOf(const BenchCommand& c) {
 }
 
 bench::BenchOptions OptionsOf(const BenchCommand& c, int threads) {
-  return {.ops = c.suite != "step",
-          .steps = c.suite != "ops",
+  const bool all = c.suite == "all";
+  return {.ops = all || c.suite == "ops",
+          .steps = all || c.suite == "step",
+          .updates = c.suite == "update",
           .device = DeviceOf(c),
           .shapes = c.shapes,
           .threads = threads,

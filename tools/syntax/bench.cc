@@ -11,58 +11,61 @@ namespace {
 
 // What is measured, and what becomes of it.
 std::vector<ArgumentSyntax> BenchArguments(BenchCommand& bench) {
-  return {{.name = "--suite",
-           .value = "SUITE",
-           .to = &bench.suite,
-           .help = "ops (each kernel), step (whole training steps), all (both) "
-                   "or machine (the rates that offloading is planned by) (all)",
-           .choices = {"ops", "step", "all", "machine"}},
-          {.name = "--device",
-           .value = "DEVICE",
-           .to = &bench.device,
-           .help = "cpu or cuda (cpu)",
-           .choices = {"cpu", "cuda"}},
-          {.name = "--shape",
-           .value = "NAME",
-           .to = &bench.shapes,
-           .help = "gpt-10m, llama-10m, gpt-124m, qwen-0.5b, qwen-1.5b, "
-                   "qwen-3b, qwen-7b, gpt-tiny or llama-tiny; may be repeated "
-                   "(steps: the first three, on a GPU gpt-124m, qwen-0.5b and "
-                   "qwen-1.5b; kernels: gpt-124m)"},
-          {.name = "--threads",
-           .value = "N",
-           .to = &bench.threads,
-           .help = "threads of the kernels (the machine's cores)",
-           .check = WholeNumber(1, schema::kMaxThreads)},
-          {.name = "--quick",
-           .to = &bench.quick,
-           .help = "a few seconds, tiny shapes, rough figures"},
-          {.name = "--out",
-           .value = "FILE",
-           .to = &bench.out,
-           .help = "where --suite machine keeps the rates "
-                   "(delink/machine.json in the user's cache folder)",
-           .names = Names::kFile,
-           .needs = {"--suite"}},
-          {.name = "--json",
-           .value = "FILE",
-           .to = &bench.json,
-           .help = "write all that was measured as one JSON object; - for "
-                   "standard output, instead of tables",
-           .names = Names::kFile},
-          {.name = "--compare",
-           .value = "OLD.json",
-           .to = &bench.compare,
-           .help = "say what got slower or faster than a file of --json has it",
-           .names = Names::kFile,
-           .must_exist = true},
-          {.name = "--scratch",
-           .value = "DIR",
-           .to = &bench.scratch,
-           .help = "folder where the disk is measured (the system's for "
-                   "temporary files)",
-           .names = Names::kFolder,
-           .must_exist = true}};
+  return {
+      {.name = "--suite",
+       .value = "SUITE",
+       .to = &bench.suite,
+       .help = "ops (each kernel), step (whole training steps), all (both), "
+               "update (AdamW on the host, beside three passes and memory "
+               "alone) or machine (the rates that offloading is planned "
+               "by) (all)",
+       .choices = {"ops", "step", "all", "update", "machine"}},
+      {.name = "--device",
+       .value = "DEVICE",
+       .to = &bench.device,
+       .help = "cpu or cuda (cpu)",
+       .choices = {"cpu", "cuda"}},
+      {.name = "--shape",
+       .value = "NAME",
+       .to = &bench.shapes,
+       .help = "gpt-10m, llama-10m, gpt-124m, qwen-0.5b, qwen-1.5b, "
+               "qwen-3b, qwen-7b, gpt-tiny or llama-tiny; may be repeated "
+               "(steps: the first three, on a GPU gpt-124m, qwen-0.5b and "
+               "qwen-1.5b; kernels: gpt-124m)"},
+      {.name = "--threads",
+       .value = "N",
+       .to = &bench.threads,
+       .help = "threads of the kernels (the machine's cores)",
+       .check = WholeNumber(1, schema::kMaxThreads)},
+      {.name = "--quick",
+       .to = &bench.quick,
+       .help = "a few seconds, tiny shapes, rough figures"},
+      {.name = "--out",
+       .value = "FILE",
+       .to = &bench.out,
+       .help = "where --suite machine keeps the rates "
+               "(delink/machine.json in the user's cache folder)",
+       .names = Names::kFile,
+       .needs = {"--suite"}},
+      {.name = "--json",
+       .value = "FILE",
+       .to = &bench.json,
+       .help = "write all that was measured as one JSON object; - for "
+               "standard output, instead of tables",
+       .names = Names::kFile},
+      {.name = "--compare",
+       .value = "OLD.json",
+       .to = &bench.compare,
+       .help = "say what got slower or faster than a file of --json has it",
+       .names = Names::kFile,
+       .must_exist = true},
+      {.name = "--scratch",
+       .value = "DIR",
+       .to = &bench.scratch,
+       .help = "folder where the disk is measured (the system's for "
+               "temporary files)",
+       .names = Names::kFolder,
+       .must_exist = true}};
 }
 
 // Of the steps.

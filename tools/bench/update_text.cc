@@ -1,0 +1,44 @@
+// Updates as a table.
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "tools/bench/bench.h"
+
+namespace delink::bench {
+namespace {
+
+constexpr double kBillion = 1e9;
+
+std::string TimesText(const UpdateMeasure& u, const UpdateTimes& times) {
+  const auto n = static_cast<double>(u.parameters);
+  const double speed = n / times.fused.median / kBillion;
+  return absl::StrFormat(
+      "%6.3f %6.1f %6.1f %5.0f%% %7.3f %5.2f [%4.2f, %4.2f]", speed,
+      speed * u.bytes, n * u.bytes / times.memory.median / kBillion,
+      100 * times.of_memory.median, n / times.three_passes.median / kBillion,
+      times.ratio.median, times.ratio.low, times.ratio.high);
+}
+
+}  // namespace
+
+std::string ToText(const std::vector<UpdateMeasure>& updates) {
+  if (updates.empty()) return "";
+  std::string text = absl::StrFormat(
+      "\nAdamW on the host, %d parameters, bf16 gradients and weights, medians "
+      "of %d in turn\nThree passes: unscale into f32, AdamW of f32, cast. "
+      "Memory: the fused pass's bytes moved alone.\n"
+      "By time of the clock, below it of the processors.\n\n"
+      "%-6s %-6s %7s %5s  %s\n",
+      updates.front().parameters, updates.front().wall.fused.samples, "master",
+      "moments", "threads", "B/p",
+      "Gp/s   GB/s memory  of it   three  ratio [quartiles]");
+  for (const UpdateMeasure& u : updates) {
+    absl::StrAppend(
+        &text, absl::StrFormat("%-6s %-7s %7d %5.1f %s\n%29s%s\n",
+                               NameOf(u.form.master), NameOf(u.form.moments),
+                               u.threads, u.bytes, TimesText(u, u.wall), "",
+                               TimesText(u, u.processor)));
+  }
+  return text;
+}
+
+}  // namespace delink::bench
