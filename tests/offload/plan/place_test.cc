@@ -1,0 +1,150 @@
+#include "offload/plan/place.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "framework/sharing/resolve.h"
+#include "framework/sharing/share_spec.h"
+#include "recipes/models/gpt.h"
+
+namespace delink {
+namespace {
+
+constexpr Tier kDevice = Tier::kDevice, kHost = Tier::kHost;
+
+class Place : public ::testing::Test {
+ protected:
+  Place() {
+    GptConfig c;
+    c.layers = 4;
+    c.dim = 8;
+    c.heads = c.kv_heads = 2;
+    c.ffn = 32;
+    c.vocab = 11;
+    c.max_seq = 5;
+    model_ = BuildGpt(Scope(registry_, DType::kF32), c);
+    layout_ = std::make_unique<Layout>(
+        Layout::Create(registry_, model_->blocks(),
+                       *ResolveSharing(*ParseShareSpec("none"), registry_,
+                                       model_->blocks(), {}),
+                       {}));
+  }
+  std::vector<SlabTiers> Tiers(const OffloadRules& rules) const {
+    return PlaceSlabs(*layout_, rules);
+  }
+  // Of the slab that has a parameter.
+  SlabTiers TiersOf(const OffloadRules& rules, const std::string& name) const {
+    const std::vector<SlabTiers> all = Tiers(rules);
+    for (size_t s = 0; s < all.size(); ++s) {
+      for (const SlabParam& param : layout_->slabs()[s].params) {
+        if (registry_.decl(param.decl).name == name) return all[s];
+      }
+    }
+    ADD_FAILURE() << name;
+    return {};
+  }
+  bool IsOfBlock(size_t slab) const {
+    const int leader = layout_->slabs()[slab].leader;
+    return leader > 0 && leader <= layout_->blocks();
+  }
+
+  ParamRegistry registry_;
+  std::unique_ptr<Sequential> model_;
+  std::unique_ptr<Layout> layout_;
+};
+
+TEST_F(Place, IsTheDeviceWhereNothingIsSaid) {
+  for (const SlabTiers& tiers : Tiers({})) EXPECT_EQ(tiers, SlabTiers());
+}
+
+// Shares of the blocks' elements, as near as whole slabs come to it, spread
+// over the blocks.
+TEST_F(Place, AShareStays) {
+  int64_t all = 0, largest = 0;
+  for (size_t s = 0; s < layout_->slabs().size(); ++s) {
+    if (!IsOfBlock(s)) continue;
+    all += layout_->slabs()[s].elements;
+    largest = std::max(largest, layout_->slabs()[s].elements);
+  }
+  for (const double resident : {0.0, 0.25, 0.5, 0.75, 1.0}) {
+    const std::vector<SlabTiers> tiers = Tiers({.resident = resident});
+    int64_t stays = 0, stays_before = 0;
+    for (size_t s = 0; s < tiers.size(); ++s) {
+      const SlabTiers host{kHost, kHost, kHost};
+      if (!IsOfBlock(s)) {
+        EXPECT_EQ(tiers[s], SlabTiers());
+        continue;
+      }
+      EXPECT_TRUE(tiers[s] == host || tiers[s] == SlabTiers());
+      if (tiers[s] == host) continue;
+      stays += layout_->slabs()[s].elements;
+      if (layout_->slabs()[s].leader <= 2) {
+        stays_before += layout_->slabs()[s].elements;
+      }
+    }
+    const double wanted = resident * static_cast<double>(all);
+    EXPECT_NEAR(static_cast<double>(stays), wanted,
+                static_cast<double>(largest) / 2 + 1);
+    EXPECT_NEAR(static_cast<double>(stays_before), wanted / 2,
+                static_cast<double>(largest) / 2 + 1);
+  }
+}
+
+// What keys say counts for those that do not stay.
+TEST_F(Place, KeysAreOfTheOthers) {
+  const OffloadRules rules{.all = {.weights = kDevice}, .resident = 0};
+  const SlabTiers tiers = TiersOf(rules, "blocks/1/attn/qkv/weight");
+  EXPECT_EQ(tiers, (SlabTiers{kDevice, kHost, kHost}));
+  const SlabTiers embed =
+      TiersOf({.all = {.state = kHost}}, "embed/token/weight");
+  EXPECT_EQ(embed, (SlabTiers{kDevice, kDevice, kHost}));
+}
+
+TEST_F(Place, OfRowsTheFirstThatSaysSomethingCountsKeyByKey) {
+  const OffloadRules rules{
+      .all = {.gradients = kHost},
+      .resident = 1,
+      .rows = {{"blocks/1/*", {.state = kHost}},
+               {"blocks/*", {.weights = kHost, .state = kDevice}}}};
+  // All that is not said stays, as a share of 1 does.
+  EXPECT_EQ(TiersOf(rules, "blocks/1/attn/qkv/weight"),
+            (SlabTiers{kHost, kDevice, kHost}));
+  EXPECT_EQ(TiersOf(rules, "blocks/2/attn/qkv/weight"),
+            (SlabTiers{kHost, kDevice, kDevice}));
+  EXPECT_EQ(TiersOf(rules, "embed/token/weight"),
+            (SlabTiers{kDevice, kHost, kDevice}));
+}
+
+TEST_F(Place, WhatTheHostUpdatesIsAtHomeThere) {
+  SlabTiers all{kHost, kHost, kHost};
+  all.update = kHost;
+  all.weight_resident = all.gradient_resident = true;
+  EXPECT_EQ(TiersOf({.all = {.update = kHost}}, "embed/token/weight"), all);
+  all.weight_resident = false;
+  EXPECT_EQ(TiersOf({.all = {.weights = kHost, .update = kHost}},
+                    "embed/token/weight"),
+            all);
+  all.gradient_resident = false;
+  EXPECT_EQ(TiersOf({.all = {.update = kHost}, .resident = 0},
+                    "blocks/0/attn/qkv/weight"),
+            all);
+}
+
+TEST_F(Place, ARowThatMatchesNothingIsFound) {
+  EXPECT_EQ(RowWithoutMatch(registry_, {}), std::nullopt);
+  EXPECT_EQ(RowWithoutMatch(registry_, {.rows = {{"blocks/3/*", {}}}}),
+            std::nullopt);
+  EXPECT_EQ(RowWithoutMatch(
+                registry_,
+                {.rows = {{"*/qkv/*", {}}, {"blocks/4/*", {}}, {"head", {}}}}),
+            1u);
+}
+
+}  // namespace
+}  // namespace delink
