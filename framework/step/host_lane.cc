@@ -1,10 +1,12 @@
 #include "framework/step/host_lane.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "absl/status/statusor.h"
 #include "framework/base/at.h"
 #include "framework/base/check.h"
+#include "framework/device/cpu/pooled_stream.h"
 #include "framework/device/profile.h"
 
 namespace delink {
@@ -46,7 +48,13 @@ class HostLane::Work final : public Pending {
 
 std::unique_ptr<HostLane> HostLane::Create(Device& device, int64_t scratch) {
   std::unique_ptr<HostLane> lane(new HostLane);
-  lane->stream_ = device.NewStream("host");
+  if (IsCuda(device.kind()) || IsMeta(device.kind())) {
+    lane->stream_ = device.NewStream("host");
+  } else {
+    const auto cores = static_cast<int>(std::thread::hardware_concurrency());
+    lane->pool_ = std::make_unique<ThreadPool>(std::max(1, cores / 2));
+    lane->stream_ = NewPooledStream(device, *lane->pool_);
+  }
   if (!IsMeta(device.kind())) {
     if (scratch > 0) {
       lane->scratch_ = device.AllocateHost(scratch, "updates on the host");

@@ -1,6 +1,6 @@
 // Where the host computes for a step: a thread of its own, which does one thing
-// after the other, and what it needs to know of a step that may be over for
-// everybody else.
+// after the other with half of the cores, and what it needs to know of a step
+// that may be over for everybody else.
 #pragma once
 
 #include <array>
@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "framework/base/mutex.h"
+#include "framework/base/thread_pool.h"
 #include "framework/comm/communicator.h"
 #include "framework/device/backend.h"
 #include "framework/optim/arguments.h"
@@ -51,6 +52,7 @@ class HostLane {
   HostLane() = default;
   void Run();
 
+  std::unique_ptr<ThreadPool> pool_;  // where the device is the CPU
   std::unique_ptr<Stream> stream_;
   UpdateControl control_;
   HostMemory scratch_;
