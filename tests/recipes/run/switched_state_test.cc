@@ -3,6 +3,7 @@
 // part afterwards, bit for bit as far as no sum is made anew.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <map>
 #include <memory>
