@@ -1,18 +1,34 @@
 #include "recipes/run/prepare.h"
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "framework/base/at.h"
 #include "framework/base/status_macros.h"
 #include "framework/module/can_cut.h"
 #include "framework/sharing/grow.h"
+#include "offload/plan/place.h"
 #include "recipes/run/make_optimizer.h"
 #include "recipes/schema/nearest.h"
 
 namespace delink {
 namespace {
+
+// A row that says something of no parameter is a slip of the pen.
+absl::Status CheckRows(const RunEnv& env, size_t stage) {
+  const OffloadRules& offload = env.recipe->stages[stage].offload;
+  const std::optional<size_t> row = RowWithoutMatch(*env.registry, offload);
+  if (!row.has_value()) return absl::OkStatus();
+  const std::string key =
+      absl::StrCat("stage[", stage, "].offload.rows[", *row, "].match");
+  return ErrorAt(*env.recipe, key, key,
+                 absl::StrCat("'", At(offload.rows, *row).match,
+                              "' matches no parameter; names are as ",
+                              env.registry->decls.front().name));
+}
 
 // `first`: as RunModel::Create's.
 absl::Status CheckStages(const RunEnv& env, size_t first) {
@@ -22,6 +38,7 @@ absl::Status CheckStages(const RunEnv& env, size_t first) {
     DELINK_RETURN_IF_ERROR(CheckGroups(env, i, map));
     if (i >= first) {
       DELINK_RETURN_IF_ERROR(CheckCut(*env.recipe, *env.registry, i));
+      DELINK_RETURN_IF_ERROR(CheckRows(env, i));
     }
     if (i > 0) {
       const absl::Status status =

@@ -1,0 +1,365 @@
+// Runs whose weights, gradients and optimizer state are at home on the host or
+// on the device, slab by slab, updated here or there, with the switch of
+// Pseudo-to-Real in the middle, clipping active and one step that is not
+// finite: the bits of the same run, of the same order, layout and
+// micro-batches, of which all is on the device; and stopped, and gone on with
+// with other homes. Configurations are drawn; of a failure the whole one is
+// told, as a command line (of a model that marked_models.h has).
+//
+//   DELINK_OFFLOADS=1000 DELINK_OFFLOADS_SEED=2 offload_run_test
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <map>
+#include <nlohmann/json.hpp>
+#include <ostream>
+#include <string>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "framework/hdf5/hdf5.h"
+#include "tests/recipes/run/marked_models.h"
+#include "tests/recipes/run/run_table.h"
+#include "tests/recipes/run/tiny_run.h"
+
+namespace delink::testing {
+namespace {
+
+constexpr int64_t kSteps = 20, kLength = 16, kBatch = 8;
+constexpr uint64_t kRows = 80;
+constexpr uint64_t kOfReference = 3;  // rows with the same resident run
+constexpr double kClip = 0.5;
+
+constexpr Change kRun = Change::kRun, kNothing = Change::kNothing;
+
+// "tensor context pipeline data"
+const char* const kParallel[] = {"tensor", "context", "pipeline", "data"};
+
+// Of a key of `offload`, where it is said.
+Axis Home(const std::string& key) {
+  Axis axis{.name = key, .change = kNothing, .values = {{"unsaid"}}};
+  for (const char* const where : {"device", "host"}) {
+    axis.values.push_back({where, absl::StrCat(key, "=\"", where, "\"")});
+  }
+  return axis;
+}
+
+const std::vector<Axis> kAxes = {
+    {"model", kRun, {{"gpt"}, {"llama"}, {"llama one", "model.kv_heads=1"}}},
+    {"tied",
+     kRun,
+     {{"false", "model.tied=false"}, {"true", "model.tied=true"}}},
+    {"share",
+     kRun,
+     {{"none", "stage.0.share=none"},
+      {"groups", "stage.0.share=groups:2"},
+      {"all"}}},
+    {"optimizer",
+     kRun,
+     {{"adamw"},
+      {"adamw bf16", "optimizer.moments=bf16"},
+      {"adamw 8bit", "optimizer.moments=8bit"},
+      {"sgd", "optimizer.kind=sgd optimizer.lr=0.02"},
+      {"lion", "optimizer.kind=lion optimizer.lr=3e-4"},
+      {"adafactor",
+       "optimizer.kind=adafactor optimizer.relative_step=false "
+       "optimizer.lr=1e-3"},
+      {"muon",
+       "optimizer.kind=muon optimizer.lr=1e-2 optimizer.adamw_lr=1e-3"}}},
+    {"precision",
+     kRun,
+     {{"fp32"},
+      {"bf16", "run.precision=bf16"},
+      {"bf16 gradients", "run.precision=bf16 run.gradients=bf16"},
+      {"split", "run.precision=bf16 run.master=split"},
+      {"none", "run.precision=bf16 run.master=none run.gradients=bf16"}}},
+    {"order", kRun, {{"micro_batch"}, {"layer", "run.order=layer"}}},
+    {"micro_batch",
+     kRun,
+     {{"1", "run.micro_batch=1"}, {"2", "run.micro_batch=2"}}},
+    {"ranks",
+     kRun,
+     {{"1 1 1 1"},
+      {"1 1 1 2"},
+      {"2 1 1 1"},
+      {"1 2 1 1"},
+      {"1 1 2 1"},
+      {"1 1 1 4"},
+      {"2 1 1 2"},
+      {"1 2 1 2"},
+      {"1 1 2 2"},
+      {"2 1 2 1"},
+      {"2 2 1 1"}}},
+    {"zero", kNothing, {{"0"}, {"1"}, {"after"}}},
+    {"recompute",
+     kNothing,
+     {{"norm+activation"},
+      {"none", "run.recompute=none"},
+      {"block", "run.recompute=block"}}},
+    {"threads", kNothing, {{"none"}, {"of lanes"}}},
+    {"stages", kNothing, {{"1"}, {"0"}, {"01"}}},  // that have `offload`
+    {"resident",
+     kNothing,
+     {{"unsaid"},
+      {"0", "resident=0.0"},
+      {"0.25", "resident=0.25"},
+      {"0.5", "resident=0.5"},
+      {"1", "resident=1.0"}}},
+    Home("weights"),
+    Home("gradients"),
+    Home("state"),
+    Home("update"),
+    {"rows",
+     kNothing,
+     {{"none"},
+      {"a block", "rows=[{match=\"blocks/1/*\",update=\"host\"}]"},
+      {"parts",
+       "rows=[{match=\"*/mlp/*\",update=\"host\"},"
+       "{match=\"*/attn/*\",state=\"host\",update=\"device\"}]"},
+      {"embedding", "rows=[{match=\"embed/*\",weights=\"host\"}]"},
+      {"all but one",
+       "rows=[{match=\"blocks/0/*\",weights=\"device\",gradients=\"device\"},"
+       "{match=\"*\",weights=\"host\",gradients=\"host\"}]"}}},
+    {"stop", kNothing, {{"2"}, {"7"}, {"10"}, {"11"}, {"16"}}},
+};
+
+// Keys of `offload`.
+const std::vector<std::string> kOfOffload = {"resident", "weights", "gradients",
+                                             "state",    "update",  "rows"};
+
+const std::vector<std::string> kAdamW = {"adamw", "adamw bf16", "adamw 8bit"};
+const std::vector<Rule> kRules = {
+    {"precision", {"split", "none"}, "optimizer", kAdamW},
+    {"ranks", {"1 1 2 1", "1 1 2 2", "2 1 2 1"}, "order", {"micro_batch"}},
+    // One key or value head cannot be cut.
+    {"model",
+     {"llama one"},
+     "ranks",
+     {"1 1 1 1", "1 1 1 2", "1 2 1 1", "1 1 2 1", "1 1 1 4", "1 2 1 2",
+      "1 1 2 2"}},
+};
+
+uint64_t Seed() { return FromEnvironment("DELINK_OFFLOADS_SEED", 5); }
+
+std::string Recipe(const Configuration& c) {
+  return c.at("model") == "gpt" ? "tiny" : "tiny_llama";
+}
+
+int RanksOf(const Configuration& c) {
+  int ranks = 1;
+  for (size_t i = 0; i < 4; ++i) ranks *= c.at("ranks")[2 * i] - '0';
+  return ranks;
+}
+
+std::vector<std::string> Sets(const Configuration& c) {
+  std::vector<std::string> sets, offload;
+  for (const Axis& axis : kAxes) {
+    const bool here = std::find(kOfOffload.begin(), kOfOffload.end(),
+                                axis.name) != kOfOffload.end();
+    const std::vector<Axis> one = {axis};
+    const std::vector<std::string> words = RunTable(one, {}, 0).Sets(c);
+    (here ? offload : sets)
+        .insert((here ? offload : sets).end(), words.begin(), words.end());
+  }
+  for (size_t i = 0; i < 4; ++i) {
+    sets.push_back(absl::StrCat("stage.0.parallel.", kParallel[i], "=",
+                                c.at("ranks").substr(2 * i, 1)));
+  }
+  if (c.at("zero") != "0") {
+    sets.emplace_back("stage.1.parallel.zero=1");
+    if (c.at("zero") == "1") sets.emplace_back("stage.0.parallel.zero=1");
+  }
+  for (const char stage : c.at("stages")) {
+    if (offload.empty()) break;
+    sets.push_back(absl::StrCat("stage.", std::string(1, stage), ".offload={",
+                                absl::StrJoin(offload, ","), "}"));
+  }
+  return sets;
+}
+
+std::string Command(const Configuration& c) {
+  return TrainCommand(RanksOf(c), Recipe(c), Sets(c));
+}
+
+// The same with all on the device.
+Configuration Resident(Configuration c) {
+  for (const std::string& key : kOfOffload) c[key] = "unsaid";
+  c["rows"] = "none";
+  c["stages"] = "1";
+  c["zero"] = "0";
+  c["recompute"] = "norm+activation";
+  c["threads"] = "none";
+  return c;
+}
+
+struct Row {
+  Configuration configuration;
+  uint64_t index;
+  friend std::ostream& operator<<(std::ostream& out, const Row& row) {
+    return out << Command(row.configuration);
+  }
+};
+
+// Of each reference some, of each `every` rows the first.
+std::vector<Row> Rows(uint64_t every) {
+  const uint64_t count = FromEnvironment("DELINK_OFFLOADS", kRows);
+  RunTable table(kAxes, kRules, Seed());
+  std::vector<Row> rows;
+  for (const Configuration& first :
+       table.Cover({}, (count + kOfReference - 1) / kOfReference)) {
+    Configuration c = first;
+    for (uint64_t i = 0; i < kOfReference && rows.size() < count; ++i) {
+      if (i > 0) c = table.Another(c, {kNothing});
+      rows.push_back({c, rows.size()});
+    }
+  }
+  std::erase_if(rows, [&](const Row& row) { return row.index % every != 0; });
+  return rows;
+}
+
+// What metrics say of steps and of the switch that does not hang on time and
+// memory.
+std::vector<nlohmann::json> Facts(const TinyRuns& runs, const std::string& of,
+                                  bool steps_only) {
+  std::vector<nlohmann::json> facts;
+  for (const nlohmann::json& row : runs.Rows(of)) {
+    if (steps_only && !row.contains("loss")) continue;
+    nlohmann::json some;
+    for (const char* key :
+         {"step", "tokens", "stage", "loss", "lr", "grad_norm", "norms",
+          "skipped", "validation_loss", "loss_before", "loss_after"}) {
+      if (row.contains(key)) some[key] = row[key];
+    }
+    facts.push_back(some);
+  }
+  return facts;
+}
+
+class OffloadRunTest : public ::testing::TestWithParam<Row> {
+ protected:
+  OffloadRunTest()
+      : row_(GetParam().configuration), runs_(RunsOf(Recipe(row_))) {}
+
+  // Runs of a model, and those that are resident.
+  struct Runs {
+    explicit Runs(const std::string& recipe)
+        : runs(recipe, MarkedText(kSteps * kBatch * 10 / 9 + 10, kLength)) {
+      runs.sets = {"run.checkpoint_every=0",
+                   "run.norms_every=5",
+                   "model.layers=4",
+                   "model.dim=16",
+                   "data.validation_batches=1",
+                   "optimizer.skip.nonfinite=true",
+                   absl::StrCat("optimizer.clip=", kClip),
+                   absl::StrCat("data.seq=", kLength)};
+      if (recipe == "tiny_llama") {
+        runs.sets.insert(runs.sets.end(), {"model.head_dim=4", "model.ffn=40"});
+      }
+    }
+    TinyRuns runs;
+    std::map<std::string, std::string> references;  // folders
+  };
+  static Runs& RunsOf(const std::string& recipe) {
+    static std::map<std::string, Runs> all;
+    return all.try_emplace(recipe, recipe).first->second;
+  }
+
+  void Go(const Configuration& c, RunRequest request) {
+    SCOPED_TRACE(Command(c));
+    request.sets = Sets(c);
+    request.ranks = RanksOf(c);
+    request.lane_threads = c.at("threads") == "of lanes";
+    request.models = MarkedModels;
+    ASSERT_NO_FATAL_FAILURE(runs_.runs.Go(request));
+  }
+  // The folder of the row's resident run, which is made once.
+  void MakeReference() {
+    const Configuration c = Resident(row_);
+    std::string& folder = runs_.references[Command(c)];
+    if (folder.empty()) {
+      const std::string name =
+          absl::StrCat("reference", runs_.references.size());
+      ASSERT_NO_FATAL_FAILURE(Go(c, {.out = name}));
+      ASSERT_NO_FATAL_FAILURE(ExpectClippedAndSkipped(name));
+      folder = name;
+    }
+    reference_ = folder;
+  }
+  void ExpectClippedAndSkipped(const std::string& folder) {
+    int skipped = 0, clipped = 0;
+    for (const nlohmann::json& row : runs_.runs.Rows(folder)) {
+      if (!row.contains("loss")) continue;
+      if (row.contains("skipped")) {
+        ++skipped;
+      } else if (row["grad_norm"] > kClip) {
+        ++clipped;
+      }
+    }
+    EXPECT_EQ(skipped, 1);
+    EXPECT_GT(clipped, 0);
+  }
+  void ExpectAsResident(const std::string& folder, bool steps_only) {
+    const TinyRuns& runs = runs_.runs;
+    EXPECT_EQ(Facts(runs, reference_, steps_only),
+              Facts(runs, folder, steps_only));
+    EXPECT_EQ(FirstDifference(runs.Load(reference_, kSteps),
+                              runs.Load(folder, kSteps)),
+              "");
+    EXPECT_EQ(UpdatesOf(reference_), UpdatesOf(folder));
+  }
+  // By parameter.
+  std::map<std::string, int64_t> UpdatesOf(const std::string& folder) {
+    const auto file = hdf5::File::OpenReadOnly(
+        runs_.runs.Checkpoint(folder, kSteps) + "/index.h5", "rank");
+    EXPECT_TRUE(file.ok()) << file.status();
+    std::map<std::string, int64_t> updates;
+    if (file.ok()) AddUpdates(*file, "/optimizer", &updates);
+    EXPECT_FALSE(updates.empty());
+    return updates;
+  }
+  static void AddUpdates(const hdf5::File& file, const std::string& group,
+                         std::map<std::string, int64_t>* updates) {
+    const auto count = file.GetInt(group, "updates");
+    if (count.ok()) {
+      (*updates)[group] = *count;
+      return;
+    }
+    const std::vector<hdf5::Child> children = *file.List(group);
+    for (const hdf5::Child& child : children) {
+      AddUpdates(file, absl::StrCat(group, "/", child.name), updates);
+    }
+  }
+
+  const Configuration row_;
+  Runs& runs_;
+  std::string reference_;
+};
+INSTANTIATE_TEST_SUITE_P(Table, OffloadRunTest, ::testing::ValuesIn(Rows(1)));
+
+class OffloadResumeTest : public OffloadRunTest {};
+INSTANTIATE_TEST_SUITE_P(Table, OffloadResumeTest,
+                         ::testing::ValuesIn(Rows(2)));
+
+TEST_P(OffloadRunTest, IsTheResidentRun) {
+  ASSERT_NO_FATAL_FAILURE(MakeReference());
+  const std::string out = absl::StrCat("run", GetParam().index);
+  ASSERT_NO_FATAL_FAILURE(Go(row_, {.out = out}));
+  ExpectAsResident(out, false);
+}
+
+TEST_P(OffloadResumeTest, GoesOnWithOtherHomes) {
+  ASSERT_NO_FATAL_FAILURE(MakeReference());
+  const Configuration then = RunTable(kAxes, kRules, Seed() + GetParam().index)
+                                 .Another(row_, {kNothing});
+  const std::string out = absl::StrCat("stopped", GetParam().index);
+  const int64_t stop = std::atoll(row_.at("stop").c_str());
+  ASSERT_NO_FATAL_FAILURE(Go(row_, {.out = out, .until_step = stop}));
+  SCOPED_TRACE("stopped, then: " + Command(then));
+  ASSERT_NO_FATAL_FAILURE(Go(then, {.out = out, .resume = true}));
+  ExpectAsResident(out, true);
+}
+
+}  // namespace
+}  // namespace delink::testing
