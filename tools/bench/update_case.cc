@@ -71,6 +71,8 @@ absl::StatusOr<std::unique_ptr<UpdateCase>> UpdateCase::Create(Device& device,
   DELINK_ASSIGN_OR_RETURN(update->memory_,
                           Buffer::Allocate(device, update->taken_, "states"));
   AskForHugePages(update->memory_);
+  // Also what is no whole number of what is filled below.
+  device.FillZero(*device.NewStream(), update->memory_.data(), update->taken_);
   update->Place();
   update->args_.control = &update->control_;
   return update;

@@ -378,7 +378,7 @@ TEST(Executor, LateGathersAreRefused) {
             [](const Instruction& at) { return at.op == Op::kGather; });
       }),
       ::testing::HasSubstr("instruction 0, Gather(0): the passes before "
-                           "it leave the weights fetched"));
+                           "it leave the weights whole"));
 }
 
 TEST(Executor, AProgramOfAnotherShapeIsRefused) {
