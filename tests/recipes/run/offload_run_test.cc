@@ -365,7 +365,7 @@ TEST_P(OffloadResumeTest, GoesOnWithOtherHomes) {
   ASSERT_NO_FATAL_FAILURE(MakeReference());
   Configuration then = RunTable(kAxes, kRules, Seed() + GetParam().index)
                            .Another(row_, {kNothing});
-  if (then.at("ranks").front() != '1') then["recompute"] = row_["recompute"];
+  if (then.at("ranks").front() != '1') then["recompute"] = row_.at("recompute");
   const std::string out = absl::StrCat("stopped", GetParam().index);
   const int64_t stop = std::atoll(row_.at("stop").c_str());
   ASSERT_NO_FATAL_FAILURE(Go(row_, {.out = out, .until_step = stop}));
