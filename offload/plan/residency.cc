@@ -122,7 +122,8 @@ class Resident {
     std::vector<size_t> candidates;
     std::vector<int32_t> uses;
     for (size_t k = 0; k < there.size(); ++k) {
-      const auto [planes, slab] = there[k];
+      const PlaneSet planes = there[k].first;
+      const int32_t slab = there[k].second;
       const bool at_work =
           std::any_of(beside.begin(), beside.end(), [&](const PlaneUse& use) {
             return use.planes == planes && use.slab == slab;

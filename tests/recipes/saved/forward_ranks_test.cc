@@ -224,7 +224,7 @@ TEST_P(ForwardRanksTest, OnlyTheCheckpointsStageIsArranged) {
            {"stage.1.parallelism=2", "may be another: stage.1.parallel.tensor"},
            {"stage.1.parallel", "may be another: stage.1.parallel.tensor"},
            {sets + "pipeline=9", "use at most pipeline"}}) {
-    const absl::Status status = RunRanks(1, [&](Communicator& comm) {
+    const absl::Status status = RunRanks(1, [&, set = set](Communicator& comm) {
       return Evaluate(Options({set}), BuiltInModels(), comm).status();
     });
     EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument) << set;
