@@ -158,7 +158,8 @@ int64_t ParamStore::HostBytes() const {
     for (size_t s = 0; has(plane) && s < slabs_.size(); ++s) {
       const auto slab = static_cast<int>(s);
       if (PlacementOf(placement(slab), plane).tier == Tier::kDevice) continue;
-      bytes += AlignUp(this->bytes(slab, plane));
+      // A piece of no bytes takes one (host_arena.h).
+      bytes += AlignUp(std::max<int64_t>(this->bytes(slab, plane), 1));
     }
   }
   return bytes;
@@ -169,10 +170,8 @@ absl::Status ParamStore::AllocatePlanes() {
   const std::unique_ptr<Stream> stream = device_->NewStream();
   const int64_t on_host = HostBytes();
   if (on_host > 0 && !IsMeta(device_->kind())) {
-    host_ = device_->AllocateHost(on_host, "planes at home on the host");
-    std::memset(host_.get(), 0, static_cast<size_t>(on_host));
+    DELINK_ASSIGN_OR_RETURN(host_, HostArena::Create(*device_, on_host));
   }
-  int64_t offset = 0;
   for (int p = 0; p < kPlanes; ++p) {
     const auto plane = static_cast<Plane>(p);
     if (!has(plane)) continue;
@@ -181,8 +180,12 @@ absl::Status ParamStore::AllocatePlanes() {
       const int64_t bytes = this->bytes(slab, plane);
       PlaneMemory& memory = At(planes_, p).emplace_back();
       if (PlacementOf(placement(slab), plane).tier != Tier::kDevice) {
-        memory.home = memory.now = static_cast<char*>(host_.get()) + offset;
-        offset += AlignUp(bytes);
+        if (host_ == nullptr) continue;  // what is planned takes none
+        DELINK_ASSIGN_OR_RETURN(
+            memory.home, host_->Take(bytes, absl::StrCat(NameOf(plane), " of ",
+                                                         slabs_[s].name)));
+        std::memset(memory.home, 0, static_cast<size_t>(bytes));
+        memory.now = memory.home;
         continue;
       }
       absl::StatusOr<Buffer> buffer = Buffer::Allocate(

@@ -27,6 +27,7 @@
 
 #include "absl/status/statusor.h"
 #include "framework/base/at.h"
+#include "framework/device/host_arena.h"
 #include "framework/module/layout.h"
 #include "framework/module/plane.h"
 #include "framework/module/state_codec.h"
@@ -178,8 +179,8 @@ class ParamStore {
     void* now = nullptr;  // where it is
   };
   std::vector<std::vector<PlaneMemory>> planes_;  // by plane, slab
-  HostMemory host_;                               // what is at home there
-  std::vector<int64_t> updates_;                  // by slab
+  std::unique_ptr<HostArena> host_;  // of what is at home there, if anything
+  std::vector<int64_t> updates_;     // by slab
 };
 
 }  // namespace delink

@@ -5,9 +5,6 @@
 namespace delink {
 namespace {
 
-constexpr PlaneSet kAllSets[] = {PlaneSet::kWeight, PlaneSet::kGradient,
-                                 PlaneSet::kState};
-
 std::string On(Op op, PlaneSet planes, int32_t slab) {
   return ToString(Instruction{.op = op, .flags = FlagOf(planes), .slab = slab});
 }
@@ -35,7 +32,7 @@ CopyRules::CopyRules(const Program& program)
       sharers_(SharersOf(program.shape)),
       free_(program.shape.copies),
       contributed_(program.shape.slabs, false) {
-  for (const PlaneSet planes : kAllSets) {
+  for (const PlaneSet planes : kAllPlaneSets) {
     for (int32_t slab = 0; slab < shape_.slabs; ++slab) {
       places_[static_cast<size_t>(planes)].push_back(
           {.copy_class = CopyClassOf(shape_, planes, slab)});
@@ -138,7 +135,7 @@ std::string CopyRules::CheckRelease(const Instruction& i, bool updated) {
 }
 
 std::string CopyRules::CheckHome(int32_t slab) const {
-  for (const PlaneSet planes : kAllSets) {
+  for (const PlaneSet planes : kAllPlaneSets) {
     const Place& place = At(planes, slab);
     const Op op = place.dirty ? Op::kEvict : Op::kRelease;
     if (place.there) {
@@ -176,7 +173,7 @@ std::string CopyRules::CheckSave(int32_t slab) const {
 }
 
 std::string CopyRules::FindKept() const {
-  for (const PlaneSet planes : kAllSets) {
+  for (const PlaneSet planes : kAllPlaneSets) {
     for (int32_t slab = 0; slab < shape_.slabs; ++slab) {
       if (At(planes, slab).there) return On(Op::kRelease, planes, slab);
     }

@@ -45,7 +45,7 @@ Effects EffectsOnPlanes(const ProgramShape& shape, const Instruction& at) {
   return effects;
 }
 
-// Of what moves a part between its home and a copy.
+// Of what moves planes between their home and a copy.
 Effects MoveEffects(const Instruction& at) {
   const Resource home = HomeOf(PlaneSetOf(at), at.slab);
   const Resource copy = CopyOf(PlaneSetOf(at), at.slab);

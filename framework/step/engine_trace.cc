@@ -8,7 +8,7 @@
 namespace delink {
 
 // Bytes that an instruction exchanges on this rank; of a slab also those that
-// it reads or updates.
+// it reads, updates or moves between a home and a copy.
 int64_t Engine::TracedBytes(const Instruction& at) const {
   const ParamStore& store = *env_.store;
   if (at.op == Op::kNorm) {
@@ -27,6 +27,14 @@ int64_t Engine::TracedBytes(const Instruction& at) const {
   if (at.op == Op::kUpdate) {
     return store.held(slab, Plane::kState0).size() *
            SizeOf(store.dtype(store.master()));
+  }
+  if (IsOfPlanes(at)) {
+    int64_t bytes = 0;
+    if (at.op == Op::kTake || at.op == Op::kRelease) return bytes;
+    for (const Plane plane : PlanesOf(store, PlaneSetOf(at))) {
+      bytes += store.bytes(slab, plane);
+    }
+    return bytes;
   }
   const int ranks = GroupSize(store, slab);
   if (ranks == 1) return 0;

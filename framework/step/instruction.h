@@ -76,6 +76,8 @@ enum Flags : uint8_t {
 // What of a slab has a place of its own.
 enum class PlaneSet : uint8_t { kWeight, kGradient, kState };
 inline constexpr int kPlaneSets = 3;
+inline constexpr PlaneSet kAllPlaneSets[kPlaneSets] = {
+    PlaneSet::kWeight, PlaneSet::kGradient, PlaneSet::kState};
 
 // Unused fields are -1.
 struct Instruction {

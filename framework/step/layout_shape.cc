@@ -38,8 +38,7 @@ int32_t MostAtOnce(const ProgramShape& shape, PlaneSet planes,
 
 void AddCopies(const Layout& layout, ProgramShape* shape) {
   const std::vector<PlacementRow>& rows = layout.placement().rows;
-  for (const PlaneSet planes :
-       {PlaneSet::kWeight, PlaneSet::kGradient, PlaneSet::kState}) {
+  for (const PlaneSet planes : kAllPlaneSets) {
     std::map<std::tuple<int64_t, int, bool>, int32_t> classes;
     std::vector<int32_t>& of = shape->copy_class[static_cast<size_t>(planes)];
     const size_t first = shape->copies.size();

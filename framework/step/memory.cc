@@ -117,8 +117,7 @@ std::vector<StepMemory::SlotPool> SizeFetched(const ParamStore& store,
     pools.push_back({.slots = copies});
   }
   const ShapeTable table(any.shape);
-  for (const PlaneSet planes :
-       {PlaneSet::kWeight, PlaneSet::kGradient, PlaneSet::kState}) {
+  for (const PlaneSet planes : kAllPlaneSets) {
     for (int32_t s = 0; s < any.shape.slabs; ++s) {
       const int32_t copy_class = CopyClassOf(any.shape, planes, s);
       if (copy_class < 0 || !table.IsHere(any.stage, s)) continue;

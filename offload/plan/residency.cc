@@ -13,9 +13,6 @@ namespace delink {
 namespace {
 
 constexpr int32_t kNever = std::numeric_limits<int32_t>::max();
-constexpr PlaneSet kAllSets[] = {PlaneSet::kWeight, PlaneSet::kGradient,
-                                 PlaneSet::kState};
-
 // Writes the program.
 class Resident {
  public:
@@ -91,7 +88,7 @@ class Resident {
         place.goes_home.push_back(false);
       }
       const bool updates = at.op == Op::kUpdate || at.op == Op::kGather;
-      for (const PlaneSet planes : kAllSets) {
+      for (const PlaneSet planes : kAllPlaneSets) {
         if (updates && HostUpdates(bare_.shape, at.slab)) home(planes, at.slab);
       }
       for (int32_t s = 0; s < bare_.shape.slabs && at.op == Op::kSum; ++s) {

@@ -5,6 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "framework/base/json.h"
+#include "offload/rates/param_forms.h"
 #include "recipes/record/stage_text.h"
 #include "tools/bench/bench.h"
 
@@ -171,8 +172,8 @@ Json TimesJson(const UpdateTimes& t) {
 Json UpdatesJson(const std::vector<UpdateMeasure>& measures) {
   Json updates = Json::array();
   for (const UpdateMeasure& u : measures) {
-    updates.push_back({{"master", NameOf(u.form.master)},
-                       {"moments", NameOf(u.form.moments)},
+    updates.push_back({{"master", offload::WordOf(u.form.master)},
+                       {"moments", offload::WordOf(u.form.moments)},
                        {"threads", u.threads},
                        {"parameters", u.parameters},
                        {"bytes_per_parameter", u.bytes},

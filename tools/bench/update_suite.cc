@@ -8,6 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "framework/base/status_macros.h"
 #include "framework/base/thread_pool.h"
+#include "offload/rates/param_forms.h"
 
 namespace delink::bench {
 namespace {
@@ -81,30 +82,6 @@ UpdateMeasure MeasureCase(UpdateCase& update, int threads, int64_t turns) {
 
 }  // namespace
 
-const char* NameOf(MasterForm form) {
-  switch (form) {
-    case MasterForm::kWhole:
-      return "fp32";
-    case MasterForm::kSplit:
-      return "split";
-    case MasterForm::kNone:
-      break;
-  }
-  return "none";
-}
-
-const char* NameOf(StateStorage storage) {
-  switch (storage) {
-    case StateStorage::kExact:
-      return "fp32";
-    case StateStorage::kBF16:
-      return "bf16";
-    case StateStorage::kBlock8:
-      break;
-  }
-  return "8bit";
-}
-
 absl::StatusOr<std::vector<UpdateMeasure>> MeasureUpdates(
     const UpdateOptions& options,
     const std::function<void(const std::string&)>& progress) {
@@ -115,8 +92,9 @@ absl::StatusOr<std::vector<UpdateMeasure>> MeasureUpdates(
     for (const StateStorage moments :
          {StateStorage::kExact, StateStorage::kBF16, StateStorage::kBlock8}) {
       const UpdateForm form = {.master = master, .moments = moments};
-      progress(absl::StrCat("measuring updates, master ", NameOf(master),
-                            ", moments ", NameOf(moments)));
+      progress(absl::StrCat("measuring updates, master ",
+                            offload::WordOf(master), ", moments ",
+                            offload::WordOf(moments)));
       DELINK_ASSIGN_OR_RETURN(
           const std::unique_ptr<UpdateCase> update,
           UpdateCase::Create(*device, form, options.parameters));

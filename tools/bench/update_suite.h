@@ -31,9 +31,6 @@ struct UpdateMeasure {
   UpdateTimes wall, processor;
 };
 
-const char* NameOf(MasterForm form);       // fp32, split, none
-const char* NameOf(StateStorage storage);  // fp32, bf16, 8bit
-
 struct UpdateOptions {
   std::vector<int> threads = {1};
   int64_t parameters = 32'000'000;

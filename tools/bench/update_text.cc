@@ -1,6 +1,7 @@
 // Updates as a table.
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "offload/rates/param_forms.h"
 #include "tools/bench/bench.h"
 
 namespace delink::bench {
@@ -33,10 +34,11 @@ std::string ToText(const std::vector<UpdateMeasure>& updates) {
       "Gp/s   GB/s memory  of it   three  ratio [quartiles]");
   for (const UpdateMeasure& u : updates) {
     absl::StrAppend(
-        &text, absl::StrFormat("%-6s %-7s %7d %5.1f %s\n%29s%s\n",
-                               NameOf(u.form.master), NameOf(u.form.moments),
-                               u.threads, u.bytes, TimesText(u, u.wall), "",
-                               TimesText(u, u.processor)));
+        &text,
+        absl::StrFormat("%-6s %-7s %7d %5.1f %s\n%29s%s\n",
+                        offload::WordOf(u.form.master),
+                        offload::WordOf(u.form.moments), u.threads, u.bytes,
+                        TimesText(u, u.wall), "", TimesText(u, u.processor)));
   }
   return text;
 }

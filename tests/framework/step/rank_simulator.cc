@@ -19,8 +19,7 @@ Simulation::Simulation(const Program& program, const Analysis& analysis,
       planes_(layout_.cells),
       expected_(shape_.slabs),
       squares_step_(shape_.slabs, -1) {
-  for (const PlaneSet planes :
-       {PlaneSet::kWeight, PlaneSet::kGradient, PlaneSet::kState}) {
+  for (const PlaneSet planes : kAllPlaneSets) {
     for (int32_t s = 0; s < shape_.slabs; ++s) {
       planes_[layout_.Home(planes, s)].slab = s;
     }

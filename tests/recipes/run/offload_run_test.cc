@@ -11,6 +11,7 @@
 
 #include <algorithm>
 #include <cstdlib>
+#include <fstream>
 #include <map>
 #include <nlohmann/json.hpp>
 #include <ostream>
@@ -239,16 +240,11 @@ std::vector<Row> Rows(uint64_t every) {
 // memory.
 std::vector<nlohmann::json> Facts(const TinyRuns& runs, const std::string& of,
                                   bool steps_only) {
-  std::vector<nlohmann::json> facts;
-  for (const nlohmann::json& row : runs.Rows(of)) {
-    if (steps_only && !row.contains("loss")) continue;
-    nlohmann::json some;
-    for (const char* key :
-         {"step", "tokens", "stage", "loss", "lr", "grad_norm", "norms",
-          "skipped", "validation_loss", "loss_before", "loss_after"}) {
-      if (row.contains(key)) some[key] = row[key];
-    }
-    facts.push_back(some);
+  std::vector<nlohmann::json> facts = runs.RowsOf(
+      of, {"step", "tokens", "stage", "loss", "lr", "grad_norm", "norms",
+           "skipped", "validation_loss", "loss_before", "loss_after"});
+  if (steps_only) {
+    std::erase_if(facts, [](const auto& row) { return !row.contains("loss"); });
   }
   return facts;
 }
@@ -376,6 +372,37 @@ TEST_P(OffloadResumeTest, GoesOnWithOtherHomes) {
   SCOPED_TRACE("stopped, then: " + Command(then));
   ASSERT_NO_FATAL_FAILURE(Go(then, {.out = out, .resume = true}));
   ExpectAsResident(out, true);
+}
+
+// Bytes of what comes and of what goes, in f32 the same of a slab's weights and
+// gradient.
+TEST(OffloadTrace, SaysWhatCopiesBring) {
+  TinyRuns runs;
+  const std::string file = runs.Folder("trace.json");
+  ASSERT_NO_FATAL_FAILURE(
+      runs.Go({.sets = {"stage.0.offload={update=\"host\"}"},
+               .out = "run",
+               .until_step = 2,
+               .trace = file,
+               .trace_steps = {2, 2}}));
+  const nlohmann::json trace = nlohmann::json::parse(std::ifstream(file));
+  std::map<std::string, int64_t> bytes;
+  for (const nlohmann::json& event : trace["traceEvents"]) {
+    if (!event.contains("args") || !event["args"].contains("bytes")) continue;
+    bytes[event["name"]] = event["args"]["bytes"];
+  }
+  int fetched = 0;
+  for (const auto& [name, count] : bytes) {
+    if (!name.starts_with("Fetch(")) continue;
+    const size_t end = name.find(')') + 1;
+    std::string gradient = name;
+    gradient.replace(0, 5, "Evict").insert(end, "g");
+    EXPECT_GT(count, 0) << name;
+    ASSERT_TRUE(bytes.contains(gradient)) << gradient;
+    EXPECT_EQ(count, bytes.at(gradient)) << name;
+    ++fetched;
+  }
+  EXPECT_GT(fetched, 0);
 }
 
 }  // namespace

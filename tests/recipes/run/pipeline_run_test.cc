@@ -217,17 +217,9 @@ std::vector<Row> Rows(uint64_t every) {
 
 // What metrics say that does not hang on time and memory.
 std::vector<nlohmann::json> Facts(const TinyRuns& runs, const std::string& of) {
-  std::vector<nlohmann::json> facts;
-  for (const nlohmann::json& row : runs.Rows(of)) {
-    nlohmann::json some;
-    for (const char* key :
-         {"step", "loss", "grad_norm", "norms", "validation_loss",
-          "loss_before", "loss_after", "unique_parameters"}) {
-      if (row.contains(key)) some[key] = row[key];
-    }
-    facts.push_back(some);
-  }
-  return facts;
+  return runs.RowsOf(of,
+                     {"step", "loss", "grad_norm", "norms", "validation_loss",
+                      "loss_before", "loss_after", "unique_parameters"});
 }
 
 class PipelineRunTest : public ::testing::TestWithParam<Row> {

@@ -215,6 +215,18 @@ std::string TinyRuns::Checkpoint(const std::string& out, int64_t step) const {
                          step);
 }
 
+std::vector<nlohmann::json> TinyRuns::RowsOf(
+    const std::string& out, const std::vector<std::string>& keys) const {
+  std::vector<nlohmann::json> rows;
+  for (const nlohmann::json& row : Rows(out)) {
+    nlohmann::json& some = rows.emplace_back();
+    for (const std::string& key : keys) {
+      if (row.contains(key)) some[key] = row[key];
+    }
+  }
+  return rows;
+}
+
 Tensors TinyRuns::Load(const std::string& out, int64_t step) const {
   absl::StatusOr<hdf5::File> file =
       hdf5::File::OpenReadOnly(Checkpoint(out, step) + "/index.h5", "rank");

@@ -106,6 +106,10 @@ class TinyRuns {
   std::vector<Norms> NormRows(const std::string& out) const;
   // All of metrics.jsonl.
   std::vector<nlohmann::json> Rows(const std::string& out) const;
+  // These keys of each row, where it has them: what must not hang on time and
+  // memory.
+  std::vector<nlohmann::json> RowsOf(
+      const std::string& out, const std::vector<std::string>& keys) const;
   // Of the checkpoint after `step`.
   Tensors Load(const std::string& out, int64_t step) const;
   std::string Checkpoint(const std::string& out, int64_t step) const;
