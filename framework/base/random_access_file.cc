@@ -1,6 +1,7 @@
 #include "framework/base/random_access_file.h"
 
 #include <fcntl.h>
+#include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -11,20 +12,31 @@
 #include <memory>
 
 #include "absl/strings/str_cat.h"
+#include "framework/base/check.h"
 #include "framework/base/file.h"
 
 namespace delink {
 namespace {
 
 constexpr int64_t kPage = 4096;
+constexpr int64_t kHugePage = int64_t{2} << 20;
 // Bytes that are read past the cache at a time.
-constexpr int64_t kRoom = (int64_t{4} << 20) + kPage;
+constexpr int64_t kRoom = 3 * kHugePage;
+
+char* MakeRoom() {
+  void* const room = std::aligned_alloc(kHugePage, kRoom);
+  DELINK_CHECK(room != nullptr) << kRoom;
+  ::madvise(room, kRoom, MADV_HUGEPAGE);
+  return static_cast<char*>(room);
+}
 
 // Room for them, for each thread: memory that is new each time costs more
-// than what is read into it.
+// than what is read into it. In huge pages: a disk is told of each range of
+// memory by itself, a few hundred in a request, and of pages of 4 KiB reads
+// three times as slowly.
 char* Blocks() {
   thread_local const std::unique_ptr<char, decltype(&std::free)> blocks(
-      static_cast<char*>(std::aligned_alloc(kPage, kRoom)), std::free);
+      MakeRoom(), std::free);
   return blocks.get();
 }
 

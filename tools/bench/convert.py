@@ -2,20 +2,23 @@
 """`delink convert` both ways, beside fio with the same reads and writes.
 
   tools/bench/convert.py --folder DIR [--delink PROGRAM] [--layers N]
-                         [--dtype bf16|fp32] [--json]
+                         [--dtype bf16|fp32] [--rounds N] [--json]
 
 Makes, in DIR (about four times the model must fit), a folder of random numbers
 of the shape of Llama 3.2 3B, in shards of 5 GB, converts it to a checkpoint and
-that back, and holds the tensors that came back against those that went in. Before each of
-the two the cache lets go of what is to be read. fio then reads and writes as
-many bytes at the same time, in blocks of 1 MiB, with an fsync at the end.
-Prints for each way what was read and written, the seconds, the largest resident
-memory, fio's seconds and how much of fio's speed that is.
+that back, and holds the tensors that came back against those that went in.
+Before each of the two the cache lets go of what is to be read. fio then reads
+and writes as many bytes at the same time, in blocks of 1 MiB, with an fsync at
+the end. All that in several rounds, since disks that others use too have a
+speed of the moment. Prints for each way what was read and written, the seconds
+of all rounds, the largest resident memory, fio's seconds, and the share of
+fio's speed: the median of the rounds'.
 """
 import argparse
 import json
 import os
 import shutil
+import statistics
 import subprocess
 import sys
 import time
@@ -168,9 +171,14 @@ def data_of(folder):
   return places
 
 
-def read_place(place):
+def pieces_of(place, most=1 << 26):
+  """Its bytes, some at a time: what this program holds counts for its children
+  too (ru_maxrss)."""
   path, first, count = place
-  return numpy.fromfile(path, numpy.uint8, count, offset=first)
+  with open(path, "rb") as file:
+    file.seek(first)
+    for begin in range(0, count, most):
+      yield file.read(min(most, count - begin))
 
 
 def check_equal(before, after):
@@ -178,8 +186,49 @@ def check_equal(before, after):
   if ours.keys() != theirs.keys():
     sys.exit(f"other tensors came back: {ours.keys() ^ theirs.keys()}")
   for name, place in ours.items():
-    if not numpy.array_equal(read_place(place), read_place(theirs[name])):
+    if place[2] != theirs[name][2] or any(
+        ours != back for ours, back in
+        zip(pieces_of(place), pieces_of(theirs[name]))):
       sys.exit(f"{name} came back with other bits")
+
+
+def measure(work, options):
+  """A round: both ways, and fio's."""
+  model, checkpoint, back = (f"{work}/{name}"
+                             for name in ("model", "checkpoint", "back"))
+  ways = []
+  for name, source, target, words in (
+      ("in", model, checkpoint, []),
+      ("out", checkpoint, back,
+       ["--to", "huggingface", "--dtype", options.dtype])):
+    seconds, resident = convert(options, source, target, words)
+    ways.append({"way": name, "read": size_of(source),
+                 "written": size_of(target), "seconds": seconds,
+                 "resident": resident})
+  check_equal(model, back)
+  for folder in (checkpoint, back):
+    shutil.rmtree(folder)
+  for way in ways:
+    way["fio_seconds"] = fio(work, way["read"], way["written"])
+  return ways
+
+
+def report(ways, options):
+  """One way, of all rounds."""
+  way = dict(ways[0], resident=max(w["resident"] for w in ways),
+             seconds=[w["seconds"] for w in ways],
+             fio_seconds=[w["fio_seconds"] for w in ways])
+  way["of_fio"] = statistics.median(w["fio_seconds"] / w["seconds"]
+                                    for w in ways)
+  if options.json:
+    print(json.dumps(way))
+    return
+  mine, theirs = (", ".join(f"{s:.1f}" for s in way[key])
+                  for key in ("seconds", "fio_seconds"))
+  print(f"{way['way']:3}  read {way['read'] / 1e9:.2f} GB, "
+        f"written {way['written'] / 1e9:.2f} GB in {mine} s, "
+        f"{way['resident'] / 1e6:.0f} MB resident; fio {theirs} s: "
+        f"{100 * way['of_fio']:.0f} %")
 
 
 def main():
@@ -189,6 +238,7 @@ def main():
   parser.add_argument("--delink", default="delink")
   parser.add_argument("--layers", type=int, default=28)
   parser.add_argument("--dtype", choices=("bf16", "fp32"), default="bf16")
+  parser.add_argument("--rounds", type=int, default=5)
   parser.add_argument("--json", action="store_true")
   options = parser.parse_args()
   if shutil.which("fio") is None:
@@ -196,34 +246,12 @@ def main():
   work = os.path.join(options.folder, "convert-bench")
   os.makedirs(work)
   try:
-    model, checkpoint, back = (f"{work}/{name}"
-                               for name in ("model", "checkpoint", "back"))
-    make_model(model, options)
-    ways = []
-    for name, source, target, words in (
-        ("in", model, checkpoint, []),
-        ("out", checkpoint, back,
-         ["--to", "huggingface", "--dtype", options.dtype])):
-      seconds, resident = convert(options, source, target, words)
-      ways.append({"way": name, "read": size_of(source),
-                   "written": size_of(target), "seconds": seconds,
-                   "resident": resident})
-    check_equal(model, back)
-    for folder in (model, checkpoint, back):
-      shutil.rmtree(folder)
-    for way in ways:
-      way["fio_seconds"] = fio(work, way["read"], way["written"])
-      way["of_fio"] = way["fio_seconds"] / way["seconds"]
+    make_model(work + "/model", options)
+    rounds = [measure(work, options) for _ in range(options.rounds)]
   finally:
     shutil.rmtree(work)
-  for way in ways:
-    if options.json:
-      print(json.dumps(way))
-    else:
-      print(f"{way['way']:3}  read {way['read'] / 1e9:.2f} GB, "
-            f"written {way['written'] / 1e9:.2f} GB in "
-            f"{way['seconds']:.1f} s, {way['resident'] / 1e6:.0f} MB resident; "
-            f"fio {way['fio_seconds']:.1f} s: {100 * way['of_fio']:.0f} %")
+  for ways in zip(*rounds):
+    report(ways, options)
 
 
 if __name__ == "__main__":
