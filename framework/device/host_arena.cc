@@ -2,7 +2,6 @@
 
 #include <sys/mman.h>
 #include <sys/resource.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <cstdlib>
@@ -13,16 +12,13 @@
 #include "framework/base/check.h"
 #include "framework/base/format_bytes.h"
 #include "framework/base/log.h"
+#include "framework/base/machine_memory.h"
 
 namespace delink {
 namespace {
 
 constexpr int64_t kHugePage = int64_t{2} << 20;
 constexpr char kName[] = "offloading";  // in the device's ledger
-
-int64_t MachineMemory() {
-  return sysconf(_SC_PHYS_PAGES) * sysconf(_SC_PAGESIZE);
-}
 
 std::string LockLimit() {
   rlimit limit = {};

@@ -1,20 +1,22 @@
 // What a stage says of the homes of its planes.
 #pragma once
 
+#include <cstdint>
 #include <optional>
 #include <string>
 #include <vector>
 
-#include "framework/module/placement.h"
-
 namespace delink {
+
+// kAuto: as budgets and rates of the machine say (offload/plan/find_place.h).
+enum class Home : uint8_t { kAuto, kDevice, kHost };
 
 // What is said of some slabs. None: nothing.
 struct OffloadWishes {
   // Where these planes are when nobody works on them; what the host updates is
   // at home there, and on the device, where that is wished, besides.
-  std::optional<Tier> weights, gradients, state;
-  std::optional<Tier> update;
+  std::optional<Home> weights, gradients, state;
+  std::optional<Home> update;
   friend bool operator==(const OffloadWishes&, const OffloadWishes&) = default;
 };
 
@@ -27,6 +29,10 @@ struct OffloadRow {
 };
 
 struct OffloadRules {
+  // Budgets in bytes: of the device of each rank, for all that its account has
+  // there, and of the memory of a machine, for all of its ranks. With the
+  // first, what `all` does not say is kAuto.
+  std::optional<int64_t> device, host;
   OffloadWishes all;
   // Share of the blocks' planes that stays on the device with all there is of
   // them, 0 to 1: slabs spread evenly over the blocks. Where it is given, what
@@ -34,8 +40,16 @@ struct OffloadRules {
   std::optional<double> resident;
   std::vector<OffloadRow> rows;  // the first that matches counts, key by key
 
-  bool any() const {
-    return all != OffloadWishes() || resident.has_value() || !rows.empty();
+  bool any() const { return *this != OffloadRules(); }
+  // Whether anything has to be found, or held against a budget.
+  bool budgeted() const {
+    const auto open = [](const OffloadWishes& wishes) {
+      return wishes.update == Home::kAuto;
+    };
+    for (const OffloadRow& row : rows) {
+      if (open(row.wishes)) return true;
+    }
+    return device || host || open(all);
   }
   friend bool operator==(const OffloadRules&, const OffloadRules&) = default;
 };

@@ -44,6 +44,12 @@ class Spread {
   int64_t all_ = 0, stay_ = 0;  // elements
 };
 
+bool IsOfBlock(const Layout& layout, const Slab& slab) {
+  return slab.leader > 0 && slab.leader <= layout.blocks();
+}
+
+constexpr OffloadWishes AllAt(Home home) { return {home, home, home, home}; }
+
 OffloadWishes WishesOf(const Layout& layout, const Slab& slab,
                        const OffloadRules& rules, bool stays) {
   OffloadWishes wishes;
@@ -56,33 +62,68 @@ OffloadWishes WishesOf(const Layout& layout, const Slab& slab,
   for (const OffloadRow& row : rules.rows) {
     if (Matches(row.match, layout, slab)) take(row.wishes);
   }
-  const OffloadWishes device{Tier::kDevice, Tier::kDevice, Tier::kDevice,
-                             Tier::kDevice};
-  if (stays) take(device);
+  if (stays) take(AllAt(Home::kDevice));
   take(rules.all);
-  const bool of_block = slab.leader > 0 && slab.leader <= layout.blocks();
-  if (rules.resident && of_block) {
-    take({Tier::kHost, Tier::kHost, Tier::kHost, std::nullopt});
+  if (rules.resident && IsOfBlock(layout, slab)) {
+    take({Home::kHost, Home::kHost, Home::kHost, std::nullopt});
   }
-  take(device);
+  if (rules.device) take(AllAt(Home::kAuto));
+  take(AllAt(Home::kDevice));
   return wishes;
+}
+
+// What an AutoPlace leaves on the device, slab after slab.
+class AutoHomes {
+ public:
+  explicit AutoHomes(const AutoPlace& found)
+      : state_(1 - found.state),
+        gradients_(1 - found.gradients),
+        weights_(1 - found.weights),
+        ends_(found.ends > 0) {}
+
+  // The homes of a slab's planes.
+  OffloadWishes Next(const Slab& slab, bool of_block) {
+    const auto home = [&](Spread& spread) {
+      return of_block && !spread.Stays(slab.elements) ? Home::kHost
+                                                      : Home::kDevice;
+    };
+    OffloadWishes homes{home(weights_), home(gradients_), home(state_),
+                        std::nullopt};
+    if (!of_block && ends_) homes.state = Home::kHost;
+    return homes;
+  }
+
+ private:
+  Spread state_, gradients_, weights_;
+  const bool ends_;
+};
+
+Tier TierOf(std::optional<Home> wish, std::optional<Home> found) {
+  const Home home = *wish == Home::kAuto ? *found : *wish;
+  return home == Home::kHost ? Tier::kHost : Tier::kDevice;
 }
 
 }  // namespace
 
 std::vector<SlabTiers> PlaceSlabs(const Layout& layout,
-                                  const OffloadRules& rules) {
+                                  const OffloadRules& rules,
+                                  const AutoPlace& found) {
   std::vector<SlabTiers> all;
   Spread spread(rules.resident.value_or(0));
+  AutoHomes homes(found);
   for (const Slab& slab : layout.slabs()) {
-    const bool of_block = slab.leader > 0 && slab.leader <= layout.blocks();
+    const bool of_block = IsOfBlock(layout, slab);
     const bool stays =
         rules.resident && of_block && spread.Stays(slab.elements);
     const OffloadWishes wishes = WishesOf(layout, slab, rules, stays);
-    SlabTiers tiers{.weight = *wishes.weights,
-                    .gradient = *wishes.gradients,
-                    .state = *wishes.state,
-                    .update = *wishes.update};
+    const OffloadWishes open = homes.Next(slab, of_block);
+    SlabTiers tiers{.weight = TierOf(wishes.weights, open.weights),
+                    .gradient = TierOf(wishes.gradients, open.gradients),
+                    .state = TierOf(wishes.state, open.state)};
+    const bool host_may =
+        tiers.state == Tier::kHost && found.update == Tier::kHost;
+    tiers.update =
+        TierOf(wishes.update, host_may ? Home::kHost : Home::kDevice);
     if (tiers.update == Tier::kHost) {
       tiers.weight_resident = tiers.weight == Tier::kDevice;
       tiers.gradient_resident = tiers.gradient == Tier::kDevice;
@@ -91,6 +132,12 @@ std::vector<SlabTiers> PlaceSlabs(const Layout& layout,
     all.push_back(tiers);
   }
   return all;
+}
+
+int64_t BlockSlabs(const Layout& layout) {
+  return std::ranges::count_if(layout.slabs(), [&](const Slab& slab) {
+    return IsOfBlock(layout, slab);
+  });
 }
 
 std::optional<size_t> RowWithoutMatch(const ParamRegistry& registry,

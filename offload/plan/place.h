@@ -3,17 +3,23 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <optional>
 #include <vector>
 
 #include "framework/module/layout.h"
+#include "offload/plan/find_place.h"
 #include "offload/plan/offload_rules.h"
 
 namespace delink {
 
-// By logical slab; pure.
+// By logical slab; pure. What the rules leave to kAuto is as `found` says.
 std::vector<SlabTiers> PlaceSlabs(const Layout& layout,
-                                  const OffloadRules& rules);
+                                  const OffloadRules& rules,
+                                  const AutoPlace& found = {});
+
+// Logical slabs of blocks.
+int64_t BlockSlabs(const Layout& layout);
 
 // The first of the rows that matches no parameter of the registry.
 std::optional<size_t> RowWithoutMatch(const ParamRegistry& registry,

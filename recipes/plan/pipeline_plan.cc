@@ -22,58 +22,6 @@ namespace {
 
 constexpr int kPictureColumns = 1024;
 
-// Those of a stage of the pipeline that may hold more than `rank`, and itself.
-std::vector<int> OthersLike(const Layout& layout, int rank, bool alike) {
-  const Axes along = alike ? Axes{Axis::kTensor}
-                           : Axes{Axis::kTensor, Axis::kContext, Axis::kData};
-  return layout.mesh().Group(rank, along);
-}
-
-// Whether ranks that share a slab's state take as much of it each: none owns it
-// alone, and a shard takes the same whichever parameters lie in it.
-bool SharesAreAlike(const ParamStore& store) {
-  const std::vector<PlacementRow>& rows = store.layout().placement().rows;
-  if (std::ranges::none_of(
-          rows, [](const PlacementRow& row) { return row.state.sharded; })) {
-    return true;
-  }
-  const bool owned = std::ranges::any_of(
-      rows, [](const PlacementRow& row) { return row.owner != kNoOwner; });
-  const StateFormat plain;
-  return !owned &&
-         std::ranges::all_of(store.states(), [&plain](const StateSpec& spec) {
-           return spec.hidden == plain && spec.outer == plain &&
-                  spec.vectors == plain;
-         });
-}
-
-// Of the ranks of its stage of the pipeline the one that holds most, the first
-// of those that are alike: they differ where their shares of the state do, and
-// where what is cut is not cut evenly.
-absl::StatusOr<int> FindHeaviest(ImaginedStage& imagined) {
-  StageRun& stage = imagined.stage();
-  const ParamStore& store = stage.store();
-  const Layout& layout = store.layout();
-  const bool alike = SharesAreAlike(store);
-  if (alike && layout.mesh().tensor == 1) return store.rank();
-  int heaviest = 0;
-  int64_t most = -1;
-  for (const int rank : OthersLike(layout, store.rank(), alike)) {
-    const std::unique_ptr<Device> device = NewMetaDevice(store.device().kind());
-    DELINK_ASSIGN_OR_RETURN(
-        const std::unique_ptr<ParamStore> of,
-        ParamStore::Create(*device, layout, rank, store.options()));
-    const int64_t bytes = of->bytes(Plane::kWeight) +
-                          of->bytes(Plane::kGradient) + of->state_bytes() +
-                          std::max(stage.executor().memory().workspace,
-                                   imagined.env().optimizer->ScratchBytes(*of));
-    if (bytes <= most) continue;
-    heaviest = rank;
-    most = bytes;
-  }
-  return heaviest;
-}
-
 // What is taken now.
 std::vector<MemoryLedger::Entry> Taken(const DeviceLedgers& ledgers) {
   std::vector<MemoryLedger::Entry> taken;
@@ -300,25 +248,6 @@ PipelineStagePlan Describe(ImaginedStage& imagined, const PipelineRow& row,
 
 }  // namespace
 
-ImaginedStage::ImaginedStage(const RunEnv& env, int rank)
-    : device_(NewMetaDevice(env.device->kind())),
-      world_(env.world->size(), rank),
-      network_(env.world->size(), rank),
-      env_(env) {
-  env_.device = device_.get();
-  env_.world = &world_;
-  env_.network = &network_;
-  if (env_.shared_plan == nullptr) env_.shared_plan = &plan_;
-}
-
-absl::StatusOr<std::unique_ptr<ImaginedStage>> ImaginedStage::Create(
-    const RunEnv& env, size_t index, int rank) {
-  std::unique_ptr<ImaginedStage> imagined(new ImaginedStage(env, rank));
-  DELINK_ASSIGN_OR_RETURN(imagined->stage_,
-                          StageRun::Create(imagined->env_, index));
-  return imagined;
-}
-
 absl::StatusOr<PipelinePlan> PlanPipeline(ImaginedStage& first) {
   StageRun& stage = first.stage();
   const ParamStore& store = stage.store();
@@ -328,21 +257,12 @@ absl::StatusOr<PipelinePlan> PlanPipeline(ImaginedStage& first) {
       *first.env().model, store,
       BatchShapeOf(*first.env().recipe, stage.index()), Accumulate);
   PipelinePlan plan;
-  for (const PipelineRow& row : rows) {
-    std::unique_ptr<ImaginedStage> made;
-    ImaginedStage* of = &first;
-    const auto imagine = [&](int rank) -> absl::Status {
-      if (of->stage().store().rank() == rank) return absl::OkStatus();
-      DELINK_ASSIGN_OR_RETURN(
-          made, ImaginedStage::Create(first.env(), stage.index(), rank));
-      of = made.get();
-      return absl::OkStatus();
-    };
-    DELINK_RETURN_IF_ERROR(imagine(row.ranks.front()));
-    DELINK_ASSIGN_OR_RETURN(const int heaviest, FindHeaviest(*of));
-    DELINK_RETURN_IF_ERROR(imagine(heaviest));
-    plan.stages.push_back(Describe(*of, row, layers));
-  }
+  DELINK_RETURN_IF_ERROR(
+      ForEachHeaviest(first, [&](ImaginedStage& of, const HeaviestRank&) {
+        const PipelineRow& row = rows[plan.stages.size()];
+        plan.stages.push_back(Describe(of, row, layers));
+        return absl::OkStatus();
+      }));
   if (rows.size() == 1) return plan;
   plan.shared = FindShared(store);
   TimeStages(**first.env().shared_plan, layers, plan);

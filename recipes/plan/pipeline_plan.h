@@ -14,8 +14,7 @@
 #include "framework/step/memory.h"
 #include "framework/step/step_time.h"
 #include "recipes/record/pipeline_table.h"
-#include "recipes/run/imagined_ranks.h"
-#include "recipes/run/stage_run.h"
+#include "recipes/run/imagined_stage.h"
 
 namespace delink {
 
@@ -63,29 +62,6 @@ struct PipelinePlan {
   std::vector<SharedSlabs> shared;
   double bubble = 0;                 // planned (pipeline_time.h)
   std::vector<std::string> picture;  // a row a stage; none without a pipeline
-};
-
-// A stage of a recipe as one of its ranks sees it, on a device of its own that
-// allocates nothing.
-class ImaginedStage {
- public:
-  // `env` says how many ranks there are and what kind of device they have. One
-  // that is another's env() has the plan of its executor, which is then not
-  // made again, and is of the same stage of the recipe.
-  static absl::StatusOr<std::unique_ptr<ImaginedStage>> Create(
-      const RunEnv& env, size_t index, int rank);
-  StageRun& stage() { return *stage_; }
-  const StageRun& stage() const { return *stage_; }
-  const RunEnv& env() const { return env_; }
-
- private:
-  ImaginedStage(const RunEnv& env, int rank);
-
-  std::unique_ptr<Device> device_;
-  ImaginedRanks world_, network_;
-  std::shared_ptr<const JointPlan> plan_;  // unless `env` brought one
-  RunEnv env_;
-  std::unique_ptr<StageRun> stage_;
 };
 
 // Of `first`, the stage on rank 0: makes it on those ranks of each stage of the

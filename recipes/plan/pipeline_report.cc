@@ -35,23 +35,6 @@ constexpr BytesColumn kColumns[] = {
     {"reduced", [](const PipelineStagePlan& s) { return s.reduced_bytes; }},
     {"gathered", [](const PipelineStagePlan& s) { return s.gathered_bytes; }}};
 
-// "0,1,5..9" of ascending numbers.
-std::string Numbers(const std::vector<int>& numbers) {
-  std::string text;
-  for (size_t i = 0; i < numbers.size(); ++i) {
-    size_t last = i;
-    while (last + 1 < numbers.size() &&
-           numbers[last + 1] == numbers[last] + 1) {
-      ++last;
-    }
-    absl::StrAppend(&text, text.empty() ? "" : ",", numbers[i]);
-    if (last < i + 2) continue;
-    absl::StrAppend(&text, "..", numbers[last]);
-    i = last;
-  }
-  return text;
-}
-
 // How many slabs a stage has, and the groups of ranks that have the same.
 std::vector<TableColumn> SlabColumns(const PipelinePlan& plan) {
   TableColumn slabs{.heading = "slabs"}, groups{.heading = "groups"};
@@ -59,7 +42,7 @@ std::vector<TableColumn> SlabColumns(const PipelinePlan& plan) {
     slabs.cells.push_back(absl::StrCat(stage.slabs.size()));
     groups.cells.push_back(absl::StrJoin(
         stage.groups, " ", [](std::string* out, const std::vector<int>& ranks) {
-          absl::StrAppend(out, Numbers(ranks));
+          absl::StrAppend(out, NumbersText(ranks));
         }));
   }
   return {slabs, groups};
@@ -94,13 +77,29 @@ std::string Table(const PipelinePlan& plan) {
 
 }  // namespace
 
+std::string NumbersText(const std::vector<int>& numbers) {
+  std::string text;
+  for (size_t i = 0; i < numbers.size(); ++i) {
+    size_t last = i;
+    while (last + 1 < numbers.size() &&
+           numbers[last + 1] == numbers[last] + 1) {
+      ++last;
+    }
+    absl::StrAppend(&text, text.empty() ? "" : ",", numbers[i]);
+    if (last < i + 2) continue;
+    absl::StrAppend(&text, "..", numbers[last]);
+    i = last;
+  }
+  return text;
+}
+
 std::string PipelineText(const PipelinePlan& plan) {
   std::string text;
   for (const auto line : absl::StrSplit(Table(plan), '\n', absl::SkipEmpty())) {
     absl::StrAppend(&text, "  ", line, "\n");
   }
   for (const SharedSlabs& shared : plan.shared) {
-    absl::StrAppend(&text, "  pipeline stages ", Numbers(shared.stages),
+    absl::StrAppend(&text, "  pipeline stages ", NumbersText(shared.stages),
                     " share ", absl::StrJoin(shared.slabs, ", "), ": their ",
                     shared.ranks, " ranks reduce ",
                     FormatBytes(shared.gradient_bytes), " together\n");

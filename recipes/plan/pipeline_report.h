@@ -2,11 +2,15 @@
 #pragma once
 
 #include <string>
+#include <vector>
 
 #include "nlohmann/json_fwd.hpp"
 #include "recipes/plan/pipeline_plan.h"
 
 namespace delink {
+
+// "0,1,5..9" of ascending numbers.
+std::string NumbersText(const std::vector<int>& numbers);
 
 // Lines, indented: a table of its stages, what they share, and when they are
 // idle.

@@ -13,7 +13,9 @@
 #include "layers/kernels/cpu/threads.h"
 #include "recipes/record/run_peak.h"
 #include "recipes/run/choose_device.h"
+#include "recipes/run/find_homes.h"
 #include "recipes/run/imagined_ranks.h"
+#include "recipes/run/known_rates.h"
 #include "recipes/run/nodes.h"
 #include "recipes/run/prepare.h"
 #include "recipes/run/stage_layout.h"
@@ -176,6 +178,33 @@ absl::Status TimeByTrace(const PlanOptions& options, const Recipe& recipe,
       plan.ranks, " rank(s); trace the same recipe with the same settings"));
 }
 
+// Stage `index`, of which env.homes says what stages before it came to, and
+// then of itself.
+absl::StatusOr<StagePlan> PlanStage(RunEnv& env, size_t index,
+                                    std::optional<Layout>& before) {
+  const Recipe& recipe = *env.recipe;
+  const OffloadRules& offload = recipe.stages[index].offload;
+  std::optional<KnownRates> rates;
+  std::optional<FoundPlace> found;
+  if (offload.any()) rates = RatesFor(*env.device, recipe.run.precision);
+  if (offload.budgeted()) {
+    DELINK_ASSIGN_OR_RETURN(found, FindHomes(env, 0, index, *rates));
+    env.homes[index] = found->place;
+  }
+  DELINK_ASSIGN_OR_RETURN(const std::unique_ptr<ImaginedStage> stage,
+                          ImaginedStage::Create(env, index, 0));
+  DELINK_ASSIGN_OR_RETURN(StagePlan plan, Describe(recipe, *stage));
+  if (offload.any()) {
+    DELINK_ASSIGN_OR_RETURN(plan.offload, PlanOffload(*stage, *rates, found));
+  }
+  if (before.has_value()) {
+    DELINK_ASSIGN_OR_RETURN(plan.switch_by_rank, SwitchBytes(*before, *stage));
+    plan.switch_bytes = std::ranges::max(plan.switch_by_rank);
+  }
+  before = stage->stage().store().layout();
+  return plan;
+}
+
 }  // namespace
 
 int64_t RunPlan::peak_bytes() const {
@@ -216,18 +245,11 @@ absl::StatusOr<RunPlan> PlanRun(const PlanOptions& options,
   RunEnv env = model->On(*device, world, world);
   env.nodes = NodesOf(ranks, options.ranks_per_node);
   DELINK_RETURN_IF_ERROR(CheckNodes(recipe, env.nodes));
+  env.homes.resize(recipe.stages.size());
   std::optional<Layout> before;
   for (size_t i = 0; i < recipe.stages.size(); ++i) {
-    DELINK_ASSIGN_OR_RETURN(const std::unique_ptr<ImaginedStage> stage,
-                            ImaginedStage::Create(env, i, 0));
-    DELINK_ASSIGN_OR_RETURN(StagePlan described, Describe(recipe, *stage));
-    if (before.has_value()) {
-      DELINK_ASSIGN_OR_RETURN(described.switch_by_rank,
-                              SwitchBytes(*before, *stage));
-      described.switch_bytes = std::ranges::max(described.switch_by_rank);
-    }
-    before = stage->stage().store().layout();
-    plan.stages.push_back(std::move(described));
+    DELINK_ASSIGN_OR_RETURN(StagePlan stage, PlanStage(env, i, before));
+    plan.stages.push_back(std::move(stage));
   }
   if (!options.trace.empty()) {
     DELINK_RETURN_IF_ERROR(TimeByTrace(options, recipe, plan));

@@ -18,6 +18,7 @@
 #include "framework/step/memory.h"
 #include "framework/tensor/dtype.h"
 #include "recipes/models/model_list.h"
+#include "recipes/plan/offload_plan.h"
 #include "recipes/plan/pipeline_plan.h"
 #include "recipes/plan/step_trace.h"
 
@@ -70,6 +71,7 @@ struct StagePlan {
   int64_t reduced_bytes = 0;
   int64_t gathered_bytes = 0;
   std::optional<TracedTime> traced;
+  std::optional<OffloadPlan> offload;  // of a stage that says anything of it
 
   int64_t steps() const { return end - begin; }
   double flops() const { return flops_per_step * static_cast<double>(steps()); }

@@ -8,6 +8,7 @@
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
 #include "framework/base/json.h"
+#include "recipes/plan/offload_plan.h"
 #include "recipes/plan/pipeline_report.h"
 #include "recipes/plan/plan.h"
 #include "recipes/record/progress.h"
@@ -139,6 +140,7 @@ std::string StageText(const RunPlan& plan, const StagePlan& s) {
       "\n");
   text += FlopsText(plan, s);
   if (s.traced.has_value()) text += TracedText(*s.traced);
+  if (s.offload.has_value()) text += OffloadText(*s.offload);
   if (s.pipeline.stages.size() > 1) {
     text += PipelineText(s.pipeline);
   } else if (plan.ranks > 1) {
@@ -213,6 +215,7 @@ Json StageJson(const RunPlan& plan, const StagePlan& s, bool with_program) {
                       {"planned_step_seconds", s.traced->planned},
                       {"planned_ends", s.traced->ends}};
   }
+  if (s.offload.has_value()) json["offload"] = ToJson(*s.offload);
   if (s.pipeline.stages.size() > 1) json["pipeline"] = ToJson(s.pipeline);
   if (with_program) json["program"] = Programs(s.pipeline);
   return json;

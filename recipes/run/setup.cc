@@ -10,6 +10,7 @@
 #include "recipes/record/run_folder.h"
 #include "recipes/run/check_memory.h"
 #include "recipes/run/choose_device.h"
+#include "recipes/run/find_homes.h"
 #include "recipes/run/nodes.h"
 #include "recipes/run/prepare_folder.h"
 
@@ -83,6 +84,7 @@ absl::StatusOr<std::unique_ptr<RunSetup>> RunSetup::Create(
   DELINK_RETURN_IF_ERROR(
       AgreeOnStatus(comm, CheckNodes(run->recipe(), run->nodes_, first)));
   DELINK_RETURN_IF_ERROR(AgreeOnStatus(comm, run->MakeModel(models)));
+  DELINK_ASSIGN_OR_RETURN(run->env_.homes, AgreeOnHomes(run->env_, first));
   DELINK_RETURN_IF_ERROR(
       run->beginning_->FindInit(options, models, run->out_, run->env_));
   // A run that does not fit leaves no folder.
@@ -112,9 +114,9 @@ absl::Status RunSetup::MakeModel(const ModelList& models) {
 absl::StatusOr<std::string> RunSetup::CheckDevice() {
   const std::string slow = PrepareKernels(*device_, recipe().run.precision);
   DELINK_RETURN_IF_ERROR(Barrier(world_.comm()));
-  DELINK_RETURN_IF_ERROR(AgreeOnStatus(
-      world_.comm(), CheckMemory(env_, beginning_->Position().stage(),
-                                 RanksOnDevice(*device_, world_))));
+  DELINK_RETURN_IF_ERROR(CheckMemory(env_, beginning_->Position().stage(),
+                                     RanksOnDevice(*device_, world_),
+                                     world_.local()));
   return slow;
 }
 

@@ -86,7 +86,9 @@ Layout LayoutOf(const RunEnv& env, size_t stage, const SharingMap& sharing) {
                       .sequence = HasSequence(parallel)});
   const OffloadRules& offload = env.recipe->stages[stage].offload;
   if (!offload.any()) return layout;
-  return layout.WithTiers(PlaceSlabs(layout, offload));
+  return layout.WithTiers(
+      PlaceSlabs(layout, offload,
+                 stage < env.homes.size() ? env.homes[stage] : AutoPlace()));
 }
 
 static Planner BarePlannerOf(const Recipe& recipe, size_t stage,

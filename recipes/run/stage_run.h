@@ -10,6 +10,7 @@
 #include "absl/status/statusor.h"
 #include "framework/sharing/grow.h"
 #include "framework/step/executor.h"
+#include "offload/plan/find_place.h"
 #include "recipes/run/batches.h"
 #include "recipes/schema/recipe.h"
 
@@ -26,6 +27,9 @@ struct RunEnv {
   Communicator* world = nullptr;    // checkpoints, agreement, the compute lane
   Communicator* network = nullptr;  // the same ranks, for the network lane
   std::vector<int> nodes = {};      // theirs, by rank; empty: they have one
+  // By stage, what its recipe leaves to `auto` (find_homes.h); of those that
+  // are not here, all planes are on the device.
+  std::vector<AutoPlace> homes = {};
   bool lane_threads = false;
   StepWatch* watch = nullptr;  // optional
   Trace* trace = nullptr;      // optional
@@ -59,6 +63,7 @@ class StageRun {
   ParamStore& store() { return *store_; }
   const ParamStore& store() const { return *store_; }
   Executor& executor() { return *executor_; }
+  const Executor& executor() const { return *executor_; }
   const BatchCut& cut() const { return cut_; }
   MemoryAccount account() const { return executor_->account(); }
   int64_t depth() const { return store_->layout().depth(); }

@@ -8,6 +8,7 @@
 #include <fstream>
 
 #include "absl/strings/str_cat.h"
+#include "framework/base/machine_memory.h"
 #include "framework/base/status_macros.h"
 #include "recipes/record/environment.h"
 #include "recipes/record/machine_peak.h"
@@ -109,16 +110,14 @@ absl::StatusOr<Machine> MeasureMachine(Target& target,
                                        const MachineOptions& options) {
   const bool cuda = IsCuda(target.kind());
   const DeviceMemory memory = target.device().memory();
-  Machine machine{
-      .device = ToString(target.kind()),
-      .processor = cuda ? target.device().name() : ProcessorName(),
-      .host = cuda ? ProcessorName() : "",
-      .cores = Cores(),
-      .threads = options.threads,
-      .memory_bytes =
-          cuda ? memory.total : sysconf(_SC_PHYS_PAGES) * sysconf(_SC_PAGESIZE),
-      .cache_bytes = cuda ? memory.cache : LargestCache(),
-      .load = LoadAverage()};
+  Machine machine{.device = ToString(target.kind()),
+                  .processor = cuda ? target.device().name() : ProcessorName(),
+                  .host = cuda ? ProcessorName() : "",
+                  .cores = Cores(),
+                  .threads = options.threads,
+                  .memory_bytes = cuda ? memory.total : MachineMemory(),
+                  .cache_bytes = cuda ? memory.cache : LargestCache(),
+                  .load = LoadAverage()};
   DELINK_ASSIGN_OR_RETURN(
       machine.disk,
       MeasureDisk(options.folder, (options.quick ? 2 : 128) * kMebibyte));

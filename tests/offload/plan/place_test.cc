@@ -17,6 +17,7 @@ namespace delink {
 namespace {
 
 constexpr Tier kDevice = Tier::kDevice, kHost = Tier::kHost;
+constexpr Home kAuto = Home::kAuto, kHere = Home::kDevice, kThere = Home::kHost;
 
 class Place : public ::testing::Test {
  protected:
@@ -35,8 +36,9 @@ class Place : public ::testing::Test {
                                        model_->blocks(), {}),
                        {}));
   }
-  std::vector<SlabTiers> Tiers(const OffloadRules& rules) const {
-    return PlaceSlabs(*layout_, rules);
+  std::vector<SlabTiers> Tiers(const OffloadRules& rules,
+                               const AutoPlace& found = {}) const {
+    return PlaceSlabs(*layout_, rules, found);
   }
   // Of the slab that has a parameter.
   SlabTiers TiersOf(const OffloadRules& rules, const std::string& name) const {
@@ -98,20 +100,20 @@ TEST_F(Place, AShareStays) {
 
 // What keys say counts for those that do not stay.
 TEST_F(Place, KeysAreOfTheOthers) {
-  const OffloadRules rules{.all = {.weights = kDevice}, .resident = 0};
+  const OffloadRules rules{.all = {.weights = kHere}, .resident = 0};
   const SlabTiers tiers = TiersOf(rules, "blocks/1/attn/qkv/weight");
   EXPECT_EQ(tiers, (SlabTiers{kDevice, kHost, kHost}));
   const SlabTiers embed =
-      TiersOf({.all = {.state = kHost}}, "embed/token/weight");
+      TiersOf({.all = {.state = kThere}}, "embed/token/weight");
   EXPECT_EQ(embed, (SlabTiers{kDevice, kDevice, kHost}));
 }
 
 TEST_F(Place, OfRowsTheFirstThatSaysSomethingCountsKeyByKey) {
   const OffloadRules rules{
-      .all = {.gradients = kHost},
+      .all = {.gradients = kThere},
       .resident = 1,
-      .rows = {{"blocks/1/*", {.state = kHost}},
-               {"blocks/*", {.weights = kHost, .state = kDevice}}}};
+      .rows = {{"blocks/1/*", {.state = kThere}},
+               {"blocks/*", {.weights = kThere, .state = kHere}}}};
   // All that is not said stays, as a share of 1 does.
   EXPECT_EQ(TiersOf(rules, "blocks/1/attn/qkv/weight"),
             (SlabTiers{kHost, kDevice, kHost}));
@@ -125,15 +127,83 @@ TEST_F(Place, WhatTheHostUpdatesIsAtHomeThere) {
   SlabTiers all{kHost, kHost, kHost};
   all.update = kHost;
   all.weight_resident = all.gradient_resident = true;
-  EXPECT_EQ(TiersOf({.all = {.update = kHost}}, "embed/token/weight"), all);
+  EXPECT_EQ(TiersOf({.all = {.update = kThere}}, "embed/token/weight"), all);
   all.weight_resident = false;
-  EXPECT_EQ(TiersOf({.all = {.weights = kHost, .update = kHost}},
+  EXPECT_EQ(TiersOf({.all = {.weights = kThere, .update = kThere}},
                     "embed/token/weight"),
             all);
   all.gradient_resident = false;
-  EXPECT_EQ(TiersOf({.all = {.update = kHost}, .resident = 0},
+  EXPECT_EQ(TiersOf({.all = {.update = kThere}, .resident = 0},
                     "blocks/0/attn/qkv/weight"),
             all);
+}
+
+// Shares of each set by itself, spread over the blocks; what keys say stays.
+TEST_F(Place, WhatIsLeftOpenIsAsItWasFound) {
+  const OffloadRules rules{.device = 1};
+  for (const SlabTiers& tiers : Tiers(rules)) EXPECT_EQ(tiers, SlabTiers());
+  const std::vector<SlabTiers> some =
+      Tiers(rules, {.state = 1, .gradients = 0.5, .weights = 0.25});
+  int64_t all = 0, gradients = 0, weights = 0, first_gradients = 0;
+  for (size_t s = 0; s < some.size(); ++s) {
+    const Slab& slab = layout_->slabs()[s];
+    if (!IsOfBlock(s)) {
+      EXPECT_EQ(some[s], SlabTiers());
+      continue;
+    }
+    EXPECT_EQ(some[s].state, kHost);
+    EXPECT_EQ(some[s].update, kDevice);
+    all += slab.elements;
+    if (some[s].weight == kHost) weights += slab.elements;
+    if (some[s].gradient != kHost) continue;
+    gradients += slab.elements;
+    if (slab.leader <= 2) first_gradients += slab.elements;
+  }
+  const auto block = static_cast<double>(all) / 4;
+  EXPECT_NEAR(static_cast<double>(gradients), 2 * block, block / 2);
+  EXPECT_NEAR(static_cast<double>(first_gradients), block, block / 2);
+  EXPECT_NEAR(static_cast<double>(weights), block, block / 2);
+  EXPECT_EQ(BlockSlabs(*layout_), 12);
+}
+
+TEST_F(Place, KeysAreNotLeftOpen) {
+  const AutoPlace all{.state = 1, .gradients = 1, .weights = 1, .ends = 1};
+  const OffloadRules rules{.device = 1,
+                           .all = {.weights = kHere},
+                           .rows = {{"blocks/1/*", {.state = kHere}},
+                                    {"blocks/2/*", {.weights = kAuto}}}};
+  const auto tiers = [&](const std::string& name) {
+    for (size_t s = 0; s < layout_->slabs().size(); ++s) {
+      const Slab& slab = layout_->slabs()[s];
+      if (registry_.decl(slab.params.front().decl).name.starts_with(name)) {
+        return Tiers(rules, all)[s];
+      }
+    }
+    return SlabTiers();
+  };
+  EXPECT_EQ(tiers("blocks/0/attn"), (SlabTiers{kDevice, kHost, kHost}));
+  EXPECT_EQ(tiers("blocks/1/attn"), (SlabTiers{kDevice, kHost, kDevice}));
+  EXPECT_EQ(tiers("blocks/2/attn"), (SlabTiers{kHost, kHost, kHost}));
+  EXPECT_EQ(tiers("embed"), (SlabTiers{kDevice, kDevice, kHost}));
+}
+
+// An open update is the host's only of what has its state there.
+TEST_F(Place, AnOpenUpdateIsWhereTheStateIs) {
+  const AutoPlace found{.state = 1, .update = kHost};
+  for (const OffloadRules& rules :
+       {OffloadRules{.device = 1},
+        OffloadRules{.all = {.update = kAuto}, .resident = 0}}) {
+    const std::vector<SlabTiers> tiers = Tiers(rules, found);
+    for (size_t s = 0; s < tiers.size(); ++s) {
+      EXPECT_EQ(tiers[s].update, IsOfBlock(s) ? kHost : kDevice);
+      EXPECT_EQ(tiers[s].weight_resident,
+                IsOfBlock(s) && rules.device.has_value());
+    }
+  }
+  for (const SlabTiers& tiers :
+       Tiers({.device = 1, .all = {.update = kHere}}, found)) {
+    EXPECT_EQ(tiers.update, kDevice);
+  }
 }
 
 TEST_F(Place, ARowThatMatchesNothingIsFound) {

@@ -273,8 +273,31 @@ INSTANTIATE_TEST_SUITE_P(
     Later, Spoil,
     ::testing::Values(
         Case{"share = \"none\"", "offload = { device_budget = \"60GiB\" }",
-             "gpt.toml:26:13: stage[1].offload.device_budget: unknown key; "
-             "known here: weights, gradients, state, update, resident, rows"},
+             "gpt.toml:26:13: stage[1].offload.device_budget: unknown key; did "
+             "you mean 'device'?"},
+        Case{"share = \"none\"", "offload = { device = \"60 gigs\" }",
+             "gpt.toml:26:22: stage[1].offload.device: expected a size as "
+             "\"20GiB\", got the string \"60 gigs\""},
+        Case{"share = \"none\"", "offload = { host = \"-1GiB\" }",
+             "gpt.toml:26:20: stage[1].offload.host: expected a size as "
+             "\"20GiB\", got the string \"-1GiB\""},
+        Case{"share = \"none\"", "offload = { host = 0 }",
+             "gpt.toml:26:20: stage[1].offload.host: expected a size as "
+             "\"20GiB\", got the integer 0"},
+        Case{"share = \"none\"",
+             "offload = { device = \"1GiB\", resident = 0.5 }",
+             "gpt.toml:26:30: stage[1].offload.resident: how much stays is "
+             "said twice: give either the share that stays, or `device`, the "
+             "bytes that it may take"},
+        Case{"share = \"none\"", "offload = { host = 5, state = \"auto\" }",
+             "gpt.toml:26:23: stage[1].offload.state: \"auto\" needs a "
+             "budget: say offload.device, the bytes that a rank may have of "
+             "its device, or \"device\" or \"host\" here"},
+        Case{"share = \"none\"",
+             "offload = { rows = [{ match = \"*\", weights = \"auto\" }] }",
+             "gpt.toml:26:36: stage[1].offload.rows[0].weights: \"auto\" "
+             "needs a budget: say offload.device, the bytes that a rank may "
+             "have of its device, or \"device\" or \"host\" here"},
         Case{"share = \"none\"", "parallel = { expert = 2 }",
              "gpt.toml:26:14: stage[1].parallel.expert: expert parallelism "
              "comes with a later version; for now only 1"}));

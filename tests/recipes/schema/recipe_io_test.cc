@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <bit>
 #include <filesystem>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -166,6 +167,25 @@ void DrawPipeline(Draw& draw, int64_t blocks, ParallelConfig* parallel) {
   parallel->layers.back() += blocks - pieces;
 }
 
+// Budgets of any number of bytes, also odd ones.
+void DrawOffload(Draw& draw, OffloadRules* offload) {
+  if (draw.Flip()) return;
+  const auto home = [&]() -> std::optional<Home> {
+    if (draw.Flip()) return std::nullopt;
+    return draw.Flip() ? Home::kHost : Home::kDevice;
+  };
+  offload->all = {home(), home(), home(), home()};
+  if (draw.Flip()) offload->host = draw.Int(1, int64_t{1} << 50);
+  if (draw.Flip()) {
+    offload->device = draw.Int(1, 5000) << (10 * draw.Int(0, 4));
+    offload->all.state = Home::kAuto;
+    offload->rows = {{"blocks/*", {.weights = Home::kAuto}}};
+  } else if (draw.Flip()) {
+    offload->resident = 0.25;
+    offload->all.update = Home::kAuto;
+  }
+}
+
 Recipe RandomRecipe(Draw& draw) {
   Recipe recipe;
   auto model = std::make_shared<GptConfig>();
@@ -231,6 +251,7 @@ Recipe RandomRecipe(Draw& draw) {
     stage.parallel.rank_order = {Axis::kData, Axis::kTensor, Axis::kPipeline,
                                  Axis::kContext};
     DrawPipeline(draw, recipe.model->layers, &stage.parallel);
+    DrawOffload(draw, &stage.offload);
     recipe.stages.push_back(stage);
   }
   recipe.run.seed = draw.Int(0, INT64_MAX - 1);
@@ -265,6 +286,7 @@ TEST(ToToml, ReadsBackEqualBitForBit) {
     for (size_t i = 0; i < recipe.stages.size(); ++i) {
       ASSERT_EQ(back->stages[i].share, recipe.stages[i].share);
       ASSERT_EQ(back->stages[i].name, recipe.stages[i].name);
+      ASSERT_EQ(back->stages[i].offload, recipe.stages[i].offload);
       const ParallelConfig& was = recipe.stages[i].parallel;
       const ParallelConfig& is = back->stages[i].parallel;
       ASSERT_EQ(is.data, was.data);

@@ -78,6 +78,20 @@ TEST(Recipe, AStageMayHaveItsOwnBatchMicroBatchAndRecompute) {
   EXPECT_EQ(fitted->Accumulation(1), 2);
 }
 
+TEST(Recipe, BudgetsAreSizes) {
+  const auto device = [](const std::string& value) {
+    return Sample({"stage.1.offload={device=" + value + "}"})
+        .stages[1]
+        .offload.device;
+  };
+  EXPECT_EQ(device("12345"), 12345);
+  EXPECT_EQ(device("\"20GiB\""), int64_t{20} << 30);
+  EXPECT_EQ(device("\"1.5 TiB\""), int64_t{3} << 39);
+  EXPECT_EQ(device("\"0.5KiB\""), 512);
+  EXPECT_EQ(device("\"3MiB\""), 3 << 20);
+  EXPECT_FALSE(Sample().stages[1].offload.any());
+}
+
 TEST(Recipe, StagesVisitSomeBlocks) {
   using Blocks = std::vector<int>;
   const Recipe all = Sample({"stage.0.depth=4", "stage.0.visit=even"});

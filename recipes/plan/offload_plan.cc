@@ -1,0 +1,235 @@
+#include "recipes/plan/offload_plan.h"
+
+#include <algorithm>
+#include <map>
+#include <nlohmann/json.hpp>
+#include <tuple>
+#include <utility>
+
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "framework/base/format_bytes.h"
+#include "framework/base/status_macros.h"
+#include "framework/step/memory.h"
+#include "recipes/plan/pipeline_report.h"
+#include "recipes/run/find_homes.h"
+
+namespace delink {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+std::vector<SlabHomes> HomesOf(const ParamStore& store) {
+  std::vector<SlabHomes> all;
+  for (size_t s = 0; s < store.slabs().size(); ++s) {
+    const auto slab = static_cast<int>(s);
+    SlabHomes homes{.slab = store.slab(slab).name,
+                    .row = store.placement(slab)};
+    const auto add = [&](PlaneSet set, const PlanePlacement& place) {
+      const bool host = place.tier == Tier::kHost;
+      for (const Plane plane : PlanesOf(store, set)) {
+        const int64_t bytes = store.bytes(slab, plane);
+        if (host) homes.host += bytes;
+        if (!host || place.resident) homes.device += bytes;
+      }
+    };
+    add(PlaneSet::kWeight, homes.row.weight);
+    add(PlaneSet::kGradient, homes.row.gradient);
+    add(PlaneSet::kState, homes.row.state);
+    all.push_back(std::move(homes));
+  }
+  return all;
+}
+
+std::string HomeText(const PlanePlacement& place) {
+  if (place.tier != Tier::kHost) return "device";
+  return place.resident ? "host, copy" : "host";
+}
+
+const char* UpdateText(const PlacementRow& row) {
+  return row.update == Tier::kHost ? "host" : "device";
+}
+
+// Slabs whose names differ in a number alone, and nothing else.
+struct Alike {
+  const SlabHomes* first;
+  std::vector<int> numbers;
+};
+
+std::vector<Alike> Group(const std::vector<SlabHomes>& slabs) {
+  using Key = std::tuple<std::string, std::string, std::string, std::string,
+                         std::string, int64_t, int64_t>;
+  std::map<Key, size_t> places;
+  std::vector<Alike> groups;
+  for (const SlabHomes& of : slabs) {
+    std::string name = of.slab;
+    const size_t begin = name.find('/') + 1, end = name.find('/', begin);
+    int number = -1;
+    const bool numbered =
+        begin > 0 && end != std::string::npos &&
+        absl::SimpleAtoi(name.substr(begin, end - begin), &number);
+    if (numbered) name.replace(begin, end - begin, "#");
+    const Key key(name, HomeText(of.row.weight), HomeText(of.row.gradient),
+                  HomeText(of.row.state), UpdateText(of.row), of.device,
+                  of.host);
+    const auto [at, fresh] = places.try_emplace(key, groups.size());
+    if (fresh) groups.push_back({.first = &of, .numbers = {}});
+    if (numbered) groups[at->second].numbers.push_back(number);
+  }
+  return groups;
+}
+
+std::string NameOf(const Alike& group) {
+  const std::string& name = group.first->slab;
+  if (group.numbers.size() < 2) return name;
+  const size_t begin = name.find('/') + 1;
+  return absl::StrCat(name.substr(0, begin), NumbersText(group.numbers),
+                      name.substr(name.find('/', begin)));
+}
+
+std::string SlabTable(const std::vector<SlabHomes>& slabs) {
+  const std::vector<Alike> groups = Group(slabs);
+  size_t width = 4;
+  for (const Alike& group : groups) {
+    width = std::max(width, NameOf(group).size());
+  }
+  const auto name_width = static_cast<int>(width);
+  std::string text = absl::StrFormat(
+      "  %-*s  %-10s  %-10s  %-6s  %-6s  %10s  %10s\n", name_width, "slab",
+      "weights", "gradients", "state", "update", "on device", "on host");
+  for (const Alike& group : groups) {
+    const SlabHomes& of = *group.first;
+    const auto count =
+        static_cast<int64_t>(std::max<size_t>(group.numbers.size(), 1));
+    absl::StrAppendFormat(
+        &text, "  %-*s  %-10s  %-10s  %-6s  %-6s  %10s  %10s\n", name_width,
+        NameOf(group), HomeText(of.row.weight), HomeText(of.row.gradient),
+        HomeText(of.row.state), UpdateText(of.row),
+        FormatBytes(count * of.device), FormatBytes(count * of.host));
+  }
+  return text;
+}
+
+std::string SecondsText(double seconds) {
+  return seconds < 1 ? absl::StrFormat("%.3g ms", 1e3 * seconds)
+                     : absl::StrFormat("%.4g s", seconds);
+}
+
+// What auto chose, and why.
+std::string FoundText(const OffloadPlan& plan) {
+  const FoundPlace& found = *plan.found;
+  const bool host = found.place.update == Tier::kHost;
+  std::string text = "  auto: ";
+  if (plan.rules.device) {
+    absl::StrAppend(&text, ToString(found.place), ": ",
+                    FormatBytes(found.cost.device),
+                    " of a rank's device, of a budget of ",
+                    FormatBytes(*plan.rules.device));
+    if (found.place.state == 0) return text + "\n";
+    absl::StrAppend(&text, "; with all planes there ",
+                    FormatBytes(found.resident.device), "\n");
+  } else {
+    absl::StrAppend(&text, "the ", host ? "host" : "device", " updates\n");
+  }
+  if (found.elsewhere) {
+    absl::StrAppend(&text, "  a step is about ",
+                    SecondsText(found.cost.seconds), " so, ",
+                    SecondsText(found.elsewhere->seconds), " where the ",
+                    host ? "device" : "host", " updates\n");
+  }
+  return text;
+}
+
+Json FoundJson(const FoundPlace& found) {
+  const auto cost = [](const PlaceCost& of) {
+    return Json{{"device_bytes", of.device},
+                {"host_bytes", of.host},
+                {"step_seconds", of.seconds}};
+  };
+  Json json{{"state", found.place.state},
+            {"gradients", found.place.gradients},
+            {"weights", found.place.weights},
+            {"ends", found.place.ends},
+            {"update", found.place.update == Tier::kHost ? "host" : "device"},
+            {"cost", cost(found.cost)},
+            {"resident", cost(found.resident)}};
+  if (found.elsewhere) json["updated_elsewhere"] = cost(*found.elsewhere);
+  return json;
+}
+
+}  // namespace
+
+absl::StatusOr<OffloadPlan> PlanOffload(ImaginedStage& first,
+                                        const KnownRates& rates,
+                                        std::optional<FoundPlace> found) {
+  OffloadPlan plan{.rates = rates.source,
+                   .rules = first.stage().stage().offload,
+                   .found = std::move(found)};
+  DELINK_RETURN_IF_ERROR(
+      ForEachHeaviest(first, [&](const ImaginedStage& of, const HeaviestRank&) {
+        plan.slabs.push_back(HomesOf(of.stage().store()));
+        const LaneSeconds lanes = LanesOf(of.stage(), rates);
+        if (lanes.step > plan.lanes.step) plan.lanes = lanes;
+        return absl::OkStatus();
+      }));
+  DELINK_ASSIGN_OR_RETURN(const PlaceCost cost, CostOf(first, rates));
+  plan.machine_host = cost.host;
+  return plan;
+}
+
+std::string OffloadText(const OffloadPlan& plan) {
+  std::string text;
+  if (plan.found) text += FoundText(plan);
+  const LaneSeconds& lanes = plan.lanes;
+  absl::StrAppend(&text, "  of a machine's host ",
+                  FormatBytes(plan.machine_host));
+  if (plan.rules.host) {
+    absl::StrAppend(&text, " of ", FormatBytes(*plan.rules.host));
+  }
+  absl::StrAppend(&text, "; a step is about ", SecondsText(lanes.step),
+                  ", bound by ", BoundBy(lanes), ": compute ",
+                  SecondsText(lanes.compute), ", bus to the device ",
+                  SecondsText(lanes.in), ", to the host ",
+                  SecondsText(lanes.out), ", the host's memory ",
+                  SecondsText(lanes.host), "\n  rates: ", plan.rates, "\n");
+  for (size_t s = 0; s < plan.slabs.size(); ++s) {
+    if (plan.slabs.size() > 1) {
+      absl::StrAppend(&text, "  pipeline stage ", s, "\n");
+    }
+    text += SlabTable(plan.slabs[s]);
+  }
+  return text;
+}
+
+nlohmann::ordered_json ToJson(const OffloadPlan& plan) {
+  Json slabs = Json::array();
+  for (size_t s = 0; s < plan.slabs.size(); ++s) {
+    for (const SlabHomes& of : plan.slabs[s]) {
+      slabs.push_back({{"pipeline_stage", s},
+                       {"slab", of.slab},
+                       {"weights", HomeText(of.row.weight)},
+                       {"gradients", HomeText(of.row.gradient)},
+                       {"state", HomeText(of.row.state)},
+                       {"update", UpdateText(of.row)},
+                       {"device_bytes", of.device},
+                       {"host_bytes", of.host}});
+    }
+  }
+  Json json{{"machine_host_bytes", plan.machine_host},
+            {"step_seconds", plan.lanes.step},
+            {"bound_by", BoundBy(plan.lanes)},
+            {"lane_seconds",
+             {{"compute", plan.lanes.compute},
+              {"in", plan.lanes.in},
+              {"out", plan.lanes.out},
+              {"host", plan.lanes.host}}},
+            {"rates", plan.rates}};
+  if (plan.rules.device) json["device_budget"] = *plan.rules.device;
+  if (plan.rules.host) json["host_budget"] = *plan.rules.host;
+  if (plan.found) json["auto"] = FoundJson(*plan.found);
+  json["slabs"] = std::move(slabs);
+  return json;
+}
+
+}  // namespace delink

@@ -1,0 +1,251 @@
+#include "recipes/run/find_homes.h"
+
+#include <algorithm>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <string>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "framework/base/at.h"
+#include "framework/base/format_bytes.h"
+#include "framework/base/log.h"
+#include "framework/base/status_macros.h"
+#include "offload/plan/place.h"
+#include "recipes/run/check_memory.h"
+#include "recipes/run/nodes.h"
+#include "recipes/run/stage_layout.h"
+
+namespace delink {
+namespace {
+
+// The stage before, whose planes are on the device until the switch is over.
+struct Before {
+  int64_t planes = 0;  // bytes of the rank that has most
+  SharingMap sharing;
+};
+
+absl::StatusOr<Before> StageBefore(const RunEnv& env, size_t first,
+                                   size_t index) {
+  Before before;
+  if (index == first) return before;
+  DELINK_ASSIGN_OR_RETURN(const std::unique_ptr<ImaginedStage> stage,
+                          ImaginedStage::Create(env, index - 1, 0));
+  DELINK_RETURN_IF_ERROR(ForEachHeaviest(
+      *stage, [&](const ImaginedStage& of, const HeaviestRank&) {
+        before.planes = std::max(before.planes, of.stage().account().planes());
+        return absl::OkStatus();
+      }));
+  before.sharing = stage->stage().store().sharing();
+  return before;
+}
+
+// Of the machine that has most, where each rank takes what the most of its
+// stage of the pipeline is.
+int64_t MostOfMachine(const Mesh& mesh, const RunEnv& env,
+                      const std::vector<int64_t>& by_stage) {
+  const std::vector<int> nodes =
+      env.nodes.empty() ? NodesOf(mesh.ranks(), 0) : env.nodes;
+  std::map<int, int64_t> bytes;
+  for (int rank = 0; rank < mesh.ranks(); ++rank) {
+    bytes[At(nodes, rank)] += At(by_stage, mesh.PlaceOf(rank)[Axis::kPipeline]);
+  }
+  int64_t most = 0;
+  for (const auto& [node, of] : bytes) most = std::max(most, of);
+  return most;
+}
+
+absl::StatusOr<PlaceCost> CostWith(const RunEnv& env, size_t index,
+                                   const KnownRates& rates,
+                                   const Before& before,
+                                   const AutoPlace& place) {
+  RunEnv tried = env;
+  tried.homes.resize(env.recipe->stages.size());
+  tried.homes[index] = place;
+  DELINK_ASSIGN_OR_RETURN(const std::unique_ptr<ImaginedStage> first,
+                          ImaginedStage::Create(tried, index, 0));
+  DELINK_ASSIGN_OR_RETURN(PlaceCost cost, CostOf(*first, rates));
+  if (before.planes == 0) return cost;
+  DELINK_ASSIGN_OR_RETURN(const int64_t moved,
+                          MovedPlanes(first->env(), index, before.sharing));
+  DELINK_RETURN_IF_ERROR(ForEachHeaviest(
+      *first, [&](const ImaginedStage& of, const HeaviestRank&) {
+        const int64_t planes = of.stage().account().planes();
+        cost.device =
+            std::max(cost.device, SwitchPeak(before.planes, moved, planes));
+        return absl::OkStatus();
+      }));
+  return cost;
+}
+
+// Who may update what is left open: Muon's products on a GPU would have other
+// bits on the host, and the host does not exchange.
+std::vector<Tier> UpdatersOf(const RunEnv& env, size_t index) {
+  const Recipe& recipe = *env.recipe;
+  const bool together = recipe.stages[index].parallel.tensor > 1 &&
+                        env.optimizer->whole_tensors() != WholeTensors::kNone;
+  const bool products = IsCuda(env.device->kind()) &&
+                        recipe.optimizer.kind == OptimizerConfig::Kind::kMuon;
+  if (together || products) return {Tier::kDevice};
+  return {Tier::kDevice, Tier::kHost};
+}
+
+// What would bring the stage into its budgets.
+std::string DeviceKnobs(const Recipe& recipe, size_t index) {
+  const OffloadWishes& all = recipe.stages[index].offload.all;
+  const auto fixed = [](const std::optional<Home>& wish) {
+    return wish.has_value() && *wish != Home::kAuto;
+  };
+  std::string knobs = "raise it";
+  if (fixed(all.weights) || fixed(all.gradients) || fixed(all.state)) {
+    absl::StrAppend(&knobs,
+                    ", leave offload.weights, gradients and state to "
+                    "\"auto\"");
+  }
+  if (recipe.MicroBatch(index) > 1) {
+    absl::StrAppend(&knobs, ", use a smaller micro_batch");
+  }
+  if (recipe.RecomputeOf(index) != Recompute::kBlock) {
+    absl::StrAppend(&knobs, ", recompute = \"block\"");
+  }
+  return knobs + " or more ranks (stage.parallel)";
+}
+
+absl::Status Fits(const RunEnv& env, size_t index, const FoundPlace& found) {
+  if (found.fits) return absl::OkStatus();
+  const Recipe& recipe = *env.recipe;
+  const OffloadRules& rules = recipe.stages[index].offload;
+  const std::string key = absl::StrCat("stage[", index, "].offload.");
+  const PlaceCost& cost = found.cost;
+  if (rules.device && cost.device > *rules.device) {
+    return ErrorAt(
+        recipe, key + "device", key + "device",
+        absl::StrCat(FormatBytes(*rules.device),
+                     ", but with all at home on the host that may be, ",
+                     "a rank takes ", FormatBytes(cost.device),
+                     " of its device, ",
+                     FormatBytes(cost.device - *rules.device), " more; ",
+                     DeviceKnobs(recipe, index)));
+  }
+  return ErrorAt(
+      recipe, key + "host", key + "host",
+      absl::StrCat(FormatBytes(*rules.host), " of a machine, but ",
+                   FormatBytes(cost.host), " have to be there, ",
+                   FormatBytes(cost.host - *rules.host), " more; raise it, ",
+                   rules.device ? "raise offload.device"
+                                : "have more on the device (offload.weights, "
+                                  "gradients, state, resident)",
+                   " or use fewer ranks a machine"));
+}
+
+absl::Status DecideHomes(const RunEnv& env, size_t first,
+                         std::vector<AutoPlace>* homes) {
+  const KnownRates rates = RatesFor(*env.device, env.recipe->run.precision);
+  RunEnv decided = env;
+  for (size_t i = first; i < env.recipe->stages.size(); ++i) {
+    const Stage& stage = env.recipe->stages[i];
+    if (!stage.offload.budgeted()) continue;
+    decided.homes = *homes;
+    DELINK_ASSIGN_OR_RETURN(const FoundPlace found,
+                            FindHomes(decided, first, i, rates));
+    (*homes)[i] = found.place;
+    DELINK_LOG(kInfo) << "stage " << stage.name << " has "
+                      << ToString(found.place) << ": "
+                      << FormatBytes(found.cost.device)
+                      << " of a rank's device and "
+                      << FormatBytes(found.cost.host) << " of a machine's host";
+  }
+  return absl::OkStatus();
+}
+
+// As numbers that ranks exchange.
+constexpr size_t kNumbers = 5;
+
+void ToNumbers(const AutoPlace& place, double* to) {
+  const double numbers[kNumbers] = {place.state, place.gradients, place.weights,
+                                    place.ends,
+                                    place.update == Tier::kHost ? 1.0 : 0.0};
+  std::copy_n(numbers, kNumbers, to);
+}
+
+AutoPlace FromNumbers(const double* from) {
+  return {.state = from[0],
+          .gradients = from[1],
+          .weights = from[2],
+          .ends = from[3],
+          .update = from[4] > 0 ? Tier::kHost : Tier::kDevice};
+}
+
+}  // namespace
+
+absl::StatusOr<PlaceCost> CostOf(ImaginedStage& first,
+                                 const KnownRates& rates) {
+  PlaceCost cost;
+  std::vector<int64_t> hosts;
+  DELINK_RETURN_IF_ERROR(ForEachHeaviest(
+      first, [&](const ImaginedStage& of, const HeaviestRank& heaviest) {
+        const StageRun& stage = of.stage();
+        cost.device = std::max(cost.device, stage.account().total());
+        cost.seconds = std::max(cost.seconds, LanesOf(stage, rates).step);
+        hosts.push_back(heaviest.host);
+        return absl::OkStatus();
+      }));
+  cost.host =
+      MostOfMachine(first.stage().store().layout().mesh(), first.env(), hosts);
+  return cost;
+}
+
+LaneSeconds LanesOf(const StageRun& stage, const KnownRates& rates) {
+  StepLoad load = LoadOf(stage.executor().program(), stage.store());
+  load.flops = stage.flops_per_token() *
+               static_cast<double>(stage.cut().global() * stage.cut().seq) /
+               static_cast<double>(stage.store().ranks());
+  return SecondsOf(load, rates.rates);
+}
+
+absl::StatusOr<FoundPlace> FindHomes(const RunEnv& env, size_t first,
+                                     size_t index, const KnownRates& rates) {
+  const OffloadRules& rules = env.recipe->stages[index].offload;
+  DELINK_ASSIGN_OR_RETURN(const Before before, StageBefore(env, first, index));
+  DELINK_ASSIGN_OR_RETURN(const SharingMap sharing, SharingOf(env, index));
+  DELINK_ASSIGN_OR_RETURN(const FoundPlace found,
+                          FindPlace({.device = rules.device,
+                                     .host = rules.host,
+                                     .updates = UpdatersOf(env, index)},
+                                    BlockSlabs(LayoutOf(env, index, sharing)),
+                                    [&](const AutoPlace& place) {
+                                      return CostWith(env, index, rates, before,
+                                                      place);
+                                    }));
+  DELINK_RETURN_IF_ERROR(Fits(env, index, found));
+  return found;
+}
+
+absl::StatusOr<std::vector<AutoPlace>> AgreeOnHomes(const RunEnv& env,
+                                                    size_t first) {
+  const std::vector<Stage>& stages = env.recipe->stages;
+  std::vector<AutoPlace> homes(stages.size());
+  const bool any = std::ranges::any_of(
+      stages, [](const Stage& stage) { return stage.offload.budgeted(); });
+  if (!any) return homes;
+  Communicator& world = *env.world;
+  DELINK_RETURN_IF_ERROR(
+      AgreeOnStatus(world, world.rank() == 0 ? DecideHomes(env, first, &homes)
+                                             : absl::OkStatus()));
+  std::vector<double> numbers(homes.size() * kNumbers);
+  for (size_t i = 0; i < homes.size(); ++i) {
+    ToNumbers(homes[i], &numbers[i * kNumbers]);
+  }
+  DELINK_RETURN_IF_ERROR(world
+                             .Broadcast(numbers.data(),
+                                        static_cast<int64_t>(numbers.size()),
+                                        DType::kF64, 0)
+                             ->Wait());
+  for (size_t i = 0; i < homes.size(); ++i) {
+    homes[i] = FromNumbers(&numbers[i * kNumbers]);
+  }
+  return homes;
+}
+
+}  // namespace delink

@@ -1,0 +1,37 @@
+// Where planes are at home of what a stage leaves to `auto`, within its
+// budgets.
+#pragma once
+
+#include <cstddef>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "offload/plan/find_place.h"
+#include "offload/plan/step_load.h"
+#include "recipes/run/imagined_stage.h"
+#include "recipes/run/known_rates.h"
+#include "recipes/run/stage_run.h"
+
+namespace delink {
+
+// Of stage `index`, whose account is held against its budgets as all ranks
+// would have it: on the rank and the machine that have most, with the planes of
+// the stage before where it is not `first`, of which env.homes is given. The
+// same on every rank where the rates are. InvalidArgument, at the budget's key,
+// with what is short and what would do, where nothing fits. Allocates nothing.
+absl::StatusOr<FoundPlace> FindHomes(const RunEnv& env, size_t first,
+                                     size_t index, const KnownRates& rates);
+
+// By stage, RunEnv::homes: of all from `first` on that have budgets. Rank 0
+// decides, by the rates of its machine, and says so. Collective.
+absl::StatusOr<std::vector<AutoPlace>> AgreeOnHomes(const RunEnv& env,
+                                                    size_t first);
+
+// Of a stage as it is imagined, on rank 0.
+absl::StatusOr<PlaceCost> CostOf(ImaginedStage& first, const KnownRates& rates);
+
+// What a step has the rank do, at these rates; its FLOPs are the mean of all
+// ranks'.
+LaneSeconds LanesOf(const StageRun& stage, const KnownRates& rates);
+
+}  // namespace delink

@@ -1,0 +1,61 @@
+#include "recipes/run/known_rates.h"
+
+#include <memory>
+
+#include "absl/status/statusor.h"
+#include "absl/strings/str_format.h"
+#include "framework/base/status_macros.h"
+#include "offload/rates/machine_rates.h"
+#include "recipes/record/rated_device.h"
+
+namespace delink {
+namespace {
+
+// Of a GPU of a machine of today behind PCIe, and of a few cores.
+offload::StepRates Assumed(bool cuda, DType dtype) {
+  if (!cuda) {
+    return {
+        .flops = 1e11, .to_device = 8e9, .to_host = 8e9, .host_memory = 16e9};
+  }
+  return {.flops = dtype == DType::kBF16 ? 3e14 : 5e13,
+          .to_device = 2e10,
+          .to_host = 2e10,
+          .host_memory = 1e11};
+}
+
+absl::StatusOr<offload::RatedDevice> DeviceOf(const Device& device) {
+  if (device.kind() != DeviceKind::kMetaCuda) return RatedDeviceOf(device);
+  DELINK_ASSIGN_OR_RETURN(const std::unique_ptr<Device> here, NewCudaDevice(0));
+  return RatedDeviceOf(*here);
+}
+
+absl::StatusOr<KnownRates> Measured(const Device& device, DType dtype) {
+  DELINK_ASSIGN_OR_RETURN(const offload::RatedDevice rated, DeviceOf(device));
+  DELINK_ASSIGN_OR_RETURN(const std::string path,
+                          offload::DefaultMachineRatesPath());
+  DELINK_ASSIGN_OR_RETURN(const offload::MachineRates rates,
+                          offload::ReadMachineRates(path, rated));
+  if (rates.FlopsOf(dtype) <= 0) {
+    return absl::NotFoundError("products of this type were not measured");
+  }
+  return KnownRates{.rates = RatesOf(rates, dtype),
+                    .source = "measured, in " + path};
+}
+
+}  // namespace
+
+KnownRates RatesFor(const Device& device, DType dtype) {
+  absl::StatusOr<KnownRates> measured = Measured(device, dtype);
+  if (measured.ok()) return *std::move(measured);
+  const offload::StepRates rates = Assumed(IsCuda(device.kind()), dtype);
+  constexpr double kGiga = 1e9, kTera = 1e12;
+  return {.rates = rates,
+          .source = absl::StrFormat(
+              "assumed, %.3g TFLOP/s, %.3g GB/s each way of the bus and %.3g "
+              "GB/s of the host's memory, since none are kept of this machine "
+              "(delink bench --suite machine)",
+              rates.flops / kTera, rates.to_device / kGiga,
+              rates.host_memory / kGiga)};
+}
+
+}  // namespace delink

@@ -1,0 +1,203 @@
+// Plans of stages with planes at home on the host: within budgets, and why.
+#include "recipes/plan/offload_plan.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "recipes/plan/plan.h"
+#include "recipes/record/environment.h"
+#include "tests/testing/temp_dir.h"
+
+namespace delink::testing {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+using Words = std::vector<std::string>;
+
+constexpr char kTiny[] = DELINK_SOURCE_DIR "/recipes/tiny.toml";
+
+class PlanOfOffload : public ::testing::Test {
+ protected:
+  PlanOfOffload() { setenv("XDG_CACHE_HOME", cache_.path().c_str(), 1); }
+
+  static absl::StatusOr<RunPlan> Plan(const Words& sets,
+                                      const std::string& offload,
+                                      int64_t ranks = 1, int64_t per_node = 0) {
+    Words all = {"model.vocab=61", "run.threads=1", "model.layers=6",
+                 "data.seq=8",     "data.batch=8",  "run.micro_batch=1"};
+    all.insert(all.end(), sets.begin(), sets.end());
+    all.push_back(absl::StrCat("stage.1.offload={", offload, "}"));
+    return PlanRun({.recipe = kTiny,
+                    .sets = all,
+                    .ranks = ranks,
+                    .ranks_per_node = per_node},
+                   BuiltInModels());
+  }
+  static RunPlan Good(const Words& sets, const std::string& offload,
+                      int64_t ranks = 1, int64_t per_node = 0) {
+    absl::StatusOr<RunPlan> plan = Plan(sets, offload, ranks, per_node);
+    EXPECT_TRUE(plan.ok()) << offload << ": " << plan.status();
+    return *std::move(plan);
+  }
+  // As `delink bench --suite machine` keeps them.
+  void Keep(double bus, double memory) {
+    offload::MachineRates rates{
+        .version = "0",
+        .time = "2026-01-01T00:00:00Z",
+        .device = {.kind = "cpu", .name = ProcessorName()},
+        .threads = 1,
+        .pinned = {bus, bus, bus, bus},
+        .pageable = {bus, bus, bus, bus},
+        .memory = {memory, memory, memory, memory},
+        .matmul = {{DType::kF32, 1e15}, {DType::kBF16, 1e15}}};
+    const absl::StatusOr<std::string> path = offload::DefaultMachineRatesPath();
+    ASSERT_TRUE(path.ok());
+    ASSERT_TRUE(offload::WriteMachineRates(rates, *path).ok());
+  }
+
+  TempDir cache_;
+};
+
+// Every one from that of all on the device to the least is kept, to the byte of
+// the account; what is less is refused.
+TEST_F(PlanOfOffload, EveryBudgetIsKept) {
+  struct Case {
+    int64_t ranks;
+    Words sets;
+  };
+  const Case cases[] = {
+      {1, {}},
+      {2, {"stage.0.parallel.zero=1", "stage.1.parallel.zero=1"}},
+      {2, {"stage.1.parallel.pipeline=2"}},
+      {2,
+       {"stage.0.parallel.tensor=2", "optimizer.kind=muon",
+        "optimizer.adamw_lr=1e-3"}}};
+  for (const auto& [ranks, sets] : cases) {
+    SCOPED_TRACE(absl::StrJoin(sets, " "));
+    const RunPlan resident = Good(sets, "", ranks);
+    const int64_t all = resident.peak_bytes();
+    const int64_t step = all / 12;
+    int64_t fits = 0, last = all;
+    for (int64_t device = all; device > 0; device -= step) {
+      const auto plan = Plan(sets, absl::StrCat("device=", device), ranks);
+      if (!plan.ok()) {
+        EXPECT_THAT(std::string(plan.status().message()),
+                    HasSubstr("stage[1].offload.device: "));
+        break;
+      }
+      const StagePlan& stage = plan->stages[1];
+      EXPECT_LE(stage.account.total(), device);
+      EXPECT_LE(stage.switch_bytes, device);
+      EXPECT_LE(stage.account.total(), last);
+      EXPECT_EQ(stage.account.host > 0, device < all);
+      last = stage.account.total();
+      ++fits;
+    }
+    EXPECT_GT(fits, 2);
+    EXPECT_LT(fits, 13);
+  }
+}
+
+TEST_F(PlanOfOffload, SlabsAddUpToTheAccount) {
+  for (const std::string& offload :
+       {std::string("resident=0.5"),
+        std::string("state=\"host\",update=\"host\""),
+        std::string("device=\"330KiB\"")}) {
+    SCOPED_TRACE(offload);
+    const RunPlan run = Good({"run.precision=bf16"}, offload);
+    const StagePlan& stage = run.stages[1];
+    ASSERT_TRUE(stage.offload.has_value());
+    EXPECT_FALSE(run.stages[0].offload.has_value());
+    int64_t here = 0, there = 0, copies = 0;
+    for (const SlabHomes& of : stage.offload->slabs[0]) {
+      here += of.device;
+      there += of.host;
+      if (of.row.weight.resident) copies += of.device;
+    }
+    EXPECT_EQ(here - copies, stage.account.planes());
+    EXPECT_LE(copies, stage.account.fetched);
+    EXPECT_EQ(there, stage.account.host);
+    EXPECT_EQ(stage.offload->machine_host, stage.account.host);
+    EXPECT_GT(there, 0);
+  }
+}
+
+TEST_F(PlanOfOffload, CountsAMachinesRanks) {
+  const Words zero = {"stage.0.parallel.zero=1", "stage.1.parallel.zero=1"};
+  const auto host = [&](int64_t ranks, int64_t per_node) {
+    return Good(zero, "state=\"host\"", ranks, per_node)
+        .stages[1]
+        .offload->machine_host;
+  };
+  EXPECT_EQ(host(4, 0), 2 * host(4, 2));
+  EXPECT_NEAR(static_cast<double>(host(4, 0)), static_cast<double>(host(1, 0)),
+              0.2 * static_cast<double>(host(1, 0)));
+}
+
+// The bus, or the host's memory, is what a step waits for.
+TEST_F(PlanOfOffload, UpdatesWhereItIsSooner) {
+  const std::string offload = "device=\"900KiB\"";
+  Keep(1e6, 1e12);
+  const RunPlan slow_bus = Good({}, offload);
+  EXPECT_EQ(slow_bus.stages[1].offload->found->place.update, Tier::kHost);
+  EXPECT_THAT(ToText(slow_bus, false),
+              AllOf(HasSubstr("bound by the bus to the "),
+                    HasSubstr("rates: measured, in "),
+                    HasSubstr("where the device updates")));
+  Keep(1e12, 1e6);
+  const RunPlan slow_memory = Good({}, offload);
+  EXPECT_EQ(slow_memory.stages[1].offload->found->place.update, Tier::kDevice);
+  EXPECT_THAT(ToText(slow_memory, false), HasSubstr("where the host updates"));
+  const RunPlan told = Good({}, "update=\"host\"");
+  EXPECT_THAT(ToText(told, false), HasSubstr("bound by the host's memory"));
+  // Of what keys say only the update is open.
+  const RunPlan open = Good({}, "state=\"host\",update=\"auto\"");
+  EXPECT_THAT(ToText(open, false), HasSubstr("  auto: the device updates\n"));
+}
+
+// Muon's matrices, which tensor ranks update together, are the device's.
+TEST_F(PlanOfOffload, UpdatesTogetherOnTheDevice) {
+  Keep(1e6, 1e12);
+  const Words muon = {"optimizer.kind=muon", "optimizer.adamw_lr=1e-3"};
+  const auto update = [&](const Words& sets, int64_t ranks) {
+    return Good(sets, "state=\"host\",update=\"auto\"", ranks)
+        .stages[1]
+        .offload->found->place.update;
+  };
+  EXPECT_EQ(update(muon, 1), Tier::kHost);
+  Words tensor = muon;
+  tensor.emplace_back("stage.0.parallel.tensor=2");
+  EXPECT_EQ(update(tensor, 2), Tier::kDevice);
+}
+
+TEST_F(PlanOfOffload, HasATable) {
+  const RunPlan run = Good({}, "resident=0.5,update=\"host\"");
+  const std::string text = ToText(run, false);
+  EXPECT_THAT(text,
+              AllOf(HasSubstr("rates: assumed, "), HasSubstr("on device"),
+                    HasSubstr("embed/embedding "), Not(HasSubstr("auto:"))));
+  const nlohmann::json json = nlohmann::json::parse(ToJson(run, false));
+  EXPECT_FALSE(json["stages"][0].contains("offload"));
+  const nlohmann::json& offload = json["stages"][1]["offload"];
+  int hosts = 0;
+  for (const nlohmann::json& slab : offload["slabs"]) {
+    EXPECT_EQ(slab["update"] == "host", slab["host_bytes"] > 0);
+    hosts += slab["weights"] == "host" ? 1 : 0;
+  }
+  EXPECT_GT(hosts, 2);
+  EXPECT_EQ(offload["machine_host_bytes"], json["stages"][1]["bytes"]["host"]);
+}
+
+}  // namespace
+}  // namespace delink::testing

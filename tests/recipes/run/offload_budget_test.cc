@@ -1,0 +1,196 @@
+// Runs that are given bytes of the device and of the host instead of homes.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cstdint>
+#include <filesystem>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "recipes/run/pretrain.h"
+#include "recipes/run/setup.h"
+#include "tests/recipes/run/tiny_run.h"
+
+namespace delink::testing {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+
+constexpr int64_t kSteps = 8;
+
+class OffloadBudget : public ::testing::Test {
+ protected:
+  OffloadBudget() {
+    runs_.sets = {"model.layers=4",
+                  "model.dim=32",
+                  "data.seq=16",
+                  "data.batch=4",
+                  "run.micro_batch=1",
+                  "run.checkpoint_every=0",
+                  "data.validation_batches=1",
+                  absl::StrCat("schedule.steps=", kSteps),
+                  "stage.0.until={steps=4}",
+                  "optimizer.clip=0.5"};
+  }
+  static std::vector<std::string> And(std::vector<std::string> sets,
+                                      const std::string& offload,
+                                      int stage = 1) {
+    sets.push_back(absl::StrCat("stage.", stage, ".offload={", offload, "}"));
+    return sets;
+  }
+  // Bytes of the second stage: "total", "host", ...
+  nlohmann::json Bytes(const std::string& out) const {
+    for (const nlohmann::json& row : runs_.Rows(out)) {
+      if (row.contains("bytes_after")) return row["bytes_after"];
+    }
+    ADD_FAILURE() << out << " has no switch";
+    return {};
+  }
+  // What is said of a run that cannot be, of which there is then no folder.
+  std::string ErrorOf(RunRequest request) const {
+    request.out = "none";
+    const absl::Status status = runs_.Run(request);
+    EXPECT_FALSE(status.ok());
+    EXPECT_FALSE(std::filesystem::exists(runs_.Folder("none")));
+    return std::string(status.message());
+  }
+
+  TinyRuns runs_;
+};
+
+// The bits of the run that has all on the device, within any budget.
+TEST_F(OffloadBudget, IsTheResidentRun) {
+  struct Case {
+    int ranks;
+    std::vector<std::string> sets;
+  };
+  const Case cases[] = {
+      {1, {}},
+      {1, {"run.precision=bf16", "run.order=layer"}},
+      {2, {"stage.0.parallel.zero=1", "stage.1.parallel.zero=1"}},
+      {2, {"stage.0.parallel.pipeline=2", "stage.1.parallel.pipeline=2"}}};
+  for (size_t i = 0; i < std::size(cases); ++i) {
+    const std::string all = absl::StrCat("all", i);
+    const auto& [ranks, sets] = cases[i];
+    runs_.Go({.ranks = ranks, .sets = sets, .out = all});
+    const int64_t total = Bytes(all)["total"];
+    for (const int percent : {99, 85}) {
+      const int64_t device = total * percent / 100;
+      const std::string out = absl::StrCat("budget", i, "_", percent);
+      SCOPED_TRACE(out);
+      runs_.Go({.ranks = ranks,
+                .sets = And(sets, absl::StrCat("device=", device)),
+                .out = out});
+      EXPECT_LE(Bytes(out)["total"], device);
+      EXPECT_GT(Bytes(out).value("host", 0), 0);
+      runs_.ExpectSameBits(all, out, kSteps);
+    }
+  }
+}
+
+// What was ever handed out of the device, each kind at its most.
+TEST_F(OffloadBudget, TheDeviceNeverHandsOutMore) {
+  const auto most = [&](const std::vector<std::string>& sets,
+                        const std::string& out) {
+    int64_t bytes = 0;
+    runs_.Go({.sets = sets, .out = out, .instead = [&](RunSetup& run) {
+                const absl::Status status = Train(run, 3).status();
+                for (const MemoryLedger::Entry& entry :
+                     run.env().device->ledgers().allocated.entries()) {
+                  // The machine's peak is measured before there is a stage.
+                  if (entry.kind != "matrices") bytes += entry.highest;
+                }
+                return status;
+              }});
+    return bytes;
+  };
+  const int64_t all = most({"stage.0.share=none"}, "all");
+  const int64_t device = all * 85 / 100;
+  const int64_t some = most(
+      And({"stage.0.share=none"}, absl::StrCat("device=", device), 0), "some");
+  EXPECT_LE(some, device);
+  EXPECT_GT(some, device / 2);
+}
+
+// Both are at work on the device until the planes have gone over.
+TEST_F(OffloadBudget, HoldsTheSwitchToo) {
+  const std::vector<std::string> sets = {"stage.0.share=none", "data.seq=4",
+                                         "data.batch=2"};
+  runs_.Go({.sets = sets, .out = "all"});
+  const nlohmann::json bytes = Bytes("all");
+  const int64_t planes = bytes["weights"].get<int64_t>() +
+                         bytes["gradients"].get<int64_t>() +
+                         bytes["state"].get<int64_t>();
+  const int64_t total = bytes["total"];
+  ASSERT_GT(2 * planes, total);
+  runs_.Go({.sets = And(sets, absl::StrCat("device=", total)), .out = "held"});
+  EXPECT_LE(Bytes("held")["weights"].get<int64_t>() +
+                Bytes("held")["gradients"].get<int64_t>() +
+                Bytes("held")["state"].get<int64_t>(),
+            total - planes);
+  runs_.ExpectSameBits("all", "held", kSteps);
+}
+
+TEST_F(OffloadBudget, WhatCannotBeHeldIsSaid) {
+  EXPECT_THAT(
+      ErrorOf({.sets = And({}, "device=\"20KiB\"")}),
+      AllOf(HasSubstr("stage[1].offload.device: 20.0 KiB, but with all at home "
+                      "on the host that may be, a rank takes "),
+            HasSubstr(" more; raise it, "),
+            HasSubstr("recompute = \"block\"")));
+  EXPECT_THAT(ErrorOf({.sets = And({}, "device=\"20KiB\",state=\"device\"")}),
+              HasSubstr("leave offload.weights, gradients and state to "
+                        "\"auto\""));
+  EXPECT_THAT(
+      ErrorOf({.sets = And({}, "host=\"1KiB\",state=\"host\"")}),
+      AllOf(HasSubstr("stage[1].offload.host: 1.0 KiB of a machine, but "),
+            HasSubstr(" have to be there, "),
+            HasSubstr("have more on the device")));
+}
+
+// A host's budget is of all of its ranks.
+TEST_F(OffloadBudget, RanksOfAMachineShareItsHost) {
+  const std::vector<std::string> home = And({}, "state=\"host\"");
+  runs_.Go({.ranks = 2, .sets = home, .out = "two"});
+  const int64_t one = Bytes("two")["host"];
+  const std::vector<std::string> budget =
+      And({}, absl::StrCat("state=\"host\",host=", one));
+  EXPECT_THAT(ErrorOf({.ranks = 2, .sets = budget}),
+              HasSubstr("stage[1].offload.host"));
+  runs_.Go({.ranks = 2, .sets = budget, .out = "apart", .ranks_per_node = 1});
+}
+
+TEST_F(OffloadBudget, MoreThanTheMachineHasIsSaid) {
+  EXPECT_THAT(ErrorOf({.sets = And({}, "host=\"900000TiB\"")}),
+              AllOf(HasSubstr("stage[1].offload.host: 900000.0 TiB, but this "
+                              "machine has "),
+                    HasSubstr(" of memory")));
+  EXPECT_THAT(ErrorOf({.sets = And({}, "device=\"900000TiB\"")}),
+              HasSubstr("stage[1].offload.device: 900000.0 TiB, but this "
+                        "machine has "));
+  // Nobody has said how much of it there may be.
+  EXPECT_THAT(ErrorOf({.sets = And({"model.dim=32768", "model.layers=64"},
+                                   "weights=\"host\",state=\"host\"")}),
+              AllOf(HasSubstr("out of memory of the host: stage real has "),
+                    HasSubstr(" at home there, of all ranks of this machine")));
+}
+
+// Budgets are no part of a checkpoint.
+TEST_F(OffloadBudget, GoesOnWithAnother) {
+  runs_.Go({.out = "all"});
+  const int64_t total = Bytes("all")["total"];
+  const auto sets = [&](int percent) {
+    return And({}, absl::StrCat("device=", total * percent / 100));
+  };
+  runs_.Go({.sets = sets(95), .out = "some", .until_step = 6});
+  runs_.Go({.sets = sets(85), .out = "some", .resume = true});
+  EXPECT_EQ(
+      FirstDifference(runs_.Load("all", kSteps), runs_.Load("some", kSteps)),
+      "");
+}
+
+}  // namespace
+}  // namespace delink::testing
