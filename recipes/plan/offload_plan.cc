@@ -10,6 +10,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "framework/base/format_bytes.h"
+#include "framework/base/machine_memory.h"
 #include "framework/base/status_macros.h"
 #include "framework/step/memory.h"
 #include "recipes/plan/pipeline_report.h"
@@ -186,6 +187,10 @@ std::string OffloadText(const OffloadPlan& plan) {
                   FormatBytes(plan.machine_host));
   if (plan.rules.host) {
     absl::StrAppend(&text, " of ", FormatBytes(*plan.rules.host));
+  }
+  const int64_t here = MachineMemory();
+  if (std::max(plan.machine_host, plan.rules.host.value_or(0)) > here) {
+    absl::StrAppend(&text, " (this machine has ", FormatBytes(here), ")");
   }
   absl::StrAppend(&text, "; a step is about ", SecondsText(lanes.step),
                   ", bound by ", BoundBy(lanes), ": compute ",

@@ -145,6 +145,15 @@ TEST_F(PlanOfOffload, CountsAMachinesRanks) {
               0.2 * static_cast<double>(host(1, 0)));
 }
 
+// A plan may be for another machine than this one.
+TEST_F(PlanOfOffload, SaysWhatThisMachineHasNot) {
+  EXPECT_THAT(ToText(Good({}, "state=\"host\",host=\"1MiB\""), false),
+              AllOf(HasSubstr(" of 1.0 MiB; a step"),
+                    Not(HasSubstr("this machine has"))));
+  EXPECT_THAT(ToText(Good({}, "state=\"host\",host=\"9000TiB\""), false),
+              HasSubstr(" of 9000.0 TiB (this machine has "));
+}
+
 // The bus, or the host's memory, is what a step waits for.
 TEST_F(PlanOfOffload, UpdatesWhereItIsSooner) {
   const std::string offload = "device=\"900KiB\"";

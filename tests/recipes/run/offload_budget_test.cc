@@ -71,7 +71,8 @@ TEST_F(OffloadBudget, IsTheResidentRun) {
       {1, {}},
       {1, {"run.precision=bf16", "run.order=layer"}},
       {2, {"stage.0.parallel.zero=1", "stage.1.parallel.zero=1"}},
-      {2, {"stage.0.parallel.pipeline=2", "stage.1.parallel.pipeline=2"}}};
+      {2, {"stage.0.parallel.pipeline=2", "stage.1.parallel.pipeline=2"}},
+      {2, {"stage.1.parallel.tensor=2"}}};
   for (size_t i = 0; i < std::size(cases); ++i) {
     const std::string all = absl::StrCat("all", i);
     const auto& [ranks, sets] = cases[i];
