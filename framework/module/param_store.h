@@ -133,6 +133,9 @@ class ParamStore {
   // From here on the plane is in a copy at `copy`, of its size, until it is
   // null: at home again. Nobody else uses the plane meanwhile.
   void Redirect(int slab, Plane plane, void* copy);
+  // What has the planes that are at home on the host, each by its name; null
+  // where none are, or nothing is allocated.
+  const HostArena* host() const { return host_.get(); }
 
   // Updates the optimizer has made to each slab (bias correction); saved.
   std::vector<int64_t>& updates() { return updates_; }

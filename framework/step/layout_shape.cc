@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <map>
+#include <set>
 #include <tuple>
 #include <vector>
 
@@ -36,6 +37,23 @@ int32_t MostAtOnce(const ProgramShape& shape, PlaneSet planes,
   return planes == PlaneSet::kState ? 1 : most;
 }
 
+// The most slabs of a class that one stage has: more copies are never taken.
+int32_t MostInAStage(const ProgramShape& shape, PlaneSet planes,
+                     int32_t copy_class) {
+  std::vector<std::set<int32_t>> of_stage(static_cast<size_t>(shape.stages));
+  for (int32_t l = 0; l < shape.layers; ++l) {
+    for (const int32_t slab : At(shape.slabs_of_layer, l)) {
+      if (CopyClassOf(shape, planes, slab) != copy_class) continue;
+      At(of_stage, StageOf(shape, l)).insert(slab);
+    }
+  }
+  size_t most = 1;
+  for (const std::set<int32_t>& slabs : of_stage) {
+    most = std::max(most, slabs.size());
+  }
+  return static_cast<int32_t>(most);
+}
+
 void AddCopies(const Layout& layout, ProgramShape* shape) {
   const std::vector<PlacementRow>& rows = layout.placement().rows;
   for (const PlaneSet planes : kAllPlaneSets) {
@@ -56,12 +74,13 @@ void AddCopies(const Layout& layout, ProgramShape* shape) {
           classes.try_emplace({size, slab.pieces, place.resident}, next);
       if (added) shape->copies.push_back(0);
       of.back() = at->second;
-      if (place.resident) ++At(shape->copies, at->second);
     }
     if (shape->copies.size() == first) of.clear();
     for (const auto& [key, number] : classes) {
       int32_t& copies = At(shape->copies, number);
-      if (!std::get<bool>(key)) copies = MostAtOnce(*shape, planes, number) + 1;
+      copies = MostInAStage(*shape, planes, number);
+      if (std::get<bool>(key)) continue;  // one each
+      copies = std::min(copies, MostAtOnce(*shape, planes, number) + 1);
     }
   }
   for (int32_t s = 0; s < shape->slabs; ++s) {
