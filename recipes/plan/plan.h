@@ -24,6 +24,11 @@
 
 namespace delink {
 
+// Of the host, besides what a rank's account says, while planes are at home
+// there: at most so much for the program and its libraries, what it reads ahead
+// of steps and pieces of what it saves. On the CPU; a GPU's driver takes more.
+inline constexpr int64_t kProgramBytes = int64_t{64} << 20;
+
 struct PlanOptions {
   std::string recipe;             // path
   std::vector<std::string> sets;  // "key=value"

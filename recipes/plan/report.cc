@@ -221,6 +221,12 @@ Json StageJson(const RunPlan& plan, const StagePlan& s, bool with_program) {
   return json;
 }
 
+bool HasHostHomes(const RunPlan& plan) {
+  return std::ranges::any_of(plan.stages, [](const StagePlan& stage) {
+    return stage.account.host > 0;
+  });
+}
+
 }  // namespace
 
 std::string ToText(const RunPlan& plan, bool with_program) {
@@ -241,6 +247,12 @@ std::string ToText(const RunPlan& plan, bool with_program) {
   text += AccountTable("memory of a rank", accounts);
   absl::StrAppend(&text, "at most ", FormatBytes(plan.peak_bytes()),
                   " of a rank's device at any time\n");
+  if (HasHostHomes(plan)) {
+    absl::StrAppend(
+        &text, "besides, of the host: at most ", FormatBytes(kProgramBytes),
+        " for the program",
+        IsCuda(plan.device) ? ", and what the GPU's driver takes" : "", "\n");
+  }
   return text + PeakText(plan);
 }
 
@@ -257,6 +269,7 @@ std::string ToJson(const RunPlan& plan, bool with_program) {
     all["peak_flops"] = plan.peak_flops;
     all["least_seconds"] = plan.LeastSeconds(plan.flops());
   }
+  if (HasHostHomes(plan)) all["program_bytes"] = kProgramBytes;
   all["stages"] = std::move(stages);
   return JsonText(all) + "\n";
 }
