@@ -2,12 +2,16 @@
 """Kills random ranks of a run of 60 steps at random moments, each time resumes,
 and compares the end with the straight run's.
 
-  kill_resume.py DELINK RECIPE [--kills N] [--seed N]
+  kill_resume.py DELINK RECIPE [--kills N] [--seed N] [--homes]
 
 A run goes on until it ends; then the next begins, until N ranks were killed.
 The first run stays on 2 ranks and must end with the straight run's bits, the
 second on 3; those that follow change the number of ranks every other time, and
 are held to docs/equality.md. No rank outlives another's death by more than 10 s.
+
+With --homes every attempt draws which planes are at home on the host and who
+updates them, runs stay on 2 ranks or on 3, and all must end with the bits of the
+straight run, which has all on the device.
 
 Exit status 77: skipped, there is no mpirun or no h5py.
 """
@@ -36,6 +40,10 @@ MEDIAN_TOLERANCE, TAIL_TOLERANCE = 0.01 * LR, 0.3 * LR
 KILLS_A_RUN = 6  # at most, so that all kinds of runs come to an end
 # Numbers of ranks of a run, one attempt after the other.
 PATTERNS = [[2], [3], [2, 2, 3, 3], [3, 2, 2, 3]]
+HOMES = (
+    "", "resident=0.5", 'resident=0.25,update="host"', 'state="host"', 'update="host"', 'gradients="host"',
+    'weights="host"', 'weights="host",gradients="host",state="host"', 'weights="host",gradients="host",update="host"',
+    'rows=[{match="blocks/1/*",update="host"},{match="embed/*",weights="host"}],state="host"')
 
 
 def losses(run):
@@ -78,6 +86,11 @@ def compare(run, straight, same_bits):
     return f"losses within {worst:.1e}, weights within {median / LR:.1e} and {tail / LR:.1e} of the learning rate"
 
 
+def some_homes(draw):
+    """Of both stages, as words of the command."""
+    return [word for stage in (0, 1) for word in ("--set", f"stage.{stage}.offload={{{draw.choice(HOMES)}}}")]
+
+
 def attempt(words, run, ranks, output, draw):
     """Starts, or goes on, and kills a rank: its number, or None when the run
     was faster, and how long the others took to end."""
@@ -102,6 +115,7 @@ def main():
     parser.add_argument("recipe")
     parser.add_argument("--kills", type=int, default=6)
     parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--homes", action="store_true")
     options = parser.parse_args()
     runs.skip_without_mpirun()
     draw = random.Random(options.seed)
@@ -116,24 +130,29 @@ def main():
                     "--set", f"schedule.steps={STEPS}", "--set", "stage.0.until.steps=30",
                     "--set", "stage.1.parallel.zero=1", "--set", "run.checkpoint_every=4"]
 
+        def going_on(run):
+            return words(run) + (some_homes(draw) if options.homes else [])
+
         straight = {}
         for ranks in (2, 3):
             straight[ranks] = os.path.join(folder, f"straight{ranks}")
             subprocess.run(["mpirun", "-np", str(ranks)] + words(straight[ranks]), check=True, capture_output=True)
         while kills < options.kills:
             pattern = PATTERNS[min(rounds, 2) if rounds < 3 else 2 + rounds % 2]
+            if options.homes:
+                pattern = PATTERNS[rounds % 2]
             run = os.path.join(folder, f"run{rounds}")
             here, history = 0, []
             limit = min(KILLS_A_RUN, options.kills - kills, 2 if options.kills < 10 else KILLS_A_RUN)
             while here < limit:
                 ranks = pattern[len(history) % len(pattern)]
-                rank, took = attempt(words(run), run, ranks, output, draw)
+                rank, took = attempt(going_on(run), run, ranks, output, draw)
                 if rank is None:
                     break
                 here, slowest = here + 1, max(slowest, took)
                 history.append(f"{rank}/{ranks} at {runs.last_step(run)} ({took:.1f} s)")
             ranks = pattern[len(history) % len(pattern)]
-            subprocess.run(["mpirun", "-np", str(ranks)] + words(run) + ["--resume"], check=True, capture_output=True)
+            subprocess.run(["mpirun", "-np", str(ranks)] + going_on(run) + ["--resume"], check=True, capture_output=True)
             verdict = compare(run, straight[ranks], len(pattern) == 1)
             kills, rounds = kills + here, rounds + 1
             print(f"run {rounds}: killed {', '.join(history) or 'none'}; ended on {ranks}: {verdict}", flush=True)

@@ -1,0 +1,228 @@
+// Copies in and out and the host's updates that come late, each at random
+// moments, over a switch: the bits of the run with all on the device, which
+// nobody holds up. Others have had a reduction that waited for one of several
+// streams, and NaN where one came late.
+#include <gtest/gtest.h>
+
+#include <array>
+#include <atomic>
+#include <chrono>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "framework/base/at.h"
+#include "framework/base/rng.h"
+#include "framework/base/status_macros.h"
+#include "framework/comm/thread_communicator.h"
+#include "recipes/models/model_list.h"
+#include "recipes/run/prepare.h"
+#include "recipes/run/stage_run.h"
+#include "recipes/schema/recipe_io.h"
+
+namespace delink::testing {
+namespace {
+
+constexpr int64_t kSteps = 3;  // of each stage
+constexpr int64_t kVocab = 61;
+const char kRecipe[] = DELINK_SOURCE_DIR "/recipes/tiny_llama.toml";
+
+// Sleeps for up to a millisecond, one time in two.
+class Dice {
+ public:
+  explicit Dice(uint64_t seed) : key_(KeyFromSeed(seed)) {}
+  void Sleep() {
+    const uint32_t dice = Philox(key_, count_++, 0)[0];
+    if (dice % 2 != 0) return;
+    std::this_thread::sleep_for(std::chrono::microseconds(dice / 2 % 1000));
+  }
+
+ private:
+  const RngKey key_;
+  std::atomic<uint64_t> count_ = 0;
+};
+
+// Holds up what lanes begin, all but the compute lane, which so runs ahead.
+class LateLanes final : public StepWatch {
+ public:
+  explicit LateLanes(uint64_t seed) : dice_(seed) {}
+  void Begin(Lane lane, int64_t, std::string_view) override {
+    ++At(begun_, lane);
+    if (lane != Lane::kCompute) dice_.Sleep();
+  }
+  double Vote() override { return 0; }
+  int64_t begun(Lane lane) const { return At(begun_, lane); }
+
+ private:
+  Dice dice_;
+  std::array<std::atomic<int64_t>, kLanes> begun_ = {};
+};
+
+// Holds up an update before it begins and before it is said to be done.
+class LateUpdates final : public SlabOptimizer {
+ public:
+  LateUpdates(SlabOptimizer& of, uint64_t seed) : of_(of), dice_(seed) {}
+  std::vector<StateSpec> states() const override { return of_.states(); }
+  WholeTensors whole_tensors() const override { return of_.whole_tensors(); }
+  int64_t ScratchBytes(const ParamStore& store) const override {
+    return of_.ScratchBytes(store);
+  }
+  void Update(Stream& stream, ParamStore& store, int slab,
+              const UpdateControl* control, int64_t update) override {
+    of_.set_scratch(scratch());
+    dice_.Sleep();
+    of_.Update(stream, store, slab, control, update);
+    dice_.Sleep();
+  }
+
+ private:
+  SlabOptimizer& of_;
+  Dice dice_;
+};
+
+HostBatch Batch(const BatchCut& cut, int64_t step) {
+  const int64_t tokens = cut.local() * cut.seq;
+  HostBatch batch;
+  for (int64_t i = 0; i <= tokens; ++i) {
+    const auto random = Philox(KeyFromSeed(static_cast<uint64_t>(step)),
+                               static_cast<uint64_t>(i), 0);
+    const auto token = static_cast<int32_t>(random[0] % kVocab);
+    if (i < tokens) batch.inputs.push_back(token);
+    if (i > 0) batch.targets.push_back(token);
+  }
+  batch.samples.assign(static_cast<size_t>(cut.local()), 0);
+  return batch;
+}
+
+// Losses and norms, and behind the last step all weights and state.
+struct Outcome {
+  std::vector<double> numbers;
+  std::vector<std::string> planes;
+  friend bool operator==(const Outcome&, const Outcome&) = default;
+};
+
+void AddPlanes(const ParamStore& store, Outcome* outcome) {
+  for (int p = 0; p < kPlanes; ++p) {
+    const auto plane = static_cast<Plane>(p);
+    if (!store.has(plane) || plane == Plane::kGradient) continue;
+    for (size_t s = 0; s < store.slabs().size(); ++s) {
+      const auto slab = static_cast<int>(s);
+      outcome->planes.emplace_back(
+          static_cast<const char*>(store.home(slab, plane)),
+          static_cast<size_t>(store.bytes(slab, plane)));
+    }
+  }
+}
+
+absl::Status Steps(StageRun& stage, int64_t from, Outcome* outcome) {
+  for (int64_t step = from; step < from + kSteps; ++step) {
+    DELINK_ASSIGN_OR_RETURN(
+        const StepResult result,
+        stage.executor().TrainStep(Batch(stage.cut(), step), step, 1e-2));
+    outcome->numbers.push_back(result.loss);
+    outcome->numbers.push_back(result.grad_norm);
+  }
+  return stage.executor().Drain();
+}
+
+struct Case {
+  std::vector<std::string> sets;
+  int ranks = 1;
+  bool lane_threads = false;
+  uint64_t seed = 0;  // 0: nobody is late
+};
+
+absl::Status RunRank(const Case& of, Communicator& comm, Outcome* outcome) {
+  const ModelList models = BuiltInModels();
+  DELINK_ASSIGN_OR_RETURN(const Recipe read,
+                          ReadRecipe(kRecipe, of.sets, KindsOf(models)));
+  DELINK_ASSIGN_OR_RETURN(const Recipe recipe, CheckWorld(read, comm.size()));
+  DELINK_ASSIGN_OR_RETURN(const std::unique_ptr<Communicator> network,
+                          comm.Split(0, comm.rank()));
+  const std::unique_ptr<Device> device = NewCpuDevice();
+  DELINK_ASSIGN_OR_RETURN(const std::unique_ptr<RunModel> model,
+                          RunModel::Create(recipe, models));
+  RunEnv env = model->On(*device, comm, *network);
+  const uint64_t seed = 10 * of.seed + static_cast<uint64_t>(comm.rank());
+  LateLanes lanes(seed);
+  LateUpdates updates(*env.host_optimizer, seed);
+  if (of.seed != 0) {
+    env.watch = &lanes;
+    env.host_optimizer = &updates;
+  }
+  env.lane_threads = of.lane_threads;
+  DELINK_ASSIGN_OR_RETURN(std::unique_ptr<StageRun> stage,
+                          StageRun::Create(env, 0));
+  stage->store().InitWeights(1);
+  DELINK_RETURN_IF_ERROR(Steps(*stage, 1, outcome));
+  DELINK_ASSIGN_OR_RETURN(stage, StageRun::Switch(env, std::move(stage), 1));
+  DELINK_RETURN_IF_ERROR(Steps(*stage, 1 + kSteps, outcome));
+  AddPlanes(stage->store(), outcome);
+  if (of.seed != 0) {
+    EXPECT_GT(lanes.begun(Lane::kIn), 0);
+    EXPECT_GT(lanes.begun(Lane::kOut), 0);
+  }
+  return absl::OkStatus();
+}
+
+// By rank.
+std::vector<Outcome> Run(const Case& of) {
+  std::vector<Outcome> outcomes(static_cast<size_t>(of.ranks));
+  const absl::Status status = RunRanks(of.ranks, [&](Communicator& comm) {
+    return RunRank(of, comm, &At(outcomes, comm.rank()));
+  });
+  EXPECT_TRUE(status.ok()) << std::string(status.message());
+  return outcomes;
+}
+
+const std::vector<std::string> kHomes = {
+    "weights=\"host\",gradients=\"host\",state=\"host\"",
+    "weights=\"host\",gradients=\"host\",update=\"host\"",
+    "resident=0.5,update=\"host\"",
+    "rows=[{match=\"*/mlp/*\",update=\"host\"},"
+    "{match=\"*/attn/*\",gradients=\"host\"}],state=\"host\""};
+
+void ExpectDelaysChangeNothing(int ranks, const std::string& order) {
+  Case of{.sets = {"model.layers=2", "model.dim=16", "model.head_dim=4",
+                   "model.ffn=24", absl::StrCat("model.vocab=", kVocab),
+                   "data.seq=8", "data.batch=4", "run.micro_batch=1",
+                   "optimizer.clip=0.5", absl::StrCat("run.order=", order),
+                   absl::StrCat("stage.0.parallel.zero=", ranks - 1),
+                   absl::StrCat("stage.1.parallel.zero=", ranks - 1)},
+          .ranks = ranks};
+  const std::vector<Outcome> resident = Run(of);
+  const std::vector<std::string> bare = of.sets;
+  uint64_t seed = 1;
+  for (const std::string& homes : kHomes) {
+    of.sets = bare;
+    for (const int stage : {0, 1}) {
+      of.sets.push_back(
+          absl::StrCat("stage.", stage, ".offload={", homes, "}"));
+    }
+    for (const bool threads : {false, true}) {
+      SCOPED_TRACE(absl::StrCat(homes, threads ? ", threads" : ""));
+      of.lane_threads = threads;
+      of.seed = seed++;
+      EXPECT_TRUE(resident == Run(of));
+    }
+  }
+}
+
+TEST(OffloadDelays, ChangeNothing) {
+  ExpectDelaysChangeNothing(1, "micro_batch");
+}
+
+TEST(OffloadDelays, ChangeNothingLayerByLayer) {
+  ExpectDelaysChangeNothing(1, "layer");
+}
+
+TEST(OffloadDelays, ChangeNothingOfRanksThatShareState) {
+  ExpectDelaysChangeNothing(2, "layer");
+}
+
+}  // namespace
+}  // namespace delink::testing
