@@ -102,19 +102,25 @@ std::string PartsText(const StepMeasure& s) {
   return text + "\n";
 }
 
+// What all kernels together say; of a step of which none were noted nothing.
+std::string KernelsText(const StepMeasure& s) {
+  if (s.kernels.empty()) return "\n";
+  return absl::StrFormat(
+             ", %.1f GFLOP/s: %.1f%% of the matmul peak, %.1f%% of the speed "
+             "of light\n",
+             s.flops / s.seconds.median / kGiga, 100 * s.peak, 100 * s.light) +
+         PartsText(s);
+}
+
 std::string StepText(const StepMeasure& s) {
   std::string text = absl::StrCat("\n", ToString(s.step), "\n");
   absl::StrAppend(
       &text, "  ", ParametersText(s.unique_parameters, s.virtual_parameters),
       "\n",
-      absl::StrFormat("  %s ms a step (+- %.1f%%, %d steps), %.0f tokens/s, "
-                      "%.1f GFLOP/s: %.1f%% of the matmul peak, %.1f%% of "
-                      "the speed of light\n",
+      absl::StrFormat("  %s ms a step (+- %.1f%%, %d steps), %.0f tokens/s",
                       Milliseconds(s.seconds.median), 100 * s.seconds.spread(),
-                      s.seconds.samples, s.tokens_per_s,
-                      s.flops / s.seconds.median / kGiga, 100 * s.peak,
-                      100 * s.light),
-      PartsText(s), "  memory: ", ToString(s.memory), "\n",
+                      s.seconds.samples, s.tokens_per_s),
+      KernelsText(s), "  memory: ", ToString(s.memory), "\n",
       "  planned and measured: ",
       Beside(s.memory.allocated(), s.allocated_bytes), " allocated",
       s.device_bytes == 0

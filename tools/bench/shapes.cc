@@ -15,8 +15,8 @@ namespace {
 // What a report calls a step by.
 auto ReportKey(const Recipe& r) {
   return std::tuple(r.run.device, r.data.seq, r.data.batch,
-                    r.stages.front().share, r.Depth(0), r.run.precision,
-                    r.run.recompute);
+                    r.stages.front().share, r.stages.front().depth,
+                    r.run.precision, r.run.recompute);
 }
 
 }  // namespace

@@ -70,10 +70,14 @@ struct Rig {
   std::unique_ptr<Device> device;
   ParamRegistry registry;
   std::unique_ptr<Sequential> model;
-  std::unique_ptr<SlabOptimizer> optimizer;
+  std::unique_ptr<SlabOptimizer> optimizer, host_optimizer;
   SelfCommunicator world, network;
   std::unique_ptr<StageRun> stage;
 };
+
+bool Offloads(const Recipe& recipe) {
+  return recipe.stages.front().offload.any();
+}
 
 absl::StatusOr<std::unique_ptr<Rig>> MakeRig(const StepCase& step,
                                              const ModelList& models,
@@ -85,13 +89,18 @@ absl::StatusOr<std::unique_ptr<Rig>> MakeRig(const StepCase& step,
   rig->model = BuildModel(models, Scope(rig->registry), *rig->recipe.model);
   DELINK_ASSIGN_OR_RETURN(rig->optimizer,
                           MakeOptimizer(rig->recipe, rig->registry));
+  DELINK_ASSIGN_OR_RETURN(rig->host_optimizer,
+                          MakeOptimizer(rig->recipe, rig->registry));
   const RunEnv env{.recipe = &rig->recipe,
                    .device = rig->device.get(),
                    .model = rig->model.get(),
                    .registry = &rig->registry,
                    .optimizer = rig->optimizer.get(),
+                   .host_optimizer = rig->host_optimizer.get(),
                    .world = &rig->world,
                    .network = &rig->network,
+                   // As in a run: copies go on while the device computes.
+                   .lane_threads = Offloads(rig->recipe),
                    .watch = noted ? &rig->watch : nullptr,
                    .trace = noted ? &rig->trace : nullptr};
   DELINK_ASSIGN_OR_RETURN(rig->stage, StageRun::Create(env, 0));
@@ -160,12 +169,17 @@ absl::StatusOr<StepMeasure> MeasureStep(const StepCase& step, DeviceKind device,
   StepMeasure measure{.step = step};
   ForgetPeak();
   measure.resident_before = ResidentBytes();
+  DELINK_ASSIGN_OR_RETURN(const Recipe recipe, RecipeOf(step, models));
+  // What notes kernels is of one thread.
+  const bool notes = !Offloads(recipe);
   DELINK_ASSIGN_OR_RETURN(std::unique_ptr<Rig> rig,
-                          MakeRig(step, models, device, /*noted=*/true));
-  StepOptions noted = options;
-  if (IsCuda(device) && noted.exactly == 0) noted.exactly = kNotedOnGpu;
-  DELINK_RETURN_IF_ERROR(MeasureRig(*rig, machine, noted, &measure));
-  if (IsCuda(device)) {
+                          MakeRig(step, models, device, notes));
+  StepOptions first = options;
+  if (notes && IsCuda(device) && first.exactly == 0) {
+    first.exactly = kNotedOnGpu;
+  }
+  DELINK_RETURN_IF_ERROR(MeasureRig(*rig, machine, first, &measure));
+  if (notes && IsCuda(device)) {
     // One after the other: two do not fit.
     rig.reset();
     DELINK_ASSIGN_OR_RETURN(rig,

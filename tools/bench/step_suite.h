@@ -4,6 +4,8 @@
 // Parts come from the executor's trace, kernels from a device that notes every
 // call (layers/kernels/timed). Both are of the same steps. On a GPU these are
 // further steps, since noting costs a little; their times are the device's own.
+// Steps with planes at home on the host have neither: the host updates on a
+// thread of its own, and what notes kernels is of one.
 #pragma once
 
 #include <cstdint>

@@ -11,6 +11,10 @@ backend must show, stage by stage, each with a time limit.
   tune       the same of the first shape under each choice that is there to be
              made: what is kept, sums in any order, how products are made
   ops        'delink bench' of every kernel
+  offload    steps with planes at home on the host: percent of the speed with
+             all on the device beside what was foretold (offload_check.py); an
+             8B shape in 24 GiB; the largest model that trains. Without a GPU
+             'not run', and what assumed rates foretell
   peers      the shapes beside PyTorch's, eager and compiled, in turn
 
 curves and start need --corpus, a folder that 'delink data build' made. peers
@@ -31,6 +35,8 @@ import signal
 import subprocess
 import sys
 import time
+
+import offload_check
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 SHAPES = ("gpt-124m", "qwen-0.5b", "qwen-1.5b", "qwen-3b", "qwen-7b")
@@ -71,6 +77,9 @@ class Check:
     self.delink = options.delink or f"{HERE}/bin/delink"
     self.deadline = 0.0
     self.said = []  # by the stage at work
+    # Of `offload`: whether there is what to run it on; steps by model, tokens.
+    self.runs = True
+    self.resident = {}
 
   def path(self, name):
     return os.path.join(self.options.out, name)
@@ -267,8 +276,128 @@ class Check:
           self.delink, "--python", sys.executable, "--shape", shape]).rstrip())
 
 
+  def offload(self):
+    rates = self.offload_rates()
+    if self.options.device == "cpu":
+      rows = [(offload_check.TINY, 2 * 8 * 1024, name)
+              for name in offload_check.HOMES]
+    else:
+      rows = offload_check.cases()
+    for model, tokens, name in rows:
+      self.say_homes(rates, model, tokens, name)
+    if self.options.device != "cpu":
+      self.offload_capped(rates)
+      self.offload_largest(rates)
+
+  def offload_rates(self):
+    """This machine's, or those that are assumed where there is no GPU."""
+    self.runs = True
+    target = self.path("offload-machine.json")
+    words = [self.delink, "bench", "--suite", "machine", "--device",
+             self.options.device, "--out", target]
+    try:
+      self.run("offload.log", words + ["--quick"] * self.options.quick)
+      with open(target, encoding="utf-8") as file:
+        machine = json.load(file)
+    except Failure as failure:
+      if self.options.device == "cpu" or "CUDA" not in str(failure):
+        raise
+      self.runs = False
+      self.said.append(f"not run: {str(failure).splitlines()[-1]}")
+      self.said.append(f"with rates that are assumed: {offload_check.ASSUMED}")
+      return offload_check.ASSUMED
+    report = self.bench("offload-memory", "--suite", "ops", "--shape",
+                        "gpt-tiny")
+    return offload_check.measured(
+        report["machine"]["bandwidth"]["read_bytes_per_s"], machine)
+
+  def offload_step(self, log, model, tokens, homes, resident=None):
+    words = offload_check.words(model, tokens, homes, resident)
+    return self.bench(log, *words)["steps"][0]
+
+  def say_homes(self, rates, model, tokens, name):
+    homes = offload_check.HOMES[name]
+    text = f"{model.parameters() / 1e9:.3g}B, {tokens} tokens, {name}: "
+    foretold = offload_check.percent(rates, model, tokens, homes)
+    if self.runs:
+      log = f"offload-{model.shape}-{tokens}"
+      if (model, tokens) not in self.resident:
+        self.resident[model, tokens] = self.offload_step(log, model, tokens,
+                                                         None)
+      step = self.offload_step(f"{log}-{len(self.said)}", model, tokens, homes)
+      speed = step["tokens_per_s"]
+      of = 100 * speed / self.resident[model, tokens]["tokens_per_s"]
+      text += f"{speed:.0f} tokens/s, {of:.0f} % of resident speed, "
+    self.said.append(f"{text}{foretold:.0f} % foretold")
+
+  def offload_capped(self, rates):
+    """In 24 GiB beside as much as the device takes."""
+    model, tokens = offload_check.LLAMA_8B, 16384
+    homes = 'update="host"'
+    cap = offload_check.CAP
+    if not self.runs:
+      share = offload_check.share_within(model, cap, offload_check.FIXED)
+      foretold = offload_check.percent(rates, model, tokens, homes, share)
+      self.said.append(f"8B in {cap >> 30} GiB, {tokens} tokens: with "
+                       f"resident = {share:.3f} {foretold:.0f} % of the speed "
+                       "with all on a device that has room for it, foretold")
+      return
+    # What a step takes besides is seen with nothing resident.
+    least = self.offload_step("offload-8b", model, tokens, homes, 0.0)
+    fixed = least["memory"]["total"] - least["memory"]["fetched"]
+    share = offload_check.share_within(model, cap, fixed)
+    capped = self.offload_step("offload-8b-capped", model, tokens, homes, share)
+    free = None
+    for resident in (1.0, 0.9, 0.8, 0.7, 0.6, 0.5, share):
+      try:
+        free = self.offload_step("offload-8b-free", model, tokens, homes,
+                                 resident)
+        break
+      except Failure:
+        continue
+    foretold = 100 * (
+        offload_check.seconds(rates, model, tokens, homes, resident)
+        / offload_check.seconds(rates, model, tokens, homes, share))
+    of = 100 * capped["tokens_per_s"] / free["tokens_per_s"]
+    self.said.append(
+        f"8B in {capped['memory']['total'] / 2**30:.1f} GiB (resident = "
+        f"{share:.3f}), {tokens} tokens: {capped['tokens_per_s']:.0f} tokens/s, "
+        f"{of:.0f} % of the speed with resident = {resident:g}, "
+        f"{foretold:.0f} % foretold")
+    if capped["memory"]["total"] > cap:
+      raise Failure(f"more than {cap >> 30} GiB: {capped['memory']}")
+
+  def offload_largest(self, rates):
+    """Blocks of an 8B shape, as many as the host holds."""
+    model, tokens = offload_check.LLAMA_8B, 16384
+    homes = offload_check.HOMES["all, updated by the host"]
+    host = (offload_check.available_memory() if self.runs
+            else offload_check.HOST)
+    layers = offload_check.most_layers(model, 0.95 * host)
+    while layers > 0:
+      larger = offload_check.with_layers(model, layers)
+      tokens_per_s = tokens / offload_check.seconds(rates, larger, tokens,
+                                                    homes)
+      text = (f"largest model, {host / 2**30:.0f} GiB of the host: "
+              f"{larger.parameters() / 1e9:.1f}B, {layers} blocks, ")
+      foretold = f"{tokens_per_s:.0f} tokens/s foretold"
+      if not self.runs:
+        self.said.append(text + foretold)
+        return
+      try:
+        step = self.offload_step("offload-largest", larger, tokens, homes)
+        self.said.append(f"{text}{step['tokens_per_s']:.0f} tokens/s, "
+                         f"{foretold}")
+        return
+      except Failure as failure:
+        if "out of time" in str(failure):
+          raise
+        layers = int(0.9 * layers)
+    raise Failure("no model trains")
+
+
 STAGES = ("tests", "sanitizer", "curves", "start", "speed", "tune", "ops",
-          "peers")
+          "offload", "peers")
 
 
 def wheel_folders():

@@ -25,6 +25,7 @@ namespace {
 using nlohmann::json;
 using ::testing::AllOf;
 using ::testing::HasSubstr;
+using ::testing::Not;
 
 class QuickBench : public ::testing::Test {
  protected:
@@ -240,6 +241,30 @@ TEST(Bench, UpdatesMoveTheBytesOfTheAccount) {
       EXPECT_NEAR(written / (state + weights), 1, 0.02) << master;
     }
   }
+}
+
+// Of other sizes and with planes at home on the host: a time and the memory,
+// no parts.
+TEST(Bench, StepsWithPlanesOnTheHostHaveTimeAndMemory) {
+  const auto report =
+      RunBench({.ops = false,
+                .shapes = {"llama-tiny"},
+                .quick = true,
+                .share = "none",
+                .precision = "bf16",
+                .sets = {"model.layers=3", "run.micro_batch=1",
+                         "stage.0.offload={weights=\"host\",update=\"host\"}"}},
+               BuiltInModels(), [](const std::string&) {});
+  ASSERT_TRUE(report.ok()) << report.status();
+  ASSERT_EQ(report->steps.size(), 1);
+  const StepMeasure& step = report->steps[0];
+  EXPECT_GT(step.memory.host, 0);
+  EXPECT_EQ(step.memory.allocated(), step.allocated_bytes);
+  EXPECT_GT(step.tokens_per_s, 0);
+  EXPECT_TRUE(step.kernels.empty());
+  const std::string text = ToText(*report);
+  EXPECT_THAT(text, HasSubstr(" tokens/s\n  memory: "));
+  EXPECT_THAT(text, Not(HasSubstr("nan")));
 }
 
 TEST_F(QuickBench, AllFormsOfAStepAreMeasured) {

@@ -1,0 +1,179 @@
+"""What `gpu_check.py offload` measures and what it foretells: steps with planes
+at home on the host, as percent of the speed with all on the device.
+
+A prediction takes rates of the machine and knows no more of a model than its
+parameters: forward takes 2 FLOPs of a parameter and token, backward 4, and 2
+more where blocks are computed again. All micro-batches pass a layer before the
+next one is fetched, so what moves does so once a pass: forward takes as long as
+its products, as what comes in, as what goes out or as the host's updates,
+whichever is longest, and so does backward. Updates run under the next forward.
+"""
+
+import dataclasses
+import os
+
+GIB = 1 << 30
+# Bytes of a parameter: bf16 weights and gradients, the lower half of the master
+# and two moments in bf16.
+WEIGHT, GRADIENT, STATE = 2, 2, 6
+FORM = ("run.gradients=bf16", "run.master=split", "optimizer.moments=bf16",
+        "run.order=layer")
+SEQ = 1024  # tokens of a sequence
+MICRO_BATCH = 8  # sequences
+CAP = 24 * GIB
+# Assumed where nothing runs: what a step of an 8B shape takes besides planes,
+# most of it inputs of layers, and the host's memory.
+FIXED = 5 * GIB
+HOST = 1024 * GIB
+
+
+@dataclasses.dataclass(frozen=True)
+class Model:
+  """Of the shape of a bench, with other sizes."""
+  shape: str
+  layers: int
+  dim: int
+  heads: int
+  kv_heads: int
+  ffn: int
+  vocab: int
+  tied: bool
+
+  def block(self):
+    kv = self.dim * self.kv_heads // self.heads
+    return 2 * self.dim * (self.dim + kv) + 3 * self.dim * self.ffn
+
+  def ends(self):
+    return (1 if self.tied else 2) * self.vocab * self.dim
+
+  def parameters(self):
+    return self.layers * self.block() + self.ends()
+
+  def sets(self):
+    return [f"model.{key}={value}" for key, value in (
+        ("layers", self.layers), ("dim", self.dim), ("heads", self.heads),
+        ("kv_heads", self.kv_heads), ("ffn", self.ffn), ("vocab", self.vocab),
+        ("tied", str(self.tied).lower()))]
+
+
+QWEN_3B = Model("qwen-3b", 36, 2048, 16, 2, 11008, 151936, True)
+LLAMA_8B = Model("qwen-7b", 32, 4096, 32, 8, 14336, 128256, False)
+TINY = Model("llama-tiny", 2, 32, 2, 1, 64, 256, False)
+
+# What is at home on the host, and what a stage's `offload` says for that.
+HOMES = {
+    "states, updated by the device": 'state="host"',
+    "states, updated by the host":
+        'weights="device",gradients="device",update="host"',
+    "all, updated by the host":
+        'weights="host",gradients="host",update="host"',
+}
+
+
+@dataclasses.dataclass(frozen=True)
+class Rates:
+  """A second."""
+  flops: float  # that products in bf16 reach
+  device_memory: float  # bytes
+  to_device: float  # bytes, both ways at once
+  to_host: float
+  host_update: float  # parameters
+
+
+# Of one H100 SXM with a host of 16 cores, assumed.
+ASSUMED = Rates(flops=500e12, device_memory=3e12, to_device=45e9, to_host=45e9,
+                host_update=6e9)
+
+
+def measured(bench, machine):
+  """From `delink bench`: of --suite machine, and of a copy on the device."""
+  rate = {row["dtype"]: row["flops_per_s"] for row in machine["matmul"]}
+  update = max((row["parameters_per_s"] for row in machine["updates"]
+                if row["place"] == "host" and row["master"] == "split"
+                and row["moments"] == "bf16"), default=0)
+  bus = machine["pinned"] if machine["pinned"]["to_device_bytes_per_s"] else (
+      machine["pageable"])
+  return Rates(flops=rate["bf16"], device_memory=bench,
+               to_device=bus["both_to_device_bytes_per_s"],
+               to_host=bus["both_to_host_bytes_per_s"], host_update=update)
+
+
+def seconds(rates, model, tokens, homes, resident=None):
+  """Of a step. `homes` None: all is on the device. With `resident` so much of
+  the blocks stays there with all it has, of the others all is on the host."""
+  parameters = model.parameters()
+  forward = 2 * parameters * tokens / rates.flops
+  backward = 3 * forward
+  on_host = homes is not None and "update" in homes  # the updates
+  away = 0 if homes is None else parameters
+  if resident is not None:
+    # Of the ends the device has copies of weights and gradients.
+    away = (1 - resident) * model.layers * model.block()
+    away += model.ends() if on_host else 0
+  # The device's memory reads and writes what is updated there.
+  here = parameters - (away if on_host else 0)
+  forward += here * (2 * STATE + 2 * WEIGHT + GRADIENT) / rates.device_memory
+  if homes is None:
+    return forward + backward
+  # Bytes in and out, forward and backward, and seconds of the host.
+  into = out = away * STATE
+  back_into = back_out = host = 0
+  if on_host:
+    into, out, host = away * WEIGHT, 0, away / rates.host_update
+    back_out = away * GRADIENT
+    if resident is not None or 'weights="host"' in homes:
+      back_into = away * WEIGHT
+  return (max(forward, into / rates.to_device, out / rates.to_host, host) +
+          max(backward, back_into / rates.to_device, back_out / rates.to_host))
+
+
+def percent(rates, model, tokens, homes, resident=None):
+  return 100 * seconds(rates, model, tokens, None) / seconds(
+      rates, model, tokens, homes, resident)
+
+
+def cases():
+  """Model, tokens of a step and homes of the table."""
+  return [(QWEN_3B, tokens, name) for tokens in (16384, 65536)
+          for name in HOMES]
+
+
+def share_within(model, cap, fixed):
+  """Of the blocks, that stay where `fixed` bytes are the step's own and there
+  are copies of the ends and of two blocks, of weights and gradients."""
+  copies = (2 * model.block() + model.ends()) * (WEIGHT + GRADIENT)
+  of_block = model.block() * (WEIGHT + GRADIENT + STATE)
+  blocks = int((cap - fixed - copies) // of_block)
+  return max(0, min(blocks, model.layers)) / model.layers
+
+
+def most_layers(model, host_bytes):
+  """That a host with so many bytes holds, with all but the ends there."""
+  return int(host_bytes // (model.block() * (WEIGHT + GRADIENT + STATE)))
+
+
+def with_layers(model, layers):
+  return dataclasses.replace(model, layers=layers)
+
+
+def available_memory():
+  """Of the host, bytes."""
+  with open("/proc/meminfo", encoding="utf-8") as file:
+    for line in file:
+      if line.startswith("MemAvailable:"):
+        return 1024 * int(line.split()[1])
+  return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+
+
+def words(model, tokens, homes, resident=None):
+  """Of `delink bench`."""
+  said = ["--suite", "step", "--shape", model.shape, "--seq", str(SEQ),
+          "--batch", str(tokens // SEQ), "--share", "none", "--precision",
+          "bf16", "--recompute", "block"]
+  sets = [*model.sets(), *FORM, f"run.micro_batch={MICRO_BATCH}"]
+  if homes is not None:
+    keys = homes if resident is None else f"resident={resident},{homes}"
+    sets.append(f"stage.0.offload={{{keys}}}")
+  for value in sets:
+    said += ["--set", value]
+  return said
