@@ -56,7 +56,10 @@ def watch(words, run, steps):
     """What was held at which step, from a fifth of them on."""
     seen = []
     counter = Steps(os.path.join(run, "metrics.jsonl"))
-    with subprocess.Popen(words, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True) as process:
+    said = run + ".log"
+    with open(said, "w", encoding="utf-8") as file:
+        process = subprocess.Popen(words, stdout=file, stderr=file)
+    try:
         while process.poll() is None:
             time.sleep(0.02)
             step = counter.now()
@@ -64,7 +67,11 @@ def watch(words, run, steps):
             # The last step has the end of the run behind it.
             if now is not None and steps // 5 <= step < steps:
                 seen.append((step, *now))
-        assert process.returncode == 0, process.stderr.read()
+    finally:
+        process.kill()
+        process.wait()
+    with open(said, encoding="utf-8") as file:
+        assert process.returncode == 0, file.read()[-2000:]
     return seen
 
 
