@@ -17,19 +17,6 @@
 namespace delink {
 namespace {
 
-// A row that says something of no parameter is a slip of the pen.
-absl::Status CheckRows(const RunEnv& env, size_t stage) {
-  const OffloadRules& offload = env.recipe->stages[stage].offload;
-  const std::optional<size_t> row = RowWithoutMatch(*env.registry, offload);
-  if (!row.has_value()) return absl::OkStatus();
-  const std::string key =
-      absl::StrCat("stage[", stage, "].offload.rows[", *row, "].match");
-  return ErrorAt(*env.recipe, key, key,
-                 absl::StrCat("'", At(offload.rows, *row).match,
-                              "' matches no parameter; names are as ",
-                              env.registry->decls.front().name));
-}
-
 // `first`: as RunModel::Create's.
 absl::Status CheckStages(const RunEnv& env, size_t first) {
   SharingMap before;
@@ -38,7 +25,7 @@ absl::Status CheckStages(const RunEnv& env, size_t first) {
     DELINK_RETURN_IF_ERROR(CheckGroups(env, i, map));
     if (i >= first) {
       DELINK_RETURN_IF_ERROR(CheckCut(*env.recipe, *env.registry, i));
-      DELINK_RETURN_IF_ERROR(CheckRows(env, i));
+      DELINK_RETURN_IF_ERROR(CheckOffload(*env.recipe, *env.registry, i));
     }
     if (i > 0) {
       const absl::Status status =
@@ -76,6 +63,20 @@ absl::Status CheckCut(const Recipe& recipe, const ParamRegistry& registry,
       absl::StrCat(tensor, " ranks cannot share ", decl->name, " ",
                    spec.shape.ToString(), ", whose heads are ", spec.unit,
                    rows ? " rows" : " columns", "; use tensor ", others));
+}
+
+// A row that says something of no parameter is a slip of the pen.
+absl::Status CheckOffload(const Recipe& recipe, const ParamRegistry& registry,
+                          size_t stage) {
+  const OffloadRules& offload = recipe.stages[stage].offload;
+  const std::optional<size_t> row = RowWithoutMatch(registry, offload);
+  if (!row.has_value()) return absl::OkStatus();
+  const std::string key =
+      absl::StrCat("stage[", stage, "].offload.rows[", *row, "].match");
+  return ErrorAt(recipe, key, key,
+                 absl::StrCat("'", At(offload.rows, *row).match,
+                              "' matches no parameter; names are as ",
+                              registry.decls.front().name));
 }
 
 absl::StatusOr<Recipe> FitVocab(const Recipe& recipe, const Corpus& corpus) {

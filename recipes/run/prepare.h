@@ -22,6 +22,10 @@ absl::StatusOr<Recipe> FitVocab(const Recipe& recipe, const Corpus& corpus);
 absl::Status CheckCut(const Recipe& recipe, const ParamRegistry& registry,
                       size_t stage);
 
+// Whether each row of the stage's `offload` says something of a parameter.
+absl::Status CheckOffload(const Recipe& recipe, const ParamRegistry& registry,
+                          size_t stage);
+
 // A recipe's model, and what updates it.
 class RunModel {
  public:

@@ -1,6 +1,7 @@
 // `delink eval`: the loss of a checkpoint on a corpus. Forward only, dropout
 // off, by default in fp32 whatever the run's precision, summed in double; in
-// memory are the weights and what one layer needs.
+// memory are the weights and what one layer needs, on the device less where
+// weights are at home on the host.
 #pragma once
 
 #include <cmath>
@@ -20,7 +21,7 @@ namespace delink {
 
 struct EvaluateOptions {
   std::string checkpoint;  // what FindCheckpoint takes
-  // Over its recipe: how ranks have the weights together, where they do.
+  // Over its recipe: where the weights are (layout_sets.h).
   std::vector<std::string> sets = {};
   std::string data;  // corpus folder; of one with both sides, validation
   // Of the recipe's data.batch sequences, from the corpus's start; 0: all.

@@ -38,7 +38,7 @@ inline constexpr const char* kChoiceScoreNames[kChoiceScores] = {
 
 struct ChoicesOptions {
   std::string checkpoint;  // what FindCheckpoint takes
-  // How ranks have the weights together (layout_sets.h).
+  // Where the weights are (layout_sets.h).
   std::vector<std::string> sets = {};
   std::string choices;          // the file
   std::string delimiter = " ";  // between a question and its options

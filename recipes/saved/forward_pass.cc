@@ -122,6 +122,7 @@ absl::Status ForwardPass::Allocate() {
   for (const auto& [buffer, bytes] : wanted) {
     DELINK_ASSIGN_OR_RETURN(*buffer, Buffer::Allocate(store_.device(), bytes));
   }
+  DELINK_ASSIGN_OR_RETURN(weights_, StreamedWeights::Create(store_));
   return absl::OkStatus();
 }
 
@@ -213,7 +214,7 @@ std::vector<double> ForwardPass::Logits(const Tensor& x, int64_t first,
                     {1, count, x.dim(2)});
   HeapMemory memory(device);
   Tape tape(TapeEnv(), memory);
-  binder_.Bind(store_.visited().back(), nullptr);
+  Bind(layers_.size() - 1);
   tape.BeginForward(Phase::kEval, {.training = false, .first_position = first});
   const Var y = model_.epilogue().Logits(tape.Input(some, false));
   tape.Finish(y, Tensor());
@@ -248,6 +249,11 @@ Tape::Env ForwardPass::TapeEnv() {
                                               : VisitGroups()};
 }
 
+void ForwardPass::Bind(size_t place) {
+  weights_->Bring(place, *stream_);
+  binder_.Bind(At(store_.visited(), place), nullptr);
+}
+
 // Layers write to the two boundaries in turn.
 Tensor ForwardPass::OutputOf(size_t place) const {
   return {boundaries_[place % 2].data(), store_.options().dtype,
@@ -261,7 +267,7 @@ Tensor ForwardPass::Visit(size_t place, const Tensor& input) {
   PlannedMemory memory(plan.visits);
   memory.Bind({.workspace = workspace_.data(), .boundary = out.data()});
   Tape tape(TapeEnv(), memory);
-  binder_.Bind(layer, nullptr);
+  Bind(place);
   tape.BeginForward(Phase::kEval, Inputs(0));
   const Var y = model_.layer(layer)(tape.Input(input, false));
   tape.Finish(y, out);
@@ -272,7 +278,7 @@ void ForwardPass::VisitLoss(const Tensor& input, int64_t sequence) {
   PlannedMemory memory(loss_visits_);
   memory.Bind({.workspace = workspace_.data()});
   Tape tape(TapeEnv(), memory);
-  binder_.Bind(store_.visited().back(), nullptr);
+  Bind(layers_.size() - 1);
   tape.BeginForward(Phase::kEval, Inputs(sequence));
   model_.epilogue().Loss(tape.Input(input, true));
 }

@@ -1,5 +1,7 @@
 // The layers of a model that its store visits one after the other, forward
-// only, dropout off: in memory are the weights and what one layer needs.
+// only, dropout off: in memory are the weights and what one layer needs; of
+// weights that are at home on the host the device has copies, as their turns
+// come (streamed_weights.h).
 #pragma once
 
 #include <memory>
@@ -14,6 +16,7 @@
 #include "framework/step/measure.h"
 #include "framework/tensor/buffer.h"
 #include "recipes/saved/forward_ranks.h"
+#include "recipes/saved/streamed_weights.h"
 
 namespace delink {
 
@@ -28,7 +31,8 @@ class ForwardPass {
     // and scores. Outlives the pass; null: they are all here.
     ForwardRanks* ranks = nullptr;
   };
-  // `store` holds the weights of `model`; both outlive the pass.
+  // `store` holds the weights of `model`; both outlive the pass. A store with
+  // weights at home on the host is used by one pass, or generator, at a time.
   // ResourceExhausted: the device has no memory for it.
   static absl::StatusOr<std::unique_ptr<ForwardPass>> Create(
       Sequential& model, ParamStore& store, const Options& options);
@@ -58,6 +62,8 @@ class ForwardPass {
   std::vector<double> Logits(const Tensor& x, int64_t first, int64_t count);
   VisitInputs Inputs(int64_t sequence) const;
   Tape::Env TapeEnv();
+  // Points the parameters of the layer at its weights.
+  void Bind(size_t place);
   Tensor OutputOf(size_t place) const;
   Tensor Visit(size_t place, const Tensor& input);
   void VisitLoss(const Tensor& input, int64_t sequence);
@@ -70,6 +76,7 @@ class ForwardPass {
   Stream* stream_;
   std::vector<LayerPlan> layers_;  // by place
   VisitPlan loss_visits_;          // of the epilogue, on what is summed at once
+  std::unique_ptr<StreamedWeights> weights_;
   Buffer workspace_, boundaries_[2], inputs_, targets_, positions_, samples_,
       losses_;
 };

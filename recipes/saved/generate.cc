@@ -58,6 +58,10 @@ Generator::Generator(Sequential& model, ParamStore& store,
                store.options().dtype == DType::kF64);
   layers_.resize(store.visited().size());
   for (Layer& layer : layers_) layer.states.positions = options.positions;
+  absl::StatusOr<std::unique_ptr<StreamedWeights>> weights =
+      StreamedWeights::Create(store);
+  DELINK_CHECK(weights.ok()) << std::string(weights.status().message());
+  weights_ = *std::move(weights);
   if (options.ranks == nullptr) return;
   width_ = MeasureLayers(model, store, {}, Accumulate).front().output[2];
 }
@@ -181,6 +185,7 @@ Generator::Output Generator::Visit(size_t place, const Tensor& x,
                                    VisitStates* states) {
   Device& device = store_.device();
   const int layer = At(store_.visited(), place);
+  weights_->Bring(place, *stream_);
   binder_.Bind(layer, nullptr);
   HeapMemory memory(device);
   Tape tape({.device = &device,

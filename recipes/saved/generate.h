@@ -4,7 +4,9 @@
 // from the first token on for every new one; those around it are not.
 //
 // One sequence at a time. What a visit needs besides the caches is taken from
-// the device and given back; running out of memory is fatal.
+// the device and given back; running out of memory is fatal. Of weights that
+// are at home on the host the device has copies, as their turns come
+// (streamed_weights.h).
 #pragma once
 
 #include <cstdint>
@@ -18,6 +20,7 @@
 #include "framework/tensor/buffer.h"
 #include "recipes/saved/forward_ranks.h"
 #include "recipes/saved/sampling.h"
+#include "recipes/saved/streamed_weights.h"
 
 namespace delink {
 
@@ -36,7 +39,8 @@ class Generator {
     ForwardRanks* ranks = nullptr;
   };
   // `store` holds the weights of `model`; both outlive the generator. The same
-  // prompt, weights and options give the same tokens.
+  // prompt, weights and options give the same tokens. A store with weights at
+  // home on the host is used by one generator, or forward pass, at a time.
   Generator(Sequential& model, ParamStore& store, const Options& options);
   ~Generator();
 
@@ -86,6 +90,7 @@ class Generator {
   RngKey key_;
   std::unique_ptr<Stream> own_stream_;  // where `ranks` has none
   Stream* stream_;
+  std::unique_ptr<StreamedWeights> weights_;
   int64_t width_ = 0;  // of the residual stream, where `ranks` hand it on
   std::vector<Layer> layers_;     // by place
   std::vector<int32_t> context_;  // tokens; the layers know the first fed_

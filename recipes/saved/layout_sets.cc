@@ -4,6 +4,7 @@
 #include <string_view>
 
 #include "absl/strings/str_cat.h"
+#include "framework/base/status_macros.h"
 #include "recipes/schema/toml.h"
 
 namespace delink {
@@ -40,35 +41,50 @@ absl::Status SetOne(std::string_view set, std::string_view key,
   return absl::OkStatus();
 }
 
-absl::Status Set(std::string_view set, size_t stage, ParallelConfig& parallel) {
-  const std::string wanted = absl::StrCat("stage.", stage, ".parallel");
+// What "stage.N.parallel.tensor=2" says, N being `stage`.
+struct StageSet {
+  std::string_view table, key;  // "parallel", "tensor", which may be empty
+  std::string_view value;
+};
+
+absl::StatusOr<StageSet> Parse(std::string_view set, size_t stage) {
+  const std::string of = absl::StrCat("stage.", stage);
   const size_t equals = set.find('=');
   std::string_view key = set.substr(0, equals);
   const std::string_view list = Word(&key), number = Word(&key);
+  const std::string_view table = Word(&key);
   const bool numbered =
       !number.empty() &&
       number.find_first_not_of("0123456789") == std::string_view::npos;
   if (equals == std::string_view::npos || list != "stage" || !numbered ||
-      Word(&key) != "parallel") {
+      (table != "parallel" && table != "offload")) {
     return Refused(set,
-                   absl::StrCat("of a checkpoint's recipe only how ranks are "
-                                "arranged may be another: ",
-                                wanted, ".tensor and ", wanted, ".pipeline"));
+                   absl::StrCat("of a checkpoint's recipe only where its "
+                                "weights are may be another: ",
+                                of, ".parallel.tensor, ", of,
+                                ".parallel.pipeline and ", of, ".offload"));
   }
   if (number != absl::StrCat(stage)) {
     return Refused(set, absl::StrCat("the checkpoint is of stage ", stage,
-                                     ", and of no other are ranks arranged; "
-                                     "give ",
-                                     wanted));
+                                     ", and no other counts; give ", of, ".",
+                                     std::string(table)));
   }
+  return StageSet{.table = table, .key = key, .value = set.substr(equals + 1)};
+}
+
+absl::Status SetAll(std::string_view set, const StageSet& parsed,
+                    ParallelConfig& parallel) {
   const schema::Value value = schema::ParseSetValue(
-      set.substr(equals + 1), {absl::StrCat("--set ", std::string(set))});
-  if (!key.empty()) return SetOne(set, key, value, parallel);
+      parsed.value, {absl::StrCat("--set ", std::string(set))});
+  if (!parsed.key.empty()) return SetOne(set, parsed.key, value, parallel);
   const schema::Table* const table = value.As<schema::Table>();
   if (table == nullptr) {
-    return Refused(set, absl::StrCat("expected a table, as in ", wanted,
-                                     "={tensor=2}, or a key, as in ", wanted,
-                                     ".tensor=2"));
+    const std::string_view key = set.substr(0, set.find('='));
+    return Refused(set,
+                   absl::StrCat("expected a table, as in ", std::string(key),
+                                "={tensor=2}, or a key, "
+                                "as in ",
+                                std::string(key), ".tensor=2"));
   }
   parallel.tensor = parallel.pipeline = 1;
   for (const schema::Member& member : *table) {
@@ -80,11 +96,22 @@ absl::Status Set(std::string_view set, size_t stage, ParallelConfig& parallel) {
 
 }  // namespace
 
-absl::Status SetLayout(const std::vector<std::string>& sets, size_t stage,
-                       ParallelConfig& parallel) {
+absl::StatusOr<SavedSets> SortSets(const std::vector<std::string>& sets,
+                                   size_t stage) {
+  SavedSets sorted;
   for (const std::string& set : sets) {
-    const absl::Status status = Set(set, stage, parallel);
-    if (!status.ok()) return status;
+    DELINK_ASSIGN_OR_RETURN(const StageSet parsed, Parse(set, stage));
+    (parsed.table == "parallel" ? sorted.parallel : sorted.offload)
+        .push_back(set);
+  }
+  return sorted;
+}
+
+absl::Status SetParallel(const std::vector<std::string>& sets, size_t stage,
+                         ParallelConfig& parallel) {
+  for (const std::string& set : sets) {
+    DELINK_ASSIGN_OR_RETURN(const StageSet parsed, Parse(set, stage));
+    DELINK_RETURN_IF_ERROR(SetAll(set, parsed, parallel));
   }
   return absl::OkStatus();
 }

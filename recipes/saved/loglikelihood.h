@@ -40,7 +40,7 @@ std::vector<ChoiceTokens> RollingWindows(const std::vector<int32_t>& ids,
 
 struct LoglikelihoodOptions {
   std::string checkpoint;  // what FindCheckpoint takes
-  // How ranks have the weights together (layout_sets.h).
+  // Where the weights are (layout_sets.h).
   std::vector<std::string> sets = {};
   std::string pairs;          // the file
   DType dtype = DType::kF32;  // of weights and activations

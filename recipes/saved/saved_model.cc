@@ -10,6 +10,7 @@
 #include "framework/base/file.h"
 #include "framework/base/sha256.h"
 #include "framework/base/status_macros.h"
+#include "offload/plan/place.h"
 #include "recipes/huggingface/model_folder.h"
 #include "recipes/run/check_kinds.h"
 #include "recipes/run/prepare.h"
@@ -26,6 +27,22 @@ absl::Status CheckForm(const std::string& path) {
       ": is a model of Hugging Face; make a checkpoint of it by delink "
       "convert ",
       path, " OUT"));
+}
+
+// What the checkpoint's stage says of weights; whatever else is on the device,
+// and who updates counts for nothing.
+OffloadRules HomesOfWeights(const Recipe& recipe, const SavedRun& run) {
+  const auto stage = static_cast<size_t>(run.stage_index);
+  if (stage >= recipe.stages.size()) return {};
+  OffloadRules rules = recipe.stages[stage].offload;
+  if (!rules.any()) return rules;
+  rules.all = {.weights = rules.all.weights,
+               .gradients = Tier::kDevice,
+               .state = Tier::kDevice};
+  for (OffloadRow& row : rules.rows) {
+    row.wishes = {.weights = row.wishes.weights};
+  }
+  return rules;
 }
 
 }  // namespace
@@ -53,24 +70,29 @@ absl::StatusOr<std::unique_ptr<SavedModel>> SavedModel::OpenStep(
 
 absl::Status SavedModel::Read(const ModelList& models,
                               const std::vector<std::string>& sets) {
-  set_ = !sets.empty();
   DELINK_ASSIGN_OR_RETURN(header_, ReadHeader(path_));
   DELINK_ASSIGN_OR_RETURN(run_, SavedRun::From(path_, header_));
   const std::string recipe = JoinPath(path_, "recipe.toml");
   DELINK_ASSIGN_OR_RETURN(const std::string text, ReadFile(recipe));
-  DELINK_ASSIGN_OR_RETURN(
-      recipe_, ParseRecipe(text, recipe, path_, {}, KindsOf(models)));
   const auto stage = static_cast<size_t>(run_.stage_index);
+  DELINK_ASSIGN_OR_RETURN(const SavedSets sorted, SortSets(sets, stage));
+  set_ = !sorted.parallel.empty();
+  DELINK_ASSIGN_OR_RETURN(
+      recipe_,
+      ParseRecipe(text, recipe, path_, sorted.offload, KindsOf(models)));
   if (stage < recipe_.stages.size()) {
     DELINK_RETURN_IF_ERROR(
-        SetLayout(sets, stage, recipe_.stages[stage].parallel));
-  } else if (set_) {
+        SetParallel(sorted.parallel, stage, recipe_.stages[stage].parallel));
+  } else if (!sets.empty()) {
     return absl::InvalidArgumentError(absl::StrCat(
         "--set ", sets.front(), ": ", path_, ": is of stage ", stage,
         ", which its recipe does not have; leave --set out"));
   }
   DELINK_RETURN_IF_ERROR(CheckKinds(path_, header_, recipe_));
   model_ = BuildModel(models, Scope(registry_, dtype_), *recipe_.model);
+  if (!sorted.offload.empty()) {
+    DELINK_RETURN_IF_ERROR(CheckOffload(recipe_, registry_, stage));
+  }
   DELINK_ASSIGN_OR_RETURN(sharing_, ReadSharing(path_, registry_, blocks()));
   return absl::OkStatus();
 }
@@ -106,13 +128,15 @@ absl::StatusOr<std::unique_ptr<ParamStore>> SavedModel::Load(
     Communicator& comm, Device& device, std::vector<StateSpec> states,
     const Mesh& mesh) const {
   const bool whole = mesh.ranks() == 1;
-  absl::StatusOr<std::unique_ptr<ParamStore>> store = ParamStore::Create(
-      device, Layout::Create(registry_, blocks(), sharing_, {.mesh = mesh}),
-      whole ? 0 : comm.rank(),
-      {.dtype = dtype_,
-       .gradients = false,
-       .states = std::move(states),
-       .master = MasterForm::kNone});
+  Layout layout = Layout::Create(registry_, blocks(), sharing_, {.mesh = mesh});
+  const OffloadRules homes = HomesOfWeights(recipe_, run_);
+  if (homes.any()) layout = layout.WithTiers(PlaceSlabs(layout, homes));
+  absl::StatusOr<std::unique_ptr<ParamStore>> store =
+      ParamStore::Create(device, std::move(layout), whole ? 0 : comm.rank(),
+                         {.dtype = dtype_,
+                          .gradients = false,
+                          .states = std::move(states),
+                          .master = MasterForm::kNone});
   DELINK_RETURN_IF_ERROR(AgreeOnStatus(comm, store.status()));
   DELINK_RETURN_IF_ERROR(LoadCheckpoint(comm, path_, **store));
   return store;

@@ -19,7 +19,7 @@ namespace delink {
 class SavedModel {
  public:
   // `checkpoint`: what FindCheckpoint takes; `dtype`: of the weights and
-  // activations to compute with; `sets`: how ranks have the weights together
+  // activations to compute with; `sets`: where the weights are
   // (layout_sets.h). Collective.
   static absl::StatusOr<std::unique_ptr<SavedModel>> Open(
       Communicator& comm, const std::string& checkpoint,
@@ -47,7 +47,8 @@ class SavedModel {
   absl::StatusOr<Mesh> MeshFor(int ranks) const;
   // The weights, and the states of the optimizer that are asked for, on
   // `device`, which must outlive the store; so must this: whole, or what this
-  // rank has in a mesh of all of `comm`. Collective.
+  // rank has in a mesh of all of `comm`. Weights that the checkpoint's stage
+  // has on the host are at home there. Collective.
   absl::StatusOr<std::unique_ptr<ParamStore>> Load(
       Communicator& comm, Device& device, std::vector<StateSpec> states = {},
       const Mesh& mesh = {}) const;

@@ -87,12 +87,13 @@ std::vector<ArgumentSyntax> DelinkArgumentList(DelinkArguments& given) {
            .choices = {"copy", "cycle", "random", "zero"}}};
 }
 
-// How ranks have the weights together.
-ArgumentSyntax LayoutOption(std::vector<std::string>& sets) {
+// Where the weights are.
+ArgumentSyntax WeightsOption(std::vector<std::string>& sets) {
   ArgumentSyntax option = SetOption(sets);
   option.help =
-      "under mpirun, ranks that have the weights together: "
-      "stage.N.parallel.tensor=2 (the checkpoint's)";
+      "where the weights are: under mpirun together on ranks, "
+      "stage.N.parallel.tensor=2, or on the host, stage.N.offload.weights=host "
+      "(the checkpoint's)";
   return option;
 }
 
@@ -105,7 +106,7 @@ std::vector<ArgumentSyntax> EvalArgumentList(Eval& eval) {
            .names = Names::kFolder,
            .must_exist = true,
            .excludes = {"--choices", "--loglikelihood"}},
-          LayoutOption(eval.sets),
+          WeightsOption(eval.sets),
           {.name = "--batches",
            .value = "N",
            .to = &eval.batches,
@@ -164,7 +165,7 @@ std::vector<ArgumentSyntax> GenerateArgumentList(Generate& generate) {
                "tokens and the options below): prints one for each",
        .names = Names::kFile,
        .must_exist = true},
-      LayoutOption(generate.sets),
+      WeightsOption(generate.sets),
       {.name = "--tokens",
        .value = "N",
        .to = &generate.tokens,

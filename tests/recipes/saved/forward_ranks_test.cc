@@ -14,6 +14,7 @@
 #include "absl/strings/str_cat.h"
 #include "framework/base/file.h"
 #include "framework/base/status_macros.h"
+#include "framework/comm/self_communicator.h"
 #include "framework/comm/thread_communicator.h"
 #include "recipes/models/model_list.h"
 #include "recipes/saved/evaluate.h"
@@ -205,13 +206,79 @@ TEST_P(ForwardRanksTest, ScoreWhatOneProcessScoresWithAPartOfTheWeightsEach) {
   }
 }
 
+// The same bits over the same ranks, with fewer weights on the device.
+TEST_P(ForwardRanksTest, StreamWhatIsAtHomeOnTheHost) {
+  const std::string stage = "stage.1.";
+  for (const auto& [ranks, layout] : std::vector<std::pair<int, Sets>>{
+           {1, {}},
+           {2, {}},
+           {3, {stage + "parallel={pipeline=3}"}},
+           {4, {stage + "parallel={tensor=2,pipeline=2}"}}}) {
+    const double loss = LossOn(ranks, layout);
+    const Scored scored = ScoresOn(ranks, layout);
+    const std::vector<int32_t> tokens =
+        ranks == 2 ? std::vector<int32_t>() : TokensOn(ranks, layout);
+    for (const std::string& offload :
+         {stage + "offload.weights=host", stage + "offload={resident=0.0}"}) {
+      SCOPED_TRACE(absl::StrCat(ranks, " ", offload));
+      Sets sets = layout;
+      sets.push_back(offload);
+      EXPECT_EQ(LossOn(ranks, sets), loss);
+      const Scored streamed = ScoresOn(ranks, sets);
+      EXPECT_EQ(streamed.scores, scored.scores);
+      EXPECT_LT(streamed.most_bytes, scored.most_bytes);
+      if (ranks != 2) {
+        EXPECT_EQ(TokensOn(ranks, sets), tokens);
+      }
+    }
+  }
+}
+
+// Unless --set says otherwise, where the checkpoint's stage has them.
+TEST_P(ForwardRanksTest, HomesAreThoseOfTheStage) {
+  const auto bytes_of = [&](const std::string& run, const Sets& sets) {
+    SelfCommunicator comm;
+    int64_t bytes = 0;
+    EvaluateOptions options = Options(sets);
+    options.checkpoint = runs_.Folder(run);
+    options.device =
+        [&](const Recipe&) -> absl::StatusOr<std::unique_ptr<Device>> {
+      return std::make_unique<WeightsDevice>(&bytes);
+    };
+    const auto result = Evaluate(options, BuiltInModels(), comm);
+    EXPECT_TRUE(result.ok()) << result.status();
+    return bytes;
+  };
+  const int64_t all = bytes_of("run", {});
+  const std::string offload = "stage.1.offload=";
+  // The host updates, and the device has copies all the time.
+  runs_.Go({.sets = {offload + "{update=\"host\"}"},
+            .out = "updated",
+            .until_step = kStep});
+  EXPECT_EQ(bytes_of("updated", {}), all);
+  runs_.Go({.sets = {offload + "{resident=0.0,update=\"host\"}"},
+            .out = "streamed",
+            .until_step = kStep});
+  const int64_t some = bytes_of("streamed", {});
+  EXPECT_LT(some, all);
+  EXPECT_EQ(bytes_of("run", {offload + "{resident=0.0}"}), some);
+  EXPECT_EQ(bytes_of("streamed", {offload + "{}"}), all);
+  EXPECT_EQ(bytes_of("streamed", {"stage.1.offload.weights=device"}), all);
+}
+
 TEST_P(ForwardRanksTest, OnlyTheCheckpointsStageIsArranged) {
   const std::string sets = "stage.1.parallel.";
   for (const auto& [set, why] :
        std::vector<std::pair<std::string, std::string>>{
            {"stage.0.parallel.tensor=2",
-            "the checkpoint is of stage 1, and of no other are ranks "
-            "arranged; give stage.1.parallel"},
+            "the checkpoint is of stage 1, and no other counts; give "
+            "stage.1.parallel"},
+           {"stage.0.offload.weights=host", "give stage.1.offload"},
+           {"stage.1.offload.weights=disc", "stage[1].offload.weights"},
+           {"stage.1.offload.weight=host", "did you mean 'weights'?"},
+           {"stage.1.offload.rows=[{match=\"blocks/9/*\",weights=\"host\"}]",
+            "stage[1].offload.rows[0].match: 'blocks/9/*' matches no "
+            "parameter"},
            {sets + "zero=1",
             "ranks have a checkpoint's weights together by tensor and "
             "pipeline alone; leave zero out"},
@@ -261,8 +328,10 @@ TEST_P(ForwardRanksTest, ThatDoNotMultiplyOut) {
     return Evaluate(Options({"data.seq=8"}), BuiltInModels(), comm).status();
   });
   EXPECT_THAT(std::string(other.message()),
-              HasSubstr("--set data.seq=8: of a checkpoint's recipe only how "
-                        "ranks are arranged may be another"));
+              HasSubstr("--set data.seq=8: of a checkpoint's recipe only "
+                        "where its weights are may be another: "
+                        "stage.1.parallel.tensor, stage.1.parallel.pipeline "
+                        "and stage.1.offload"));
 }
 
 }  // namespace
