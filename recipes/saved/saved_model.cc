@@ -29,16 +29,13 @@ absl::Status CheckForm(const std::string& path) {
       path, " OUT"));
 }
 
-// What the checkpoint's stage says of weights; whatever else is on the device,
-// and who updates counts for nothing.
+// What the checkpoint's stage says of weights: there is nothing else, and
+// nobody updates them.
 OffloadRules HomesOfWeights(const Recipe& recipe, const SavedRun& run) {
   const auto stage = static_cast<size_t>(run.stage_index);
   if (stage >= recipe.stages.size()) return {};
   OffloadRules rules = recipe.stages[stage].offload;
-  if (!rules.any()) return rules;
-  rules.all = {.weights = rules.all.weights,
-               .gradients = Tier::kDevice,
-               .state = Tier::kDevice};
+  rules.all = {.weights = rules.all.weights};
   for (OffloadRow& row : rules.rows) {
     row.wishes = {.weights = row.wishes.weights};
   }

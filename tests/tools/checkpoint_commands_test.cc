@@ -53,6 +53,26 @@ TEST_F(Commands, DataInfoAndVerify) {
   EXPECT_EQ(RunDelink(over).code, 0);
 }
 
+// Wherever the weights are at home.
+TEST_F(Commands, WeightsOfTheHostSayTheSame) {
+  const std::string run = Path("straight");
+  for (const Words& command :
+       {Words{"eval", run, "--data", Path("corpus"), "--json"},
+        Words{"generate", run, "--prompt", "the slab", "--tokens", "20"}}) {
+    const Outcome resident = RunDelink(command);
+    ASSERT_EQ(resident.code, 0) << resident.err;
+    Words words = command;
+    words.insert(words.end(), {"--set", "stage.1.offload.weights=host"});
+    const Outcome streamed = RunDelink(words);
+    EXPECT_EQ(streamed.code, 0) << streamed.err;
+    EXPECT_EQ(streamed.out, resident.out);
+    words.back() = "stage.1.offload.weights=there";
+    const Outcome refused = RunDelink(words);
+    EXPECT_EQ(refused.code, 2) << refused.out;
+    EXPECT_THAT(refused.err, HasSubstr("stage[1].offload.weights"));
+  }
+}
+
 TEST_F(Commands, InspectTellsStageSharingAndTensors) {
   const std::string pseudo = Step("straight", kSwitch);
   const Outcome text = RunDelink({"inspect", pseudo});

@@ -56,6 +56,30 @@ TEST_F(PlanProgram, BytesAreThoseOfTheRun) {
             plan["stages"][0]["bytes"]["workspace"]);
 }
 
+// A stage without homes on the host, then one with them.
+TEST_F(PlanProgram, BytesOfTheHostAreThoseOfTheRun) {
+  const Words homes = {"--set",
+                       "stage.1.offload={resident=0.5,update=\"host\"}"};
+  Words words = homes;
+  words.push_back("--json");
+  const json plan = Json(PlanWords(words));
+  const Outcome train = RunDelink(TrainWords("homes", homes));
+  ASSERT_EQ(train.code, 0) << train.err;
+  const json run = Switch("homes");
+  EXPECT_EQ(plan["stages"][0]["bytes"], run["bytes_before"]);
+  EXPECT_EQ(plan["stages"][1]["bytes"], run["bytes_after"]);
+  EXPECT_FALSE(run["bytes_before"].contains("host"));
+  EXPECT_GT(run["bytes_after"]["host"], 0);
+  EXPECT_GT(run["bytes_after"]["fetched"], 0);
+  // Both are in the log's table at the switch, and in the plan's.
+  const std::string table =
+      train.err.substr(train.err.find("delinking after step"));
+  const Outcome planned = RunDelink(PlanWords(homes));
+  for (const char* row : {"of the host", "  fetched planes", "  in all"}) {
+    EXPECT_EQ(LineWith(table, row), LineWith(planned.out, row));
+  }
+}
+
 TEST_F(PlanProgram, LinesAreThoseOfTheLog) {
   const Outcome plan = RunDelink(PlanWords());
   ASSERT_EQ(plan.code, 0) << plan.err;

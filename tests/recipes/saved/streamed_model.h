@@ -126,12 +126,13 @@ class StreamedModel {
 // Where the weights of a slab may be, a word each.
 inline OffloadRules HomesOf(const std::string& words) {
   OffloadRules rules;
-  if (words == "all") rules.all.weights = Tier::kHost;
+  constexpr auto kHost = decltype(OffloadWishes::weights)::value_type::kHost;
+  if (words == "all") rules.all.weights = kHost;
   if (words == "blocks") rules.resident = 0;
   if (words == "half") rules.resident = 0.5;
   if (words == "parts") {
-    rules.rows = {{.match = "blocks/[13]/mlp/*", .wishes = {Tier::kHost}},
-                  {.match = "embed/*", .wishes = {Tier::kHost}}};
+    rules.rows = {{.match = "blocks/[13]/mlp/*", .wishes = {kHost}},
+                  {.match = "embed/*", .wishes = {kHost}}};
   }
   return rules;
 }
