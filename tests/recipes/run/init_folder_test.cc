@@ -152,6 +152,25 @@ TEST(InitFolder, AStageThatSharesBeginsWithItsLeadersWeights) {
   }
 }
 
+// Values of the folder go to where planes are at home, and so at the switch.
+TEST(InitFolder, HomesOnTheHostChangeNoBit) {
+  const Published model("llama");
+  const Words shared = {"stage.0.share={ mlp = \"groups:2\" }",
+                        "optimizer.clip=0.5"};
+  model.runs.Go({.sets = shared, .out = "resident", .init = model.path()});
+  for (const char* const stages : {"0", "1", "01"}) {
+    Words sets = shared;
+    for (const char stage : std::string(stages)) {
+      sets.push_back(absl::StrCat("stage.", std::string(1, stage),
+                                  ".offload={weights=\"host\","
+                                  "gradients=\"host\",state=\"host\"}"));
+    }
+    const std::string out = absl::StrCat("homes", stages);
+    model.runs.Go({.sets = sets, .out = out, .init = model.path()});
+    model.runs.ExpectSameBits("resident", out, 6);
+  }
+}
+
 TEST(InitFolder, AStageOfSomeBlocksBeginsWithTheirs) {
   const Published model("gpt2");
   model.runs.Go({.sets = {"stage.0.share=none", "stage.0.depth=2",
