@@ -20,7 +20,7 @@ class CudaStreamedTest : public ::testing::TestWithParam<const char*> {
   }
   static std::vector<double> All(const StreamedOptions& options) {
     const std::unique_ptr<Device> device = *NewCudaDevice(0);
-    return StreamedModel(*device, options).All(/*tokens=*/4);
+    return (*StreamedModel::Create(*device, options))->All(/*tokens=*/4);
   }
 };
 INSTANTIATE_TEST_SUITE_P(Homes, CudaStreamedTest,

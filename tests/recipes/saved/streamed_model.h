@@ -9,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include "framework/base/status_macros.h"
 #include "framework/sharing/resolve.h"
 #include "offload/plan/place.h"
 #include "recipes/models/gpt.h"
@@ -22,26 +23,34 @@ struct StreamedOptions {
   bool llama = false;
   bool tied = false;
   std::string share = "none";
+  int64_t dim = 24;
   OffloadRules homes;
 };
 
 class StreamedModel {
  public:
-  static constexpr int64_t kLayers = 5, kVocab = 61, kPositions = 16, kDim = 24;
+  static constexpr int64_t kLayers = 5, kVocab = 61, kPositions = 16;
 
-  // The device outlives it.
-  StreamedModel(Device& device, const StreamedOptions& options) {
-    model_ = options.llama
-                 ? BuildLlama(Scope(registry_), Of<LlamaConfig>(options))
-                 : BuildGpt(Scope(registry_), Of<GptConfig>(options));
+  // The device outlives it. ResourceExhausted: it has too little for the
+  // weights.
+  static absl::StatusOr<std::unique_ptr<StreamedModel>> Create(
+      Device& device, const StreamedOptions& options) {
+    std::unique_ptr<StreamedModel> made(new StreamedModel);
+    const Scope scope(made->registry_);
+    made->model_ = options.llama ? BuildLlama(scope, Of<LlamaConfig>(options))
+                                 : BuildGpt(scope, Of<GptConfig>(options));
+    const int blocks = made->model_->blocks();
     const SharingMap sharing = *ResolveSharing(*ParseShareSpec(options.share),
-                                               registry_, model_->blocks());
-    Layout layout = Layout::Create(registry_, model_->blocks(), sharing, {});
+                                               made->registry_, blocks);
+    Layout layout = Layout::Create(made->registry_, blocks, sharing, {});
     layout = layout.WithTiers(PlaceSlabs(layout, options.homes));
-    store_ = *ParamStore::Create(
-        device, std::move(layout), 0,
-        {.gradients = false, .states = {}, .master = MasterForm::kNone});
-    store_->InitWeights(1);
+    DELINK_ASSIGN_OR_RETURN(
+        made->store_,
+        ParamStore::Create(
+            device, std::move(layout), 0,
+            {.gradients = false, .states = {}, .master = MasterForm::kNone}));
+    made->store_->InitWeights(1);
+    return made;
   }
   ParamStore& store() { return *store_; }
   Sequential& model() { return *model_; }
@@ -91,6 +100,8 @@ class StreamedModel {
   }
 
  private:
+  StreamedModel() = default;
+
   static constexpr BatchShape kShape{.micro_batch = 2, .seq = kPositions};
 
   template <typename Config>
@@ -99,10 +110,10 @@ class StreamedModel {
     c.layers = kLayers;
     c.vocab = kVocab;
     c.max_seq = kPositions;
-    c.dim = kDim;
+    c.dim = options.dim;
     c.heads = 4;
     c.kv_heads = 4;
-    c.ffn = 40;
+    c.ffn = options.dim * 2 - 8;
     c.init_std = 0.3;
     c.tied = options.tied;
     return c;

@@ -105,14 +105,15 @@ TEST_P(StreamedWeightsTest, HaveTheBitsOfThoseOnTheDevice) {
   const auto& [llama, tied, share, homes] = GetParam();
   StreamedOptions options{.llama = llama, .tied = tied, .share = share};
   TurningDevice plain, device;
-  const std::vector<double> resident = StreamedModel(plain, options).All();
+  const std::vector<double> resident =
+      (*StreamedModel::Create(plain, options))->All();
   options.homes = HomesOf(homes);
-  StreamedModel streamed(device, options);
-  const ParamStore& store = streamed.store();
-  TurnHomes(streamed.store(), device);
-  EXPECT_EQ(streamed.All(), resident);
+  const auto streamed = *StreamedModel::Create(device, options);
+  const ParamStore& store = streamed->store();
+  TurnHomes(streamed->store(), device);
+  EXPECT_EQ(streamed->All(), resident);
   // Once more: nothing of the first time is left.
-  EXPECT_EQ(streamed.All(), resident);
+  EXPECT_EQ(streamed->All(), resident);
   EXPECT_EQ(MostOf(device.ledger, "weights"), store.bytes(Plane::kWeight));
   EXPECT_EQ(MostOf(device.ledger, "fetched planes"), PlannedBytes(store));
   for (size_t s = 0; s < store.slabs().size(); ++s) {
@@ -129,8 +130,8 @@ int64_t WeightsIn(const MemoryLedger& ledger) {
 // Of five blocks two are there at a time.
 TEST(StreamedWeights, TakeLessOfTheDeviceThanTheModelHas) {
   TurningDevice plain, device;
-  StreamedModel(plain, {}).All();
-  StreamedModel(device, {.homes = HomesOf("blocks")}).All();
+  (*StreamedModel::Create(plain, {}))->All();
+  (*StreamedModel::Create(device, {.homes = HomesOf("blocks")}))->All();
   const int64_t all = WeightsIn(plain.ledger);
   EXPECT_LT(WeightsIn(device.ledger), all - all / 3);
   EXPECT_LT(device.ledger.highest(), plain.ledger.highest() - all / 3);
@@ -139,17 +140,19 @@ TEST(StreamedWeights, TakeLessOfTheDeviceThanTheModelHas) {
 // Of a slab that is never displaced one copy is made, of others one a pass.
 TEST(StreamedWeights, WhatStaysIsBroughtOnce) {
   TurningDevice device;
-  StreamedModel model(device, {.tied = true, .homes = HomesOf("parts")});
-  const ParamStore& store = model.store();
-  TurnHomes(model.store(), device);
-  model.Losses();
+  const auto model =
+      *StreamedModel::Create(device, {.tied = true, .homes = HomesOf("parts")});
+  const ParamStore& store = model->store();
+  TurnHomes(model->store(), device);
+  model->Losses();
   EXPECT_EQ(device.brought, store.bytes(Plane::kWeight, Tier::kHost));
   TurningDevice other;
-  StreamedModel blocks(other, {.homes = HomesOf("blocks")});
-  TurnHomes(blocks.store(), other);
-  blocks.Losses();
+  const auto blocks =
+      *StreamedModel::Create(other, {.homes = HomesOf("blocks")});
+  TurnHomes(blocks->store(), other);
+  blocks->Losses();
   // Two passes, and what the next one would begin with.
-  const int64_t of_blocks = blocks.store().bytes(Plane::kWeight, Tier::kHost);
+  const int64_t of_blocks = blocks->store().bytes(Plane::kWeight, Tier::kHost);
   EXPECT_GE(other.brought, 2 * of_blocks);
   EXPECT_LE(other.brought, 2 * of_blocks + of_blocks * 2 / 5);
 }
@@ -165,9 +168,9 @@ TEST(StreamedWeights, SaysWhatTheDeviceHasTooLittleFor) {
       return absl::ResourceExhaustedError("no room for fetched planes");
     }
   } device;
-  StreamedModel model(device, {.homes = HomesOf("all")});
+  const auto model = *StreamedModel::Create(device, {.homes = HomesOf("all")});
   const absl::Status status =
-      ForwardPass::Create(model.model(), model.store(),
+      ForwardPass::Create(model->model(), model->store(),
                           {.batch = {.micro_batch = 1, .seq = 4}})
           .status();
   EXPECT_EQ(status.code(), absl::StatusCode::kResourceExhausted);
