@@ -45,7 +45,7 @@ class Resident {
       }
       for (const PlaneUse& use : uses) {
         const bool again = PlaceOf(use.planes, use.slab).next() != kNever;
-        if (!again) LetGo(use.planes, use.slab);
+        if (!again) LetGo(use.planes, use.slab, Lane::kCompute);
       }
     }
     return std::move(to_);
@@ -133,7 +133,9 @@ class Resident {
         << ToString(bare_.instructions[static_cast<size_t>(at_)])
         << " works on more of a class than it has copies";
     const auto [planes, slab] = there[candidates[choose_(uses)]];
-    LetGo(planes, slab);
+    // Its last use may be long ago: what comes instead does not wait for all
+    // that is computed before.
+    LetGo(planes, slab, Lane::kIn);
   }
 
   // Whether anybody reads what was written in it.
@@ -147,11 +149,12 @@ class Resident {
     return at.op != Op::kUpdate || at.slab != slab;
   }
 
-  void LetGo(PlaneSet planes, int32_t slab) {
+  // `releases`: the lane where nothing is evicted.
+  void LetGo(PlaneSet planes, int32_t slab, Lane releases) {
     Place& place = PlaceOf(planes, slab);
     const bool evicts = place.dirty && IsNeeded(planes, slab);
     if (evicts) Add(Op::kEvict, planes, slab);
-    Add(Op::kRelease, planes, slab, evicts ? Lane::kOut : Lane::kCompute);
+    Add(Op::kRelease, planes, slab, evicts ? Lane::kOut : releases);
     place.there = place.dirty = false;
     std::erase(there_[static_cast<size_t>(ClassOf(planes, slab))],
                std::pair(planes, slab));
