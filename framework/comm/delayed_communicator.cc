@@ -15,8 +15,6 @@
 namespace delink {
 namespace {
 
-int64_t InNanoseconds(double seconds) { return std::llround(1e9 * seconds); }
-
 // One way between two ranks, or that of all of a group's collectives.
 class Line {
  public:
@@ -177,13 +175,15 @@ class DelayedCommunicator final : public Communicator {
   std::map<int, Line> to_, from_;  // by rank
 };
 
+}  // namespace
+
 int64_t SteadyNow() {
   return std::chrono::duration_cast<std::chrono::nanoseconds>(
              std::chrono::steady_clock::now().time_since_epoch())
       .count();
 }
 
-}  // namespace
+int64_t InNanoseconds(double seconds) { return std::llround(1e9 * seconds); }
 
 absl::StatusOr<std::unique_ptr<Communicator>> DelayExchanges(
     std::unique_ptr<Communicator> comm, const Link& link, Nanoseconds now) {

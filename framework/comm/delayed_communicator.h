@@ -27,6 +27,8 @@ namespace delink {
 
 // Nanoseconds, of one clock for all ranks: they are on one machine.
 using Nanoseconds = std::function<int64_t()>;
+int64_t SteadyNow();  // steady_clock's
+int64_t InNanoseconds(double seconds);
 
 // Does what `comm` does, with the same bits and errors, later. Collective over
 // it; of one rank it is `comm` itself. Without `now` the time is

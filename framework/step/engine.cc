@@ -201,7 +201,9 @@ std::unique_ptr<Pending> Engine::Execute(const Pass& pass, int32_t index,
   }
   DeviceTimes* const times = TimesOf(pass, step);
   if (times != nullptr) times->Begin(index, step, stream);
-  std::unique_ptr<Pending> exchange = Do(pass, index, step);
+  const bool over_bus = at.lane == Lane::kIn || at.lane == Lane::kOut;
+  std::unique_ptr<Pending> exchange =
+      over_bus ? DoOverBus(pass, index, step) : Do(pass, index, step);
   if (at.lane == Lane::kCompute && !visit_groups_->status().ok()) {
     return std::make_unique<Failed>(visit_groups_->status());
   }

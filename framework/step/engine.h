@@ -32,6 +32,7 @@
 #include "framework/step/neighbours.h"
 #include "framework/step/pass.h"
 #include "framework/step/slab_groups.h"
+#include "framework/step/slow_bus.h"
 #include "framework/step/step_watch.h"
 #include "framework/step/trace.h"
 #include "framework/step/visit_groups.h"
@@ -59,6 +60,8 @@ class Engine {
     AccumulateFn accumulate = nullptr;
     StepWatch* watch = nullptr;  // optional
     Trace* trace = nullptr;      // optional; of optimizer steps
+    // Optional: between homes and copies, where the device is the CPU.
+    const SlowBus* bus = nullptr;
   };
   struct Options {
     uint64_t seed = 1;
@@ -158,6 +161,9 @@ class Engine {
   // The first `count` sums, of all ranks: each has those of the cells it owns.
   std::unique_ptr<Pending> ExchangeSums(int64_t count);
   void Update(int slab);
+  // In the lanes of copies between homes, over a bus that may be slowed.
+  std::unique_ptr<Pending> DoOverBus(const Pass& pass, int32_t index,
+                                     int64_t step);
   // What moves planes of slabs (engine_planes.cc).
   void Arrive(const Pass& pass, int32_t index);
   std::unique_ptr<Pending> Evict(int slab, PlaneSet planes);

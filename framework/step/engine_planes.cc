@@ -9,6 +9,15 @@
 
 namespace delink {
 
+std::unique_ptr<Pending> Engine::DoOverBus(const Pass& pass, int32_t index,
+                                           int64_t step) {
+  if (env_.bus == nullptr) return Do(pass, index, step);
+  const int64_t begin = env_.bus->Now();
+  std::unique_ptr<Pending> copy = Do(pass, index, step);
+  return env_.bus->Slow(std::move(copy), begin,
+                        TracedBytes(At(pass.program.instructions, index)));
+}
+
 // The planes of a copy lie one behind the other.
 void Engine::Redirect(int slab, PlaneSet planes, char* copy) {
   ParamStore& store = *env_.store;

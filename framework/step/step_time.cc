@@ -10,6 +10,7 @@ namespace delink {
 
 const Link& StepLinks::Of(const Instruction& at) const {
   if (IsTransfer(at)) return neighbours;
+  if (at.lane == Lane::kIn || at.lane == Lane::kOut) return bus;
   return IsVisit(at) || at.op == Op::kUpdate ? visits : network;
 }
 
@@ -47,9 +48,8 @@ Costs CostsOver(const StepLinks& links, MeasuredCosts measured,
 
 absl::StatusOr<StepTime> TimeStep(const std::vector<Column>& columns,
                                   const Costs& costs, bool drains) {
-  DELINK_ASSIGN_OR_RETURN(const JointTimes times,
-                          ExecuteTogether(columns, costs));
   StepTime time;
+  DELINK_ASSIGN_OR_RETURN(JointTimes times, ExecuteTogether(columns, costs));
   const size_t stages = columns.front().size();
   double computed[2] = {0, 0};
   for (size_t rank = 0; rank < times.first.size(); ++rank) {
@@ -62,8 +62,14 @@ absl::StatusOr<StepTime> TimeStep(const std::vector<Column>& columns,
       computed[1] = std::max(computed[1], times.second[rank][i].end);
     }
   }
-  time.seconds = drains ? *std::max_element(time.ends.begin(), time.ends.end())
-                        : computed[1] - computed[0];
+  if (drains) {
+    time.seconds = *std::max_element(time.ends.begin(), time.ends.end());
+    time.intervals = std::move(times.first);
+  } else {
+    time.begin = computed[0];
+    time.seconds = computed[1] - computed[0];
+    time.intervals = std::move(times.second);
+  }
   return time;
 }
 

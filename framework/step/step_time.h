@@ -1,6 +1,7 @@
 // How long a step takes where instructions take what was measured, and what
-// ranks exchange goes over links of a set latency and bandwidth: the joint
-// execution that proves the programs, with these costs.
+// ranks exchange, and what comes and goes between homes, goes over links of a
+// set latency and bandwidth: the joint execution that proves the programs, with
+// these costs.
 #pragma once
 
 #include <cstdint>
@@ -16,12 +17,13 @@ namespace delink {
 
 // What an instruction took on a rank: seconds.
 struct MeasuredTime {
-  double own = 0;        // by itself, whatever others do
-  double exchanged = 0;  // from when all were at an exchange until it was there
+  double own = 0;  // by itself, whatever others do
+  // From when all were at an exchange until it was there; of a copy, all.
+  double exchanged = 0;
 };
 
-// What an instruction sends: so many operations, one behind the other, of so
-// many bytes of this rank in all (link.h).
+// What an instruction sends or copies: so many operations, one behind the
+// other, of so many bytes of this rank in all (link.h).
 struct Sent {
   int64_t operations = 0;
   int64_t bytes = 0;
@@ -33,6 +35,7 @@ struct StepLinks {
   Link network;     // collectives of slabs, norms and sums
   Link neighbours;  // transfers between stages, each way
   Link visits;      // in the middle of visits and updates
+  Link bus;         // between homes of planes and copies, each way
 
   const Link& Of(const Instruction& at) const;
 };
@@ -54,6 +57,10 @@ struct StepTime {
   std::vector<double> ends;
   // From one step's end to the next's.
   double seconds = 0;
+  // Of such a step, whose seconds begin at `begin`; lanes may run ahead of it
+  // into the one before, or behind it into the next.
+  Intervals intervals;
+  double begin = 0;
 };
 
 // Of `columns` as ExecuteTogether takes them. `drains`: a rank begins a step

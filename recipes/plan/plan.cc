@@ -144,25 +144,20 @@ absl::StatusOr<std::vector<int64_t>> SwitchBytes(const Layout& before,
   return most;
 }
 
-// As runs of the recipe do, which have a thread for their lanes or none.
-bool DrainsLanes(const Recipe& recipe, int threads) {
-  return threads == 1 &&
-         std::ranges::none_of(recipe.stages, [](const Stage& stage) {
-           return stage.parallel.pipeline > 1;
-         });
-}
-
 // Sets the TracedTime of stages.
 absl::Status TimeByTrace(const PlanOptions& options, const Recipe& recipe,
                          RunPlan& plan) {
   DELINK_ASSIGN_OR_RETURN(const StepTrace trace,
                           StepTrace::Read(options.trace));
-  const StepLinks links{options.link, options.link, options.link};
+  const StepLinks links{.network = options.link,
+                        .neighbours = options.link,
+                        .visits = options.link,
+                        .bus = options.bus};
+  const bool drains = !HasLaneThread(recipe, plan.threads);
   bool any = false;
   for (StagePlan& stage : plan.stages) {
-    DELINK_ASSIGN_OR_RETURN(stage.traced,
-                            trace.Time(stage.pipeline, stage.mesh, links,
-                                       DrainsLanes(recipe, plan.threads)));
+    DELINK_ASSIGN_OR_RETURN(
+        stage.traced, trace.Time(stage.pipeline, stage.mesh, links, drains));
     if (!stage.traced.has_value()) continue;
     any = true;
     // Behind each step those of a pipeline add up how long they waited.

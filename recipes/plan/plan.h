@@ -41,6 +41,7 @@ struct PlanOptions {
   // of get their TracedTime; empty: none.
   std::string trace;
   Link link;  // over which ranks then exchange everything
+  Link bus;   // between homes of planes, each way
 };
 
 struct StagePlan {

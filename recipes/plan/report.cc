@@ -11,6 +11,7 @@
 #include "recipes/plan/offload_plan.h"
 #include "recipes/plan/pipeline_report.h"
 #include "recipes/plan/plan.h"
+#include "recipes/plan/traced_report.h"
 #include "recipes/record/progress.h"
 #include "recipes/record/stage_text.h"
 
@@ -72,17 +73,6 @@ std::string FlopsText(const RunPlan& plan, const StagePlan& s) {
                     " in all, at 100% of peak\n");
   }
   return text;
-}
-
-std::string TracedText(const TracedTime& traced) {
-  std::string text = absl::StrFormat(
-      "  by %d traced steps, of %.4g s each: a step takes %.4g s, its ranks ",
-      traced.steps, traced.traced, traced.planned);
-  absl::StrAppend(
-      &text, absl::StrJoin(traced.ends, ", ", [](std::string* out, double end) {
-        absl::StrAppendFormat(out, "%.4g s", end);
-      }));
-  return text + "\n";
 }
 
 // What all stages take together, and what its seconds stand on.
@@ -209,12 +199,7 @@ Json StageJson(const RunPlan& plan, const StagePlan& s, bool with_program) {
     json["least_seconds_per_step"] = plan.LeastSeconds(s.flops_per_step);
     json["least_seconds"] = plan.LeastSeconds(s.flops());
   }
-  if (s.traced.has_value()) {
-    json["traced"] = {{"steps", s.traced->steps},
-                      {"step_seconds", s.traced->traced},
-                      {"planned_step_seconds", s.traced->planned},
-                      {"planned_ends", s.traced->ends}};
-  }
+  if (s.traced.has_value()) json["traced"] = ToJson(*s.traced);
   if (s.offload.has_value()) json["offload"] = ToJson(*s.offload);
   if (s.pipeline.stages.size() > 1) json["pipeline"] = ToJson(s.pipeline);
   if (with_program) json["program"] = Programs(s.pipeline);

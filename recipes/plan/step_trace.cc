@@ -13,6 +13,8 @@
 namespace delink {
 namespace {
 
+constexpr int kTimelineColumns = 64;  // of a picture
+
 double Median(std::vector<double> values) {
   const auto middle = values.begin() + static_cast<int64_t>(values.size() / 2);
   std::nth_element(values.begin(), middle, values.end());
@@ -25,8 +27,15 @@ bool IsNameOf(const std::string& name, const Instruction& at) {
   return name == text || name.starts_with(text + " of ");
 }
 
-// The same on all that do it together.
-std::string MeetingOf(const Instruction& at) {
+// Between homes of planes and copies.
+bool IsOverBus(const Instruction& at) {
+  return at.lane == Lane::kIn || at.lane == Lane::kOut;
+}
+
+// The same on all that do it together; what nobody else does is its own.
+std::string MeetingOf(const RankProgram& rank, int64_t index) {
+  const Instruction& at = At(rank.program->instructions, index);
+  if (IsOverBus(at)) return absl::StrCat(rank.rank, ":", index);
   return ToString(at.op == Op::kRecv ? OppositeOf(at) : at);
 }
 
@@ -65,7 +74,7 @@ class StepTrace::Medians {
       for (const RankProgram& rank : ranks) {
         for (const auto& [index, traced] : of(rank)) {
           Lessen(ExchangesOf(rank, index, traced),
-                 least[MeetingOf(At(rank.program->instructions, index))]);
+                 least[MeetingOf(rank, index)]);
         }
       }
       for (const RankProgram& rank : ranks) {
@@ -105,8 +114,7 @@ class StepTrace::Medians {
     double own = traced.end - traced.begin, exchanged = 0;
     if (sent(rank, index).operations > 0) {
       for (const double part : ExchangesOf(rank, index, traced)) own -= part;
-      for (const double part :
-           least.at(MeetingOf(At(rank.program->instructions, index)))) {
+      for (const double part : least.at(MeetingOf(rank, index))) {
         exchanged += part;
       }
     }
@@ -146,7 +154,10 @@ absl::StatusOr<StepTrace> StepTrace::Read(const std::string& path) {
             "are not taken");
       } else {
         trace.ranks_[rank][step][args.at("instruction").get<int64_t>()] = {
-            .name = name, .begin = begin, .end = begin + took};
+            .name = name,
+            .bytes = args.value("bytes", int64_t{0}),
+            .begin = begin,
+            .end = begin + took};
       }
     }
   } catch (const nlohmann::json::exception& error) {
@@ -190,32 +201,8 @@ std::vector<int64_t> StepTrace::StepsOf(
   return steps;
 }
 
-absl::StatusOr<std::optional<TracedTime>> StepTrace::Time(
-    const PipelinePlan& plan, const Mesh& mesh, const StepLinks& links,
-    bool drains) const {
-  const std::vector<Column> columns = ColumnsOf(plan, mesh);
-  std::vector<RankProgram> ranks;
-  for (const Column& column : columns) {
-    ranks.insert(ranks.end(), column.begin(), column.end());
-  }
-  const std::vector<int64_t> steps = StepsOf(ranks);
-  if (steps.empty()) return std::nullopt;
-  const SentBytes sent = [&plan](const RankProgram& rank, int32_t index) {
-    return At(At(plan.stages, rank.program->stage).sent, index);
-  };
-  const Medians medians(*this, ranks, steps, sent);
-  const auto measured = [&medians](const RankProgram& rank, int32_t index) {
-    return medians.Of(rank, index);
-  };
-  DELINK_ASSIGN_OR_RETURN(
-      const StepTime time,
-      TimeStep(columns, CostsOver(links, measured, sent), drains));
-  TracedTime traced{.steps = static_cast<int64_t>(steps.size()),
-                    .planned = time.seconds,
-                    .ends = std::vector<double>(ranks.size())};
-  for (size_t i = 0; i < ranks.size(); ++i) {
-    At(traced.ends, ranks[i].rank) = time.ends[i];
-  }
+double StepTrace::SecondsOf(const std::vector<RankProgram>& ranks,
+                            const std::vector<int64_t>& steps) const {
   // When the last rank's compute lane was through.
   std::map<int64_t, double> ends;
   for (const RankProgram& rank : ranks) {
@@ -232,7 +219,47 @@ absl::StatusOr<std::optional<TracedTime>> StepTrace::Time(
     const auto next = ends.find(step + 1);
     if (next != ends.end()) took.push_back(next->second - end);
   }
-  if (!took.empty()) traced.traced = Median(std::move(took));
+  return took.empty() ? 0 : Median(std::move(took));
+}
+
+absl::StatusOr<std::optional<TracedTime>> StepTrace::Time(
+    const PipelinePlan& plan, const Mesh& mesh, const StepLinks& links,
+    bool drains) const {
+  const std::vector<Column> columns = ColumnsOf(plan, mesh);
+  std::vector<RankProgram> ranks;
+  for (const Column& column : columns) {
+    ranks.insert(ranks.end(), column.begin(), column.end());
+  }
+  const std::vector<int64_t> steps = StepsOf(ranks);
+  if (steps.empty()) return std::nullopt;
+  const SentBytes sent = [&](const RankProgram& rank, int32_t index) -> Sent {
+    if (!IsOverBus(At(rank.program->instructions, index))) {
+      return At(At(plan.stages, rank.program->stage).sent, index);
+    }
+    const int64_t bytes =
+        ranks_.at(rank.rank).at(steps.front()).at(index).bytes;
+    return {.operations = bytes > 0 ? 1 : 0, .bytes = bytes};
+  };
+  const Medians medians(*this, ranks, steps, sent);
+  const auto measured = [&medians](const RankProgram& rank, int32_t index) {
+    return medians.Of(rank, index);
+  };
+  DELINK_ASSIGN_OR_RETURN(
+      const StepTime time,
+      TimeStep(columns, CostsOver(links, measured, sent), drains));
+  TracedTime traced{.steps = static_cast<int64_t>(steps.size()),
+                    .planned = time.seconds,
+                    .ends = std::vector<double>(ranks.size())};
+  for (size_t i = 0; i < ranks.size(); ++i) {
+    At(traced.ends, ranks[i].rank) = time.ends[i];
+  }
+  for (size_t stage = 0; stage < columns.front().size(); ++stage) {
+    const RankProgram& rank = columns.front()[stage];
+    traced.lanes.push_back(
+        {.rank = rank.rank,
+         .uses = UseOfLanes(*rank.program, time, stage, kTimelineColumns)});
+  }
+  traced.traced = SecondsOf(ranks, steps);
   return traced;
 }
 

@@ -1,11 +1,14 @@
 #include "recipes/run/choose_device.h"
 
 #include <cstdint>
+#include <string>
 
 #include "absl/strings/str_cat.h"
 #include "framework/base/log.h"
 #include "framework/base/status_macros.h"
+#include "framework/comm/link.h"
 #include "layers/kernels/find_kernels.h"
+#include "parallel/launch/launcher.h"
 #include "recipes/schema/describe.h"
 
 namespace delink {
@@ -76,6 +79,29 @@ absl::StatusOr<std::unique_ptr<Device>> NewDeviceOf(DeviceKind kind,
                           NewCudaDevice(ordinal));
   DELINK_RETURN_IF_ERROR(CheckKernels(kind));
   return device;
+}
+
+absl::StatusOr<std::unique_ptr<SlowBus>> SlowBusAsAsked(const Device& device,
+                                                        const World& world) {
+  constexpr char kName[] = "DELINK_BUS";
+  const std::optional<std::string> text = ProcessEnvironment(kName);
+  if (!text.has_value()) return nullptr;
+  const absl::StatusOr<Link> way = ParseLink(*text);
+  if (!way.ok()) {
+    return absl::Status(
+        way.status().code(),
+        absl::StrCat(kName, ": ", std::string(way.status().message())));
+  }
+  if (device.kind() != DeviceKind::kCpu) {
+    return absl::FailedPreconditionError(absl::StrCat(
+        kName, ": the device is ", device.name(),
+        ", which has a bus of its own; unset it, or say run.device = \"cpu\""));
+  }
+  if (world.rank() == 0) {
+    DELINK_LOG(kWarning) << kName << "=" << *text
+                         << ": copies between homes are delayed";
+  }
+  return std::make_unique<SlowBus>(*way);
 }
 
 int RanksOnDevice(const Device& device, const World& world) {

@@ -7,6 +7,7 @@
 
 #include "absl/status/statusor.h"
 #include "framework/device/backend.h"
+#include "framework/step/slow_bus.h"
 #include "parallel/launch/launch.h"
 #include "recipes/schema/recipe.h"
 
@@ -32,6 +33,13 @@ absl::StatusOr<std::unique_ptr<Device>> ChooseDevice(const DeviceChoice& choice,
 // there is none, or a library is missing that its kernels call.
 absl::StatusOr<std::unique_ptr<Device>> NewDeviceOf(DeviceKind kind,
                                                     int ordinal = 0);
+
+// The bus of this device as slow as DELINK_BUS says in this rank's environment,
+// "0.0001,1e9" (framework/step/slow_bus.h); null where it is not set.
+// InvalidArgument where it says something else, FailedPrecondition where the
+// device is not the CPU.
+absl::StatusOr<std::unique_ptr<SlowBus>> SlowBusAsAsked(const Device& device,
+                                                        const World& world);
 
 // Ranks that compute on the device of this one, itself among them.
 int RanksOnDevice(const Device& device, const World& world);

@@ -1,5 +1,6 @@
 #include "recipes/run/prepare.h"
 
+#include <algorithm>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -88,6 +89,13 @@ absl::StatusOr<Recipe> FitVocab(const Recipe& recipe, const Corpus& corpus) {
                    corpus.vocab_size(),
                    " tokens; leave model.vocab out, or rebuild the "
                    "corpus with that vocabulary"));
+}
+
+bool HasLaneThread(const Recipe& recipe, int threads) {
+  return threads > 1 ||
+         std::ranges::any_of(recipe.stages, [](const Stage& stage) {
+           return stage.parallel.pipeline > 1 || stage.offload.any();
+         });
 }
 
 absl::StatusOr<std::unique_ptr<RunModel>> RunModel::Create(

@@ -26,6 +26,12 @@ absl::Status CheckCut(const Recipe& recipe, const ParamRegistry& registry,
 absl::Status CheckOffload(const Recipe& recipe, const ParamRegistry& registry,
                           size_t stage);
 
+// Whether lanes but compute have a thread on ranks of so many threads: where
+// compute has several; in a pipeline, where something is under way nearly
+// always, and it is big messages that somebody must come by for; and where
+// copies between homes and the host's updates go on beside compute.
+bool HasLaneThread(const Recipe& recipe, int threads);
+
 // A recipe's model, and what updates it.
 class RunModel {
  public:

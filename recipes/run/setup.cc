@@ -71,6 +71,8 @@ absl::StatusOr<std::unique_ptr<RunSetup>> RunSetup::Create(
                           ChooseDevice({.device = config.device,
                                         .ranks_per_gpu = config.ranks_per_gpu},
                                        world));
+  DELINK_ASSIGN_OR_RETURN(
+      run->bus_, IfAllHave(comm, SlowBusAsAsked(*run->device_, world)));
   DELINK_RETURN_IF_ERROR(AgreeOnInputs(comm, options, run->inputs()));
   absl::StatusOr<std::unique_ptr<FolderLock>> lock(nullptr);
   if (run->first()) lock = RunFolder::Take(run->out_);
@@ -104,10 +106,9 @@ absl::Status RunSetup::MakeModel(const ModelList& models) {
       RunModel::Create(recipe(), models, beginning_->Position().stage()));
   DELINK_ASSIGN_OR_RETURN(network_, world_.comm().Split(0, world_.rank()));
   env_ = model_->On(*device_, world_.comm(), *network_);
-  // In a pipeline something is under way nearly always, and it is big messages
-  // that somebody must come by for.
   env_.nodes = nodes_;
-  env_.lane_threads = threads_ > 1 || HasPipeline(recipe());
+  env_.lane_threads = HasLaneThread(recipe(), threads_);
+  env_.bus = bus_.get();
   return absl::OkStatus();
 }
 

@@ -60,6 +60,7 @@ class RunSetup {
   std::optional<RunInputs> inputs_;
   std::vector<int> nodes_;  // by rank
   std::unique_ptr<Device> device_;
+  std::unique_ptr<SlowBus> bus_;  // optional
   std::optional<Beginning> beginning_;
   std::unique_ptr<RunModel> model_;
   std::unique_ptr<Communicator> network_;

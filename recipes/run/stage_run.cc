@@ -152,7 +152,8 @@ absl::Status StageRun::MakeExecutor(size_t layout) {
                                    .network = env_.network,
                                    .accumulate = Accumulate,
                                    .watch = env_.watch,
-                                   .trace = env_.trace},
+                                   .trace = env_.trace,
+                                   .bus = env_.bus},
                                   options));
   return absl::OkStatus();
 }

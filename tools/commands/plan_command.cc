@@ -15,6 +15,8 @@ absl::StatusOr<RunPlan> MakePlan(const PlanCommand& command,
   const bool told = ProcessEnvironment("OMP_NUM_THREADS").has_value();
   Link link;
   if (!command.delay.empty()) link = *ParseLink(command.delay);
+  Link bus;
+  if (!command.bus.empty()) bus = *ParseLink(command.bus);
   DELINK_ASSIGN_OR_RETURN(RunPlan plan,
                           PlanRun({.recipe = command.recipe,
                                    .sets = command.sets,
@@ -22,7 +24,8 @@ absl::StatusOr<RunPlan> MakePlan(const PlanCommand& command,
                                    .ranks_per_node = command.ranks_per_node,
                                    .threads = told ? threads : 0,
                                    .trace = command.trace,
-                                   .link = link},
+                                   .link = link,
+                                   .bus = bus},
                                   models));
   FindPeak(plan);
   return plan;

@@ -61,6 +61,7 @@ struct PlanCommand {
   int64_t ranks_per_node = 0;  // 0: all are on one
   std::string trace;           // empty: none
   std::string delay;           // as ParseLink wants it; empty: none
+  std::string bus;             // likewise
   bool program = false;
   bool json = false;
 };

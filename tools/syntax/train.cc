@@ -186,6 +186,13 @@ CommandSyntax PlanSyntax() {
                              "second",
                      .check = LinkProblem,
                      .needs = {"--trace"}},
+                    {.name = "--bus",
+                     .value = "SECONDS,RATE",
+                     .to = &plan->bus,
+                     .help = "over a bus between homes of this latency and so "
+                             "many bytes a second each way",
+                     .check = LinkProblem,
+                     .needs = {"--trace"}},
                     {.name = "--program",
                      .to = &plan->program,
                      .help = "print the program of a step as well: "

@@ -7,6 +7,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
@@ -25,6 +26,7 @@ using nlohmann::json;
 
 constexpr char kTiny[] = DELINK_SOURCE_DIR "/recipes/tiny.toml";
 constexpr double kNear = 1e-9;
+constexpr int64_t kCopied = 1000;  // bytes, whatever is copied
 
 class StepTraceTest : public ::testing::Test {
  protected:
@@ -75,7 +77,9 @@ class StepTraceTest : public ::testing::Test {
           for (const double exchange : of.exchanges) {
             add(name + ": gather over tensor", "Exchange", at, exchange, {});
           }
-          add(name, ToString(at.op), at, of.all, {{"instruction", i}});
+          const bool copies = at.op == Op::kFetch || at.op == Op::kEvict;
+          add(name, ToString(at.op), at, of.all,
+              {{"instruction", i}, {"bytes", copies ? kCopied : 0}});
           now += 1e3 * of.all;
         }
       }
@@ -191,6 +195,49 @@ TEST_F(StepTraceTest, WhatAVisitExchangesIsNotItsOwn) {
   // Those of the compute lane alone are all in a row.
   EXPECT_GT(far->planned, 20);
   EXPECT_LE(far->planned, 0.012 + operations + 1e-6);
+}
+
+// Both ways at once: where copies are all that takes time, a step is no shorter
+// than those of a way, and shorter than those of both.
+TEST_F(StepTraceTest, CopiesBetweenHomesTakeWhatTheBusTakes) {
+  const ModelList models = BuiltInModels();
+  PlanOptions options = Options("{ data = 2 }");
+  options.sets.push_back(
+      "stage.1.offload={ rows = [{ match = \"blocks/*\", weights = \"host\", "
+      "gradients = \"host\" }] }");
+  const absl::StatusOr<RunPlan> plan = PlanRun(options, models);
+  ASSERT_TRUE(plan.ok()) << plan.status();
+  Write(plan->stages[1], [](int, const Instruction& at, int) -> Took {
+    return {at.op == Op::kFetch ? 5.0 : 0, {}};
+  });
+  double fetches = 0, evictions = 0;
+  for (const Instruction& at :
+       plan->stages[1].pipeline.stages[0].program.instructions) {
+    fetches += at.op == Op::kFetch ? 1 : 0;
+    evictions += at.op == Op::kEvict ? 1 : 0;
+  }
+  ASSERT_GT(fetches, evictions);
+  const auto uses_over = [&](const Link& bus) {
+    options.trace = Path();
+    options.bus = bus;
+    const TracedTime time = PlanRun(options, models)->stages[1].traced.value();
+    EXPECT_EQ(time.lanes.size(), 1U);
+    EXPECT_EQ(time.lanes[0].rank, 0);
+    std::map<Lane, double> busy;
+    for (const LaneUse& use : time.lanes[0].uses) busy[use.lane] = use.busy;
+    busy[Lane::kCompute] = time.planned;
+    return busy;
+  };
+  // A bus hides what copying took by itself, or leaves it.
+  const std::map<Lane, double> none = uses_over({});
+  EXPECT_NEAR(none.at(Lane::kIn), 0.005 * fetches, kNear);
+  EXPECT_FALSE(none.contains(Lane::kOut));
+  const std::map<Lane, double> slow =
+      uses_over({.latency = 0.5, .bytes_per_second = 2000});
+  EXPECT_NEAR(slow.at(Lane::kIn), fetches, kNear);
+  EXPECT_NEAR(slow.at(Lane::kOut), evictions, kNear);
+  EXPECT_GE(slow.at(Lane::kCompute), fetches - kNear);
+  EXPECT_LT(slow.at(Lane::kCompute), fetches + evictions);
 }
 
 TEST_F(StepTraceTest, SaysWhatItCannotUse) {

@@ -1,0 +1,174 @@
+#!/usr/bin/python3
+"""Steps with planes at home on the host, over a slow bus: planned and measured.
+
+  tools/bench/offloaded.py --data CORPUS/train [--delink PROGRAM]
+                           [--bus SECONDS,RATE] [--rounds N] [--steps N]
+                           [--recipe RECIPE] [--set KEY=VALUE ...]
+                           [--only NAME ...] [--json]
+
+Trains a recipe of two stages, recipes/gpt_10m.toml 512 wide with a vocabulary
+of 512 unless another is given, 16 sequences of 128 a step in micro-batches of
+four, one thread for compute and one for the host's updates, in several
+placements, twice each: with a trace, copies being as fast as memory, and with
+DELINK_BUS, under which a copy between homes takes a set latency and bandwidth
+(docs/benchmarks.md). `delink plan --trace --bus` says, by the first, how long a
+step of the second is. Prints for each placement the median seconds of a step
+without a bus, what is planned with it, and how much of copies and of the host's
+updates that hides, what is measured, and measured / planned: medians of the
+rounds (least - most). Of a run the steps of the real stage after the first three
+count.
+
+Then the resident run of the same order beside those in layer-major order: its
+measured seconds / theirs, and the tokens of a step from which on the formula
+(offload/plan/bounds.h) says that weights and gradients hide: parameters have 4
+bytes here, F is what the resident steps reach.
+"""
+import argparse
+import json
+import os
+import statistics
+import subprocess
+import tempfile
+
+RECIPE = os.path.join(os.path.dirname(os.path.abspath(__file__)),
+                      "../../recipes/gpt_10m.toml")
+SHAPE = {"model.dim": 512, "model.vocab": 512, "data.seq": 128}
+# Name, order, offload.
+RESIDENT = "resident"
+PLACEMENTS = {
+    RESIDENT: ("layer", ""),
+    "weights": ("layer", '{ weights = "host" }'),
+    "weights, by micro-batch": ("micro_batch", '{ weights = "host" }'),
+    "gradients": ("layer", '{ gradients = "host" }'),
+    "state": ("layer", '{ state = "host" }'),
+    "state, host updates": ("layer", '{ state = "host", update = "host" }'),
+    "half": ("layer", '{ resident = 0.5, update = "device" }'),
+    "half, host updates": ("layer", '{ resident = 0.5, update = "host" }'),
+    "half, host updates, by micro-batch": (
+        "micro_batch", '{ resident = 0.5, update = "host" }'),
+    "all": ("layer", '{ resident = 0.0, update = "device" }'),
+    "all, host updates": ("layer", '{ resident = 0.0, update = "host" }'),
+}
+LEFT_OUT = 3
+BYTES = 4  # of a parameter's weight, and of its gradient
+
+
+def settings(options, name):
+  order, offload = PLACEMENTS[name]
+  steps = options.steps + LEFT_OUT + 2
+  words = {} if options.recipe != RECIPE else dict(SHAPE)
+  words |= {"data.train": os.path.abspath(options.data), "data.batch": 16,
+            "run.micro_batch": 4, "run.threads": 1, "run.log_every": 1,
+            "run.validate_every": 0, "run.checkpoint_every": 0,
+            "run.order": order, "schedule.steps": steps, "schedule.warmup": 2,
+            "stage.0.until.fraction": 1.5 / steps}
+  if offload:
+    words["stage.1.offload"] = offload
+  pairs = [f"{key}={value}" for key, value in words.items()] + options.set
+  return [word for pair in pairs for word in ("--set", pair)]
+
+
+def train(options, name, folder, bus=None):
+  """The median of a run's steps in seconds."""
+  environment = dict(os.environ)
+  environment.pop("DELINK_BUS", None)
+  last = options.steps + LEFT_OUT + 2
+  words = []
+  if bus is None:
+    words = ["--trace", folder + "/trace.json",
+             "--trace-steps", f"{last - options.steps}:{last}"]
+  else:
+    environment["DELINK_BUS"] = bus
+  run = folder + ("/slow" if bus else "/run")
+  subprocess.run(
+      [options.delink, "train", options.recipe, "--out", run, *words,
+       *settings(options, name)], check=True, env=environment,
+      stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+  with open(run + "/metrics.jsonl", encoding="utf-8") as file:
+    rows = [json.loads(line) for line in file]
+  ends = [row["seconds"] for row in rows
+          if row.get("stage") == "real" and "tokens_per_s" in row]
+  ends = ends[-options.steps - 1:]
+  return statistics.median(b - a for a, b in zip(ends, ends[1:]))
+
+
+def planned(options, name, folder):
+  """Of the real stage, over the bus."""
+  done = subprocess.run(
+      [options.delink, "plan", options.recipe, "--json", "--ranks", "1",
+       "--trace", folder + "/trace.json", "--bus", options.bus,
+       *settings(options, name)],
+      check=True, text=True, stdout=subprocess.PIPE)
+  return json.loads(done.stdout)["stages"][1]
+
+
+def measure(options, name):
+  with tempfile.TemporaryDirectory() as folder:
+    fast = train(options, name, folder)
+    stage = planned(options, name, folder)
+    slow = train(options, name, folder, options.bus)
+  traced = stage["traced"]
+  beside = [lane for lane in traced["lanes"] if lane["lane"] != "compute"]
+  over = traced["planned_step_seconds"]
+  return {"fast": fast, "planned": over, "measured": slow,
+          "ratio": slow / over,
+          "beside": sum(lane["busy_seconds"] for lane in beside),
+          "hidden": sum(lane["hidden_seconds"] for lane in beside),
+          "flops": stage["flops_per_step"],
+          "tokens": stage["tokens"] // (stage["end"] - stage["begin"])}
+
+
+def tokens_from(rows, bus):
+  """Where what is fetched hides in a forward pass, and goes out in a backward."""
+  reached = rows["flops"] / rows["fast"]
+  rate = float(bus.split(",")[1])
+  return max(BYTES / rate * reached / 2, BYTES / rate * reached / 4)
+
+
+def main():
+  parser = argparse.ArgumentParser(
+      description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+  parser.add_argument("--data", required=True, help="a corpus's train folder")
+  parser.add_argument("--delink", default="build/release/tools/delink")
+  parser.add_argument("--recipe", default=RECIPE)
+  parser.add_argument("--set", action="append", default=[],
+                      help="a key of the recipe; may be repeated")
+  parser.add_argument("--bus", default="0.0002,2.5e8",
+                      help="latency in seconds, bytes a second (0.0002,2.5e8)")
+  parser.add_argument("--rounds", type=int, default=3, help="(3)")
+  parser.add_argument("--steps", type=int, default=8, help="that count (8)")
+  parser.add_argument("--only", nargs="+", choices=list(PLACEMENTS),
+                      default=list(PLACEMENTS))
+  parser.add_argument("--json", action="store_true", help="a line a placement")
+  options = parser.parse_args()
+  rounds = {name: [] for name in options.only}
+  for _ in range(options.rounds):
+    for name, of in rounds.items():
+      of.append(measure(options, name))
+  middles = {name: {key: statistics.median(row[key] for row in of)
+                    for key in of[0]} for name, of in rounds.items()}
+  if options.json:
+    for name, of in rounds.items():
+      print(json.dumps({"placement": name, "rounds": of, **middles[name]}))
+    return
+  print("| on the host | no bus, s | over it by the plan | hidden | measured | "
+        "measured / planned | resident / measured |")
+  print("|---|---|---|---|---|---|---|")
+  for name, of in rounds.items():
+    middle = middles[name]
+    ratios = [row["ratio"] for row in of]
+    beside = "-"
+    if RESIDENT in middles and PLACEMENTS[name][0] == "layer":
+      beside = f"{middles[RESIDENT]['measured'] / middle['measured']:.3f}"
+    print(f"| {name} | {middle['fast']:.3f} | {middle['planned']:.3f} | "
+          f"{middle['hidden']:.3f} of {middle['beside']:.3f} | "
+          f"{middle['measured']:.3f} | {middle['ratio']:.3f} "
+          f"({min(ratios):.3f} - {max(ratios):.3f}) | {beside} |")
+  if RESIDENT in middles:
+    middle = middles[RESIDENT]
+    print(f"\nA step is {middle['tokens']:.0f} tokens; weights hide from "
+          f"{tokens_from(middle, options.bus):.0f} on.")
+
+
+if __name__ == "__main__":
+  main()
