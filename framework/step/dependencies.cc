@@ -92,6 +92,14 @@ Effects TransferEffects(const ProgramShape& shape, const Instruction& i) {
   return {.writes = {moved}};
 }
 
+// A slot goes to the host or comes back.
+Effects StoreEffects(const Instruction& i) {
+  const Resource slot{ResourceKind::kSlot, i.layer, i.micro_batch};
+  const Resource stored{ResourceKind::kStored, i.layer, i.micro_batch};
+  const bool goes = i.op == Op::kStoreSlot;
+  return {.reads = {goes ? slot : stored}, .writes = {goes ? stored : slot}};
+}
+
 // Hazards over two consecutive steps. Positions run from 0 to 2n; those under n
 // are the step before. Completion is tracked with one clock per lane: lanes are
 // in order, so "everything in lane k up to position c" is all there is to know
@@ -111,6 +119,10 @@ class HazardScan {
     for (const int32_t held : out_.held) {
       held_base_.push_back(next);
       next += held;
+    }
+    for (const int32_t stored : out_.stored) {
+      stored_base_.push_back(next);
+      next += stored;
     }
     for (const int32_t copies : shape.copies) {
       copy_base_.push_back(next);
@@ -171,6 +183,9 @@ class HazardScan {
       case ResourceKind::kHeld:
         return held_base_[SlotClassOf(shape, r.index)] +
                out_.held_of[r.index][r.micro_batch];
+      case ResourceKind::kStored:
+        return stored_base_[SlotClassOf(shape, r.index)] +
+               out_.stored_of[r.index][r.micro_batch];
       case ResourceKind::kBoundary:
         return boundary_base_ + out_.boundary_of[r.index][r.micro_batch];
       case ResourceKind::kNorm:
@@ -271,7 +286,7 @@ class HazardScan {
   const Program& program_;
   const int32_t count_;
   Analysis& out_;
-  std::vector<int32_t> pool_base_, held_base_;
+  std::vector<int32_t> pool_base_, held_base_, stored_base_;
   std::vector<int32_t> copy_base_;  // by class
   // By set of planes and slab: the one taken last.
   std::array<std::vector<int32_t>, kPlaneSets> copy_at_;
@@ -356,6 +371,9 @@ Effects EffectsOf(const ProgramShape& shape, const Instruction& instruction) {
     case Op::kEvict:
     case Op::kRelease:
       return MoveEffects(instruction);
+    case Op::kStoreSlot:
+    case Op::kLoadSlot:
+      return StoreEffects(instruction);
     case Op::kReduce:
       return effects;
     case Op::kGather:
@@ -401,9 +419,6 @@ Effects EffectsOf(const ProgramShape& shape, const Instruction& instruction) {
       }
       effects.writes = {{ResourceKind::kFound}};
       return effects;
-    default:
-      DELINK_CHECK(false) << ToString(instruction)
-                          << ": no effects are known of it";
   }
   return effects;
 }

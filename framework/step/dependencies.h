@@ -20,6 +20,7 @@ enum class ResourceKind : uint8_t {
   kStateCopy,     // index: slab
   kSquares,       // index: slab; the sums of its gradient's squares
   kSlot,          // index: layer, micro_batch: input boundary and what is saved
+  kStored,        // index: layer, micro_batch: a slot on the host
   kHeld,          // index: layer, micro_batch: what kBackwardInput keeps
   kBoundary,      // index: chunk, micro_batch: the gradient between two layers
   kNorm,          // the norm, clip factor and finiteness of the step
@@ -56,8 +57,7 @@ struct PlaneUse {
 std::vector<PlaneUse> PlanesUsed(const ProgramShape& shape,
                                  const Instruction& instruction);
 
-// What an instruction touches. Instructions that ValidateProgram refuses (slots
-// in lower tiers) have no effects yet: a check fails.
+// What an instruction touches.
 Effects EffectsOf(const ProgramShape& shape, const Instruction& instruction);
 
 // An earlier instruction that must be complete. With previous_step it is the
@@ -84,10 +84,16 @@ struct Analysis {
   // program has no backward of the visit). Each class of slots is a pool; one
   // more, where there are several stages, is of inputs that leave: of layers
   // that are not here. Such a slot is free after the next kSend of its lane, or
-  // at the end (slot_scan.h).
+  // at the end (slot_scan.h). From its kStoreSlot to its kLoadSlot it is free
+  // for others.
   std::vector<std::vector<int32_t>> slot_of;
   std::vector<int32_t> pool_of;  // by layer
   std::vector<int32_t> slots;    // by pool
+  // stored_of[layer][micro_batch]: a number in [0, stored[SlotClassOf(layer)]),
+  // of the slot's place on the host from its kStoreSlot to its kLoadSlot; -1
+  // where it stays.
+  std::vector<std::vector<int32_t>> stored_of;
+  std::vector<int32_t> stored;  // by class
   // By instruction, where the shape has copies: of what IsOfPlanes which of its
   // class's copies, of others those of PlanesUsed, -1 at home. A copy is taken
   // by kFetch or kTake, the one that has been free for longest, and free after

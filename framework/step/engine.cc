@@ -289,6 +289,11 @@ std::unique_ptr<Pending> Engine::Do(const Pass& pass, int32_t index,
       break;
     case Op::kEvict:
       return Evict(slab, PlaneSetOf(at));
+    case Op::kStoreSlot:
+      return StoreSlot(pass, at);
+    case Op::kLoadSlot:
+      LoadSlot(pass, at);
+      break;
     case Op::kRelease:
       Redirect(slab, PlaneSetOf(at), nullptr);
       break;

@@ -21,6 +21,7 @@
 #include "framework/base/at.h"
 #include "framework/comm/communicator.h"
 #include "framework/comm/stream_communicator.h"
+#include "framework/device/host_arena.h"
 #include "framework/module/binder.h"
 #include "framework/module/sequential.h"
 #include "framework/optim/slab_optimizer.h"
@@ -120,7 +121,7 @@ class Engine {
   void MakeEvents(Pass& pass);
   void BuildVisits(const Program& any);
   void Describe(Pass& pass);
-  int64_t TracedBytes(const Instruction& at) const;
+  int64_t TracedBytes(const Pass& pass, const Instruction& at) const;
   // Null where the step is not traced, or the device is the host.
   DeviceTimes* TimesOf(const Pass& pass, int64_t step) const;
 
@@ -170,6 +171,9 @@ class Engine {
   void ClearPadding(int slab);
   void Redirect(int slab, PlaneSet planes, char* copy);
   std::unique_ptr<Pending> UpdateOnHost(int slab, int64_t step);
+  // A slot goes to the host; comes back.
+  std::unique_ptr<Pending> StoreSlot(const Pass& pass, const Instruction& at);
+  void LoadSlot(const Pass& pass, const Instruction& at);
   std::unique_ptr<Pending> Gather(int slab);
   void SendResult();
   void Inspect(const Pass& pass, const Instruction& at);
@@ -191,6 +195,8 @@ class Engine {
   // layer; null of the others.
   std::vector<void*> ApartAddresses(const Pass& pass, int32_t layer) const;
   void* SlotAddress(const Pass& pass, int32_t layer, int32_t m) const;
+  // On the host, where it is stored.
+  void* StoredAddress(const Pass& pass, int32_t layer, int32_t m) const;
 
   Env env_;
   Options options_;
@@ -198,10 +204,13 @@ class Engine {
   StepMemory memory_;
   std::unique_ptr<Binder> binder_;
   Buffer slots_, boundaries_, workspace_, copies_, records_buffer_, fetched_;
+  std::unique_ptr<HostArena> stored_arena_;
+  char* stored_ = nullptr;  // slots that are stored
   std::unique_ptr<Records> records_;
   std::unique_ptr<Stream> compute_stream_, network_stream_;
-  std::unique_ptr<Stream> in_stream_, out_stream_;  // where there are copies
-  std::unique_ptr<HostLane> host_lane_;             // where the host updates
+  // Where there are copies, or slots are stored.
+  std::unique_ptr<Stream> in_stream_, out_stream_;
+  std::unique_ptr<HostLane> host_lane_;  // where the host updates
   // By lane, because an operation of each may be under way.
   std::unique_ptr<StreamCommunicator> compute_comm_;
   std::unique_ptr<SlabGroups> groups_;         // the network's

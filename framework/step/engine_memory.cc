@@ -31,7 +31,7 @@ absl::Status Engine::MakeStreams(const Passes& passes) {
                                           *env_.compute, {.visits = true}));
   }
   const ProgramShape& shape = passes.begin()->second.program.shape;
-  if (!shape.copies.empty()) {
+  if (!shape.copies.empty() || memory_.stored_bytes() > 0) {
     in_stream_ = device.NewStream("in");
     out_stream_ = device.NewStream("out");
   }
@@ -75,6 +75,13 @@ absl::Status Engine::Allocate() {
   if (!memory_.fetched.empty()) {
     DELINK_RETURN_IF_ERROR(
         take("fetched planes", memory_.fetched_bytes(), &fetched_));
+  }
+  const int64_t stored = memory_.stored_bytes();
+  if (stored > 0 && !IsMeta(device.kind())) {  // what is planned takes none
+    DELINK_ASSIGN_OR_RETURN(stored_arena_, HostArena::Create(device, stored));
+    DELINK_ASSIGN_OR_RETURN(void* const at,
+                            stored_arena_->Take(stored, "slots"));
+    stored_ = static_cast<char*>(at);
   }
 
   records_ = std::make_unique<Records>();

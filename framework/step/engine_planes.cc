@@ -1,5 +1,6 @@
 // The engine's instructions that move planes of slabs between their homes and
-// copies on the device, and updates at home.
+// copies on the device, updates at home, and slots that go to the host between
+// forward and backward.
 #include <cstdint>
 #include <utility>
 
@@ -87,6 +88,31 @@ std::unique_ptr<Pending> Engine::UpdateOnHost(int slab, int64_t step) {
                                                control, update);
                  });
                }});
+}
+
+void* Engine::StoredAddress(const Pass& pass, int32_t layer, int32_t m) const {
+  const auto pool = static_cast<size_t>(SlotClassOf(pass.program.shape, layer));
+  return stored_ + memory_.StoredOffset(pool) +
+         At(At(pass.analysis.stored_of, layer), m) *
+             At(memory_.stored, pool).bytes;
+}
+
+std::unique_ptr<Pending> Engine::StoreSlot(const Pass& pass,
+                                           const Instruction& at) {
+  const int32_t pool = SlotClassOf(pass.program.shape, at.layer);
+  env_.device->CopyToHost(*out_stream_,
+                          StoredAddress(pass, at.layer, at.micro_batch),
+                          SlotAddress(pass, at.layer, at.micro_batch),
+                          At(memory_.stored, pool).bytes);
+  return WaitForStream(*env_.device, *out_stream_);
+}
+
+void Engine::LoadSlot(const Pass& pass, const Instruction& at) {
+  const int32_t pool = SlotClassOf(pass.program.shape, at.layer);
+  env_.device->CopyFromHost(*in_stream_,
+                            SlotAddress(pass, at.layer, at.micro_batch),
+                            StoredAddress(pass, at.layer, at.micro_batch),
+                            At(memory_.stored, pool).bytes);
 }
 
 }  // namespace delink

@@ -32,7 +32,7 @@ enum class Op : uint8_t {
           // one; with kOfGradient that input's gradient, from the layer's stage
   kRecv,  // the other end: it comes to this stage
   kStoreSlot,
-  kLoadSlot,  // slot, to or from a lower tier
+  kLoadSlot,  // layer, micro-batch: its slot goes to the host, and comes back
   kReduce,    // slab: its gradient is complete here; combine it over its group
   kSquares,   // slab: the squares of its reduced gradient are summed up
   kNorm,      // the global gradient norm and finiteness are known from here on

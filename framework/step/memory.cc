@@ -163,6 +163,7 @@ StepMemory SizeStep(const ParamStore& store,
   };
   m.pools.resize(passes.begin()->second.analysis.slots.size());
   m.held.resize(passes.begin()->second.analysis.held.size());
+  m.stored.resize(passes.begin()->second.analysis.stored.size());
   // Of what is sent only the input itself is here.
   if (any.shape.stages > 1) m.pools.back().bytes = m.boundary_bytes;
   for (int32_t l = 0; l < any.shape.layers; ++l) {
@@ -185,6 +186,9 @@ StepMemory SizeStep(const ParamStore& store,
     for (size_t p = 0; p < m.held.size(); ++p) {
       Grow(&m.held[p].slots, pass.analysis.held[p]);
     }
+    for (size_t p = 0; p < m.stored.size(); ++p) {
+      Grow(&m.stored[p].slots, pass.analysis.stored[p]);
+    }
     Grow(&m.boundaries, pass.analysis.boundaries);
     if (kind == PassKind::kProbe) {
       with_apart = LargestShardOf(store, pass.program);
@@ -197,6 +201,9 @@ StepMemory SizeStep(const ParamStore& store,
       }
       SizeBackward(At(layers, at.layer), pass.program.shape, at, &m);
     }
+  }
+  for (size_t p = 0; p < m.stored.size(); ++p) {
+    m.stored[p].bytes = m.pools[p].bytes;
   }
   // A probe's reductions begin while it keeps others apart.
   m.staging = apart;
@@ -251,7 +258,8 @@ MemoryAccount AccountOf(const ParamStore& store, const StepMemory& memory) {
           .overhead = store.device().overhead(),
           .host = store.bytes(Plane::kWeight, Tier::kHost) +
                   store.bytes(Plane::kGradient, Tier::kHost) +
-                  store.state_bytes(Tier::kHost) + memory.host_scratch};
+                  store.state_bytes(Tier::kHost) + memory.stored_bytes() +
+                  memory.host_scratch};
 }
 
 std::string ToString(const MemoryAccount& account) {

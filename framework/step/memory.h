@@ -32,8 +32,8 @@ struct MemoryAccount {
   int64_t fetched = 0;  // copies of planes whose home is the host
   int64_t records = 0;
   int64_t overhead = 0;  // of the device itself (Device::overhead)
-  int64_t host = 0;      // of the host: planes that are at home there, and
-                         // what its updates take
+  int64_t host = 0;      // of the host: planes that are at home there, slots
+                         // that are stored, and what its updates take
 
   // What both stages of a switch take at once.
   int64_t planes() const { return weights + gradients + state; }
@@ -73,6 +73,8 @@ struct StepMemory {
   };
   std::vector<SlotPool> pools;  // as Analysis::slots; one behind the other
   std::vector<SlotPool> held;   // as Analysis::held; behind those
+  // As Analysis::stored; of the host.
+  std::vector<SlotPool> stored;
   int64_t boundaries = 0;
   // What is saved by a visit whose backward follows at once: the loss, and
   // blocks under recompute (with their output, which nobody reads; of a first
@@ -96,6 +98,10 @@ struct StepMemory {
     return SlotOffset(pools.size()) + SlotPool::BytesOf(held, pool);
   }
   int64_t slot_bytes() const { return HeldOffset(held.size()); }
+  int64_t StoredOffset(size_t slot_class) const {
+    return SlotPool::BytesOf(stored, slot_class);
+  }
+  int64_t stored_bytes() const { return StoredOffset(stored.size()); }
   int64_t FetchedOffset(size_t copy_class) const {
     return SlotPool::BytesOf(fetched, copy_class);
   }

@@ -44,8 +44,10 @@ Lane ShapeTable::LaneOf(const Instruction& instruction) const {
       return Lane::kNetwork;
     case Op::kFetch:
     case Op::kTake:
+    case Op::kLoadSlot:
       return Lane::kIn;
     case Op::kEvict:
+    case Op::kStoreSlot:
       return Lane::kOut;
     case Op::kUpdate:
       return host_updates_[instruction.slab] ? Lane::kHost : Lane::kCompute;

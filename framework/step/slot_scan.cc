@@ -5,7 +5,10 @@
 #include <cstdint>
 #include <deque>
 #include <functional>
-#include <queue>
+#include <iterator>
+#include <limits>
+#include <map>
+#include <set>
 #include <vector>
 
 #include "framework/base/check.h"
@@ -15,20 +18,46 @@ namespace {
 
 constexpr int32_t kNothing = -1;
 
+// While somebody has a number: from one instruction to another, both included.
+struct Stay {
+  int32_t begin = 0;
+  int32_t end = std::numeric_limits<int32_t>::max();
+};
+
 // Numbers of a pool, the lowest free one first.
 class NumberPool {
  public:
-  int32_t Take() {
-    if (free_.empty()) return size_++;
-    const int32_t number = free_.top();
-    free_.pop();
-    return number;
+  int32_t Take() { return Take({}); }
+  // For all of `stays`, of which the first begins now.
+  int32_t Take(const std::vector<Stay>& stays) {
+    auto number = free_.begin();
+    while (number != free_.end() && !Fits(*number, stays)) ++number;
+    const int32_t taken = number == free_.end() ? size_++ : *number;
+    if (number != free_.end()) free_.erase(number);
+    for (const Stay& stay : stays) reserved_[taken][stay.begin] = stay.end;
+    return taken;
   }
-  void Free(int32_t number) { free_.push(number); }
+  // At the beginning of a later stay.
+  void TakeAgain(int32_t number) {
+    DELINK_CHECK_EQ(free_.erase(number), size_t{1}) << "a slot is not free";
+  }
+  void Free(int32_t number) { free_.insert(number); }
   int32_t size() const { return size_; }
 
  private:
-  std::priority_queue<int32_t, std::vector<int32_t>, std::greater<>> free_;
+  bool Fits(int32_t number, const std::vector<Stay>& stays) const {
+    const auto found = reserved_.find(number);
+    if (found == reserved_.end()) return true;
+    const std::map<int32_t, int32_t>& others = found->second;
+    return std::none_of(stays.begin(), stays.end(), [&](const Stay& stay) {
+      const auto next = others.upper_bound(stay.end);
+      return next != others.begin() && std::prev(next)->second >= stay.begin;
+    });
+  }
+
+  std::set<int32_t> free_;
+  // By number: of those who come back, beginnings and ends.
+  std::map<int32_t, std::map<int32_t, int32_t>> reserved_;
   int32_t size_ = 0;
 };
 
@@ -43,6 +72,7 @@ class SlotScan {
     const int32_t classes = SlotClasses(shape_);
     pools_.resize(classes + (shape_.stages > 1 ? 1 : 0));
     held_.resize(classes);
+    stored_.resize(classes);
     for (int32_t layer = 0; layer < shape_.layers; ++layer) {
       const bool here = StageOf(shape_, layer) == program.stage;
       out_.pool_of.push_back(here ? SlotClassOf(shape_, layer) : classes);
@@ -50,6 +80,7 @@ class SlotScan {
     const std::vector<int32_t> none(shape_.micro_batches, kNothing);
     out_.slot_of.assign(shape_.layers, none);
     out_.held_of.assign(shape_.layers, none);
+    out_.stored_of.assign(shape_.layers, none);
     out_.boundary_of.assign(ChunkOf(shape_, shape_.layers - 1) + 1, none);
     for (const Instruction& i : program.instructions) {
       if (i.op == Op::kBackward || i.op == Op::kBackwardWeight) {
@@ -60,6 +91,7 @@ class SlotScan {
 
   void Run() {
     if (!shape_.copies.empty()) ScanCopies();
+    FindStays();
     for (const Instruction& i : program_.instructions) {
       if (i.op == Op::kForward) Forward(i.layer, i.micro_batch);
       if (i.op == Op::kLoss) Loss(i);
@@ -68,9 +100,12 @@ class SlotScan {
       if (i.op == Op::kBackwardWeight) LetGo(i.layer, i.micro_batch);
       if (i.op == Op::kSend) Send(i);
       if (i.op == Op::kRecv) Receive(i);
+      if (i.op == Op::kStoreSlot) Store(i.layer, i.micro_batch);
+      if (i.op == Op::kLoadSlot) Load(i.layer, i.micro_batch);
     }
     for (const NumberPool& pool : pools_) out_.slots.push_back(pool.size());
     for (const NumberPool& pool : held_) out_.held.push_back(pool.size());
+    for (const NumberPool& pool : stored_) out_.stored.push_back(pool.size());
     out_.boundaries = boundaries_.size();
   }
 
@@ -109,10 +144,39 @@ class SlotScan {
     }
   }
 
+  // Where slots are stored: which instructions of the list each is there for.
+  void FindStays() {
+    const std::vector<Instruction>& list = program_.instructions;
+    if (std::none_of(list.begin(), list.end(), [](const Instruction& i) {
+          return i.op == Op::kStoreSlot;
+        })) {
+      return;
+    }
+    stays_.assign(shape_.layers,
+                  std::vector<std::vector<Stay>>(shape_.micro_batches));
+    for (size_t index = 0; index < list.size(); ++index) {
+      const Instruction& i = list[index];
+      const auto at = static_cast<int32_t>(index);
+      const auto begin = [&](int32_t layer) {
+        stays_[layer][i.micro_batch].push_back({.begin = at});
+      };
+      const bool forward = i.op == Op::kForward;
+      if (forward && i.layer == 0) begin(0);
+      if (forward) begin(i.layer + 1);
+      const bool comes = i.op == Op::kRecv && (i.flags & kOfGradient) == 0;
+      if (comes || i.op == Op::kLoadSlot) begin(i.layer);
+      if (i.op == Op::kLoss || i.op == Op::kBackward ||
+          i.op == Op::kBackwardWeight || i.op == Op::kStoreSlot) {
+        stays_[i.layer][i.micro_batch].back().end = at;
+      }
+    }
+  }
+
   void TakeSlot(int32_t layer, int32_t m) {
     int32_t& slot = out_.slot_of[layer][m];
     DELINK_CHECK_EQ(slot, kNothing);
-    slot = pools_[out_.pool_of[layer]].Take();
+    NumberPool& pool = pools_[out_.pool_of[layer]];
+    slot = stays_.empty() ? pool.Take() : pool.Take(stays_[layer][m]);
   }
   void FreeSlot(int32_t layer, int32_t m) {
     DELINK_CHECK_NE(out_.slot_of[layer][m], kNothing);
@@ -126,6 +190,14 @@ class SlotScan {
     if (layer == 0) TakeSlot(0, m);
     TakeSlot(layer + 1, m);
     if (!has_backward_[layer][m]) FreeSlot(layer, m);
+  }
+  void Store(int32_t layer, int32_t m) {
+    out_.stored_of[layer][m] = stored_[SlotClassOf(shape_, layer)].Take();
+    FreeSlot(layer, m);
+  }
+  void Load(int32_t layer, int32_t m) {
+    stored_[SlotClassOf(shape_, layer)].Free(out_.stored_of[layer][m]);
+    pools_[out_.pool_of[layer]].TakeAgain(out_.slot_of[layer][m]);
   }
   void Loss(const Instruction& loss) {
     FreeSlot(loss.layer, loss.micro_batch);
@@ -166,7 +238,8 @@ class SlotScan {
   const ProgramShape& shape_;
   Analysis& out_;
   std::vector<std::vector<bool>> has_backward_;
-  std::vector<NumberPool> pools_, held_;
+  std::vector<NumberPool> pools_, held_, stored_;
+  std::vector<std::vector<std::vector<Stay>>> stays_;  // by layer, micro-batch
   NumberPool boundaries_;
   Instruction sent_[2];  // the last input, the last gradient
 };

@@ -7,10 +7,14 @@
 
 namespace delink {
 
-// Sets copies_of, slot_of, pool_of, slots, held_of, held, boundary_of and
-// boundaries by a linear scan over the program, which must be one that the
-// validator passes. Whatever is taken gets the lowest free number of its pool,
-// so that there are as many as are ever taken at once.
+// Sets copies_of, slot_of, pool_of, slots, stored_of, stored, held_of, held,
+// boundary_of and boundaries by a linear scan over the program, which must be
+// one that the validator passes. Whatever is taken gets the lowest free number
+// of its pool, so that there are as many as are ever taken at once.
+//
+// A slot that is stored comes back to where it was, because what a visit has
+// recorded is addresses. So it gets the lowest number that is free both times,
+// and there may be a few more than are ever taken at once.
 //
 // What is sent is given back by the next kSend of its lane, or at the end: if
 // its own did, whoever comes next would get it, and wait for the neighbour to

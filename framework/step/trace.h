@@ -29,8 +29,8 @@ class Trace {
     // that they bring together; kSquares: of gradients that this rank reads;
     // kUpdate: of weights that it updates; kNorm: of sums that they add up;
     // kSend, kRecv: of what goes to or comes from a stage; kFetch,
-    // kEvict: of planes that go to or come from a copy. 0 where nothing is
-    // exchanged or updated.
+    // kEvict: of planes that go to or come from a copy; kStoreSlot, kLoadSlot:
+    // of the slot. 0 where nothing is exchanged or updated.
     int64_t bytes = 0;
     // Of a visit's forward and backward, and of the forward that it repeats.
     double forward_flops = 0, backward_flops = 0, recompute_flops = 0;

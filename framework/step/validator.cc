@@ -9,6 +9,7 @@
 #include "framework/base/status_macros.h"
 #include "framework/step/shape_table.h"
 #include "framework/step/slab_rules.h"
+#include "framework/step/stored_rules.h"
 #include "framework/step/well_formed.h"
 
 namespace delink {
@@ -35,7 +36,8 @@ class StepChecker {
         last_(program.shape.layers - 1),
         forward_only_(!delink::MayHave(program.kind, Op::kBackward)),
         in_halves_(LayersInHalves(program)),
-        slabs_(program) {
+        slabs_(program),
+        stored_(program.shape) {
     for (int32_t layer = 0; layer <= last_; ++layer) {
       here_.push_back(StageOf(shape_, layer) == program.stage);
     }
@@ -73,6 +75,7 @@ class StepChecker {
     moved_.fill(backward_);
     last_backward_.assign(shape_.layers, -1);
     slabs_.BeginStep();
+    stored_.BeginStep();
     apart_.clear();
     sum_ = false;
   }
@@ -106,6 +109,10 @@ class StepChecker {
         return CheckSum();
       case Op::kReduce:
         return CheckReduce(i);
+      case Op::kStoreSlot:
+      case Op::kLoadSlot:
+        return stored_.Check(i, forward_[i.layer][i.micro_batch],
+                             backward_[i.layer][i.micro_batch]);
       default:
         return slabs_.Check(i);
     }
@@ -170,7 +177,7 @@ class StepChecker {
                           " here, unlike in ", Visit(Op::kForward, i.layer, m));
     }
     if (std::string error = CheckApart(i); !error.empty()) return error;
-    if (std::string error = slabs_.Use(i); !error.empty()) return error;
+    if (std::string error = Use(i); !error.empty()) return error;
     if (i.op == Op::kBackward) return Contribute(i.layer, m);
     backward_[i.layer][m] = halved_[i.layer][m] = true;
     return "";
@@ -184,8 +191,13 @@ class StepChecker {
           "what it reads is not held: ", Visit(Op::kBackwardInput, i.layer, m),
           " must come before it");
     }
-    if (std::string error = slabs_.Use(i); !error.empty()) return error;
+    if (std::string error = Use(i); !error.empty()) return error;
     return Contribute(i.layer, m);
+  }
+
+  std::string Use(const Instruction& backward) {
+    std::string error = stored_.Use(backward);
+    return error.empty() ? slabs_.Use(backward) : error;
   }
 
   // Of a backward that has run, whole or in part, before `i` of it.
@@ -365,6 +377,7 @@ class StepChecker {
   const bool forward_only_;
   const std::vector<bool> in_halves_;  // LayersInHalves
   SlabRules slabs_;
+  StoredRules stored_;
   std::vector<bool> here_;  // by layer: of this stage
   // By layer and micro-batch; the last layer's are of its loss.
   std::vector<std::vector<uint8_t>> forward_, recompute_, inspected_;

@@ -25,6 +25,8 @@ namespace delink {
 //     released while somebody needs it, and before whatever works at home; the
 //     host updates slabs that have no copy; at the end of the step none is
 //     left;
+//   - a slot is stored once at the most, between its forward and its backward,
+//     and loaded before that;
 //   - every gradient is complete before its one kReduce, its one kSquares comes
 //     after that, kNorm once and after all of them, every slab is updated once
 //     and after kNorm (kGradients: none is);
@@ -39,8 +41,7 @@ namespace delink {
 // end.
 //
 // Returns InvalidArgument naming the first instruction that is wrong (its index
-// and text) and the rule, or the instruction that is missing. Slots in lower
-// tiers are refused.
+// and text) and the rule, or the instruction that is missing.
 absl::Status ValidateProgram(const Program& program);
 
 // All ranks' programs, by rank, which is the place in its stage

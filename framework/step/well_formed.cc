@@ -36,6 +36,8 @@ Fields FieldsOf(Op op, int32_t layers) {
       return {
           .visit = true, .flags = kRecompute, .first = 1, .last = layers - 2};
     case Op::kBackwardWeight:
+    case Op::kStoreSlot:
+    case Op::kLoadSlot:
       return {.visit = true, .first = 1, .last = layers - 2};
     case Op::kFetch:
     case Op::kEvict:
@@ -262,6 +264,8 @@ bool MayHave(PassKind kind, Op op) {
     case Op::kReduce:
     case Op::kTake:
     case Op::kEvict:
+    case Op::kStoreSlot:
+    case Op::kLoadSlot:
       return step || kind == PassKind::kGradients || kind == PassKind::kProbe;
     case Op::kBackwardInput:
     case Op::kBackwardWeight:

@@ -17,6 +17,8 @@ struct OffloadWishes {
   // at home there, and on the device, where that is wished, besides.
   std::optional<Home> weights, gradients, state;
   std::optional<Home> update;
+  // Where what their layers' forward keeps for backward is meanwhile.
+  std::optional<Home> activations;
   friend bool operator==(const OffloadWishes&, const OffloadWishes&) = default;
 };
 

@@ -48,7 +48,9 @@ bool IsOfBlock(const Layout& layout, const Slab& slab) {
   return slab.leader > 0 && slab.leader <= layout.blocks();
 }
 
-constexpr OffloadWishes AllAt(Home home) { return {home, home, home, home}; }
+constexpr OffloadWishes AllAt(Home home) {
+  return {home, home, home, home, home};
+}
 
 OffloadWishes WishesOf(const Layout& layout, const Slab& slab,
                        const OffloadRules& rules, bool stays) {
@@ -58,6 +60,7 @@ OffloadWishes WishesOf(const Layout& layout, const Slab& slab,
     if (!wishes.gradients) wishes.gradients = from.gradients;
     if (!wishes.state) wishes.state = from.state;
     if (!wishes.update) wishes.update = from.update;
+    if (!wishes.activations) wishes.activations = from.activations;
   };
   for (const OffloadRow& row : rules.rows) {
     if (Matches(row.match, layout, slab)) take(row.wishes);
@@ -65,7 +68,9 @@ OffloadWishes WishesOf(const Layout& layout, const Slab& slab,
   if (stays) take(AllAt(Home::kDevice));
   take(rules.all);
   if (rules.resident && IsOfBlock(layout, slab)) {
-    take({Home::kHost, Home::kHost, Home::kHost, std::nullopt});
+    take({.weights = Home::kHost,
+          .gradients = Home::kHost,
+          .state = Home::kHost});
   }
   if (rules.device) take(AllAt(Home::kAuto));
   take(AllAt(Home::kDevice));
@@ -138,6 +143,28 @@ int64_t BlockSlabs(const Layout& layout) {
   return std::ranges::count_if(layout.slabs(), [&](const Slab& slab) {
     return IsOfBlock(layout, slab);
   });
+}
+
+std::vector<bool> StoredLayers(const Layout& layout,
+                               const OffloadRules& rules) {
+  const std::vector<int>& visited = layout.visited();
+  std::vector<bool> stored(visited.size());
+  Spread spread(rules.resident.value_or(0));
+  for (const Slab& slab : layout.slabs()) {
+    const bool of_block = IsOfBlock(layout, slab);
+    const bool stays =
+        rules.resident && of_block && spread.Stays(slab.elements);
+    const OffloadWishes wishes = WishesOf(layout, slab, rules, stays);
+    if (*wishes.activations != Home::kHost) continue;
+    for (const int layer : slab.layers) {
+      const auto place =
+          std::lower_bound(visited.begin(), visited.end(), layer);
+      if (layer > 0 && layer <= layout.blocks()) {
+        stored[static_cast<size_t>(place - visited.begin())] = true;
+      }
+    }
+  }
+  return stored;
 }
 
 std::optional<size_t> RowWithoutMatch(const ParamRegistry& registry,

@@ -21,6 +21,10 @@ std::vector<SlabTiers> PlaceSlabs(const Layout& layout,
 // Logical slabs of blocks.
 int64_t BlockSlabs(const Layout& layout);
 
+// By layer as programs count them, of what a block keeps for backward: whether
+// it is on the host meanwhile, as is said of some slab of the block. Pure.
+std::vector<bool> StoredLayers(const Layout& layout, const OffloadRules& rules);
+
 // The first of the rows that matches no parameter of the registry.
 std::optional<size_t> RowWithoutMatch(const ParamRegistry& registry,
                                       const OffloadRules& rules);

@@ -48,8 +48,9 @@ Json ArgsOf(const Trace::Span& span, const Trace::Entry& entry) {
   const Instruction& at = entry.at;
   Json args = {{"step", span.step}, {"instruction", span.index}};
   if (span.index < 0) return {{"step", span.step}};
-  const bool computes =
-      at.layer >= 0 && at.op != Op::kSend && at.op != Op::kRecv;
+  const bool moves = at.op == Op::kSend || at.op == Op::kRecv ||
+                     at.op == Op::kStoreSlot || at.op == Op::kLoadSlot;
+  const bool computes = at.layer >= 0 && !moves;
   if (at.layer >= 0) {
     args["layer"] = entry.of;
     args["micro_batch"] = at.micro_batch;

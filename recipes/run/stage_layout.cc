@@ -12,6 +12,7 @@
 #include "layers/ops/accumulate.h"
 #include "offload/plan/place.h"
 #include "offload/plan/residency.h"
+#include "offload/plan/stored_slots.h"
 #include "parallel/pipeline/cut_layers.h"
 #include "parallel/pipeline/interleaved.h"
 #include "parallel/pipeline/one_f_one_b.h"
@@ -110,8 +111,11 @@ static Planner BarePlannerOf(const Recipe& recipe, size_t stage,
   return {};
 }
 
-Planner PlannerOf(const Recipe& recipe, size_t stage, size_t layout) {
-  return WithResidency(BarePlannerOf(recipe, stage, layout));
+Planner PlannerOf(const Recipe& recipe, size_t stage, size_t layout,
+                  const Layout& of) {
+  const OffloadRules& offload = recipe.stages[stage].offload;
+  return WithResidency(WithStores(BarePlannerOf(recipe, stage, layout),
+                                  {.layers = StoredLayers(of, offload)}));
 }
 
 }  // namespace delink

@@ -103,6 +103,11 @@ void DescribeWishes(Section& s, OffloadWishes& wishes) {
                  "has copies on the device besides; `\"auto\"`: of what has "
                  "its state on the host whoever is through sooner",
           .when_omitted = "`\"device\"`, with `device` `\"auto\"`"});
+  s.Enum("activations", &wishes.activations, Word,
+         {.doc = "where what a block's forward keeps for its backward is "
+                 "meanwhile: the host's comes back a layer ahead. A block's is "
+                 "where one of its slabs' is",
+          .when_omitted = "`\"device\"`"});
 }
 
 // Only a budget says how much is to go.
@@ -116,6 +121,7 @@ void CheckOpen(Section& s, const OffloadWishes& wishes, bool budget) {
   check("weights", wishes.weights);
   check("gradients", wishes.gradients);
   check("state", wishes.state);
+  check("activations", wishes.activations);
 }
 
 }  // namespace

@@ -24,6 +24,7 @@ using step_test::Sample;
 using step_test::ScatterLanes;
 using step_test::Simulate;
 using step_test::WithCopies;
+using step_test::WithSomeStored;
 
 constexpr int kPrograms = 10'000;
 
@@ -173,6 +174,46 @@ TEST(AnalysisPropertyTest, CopiesOfWeightsAreSafe) {
     EXPECT_TRUE(IsCaught(program, wrong, dice)) << sample.text;
   }
   EXPECT_GT(again, 100);
+}
+
+// Also of slots of which two are in one place on the host.
+TEST(AnalysisPropertyTest, StoredSlotsAreSafe) {
+  Dice dice(16);
+  int wrong = 0, stored = 0;
+  for (int n = 0; n < kPrograms / 4; ++n) {
+    const Sample sample = dice.Coin() ? DrawSample(dice) : DrawWithCopies(dice);
+    constexpr PassKind kKinds[] = {PassKind::kStep, PassKind::kGradients,
+                                   PassKind::kProbe};
+    const PassKind kind = kKinds[dice.Below(3)];
+    const bool halves = kind != PassKind::kProbe && dice.Coin();
+    const Planner planner =
+        halves ? HalvesPlanner(sample.options.recompute,
+                               dice.Below(sample.shape.micro_batches + 1))
+               : BasicPlanner(sample.options);
+    Program program = WithSomeStored(planner(kind, sample.shape, 0), dice);
+    if (!sample.shape.copies.empty()) program = WithCopies(program, dice);
+    const std::vector<Program> ranks(sample.shape.ranks, program);
+    const absl::Status status = ValidatePrograms(ranks);
+    ASSERT_TRUE(status.ok()) << sample.text << ": " << status.message();
+    if (dice.Coin()) program = ScatterLanes(program, dice);
+    Analysis analysis = AnalyzeProgram(program);
+    ASSERT_EQ(Simulate(program, analysis, dice), "") << sample.text;
+    for (const auto& of_layer : analysis.stored_of) {
+      const auto one = std::find_if(of_layer.begin(), of_layer.end(),
+                                    [](int32_t place) { return place >= 0; });
+      stored += one != of_layer.end() ? 1 : 0;
+    }
+    for (auto& of_layer : analysis.stored_of) {
+      const auto one = std::find(of_layer.begin(), of_layer.end(), 1);
+      if (one == of_layer.end() || wrong > 100) continue;
+      *one = 0;
+      ++wrong;
+      EXPECT_TRUE(IsCaught(program, analysis, dice)) << sample.text;
+      break;
+    }
+  }
+  EXPECT_GT(stored, 1000);
+  EXPECT_GT(wrong, 100);
 }
 
 TEST(AnalysisPropertyTest, SlotsAreAsFewAsCanBe) {

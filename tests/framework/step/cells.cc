@@ -20,6 +20,11 @@ Cells::Cells(const Program& program, const Analysis& a)
     held.push_back(cells);
     cells += count;
   }
+  std::vector<int32_t> stored;
+  for (const int32_t count : a.stored) {
+    stored.push_back(cells);
+    cells += count;
+  }
   const int32_t layers = program.shape.layers;
   for (int32_t layer = 0; layer < layers; ++layer) {
     const std::vector<int32_t>& classes = program.shape.slot_class;
@@ -28,6 +33,7 @@ Cells::Cells(const Program& program, const Analysis& a)
     const bool here = StageAt(program.shape, layer) == program.stage;
     pool_of_layer.push_back(here ? pools.at(own) : pools.back());
     held_of_layer.push_back(held.at(own));
+    stored_of_layer.push_back(stored.at(own));
     const std::vector<int32_t>& chunks = program.shape.chunk_of_layer;
     chunk_of_layer.push_back(chunks.empty() ? 0 : chunks[layer]);
   }
@@ -104,6 +110,10 @@ int32_t Cells::Held(const Analysis& a, int32_t layer, int32_t m) const {
   return held_of_layer[layer] + a.held_of[layer][m];
 }
 
+int32_t Cells::Stored(const Analysis& a, int32_t layer, int32_t m) const {
+  return stored_of_layer[layer] + a.stored_of[layer][m];
+}
+
 bool TrainsAt(const Instruction& i) {
   return i.op == Op::kBackward || i.op == Op::kBackwardWeight ||
          (i.op == Op::kLoss && (i.flags & kForwardOnly) == 0);
@@ -164,6 +174,11 @@ std::vector<Access> AccessesOf(const Program& program, const Analysis& a,
   }
   if (i.op == Op::kSend || i.op == Op::kRecv) {
     return AccessesOfTransfer(layout, a, i);
+  }
+  if (i.op == Op::kStoreSlot || i.op == Op::kLoadSlot) {
+    const bool goes = i.op == Op::kStoreSlot;
+    return {{layout.Slot(a, i.layer, i.micro_batch), !goes},
+            {layout.Stored(a, i.layer, i.micro_batch), goes}};
   }
   std::vector<Access> out;
   if (i.layer >= 0 && i.op != Op::kProbe) out = AccessesOfVisit(layout, a, i);

@@ -11,11 +11,13 @@ namespace delink::step_test {
 
 // Numbers of cells: weights, gradients, states and squares of slabs, the norm,
 // the loss, what is found and kept apart, the gradient boundaries, the slots of
-// all pools, what is held between halves of backwards, copies of planes.
+// all pools, what is held between halves of backwards, slots on the host,
+// copies of planes.
 struct Cells {
   Cells(const Program& program, const Analysis& a);
   int32_t Slot(const Analysis& a, int32_t layer, int32_t m) const;
   int32_t Held(const Analysis& a, int32_t layer, int32_t m) const;
+  int32_t Stored(const Analysis& a, int32_t layer, int32_t m) const;
   // The one that a visit of the layer reads and writes.
   int32_t Boundary(const Analysis& a, int32_t layer, int32_t m) const;
   // Where planes of a slab are at home, and where instruction `index` works on
@@ -27,9 +29,10 @@ struct Cells {
                 int32_t slab, int32_t index) const;
 
   int32_t slabs, norm, loss, found, apart, boundaries, cells;
-  std::vector<int32_t> copies;         // by class: where its copies begin
-  std::vector<int32_t> pool_of_layer;  // where its pool begins
-  std::vector<int32_t> held_of_layer;  // where what is held of its class does
+  std::vector<int32_t> copies;           // by class: where its copies begin
+  std::vector<int32_t> pool_of_layer;    // where its pool begins
+  std::vector<int32_t> held_of_layer;    // where what is held of its class does
+  std::vector<int32_t> stored_of_layer;  // and slots of it on the host
   std::vector<int32_t> chunk_of_layer;
 };
 

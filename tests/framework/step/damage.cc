@@ -177,10 +177,8 @@ Result OutOfRange(Ranks& ranks, Dice& dice) {
 
 Result ForeignInstruction(Ranks& ranks, Dice& dice) {
   Instructions& list = AnyRank(ranks, dice);
-  constexpr Op kForeign[] = {Op::kSend, Op::kRecv, Op::kStoreSlot,
-                             Op::kLoadSlot};
   const Instruction i{
-      .op = kForeign[dice.Below(4)], .layer = 1, .micro_batch = 0};
+      .op = dice.Coin() ? Op::kSend : Op::kRecv, .layer = 1, .micro_batch = 0};
   list.insert(list.begin() + dice.Below(static_cast<int32_t>(list.size()) + 1),
               i);
   return Damaged{{NameOf(i)}};
@@ -284,8 +282,9 @@ const std::vector<Damage>& Damages() {
         {"shapes differ between ranks", PassKind::kStep, AnotherShape},
         {"kinds differ between ranks", PassKind::kStep, AnotherKind},
     };
-    for (const auto& others : {DamagesOfOtherPasses(), DamagesOfPipelines(),
-                               DamagesOfCopies(), DamagesOfVisits()}) {
+    for (const auto& others :
+         {DamagesOfOtherPasses(), DamagesOfPipelines(), DamagesOfCopies(),
+          DamagesOfStores(), DamagesOfVisits()}) {
       all.insert(all.end(), others.begin(), others.end());
     }
     return all;

@@ -24,6 +24,7 @@ struct Damage {
   bool pipeline = false;  // the programs are of several stages
   bool copies = false;    // or have copies
   bool groups = false;    // or ranks work on the same visits
+  bool stores = false;    // or slots go to the host
 };
 
 // All kinds.

@@ -41,6 +41,7 @@ std::vector<Program> ProgramsOf(step_test::Sample& sample, const Damage& damage,
   if (!damage.pipeline) {
     if (!damage.groups) shape.ranks = std::min(shape.ranks, 8);
     Program program = BasicPlanner(sample.options)(damage.kind, shape, 0);
+    if (damage.stores) program = step_test::WithSomeStored(program, dice);
     if (damage.copies) program = step_test::WithCopies(program, dice);
     return std::vector<Program>(shape.ranks, program);
   }
@@ -48,8 +49,8 @@ std::vector<Program> ProgramsOf(step_test::Sample& sample, const Damage& damage,
   const auto order = static_cast<step_test::PipelineOrder>(
       dice.Below(step_test::kPipelineOrders));
   std::vector<Program> ranks;
-  for (const Program& program :
-       step_test::PlanPipeline(sample, damage.kind, order)) {
+  for (Program program : step_test::PlanPipeline(sample, damage.kind, order)) {
+    if (damage.stores) program = step_test::WithSomeStored(program, dice);
     ranks.insert(ranks.end(), shape.ranks, program);
   }
   return ranks;

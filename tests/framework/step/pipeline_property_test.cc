@@ -31,6 +31,7 @@ using step_test::PipelineOrder;
 using step_test::PlanPipeline;
 using step_test::Sample;
 using step_test::Simulate;
+using step_test::WithSomeStored;
 
 std::vector<Analysis> AnalyzeAll(const std::vector<Program>& stages) {
   std::vector<Analysis> analyses;
@@ -75,6 +76,29 @@ bool IsOfContent(const Instruction& waits, const Instruction& for_this) {
   return (waits.op == Op::kSend && for_this.op != Op::kRecv) ||
          (for_this.op == Op::kRecv && waits.op != Op::kSend &&
           waits.op != Op::kRecv);
+}
+
+// Whatever waits for a slot that goes waits for this rank alone.
+TEST(PipelinePropertyTest, StoredSlotsAreValidAndSafe) {
+  Dice dice(18);
+  int stored = 0;
+  for (int n = 0; n < 600; ++n) {
+    const Sample sample = DrawPipeline(dice);
+    const PassKind kind =
+        dice.Below(4) > 0 ? PassKind::kStep : PassKind::kProbe;
+    std::vector<Program> stages = PlanPipeline(
+        sample, kind,
+        static_cast<PipelineOrder>(dice.Below(step_test::kPipelineOrders)));
+    for (Program& program : stages) {
+      const size_t before = program.instructions.size();
+      program = WithSomeStored(program, dice);
+      stored += program.instructions.size() > before ? 1 : 0;
+    }
+    const absl::Status status = ValidateStages(stages);
+    ASSERT_TRUE(status.ok()) << sample.text << ": " << status.message();
+    ASSERT_EQ(Simulate(stages, AnalyzeAll(stages), dice), "") << sample.text;
+  }
+  EXPECT_GT(stored, 300);
 }
 
 TEST(PipelinePropertyTest, SimulatorCatchesWrongAnalyses) {

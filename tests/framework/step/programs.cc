@@ -12,6 +12,7 @@
 #include "framework/step/shape_table.h"
 #include "framework/step/well_formed.h"
 #include "offload/plan/residency.h"
+#include "offload/plan/stored_slots.h"
 #include "parallel/pipeline/interleaved.h"
 #include "parallel/pipeline/one_f_one_b.h"
 #include "parallel/pipeline/zero_bubble.h"
@@ -84,7 +85,8 @@ Program Parse(const ProgramShape& shape, const std::string& text,
       {"Update", Op::kUpdate},   {"Save", Op::kSave},
       {"Squares", Op::kSquares}, {"Inspect", Op::kInspect},
       {"Probe", Op::kProbe},     {"Sum", Op::kSum},
-      {"Send", Op::kSend},       {"Recv", Op::kRecv}};
+      {"Send", Op::kSend},       {"Recv", Op::kRecv},
+      {"Store", Op::kStoreSlot}, {"Load", Op::kLoadSlot}};
   const bool forward_only = !MayHave(kind, Op::kBackward);
   const ShapeTable table(shape);
   Program program{.shape = shape, .kind = kind};
@@ -214,6 +216,17 @@ Sample DrawWithCopies(Dice& dice) {
 
 Program WithCopies(const Program& program, Dice& dice) {
   return AddResidency(program, [&](const std::vector<int32_t>& uses) {
+    return static_cast<size_t>(dice.Below(static_cast<int32_t>(uses.size())));
+  });
+}
+
+Program WithSomeStored(const Program& program, Dice& dice) {
+  StoreOptions options{.beside = dice.Below(3)};
+  const bool all = dice.Coin();
+  for (int32_t layer = 0; layer < program.shape.layers; ++layer) {
+    options.layers.push_back(all || dice.Coin());
+  }
+  return AddStores(program, options, [&](const std::vector<int32_t>& uses) {
     return static_cast<size_t>(dice.Below(static_cast<int32_t>(uses.size())));
   });
 }

@@ -60,6 +60,10 @@ Sample DrawWithCopies(Dice& dice);
 // where room is wanted.
 Program WithCopies(const Program& program, Dice& dice);
 
+// The same program of which slots of some blocks go to the host
+// (offload/plan/stored_slots.h), any of them where room is wanted.
+Program WithSomeStored(const Program& program, Dice& dice);
+
 // A sample that is cut into 2..8 stages of one chunk or, where there are so
 // many layers and micro-batches are then a multiple of stages, of two; as many
 // layers each as the dice say.

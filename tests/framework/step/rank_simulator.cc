@@ -112,6 +112,9 @@ std::string Simulation::Start(int32_t position) {
     case Op::kEvict:
     case Op::kRelease:
       return StartMove(i, index);
+    case Op::kStoreSlot:
+    case Op::kLoadSlot:
+      return StartStore(i);
     case Op::kSend:
     case Op::kRecv:
       return StartTransfer(i);
@@ -181,6 +184,25 @@ void Simulation::Move(const Instruction& i, int32_t index) {
   if (i.op == Op::kTake) copy = {.slab = i.slab};
   if (i.op == Op::kEvict) home = copy;
   if (i.op == Op::kRelease) copy = {};
+}
+
+std::string Simulation::StartStore(const Instruction& i) const {
+  const bool goes = i.op == Op::kStoreSlot;
+  const Content& slot = content_[layout_.Slot(a_, i.layer, i.micro_batch)];
+  const Content& stored = content_[layout_.Stored(a_, i.layer, i.micro_batch)];
+  const Content& from = goes ? slot : stored;
+  if (!Holds(from, i.layer, i.micro_batch) || !from.saved) {
+    return "there is something else";
+  }
+  return (goes ? stored : slot).live ? "its place is still needed" : "";
+}
+
+void Simulation::Store(const Instruction& i) {
+  Content& slot = content_[layout_.Slot(a_, i.layer, i.micro_batch)];
+  Content& stored = content_[layout_.Stored(a_, i.layer, i.micro_batch)];
+  const bool goes = i.op == Op::kStoreSlot;
+  (goes ? stored : slot) = goes ? slot : stored;
+  (goes ? slot : stored).live = false;
 }
 
 bool Simulation::KeepsApartOfAny(int32_t slab) const {
@@ -360,6 +382,9 @@ void Simulation::End(int32_t position) {
     case Op::kEvict:
     case Op::kRelease:
       return Move(i, index);
+    case Op::kStoreSlot:
+    case Op::kLoadSlot:
+      return Store(i);
     default:
       return;
   }

@@ -117,6 +117,8 @@ class Simulation {
     return host ? planes_[layout_.Home(planes, slab)]
                 : PlanesAt(planes, slab, index);
   }
+  std::string StartStore(const Instruction& i) const;
+  void Store(const Instruction& i);
   std::string StartUpdate(int32_t slab, int32_t index);
   std::string StartMove(const Instruction& i, int32_t index);
   void Move(const Instruction& i, int32_t index);

@@ -158,6 +158,29 @@ TEST(ValidatorTest, HalvesOfBackwards) {
             "instruction 3, BI(1,a): a probe has no such instruction");
 }
 
+TEST(ValidatorTest, StoredSlots) {
+  EXPECT_EQ(Error("F(0,a) F(1,a) Store(1,a) Loss(a) Reduce(2) Load(1,a) "
+                  "B(1,a) Reduce(1) B(0,a) Reduce(0) Squares(0) Squares(1) "
+                  "Squares(2) Norm Update(0) Update(1) Update(2)"),
+            "");
+  EXPECT_EQ(Error("F(0,a) Store(1,a)"),
+            "instruction 1, Store(1,a): the slot is not filled: F(1,a) must "
+            "come before it");
+  EXPECT_EQ(Error("F(0,a) F(1,a) Load(1,a)"),
+            "instruction 2, Load(1,a): the slot is not away: Store(1,a) must "
+            "come before it");
+  EXPECT_EQ(Error("F(0,a) F(1,a) Store(1,a) Loss(a) B(1,a)"),
+            "instruction 4, B(1,a): its slot is away: Load(1,a) must come "
+            "before it");
+  EXPECT_EQ(Error("F(0,a) F(1,a) Store(1,a) Load(1,a) Store(1,a)"),
+            "instruction 4, Store(1,a): has already run in this step");
+  EXPECT_EQ(Error("F(0,a) F(1,a) Loss(a) B(1,a) Store(1,a)"),
+            "instruction 4, Store(1,a): the slot is wanted no more: the "
+            "backward of layer 1 must come after it");
+  EXPECT_EQ(Error("F(0,a) Store(0,a)"),
+            "instruction 1, Store(0,a): layer 0 is not in [1, 1]");
+}
+
 TEST(ValidatorTest, GradientRules) {
   const std::string visits = "F(0,a) F(1,a) Loss(a) B(1,a) B(0,a) ";
   EXPECT_EQ(Error("F(0,a) F(1,a) Loss(a) Reduce(1)"),

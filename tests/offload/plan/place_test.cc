@@ -206,6 +206,27 @@ TEST_F(Place, AnOpenUpdateIsWhereTheStateIs) {
   }
 }
 
+// Of blocks alone, by whatever slab of theirs.
+TEST_F(Place, LayersWhoseActivationsGoToTheHost) {
+  const auto layers = [&](const OffloadRules& rules) {
+    std::string places;
+    for (const bool stored : StoredLayers(*layout_, rules)) {
+      places += stored ? '1' : '0';
+    }
+    return places;
+  };
+  EXPECT_EQ(layers({}), "000000");
+  EXPECT_EQ(layers({.all = {.weights = kThere}, .resident = 0}), "000000");
+  EXPECT_EQ(layers({.all = {.activations = kThere}}), "011110");
+  EXPECT_EQ(layers({.all = {.activations = kThere}, .resident = 1}), "000000");
+  EXPECT_EQ(layers({.rows = {{"blocks/1/mlp/*", {.activations = kThere}},
+                             {"embed/*", {.activations = kThere}}}}),
+            "001000");
+  EXPECT_EQ(layers({.all = {.activations = kThere},
+                    .rows = {{"blocks/2/*", {.activations = kHere}}}}),
+            "011010");
+}
+
 TEST_F(Place, ARowThatMatchesNothingIsFound) {
   EXPECT_EQ(RowWithoutMatch(registry_, {}), std::nullopt);
   EXPECT_EQ(RowWithoutMatch(registry_, {.rows = {{"blocks/3/*", {}}}}),

@@ -1,5 +1,6 @@
 // Runs whose weights, gradients and optimizer state are at home on the host or
-// on the device, slab by slab, updated here or there, with the switch of
+// on the device, slab by slab, updated here or there, and whose blocks'
+// activations go to the host between forward and backward, with the switch of
 // Pseudo-to-Real in the middle, clipping active and one step that is not
 // finite: the bits of the same run, of the same order, layout and
 // micro-batches, of which all is on the device; and stopped, and gone on with
@@ -112,6 +113,7 @@ const std::vector<Axis> kAxes = {
     Home("gradients"),
     Home("state"),
     Home("update"),
+    Home("activations"),
     {"rows",
      kNothing,
      {{"none"},
@@ -127,8 +129,9 @@ const std::vector<Axis> kAxes = {
 };
 
 // Keys of `offload`.
-const std::vector<std::string> kOfOffload = {"resident", "weights", "gradients",
-                                             "state",    "update",  "rows"};
+const std::vector<std::string> kOfOffload = {
+    "resident", "weights",     "gradients", "state",
+    "update",   "activations", "rows"};
 
 const std::vector<std::string> kAdamW = {"adamw", "adamw bf16", "adamw 8bit"};
 const std::vector<Rule> kRules = {
@@ -372,6 +375,48 @@ TEST_P(OffloadResumeTest, GoesOnWithOtherHomes) {
   SCOPED_TRACE("stopped, then: " + Command(then));
   ASSERT_NO_FATAL_FAILURE(Go(then, {.out = out, .resume = true}));
   ExpectAsResident(out, true);
+}
+
+// In every order and with every recompute, in rows of which nothing stays.
+TEST(OffloadTable, HasActivationsOnTheHost) {
+  std::map<std::string, int> rows;
+  for (const Row& row : Rows(1)) {
+    const Configuration& c = row.configuration;
+    const bool stays = c.at("resident") == "0.5" || c.at("resident") == "1";
+    if (c.at("activations") != "host" || stays) continue;
+    ++rows[c.at("order")];
+    ++rows[c.at("recompute")];
+    ++rows[HasPipeline(c) ? "pipeline" : "no pipeline"];
+  }
+  for (const char* const of : {"micro_batch", "layer", "norm+activation",
+                               "none", "block", "pipeline", "no pipeline"}) {
+    EXPECT_GT(rows[of], 0) << of;
+  }
+}
+
+// Of each micro-batch, of the four blocks what is not wanted first again.
+TEST(OffloadTrace, SaysWhichSlotsGo) {
+  TinyRuns runs;
+  const std::string file = runs.Folder("trace.json");
+  ASSERT_NO_FATAL_FAILURE(runs.Go(
+      {.sets = {"model.layers=4", "stage.0.offload={activations=\"host\"}"},
+       .out = "run",
+       .until_step = 2,
+       .trace = file,
+       .trace_steps = {2, 2}}));
+  const nlohmann::json trace = nlohmann::json::parse(std::ifstream(file));
+  int64_t stored = 0, loaded = 0, events = 0;
+  for (const nlohmann::json& event : trace["traceEvents"]) {
+    if (!event.contains("args") || !event["args"].contains("bytes")) continue;
+    const std::string name = event["name"];
+    const int64_t bytes = event["args"]["bytes"];
+    if (name.starts_with("Store(")) stored += bytes;
+    if (name.starts_with("Load(")) loaded += bytes;
+    events += name.starts_with("Store(1,") ? 1 : 0;
+  }
+  EXPECT_GT(events, 0);
+  EXPECT_GT(stored, 0);
+  EXPECT_EQ(stored, loaded);
 }
 
 // Bytes of what comes and of what goes, in f32 the same of a slab's weights and
