@@ -10,6 +10,7 @@ namespace {
 
 using ::testing::AllOf;
 using ::testing::HasSubstr;
+using ::testing::Not;
 using ::testing::StartsWith;
 
 using nlohmann::json;
@@ -183,6 +184,44 @@ TEST_F(PlanProgram, SecondsStandOnThePeakOfTraining) {
       RunShell(here, TrainWords("quoted", {"--until-step", "1"}));
   ASSERT_EQ(train.code, 0) << train.err;
   EXPECT_EQ(Rows(Path("quoted/metrics.jsonl")).at(0)["peak_flops"], 1e18);
+}
+
+// Over a bus of a second a copy nothing else of a step is seen.
+TEST_F(PlanProgram, AStepIsDrawnLaneByLane) {
+  const Words homes = {"--set",
+                       "stage.1.offload={ resident = 0.0, update = \"host\" }"};
+  Words traced = homes;
+  traced.insert(traced.end(), {"--until-step", "14", "--trace",
+                               Path("homes.json"), "--trace-steps", "11:14"});
+  setenv("DELINK_BUS", "1e-4,1e9", 1);
+  const Outcome train = RunDelink(TrainWords("homes", traced));
+  unsetenv("DELINK_BUS");
+  ASSERT_EQ(train.code, 0) << train.err;
+  EXPECT_THAT(train.err, HasSubstr("copies between homes are delayed"));
+  Words words = homes;
+  words.insert(words.end(), {"--trace", Path("homes.json"), "--bus", "1,1e12"});
+  const Outcome plan = RunDelink(PlanWords(words));
+  ASSERT_EQ(plan.code, 0) << plan.err;
+  EXPECT_THAT(plan.out, HasSubstr("  lanes of rank 0 in a step, "));
+  EXPECT_THAT(LineWith(plan.out, "    compute   "),
+              AllOf(HasSubstr("  0%  "), Not(HasSubstr("F"))));
+  EXPECT_THAT(LineWith(plan.out, "    in   "), HasSubstr("www"));
+  EXPECT_THAT(LineWith(plan.out, "    out   "), HasSubstr("ggg"));
+  EXPECT_THAT(LineWith(plan.out, "  hidden under compute: "),
+              AllOf(HasSubstr(" s of copies, "),
+                    HasSubstr(" s of the host's updates")));
+  words.push_back("--json");
+  const json time = Json(PlanWords(words))["stages"][1]["traced"];
+  ASSERT_EQ(time["lanes"].size(), 4U);
+  double in = 0, out = 0;
+  for (const json& lane : time["lanes"]) {
+    EXPECT_LE(lane["hidden_seconds"].get<double>(),
+              lane["busy_seconds"].get<double>() + 1e-6);
+    if (lane["lane"] == "in") in = lane["busy_seconds"];
+    if (lane["lane"] == "out") out = lane["busy_seconds"];
+  }
+  EXPECT_GT(in, out);
+  EXPECT_GE(time["planned_step_seconds"].get<double>() + 1e-6, in);
 }
 
 TEST_F(PlanProgram, TheProgramAsDocumented) {
