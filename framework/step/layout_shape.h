@@ -14,7 +14,8 @@ namespace delink {
 // measured layers (measure.h). Of slabs with a home that is not the device,
 // copies of a set of planes are a class where their logical slabs are of one
 // size: of those that are resident one each, of others as many as a layer works
-// on at a time, and one more, which comes or goes meanwhile.
+// on at a time, and, where there are more, one more, which comes or goes
+// meanwhile.
 ProgramShape ShapeOf(const Layout& layout, int32_t micro_batches);
 
 // ProgramShape::update_exchanges, of parameters whose state is of `type`.

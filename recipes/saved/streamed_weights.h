@@ -2,7 +2,8 @@
 // each layer's come to copies on the device before its turn, and while it is at
 // work those of the next ones, as far as copies are free. Which come when and
 // go when is what a run's evaluation does (offload/plan/residency.h), in copies
-// of the same classes (layout_shape.h), but never more than a class has slabs.
+// of the same classes (layout_shape.h), but no more than this rank has slabs of
+// one.
 //
 // Where all is at home on the device this takes nothing and does nothing.
 #pragma once

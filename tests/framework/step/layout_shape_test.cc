@@ -21,6 +21,7 @@
 #include "framework/step/well_formed.h"
 #include "parallel/pipeline/one_f_one_b.h"
 #include "tests/framework/module/random_layouts.h"
+#include "tests/framework/module/toy_model.h"
 
 namespace delink {
 namespace {
@@ -180,6 +181,26 @@ void DeclareMatrices(Model& model, Dice& dice) {
     }
   }
   root.Layer(model.blocks + 1, "").Param("norm", {.shape = {6}});
+}
+
+// The embedding's planes are on the device once, of those of blocks, one of
+// which is at work, two slabs'.
+TEST(LayoutShapeTest, HasNoMoreCopiesThanSlabs) {
+  ParamRegistry registry;
+  testing::DeclareToy(registry, 3, 8);
+  const Layout layout = Layout::Create(registry, 3, {}, {});
+  const SlabTiers host{Tier::kHost, Tier::kHost, Tier::kHost};
+  const ProgramShape shape = ShapeOf(
+      layout.WithTiers(std::vector<SlabTiers>(layout.slabs().size(), host)), 2);
+  for (int32_t s = 0; s < shape.slabs; ++s) {
+    const Slab& slab = At(layout.slabs(), s);
+    if (slab.leader > 3) continue;
+    for (const PlaneSet planes : kAllPlaneSets) {
+      EXPECT_EQ(At(shape.copies, CopyClassOf(shape, planes, s)),
+                slab.leader > 0 ? 2 : 1)
+          << slab.name;
+    }
+  }
 }
 
 // What an update is listed with is what it exchanges on every rank that holds
