@@ -134,6 +134,11 @@ absl::StatusOr<std::unique_ptr<ParamStore>> SavedModel::Load(
                           .gradients = false,
                           .states = std::move(states),
                           .master = MasterForm::kNone});
+  if (absl::IsResourceExhausted(store.status())) {
+    store = absl::ResourceExhaustedError(absl::StrCat(
+        store.status().message(), "; to use it here, --set stage.",
+        run_.stage_index, ".offload.weights=host has weights on the host"));
+  }
   DELINK_RETURN_IF_ERROR(AgreeOnStatus(comm, store.status()));
   DELINK_RETURN_IF_ERROR(LoadCheckpoint(comm, path_, **store));
   return store;

@@ -56,6 +56,18 @@ class WeightsDevice final : public CountingDevice {
   int64_t* const bytes_;
 };
 
+// Has no room for weights.
+class SmallDevice final : public CountingDevice {
+ public:
+  absl::StatusOr<void*> Allocate(int64_t bytes,
+                                 std::string_view what) override {
+    if (what.starts_with("weights of ")) {
+      return absl::ResourceExhaustedError("out of memory");
+    }
+    return CountingDevice::Allocate(bytes, what);
+  }
+};
+
 class ForwardRanksTest : public ::testing::TestWithParam<const char*> {
  protected:
   ForwardRanksTest() : runs_(GetParam()) {
@@ -264,6 +276,22 @@ TEST_P(ForwardRanksTest, HomesAreThoseOfTheStage) {
   EXPECT_EQ(bytes_of("run", {offload + "{resident=0.0}"}), some);
   EXPECT_EQ(bytes_of("streamed", {offload + "{}"}), all);
   EXPECT_EQ(bytes_of("streamed", {"stage.1.offload.weights=device"}), all);
+}
+
+TEST_P(ForwardRanksTest, WithoutRoomForWeightsHaveThemOnTheHost) {
+  SelfCommunicator comm;
+  EvaluateOptions options = Options({});
+  options.device =
+      [](const Recipe&) -> absl::StatusOr<std::unique_ptr<Device>> {
+    return std::make_unique<SmallDevice>();
+  };
+  const absl::Status status = Evaluate(options, BuiltInModels(), comm).status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kResourceExhausted);
+  const std::string set = "stage.1.offload.weights=host";
+  EXPECT_THAT(std::string(status.message()), HasSubstr("--set " + set));
+  options.sets = {set};
+  const auto result = Evaluate(options, BuiltInModels(), comm);
+  EXPECT_TRUE(result.ok()) << result.status();
 }
 
 TEST_P(ForwardRanksTest, OnlyTheCheckpointsStageIsArranged) {
