@@ -157,6 +157,26 @@ TEST(StreamedWeights, WhatStaysIsBroughtOnce) {
   EXPECT_LE(other.brought, 2 * of_blocks + of_blocks * 2 / 5);
 }
 
+// Of two copies one is at work, and the other comes.
+TEST(StreamedWeights, TheNextLayersComeBeforeTheirTurn) {
+  TurningDevice device;
+  const auto model =
+      *StreamedModel::Create(device, {.homes = HomesOf("blocks")});
+  ParamStore& store = model->store();
+  TurnHomes(store, device);
+  const int64_t block = store.bytes(Plane::kWeight, Tier::kHost) / 5;
+  const auto stream = device.NewStream("compute");
+  const auto weights = *StreamedWeights::Create(store);
+  // Embedding, five blocks, head; and on.
+  const std::vector<int64_t> brought = {2, 2, 3, 4, 5, 6, 7, 7, 7, 8, 9};
+  for (size_t turn = 0; turn < brought.size(); ++turn) {
+    for (int call = 0; call < 2; ++call) {
+      weights->Bring(turn % 7, *stream);
+      EXPECT_EQ(device.brought, brought[turn] * block) << turn;
+    }
+  }
+}
+
 TEST(StreamedWeights, SaysWhatTheDeviceHasTooLittleFor) {
   class FullDevice final : public CountingDevice {
    public:
