@@ -10,10 +10,10 @@
 #include "framework/base/file.h"
 #include "framework/base/sha256.h"
 #include "framework/base/status_macros.h"
-#include "offload/plan/place.h"
 #include "recipes/huggingface/model_folder.h"
 #include "recipes/run/check_kinds.h"
 #include "recipes/run/prepare.h"
+#include "recipes/saved/homes_of_weights.h"
 #include "recipes/saved/layout_sets.h"
 #include "recipes/schema/recipe_io.h"
 
@@ -27,19 +27,6 @@ absl::Status CheckForm(const std::string& path) {
       ": is a model of Hugging Face; make a checkpoint of it by delink "
       "convert ",
       path, " OUT"));
-}
-
-// What the checkpoint's stage says of weights: there is nothing else, and
-// nobody updates them.
-OffloadRules HomesOfWeights(const Recipe& recipe, const SavedRun& run) {
-  const auto stage = static_cast<size_t>(run.stage_index);
-  if (stage >= recipe.stages.size()) return {};
-  OffloadRules rules = recipe.stages[stage].offload;
-  rules.all = {.weights = rules.all.weights};
-  for (OffloadRow& row : rules.rows) {
-    row.wishes = {.weights = row.wishes.weights};
-  }
-  return rules;
 }
 
 }  // namespace
@@ -126,8 +113,12 @@ absl::StatusOr<std::unique_ptr<ParamStore>> SavedModel::Load(
     const Mesh& mesh) const {
   const bool whole = mesh.ranks() == 1;
   Layout layout = Layout::Create(registry_, blocks(), sharing_, {.mesh = mesh});
-  const OffloadRules homes = HomesOfWeights(recipe_, run_);
-  if (homes.any()) layout = layout.WithTiers(PlaceSlabs(layout, homes));
+  const auto stage = static_cast<size_t>(run_.stage_index);
+  if (stage < recipe_.stages.size()) {
+    DELINK_ASSIGN_OR_RETURN(
+        layout,
+        WithHomesOfWeights(layout, recipe_.stages[stage].offload, dtype_));
+  }
   absl::StatusOr<std::unique_ptr<ParamStore>> store =
       ParamStore::Create(device, std::move(layout), whole ? 0 : comm.rank(),
                          {.dtype = dtype_,

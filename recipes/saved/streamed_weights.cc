@@ -1,6 +1,7 @@
 #include "recipes/saved/streamed_weights.h"
 
 #include <algorithm>
+#include <numeric>
 #include <set>
 #include <utility>
 
@@ -55,6 +56,25 @@ Program PassOf(const ParamStore& store) {
   return AddResidency(pass);
 }
 
+// By class of copies, of the largest of its slabs.
+std::vector<int64_t> CopyBytes(const ParamStore& store,
+                               const Program& program) {
+  std::vector<int64_t> sizes;
+  for (const std::set<int32_t>& slabs : SlabsByClass(program)) {
+    int64_t& size = sizes.emplace_back(0);
+    for (const int32_t slab : slabs) {
+      const int64_t bytes = store.bytes(SlabHere(store, slab), Plane::kWeight);
+      size = std::max(size, AlignUp(bytes));
+    }
+  }
+  return sizes;
+}
+
+int64_t BytesOfAll(const Program& program, const std::vector<int64_t>& sizes) {
+  return std::inner_product(sizes.begin(), sizes.end(),
+                            program.shape.copies.begin(), int64_t{0});
+}
+
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<StreamedWeights>> StreamedWeights::Create(
@@ -62,6 +82,11 @@ absl::StatusOr<std::unique_ptr<StreamedWeights>> StreamedWeights::Create(
   std::unique_ptr<StreamedWeights> weights(new StreamedWeights(store));
   DELINK_RETURN_IF_ERROR(weights->Allocate());
   return weights;
+}
+
+int64_t StreamedWeights::BytesOf(const ParamStore& store) {
+  const Program program = PassOf(store);
+  return BytesOfAll(program, CopyBytes(store, program));
 }
 
 StreamedWeights::StreamedWeights(ParamStore& store)
@@ -82,16 +107,8 @@ absl::Status StreamedWeights::Allocate() {
   if (fetches_ == 0) return absl::OkStatus();
   Device& device = store_.device();
   const ProgramShape& shape = program_.shape;
-  std::vector<int64_t> sizes;  // by class: of the largest slab
-  int64_t bytes = 0;
-  for (const std::set<int32_t>& slabs : SlabsByClass(program_)) {
-    sizes.push_back(0);
-    for (const int32_t slab : slabs) {
-      const int64_t size = store_.bytes(SlabHere(store_, slab), Plane::kWeight);
-      sizes.back() = std::max(sizes.back(), AlignUp(size));
-    }
-    bytes += At(shape.copies, sizes.size() - 1) * sizes.back();
-  }
+  const std::vector<int64_t> sizes = CopyBytes(store_, program_);
+  const int64_t bytes = BytesOfAll(program_, sizes);
   DELINK_ASSIGN_OR_RETURN(memory_,
                           Buffer::Allocate(device, bytes, "fetched planes"));
   in_ = device.NewStream("in");

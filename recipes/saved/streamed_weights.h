@@ -28,6 +28,8 @@ class StreamedWeights {
   // nobody writes its weights. ResourceExhausted: the device has too little.
   static absl::StatusOr<std::unique_ptr<StreamedWeights>> Create(
       ParamStore& store);
+  // How much that is, of a store of any device.
+  static int64_t BytesOf(const ParamStore& store);
   // All work given to `compute` is done; the store's weights are at home again.
   ~StreamedWeights();
 

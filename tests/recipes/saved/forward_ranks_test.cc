@@ -276,6 +276,9 @@ TEST_P(ForwardRanksTest, HomesAreThoseOfTheStage) {
   EXPECT_EQ(bytes_of("run", {offload + "{resident=0.0}"}), some);
   EXPECT_EQ(bytes_of("streamed", {offload + "{}"}), all);
   EXPECT_EQ(bytes_of("streamed", {"stage.1.offload.weights=device"}), all);
+  // Within half of a budget.
+  EXPECT_EQ(bytes_of("run", {offload + "{device=\"1KiB\"}"}), some);
+  EXPECT_EQ(bytes_of("run", {offload + "{device=\"1GiB\"}"}), all);
 }
 
 TEST_P(ForwardRanksTest, WithoutRoomForWeightsHaveThemOnTheHost) {
