@@ -134,6 +134,7 @@ struct Case {
   int ranks = 1;
   bool lane_threads = false;
   uint64_t seed = 0;  // 0: nobody is late
+  Trace* trace = nullptr;
 };
 
 absl::Status RunRank(const Case& of, Communicator& comm, Outcome* outcome) {
@@ -155,6 +156,7 @@ absl::Status RunRank(const Case& of, Communicator& comm, Outcome* outcome) {
     env.host_optimizer = &updates;
   }
   env.lane_threads = of.lane_threads;
+  env.trace = of.trace;
   DELINK_ASSIGN_OR_RETURN(std::unique_ptr<StageRun> stage,
                           StageRun::Create(env, 0));
   stage->store().InitWeights(1);
@@ -170,7 +172,7 @@ absl::Status RunRank(const Case& of, Communicator& comm, Outcome* outcome) {
 }
 
 // By rank.
-std::vector<Outcome> Run(const Case& of) {
+std::vector<Outcome> OutcomesOf(const Case& of) {
   std::vector<Outcome> outcomes(static_cast<size_t>(of.ranks));
   const absl::Status status = RunRanks(of.ranks, [&](Communicator& comm) {
     return RunRank(of, comm, &At(outcomes, comm.rank()));
@@ -186,28 +188,37 @@ const std::vector<std::string> kHomes = {
     "rows=[{match=\"*/mlp/*\",update=\"host\"},"
     "{match=\"*/attn/*\",gradients=\"host\"}],state=\"host\""};
 
+// All on the device, or with these homes in both stages.
+std::vector<std::string> Small(int ranks, const std::string& order,
+                               const std::string& homes = "") {
+  std::vector<std::string> sets = {"model.layers=2",
+                                   "model.dim=16",
+                                   "model.head_dim=4",
+                                   "model.ffn=24",
+                                   absl::StrCat("model.vocab=", kVocab),
+                                   "data.seq=8",
+                                   "data.batch=4",
+                                   "run.micro_batch=1",
+                                   "optimizer.clip=0.5",
+                                   absl::StrCat("run.order=", order)};
+  for (const int stage : {0, 1}) {
+    sets.push_back(absl::StrCat("stage.", stage, ".parallel.zero=", ranks - 1));
+    sets.push_back(absl::StrCat("stage.", stage, ".offload={", homes, "}"));
+  }
+  return sets;
+}
+
 void ExpectDelaysChangeNothing(int ranks, const std::string& order) {
-  Case of{.sets = {"model.layers=2", "model.dim=16", "model.head_dim=4",
-                   "model.ffn=24", absl::StrCat("model.vocab=", kVocab),
-                   "data.seq=8", "data.batch=4", "run.micro_batch=1",
-                   "optimizer.clip=0.5", absl::StrCat("run.order=", order),
-                   absl::StrCat("stage.0.parallel.zero=", ranks - 1),
-                   absl::StrCat("stage.1.parallel.zero=", ranks - 1)},
-          .ranks = ranks};
-  const std::vector<Outcome> resident = Run(of);
-  const std::vector<std::string> bare = of.sets;
+  const std::vector<Outcome> resident =
+      OutcomesOf({.sets = Small(ranks, order), .ranks = ranks});
   uint64_t seed = 1;
   for (const std::string& homes : kHomes) {
-    of.sets = bare;
-    for (const int stage : {0, 1}) {
-      of.sets.push_back(
-          absl::StrCat("stage.", stage, ".offload={", homes, "}"));
-    }
     for (const bool threads : {false, true}) {
       SCOPED_TRACE(absl::StrCat(homes, threads ? ", threads" : ""));
-      of.lane_threads = threads;
-      of.seed = seed++;
-      EXPECT_TRUE(resident == Run(of));
+      EXPECT_TRUE(resident == OutcomesOf({.sets = Small(ranks, order, homes),
+                                          .ranks = ranks,
+                                          .lane_threads = threads,
+                                          .seed = seed++}));
     }
   }
 }
@@ -222,6 +233,40 @@ TEST(OffloadDelays, ChangeNothingLayerByLayer) {
 
 TEST(OffloadDelays, ChangeNothingOfRanksThatShareState) {
   ExpectDelaysChangeNothing(2, "layer");
+}
+
+// By lane, how often a visit and what the lane did were under way together.
+void AddBeside(const Trace& trace, std::array<int, kLanes>* beside) {
+  const auto at = [&](const Trace::Span& span) {
+    return At(At(trace.programs(), span.program), span.index).at;
+  };
+  for (const Trace::Span& visit : trace.spans()) {
+    if (!IsVisit(at(visit))) continue;
+    for (const Trace::Span& other : trace.spans()) {
+      const bool both = other.begin < visit.end && visit.begin < other.end;
+      if (both) ++At(*beside, at(other).lane);
+    }
+  }
+}
+
+// Others had copies for which all waited. On a busy machine the threads of a
+// run may have their turns one after the other.
+TEST(OffloadDelays, ATraceShowsLanesBesideTheComputing) {
+  constexpr uint64_t kTries = 30;
+  std::vector<std::string> sets = Small(1, "layer", kHomes[1]);
+  sets.emplace_back("model.layers=6");
+  std::array<int, kLanes> beside = {};
+  const auto seen = [&](Lane lane) { return At(beside, lane) > 0; };
+  for (uint64_t seed = 1; seed <= kTries; ++seed) {
+    Trace trace(kSteps + 1, 2 * kSteps);
+    OutcomesOf(
+        {.sets = sets, .lane_threads = true, .seed = seed, .trace = &trace});
+    AddBeside(trace, &beside);
+    if (seen(Lane::kIn) && seen(Lane::kOut) && seen(Lane::kHost)) break;
+  }
+  EXPECT_TRUE(seen(Lane::kIn));
+  EXPECT_TRUE(seen(Lane::kOut));
+  EXPECT_TRUE(seen(Lane::kHost));
 }
 
 }  // namespace
