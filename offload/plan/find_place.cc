@@ -16,8 +16,9 @@ namespace {
 
 // A share that goes up from 0 to 1.
 using Level = double AutoPlace::*;
-constexpr std::array<Level, 3> kLevels = {
-    &AutoPlace::state, &AutoPlace::gradients, &AutoPlace::weights};
+constexpr std::array<Level, 4> kLevels = {
+    &AutoPlace::state, &AutoPlace::gradients, &AutoPlace::activations,
+    &AutoPlace::weights};
 
 // With updates by one of both.
 class Ladder {
@@ -122,6 +123,7 @@ std::string ToString(const AutoPlace& place) {
   };
   add("state", place.state);
   add("gradients", place.gradients);
+  add("activations", place.activations);
   add("weights", place.weights);
   if (parts.empty()) return "all planes on the device";
   std::string text =

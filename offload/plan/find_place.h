@@ -2,9 +2,10 @@
 // home on the host, and who updates what is.
 //
 // A ladder is climbed down from all on the device: the state of the blocks'
-// slabs goes to the host, then their gradients, then their weights; where that
-// is not enough, again with the state of embedding and head there besides.
-// State crosses the bus once a step, gradients and weights again and again, so
+// slabs goes to the host, then their gradients, then what their forward keeps
+// for backward, then their weights; where that is not enough, again with the
+// state of embedding and head there besides. State crosses the bus once a step,
+// gradients and activations with each micro-batch, weights twice with each, so
 // that a byte that a later rung frees costs more than one that an earlier rung
 // frees. The first rung that fits is taken, with the updates on the device or
 // on the host, whichever makes the shorter step.
@@ -28,7 +29,8 @@ namespace delink {
 struct AutoPlace {
   // Shares of the blocks' elements whose planes are at home on the host.
   double state = 0, gradients = 0, weights = 0;
-  double ends = 0;  // the state of the other slabs: 0 or 1
+  double activations = 0;  // share of the blocks whose activations go there
+  double ends = 0;         // the state of the other slabs: 0 or 1
   // Of slabs whose state is at home on the host.
   Tier update = Tier::kDevice;
   friend bool operator==(const AutoPlace&, const AutoPlace&) = default;

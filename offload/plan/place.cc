@@ -92,8 +92,9 @@ class AutoHomes {
       return of_block && !spread.Stays(slab.elements) ? Home::kHost
                                                       : Home::kDevice;
     };
-    OffloadWishes homes{home(weights_), home(gradients_), home(state_),
-                        std::nullopt};
+    OffloadWishes homes{.weights = home(weights_),
+                        .gradients = home(gradients_),
+                        .state = home(state_)};
     if (!of_block && ends_) homes.state = Home::kHost;
     return homes;
   }
@@ -145,23 +146,29 @@ int64_t BlockSlabs(const Layout& layout) {
   });
 }
 
-std::vector<bool> StoredLayers(const Layout& layout,
-                               const OffloadRules& rules) {
+std::vector<bool> StoredLayers(const Layout& layout, const OffloadRules& rules,
+                               const AutoPlace& found) {
   const std::vector<int>& visited = layout.visited();
-  std::vector<bool> stored(visited.size());
+  std::vector<bool> open(visited.size()), stored(visited.size());
+  Spread blocks(1 - found.activations);
+  for (size_t place = 1; place + 1 < visited.size(); ++place) {
+    open[place] = !blocks.Stays(1);
+  }
   Spread spread(rules.resident.value_or(0));
   for (const Slab& slab : layout.slabs()) {
     const bool of_block = IsOfBlock(layout, slab);
     const bool stays =
         rules.resident && of_block && spread.Stays(slab.elements);
     const OffloadWishes wishes = WishesOf(layout, slab, rules, stays);
-    if (*wishes.activations != Home::kHost) continue;
+    const Home home = *wishes.activations;
     for (const int layer : slab.layers) {
-      const auto place =
-          std::lower_bound(visited.begin(), visited.end(), layer);
-      if (layer > 0 && layer <= layout.blocks()) {
-        stored[static_cast<size_t>(place - visited.begin())] = true;
-      }
+      if (layer < 1 || layer > layout.blocks()) continue;
+      const auto place = static_cast<size_t>(
+          std::lower_bound(visited.begin(), visited.end(), layer) -
+          visited.begin());
+      const bool goes =
+          home == Home::kHost || (home == Home::kAuto && open[place]);
+      stored[place] = stored[place] || goes;
     }
   }
   return stored;

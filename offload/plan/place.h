@@ -22,8 +22,10 @@ std::vector<SlabTiers> PlaceSlabs(const Layout& layout,
 int64_t BlockSlabs(const Layout& layout);
 
 // By layer as programs count them, of what a block keeps for backward: whether
-// it is on the host meanwhile, as is said of some slab of the block. Pure.
-std::vector<bool> StoredLayers(const Layout& layout, const OffloadRules& rules);
+// it is on the host meanwhile, as is said of some slab of the block, or, where
+// that is left to kAuto, as `found` says, blocks spread evenly. Pure.
+std::vector<bool> StoredLayers(const Layout& layout, const OffloadRules& rules,
+                               const AutoPlace& found = {});
 
 // The first of the rows that matches no parameter of the registry.
 std::optional<size_t> RowWithoutMatch(const ParamRegistry& registry,

@@ -4,7 +4,7 @@
 #include <array>
 #include <utility>
 
-#include "framework/step/memory.h"
+#include "framework/base/at.h"
 #include "framework/step/shape_table.h"
 
 namespace delink {
@@ -27,13 +27,19 @@ double UpdateTraffic(const ParamStore& store, int slab) {
 
 }  // namespace
 
-StepLoad LoadOf(const Program& program, const ParamStore& store) {
+StepLoad LoadOf(const Program& program, const ParamStore& store,
+                const StepMemory& memory) {
   StepLoad load;
   bool updates = false;
   for (const Instruction& at : program.instructions) {
     updates = updates || at.op == Op::kNorm;
     if (at.op == Op::kUpdate && HostUpdates(program.shape, at.slab)) {
       load.host += UpdateTraffic(store, SlabHere(store, at.slab));
+    }
+    if (at.op == Op::kStoreSlot || at.op == Op::kLoadSlot) {
+      const int32_t slots = SlotClassOf(program.shape, at.layer);
+      (at.op == Op::kLoadSlot ? load.in : load.out) +=
+          At(memory.stored, slots).bytes;
     }
     if (at.op != Op::kFetch && at.op != Op::kEvict) continue;
     int64_t& bytes = at.op == Op::kFetch

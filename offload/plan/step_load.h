@@ -7,6 +7,7 @@
 
 #include "framework/module/param_store.h"
 #include "framework/step/instruction.h"
+#include "framework/step/memory.h"
 #include "offload/plan/bounds.h"
 
 namespace delink {
@@ -14,8 +15,8 @@ namespace delink {
 // Of a rank and step.
 struct StepLoad {
   double flops = 0;  // of forward and backward
-  // Bytes to and from copies on the device, for layers that work and for
-  // updates, which come when all layers are through.
+  // Bytes to and from the device, for layers that work and for updates, which
+  // come when all layers are through.
   int64_t in = 0, out = 0;
   int64_t updates_in = 0, updates_out = 0;
   // Bytes that the host's memory moves for its updates.
@@ -23,7 +24,8 @@ struct StepLoad {
 };
 
 // Of a program of a step, but for its FLOPs.
-StepLoad LoadOf(const Program& program, const ParamStore& store);
+StepLoad LoadOf(const Program& program, const ParamStore& store,
+                const StepMemory& memory);
 
 struct LaneSeconds {
   double compute = 0, in = 0, out = 0, host = 0;  // each by itself

@@ -13,6 +13,7 @@
 #include "framework/base/machine_memory.h"
 #include "framework/base/status_macros.h"
 #include "framework/step/memory.h"
+#include "offload/plan/place.h"
 #include "recipes/plan/pipeline_report.h"
 #include "recipes/run/find_homes.h"
 
@@ -112,6 +113,21 @@ std::string SlabTable(const std::vector<SlabHomes>& slabs) {
   return text;
 }
 
+std::vector<int> StoredBlocks(const ImaginedStage& imagined) {
+  const StageRun& stage = imagined.stage();
+  const Layout& layout = stage.store().layout();
+  const std::vector<AutoPlace>& homes = imagined.env().homes;
+  const AutoPlace found =
+      stage.index() < homes.size() ? homes[stage.index()] : AutoPlace();
+  const std::vector<bool> stored =
+      StoredLayers(layout, stage.stage().offload, found);
+  std::vector<int> blocks;
+  for (size_t place = 0; place < stored.size(); ++place) {
+    if (stored[place]) blocks.push_back(layout.visited()[place] - 1);
+  }
+  return blocks;
+}
+
 std::string SecondsText(double seconds) {
   return seconds < 1 ? absl::StrFormat("%.3g ms", 1e3 * seconds)
                      : absl::StrFormat("%.4g s", seconds);
@@ -151,6 +167,7 @@ Json FoundJson(const FoundPlace& found) {
   Json json{{"state", found.place.state},
             {"gradients", found.place.gradients},
             {"weights", found.place.weights},
+            {"activations", found.place.activations},
             {"ends", found.place.ends},
             {"update", found.place.update == Tier::kHost ? "host" : "device"},
             {"cost", cost(found.cost)},
@@ -164,7 +181,8 @@ Json FoundJson(const FoundPlace& found) {
 absl::StatusOr<OffloadPlan> PlanOffload(ImaginedStage& first,
                                         const KnownRates& rates,
                                         std::optional<FoundPlace> found) {
-  OffloadPlan plan{.rates = rates.source,
+  OffloadPlan plan{.stored = StoredBlocks(first),
+                   .rates = rates.source,
                    .rules = first.stage().stage().offload,
                    .found = std::move(found)};
   DELINK_RETURN_IF_ERROR(
@@ -198,6 +216,10 @@ std::string OffloadText(const OffloadPlan& plan) {
                   SecondsText(lanes.in), ", to the host ",
                   SecondsText(lanes.out), ", the host's memory ",
                   SecondsText(lanes.host), "\n  rates: ", plan.rates, "\n");
+  if (!plan.stored.empty()) {
+    absl::StrAppend(&text, "  activations of blocks/", NumbersText(plan.stored),
+                    " go to the host\n");
+  }
   for (size_t s = 0; s < plan.slabs.size(); ++s) {
     if (plan.slabs.size() > 1) {
       absl::StrAppend(&text, "  pipeline stage ", s, "\n");
@@ -222,6 +244,7 @@ nlohmann::ordered_json ToJson(const OffloadPlan& plan) {
     }
   }
   Json json{{"machine_host_bytes", plan.machine_host},
+            {"stored_blocks", plan.stored},
             {"step_seconds", plan.lanes.step},
             {"bound_by", BoundBy(plan.lanes)},
             {"lane_seconds",

@@ -28,6 +28,7 @@ struct SlabHomes {
 struct OffloadPlan {
   // By stage of the pipeline, of the rank that holds most.
   std::vector<std::vector<SlabHomes>> slabs;
+  std::vector<int> stored;   // blocks whose activations go to the host
   LaneSeconds lanes;         // of the one that takes longest
   int64_t machine_host = 0;  // bytes of the machine that has most
   std::string rates;         // whose they are

@@ -98,10 +98,12 @@ std::string DeviceKnobs(const Recipe& recipe, size_t index) {
     return wish.has_value() && *wish != Home::kAuto;
   };
   std::string knobs = "raise it";
-  if (fixed(all.weights) || fixed(all.gradients) || fixed(all.state)) {
-    absl::StrAppend(&knobs,
-                    ", leave offload.weights, gradients and state to "
-                    "\"auto\"");
+  if (fixed(all.weights) || fixed(all.gradients) || fixed(all.state) ||
+      fixed(all.activations)) {
+    absl::StrAppend(
+        &knobs,
+        ", leave offload.weights, gradients, state and activations to "
+        "\"auto\"");
   }
   if (recipe.MicroBatch(index) > 1) {
     absl::StrAppend(&knobs, ", use a smaller micro_batch");
@@ -160,12 +162,13 @@ absl::Status DecideHomes(const RunEnv& env, size_t first,
 }
 
 // As numbers that ranks exchange.
-constexpr size_t kNumbers = 5;
+constexpr size_t kNumbers = 6;
 
 void ToNumbers(const AutoPlace& place, double* to) {
-  const double numbers[kNumbers] = {place.state, place.gradients, place.weights,
-                                    place.ends,
-                                    place.update == Tier::kHost ? 1.0 : 0.0};
+  const double numbers[kNumbers] = {
+      place.state,   place.gradients,
+      place.weights, place.activations,
+      place.ends,    place.update == Tier::kHost ? 1.0 : 0.0};
   std::copy_n(numbers, kNumbers, to);
 }
 
@@ -173,8 +176,9 @@ AutoPlace FromNumbers(const double* from) {
   return {.state = from[0],
           .gradients = from[1],
           .weights = from[2],
-          .ends = from[3],
-          .update = from[4] > 0 ? Tier::kHost : Tier::kDevice};
+          .activations = from[3],
+          .ends = from[4],
+          .update = from[5] > 0 ? Tier::kHost : Tier::kDevice};
 }
 
 }  // namespace
@@ -197,7 +201,8 @@ absl::StatusOr<PlaceCost> CostOf(ImaginedStage& first,
 }
 
 LaneSeconds LanesOf(const StageRun& stage, const KnownRates& rates) {
-  StepLoad load = LoadOf(stage.executor().program(), stage.store());
+  StepLoad load = LoadOf(stage.executor().program(), stage.store(),
+                         stage.executor().memory());
   load.flops = stage.flops_per_token() *
                static_cast<double>(stage.cut().global() * stage.cut().seq) /
                static_cast<double>(stage.store().ranks());

@@ -54,9 +54,11 @@ absl::StatusOr<HeaviestRank> FindHeaviest(ImaginedStage& imagined) {
   const Layout& layout = store.layout();
   const bool alike = SharesAreAlike(store);
   if (alike && layout.mesh().tensor == 1) {
-    return HeaviestRank{store.rank(), HostBytes(imagined.env(), store)};
+    return HeaviestRank{store.rank(), stage.account().host};
   }
   HeaviestRank heaviest;
+  // What they keep of activations is alike.
+  const int64_t kept = stage.account().host - HostBytes(imagined.env(), store);
   int64_t most = -1;
   for (const int rank : OthersLike(layout, store.rank(), alike)) {
     const std::unique_ptr<Device> device = NewMetaDevice(store.device().kind());
@@ -67,7 +69,8 @@ absl::StatusOr<HeaviestRank> FindHeaviest(ImaginedStage& imagined) {
                           of->bytes(Plane::kGradient) + of->state_bytes() +
                           std::max(stage.executor().memory().workspace,
                                    imagined.env().optimizer->ScratchBytes(*of));
-    heaviest.host = std::max(heaviest.host, HostBytes(imagined.env(), *of));
+    heaviest.host =
+        std::max(heaviest.host, kept + HostBytes(imagined.env(), *of));
     if (bytes <= most) continue;
     heaviest.rank = rank;
     most = bytes;

@@ -72,6 +72,10 @@ std::vector<int> ChunksOf(const RunEnv& env, size_t stage,
                    static_cast<int>(parallel.pieces()));
 }
 
+AutoPlace FoundOf(const RunEnv& env, size_t stage) {
+  return stage < env.homes.size() ? env.homes[stage] : AutoPlace();
+}
+
 }  // namespace
 
 Layout LayoutOf(const RunEnv& env, size_t stage, const SharingMap& sharing) {
@@ -111,11 +115,13 @@ static Planner BarePlannerOf(const Recipe& recipe, size_t stage,
   return {};
 }
 
-Planner PlannerOf(const Recipe& recipe, size_t stage, size_t layout,
+Planner PlannerOf(const RunEnv& env, size_t stage, size_t layout,
                   const Layout& of) {
+  const Recipe& recipe = *env.recipe;
   const OffloadRules& offload = recipe.stages[stage].offload;
-  return WithResidency(WithStores(BarePlannerOf(recipe, stage, layout),
-                                  {.layers = StoredLayers(of, offload)}));
+  return WithResidency(
+      WithStores(BarePlannerOf(recipe, stage, layout),
+                 {.layers = StoredLayers(of, offload, FoundOf(env, stage))}));
 }
 
 }  // namespace delink

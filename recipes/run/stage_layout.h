@@ -19,7 +19,7 @@ Layout LayoutOf(const RunEnv& env, size_t stage, const SharingMap& sharing);
 
 // Of the schedule of `stage`, over whose mesh it is, with the recompute of
 // stage `layout`; its parameters are laid out as `of`.
-Planner PlannerOf(const Recipe& recipe, size_t stage, size_t layout,
+Planner PlannerOf(const RunEnv& env, size_t stage, size_t layout,
                   const Layout& of);
 
 }  // namespace delink

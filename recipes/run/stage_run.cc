@@ -135,7 +135,7 @@ absl::Status StageRun::MakeExecutor(size_t layout) {
   const Executor::Options options{
       .batch = BatchShapeOf(recipe, layout),
       .micro_batches = static_cast<int32_t>(cut_.micro_batches),
-      .planner = PlannerOf(recipe, mesh_of_, layout, store_->layout()),
+      .planner = PlannerOf(env_, mesh_of_, layout, store_->layout()),
       .seed = static_cast<uint64_t>(run.seed),
       .clip = recipe.optimizer.clip,
       .clip_value = recipe.optimizer.clip_value,

@@ -107,7 +107,7 @@ void DescribeWishes(Section& s, OffloadWishes& wishes) {
          {.doc = "where what a block's forward keeps for its backward is "
                  "meanwhile: the host's comes back a layer ahead. A block's is "
                  "where one of its slabs' is",
-          .when_omitted = "`\"device\"`"});
+          .when_omitted = "`\"device\"`, with `device` `\"auto\"`"});
 }
 
 // Only a budget says how much is to go.

@@ -13,6 +13,7 @@ namespace {
 constexpr Tier kDevice = Tier::kDevice, kHost = Tier::kHost;
 constexpr int64_t kSlabs = 8;
 constexpr int64_t kWeights = 20, kGradients = 40, kState = 120, kRest = 100;
+constexpr int64_t kActivations = 50;
 // Of the copies that a set has on the device, once any of it is on the host.
 constexpr int64_t kCopies = 30;
 
@@ -28,6 +29,7 @@ absl::StatusOr<PlaceCost> CostOf(const AutoPlace& at) {
   };
   add(at.state, kState);
   add(at.gradients, kGradients);
+  add(at.activations, kActivations);
   add(at.weights, kWeights);
   cost.device += at.ends > 0 ? 0 : 60;
   cost.host += at.ends > 0 ? 60 : 0;
@@ -46,11 +48,14 @@ FoundPlace Find(PlaceLimits limits) {
 
 const int64_t kAll = CostOf({})->device;
 const int64_t kLeast =
-    CostOf({.state = 1, .gradients = 1, .weights = 1, .ends = 1})->device;
+    CostOf(
+        {.state = 1, .gradients = 1, .weights = 1, .activations = 1, .ends = 1})
+        ->device;
 
 // One slab less.
 std::optional<AutoPlace> OneLess(AutoPlace at) {
-  for (double* share : {&at.weights, &at.gradients, &at.state}) {
+  for (double* share :
+       {&at.weights, &at.activations, &at.gradients, &at.state}) {
     if (*share == 0) continue;
     *share -= 1.0 / kSlabs;
     return at;
@@ -88,9 +93,11 @@ TEST(FindPlace, FitsAndIsTheLeastThatDoes) {
       }
       if (found.place.weights > 0) {
         EXPECT_EQ(found.place.gradients, 1);
+        EXPECT_EQ(found.place.activations, 1);
       }
       // Embedding and head only where blocks are not enough.
-      AutoPlace blocks{.state = 1, .gradients = 1, .weights = 1};
+      AutoPlace blocks{
+          .state = 1, .gradients = 1, .weights = 1, .activations = 1};
       blocks.update = update;
       EXPECT_EQ(found.place.ends > 0, CostOf(blocks)->device > device);
     }

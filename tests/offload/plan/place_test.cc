@@ -222,6 +222,11 @@ TEST_F(Place, LayersWhoseActivationsGoToTheHost) {
   EXPECT_EQ(layers({.rows = {{"blocks/1/mlp/*", {.activations = kThere}},
                              {"embed/*", {.activations = kThere}}}}),
             "001000");
+  const OffloadRules open{.device = 1,
+                          .rows = {{"blocks/3/*", {.activations = kThere}}}};
+  EXPECT_EQ(layers(open), "000010");
+  EXPECT_EQ(StoredLayers(*layout_, {.device = 1}, {.activations = 0.5}),
+            std::vector<bool>({false, false, true, false, true, false}));
   EXPECT_EQ(layers({.all = {.activations = kThere},
                     .rows = {{"blocks/2/*", {.activations = kHere}}}}),
             "011010");

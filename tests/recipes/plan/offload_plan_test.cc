@@ -113,7 +113,7 @@ TEST_F(PlanOfOffload, SlabsAddUpToTheAccount) {
   for (const std::string& offload :
        {std::string("resident=0.5"),
         std::string("state=\"host\",update=\"host\""),
-        std::string("device=\"330KiB\"")}) {
+        std::string("device=\"330KiB\",activations=\"device\"")}) {
     SCOPED_TRACE(offload);
     const RunPlan run = Good({"run.precision=bf16"}, offload);
     const StagePlan& stage = run.stages[1];
@@ -143,6 +143,24 @@ TEST_F(PlanOfOffload, CountsAMachinesRanks) {
   EXPECT_EQ(host(4, 0), 2 * host(4, 2));
   EXPECT_NEAR(static_cast<double>(host(4, 0)), static_cast<double>(host(1, 0)),
               0.2 * static_cast<double>(host(1, 0)));
+}
+
+// Where planes stay, activations are what can go.
+TEST_F(PlanOfOffload, ActivationsGoWherePlanesStay) {
+  const Words sets = {"data.seq=32", "run.recompute=none"};
+  const std::string planes =
+      "weights=\"device\",gradients=\"device\",state=\"device\"";
+  const StagePlan all = Good(sets, planes).stages[1];
+  const RunPlan run =
+      Good(sets, absl::StrCat(planes, ",device=", all.account.total() - 1));
+  const StagePlan& some = run.stages[1];
+  EXPECT_LT(some.account.slots, all.account.slots);
+  EXPECT_GT(some.offload->found->place.activations, 0);
+  EXPECT_FALSE(some.offload->stored.empty());
+  EXPECT_EQ(some.account.planes(), all.account.planes());
+  EXPECT_EQ(some.account.host, some.offload->machine_host);
+  EXPECT_GT(some.offload->lanes.out, 0);
+  EXPECT_THAT(ToText(run, false), HasSubstr("  activations of blocks/"));
 }
 
 // A plan may be for another machine than this one.

@@ -72,7 +72,9 @@ TEST_F(OffloadBudget, IsTheResidentRun) {
       {1, {"run.precision=bf16", "run.order=layer"}},
       {2, {"stage.0.parallel.zero=1", "stage.1.parallel.zero=1"}},
       {2, {"stage.0.parallel.pipeline=2", "stage.1.parallel.pipeline=2"}},
-      {2, {"stage.1.parallel.tensor=2"}}};
+      {2, {"stage.1.parallel.tensor=2"}},
+      // Here what goes is activations.
+      {1, {"run.recompute=none", "run.micro_batch=4", "data.seq=32"}}};
   for (size_t i = 0; i < std::size(cases); ++i) {
     const std::string all = absl::StrCat("all", i);
     const auto& [ranks, sets] = cases[i];
@@ -143,8 +145,8 @@ TEST_F(OffloadBudget, WhatCannotBeHeldIsSaid) {
             HasSubstr(" more; raise it, "),
             HasSubstr("recompute = \"block\"")));
   EXPECT_THAT(ErrorOf({.sets = And({}, "device=\"20KiB\",state=\"device\"")}),
-              HasSubstr("leave offload.weights, gradients and state to "
-                        "\"auto\""));
+              HasSubstr("leave offload.weights, gradients, state and "
+                        "activations to \"auto\""));
   EXPECT_THAT(
       ErrorOf({.sets = And({}, "host=\"1KiB\",state=\"host\"")}),
       AllOf(HasSubstr("stage[1].offload.host: 1.0 KiB of a machine, but "),

@@ -174,7 +174,7 @@ void DrawOffload(Draw& draw, OffloadRules* offload) {
     if (draw.Flip()) return std::nullopt;
     return draw.Flip() ? Home::kHost : Home::kDevice;
   };
-  offload->all = {home(), home(), home(), home()};
+  offload->all = {home(), home(), home(), home(), home()};
   if (draw.Flip()) offload->host = draw.Int(1, int64_t{1} << 50);
   if (draw.Flip()) {
     offload->device = draw.Int(1, 5000) << (10 * draw.Int(0, 4));
