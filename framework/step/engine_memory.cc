@@ -53,7 +53,10 @@ absl::Status Engine::Allocate() {
         "memory for ", what, ": ", status.message(), "; the step needs: ",
         ToString(AccountOf(*env_.store, memory_)), "; use a smaller ",
         memory_.batch.micro_batch > 1 ? "run.micro_batch" : "data.seq",
-        memory_.recompute ? "" : " or run.recompute = \"block\""));
+        memory_.recompute ? "" : " or run.recompute = \"block\"",
+        memory_.stored_bytes() > 0
+            ? ""
+            : " or stage.offload.activations = \"host\""));
   };
   const auto take = [&](const char* what, int64_t bytes,
                         Buffer* out) -> absl::Status {

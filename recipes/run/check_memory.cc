@@ -17,8 +17,8 @@ namespace {
 
 constexpr char kKnobs[] =
     "; use a smaller run.micro_batch, run.recompute = \"block\", share more "
-    "layers (stage.share) or shard the optimizer's state over more ranks "
-    "(stage.parallel.zero = 1)";
+    "layers (stage.share), shard the optimizer's state over more ranks "
+    "(stage.parallel.zero = 1) or keep some of it on the host (stage.offload)";
 
 // Of a stage: what a rank may take, and whether `needed` bytes, of which `what`
 // says more, are as many.
