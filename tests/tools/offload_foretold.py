@@ -36,10 +36,6 @@ def main():
         assert at(tokens // 4) < at(tokens) < 105, name
         slower = dataclasses.replace(check.ASSUMED, to_device=1e9, to_host=1e9)
         assert at(tokens, slower) < 0.5 * at(tokens), name
-    # All of the blocks resident is all but the ends resident; none is all away.
-    model, update = check.LLAMA_8B, 'update="host"'
-    shares = [check.seconds(check.ASSUMED, model, 16384, update, share) for share in (0.0, 0.5, 1.0)]
-    assert shares == sorted(shares, reverse=True), shares
     with tempfile.TemporaryDirectory() as folder:
         # Without a GPU, wherever this runs.
         done = subprocess.run([sys.executable, "-B", f"{root}/tools/bundle/gpu_check.py", "offload", "--delink", delink,

@@ -6,8 +6,8 @@
 A model whose weights, gradients and state take some 200 MiB takes a few steps
 with different homes, over a switch and with a checkpoint. The largest resident
 set of the process, as it says itself, must be within 1.05 of what `delink plan`
-says of device and host, and what it says of the program. That would not hold if
-only the weights were held twice.
+says of device and host, and what it says of the program, and within budgets and
+that, where there are some. It would not be if only the weights were held twice.
 """
 import argparse
 import json
@@ -19,8 +19,10 @@ import runs
 
 MIB = 1 << 20
 ALL = 'weights="host",gradients="host",state="host"'
+BUDGETS = 100, 180  # MiB
+BUDGETED = 'device="{}MiB",host="{}MiB"'.format(*BUDGETS)
 # Of the pseudo and of the real stage; the real one has all planes.
-HOMES = (("", ""), ("", ALL), ("", 'resident=0.0,update="host"'), (ALL, 'update="host"'))
+HOMES = (("", ""), ("", ALL), ("", 'resident=0.0,update="host"'), ("", BUDGETED), (ALL, 'update="host"'))
 
 
 def words(corpus, dim, homes):
@@ -67,6 +69,8 @@ def main():
             text = (f"{homes}: {most / MIB:.1f} MiB resident at most, planned {tiers / MIB:.1f} and the program's "
                     f"{program / MIB:.1f}")
             assert most <= 1.05 * tiers + program, text
+            if BUDGETED in homes:
+                assert most <= sum(BUDGETS) * MIB + program, f"{text}: more than budgets"
             weights = plan["stages"][1]["unique_parameters"] * 4
             assert most + weights > 1.05 * tiers + program, f"{text}: would not show what is held twice"
             print(text)

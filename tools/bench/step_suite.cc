@@ -14,6 +14,7 @@
 #include "layers/kernels/timed/timed.h"
 #include "recipes/record/progress.h"
 #include "recipes/run/choose_device.h"
+#include "recipes/run/find_homes.h"
 #include "recipes/run/make_optimizer.h"
 #include "recipes/run/stage_run.h"
 #include "tools/bench/step_account.h"
@@ -91,18 +92,19 @@ absl::StatusOr<std::unique_ptr<Rig>> MakeRig(const StepCase& step,
                           MakeOptimizer(rig->recipe, rig->registry));
   DELINK_ASSIGN_OR_RETURN(rig->host_optimizer,
                           MakeOptimizer(rig->recipe, rig->registry));
-  const RunEnv env{.recipe = &rig->recipe,
-                   .device = rig->device.get(),
-                   .model = rig->model.get(),
-                   .registry = &rig->registry,
-                   .optimizer = rig->optimizer.get(),
-                   .host_optimizer = rig->host_optimizer.get(),
-                   .world = &rig->world,
-                   .network = &rig->network,
-                   // As in a run: copies go on while the device computes.
-                   .lane_threads = Offloads(rig->recipe),
-                   .watch = noted ? &rig->watch : nullptr,
-                   .trace = noted ? &rig->trace : nullptr};
+  RunEnv env{.recipe = &rig->recipe,
+             .device = rig->device.get(),
+             .model = rig->model.get(),
+             .registry = &rig->registry,
+             .optimizer = rig->optimizer.get(),
+             .host_optimizer = rig->host_optimizer.get(),
+             .world = &rig->world,
+             .network = &rig->network,
+             // As in a run: copies go on while the device computes.
+             .lane_threads = Offloads(rig->recipe),
+             .watch = noted ? &rig->watch : nullptr,
+             .trace = noted ? &rig->trace : nullptr};
+  DELINK_ASSIGN_OR_RETURN(env.homes, AgreeOnHomes(env, 0));
   DELINK_ASSIGN_OR_RETURN(rig->stage, StageRun::Create(env, 0));
   rig->stage->store().InitWeights(1);
   return rig;

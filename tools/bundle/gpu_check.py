@@ -311,8 +311,8 @@ class Check:
     return offload_check.measured(
         report["machine"]["bandwidth"]["read_bytes_per_s"], machine)
 
-  def offload_step(self, log, model, tokens, homes, resident=None):
-    words = offload_check.words(model, tokens, homes, resident)
+  def offload_step(self, log, model, tokens, homes):
+    words = offload_check.words(model, tokens, homes)
     return self.bench(log, *words)["steps"][0]
 
   def say_homes(self, rates, model, tokens, name):
@@ -331,41 +331,33 @@ class Check:
     self.said.append(f"{text}{foretold:.0f} % foretold")
 
   def offload_capped(self, rates):
-    """In 24 GiB beside as much as the device takes."""
+    """In 24 GiB, `auto` within them, beside as much as the device takes."""
     model, tokens = offload_check.LLAMA_8B, 16384
-    homes = 'update="host"'
-    cap = offload_check.CAP
+    foretold = max(offload_check.percent(rates, model, tokens, homes)
+                   for homes in offload_check.HOMES.values())
+    text = f"8B in {offload_check.CAP}, {tokens} tokens: "
     if not self.runs:
-      share = offload_check.share_within(model, cap, offload_check.FIXED)
-      foretold = offload_check.percent(rates, model, tokens, homes, share)
-      self.said.append(f"8B in {cap >> 30} GiB, {tokens} tokens: with "
-                       f"resident = {share:.3f} {foretold:.0f} % of the speed "
-                       "with all on a device that has room for it, foretold")
+      self.said.append(f"{text}{foretold:.0f} % of resident speed foretold")
       return
-    # What a step takes besides is seen with nothing resident.
-    least = self.offload_step("offload-8b", model, tokens, homes, 0.0)
-    fixed = least["memory"]["total"] - least["memory"]["fetched"]
-    share = offload_check.share_within(model, cap, fixed)
-    capped = self.offload_step("offload-8b-capped", model, tokens, homes, share)
+    capped = self.offload_step("offload-8b-capped", model, tokens,
+                               offload_check.within(offload_check.CAP))
     free = None
-    for resident in (1.0, 0.9, 0.8, 0.7, 0.6, 0.5, share):
+    for budget in (None, "130GiB", "72GiB", "44GiB"):
       try:
-        free = self.offload_step("offload-8b-free", model, tokens, homes,
-                                 resident)
+        free = self.offload_step("offload-8b-free", model, tokens,
+                                 budget and offload_check.within(budget))
         break
       except Failure:
         continue
-    foretold = 100 * (
-        offload_check.seconds(rates, model, tokens, homes, resident)
-        / offload_check.seconds(rates, model, tokens, homes, share))
+    if free is None:
+      raise Failure("8B does not train on this device: see offload-8b-free.log")
     of = 100 * capped["tokens_per_s"] / free["tokens_per_s"]
     self.said.append(
-        f"8B in {capped['memory']['total'] / 2**30:.1f} GiB (resident = "
-        f"{share:.3f}), {tokens} tokens: {capped['tokens_per_s']:.0f} tokens/s, "
-        f"{of:.0f} % of the speed with resident = {resident:g}, "
-        f"{foretold:.0f} % foretold")
-    if capped["memory"]["total"] > cap:
-      raise Failure(f"more than {cap >> 30} GiB: {capped['memory']}")
+        f"{text}{capped['tokens_per_s']:.0f} tokens/s in "
+        f"{capped['memory']['total'] / 2**30:.1f} GiB, {of:.0f} % of "
+        f"{free['tokens_per_s']:.0f} tokens/s in "
+        f"{free['memory']['total'] / 2**30:.1f} GiB, {foretold:.0f} % of "
+        "resident speed foretold")
 
   def offload_largest(self, rates):
     """Blocks of an 8B shape, as many as the host holds."""

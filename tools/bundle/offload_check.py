@@ -20,10 +20,8 @@ FORM = ("run.gradients=bf16", "run.master=split", "optimizer.moments=bf16",
         "run.order=layer")
 SEQ = 1024  # tokens of a sequence
 MICRO_BATCH = 8  # sequences
-CAP = 24 * GIB
-# Assumed where nothing runs: what a step of an 8B shape takes besides planes,
-# most of it inputs of layers, and the host's memory.
-FIXED = 5 * GIB
+CAP = "24GiB"
+# Of the host, assumed where nothing runs.
 HOST = 1024 * GIB
 
 
@@ -98,38 +96,33 @@ def measured(bench, machine):
                to_host=bus["both_to_host_bytes_per_s"], host_update=update)
 
 
-def seconds(rates, model, tokens, homes, resident=None):
-  """Of a step. `homes` None: all is on the device. With `resident` so much of
-  the blocks stays there with all it has, of the others all is on the host."""
+def seconds(rates, model, tokens, homes):
+  """Of a step. `homes` None: all is on the device."""
   parameters = model.parameters()
   forward = 2 * parameters * tokens / rates.flops
   backward = 3 * forward
   on_host = homes is not None and "update" in homes  # the updates
-  away = 0 if homes is None else parameters
-  if resident is not None:
-    # Of the ends the device has copies of weights and gradients.
-    away = (1 - resident) * model.layers * model.block()
-    away += model.ends() if on_host else 0
-  # The device's memory reads and writes what is updated there.
-  here = parameters - (away if on_host else 0)
-  forward += here * (2 * STATE + 2 * WEIGHT + GRADIENT) / rates.device_memory
+  if not on_host:
+    # The device's memory reads and writes what is updated there.
+    moved = 2 * STATE + 2 * WEIGHT + GRADIENT
+    forward += parameters * moved / rates.device_memory
   if homes is None:
     return forward + backward
   # Bytes in and out, forward and backward, and seconds of the host.
-  into = out = away * STATE
+  into = out = parameters * STATE
   back_into = back_out = host = 0
   if on_host:
-    into, out, host = away * WEIGHT, 0, away / rates.host_update
-    back_out = away * GRADIENT
-    if resident is not None or 'weights="host"' in homes:
-      back_into = away * WEIGHT
+    into, out, host = parameters * WEIGHT, 0, parameters / rates.host_update
+    back_out = parameters * GRADIENT
+    if 'weights="host"' in homes:
+      back_into = parameters * WEIGHT
   return (max(forward, into / rates.to_device, out / rates.to_host, host) +
           max(backward, back_into / rates.to_device, back_out / rates.to_host))
 
 
-def percent(rates, model, tokens, homes, resident=None):
+def percent(rates, model, tokens, homes):
   return 100 * seconds(rates, model, tokens, None) / seconds(
-      rates, model, tokens, homes, resident)
+      rates, model, tokens, homes)
 
 
 def cases():
@@ -138,13 +131,9 @@ def cases():
           for name in HOMES]
 
 
-def share_within(model, cap, fixed):
-  """Of the blocks, that stay where `fixed` bytes are the step's own and there
-  are copies of the ends and of two blocks, of weights and gradients."""
-  copies = (2 * model.block() + model.ends()) * (WEIGHT + GRADIENT)
-  of_block = model.block() * (WEIGHT + GRADIENT + STATE)
-  blocks = int((cap - fixed - copies) // of_block)
-  return max(0, min(blocks, model.layers)) / model.layers
+def within(budget):
+  """What a stage's `offload` says that may have so much of the device."""
+  return f'device="{budget}"'
 
 
 def most_layers(model, host_bytes):
@@ -165,15 +154,14 @@ def available_memory():
   return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
 
 
-def words(model, tokens, homes, resident=None):
+def words(model, tokens, homes):
   """Of `delink bench`."""
   said = ["--suite", "step", "--shape", model.shape, "--seq", str(SEQ),
           "--batch", str(tokens // SEQ), "--share", "none", "--precision",
           "bf16", "--recompute", "block"]
   sets = [*model.sets(), *FORM, f"run.micro_batch={MICRO_BATCH}"]
   if homes is not None:
-    keys = homes if resident is None else f"resident={resident},{homes}"
-    sets.append(f"stage.0.offload={{{keys}}}")
+    sets.append(f"stage.0.offload={{{homes}}}")
   for value in sets:
     said += ["--set", value]
   return said

@@ -15,6 +15,7 @@
 #include <utility>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
 #include "layers/kernels/cpu/threads.h"
 #include "layers/kernels/find_kernels.h"
 #include "tests/testing/temp_dir.h"
@@ -246,25 +247,28 @@ TEST(Bench, UpdatesMoveTheBytesOfTheAccount) {
 // Of other sizes and with planes at home on the host: a time and the memory,
 // no parts.
 TEST(Bench, StepsWithPlanesOnTheHostHaveTimeAndMemory) {
-  const auto report =
-      RunBench({.ops = false,
-                .shapes = {"llama-tiny"},
-                .quick = true,
-                .share = "none",
-                .precision = "bf16",
-                .sets = {"model.layers=3", "run.micro_batch=1",
-                         "stage.0.offload={weights=\"host\",update=\"host\"}"}},
-               BuiltInModels(), [](const std::string&) {});
-  ASSERT_TRUE(report.ok()) << report.status();
-  ASSERT_EQ(report->steps.size(), 1);
-  const StepMeasure& step = report->steps[0];
-  EXPECT_GT(step.memory.host, 0);
-  EXPECT_EQ(step.memory.allocated(), step.allocated_bytes);
-  EXPECT_GT(step.tokens_per_s, 0);
-  EXPECT_TRUE(step.kernels.empty());
-  const std::string text = ToText(*report);
-  EXPECT_THAT(text, HasSubstr(" tokens/s\n  memory: "));
-  EXPECT_THAT(text, Not(HasSubstr("nan")));
+  for (const char* const offload :
+       {"weights=\"host\",update=\"host\"", "device=\"700KiB\""}) {
+    const auto report =
+        RunBench({.ops = false,
+                  .shapes = {"llama-tiny"},
+                  .quick = true,
+                  .share = "none",
+                  .precision = "bf16",
+                  .sets = {"model.layers=3", "run.micro_batch=1",
+                           absl::StrCat("stage.0.offload={", offload, "}")}},
+                 BuiltInModels(), [](const std::string&) {});
+    ASSERT_TRUE(report.ok()) << report.status();
+    ASSERT_EQ(report->steps.size(), 1);
+    const StepMeasure& step = report->steps[0];
+    EXPECT_GT(step.memory.host, 0) << offload;
+    EXPECT_EQ(step.memory.allocated(), step.allocated_bytes);
+    EXPECT_GT(step.tokens_per_s, 0);
+    EXPECT_TRUE(step.kernels.empty());
+    const std::string text = ToText(*report);
+    EXPECT_THAT(text, HasSubstr(" tokens/s\n  memory: "));
+    EXPECT_THAT(text, Not(HasSubstr("nan")));
+  }
 }
 
 TEST_F(QuickBench, AllFormsOfAStepAreMeasured) {
