@@ -91,11 +91,11 @@ def main():
         seen = watch(words + [word for pair in pairs for word in ("--set", pair)], run, options.steps)
     assert len(seen) > 20, f"looked {len(seen)} times only"
     names = ("bytes resident", "descriptors", "mappings", "threads")
-    # What is held for a moment, as while a checkpoint is written, is at both ends.
+    # The least, since more is held for a moment, as while a checkpoint is written.
     part = max(5, len(seen) // 5)
     for index, name in enumerate(names, 1):
-        begin = max(row[index] for row in seen[:part])
-        end = max(row[index] for row in seen[-part:])
+        begin = min(row[index] for row in seen[:part])
+        end = min(row[index] for row in seen[-part:])
         print(f"{name}: {begin} by step {seen[part - 1][0]}, {end} at the end")
         assert end <= begin + (RISE if index == 1 else 0), f"{name} grow: {begin} to {end}"
     print(f"{options.steps} steps, looked at {len(seen)} times")
