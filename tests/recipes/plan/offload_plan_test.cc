@@ -206,6 +206,16 @@ TEST_F(PlanOfOffload, UpdatesTogetherOnTheDevice) {
   Words tensor = muon;
   tensor.emplace_back("stage.0.parallel.tensor=2");
   EXPECT_EQ(update(tensor, 2), Tier::kDevice);
+  // On a GPU products have other bits than the host's.
+  const auto host_may = [&](const Words& sets) {
+    Words cuda = sets;
+    cuda.emplace_back("run.device=cuda");
+    return Good(cuda, "state=\"host\",update=\"auto\"")
+        .stages[1]
+        .offload->found->elsewhere.has_value();
+  };
+  EXPECT_TRUE(host_may({}));
+  EXPECT_FALSE(host_may(muon));
 }
 
 TEST_F(PlanOfOffload, HasATable) {
