@@ -76,6 +76,7 @@ const std::vector<Axis> kAxes = {
     Home("gradients"),
     Home("state"),
     Home("update"),
+    Home("activations"),
     {"rows",
      kRun,
      {{"none"},
@@ -85,8 +86,9 @@ const std::vector<Axis> kAxes = {
       {"embedding",
        "rows=[{match=\"embed/*\",weights=\"host\",gradients=\"host\"}]"}}}};
 
-const std::vector<std::string> kOfOffload = {"resident", "weights", "gradients",
-                                             "state",    "update",  "rows"};
+const std::vector<std::string> kOfOffload = {
+    "resident", "weights",     "gradients", "state",
+    "update",   "activations", "rows"};
 
 const std::vector<Rule> kRules = {
     {"precision",
@@ -204,9 +206,12 @@ void ExpectLedgersAreTheAccount(StageRun& stage, const Device& device) {
   EXPECT_EQ(taken.device["fetched planes"], account.fetched);
   EXPECT_EQ(taken.device["records"], account.records);
   EXPECT_EQ(device.bytes_in_use(), account.allocated());
-  // What the host's updates work in is beside the arena.
+  // Slots that are stored, and what the host's updates work in, are beside the
+  // arena of the planes.
   const HostArena* const host = stage.store().host();
-  const int64_t planes = account.host - stage.executor().memory().host_scratch;
+  const StepMemory& memory = stage.executor().memory();
+  const int64_t planes =
+      account.host - memory.host_scratch - memory.stored_bytes();
   EXPECT_EQ(host == nullptr ? 0 : host->ledger().bytes(), planes);
   EXPECT_EQ(
       taken.host["weights"] + taken.host["gradients"] + StateOf(taken.host),
