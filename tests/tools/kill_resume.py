@@ -43,7 +43,8 @@ PATTERNS = [[2], [3], [2, 2, 3, 3], [3, 2, 2, 3]]
 HOMES = (
     "", "resident=0.5", 'resident=0.25,update="host"', 'state="host"', 'update="host"', 'gradients="host"',
     'weights="host"', 'weights="host",gradients="host",state="host"', 'weights="host",gradients="host",update="host"',
-    'rows=[{match="blocks/1/*",update="host"},{match="embed/*",weights="host"}],state="host"')
+    'rows=[{match="blocks/1/*",update="host"},{match="embed/*",weights="host"}],state="host"',
+    'activations="host"', 'device="900KiB"', 'weights="host",gradients="host",state="host",activations="host"')
 
 
 def losses(run):

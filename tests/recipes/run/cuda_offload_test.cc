@@ -29,7 +29,9 @@ struct Offloaded {
   }
 };
 
-const char kAll[] = "weights=\"host\",gradients=\"host\",state=\"host\"";
+const char kAll[] =
+    "weights=\"host\",gradients=\"host\",state=\"host\","
+    "activations=\"host\"";
 const char kUpdated[] = "weights=\"host\",gradients=\"host\",update=\"host\"";
 const char kMixed[] =
     "rows=[{match=\"*/mlp/*\",update=\"host\"},"
