@@ -10,6 +10,7 @@
 #include <cstdint>
 #include <cstring>
 
+#include "absl/cleanup/cleanup.h"
 #include "absl/strings/str_cat.h"
 #include "framework/base/file.h"
 #include "framework/base/log.h"
@@ -23,15 +24,18 @@ namespace {
 // Each try that fails is another process coming or going.
 constexpr int kTries = 100;
 
+constexpr char kLock[] = "lock";
+
 std::string LockPath(const std::string& folder) {
-  return JoinPath(folder, "lock");
+  return JoinPath(folder, kLock);
 }
 
-// Whether `path` still leads to this open file: whoever held the lock before
-// has removed the file that it was on.
-bool IsStillAt(int file, const std::string& path) {
+// Whether `path`, from the folder on, still leads to this open file: whoever
+// held the lock before has removed the file that it was on.
+bool IsStillAt(int file, int folder, const char* path) {
   struct stat open, there;
-  return ::fstat(file, &open) == 0 && ::stat(path.c_str(), &there) == 0 &&
+  return ::fstat(file, &open) == 0 &&
+         ::fstatat(folder, path, &there, 0) == 0 &&
          open.st_dev == there.st_dev && open.st_ino == there.st_ino;
 }
 
@@ -61,9 +65,14 @@ absl::StatusOr<std::unique_ptr<FolderLock>> FolderLock::Take(
   for (int i = 0; i < kTries; ++i) {
     made = made || !PathExists(folder);
     DELINK_RETURN_IF_ERROR(MakeDirectories(folder));
-    const int file =
-        ::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0666);
-    if (file < 0 && errno == ENOENT) continue;  // the folder has gone
+    const int opened =
+        ::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (opened < 0 && errno == ENOENT) continue;  // the folder has gone
+    if (opened < 0) return FileError(errno, folder, "open");
+    const absl::Cleanup close_folder = [opened] { ::close(opened); };
+    const int file = ::openat(
+        opened, kLock, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0666);
+    if (file < 0 && errno == ENOENT) continue;
     if (file < 0) return FileError(errno, path, "create");
     const int error = TryLockWhole(file);
     if (error == EAGAIN || error == EACCES) {
@@ -71,7 +80,9 @@ absl::StatusOr<std::unique_ptr<FolderLock>> FolderLock::Take(
       ::close(file);
       return FolderInUse(folder, who);
     }
-    if (error == 0 && !IsStillAt(file, path)) {
+    if (error == 0 && !IsStillAt(file, AT_FDCWD, path.c_str())) {
+      // In a folder that has been renamed meanwhile nothing of this stays.
+      if (IsStillAt(file, opened, kLock)) ::unlinkat(opened, kLock, 0);
       ::close(file);
       continue;
     }
