@@ -10,7 +10,7 @@
 #include "absl/strings/str_cat.h"
 #include "framework/base/machine_memory.h"
 #include "framework/base/status_macros.h"
-#include "recipes/run/imagined_stage.h"
+#include "recipes/run/stage_layout.h"
 
 namespace delink {
 namespace {
@@ -56,8 +56,9 @@ class Room {
                               ranks_ > 1 ? " for each of its ranks" : ""));
   }
 
-  // Of all ranks of the machine.
-  absl::Status CheckHost(int64_t needed) const {
+  // Of all ranks of the machine: the stage's, and what the switch into it takes
+  // there.
+  absl::Status CheckHost(int64_t needed, int64_t at_switch) const {
     const std::optional<int64_t> budget = rules().host;
     const int64_t there = MachineMemory();
     if (budget && *budget > there) {
@@ -70,12 +71,20 @@ class Room {
                    absl::StrCat(FormatBytes(*budget), ", but its ranks take ",
                                 FormatBytes(needed), " together"));
     }
-    if (needed <= there) return absl::OkStatus();
+    if (budget && at_switch > *budget) {
+      return AtKey("host", absl::StrCat(FormatBytes(*budget),
+                                        ", but at the switch its ranks and ",
+                                        "those of the stage before take ",
+                                        FormatBytes(at_switch), " together"));
+    }
+    const int64_t most = std::max(needed, at_switch);
+    if (most <= there) return absl::OkStatus();
     return absl::ResourceExhaustedError(absl::StrCat(
         "out of memory of the host: stage ", env_.recipe->stages[stage_].name,
-        " has ", FormatBytes(needed),
-        " at home there, of all ranks of this machine, which has ",
-        FormatBytes(there), "; have more on the device (stage.offload)"));
+        " has ", FormatBytes(most), " at home there, ",
+        most > needed ? "with the stage before it at the switch, " : "",
+        "of all ranks of this machine, which has ", FormatBytes(there),
+        "; have more on the device (stage.offload)"));
   }
 
  private:
@@ -97,11 +106,16 @@ class Room {
   const int ranks_;
 };
 
-// Of this rank; adds what the stages have of the host.
+// Bytes of the host by stage, in its steps and at the switch into it.
+struct HostUse {
+  explicit HostUse(size_t stages) : steps(stages), switches(stages) {}
+  std::vector<int64_t> steps, switches;
+};
+
+// Of this rank.
 absl::Status CheckRank(const RunEnv& env, size_t first, int ranks,
-                       std::vector<int64_t>* host) {
-  int64_t before = 0;  // bytes of the planes of the stage before
-  SharingMap sharing;  // its
+                       HostUse* host) {
+  StageBefore before;
   for (size_t i = first; i < env.recipe->stages.size(); ++i) {
     const Room room(env, i, ranks);
     DELINK_RETURN_IF_ERROR(room.CheckDevice());
@@ -109,42 +123,49 @@ absl::Status CheckRank(const RunEnv& env, size_t first, int ranks,
                             ImaginedStage::Create(env, i, env.world->rank()));
     const StageRun& stage = imagined->stage();
     const MemoryAccount account = stage.account();
-    (*host)[i] = account.host;
+    const PlaneBytes planes = PlaneBytesOf(stage.store());
+    host->steps[i] = account.host;
     const std::string name = absl::StrCat("stage ", stage.stage().name);
     DELINK_RETURN_IF_ERROR(
         room.Check(account.total(),
                    absl::StrCat(name, " does not fit: ", ToString(account))));
-    if (before > 0) {
-      DELINK_ASSIGN_OR_RETURN(const int64_t moved,
-                              MovedPlanes(imagined->env(), i, sharing));
-      const int64_t most = SwitchPeak(before, moved, account.planes());
+    if (i > first) {
+      DELINK_ASSIGN_OR_RETURN(const PlaneBytes most,
+                              SwitchPeak(*imagined, planes, before));
+      host->switches[i] = most.host;
       DELINK_RETURN_IF_ERROR(room.Check(
-          most, absl::StrCat("the switch into ", name,
-                             " does not fit: weights, gradients and state of "
-                             "both stages take ",
-                             FormatBytes(most))));
+          most.device, absl::StrCat("the switch into ", name,
+                                    " does not fit: weights, gradients and "
+                                    "state of both stages take ",
+                                    FormatBytes(most.device))));
     }
-    sharing = stage.store().sharing();
-    before = account.planes();
+    before = {.planes = planes, .sharing = stage.store().sharing()};
   }
   return absl::OkStatus();
 }
 
 }  // namespace
 
-absl::StatusOr<int64_t> MovedPlanes(const RunEnv& env, size_t stage,
-                                    const SharingMap& before) {
+absl::StatusOr<PlaneBytes> SwitchPeak(const ImaginedStage& stage,
+                                      const PlaneBytes& planes,
+                                      const StageBefore& before) {
+  const RunEnv& env = stage.env();
+  const size_t index = stage.stage().index();
   const std::vector<Stage>& stages = env.recipe->stages;
-  if (SameMesh(stages[stage - 1].parallel, stages[stage].parallel)) return 0;
-  RunEnv other = env;
-  other.shared_plan = nullptr;
-  DELINK_ASSIGN_OR_RETURN(const std::unique_ptr<StageRun> moved,
-                          StageRun::Create(other, stage, &before));
-  return moved->account().planes();
-}
-
-int64_t SwitchPeak(int64_t before, int64_t moved, int64_t planes) {
-  return moved > 0 ? std::max(before + moved, moved + planes) : before + planes;
+  if (SameMesh(stages[index - 1].parallel, stages[index].parallel)) {
+    return PlaneBytes{.device = before.planes.device + planes.device,
+                      .host = before.planes.host + planes.host};
+  }
+  const ParamStore& store = stage.stage().store();
+  const std::unique_ptr<Device> device = NewMetaDevice(store.device().kind());
+  DELINK_ASSIGN_OR_RETURN(
+      const std::unique_ptr<ParamStore> laid_out,
+      ParamStore::Create(*device, LayoutOf(env, index, before.sharing),
+                         store.rank(), store.options()));
+  const PlaneBytes moved = PlaneBytesOf(*laid_out);
+  return PlaneBytes{
+      .device = moved.device + std::max(before.planes.device, planes.device),
+      .host = moved.host + std::max(before.planes.host, planes.host)};
 }
 
 absl::Status CheckMemory(const RunEnv& env, size_t first, int ranks,
@@ -154,17 +175,20 @@ absl::Status CheckMemory(const RunEnv& env, size_t first, int ranks,
       std::any_of(stages.begin(), stages.end(),
                   [](const Stage& stage) { return stage.offload.any(); });
   if (env.device->memory().total == 0 && !offloads) return absl::OkStatus();
-  std::vector<int64_t> host(stages.size());
+  HostUse host(stages.size());
   DELINK_RETURN_IF_ERROR(
       AgreeOnStatus(*env.world, CheckRank(env, first, ranks, &host)));
-  DELINK_RETURN_IF_ERROR(local
-                             .AllReduce(host.data(),
-                                        static_cast<int64_t>(host.size()),
-                                        DType::kI64, ReduceOp::kSum)
-                             ->Wait());
+  for (std::vector<int64_t>* bytes : {&host.steps, &host.switches}) {
+    DELINK_RETURN_IF_ERROR(local
+                               .AllReduce(bytes->data(),
+                                          static_cast<int64_t>(bytes->size()),
+                                          DType::kI64, ReduceOp::kSum)
+                               ->Wait());
+  }
   absl::Status status;
   for (size_t i = first; i < stages.size(); ++i) {
-    status.Update(Room(env, i, ranks).CheckHost(host[i]));
+    status.Update(
+        Room(env, i, ranks).CheckHost(host.steps[i], host.switches[i]));
   }
   return AgreeOnStatus(*env.world, status);
 }

@@ -2,10 +2,10 @@
 #pragma once
 
 #include <cstddef>
-#include <cstdint>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "recipes/run/imagined_stage.h"
 #include "recipes/run/stage_run.h"
 
 namespace delink {
@@ -14,23 +14,27 @@ namespace delink {
 // and holds what they and the switches between them need against what is free
 // on the device, where the device says so, of which each of the `ranks` that
 // share it has an equal part, and against the stages' budgets; and what is at
-// home on the host, of all ranks of the machine (`local`), against that and
-// against the memory of the machine. ResourceExhausted, with the stage's memory
-// account and the keys that would make it fit; InvalidArgument at the key where
-// it is a budget. Allocates nothing; no rank may have allocated anything.
-// Collective: every rank returns the same.
+// home on the host, in steps and at switches, of all ranks of the machine
+// (`local`), against that and against the memory of the machine.
+// ResourceExhausted, with the stage's memory account and the keys that would
+// make it fit; InvalidArgument at the key where it is a budget. Allocates
+// nothing; no rank may have allocated anything. Collective: every rank returns
+// the same.
 absl::Status CheckMemory(const RunEnv& env, size_t first, int ranks,
                          Communicator& local);
 
-// Bytes of the planes of the stage before `stage`, which shares as `before`,
-// once it is laid out as `stage` is: at the switch both are held, and then
-// these and the planes of `stage`. 0 where the ranks are arranged alike, which
-// moves nothing. On the device of `env`, which allocates nothing.
-absl::StatusOr<int64_t> MovedPlanes(const RunEnv& env, size_t stage,
-                                    const SharingMap& before);
+// The stage before another, whose planes are held until the switch is over.
+struct StageBefore {
+  PlaneBytes planes;
+  SharingMap sharing;
+};
 
-// The most that a switch holds of planes: `before` and `planes` of the stages,
-// and `moved`, as MovedPlanes has it.
-int64_t SwitchPeak(int64_t before, int64_t moved, int64_t planes);
+// The most that the rank of `stage` holds of planes at the switch into it,
+// where its own are `planes`: those of both stages, or, where the ranks are
+// arranged otherwise, those of either and those of the stage before as they
+// are once it is laid out as `stage` is.
+absl::StatusOr<PlaneBytes> SwitchPeak(const ImaginedStage& stage,
+                                      const PlaneBytes& planes,
+                                      const StageBefore& before);
 
 }  // namespace delink

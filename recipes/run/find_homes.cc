@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 
@@ -20,21 +21,20 @@
 namespace delink {
 namespace {
 
-// The stage before, whose planes are on the device until the switch is over.
-struct Before {
-  int64_t planes = 0;  // bytes of the rank that has most
-  SharingMap sharing;
-};
-
-absl::StatusOr<Before> StageBefore(const RunEnv& env, size_t first,
-                                   size_t index) {
-  Before before;
-  if (index == first) return before;
+// Of each tier as the rank has it that has most; none: `index` is the first.
+absl::StatusOr<std::optional<StageBefore>> FindBefore(const RunEnv& env,
+                                                      size_t first,
+                                                      size_t index) {
+  if (index == first) return std::nullopt;
+  StageBefore before;
   DELINK_ASSIGN_OR_RETURN(const std::unique_ptr<ImaginedStage> stage,
                           ImaginedStage::Create(env, index - 1, 0));
   DELINK_RETURN_IF_ERROR(ForEachHeaviest(
-      *stage, [&](const ImaginedStage& of, const HeaviestRank&) {
-        before.planes = std::max(before.planes, of.stage().account().planes());
+      *stage, [&](const ImaginedStage& of, const HeaviestRank& heaviest) {
+        PlaneBytes& most = before.planes;
+        most.device =
+            std::max(most.device, PlaneBytesOf(of.stage().store()).device);
+        most.host = std::max(most.host, heaviest.host_planes);
         return absl::OkStatus();
       }));
   before.sharing = stage->stage().store().sharing();
@@ -58,7 +58,7 @@ int64_t MostOfMachine(const Mesh& mesh, const RunEnv& env,
 
 absl::StatusOr<PlaceCost> CostWith(const RunEnv& env, size_t index,
                                    const KnownRates& rates,
-                                   const Before& before,
+                                   const std::optional<StageBefore>& before,
                                    const AutoPlace& place) {
   RunEnv tried = env;
   tried.homes.resize(env.recipe->stages.size());
@@ -66,16 +66,23 @@ absl::StatusOr<PlaceCost> CostWith(const RunEnv& env, size_t index,
   DELINK_ASSIGN_OR_RETURN(const std::unique_ptr<ImaginedStage> first,
                           ImaginedStage::Create(tried, index, 0));
   DELINK_ASSIGN_OR_RETURN(PlaceCost cost, CostOf(*first, rates));
-  if (before.planes == 0) return cost;
-  DELINK_ASSIGN_OR_RETURN(const int64_t moved,
-                          MovedPlanes(first->env(), index, before.sharing));
+  if (!before) return cost;
+  std::vector<int64_t> hosts;
   DELINK_RETURN_IF_ERROR(ForEachHeaviest(
-      *first, [&](const ImaginedStage& of, const HeaviestRank&) {
-        const int64_t planes = of.stage().account().planes();
-        cost.device =
-            std::max(cost.device, SwitchPeak(before.planes, moved, planes));
+      *first,
+      [&](const ImaginedStage& of,
+          const HeaviestRank& heaviest) -> absl::Status {
+        const PlaneBytes planes = {
+            .device = PlaneBytesOf(of.stage().store()).device,
+            .host = heaviest.host_planes};
+        DELINK_ASSIGN_OR_RETURN(const PlaneBytes most,
+                                SwitchPeak(of, planes, *before));
+        cost.device = std::max(cost.device, most.device);
+        hosts.push_back(most.host);
         return absl::OkStatus();
       }));
+  const Mesh& mesh = first->stage().store().layout().mesh();
+  cost.host = std::max(cost.host, MostOfMachine(mesh, first->env(), hosts));
   return cost;
 }
 
@@ -212,7 +219,8 @@ LaneSeconds LanesOf(const StageRun& stage, const KnownRates& rates) {
 absl::StatusOr<FoundPlace> FindHomes(const RunEnv& env, size_t first,
                                      size_t index, const KnownRates& rates) {
   const OffloadRules& rules = env.recipe->stages[index].offload;
-  DELINK_ASSIGN_OR_RETURN(const Before before, StageBefore(env, first, index));
+  DELINK_ASSIGN_OR_RETURN(const std::optional<StageBefore> before,
+                          FindBefore(env, first, index));
   DELINK_ASSIGN_OR_RETURN(const SharingMap sharing, SharingOf(env, index));
   DELINK_ASSIGN_OR_RETURN(const FoundPlace found,
                           FindPlace({.device = rules.device,

@@ -39,9 +39,7 @@ int64_t HostBytes(const RunEnv& env, const ParamStore& store) {
   const std::vector<PlacementRow>& rows = store.layout().placement().rows;
   const bool updates = std::ranges::any_of(
       rows, [](const PlacementRow& row) { return row.update == Tier::kHost; });
-  return store.bytes(Plane::kWeight, Tier::kHost) +
-         store.bytes(Plane::kGradient, Tier::kHost) +
-         store.state_bytes(Tier::kHost) +
+  return PlaneBytesOf(store).host +
          (updates ? env.optimizer->ScratchBytes(store) : 0);
 }
 
@@ -54,7 +52,8 @@ absl::StatusOr<HeaviestRank> FindHeaviest(ImaginedStage& imagined) {
   const Layout& layout = store.layout();
   const bool alike = SharesAreAlike(store);
   if (alike && layout.mesh().tensor == 1) {
-    return HeaviestRank{store.rank(), stage.account().host};
+    return HeaviestRank{store.rank(), stage.account().host,
+                        PlaneBytesOf(store).host};
   }
   HeaviestRank heaviest;
   // What they keep of activations is alike.
@@ -65,12 +64,13 @@ absl::StatusOr<HeaviestRank> FindHeaviest(ImaginedStage& imagined) {
     DELINK_ASSIGN_OR_RETURN(
         const std::unique_ptr<ParamStore> of,
         ParamStore::Create(*device, layout, rank, store.options()));
-    const int64_t bytes = of->bytes(Plane::kWeight) +
-                          of->bytes(Plane::kGradient) + of->state_bytes() +
-                          std::max(stage.executor().memory().workspace,
-                                   imagined.env().optimizer->ScratchBytes(*of));
+    const PlaneBytes planes = PlaneBytesOf(*of);
+    const int64_t bytes =
+        planes.device + std::max(stage.executor().memory().workspace,
+                                 imagined.env().optimizer->ScratchBytes(*of));
     heaviest.host =
         std::max(heaviest.host, kept + HostBytes(imagined.env(), *of));
+    heaviest.host_planes = std::max(heaviest.host_planes, planes.host);
     if (bytes <= most) continue;
     heaviest.rank = rank;
     most = bytes;
@@ -100,6 +100,14 @@ absl::StatusOr<std::unique_ptr<ImaginedStage>> ImaginedStage::Create(
   DELINK_ASSIGN_OR_RETURN(imagined->stage_,
                           StageRun::Create(imagined->env_, index));
   return imagined;
+}
+
+PlaneBytes PlaneBytesOf(const ParamStore& store) {
+  const auto at = [&](Tier tier) {
+    return store.bytes(Plane::kWeight, tier) +
+           store.bytes(Plane::kGradient, tier) + store.state_bytes(tier);
+  };
+  return {.device = at(Tier::kDevice), .host = at(Tier::kHost)};
 }
 
 absl::Status ForEachHeaviest(ImaginedStage& first, const VisitHeaviest& visit) {

@@ -38,10 +38,17 @@ class ImaginedStage {
   std::unique_ptr<StageRun> stage_;
 };
 
+// Bytes of weights, gradients and state by where they are at home.
+struct PlaneBytes {
+  int64_t device = 0, host = 0;
+};
+PlaneBytes PlaneBytesOf(const ParamStore& store);
+
 // Of the ranks of a stage of the pipeline.
 struct HeaviestRank {
-  int rank = 0;      // that holds most on its device
-  int64_t host = 0;  // bytes: the most that one of them has of the host
+  int rank = 0;             // that holds most on its device
+  int64_t host = 0;         // bytes: the most that one of them has of the host
+  int64_t host_planes = 0;  // and of planes alone
 };
 
 // Of `first`, the stage on rank 0, those ranks of each stage of its pipeline,

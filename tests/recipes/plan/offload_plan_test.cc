@@ -80,6 +80,10 @@ TEST_F(PlanOfOffload, EveryBudgetIsKept) {
       {1, {}},
       {2, {"stage.0.parallel.zero=1", "stage.1.parallel.zero=1"}},
       {2, {"stage.1.parallel.pipeline=2"}},
+      // At the switch the second rank has more of the stage before.
+      {2,
+       {"stage.0.share=none", "stage.1.parallel.pipeline=2",
+        "stage.1.parallel.layers=[1,5]"}},
       {2,
        {"stage.0.parallel.tensor=2", "optimizer.kind=muon",
         "optimizer.adamw_lr=1e-3"}}};

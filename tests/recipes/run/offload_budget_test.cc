@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "recipes/run/check_memory.h"
 #include "recipes/run/pretrain.h"
 #include "recipes/run/setup.h"
 #include "tests/recipes/run/tiny_run.h"
@@ -135,6 +136,40 @@ TEST_F(OffloadBudget, HoldsTheSwitchToo) {
                 Bytes("held")["state"].get<int64_t>(),
             total - planes);
   runs_.ExpectSameBits("all", "held", kSteps);
+}
+
+// And the host, also where the stage before has nothing on the device.
+TEST_F(OffloadBudget, TheHostHoldsTheSwitchToo) {
+  const std::string home = "weights=\"host\",gradients=\"host\",state=\"host\"";
+  const std::vector<std::string> sets = And({"stage.0.share=none"}, home, 0);
+  runs_.Go({.sets = And(sets, home), .out = "home"});
+  const int64_t both = 2 * Bytes("home")["host"].get<int64_t>();
+  const auto within = [&](int64_t host) {
+    return And(sets, absl::StrCat(home, ",host=", host));
+  };
+  EXPECT_THAT(ErrorOf({.sets = within(both - 1)}),
+              HasSubstr("stage[1].offload.host: "));
+  runs_.Go({.sets = within(both), .out = "within"});
+  // Of every rank as it is.
+  const auto check = [&](int64_t host) {
+    absl::Status checked;
+    runs_.Go({.sets = And(sets, home),
+              .out = absl::StrCat("checked", host),
+              .instead = [&](RunSetup& run) {
+                Recipe recipe = *run.env().recipe;
+                recipe.stages[1].offload.host = host;
+                RunEnv env = run.env();
+                env.recipe = &recipe;
+                checked = CheckMemory(env, 0, 1, *env.world);
+                return absl::OkStatus();
+              }});
+    return checked;
+  };
+  EXPECT_THAT(std::string(check(both - 1).message()),
+              AllOf(HasSubstr("stage[1].offload.host: "),
+                    HasSubstr("at the switch its ranks and those of the "
+                              "stage before take ")));
+  EXPECT_TRUE(check(both).ok());
 }
 
 TEST_F(OffloadBudget, WhatCannotBeHeldIsSaid) {
