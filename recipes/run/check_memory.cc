@@ -15,20 +15,30 @@
 namespace delink {
 namespace {
 
-constexpr char kKnobs[] =
+constexpr char kStepKnobs[] =
     "; use a smaller run.micro_batch, run.recompute = \"block\", share more "
     "layers (stage.share), shard the optimizer's state over more ranks "
     "(stage.parallel.zero = 1) or keep some of it on the host (stage.offload)";
 
+// Of the switch into a stage.
+std::string SwitchKnobs(size_t stage) {
+  return absl::StrCat("; keep some of both on the host (stage[", stage - 1,
+                      "].offload and stage[", stage,
+                      "].offload: a budget, or state = \"host\"), share more "
+                      "layers (stage.share) or shard the optimizer's state "
+                      "over more ranks (stage.parallel.zero = 1)");
+}
+
 // Of a stage: what a rank may take, and whether `needed` bytes, of which `what`
-// says more, are as many.
+// says more, are as many; else `knobs` say what would help.
 class Room {
  public:
   Room(const RunEnv& env, size_t stage, int ranks)
       : env_(env), stage_(stage), ranks_(ranks) {}
 
-  absl::Status Check(int64_t needed, const std::string& what) const {
-    DELINK_RETURN_IF_ERROR(CheckBudget(needed, what));
+  absl::Status Check(int64_t needed, const std::string& what,
+                     const std::string& knobs) const {
+    DELINK_RETURN_IF_ERROR(CheckBudget(needed, what + knobs));
     const DeviceMemory memory = env_.device->memory();
     const int64_t part = memory.free / ranks_;
     if (memory.total == 0 || needed <= part) return absl::OkStatus();
@@ -39,7 +49,7 @@ class Room {
     }
     return absl::ResourceExhaustedError(
         absl::StrCat("out of memory: ", what, ", but of ", env_.device->name(),
-                     " only ", room, kKnobs));
+                     " only ", room, knobs));
   }
 
   // Whether the device has what the budget says.
@@ -126,18 +136,20 @@ absl::Status CheckRank(const RunEnv& env, size_t first, int ranks,
     const PlaneBytes planes = PlaneBytesOf(stage.store());
     host->steps[i] = account.host;
     const std::string name = absl::StrCat("stage ", stage.stage().name);
-    DELINK_RETURN_IF_ERROR(
-        room.Check(account.total(),
-                   absl::StrCat(name, " does not fit: ", ToString(account))));
+    DELINK_RETURN_IF_ERROR(room.Check(
+        account.total(),
+        absl::StrCat(name, " does not fit: ", ToString(account)), kStepKnobs));
     if (i > first) {
       DELINK_ASSIGN_OR_RETURN(const PlaneBytes most,
                               SwitchPeak(*imagined, planes, before));
       host->switches[i] = most.host;
-      DELINK_RETURN_IF_ERROR(room.Check(
-          most.device, absl::StrCat("the switch into ", name,
-                                    " does not fit: weights, gradients and "
-                                    "state of both stages take ",
-                                    FormatBytes(most.device))));
+      DELINK_RETURN_IF_ERROR(
+          room.Check(most.device,
+                     absl::StrCat("the switch into ", name,
+                                  " does not fit: weights, gradients and "
+                                  "state of both stages take ",
+                                  FormatBytes(most.device)),
+                     SwitchKnobs(i)));
     }
     before = {.planes = planes, .sharing = stage.store().sharing()};
   }

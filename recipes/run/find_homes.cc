@@ -121,13 +121,41 @@ std::string DeviceKnobs(const Recipe& recipe, size_t index) {
   return knobs + " or more ranks (stage.parallel)";
 }
 
-absl::Status Fits(const RunEnv& env, size_t index, const FoundPlace& found) {
-  if (found.fits) return absl::OkStatus();
+// Where it is the planes of the stage before that are too many.
+absl::Status SwitchTooLarge(const Recipe& recipe, size_t index,
+                            const PlaceCost& cost, const PlaneBytes& before) {
+  const OffloadRules& rules = recipe.stages[index].offload;
+  const bool device = rules.device && cost.device > *rules.device;
+  const int64_t budget = device ? *rules.device : *rules.host;
+  const int64_t taken = device ? cost.device : cost.host;
+  const std::string key =
+      absl::StrCat("stage[", index, "].offload.", device ? "device" : "host");
+  return ErrorAt(
+      recipe, key, key,
+      absl::StrCat(
+          FormatBytes(budget), device ? "" : " of a machine",
+          ", but the switch takes ", FormatBytes(taken),
+          device ? " of a rank's device, " : ", ", FormatBytes(taken - budget),
+          " more: stage ", recipe.stages[index - 1].name, " has ",
+          FormatBytes(device ? before.device : before.host),
+          device ? "" : " a rank", " there until it is over; raise it or have ",
+          device ? "some of that on the host" : "more of that on the device",
+          " (stage[", index - 1, "].offload: ",
+          device ? "a budget, or state = \"host\")"
+                 : "weights, gradients, state, resident)"));
+}
+
+// `step`: what is found takes without the switch.
+absl::Status TooLarge(const RunEnv& env, size_t index, const PlaceCost& cost,
+                      const PlaceCost& step, const PlaneBytes& before) {
   const Recipe& recipe = *env.recipe;
   const OffloadRules& rules = recipe.stages[index].offload;
+  const bool device = rules.device && cost.device > *rules.device;
+  if (device ? step.device <= *rules.device : step.host <= *rules.host) {
+    return SwitchTooLarge(recipe, index, cost, before);
+  }
   const std::string key = absl::StrCat("stage[", index, "].offload.");
-  const PlaceCost& cost = found.cost;
-  if (rules.device && cost.device > *rules.device) {
+  if (device) {
     return ErrorAt(
         recipe, key + "device", key + "device",
         absl::StrCat(FormatBytes(*rules.device),
@@ -231,8 +259,12 @@ absl::StatusOr<FoundPlace> FindHomes(const RunEnv& env, size_t first,
                                       return CostWith(env, index, rates, before,
                                                       place);
                                     }));
-  DELINK_RETURN_IF_ERROR(Fits(env, index, found));
-  return found;
+  if (found.fits) return found;
+  DELINK_ASSIGN_OR_RETURN(
+      const PlaceCost step,
+      CostWith(env, index, rates, std::nullopt, found.place));
+  return TooLarge(env, index, found.cost, step,
+                  before ? before->planes : PlaneBytes());
 }
 
 absl::StatusOr<std::vector<AutoPlace>> AgreeOnHomes(const RunEnv& env,

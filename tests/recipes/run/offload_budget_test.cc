@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "framework/base/format_bytes.h"
 #include "recipes/run/check_memory.h"
 #include "recipes/run/pretrain.h"
 #include "recipes/run/setup.h"
@@ -19,6 +20,7 @@ namespace {
 
 using ::testing::AllOf;
 using ::testing::HasSubstr;
+using ::testing::Not;
 
 constexpr int64_t kSteps = 8;
 
@@ -136,6 +138,37 @@ TEST_F(OffloadBudget, HoldsTheSwitchToo) {
                 Bytes("held")["state"].get<int64_t>(),
             total - planes);
   runs_.ExpectSameBits("all", "held", kSteps);
+}
+
+// It is the stage before that has too much, so nothing is said of
+// micro-batches.
+TEST_F(OffloadBudget, WhatTheSwitchCannotHoldIsSaid) {
+  const std::vector<std::string> sets = {"stage.0.share=none", "data.seq=4",
+                                         "data.batch=2"};
+  runs_.Go({.sets = sets, .out = "all"});
+  const nlohmann::json bytes = Bytes("all");
+  const int64_t planes = bytes["weights"].get<int64_t>() +
+                         bytes["gradients"].get<int64_t>() +
+                         bytes["state"].get<int64_t>();
+  const std::vector<std::string> budget =
+      And(sets, absl::StrCat("device=", planes * 9 / 10));
+  EXPECT_THAT(ErrorOf({.sets = budget}),
+              AllOf(HasSubstr("stage[1].offload.device: "),
+                    HasSubstr(", but the switch takes "),
+                    HasSubstr("stage pseudo has " + FormatBytes(planes)),
+                    HasSubstr("(stage[0].offload: a budget, or state = "),
+                    Not(HasSubstr("micro_batch"))));
+  runs_.Go({.sets = And(budget, "state=\"host\"", 0), .out = "mended"});
+
+  const std::string home = "weights=\"host\",gradients=\"host\",state=\"host\"";
+  const std::vector<std::string> there = And(sets, home, 0);
+  runs_.Go({.sets = And(there, home), .out = "home"});
+  const int64_t host = Bytes("home")["host"].get<int64_t>();
+  EXPECT_THAT(
+      ErrorOf({.sets = And(there, absl::StrCat(home, ",host=", host))}),
+      AllOf(HasSubstr("stage[1].offload.host: "),
+            HasSubstr(" of a machine, but the switch takes "),
+            HasSubstr("have more of that on the device (stage[0].offload")));
 }
 
 // And the host, also where the stage before has nothing on the device.
