@@ -125,11 +125,18 @@ std::string ToString(const AutoPlace& place) {
   add("gradients", place.gradients);
   add("activations", place.activations);
   add("weights", place.weights);
-  if (parts.empty()) return "all planes on the device";
-  std::string text =
-      absl::StrCat(absl::StrJoin(parts, ", "), " of the blocks",
-                   place.ends > 0 ? ", and state of embedding and head" : "",
-                   " at home on the host");
+  if (parts.empty() && place.ends == 0) {
+    return absl::StrCat("all that is left open on the device, and the ",
+                        place.update == Tier::kHost ? "host" : "device",
+                        " updates");
+  }
+  std::string text = absl::StrJoin(parts, ", ");
+  if (!parts.empty()) absl::StrAppend(&text, " of the blocks");
+  if (place.ends > 0) {
+    absl::StrAppend(&text, parts.empty() ? "" : ", and ",
+                    "state of embedding and head");
+  }
+  absl::StrAppend(&text, " at home on the host");
   absl::StrAppend(&text, place.update == Tier::kHost
                              ? ", which updates them"
                              : ", updated by the device");

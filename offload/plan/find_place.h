@@ -66,8 +66,9 @@ struct FoundPlace {
 absl::StatusOr<FoundPlace> FindPlace(const PlaceLimits& limits, int64_t slabs,
                                      const CostOfPlace& cost);
 
-// "all planes on the device", "state of 50% and gradients of 25% of the blocks
-// at home on the host, which updates them".
+// Of what is left open: "all that is left open on the device, and the device
+// updates", "state of 50%, gradients of 25% of the blocks at home on the host,
+// which updates them".
 std::string ToString(const AutoPlace& place);
 
 }  // namespace delink

@@ -143,13 +143,15 @@ std::string FoundText(const OffloadPlan& plan) {
                     FormatBytes(found.cost.device),
                     " of a rank's device, of a budget of ",
                     FormatBytes(*plan.rules.device));
-    if (found.place.state == 0) return text + "\n";
-    absl::StrAppend(&text, "; with all planes there ",
-                    FormatBytes(found.resident.device), "\n");
+    if (found.place != AutoPlace{.update = found.place.update}) {
+      absl::StrAppend(&text, "; with all that is left open there ",
+                      FormatBytes(found.resident.device));
+    }
+    text += "\n";
   } else {
     absl::StrAppend(&text, "the ", host ? "host" : "device", " updates\n");
   }
-  if (found.elsewhere) {
+  if (found.elsewhere && found.elsewhere->seconds != found.cost.seconds) {
     absl::StrAppend(&text, "  a step is about ",
                     SecondsText(found.cost.seconds), " so, ",
                     SecondsText(found.elsewhere->seconds), " where the ",

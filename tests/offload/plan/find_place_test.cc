@@ -153,7 +153,13 @@ TEST(FindPlace, HandsErrorsUp) {
 }
 
 TEST(FindPlace, HasWords) {
-  EXPECT_EQ(ToString(AutoPlace()), "all planes on the device");
+  EXPECT_EQ(ToString(AutoPlace()),
+            "all that is left open on the device, and the device updates");
+  EXPECT_EQ(ToString(AutoPlace{.update = kHost}),
+            "all that is left open on the device, and the host updates");
+  EXPECT_EQ(ToString(AutoPlace{.ends = 1}),
+            "state of embedding and head at home on the host, updated by the "
+            "device");
   EXPECT_EQ(ToString(AutoPlace{
                 .state = 1, .gradients = 0.25, .ends = 1, .update = kHost}),
             "state of 100%, gradients of 25% of the blocks, and state of "

@@ -167,6 +167,25 @@ TEST_F(PlanOfOffload, ActivationsGoWherePlanesStay) {
   EXPECT_THAT(ToText(run, false), HasSubstr("  activations of blocks/"));
 }
 
+// Of what the keys have on the host it says nothing else.
+TEST_F(PlanOfOffload, SaysWhatWasLeftOpen) {
+  Keep(1e6, 1e12);
+  const std::string fixed =
+      ToText(Good({}, "device=\"1GiB\",state=\"host\",update=\"auto\""), false);
+  EXPECT_THAT(fixed, AllOf(HasSubstr("auto: all that is left open on the "
+                                     "device, and the host updates: "),
+                           HasSubstr("where the device updates"),
+                           Not(HasSubstr("; with all"))));
+  // Gradients go, and state stays as it is said.
+  const std::string state = "state=\"device\"";
+  const StagePlan all = Good({}, state).stages[1];
+  const RunPlan some =
+      Good({}, absl::StrCat(state, ",device=", all.account.total() - 1));
+  EXPECT_EQ(some.stages[1].offload->found->place.state, 0);
+  EXPECT_THAT(ToText(some, false),
+              HasSubstr("; with all that is left open there "));
+}
+
 // A plan may be for another machine than this one.
 TEST_F(PlanOfOffload, SaysWhatThisMachineHasNot) {
   EXPECT_THAT(ToText(Good({}, "state=\"host\",host=\"1MiB\""), false),
