@@ -16,6 +16,7 @@
 #include "offload/plan/place.h"
 #include "recipes/plan/pipeline_report.h"
 #include "recipes/run/find_homes.h"
+#include "recipes/run/stage_layout.h"
 
 namespace delink {
 namespace {
@@ -116,11 +117,8 @@ std::string SlabTable(const std::vector<SlabHomes>& slabs) {
 std::vector<int> StoredBlocks(const ImaginedStage& imagined) {
   const StageRun& stage = imagined.stage();
   const Layout& layout = stage.store().layout();
-  const std::vector<AutoPlace>& homes = imagined.env().homes;
-  const AutoPlace found =
-      stage.index() < homes.size() ? homes[stage.index()] : AutoPlace();
-  const std::vector<bool> stored =
-      StoredLayers(layout, stage.stage().offload, found);
+  const std::vector<bool> stored = StoredLayers(
+      layout, stage.stage().offload, FoundOf(imagined.env(), stage.index()));
   std::vector<int> blocks;
   for (size_t place = 0; place < stored.size(); ++place) {
     if (stored[place]) blocks.push_back(layout.visited()[place] - 1);

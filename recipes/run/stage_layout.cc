@@ -72,11 +72,11 @@ std::vector<int> ChunksOf(const RunEnv& env, size_t stage,
                    static_cast<int>(parallel.pieces()));
 }
 
+}  // namespace
+
 AutoPlace FoundOf(const RunEnv& env, size_t stage) {
   return stage < env.homes.size() ? env.homes[stage] : AutoPlace();
 }
-
-}  // namespace
 
 Layout LayoutOf(const RunEnv& env, size_t stage, const SharingMap& sharing) {
   const ParallelConfig& parallel = env.recipe->stages[stage].parallel;
@@ -91,9 +91,7 @@ Layout LayoutOf(const RunEnv& env, size_t stage, const SharingMap& sharing) {
                       .sequence = HasSequence(parallel)});
   const OffloadRules& offload = env.recipe->stages[stage].offload;
   if (!offload.any()) return layout;
-  return layout.WithTiers(
-      PlaceSlabs(layout, offload,
-                 stage < env.homes.size() ? env.homes[stage] : AutoPlace()));
+  return layout.WithTiers(PlaceSlabs(layout, offload, FoundOf(env, stage)));
 }
 
 static Planner BarePlannerOf(const Recipe& recipe, size_t stage,

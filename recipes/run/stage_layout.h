@@ -10,6 +10,9 @@
 
 namespace delink {
 
+// What `auto` came to; all on the device where env.homes does not have it.
+AutoPlace FoundOf(const RunEnv& env, size_t stage);
+
 // Of a recipe that is fitted to the world (CheckWorld); `sharing` is the
 // stage's own, or that of the stage before, which is laid out so at the switch.
 // With a pipeline whose `layers` are not of so many blocks it is cut where
