@@ -1,8 +1,11 @@
 #include "recipes/run/known_rates.h"
 
 #include <memory>
+#include <string>
 
+#include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "framework/base/status_macros.h"
 #include "offload/rates/machine_rates.h"
@@ -36,7 +39,9 @@ absl::StatusOr<KnownRates> Measured(const Device& device, DType dtype) {
   DELINK_ASSIGN_OR_RETURN(const offload::MachineRates rates,
                           offload::ReadMachineRates(path, rated));
   if (rates.FlopsOf(dtype) <= 0) {
-    return absl::NotFoundError("products of this type were not measured");
+    return absl::FailedPreconditionError(
+        absl::StrCat(path, ": has no rate of products in ", ToString(dtype),
+                     "; run delink bench --suite machine"));
   }
   return KnownRates{.rates = RatesOf(rates, dtype),
                     .source = "measured, in " + path};
@@ -47,15 +52,18 @@ absl::StatusOr<KnownRates> Measured(const Device& device, DType dtype) {
 KnownRates RatesFor(const Device& device, DType dtype) {
   absl::StatusOr<KnownRates> measured = Measured(device, dtype);
   if (measured.ok()) return *std::move(measured);
+  const std::string reason =
+      absl::IsNotFound(measured.status())
+          ? "none are kept of this machine (delink bench --suite machine)"
+          : std::string(measured.status().message());
   const offload::StepRates rates = Assumed(IsCuda(device.kind()), dtype);
   constexpr double kGiga = 1e9, kTera = 1e12;
   return {.rates = rates,
           .source = absl::StrFormat(
               "assumed, %.3g TFLOP/s, %.3g GB/s each way of the bus and %.3g "
-              "GB/s of the host's memory, since none are kept of this machine "
-              "(delink bench --suite machine)",
+              "GB/s of the host's memory, since %s",
               rates.flops / kTera, rates.to_device / kGiga,
-              rates.host_memory / kGiga)};
+              rates.host_memory / kGiga, reason)};
 }
 
 }  // namespace delink

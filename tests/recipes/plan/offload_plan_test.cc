@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include <cstdlib>
+#include <fstream>
 #include <nlohmann/json.hpp>
 #include <string>
 #include <utility>
@@ -50,17 +51,19 @@ class PlanOfOffload : public ::testing::Test {
     EXPECT_TRUE(plan.ok()) << offload << ": " << plan.status();
     return *std::move(plan);
   }
+  static offload::MachineRates RatesWith(double bus, double memory) {
+    return {.version = "0",
+            .time = "2026-01-01T00:00:00Z",
+            .device = {.kind = "cpu", .name = ProcessorName()},
+            .threads = 1,
+            .pinned = {bus, bus, bus, bus},
+            .pageable = {bus, bus, bus, bus},
+            .memory = {memory, memory, memory, memory},
+            .matmul = {{DType::kF32, 1e15}, {DType::kBF16, 1e15}}};
+  }
   // As `delink bench --suite machine` keeps them.
   void Keep(double bus, double memory) {
-    offload::MachineRates rates{
-        .version = "0",
-        .time = "2026-01-01T00:00:00Z",
-        .device = {.kind = "cpu", .name = ProcessorName()},
-        .threads = 1,
-        .pinned = {bus, bus, bus, bus},
-        .pageable = {bus, bus, bus, bus},
-        .memory = {memory, memory, memory, memory},
-        .matmul = {{DType::kF32, 1e15}, {DType::kBF16, 1e15}}};
+    const offload::MachineRates rates = RatesWith(bus, memory);
     const absl::StatusOr<std::string> path = offload::DefaultMachineRatesPath();
     ASSERT_TRUE(path.ok());
     ASSERT_TRUE(offload::WriteMachineRates(rates, *path).ok());
@@ -193,6 +196,30 @@ TEST_F(PlanOfOffload, SaysWhatThisMachineHasNot) {
                     Not(HasSubstr("this machine has"))));
   EXPECT_THAT(ToText(Good({}, "state=\"host\",host=\"9000TiB\""), false),
               HasSubstr(" of 9000.0 TiB (this machine has "));
+}
+
+// With the file, where there is one.
+TEST_F(PlanOfOffload, SaysWhyRatesAreAssumed) {
+  const auto source = [](const Words& sets) {
+    return Good(sets, "resident=0.5").stages[1].offload->rates;
+  };
+  EXPECT_THAT(source({}), HasSubstr("since none are kept of this machine"));
+  offload::MachineRates rates = RatesWith(1e9, 1e10);
+  rates.matmul.pop_back();
+  const std::string path = *offload::DefaultMachineRatesPath();
+  ASSERT_TRUE(offload::WriteMachineRates(rates, path).ok());
+  EXPECT_THAT(source({}), HasSubstr("measured, in " + path));
+  EXPECT_THAT(source({"run.precision=bf16"}),
+              AllOf(HasSubstr("assumed, "),
+                    HasSubstr(path + ": has no rate of products in bf16")));
+  rates.device.name = "another";
+  ASSERT_TRUE(offload::WriteMachineRates(rates, path).ok());
+  EXPECT_THAT(source({}), AllOf(HasSubstr("assumed, "),
+                                HasSubstr(path + ": has the rates of ")));
+  std::ofstream(path) << "{";
+  EXPECT_THAT(source({}),
+              AllOf(HasSubstr("assumed, "), HasSubstr(path + ": "),
+                    HasSubstr("to have the machine's rates anew ")));
 }
 
 // The bus, or the host's memory, is what a step waits for.
