@@ -188,7 +188,7 @@ absl::StatusOr<OffloadPlan> PlanOffload(ImaginedStage& first,
   DELINK_RETURN_IF_ERROR(
       ForEachHeaviest(first, [&](const ImaginedStage& of, const HeaviestRank&) {
         plan.slabs.push_back(HomesOf(of.stage().store()));
-        const LaneSeconds lanes = LanesOf(of.stage(), rates);
+        const LaneSeconds lanes = LanesOf(of, rates);
         if (lanes.step > plan.lanes.step) plan.lanes = lanes;
         return absl::OkStatus();
       }));

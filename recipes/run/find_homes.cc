@@ -56,6 +56,21 @@ int64_t MostOfMachine(const Mesh& mesh, const RunEnv& env,
   return most;
 }
 
+// Of the machine's rates what one rank has while all work.
+offload::StepRates OfOneRank(const RunEnv& env, offload::StepRates rates) {
+  const std::vector<int>& nodes = env.nodes;
+  const int rank = env.world->rank();
+  const auto here = static_cast<double>(
+      nodes.empty() ? env.world->size()
+                    : std::ranges::count(nodes, At(nodes, rank)));
+  rates.host_memory /= here;
+  if (IsCuda(env.device->kind())) return rates;
+  rates.flops /= here;
+  rates.to_device /= here;
+  rates.to_host /= here;
+  return rates;
+}
+
 absl::StatusOr<PlaceCost> CostWith(const RunEnv& env, size_t index,
                                    const KnownRates& rates,
                                    const std::optional<StageBefore>& before,
@@ -226,7 +241,7 @@ absl::StatusOr<PlaceCost> CostOf(ImaginedStage& first,
       first, [&](const ImaginedStage& of, const HeaviestRank& heaviest) {
         const StageRun& stage = of.stage();
         cost.device = std::max(cost.device, stage.account().total());
-        cost.seconds = std::max(cost.seconds, LanesOf(stage, rates).step);
+        cost.seconds = std::max(cost.seconds, LanesOf(of, rates).step);
         hosts.push_back(heaviest.host);
         return absl::OkStatus();
       }));
@@ -235,13 +250,14 @@ absl::StatusOr<PlaceCost> CostOf(ImaginedStage& first,
   return cost;
 }
 
-LaneSeconds LanesOf(const StageRun& stage, const KnownRates& rates) {
+LaneSeconds LanesOf(const ImaginedStage& imagined, const KnownRates& rates) {
+  const StageRun& stage = imagined.stage();
   StepLoad load = LoadOf(stage.executor().program(), stage.store(),
                          stage.executor().memory());
   load.flops = stage.flops_per_token() *
                static_cast<double>(stage.cut().global() * stage.cut().seq) /
                static_cast<double>(stage.store().ranks());
-  return SecondsOf(load, rates.rates);
+  return SecondsOf(load, OfOneRank(imagined.env(), rates.rates));
 }
 
 absl::StatusOr<FoundPlace> FindHomes(const RunEnv& env, size_t first,

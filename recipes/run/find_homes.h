@@ -30,8 +30,9 @@ absl::StatusOr<std::vector<AutoPlace>> AgreeOnHomes(const RunEnv& env,
 // Of a stage as it is imagined, on rank 0.
 absl::StatusOr<PlaceCost> CostOf(ImaginedStage& first, const KnownRates& rates);
 
-// What a step has the rank do, at these rates; its FLOPs are the mean of all
-// ranks'.
-LaneSeconds LanesOf(const StageRun& stage, const KnownRates& rates);
+// What a step has the rank do, at these rates of the machine, of which the
+// ranks on it have equal parts: of the host's memory, and on the CPU of all.
+// FLOPs are the mean of all ranks'.
+LaneSeconds LanesOf(const ImaginedStage& imagined, const KnownRates& rates);
 
 }  // namespace delink

@@ -198,6 +198,24 @@ TEST_F(PlanOfOffload, SaysWhatThisMachineHasNot) {
               HasSubstr(" of 9000.0 TiB (this machine has "));
 }
 
+// On the CPU, whose ranks have one machine's memory and cores together.
+TEST_F(PlanOfOffload, RanksOfAMachineShareItsRates) {
+  Keep(1e9, 1e10);
+  const Words zero = {"stage.0.parallel.zero=1", "stage.1.parallel.zero=1"};
+  const auto lanes = [&](int64_t per_node) {
+    return Good(zero, "state=\"host\",update=\"host\"", 4, per_node)
+        .stages[1]
+        .offload->lanes;
+  };
+  const LaneSeconds four = lanes(4), one = lanes(1);
+  EXPECT_GT(one.host, 0);
+  EXPECT_GT(one.in, 0);
+  EXPECT_DOUBLE_EQ(four.host, 4 * one.host);
+  EXPECT_DOUBLE_EQ(four.compute, 4 * one.compute);
+  EXPECT_DOUBLE_EQ(four.in, 4 * one.in);
+  EXPECT_DOUBLE_EQ(four.out, 4 * one.out);
+}
+
 // With the file, where there is one.
 TEST_F(PlanOfOffload, SaysWhyRatesAreAssumed) {
   const auto source = [](const Words& sets) {
