@@ -116,10 +116,10 @@ static Planner BarePlannerOf(const Recipe& recipe, size_t stage,
 Planner PlannerOf(const RunEnv& env, size_t stage, size_t layout,
                   const Layout& of) {
   const Recipe& recipe = *env.recipe;
-  const OffloadRules& offload = recipe.stages[stage].offload;
+  const OffloadRules& offload = recipe.stages[layout].offload;
   return WithResidency(
       WithStores(BarePlannerOf(recipe, stage, layout),
-                 {.layers = StoredLayers(of, offload, FoundOf(env, stage))}));
+                 {.layers = StoredLayers(of, offload, FoundOf(env, layout))}));
 }
 
 }  // namespace delink

@@ -21,7 +21,8 @@ AutoPlace FoundOf(const RunEnv& env, size_t stage);
 Layout LayoutOf(const RunEnv& env, size_t stage, const SharingMap& sharing);
 
 // Of the schedule of `stage`, over whose mesh it is, with the recompute of
-// stage `layout`; its parameters are laid out as `of`.
+// stage `layout`, whose micro-batches it is for, and activations where that
+// stage has them; its parameters are laid out as `of`.
 Planner PlannerOf(const RunEnv& env, size_t stage, size_t layout,
                   const Layout& of);
 

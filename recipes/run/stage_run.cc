@@ -121,7 +121,8 @@ absl::Status StageRun::TakeLayout(size_t index) {
   return MakeExecutor(index);
 }
 
-// `layout`: the stage whose micro-batches and recompute it has.
+// `layout`: the stage whose micro-batches and recompute it has, and where its
+// activations are.
 absl::Status StageRun::MakeExecutor(size_t layout) {
   const Recipe& recipe = *env_.recipe;
   const RunConfig& run = recipe.run;

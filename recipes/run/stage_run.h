@@ -53,9 +53,10 @@ class StageRun {
   static absl::StatusOr<std::unique_ptr<StageRun>> Switch(
       const RunEnv& env, std::unique_ptr<StageRun> from, size_t index);
 
-  // From here on with the micro-batches and recompute of stage `index`, and
-  // over its mesh where that is another: the state then goes over to the ranks
-  // that have it there, bit for bit, as Delink moves it.
+  // From here on with the micro-batches and recompute of stage `index`, with
+  // activations where it has them, and over its mesh where that is another: the
+  // state then goes over to the ranks that have it there, bit for bit, as
+  // Delink moves it.
   absl::Status TakeLayout(size_t index);
 
   size_t index() const { return index_; }

@@ -13,6 +13,7 @@
 #include <ostream>
 #include <set>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/strings/match.h"
@@ -337,6 +338,70 @@ TEST(OffloadMemory, TheLargestGradientComesWhole) {
   const absl::Status status = RunRanks(
       1, [&](Communicator& comm) { return RunStage(row, 0, stage, comm); });
   EXPECT_TRUE(status.ok()) << std::string(status.message());
+}
+
+// Of a stage, its slots: on the device and stored.
+struct Slots {
+  int64_t device = 0, stored = 0;  // bytes
+};
+
+Slots SlotsOf(const StageRun& stage) {
+  return {stage.account().slots, stage.executor().memory().stored_bytes()};
+}
+
+// Those of the first stage once it has taken the second one's layout, and those
+// of the second, of which `homes` says what is left to auto.
+absl::Status SlotsAtSwitch(const std::string& offload, const AutoPlace& homes,
+                           Communicator& comm, Slots* taken, Slots* real) {
+  const ModelList models = BuiltInModels();
+  const std::vector<std::string> sets = {
+      "model.layers=6",        "model.vocab=257",
+      "data.batch=16",         "stage.0.micro_batch=2",
+      "stage.1.micro_batch=8", absl::StrCat("stage.1.offload={", offload, "}")};
+  DELINK_ASSIGN_OR_RETURN(const Recipe read,
+                          ReadRecipe(kRecipe, sets, KindsOf(models)));
+  DELINK_ASSIGN_OR_RETURN(const Recipe recipe, CheckWorld(read, 1));
+  const std::unique_ptr<Device> device = NewCpuDevice();
+  DELINK_ASSIGN_OR_RETURN(const std::unique_ptr<RunModel> model,
+                          RunModel::Create(recipe, models));
+  RunEnv env = model->On(*device, comm, comm);
+  env.homes = {AutoPlace(), homes};
+  DELINK_ASSIGN_OR_RETURN(std::unique_ptr<StageRun> stage,
+                          StageRun::Create(env, 0));
+  DELINK_RETURN_IF_ERROR(stage->TakeLayout(1));
+  *taken = SlotsOf(*stage);
+  DELINK_ASSIGN_OR_RETURN(stage, StageRun::Switch(env, std::move(stage), 1));
+  *real = SlotsOf(*stage);
+  return absl::OkStatus();
+}
+
+// The stage before is described with the micro-batches of the stage to come,
+// whose activations may be more than the device has room for.
+TEST(OffloadMemory, ActivationsAreWhereTheStageToComeHasThem) {
+  const AutoPlace found{.activations = 1};
+  const struct {
+    std::string offload;
+    AutoPlace homes;
+  } cases[] = {{.offload = "", .homes = {}},
+               {.offload = "activations=\"host\"", .homes = {}},
+               {.offload = "device=\"1GiB\"", .homes = found}};
+  Slots resident;
+  for (const auto& [offload, homes] : cases) {
+    SCOPED_TRACE(offload);
+    Slots taken, real;
+    const absl::Status status = RunRanks(1, [&](Communicator& comm) {
+      return SlotsAtSwitch(offload, homes, comm, &taken, &real);
+    });
+    ASSERT_TRUE(status.ok()) << std::string(status.message());
+    EXPECT_EQ(taken.device, real.device);
+    EXPECT_EQ(taken.stored, real.stored);
+    if (offload.empty()) {
+      resident = real;
+    } else {
+      EXPECT_LT(real.device, resident.device);
+      EXPECT_GT(real.stored, 0);
+    }
+  }
 }
 
 }  // namespace
