@@ -4,9 +4,13 @@
   offload_foretold.py DELINK ROOT
 
 By the rates that are assumed it says what docs/benchmarks.md says, and does so
-where there is no GPU; a prediction changes with tokens and rates as it must.
+where there is no GPU; a prediction changes with tokens and rates as it must. A
+GPU that fails, a rate that is missing and a step that fails for want of anything
+but memory are failures.
 """
+import argparse
 import dataclasses
+import json
 import os
 import re
 import subprocess
@@ -17,6 +21,84 @@ import tempfile
 def rows(text):
     """Model and homes, tokens and percent of resident speed."""
     return re.findall(r"^\| (3\.09B, .*?) \| (\d+) \| (\d+) % \|$", text, re.M)
+
+
+def failure_of(call):
+    """What a stage of gpu_check.py fails with; "" where it does not."""
+    import gpu_check
+
+    try:
+        call()
+    except gpu_check.Failure as failure:
+        return str(failure)
+    return ""
+
+
+def check_rates(folder):
+    """Of programs that are not there, or measure not all."""
+    import gpu_check
+    import offload_check
+
+    check = gpu_check.Check(argparse.Namespace(device="cuda", out=folder, delink="delink", quick=True))
+    said = [""]
+
+    def fails(*unused):
+        raise gpu_check.Failure(f"delink ended with 2: see offload.log\nerror: {said[0]}")
+
+    check.run = fails
+    for text in ("the CUDA devices of this machine cannot be used: cudaErrorSystemNotReady",
+                 "the NVIDIA driver is too old: it serves CUDA 11.4, but this build needs CUDA 12.8",
+                 "CUDA error: an illegal memory access was encountered"):
+        said[0] = text
+        assert text in failure_of(check.offload_rates), text
+    for text in ("this machine has no NVIDIA driver, so no CUDA device; install one",
+                 "this machine has an NVIDIA driver, but shows no CUDA device",
+                 'this build has no CUDA backend; use run.device = "cpu"'):
+        said[0] = text
+        assert check.offload_rates() is offload_check.ASSUMED and not check.runs, text
+
+    bus = {f"{both}{way}_bytes_per_s": 1e9 for both in ("", "both_") for way in ("to_device", "to_host")}
+    host = {"place": "host", "master": "split", "moments": "bf16", "parameters_per_s": 1e9}
+
+    def measures(updates, matmul):
+        with open(check.path("offload-machine.json"), "w", encoding="utf-8") as file:
+            json.dump({"pinned": bus, "pageable": bus, "updates": updates, "matmul": matmul}, file)
+
+    check.bench = lambda *unused: {"machine": {"bandwidth": {"read_bytes_per_s": 1e12}}}
+    bf16 = {"dtype": "bf16", "flops_per_s": 1e12}
+    for updates, matmul, missing in (([host], [bf16], ""), ([], [bf16], "not measured: host_update;"),
+                                     ([host], [], "not measured: flops;")):
+        check.run = lambda *unused, of=(updates, matmul): measures(*of)
+        assert failure_of(check.offload_rates).startswith(missing), missing
+        assert check.runs or missing
+
+
+def check_steps(folder):
+    """Of a budget that does not hold a model the next is tried; of a program that
+    fails otherwise none."""
+    import gpu_check
+    import offload_check
+
+    check = gpu_check.Check(argparse.Namespace(device="cuda", out=folder, delink="delink", quick=True))
+    step = {"tokens_per_s": 1000, "memory": {"total": 1 << 30}}
+    tried, said = [], [""]
+
+    def takes(log, model, unused, homes):
+        tried.append((model, homes))
+        if log == "offload-8b-capped" or len(tried) == 4:
+            return step
+        raise gpu_check.Failure(said[0])
+
+    check.offload_step = takes
+    for stage in (check.offload_capped, check.offload_largest):
+        for said[0] in ("delink ended with 2: see the log\nerror: out of memory on NVIDIA H100: asked for 8 bytes",
+                        "delink ended with 2: see the log\nerror: --set: stage[0].offload.device: 72.0 GiB, but",
+                        "delink ended with -9: see the log\n"):
+            tried.clear()
+            assert not failure_of(lambda: stage(offload_check.ASSUMED)) and len(tried) == 4, said
+        for said[0] in ("out of time in delink: see the log", "delink ended with -6: see the log\nillegal access"):
+            tried.clear()
+            assert failure_of(lambda: stage(offload_check.ASSUMED)) == said[0] and len(tried) < 3, said
 
 
 def main():
@@ -37,6 +119,8 @@ def main():
         slower = dataclasses.replace(check.ASSUMED, to_device=1e9, to_host=1e9)
         assert at(tokens, slower) < 0.5 * at(tokens), name
     with tempfile.TemporaryDirectory() as folder:
+        check_rates(folder)
+        check_steps(folder)
         # Without a GPU, wherever this runs.
         done = subprocess.run([sys.executable, "-B", f"{root}/tools/bundle/gpu_check.py", "offload", "--delink", delink,
                                "--out", folder], capture_output=True, text=True, check=False,

@@ -24,6 +24,7 @@ where a stage failed.
 """
 
 import argparse
+import dataclasses
 import glob
 import importlib.util
 import json
@@ -63,10 +64,19 @@ KERNEL_TESTS = "kernels_cuda*_test", "optim_cuda_test", "device_cuda_test"
 CURVE_BAND = 0.01
 # How far memory may be from what was planned, relative.
 MEMORY_BAND = 0.01
+# What programs say where there is no GPU; one that fails has other words.
+NO_GPU = ("this machine has no NVIDIA driver", "shows no CUDA device",
+          "this build has no CUDA backend")
+# What they say where a model has no room on the device or the host, and how the
+# kernel ends who takes too much of the host.
+NO_ROOM = "out of memory", ".offload.device: ", "ended with -9:"
 
 
 class Failure(Exception):
   """A stage that did not do what it should; the text says what."""
+
+  def says(self, signs):
+    return any(sign in str(self) for sign in signs)
 
 
 class Check:
@@ -300,7 +310,7 @@ class Check:
       with open(target, encoding="utf-8") as file:
         machine = json.load(file)
     except Failure as failure:
-      if self.options.device == "cpu" or "CUDA" not in str(failure):
+      if not failure.says(NO_GPU):
         raise
       self.runs = False
       self.said.append(f"not run: {str(failure).splitlines()[-1]}")
@@ -308,8 +318,13 @@ class Check:
       return offload_check.ASSUMED
     report = self.bench("offload-memory", "--suite", "ops", "--shape",
                         "gpt-tiny")
-    return offload_check.measured(
+    rates = offload_check.measured(
         report["machine"]["bandwidth"]["read_bytes_per_s"], machine)
+    missing = [name for name, rate in dataclasses.asdict(rates).items()
+               if not rate > 0]
+    if missing:
+      raise Failure(f"not measured: {', '.join(missing)}; see {target}")
+    return rates
 
   def offload_step(self, log, model, tokens, homes):
     words = offload_check.words(model, tokens, homes)
@@ -347,8 +362,9 @@ class Check:
         free = self.offload_step("offload-8b-free", model, tokens,
                                  budget and offload_check.within(budget))
         break
-      except Failure:
-        continue
+      except Failure as failure:
+        if not failure.says(NO_ROOM):
+          raise
     if free is None:
       raise Failure("8B does not train on this device: see offload-8b-free.log")
     of = 100 * capped["tokens_per_s"] / free["tokens_per_s"]
@@ -382,7 +398,7 @@ class Check:
                          f"{foretold}")
         return
       except Failure as failure:
-        if "out of time" in str(failure):
+        if not failure.says(NO_ROOM):
           raise
         layers = int(0.9 * layers)
     raise Failure("no model trains")

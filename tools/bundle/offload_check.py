@@ -84,14 +84,15 @@ ASSUMED = Rates(flops=500e12, device_memory=3e12, to_device=45e9, to_host=45e9,
 
 
 def measured(bench, machine):
-  """From `delink bench`: of --suite machine, and of a copy on the device."""
+  """From `delink bench`: of --suite machine, and of a copy on the device. What
+  was not measured is 0."""
   rate = {row["dtype"]: row["flops_per_s"] for row in machine["matmul"]}
   update = max((row["parameters_per_s"] for row in machine["updates"]
                 if row["place"] == "host" and row["master"] == "split"
                 and row["moments"] == "bf16"), default=0)
   bus = machine["pinned"] if machine["pinned"]["to_device_bytes_per_s"] else (
       machine["pageable"])
-  return Rates(flops=rate["bf16"], device_memory=bench,
+  return Rates(flops=rate.get("bf16", 0), device_memory=bench,
                to_device=bus["both_to_device_bytes_per_s"],
                to_host=bus["both_to_host_bytes_per_s"], host_update=update)
 
