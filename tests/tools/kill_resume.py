@@ -8,6 +8,7 @@ A run goes on until it ends; then the next begins, until N ranks were killed.
 The first run stays on 2 ranks and must end with the straight run's bits, the
 second on 3; those that follow change the number of ranks every other time, and
 are held to docs/equality.md. No rank outlives another's death by more than 10 s.
+Of a failure the last command and all that it said are told.
 
 With --homes every attempt draws which planes are at home on the host and who
 updates them, runs stay on 2 ranks or on 3, and all must end with the bits of the
@@ -92,22 +93,85 @@ def some_homes(draw):
     return [word for stage in (0, 1) for word in ("--set", f"stage.{stage}.offload={{{draw.choice(HOMES)}}}")]
 
 
-def attempt(words, run, ranks, output, draw):
-    """Starts, or goes on, and kills a rank: its number, or None when the run
-    was faster, and how long the others took to end."""
-    with runs.Run(ranks, words + ["--resume"], output) as process:
-        if not process.find_ranks():
-            return None, 0
-        if draw.random() < 0.2:
+def kill(process, run, draw):
+    """Kills a rank: its number, or None when the run was faster, which then has
+    ended well, and how long the others took to end."""
+    if process.find_ranks():
+        joined = draw.random() >= 0.2
+        if joined:
+            joined = process.wait_for_step(run, min(runs.last_step(run) + draw.randint(1, 14), STEPS))
+        else:
             time.sleep(draw.uniform(0, 1))  # while it starts, perhaps
-        elif not process.wait_for_step(run, min(runs.last_step(run) + draw.randint(1, 14), STEPS)):
-            return None, 0
         time.sleep(draw.uniform(0, 0.03))  # anywhere in a step, or in a save
-        rank = draw.randrange(ranks)
-        if not runs.alive(process.pids[rank]):
-            return None, 0
-        os.kill(process.pids[rank], signal.SIGKILL)
-        return rank, process.wait_for_end(10)
+        rank = draw.randrange(process.ranks)
+        if runs.alive(process.pids[rank]):
+            os.kill(process.pids[rank], signal.SIGKILL)
+            return rank, process.wait_for_end(10, joined)
+    code = process.mpirun.wait(100)
+    assert code == 0, f"ended by itself with {code}"
+    return None, 0
+
+
+class Commands:
+    """Runs under mpirun, one after the other; of the last one what it said."""
+
+    def __init__(self, folder):
+        self.output, self.last = os.path.join(folder, "output"), []
+
+    def start(self, ranks, words):
+        self.last = ["mpirun", "-np", str(ranks)] + words
+        return runs.Run(ranks, words, self.output)
+
+    def finish(self, ranks, words):
+        with self.start(ranks, words) as process:
+            code = process.mpirun.wait()
+        assert code == 0, f"ended with {code}"
+
+    def told(self):
+        with open(self.output, encoding="utf-8", errors="replace") as file:
+            return f"{' '.join(self.last)}\n{file.read()}"
+
+
+def run_all(options, folder, commands):
+    """All runs of the options, in a folder."""
+    draw = random.Random(options.seed)
+    kills, rounds, slowest = 0, 0, 0
+    corpus = runs.build_corpus(options.delink, folder)
+
+    def words(run):
+        return [options.delink, "train", options.recipe, "--out", run, "--threads", "1",
+                "--set", f"data.train={corpus}/train", "--set", "data.batch=12",
+                "--set", f"schedule.steps={STEPS}", "--set", "stage.0.until.steps=30",
+                "--set", "stage.1.parallel.zero=1", "--set", "run.checkpoint_every=4"]
+
+    def going_on(run):
+        return words(run) + (some_homes(draw) if options.homes else []) + ["--resume"]
+
+    straight = {}
+    for ranks in (2, 3):
+        straight[ranks] = os.path.join(folder, f"straight{ranks}")
+        commands.finish(ranks, words(straight[ranks]))
+    while kills < options.kills:
+        pattern = PATTERNS[min(rounds, 2) if rounds < 3 else 2 + rounds % 2]
+        if options.homes:
+            pattern = PATTERNS[rounds % 2]
+        run = os.path.join(folder, f"run{rounds}")
+        here, history = 0, []
+        limit = min(KILLS_A_RUN, options.kills - kills, 2 if options.kills < 10 else KILLS_A_RUN)
+        while here < limit:
+            ranks = pattern[len(history) % len(pattern)]
+            with commands.start(ranks, going_on(run)) as process:
+                rank, took = kill(process, run, draw)
+            if rank is None:
+                break
+            here, slowest = here + 1, max(slowest, took)
+            history.append(f"{rank}/{ranks} at {runs.last_step(run)} ({took:.1f} s)")
+        ranks = pattern[len(history) % len(pattern)]
+        commands.finish(ranks, going_on(run))
+        verdict = compare(run, straight[ranks], len(pattern) == 1)
+        kills, rounds = kills + here, rounds + 1
+        print(f"run {rounds}: killed {', '.join(history) or 'none'}; ended on {ranks}: {verdict}", flush=True)
+    print(f"{kills} kills over {rounds} runs; the others ended within {slowest:.1f} s")
 
 
 def main():
@@ -119,45 +183,13 @@ def main():
     parser.add_argument("--homes", action="store_true")
     options = parser.parse_args()
     runs.skip_without_mpirun()
-    draw = random.Random(options.seed)
-    kills, rounds, slowest = 0, 0, 0
     with tempfile.TemporaryDirectory() as folder:
-        corpus = runs.build_corpus(options.delink, folder)
-        output = os.path.join(folder, "output")
-
-        def words(run):
-            return [options.delink, "train", options.recipe, "--out", run, "--threads", "1",
-                    "--set", f"data.train={corpus}/train", "--set", "data.batch=12",
-                    "--set", f"schedule.steps={STEPS}", "--set", "stage.0.until.steps=30",
-                    "--set", "stage.1.parallel.zero=1", "--set", "run.checkpoint_every=4"]
-
-        def going_on(run):
-            return words(run) + (some_homes(draw) if options.homes else [])
-
-        straight = {}
-        for ranks in (2, 3):
-            straight[ranks] = os.path.join(folder, f"straight{ranks}")
-            subprocess.run(["mpirun", "-np", str(ranks)] + words(straight[ranks]), check=True, capture_output=True)
-        while kills < options.kills:
-            pattern = PATTERNS[min(rounds, 2) if rounds < 3 else 2 + rounds % 2]
-            if options.homes:
-                pattern = PATTERNS[rounds % 2]
-            run = os.path.join(folder, f"run{rounds}")
-            here, history = 0, []
-            limit = min(KILLS_A_RUN, options.kills - kills, 2 if options.kills < 10 else KILLS_A_RUN)
-            while here < limit:
-                ranks = pattern[len(history) % len(pattern)]
-                rank, took = attempt(going_on(run), run, ranks, output, draw)
-                if rank is None:
-                    break
-                here, slowest = here + 1, max(slowest, took)
-                history.append(f"{rank}/{ranks} at {runs.last_step(run)} ({took:.1f} s)")
-            ranks = pattern[len(history) % len(pattern)]
-            subprocess.run(["mpirun", "-np", str(ranks)] + going_on(run) + ["--resume"], check=True, capture_output=True)
-            verdict = compare(run, straight[ranks], len(pattern) == 1)
-            kills, rounds = kills + here, rounds + 1
-            print(f"run {rounds}: killed {', '.join(history) or 'none'}; ended on {ranks}: {verdict}", flush=True)
-    print(f"{kills} kills over {rounds} runs; the others ended within {slowest:.1f} s")
+        commands = Commands(folder)
+        try:
+            run_all(options, folder, commands)
+        except (AssertionError, subprocess.SubprocessError):
+            print(f"the last command: {commands.told()}", flush=True)
+            raise
 
 
 main()
