@@ -379,23 +379,24 @@ absl::Status SlotsAtSwitch(const std::string& offload, const AutoPlace& homes,
 // whose activations may be more than the device has room for.
 TEST(OffloadMemory, ActivationsAreWhereTheStageToComeHasThem) {
   const AutoPlace found{.activations = 1};
-  const struct {
+  struct Case {
     std::string offload;
     AutoPlace homes;
-  } cases[] = {{.offload = "", .homes = {}},
-               {.offload = "activations=\"host\"", .homes = {}},
-               {.offload = "device=\"1GiB\"", .homes = found}};
+  };
+  const Case cases[] = {{.offload = "", .homes = {}},
+                        {.offload = "activations=\"host\"", .homes = {}},
+                        {.offload = "device=\"1GiB\"", .homes = found}};
   Slots resident;
-  for (const auto& [offload, homes] : cases) {
-    SCOPED_TRACE(offload);
+  for (const Case& of : cases) {
+    SCOPED_TRACE(of.offload);
     Slots taken, real;
     const absl::Status status = RunRanks(1, [&](Communicator& comm) {
-      return SlotsAtSwitch(offload, homes, comm, &taken, &real);
+      return SlotsAtSwitch(of.offload, of.homes, comm, &taken, &real);
     });
     ASSERT_TRUE(status.ok()) << std::string(status.message());
     EXPECT_EQ(taken.device, real.device);
     EXPECT_EQ(taken.stored, real.stored);
-    if (offload.empty()) {
+    if (of.offload.empty()) {
       resident = real;
     } else {
       EXPECT_LT(real.device, resident.device);
