@@ -154,20 +154,30 @@ class SlotScan {
     }
     stays_.assign(shape_.layers,
                   std::vector<std::vector<Stay>>(shape_.micro_batches));
+    Instruction sent;  // the last input
     for (size_t index = 0; index < list.size(); ++index) {
       const Instruction& i = list[index];
       const auto at = static_cast<int32_t>(index);
       const auto begin = [&](int32_t layer) {
         stays_[layer][i.micro_batch].push_back({.begin = at});
       };
+      const auto end = [&](const Instruction& of) {
+        stays_[of.layer][of.micro_batch].back().end = at;
+      };
       const bool forward = i.op == Op::kForward;
+      const bool input = (i.flags & kOfGradient) == 0;
       if (forward && i.layer == 0) begin(0);
       if (forward) begin(i.layer + 1);
-      const bool comes = i.op == Op::kRecv && (i.flags & kOfGradient) == 0;
+      const bool comes = i.op == Op::kRecv && input;
       if (comes || i.op == Op::kLoadSlot) begin(i.layer);
+      if (forward && !has_backward_[i.layer][i.micro_batch]) end(i);
+      if (i.op == Op::kSend && input) {
+        if (sent.layer >= 0) end(sent);
+        sent = i;
+      }
       if (i.op == Op::kLoss || i.op == Op::kBackward ||
           i.op == Op::kBackwardWeight || i.op == Op::kStoreSlot) {
-        stays_[i.layer][i.micro_batch].back().end = at;
+        end(i);
       }
     }
   }

@@ -78,7 +78,8 @@ bool IsOfContent(const Instruction& waits, const Instruction& for_this) {
           waits.op != Op::kRecv);
 }
 
-// Whatever waits for a slot that goes waits for this rank alone.
+// Whatever waits for a slot that goes waits for this rank alone. What is sent
+// to the next stage is none of them, and takes no more than without.
 TEST(PipelinePropertyTest, StoredSlotsAreValidAndSafe) {
   Dice dice(18);
   int stored = 0;
@@ -91,8 +92,11 @@ TEST(PipelinePropertyTest, StoredSlotsAreValidAndSafe) {
         static_cast<PipelineOrder>(dice.Below(step_test::kPipelineOrders)));
     for (Program& program : stages) {
       const size_t before = program.instructions.size();
+      const int32_t leaving = AnalyzeProgram(program).slots.back();
       program = WithSomeStored(program, dice);
       stored += program.instructions.size() > before ? 1 : 0;
+      ASSERT_EQ(AnalyzeProgram(program).slots.back(), leaving)
+          << sample.text << ": inputs that leave";
     }
     const absl::Status status = ValidateStages(stages);
     ASSERT_TRUE(status.ok()) << sample.text << ": " << status.message();
