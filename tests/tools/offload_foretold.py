@@ -101,13 +101,31 @@ def check_steps(folder):
             assert failure_of(lambda: stage(offload_check.ASSUMED)) == said[0] and len(tried) < 3, said
 
 
+def expect_largest(check, written):
+    """As many blocks as fit into the host with the ends, and what is written of them."""
+    model, host = check.LLAMA_8B, int(0.95 * check.HOST)
+    layers = check.most_layers(model, host)
+
+    def at_home(layers):
+        return check.with_layers(model, layers).parameters() * (check.WEIGHT + check.GRADIENT + check.STATE)
+    assert at_home(layers) <= host < at_home(layers + 1), layers
+    assert check.most_layers(model, at_home(0) - 1) == 0
+    largest, tokens = check.with_layers(model, layers), 16384
+    speed = tokens / check.seconds(check.ASSUMED, largest, tokens, check.HOMES["all, updated by the host"])
+    said = (f"of {largest.parameters() / 1e9:.0f}B ({layers} blocks of the 8B shape), at {speed:.0f} tokens/s with "
+            f"{tokens} tokens a step. The inputs of its blocks, {2 * layers * tokens * model.dim / 1e9:.0f} GB ")
+    assert said in written, f"docs/benchmarks.md does not have: {said}"
+
+
 def main():
     delink, root = map(os.path.abspath, sys.argv[1:])
     sys.path.insert(0, f"{root}/tools/bundle")
     import offload_check as check
 
     with open(f"{root}/docs/benchmarks.md", encoding="utf-8") as file:
-        written = rows(file.read())
+        text = file.read()
+    written = rows(text)
+    expect_largest(check, text)
     foretold = [(f"{model.parameters() / 1e9:.3g}B, {name}", str(tokens),
                  f"{check.percent(check.ASSUMED, model, tokens, check.HOMES[name]):.0f}")
                 for model, tokens, name in check.cases()]

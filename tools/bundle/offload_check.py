@@ -138,8 +138,10 @@ def within(budget):
 
 
 def most_layers(model, host_bytes):
-  """That a host with so many bytes holds, with all but the ends there."""
-  return int(host_bytes // (model.block() * (WEIGHT + GRADIENT + STATE)))
+  """Blocks of a host with so many bytes, which has the ends, too."""
+  a_parameter = WEIGHT + GRADIENT + STATE
+  left = host_bytes - model.ends() * a_parameter
+  return max(0, int(left // (model.block() * a_parameter)))
 
 
 def with_layers(model, layers):
