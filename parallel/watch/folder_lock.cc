@@ -34,8 +34,7 @@ std::string LockPath(const std::string& folder) {
 // held the lock before has removed the file that it was on.
 bool IsStillAt(int file, int folder, const char* path) {
   struct stat open, there;
-  return ::fstat(file, &open) == 0 &&
-         ::fstatat(folder, path, &there, 0) == 0 &&
+  return ::fstat(file, &open) == 0 && ::fstatat(folder, path, &there, 0) == 0 &&
          open.st_dev == there.st_dev && open.st_ino == there.st_ino;
 }
 
@@ -70,8 +69,8 @@ absl::StatusOr<std::unique_ptr<FolderLock>> FolderLock::Take(
     if (opened < 0 && errno == ENOENT) continue;  // the folder has gone
     if (opened < 0) return FileError(errno, folder, "open");
     const absl::Cleanup close_folder = [opened] { ::close(opened); };
-    const int file = ::openat(
-        opened, kLock, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0666);
+    const int file = ::openat(opened, kLock,
+                              O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0666);
     if (file < 0 && errno == ENOENT) continue;
     if (file < 0) return FileError(errno, path, "create");
     const int error = TryLockWhole(file);
