@@ -20,7 +20,7 @@ import runs
 
 HOMES = 'resident=0.25,update="host",rows=[{match="*/attn/*",update="device"},{match="embed/*",gradients="host"}]'
 # Pages that allocators and HDF5 come to hold by and by.
-RISE = 1 << 20
+RISE = 512 << 10
 
 
 class Steps:
@@ -61,7 +61,7 @@ def watch(words, run, steps):
         process = subprocess.Popen(words, stdout=file, stderr=file)
     try:
         while process.poll() is None:
-            time.sleep(0.02)
+            time.sleep(0.005)
             step = counter.now()
             now = held(process.pid)
             # The last step has the end of the run behind it.
