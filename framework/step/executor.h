@@ -102,6 +102,8 @@ class Executor {
   const Analysis& analysis() const { return step_pass().analysis; }
   const StepMemory& memory() const { return memory_; }
   MemoryAccount account() const { return AccountOf(*env_.store, memory_); }
+  // Of slots that go to the host; null where none do.
+  const HostArena* stored() const { return engine_->stored(); }
   // Of forward and backward of one micro-batch over all stages, recompute
   // included, as one rank would compute it: the same for every layout.
   double flops_per_micro_batch() const { return flops_per_micro_batch_; }

@@ -182,15 +182,18 @@ int64_t StateOf(const Bytes& bytes) {
 
 // What a stage has taken, of each tier.
 struct Tiers {
-  Bytes device, host;
+  Bytes device, host, stored;
   int64_t allocations = 0;
   friend bool operator==(const Tiers&, const Tiers&) = default;
 };
 
-Tiers TiersOf(const StageRun& stage, const Device& device) {
-  const HostArena* const host = stage.store().host();
+Tiers TiersOf(StageRun& stage, const Device& device) {
+  const auto of = [](const HostArena* arena) {
+    return arena == nullptr ? Bytes() : Taken(arena->ledger().entries());
+  };
   return {.device = Taken(device.ledgers().allocated.entries()),
-          .host = host == nullptr ? Bytes() : Taken(host->ledger().entries()),
+          .host = of(stage.store().host()),
+          .stored = of(stage.executor().stored()),
           .allocations = device.allocations()};
 }
 
@@ -207,8 +210,8 @@ void ExpectLedgersAreTheAccount(StageRun& stage, const Device& device) {
   EXPECT_EQ(taken.device["fetched planes"], account.fetched);
   EXPECT_EQ(taken.device["records"], account.records);
   EXPECT_EQ(device.bytes_in_use(), account.allocated());
-  // Slots that are stored, and what the host's updates work in, are beside the
-  // arena of the planes.
+  // Slots that are stored have an arena of their own, and what the host's
+  // updates work in is beside both.
   const HostArena* const host = stage.store().host();
   const StepMemory& memory = stage.executor().memory();
   const int64_t planes =
@@ -217,6 +220,11 @@ void ExpectLedgersAreTheAccount(StageRun& stage, const Device& device) {
   EXPECT_EQ(
       taken.host["weights"] + taken.host["gradients"] + StateOf(taken.host),
       planes);
+  const HostArena* const stored = stage.executor().stored();
+  EXPECT_EQ(taken.stored["slots"], memory.stored_bytes());
+  EXPECT_EQ(stored == nullptr ? 0 : stored->ledger().bytes(),
+            memory.stored_bytes());
+  EXPECT_EQ(stored == nullptr ? 0 : stored->bytes(), memory.stored_bytes());
   if (host == nullptr) return;
   int64_t pieces = 0;
   for (const auto& entry : host->ledger().entries()) pieces += entry.blocks;
