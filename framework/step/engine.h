@@ -123,7 +123,7 @@ class Engine {
   void MakeEvents(Pass& pass);
   void BuildVisits(const Program& any);
   void Describe(Pass& pass);
-  int64_t TracedBytes(const Instruction& at) const;
+  int64_t TracedBytes(const Pass& pass, const Instruction& at) const;
   // Null where the step is not traced, or the device is the host.
   DeviceTimes* TimesOf(const Pass& pass, int64_t step) const;
 

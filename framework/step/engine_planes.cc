@@ -15,8 +15,9 @@ std::unique_ptr<Pending> Engine::DoOverBus(const Pass& pass, int32_t index,
   if (env_.bus == nullptr) return Do(pass, index, step);
   const int64_t begin = env_.bus->Now();
   std::unique_ptr<Pending> copy = Do(pass, index, step);
-  return env_.bus->Slow(std::move(copy), begin,
-                        TracedBytes(At(pass.program.instructions, index)));
+  return env_.bus->Slow(
+      std::move(copy), begin,
+      TracedBytes(pass, At(pass.program.instructions, index)));
 }
 
 // The planes of a copy lie one behind the other.

@@ -10,7 +10,7 @@ namespace delink {
 // Bytes that an instruction exchanges on this rank; of a slab also those that
 // it reads, updates or moves between a home and a copy; of a slot those that go
 // to the host or come back.
-int64_t Engine::TracedBytes(const Instruction& at) const {
+int64_t Engine::TracedBytes(const Pass& pass, const Instruction& at) const {
   const ParamStore& store = *env_.store;
   if (at.op == Op::kNorm) {
     const bool exchanged = env_.compute->size() > 1;
@@ -21,8 +21,7 @@ int64_t Engine::TracedBytes(const Instruction& at) const {
            SizeOf(store.options().dtype);
   }
   if (at.op == Op::kStoreSlot || at.op == Op::kLoadSlot) {
-    const std::vector<int32_t> classes = SlotClasses(layers_);
-    return At(memory_.stored, At(classes, at.layer)).bytes;
+    return At(memory_.stored, SlotClassOf(pass.program.shape, at.layer)).bytes;
   }
   if (at.slab < 0) return 0;
   const int slab = SlabHere(store, at.slab);
@@ -53,7 +52,7 @@ void Engine::Describe(Pass& pass) {
   for (size_t i = 0; i < pass.program.instructions.size(); ++i) {
     const Instruction& at = pass.program.instructions[i];
     Trace::Entry entry{
-        .at = at, .name = pass.names[i], .bytes = TracedBytes(at)};
+        .at = at, .name = pass.names[i], .bytes = TracedBytes(pass, at)};
     if (at.slab >= 0) {
       entry.of = env_.store->slab(SlabHere(*env_.store, at.slab)).name;
     }
