@@ -290,7 +290,8 @@ std::unique_ptr<Pending> Engine::Do(const Pass& pass, int32_t index,
     case Op::kEvict:
       return Evict(slab, PlaneSetOf(at));
     case Op::kStoreSlot:
-      return StoreSlot(pass, at);
+      StoreSlot(pass, at);
+      break;
     case Op::kLoadSlot:
       LoadSlot(pass, at);
       break;
