@@ -45,6 +45,23 @@ absl::Status Engine::MakeStreams(const Passes& passes) {
   return absl::OkStatus();
 }
 
+namespace {
+
+// For slots that go to the host, whose begin it sets; none where none go, or
+// where all is only planned.
+absl::StatusOr<std::unique_ptr<HostArena>> ArenaFor(Device& device,
+                                                    int64_t bytes,
+                                                    char** begin) {
+  if (bytes == 0 || IsMeta(device.kind())) return nullptr;
+  DELINK_ASSIGN_OR_RETURN(std::unique_ptr<HostArena> arena,
+                          HostArena::Create(device, bytes));
+  DELINK_ASSIGN_OR_RETURN(void* const at, arena->Take(bytes, "slots"));
+  *begin = static_cast<char*>(at);
+  return arena;
+}
+
+}  // namespace
+
 absl::Status Engine::Allocate() {
   Device& device = *env_.device;
   const auto explain = [&](const char* what, const absl::Status& status) {
@@ -79,13 +96,8 @@ absl::Status Engine::Allocate() {
     DELINK_RETURN_IF_ERROR(
         take("fetched planes", memory_.fetched_bytes(), &fetched_));
   }
-  const int64_t stored = memory_.stored_bytes();
-  if (stored > 0 && !IsMeta(device.kind())) {  // what is planned takes none
-    DELINK_ASSIGN_OR_RETURN(stored_arena_, HostArena::Create(device, stored));
-    DELINK_ASSIGN_OR_RETURN(void* const at,
-                            stored_arena_->Take(stored, "slots"));
-    stored_ = static_cast<char*>(at);
-  }
+  DELINK_ASSIGN_OR_RETURN(stored_arena_,
+                          ArenaFor(device, memory_.stored_bytes(), &stored_));
 
   records_ = std::make_unique<Records>();
   int64_t offset = 0;

@@ -161,6 +161,17 @@ std::vector<Access> AccessesOfVisit(const Cells& cells, const Analysis& a,
   return out;
 }
 
+void AddCopy(const Cells& cells, const Program& program, const Analysis& a,
+             int32_t index, std::vector<Access>& out) {
+  const Instruction& i = program.instructions[index];
+  const PlaneSet planes = PlaneSetOf(i);
+  const bool evicts = i.op == Op::kEvict;
+  out.push_back({cells.Place(program, a, planes, i.slab, index), !evicts});
+  if (evicts || i.op == Op::kFetch) {
+    out.push_back({cells.Home(planes, i.slab), evicts});
+  }
+}
+
 }  // namespace
 
 std::vector<Access> AccessesOf(const Program& program, const Analysis& a,
@@ -230,15 +241,9 @@ std::vector<Access> AccessesOf(const Program& program, const Analysis& a,
     case Op::kFetch:
     case Op::kTake:
     case Op::kEvict:
-    case Op::kRelease: {
-      const PlaneSet planes = PlaneSetOf(i);
-      const bool evicts = i.op == Op::kEvict;
-      out.push_back({layout.Place(program, a, planes, i.slab, index), !evicts});
-      if (evicts || i.op == Op::kFetch) {
-        out.push_back({layout.Home(planes, i.slab), evicts});
-      }
+    case Op::kRelease:
+      AddCopy(layout, program, a, index, out);
       break;
-    }
     case Op::kSave:
       out.push_back({i.slab, false});
       out.push_back({2 * n + i.slab, false});
