@@ -98,8 +98,10 @@ absl::StatusOr<std::optional<PipelineWait>> Recorder::MaybeAddWaits(
       world.AllReduce(sums, std::size(sums), DType::kF64, ReduceOp::kSum)
           ->Wait());
   run_->watch().Wait(step, "");
-  return PipelineWait{.bubble = sums[0] / (world.size() * seconds),
-                      .seconds = sums[1] / world.size()};
+  // Of a rank that was late others waited longer than its step takes by itself.
+  return PipelineWait{
+      .bubble = std::min(sums[0] / (world.size() * seconds), 1.0),
+      .seconds = sums[1] / world.size()};
 }
 
 absl::StatusOr<std::optional<NormsByLayer>> Recorder::MaybeMeasureNorms(
