@@ -290,8 +290,7 @@ std::unique_ptr<Pending> Engine::Do(const Pass& pass, int32_t index,
     case Op::kEvict:
       return Evict(slab, PlaneSetOf(at));
     case Op::kStoreSlot:
-      StoreSlot(pass, at);
-      break;
+      return StoreSlot(pass, at);
     case Op::kLoadSlot:
       LoadSlot(pass, at);
       break;

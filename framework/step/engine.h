@@ -173,9 +173,8 @@ class Engine {
   void ClearPadding(int slab);
   void Redirect(int slab, PlaneSet planes, char* copy);
   std::unique_ptr<Pending> UpdateOnHost(int slab, int64_t step);
-  // A slot goes to the host; comes back. Nobody on the host reads it: who waits
-  // for it waits on the device.
-  void StoreSlot(const Pass& pass, const Instruction& at);
+  // A slot goes to the host; comes back.
+  std::unique_ptr<Pending> StoreSlot(const Pass& pass, const Instruction& at);
   void LoadSlot(const Pass& pass, const Instruction& at);
   std::unique_ptr<Pending> Gather(int slab);
   void SendResult();

@@ -98,12 +98,14 @@ void* Engine::StoredAddress(const Pass& pass, int32_t layer, int32_t m) const {
              At(memory_.stored, pool).bytes;
 }
 
-void Engine::StoreSlot(const Pass& pass, const Instruction& at) {
+std::unique_ptr<Pending> Engine::StoreSlot(const Pass& pass,
+                                           const Instruction& at) {
   const int32_t pool = SlotClassOf(pass.program.shape, at.layer);
   env_.device->CopyToHost(*out_stream_,
                           StoredAddress(pass, at.layer, at.micro_batch),
                           SlotAddress(pass, at.layer, at.micro_batch),
                           At(memory_.stored, pool).bytes);
+  return WaitForStream(*env_.device, *out_stream_);
 }
 
 void Engine::LoadSlot(const Pass& pass, const Instruction& at) {
