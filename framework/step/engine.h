@@ -110,6 +110,8 @@ class Engine {
   // The norm of each logical slab's parameters as they are now. Waits for all
   // lanes; changes nothing. Collective.
   absl::StatusOr<std::vector<double>> WeightNorms();
+  // By place.
+  const std::vector<LayerPlan>& layers() const { return layers_; }
   // Of slots that go to the host; null where none do.
   const HostArena* stored() const { return stored_arena_.get(); }
 

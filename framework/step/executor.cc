@@ -10,6 +10,7 @@
 #include "framework/step/agreement.h"
 #include "framework/step/engine_state.h"
 #include "framework/step/layout_shape.h"
+#include "framework/step/plan/recompute.h"
 #include "framework/step/shape_table.h"
 
 namespace delink {
@@ -41,8 +42,8 @@ absl::StatusOr<std::shared_ptr<const JointPlan>> PlanTogether(
   if (options.shared_plan != nullptr && *options.shared_plan != nullptr) {
     return *options.shared_plan;
   }
-  absl::StatusOr<JointPlan> plan =
-      JointPlan::Create(options.planner, shape, kinds);
+  absl::StatusOr<JointPlan> plan = JointPlan::Create(
+      WithRecompute(options.planner, options.recompute), shape, kinds);
   DELINK_RETURN_IF_ERROR(AgreeOnPlan(comm, plan));
   auto shared = std::make_shared<const JointPlan>(*std::move(plan));
   if (options.shared_plan != nullptr) *options.shared_plan = shared;
@@ -136,8 +137,8 @@ absl::StatusOr<std::unique_ptr<Executor>> Executor::Create(
   std::unique_ptr<Executor> e(new Executor(env, options));
   std::vector<LayerPlan> layers =
       MeasureLayers(*env.model, *env.store, options.batch, env.accumulate);
-  ProgramShape shape = ShapeOf(layout, options.micro_batches);
-  shape.slot_class = SlotClasses(layers);
+  ProgramShape shape = ShapeOf(layout, options.micro_batches, options.ahead);
+  shape.slot_class = SlotClasses(layers, options.recompute);
   if (shape.tensor > 1 || shape.context > 1) {
     for (const LayerPlan& layer : layers) {
       shape.exchanges.push_back(layer.exchanges);

@@ -41,6 +41,10 @@ class Executor {
     BatchShape batch;
     int32_t micro_batches = 1;
     Planner planner;
+    // Blocks that recompute besides those of which the planner says so
+    // (recompute.h).
+    std::vector<bool> recompute = {};
+    int32_t ahead = 1;  // copies of planes (layout_shape.h)
     uint64_t seed = 1;
     double clip = 0, clip_value = 0;  // as UpdateControl's
     bool lane_threads = false;        // a thread for the lanes but compute
@@ -102,6 +106,8 @@ class Executor {
   const Analysis& analysis() const { return step_pass().analysis; }
   const StepMemory& memory() const { return memory_; }
   MemoryAccount account() const { return AccountOf(*env_.store, memory_); }
+  // What visits take, by layer.
+  const std::vector<LayerPlan>& layers() const { return engine_->layers(); }
   // Of slots that go to the host; null where none do.
   const HostArena* stored() const { return engine_->stored(); }
   // Of forward and backward of one micro-batch over all stages, recompute

@@ -54,7 +54,7 @@ int32_t MostInAStage(const ProgramShape& shape, PlaneSet planes,
   return static_cast<int32_t>(most);
 }
 
-void AddCopies(const Layout& layout, ProgramShape* shape) {
+void AddCopies(const Layout& layout, int32_t ahead, ProgramShape* shape) {
   const std::vector<PlacementRow>& rows = layout.placement().rows;
   for (const PlaneSet planes : kAllPlaneSets) {
     std::map<std::tuple<int64_t, int, bool>, int32_t> classes;
@@ -80,7 +80,7 @@ void AddCopies(const Layout& layout, ProgramShape* shape) {
       int32_t& copies = At(shape->copies, number);
       copies = MostInAStage(*shape, planes, number);
       if (std::get<bool>(key)) continue;  // one each
-      copies = std::min(copies, MostAtOnce(*shape, planes, number) + 1);
+      copies = std::min(copies, MostAtOnce(*shape, planes, number) + ahead);
     }
   }
   for (int32_t s = 0; s < shape->slabs; ++s) {
@@ -95,7 +95,8 @@ void AddCopies(const Layout& layout, ProgramShape* shape) {
 
 }  // namespace
 
-ProgramShape ShapeOf(const Layout& layout, int32_t micro_batches) {
+ProgramShape ShapeOf(const Layout& layout, int32_t micro_batches,
+                     int32_t ahead) {
   const Mesh& mesh = layout.mesh();
   const std::vector<ProgramSlab>& slabs = layout.program_slabs();
   ProgramShape shape{.layers = static_cast<int32_t>(layout.places()),
@@ -120,7 +121,7 @@ ProgramShape ShapeOf(const Layout& layout, int32_t micro_batches) {
     shape.gathers.push_back(row.state.sharded && !row.weight.sharded);
     if (mesh.tensor > 1) shape.slab_pieces.push_back(slab.pieces);
   }
-  AddCopies(layout, &shape);
+  AddCopies(layout, ahead, &shape);
   return shape;
 }
 

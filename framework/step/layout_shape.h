@@ -14,9 +14,10 @@ namespace delink {
 // measured layers (measure.h). Of slabs with a home that is not the device,
 // copies of a set of planes are a class where their logical slabs are of one
 // size: of those that are resident one each, of others as many as a layer works
-// on at a time, and, where there are more, one more, which comes or goes
+// on at a time, and, where there are more, `ahead` more, which come or go
 // meanwhile.
-ProgramShape ShapeOf(const Layout& layout, int32_t micro_batches);
+ProgramShape ShapeOf(const Layout& layout, int32_t micro_batches,
+                     int32_t ahead = 1);
 
 // ProgramShape::update_exchanges, of parameters whose state is of `type`.
 std::vector<std::vector<VisitExchange>> UpdateExchangesOf(

@@ -133,11 +133,15 @@ std::vector<StepMemory::SlotPool> SizeFetched(const ParamStore& store,
 
 }  // namespace
 
-std::vector<int32_t> SlotClasses(const std::vector<LayerPlan>& layers) {
+std::vector<int32_t> SlotClasses(const std::vector<LayerPlan>& layers,
+                                 const std::vector<bool>& recompute) {
+  constexpr int64_t kInputAlone = -1;
   std::vector<int64_t> sizes;  // by class of blocks
   std::vector<int32_t> classes = {0};
   for (size_t l = 1; l + 1 < layers.size(); ++l) {
-    const int64_t size = PlanOf(layers[l], Phase::kRecord).slot_bytes;
+    const bool again = !recompute.empty() && At(recompute, l);
+    const int64_t size =
+        again ? kInputAlone : PlanOf(layers[l], Phase::kRecord).slot_bytes;
     const auto at = std::find(sizes.begin(), sizes.end(), size);
     classes.push_back(1 + static_cast<int32_t>(at - sizes.begin()));
     if (at == sizes.end()) sizes.push_back(size);

@@ -112,8 +112,10 @@ struct StepMemory {
 std::vector<Plane> PlanesOf(const ParamStore& store, PlaneSet set);
 
 // By layer, for ProgramShape::slot_class: the prologue, blocks that save as
-// much as each other, in the order of the first of each, the epilogue.
-std::vector<int32_t> SlotClasses(const std::vector<LayerPlan>& layers);
+// much as each other, those that `recompute` names (by layer; empty: none)
+// apart, in the order of the first of each, the epilogue.
+std::vector<int32_t> SlotClasses(const std::vector<LayerPlan>& layers,
+                                 const std::vector<bool>& recompute = {});
 
 // For passes that run in turn over the same memory: room for the layers of
 // their stage. Slots of a class are as large as its layers' largest.

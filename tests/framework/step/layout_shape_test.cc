@@ -119,6 +119,11 @@ TEST(LayoutShapeTest, BlocksThatSaveAlikeAreOfOneClass) {
   EXPECT_EQ(classes({64, 128, 64, 128, 256, 64}),
             (std::vector<int32_t>{0, 1, 2, 1, 3, 4}));
   EXPECT_EQ(classes({64, 64}), (std::vector<int32_t>{0, 1}));
+  // Those that recompute keep their inputs alone.
+  EXPECT_EQ(
+      SlotClasses({Saves(64), Saves(128), Saves(128), Saves(256), Saves(64)},
+                  {false, false, true, true, false}),
+      (std::vector<int32_t>{0, 1, 2, 2, 3}));
 }
 
 // Slots, scratch and workspace; the inputs that leave have slots of their own.
@@ -184,20 +189,24 @@ void DeclareMatrices(Model& model, Dice& dice) {
 }
 
 // The embedding's planes are on the device once, of those of blocks, one of
-// which is at work, two slabs'.
+// which is at work, two slabs', or as many as come ahead.
 TEST(LayoutShapeTest, HasNoMoreCopiesThanSlabs) {
   ParamRegistry registry;
   testing::DeclareToy(registry, 3, 8);
   const Layout layout = Layout::Create(registry, 3, {}, {});
   const SlabTiers host{Tier::kHost, Tier::kHost, Tier::kHost};
-  const ProgramShape shape = ShapeOf(
-      layout.WithTiers(std::vector<SlabTiers>(layout.slabs().size(), host)), 2);
+  const Layout there =
+      layout.WithTiers(std::vector<SlabTiers>(layout.slabs().size(), host));
+  const ProgramShape shape = ShapeOf(there, 2), ahead = ShapeOf(there, 2, 2);
   for (int32_t s = 0; s < shape.slabs; ++s) {
     const Slab& slab = At(layout.slabs(), s);
     if (slab.leader > 3) continue;
     for (const PlaneSet planes : kAllPlaneSets) {
       EXPECT_EQ(At(shape.copies, CopyClassOf(shape, planes, s)),
                 slab.leader > 0 ? 2 : 1)
+          << slab.name;
+      EXPECT_EQ(At(ahead.copies, CopyClassOf(ahead, planes, s)),
+                slab.leader > 0 ? 3 : 1)
           << slab.name;
     }
   }

@@ -10,6 +10,7 @@
 #include "framework/step/dependencies.h"
 #include "framework/step/plan/assemble.h"
 #include "framework/step/plan/basic.h"
+#include "framework/step/plan/recompute.h"
 #include "framework/step/shape_table.h"
 #include "parallel/pipeline/interleaved.h"
 #include "parallel/pipeline/one_f_one_b.h"
@@ -83,6 +84,29 @@ TEST(PlanTest, RecomputeIsOfBlocks) {
             "F(0,a) F(1,a)r F(2,a)r Loss(a) Reduce(2) Squares(2) B(2,a)r "
             "B(1,a)r Reduce(1) Squares(1) B(0,a) Reduce(0) Squares(0) Norm "
             "Update(0) Update(1) Update(2)");
+}
+
+// Nothing but flags changes, of blocks alone and of passes with a backward.
+TEST(PlanTest, RecomputeMayBeOfSomeBlocks) {
+  const ProgramShape shape = SharedBlocks(1);
+  const Planner planner =
+      WithRecompute(BasicPlanner({}), {true, false, true, true});
+  EXPECT_EQ(ToString(planner(PassKind::kStep, shape, 0)),
+            "F(0,a) F(1,a) F(2,a)r Loss(a) Reduce(2) Squares(2) B(2,a)r "
+            "B(1,a) Reduce(1) Squares(1) B(0,a) Reduce(0) Squares(0) Norm "
+            "Update(0) Update(1) Update(2)");
+  EXPECT_EQ(planner(PassKind::kEvaluation, shape, 0), PlanEvaluation(shape));
+  EXPECT_EQ(planner(PassKind::kDiagnosis, shape, 0), PlanDiagnosis(shape));
+  EXPECT_EQ(WithRecompute(BasicPlanner({.recompute = true}),
+                          std::vector<bool>(4))(PassKind::kProbe, shape, 0),
+            PlanProbe(shape, {.recompute = true}));
+  EXPECT_EQ(WithRecompute(BasicPlanner({}), {})(PassKind::kStep, shape, 0),
+            PlanStep(shape, {}));
+  // Of halves the first runs the forward again.
+  const Planner halves =
+      WithRecompute(PlannerOf(ZeroBubble, false), {false, true, true, false});
+  EXPECT_EQ(halves(PassKind::kStep, shape, 0),
+            PlannerOf(ZeroBubble, true)(PassKind::kStep, shape, 0));
 }
 
 TEST(PlanTest, TiedSlabIsReducedAfterThePrologue) {

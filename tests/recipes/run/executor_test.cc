@@ -200,7 +200,8 @@ Program PlanOddRecompute(PassKind kind, const ProgramShape& shape,
   return program;
 }
 
-// What recomputes the program says, visit by visit.
+// What recomputes the program says, visit by visit. Of blocks that the
+// executor is told of, inputs alone take room.
 TEST_P(ExecutorTest, SomeBlocksMayRecompute) {
   SelfCommunicator comm;
   const RigOptions options = Of({.probes = true, .dropout = 0.1});
@@ -209,28 +210,40 @@ TEST_P(ExecutorTest, SomeBlocksMayRecompute) {
   all.recompute = true;
   StepRig recomputed(comm, "all", all);
   const std::unique_ptr<Executor> some = *rig.NewExecutor(PlanOddRecompute);
+  StepRig other(comm, "all", options);
+  std::vector<bool> odd(static_cast<size_t>(some->program().shape.layers));
+  for (size_t layer = 1; layer + 1 < odd.size(); layer += 2) odd[layer] = true;
+  const std::unique_ptr<Executor> told =
+      *other.NewExecutor(BasicPlanner({}), odd);
   const auto saved = [](const Executor& executor) {
     return executor.account().slots;
   };
   EXPECT_EQ(saved(*some), saved(kept.executor()));
   EXPECT_LT(saved(recomputed.executor()), saved(*some));
+  EXPECT_LT(saved(*told), saved(*some));
+  EXPECT_LT(saved(recomputed.executor()), saved(*told));
+  EXPECT_EQ(told->flops_per_micro_batch(), some->flops_per_micro_batch());
+  EXPECT_EQ(other.device().bytes_in_use() - rig.device().bytes_in_use(),
+            saved(*told) - saved(*some));
   const double blocks = recomputed.executor().flops_per_micro_batch() -
                         kept.executor().flops_per_micro_batch();
   EXPECT_EQ(some->flops_per_micro_batch(),
             kept.executor().flops_per_micro_batch() + blocks / 2);
   for (int64_t step = 1; step <= 3; ++step) {
     const HostBatch batch = kept.Batch(step);
-    EXPECT_EQ(some->TrainStep(batch, step, kLr)->loss,
-              kept.executor().TrainStep(batch, step, kLr)->loss);
+    const double loss = kept.executor().TrainStep(batch, step, kLr)->loss;
+    EXPECT_EQ(some->TrainStep(batch, step, kLr)->loss, loss);
+    EXPECT_EQ(told->TrainStep(batch, step, kLr)->loss, loss);
     const auto probed = *some->Probe(batch, step);
     const auto expected = *kept.executor().Probe(batch, step);
     EXPECT_GT(Sum(expected).apart, 0);
     EXPECT_EQ(Sum(probed).apart, Sum(expected).apart);
     EXPECT_EQ(Sum(probed).together, Sum(expected).together);
   }
-  ASSERT_TRUE(some->Drain().ok());
+  ASSERT_TRUE(some->Drain().ok() && told->Drain().ok());
   for (const std::string& name : kept.Tensors()) {
     EXPECT_EQ(rig.Master(name), kept.Master(name)) << name;
+    EXPECT_EQ(other.Master(name), kept.Master(name)) << name;
   }
 }
 

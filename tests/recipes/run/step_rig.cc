@@ -134,7 +134,7 @@ std::unique_ptr<ParamStore> StepRig::MakeStore(const std::string& share) {
 }
 
 absl::StatusOr<std::unique_ptr<Executor>> StepRig::NewExecutor(
-    const Planner& planner) {
+    const Planner& planner, const std::vector<bool>& recompute) {
   const int64_t local = options_.global_batch / MeshOf().data;
   return Executor::Create(
       {.device = device_.get(),
@@ -152,6 +152,7 @@ absl::StatusOr<std::unique_ptr<Executor>> StepRig::NewExecutor(
                  .remake = options_.remake},
        .micro_batches = static_cast<int32_t>(local / options_.micro_batch),
        .planner = planner,
+       .recompute = recompute,
        .clip = options_.clip,
        .lane_threads = options_.lane_threads,
        .probes = options_.probes});

@@ -101,7 +101,8 @@ class StepRig {
   // Of executors that are made from here on.
   RigOptions& options() { return options_; }
   // Another executor over the same parameters.
-  absl::StatusOr<std::unique_ptr<Executor>> NewExecutor(const Planner& planner);
+  absl::StatusOr<std::unique_ptr<Executor>> NewExecutor(
+      const Planner& planner, const std::vector<bool>& recompute = {});
 
   // Goes on with other links, as a run does at a switch.
   void Switch(const std::string& share, StatePolicy policy);
