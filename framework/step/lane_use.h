@@ -21,6 +21,12 @@ struct LaneUse {
   std::string picture;
 };
 
+// Of a rank of a stage of the pipeline.
+struct RankLanes {
+  int rank = 0;
+  std::vector<LaneUse> uses;
+};
+
 // Of the rank number `rank` of those executed, whose program it is: the lanes
 // that take time in a step, in the order of Lane. Instructions that take none
 // are not seen.

@@ -19,10 +19,27 @@ StepRates RatesOf(const MachineRates& rates, DType compute) {
   const double flops = rates.FlopsOf(compute);
   DELINK_CHECK_GT(flops, 0)
       << "products in " << ToString(compute) << " were not measured";
+  const bool cpu = rates.device.kind == "cpu";
   return {.flops = flops,
           .to_device = rates.pinned.both_to_device,
           .to_host = rates.pinned.both_to_host,
-          .host_memory = rates.memory.rewrite};
+          .host_memory = rates.memory.rewrite,
+          .device_memory = cpu ? rates.memory.rewrite : 0};
+}
+
+StepRates RatesOf(const MachineRates& rates, const ParamForms& forms) {
+  StepRates of = RatesOf(rates, forms.weights);
+  ParamForms near = forms;
+  // As asked for last.
+  for (const DType gradients : {DType::kF32, DType::kBF16, forms.gradients}) {
+    near.gradients = gradients;
+    const ParamBytes bytes = BytesOf(near);
+    const double host = rates.ParamsPerSecond(UpdatePlace::kHost, near),
+                 device = rates.ParamsPerSecond(UpdatePlace::kDevice, near);
+    if (host > 0) of.host_memory = host * HostTraffic(bytes);
+    if (device > 0) of.device_memory = device * UpdateTraffic(bytes);
+  }
+  return of;
 }
 
 StreamedBytes StreamedBy(const ParamBytes& bytes, const HostHomes& homes) {
@@ -39,9 +56,12 @@ StreamedBytes StreamedBy(const ParamBytes& bytes, const HostHomes& homes) {
   return streamed;
 }
 
+double UpdateTraffic(const ParamBytes& bytes) {
+  return bytes.gradient + 2 * bytes.state() + bytes.weight_read + bytes.weight;
+}
+
 double HostTraffic(const ParamBytes& bytes) {
-  return 2 * bytes.gradient + 2 * bytes.state() + bytes.weight_read +
-         2 * bytes.weight;
+  return UpdateTraffic(bytes) + bytes.gradient + bytes.weight;
 }
 
 double HostBytes(const ParamBytes& bytes, const HostHomes& homes) {
@@ -72,32 +92,6 @@ double WidthToHideBoundaries(const StepRates& rates) {
   constexpr double kBytes = 2;        // of a token's element
   constexpr double kFlops = 2;        // of a parameter and token
   return kBytes * rates.flops / (kFlops * kParameters * rates.to_host);
-}
-
-bool StreamingIsFaster(const ParamBytes& bytes, const HostHomes& homes,
-                       const StepRates& rates) {
-  return CrossingSeconds(StreamedBy(bytes, homes), rates.to_device,
-                         rates.to_host) <
-         HostTraffic(bytes) / rates.host_memory;
-}
-
-SlabSeconds SecondsOf(int64_t parameters, const ParamForms& forms,
-                      const HostHomes& homes, const MachineRates& rates) {
-  DELINK_CHECK_GE(parameters, 0);
-  const auto n = static_cast<double>(parameters);
-  const ParamBytes bytes = BytesOf(forms);
-  const double to_device = rates.pinned.both_to_device,
-               to_host = rates.pinned.both_to_host;
-  const double on_host = rates.ParamsPerSecond(UpdatePlace::kHost, forms),
-               on_device = rates.ParamsPerSecond(UpdatePlace::kDevice, forms);
-  return {.fetch_weights = n * bytes.weight / to_device,
-          .evict_gradient = n * bytes.gradient / to_host,
-          .host_update = on_host > 0
-                             ? n / on_host
-                             : n * HostTraffic(bytes) / rates.memory.rewrite,
-          .device_update = std::max(
-              n * CrossingSeconds(StreamedBy(bytes, homes), to_device, to_host),
-              on_device > 0 ? n / on_device : 0)};
 }
 
 }  // namespace delink::offload

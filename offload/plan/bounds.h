@@ -25,11 +25,16 @@ struct StepRates {
   double flops = 0;      // that products reach
   double to_device = 0;  // bytes, while to_host is in use too
   double to_host = 0;
-  double host_memory = 0;  // bytes that the host's memory reads and writes
+  double host_memory = 0;    // bytes that the host reads and writes in updates
+  double device_memory = 0;  // the same of the device; 0: not known
 };
 // With products in `compute`, whose rate must be there; pinned copies, and the
 // host's memory as it is rewritten.
 StepRates RatesOf(const MachineRates& rates, DType compute);
+// The same for AdamW in these forms, whose updates take what was measured of
+// them, where it was, or of them with other gradients: arithmetic may be more
+// than memory.
+StepRates RatesOf(const MachineRates& rates, const ParamForms& forms);
 
 // FLOPs of a parameter and token.
 struct TokenWork {
@@ -52,9 +57,11 @@ struct StreamedBytes {
 };
 StreamedBytes StreamedBy(const ParamBytes& bytes, const HostHomes& homes);
 
-// Bytes of a parameter that host memory moves for an update there: the gradient
-// arrives and is read, state is read and written, the weight is written, and
-// leaves for the device.
+// Bytes of a parameter that an update reads and writes: the gradient is read,
+// state is read and written, the weight is written.
+double UpdateTraffic(const ParamBytes& bytes);
+// That host memory moves for an update there: besides, the gradient arrives and
+// the weight leaves for the device.
 double HostTraffic(const ParamBytes& bytes);
 
 // Bytes of a parameter that host memory holds.
@@ -78,25 +85,5 @@ FreeFrom TokensFrom(const ParamBytes& bytes, const HostHomes& homes,
 // The model's width from which on a layer's input (bf16) leaves under the
 // layer's own forward pass, of 12 width^2 parameters.
 double WidthToHideBoundaries(const StepRates& rates);
-
-// Whether an update on the device with streamed state is through before one on
-// the host: bus / bytes streamed > host memory / bytes that the host moves.
-bool StreamingIsFaster(const ParamBytes& bytes, const HostHomes& homes,
-                       const StepRates& rates);
-
-// Seconds of a slab, each by itself.
-struct SlabSeconds {
-  double fetch_weights = 0;   // in, for one pass
-  double evict_gradient = 0;  // out
-  double host_update = 0;
-  // In, the update and out at once, as of a slab in many pieces: the longest of
-  // the three.
-  double device_update = 0;
-};
-// An update takes what was measured of its forms; where that is not there, on
-// the host what HostTraffic takes where memory is rewritten, on the device
-// nothing beside its copies.
-SlabSeconds SecondsOf(int64_t parameters, const ParamForms& forms,
-                      const HostHomes& homes, const MachineRates& rates);
 
 }  // namespace delink::offload

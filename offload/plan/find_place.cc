@@ -2,8 +2,8 @@
 
 #include <algorithm>
 #include <array>
+#include <map>
 #include <tuple>
-#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
@@ -16,44 +16,78 @@ namespace {
 
 // A share that goes up from 0 to 1.
 using Level = double AutoPlace::*;
-constexpr std::array<Level, 4> kLevels = {
-    &AutoPlace::state, &AutoPlace::gradients, &AutoPlace::activations,
-    &AutoPlace::weights};
+using Levels = std::array<Level, 4>;
 
-// With updates by one of both.
+// A way down.
+struct Way {
+  Levels levels;
+  double recompute = 0;
+};
+
+constexpr Levels kPlanesFirst = {&AutoPlace::state, &AutoPlace::gradients,
+                                 &AutoPlace::activations, &AutoPlace::weights};
+constexpr Levels kActivationsFirst = {&AutoPlace::activations,
+                                      &AutoPlace::state, &AutoPlace::gradients,
+                                      &AutoPlace::weights};
+constexpr Way kWays[] = {{.levels = kPlanesFirst},
+                         {.levels = kPlanesFirst, .recompute = 0.5},
+                         {.levels = kPlanesFirst, .recompute = 1},
+                         {.levels = kActivationsFirst},
+                         {.levels = kActivationsFirst, .recompute = 1}};
+
 class Ladder {
  public:
   Ladder(const PlaceLimits& limits, int64_t slabs, const CostOfPlace& cost)
       : limits_(limits), slabs_(slabs), cost_(cost) {}
 
-  absl::StatusOr<FoundPlace> Find(Tier update) {
-    FoundPlace best{.place = {.update = update}};
+  // With that share of the updates on the host.
+  absl::StatusOr<FoundPlace> Find(double host, const Way& way) {
+    FoundPlace best{.place = {.host_updates = host}};
     DELINK_ASSIGN_OR_RETURN(best.cost, cost_(best.place));
     best.resident = best.cost;
-    DELINK_RETURN_IF_ERROR(DescendAll(best));
+    DELINK_RETURN_IF_ERROR(DescendAll(way, best));
     if (!FitsDevice(best.cost)) {
-      FoundPlace other{.place = {.ends = 1, .update = update}};
+      FoundPlace other{.place = {.ends = 1, .host_updates = host}};
       DELINK_ASSIGN_OR_RETURN(other.cost, cost_(other.place));
-      DELINK_RETURN_IF_ERROR(DescendAll(other));
+      DELINK_RETURN_IF_ERROR(DescendAll(way, other));
       if (other.cost.device < best.cost.device) {
         best.place = other.place;
         best.cost = other.cost;
       }
     }
-    best.fits = FitsDevice(best.cost) &&
-                (!limits_.host || best.cost.host <= *limits_.host);
+    best.fits = Fits(best.cost);
     return best;
   }
 
   bool FitsDevice(const PlaceCost& cost) const {
     return !limits_.device || cost.device <= *limits_.device;
   }
+  bool Fits(const PlaceCost& cost) const {
+    return FitsDevice(cost) && (!limits_.host || cost.host <= *limits_.host);
+  }
+
+  // The less, the better.
+  bool IsBetter(const FoundPlace& a, const FoundPlace& b) const {
+    const auto rank = [&](const FoundPlace& of) {
+      const bool device = FitsDevice(of.cost);
+      return std::tuple(!of.fits, !device, of.fits ? of.cost.seconds : 0,
+                        device ? of.cost.host : of.cost.device);
+    };
+    return rank(a) < rank(b);
+  }
+
+  // Shorter by more than rates are worth.
+  bool IsMuchBetter(const FoundPlace& a, const FoundPlace& b) const {
+    return a.fits && a.cost.seconds < 0.99 * b.cost.seconds;
+  }
 
  private:
-  absl::Status DescendAll(FoundPlace& best) {
-    for (const Level level : kLevels) {
+  absl::Status DescendAll(const Way& way, FoundPlace& best) {
+    for (const Level level : way.levels) {
       if (FitsDevice(best.cost)) break;
-      DELINK_RETURN_IF_ERROR(Descend(level, best.place, best));
+      AutoPlace from = best.place;
+      if (level == &AutoPlace::activations) from.recompute = way.recompute;
+      DELINK_RETURN_IF_ERROR(Descend(level, from, best));
     }
     return absl::OkStatus();
   }
@@ -92,27 +126,85 @@ class Ladder {
   const CostOfPlace& cost_;
 };
 
+struct Descent {
+  FoundPlace found;
+  Way way = kWays[0];
+};
+
+// With all updates on one side: the best of all ways.
+absl::StatusOr<Descent> FindWith(Ladder& ladder, const PlaceLimits& limits,
+                                 Tier update) {
+  const double host = update == Tier::kHost ? 1 : 0;
+  Descent best;
+  DELINK_ASSIGN_OR_RETURN(best.found, ladder.Find(host, best.way));
+  if (ladder.FitsDevice(best.found.resident)) return best;
+  for (const Way& way : kWays) {
+    if (way.recompute > 0 && !limits.recompute) continue;
+    DELINK_ASSIGN_OR_RETURN(const FoundPlace found, ladder.Find(host, way));
+    if (ladder.IsBetter(found, best.found)) {
+      best = {.found = found, .way = way};
+    }
+  }
+  return best;
+}
+
+// Of what fits, where its step becomes shorter: some of the updates on the
+// other side, and more copies.
+absl::Status Refine(Ladder& ladder, const PlaceLimits& limits,
+                    const CostOfPlace& cost, Descent& best) {
+  for (const double share : {0.25, 0.5, 0.75}) {
+    if (limits.updates.size() < 2) break;
+    DELINK_ASSIGN_OR_RETURN(const FoundPlace found,
+                            ladder.Find(share, best.way));
+    if (ladder.IsMuchBetter(found, best.found)) best.found = found;
+  }
+  const AutoPlace updated = best.found.place;
+  for (const int32_t ahead : {2, 4}) {
+    FoundPlace more = best.found;
+    more.place = updated;
+    more.place.ahead = ahead;
+    DELINK_ASSIGN_OR_RETURN(more.cost, cost(more.place));
+    more.fits = ladder.Fits(more.cost);
+    if (ladder.IsMuchBetter(more, best.found)) best.found = more;
+  }
+  return absl::OkStatus();
+}
+
 }  // namespace
 
 absl::StatusOr<FoundPlace> FindPlace(const PlaceLimits& limits, int64_t slabs,
                                      const CostOfPlace& cost) {
   DELINK_CHECK(!limits.updates.empty());
   DELINK_CHECK_GT(slabs, 0);
-  Ladder ladder(limits, slabs, cost);
-  std::optional<FoundPlace> best;
+  // Ways have rungs in common.
+  std::map<AutoPlace, PlaceCost> known;
+  const CostOfPlace known_cost =
+      [&](const AutoPlace& place) -> absl::StatusOr<PlaceCost> {
+    const auto at = known.find(place);
+    if (at != known.end()) return at->second;
+    DELINK_ASSIGN_OR_RETURN(const PlaceCost of, cost(place));
+    known.emplace(place, of);
+    return of;
+  };
+  Ladder ladder(limits, slabs, known_cost);
+  std::optional<Descent> best;
+  std::optional<PlaceCost> by_device, by_host;
   for (const Tier update : limits.updates) {
-    DELINK_ASSIGN_OR_RETURN(FoundPlace found, ladder.Find(update));
-    // The less, the better; of what is alike the first.
-    const auto rank = [&](const FoundPlace& of) {
-      const bool device = ladder.FitsDevice(of.cost);
-      return std::tuple(!of.fits, !device, of.fits ? of.cost.seconds : 0,
-                        device ? of.cost.host : of.cost.device);
-    };
-    if (best && rank(*best) <= rank(found)) std::swap(found, *best);
-    const std::optional<FoundPlace> other = std::exchange(best, found);
-    if (other && other->fits) best->elsewhere = other->cost;
+    DELINK_ASSIGN_OR_RETURN(const Descent descent,
+                            FindWith(ladder, limits, update));
+    const FoundPlace& found = descent.found;
+    if (found.fits) {
+      (update == Tier::kHost ? by_host : by_device) = found.cost;
+    }
+    // Of what is alike the first.
+    if (!best || ladder.IsBetter(found, best->found)) best = descent;
   }
-  return *best;
+  if (best->found.fits) {
+    DELINK_RETURN_IF_ERROR(Refine(ladder, limits, known_cost, *best));
+  }
+  best->found.by_device = by_device;
+  best->found.by_host = by_host;
+  return best->found;
 }
 
 std::string ToString(const AutoPlace& place) {
@@ -123,23 +215,35 @@ std::string ToString(const AutoPlace& place) {
   };
   add("state", place.state);
   add("gradients", place.gradients);
-  add("activations", place.activations);
+  add("activations", place.activations * (1 - place.recompute));
   add("weights", place.weights);
-  if (parts.empty() && place.ends == 0) {
-    return absl::StrCat("all that is left open on the device, and the ",
-                        place.update == Tier::kHost ? "host" : "device",
-                        " updates");
-  }
+  const double again = place.activations * place.recompute;
+  const std::string part =
+      absl::StrFormat("%.3g%%, those needed last", 100 * place.host_updates);
   std::string text = absl::StrJoin(parts, ", ");
   if (!parts.empty()) absl::StrAppend(&text, " of the blocks");
   if (place.ends > 0) {
     absl::StrAppend(&text, parts.empty() ? "" : ", and ",
                     "state of embedding and head");
   }
-  absl::StrAppend(&text, " at home on the host");
-  absl::StrAppend(&text, place.update == Tier::kHost
-                             ? ", which updates them"
-                             : ", updated by the device");
+  if (parts.empty() && place.ends == 0) {
+    absl::StrAppend(&text, "all that is left open on the device, and ",
+                    place.host_updates == 0   ? "the device updates"
+                    : place.host_updates == 1 ? "the host updates"
+                                              : "the host updates " + part);
+  } else {
+    absl::StrAppend(&text, " at home on the host",
+                    place.host_updates == 0   ? ", updated by the device"
+                    : place.host_updates == 1 ? ", which updates them"
+                                              : ", which updates " + part);
+  }
+  if (again > 0) {
+    absl::StrAppendFormat(
+        &text, ", %.3g%% of the blocks made again in backward", 100 * again);
+  }
+  if (place.ahead > 1) {
+    absl::StrAppend(&text, ", ", place.ahead, " copies ahead");
+  }
   return text;
 }
 

@@ -77,6 +77,24 @@ OffloadWishes WishesOf(const Layout& layout, const Slab& slab,
   return wishes;
 }
 
+// Of slabs in the order in which a forward needs them whether the host updates
+// them: the last ones, as many as have their share of all elements.
+class LastUpdates {
+ public:
+  LastUpdates(double share, int64_t elements)
+      : first_((1 - share) * static_cast<double>(elements)) {}
+  bool IsOfHost(int64_t elements) {
+    const double middle =
+        static_cast<double>(before_) + static_cast<double>(elements) / 2;
+    before_ += elements;
+    return middle >= first_;
+  }
+
+ private:
+  const double first_;
+  int64_t before_ = 0;
+};
+
 // What an AutoPlace leaves on the device, slab after slab.
 class AutoHomes {
  public:
@@ -115,6 +133,8 @@ std::vector<SlabTiers> PlaceSlabs(const Layout& layout,
                                   const OffloadRules& rules,
                                   const AutoPlace& found) {
   std::vector<SlabTiers> all;
+  std::vector<bool> open_updates;  // of slabs with their state on the host
+  int64_t open_elements = 0;
   Spread spread(rules.resident.value_or(0));
   AutoHomes homes(found);
   for (const Slab& slab : layout.slabs()) {
@@ -126,16 +146,22 @@ std::vector<SlabTiers> PlaceSlabs(const Layout& layout,
     SlabTiers tiers{.weight = TierOf(wishes.weights, open.weights),
                     .gradient = TierOf(wishes.gradients, open.gradients),
                     .state = TierOf(wishes.state, open.state)};
-    const bool host_may =
-        tiers.state == Tier::kHost && found.update == Tier::kHost;
-    tiers.update =
-        TierOf(wishes.update, host_may ? Home::kHost : Home::kDevice);
-    if (tiers.update == Tier::kHost) {
-      tiers.weight_resident = tiers.weight == Tier::kDevice;
-      tiers.gradient_resident = tiers.gradient == Tier::kDevice;
-      tiers.weight = tiers.gradient = tiers.state = Tier::kHost;
-    }
+    tiers.update = TierOf(wishes.update, Home::kDevice);
+    open_updates.push_back(wishes.update == Home::kAuto &&
+                           tiers.state == Tier::kHost);
+    if (open_updates.back()) open_elements += slab.elements;
     all.push_back(tiers);
+  }
+  LastUpdates last(found.host_updates, open_elements);
+  for (size_t s = 0; s < all.size(); ++s) {
+    SlabTiers& tiers = all[s];
+    if (open_updates[s] && last.IsOfHost(layout.slabs()[s].elements)) {
+      tiers.update = Tier::kHost;
+    }
+    if (tiers.update != Tier::kHost) continue;
+    tiers.weight_resident = tiers.weight == Tier::kDevice;
+    tiers.gradient_resident = tiers.gradient == Tier::kDevice;
+    tiers.weight = tiers.gradient = tiers.state = Tier::kHost;
   }
   return all;
 }
@@ -146,14 +172,17 @@ int64_t BlockSlabs(const Layout& layout) {
   });
 }
 
-std::vector<bool> StoredLayers(const Layout& layout, const OffloadRules& rules,
-                               const AutoPlace& found) {
+BlockActivations PlaceActivations(const Layout& layout,
+                                  const OffloadRules& rules,
+                                  const AutoPlace& found) {
   const std::vector<int>& visited = layout.visited();
-  std::vector<bool> open(visited.size()), stored(visited.size());
-  Spread blocks(1 - found.activations);
+  std::vector<bool> leaves(visited.size()), again(visited.size());
+  Spread kept(1 - found.activations), recomputed(found.recompute);
   for (size_t place = 1; place + 1 < visited.size(); ++place) {
-    open[place] = !blocks.Stays(1);
+    leaves[place] = !kept.Stays(1);
+    again[place] = leaves[place] && recomputed.Stays(1);
   }
+  std::vector<bool> stored(visited.size()), open(visited.size());
   Spread spread(rules.resident.value_or(0));
   for (const Slab& slab : layout.slabs()) {
     const bool of_block = IsOfBlock(layout, slab);
@@ -166,12 +195,18 @@ std::vector<bool> StoredLayers(const Layout& layout, const OffloadRules& rules,
       const auto place = static_cast<size_t>(
           std::lower_bound(visited.begin(), visited.end(), layer) -
           visited.begin());
-      const bool goes =
-          home == Home::kHost || (home == Home::kAuto && open[place]);
-      stored[place] = stored[place] || goes;
+      if (home == Home::kHost) stored[place] = true;
+      if (home == Home::kAuto) open[place] = true;
     }
   }
-  return stored;
+  BlockActivations activations{.stored = stored,
+                               .recomputed = std::vector<bool>(stored.size())};
+  for (size_t place = 0; place < stored.size(); ++place) {
+    if (stored[place] || !open[place]) continue;
+    activations.recomputed[place] = again[place];
+    activations.stored[place] = leaves[place] && !again[place];
+  }
+  return activations;
 }
 
 std::optional<size_t> RowWithoutMatch(const ParamRegistry& registry,

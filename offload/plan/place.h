@@ -23,9 +23,14 @@ int64_t BlockSlabs(const Layout& layout);
 
 // By layer as programs count them, of what a block keeps for backward: whether
 // it is on the host meanwhile, as is said of some slab of the block, or, where
-// that is left to kAuto, as `found` says, blocks spread evenly. Pure.
-std::vector<bool> StoredLayers(const Layout& layout, const OffloadRules& rules,
-                               const AutoPlace& found = {});
+// that is left to kAuto, as `found` says, blocks spread evenly; and whether it
+// is not kept, but made again, which only `found` says. Never both. Pure.
+struct BlockActivations {
+  std::vector<bool> stored, recomputed;
+};
+BlockActivations PlaceActivations(const Layout& layout,
+                                  const OffloadRules& rules,
+                                  const AutoPlace& found = {});
 
 // The first of the rows that matches no parameter of the registry.
 std::optional<size_t> RowWithoutMatch(const ParamRegistry& registry,

@@ -14,6 +14,7 @@
 #include "framework/base/status_macros.h"
 #include "framework/step/memory.h"
 #include "offload/plan/place.h"
+#include "recipes/plan/lanes_report.h"
 #include "recipes/plan/pipeline_report.h"
 #include "recipes/run/find_homes.h"
 #include "recipes/run/stage_layout.h"
@@ -114,46 +115,54 @@ std::string SlabTable(const std::vector<SlabHomes>& slabs) {
   return text;
 }
 
-std::vector<int> StoredBlocks(const ImaginedStage& imagined) {
-  const StageRun& stage = imagined.stage();
-  const Layout& layout = stage.store().layout();
-  const std::vector<bool> stored = StoredLayers(
-      layout, stage.stage().offload, FoundOf(imagined.env(), stage.index()));
+// The blocks of the places that are so.
+std::vector<int> BlocksOf(const Layout& layout, const std::vector<bool>& are) {
   std::vector<int> blocks;
-  for (size_t place = 0; place < stored.size(); ++place) {
-    if (stored[place]) blocks.push_back(layout.visited()[place] - 1);
+  for (size_t place = 0; place < are.size(); ++place) {
+    if (are[place]) blocks.push_back(layout.visited()[place] - 1);
   }
   return blocks;
 }
 
-std::string SecondsText(double seconds) {
-  return seconds < 1 ? absl::StrFormat("%.3g ms", 1e3 * seconds)
-                     : absl::StrFormat("%.4g s", seconds);
+std::string UpdaterText(const AutoPlace& place) {
+  if (place.host_updates == 0) return "the device updates";
+  if (place.host_updates == 1) return "the host updates";
+  return absl::StrFormat("the host updates %.3g%%, those needed last",
+                         100 * place.host_updates);
+}
+
+bool MovesNothing(const AutoPlace& place) {
+  return place.state == 0 && place.gradients == 0 && place.weights == 0 &&
+         place.activations == 0 && place.ends == 0;
 }
 
 // What auto chose, and why.
 std::string FoundText(const OffloadPlan& plan) {
   const FoundPlace& found = *plan.found;
-  const bool host = found.place.update == Tier::kHost;
   std::string text = "  auto: ";
-  if (plan.rules.device) {
+  if (plan.rules.device || !MovesNothing(found.place)) {
     absl::StrAppend(&text, ToString(found.place), ": ",
-                    FormatBytes(found.cost.device),
-                    " of a rank's device, of a budget of ",
-                    FormatBytes(*plan.rules.device));
-    if (found.place != AutoPlace{.update = found.place.update}) {
+                    FormatBytes(found.cost.device), " of a rank's device");
+    if (plan.rules.device) {
+      absl::StrAppend(&text, ", of a budget of ",
+                      FormatBytes(*plan.rules.device));
+    }
+    if (!MovesNothing(found.place)) {
       absl::StrAppend(&text, "; with all that is left open there ",
                       FormatBytes(found.resident.device));
     }
-    text += "\n";
   } else {
-    absl::StrAppend(&text, "the ", host ? "host" : "device", " updates\n");
+    absl::StrAppend(&text, UpdaterText(found.place));
   }
-  if (found.elsewhere && found.elsewhere->seconds != found.cost.seconds) {
-    absl::StrAppend(&text, "  a step is about ",
-                    SecondsText(found.cost.seconds), " so, ",
-                    SecondsText(found.elsewhere->seconds), " where the ",
-                    host ? "device" : "host", " updates\n");
+  text += "\n";
+  const bool differs = found.by_device && found.by_host &&
+                       found.by_device->seconds != found.by_host->seconds;
+  if (differs) {
+    absl::StrAppend(
+        &text, "  a step is about ", SecondsText(found.cost.seconds),
+        " so; where the device updates all ",
+        SecondsText(found.by_device->seconds), ", where the host does ",
+        SecondsText(found.by_host->seconds), "\n");
   }
   return text;
 }
@@ -168,11 +177,14 @@ Json FoundJson(const FoundPlace& found) {
             {"gradients", found.place.gradients},
             {"weights", found.place.weights},
             {"activations", found.place.activations},
+            {"recompute", found.place.recompute},
             {"ends", found.place.ends},
-            {"update", found.place.update == Tier::kHost ? "host" : "device"},
+            {"host_updates", found.place.host_updates},
+            {"ahead", found.place.ahead},
             {"cost", cost(found.cost)},
             {"resident", cost(found.resident)}};
-  if (found.elsewhere) json["updated_elsewhere"] = cost(*found.elsewhere);
+  if (found.by_device) json["by_device"] = cost(*found.by_device);
+  if (found.by_host) json["by_host"] = cost(*found.by_host);
   return json;
 }
 
@@ -181,26 +193,31 @@ Json FoundJson(const FoundPlace& found) {
 absl::StatusOr<OffloadPlan> PlanOffload(ImaginedStage& first,
                                         const KnownRates& rates,
                                         std::optional<FoundPlace> found) {
-  OffloadPlan plan{.stored = StoredBlocks(first),
+  const StageRun& stage = first.stage();
+  const Layout& layout = stage.store().layout();
+  const OffloadRules& rules = stage.stage().offload;
+  const BlockActivations activations =
+      PlaceActivations(layout, rules, FoundOf(first.env(), stage.index()));
+  OffloadPlan plan{.stored = BlocksOf(layout, activations.stored),
+                   .again = BlocksOf(layout, activations.recomputed),
                    .rates = rates.source,
-                   .rules = first.stage().stage().offload,
+                   .rules = rules,
                    .found = std::move(found)};
   DELINK_RETURN_IF_ERROR(
       ForEachHeaviest(first, [&](const ImaginedStage& of, const HeaviestRank&) {
         plan.slabs.push_back(HomesOf(of.stage().store()));
-        const LaneSeconds lanes = LanesOf(of, rates);
-        if (lanes.step > plan.lanes.step) plan.lanes = lanes;
         return absl::OkStatus();
       }));
-  DELINK_ASSIGN_OR_RETURN(const PlaceCost cost, CostOf(first, rates));
-  plan.machine_host = cost.host;
+  DELINK_ASSIGN_OR_RETURN(ForeseenStage foreseen,
+                          ForeseeStage(first, rates, kTimelineColumns));
+  plan.machine_host = foreseen.cost.host;
+  plan.step = std::move(foreseen.step);
   return plan;
 }
 
 std::string OffloadText(const OffloadPlan& plan) {
   std::string text;
   if (plan.found) text += FoundText(plan);
-  const LaneSeconds& lanes = plan.lanes;
   absl::StrAppend(&text, "  of a machine's host ",
                   FormatBytes(plan.machine_host));
   if (plan.rules.host) {
@@ -210,15 +227,24 @@ std::string OffloadText(const OffloadPlan& plan) {
   if (std::max(plan.machine_host, plan.rules.host.value_or(0)) > here) {
     absl::StrAppend(&text, " (this machine has ", FormatBytes(here), ")");
   }
-  absl::StrAppend(&text, "; a step is about ", SecondsText(lanes.step),
-                  ", bound by ", BoundBy(lanes), ": compute ",
-                  SecondsText(lanes.compute), ", bus to the device ",
-                  SecondsText(lanes.in), ", to the host ",
-                  SecondsText(lanes.out), ", the host's memory ",
-                  SecondsText(lanes.host), "\n  rates: ", plan.rates, "\n");
+  const ForeseenStep& step = plan.step;
+  absl::StrAppend(&text, "; a step is about ", SecondsText(step.seconds),
+                  ", bound by ", step.BoundBy(), ": compute ",
+                  SecondsText(step.Busy(Lane::kCompute)),
+                  ", bus to the device ", SecondsText(step.Busy(Lane::kIn)),
+                  ", to the host ", SecondsText(step.Busy(Lane::kOut)),
+                  ", the host's updates ", SecondsText(step.Busy(Lane::kHost)),
+                  "\n  rates: ", plan.rates, "\n");
+  for (const RankLanes& rank : step.ranks) {
+    text += LanesText(rank, step.seconds);
+  }
   if (!plan.stored.empty()) {
     absl::StrAppend(&text, "  activations of blocks/", NumbersText(plan.stored),
                     " go to the host\n");
+  }
+  if (!plan.again.empty()) {
+    absl::StrAppend(&text, "  blocks/", NumbersText(plan.again),
+                    " are made again in backward\n");
   }
   for (size_t s = 0; s < plan.slabs.size(); ++s) {
     if (plan.slabs.size() > 1) {
@@ -245,13 +271,15 @@ nlohmann::ordered_json ToJson(const OffloadPlan& plan) {
   }
   Json json{{"machine_host_bytes", plan.machine_host},
             {"stored_blocks", plan.stored},
-            {"step_seconds", plan.lanes.step},
-            {"bound_by", BoundBy(plan.lanes)},
+            {"recomputed_blocks", plan.again},
+            {"step_seconds", plan.step.seconds},
+            {"bound_by", plan.step.BoundBy()},
             {"lane_seconds",
-             {{"compute", plan.lanes.compute},
-              {"in", plan.lanes.in},
-              {"out", plan.lanes.out},
-              {"host", plan.lanes.host}}},
+             {{"compute", plan.step.Busy(Lane::kCompute)},
+              {"in", plan.step.Busy(Lane::kIn)},
+              {"out", plan.step.Busy(Lane::kOut)},
+              {"host", plan.step.Busy(Lane::kHost)}}},
+            {"lanes", LanesJson(plan.step.ranks)},
             {"rates", plan.rates}};
   if (plan.rules.device) json["device_budget"] = *plan.rules.device;
   if (plan.rules.host) json["host_budget"] = *plan.rules.host;

@@ -1,5 +1,5 @@
 // What `offload` makes of a stage: where its slabs are at home, what of each
-// tier they take, and what a step is bound by.
+// tier they take, and how long a step is foreseen to take, lane by lane.
 #pragma once
 
 #include <cstdint>
@@ -10,8 +10,8 @@
 #include "absl/status/statusor.h"
 #include "nlohmann/json_fwd.hpp"
 #include "offload/plan/find_place.h"
+#include "offload/plan/foreseen_step.h"
 #include "offload/plan/offload_rules.h"
-#include "offload/plan/step_load.h"
 #include "recipes/run/imagined_stage.h"
 #include "recipes/run/known_rates.h"
 
@@ -28,8 +28,9 @@ struct SlabHomes {
 struct OffloadPlan {
   // By stage of the pipeline, of the rank that holds most.
   std::vector<std::vector<SlabHomes>> slabs;
-  std::vector<int> stored;   // blocks whose activations go to the host
-  LaneSeconds lanes;         // of the one that takes longest
+  std::vector<int> stored;  // blocks whose activations go to the host
+  std::vector<int> again;   // blocks that auto has made again in backward
+  ForeseenStep step;
   int64_t machine_host = 0;  // bytes of the machine that has most
   std::string rates;         // whose they are
   OffloadRules rules;

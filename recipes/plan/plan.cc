@@ -181,7 +181,7 @@ absl::StatusOr<StagePlan> PlanStage(RunEnv& env, size_t index,
   const OffloadRules& offload = recipe.stages[index].offload;
   std::optional<KnownRates> rates;
   std::optional<FoundPlace> found;
-  if (offload.any()) rates = RatesFor(*env.device, recipe.run.precision);
+  if (offload.any()) rates = RatesFor(*env.device, recipe);
   if (offload.budgeted()) {
     DELINK_ASSIGN_OR_RETURN(found, FindHomes(env, 0, index, *rates));
     env.homes[index] = found->place;

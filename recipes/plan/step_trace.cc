@@ -9,11 +9,10 @@
 #include "framework/base/file.h"
 #include "framework/base/status_macros.h"
 #include "framework/base/strict_json.h"
+#include "recipes/plan/lanes_report.h"
 
 namespace delink {
 namespace {
-
-constexpr int kTimelineColumns = 64;  // of a picture
 
 double Median(std::vector<double> values) {
   const auto middle = values.begin() + static_cast<int64_t>(values.size() / 2);

@@ -17,18 +17,12 @@
 
 namespace delink {
 
-// What the lanes of a rank do in a planned step (lane_use.h).
-struct TracedLanes {
-  int rank = 0;
-  std::vector<LaneUse> uses;
-};
-
 struct TracedTime {
   int64_t steps = 0;   // of the trace, that are this stage's
   double traced = 0;   // seconds from the end of one of them to the next's
   double planned = 0;  // a step over the links, to where the next begins
-  std::vector<double> ends;        // by rank: of a step that begins at 0
-  std::vector<TracedLanes> lanes;  // by stage of the pipeline
+  std::vector<double> ends;      // by rank: of a step that begins at 0
+  std::vector<RankLanes> lanes;  // by stage of the pipeline
 };
 
 class StepTrace {

@@ -66,6 +66,7 @@ offload::StepRates OfOneRank(const RunEnv& env, offload::StepRates rates) {
   rates.host_memory /= here;
   if (IsCuda(env.device->kind())) return rates;
   rates.flops /= here;
+  rates.device_memory /= here;
   rates.to_device /= here;
   rates.to_host /= here;
   return rates;
@@ -80,7 +81,9 @@ absl::StatusOr<PlaceCost> CostWith(const RunEnv& env, size_t index,
   tried.homes[index] = place;
   DELINK_ASSIGN_OR_RETURN(const std::unique_ptr<ImaginedStage> first,
                           ImaginedStage::Create(tried, index, 0));
-  DELINK_ASSIGN_OR_RETURN(PlaceCost cost, CostOf(*first, rates));
+  DELINK_ASSIGN_OR_RETURN(const ForeseenStage foreseen,
+                          ForeseeStage(*first, rates));
+  PlaceCost cost = foreseen.cost;
   if (!before) return cost;
   std::vector<int64_t> hosts;
   DELINK_RETURN_IF_ERROR(ForEachHeaviest(
@@ -113,6 +116,11 @@ std::vector<Tier> UpdatersOf(const RunEnv& env, size_t index) {
   return {Tier::kDevice, Tier::kHost};
 }
 
+// Whether blocks may be made again that the recipe keeps.
+bool MayRecompute(const RunEnv& env, size_t index) {
+  return env.recipe->RecomputeOf(index) == Recompute::kNormActivation;
+}
+
 // What would bring the stage into its budgets.
 std::string DeviceKnobs(const Recipe& recipe, size_t index) {
   const OffloadWishes& all = recipe.stages[index].offload.all;
@@ -130,8 +138,8 @@ std::string DeviceKnobs(const Recipe& recipe, size_t index) {
   if (recipe.MicroBatch(index) > 1) {
     absl::StrAppend(&knobs, ", use a smaller micro_batch");
   }
-  if (recipe.RecomputeOf(index) != Recompute::kBlock) {
-    absl::StrAppend(&knobs, ", recompute = \"block\"");
+  if (recipe.RecomputeOf(index) == Recompute::kNone) {
+    absl::StrAppend(&knobs, ", recompute = \"norm+activation\"");
   }
   return knobs + " or more ranks (stage.parallel)";
 }
@@ -193,7 +201,7 @@ absl::Status TooLarge(const RunEnv& env, size_t index, const PlaceCost& cost,
 
 absl::Status DecideHomes(const RunEnv& env, size_t first,
                          std::vector<AutoPlace>* homes) {
-  const KnownRates rates = RatesFor(*env.device, env.recipe->run.precision);
+  const KnownRates rates = RatesFor(*env.device, *env.recipe);
   RunEnv decided = env;
   for (size_t i = first; i < env.recipe->stages.size(); ++i) {
     const Stage& stage = env.recipe->stages[i];
@@ -212,13 +220,14 @@ absl::Status DecideHomes(const RunEnv& env, size_t first,
 }
 
 // As numbers that ranks exchange.
-constexpr size_t kNumbers = 6;
+constexpr size_t kNumbers = 8;
 
 void ToNumbers(const AutoPlace& place, double* to) {
   const double numbers[kNumbers] = {
-      place.state,   place.gradients,
-      place.weights, place.activations,
-      place.ends,    place.update == Tier::kHost ? 1.0 : 0.0};
+      place.state,        place.gradients,
+      place.weights,      place.ends,
+      place.recompute,    place.activations,
+      place.host_updates, static_cast<double>(place.ahead)};
   std::copy_n(numbers, kNumbers, to);
 }
 
@@ -226,38 +235,45 @@ AutoPlace FromNumbers(const double* from) {
   return {.state = from[0],
           .gradients = from[1],
           .weights = from[2],
-          .activations = from[3],
-          .ends = from[4],
-          .update = from[5] > 0 ? Tier::kHost : Tier::kDevice};
+          .activations = from[5],
+          .recompute = from[4],
+          .ends = from[3],
+          .host_updates = from[6],
+          .ahead = static_cast<int32_t>(from[7])};
 }
 
 }  // namespace
 
-absl::StatusOr<PlaceCost> CostOf(ImaginedStage& first,
-                                 const KnownRates& rates) {
-  PlaceCost cost;
+absl::StatusOr<ForeseenStage> ForeseeStage(ImaginedStage& first,
+                                           const KnownRates& rates,
+                                           int columns) {
+  ForeseenStage foreseen;
+  PlaceCost& cost = foreseen.cost;
   std::vector<int64_t> hosts;
+  std::vector<TimedRank> ranks;
+  const std::vector<Program>& programs =
+      (*first.env().shared_plan)->Of(PassKind::kStep);
   DELINK_RETURN_IF_ERROR(ForEachHeaviest(
       first, [&](const ImaginedStage& of, const HeaviestRank& heaviest) {
         const StageRun& stage = of.stage();
+        const Executor& executor = stage.executor();
         cost.device = std::max(cost.device, stage.account().total());
-        cost.seconds = std::max(cost.seconds, LanesOf(of, rates).step);
         hosts.push_back(heaviest.host);
+        ranks.push_back({.rank = stage.store().rank(),
+                         .program = &At(programs, executor.program().stage),
+                         .seconds = SecondsOf(
+                             {.program = executor.program(),
+                              .store = stage.store(),
+                              .memory = executor.memory(),
+                              .layers = executor.layers(),
+                              .rates = OfOneRank(of.env(), rates.rates)})});
         return absl::OkStatus();
       }));
-  cost.host =
-      MostOfMachine(first.stage().store().layout().mesh(), first.env(), hosts);
-  return cost;
-}
-
-LaneSeconds LanesOf(const ImaginedStage& imagined, const KnownRates& rates) {
-  const StageRun& stage = imagined.stage();
-  StepLoad load = LoadOf(stage.executor().program(), stage.store(),
-                         stage.executor().memory());
-  load.flops = stage.flops_per_token() *
-               static_cast<double>(stage.cut().global() * stage.cut().seq) /
-               static_cast<double>(stage.store().ranks());
-  return SecondsOf(load, OfOneRank(imagined.env(), rates.rates));
+  const Mesh& mesh = first.stage().store().layout().mesh();
+  cost.host = MostOfMachine(mesh, first.env(), hosts);
+  DELINK_ASSIGN_OR_RETURN(foreseen.step, Foresee(ranks, columns));
+  cost.seconds = foreseen.step.seconds;
+  return foreseen;
 }
 
 absl::StatusOr<FoundPlace> FindHomes(const RunEnv& env, size_t first,
@@ -269,7 +285,8 @@ absl::StatusOr<FoundPlace> FindHomes(const RunEnv& env, size_t first,
   DELINK_ASSIGN_OR_RETURN(const FoundPlace found,
                           FindPlace({.device = rules.device,
                                      .host = rules.host,
-                                     .updates = UpdatersOf(env, index)},
+                                     .updates = UpdatersOf(env, index),
+                                     .recompute = MayRecompute(env, index)},
                                     BlockSlabs(LayoutOf(env, index, sharing)),
                                     [&](const AutoPlace& place) {
                                       return CostWith(env, index, rates, before,

@@ -7,7 +7,7 @@
 
 #include "absl/status/statusor.h"
 #include "offload/plan/find_place.h"
-#include "offload/plan/step_load.h"
+#include "offload/plan/foreseen_step.h"
 #include "recipes/run/imagined_stage.h"
 #include "recipes/run/known_rates.h"
 #include "recipes/run/stage_run.h"
@@ -27,12 +27,15 @@ absl::StatusOr<FoundPlace> FindHomes(const RunEnv& env, size_t first,
 absl::StatusOr<std::vector<AutoPlace>> AgreeOnHomes(const RunEnv& env,
                                                     size_t first);
 
-// Of a stage as it is imagined, on rank 0.
-absl::StatusOr<PlaceCost> CostOf(ImaginedStage& first, const KnownRates& rates);
-
-// What a step has the rank do, at these rates of the machine, of which the
-// ranks on it have equal parts: of the host's memory, and on the CPU of all.
-// FLOPs are the mean of all ranks'.
-LaneSeconds LanesOf(const ImaginedStage& imagined, const KnownRates& rates);
+struct ForeseenStage {
+  PlaceCost cost;
+  ForeseenStep step;
+};
+// Of a stage as it is imagined, on rank 0, at these rates of the machine, of
+// which the ranks on it have equal parts: of the host's memory, and on the CPU
+// of all. Pictures of lanes have so many columns.
+absl::StatusOr<ForeseenStage> ForeseeStage(ImaginedStage& first,
+                                           const KnownRates& rates,
+                                           int columns = 1);
 
 }  // namespace delink

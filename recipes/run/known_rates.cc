@@ -1,6 +1,7 @@
 #include "recipes/run/known_rates.h"
 
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "absl/status/status.h"
@@ -17,13 +18,29 @@ namespace {
 // Of a GPU of a machine of today behind PCIe, and of a few cores.
 offload::StepRates Assumed(bool cuda, DType dtype) {
   if (!cuda) {
-    return {
-        .flops = 1e11, .to_device = 8e9, .to_host = 8e9, .host_memory = 16e9};
+    return {.flops = 1e11,
+            .to_device = 8e9,
+            .to_host = 8e9,
+            .host_memory = 16e9,
+            .device_memory = 16e9};
   }
   return {.flops = dtype == DType::kBF16 ? 3e14 : 5e13,
           .to_device = 2e10,
           .to_host = 2e10,
-          .host_memory = 1e11};
+          .host_memory = 1e11,
+          .device_memory = 2e12};
+}
+
+// Of what updates read and write, where they are AdamW's.
+std::optional<offload::ParamForms> FormsOf(const Recipe& recipe) {
+  if (recipe.optimizer.kind != OptimizerConfig::Kind::kAdamW) {
+    return std::nullopt;
+  }
+  return offload::ParamForms{
+      .weights = recipe.run.precision,
+      .gradients = recipe.run.gradients,
+      .master = recipe.run.master,
+      .moments = recipe.optimizer.moments.value_or(StateStorage::kExact)};
 }
 
 absl::StatusOr<offload::RatedDevice> DeviceOf(const Device& device) {
@@ -32,7 +49,9 @@ absl::StatusOr<offload::RatedDevice> DeviceOf(const Device& device) {
   return RatedDeviceOf(*here);
 }
 
-absl::StatusOr<KnownRates> Measured(const Device& device, DType dtype) {
+absl::StatusOr<KnownRates> Measured(const Device& device,
+                                    const Recipe& recipe) {
+  const DType dtype = recipe.run.precision;
   DELINK_ASSIGN_OR_RETURN(const offload::RatedDevice rated, DeviceOf(device));
   DELINK_ASSIGN_OR_RETURN(const std::string path,
                           offload::DefaultMachineRatesPath());
@@ -43,20 +62,23 @@ absl::StatusOr<KnownRates> Measured(const Device& device, DType dtype) {
         absl::StrCat(path, ": has no rate of products in ", ToString(dtype),
                      "; run delink bench --suite machine"));
   }
-  return KnownRates{.rates = RatesOf(rates, dtype),
-                    .source = "measured, in " + path};
+  const std::optional<offload::ParamForms> forms = FormsOf(recipe);
+  return KnownRates{
+      .rates = forms ? RatesOf(rates, *forms) : RatesOf(rates, dtype),
+      .source = "measured, in " + path};
 }
 
 }  // namespace
 
-KnownRates RatesFor(const Device& device, DType dtype) {
-  absl::StatusOr<KnownRates> measured = Measured(device, dtype);
+KnownRates RatesFor(const Device& device, const Recipe& recipe) {
+  absl::StatusOr<KnownRates> measured = Measured(device, recipe);
   if (measured.ok()) return *std::move(measured);
   const std::string reason =
       absl::IsNotFound(measured.status())
           ? "none are kept of this machine (delink bench --suite machine)"
           : std::string(measured.status().message());
-  const offload::StepRates rates = Assumed(IsCuda(device.kind()), dtype);
+  const offload::StepRates rates =
+      Assumed(IsCuda(device.kind()), recipe.run.precision);
   constexpr double kGiga = 1e9, kTera = 1e12;
   return {.rates = rates,
           .source = absl::StrFormat(

@@ -5,8 +5,8 @@
 #include <string>
 
 #include "framework/device/backend.h"
-#include "framework/tensor/dtype.h"
 #include "offload/plan/bounds.h"
+#include "recipes/schema/recipe.h"
 
 namespace delink {
 
@@ -15,8 +15,8 @@ struct KnownRates {
   std::string source;  // in words, with what may be done about it
 };
 
-// With products in `dtype`, of `device`, or of the first of this machine where
-// it measures in place of a GPU.
-KnownRates RatesFor(const Device& device, DType dtype);
+// For the recipe's products and updates, of `device`, or of the first of this
+// machine where it measures in place of a GPU.
+KnownRates RatesFor(const Device& device, const Recipe& recipe);
 
 }  // namespace delink

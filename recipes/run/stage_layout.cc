@@ -117,9 +117,9 @@ Planner PlannerOf(const RunEnv& env, size_t stage, size_t layout,
                   const Layout& of) {
   const Recipe& recipe = *env.recipe;
   const OffloadRules& offload = recipe.stages[layout].offload;
-  return WithResidency(
-      WithStores(BarePlannerOf(recipe, stage, layout),
-                 {.layers = StoredLayers(of, offload, FoundOf(env, layout))}));
+  return WithResidency(WithStores(
+      BarePlannerOf(recipe, stage, layout),
+      {.layers = PlaceActivations(of, offload, FoundOf(env, layout)).stored}));
 }
 
 }  // namespace delink

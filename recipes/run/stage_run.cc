@@ -7,6 +7,7 @@
 #include "framework/sharing/delink.h"
 #include "framework/sharing/resolve.h"
 #include "layers/ops/accumulate.h"
+#include "offload/plan/place.h"
 #include "recipes/run/nodes.h"
 #include "recipes/run/stage_layout.h"
 
@@ -137,6 +138,11 @@ absl::Status StageRun::MakeExecutor(size_t layout) {
       .batch = BatchShapeOf(recipe, layout),
       .micro_batches = static_cast<int32_t>(cut_.micro_batches),
       .planner = PlannerOf(env_, mesh_of_, layout, store_->layout()),
+      .recompute =
+          PlaceActivations(store_->layout(), recipe.stages[layout].offload,
+                           FoundOf(env_, layout))
+              .recomputed,
+      .ahead = FoundOf(env_, mesh_of_).ahead,
       .seed = static_cast<uint64_t>(run.seed),
       .clip = recipe.optimizer.clip,
       .clip_value = recipe.optimizer.clip_value,

@@ -76,7 +76,7 @@ std::string BoundsText(const MachineRates& rates) {
   for (const ParamForms& forms : RatedForms()) {
     if (rates.FlopsOf(forms.weights) == 0) continue;
     const offload::FreeFrom free =
-        TokensFrom(BytesOf(forms), {}, offload::RatesOf(rates, forms.weights));
+        TokensFrom(BytesOf(forms), {}, offload::RatesOf(rates, forms));
     absl::StrAppend(
         &text, absl::StrFormat("  %s %9.0f %9.0f %9.0f %11.0f %13.0f\n",
                                FormsText(forms), free.weights_in_forward,

@@ -110,16 +110,6 @@ TEST(Bounds, WidthThatHidesBoundaries) {
   EXPECT_DOUBLE_EQ(WidthToHideBoundaries(kGpu), 750);
 }
 
-TEST(Bounds, StreamsWhereTheBusIsThroughFirst) {
-  const HostHomes state{.weights = false, .gradients = false};
-  // 6 B at 50 GB/s is 0.12 ns, 22 B at 150 GB/s is 0.147.
-  EXPECT_TRUE(StreamingIsFaster(BytesOf(kSplitBF16), state, kGpu));
-  // 12 B are 0.24 ns, 32 B are 0.213.
-  EXPECT_FALSE(StreamingIsFaster(BytesOf(kWhole), state, kGpu));
-  // With weights and gradients 10 B are 0.2.
-  EXPECT_FALSE(StreamingIsFaster(BytesOf(kSplitBF16), {}, kGpu));
-}
-
 MachineRates Measured() {
   return {.pinned = {.to_device = 60e9,
                      .to_host = 60e9,
@@ -144,21 +134,21 @@ TEST(Bounds, RatesAreThoseOfBothDirectionsAtOnce) {
   EXPECT_EQ(RatesOf(Measured(), DType::kF32).flops, 50e12);
 }
 
-TEST(Bounds, SecondsOfASlab) {
-  const int64_t n = 100'000'000;
-  const SlabSeconds split = SecondsOf(n, kSplitBF16, {}, Measured());
-  EXPECT_DOUBLE_EQ(split.fetch_weights, 0.004);   // 200 MB at 50 GB/s
-  EXPECT_DOUBLE_EQ(split.evict_gradient, 0.005);  // 200 MB at 40 GB/s
-  EXPECT_DOUBLE_EQ(split.host_update, 0.02);      // as measured
-  EXPECT_DOUBLE_EQ(split.device_update, 0.02);    // 1 GB in, 0.8 GB out
-  // Not measured: 3.2 GB at 150 GB/s; 1.4 GB out at 40 GB/s.
-  const SlabSeconds whole = SecondsOf(n, kWhole, {}, Measured());
-  EXPECT_DOUBLE_EQ(whole.host_update, 3.2 / 150);
-  EXPECT_DOUBLE_EQ(whole.device_update, 0.035);
-  // The update itself is the longest.
-  const SlabSeconds slow = SecondsOf(n, kNoMaster, {}, Measured());
-  EXPECT_DOUBLE_EQ(slow.device_update, 0.1);
-  EXPECT_EQ(SecondsOf(0, kWhole, {}, Measured()).host_update, 0);
+// 5 G parameters a second of 22 bytes on the host; 100 of 18 on the device.
+TEST(Bounds, UpdatesTakeWhatWasMeasuredOfTheirForms) {
+  const StepRates split = RatesOf(Measured(), kSplitBF16);
+  EXPECT_EQ(split.flops, 450e12);
+  EXPECT_EQ(split.to_host, 40e9);
+  EXPECT_DOUBLE_EQ(split.host_memory, 110e9);
+  EXPECT_DOUBLE_EQ(split.device_memory, 1800e9);
+  const StepRates none = RatesOf(Measured(), kNoMaster);
+  EXPECT_EQ(none.host_memory, 150e9);
+  EXPECT_DOUBLE_EQ(none.device_memory, 22e9);
+  // Of the device nothing was measured; the CPU's memory is the host's.
+  EXPECT_EQ(RatesOf(Measured(), kWhole).device_memory, 0);
+  MachineRates cpu = Measured();
+  cpu.device.kind = "cpu";
+  EXPECT_EQ(RatesOf(cpu, kWhole).device_memory, 150e9);
 }
 
 }  // namespace

@@ -3,9 +3,10 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cstdint>
-#include <optional>
 #include <string>
+#include <vector>
 
 namespace delink {
 namespace {
@@ -16,6 +17,7 @@ constexpr int64_t kWeights = 20, kGradients = 40, kState = 120, kRest = 100;
 constexpr int64_t kActivations = 50;
 // Of the copies that a set has on the device, once any of it is on the host.
 constexpr int64_t kCopies = 30;
+constexpr double kAgain = 0.04;  // seconds of a block that is made again
 
 // Of blocks, by shares, and embedding and head, whose state is 60 and needs no
 // copies.
@@ -29,13 +31,19 @@ absl::StatusOr<PlaceCost> CostOf(const AutoPlace& at) {
   };
   add(at.state, kState);
   add(at.gradients, kGradients);
-  add(at.activations, kActivations);
+  add(at.activations * (1 - at.recompute), kActivations);
+  // Made again, they need no copies, and of the host nothing.
+  const auto again =
+      static_cast<int64_t>(at.activations * at.recompute * kSlabs + 0.5);
+  cost.device -= again * kActivations;
+  cost.seconds += static_cast<double>(again) * kAgain;
   add(at.weights, kWeights);
   cost.device += at.ends > 0 ? 0 : 60;
   cost.host += at.ends > 0 ? 60 : 0;
-  if (at.update == kHost) {
+  cost.device += (at.ahead - 1) * 100;
+  if (at.host_updates > 0) {
     cost.host += at.state > 0 ? 100 : 0;
-    cost.seconds -= at.state / 10;
+    cost.seconds -= at.state * at.host_updates / 10;
   }
   return cost;
 }
@@ -52,15 +60,16 @@ const int64_t kLeast =
         {.state = 1, .gradients = 1, .weights = 1, .activations = 1, .ends = 1})
         ->device;
 
-// One slab less.
-std::optional<AutoPlace> OneLess(AutoPlace at) {
-  for (double* share :
-       {&at.weights, &at.activations, &at.gradients, &at.state}) {
-    if (*share == 0) continue;
-    *share -= 1.0 / kSlabs;
-    return at;
+// With one slab less of one of the shares.
+std::vector<AutoPlace> OneLess(const AutoPlace& at) {
+  std::vector<AutoPlace> all;
+  for (double AutoPlace::*share : {&AutoPlace::weights, &AutoPlace::activations,
+                                   &AutoPlace::gradients, &AutoPlace::state}) {
+    if (at.*share == 0) continue;
+    all.push_back(at);
+    all.back().*share -= 1.0 / kSlabs;
   }
-  return std::nullopt;
+  return all;
 }
 
 TEST(FindPlace, LeavesAllOnTheDeviceWhereItFits) {
@@ -73,7 +82,7 @@ TEST(FindPlace, LeavesAllOnTheDeviceWhereItFits) {
   }
 }
 
-// Whatever budget there is, it is kept, and one slab less does not keep it.
+// Whatever budget there is, it is kept, and no more goes than must.
 TEST(FindPlace, FitsAndIsTheLeastThatDoes) {
   for (const Tier update : {kDevice, kHost}) {
     for (int64_t device = kAll; device >= kLeast; --device) {
@@ -82,12 +91,15 @@ TEST(FindPlace, FitsAndIsTheLeastThatDoes) {
       EXPECT_LE(found.cost.device, device);
       EXPECT_EQ(found.cost.device, CostOf(found.place)->device);
       EXPECT_EQ(found.resident.device, kAll);
-      const std::optional<AutoPlace> less = OneLess(found.place);
-      if (less) {
-        EXPECT_GT(CostOf(*less)->device, device)
-            << ToString(found.place) << ", but so would " << ToString(*less);
-      }
-      // State goes first, weights when all gradients are there.
+      // The rung on which it ended is the first that fits.
+      const std::vector<AutoPlace> less = OneLess(found.place);
+      EXPECT_TRUE(less.empty() ||
+                  std::ranges::any_of(less,
+                                      [&](const AutoPlace& at) {
+                                        return CostOf(at)->device > device;
+                                      }))
+          << ToString(found.place);
+      // State goes before gradients, weights when all else is there.
       if (found.place.gradients > 0) {
         EXPECT_EQ(found.place.state, 1);
       }
@@ -98,7 +110,7 @@ TEST(FindPlace, FitsAndIsTheLeastThatDoes) {
       // Embedding and head only where blocks are not enough.
       AutoPlace blocks{
           .state = 1, .gradients = 1, .weights = 1, .activations = 1};
-      blocks.update = update;
+      blocks.host_updates = update == kHost ? 1 : 0;
       EXPECT_EQ(found.place.ends > 0, CostOf(blocks)->device > device);
     }
   }
@@ -106,15 +118,16 @@ TEST(FindPlace, FitsAndIsTheLeastThatDoes) {
 
 TEST(FindPlace, TakesTheUpdateOfTheShorterStep) {
   const FoundPlace found = Find({.device = kAll - 500});
-  EXPECT_EQ(found.place.update, kHost);
-  ASSERT_TRUE(found.elsewhere.has_value());
-  EXPECT_GT(found.elsewhere->seconds, found.cost.seconds);
+  EXPECT_EQ(found.place.host_updates, 1);
+  ASSERT_TRUE(found.by_device.has_value() && found.by_host.has_value());
+  EXPECT_GT(found.by_device->seconds, found.cost.seconds);
+  EXPECT_EQ(found.by_host->seconds, found.cost.seconds);
   // There is no room for it.
   const int64_t host = found.cost.host - 1;
   const FoundPlace here = Find({.device = kAll - 500, .host = host});
   EXPECT_TRUE(here.fits);
-  EXPECT_EQ(here.place.update, kDevice);
-  EXPECT_FALSE(here.elsewhere.has_value());
+  EXPECT_EQ(here.place.host_updates, 0);
+  EXPECT_FALSE(here.by_host.has_value());
   EXPECT_EQ(Find({.device = kAll - 500, .updates = {kDevice}}).place,
             here.place);
 }
@@ -126,8 +139,66 @@ TEST(FindPlace, SaysWhatIsTheLeastWhereNothingFits) {
   const FoundPlace host = Find({.device = kLeast, .host = 10});
   EXPECT_FALSE(host.fits);
   EXPECT_EQ(host.cost.device, kLeast);
-  EXPECT_EQ(host.place.update, kDevice);
+  EXPECT_EQ(host.place.host_updates, 0);
   EXPECT_GT(host.cost.host, 10);
+}
+
+// What goes costs its bytes, and what is made again its FLOPs: whichever makes
+// the shorter step, or some of both.
+TEST(FindPlace, WeighsBytesAgainstFlops) {
+  // A byte that goes takes so long; a block has 50, and takes 1 made again.
+  const auto find = [](double byte, double free_bytes, bool recompute) {
+    const auto cost = [=](const AutoPlace& at) -> absl::StatusOr<PlaceCost> {
+      const double away = at.activations * kSlabs;
+      const double stored = away * (1 - at.recompute);
+      return PlaceCost{
+          .device = static_cast<int64_t>(1000 - 50 * away),
+          .seconds = 10 + away - stored +
+                     byte * std::max(0.0, 50 * stored - free_bytes)};
+    };
+    const absl::StatusOr<FoundPlace> found =
+        FindPlace({.device = 700, .recompute = recompute}, kSlabs, cost);
+    EXPECT_TRUE(found.ok() && found->fits);
+    return found->place;
+  };
+  EXPECT_EQ(find(0.01, 0, true).recompute, 0);
+  EXPECT_EQ(find(0.1, 0, true).recompute, 1);
+  // Half of it hides.
+  EXPECT_EQ(find(0.1, 150, true).recompute, 0.5);
+  EXPECT_EQ(find(0.1, 0, false).recompute, 0);
+  EXPECT_EQ(find(0.1, 0, true).activations, 0.75);
+}
+
+// Each side has time for some.
+TEST(FindPlace, DividesUpdatesWhereThatIsSooner) {
+  const auto find = [](double device, double host) {
+    const auto cost = [=](const AutoPlace& at) -> absl::StatusOr<PlaceCost> {
+      return PlaceCost{.device = at.state > 0 ? 1 : 2,
+                       .seconds = 10 + std::max((1 - at.host_updates) * device,
+                                                at.host_updates * host)};
+    };
+    return FindPlace({.device = 1}, kSlabs, cost)->place.host_updates;
+  };
+  EXPECT_EQ(find(4, 4), 0.5);
+  EXPECT_EQ(find(9, 3), 0.75);
+  EXPECT_EQ(find(3, 9), 0.25);
+  EXPECT_EQ(find(100, 1), 1);
+  EXPECT_EQ(find(1, 100), 0);
+}
+
+// Copies that come earlier take room, and are there where they are worth it.
+TEST(FindPlace, ComesFurtherAheadWhereThatIsSooner) {
+  const auto find = [](int64_t device, double gain) {
+    const auto cost = [=](const AutoPlace& at) -> absl::StatusOr<PlaceCost> {
+      return PlaceCost{.device = 100 * at.ahead,
+                       .seconds = 10 - gain * (at.ahead - 1)};
+    };
+    return FindPlace({.device = device}, kSlabs, cost)->place.ahead;
+  };
+  EXPECT_EQ(find(1000, 1), 4);
+  EXPECT_EQ(find(399, 1), 2);
+  EXPECT_EQ(find(199, 1), 1);
+  EXPECT_EQ(find(1000, 0.001), 1);
 }
 
 // A level whose copies take more than it frees is passed over.
@@ -155,15 +226,26 @@ TEST(FindPlace, HandsErrorsUp) {
 TEST(FindPlace, HasWords) {
   EXPECT_EQ(ToString(AutoPlace()),
             "all that is left open on the device, and the device updates");
-  EXPECT_EQ(ToString(AutoPlace{.update = kHost}),
+  EXPECT_EQ(ToString(AutoPlace{.host_updates = 1}),
             "all that is left open on the device, and the host updates");
   EXPECT_EQ(ToString(AutoPlace{.ends = 1}),
             "state of embedding and head at home on the host, updated by the "
             "device");
   EXPECT_EQ(ToString(AutoPlace{
-                .state = 1, .gradients = 0.25, .ends = 1, .update = kHost}),
+                .state = 1, .gradients = 0.25, .ends = 1, .host_updates = 1}),
             "state of 100%, gradients of 25% of the blocks, and state of "
             "embedding and head at home on the host, which updates them");
+  EXPECT_EQ(ToString(AutoPlace{.state = 0.5,
+                               .activations = 0.5,
+                               .recompute = 0.5,
+                               .host_updates = 0.75,
+                               .ahead = 2}),
+            "state of 50%, activations of 25% of the blocks at home on the "
+            "host, which updates 75%, those needed last, 25% of the blocks "
+            "made again in backward, 2 copies ahead");
+  EXPECT_EQ(ToString(AutoPlace{.activations = 1, .recompute = 1}),
+            "all that is left open on the device, and the device updates, 100% "
+            "of the blocks made again in backward");
 }
 
 }  // namespace

@@ -189,7 +189,7 @@ TEST_F(Place, KeysAreNotLeftOpen) {
 
 // An open update is the host's only of what has its state there.
 TEST_F(Place, AnOpenUpdateIsWhereTheStateIs) {
-  const AutoPlace found{.state = 1, .update = kHost};
+  const AutoPlace found{.state = 1, .host_updates = 1};
   for (const OffloadRules& rules :
        {OffloadRules{.device = 1},
         OffloadRules{.all = {.update = kAuto}, .resident = 0}}) {
@@ -210,7 +210,7 @@ TEST_F(Place, AnOpenUpdateIsWhereTheStateIs) {
 TEST_F(Place, LayersWhoseActivationsGoToTheHost) {
   const auto layers = [&](const OffloadRules& rules) {
     std::string places;
-    for (const bool stored : StoredLayers(*layout_, rules)) {
+    for (const bool stored : PlaceActivations(*layout_, rules).stored) {
       places += stored ? '1' : '0';
     }
     return places;
@@ -225,11 +225,60 @@ TEST_F(Place, LayersWhoseActivationsGoToTheHost) {
   const OffloadRules open{.device = 1,
                           .rows = {{"blocks/3/*", {.activations = kThere}}}};
   EXPECT_EQ(layers(open), "000010");
-  EXPECT_EQ(StoredLayers(*layout_, {.device = 1}, {.activations = 0.5}),
-            std::vector<bool>({false, false, true, false, true, false}));
+  EXPECT_EQ(
+      PlaceActivations(*layout_, {.device = 1}, {.activations = 0.5}).stored,
+      std::vector<bool>({false, false, true, false, true, false}));
   EXPECT_EQ(layers({.all = {.activations = kThere},
                     .rows = {{"blocks/2/*", {.activations = kHere}}}}),
             "011010");
+}
+
+// Of those that are not kept; what keys say goes to the host does so.
+TEST_F(Place, BlocksThatAreMadeAgain) {
+  const auto places = [&](const OffloadRules& rules, const AutoPlace& found) {
+    const BlockActivations at = PlaceActivations(*layout_, rules, found);
+    std::string text;
+    for (size_t place = 0; place < at.stored.size(); ++place) {
+      EXPECT_FALSE(at.stored[place] && at.recomputed[place]);
+      text += at.stored[place] ? 's' : at.recomputed[place] ? 'r' : '-';
+    }
+    return text;
+  };
+  const OffloadRules open{.device = 1};
+  EXPECT_EQ(places(open, {.activations = 1, .recompute = 1}), "-rrrr-");
+  EXPECT_EQ(places(open, {.activations = 1, .recompute = 0.5}), "-rsrs-");
+  EXPECT_EQ(places(open, {.activations = 0.5, .recompute = 1}), "--r-r-");
+  EXPECT_EQ(places(open, {.recompute = 1}), "------");
+  EXPECT_EQ(places({.device = 1,
+                    .rows = {{"blocks/1/*", {.activations = kThere}},
+                             {"blocks/2/*", {.activations = kHere}}}},
+                   {.activations = 1, .recompute = 1}),
+            "-rs-r-");
+}
+
+// The last ones of a forward, by their elements.
+TEST_F(Place, TheHostUpdatesWhatIsNeededLast) {
+  const OffloadRules rules{.device = 1};
+  int64_t before = 0;
+  for (const double share : {0.0, 0.25, 0.5, 0.75, 1.0}) {
+    const std::vector<SlabTiers> tiers =
+        Tiers(rules, {.state = 1, .host_updates = share});
+    int64_t all = 0, host = 0;
+    bool last = false;
+    for (size_t s = 0; s < tiers.size(); ++s) {
+      if (!IsOfBlock(s)) continue;
+      all += layout_->slabs()[s].elements;
+      const bool here = tiers[s].update == kHost;
+      EXPECT_TRUE(here || !last);
+      last = here;
+      if (here) host += layout_->slabs()[s].elements;
+      EXPECT_EQ(tiers[s].state, kHost);
+    }
+    EXPECT_NEAR(static_cast<double>(host), share * static_cast<double>(all),
+                static_cast<double>(all) / 8);
+    EXPECT_GE(host, before);
+    before = host;
+  }
 }
 
 TEST_F(Place, ARowThatMatchesNothingIsFound) {

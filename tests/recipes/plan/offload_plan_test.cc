@@ -59,7 +59,10 @@ class PlanOfOffload : public ::testing::Test {
             .pinned = {bus, bus, bus, bus},
             .pageable = {bus, bus, bus, bus},
             .memory = {memory, memory, memory, memory},
-            .matmul = {{DType::kF32, 1e15}, {DType::kBF16, 1e15}}};
+            .matmul = {{DType::kF32, 1e15}, {DType::kBF16, 1e15}},
+            .updates = {{offload::UpdatePlace::kDevice,
+                         {.weights = DType::kF32, .gradients = DType::kF32},
+                         1e12}}};
   }
   // As `delink bench --suite machine` keeps them.
   void Keep(double bus, double memory) {
@@ -94,8 +97,8 @@ TEST_F(PlanOfOffload, EveryBudgetIsKept) {
     SCOPED_TRACE(absl::StrJoin(sets, " "));
     const RunPlan resident = Good(sets, "", ranks);
     const int64_t all = resident.peak_bytes();
-    const int64_t step = all / 12;
-    int64_t fits = 0, last = all;
+    const int64_t step = all / 7;
+    int64_t fits = 0;
     for (int64_t device = all; device > 0; device -= step) {
       const auto plan = Plan(sets, absl::StrCat("device=", device), ranks);
       if (!plan.ok()) {
@@ -106,13 +109,11 @@ TEST_F(PlanOfOffload, EveryBudgetIsKept) {
       const StagePlan& stage = plan->stages[1];
       EXPECT_LE(stage.account.total(), device);
       EXPECT_LE(stage.switch_bytes, device);
-      EXPECT_LE(stage.account.total(), last);
       EXPECT_EQ(stage.account.host > 0, device < all);
-      last = stage.account.total();
       ++fits;
     }
-    EXPECT_GT(fits, 2);
-    EXPECT_LT(fits, 13);
+    EXPECT_GT(fits, 1);
+    EXPECT_LT(fits, 8);
   }
 }
 
@@ -166,7 +167,7 @@ TEST_F(PlanOfOffload, ActivationsGoWherePlanesStay) {
   EXPECT_FALSE(some.offload->stored.empty());
   EXPECT_EQ(some.account.planes(), all.account.planes());
   EXPECT_EQ(some.account.host, some.offload->machine_host);
-  EXPECT_GT(some.offload->lanes.out, 0);
+  EXPECT_GT(some.offload->step.Busy(Lane::kOut), 0);
   EXPECT_THAT(ToText(run, false), HasSubstr("  activations of blocks/"));
 }
 
@@ -176,8 +177,9 @@ TEST_F(PlanOfOffload, SaysWhatWasLeftOpen) {
   const std::string fixed =
       ToText(Good({}, "device=\"1GiB\",state=\"host\",update=\"auto\""), false);
   EXPECT_THAT(fixed, AllOf(HasSubstr("auto: all that is left open on the "
-                                     "device, and the host updates: "),
-                           HasSubstr("where the device updates"),
+                                     "device, and the host updates 75%, those "
+                                     "needed last: "),
+                           HasSubstr("where the device updates all "),
                            Not(HasSubstr("; with all"))));
   // Gradients go, and state stays as it is said.
   const std::string state = "state=\"device\"";
@@ -205,15 +207,13 @@ TEST_F(PlanOfOffload, RanksOfAMachineShareItsRates) {
   const auto lanes = [&](int64_t per_node) {
     return Good(zero, "state=\"host\",update=\"host\"", 4, per_node)
         .stages[1]
-        .offload->lanes;
+        .offload->step;
   };
-  const LaneSeconds four = lanes(4), one = lanes(1);
-  EXPECT_GT(one.host, 0);
-  EXPECT_GT(one.in, 0);
-  EXPECT_DOUBLE_EQ(four.host, 4 * one.host);
-  EXPECT_DOUBLE_EQ(four.compute, 4 * one.compute);
-  EXPECT_DOUBLE_EQ(four.in, 4 * one.in);
-  EXPECT_DOUBLE_EQ(four.out, 4 * one.out);
+  const ForeseenStep four = lanes(4), one = lanes(1);
+  for (const Lane lane : {Lane::kCompute, Lane::kIn, Lane::kOut, Lane::kHost}) {
+    EXPECT_GT(one.Busy(lane), 0);
+    EXPECT_NEAR(four.Busy(lane), 4 * one.Busy(lane), 1e-9 * one.seconds);
+  }
 }
 
 // With the file, where there is one.
@@ -245,17 +245,17 @@ TEST_F(PlanOfOffload, UpdatesWhereItIsSooner) {
   const std::string offload = "device=\"900KiB\"";
   Keep(1e6, 1e12);
   const RunPlan slow_bus = Good({}, offload);
-  EXPECT_EQ(slow_bus.stages[1].offload->found->place.update, Tier::kHost);
+  EXPECT_EQ(slow_bus.stages[1].offload->found->place.host_updates, 1);
   EXPECT_THAT(ToText(slow_bus, false),
               AllOf(HasSubstr("bound by the bus to the "),
                     HasSubstr("rates: measured, in "),
                     HasSubstr("where the device updates")));
   Keep(1e12, 1e6);
   const RunPlan slow_memory = Good({}, offload);
-  EXPECT_EQ(slow_memory.stages[1].offload->found->place.update, Tier::kDevice);
-  EXPECT_THAT(ToText(slow_memory, false), HasSubstr("where the host updates"));
+  EXPECT_EQ(slow_memory.stages[1].offload->found->place.host_updates, 0);
+  EXPECT_THAT(ToText(slow_memory, false), HasSubstr("where the host does"));
   const RunPlan told = Good({}, "update=\"host\"");
-  EXPECT_THAT(ToText(told, false), HasSubstr("bound by the host's memory"));
+  EXPECT_THAT(ToText(told, false), HasSubstr("bound by the host's updates"));
   // Of what keys say only the update is open.
   const RunPlan open = Good({}, "state=\"host\",update=\"auto\"");
   EXPECT_THAT(ToText(open, false), HasSubstr("  auto: the device updates\n"));
@@ -268,19 +268,19 @@ TEST_F(PlanOfOffload, UpdatesTogetherOnTheDevice) {
   const auto update = [&](const Words& sets, int64_t ranks) {
     return Good(sets, "state=\"host\",update=\"auto\"", ranks)
         .stages[1]
-        .offload->found->place.update;
+        .offload->found->place.host_updates;
   };
-  EXPECT_EQ(update(muon, 1), Tier::kHost);
+  EXPECT_GT(update(muon, 1), 0);
   Words tensor = muon;
   tensor.emplace_back("stage.0.parallel.tensor=2");
-  EXPECT_EQ(update(tensor, 2), Tier::kDevice);
+  EXPECT_EQ(update(tensor, 2), 0);
   // On a GPU products have other bits than the host's.
   const auto host_may = [&](const Words& sets) {
     Words cuda = sets;
     cuda.emplace_back("run.device=cuda");
     return Good(cuda, "state=\"host\",update=\"auto\"")
         .stages[1]
-        .offload->found->elsewhere.has_value();
+        .offload->found->by_host.has_value();
   };
   EXPECT_TRUE(host_may({}));
   EXPECT_FALSE(host_may(muon));
