@@ -134,9 +134,10 @@ class Device {
                                          std::string_view what) = 0;
   virtual void Free(void* address, int64_t bytes) = 0;
   // Memory of the host, pinned, so that copies of any size do not make the host
-  // wait; if the system grants none, other memory, and copies may wait. Not
-  // initialised. It goes before the device, and when nobody copies from or to
-  // it any more.
+  // wait, and are in the stream's order alone: read from it and written to it
+  // when the stream gets there. If the system grants none, other memory, and
+  // copies may wait. Not initialised. It goes before the device, and when
+  // nobody copies from or to it any more.
   virtual HostMemory AllocateHost(int64_t bytes, std::string_view what);
   // Gives back to the driver what was freed and is held for others to come:
   // before much is asked for that is cut otherwise.

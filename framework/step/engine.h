@@ -175,6 +175,7 @@ class Engine {
   void ClearPadding(int slab);
   void Redirect(int slab, PlaneSet planes, char* copy);
   std::unique_ptr<Pending> UpdateOnHost(int slab, int64_t step);
+  std::unique_ptr<Pending> Outward(const HostArena& to);
   // A slot goes to the host; comes back.
   std::unique_ptr<Pending> StoreSlot(const Pass& pass, const Instruction& at);
   void LoadSlot(const Pass& pass, const Instruction& at);

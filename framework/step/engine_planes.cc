@@ -73,6 +73,14 @@ std::unique_ptr<Pending> Engine::Evict(int slab, PlaneSet planes) {
     env_.device->CopyToHost(*out_stream_, store.home(slab, plane),
                             store.now(slab, plane), store.bytes(slab, plane));
   }
+  return Outward(*store.host());
+}
+
+// Whoever reads there what was copied waits for it on its stream. Memory that
+// is not pinned is written when the host has seen the copy, and read when the
+// host says that it be copied.
+std::unique_ptr<Pending> Engine::Outward(const HostArena& to) {
+  if (to.pinned()) return nullptr;
   return WaitForStream(*env_.device, *out_stream_);
 }
 
@@ -105,7 +113,7 @@ std::unique_ptr<Pending> Engine::StoreSlot(const Pass& pass,
                           StoredAddress(pass, at.layer, at.micro_batch),
                           SlotAddress(pass, at.layer, at.micro_batch),
                           At(memory_.stored, pool).bytes);
-  return WaitForStream(*env_.device, *out_stream_);
+  return Outward(*stored_arena_);
 }
 
 void Engine::LoadSlot(const Pass& pass, const Instruction& at) {

@@ -175,11 +175,28 @@ class CudaDevice final : public Device {
       return Device::AllocateHost(bytes, what);
     }
     ledgers_.pinned.Take(memory, bytes, what);
+    {
+      const MutexLock lock(mutex_);
+      pinned_[static_cast<const char*>(memory)] = bytes;
+    }
     return {memory, [this](void* address) {
               Use();
               ledgers_.pinned.Give(address);
+              {
+                const MutexLock lock(mutex_);
+                pinned_.erase(static_cast<const char*>(address));
+              }
               DELINK_CUDA_CHECK(cudaFreeHost(address));
             }};
+  }
+  // Whether all of it is of AllocateHost, and was pinned.
+  bool IsPinned(const void* host, int64_t bytes) {
+    const auto* const begin = static_cast<const char*>(host);
+    const MutexLock lock(mutex_);
+    auto block = pinned_.upper_bound(begin);
+    if (block == pinned_.begin()) return false;
+    --block;
+    return begin + bytes <= block->first + block->second;
   }
   void Trim() override {
     Use();
@@ -269,6 +286,8 @@ class CudaDevice final : public Device {
   cuda::Arena arena_;
   Mutex mutex_;
   std::vector<Channel> idle_ ABSL_GUARDED_BY(mutex_);
+  // By begin, bytes: what AllocateHost has handed out.
+  std::map<const char*, int64_t> pinned_ ABSL_GUARDED_BY(mutex_);
   std::map<std::unique_ptr<cuda::Resident> (*)(),
            std::unique_ptr<cuda::Resident>>
       kept_ ABSL_GUARDED_BY(mutex_);
@@ -356,7 +375,7 @@ const cuda::StreamInfo& CudaStream::Info() {
 
 void CudaStream::FromHost(void* device, const void* host, int64_t bytes) {
   device_.Use();
-  if (bytes <= cuda::Staging::kLargest) {
+  if (bytes <= cuda::Staging::kLargest && !device_.IsPinned(host, bytes)) {
     channel_.staging->ToDevice(handle(), device, host, bytes);
     return;
   }
@@ -366,7 +385,10 @@ void CudaStream::FromHost(void* device, const void* host, int64_t bytes) {
 
 void CudaStream::ToHost(void* host, const void* device, int64_t bytes) {
   device_.Use();
-  if (channel_.staging->ToHost(handle(), host, device, bytes)) return;
+  if (!device_.IsPinned(host, bytes) &&
+      channel_.staging->ToHost(handle(), host, device, bytes)) {
+    return;
+  }
   DELINK_CUDA_CHECK(cudaMemcpyAsync(host, device, static_cast<size_t>(bytes),
                                     cudaMemcpyDefault, handle()));
 }
