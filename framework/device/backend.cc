@@ -2,6 +2,7 @@
 
 #include <cstdlib>
 
+#include "absl/strings/str_cat.h"
 #include "framework/base/check.h"
 
 namespace delink {
@@ -11,6 +12,19 @@ HostMemory Device::AllocateHost(int64_t bytes, std::string_view what) {
   DELINK_CHECK(memory != nullptr) << "out of memory of the host: asked for "
                                   << bytes << " bytes for " << what;
   return {memory, std::free};
+}
+
+absl::Status Device::TakeWithinLimit(const void* address, int64_t bytes,
+                                     std::string_view what) {
+  const int64_t limit = limit_;
+  if (ledgers_.allocated.TakeWithin(limit, address, bytes, what)) {
+    return absl::OkStatus();
+  }
+  return absl::ResourceExhaustedError(absl::StrCat(
+      "out of memory: asked for ", bytes, " bytes for ",
+      absl::string_view(what.data(), what.size()), ", but of ", name(),
+      " only ", limit, " may be taken, and ", bytes_in_use(),
+      " are in use: ", ledgers_.allocated.ToString()));
 }
 
 const char* ToString(DeviceKind kind) {

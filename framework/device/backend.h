@@ -14,12 +14,16 @@
 // fatal and says which call failed.
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <functional>
+#include <limits>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 
+#include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "framework/device/ledger.h"
 
@@ -129,9 +133,16 @@ class Device {
   virtual DeviceMemory memory() const { return {}; }
 
   // `bytes` of memory for `what` (ledger.h), not initialised; ResourceExhausted
-  // with what was asked for, what there is and what has it.
+  // with what was asked for, what there is, or the limit, and what has it.
   virtual absl::StatusOr<void*> Allocate(int64_t bytes,
                                          std::string_view what) = 0;
+  // From here on Allocate refuses what would have it hand out more than `bytes`
+  // at a time, as ledgers().allocated counts; none, as at first: than there is.
+  // What it has handed out stays, were it more. What the device takes for
+  // itself is not held against it. A meta device refuses nothing.
+  virtual void SetLimit(std::optional<int64_t> bytes) {
+    limit_ = bytes.value_or(kNoLimit);
+  }
   virtual void Free(void* address, int64_t bytes) = 0;
   // Memory of the host, pinned, so that copies of any size do not make the host
   // wait, and are in the stream's order alone: read from it and written to it
@@ -172,7 +183,17 @@ class Device {
   virtual void FillZero(Stream& stream, void* to, int64_t bytes) = 0;
 
  protected:
+  // For Allocate: the ledger has memory that the backend has found, where the
+  // limit allows it.
+  absl::Status TakeWithinLimit(const void* address, int64_t bytes,
+                               std::string_view what);
+
   DeviceLedgers ledgers_;
+
+ private:
+  static constexpr int64_t kNoLimit = std::numeric_limits<int64_t>::max();
+
+  std::atomic<int64_t> limit_ = kNoLimit;
 };
 
 std::unique_ptr<Device> NewCpuDevice();

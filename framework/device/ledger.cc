@@ -1,6 +1,7 @@
 #include "framework/device/ledger.h"
 
 #include <algorithm>
+#include <limits>
 
 #include "absl/strings/str_cat.h"
 #include "framework/base/check.h"
@@ -9,8 +10,14 @@
 namespace delink {
 
 void MemoryLedger::Take(const void* key, int64_t bytes, std::string_view name) {
+  TakeWithin(std::numeric_limits<int64_t>::max(), key, bytes, name);
+}
+
+bool MemoryLedger::TakeWithin(int64_t limit, const void* key, int64_t bytes,
+                              std::string_view name) {
   const std::string_view kind = name.substr(0, name.find(" of "));
   const MutexLock lock(mutex_);
+  if (bytes > limit - bytes_) return false;
   auto found = kinds_.find(kind);
   if (found == kinds_.end()) {
     found = kinds_.emplace(std::string(kind), entries_.size()).first;
@@ -25,6 +32,7 @@ void MemoryLedger::Take(const void* key, int64_t bytes, std::string_view name) {
   bytes_ += bytes;
   highest_ = std::max(highest_, bytes_);
   ++takes_;
+  return true;
 }
 
 void MemoryLedger::Give(const void* key) {

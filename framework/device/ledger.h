@@ -27,6 +27,10 @@ class MemoryLedger {
 
   // `key` tells blocks apart: their address, or any other that is nobody's.
   void Take(const void* key, int64_t bytes, std::string_view name);
+  // As Take, unless more than `limit` bytes were taken then: false, and nothing
+  // is.
+  bool TakeWithin(int64_t limit, const void* key, int64_t bytes,
+                  std::string_view name);
   void Give(const void* key);
 
   int64_t bytes() const;

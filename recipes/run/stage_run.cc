@@ -12,6 +12,14 @@
 #include "recipes/run/stage_layout.h"
 
 namespace delink {
+namespace {
+
+// From here on the device gives what the budget of a stage says, and no more.
+void LimitDevice(const RunEnv& env, size_t stage) {
+  env.device->SetLimit(env.recipe->stages[stage].offload.device);
+}
+
+}  // namespace
 
 BatchShape BatchShapeOf(const Recipe& recipe, size_t stage) {
   return {.micro_batch = recipe.MicroBatch(stage),
@@ -35,6 +43,7 @@ Growth GrowthInto(const Recipe& recipe, size_t stage) {
 absl::StatusOr<std::unique_ptr<StageRun>> StageRun::Create(
     const RunEnv& env, size_t index, const SharingMap* sharing) {
   std::unique_ptr<StageRun> run(new StageRun(env, index));
+  LimitDevice(env, index);
   SharingMap map;
   if (sharing != nullptr) {
     map = *sharing;
@@ -51,6 +60,7 @@ absl::StatusOr<std::unique_ptr<StageRun>> StageRun::Switch(
   DELINK_RETURN_IF_ERROR(from->executor_->Drain());
   from->executor_.reset();
   env.device->Trim();
+  LimitDevice(env, index);
   std::unique_ptr<StageRun> run(new StageRun(env, index));
   DELINK_ASSIGN_OR_RETURN(const SharingMap map, SharingOf(env, index));
   DELINK_RETURN_IF_ERROR(run->MakeStore(map));
@@ -115,6 +125,7 @@ absl::Status StageRun::TakeLayout(size_t index) {
   DELINK_RETURN_IF_ERROR(executor_->Drain());
   executor_.reset();
   env_.device->Trim();
+  LimitDevice(env_, index);
   if (moves) {
     DELINK_RETURN_IF_ERROR(MoveStore(index));
     env_.device->Trim();

@@ -38,6 +38,10 @@ struct RunEnv {
   std::shared_ptr<const JointPlan>* shared_plan = nullptr;
 };
 
+// From when it is made on its device hands out no more than the stage's budget
+// says (offload.device), where it has one, and for the switch, from TakeLayout
+// on, than that of the stage to come: what the memory account has within
+// budgets the device holds there. The limit stays until the next stage's.
 class StageRun {
  public:
   // Stage number `index` of the recipe with all parameters zero. With `sharing`

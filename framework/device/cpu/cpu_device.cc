@@ -51,8 +51,10 @@ class CpuDevice final : public Device {
           absl::string_view(what.data(), what.size()), " with ", bytes_in_use(),
           " in use: ", ledgers_.allocated.ToString()));
     }
-    ledgers_.allocated.Take(address, bytes, what);
-    return address;
+    const absl::Status taken = TakeWithinLimit(address, bytes, what);
+    if (taken.ok()) return address;
+    std::free(address);
+    return taken;
   }
 
   void Free(void* address, int64_t) override {

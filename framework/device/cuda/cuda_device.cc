@@ -96,23 +96,17 @@ class CudaDevice final : public Device {
   void Use() const { DELINK_CUDA_CHECK(cudaSetDevice(ordinal_)); }
   int multiprocessors() const { return facts_.multiprocessors; }
 
-  // Memory that `ledger` then has for `what`.
-  absl::StatusOr<void*> Take(int64_t bytes, std::string_view what,
-                             MemoryLedger& ledger) {
-    Use();
-    void* address = nullptr;
-    if (!arena_.Take(bytes > 0 ? bytes : 1, &address)) {
-      return OutOfMemory(bytes, what);
-    }
-    ledger.Take(address, bytes, what);
+  // Of what the device takes for itself.
+  absl::StatusOr<void*> TakeOwn(int64_t bytes, std::string_view what) {
+    DELINK_ASSIGN_OR_RETURN(void* const address, Take(bytes, what));
+    ledgers_.own.Take(address, bytes, what);
     return address;
   }
-  void Give(void* address, MemoryLedger& ledger) {
+  void GiveOwn(void* address) {
     Use();
-    ledger.Give(address);
+    ledgers_.own.Give(address);
     arena_.Give(address);
   }
-  MemoryLedger& own() { return ledgers_.own; }
 
   Channel TakeChannel() {
     const MutexLock lock(mutex_);
@@ -161,10 +155,16 @@ class CudaDevice final : public Device {
   absl::StatusOr<void*> Allocate(int64_t bytes,
                                  std::string_view what) override {
     DELINK_CHECK_GE(bytes, 0);
-    return Take(bytes, what, ledgers_.allocated);
+    DELINK_ASSIGN_OR_RETURN(void* const address, Take(bytes, what));
+    const absl::Status taken = TakeWithinLimit(address, bytes, what);
+    if (taken.ok()) return address;
+    arena_.Give(address);
+    return taken;
   }
   void Free(void* address, int64_t) override {
-    Give(address, ledgers_.allocated);
+    Use();
+    ledgers_.allocated.Give(address);
+    arena_.Give(address);
   }
   HostMemory AllocateHost(int64_t bytes, std::string_view what) override {
     Use();
@@ -263,6 +263,15 @@ class CudaDevice final : public Device {
   }
 
  private:
+  // Memory that a ledger then has.
+  absl::StatusOr<void*> Take(int64_t bytes, std::string_view what) {
+    Use();
+    void* address = nullptr;
+    if (!arena_.Take(bytes > 0 ? bytes : 1, &address)) {
+      return OutOfMemory(bytes, what);
+    }
+    return address;
+  }
   absl::Status OutOfMemory(int64_t bytes, std::string_view what) const {
     const DeviceMemory now = memory();
     return absl::ResourceExhaustedError(absl::StrCat(
@@ -312,7 +321,7 @@ CudaStream::CudaStream(CudaDevice& device, std::string_view name)
 CudaStream::~CudaStream() {
   device_.Use();
   DELINK_CUDA_CHECK(cudaStreamSynchronize(handle()));
-  if (info_.scratch != nullptr) device_.Give(info_.scratch, device_.own());
+  if (info_.scratch != nullptr) device_.GiveOwn(info_.scratch);
   device_.GiveBack(std::move(channel_));
 }
 
@@ -358,8 +367,8 @@ absl::Status CudaStream::Prepare() {
   device_.HaveIdleChannel();
   if (info_.scratch != nullptr) return absl::OkStatus();
   DELINK_ASSIGN_OR_RETURN(
-      info_.scratch, device_.Take(cuda::kScratchBytes, cuda::ScratchName(name_),
-                                  device_.own()));
+      info_.scratch,
+      device_.TakeOwn(cuda::kScratchBytes, cuda::ScratchName(name_)));
   info_.scratch_bytes = cuda::kScratchBytes;
   return absl::OkStatus();
 }

@@ -1,6 +1,7 @@
 #include "layers/kernels/timed/timed.h"
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <utility>
 
@@ -106,6 +107,9 @@ class TimedDevice final : public Device {
   absl::StatusOr<void*> Allocate(int64_t bytes,
                                  std::string_view what) override {
     return device_->Allocate(bytes, what);
+  }
+  void SetLimit(std::optional<int64_t> bytes) override {
+    device_->SetLimit(bytes);
   }
   void Free(void* address, int64_t bytes) override {
     device_->Free(address, bytes);

@@ -6,6 +6,7 @@
 
 #include <cstring>
 #include <numeric>
+#include <optional>
 #include <vector>
 
 #include "framework/device/backend.h"
@@ -89,6 +90,33 @@ TEST_P(DeviceTest, MemoryIsAlignedAndCounted) {
   buffers.clear();
   EXPECT_EQ(device_->bytes_in_use(), 0);
   EXPECT_EQ(device_->allocations(), count);
+}
+
+TEST_P(DeviceTest, HandsOutNoMoreThanItsLimit) {
+  std::optional<Buffer> first = *Buffer::Allocate(*device_, 1000, "weights");
+  device_->SetLimit(1500);
+  const int64_t count = device_->allocations();
+  const auto refused = Buffer::Allocate(*device_, 501, "slots");
+  EXPECT_EQ(refused.status().code(), absl::StatusCode::kResourceExhausted);
+  EXPECT_THAT(std::string(refused.status().message()),
+              AllOf(HasSubstr("asked for 501 bytes for slots"),
+                    HasSubstr("only 1500 may be taken"),
+                    HasSubstr("1000 are in use: weights 1000 B")));
+  EXPECT_EQ(device_->bytes_in_use(), 1000);
+  EXPECT_EQ(device_->allocations(), count);
+  {
+    const auto all = Buffer::Allocate(*device_, 500, "slots");
+    EXPECT_TRUE(all.ok()) << all.status();
+    EXPECT_FALSE(Buffer::Allocate(*device_, 1).ok());
+  }
+  EXPECT_TRUE(Buffer::Allocate(*device_, 500).ok()) << "it was given back";
+  // What is there stays.
+  device_->SetLimit(999);
+  EXPECT_FALSE(Buffer::Allocate(*device_, 1).ok());
+  first.reset();
+  EXPECT_TRUE(Buffer::Allocate(*device_, 999).ok());
+  device_->SetLimit(std::nullopt);
+  EXPECT_TRUE(Buffer::Allocate(*device_, 5000).ok());
 }
 
 // Sizes around those at which backends change how they copy.

@@ -52,6 +52,23 @@ TEST(MemoryLedger, ManyThreadsAtATime) {
   EXPECT_LE(ledger.highest(), 80);
 }
 
+TEST(MemoryLedger, ALimitHoldsAmongThreads) {
+  MemoryLedger ledger;
+  std::vector<std::thread> threads;
+  std::vector<std::string> keys(8);
+  for (std::string& key : keys) {
+    threads.emplace_back([&ledger, &key] {
+      for (int i = 0; i < 1000; ++i) {
+        if (ledger.TakeWithin(25, &key, 10, "tensors")) ledger.Give(&key);
+      }
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_EQ(ledger.bytes(), 0);
+  EXPECT_GT(ledger.takes(), 0);
+  EXPECT_LE(ledger.highest(), 20);
+}
+
 TEST(MemoryLedgerDeathTest, WhatWasNotTakenCannotBeGivenBack) {
   MemoryLedger ledger;
   const char key = 0;

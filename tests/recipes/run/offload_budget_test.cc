@@ -222,6 +222,27 @@ TEST_F(OffloadBudget, IsTheResidentRunAtAnyRates) {
   EXPECT_TRUE(any([](const auto& of) { return of.weights > 0; }));
 }
 
+// Validations, probes, calibration and checkpoints take nothing of it besides:
+// the device would refuse, which has no more than what the account says.
+TEST_F(OffloadBudget, WhatTheAccountSaysIsEnoughForAllThatARunDoes) {
+  const std::vector<std::string> sets = {
+      "run.checkpoint_every=2", "run.validate_every=2", "run.probe_every=2",
+      "run.norms_every=1", "stage.1.state=calibrated"};
+  runs_.Go({.sets = sets, .out = "all"});
+  const int64_t all = Bytes("all")["total"];
+  runs_.Go({.sets = And(sets, absl::StrCat("device=", all * 85 / 100)),
+            .out = "some"});
+  const int64_t device = Bytes("some")["total"];
+  const std::vector<std::string> held =
+      And(sets, absl::StrCat("device=", device));
+  runs_.Go({.sets = held, .out = "held", .until_step = 6});
+  runs_.Go({.sets = held, .out = "held", .resume = true});
+  EXPECT_EQ(Bytes("held")["total"], device);
+  EXPECT_EQ(
+      FirstDifference(runs_.Load("all", kSteps), runs_.Load("held", kSteps)),
+      "");
+}
+
 // What was ever handed out of the device, each kind at its most.
 TEST_F(OffloadBudget, TheDeviceNeverHandsOutMore) {
   const auto most = [&](const std::vector<std::string>& sets,

@@ -413,5 +413,87 @@ TEST(OffloadMemory, ActivationsAreWhereTheStageToComeHasThem) {
   }
 }
 
+// Steps of both stages and the switch between them on one device, of whose
+// memory `most` is the most that was handed out at a time. Nobody has held the
+// account against budgets.
+absl::Status TrainThrough(const std::vector<std::string>& sets,
+                          Communicator& comm, int64_t* most) {
+  const ModelList models = BuiltInModels();
+  DELINK_ASSIGN_OR_RETURN(const Recipe read,
+                          ReadRecipe(kRecipe, sets, KindsOf(models)));
+  DELINK_ASSIGN_OR_RETURN(const Recipe recipe, CheckWorld(read, comm.size()));
+  DELINK_ASSIGN_OR_RETURN(const std::unique_ptr<Communicator> network,
+                          comm.Split(0, comm.rank()));
+  const std::unique_ptr<Device> device = NewCpuDevice();
+  DELINK_ASSIGN_OR_RETURN(const std::unique_ptr<RunModel> model,
+                          RunModel::Create(recipe, models));
+  const RunEnv env = model->On(*device, comm, *network);
+  DELINK_ASSIGN_OR_RETURN(std::unique_ptr<StageRun> stage,
+                          StageRun::Create(env, 0));
+  stage->store().InitWeights(1);
+  for (const int64_t step : {1, 2}) {
+    if (step == 2) {
+      DELINK_RETURN_IF_ERROR(stage->TakeLayout(1));
+      DELINK_ASSIGN_OR_RETURN(stage,
+                              StageRun::Switch(env, std::move(stage), 1));
+    }
+    const HostBatch batch = Ones(stage->cut());
+    DELINK_RETURN_IF_ERROR(
+        stage->executor().TrainStep(batch, step, 1e-3).status());
+    DELINK_RETURN_IF_ERROR(stage->executor().Drain());
+  }
+  *most = device->ledgers().allocated.highest();
+  return absl::OkStatus();
+}
+
+// With what the plan says of each stage as its budget, to the byte, a run has
+// its device to itself; with a byte less the device refuses.
+TEST(OffloadMemory, TheDeviceHoldsABudgetToTheByte) {
+  const std::vector<std::string> sets = {
+      "model.layers=6", "model.vocab=257", "run.micro_batch=1",
+      "stage.0.parallel.zero=1", "stage.1.parallel.zero=1"};
+  const std::string home = "state=\"host\"";
+  const auto with = [&](const std::string& first, const std::string& second) {
+    std::vector<std::string> all = sets;
+    all.push_back(absl::StrCat("stage.0.offload={", first, "}"));
+    all.push_back(absl::StrCat("stage.1.offload={", second, "}"));
+    return all;
+  };
+  for (const int ranks : {1, 2}) {
+    SCOPED_TRACE(ranks);
+    const auto plan =
+        PlanRun({.recipe = kRecipe, .sets = with("", home), .ranks = ranks},
+                BuiltInModels());
+    ASSERT_TRUE(plan.ok()) << std::string(plan.status().message());
+    const int64_t pseudo = plan->stages[0].account.total();
+    const int64_t real =
+        std::max(plan->stages[1].account.total(), plan->stages[1].switch_bytes);
+    ASSERT_LT(pseudo, real);
+    const auto run = [&](int64_t first, int64_t second) {
+      return RunRanks(ranks, [&](Communicator& comm) -> absl::Status {
+        int64_t most = 0;
+        DELINK_RETURN_IF_ERROR(
+            TrainThrough(with(absl::StrCat("device=", first),
+                              absl::StrCat("device=", second, ",", home)),
+                         comm, &most));
+        EXPECT_EQ(most, real);
+        return absl::OkStatus();
+      });
+    };
+    const absl::Status held = run(pseudo, real);
+    EXPECT_TRUE(held.ok()) << std::string(held.message());
+    for (const auto& [first, second] :
+         {std::pair(pseudo - 1, real), std::pair(pseudo, real - 1)}) {
+      const absl::Status refused = run(first, second);
+      EXPECT_EQ(refused.code(), absl::StatusCode::kResourceExhausted);
+      const int64_t limit = first < pseudo ? first : second;
+      EXPECT_TRUE(absl::StrContains(
+          refused.message(),
+          absl::StrCat("of cpu only ", limit, " may be taken, and ")))
+          << std::string(refused.message());
+    }
+  }
+}
+
 }  // namespace
 }  // namespace delink::testing
