@@ -165,19 +165,23 @@ absl::StatusOr<std::unique_ptr<Executor>> Executor::Create(
       alone
           ? layers
           : MeasureWork(*env.model, *env.store, options.batch, env.accumulate));
-  e->memory_ = SizeStep(*env.store, layers, options.batch, e->passes_);
-  // An update works where visits do: when they are over.
-  e->memory_.workspace =
-      std::max(e->memory_.workspace, env.optimizer->ScratchBytes(*env.store));
-  if (!shape.host_updates.empty()) {
-    e->memory_.host_scratch = env.optimizer->ScratchBytes(*env.store);
-  }
+  e->memory_ = e->MemoryOn(*env.store, layers);
   DELINK_ASSIGN_OR_RETURN(
       e->engine_,
       Engine::Create(
           env, {.seed = options.seed, .lane_threads = options.lane_threads},
           std::move(layers), e->memory_, e->passes_));
   return e;
+}
+
+StepMemory Executor::MemoryOn(const ParamStore& store,
+                              const std::vector<LayerPlan>& layers) const {
+  StepMemory memory = SizeStep(store, layers, options_.batch, passes_);
+  const int64_t scratch = env_.optimizer->ScratchBytes(store);
+  // An update works where visits do: when they are over.
+  memory.workspace = std::max(memory.workspace, scratch);
+  if (!program().shape.host_updates.empty()) memory.host_scratch = scratch;
+  return memory;
 }
 
 absl::Status Executor::BeginPass(PassKind kind, const HostBatch& batch,

@@ -108,6 +108,10 @@ class Executor {
   MemoryAccount account() const { return AccountOf(*env_.store, memory_); }
   // What visits take, by layer.
   const std::vector<LayerPlan>& layers() const { return engine_->layers(); }
+  // What `memory` would be on another rank of its stage of the pipeline, which
+  // has `store` and whose visits are as `layers` say (MeasureLayers).
+  StepMemory MemoryOn(const ParamStore& store,
+                      const std::vector<LayerPlan>& layers) const;
   // Of slots that go to the host; null where none do.
   const HostArena* stored() const { return engine_->stored(); }
   // Of forward and backward of one micro-batch over all stages, recompute

@@ -30,11 +30,10 @@ absl::StatusOr<std::optional<StageBefore>> FindBefore(const RunEnv& env,
   DELINK_ASSIGN_OR_RETURN(const std::unique_ptr<ImaginedStage> stage,
                           ImaginedStage::Create(env, index - 1, 0));
   DELINK_RETURN_IF_ERROR(ForEachHeaviest(
-      *stage, [&](const ImaginedStage& of, const HeaviestRank& heaviest) {
+      *stage, [&](const ImaginedStage&, const HeaviestRank& heaviest) {
         PlaneBytes& most = before.planes;
-        most.device =
-            std::max(most.device, PlaneBytesOf(of.stage().store()).device);
-        most.host = std::max(most.host, heaviest.host_planes);
+        most.device = std::max(most.device, heaviest.planes.device);
+        most.host = std::max(most.host, heaviest.planes.host);
         return absl::OkStatus();
       }));
   before.sharing = stage->stage().store().sharing();
@@ -90,11 +89,8 @@ absl::StatusOr<PlaceCost> CostWith(const RunEnv& env, size_t index,
       *first,
       [&](const ImaginedStage& of,
           const HeaviestRank& heaviest) -> absl::Status {
-        const PlaneBytes planes = {
-            .device = PlaneBytesOf(of.stage().store()).device,
-            .host = heaviest.host_planes};
         DELINK_ASSIGN_OR_RETURN(const PlaneBytes most,
-                                SwitchPeak(of, planes, *before));
+                                SwitchPeak(of, heaviest.planes, *before));
         cost.device = std::max(cost.device, most.device);
         hosts.push_back(most.host);
         return absl::OkStatus();

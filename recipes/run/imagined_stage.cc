@@ -1,20 +1,15 @@
 #include "recipes/run/imagined_stage.h"
 
 #include <algorithm>
+#include <map>
 #include <vector>
 
-#include "framework/base/at.h"
 #include "framework/base/status_macros.h"
+#include "framework/step/measure.h"
+#include "layers/ops/accumulate.h"
 
 namespace delink {
 namespace {
-
-// Those of a stage of the pipeline that may hold more than `rank`, and itself.
-std::vector<int> OthersLike(const Layout& layout, int rank, bool alike) {
-  const Axes along = alike ? Axes{Axis::kTensor}
-                           : Axes{Axis::kTensor, Axis::kContext, Axis::kData};
-  return layout.mesh().Group(rank, along);
-}
 
 // Whether ranks that share a slab's state take as much of it each: none owns it
 // alone, and a shard takes the same whichever parameters lie in it.
@@ -34,46 +29,44 @@ bool SharesAreAlike(const ParamStore& store) {
          });
 }
 
-// Bytes of the host that its planes and updates take.
-int64_t HostBytes(const RunEnv& env, const ParamStore& store) {
-  const std::vector<PlacementRow>& rows = store.layout().placement().rows;
-  const bool updates = std::ranges::any_of(
-      rows, [](const PlacementRow& row) { return row.update == Tier::kHost; });
-  return PlaneBytesOf(store).host +
-         (updates ? env.optimizer->ScratchBytes(store) : 0);
+// Of another rank of the stage of the pipeline that `imagined` is of; `layers`
+// are those of tensor places that were measured before.
+absl::StatusOr<RankMemory> MemoryOfRank(
+    const ImaginedStage& imagined, int rank,
+    std::map<int, std::vector<LayerPlan>>& layers) {
+  const StageRun& stage = imagined.stage();
+  const ParamStore& store = stage.store();
+  const std::unique_ptr<Device> device = NewMetaDevice(store.device().kind());
+  DELINK_ASSIGN_OR_RETURN(
+      const std::unique_ptr<ParamStore> there,
+      ParamStore::Create(*device, store.layout(), rank, store.options()));
+  const Executor& executor = stage.executor();
+  const int place = store.layout().mesh().PlaceOf(rank)[Axis::kTensor];
+  if (!layers.contains(place)) {
+    layers[place] = MeasureLayers(*imagined.env().model, *there,
+                                  executor.memory().batch, Accumulate);
+  }
+  RankMemory memory{
+      .rank = rank,
+      .account = AccountOf(*there, executor.MemoryOn(*there, layers[place])),
+      .planes = PlaneBytesOf(*there)};
+  memory.account.overhead = stage.account().overhead;
+  return memory;
 }
 
-// Of the ranks of its stage of the pipeline the one that holds most, the first
-// of those that are alike: they differ where their shares of the state do, and
-// where what is cut is not cut evenly.
-absl::StatusOr<HeaviestRank> FindHeaviest(ImaginedStage& imagined) {
-  StageRun& stage = imagined.stage();
-  const ParamStore& store = stage.store();
-  const Layout& layout = store.layout();
-  const bool alike = SharesAreAlike(store);
-  if (alike && layout.mesh().tensor == 1) {
-    return HeaviestRank{store.rank(), stage.account().host,
-                        PlaneBytesOf(store).host};
-  }
+absl::StatusOr<HeaviestRank> FindHeaviest(const ImaginedStage& imagined) {
+  DELINK_ASSIGN_OR_RETURN(const std::vector<RankMemory> ranks,
+                          MemoryOfRanks(imagined));
   HeaviestRank heaviest;
-  // What they keep of activations is alike.
-  const int64_t kept = stage.account().host - HostBytes(imagined.env(), store);
   int64_t most = -1;
-  for (const int rank : OthersLike(layout, store.rank(), alike)) {
-    const std::unique_ptr<Device> device = NewMetaDevice(store.device().kind());
-    DELINK_ASSIGN_OR_RETURN(
-        const std::unique_ptr<ParamStore> of,
-        ParamStore::Create(*device, layout, rank, store.options()));
-    const PlaneBytes planes = PlaneBytesOf(*of);
-    const int64_t bytes =
-        planes.device + std::max(stage.executor().memory().workspace,
-                                 imagined.env().optimizer->ScratchBytes(*of));
-    heaviest.host =
-        std::max(heaviest.host, kept + HostBytes(imagined.env(), *of));
-    heaviest.host_planes = std::max(heaviest.host_planes, planes.host);
-    if (bytes <= most) continue;
+  for (const auto& [rank, account, planes] : ranks) {
+    heaviest.host = std::max(heaviest.host, account.host);
+    PlaneBytes& most_planes = heaviest.planes;
+    most_planes.device = std::max(most_planes.device, planes.device);
+    most_planes.host = std::max(most_planes.host, planes.host);
+    if (account.total() <= most) continue;
     heaviest.rank = rank;
-    most = bytes;
+    most = account.total();
   }
   return heaviest;
 }
@@ -102,12 +95,47 @@ absl::StatusOr<std::unique_ptr<ImaginedStage>> ImaginedStage::Create(
   return imagined;
 }
 
+absl::StatusOr<std::unique_ptr<ImaginedStage>> ImaginedStage::On(
+    int rank) const {
+  return Create(env_, stage_->index(), rank);
+}
+
 PlaneBytes PlaneBytesOf(const ParamStore& store) {
   const auto at = [&](Tier tier) {
     return store.bytes(Plane::kWeight, tier) +
            store.bytes(Plane::kGradient, tier) + store.state_bytes(tier);
   };
   return {.device = at(Tier::kDevice), .host = at(Tier::kHost)};
+}
+
+absl::StatusOr<std::vector<RankMemory>> MemoryOfRanks(
+    const ImaginedStage& imagined) {
+  const StageRun& stage = imagined.stage();
+  const ParamStore& store = stage.store();
+  const Mesh& mesh = store.layout().mesh();
+  const RankMemory own{.rank = store.rank(),
+                       .account = stage.account(),
+                       .planes = PlaneBytesOf(store)};
+  // By tensor place, of ranks that are alike.
+  std::map<int, RankMemory> like;
+  const bool alike = SharesAreAlike(store);
+  if (alike) like[mesh.PlaceOf(own.rank)[Axis::kTensor]] = own;
+  std::map<int, std::vector<LayerPlan>> layers;
+  std::vector<RankMemory> all;
+  for (const int rank :
+       mesh.Group(own.rank, {Axis::kTensor, Axis::kContext, Axis::kData})) {
+    const int place = mesh.PlaceOf(rank)[Axis::kTensor];
+    if (like.contains(place)) {
+      all.push_back(like[place]);
+      all.back().rank = rank;
+      continue;
+    }
+    all.push_back(own);
+    if (rank == own.rank) continue;
+    DELINK_ASSIGN_OR_RETURN(all.back(), MemoryOfRank(imagined, rank, layers));
+    if (alike) like[place] = all.back();
+  }
+  return all;
 }
 
 absl::Status ForEachHeaviest(ImaginedStage& first, const VisitHeaviest& visit) {
@@ -120,8 +148,7 @@ absl::Status ForEachHeaviest(ImaginedStage& first, const VisitHeaviest& visit) {
     ImaginedStage* of = &first;
     const auto imagine = [&](int rank) -> absl::Status {
       if (of->stage().store().rank() == rank) return absl::OkStatus();
-      DELINK_ASSIGN_OR_RETURN(
-          made, ImaginedStage::Create(first.env(), stage.index(), rank));
+      DELINK_ASSIGN_OR_RETURN(made, first.On(rank));
       of = made.get();
       return absl::OkStatus();
     };

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
@@ -24,6 +25,9 @@ class ImaginedStage {
   // made again, and is of the same stage of the recipe.
   static absl::StatusOr<std::unique_ptr<ImaginedStage>> Create(
       const RunEnv& env, size_t index, int rank);
+  // The same on another rank.
+  absl::StatusOr<std::unique_ptr<ImaginedStage>> On(int rank) const;
+
   StageRun& stage() { return *stage_; }
   const StageRun& stage() const { return *stage_; }
   const RunEnv& env() const { return env_; }
@@ -44,11 +48,24 @@ struct PlaneBytes {
 };
 PlaneBytes PlaneBytesOf(const ParamStore& store);
 
-// Of the ranks of a stage of the pipeline.
+// Of a rank what its StageRun and its store would say.
+struct RankMemory {
+  int rank = 0;
+  MemoryAccount account;
+  PlaneBytes planes;
+};
+// By rank, of the ranks of the stage of the pipeline that `imagined` is of.
+// They differ where their shares of the state do, and where what is cut is not
+// cut evenly; none but `imagined` has an executor made.
+absl::StatusOr<std::vector<RankMemory>> MemoryOfRanks(
+    const ImaginedStage& imagined);
+
+// Of these ranks the first of those that hold most on their device, and the
+// most that one of them has of the host; and of planes alone, of each tier.
 struct HeaviestRank {
-  int rank = 0;             // that holds most on its device
-  int64_t host = 0;         // bytes: the most that one of them has of the host
-  int64_t host_planes = 0;  // and of planes alone
+  int rank = 0;
+  int64_t host = 0;
+  PlaneBytes planes;
 };
 
 // Of `first`, the stage on rank 0, those ranks of each stage of its pipeline,

@@ -1,0 +1,172 @@
+// What is planned of ranks that take unlike much without an executor of each:
+// the account that each of them makes, and which of them has most.
+#include "recipes/run/imagined_stage.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/strings/str_join.h"
+#include "recipes/models/model_list.h"
+#include "recipes/run/imagined_ranks.h"
+#include "recipes/run/prepare.h"
+#include "recipes/schema/recipe_io.h"
+
+namespace delink::testing {
+namespace {
+
+using Words = std::vector<std::string>;
+
+constexpr char kRecipe[] = DELINK_SOURCE_DIR "/recipes/tiny_llama.toml";
+
+// Stage 1 of a recipe over imagined ranks.
+class Imagined {
+ public:
+  Imagined(const Words& sets, int ranks)
+      : recipe_(
+            *CheckWorld(*ReadRecipe(kRecipe, sets, KindsOf(models_)), ranks)),
+        world_(ranks),
+        model_(*RunModel::Create(recipe_, models_)),
+        first_(*ImaginedStage::Create(model_->On(*device_, world_, world_), 1,
+                                      0)) {}
+  ImaginedStage& first() { return *first_; }
+
+ private:
+  const ModelList models_ = BuiltInModels();
+  const Recipe recipe_;
+  const std::unique_ptr<Device> device_ = NewMetaDevice();
+  ImaginedRanks world_;
+  const std::unique_ptr<RunModel> model_;
+  const std::unique_ptr<ImaginedStage> first_;
+};
+
+Words Sets(const Words& more) {
+  Words sets = {"model.vocab=61",    "model.layers=5",   "model.dim=48",
+                "model.ffn=160",     "data.seq=16",      "data.batch=12",
+                "run.micro_batch=1", "run.probe_every=0"};
+  sets.insert(sets.end(), more.begin(), more.end());
+  return sets;
+}
+
+struct Case {
+  int ranks;
+  Words sets;
+};
+
+// Whole tensors and 8-bit state over ranks, and uneven cuts, with homes on the
+// host.
+std::vector<Case> Cases() {
+  const std::string all =
+      "weights=\"host\", gradients=\"host\", state=\"host\"";
+  const Words offloads = {
+      "",
+      "state=\"host\"",
+      all,
+      "state=\"host\", resident=0.5",
+      "state=\"host\", update=\"host\", activations=\"host\"",
+      "rows=[{match=\"*/mlp/*\", state=\"host\"}]"};
+  const Case parallels[] = {
+      {3, {"stage.1.parallel={data=3, zero=1}"}},
+      {4, {"stage.1.parallel={data=4, zero=1}"}},
+      {6, {"stage.1.parallel={data=3, pipeline=2, zero=1}"}},
+      {4, {"stage.1.parallel={data=2, context=2, zero=1}"}}};
+  std::vector<Case> cases;
+  const auto add = [&](int ranks, const Words& sets, const std::string& said) {
+    cases.push_back({ranks, sets});
+    cases.back().sets.push_back("stage.1.offload={" + said + "}");
+  };
+  for (const std::string& said : offloads) {
+    for (const auto& [ranks, parallel] : parallels) {
+      for (const std::string kind : {"muon", "adafactor"}) {
+        add(ranks, {parallel[0], "optimizer.kind=" + kind}, said);
+      }
+    }
+    add(2, {"stage.1.parallel={tensor=2}"}, said);
+    add(4,
+        {"stage.1.parallel={tensor=2, data=2, zero=1}", "run.precision=bf16",
+         "optimizer.moments=8bit"},
+        said);
+  }
+  return cases;
+}
+
+TEST(ImaginedStage, OfEveryRankTheAccountIsItsOwn) {
+  for (const auto& [ranks, more] : Cases()) {
+    SCOPED_TRACE(absl::StrJoin(more, " "));
+    Imagined imagined(Sets(more), ranks);
+    const Mesh& mesh = imagined.first().stage().store().layout().mesh();
+    for (int s = 0; s < mesh.pipeline; ++s) {
+      MeshPlace place;
+      place[Axis::kPipeline] = s;
+      const auto stage = imagined.first().On(mesh.RankAt(place));
+      ASSERT_TRUE(stage.ok()) << stage.status();
+      const auto memory = MemoryOfRanks(**stage);
+      ASSERT_TRUE(memory.ok()) << memory.status();
+      ASSERT_EQ(memory->size(),
+                static_cast<size_t>(mesh.ranks() / mesh.pipeline));
+      for (const RankMemory& of : *memory) {
+        SCOPED_TRACE(of.rank);
+        const auto own = imagined.first().On(of.rank);
+        ASSERT_TRUE(own.ok()) << own.status();
+        const StageRun& run = (*own)->stage();
+        EXPECT_EQ(ToString(of.account), ToString(run.account()));
+        EXPECT_EQ(of.account.total(), run.account().total());
+        EXPECT_EQ(of.account.host, run.account().host);
+        EXPECT_EQ(of.planes.device, PlaneBytesOf(run.store()).device);
+        EXPECT_EQ(of.planes.host, PlaneBytesOf(run.store()).host);
+      }
+    }
+  }
+}
+
+TEST(ImaginedStage, TheHeaviestRankIsTheOneWithTheLargestAccount) {
+  int of_copies = 0;  // where planes and workspace alone say another
+  for (const auto& [ranks, more] : Cases()) {
+    SCOPED_TRACE(absl::StrJoin(more, " "));
+    Imagined imagined(Sets(more), ranks);
+    // By stage of the pipeline the most of a rank; and what the rank has in all
+    // that has most without copies.
+    std::map<int, int64_t> device, host, planes, most_without, with;
+    const Mesh mesh = imagined.first().stage().store().layout().mesh();
+    const auto stage_of = [&mesh](int rank) {
+      return mesh.PlaceOf(rank)[Axis::kPipeline];
+    };
+    for (int rank = 0; rank < ranks; ++rank) {
+      const auto own = imagined.first().On(rank);
+      ASSERT_TRUE(own.ok()) << own.status();
+      const MemoryAccount account = (*own)->stage().account();
+      const int s = stage_of(rank);
+      device[s] = std::max(device[s], account.total());
+      host[s] = std::max(host[s], account.host);
+      planes[s] = std::max(planes[s], account.planes());
+      const int64_t without = account.total() - account.fetched;
+      if (without > most_without[s]) {
+        most_without[s] = without;
+        with[s] = account.total();
+      }
+    }
+    int stages = 0;
+    const absl::Status visited = ForEachHeaviest(
+        imagined.first(), [&](ImaginedStage& of, const HeaviestRank& heaviest) {
+          const int s = stages++;
+          EXPECT_EQ(heaviest.rank, of.stage().store().rank());
+          EXPECT_EQ(stage_of(heaviest.rank), s);
+          EXPECT_EQ(of.stage().account().total(), device[s]);
+          EXPECT_EQ(heaviest.host, host[s]);
+          EXPECT_EQ(heaviest.planes.device, planes[s]);
+          of_copies += with[s] < device[s] ? 1 : 0;
+          return absl::OkStatus();
+        });
+    EXPECT_TRUE(visited.ok()) << visited;
+    EXPECT_EQ(stages, mesh.pipeline);
+  }
+  EXPECT_GT(of_copies, 0) << "without copies the same ranks had most";
+}
+
+}  // namespace
+}  // namespace delink::testing
