@@ -18,8 +18,8 @@
 #include "recipes/run/known_rates.h"
 #include "recipes/run/nodes.h"
 #include "recipes/run/prepare.h"
-#include "recipes/run/stage_layout.h"
 #include "recipes/run/stage_run.h"
+#include "recipes/run/switch_memory.h"
 #include "recipes/schema/recipe_io.h"
 
 namespace delink {
@@ -104,46 +104,6 @@ absl::StatusOr<StagePlan> Describe(const Recipe& recipe,
   return plan;
 }
 
-// By rank, bytes of its planes.
-absl::StatusOr<std::vector<int64_t>> PlanesOf(const Layout& layout,
-                                              const ParamStore& like) {
-  std::vector<int64_t> planes;
-  for (int rank = 0; rank < layout.ranks(); ++rank) {
-    const std::unique_ptr<Device> device = NewMetaDevice(like.device().kind());
-    DELINK_ASSIGN_OR_RETURN(
-        const std::unique_ptr<ParamStore> store,
-        ParamStore::Create(*device, layout, rank, like.options()));
-    planes.push_back(device->ledgers().allocated.bytes());
-  }
-  return planes;
-}
-
-// What each rank holds while it goes from the stage before, which was laid out
-// like this, to this one.
-absl::StatusOr<std::vector<int64_t>> SwitchBytes(const Layout& before,
-                                                 ImaginedStage& imagined) {
-  const ParamStore& store = imagined.stage().store();
-  const size_t index = imagined.stage().index();
-  const std::vector<Stage>& stages = imagined.env().recipe->stages;
-  DELINK_ASSIGN_OR_RETURN(std::vector<int64_t> from, PlanesOf(before, store));
-  DELINK_ASSIGN_OR_RETURN(const std::vector<int64_t> to,
-                          PlanesOf(store.layout(), store));
-  std::vector<int64_t> most(from.size(), 0);
-  if (!SameMesh(stages[index - 1].parallel, stages[index].parallel)) {
-    DELINK_ASSIGN_OR_RETURN(
-        const std::vector<int64_t> moved,
-        PlanesOf(LayoutOf(imagined.env(), index, before.sharing()), store));
-    for (size_t rank = 0; rank < most.size(); ++rank) {
-      most[rank] = from[rank] + moved[rank];
-    }
-    from = moved;
-  }
-  for (size_t rank = 0; rank < most.size(); ++rank) {
-    most[rank] = std::max(most[rank], from[rank] + to[rank]);
-  }
-  return most;
-}
-
 // Sets the TracedTime of stages.
 absl::Status TimeByTrace(const PlanOptions& options, const Recipe& recipe,
                          RunPlan& plan) {
@@ -174,9 +134,9 @@ absl::Status TimeByTrace(const PlanOptions& options, const Recipe& recipe,
 }
 
 // Stage `index`, of which env.homes says what stages before it came to, and
-// then of itself.
+// then of itself; `before`, by rank, its planes.
 absl::StatusOr<StagePlan> PlanStage(RunEnv& env, size_t index,
-                                    std::optional<Layout>& before) {
+                                    std::vector<PlaneBytes>& before) {
   const Recipe& recipe = *env.recipe;
   const OffloadRules& offload = recipe.stages[index].offload;
   std::optional<KnownRates> rates;
@@ -192,11 +152,16 @@ absl::StatusOr<StagePlan> PlanStage(RunEnv& env, size_t index,
   if (offload.any()) {
     DELINK_ASSIGN_OR_RETURN(plan.offload, PlanOffload(*stage, *rates, found));
   }
-  if (before.has_value()) {
-    DELINK_ASSIGN_OR_RETURN(plan.switch_by_rank, SwitchBytes(*before, *stage));
+  if (index > 0) {
+    DELINK_ASSIGN_OR_RETURN(const std::vector<SwitchMemory> by_rank,
+                            SwitchByRank(*stage, before));
+    for (const SwitchMemory& of : by_rank) {
+      plan.switch_by_rank.push_back(of.most().device);
+      plan.switch_planes = std::max(plan.switch_planes, of.planes.device);
+    }
     plan.switch_bytes = std::ranges::max(plan.switch_by_rank);
   }
-  before = stage->stage().store().layout();
+  DELINK_ASSIGN_OR_RETURN(before, PlanesByRank(stage->stage().store()));
   return plan;
 }
 
@@ -241,7 +206,7 @@ absl::StatusOr<RunPlan> PlanRun(const PlanOptions& options,
   env.nodes = NodesOf(ranks, options.ranks_per_node);
   DELINK_RETURN_IF_ERROR(CheckNodes(recipe, env.nodes));
   env.homes.resize(recipe.stages.size());
-  std::optional<Layout> before;
+  std::vector<PlaneBytes> before;
   for (size_t i = 0; i < recipe.stages.size(); ++i) {
     DELINK_ASSIGN_OR_RETURN(StagePlan stage, PlanStage(env, i, before));
     plan.stages.push_back(std::move(stage));

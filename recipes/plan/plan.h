@@ -62,12 +62,11 @@ struct StagePlan {
   MemoryAccount account;  // of the one of these that holds most
   // The same by what it is taken for, and in how many blocks.
   std::vector<MemoryLedger::Entry> taken;
-  // By rank, weights, gradients and state of the stage before and of this one,
-  // which the switch holds at the same time; none for the first stage. Where
-  // ranks are arranged otherwise, those of the stage before in both
-  // arrangements, if that is more.
+  // By rank, the most that it holds at the switch into this stage
+  // (switch_memory.h); none for the first one.
   std::vector<int64_t> switch_by_rank;
   int64_t switch_bytes = 0;   // of the rank that has most
+  int64_t switch_planes = 0;  // the same of planes alone
   int64_t micro_batch = 0;    // sequences
   int64_t micro_batches = 0;  // that a rank accumulates
   double flops_per_token = 0;

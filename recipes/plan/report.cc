@@ -117,7 +117,9 @@ std::string StageText(const RunPlan& plan, const StagePlan& s) {
                   FormatCount(static_cast<double>(s.tokens)), " tokens\n");
   if (s.switch_bytes > 0) {
     absl::StrAppend(&text, "  the switch holds ", FormatBytes(s.switch_bytes),
-                    ": both stages' weights, gradients and state\n");
+                    s.switch_bytes > s.switch_planes
+                        ? ": the stage before, evaluated as this one is\n"
+                        : ": both stages' weights, gradients and state\n");
   }
   absl::StrAppend(
       &text, "  by name: ",

@@ -10,7 +10,8 @@
 #include "absl/strings/str_cat.h"
 #include "framework/base/machine_memory.h"
 #include "framework/base/status_macros.h"
-#include "recipes/run/stage_layout.h"
+#include "recipes/run/imagined_stage.h"
+#include "recipes/run/switch_memory.h"
 
 namespace delink {
 namespace {
@@ -125,7 +126,7 @@ struct HostUse {
 // Of this rank.
 absl::Status CheckRank(const RunEnv& env, size_t first, int ranks,
                        HostUse* host) {
-  StageBefore before;
+  PlaneBytes before;
   for (size_t i = first; i < env.recipe->stages.size(); ++i) {
     const Room room(env, i, ranks);
     DELINK_RETURN_IF_ERROR(room.CheckDevice());
@@ -133,52 +134,37 @@ absl::Status CheckRank(const RunEnv& env, size_t first, int ranks,
                             ImaginedStage::Create(env, i, env.world->rank()));
     const StageRun& stage = imagined->stage();
     const MemoryAccount account = stage.account();
-    const PlaneBytes planes = PlaneBytesOf(stage.store());
     host->steps[i] = account.host;
     const std::string name = absl::StrCat("stage ", stage.stage().name);
     DELINK_RETURN_IF_ERROR(room.Check(
         account.total(),
         absl::StrCat(name, " does not fit: ", ToString(account)), kStepKnobs));
     if (i > first) {
-      DELINK_ASSIGN_OR_RETURN(const PlaneBytes most,
-                              SwitchPeak(*imagined, planes, before));
-      host->switches[i] = most.host;
+      DELINK_ASSIGN_OR_RETURN(const SwitchMemory at_switch,
+                              SwitchOf(*imagined, before));
+      host->switches[i] = at_switch.most().host;
+      const std::string into = absl::StrCat("the switch into ", name);
       DELINK_RETURN_IF_ERROR(
-          room.Check(most.device,
-                     absl::StrCat("the switch into ", name,
+          room.Check(at_switch.planes.device,
+                     absl::StrCat(into,
                                   " does not fit: weights, gradients and "
                                   "state of both stages take ",
-                                  FormatBytes(most.device)),
+                                  FormatBytes(at_switch.planes.device)),
                      SwitchKnobs(i)));
+      DELINK_RETURN_IF_ERROR(room.Check(
+          at_switch.laid_out.device,
+          absl::StrCat(into, " does not fit: stage ",
+                       env.recipe->stages[i - 1].name,
+                       ", which is evaluated then as this one is, takes ",
+                       FormatBytes(at_switch.laid_out.device)),
+          kStepKnobs));
     }
-    before = {.planes = planes, .sharing = stage.store().sharing()};
+    before = PlaneBytesOf(stage.store());
   }
   return absl::OkStatus();
 }
 
 }  // namespace
-
-absl::StatusOr<PlaneBytes> SwitchPeak(const ImaginedStage& stage,
-                                      const PlaneBytes& planes,
-                                      const StageBefore& before) {
-  const RunEnv& env = stage.env();
-  const size_t index = stage.stage().index();
-  const std::vector<Stage>& stages = env.recipe->stages;
-  if (SameMesh(stages[index - 1].parallel, stages[index].parallel)) {
-    return PlaneBytes{.device = before.planes.device + planes.device,
-                      .host = before.planes.host + planes.host};
-  }
-  const ParamStore& store = stage.stage().store();
-  const std::unique_ptr<Device> device = NewMetaDevice(store.device().kind());
-  DELINK_ASSIGN_OR_RETURN(
-      const std::unique_ptr<ParamStore> laid_out,
-      ParamStore::Create(*device, LayoutOf(env, index, before.sharing),
-                         store.rank(), store.options()));
-  const PlaneBytes moved = PlaneBytesOf(*laid_out);
-  return PlaneBytes{
-      .device = moved.device + std::max(before.planes.device, planes.device),
-      .host = moved.host + std::max(before.planes.host, planes.host)};
-}
 
 absl::Status CheckMemory(const RunEnv& env, size_t first, int ranks,
                          Communicator& local) {

@@ -5,7 +5,6 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "recipes/run/imagined_stage.h"
 #include "recipes/run/stage_run.h"
 
 namespace delink {
@@ -22,19 +21,5 @@ namespace delink {
 // the same.
 absl::Status CheckMemory(const RunEnv& env, size_t first, int ranks,
                          Communicator& local);
-
-// The stage before another, whose planes are held until the switch is over.
-struct StageBefore {
-  PlaneBytes planes;
-  SharingMap sharing;
-};
-
-// The most that the rank of `stage` holds of planes at the switch into it,
-// where its own are `planes`: those of both stages, or, where the ranks are
-// arranged otherwise, those of either and those of the stage before as they
-// are once it is laid out as `stage` is.
-absl::StatusOr<PlaneBytes> SwitchPeak(const ImaginedStage& stage,
-                                      const PlaneBytes& planes,
-                                      const StageBefore& before);
 
 }  // namespace delink

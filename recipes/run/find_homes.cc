@@ -4,7 +4,6 @@
 #include <cstdint>
 #include <map>
 #include <memory>
-#include <optional>
 #include <string>
 #include <utility>
 
@@ -14,45 +13,45 @@
 #include "framework/base/log.h"
 #include "framework/base/status_macros.h"
 #include "offload/plan/place.h"
-#include "recipes/run/check_memory.h"
 #include "recipes/run/nodes.h"
 #include "recipes/run/stage_layout.h"
+#include "recipes/run/switch_memory.h"
 
 namespace delink {
 namespace {
 
-// Of each tier as the rank has it that has most; none: `index` is the first.
-absl::StatusOr<std::optional<StageBefore>> FindBefore(const RunEnv& env,
-                                                      size_t first,
-                                                      size_t index) {
-  if (index == first) return std::nullopt;
-  StageBefore before;
+// By rank, the planes of the stage before; none: `index` is the first.
+absl::StatusOr<std::vector<PlaneBytes>> PlanesBefore(const RunEnv& env,
+                                                     size_t first,
+                                                     size_t index) {
+  if (index == first) return std::vector<PlaneBytes>();
   DELINK_ASSIGN_OR_RETURN(const std::unique_ptr<ImaginedStage> stage,
                           ImaginedStage::Create(env, index - 1, 0));
-  DELINK_RETURN_IF_ERROR(ForEachHeaviest(
-      *stage, [&](const ImaginedStage&, const HeaviestRank& heaviest) {
-        PlaneBytes& most = before.planes;
-        most.device = std::max(most.device, heaviest.planes.device);
-        most.host = std::max(most.host, heaviest.planes.host);
-        return absl::OkStatus();
-      }));
-  before.sharing = stage->stage().store().sharing();
-  return before;
+  return PlanesByRank(stage->stage().store());
 }
 
-// Of the machine that has most, where each rank takes what the most of its
-// stage of the pipeline is.
-int64_t MostOfMachine(const Mesh& mesh, const RunEnv& env,
-                      const std::vector<int64_t>& by_stage) {
+// Of the machine that has most, of what each rank takes.
+int64_t MostOfMachine(const RunEnv& env, const std::vector<int64_t>& by_rank) {
+  const auto ranks = static_cast<int>(by_rank.size());
   const std::vector<int> nodes =
-      env.nodes.empty() ? NodesOf(mesh.ranks(), 0) : env.nodes;
+      env.nodes.empty() ? NodesOf(ranks, 0) : env.nodes;
   std::map<int, int64_t> bytes;
-  for (int rank = 0; rank < mesh.ranks(); ++rank) {
-    bytes[At(nodes, rank)] += At(by_stage, mesh.PlaceOf(rank)[Axis::kPipeline]);
+  for (int rank = 0; rank < ranks; ++rank) {
+    bytes[At(nodes, rank)] += At(by_rank, rank);
   }
   int64_t most = 0;
   for (const auto& [node, of] : bytes) most = std::max(most, of);
   return most;
+}
+
+// The same, where each takes what the most of its stage of the pipeline is.
+int64_t MostOfMachine(const Mesh& mesh, const RunEnv& env,
+                      const std::vector<int64_t>& by_stage) {
+  std::vector<int64_t> by_rank;
+  for (int rank = 0; rank < mesh.ranks(); ++rank) {
+    by_rank.push_back(At(by_stage, mesh.PlaceOf(rank)[Axis::kPipeline]));
+  }
+  return MostOfMachine(env, by_rank);
 }
 
 // Of the machine's rates what one rank has while all work.
@@ -71,33 +70,42 @@ offload::StepRates OfOneRank(const RunEnv& env, offload::StepRates rates) {
   return rates;
 }
 
-absl::StatusOr<PlaceCost> CostWith(const RunEnv& env, size_t index,
-                                   const KnownRates& rates,
-                                   const std::optional<StageBefore>& before,
-                                   const AutoPlace& place) {
+// A placement that is tried.
+struct Tried {
+  PlaceCost cost;
+  PlaceCost step;          // without the switch
+  SwitchMemory at_switch;  // of each, what the rank has that has most
+};
+
+// `before`: by rank, the planes of the stage before, where there is a switch.
+absl::StatusOr<Tried> Try(const RunEnv& env, size_t index,
+                          const KnownRates& rates,
+                          const std::vector<PlaneBytes>& before,
+                          const AutoPlace& place) {
   RunEnv tried = env;
   tried.homes.resize(env.recipe->stages.size());
   tried.homes[index] = place;
   DELINK_ASSIGN_OR_RETURN(const std::unique_ptr<ImaginedStage> first,
                           ImaginedStage::Create(tried, index, 0));
+  Tried result;
   DELINK_ASSIGN_OR_RETURN(const ForeseenStage foreseen,
                           ForeseeStage(*first, rates));
-  PlaceCost cost = foreseen.cost;
-  if (!before) return cost;
+  result.step = foreseen.cost;
+  result.cost = result.step;
+  if (before.empty()) return result;
+  DELINK_ASSIGN_OR_RETURN(const std::vector<SwitchMemory> by_rank,
+                          SwitchByRank(*first, before));
   std::vector<int64_t> hosts;
-  DELINK_RETURN_IF_ERROR(ForEachHeaviest(
-      *first,
-      [&](const ImaginedStage& of,
-          const HeaviestRank& heaviest) -> absl::Status {
-        DELINK_ASSIGN_OR_RETURN(const PlaneBytes most,
-                                SwitchPeak(of, heaviest.planes, *before));
-        cost.device = std::max(cost.device, most.device);
-        hosts.push_back(most.host);
-        return absl::OkStatus();
-      }));
-  const Mesh& mesh = first->stage().store().layout().mesh();
-  cost.host = std::max(cost.host, MostOfMachine(mesh, first->env(), hosts));
-  return cost;
+  for (const SwitchMemory& of : by_rank) {
+    hosts.push_back(of.most().host);
+    result.at_switch = {
+        .planes = Most(result.at_switch.planes, of.planes),
+        .laid_out = Most(result.at_switch.laid_out, of.laid_out)};
+  }
+  PlaceCost& cost = result.cost;
+  cost.device = std::max(cost.device, result.at_switch.most().device);
+  cost.host = std::max(cost.host, MostOfMachine(first->env(), hosts));
+  return result;
 }
 
 // Who may update what is left open: Muon's products on a GPU would have other
@@ -140,38 +148,53 @@ std::string DeviceKnobs(const Recipe& recipe, size_t index) {
   return knobs + " or more ranks (stage.parallel)";
 }
 
-// Where it is the planes of the stage before that are too many.
+// Where it is the stage before that takes too much: its planes, or all of it
+// once it is laid out as this one.
 absl::Status SwitchTooLarge(const Recipe& recipe, size_t index,
-                            const PlaceCost& cost, const PlaneBytes& before) {
+                            const Tried& tried, const PlaneBytes& before) {
   const OffloadRules& rules = recipe.stages[index].offload;
-  const bool device = rules.device && cost.device > *rules.device;
+  const bool device = rules.device && tried.cost.device > *rules.device;
+  const auto of = [device](const PlaneBytes& bytes) {
+    return device ? bytes.device : bytes.host;
+  };
   const int64_t budget = device ? *rules.device : *rules.host;
-  const int64_t taken = device ? cost.device : cost.host;
+  const int64_t taken = device ? tried.cost.device : tried.cost.host;
+  const bool laid_out =
+      of(tried.at_switch.laid_out) > of(tried.at_switch.planes);
   const std::string key =
       absl::StrCat("stage[", index, "].offload.", device ? "device" : "host");
-  return ErrorAt(
-      recipe, key, key,
-      absl::StrCat(
-          FormatBytes(budget), device ? "" : " of a machine",
-          ", but the switch takes ", FormatBytes(taken),
-          device ? " of a rank's device, " : ", ", FormatBytes(taken - budget),
-          " more: stage ", recipe.stages[index - 1].name, " has ",
-          FormatBytes(device ? before.device : before.host),
-          device ? "" : " a rank", " there until it is over; raise it or have ",
-          device ? "some of that on the host" : "more of that on the device",
-          " (stage[", index - 1, "].offload: ",
-          device ? "a budget, or state = \"host\")"
-                 : "weights, gradients, state, resident)"));
+  std::string message = absl::StrCat(
+      FormatBytes(budget), device ? "" : " of a machine",
+      ", but the switch takes ", FormatBytes(taken),
+      device ? " of a rank's device, " : ", ", FormatBytes(taken - budget),
+      " more: stage ", recipe.stages[index - 1].name);
+  if (laid_out) {
+    absl::StrAppend(&message, " is evaluated then as this one is; ",
+                    DeviceKnobs(recipe, index), ", or have ");
+  } else {
+    absl::StrAppend(&message, " has ", FormatBytes(of(before)),
+                    device ? "" : " a rank",
+                    " there until it is over; raise it or have ");
+  }
+  absl::StrAppend(
+      &message,
+      device ? "some of that on the host" : "more of that on the device",
+      " (stage[", index - 1, "].offload: ",
+      device ? "a budget, or state = \"host\")"
+             : "weights, gradients, state, resident)");
+  return ErrorAt(recipe, key, key, message);
 }
 
-// `step`: what is found takes without the switch.
-absl::Status TooLarge(const RunEnv& env, size_t index, const PlaceCost& cost,
-                      const PlaceCost& step, const PlaneBytes& before) {
+// `before`: what the rank has of it that has most.
+absl::Status TooLarge(const RunEnv& env, size_t index, const Tried& tried,
+                      const PlaneBytes& before) {
   const Recipe& recipe = *env.recipe;
   const OffloadRules& rules = recipe.stages[index].offload;
+  const PlaceCost& cost = tried.cost;
   const bool device = rules.device && cost.device > *rules.device;
-  if (device ? step.device <= *rules.device : step.host <= *rules.host) {
-    return SwitchTooLarge(recipe, index, cost, before);
+  if (device ? tried.step.device <= *rules.device
+             : tried.step.host <= *rules.host) {
+    return SwitchTooLarge(recipe, index, tried, before);
   }
   const std::string key = absl::StrCat("stage[", index, "].offload.");
   if (device) {
@@ -275,25 +298,27 @@ absl::StatusOr<ForeseenStage> ForeseeStage(ImaginedStage& first,
 absl::StatusOr<FoundPlace> FindHomes(const RunEnv& env, size_t first,
                                      size_t index, const KnownRates& rates) {
   const OffloadRules& rules = env.recipe->stages[index].offload;
-  DELINK_ASSIGN_OR_RETURN(const std::optional<StageBefore> before,
-                          FindBefore(env, first, index));
+  DELINK_ASSIGN_OR_RETURN(const std::vector<PlaneBytes> before,
+                          PlanesBefore(env, first, index));
   DELINK_ASSIGN_OR_RETURN(const SharingMap sharing, SharingOf(env, index));
-  DELINK_ASSIGN_OR_RETURN(const FoundPlace found,
-                          FindPlace({.device = rules.device,
-                                     .host = rules.host,
-                                     .updates = UpdatersOf(env, index),
-                                     .recompute = MayRecompute(env, index)},
-                                    BlockSlabs(LayoutOf(env, index, sharing)),
-                                    [&](const AutoPlace& place) {
-                                      return CostWith(env, index, rates, before,
-                                                      place);
-                                    }));
-  if (found.fits) return found;
   DELINK_ASSIGN_OR_RETURN(
-      const PlaceCost step,
-      CostWith(env, index, rates, std::nullopt, found.place));
-  return TooLarge(env, index, found.cost, step,
-                  before ? before->planes : PlaneBytes());
+      const FoundPlace found,
+      FindPlace({.device = rules.device,
+                 .host = rules.host,
+                 .updates = UpdatersOf(env, index),
+                 .recompute = MayRecompute(env, index)},
+                BlockSlabs(LayoutOf(env, index, sharing)),
+                [&](const AutoPlace& place) -> absl::StatusOr<PlaceCost> {
+                  DELINK_ASSIGN_OR_RETURN(
+                      const Tried tried, Try(env, index, rates, before, place));
+                  return tried.cost;
+                }));
+  if (found.fits) return found;
+  DELINK_ASSIGN_OR_RETURN(const Tried tried,
+                          Try(env, index, rates, before, found.place));
+  PlaneBytes most;
+  for (const PlaneBytes& of : before) most = Most(most, of);
+  return TooLarge(env, index, tried, most);
 }
 
 absl::StatusOr<std::vector<AutoPlace>> AgreeOnHomes(const RunEnv& env,

@@ -4,6 +4,7 @@
 #include <map>
 #include <vector>
 
+#include "framework/base/at.h"
 #include "framework/base/status_macros.h"
 #include "framework/step/measure.h"
 #include "layers/ops/accumulate.h"
@@ -61,9 +62,6 @@ absl::StatusOr<HeaviestRank> FindHeaviest(const ImaginedStage& imagined) {
   int64_t most = -1;
   for (const auto& [rank, account, planes] : ranks) {
     heaviest.host = std::max(heaviest.host, account.host);
-    PlaneBytes& most_planes = heaviest.planes;
-    most_planes.device = std::max(most_planes.device, planes.device);
-    most_planes.host = std::max(most_planes.host, planes.host);
     if (account.total() <= most) continue;
     heaviest.rank = rank;
     most = account.total();
@@ -89,15 +87,21 @@ ImaginedStage::ImaginedStage(const RunEnv& env, int rank)
 
 absl::StatusOr<std::unique_ptr<ImaginedStage>> ImaginedStage::Create(
     const RunEnv& env, size_t index, int rank) {
+  return CreateLaidOut(env, index, index, rank);
+}
+
+absl::StatusOr<std::unique_ptr<ImaginedStage>> ImaginedStage::CreateLaidOut(
+    const RunEnv& env, size_t index, size_t layout, int rank) {
   std::unique_ptr<ImaginedStage> imagined(new ImaginedStage(env, rank));
-  DELINK_ASSIGN_OR_RETURN(imagined->stage_,
-                          StageRun::Create(imagined->env_, index));
+  imagined->layout_ = layout;
+  DELINK_ASSIGN_OR_RETURN(
+      imagined->stage_, StageRun::CreateLaidOut(imagined->env_, index, layout));
   return imagined;
 }
 
 absl::StatusOr<std::unique_ptr<ImaginedStage>> ImaginedStage::On(
     int rank) const {
-  return Create(env_, stage_->index(), rank);
+  return CreateLaidOut(env_, stage_->index(), layout_, rank);
 }
 
 PlaneBytes PlaneBytesOf(const ParamStore& store) {
@@ -108,14 +112,23 @@ PlaneBytes PlaneBytesOf(const ParamStore& store) {
   return {.device = at(Tier::kDevice), .host = at(Tier::kHost)};
 }
 
+PlaneBytes Most(const PlaneBytes& a, const PlaneBytes& b) {
+  return {.device = std::max(a.device, b.device),
+          .host = std::max(a.host, b.host)};
+}
+
+RankMemory MemoryOf(const ImaginedStage& imagined) {
+  const StageRun& stage = imagined.stage();
+  return {.rank = stage.store().rank(),
+          .account = stage.account(),
+          .planes = PlaneBytesOf(stage.store())};
+}
+
 absl::StatusOr<std::vector<RankMemory>> MemoryOfRanks(
     const ImaginedStage& imagined) {
-  const StageRun& stage = imagined.stage();
-  const ParamStore& store = stage.store();
+  const ParamStore& store = imagined.stage().store();
   const Mesh& mesh = store.layout().mesh();
-  const RankMemory own{.rank = store.rank(),
-                       .account = stage.account(),
-                       .planes = PlaneBytesOf(store)};
+  const RankMemory own = MemoryOf(imagined);
   // By tensor place, of ranks that are alike.
   std::map<int, RankMemory> like;
   const bool alike = SharesAreAlike(store);
@@ -136,6 +149,46 @@ absl::StatusOr<std::vector<RankMemory>> MemoryOfRanks(
     if (alike) like[place] = all.back();
   }
   return all;
+}
+
+absl::StatusOr<std::vector<RankMemory>> MemoryByRank(
+    const ImaginedStage& first) {
+  const Mesh& mesh = first.stage().store().layout().mesh();
+  std::vector<RankMemory> by_rank(static_cast<size_t>(mesh.ranks()));
+  for (int s = 0; s < mesh.pipeline; ++s) {
+    MeshPlace place;
+    place[Axis::kPipeline] = s;
+    std::unique_ptr<ImaginedStage> made;
+    if (s > 0) {
+      DELINK_ASSIGN_OR_RETURN(made, first.On(mesh.RankAt(place)));
+    }
+    DELINK_ASSIGN_OR_RETURN(const std::vector<RankMemory> ranks,
+                            MemoryOfRanks(s > 0 ? *made : first));
+    for (const RankMemory& of : ranks) At(by_rank, of.rank) = of;
+  }
+  return by_rank;
+}
+
+absl::StatusOr<std::vector<PlaneBytes>> PlanesByRank(const ParamStore& store) {
+  const Layout& layout = store.layout();
+  const Mesh& mesh = layout.mesh();
+  const bool alike = SharesAreAlike(store);
+  std::vector<PlaneBytes> planes;
+  for (int rank = 0; rank < layout.ranks(); ++rank) {
+    MeshPlace place = mesh.PlaceOf(rank);
+    place[Axis::kContext] = place[Axis::kData] = 0;
+    const int like = alike ? mesh.RankAt(place) : rank;
+    if (like < rank) {
+      planes.push_back(At(planes, like));
+      continue;
+    }
+    const std::unique_ptr<Device> device = NewMetaDevice(store.device().kind());
+    DELINK_ASSIGN_OR_RETURN(
+        const std::unique_ptr<ParamStore> there,
+        ParamStore::Create(*device, layout, rank, store.options()));
+    planes.push_back(PlaneBytesOf(*there));
+  }
+  return planes;
 }
 
 absl::Status ForEachHeaviest(ImaginedStage& first, const VisitHeaviest& visit) {

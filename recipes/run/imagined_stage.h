@@ -25,6 +25,10 @@ class ImaginedStage {
   // made again, and is of the same stage of the recipe.
   static absl::StatusOr<std::unique_ptr<ImaginedStage>> Create(
       const RunEnv& env, size_t index, int rank);
+  // As it is once it has taken the layout of another stage
+  // (StageRun::TakeLayout), with which a plan is shared likewise.
+  static absl::StatusOr<std::unique_ptr<ImaginedStage>> CreateLaidOut(
+      const RunEnv& env, size_t index, size_t layout, int rank);
   // The same on another rank.
   absl::StatusOr<std::unique_ptr<ImaginedStage>> On(int rank) const;
 
@@ -39,6 +43,7 @@ class ImaginedStage {
   ImaginedRanks world_, network_;
   std::shared_ptr<const JointPlan> plan_;  // unless `env` brought one
   RunEnv env_;
+  size_t layout_ = 0;  // the stage that it is laid out as
   std::unique_ptr<StageRun> stage_;
 };
 
@@ -47,6 +52,8 @@ struct PlaneBytes {
   int64_t device = 0, host = 0;
 };
 PlaneBytes PlaneBytesOf(const ParamStore& store);
+// Of each tier the larger.
+PlaneBytes Most(const PlaneBytes& a, const PlaneBytes& b);
 
 // Of a rank what its StageRun and its store would say.
 struct RankMemory {
@@ -54,18 +61,23 @@ struct RankMemory {
   MemoryAccount account;
   PlaneBytes planes;
 };
+RankMemory MemoryOf(const ImaginedStage& imagined);
 // By rank, of the ranks of the stage of the pipeline that `imagined` is of.
 // They differ where their shares of the state do, and where what is cut is not
 // cut evenly; none but `imagined` has an executor made.
 absl::StatusOr<std::vector<RankMemory>> MemoryOfRanks(
     const ImaginedStage& imagined);
+// Of all ranks, where `first` is on rank 0.
+absl::StatusOr<std::vector<RankMemory>> MemoryByRank(
+    const ImaginedStage& first);
+// Of planes alone, of all ranks of a layout, which `store` has.
+absl::StatusOr<std::vector<PlaneBytes>> PlanesByRank(const ParamStore& store);
 
-// Of these ranks the first of those that hold most on their device, and the
-// most that one of them has of the host; and of planes alone, of each tier.
+// Of the ranks of a stage of the pipeline the first of those that hold most on
+// their device, and the most that one of them has of the host.
 struct HeaviestRank {
   int rank = 0;
   int64_t host = 0;
-  PlaneBytes planes;
 };
 
 // Of `first`, the stage on rank 0, those ranks of each stage of its pipeline,

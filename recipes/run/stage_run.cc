@@ -19,7 +19,21 @@ void LimitDevice(const RunEnv& env, size_t stage) {
   env.device->SetLimit(env.recipe->stages[stage].offload.device);
 }
 
+bool SameVisits(const Recipe& recipe, size_t a, size_t b) {
+  return recipe.Batch(a) == recipe.Batch(b) &&
+         recipe.MicroBatch(a) == recipe.MicroBatch(b) &&
+         recipe.RecomputeOf(a) == recipe.RecomputeOf(b);
+}
+
+bool SameRanks(const Recipe& recipe, size_t a, size_t b) {
+  return SameMesh(recipe.stages[a].parallel, recipe.stages[b].parallel);
+}
+
 }  // namespace
+
+bool TakesLayout(const Recipe& recipe, size_t from, size_t to) {
+  return !SameRanks(recipe, from, to) || !SameVisits(recipe, from, to);
+}
 
 BatchShape BatchShapeOf(const Recipe& recipe, size_t stage) {
   return {.micro_batch = recipe.MicroBatch(stage),
@@ -52,6 +66,17 @@ absl::StatusOr<std::unique_ptr<StageRun>> StageRun::Create(
   }
   DELINK_RETURN_IF_ERROR(run->MakeStore(map));
   DELINK_RETURN_IF_ERROR(run->MakeExecutor(index));
+  return run;
+}
+
+absl::StatusOr<std::unique_ptr<StageRun>> StageRun::CreateLaidOut(
+    const RunEnv& env, size_t index, size_t layout) {
+  std::unique_ptr<StageRun> run(new StageRun(env, index));
+  LimitDevice(env, layout);
+  if (!SameRanks(*env.recipe, index, layout)) run->mesh_of_ = layout;
+  DELINK_ASSIGN_OR_RETURN(const SharingMap map, SharingOf(env, index));
+  DELINK_RETURN_IF_ERROR(run->MakeStore(map));
+  DELINK_RETURN_IF_ERROR(run->MakeExecutor(layout));
   return run;
 }
 
@@ -114,12 +139,8 @@ absl::Status StageRun::MoveStore(size_t layout) {
 }
 
 absl::Status StageRun::TakeLayout(size_t index) {
-  const Recipe& recipe = *env_.recipe;
-  const bool moves = !SameMesh(recipe.stages[mesh_of_].parallel,
-                               recipe.stages[index].parallel);
-  if (!moves && recipe.Batch(index) == recipe.Batch(index_) &&
-      recipe.MicroBatch(index) == recipe.MicroBatch(index_) &&
-      recipe.RecomputeOf(index) == recipe.RecomputeOf(index_)) {
+  const bool moves = !SameRanks(*env_.recipe, mesh_of_, index);
+  if (!moves && SameVisits(*env_.recipe, index_, index)) {
     return absl::OkStatus();
   }
   DELINK_RETURN_IF_ERROR(executor_->Drain());

@@ -49,6 +49,11 @@ class StageRun {
   static absl::StatusOr<std::unique_ptr<StageRun>> Create(
       const RunEnv& env, size_t index, const SharingMap* sharing = nullptr);
 
+  // As Create, then TakeLayout(layout), leave it; all parameters zero, and
+  // without the memory that both would take at a time.
+  static absl::StatusOr<std::unique_ptr<StageRun>> CreateLaidOut(
+      const RunEnv& env, size_t index, size_t layout);
+
   // Ends `from` and begins stage `index`: parameters are delinked, blocks that
   // were not visited begin as it says, state goes by the stage's policy.
   // Besides both sets of planes nothing is held while copying: the old executor
@@ -94,6 +99,9 @@ class StageRun {
   std::unique_ptr<ParamStore> store_;
   std::unique_ptr<Executor> executor_;
 };
+
+// Whether StageRun::TakeLayout(to) changes anything of stage `from`.
+bool TakesLayout(const Recipe& recipe, size_t from, size_t to);
 
 // What a visit of a stage works on, as its recipe says.
 BatchShape BatchShapeOf(const Recipe& recipe, size_t stage);

@@ -171,10 +171,16 @@ int64_t Sum(const Kinds& a, const Kinds& b) {
   return sum;
 }
 
-// By rank, what planes took at most at the switch from the first stage to the
+// By rank, what was taken at most at the switch from the first stage to the
 // second, which goes over to ranks arranged otherwise where it `moves`.
-std::vector<int64_t> SwitchOn(const Words& sets, int ranks, bool moves) {
-  std::vector<int64_t> planes(ranks);
+struct SwitchTakes {
+  std::vector<int64_t> planes, all;
+};
+
+SwitchTakes SwitchOn(const Words& sets, int ranks, bool moves) {
+  SwitchTakes takes;
+  takes.planes.resize(ranks);
+  takes.all.resize(ranks);
   const absl::Status status = RunRanks(ranks, [&](Communicator& comm) {
     const ModelList models = BuiltInModels();
     DELINK_ASSIGN_OR_RETURN(const Recipe read,
@@ -189,12 +195,20 @@ std::vector<int64_t> SwitchOn(const Words& sets, int ranks, bool moves) {
     DELINK_ASSIGN_OR_RETURN(std::unique_ptr<StageRun> stage,
                             StageRun::Create(env, 0));
     const Kinds before = PlanesOn(*device, &MemoryLedger::Entry::bytes);
+    const int64_t first = device->bytes_in_use();
     DELINK_RETURN_IF_ERROR(stage->TakeLayout(1));
     const Kinds moved = PlanesOn(*device, &MemoryLedger::Entry::bytes);
+    const int64_t laid_out =
+        TakesLayout(recipe, 0, 1) ? device->bytes_in_use() : 0;
     DELINK_ASSIGN_OR_RETURN(stage, StageRun::Switch(env, std::move(stage), 1));
     const Kinds after = PlanesOn(*device, &MemoryLedger::Entry::bytes);
     const int64_t move = moves ? Sum(before, moved) : 0;
-    planes[comm.rank()] = std::max(move, Sum(moved, after));
+    const int64_t planes = std::max(move, Sum(moved, after));
+    const int64_t all = std::max(planes, laid_out);
+    takes.planes[comm.rank()] = planes;
+    takes.all[comm.rank()] = all;
+    EXPECT_EQ(device->ledgers().allocated.highest(),
+              std::max({first, all, device->bytes_in_use()}));
     // And never more: both stores were there at once, and no third one.
     Kinds most;
     for (const auto& [kind, bytes] : after) {
@@ -205,7 +219,7 @@ std::vector<int64_t> SwitchOn(const Words& sets, int ranks, bool moves) {
     return absl::OkStatus();
   });
   EXPECT_TRUE(status.ok()) << status;
-  return planes;
+  return takes;
 }
 
 TEST(PipelinePlanTest, ASwitchTakesWhatIsPlannedOnEveryRank) {
@@ -229,8 +243,20 @@ TEST(PipelinePlanTest, ASwitchTakesWhatIsPlannedOnEveryRank) {
       {.more = {"stage.0.parallel={data=3, zero=1}", "optimizer.kind=muon",
                 "model.ffn=160", "data.batch=6"},
        .moves = false},
-      {.more = {cut, "stage.0.depth=4", "stage.0.share=none"}}};
-  int unlike = 0;
+      {.more = {cut, "stage.0.depth=4", "stage.0.share=none"}},
+      // The stage before works as the one to come first.
+      {.more = {"stage.0.share=none", "stage.1.micro_batch=4",
+                "stage.0.parallel={data=2}", "data.batch=8",
+                "stage.1.offload={weights=\"host\", state=\"host\"}"},
+       .moves = false},
+      {.more = {"stage.1.micro_batch=4", "stage.0.parallel={data=2}",
+                "stage.1.parallel={pipeline=2}", "data.batch=8"}},
+      {.more = {"stage.1.micro_batch=4", "optimizer.kind=muon",
+                "stage.0.parallel={data=3, zero=1}", "data.batch=12",
+                "stage.0.offload={state=\"host\"}",
+                "stage.1.offload={state=\"host\"}"},
+       .moves = false}};
+  int unlike = 0, of_visits = 0;
   for (const auto& [more, moves] : cases) {
     Words sets = {"model.vocab=61", "model.layers=16", "model.dim=48",
                   "run.micro_batch=1"};
@@ -238,13 +264,16 @@ TEST(PipelinePlanTest, ASwitchTakesWhatIsPlannedOnEveryRank) {
     SCOPED_TRACE(absl::StrJoin(more, " "));
     const RunPlan plan = PlanOf(sets);
     const StagePlan& real = plan.stages[1];
-    const std::vector<int64_t> planes =
+    const SwitchTakes takes =
         SwitchOn(sets, static_cast<int>(plan.ranks), moves);
-    EXPECT_EQ(planes, real.switch_by_rank);
-    EXPECT_EQ(std::ranges::max(planes), real.switch_bytes);
-    unlike += std::ranges::min(planes) < real.switch_bytes ? 1 : 0;
+    EXPECT_EQ(takes.all, real.switch_by_rank);
+    EXPECT_EQ(std::ranges::max(takes.all), real.switch_bytes);
+    EXPECT_EQ(std::ranges::max(takes.planes), real.switch_planes);
+    unlike += std::ranges::min(takes.all) < real.switch_bytes ? 1 : 0;
+    of_visits += real.switch_bytes > real.switch_planes ? 1 : 0;
   }
   EXPECT_GT(unlike, 5) << "switches of which ranks hold unlike much";
+  EXPECT_GT(of_visits, 2) << "switches that visits take more of than planes";
 }
 
 // By data ranks of which each has the pseudo model, to ranks that have the real
@@ -259,7 +288,7 @@ TEST(PipelinePlanTest, NoRankHasHalfOfTheRealModelAtTheSwitch) {
     const RunPlan plan = PlanOf(cut);
     ASSERT_EQ(plan.ranks, 4);
     EXPECT_EQ(plan.stages[0].mesh, Mesh{.data = 4});
-    for (const int64_t planes : SwitchOn(cut, 4, true)) {
+    for (const int64_t planes : SwitchOn(cut, 4, true).planes) {
       EXPECT_LT(2 * planes, whole);
     }
   }

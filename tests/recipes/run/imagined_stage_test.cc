@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "absl/strings/str_join.h"
+#include "framework/base/at.h"
 #include "recipes/models/model_list.h"
 #include "recipes/run/imagined_ranks.h"
 #include "recipes/run/prepare.h"
@@ -99,26 +100,27 @@ TEST(ImaginedStage, OfEveryRankTheAccountIsItsOwn) {
   for (const auto& [ranks, more] : Cases()) {
     SCOPED_TRACE(absl::StrJoin(more, " "));
     Imagined imagined(Sets(more), ranks);
-    const Mesh& mesh = imagined.first().stage().store().layout().mesh();
-    for (int s = 0; s < mesh.pipeline; ++s) {
-      MeshPlace place;
-      place[Axis::kPipeline] = s;
-      const auto stage = imagined.first().On(mesh.RankAt(place));
-      ASSERT_TRUE(stage.ok()) << stage.status();
-      const auto memory = MemoryOfRanks(**stage);
-      ASSERT_TRUE(memory.ok()) << memory.status();
-      ASSERT_EQ(memory->size(),
-                static_cast<size_t>(mesh.ranks() / mesh.pipeline));
-      for (const RankMemory& of : *memory) {
-        SCOPED_TRACE(of.rank);
-        const auto own = imagined.first().On(of.rank);
-        ASSERT_TRUE(own.ok()) << own.status();
-        const StageRun& run = (*own)->stage();
-        EXPECT_EQ(ToString(of.account), ToString(run.account()));
-        EXPECT_EQ(of.account.total(), run.account().total());
-        EXPECT_EQ(of.account.host, run.account().host);
-        EXPECT_EQ(of.planes.device, PlaneBytesOf(run.store()).device);
-        EXPECT_EQ(of.planes.host, PlaneBytesOf(run.store()).host);
+    const ParamStore& store = imagined.first().stage().store();
+    const auto all = MemoryByRank(imagined.first());
+    ASSERT_TRUE(all.ok()) << all.status();
+    const auto planes = PlanesByRank(store);
+    ASSERT_TRUE(planes.ok()) << planes.status();
+    ASSERT_EQ(all->size(), static_cast<size_t>(ranks));
+    ASSERT_EQ(planes->size(), all->size());
+    for (int rank = 0; rank < ranks; ++rank) {
+      SCOPED_TRACE(rank);
+      const auto own = imagined.first().On(rank);
+      ASSERT_TRUE(own.ok()) << own.status();
+      const MemoryAccount account = (*own)->stage().account();
+      const PlaneBytes there = PlaneBytesOf((*own)->stage().store());
+      const RankMemory& of = At(*all, rank);
+      EXPECT_EQ(of.rank, rank);
+      EXPECT_EQ(ToString(of.account), ToString(account));
+      EXPECT_EQ(of.account.total(), account.total());
+      EXPECT_EQ(of.account.host, account.host);
+      for (const PlaneBytes& bytes : {of.planes, At(*planes, rank)}) {
+        EXPECT_EQ(bytes.device, there.device);
+        EXPECT_EQ(bytes.host, there.host);
       }
     }
   }
@@ -131,7 +133,7 @@ TEST(ImaginedStage, TheHeaviestRankIsTheOneWithTheLargestAccount) {
     Imagined imagined(Sets(more), ranks);
     // By stage of the pipeline the most of a rank; and what the rank has in all
     // that has most without copies.
-    std::map<int, int64_t> device, host, planes, most_without, with;
+    std::map<int, int64_t> device, host, most_without, with;
     const Mesh mesh = imagined.first().stage().store().layout().mesh();
     const auto stage_of = [&mesh](int rank) {
       return mesh.PlaceOf(rank)[Axis::kPipeline];
@@ -143,7 +145,6 @@ TEST(ImaginedStage, TheHeaviestRankIsTheOneWithTheLargestAccount) {
       const int s = stage_of(rank);
       device[s] = std::max(device[s], account.total());
       host[s] = std::max(host[s], account.host);
-      planes[s] = std::max(planes[s], account.planes());
       const int64_t without = account.total() - account.fetched;
       if (without > most_without[s]) {
         most_without[s] = without;
@@ -158,7 +159,6 @@ TEST(ImaginedStage, TheHeaviestRankIsTheOneWithTheLargestAccount) {
           EXPECT_EQ(stage_of(heaviest.rank), s);
           EXPECT_EQ(of.stage().account().total(), device[s]);
           EXPECT_EQ(heaviest.host, host[s]);
-          EXPECT_EQ(heaviest.planes.device, planes[s]);
           of_copies += with[s] < device[s] ? 1 : 0;
           return absl::OkStatus();
         });

@@ -4,6 +4,7 @@
 // Configurations are drawn; one that fails is told as a command line.
 //
 //   DELINK_OFFLOAD_ROWS=200 DELINK_OFFLOAD_SEED=2 offload_memory_test
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -25,6 +26,7 @@
 #include "framework/step/memory.h"
 #include "recipes/models/model_list.h"
 #include "recipes/plan/plan.h"
+#include "recipes/run/check_memory.h"
 #include "recipes/run/prepare.h"
 #include "recipes/run/stage_run.h"
 #include "recipes/schema/recipe_io.h"
@@ -32,6 +34,9 @@
 
 namespace delink::testing {
 namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
 
 constexpr uint64_t kRows = 16;
 constexpr Change kRun = Change::kRun;
@@ -492,6 +497,108 @@ TEST(OffloadMemory, TheDeviceHoldsABudgetToTheByte) {
           absl::StrCat("of cpu only ", limit, " may be taken, and ")))
           << std::string(refused.message());
     }
+  }
+}
+
+constexpr char kHome[] = "weights=\"host\",gradients=\"host\",state=\"host\"";
+
+// The second stage has larger micro-batches, of which the planes of either
+// stage are at home on the other tier than the other's.
+std::vector<std::string> LargerMicroBatch(const std::string& first,
+                                          const std::string& second) {
+  return {"model.layers=6",
+          "model.vocab=257",
+          "data.batch=16",
+          "stage.0.share=none",
+          "stage.0.micro_batch=1",
+          "stage.1.micro_batch=8",
+          "stage.0.parallel.zero=1",
+          "stage.1.parallel.zero=1",
+          absl::StrCat("stage.0.offload={", first, "}"),
+          absl::StrCat("stage.1.offload={", second, "}")};
+}
+
+absl::StatusOr<RunPlan> PlanOf(const std::vector<std::string>& sets,
+                               int ranks = 1) {
+  return PlanRun({.recipe = kRecipe, .sets = sets, .ranks = ranks},
+                 BuiltInModels());
+}
+
+// What is said before a run that has nothing left to auto.
+absl::Status Checked(const std::vector<std::string>& sets) {
+  return RunRanks(1, [&](Communicator& comm) -> absl::Status {
+    const ModelList models = BuiltInModels();
+    DELINK_ASSIGN_OR_RETURN(const Recipe read,
+                            ReadRecipe(kRecipe, sets, KindsOf(models)));
+    DELINK_ASSIGN_OR_RETURN(const Recipe recipe, CheckWorld(read, 1));
+    const std::unique_ptr<Device> device = NewCpuDevice();
+    DELINK_ASSIGN_OR_RETURN(const std::unique_ptr<RunModel> model,
+                            RunModel::Create(recipe, models));
+    return CheckMemory(model->On(*device, comm, comm), 0, 1, comm);
+  });
+}
+
+// Before the switch the first stage is evaluated in the micro-batches of the
+// second: then most is held, and has to go into the second one's budget.
+TEST(OffloadMemory, TheStageBeforeIsCountedAsItIsAtTheSwitch) {
+  const std::string home = absl::StrCat(kHome, ",activations=\"device\"");
+  for (const int ranks : {1, 2}) {
+    SCOPED_TRACE(ranks);
+    const auto plan = PlanOf(LargerMicroBatch("", home), ranks);
+    ASSERT_TRUE(plan.ok()) << std::string(plan.status().message());
+    const StagePlan& stage = plan->stages[1];
+    const int64_t held = stage.switch_bytes;
+    ASSERT_GT(held, stage.switch_planes);
+    ASSERT_GT(held, stage.account.total());
+    ASSERT_GT(held, plan->stages[0].account.total());
+    EXPECT_EQ(plan->peak_bytes(), held);
+    const auto within = [&](int64_t device) {
+      return LargerMicroBatch("", absl::StrCat("device=", device, ",", home));
+    };
+    const auto run = [&](int64_t device) {
+      return RunRanks(ranks, [&](Communicator& comm) -> absl::Status {
+        int64_t most = 0;
+        DELINK_RETURN_IF_ERROR(TrainThrough(within(device), comm, &most));
+        EXPECT_EQ(most, held);
+        return absl::OkStatus();
+      });
+    };
+    EXPECT_TRUE(run(held).ok());
+    EXPECT_EQ(run(held - 1).code(), absl::StatusCode::kResourceExhausted);
+    EXPECT_TRUE(PlanOf(within(held), ranks).ok());
+    const auto refused = PlanOf(within(held - 1), ranks);
+    EXPECT_THAT(
+        std::string(refused.status().message()),
+        AllOf(HasSubstr("stage[1].offload.device: "),
+              HasSubstr("1 B more: stage pseudo is evaluated then as this "
+                        "one is; raise it, ")));
+    if (ranks > 1) continue;
+    EXPECT_TRUE(Checked(within(held)).ok());
+    EXPECT_THAT(std::string(Checked(within(held - 1)).message()),
+                AllOf(HasSubstr("stage[1].offload.device: "),
+                      HasSubstr("which is evaluated then as this one is, ")));
+  }
+}
+
+// On the host slots that are stored are beside the planes of the stage before.
+TEST(OffloadMemory, TheHostHoldsTheStageBeforeAsItIsAtTheSwitch) {
+  const std::string stored =
+      "weights=\"device\",gradients=\"device\",state=\"device\","
+      "activations=\"host\"";
+  const auto plan = PlanOf(LargerMicroBatch(kHome, stored));
+  ASSERT_TRUE(plan.ok()) << std::string(plan.status().message());
+  const int64_t slots = plan->stages[1].account.host;
+  ASSERT_GT(slots, 0);
+  const int64_t held = plan->stages[0].account.host + slots;
+  const auto within = [&](int64_t host) {
+    return LargerMicroBatch(kHome, absl::StrCat("host=", host, ",", stored));
+  };
+  EXPECT_TRUE(PlanOf(within(held)).ok());
+  EXPECT_TRUE(Checked(within(held)).ok());
+  for (const absl::Status& refused :
+       {PlanOf(within(held - 1)).status(), Checked(within(held - 1))}) {
+    EXPECT_THAT(std::string(refused.message()),
+                HasSubstr("stage[1].offload.host: "));
   }
 }
 
