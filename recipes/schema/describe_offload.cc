@@ -101,12 +101,14 @@ void DescribeWishes(Section& s, OffloadWishes& wishes) {
          {.doc = "who updates: the device, to which state comes for it, or the "
                  "host, where state, weights and gradients then are, whatever "
                  "has copies on the device besides; `\"auto\"`: of what has "
-                 "its state on the host whoever is through sooner",
+                 "its state on the host whoever is through sooner, or "
+                 "both, each a part",
           .when_omitted = "`\"device\"`, with `device` `\"auto\"`"});
   s.Enum("activations", &wishes.activations, Word,
          {.doc = "where what a block's forward keeps for its backward is "
                  "meanwhile: the host's comes back a layer ahead. A block's is "
-                 "where one of its slabs' is",
+                 "where one of its slabs' is; `\"auto\"` may have it made "
+                 "again instead, unless `recompute` is `none`",
           .when_omitted = "`\"device\"`, with `device` `\"auto\"`"});
 }
 
