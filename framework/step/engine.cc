@@ -134,7 +134,9 @@ absl::Status Engine::Run(const Pass& pass, const HostBatch& batch, int64_t step,
   if (running_ != &pass) DELINK_RETURN_IF_ERROR(Drain());
   running_ = &pass;
   step_ = step;
-  if (host_lane_ != nullptr) host_lane_->Begin(step, env_.store->updates());
+  for (UpdateLane* const lane : {host_lane_.get(), update_lane_.get()}) {
+    if (lane != nullptr) lane->Begin(step, env_.store->updates());
+  }
   found_ = {.apart = std::vector<double>(
                 static_cast<size_t>(pass.program.shape.slabs), 0)};
   DeviceTimes* const times = TimesOf(pass, step);
@@ -173,6 +175,7 @@ absl::Status Engine::Drain() {
   neighbours_->Synchronize();
   if (in_stream_ != nullptr) in_stream_->Synchronize();
   if (out_stream_ != nullptr) out_stream_->Synchronize();
+  if (update_lane_ != nullptr) update_lane_->stream().Synchronize();
   if (times_ != nullptr) times_->Settle();
   return absl::OkStatus();
 }
@@ -182,6 +185,7 @@ Stream& Engine::StreamOf(Lane lane) const {
   if (lane == Lane::kNetwork) return *network_stream_;
   if (lane == Lane::kIn) return *in_stream_;
   if (lane == Lane::kOut) return *out_stream_;
+  if (lane == Lane::kUpdates) return update_lane_->stream();
   if (lane == Lane::kHost) return host_lane_->stream();
   return neighbours_->StreamOf(lane);
 }
@@ -279,6 +283,7 @@ std::unique_ptr<Pending> Engine::Do(const Pass& pass, int32_t index,
       return Norm();
     case Op::kUpdate:
       if (at.lane == Lane::kHost) return UpdateOnHost(slab, step);
+      if (at.lane == Lane::kUpdates) return UpdateLate(slab, step);
       Update(slab);
       break;
     case Op::kGather:

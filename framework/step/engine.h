@@ -27,7 +27,6 @@
 #include "framework/optim/slab_optimizer.h"
 #include "framework/step/device_times.h"
 #include "framework/step/host_batch.h"
-#include "framework/step/host_lane.h"
 #include "framework/step/lane_runner.h"
 #include "framework/step/memory.h"
 #include "framework/step/neighbours.h"
@@ -36,6 +35,7 @@
 #include "framework/step/slow_bus.h"
 #include "framework/step/step_watch.h"
 #include "framework/step/trace.h"
+#include "framework/step/update_lane.h"
 #include "framework/step/visit_groups.h"
 
 namespace delink {
@@ -175,6 +175,7 @@ class Engine {
   void ClearPadding(int slab);
   void Redirect(int slab, PlaneSet planes, char* copy);
   std::unique_ptr<Pending> UpdateOnHost(int slab, int64_t step);
+  std::unique_ptr<Pending> UpdateLate(int slab, int64_t step);
   std::unique_ptr<Pending> Outward(const HostArena& to);
   // A slot goes to the host; comes back.
   std::unique_ptr<Pending> StoreSlot(const Pass& pass, const Instruction& at);
@@ -215,7 +216,8 @@ class Engine {
   std::unique_ptr<Stream> compute_stream_, network_stream_;
   // Where there are copies, or slots are stored.
   std::unique_ptr<Stream> in_stream_, out_stream_;
-  std::unique_ptr<HostLane> host_lane_;  // where the host updates
+  std::unique_ptr<UpdateLane> host_lane_;    // where the host updates
+  std::unique_ptr<UpdateLane> update_lane_;  // where the device does so late
   // By lane, because an operation of each may be under way.
   std::unique_ptr<StreamCommunicator> compute_comm_;
   std::unique_ptr<SlabGroups> groups_;         // the network's

@@ -36,8 +36,11 @@ absl::Status Engine::MakeStreams(const Passes& passes) {
     out_stream_ = device.NewStream("out");
   }
   if (!shape.host_updates.empty()) {
-    host_lane_ = HostLane::Create(device, memory_.host_scratch);
+    host_lane_ = UpdateLane::Create(device, "host", memory_.host_scratch);
     env_.host_optimizer->set_scratch(host_lane_->scratch());
+  }
+  if (!shape.late_updates.empty()) {
+    update_lane_ = UpdateLane::Create(device, "updates");
   }
   DELINK_ASSIGN_OR_RETURN(
       neighbours_,

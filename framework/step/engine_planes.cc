@@ -86,7 +86,7 @@ std::unique_ptr<Pending> Engine::Outward(const HostArena& to) {
 
 // The gradient is at home, and what decides the step is on the device.
 std::unique_ptr<Pending> Engine::UpdateOnHost(int slab, int64_t step) {
-  HostLane& lane = *host_lane_;
+  UpdateLane& lane = *host_lane_;
   UpdateControl* const control = lane.control();
   env_.device->CopyToHost(lane.stream(), control, records_->ControlOf(step),
                           sizeof(*control));
@@ -97,6 +97,21 @@ std::unique_ptr<Pending> Engine::UpdateOnHost(int slab, int64_t step) {
                                                control, update);
                  });
                }});
+}
+
+// What decides the step stays on the device until the step after the next, and
+// all visits of the next have waited for its updates.
+std::unique_ptr<Pending> Engine::UpdateLate(int slab, int64_t step) {
+  UpdateLane& lane = *update_lane_;
+  const UpdateControl* const control = records_->ControlOf(step);
+  const int64_t update = lane.UpdatesAt(step, slab) + 1;
+  const auto work = [=, this, &lane] {
+    env_.optimizer->Update(lane.stream(), *env_.store, slab, control, update);
+  };
+  // A GPU has a stream for it.
+  if (!IsCuda(env_.device->kind())) return lane.Post(work);
+  work();
+  return nullptr;
 }
 
 void* Engine::StoredAddress(const Pass& pass, int32_t layer, int32_t m) const {

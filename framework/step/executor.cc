@@ -146,6 +146,7 @@ absl::StatusOr<std::unique_ptr<Executor>> Executor::Create(
   }
   shape.update_exchanges = UpdateExchangesOf(
       layout, *env.optimizer, StatisticsOf(env.store->options().dtype));
+  shape.late_updates = LateUpdatesOf(shape, *env.optimizer);
   DELINK_RETURN_IF_ERROR(
       AgreeOnStatus(*env.compute, CheckHostUpdates(layout, shape)));
   std::vector<PassKind> kinds = {PassKind::kStep, PassKind::kGradients,

@@ -92,6 +92,8 @@ const char* ToString(Lane lane) {
       return "in";
     case Lane::kOut:
       return "out";
+    case Lane::kUpdates:
+      return "updates";
     case Lane::kHost:
       return "host";
   }
@@ -213,6 +215,10 @@ int32_t CopyClassOf(const ProgramShape& shape, PlaneSet planes, int32_t slab) {
 
 bool HostUpdates(const ProgramShape& shape, int32_t slab) {
   return !shape.host_updates.empty() && shape.host_updates[slab];
+}
+
+bool UpdatesLate(const ProgramShape& shape, int32_t slab) {
+  return !shape.late_updates.empty() && shape.late_updates[slab];
 }
 
 int32_t PiecesOf(const ProgramShape& shape, int32_t slab) {

@@ -56,9 +56,10 @@ enum class Lane : uint8_t {
   kFromNext,      // and their gradients
   kIn,            // to copies
   kOut,           // from them
+  kUpdates,       // of the device, beside what compute does
   kHost,          // what the host computes
 };
-inline constexpr int kLanes = 9;
+inline constexpr int kLanes = 10;
 
 const char* ToString(Lane lane);
 
@@ -138,6 +139,10 @@ struct ProgramShape {
   // By slab: the host updates it, at home, where none of its parts is on the
   // device. Empty: none.
   std::vector<bool> host_updates;
+  // By slab: the device updates it in a lane of its own, so that state which
+  // comes for that, and the update, go on under the next step's first visits.
+  // Of slabs whose state has copies. Empty: none.
+  std::vector<bool> late_updates;
   // By layer, never falling: its piece of the pipeline. Chunk c is of stage
   // c % stages; no stage is without. Empty: all of one.
   std::vector<int32_t> chunk_of_layer;
@@ -168,6 +173,7 @@ int32_t SlotClassOf(const ProgramShape& shape, int32_t layer);
 int32_t SlotClasses(const ProgramShape& shape);  // how many
 int32_t CopyClassOf(const ProgramShape& shape, PlaneSet planes, int32_t slab);
 bool HostUpdates(const ProgramShape& shape, int32_t slab);
+bool UpdatesLate(const ProgramShape& shape, int32_t slab);
 int32_t PiecesOf(const ProgramShape& shape, int32_t slab);
 
 // By slab: how many blocks use it.

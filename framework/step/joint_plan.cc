@@ -38,6 +38,9 @@ void Describe(const Program& program, std::string* text) {
       absl::StrAppend(text, " (", absl::StrJoin(classes, " "), ")");
     }
   }
+  for (int32_t slab = 0; slab < shape.slabs; ++slab) {
+    if (UpdatesLate(shape, slab)) absl::StrAppend(text, ", late ", slab);
+  }
   for (const auto& slabs : shape.slabs_of_layer) {
     absl::StrAppend(text, "; ", absl::StrJoin(slabs, " "));
   }

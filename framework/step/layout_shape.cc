@@ -152,4 +152,15 @@ std::vector<std::vector<VisitExchange>> UpdateExchangesOf(
   return by_slab;
 }
 
+std::vector<bool> LateUpdatesOf(const ProgramShape& shape,
+                                const SlabOptimizer& optimizer) {
+  std::vector<bool> late;
+  if (optimizer.whole_tensors() != WholeTensors::kNone) return late;
+  for (int32_t s = 0; s < shape.slabs; ++s) {
+    late.push_back(CopyClassOf(shape, PlaneSet::kState, s) >= 0);
+  }
+  if (std::ranges::find(late, true) == late.end()) late.clear();
+  return late;
+}
+
 }  // namespace delink

@@ -23,4 +23,10 @@ ProgramShape ShapeOf(const Layout& layout, int32_t micro_batches,
 std::vector<std::vector<VisitExchange>> UpdateExchangesOf(
     const Layout& layout, const SlabOptimizer& optimizer, DType type);
 
+// ProgramShape::late_updates: of slabs whose state comes to the device and
+// goes, where updates work on elements alone and so need nothing of the compute
+// lane: no scratch memory, and no other ranks.
+std::vector<bool> LateUpdatesOf(const ProgramShape& shape,
+                                const SlabOptimizer& optimizer);
+
 }  // namespace delink

@@ -20,7 +20,9 @@ ShapeTable::ShapeTable(const ProgramShape& shape)
     const auto with = std::count(stages.begin(), stages.end(), true);
     const auto stages_with = static_cast<int32_t>(with);
     stages_with_.push_back(stages_with);
-    host_updates_.push_back(HostUpdates(shape, slab));
+    updates_.push_back(HostUpdates(shape, slab)   ? Lane::kHost
+                       : UpdatesLate(shape, slab) ? Lane::kUpdates
+                                                  : Lane::kCompute);
     group_size_.push_back(stages_with * shape.ranks / PiecesOf(shape, slab));
     visit_group_size_.push_back(shape.tensor * shape.context /
                                 PiecesOf(shape, slab));
@@ -50,7 +52,7 @@ Lane ShapeTable::LaneOf(const Instruction& instruction) const {
     case Op::kStoreSlot:
       return Lane::kOut;
     case Op::kUpdate:
-      return host_updates_[instruction.slab] ? Lane::kHost : Lane::kCompute;
+      return updates_[instruction.slab];
     case Op::kSend:
       return gradient ? Lane::kToPrevious : Lane::kToNext;
     case Op::kRecv:

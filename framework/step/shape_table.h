@@ -42,7 +42,7 @@ class ShapeTable {
   std::vector<int32_t> group_size_;        // by slab
   std::vector<int32_t> visit_group_size_;  // by slab
   std::vector<bool> probed_;               // by slab
-  std::vector<bool> host_updates_;         // by slab
+  std::vector<Lane> updates_;              // by slab
 };
 
 }  // namespace delink

@@ -117,10 +117,22 @@ absl::Status CheckCopies(const ProgramShape& shape) {
       }
     }
   }
-  if (shape.host_updates.empty()) return absl::OkStatus();
-  if (shape.host_updates.size() != slabs) {
-    return BadShape("host_updates has one entry a slab");
+  for (const std::vector<bool>* const of :
+       {&shape.host_updates, &shape.late_updates}) {
+    if (!of->empty() && of->size() != slabs) {
+      return BadShape("who updates has one entry a slab, or none");
+    }
   }
+  for (int32_t slab = 0; slab < shape.slabs; ++slab) {
+    if (!UpdatesLate(shape, slab)) continue;
+    if (CopyClassOf(shape, PlaneSet::kState, slab) < 0 ||
+        HostUpdates(shape, slab)) {
+      return BadShape(absl::StrCat("slab ", slab,
+                                   " is updated late, but its state does not "
+                                   "come to the device"));
+    }
+  }
+  if (shape.host_updates.empty()) return absl::OkStatus();
   for (int32_t slab = 0; slab < shape.slabs; ++slab) {
     if (!shape.host_updates[slab]) continue;
     if (CopyClassOf(shape, PlaneSet::kWeight, slab) >= 0 &&

@@ -92,6 +92,8 @@ const char* NameOf(Lane lane) {
       return "the bus to the device";
     case Lane::kOut:
       return "the bus to the host";
+    case Lane::kUpdates:
+      return "the device's updates";
     case Lane::kHost:
       return "the host's updates";
     default:
@@ -121,7 +123,7 @@ double ForeseenStep::Busy(Lane lane) const {
 
 std::string ForeseenStep::BoundBy() const {
   Lane most = Lane::kCompute;
-  for (const Lane lane : {Lane::kIn, Lane::kOut, Lane::kHost}) {
+  for (const Lane lane : {Lane::kIn, Lane::kOut, Lane::kUpdates, Lane::kHost}) {
     if (Busy(lane) > Busy(most)) most = lane;
   }
   return NameOf(most);

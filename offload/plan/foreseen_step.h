@@ -48,7 +48,7 @@ struct ForeseenStep {
   // Seconds that the lane of a rank takes, of the rank where that is most.
   double Busy(Lane lane) const;
   // Which lane takes longest: "compute", "the bus to the device", "the bus to
-  // the host", "the host's updates".
+  // the host", "the device's updates" (late ones), "the host's updates".
   std::string BoundBy() const;
 };
 

@@ -13,13 +13,15 @@ namespace {
 
 const char* KindOf(Lane lane) {
   if (lane == Lane::kIn || lane == Lane::kOut) return "copies";
+  if (lane == Lane::kUpdates) return "the device's updates";
   return lane == Lane::kHost ? "the host's updates" : "exchanges";
 }
 
 // "300 ms of 334 ms of copies, ...".
 std::string HiddenText(const RankLanes& lanes) {
   std::vector<std::string> parts;
-  for (const char* const kind : {"copies", "the host's updates", "exchanges"}) {
+  for (const char* const kind :
+       {"copies", "the device's updates", "the host's updates", "exchanges"}) {
     double busy = 0, hidden = 0;
     for (const LaneUse& use : lanes.uses) {
       if (use.lane == Lane::kCompute || KindOf(use.lane) != std::string(kind)) {

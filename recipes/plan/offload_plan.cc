@@ -228,13 +228,14 @@ std::string OffloadText(const OffloadPlan& plan) {
     absl::StrAppend(&text, " (this machine has ", FormatBytes(here), ")");
   }
   const ForeseenStep& step = plan.step;
-  absl::StrAppend(&text, "; a step is about ", SecondsText(step.seconds),
-                  ", bound by ", step.BoundBy(), ": compute ",
-                  SecondsText(step.Busy(Lane::kCompute)),
-                  ", bus to the device ", SecondsText(step.Busy(Lane::kIn)),
-                  ", to the host ", SecondsText(step.Busy(Lane::kOut)),
-                  ", the host's updates ", SecondsText(step.Busy(Lane::kHost)),
-                  "\n  rates: ", plan.rates, "\n");
+  absl::StrAppend(
+      &text, "; a step is about ", SecondsText(step.seconds), ", bound by ",
+      step.BoundBy(), ": compute ", SecondsText(step.Busy(Lane::kCompute)),
+      ", bus to the device ", SecondsText(step.Busy(Lane::kIn)),
+      ", to the host ", SecondsText(step.Busy(Lane::kOut)),
+      ", late updates of the device ", SecondsText(step.Busy(Lane::kUpdates)),
+      ", of the host ", SecondsText(step.Busy(Lane::kHost)),
+      "\n  rates: ", plan.rates, "\n");
   for (const RankLanes& rank : step.ranks) {
     text += LanesText(rank, step.seconds);
   }
@@ -278,6 +279,7 @@ nlohmann::ordered_json ToJson(const OffloadPlan& plan) {
              {{"compute", plan.step.Busy(Lane::kCompute)},
               {"in", plan.step.Busy(Lane::kIn)},
               {"out", plan.step.Busy(Lane::kOut)},
+              {"updates", plan.step.Busy(Lane::kUpdates)},
               {"host", plan.step.Busy(Lane::kHost)}}},
             {"lanes", LanesJson(plan.step.ranks)},
             {"rates", plan.rates}};

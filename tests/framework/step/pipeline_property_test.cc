@@ -63,7 +63,7 @@ TEST(PipelinePropertyTest, PlannedPipelinesAreValidAndSafe) {
 // The simulator sees what it is there to see.
 bool IsCaught(const std::vector<Program>& stages,
               const std::vector<Analysis>& analyses, Dice& dice) {
-  for (int attempt = 0; attempt < 200; ++attempt) {
+  for (int attempt = 0; attempt < 1000; ++attempt) {
     if (!Simulate(stages, analyses, dice).empty()) return true;
   }
   return false;

@@ -210,6 +210,11 @@ Sample DrawWithCopies(Dice& dice) {
     any = any || shape.host_updates.back();
   }
   if (!any) shape.host_updates.clear();
+  for (int32_t s = 0; s < shape.slabs; ++s) {
+    const bool may =
+        CopyClassOf(shape, PlaneSet::kState, s) >= 0 && !HostUpdates(shape, s);
+    shape.late_updates.push_back(may && dice.Coin());
+  }
   sample.text += ", copies";
   return sample;
 }

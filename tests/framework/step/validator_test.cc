@@ -514,6 +514,14 @@ TEST(ValidatorTest, CopiesOfWeights) {
   shape.copy_class[0] = {0};
   EXPECT_EQ(error(""),
             "program shape: copy_class has one entry a slab, or none");
+  shape.copy_class[0].clear();
+  shape.late_updates = {true};
+  EXPECT_EQ(error(""),
+            "program shape: who updates has one entry a slab, or none");
+  shape.late_updates = {false, true, false};
+  EXPECT_EQ(error(""),
+            "program shape: slab 1 is updated late, but its state does not "
+            "come to the device");
 }
 
 // The host updates slab 0, whose weights and gradient have a copy each.

@@ -47,7 +47,8 @@ class ForeseenStepTest : public ::testing::Test {
     adamw_ = NewAdamW({});
   }
 
-  void Make(const SlabTiers& tiers, const std::vector<bool>& recompute = {}) {
+  void Make(const SlabTiers& tiers, const std::vector<bool>& recompute = {},
+            bool late = false) {
     const Layout bare =
         Layout::Create(registry_, model_->blocks(),
                        *ResolveSharing(*ParseShareSpec("none"), registry_,
@@ -60,6 +61,7 @@ class ForeseenStepTest : public ::testing::Test {
     layers_ = MeasureLayers(*model_, *store_, kBatch, Accumulate);
     ProgramShape shape = ShapeOf(layout, kMicroBatches);
     shape.slot_class = SlotClasses(layers_, recompute);
+    if (late) shape.late_updates = LateUpdatesOf(shape, *adamw_);
     const Planner planner = WithResidency(
         WithStores(WithRecompute(BasicPlanner({}), recompute),
                    {.layers = {false, true, true, true, true, false}}));
@@ -197,6 +199,25 @@ TEST_F(ForeseenStepTest, AStepIsAtLeastItsLongestLane) {
               : most == step.Busy(Lane::kHost) ? bound == "the host's updates"
                                                : bound == "compute")
       << bound;
+}
+
+// State that comes to the device, its update, and its way back are then under
+// the next step's first visits.
+TEST_F(ForeseenStepTest, LateUpdatesHide) {
+  Make({.state = kHost});
+  const ForeseenStep after = Foreseen();
+  EXPECT_EQ(after.Busy(Lane::kUpdates), 0);
+  Make({.state = kHost}, {}, true);
+  const ForeseenStep late = Foreseen();
+  EXPECT_GT(late.Busy(Lane::kUpdates), 0);
+  EXPECT_LT(late.seconds, after.seconds);
+  EXPECT_NEAR(late.Busy(Lane::kUpdates) + late.Busy(Lane::kCompute),
+              after.Busy(Lane::kCompute), 1e-9 * after.seconds);
+  double hidden = 0;
+  for (const LaneUse& use : late.ranks[0].uses) {
+    if (use.lane == Lane::kUpdates) hidden = use.hidden;
+  }
+  EXPECT_GT(hidden, 0);
 }
 
 // With all at home on the device a step is what is computed.

@@ -1,4 +1,4 @@
-#include "framework/step/host_lane.h"
+#include "framework/step/update_lane.h"
 
 #include <algorithm>
 #include <utility>
@@ -33,9 +33,9 @@ std::unique_ptr<Pending> WaitForStream(Device& device, Stream& stream) {
   return std::make_unique<OfStream>(stream, std::move(event));
 }
 
-class HostLane::Work final : public Pending {
+class UpdateLane::Work final : public Pending {
  public:
-  explicit Work(HostLane& lane) : lane_(lane) {}
+  explicit Work(UpdateLane& lane) : lane_(lane) {}
 
  private:
   absl::StatusOr<bool> Poll() override {
@@ -43,13 +43,15 @@ class HostLane::Work final : public Pending {
     return lane_.work_ == nullptr;
   }
 
-  HostLane& lane_;
+  UpdateLane& lane_;
 };
 
-std::unique_ptr<HostLane> HostLane::Create(Device& device, int64_t scratch) {
-  std::unique_ptr<HostLane> lane(new HostLane);
+std::unique_ptr<UpdateLane> UpdateLane::Create(Device& device,
+                                               std::string_view what,
+                                               int64_t scratch) {
+  std::unique_ptr<UpdateLane> lane(new UpdateLane);
   if (IsCuda(device.kind()) || IsMeta(device.kind())) {
-    lane->stream_ = device.NewStream("host");
+    lane->stream_ = device.NewStream(what);
   } else {
     const auto cores = static_cast<int>(std::thread::hardware_concurrency());
     lane->pool_ = std::make_unique<ThreadPool>(std::max(1, cores / 2));
@@ -64,7 +66,7 @@ std::unique_ptr<HostLane> HostLane::Create(Device& device, int64_t scratch) {
   return lane;
 }
 
-HostLane::~HostLane() {
+UpdateLane::~UpdateLane() {
   {
     const MutexLock lock(mutex_);
     stop_ = true;
@@ -73,15 +75,15 @@ HostLane::~HostLane() {
   if (thread_.joinable()) thread_.join();
 }
 
-void HostLane::Begin(int64_t step, const std::vector<int64_t>& updates) {
+void UpdateLane::Begin(int64_t step, const std::vector<int64_t>& updates) {
   updates_[static_cast<size_t>(step % 2)] = updates;
 }
 
-int64_t HostLane::UpdatesAt(int64_t step, int slab) const {
+int64_t UpdateLane::UpdatesAt(int64_t step, int slab) const {
   return At(updates_[static_cast<size_t>(step % 2)], slab);
 }
 
-std::unique_ptr<Pending> HostLane::Post(std::function<void()> work) {
+std::unique_ptr<Pending> UpdateLane::Post(std::function<void()> work) {
   {
     const MutexLock lock(mutex_);
     DELINK_CHECK(work_ == nullptr) << "work of the host is under way";
@@ -91,8 +93,8 @@ std::unique_ptr<Pending> HostLane::Post(std::function<void()> work) {
   return std::make_unique<Work>(*this);
 }
 
-void HostLane::Run() {
-  NameThread("host");
+void UpdateLane::Run() {
+  NameThread("updates");
   while (true) {
     std::function<void()> work;
     {

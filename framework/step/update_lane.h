@@ -1,6 +1,7 @@
-// Where the host computes for a step: a thread of its own, which does one thing
-// after the other with half of the cores, and what it needs to know of a step
-// that may be over for everybody else.
+// Where slabs are updated beside what is computed, under the next step's first
+// visits: a stream and, where the host does the work, a thread of its own,
+// which does one thing after the other with half of the cores; and what it
+// needs to know of a step that may be over for everybody else.
 #pragma once
 
 #include <array>
@@ -8,6 +9,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <string_view>
 #include <thread>
 #include <vector>
 
@@ -24,13 +26,16 @@ namespace delink {
 // else until then.
 std::unique_ptr<Pending> WaitForStream(Device& device, Stream& stream);
 
-class HostLane {
+class UpdateLane {
  public:
-  // The device outlives it; `scratch` bytes are for what it computes.
-  static std::unique_ptr<HostLane> Create(Device& device, int64_t scratch);
-  ~HostLane();
-  HostLane(const HostLane&) = delete;
-  HostLane& operator=(const HostLane&) = delete;
+  // The device outlives it; `what` the stream is for; `scratch` bytes of the
+  // host are for what it computes.
+  static std::unique_ptr<UpdateLane> Create(Device& device,
+                                            std::string_view what,
+                                            int64_t scratch = 0);
+  ~UpdateLane();
+  UpdateLane(const UpdateLane&) = delete;
+  UpdateLane& operator=(const UpdateLane&) = delete;
 
   // By whoever drives the compute lane, before step `step` begins: how many
   // updates each slab has had. What was said of the step before stays.
@@ -49,7 +54,7 @@ class HostLane {
  private:
   class Work;
 
-  HostLane() = default;
+  UpdateLane() = default;
   void Run();
 
   std::unique_ptr<ThreadPool> pool_;  // where the device is the CPU
