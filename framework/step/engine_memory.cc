@@ -85,9 +85,13 @@ absl::Status Engine::Allocate() {
     *out = *std::move(buffer);
     return absl::OkStatus();
   };
-  // Kernels run on the compute lane alone.
+  // Kernels run on the compute lane, and where the device updates late.
   DELINK_RETURN_IF_ERROR(
       explain("the compute lane's kernels", compute_stream_->Prepare()));
+  if (update_lane_ != nullptr) {
+    DELINK_RETURN_IF_ERROR(
+        explain("late updates", update_lane_->stream().Prepare()));
+  }
   DELINK_RETURN_IF_ERROR(take("slots", memory_.slot_bytes(), &slots_));
   DELINK_RETURN_IF_ERROR(take(
       "boundaries", memory_.boundaries * memory_.boundary_bytes, &boundaries_));

@@ -75,7 +75,7 @@ class ForeseenStepTest : public ::testing::Test {
                           .store = *store_,
                           .memory = memory_,
                           .layers = layers_,
-                          .rates = kRates});
+                          .rates = rates_});
   }
 
   double Bytes(const Instruction& at) const {
@@ -100,6 +100,7 @@ class ForeseenStepTest : public ::testing::Test {
     return *step;
   }
 
+  offload::StepRates rates_ = kRates;
   ParamRegistry registry_;
   std::unique_ptr<Sequential> model_;
   std::unique_ptr<SlabOptimizer> adamw_;
@@ -204,6 +205,8 @@ TEST_F(ForeseenStepTest, AStepIsAtLeastItsLongestLane) {
 // State that comes to the device, its update, and its way back are then under
 // the next step's first visits.
 TEST_F(ForeseenStepTest, LateUpdatesHide) {
+  // Of a bus that bounds no step.
+  rates_.to_device = rates_.to_host = 1e9;
   Make({.state = kHost});
   const ForeseenStep after = Foreseen();
   EXPECT_EQ(after.Busy(Lane::kUpdates), 0);

@@ -21,14 +21,15 @@ struct Storage {
   const char* master;
   const char* moments;
   // How far the losses of 100 steps of real text are from those of fp32 all
-  // over, relative: each, and the last half in the mean. Three times what was
-  // seen, and more than five.
+  // over, relative: each, and the last half in the mean. Twice what was seen, or
+  // more; sums of products have other bits on other processors (with AVX-512
+  // the last mean was at most 2e-4, with AVX2 1.6e-3).
   double most, mean;
 };
 constexpr Storage kStorages[] = {
     {"Fp32And8Bit", "fp32", "fp32", "8bit", 0.003, 0.001},
     {"SplitAndBf16", "bf16", "split", "bf16", 0.003, 0.001},
-    {"NoneAnd8Bit", "bf16", "none", "8bit", 0.004, 0.001}};
+    {"NoneAnd8Bit", "bf16", "none", "8bit", 0.005, 0.0035}};
 
 class StorageTest : public ::testing::TestWithParam<Storage> {
  protected:

@@ -239,9 +239,20 @@ void Matmul(Stream&, const MatmulArgs& s) {
 
 }  // namespace
 
+// Without AVX-512 oneDNN sums otherwise for other numbers of rows and threads;
+// our own loops do not.
 template <>
 void ChooseMatmul<float>(Kernels* kernels) {
-  kernels->matmul = Matmul<float>;
+  switch (dnnl::get_effective_cpu_isa()) {
+    case dnnl::cpu_isa::avx512_core:
+    case dnnl::cpu_isa::avx512_core_vnni:
+    case dnnl::cpu_isa::avx512_core_bf16:
+    case dnnl::cpu_isa::avx512_core_amx:
+      kernels->matmul = Matmul<float>;
+      return;
+    default:
+      return;
+  }
 }
 
 // On AVX-512 without bf16 oneDNN would emulate it, at half the speed of our own
