@@ -106,7 +106,7 @@ TEST(PipelinePropertyTest, StoredSlotsAreValidAndSafe) {
 }
 
 TEST(PipelinePropertyTest, SimulatorCatchesWrongAnalyses) {
-  Dice dice(21);
+  Dice dice(12);
   int slots = 0, boundaries = 0;
   for (int n = 0; n < 100; ++n) {
     // Of one chunk a stage: where they come round, other ranks keep more apart.

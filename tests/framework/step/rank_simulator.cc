@@ -37,7 +37,9 @@ Simulation::Simulation(const Program& program, const Analysis& analysis,
       }
     }
   }
-  for (LaneState& lane : lanes_) lane.weight = 1 << (3 * dice.Below(4));
+  for (LaneState& lane : lanes_) {
+    if (!lane.order.empty()) lane.weight = 1 << (3 * dice.Below(4));
+  }
 }
 
 bool Simulation::IsReady(int lane) const {
