@@ -21,8 +21,8 @@ struct Storage {
   const char* master;
   const char* moments;
   // How far the losses of 100 steps of real text are from those of fp32 all
-  // over, relative: each, and the last half in the mean. Twice what was seen, or
-  // more; sums of products have other bits on other processors (with AVX-512
+  // over, relative: each, and the last half in the mean. Twice what was seen,
+  // or more; sums of products have other bits on other processors (with AVX-512
   // the last mean was at most 2e-4, with AVX2 1.6e-3).
   double most, mean;
 };
