@@ -35,6 +35,17 @@ constexpr Way kWays[] = {{.levels = kPlanesFirst},
                          {.levels = kActivationsFirst},
                          {.levels = kActivationsFirst, .recompute = 1}};
 
+// An order of places, whichever.
+struct Before {
+  bool operator()(const AutoPlace& a, const AutoPlace& b) const {
+    const auto all = [](const AutoPlace& of) {
+      return std::tie(of.state, of.gradients, of.weights, of.activations,
+                      of.recompute, of.ends, of.host_updates, of.ahead);
+    };
+    return all(a) < all(b);
+  }
+};
+
 class Ladder {
  public:
   Ladder(const PlaceLimits& limits, int64_t slabs, const CostOfPlace& cost)
@@ -177,7 +188,7 @@ absl::StatusOr<FoundPlace> FindPlace(const PlaceLimits& limits, int64_t slabs,
   DELINK_CHECK(!limits.updates.empty());
   DELINK_CHECK_GT(slabs, 0);
   // Ways have rungs in common.
-  std::map<AutoPlace, PlaceCost> known;
+  std::map<AutoPlace, PlaceCost, Before> known;
   const CostOfPlace known_cost =
       [&](const AutoPlace& place) -> absl::StatusOr<PlaceCost> {
     const auto at = known.find(place);

@@ -20,7 +20,6 @@
 // spread evenly over the blocks (PlaceSlabs).
 #pragma once
 
-#include <compare>
 #include <cstdint>
 #include <functional>
 #include <optional>
@@ -46,7 +45,7 @@ struct AutoPlace {
   double host_updates = 0;
   // Copies of planes besides those that a layer works on.
   int32_t ahead = 1;
-  friend auto operator<=>(const AutoPlace&, const AutoPlace&) = default;
+  friend bool operator==(const AutoPlace&, const AutoPlace&) = default;
 };
 
 struct PlaceCost {
