@@ -212,9 +212,9 @@ TEST_F(PlanProgram, AStepIsDrawnLaneByLane) {
               AllOf(HasSubstr("  0%  "), Not(HasSubstr("F"))));
   EXPECT_THAT(LineWith(plan.out, "    in   "), HasSubstr("www"));
   EXPECT_THAT(LineWith(plan.out, "    out   "), HasSubstr("ggg"));
-  EXPECT_THAT(LineWith(plan.out, "  hidden under compute: "),
-              AllOf(HasSubstr(" s of copies, "),
-                    HasSubstr(" s of the host's updates")));
+  EXPECT_THAT(
+      LineWith(plan.out, "  hidden under compute: "),
+      AllOf(HasSubstr(" s of copies, "), HasSubstr(" of the host's updates")));
   words.push_back("--json");
   const json time = Json(PlanWords(words))["stages"][1]["traced"];
   ASSERT_EQ(time["lanes"].size(), 4U);
