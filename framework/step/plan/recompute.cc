@@ -10,13 +10,11 @@
 namespace delink {
 namespace {
 
-bool HasBackward(PassKind kind) {
-  return kind != PassKind::kEvaluation && kind != PassKind::kDiagnosis;
-}
-
+// What keeps something for a backward, or begins one.
 bool MayRecompute(const Instruction& at) {
-  return at.op == Op::kForward || at.op == Op::kBackward ||
-         at.op == Op::kBackwardInput;
+  return (at.flags & kForwardOnly) == 0 &&
+         (at.op == Op::kForward || at.op == Op::kBackward ||
+          at.op == Op::kBackwardInput);
 }
 
 }  // namespace
@@ -26,7 +24,6 @@ Planner WithRecompute(Planner planner, std::vector<bool> layers) {
   return [planner = std::move(planner), layers = std::move(layers)](
              PassKind kind, const ProgramShape& shape, int32_t stage) {
     Program program = planner(kind, shape, stage);
-    if (!HasBackward(kind)) return program;
     DELINK_CHECK_EQ(layers.size(), static_cast<size_t>(shape.layers));
     for (Instruction& at : program.instructions) {
       const bool block = at.layer > 0 && at.layer + 1 < shape.layers;
