@@ -15,10 +15,10 @@ namespace cpu {
 const OptimKernels* OptimTable(DType dtype);
 
 // The same f32 step limited to one instruction set, for tests: 0 the baseline,
-// 1 AVX2, 2 AVX-512; by ordinary stores or as large ranges are stored. False
-// when this machine does not have it.
-bool AdamWF32With(int instructions, const AdamWArgs& args,
-                  bool past_caches = false);
+// 1 AVX2, 2 AVX-512; and as small ranges come and go (0) or large ones do: 1
+// asked for ahead, 2 stored past the caches as well. False when this machine
+// does not have it.
+bool AdamWF32With(int instructions, const AdamWArgs& args, int traffic = 0);
 bool SumSquaresF32With(int instructions, const SumSquaresArgs& args);
 }  // namespace cpu
 namespace meta {

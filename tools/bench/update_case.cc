@@ -21,8 +21,8 @@ namespace {
 // by, as those of slabs of any sizes do.
 constexpr int64_t kApart = 4096 + 256;
 constexpr int64_t kHugePage = int64_t{2} << 20;
-constexpr int64_t kTile = 256;  // values of a plane that are moved at a time
-constexpr int64_t kAhead = 2;   // tiles
+// Values of a plane that are moved at a time at the most.
+constexpr int64_t kTile = 256;
 constexpr int64_t kPlanes = 6;  // at most
 
 void AskForHugePages(const Buffer& memory) {
@@ -168,26 +168,22 @@ void UpdateCase::ThreePasses(ThreadPool& pool) {
   cpu::RunElements(*stream, Cast{.from = passes_.p, .to = passes_.w}, n_);
 }
 
-void UpdateCase::MoveTile(int64_t tile, bool past_caches) const {
+void UpdateCase::MovePiece(int64_t begin, int64_t n, bool past_caches) const {
   char values[kPlanes][kTile * 4];
-  const int64_t count = std::min(kTile, n_ - tile * kTile);
+  const bool ahead = begin + cpu::kAhead + n <= n_;
   for (size_t k = 0; k < planes_.size(); ++k) {
     const Plane& plane = planes_[k];
     if (!plane.read) continue;
-    const char* const from = plane.at + tile * kTile * plane.width;
-    if ((tile + kAhead + 1) * kTile <= n_) {
-      for (int64_t i = 0; i < kTile * plane.width; i += 64) {
-        __builtin_prefetch(from + kAhead * kTile * plane.width + i);
-      }
-    }
-    std::memcpy(values[k], from, static_cast<size_t>(count * plane.width));
+    if (ahead) cpu::AskFor(plane.at, begin + cpu::kAhead, n, plane.width);
+    std::memcpy(values[k], plane.at + begin * plane.width,
+                static_cast<size_t>(n * plane.width));
   }
   asm volatile("" : : "r"(values) : "memory");  // is read and may change
   for (size_t k = 0; k < planes_.size(); ++k) {
     const Plane& plane = planes_[k];
     if (!plane.written) continue;
-    char* const to = plane.at + tile * kTile * plane.width;
-    const int64_t bytes = count * plane.width;
+    char* const to = plane.at + begin * plane.width;
+    const int64_t bytes = n * plane.width;
     if (past_caches) {
       cpu::CopyPastCaches(cpu::BestInstructions(), to, values[k], bytes);
     } else {
@@ -197,11 +193,13 @@ void UpdateCase::MoveTile(int64_t tile, bool past_caches) const {
 }
 
 void UpdateCase::MoveAlone(ThreadPool& pool, bool past_caches) {
-  const int64_t tiles = (n_ + kTile - 1) / kTile;
-  constexpr int64_t kAtOnce = cpu::kElementsAtOnce / kTile;
-  pool.ParallelFor((tiles + kAtOnce - 1) / kAtOnce, [&](int64_t piece) {
-    const int64_t end = std::min((piece + 1) * kAtOnce, tiles);
-    for (int64_t i = piece * kAtOnce; i < end; ++i) MoveTile(i, past_caches);
+  const int64_t at_once = past_caches ? kTile : cpu::kAskedAtOnce;
+  constexpr int64_t kByThread = cpu::kElementsAtOnce;
+  pool.ParallelFor((n_ + kByThread - 1) / kByThread, [&](int64_t piece) {
+    const int64_t end = std::min((piece + 1) * kByThread, n_);
+    for (int64_t i = piece * kByThread; i < end; i += at_once) {
+      MovePiece(i, std::min(at_once, end - i), past_caches);
+    }
     if (past_caches) cpu::PastCachesDone();
   });
 }

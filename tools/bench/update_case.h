@@ -66,7 +66,8 @@ class UpdateCase {
   template <typename T>
   T* Take(int64_t values, bool positive = false);
   void* TakeMoment(bool positive);
-  void MoveTile(int64_t tile, bool past_caches) const;
+  // n values of each plane, at most a tile.
+  void MovePiece(int64_t begin, int64_t n, bool past_caches) const;
   void Add(void* at, int64_t width, bool read, bool written);
 
   Device& device_;

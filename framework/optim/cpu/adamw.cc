@@ -45,7 +45,7 @@ void Run(const Way& way, const AdamWArgs& a) {
   const bool plain =
       a.master == MasterForm::kWhole && a.moments == StateStorage::kExact;
   constexpr bool kTiles = std::is_same_v<T, float>;
-  if (!plain || (kTiles && way.past_caches)) {
+  if (!plain || (kTiles && way.traffic != Traffic::kCaches)) {
     DELINK_CHECK(kTiles);
     return AdamWInTiles(way, a);
   }
@@ -67,19 +67,21 @@ void Run(const Way& way, const AdamWArgs& a) {
 template <typename T>
 void AdamW(Stream& stream, const AdamWArgs& args) {
   static const Instructions best = BestInstructions();
+  static const Traffic large =
+      StoresPastCachesPay() ? Traffic::kPastCaches : Traffic::kMemory;
   Run<T>({.set = best,
           .pool = PoolOf(stream),
-          .past_caches = args.n >= kPastCachesFrom},
+          .traffic = args.n >= kInMemoryFrom ? large : Traffic::kCaches},
          args);
 }
 
 template void AdamW<float>(Stream&, const AdamWArgs&);
 template void AdamW<double>(Stream&, const AdamWArgs&);
 
-bool AdamWF32With(int instructions, const AdamWArgs& args, bool past_caches) {
+bool AdamWF32With(int instructions, const AdamWArgs& args, int traffic) {
   const auto set = static_cast<Instructions>(instructions);
   if (!Has(set)) return false;
-  Run<float>({.set = set, .past_caches = past_caches}, args);
+  Run<float>({.set = set, .traffic = static_cast<Traffic>(traffic)}, args);
   return true;
 }
 

@@ -43,11 +43,18 @@ struct AdamWStep {
   }
 };
 
+// How planes come and go.
+enum class Traffic {
+  kCaches,      // where they may still be in the caches: as they are asked for
+  kMemory,      // asked for ahead
+  kPastCaches,  // and stored past the caches (past_caches.h)
+};
+
 // How a step is carried out, of which its result does not depend.
 struct Way {
   Instructions set;
   ThreadPool* pool = nullptr;  // null: OpenMP's threads
-  bool past_caches = false;    // stores (past_caches.h)
+  Traffic traffic = Traffic::kCaches;
 };
 
 // The step for parameters and moments in all forms, a tile at a time.

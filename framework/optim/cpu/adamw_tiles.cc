@@ -203,11 +203,12 @@ struct Tiles {
       const int64_t at = std::max<int64_t>(tile - a.in_block, 0);
       const int64_t n = std::min(tile + kTile, end) - a.in_block - at;
       if (n <= 0) continue;
-      FetchAhead(at);
       if (exact && a.master == MasterForm::kWhole) {
-        UpdateExact<MasterForm::kWhole>(at, n);
+        store.past_caches ? UpdateExact<MasterForm::kWhole, true>(at, n)
+                          : UpdateExact<MasterForm::kWhole, false>(at, n);
       } else if (exact && a.master == MasterForm::kSplit) {
-        UpdateExact<MasterForm::kSplit>(at, n);
+        store.past_caches ? UpdateExact<MasterForm::kSplit, true>(at, n)
+                          : UpdateExact<MasterForm::kSplit, false>(at, n);
       } else {
         Update(at, tile / kTile, n);
       }
@@ -215,60 +216,67 @@ struct Tiles {
     if (store.past_caches) PastCachesDone();
   }
 
-  // The tile after the next: what the machine foresees by itself ends with a
-  // page, and there are many planes.
-  [[gnu::always_inline]] void FetchAhead(int64_t at) const {
-    const int64_t ahead = at + 2 * kTile;
-    if (ahead + kTile > a.n) return;
-    Fetch(a.g, ahead, a.bf16_g ? 2 : 4);
-    if (a.master == MasterForm::kWhole) Fetch(a.p, ahead, 4);
-    if (a.master != MasterForm::kWhole) Fetch(a.w, ahead, 2);
-    if (a.master == MasterForm::kSplit) Fetch(a.low, ahead, 2);
+  // The like of n elements from `at` on.
+  [[gnu::always_inline]] void AskAhead(int64_t at, int64_t n) const {
+    const int64_t ahead = at + kAhead;
+    if (ahead + n > a.n) return;
+    AskFor(a.g, ahead, n, a.bf16_g ? 2 : 4);
+    if (a.master == MasterForm::kWhole) AskFor(a.p, ahead, n, 4);
+    if (a.master != MasterForm::kWhole) AskFor(a.w, ahead, n, 2);
+    if (a.master == MasterForm::kSplit) AskFor(a.low, ahead, n, 2);
     const int64_t width = SizeOf(a.moments, DType::kF32);
-    Fetch(a.m, ahead, width);
-    Fetch(a.v, ahead, width);
-  }
-  [[gnu::always_inline]] static void Fetch(const void* plane, int64_t at,
-                                           int64_t width) {
-    const auto* const from = static_cast<const char*>(plane) + at * width;
-    for (int64_t i = 0; i < kTile * width; i += 64)
-      __builtin_prefetch(from + i);
+    AskFor(a.m, ahead, n, width);
+    AskFor(a.v, ahead, n, width);
   }
 
-  // With masters and moments of 32 bits: from the planes into what is stored,
-  // without a tile between them.
-  template <MasterForm kMaster>
+  // With masters and moments of 32 bits: from the planes into them, or where
+  // stores go past the caches into what is stored. Then a tile is asked for at
+  // once and stored at once, else lines come while others are computed.
+  template <MasterForm kMaster, bool kPast>
   [[gnu::always_inline]] void UpdateExact(int64_t at, int64_t n) const {
     constexpr bool kSplit = kMaster == MasterForm::kSplit;
     const AdamWStep<float> s = step;
     const Gradient<float> gradient = {a.g, a.bf16_g};
-    alignas(64) float g[kTile], p[kTile], m[kTile], v[kTile];
-    alignas(64) uint16_t w[kTile], low[kTile];
+    constexpr int64_t kAtOnce = kPast ? kTile : kAskedAtOnce;
+    alignas(64) float g[kTile], tile_p[kTile], tile_m[kTile], tile_v[kTile];
+    alignas(64) uint16_t tile_w[kTile], tile_low[kTile];
     gradient.Load(at, n, g, std::identity());
-    const float* const old_p = static_cast<const float*>(a.p) + at;
-    const auto* const old_w = static_cast<const uint16_t*>(a.w) + at;
-    const uint16_t* const old_low = a.low + at;
-    const float* const old_m = static_cast<const float*>(a.m) + at;
-    const float* const old_v = static_cast<const float*>(a.v) + at;
-    for (int64_t i = 0; i < n; ++i) {
-      float pi, mi = old_m[i], vi = old_v[i];
-      if constexpr (kSplit) {
-        pi = SplitMaster{old_w[i], old_low[i]}.Value();
-      } else {
-        pi = old_p[i];
-      }
-      s(pi, g[i], mi, vi);
-      m[i] = mi;
-      v[i] = vi;
-      if constexpr (kSplit) {
-        const SplitMaster split = Split(pi);
-        w[i] = split.weight;
-        low[i] = split.low;
-      } else {
-        p[i] = pi;
-        w[i] = Rounded(pi).bits;
+    float* const old_p = kSplit ? nullptr : static_cast<float*>(a.p) + at;
+    auto* const old_w = static_cast<uint16_t*>(a.w) + at;
+    uint16_t* const old_low = kSplit ? a.low + at : nullptr;
+    float* const old_m = static_cast<float*>(a.m) + at;
+    float* const old_v = static_cast<float*>(a.v) + at;
+    float* const p = kPast ? tile_p : old_p;
+    uint16_t* const w = kPast || a.w == nullptr ? tile_w : old_w;
+    uint16_t* const low = kPast ? tile_low : old_low;
+    float* const m = kPast ? tile_m : old_m;
+    float* const v = kPast ? tile_v : old_v;
+    for (int64_t begin = 0; begin < n; begin += kAtOnce) {
+      AskAhead(at + begin, kAtOnce);
+      const int64_t end = std::min(begin + kAtOnce, n);
+      // Of what it writes an element reads its own alone.
+#pragma GCC ivdep
+      for (int64_t i = begin; i < end; ++i) {
+        float pi, mi = old_m[i], vi = old_v[i];
+        if constexpr (kSplit) {
+          pi = SplitMaster{old_w[i], old_low[i]}.Value();
+        } else {
+          pi = old_p[i];
+        }
+        s(pi, g[i], mi, vi);
+        m[i] = mi;
+        v[i] = vi;
+        if constexpr (kSplit) {
+          const SplitMaster split = Split(pi);
+          w[i] = split.weight;
+          low[i] = split.low;
+        } else {
+          p[i] = pi;
+          w[i] = Rounded(pi).bits;
+        }
       }
     }
+    if (!kPast) return;
     store(a.m, at, n, m);
     store(a.v, at, n, v);
     if (kSplit) store(a.low, at, n, low);
@@ -278,6 +286,7 @@ struct Tiles {
 
   [[gnu::always_inline]] void Update(int64_t at, int64_t block,
                                      int64_t n) const {
+    AskAhead(at, kTile);
     const Moment first{a.moments, a.m, a.m_scales, 1};
     const Moment second{a.moments, a.v, a.v_scales, 2};
     const AdamWStep<float> s = step;
@@ -305,7 +314,8 @@ void AdamWInTiles(const Way& way, const AdamWArgs& a) {
       way.set, way.pool,
       Tiles{.a = a,
             .step = AdamWStep<float>(a),
-            .store = {.set = way.set, .past_caches = way.past_caches}},
+            .store = {.set = way.set,
+                      .past_caches = way.traffic == Traffic::kPastCaches}},
       a.in_block + a.n);
 }
 

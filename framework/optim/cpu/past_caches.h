@@ -1,6 +1,6 @@
-// Private to framework/optim/cpu: stores that leave the caches to others. A
-// line that is written whole need not be read before, nor does it drive out
-// what is still to be read.
+// Private to framework/optim/cpu: what comes from memory asked for ahead, and
+// stores that leave the caches to others. A line that is written whole need not
+// be read before, nor does it drive out what is still to be read.
 #pragma once
 
 #include <cstdint>
@@ -16,7 +16,33 @@ namespace delink::cpu {
 
 // From so many elements on: all planes of fewer may still be in the caches when
 // they are next read.
-inline constexpr int64_t kPastCachesFrom = int64_t{1} << 20;
+inline constexpr int64_t kInMemoryFrom = int64_t{1} << 20;
+
+// How many elements ahead planes are asked for, and how many at a time: what
+// the machine foresees by itself ends with a page, and there are many planes.
+inline constexpr int64_t kAhead = 512;
+inline constexpr int64_t kAskedAtOnce = 64;
+
+// Whether they do where an update reads most of what it writes, which saves a
+// line no reading: by measurement (docs/benchmarks.md). On Intel's processors a
+// line on its way to memory holds one of a core's few buffers for lines that
+// come, and the stores behind it back.
+inline bool StoresPastCachesPay() {
+#if defined(__x86_64__)
+  return __builtin_cpu_is("intel") == 0;
+#else
+  return false;
+#endif
+}
+
+// Of elements of `width` bytes.
+[[gnu::always_inline]] inline void AskFor(const void* plane, int64_t at,
+                                          int64_t elements, int64_t width) {
+  const auto* const from = static_cast<const char*>(plane) + at * width;
+  for (int64_t i = 0; i < elements * width; i += 64) {
+    __builtin_prefetch(from + i);
+  }
+}
 
 #if defined(__x86_64__)
 // Of whole lines: `to` and `bytes` are multiples of 64.

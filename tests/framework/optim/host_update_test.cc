@@ -62,8 +62,7 @@ TEST_F(HostUpdateTest, AnyNumberOfThreadsHasTheSameBits) {
   }
 }
 
-// So large that its stores go past the caches, which ordinary ones are held
-// against.
+// So large that it comes from memory, which a small one is held against.
 TEST_F(HostUpdateTest, ALargeRangeHasTheSameBits) {
   constexpr int64_t kLarge = (int64_t{1} << 20) + 77;
   ThreadPool pool(2);
@@ -84,18 +83,18 @@ TEST_F(HostUpdateTest, EveryInstructionSetAndStoreHasTheSameBits) {
       const AdamWForms start(form, begin + 700, 200, 64 - begin);
       for (int64_t n = 1; n <= 700; n += n < 70 ? 1 : 211) {
         AdamWForms expected = start;
-        const auto run = [&](int set, AdamWForms* planes, bool past_caches) {
+        const auto run = [&](int set, AdamWForms* planes, int traffic) {
           return cpu::AdamWF32With(
-              set, planes->Args(begin, begin + n, &kControl), past_caches);
+              set, planes->Args(begin, begin + n, &kControl), traffic);
         };
-        ASSERT_TRUE(run(0, &expected, false));
+        ASSERT_TRUE(run(0, &expected, 0));
         for (const int set : {0, 1, 2}) {
-          for (const bool past_caches : {false, true}) {
+          for (const int traffic : {0, 1, 2}) {
             AdamWForms planes = start;
-            if (!run(set, &planes, past_caches)) continue;
+            if (!run(set, &planes, traffic)) continue;
             ASSERT_TRUE(planes.SameAs(expected))
                 << n << " elements from " << begin << ", instructions " << set
-                << (past_caches ? " past caches, " : ", ") << Name(form);
+                << ", traffic " << traffic << ", " << Name(form);
           }
         }
       }
@@ -109,11 +108,10 @@ TEST_F(HostUpdateTest, TailsRoundAsBodiesDo) {
   for (const Form form : AllForms()) {
     if (form.moments == StateStorage::kBlock8) continue;  // scales of blocks
     for (const int set : {0, 1, 2}) {
-      for (const bool past_caches : {false, true}) {
+      for (const int traffic : {0, 1, 2}) {
         const AdamWForms start(form, kAll, 0, 64);
         AdamWForms whole = start;
-        if (!cpu::AdamWF32With(set, whole.Args(0, kAll, &kControl),
-                               past_caches)) {
+        if (!cpu::AdamWF32With(set, whole.Args(0, kAll, &kControl), traffic)) {
           continue;
         }
         for (int64_t cut = 1; cut <= 70; ++cut) {
@@ -123,7 +121,7 @@ TEST_F(HostUpdateTest, TailsRoundAsBodiesDo) {
                {std::pair{int64_t{0}, cut}, std::pair{cut, kAll}}) {
             AdamWArgs args = pieces.Args(from, to, &kControl);
             if (!IsRounded(form)) args.numbers.first = 0;  // draws nothing
-            cpu::AdamWF32With(set, args, past_caches);
+            cpu::AdamWF32With(set, args, traffic);
           }
           ASSERT_TRUE(pieces.SameAs(whole))
               << "cut at " << cut << ", instructions " << set << ", "
