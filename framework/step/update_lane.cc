@@ -57,11 +57,8 @@ std::unique_ptr<UpdateLane> UpdateLane::Create(Device& device,
     lane->pool_ = std::make_unique<ThreadPool>(std::max(1, cores / 2));
     lane->stream_ = NewPooledStream(device, *lane->pool_);
   }
-  if (!IsMeta(device.kind())) {
-    if (scratch > 0) {
-      lane->scratch_ = device.AllocateHost(scratch, "updates on the host");
-    }
-    lane->thread_ = std::thread([of = lane.get()] { of->Run(); });
+  if (scratch > 0 && !IsMeta(device.kind())) {
+    lane->scratch_ = device.AllocateHost(scratch, "updates on the host");
   }
   return lane;
 }
@@ -84,6 +81,7 @@ int64_t UpdateLane::UpdatesAt(int64_t step, int slab) const {
 }
 
 std::unique_ptr<Pending> UpdateLane::Post(std::function<void()> work) {
+  if (!thread_.joinable()) thread_ = std::thread([this] { Run(); });
   {
     const MutexLock lock(mutex_);
     DELINK_CHECK(work_ == nullptr) << "work of the host is under way";

@@ -48,7 +48,8 @@ class UpdateLane {
   // A place for what decides the update that is begun next.
   UpdateControl* control() { return &control_; }
   void* scratch() const { return scratch_.get(); }
-  // Runs `work` on the lane's thread; nothing else is under way there.
+  // Runs `work` on the lane's thread, which the first begins; nothing else is
+  // under way there.
   std::unique_ptr<Pending> Post(std::function<void()> work);
 
  private:
