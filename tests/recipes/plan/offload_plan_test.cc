@@ -14,7 +14,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "recipes/plan/plan.h"
-#include "recipes/record/environment.h"
+#include "tests/testing/cpu_rates.h"
 #include "tests/testing/temp_dir.h"
 
 namespace delink::testing {
@@ -51,20 +51,14 @@ class PlanOfOffload : public ::testing::Test {
     EXPECT_TRUE(plan.ok()) << offload << ": " << plan.status();
     return *std::move(plan);
   }
+  // Products and the device's updates take next to nothing.
   static offload::MachineRates RatesWith(double bus, double memory) {
-    return {.version = "0",
-            .time = "2026-01-01T00:00:00Z",
-            .device = {.kind = "cpu", .name = ProcessorName()},
-            .threads = 1,
-            .pinned = {bus, bus, bus, bus},
-            .pageable = {bus, bus, bus, bus},
-            .memory = {memory, memory, memory, memory},
-            .matmul = {{DType::kF32, 1e15}, {DType::kBF16, 1e15}},
-            .updates = {{offload::UpdatePlace::kDevice,
-                         {.weights = DType::kF32, .gradients = DType::kF32},
-                         1e12}}};
+    offload::MachineRates rates = CpuRates(1e15, bus, memory);
+    rates.updates = {{offload::UpdatePlace::kDevice,
+                      {.weights = DType::kF32, .gradients = DType::kF32},
+                      1e12}};
+    return rates;
   }
-  // As `delink bench --suite machine` keeps them.
   void Keep(double bus, double memory) {
     const offload::MachineRates rates = RatesWith(bus, memory);
     const absl::StatusOr<std::string> path = offload::DefaultMachineRatesPath();

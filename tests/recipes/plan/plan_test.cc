@@ -22,6 +22,7 @@
 #include "recipes/run/stage_run.h"
 #include "recipes/schema/recipe_io.h"
 #include "tests/framework/comm/counting_communicator.h"
+#include "tests/recipes/run/constant_batch.h"
 
 namespace delink::testing {
 namespace {
@@ -47,13 +48,6 @@ struct Taken {
   Program program;
   int64_t reduced = 0, gathered = 0;  // by the network lane in one step
 };
-
-HostBatch Zeros(const BatchCut& cut) {
-  const auto tokens = static_cast<size_t>(cut.local() * cut.seq);
-  return {.inputs = std::vector<int32_t>(tokens, 1),
-          .targets = std::vector<int32_t>(tokens, 2),
-          .samples = std::vector<int64_t>(static_cast<size_t>(cut.local()), 0)};
-}
 
 // Of the kernels that were called, but for what attention's backward makes of
 // its scores again: one product of five, which no op counts.
@@ -90,7 +84,7 @@ absl::StatusOr<Taken> Train(const Words& sets, Communicator& comm, size_t index,
   const int64_t before = device->allocations();
   calls.Clear();
   DELINK_RETURN_IF_ERROR(
-      stage->executor().TrainStep(Zeros(stage->cut()), 1, 1e-3).status());
+      stage->executor().TrainStep(ConstantBatch(stage->cut()), 1, 1e-3).status());
   DELINK_RETURN_IF_ERROR(stage->executor().Drain());
   taken.allocations = device->allocations() - before;
   taken.flops = FlopsOf(calls);

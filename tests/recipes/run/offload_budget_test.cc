@@ -15,11 +15,11 @@
 #include "absl/strings/str_cat.h"
 #include "framework/base/format_bytes.h"
 #include "offload/rates/machine_rates.h"
-#include "recipes/record/environment.h"
 #include "recipes/run/check_memory.h"
 #include "recipes/run/pretrain.h"
 #include "recipes/run/setup.h"
 #include "tests/recipes/run/tiny_run.h"
+#include "tests/testing/cpu_rates.h"
 #include "tests/testing/temp_dir.h"
 
 namespace delink::testing {
@@ -66,21 +66,6 @@ class OffloadBudget : public ::testing::Test {
     EXPECT_FALSE(status.ok());
     EXPECT_FALSE(std::filesystem::exists(runs_.Folder("none")));
     return std::string(status.message());
-  }
-
-  // As `delink bench --suite machine` keeps them.
-  static void Keep(const std::string& path, double flops, double bus,
-                   double memory) {
-    const offload::MachineRates rates{
-        .version = "0",
-        .time = "2026-01-01T00:00:00Z",
-        .device = {.kind = "cpu", .name = ProcessorName()},
-        .threads = 1,
-        .pinned = {bus, bus, bus, bus},
-        .pageable = {bus, bus, bus, bus},
-        .memory = {memory, memory, memory, memory},
-        .matmul = {{DType::kF32, flops}, {DType::kBF16, flops}}};
-    ASSERT_TRUE(offload::WriteMachineRates(rates, path).ok());
   }
 
   TinyRuns runs_;
@@ -188,7 +173,10 @@ TEST_F(OffloadBudget, IsTheResidentRunAtAnyRates) {
                         {4, 1e9, 1e6, 1e6, 80, ""}};
   std::vector<AutoPlace> found;
   for (const Case& c : cases) {
-    Keep(*offload::DefaultMachineRatesPath(), c.flops, c.bus, c.memory);
+    ASSERT_TRUE(
+        offload::WriteMachineRates(CpuRates(c.flops, c.bus, c.memory),
+                                   *offload::DefaultMachineRatesPath())
+            .ok());
     const Layout& layout = layouts[c.layout];
     const std::string all = absl::StrCat("all", c.layout);
     const std::string out = absl::StrCat("found", found.size());
