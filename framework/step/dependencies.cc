@@ -34,6 +34,14 @@ Resource CopyOf(PlaneSet planes, int32_t slab) {
   return {kCopies[static_cast<size_t>(planes)], slab};
 }
 
+// Where they are found.
+Resource WhereIs(PlaneSet planes, int32_t slab) {
+  constexpr ResourceKind kWheres[] = {ResourceKind::kWeightAt,
+                                      ResourceKind::kGradientAt,
+                                      ResourceKind::kStateAt};
+  return {kWheres[static_cast<size_t>(planes)], slab};
+}
+
 Effects EffectsOnPlanes(const ProgramShape& shape, const Instruction& at) {
   Effects effects;
   for (const PlaneUse& use : PlanesUsed(shape, at)) {
@@ -45,13 +53,17 @@ Effects EffectsOnPlanes(const ProgramShape& shape, const Instruction& at) {
   return effects;
 }
 
-// Of what moves planes between their home and a copy.
+// Of what moves planes between their home and a copy. Who works on a copy comes
+// after its arrival and before its release by the copy itself; that the slab's
+// next arrival, which may take another, comes behind the release as well is
+// told by where it is.
 Effects MoveEffects(const Instruction& at) {
   const Resource home = HomeOf(PlaneSetOf(at), at.slab);
   const Resource copy = CopyOf(PlaneSetOf(at), at.slab);
+  const Resource where = WhereIs(PlaneSetOf(at), at.slab);
   if (at.op == Op::kEvict) return {.reads = {copy}, .writes = {home}};
-  if (at.op == Op::kFetch) return {.reads = {home}, .writes = {copy}};
-  return {.writes = {copy}};
+  if (at.op == Op::kFetch) return {.reads = {home}, .writes = {copy, where}};
+  return {.writes = {copy, where}};
 }
 
 // A half reads what both need: values that are made again are made from the
@@ -128,6 +140,8 @@ class HazardScan {
       copy_base_.push_back(next);
       next += copies;
     }
+    where_base_ = next;
+    if (!shape.copies.empty()) next += kPlaneSets * shape.slabs;
     copy_at_.fill(std::vector<int32_t>(shape.slabs, kNone));
     boundary_base_ = next;
     const int32_t norm = boundary_base_ + out_.boundaries;
@@ -171,6 +185,12 @@ class HazardScan {
         return CopyAt(PlaneSet::kGradient, r.index);
       case ResourceKind::kStateCopy:
         return CopyAt(PlaneSet::kState, r.index);
+      case ResourceKind::kWeightAt:
+        return where_base_ + r.index;
+      case ResourceKind::kGradientAt:
+        return where_base_ + shape.slabs + r.index;
+      case ResourceKind::kStateAt:
+        return where_base_ + 2 * shape.slabs + r.index;
       case ResourceKind::kGradient:
         return shape.slabs + r.index;
       case ResourceKind::kState:
@@ -290,7 +310,7 @@ class HazardScan {
   std::vector<int32_t> copy_base_;  // by class
   // By set of planes and slab: the one taken last.
   std::array<std::vector<int32_t>, kPlaneSets> copy_at_;
-  int32_t boundary_base_ = 0;
+  int32_t where_base_ = 0, boundary_base_ = 0;
   std::vector<Access> accesses_;
   // By position: the last position of each lane that is complete before it.
   std::vector<ByLane> clocks_;

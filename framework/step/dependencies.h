@@ -18,6 +18,9 @@ enum class ResourceKind : uint8_t {
   kWeightCopy,    // index: slab; the copy that is there
   kGradientCopy,  // index: slab
   kStateCopy,     // index: slab
+  kWeightAt,      // index: slab; which copy that is
+  kGradientAt,    // index: slab
+  kStateAt,       // index: slab
   kSquares,       // index: slab; the sums of its gradient's squares
   kSlot,          // index: layer, micro_batch: input boundary and what is saved
   kStored,        // index: layer, micro_batch: a slot on the host

@@ -45,7 +45,7 @@ class Resident {
       }
       for (const PlaneUse& use : uses) {
         const bool again = PlaceOf(use.planes, use.slab).next() != kNever;
-        if (!again) LetGo(use.planes, use.slab, Lane::kCompute);
+        if (!again) LetGo(use.planes, use.slab, instruction.lane);
       }
     }
     return std::move(to_);
@@ -149,7 +149,8 @@ class Resident {
     return at.op != Op::kUpdate || at.slab != slab;
   }
 
-  // `releases`: the lane where nothing is evicted.
+  // `releases`: the lane where nothing is evicted, that of what was last at
+  // work on the copy or of what waits for it, so that nobody else does.
   void LetGo(PlaneSet planes, int32_t slab, Lane releases) {
     Place& place = PlaceOf(planes, slab);
     const bool evicts = place.dirty && IsNeeded(planes, slab);

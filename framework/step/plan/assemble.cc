@@ -143,28 +143,36 @@ class Assembler {
         last_contribution[slab] = static_cast<int32_t>(i);
       }
     }
-    std::vector<int32_t> late;  // whose squares are
+    // Whose squares are to come: when the next is complete, or at the end.
+    std::vector<int32_t> leaving, late;
     const auto reduce = [&](int32_t slab) {
       Add({.op = Op::kReduce, .slab = slab});
-      if (program_.instructions.back().lane == Lane::kNetwork) {
-        late.push_back(slab);
-      } else {
-        Add({.op = Op::kSquares, .slab = slab});
-      }
+      const bool network = program_.instructions.back().lane == Lane::kNetwork;
+      if (!network) return Add({.op = Op::kSquares, .slab = slab});
+      const bool leaves = CopyClassOf(shape_, PlaneSet::kGradient, slab) >= 0;
+      (leaves ? leaving : late).push_back(slab);
     };
     for (size_t i = 0; i < visits.size(); ++i) {
       Add(visits[i]);
       if (!HasGradients(visits[i])) continue;
+      std::vector<int32_t> complete;
       for (const int32_t slab : shape_.slabs_of_layer[visits[i].layer]) {
-        const bool complete =
-            last_contribution[slab] == static_cast<int32_t>(i);
-        if (complete && !IsOfSeveralStages(slab)) reduce(slab);
+        const bool last = last_contribution[slab] == static_cast<int32_t>(i);
+        if (last && !IsOfSeveralStages(slab)) complete.push_back(slab);
       }
+      if (!complete.empty()) AddSquares(&leaving);
+      for (const int32_t slab : complete) reduce(slab);
     }
     for (int32_t slab = 0; slab < shape_.slabs; ++slab) {
       if (last_contribution[slab] >= 0 && IsOfSeveralStages(slab)) reduce(slab);
     }
-    for (const int32_t slab : late) Add({.op = Op::kSquares, .slab = slab});
+    AddSquares(&leaving);
+    AddSquares(&late);
+  }
+
+  void AddSquares(std::vector<int32_t>* slabs) {
+    for (const int32_t slab : *slabs) Add({.op = Op::kSquares, .slab = slab});
+    slabs->clear();
   }
 
   void AddUpdates() {

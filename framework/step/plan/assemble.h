@@ -39,11 +39,13 @@ using StageSchedule =
 // while they are at work. A slab's kReduce stands right behind the last
 // backward that contributes to it, and its kSquares behind that, while the
 // gradient is in the caches; but where several ranks reduce it the squares wait
-// until the backward, which they would hold up, is over. kUpdate of the slabs
-// follows kNorm in the order in which a forward needs them, each with its
-// kGather where the shape says it gathers. Slabs that several stages use are
-// reduced behind all visits, in ascending order, and updated before all others,
-// likewise: every stage has these in one order.
+// until the backward, which they would hold up, is over, or, of a gradient that
+// has its home elsewhere and is to leave, until the next one is complete. What
+// comes then would wait for its room. kUpdate of the slabs follows kNorm in the
+// order in which a forward needs them, each with its kGather where the shape
+// says it gathers. Slabs that several stages use are reduced behind all visits,
+// in ascending order, and updated before all others, likewise: every stage has
+// these in one order.
 //
 // Gradients: that step up to its kNorm. An evaluation: its forwards, all
 // kForwardOnly, micro-batch after micro-batch, and kSum; a diagnosis has

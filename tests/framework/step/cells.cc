@@ -41,6 +41,8 @@ Cells::Cells(const Program& program, const Analysis& a)
     copies.push_back(cells);
     cells += count;
   }
+  where = cells;
+  cells += 3 * slabs;
 }
 
 int32_t StageAt(const ProgramShape& shape, int32_t layer) {
@@ -167,6 +169,7 @@ void AddCopy(const Cells& cells, const Program& program, const Analysis& a,
   const PlaneSet planes = PlaneSetOf(i);
   const bool evicts = i.op == Op::kEvict;
   out.push_back({cells.Place(program, a, planes, i.slab, index), !evicts});
+  out.push_back({cells.Where(planes, i.slab), !evicts});
   if (evicts || i.op == Op::kFetch) {
     out.push_back({cells.Home(planes, i.slab), evicts});
   }
@@ -196,6 +199,7 @@ std::vector<Access> AccessesOf(const Program& program, const Analysis& a,
   for (const Work& work : WorkOf(program.shape, i)) {
     out.push_back(
         {layout.Place(program, a, work.planes, work.slab, index), work.write});
+    out.push_back({layout.Where(work.planes, work.slab), false});
   }
   const bool host = i.slab >= 0 && !program.shape.host_updates.empty() &&
                     program.shape.host_updates[i.slab];

@@ -12,7 +12,7 @@ namespace delink::step_test {
 // Numbers of cells: weights, gradients, states and squares of slabs, the norm,
 // the loss, what is found and kept apart, the gradient boundaries, the slots of
 // all pools, what is held between halves of backwards, slots on the host,
-// copies of planes.
+// copies of planes, and for each slab's planes where these are.
 struct Cells {
   Cells(const Program& program, const Analysis& a);
   int32_t Slot(const Analysis& a, int32_t layer, int32_t m) const;
@@ -28,7 +28,12 @@ struct Cells {
   int32_t Place(const Program& program, const Analysis& a, PlaneSet planes,
                 int32_t slab, int32_t index) const;
 
-  int32_t slabs, norm, loss, found, apart, boundaries, cells;
+  // What says where the device finds planes of a slab that have copies.
+  int32_t Where(PlaneSet planes, int32_t slab) const {
+    return where + Home(planes, slab);
+  }
+
+  int32_t slabs, norm, loss, found, apart, boundaries, where, cells;
   std::vector<int32_t> copies;           // by class: where its copies begin
   std::vector<int32_t> pool_of_layer;    // where its pool begins
   std::vector<int32_t> held_of_layer;    // where what is held of its class does

@@ -98,6 +98,21 @@ TEST(Residency, UpdatesOnTheHost) {
             "Update(0) Update(1) Update(2)");
 }
 
+// A gradient that ranks reduce leaves with its squares known: it comes once
+// more, for its update.
+TEST(Residency, SquaresBeforeAGradientLeaves) {
+  ProgramShape shape = Small(2);
+  shape.ranks = 2;
+  shape.copy_class[kGradients] = {0, 0, 0};
+  shape.copies = {2};
+  EXPECT_EQ(With(PlanStep(shape, kLayerMajor)),
+            "F(0,a) F(0,b) F(1,a) F(1,b) Take(2)g Loss(a) Loss(b) Reduce(2) "
+            "Take(1)g B(1,a) B(1,b) Squares(2) Reduce(1) Evict(2)g Release(2)g "
+            "Take(0)g B(0,a) B(0,b) Squares(1) Reduce(0) Squares(0) Norm "
+            "Update(0) Release(0)g Update(1) Release(1)g "
+            "Fetch(2)g Update(2) Release(2)g");
+}
+
 // Weights go home when they have come together.
 TEST(Residency, GathersOfZero) {
   ProgramShape shape = Small(1);

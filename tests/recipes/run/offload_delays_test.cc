@@ -276,6 +276,7 @@ void ExpectBeside(const std::string& homes, Lane updates) {
 TEST(OffloadDelays, ATraceShowsLanesBesideTheComputing) {
   ExpectBeside(kHomes[1], Lane::kHost);
   ExpectBeside("state=\"host\"", Lane::kUpdates);
+  ExpectBeside("gradients=\"host\", state=\"host\"", Lane::kUpdates);
 }
 
 }  // namespace
