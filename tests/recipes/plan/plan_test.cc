@@ -83,8 +83,9 @@ absl::StatusOr<Taken> Train(const Words& sets, Communicator& comm, size_t index,
               .program = stage->executor().program()};
   const int64_t before = device->allocations();
   calls.Clear();
-  DELINK_RETURN_IF_ERROR(
-      stage->executor().TrainStep(ConstantBatch(stage->cut()), 1, 1e-3).status());
+  DELINK_RETURN_IF_ERROR(stage->executor()
+                             .TrainStep(ConstantBatch(stage->cut()), 1, 1e-3)
+                             .status());
   DELINK_RETURN_IF_ERROR(stage->executor().Drain());
   taken.allocations = device->allocations() - before;
   taken.flops = FlopsOf(calls);

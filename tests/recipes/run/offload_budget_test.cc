@@ -173,10 +173,9 @@ TEST_F(OffloadBudget, IsTheResidentRunAtAnyRates) {
                         {4, 1e9, 1e6, 1e6, 80, ""}};
   std::vector<AutoPlace> found;
   for (const Case& c : cases) {
-    ASSERT_TRUE(
-        offload::WriteMachineRates(CpuRates(c.flops, c.bus, c.memory),
-                                   *offload::DefaultMachineRatesPath())
-            .ok());
+    ASSERT_TRUE(offload::WriteMachineRates(CpuRates(c.flops, c.bus, c.memory),
+                                           *offload::DefaultMachineRatesPath())
+                    .ok());
     const Layout& layout = layouts[c.layout];
     const std::string all = absl::StrCat("all", c.layout);
     const std::string out = absl::StrCat("found", found.size());

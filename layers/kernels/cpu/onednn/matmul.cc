@@ -26,6 +26,16 @@ namespace {
 
 using dnnl::memory;
 
+// What oneDNN may use, found before it is first asked for anything. With AMX
+// sums in bf16 depend on the number of threads.
+dnnl::cpu_isa Isa() {
+  static const dnnl::cpu_isa isa = [] {
+    dnnl::set_max_cpu_isa(dnnl::cpu_isa::avx512_core_bf16);
+    return dnnl::get_effective_cpu_isa();
+  }();
+  return isa;
+}
+
 // A weight gradient sums over tokens. oneDNN splits long sums differently for
 // different team sizes; sums of at most this length it does not split.
 constexpr int64_t kLongestSum = 1024;
@@ -243,11 +253,10 @@ void Matmul(Stream&, const MatmulArgs& s) {
 // our own loops do not.
 template <>
 void ChooseMatmul<float>(Kernels* kernels) {
-  switch (dnnl::get_effective_cpu_isa()) {
+  switch (Isa()) {
     case dnnl::cpu_isa::avx512_core:
     case dnnl::cpu_isa::avx512_core_vnni:
     case dnnl::cpu_isa::avx512_core_bf16:
-    case dnnl::cpu_isa::avx512_core_amx:
       kernels->matmul = Matmul<float>;
       return;
     default:
@@ -262,10 +271,6 @@ void ChooseMatmul<BFloat16>(Kernels* kernels) {
   if (FastBf16Matmul()) kernels->matmul = Matmul<BFloat16>;
 }
 
-bool FastBf16Matmul() {
-  const dnnl::cpu_isa isa = dnnl::get_effective_cpu_isa();
-  return isa == dnnl::cpu_isa::avx512_core_bf16 ||
-         isa == dnnl::cpu_isa::avx512_core_amx;
-}
+bool FastBf16Matmul() { return Isa() == dnnl::cpu_isa::avx512_core_bf16; }
 
 }  // namespace delink::cpu
