@@ -18,19 +18,20 @@ minutes that the parts took. Exits 0 when nothing failed.
             all GPUs; clang-tidy reads what it has read before
   --within MINUTES
             leaves out builds under sanitizers that would not be through by then,
-            by what the release build and its tests took, and says so
+            by what the release build and its tests took, and says so; what only
+            the left out one would have run is then run in release
   --help    this text
 TXT
 }
 
 mode=checks
-presets=(release tsan asan)
+builds=(release tsan asan once)
 budget=(--budget 38)
 within=
 while (($#)); do
   case $1 in
-    --quick) mode=quick presets=(release) budget=() ;;
-    --full) mode=full budget=() ;;
+    --quick) mode=quick builds=(release) budget=() ;;
+    --full) mode=full builds=(release tsan asan) budget=() ;;
     --within)
       [[ ${2:-} =~ ^[1-9][0-9]*$ ]] || { usage >&2; exit 2; }
       within=$2
@@ -67,50 +68,56 @@ export OMP_NUM_THREADS=${OMP_NUM_THREADS:-1}
 # One test more than there are cores: many wait for what they have started.
 jobs=$(($(nproc) + 1))
 # Of what release takes, built and tested, each of the others takes such a part,
-# in percent: a tsan of 3.8 and an asan of 9.3 of 17.5 minutes, and some more.
-declare -A part=([release]=0 [tsan]=25 [asan]=60)
+# in percent: a tsan of 3.8 and an asan of 9.3 of 17.5 minutes, and some more;
+# without an asan, the tests in release that it would have run alone.
+declare -A part=([release]=0 [tsan]=25 [asan]=60 [once]=25)
 release=0
 left_out=()
 reports=()
 took=(--took "install=$SECONDS")
-for preset in "${presets[@]}"; do
+for build in "${builds[@]}"; do
+  if [[ $build == once && " ${left_out[*]} " != *" asan "* ]]; then continue; fi
   began=$SECONDS
-  needs=$((release * part[$preset] / 100))
+  needs=$((release * part[$build] / 100))
   if [[ -n $within ]] && ((began + needs > 60 * within)); then
-    left_out+=("$preset")
+    left_out+=("$build")
     continue
   fi
+  preset=$build
+  if [[ $build == once ]]; then preset=release; fi
   target=all tests=$preset
   options=() selection=()
-  case $mode-$preset in
+  case $mode-$build in
     checks-release)
       target=tests_release
       selection=(--label-exclude '^once$')
       ;;
+    checks-once) selection=(--label-regex '^once$') ;;
     full-release) options=(-DDELINK_CUDA_ARCHITECTURES=ALL) ;;
     full-asan) tests=asan-all ;;
     *-asan | *-tsan) target=tests_$preset ;;
   esac
   report=build/$preset/tests.xml
+  if [[ $build == once ]]; then report=build/$preset/tests-once.xml; fi
   rm -f "$report"
-  reports+=("$preset=$report")
-  echo "== $preset: building"
+  reports+=("$build=$report")
+  echo "== $build: building"
   if cmake --preset "$preset" --log-level=WARNING "${options[@]}" >/dev/null &&
     cmake --build --preset "$preset" --target "$target" -- --quiet; then
     built=$SECONDS
-    echo "== $preset: testing (built in $((built - began)) s)"
+    echo "== $build: testing (built in $((built - began)) s)"
     # The failures are in the report; the other presets still run.
     ctest --preset "$tests" "${selection[@]}" --parallel "$jobs" \
       --no-tests=ignore --test-output-size-passed 10000000 \
       --output-junit "$PWD/$report" || true
-    echo "== $preset: tested in $((SECONDS - built)) s"
-    took+=(--took "$preset built=$((built - began))"
+    echo "== $build: tested in $((SECONDS - built)) s"
+    took+=(--took "$build built=$((built - began))"
       --took "tested=$((SECONDS - built))")
   fi
-  if [[ $preset == release ]]; then release=$((SECONDS - began)); fi
+  if [[ $build == release ]]; then release=$((SECONDS - began)); fi
 done
-for preset in "${left_out[@]}"; do
-  echo "test.sh: $preset was left out: it would not have been through" \
+for build in "${left_out[@]}"; do
+  echo "test.sh: $build was left out: it would not have been through" \
     "within $within minutes; run tools/test.sh without --within"
 done
 /usr/bin/python3 tools/count_tests.py "${budget[@]}" "${took[@]}" \
