@@ -6,7 +6,7 @@
 #include <type_traits>
 
 #include "framework/optim/cpu/cpu_kernels.h"
-#include "framework/optim/cpu/past_caches.h"
+#include "framework/optim/cpu/traffic.h"
 #include "framework/optim/find_kernels.h"
 
 namespace delink::cpu {

@@ -5,6 +5,7 @@
 #include <cmath>
 
 #include "framework/optim/cpu/elementwise.h"
+#include "framework/optim/cpu/traffic.h"
 
 namespace delink::cpu {
 
@@ -41,13 +42,6 @@ struct AdamWStep {
   static double PowerOf(double beta, int64_t t) {
     return std::pow(beta, static_cast<double>(t));
   }
-};
-
-// How planes come and go.
-enum class Traffic {
-  kCaches,      // where they may still be in the caches: as they are asked for
-  kMemory,      // asked for ahead
-  kPastCaches,  // and stored past the caches (past_caches.h)
 };
 
 // How a step is carried out, of which its result does not depend.

@@ -5,7 +5,7 @@
 
 #include "framework/module/state_layout.h"
 #include "framework/optim/cpu/adamw.h"
-#include "framework/optim/cpu/past_caches.h"
+#include "framework/optim/cpu/traffic.h"
 #include "framework/tensor/block8.h"
 #include "framework/tensor/master.h"
 

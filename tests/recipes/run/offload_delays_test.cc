@@ -19,10 +19,8 @@
 #include "framework/base/rng.h"
 #include "framework/base/status_macros.h"
 #include "framework/comm/thread_communicator.h"
-#include "recipes/models/model_list.h"
-#include "recipes/run/prepare.h"
 #include "recipes/run/stage_run.h"
-#include "recipes/schema/recipe_io.h"
+#include "tests/recipes/run/recipe_env.h"
 
 namespace delink::testing {
 namespace {
@@ -138,16 +136,9 @@ struct Case {
 };
 
 absl::Status RunRank(const Case& of, Communicator& comm, Outcome* outcome) {
-  const ModelList models = BuiltInModels();
-  DELINK_ASSIGN_OR_RETURN(const Recipe read,
-                          ReadRecipe(kRecipe, of.sets, KindsOf(models)));
-  DELINK_ASSIGN_OR_RETURN(const Recipe recipe, CheckWorld(read, comm.size()));
-  DELINK_ASSIGN_OR_RETURN(const std::unique_ptr<Communicator> network,
-                          comm.Split(0, comm.rank()));
-  const std::unique_ptr<Device> device = NewCpuDevice();
-  DELINK_ASSIGN_OR_RETURN(const std::unique_ptr<RunModel> model,
-                          RunModel::Create(recipe, models));
-  RunEnv env = model->On(*device, comm, *network);
+  DELINK_ASSIGN_OR_RETURN(const std::unique_ptr<RecipeEnv> recipe,
+                          NewRecipeEnv(kRecipe, of.sets, comm));
+  RunEnv& env = recipe->env;
   const uint64_t seed = 10 * of.seed + static_cast<uint64_t>(comm.rank());
   LateLanes lanes(seed);
   LateUpdates updates(*env.host_optimizer, seed);

@@ -17,10 +17,9 @@
 #include "recipes/models/model_list.h"
 #include "recipes/plan/plan.h"
 #include "recipes/run/check_memory.h"
-#include "recipes/run/prepare.h"
 #include "recipes/run/stage_run.h"
-#include "recipes/schema/recipe_io.h"
 #include "tests/recipes/run/constant_batch.h"
+#include "tests/recipes/run/recipe_env.h"
 
 namespace delink::testing {
 namespace {
@@ -43,18 +42,13 @@ Slots SlotsOf(const StageRun& stage) {
 // of the second, of which `homes` says what is left to auto.
 absl::Status SlotsAtSwitch(const std::string& offload, const AutoPlace& homes,
                            Communicator& comm, Slots* taken, Slots* real) {
-  const ModelList models = BuiltInModels();
   const std::vector<std::string> sets = {
       "model.layers=6",        "model.vocab=257",
       "data.batch=16",         "stage.0.micro_batch=2",
       "stage.1.micro_batch=8", absl::StrCat("stage.1.offload={", offload, "}")};
-  DELINK_ASSIGN_OR_RETURN(const Recipe read,
-                          ReadRecipe(kRecipe, sets, KindsOf(models)));
-  DELINK_ASSIGN_OR_RETURN(const Recipe recipe, CheckWorld(read, 1));
-  const std::unique_ptr<Device> device = NewCpuDevice();
-  DELINK_ASSIGN_OR_RETURN(const std::unique_ptr<RunModel> model,
-                          RunModel::Create(recipe, models));
-  RunEnv env = model->On(*device, comm, comm);
+  DELINK_ASSIGN_OR_RETURN(const std::unique_ptr<RecipeEnv> of,
+                          NewRecipeEnv(kRecipe, sets, comm));
+  RunEnv& env = of->env;
   env.homes = {AutoPlace(), homes};
   DELINK_ASSIGN_OR_RETURN(std::unique_ptr<StageRun> stage,
                           StageRun::Create(env, 0));
@@ -100,16 +94,9 @@ TEST(OffloadLimits, ActivationsAreWhereTheStageToComeHasThem) {
 // account against budgets.
 absl::Status TrainThrough(const std::vector<std::string>& sets,
                           Communicator& comm, int64_t* most) {
-  const ModelList models = BuiltInModels();
-  DELINK_ASSIGN_OR_RETURN(const Recipe read,
-                          ReadRecipe(kRecipe, sets, KindsOf(models)));
-  DELINK_ASSIGN_OR_RETURN(const Recipe recipe, CheckWorld(read, comm.size()));
-  DELINK_ASSIGN_OR_RETURN(const std::unique_ptr<Communicator> network,
-                          comm.Split(0, comm.rank()));
-  const std::unique_ptr<Device> device = NewCpuDevice();
-  DELINK_ASSIGN_OR_RETURN(const std::unique_ptr<RunModel> model,
-                          RunModel::Create(recipe, models));
-  const RunEnv env = model->On(*device, comm, *network);
+  DELINK_ASSIGN_OR_RETURN(const std::unique_ptr<RecipeEnv> of,
+                          NewRecipeEnv(kRecipe, sets, comm));
+  const RunEnv& env = of->env;
   DELINK_ASSIGN_OR_RETURN(std::unique_ptr<StageRun> stage,
                           StageRun::Create(env, 0));
   stage->store().InitWeights(1);
@@ -124,7 +111,7 @@ absl::Status TrainThrough(const std::vector<std::string>& sets,
         stage->executor().TrainStep(batch, step, 1e-3).status());
     DELINK_RETURN_IF_ERROR(stage->executor().Drain());
   }
-  *most = device->ledgers().allocated.highest();
+  *most = of->device->ledgers().allocated.highest();
   return absl::OkStatus();
 }
 
@@ -204,14 +191,9 @@ absl::StatusOr<RunPlan> PlanOf(const std::vector<std::string>& sets,
 // What is said before a run that has nothing left to auto.
 absl::Status Checked(const std::vector<std::string>& sets) {
   return RunRanks(1, [&](Communicator& comm) -> absl::Status {
-    const ModelList models = BuiltInModels();
-    DELINK_ASSIGN_OR_RETURN(const Recipe read,
-                            ReadRecipe(kRecipe, sets, KindsOf(models)));
-    DELINK_ASSIGN_OR_RETURN(const Recipe recipe, CheckWorld(read, 1));
-    const std::unique_ptr<Device> device = NewCpuDevice();
-    DELINK_ASSIGN_OR_RETURN(const std::unique_ptr<RunModel> model,
-                            RunModel::Create(recipe, models));
-    return CheckMemory(model->On(*device, comm, comm), 0, 1, comm);
+    DELINK_ASSIGN_OR_RETURN(const std::unique_ptr<RecipeEnv> of,
+                            NewRecipeEnv(kRecipe, sets, comm));
+    return CheckMemory(of->env, 0, 1, comm);
   });
 }
 

@@ -24,10 +24,9 @@
 #include "framework/step/memory.h"
 #include "recipes/models/model_list.h"
 #include "recipes/plan/plan.h"
-#include "recipes/run/prepare.h"
 #include "recipes/run/stage_run.h"
-#include "recipes/schema/recipe_io.h"
 #include "tests/recipes/run/constant_batch.h"
+#include "tests/recipes/run/recipe_env.h"
 #include "tests/recipes/run/run_table.h"
 
 namespace delink::testing {
@@ -268,32 +267,25 @@ void ExpectIsThePlan(const PipelineStagePlan& plan, const StageRun& stage,
 
 absl::Status RunStage(const Row& row, size_t index, const StagePlan& plan,
                       Communicator& comm) {
-  const ModelList models = BuiltInModels();
-  DELINK_ASSIGN_OR_RETURN(const Recipe read,
-                          ReadRecipe(kRecipe, row.sets, KindsOf(models)));
-  DELINK_ASSIGN_OR_RETURN(const Recipe recipe, CheckWorld(read, comm.size()));
-  DELINK_ASSIGN_OR_RETURN(const std::unique_ptr<Communicator> network,
-                          comm.Split(0, comm.rank()));
-  const std::unique_ptr<Device> device = NewCpuDevice();
-  DELINK_ASSIGN_OR_RETURN(const std::unique_ptr<RunModel> model,
-                          RunModel::Create(recipe, models));
-  const RunEnv env = model->On(*device, comm, *network);
+  DELINK_ASSIGN_OR_RETURN(const std::unique_ptr<RecipeEnv> of,
+                          NewRecipeEnv(kRecipe, row.sets, comm));
+  Device& device = *of->device;
   DELINK_ASSIGN_OR_RETURN(const std::unique_ptr<StageRun> stage,
-                          StageRun::Create(env, index));
+                          StageRun::Create(of->env, index));
   stage->store().InitWeights(1);
-  ExpectLedgersAreTheAccount(*stage, *device);
+  ExpectLedgersAreTheAccount(*stage, device);
   ExpectGradientsAreThereOnce(*stage);
-  for (const PipelineStagePlan& of : plan.pipeline.stages) {
-    if (of.rank == comm.rank()) ExpectIsThePlan(of, *stage, *device);
+  for (const PipelineStagePlan& planned : plan.pipeline.stages) {
+    if (planned.rank == comm.rank()) ExpectIsThePlan(planned, *stage, device);
   }
-  const Tiers before = TiersOf(*stage, *device);
+  const Tiers before = TiersOf(*stage, device);
   for (const int64_t step : {1, 2, 3}) {
     const HostBatch batch = ConstantBatch(stage->cut());
     DELINK_RETURN_IF_ERROR(
         stage->executor().TrainStep(batch, step, 1e-3).status());
   }
   DELINK_RETURN_IF_ERROR(stage->executor().Drain());
-  EXPECT_TRUE(before == TiersOf(*stage, *device)) << "steps took more";
+  EXPECT_TRUE(before == TiersOf(*stage, device)) << "steps took more";
   return absl::OkStatus();
 }
 

@@ -1,6 +1,7 @@
-// Private to framework/optim/cpu: what comes from memory asked for ahead, and
-// stores that leave the caches to others. A line that is written whole need not
-// be read before, nor does it drive out what is still to be read.
+// Private to framework/optim/cpu: how planes of an update come and go, asked
+// for ahead, and by stores that leave the caches to others. A line that is
+// written whole need not be read before, nor does it drive out what is still to
+// be read.
 #pragma once
 
 #include <cstdint>
@@ -13,6 +14,13 @@
 #endif
 
 namespace delink::cpu {
+
+// How planes come and go.
+enum class Traffic {
+  kCaches,      // where they may still be in the caches: as they are asked for
+  kMemory,      // asked for ahead
+  kPastCaches,  // and stored past the caches
+};
 
 // From so many elements on: all planes of fewer may still be in the caches when
 // they are next read.
