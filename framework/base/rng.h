@@ -19,22 +19,27 @@ struct RngKey {
   uint32_t hi = 0;
 };
 
+// Of Philox4x32-10.
+inline constexpr int kPhiloxRounds = 10;
+inline constexpr uint32_t kPhiloxFactors[2] = {0xD2511F53, 0xCD9E8D57};
+constexpr RngKey NextPhiloxKey(RngKey key) {
+  return {key.lo + 0x9E3779B9, key.hi + 0xBB67AE85};
+}
+
 // Four random words for 128-bit counter (c0, c1) under `key`.
 constexpr std::array<uint32_t, 4> Philox(RngKey key, uint64_t c0, uint64_t c1) {
   uint32_t x0 = static_cast<uint32_t>(c0), x1 = static_cast<uint32_t>(c0 >> 32);
   uint32_t x2 = static_cast<uint32_t>(c1), x3 = static_cast<uint32_t>(c1 >> 32);
-  uint32_t k0 = key.lo, k1 = key.hi;
-  for (int round = 0; round < 10; ++round) {
-    const uint64_t p0 = uint64_t{0xD2511F53} * x0;
-    const uint64_t p1 = uint64_t{0xCD9E8D57} * x2;
-    const uint32_t y0 = static_cast<uint32_t>(p1 >> 32) ^ x1 ^ k0;
-    const uint32_t y2 = static_cast<uint32_t>(p0 >> 32) ^ x3 ^ k1;
+  for (int round = 0; round < kPhiloxRounds; ++round) {
+    const uint64_t p0 = uint64_t{kPhiloxFactors[0]} * x0;
+    const uint64_t p1 = uint64_t{kPhiloxFactors[1]} * x2;
+    const uint32_t y0 = static_cast<uint32_t>(p1 >> 32) ^ x1 ^ key.lo;
+    const uint32_t y2 = static_cast<uint32_t>(p0 >> 32) ^ x3 ^ key.hi;
     x1 = static_cast<uint32_t>(p1);
     x3 = static_cast<uint32_t>(p0);
     x0 = y0;
     x2 = y2;
-    k0 += 0x9E3779B9;
-    k1 += 0xBB67AE85;
+    key = NextPhiloxKey(key);
   }
   return {x0, x1, x2, x3};
 }
@@ -69,16 +74,21 @@ constexpr float Uniform(uint32_t word) {
   return static_cast<float>(word >> 8) * 0x1p-24F;
 }
 
-// Element `index` of a standard normal stream (Box-Muller, in double).
-inline double Normal(RngKey key, uint64_t index) {
-  const auto r = Philox(key, index / 2, 0);
-  const bool odd = (index & 1) != 0;
+// Elements 2 * `pair` and the next of a standard normal stream (Box-Muller, in
+// double).
+inline std::array<double, 2> NormalPair(RngKey key, uint64_t pair) {
+  const auto r = Philox(key, pair, 0);
   constexpr double kTwoPi = 6.283185307179586476925286766559;
   // Two 32-bit words make one pair; (0, 1] keeps the logarithm finite.
   const double u1 = (r[0] + 1.0) * 0x1p-32;
   const double u2 = r[1] * 0x1p-32;
   const double radius = std::sqrt(-2.0 * std::log(u1));
-  return odd ? radius * std::sin(kTwoPi * u2) : radius * std::cos(kTwoPi * u2);
+  return {radius * std::cos(kTwoPi * u2), radius * std::sin(kTwoPi * u2)};
+}
+
+// Element `index` of it.
+inline double Normal(RngKey key, uint64_t index) {
+  return NormalPair(key, index / 2)[index % 2];
 }
 
 }  // namespace delink

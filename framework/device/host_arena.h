@@ -1,7 +1,7 @@
 // One reservation of host memory for what does not live on the device: made
 // once, pinned where copies want that, and handed out front to back.
 //
-// Pinning is slow (a tenth of a second a GiB) and pinned blocks cannot be
+// Pinning takes time (a twentieth of a second a GiB) and pinned blocks cannot be
 // swapped, so there is one block, of exactly the bytes that were planned, and
 // nothing is rounded but the beginning of a piece, to kAlignment. Memory that
 // is not pinned begins where a huge page does, and the system is advised to

@@ -19,10 +19,15 @@ void InitValues(const Init& init, RngKey key, int64_t begin, int64_t count,
       std::fill_n(out, count, T{1});
       return;
     case Init::Kind::kNormal:
+      // By pairs, of which the first and the last may be here in half.
 #pragma omp parallel for schedule(static) if (count > 4096)
-      for (int64_t i = 0; i < count; ++i) {
-        out[i] = static_cast<T>(init.stddev *
-                                Normal(key, static_cast<uint64_t>(begin + i)));
+      for (int64_t pair = begin / 2; pair < (begin + count + 1) / 2; ++pair) {
+        const auto two = NormalPair(key, static_cast<uint64_t>(pair));
+        for (int64_t k = 0; k < 2; ++k) {
+          const int64_t i = 2 * pair + k - begin;
+          if (i < 0 || i >= count) continue;
+          out[i] = static_cast<T>(init.stddev * two[static_cast<size_t>(k)]);
+        }
       }
   }
 }

@@ -81,12 +81,15 @@ void StateCodec::RoundTrip(int64_t element, int64_t count, void* values) const {
 
 void EncodeWeights(std::span<const float> exact, uint16_t* weights,
                    uint16_t* low) {
-  for (size_t i = 0; i < exact.size(); ++i) {
+  const auto count = static_cast<int64_t>(exact.size());
+  const float* const values = exact.data();
+#pragma omp parallel for schedule(static) if (count > 65536)
+  for (int64_t i = 0; i < count; ++i) {
     if (low == nullptr) {
-      weights[i] = BFloat16(exact[i]).bits;
+      weights[i] = BFloat16(values[i]).bits;
       continue;
     }
-    const SplitMaster split = SplitMaster::Of(exact[i]);
+    const SplitMaster split = SplitMaster::Of(values[i]);
     weights[i] = split.weight;
     low[i] = split.low;
   }

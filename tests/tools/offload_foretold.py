@@ -59,15 +59,16 @@ def check_rates(folder):
 
     bus = {f"{both}{way}_bytes_per_s": 1e9 for both in ("", "both_") for way in ("to_device", "to_host")}
     host = {"place": "host", "master": "split", "moments": "bf16", "parameters_per_s": 1e9}
+    device = {**host, "place": "device"}
 
     def measures(updates, matmul):
-        with open(check.path("offload-machine.json"), "w", encoding="utf-8") as file:
+        with open(check.path("offload-cache/delink/machine.json"), "w", encoding="utf-8") as file:
             json.dump({"pinned": bus, "pageable": bus, "updates": updates, "matmul": matmul}, file)
 
-    check.bench = lambda *unused: {"machine": {"bandwidth": {"read_bytes_per_s": 1e12}}}
     bf16 = {"dtype": "bf16", "flops_per_s": 1e12}
-    for updates, matmul, missing in (([host], [bf16], ""), ([], [bf16], "not measured: host_update;"),
-                                     ([host], [], "not measured: flops;")):
+    for updates, matmul, missing in (([host, device], [bf16], ""), ([device], [bf16], "not measured: host_update;"),
+                                     ([host], [bf16], "not measured: device_update;"),
+                                     ([host, device], [], "not measured: flops;")):
         check.run = lambda *unused, of=(updates, matmul): measures(*of)
         assert failure_of(check.offload_rates).startswith(missing), missing
         assert check.runs or missing

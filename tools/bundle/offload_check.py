@@ -72,29 +72,33 @@ HOMES = {
 class Rates:
   """A second."""
   flops: float  # that products in bf16 reach
-  device_memory: float  # bytes
   to_device: float  # bytes, both ways at once
   to_host: float
-  host_update: float  # parameters
+  device_update: float  # parameters
+  host_update: float
 
 
 # Of one H100 SXM with a host of 16 cores, assumed.
-ASSUMED = Rates(flops=500e12, device_memory=3e12, to_device=45e9, to_host=45e9,
+# The device reads and writes 18 bytes a parameter at 3 TB/s.
+ASSUMED = Rates(flops=500e12, to_device=45e9, to_host=45e9,
+                device_update=3e12 / (2 * STATE + 2 * WEIGHT + GRADIENT),
                 host_update=6e9)
 
 
-def measured(bench, machine):
-  """From `delink bench`: of --suite machine, and of a copy on the device. What
-  was not measured is 0."""
+def measured(machine):
+  """From `delink bench --suite machine`. What was not measured is 0."""
   rate = {row["dtype"]: row["flops_per_s"] for row in machine["matmul"]}
-  update = max((row["parameters_per_s"] for row in machine["updates"]
-                if row["place"] == "host" and row["master"] == "split"
+
+  def update(place):
+    return max((row["parameters_per_s"] for row in machine["updates"]
+                if row["place"] == place and row["master"] == "split"
                 and row["moments"] == "bf16"), default=0)
   bus = machine["pinned"] if machine["pinned"]["to_device_bytes_per_s"] else (
       machine["pageable"])
-  return Rates(flops=rate.get("bf16", 0), device_memory=bench,
+  return Rates(flops=rate.get("bf16", 0),
                to_device=bus["both_to_device_bytes_per_s"],
-               to_host=bus["both_to_host_bytes_per_s"], host_update=update)
+               to_host=bus["both_to_host_bytes_per_s"],
+               device_update=update("device"), host_update=update("host"))
 
 
 def seconds(rates, model, tokens, homes):
@@ -104,9 +108,7 @@ def seconds(rates, model, tokens, homes):
   backward = 3 * forward
   on_host = homes is not None and "update" in homes  # the updates
   if not on_host:
-    # The device's memory reads and writes what is updated there.
-    moved = 2 * STATE + 2 * WEIGHT + GRADIENT
-    forward += parameters * moved / rates.device_memory
+    forward += parameters / rates.device_update
   if homes is None:
     return forward + backward
   # Bytes in and out, forward and backward, and seconds of the host.
@@ -119,6 +121,14 @@ def seconds(rates, model, tokens, homes):
       back_into = parameters * WEIGHT
   return (max(forward, into / rates.to_device, out / rates.to_host, host) +
           max(backward, back_into / rates.to_device, back_out / rates.to_host))
+
+
+def as_fast_as(rates, model, tokens, step):
+  """The rates with products as a step of so many seconds with all on the device
+  has them, its attention and all that is beside products counted in."""
+  update = model.parameters() / rates.device_update
+  return dataclasses.replace(
+      rates, flops=8 * model.parameters() * tokens / (step - update))
 
 
 def percent(rates, model, tokens, homes):
@@ -161,7 +171,9 @@ def words(model, tokens, homes):
   """Of `delink bench`."""
   said = ["--suite", "step", "--shape", model.shape, "--seq", str(SEQ),
           "--batch", str(tokens // SEQ), "--share", "none", "--precision",
-          "bf16", "--recompute", "block"]
+          "bf16", "--recompute", "block",
+          # Of the machine nothing more is wanted: five steps, quickly begun.
+          "--quick", "--steps", "5"]
   sets = [*model.sets(), *FORM, f"run.micro_batch={MICRO_BATCH}"]
   if homes is not None:
     sets.append(f"stage.0.offload={{{homes}}}")

@@ -24,6 +24,7 @@
 #include "framework/device/cuda/arena.h"
 #include "framework/device/cuda/check.h"
 #include "framework/device/cuda/find_devices.h"
+#include "framework/device/cuda/pin_host.h"
 #include "framework/device/cuda/staging.h"
 #include "framework/device/cuda/stream.h"
 #include "framework/device/profile.h"
@@ -168,25 +169,22 @@ class CudaDevice final : public Device {
   }
   HostMemory AllocateHost(int64_t bytes, std::string_view what) override {
     Use();
-    void* memory = nullptr;
-    const auto size = static_cast<size_t>(bytes > 0 ? bytes : 1);
-    if (cudaHostAlloc(&memory, size, cudaHostAllocPortable) != cudaSuccess) {
-      (void)cudaGetLastError();  // or a later call would report it again
-      return Device::AllocateHost(bytes, what);
-    }
-    ledgers_.pinned.Take(memory, bytes, what);
+    HostMemory memory = cuda::PinHost(bytes);
+    if (memory == nullptr) return Device::AllocateHost(bytes, what);
+    ledgers_.pinned.Take(memory.get(), bytes, what);
     {
       const MutexLock lock(mutex_);
-      pinned_[static_cast<const char*>(memory)] = bytes;
+      pinned_[static_cast<const char*>(memory.get())] = bytes;
     }
-    return {memory, [this](void* address) {
+    const auto unpin = memory.get_deleter();
+    return {memory.release(), [this, unpin](void* address) {
               Use();
               ledgers_.pinned.Give(address);
               {
                 const MutexLock lock(mutex_);
                 pinned_.erase(static_cast<const char*>(address));
               }
-              DELINK_CUDA_CHECK(cudaFreeHost(address));
+              unpin(address);
             }};
   }
   // Whether all of it is of AllocateHost, and was pinned.

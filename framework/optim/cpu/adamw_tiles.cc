@@ -1,10 +1,13 @@
 // AdamW a tile of a block of 8-bit values at a time: brought to floats from
 // however parameters and moments are kept, updated, rounded again and stored.
 #include <algorithm>
+#include <bit>
 #include <cstring>
+#include <type_traits>
 
 #include "framework/module/state_layout.h"
 #include "framework/optim/cpu/adamw.h"
+#include "framework/optim/cpu/random_words.h"
 #include "framework/optim/cpu/traffic.h"
 #include "framework/tensor/block8.h"
 #include "framework/tensor/master.h"
@@ -13,33 +16,25 @@ namespace delink::cpu {
 namespace {
 
 constexpr int64_t kTile = kBlock8;
+// Of the random numbers that round (AdamWArgs).
+constexpr uint64_t kStreamOfW = 0, kStreamOfM = 1, kStreamOfV = 2;
 static_assert(kElementsAtOnce % kTile == 0);
 
 // The half-words of n elements from `at` on, a multiple of 8.
-[[gnu::always_inline]] inline void RandomHalves(const AdamWArgs& a, int64_t at,
+[[gnu::always_inline]] inline void RandomHalves(Instructions set,
+                                                const AdamWArgs& a, int64_t at,
                                                 uint64_t stream, int64_t n,
                                                 uint16_t* out) {
-  constexpr int64_t kGroups = kTile / 8;
-  uint32_t words[4][kGroups];
-  const int64_t groups = (n + 7) / 8;
-  uint64_t counters[kGroups];
-  for (int64_t i = 0; i < groups; ++i) {
+  static_assert(kPhiloxAtOnce == kTile / 8);
+  uint64_t counters[kPhiloxAtOnce] = {};
+  for (int64_t i = 0; 8 * i < n; ++i) {
     counters[i] = static_cast<uint64_t>(a.numbers(at + 8 * i) / 8);
   }
-  for (int64_t i = 0; i < groups; ++i) {
-    const auto four = Philox(a.key, counters[i], stream);
-    for (size_t k = 0; k < 4; ++k) words[k][i] = four[k];
-  }
-  // Whole words, which is what can be interleaved many at a time.
+  uint32_t words[4 * kPhiloxAtOnce];
+  PhiloxWords(set, a.key, counters, stream, words);
+  // The lower half of a word first.
   static_assert(std::endian::native == std::endian::little);
-  uint32_t together[4 * kGroups];
-  for (int64_t i = 0; i < groups; ++i) {
-    together[4 * i] = words[0][i];
-    together[4 * i + 1] = words[1][i];
-    together[4 * i + 2] = words[2][i];
-    together[4 * i + 3] = words[3][i];
-  }
-  std::memcpy(out, together, sizeof(together));
+  std::memcpy(out, words, sizeof(words));
 }
 
 // Stores n values to where they are kept: a tile has them together first, so
@@ -66,18 +61,21 @@ struct Stores {
                                              const float* values, void* plane,
                                              Stores store) {
   uint16_t random[kTile], rounded[kTile];
-  RandomHalves(a, at, stream, n, random);
+  RandomHalves(store.set, a, at, stream, n, random);
   for (int64_t i = 0; i < n; ++i) {
     rounded[i] = RoundStochastically(values[i], random[i]);
   }
   store(plane, at, n, rounded);
 }
 
+[[gnu::always_inline]] inline float Wide(float x) { return x; }
+[[gnu::always_inline]] inline float Wide(uint16_t bf16) {
+  return std::bit_cast<float>(uint32_t{bf16} << 16);
+}
+
 [[gnu::always_inline]] inline void Widen(const uint16_t* from, int64_t n,
                                          float* to) {
-  for (int64_t i = 0; i < n; ++i) {
-    to[i] = std::bit_cast<float>(uint32_t{from[i]} << 16);
-  }
+  for (int64_t i = 0; i < n; ++i) to[i] = Wide(from[i]);
 }
 
 // Of a split master, chosen between 32-bit numbers as in Rounded.
@@ -126,7 +124,7 @@ struct Stores {
       store(a.w, at, n, w);
       return store(a.low, at, n, low);
     case MasterForm::kNone:
-      return RoundTile(a, at, 0, n, p, a.w, store);
+      return RoundTile(a, at, kStreamOfW, n, p, a.w, store);
   }
 }
 
@@ -198,19 +196,16 @@ struct Tiles {
   Stores store;
 
   [[gnu::always_inline]] void operator()(int64_t begin, int64_t end) const {
-    const bool exact = a.moments == StateStorage::kExact;
     for (int64_t tile = begin; tile < end; tile += kTile) {
       const int64_t at = std::max<int64_t>(tile - a.in_block, 0);
       const int64_t n = std::min(tile + kTile, end) - a.in_block - at;
       if (n <= 0) continue;
-      if (exact && a.master == MasterForm::kWhole) {
-        store.past_caches ? UpdateExact<MasterForm::kWhole, true>(at, n)
-                          : UpdateExact<MasterForm::kWhole, false>(at, n);
-      } else if (exact && a.master == MasterForm::kSplit) {
-        store.past_caches ? UpdateExact<MasterForm::kSplit, true>(at, n)
-                          : UpdateExact<MasterForm::kSplit, false>(at, n);
-      } else {
+      if (a.moments == StateStorage::kBlock8 || a.master == MasterForm::kNone) {
         Update(at, tile / kTile, n);
+      } else if (a.moments == StateStorage::kExact) {
+        UpdateByMaster<float>(at, n);
+      } else {
+        UpdateByMaster<uint16_t>(at, n);
       }
     }
     if (store.past_caches) PastCachesDone();
@@ -229,43 +224,67 @@ struct Tiles {
     AskFor(a.v, ahead, n, width);
   }
 
-  // With masters and moments of 32 bits: from the planes into them, or where
-  // stores go past the caches into what is stored. Then a tile is asked for at
-  // once and stored at once, else lines come while others are computed.
-  template <MasterForm kMaster, bool kPast>
-  [[gnu::always_inline]] void UpdateExact(int64_t at, int64_t n) const {
+  template <typename M>
+  [[gnu::always_inline]] void UpdateByMaster(int64_t at, int64_t n) const {
+    if (a.master == MasterForm::kWhole) {
+      store.past_caches ? UpdateAtOnce<MasterForm::kWhole, M, true>(at, n)
+                        : UpdateAtOnce<MasterForm::kWhole, M, false>(at, n);
+    } else {
+      store.past_caches ? UpdateAtOnce<MasterForm::kSplit, M, true>(at, n)
+                        : UpdateAtOnce<MasterForm::kSplit, M, false>(at, n);
+    }
+  }
+
+  // With masters of 32 bits and moments M, float or bf16: in one loop from the
+  // planes into them, or where stores go past the caches into what is stored.
+  // Then a tile is asked for at once and stored at once, else lines come while
+  // others are computed.
+  template <MasterForm kMaster, typename M, bool kPast>
+  [[gnu::always_inline]] void UpdateAtOnce(int64_t at, int64_t n) const {
     constexpr bool kSplit = kMaster == MasterForm::kSplit;
+    constexpr bool kRounds = std::is_same_v<M, uint16_t>;
     const AdamWStep<float> s = step;
     const Gradient<float> gradient = {a.g, a.bf16_g};
     constexpr int64_t kAtOnce = kPast ? kTile : kAskedAtOnce;
-    alignas(64) float g[kTile], tile_p[kTile], tile_m[kTile], tile_v[kTile];
+    alignas(64) float g[kTile], tile_p[kTile];
+    alignas(64) M tile_m[kTile], tile_v[kTile];
     alignas(64) uint16_t tile_w[kTile], tile_low[kTile];
+    alignas(64) uint16_t random_m[kTile], random_v[kTile];
+    if constexpr (kRounds) {
+      RandomHalves(store.set, a, at, kStreamOfM, n, random_m);
+      RandomHalves(store.set, a, at, kStreamOfV, n, random_v);
+    }
     gradient.Load(at, n, g, std::identity());
     float* const old_p = kSplit ? nullptr : static_cast<float*>(a.p) + at;
     auto* const old_w = static_cast<uint16_t*>(a.w) + at;
     uint16_t* const old_low = kSplit ? a.low + at : nullptr;
-    float* const old_m = static_cast<float*>(a.m) + at;
-    float* const old_v = static_cast<float*>(a.v) + at;
+    M* const old_m = static_cast<M*>(a.m) + at;
+    M* const old_v = static_cast<M*>(a.v) + at;
     float* const p = kPast ? tile_p : old_p;
     uint16_t* const w = kPast || a.w == nullptr ? tile_w : old_w;
     uint16_t* const low = kPast ? tile_low : old_low;
-    float* const m = kPast ? tile_m : old_m;
-    float* const v = kPast ? tile_v : old_v;
+    M* const m = kPast ? tile_m : old_m;
+    M* const v = kPast ? tile_v : old_v;
     for (int64_t begin = 0; begin < n; begin += kAtOnce) {
       AskAhead(at + begin, kAtOnce);
       const int64_t end = std::min(begin + kAtOnce, n);
       // Of what it writes an element reads its own alone.
 #pragma GCC ivdep
       for (int64_t i = begin; i < end; ++i) {
-        float pi, mi = old_m[i], vi = old_v[i];
+        float pi, mi = Wide(old_m[i]), vi = Wide(old_v[i]);
         if constexpr (kSplit) {
           pi = SplitMaster{old_w[i], old_low[i]}.Value();
         } else {
           pi = old_p[i];
         }
         s(pi, g[i], mi, vi);
-        m[i] = mi;
-        v[i] = vi;
+        if constexpr (kRounds) {
+          m[i] = RoundStochastically(mi, random_m[i]);
+          v[i] = RoundStochastically(vi, random_v[i]);
+        } else {
+          m[i] = mi;
+          v[i] = vi;
+        }
         if constexpr (kSplit) {
           const SplitMaster split = Split(pi);
           w[i] = split.weight;
@@ -287,8 +306,8 @@ struct Tiles {
   [[gnu::always_inline]] void Update(int64_t at, int64_t block,
                                      int64_t n) const {
     AskAhead(at, kTile);
-    const Moment first{a.moments, a.m, a.m_scales, 1};
-    const Moment second{a.moments, a.v, a.v_scales, 2};
+    const Moment first{a.moments, a.m, a.m_scales, kStreamOfM};
+    const Moment second{a.moments, a.v, a.v_scales, kStreamOfV};
     const AdamWStep<float> s = step;
     const Gradient<float> gradient = {a.g, a.bf16_g};
     float g[kTile], p[kTile], m[kTile], v[kTile];

@@ -5,6 +5,14 @@
 // same bits.
 #pragma once
 
+#if defined(__x86_64__)
+#pragma GCC diagnostic push
+// Of GCC 12's own header, where an intrinsic leaves a lane to chance.
+#pragma GCC diagnostic ignored "-Wuninitialized"
+#include <immintrin.h>
+#pragma GCC diagnostic pop
+#endif
+
 namespace delink::cpu {
 
 enum class Instructions { kBaseline = 0, kAvx2 = 1, kAvx512 = 2 };

@@ -9,10 +9,6 @@
 
 #include "framework/optim/cpu/instructions.h"
 
-#if defined(__x86_64__)
-#include <immintrin.h>
-#endif
-
 namespace delink::cpu {
 
 // How planes come and go.

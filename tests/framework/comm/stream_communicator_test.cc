@@ -119,6 +119,8 @@ TEST_F(StreamCommunicatorDeathTest, HasOneOperationUnderWay) {
       return absl::OkStatus();
     });
   };
+  // A forked process could not use a real GPU.
+  GTEST_FLAG_SET(death_test_style, "threadsafe");
   EXPECT_DEATH(two(), "one operation of a stream at a time");
 }
 

@@ -25,6 +25,8 @@ struct Output {
   // see WorstError; 0 for outputs that only move data.
   double tolerance;
   bool bf16 = false;
+  // Of bf16: rounded, then something added, and rounded again.
+  bool twice = false;
 };
 using Outputs = std::vector<Output>;
 

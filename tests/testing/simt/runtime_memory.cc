@@ -107,6 +107,13 @@ cudaError_t cudaMallocHost(void** address, size_t bytes) {
   return cudaHostAlloc(address, bytes, cudaHostAllocDefault);
 }
 
+// Memory that is pinned after it was taken is not emulated.
+cudaError_t cudaHostRegister(void*, size_t, unsigned) {
+  if (const auto e = Ready(); e != cudaSuccess) return e;
+  return Fail(cudaErrorNotSupported);
+}
+cudaError_t cudaHostUnregister(void*) { return Fail(cudaErrorInvalidValue); }
+
 // Waits for the whole device, as the runtime does.
 cudaError_t cudaFree(void* address) {
   if (const auto e = Ready(); e != cudaSuccess) return e;

@@ -10,7 +10,8 @@
 // beside that of a weight, in f32. Which of these there is an algorithm for
 // only the library knows, for each problem.
 //
-// Arithmetic is f32 (no TF32), split sums included: an output is rounded once.
+// Arithmetic is f32 (no TF32), split sums included. An output is rounded once,
+// by some of cuBLASLt's kernels also before something is added to it.
 // The algorithm is the first that cuBLASLt proposes, or, with `timed`, the
 // fastest of several, timed when a problem is first met and kept
 // (matmul_choices.h). The same call gives the same bits.

@@ -1,0 +1,69 @@
+#include "framework/device/cuda/pin_host.h"
+
+#include <cuda_runtime_api.h>
+#include <sys/mman.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <thread>
+
+#include "framework/base/thread_pool.h"
+#include "framework/device/cuda/check.h"
+
+namespace delink::cuda {
+namespace {
+
+constexpr int64_t kPage = 4096, kHugePage = int64_t{2} << 20;
+// Of less the driver is asked, which is as fast.
+constexpr int64_t kTouchedFrom = 32 * kHugePage;
+constexpr unsigned kMostThreads = 32;
+
+// Takes the pages of memory that was not touched before.
+void TouchPages(void* memory, int64_t bytes) {
+  auto* const begin = static_cast<volatile char*>(memory);
+  const unsigned cores = std::thread::hardware_concurrency();
+  ThreadPool pool(static_cast<int>(std::clamp(cores, 1U, kMostThreads)));
+  pool.ParallelFor(bytes / kHugePage, [&](int64_t i) {
+    for (int64_t at = i * kHugePage; at < (i + 1) * kHugePage; at += kPage) {
+      begin[at] = 0;
+    }
+  });
+}
+
+HostMemory PinHugePages(int64_t bytes) {
+  const int64_t size = AlignUp(bytes, kHugePage);
+  const auto count = static_cast<size_t>(size);
+  HostMemory memory{std::aligned_alloc(kHugePage, count), std::free};
+  if (memory == nullptr) return nullptr;
+  // A hint: where the system has no huge pages, small ones serve.
+  (void)madvise(memory.get(), count, MADV_HUGEPAGE);
+  TouchPages(memory.get(), size);
+  if (cudaHostRegister(memory.get(), count, cudaHostRegisterPortable) !=
+      cudaSuccess) {
+    (void)cudaGetLastError();  // or a later call would report it again
+    return nullptr;
+  }
+  return {memory.release(), [](void* address) {
+            DELINK_CUDA_CHECK(cudaHostUnregister(address));
+            std::free(address);
+          }};
+}
+
+}  // namespace
+
+HostMemory PinHost(int64_t bytes) {
+  if (bytes >= kTouchedFrom) {
+    HostMemory memory = PinHugePages(bytes);
+    if (memory != nullptr) return memory;
+  }
+  void* memory = nullptr;
+  const auto size = static_cast<size_t>(std::max<int64_t>(bytes, 1));
+  if (cudaHostAlloc(&memory, size, cudaHostAllocPortable) != cudaSuccess) {
+    (void)cudaGetLastError();
+    return nullptr;
+  }
+  return {memory,
+          [](void* address) { DELINK_CUDA_CHECK(cudaFreeHost(address)); }};
+}
+
+}  // namespace delink::cuda
