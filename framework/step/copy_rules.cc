@@ -11,13 +11,16 @@ std::string On(Op op, PlaneSet planes, int32_t slab) {
 
 // "the gradient of slab 3"
 std::string NameOf(PlaneSet planes, int32_t slab) {
-  constexpr const char* kNames[] = {"weights", "gradient", "state"};
+  constexpr const char* kNames[] = {"weights", "gradient", "state",
+                                    "updated weights"};
   return absl::StrCat("the ", kNames[static_cast<size_t>(planes)], " of slab ",
                       slab);
 }
 
 const char* Is(PlaneSet planes) {
-  return planes == PlaneSet::kWeight ? "are" : "is";
+  const bool weights =
+      planes == PlaneSet::kWeight || planes == PlaneSet::kUpdated;
+  return weights ? "are" : "is";
 }
 
 std::string First(const std::string& instruction) {
@@ -91,6 +94,13 @@ std::string CopyRules::CheckArrival(const Instruction& i) {
     return absl::StrCat("what was written last is not at home: ",
                         First(On(Op::kEvict, planes, i.slab)));
   }
+  // The same planes come once.
+  if (planes == PlaneSet::kWeight || planes == PlaneSet::kUpdated) {
+    const bool updated = planes == PlaneSet::kUpdated;
+    const std::string error =
+        CheckAtHome(updated ? PlaneSet::kWeight : PlaneSet::kUpdated, i.slab);
+    if (!error.empty()) return error;
+  }
   if (planes == PlaneSet::kGradient &&
       contributed_[i.slab] != (i.op == Op::kFetch)) {
     const Op other = i.op == Op::kFetch ? Op::kTake : Op::kFetch;
@@ -136,18 +146,23 @@ std::string CopyRules::CheckRelease(const Instruction& i, bool updated) {
 
 std::string CopyRules::CheckHome(int32_t slab) const {
   for (const PlaneSet planes : kAllPlaneSets) {
-    const Place& place = At(planes, slab);
-    const Op op = place.dirty ? Op::kEvict : Op::kRelease;
-    if (place.there) {
-      return absl::StrCat("the copy of ", NameOf(planes, slab),
-                          " would be another than what is at home: ",
-                          First(On(op, planes, slab)));
-    }
-    if (place.stale) {
-      return absl::StrCat(
-          NameOf(planes, slab), " ", Is(planes),
-          " not at home: ", First(On(Op::kEvict, planes, slab)));
-    }
+    std::string error = CheckAtHome(planes, slab);
+    if (!error.empty()) return error;
+  }
+  return "";
+}
+
+std::string CopyRules::CheckAtHome(PlaneSet planes, int32_t slab) const {
+  const Place& place = At(planes, slab);
+  const Op op = place.dirty ? Op::kEvict : Op::kRelease;
+  if (place.there) {
+    return absl::StrCat("the copy of ", NameOf(planes, slab),
+                        " would be another than what is at home: ",
+                        First(On(op, planes, slab)));
+  }
+  if (place.stale) {
+    return absl::StrCat(NameOf(planes, slab), " ", Is(planes),
+                        " not at home: ", First(On(Op::kEvict, planes, slab)));
   }
   return "";
 }
@@ -164,7 +179,8 @@ std::string CopyRules::CheckSum() const {
 }
 
 std::string CopyRules::CheckSave(int32_t slab) const {
-  for (const PlaneSet planes : {PlaneSet::kWeight, PlaneSet::kState}) {
+  for (const PlaneSet planes :
+       {PlaneSet::kWeight, PlaneSet::kState, PlaneSet::kUpdated}) {
     if (!At(planes, slab).stale) continue;
     return absl::StrCat(NameOf(planes, slab), " ", Is(planes),
                         " not at home: ", First(On(Op::kEvict, planes, slab)));

@@ -49,6 +49,7 @@ class CopyRules {
   const Place& At(PlaneSet planes, int32_t slab) const {
     return places_[static_cast<size_t>(planes)][slab];
   }
+  std::string CheckAtHome(PlaneSet planes, int32_t slab) const;
   std::string CheckArrival(const Instruction& instruction);
   std::string CheckEvict(const Instruction& instruction);
   std::string CheckRelease(const Instruction& instruction, bool updated);

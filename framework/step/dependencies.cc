@@ -24,21 +24,22 @@ bool IsApart(const ProgramShape& shape, const Instruction& visit,
 // Where planes of a slab are when nobody works on it, and its copy.
 Resource HomeOf(PlaneSet planes, int32_t slab) {
   constexpr ResourceKind kHomes[] = {
-      ResourceKind::kWeight, ResourceKind::kGradient, ResourceKind::kState};
+      ResourceKind::kWeight, ResourceKind::kGradient, ResourceKind::kState,
+      ResourceKind::kWeight};
   return {kHomes[static_cast<size_t>(planes)], slab};
 }
 Resource CopyOf(PlaneSet planes, int32_t slab) {
-  constexpr ResourceKind kCopies[] = {ResourceKind::kWeightCopy,
-                                      ResourceKind::kGradientCopy,
-                                      ResourceKind::kStateCopy};
+  constexpr ResourceKind kCopies[] = {
+      ResourceKind::kWeightCopy, ResourceKind::kGradientCopy,
+      ResourceKind::kStateCopy, ResourceKind::kUpdatedCopy};
   return {kCopies[static_cast<size_t>(planes)], slab};
 }
 
 // Where they are found.
 Resource WhereIs(PlaneSet planes, int32_t slab) {
-  constexpr ResourceKind kWheres[] = {ResourceKind::kWeightAt,
-                                      ResourceKind::kGradientAt,
-                                      ResourceKind::kStateAt};
+  constexpr ResourceKind kWheres[] = {
+      ResourceKind::kWeightAt, ResourceKind::kGradientAt,
+      ResourceKind::kStateAt, ResourceKind::kWeightAt};
   return {kWheres[static_cast<size_t>(planes)], slab};
 }
 
@@ -185,6 +186,8 @@ class HazardScan {
         return CopyAt(PlaneSet::kGradient, r.index);
       case ResourceKind::kStateCopy:
         return CopyAt(PlaneSet::kState, r.index);
+      case ResourceKind::kUpdatedCopy:
+        return CopyAt(PlaneSet::kUpdated, r.index);
       case ResourceKind::kWeightAt:
         return where_base_ + r.index;
       case ResourceKind::kGradientAt:
@@ -353,11 +356,11 @@ std::vector<PlaneUse> PlanesUsed(const ProgramShape& shape,
     case Op::kUpdate:
       if (HostUpdates(shape, slab)) return {};
       return {{PlaneSet::kGradient, slab},
-              {PlaneSet::kWeight, slab, true},
+              {UpdatedSet(shape, slab), slab, true},
               {PlaneSet::kState, slab, true}};
     case Op::kGather:
       if (HostUpdates(shape, slab)) return {};
-      return {{PlaneSet::kWeight, slab, true}};
+      return {{UpdatedSet(shape, slab), slab, true}};
     default:
       break;
   }
@@ -398,6 +401,7 @@ Effects EffectsOf(const ProgramShape& shape, const Instruction& instruction) {
       return effects;
     case Op::kGather:
       if (HostUpdates(shape, slab)) {
+        effects.reads = {{ResourceKind::kWeightAt, slab}};
         effects.writes = {{ResourceKind::kWeight, slab}};
       }
       return effects;
@@ -416,6 +420,9 @@ Effects EffectsOf(const ProgramShape& shape, const Instruction& instruction) {
       effects.reads.push_back({ResourceKind::kNorm});
       if (!HostUpdates(shape, slab)) return effects;
       effects.reads.push_back({ResourceKind::kGradient, slab});
+      // It finds all at home.
+      effects.reads.push_back({ResourceKind::kGradientAt, slab});
+      effects.reads.push_back({ResourceKind::kWeightAt, slab});
       effects.writes = {{ResourceKind::kWeight, slab},
                         {ResourceKind::kState, slab}};
       return effects;

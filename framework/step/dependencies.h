@@ -18,7 +18,8 @@ enum class ResourceKind : uint8_t {
   kWeightCopy,    // index: slab; the copy that is there
   kGradientCopy,  // index: slab
   kStateCopy,     // index: slab
-  kWeightAt,      // index: slab; which copy that is
+  kUpdatedCopy,   // index: slab
+  kWeightAt,      // index: slab; which copy that is, of visits or of an update
   kGradientAt,    // index: slab
   kStateAt,       // index: slab
   kSquares,       // index: slab; the sums of its gradient's squares

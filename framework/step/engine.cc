@@ -47,8 +47,7 @@ absl::StatusOr<std::unique_ptr<Engine>> Engine::Create(
   }
   Engine* const self = e.get();
   e->lanes_ = std::make_unique<LaneRunner>(
-      options.lane_threads &&
-          (env.network->size() > 1 || e->in_stream_ != nullptr),
+      options.lane_threads && (env.network->size() > 1 || e->CopiesOverBus()),
       [self](const Pass& pass, int32_t index, int64_t step) {
         return self->Execute(pass, index, step);
       },
@@ -173,8 +172,9 @@ absl::Status Engine::Drain() {
   compute_stream_->Synchronize();
   network_stream_->Synchronize();
   neighbours_->Synchronize();
-  if (in_stream_ != nullptr) in_stream_->Synchronize();
-  if (out_stream_ != nullptr) out_stream_->Synchronize();
+  for (const auto& stream : bus_streams_) {
+    if (stream != nullptr) stream->Synchronize();
+  }
   if (update_lane_ != nullptr) update_lane_->stream().Synchronize();
   if (times_ != nullptr) times_->Settle();
   return absl::OkStatus();
@@ -183,8 +183,7 @@ absl::Status Engine::Drain() {
 Stream& Engine::StreamOf(Lane lane) const {
   if (lane == Lane::kCompute) return *compute_stream_;
   if (lane == Lane::kNetwork) return *network_stream_;
-  if (lane == Lane::kIn) return *in_stream_;
-  if (lane == Lane::kOut) return *out_stream_;
+  if (IsOverBus(lane)) return *At(bus_streams_, lane);
   if (lane == Lane::kUpdates) return update_lane_->stream();
   if (lane == Lane::kHost) return host_lane_->stream();
   return neighbours_->StreamOf(lane);
@@ -205,9 +204,8 @@ std::unique_ptr<Pending> Engine::Execute(const Pass& pass, int32_t index,
   }
   DeviceTimes* const times = TimesOf(pass, step);
   if (times != nullptr) times->Begin(index, step, stream);
-  const bool over_bus = at.lane == Lane::kIn || at.lane == Lane::kOut;
   std::unique_ptr<Pending> exchange =
-      over_bus ? DoOverBus(pass, index, step) : Do(pass, index, step);
+      IsOverBus(at.lane) ? DoOverBus(pass, index, step) : Do(pass, index, step);
   if (at.lane == Lane::kCompute && !visit_groups_->status().ok()) {
     return std::make_unique<Failed>(visit_groups_->status());
   }
@@ -293,7 +291,7 @@ std::unique_ptr<Pending> Engine::Do(const Pass& pass, int32_t index,
       Arrive(pass, index);
       break;
     case Op::kEvict:
-      return Evict(slab, PlaneSetOf(at));
+      return Evict(at);
     case Op::kStoreSlot:
       return StoreSlot(pass, at);
     case Op::kLoadSlot:

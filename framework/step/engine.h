@@ -62,7 +62,7 @@ class Engine {
     StepWatch* watch = nullptr;  // optional
     Trace* trace = nullptr;      // optional; of optimizer steps
     // Optional: between homes and copies, where the device is the CPU.
-    const SlowBus* bus = nullptr;
+    SlowBus* bus = nullptr;
   };
   struct Options {
     uint64_t seed = 1;
@@ -166,17 +166,19 @@ class Engine {
   // The first `count` sums, of all ranks: each has those of the cells it owns.
   std::unique_ptr<Pending> ExchangeSums(int64_t count);
   void Update(int slab);
+  // Whether any pass moves something between the host and the device.
+  bool CopiesOverBus() const;
   // In the lanes of copies between homes, over a bus that may be slowed.
   std::unique_ptr<Pending> DoOverBus(const Pass& pass, int32_t index,
                                      int64_t step);
   // What moves planes of slabs (engine_planes.cc).
   void Arrive(const Pass& pass, int32_t index);
-  std::unique_ptr<Pending> Evict(int slab, PlaneSet planes);
-  void ClearPadding(int slab);
+  std::unique_ptr<Pending> Evict(const Instruction& at);
+  void ClearPadding(int slab, Stream& stream);
   void Redirect(int slab, PlaneSet planes, char* copy);
   std::unique_ptr<Pending> UpdateOnHost(int slab, int64_t step);
   std::unique_ptr<Pending> UpdateLate(int slab, int64_t step);
-  std::unique_ptr<Pending> Outward(const HostArena& to);
+  std::unique_ptr<Pending> Outward(const HostArena& to, Stream& stream);
   // A slot goes to the host; comes back.
   std::unique_ptr<Pending> StoreSlot(const Pass& pass, const Instruction& at);
   void LoadSlot(const Pass& pass, const Instruction& at);
@@ -214,8 +216,8 @@ class Engine {
   char* stored_ = nullptr;  // slots that are stored
   std::unique_ptr<Records> records_;
   std::unique_ptr<Stream> compute_stream_, network_stream_;
-  // Where there are copies, or slots are stored.
-  std::unique_ptr<Stream> in_stream_, out_stream_;
+  // By lane: of those over the bus in which a pass does something.
+  std::array<std::unique_ptr<Stream>, kLanes> bus_streams_;
   std::unique_ptr<UpdateLane> host_lane_;    // where the host updates
   std::unique_ptr<UpdateLane> update_lane_;  // where the device does so late
   // By lane, because an operation of each may be under way.

@@ -31,9 +31,12 @@ absl::Status Engine::MakeStreams(const Passes& passes) {
                                           *env_.compute, {.visits = true}));
   }
   const ProgramShape& shape = passes.begin()->second.program.shape;
-  if (!shape.copies.empty() || memory_.stored_bytes() > 0) {
-    in_stream_ = device.NewStream("in");
-    out_stream_ = device.NewStream("out");
+  for (const auto& [kind, pass] : passes) {
+    for (const Instruction& at : pass.program.instructions) {
+      if (!IsOverBus(at.lane)) continue;
+      std::unique_ptr<Stream>& stream = At(bus_streams_, at.lane);
+      if (stream == nullptr) stream = device.NewStream(ToString(at.lane));
+    }
   }
   if (!shape.host_updates.empty()) {
     host_lane_ = UpdateLane::Create(device, "host", memory_.host_scratch);

@@ -1,6 +1,7 @@
 // The engine's instructions that move planes of slabs between their homes and
 // copies on the device, updates at home, and slots that go to the host between
 // forward and backward.
+#include <algorithm>
 #include <cstdint>
 #include <utility>
 
@@ -15,9 +16,14 @@ std::unique_ptr<Pending> Engine::DoOverBus(const Pass& pass, int32_t index,
   if (env_.bus == nullptr) return Do(pass, index, step);
   const int64_t begin = env_.bus->Now();
   std::unique_ptr<Pending> copy = Do(pass, index, step);
-  return env_.bus->Slow(
-      std::move(copy), begin,
-      TracedBytes(pass, At(pass.program.instructions, index)));
+  const Instruction& at = At(pass.program.instructions, index);
+  return env_.bus->Slow(std::move(copy), IsToDevice(at.lane), begin,
+                        TracedBytes(pass, at));
+}
+
+bool Engine::CopiesOverBus() const {
+  return std::ranges::any_of(
+      bus_streams_, [](const auto& stream) { return stream != nullptr; });
 }
 
 // The planes of a copy lie one behind the other.
@@ -31,7 +37,7 @@ void Engine::Redirect(int slab, PlaneSet planes, char* copy) {
 
 // What nobody writes of a gradient counts as zeros; a copy has been another
 // slab's.
-void Engine::ClearPadding(int slab) {
+void Engine::ClearPadding(int slab, Stream& stream) {
   const ParamStore& store = *env_.store;
   const int64_t width = SizeOf(store.dtype(Plane::kGradient));
   char* const copy = static_cast<char*>(store.now(slab, Plane::kGradient));
@@ -39,7 +45,7 @@ void Engine::ClearPadding(int slab) {
   int64_t written = 0;
   const auto clear = [&](int64_t end) {
     if (end <= written) return;
-    env_.device->FillZero(*in_stream_, copy + written, end - written);
+    env_.device->FillZero(stream, copy + written, end - written);
   };
   for (const SlabParam& param : store.slab(slab).params) {
     clear(param.offset * width);
@@ -59,29 +65,32 @@ void Engine::Arrive(const Pass& pass, int32_t index) {
            static_cast<char*>(fetched_.at(
                memory_.FetchedOffset(static_cast<size_t>(copy_class)) +
                number * At(memory_.fetched, copy_class).bytes)));
-  if (at.op == Op::kTake) return ClearPadding(slab);
+  Stream& stream = StreamOf(at.lane);
+  if (at.op == Op::kTake) return ClearPadding(slab, stream);
   for (const Plane plane : PlanesOf(store, planes)) {
-    env_.device->CopyFromHost(*in_stream_, store.now(slab, plane),
+    env_.device->CopyFromHost(stream, store.now(slab, plane),
                               store.home(slab, plane),
                               store.bytes(slab, plane));
   }
 }
 
-std::unique_ptr<Pending> Engine::Evict(int slab, PlaneSet planes) {
+std::unique_ptr<Pending> Engine::Evict(const Instruction& at) {
   const ParamStore& store = *env_.store;
-  for (const Plane plane : PlanesOf(store, planes)) {
-    env_.device->CopyToHost(*out_stream_, store.home(slab, plane),
+  const int slab = SlabHere(store, at.slab);
+  Stream& stream = StreamOf(at.lane);
+  for (const Plane plane : PlanesOf(store, PlaneSetOf(at))) {
+    env_.device->CopyToHost(stream, store.home(slab, plane),
                             store.now(slab, plane), store.bytes(slab, plane));
   }
-  return Outward(*store.host());
+  return Outward(*store.host(), stream);
 }
 
 // Whoever reads there what was copied waits for it on its stream. Memory that
 // is not pinned is written when the host has seen the copy, and read when the
 // host says that it be copied.
-std::unique_ptr<Pending> Engine::Outward(const HostArena& to) {
+std::unique_ptr<Pending> Engine::Outward(const HostArena& to, Stream& stream) {
   if (to.pinned()) return nullptr;
-  return WaitForStream(*env_.device, *out_stream_);
+  return WaitForStream(*env_.device, stream);
 }
 
 // The gradient is at home, and what decides the step is on the device.
@@ -124,16 +133,16 @@ void* Engine::StoredAddress(const Pass& pass, int32_t layer, int32_t m) const {
 std::unique_ptr<Pending> Engine::StoreSlot(const Pass& pass,
                                            const Instruction& at) {
   const int32_t pool = SlotClassOf(pass.program.shape, at.layer);
-  env_.device->CopyToHost(*out_stream_,
-                          StoredAddress(pass, at.layer, at.micro_batch),
+  Stream& stream = StreamOf(at.lane);
+  env_.device->CopyToHost(stream, StoredAddress(pass, at.layer, at.micro_batch),
                           SlotAddress(pass, at.layer, at.micro_batch),
                           At(memory_.stored, pool).bytes);
-  return Outward(*stored_arena_);
+  return Outward(*stored_arena_, stream);
 }
 
 void Engine::LoadSlot(const Pass& pass, const Instruction& at) {
   const int32_t pool = SlotClassOf(pass.program.shape, at.layer);
-  env_.device->CopyFromHost(*in_stream_,
+  env_.device->CopyFromHost(StreamOf(at.lane),
                             SlotAddress(pass, at.layer, at.micro_batch),
                             StoredAddress(pass, at.layer, at.micro_batch),
                             At(memory_.stored, pool).bytes);

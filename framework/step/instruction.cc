@@ -92,12 +92,23 @@ const char* ToString(Lane lane) {
       return "in";
     case Lane::kOut:
       return "out";
+    case Lane::kUpdatesIn:
+      return "updates-in";
+    case Lane::kUpdatesOut:
+      return "updates-out";
     case Lane::kUpdates:
       return "updates";
     case Lane::kHost:
       return "host";
   }
   return "?";
+}
+
+bool IsToDevice(Lane lane) {
+  return lane == Lane::kIn || lane == Lane::kUpdatesIn;
+}
+bool IsToHost(Lane lane) {
+  return lane == Lane::kOut || lane == Lane::kUpdatesOut;
 }
 
 const char* ToString(PassKind kind) {
@@ -123,13 +134,14 @@ bool IsOfPlanes(const Instruction& instruction) {
 
 PlaneSet PlaneSetOf(const Instruction& instruction) {
   if ((instruction.flags & kOfGradient) != 0) return PlaneSet::kGradient;
-  return (instruction.flags & kOfState) != 0 ? PlaneSet::kState
-                                             : PlaneSet::kWeight;
+  if ((instruction.flags & kOfState) != 0) return PlaneSet::kState;
+  return (instruction.flags & kOfUpdated) != 0 ? PlaneSet::kUpdated
+                                               : PlaneSet::kWeight;
 }
 
 uint8_t FlagOf(PlaneSet planes) {
-  if (planes == PlaneSet::kWeight) return 0;
-  return planes == PlaneSet::kGradient ? kOfGradient : kOfState;
+  constexpr uint8_t kFlags[] = {0, kOfGradient, kOfState, kOfUpdated};
+  return kFlags[static_cast<size_t>(planes)];
 }
 
 bool IsVisit(const Instruction& instruction) {
@@ -185,6 +197,7 @@ std::string ToString(const Instruction& instruction) {
   if ((instruction.flags & kApart) != 0) text += "p";
   if ((instruction.flags & kOfGradient) != 0) text += "g";
   if ((instruction.flags & kOfState) != 0) text += "s";
+  if ((instruction.flags & kOfUpdated) != 0) text += "u";
   return text;
 }
 
@@ -211,6 +224,17 @@ int32_t CopyClassOf(const ProgramShape& shape, PlaneSet planes, int32_t slab) {
   const std::vector<int32_t>& classes =
       shape.copy_class[static_cast<size_t>(planes)];
   return classes.empty() ? -1 : classes[slab];
+}
+
+PlaneSet UpdatedSet(const ProgramShape& shape, int32_t slab) {
+  return CopyClassOf(shape, PlaneSet::kUpdated, slab) < 0 ? PlaneSet::kWeight
+                                                          : PlaneSet::kUpdated;
+}
+
+bool HasCopiesForUpdates(const ProgramShape& shape, int32_t slab) {
+  return CopyClassOf(shape, PlaneSet::kGradient, slab) >= 0 ||
+         CopyClassOf(shape, PlaneSet::kState, slab) >= 0 ||
+         CopyClassOf(shape, PlaneSet::kUpdated, slab) >= 0;
 }
 
 bool HostUpdates(const ProgramShape& shape, int32_t slab) {

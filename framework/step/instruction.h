@@ -54,14 +54,20 @@ enum class Lane : uint8_t {
   kFromPrevious,  // of the layers before; round the corner, where a stage has
   kToPrevious,    // several chunks, as well
   kFromNext,      // and their gradients
-  kIn,            // to copies
-  kOut,           // from them
+  kIn,            // to what visits work on: copies of weights, slots
+  kOut,           // from there, and from copies of gradients
+  kUpdatesIn,     // to copies that updates work on, and of gradients
+  kUpdatesOut,    // from the former
   kUpdates,       // of the device, beside what compute does
   kHost,          // what the host computes
 };
-inline constexpr int kLanes = 10;
+inline constexpr int kLanes = 12;
 
 const char* ToString(Lane lane);
+// Over the bus between the host and the device, of which two lanes share a way.
+bool IsToDevice(Lane lane);
+bool IsToHost(Lane lane);
+inline bool IsOverBus(Lane lane) { return IsToDevice(lane) || IsToHost(lane); }
 
 enum Flags : uint8_t {
   kRecompute = 1,    // kForward keeps nothing but the boundary; kBackward, or
@@ -72,13 +78,17 @@ enum Flags : uint8_t {
                      // too go to a place of their own, where kProbe takes them
   kOfGradient = 8,   // kSend, kRecv; of planes of a slab (PlaneSet): which
   kOfState = 16,
+  kOfUpdated = 32,
 };
 
-// What of a slab has a place of its own.
-enum class PlaneSet : uint8_t { kWeight, kGradient, kState };
-inline constexpr int kPlaneSets = 3;
+// What of a slab has a place of its own. kUpdated are its weights again, in
+// the copy in which the device updates them: visits have theirs, so that
+// neither waits for the other's copies.
+enum class PlaneSet : uint8_t { kWeight, kGradient, kState, kUpdated };
+inline constexpr int kPlaneSets = 4;
 inline constexpr PlaneSet kAllPlaneSets[kPlaneSets] = {
-    PlaneSet::kWeight, PlaneSet::kGradient, PlaneSet::kState};
+    PlaneSet::kWeight, PlaneSet::kGradient, PlaneSet::kState,
+    PlaneSet::kUpdated};
 
 // Unused fields are -1.
 struct Instruction {
@@ -110,7 +120,8 @@ bool HasInputGradient(const Instruction& instruction);
 // ...), so that they cannot be taken for layers; a visit that recomputes ends
 // in r, one that keeps gradients apart in p: "B(3,a)r", "B(3,a)rp"; what sends
 // or receives a gradient in g: "Send(4,a)g", as what is of a slab's gradient:
-// "Evict(7)g"; of its state in s: "Fetch(7)s".
+// "Evict(7)g"; of its state in s, of its weights for an update in u:
+// "Fetch(7)s".
 std::string ToString(const Instruction& instruction);
 
 enum class MicroBatchOrder : uint8_t {
@@ -139,9 +150,9 @@ struct ProgramShape {
   // By slab: the host updates it, at home, where none of its parts is on the
   // device. Empty: none.
   std::vector<bool> host_updates;
-  // By slab: the device updates it in a lane of its own, so that state which
-  // comes for that, and the update, go on under the next step's first visits.
-  // Of slabs whose state has copies. Empty: none.
+  // By slab: the device updates it in a lane of its own, so that what comes for
+  // that, and the update, go on under the next step's first visits. Of slabs
+  // that HasCopiesForUpdates. Empty: none.
   std::vector<bool> late_updates;
   // By layer, never falling: its piece of the pipeline. Chunk c is of stage
   // c % stages; no stage is without. Empty: all of one.
@@ -172,6 +183,10 @@ int32_t StageOf(const ProgramShape& shape, int32_t layer);
 int32_t SlotClassOf(const ProgramShape& shape, int32_t layer);
 int32_t SlotClasses(const ProgramShape& shape);  // how many
 int32_t CopyClassOf(const ProgramShape& shape, PlaneSet planes, int32_t slab);
+// Of the weights that the device writes in an update.
+PlaneSet UpdatedSet(const ProgramShape& shape, int32_t slab);
+// Whether anything comes to the device when it is updated there.
+bool HasCopiesForUpdates(const ProgramShape& shape, int32_t slab);
 bool HostUpdates(const ProgramShape& shape, int32_t slab);
 bool UpdatesLate(const ProgramShape& shape, int32_t slab);
 int32_t PiecesOf(const ProgramShape& shape, int32_t slab);

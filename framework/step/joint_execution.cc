@@ -17,6 +17,9 @@
 namespace delink {
 namespace {
 
+// In place of a rank where something goes.
+constexpr int kToDevice = -1, kToHost = -2;
+
 // One of both steps, counted on.
 struct Waiting {
   int rank = 0;
@@ -189,7 +192,8 @@ class JointExecution {
     for (int rank = 0; rank < static_cast<int>(ranks_.size()); ++rank) {
       for (int lane = 0; lane < kLanes; ++lane) {
         const int32_t head = ranks_[rank].Head(lane);
-        if (head < 0 || At(rank, head).op != Op::kSend) continue;
+        if (head < 0 || !GoesByLink(rank, head)) continue;
+        if (At(rank, head).op == Op::kRecv) continue;  // with its kSend
         const std::optional<double> ready = ReadyAt(rank, head);
         if (!ready.has_value() || *ready >= begin) continue;
         first = {rank, head};
@@ -198,8 +202,7 @@ class JointExecution {
     }
     if (begin == std::numeric_limits<double>::infinity()) return false;
     const RankProgress& own = ranks_[first.rank];
-    const int to = own.met[first.position % own.count].front().rank;
-    double& free = free_[{first.rank, to}];
+    double& free = free_[{first.rank, WayOf(first)}];
     begin = std::max(begin, free);
     free = begin + CostOf(own, first.position).busy;
     Complete(first.rank, first.position, begin);
@@ -211,7 +214,15 @@ class JointExecution {
     return own.rank.program->instructions[position % own.count];
   }
   bool GoesByLink(int rank, int32_t position) const {
-    return costs_ != nullptr && IsTransfer(At(rank, position));
+    const Instruction& at = At(rank, position);
+    return costs_ != nullptr && (IsTransfer(at) || IsOverBus(at.lane));
+  }
+  // To another rank, or of the bus.
+  int WayOf(const Waiting& at) const {
+    const Lane lane = At(at.rank, at.position).lane;
+    if (IsOverBus(lane)) return IsToDevice(lane) ? kToDevice : kToHost;
+    const RankProgress& own = ranks_[at.rank];
+    return own.met[at.position % own.count].front().rank;
   }
 
   // When the next instruction of a lane can begin with all that it meets; none
@@ -307,7 +318,8 @@ class JointExecution {
   const Costs& costs_;
   const size_t stages_;
   std::vector<RankProgress> ranks_;  // by column, stage
-  // From one of these to another: when nothing goes that way any more.
+  // From one of these to another, or WayOf its bus: when nothing goes that way
+  // any more.
   std::map<std::pair<int, int>, double> free_;
 };
 

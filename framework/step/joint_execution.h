@@ -15,9 +15,10 @@
 // with it before all have begun it, and nobody does anything else in that lane
 // meanwhile.
 //
-// Nor do costs give anybody a choice, but for transfers of several lanes that
-// go the same way: those are done when nothing else can be, the first that is
-// ready first, and what they make possible is not ready before they are.
+// Nor do costs give anybody a choice, but for transfers and copies of several
+// lanes that go the same way: those are done when nothing else can be, the
+// first that is ready first, and what they make possible is not ready before
+// they are.
 #pragma once
 
 #include <cstdint>
@@ -39,7 +40,8 @@ struct Interval {
 struct Cost {
   double time = 0;
   // Of a kSend or kRecv: for so long of that, from its begin on, nothing else
-  // goes the way from the one rank to the other.
+  // goes the way from the one rank to the other; of a copy over the bus its
+  // way of the rank's.
   double busy = 0;
 };
 // By rank and the instruction's index.

@@ -18,13 +18,15 @@ struct Span {
 using Spans = std::vector<Span>;  // of a lane, in its order
 
 char LetterOf(const Instruction& at) {
-  if (at.lane != Lane::kIn && at.lane != Lane::kOut) return ToString(at).at(0);
+  if (!IsOverBus(at.lane)) return ToString(at).at(0);
   if (!IsOfPlanes(at)) return 'a';
   switch (PlaneSetOf(at)) {
     case PlaneSet::kWeight:
       return 'w';
     case PlaneSet::kGradient:
       return 'g';
+    case PlaneSet::kUpdated:
+      return 'u';
     case PlaneSet::kState:
       break;
   }

@@ -14,6 +14,7 @@ namespace {
 PlanePlacement PlacementOf(const PlacementRow& row, PlaneSet planes) {
   switch (planes) {
     case PlaneSet::kWeight:
+    case PlaneSet::kUpdated:
       return row.weight;
     case PlaneSet::kGradient:
       return row.gradient;
@@ -34,7 +35,9 @@ int32_t MostAtOnce(const ProgramShape& shape, PlaneSet planes,
     }
     most = std::max(most, count);
   }
-  return planes == PlaneSet::kState ? 1 : most;
+  const bool of_update =
+      planes == PlaneSet::kState || planes == PlaneSet::kUpdated;
+  return of_update ? 1 : most;
 }
 
 // The most slabs of a class that one stage has: more copies are never taken.
@@ -67,7 +70,10 @@ void AddCopies(const Layout& layout, int32_t ahead, ProgramShape* shape) {
       of.push_back(-1);
       if (place.tier == Tier::kDevice) continue;
       // What the host updates it also has the state of.
-      if (planes == PlaneSet::kState && row.update == Tier::kHost) continue;
+      const bool host = row.update == Tier::kHost;
+      if (planes == PlaneSet::kState && host) continue;
+      // Weights that stay are updated where they are.
+      if (planes == PlaneSet::kUpdated && (host || place.resident)) continue;
       const int64_t size = At(layout.slabs(), slab.logical).elements;
       const auto next = static_cast<int32_t>(shape->copies.size());
       const auto [at, added] =
@@ -157,7 +163,7 @@ std::vector<bool> LateUpdatesOf(const ProgramShape& shape,
   std::vector<bool> late;
   if (optimizer.whole_tensors() != WholeTensors::kNone) return late;
   for (int32_t s = 0; s < shape.slabs; ++s) {
-    late.push_back(CopyClassOf(shape, PlaneSet::kState, s) >= 0);
+    late.push_back(!HostUpdates(shape, s) && HasCopiesForUpdates(shape, s));
   }
   if (std::ranges::find(late, true) == late.end()) late.clear();
   return late;

@@ -5,6 +5,14 @@
 #include "framework/base/check.h"
 
 namespace delink {
+namespace {
+
+// Whether updates alone work on a copy of it.
+bool IsOfUpdate(PlaneSet planes) {
+  return planes == PlaneSet::kState || planes == PlaneSet::kUpdated;
+}
+
+}  // namespace
 
 ShapeTable::ShapeTable(const ProgramShape& shape)
     : here_(shape.slabs, std::vector<bool>(shape.stages)) {
@@ -46,9 +54,13 @@ Lane ShapeTable::LaneOf(const Instruction& instruction) const {
       return Lane::kNetwork;
     case Op::kFetch:
     case Op::kTake:
+      return PlaneSetOf(instruction) == PlaneSet::kWeight ? Lane::kIn
+                                                          : Lane::kUpdatesIn;
     case Op::kLoadSlot:
       return Lane::kIn;
     case Op::kEvict:
+      return IsOfUpdate(PlaneSetOf(instruction)) ? Lane::kUpdatesOut
+                                                 : Lane::kOut;
     case Op::kStoreSlot:
       return Lane::kOut;
     case Op::kUpdate:

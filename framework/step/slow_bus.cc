@@ -1,5 +1,6 @@
 #include "framework/step/slow_bus.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "framework/base/status_macros.h"
@@ -32,10 +33,12 @@ SlowBus::SlowBus(const Link& way, Nanoseconds now)
     : way_(way), now_(now == nullptr ? SteadyNow : std::move(now)) {}
 
 std::unique_ptr<Pending> SlowBus::Slow(std::unique_ptr<Pending> copy,
-                                       int64_t begin, int64_t bytes) const {
+                                       bool to_device, int64_t begin,
+                                       int64_t bytes) {
   if (bytes == 0) return copy;
-  const int64_t due =
-      begin + InNanoseconds(way_.latency + way_.BusySeconds(bytes));
+  int64_t& free = free_[to_device ? 0 : 1];
+  free = std::max(free, begin) + InNanoseconds(way_.BusySeconds(bytes));
+  const int64_t due = free + InNanoseconds(way_.latency);
   return std::make_unique<Slowed>(std::move(copy), due, now_);
 }
 

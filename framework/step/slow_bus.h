@@ -4,11 +4,13 @@
 // memory: what copies cost a step, and what of them hides, can be measured
 // where there is no bus.
 //
-// Each way is a lane of a step, which has one copy under way at a time, so the
-// ways do not disturb each other. Nobody blocks and nobody spins: a Pending
-// compares the time when it is tested.
+// The ways do not disturb each other; lanes of a step that share one do: a copy
+// has the way when those that began before it are through, but for their
+// latency. Nobody blocks and nobody spins: a Pending compares the time when it
+// is tested.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <memory>
 
@@ -24,15 +26,16 @@ class SlowBus {
   explicit SlowBus(const Link& way, Nanoseconds now = nullptr);
 
   int64_t Now() const { return now_(); }
-  // `copy`, null where it is complete, as though it took at least what a way
+  // `copy`, null where it is complete, as though it took at least what its way
   // takes for so many bytes from `begin` on; of none it is what it is. The bus
-  // outlives it.
-  std::unique_ptr<Pending> Slow(std::unique_ptr<Pending> copy, int64_t begin,
-                                int64_t bytes) const;
+  // outlives it. One thread at a time, as one drives all lanes but compute.
+  std::unique_ptr<Pending> Slow(std::unique_ptr<Pending> copy, bool to_device,
+                                int64_t begin, int64_t bytes);
 
  private:
   const Link way_;
   const Nanoseconds now_;
+  std::array<int64_t, 2> free_ = {};  // when nothing goes a way any more
 };
 
 }  // namespace delink

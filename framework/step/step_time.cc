@@ -10,7 +10,7 @@ namespace delink {
 
 const Link& StepLinks::Of(const Instruction& at) const {
   if (IsTransfer(at)) return neighbours;
-  if (at.lane == Lane::kIn || at.lane == Lane::kOut) return bus;
+  if (IsOverBus(at.lane)) return bus;
   return IsVisit(at) || at.op == Op::kUpdate ? visits : network;
 }
 

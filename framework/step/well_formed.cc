@@ -1,5 +1,6 @@
 #include "framework/step/well_formed.h"
 
+#include <bit>
 #include <cstdint>
 #include <vector>
 
@@ -42,7 +43,7 @@ Fields FieldsOf(Op op, int32_t layers) {
     case Op::kFetch:
     case Op::kEvict:
     case Op::kRelease:
-      return {.slab = true, .flags = kOfGradient | kOfState};
+      return {.slab = true, .flags = kOfGradient | kOfState | kOfUpdated};
     case Op::kTake:
       return {.slab = true, .flags = kOfGradient};
     case Op::kGather:
@@ -125,11 +126,23 @@ absl::Status CheckCopies(const ProgramShape& shape) {
   }
   for (int32_t slab = 0; slab < shape.slabs; ++slab) {
     if (!UpdatesLate(shape, slab)) continue;
-    if (CopyClassOf(shape, PlaneSet::kState, slab) < 0 ||
-        HostUpdates(shape, slab)) {
+    if (!HasCopiesForUpdates(shape, slab)) {
       return BadShape(absl::StrCat("slab ", slab,
-                                   " is updated late, but its state does not "
-                                   "come to the device"));
+                                   " is updated late, but nothing of it comes "
+                                   "to the device for that"));
+    }
+    if (HostUpdates(shape, slab)) {
+      return BadShape(
+          absl::StrCat("slab ", slab, " is updated late and by the host"));
+    }
+  }
+  for (int32_t slab = 0; slab < shape.slabs; ++slab) {
+    if (CopyClassOf(shape, PlaneSet::kUpdated, slab) < 0) continue;
+    if (CopyClassOf(shape, PlaneSet::kWeight, slab) < 0 ||
+        HostUpdates(shape, slab)) {
+      return BadShape(absl::StrCat("the device updates copies of slab ", slab,
+                                   ", whose weights have none for visits or "
+                                   "are the host's to update"));
     }
   }
   if (shape.host_updates.empty()) return absl::OkStatus();
@@ -313,10 +326,11 @@ std::string FieldError(const Program& program, const ShapeTable& table,
   if (!fields.known) return "no engine can do that yet";
   if (static_cast<int>(i.lane) >= kLanes) return "its lane does not exist";
   constexpr uint8_t kBoth = kRecompute | kForwardOnly;
-  constexpr uint8_t kTwoParts = kOfGradient | kOfState;
+  constexpr unsigned kPlanes = kOfGradient | kOfState | kOfUpdated;
+  const bool two_parts = std::popcount(i.flags & kPlanes) > 1;
   const bool no_gradient = i.op == Op::kTake && i.flags != kOfGradient;
-  if ((i.flags & ~fields.flags) != 0 || i.flags == kBoth ||
-      i.flags == kTwoParts || no_gradient) {
+  if ((i.flags & ~fields.flags) != 0 || i.flags == kBoth || two_parts ||
+      no_gradient) {
     return absl::StrCat("it cannot have flags ", i.flags);
   }
   if ((i.flags & kRecompute) != 0 && i.layer == 0) {

@@ -77,14 +77,17 @@ FreeFrom TokensFrom(const ParamBytes& bytes, const HostHomes& homes,
                backward = sparse / work.backward;
   const double weight = bytes.weight / rates.to_device;
   const double update = HostTraffic(bytes) / rates.host_memory;
-  return {.weights_in_forward = forward * weight,
-          .weights_in_backward = backward * weight,
-          .gradients_out = backward * bytes.gradient / rates.to_host,
-          .host_update_in_backward = backward * update,
-          .host_update_in_forward = forward * update,
-          .device_update_in_forward =
-              forward * CrossingSeconds(StreamedBy(bytes, homes),
-                                        rates.to_device, rates.to_host)};
+  StreamedBytes streamed = StreamedBy(bytes, homes);
+  // The way that the forward pass itself has its weights come.
+  if (homes.weights) streamed.in += bytes.weight;
+  return {
+      .weights_in_forward = forward * weight,
+      .weights_in_backward = backward * weight,
+      .gradients_out = backward * bytes.gradient / rates.to_host,
+      .host_update_in_backward = backward * update,
+      .host_update_in_forward = forward * update,
+      .device_update_in_forward =
+          forward * CrossingSeconds(streamed, rates.to_device, rates.to_host)};
 }
 
 double WidthToHideBoundaries(const StepRates& rates) {

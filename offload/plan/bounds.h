@@ -77,7 +77,8 @@ struct FreeFrom {
   double host_update_in_backward = 0;
   // Under the next forward pass, when the norm of all gradients is known.
   double host_update_in_forward = 0;
-  double device_update_in_forward = 0;  // with streamed state, likewise
+  // Likewise, with what is streamed for it beside the forward pass's weights.
+  double device_update_in_forward = 0;
 };
 FreeFrom TokensFrom(const ParamBytes& bytes, const HostHomes& homes,
                     const StepRates& rates, const TokenWork& work = {});

@@ -89,8 +89,10 @@ double SecondsOf(const RankOfStep& of, const Instruction& at) {
 const char* NameOf(Lane lane) {
   switch (lane) {
     case Lane::kIn:
+    case Lane::kUpdatesIn:
       return "the bus to the device";
     case Lane::kOut:
+    case Lane::kUpdatesOut:
       return "the bus to the host";
     case Lane::kUpdates:
       return "the device's updates";
@@ -114,9 +116,13 @@ std::vector<double> SecondsOf(const RankOfStep& rank) {
 double ForeseenStep::Busy(Lane lane) const {
   double most = 0;
   for (const RankLanes& rank : ranks) {
+    double busy = 0;
     for (const LaneUse& use : rank.uses) {
-      if (use.lane == lane) most = std::max(most, use.busy);
+      const bool shares = (IsToDevice(lane) && IsToDevice(use.lane)) ||
+                          (IsToHost(lane) && IsToHost(use.lane));
+      if (use.lane == lane || shares) busy += use.busy;
     }
+    most = std::max(most, busy);
   }
   return most;
 }
@@ -137,7 +143,9 @@ absl::StatusOr<ForeseenStep> Foresee(const std::vector<TimedRank>& stages,
     column.push_back({.rank = of.rank, .program = of.program});
   }
   const auto costs = [&](const RankProgram& rank, int32_t index) -> Cost {
-    return {.time = At(At(stages, rank.program->stage).seconds, index)};
+    const double time = At(At(stages, rank.program->stage).seconds, index);
+    const bool copy = IsOverBus(At(rank.program->instructions, index).lane);
+    return {.time = time, .busy = copy ? time : 0};
   };
   // Whatever moves planes has a thread for its lanes.
   DELINK_ASSIGN_OR_RETURN(const StepTime time,

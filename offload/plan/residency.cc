@@ -91,6 +91,10 @@ class Resident {
       for (const PlaneSet planes : kAllPlaneSets) {
         if (updates && HostUpdates(bare_.shape, at.slab)) home(planes, at.slab);
       }
+      // From where it fetches them.
+      if (updates && UpdatedSet(bare_.shape, at.slab) == PlaneSet::kUpdated) {
+        home(PlaneSet::kWeight, at.slab);
+      }
       for (int32_t s = 0; s < bare_.shape.slabs && at.op == Op::kSum; ++s) {
         home(PlaneSet::kGradient, s);
       }
@@ -103,7 +107,7 @@ class Resident {
     DELINK_CHECK_EQ(place.uses[place.done], at_);
     ++place.done;
     if (place.there) return;
-    MakeRoom(ClassOf(use.planes, use.slab), beside);
+    MakeRoom(use, beside);
     const bool fresh = use.planes == PlaneSet::kGradient && !place.holds;
     Add(fresh ? Op::kTake : Op::kFetch, use.planes, use.slab);
     place.there = true;
@@ -111,7 +115,8 @@ class Resident {
         {use.planes, use.slab});
   }
 
-  void MakeRoom(int32_t copy_class, const std::vector<PlaneUse>& beside) {
+  void MakeRoom(const PlaneUse& use, const std::vector<PlaneUse>& beside) {
+    const int32_t copy_class = ClassOf(use.planes, use.slab);
     std::vector<std::pair<PlaneSet, int32_t>>& there =
         there_[static_cast<size_t>(copy_class)];
     const auto copies = static_cast<size_t>(copy_class);
@@ -122,8 +127,8 @@ class Resident {
       const PlaneSet planes = there[k].first;
       const int32_t slab = there[k].second;
       const bool at_work =
-          std::any_of(beside.begin(), beside.end(), [&](const PlaneUse& use) {
-            return use.planes == planes && use.slab == slab;
+          std::any_of(beside.begin(), beside.end(), [&](const PlaneUse& other) {
+            return other.planes == planes && other.slab == slab;
           });
       if (at_work) continue;
       candidates.push_back(k);
@@ -135,7 +140,8 @@ class Resident {
     const auto [planes, slab] = there[candidates[choose_(uses)]];
     // Its last use may be long ago: what comes instead does not wait for all
     // that is computed before.
-    LetGo(planes, slab, Lane::kIn);
+    LetGo(planes, slab,
+          table_.LaneOf(MoveOf(Op::kFetch, use.planes, use.slab)));
   }
 
   // Whether anybody reads what was written in it.
@@ -155,19 +161,23 @@ class Resident {
     Place& place = PlaceOf(planes, slab);
     const bool evicts = place.dirty && IsNeeded(planes, slab);
     if (evicts) Add(Op::kEvict, planes, slab);
-    Add(Op::kRelease, planes, slab, evicts ? Lane::kOut : releases);
+    if (evicts) releases = table_.LaneOf(MoveOf(Op::kEvict, planes, slab));
+    Add(Op::kRelease, planes, slab, releases);
     place.there = place.dirty = false;
     std::erase(there_[static_cast<size_t>(ClassOf(planes, slab))],
                std::pair(planes, slab));
   }
 
+  static Instruction MoveOf(Op op, PlaneSet planes, int32_t slab) {
+    return {.op = op, .flags = FlagOf(planes), .slab = slab};
+  }
   void Add(Op op, PlaneSet planes, int32_t slab) {
-    Instruction i{.op = op, .flags = FlagOf(planes), .slab = slab};
-    Add(op, planes, slab, table_.LaneOf(i));
+    Add(op, planes, slab, table_.LaneOf(MoveOf(op, planes, slab)));
   }
   void Add(Op op, PlaneSet planes, int32_t slab, Lane lane) {
-    to_.instructions.push_back(
-        {.op = op, .lane = lane, .flags = FlagOf(planes), .slab = slab});
+    Instruction i = MoveOf(op, planes, slab);
+    i.lane = lane;
+    to_.instructions.push_back(i);
   }
 
   const Program& bare_;

@@ -12,7 +12,7 @@ namespace delink {
 namespace {
 
 const char* KindOf(Lane lane) {
-  if (lane == Lane::kIn || lane == Lane::kOut) return "copies";
+  if (IsOverBus(lane)) return "copies";
   if (lane == Lane::kUpdates) return "the device's updates";
   return lane == Lane::kHost ? "the host's updates" : "exchanges";
 }

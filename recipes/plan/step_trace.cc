@@ -26,15 +26,10 @@ bool IsNameOf(const std::string& name, const Instruction& at) {
   return name == text || name.starts_with(text + " of ");
 }
 
-// Between homes of planes and copies.
-bool IsOverBus(const Instruction& at) {
-  return at.lane == Lane::kIn || at.lane == Lane::kOut;
-}
-
 // The same on all that do it together; what nobody else does is its own.
 std::string MeetingOf(const RankProgram& rank, int64_t index) {
   const Instruction& at = At(rank.program->instructions, index);
-  if (IsOverBus(at)) return absl::StrCat(rank.rank, ":", index);
+  if (IsOverBus(at.lane)) return absl::StrCat(rank.rank, ":", index);
   return ToString(at.op == Op::kRecv ? OppositeOf(at) : at);
 }
 
@@ -232,7 +227,7 @@ absl::StatusOr<std::optional<TracedTime>> StepTrace::Time(
   const std::vector<int64_t> steps = StepsOf(ranks);
   if (steps.empty()) return std::nullopt;
   const SentBytes sent = [&](const RankProgram& rank, int32_t index) -> Sent {
-    if (!IsOverBus(At(rank.program->instructions, index))) {
+    if (!IsOverBus(At(rank.program->instructions, index).lane)) {
       return At(At(plan.stages, rank.program->stage).sent, index);
     }
     const int64_t bytes =

@@ -31,9 +31,9 @@ struct RunEnv {
   // are not here, all planes are on the device.
   std::vector<AutoPlace> homes = {};
   bool lane_threads = false;
-  StepWatch* watch = nullptr;    // optional
-  Trace* trace = nullptr;        // optional
-  const SlowBus* bus = nullptr;  // optional
+  StepWatch* watch = nullptr;  // optional
+  Trace* trace = nullptr;      // optional
+  SlowBus* bus = nullptr;      // optional
   // Optional, as the executor's; of stage runs of one stage of the recipe.
   std::shared_ptr<const JointPlan>* shared_plan = nullptr;
 };

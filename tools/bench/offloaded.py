@@ -20,8 +20,8 @@ count.
 
 Then the resident run of the same order beside those in layer-major order: its
 measured seconds / theirs, and the tokens of a step from which on the formula
-(offload/plan/bounds.h) says that weights and gradients hide: parameters have 4
-bytes here, F is what the resident steps reach.
+(offload/plan/bounds.h) says that all that comes hides under a forward pass:
+parameters have 4 bytes here, F is what the resident steps reach.
 """
 import argparse
 import json
@@ -33,6 +33,12 @@ import tempfile
 RECIPE = os.path.join(os.path.dirname(os.path.abspath(__file__)),
                       "../../recipes/gpt_10m.toml")
 SHAPE = {"model.dim": 512, "model.vocab": 512, "data.seq": 128}
+# What comes to the device under a forward pass: the pass's own weights, and
+# gradients, state, twice as much as weights in fp32, and weights again where it
+# updates. In weights.
+COMES = {"weights": 2, "gradients": 1, "state": 2, "state, host updates": 1,
+         "half": 2.5, "half, host updates": 0.5, "all": 5,
+         "all, host updates": 1}
 # Name, order, offload.
 RESIDENT = "resident"
 PLACEMENTS = {
@@ -118,12 +124,12 @@ def measure(options, name):
           "tokens": stage["tokens"] // (stage["end"] - stage["begin"])}
 
 
-def tokens_from(rows, bus):
-  """From how many on weights hide in a forward pass. Gradients go out from half
-  as many on, in a backward pass, which is twice as long."""
+def tokens_from(rows, bus, name):
+  """From how many on what comes hides in a forward pass. What goes, weights,
+  gradients or state, is less."""
   reached = rows["flops"] / rows["fast"]
   rate = float(bus.split(",")[1])
-  return BYTES / rate * reached / 2
+  return COMES[name] * BYTES / rate * reached / 2
 
 
 def main():
@@ -153,22 +159,21 @@ def main():
       print(json.dumps({"placement": name, "rounds": of, **middles[name]}))
     return
   print("| on the host | no bus, s | over it by the plan | hidden | measured | "
-        "measured / planned | resident / measured |")
-  print("|---|---|---|---|---|---|---|")
+        "measured / planned | resident / measured | enough tokens |")
+  print("|---|---|---|---|---|---|---|---|")
   for name, of in rounds.items():
     middle = middles[name]
     ratios = [row["ratio"] for row in of]
-    beside = "-"
-    if RESIDENT in middles and PLACEMENTS[name][0] == "layer":
+    beside = enough = "-"
+    if RESIDENT in middles and name in COMES:
+      enough = f"{tokens_from(middles[RESIDENT], options.bus, name):.0f}"
       beside = f"{middles[RESIDENT]['measured'] / middle['measured']:.3f}"
     print(f"| {name} | {middle['fast']:.3f} | {middle['planned']:.3f} | "
           f"{middle['hidden']:.3f} of {middle['beside']:.3f} | "
           f"{middle['measured']:.3f} | {middle['ratio']:.3f} "
-          f"({min(ratios):.3f} - {max(ratios):.3f}) | {beside} |")
+          f"({min(ratios):.3f} - {max(ratios):.3f}) | {beside} | {enough} |")
   if RESIDENT in middles:
-    middle = middles[RESIDENT]
-    print(f"\nA step is {middle['tokens']:.0f} tokens; weights hide from "
-          f"{tokens_from(middle, options.bus):.0f} on.")
+    print(f"\nA step is {middles[RESIDENT]['tokens']:.0f} tokens.")
 
 
 if __name__ == "__main__":

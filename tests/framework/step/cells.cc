@@ -63,6 +63,13 @@ int32_t Cells::Place(const Program& program, const Analysis& a, PlaneSet planes,
   return copies[classes[slab]] + a.copies_of[index].at(k);
 }
 
+PlaneSet WrittenAt(const ProgramShape& shape, int32_t slab) {
+  const auto& updated =
+      shape.copy_class[static_cast<size_t>(PlaneSet::kUpdated)];
+  const bool apart = !updated.empty() && updated[slab] >= 0;
+  return apart ? PlaneSet::kUpdated : PlaneSet::kWeight;
+}
+
 std::vector<Work> WorkOf(const ProgramShape& shape, const Instruction& i) {
   const bool host =
       i.slab >= 0 && !shape.host_updates.empty() && shape.host_updates[i.slab];
@@ -71,11 +78,11 @@ std::vector<Work> WorkOf(const ProgramShape& shape, const Instruction& i) {
     case Op::kUpdate:
       if (host) return {};
       return {{PlaneSet::kGradient, i.slab, false},
-              {PlaneSet::kWeight, i.slab, true},
+              {WrittenAt(shape, i.slab), i.slab, true},
               {PlaneSet::kState, i.slab, true}};
     case Op::kGather:
       if (host) return {};
-      return {{PlaneSet::kWeight, i.slab, true}};
+      return {{WrittenAt(shape, i.slab), i.slab, true}};
     case Op::kReduce:
     case Op::kProbe:
       return {{PlaneSet::kGradient, i.slab, true}};
@@ -231,11 +238,15 @@ std::vector<Access> AccessesOf(const Program& program, const Analysis& a,
       out.push_back({layout.norm, false});
       if (!host) break;
       out.push_back({n + i.slab, false});
+      out.push_back({layout.Where(PlaneSet::kGradient, i.slab), false});
+      out.push_back({layout.Where(PlaneSet::kWeight, i.slab), false});
       out.push_back({i.slab, true});
       out.push_back({2 * n + i.slab, true});
       break;
     case Op::kGather:
-      if (host) out.push_back({i.slab, true});
+      if (!host) break;
+      out.push_back({layout.Where(PlaneSet::kWeight, i.slab), false});
+      out.push_back({i.slab, true});
       break;
     case Op::kSum:
       for (int32_t s = 0; s < n; ++s) out.push_back({n + s, false});

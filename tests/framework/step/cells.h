@@ -23,6 +23,7 @@ struct Cells {
   // Where planes of a slab are at home, and where instruction `index` works on
   // them on the device, or brings them, or gives them back.
   int32_t Home(PlaneSet planes, int32_t slab) const {
+    if (planes == PlaneSet::kUpdated) planes = PlaneSet::kWeight;
     return static_cast<int32_t>(planes) * slabs + slab;
   }
   int32_t Place(const Program& program, const Analysis& a, PlaneSet planes,
@@ -47,6 +48,9 @@ int32_t StageAt(const ProgramShape& shape, int32_t layer);
 // Whether it makes gradients of weights, and that of its input.
 bool TrainsAt(const Instruction& i);
 bool GivesAt(const Instruction& i);
+
+// Which of the weights an update writes.
+PlaneSet WrittenAt(const ProgramShape& shape, int32_t slab);
 
 // Planes on which an instruction works on the device, those of a visit's slabs
 // in the order in which its layer has them.

@@ -102,6 +102,7 @@ Program Parse(const ProgramShape& shape, const std::string& text,
     if (flags.find('p') != std::string::npos) i.flags |= kApart;
     if (flags.find('g') != std::string::npos) i.flags |= kOfGradient;
     if (flags.find('s') != std::string::npos) i.flags |= kOfState;
+    if (flags.find('u') != std::string::npos) i.flags |= kOfUpdated;
     if (forward_only && (i.op == Op::kForward || i.op == Op::kLoss)) {
       i.flags = kForwardOnly;
     }
@@ -176,13 +177,18 @@ Sample DrawSample(Dice& dice) {
 // As many copies of each class as one instruction works on, and up to two more.
 static void DrawCopies(Dice& dice, ProgramShape* shape) {
   shape->copies.clear();
+  const std::vector<int32_t>& updated =
+      shape->copy_class[static_cast<size_t>(PlaneSet::kUpdated)];
   for (std::vector<int32_t>& classes : shape->copy_class) {
     const auto first = static_cast<int32_t>(shape->copies.size());
     const int32_t count = dice.Below(3);
     if (count == 0) continue;
     for (int32_t s = 0; s < shape->slabs; ++s) {
       const int32_t drawn = dice.Between(-1, count - 1);
-      classes.push_back(drawn < 0 ? -1 : first + drawn);
+      // Updates have copies of weights where visits have.
+      const bool may = &classes != &updated ||
+                       CopyClassOf(*shape, PlaneSet::kWeight, s) >= 0;
+      classes.push_back(drawn < 0 || !may ? -1 : first + drawn);
     }
     shape->copies.resize(first + count, 1);
     for (const std::vector<int32_t>& slabs : shape->slabs_of_layer) {
@@ -205,14 +211,14 @@ Sample DrawWithCopies(Dice& dice) {
   bool any = false;
   for (int32_t s = 0; s < shape.slabs; ++s) {
     const bool may = CopyClassOf(shape, PlaneSet::kWeight, s) >= 0 &&
-                     CopyClassOf(shape, PlaneSet::kGradient, s) >= 0;
+                     CopyClassOf(shape, PlaneSet::kGradient, s) >= 0 &&
+                     CopyClassOf(shape, PlaneSet::kUpdated, s) < 0;
     shape.host_updates.push_back(may && dice.Coin());
     any = any || shape.host_updates.back();
   }
   if (!any) shape.host_updates.clear();
   for (int32_t s = 0; s < shape.slabs; ++s) {
-    const bool may =
-        CopyClassOf(shape, PlaneSet::kState, s) >= 0 && !HostUpdates(shape, s);
+    const bool may = HasCopiesForUpdates(shape, s) && !HostUpdates(shape, s);
     shape.late_updates.push_back(may && dice.Coin());
   }
   sample.text += ", copies";

@@ -152,7 +152,7 @@ std::string Simulation::Start(int32_t position) {
 
 std::string Simulation::StartUpdate(int32_t slab, int32_t index) {
   if (norm_step_ != step_) return "the norm is of another step";
-  for (const PlaneSet planes : {PlaneSet::kWeight, PlaneSet::kState}) {
+  for (const PlaneSet planes : {WrittenAt(shape_, slab), PlaneSet::kState}) {
     const Planes& old = UpdatedAt(planes, slab, index);
     if (old.slab != slab || old.version != step_) {
       return "updated twice or never";
@@ -372,12 +372,12 @@ void Simulation::End(int32_t position) {
     case Op::kUpdate:
       UpdatedAt(PlaneSet::kGradient, i.slab, index).gradient.consumed = true;
       ++UpdatedAt(PlaneSet::kState, i.slab, index).version;
-      ++UpdatedAt(PlaneSet::kWeight, i.slab, index).version;
-      UpdatedAt(PlaneSet::kWeight, i.slab, index).whole =
+      ++UpdatedAt(WrittenAt(shape_, i.slab), i.slab, index).version;
+      UpdatedAt(WrittenAt(shape_, i.slab), i.slab, index).whole =
           !shape_.gathers[i.slab];
       return;
     case Op::kGather:
-      UpdatedAt(PlaneSet::kWeight, i.slab, index).whole = true;
+      UpdatedAt(WrittenAt(shape_, i.slab), i.slab, index).whole = true;
       return;
     case Op::kFetch:
     case Op::kTake:

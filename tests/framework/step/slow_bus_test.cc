@@ -28,13 +28,13 @@ class Copy final : public Pending {
 
 TEST(SlowBusTest, ACopyTakesWhatItsBytesTakeFromItsBeginOn) {
   int64_t time = 500;
-  const SlowBus bus(kSlow, [&] { return time; });
+  SlowBus bus(kSlow, [&] { return time; });
   const int64_t begin = bus.Now();
   time = 600;  // what copying itself took
-  const std::unique_ptr<Pending> copy = bus.Slow(nullptr, begin, 30);
+  const std::unique_ptr<Pending> copy = bus.Slow(nullptr, true, begin, 30);
   ASSERT_NE(copy, nullptr);
   // The other way is not in its way.
-  const std::unique_ptr<Pending> other = bus.Slow(nullptr, begin, 40);
+  const std::unique_ptr<Pending> other = bus.Slow(nullptr, false, begin, 40);
   time = 1799;
   EXPECT_FALSE(copy->Test().value());
   time = 1800;
@@ -45,12 +45,30 @@ TEST(SlowBusTest, ACopyTakesWhatItsBytesTakeFromItsBeginOn) {
   EXPECT_TRUE(other->Test().value());
 }
 
+// Of two lanes: a latency each, but not the way.
+TEST(SlowBusTest, CopiesOfOneWayAreOneBehindTheOther) {
+  int64_t time = 0;
+  SlowBus bus(kSlow, [&] { return time; });
+  const std::unique_ptr<Pending> first = bus.Slow(nullptr, true, 0, 30);
+  const std::unique_ptr<Pending> second = bus.Slow(nullptr, true, 100, 40);
+  time = 1300;
+  EXPECT_TRUE(first->Test().value());
+  time = 1699;
+  EXPECT_FALSE(second->Test().value());
+  time = 1700;
+  EXPECT_TRUE(second->Test().value());
+  // Then it is free again.
+  const std::unique_ptr<Pending> third = bus.Slow(nullptr, true, 5000, 10);
+  time = 6100;
+  EXPECT_TRUE(third->Test().value());
+}
+
 TEST(SlowBusTest, NorIsItThroughBeforeItIs) {
   int64_t time = 0;
-  const SlowBus bus(kSlow, [&] { return time; });
+  SlowBus bus(kSlow, [&] { return time; });
   absl::StatusOr<bool> done = false;
   const std::unique_ptr<Pending> copy =
-      bus.Slow(std::make_unique<Copy>(done), 0, 1);
+      bus.Slow(std::make_unique<Copy>(done), true, 0, 1);
   time = 5000;
   EXPECT_FALSE(copy->Test().value());
   done = true;
@@ -58,13 +76,13 @@ TEST(SlowBusTest, NorIsItThroughBeforeItIs) {
 
   absl::StatusOr<bool> fails = absl::InternalError("the bus is off");
   const std::unique_ptr<Pending> failed =
-      bus.Slow(std::make_unique<Copy>(fails), time, 1);
+      bus.Slow(std::make_unique<Copy>(fails), true, time, 1);
   EXPECT_EQ(failed->Test().status().message(), "the bus is off");
 }
 
 TEST(SlowBusTest, WhatCopiesNothingIsWhatItIs) {
-  const SlowBus bus(kSlow, [] { return 0; });
-  EXPECT_EQ(bus.Slow(nullptr, 0, 0), nullptr);
+  SlowBus bus(kSlow, [] { return 0; });
+  EXPECT_EQ(bus.Slow(nullptr, true, 0, 0), nullptr);
 }
 
 }  // namespace

@@ -520,8 +520,55 @@ TEST(ValidatorTest, CopiesOfWeights) {
             "program shape: who updates has one entry a slab, or none");
   shape.late_updates = {false, true, false};
   EXPECT_EQ(error(""),
-            "program shape: slab 1 is updated late, but its state does not "
-            "come to the device");
+            "program shape: slab 1 is updated late, but nothing of it comes to "
+            "the device for that");
+}
+
+// Visits have copies of the weights of slab 0, its update one of its own.
+TEST(ValidatorTest, CopiesOfUpdatedWeights) {
+  ProgramShape shape = Small(1);
+  std::vector<int32_t>& weights = shape.copy_class[0];
+  std::vector<int32_t>& updated = shape.copy_class[3];
+  weights = {0, -1, -1};
+  updated = {1, -1, -1};
+  shape.copies = {1, 1};
+  const auto error = [&](const std::string& text) {
+    return Error(Parse(shape, text));
+  };
+  const std::string before =
+      "Fetch(0) F(0,a) F(1,a) Loss(a) B(1,a) B(0,a) Reduce(0) Reduce(1) "
+      "Reduce(2) Squares(0) Squares(1) Squares(2) Norm ";
+  const std::string updates = "Update(1) Update(2)";
+  EXPECT_EQ(error(before + "Release(0) Fetch(0)u Update(0) Evict(0)u " +
+                  "Release(0)u " + updates),
+            "");
+  EXPECT_EQ(error(before + "Update(0)"),
+            "instruction 13, Update(0): the updated weights of slab 0 are not "
+            "there: Fetch(0)u must come before it");
+  EXPECT_EQ(
+      error(before + "Fetch(0)u"),
+      "instruction 13, Fetch(0)u: the copy of the weights of slab 0 would "
+      "be another than what is at home: Release(0) must come before it");
+  EXPECT_EQ(error(before + "Release(0) Fetch(0)u Update(0) Fetch(0)"),
+            "instruction 16, Fetch(0): the copy of the updated weights of slab "
+            "0 would be another than what is at home: Evict(0)u must come "
+            "before it");
+  EXPECT_EQ(error(before + "Release(0) Fetch(0)u Update(0) Save(0)"),
+            "instruction 16, Save(0): the updated weights of slab 0 are not at "
+            "home: Evict(0)u must come before it");
+  shape.late_updates = {true, false, false};
+  EXPECT_EQ(error(before + "Release(0) Fetch(0)u Update(0) Evict(0)u " +
+                  "Release(0)u " + updates),
+            "");
+  shape.late_updates.clear();
+  weights.clear();
+  const std::string wrong =
+      "program shape: the device updates copies of slab 0, whose weights have "
+      "none for visits or are the host's to update";
+  EXPECT_EQ(error(""), wrong);
+  weights = {0, -1, -1};
+  shape.host_updates = {true, false, false};
+  EXPECT_EQ(error(""), wrong);
 }
 
 // The host updates slab 0, whose weights and gradient have a copy each.

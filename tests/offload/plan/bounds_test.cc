@@ -66,7 +66,7 @@ TEST(Bounds, WhatAnUpdateOnTheDeviceStreams) {
   expect(kWhole, {.state = false}, 2, 2);
 }
 
-// F / B, F / 2B, F / 2B, F b / 4 B', F b / 2 B', F s / 2B.
+// F / B, F / 2B, F / 2B, F b / 4 B', F b / 2 B', F (s + w) / 2B.
 TEST(Bounds, TokensFromWhichOnEachIsFree) {
   const FreeFrom split = TokensFrom(BytesOf(kSplitBF16), {}, kGpu);
   EXPECT_DOUBLE_EQ(split.weights_in_forward, 9000);
@@ -74,7 +74,7 @@ TEST(Bounds, TokensFromWhichOnEachIsFree) {
   EXPECT_DOUBLE_EQ(split.gradients_out, 4500);
   EXPECT_DOUBLE_EQ(split.host_update_in_backward, 450e12 * 22 / (4 * 150e9));
   EXPECT_DOUBLE_EQ(split.host_update_in_forward, 33000);
-  EXPECT_DOUBLE_EQ(split.device_update_in_forward, 45000);
+  EXPECT_DOUBLE_EQ(split.device_update_in_forward, 54000);
 
   const FreeFrom resident = TokensFrom(
       BytesOf(kSplitBF16), {.weights = false, .gradients = false}, kGpu);
@@ -89,7 +89,7 @@ TEST(Bounds, TokensFromWhichOnEachIsFree) {
 TEST(Bounds, TheSlowerDirectionAndTheWorkDecide) {
   StepRates rates = kGpu;
   rates.to_host = 25e9;
-  // Out 8 B at 25 GB/s is longer than in 10 B at 50.
+  // Out 8 B at 25 GB/s is longer than in 12 B at 50.
   const FreeFrom slow = TokensFrom(BytesOf(kSplitBF16), {}, rates);
   EXPECT_DOUBLE_EQ(slow.device_update_in_forward, 72000);
   EXPECT_DOUBLE_EQ(slow.weights_in_backward, 4500);

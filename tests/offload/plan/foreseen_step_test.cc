@@ -236,6 +236,29 @@ TEST_F(ForeseenStepTest, LateUpdatesOfGradientsThatComeHide) {
   ExpectLateUpdatesHide({.gradient = kHost, .state = kHost});
 }
 
+TEST_F(ForeseenStepTest, LateUpdatesOfWeightsThatComeHide) {
+  ExpectLateUpdatesHide({.weight = kHost});
+  ExpectLateUpdatesHide({.weight = kHost, .gradient = kHost, .state = kHost});
+}
+
+// What a forward works on does not wait for all that comes for late updates.
+TEST_F(ForeseenStepTest, WeightsOfVisitsOvertakeWhatUpdatesFetch) {
+  const SlabTiers all{.weight = kHost, .gradient = kHost, .state = kHost};
+  rates_.device_memory *= 1e6;
+  Make(all, {}, true);
+  const ForeseenStep slow = Foreseen();
+  // All that comes takes three quarters of the first micro-batch's forward, a
+  // sixth of what is computed.
+  rates_.to_device *= 8 * slow.Busy(Lane::kIn) / slow.Busy(Lane::kCompute);
+  rates_.to_host = rates_.to_device;
+  Make(all, {}, true);
+  const ForeseenStep step = Foreseen();
+  for (const LaneUse& use : step.ranks[0].uses) {
+    if (use.lane != Lane::kUpdatesIn) continue;
+    EXPECT_GT(use.hidden, use.busy / 2) << use.picture;
+  }
+}
+
 // With all at home on the device a step is what is computed.
 TEST_F(ForeseenStepTest, IsWhatIsComputedWhereNothingMoves) {
   Make({});

@@ -171,8 +171,8 @@ TEST_F(PlanOfOffload, SaysWhatWasLeftOpen) {
   const std::string fixed =
       ToText(Good({}, "device=\"1GiB\",state=\"host\",update=\"auto\""), false);
   EXPECT_THAT(fixed, AllOf(HasSubstr("auto: all that is left open on the "
-                                     "device, and the host updates 75%, those "
-                                     "needed last: "),
+                                     "device, and the host updates 50%, those "
+                                     "needed last, "),
                            HasSubstr("where the device updates all "),
                            Not(HasSubstr("; with all"))));
   // Gradients go, and state stays as it is said.

@@ -160,6 +160,7 @@ TEST_F(OffloadBudget, IsTheResidentRunAtAnyRates) {
       ",weights=\"host\",gradients=\"host\",state=\"device\"";
   const Case cases[] = {{0, 1e9, 1e9, 1e9, 85, ""},
                         {0, 1e9, 1e8, 1e7, 68, ""},
+                        {0, 1e9, 1e9, 1e9, 45, ""},
                         {0, 1e9, 1e6, 1e12, 80, ""},
                         {0, 1e8, 1e7, 1e7, 1000, ahead},
                         {1, 1e8, 1e8, 1e7, 68, ""},

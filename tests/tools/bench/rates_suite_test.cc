@@ -81,10 +81,10 @@ TEST(RatesSuite, TextHasWhatWasMeasuredAndWhatFollows) {
             HasSubstr("bf16     bf16      fp32   fp32       1.500    0.000"),
             // F / B in, F / 2B, F / 2B out, F / 2U, F 14 / 2B.
             HasSubstr("bf16     bf16      fp32   fp32          100        50 "
-                      "       38         100           700\n"),
+                      "       38         100           800\n"),
             // F 30 / 2B' where no rate was measured.
             HasSubstr("bf16     bf16      split  fp32          100        50 "
-                      "       38         409           700\n")));
+                      "       38         409           800\n")));
   EXPECT_THAT(text, Not(HasSubstr("busy")));
   // Of f32 weights nothing follows without its products.
   EXPECT_EQ(text.find("f32 ", text.find("free from")), std::string::npos);
