@@ -182,6 +182,20 @@ void AddCopy(const Cells& cells, const Program& program, const Analysis& a,
   }
 }
 
+// Weights that are written at home, where no copy may be.
+void AddHomeWeights(const Cells& cells, int32_t slab,
+                    std::vector<Access>& out) {
+  out.push_back({cells.Where(PlaneSet::kWeight, slab), false});
+  out.push_back({cells.Home(PlaneSet::kWeight, slab), true});
+}
+
+void AddHostUpdate(const Cells& cells, int32_t slab, std::vector<Access>& out) {
+  AddHomeWeights(cells, slab, out);
+  out.push_back({cells.Where(PlaneSet::kGradient, slab), false});
+  out.push_back({cells.Home(PlaneSet::kGradient, slab), false});
+  out.push_back({cells.Home(PlaneSet::kState, slab), true});
+}
+
 }  // namespace
 
 std::vector<Access> AccessesOf(const Program& program, const Analysis& a,
@@ -236,17 +250,10 @@ std::vector<Access> AccessesOf(const Program& program, const Analysis& a,
       break;
     case Op::kUpdate:
       out.push_back({layout.norm, false});
-      if (!host) break;
-      out.push_back({n + i.slab, false});
-      out.push_back({layout.Where(PlaneSet::kGradient, i.slab), false});
-      out.push_back({layout.Where(PlaneSet::kWeight, i.slab), false});
-      out.push_back({i.slab, true});
-      out.push_back({2 * n + i.slab, true});
+      if (host) AddHostUpdate(layout, i.slab, out);
       break;
     case Op::kGather:
-      if (!host) break;
-      out.push_back({layout.Where(PlaneSet::kWeight, i.slab), false});
-      out.push_back({i.slab, true});
+      if (host) AddHomeWeights(layout, i.slab, out);
       break;
     case Op::kSum:
       for (int32_t s = 0; s < n; ++s) out.push_back({n + s, false});
