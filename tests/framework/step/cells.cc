@@ -189,6 +189,14 @@ void AddHomeWeights(const Cells& cells, int32_t slab,
   out.push_back({cells.Home(PlaneSet::kWeight, slab), true});
 }
 
+void AddNorm(const Cells& cells, std::vector<Access>& out) {
+  for (int32_t s = 0; s < cells.slabs; ++s) {
+    out.push_back({3 * cells.slabs + s, true});
+  }
+  out.push_back({cells.loss, false});
+  out.push_back({cells.norm, true});
+}
+
 void AddHostUpdate(const Cells& cells, int32_t slab, std::vector<Access>& out) {
   AddHomeWeights(cells, slab, out);
   out.push_back({cells.Where(PlaneSet::kGradient, slab), false});
@@ -244,9 +252,7 @@ std::vector<Access> AccessesOf(const Program& program, const Analysis& a,
       out.push_back({3 * n + i.slab, true});
       break;
     case Op::kNorm:
-      for (int32_t s = 0; s < n; ++s) out.push_back({3 * n + s, true});
-      out.push_back({layout.loss, false});
-      out.push_back({layout.norm, true});
+      AddNorm(layout, out);
       break;
     case Op::kUpdate:
       out.push_back({layout.norm, false});
