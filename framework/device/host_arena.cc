@@ -1,10 +1,8 @@
 #include "framework/device/host_arena.h"
 
-#include <sys/mman.h>
 #include <sys/resource.h>
 
 #include <algorithm>
-#include <cstdlib>
 #include <string>
 
 #include "absl/status/status.h"
@@ -13,11 +11,11 @@
 #include "framework/base/format_bytes.h"
 #include "framework/base/log.h"
 #include "framework/base/machine_memory.h"
+#include "framework/device/huge_pages.h"
 
 namespace delink {
 namespace {
 
-constexpr int64_t kHugePage = int64_t{2} << 20;
 constexpr char kName[] = "offloading";  // in the device's ledger
 
 std::string LockLimit() {
@@ -51,16 +49,6 @@ HostMemory Pinned(Device& device, int64_t bytes) {
   return nullptr;
 }
 
-// Whole huge pages of addresses, of which only those that are touched take
-// memory.
-HostMemory Ordinary(int64_t bytes) {
-  const auto size = static_cast<size_t>(AlignUp(bytes, kHugePage));
-  void* const memory = std::aligned_alloc(kHugePage, size);
-  // A hint: where the system has no huge pages, small ones serve.
-  if (memory != nullptr) madvise(memory, size, MADV_HUGEPAGE);
-  return {memory, std::free};
-}
-
 absl::Status TooLarge(int64_t bytes) {
   return absl::ResourceExhaustedError(
       absl::StrCat("out of memory of the host: asked for ", bytes,
@@ -79,7 +67,7 @@ absl::StatusOr<std::unique_ptr<HostArena>> HostArena::Create(Device& device,
   HostMemory memory;
   if (IsCuda(device.kind())) memory = Pinned(device, size);
   const bool pinned = memory != nullptr;
-  if (!pinned) memory = Ordinary(size);
+  if (!pinned) memory = AllocateHugePages(size);
   if (memory == nullptr) return TooLarge(bytes);
   DELINK_CHECK_EQ(reinterpret_cast<uintptr_t>(memory.get()) % kAlignment, 0u);
   return std::unique_ptr<HostArena>(

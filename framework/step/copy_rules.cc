@@ -17,11 +17,7 @@ std::string NameOf(PlaneSet planes, int32_t slab) {
                       slab);
 }
 
-const char* Is(PlaneSet planes) {
-  const bool weights =
-      planes == PlaneSet::kWeight || planes == PlaneSet::kUpdated;
-  return weights ? "are" : "is";
-}
+const char* Is(PlaneSet planes) { return IsOfWeights(planes) ? "are" : "is"; }
 
 std::string First(const std::string& instruction) {
   return absl::StrCat(instruction, " must come before it");
@@ -95,7 +91,7 @@ std::string CopyRules::CheckArrival(const Instruction& i) {
                         First(On(Op::kEvict, planes, i.slab)));
   }
   // The same planes come once.
-  if (planes == PlaneSet::kWeight || planes == PlaneSet::kUpdated) {
+  if (IsOfWeights(planes)) {
     const bool updated = planes == PlaneSet::kUpdated;
     const std::string error =
         CheckAtHome(updated ? PlaneSet::kWeight : PlaneSet::kUpdated, i.slab);

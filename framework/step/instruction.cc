@@ -144,6 +144,13 @@ uint8_t FlagOf(PlaneSet planes) {
   return kFlags[static_cast<size_t>(planes)];
 }
 
+bool IsOfWeights(PlaneSet planes) {
+  return planes == PlaneSet::kWeight || planes == PlaneSet::kUpdated;
+}
+bool IsOfUpdates(PlaneSet planes) {
+  return planes == PlaneSet::kState || planes == PlaneSet::kUpdated;
+}
+
 bool IsVisit(const Instruction& instruction) {
   return instruction.op == Op::kForward || instruction.op == Op::kLoss ||
          instruction.op == Op::kBackward ||

@@ -105,6 +105,10 @@ struct Instruction {
 bool IsOfPlanes(const Instruction& instruction);
 PlaneSet PlaneSetOf(const Instruction& instruction);
 uint8_t FlagOf(PlaneSet planes);
+// Whether they are weights, whoever works on them.
+bool IsOfWeights(PlaneSet planes);
+// Whether updates alone work on a copy of them.
+bool IsOfUpdates(PlaneSet planes);
 
 // Whether it computes a layer: a forward, a loss, a backward or a half of one.
 bool IsVisit(const Instruction& instruction);

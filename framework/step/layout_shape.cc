@@ -35,9 +35,7 @@ int32_t MostAtOnce(const ProgramShape& shape, PlaneSet planes,
     }
     most = std::max(most, count);
   }
-  const bool of_update =
-      planes == PlaneSet::kState || planes == PlaneSet::kUpdated;
-  return of_update ? 1 : most;
+  return IsOfUpdates(planes) ? 1 : most;
 }
 
 // The most slabs of a class that one stage has: more copies are never taken.

@@ -222,9 +222,7 @@ StepMemory SizeStep(const ParamStore& store,
 }
 
 std::vector<Plane> PlanesOf(const ParamStore& store, PlaneSet set) {
-  if (set == PlaneSet::kWeight || set == PlaneSet::kUpdated) {
-    return {Plane::kWeight};
-  }
+  if (IsOfWeights(set)) return {Plane::kWeight};
   if (set == PlaneSet::kGradient) return {Plane::kGradient};
   std::vector<Plane> planes;
   for (int p = static_cast<int>(Plane::kMaster); p < kPlanes; ++p) {

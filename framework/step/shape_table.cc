@@ -5,14 +5,6 @@
 #include "framework/base/check.h"
 
 namespace delink {
-namespace {
-
-// Whether updates alone work on a copy of it.
-bool IsOfUpdate(PlaneSet planes) {
-  return planes == PlaneSet::kState || planes == PlaneSet::kUpdated;
-}
-
-}  // namespace
 
 ShapeTable::ShapeTable(const ProgramShape& shape)
     : here_(shape.slabs, std::vector<bool>(shape.stages)) {
@@ -59,8 +51,8 @@ Lane ShapeTable::LaneOf(const Instruction& instruction) const {
     case Op::kLoadSlot:
       return Lane::kIn;
     case Op::kEvict:
-      return IsOfUpdate(PlaneSetOf(instruction)) ? Lane::kUpdatesOut
-                                                 : Lane::kOut;
+      return IsOfUpdates(PlaneSetOf(instruction)) ? Lane::kUpdatesOut
+                                                  : Lane::kOut;
     case Op::kStoreSlot:
       return Lane::kOut;
     case Op::kUpdate:

@@ -45,7 +45,8 @@ struct ForeseenStep {
   // By stage of the pipeline.
   std::vector<RankLanes> ranks;
 
-  // Seconds that the lane of a rank takes, of the rank where that is most.
+  // Seconds that the lane of a rank takes, of the rank where that is most; of
+  // one over the bus all that goes its way, which two lanes share.
   double Busy(Lane lane) const;
   // Which lane takes longest: "compute", "the bus to the device", "the bus to
   // the host", "the device's updates" (late ones), "the host's updates".

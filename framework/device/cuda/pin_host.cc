@@ -1,19 +1,18 @@
 #include "framework/device/cuda/pin_host.h"
 
 #include <cuda_runtime_api.h>
-#include <sys/mman.h>
 
 #include <algorithm>
-#include <cstdlib>
 #include <thread>
 
 #include "framework/base/thread_pool.h"
 #include "framework/device/cuda/check.h"
+#include "framework/device/huge_pages.h"
 
 namespace delink::cuda {
 namespace {
 
-constexpr int64_t kPage = 4096, kHugePage = int64_t{2} << 20;
+constexpr int64_t kPage = 4096;
 // Of less the driver is asked, which is as fast.
 constexpr int64_t kTouchedFrom = 32 * kHugePage;
 constexpr unsigned kMostThreads = 32;
@@ -32,20 +31,18 @@ void TouchPages(void* memory, int64_t bytes) {
 
 HostMemory PinHugePages(int64_t bytes) {
   const int64_t size = AlignUp(bytes, kHugePage);
-  const auto count = static_cast<size_t>(size);
-  HostMemory memory{std::aligned_alloc(kHugePage, count), std::free};
+  HostMemory memory = AllocateHugePages(size);
   if (memory == nullptr) return nullptr;
-  // A hint: where the system has no huge pages, small ones serve.
-  (void)madvise(memory.get(), count, MADV_HUGEPAGE);
   TouchPages(memory.get(), size);
-  if (cudaHostRegister(memory.get(), count, cudaHostRegisterPortable) !=
-      cudaSuccess) {
+  if (cudaHostRegister(memory.get(), static_cast<size_t>(size),
+                       cudaHostRegisterPortable) != cudaSuccess) {
     (void)cudaGetLastError();  // or a later call would report it again
     return nullptr;
   }
-  return {memory.release(), [](void* address) {
+  const auto free = memory.get_deleter();
+  return {memory.release(), [free](void* address) {
             DELINK_CUDA_CHECK(cudaHostUnregister(address));
-            std::free(address);
+            free(address);
           }};
 }
 
