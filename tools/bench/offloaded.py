@@ -16,7 +16,9 @@ step of the second is. Prints for each placement the median seconds of a step
 without a bus, what is planned with it, and how much of copies and of the host's
 updates that hides, what is measured, and measured / planned: medians of the
 rounds (least - most). Of a run the steps of the real stage after the first three
-count.
+count. A machine whose pace changes between two runs moves this ratio, so the
+second run is traced as well: "at its pace" is measured / planned by its own
+trace, and "computes" how much of its steps the compute lane is at work.
 
 Then the resident run of the same order beside those in layer-major order: its
 measured seconds / theirs, and the tokens of a step from which on the formula
@@ -28,6 +30,7 @@ import json
 import os
 import statistics
 import subprocess
+import sys
 import tempfile
 
 RECIPE = os.path.join(os.path.dirname(os.path.abspath(__file__)),
@@ -74,20 +77,17 @@ def settings(options, name):
   return [word for pair in pairs for word in ("--set", pair)]
 
 
-def train(options, name, folder, bus=None):
-  """The median of a run's steps in seconds."""
+def train(options, name, run, bus=None):
+  """The median of a run's steps in seconds. Leaves a trace of them."""
   environment = dict(os.environ)
   environment.pop("DELINK_BUS", None)
-  last = options.steps + LEFT_OUT + 2
-  words = []
-  if bus is None:
-    words = ["--trace", folder + "/trace.json",
-             "--trace-steps", f"{last - options.steps}:{last}"]
-  else:
+  if bus:
     environment["DELINK_BUS"] = bus
-  run = folder + ("/slow" if bus else "/run")
+  last = options.steps + LEFT_OUT + 2
   subprocess.run(
-      [options.delink, "train", options.recipe, "--out", run, *words,
+      [options.delink, "train", options.recipe, "--out", run,
+       "--trace", run + ".json",
+       "--trace-steps", f"{last - options.steps}:{last}",
        *settings(options, name)], check=True, env=environment,
       stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
   with open(run + "/metrics.jsonl", encoding="utf-8") as file:
@@ -98,11 +98,11 @@ def train(options, name, folder, bus=None):
   return statistics.median(b - a for a, b in zip(ends, ends[1:]))
 
 
-def planned(options, name, folder):
-  """Of the real stage, over the bus."""
+def planned(options, name, run):
+  """Of the real stage, over the bus, by a run's trace."""
   done = subprocess.run(
       [options.delink, "plan", options.recipe, "--json", "--ranks", "1",
-       "--trace", folder + "/trace.json", "--bus", options.bus,
+       "--trace", run + ".json", "--bus", options.bus,
        *settings(options, name)],
       check=True, text=True, stdout=subprocess.PIPE)
   return json.loads(done.stdout)["stages"][1]
@@ -110,14 +110,19 @@ def planned(options, name, folder):
 
 def measure(options, name):
   with tempfile.TemporaryDirectory() as folder:
-    fast = train(options, name, folder)
-    stage = planned(options, name, folder)
-    slow = train(options, name, folder, options.bus)
+    fast = train(options, name, folder + "/fast")
+    stage = planned(options, name, folder + "/fast")
+    slow = train(options, name, folder + "/slow", options.bus)
+    own = planned(options, name, folder + "/slow")["traced"]
   traced = stage["traced"]
   beside = [lane for lane in traced["lanes"] if lane["lane"] != "compute"]
+  compute = [lane for lane in own["lanes"] if lane["lane"] == "compute"]
   over = traced["planned_step_seconds"]
   return {"fast": fast, "planned": over, "measured": slow,
           "ratio": slow / over,
+          "own_ratio": own["step_seconds"] / own["planned_step_seconds"],
+          "computes": sum(lane["busy_seconds"] for lane in compute)
+                      / own["step_seconds"],
           "beside": sum(lane["busy_seconds"] for lane in beside),
           "hidden": sum(lane["hidden_seconds"] for lane in beside),
           "flops": stage["flops_per_step"],
@@ -152,6 +157,8 @@ def main():
   for _ in range(options.rounds):
     for name, of in rounds.items():
       of.append(measure(options, name))
+      print(f"{name}: planned {of[-1]['planned']:.3f} s, measured "
+            f"{of[-1]['measured']:.3f} s", file=sys.stderr)
   middles = {name: {key: statistics.median(row[key] for row in of)
                     for key in of[0]} for name, of in rounds.items()}
   if options.json:
@@ -159,19 +166,22 @@ def main():
       print(json.dumps({"placement": name, "rounds": of, **middles[name]}))
     return
   print("| on the host | no bus, s | over it by the plan | hidden | measured | "
-        "measured / planned | resident / measured | enough tokens |")
-  print("|---|---|---|---|---|---|---|---|")
+        "measured / planned | at its pace | computes | resident / measured | "
+        "enough tokens |")
+  print("|---|---|---|---|---|---|---|---|---|---|")
   for name, of in rounds.items():
     middle = middles[name]
-    ratios = [row["ratio"] for row in of]
+    spread = {key: f"{middle[key]:.3f} ({min(row[key] for row in of):.3f} - "
+                   f"{max(row[key] for row in of):.3f})"
+              for key in ("ratio", "own_ratio", "computes")}
     beside = enough = "-"
     if RESIDENT in middles and name in COMES:
       enough = f"{tokens_from(middles[RESIDENT], options.bus, name):.0f}"
       beside = f"{middles[RESIDENT]['measured'] / middle['measured']:.3f}"
     print(f"| {name} | {middle['fast']:.3f} | {middle['planned']:.3f} | "
           f"{middle['hidden']:.3f} of {middle['beside']:.3f} | "
-          f"{middle['measured']:.3f} | {middle['ratio']:.3f} "
-          f"({min(ratios):.3f} - {max(ratios):.3f}) | {beside} | {enough} |")
+          f"{middle['measured']:.3f} | {spread['ratio']} | "
+          f"{spread['own_ratio']} | {spread['computes']} | {beside} | {enough} |")
   if RESIDENT in middles:
     print(f"\nA step is {middles[RESIDENT]['tokens']:.0f} tokens.")
 
