@@ -2,10 +2,10 @@
 // once, pinned where copies want that, and handed out front to back.
 //
 // Pinning takes time (a twentieth of a second a GiB) and pinned blocks cannot
-// be swapped, so there is one block, of exactly the bytes that were planned,
-// and nothing is rounded but the beginning of a piece, to kAlignment. Memory
-// that is not pinned begins where a huge page does, and the system is advised
-// to back it with such.
+// be swapped, so there is one block, of the bytes that were planned, in which
+// nothing is rounded but the beginning of a piece, to kAlignment. From a size
+// on it begins and ends where a huge page does, and the system is advised to
+// back it with such.
 //
 // The device's ledger `pinned` has the block where it is pinned; the arena's
 // own has every piece by name, pinned or not.

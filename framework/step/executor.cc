@@ -137,7 +137,8 @@ absl::StatusOr<std::unique_ptr<Executor>> Executor::Create(
   std::unique_ptr<Executor> e(new Executor(env, options));
   std::vector<LayerPlan> layers =
       MeasureLayers(*env.model, *env.store, options.batch, env.accumulate);
-  ProgramShape shape = ShapeOf(layout, options.micro_batches, options.ahead);
+  ProgramShape shape = ShapeOf(layout, options.micro_batches, options.ahead,
+                               MayBeLate(*env.optimizer));
   shape.slot_class = SlotClasses(layers, options.recompute);
   if (shape.tensor > 1 || shape.context > 1) {
     for (const LayerPlan& layer : layers) {

@@ -215,7 +215,9 @@ class JointExecution {
   }
   bool GoesByLink(int rank, int32_t position) const {
     const Instruction& at = At(rank, position);
-    return costs_ != nullptr && (IsTransfer(at) || IsOverBus(at.lane));
+    if (costs_ == nullptr) return false;
+    if (IsTransfer(at)) return true;
+    return IsOverBus(at.lane) && at.op != Op::kTake && at.op != Op::kRelease;
   }
   // To another rank, or of the bus.
   int WayOf(const Waiting& at) const {

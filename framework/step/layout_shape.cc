@@ -55,9 +55,11 @@ int32_t MostInAStage(const ProgramShape& shape, PlaneSet planes,
   return static_cast<int32_t>(most);
 }
 
-void AddCopies(const Layout& layout, int32_t ahead, ProgramShape* shape) {
+void AddCopies(const Layout& layout, int32_t ahead, bool late,
+               ProgramShape* shape) {
   const std::vector<PlacementRow>& rows = layout.placement().rows;
   for (const PlaneSet planes : kAllPlaneSets) {
+    if (planes == PlaneSet::kUpdated && !late) continue;
     std::map<std::tuple<int64_t, int, bool>, int32_t> classes;
     std::vector<int32_t>& of = shape->copy_class[static_cast<size_t>(planes)];
     const size_t first = shape->copies.size();
@@ -99,8 +101,8 @@ void AddCopies(const Layout& layout, int32_t ahead, ProgramShape* shape) {
 
 }  // namespace
 
-ProgramShape ShapeOf(const Layout& layout, int32_t micro_batches,
-                     int32_t ahead) {
+ProgramShape ShapeOf(const Layout& layout, int32_t micro_batches, int32_t ahead,
+                     bool late) {
   const Mesh& mesh = layout.mesh();
   const std::vector<ProgramSlab>& slabs = layout.program_slabs();
   ProgramShape shape{.layers = static_cast<int32_t>(layout.places()),
@@ -125,7 +127,7 @@ ProgramShape ShapeOf(const Layout& layout, int32_t micro_batches,
     shape.gathers.push_back(row.state.sharded && !row.weight.sharded);
     if (mesh.tensor > 1) shape.slab_pieces.push_back(slab.pieces);
   }
-  AddCopies(layout, ahead, &shape);
+  AddCopies(layout, ahead, late, &shape);
   return shape;
 }
 
@@ -156,10 +158,14 @@ std::vector<std::vector<VisitExchange>> UpdateExchangesOf(
   return by_slab;
 }
 
+bool MayBeLate(const SlabOptimizer& optimizer) {
+  return optimizer.whole_tensors() == WholeTensors::kNone;
+}
+
 std::vector<bool> LateUpdatesOf(const ProgramShape& shape,
                                 const SlabOptimizer& optimizer) {
   std::vector<bool> late;
-  if (optimizer.whole_tensors() != WholeTensors::kNone) return late;
+  if (!MayBeLate(optimizer)) return late;
   for (int32_t s = 0; s < shape.slabs; ++s) {
     late.push_back(!HostUpdates(shape, s) && HasCopiesForUpdates(shape, s));
   }

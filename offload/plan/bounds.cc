@@ -49,7 +49,7 @@ StreamedBytes StreamedBy(const ParamBytes& bytes, const HostHomes& homes) {
     streamed.out += bytes.state();
   }
   if (homes.weights) {
-    streamed.in += bytes.weight_read;
+    streamed.in += bytes.weight;
     streamed.out += bytes.weight;
   }
   if (homes.gradients) streamed.in += bytes.gradient;

@@ -197,7 +197,9 @@ TEST(LayoutShapeTest, HasNoMoreCopiesThanSlabs) {
   const SlabTiers host{Tier::kHost, Tier::kHost, Tier::kHost};
   const Layout there =
       layout.WithTiers(std::vector<SlabTiers>(layout.slabs().size(), host));
-  const ProgramShape shape = ShapeOf(there, 2), ahead = ShapeOf(there, 2, 2);
+  const ProgramShape shape = ShapeOf(there, 2, 1, /*late=*/true),
+                     ahead = ShapeOf(there, 2, 2, /*late=*/true),
+                     in_turn = ShapeOf(there, 2, 2);
   for (int32_t s = 0; s < shape.slabs; ++s) {
     const Slab& slab = At(layout.slabs(), s);
     if (slab.leader > 3) continue;
@@ -208,6 +210,8 @@ TEST(LayoutShapeTest, HasNoMoreCopiesThanSlabs) {
       EXPECT_EQ(At(ahead.copies, CopyClassOf(ahead, planes, s)),
                 slab.leader > 0 ? 3 : 1)
           << slab.name;
+      EXPECT_EQ(CopyClassOf(in_turn, planes, s) < 0,
+                planes == PlaneSet::kUpdated);
     }
   }
 }

@@ -60,10 +60,10 @@ TEST(Bounds, WhatAnUpdateOnTheDeviceStreams) {
   expect(kSplitBF16, state, 6, 6);
   expect(kSplit8Bit, state, 4 + kScales8, 4 + kScales8);
   expect(kSplitBF16, {}, 10, 8);
-  // A whole master needs no weight.
-  expect(kWhole, {}, 14, 14);
+  // A whole master needs no weight, but it comes.
+  expect(kWhole, {}, 16, 14);
   expect(kFp32, {}, 16, 12);
-  expect(kWhole, {.state = false}, 2, 2);
+  expect(kWhole, {.state = false}, 4, 2);
 }
 
 // F / B, F / 2B, F / 2B, F b / 4 B', F b / 2 B', F (s + w) / 2B.
