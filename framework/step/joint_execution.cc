@@ -215,9 +215,7 @@ class JointExecution {
   }
   bool GoesByLink(int rank, int32_t position) const {
     const Instruction& at = At(rank, position);
-    if (costs_ == nullptr) return false;
-    if (IsTransfer(at)) return true;
-    return IsOverBus(at.lane) && at.op != Op::kTake && at.op != Op::kRelease;
+    return costs_ != nullptr && (IsTransfer(at) || IsOverBus(at.lane));
   }
   // To another rank, or of the bus.
   int WayOf(const Waiting& at) const {

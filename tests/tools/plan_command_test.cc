@@ -227,8 +227,7 @@ TEST_F(PlanProgram, AStepIsDrawnLaneByLane) {
     if (lane["lane"] == "in") in = lane["busy_seconds"];
     if (lane["lane"] == "out") out = lane["busy_seconds"];
   }
-  EXPECT_THAT(lanes,
-              ElementsAre("compute", "in", "out", "updates-in", "host"));
+  EXPECT_THAT(lanes, ElementsAre("compute", "in", "out", "updates-in", "host"));
   EXPECT_GT(in, out);
   EXPECT_GE(time["planned_step_seconds"].get<double>() + 1e-6, in);
 }

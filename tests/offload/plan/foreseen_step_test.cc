@@ -5,7 +5,6 @@
 
 #include <algorithm>
 #include <cstdint>
-#include <map>
 #include <memory>
 #include <string>
 #include <utility>
@@ -14,8 +13,6 @@
 #include "framework/optim/adamw.h"
 #include "framework/sharing/resolve.h"
 #include "framework/sharing/share_spec.h"
-#include "framework/step/dependencies.h"
-#include "framework/step/joint_execution.h"
 #include "framework/step/layout_shape.h"
 #include "framework/step/plan/basic.h"
 #include "framework/step/plan/recompute.h"
@@ -260,39 +257,6 @@ TEST_F(ForeseenStepTest, WeightsOfVisitsOvertakeWhatUpdatesFetch) {
     if (use.lane != Lane::kUpdatesIn) continue;
     EXPECT_GT(use.hidden, use.busy / 2) << use.picture;
   }
-}
-
-// A copy is taken or given back beside what others of the bus do.
-TEST_F(ForeseenStepTest, WhatMovesNoBytesWaitsForNoBus) {
-  Make({.weight = kHost, .gradient = kHost, .state = kHost}, {}, true);
-  const Analysis analysis = AnalyzeProgram(program_);
-  const auto times =
-      ExecuteTogether({{{.rank = 0, .program = &program_}}},
-                      [&](const RankProgram&, int32_t i) {
-                        return Cost{seconds_[static_cast<size_t>(i)],
-                                    seconds_[static_cast<size_t>(i)]};
-                      });
-  ASSERT_TRUE(times.ok()) << times.status();
-  std::map<Lane, double> free;
-  for (const Interval& one : times->first[0]) {
-    const auto i = static_cast<size_t>(&one - times->first[0].data());
-    double& end = free[program_.instructions[i].lane];
-    end = std::max(end, one.end);
-  }
-  int seen = 0;
-  for (size_t i = 0; i < program_.instructions.size(); ++i) {
-    const Instruction& at = program_.instructions[i];
-    const Interval& here = times->second[0][i];
-    double ready = std::exchange(free[at.lane], here.end);
-    if (at.op != Op::kTake && at.op != Op::kRelease) continue;
-    for (const Dependency& on : analysis.dependencies[i]) {
-      const Intervals& step = on.previous_step ? times->first : times->second;
-      ready = std::max(ready, step[0][on.instruction].end);
-    }
-    EXPECT_EQ(here.begin, ready) << ToString(at);
-    ++seen;
-  }
-  EXPECT_GT(seen, 0);
 }
 
 // With all at home on the device a step is what is computed.

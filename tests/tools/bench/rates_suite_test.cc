@@ -79,9 +79,9 @@ TEST(RatesSuite, TextHasWhatWasMeasuredAndWhatFollows) {
             HasSubstr("9.0 read, 10.0 written, 11.0 rewritten, 8.0 triad"),
             HasSubstr("products, GFLOP/s: bf16 300.0\n"),
             HasSubstr("bf16     bf16      fp32   fp32       1.500    0.000"),
-            // F / B in, F / 2B, F / 2B out, F / 2U, F 14 / 2B.
+            // F / B in, F / 2B, F / 2B out, F / 2U, F 18 / 2B.
             HasSubstr("bf16     bf16      fp32   fp32          100        50 "
-                      "       38         100           800\n"),
+                      "       38         100           900\n"),
             // F 30 / 2B' where no rate was measured.
             HasSubstr("bf16     bf16      split  fp32          100        50 "
                       "       38         409           800\n")));
