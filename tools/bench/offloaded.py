@@ -116,13 +116,13 @@ def measure(options, name):
     own = planned(options, name, folder + "/slow")["traced"]
   traced = stage["traced"]
   beside = [lane for lane in traced["lanes"] if lane["lane"] != "compute"]
-  compute = [lane for lane in own["lanes"] if lane["lane"] == "compute"]
+  compute = next(lane["busy_seconds"] for lane in own["lanes"]
+                 if lane["lane"] == "compute")
   over = traced["planned_step_seconds"]
   return {"fast": fast, "planned": over, "measured": slow,
           "ratio": slow / over,
           "own_ratio": own["step_seconds"] / own["planned_step_seconds"],
-          "computes": sum(lane["busy_seconds"] for lane in compute)
-                      / own["step_seconds"],
+          "computes": compute / own["step_seconds"],
           "beside": sum(lane["busy_seconds"] for lane in beside),
           "hidden": sum(lane["hidden_seconds"] for lane in beside),
           "flops": stage["flops_per_step"],
