@@ -8,7 +8,7 @@
 #include "framework/base/at.h"
 #include "framework/base/rng.h"
 
-namespace delink {
+namespace delink::blend_test {
 namespace {
 
 // Random numbers by the name of what they are for.
@@ -225,4 +225,4 @@ TEST(Blend, EndlessLooksPastTheEnd) {
 }
 
 }  // namespace
-}  // namespace delink
+}  // namespace delink::blend_test

@@ -14,7 +14,7 @@
 #include "data/tokenizer/tokenizer.h"
 #include "tests/data/text_samples.h"
 
-namespace delink {
+namespace delink::bpe_tokenizer_test {
 namespace {
 
 using ::testing::AllOf;
@@ -337,4 +337,4 @@ TEST(Nfc, ComposesWhatCanBe) {
 }
 
 }  // namespace
-}  // namespace delink
+}  // namespace delink::bpe_tokenizer_test

@@ -19,7 +19,7 @@
 #include "tests/data/text_samples.h"
 #include "tests/testing/temp_dir.h"
 
-namespace delink {
+namespace delink::build_test {
 namespace {
 
 using ::testing::AllOf;
@@ -373,4 +373,4 @@ TEST_F(Build, FullDiskIsReportedAndTheOldCorpusSurvives) {
 }
 
 }  // namespace
-}  // namespace delink
+}  // namespace delink::build_test

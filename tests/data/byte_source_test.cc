@@ -7,7 +7,7 @@
 #include "tests/data/text_samples.h"
 #include "tests/testing/temp_dir.h"
 
-namespace delink {
+namespace delink::byte_source_test {
 namespace {
 
 using ::testing::AllOf;
@@ -136,4 +136,4 @@ TEST(ByteSource, BigWindowsAreRefusedWithTheirName) {
 }
 
 }  // namespace
-}  // namespace delink
+}  // namespace delink::byte_source_test

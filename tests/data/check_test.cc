@@ -15,7 +15,7 @@
 #include "framework/hdf5/hdf5.h"
 #include "tests/testing/temp_dir.h"
 
-namespace delink {
+namespace delink::check_test {
 namespace {
 
 namespace format = corpus_format;
@@ -143,4 +143,4 @@ TEST_F(Check, ACommandOnDamageFails) {
 }
 
 }  // namespace
-}  // namespace delink
+}  // namespace delink::check_test

@@ -14,7 +14,7 @@
 #include "tests/data/text_samples.h"
 #include "tests/testing/temp_dir.h"
 
-namespace delink {
+namespace delink::commands_test {
 namespace {
 
 using ::testing::AllOf;
@@ -151,4 +151,4 @@ TEST_F(Commands, VerifyFindsAFlippedBit) {
 }
 
 }  // namespace
-}  // namespace delink
+}  // namespace delink::commands_test

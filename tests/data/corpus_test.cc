@@ -18,7 +18,7 @@
 #include "tests/data/text_samples.h"
 #include "tests/testing/temp_dir.h"
 
-namespace delink {
+namespace delink::corpus_test {
 namespace {
 
 using ::testing::AllOf;
@@ -266,4 +266,4 @@ TEST(CorpusWriter, LargeVocabulariesTakeFourBytes) {
 }
 
 }  // namespace
-}  // namespace delink
+}  // namespace delink::corpus_test

@@ -9,7 +9,7 @@
 #include "tests/data/text_samples.h"
 #include "tests/testing/temp_dir.h"
 
-namespace delink {
+namespace delink::document_reader_test {
 namespace {
 
 using ::testing::AllOf;
@@ -273,4 +273,4 @@ TEST(DocumentReader, ALineWithoutEndIsRefused) {
 }
 
 }  // namespace
-}  // namespace delink
+}  // namespace delink::document_reader_test

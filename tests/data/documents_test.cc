@@ -4,7 +4,7 @@
 
 #include <vector>
 
-namespace delink {
+namespace delink::documents_test {
 namespace {
 
 constexpr int32_t kEnd = 9;
@@ -57,4 +57,4 @@ TEST(MaskDocuments, ARowOfNothing) {
 }
 
 }  // namespace
-}  // namespace delink
+}  // namespace delink::documents_test

@@ -14,7 +14,7 @@
 #include "tests/data/text_samples.h"
 #include "tests/testing/temp_dir.h"
 
-namespace delink {
+namespace delink::folder_tokenizer_test {
 namespace {
 
 using ::testing::AllOf;
@@ -352,4 +352,4 @@ TEST_F(Folder, BytesGoOutAsATokenizerOfBytes) {
 }
 
 }  // namespace
-}  // namespace delink
+}  // namespace delink::folder_tokenizer_test

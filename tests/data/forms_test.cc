@@ -16,7 +16,7 @@
 #include "tests/data/text_samples.h"
 #include "tests/testing/temp_dir.h"
 
-namespace delink {
+namespace delink::forms_test {
 namespace {
 
 using ::testing::AllOf;
@@ -222,4 +222,4 @@ TEST_F(Forms, BadInputIsNamedAndLeavesNothing) {
 }
 
 }  // namespace
-}  // namespace delink
+}  // namespace delink::forms_test

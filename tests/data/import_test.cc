@@ -14,7 +14,7 @@
 #include "tests/data/token_files.h"
 #include "tests/testing/temp_dir.h"
 
-namespace delink {
+namespace delink::import_test {
 namespace {
 
 using namespace testing;  // NOLINT: writers of files
@@ -327,4 +327,4 @@ TEST_F(Import, WhatIsAskedMustMakeSense) {
 }
 
 }  // namespace
-}  // namespace delink
+}  // namespace delink::import_test

@@ -11,7 +11,7 @@
 #include "tests/data/text_samples.h"
 #include "tests/testing/temp_dir.h"
 
-namespace delink {
+namespace delink::loader_test {
 namespace {
 
 using ::testing::AllOf;
@@ -114,4 +114,4 @@ TEST_F(LoaderTest, ShortCorpusSaysWhatToDo) {
 }
 
 }  // namespace
-}  // namespace delink
+}  // namespace delink::loader_test

@@ -7,7 +7,7 @@
 #include <cstdint>
 #include <vector>
 
-namespace delink {
+namespace delink::ordered_workers_test {
 namespace {
 
 struct Square {
@@ -59,4 +59,4 @@ TEST(OrderedWorkers, MayBeLeftWithJobsUnderWay) {
 }
 
 }  // namespace
-}  // namespace delink
+}  // namespace delink::ordered_workers_test

@@ -7,7 +7,7 @@
 
 #include "framework/base/at.h"
 
-namespace delink {
+namespace delink::permutation_test {
 namespace {
 
 TEST(Permutation, IsABijectionForEverySize) {
@@ -56,4 +56,4 @@ TEST(Permutation, MixesAndDependsOnTheKey) {
 }
 
 }  // namespace
-}  // namespace delink
+}  // namespace delink::permutation_test

@@ -6,7 +6,7 @@
 #include <numeric>
 #include <random>
 
-namespace delink {
+namespace delink::split_test {
 namespace {
 
 struct Totals {
@@ -85,4 +85,4 @@ TEST(Split, DependsOnKeysAndSeedNotOnOrder) {
 }
 
 }  // namespace
-}  // namespace delink
+}  // namespace delink::split_test

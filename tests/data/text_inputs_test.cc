@@ -8,7 +8,7 @@
 #include "tests/data/text_samples.h"
 #include "tests/testing/temp_dir.h"
 
-namespace delink {
+namespace delink::text_inputs_test {
 namespace {
 
 using ::testing::AllOf;
@@ -165,4 +165,4 @@ TEST_F(TextInputs, FoldersWithoutTextAreErrors) {
 }
 
 }  // namespace
-}  // namespace delink
+}  // namespace delink::text_inputs_test

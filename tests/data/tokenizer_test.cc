@@ -8,7 +8,7 @@
 
 #include "data/tokenizer/utf8.h"
 
-namespace delink {
+namespace delink::tokenizer_test {
 namespace {
 
 using ::testing::AllOf;
@@ -180,4 +180,4 @@ TEST(SentencePiece, FilesThatAreNoModelAreRefused) {
 }
 
 }  // namespace
-}  // namespace delink
+}  // namespace delink::tokenizer_test

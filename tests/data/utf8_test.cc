@@ -5,7 +5,7 @@
 #include <cstdint>
 #include <string>
 
-namespace delink {
+namespace delink::utf8_test {
 namespace {
 
 std::string Utf8Of(uint32_t c) {
@@ -64,4 +64,4 @@ TEST(Utf8, BoundariesAndReplacement) {
 }
 
 }  // namespace
-}  // namespace delink
+}  // namespace delink::utf8_test

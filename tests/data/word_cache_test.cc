@@ -9,7 +9,7 @@
 #include "data/tokenizer/sentencepiece_bridge.h"
 #include "data/tokenizer/tokenizer.h"
 
-namespace delink {
+namespace delink::word_cache_test {
 namespace {
 
 const std::vector<std::string>& Words() {
@@ -176,4 +176,4 @@ TEST(Tokenizer, ManyThreadsEncodeAlike) {
 }
 
 }  // namespace
-}  // namespace delink
+}  // namespace delink::word_cache_test

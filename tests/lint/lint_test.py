@@ -536,6 +536,20 @@ int F(Sum& sum) { return sum.WaitForMore(1); }
     self.assertIn("layers/b.cc:3:15: error: invalid case style for", said)
     self.assertTrue(said.endswith("1 problems\n"), said)
 
+  def test_tests_in_namespaces_of_their_own_share_a_batch(self):
+    source = ("#include \"tests/rig.h\"\nnamespace delink::testing::%s {\n"
+              "using Row = %s;\nnamespace {\nstruct Rig { Row row = 1; };\n"
+              "}  // namespace\nRow %s(Rig rig) { return rig.row; }\n"
+              "}  // namespace delink::testing::%s\n")
+    sources = {f"tests/{name}.cc": source % (name, row, "Of", name)
+               for row, name in (("int", "a_test"), ("float", "b_test"))}
+    header = "#pragma once\nnamespace delink { struct Rig {}; }\n"
+    batch = tidy_batches.pack([
+        tidy_batches.Source(path, [text, header], "c++ -std=c++20")
+        for path, text in sources.items()])
+    self.assertEqual([len(b.sources) for b in batch], [2])
+    self.assertEqual(self.tidy_all({**sources, "tests/rig.h": header})[0], 0)
+
   def test_sources_are_told_apart_though_checked_together(self):
     unnamed = "namespace {\n%s\n}  // namespace\n"
     fine = {

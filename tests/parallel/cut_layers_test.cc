@@ -7,7 +7,7 @@
 #include <numeric>
 #include <random>
 
-namespace delink {
+namespace delink::cut_layers_test {
 namespace {
 
 using ::testing::ElementsAre;
@@ -80,4 +80,4 @@ TEST(CutByCost, TheLargestChunkIsAsSmallAsCanBe) {
 }
 
 }  // namespace
-}  // namespace delink
+}  // namespace delink::cut_layers_test

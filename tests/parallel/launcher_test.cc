@@ -12,7 +12,7 @@
 #include "framework/comm/thread_communicator.h"
 #include "parallel/launch/cores.h"
 
-namespace delink {
+namespace delink::launcher_test {
 namespace {
 
 using ::testing::ElementsAre;
@@ -139,4 +139,4 @@ TEST(CoresTest, WritesLists) {
 }
 
 }  // namespace
-}  // namespace delink
+}  // namespace delink::launcher_test

@@ -7,7 +7,7 @@
 #include <cerrno>
 #include <memory>
 
-namespace delink {
+namespace delink::signals_test {
 namespace {
 
 TEST(Signals, AreRememberedWhileSomebodyCatches) {
@@ -71,4 +71,4 @@ TEST(SignalsDeathTest, WritesFailInPlaceOfTheProcess) {
 TEST(Signals, HaveNames) { EXPECT_EQ(SignalName(SIGTERM), "SIGTERM"); }
 
 }  // namespace
-}  // namespace delink
+}  // namespace delink::signals_test

@@ -18,7 +18,7 @@
 #include "parallel/watch/folder_lock.h"
 #include "tests/testing/temp_dir.h"
 
-namespace delink {
+namespace delink::watchdog_test {
 namespace {
 
 using std::chrono::milliseconds;
@@ -431,4 +431,4 @@ TEST(Watchdog, LeavesARunInPeaceThatMakesProgress) {
 }
 
 }  // namespace
-}  // namespace delink
+}  // namespace delink::watchdog_test

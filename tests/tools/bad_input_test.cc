@@ -12,7 +12,7 @@
 #include "framework/checkpoint/checkpoint.h"
 #include "framework/hdf5/hdf5.h"
 
-namespace delink::testing {
+namespace delink::testing::bad_input_test {
 namespace {
 
 namespace fs = std::filesystem;
@@ -629,4 +629,4 @@ TEST_F(BadInput, AFullDiskKeepsTheOlderCheckpoint) {
 }
 
 }  // namespace
-}  // namespace delink::testing
+}  // namespace delink::testing::bad_input_test

@@ -8,7 +8,7 @@
 #include "tests/testing/temp_dir.h"
 #include "tests/tools/program.h"
 
-namespace delink::testing {
+namespace delink::testing::bench_command_test {
 namespace {
 
 using ::testing::AllOf;
@@ -157,4 +157,4 @@ TEST(BenchProgram, IsTheWorkOfOneProcess) {
 }
 
 }  // namespace
-}  // namespace delink::testing
+}  // namespace delink::testing::bench_command_test

@@ -7,7 +7,7 @@
 
 #include "tests/tools/program_fixture.h"
 
-namespace delink::testing {
+namespace delink::testing::checkpoint_commands_test {
 namespace {
 
 using ::testing::AllOf;
@@ -412,4 +412,4 @@ TEST_F(Commands, DelinkRefusesWhatItCannotDo) {
 }
 
 }  // namespace
-}  // namespace delink::testing
+}  // namespace delink::testing::checkpoint_commands_test

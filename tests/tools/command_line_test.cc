@@ -12,7 +12,7 @@
 #include "tests/testing/temp_dir.h"
 #include "tests/tools/program.h"
 
-namespace delink::tools {
+namespace delink::tools::command_line_test {
 namespace {
 
 using ::delink::testing::MpirunDelink;
@@ -344,4 +344,4 @@ TEST(CommandLine, Checkpoints) {
 }
 
 }  // namespace
-}  // namespace delink::tools
+}  // namespace delink::tools::command_line_test

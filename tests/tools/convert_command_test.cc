@@ -4,7 +4,7 @@
 
 #include "tests/tools/program_fixture.h"
 
-namespace delink::testing {
+namespace delink::testing::convert_command_test {
 namespace {
 
 namespace fs = std::filesystem;
@@ -129,4 +129,4 @@ TEST_F(ConvertCommand, AFullDiskLeavesNothing) {
 }
 
 }  // namespace
-}  // namespace delink::testing
+}  // namespace delink::testing::convert_command_test

@@ -15,7 +15,7 @@
 #include "tests/testing/temp_dir.h"
 #include "tests/tools/bad_input.h"
 
-namespace delink::testing {
+namespace delink::testing::crafted_input_test {
 namespace {
 
 namespace fs = std::filesystem;
@@ -409,4 +409,4 @@ TEST_F(CraftedInput, ErrorsOfCloseAreTold) {
 }
 
 }  // namespace
-}  // namespace delink::testing
+}  // namespace delink::testing::crafted_input_test

@@ -6,7 +6,7 @@
 
 #include "tests/tools/program_fixture.h"
 
-namespace delink::testing {
+namespace delink::testing::cuda_program_test {
 namespace {
 
 using nlohmann::json;
@@ -118,4 +118,4 @@ TEST_F(CudaProgram, RanksDoNotShareAGpuUnasked) {
 }
 
 }  // namespace
-}  // namespace delink::testing
+}  // namespace delink::testing::cuda_program_test

@@ -8,7 +8,7 @@
 #include "tests/testing/temp_dir.h"
 #include "tests/tools/program.h"
 
-namespace delink::testing {
+namespace delink::testing::data_commands_test {
 namespace {
 
 using ::testing::AllOf;
@@ -100,4 +100,4 @@ TEST_F(DataCommands, DamagedInputExitsWithOne) {
 }
 
 }  // namespace
-}  // namespace delink::testing
+}  // namespace delink::testing::data_commands_test

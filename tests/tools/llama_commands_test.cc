@@ -3,7 +3,7 @@
 
 #include "tests/tools/program_fixture.h"
 
-namespace delink::testing {
+namespace delink::testing::llama_commands_test {
 namespace {
 
 using nlohmann::json;
@@ -90,4 +90,4 @@ TEST_F(LlamaCommands, AnotherModelIsNotResumed) {
 }
 
 }  // namespace
-}  // namespace delink::testing
+}  // namespace delink::testing::llama_commands_test

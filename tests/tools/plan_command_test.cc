@@ -6,7 +6,7 @@
 
 #include "tests/tools/program_fixture.h"
 
-namespace delink::testing {
+namespace delink::testing::plan_command_test {
 namespace {
 
 using ::testing::AllOf;
@@ -262,4 +262,4 @@ TEST_F(PlanProgram, ABadRecipeIsToldAsTrainTellsIt) {
 }
 
 }  // namespace
-}  // namespace delink::testing
+}  // namespace delink::testing::plan_command_test

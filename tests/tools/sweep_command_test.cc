@@ -6,7 +6,7 @@
 #include "framework/base/file.h"
 #include "tests/tools/program_fixture.h"
 
-namespace delink::testing {
+namespace delink::testing::sweep_command_test {
 namespace {
 
 using nlohmann::json;
@@ -298,4 +298,4 @@ TEST_F(Sweeps, RunsOfSeveralRanks) {
 }
 
 }  // namespace
-}  // namespace delink::testing
+}  // namespace delink::testing::sweep_command_test

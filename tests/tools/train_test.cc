@@ -11,7 +11,7 @@
 #include "absl/strings/str_join.h"
 #include "tests/tools/program_fixture.h"
 
-namespace delink::testing {
+namespace delink::testing::train_test {
 namespace {
 
 using ::testing::AllOf;
@@ -294,4 +294,4 @@ TEST_F(TrainProgram, UnderMpirunTheSameRun) {
 }
 
 }  // namespace
-}  // namespace delink::testing
+}  // namespace delink::testing::train_test

@@ -12,7 +12,7 @@
 #include "layers/ops/add.h"
 #include "tests/testing/visit_runner.h"
 
-namespace delink {
+namespace delink::tape_test {
 namespace {
 
 using testing::MemoryMode;
@@ -674,4 +674,4 @@ TEST(TapeDeathTest, AWeightClosureGivesNoGradientOfAnInput) {
 }
 
 }  // namespace
-}  // namespace delink
+}  // namespace delink::tape_test

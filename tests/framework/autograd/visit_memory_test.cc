@@ -7,7 +7,7 @@
 #include "framework/base/at.h"
 #include "framework/base/rng.h"
 
-namespace delink {
+namespace delink::visit_memory_test {
 namespace {
 
 // A chain of `n` pieces, each read by the next.
@@ -138,4 +138,4 @@ TEST(HeapMemory, GivesEverythingBack) {
 }
 
 }  // namespace
-}  // namespace delink
+}  // namespace delink::visit_memory_test

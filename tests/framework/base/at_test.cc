@@ -6,7 +6,7 @@
 #include <cstdint>
 #include <vector>
 
-namespace delink {
+namespace delink::at_test {
 namespace {
 
 TEST(At, IsTheElementItself) {
@@ -33,4 +33,4 @@ TEST(At, OutOfRangeIsTheProgrammersMistake) {
 }
 
 }  // namespace
-}  // namespace delink
+}  // namespace delink::at_test

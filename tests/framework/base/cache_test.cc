@@ -13,7 +13,7 @@
 #include "framework/base/file.h"
 #include "tests/testing/temp_dir.h"
 
-namespace delink::testing {
+namespace delink::testing::cache_test {
 namespace {
 
 constexpr int64_t kPart = 1 << 20;
@@ -66,4 +66,4 @@ TEST_F(Cache, LetsGo) {
 }
 
 }  // namespace
-}  // namespace delink::testing
+}  // namespace delink::testing::cache_test

@@ -4,7 +4,7 @@
 
 #include "framework/base/log.h"
 
-namespace delink {
+namespace delink::check_test {
 namespace {
 
 int Touch(int* count) { return ++*count; }
@@ -59,4 +59,4 @@ TEST(CheckDeathTest, NamesTheRank) {
 }
 
 }  // namespace
-}  // namespace delink
+}  // namespace delink::check_test

@@ -5,7 +5,7 @@
 
 #include "tests/testing/temp_dir.h"
 
-namespace delink {
+namespace delink::file_test {
 namespace {
 
 using ::testing::ElementsAre;
@@ -91,4 +91,4 @@ TEST(File, FullDiskIsReportedAndTheOldFileSurvives) {
 }
 
 }  // namespace
-}  // namespace delink
+}  // namespace delink::file_test

@@ -9,7 +9,7 @@
 #include "framework/base/file.h"
 #include "framework/base/printable.h"
 
-namespace delink {
+namespace delink::log_test {
 namespace {
 
 int g_clears = 0;
@@ -116,4 +116,4 @@ TEST_F(LogTest, LinesOfThreadsStayWhole) {
 }
 
 }  // namespace
-}  // namespace delink
+}  // namespace delink::log_test

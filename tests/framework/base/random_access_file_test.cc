@@ -8,7 +8,7 @@
 #include "framework/base/file.h"
 #include "tests/testing/temp_dir.h"
 
-namespace delink {
+namespace delink::random_access_file_test {
 namespace {
 
 using ::testing::HasSubstr;
@@ -78,4 +78,4 @@ TEST(RandomAccessFile, WhatIsNoFileIsRefused) {
 }
 
 }  // namespace
-}  // namespace delink
+}  // namespace delink::random_access_file_test

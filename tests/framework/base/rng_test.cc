@@ -7,7 +7,7 @@
 #include <cstdint>
 #include <set>
 
-namespace delink {
+namespace delink::rng_test {
 namespace {
 
 using Words = std::array<uint32_t, 4>;
@@ -89,4 +89,4 @@ TEST(NormalTest, DependsOnKeyAndIndexAlone) {
 }
 
 }  // namespace
-}  // namespace delink
+}  // namespace delink::rng_test

@@ -16,7 +16,7 @@
 #include "framework/base/sha256.h"
 #include "tests/testing/temp_dir.h"
 
-namespace delink::testing {
+namespace delink::testing::running_digest_test {
 namespace {
 
 std::string SomeBytes(int64_t count) {
@@ -140,4 +140,4 @@ TEST(DigestedFile, AFullDiskIsSaid) {
 }
 
 }  // namespace
-}  // namespace delink::testing
+}  // namespace delink::testing::running_digest_test

@@ -11,7 +11,7 @@
 #include "framework/base/file.h"
 #include "tests/testing/temp_dir.h"
 
-namespace delink {
+namespace delink::sha256_test {
 namespace {
 
 using ::testing::HasSubstr;
@@ -155,4 +155,4 @@ TEST_F(Sums, SharesTogetherFindWhatIsDamagedExactlyOnce) {
 }
 
 }  // namespace
-}  // namespace delink
+}  // namespace delink::sha256_test

@@ -7,7 +7,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 
-namespace delink {
+namespace delink::status_macros_test {
 namespace {
 
 absl::StatusOr<std::unique_ptr<int>> Box(int value) {
@@ -53,4 +53,4 @@ TEST(AssignOrReturnTest, HandsTheFirstErrorUp) {
 }
 
 }  // namespace
-}  // namespace delink
+}  // namespace delink::status_macros_test

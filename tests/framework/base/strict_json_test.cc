@@ -6,7 +6,7 @@
 #include <nlohmann/json.hpp>
 #include <string>
 
-namespace delink {
+namespace delink::strict_json_test {
 namespace {
 
 using ::testing::HasSubstr;
@@ -50,4 +50,4 @@ TEST(StrictJson, NestingHasAnEnd) {
 }
 
 }  // namespace
-}  // namespace delink
+}  // namespace delink::strict_json_test

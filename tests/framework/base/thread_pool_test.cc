@@ -10,7 +10,7 @@
 
 #include "framework/base/at.h"
 
-namespace delink {
+namespace delink::thread_pool_test {
 namespace {
 
 TEST(ThreadPool, EveryPartIsDoneOnce) {
@@ -84,4 +84,4 @@ TEST(ThreadPoolDeathTest, OneLoopAtATime) {
 }
 
 }  // namespace
-}  // namespace delink
+}  // namespace delink::thread_pool_test

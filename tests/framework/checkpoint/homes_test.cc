@@ -11,7 +11,7 @@
 #include "tests/framework/module/toy_model.h"
 #include "tests/testing/temp_dir.h"
 
-namespace delink {
+namespace delink::homes_test {
 namespace {
 
 constexpr int kBlocks = 3;
@@ -90,4 +90,4 @@ TEST(CheckpointHomesTest, NeitherTakesMemoryOfTheDevice) {
 }
 
 }  // namespace
-}  // namespace delink
+}  // namespace delink::homes_test

@@ -9,7 +9,7 @@
 #include "tests/framework/module/toy_model.h"
 #include "tests/testing/temp_dir.h"
 
-namespace delink {
+namespace delink::large_test {
 namespace {
 
 using testing::MakeStore;
@@ -55,4 +55,4 @@ TEST(LargeCheckpointTest, ComesBackWhole) {
 }
 
 }  // namespace
-}  // namespace delink
+}  // namespace delink::large_test

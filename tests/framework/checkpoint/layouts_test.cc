@@ -20,7 +20,7 @@
 #include "tests/framework/module/toy_model.h"
 #include "tests/testing/temp_dir.h"
 
-namespace delink {
+namespace delink::layouts_test {
 namespace {
 
 using testing::AnyLayout;
@@ -218,4 +218,4 @@ TEST(CheckpointLayoutsTest, EveryValueIsSavedOnceAndFound) {
 }
 
 }  // namespace
-}  // namespace delink
+}  // namespace delink::layouts_test

@@ -17,7 +17,7 @@
 #include "tests/framework/module/toy_model.h"
 #include "tests/testing/temp_dir.h"
 
-namespace delink {
+namespace delink::named_values_test {
 namespace {
 
 using ::testing::HasSubstr;
@@ -158,4 +158,4 @@ TEST(KeptValueTest, ErrorsNameThePlaceInTheFile) {
 }
 
 }  // namespace
-}  // namespace delink
+}  // namespace delink::named_values_test

@@ -14,7 +14,7 @@
 #include "tests/framework/module/toy_model.h"
 #include "tests/testing/temp_dir.h"
 
-namespace delink {
+namespace delink::precision_test {
 namespace {
 
 using testing::MakeStore;
@@ -147,4 +147,4 @@ TEST_P(PrecisionTest, NothingIsLostOnAnyNumberOfRanks) {
 }
 
 }  // namespace
-}  // namespace delink
+}  // namespace delink::precision_test

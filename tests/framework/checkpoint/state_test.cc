@@ -18,7 +18,7 @@
 #include "tests/framework/module/toy_model.h"
 #include "tests/testing/temp_dir.h"
 
-namespace delink {
+namespace delink::state_test {
 namespace {
 
 using testing::FactoredStates;
@@ -268,4 +268,4 @@ TEST_F(StateTest, WeightsWithoutAMaster) {
 }
 
 }  // namespace
-}  // namespace delink
+}  // namespace delink::state_test

@@ -20,7 +20,7 @@
 #include "tests/framework/module/toy_model.h"
 #include "tests/testing/temp_dir.h"
 
-namespace delink {
+namespace delink::streamed_values_test {
 namespace {
 
 using ::testing::HasSubstr;
@@ -215,4 +215,4 @@ TEST_F(StreamedValuesTest, EverythingElseIsVerifiedFirst) {
 }
 
 }  // namespace
-}  // namespace delink
+}  // namespace delink::streamed_values_test

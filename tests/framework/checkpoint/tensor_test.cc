@@ -17,7 +17,7 @@
 #include "tests/framework/module/store_values_rig.h"
 #include "tests/testing/temp_dir.h"
 
-namespace delink {
+namespace delink::tensor_test {
 namespace {
 
 using testing::AllBytes;
@@ -218,4 +218,4 @@ TEST_F(CheckpointTensorTest, BlocksOf8BitsMayBeCutAnew) {
 }
 
 }  // namespace
-}  // namespace delink
+}  // namespace delink::tensor_test

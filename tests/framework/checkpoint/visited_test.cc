@@ -16,7 +16,7 @@
 #include "tests/framework/module/toy_model.h"
 #include "tests/testing/temp_dir.h"
 
-namespace delink {
+namespace delink::visited_test {
 namespace {
 
 using ::testing::ElementsAre;
@@ -154,4 +154,4 @@ TEST_F(VisitedCheckpointTest, LeadersAreVisited) {
 }
 
 }  // namespace
-}  // namespace delink
+}  // namespace delink::visited_test

@@ -10,7 +10,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 
-namespace delink {
+namespace delink::chain_test {
 namespace {
 
 using PendingPtr = std::unique_ptr<Pending>;
@@ -108,4 +108,4 @@ TEST_F(ChainDeathTest, IsNotDroppedWhileSomethingIsUnderWay) {
 }
 
 }  // namespace
-}  // namespace delink
+}  // namespace delink::chain_test

@@ -14,7 +14,7 @@
 #include "tests/framework/comm/communicator_cases.h"
 #include "tests/framework/comm/stream_cases.h"
 
-namespace delink {
+namespace delink::communicator_test {
 namespace {
 
 using ::testing::Combine;
@@ -83,4 +83,4 @@ INSTANTIATE_TEST_SUITE_P(All, CommunicatorTest,
                          ParamName);
 
 }  // namespace
-}  // namespace delink
+}  // namespace delink::communicator_test

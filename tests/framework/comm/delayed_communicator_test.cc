@@ -17,7 +17,7 @@
 #include "framework/comm/thread_communicator.h"
 #include "tests/framework/comm/communicator_cases.h"
 
-namespace delink {
+namespace delink::delayed_communicator_test {
 namespace {
 
 using ::testing::HasSubstr;
@@ -205,4 +205,4 @@ TEST(LinkTest, IsReadFromText) {
 }
 
 }  // namespace
-}  // namespace delink
+}  // namespace delink::delayed_communicator_test

@@ -12,7 +12,7 @@
 #include "framework/tensor/buffer.h"
 #include "tests/framework/comm/stream_cases.h"
 
-namespace delink {
+namespace delink::stream_communicator_test {
 namespace {
 
 class StreamCommunicatorTest : public ::testing::Test {
@@ -125,4 +125,4 @@ TEST_F(StreamCommunicatorDeathTest, HasOneOperationUnderWay) {
 }
 
 }  // namespace
-}  // namespace delink
+}  // namespace delink::stream_communicator_test

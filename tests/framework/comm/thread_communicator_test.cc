@@ -13,7 +13,7 @@
 
 #include "framework/base/status_macros.h"
 
-namespace delink {
+namespace delink::thread_communicator_test {
 namespace {
 
 using ::testing::HasSubstr;
@@ -202,4 +202,4 @@ TEST(ThreadCommunicatorDeathTest, WrongArguments) {
 }
 
 }  // namespace
-}  // namespace delink
+}  // namespace delink::thread_communicator_test

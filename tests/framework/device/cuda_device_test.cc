@@ -16,7 +16,7 @@
 #include "framework/tensor/buffer.h"
 #include "tests/testing/simt/simt.h"
 
-namespace delink::testing {
+namespace delink::testing::cuda_device_test {
 namespace {
 
 using simt::ScopedOptions;
@@ -262,4 +262,4 @@ TEST(CudaDeviceDeathTest, OtherErrorsNameTheCall) {
 }
 
 }  // namespace
-}  // namespace delink::testing
+}  // namespace delink::testing::cuda_device_test

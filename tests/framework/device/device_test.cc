@@ -12,7 +12,7 @@
 #include "framework/device/backend.h"
 #include "framework/tensor/buffer.h"
 
-namespace delink::testing {
+namespace delink::testing::device_test {
 namespace {
 
 using ::testing::AllOf;
@@ -328,4 +328,4 @@ TEST(MetaDevice, StandsForEitherKind) {
 }
 
 }  // namespace
-}  // namespace delink::testing
+}  // namespace delink::testing::device_test

@@ -6,7 +6,7 @@
 
 #include "framework/base/rng.h"
 
-namespace delink::cuda {
+namespace delink::cuda::divisor_test {
 namespace {
 
 // Around multiples of the divisor, up to where their product ends.
@@ -36,4 +36,4 @@ TEST(Divisor, DividesWhateverItPromises) {
 }
 
 }  // namespace
-}  // namespace delink::cuda
+}  // namespace delink::cuda::divisor_test

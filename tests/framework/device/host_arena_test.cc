@@ -15,7 +15,7 @@
 #include "framework/tensor/buffer.h"
 #include "tests/testing/temp_dir.h"
 
-namespace delink::testing {
+namespace delink::testing::host_arena_test {
 namespace {
 
 using ::testing::AllOf;
@@ -188,4 +188,4 @@ TEST(HostArena, OfTheCpuTakesPartInCopies) {
 }
 
 }  // namespace
-}  // namespace delink::testing
+}  // namespace delink::testing::host_arena_test

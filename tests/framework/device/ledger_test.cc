@@ -7,7 +7,7 @@
 #include <thread>
 #include <vector>
 
-namespace delink::testing {
+namespace delink::testing::ledger_test {
 namespace {
 
 TEST(MemoryLedger, AddsUpByKind) {
@@ -76,4 +76,4 @@ TEST(MemoryLedgerDeathTest, WhatWasNotTakenCannotBeGivenBack) {
 }
 
 }  // namespace
-}  // namespace delink::testing
+}  // namespace delink::testing::ledger_test

@@ -14,7 +14,7 @@
 #include "tests/framework/hdf5/crafted.h"
 #include "tests/testing/temp_dir.h"
 
-namespace delink::hdf5 {
+namespace delink::hdf5::file_test {
 namespace {
 
 using delink::testing::SmallDisk;
@@ -265,4 +265,4 @@ TEST(Hdf5File, ThreadsShareTheLibrary) {
 }
 
 }  // namespace
-}  // namespace delink::hdf5
+}  // namespace delink::hdf5::file_test

@@ -5,7 +5,7 @@
 #include <random>
 #include <utility>
 
-namespace delink::hdf5 {
+namespace delink::hdf5::rectangles_test {
 namespace {
 
 // The flat indices of a rectangle, in its row-major order.
@@ -88,4 +88,4 @@ TEST(Rectangles, EmptyRangesAndEmptyArrays) {
 }
 
 }  // namespace
-}  // namespace delink::hdf5
+}  // namespace delink::hdf5::rectangles_test

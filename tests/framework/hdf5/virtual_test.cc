@@ -16,7 +16,7 @@
 #include "tests/framework/hdf5/crafted.h"
 #include "tests/testing/temp_dir.h"
 
-namespace delink::hdf5 {
+namespace delink::hdf5::virtual_test {
 namespace {
 
 using delink::testing::TempDir;
@@ -385,4 +385,4 @@ TEST_F(Readers, H5dumpReadsItFromAnyFolder) {
 }
 
 }  // namespace
-}  // namespace delink::hdf5
+}  // namespace delink::hdf5::virtual_test

@@ -8,7 +8,7 @@
 #include "framework/module/layout.h"
 #include "tests/framework/module/random_layouts.h"
 
-namespace delink {
+namespace delink::cells_test {
 namespace {
 
 using testing::AnyLayout;
@@ -145,4 +145,4 @@ TEST(CellsTest, OverDataRanksAreTheBlocksOfSlabs) {
 }
 
 }  // namespace
-}  // namespace delink
+}  // namespace delink::cells_test

@@ -13,7 +13,7 @@
 #include "framework/tensor/bfloat16.h"
 #include "tests/framework/module/toy_model.h"
 
-namespace delink {
+namespace delink::cut_store_test {
 namespace {
 
 using testing::NumbersOf;
@@ -223,4 +223,4 @@ TEST_F(CutStoreTest, CountsParametersOfTheModel) {
 }
 
 }  // namespace
-}  // namespace delink
+}  // namespace delink::cut_store_test

@@ -15,7 +15,7 @@
 #include "tests/framework/module/random_layouts.h"
 #include "tests/framework/module/toy_model.h"
 
-namespace delink {
+namespace delink::descriptor_test {
 namespace {
 
 using testing::AnyLayout;
@@ -463,4 +463,4 @@ TEST(DescriptorTest, AReductionKnowsNoOwners) {
 }
 
 }  // namespace
-}  // namespace delink
+}  // namespace delink::descriptor_test

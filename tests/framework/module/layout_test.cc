@@ -8,7 +8,7 @@
 
 #include "tests/framework/module/toy_model.h"
 
-namespace delink {
+namespace delink::layout_test {
 namespace {
 
 TEST(MeshTest, NumbersRanksFastestAxisFirst) {
@@ -169,4 +169,4 @@ TEST_F(LayoutTest, LayersAreSpreadEvenly) {
 }
 
 }  // namespace
-}  // namespace delink
+}  // namespace delink::layout_test

@@ -10,7 +10,7 @@
 #include "framework/tensor/bfloat16.h"
 #include "tests/framework/module/toy_model.h"
 
-namespace delink {
+namespace delink::master_test {
 namespace {
 
 using testing::MakeStore;
@@ -161,4 +161,4 @@ TEST_F(MasterTest, LayersReadBf16AndWriteF32Gradients) {
 }
 
 }  // namespace
-}  // namespace delink
+}  // namespace delink::master_test

@@ -18,7 +18,7 @@
 #include "tests/framework/module/move_fixture.h"
 #include "tests/framework/module/random_moves.h"
 
-namespace delink {
+namespace delink::mover_test {
 namespace {
 
 using testing::CountingCommunicator;
@@ -165,4 +165,4 @@ TEST_F(MoveTest, PiecesAreOfTheSizeThatIsTold) {
 }
 
 }  // namespace
-}  // namespace delink
+}  // namespace delink::mover_test

@@ -12,7 +12,7 @@
 #include "tests/framework/module/move_fixture.h"
 #include "tests/framework/module/random_moves.h"
 
-namespace delink {
+namespace delink::mover_threads_test {
 namespace {
 
 using testing::CountingCommunicator;
@@ -89,4 +89,4 @@ TEST_F(MoveTest, ARankThatIsGoneEndsIt) {
 }
 
 }  // namespace
-}  // namespace delink
+}  // namespace delink::mover_threads_test

@@ -12,7 +12,7 @@
 #include "framework/tensor/bfloat16.h"
 #include "tests/framework/module/toy_model.h"
 
-namespace delink {
+namespace delink::param_store_test {
 namespace {
 
 using testing::MakeStore;
@@ -275,4 +275,4 @@ TEST_F(ParamStoreTest, StandsOnMetaWithoutMemory) {
 }
 
 }  // namespace
-}  // namespace delink
+}  // namespace delink::param_store_test

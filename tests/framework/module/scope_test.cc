@@ -4,7 +4,7 @@
 
 #include "tests/framework/module/toy_model.h"
 
-namespace delink {
+namespace delink::scope_test {
 namespace {
 
 TEST(ScopeTest, NamesAreTheStructure) {
@@ -52,4 +52,4 @@ TEST(ScopeDeathTest, RefusesAName) {
 }
 
 }  // namespace
-}  // namespace delink
+}  // namespace delink::scope_test

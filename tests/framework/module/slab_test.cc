@@ -9,7 +9,7 @@
 #include "framework/base/at.h"
 #include "tests/framework/module/toy_model.h"
 
-namespace delink {
+namespace delink::slab_test {
 namespace {
 
 using ::testing::ElementsAre;
@@ -112,4 +112,4 @@ TEST_F(SlabTest, ListsLogicalTensors) {
 }
 
 }  // namespace
-}  // namespace delink
+}  // namespace delink::slab_test

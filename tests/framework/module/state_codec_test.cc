@@ -17,7 +17,7 @@
 #include "framework/tensor/block8.h"
 #include "framework/tensor/master.h"
 
-namespace delink {
+namespace delink::state_codec_test {
 namespace {
 
 constexpr float kInf = std::numeric_limits<float>::infinity();
@@ -240,4 +240,4 @@ TEST(StateCodecTest, SplitWeightsAreExact) {
 }
 
 }  // namespace
-}  // namespace delink
+}  // namespace delink::state_codec_test

@@ -14,7 +14,7 @@
 #include "tests/framework/module/plain_values.h"
 #include "tests/framework/module/toy_model.h"
 
-namespace delink {
+namespace delink::state_test {
 namespace {
 
 using testing::FactoredStates;
@@ -339,4 +339,4 @@ TEST_F(StateTest, OwnersAreTheLayouts) {
 }
 
 }  // namespace
-}  // namespace delink
+}  // namespace delink::state_test

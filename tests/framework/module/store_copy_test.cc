@@ -11,7 +11,7 @@
 #include "framework/tensor/block8.h"
 #include "tests/framework/module/store_values_rig.h"
 
-namespace delink {
+namespace delink::store_copy_test {
 namespace {
 
 using Kind = Field::Kind;
@@ -165,4 +165,4 @@ TEST_F(StoreCopyTest, CopiesBlocksOf8BitsThatAreCutAlike) {
 }
 
 }  // namespace
-}  // namespace delink
+}  // namespace delink::store_copy_test

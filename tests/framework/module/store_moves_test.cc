@@ -19,7 +19,7 @@
 #include "tests/framework/module/random_layouts.h"
 #include "tests/framework/module/store_values_rig.h"
 
-namespace delink {
+namespace delink::store_moves_test {
 namespace {
 
 using Kind = Field::Kind;
@@ -278,4 +278,4 @@ TEST_F(StoreMovesTest, BringWhatIsWantedInEveryForm) {
 }
 
 }  // namespace
-}  // namespace delink
+}  // namespace delink::store_moves_test

@@ -17,7 +17,7 @@
 #include "tests/framework/module/plain_values.h"
 #include "tests/framework/module/store_values_rig.h"
 
-namespace delink {
+namespace delink::store_values_test {
 namespace {
 
 using Kind = Field::Kind;
@@ -453,4 +453,4 @@ TEST_F(StoreValuesDeathTest, RoundsNoPartsOfBlocksOf8Bits) {
 }
 
 }  // namespace
-}  // namespace delink
+}  // namespace delink::store_values_test

@@ -14,7 +14,7 @@
 #include "tests/framework/module/random_layouts.h"
 #include "tests/framework/module/toy_model.h"
 
-namespace delink {
+namespace delink::units_test {
 namespace {
 
 using testing::Dice;
@@ -243,4 +243,4 @@ TEST_F(UnitsTest, HeadsAreCutOverAsManyRanksAsEachHaveSome) {
 }
 
 }  // namespace
-}  // namespace delink
+}  // namespace delink::units_test

@@ -14,7 +14,7 @@
 #include "framework/module/descriptor.h"
 #include "tests/framework/module/toy_model.h"
 
-namespace delink {
+namespace delink::visited_test {
 namespace {
 
 class Dice {
@@ -299,4 +299,4 @@ TEST_F(VisitedTest, OnlyVisitedBlocksHaveLeaders) {
 }
 
 }  // namespace
-}  // namespace delink
+}  // namespace delink::visited_test

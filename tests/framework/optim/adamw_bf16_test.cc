@@ -15,7 +15,7 @@
 #include "tests/framework/module/toy_model.h"
 #include "tests/framework/optim/adamw_planes.h"
 
-namespace delink {
+namespace delink::adamw_bf16_test {
 namespace {
 
 using testing::MakeStore;
@@ -214,4 +214,4 @@ TEST_F(AdamWBf16, AShardUpdatesItsMasterAndItsWeights) {
 }
 
 }  // namespace
-}  // namespace delink
+}  // namespace delink::adamw_bf16_test

@@ -10,7 +10,7 @@
 #include "tests/framework/optim/adamw_planes.h"
 #include "tests/framework/optim/optim_on_cuda.h"
 
-namespace delink::testing {
+namespace delink::testing::adamw_cuda_test {
 namespace {
 
 std::vector<uint16_t> BitsOf(const std::vector<BFloat16>& values) {
@@ -170,4 +170,4 @@ TEST_F(AdamWCuda, OnlyF32) {
 }
 
 }  // namespace
-}  // namespace delink::testing
+}  // namespace delink::testing::adamw_cuda_test

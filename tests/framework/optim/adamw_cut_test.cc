@@ -11,7 +11,7 @@
 #include "framework/tensor/bfloat16.h"
 #include "tests/framework/module/toy_model.h"
 
-namespace delink {
+namespace delink::adamw_cut_test {
 namespace {
 
 using testing::Read;
@@ -191,4 +191,4 @@ TEST_F(AdamWCutTest, BlocksThatAreNotCutHaveTheBitsOfTheWhole) {
 }
 
 }  // namespace
-}  // namespace delink
+}  // namespace delink::adamw_cut_test

@@ -11,7 +11,7 @@
 
 #include "framework/optim/find_kernels.h"
 
-namespace delink::testing {
+namespace delink::testing::adamw_forms_test {
 namespace {
 
 constexpr UpdateControl kControl = {
@@ -210,4 +210,4 @@ TEST(Block8, HowFarAMomentDecays) {
 }
 
 }  // namespace
-}  // namespace delink::testing
+}  // namespace delink::testing::adamw_forms_test

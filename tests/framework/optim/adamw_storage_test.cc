@@ -11,7 +11,7 @@
 #include "tests/framework/module/plain_values.h"
 #include "tests/framework/module/toy_model.h"
 
-namespace delink {
+namespace delink::adamw_storage_test {
 namespace {
 
 using testing::MakeStore;
@@ -212,4 +212,4 @@ TEST_F(AdamWStorageTest, BytesAParameter) {
 }
 
 }  // namespace
-}  // namespace delink
+}  // namespace delink::adamw_storage_test

@@ -14,7 +14,7 @@
 #include "tests/framework/module/toy_model.h"
 #include "tests/framework/optim/adamw_planes.h"
 
-namespace delink {
+namespace delink::adamw_test {
 namespace {
 
 using testing::AdamWPlanes;
@@ -226,4 +226,4 @@ TEST_F(AdamWTest, MetaOnlyListens) {
 }
 
 }  // namespace
-}  // namespace delink
+}  // namespace delink::adamw_test

@@ -13,7 +13,7 @@
 #include "tests/framework/module/random_layouts.h"
 #include "tests/framework/module/toy_model.h"
 
-namespace delink {
+namespace delink::cells_test {
 namespace {
 
 using testing::AnyLayout;
@@ -118,4 +118,4 @@ TEST_F(CellSumsTest, NameTheLogicalSlabThatIsNotFinite) {
 }
 
 }  // namespace
-}  // namespace delink
+}  // namespace delink::cells_test

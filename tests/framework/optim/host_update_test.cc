@@ -20,7 +20,7 @@
 #include "tests/framework/module/toy_model.h"
 #include "tests/framework/optim/adamw_forms.h"
 
-namespace delink::testing {
+namespace delink::testing::host_update_test {
 namespace {
 
 constexpr UpdateControl kControl = {
@@ -293,4 +293,4 @@ TEST_P(HostOptimizerTest, UsesTheThreadsOfTheStream) {
 }
 
 }  // namespace
-}  // namespace delink::testing
+}  // namespace delink::testing::host_update_test

@@ -8,7 +8,7 @@
 
 #include "framework/tensor/bfloat16.h"
 
-namespace delink {
+namespace delink::master_test {
 namespace {
 
 float FromBits(uint32_t bits) { return std::bit_cast<float>(bits); }
@@ -113,4 +113,4 @@ TEST(Stochastic, NotANumberStaysThat) {
 }
 
 }  // namespace
-}  // namespace delink
+}  // namespace delink::master_test

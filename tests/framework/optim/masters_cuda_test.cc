@@ -7,7 +7,7 @@
 #include "tests/framework/optim/adamw_forms.h"
 #include "tests/framework/optim/optim_on_cuda.h"
 
-namespace delink::testing {
+namespace delink::testing::masters_cuda_test {
 namespace {
 
 constexpr UpdateControl kControl = {
@@ -132,4 +132,4 @@ TEST_F(FormsCuda, SkippingWritesNothing) {
 }
 
 }  // namespace
-}  // namespace delink::testing
+}  // namespace delink::testing::masters_cuda_test

@@ -1,7 +1,7 @@
 #include "tests/framework/optim/narrow_gradients.h"
 #include "tests/framework/optim/optim_on_cuda.h"
 
-namespace delink::testing {
+namespace delink::testing::narrow_gradients_cuda_test {
 namespace {
 
 class NarrowGradientsCuda : public OptimOnCuda {};
@@ -11,4 +11,4 @@ TEST_F(NarrowGradientsCuda, UpdateAsTheSameNumbersInF32) {
 }
 
 }  // namespace
-}  // namespace delink::testing
+}  // namespace delink::testing::narrow_gradients_cuda_test

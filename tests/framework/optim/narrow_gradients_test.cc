@@ -1,6 +1,6 @@
 #include "tests/framework/optim/narrow_gradients.h"
 
-namespace delink::testing {
+namespace delink::testing::narrow_gradients_test {
 namespace {
 
 TEST(NarrowGradients, UpdateAsTheSameNumbersInF32) {
@@ -20,4 +20,4 @@ TEST(NarrowGradients, TakeTwoBytesEach) {
 }
 
 }  // namespace
-}  // namespace delink::testing
+}  // namespace delink::testing::narrow_gradients_test

@@ -9,7 +9,7 @@
 #include "framework/optim/kernels.h"
 #include "tests/framework/optim/optim_on_cuda.h"
 
-namespace delink::testing {
+namespace delink::testing::norm_cuda_test {
 namespace {
 
 std::vector<float> Numbers(int64_t n) {
@@ -137,4 +137,4 @@ TEST_F(NormCuda, TheTailIsWhatWasCounted) {
 }
 
 }  // namespace
-}  // namespace delink::testing
+}  // namespace delink::testing::norm_cuda_test

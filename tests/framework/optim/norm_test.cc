@@ -10,7 +10,7 @@
 #include "framework/optim/slab_optimizer.h"
 #include "tests/framework/module/toy_model.h"
 
-namespace delink {
+namespace delink::norm_test {
 namespace {
 
 using testing::MakeStore;
@@ -173,4 +173,4 @@ TEST_F(NormTest, EveryInstructionSetGivesTheSameBits) {
 }
 
 }  // namespace
-}  // namespace delink
+}  // namespace delink::norm_test

@@ -5,7 +5,7 @@
 
 #include "tests/framework/module/toy_model.h"
 
-namespace delink {
+namespace delink::param_rules_test {
 namespace {
 
 using ::testing::HasSubstr;
@@ -122,4 +122,4 @@ TEST_F(ParamRulesTest, RunsAreNeighboursThatAreAlike) {
 }
 
 }  // namespace
-}  // namespace delink
+}  // namespace delink::param_rules_test

@@ -6,7 +6,7 @@
 
 #include <vector>
 
-namespace delink::cpu {
+namespace delink::cpu::random_words_test {
 namespace {
 
 TEST(RandomWords, ArePhiloxsByAllInstructions) {
@@ -34,4 +34,4 @@ TEST(RandomWords, ArePhiloxsByAllInstructions) {
 }
 
 }  // namespace
-}  // namespace delink::cpu
+}  // namespace delink::cpu::random_words_test

@@ -15,7 +15,7 @@
 #include "framework/tensor/bfloat16.h"
 #include "tests/framework/optim/optim_on_cuda.h"
 
-namespace delink::testing {
+namespace delink::testing::rules_cuda_test {
 namespace {
 
 std::vector<float> Random(int64_t n, uint64_t seed) {
@@ -340,4 +340,4 @@ TEST_F(RulesCuda, Adafactor) {
 }
 
 }  // namespace
-}  // namespace delink::testing
+}  // namespace delink::testing::rules_cuda_test

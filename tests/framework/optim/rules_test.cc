@@ -19,7 +19,7 @@
 #include "layers/ops/matrix_product.h"
 #include "tests/framework/module/toy_model.h"
 
-namespace delink {
+namespace delink::rules_test {
 namespace {
 
 using testing::MakeStore;
@@ -267,4 +267,4 @@ TEST(ClipValueTest, CutsWhatIsLeftOfTheClippedGradient) {
 }
 
 }  // namespace
-}  // namespace delink
+}  // namespace delink::rules_test

@@ -6,7 +6,7 @@
 #include <cmath>
 #include <vector>
 
-namespace delink {
+namespace delink::schedule_test {
 namespace {
 
 struct Row {
@@ -121,4 +121,4 @@ TEST(ScheduleTest, IsContinuous) {
 }
 
 }  // namespace
-}  // namespace delink
+}  // namespace delink::schedule_test

@@ -29,7 +29,7 @@
 #include "tests/framework/module/toy_model.h"
 #include "tests/testing/noted_group.h"
 
-namespace delink {
+namespace delink::tensor_test {
 namespace {
 
 using testing::Exchange;
@@ -324,4 +324,4 @@ TEST_P(TensorUpdateTest, IsOneRanksWithHeadsThatRanksShare) { Run(2); }
 TEST_P(TensorUpdateTest, IsOneRanksWithOneHeadForAll) { Run(1); }
 
 }  // namespace
-}  // namespace delink
+}  // namespace delink::tensor_test

@@ -13,7 +13,7 @@
 #include "tests/framework/safetensors/crafted.h"
 #include "tests/testing/temp_dir.h"
 
-namespace delink::safetensors {
+namespace delink::safetensors::file_test {
 namespace {
 
 using ::testing::ElementsAre;
@@ -232,4 +232,4 @@ TEST_F(FileTest, AFileThatIsCutOffAfterwardsIsDataLoss) {
 }
 
 }  // namespace
-}  // namespace delink::safetensors
+}  // namespace delink::safetensors::file_test

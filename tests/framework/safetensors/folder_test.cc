@@ -7,7 +7,7 @@
 #include "tests/framework/safetensors/crafted.h"
 #include "tests/testing/temp_dir.h"
 
-namespace delink::safetensors {
+namespace delink::safetensors::folder_test {
 namespace {
 
 using ::testing::AllOf;
@@ -145,4 +145,4 @@ TEST_F(FolderTest, LongListsEnd) {
 }
 
 }  // namespace
-}  // namespace delink::safetensors
+}  // namespace delink::safetensors::folder_test

@@ -5,7 +5,7 @@
 
 #include <utility>
 
-namespace delink::safetensors {
+namespace delink::safetensors::plan_test {
 namespace {
 
 using ::testing::HasSubstr;
@@ -101,4 +101,4 @@ TEST(Plan, WhatNoFileCanHoldIsRefused) {
 }
 
 }  // namespace
-}  // namespace delink::safetensors
+}  // namespace delink::safetensors::plan_test

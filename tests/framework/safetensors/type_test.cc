@@ -6,7 +6,7 @@
 #include <limits>
 #include <vector>
 
-namespace delink::safetensors {
+namespace delink::safetensors::type_test {
 namespace {
 
 using ::testing::ElementsAre;
@@ -53,4 +53,4 @@ TEST(Type, NarrowRoundsAndCountsWhatIsTooLarge) {
 }
 
 }  // namespace
-}  // namespace delink::safetensors
+}  // namespace delink::safetensors::type_test

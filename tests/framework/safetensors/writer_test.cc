@@ -11,7 +11,7 @@
 #include "framework/safetensors/folder.h"
 #include "tests/testing/temp_dir.h"
 
-namespace delink::safetensors {
+namespace delink::safetensors::writer_test {
 namespace {
 
 using ::testing::ElementsAre;
@@ -219,4 +219,4 @@ TEST(WriterDeathTest, MistakesOfWhoWritesAreChecks) {
 }
 
 }  // namespace
-}  // namespace delink::safetensors
+}  // namespace delink::safetensors::writer_test

@@ -17,7 +17,7 @@
 #include "tests/framework/module/toy_model.h"
 #include "tests/framework/sharing/cut_model.h"
 
-namespace delink {
+namespace delink::calibrate_layouts_test {
 namespace {
 
 using testing::AnyOf;
@@ -147,4 +147,4 @@ TEST(CalibrateLayoutsTest, IsThatOfOneProcess) {
 }
 
 }  // namespace
-}  // namespace delink
+}  // namespace delink::calibrate_layouts_test

@@ -16,7 +16,7 @@
 #include "framework/sharing/delink.h"
 #include "tests/framework/module/toy_model.h"
 
-namespace delink {
+namespace delink::calibrate_test {
 namespace {
 
 using ::testing::Each;
@@ -508,4 +508,4 @@ TEST_F(CalibrateTest, RanksAgreeWithOneAndWithEachOther) {
 }
 
 }  // namespace
-}  // namespace delink
+}  // namespace delink::calibrate_test

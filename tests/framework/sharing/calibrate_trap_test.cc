@@ -14,7 +14,7 @@
 #include "framework/sharing/delink.h"
 #include "tests/framework/module/toy_model.h"
 
-namespace delink {
+namespace delink::calibrate_trap_test {
 namespace {
 
 constexpr int kLayers = 48;
@@ -205,4 +205,4 @@ TEST_F(CalibrateTrapTest, WhereLayersDisagreeScaleOvershootsToo) {
 }
 
 }  // namespace
-}  // namespace delink
+}  // namespace delink::calibrate_trap_test

@@ -20,7 +20,7 @@
 #include "tests/framework/module/toy_model.h"
 #include "tests/framework/sharing/cut_model.h"
 
-namespace delink {
+namespace delink::delink_moves_test {
 namespace {
 
 using testing::AnyOf;
@@ -308,4 +308,4 @@ TEST(DelinkMovesTest, PeakIsWhatARankHasBeforeAndAfter) {
 }
 
 }  // namespace
-}  // namespace delink
+}  // namespace delink::delink_moves_test

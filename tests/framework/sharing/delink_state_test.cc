@@ -15,7 +15,7 @@
 #include "tests/framework/module/plain_values.h"
 #include "tests/framework/module/toy_model.h"
 
-namespace delink {
+namespace delink::delink_state_test {
 namespace {
 
 using testing::FactoredStates;
@@ -306,4 +306,4 @@ TEST_F(DelinkStateTest, ReshardsASplitMaster) {
 }
 
 }  // namespace
-}  // namespace delink
+}  // namespace delink::delink_state_test

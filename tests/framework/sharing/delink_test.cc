@@ -16,7 +16,7 @@
 #include "framework/tensor/bfloat16.h"
 #include "tests/framework/module/toy_model.h"
 
-namespace delink {
+namespace delink::delink_test {
 namespace {
 
 using testing::MakeStore;
@@ -286,4 +286,4 @@ TEST_F(DelinkTest, ReshardsTheMaster) {
 }
 
 }  // namespace
-}  // namespace delink
+}  // namespace delink::delink_test

@@ -19,7 +19,7 @@
 #include "framework/sharing/share_spec.h"
 #include "tests/framework/module/toy_model.h"
 
-namespace delink {
+namespace delink::delinked_values_test {
 namespace {
 
 using testing::MakeStore;
@@ -208,4 +208,4 @@ INSTANTIATE_TEST_SUITE_P(Policies, DelinkedValuesTest,
                                            StatePolicy::kCopy));
 
 }  // namespace
-}  // namespace delink
+}  // namespace delink::delinked_values_test

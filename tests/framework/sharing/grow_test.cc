@@ -13,7 +13,7 @@
 #include "framework/sharing/delink.h"
 #include "tests/framework/module/toy_model.h"
 
-namespace delink {
+namespace delink::grow_test {
 namespace {
 
 using ::testing::Each;
@@ -257,4 +257,4 @@ TEST_F(GrowTest, FreshBlocksAreThoseOfAModelFromScratch) {
 }
 
 }  // namespace
-}  // namespace delink
+}  // namespace delink::grow_test

@@ -6,7 +6,7 @@
 #include "framework/sharing/resolve.h"
 #include "tests/framework/module/toy_model.h"
 
-namespace delink {
+namespace delink::report_test {
 namespace {
 
 using ::testing::ElementsAre;
@@ -81,4 +81,4 @@ TEST_F(SharingReportTest, CountsBlocksThatAreVisited) {
 }
 
 }  // namespace
-}  // namespace delink
+}  // namespace delink::report_test

@@ -6,7 +6,7 @@
 #include "framework/base/at.h"
 #include "tests/framework/module/toy_model.h"
 
-namespace delink {
+namespace delink::resolve_test {
 namespace {
 
 using ::testing::AllOf;
@@ -186,4 +186,4 @@ TEST_F(ResolveTest, OnlyCutsLinks) {
 }
 
 }  // namespace
-}  // namespace delink
+}  // namespace delink::resolve_test

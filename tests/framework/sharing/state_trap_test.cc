@@ -13,7 +13,7 @@
 #include "framework/sharing/resolve.h"
 #include "tests/framework/module/toy_model.h"
 
-namespace delink {
+namespace delink::state_trap_test {
 namespace {
 
 constexpr int kLayers = 48;
@@ -114,4 +114,4 @@ TEST_F(StateTrapTest, ScaleAndResetGoOn) {
 }
 
 }  // namespace
-}  // namespace delink
+}  // namespace delink::state_trap_test

@@ -10,7 +10,7 @@
 #include "framework/base/rng.h"
 #include "framework/comm/thread_communicator.h"
 
-namespace delink {
+namespace delink::switch_policy_test {
 namespace {
 
 using ::testing::HasSubstr;
@@ -327,4 +327,4 @@ TEST(SwitchPolicy, FourRanksAgree) {
 }
 
 }  // namespace
-}  // namespace delink
+}  // namespace delink::switch_policy_test

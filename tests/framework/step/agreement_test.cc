@@ -16,7 +16,7 @@
 #include "framework/step/plan/basic.h"
 #include "parallel/pipeline/one_f_one_b.h"
 
-namespace delink {
+namespace delink::agreement_test {
 namespace {
 
 using ::testing::AllOf;
@@ -210,4 +210,4 @@ TEST(AgreeOnPlan, OneRanksInvalidProgramEndsAll) {
 }
 
 }  // namespace
-}  // namespace delink
+}  // namespace delink::agreement_test

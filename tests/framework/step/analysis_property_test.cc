@@ -13,7 +13,7 @@
 #include "tests/framework/step/programs.h"
 #include "tests/framework/step/simulator.h"
 
-namespace delink {
+namespace delink::analysis_property_test {
 namespace {
 
 using step_test::Dice;
@@ -458,4 +458,4 @@ TEST(AnalysisPropertyTest, SimulatorCatchesWhatIsHeldReused) {
 }
 
 }  // namespace
-}  // namespace delink
+}  // namespace delink::analysis_property_test

@@ -15,7 +15,7 @@
 #include "framework/step/validator.h"
 #include "offload/plan/residency.h"
 
-namespace delink {
+namespace delink::bus_time_test {
 namespace {
 
 using ::testing::ElementsAre;
@@ -195,4 +195,4 @@ TEST(BusTimeTest, APictureSaysWhatTakesMostOfAColumn) {
 }
 
 }  // namespace
-}  // namespace delink
+}  // namespace delink::bus_time_test

@@ -12,7 +12,7 @@
 #include "tests/framework/step/damage.h"
 #include "tests/framework/step/programs.h"
 
-namespace delink {
+namespace delink::damage_property_test {
 namespace {
 
 using step_test::Damage;
@@ -92,4 +92,4 @@ TEST(DamagePropertyTest, EveryDamageIsCaughtAndNamed) {
 }
 
 }  // namespace
-}  // namespace delink
+}  // namespace delink::damage_property_test

@@ -19,7 +19,7 @@
 #include "framework/comm/thread_communicator.h"
 #include "framework/step/plan/basic.h"
 
-namespace delink {
+namespace delink::lane_runner_test {
 namespace {
 
 constexpr int kSteps = 20;
@@ -499,4 +499,4 @@ INSTANTIATE_TEST_SUITE_P(Threads, LaneRunnerTest, ::testing::Bool(),
                          });
 
 }  // namespace
-}  // namespace delink
+}  // namespace delink::lane_runner_test

@@ -23,7 +23,7 @@
 #include "tests/framework/module/random_layouts.h"
 #include "tests/framework/module/toy_model.h"
 
-namespace delink {
+namespace delink::layout_shape_test {
 namespace {
 
 using testing::Dice;
@@ -268,4 +268,4 @@ TEST(ContextCutTest, PlacesHaveAChunkFromEachEnd) {
 }
 
 }  // namespace
-}  // namespace delink
+}  // namespace delink::layout_shape_test

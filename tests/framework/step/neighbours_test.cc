@@ -15,7 +15,7 @@
 #include "framework/comm/thread_communicator.h"
 #include "framework/step/shape_table.h"
 
-namespace delink {
+namespace delink::neighbours_test {
 namespace {
 
 constexpr int kElements = 3;
@@ -99,4 +99,4 @@ TEST(NeighboursTest, FourLanesExchangeAtATimeInAnyOrder) {
 }
 
 }  // namespace
-}  // namespace delink
+}  // namespace delink::neighbours_test

@@ -22,7 +22,7 @@
 #include "tests/framework/step/programs.h"
 #include "tests/framework/step/simulator.h"
 
-namespace delink {
+namespace delink::pipeline_property_test {
 namespace {
 
 using step_test::Dice;
@@ -403,4 +403,4 @@ TEST(PipelinePropertyTest, LargePlansAreProvedInSeconds) {
 }
 
 }  // namespace
-}  // namespace delink
+}  // namespace delink::pipeline_property_test

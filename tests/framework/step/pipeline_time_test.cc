@@ -12,7 +12,7 @@
 #include "parallel/pipeline/one_f_one_b.h"
 #include "parallel/pipeline/zero_bubble.h"
 
-namespace delink {
+namespace delink::pipeline_time_test {
 namespace {
 
 using ::testing::Each;
@@ -143,4 +143,4 @@ TEST(PipelineTimeTest, NothingTakesNoTime) {
 }
 
 }  // namespace
-}  // namespace delink
+}  // namespace delink::pipeline_time_test

@@ -17,7 +17,7 @@
 #include "parallel/pipeline/zero_bubble.h"
 #include "tests/framework/step/programs.h"
 
-namespace delink {
+namespace delink::plan_test {
 namespace {
 
 using ::testing::ElementsAre;
@@ -499,4 +499,4 @@ TEST(AnalysisTest, GathersHoldUpTheNextStep) {
 }
 
 }  // namespace
-}  // namespace delink
+}  // namespace delink::plan_test

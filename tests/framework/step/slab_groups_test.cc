@@ -10,7 +10,7 @@
 #include "framework/comm/thread_communicator.h"
 #include "tests/framework/module/random_layouts.h"
 
-namespace delink {
+namespace delink::slab_groups_test {
 namespace {
 
 using testing::Dice;
@@ -76,4 +76,4 @@ TEST(SlabGroupsTest, AreOfTheRanksThatHaveTheSlab) {
 }
 
 }  // namespace
-}  // namespace delink
+}  // namespace delink::slab_groups_test

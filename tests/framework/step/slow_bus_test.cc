@@ -11,7 +11,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 
-namespace delink {
+namespace delink::slow_bus_test {
 namespace {
 
 // 1000 ns until something is there, and a byte takes 10.
@@ -86,4 +86,4 @@ TEST(SlowBusTest, WhatCopiesNothingIsWhatItIs) {
 }
 
 }  // namespace
-}  // namespace delink
+}  // namespace delink::slow_bus_test

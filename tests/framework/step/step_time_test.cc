@@ -17,7 +17,7 @@
 #include "parallel/pipeline/interleaved.h"
 #include "parallel/pipeline/one_f_one_b.h"
 
-namespace delink {
+namespace delink::step_time_test {
 namespace {
 
 using ::testing::DoubleNear;
@@ -235,4 +235,4 @@ TEST(StepTimeTest, AnExchangeOfAVisitIsPartOfIt) {
 }
 
 }  // namespace
-}  // namespace delink
+}  // namespace delink::step_time_test

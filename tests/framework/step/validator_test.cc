@@ -13,7 +13,7 @@
 #include "framework/step/plan/basic.h"
 #include "tests/framework/step/programs.h"
 
-namespace delink {
+namespace delink::validator_test {
 namespace {
 
 using step_test::Parse;
@@ -789,4 +789,4 @@ TEST(ValidatorTest, DeadlockOfThreeRanks) {
 }
 
 }  // namespace
-}  // namespace delink
+}  // namespace delink::validator_test

@@ -15,7 +15,7 @@
 #include "tests/framework/step/programs.h"
 #include "tests/framework/step/visit_simulator.h"
 
-namespace delink {
+namespace delink::visit_property_test {
 namespace {
 
 using step_test::Dice;
@@ -117,4 +117,4 @@ TEST(VisitPropertyTest, WhatIsPassedEndsWhereRanksDiffer) {
 }
 
 }  // namespace
-}  // namespace delink
+}  // namespace delink::visit_property_test

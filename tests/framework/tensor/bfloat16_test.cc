@@ -5,7 +5,7 @@
 #include <cmath>
 #include <limits>
 
-namespace delink {
+namespace delink::bfloat16_test {
 namespace {
 
 constexpr uint32_t kPatterns = 1 << 16;
@@ -99,4 +99,4 @@ TEST(BFloat16, ArithmeticIsThatOfFloat) {
 }
 
 }  // namespace
-}  // namespace delink
+}  // namespace delink::bfloat16_test

@@ -5,7 +5,7 @@
 #include <cmath>
 #include <limits>
 
-namespace delink {
+namespace delink::float16_test {
 namespace {
 
 constexpr uint32_t kInfinity = 0x7C00;
@@ -84,4 +84,4 @@ TEST(Float16, NotANumberStaysThat) {
 }
 
 }  // namespace
-}  // namespace delink
+}  // namespace delink::float16_test

@@ -12,7 +12,7 @@
 #include "layers/kernels/cpu/targets.h"
 #include "layers/kernels/find_kernels.h"
 
-namespace delink::testing {
+namespace delink::testing::bf16_rounding_test {
 namespace {
 
 using ::testing::Each;
@@ -266,4 +266,4 @@ INSTANTIATE_TEST_SUITE_P(Tables, Bf16Rounding, ::testing::Bool(),
                          });
 
 }  // namespace
-}  // namespace delink::testing
+}  // namespace delink::testing::bf16_rounding_test

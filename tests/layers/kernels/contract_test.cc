@@ -17,7 +17,7 @@
 #include "tests/testing/guarded.h"
 #include "tests/testing/numbers.h"
 
-namespace delink::testing {
+namespace delink::testing::contract_test {
 namespace {
 
 template <typename T>
@@ -324,4 +324,4 @@ TYPED_TEST(ContractDeathTest, NoScratchIsAMistakeOfTheProgrammer) {
 }
 
 }  // namespace
-}  // namespace delink::testing
+}  // namespace delink::testing::contract_test

@@ -24,7 +24,7 @@
 #include "tests/layers/kernels/cases.h"
 #include "tests/testing/on_cuda.h"
 
-namespace delink::testing {
+namespace delink::testing::cuda_test {
 namespace {
 
 constexpr bool kEmulated = DELINK_EMULATED;
@@ -150,4 +150,4 @@ INSTANTIATE_TEST_SUITE_P(All, CudaKernels,
                          });
 
 }  // namespace
-}  // namespace delink::testing
+}  // namespace delink::testing::cuda_test

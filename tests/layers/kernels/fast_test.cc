@@ -12,7 +12,7 @@
 #include "layers/kernels/find_kernels.h"
 #include "tests/layers/kernels/cases.h"
 
-namespace delink::testing {
+namespace delink::testing::fast_test {
 namespace {
 
 struct Table {
@@ -107,4 +107,4 @@ INSTANTIATE_TEST_SUITE_P(Target, Fast,
                          [](const auto& info) { return NameOf(info.param); });
 
 }  // namespace
-}  // namespace delink::testing
+}  // namespace delink::testing::fast_test

@@ -14,7 +14,7 @@
 #include "tests/testing/guarded.h"
 #include "tests/testing/numbers.h"
 
-namespace delink::testing {
+namespace delink::testing::masked_attention_test {
 namespace {
 
 constexpr int64_t kHeads = 4, kKvHeads = 2, kHeadDim = 10;
@@ -150,4 +150,4 @@ TYPED_TEST(Documents, ChangeNothingInOthers) {
 }
 
 }  // namespace
-}  // namespace delink::testing
+}  // namespace delink::testing::masked_attention_test

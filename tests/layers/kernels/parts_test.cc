@@ -10,7 +10,7 @@
 #include "tests/layers/kernels/reference.h"
 #include "tests/testing/documents.h"
 
-namespace delink::testing {
+namespace delink::testing::parts_test {
 namespace {
 
 class Parts : public Reference {};
@@ -303,4 +303,4 @@ TEST_F(Parts, OfTheQueriesSeeWhatAllOfThemSee) {
 }
 
 }  // namespace
-}  // namespace delink::testing
+}  // namespace delink::testing::parts_test

@@ -6,7 +6,7 @@
 
 #include "tests/layers/kernels/reference.h"
 
-namespace delink::testing {
+namespace delink::testing::reference_gated_test {
 namespace {
 
 using ::testing::DoubleNear;
@@ -194,4 +194,4 @@ TEST_F(Reference, ZLossAndItsGradients) {
 }
 
 }  // namespace
-}  // namespace delink::testing
+}  // namespace delink::testing::reference_gated_test

@@ -10,7 +10,7 @@
 #include <cstdint>
 #include <vector>
 
-namespace delink::testing {
+namespace delink::testing::reference_test {
 namespace {
 
 using ::testing::DoubleNear;
@@ -334,4 +334,4 @@ INSTANTIATE_TEST_SUITE_P(Window, ReferenceAttention,
                          ::testing::Values(0, 1, 2, 3, 5, 9));
 
 }  // namespace
-}  // namespace delink::testing
+}  // namespace delink::testing::reference_test

@@ -12,7 +12,7 @@
 #include "layers/kernels/find_kernels.h"
 #include "layers/kernels/timed/timed.h"
 
-namespace delink {
+namespace delink::work_test {
 namespace {
 
 using Clock = std::chrono::steady_clock;
@@ -152,4 +152,4 @@ TEST(TimedDevice, HasEveryKernelOfTheCpu) {
 }
 
 }  // namespace
-}  // namespace delink
+}  // namespace delink::work_test

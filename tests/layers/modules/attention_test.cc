@@ -9,7 +9,7 @@
 #include "tests/testing/gradcheck.h"
 #include "tests/testing/numbers.h"
 
-namespace delink {
+namespace delink::attention_test {
 namespace {
 
 using Values = std::vector<double>;
@@ -98,4 +98,4 @@ TEST(KvCache, KeepsKeysAndValuesInPlace) {
 }
 
 }  // namespace
-}  // namespace delink
+}  // namespace delink::attention_test

@@ -18,7 +18,7 @@
 #include "tests/testing/cut_layer.h"
 #include "tests/testing/documents.h"
 
-namespace delink {
+namespace delink::cut_test {
 namespace {
 
 using testing::CutCase;
@@ -272,4 +272,4 @@ TEST(Cut, DropoutOfWhatAGeluMakes) {
 }
 
 }  // namespace
-}  // namespace delink
+}  // namespace delink::cut_test

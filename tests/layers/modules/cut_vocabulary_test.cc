@@ -13,7 +13,7 @@
 #include "tests/testing/documents.h"
 #include "tests/testing/numbers.h"
 
-namespace delink {
+namespace delink::cut_vocabulary_test {
 namespace {
 
 using testing::CutCase;
@@ -176,4 +176,4 @@ TEST(CutVocabulary, InTheTypesOfRuns) {
 }
 
 }  // namespace
-}  // namespace delink
+}  // namespace delink::cut_vocabulary_test

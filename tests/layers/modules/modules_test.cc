@@ -14,7 +14,7 @@
 #include "layers/modules/norm.h"
 #include "tests/testing/gradcheck.h"
 
-namespace delink {
+namespace delink::modules_test {
 namespace {
 
 using Names = std::vector<std::string>;
@@ -131,4 +131,4 @@ TEST(Modules, AParameterUsedTwiceInAVisitGetsBothGradients) {
 }
 
 }  // namespace
-}  // namespace delink
+}  // namespace delink::modules_test

@@ -26,7 +26,7 @@
 #include "tests/testing/numbers.h"
 #include "tests/testing/visit_runner.h"
 
-namespace delink::testing {
+namespace delink::testing::bf16_test {
 namespace {
 
 using Params = std::vector<Param*>;
@@ -352,4 +352,4 @@ TEST(Bf16DeathTest, AnOpWithoutKernelsSaysWhichItHas) {
 }
 
 }  // namespace
-}  // namespace delink::testing
+}  // namespace delink::testing::bf16_test

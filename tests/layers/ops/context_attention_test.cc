@@ -22,7 +22,7 @@
 #include "tests/testing/numbers.h"
 #include "tests/testing/visit_runner.h"
 
-namespace delink {
+namespace delink::context_attention_test {
 namespace {
 
 using testing::Exchange;
@@ -273,4 +273,4 @@ TEST(ContextAttention, ErrorsInBf16DoNotGrowWithRanks) {
 TEST(ContextAttention, InBf16) { ExpectWhole<BFloat16>({}, 0.02); }
 
 }  // namespace
-}  // namespace delink
+}  // namespace delink::context_attention_test

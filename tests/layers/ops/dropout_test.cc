@@ -8,7 +8,7 @@
 #include "tests/testing/numbers.h"
 #include "tests/testing/visit_runner.h"
 
-namespace delink {
+namespace delink::dropout_test {
 namespace {
 
 using Values = std::vector<double>;
@@ -99,4 +99,4 @@ TEST(Dropout, DoesNothingWhenOff) {
 }
 
 }  // namespace
-}  // namespace delink
+}  // namespace delink::dropout_test

@@ -15,7 +15,7 @@
 #include "tests/testing/documents.h"
 #include "tests/testing/gradcheck.h"
 
-namespace delink {
+namespace delink::gradients_test {
 namespace {
 
 using testing::ExpectGradients;
@@ -306,4 +306,4 @@ TEST(Gradients, HeadLoss) {
 }
 
 }  // namespace
-}  // namespace delink
+}  // namespace delink::gradients_test

@@ -11,7 +11,7 @@
 #include "tests/testing/numbers.h"
 #include "tests/testing/visit_runner.h"
 
-namespace delink {
+namespace delink::head_loss_test {
 namespace {
 
 using Values = std::vector<double>;
@@ -183,4 +183,4 @@ TEST(HeadLoss, ExchangesThreeNumbersForEachRow) {
 INSTANTIATE_TEST_SUITE_P(Weight, HeadLossOfZ, ::testing::Values(0.0, 0.1));
 
 }  // namespace
-}  // namespace delink
+}  // namespace delink::head_loss_test

@@ -12,7 +12,7 @@
 #include "tests/testing/numbers.h"
 #include "tests/testing/visit_runner.h"
 
-namespace delink {
+namespace delink::rotary_test {
 namespace {
 
 using ops::RotaryConfig;
@@ -170,4 +170,4 @@ TEST(Rotary, LastPositionsOfLongContexts) {
 }
 
 }  // namespace
-}  // namespace delink
+}  // namespace delink::rotary_test

@@ -14,7 +14,7 @@
 #include "tests/testing/cut_layer.h"
 #include "tests/testing/gradcheck.h"
 
-namespace delink {
+namespace delink::rows_test {
 namespace {
 
 using testing::CutCase;
@@ -190,4 +190,4 @@ TEST(Rows, OfOneRankAreTheValueItself) {
 }
 
 }  // namespace
-}  // namespace delink
+}  // namespace delink::rows_test

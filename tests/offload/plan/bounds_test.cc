@@ -3,7 +3,7 @@
 
 #include <gtest/gtest.h>
 
-namespace delink::offload {
+namespace delink::offload::bounds_test {
 namespace {
 
 constexpr ParamForms kWhole{};
@@ -152,4 +152,4 @@ TEST(Bounds, UpdatesTakeWhatWasMeasuredOfTheirForms) {
 }
 
 }  // namespace
-}  // namespace delink::offload
+}  // namespace delink::offload::bounds_test

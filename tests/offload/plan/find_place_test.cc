@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-namespace delink {
+namespace delink::find_place_test {
 namespace {
 
 constexpr Tier kDevice = Tier::kDevice, kHost = Tier::kHost;
@@ -249,4 +249,4 @@ TEST(FindPlace, HasWords) {
 }
 
 }  // namespace
-}  // namespace delink
+}  // namespace delink::find_place_test

@@ -21,7 +21,7 @@
 #include "offload/plan/stored_slots.h"
 #include "recipes/models/gpt.h"
 
-namespace delink {
+namespace delink::foreseen_step_test {
 namespace {
 
 // All different, so that none is taken for another.
@@ -272,4 +272,4 @@ TEST_F(ForeseenStepTest, IsWhatIsComputedWhereNothingMoves) {
 }
 
 }  // namespace
-}  // namespace delink
+}  // namespace delink::foreseen_step_test

@@ -13,7 +13,7 @@
 #include "framework/sharing/share_spec.h"
 #include "recipes/models/gpt.h"
 
-namespace delink {
+namespace delink::place_test {
 namespace {
 
 constexpr Tier kDevice = Tier::kDevice, kHost = Tier::kHost;
@@ -292,4 +292,4 @@ TEST_F(Place, ARowThatMatchesNothingIsFound) {
 }
 
 }  // namespace
-}  // namespace delink
+}  // namespace delink::place_test

@@ -10,7 +10,7 @@
 #include "framework/step/plan/basic.h"
 #include "framework/step/validator.h"
 
-namespace delink {
+namespace delink::residency_test {
 namespace {
 
 constexpr BasicPlanOptions kLayerMajor{.order = MicroBatchOrder::kLayerMajor};
@@ -193,4 +193,4 @@ TEST(Residency, OneMayChooseWhatGoes) {
 }
 
 }  // namespace
-}  // namespace delink
+}  // namespace delink::residency_test

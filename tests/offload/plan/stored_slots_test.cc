@@ -11,7 +11,7 @@
 #include "framework/step/plan/basic.h"
 #include "framework/step/validator.h"
 
-namespace delink {
+namespace delink::stored_slots_test {
 namespace {
 
 constexpr BasicPlanOptions kLayerMajor{.order = MicroBatchOrder::kLayerMajor};
@@ -153,4 +153,4 @@ TEST(StoredSlots, BesideCopies) {
 }
 
 }  // namespace
-}  // namespace delink
+}  // namespace delink::stored_slots_test

@@ -12,7 +12,7 @@
 #include "framework/base/file.h"
 #include "tests/testing/temp_dir.h"
 
-namespace delink::offload {
+namespace delink::offload::machine_rates_test {
 namespace {
 
 using delink::testing::TempDir;
@@ -204,4 +204,4 @@ TEST(MachineRates, WhereTheyCannotBeWrittenIsTold) {
 }
 
 }  // namespace
-}  // namespace delink::offload
+}  // namespace delink::offload::machine_rates_test

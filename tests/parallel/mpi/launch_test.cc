@@ -11,7 +11,7 @@
 #include <cstdio>
 #include <string>
 
-namespace delink {
+namespace delink::launch_test {
 namespace {
 
 using ::testing::HasSubstr;
@@ -135,4 +135,4 @@ TEST(LaunchTest, ARankThatIsKilledEndsAll) {
 }
 
 }  // namespace
-}  // namespace delink
+}  // namespace delink::launch_test

@@ -15,7 +15,7 @@
 #include "tests/framework/module/random_moves.h"
 #include "tests/testing/mpi_main.h"
 
-namespace delink {
+namespace delink::mpi_communicator_test {
 namespace {
 
 using ::testing::Combine;
@@ -130,4 +130,4 @@ TEST(MpiCommunicatorTest, ValuesMoveBetweenLayouts) {
 }
 
 }  // namespace
-}  // namespace delink
+}  // namespace delink::mpi_communicator_test

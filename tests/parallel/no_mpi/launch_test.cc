@@ -7,7 +7,7 @@
 #include <cstdlib>
 #include <string>
 
-namespace delink {
+namespace delink::launch_test {
 namespace {
 
 using ::testing::HasSubstr;
@@ -30,4 +30,4 @@ TEST(NoMpiLaunchTest, RefusesToBeOneOfSeveral) {
 }
 
 }  // namespace
-}  // namespace delink
+}  // namespace delink::launch_test

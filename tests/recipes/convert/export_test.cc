@@ -20,7 +20,7 @@
 #include "recipes/saved/offline_delink.h"
 #include "tests/recipes/run/tiny_run.h"
 
-namespace delink::testing {
+namespace delink::testing::export_test {
 namespace {
 
 namespace fs = std::filesystem;
@@ -409,4 +409,4 @@ TEST_F(Export, WhatIsThereIsNotReplaced) {
 }
 
 }  // namespace
-}  // namespace delink::testing
+}  // namespace delink::testing::export_test

@@ -23,7 +23,7 @@
 #include "tests/recipes/run/tiny_run.h"
 #include "tests/testing/temp_dir.h"
 
-namespace delink::testing {
+namespace delink::testing::llm_c_test {
 namespace {
 
 using safetensors::Type;
@@ -386,4 +386,4 @@ TEST(LlmC, ADryRunPrintsAndWritesNothing) {
 }
 
 }  // namespace
-}  // namespace delink::testing
+}  // namespace delink::testing::llm_c_test

@@ -12,7 +12,7 @@
 #include "framework/base/file.h"
 #include "tests/testing/temp_dir.h"
 
-namespace delink::testing {
+namespace delink::testing::output_folder_test {
 namespace {
 
 using ::testing::ElementsAre;
@@ -146,4 +146,4 @@ TEST(OutputFolder, HasOneAtWorkAtATime) {
 }
 
 }  // namespace
-}  // namespace delink::testing
+}  // namespace delink::testing::output_folder_test

@@ -19,7 +19,7 @@
 #include "tests/recipes/huggingface/tiny_folder.h"
 #include "tests/testing/temp_dir.h"
 
-namespace delink::testing {
+namespace delink::testing::own_family_test {
 namespace {
 
 using huggingface::ConfigReader;
@@ -195,4 +195,4 @@ TEST(OwnFamily, IsUnknownElsewhere) {
 }
 
 }  // namespace
-}  // namespace delink::testing
+}  // namespace delink::testing::own_family_test

@@ -14,7 +14,7 @@
 #include "framework/safetensors/folder.h"
 #include "tests/testing/temp_dir.h"
 
-namespace delink::testing {
+namespace delink::testing::safetensors_sink_test {
 namespace {
 
 using huggingface::Piece;
@@ -231,4 +231,4 @@ TEST(SafetensorsSink, WhatIsTooLargeIsRefused) {
 }
 
 }  // namespace
-}  // namespace delink::testing
+}  // namespace delink::testing::safetensors_sink_test

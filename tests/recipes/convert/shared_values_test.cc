@@ -10,7 +10,7 @@
 #include "recipes/convert/llm_c_file.h"
 #include "recipes/models/model_list.h"
 
-namespace delink::testing {
+namespace delink::testing::shared_values_test {
 namespace {
 
 class Nothing final : public ValueSource {
@@ -68,4 +68,4 @@ TEST(SharedValues, TellOfAllThatRanksRead) {
 }
 
 }  // namespace
-}  // namespace delink::testing
+}  // namespace delink::testing::shared_values_test

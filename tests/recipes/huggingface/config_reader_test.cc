@@ -5,7 +5,7 @@
 
 #include <nlohmann/json.hpp>
 
-namespace delink::huggingface {
+namespace delink::huggingface::config_reader_test {
 namespace {
 
 using ::testing::AllOf;
@@ -109,4 +109,4 @@ TEST(ConfigReader, ListsOfOneWord) {
 }
 
 }  // namespace
-}  // namespace delink::huggingface
+}  // namespace delink::huggingface::config_reader_test

@@ -16,7 +16,7 @@
 #include "recipes/models/model_list.h"
 #include "tests/recipes/huggingface/tiny_folder.h"
 
-namespace delink::testing {
+namespace delink::testing::family_config_test {
 namespace {
 
 using huggingface::ConfigReader;
@@ -329,4 +329,4 @@ TEST(FamilyConfig, AnyValueOfAnyKeyIsAModelOrRefused) {
 }
 
 }  // namespace
-}  // namespace delink::testing
+}  // namespace delink::testing::family_config_test

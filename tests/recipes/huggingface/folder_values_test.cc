@@ -15,7 +15,7 @@
 #include "tests/recipes/huggingface/tiny_folder.h"
 #include "tests/testing/temp_dir.h"
 
-namespace delink::testing {
+namespace delink::testing::folder_values_test {
 namespace {
 
 using huggingface::FolderValues;
@@ -315,4 +315,4 @@ TEST_F(FolderValuesTest, ATensorThatIsThereTwiceIsRefused) {
 }
 
 }  // namespace
-}  // namespace delink::testing
+}  // namespace delink::testing::folder_values_test

@@ -10,7 +10,7 @@
 #include "tests/recipes/huggingface/tiny_folder.h"
 #include "tests/testing/temp_dir.h"
 
-namespace delink::testing {
+namespace delink::testing::model_folder_test {
 namespace {
 
 using huggingface::IsModelFolder;
@@ -146,4 +146,4 @@ TEST_F(ModelFolderTest, ATruncatedShardIsNamed) {
 }
 
 }  // namespace
-}  // namespace delink::testing
+}  // namespace delink::testing::model_folder_test

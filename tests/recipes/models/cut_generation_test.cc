@@ -21,7 +21,7 @@
 #include "tests/testing/noted_group.h"
 #include "tests/testing/numbers.h"
 
-namespace delink {
+namespace delink::cut_generation_test {
 namespace {
 
 using testing::ModelRunner;
@@ -192,4 +192,4 @@ TEST(CutGeneration, IsThatOfOneRank) {
 }
 
 }  // namespace
-}  // namespace delink
+}  // namespace delink::cut_generation_test

@@ -13,7 +13,7 @@
 #include "tests/testing/documents.h"
 #include "tests/testing/numbers.h"
 
-namespace delink {
+namespace delink::cut_test {
 namespace {
 
 using testing::CutCase;
@@ -248,4 +248,4 @@ TEST(CutBlocks, AreTheWholeOnesOverPartsOfRows) {
 }
 
 }  // namespace
-}  // namespace delink
+}  // namespace delink::cut_test

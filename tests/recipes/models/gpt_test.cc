@@ -10,7 +10,7 @@
 #include "tests/testing/gradcheck.h"
 #include "tests/testing/numbers.h"
 
-namespace delink {
+namespace delink::gpt_test {
 namespace {
 
 using testing::ModelRunner;
@@ -194,4 +194,4 @@ TEST(ModelList, BuildsByKind) {
 }
 
 }  // namespace
-}  // namespace delink
+}  // namespace delink::gpt_test

@@ -25,7 +25,7 @@
 #include "recipes/models/llama.h"
 #include "tests/testing/gradcheck.h"
 
-namespace delink {
+namespace delink::halves_test {
 namespace {
 
 using testing::MemoryMode;
@@ -249,4 +249,4 @@ TEST(Halves, HaveTheWorkOfTheWhole) {
 }
 
 }  // namespace
-}  // namespace delink
+}  // namespace delink::halves_test

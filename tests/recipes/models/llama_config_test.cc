@@ -9,7 +9,7 @@
 
 #include "recipes/schema/recipe_io.h"
 
-namespace delink {
+namespace delink::llama_config_test {
 namespace {
 
 constexpr char kRecipe[] = R"([model]
@@ -146,4 +146,4 @@ TEST(LlamaConfig, WhatIsWrongIsSaid) {
 }
 
 }  // namespace
-}  // namespace delink
+}  // namespace delink::llama_config_test

@@ -12,7 +12,7 @@
 #include "tests/testing/gradcheck.h"
 #include "tests/testing/numbers.h"
 
-namespace delink {
+namespace delink::llama_test {
 namespace {
 
 using ops::RotaryScaling;
@@ -312,4 +312,4 @@ TEST(Llama, SinglePrecisionFollowsDouble) {
 }
 
 }  // namespace
-}  // namespace delink
+}  // namespace delink::llama_test

@@ -16,7 +16,7 @@
 #include "tests/testing/gradcheck.h"
 #include "tests/testing/numbers.h"
 
-namespace delink {
+namespace delink::masked_test {
 namespace {
 
 using testing::ModelRunner;
@@ -210,4 +210,4 @@ TEST(Masked, GradientsMatchCentralDifferences) {
 }
 
 }  // namespace
-}  // namespace delink
+}  // namespace delink::masked_test

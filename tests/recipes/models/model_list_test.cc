@@ -4,7 +4,7 @@
 
 #include "recipes/models/gpt.h"
 
-namespace delink {
+namespace delink::model_list_test {
 namespace {
 
 TEST(ModelListDeathTest, TwoKindsOfOneNameAreTheProgrammersMistake) {
@@ -22,4 +22,4 @@ TEST(ModelListDeathTest, TwoFamiliesOfOneTypeAreTheProgrammersMistake) {
 }
 
 }  // namespace
-}  // namespace delink
+}  // namespace delink::model_list_test

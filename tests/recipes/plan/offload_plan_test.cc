@@ -17,7 +17,7 @@
 #include "tests/testing/cpu_rates.h"
 #include "tests/testing/temp_dir.h"
 
-namespace delink::testing {
+namespace delink::testing::offload_plan_test {
 namespace {
 
 using ::testing::AllOf;
@@ -299,4 +299,4 @@ TEST_F(PlanOfOffload, HasATable) {
 }
 
 }  // namespace
-}  // namespace delink::testing
+}  // namespace delink::testing::offload_plan_test

@@ -22,7 +22,7 @@
 #include "recipes/run/recorder.h"
 #include "recipes/schema/recipe_io.h"
 
-namespace delink::testing {
+namespace delink::testing::pipeline_plan_test {
 namespace {
 
 using ::testing::AllOf;
@@ -462,4 +462,4 @@ TEST(PipelinePlanTest, TextAndJson) {
 }
 
 }  // namespace
-}  // namespace delink::testing
+}  // namespace delink::testing::pipeline_plan_test

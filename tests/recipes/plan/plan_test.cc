@@ -24,7 +24,7 @@
 #include "tests/framework/comm/counting_communicator.h"
 #include "tests/recipes/run/constant_batch.h"
 
-namespace delink::testing {
+namespace delink::testing::plan_test {
 namespace {
 
 using ::testing::AllOf;
@@ -462,4 +462,4 @@ TEST(Plan, ErrorsAreTheRecipes) {
 }
 
 }  // namespace
-}  // namespace delink::testing
+}  // namespace delink::testing::plan_test

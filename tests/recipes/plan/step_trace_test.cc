@@ -15,7 +15,7 @@
 #include "framework/base/file.h"
 #include "recipes/plan/plan.h"
 
-namespace delink::testing {
+namespace delink::testing::step_trace_test {
 namespace {
 
 using ::testing::DoubleNear;
@@ -265,4 +265,4 @@ TEST_F(StepTraceTest, SaysWhatItCannotUse) {
 }
 
 }  // namespace
-}  // namespace delink::testing
+}  // namespace delink::testing::step_trace_test

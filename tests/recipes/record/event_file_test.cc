@@ -16,7 +16,7 @@
 #include "tests/recipes/run/tiny_run.h"
 #include "tests/testing/temp_dir.h"
 
-namespace delink::testing {
+namespace delink::testing::event_file_test {
 namespace {
 
 using ::testing::StartsWith;
@@ -237,4 +237,4 @@ TEST(EventFile, ARunWritesItsSteps) {
 }
 
 }  // namespace
-}  // namespace delink::testing
+}  // namespace delink::testing::event_file_test

@@ -6,7 +6,7 @@
 
 #include "recipes/record/run_event.h"
 
-namespace delink {
+namespace delink::progress_test {
 namespace {
 
 using ::testing::HasSubstr;
@@ -71,4 +71,4 @@ TEST(Progress, ABarWhereThereIsRoom) {
 }
 
 }  // namespace
-}  // namespace delink
+}  // namespace delink::progress_test

@@ -6,7 +6,7 @@
 #include "framework/base/file.h"
 #include "tests/testing/temp_dir.h"
 
-namespace delink {
+namespace delink::run_peak_test {
 namespace {
 
 using ::delink::testing::TempDir;
@@ -57,4 +57,4 @@ TEST(RunPeak, IsMeasuredAgainWhenExceeded) {
 }
 
 }  // namespace
-}  // namespace delink
+}  // namespace delink::run_peak_test

@@ -15,7 +15,7 @@
 #include "recipes/record/sink.h"
 #include "tests/testing/temp_dir.h"
 
-namespace delink {
+namespace delink::sinks_test {
 namespace {
 
 using ::delink::testing::TempDir;
@@ -392,4 +392,4 @@ TEST(ProgressSink, OfSoManyStepsOneStays) {
 }
 
 }  // namespace
-}  // namespace delink
+}  // namespace delink::sinks_test

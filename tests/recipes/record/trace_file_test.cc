@@ -13,7 +13,7 @@
 #include "framework/base/file.h"
 #include "tests/recipes/run/tiny_run.h"
 
-namespace delink::testing {
+namespace delink::testing::trace_file_test {
 namespace {
 
 using nlohmann::json;
@@ -217,4 +217,4 @@ TEST(TraceSteps, AreACountOrARange) {
 }
 
 }  // namespace
-}  // namespace delink::testing
+}  // namespace delink::testing::trace_file_test

@@ -11,7 +11,7 @@
 #include "framework/base/file.h"
 #include "tests/recipes/run/tiny_run.h"
 
-namespace delink::testing {
+namespace delink::testing::bf16_gradients_test {
 namespace {
 
 const std::vector<std::string> kBf16 = {"run.precision=bf16",
@@ -96,4 +96,4 @@ TEST(Bf16GradientsCourseTest, LossesStayBesideGradientsInF32) {
 }
 
 }  // namespace
-}  // namespace delink::testing
+}  // namespace delink::testing::bf16_gradients_test

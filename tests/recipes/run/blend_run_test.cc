@@ -26,7 +26,7 @@
 #include "recipes/schema/recipe_io.h"
 #include "tests/recipes/run/tiny_run.h"
 
-namespace delink::testing {
+namespace delink::testing::blend_run_test {
 namespace {
 
 using ::testing::AllOf;
@@ -423,4 +423,4 @@ TEST_F(BlendRunTest, ASourceNeedsNoValidationButOneMustHaveIt) {
 }
 
 }  // namespace
-}  // namespace delink::testing
+}  // namespace delink::testing::blend_run_test

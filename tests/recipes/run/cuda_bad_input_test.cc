@@ -9,7 +9,7 @@
 #include "tests/recipes/run/tiny_run.h"
 #include "tests/testing/simt/simt.h"
 
-namespace delink::testing {
+namespace delink::testing::cuda_bad_input_test {
 namespace {
 
 using simt::ScopedOptions;
@@ -104,4 +104,4 @@ TEST_F(ChooseDeviceTest, RanksShareAGpuOnlyWhereThatIsSaid) {
 }
 
 }  // namespace
-}  // namespace delink::testing
+}  // namespace delink::testing::cuda_bad_input_test

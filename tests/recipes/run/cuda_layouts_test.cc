@@ -12,7 +12,7 @@
 #include "tests/recipes/run/stream_orders.h"
 #include "tests/recipes/run/tiny_run.h"
 
-namespace delink::testing {
+namespace delink::testing::cuda_layouts_test {
 namespace {
 
 constexpr int64_t kSteps = 6, kSwitch = 3;
@@ -115,4 +115,4 @@ TEST_P(CudaLayoutsTest, IsTheCpusRunWhateverTheOrderOfStreams) {
 }
 
 }  // namespace
-}  // namespace delink::testing
+}  // namespace delink::testing::cuda_layouts_test

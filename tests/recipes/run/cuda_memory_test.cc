@@ -17,7 +17,7 @@
 #include "tests/recipes/run/tiny_run.h"
 #include "tests/testing/simt/simt.h"
 
-namespace delink::testing {
+namespace delink::testing::cuda_memory_test {
 namespace {
 
 using simt::ScopedOptions;
@@ -125,4 +125,4 @@ TEST(CudaLedger, IsTheAccount) {
 }
 
 }  // namespace
-}  // namespace delink::testing
+}  // namespace delink::testing::cuda_memory_test

@@ -12,7 +12,7 @@
 #include "tests/recipes/run/stream_orders.h"
 #include "tests/recipes/run/tiny_run.h"
 
-namespace delink::testing {
+namespace delink::testing::cuda_offload_test {
 namespace {
 
 constexpr int64_t kSteps = 6, kSwitch = 3;
@@ -110,4 +110,4 @@ TEST_P(CudaOffloadTest, IsTheResidentRun) {
 }
 
 }  // namespace
-}  // namespace delink::testing
+}  // namespace delink::testing::cuda_offload_test

@@ -18,7 +18,7 @@
 #include "tests/recipes/run/stream_orders.h"
 #include "tests/recipes/run/tiny_run.h"
 
-namespace delink::testing {
+namespace delink::testing::cuda_run_test {
 namespace {
 
 using ::testing::HasSubstr;
@@ -185,4 +185,4 @@ TEST_P(CudaRunTest, ThePlanIsTheAccountOfTheRun) {
 }
 
 }  // namespace
-}  // namespace delink::testing
+}  // namespace delink::testing::cuda_run_test

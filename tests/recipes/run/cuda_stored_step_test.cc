@@ -14,7 +14,7 @@
 #include "tests/recipes/run/step_rig.h"
 #include "tests/recipes/run/stream_orders.h"
 
-namespace delink::testing {
+namespace delink::testing::cuda_stored_step_test {
 namespace {
 
 constexpr double kLr = 1e-3;
@@ -80,4 +80,4 @@ TEST(CudaStoredStep, IsTheStepOfSlotsThatStayWhateverTheOrderOfStreams) {
 }
 
 }  // namespace
-}  // namespace delink::testing
+}  // namespace delink::testing::cuda_stored_step_test

@@ -20,7 +20,7 @@
 #include "tests/recipes/run/tiny_run.h"
 #include "tests/testing/simt/simt.h"
 
-namespace delink::testing {
+namespace delink::testing::cuda_trace_test {
 namespace {
 
 constexpr double kLr = 1e-3;
@@ -198,4 +198,4 @@ TEST(CudaTrace, EventsAreMadeBeforeTheFirstStepAndOnlyForATrace) {
 }
 
 }  // namespace
-}  // namespace delink::testing
+}  // namespace delink::testing::cuda_trace_test

@@ -10,7 +10,7 @@
 #include "tests/recipes/run/step_rig.h"
 #include "tests/testing/simt/simt.h"
 
-namespace delink::testing {
+namespace delink::testing::cuda_wait_test {
 namespace {
 
 constexpr double kLr = 1e-3;
@@ -105,4 +105,4 @@ TEST_P(CudaWaitTest, NothingIsTakenButTheAccount) {
 }
 
 }  // namespace
-}  // namespace delink::testing
+}  // namespace delink::testing::cuda_wait_test

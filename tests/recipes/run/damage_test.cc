@@ -16,7 +16,7 @@
 #include "tests/recipes/run/step_rig.h"
 #include "tests/testing/temp_dir.h"
 
-namespace delink::testing {
+namespace delink::testing::damage_test {
 namespace {
 
 using ::testing::HasSubstr;
@@ -196,4 +196,4 @@ TEST_F(DamageTest, AFullDiskLosesNothing) {
 }
 
 }  // namespace
-}  // namespace delink::testing
+}  // namespace delink::testing::damage_test

@@ -5,7 +5,7 @@
 #include "tests/recipes/run/hybrid.h"
 #include "tests/recipes/run/tiny_run.h"
 
-namespace delink::testing {
+namespace delink::testing::delink_run_test {
 namespace {
 
 // From the checkpoint at the switch, as in the run.
@@ -24,4 +24,4 @@ TEST(DelinkRunTest, OfflineIsBitEqual) {
 }
 
 }  // namespace
-}  // namespace delink::testing
+}  // namespace delink::testing::delink_run_test

@@ -10,7 +10,7 @@
 #include "framework/base/file.h"
 #include "tests/recipes/run/tiny_run.h"
 
-namespace delink::testing {
+namespace delink::testing::diagnosis_test {
 namespace {
 
 using nlohmann::json;
@@ -97,4 +97,4 @@ TEST(OutlierWatch, ForgetsWhatIsLongAgo) {
 }
 
 }  // namespace
-}  // namespace delink::testing
+}  // namespace delink::testing::diagnosis_test

@@ -17,7 +17,7 @@
 #include "recipes/run/saved_run.h"
 #include "tests/recipes/run/tiny_run.h"
 
-namespace delink::testing {
+namespace delink::testing::early_end_test {
 namespace {
 
 namespace fs = std::filesystem;
@@ -226,4 +226,4 @@ TEST_F(EarlyEndTest, ValidationIsOnTheSameSamples) {
 }
 
 }  // namespace
-}  // namespace delink::testing
+}  // namespace delink::testing::early_end_test

@@ -15,7 +15,7 @@
 #include "tests/framework/module/plain_values.h"
 #include "tests/recipes/run/step_rig.h"
 
-namespace delink::testing {
+namespace delink::testing::executor_test {
 namespace {
 
 constexpr double kLr = 1e-3;
@@ -524,4 +524,4 @@ TEST_P(ExecutorTest, PassesInTurnAreBitEqual) {
 }
 
 }  // namespace
-}  // namespace delink::testing
+}  // namespace delink::testing::executor_test

@@ -13,7 +13,7 @@
 #include "tests/recipes/run/hybrid.h"
 #include "tests/recipes/run/tiny_run.h"
 
-namespace delink::testing {
+namespace delink::testing::growth_run_test {
 namespace {
 
 using ::testing::HasSubstr;
@@ -349,4 +349,4 @@ TEST_P(GrowthRunTest, TheDepthOfTheStageMayNotChange) {
 }
 
 }  // namespace
-}  // namespace delink::testing
+}  // namespace delink::testing::growth_run_test

@@ -14,7 +14,7 @@
 #include "tests/recipes/run/step_rig.h"
 #include "tests/testing/halves.h"
 
-namespace delink::testing {
+namespace delink::testing::halves_step_test {
 namespace {
 
 constexpr double kLr = 1e-3;
@@ -130,4 +130,4 @@ TEST_P(HalvesStepTest, MayBeOfSomeLayers) {
 }
 
 }  // namespace
-}  // namespace delink::testing
+}  // namespace delink::testing::halves_step_test

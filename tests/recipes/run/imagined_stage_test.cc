@@ -18,7 +18,7 @@
 #include "recipes/run/prepare.h"
 #include "recipes/schema/recipe_io.h"
 
-namespace delink::testing {
+namespace delink::testing::imagined_stage_test {
 namespace {
 
 using Words = std::vector<std::string>;
@@ -169,4 +169,4 @@ TEST(ImaginedStage, TheHeaviestRankIsTheOneWithTheLargestAccount) {
 }
 
 }  // namespace
-}  // namespace delink::testing
+}  // namespace delink::testing::imagined_stage_test

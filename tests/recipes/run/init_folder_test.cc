@@ -23,7 +23,7 @@
 #include "tests/recipes/huggingface/tiny_folder.h"
 #include "tests/recipes/run/tiny_run.h"
 
-namespace delink::testing {
+namespace delink::testing::init_folder_test {
 namespace {
 
 using ::testing::AllOf;
@@ -393,4 +393,4 @@ TEST(ImportHuggingFace, OnAFullDiskNothingIsLeft) {
 }
 
 }  // namespace
-}  // namespace delink::testing
+}  // namespace delink::testing::init_folder_test

@@ -11,7 +11,7 @@
 #include "recipes/saved/evaluate.h"
 #include "tests/recipes/run/tiny_run.h"
 
-namespace delink::testing {
+namespace delink::testing::init_test {
 namespace {
 
 using ::testing::AllOf;
@@ -178,4 +178,4 @@ TEST_F(Init, WhatOverwriteWouldRemoveIsKept) {
 }
 
 }  // namespace
-}  // namespace delink::testing
+}  // namespace delink::testing::init_test

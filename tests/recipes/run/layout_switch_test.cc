@@ -11,7 +11,7 @@
 #include "absl/strings/str_cat.h"
 #include "tests/recipes/run/tiny_run.h"
 
-namespace delink::testing {
+namespace delink::testing::layout_switch_test {
 namespace {
 
 constexpr int64_t kSteps = 20, kSwitch = 10;  // recipes/tiny.toml
@@ -193,4 +193,4 @@ TEST_P(TensorResume, GoesOnOverOtherRanks) {
 }
 
 }  // namespace
-}  // namespace delink::testing
+}  // namespace delink::testing::layout_switch_test

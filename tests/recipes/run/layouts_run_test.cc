@@ -25,7 +25,7 @@
 #include "tests/recipes/run/layout_rows.h"
 #include "tests/recipes/run/tiny_run.h"
 
-namespace delink::testing {
+namespace delink::testing::layouts_run_test {
 namespace {
 
 constexpr int64_t kSteps = 20;  // recipes/tiny*.toml
@@ -356,4 +356,4 @@ TEST(LayoutRowsTest, HaveEachValueInEffect) {
 }
 
 }  // namespace
-}  // namespace delink::testing
+}  // namespace delink::testing::layouts_run_test

@@ -11,7 +11,7 @@
 #include "recipes/saved/evaluate.h"
 #include "tests/recipes/run/tiny_run.h"
 
-namespace delink::testing {
+namespace delink::testing::masked_run_test {
 namespace {
 
 constexpr int64_t kSteps = 20, kSeq = 32;  // recipes/tiny.toml
@@ -62,4 +62,4 @@ TEST_P(MaskedRunTest, EvaluationMasksAsTheRunDid) {
 }
 
 }  // namespace
-}  // namespace delink::testing
+}  // namespace delink::testing::masked_run_test

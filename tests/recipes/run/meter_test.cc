@@ -6,7 +6,7 @@
 #include <chrono>
 #include <thread>
 
-namespace delink {
+namespace delink::meter_test {
 namespace {
 
 TEST(Meter, TheMeanFollowsTheStepsAndIsForgotten) {
@@ -54,4 +54,4 @@ TEST(Meter, CountsOnFromWhatTheRunHasTaken) {
 }
 
 }  // namespace
-}  // namespace delink
+}  // namespace delink::meter_test

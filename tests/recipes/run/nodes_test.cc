@@ -10,7 +10,7 @@
 #include "recipes/models/gpt_config.h"
 #include "tests/recipes/run/tiny_run.h"
 
-namespace delink::testing {
+namespace delink::testing::nodes_test {
 namespace {
 
 using ::testing::HasSubstr;
@@ -98,4 +98,4 @@ TEST(Nodes, OfARun) {
 }
 
 }  // namespace
-}  // namespace delink::testing
+}  // namespace delink::testing::nodes_test

@@ -10,7 +10,7 @@
 #include "framework/base/at.h"
 #include "tests/recipes/run/tiny_run.h"
 
-namespace delink::testing {
+namespace delink::testing::norms_by_layer_test {
 namespace {
 
 using ::testing::ElementsAre;
@@ -122,4 +122,4 @@ TEST(NormsByLayer, NamesSayWhichLayers) {
 }
 
 }  // namespace
-}  // namespace delink::testing
+}  // namespace delink::testing::norms_by_layer_test

@@ -22,7 +22,7 @@
 #include "tests/testing/cpu_rates.h"
 #include "tests/testing/temp_dir.h"
 
-namespace delink::testing {
+namespace delink::testing::offload_budget_test {
 namespace {
 
 using ::testing::AllOf;
@@ -400,4 +400,4 @@ TEST_F(OffloadBudget, GoesOnWithAnother) {
 }
 
 }  // namespace
-}  // namespace delink::testing
+}  // namespace delink::testing::offload_budget_test

@@ -22,7 +22,7 @@
 #include "recipes/run/stage_run.h"
 #include "tests/recipes/run/recipe_env.h"
 
-namespace delink::testing {
+namespace delink::testing::offload_delays_test {
 namespace {
 
 constexpr int64_t kSteps = 3;  // of each stage
@@ -274,4 +274,4 @@ TEST(OffloadDelays, ATraceShowsLanesBesideTheComputing) {
 }
 
 }  // namespace
-}  // namespace delink::testing
+}  // namespace delink::testing::offload_delays_test

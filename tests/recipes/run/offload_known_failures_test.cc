@@ -12,7 +12,7 @@
 #include "absl/strings/str_cat.h"
 #include "tests/recipes/run/tiny_run.h"
 
-namespace delink::testing {
+namespace delink::testing::offload_known_failures_test {
 namespace {
 
 using ::testing::HasSubstr;
@@ -155,4 +155,4 @@ TEST_F(OffloadFailures, ARowThatMatchesNothingIsSaid) {
 }
 
 }  // namespace
-}  // namespace delink::testing
+}  // namespace delink::testing::offload_known_failures_test

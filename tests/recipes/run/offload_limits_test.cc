@@ -21,7 +21,7 @@
 #include "tests/recipes/run/constant_batch.h"
 #include "tests/recipes/run/recipe_env.h"
 
-namespace delink::testing {
+namespace delink::testing::offload_limits_test {
 namespace {
 
 using ::testing::AllOf;
@@ -261,4 +261,4 @@ TEST(OffloadLimits, TheHostHoldsTheStageBeforeAsItIsAtTheSwitch) {
   }
 }
 }  // namespace
-}  // namespace delink::testing
+}  // namespace delink::testing::offload_limits_test

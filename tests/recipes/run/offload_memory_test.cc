@@ -29,7 +29,7 @@
 #include "tests/recipes/run/recipe_env.h"
 #include "tests/recipes/run/run_table.h"
 
-namespace delink::testing {
+namespace delink::testing::offload_memory_test {
 namespace {
 
 constexpr uint64_t kRows = 16;
@@ -334,4 +334,4 @@ TEST(OffloadMemory, TheLargestGradientComesWhole) {
 }
 
 }  // namespace
-}  // namespace delink::testing
+}  // namespace delink::testing::offload_memory_test

@@ -26,7 +26,7 @@
 #include "tests/recipes/run/run_table.h"
 #include "tests/recipes/run/tiny_run.h"
 
-namespace delink::testing {
+namespace delink::testing::offload_run_test {
 namespace {
 
 constexpr int64_t kSteps = 20, kLength = 16, kBatch = 8;
@@ -451,4 +451,4 @@ TEST(OffloadTrace, SaysWhatCopiesBring) {
 }
 
 }  // namespace
-}  // namespace delink::testing
+}  // namespace delink::testing::offload_run_test

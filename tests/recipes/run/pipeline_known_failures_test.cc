@@ -25,7 +25,7 @@
 #include "tests/recipes/run/pipeline_steps.h"
 #include "tests/testing/temp_dir.h"
 
-namespace delink::testing {
+namespace delink::testing::pipeline_known_failures_test {
 namespace {
 
 using std::chrono::milliseconds;
@@ -246,4 +246,4 @@ TEST(PipelineHangs, AStageThatIsStuckIsNamed) {
 }
 
 }  // namespace
-}  // namespace delink::testing
+}  // namespace delink::testing::pipeline_known_failures_test

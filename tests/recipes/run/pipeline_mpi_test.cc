@@ -7,7 +7,7 @@
 #include "tests/recipes/run/pipeline_steps.h"
 #include "tests/testing/mpi_main.h"
 
-namespace delink::testing {
+namespace delink::testing::pipeline_mpi_test {
 namespace {
 
 TEST(PipelineMpiTest, StepsAreThoseWithoutAPipeline) {
@@ -49,4 +49,4 @@ TEST(PipelineMpiTest, ProbesFindWhatIsFoundWithout) {
 }
 
 }  // namespace
-}  // namespace delink::testing
+}  // namespace delink::testing::pipeline_mpi_test

@@ -16,7 +16,7 @@
 #include "recipes/saved/offline_delink.h"
 #include "tests/recipes/run/tiny_run.h"
 
-namespace delink::testing {
+namespace delink::testing::pipeline_passes_test {
 namespace {
 
 using ::testing::AllOf;
@@ -241,4 +241,4 @@ TEST_F(PipelineCheckpointTest, IsDelinkedOffline) {
 }
 
 }  // namespace
-}  // namespace delink::testing
+}  // namespace delink::testing::pipeline_passes_test

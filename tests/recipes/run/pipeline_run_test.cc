@@ -20,7 +20,7 @@
 #include "tests/recipes/run/run_table.h"
 #include "tests/recipes/run/tiny_run.h"
 
-namespace delink::testing {
+namespace delink::testing::pipeline_run_test {
 namespace {
 
 constexpr int64_t kSteps = 20;  // recipes/tiny*.toml
@@ -309,4 +309,4 @@ TEST_P(PipelineResumeTest, GoesOnOverAnother) {
 }
 
 }  // namespace
-}  // namespace delink::testing
+}  // namespace delink::testing::pipeline_run_test

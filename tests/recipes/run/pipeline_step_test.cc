@@ -15,7 +15,7 @@
 #include "tests/framework/module/random_layouts.h"
 #include "tests/recipes/run/pipeline_steps.h"
 
-namespace delink::testing {
+namespace delink::testing::pipeline_step_test {
 namespace {
 
 using ::testing::AllOf;
@@ -238,4 +238,4 @@ TEST(PipelineStep, AStageThatFailsIsNamedWhereItIsWaitedFor) {
 }
 
 }  // namespace
-}  // namespace delink::testing
+}  // namespace delink::testing::pipeline_step_test

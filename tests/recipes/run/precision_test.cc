@@ -14,7 +14,7 @@
 #include "recipes/saved/evaluate.h"
 #include "tests/recipes/run/tiny_run.h"
 
-namespace delink::testing {
+namespace delink::testing::precision_test {
 namespace {
 
 constexpr int64_t kSteps = 20;
@@ -151,4 +151,4 @@ TEST(Bf16LossTest, StaysBesideFp32) {
 }
 
 }  // namespace
-}  // namespace delink::testing
+}  // namespace delink::testing::precision_test

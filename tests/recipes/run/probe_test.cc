@@ -13,7 +13,7 @@
 #include "framework/sharing/resolve.h"
 #include "tests/recipes/run/step_rig.h"
 
-namespace delink::testing {
+namespace delink::testing::probe_test {
 namespace {
 
 double Square(const std::vector<float>& x) {
@@ -241,4 +241,4 @@ TEST(Calibrated, SeesThatClippingIsAlwaysActive) {
 }
 
 }  // namespace
-}  // namespace delink::testing
+}  // namespace delink::testing::probe_test

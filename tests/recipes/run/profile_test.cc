@@ -14,7 +14,7 @@
 #include "framework/comm/self_communicator.h"
 #include "tests/recipes/run/step_rig.h"
 
-namespace delink::testing {
+namespace delink::testing::profile_test {
 namespace {
 
 // By depth: "step 1", " F(0,a) of embed", ... All on one thread.
@@ -51,14 +51,14 @@ int Listen(NvtxGetExportTableFunc_t get) {
 }
 
 }  // namespace
-}  // namespace delink::testing
+}  // namespace delink::testing::profile_test
 
 extern "C" {
 NvtxInitializeInjectionNvtxFunc_t InitializeInjectionNvtx2_fnptr =
-    delink::testing::Listen;
+    delink::testing::profile_test::Listen;
 }
 
-namespace delink::testing {
+namespace delink::testing::profile_test {
 namespace {
 
 TEST(Profile, HasEveryInstructionWithinItsStep) {
@@ -86,4 +86,4 @@ TEST(Profile, NamesThreads) {
 }
 
 }  // namespace
-}  // namespace delink::testing
+}  // namespace delink::testing::profile_test

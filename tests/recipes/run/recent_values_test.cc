@@ -4,7 +4,7 @@
 
 #include <vector>
 
-namespace delink {
+namespace delink::recent_values_test {
 namespace {
 
 TEST(RecentValuesTest, SpreadsOfAnyStretch) {
@@ -34,4 +34,4 @@ TEST(RecentValuesTest, WhatItBeginsWithStaysAsLong) {
 }
 
 }  // namespace
-}  // namespace delink
+}  // namespace delink::recent_values_test

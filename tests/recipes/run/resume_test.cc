@@ -7,7 +7,7 @@
 
 #include "tests/recipes/run/tiny_run.h"
 
-namespace delink::testing {
+namespace delink::testing::resume_test {
 namespace {
 
 constexpr int64_t kSteps = 20;
@@ -128,4 +128,4 @@ TEST_F(ResumeTest, ARunIsNotOverwrittenUnasked) {
 }
 
 }  // namespace
-}  // namespace delink::testing
+}  // namespace delink::testing::resume_test

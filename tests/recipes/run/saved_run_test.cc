@@ -12,7 +12,7 @@
 #include <string>
 #include <vector>
 
-namespace delink {
+namespace delink::saved_run_test {
 namespace {
 
 using ::testing::HasSubstr;
@@ -138,4 +138,4 @@ TEST(SavedRunTest, WhatCannotBeIsRefused) {
 }
 
 }  // namespace
-}  // namespace delink
+}  // namespace delink::saved_run_test

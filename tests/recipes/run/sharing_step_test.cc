@@ -12,7 +12,7 @@
 #include "framework/comm/thread_communicator.h"
 #include "tests/recipes/run/step_rig.h"
 
-namespace delink::testing {
+namespace delink::testing::sharing_step_test {
 namespace {
 
 const char* const kShares[] = {"all",     "groups:2",
@@ -186,4 +186,4 @@ TEST_P(TrapTest, CopyStallsAndScaleDoesNot) {
 INSTANTIATE_TEST_SUITE_P(Kinds, TrapTest, ::testing::ValuesIn(kModelKinds));
 
 }  // namespace
-}  // namespace delink::testing
+}  // namespace delink::testing::sharing_step_test

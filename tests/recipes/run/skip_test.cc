@@ -12,7 +12,7 @@
 #include "recipes/saved/offline_delink.h"
 #include "tests/recipes/run/tiny_run.h"
 
-namespace delink::testing {
+namespace delink::testing::skip_test {
 namespace {
 
 using ::testing::HasSubstr;
@@ -230,4 +230,4 @@ TEST_F(SkipTest, ProbesAndCalibrationLeaveOutWhatIsNotFinite) {
 }
 
 }  // namespace
-}  // namespace delink::testing
+}  // namespace delink::testing::skip_test

@@ -14,7 +14,7 @@
 #include "framework/comm/thread_communicator.h"
 #include "tests/recipes/run/step_rig.h"
 
-namespace delink::testing {
+namespace delink::testing::slab_norms_test {
 namespace {
 
 using Norms = std::vector<double>;
@@ -120,4 +120,4 @@ INSTANTIATE_TEST_SUITE_P(Types, WeightNormsTest,
                          ::testing::Values(DType::kF32, DType::kBF16));
 
 }  // namespace
-}  // namespace delink::testing
+}  // namespace delink::testing::slab_norms_test

@@ -18,7 +18,7 @@
 #include "framework/step/instruction.h"
 #include "tests/recipes/run/tiny_run.h"
 
-namespace delink::testing {
+namespace delink::testing::slow_bus_run_test {
 namespace {
 
 using nlohmann::json;
@@ -131,4 +131,4 @@ TEST_F(SlowBusRunTest, WhatSaysNoBusIsRefused) {
 }
 
 }  // namespace
-}  // namespace delink::testing
+}  // namespace delink::testing::slow_bus_run_test

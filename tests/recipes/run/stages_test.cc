@@ -6,7 +6,7 @@
 #include "framework/base/log.h"
 #include "tests/recipes/run/tiny_run.h"
 
-namespace delink::testing {
+namespace delink::testing::stages_test {
 namespace {
 
 class StagesTest : public ::testing::Test {
@@ -148,4 +148,4 @@ TEST_F(MeasuredTest, AStageThatIsNeverReachedIsTold) {
 }
 
 }  // namespace
-}  // namespace delink::testing
+}  // namespace delink::testing::stages_test

@@ -10,7 +10,7 @@
 #include "framework/base/file.h"
 #include "tests/recipes/run/tiny_run.h"
 
-namespace delink::testing {
+namespace delink::testing::storage_test {
 namespace {
 
 constexpr int64_t kSteps = 20;
@@ -111,4 +111,4 @@ TEST(StorageChangeTest, WhatCannotBeIsRefused) {
 }
 
 }  // namespace
-}  // namespace delink::testing
+}  // namespace delink::testing::storage_test

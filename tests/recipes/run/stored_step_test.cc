@@ -13,7 +13,7 @@
 #include "offload/plan/stored_slots.h"
 #include "tests/recipes/run/step_rig.h"
 
-namespace delink::testing {
+namespace delink::testing::stored_step_test {
 namespace {
 
 constexpr double kLr = 1e-3;
@@ -108,4 +108,4 @@ TEST_P(StoredStepTest, TakeWhatTheirAccountSays) {
 }
 
 }  // namespace
-}  // namespace delink::testing
+}  // namespace delink::testing::stored_step_test

@@ -19,7 +19,7 @@
 #include "recipes/run/stage_switch.h"
 #include "tests/recipes/run/tiny_run.h"
 
-namespace delink::testing {
+namespace delink::testing::switched_state_test {
 namespace {
 
 constexpr int64_t kSteps = 20, kSwitch = 10;  // recipes/tiny_llama.toml
@@ -217,4 +217,4 @@ TEST_F(SwitchedStateTest, MoreRanksGoOverTheSwitch) {
 }
 
 }  // namespace
-}  // namespace delink::testing
+}  // namespace delink::testing::switched_state_test

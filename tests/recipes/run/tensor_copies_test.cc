@@ -22,7 +22,7 @@
 #include "tests/recipes/run/param_class.h"
 #include "tests/recipes/run/tensor_steps.h"
 
-namespace delink::testing {
+namespace delink::testing::tensor_copies_test {
 namespace {
 
 // A map that is not cut beside one that is, as a router is beside what it
@@ -189,4 +189,4 @@ TEST_P(CopiesTest, AreTheSameBitsAfterSteps) {
 }
 
 }  // namespace
-}  // namespace delink::testing
+}  // namespace delink::testing::tensor_copies_test

@@ -20,7 +20,7 @@
 #include "tests/recipes/run/late_watch.h"
 #include "tests/recipes/run/tensor_steps.h"
 
-namespace delink::testing {
+namespace delink::testing::tensor_known_failures_test {
 namespace {
 
 // Which targets count: of all rows, by row and token.
@@ -227,4 +227,4 @@ TEST(TensorHangs, NoneWhereRanksAreLate) {
 }
 
 }  // namespace
-}  // namespace delink::testing
+}  // namespace delink::testing::tensor_known_failures_test

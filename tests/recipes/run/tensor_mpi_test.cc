@@ -7,7 +7,7 @@
 #include "tests/recipes/run/tensor_steps.h"
 #include "tests/testing/mpi_main.h"
 
-namespace delink::testing {
+namespace delink::testing::tensor_mpi_test {
 namespace {
 
 TEST(TensorMpiTest, StepsAreThoseOfOneRank) {
@@ -34,4 +34,4 @@ TEST(TensorMpiTest, StepsAreThoseOfOneRank) {
 }
 
 }  // namespace
-}  // namespace delink::testing
+}  // namespace delink::testing::tensor_mpi_test

@@ -18,7 +18,7 @@
 #include "tests/recipes/run/param_class.h"
 #include "tests/recipes/run/tensor_steps.h"
 
-namespace delink::testing {
+namespace delink::testing::tensor_norms_test {
 namespace {
 
 // Leaves of all gradients one class's, before they come together.
@@ -190,4 +190,4 @@ TEST_P(NormOfClassTest, IsThatOfOneRank) {
 }
 
 }  // namespace
-}  // namespace delink::testing
+}  // namespace delink::testing::tensor_norms_test

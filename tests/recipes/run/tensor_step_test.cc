@@ -23,7 +23,7 @@
 #include "tests/framework/module/random_layouts.h"
 #include "tests/recipes/run/tensor_steps.h"
 
-namespace delink::testing {
+namespace delink::testing::tensor_step_test {
 namespace {
 
 using ::testing::AnyOf;
@@ -390,4 +390,4 @@ TEST(TensorStep, IsNearThatOfOneRankInBf16) {
 }
 
 }  // namespace
-}  // namespace delink::testing
+}  // namespace delink::testing::tensor_step_test

@@ -13,7 +13,7 @@
 #include "framework/comm/thread_communicator.h"
 #include "tests/recipes/run/step_rig.h"
 
-namespace delink::testing {
+namespace delink::testing::trace_test {
 namespace {
 
 constexpr double kLr = 1e-3;
@@ -218,4 +218,4 @@ TEST(PipelineTraceTest, NothingIsReceivedBeforeItIsSent) {
 }
 
 }  // namespace
-}  // namespace delink::testing
+}  // namespace delink::testing::trace_test

@@ -13,7 +13,7 @@
 #include "tests/framework/module/plain_values.h"
 #include "tests/recipes/run/step_rig.h"
 
-namespace delink::testing {
+namespace delink::testing::visited_step_test {
 namespace {
 
 using ::testing::ElementsAre;
@@ -184,4 +184,4 @@ TEST_P(VisitedStepTest, NamesAreThoseOfTheModel) {
 }
 
 }  // namespace
-}  // namespace delink::testing
+}  // namespace delink::testing::visited_step_test

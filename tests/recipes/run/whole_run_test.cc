@@ -18,7 +18,7 @@
 #include "tests/recipes/run/run_table.h"
 #include "tests/recipes/run/tiny_run.h"
 
-namespace delink::testing {
+namespace delink::testing::whole_run_test {
 namespace {
 
 constexpr int64_t kSteps = 20, kSwitch = 10;  // recipes/tiny*.toml
@@ -405,4 +405,4 @@ TEST_P(SeedTest, AnotherSeedIsAnotherRun) {
 }
 
 }  // namespace
-}  // namespace delink::testing
+}  // namespace delink::testing::whole_run_test

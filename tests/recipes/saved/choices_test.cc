@@ -8,7 +8,7 @@
 #include "tests/recipes/saved/words.h"
 #include "tests/testing/temp_dir.h"
 
-namespace delink {
+namespace delink::choices_test {
 namespace {
 
 using ::testing::AllOf;
@@ -152,4 +152,4 @@ TEST(EncodeChoiceTest, TheBeginningOfALongQuestionIsLeftOut) {
 }
 
 }  // namespace
-}  // namespace delink
+}  // namespace delink::choices_test

@@ -7,7 +7,7 @@
 #include "tests/recipes/saved/streamed_model.h"
 #include "tests/testing/simt/simt.h"
 
-namespace delink::testing {
+namespace delink::testing::cuda_small_device_test {
 namespace {
 
 TEST(CudaSmallDevice, StreamsAModelThatIsLarger) {
@@ -43,4 +43,4 @@ TEST(CudaSmallDevice, StreamsAModelThatIsLarger) {
 }
 
 }  // namespace
-}  // namespace delink::testing
+}  // namespace delink::testing::cuda_small_device_test

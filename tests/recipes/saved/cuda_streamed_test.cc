@@ -9,7 +9,7 @@
 #include "tests/recipes/run/stream_orders.h"
 #include "tests/recipes/saved/streamed_model.h"
 
-namespace delink::testing {
+namespace delink::testing::cuda_streamed_test {
 namespace {
 
 class CudaStreamedTest : public ::testing::TestWithParam<const char*> {
@@ -39,4 +39,4 @@ TEST_P(CudaStreamedTest, HaveTheBitsOfThoseOnTheDevice) {
 }
 
 }  // namespace
-}  // namespace delink::testing
+}  // namespace delink::testing::cuda_streamed_test

@@ -17,7 +17,7 @@
 #include "tests/recipes/run/tiny_run.h"
 #include "tests/recipes/saved/log_probability.h"
 
-namespace delink::testing {
+namespace delink::testing::evaluate_choices_test {
 namespace {
 
 using ::testing::HasSubstr;
@@ -163,4 +163,4 @@ TEST(ChoiceEvaluationTest, AccuracyAndItsStandardError) {
 }
 
 }  // namespace
-}  // namespace delink::testing
+}  // namespace delink::testing::evaluate_choices_test

@@ -23,7 +23,7 @@
 #include "recipes/saved/saved_model.h"
 #include "tests/testing/temp_dir.h"
 
-namespace delink {
+namespace delink::format1_test {
 namespace {
 
 constexpr char kFolder[] = DELINK_SOURCE_DIR "/tests/recipes/saved/format1";
@@ -230,4 +230,4 @@ TEST_F(Format1Test, SavedAgainItIsTheSame) {
 }
 
 }  // namespace
-}  // namespace delink
+}  // namespace delink::format1_test

@@ -25,7 +25,7 @@
 #include "tests/framework/module/counting_device.h"
 #include "tests/recipes/run/tiny_run.h"
 
-namespace delink::testing {
+namespace delink::testing::forward_ranks_test {
 namespace {
 
 using ::testing::HasSubstr;
@@ -366,4 +366,4 @@ TEST_P(ForwardRanksTest, ThatDoNotMultiplyOut) {
 }
 
 }  // namespace
-}  // namespace delink::testing
+}  // namespace delink::testing::forward_ranks_test

@@ -18,7 +18,7 @@
 #include "tests/recipes/saved/causal_mean.h"
 #include "tests/testing/gradcheck.h"
 
-namespace delink {
+namespace delink::generate_test {
 namespace {
 
 using testing::ModelRunner;
@@ -335,4 +335,4 @@ TEST_P(GeneratorTest, HoldsCachesAndNothingElse) {
 }
 
 }  // namespace
-}  // namespace delink
+}  // namespace delink::generate_test

@@ -12,7 +12,7 @@
 #include "recipes/models/llama.h"
 #include "recipes/saved/streamed_weights.h"
 
-namespace delink {
+namespace delink::homes_of_weights_test {
 namespace {
 
 class HomesOfWeightsTest : public ::testing::TestWithParam<Mesh> {
@@ -82,4 +82,4 @@ TEST_P(HomesOfWeightsTest, TakeAtMostHalfOfTheBudget) {
 }
 
 }  // namespace
-}  // namespace delink
+}  // namespace delink::homes_of_weights_test

@@ -20,7 +20,7 @@
 #include "tests/recipes/run/tiny_run.h"
 #include "tests/recipes/saved/log_probability.h"
 
-namespace delink::testing {
+namespace delink::testing::loglikelihood_test {
 namespace {
 
 using ::testing::AllOf;
@@ -240,4 +240,4 @@ TEST(RollingWindowsTest, EveryTokenOnceWithAllTheContextThatFits) {
 }
 
 }  // namespace
-}  // namespace delink::testing
+}  // namespace delink::testing::loglikelihood_test

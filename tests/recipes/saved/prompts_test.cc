@@ -17,7 +17,7 @@
 #include "tests/recipes/run/tiny_run.h"
 #include "tests/recipes/saved/words.h"
 
-namespace delink::testing {
+namespace delink::testing::prompts_test {
 namespace {
 
 using ::testing::AllOf;
@@ -225,4 +225,4 @@ TEST_F(ContinuePromptTest, WhatANothingFollows) {
 }
 
 }  // namespace
-}  // namespace delink::testing
+}  // namespace delink::testing::prompts_test

@@ -9,7 +9,7 @@
 #include "framework/base/at.h"
 #include "tests/testing/numbers.h"
 
-namespace delink {
+namespace delink::sampling_test {
 namespace {
 
 using Values = std::vector<double>;
@@ -113,4 +113,4 @@ TEST(Sampling, DrawsFollowTheDistribution) {
 }
 
 }  // namespace
-}  // namespace delink
+}  // namespace delink::sampling_test

@@ -15,7 +15,7 @@
 #include "recipes/saved/prompts.h"
 #include "tests/recipes/run/tiny_run.h"
 
-namespace delink::testing {
+namespace delink::testing::saved_model_test {
 namespace {
 
 using ::testing::HasSubstr;
@@ -99,4 +99,4 @@ TEST_P(WrittenByRanksTest, WithZeroTheTextIsThatOfTheSameRanksWithout) {
 }
 
 }  // namespace
-}  // namespace delink::testing
+}  // namespace delink::testing::saved_model_test

@@ -15,7 +15,7 @@
 #include "tests/framework/module/counting_device.h"
 #include "tests/recipes/saved/streamed_model.h"
 
-namespace delink::testing {
+namespace delink::testing::streamed_weights_test {
 namespace {
 
 // Notes what is taken, and brings what lies in one of `homes` with its signs
@@ -197,4 +197,4 @@ TEST(StreamedWeights, SaysWhatTheDeviceHasTooLittleFor) {
 }
 
 }  // namespace
-}  // namespace delink::testing
+}  // namespace delink::testing::streamed_weights_test

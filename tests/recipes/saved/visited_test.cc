@@ -22,7 +22,7 @@
 #include "tests/recipes/run/step_rig.h"
 #include "tests/recipes/run/tiny_run.h"
 
-namespace delink::testing {
+namespace delink::testing::visited_test {
 namespace {
 
 using ::testing::AllOf;
@@ -316,4 +316,4 @@ TEST_F(VisitedSavedTest, NorDoTheyBeginWithThem) {
 }
 
 }  // namespace
-}  // namespace delink::testing
+}  // namespace delink::testing::visited_test

@@ -8,7 +8,7 @@
 #include "recipes/schema/consistency.h"
 #include "tests/recipes/schema/sample.h"
 
-namespace delink {
+namespace delink::blend_recipe_test {
 namespace {
 
 using ::testing::ElementsAre;
@@ -181,4 +181,4 @@ TEST(BlendRecipe, ProblemsOfAStagesBlend) {
 }
 
 }  // namespace
-}  // namespace delink
+}  // namespace delink::blend_recipe_test

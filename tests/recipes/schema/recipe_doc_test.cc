@@ -8,7 +8,7 @@
 #include "gtest/gtest.h"
 #include "recipes/models/model_list.h"
 
-namespace delink {
+namespace delink::recipe_doc_test {
 namespace {
 
 TEST(RecipeDoc, TheCommittedPageIsUpToDate) {
@@ -28,4 +28,4 @@ TEST(RecipeDoc, TheCommittedPageIsUpToDate) {
 }
 
 }  // namespace
-}  // namespace delink
+}  // namespace delink::recipe_doc_test

@@ -15,7 +15,7 @@
 #include "gtest/gtest.h"
 #include "tests/recipes/schema/sample.h"
 
-namespace delink {
+namespace delink::recipe_errors_test {
 namespace {
 
 using ::testing::HasSubstr;
@@ -649,4 +649,4 @@ TEST(RecipeErrors, DamagedTextNeverCrashes) {
 }
 
 }  // namespace
-}  // namespace delink
+}  // namespace delink::recipe_errors_test

@@ -15,7 +15,7 @@
 #include "recipes/models/model_list.h"
 #include "tests/recipes/schema/sample.h"
 
-namespace delink {
+namespace delink::recipe_io_test {
 namespace {
 
 using ::testing::IsEmpty;
@@ -387,4 +387,4 @@ TEST(Shipped, RecipesAreGood) {
 }
 
 }  // namespace
-}  // namespace delink
+}  // namespace delink::recipe_io_test

@@ -5,7 +5,7 @@
 #include "gtest/gtest.h"
 #include "tests/recipes/schema/sample.h"
 
-namespace delink {
+namespace delink::recipe_test {
 namespace {
 
 std::string WorldError(const Recipe& recipe, int64_t world) {
@@ -416,4 +416,4 @@ TEST(CheckWorld, BatchMustDivide) {
 }
 
 }  // namespace
-}  // namespace delink
+}  // namespace delink::recipe_test

@@ -10,7 +10,7 @@
 #include "recipes/schema/recipe_doc.h"
 #include "recipes/schema/recipe_io.h"
 
-namespace delink {
+namespace delink::section_test {
 namespace {
 
 using ::testing::HasSubstr;
@@ -157,4 +157,4 @@ TEST(Section, DocumentsEveryKey) {
 }
 
 }  // namespace
-}  // namespace delink
+}  // namespace delink::section_test

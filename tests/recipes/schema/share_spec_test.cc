@@ -7,7 +7,7 @@
 
 #include "gtest/gtest.h"
 
-namespace delink {
+namespace delink::share_spec_test {
 namespace {
 
 using Kind = SharePolicy::Kind;
@@ -110,4 +110,4 @@ TEST(SharePolicy, RefinesWhereLinksAreOnlyCut) {
 }
 
 }  // namespace
-}  // namespace delink
+}  // namespace delink::share_spec_test

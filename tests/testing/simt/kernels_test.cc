@@ -13,7 +13,7 @@
 #include "tests/testing/simt/simt_test.h"
 #include "tests/testing/simt/test_kernels.h"
 
-namespace delink::simt_test {
+namespace delink::simt_test::kernels_test {
 namespace {
 
 using ::testing::Each;
@@ -339,4 +339,4 @@ TEST_F(KernelsDeathTest, LocalVariablesThatDoNotFit) {
 }
 
 }  // namespace
-}  // namespace delink::simt_test
+}  // namespace delink::simt_test::kernels_test

@@ -19,7 +19,7 @@
 #include "tests/testing/simt/simt_test.h"
 #include "tests/testing/simt/test_kernels.h"
 
-namespace delink::simt_test {
+namespace delink::simt_test::streams_test {
 namespace {
 
 using ::testing::Each;
@@ -308,4 +308,4 @@ TEST_F(StreamsTest, ErrorsOfTheRuntime) {
 }
 
 }  // namespace
-}  // namespace delink::simt_test
+}  // namespace delink::simt_test::streams_test

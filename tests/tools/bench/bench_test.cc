@@ -20,7 +20,7 @@
 #include "layers/kernels/find_kernels.h"
 #include "tests/testing/temp_dir.h"
 
-namespace delink::bench {
+namespace delink::bench::bench_test {
 namespace {
 
 using nlohmann::json;
@@ -313,4 +313,4 @@ TEST(BenchOptions, WhatIsWrongIsToldBeforeAnythingIsMeasured) {
 }
 
 }  // namespace
-}  // namespace delink::bench
+}  // namespace delink::bench::bench_test

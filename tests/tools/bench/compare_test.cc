@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-namespace delink::bench {
+namespace delink::bench::compare_test {
 namespace {
 
 using ::testing::AllOf;
@@ -154,4 +154,4 @@ TEST(Compare, WhatOnlyOneHasIsNoChange) {
 }
 
 }  // namespace
-}  // namespace delink::bench
+}  // namespace delink::bench::compare_test

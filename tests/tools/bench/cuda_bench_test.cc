@@ -17,7 +17,7 @@
 #include "tools/bench/rates_suite.h"
 #include "tools/bench/update_rates.h"
 
-namespace delink::bench {
+namespace delink::bench::cuda_bench_test {
 namespace {
 
 using ::testing::AllOf;
@@ -170,4 +170,4 @@ TEST_F(CudaBench, TextAndJsonSayWhatWasMeasured) {
 }
 
 }  // namespace
-}  // namespace delink::bench
+}  // namespace delink::bench::cuda_bench_test

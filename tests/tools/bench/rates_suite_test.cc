@@ -13,7 +13,7 @@
 #include "tools/bench/bandwidth.h"
 #include "tools/bench/update_rates.h"
 
-namespace delink::bench {
+namespace delink::bench::rates_suite_test {
 namespace {
 
 using offload::MachineRates;
@@ -102,4 +102,4 @@ TEST(RatesSuite, TextSaysWhatToDoubt) {
 }
 
 }  // namespace
-}  // namespace delink::bench
+}  // namespace delink::bench::rates_suite_test

@@ -9,7 +9,7 @@
 #include "framework/base/thread_pool.h"
 #include "tools/bench/bench.h"
 
-namespace delink::bench {
+namespace delink::bench::update_test {
 namespace {
 
 constexpr int64_t kElements = 40'001;
@@ -86,4 +86,4 @@ TEST(UpdateSuite, MeasuresAllFormsOnEachNumberOfThreads) {
 }
 
 }  // namespace
-}  // namespace delink::bench
+}  // namespace delink::bench::update_test

@@ -7,7 +7,7 @@
 #include <cmath>
 #include <limits>
 
-namespace delink::report {
+namespace delink::report::columns_test {
 namespace {
 
 using ::testing::ElementsAre;
@@ -98,4 +98,4 @@ TEST(MeansBetween, CoverEveryRowOnce) {
 }
 
 }  // namespace
-}  // namespace delink::report
+}  // namespace delink::report::columns_test

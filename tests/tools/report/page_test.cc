@@ -11,7 +11,7 @@
 #include "tests/testing/temp_dir.h"
 #include "tools/report/report.h"
 
-namespace delink {
+namespace delink::page_test {
 namespace {
 
 using ::delink::testing::TempDir;
@@ -131,4 +131,4 @@ TEST(MakePage, DataCannotEndItsElement) {
 }
 
 }  // namespace
-}  // namespace delink
+}  // namespace delink::page_test

@@ -13,7 +13,7 @@
 #include "tools/report/report_data.h"
 #include "tools/report/run_record.h"
 
-namespace delink::report {
+namespace delink::report::reader_test {
 namespace {
 
 using ::delink::testing::TempDir;
@@ -485,4 +485,4 @@ TEST(RecipeDifferences, AreTheKeysThatNotAllHaveAlike) {
 }
 
 }  // namespace
-}  // namespace delink::report
+}  // namespace delink::report::reader_test

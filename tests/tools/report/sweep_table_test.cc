@@ -10,7 +10,7 @@
 #include "framework/base/file.h"
 #include "tests/testing/temp_dir.h"
 
-namespace delink::report {
+namespace delink::report::sweep_table_test {
 namespace {
 
 using Json = nlohmann::ordered_json;
@@ -106,4 +106,4 @@ TEST_F(SweepTableTest, WhatIsNoTableIsSaidToBeNone) {
 }
 
 }  // namespace
-}  // namespace delink::report
+}  // namespace delink::report::sweep_table_test

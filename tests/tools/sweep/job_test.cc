@@ -12,7 +12,7 @@
 #include "framework/base/file.h"
 #include "tests/testing/temp_dir.h"
 
-namespace delink::sweep {
+namespace delink::sweep::job_test {
 namespace {
 
 class JobTest : public ::testing::Test {
@@ -93,4 +93,4 @@ TEST_F(JobTest, StopAsksTheProgramItselfOrTheRanksOfALauncher) {
 }
 
 }  // namespace
-}  // namespace delink::sweep
+}  // namespace delink::sweep::job_test

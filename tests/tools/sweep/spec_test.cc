@@ -10,7 +10,7 @@
 #include "framework/base/file.h"
 #include "tests/testing/temp_dir.h"
 
-namespace delink::sweep {
+namespace delink::sweep::spec_test {
 namespace {
 
 using ::testing::AllOf;
@@ -189,4 +189,4 @@ TEST_F(SpecTest, EverythingWrongIsToldWithItsPlace) {
 }
 
 }  // namespace
-}  // namespace delink::sweep
+}  // namespace delink::sweep::spec_test

@@ -12,7 +12,7 @@
 #include "framework/base/file.h"
 #include "tests/testing/temp_dir.h"
 
-namespace delink::sweep {
+namespace delink::sweep::table_test {
 namespace {
 
 // A run of 40 steps of 10 tokens, 2 seconds and 1e15 FLOPs: the loss of step n
@@ -165,4 +165,4 @@ TEST(FirstErrorTest, TheFirstErrorElseTheLastLine) {
 }
 
 }  // namespace
-}  // namespace delink::sweep
+}  // namespace delink::sweep::table_test

@@ -6,7 +6,7 @@
 #include "framework/tensor/bfloat16.h"
 #include "layers/kernels/cuda/cuda.h"
 
-namespace delink::cuda {
+namespace delink::cuda::attention_scratch_test {
 namespace {
 
 AttentionBackwardArgs Training(int64_t B, int64_t H, int64_t Hkv, int64_t Dh,
@@ -94,4 +94,4 @@ TEST(AttentionScratch, IsForWholeRowsAndWidthsThatCudnnTakes) {
 }
 
 }  // namespace
-}  // namespace delink::cuda
+}  // namespace delink::cuda::attention_scratch_test

@@ -17,7 +17,7 @@
 #include "layers/kernels/cuda/cuda.h"
 #include "tests/testing/numbers.h"
 
-namespace delink::testing {
+namespace delink::testing::attention_test {
 namespace {
 
 template <typename T>
@@ -194,4 +194,4 @@ TYPED_TEST(CudaAttention, NothingToDoIsNothing) {
 }
 
 }  // namespace
-}  // namespace delink::testing
+}  // namespace delink::testing::attention_test

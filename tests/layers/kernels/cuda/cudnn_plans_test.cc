@@ -21,7 +21,7 @@ namespace cudnn_frontend {
 extern void* cudnn_dlhandle;
 }  // namespace cudnn_frontend
 
-namespace delink::cuda {
+namespace delink::cuda::cudnn_plans_test {
 namespace {
 
 namespace fe = cudnn_frontend;
@@ -197,4 +197,4 @@ INSTANTIATE_TEST_SUITE_P(
     NameOf);
 
 }  // namespace
-}  // namespace delink::cuda
+}  // namespace delink::cuda::cudnn_plans_test

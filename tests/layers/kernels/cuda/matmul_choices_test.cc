@@ -9,7 +9,7 @@
 #include "framework/base/file.h"
 #include "tests/testing/temp_dir.h"
 
-namespace delink::cuda {
+namespace delink::cuda::matmul_choices_test {
 namespace {
 
 using ::testing::HasSubstr;
@@ -155,4 +155,4 @@ TEST(MatmulProblem, SaysAllThatAnAlgorithmDependsOn) {
 }
 
 }  // namespace
-}  // namespace delink::cuda
+}  // namespace delink::cuda::matmul_choices_test

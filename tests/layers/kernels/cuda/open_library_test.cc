@@ -9,7 +9,7 @@
 #include "framework/base/file.h"
 #include "tests/testing/temp_dir.h"
 
-namespace delink::cuda {
+namespace delink::cuda::open_library_test {
 namespace {
 
 using ::testing::AllOf;
@@ -89,4 +89,4 @@ TEST(CudaLibraries, AreLookedForWhereTheEnvironmentSays) {
 }
 
 }  // namespace
-}  // namespace delink::cuda
+}  // namespace delink::cuda::open_library_test

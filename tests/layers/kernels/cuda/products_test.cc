@@ -16,7 +16,7 @@
 #include "tests/layers/kernels/cuda/product.h"
 #include "tests/testing/temp_dir.h"
 
-namespace delink::testing {
+namespace delink::testing::products_test {
 namespace {
 
 using ::testing::Each;
@@ -289,4 +289,4 @@ TEST_F(ProductsTest, TheFastestIsTimedOnceAndKeptForTheNextRun) {
 }
 
 }  // namespace
-}  // namespace delink::testing
+}  // namespace delink::testing::products_test

@@ -20,7 +20,7 @@
 #include "tests/testing/numbers.h"
 #include "tests/testing/on_cuda.h"
 
-namespace delink::testing {
+namespace delink::testing::tokens_test {
 namespace {
 
 class Tokens : public OnCuda {
@@ -253,4 +253,4 @@ TYPED_TEST(TokensLoss, HasWhatIsNotFinite) {
 }
 
 }  // namespace
-}  // namespace delink::testing
+}  // namespace delink::testing::tokens_test
