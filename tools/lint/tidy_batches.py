@@ -29,7 +29,7 @@ OUTER = re.compile(r"^(?:TEST|TEST_F|TEST_P|TYPED_TEST)\((\w+, \w+)\)"
                    r"|^extern \"C\" int (\w+)\(.*\{$", re.M)
 USING = re.compile(r"^using (?!::testing|testing|std|absl)(?:[\w:]+::)(\w+);"
                    r"|^(?:using|namespace) (\w+) = .*", re.M)
-NAMESPACE = re.compile(r"^namespace (?:\w+::)*(\w+) \{$", re.M)
+NAMESPACE = re.compile(r"^namespace ([\w:]+) \{$", re.M)
 ALIAS = re.compile(r"^using (\w+) = ", re.M)
 MACRO = re.compile(r"^#define (\w+)", re.M)
 INCLUDE = re.compile(r"^ *# *include .*", re.M)
@@ -65,7 +65,7 @@ class Source:
     everything = COMMENT.sub("", "\n".join(texts))
     # A test's names are in a namespace that has its own, where none clash.
     stem = Path(path).stem
-    apart = stem in NAMESPACE.findall(own)
+    apart = any(name.endswith(f"::{stem}") for name in NAMESPACE.findall(own))
     unnamed = "" if apart else "".join(UNNAMED.findall(texts[0]))
     self.defines = words(DEFINITION, unnamed) | {
         name for name in words(OUTER, own) if not (apart and ", " in name)}
@@ -74,10 +74,13 @@ class Source:
     # Names of the headers it reads, which others' own ones would hide.
     self.reads = words(DEFINITION, COMMENT.sub("", "\n".join(texts[1:])))
     # Which headers define a name that it reads: others may read another's.
+    # Names of delink::testing would hide those of delink.
     self.types = {}
     for text in texts[1:]:
+      spaces = NAMESPACE.findall(text)[:1]
       for name in words(TYPE, COMMENT.sub("", text)):
-        self.types.setdefault(name, set()).add(text)
+        key = (*(space.removesuffix("::testing") for space in spaces), name)
+        self.types.setdefault(key, set()).add(text)
     self.usings = {} if apart else {
         found[1] or found[2]: found[0] for found in USING.finditer(own)}
     # What only this file means by them, so that any other will do.
