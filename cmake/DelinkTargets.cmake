@@ -138,6 +138,10 @@ function(delink_test name)
       list(GET default 1 ARG_${option})
     endif()
   endforeach()
+  if(DELINK_SANITIZE)
+    # A limit is for what hangs, not for what takes long.
+    math(EXPR ARG_TIMEOUT "3 * ${ARG_TIMEOUT}")
+  endif()
   add_executable(${name} ${ARG_UNPARSED_ARGUMENTS})
   target_compile_options(${name} PRIVATE ${DELINK_TEST_OPTIONS})
   target_link_libraries(${name} PRIVATE delink_options ${ARG_DEPS}

@@ -65,8 +65,7 @@ export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
 export OMPI_MCA_rmaps_base_oversubscribe=1
 export OMP_NUM_THREADS=${OMP_NUM_THREADS:-1}
 
-# One test more than there are cores: many wait for what they have started.
-jobs=$(($(nproc) + 1))
+jobs=$(env -u OMP_NUM_THREADS nproc)
 # Of what release takes, built and tested, each of the others takes such a part,
 # in percent: a tsan of 3.8 and an asan of 9.3 of 17.5 minutes, and some more;
 # without an asan, the tests in release that it would have run alone.

@@ -15,6 +15,7 @@
 
 #include "tests/testing/simt/memory.h"
 
+// NOLINTNEXTLINE(readability-identifier-naming): the runtime's name
 struct CUmemPoolHandle_st {
   struct Piece {
     int64_t bytes;
