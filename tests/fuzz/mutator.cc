@@ -10,19 +10,19 @@ namespace {
 
 constexpr size_t kLongest = 1 << 16;
 
-constexpr int64_t kByteEdges[] = {0,
-                                  1,
-                                  -1,
-                                  127,
-                                  128,
-                                  255,
-                                  256,
-                                  65'535,
-                                  65'536,
-                                  std::numeric_limits<int32_t>::max(),
-                                  std::numeric_limits<int32_t>::min(),
-                                  std::numeric_limits<int64_t>::max(),
-                                  std::numeric_limits<int64_t>::min()};
+constexpr int64_t kLimits[] = {0,
+                               1,
+                               -1,
+                               127,
+                               128,
+                               255,
+                               256,
+                               65'535,
+                               65'536,
+                               std::numeric_limits<int32_t>::max(),
+                               std::numeric_limits<int32_t>::min(),
+                               std::numeric_limits<int64_t>::max(),
+                               std::numeric_limits<int64_t>::min()};
 
 }  // namespace
 
@@ -73,12 +73,12 @@ void Mutator::Mutate(std::string& input) {
       break;
     }
     case 7: {
-      const int64_t edge = kByteEdges[Below(std::size(kByteEdges))];
+      const int64_t edge = kLimits[Below(std::size(kLimits))];
       input.replace(at, span, std::to_string(edge));
       break;
     }
     case 8: {
-      const int64_t edge = kByteEdges[Below(std::size(kByteEdges))];
+      const int64_t edge = kLimits[Below(std::size(kLimits))];
       const size_t bytes = size_t{1} << Below(4);
       input.replace(at, std::min(bytes, input.size() - at),
                     reinterpret_cast<const char*>(&edge), bytes);
