@@ -149,12 +149,8 @@ function(delink_device_code library)
   target_compile_options(${objects} PRIVATE
     --expt-relaxed-constexpr -Werror=all-warnings -Xptxas=-v ${warnings})
   # The compiler's resource report stays beside each object, for the tests.
-  set(launcher ${PROJECT_SOURCE_DIR}/cmake/ptxas_report.sh)
-  if(CCACHE_PROGRAM)
-    list(APPEND launcher ${CCACHE_PROGRAM})
-  endif()
-  set_target_properties(${objects} PROPERTIES
-    CUDA_COMPILER_LAUNCHER "${launcher}")
+  set_target_properties(${objects} PROPERTIES CUDA_COMPILER_LAUNCHER
+    "${PROJECT_SOURCE_DIR}/cmake/ptxas_report.sh;${DELINK_CCACHE}")
   set_property(GLOBAL APPEND PROPERTY DELINK_CUDA_OBJECTS ${objects})
   target_sources(delink_${library} PRIVATE $<TARGET_OBJECTS:${objects}>)
 endfunction()

@@ -9,14 +9,17 @@
 
 option(DELINK_PRECOMPILED_HEADERS "read libraries' headers once" OFF)
 
-# ccache compiles again only what is new, also across build folders.
+# ccache compiles again only what is new, in whatever checkout and build folder:
+# it tells sources by their paths in the checkout, and precompiled headers by what
+# they are made of.
 find_program(CCACHE_PROGRAM ccache)
-if(CCACHE_PROGRAM AND NOT CMAKE_CXX_COMPILER_LAUNCHER)
-  set(CMAKE_CXX_COMPILER_LAUNCHER ${CCACHE_PROGRAM})
-  if(DELINK_PRECOMPILED_HEADERS)
-    # It takes them for what they are made of.
-    list(PREPEND CMAKE_CXX_COMPILER_LAUNCHER ${CMAKE_COMMAND} -E env
-      CCACHE_SLOPPINESS=pch_defines,time_macros)
+set(DELINK_CCACHE)
+if(CCACHE_PROGRAM)
+  set(DELINK_CCACHE ${CMAKE_COMMAND} -E env
+    CCACHE_BASEDIR=${PROJECT_SOURCE_DIR} CCACHE_NOHASHDIR=1
+    CCACHE_SLOPPINESS=pch_defines,time_macros ${CCACHE_PROGRAM})
+  if(NOT CMAKE_CXX_COMPILER_LAUNCHER)
+    set(CMAKE_CXX_COMPILER_LAUNCHER ${DELINK_CCACHE})
   endif()
 endif()
 

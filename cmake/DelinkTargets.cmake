@@ -1,8 +1,9 @@
 # What every target of the project has in common, and the two functions that
 # make them.
 #
-#   delink_library(NAME SOURCES... DEPS TARGETS...)
-#       a static library delink_NAME, alias delink::NAME
+#   delink_library(NAME SOURCES... DEPS TARGETS... [TEXT])
+#       a static library delink_NAME, alias delink::NAME. TEXT: it reads and
+#       writes text, and so is optimised less, which compiles a third faster
 #   delink_test(NAME SOURCES... DEPS TARGETS... [LABELS L...] [TIMEOUT SECONDS]
 #               [SHARDS N] [COST SECONDS] [PROCESSORS N] [ENVIRONMENT E...])
 #       a GoogleTest program NAME, run by ctest under that name: one for what a
@@ -56,12 +57,8 @@ if(DELINK_SANITIZE)
 endif()
 
 # A test's own code is run about as often as it is compiled: it goes without the
-# optimiser's best, which what it tests has as ever.
-if(DELINK_SANITIZE)
-  set(DELINK_TEST_OPTIONS -O0)
-else()
-  set(DELINK_TEST_OPTIONS $<$<CONFIG:Release>:-O1>)
-endif()
+# optimiser, which what it tests has as ever.
+set(DELINK_TEST_OPTIONS -O0)
 
 include(DelinkPrecompiled)
 
@@ -75,39 +72,14 @@ function(delink_label_test name)
       add_dependencies(tests_${label} ${name})
     endif()
   endforeach()
-  if(once IN_LIST ARGN)
-    set_property(TARGET ${name} PROPERTY DELINK_ONCE ON)
-  endif()
-endfunction()
-
-# The target tests_release, when all others are known: everything but what is
-# labelled `once`.
-function(delink_make_tests_release)
-  delink_targets_below(${PROJECT_SOURCE_DIR} targets)
-  add_custom_target(tests_release)
-  foreach(target IN LISTS targets)
-    get_target_property(type ${target} TYPE)
-    get_target_property(once ${target} DELINK_ONCE)
-    if(type MATCHES "EXECUTABLE|LIBRARY" AND NOT type MATCHES "INTERFACE"
-        AND NOT once)
-      add_dependencies(tests_release ${target})
-    endif()
-  endforeach()
-endfunction()
-
-function(delink_targets_below folder result)
-  get_property(targets DIRECTORY ${folder} PROPERTY BUILDSYSTEM_TARGETS)
-  get_property(below DIRECTORY ${folder} PROPERTY SUBDIRECTORIES)
-  foreach(subfolder IN LISTS below)
-    delink_targets_below(${subfolder} more)
-    list(APPEND targets ${more})
-  endforeach()
-  set(${result} ${targets} PARENT_SCOPE)
 endfunction()
 
 function(delink_library name)
-  cmake_parse_arguments(ARG "" "" "DEPS" ${ARGN})
+  cmake_parse_arguments(ARG "TEXT" "" "DEPS" ${ARGN})
   add_library(delink_${name} STATIC ${ARG_UNPARSED_ARGUMENTS})
+  if(ARG_TEXT)
+    target_compile_options(delink_${name} PRIVATE $<$<CONFIG:Release>:-O1>)
+  endif()
   add_library(delink::${name} ALIAS delink_${name})
   target_link_libraries(delink_${name} PUBLIC delink_options ${ARG_DEPS})
   delink_precompiled(delink_${name} library)

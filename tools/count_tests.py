@@ -1,12 +1,12 @@
-"""Adds up test results: count_tests.py [--took PART=SECONDS]... [--budget
-MINUTES] NAME=REPORT...
+"""Adds up test results: count_tests.py [--took PART=SECONDS,CPU_SECONDS]...
+[--budget MINUTES] NAME=REPORT...
 
 Each REPORT is what `ctest --output-junit` wrote. A GoogleTest or unittest
 program counts with every case inside it, any other test as one. A report that
 is absent (its build failed) and a program that died count as one failure. Names
-what failed, what was skipped and what took longest, and says how long the parts
-of it all took beside what they may; the last line is
-'N passed, N failed, N skipped'. Exits 1 when something failed, not when it took
+what failed, what was skipped and what took longest, repeats what lints note
+("note: ..."), and says how long the parts of it all took beside what they may;
+the last line is 'N passed, N failed, N skipped'. Exits 1 when something failed, not when it took
 long.
 """
 
@@ -19,6 +19,7 @@ import xml.etree.ElementTree as ElementTree
 GTEST_CASE = re.compile(
     r"^\[ *(OK|FAILED|SKIPPED) *\] (\S+?),? .*\((\d+) ms\)\s*$", re.M)
 UNITTEST_TOTAL = re.compile(r"^Ran (\d+) tests? in ", re.M)
+NOTE = re.compile(r"^note: .*", re.M)
 UNITTEST_PART = re.compile(r"(failures|errors|skipped)=(\d+)")
 SLOWEST = 20  # are listed
 
@@ -30,6 +31,7 @@ class Counts:
     self.failed = []
     self.skipped = []
     self.took = []  # (seconds, name)
+    self.notes = []
 
 
 def count_gtest(name, output, counts):
@@ -70,6 +72,7 @@ def count_test(name, test, counts):
   output = test.findtext("system-out") or ""
   failed_before = len(counts.failed)
   status = test.get("status")
+  counts.notes += NOTE.findall(output)
   if GTEST_CASE.search(output):
     count_gtest(name, output, counts)
   else:
@@ -93,9 +96,11 @@ def print_times(counts, parts, budget):
     print(f"\n{len(slowest)} slowest, in seconds:")
     print("\n".join(f"  {seconds:6.1f}  {name}" for seconds, name in slowest))
   if parts:
-    minutes = [(name, int(seconds) / 60) for name, seconds in parts]
-    print("\nminutes: " + ", ".join(f"{name} {m:.1f}" for name, m in minutes) +
-          f"; all {sum(m for _, m in minutes):.1f}" +
+    minutes = [(name, *(int(s) / 60 for s in seconds.split(",")))
+               for name, seconds in parts]
+    print("\nminutes (of all cores): " +
+          ", ".join(f"{name} {m:.1f} ({cpu:.1f})" for name, m, cpu in minutes) +
+          f"; all {sum(m for _, m, _ in minutes):.1f}" +
           (f" of the {budget} that they may take" if budget else ""))
 
 
@@ -111,6 +116,8 @@ def main():
     count_report(name, path, counts)
   print_times(counts, [part.rsplit("=", 1) for part in arguments.took],
               arguments.budget)
+  if counts.notes:
+    print("\n" + "\n".join(counts.notes))
   for title, names in (("skipped", counts.skipped), ("failed", counts.failed)):
     if names:
       print(f"\n{len(names)} {title}:")

@@ -13,6 +13,7 @@
 #include "data/tokenizer/nfc.h"
 #include "data/tokenizer/tokenizer.h"
 #include "tests/data/text_samples.h"
+#include "tests/testing/source_path.h"
 
 namespace delink::bpe_tokenizer_test {
 namespace {
@@ -22,8 +23,7 @@ using ::testing::HasSubstr;
 using Json = nlohmann::json;
 
 std::string Fixture(const std::string& name) {
-  return testing::ReadOrDie(std::string(DELINK_SOURCE_DIR) +
-                            "/tests/data/tokenizers/" + name);
+  return testing::ReadOrDie(testing::SourcePath("tests/data/tokenizers/") + name);
 }
 
 std::vector<std::string> Lines(const std::string& text) {

@@ -12,6 +12,7 @@
 #include "data/tokenizer/huggingface_files.h"
 #include "data/tokenizer/sentencepiece_bridge.h"
 #include "tests/data/text_samples.h"
+#include "tests/testing/source_path.h"
 #include "tests/testing/temp_dir.h"
 
 namespace delink::folder_tokenizer_test {
@@ -24,8 +25,8 @@ using Json = nlohmann::json;
 
 // Of the small tokenizers: <|endoftext|> is 0 and <|im_start|> 1.
 Json Fixture(const std::string& name) {
-  return Json::parse(testing::ReadOrDie(std::string(DELINK_SOURCE_DIR) +
-                                        "/tests/data/tokenizers/" + name));
+  return Json::parse(
+      testing::ReadOrDie(testing::SourcePath("tests/data/tokenizers/") + name));
 }
 
 // What Llama 3's file has: two parts, of which the second puts tokens in front.

@@ -4,12 +4,13 @@
 #include "recipes/models/model_list.h"
 #include "recipes/schema/recipe_io.h"
 #include "tests/fuzz/fuzz_target.h"
+#include "tests/testing/source_path.h"
 
 namespace delink::fuzz {
 
 std::vector<std::string> Seeds() {
   std::vector<std::string> seeds;
-  const std::string folder = DELINK_SOURCE_DIR "/recipes";
+  const std::string folder = testing::SourcePath("recipes");
   const std::vector<std::string> names = ListDirectory(folder).value();
   for (const std::string& name : names) {
     if (!name.ends_with(".toml")) continue;

@@ -6,15 +6,15 @@
 #include "data/tokenizer/bpe_tokenizer.h"
 #include "tests/data/text_samples.h"
 #include "tests/fuzz/fuzz_target.h"
+#include "tests/testing/source_path.h"
 
 namespace delink::fuzz {
 
 std::vector<std::string> Seeds() {
   std::vector<std::string> seeds;
   for (const char* name : {"gpt2", "llama3", "qwen", "sequence"}) {
-    seeds.push_back(testing::ReadOrDie(std::string(DELINK_SOURCE_DIR) +
-                                       "/tests/data/tokenizers/" + name +
-                                       ".json"));
+    seeds.push_back(testing::ReadOrDie(testing::SourcePath("tests/data/tokenizers/") +
+                                       name + ".json"));
   }
   return seeds;
 }

@@ -11,6 +11,7 @@
 
 #include "framework/checkpoint/checkpoint.h"
 #include "framework/hdf5/hdf5.h"
+#include "tests/testing/source_path.h"
 
 namespace delink::testing::bad_input_test {
 namespace {
@@ -20,7 +21,7 @@ namespace fs = std::filesystem;
 using ::testing::HasSubstr;
 
 TEST_F(BadInput, Recipes) {
-  const std::string recipe = DELINK_SOURCE_DIR "/recipes/tiny.toml";
+  const std::string recipe = SourcePath("recipes/tiny.toml");
   const auto own = [](const std::string& text) {
     return [text] { WriteText(Path("own.toml"), text); };
   };
@@ -183,7 +184,7 @@ TEST_F(BadInput, Depths) {
 // Each is all that is said, though the second stage has the same pipeline; what
 // else is wrong with one: recipe_errors_test.cc.
 TEST_F(BadInput, Pipelines) {
-  const std::string recipe = DELINK_SOURCE_DIR "/recipes/tiny.toml";
+  const std::string recipe = SourcePath("recipes/tiny.toml");
   const auto with = [](const std::string& more) {
     return TrainWords("never",
                       {"--set", "stage.0.parallel={pipeline=2" + more + "}"});
@@ -307,7 +308,7 @@ TEST_F(BadInput, RanksThatAreStartedUnlike) {
 }
 
 TEST_F(BadInput, Threads) {
-  const std::string recipe = DELINK_SOURCE_DIR "/recipes/tiny.toml";
+  const std::string recipe = SourcePath("recipes/tiny.toml");
   const std::vector<std::string> says = {"--threads", "100000", "1 to 4096"};
   Check({
       {"of train",
@@ -343,9 +344,9 @@ TEST_F(BadInput, EscapeSequences) {
                                  shown + "irs: unknown key"));
   const Outcome file = RunDelink({"plan", Path("no\x1b[31m")});
   EXPECT_THAT(file.err, HasSubstr("no" + shown));
-  const Outcome stage = RunDelink(
-      {"plan", DELINK_SOURCE_DIR "/recipes/tiny.toml", "--set",
-       "model.vocab=257", "--set", "stage.0.name=\"\\u001b[31mred\""});
+  const Outcome stage = RunDelink({"plan", SourcePath("recipes/tiny.toml"),
+                                   "--set", "model.vocab=257", "--set",
+                                   "stage.0.name=\"\\u001b[31mred\""});
   EXPECT_EQ(stage.code, 0) << stage.err;
   EXPECT_THAT(stage.out, HasSubstr("stage " + shown + "red"));
   for (const Outcome& outcome : {key, file, stage}) {
@@ -413,7 +414,7 @@ TEST_F(BadInput, Corpora) {
          fs::remove_all(Path("mixed/validation"));
          const Outcome built = RunDelink(
              {"data", "build", "--train-tokenizer", "400", "--validation",
-              "0.5", "--out", Path("words"), DELINK_SOURCE_DIR "/LICENSE"});
+              "0.5", "--out", Path("words"), SourcePath("LICENSE")});
          ASSERT_EQ(built.code, 0) << built.err;
          fs::copy(Path("words/validation"), Path("mixed/validation"));
        }},
@@ -565,7 +566,7 @@ TEST_F(BadInput, Runs) {
 
 // Nothing that was to be printed is lost without a word.
 TEST_F(BadInput, OutputThatIsLost) {
-  const std::string recipe = DELINK_SOURCE_DIR "/recipes/tiny.toml";
+  const std::string recipe = SourcePath("recipes/tiny.toml");
   const std::string run = Path("straight");
   WriteText(Path("grid.toml"), "recipe = \"" + recipe + "\"\nseeds = [1, 2]\n");
   const std::vector<Words> commands = {

@@ -5,6 +5,7 @@
 #include <filesystem>
 #include <fstream>
 
+#include "tests/testing/source_path.h"
 #include "tests/tools/program_fixture.h"
 
 namespace delink::testing::checkpoint_commands_test {
@@ -292,7 +293,7 @@ class Growth : public Commands {
   static Words GrowthWords(const std::string& out, const Words& more = {}) {
     Words words = TrainWords(
         out, {"--set", "stage.1.state=scale", "--set", "stage.2.state=scale"});
-    words[1] = DELINK_SOURCE_DIR "/recipes/tiny_growth.toml";
+    words[1] = SourcePath("recipes/tiny_growth.toml");
     words.insert(words.end(), more.begin(), more.end());
     return words;
   }

@@ -375,7 +375,7 @@ TEST_F(CraftedInput, AFullDiskIsToldOfInOneSentence) {
 TEST_F(CraftedInput, ErrorsOfCloseAreTold) {
   const auto run = [](const std::string& failing, const Words& words) {
     setenv("DELINK_CLOSE_FAILS", failing.c_str(), 1);
-    setenv("LD_PRELOAD", DELINK_CLOSE_FAILS, 1);
+    setenv("LD_PRELOAD", CloseFails(), 1);
     Outcome outcome = RunDelink(words);
     unsetenv("LD_PRELOAD");
     unsetenv("DELINK_CLOSE_FAILS");

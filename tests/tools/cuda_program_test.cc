@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "tests/testing/source_path.h"
 #include "tests/tools/program_fixture.h"
 
 namespace delink::testing::cuda_program_test {
@@ -75,7 +76,7 @@ TEST_F(CudaProgram, TrainsEvaluatesAndContinues) {
 }
 
 TEST_F(CudaProgram, PlansForAGpuAnywhere) {
-  const std::string recipe = DELINK_SOURCE_DIR "/recipes/tiny.toml";
+  const std::string recipe = SourcePath("recipes/tiny.toml");
   const Words words = {"plan",   recipe,    "--set", "model.vocab=257",
                        "--json", "--device"};
   json bytes[2];
@@ -92,7 +93,7 @@ TEST_F(CudaProgram, PlansForAGpuAnywhere) {
 // cuDNN's backward pass, which then keeps no gradient of every score.
 TEST_F(CudaProgram, PlansLessWhereSumsMayBeMadeInAnyOrder) {
   Words words = {"plan",
-                 DELINK_SOURCE_DIR "/recipes/gpt2_124m.toml",
+                 SourcePath("recipes/gpt2_124m.toml"),
                  "--json",
                  "--device",
                  "cuda",

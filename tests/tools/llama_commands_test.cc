@@ -1,6 +1,7 @@
 // The program with a llama: train, inspect, eval, generate, delink.
 #include <map>
 
+#include "tests/testing/source_path.h"
 #include "tests/tools/program_fixture.h"
 
 namespace delink::testing::llama_commands_test {
@@ -19,7 +20,7 @@ class LlamaCommands : public Program {
   }
   static Words LlamaWords(const std::string& out, const Words& more = {}) {
     Words words = TrainWords(out, more);
-    words[1] = DELINK_SOURCE_DIR "/recipes/tiny_llama.toml";
+    words[1] = SourcePath("recipes/tiny_llama.toml");
     return words;
   }
 };

@@ -4,6 +4,7 @@
 #include <cstdlib>
 #include <fstream>
 
+#include "tests/testing/source_path.h"
 #include "tests/tools/program_fixture.h"
 
 namespace delink::testing::plan_command_test {
@@ -20,7 +21,7 @@ using nlohmann::json;
 class PlanProgram : public Program {
  protected:
   static Words PlanWords(const Words& more = {}) {
-    Words words = {"plan",  DELINK_SOURCE_DIR "/recipes/tiny.toml",
+    Words words = {"plan",  SourcePath("recipes/tiny.toml"),
                    "--set", "data.train=" + Path("corpus/train"),
                    "--set", "run.threads=1"};
     words.insert(words.end(), more.begin(), more.end());

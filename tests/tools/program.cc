@@ -100,6 +100,8 @@ Outcome RunDelinkOnSimt(const Words& words) {
   return RunProgram(all);
 }
 
+const char* CloseFails() { return DELINK_CLOSE_FAILS; }
+
 bool HaveMpirun() { return std::strlen(DELINK_MPIRUN) > 0; }
 
 namespace {

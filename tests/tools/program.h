@@ -39,6 +39,9 @@ Outcome MpirunDelinkUnlike(const Words& first, const Words& second);
 Outcome MpirunDelinkOnSimt(int ranks, const Words& words);
 bool HaveMpirun();
 
+// The library of close_fails.cc, for LD_PRELOAD.
+const char* CloseFails();
+
 // The rows of a metrics.jsonl, as text and parsed.
 std::vector<std::string> Lines(const std::string& path);
 std::vector<nlohmann::json> Rows(const std::string& path);

@@ -2,6 +2,8 @@
 
 #include <fstream>
 
+#include "tests/testing/source_path.h"
+
 namespace delink::testing {
 namespace {
 
@@ -49,7 +51,7 @@ std::string Program::Step(const std::string& run, int step) {
 }
 
 Words Program::TrainWords(const std::string& out, const Words& more) {
-  Words words = {"train",     DELINK_SOURCE_DIR "/recipes/tiny.toml",
+  Words words = {"train",     SourcePath("recipes/tiny.toml"),
                  "--out",     Path(out),
                  "--set",     "data.train=" + Path("corpus/train"),
                  "--set",     "run.keep=0",

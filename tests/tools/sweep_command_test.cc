@@ -4,6 +4,7 @@
 #include <map>
 
 #include "framework/base/file.h"
+#include "tests/testing/source_path.h"
 #include "tests/tools/program_fixture.h"
 
 namespace delink::testing::sweep_command_test {
@@ -19,15 +20,15 @@ class Sweeps : public Program {
   // Six runs of a few steps; those with the corpus that is not there fail.
   std::string Spec(const std::string& name, const std::string& more = "") {
     WriteText(Path(name + ".toml"),
-              "recipe = \"" DELINK_SOURCE_DIR
-              "/recipes/tiny.toml\"\n"
-              "set = [\"schedule.steps=6\", \"stage.0.until.steps=3\", "
-              "\"run.validate_every=2\"]\n"
-              "seeds = [1, 2]\n"
-              "at_tokens = [1024]\n"
-              "[[axis]]\nkey = \"optimizer.lr\"\nvalues = [1e-3, 2e-3]\n"
-              "[[axis]]\nkey = \"data.train\"\nname = \"corpus\"\n"
-              "values = [\"" +
+              "recipe = \"" + SourcePath("recipes/tiny.toml") +
+                  "\"\n"
+                  "set = [\"schedule.steps=6\", \"stage.0.until.steps=3\", "
+                  "\"run.validate_every=2\"]\n"
+                  "seeds = [1, 2]\n"
+                  "at_tokens = [1024]\n"
+                  "[[axis]]\nkey = \"optimizer.lr\"\nvalues = [1e-3, 2e-3]\n"
+                  "[[axis]]\nkey = \"data.train\"\nname = \"corpus\"\n"
+                  "values = [\"" +
                   Path("corpus/train") + "\", \"" + Path("nowhere") +
                   "\"]\nlabels = [\"there\", \"nowhere\"]\n"
                   "[[skip]]\nwhere = { corpus = \"nowhere\", lr = 1e-3 }\n" +
@@ -118,10 +119,10 @@ double LossAt(const std::vector<json>& rows, double flops) {
 TEST_F(Sweeps, GrowthComparesAtEqualFlops) {
   constexpr double kFlops = 2.5e8;  // less than any run takes in all
   WriteText(Path("growth.toml"),
-            "recipe = \"" DELINK_SOURCE_DIR
-            "/recipes/tiny.toml\"\n"
-            "set = [\"schedule.steps=6\", \"stage.0.until.steps=3\", "
-            "\"run.validate_every=1\", \"data.train=" +
+            "recipe = \"" + SourcePath("recipes/tiny.toml") +
+                "\"\n"
+                "set = [\"schedule.steps=6\", \"stage.0.until.steps=3\", "
+                "\"run.validate_every=1\", \"data.train=" +
                 Path("corpus/train") +
                 "\", \"stage.0.share=none\"]\n"
                 "at_flops = [2.5e8]\n"
@@ -168,7 +169,7 @@ TEST_F(Sweeps, ACutRunGoesOn) {
                                 "\"nowhere\" }\n");
   const std::string run = Path("cut/runs/lr=0.001_corpus=there_seed=1");
   const Outcome cut =
-      RunDelink({"train", DELINK_SOURCE_DIR "/recipes/tiny.toml", "--set",
+      RunDelink({"train", SourcePath("recipes/tiny.toml"), "--set",
                  "schedule.steps=6", "--set", "stage.0.until.steps=3", "--set",
                  "run.validate_every=2", "--set", "optimizer.lr=0.001", "--set",
                  "data.train=" + Path("corpus/train"), "--set", "run.seed=1",
@@ -202,10 +203,9 @@ TEST_F(Sweeps, DryRunPrintsCommandsAndDoesNothing) {
 }
 
 TEST_F(Sweeps, WhatIsWrongIsToldBeforeAnythingIsWritten) {
-  WriteText(Path("bad.toml"),
-            "recipe = \"" DELINK_SOURCE_DIR
-            "/recipes/tiny.toml\"\n[[axis]]\nkey = \"model.heads\"\n"
-            "values = [4, 5]\n");
+  WriteText(Path("bad.toml"), "recipe = \"" + SourcePath("recipes/tiny.toml") +
+                                  "\"\n[[axis]]\nkey = \"model.heads\"\n"
+                                  "values = [4, 5]\n");
   const Outcome recipe =
       RunDelink({"sweep", Path("bad.toml"), "--out", Path("bad"), "--set",
                  "data.train=" + Path("corpus/train")});
@@ -224,11 +224,9 @@ TEST_F(Sweeps, ARunOfOtherSettingsIsNotTakenForThisOne) {
       "[[skip]]\nwhere = { corpus = \"nowhere\" }\n"
       "[[skip]]\nwhere = { lr = 2e-3 }\n";
   const std::string spec = Spec("other", only);
-  WriteText(Path("tiny.toml"),
-            *ReadFile(DELINK_SOURCE_DIR "/recipes/tiny.toml"));
+  WriteText(Path("tiny.toml"), *ReadFile(SourcePath("recipes/tiny.toml")));
   std::string text = *ReadFile(spec);
-  text.replace(text.find(DELINK_SOURCE_DIR),
-               sizeof(DELINK_SOURCE_DIR "/recipes"), "");
+  text.replace(text.find(SourcePath("")), SourcePath("recipes/").size(), "");
   WriteText(spec, text);
   ASSERT_EQ(RunDelink({"sweep", spec, "--out", Path("other")}).code, 0);
   const Outcome outcome = RunDelink(

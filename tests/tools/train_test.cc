@@ -9,6 +9,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "tests/testing/source_path.h"
 #include "tests/tools/program_fixture.h"
 
 namespace delink::testing::train_test {
@@ -173,7 +174,7 @@ TEST_F(TrainProgram, ResumeWithNothingThereStartsAndSaysSo) {
 
 TEST_F(TrainProgram, ARecipeInTheFolderOneIsIn) {
   // Paths are relative to the recipe, the run's folder is named after it.
-  fs::copy(DELINK_SOURCE_DIR "/recipes/tiny.toml", Path("bare.toml"));
+  fs::copy(SourcePath("recipes/tiny.toml"), Path("bare.toml"));
   const Outcome outcome = RunDelinkIn(
       Path("."), {"train", "bare.toml", "--until-step", "1", "--threads", "1"});
   EXPECT_EQ(outcome.code, 0) << outcome.err;

@@ -6,12 +6,17 @@ or build, while it, what it includes of ours, how it is compiled, the rules and
 clang-tidy's version stay the same: ${XDG_CACHE_HOME:-~/.cache}/delink/tidy
 remembers.
 
+Where the checkout differs from what landed last (origin/main), it reads what
+differs, by itself or by what it includes. Elsewhere it reads all, the files that
+changed last first. After MINUTES it begins nothing more, and notes what it has not
+read. With DELINK_FULL_TESTS in the environment it reads all, remembered or not.
+
 Nearly all of clang-tidy's time goes into what sources include, not into the
 sources, so that many are checked as one translation unit that includes copies of
 them, in which names that would clash are others. What does not pass there is
 looked for again in parts of it, down to single files: what a single file is told
 counts, and names that clash all the same (tidy_batches.py tries to avoid that)
-only cost time. What CMake puts together for a unity build is taken apart first.
+only cost time. What is put together for a unity build is taken apart first.
 """
 
 import concurrent.futures
@@ -22,12 +27,16 @@ import re
 import shutil
 import subprocess
 import tempfile
+import time
 
 import source_tree
 import tidy_batches
 
 OUR_INCLUDE = re.compile(r'^\s*#\s*include\s*"([^"]+)"', re.M)
-UNITY = re.compile(r"/Unity/unity_\d+_cxx\.cxx$")
+FULL = bool(os.environ.get("DELINK_FULL_TESTS"))
+UNITY = re.compile(r"/unity/\w+_\d+\.cc$")
+MINUTES = 5
+TOGETHER = 60000  # lines of sources that batches are made of at once
 
 
 def read(path):
@@ -86,25 +95,48 @@ def tidy(program, build, root, batch):
   return ""
 
 
-def compiled(build):
+def compiled(build, root):
   """Every source with the command that compiles it, or its unity."""
   for entry in json.loads(read(os.path.join(build, "compile_commands.json"))):
     file, command = entry["file"], entry["command"]
     for source in OUR_INCLUDE.findall(read(file)) if UNITY.search(
         file) else [file]:
-      yield source, command
+      yield os.path.relpath(os.path.join(root, source), root), command
+
+
+def git(root, *words):
+  """What git prints, as lines; none where it fails."""
+  run = subprocess.run(
+      ["git", "-c", "safe.directory=*", "-C", root, *words],
+      stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, check=False)
+  return run.stdout.splitlines() if run.returncode == 0 else []
+
+
+def changed(root):
+  """The files that differ from what landed last; none: all may."""
+  base = git(root, "merge-base", "HEAD", "origin/main")
+  names = git(root, "diff", "--name-only", base[0]) if base else []
+  return set() if ".clang-tidy" in names else set(names)
+
+
+def last_changes(root):
+  """A number for each file, the smaller the later it was changed."""
+  names = git(root, "diff", "--name-only", "HEAD") + git(
+      root, "log", "--format=", "--name-only")
+  return {name: number for number, name in reversed(list(enumerate(names)))}
 
 
 def sources_to_check(program, build, root):
-  """The sources that did not pass as they are now."""
+  """The sources that did not pass as they are now, what changed last first."""
   rules = (read(os.path.join(root, ".clang-tidy")), subprocess.run(
       [program, "--version"], stdout=subprocess.PIPE, text=True,
       check=True).stdout)
   ours = set(source_tree.cpp_files(root))
+  differing = set() if FULL else changed(root)
+  order = last_changes(root)
   seen = set()
   sources = []
-  for file, command in compiled(build):
-    path = os.path.relpath(file, root)
+  for path, command in compiled(build, root):
     device_code = "nvcc " in command.split("-", 1)[0]
     if path not in ours or path in seen or device_code:
       # A file built several times is checked once; device code as the emulated
@@ -113,11 +145,26 @@ def sources_to_check(program, build, root):
     seen.add(path)
     texts = {}
     closure(root, path, texts)
+    if differing and differing.isdisjoint(texts):
+      continue
     source = tidy_batches.Source(path, list(texts.values()), command)
     source.mark = os.path.join(cache(), digest(root, rules, source, texts))
-    if not os.path.exists(source.mark):
+    if FULL or not os.path.exists(source.mark):
       sources.append(source)
-  return sources
+  return sorted(sources, key=lambda s: (s.path not in differing,
+                                        order.get(s.path, len(order))))
+
+
+def batches(sources):
+  """Of the first sources first."""
+  lines, together = 0, []
+  for source in sources:
+    lines += source.lines
+    together.append(source)
+    if lines >= TOGETHER:
+      yield from tidy_batches.pack(together)
+      lines, together = 0, []
+  yield from tidy_batches.pack(together)
 
 
 def problems(build, root):
@@ -129,10 +176,22 @@ def problems(build, root):
             "compile_commands.json: cmake -B makes one"]
   os.makedirs(os.path.join(build, "tidy"), exist_ok=True)
   os.makedirs(cache(), exist_ok=True)
-  batches = tidy_batches.pack(sources_to_check(program, build, root))
+  began = time.monotonic()
+  unread = []
+
+  def check(batch):
+    if not FULL and time.monotonic() - began > 60 * MINUTES:
+      unread.extend(source.path for source in batch.sources)
+      return ""
+    return tidy(program, build, root, batch)
+
   with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:
-    said = pool.map(lambda batch: tidy(program, build, root, batch), batches)
-    return [text for text in said if text]
+    said = list(pool.map(check, batches(sources_to_check(program, build, root))))
+  if unread:
+    print(f"note: clang-tidy has not read {len(unread)} sources, after "
+          f"{MINUTES} minutes of others: {min(unread)} and more; "
+          "tools/test.sh --full reads all")
+  return [text for text in said if text]
 
 
 if __name__ == "__main__":

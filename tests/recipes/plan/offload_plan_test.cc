@@ -15,6 +15,7 @@
 #include "absl/strings/str_join.h"
 #include "recipes/plan/plan.h"
 #include "tests/testing/cpu_rates.h"
+#include "tests/testing/source_path.h"
 #include "tests/testing/temp_dir.h"
 
 namespace delink::testing::offload_plan_test {
@@ -26,7 +27,7 @@ using ::testing::Not;
 
 using Words = std::vector<std::string>;
 
-constexpr char kTiny[] = DELINK_SOURCE_DIR "/recipes/tiny.toml";
+const std::string kTiny = SourcePath("recipes/tiny.toml");
 
 class PlanOfOffload : public ::testing::Test {
  protected:

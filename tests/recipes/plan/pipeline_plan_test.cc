@@ -21,6 +21,7 @@
 #include "recipes/run/prepare.h"
 #include "recipes/run/recorder.h"
 #include "recipes/schema/recipe_io.h"
+#include "tests/testing/source_path.h"
 
 namespace delink::testing::pipeline_plan_test {
 namespace {
@@ -33,7 +34,7 @@ using ::testing::Not;
 
 using Words = std::vector<std::string>;
 
-constexpr char kTiny[] = DELINK_SOURCE_DIR "/recipes/tiny.toml";
+const std::string kTiny = SourcePath("recipes/tiny.toml");
 
 // A fixed model; both stages with the same pipeline.
 Words Sets(int pipeline, int data, const Words& more = {}) {

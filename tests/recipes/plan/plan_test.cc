@@ -23,6 +23,7 @@
 #include "recipes/schema/recipe_io.h"
 #include "tests/framework/comm/counting_communicator.h"
 #include "tests/recipes/run/constant_batch.h"
+#include "tests/testing/source_path.h"
 
 namespace delink::testing::plan_test {
 namespace {
@@ -33,10 +34,10 @@ using ::testing::Not;
 
 using Words = std::vector<std::string>;
 
-constexpr char kTiny[] = DELINK_SOURCE_DIR "/recipes/tiny.toml";
+const std::string kTiny = SourcePath("recipes/tiny.toml");
 
 std::string PathOf(const std::string& recipe) {
-  return DELINK_SOURCE_DIR "/recipes/" + recipe + ".toml";
+  return SourcePath("recipes/") + recipe + ".toml";
 }
 
 // What a stage took on one rank.
@@ -283,7 +284,7 @@ TEST(Plan, TakesTimeByTheLayer) {
 
 TEST(Plan, OfALlamaThatMayEndAStageEarly) {
   const auto plan =
-      PlanRun({.recipe = DELINK_SOURCE_DIR "/recipes/tiny_llama.toml",
+      PlanRun({.recipe = SourcePath("recipes/tiny_llama.toml"),
                .sets = {"model.vocab=257", "stage.0.until.plateau=0.01"}},
               BuiltInModels());
   ASSERT_TRUE(plan.ok()) << std::string(plan.status().message());
@@ -371,10 +372,9 @@ TEST(Plan, ThePeakIsThisMachinesIfItHasTheDevice) {
 
 // The one that docs/recipe.md shows.
 TEST(Plan, OfTheCommentedRecipe) {
-  const auto plan =
-      PlanRun({.recipe = DELINK_SOURCE_DIR "/recipes/commented.toml",
-               .sets = {"model.vocab=8000"}},
-              BuiltInModels());
+  const auto plan = PlanRun({.recipe = SourcePath("recipes/commented.toml"),
+                             .sets = {"model.vocab=8000"}},
+                            BuiltInModels());
   ASSERT_TRUE(plan.ok()) << std::string(plan.status().message());
   ASSERT_EQ(plan->stages.size(), 2U);
   EXPECT_EQ(plan->stages[0].steps(), 600);
@@ -386,7 +386,7 @@ TEST(Plan, OfTheCommentedRecipe) {
 
 // Its first lines promise less than half of the FLOPs.
 TEST(Plan, OfTheRecipeThatGrows) {
-  const std::string path = DELINK_SOURCE_DIR "/recipes/gpt2_124m_growth.toml";
+  const std::string path = SourcePath("recipes/gpt2_124m_growth.toml");
   const ModelList models = BuiltInModels();
   const auto recipe = ReadRecipe(path, {}, KindsOf(models));
   ASSERT_TRUE(recipe.ok()) << std::string(recipe.status().message());

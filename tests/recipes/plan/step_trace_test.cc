@@ -14,6 +14,7 @@
 
 #include "framework/base/file.h"
 #include "recipes/plan/plan.h"
+#include "tests/testing/source_path.h"
 
 namespace delink::testing::step_trace_test {
 namespace {
@@ -24,7 +25,7 @@ using ::testing::HasSubstr;
 
 using nlohmann::json;
 
-constexpr char kTiny[] = DELINK_SOURCE_DIR "/recipes/tiny.toml";
+const std::string kTiny = SourcePath("recipes/tiny.toml");
 constexpr double kNear = 1e-9;
 constexpr int64_t kCopied = 1000;  // bytes, whatever is copied
 

@@ -10,6 +10,7 @@
 #include "absl/strings/str_cat.h"
 #include "framework/base/file.h"
 #include "tests/recipes/run/tiny_run.h"
+#include "tests/testing/source_path.h"
 
 namespace delink::testing::bf16_gradients_test {
 namespace {
@@ -65,7 +66,7 @@ TEST(Bf16GradientsOptimizersTest, Learn) {
 // Over three of them 0.05 % and 0.33 % were seen at most, in the mean of the
 // last half 0.007 % and 0.23 %.
 TEST(Bf16GradientsCourseTest, LossesStayBesideGradientsInF32) {
-  TinyRuns runs("tiny", *ReadFile(DELINK_SOURCE_DIR "/LICENSE"));
+  TinyRuns runs("tiny", *ReadFile(SourcePath("LICENSE")));
   const std::vector<std::string> course = {
       "schedule.steps=100",     "schedule.warmup=10",  "stage.0.until.steps=40",
       "optimizer.lr=1e-3",      "data.batch=32",       "run.micro_batch=8",

@@ -25,6 +25,7 @@
 #include "recipes/saved/evaluate.h"
 #include "recipes/schema/recipe_io.h"
 #include "tests/recipes/run/tiny_run.h"
+#include "tests/testing/source_path.h"
 
 namespace delink::testing::blend_run_test {
 namespace {
@@ -80,8 +81,8 @@ class BlendRunTest : public ::testing::Test {
   Recipe MakeRecipe(std::vector<std::string> sets = {}) const {
     const std::vector<std::string> data = Both();
     sets.insert(sets.begin(), data.begin(), data.end());
-    return *CheckWorld(*ReadRecipe(DELINK_SOURCE_DIR "/recipes/tiny_blend.toml",
-                                   sets, KindsOf(BuiltInModels())),
+    return *CheckWorld(*ReadRecipe(SourcePath("recipes/tiny_blend.toml"), sets,
+                                   KindsOf(BuiltInModels())),
                        1);
   }
 

@@ -17,13 +17,14 @@
 #include "recipes/run/imagined_ranks.h"
 #include "recipes/run/prepare.h"
 #include "recipes/schema/recipe_io.h"
+#include "tests/testing/source_path.h"
 
 namespace delink::testing::imagined_stage_test {
 namespace {
 
 using Words = std::vector<std::string>;
 
-constexpr char kRecipe[] = DELINK_SOURCE_DIR "/recipes/tiny_llama.toml";
+const std::string kRecipe = SourcePath("recipes/tiny_llama.toml");
 
 // Stage 1 of a recipe over imagined ranks.
 class Imagined {

@@ -21,13 +21,14 @@
 #include "framework/comm/thread_communicator.h"
 #include "recipes/run/stage_run.h"
 #include "tests/recipes/run/recipe_env.h"
+#include "tests/testing/source_path.h"
 
 namespace delink::testing::offload_delays_test {
 namespace {
 
 constexpr int64_t kSteps = 3;  // of each stage
 constexpr int64_t kVocab = 61;
-const char kRecipe[] = DELINK_SOURCE_DIR "/recipes/tiny_llama.toml";
+const std::string kRecipe = SourcePath("recipes/tiny_llama.toml");
 
 // Sleeps for up to a millisecond, one time in two.
 class Dice {

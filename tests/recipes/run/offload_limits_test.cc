@@ -20,6 +20,7 @@
 #include "recipes/run/stage_run.h"
 #include "tests/recipes/run/constant_batch.h"
 #include "tests/recipes/run/recipe_env.h"
+#include "tests/testing/source_path.h"
 
 namespace delink::testing::offload_limits_test {
 namespace {
@@ -27,7 +28,7 @@ namespace {
 using ::testing::AllOf;
 using ::testing::HasSubstr;
 
-constexpr char kRecipe[] = DELINK_SOURCE_DIR "/recipes/tiny_llama.toml";
+const std::string kRecipe = SourcePath("recipes/tiny_llama.toml");
 
 // Of a stage, its slots: on the device and stored.
 struct Slots {

@@ -28,6 +28,7 @@
 #include "tests/recipes/run/constant_batch.h"
 #include "tests/recipes/run/recipe_env.h"
 #include "tests/recipes/run/run_table.h"
+#include "tests/testing/source_path.h"
 
 namespace delink::testing::offload_memory_test {
 namespace {
@@ -149,7 +150,7 @@ std::vector<Row> Rows() {
   return rows;
 }
 
-const char kRecipe[] = DELINK_SOURCE_DIR "/recipes/tiny_llama.toml";
+const std::string kRecipe = SourcePath("recipes/tiny_llama.toml");
 
 using Bytes = std::map<std::string, int64_t>;
 

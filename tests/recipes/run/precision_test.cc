@@ -13,6 +13,7 @@
 #include "recipes/models/model_list.h"
 #include "recipes/saved/evaluate.h"
 #include "tests/recipes/run/tiny_run.h"
+#include "tests/testing/source_path.h"
 
 namespace delink::testing::precision_test {
 namespace {
@@ -128,7 +129,7 @@ TEST_F(Bf16StagesTest, SwitchesKeepTheLossToTheBitAndResume) {
 // Real text, until much of what there is to learn is learnt. Losses lie within
 // 0.06 % of each other; the bounds leave room for other processors' roundings.
 TEST(Bf16LossTest, StaysBesideFp32) {
-  const TinyRuns runs("tiny", *ReadFile(DELINK_SOURCE_DIR "/LICENSE"));
+  const TinyRuns runs("tiny", *ReadFile(SourcePath("LICENSE")));
   for (const std::string precision : {"fp32", "bf16"}) {
     const absl::Status status = runs.Run(
         {.sets = {"run.precision=" + precision, "schedule.steps=100",

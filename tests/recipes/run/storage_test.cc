@@ -9,6 +9,7 @@
 #include "absl/strings/str_cat.h"
 #include "framework/base/file.h"
 #include "tests/recipes/run/tiny_run.h"
+#include "tests/testing/source_path.h"
 
 namespace delink::testing::storage_test {
 namespace {
@@ -46,7 +47,7 @@ INSTANTIATE_TEST_SUITE_P(Ways, StorageTest, ::testing::ValuesIn(kStorages),
 
 // Real text, until much of what there is to learn is learnt.
 TEST_P(StorageTest, LossesStayBesideFp32) {
-  const TinyRuns runs("tiny", *ReadFile(DELINK_SOURCE_DIR "/LICENSE"));
+  const TinyRuns runs("tiny", *ReadFile(SourcePath("LICENSE")));
   const std::vector<std::string> course = {
       "schedule.steps=100",     "schedule.warmup=10",  "stage.0.until.steps=40",
       "optimizer.lr=1e-3",      "data.batch=32",       "run.micro_batch=8",

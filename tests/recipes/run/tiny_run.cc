@@ -22,6 +22,7 @@
 #include "framework/hdf5/hdf5.h"
 #include "recipes/record/run_folder.h"
 #include "recipes/run/setup.h"
+#include "tests/testing/source_path.h"
 
 namespace delink::testing {
 namespace {
@@ -73,7 +74,7 @@ absl::Status RunRank(const RunRequest& request, const std::string& recipe,
 // Of the source tree; a bundle has them elsewhere.
 std::string RecipePath(const std::string& name) {
   const char* const folder = std::getenv("DELINK_RECIPES");
-  return JoinPath(folder != nullptr ? folder : DELINK_SOURCE_DIR "/recipes",
+  return JoinPath(folder != nullptr ? folder : SourcePath("recipes"),
                   name + ".toml");
 }
 

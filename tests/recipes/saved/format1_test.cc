@@ -21,12 +21,13 @@
 #include "framework/comm/thread_communicator.h"
 #include "framework/module/store_values.h"
 #include "recipes/saved/saved_model.h"
+#include "tests/testing/source_path.h"
 #include "tests/testing/temp_dir.h"
 
 namespace delink::format1_test {
 namespace {
 
-constexpr char kFolder[] = DELINK_SOURCE_DIR "/tests/recipes/saved/format1";
+const std::string kFolder = testing::SourcePath("tests/recipes/saved/format1");
 
 std::string Checkpoint() { return std::string(kFolder) + "/step-00000002"; }
 

@@ -7,14 +7,15 @@
 
 #include "gtest/gtest.h"
 #include "recipes/models/model_list.h"
+#include "tests/testing/source_path.h"
 
 namespace delink::recipe_doc_test {
 namespace {
 
 TEST(RecipeDoc, TheCommittedPageIsUpToDate) {
-  const std::string path = DELINK_SOURCE_DIR "/docs/recipe.md";
+  const std::string path = testing::SourcePath("docs/recipe.md");
   std::ostringstream example;
-  example << std::ifstream(DELINK_SOURCE_DIR "/recipes/commented.toml").rdbuf();
+  example << std::ifstream(testing::SourcePath("recipes/commented.toml")).rdbuf();
   const std::string generated =
       RecipeDoc(KindsOf(BuiltInModels()), example.str());
   if (std::getenv("DELINK_WRITE_DOCS") != nullptr) {

@@ -14,6 +14,7 @@
 #include "gtest/gtest.h"
 #include "recipes/models/model_list.h"
 #include "tests/recipes/schema/sample.h"
+#include "tests/testing/source_path.h"
 
 namespace delink::recipe_io_test {
 namespace {
@@ -364,8 +365,8 @@ TEST(CheckResume, HoldsWhatDecidesTheRunSoFar) {
 
 TEST(Shipped, RecipesAreGood) {
   int count = 0;
-  for (const auto& file : std::filesystem::directory_iterator(
-           std::string(DELINK_SOURCE_DIR) + "/recipes")) {
+  for (const auto& file :
+       std::filesystem::directory_iterator(testing::SourcePath("recipes"))) {
     if (file.path().extension() != ".toml") continue;
     ++count;
     const auto recipe =
