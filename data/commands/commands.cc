@@ -153,7 +153,7 @@ absl::Status DataBuild(const CorpusOptions& options, std::ostream& out,
   return SumUp(options.out, *report, &options, out);
 }
 
-absl::Status DataImport(const ImportOptions& options, std::ostream& out,
+absl::Status DataImport(const TokenImportOptions& options, std::ostream& out,
                         std::ostream& live, bool live_is_terminal) {
   ProgressLine progress(live, live_is_terminal);
   const absl::StatusOr<CorpusReport> report =

@@ -18,7 +18,7 @@ absl::Status DataBuild(const CorpusOptions& options, std::ostream& out,
                        std::ostream& live, bool live_is_terminal);
 
 // Makes a corpus of token files; prints as DataBuild does.
-absl::Status DataImport(const ImportOptions& options, std::ostream& out,
+absl::Status DataImport(const TokenImportOptions& options, std::ostream& out,
                         std::ostream& live, bool live_is_terminal);
 
 // Prints the statistics of a corpus: of both sides of the folder given to

@@ -24,7 +24,7 @@ namespace {
 constexpr int64_t kLargestVocab = 1 << 24;
 
 absl::StatusOr<std::unique_ptr<Tokenizer>> ChooseTokenizer(
-    const ImportOptions& options) {
+    const TokenImportOptions& options) {
   const int64_t end = options.end_of_document;
   if (!options.tokenizer_file.empty()) {
     DELINK_ASSIGN_OR_RETURN(std::unique_ptr<Tokenizer> tokenizer,
@@ -56,13 +56,14 @@ absl::StatusOr<std::unique_ptr<Tokenizer>> ChooseTokenizer(
 }
 
 // An id of ours for the end of a document is none of the files'.
-int32_t IdsOfFiles(const ImportOptions& options, const Tokenizer& tokenizer) {
+int32_t IdsOfFiles(const TokenImportOptions& options,
+                   const Tokenizer& tokenizer) {
   return options.tokenizer_file.empty() ? static_cast<int32_t>(options.vocab)
                                         : tokenizer.vocab_size();
 }
 
 absl::StatusOr<std::vector<TokenLayout>> ReadLayouts(
-    const ImportOptions& options) {
+    const TokenImportOptions& options) {
   std::vector<std::string> paths;
   for (const std::string& input : options.inputs) {
     DELINK_ASSIGN_OR_RETURN(const std::vector<std::string> some,
@@ -102,7 +103,8 @@ struct TokenScan {
   int64_t empty = 0;
 };
 
-absl::StatusOr<TokenScan> Scan(TokenReader reader, const ImportOptions& options,
+absl::StatusOr<TokenScan> Scan(TokenReader reader,
+                               const TokenImportOptions& options,
                                Reporter& reporter) {
   TokenScan scan;
   std::optional<Sha256> digest;
@@ -125,7 +127,7 @@ absl::StatusOr<TokenScan> Scan(TokenReader reader, const ImportOptions& options,
 }
 
 // Of text, by id; of ids alone nothing is known.
-std::vector<int64_t> TokenBytes(const ImportOptions& options,
+std::vector<int64_t> TokenBytes(const TokenImportOptions& options,
                                 const Tokenizer& tokenizer) {
   std::vector<int64_t> bytes(static_cast<size_t>(tokenizer.vocab_size()), 0);
   if (options.tokenizer_file.empty()) return bytes;
@@ -210,7 +212,7 @@ class Importer {
   int64_t at_ = 0;       // tokens of it that have been read
 };
 
-absl::StatusOr<CorpusReport> Import(const ImportOptions& options,
+absl::StatusOr<CorpusReport> Import(const TokenImportOptions& options,
                                     const Tokenizer& tokenizer,
                                     const CorpusStaging& staging,
                                     Reporter& reporter) {
@@ -245,7 +247,7 @@ absl::StatusOr<CorpusReport> Import(const ImportOptions& options,
 }  // namespace
 
 absl::StatusOr<CorpusReport> ImportCorpus(
-    const ImportOptions& options,
+    const TokenImportOptions& options,
     const std::function<void(const CorpusProgress&)>& progress) {
   if (options.inputs.empty()) {
     return absl::InvalidArgumentError(

@@ -19,7 +19,7 @@
 
 namespace delink {
 
-struct ImportOptions {
+struct TokenImportOptions {
   std::vector<std::string> inputs;  // as ExpandInput takes them
   LayoutOptions layout;
   std::string out;
@@ -40,7 +40,7 @@ struct ImportOptions {
 
 // `progress` is told of the phases "checking" and "importing", in bytes.
 absl::StatusOr<CorpusReport> ImportCorpus(
-    const ImportOptions& options,
+    const TokenImportOptions& options,
     const std::function<void(const CorpusProgress&)>& progress = {});
 
 }  // namespace delink

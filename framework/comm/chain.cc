@@ -10,10 +10,10 @@ namespace {
 
 class ChainPending final : public Pending {
  public:
-  // `now` is what stages[next - 1] has given, or what came before all of them.
-  ChainPending(std::unique_ptr<Pending> now, std::vector<Stage> stages,
+  // `now` is what steps[next - 1] has given, or what came before all of them.
+  ChainPending(std::unique_ptr<Pending> now, std::vector<ChainStep> steps,
                size_t next)
-      : now_(std::move(now)), stages_(std::move(stages)), next_(next) {}
+      : now_(std::move(now)), steps_(std::move(steps)), next_(next) {}
 
  private:
   absl::StatusOr<bool> Poll() override {
@@ -21,14 +21,14 @@ class ChainPending final : public Pending {
       absl::StatusOr<bool> done = now_->Test();
       if (!done.ok() || !*done) return done;
       do {
-        if (next_ == stages_.size()) return true;
-        now_ = stages_[next_++]();
+        if (next_ == steps_.size()) return true;
+        now_ = steps_[next_++]();
       } while (now_ == nullptr);
     }
   }
 
   std::unique_ptr<Pending> now_;
-  const std::vector<Stage> stages_;
+  const std::vector<ChainStep> steps_;
   size_t next_;
 };
 
@@ -62,11 +62,11 @@ std::unique_ptr<Pending> All(std::vector<std::unique_ptr<Pending>> operations) {
 }
 
 std::unique_ptr<Pending> Chain(std::unique_ptr<Pending> first,
-                               std::vector<Stage> stages) {
+                               std::vector<ChainStep> steps) {
   size_t next = 0;
-  while (first == nullptr && next < stages.size()) first = stages[next++]();
-  if (first == nullptr || next == stages.size()) return first;
-  return std::make_unique<ChainPending>(std::move(first), std::move(stages),
+  while (first == nullptr && next < steps.size()) first = steps[next++]();
+  if (first == nullptr || next == steps.size()) return first;
+  return std::make_unique<ChainPending>(std::move(first), std::move(steps),
                                         next);
 }
 

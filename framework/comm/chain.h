@@ -10,17 +10,17 @@
 
 namespace delink {
 
-// Does something and gives what is to be waited for before the next stage; null
+// Does something and gives what is to be waited for before the next step; null
 // where that is nothing. It never blocks.
-using Stage = std::function<std::unique_ptr<Pending>()>;
+using ChainStep = std::function<std::unique_ptr<Pending>()>;
 
-// `first`, then the stages; null stands for what is finished. Stages that have
+// `first`, then the steps; null stands for what is finished. Steps that have
 // nothing to wait for run at once, here as later inside Test. Null where all
-// of it is done on return. The first error ends the chain: later stages do not
-// run, and nothing is under way. What stages refer to lives until the chain is
+// of it is done on return. The first error ends the chain: later steps do not
+// run, and nothing is under way. What steps refer to lives until the chain is
 // finished.
 std::unique_ptr<Pending> Chain(std::unique_ptr<Pending> first,
-                               std::vector<Stage> stages);
+                               std::vector<ChainStep> steps);
 
 // All of them at a time, null ones left out; null where nothing is left. An
 // error is told when all are finished: the first in the list.

@@ -173,7 +173,7 @@ class Staged final : public StreamCommunicator {
     return All(std::move(posted));
   }
 
-  std::unique_ptr<Pending> ByHost(std::vector<Copy> in, Stage exchange,
+  std::unique_ptr<Pending> ByHost(std::vector<Copy> in, ChainStep exchange,
                                   std::vector<Copy> out) {
     // A copy to the host may make the host wait for the stream, where its
     // memory is not pinned: first the stream gets there.

@@ -60,7 +60,7 @@ class Import : public ::testing::Test {
     WriteOrDie(dir_ / name, bytes);
     return dir_ / name;
   }
-  absl::Status Run(ImportOptions options) {
+  absl::Status Run(TokenImportOptions options) {
     options.out = dir_ / "out";
     if (options.vocab == 0 && options.tokenizer_file.empty()) {
       options.vocab = kVocab;
@@ -217,10 +217,10 @@ TEST_F(Import, ATokenizerComesAlong) {
   const std::string model = Write("m", MakeByteTokenizer()->Serialize());
   const std::string ids =
       Write("a.u16", Numbers<uint16_t>({'h', 'i', 256, 'y', 'o', 'u', 256}));
-  ImportOptions options = {.inputs = {ids},
-                           .layout = {.dtype = "u16"},
-                           .tokenizer_file = model,
-                           .validation = 0.4};
+  TokenImportOptions options = {.inputs = {ids},
+                                .layout = {.dtype = "u16"},
+                                .tokenizer_file = model,
+                                .validation = 0.4};
   ASSERT_TRUE(Run(options).ok());
   ExpectDocuments({{'h', 'i'}, {'y', 'o', 'u'}}, 256);
   EXPECT_EQ(Corpus::Open(dir_ / "out/train").value().bytes() +

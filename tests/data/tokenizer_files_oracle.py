@@ -15,7 +15,8 @@ sys.path.insert(0, os.path.join(
     os.environ.get("XDG_CACHE_HOME", os.path.expanduser("~/.cache")),
     "delink", "python"))
 try:
-  import tokenizers
+  # Without the library the folder of that name beside this file is found.
+  from tokenizers import Tokenizer
 except ImportError as missing:
   print(f"SKIPPED: {missing}; python3 -m pip install tokenizers")
   sys.exit(77)
@@ -36,7 +37,7 @@ def told(program, tokenizer, lines, *more):
 def compare(program, tokenizer, lines, vocab):
   with tempfile.TemporaryDirectory() as folder:
     told(program, tokenizer, [], folder)
-    theirs = tokenizers.Tokenizer.from_file(
+    theirs = Tokenizer.from_file(
         os.path.join(folder, "tokenizer.json"))
     ours = told(program, tokenizer, lines)
     # The folder itself is a tokenizer.

@@ -24,6 +24,8 @@ sys.path.insert(0, os.path.join(
     "delink", "python"))
 try:
   import tokenizers
+  # Without the library the folder of that name beside this file is found.
+  from tokenizers import Tokenizer
 except ImportError as missing:
   print(f"SKIPPED: {missing}; python3 -m pip install tokenizers")
   sys.exit(77)
@@ -97,7 +99,7 @@ def compare(program, path, text, lines):
     ours = subprocess.run([program, path], stdin=file, check=True,
                           capture_output=True, text=True).stdout.split("\n")
   seconds = time.monotonic() - began
-  theirs = tokenizers.Tokenizer.from_file(path).encode_batch(
+  theirs = Tokenizer.from_file(path).encode_batch(
       lines, add_special_tokens=False)
   assert len(ours) == len(lines) + 1, (len(ours), len(lines))
   wrong = [i for i, encoding in enumerate(theirs)

@@ -18,8 +18,6 @@
 namespace delink::bench {
 namespace {
 
-constexpr int64_t kMebibyte = 1 << 20;
-
 int64_t Cores() {
   cpu_set_t set;
   CPU_ZERO(&set);

@@ -12,6 +12,8 @@
 
 namespace delink::bench {
 
+constexpr int64_t kMebibyte = 1 << 20;
+
 struct MatmulPeak {
   DType dtype = DType::kF32;
   double flops_per_s = 0;

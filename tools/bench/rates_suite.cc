@@ -21,8 +21,6 @@ namespace {
 using offload::MachineRates;
 using offload::UpdatePlace;
 
-constexpr int64_t kMebibyte = 1 << 20;
-
 // Of a block that is copied, of an array of the host's memory.
 int64_t BlockBytes(bool quick) {
   if (quick) return 4 * kMebibyte;

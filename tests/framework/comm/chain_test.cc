@@ -37,7 +37,7 @@ PendingPtr After(int looks) { return std::make_unique<Looks>(looks); }
 class ChainTest : public ::testing::Test {
  protected:
   // A stage that notes that it ran; null where there is nothing to look for.
-  Stage Note(char name, int looks) {
+  ChainStep Note(char name, int looks) {
     return [this, name, looks] {
       ran_ += name;
       return looks > 0 ? After(looks) : nullptr;

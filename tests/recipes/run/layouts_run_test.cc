@@ -29,6 +29,7 @@ namespace delink::testing::layouts_run_test {
 namespace {
 
 constexpr int64_t kSteps = 20;  // recipes/tiny*.toml
+constexpr uint64_t kRows = 0, kFullRows = 60;
 
 // How far apart runs may be that differ by the rounding of sums: derived in
 // docs/equality.md. Losses, norms and moments relatively, weights in units of
@@ -55,7 +56,7 @@ std::set<std::string> MomentsOf(const std::string& optimizer) {
 
 const std::vector<LayoutRow>& Drawn() {
   static const std::vector<LayoutRow> rows =
-      LayoutRows(FromEnvironment("DELINK_LAYOUTS", 60),
+      LayoutRows(RowCount("DELINK_LAYOUTS", kRows, kFullRows),
                  FromEnvironment("DELINK_LAYOUTS_SEED", 5));
   return rows;
 }

@@ -33,7 +33,7 @@
 namespace delink::testing::offload_memory_test {
 namespace {
 
-constexpr uint64_t kRows = 16;
+constexpr uint64_t kRows = 0, kFullRows = 16;
 constexpr Change kRun = Change::kRun;
 
 Axis Home(const std::string& key) {
@@ -62,7 +62,9 @@ const std::vector<Axis> kAxes = {
        "optimizer.kind=adafactor optimizer.relative_step=false "
        "optimizer.lr=1e-3"},
       {"muon",
-       "optimizer.kind=muon optimizer.lr=1e-2 optimizer.adamw_lr=1e-3"}}},
+       "optimizer.kind=muon optimizer.lr=1e-2 optimizer.adamw_lr=1e-3"}},
+     {},
+     true},
     {"precision",
      kRun,
      {{"fp32"},
@@ -141,7 +143,7 @@ Row RowOf(const Configuration& c) {
 }
 
 std::vector<Row> Rows() {
-  const uint64_t count = FromEnvironment("DELINK_OFFLOAD_ROWS", kRows);
+  const uint64_t count = RowCount("DELINK_OFFLOAD_ROWS", kRows, kFullRows);
   RunTable table(kAxes, kRules, FromEnvironment("DELINK_OFFLOAD_SEED", 4));
   std::vector<Row> rows;
   for (const Configuration& c : table.Cover({}, count)) {

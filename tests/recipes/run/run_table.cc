@@ -26,8 +26,9 @@ RunTable::Pair InOrder(const At& a, const At& b) {
 // How many of its pairs with `configuration` are missing.
 int64_t Missing(const At& at, const Configuration& configuration,
                 const std::set<RunTable::Pair>& missing) {
-  int64_t count = 0;
+  auto count = static_cast<int64_t>(missing.count({at, at}));
   for (const At& other : configuration) {
+    if (other.first == at.first) continue;
     count += static_cast<int64_t>(missing.count(InOrder(at, other)));
   }
   return count;
@@ -61,8 +62,11 @@ bool RunTable::Allows(const Configuration& given) const {
 std::set<RunTable::Pair> RunTable::Pairs() const {
   std::set<Pair> pairs;
   for (const Axis& a : axes_) {
+    for (const Value& x : a.values) {
+      if (a.alone) pairs.insert({{a.name, x.name}, {a.name, x.name}});
+    }
     for (const Axis& b : axes_) {
-      if (a.name == b.name) continue;
+      if (a.name == b.name || a.alone || b.alone) continue;
       for (const Value& x : a.values) {
         for (const Value& y : b.values) {
           const Configuration two = {{a.name, x.name}, {b.name, y.name}};
@@ -108,11 +112,20 @@ Configuration RunTable::Complete(Configuration given,
 }
 
 std::vector<Configuration> RunTable::Cover(
-    const std::vector<Configuration>& first, size_t count) {
+    const std::vector<Configuration>& first, size_t count, size_t others) {
   std::set<Pair> missing = Pairs();
   std::vector<Configuration> rows;
-  while (count == 0 ? rows.size() < first.size() || !missing.empty()
-                    : rows.size() < count) {
+  const auto add = [&](const Configuration& row) {
+    rows.push_back(row);
+    for (const At& a : row) {
+      for (const At& b : row) missing.erase({a, b});
+    }
+  };
+  const auto is_enough = [&] {
+    return count == 0 ? rows.size() >= first.size() && missing.empty()
+                      : rows.size() >= count;
+  };
+  while (!is_enough()) {
     Configuration best;
     for (int i = 0; i < (missing.empty() ? 1 : kTries); ++i) {
       Configuration given;
@@ -128,16 +141,17 @@ std::vector<Configuration> RunTable::Cover(
         best = given;
       }
     }
-    rows.push_back(best);
-    for (const At& a : best) {
-      for (const At& b : best) missing.erase({a, b});
+    add(best);
+    for (size_t i = 0; i < others && !is_enough(); ++i) {
+      add(Another(rows.back(), {Change::kNothing}, missing));
     }
   }
   return rows;
 }
 
 Configuration RunTable::Another(const Configuration& from,
-                                const std::set<Change>& changes) {
+                                const std::set<Change>& changes,
+                                const std::set<Pair>& missing) {
   Configuration kept;
   for (const Axis& axis : axes_) {
     const bool exact = !axis.exact.empty() && Has(from, axis.exact);
@@ -145,7 +159,7 @@ Configuration RunTable::Another(const Configuration& from,
       kept[axis.name] = from.at(axis.name);
     }
   }
-  return Complete(kept, {}, from);
+  return Complete(kept, missing, from);
 }
 
 std::vector<std::string> RunTable::Sets(
@@ -179,6 +193,12 @@ uint64_t FromEnvironment(const char* name, uint64_t otherwise) {
   uint64_t number = otherwise;
   DELINK_CHECK(text == nullptr || absl::SimpleAtoi(text, &number)) << name;
   return number;
+}
+
+bool IsFullTest() { return std::getenv("DELINK_FULL_TESTS") != nullptr; }
+
+uint64_t RowCount(const char* name, uint64_t few, uint64_t many) {
+  return FromEnvironment(name, IsFullTest() ? many : few);
 }
 
 }  // namespace delink::testing

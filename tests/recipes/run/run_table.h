@@ -30,6 +30,8 @@ struct Axis {
   std::vector<Value> values;
   // Where all of these hold kRounding is kNothing.
   Configuration exact = {};
+  // Each of its values is met once, whatever the others are.
+  bool alone = false;
 };
 
 // Where `axis` has one of `values`, `other` has one of `only`. Whatever some
@@ -53,19 +55,22 @@ class RunTable {
       : axes_(axes), rules_(rules), random_(seed) {}
 
   const std::vector<Axis>& axes() const { return axes_; }
-  // The pairs that rules allow.
+  // The pairs that rules allow; a value of an axis that is alone with itself.
   std::set<Pair> Pairs() const;
   // Whether no rule is against what is given.
   bool Allows(const Configuration& given) const;
   // `first`, completed, then more, each of which has as many new pairs as can
   // be found at once, until each of Pairs() is in one; `count` of them, any
-  // where none is missing, unless that is 0.
+  // where none is missing, unless that is 0. Each is followed by `others` that
+  // are Another(of the one before, {kNothing}).
   std::vector<Configuration> Cover(const std::vector<Configuration>& first,
-                                   size_t count);
+                                   size_t count, size_t others = 0);
   // The same configuration with other values on the axes of which other values
-  // make these changes, where rules leave some.
+  // make these changes, where rules leave some; those with pairs in `missing`
+  // first.
   Configuration Another(const Configuration& from,
-                        const std::set<Change>& changes);
+                        const std::set<Change>& changes,
+                        const std::set<Pair>& missing = {});
   std::vector<std::string> Sets(const Configuration& configuration) const;
 
  private:
@@ -89,5 +94,11 @@ std::string TrainCommand(int ranks, const std::string& recipe,
 
 // A number that a run by hand gives, else `otherwise`.
 uint64_t FromEnvironment(const char* name, uint64_t otherwise);
+
+// Whether this is `tools/test.sh --full`.
+bool IsFullTest();
+// How many rows a suite draws: what `name` in the environment says, else `few`,
+// and `many` in a full test. 0: until all pairs are met.
+uint64_t RowCount(const char* name, uint64_t few, uint64_t many);
 
 }  // namespace delink::testing

@@ -198,6 +198,7 @@ const std::vector<Configuration> kFirst = [] {
 
 // One that needs few configurations.
 constexpr uint64_t kSeed = 12;
+constexpr uint64_t kRows = 0, kFullRows = 60;
 
 uint64_t Seed() { return FromEnvironment("DELINK_RUNS_SEED", kSeed); }
 
@@ -225,7 +226,7 @@ std::vector<Row> Rows() {
   std::vector<Row> rows;
   for (const Configuration& c :
        RunTable(kAxes, kRules, Seed())
-           .Cover(kFirst, FromEnvironment("DELINK_RUNS", 0))) {
+           .Cover(kFirst, RowCount("DELINK_RUNS", kRows, kFullRows))) {
     rows.push_back({.index = rows.size(), .configuration = c});
   }
   return rows;

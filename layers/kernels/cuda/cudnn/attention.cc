@@ -1,6 +1,6 @@
-// Attention by cuDNN's graphs, through its header-only C++ front end. The
-// library is opened at run time: where there is none, or it refuses a call, the
-// log says so once and our own kernels do the work.
+// Attention by cuDNN's graphs (graphs.h). The library is opened at run time:
+// where there is none, or it refuses a call, the log says so once and our own
+// kernels do the work.
 //
 // A graph is built once for a shape, which takes some tenths of a second, and
 // kept with the device. The backward pass is asked for in its deterministic
@@ -13,53 +13,26 @@
 #include <unordered_map>
 #include <utility>
 
+#include "absl/status/status.h"
 #include "framework/base/log.h"
 #include "framework/base/mutex.h"
 #include "framework/device/cuda/check.h"
 #include "framework/device/cuda/stream.h"
 #include "layers/kernels/cuda/attention_scratch.h"
 #include "layers/kernels/cuda/cuda.h"
-#include "layers/kernels/cuda/cudnn/frontend.h"
 #include "layers/kernels/cuda/cudnn/graphs.h"
 #include "layers/kernels/cuda/cudnn_attention.h"
 #include "layers/kernels/cuda/open_library.h"
 
-// The front end finds the library's functions by this.
-namespace cudnn_frontend {
-void* cudnn_dlhandle = nullptr;
-}  // namespace cudnn_frontend
-
 namespace delink::cuda {
 namespace {
 
-namespace fe = cudnn_frontend;
-using fe::graph::Graph;
 using Pointers = std::unordered_map<int64_t, void*>;  // by Uid
-
-// No graph: cuDNN has refused the shape.
-struct Plan {
-  std::shared_ptr<Graph> graph;
-  int64_t workspace = 0;
-};
 
 // A handle, and graphs by shape, of one device. Its streams share it.
 class Cudnn final : public Resident {
  public:
-  Cudnn() {
-    try {
-      missing_ = Open();
-    } catch (const std::exception& e) {
-      missing_ = e.what();
-    }
-  }
-  ~Cudnn() override {
-    try {
-      plans_.clear();
-      if (handle_ != nullptr) fe::detail::destroy_handle(handle_);
-    } catch (const std::exception& e) {
-      DELINK_LOG(kWarning) << "cuDNN did not end well: " << e.what();
-    }
-  }
+  Cudnn() : missing_(Open().message()) {}
 
   // Empty, or why there is none; who asks says so, and not the first call.
   std::string Missing() {
@@ -72,34 +45,27 @@ class Cudnn final : public Resident {
   bool Run(const StreamInfo& stream, const GraphShape& shape, Pointers pointers,
            void* workspace, int64_t bytes) {
     const MutexLock lock(mutex_);
-    if (handle_ == nullptr) {
+    if (handle_.get() == nullptr) {
       if (!std::exchange(told_, true)) Refuse("", missing_);
       return false;
     }
     const auto [place, is_new] = plans_.try_emplace(shape);
-    Plan& plan = place->second;
-    try {
-      if (is_new) plan = Build(shape, bytes);
-      if (plan.graph == nullptr || plan.workspace > bytes) return false;
-      if (fe::detail::set_stream(handle_, stream.handle) !=
-          CUDNN_STATUS_SUCCESS) {
-        Refuse(Describe(shape), "cudnnSetStream failed");
-        return false;
-      }
-      const fe::error_t error =
-          plan.graph->execute(handle_, pointers, workspace);
-      if (error.is_good()) return true;
-      Refuse(Describe(shape), error.err_msg);
-    } catch (const std::exception& e) {
-      Refuse(Describe(shape), e.what());
+    std::unique_ptr<AttentionGraph>& graph = place->second;
+    if (is_new) graph = Build(shape, bytes);
+    if (graph == nullptr || graph->workspace() > bytes) return false;
+    absl::Status status = handle_.SetStream(stream.handle);
+    if (status.ok()) {
+      status = graph->Execute(handle_, std::move(pointers), workspace);
     }
-    plan.graph = nullptr;
+    if (status.ok()) return true;
+    Refuse(Describe(shape), std::string(status.message()));
+    graph = nullptr;
     return false;
   }
 
  private:
-  // Empty, or why there is no handle.
-  std::string Open() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+  // Or why there is no handle.
+  absl::Status Open() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
     // What cuDNN and, for its old versions, the front end open by their bare
     // names: they find these. Who needs what is not there will say so.
     OpenNvrtc();
@@ -112,29 +78,27 @@ class Cudnn final : public Resident {
         &minor, cudaDevAttrComputeCapabilityMinor, device));
     architecture_ = 10 * major + minor;
     const auto library = OpenCudaLibrary("libcudnn.so.9");
-    if (!library.ok()) return library.status().ToString();
-    fe::cudnn_dlhandle = library->handle();
-    if (fe::detail::create_handle(&handle_) == CUDNN_STATUS_SUCCESS) return "";
-    handle_ = nullptr;
-    return "cudnnCreate failed";
+    if (!library.ok()) return library.status();
+    UseCudnn(library->handle());
+    return handle_.Create();
   }
 
-  Plan Build(const GraphShape& shape, int64_t bytes)
+  // Null where cuDNN refuses the shape.
+  std::unique_ptr<AttentionGraph> Build(const GraphShape& shape, int64_t bytes)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
-    Plan plan{MakeGraph(shape, architecture_)};
-    fe::error_t error = plan.graph->build(handle_, {fe::HeurMode_t::A});
-    if (error.is_good()) error = plan.graph->get_workspace_size(plan.workspace);
-    if (error.is_bad()) {
-      Refuse(Describe(shape), error.err_msg);
-      return {};
+    auto graph = std::make_unique<AttentionGraph>(shape, architecture_);
+    const absl::Status status = graph->Build(handle_);
+    if (!status.ok()) {
+      Refuse(Describe(shape), std::string(status.message()));
+      return nullptr;
     }
-    if (plan.workspace > bytes) {
-      Refuse(Describe(shape), "it wants " + std::to_string(plan.workspace) +
+    if (graph->workspace() > bytes) {
+      Refuse(Describe(shape), "it wants " + std::to_string(graph->workspace()) +
                                   " bytes of workspace and is given " +
                                   std::to_string(bytes));
-      return {};
+      return nullptr;
     }
-    return plan;
+    return graph;
   }
 
   static std::string Describe(const GraphShape& s) {
@@ -150,12 +114,14 @@ class Cudnn final : public Resident {
                          << why;
   }
 
-  std::string missing_;   // why there is no handle
   int architecture_ = 0;  // 90
   Mutex mutex_;
-  cudnnHandle_t handle_ ABSL_GUARDED_BY(mutex_) = nullptr;
+  CudnnHandle handle_ ABSL_GUARDED_BY(mutex_);
   bool told_ ABSL_GUARDED_BY(mutex_) = false;
-  std::map<GraphShape, Plan> plans_ ABSL_GUARDED_BY(mutex_);
+  // Null: cuDNN has refused the shape.
+  std::map<GraphShape, std::unique_ptr<AttentionGraph>> plans_
+      ABSL_GUARDED_BY(mutex_);
+  const std::string missing_;  // why there is no handle
 };
 
 std::unique_ptr<Resident> MakeCudnn() { return std::make_unique<Cudnn>(); }

@@ -1,13 +1,47 @@
 #include "layers/kernels/cuda/cudnn/graphs.h"
 
+// It finds cuDNN through `cudnn_dlhandle`.
+#define NV_CUDNN_FRONTEND_USE_DYNAMIC_LOADING
+#define CUDNN_FRONTEND_SKIP_JSON_LIB
+#include <cudnn_frontend.h>
+
 #include <cstdint>
 #include <memory>
+#include <string>
+#include <unordered_map>
+#include <utility>
+
+#include "absl/status/status.h"
+#include "framework/base/log.h"
+
+namespace cudnn_frontend {
+void* cudnn_dlhandle = nullptr;
+}  // namespace cudnn_frontend
 
 namespace delink::cuda {
 namespace {
 
 namespace fe = cudnn_frontend;
 using fe::graph::Graph;
+
+// What `call` says or throws.
+template <typename Call>
+absl::Status Said(Call call) {
+  try {
+    const fe::error_t error = call();
+    if (error.is_good()) return absl::OkStatus();
+    return absl::InternalError(error.err_msg);
+  } catch (const std::exception& e) {
+    return absl::InternalError(e.what());
+  }
+}
+
+fe::error_t Outcome(const char* function, cudnnStatus_t status) {
+  if (status == CUDNN_STATUS_SUCCESS) return {};
+  return {fe::error_code_t::CUDNN_BACKEND_API_FAILED,
+          std::string(function) + " failed"};
+}
+
 using TensorPtr = std::shared_ptr<fe::graph::Tensor_attributes>;
 
 TensorPtr Heads(Graph& graph, const char* name, Uid uid, const GraphShape& s,
@@ -105,18 +139,82 @@ GraphShape ShapeOf(const AttentionBackwardArgs& s, const AttentionPart& part) {
   return shape;
 }
 
-std::shared_ptr<Graph> MakeGraph(const GraphShape& shape, int architecture) {
-  auto graph = std::make_shared<Graph>();
-  graph->set_io_data_type(fe::DataType_t::BFLOAT16)
+void UseCudnn(void* library) { fe::cudnn_dlhandle = library; }
+
+CudnnHandle::~CudnnHandle() {
+  if (handle_ == nullptr) return;
+  const absl::Status status = Said([this] {
+    return Outcome("cudnnDestroy", fe::detail::destroy_handle(handle_));
+  });
+  if (!status.ok()) {
+    DELINK_LOG(kWarning) << "cuDNN did not end well: " << status.message();
+  }
+}
+
+absl::Status CudnnHandle::Create() {
+  return Said([this] {
+    return Outcome("cudnnCreate", fe::detail::create_handle(&handle_));
+  });
+}
+
+absl::Status CudnnHandle::SetStream(void* stream) {
+  return Said([&] {
+    return Outcome(
+        "cudnnSetStream",
+        fe::detail::set_stream(handle_, static_cast<cudaStream_t>(stream)));
+  });
+}
+
+struct AttentionGraph::FrontEnd {
+  Graph graph;
+};
+
+AttentionGraph::AttentionGraph(const GraphShape& shape, int architecture)
+    : front_end_(std::make_unique<FrontEnd>()) {
+  Graph& graph = front_end_->graph;
+  graph.set_io_data_type(fe::DataType_t::BFLOAT16)
       .set_intermediate_data_type(fe::DataType_t::FLOAT)
       .set_compute_data_type(fe::DataType_t::FLOAT)
       .set_sm_version(architecture);
   if (shape.backward) {
-    AddBackward(shape, graph.get());
+    AddBackward(shape, &graph);
   } else {
-    AddForward(shape, graph.get());
+    AddForward(shape, &graph);
   }
-  return graph;
+}
+
+AttentionGraph::~AttentionGraph() = default;
+
+absl::Status AttentionGraph::Build(const CudnnHandle& handle) {
+  return Said([&] {
+    Graph& graph = front_end_->graph;
+    fe::error_t error = graph.build(handle.get(), {fe::HeurMode_t::A});
+    if (error.is_good()) error = graph.get_workspace_size(workspace_);
+    return error;
+  });
+}
+
+absl::Status AttentionGraph::BuildFor(const std::string& properties) {
+  const auto device = std::make_shared<fe::DeviceProperties>();
+  const absl::Status known = Said([&] {
+    return device->deserialize({properties.begin(), properties.end()});
+  });
+  if (!known.ok()) return absl::UnimplementedError(known.message());
+  return Said([&] {
+    Graph& graph = front_end_->graph;
+    graph.set_device_properties(device);
+    fe::error_t error = graph.build({fe::HeurMode_t::A});
+    if (error.is_good()) error = graph.get_workspace_size(workspace_);
+    return error;
+  });
+}
+
+absl::Status AttentionGraph::Execute(
+    const CudnnHandle& handle, std::unordered_map<int64_t, void*> pointers,
+    void* workspace) {
+  return Said([&] {
+    return front_end_->graph.execute(handle.get(), pointers, workspace);
+  });
 }
 
 }  // namespace delink::cuda

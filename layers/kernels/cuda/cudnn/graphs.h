@@ -1,13 +1,20 @@
 // cuDNN's graphs of attention. No device is needed to make one, nor to ask
 // cuDNN for a plan of it where a device's properties are known.
+//
+// graphs.cc alone includes cuDNN's C++ front end, a header that takes half a
+// minute to compile, and catches what it throws.
 #pragma once
 
 #include <cstdint>
 #include <memory>
+#include <string>
+#include <unordered_map>
 
+#include "absl/status/status.h"
 #include "layers/kernels/arguments.h"
 #include "layers/kernels/cuda/attention_scratch.h"
-#include "layers/kernels/cuda/cudnn/frontend.h"
+
+struct cudnnContext;  // what a cudnnHandle_t points to
 
 namespace delink::cuda {
 
@@ -31,8 +38,49 @@ struct GraphShape {
 GraphShape ShapeOf(const AttentionForwardArgs&);
 GraphShape ShapeOf(const AttentionBackwardArgs&, const AttentionPart&);
 
-// bf16 with f32 statistics, for an architecture as 90 (compute capability 9.0).
-std::shared_ptr<cudnn_frontend::graph::Graph> MakeGraph(const GraphShape&,
-                                                        int architecture);
+// Before all else: what OpenCudaLibrary has opened as cuDNN.
+void UseCudnn(void* library);
+
+// A handle of cuDNN's on the thread's device.
+class CudnnHandle {
+ public:
+  CudnnHandle() = default;
+  ~CudnnHandle();
+  CudnnHandle(const CudnnHandle&) = delete;
+  CudnnHandle& operator=(const CudnnHandle&) = delete;
+
+  absl::Status Create();
+  // `stream` is a cudaStream_t.
+  absl::Status SetStream(void* stream);
+  cudnnContext* get() const { return handle_; }  // null: there is none
+
+ private:
+  cudnnContext* handle_ = nullptr;
+};
+
+// A graph and cuDNN's plan for it: bf16 with f32 statistics. Errors have
+// cuDNN's own words.
+class AttentionGraph {
+ public:
+  // For an architecture as 90 (compute capability 9.0).
+  AttentionGraph(const GraphShape&, int architecture);
+  ~AttentionGraph();
+
+  // Has the plan made for the handle's device.
+  absl::Status Build(const CudnnHandle&);
+  // The same for a GPU that need not be there, whose properties are given as
+  // cuDNN writes them, in JSON. Unimplemented where this cuDNN writes others.
+  absl::Status BuildFor(const std::string& properties);
+  int64_t workspace() const { return workspace_; }  // bytes that the plan wants
+  // Enqueues it on the handle's stream; tensors' addresses are given by Uid.
+  absl::Status Execute(const CudnnHandle&,
+                       std::unordered_map<int64_t, void*> pointers,
+                       void* workspace);
+
+ private:
+  struct FrontEnd;
+  std::unique_ptr<FrontEnd> front_end_;
+  int64_t workspace_ = 0;
+};
 
 }  // namespace delink::cuda
