@@ -109,15 +109,20 @@ class CountTestsTest(unittest.TestCase):
     _, _, said = self.count(report(("lint", "run", "ok\n")))
     self.assertIn("     2.5  preset0: lint\n", said)
 
+  def test_what_lints_note_is_repeated(self):
+    _, _, said = self.count(report(("lint", "run", "note: too few\nok\n")))
+    self.assertIn("\nnote: too few\n", said)
+
   def test_minutes_of_the_parts_stand_beside_the_budget(self):
-    parts = ("--took", "install=30", "--took", "release, built=600")
+    parts = ("--took", "install=30,6", "--took", "release, built=600,1200")
     one = report(("ops_test", "run", PASSING))
     for budget, end in (((), ""),
                         (("--budget", "9"), " of the 9 that they may take")):
       code, last, said = self.count(one, options=parts + budget)
       self.assertEqual((code, last), (0, "3 passed, 0 failed, 1 skipped"))
       self.assertIn(
-          f"\nminutes: install 0.5, release, built 10.0; all 10.5{end}\n", said)
+          "\nminutes (of all cores): install 0.5 (0.1), release, built 10.0 "
+          f"(20.0); all 10.5{end}\n", said)
     self.assertNotIn("minutes", self.count(one)[2])
 
 
