@@ -1,11 +1,9 @@
 #include "framework/optim/adamw.h"
 
-#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
 #include <cmath>
-#include <cstring>
 #include <vector>
 
 #include "framework/base/at.h"
@@ -38,21 +36,11 @@ class AdamWTest : public ::testing::Test {
  protected:
   AdamWTest() { testing::DeclareToy(registry_, kBlocks, kWidth); }
 
-  std::unique_ptr<ParamStore> Store(DType dtype, int rank = 0, int ranks = 1,
-                                    int zero = 0) {
-    auto store = MakeStore(*device_, registry_, kBlocks, {}, zero,
-                           {.dtype = dtype, .rank = rank, .ranks = ranks});
+  std::unique_ptr<ParamStore> Store(DType dtype) {
+    auto store =
+        MakeStore(*device_, registry_, kBlocks, {}, 0, {.dtype = dtype});
     store->InitWeights(1);
     return store;
-  }
-
-  template <typename T>
-  void Step(ParamStore& store, int slab, int64_t t,
-            const UpdateControl& control) {
-    Write<T>(store, slab, Plane::kGradient,
-             [t](int64_t i) { return static_cast<T>(Gradient(t, i)); });
-    // Device memory of the CPU is host memory.
-    optimizer_->Update(*device_->NewStream(), store, slab, &control, t);
   }
 
   std::unique_ptr<Device> device_ = NewCpuDevice();
@@ -151,51 +139,6 @@ TEST_F(AdamWTest, DecaysWhatWasDeclaredSo) {
     for (int64_t i = 0; i < param.elements; ++i) {
       ASSERT_EQ(At(weight, param.offset + i), decl.spec.decay ? 0.95F : 1.0F)
           << decl.name;
-    }
-  }
-}
-
-TEST_F(AdamWTest, SkippingChangesNothing) {
-  const auto store = Store(DType::kF32);
-  const int slab = SlabNamed(*store, "blocks/0/mlp");
-  Step<float>(*store, slab, 1, {.lr = 0.01, .clip_factor = 1});
-  const auto p = Read<float>(*store, slab, Plane::kWeight);
-  const auto m = Read<float>(*store, slab, Plane::kState0);
-  const auto v = Read<float>(*store, slab, Plane::kState1);
-  Step<float>(*store, slab, 2,
-              {.lr = 0.01, .clip_factor = std::nan(""), .skip = 1});
-  EXPECT_EQ(Read<float>(*store, slab, Plane::kWeight), p);
-  EXPECT_EQ(Read<float>(*store, slab, Plane::kState0), m);
-  EXPECT_EQ(Read<float>(*store, slab, Plane::kState1), v);
-  Step<float>(*store, slab, 2, {.lr = 0.01, .clip_factor = 1});
-  EXPECT_NE(Read<float>(*store, slab, Plane::kWeight), p);
-}
-
-TEST_F(AdamWTest, ShardsGiveTheBitsOfTheWhole) {
-  for (const char* name : {"blocks/1/attention", "embed/embedding"}) {
-    const auto whole = Store(DType::kF32);
-    const int slab = SlabNamed(*whole, name);
-    for (int64_t t = 1; t <= 5; ++t) {
-      Step<float>(*whole, slab, t, {.lr = 0.01, .clip_factor = 0.3});
-    }
-    const auto expected = Read<float>(*whole, slab, Plane::kWeight);
-    const auto start = Read<float>(*Store(DType::kF32), slab, Plane::kWeight);
-    for (int ranks = 2; ranks <= 7; ++ranks) {
-      for (int rank = 0; rank < ranks; ++rank) {
-        const auto shard = Store(DType::kF32, rank, ranks, 1);
-        for (int64_t t = 1; t <= 5; ++t) {
-          Step<float>(*shard, slab, t, {.lr = 0.01, .clip_factor = 0.3});
-        }
-        const Range owned = shard->owned(slab);
-        const auto weight = Read<float>(*shard, slab, Plane::kWeight);
-        for (int64_t i = 0; i < static_cast<int64_t>(weight.size()); ++i) {
-          const bool own = i >= owned.begin && i < owned.end;
-          const auto at = static_cast<size_t>(i);
-          ASSERT_EQ(weight[at], own ? expected[at] : start[at])
-              << name << " element " << i << ", rank " << rank << " of "
-              << ranks;
-        }
-      }
     }
   }
 }
