@@ -187,48 +187,6 @@ void ExpectFactor(const VisitRunner::Layer& f, double factor) {
   }
 }
 
-TEST(Tape, Chain) {
-  ExpectFactor([](Var x) { return Scale(Scale(x, 2), 3); }, 6);
-}
-
-TEST(Tape, FanOut) {
-  ExpectFactor([](Var x) { return Scale(x, 2) + Scale(x, 3); }, 5);
-  ExpectFactor(
-      [](Var x) {
-        const Var h = Scale(x, 2);
-        return Scale(h, 3) + (Scale(h, 5) + h);
-      },
-      18);
-}
-
-TEST(Tape, SumWithItself) {
-  ExpectFactor([](Var x) { return x + x; }, 2);
-  ExpectFactor(
-      [](Var x) {
-        const Var y = x + x;
-        return y + y;
-      },
-      4);
-}
-
-// Values that hold the same gradient memory, and get more of it.
-TEST(Tape, SharedGradientMemory) {
-  ExpectFactor(
-      [](Var x) {
-        const Var y = x + x;
-        return x + y;
-      },
-      3);
-  ExpectFactor(
-      [](Var x) {
-        const Var a = Scale(x, 2), b = Scale(x, 3);
-        const Var y = a + b;
-        const Var s = Scale(b, 5);
-        return (a + y) + s;
-      },
-      22);
-}
-
 TEST(Tape, ResidualsReuseTheGradientsMemory) {
   const VisitRunner::Layer block = [](Var x) {
     x = x + Scale(x, 2);
@@ -365,18 +323,6 @@ void ExpectHalves(const std::function<Var(Var, Seen*)>& graph) {
 }
 
 TEST(Tape, HalvesOfBackward) {
-  ExpectHalves([](Var x, Seen* seen) { return Watched(x, 2, seen); });
-  // The gradient of the layer's output is that of both, and grows in place.
-  ExpectHalves([](Var x, Seen* seen) {
-    x = x + Watched(Scale(x, 2), 3, seen);
-    return x + Watched(x, 5, seen);
-  });
-  // What the one keeps the other would change in place, or add to.
-  ExpectHalves([](Var x, Seen* seen) {
-    const Var a = Scale(x, 2);
-    const Var b = ScaleInPlace(Scale(a, 5), 3) + Watched(a, 2, seen);
-    return Watched(b + a, 2, seen) + ScaleInPlace(b + b, 3);
-  });
   // The values that are read are made again, in each half that reads them.
   ExpectHalves([](Var x, Seen* seen) {
     const Var h = Remade(Remade(Scale(x, 2), 3), 5);
@@ -506,22 +452,6 @@ TEST(TapeDeathTest, InPlaceRefusesWhatOthersRead) {
                  return ScaleInPlace(y, 3);
                }),
                "watched saved what is to be overwritten");
-}
-
-TEST(Tape, UnusedValuesHaveNoSay) {
-  ExpectFactor(
-      [](Var x) {
-        Scale(Scale(x, 7), 7);
-        return Scale(x, 2);
-      },
-      2);
-  ExpectFactor(
-      [](Var x) {
-        const Var dead = x + x;
-        Scale(dead, 2);
-        return x + Scale(x, 3);
-      },
-      4);
 }
 
 TEST(Tape, InputThatNobodyReadsGetsZeros) {

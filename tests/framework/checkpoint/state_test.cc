@@ -125,6 +125,36 @@ class StateTest : public ::testing::Test {
     return path;
   }
 
+  // Of weights that are f32.
+  static std::vector<uint16_t> RoundedOf(const Rank& whole, int slab) {
+    std::vector<uint16_t> bits;
+    for (const float w :
+         testing::Read<float>(*whole.store, slab, Plane::kWeight)) {
+      bits.push_back(BFloat16(w).bits);
+    }
+    return bits;
+  }
+
+  // What a rank holds is its part of what `whole`, in f32, has.
+  static void ExpectHolds(const Rank& rank, const Rank& whole) {
+    const ParamStore& store = *rank.store;
+    for (size_t s = 0; s < store.slabs().size(); ++s) {
+      const int slab = static_cast<int>(s);
+      const bool f32 = store.options().dtype == DType::kF32;
+      const Range own = store.held(slab, f32 ? Plane::kWeight : Plane::kMaster);
+      EXPECT_EQ(rank.Parameters(slab, own), whole.Parameters(slab, own));
+      if (store.has(Plane::kMaster)) {
+        EXPECT_EQ(rank.Weights(slab), RoundedOf(whole, slab));
+      }
+      EXPECT_EQ(store.updates()[s], whole.store->updates()[s]);
+    }
+    rank.ForEach([&](int slab, int state, size_t param) {
+      const Range held = store.state(slab, state, param).held;
+      EXPECT_EQ(rank.Values(slab, state, param, held),
+                whole.Values(slab, state, param, held));
+    });
+  }
+
   const testing::TempDir dir_;
   std::unique_ptr<Device> device_ = NewCpuDevice();
   SelfCommunicator self_;
@@ -198,59 +228,40 @@ TEST_F(StateTest, MissingStateIsAnError) {
   EXPECT_TRUE(LoadWeights(self_, path, *rank.store).ok());
 }
 
-// An fp32 and a split master hold the same numbers and read each other's files;
-// their weights differ where a master lies in the middle between two bf16.
-TEST_F(StateTest, MastersReadEachOthersFiles) {
-  const auto bf16 = [](MasterForm master) {
-    return Way{{.dtype = DType::kBF16, .master = master}};
-  };
-  for (const std::pair<MasterForm, MasterForm>& masters :
-       {std::pair{MasterForm::kWhole, MasterForm::kSplit},
-        std::pair{MasterForm::kSplit, MasterForm::kWhole},
-        std::pair{MasterForm::kSplit, MasterForm::kSplit}}) {
-    Rank expected(*device_, self_, {});
-    expected.Fill();
+// Weights in f32 and masters in all forms are the same numbers, and read each
+// other's files, on any number of ranks; so do weights alone, which are those
+// rounded.
+TEST_F(StateTest, PrecisionsReadEachOthersFiles) {
+  const Way ways[] = {{},
+                      {{.dtype = DType::kBF16}},
+                      {{.dtype = DType::kBF16, .master = MasterForm::kSplit}}};
+  Rank expected(*device_, self_, {});
+  expected.Fill();
+  for (const Way& before : ways) {
     for (const int writers : {1, 2}) {
       const testing::TempDir dir;
-      const std::string path = Saved(writers, bf16(masters.first), dir.path());
-      const absl::Status status = RunRanks(3, [&](Communicator& comm) {
-        Rank rank(*device_, comm, bf16(masters.second));
-        DELINK_RETURN_IF_ERROR(LoadCheckpoint(comm, path, *rank.store));
-        for (size_t s = 0; s < rank.store->slabs().size(); ++s) {
-          const int slab = static_cast<int>(s);
-          const Range own = rank.store->held(slab, Plane::kMaster);
-          EXPECT_EQ(rank.Parameters(slab, own), expected.Parameters(slab, own));
-        }
-        return absl::OkStatus();
-      });
+      const std::string path = Saved(writers, before, dir.path());
+      for (const Way& after : ways) {
+        const absl::Status status = RunRanks(3, [&](Communicator& comm) {
+          Rank rank(*device_, comm, after);
+          DELINK_RETURN_IF_ERROR(LoadCheckpoint(comm, path, *rank.store));
+          ExpectHolds(rank, expected);
+          return absl::OkStatus();
+        });
+        EXPECT_TRUE(status.ok()) << status;
+      }
+      Rank rounded(*device_, self_,
+                   {{.dtype = DType::kBF16,
+                     .gradients = false,
+                     .states = {},
+                     .master = MasterForm::kNone}});
+      const absl::Status status = LoadWeights(self_, path, *rounded.store);
       EXPECT_TRUE(status.ok()) << status;
+      for (size_t s = 0; s < rounded.store->slabs().size(); ++s) {
+        const int slab = static_cast<int>(s);
+        EXPECT_EQ(rounded.Weights(slab), RoundedOf(expected, slab));
+      }
     }
-  }
-}
-
-TEST_F(StateTest, WeightsOfASplitMasterDifferInTiesAlone) {
-  Rank whole(*device_, self_, {{.dtype = DType::kBF16}});
-  Rank split(*device_, self_,
-             {{.dtype = DType::kBF16, .master = MasterForm::kSplit}});
-  const auto stream = device_->NewStream();
-  const int slab = testing::SlabNamed(*whole.store, "blocks/0/mlp");
-  const int64_t n = whole.store->slab(slab).params[0].elements;
-  std::vector<float> values;
-  for (int64_t i = 0; i < n; ++i) {
-    // Ties, upwards to even and downwards, and what lies beside them.
-    const uint32_t low[] = {0x8000, 0x7FFF, 0x8001, 0x1234};
-    values.push_back(std::bit_cast<float>(
-        0x3F800000U + (static_cast<uint32_t>(i / 4) << 16) + low[i % 4]));
-  }
-  for (Rank* rank : {&whole, &split}) {
-    testing::SetParameters(*rank->store, *stream, slab, 0, n, values.data());
-    EXPECT_EQ(rank->Parameters(slab, {0, n}), values);
-  }
-  const auto even = whole.Weights(slab), away = split.Weights(slab);
-  for (int64_t i = 0; i < n; ++i) {
-    const auto at = static_cast<size_t>(i);
-    const bool tie_to_even_below = i % 4 == 0 && i / 4 % 2 == 0;
-    EXPECT_EQ(away[at], even[at] + (tie_to_even_below ? 1 : 0)) << i;
   }
 }
 

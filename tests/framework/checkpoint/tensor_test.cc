@@ -115,18 +115,22 @@ class Rank {
 
 class CheckpointTensorTest : public ::testing::Test {
  protected:
-  // A filled store over `from`, read over `to`, is one that was filled there.
-  void Expect(const Form& form, const Way& from, const Way& to) {
-    const testing::TempDir dir;
+  // A filled store.
+  void Save(const Form& form, const Way& way, const std::string& folder) {
     const absl::Status saved =
-        RunRanks(from.mesh.ranks(), [&](Communicator& comm) {
-          Rank rank(*device_, from, form, comm.rank());
+        RunRanks(way.mesh.ranks(), [&](Communicator& comm) {
+          Rank rank(*device_, way, form, comm.rank());
           rank.Fill();
-          return WriteCheckpoint(comm, dir.path(), {.step = 7}, rank.store(),
-                                 {}, 0)
+          return WriteCheckpoint(comm, folder, {.step = 7}, rank.store(), {}, 0)
               .status();
         });
     ASSERT_TRUE(saved.ok()) << saved;
+  }
+
+  // A filled store over `from`, read over `to`, is one that was filled there.
+  void Expect(const Form& form, const Way& from, const Way& to) {
+    const testing::TempDir dir;
+    ASSERT_NO_FATAL_FAILURE(Save(form, from, dir.path()));
     const absl::Status read =
         RunRanks(to.mesh.ranks(), [&](Communicator& comm) {
           Rank loaded(*device_, to, form, comm.rank());
@@ -178,15 +182,7 @@ TEST_F(CheckpointTensorTest, BlocksOf8BitsMayBeCutAnew) {
                   {.states = testing::MomentsIn(StateStorage::kBlock8)}};
   const Way from{.mesh = {.tensor = 2, .data = 2}, .zero = 1};
   const testing::TempDir dir;
-  const absl::Status saved =
-      RunRanks(from.mesh.ranks(), [&](Communicator& comm) {
-        Rank rank(*device_, from, form, comm.rank());
-        rank.Fill();
-        return WriteCheckpoint(comm, dir.path(), {.step = 7}, rank.store(), {},
-                               0)
-            .status();
-      });
-  ASSERT_TRUE(saved.ok()) << saved;
+  ASSERT_NO_FATAL_FAILURE(Save(form, from, dir.path()));
   const Way to{.mesh = {.tensor = 4}};
   const absl::Status read = RunRanks(to.mesh.ranks(), [&](Communicator& comm) {
     Rank loaded(*device_, to, form, comm.rank());

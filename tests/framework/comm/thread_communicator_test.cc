@@ -22,25 +22,6 @@ std::string Message(const absl::Status& status) {
   return std::string(status.message());
 }
 
-TEST(ThreadCommunicatorTest, AddsInOrderOfRanks) {
-  // (1 + 2^24) - 2^24 = 0 in this order only; 1 in others.
-  const float values[] = {1.0F, 16777216.0F, -16777216.0F};
-  const absl::Status status = RunRanks(3, [&](Communicator& comm) {
-    float sum = values[comm.rank()];
-    DELINK_RETURN_IF_ERROR(
-        comm.AllReduce(&sum, 1, DType::kF32, ReduceOp::kSum)->Wait());
-    EXPECT_EQ(sum, 0.0F);
-    const std::vector<float> send(3, values[comm.rank()]);
-    sum = 5;
-    DELINK_RETURN_IF_ERROR(
-        comm.ReduceScatter(send.data(), &sum, 1, DType::kF32, ReduceOp::kSum)
-            ->Wait());
-    EXPECT_EQ(sum, 0.0F);
-    return absl::OkStatus();
-  });
-  EXPECT_EQ(status, absl::OkStatus());
-}
-
 TEST(ThreadCommunicatorTest, PostingDoesNotWait) {
   std::atomic<bool> posted = false;
   const absl::Status status = RunRanks(2, [&](Communicator& comm) {

@@ -76,34 +76,33 @@ TEST(CudaDevice, WithoutADriver) {
   }
 }
 
-TEST(CudaDevice, WithoutADevice) {
-  const ScopedOptions options({.devices = 0});
-  const absl::Status status = NewCudaDevice(0).status();
-  EXPECT_EQ(status.code(), absl::StatusCode::kUnavailable);
-  EXPECT_THAT(Told(status), HasSubstr("shows no CUDA device"));
-}
-
-TEST(CudaDevice, ADriverThatIsTooOldIsToldWithBothVersions) {
-  const ScopedOptions options({.driver_version = 12040});
-  const absl::Status status = NewCudaDevice(0).status();
-  EXPECT_EQ(status.code(), absl::StatusCode::kFailedPrecondition);
-  EXPECT_THAT(Told(status), AllOf(HasSubstr("too old"), HasSubstr("CUDA 12.4"),
-                                  HasSubstr("CUDA 13.")));
-}
-
-TEST(CudaDevice, AnArchitectureWithoutKernelsIsNamed) {
-  const ScopedOptions options({.major = 7, .minor = 5});
-  const absl::Status status = NewCudaDevice(0).status();
-  EXPECT_EQ(status.code(), absl::StatusCode::kFailedPrecondition);
-  EXPECT_THAT(Told(status), AllOf(HasSubstr("sm_75"), HasSubstr("8.0")));
-}
-
-TEST(CudaDevice, ADeviceWithoutMemoryPoolsIsRefused) {
-  const ScopedOptions options({.memory_pools = false});
-  const absl::Status status = NewCudaDevice(0).status();
-  EXPECT_EQ(status.code(), absl::StatusCode::kFailedPrecondition);
-  EXPECT_THAT(Told(status), AllOf(HasSubstr("no memory pools"),
-                                  HasSubstr("run.device = \"cpu\"")));
+TEST(CudaDevice, WhatCannotRunIsRefused) {
+  const struct {
+    simt::Options options;
+    absl::StatusCode code;
+    std::vector<std::string> says;
+  } rows[] = {
+      {{.devices = 0},
+       absl::StatusCode::kUnavailable,
+       {"shows no CUDA device"}},
+      {{.driver_version = 12040},
+       absl::StatusCode::kFailedPrecondition,
+       {"too old", "CUDA 12.4", "CUDA 13."}},
+      {{.major = 7, .minor = 5},
+       absl::StatusCode::kFailedPrecondition,
+       {"sm_75", "8.0"}},
+      {{.memory_pools = false},
+       absl::StatusCode::kFailedPrecondition,
+       {"no memory pools", "run.device = \"cpu\""}},
+  };
+  for (const auto& row : rows) {
+    const ScopedOptions options(row.options);
+    const absl::Status status = NewCudaDevice(0).status();
+    EXPECT_EQ(status.code(), row.code) << status;
+    for (const std::string& text : row.says) {
+      EXPECT_THAT(Told(status), HasSubstr(text));
+    }
+  }
 }
 
 TEST(CudaDevice, ANumberBeyondTheLast) {

@@ -19,15 +19,6 @@ using testing::Model;
 constexpr int64_t kMostCells = 2048;
 constexpr int kWidest = 3000;
 
-// The same model over the same mesh.
-Layout With(const Layout& layout, int zero, WholeTensors whole) {
-  Layout::Options options = layout.options();
-  options.zero = zero;
-  options.whole_tensors = whole;
-  return Layout::Create(layout.registry(), layout.blocks(), layout.sharing(),
-                        options);
-}
-
 // The cells that a rank owns, which it owns whole.
 Range OwnCells(const Layout& layout, int slab, int rank) {
   const LocalSlab& local = At(layout.local_slabs(), slab);
@@ -71,28 +62,6 @@ TEST(CellsTest, EachHasOneOwner) {
   EXPECT_GT(most, kMostCells / 4) << "large slabs were among them";
 }
 
-TEST(CellsTest, AreTheSameForEveryOwner) {
-  Dice dice(2);
-  for (int trial = 0; trial < 2000; ++trial) {
-    SCOPED_TRACE(trial);
-    Model model;
-    Declare(model, dice, kWidest);
-    const Layout layout = AnyLayout(model, dice);
-    for (const int zero : {0, 1}) {
-      const auto whole = static_cast<WholeTensors>(dice.Below(3));
-      const Layout other = With(layout, zero, whole);
-      ASSERT_EQ(other.cells(), layout.cells());
-      ASSERT_EQ(other.local_slabs().size(), layout.local_slabs().size());
-      for (size_t s = 0; s < layout.local_slabs().size(); ++s) {
-        const LocalSlab& a = layout.local_slabs()[s];
-        const LocalSlab& b = other.local_slabs()[s];
-        ASSERT_EQ(b.first_cell, a.first_cell);
-        ASSERT_EQ(b.slab.block, a.slab.block);
-      }
-    }
-  }
-}
-
 // Those of a rank's slabs and those that are not on it are all.
 TEST(CellsTest, AreOnARankOrNot) {
   Dice dice(3);
@@ -118,29 +87,6 @@ TEST(CellsTest, AreOnARankOrNot) {
       next = range.end;
     }
     ASSERT_EQ(next, layout.cells());
-  }
-}
-
-// Nothing of them depends on the number of data ranks.
-TEST(CellsTest, OverDataRanksAreTheBlocksOfSlabs) {
-  Dice dice(4);
-  for (int trial = 0; trial < 200; ++trial) {
-    SCOPED_TRACE(trial);
-    Model model;
-    Declare(model, dice, kWidest);
-    const Layout layout = Layout::Create(
-        model.registry, model.blocks, testing::AnySharing(model, dice),
-        {.mesh = {.data = dice.Between(1, 9)}, .zero = 1});
-    for (int rank = 0; rank < layout.ranks(); ++rank) {
-      ASSERT_TRUE(layout.CellsNotOn(rank).empty());
-    }
-    int64_t next = 0;
-    for (size_t s = 0; s < layout.slabs().size(); ++s) {
-      const Slab& slab = layout.slabs()[s];
-      ASSERT_EQ(layout.local_slabs()[s].slab.block, slab.block);
-      next += slab.blocks();
-      ASSERT_EQ(layout.CellsOfLogical(static_cast<int>(s)).end, next);
-    }
   }
 }
 

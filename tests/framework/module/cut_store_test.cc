@@ -4,81 +4,33 @@
 
 #include <algorithm>
 #include <memory>
-#include <random>
-#include <string>
 #include <vector>
 
 #include "framework/base/at.h"
 #include "framework/module/param_store.h"
 #include "framework/tensor/bfloat16.h"
+#include "tests/framework/module/random_layouts.h"
 #include "tests/framework/module/toy_model.h"
 
 namespace delink::cut_store_test {
 namespace {
 
+using testing::Declare;
+using testing::Dice;
+using testing::Model;
 using testing::NumbersOf;
 using testing::Read;
 
-constexpr int kBlocks = 3;
-
 class CutStoreTest : public ::testing::Test {
  protected:
-  CutStoreTest() {
-    const Scope root(registry_);
-    const Init normal = Init::Normal(1);
-    root.Layer(0, "embed")
-        .Part("embedding")
-        .Param("weight",
-               {.shape = {29, 7}, .init = normal, .split = Split::kOut});
-    for (int i = 0; i < kBlocks; ++i) {
-      const Scope block = root.Layer(i + 1, "blocks/" + std::to_string(i));
-      const Scope attention = (block / "attn").Part("attention");
-      attention.Param("norm", {.shape = {7}, .init = Init::Ones()});
-      attention.Param("qkv", {.shape = {13, 7},
-                              .init = normal,
-                              .split = Split::kOut,
-                              .stacked = {7, 5, 1}});
-      attention.Param("out",
-                      {.shape = {7, 11}, .init = normal, .split = Split::kIn});
-      // 60 heads of queries, one of keys and values that all places have.
-      attention.Param("heads", {.shape = {124, 7},
-                                .init = normal,
-                                .split = Split::kOut,
-                                .stacked = {120, 2, 2},
-                                .unit = 2});
-      const Scope mlp = (block / "mlp").Part("mlp");
-      mlp.Param("up",
-                {.shape = {5, 3, 70}, .init = normal, .split = Split::kOut});
-      mlp.Param("bias", {.shape = {15}, .init = normal, .split = Split::kOut});
+  // Of a new model.
+  Layout AnyLayout(bool tensor = true) {
+    model_ = std::make_unique<Model>();
+    Declare(*model_, dice_, /*widest=*/60);
+    for (ParamDecl& decl : model_->registry.decls) {
+      decl.spec.init = Init::Normal(1);
     }
-    root.Layer(kBlocks + 1, "").Param("norm", {.shape = {7}, .init = normal});
-  }
-
-  int Between(int low, int high) {
-    return low +
-           static_cast<int>(random_() % static_cast<uint64_t>(high - low + 1));
-  }
-
-  SharingMap AnySharing() {
-    SharingMap map;
-    for (const char* part : {"attention", "mlp"}) {
-      const int groups = Between(1, kBlocks);
-      for (int i = 0; i < kBlocks; ++i) {
-        map.leaders[part].push_back(i % groups);
-      }
-    }
-    return map;
-  }
-
-  Layout AnyLayout(int most_tensor) {
-    return Layout::Create(
-        registry_, kBlocks, AnySharing(),
-        {.mesh = {.tensor = Between(1, most_tensor),
-                  .data = Between(1, 3),
-                  .pipeline = Between(1, 3)},
-         .zero = Between(0, 1),
-         .whole_tensors = static_cast<WholeTensors>(Between(0, 2)),
-         .sequence = Between(0, 1) == 1});
+    return testing::AnyLayout(*model_, dice_, /*ranks=*/45, tensor);
   }
 
   std::unique_ptr<ParamStore> Store(const Layout& layout, int rank,
@@ -90,20 +42,21 @@ class CutStoreTest : public ::testing::Test {
     return *std::move(store);
   }
 
-  std::mt19937_64 random_{17};
+  Dice dice_{17};
   std::unique_ptr<Device> device_ = NewCpuDevice();
-  ParamRegistry registry_;
+  std::unique_ptr<Model> model_;
 };
 
 // The parameters themselves, and bf16 weights, which are those rounded.
 TEST_F(CutStoreTest, InitialValuesAreThoseOfTheWholeStore) {
   int64_t compared = 0;
   for (int trial = 0; trial < 200; ++trial) {
-    const Layout layout = AnyLayout(5);
-    const auto whole =
-        Store(Layout::Create(registry_, kBlocks, layout.sharing(), {}), 0);
+    const Layout layout = AnyLayout();
+    const auto whole = Store(
+        Layout::Create(model_->registry, model_->blocks, layout.sharing(), {}),
+        0);
     whole->InitWeights(9);
-    const int rank = Between(0, layout.ranks() - 1);
+    const int rank = dice_.Between(0, layout.ranks() - 1);
     const auto store = Store(layout, rank, DType::kBF16);
     store->InitWeights(9);
     for (size_t s = 0; s < store->slabs().size(); ++s) {
@@ -117,7 +70,7 @@ TEST_F(CutStoreTest, InitialValuesAreThoseOfTheWholeStore) {
       for (size_t p = 0; p < local.slab.params.size(); ++p) {
         const int64_t first = logical.params[local.params[p]].offset;
         int64_t at = local.slab.params[p].offset;
-        for (const int64_t number : NumbersOf(local, p, registry_)) {
+        for (const int64_t number : NumbersOf(local, p, model_->registry)) {
           const float value = At(all, first + number);
           ASSERT_EQ(At(weights, at).bits, BFloat16(value).bits)
               << local.slab.name << " on rank " << rank << ", trial " << trial;
@@ -135,17 +88,18 @@ TEST_F(CutStoreTest, InitialValuesAreThoseOfTheWholeStore) {
 
 TEST_F(CutStoreTest, RunsAreInOrderAndOfNeighbours) {
   for (int trial = 0; trial < 200; ++trial) {
-    const Layout layout = AnyLayout(5);
+    const Layout layout = AnyLayout();
     for (const LocalSlab& local : layout.local_slabs()) {
       for (size_t p = 0; p < local.slab.params.size(); ++p) {
-        const std::vector<int64_t> numbers = NumbersOf(local, p, registry_);
+        const std::vector<int64_t> numbers =
+            NumbersOf(local, p, model_->registry);
         const int count = static_cast<int>(numbers.size());
         ASSERT_EQ(local.slab.params[p].elements, count);
-        const int begin = Between(0, count);
-        const Range range{begin, Between(begin, count)};
+        const int begin = dice_.Between(0, count);
+        const Range range{begin, dice_.Between(begin, count)};
         int64_t at = range.begin;
         ForEachLogicalRun(
-            local, p, registry_, range, [&](Range run, int64_t first) {
+            local, p, model_->registry, range, [&](Range run, int64_t first) {
               ASSERT_EQ(run.begin, at);
               ASSERT_GT(run.size(), 0);
               for (; at < run.end; ++at) {
@@ -161,14 +115,14 @@ TEST_F(CutStoreTest, RunsAreInOrderAndOfNeighbours) {
 // So an update is as many calls as there are parameters.
 TEST_F(CutStoreTest, OverDataRanksAParameterIsOneRun) {
   for (int trial = 0; trial < 100; ++trial) {
-    const Layout layout = AnyLayout(1);
-    const auto store = Store(layout, Between(0, layout.ranks() - 1));
+    const Layout layout = AnyLayout(/*tensor=*/false);
+    const auto store = Store(layout, dice_.Between(0, layout.ranks() - 1));
     for (size_t s = 0; s < store->slabs().size(); ++s) {
       const int slab = static_cast<int>(s);
       for (size_t p = 0; p < store->slabs()[s].params.size(); ++p) {
         const Range held = store->state(slab, 0, p).held;
         int runs = 0;
-        ForEachLogicalRun(store->local(slab), p, registry_, held,
+        ForEachLogicalRun(store->local(slab), p, model_->registry, held,
                           [&](Range run, int64_t first) {
                             EXPECT_EQ(run, held);
                             EXPECT_EQ(first, held.begin);
@@ -183,8 +137,8 @@ TEST_F(CutStoreTest, OverDataRanksAParameterIsOneRun) {
 // Held state is of what is here, not of the parameter's shape.
 TEST_F(CutStoreTest, StateIsOfWhatIsHere) {
   for (int trial = 0; trial < 200; ++trial) {
-    const Layout layout = AnyLayout(5);
-    const auto store = Store(layout, Between(0, layout.ranks() - 1));
+    const Layout layout = AnyLayout();
+    const auto store = Store(layout, dice_.Between(0, layout.ranks() - 1));
     for (size_t s = 0; s < store->slabs().size(); ++s) {
       const int slab = static_cast<int>(s);
       const Range held = store->held(slab, Plane::kState0);
@@ -205,21 +159,25 @@ TEST_F(CutStoreTest, StateIsOfWhatIsHere) {
 }
 
 TEST_F(CutStoreTest, FactoredStatisticsOfACutMatrixAreRefused) {
+  ParamRegistry registry;
+  Scope(registry)
+      .Layer(1, "blocks/0")
+      .Param("up", {.shape = {4, 4, 4}, .split = Split::kOut});
   const Layout layout =
-      Layout::Create(registry_, kBlocks, {}, {.mesh = {.tensor = 2}});
+      Layout::Create(registry, 1, {}, {.mesh = {.tensor = 2}});
   EXPECT_DEATH(static_cast<void>(ParamStore::Create(
                    *device_, layout, 0, {.states = testing::FactoredStates()})),
                "its statistics are of whole rows");
 }
 
 TEST_F(CutStoreTest, CountsParametersOfTheModel) {
-  const Layout layout = Layout::Create(
-      registry_, kBlocks, testing::ShareAll(kBlocks, {"attention", "mlp"}),
-      {.mesh = {.tensor = 3, .pipeline = 2}});
-  const auto store = Store(layout, 4);
-  constexpr int64_t kBlock = 7 + 13 * 7 + 7 * 11 + 124 * 7 + 5 * 3 * 70 + 15;
-  EXPECT_EQ(store->unique_parameters(), 29 * 7 + kBlock + 7);
-  EXPECT_EQ(store->virtual_parameters(), 29 * 7 + kBlocks * kBlock + 7);
+  const Layout layout = AnyLayout();
+  const auto store = Store(layout, layout.ranks() - 1);
+  const auto whole = Store(
+      Layout::Create(model_->registry, model_->blocks, layout.sharing(), {}),
+      0);
+  EXPECT_EQ(store->unique_parameters(), whole->unique_parameters());
+  EXPECT_EQ(store->virtual_parameters(), whole->virtual_parameters());
 }
 
 }  // namespace

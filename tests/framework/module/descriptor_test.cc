@@ -71,19 +71,22 @@ std::map<int, Places> PlacesOf(const std::vector<Descriptor>& targets,
   return places;
 }
 
-// Of every element one owner, and it has it.
-void CheckOwners(const Layout& layout, const LogicalTensor& tensor) {
-  const Descriptor owned = OwnersOf(layout, tensor, StateExtent::kElements);
-  const Descriptor held =
-      DescriptorOf(layout, tensor, StateExtent::kElements, false);
-  for (const int count : CountsOf(owned, tensor.shape)) ASSERT_EQ(count, 1);
-  const auto places = PlacesOf({held}, tensor.shape);
-  for (const auto& [rank, elements] : PlacesOf({owned}, tensor.shape)) {
+// Of every value one owner, and it has it; an element's is who owns its place
+// in the slab.
+void CheckOwners(const Layout& layout, const LogicalTensor& tensor,
+                 StateExtent extent) {
+  const Shape grid = StateShape(tensor.shape, extent);
+  const Descriptor owned = OwnersOf(layout, tensor, extent);
+  const Descriptor held = DescriptorOf(layout, tensor, extent, false);
+  for (const int count : CountsOf(owned, grid)) ASSERT_EQ(count, 1);
+  const auto places = PlacesOf({held}, grid);
+  for (const auto& [rank, elements] : PlacesOf({owned}, grid)) {
     const std::vector<int> here = layout.LocalSlabsOf(rank);
     for (const auto& [place, element] : elements) {
       ASSERT_EQ(places.at(rank).at(place), element);
       const auto& [target, slab, param, offset] = place;
       ASSERT_TRUE(std::count(here.begin(), here.end(), slab));
+      if (extent != StateExtent::kElements) continue;
       const Range range = layout.OwnedBy(slab, rank);
       const int64_t at =
           At(layout.local_slabs(), slab).slab.params[param].offset + offset;
@@ -186,9 +189,9 @@ TEST_P(RandomLayouts, EveryElementArrivesOnce) {
     SCOPED_TRACE(trial);
     const LogicalTensor& source =
         At(from.tensors(), dice.Below(static_cast<int>(from.tensors().size())));
-    ASSERT_NO_FATAL_FAILURE(CheckOwners(from, source));
     const bool cut = from.mesh().tensor > 1 || to.mesh().tensor > 1;
     const StateExtent extent = AnyGrid(source, cut, dice);
+    ASSERT_NO_FATAL_FAILURE(CheckOwners(from, source, extent));
     std::vector<Descriptor> after;
     const bool sharded = dice.Maybe();
     const std::string local = LocalName(source.name);
@@ -236,46 +239,6 @@ TEST(DescriptorTest, ShardsCutTensors) {
   EXPECT_EQ(b, expected_b);
 }
 
-TEST(DescriptorTest, StatisticsAreWholeWhereTheFirstElementIs) {
-  ParamRegistry registry;
-  Scope(registry).Layer(0, "").Param("a", {.shape = {3, 10, 60}});
-  const Layout layout =
-      Layout::Create(registry, 0, {}, {.mesh = {.data = 2}, .zero = 1});
-  const LogicalTensor& tensor = layout.tensors()[0];
-  const Descriptor rows = {{.rect = {0, 3, 0, 10}, .pitch = 10}};
-  EXPECT_EQ(OwnersOf(layout, tensor, StateExtent::kRows), rows);
-  const Descriptor columns = {{.rect = {0, 3, 0, 60}, .pitch = 60},
-                              {.rect = {0, 3, 0, 60}, .rank = 1, .pitch = 60}};
-  EXPECT_EQ(DescriptorOf(layout, tensor, StateExtent::kColumns, false),
-            columns);
-  EXPECT_TRUE(OwnersOf(layout, tensor, StateExtent::kNone).empty());
-}
-
-// The statistics of rows are where the rows are; those of columns all places
-// have, and the first owns them.
-TEST(DescriptorTest, StatisticsOfAMatrixThatIsCut) {
-  ParamRegistry registry;
-  Scope(registry).Layer(0, "").Param(
-      "a", {.shape = {6, 5}, .split = Split::kOut, .stacked = {4, 2}});
-  const Layout layout =
-      Layout::Create(registry, 0, {}, {.mesh = {.tensor = 2}});
-  const LogicalTensor& tensor = layout.tensors()[0];
-  const auto extent = [](int rank, Rect rect, int64_t offset) {
-    return Extent{
-        .rect = rect, .rank = rank, .slab = rank, .offset = offset, .pitch = 1};
-  };
-  EXPECT_EQ(
-      OwnersOf(layout, tensor, StateExtent::kRows),
-      (Descriptor{extent(0, {0, 2, 0, 1}, 0), extent(0, {4, 1, 0, 1}, 2),
-                  extent(1, {2, 2, 0, 1}, 0), extent(1, {5, 1, 0, 1}, 2)}));
-  const Descriptor columns = {extent(0, {0, 5, 0, 1}, 0),
-                              extent(1, {0, 5, 0, 1}, 0)};
-  EXPECT_EQ(DescriptorOf(layout, tensor, StateExtent::kColumns, false),
-            columns);
-  EXPECT_EQ(OwnersOf(layout, tensor, StateExtent::kColumns),
-            Descriptor{columns[0]});
-}
-
 TEST(DescriptorDeathTest, StatisticsOfWhatIsCut) {
   ParamRegistry registry;
   Scope(registry).Layer(0, "").Param(
@@ -284,45 +247,6 @@ TEST(DescriptorDeathTest, StatisticsOfWhatIsCut) {
       Layout::Create(registry, 0, {}, {.mesh = {.tensor = 2}});
   EXPECT_DEATH(OwnersOf(layout, layout.tensors()[0], StateExtent::kRows),
                "statistics of a tensor that is cut");
-}
-
-TEST(DescriptorTest, OneReadGoesToAllWhoWantIt) {
-  ParamRegistry registry;
-  Scope(registry).Layer(0, "").Param("a", {.shape = {8, 8}});
-  const Layout layout = Layout::Create(registry, 0, {}, {.mesh = {.data = 4}});
-  const LogicalTensor& tensor = layout.tensors()[0];
-  const Descriptor owners = OwnersOf(layout, tensor, StateExtent::kElements);
-  const Descriptor whole =
-      DescriptorOf(layout, tensor, StateExtent::kElements, false);
-  // All is rank 0's: a block is more than the tensor.
-  const auto steps = PlanCopy(owners, owners, {whole});
-  ASSERT_EQ(steps.size(), 1u);
-  ASSERT_EQ(steps[0].to.size(), 4u);
-  EXPECT_EQ(steps[0].to[0].extent.rank, 0);
-  EXPECT_EQ(steps[0].to[3].extent.rank, 3);
-  // Two tensors that come from one: each rank reads its own once.
-  const auto both = PlanCopy(owners, whole, {whole, whole});
-  ASSERT_EQ(both.size(), 4u);
-  for (const CopyStep& step : both) {
-    EXPECT_FALSE(step.crosses());
-    ASSERT_EQ(step.to.size(), 2u);
-    EXPECT_EQ(step.to[1].target, 1u);
-  }
-}
-
-// Who reads one rectangle for one tensor and a part of it for another gets it
-// once.
-TEST(DescriptorTest, NothingCrossesTwiceToOneRank) {
-  const Descriptor owners = {{.rect = {0, 8, 0, 1}, .rank = 1, .pitch = 1}};
-  const Descriptor some = {
-      {.rect = {0, 6, 0, 1}, .rank = 0, .offset = 0, .pitch = 1}};
-  const Descriptor others = {
-      {.rect = {4, 4, 0, 1}, .rank = 0, .slab = 1, .offset = 4, .pitch = 1}};
-  int64_t crossed = 0;
-  for (const CopyStep& step : PlanCopy(owners, owners, {some, others})) {
-    crossed += step.from.rect.elements();
-  }
-  EXPECT_EQ(crossed, 8);
 }
 
 // However many ranks there are, one plans what it has and wants.

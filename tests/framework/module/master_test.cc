@@ -2,11 +2,9 @@
 // the master rounded.
 #include <gtest/gtest.h>
 
-#include <algorithm>
 #include <vector>
 
 #include "framework/module/binder.h"
-#include "framework/module/store_values.h"
 #include "framework/tensor/bfloat16.h"
 #include "tests/framework/module/toy_model.h"
 
@@ -84,55 +82,6 @@ TEST_F(MasterTest, BeginsWithTheValuesOfF32) {
     EXPECT_EQ(Read<float>(*bf16, slab, Plane::kMaster), exact);
     ExpectRounded(*bf16, slab, exact);
     ExpectRounded(*weights, slab, exact);
-  }
-}
-
-TEST_F(MasterTest, IsShardedAsStateIs) {
-  const auto whole = Store({.dtype = DType::kBF16});
-  whole->InitWeights(5);
-  for (int rank = 0; rank < 3; ++rank) {
-    const auto shard =
-        Store({.dtype = DType::kBF16, .rank = rank, .ranks = 3}, 1);
-    shard->InitWeights(5);
-    for (size_t s = 0; s < whole->slabs().size(); ++s) {
-      const auto slab = static_cast<int>(s);
-      const auto all = Read<float>(*whole, slab, Plane::kMaster);
-      const Range owned = shard->owned(slab);
-      EXPECT_EQ(Read<float>(*shard, slab, Plane::kMaster),
-                std::vector<float>(all.begin() + owned.begin,
-                                   all.begin() + owned.end));
-      ExpectRounded(*shard, slab, all);
-    }
-  }
-}
-
-TEST_F(MasterTest, WritingParametersSetsBoth) {
-  for (int rank = 0; rank < 3; ++rank) {
-    const auto store =
-        Store({.dtype = DType::kBF16, .rank = rank, .ranks = 3}, 1);
-    const int slab = SlabNamed(*store, "embed/embedding");
-    const int64_t elements = store->slab(slab).elements;
-    std::vector<float> expected(static_cast<size_t>(elements), 0.0F);
-    std::vector<float> values;
-    const int64_t begin = 7, end = store->slab(slab).params[0].elements - 5;
-    for (int64_t i = begin; i < end; ++i) {
-      values.push_back(1.0F / static_cast<float>(i));
-      At(expected, i) = values.back();
-    }
-    const Extent extent{.rect = {begin, end - begin, 0, 1},
-                        .rank = rank,
-                        .slab = 0,
-                        .offset = begin,
-                        .pitch = 1};
-    ASSERT_TRUE(StoreValues(*store)
-                    .Write({Field::Kind::kParameters},
-                           store->layout().tensors()[0], extent, values.data())
-                    .ok());
-    const Range owned = store->owned(slab);
-    EXPECT_EQ(Read<float>(*store, slab, Plane::kMaster),
-              std::vector<float>(expected.begin() + owned.begin,
-                                 expected.begin() + owned.end));
-    ExpectRounded(*store, slab, expected);
   }
 }
 

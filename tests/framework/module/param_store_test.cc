@@ -37,27 +37,6 @@ class ParamStoreTest : public ::testing::Test {
   ParamRegistry registry_;
 };
 
-TEST_F(ParamStoreTest, InitialisesByNameWhateverTheLayout) {
-  const SharingMap shared = testing::ShareAll(kBlocks, {"attention", "mlp"});
-  const auto real = MakeStore(*device_, registry_, kBlocks, {});
-  const auto pseudo = MakeStore(*device_, registry_, kBlocks, shared, 1,
-                                {.rank = 2, .ranks = 3});
-  real->InitWeights(5);
-  pseudo->InitWeights(5);
-  for (const char* name : {"blocks/0/attention", "embed/embedding", "other"}) {
-    EXPECT_EQ(Read<float>(*real, SlabNamed(*real, name), Plane::kWeight),
-              Read<float>(*pseudo, SlabNamed(*pseudo, name), Plane::kWeight))
-        << name;
-  }
-  const auto first =
-      Read<float>(*real, SlabNamed(*real, "blocks/0/mlp"), Plane::kWeight);
-  EXPECT_NE(first, Read<float>(*real, SlabNamed(*real, "blocks/1/mlp"),
-                               Plane::kWeight));
-  real->InitWeights(6);
-  EXPECT_NE(first, Read<float>(*real, SlabNamed(*real, "blocks/0/mlp"),
-                               Plane::kWeight));
-}
-
 TEST_F(ParamStoreTest, RefusesTwoLayersOfOneName) {
   Scope(registry_).Layer(1, "embed").Param("token/weight", {.shape = {1}});
   EXPECT_DEATH(MakeStore(*device_, registry_, kBlocks, {}), "declared twice");
@@ -100,23 +79,6 @@ TEST_F(ParamStoreTest, InitialisesLargeParametersByElement) {
     wrong += weight[i] != static_cast<float>(Normal(key, i));
   }
   EXPECT_EQ(wrong, 0);
-}
-
-TEST_F(ParamStoreTest, ShardsStateOnly) {
-  int64_t held = 0;
-  for (int rank = 0; rank < 3; ++rank) {
-    const auto store = MakeStore(*device_, registry_, kBlocks, {}, 1,
-                                 {.rank = rank, .ranks = 3});
-    const int slab = SlabNamed(*store, "blocks/2/attention");
-    const int64_t elements = store->slab(slab).elements;
-    EXPECT_EQ(store->held(slab, Plane::kWeight).size(), elements);
-    EXPECT_EQ(store->held(slab, Plane::kGradient).size(), elements);
-    held += store->held(slab, Plane::kState0).size();
-    EXPECT_LT(store->bytes(Plane::kState0), store->bytes(Plane::kWeight));
-    if (rank == 2) {
-      EXPECT_EQ(held, elements);
-    }
-  }
 }
 
 TEST_F(ParamStoreTest, AllocatesWhatWasAskedFor) {

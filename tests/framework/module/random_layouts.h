@@ -90,17 +90,17 @@ inline SharingMap AnySharing(const Model& model, Dice& dice) {
   return map;
 }
 
-// At most `ranks` of them, cut along the tensor axis or not.
-inline Layout AnyLayout(const Model& model, Dice& dice, int ranks = 64,
-                        bool tensor = true) {
+// Over at most `ranks`, of a model of so many layers, cut along the tensor axis
+// or not: over divisors of `heads`, or any number.
+inline Layout::Options AnyOptions(Dice& dice, int layers, int ranks,
+                                  bool tensor = true, int heads = 0) {
   Layout::Options options;
   do {
     options.mesh = {.tensor = tensor ? dice.Between(1, 5) : 1,
                     .context = dice.Between(1, 2),
                     .data = dice.Between(1, 6),
                     .pipeline = dice.Between(1, 4)};
-  } while (options.mesh.ranks() > ranks ||
-           (model.kv_heads > 0 && kHeads % options.mesh.tensor != 0));
+  } while (options.mesh.ranks() > ranks || heads % options.mesh.tensor != 0);
   for (int i = 0; i < kAxes; ++i) {
     std::swap(options.mesh.order[static_cast<size_t>(i)],
               options.mesh.order[static_cast<size_t>(dice.Between(i, 3))]);
@@ -108,7 +108,7 @@ inline Layout AnyLayout(const Model& model, Dice& dice, int ranks = 64,
   if (dice.Maybe()) {
     const int turns = dice.Between(1, 2), stages = options.mesh.pipeline;
     const int chunks = stages > 1 ? stages * turns : 1;
-    for (int layer = 0; layer < model.blocks + 2; ++layer) {
+    for (int layer = 0; layer < layers; ++layer) {
       options.chunks.push_back(dice.Below(chunks));
     }
     std::sort(options.chunks.begin(), options.chunks.end());
@@ -116,6 +116,13 @@ inline Layout AnyLayout(const Model& model, Dice& dice, int ranks = 64,
   options.zero = dice.Below(2);
   options.whole_tensors = static_cast<WholeTensors>(dice.Below(3));
   options.sequence = dice.Maybe();
+  return options;
+}
+
+inline Layout AnyLayout(const Model& model, Dice& dice, int ranks = 64,
+                        bool tensor = true) {
+  const Layout::Options options = AnyOptions(
+      dice, model.blocks + 2, ranks, tensor, model.kv_heads > 0 ? kHeads : 0);
   return Layout::Create(model.registry, model.blocks, AnySharing(model, dice),
                         options);
 }

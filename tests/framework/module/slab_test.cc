@@ -67,23 +67,6 @@ TEST_F(SlabTest, ParametersDoNotOverlap) {
   }
 }
 
-TEST_F(SlabTest, EveryElementHasOneOwner) {
-  for (const Slab& slab : LayOutSlabs(registry_, kBlocks, {})) {
-    for (int ranks = 1; ranks <= 9; ++ranks) {
-      int64_t at = 0;
-      for (int rank = 0; rank < ranks; ++rank) {
-        const Range range = ShardRange(slab, rank, ranks);
-        EXPECT_EQ(range.begin, at);
-        EXPECT_LE(range.size(), slab.ShardElements(ranks));
-        EXPECT_TRUE(range.begin % slab.block == 0 ||
-                    range.begin == slab.elements);
-        at = range.end;
-      }
-      EXPECT_EQ(at, slab.elements) << slab.name << " over " << ranks;
-    }
-  }
-}
-
 TEST_F(SlabTest, ListsLogicalTensors) {
   SharingMap groups;
   groups.leaders["attention"] = {0, 0, 2, 2};

@@ -1,17 +1,12 @@
-// The optimizer's state in all its forms: what is written comes back to the
-// bit, on any number of ranks, and takes the memory that is told.
+// The optimizer's state in all its forms: who has which of it, and that it
+// takes the memory that is told. Its values: store_values_test.
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <cmath>
 #include <map>
 #include <vector>
 
 #include "framework/base/at.h"
-#include "framework/base/rng.h"
-#include "framework/module/descriptor.h"
-#include "framework/tensor/block8.h"
-#include "tests/framework/module/plain_values.h"
 #include "tests/framework/module/toy_model.h"
 
 namespace delink::state_test {
@@ -21,19 +16,6 @@ using testing::FactoredStates;
 using testing::kStorages;
 using testing::MakeStore;
 using testing::MomentsIn;
-
-// Calls visit(Range) for pieces of `range`, values of a parameter that begins
-// at element `offset` of its slab: of about `most` (a multiple of kBlock8)
-// values, and none cuts a block of 8-bit values.
-template <typename Visit>
-void ForEachStatePiece(int64_t offset, Range range, int64_t most, Visit visit) {
-  for (int64_t begin = range.begin; begin < range.end;) {
-    const int64_t cut = ((offset + begin) / most + 1) * most - offset;
-    const int64_t end = std::min(cut, range.end);
-    visit(Range{begin, end});
-    begin = end;
-  }
-}
 
 // Of all of a parameter's state, whatever of it is in the slab.
 Shape StateShapeOf(const ParamStore& store, int slab, int state, size_t param) {
@@ -83,98 +65,9 @@ class StateTest : public ::testing::Test {
     }
   }
 
-  static std::vector<float> Values(const ParamStore& store, int slab, int state,
-                                   size_t param) {
-    const Range held = store.state(slab, state, param).held;
-    std::vector<float> values(static_cast<size_t>(held.size()));
-    const auto stream = store.device().NewStream();
-    testing::ReadState(store, *stream, slab, state, param, held, values.data());
-    return values;
-  }
-
-  // Random numbers by name alone into what the store holds.
-  static void Fill(ParamStore& store) {
-    const auto stream = store.device().NewStream();
-    ForEach(store, [&](int slab, int state, size_t param) {
-      const Range held = store.state(slab, state, param).held;
-      const RngKey key = Fold(Fold(KeyFromSeed(1), static_cast<uint64_t>(slab)),
-                              static_cast<uint64_t>(state) * 100 + param);
-      std::vector<float> values;
-      for (int64_t i = held.begin; i < held.end; ++i) {
-        const double x = Normal(key, static_cast<uint64_t>(i));
-        const double size = x * std::exp(3 * x);  // over many decades
-        values.push_back(static_cast<float>(state == 0 ? size : size * size));
-      }
-      testing::WriteState(store, *stream, slab, state, param, held,
-                          values.data());
-    });
-  }
-
   std::unique_ptr<Device> device_ = NewCpuDevice();
   ParamRegistry registry_;
 };
-
-TEST_F(StateTest, WhatWasReadAndIsWrittenAgainIsTheSame) {
-  for (const StateStorage storage : kStorages) {
-    const auto store = Store({.states = MomentsIn(storage)});
-    const auto again = Store({.states = MomentsIn(storage)});
-    Fill(*store);
-    const auto stream = device_->NewStream();
-    ForEach(*store, [&](int slab, int state, size_t param) {
-      const std::vector<float> values = Values(*store, slab, state, param);
-      // In pieces, as checkpoints and switches bring them.
-      ForEachStatePiece(
-          store->slab(slab).params[param].offset,
-          store->state(slab, state, param).held, 512, [&](Range piece) {
-            testing::WriteState(*again, *stream, slab, state, param, piece,
-                                values.data() + piece.begin);
-          });
-    });
-    for (const Plane plane : {Plane::kState0, Plane::kState1}) {
-      for (size_t s = 0; s < store->slabs().size(); ++s) {
-        const int slab = static_cast<int>(s);
-        const auto* const a =
-            static_cast<const char*>(store->at(slab, plane, 0));
-        const auto* const b =
-            static_cast<const char*>(again->at(slab, plane, 0));
-        EXPECT_EQ(std::vector<char>(a, a + store->bytes(slab, plane)),
-                  std::vector<char>(b, b + again->bytes(slab, plane)));
-      }
-    }
-  }
-}
-
-TEST_F(StateTest, EveryNumberOfRanksHoldsTheSameValues) {
-  for (const StateStorage storage : kStorages) {
-    const auto whole = Store({.states = MomentsIn(storage)});
-    Fill(*whole);
-    for (const int ranks : {2, 3, 7}) {
-      std::map<std::tuple<int, int, size_t>, int64_t> covered;
-      for (int rank = 0; rank < ranks; ++rank) {
-        const auto store =
-            Store({.rank = rank, .ranks = ranks, .states = MomentsIn(storage)});
-        Fill(*store);
-        ForEach(*store, [&](int slab, int state, size_t param) {
-          const Range held = store->state(slab, state, param).held;
-          EXPECT_EQ(held, OwnedBy(*store, slab, state, param, rank));
-          int64_t& done = covered[{slab, state, param}];
-          if (held.size() == 0) return;
-          EXPECT_EQ(held.begin, done);
-          done = held.end;
-          const std::vector<float> all = Values(*whole, slab, state, param);
-          EXPECT_EQ(Values(*store, slab, state, param),
-                    std::vector<float>(all.begin() + held.begin,
-                                       all.begin() + held.end))
-              << "rank " << rank << " of " << ranks;
-        });
-      }
-      ForEach(*whole, [&](int slab, int state, size_t param) {
-        EXPECT_EQ((covered[{slab, state, param}]),
-                  whole->slab(slab).params[param].elements);
-      });
-    }
-  }
-}
 
 TEST_F(StateTest, TakesTheMemoryItTells) {
   std::map<StateStorage, int64_t> bytes;
@@ -280,62 +173,6 @@ TEST(PlacementTest, TheLargestSlabsGoFirstToWhoHasLeast) {
   }
   // 9 | 5, 9 | 5 4, 9 3 | 5 4 (of equals the first); the first is cut.
   EXPECT_EQ(owners, (std::vector<int>{kNoOwner, 0, 0, 1, 1}));
-}
-
-// The values that the extents of `rank` are, in their order; one after the
-// other as the parameter has them.
-Range OnRank(const Descriptor& owners, int rank, int64_t columns) {
-  Range range;
-  for (const Extent& extent : owners) {
-    if (extent.rank != rank) continue;
-    const int64_t first = extent.rect.row * columns + extent.rect.column;
-    EXPECT_EQ(extent.offset, first);
-    if (range.size() == 0) range = {first, first};
-    EXPECT_EQ(range.end, first) << "a hole";
-    range.end += extent.rect.elements();
-  }
-  return range;
-}
-
-// Who owns which values of a state; how many there are that are factored.
-int CheckOwners(const ParamStore& store, int state) {
-  int factored = 0;
-  for (const LogicalTensor& tensor : store.layout().tensors()) {
-    const StateExtent grid =
-        store.state(tensor.slab, state, tensor.param).format.extent;
-    if (grid != StateExtent::kElements) ++factored;
-    const Descriptor owners = OwnersOf(store.layout(), tensor, grid);
-    const int64_t columns = WholeOf(StateShape(tensor.shape, grid)).columns;
-    for (int rank = 0; rank < store.ranks(); ++rank) {
-      const Range owned =
-          OwnedBy(store, tensor.slab, state, tensor.param, rank);
-      const Range range = OnRank(owners, rank, columns);
-      EXPECT_TRUE(range == owned || (range.size() == 0 && owned.size() == 0))
-          << tensor.name << " on " << rank;
-    }
-  }
-  return factored;
-}
-
-TEST_F(StateTest, OwnersAreTheLayouts) {
-  int factored = 0;
-  for (int ranks = 1; ranks <= 5; ++ranks) {
-    for (const WholeTensors whole :
-         {WholeTensors::kNone, WholeTensors::kHidden, WholeTensors::kAll}) {
-      for (const int zero : {0, 1}) {
-        const bool all = zero == 0 || whole == WholeTensors::kAll;
-        const auto store =
-            Store({.ranks = ranks,
-                   .states = all ? FactoredStates() : TwoMoments(),
-                   .whole_tensors = whole},
-                  zero);
-        for (size_t k = 0; k < store->states().size(); ++k) {
-          factored += CheckOwners(*store, static_cast<int>(k));
-        }
-      }
-    }
-  }
-  EXPECT_GT(factored, 0);
 }
 
 }  // namespace

@@ -69,21 +69,6 @@ TEST_F(StoreCopyTest, ACopyIsWhatReadingAndWritingGives) {
   EXPECT_GT(done, 1'000);
 }
 
-TEST_F(StoreCopyTest, CopiesRowsThatAreNotNeighbours) {
-  const auto from = Store({}), to = Store({}), expected = Store({});
-  Fill(*from);
-  StoreValues source(*from), sink(*to), other(*expected);
-  const LogicalTensor& tensor = from->layout().tensors().at(0);
-  const Field field{Kind::kState, "m"};
-  const Extent piece =
-      Part(source.Has(field, tensor).at(0), {5, 17, 3, kToyWidth - 9});
-  EXPECT_TRUE(sink.Copy(source, field, tensor, piece, tensor, piece));
-  WriteBytes(other, field, tensor, piece,
-             ReadBytes(source, field, tensor, piece));
-  EXPECT_EQ(AllBytes(*to), AllBytes(*expected));
-  EXPECT_NE(AllBytes(*to), AllBytes(*Store({})));
-}
-
 class AnySource : public ValueSource {
  public:
   DType type(const Field&) const override { return DType::kF32; }

@@ -1,20 +1,16 @@
-// A store as both ends of a move: what is read of it is what the store says of
-// its elements, and what is written is kept as the store keeps it.
+// A store as both ends of a move: what is written is kept as the store keeps
+// it, and read again as it was. Parts of what is there: store_moves_test.
 #include "framework/module/store_values.h"
 
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <cstring>
 #include <numeric>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "absl/status/status.h"
-#include "framework/base/at.h"
-#include "framework/tensor/bfloat16.h"
-#include "tests/framework/module/plain_values.h"
 #include "tests/framework/module/store_values_rig.h"
 
 namespace delink::store_values_test {
@@ -29,76 +25,14 @@ using testing::GridOf;
 using testing::kToyBlocks;
 using testing::kToyWidth;
 using testing::MakeStore;
-using testing::NumbersOf;
 using testing::OnRank;
 using testing::Pack;
 using testing::ReadBytes;
-using testing::Values;
 using testing::ValuesOf;
 using testing::WantedOn;
 using testing::WriteBytes;
 
 using StoreValuesTest = testing::StoreValuesRig;
-
-// What the store itself says of what an extent is of: one run.
-std::vector<char> Expected(const ParamStore& store, const Field& field,
-                           const LogicalTensor& tensor, const Extent& extent) {
-  const auto stream = store.device().NewStream();
-  const int slab = store.SlabOf(extent.slab);
-  const int64_t element =
-      store.slab(slab).params.at(extent.param).offset + extent.offset;
-  const int64_t count = extent.rect.elements();
-  const DType exact = StatisticsOf(store.options().dtype);
-  std::vector<char> bytes(static_cast<size_t>(count * SizeOf(exact)));
-  if (field.kind == Kind::kParameters) {
-    testing::ReadParameters(store, *stream, slab, element, count, bytes.data());
-    return bytes;
-  }
-  if (field.kind == Kind::kState) {
-    int state = 0;
-    while (At(store.states(), state).name != field.state) ++state;
-    testing::ReadState(store, *stream, slab, state, extent.param,
-                       {extent.offset, extent.offset + count}, bytes.data());
-    return bytes;
-  }
-  if (field.kind == Kind::kGradient) {
-    return Pack(exact, [&] {
-      // Rounded as the gradient is, whatever it is.
-      Values values = ValuesOf(store, field, tensor, extent);
-      if (!store.options().bf16_gradients) return values;
-      for (double& value : values) value = BFloat16(value);
-      return values;
-    }());
-  }
-  const Plane plane = field.kind == Kind::kWeight   ? Plane::kWeight
-                      : field.kind == Kind::kMaster ? Plane::kMaster
-                                                    : Plane::kLow;
-  bytes.resize(static_cast<size_t>(count * SizeOf(store.dtype(plane))));
-  std::memcpy(bytes.data(), store.at(slab, plane, element), bytes.size());
-  return bytes;
-}
-
-TEST_F(StoreValuesTest, ReadsWhatTheStoreHas) {
-  int64_t compared = 0;
-  ForEachStore([&](const Form& form, int rank, int ranks, int zero) {
-    const auto store = Store(form.options, rank, ranks, zero);
-    Fill(*store);
-    const ParamStore& constant = *store;
-    StoreValues ends(constant);
-    for (const Field& field : FieldsOf(*store)) {
-      for (const LogicalTensor& tensor : store->layout().tensors()) {
-        for (const Extent& extent : OnRank(ends.Has(field, tensor), rank)) {
-          EXPECT_EQ(ReadBytes(ends, field, tensor, extent),
-                    Expected(*store, field, tensor, extent))
-              << tensor.name << ", field " << static_cast<int>(field.kind)
-              << " " << field.state;
-          ++compared;
-        }
-      }
-    }
-  });
-  EXPECT_GT(compared, 3'000);
-}
 
 TEST_F(StoreValuesTest, HasWhatIsHeldAndEachValueHasOneOwner) {
   ForEachStore([&](const Form& form, int rank, int ranks, int zero) {
@@ -198,74 +132,6 @@ TEST_F(StoreValuesTest, PlanesTravelAsTheirBits) {
       }
     }
     EXPECT_EQ(AllBytes(*to), AllBytes(*from));
-  }
-}
-
-// Rows that are not neighbours: a rectangle of what a rank has.
-TEST_F(StoreValuesTest, RectanglesAreReadAndWrittenByRows) {
-  int complete = 0;
-  for (const Form& form : Forms()) {
-    SCOPED_TRACE(form.name);
-    const auto from = Store(form.options);
-    const auto to = Store(form.options);
-    Fill(*from);
-    StoreValues source(*from), sink(*to);
-    bool skipped = false;
-    for (const Field& field : FieldsOf(*from)) {
-      for (const LogicalTensor& tensor : from->layout().tensors()) {
-        if (sink.grain(field, tensor) > 1) {
-          skipped = true;
-          continue;
-        }
-        for (const Extent& extent : source.Has(field, tensor)) {
-          const Rect& rect = extent.rect;
-          const int64_t row = rect.rows / 3, column = rect.columns / 4;
-          const Rect middle{row, rect.rows - 2 * row, column,
-                            rect.columns - 2 * column};
-          std::vector<Rect> rects = Without(rect, middle);
-          rects.push_back(middle);
-          for (const Rect& part : rects) {
-            const Extent piece = Part(extent, part);
-            const std::vector<char> bytes =
-                ReadBytes(source, field, tensor, piece);
-            if (field.kind == Kind::kGradient) {
-              std::vector<char> exact = Pack(
-                  source.type(field), ValuesOf(*from, field, tensor, piece));
-              sink.AsKept(field, tensor, piece, exact.data());
-              EXPECT_EQ(bytes, exact);
-            }
-            WriteBytes(sink, field, tensor, piece, bytes);
-          }
-        }
-      }
-    }
-    if (skipped) continue;
-    EXPECT_EQ(AllBytes(*to), AllBytes(*from));
-    ++complete;
-  }
-  EXPECT_EQ(complete, 5);  // forms without 8 bits
-}
-
-// What is kept in 8 bits is read by any rectangle.
-TEST_F(StoreValuesTest, RectanglesOf8BitsAreReadByRows) {
-  const auto store =
-      Store({.states = testing::MomentsIn(StateStorage::kBlock8)});
-  Fill(*store);
-  StoreValues ends(*store);
-  for (const Field& field :
-       {Field{Kind::kState, "m"}, Field{Kind::kState, "v"}}) {
-    for (const LogicalTensor& tensor : store->layout().tensors()) {
-      if (ends.grain(field, tensor) == 1) continue;
-      const Extent extent = ends.Has(field, tensor).at(0);
-      const std::vector<char> all = ReadBytes(ends, field, tensor, extent);
-      const Extent piece = Part(extent, {3, 20, 5, 30});
-      std::vector<char> expected;
-      for (const int64_t number : NumbersOf(piece, kToyWidth)) {
-        expected.insert(expected.end(), all.begin() + 4 * number,
-                        all.begin() + 4 * number + 4);
-      }
-      EXPECT_EQ(ReadBytes(ends, field, tensor, piece), expected);
-    }
   }
 }
 

@@ -6,28 +6,17 @@
 #include <map>
 #include <memory>
 #include <numeric>
-#include <random>
 #include <string>
 #include <vector>
 
 #include "framework/module/binder.h"
-#include "framework/module/descriptor.h"
+#include "tests/framework/module/random_layouts.h"
 #include "tests/framework/module/toy_model.h"
 
 namespace delink::visited_test {
 namespace {
 
-class Dice {
- public:
-  explicit Dice(uint64_t seed) : random_(seed) {}
-  int Below(int n) {
-    return static_cast<int>(random_() % static_cast<uint64_t>(n));
-  }
-  int Between(int low, int high) { return low + Below(high - low + 1); }
-
- private:
-  std::mt19937_64 random_;
-};
+using testing::Dice;
 
 std::string BlockName(int block) { return "blocks/" + std::to_string(block); }
 
@@ -127,28 +116,6 @@ class Pair {
   SharingMap many_sharing_, few_sharing_;
 };
 
-Layout::Options AnyOptions(const Pair& pair, Dice& dice) {
-  Layout::Options options;
-  do {
-    options.mesh = {.tensor = dice.Between(1, 4),
-                    .context = dice.Between(1, 2),
-                    .data = dice.Between(1, 5),
-                    .pipeline = dice.Between(1, 4)};
-  } while (options.mesh.ranks() > 48);
-  if (dice.Below(2) == 0) {
-    const int turns = dice.Between(1, 2), stages = options.mesh.pipeline;
-    const int chunks = stages > 1 ? stages * turns : 1;
-    for (int place = 0; place < pair.few_blocks() + 2; ++place) {
-      options.chunks.push_back(dice.Below(chunks));
-    }
-    std::sort(options.chunks.begin(), options.chunks.end());
-  }
-  options.zero = dice.Below(2);
-  options.whole_tensors = static_cast<WholeTensors>(dice.Below(3));
-  options.sequence = dice.Below(2) == 0;
-  return options;
-}
-
 std::vector<int> Layers(const Pair& pair, std::vector<int> layers) {
   for (int& layer : layers) layer = pair.Layer(layer);
   return layers;
@@ -221,7 +188,8 @@ TEST_P(RandomVisits, AreThoseOfAModelWithoutTheOthers) {
   for (int trial = 0; trial < 500; ++trial) {
     SCOPED_TRACE(trial);
     const Pair pair(dice);
-    const Layout::Options options = AnyOptions(pair, dice);
+    const Layout::Options options =
+        testing::AnyOptions(dice, pair.few_blocks() + 2, 48);
     const Layout many = pair.Many(options);
     const Layout few = pair.Few(options);
     ASSERT_EQ(many.places(), few.places());

@@ -100,38 +100,6 @@ class AdamWCutTest : public ::testing::Test {
   ParamRegistry registry_;
 };
 
-TEST_F(AdamWCutTest, RoundsByTheNumberInTheWholeParameter) {
-  Declare(48);
-  for (const StateStorage moments :
-       {StateStorage::kExact, StateStorage::kBF16}) {
-    const auto whole = Updated(moments, {}, 0);
-    ASSERT_EQ(whole->slabs().size(), 1U);
-    const auto weights = Read<BFloat16>(*whole, 0, Plane::kWeight);
-    for (const int tensor : {2, 3}) {
-      for (int rank = 0; rank < tensor; ++rank) {
-        const auto cut = Updated(moments, {.tensor = tensor}, rank);
-        ForEachValue(*cut, [&](int slab, int64_t element, int64_t number) {
-          const auto* const w = static_cast<const BFloat16*>(
-              cut->at(slab, Plane::kWeight, element));
-          ASSERT_EQ(w->bits, At(weights, number).bits)
-              << cut->slab(slab).name << ", rank " << rank << " of " << tensor;
-          if (moments == StateStorage::kExact) return;
-          // A vector's moments are exact, and its values come last.
-          const SlabParam& norm = whole->slab(0).params[2];
-          if (number >= norm.offset) return;
-          for (const Plane plane : {Plane::kState0, Plane::kState1}) {
-            ASSERT_EQ(
-                static_cast<const BFloat16*>(cut->at(slab, plane, element))
-                    ->bits,
-                static_cast<const BFloat16*>(whole->at(0, plane, number))
-                    ->bits);
-          }
-        });
-      }
-    }
-  }
-}
-
 // A cut between values of one draw: other draws, the same on all ranks that
 // have a piece, whole or in shards, and as good ones.
 TEST_F(AdamWCutTest, PiecesOfOtherSizesAreRoundedByTheirOwnNumbers) {

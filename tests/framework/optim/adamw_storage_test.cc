@@ -188,28 +188,5 @@ TEST_F(AdamWStorageTest, TheSeedDecidesHowIsRounded) {
   EXPECT_GT(different, 100U);
 }
 
-// What the store takes beside weights and gradients, a parameter of a block.
-TEST_F(AdamWStorageTest, BytesAParameter) {
-  const auto bytes = [&](const Way& way) {
-    const auto store = Updated(way);
-    const int slab = testing::SlabNamed(*store, "blocks/0/mlp");
-    int64_t total = 0;
-    for (const Plane plane :
-         {Plane::kMaster, Plane::kLow, Plane::kState0, Plane::kState1}) {
-      if (store->has(plane)) total += store->bytes(slab, plane);
-    }
-    return static_cast<double>(total) /
-           static_cast<double>(store->slab(slab).ShardElements(1));
-  };
-  EXPECT_DOUBLE_EQ(
-      bytes({DType::kBF16, MasterForm::kWhole, StateStorage::kExact}), 12);
-  EXPECT_DOUBLE_EQ(
-      bytes({DType::kBF16, MasterForm::kSplit, StateStorage::kExact}), 10);
-  EXPECT_DOUBLE_EQ(
-      bytes({DType::kBF16, MasterForm::kNone, StateStorage::kBF16}), 4);
-  EXPECT_NEAR(bytes({DType::kBF16, MasterForm::kNone, StateStorage::kBlock8}),
-              2, 0.1);
-}
-
 }  // namespace
 }  // namespace delink::adamw_storage_test

@@ -4,21 +4,16 @@
 
 #include <cmath>
 #include <memory>
-#include <ostream>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "framework/base/thread_pool.h"
 #include "framework/device/cpu/pooled_stream.h"
-#include "framework/optim/adafactor.h"
-#include "framework/optim/adamw.h"
 #include "framework/optim/find_kernels.h"
-#include "framework/optim/first_order.h"
-#include "framework/optim/muon.h"
-#include "layers/ops/matrix_product.h"
 #include "tests/framework/module/toy_model.h"
 #include "tests/framework/optim/adamw_forms.h"
+#include "tests/framework/optim/optimizer_kinds.h"
 
 namespace delink::testing::host_update_test {
 namespace {
@@ -174,24 +169,8 @@ TEST_F(SubGroups, ShareTheCountOfTheirStep) {
   }
 }
 
-struct Kind {
-  const char* name;
-  std::unique_ptr<SlabOptimizer> (*make)();
-};
-std::ostream& operator<<(std::ostream& out, const Kind& kind) {
-  return out << kind.name;
-}
-
-constexpr Hyper kHyper = {.beta1 = 0.9, .beta2 = 0.99, .momentum = 0.9};
-constexpr Kind kKinds[] = {
-    {"adamw", [] { return NewAdamW({}, ParamRules(kHyper)); }},
-    {"sgd", [] { return NewSgd({.nesterov = true}, ParamRules(kHyper)); }},
-    {"lion", [] { return NewLion(ParamRules(kHyper)); }},
-    {"adafactor", [] { return NewAdafactor({}, ParamRules(kHyper)); }},
-    {"muon", [] { return NewMuon({}, ParamRules(kHyper), MultiplyMatrices); }}};
-
 // Over a store whose largest slabs are more than one thread takes at a time.
-class HostOptimizerTest : public ::testing::TestWithParam<Kind> {
+class HostOptimizerTest : public ::testing::TestWithParam<OptimizerKind> {
  protected:
   HostOptimizerTest() { DeclareToy(registry_, /*blocks=*/2, /*width=*/131); }
 
@@ -246,7 +225,8 @@ class HostOptimizerTest : public ::testing::TestWithParam<Kind> {
   std::unique_ptr<Stream> stream_ = device_->NewStream();
   ParamRegistry registry_;
 };
-INSTANTIATE_TEST_SUITE_P(Kinds, HostOptimizerTest, ::testing::ValuesIn(kKinds),
+INSTANTIATE_TEST_SUITE_P(Kinds, HostOptimizerTest,
+                         ::testing::ValuesIn(kOptimizerKinds),
                          [](const auto& info) {
                            return std::string(info.param.name);
                          });

@@ -4,49 +4,33 @@
 
 #include <cmath>
 #include <memory>
-#include <ostream>
 #include <string>
 #include <vector>
 
 #include "framework/base/at.h"
 #include "framework/base/rng.h"
-#include "framework/optim/adafactor.h"
-#include "framework/optim/adamw.h"
 #include "framework/optim/find_kernels.h"
-#include "framework/optim/first_order.h"
 #include "framework/optim/muon.h"
 #include "framework/tensor/bfloat16.h"
 #include "layers/ops/matrix_product.h"
 #include "tests/framework/module/toy_model.h"
+#include "tests/framework/optim/optimizer_kinds.h"
 
 namespace delink::rules_test {
 namespace {
 
+using testing::kAnyHyper;
+using testing::kOptimizerKinds;
 using testing::MakeStore;
+using testing::OptimizerKind;
 using testing::Read;
 using testing::SlabNamed;
 using testing::Write;
 
 constexpr int kBlocks = 2;
 constexpr int64_t kWidth = 13;
-constexpr Hyper kHyper = {.beta1 = 0.9, .beta2 = 0.99, .momentum = 0.9};
 
-struct Kind {
-  const char* name;
-  std::unique_ptr<SlabOptimizer> (*make)();
-};
-std::ostream& operator<<(std::ostream& out, const Kind& kind) {
-  return out << kind.name;
-}
-
-constexpr Kind kKinds[] = {
-    {"adamw", [] { return NewAdamW({}, ParamRules(kHyper)); }},
-    {"sgd", [] { return NewSgd({.nesterov = true}, ParamRules(kHyper)); }},
-    {"lion", [] { return NewLion(ParamRules(kHyper)); }},
-    {"adafactor", [] { return NewAdafactor({}, ParamRules(kHyper)); }},
-    {"muon", [] { return NewMuon({}, ParamRules(kHyper), MultiplyMatrices); }}};
-
-class RulesTest : public ::testing::TestWithParam<Kind> {
+class RulesTest : public ::testing::TestWithParam<OptimizerKind> {
  protected:
   RulesTest() { testing::DeclareToy(registry_, kBlocks, kWidth); }
 
@@ -98,7 +82,7 @@ class RulesTest : public ::testing::TestWithParam<Kind> {
   std::vector<char> scratch_;
   std::unique_ptr<SlabOptimizer> optimizer_ = GetParam().make();
 };
-INSTANTIATE_TEST_SUITE_P(Kinds, RulesTest, ::testing::ValuesIn(kKinds),
+INSTANTIATE_TEST_SUITE_P(Kinds, RulesTest, ::testing::ValuesIn(kOptimizerKinds),
                          [](const auto& info) {
                            return std::string(info.param.name);
                          });
@@ -216,7 +200,7 @@ TEST(MuonTest, AStepIsNearlyOrthogonal) {
   (root.Layer(1, "blocks/0") / "w")
       .Param("weight", {.shape = {kRows, kColumns}});
   const auto device = NewCpuDevice();
-  const auto optimizer = NewMuon({}, ParamRules(kHyper), MultiplyMatrices);
+  const auto optimizer = NewMuon({}, ParamRules(kAnyHyper), MultiplyMatrices);
   for (const DType dtype : {DType::kF32, DType::kBF16}) {
     const auto store = MakeStore(*device, registry, 1, {}, 0,
                                  {.dtype = dtype,

@@ -107,10 +107,22 @@ class DelinkStateTest : public ::testing::Test {
                                        const std::string& share,
                                        StatePolicy policy) {
     auto to = Store(share, from.states());
+    Fill(*to);  // which is overwritten
     SelfCommunicator self;
     const absl::Status status = Delink(from, *to, policy, self);
     DELINK_CHECK(status.ok()) << status.ToString();
     return to;
+  }
+
+  // What shared nothing is as it was, whatever the policy.
+  static void ExpectSameEmbedding(const ParamStore& from,
+                                  const ParamStore& to) {
+    const char* const name = "embed/embedding";
+    for (const int state : {0, 1}) {
+      EXPECT_EQ(ValuesOf(from, name, state, 0), ValuesOf(to, name, state, 0));
+    }
+    EXPECT_EQ(At(from.updates(), SlabNamed(from, name)),
+              At(to.updates(), SlabNamed(to, name)));
   }
 
   std::unique_ptr<Device> device_ = NewCpuDevice();
@@ -132,6 +144,7 @@ TEST_F(DelinkStateTest, CopiesBitForBit) {
           static_cast<const char*>(to->state(slab, state, 0).values);
       EXPECT_EQ(std::vector<char>(a, a + from->bytes(old, plane)),
                 std::vector<char>(b, b + to->bytes(slab, plane)));
+      EXPECT_EQ(At(to->updates(), slab), At(from->updates(), old));
     }
   }
 }
@@ -162,9 +175,7 @@ TEST_F(DelinkStateTest, ScalesByTheDegree) {
       EXPECT_EQ(codes(*from, "blocks/0/attention"),
                 codes(*to, "blocks/3/attention"));
     }
-    // What shared nothing is as it was.
-    EXPECT_EQ(ValuesOf(*from, "embed/embedding", 1, 0),
-              ValuesOf(*to, "embed/embedding", 1, 0));
+    ExpectSameEmbedding(*from, *to);
   }
 }
 
@@ -178,6 +189,7 @@ TEST_F(DelinkStateTest, ResetsToZero) {
       EXPECT_EQ(values, std::vector<float>(values.size(), 0.0F));
     }
     EXPECT_EQ(At(to->updates(), SlabNamed(*to, "blocks/2/mlp")), 0);
+    ExpectSameEmbedding(*from, *to);
   }
 }
 
@@ -217,71 +229,67 @@ TEST_F(DelinkStateTest, FactoredStatisticsAreQuadratic) {
   }
 }
 
-// Every change of placement gives the state of the single process: cut by
-// elements, and by whole slabs, whose owners change with the switch.
-TEST_F(DelinkStateTest, Reshards) {
-  struct Case {
-    std::vector<StateSpec> states;
-    WholeTensors whole = WholeTensors::kNone;
-  };
-  const Case cases[] = {{Moments(StateStorage::kBF16)},
-                        {Moments(StateStorage::kBlock8)},
-                        {Moments(StateStorage::kBlock8), WholeTensors::kHidden},
-                        {Factored(), WholeTensors::kAll}};
-  for (const Case& c : cases) {
-    const auto from = Store("all", c.states);
-    Fill(*from);
-    const auto expected = Delinked(*from, "groups:2", StatePolicy::kScale);
-    for (const std::pair<int, int>& zero :
-         {std::pair{0, 1}, std::pair{1, 0}, std::pair{1, 1}}) {
-      const absl::Status status = RunRanks(3, [&](Communicator& comm) {
-        // Registries hold what Bind changes: each rank has its own.
-        ParamRegistry registry;
-        testing::DeclareToy(registry, kBlocks, kWidth);
-        const testing::StoreOptions options{.rank = comm.rank(),
-                                            .ranks = comm.size(),
-                                            .states = c.states,
-                                            .whole_tensors = c.whole};
-        const auto before = MakeStore(*device_, registry, kBlocks, Map("all"),
-                                      zero.first, options);
-        Fill(*before);
-        const auto after = MakeStore(*device_, registry, kBlocks,
-                                     Map("groups:2"), zero.second, options);
-        DELINK_RETURN_IF_ERROR(
-            Delink(*before, *after, StatePolicy::kScale, comm));
-        ForEachHeld(*after, [&](int slab, int state, size_t param, Range held,
-                                const std::vector<float>& values) {
-          std::vector<float> part(values.size());
-          const auto stream = device_->NewStream();
-          testing::ReadState(*expected, *stream, slab, state, param, held,
-                             part.data());
-          EXPECT_EQ(values, part)
-              << after->slab(slab).name << ", rank " << comm.rank();
-        });
-        EXPECT_EQ(after->updates(), expected->updates());
-        return absl::OkStatus();
+// Every change of placement gives the state of the single process (moments:
+// delink_moves_test), also of whole slabs, whose owners change with the switch.
+TEST_F(DelinkStateTest, ReshardsFactoredStatistics) {
+  const auto from = Store("all", Factored());
+  Fill(*from);
+  const auto expected = Delinked(*from, "groups:2", StatePolicy::kScale);
+  for (const std::pair<int, int>& zero :
+       {std::pair{0, 1}, std::pair{1, 0}, std::pair{1, 1}}) {
+    const absl::Status status = RunRanks(3, [&](Communicator& comm) {
+      // Registries hold what Bind changes: each rank has its own.
+      ParamRegistry registry;
+      testing::DeclareToy(registry, kBlocks, kWidth);
+      const testing::StoreOptions options{.rank = comm.rank(),
+                                          .ranks = comm.size(),
+                                          .states = Factored(),
+                                          .whole_tensors = WholeTensors::kAll};
+      const auto before = MakeStore(*device_, registry, kBlocks, Map("all"),
+                                    zero.first, options);
+      Fill(*before);
+      const auto after = MakeStore(*device_, registry, kBlocks, Map("groups:2"),
+                                   zero.second, options);
+      DELINK_RETURN_IF_ERROR(
+          Delink(*before, *after, StatePolicy::kScale, comm));
+      ForEachHeld(*after, [&](int slab, int state, size_t param, Range held,
+                              const std::vector<float>& values) {
+        std::vector<float> part(values.size());
+        const auto stream = device_->NewStream();
+        testing::ReadState(*expected, *stream, slab, state, param, held,
+                           part.data());
+        EXPECT_EQ(values, part)
+            << after->slab(slab).name << ", rank " << comm.rank();
       });
-      EXPECT_TRUE(status.ok()) << status;
-    }
+      EXPECT_EQ(after->updates(), expected->updates());
+      return absl::OkStatus();
+    });
+    EXPECT_TRUE(status.ok()) << status;
   }
 }
 
-// Both halves of a split master go along, wherever they are.
-TEST_F(DelinkStateTest, ReshardsASplitMaster) {
-  for (const std::pair<int, int>& zero :
-       {std::pair{0, 1}, std::pair{1, 0}, std::pair{1, 1}}) {
+// A master goes along, if it is split with both halves, wherever it is.
+TEST_F(DelinkStateTest, ReshardsMasters) {
+  struct Case {
+    MasterForm master;
+    int zero_before, zero_after;
+  };
+  for (const Case& c :
+       {Case{MasterForm::kWhole, 0, 1}, Case{MasterForm::kWhole, 1, 0},
+        Case{MasterForm::kSplit, 0, 1}, Case{MasterForm::kSplit, 1, 0},
+        Case{MasterForm::kSplit, 1, 1}}) {
     const absl::Status status = RunRanks(2, [&](Communicator& comm) {
       ParamRegistry registry;
       testing::DeclareToy(registry, kBlocks, kWidth);
       const testing::StoreOptions options{.dtype = DType::kBF16,
                                           .rank = comm.rank(),
                                           .ranks = comm.size(),
-                                          .master = MasterForm::kSplit};
+                                          .master = c.master};
       const auto before = MakeStore(*device_, registry, kBlocks, Map("all"),
-                                    zero.first, options);
+                                    c.zero_before, options);
       before->InitWeights(3);
       const auto after = MakeStore(*device_, registry, kBlocks, Map("none"),
-                                   zero.second, options);
+                                   c.zero_after, options);
       DELINK_RETURN_IF_ERROR(
           Delink(*before, *after, StatePolicy::kScale, comm));
       // From the begin, the same numbers in f32.
@@ -290,7 +298,7 @@ TEST_F(DelinkStateTest, ReshardsASplitMaster) {
       exact->InitWeights(3);
       const int slab = SlabNamed(*after, "blocks/5/attention");
       const int old = SlabNamed(*exact, "blocks/0/attention");
-      const Range held = after->held(slab, Plane::kLow);
+      const Range held = after->held(slab, Plane::kState0);
       std::vector<float> values(static_cast<size_t>(held.size()));
       std::vector<float> wanted = values;
       const auto stream = device_->NewStream();

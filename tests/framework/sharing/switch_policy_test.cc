@@ -8,7 +8,6 @@
 #include <utility>
 
 #include "framework/base/rng.h"
-#include "framework/comm/thread_communicator.h"
 
 namespace delink::switch_policy_test {
 namespace {
@@ -71,29 +70,8 @@ TEST(Plateau, OfALineIsWhatItFallsInAWindow) {
             10);
 }
 
-// A geometric decay has its least-squares slope in closed form, so that the
-// right step is a logarithm.
-TEST(Plateau, OfADecayIsWhereTheLogarithmSays) {
-  const Decay loss;
-  const int64_t window = 100;
-  for (const double plateau : {0.3, 0.1, 0.01, 0.001}) {
-    const double n = window, r = loss.ratio, rn = std::pow(r, n);
-    const double sum = (1 - rn) / (1 - r);  // of r^i, i < n
-    const double moment =                   // of i r^i
-        r * (1 - n * std::pow(r, n - 1) + (n - 1) * rn) / ((1 - r) * (1 - r));
-    const double slope = (moment - (n - 1) / 2 * sum) / (n * (n * n - 1) / 12);
-    // The window from step s on falls by -3 r^s slope n.
-    const double s = std::log(plateau / (-3 * slope * n)) / std::log(r);
-    const auto first = std::max<int64_t>(1, std::lround(std::ceil(s)));
-    EXPECT_EQ(
-        DueAt(SwitchPolicy({.plateau = plateau, .window = window}), loss, 5000),
-        first + window - 1)
-        << plateau;
-  }
-}
-
-TEST(Plateau, OfANoisyDecayIsWhereTheTextbookSays) {
-  for (const double noise : {0.001, 0.02, 0.1}) {
+TEST(Plateau, OfADecayIsWhereTheTextbookSays) {
+  for (const double noise : {0.0, 0.001, 0.02, 0.1}) {
     for (const int64_t window : {2, 10, 100, 400}) {
       const Decay loss{.noise = noise};
       EXPECT_EQ(
@@ -169,24 +147,6 @@ TEST(Gradient, IsTheMeanOfTheAgreementsOverTheWindow) {
           << threshold << ", every " << every;
     }
   }
-}
-
-// With equal norms the average of 1 + 11 d^step over a window is a geometric
-// sum.
-TEST(Gradient, OfADecayIsWhereTheLogarithmSays) {
-  const double d = std::exp(-1 / 300.0), n = 100, threshold = 2;
-  const double average = 11 * (1 - std::pow(d, n)) / (1 - d) / n;
-  const auto first =
-      std::lround(std::ceil(std::log((threshold - 1) / average) / std::log(d)));
-  SwitchPolicy policy({.gradient = threshold});
-  int64_t due = 0;
-  for (int64_t step = 1; due == 0 && step < 5000; ++step) {
-    policy.AddLoss(2);
-    policy.AddProbe(step,
-                    {.together = 1 + 11 * std::exp(-step / 300.0), .apart = 1});
-    if (policy.Due().has_value()) due = step;
-  }
-  EXPECT_EQ(due, first + 99);
 }
 
 TEST(Gradient, WaitsForAFullWindow) {
@@ -302,28 +262,6 @@ TEST(SwitchPolicy, CutsAHistoryThatIsTooLong) {
                          wide.history());
   EXPECT_EQ(cut.history(), narrow.history());
   EXPECT_EQ(cut.Due(), narrow.Due());
-}
-
-// Ranks that exchange what they measured decide as one process does.
-TEST(SwitchPolicy, FourRanksAgree) {
-  const SwitchPolicyConfig config = {.plateau = 0.05};
-  const Decay loss{.noise = 0.02};
-  const int64_t alone = DueAt(SwitchPolicy(config), loss, 3000);
-  ASSERT_GT(alone, 100);
-  const absl::Status status = RunRanks(4, [&](Communicator& comm) {
-    SwitchPolicy policy(config);
-    int64_t step = 0;
-    while (!policy.Due().has_value() && step < 3000) {
-      ++step;
-      // A quarter of the sum, exactly.
-      const auto sum = AllReduceScalar(comm, loss(step) / 4, ReduceOp::kSum);
-      if (!sum.ok()) return sum.status();
-      policy.AddLoss(*sum);
-    }
-    EXPECT_EQ(step, alone) << "rank " << comm.rank();
-    return absl::OkStatus();
-  });
-  EXPECT_TRUE(status.ok()) << status;
 }
 
 }  // namespace

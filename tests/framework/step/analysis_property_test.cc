@@ -4,7 +4,9 @@
 
 #include <algorithm>
 #include <bitset>
+#include <string>
 #include <utility>
+#include <vector>
 
 #include "framework/step/dependencies.h"
 #include "framework/step/plan/basic.h"
@@ -28,67 +30,43 @@ using step_test::WithSomeStored;
 
 constexpr int kPrograms = 10'000;
 
+// Second halves any number of micro-batches behind.
+Program AnyProgram(const Sample& sample, Dice& dice) {
+  constexpr PassKind kKinds[] = {PassKind::kStep,      PassKind::kStep,
+                                 PassKind::kGradients, PassKind::kEvaluation,
+                                 PassKind::kProbe,     PassKind::kDiagnosis};
+  const PassKind kind = kKinds[dice.Below(6)];
+  const bool halves =
+      (kind == PassKind::kStep || kind == PassKind::kGradients) &&
+      dice.Below(4) == 0;
+  const Planner planner =
+      halves ? HalvesPlanner(sample.options.recompute,
+                             dice.Below(sample.shape.micro_batches + 1))
+             : BasicPlanner(sample.options);
+  return planner(kind, sample.shape, 0);
+}
+
+// That it is valid; and safe, half of the time in any lanes: planners to come
+// put instructions in other ones. Returns it and what is derived of it.
+std::pair<Program, Analysis> ExpectValidAndSafe(Program program,
+                                                const std::string& text,
+                                                Dice& dice) {
+  const std::vector<Program> ranks(program.shape.ranks, program);
+  const absl::Status status = ValidatePrograms(ranks);
+  EXPECT_TRUE(status.ok()) << text << ": " << status.message();
+  if (dice.Coin()) program = ScatterLanes(program, dice);
+  const Analysis analysis = AnalyzeProgram(program);
+  EXPECT_EQ(Simulate(program, analysis, dice), "")
+      << text << ", " << ToString(program.kind);
+  return {std::move(program), analysis};
+}
+
 TEST(AnalysisPropertyTest, PlannedProgramsAreValidAndSafe) {
   Dice dice(1);
-  for (int n = 0; n < kPrograms; ++n) {
+  for (int n = 0; n < 2 * kPrograms; ++n) {
     const Sample sample = DrawSample(dice);
-    const Program program = PlanStep(sample.shape, sample.options);
-    const std::vector<Program> ranks(sample.shape.ranks, program);
-    const absl::Status status = ValidatePrograms(ranks);
-    ASSERT_TRUE(status.ok()) << sample.text << ": " << status.message();
-    const Analysis analysis = AnalyzeProgram(program);
-    for (int order = 0; order < 3; ++order) {
-      ASSERT_EQ(Simulate(program, analysis, dice), "") << sample.text;
-    }
-  }
-}
-
-// Planners to come put instructions in other lanes; what is derived must hold
-// for any.
-TEST(AnalysisPropertyTest, AnyLanesAreSafe) {
-  Dice dice(2);
-  for (int n = 0; n < kPrograms / 4; ++n) {
-    const Sample sample = DrawSample(dice);
-    const Program program =
-        ScatterLanes(PlanStep(sample.shape, sample.options), dice);
-    ASSERT_TRUE(ValidateProgram(program).ok()) << sample.text;
-    ASSERT_EQ(Simulate(program, AnalyzeProgram(program), dice), "")
-        << sample.text;
-  }
-}
-
-// Second halves any number of micro-batches behind, in any lanes.
-TEST(AnalysisPropertyTest, HalvesAreValidAndSafe) {
-  Dice dice(7);
-  for (int n = 0; n < kPrograms / 4; ++n) {
-    const Sample sample = DrawSample(dice);
-    const Planner planner = HalvesPlanner(
-        sample.options.recompute, dice.Below(sample.shape.micro_batches + 1));
-    const auto kind = dice.Coin() ? PassKind::kStep : PassKind::kGradients;
-    Program program = planner(kind, sample.shape, 0);
-    const std::vector<Program> ranks(sample.shape.ranks, program);
-    const absl::Status status = ValidatePrograms(ranks);
-    ASSERT_TRUE(status.ok()) << sample.text << ": " << status.message();
-    if (dice.Coin()) program = ScatterLanes(program, dice);
-    ASSERT_EQ(Simulate(program, AnalyzeProgram(program), dice), "")
-        << sample.text;
-  }
-}
-
-TEST(AnalysisPropertyTest, OtherPassesAreValidAndSafe) {
-  Dice dice(3);
-  for (int n = 0; n < kPrograms / 4; ++n) {
-    const Sample sample = DrawSample(dice);
-    for (const PassKind kind : {PassKind::kGradients, PassKind::kEvaluation,
-                                PassKind::kProbe, PassKind::kDiagnosis}) {
-      Program program = BasicPlanner(sample.options)(kind, sample.shape, 0);
-      const std::vector<Program> ranks(sample.shape.ranks, program);
-      const absl::Status status = ValidatePrograms(ranks);
-      ASSERT_TRUE(status.ok()) << sample.text << ": " << status.message();
-      if (dice.Coin()) program = ScatterLanes(program, dice);
-      ASSERT_EQ(Simulate(program, AnalyzeProgram(program), dice), "")
-          << sample.text << ", " << ToString(kind);
-    }
+    ExpectValidAndSafe(AnyProgram(sample, dice), sample.text, dice);
+    ASSERT_FALSE(::testing::Test::HasFailure());
   }
 }
 
@@ -166,14 +144,10 @@ TEST(AnalysisPropertyTest, CopiesOfWeightsAreSafe) {
   for (int n = 0; n < kPrograms / 4; ++n) {
     const Sample sample = DrawWithCopies(dice);
     const auto kind = dice.Coin() ? PassKind::kStep : PassKind::kEvaluation;
-    Program program =
-        WithCopies(BasicPlanner(sample.options)(kind, sample.shape, 0), dice);
-    const std::vector<Program> ranks(sample.shape.ranks, program);
-    const absl::Status status = ValidatePrograms(ranks);
-    ASSERT_TRUE(status.ok()) << sample.text << ": " << status.message();
-    if (dice.Coin()) program = ScatterLanes(program, dice);
-    const Analysis analysis = AnalyzeProgram(program);
-    ASSERT_EQ(Simulate(program, analysis, dice), "") << sample.text;
+    const auto [program, analysis] = ExpectValidAndSafe(
+        WithCopies(BasicPlanner(sample.options)(kind, sample.shape, 0), dice),
+        sample.text, dice);
+    ASSERT_FALSE(::testing::Test::HasFailure());
 
     // One that is there is taken again.
     std::vector<int32_t> fetches;
@@ -218,22 +192,11 @@ TEST(AnalysisPropertyTest, StoredSlotsAreSafe) {
   int wrong = 0, stored = 0;
   for (int n = 0; n < kPrograms / 4; ++n) {
     const Sample sample = dice.Coin() ? DrawSample(dice) : DrawWithCopies(dice);
-    constexpr PassKind kKinds[] = {PassKind::kStep, PassKind::kGradients,
-                                   PassKind::kProbe};
-    const PassKind kind = kKinds[dice.Below(3)];
-    const bool halves = kind != PassKind::kProbe && dice.Coin();
-    const Planner planner =
-        halves ? HalvesPlanner(sample.options.recompute,
-                               dice.Below(sample.shape.micro_batches + 1))
-               : BasicPlanner(sample.options);
-    Program program = WithSomeStored(planner(kind, sample.shape, 0), dice);
-    if (!sample.shape.copies.empty()) program = WithCopies(program, dice);
-    const std::vector<Program> ranks(sample.shape.ranks, program);
-    const absl::Status status = ValidatePrograms(ranks);
-    ASSERT_TRUE(status.ok()) << sample.text << ": " << status.message();
-    if (dice.Coin()) program = ScatterLanes(program, dice);
-    Analysis analysis = AnalyzeProgram(program);
-    ASSERT_EQ(Simulate(program, analysis, dice), "") << sample.text;
+    Program planned = WithSomeStored(AnyProgram(sample, dice), dice);
+    if (!sample.shape.copies.empty()) planned = WithCopies(planned, dice);
+    auto [program, analysis] =
+        ExpectValidAndSafe(std::move(planned), sample.text, dice);
+    ASSERT_FALSE(::testing::Test::HasFailure());
     for (const auto& of_layer : analysis.stored_of) {
       const auto one = std::find_if(of_layer.begin(), of_layer.end(),
                                     [](int32_t place) { return place >= 0; });
@@ -264,6 +227,9 @@ TEST(AnalysisPropertyTest, SlotsAreAsFewAsCanBe) {
             PlanStep(sample.shape, {.order = order, .recompute = recompute});
         const Analysis a = AnalyzeProgram(program);
         ASSERT_EQ(a.slots, PeakOf(program)) << sample.text;
+        EXPECT_EQ(a.boundaries, order == MicroBatchOrder::kLayerMajor
+                                    ? sample.shape.micro_batches
+                                    : 1);
         peaks.push_back(a.slots);
       }
     }

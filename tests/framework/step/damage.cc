@@ -9,64 +9,12 @@
 namespace delink::step_test {
 namespace {
 
-Result BackwardBeforeLoss(Ranks& ranks, Dice& dice) {
-  return MoveUp(ranks, dice, Op::kBackward,
-                [](const Program&, const Instruction& i, const auto& moved) {
-                  return i.op == Op::kLoss &&
-                         i.micro_batch == moved.micro_batch;
-                });
-}
-
 Result BackwardBeforeTheLayerBehind(Ranks& ranks, Dice& dice) {
   return MoveUp(ranks, dice, Op::kBackward,
                 [](const Program&, const Instruction& i, const auto& moved) {
                   return (i.op == Op::kBackward || i.op == Op::kLoss) &&
                          i.layer == moved.layer + 1 &&
                          i.micro_batch == moved.micro_batch;
-                });
-}
-
-Result LossBeforeForward(Ranks& ranks, Dice& dice) {
-  return MoveUp(ranks, dice, Op::kLoss,
-                [](const Program&, const Instruction& i, const auto& moved) {
-                  return i.op == Op::kForward && i.layer == moved.layer - 1 &&
-                         i.micro_batch == moved.micro_batch;
-                });
-}
-
-Result ForwardBeforeTheLayerBefore(Ranks& ranks, Dice& dice) {
-  return MoveUp(ranks, dice, Op::kForward,
-                [](const Program&, const Instruction& i, const auto& moved) {
-                  return i.op == Op::kForward && i.layer == moved.layer - 1 &&
-                         i.micro_batch == moved.micro_batch;
-                });
-}
-
-Result UpdateBeforeNorm(Ranks& ranks, Dice& dice) {
-  return MoveUp(ranks, dice, Op::kUpdate,
-                [](const Program&, const Instruction& i, const auto&) {
-                  return i.op == Op::kNorm;
-                });
-}
-
-Result NormBeforeReduce(Ranks& ranks, Dice& dice) {
-  return MoveUp(ranks, dice, Op::kNorm,
-                [](const Program&, const Instruction& i, const auto&) {
-                  return i.op == Op::kReduce;
-                });
-}
-
-Result SquaresBeforeReduce(Ranks& ranks, Dice& dice) {
-  return MoveUp(ranks, dice, Op::kSquares,
-                [](const Program&, const Instruction& i, const auto& moved) {
-                  return i.op == Op::kReduce && i.slab == moved.slab;
-                });
-}
-
-Result NormBeforeSquares(Ranks& ranks, Dice& dice) {
-  return MoveUp(ranks, dice, Op::kNorm,
-                [](const Program&, const Instruction& i, const auto&) {
-                  return i.op == Op::kSquares;
                 });
 }
 
@@ -252,16 +200,21 @@ const std::vector<Damage>& Damages() {
         {"norm doubled", PassKind::kStep, Double<Op::kNorm>},
         {"update doubled", PassKind::kStep, Double<Op::kUpdate>},
         {"gather doubled", PassKind::kStep, Double<Op::kGather>},
-        {"backward before loss", PassKind::kStep, BackwardBeforeLoss},
+        {"backward before loss", PassKind::kStep,
+         Before<Op::kBackward, Op::kLoss, SameMicroBatch>},
         {"backward before the layer behind", PassKind::kStep,
          BackwardBeforeTheLayerBehind},
-        {"loss before forward", PassKind::kStep, LossBeforeForward},
+        {"loss before forward", PassKind::kStep,
+         Before<Op::kLoss, Op::kForward, NextLayer>},
         {"forward before the layer before", PassKind::kStep,
-         ForwardBeforeTheLayerBefore},
-        {"update before norm", PassKind::kStep, UpdateBeforeNorm},
-        {"norm before a reduce", PassKind::kStep, NormBeforeReduce},
-        {"squares before reduce", PassKind::kStep, SquaresBeforeReduce},
-        {"norm before squares", PassKind::kStep, NormBeforeSquares},
+         Before<Op::kForward, Op::kForward, NextLayer>},
+        {"update before norm", PassKind::kStep, Before<Op::kUpdate, Op::kNorm>},
+        {"norm before a reduce", PassKind::kStep,
+         Before<Op::kNorm, Op::kReduce>},
+        {"squares before reduce", PassKind::kStep,
+         Before<Op::kSquares, Op::kReduce, SameSlab>},
+        {"norm before squares", PassKind::kStep,
+         Before<Op::kNorm, Op::kSquares>},
         {"reduce before a contribution", PassKind::kStep,
          ReduceBeforeAContribution},
         {"gather before update", PassKind::kStep, GatherBeforeUpdate},

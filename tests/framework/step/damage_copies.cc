@@ -31,13 +31,13 @@ Damaged OfCopy(Instruction i) {
   return damaged;
 }
 
-Program& Any(Ranks& ranks, Dice& dice) {
+Program& AnyProgram(Ranks& ranks, Dice& dice) {
   return ranks[dice.Below(static_cast<int32_t>(ranks.size()))];
 }
 
 template <Op op>
 Result DropOfCopy(Ranks& ranks, Dice& dice) {
-  Program& program = Any(ranks, dice);
+  Program& program = AnyProgram(ranks, dice);
   const int32_t at = PickCopy(program, op, dice);
   if (at < 0) return std::nullopt;
   const Instruction dropped = program.instructions[at];
@@ -48,7 +48,7 @@ Result DropOfCopy(Ranks& ranks, Dice& dice) {
 // A gradient is begun anew that has contributions, or what is not there comes.
 template <Op op, Op other>
 Result Another(Ranks& ranks, Dice& dice) {
-  Program& program = Any(ranks, dice);
+  Program& program = AnyProgram(ranks, dice);
   const auto found = Where(program.instructions, [&](const Instruction& i) {
     return i.op == op && PlaneSetOf(i) == PlaneSet::kGradient;
   });
@@ -60,7 +60,7 @@ Result Another(Ranks& ranks, Dice& dice) {
 
 // Before the last that works on it.
 Result CopyReleasedTooEarly(Ranks& ranks, Dice& dice) {
-  Program& program = Any(ranks, dice);
+  Program& program = AnyProgram(ranks, dice);
   Instructions& list = program.instructions;
   const int32_t from = PickCopy(program, Op::kRelease, dice);
   if (from < 0) return std::nullopt;
@@ -96,7 +96,7 @@ Result OneCopyTooMany(Ranks& ranks, Dice& dice) {
 
 // The host would update what the device has a copy of.
 Result UpdateUnderACopy(Ranks& ranks, Dice& dice) {
-  Program& program = Any(ranks, dice);
+  Program& program = AnyProgram(ranks, dice);
   Instructions& list = program.instructions;
   const int32_t from = PickCopy(program, Op::kRelease, dice);
   if (from < 0) return std::nullopt;

@@ -18,55 +18,19 @@ Result Foreign(Ranks& ranks, Dice& dice) {
   return Damaged{{NameOf(i)}};
 }
 
-Result SumBeforeALoss(Ranks& ranks, Dice& dice) {
-  return MoveUp(ranks, dice, Op::kSum,
-                [](const Program&, const Instruction& i, const auto&) {
-                  return i.op == Op::kLoss;
-                });
-}
-
-Result SumBeforeAnInspection(Ranks& ranks, Dice& dice) {
-  return MoveUp(ranks, dice, Op::kSum,
-                [](const Program&, const Instruction& i, const auto&) {
-                  return i.op == Op::kInspect;
-                });
-}
-
-Result SumBeforeAProbe(Ranks& ranks, Dice& dice) {
-  return MoveUp(ranks, dice, Op::kSum,
-                [](const Program&, const Instruction& i, const auto&) {
-                  return i.op == Op::kProbe;
-                });
-}
-
-Result ProbeBeforeBackward(Ranks& ranks, Dice& dice) {
-  return MoveUp(ranks, dice, Op::kProbe,
-                [](const Program&, const Instruction& i, const auto& moved) {
-                  return i.op == Op::kBackward && i.layer == moved.layer;
-                });
-}
-
 // Behind the backward that takes its gradient's place.
 Result ProbeTooLate(Ranks& ranks, Dice& dice) {
-  Instructions& list = AnyRank(ranks, dice);
-  const int32_t from = PickOp(list, Op::kProbe, dice);
-  if (from < 0) return std::nullopt;
-  const Instruction probe = list[from];
-  const auto next = Where(list, [&](const Instruction& i) {
-    return (i.flags & kApart) != 0 && i.layer < probe.layer;
-  });
-  if (next.empty()) return std::nullopt;
-  Move(list, from,
-       dice.Between(next.front(), static_cast<int32_t>(list.size()) - 1));
-  return Damaged{{NameOf(probe)}};
+  return MoveDown(ranks, dice, Op::kProbe,
+                  [](const auto& i, const auto& probe) {
+                    return (i.flags & kApart) != 0 && i.layer < probe.layer;
+                  });
 }
 
-// Of what stages share: before a gradient that is part of it is taken.
-Result ReduceBeforeAProbe(Ranks& ranks, Dice& dice) {
-  return MoveUp(ranks, dice, Op::kReduce,
-                [](const Program&, const Instruction& i, const auto& moved) {
-                  return i.op == Op::kProbe && i.slab == moved.slab;
-                });
+// Behind the visit that reads what it looks at.
+Result InspectTooLate(Ranks& ranks, Dice& dice) {
+  return MoveDown(ranks, dice, Op::kInspect, [](const auto& i, const auto& at) {
+    return (i.op == Op::kForward || i.op == Op::kLoss) && NextLayer(at, i);
+  });
 }
 
 Result FlipApart(Ranks& ranks, Dice& dice) {
@@ -86,28 +50,6 @@ Result ProbeOfAnotherSlab(Ranks& ranks, Dice& dice) {
   return Damaged{{was, NameOf(list[at])}};
 }
 
-Result InspectBeforeForward(Ranks& ranks, Dice& dice) {
-  return MoveUp(ranks, dice, Op::kInspect,
-                [](const Program&, const Instruction& i, const auto& moved) {
-                  return i.op == Op::kForward && i.layer == moved.layer &&
-                         i.micro_batch == moved.micro_batch;
-                });
-}
-
-// Behind the visit that reads what it looks at.
-Result InspectTooLate(Ranks& ranks, Dice& dice) {
-  Instructions& list = AnyRank(ranks, dice);
-  const int32_t from = PickOp(list, Op::kInspect, dice);
-  const Instruction inspect = list[from];
-  const auto reader = Where(list, [&](const Instruction& i) {
-    return (i.op == Op::kForward || i.op == Op::kLoss) &&
-           i.layer == inspect.layer + 1 && i.micro_batch == inspect.micro_batch;
-  });
-  Move(list, from,
-       dice.Between(reader.front(), static_cast<int32_t>(list.size()) - 1));
-  return Damaged{{NameOf(inspect)}};
-}
-
 }  // namespace
 
 std::vector<Damage> DamagesOfOtherPasses() {
@@ -120,31 +62,34 @@ std::vector<Damage> DamagesOfOtherPasses() {
        Foreign<Op::kInspect>},
       {"sum dropped", PassKind::kEvaluation, Drop<Op::kSum>},
       {"sum doubled", PassKind::kEvaluation, Double<Op::kSum>},
-      {"sum before a loss", PassKind::kEvaluation, SumBeforeALoss},
+      {"sum before a loss", PassKind::kEvaluation, Before<Op::kSum, Op::kLoss>},
       {"sum in another lane", PassKind::kEvaluation, CollectiveInAnotherLane},
       {"inspection dropped", PassKind::kDiagnosis, Drop<Op::kInspect>},
       {"inspection doubled", PassKind::kDiagnosis, Double<Op::kInspect>},
       {"inspection before its forward", PassKind::kDiagnosis,
-       InspectBeforeForward},
+       Before<Op::kInspect, Op::kForward, SameVisit>},
       {"inspection after what it looks at", PassKind::kDiagnosis,
        InspectTooLate},
-      {"sum before an inspection", PassKind::kDiagnosis, SumBeforeAnInspection},
+      {"sum before an inspection", PassKind::kDiagnosis,
+       Before<Op::kSum, Op::kInspect>},
       {"a probe in a step", PassKind::kStep, Foreign<Op::kProbe>},
       {"a norm in a probe", PassKind::kProbe, Foreign<Op::kNorm>},
       {"probe dropped", PassKind::kProbe, Drop<Op::kProbe>},
       {"probe doubled", PassKind::kProbe, Double<Op::kProbe>},
-      {"probe before its backward", PassKind::kProbe, ProbeBeforeBackward},
+      {"probe before its backward", PassKind::kProbe,
+       Before<Op::kProbe, Op::kBackward, SameLayer>},
       {"probe after the next backward", PassKind::kProbe, ProbeTooLate},
       {"apart flags differ", PassKind::kProbe, FlipApart},
       {"probe of another slab", PassKind::kProbe, ProbeOfAnotherSlab},
-      {"sum before a probe", PassKind::kProbe, SumBeforeAProbe},
+      {"sum before a probe", PassKind::kProbe, Before<Op::kSum, Op::kProbe>},
       {"gradients apart in a step", PassKind::kStep, FlipApart},
       {"a reduce in a probe of one stage", PassKind::kProbe,
        Foreign<Op::kReduce>},
       {"reduce of a probe dropped", PassKind::kProbe, Drop<Op::kReduce>, true},
       {"reduce of a probe doubled", PassKind::kProbe, Double<Op::kReduce>,
        true},
-      {"reduce before a probe", PassKind::kProbe, ReduceBeforeAProbe, true},
+      {"reduce before a probe", PassKind::kProbe,
+       Before<Op::kReduce, Op::kProbe, SameSlab>, true},
   };
 }
 

@@ -32,15 +32,7 @@ Result SendBeforeItIsMade(Ranks& ranks, Dice& dice) {
 }
 
 Result RecvAfterItsUse(Ranks& ranks, Dice& dice) {
-  Instructions& list = AnyRank(ranks, dice);
-  const int32_t from = PickOp(list, Op::kRecv, dice);
-  if (from < 0) return std::nullopt;
-  const Instruction recv = list[from];
-  const auto use =
-      Where(list, [&](const Instruction& i) { return IsEnd(i, recv); });
-  Move(list, from,
-       dice.Between(use.front(), static_cast<int32_t>(list.size()) - 1));
-  return Damaged{{NameOf(recv)}};
+  return MoveDown(ranks, dice, Op::kRecv, IsEnd);
 }
 
 Result OfAnotherStage(Ranks& ranks, Dice& dice) {
@@ -98,14 +90,6 @@ Result SwapTransfers(Ranks& ranks, Dice& dice) {
   Move(list, later.front(), at);
   return Damaged{{"rank " + std::to_string(rank) + " receives " +
                   ToString(second) + " there"}};
-}
-
-Result WeightsBeforeInput(Ranks& ranks, Dice& dice) {
-  return MoveUp(ranks, dice, Op::kBackwardWeight,
-                [](const Program&, const Instruction& i, const auto& moved) {
-                  return i.op == Op::kBackwardInput && i.layer == moved.layer &&
-                         i.micro_batch == moved.micro_batch;
-                });
 }
 
 // A whole backward beside the halves, at its place or anywhere.
@@ -248,7 +232,8 @@ std::vector<Damage> DamagesOfPipelines() {
       {"second half dropped", PassKind::kStep, Drop<Op::kBackwardWeight>},
       {"first half doubled", PassKind::kStep, Double<Op::kBackwardInput>},
       {"second half doubled", PassKind::kStep, Double<Op::kBackwardWeight>},
-      {"second half before the first", PassKind::kStep, WeightsBeforeInput},
+      {"second half before the first", PassKind::kStep,
+       Before<Op::kBackwardWeight, Op::kBackwardInput, SameVisit>},
       {"halves and the whole", PassKind::kStep, HalvesAndTheWhole},
       {"a second half of a whole", PassKind::kStep, HalfOfTheWhole},
       {"second halves descending", PassKind::kStep, DescendingWeights},

@@ -7,33 +7,15 @@
 namespace delink::step_test {
 namespace {
 
-bool OfSameVisit(const Instruction& a, const Instruction& b) {
-  return a.layer == b.layer && a.micro_batch == b.micro_batch;
-}
-
 bool BeginsBackward(const Instruction& i) {
   return i.op == Op::kBackward || i.op == Op::kBackwardInput;
 }
 
-template <Op later, Op earlier>
-Result Before(Ranks& ranks, Dice& dice) {
-  return MoveUp(ranks, dice, later,
-                [](const Program&, const Instruction& i, const auto& moved) {
-                  return i.op == earlier && OfSameVisit(i, moved);
-                });
-}
-
 Result LoadBehindItsBackward(Ranks& ranks, Dice& dice) {
-  Instructions& list = AnyRank(ranks, dice);
-  const int32_t from = PickOp(list, Op::kLoadSlot, dice);
-  if (from < 0) return std::nullopt;
-  const Instruction load = list[from];
-  const auto backward = Where(list, [&](const Instruction& i) {
-    return BeginsBackward(i) && OfSameVisit(i, load);
-  });
-  Move(list, from,
-       dice.Between(backward.front(), static_cast<int32_t>(list.size()) - 1));
-  return Damaged{{NameOf(load)}};
+  return MoveDown(ranks, dice, Op::kLoadSlot,
+                  [](const auto& i, const auto& load) {
+                    return BeginsBackward(i) && SameVisit(i, load);
+                  });
 }
 
 // Nobody loads it any more.
@@ -45,10 +27,10 @@ Result StoreBehindItsBackward(Ranks& ranks, Dice& dice) {
   list.erase(list.begin() + at);
   store.op = Op::kStoreSlot;
   const auto from = Where(list, [&](const Instruction& i) {
-    return i.op == store.op && OfSameVisit(i, store);
+    return i.op == store.op && SameVisit(i, store);
   });
   const auto backward = Where(list, [&](const Instruction& i) {
-    return BeginsBackward(i) && OfSameVisit(i, store);
+    return BeginsBackward(i) && SameVisit(i, store);
   });
   Move(list, from.front(),
        dice.Between(backward.front(), static_cast<int32_t>(list.size()) - 1));
@@ -75,11 +57,11 @@ std::vector<Damage> DamagesOfStores() {
       {"store doubled", PassKind::kStep, Double<Op::kStoreSlot>},
       {"load doubled", PassKind::kStep, Double<Op::kLoadSlot>},
       {"store before its forward", PassKind::kStep,
-       Before<Op::kStoreSlot, Op::kForward>},
+       Before<Op::kStoreSlot, Op::kForward, SameVisit>},
       {"load before its store", PassKind::kStep,
-       Before<Op::kLoadSlot, Op::kStoreSlot>},
+       Before<Op::kLoadSlot, Op::kStoreSlot, SameVisit>},
       {"backward before its load", PassKind::kStep,
-       Before<Op::kBackward, Op::kLoadSlot>},
+       Before<Op::kBackward, Op::kLoadSlot, SameVisit>},
       {"load behind its backward", PassKind::kStep, LoadBehindItsBackward},
       {"store behind its backward", PassKind::kStep, StoreBehindItsBackward},
       {"store of a layer at an end", PassKind::kStep, StoreOfAnEnd},

@@ -92,6 +92,49 @@ Result MoveUp(Ranks& ranks, Dice& dice, Op later, const Precedes& precedes) {
   return Damaged{{NameOf(moved)}};
 }
 
+// What the later of two instructions has in common with the earlier one.
+using Same = bool (*)(const Instruction& earlier, const Instruction& later);
+inline bool Any(const Instruction&, const Instruction&) { return true; }
+inline bool SameLayer(const Instruction& a, const Instruction& b) {
+  return a.layer == b.layer;
+}
+inline bool SameSlab(const Instruction& a, const Instruction& b) {
+  return a.slab == b.slab;
+}
+inline bool SameMicroBatch(const Instruction& a, const Instruction& b) {
+  return a.micro_batch == b.micro_batch;
+}
+inline bool SameVisit(const Instruction& a, const Instruction& b) {
+  return SameLayer(a, b) && SameMicroBatch(a, b);
+}
+inline bool NextLayer(const Instruction& a, const Instruction& b) {
+  return a.layer + 1 == b.layer && SameMicroBatch(a, b);
+}
+
+// Some `later` before the last `earlier` of the same.
+template <Op later, Op earlier, Same same = Any>
+Result Before(Ranks& ranks, Dice& dice) {
+  return MoveUp(ranks, dice, later,
+                [](const Program&, const Instruction& i, const auto& moved) {
+                  return i.op == earlier && same(i, moved);
+                });
+}
+
+// Some `earlier` behind the first of those that `follows(i, earlier)`.
+template <typename Follows>
+Result MoveDown(Ranks& ranks, Dice& dice, Op earlier, const Follows& follows) {
+  Instructions& list = AnyRank(ranks, dice);
+  const int32_t from = PickOp(list, earlier, dice);
+  if (from < 0) return std::nullopt;
+  const Instruction moved = list[from];
+  const auto behind =
+      Where(list, [&](const Instruction& i) { return follows(i, moved); });
+  if (behind.empty()) return std::nullopt;
+  Move(list, from,
+       dice.Between(behind.front(), static_cast<int32_t>(list.size()) - 1));
+  return Damaged{{NameOf(moved)}};
+}
+
 inline Result CollectiveInAnotherLane(Ranks& ranks, Dice& dice) {
   if (ranks.size() < 2) return std::nullopt;
   const int32_t rank = dice.Between(1, static_cast<int32_t>(ranks.size()) - 1);

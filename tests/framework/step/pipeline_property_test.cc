@@ -12,7 +12,6 @@
 #include <vector>
 
 #include "framework/step/dependencies.h"
-#include "framework/step/joint_execution.h"
 #include "framework/step/joint_plan.h"
 #include "framework/step/plan/assemble.h"
 #include "framework/step/validator.h"
@@ -189,80 +188,6 @@ ProgramShape Shared(ProgramShape shape, int32_t sharers) {
     shape.slabs_of_layer[l] = {2 * l, 2 * l + 1, 2 * shape.layers + l % unlike};
   }
   return shape;
-}
-
-// When the stages of a pipeline are through their visits.
-double EndOf(const StageSchedule& schedule, const ProgramShape& shape,
-             const Costs& costs) {
-  const auto plan = JointPlan::Create(PlannerOf(schedule, false), shape,
-                                      std::vector{PassKind::kStep});
-  EXPECT_TRUE(plan.ok()) << plan.status().message();
-  Column column;
-  for (const Program& program : plan->Of(PassKind::kStep)) {
-    column.push_back({.rank = program.stage, .program = &program});
-  }
-  const auto times = ExecuteTogether({column}, costs);
-  EXPECT_TRUE(times.ok()) << times.status().message();
-  double end = 0;
-  for (const auto& rank : times->first) {
-    for (const Interval& at : rank) end = std::max(end, at.end);
-  }
-  return end;
-}
-
-// Of one layer a stage whose forward takes as long as its backward, all ranks
-// are at work for M of the M + P - 1 units that it takes.
-TEST(PipelinePropertyTest, TheJointExecutionKnowsTheBubble) {
-  const auto costs = [](const RankProgram& of, int32_t index) -> Cost {
-    const Instruction& at = of.program->instructions[index];
-    if (at.op == Op::kLoss) return {.time = 2};
-    const bool works = at.op == Op::kForward || at.op == Op::kBackward;
-    return {.time = works ? 1.0 : 0.0};
-  };
-  for (const int32_t stages : {2, 4, 8}) {
-    for (const int32_t micro_batches : {1, 3, 8, 16}) {
-      const ProgramShape shape =
-          EvenShape(2 * stages, stages, stages, micro_batches, 2);
-      EXPECT_EQ(EndOf(OneFOneB, shape, costs),
-                4 * (micro_batches + stages - 1));
-    }
-  }
-}
-
-// Where the forward of a stage and both halves of its backward take as long as
-// each other, the last second half is over P - 1 units after it could be: 2 of
-// 17 units are idle with 3 stages and 5 micro-batches, of 21 with whole
-// backwards 6.
-TEST(PipelinePropertyTest, SecondHalvesFillTheBubble) {
-  for (const int32_t stages : {2, 3, 4, 8}) {
-    for (const int32_t micro_batches : {5, 8, 16}) {
-      if (micro_batches < stages) continue;
-      const ProgramShape shape =
-          EvenShape(4 * stages, stages, stages, micro_batches, 2);
-      // A stage has four layers, of which ends have no halves.
-      const auto costs = [&](const RankProgram& of, int32_t index) -> Cost {
-        const Instruction& at = of.program->instructions[index];
-        const bool last = of.program->stage + 1 == stages;
-        switch (at.op) {
-          case Op::kForward:
-          case Op::kLoss:
-            return {.time = 0.25};
-          case Op::kBackward:
-            return {.time = last ? 2.0 / 3 : 0.5};
-          case Op::kBackwardInput:
-          case Op::kBackwardWeight:
-            return {.time = last ? 1.0 / 3 : 0.25};
-          default:
-            return {};
-        }
-      };
-      EXPECT_NEAR(EndOf(ZeroBubble, shape, costs),
-                  3 * micro_batches + stages - 1, 1e-9)
-          << stages << " stages, " << micro_batches << " micro-batches";
-      EXPECT_NEAR(EndOf(OneFOneB, shape, costs),
-                  3 * (micro_batches + stages - 1), 1e-9);
-    }
-  }
 }
 
 // Fewer micro-batches than stages, too. Every stage has as many under way as

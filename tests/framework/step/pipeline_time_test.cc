@@ -82,6 +82,9 @@ TEST(PipelineTimeTest, PicturesOfTheSchedules) {
                           ".abaAAbBBcAAdBBcCCdDDCCDD.."));
   EXPECT_THAT(Picture(OneFOneB, 3, 3, 1),
               ElementsAre("a......AA", ".a...AA..", "..aAA...."));
+  // No further behind than there are micro-batches.
+  EXPECT_THAT(Picture(ZeroBubble, 3, 3, 1),
+              ElementsAre("a....AA", ".a..A'.", "..aA'.."));
 }
 
 TEST(PipelineTimeTest, BubbleOfEqualStages) {

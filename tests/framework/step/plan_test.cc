@@ -6,13 +6,11 @@
 #include <string>
 #include <vector>
 
-#include "absl/strings/str_cat.h"
 #include "framework/step/dependencies.h"
 #include "framework/step/plan/assemble.h"
 #include "framework/step/plan/basic.h"
 #include "framework/step/plan/recompute.h"
 #include "framework/step/shape_table.h"
-#include "parallel/pipeline/interleaved.h"
 #include "parallel/pipeline/one_f_one_b.h"
 #include "parallel/pipeline/zero_bubble.h"
 #include "tests/framework/step/programs.h"
@@ -146,15 +144,6 @@ TEST(PlanTest, ProbeTakesWhatEachBlockKeepsApart) {
   EXPECT_EQ(ToString(program),
             "F(0,a) F(1,a) F(2,a) Loss(a) B(2,a)p Probe(2,a,1) B(1,a)p "
             "Probe(1,a,1) B(0,a) Sum");
-  const Analysis analysis = AnalyzeProgram(program);
-  const auto written = [&](const std::string& text) {
-    return analysis.written[Find(program, text)];
-  };
-  EXPECT_THAT(written("B(2,a)p"), ElementsAre(false, false));
-  EXPECT_THAT(written("Probe(2,a,1)"), ElementsAre(false));
-  EXPECT_THAT(written("B(1,a)p"), ElementsAre(false, false));
-  EXPECT_THAT(written("Probe(1,a,1)"), ElementsAre(true));
-  EXPECT_THAT(written("B(0,a)"), ElementsAre(true)) << "the tied slab";
   // Where nobody shares there is nothing to look at.
   shape.slabs_of_layer = {{0}, {1, 2}, {3}, {0, 4}};
   EXPECT_EQ(ToString(PlanProbe(shape, {})),
@@ -237,76 +226,6 @@ TEST(PlanTest, SlabsOfSeveralStagesComeLastAndFirst) {
             "Squares(0) Norm Update(0) Gather(0) Update(3) Gather(3)");
 }
 
-TEST(PlanTest, ScheduleOfOneForwardOneBackward) {
-  ProgramShape shape = ThreeStages(5);
-  const auto text = [&](int32_t stage) {
-    std::string units;
-    for (const Unit& unit : OneFOneB(shape, stage)) {
-      EXPECT_EQ(unit.chunk, stage);
-      units += static_cast<char>((unit.op == Op::kBackward ? 'A' : 'a') +
-                                 unit.micro_batch);
-    }
-    return units;
-  };
-  EXPECT_EQ(text(0), "abcAdBeCDE");
-  EXPECT_EQ(text(1), "abAcBdCeDE");
-  EXPECT_EQ(text(2), "aAbBcCdDeE");
-  shape.micro_batches = 1;
-  EXPECT_EQ(text(0), "aA") << "fewer micro-batches than stages";
-}
-
-TEST(PlanTest, ScheduleOfInterleavedChunks) {
-  const ProgramShape shape{.layers = 4,
-                           .slabs = 4,
-                           .slabs_of_layer = {{0}, {1}, {2}, {3}},
-                           .gathers = std::vector<bool>(4, false),
-                           .chunk_of_layer = {0, 1, 2, 3},
-                           .micro_batches = 4,
-                           .stages = 2};
-  const auto text = [&](int32_t stage) {
-    std::string units;
-    for (const Unit& unit : Interleaved(shape, stage)) {
-      EXPECT_EQ(unit.chunk % 2, stage);
-      absl::StrAppend(
-          &units, units.empty() ? "" : " ",
-          std::string(1,
-                      static_cast<char>((unit.op == Op::kBackward ? 'A' : 'a') +
-                                        unit.micro_batch)),
-          unit.chunk < 2 ? "" : "'");
-    }
-    return units;
-  };
-  EXPECT_EQ(text(0), "a b a' b' c A' d B' c' A d' B C' D' C D");
-  EXPECT_EQ(text(1), "a b a' A' b' B' c A d B c' C' d' D' C D");
-}
-
-TEST(PlanTest, ScheduleOfZeroBubble) {
-  ProgramShape shape = ThreeStages(5);
-  const auto text = [&](int32_t stage) {
-    std::string units;
-    int32_t second = 0;
-    for (const Unit& unit : ZeroBubble(shape, stage)) {
-      EXPECT_EQ(unit.chunk, stage);
-      if (unit.op == Op::kBackwardWeight) {
-        EXPECT_EQ(unit.micro_batch, second++);
-        units += "'";
-        continue;
-      }
-      const bool forward = unit.op == Op::kForward;
-      EXPECT_EQ(unit.op == Op::kBackward, !forward && stage == 0);
-      units += static_cast<char>((forward ? 'a' : 'A') + unit.micro_batch);
-    }
-    return units;
-  };
-  EXPECT_EQ(text(0), "abcAdBeCDE");
-  EXPECT_EQ(text(1), "abAcB'dC'eD'E''");
-  EXPECT_EQ(text(2), "aAbBcC'dD'eE'''");
-  shape.micro_batches = 1;
-  EXPECT_EQ(text(0), "aA");
-  EXPECT_EQ(text(1), "aA'");
-  EXPECT_EQ(text(2), "aA'") << "no further behind than there are micro-batches";
-}
-
 // The middle one of three stages, of two layers, which share a slab.
 TEST(PlanTest, ZeroBubble) {
   const ProgramShape shape{.layers = 4,
@@ -345,23 +264,6 @@ TEST(PlanTest, HalvesOfOneStage) {
             "F(0,b) F(1,b)r F(2,b)r Loss(b) Reduce(2) Squares(2) BI(2,b)r "
             "BI(1,b)r B(0,b) Reduce(0) Squares(0) BW(2,a) BW(1,a) BW(2,b) "
             "BW(1,b) Reduce(1) Squares(1) Norm Update(0) Update(1) Update(2)");
-  const Analysis analysis = AnalyzeProgram(program);
-  const auto written = [&](const std::string& text) {
-    return analysis.written[Find(program, text)];
-  };
-  EXPECT_THAT(written("BI(2,a)r"), IsEmpty());
-  EXPECT_THAT(written("BW(2,a)"), ElementsAre(false));
-  EXPECT_THAT(written("BW(1,a)"), ElementsAre(true));
-  EXPECT_THAT(written("BW(1,b)"), ElementsAre(true));
-  // Slots live as long as what is held.
-  EXPECT_THAT(analysis.slots, ElementsAre(1, 4, 1));
-  EXPECT_THAT(analysis.held, ElementsAre(0, 4, 0));
-  EXPECT_THAT(analysis.held_of[0], ElementsAre(-1, -1));
-  EXPECT_THAT(analysis.held_of[2], ElementsAre(0, 2));
-  EXPECT_THAT(analysis.held_of[1], ElementsAre(1, 3));
-  EXPECT_EQ(analysis.boundaries, 1);
-  EXPECT_THAT(AnalyzeProgram(PlanStep(SharedBlocks(2), {})).held,
-              ElementsAre(0, 0, 0));
   // Where gradients are looked at one by one they come whole.
   EXPECT_EQ(ToString(planner(PassKind::kProbe, SharedBlocks(2), 0)),
             ToString(PlanProbe(SharedBlocks(2), {.recompute = true})));
@@ -377,50 +279,6 @@ TEST(PlanTest, MicroBatchesAreLetters) {
   EXPECT_EQ(name(26), "B(3,aa)");
   EXPECT_EQ(name(27), "B(3,ab)");
   EXPECT_EQ(name(26 * 27), "B(3,aaa)");
-}
-
-TEST(AnalysisTest, SlotsOfBothOrders) {
-  ProgramShape shape{.layers = 8,
-                     .slabs = 1,
-                     .slabs_of_layer = {8, {0}},
-                     .gathers = {false},
-                     .micro_batches = 4};
-  for (const bool recompute : {false, true}) {
-    const Analysis one =
-        AnalyzeProgram(PlanStep(shape, {.recompute = recompute}));
-    EXPECT_THAT(one.slots, ElementsAre(1, 6, 1));
-    EXPECT_EQ(one.boundaries, 1);
-    const Analysis all =
-        AnalyzeProgram(PlanStep(shape, {.order = MicroBatchOrder::kLayerMajor,
-                                        .recompute = recompute}));
-    EXPECT_THAT(all.slots, ElementsAre(4, 24, 4));
-    EXPECT_EQ(all.boundaries, 4);
-  }
-}
-
-// Blocks that save more than others have slots of their own.
-TEST(AnalysisTest, EachClassHasItsSlots) {
-  ProgramShape shape{.layers = 6,
-                     .slabs = 1,
-                     .slabs_of_layer = {6, {0}},
-                     .gathers = {false},
-                     .slot_class = {0, 1, 2, 1, 1, 3}};
-  EXPECT_THAT(AnalyzeProgram(PlanStep(shape, {})).slots,
-              ElementsAre(1, 3, 1, 1));
-  EXPECT_THAT(AnalyzeProgram(PlanEvaluation(shape)).slots,
-              ElementsAre(1, 2, 1, 1));
-}
-
-TEST(AnalysisTest, FirstWriteOfASharedSlab) {
-  const Program program = PlanStep(SharedBlocks(2), {});
-  const Analysis analysis = AnalyzeProgram(program);
-  EXPECT_THAT(analysis.written[Find(program, "Loss(a)")], ElementsAre(false));
-  EXPECT_THAT(analysis.written[Find(program, "B(2,a)")], ElementsAre(false));
-  EXPECT_THAT(analysis.written[Find(program, "B(1,a)")], ElementsAre(true));
-  EXPECT_THAT(analysis.written[Find(program, "B(2,b)")], ElementsAre(true));
-  EXPECT_THAT(analysis.written[Find(program, "B(0,b)")], ElementsAre(true));
-  EXPECT_THAT(analysis.written[Find(program, "F(0,a)")], IsEmpty());
-  EXPECT_THAT(analysis.written[Find(program, "Reduce(1)")], IsEmpty());
 }
 
 // In place: whoever else reads them must know on which side of it he is.
@@ -447,55 +305,6 @@ TEST(AnalysisTest, PlacesOfAMiddleStage) {
   EXPECT_THAT(analysis.slots, ElementsAre(0, 3, 0, 2));
   EXPECT_THAT(analysis.slot_of[2], ElementsAre(0, 1, 0));
   EXPECT_THAT(analysis.boundary_of[1], ElementsAre(0, 1, 2));
-}
-
-// "Reduce(1): B(1,a)", one line for each instruction that waits; ' marks the
-// step before.
-std::string Waits(const Program& program) {
-  const Analysis analysis = AnalyzeProgram(program);
-  std::string text;
-  for (size_t i = 0; i < program.instructions.size(); ++i) {
-    if (analysis.dependencies[i].empty()) continue;
-    text += ToString(program.instructions[i]) + ":";
-    for (const Dependency& d : analysis.dependencies[i]) {
-      absl::StrAppend(&text, " ", ToString(program.instructions[d.instruction]),
-                      d.previous_step ? "'" : "");
-    }
-    text += "\n";
-  }
-  return text;
-}
-
-TEST(AnalysisTest, DependenciesOfAWholeWeightStep) {
-  ProgramShape shape = SharedBlocks(1);
-  EXPECT_EQ(Waits(PlanStep(shape, {})), "") << "one rank has one lane";
-  shape.ranks = 2;
-  EXPECT_EQ(Waits(PlanStep(shape, {})),
-            "Reduce(2): Loss(a)\n"
-            "Reduce(1): B(1,a)\n"
-            "Reduce(0): B(0,a)\n"
-            "Squares(2): Reduce(2)\n"
-            "Squares(1): Reduce(1)\n"
-            "Squares(0): Reduce(0)\n");
-}
-
-TEST(AnalysisTest, GathersHoldUpTheNextStep) {
-  ProgramShape shape = SharedBlocks(1);
-  shape.gathers = {true, true, true};
-  shape.ranks = 2;
-  EXPECT_EQ(Waits(PlanStep(shape, {})),
-            "F(0,a): Gather(0)'\n"
-            "F(1,a): Gather(1)'\n"
-            "Loss(a): Gather(2)'\n"
-            "Reduce(2): Loss(a)\n"
-            "Reduce(1): B(1,a)\n"
-            "Reduce(0): B(0,a)\n"
-            "Squares(2): Reduce(2)\n"
-            "Squares(1): Reduce(1)\n"
-            "Squares(0): Reduce(0)\n"
-            "Gather(0): Update(0)\n"
-            "Gather(1): Update(1)\n"
-            "Gather(2): Update(2)\n");
 }
 
 }  // namespace

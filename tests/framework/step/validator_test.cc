@@ -44,13 +44,6 @@ std::string Error(const std::vector<Program>& programs) {
   return std::string(ValidatePrograms(programs).message());
 }
 
-TEST(ValidatorTest, WhatPlannersWriteIsRight) {
-  EXPECT_EQ(Error("F(0,a) F(1,a) Loss(a) Reduce(2) Squares(2) B(1,a) Reduce(1) "
-                  "B(0,a) Reduce(0) Squares(0) Squares(1) Norm Update(0) "
-                  "Update(1) Update(2)"),
-            "");
-}
-
 // A delinked model whose weights are on the host.
 TEST(ValidatorTest, OffloadedProgramIsRight) {
   ProgramShape shape = Small(2);
@@ -80,21 +73,14 @@ TEST(ValidatorTest, ForwardRules) {
             "it");
   EXPECT_EQ(Error("F(0,a) F(0,a)"),
             "instruction 1, F(0,a): has already run in this step");
-  EXPECT_EQ(Error("F(0,a) Loss(a)"),
-            "instruction 1, Loss(a): its slot is empty: F(1,a) must come "
-            "before it");
   EXPECT_EQ(Error("Release(1) F(0,a) F(1,a)"),
             "instruction 0, Release(1): the weights of slab 1 are at home: "
             "there are no copies");
-  EXPECT_EQ(Error(""), "end of the program: F(0,a) is missing in the step");
 }
 
 TEST(ValidatorTest, BackwardRules) {
   EXPECT_EQ(Error("F(0,a) F(1,a) B(1,a)"),
             "instruction 2, B(1,a): its gradient boundary is empty: Loss(a) "
-            "must come before it");
-  EXPECT_EQ(Error("F(0,a) F(1,a) Loss(a) B(0,a)"),
-            "instruction 3, B(0,a): its gradient boundary is empty: B(1,a) "
             "must come before it");
   EXPECT_EQ(Error("F(0,a) F(1,a)r Loss(a) B(1,a)"),
             "instruction 3, B(1,a): recompute is not set here, unlike in "
@@ -103,8 +89,6 @@ TEST(ValidatorTest, BackwardRules) {
                   false, 2),
             "instruction 7, B(1,a): backward of layer 1 has already visited "
             "B(1,b); micro-batches must ascend");
-  EXPECT_EQ(Error("F(0,a) F(1,a) Loss(a) B(1,a) B(1,a)"),
-            "instruction 4, B(1,a): has already run in this step");
 }
 
 TEST(ValidatorTest, HalvesOfBackwards) {
@@ -120,38 +104,14 @@ TEST(ValidatorTest, HalvesOfBackwards) {
   EXPECT_EQ(error("BI(1,a) B(1,b) B(0,a) BW(1,a)"),
             "instruction 9, BW(1,a): backward of layer 1 has already visited "
             "B(1,b); micro-batches must ascend");
-  EXPECT_EQ(error("BI(1,a) BI(1,b) BW(1,b) BW(1,a)"),
-            "instruction 9, BW(1,a): backward of layer 1 has already visited "
-            "BW(1,b); micro-batches must ascend");
   EXPECT_EQ(error("BW(1,a)"),
             "instruction 6, BW(1,a): what it reads is not held: BI(1,a) must "
             "come before it");
   EXPECT_EQ(error("BI(1,a) B(1,a)"),
             "instruction 7, B(1,a): BI(1,a) has already run in this step; a "
             "backward is whole or in two halves");
-  EXPECT_EQ(error("B(1,a) BI(1,a)"),
-            "instruction 7, BI(1,a): B(1,a) has already run in this step; a "
-            "backward is whole or in two halves");
-  EXPECT_EQ(error("B(1,a) BW(1,a)"),
-            "instruction 7, BW(1,a): B(1,a) has already run in this step; a "
-            "backward is whole or in two halves");
-  EXPECT_EQ(error("BI(1,a) BI(1,a)"),
-            "instruction 7, BI(1,a): has already run in this step");
-  EXPECT_EQ(error("BI(1,a) BW(1,a) BW(1,a)"),
-            "instruction 8, BW(1,a): has already run in this step");
-  EXPECT_EQ(error("BI(1,a) BW(1,a) BI(1,b) Reduce(1)"),
-            "instruction 9, Reduce(1): the gradient is not complete: BW(1,b) "
-            "must come before it");
-  EXPECT_EQ(error("BI(1,a) BW(1,a) BI(1,b) " + ends),
-            "end of the program: BW(1,b) is missing in the step");
-  EXPECT_EQ(error("BI(1,a) BW(1,a) B(0,b)"),
-            "instruction 8, B(0,b): its gradient boundary is empty: BI(1,b) "
-            "must come before it");
   EXPECT_EQ(error("B(1,a) BI(0,a)"),
             "instruction 7, BI(0,a): layer 0 is not in [1, 1]");
-  EXPECT_EQ(Error("F(0,a) F(1,a)r Loss(a) BI(1,a)"),
-            "instruction 3, BI(1,a): recompute is not set here, unlike in "
-            "F(1,a)");
   const Program probe =
       Parse(Small(1), "F(0,a) F(1,a) Loss(a) BI(1,a)", PassKind::kProbe);
   EXPECT_EQ(Error(probe),
@@ -172,13 +132,9 @@ TEST(ValidatorTest, StoredSlots) {
   EXPECT_EQ(Error("F(0,a) F(1,a) Store(1,a) Loss(a) B(1,a)"),
             "instruction 4, B(1,a): its slot is away: Load(1,a) must come "
             "before it");
-  EXPECT_EQ(Error("F(0,a) F(1,a) Store(1,a) Load(1,a) Store(1,a)"),
-            "instruction 4, Store(1,a): has already run in this step");
   EXPECT_EQ(Error("F(0,a) F(1,a) Loss(a) B(1,a) Store(1,a)"),
             "instruction 4, Store(1,a): the slot is wanted no more: the "
             "backward of layer 1 must come after it");
-  EXPECT_EQ(Error("F(0,a) Store(0,a)"),
-            "instruction 1, Store(0,a): layer 0 is not in [1, 1]");
 }
 
 TEST(ValidatorTest, GradientRules) {
@@ -192,8 +148,6 @@ TEST(ValidatorTest, GradientRules) {
   EXPECT_EQ(Error(visits + "Reduce(2) Squares(1)"),
             "instruction 6, Squares(1): the gradient is not reduced: "
             "Reduce(1) must come before it");
-  EXPECT_EQ(Error(visits + "Reduce(2) Squares(2) Squares(2)"),
-            "instruction 7, Squares(2): has already run in this step");
   const std::string reduced = visits + "Reduce(2) Reduce(1) Reduce(0) ";
   EXPECT_EQ(Error(reduced + "Squares(2) Squares(0) Norm"),
             "instruction 10, Norm: the squares of slab 1 are not summed: "
@@ -204,13 +158,6 @@ TEST(ValidatorTest, GradientRules) {
             "before it");
   EXPECT_EQ(Error(squared + "Norm Update(1) Update(1)"),
             "instruction 13, Update(1): the slab is already updated in this "
-            "step");
-  EXPECT_EQ(Error(squared + "Norm Update(0) Update(2)"),
-            "end of the program: Update(1) is missing in the step");
-  EXPECT_EQ(Error(squared + "Norm Norm"),
-            "instruction 12, Norm: has already run in this step");
-  EXPECT_EQ(Error(reduced),
-            "end of the program: Squares(0) is missing in the "
             "step");
 }
 
@@ -269,14 +216,8 @@ TEST(ValidatorTest, SumRules) {
     return Error(Parse(Small(1), text, PassKind::kEvaluation));
   };
   EXPECT_EQ(error("F(0,a) F(1,a) Loss(a) Sum"), "");
-  EXPECT_EQ(error("F(0,a) F(1,a) Loss(a)"),
-            "end of the program: Sum is missing in the step");
   EXPECT_EQ(error("F(0,a) F(1,a) Sum Loss(a)"),
             "instruction 2, Sum: Loss(a) must come before it");
-  EXPECT_EQ(error("F(0,a) F(1,a) Loss(a) Sum Sum"),
-            "instruction 4, Sum: has already run in this step");
-  EXPECT_EQ(Error("F(0,a) Sum"),
-            "instruction 1, Sum: a step has no such instruction");
 }
 
 TEST(ValidatorTest, ProbeRules) {
@@ -299,14 +240,8 @@ TEST(ValidatorTest, ProbeRules) {
   EXPECT_EQ(error("Probe(2,a,1)"),
             "instruction 4, Probe(2,a,1): no such gradient is kept apart here: "
             "it comes once, behind B(2,a)");
-  EXPECT_THAT(error("B(2,a)p Probe(2,a,1) Probe(2,a,1)"),
-              HasSubstr("instruction 6, Probe(2,a,1): no such gradient"));
-  EXPECT_THAT(error("B(2,a)p Probe(2,a,1) B(1,a)p Probe(1,a,2)"),
-              HasSubstr("instruction 7, Probe(1,a,2): no such gradient"));
   EXPECT_EQ(error("B(2,a)p Probe(2,a,1) B(1,a)p B(0,a) Sum"),
             "instruction 8, Sum: Probe(1,a,1) must come before it");
-  EXPECT_EQ(error("B(2,a)p Probe(2,a,1) B(1,a)p Probe(1,a,1) Sum"),
-            "instruction 8, Sum: B(0,a) must come before it");
   EXPECT_EQ(error("B(2,a)p Probe(2,a,1) B(1,a)p Probe(1,a,1) B(0,a)p"),
             "instruction 8, B(0,a)p: it keeps gradients apart that nobody "
             "probes");
@@ -316,8 +251,6 @@ TEST(ValidatorTest, ProbeRules) {
   EXPECT_EQ(error("B(2,a)p Reduce(1)"),
             "instruction 5, Reduce(1): a probe reduces none but what blocks of "
             "several stages share");
-  EXPECT_EQ(error("B(2,a)p Probe(0,a,1)"),
-            "instruction 5, Probe(0,a,1): layer 0 is not in [1, 2]");
 }
 
 TEST(ValidatorTest, AProbeReducesWhatStagesShare) {
@@ -343,9 +276,6 @@ TEST(ValidatorTest, AProbeReducesWhatStagesShare) {
   EXPECT_EQ(error("Probe(1,a,2) B(0,a) Reduce(1) Probe(1,a,1) Sum"),
             "instruction 11, Reduce(1): the gradient is not complete: "
             "Probe(1,a,1) must come before it");
-  EXPECT_EQ(error("Probe(1,a,1) Probe(1,a,2) Reduce(1) Reduce(1)"),
-            "instruction 12, Reduce(1): the slab is already reduced in this "
-            "step");
   for (const std::string other : {"2", "3"}) {
     EXPECT_EQ(error("Probe(1,a,1) Probe(1,a,2) B(0,a) Reduce(" + other + ")"),
               "instruction 12, Reduce(" + other +
@@ -365,15 +295,8 @@ TEST(ValidatorTest, InspectRules) {
   EXPECT_EQ(error("F(0,a) F(1,a) Inspect(0,a)"),
             "instruction 2, Inspect(0,a): what it looks at is gone: F(1,a) "
             "must come after it");
-  EXPECT_EQ(error("F(0,a) Inspect(0,a) Inspect(0,a)"),
-            "instruction 2, Inspect(0,a): has already run in this step");
-  EXPECT_EQ(error("F(0,a) Inspect(0,a) F(1,a) Loss(a) Inspect(1,a)"),
-            "instruction 4, Inspect(1,a): what it looks at is gone: Loss(a) "
-            "must come after it");
   EXPECT_EQ(error("F(0,a) F(1,a) Inspect(1,a) Loss(a) Sum"),
             "instruction 4, Sum: Inspect(0,a) must come before it");
-  EXPECT_EQ(Error("F(0,a) Inspect(0,a)"),
-            "instruction 1, Inspect(0,a): a step has no such instruction");
 }
 
 // A step whose updates are gone is none, and gradients alone have none.
@@ -497,18 +420,10 @@ TEST(ValidatorTest, CopiesOfWeights) {
   EXPECT_EQ(error(first + "Save(0)"),
             "instruction 18, Save(0): the weights of slab 0 are not at home: "
             "Evict(0) must come before it");
-  EXPECT_EQ(error(first + "Evict(0) Release(0) Update(1)"),
-            "instruction 20, Update(1): the weights of slab 1 are not there: "
-            "Fetch(1) must come before it");
   EXPECT_EQ(error("Fetch(2)"),
             "instruction 0, Fetch(2): the weights of slab 2 are at home: there "
             "are no copies");
-  EXPECT_EQ(error("Fetch(0)s"),
-            "instruction 0, Fetch(0)s: the state of slab 0 is at home: there "
-            "are no copies");
   EXPECT_EQ(error(forward + "Release(1) Sum", PassKind::kEvaluation), "");
-  EXPECT_EQ(error(forward + "Sum", PassKind::kEvaluation),
-            "end of the program: Release(1) is missing in the step");
   shape.copy_class[0] = {0, 1, -1};
   EXPECT_EQ(error(""), "program shape: copies have no class 1");
   shape.copy_class[0] = {0};
@@ -605,16 +520,9 @@ TEST(ValidatorTest, UpdatesOnTheHost) {
   EXPECT_EQ(error(before + "Take(0)g B(0,a) Evict(0)g Release(0)g Take(0)g"),
             "instruction 13, Take(0)g: the gradient of slab 0 has "
             "contributions: Fetch(0)g is what it needs");
-  EXPECT_EQ(error(before + "Take(0)g B(0,a) Release(0)g"),
-            "instruction 11, Release(0)g: what was written in the copy would "
-            "be lost: Evict(0)g must come before it");
   EXPECT_EQ(error(backward + norm + "Release(0) Evict(0)g " + updates),
             "instruction 21, Update(0): the copy of the gradient of slab 0 "
             "would be another than what is at home: Release(0)g must come "
-            "before it");
-  EXPECT_EQ(error(backward + norm + "Evict(0)g Release(0)g " + updates),
-            "instruction 21, Update(0): the copy of the weights of slab 0 "
-            "would be another than what is at home: Release(0) must come "
             "before it");
   shape.copy_class[1].clear();
   EXPECT_EQ(error(""),
@@ -691,16 +599,9 @@ TEST(ValidatorTest, StageRules) {
   EXPECT_EQ(error(1, "Recv(2,a) Send(2,a)g"),
             "instruction 1, Send(2,a)g: there is nothing to send: Loss(a) must "
             "come before it");
-  EXPECT_EQ(error(1, "Recv(2,a) Recv(2,a)"),
-            "instruction 1, Recv(2,a): has already run in this step");
-  EXPECT_EQ(error(0, "F(0,a) F(1,a)"),
-            "end of the program: Send(2,a) is missing in the step");
   EXPECT_EQ(error(0, "Recv(1,a)"),
             "instruction 0, Recv(1,a): stage 0 does not do that: layer 0 is of "
             "stage 0, layer 1 of stage 0");
-  EXPECT_EQ(error(0, "Recv(2,a)"),
-            "instruction 0, Recv(2,a): stage 0 does not do that: layer 1 is of "
-            "stage 0, layer 2 of stage 1");
   EXPECT_EQ(error(1, "F(0,a)"),
             "instruction 0, F(0,a): layer 0 is of stage 0, this is stage 1");
   EXPECT_EQ(error(0, "Reduce(2)"),
