@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <cmath>
 #include <filesystem>
-#include <fstream>
 
 #include "tests/testing/source_path.h"
 #include "tests/tools/program_fixture.h"
@@ -28,25 +27,6 @@ TEST_F(Commands, DataInfoAndVerify) {
   EXPECT_EQ(both["train"]["vocab"], 257);
   EXPECT_GT(both["validation"]["tokens"], 0);
   Succeed({"data", "verify", Path("corpus/train")});
-
-  fs::copy(Path("corpus/train"), Path("damaged"));
-  for (const auto& entry : fs::directory_iterator(Path("damaged"))) {
-    if (entry.path().extension() != ".h5") continue;
-    std::fstream file(entry.path(),
-                      std::ios::in | std::ios::out | std::ios::binary);
-    file.seekp(-1, std::ios::end);
-    const int last = file.peek();
-    file.put(static_cast<char>(last ^ 1));
-  }
-  const Outcome damaged = RunDelink({"data", "verify", Path("damaged")});
-  EXPECT_EQ(damaged.code, 1) << damaged.err;
-  EXPECT_THAT(damaged.err, HasSubstr(Path("damaged")));
-
-  const Words again = {"data",  "build",         "--bytes",
-                       "--out", Path("damaged"), Path("text0.txt")};
-  Succeed(again);
-  ExpectRefused(again, "--overwrite");
-  Succeed(With(again, {"--overwrite"}));
 }
 
 // Wherever the weights are at home.

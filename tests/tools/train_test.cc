@@ -128,20 +128,6 @@ TEST_F(TrainProgram, StoppedAndResumedEqualsStraightThrough) {
   EXPECT_EQ(Losses("stops"), Losses("straight"));
 }
 
-TEST_F(TrainProgram, ARunIsNotOverwrittenUnasked) {
-  const Words few = {"--until-step", "1"};
-  Succeed(TrainWords("mine", few));
-  const auto before = Lines(Path("mine/metrics.jsonl"));
-  const Outcome refused = RunDelink(TrainWords("mine", few));
-  EXPECT_EQ(refused.code, 2);
-  EXPECT_THAT(refused.err,
-              AllOf(HasSubstr("--resume"), HasSubstr("--overwrite")));
-  EXPECT_EQ(Lines(Path("mine/metrics.jsonl")), before);
-  Succeed(TrainWords("mine", {"--until-step", "2", "--overwrite"}));
-  EXPECT_FALSE(fs::exists(Step("mine", 1)));
-  EXPECT_TRUE(fs::exists(Step("mine", 2)));
-}
-
 TEST_F(TrainProgram, ResumeWithNothingThereStartsAndSaysSo) {
   const Outcome outcome =
       Succeed(TrainWords("fresh", {"--resume", "--until-step", "1"}));
