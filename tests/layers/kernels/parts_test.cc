@@ -106,41 +106,33 @@ TEST_F(Parts, OfATableAddUpToTheWhole) {
   const std::vector<int32_t> tokens = Integers("tokens", N, V);
   const Vector w = Normals<double>("w", V * D);
   const Vector dy = Normals<double>("dy", N * D);
-  Vector y(N * D), dw(V * D), sum(N * D), joined;
-  kernels_.embedding_forward(stream_, {.B = 4,
-                                       .T = N / 4,
-                                       .D = D,
-                                       .V = V,
-                                       .tokens = tokens.data(),
-                                       .w = w.data(),
-                                       .y = y.data()});
-  kernels_.embedding_backward_weight(stream_, {.N = N,
-                                               .D = D,
-                                               .V = V,
-                                               .tokens = tokens.data(),
-                                               .dy = dy.data(),
-                                               .dw = dw.data()});
-  for (const int64_t first : {0, 4, 7}) {
-    const int64_t count = first == 4 ? 3 : 4;
-    Vector some(N * D), gradient(count * D);
+  // What rows [first, first + count) make of the tokens, and their gradient.
+  const auto run = [&](int64_t first, int64_t count) {
+    std::pair<Vector, Vector> made{Vector(N * D), Vector(count * D)};
     kernels_.embedding_forward(stream_, {.B = 4,
                                          .T = N / 4,
                                          .D = D,
                                          .V = count,
                                          .tokens = tokens.data(),
                                          .w = w.data() + first * D,
-                                         .y = some.data(),
+                                         .y = made.first.data(),
                                          .first_token = first,
-                                         .partial = true});
-    for (int64_t i = 0; i < N * D; ++i) sum[i] += some[i];
+                                         .partial = count < V});
     kernels_.embedding_backward_weight(stream_, {.N = N,
                                                  .D = D,
                                                  .V = count,
                                                  .tokens = tokens.data(),
                                                  .dy = dy.data(),
-                                                 .dw = gradient.data(),
+                                                 .dw = made.second.data(),
                                                  .first_token = first,
-                                                 .partial = true});
+                                                 .partial = count < V});
+    return made;
+  };
+  const auto [y, dw] = run(0, V);
+  Vector sum(N * D), joined;
+  for (const int64_t first : {0, 4, 7}) {
+    const auto [some, gradient] = run(first, first == 4 ? 3 : 4);
+    for (int64_t i = 0; i < N * D; ++i) sum[i] += some[i];
     joined.insert(joined.end(), gradient.begin(), gradient.end());
   }
   EXPECT_EQ(sum, y);
