@@ -23,7 +23,8 @@ using ::testing::HasSubstr;
 using Json = nlohmann::json;
 
 std::string Fixture(const std::string& name) {
-  return testing::ReadOrDie(testing::SourcePath("tests/data/tokenizers/") + name);
+  return testing::ReadOrDie(testing::SourcePath("tests/data/tokenizers/") +
+                            name);
 }
 
 std::vector<std::string> Lines(const std::string& text) {

@@ -71,24 +71,10 @@ struct Toy {
           "/weight/embed/embedding"}) {
       what.objects.emplace_back(name);
     }
-    what.attributes = {"format",
-                       "step",
-                       "tokens",
-                       "samples",
-                       "stage",
-                       "seed",
-                       "stage_index",
-                       "stage_begin_step",
-                       "vocab",
-                       "model",
-                       "optimizer",
-                       "corpus",
-                       "seconds",
-                       "updates",
-                       "stage_begin_samples",
-                       "name",
-                       "epochs",
-                       "share"};
+    what.attributes = WordsOf(
+        "format|step|tokens|samples|stage|seed|stage_index|stage_begin_step|"
+        "vocab|model|optimizer|corpus|seconds|updates|stage_begin_samples|name|"
+        "epochs|share");
     what.files = {"rank-00000.h5", "index.h5",    ".",
                   "none.h5",       "/etc/passwd", "../a.txt"};
   }

@@ -40,22 +40,9 @@ std::vector<std::string> Seeds() {
 }
 
 std::vector<std::string> Words() {
-  return {"# ",
-          "  ",
-          " *",
-          "a\n",
-          "zero\n",
-          "sub/b\n",
-          "../",
-          "/etc/passwd\n",
-          "\n",
-          "\r\n",
-          "#",
-          ".",
-          "sub",
-          "",
-          Sha256Hex("alpha"),
-          Sha256Hex("")};
+  return WordsOf(
+      "# |  | *|a\n|zero\n|sub/b\n|../|/etc/passwd\n|\n|\r\n|#|.|sub|",
+      {Sha256Hex("alpha"), Sha256Hex("")});
 }
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {

@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "absl/status/status.h"
+#include "absl/strings/str_split.h"
 #include "framework/base/check.h"
 
 namespace delink::fuzz {
@@ -23,6 +24,14 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size);
 // Good inputs, and words that mean something in them.
 std::vector<std::string> Seeds();
 std::vector<std::string> Words();
+
+// The words of a list with '|' between them, and what such a list cannot have.
+inline std::vector<std::string> WordsOf(const char* list,
+                                        std::vector<std::string> more = {}) {
+  const std::vector<std::string> words = absl::StrSplit(list, '|');
+  more.insert(more.begin(), words.begin(), words.end());
+  return more;
+}
 
 // Refusals must say why.
 inline void MustSay(const absl::Status& status) {

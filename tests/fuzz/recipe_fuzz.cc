@@ -20,25 +20,11 @@ std::vector<std::string> Seeds() {
 }
 
 std::vector<std::string> Words() {
-  return {"[[stage]]\n", "[model]\n",
-          "[run]\n",     "share = ",
-          "until = { ",  " }",
-          "\"none\"",    "groups:4",
-          "cycle:2",     "attention=all",
-          "true",        "nan",
-          "inf",         "-inf",
-          "1e400",       "1e-400",
-          "0x7fff",      "1979-05-27",
-          "\"\"\"",      "'''",
-          "\\u0000",     "\xEF\xBB\xBF",
-          "\xE9",        "= ",
-          "[",           "]",
-          "{",           "}",
-          "#",           "\r\n",
-          "plateau",     "gradient",
-          "fraction",    "steps",
-          "tokens",      "zero = 1",
-          "state = ",    "lr_scale = "};
+  return WordsOf(
+      "[[stage]]\n|[model]\n|[run]\n|share = |until = { | }|\"none\"|groups:4|"
+      "cycle:2|attention=all|true|nan|inf|-inf|1e400|1e-400|0x7fff|1979-05-27|"
+      "\"\"\"|'''|\\u0000|\xEF\xBB\xBF|\xE9|= |[|]|{|}|#|\r\n|plateau|"
+      "gradient|fraction|steps|tokens|zero = 1|state = |lr_scale = ");
 }
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {

@@ -82,37 +82,15 @@ std::vector<std::string> Seeds() {
 }
 
 std::vector<std::string> Words() {
-  return {"\"dtype\":",
-          "\"shape\":",
-          "\"data_offsets\":",
-          "\"__metadata__\":",
-          "\"weight_map\":",
-          "\"2.safetensors\"",
-          "\"F32\"",
-          "\"F64\"",
-          "\"BOOL\"",
-          "\"F8_E4M3\"",
-          "\"F4\"",
-          "[0,4]",
-          "[4,16]",
-          "[16,22]",
-          "[4611686018427387904]",
-          "[18446744073709551615]",
-          "[4294967296,4294967296]",
-          "-1",
-          "1e9",
-          "\"a.weight\"",
-          "\"b\"",
-          "\\u0000",
-          "../",
-          ",",
-          "{",
-          "}",
-          "[[[[[[[[[[[[[[[[",
-          std::string(8, '\0'),
-          std::string(8, '\xFF'),
-          std::string("\xFF\xFF\xFF\xFF\xFF\xFF\xFF\x7F", 8),
-          std::string("\x00\xE1\xF5\x05\0\0\0\0", 8)};
+  return WordsOf(
+      R"("dtype":|"shape":|"data_offsets":|"__metadata__":|"weight_map":|)"
+      R"("2.safetensors"|"F32"|"F64"|"BOOL"|"F8_E4M3"|"F4"|[0,4]|[4,16]|)"
+      R"([16,22]|[4611686018427387904]|[18446744073709551615]|)"
+      R"([4294967296,4294967296]|-1|1e9|"a.weight"|"b"|\u0000|../|,|{|}|)"
+      R"([[[[[[[[[[[[[[[[)",
+      {std::string(8, '\0'), std::string(8, '\xFF'),
+       std::string("\xFF\xFF\xFF\xFF\xFF\xFF\xFF\x7F", 8),
+       std::string("\x00\xE1\xF5\x05\0\0\0\0", 8)});
 }
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {

@@ -59,32 +59,11 @@ std::vector<std::string> Seeds() {
 }
 
 std::vector<std::string> Words() {
-  return {"\"text\": ",
-          "\"text\"",
-          "{",
-          "}",
-          "[",
-          "]",
-          "\\ud800",
-          "\\u0000",
-          "\\",
-          "\"",
-          "\n",
-          "\r\n",
-          "null",
-          "true",
-          "1e999",
-          "-0",
-          "0x1",
-          "//",
-          "\xFF\xFE",
-          "\xEF\xBB\xBF",
-          "\xED\xA0\x80",
-          "\xF4\x90\x80\x80",
-          "\x1F\x8B\x08",
-          std::string("\x28\xB5\x2F\xFD", 4),
-          std::string("\x50\x2A\x4D\x18", 4),
-          std::string(5, '\0')};
+  return WordsOf(
+      "\"text\": |\"text\"|{|}|[|]|\\ud800|\\u0000|\\|\"|\n|\r\n|null|true|"
+      "1e999|-0|0x1|//|\xFF\xFE|\xEF\xBB\xBF|\xED\xA0\x80|\xF4\x90\x80\x80|"
+      "\x1F\x8B\x08|\x28\xB5\x2F\xFD|\x50\x2A\x4D\x18",
+      {std::string(5, '\0')});
 }
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {

@@ -65,18 +65,12 @@ std::vector<std::string> Seeds() {
 }
 
 std::vector<std::string> Words() {
-  return {"MMIDIDX",
-          "\x93NUMPY",
-          "'descr': ",
-          "'shape': (",
-          "'fortran_order': True",
-          "'<i8'",
-          "'<f4'",
-          "(9223372036854775807, 2)",
-          ",)",
-          std::string(8, '\0'),
-          std::string(8, '\xFF'),
-          std::string("\xFF\xFF\xFF\xFF\xFF\xFF\xFF\x7F", 8)};
+  return WordsOf(
+      "MMIDIDX|\x93NUMPY|'descr': |'shape': (|'fortran_order': "
+      "True|'<i8'|'<f4'|"
+      "(9223372036854775807, 2)|,)",
+      {std::string(8, '\0'), std::string(8, '\xFF'),
+       std::string("\xFF\xFF\xFF\xFF\xFF\xFF\xFF\x7F", 8)});
 }
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {

@@ -13,21 +13,17 @@ namespace delink::fuzz {
 std::vector<std::string> Seeds() {
   std::vector<std::string> seeds;
   for (const char* name : {"gpt2", "llama3", "qwen", "sequence"}) {
-    seeds.push_back(testing::ReadOrDie(testing::SourcePath("tests/data/tokenizers/") +
-                                       name + ".json"));
+    seeds.push_back(testing::ReadOrDie(
+        testing::SourcePath("tests/data/tokenizers/") + name + ".json"));
   }
   return seeds;
 }
 
 std::vector<std::string> Words() {
-  return {"null",        "true",       "false",
-          "[]",          "{}",         "\"NFC\"",
-          "\"Split\"",   "\"Digits\"", "\"ByteLevel\"",
-          "\"Regex\"",   "\"String\"", "\"type\"",
-          "\"Removed\"", "\"invert\"", "\\\\p{L}",
-          "\\\\s",       "(?!",        "[^",
-          "{1,3}",       "{99999}",    "((a+)+)+$",
-          "-1",          "16777216"};
+  return WordsOf(
+      R"(null|true|false|[]|{}|"NFC"|"Split"|"Digits"|"ByteLevel"|"Regex"|)"
+      R"("String"|"type"|"Removed"|"invert"|\\p{L}|\\s|(?!|[^|{1,3}|{99999}|)"
+      R"(((a+)+)+$|-1|16777216)");
 }
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {

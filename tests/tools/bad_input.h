@@ -29,17 +29,20 @@ inline void FlipByte(const std::string& path, int64_t at) {
 class BadInput : public Program {
  protected:
   struct Row {
-    const char* name;
     Words words;
-    int code;
     std::vector<std::string> says;  // where, what, how to mend
     std::function<void()> set_up = [] {};
+    int code = 2;
     int ranks = 1;
   };
+  static Row OnRanks(int ranks, Row row) {
+    row.ranks = ranks;
+    return row;
+  }
 
   static void Check(const std::vector<Row>& rows) {
     for (const Row& row : rows) {
-      SCOPED_TRACE(row.name);
+      SCOPED_TRACE(::testing::PrintToString(row.words));
       if (row.ranks > 1 && !HaveMpirun()) continue;
       row.set_up();
       const Outcome outcome = row.ranks > 1 ? MpirunDelink(row.ranks, row.words)
@@ -60,9 +63,7 @@ class BadInput : public Program {
     return TrainWords("never", {"--set", set});
   }
   static Words Resume(const std::string& from, const Words& more = {}) {
-    Words words = TrainWords("never", {"--resume=" + from});
-    words.insert(words.end(), more.begin(), more.end());
-    return words;
+    return TrainWords("never", With({"--resume=" + from}, more));
   }
   // Writes a text and returns the arguments that make it a corpus.
   static Words Build(const std::string& text, const std::string& out) {

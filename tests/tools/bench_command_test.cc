@@ -18,9 +18,7 @@ using ::testing::IsEmpty;
 using nlohmann::json;
 
 Words Quick(const Words& more = {}) {
-  Words words = {"bench", "--quick", "--threads", "1"};
-  words.insert(words.end(), more.begin(), more.end());
-  return words;
+  return With({"bench", "--quick", "--threads", "1"}, more);
 }
 
 json ReadJson(const std::string& path) {
@@ -31,8 +29,7 @@ json ReadJson(const std::string& path) {
 TEST(BenchProgram, MeasuresWritesAndCompares) {
   const TempDir dir;
   const std::string old = dir / "old.json";
-  const Outcome first = RunDelink(Quick({"--json", old}));
-  ASSERT_EQ(first.code, 0) << first.err;
+  const Outcome first = Succeed(Quick({"--json", old}));
   EXPECT_THAT(first.out,
               AllOf(HasSubstr("machine: "), HasSubstr("of the matmul peak")));
   json report = ReadJson(old);
@@ -43,8 +40,7 @@ TEST(BenchProgram, MeasuresWritesAndCompares) {
   EXPECT_FALSE(report["ops"].empty());
   EXPECT_FALSE(report["steps"].empty());
 
-  const Outcome again = RunDelink(Quick({"--suite", "ops", "--compare", old}));
-  ASSERT_EQ(again.code, 0) << again.err;
+  const Outcome again = Succeed(Quick({"--suite", "ops", "--compare", old}));
   EXPECT_THAT(again.out, AllOf(HasSubstr("compared with " +
                                          report["time"].get<std::string>()),
                                HasSubstr("within their spread"),
@@ -54,19 +50,17 @@ TEST(BenchProgram, MeasuresWritesAndCompares) {
   const std::string other = dir / "other.json";
   std::ofstream(other) << report.dump();
   const Outcome elsewhere =
-      RunDelink(Quick({"--suite", "ops", "--compare", other}));
-  EXPECT_EQ(elsewhere.code, 0) << elsewhere.err;
+      Succeed(Quick({"--suite", "ops", "--compare", other}));
   EXPECT_THAT(elsewhere.out, HasSubstr("another machine (Abacus"));
 }
 
 TEST(BenchProgram, OneStepToStandardOutput) {
-  const Outcome outcome = RunDelink(
+  const Outcome outcome = Succeed(
       Quick({"--suite",     "step",  "--shape",     "gpt-tiny",
              "--seq",       "16",    "--batch",     "3",
              "--share",     "all",   "--precision", "fp32",
              "--recompute", "block", "--steps",     "4",
              "--json",      "-",     "--set",       "optimizer.kind=lion"}));
-  ASSERT_EQ(outcome.code, 0) << outcome.err;
   const json report = json::parse(outcome.out, nullptr, false);
   ASSERT_TRUE(report.is_object()) << outcome.out;
   EXPECT_TRUE(report["ops"].empty());
@@ -116,9 +110,7 @@ TEST(BenchProgram, WhatIsWrongIsToldBeforeMeasuring) {
        "--seq does not go with --suite machine"},
   };
   for (const auto& [words, message] : cases) {
-    const Outcome outcome = RunDelink(Quick(words));
-    EXPECT_EQ(outcome.code, 2) << message;
-    EXPECT_THAT(outcome.err, HasSubstr(message));
+    const Outcome outcome = ExpectRefused(Quick(words), message);
     EXPECT_THAT(outcome.out, IsEmpty());
   }
 }
@@ -127,10 +119,8 @@ TEST(BenchProgram, KeepsTheRatesOfTheMachine) {
   const TempDir dir;
   const std::string path = dir / "rates.json";
   const Words words = Quick({"--suite", "machine"});
-  Words named = words;
-  named.insert(named.end(), {"--out", path});
-  const Outcome outcome = RunDelink(named);
-  ASSERT_EQ(outcome.code, 0) << outcome.err;
+
+  const Outcome outcome = Succeed(With(words, {"--out", path}));
   EXPECT_THAT(outcome.out,
               AllOf(HasSubstr("rates of cpu '"), HasSubstr("1 threads"),
                     HasSubstr("free from so many tokens on")));

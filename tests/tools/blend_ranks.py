@@ -11,7 +11,6 @@ there is no mpirun.
 """
 import json
 import os
-import subprocess
 import sys
 import tempfile
 from fractions import Fraction
@@ -72,8 +71,7 @@ def build(delink, folder, name, letters):
             state = state * 48271 % 2147483647
             file.write(letters[state % len(letters)])
     corpus = os.path.join(folder, name)
-    subprocess.run([delink, "data", "build", "--bytes", "--validation", "0.1", "--out", corpus, text],
-                   check=True, capture_output=True)
+    runs.succeed([delink, "data", "build", "--bytes", "--validation", "0.1", "--out", corpus, text])
     return corpus
 
 
@@ -82,19 +80,16 @@ def train(delink, recipe, corpora, run, part, ranks, first):
     sources = ", ".join(f'{{name="{name}", train="{corpus}/train", weight={weight}}}'
                         for name, corpus, weight in zip(NAMES, corpora, weights))
     blend = ", ".join(f"{name}={weight}" for name, weight in zip(NAMES, SECOND_STAGE))
-    words = [delink, "train", recipe, "--out", run, "--threads", "1", "--until-step", str(until)]
-    for key in (f"data.source=[{sources}]", f"stage.1.blend={{{blend}}}", f"data.batch={BATCH}", "run.keep=0"):
-        words += ["--set", key]
-    started = subprocess.run(["mpirun", "-np", str(ranks)] + words + ([] if first else ["--resume"]),
-                             capture_output=True, text=True, check=False)
-    assert started.returncode == 0, started.stderr
+    words = [delink, "train", recipe, "--out", run, "--threads", "1", "--until-step", str(until),
+             *runs.sets(f"data.source=[{sources}]", f"stage.1.blend={{{blend}}}", f"data.batch={BATCH}", "run.keep=0")]
+    runs.succeed(["mpirun", "-np", str(ranks)] + words + ([] if first else ["--resume"]))
 
 
 def check(delink, run, wanted):
     for step in sorted({part[0] for part in PARTS} | {5, 15}):
         checkpoint = os.path.join(run, "checkpoints", f"step-{step:08}")
-        told = subprocess.run([delink, "inspect", checkpoint, "--json"], check=True, capture_output=True, text=True)
-        counts = {source["name"]: source["samples"] for source in json.loads(told.stdout)["sources"]}
+        told = runs.succeed([delink, "inspect", checkpoint, "--json"])
+        counts = {source["name"]: source["samples"] for source in json.loads(told)["sources"]}
         assert counts == wanted[step], f"step {step}: {counts}, not {wanted[step]}"
     steps = [row for row in runs.rows(run) if "loss" in row]
     assert [row["step"] for row in steps] == list(range(1, 21)), steps

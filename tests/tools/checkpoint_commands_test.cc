@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <cmath>
 #include <filesystem>
-#include <fstream>
 
 #include "tests/testing/source_path.h"
 #include "tests/tools/program_fixture.h"
@@ -22,36 +21,12 @@ using nlohmann::json;
 using Commands = Program;
 
 TEST_F(Commands, DataInfoAndVerify) {
-  const Outcome info = RunDelink({"data", "info", Path("corpus/train")});
-  EXPECT_EQ(info.code, 0) << info.err;
+  const Outcome info = Succeed({"data", "info", Path("corpus/train")});
   EXPECT_THAT(info.out, HasSubstr("257"));  // bytes, and the end of a document
   const json both = Json({"data", "info", Path("corpus"), "--json"});
   EXPECT_EQ(both["train"]["vocab"], 257);
   EXPECT_GT(both["validation"]["tokens"], 0);
-  EXPECT_EQ(RunDelink({"data", "verify", Path("corpus/train")}).code, 0);
-
-  fs::copy(Path("corpus/train"), Path("damaged"));
-  for (const auto& entry : fs::directory_iterator(Path("damaged"))) {
-    if (entry.path().extension() != ".h5") continue;
-    std::fstream file(entry.path(),
-                      std::ios::in | std::ios::out | std::ios::binary);
-    file.seekp(-1, std::ios::end);
-    const int last = file.peek();
-    file.put(static_cast<char>(last ^ 1));
-  }
-  const Outcome damaged = RunDelink({"data", "verify", Path("damaged")});
-  EXPECT_EQ(damaged.code, 1) << damaged.err;
-  EXPECT_THAT(damaged.err, HasSubstr(Path("damaged")));
-
-  const Words again = {"data",  "build",         "--bytes",
-                       "--out", Path("damaged"), Path("text0.txt")};
-  EXPECT_EQ(RunDelink(again).code, 0);
-  const Outcome refused = RunDelink(again);
-  EXPECT_EQ(refused.code, 2);
-  EXPECT_THAT(refused.err, HasSubstr("--overwrite"));
-  Words over = again;
-  over.push_back("--overwrite");
-  EXPECT_EQ(RunDelink(over).code, 0);
+  Succeed({"data", "verify", Path("corpus/train")});
 }
 
 // Wherever the weights are at home.
@@ -60,24 +35,18 @@ TEST_F(Commands, WeightsOfTheHostSayTheSame) {
   for (const Words& command :
        {Words{"eval", run, "--data", Path("corpus"), "--json"},
         Words{"generate", run, "--prompt", "the slab", "--tokens", "20"}}) {
-    const Outcome resident = RunDelink(command);
-    ASSERT_EQ(resident.code, 0) << resident.err;
-    Words words = command;
-    words.insert(words.end(), {"--set", "stage.1.offload.weights=host"});
-    const Outcome streamed = RunDelink(words);
-    EXPECT_EQ(streamed.code, 0) << streamed.err;
-    EXPECT_EQ(streamed.out, resident.out);
-    words.back() = "stage.1.offload.weights=there";
-    const Outcome refused = RunDelink(words);
-    EXPECT_EQ(refused.code, 2) << refused.out;
-    EXPECT_THAT(refused.err, HasSubstr("stage[1].offload.weights"));
+    const Outcome resident = Succeed(command);
+    const std::string key = "stage.1.offload.weights=";
+    EXPECT_EQ(Succeed(With(command, {"--set", key + "host"})).out,
+              resident.out);
+    ExpectRefused(With(command, {"--set", key + "there"}),
+                  "stage[1].offload.weights");
   }
 }
 
 TEST_F(Commands, InspectTellsStageSharingAndTensors) {
   const std::string pseudo = Step("straight", kSwitch);
-  const Outcome text = RunDelink({"inspect", pseudo});
-  EXPECT_EQ(text.code, 0) << text.err;
+  const Outcome text = Succeed({"inspect", pseudo});
   EXPECT_THAT(text.out, AllOf(HasSubstr("stage       pseudo"),
                               HasSubstr("attention: blocks 0-3 share"),
                               HasSubstr("blocks/3/attn/qkv/weight"),
@@ -112,13 +81,8 @@ TEST_F(Commands, InspectTellsStageSharingAndTensors) {
 TEST_F(Commands, EvalIsTheValidationLossOfTheRun) {
   const Words words = {"eval", Path("straight"), "--data",
                        Path("corpus/validation"), "--json"};
-  Words some = words;
-  some.insert(some.end(), {"--batches", "2"});
-  const json two = Json(some);
-  double last = 0;
-  for (const json& row : Rows(Path("straight/metrics.jsonl"))) {
-    if (row.contains("validation_loss")) last = row["validation_loss"];
-  }
+  const json two = Json(With(words, {"--batches", "2"}));
+  const double last = LastValidation("straight");
   EXPECT_NEAR(two["loss"].get<double>(), last, 1e-9 * last);
   EXPECT_EQ(two["perplexity"].get<double>(),
             std::exp(two["loss"].get<double>()));
@@ -137,12 +101,10 @@ TEST_F(Commands, EvalIsTheValidationLossOfTheRun) {
 
 TEST_F(Commands, GenerateContinuesAndTheSeedDecides) {
   const auto generate = [](const std::string& seed, const Words& more) {
-    Words words = {
-        "generate", Path("straight"), "--prompt", "the slab ", "--tokens",
-        "40",       "--seed",         seed};
-    words.insert(words.end(), more.begin(), more.end());
-    const Outcome outcome = RunDelink(words);
-    EXPECT_EQ(outcome.code, 0) << outcome.err;
+    const Outcome outcome =
+        Succeed(With({"generate", Path("straight"), "--prompt", "the slab ",
+                      "--tokens", "40", "--seed", seed},
+                     more));
     EXPECT_THAT(outcome.out, StartsWith("the slab "));
     return outcome.out;
   };
@@ -160,9 +122,8 @@ TEST_F(Commands, GenerateContinuesAllPromptsOfAFile) {
             "{\"prompt\": \"the slab \", \"seed\": 2}\n"
             "{\"prompt\": \"the slab \", \"tokens\": 5}\n");
   const Outcome all =
-      RunDelink({"generate", Path("straight"), "--prompts",
-                 Path("prompts.jsonl"), "--tokens", "9", "--top-k", "20"});
-  ASSERT_EQ(all.code, 0) << all.err;
+      Succeed({"generate", Path("straight"), "--prompts", Path("prompts.jsonl"),
+               "--tokens", "9", "--top-k", "20"});
   const size_t first = all.out.find('\n') + 1;
   const json rows[] = {json::parse(all.out.substr(0, first)),
                        json::parse(all.out.substr(first))};
@@ -174,10 +135,9 @@ TEST_F(Commands, GenerateContinuesAllPromptsOfAFile) {
                  "--tokens", "9", "--top-k", "20", "--seed", "2"});
   EXPECT_EQ(one.out, "the slab " + rows[0]["text"].get<std::string>() + "\n");
   WriteText(Path("wrong.jsonl"), "{}\n");
-  const Outcome wrong = RunDelink(
-      {"generate", Path("straight"), "--prompts", Path("wrong.jsonl")});
-  EXPECT_EQ(wrong.code, 2);
-  EXPECT_THAT(wrong.err, HasSubstr("wrong.jsonl:1: the line has no `prompt`"));
+  ExpectRefused(
+      {"generate", Path("straight"), "--prompts", Path("wrong.jsonl")},
+      "wrong.jsonl:1: the line has no `prompt`");
 }
 
 TEST_F(Commands, EvalScoresTexts) {
@@ -186,8 +146,7 @@ TEST_F(Commands, EvalScoresTexts) {
             "{\"text\": \"the slab\"}\n");
   const Words words = {"eval", Path("straight"), "--loglikelihood",
                        Path("pairs.jsonl")};
-  Words lines = words;
-  lines.insert(lines.end(), {"--json", "--lines", Path("scores.jsonl")});
+  const Words lines = With(words, {"--json", "--lines", Path("scores.jsonl")});
   const json sum = Json(lines);
   EXPECT_EQ(sum["pairs"], 2);
   EXPECT_EQ(sum["tokens"], 5 + 8);
@@ -201,18 +160,12 @@ TEST_F(Commands, EvalScoresTexts) {
     all += tokens;
   }
   EXPECT_EQ(sum["log_likelihood"].get<double>(), all);
-  const Outcome again = RunDelink(lines);
-  EXPECT_EQ(again.code, 2);
-  EXPECT_THAT(again.err, HasSubstr("--lines: "));
+  ExpectRefused(lines, "--lines: ");
   const Outcome text = RunDelink(words);
   EXPECT_THAT(text.out, HasSubstr("13 tokens of 2 texts"));
-  const Outcome none = RunDelink({"eval", Path("straight")});
-  EXPECT_EQ(none.code, 2);
-  EXPECT_THAT(none.err, HasSubstr("--loglikelihood"));
+  ExpectRefused({"eval", Path("straight")}, "--loglikelihood");
   if (!HaveMpirun()) GTEST_SKIP() << "a build without MPI";
-  Words json_words = words;
-  json_words.push_back("--json");
-  const Outcome several = MpirunDelink(2, json_words);
+  const Outcome several = MpirunDelink(2, With(words, {"--json"}));
   EXPECT_EQ(several.code, 0) << several.err;
   EXPECT_EQ(json::parse(several.out, nullptr, false), sum);
 }
@@ -220,15 +173,13 @@ TEST_F(Commands, EvalScoresTexts) {
 // Of 2000 ids the tokenizer has 257; the others, which stand for nothing, would
 // leave few of 60 tokens to be seen.
 TEST_F(Commands, GenerateDrawsWhatTheTokenizerHas) {
-  const Outcome trained = RunDelink(
+  Succeed(
       TrainWords("padded", {"--set", "model.vocab=2000", "--until-step", "1"}));
-  ASSERT_EQ(trained.code, 0) << trained.err;
   size_t longest = 0;
   for (const char* seed : {"1", "2", "3"}) {
     const Outcome outcome =
-        RunDelink({"generate", Path("padded"), "--prompt", "a", "--tokens",
-                   "60", "--temperature", "100", "--seed", seed});
-    EXPECT_EQ(outcome.code, 0) << outcome.err;
+        Succeed({"generate", Path("padded"), "--prompt", "a", "--tokens", "60",
+                 "--temperature", "100", "--seed", seed});
     longest = std::max(longest, outcome.out.size());
   }
   EXPECT_GT(longest, 50U);
@@ -236,8 +187,7 @@ TEST_F(Commands, GenerateDrawsWhatTheTokenizerHas) {
 
 TEST_F(Commands, DelinkedByHandEqualsTheSwitchOfTheRun) {
   const std::string pseudo = Step("straight", kSwitch);
-  const Outcome cut = RunDelink({"delink", pseudo, Path("by-hand")});
-  ASSERT_EQ(cut.code, 0) << cut.err;
+  const Outcome cut = Succeed({"delink", pseudo, Path("by-hand")});
   EXPECT_THAT(cut.out,
               AllOf(HasSubstr("stage pseudo -> real"), HasSubstr("scale"),
                     HasSubstr("before"), HasSubstr("after")));
@@ -249,34 +199,26 @@ TEST_F(Commands, DelinkedByHandEqualsTheSwitchOfTheRun) {
 
   EXPECT_EQ(Loss(pseudo), Loss(Path("by-hand")));
 
-  const Outcome trained =
-      RunDelink(TrainWords("hand", {"--resume=" + Path("by-hand")}));
-  ASSERT_EQ(trained.code, 0) << trained.err;
-  EXPECT_EQ(Difference(ReadBits(Step("hand", kSteps)),
-                       ReadBits(Step("straight", kSteps))),
-            "");
+  Succeed(TrainWords("hand", {"--resume=" + Path("by-hand")}));
+  ExpectSameBits("hand", "straight");
 }
 
 TEST_F(Commands, DelinkByHandPartlyAndEarly) {
   const std::string early = Step("straight", 5);
-  const Outcome cut =
-      RunDelink({"delink", early, Path("partly"), "--share",
-                 "attention=all,mlp=groups:2", "--state", "reset"});
-  ASSERT_EQ(cut.code, 0) << cut.err;
+  Succeed({"delink", early, Path("partly"), "--share",
+           "attention=all,mlp=groups:2", "--state", "reset"});
   const json seen = Json({"inspect", Path("partly"), "--json"});
   // No stage of the recipe shares so: the run's own switch is still to come.
   EXPECT_EQ(seen["stage"], "pseudo");
   EXPECT_EQ(seen["sharing"]["attention"], json::parse("[[0,1,2,3]]"));
   EXPECT_EQ(seen["sharing"]["mlp"], json::parse("[[0,1],[2,3]]"));
-  EXPECT_EQ(RunDelink(TrainWords("part", {"--resume=" + Path("partly")})).code,
-            0);
+  Succeed(TrainWords("part", {"--resume=" + Path("partly")}));
   EXPECT_EQ(Json({"inspect", Path("part"), "--json"})["stage"], "real");
 
   // Before its time, straight to the real stage.
-  ASSERT_EQ(RunDelink({"delink", early, Path("early")}).code, 0);
+  Succeed({"delink", early, Path("early")});
   EXPECT_EQ(Json({"inspect", Path("early"), "--json"})["stage"], "real");
-  EXPECT_EQ(RunDelink(TrainWords("soon", {"--resume=" + Path("early")})).code,
-            0);
+  Succeed(TrainWords("soon", {"--resume=" + Path("early")}));
 }
 
 // 1 -> 2 -> 4 -> 8 sets in one run; each switch by hand ends as the run does.
@@ -286,8 +228,7 @@ class Growth : public Commands {
 
   static void SetUpTestSuite() {
     Commands::SetUpTestSuite();
-    const Outcome growth = RunDelink(GrowthWords("growth"));
-    ASSERT_EQ(growth.code, 0) << growth.err;
+    Succeed(GrowthWords("growth"));
   }
 
   static Words GrowthWords(const std::string& out, const Words& more = {}) {
@@ -312,9 +253,7 @@ TEST_F(Growth, EverySwitchByHandEqualsTheRuns) {
     SCOPED_TRACE(share);
     step += kEach;
     const std::string before = Step("growth", step);
-    const Outcome cut =
-        RunDelink({"delink", before, Path(stage), "--share", share});
-    ASSERT_EQ(cut.code, 0) << cut.err;
+    Succeed({"delink", before, Path(stage), "--share", share});
     const json seen = Json({"inspect", Path(stage), "--json"});
     EXPECT_EQ(seen["stage"], stage);
     EXPECT_EQ(seen["step"], step);
@@ -322,43 +261,29 @@ TEST_F(Growth, EverySwitchByHandEqualsTheRuns) {
     EXPECT_EQ(Loss(before), Loss(Path(stage)));
 
     const std::string on = std::string(stage) + "-on";
-    const Outcome trained =
-        RunDelink(GrowthWords(on, {"--resume=" + Path(stage)}));
-    ASSERT_EQ(trained.code, 0) << trained.err;
-    EXPECT_EQ(Difference(ReadBits(Step(on, kSteps)),
-                         ReadBits(Step("growth", kSteps))),
-              "");
+    Succeed(GrowthWords(on, {"--resume=" + Path(stage)}));
+    ExpectSameBits(on, "growth");
   }
 }
 
 TEST_F(Growth, AStageMayBeSkipped) {
   const std::string pseudo = Step("growth", kEach);
-  ASSERT_EQ(
-      RunDelink({"delink", pseudo, Path("skip"), "--share", "groups:4"}).code,
-      0);
+  Succeed({"delink", pseudo, Path("skip"), "--share", "groups:4"});
   EXPECT_EQ(Json({"inspect", Path("skip"), "--json"})["stage"], "fours");
   EXPECT_EQ(Loss(pseudo), Loss(Path("skip")));
-  const Outcome trained =
-      RunDelink(GrowthWords("skipped", {"--resume=" + Path("skip")}));
-  EXPECT_EQ(trained.code, 0) << trained.err;
+  Succeed(GrowthWords("skipped", {"--resume=" + Path("skip")}));
   EXPECT_EQ(Json({"inspect", Path("skipped"), "--json"})["stage"], "real");
 }
 
 // The recipe may ask for what only a run can do.
 TEST_F(Growth, CalibratedIsForTheRun) {
-  const Words words = GrowthWords(
-      "measured", {"--set", "stage.1.state=calibrated", "--until-step", "5"});
-  const Outcome run = RunDelink(words);
-  ASSERT_EQ(run.code, 0) << run.err;
-  const Outcome refused = RunDelink({"delink", Path("measured"), Path("no")});
-  EXPECT_EQ(refused.code, 2);
-  EXPECT_THAT(refused.err,
-              HasSubstr("state 'calibrated', as the recipe's next stage says, "
-                        "needs gradients"));
+  Succeed(GrowthWords(
+      "measured", {"--set", "stage.1.state=calibrated", "--until-step", "5"}));
+  ExpectRefused({"delink", Path("measured"), Path("no")},
+                "state 'calibrated', as the recipe's next stage says, "
+                "needs gradients");
   EXPECT_FALSE(fs::exists(Path("no")));
-  const Outcome scaled = RunDelink(
-      {"delink", Path("measured"), Path("scaled"), "--state", "scale"});
-  EXPECT_EQ(scaled.code, 0) << scaled.err;
+  Succeed({"delink", Path("measured"), Path("scaled"), "--state", "scale"});
   EXPECT_EQ(Json({"inspect", Path("scaled"), "--json"})["stage"], "pairs");
 }
 
@@ -375,10 +300,7 @@ TEST_F(Growth, OnlyCutsLinks) {
                {"groups:2", "nothing to cut"},
                {"groups:3", "groups:3 does not divide 8 layers"}};
   for (const auto& [share, message] : cases) {
-    const Outcome outcome =
-        RunDelink({"delink", pairs, Path("no"), "--share", share});
-    EXPECT_EQ(outcome.code, 2) << share << ": " << outcome.err;
-    EXPECT_THAT(outcome.err, HasSubstr(message));
+    ExpectRefused({"delink", pairs, Path("no"), "--share", share}, message);
     EXPECT_FALSE(fs::exists(Path("no")));
   }
 }
@@ -386,9 +308,7 @@ TEST_F(Growth, OnlyCutsLinks) {
 TEST_F(Commands, DelinkRefusesWhatItCannotDo) {
   const std::string pseudo = Step("straight", kSwitch);
   fs::create_directory(Path("there"));
-  const Outcome exists = RunDelink({"delink", pseudo, Path("there")});
-  EXPECT_EQ(exists.code, 2);
-  EXPECT_THAT(exists.err, HasSubstr(Path("there")));
+  ExpectRefused({"delink", pseudo, Path("there")}, Path("there"));
   const struct {
     Words words;
     const char* message;
@@ -403,11 +323,7 @@ TEST_F(Commands, DelinkRefusesWhatItCannotDo) {
       {{Path("straight"), Path("no"), "--share", "all"}, "only cuts links"},
       {{Path("corpus"), Path("no")}, "no checkpoint there"}};
   for (const auto& [words, message] : cases) {
-    Words all = {"delink"};
-    all.insert(all.end(), words.begin(), words.end());
-    const Outcome outcome = RunDelink(all);
-    EXPECT_EQ(outcome.code, 2) << outcome.err;
-    EXPECT_THAT(outcome.err, HasSubstr(message));
+    ExpectRefused(With({"delink"}, words), message);
     EXPECT_FALSE(fs::exists(Path("no")));
   }
 }

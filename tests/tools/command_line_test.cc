@@ -78,17 +78,6 @@ TEST(Help, OfEveryCommandIsWhole) {
   }
 }
 
-TEST(Help, TheProgramPrintsItOnStandardOutput) {
-  for (const Words& command : AllCommands()) {
-    Words words = command;
-    words.push_back("--help");
-    const Outcome outcome = RunDelink(words);
-    EXPECT_EQ(outcome.code, 0) << NameOf(command);
-    EXPECT_THAT(outcome.out, HasSubstr("Usage: " + NameOf(command)));
-    EXPECT_THAT(outcome.err, IsEmpty());
-  }
-}
-
 TEST(Version, OfEveryCommand) {
   for (const Words& command : AllCommands()) {
     Words words = command;

@@ -24,8 +24,7 @@ class ConvertCommand : public Program {
 
 TEST_F(ConvertCommand, OutAndInAgain) {
   const std::string out = Path("published"), back = Path("back");
-  const Outcome there = RunDelink({"convert", Path("straight"), out});
-  ASSERT_EQ(there.code, 0) << there.err;
+  const Outcome there = Succeed({"convert", Path("straight"), out});
   EXPECT_THAT(there.out,
               AllOf(HasSubstr("converted " + Step("straight", kSteps)),
                     HasSubstr("to " + out + ": GPT2LMHeadModel (gpt2), F32"),
@@ -33,12 +32,11 @@ TEST_F(ConvertCommand, OutAndInAgain) {
                     ContainsRegex("\n[0-9a-f]{64}  config.json\n")));
   EXPECT_EQ(RunShell("cd \"$1\" && sha256sum -c SHA256SUMS", {out}).code, 0);
 
-  const Outcome here = RunDelink({"convert", out, back});
-  ASSERT_EQ(here.code, 0) << here.err;
+  const Outcome here = Succeed({"convert", out, back});
   EXPECT_THAT(here.out, AllOf(HasSubstr(back + "/step-00000000"),
                               ContainsRegex("\n[0-9a-f]{64}  index.h5\n")));
   const std::string again = Path("again");
-  ASSERT_EQ(RunDelink({"convert", back, again}).code, 0);
+  Succeed({"convert", back, again});
   for (const char* file : {"/model.safetensors", "/config.json"}) {
     EXPECT_EQ(RunShell("cmp \"$1\" \"$2\"", {out + file, again + file}).code, 0)
         << file;
@@ -47,10 +45,8 @@ TEST_F(ConvertCommand, OutAndInAgain) {
 
 TEST_F(ConvertCommand, ADryRunPrintsTheTableOfTensors) {
   const std::string out = Path("dry");
-  const Outcome there =
-      RunDelink({"convert", Path("straight"), out, "--dry-run", "--dtype",
-                 "bf16", "--shard-size", "20KB"});
-  EXPECT_EQ(there.code, 0) << there.err;
+  const Outcome there = Succeed({"convert", Path("straight"), out, "--dry-run",
+                                 "--dtype", "bf16", "--shard-size", "20KB"});
   EXPECT_THAT(there.out,
               AllOf(HasSubstr("would convert"),
                     ContainsRegex("transformer.h.1.attn.c_attn.weight +"
@@ -59,12 +55,8 @@ TEST_F(ConvertCommand, ADryRunPrintsTheTableOfTensors) {
                                   "blocks/1/attn/qkv/weight\n")));
   EXPECT_FALSE(fs::exists(out));
 
-  ASSERT_EQ(
-      RunDelink({"convert", Path("straight"), Path("full"), "--dtype", "bf16"})
-          .code,
-      0);
-  const Outcome here = RunDelink({"convert", Path("full"), out, "--dry-run"});
-  EXPECT_EQ(here.code, 0) << here.err;
+  Succeed({"convert", Path("straight"), Path("full"), "--dtype", "bf16"});
+  const Outcome here = Succeed({"convert", Path("full"), out, "--dry-run"});
   EXPECT_THAT(here.out,
               ContainsRegex("blocks/1/attn/qkv/weight +\\[96, 32\\] +F32 +12288"
                             "  BF16  transformer.h.1.attn.c_attn.weight\n"));
@@ -72,7 +64,7 @@ TEST_F(ConvertCommand, ADryRunPrintsTheTableOfTensors) {
 }
 
 TEST_F(ConvertCommand, WhatCannotBeIsRefused) {
-  ASSERT_EQ(RunDelink({"convert", Path("straight"), Path("there")}).code, 0);
+  Succeed({"convert", Path("straight"), Path("there")});
   const struct {
     Words words;
     const char* says;
@@ -91,11 +83,7 @@ TEST_F(ConvertCommand, WhatCannotBeIsRefused) {
                 "of the form 'llmc', of which --threads says nothing"},
                {{Path("corpus"), Path("x")}, "no checkpoint there"}};
   for (const auto& [words, says] : cases) {
-    Words all = {"convert"};
-    all.insert(all.end(), words.begin(), words.end());
-    const Outcome outcome = RunDelink(all);
-    EXPECT_EQ(outcome.code, 2) << outcome.err;
-    EXPECT_THAT(outcome.err, HasSubstr(says));
+    const Outcome outcome = ExpectRefused(With({"convert"}, words), says);
     EXPECT_THAT(outcome.out, IsEmpty());
     EXPECT_FALSE(fs::exists(Path("x")));
   }
@@ -113,8 +101,7 @@ TEST_F(ConvertCommand, ARunWithAStrayConfigIsARun) {
                      {Path("straight"), Path("strayed")})
                 .code,
             0);
-  const Outcome there = RunDelink({"convert", Path("strayed"), out});
-  EXPECT_EQ(there.code, 0) << there.err;
+  const Outcome there = Succeed({"convert", Path("strayed"), out});
   EXPECT_THAT(there.out, HasSubstr("to " + out + ": GPT2LMHeadModel"));
 }
 

@@ -31,30 +31,41 @@ class CraftedInput : public BadInput {
   // knows its format, and its digests.
   static std::function<void()> Craft(const std::string& run,
                                      const std::string& file,
-                                     const std::function<void(hid_t)>& change) {
+                                     const std::function<void(hid_t)>& change,
+                                     int step = kSteps) {
     return [=] {
       CopyRun(run);
-      testing::Craft(Step(run, kSteps) + "/" + file, change);
-      SumAgain(Step(run, kSteps));
+      testing::Craft(Step(run, step) + "/" + file, change);
+      SumAgain(Step(run, step));
+    };
+  }
+  // The same with its index opened as our own programs do.
+  static std::function<void()> Edit(
+      const std::string& run,
+      const std::function<absl::Status(hdf5::File&)>& change,
+      int step = kSteps) {
+    return [=] {
+      CopyRun(run);
+      hdf5::File index =
+          *hdf5::File::OpenReadWrite(Step(run, step) + "/index.h5");
+      ASSERT_TRUE(change(index).ok());
+      ASSERT_TRUE(index.Close().ok());
+      SumAgain(Step(run, step));
     };
   }
   static std::function<void()> SetInt(const std::string& run,
                                       const std::string& object,
                                       const std::string& name, int64_t value,
                                       int step = kSteps) {
-    return [=] {
-      CopyRun(run);
-      hdf5::File index =
-          *hdf5::File::OpenReadWrite(Step(run, step) + "/index.h5");
-      ASSERT_TRUE(index.SetInt(object, name, value).ok());
-      ASSERT_TRUE(index.Close().ok());
-      SumAgain(Step(run, step));
-    };
+    return Edit(
+        run, [=](hdf5::File& f) { return f.SetInt(object, name, value); },
+        step);
   }
 };
 
-// Checkpoints that somebody made to read other files, never to end, or to
-// abort the reader, with digests that fit.
+// Checkpoints that somebody made to read other files, or to abort the reader,
+// with digests that fit. What else HDF5 files can do: virtual_test.cc, and what
+// of a run makes no sense: saved_run_test.cc and named_values_test.cc.
 TEST_F(CraftedInput, CraftedCheckpoints) {
   const std::string tensor = "/model/blocks/0/attn/qkv/weight";
   const std::string slab = "/weight/blocks/0/attention";
@@ -65,151 +76,80 @@ TEST_F(CraftedInput, CraftedCheckpoints) {
     return Words{"delink", Step(run, kSwitch), Path("never")};
   };
   const auto many_dimensions = [&](const std::string& run) {
+    return Edit(
+        run,
+        [=](hdf5::File& index) {
+          const float one = 1;
+          EXPECT_TRUE(index.Remove(tensor).ok());
+          return index.WriteAll(tensor, hdf5::Shape(7, 1), &one);
+        },
+        kSwitch);
+  };
+  const auto linked_file = [](const std::string& run, const std::string& name,
+                              const std::string& target) {
     return [=] {
       CopyRun(run);
-      hdf5::File index =
-          *hdf5::File::OpenReadWrite(Step(run, kSwitch) + "/index.h5");
-      const float one = 1;
-      ASSERT_TRUE(index.Remove(tensor).ok());
-      ASSERT_TRUE(index.WriteAll(tensor, hdf5::Shape(7, 1), &one).ok());
-      ASSERT_TRUE(index.Close().ok());
-      SumAgain(Step(run, kSwitch));
+      fs::remove(Step(run, kSteps) + "/" + name);
+      fs::create_symlink(target, Step(run, kSteps) + "/" + name);
     };
   };
   const std::string theirs = "another program wrote it";
+  const std::string seven_dimensions =
+      "blocks/0/attn/qkv/weight is [1, 1, 1, 1, 1, 1, 1], but the model's is "
+      "[96, 32]";
   Check({
-      {"data in a file that is none of ours",
-       delinked("x-storage"),
-       2,
+      {delinked("x-storage"),
        {"rank-00000.h5: " + slab, "another file that is no HDF5 file", theirs},
-       [&] {
-         CopyRun("x-storage");
-         const std::string folder = Step("x-storage", kSwitch);
-         testing::Craft(folder + "/rank-00000.h5",
-                        [&](hid_t f) { StoreIn(f, slab, "/etc/passwd"); });
-         SumAgain(folder);
-       }},
-      {"a source outside the folder",
-       {"inspect", Step("x-source", kSteps)},
-       2,
+       Craft(
+           "x-storage", "rank-00000.h5",
+           [&](hid_t f) { StoreIn(f, slab, "/etc/passwd"); }, kSwitch)},
+      {{"inspect", Step("x-source", kSteps)},
        {"index.h5: " + tensor, "not from a file rank-NNNNN.h5", theirs},
        Craft("x-source", "index.h5",
              [&](hid_t f) {
                VirtualOver(f, tensor, "../step-00000005/rank-00000.h5", slab);
              })},
-      {"a source by its whole path",
-       {"inspect", Step("x-absolute", kSteps)},
-       2,
-       {"index.h5: " + tensor, "not from a file rank-NNNNN.h5", theirs},
-       Craft("x-absolute", "index.h5",
-             [&](hid_t f) {
-               VirtualOver(f, tensor, Step("straight", 5) + "/rank-00000.h5",
-                           slab);
-             })},
-      {"a link to another file",
-       load("x-link"),
-       2,
+      {load("x-link"),
        {"index.h5: " + tensor, "is a link out of the file", theirs},
        Craft("x-link", "index.h5",
              [&](hid_t f) {
                LinkOutside(f, tensor, Step("straight", 5) + "/index.h5",
                            tensor);
              })},
-      {"a rank's file that is a link",
-       load("x-rank"),
-       2,
+      {load("x-rank"),
        {"rank-00000.h5: is a link, not a file", "put the file itself"},
-       [] {
-         CopyRun("x-rank");
-         const std::string file = Step("x-rank", kSteps) + "/rank-00000.h5";
-         fs::remove(file);
-         fs::create_symlink(Step("straight", kSteps) + "/rank-00000.h5", file);
-       }},
-      {"a recipe that is a link",
-       load("x-recipe"),
-       2,
+       linked_file("x-rank", "rank-00000.h5",
+                   Step("straight", kSteps) + "/rank-00000.h5")},
+      {load("x-recipe"),
        {"recipe.toml: is a link, not a file", "put the file itself"},
-       [] {
-         CopyRun("x-recipe");
-         const std::string file = Step("x-recipe", kSteps) + "/recipe.toml";
-         fs::remove(file);
-         fs::create_symlink("/dev/zero", file);
-       }},
-      {"a tensor that is its own source",
-       {"inspect", Step("x-self", kSteps)},
-       2,
-       {"index.h5: " + tensor, "from '.'", theirs},
-       Craft("x-self", "index.h5",
-             [&](hid_t f) { VirtualOver(f, tensor, ".", tensor); })},
-      {"a cycle of groups",
-       {"inspect", Step("x-cycle", kSteps)},
-       2,
-       {"index.h5: /model/blocks/again", theirs},
-       Craft("x-cycle", "index.h5",
-             [](hid_t f) { LinkHard(f, "/model", "/model/blocks/again"); })},
-      {"more dimensions than tensors have",
-       delinked("x-shape"),
-       2,
-       {"blocks/0/attn/qkv/weight is [1, 1, 1, 1, 1, 1, 1], but the model's is "
-        "[96, 32]"},
-       many_dimensions("x-shape")},
-      {"the same, to begin with",
-       TrainWords("never", {"--init=" + Step("x-shape-init", kSwitch)}),
-       2,
-       {"blocks/0/attn/qkv/weight is [1, 1, 1, 1, 1, 1, 1], but the model's is "
-        "[96, 32]"},
+       linked_file("x-recipe", "recipe.toml", "/dev/zero")},
+      {delinked("x-shape"), {seven_dimensions}, many_dimensions("x-shape")},
+      {TrainWords("never", {"--init=" + Step("x-shape-init", kSwitch)}),
+       {seven_dimensions},
        many_dimensions("x-shape-init")},
-      {"groups that go on and on",
-       {"inspect", Step("x-deep", kSteps)},
-       2,
-       {"index.h5: has groups more than 32 deep", theirs},
-       Craft("x-deep", "index.h5",
-             [](hid_t f) { NestGroups(f, "/model/deep", 3000); })},
-      {"updates before the first",
-       delinked("x-updates"),
-       2,
+      {delinked("x-updates"),
        {"blocks/0/attn/qkv/weight has been updated -9223372036854775808 "
         "times",
         theirs},
        SetInt("x-updates", "/optimizer/blocks/0/attn/qkv/weight", "updates",
               INT64_MIN, kSwitch)},
-      {"a stage that begins after its steps",
-       load("x-begin"),
-       2,
+      {load("x-begin"),
        {"stage_begin_step is 4611686018427387904, not from 0 to 20", theirs},
        SetInt("x-begin", "/", "stage_begin_step", int64_t{1} << 62)},
-      {"more samples than can be counted in tokens",
-       load("x-samples"),
-       2,
+      {load("x-samples"),
        {"in 4611686018427387904 samples of", theirs},
        SetInt("x-samples", "/", "samples", int64_t{1} << 62)},
-      {"a format that there is not",
-       load("x-format"),
-       2,
+      {load("x-format"),
        {"has checkpoint format -1", theirs},
        SetInt("x-format", "/", "format", -1)},
-      {"more steps than any run has",
-       load("x-steps"),
-       2,
-       {"its step is 1000000000000000, not from 0 to 1000000000", theirs},
-       SetInt("x-steps", "/", "step", 1'000'000'000'000'000)},
-      {"a step that is not its folder's: resuming would set it aside",
-       load("x-name"),
-       2,
+      // Resuming would set it aside.
+      {load("x-name"),
        {"step-00000020: is of step 12", "call the folder step-00000012"},
        SetInt("x-name", "/", "step", 12)},
-      {"another optimizer than its recipe's",
-       load("x-optimizer"),
-       2,
+      {load("x-optimizer"),
        {"its optimizer is 'sgd', but its recipe's 'adamw'", theirs},
-       [] {
-         CopyRun("x-optimizer");
-         const std::string path = Step("x-optimizer", kSteps);
-         hdf5::File index = *hdf5::File::OpenReadWrite(path + "/index.h5");
-         ASSERT_TRUE(index.SetText("/", "optimizer", "sgd").ok());
-         ASSERT_TRUE(index.Close().ok());
-         SumAgain(path);
-       }},
+       Edit("x-optimizer",
+            [](hdf5::File& f) { return f.SetText("/", "optimizer", "sgd"); })},
   });
   EXPECT_TRUE(fs::exists(Step("x-name", kSteps)));
 }
@@ -223,85 +163,52 @@ TEST_F(CraftedInput, CraftedCorpora) {
       SumAgain(Path(corpus) + "/train");
     };
   };
+  const auto linked_shard = [] {
+    CopyCorpus("y-shard");
+    const std::string file = Path("y-shard/train/shard-00000.h5");
+    fs::remove(file);
+    fs::create_symlink(Path("corpus/validation/shard-00000.h5"), file);
+  };
+  const auto no_format = [] {
+    CopyCorpus("y-format");
+    hdf5::File index =
+        *hdf5::File::OpenReadWrite(Path("y-format/train/index.h5"));
+    ASSERT_TRUE(index.SetInt("/", "format", -1).ok());
+    ASSERT_TRUE(index.Close().ok());
+    SumAgain(Path("y-format/train"));
+  };
+  const auto damaged_list = [] {
+    CopyCorpus("y-list");
+    const std::string list = Path("y-list/train/SHA256SUMS");
+    const auto size = static_cast<int64_t>(fs::file_size(list));
+    // A digit at the end of the last digest.
+    FlipByte(list, size - 1 - int64_t{sizeof("shard-00000.h5")} - 2);
+  };
   const std::string theirs = "another program wrote it";
   const std::string other = Path("corpus/validation/shard-00000.h5");
   Check({
-      {"data in a file that is none of ours",
-       {"data", "check", Path("y-storage")},
-       2,
+      {{"data", "check", Path("y-storage")},
        {"shard-00000.h5: /tokens", "another file that is no HDF5 file", theirs},
        craft("y-storage", "shard-00000.h5",
              [](hid_t f) { StoreIn(f, "/tokens", "/etc/passwd"); })},
-      {"a source by its whole path",
-       {"data", "info", Path("y-source")},
-       2,
+      {{"data", "info", Path("y-source")},
        {"index.h5: /documents", "not from a file shard-NNNNN.h5", theirs},
        craft("y-source", "index.h5",
              [&](hid_t f) {
                VirtualOver(f, "/documents", other, "/documents");
              })},
-      {"tokens that are elsewhere",
-       {"data", "check", Path("y-virtual")},
-       2,
+      {{"data", "check", Path("y-virtual")},
        {"shard-00000.h5: /tokens", "in place of having it", theirs},
        craft("y-virtual", "shard-00000.h5",
              [&](hid_t f) { VirtualOver(f, "/tokens", other, "/tokens"); })},
-      {"a link to another file",
-       {"data", "check", Path("y-link")},
-       2,
-       {"shard-00000.h5: /tokens: is a link out of the file", theirs},
-       craft("y-link", "shard-00000.h5",
-             [&](hid_t f) { LinkOutside(f, "/tokens", other, "/tokens"); })},
-      {"a shard that is a link",
-       TrainOn("y-shard"),
-       2,
+      {TrainOn("y-shard"),
        {"shard-00000.h5: is a link, not a file", "put the file itself"},
-       [&] {
-         CopyCorpus("y-shard");
-         const std::string file = Path("y-shard/train/shard-00000.h5");
-         fs::remove(file);
-         fs::create_symlink(other, file);
-       }},
-      {"a format that there is not",
-       TrainOn("y-format"),
-       2,
-       {"format -1", theirs},
-       [] {
-         CopyCorpus("y-format");
-         hdf5::File index =
-             *hdf5::File::OpenReadWrite(Path("y-format/train/index.h5"));
-         ASSERT_TRUE(index.SetInt("/", "format", -1).ok());
-         ASSERT_TRUE(index.Close().ok());
-         SumAgain(Path("y-format/train"));
-       }},
-      {"a list of digests that is damaged itself",
-       TrainOn("y-list"),
-       1,
+       linked_shard},
+      {TrainOn("y-format"), {"format -1", theirs}, no_format},
+      {TrainOn("y-list"),
        {"y-list/train/SHA256SUMS: damaged: its digest of", "restore"},
-       [] {
-         CopyCorpus("y-list");
-         const std::string list = Path("y-list/train/SHA256SUMS");
-         const auto size = static_cast<int64_t>(fs::file_size(list));
-         // A digit at the end of the last digest.
-         FlipByte(list, size - 1 - int64_t{sizeof("shard-00000.h5")} - 2);
-       }},
-      {"a list of digests that is a device",
-       TrainOn("y-zero"),
-       2,
-       {"y-zero/train/SHA256SUMS: is a link, not a file"},
-       [] {
-         CopyCorpus("y-zero");
-         fs::remove(Path("y-zero/train/SHA256SUMS"));
-         fs::create_symlink("/dev/zero", Path("y-zero/train/SHA256SUMS"));
-       }},
-      {"a list of digests of 3 GiB",
-       TrainOn("y-long"),
-       1,
-       {"y-long/train/SHA256SUMS: 3221225472 bytes long"},
-       [] {
-         CopyCorpus("y-long");
-         fs::resize_file(Path("y-long/train/SHA256SUMS"), int64_t{3} << 30);
-       }},
+       damaged_list,
+       1},
   });
 }
 

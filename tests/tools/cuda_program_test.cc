@@ -21,20 +21,13 @@ class CudaProgram : public Program {
     if (!HaveDelinkOnSimt()) GTEST_SKIP() << "no emulated CUDA device";
   }
   static Words Small(const std::string& out, const Words& more) {
-    Words words = TrainWords(
-        out, {"--set", "model.layers=2", "--set", "model.dim=16", "--set",
-              "model.heads=2", "--set", "data.seq=12", "--set", "data.batch=4",
-              "--set", "schedule.steps=6", "--set", "stage.0.until.steps=3",
-              "--set", "run.precision=bf16"});
-    words.insert(words.end(), more.begin(), more.end());
-    return words;
-  }
-  static std::vector<double> Losses(const std::string& run) {
-    std::vector<double> losses;
-    for (const json& row : Rows(Path(run) + "/metrics.jsonl")) {
-      if (row.contains("loss")) losses.push_back(row["loss"]);
-    }
-    return losses;
+    return With(
+        TrainWords(out,
+                   {"--set", "model.layers=2", "--set", "model.dim=16", "--set",
+                    "model.heads=2", "--set", "data.seq=12", "--set",
+                    "data.batch=4", "--set", "schedule.steps=6", "--set",
+                    "stage.0.until.steps=3", "--set", "run.precision=bf16"}),
+        more);
   }
   static std::string DeviceOf(const std::string& run) {
     return Rows(Path(run) + "/metrics.jsonl").at(0)["device"];
@@ -81,9 +74,7 @@ TEST_F(CudaProgram, PlansForAGpuAnywhere) {
                        "--json", "--device"};
   json bytes[2];
   for (const std::string device : {"cpu", "cuda"}) {
-    Words all = words;
-    all.push_back(device);
-    bytes[device == "cuda"] = Json(all)["stages"][0]["bytes"];
+    bytes[device == "cuda"] = Json(With(words, {device}))["stages"][0]["bytes"];
   }
   EXPECT_FALSE(bytes[0].contains("overhead"));
   EXPECT_GT(bytes[1]["overhead"], 0);

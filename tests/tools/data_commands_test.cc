@@ -26,17 +26,14 @@ class DataCommands : public ::testing::Test {
     }
   }
   Words Build(const Words& more) {
-    Words words = {"data", "build", "--out", dir_ / "corpus"};
-    words.insert(words.end(), more.begin(), more.end());
-    return words;
+    return With({"data", "build", "--out", dir_ / "corpus"}, more);
   }
   TempDir dir_;
 };
 
 TEST_F(DataCommands, PatternsAndStandardInputMakeTheSameCorpus) {
   const Outcome pattern =
-      RunDelink(Build({dir_ / "*.jsonl", "--text-field", "body"}));
-  EXPECT_EQ(pattern.code, 0) << pattern.err;
+      Succeed(Build({dir_ / "*.jsonl", "--text-field", "body"}));
   EXPECT_THAT(pattern.out, AllOf(HasSubstr("inputs       1 file\n"),
                                  HasSubstr("documents"), HasSubstr("median")));
   const Words info = {"data", "info", dir_ / "corpus"};
@@ -74,18 +71,13 @@ TEST_F(DataCommands, TokensAreImportedAndChecked) {
   const Words import = {"data",         "import", "--out",     dir_ / "corpus",
                         "--vocab",      "128",    "--eot",     "46",
                         "--validation", "0.3",    dir_ / "ids"};
-  const Outcome refused = RunDelink(import);
-  EXPECT_EQ(refused.code, 2);
-  EXPECT_THAT(refused.err, HasSubstr("ids: wrong magic"));
+  ExpectRefused(import, "ids: wrong magic");
   EXPECT_FALSE(std::filesystem::exists(dir_ / "corpus"));
-  Words raw = import;
-  raw.insert(raw.end(), {"--dtype", "u8"});
-  const Outcome done = RunDelink(raw);
-  EXPECT_EQ(done.code, 0) << done.err;
+
+  const Outcome done = Succeed(With(import, {"--dtype", "u8"}));
   EXPECT_THAT(done.out, AllOf(HasSubstr("tokenizer    ids, vocabulary 128"),
                               HasSubstr("not known")));
-  const Outcome check = RunDelink({"data", "check", dir_ / "corpus"});
-  EXPECT_EQ(check.code, 0) << check.err;
+  const Outcome check = Succeed({"data", "check", dir_ / "corpus"});
   EXPECT_THAT(check.out, HasSubstr("  largest id"));
   std::ofstream(dir_ / "corpus/train/tokenizer.model") << "another";
   EXPECT_EQ(RunDelink({"data", "check", dir_ / "corpus"}).code, 1);

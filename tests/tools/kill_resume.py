@@ -48,10 +48,6 @@ HOMES = (
     'activations="host"', 'device="900KiB"', 'weights="host",gradients="host",state="host",activations="host"')
 
 
-def losses(run):
-    return {row["step"]: row["loss"] for row in runs.rows(run) if "loss" in row}
-
-
 def tensors(run):
     found = {}
 
@@ -72,7 +68,7 @@ def tensors(run):
 def compare(run, straight, same_bits):
     steps = [row["step"] for row in runs.rows(run) if "loss" in row]
     assert steps == list(range(1, STEPS + 1)), f"steps are missing or doubled: {steps}"
-    a, b = losses(run), losses(straight)
+    a, b = runs.losses(run), runs.losses(straight)
     x, y = tensors(run), tensors(straight)
     assert x.keys() == y.keys()
     if same_bits:
@@ -90,7 +86,7 @@ def compare(run, straight, same_bits):
 
 def some_homes(draw):
     """Of both stages, as words of the command."""
-    return [word for stage in (0, 1) for word in ("--set", f"stage.{stage}.offload={{{draw.choice(HOMES)}}}")]
+    return runs.sets(*(f"stage.{stage}.offload={{{draw.choice(HOMES)}}}" for stage in (0, 1)))
 
 
 def kill(process, run, draw):
@@ -140,9 +136,8 @@ def run_all(options, folder, commands):
 
     def words(run):
         return [options.delink, "train", options.recipe, "--out", run, "--threads", "1",
-                "--set", f"data.train={corpus}/train", "--set", "data.batch=12",
-                "--set", f"schedule.steps={STEPS}", "--set", "stage.0.until.steps=30",
-                "--set", "stage.1.parallel.zero=1", "--set", "run.checkpoint_every=4"]
+                *runs.sets(f"data.train={corpus}/train", "data.batch=12", f"schedule.steps={STEPS}",
+                           "stage.0.until.steps=30", "stage.1.parallel.zero=1", "run.checkpoint_every=4")]
 
     def going_on(run):
         return words(run) + (some_homes(draw) if options.homes else []) + ["--resume"]

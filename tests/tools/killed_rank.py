@@ -14,7 +14,6 @@ import glob
 import os
 import re
 import signal
-import subprocess
 import sys
 import tempfile
 import time
@@ -95,8 +94,7 @@ def killed_in_a_pipeline(train, folder, output, exit_status):
     print(f"killed a stage while the other waited for {awaited}: ended {took:.1f} s later\n  {lines[0]}")
     last = runs.last_step(run) + 3
     for out, resume in ((run, ["--resume"]), (straight, [])):
-        subprocess.run(["mpirun", "-np", "2"] + train + ["--out", out, "--until-step", str(last)] + resume,
-                       check=True, capture_output=True)
+        runs.succeed(["mpirun", "-np", "2"] + train + ["--out", out, "--until-step", str(last)] + resume)
     assert losses(run) == losses(straight) and losses(run)[-1][0] == last, "not the run that nobody killed"
     waits = [(row["bubble"], row["network_wait"]) for row in runs.rows(run) if "loss" in row]
     assert all(0 < bubble <= 1 and 0 < wait for bubble, wait in waits), waits
@@ -144,15 +142,16 @@ def main():
     with tempfile.TemporaryDirectory() as folder:
         corpus, run = runs.build_corpus(DELINK, folder), os.path.join(folder, "run")
         output = os.path.join(folder, "output")
-        words = [DELINK, "train", RECIPE, "--threads", "1", "--set", f"data.train={corpus}/train",
-                 "--set", f"schedule.steps={STEPS}", "--set", f"run.watchdog={PATIENCE}", "--set", "data.batch=12"]
+        words = [DELINK, "train", RECIPE, "--threads", "1",
+                 *runs.sets(f"data.train={corpus}/train", f"schedule.steps={STEPS}", f"run.watchdog={PATIENCE}",
+                            "data.batch=12")]
         train = words + ["--out", run]
         killed = hurt(train, run, 1, signal.SIGKILL, output)
         assert killed[0] == "is gone", killed
         stopped = hurt(train + ["--resume"], run, 2, signal.SIGSTOP, output)
         assert stopped[0] != "is gone" and "the others waited" in stopped[1], stopped
         reached = runs.last_step(run)
-        subprocess.run(train + ["--resume", "--until-step", str(reached + 1)], check=True, capture_output=True)
+        runs.succeed(train + ["--resume", "--until-step", str(reached + 1)])
         steps = [row["step"] for row in runs.rows(run) if "loss" in row]
         assert steps == list(range(1, reached + 2)), "steps are missing or doubled"
         assert not os.path.exists(os.path.join(run, "ranks")), "heartbeats are left"

@@ -54,10 +54,10 @@ def main():
         corpus, run = runs.build_corpus(DELINK, folder), os.path.join(folder, "run")
         output = os.path.join(folder, "output")
         # A model that takes longer to save than to train; a save at every step.
-        words = [DELINK, "train", RECIPE, "--out", run, "--threads", "1", "--set", f"data.train={corpus}/train",
-                 "--set", "model.dim=192", "--set", "data.batch=6", "--set", "run.micro_batch=1",
-                 "--set", "data.seq=8", "--set", "run.checkpoint_every=1", "--set", "stage.0.until.steps=1",
-                 "--set", "schedule.steps=500", "--set", "run.validate_every=0"]
+        words = [DELINK, "train", RECIPE, "--out", run, "--threads", "1",
+                 *runs.sets(f"data.train={corpus}/train", "model.dim=192", "data.batch=6", "run.micro_batch=1",
+                            "data.seq=8", "run.checkpoint_every=1", "stage.0.until.steps=1", "schedule.steps=500",
+                            "run.validate_every=0")]
         # A kill may come when the save is just through: again, until one does not.
         remains = []
         for ranks, victim in ((2, 1), (3, 0)) * 6:
@@ -69,7 +69,7 @@ def main():
             if ranks == 3 and remains:
                 break
         # On another number of ranks; what was left is removed.
-        subprocess.run(words + ["--resume", "--until-step", str(reached + 1)], check=True, capture_output=True)
+        runs.succeed(words + ["--resume", "--until-step", str(reached + 1)])
         now = os.listdir(os.path.join(run, "checkpoints"))
         assert f"step-{reached + 1:08}" in now and not any(name.endswith(".tmp") for name in now), now
         assert remains, "no save was interrupted: make the model larger"

@@ -20,7 +20,6 @@ import random
 import re
 import shutil
 import signal
-import subprocess
 import sys
 import tempfile
 import time
@@ -71,9 +70,7 @@ class Layout:
 
 
 def train(words, layout):
-    done = subprocess.run(["mpirun", "-np", str(layout.ranks)] + words + layout.words, capture_output=True, text=True,
-                          check=False)
-    assert done.returncode == 0, f"{layout}: {done.stdout}{done.stderr}"
+    runs.succeed(["mpirun", "-np", str(layout.ranks)] + words + layout.words)
 
 
 def results(run):
@@ -153,11 +150,11 @@ def main():
 
         def words(name):
             return [delink, "train", recipe, "--out", os.path.join(folder, name), "--threads", "1", "--resume",
-                    "--set", f"data.train={corpus}/train", "--set", f"data.batch={BATCH}",
-                    "--set", f"schedule.steps={STEPS}", "--set", f"stage.0.until.steps={STEPS // 2}",
-                    "--set", "run.checkpoint_every=3", "--set", f"run.validate_every={STEPS}"]
+                    *runs.sets(f"data.train={corpus}/train", f"data.batch={BATCH}", f"schedule.steps={STEPS}",
+                               f"stage.0.until.steps={STEPS // 2}", "run.checkpoint_every=3",
+                               f"run.validate_every={STEPS}")]
 
-        subprocess.run(words("alone") + ["--set", "stage.0.parallel={tensor=1}"], check=True, capture_output=True)
+        runs.succeed(words("alone") + ["--set", "stage.0.parallel={tensor=1}"])
         alone = results(os.path.join(folder, "alone"))
         number = 0
         while number < kills + pairs:

@@ -40,11 +40,6 @@ def losses(run):
   return [row["loss"] for row in rows if "loss" in row]
 
 
-def train(words, folder=None):
-  done = subprocess.run(words, capture_output=True, text=True, check=False, cwd=folder)
-  assert done.returncode == 0, f"{' '.join(words)}: {done.stderr}"
-
-
 def expect_close(name, here, there):
   assert len(here) == len(there) == 20, (name, len(here), len(there))
   most = max(abs(a - b) / b for a, b in zip(here, there))
@@ -63,37 +58,31 @@ def check_recipe(delink, recipes, name, folder):
     words = [delink if word == "delink" else word for word in line.split()]
     if "data" in words and os.path.exists(f"{folder}/corpus"):
       continue
-    train(words, folder)
+    runs.succeed(words, cwd=folder)
   alone = f"{folder}/{name}_alone"
-  train([delink, "train", recipe, "--out", alone, "--set", f"data.train={folder}/corpus/train",
-         "--set", "stage.0.parallel={tensor=1}", "--set",
-         "stage.1.parallel={tensor=1,context=1,pipeline=1}"])
+  runs.succeed([delink, "train", recipe, "--out", alone,
+                *runs.sets(f"data.train={folder}/corpus/train", "stage.0.parallel={tensor=1}",
+                           "stage.1.parallel={tensor=1,context=1,pipeline=1}")])
   expect_close(name, losses(f"{folder}/runs/{name}"), losses(alone))
 
 
 def check_layout(delink, recipe, folder, alone, row):
   ranks, before, after = row
   out = f"{folder}/{len(os.listdir(folder))}"
-  train(["mpirun", "-np", str(ranks), delink, "train", recipe, "--out", out, "--threads", "1",
-         "--set", f"data.train={folder}/corpus/train",
-         "--set", f"stage.0.parallel={{{before}}}", "--set", f"stage.1.parallel={{{after}}}"])
+  runs.succeed(["mpirun", "-np", str(ranks), delink, "train", recipe, "--out", out, "--threads", "1",
+                *runs.sets(f"data.train={folder}/corpus/train", f"stage.0.parallel={{{before}}}",
+                           f"stage.1.parallel={{{after}}}")])
   expect_close(row, losses(out), alone)
-
-
-def told(words):
-  done = subprocess.run(words, capture_output=True, text=True, check=False)
-  assert done.returncode == 0, f"{' '.join(words)}: {done.stderr}"
-  return done.stdout
 
 
 def check_saved(delink, folder):
   """Ranks that have a checkpoint together say what one process says."""
   run, cut = f"{folder}/runs/tiny_layouts", ["mpirun", "-np", "4", delink]
   words = ["eval", run, "--data", f"{folder}/corpus", "--json"]
-  here, there = (json.loads(told([*how, *words]))["loss"] for how in ([delink], cut))
+  here, there = (json.loads(runs.succeed([*how, *words]))["loss"] for how in ([delink], cut))
   assert abs(here - there) < 2e-5 * here, (here, there)
   words = ["generate", run, "--prompt", "The ", "--tokens", "8", "--temperature", "0"]
-  here, there = (told([*how, *words]) for how in ([delink], cut))
+  here, there = (runs.succeed([*how, *words]) for how in ([delink], cut))
   assert here == there, (here, there)
   # mpirun hands what it reads to one rank; the others end with it.
   done = subprocess.run([*cut, "generate", run, "--prompts", "/dev/stdin"], text=True,
@@ -108,7 +97,7 @@ def main():
     for name in RECIPES:
       check_recipe(delink, os.path.dirname(recipe), name, folder)
     out = f"{folder}/alone"
-    train([delink, "train", recipe, "--out", out, "--set", f"data.train={folder}/corpus/train"])
+    runs.succeed([delink, "train", recipe, "--out", out, "--set", f"data.train={folder}/corpus/train"])
     check_saved(delink, folder)
     for row in LAYOUTS:
       check_layout(delink, recipe, folder, losses(out), row)

@@ -1,4 +1,4 @@
-// The program with a llama: train, inspect, eval, generate, delink.
+// The program with a llama: train, inspect, eval, generate.
 #include <map>
 
 #include "tests/testing/source_path.h"
@@ -8,15 +8,13 @@ namespace delink::testing::llama_commands_test {
 namespace {
 
 using nlohmann::json;
-using ::testing::HasSubstr;
 using ::testing::StartsWith;
 
 class LlamaCommands : public Program {
  protected:
   static void SetUpTestSuite() {
     Program::SetUpTestSuite();
-    const Outcome trained = RunDelink(LlamaWords("llama"));
-    ASSERT_EQ(trained.code, 0) << trained.err;
+    Succeed(LlamaWords("llama"));
   }
   static Words LlamaWords(const std::string& out, const Words& more = {}) {
     Words words = TrainWords(out, more);
@@ -44,10 +42,7 @@ TEST_F(LlamaCommands, InspectTellsTensorsAndSharing) {
 // The z-loss is trained with and not reported: what eval finds is what the run
 // logged.
 TEST_F(LlamaCommands, EvalIsTheValidationLossOfTheRun) {
-  double last = 0;
-  for (const json& row : Rows(Path("llama/metrics.jsonl"))) {
-    if (row.contains("validation_loss")) last = row["validation_loss"];
-  }
+  const double last = LastValidation("llama");
   EXPECT_GT(last, 0);
   EXPECT_NEAR(Loss(Path("llama")), last, 1e-9 * last);
 }
@@ -55,9 +50,8 @@ TEST_F(LlamaCommands, EvalIsTheValidationLossOfTheRun) {
 TEST_F(LlamaCommands, GenerateContinuesBeyondWindowAndContext) {
   const auto generate = [](const std::string& seed) {
     const Outcome outcome =
-        RunDelink({"generate", Path("llama"), "--prompt", "the slab ",
-                   "--tokens", "60", "--seed", seed});
-    EXPECT_EQ(outcome.code, 0) << outcome.err;
+        Succeed({"generate", Path("llama"), "--prompt", "the slab ", "--tokens",
+                 "60", "--seed", seed});
     EXPECT_THAT(outcome.out, StartsWith("the slab "));
     return outcome.out;
   };
@@ -65,28 +59,13 @@ TEST_F(LlamaCommands, GenerateContinuesBeyondWindowAndContext) {
   EXPECT_NE(generate("1"), generate("2"));
 }
 
-TEST_F(LlamaCommands, DelinkedByHandEqualsTheSwitchOfTheRun) {
-  const std::string pseudo = Step("llama", kSwitch);
-  const Outcome cut = RunDelink({"delink", pseudo, Path("by-hand")});
-  ASSERT_EQ(cut.code, 0) << cut.err;
-  EXPECT_EQ(Loss(pseudo), Loss(Path("by-hand")));
-  const Outcome trained =
-      RunDelink(LlamaWords("hand", {"--resume=" + Path("by-hand")}));
-  ASSERT_EQ(trained.code, 0) << trained.err;
-  EXPECT_EQ(Difference(ReadBits(Step("hand", kSteps)),
-                       ReadBits(Step("llama", kSteps))),
-            "");
-}
-
 // Of which keys decide the function, another value is another model.
 TEST_F(LlamaCommands, AnotherModelIsNotResumed) {
   for (const std::string change :
        {"model.rope_scaling.factor=4.0", "model.window=8",
         "model.rope_pairing=interleaved"}) {
-    const Outcome refused =
-        RunDelink(LlamaWords("llama", {"--resume", "--set", change}));
-    EXPECT_EQ(refused.code, 2) << change;
-    EXPECT_THAT(refused.err, HasSubstr(change.substr(0, change.find('='))));
+    ExpectRefused(LlamaWords("llama", {"--resume", "--set", change}),
+                  change.substr(0, change.find('=')));
   }
 }
 

@@ -9,7 +9,6 @@ registry, which are stood in for.
 import importlib.util
 import json
 import os
-import subprocess
 import sys
 import tempfile
 import types
@@ -66,10 +65,8 @@ def load_adapter():
 def train(delink, recipe, folder):
   out = os.path.join(folder, "run")
   corpus = runs.build_corpus(delink, folder)
-  subprocess.run(
-      [delink, "train", recipe, "--out", out, "--set",
-       f"data.train={corpus}/train", "--set", "optimizer.lr=0.01"],
-      check=True, capture_output=True)
+  runs.succeed([delink, "train", recipe, "--out", out,
+                *runs.sets(f"data.train={corpus}/train", "optimizer.lr=0.01")])
   return out
 
 
@@ -80,18 +77,17 @@ def choices_scores(delink, run, folder):
     for context, continuation in PAIRS:
       file.write(json.dumps({"question": context, "answer": 0,
                              "options": [continuation, "x"]}) + "\n")
-  subprocess.run([delink, "eval", run, "--choices", path, "--delimiter", "",
-                  "--lines", lines], check=True, capture_output=True)
+  runs.succeed([delink, "eval", run, "--choices", path, "--delimiter", "",
+                "--lines", lines])
   with open(lines, encoding="utf-8") as file:
     return [json.loads(line)["options"][0]["log_likelihood"] for line in file]
 
 
 def generated(delink, run, prompt, tokens):
-  done = subprocess.run([delink, "generate", run, "--prompt", prompt,
-                         "--tokens", str(tokens), "--temperature", "0"],
-                        check=True, capture_output=True, encoding="utf-8")
-  assert done.stdout.startswith(prompt) and done.stdout.endswith("\n")
-  return done.stdout[len(prompt):-1]
+  said = runs.succeed([delink, "generate", run, "--prompt", prompt, "--tokens",
+                       str(tokens), "--temperature", "0"], encoding="utf-8")
+  assert said.startswith(prompt) and said.endswith("\n")
+  return said[len(prompt):-1]
 
 
 def check_scores(model, delink, run, folder):

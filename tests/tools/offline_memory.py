@@ -30,9 +30,7 @@ def train(delink, recipe, corpus, out, dim):
     pairs = [f"model.layers={BLOCKS}", f"model.dim={dim}", "model.heads=4", "data.seq=8", "data.batch=1",
              "run.micro_batch=1", f"data.train={corpus}/train", "schedule.steps=2", "schedule.warmup=1",
              "stage.0.until.steps=1", "run.checkpoint_every=1", "run.validate_every=0"]
-    words = [word for pair in pairs for word in ("--set", pair)]
-    subprocess.run([delink, "train", recipe, *words, "--until-step", "1", "--out", out], check=True,
-                   capture_output=True)
+    runs.succeed([delink, "train", recipe, *runs.sets(*pairs), "--until-step", "1", "--out", out])
     return os.path.join(out, "checkpoints", "step-00000001")
 
 

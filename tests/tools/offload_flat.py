@@ -88,7 +88,7 @@ def main():
                  f"run.checkpoint_every={options.steps // 20}", f"run.validate_every={options.steps // 20}",
                  "run.keep=2"]
         words = [options.delink, "train", options.recipe, "--out", run, "--threads", "1"]
-        seen = watch(words + [word for pair in pairs for word in ("--set", pair)], run, options.steps)
+        seen = watch(words + runs.sets(*pairs), run, options.steps)
     assert len(seen) > 20, f"looked {len(seen)} times only"
     names = ("bytes resident", "descriptors", "mappings", "threads")
     # The least, since more is held for a moment, as while a checkpoint is written.

@@ -12,7 +12,6 @@ that, where there are some. It would not be if only the weights were held twice.
 import argparse
 import json
 import os
-import subprocess
 import tempfile
 
 import runs
@@ -30,13 +29,12 @@ def words(corpus, dim, homes):
              "stage.0.until.steps=2", "schedule.steps=4", "run.micro_batch=4", "run.validate_every=0",
              "run.checkpoint_every=0"]
     pairs += [f"stage.{stage}.offload={{{said}}}" for stage, said in enumerate(homes)]
-    return [word for pair in pairs for word in ("--set", pair)]
+    return runs.sets(*pairs)
 
 
 def planned(delink, recipe, settings):
     """The plan, and the most that it says of device and host at a time."""
-    said = subprocess.run([delink, "plan", recipe, "--json", *settings], check=True, capture_output=True, text=True)
-    plan = json.loads(said.stdout)
+    plan = json.loads(runs.succeed([delink, "plan", recipe, "--json", *settings]))
     stages = [stage["bytes"] for stage in plan["stages"]]
     hosts = [stage.get("host", 0) for stage in stages]
     tiers = [stage["total"] + host for stage, host in zip(stages, hosts)]
@@ -46,8 +44,7 @@ def planned(delink, recipe, settings):
 
 
 def peak(delink, recipe, settings, out):
-    subprocess.run([delink, "train", recipe, *settings, "--out", out, "--threads", "1"], check=True,
-                   capture_output=True)
+    runs.succeed([delink, "train", recipe, *settings, "--out", out, "--threads", "1"])
     return max(row.get("peak_memory", 0) for row in runs.rows(out))
 
 

@@ -21,11 +21,10 @@ using nlohmann::json;
 class PlanProgram : public Program {
  protected:
   static Words PlanWords(const Words& more = {}) {
-    Words words = {"plan",  SourcePath("recipes/tiny.toml"),
-                   "--set", "data.train=" + Path("corpus/train"),
-                   "--set", "run.threads=1"};
-    words.insert(words.end(), more.begin(), more.end());
-    return words;
+    return With(
+        {"plan", SourcePath("recipes/tiny.toml"), "--set",
+         "data.train=" + Path("corpus/train"), "--set", "run.threads=1"},
+        more);
   }
 
   // What a run tells of its bytes at the switch, before and after.
@@ -64,11 +63,8 @@ TEST_F(PlanProgram, BytesAreThoseOfTheRun) {
 TEST_F(PlanProgram, BytesOfTheHostAreThoseOfTheRun) {
   const Words homes = {"--set",
                        "stage.1.offload={resident=0.5,update=\"host\"}"};
-  Words words = homes;
-  words.push_back("--json");
-  const json plan = Json(PlanWords(words));
-  const Outcome train = RunDelink(TrainWords("on_host", homes));
-  ASSERT_EQ(train.code, 0) << train.err;
+  const json plan = Json(PlanWords(With(homes, {"--json"})));
+  const Outcome train = Succeed(TrainWords("on_host", homes));
   const json run = Switch("on_host");
   EXPECT_EQ(plan["stages"][0]["bytes"], run["bytes_before"]);
   EXPECT_EQ(plan["stages"][1]["bytes"], run["bytes_after"]);
@@ -78,8 +74,7 @@ TEST_F(PlanProgram, BytesOfTheHostAreThoseOfTheRun) {
   // Both are in the log's table at the switch, and in the plan's.
   const std::string log =
       train.err.substr(train.err.find("delinking after step"));
-  const Outcome planned = RunDelink(PlanWords(homes));
-  ASSERT_EQ(planned.code, 0) << planned.err;
+  const Outcome planned = Succeed(PlanWords(homes));
   const auto table = [](const std::string& text) {
     return text.substr(std::min(text.find("memory of a rank"), text.size()));
   };
@@ -89,10 +84,8 @@ TEST_F(PlanProgram, BytesOfTheHostAreThoseOfTheRun) {
 }
 
 TEST_F(PlanProgram, LinesAreThoseOfTheLog) {
-  const Outcome plan = RunDelink(PlanWords());
-  ASSERT_EQ(plan.code, 0) << plan.err;
-  const Outcome train = RunDelink(TrainWords("logged", {"--until-step", "1"}));
-  ASSERT_EQ(train.code, 0) << train.err;
+  const Outcome plan = Succeed(PlanWords());
+  const Outcome train = Succeed(TrainWords("logged", {"--until-step", "1"}));
   const char* const start = "stage pseudo: ";
   EXPECT_EQ(LineWith(plan.out, start), LineWith(train.err, start));
   // A table whose first column is what train begins with.
@@ -110,9 +103,7 @@ TEST_F(PlanProgram, LinesAreThoseOfTheLog) {
 TEST_F(PlanProgram, OfSeveralRanks) {
   if (!HaveMpirun()) GTEST_SKIP() << "a build without MPI";
   const Words zero = {"--set", "stage.1.parallel.zero=1"};
-  Words words = zero;
-  words.insert(words.end(), {"--ranks", "2", "--json"});
-  const json plan = Json(PlanWords(words));
+  const json plan = Json(PlanWords(With(zero, {"--ranks", "2", "--json"})));
   const Outcome train = MpirunDelink(2, TrainWords("both", zero));
   ASSERT_EQ(train.code, 0) << train.err;
   const json run = Switch("both");
@@ -131,9 +122,8 @@ TEST_F(PlanProgram, OfSeveralRanks) {
 TEST_F(PlanProgram, OverLinksByATrace) {
   if (!HaveMpirun()) GTEST_SKIP() << "a build without MPI";
   const Words zero = {"--set", "stage.1.parallel.zero=1", "--until-step", "14"};
-  Words traced = zero;
-  traced.insert(traced.end(),
-                {"--trace", Path("near.json"), "--trace-steps", "11:14"});
+  const Words traced =
+      With(zero, {"--trace", Path("near.json"), "--trace-steps", "11:14"});
   const Outcome near = MpirunDelink(2, TrainWords("near", traced));
   ASSERT_EQ(near.code, 0) << near.err;
   setenv("DELINK_DELAY", "1e-4,1e9", 1);
@@ -143,12 +133,11 @@ TEST_F(PlanProgram, OverLinksByATrace) {
   unsetenv("DELINK_DELAY");
   ASSERT_EQ(far.code, 0) << far.err;
   EXPECT_THAT(far.err, HasSubstr("whatever ranks exchange is delayed"));
-  EXPECT_EQ(Difference(ReadBits(Step("near", 14)), ReadBits(Step("far", 14))),
-            "");
+  ExpectSameBits("near", "far", 14);
   EXPECT_NE(bad.code, 0);
   EXPECT_THAT(bad.err, HasSubstr("DELINK_DELAY: 'much' says no link"));
 
-  Words words = {
+  const Words words = {
       "--ranks", "2",       "--set",          "stage.1.parallel.zero=1",
       "--json",  "--trace", Path("near.json")};
   const json plan = Json(PlanWords(words));
@@ -157,8 +146,8 @@ TEST_F(PlanProgram, OverLinksByATrace) {
   EXPECT_EQ(time["steps"], 4);
   EXPECT_GT(time["step_seconds"], 0);
   EXPECT_EQ(time["planned_ends"].size(), 2u);
-  words.insert(words.end(), {"--delay", "5,1e9"});
-  const json over = Json(PlanWords(words))["stages"][1]["traced"];
+  const json over =
+      Json(PlanWords(With(words, {"--delay", "5,1e9"})))["stages"][1]["traced"];
   // Each slab is scattered, the norm exchanged, each slab gathered.
   EXPECT_GT(over["planned_step_seconds"], 100);
   EXPECT_EQ(over["step_seconds"], time["step_seconds"]);
@@ -169,9 +158,7 @@ TEST_F(PlanProgram, SecondsStandOnThePeakOfTraining) {
   const std::string here = "XDG_CACHE_HOME=" + Path("cache") + " \"$0\" \"$@\"";
   const std::string kept = Path("cache/delink/matmul_peak.json");
   const auto plan = [&](const Words& more = {}) {
-    Words words = PlanWords({"--json"});
-    words.insert(words.end(), more.begin(), more.end());
-    const Outcome outcome = RunShell(here, words);
+    const Outcome outcome = RunShell(here, PlanWords(With({"--json"}, more)));
     EXPECT_EQ(outcome.code, 0) << outcome.err;
     return json::parse(outcome.out, nullptr, false);
   };
@@ -197,18 +184,17 @@ TEST_F(PlanProgram, SecondsStandOnThePeakOfTraining) {
 TEST_F(PlanProgram, AStepIsDrawnLaneByLane) {
   const Words homes = {"--set",
                        "stage.1.offload={ resident = 0.0, update = \"host\" }"};
-  Words traced = homes;
-  traced.insert(traced.end(), {"--until-step", "14", "--trace",
-                               Path("homes.json"), "--trace-steps", "11:14"});
+  const Words traced =
+      With(homes, {"--until-step", "14", "--trace", Path("homes.json"),
+                   "--trace-steps", "11:14"});
   setenv("DELINK_BUS", "1e-4,1e9", 1);
   const Outcome train = RunDelink(TrainWords("homes", traced));
   unsetenv("DELINK_BUS");
   ASSERT_EQ(train.code, 0) << train.err;
   EXPECT_THAT(train.err, HasSubstr("copies between homes are delayed"));
-  Words words = homes;
-  words.insert(words.end(), {"--trace", Path("homes.json"), "--bus", "1,1e12"});
-  const Outcome plan = RunDelink(PlanWords(words));
-  ASSERT_EQ(plan.code, 0) << plan.err;
+  const Words words =
+      With(homes, {"--trace", Path("homes.json"), "--bus", "1,1e12"});
+  const Outcome plan = Succeed(PlanWords(words));
   EXPECT_THAT(plan.out, HasSubstr("  lanes of rank 0 in a step, "));
   EXPECT_THAT(LineWith(plan.out, "    compute   "),
               AllOf(HasSubstr("  0%  "), Not(HasSubstr("F"))));
@@ -217,8 +203,8 @@ TEST_F(PlanProgram, AStepIsDrawnLaneByLane) {
   EXPECT_THAT(
       LineWith(plan.out, "  hidden under compute: "),
       AllOf(HasSubstr(" s of copies, "), HasSubstr(" of the host's updates")));
-  words.push_back("--json");
-  const json time = Json(PlanWords(words))["stages"][1]["traced"];
+  const json time =
+      Json(PlanWords(With(words, {"--json"})))["stages"][1]["traced"];
   double in = 0, out = 0;
   Words lanes;
   for (const json& lane : time["lanes"]) {
@@ -235,8 +221,7 @@ TEST_F(PlanProgram, AStepIsDrawnLaneByLane) {
 
 TEST_F(PlanProgram, TheProgramAsDocumented) {
   const Outcome plan =
-      RunDelink(PlanWords({"--program", "--set", "data.batch=2"}));
-  EXPECT_EQ(plan.code, 0) << plan.err;
+      Succeed(PlanWords({"--program", "--set", "data.batch=2"}));
   EXPECT_THAT(plan.out,
               HasSubstr("\nF(0,a) F(1,a) F(2,a) F(3,a) F(4,a) Loss(a) "));
 }
@@ -256,10 +241,8 @@ TEST_F(PlanProgram, ABadRecipeIsToldAsTrainTellsIt) {
   EXPECT_EQ(nowhere.code, 2);
   EXPECT_THAT(nowhere.err, AllOf(HasSubstr("/no/such/corpus"),
                                  HasSubstr("--set model.vocab=N")));
-  EXPECT_EQ(RunDelink(PlanWords({"--set", "data.train=/no/such/corpus", "--set",
-                                 "model.vocab=257"}))
-                .code,
-            0);
+  Succeed(PlanWords(
+      {"--set", "data.train=/no/such/corpus", "--set", "model.vocab=257"}));
 }
 
 }  // namespace

@@ -1,5 +1,6 @@
 #include "tests/tools/program.h"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -60,44 +61,50 @@ T Value(absl::StatusOr<T> value) {
 
 }  // namespace
 
+Words With(Words words, const Words& more) {
+  words.insert(words.end(), more.begin(), more.end());
+  return words;
+}
+
 Outcome RunDelink(const Words& words) { return RunDelinkIn(".", words); }
 
+Outcome Succeed(const Words& words) {
+  Outcome outcome = RunDelink(words);
+  EXPECT_EQ(outcome.code, 0) << outcome.err;
+  return outcome;
+}
+
+Outcome ExpectRefused(const Words& words, const std::string& what) {
+  Outcome outcome = RunDelink(words);
+  EXPECT_EQ(outcome.code, 2) << outcome.out << outcome.err;
+  EXPECT_THAT(outcome.err, ::testing::HasSubstr(what));
+  return outcome;
+}
+
 Outcome RunDelinkIn(const std::string& folder, const Words& words) {
-  Words all = {DELINK_PROGRAM};
-  all.insert(all.end(), words.begin(), words.end());
-  return RunProgram(all, folder);
+  return RunProgram(With({DELINK_PROGRAM}, words), folder);
 }
 
 Outcome RunDelinkOn(const std::string& input, const Words& words) {
-  Words all = {DELINK_PROGRAM};
-  all.insert(all.end(), words.begin(), words.end());
-  return RunProgram(all, ".", input);
+  return RunProgram(With({DELINK_PROGRAM}, words), ".", input);
 }
 
 Outcome RunShell(const std::string& command, const Words& words) {
-  Words all = {"/bin/bash", "-c", command, DELINK_PROGRAM};
-  all.insert(all.end(), words.begin(), words.end());
-  return RunProgram(all);
+  return RunProgram(With({"/bin/bash", "-c", command, DELINK_PROGRAM}, words));
 }
 
 Outcome RunOwnModel(const Words& words) {
-  Words all = {DELINK_OWN_MODEL};
-  all.insert(all.end(), words.begin(), words.end());
-  return RunProgram(all);
+  return RunProgram(With({DELINK_OWN_MODEL}, words));
 }
 
 Outcome RunHybrid(const Words& words) {
-  Words all = {DELINK_HYBRID};
-  all.insert(all.end(), words.begin(), words.end());
-  return RunProgram(all);
+  return RunProgram(With({DELINK_HYBRID}, words));
 }
 
 bool HaveDelinkOnSimt() { return std::strlen(DELINK_ON_SIMT) > 0; }
 
 Outcome RunDelinkOnSimt(const Words& words) {
-  Words all = {DELINK_ON_SIMT};
-  all.insert(all.end(), words.begin(), words.end());
-  return RunProgram(all);
+  return RunProgram(With({DELINK_ON_SIMT}, words));
 }
 
 const char* CloseFails() { return DELINK_CLOSE_FAILS; }
@@ -106,9 +113,8 @@ bool HaveMpirun() { return std::strlen(DELINK_MPIRUN) > 0; }
 
 namespace {
 Outcome Mpirun(int ranks, const char* program, const Words& words) {
-  Words all = {DELINK_MPIRUN, "-np", std::to_string(ranks), program};
-  all.insert(all.end(), words.begin(), words.end());
-  return RunProgram(all);
+  return RunProgram(
+      With({DELINK_MPIRUN, "-np", std::to_string(ranks), program}, words));
 }
 }  // namespace
 
@@ -117,10 +123,8 @@ Outcome MpirunDelink(int ranks, const Words& words) {
 }
 
 Outcome MpirunDelinkUnlike(const Words& first, const Words& second) {
-  Words words = first;
-  words.insert(words.end(), {":", "-np", "1", DELINK_PROGRAM});
-  words.insert(words.end(), second.begin(), second.end());
-  return Mpirun(1, DELINK_PROGRAM, words);
+  const Words others = With({":", "-np", "1", DELINK_PROGRAM}, second);
+  return Mpirun(1, DELINK_PROGRAM, With(first, others));
 }
 
 Outcome MpirunDelinkOnSimt(int ranks, const Words& words) {

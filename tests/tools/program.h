@@ -18,7 +18,14 @@ struct Outcome {
 // Words after the program's name; they go through no shell.
 using Words = std::vector<std::string>;
 
+// `words`, and behind them `more`.
+Words With(Words words, const Words& more);
+
 Outcome RunDelink(const Words& words);
+// The same, which must succeed.
+Outcome Succeed(const Words& words);
+// The same, which must exit with 2 and say `what`.
+Outcome ExpectRefused(const Words& words, const std::string& what);
 // The same, started in `folder`.
 Outcome RunDelinkIn(const std::string& folder, const Words& words);
 // The same, with a file as its standard input.

@@ -38,10 +38,8 @@ void Program::SetUpTestSuite() {
     WriteText(text, SomeText(i + 1, 500));
     words.push_back(text);
   }
-  const Outcome built = RunDelink(words);
-  ASSERT_EQ(built.code, 0) << built.err;
-  const Outcome trained = RunDelink(TrainWords("straight"));
-  ASSERT_EQ(trained.code, 0) << trained.err;
+  Succeed(words);
+  Succeed(TrainWords("straight"));
 }
 
 std::string Program::Step(const std::string& run, int step) {
@@ -51,18 +49,14 @@ std::string Program::Step(const std::string& run, int step) {
 }
 
 Words Program::TrainWords(const std::string& out, const Words& more) {
-  Words words = {"train",     SourcePath("recipes/tiny.toml"),
-                 "--out",     Path(out),
-                 "--set",     "data.train=" + Path("corpus/train"),
-                 "--set",     "run.keep=0",
-                 "--threads", "1"};
-  words.insert(words.end(), more.begin(), more.end());
-  return words;
+  return With({"train", SourcePath("recipes/tiny.toml"), "--out", Path(out),
+               "--set", "data.train=" + Path("corpus/train"), "--set",
+               "run.keep=0", "--threads", "1"},
+              more);
 }
 
 nlohmann::json Program::Json(const Words& words) {
-  const Outcome outcome = RunDelink(words);
-  EXPECT_EQ(outcome.code, 0) << outcome.err;
+  const Outcome outcome = Succeed(words);
   const auto parsed = nlohmann::json::parse(outcome.out, nullptr, false);
   EXPECT_TRUE(parsed.is_object()) << outcome.out;
   return parsed;
@@ -72,6 +66,28 @@ double Program::Loss(const std::string& checkpoint) {
   return Json({"eval", checkpoint, "--data", Path("corpus/validation"),
                "--batches", "2", "--json"})["loss"]
       .get<double>();
+}
+
+std::vector<double> Program::Losses(const std::string& run) {
+  std::vector<double> losses;
+  for (const nlohmann::json& row : Rows(Path(run + "/metrics.jsonl"))) {
+    if (row.contains("loss")) losses.push_back(row["loss"]);
+  }
+  return losses;
+}
+
+double Program::LastValidation(const std::string& run) {
+  double last = 0;
+  for (const nlohmann::json& row : Rows(Path(run + "/metrics.jsonl"))) {
+    if (row.contains("validation_loss")) last = row["validation_loss"];
+  }
+  return last;
+}
+
+void Program::ExpectSameBits(const std::string& run, const std::string& other,
+                             int step) {
+  EXPECT_EQ(Difference(ReadBits(Step(run, step)), ReadBits(Step(other, step))),
+            "");
 }
 
 }  // namespace delink::testing

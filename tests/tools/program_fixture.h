@@ -7,6 +7,7 @@
 
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "tests/testing/temp_dir.h"
 #include "tests/tools/program.h"
@@ -33,6 +34,12 @@ class Program : public ::testing::Test {
   static nlohmann::json Json(const Words& words);
   // The loss of a checkpoint on the start of the validation corpus.
   static double Loss(const std::string& checkpoint);
+  // The losses of all steps of a run; and what it last validated.
+  static std::vector<double> Losses(const std::string& run);
+  static double LastValidation(const std::string& run);
+  // That checkpoints of two runs are the same, bit for bit.
+  static void ExpectSameBits(const std::string& run, const std::string& other,
+                             int step = kSteps);
 
  private:
   static std::unique_ptr<TempDir> dir_;

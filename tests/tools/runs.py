@@ -21,8 +21,20 @@ def build_corpus(delink, folder):
     with open(text, "w", encoding="utf-8") as file:
         file.write("Of the making of many tests there is no end. " * 400)
     corpus = os.path.join(folder, "corpus")
-    subprocess.run([delink, "data", "build", "--bytes", "--out", corpus, text], check=True, capture_output=True)
+    succeed([delink, "data", "build", "--bytes", "--out", corpus, text])
     return corpus
+
+
+def sets(*pairs):
+    """The words of a command that set these keys of its recipe."""
+    return [word for pair in pairs for word in ("--set", pair)]
+
+
+def succeed(words, **options):
+    """What a command that must succeed prints."""
+    done = subprocess.run(words, capture_output=True, text=True, check=False, **options)
+    assert done.returncode == 0, f"{' '.join(words)}: {done.stdout}{done.stderr}"
+    return done.stdout
 
 
 def rows(run):
@@ -32,6 +44,11 @@ def rows(run):
             return [json.loads(line) for line in file if line.endswith("\n")]
     except OSError:
         return []
+
+
+def losses(run):
+    """By step."""
+    return {row["step"]: row["loss"] for row in rows(run) if "loss" in row}
 
 
 def last_step(run):

@@ -50,11 +50,10 @@ def main():
         corpus, output = runs.build_corpus(DELINK, folder), os.path.join(folder, "output")
 
         def words(run):
-            return [DELINK, "train", RECIPE, "--out", run, "--threads", "1", "--set", f"data.train={corpus}/train",
-                    "--set", "schedule.steps=40000", "--set", "run.checkpoint_every=1000",
-                    "--set", "run.validate_every=0", "--set", "run.keep=0",
-                    # mpirun reads nothing while it ends: a full pipe would hold the ranks up.
-                    "--set", "run.log_every=1000"]
+            # mpirun reads nothing while it ends: a full pipe would hold the ranks up.
+            return [DELINK, "train", RECIPE, "--out", run, "--threads", "1",
+                    *runs.sets(f"data.train={corpus}/train", "schedule.steps=40000", "run.checkpoint_every=1000",
+                               "run.validate_every=0", "run.keep=0", "run.log_every=1000")]
 
         alone = os.path.join(folder, "alone")
         with Alone(words(alone), output) as process:
@@ -98,10 +97,8 @@ def main():
 
         last = runs.last_step(several)
         straight = os.path.join(folder, "straight")
-        subprocess.run(["mpirun", "-np", "2"] + words(straight) + ["--until-step", str(last)],
-                       check=True, capture_output=True)
-        losses = [{row["step"]: row["loss"] for row in runs.rows(run) if "loss" in row} for run in (several, straight)]
-        assert losses[0] == losses[1], "a run that was stopped is another run"
+        runs.succeed(["mpirun", "-np", "2"] + words(straight) + ["--until-step", str(last)])
+        assert runs.losses(several) == runs.losses(straight), "a run that was stopped is another run"
         print(f"stopped twice before step {last}, and the same run")
 
 

@@ -15,6 +15,12 @@ using ::testing::AllOf;
 using ::testing::HasSubstr;
 using ::testing::Not;
 
+// Leaves out the runs that fail; and those of the other learning rate.
+constexpr char kHere[] = "[[skip]]\nwhere = { corpus = \"nowhere\" }\n";
+constexpr char kTwoSeeds[] =
+    "[[skip]]\nwhere = { corpus = \"nowhere\" }\n"
+    "[[skip]]\nwhere = { lr = 2e-3 }\n";
+
 class Sweeps : public Program {
  protected:
   // Six runs of a few steps; those with the corpus that is not there fail.
@@ -37,6 +43,15 @@ class Sweeps : public Program {
   }
   json Table(const std::string& out) {
     return json::parse(*ReadFile(Path(out + "/sweep.json")), nullptr, false);
+  }
+  // What a row of the table has measured, by name.
+  static std::map<std::string, json> Measures(const json& table,
+                                              const json& row) {
+    std::map<std::string, json> values;
+    for (size_t i = 0; i < table["measures"].size(); ++i) {
+      values[table["measures"][i]] = row["measures"][i];
+    }
+    return values;
   }
 };
 
@@ -63,11 +78,10 @@ TEST_F(Sweeps, AFailingRunStopsNoOther) {
     }
   }
   // What a run of its own finds.
-  const Outcome alone = RunDelink(TrainWords(
+  const Outcome alone = Succeed(TrainWords(
       "alone", {"--set", "schedule.steps=6", "--set", "stage.0.until.steps=3",
                 "--set", "run.validate_every=2", "--set", "optimizer.lr=2e-3",
                 "--set", "run.seed=2"}));
-  ASSERT_EQ(alone.code, 0) << alone.err;
   double last = 0, at_1024 = 0;
   for (const json& row : Rows(Path("alone/metrics.jsonl"))) {
     if (!row.contains("validation_loss")) continue;
@@ -82,10 +96,7 @@ TEST_F(Sweeps, AFailingRunStopsNoOther) {
   for (const json& row : table["rows"]) {
     if (row["name"] != "lr=0.002_corpus=there_seed=2") continue;
     found = true;
-    std::map<std::string, json> values;
-    for (size_t i = 0; i < table["measures"].size(); ++i) {
-      values[table["measures"][i]] = row["measures"][i];
-    }
+    std::map<std::string, json> values = Measures(table, row);
     EXPECT_NEAR(values["validation_loss"].get<double>(), last, 1e-6);
     EXPECT_NEAR(values["validation_loss_at_1024_tokens"].get<double>(), at_1024,
                 1e-6);
@@ -129,18 +140,14 @@ TEST_F(Sweeps, GrowthComparesAtEqualFlops) {
                 "[[axis]]\nkey = \"stage.0.depth\"\nvalues = [1, 2]\n"
                 "[[axis]]\nkey = \"stage.1.grow\"\n"
                 "values = [\"copy\", \"zero\"]\n");
-  const Outcome outcome = RunDelink(
+  Succeed(
       {"sweep", Path("growth.toml"), "--out", Path("growth"), "--jobs", "2"});
-  ASSERT_EQ(outcome.code, 0) << outcome.err;
   EXPECT_THAT(Lines(Path("growth/sweep.csv")).at(0),
               HasSubstr("name,depth,grow,status,steps,tokens,seconds,flops,"));
   const json table = Table("growth");
   std::map<std::string, double> flops;
   for (const json& row : table["rows"]) {
-    std::map<std::string, json> values;
-    for (size_t i = 0; i < table["measures"].size(); ++i) {
-      values[table["measures"][i]] = row["measures"][i];
-    }
+    std::map<std::string, json> values = Measures(table, row);
     const std::string name = row["name"];
     const std::vector<json> rows =
         Rows(Path("growth/runs/" + name + "/metrics.jsonl"));
@@ -164,19 +171,15 @@ TEST_F(Sweeps, GrowthComparesAtEqualFlops) {
 }
 
 TEST_F(Sweeps, ACutRunGoesOn) {
-  const std::string spec = Spec("cut",
-                                "[[skip]]\nwhere = { corpus = "
-                                "\"nowhere\" }\n");
+  const std::string spec = Spec("cut", kHere);
   const std::string run = Path("cut/runs/lr=0.001_corpus=there_seed=1");
   const Outcome cut =
-      RunDelink({"train", SourcePath("recipes/tiny.toml"), "--set",
-                 "schedule.steps=6", "--set", "stage.0.until.steps=3", "--set",
-                 "run.validate_every=2", "--set", "optimizer.lr=0.001", "--set",
-                 "data.train=" + Path("corpus/train"), "--set", "run.seed=1",
-                 "--out", run, "--until-step", "4"});
-  ASSERT_EQ(cut.code, 0) << cut.err;
-  const Outcome outcome = RunDelink({"sweep", spec, "--out", Path("cut")});
-  EXPECT_EQ(outcome.code, 0) << outcome.err;
+      Succeed({"train", SourcePath("recipes/tiny.toml"), "--set",
+               "schedule.steps=6", "--set", "stage.0.until.steps=3", "--set",
+               "run.validate_every=2", "--set", "optimizer.lr=0.001", "--set",
+               "data.train=" + Path("corpus/train"), "--set", "run.seed=1",
+               "--out", run, "--until-step", "4"});
+  const Outcome outcome = Succeed({"sweep", spec, "--out", Path("cut")});
   EXPECT_THAT(outcome.err, HasSubstr("lr=0.001_corpus=there_seed=1: goes on"));
   int starts = 0, last = 0;
   for (const json& row : Rows(run + "/metrics.jsonl")) {
@@ -192,8 +195,7 @@ TEST_F(Sweeps, DryRunPrintsCommandsAndDoesNothing) {
                                 "[[axis]]\nkey = \"stage.0.share\"\n"
                                 "values = [\"all\"]\n");
   const Outcome outcome =
-      RunDelink({"sweep", spec, "--out", Path("dry"), "--dry-run"});
-  EXPECT_EQ(outcome.code, 0) << outcome.err;
+      Succeed({"sweep", spec, "--out", Path("dry"), "--dry-run"});
   EXPECT_EQ(std::count(outcome.out.begin(), outcome.out.end(), '\n'), 6);
   EXPECT_THAT(outcome.out,
               AllOf(HasSubstr(" train "), HasSubstr("--set optimizer.lr=0.001"),
@@ -220,19 +222,15 @@ TEST_F(Sweeps, WhatIsWrongIsToldBeforeAnythingIsWritten) {
 }
 
 TEST_F(Sweeps, ARunOfOtherSettingsIsNotTakenForThisOne) {
-  const std::string only =
-      "[[skip]]\nwhere = { corpus = \"nowhere\" }\n"
-      "[[skip]]\nwhere = { lr = 2e-3 }\n";
-  const std::string spec = Spec("other", only);
+  const std::string spec = Spec("other", kTwoSeeds);
   WriteText(Path("tiny.toml"), *ReadFile(SourcePath("recipes/tiny.toml")));
   std::string text = *ReadFile(spec);
   text.replace(text.find(SourcePath("")), SourcePath("recipes/").size(), "");
   WriteText(spec, text);
-  ASSERT_EQ(RunDelink({"sweep", spec, "--out", Path("other")}).code, 0);
-  const Outcome outcome = RunDelink(
-      {"sweep", spec, "--out", Path("other"), "--set", "data.batch=4"});
-  EXPECT_EQ(outcome.code, 2);
-  EXPECT_THAT(outcome.err, HasSubstr("started with another recipe or other"));
+  Succeed({"sweep", spec, "--out", Path("other")});
+  ExpectRefused(
+      {"sweep", spec, "--out", Path("other"), "--set", "data.batch=4"},
+      "started with another recipe or other");
   // From another folder it is the same sweep.
   const auto here = std::filesystem::current_path();
   std::filesystem::current_path(Path("corpus"));
@@ -253,15 +251,13 @@ TEST_F(Sweeps, ARunOfOtherSettingsIsNotTakenForThisOne) {
 }
 
 TEST_F(Sweeps, RunsDoNotVanishFromTheTableWithoutAWord) {
-  const std::string only =
-      "[[skip]]\nwhere = { corpus = \"nowhere\" }\n"
-      "[[skip]]\nwhere = { lr = 2e-3 }\n";
-  const std::string spec = Spec("gone", only);
+  const std::string spec = Spec("gone", kTwoSeeds);
   const Words words = {"sweep", spec, "--out", Path("gone")};
-  ASSERT_EQ(RunDelink(words).code, 0);
+  Succeed(words);
   const json before = Table("gone");
   // Another axis: another sweep.
-  Spec("gone", only + "[[axis]]\nkey = \"run.keep\"\nvalues = [1]\n");
+  Spec("gone",
+       std::string(kTwoSeeds) + "[[axis]]\nkey = \"run.keep\"\nvalues = [1]\n");
   const Outcome other = RunDelink(words);
   EXPECT_EQ(other.code, 2);
   EXPECT_THAT(other.err,
@@ -269,12 +265,11 @@ TEST_F(Sweeps, RunsDoNotVanishFromTheTableWithoutAWord) {
                     HasSubstr("lr=0.001_corpus=there_seed=1 among them")));
   EXPECT_EQ(Table("gone"), before);
   // A seed less: told.
-  Spec("gone", only);
+  Spec("gone", kTwoSeeds);
   std::string text = *ReadFile(spec);
   text.replace(text.find("[1, 2]"), 6, "[1]");
   WriteText(spec, text);
-  const Outcome less = RunDelink(words);
-  EXPECT_EQ(less.code, 0) << less.err;
+  const Outcome less = Succeed(words);
   EXPECT_THAT(less.err,
               AllOf(HasSubstr("1 run(s) of before are not in"),
                     HasSubstr("table: lr=0.001_corpus=there_seed=2\n")));
@@ -283,13 +278,9 @@ TEST_F(Sweeps, RunsDoNotVanishFromTheTableWithoutAWord) {
 
 TEST_F(Sweeps, RunsOfSeveralRanks) {
   if (!HaveMpirun()) GTEST_SKIP() << "a build without MPI";
-  const std::string spec = Spec("ranks",
-                                "[[skip]]\nwhere = { corpus = "
-                                "\"nowhere\" }\n"
-                                "[[skip]]\nwhere = { lr = 2e-3 }\n");
+  const std::string spec = Spec("ranks", kTwoSeeds);
   WriteText(spec, "ranks = 2\n" + *ReadFile(spec));
-  const Outcome outcome = RunDelink({"sweep", spec, "--out", Path("ranks")});
-  ASSERT_EQ(outcome.code, 0) << outcome.err;
+  Succeed({"sweep", spec, "--out", Path("ranks")});
   const std::vector<json> rows =
       Rows(Path("ranks/runs/lr=0.001_corpus=there_seed=1/metrics.jsonl"));
   EXPECT_EQ(rows.front()["ranks"], 2);

@@ -3,7 +3,6 @@
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
-#include <map>
 #include <string>
 #include <vector>
 
@@ -41,8 +40,7 @@ TEST_F(TrainProgram, TheBestPeakIsKept) {
   const std::string restore = before == nullptr ? "" : before;
   setenv("XDG_CACHE_HOME", Path("cache").c_str(), /*overwrite=*/1);
   const auto peak = [](const std::string& out) {
-    const Outcome run = RunDelink(TrainWords(out, {"--until-step", "1"}));
-    EXPECT_EQ(run.code, 0) << run.err;
+    Succeed(TrainWords(out, {"--until-step", "1"}));
     return Rows(Path(out + "/metrics.jsonl")).front()["peak_flops"];
   };
   const std::string path = Path("cache/delink/matmul_peak.json");
@@ -58,9 +56,7 @@ TEST_F(TrainProgram, TheBestPeakIsKept) {
 }
 
 TEST_F(TrainProgram, TheFolderMayHaveAnyName) {
-  const Outcome odd =
-      RunDelink(TrainWords("no\xffutf-8", {"--until-step", "1"}));
-  EXPECT_EQ(odd.code, 0) << odd.err;
+  Succeed(TrainWords("no\xffutf-8", {"--until-step", "1"}));
   const json start = Rows(Path("no\xffutf-8/metrics.jsonl")).front();
   EXPECT_THAT(start["command"], Contains(Path("no\uFFFDutf-8")));
 }
@@ -120,55 +116,24 @@ TEST_F(TrainProgram, MetricsHaveTheirFieldsAndReadBackBitForBit) {
 
 TEST_F(TrainProgram, StoppedAndResumedEqualsStraightThrough) {
   // In the pseudo stage, exactly at the switch, and in the real stage.
-  const Outcome first = RunDelink(TrainWords("stops", {"--until-step", "7"}));
-  ASSERT_EQ(first.code, 0) << first.err;
+  Succeed(TrainWords("stops", {"--until-step", "7"}));
   EXPECT_EQ(ReadBits(Step("stops", 7)).stage, "pseudo");
   for (const char* until : {"10", "13", "20"}) {
-    const Outcome next =
-        RunDelink(TrainWords("stops", {"--resume", "--until-step", until}));
-    ASSERT_EQ(next.code, 0) << next.err;
+    Succeed(TrainWords("stops", {"--resume", "--until-step", until}));
   }
-  EXPECT_EQ(Difference(ReadBits(Step("stops", kSteps)),
-                       ReadBits(Step("straight", kSteps))),
-            "");
+  ExpectSameBits("stops", "straight");
   EXPECT_NE(Difference(ReadBits(Step("stops", kSwitch)),
                        ReadBits(Step("straight", kSteps))),
             "");
-  const auto losses = [](const std::string& run) {
-    std::map<int, double> all;
-    for (const json& row : Rows(Path(run + "/metrics.jsonl"))) {
-      if (row.contains("loss")) all[row["step"]] = row["loss"];
-    }
-    return all;
-  };
-  EXPECT_EQ(losses("stops"), losses("straight"));
-}
-
-TEST_F(TrainProgram, ARunIsNotOverwrittenUnasked) {
-  const Words few = {"--until-step", "1"};
-  ASSERT_EQ(RunDelink(TrainWords("mine", few)).code, 0);
-  const auto before = Lines(Path("mine/metrics.jsonl"));
-  const Outcome refused = RunDelink(TrainWords("mine", few));
-  EXPECT_EQ(refused.code, 2);
-  EXPECT_THAT(refused.err,
-              AllOf(HasSubstr("--resume"), HasSubstr("--overwrite")));
-  EXPECT_EQ(Lines(Path("mine/metrics.jsonl")), before);
-  EXPECT_EQ(
-      RunDelink(TrainWords("mine", {"--until-step", "2", "--overwrite"})).code,
-      0);
-  EXPECT_FALSE(fs::exists(Step("mine", 1)));
-  EXPECT_TRUE(fs::exists(Step("mine", 2)));
+  EXPECT_EQ(Losses("stops"), Losses("straight"));
 }
 
 TEST_F(TrainProgram, ResumeWithNothingThereStartsAndSaysSo) {
   const Outcome outcome =
-      RunDelink(TrainWords("fresh", {"--resume", "--until-step", "1"}));
-  EXPECT_EQ(outcome.code, 0) << outcome.err;
+      Succeed(TrainWords("fresh", {"--resume", "--until-step", "1"}));
   EXPECT_THAT(outcome.err, HasSubstr("starting afresh"));
-  const Outcome named =
-      RunDelink(TrainWords("fresh2", {"--resume=" + Path("nowhere")}));
-  EXPECT_EQ(named.code, 2);
-  EXPECT_THAT(named.err, HasSubstr(Path("nowhere")));
+  ExpectRefused(TrainWords("fresh2", {"--resume=" + Path("nowhere")}),
+                Path("nowhere"));
   EXPECT_FALSE(fs::exists(Path("fresh2")));
 }
 
@@ -226,8 +191,7 @@ name  = "real"
   EXPECT_TRUE(unknown["blocks"].is_null());
   unknown["blocks"] = known["blocks"];
   EXPECT_EQ(unknown, known);
-  const Outcome other = RunDelink({"inspect", Path("own")});
-  EXPECT_EQ(other.code, 0) << other.err;
+  const Outcome other = Succeed({"inspect", Path("own")});
   EXPECT_THAT(other.out,
               HasSubstr("dyt (a kind that this program does not have)"));
   EXPECT_EQ(
@@ -245,19 +209,14 @@ TEST_F(TrainProgram, ARunThatGrowsSaysThatItWillTakeLonger) {
                        "11"};
   EXPECT_THAT(RunDelink(TrainWords("growing", grown)).err, HasSubstr(longer));
   const Words later = {"--set", "stage.0.depth=1", "--resume"};
-  const Outcome end = RunDelink(TrainWords("growing", later));
-  EXPECT_EQ(end.code, 0) << end.err;
+  const Outcome end = Succeed(TrainWords("growing", later));
   EXPECT_THAT(end.err,
               AllOf(HasSubstr("half the peak\n"), Not(HasSubstr(longer))));
 }
 
 TEST_F(TrainProgram, ACorpusIsNamedByTheFolderOfBothSides) {
-  const Outcome outcome =
-      RunDelink(TrainWords("both", {"--set", "data.train=" + Path("corpus")}));
-  ASSERT_EQ(outcome.code, 0) << outcome.err;
-  EXPECT_EQ(Difference(ReadBits(Step("both", kSteps)),
-                       ReadBits(Step("straight", kSteps))),
-            "");
+  Succeed(TrainWords("both", {"--set", "data.train=" + Path("corpus")}));
+  ExpectSameBits("both", "straight");
   EXPECT_EQ(Json({"eval", Path("both"), "--data", Path("corpus"), "--batches",
                   "2", "--json"})["loss"]
                 .get<double>(),
@@ -281,17 +240,6 @@ TEST_F(TrainProgram, UnderMpirunTheSameRun) {
   ASSERT_EQ(outcome.code, 0) << outcome.err;
   EXPECT_TRUE(fs::exists(Step("two", kSteps) + "/rank-00001.h5"));
   EXPECT_NEAR(Loss(Path("two")), Loss(Path("straight")), 1e-4);
-
-  const Outcome wrong =
-      MpirunDelink(2, TrainWords("never", {"--set", "data.batch=7"}));
-  EXPECT_EQ(wrong.code, 2);
-  EXPECT_EQ(wrong.err.find("is not a multiple"),
-            wrong.err.rfind("is not a multiple"))
-      << wrong.err;
-  EXPECT_FALSE(fs::exists(Path("never")));
-  const Outcome alone = MpirunDelink(2, {"inspect", Path("straight")});
-  EXPECT_EQ(alone.code, 2);
-  EXPECT_THAT(alone.err, HasSubstr("one process"));
 }
 
 }  // namespace

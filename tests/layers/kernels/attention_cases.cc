@@ -4,6 +4,7 @@
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
 #include "layers/kernels/cpu/threads.h"
+#include "tests/layers/kernels/calls.h"
 #include "tests/layers/kernels/cases.h"
 #include "tests/testing/documents.h"
 
@@ -80,7 +81,7 @@ Case AttentionCase(const Shape& p) {
         const auto given_o = Input<T>("o", p.B * p.Tq * p.H * p.Dh, 0.3);
         Guarded<T> o(p.B * p.Tq * p.H * p.Dh);
         Guarded<Wide<T>> lse(p.B * p.H * p.Tq), delta(p.B * p.H * p.Tq);
-        AttentionForwardArgs forward = {
+        const AttentionForwardArgs forward = {
             .B = p.B,
             .H = p.H,
             .Hkv = p.Hkv,
@@ -99,41 +100,16 @@ Case AttentionCase(const Shape& p) {
             .o = o.data(),
             .o_strides = o_strides,
             .lse = lse.data()};
-        Guarded<unsigned char> forward_scratch(
-            kernels.attention_forward_scratch_bytes(forward, 0));
-        forward.scratch = forward_scratch.data();
-        forward.scratch_bytes = forward_scratch.size();
-        kernels.attention_forward(stream, forward);
-        AttentionBackwardArgs backward = {.B = p.B,
-                                          .H = p.H,
-                                          .Hkv = p.Hkv,
-                                          .Dh = p.Dh,
-                                          .Tq = p.Tq,
-                                          .Tk = p.Tk,
-                                          .scale = forward.scale,
-                                          .window = p.window,
-                                          .positions = documents,
-                                          .positions_row = RowOf(p),
-                                          .q = forward.q,
-                                          .q_strides = t.q_strides,
-                                          .k = forward.k,
-                                          .v = forward.v,
-                                          .kv_strides = t.kv_strides,
-                                          .o = given_o.data(),
-                                          .d_o = d_o.data(),
-                                          .o_strides = o_strides,
-                                          .lse = lse.data(),
-                                          .dq = t.d_qkv.data(),
-                                          .dk = d_kv + t.k,
-                                          .dv = d_kv + t.v,
-                                          .delta = delta.data()};
-        Guarded<unsigned char> backward_scratch(
-            kernels.attention_backward_scratch_bytes(backward, 0));
-        std::fill(backward_scratch.data(),
-                  backward_scratch.data() + backward_scratch.size(), 0xFF);
-        backward.scratch = backward_scratch.data();
-        backward.scratch_bytes = backward_scratch.size();
-        kernels.attention_backward(stream, backward);
+        Attend(kernels, stream, forward);
+        AttentionBackwardArgs backward = BackwardOf(forward);
+        backward.positions_row = RowOf(p);
+        backward.o = given_o.data();
+        backward.d_o = d_o.data();
+        backward.dq = t.d_qkv.data();
+        backward.dk = d_kv + t.k;
+        backward.dv = d_kv + t.v;
+        backward.delta = delta.data();
+        Attend(kernels, stream, backward);
         // exp turns the absolute error of a score into a relative one.
         const double sharp = 1.0 + p.size * p.size;
         const double tolerance = sharp * Tolerance<float>(p.Tk + p.Dh);

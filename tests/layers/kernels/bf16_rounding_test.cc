@@ -11,6 +11,7 @@
 #include "framework/tensor/bfloat16.h"
 #include "layers/kernels/cpu/targets.h"
 #include "layers/kernels/find_kernels.h"
+#include "tests/layers/kernels/calls.h"
 
 namespace delink::testing::bf16_rounding_test {
 namespace {
@@ -44,33 +45,16 @@ TEST_P(Bf16Rounding, ASumIsRoundedOnce) {
   const auto a = Halves({256, 1, 0, 0, 256, 1, 1, 0, 256, 1, 1, 1});
   const auto b = Halves({1, 1, 1, 1});
   auto c = Halves({0, 0, 0});
-  MatmulArgs args = {.m = 3,
-                     .n = 1,
-                     .k = 4,
-                     .a = a.data(),
-                     .lda = 4,
-                     .b = b.data(),
-                     .ldb = 1,
-                     .c = c.data(),
-                     .ldc = 1};
-  kernels_.matmul(stream_, args);
+  kernels_.matmul(stream_, ProductOf(3, 1, 4, a.data(), b.data(), c.data()));
   EXPECT_THAT(Values(c), ElementsAre(256, 258, 260));
 }
 
 TEST_P(Bf16Rounding, WhatIsAddedToCountsBeforeTheRounding) {
   const auto a = Halves({1, 1}), b = Halves({1, 1}), bias = Halves({1});
   auto c = Halves({256});
-  MatmulArgs args = {.m = 1,
-                     .n = 1,
-                     .k = 2,
-                     .a = a.data(),
-                     .lda = 2,
-                     .b = b.data(),
-                     .ldb = 1,
-                     .c = c.data(),
-                     .ldc = 1,
-                     .bias = bias.data(),
-                     .accumulate = true};
+  MatmulArgs args = ProductOf(1, 1, 2, a.data(), b.data(), c.data());
+  args.bias = bias.data();
+  args.accumulate = true;
   kernels_.matmul(stream_, args);
   EXPECT_THAT(Values(c), ElementsAre(260));  // 259 is a tie
   auto y = Halves({256, 256});
@@ -79,27 +63,14 @@ TEST_P(Bf16Rounding, WhatIsAddedToCountsBeforeTheRounding) {
   EXPECT_THAT(Values(y), ElementsAre(256, 260));
 }
 
-// The gradient of a weight [width, width], over `rows` rows.
-MatmulArgs WeightGrad(int64_t width, int64_t rows, bool accumulate) {
-  return {.m = width,
-          .n = width,
-          .k = rows,
-          .transpose_a = true,
-          .lda = width,
-          .ldb = width,
-          .ldc = width,
-          .accumulate = accumulate};
-}
-
 // 4096 ones to a C of 1 and to one of 0; two rows of ones.
 TEST_P(Bf16Rounding, GradientsOfParametersAreF32) {
   constexpr int64_t kRows = 4097, kWidth = 3;
   const std::vector<BFloat16> dy(kRows * kWidth, BFloat16(1));
   for (const bool accumulate : {false, true}) {
     std::vector<float> dw(kWidth * kWidth, 2.0F), db(kWidth, 2.0F);
-    MatmulArgs product = WeightGrad(kWidth, kRows, accumulate);
-    product.a = product.b = dy.data();
-    product.c = dw.data();
+    MatmulArgs product = WeightGradient(kWidth, kWidth, kRows, dy.data(),
+                                        dy.data(), dw.data(), accumulate);
     product.c_is_gradient = true;
     kernels_.matmul(stream_, product);
     EXPECT_THAT(dw, Each(accumulate ? 4099.0F : 4097.0F));
@@ -119,9 +90,8 @@ TEST_P(Bf16Rounding, NarrowGradientsAreRoundedOnce) {
   for (const bool accumulate : {false, true}) {
     const double sum = accumulate ? 4128 : 4096;
     auto dw = std::vector<BFloat16>(kWidth * kWidth, BFloat16(15));
-    MatmulArgs product = WeightGrad(kWidth, kRows, accumulate);
-    product.a = product.b = dy.data();
-    product.c = dw.data();
+    MatmulArgs product = WeightGradient(kWidth, kWidth, kRows, dy.data(),
+                                        dy.data(), dw.data(), accumulate);
     kernels_.matmul(stream_, product);
     EXPECT_THAT(Values(dw), Each(4096));
     // A sum that is made in one piece: 513 is 512, and with 1.5 it is 516.
@@ -203,15 +173,7 @@ TEST_P(Bf16Rounding, OverflowIsInfiniteAndNotANumberStays) {
   EXPECT_EQ(float{y[3]}, 2.0F);
   const auto one = Halves({1});
   auto c = Halves({0});
-  kernels_.matmul(stream_, {.m = 1,
-                            .n = 1,
-                            .k = 1,
-                            .a = &a[2],
-                            .lda = 1,
-                            .b = one.data(),
-                            .ldb = 1,
-                            .c = c.data(),
-                            .ldc = 1});
+  kernels_.matmul(stream_, ProductOf(1, 1, 1, &a[2], one.data(), c.data()));
   EXPECT_TRUE(std::isnan(float{c[0]}));
 }
 

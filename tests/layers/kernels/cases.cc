@@ -5,6 +5,8 @@
 #include <cmath>
 #include <span>
 
+#include "layers/kernels/find_kernels.h"
+
 namespace delink::testing {
 namespace {
 
@@ -21,6 +23,11 @@ int64_t Different(const Output& actual, const Output& expected) {
 }
 
 }  // namespace
+
+Outputs Expected(const Case& c, bool bf16, Stream& cpu) {
+  return bf16 ? c.bf16(ReferenceKernelsBf16(), cpu)
+              : c.f64(*FindKernels(DeviceKind::kCpu, DType::kF64), cpu);
+}
 
 void ExpectAgrees(const Outputs& actual, const Outputs& expected) {
   ASSERT_EQ(actual.size(), expected.size());

@@ -107,6 +107,8 @@ inline constexpr Group kGroups[] = {
     {"Vocab", VocabCases},
 };
 
+// What the reference makes of a case: in double, or on bf16.
+Outputs Expected(const Case& c, bool bf16, Stream& cpu);
 // What a fast table made of a case against what the reference did.
 void ExpectAgrees(const Outputs& actual, const Outputs& expected);
 // Bit for bit.

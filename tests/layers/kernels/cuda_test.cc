@@ -76,11 +76,6 @@ class CudaKernels
   Outputs Run(const Case& c) {
     return (bf16_ ? c.bf16 : c.f32)(kernels_, *stream_);
   }
-  Outputs Expected(const Case& c) {
-    return bf16_ ? c.bf16(ReferenceKernelsBf16(), *host_stream_)
-                 : c.f64(*FindKernels(DeviceKind::kCpu, DType::kF64),
-                         *host_stream_);
-  }
 
   // What NVIDIA's libraries do, which the emulated device has not: by what was
   // seen on an H100.
@@ -135,7 +130,7 @@ TEST_P(CudaKernels, AgreeWithTheReferenceTwiceTheSame) {
     SCOPED_TRACE(c.name);
     Outputs first = Run(c);
     if (!kEmulated) AllowLibraries(c.name, first);
-    ExpectAgrees(first, Expected(c));
+    ExpectAgrees(first, Expected(c, bf16_, *host_stream_));
     ExpectSame(Run(c), first);
   }
 }

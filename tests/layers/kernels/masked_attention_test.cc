@@ -10,8 +10,8 @@
 
 #include "framework/tensor/bfloat16.h"
 #include "layers/kernels/find_kernels.h"
+#include "tests/layers/kernels/calls.h"
 #include "tests/testing/documents.h"
-#include "tests/testing/guarded.h"
 #include "tests/testing/numbers.h"
 
 namespace delink::testing::masked_attention_test {
@@ -33,54 +33,31 @@ class Documents : public ::testing::Test {
                 const int32_t* positions) {
     Result result{std::vector<T>(tokens * kOut), std::vector<T>(tokens * kRow)};
     std::vector<float> lse(kHeads * tokens), delta(kHeads * tokens);
-    AttentionForwardArgs f = {.B = 1,
-                              .H = kHeads,
-                              .Hkv = kKvHeads,
-                              .Dh = kHeadDim,
-                              .Tq = tokens,
-                              .Tk = tokens,
-                              .scale = 0.3,
-                              .positions = positions,
-                              .q = qkv,
-                              .q_strides = {tokens * kRow, kRow},
-                              .k = qkv + kOut,
-                              .v = qkv + kOut + kKvHeads * kHeadDim,
-                              .kv_strides = {tokens * kRow, kRow},
-                              .o = result.o.data(),
-                              .o_strides = {tokens * kOut, kOut},
-                              .lse = lse.data()};
-    Guarded<char> forward_scratch(
-        kernels_.attention_forward_scratch_bytes(f, 1));
-    f.scratch = forward_scratch.data();
-    f.scratch_bytes = forward_scratch.size();
-    kernels_.attention_forward(stream_, f);
+    const AttentionForwardArgs f = {.B = 1,
+                                    .H = kHeads,
+                                    .Hkv = kKvHeads,
+                                    .Dh = kHeadDim,
+                                    .Tq = tokens,
+                                    .Tk = tokens,
+                                    .scale = 0.3,
+                                    .positions = positions,
+                                    .q = qkv,
+                                    .q_strides = {tokens * kRow, kRow},
+                                    .k = qkv + kOut,
+                                    .v = qkv + kOut + kKvHeads * kHeadDim,
+                                    .kv_strides = {tokens * kRow, kRow},
+                                    .o = result.o.data(),
+                                    .o_strides = {tokens * kOut, kOut},
+                                    .lse = lse.data()};
+    testing::Attend(kernels_, stream_, f, 1);
     T* const d_qkv = result.d_qkv.data();
-    AttentionBackwardArgs b = {.B = 1,
-                               .H = kHeads,
-                               .Hkv = kKvHeads,
-                               .Dh = kHeadDim,
-                               .Tq = tokens,
-                               .Tk = tokens,
-                               .scale = f.scale,
-                               .positions = positions,
-                               .q = f.q,
-                               .q_strides = f.q_strides,
-                               .k = f.k,
-                               .v = f.v,
-                               .kv_strides = f.kv_strides,
-                               .o = f.o,
-                               .d_o = d_o,
-                               .o_strides = f.o_strides,
-                               .lse = f.lse,
-                               .dq = d_qkv,
-                               .dk = d_qkv + kOut,
-                               .dv = d_qkv + kOut + kKvHeads * kHeadDim,
-                               .delta = delta.data()};
-    Guarded<char> backward_scratch(
-        kernels_.attention_backward_scratch_bytes(b, 1));
-    b.scratch = backward_scratch.data();
-    b.scratch_bytes = backward_scratch.size();
-    kernels_.attention_backward(stream_, b);
+    AttentionBackwardArgs b = BackwardOf(f);
+    b.d_o = d_o;
+    b.dq = d_qkv;
+    b.dk = d_qkv + kOut;
+    b.dv = d_qkv + kOut + kKvHeads * kHeadDim;
+    b.delta = delta.data();
+    testing::Attend(kernels_, stream_, b, 1);
     return result;
   }
 

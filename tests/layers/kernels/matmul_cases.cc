@@ -1,6 +1,7 @@
 #include <type_traits>
 
 #include "absl/strings/str_format.h"
+#include "tests/layers/kernels/calls.h"
 #include "tests/layers/kernels/cases.h"
 
 namespace delink::testing {
@@ -89,34 +90,20 @@ Case GeluCase(int64_t m, int64_t n, int64_t k, GeluForm form, bool bias) {
         const auto b = Input<T>("b", n), dy = Input<T>("dy", m * k);
         const auto w_next = Input<T>("w_next", k * n, 0.5);
         Guarded<T> pre(m * n), y(m * n), dpre(m * n);
-        kernels.matmul_gelu(stream,
-                            {.product = {.m = m,
-                                         .n = n,
-                                         .k = k,
-                                         .transpose_b = true,
-                                         .a = x.data(),
-                                         .lda = k,
-                                         .b = w.data(),
-                                         .ldb = k,
-                                         .c = y.data(),
-                                         .ldc = n,
-                                         .bias = bias ? b.data() : nullptr},
-                             .form = form,
-                             .pre = pre.data()});
+        MatmulArgs product =
+            ProductOf(m, n, k, x.data(), w.data(), y.data(),
+                      /*transpose_a=*/false, /*transpose_b=*/true);
+        product.bias = bias ? b.data() : nullptr;
+        kernels.matmul_gelu(
+            stream, {.product = product, .form = form, .pre = pre.data()});
         // Its own input, so that what is compared depends on no rounding of
         // the other call.
         const auto at = Input<T>("at", m * n, 2.0);
-        kernels.matmul_gelu_backward(stream, {.product = {.m = m,
-                                                          .n = n,
-                                                          .k = k,
-                                                          .a = dy.data(),
-                                                          .lda = k,
-                                                          .b = w_next.data(),
-                                                          .ldb = n,
-                                                          .c = dpre.data(),
-                                                          .ldc = n},
-                                              .form = form,
-                                              .pre = at.data()});
+        kernels.matmul_gelu_backward(
+            stream, {.product = ProductOf(m, n, k, dy.data(), w_next.data(),
+                                          dpre.data()),
+                     .form = form,
+                     .pre = at.data()});
         const double error = 2 * Tolerance<float>(k) + RoundedTwice<T>();
         return {Result("pre", pre, Tolerance<float>(k)), Result("y", y, error),
                 Result("dpre", dpre, error)};
@@ -133,19 +120,10 @@ Case MatmulBiasGradCase(int64_t m, int64_t n, int64_t k, bool accumulate) {
           dw = Input<Wide<T>>("dw", m * n);
           db = Input<Wide<T>>("db", m);
         }
-        kernels.matmul_bias_grad(stream, {.product = {.m = m,
-                                                      .n = n,
-                                                      .k = k,
-                                                      .transpose_a = true,
-                                                      .a = dy.data(),
-                                                      .lda = m,
-                                                      .b = x.data(),
-                                                      .ldb = n,
-                                                      .c = dw.data(),
-                                                      .ldc = n,
-                                                      .accumulate = accumulate,
-                                                      .c_is_gradient = true},
-                                          .db = db.data()});
+        MatmulArgs product =
+            WeightGradient(m, n, k, dy.data(), x.data(), dw.data(), accumulate);
+        product.c_is_gradient = true;
+        kernels.matmul_bias_grad(stream, {.product = product, .db = db.data()});
         return {Result("dw", dw, Tolerance<float>(k)),
                 Result("db", db, Tolerance<float>(k))};
       });

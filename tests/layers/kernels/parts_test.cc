@@ -7,13 +7,32 @@
 #include <utility>
 #include <vector>
 
+#include "tests/layers/kernels/calls.h"
 #include "tests/layers/kernels/reference.h"
 #include "tests/testing/documents.h"
 
 namespace delink::testing::parts_test {
 namespace {
 
-class Parts : public Reference {};
+class Parts : public Reference {
+ protected:
+  // Of two samples of T tokens, from position 2 on.
+  DropoutArgs DropoutOf(int64_t T, int64_t D, const Vector& x, Vector& y) {
+    return {.B = 2,
+            .T = T,
+            .D = D,
+            .rate = 0.4,
+            .step_key = &key_,
+            .name_hash = 7,
+            .sample = samples_.data(),
+            .first_position = 2,
+            .x = x.data(),
+            .y = y.data()};
+  }
+
+  RngKey key_ = KeyFromSeed(4);
+  std::vector<int64_t> samples_ = {3, 9'000'000'000};
+};
 
 Vector Slice(const Vector& values, int64_t first, int64_t count) {
   return {values.begin() + first, values.begin() + first + count};
@@ -22,20 +41,9 @@ Vector Slice(const Vector& values, int64_t first, int64_t count) {
 // Rows 4 .. 9 of 2 x 7, and a sample whose tokens stand in two stretches.
 TEST_F(Parts, OfDropoutAreThoseOfAllTokens) {
   constexpr int64_t B = 2, T = 7, D = 5;
-  const RngKey key = KeyFromSeed(4);
-  const std::vector<int64_t> samples = {3, 9'000'000'000};
   const Vector x(B * 20 * D, 1.0);
   Vector whole(B * T * D), rows(6 * D);
-  DropoutArgs args = {.B = B,
-                      .T = T,
-                      .D = D,
-                      .rate = 0.4,
-                      .step_key = &key,
-                      .name_hash = 7,
-                      .sample = samples.data(),
-                      .first_position = 2,
-                      .x = x.data(),
-                      .y = whole.data()};
+  DropoutArgs args = DropoutOf(T, D, x, whole);
   kernels_.dropout(stream_, args);
   args.first_row = 4;
   args.rows = 6;
@@ -67,20 +75,9 @@ TEST_F(Parts, OfDropoutAreThoseOfAllTokens) {
 // Columns 3 .. 8 and 10 .. 12 of 13, beside each other, of some rows.
 TEST_F(Parts, OfDropoutHaveTheMaskOfTheirColumns) {
   constexpr int64_t B = 2, T = 7, D = 13, kFirst = 4, kRows = 6, kHere = 9;
-  const RngKey key = KeyFromSeed(4);
-  const std::vector<int64_t> samples = {3, 9'000'000'000};
   const Vector x(B * T * D, 1.0);
   Vector whole(B * T * D), here(kRows * kHere), expected;
-  DropoutArgs args = {.B = B,
-                      .T = T,
-                      .D = D,
-                      .rate = 0.4,
-                      .step_key = &key,
-                      .name_hash = 7,
-                      .sample = samples.data(),
-                      .first_position = 2,
-                      .x = x.data(),
-                      .y = whole.data()};
+  DropoutArgs args = DropoutOf(T, D, x, whole);
   kernels_.dropout(stream_, args);
   args.first_row = kFirst;
   args.rows = kRows;
@@ -109,41 +106,33 @@ TEST_F(Parts, OfATableAddUpToTheWhole) {
   const std::vector<int32_t> tokens = Integers("tokens", N, V);
   const Vector w = Normals<double>("w", V * D);
   const Vector dy = Normals<double>("dy", N * D);
-  Vector y(N * D), dw(V * D), sum(N * D), joined;
-  kernels_.embedding_forward(stream_, {.B = 4,
-                                       .T = N / 4,
-                                       .D = D,
-                                       .V = V,
-                                       .tokens = tokens.data(),
-                                       .w = w.data(),
-                                       .y = y.data()});
-  kernels_.embedding_backward_weight(stream_, {.N = N,
-                                               .D = D,
-                                               .V = V,
-                                               .tokens = tokens.data(),
-                                               .dy = dy.data(),
-                                               .dw = dw.data()});
-  for (const int64_t first : {0, 4, 7}) {
-    const int64_t count = first == 4 ? 3 : 4;
-    Vector some(N * D), gradient(count * D);
+  // What rows [first, first + count) make of the tokens, and their gradient.
+  const auto run = [&](int64_t first, int64_t count) {
+    std::pair<Vector, Vector> made{Vector(N * D), Vector(count * D)};
     kernels_.embedding_forward(stream_, {.B = 4,
                                          .T = N / 4,
                                          .D = D,
                                          .V = count,
                                          .tokens = tokens.data(),
                                          .w = w.data() + first * D,
-                                         .y = some.data(),
+                                         .y = made.first.data(),
                                          .first_token = first,
-                                         .partial = true});
-    for (int64_t i = 0; i < N * D; ++i) sum[i] += some[i];
+                                         .partial = count < V});
     kernels_.embedding_backward_weight(stream_, {.N = N,
                                                  .D = D,
                                                  .V = count,
                                                  .tokens = tokens.data(),
                                                  .dy = dy.data(),
-                                                 .dw = gradient.data(),
+                                                 .dw = made.second.data(),
                                                  .first_token = first,
-                                                 .partial = true});
+                                                 .partial = count < V});
+    return made;
+  };
+  const auto [y, dw] = run(0, V);
+  Vector sum(N * D), joined;
+  for (const int64_t first : {0, 4, 7}) {
+    const auto [some, gradient] = run(first, first == 4 ? 3 : 4);
+    for (int64_t i = 0; i < N * D; ++i) sum[i] += some[i];
     joined.insert(joined.end(), gradient.begin(), gradient.end());
   }
   EXPECT_EQ(sum, y);
@@ -244,25 +233,7 @@ TEST_F(Parts, OfTheQueriesSeeWhatAllOfThemSee) {
     const int64_t from = first * Dh;
     Vector lse(B * (end - first)), delta = lse;
     const HeadStrides strides = {T * Dh, Dh};
-    kernels_.attention_forward(stream_, {.B = B,
-                                         .H = 1,
-                                         .Hkv = 1,
-                                         .Dh = Dh,
-                                         .Tq = end - first,
-                                         .Tk = end,
-                                         .scale = 0.6,
-                                         .window = window,
-                                         .positions = positions.data(),
-                                         .positions_row = T,
-                                         .q = q.data() + from,
-                                         .q_strides = strides,
-                                         .k = k.data(),
-                                         .v = v.data(),
-                                         .kv_strides = strides,
-                                         .o = to.o.data() + from,
-                                         .o_strides = strides,
-                                         .lse = lse.data()});
-    kernels_.attention_backward(stream_, {.B = B,
+    const AttentionForwardArgs forward = {.B = B,
                                           .H = 1,
                                           .Hkv = 1,
                                           .Dh = Dh,
@@ -278,13 +249,16 @@ TEST_F(Parts, OfTheQueriesSeeWhatAllOfThemSee) {
                                           .v = v.data(),
                                           .kv_strides = strides,
                                           .o = to.o.data() + from,
-                                          .d_o = d_o.data() + from,
                                           .o_strides = strides,
-                                          .lse = lse.data(),
-                                          .dq = to.dq.data() + from,
-                                          .dk = to.dk.data(),
-                                          .dv = to.dv.data(),
-                                          .delta = delta.data()});
+                                          .lse = lse.data()};
+    kernels_.attention_forward(stream_, forward);
+    AttentionBackwardArgs backward = BackwardOf(forward);
+    backward.d_o = d_o.data() + from;
+    backward.dq = to.dq.data() + from;
+    backward.dk = to.dk.data();
+    backward.dv = to.dv.data();
+    backward.delta = delta.data();
+    kernels_.attention_backward(stream_, backward);
   };
   for (const int64_t window : {0, 3}) {
     SCOPED_TRACE(window);

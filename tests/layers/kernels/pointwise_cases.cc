@@ -127,98 +127,63 @@ Case NotANumberCase(int64_t count) {
       });
 }
 
-Case DropoutCase(int64_t B, int64_t T_, int64_t D, double rate,
-                 int64_t first_position) {
-  return MakeCase(
-      absl::StrFormat("dropout B%d T%d D%d rate%g first%d", B, T_, D, rate,
-                      first_position),
-      [=]<typename T>(const Kernels& kernels, Stream& stream) -> Outputs {
-        const auto x = Input<T>("x", B * T_ * D);
-        const Guarded<RngKey> key(std::vector{KeyFromSeed(3)});
-        Guarded<int64_t> sample(B);
-        for (int64_t b = 0; b < B; ++b) sample[b] = 1 + b * 10'000'000'000;
-        Guarded<T> y(B * T_ * D);
-        kernels.dropout(stream, {.B = B,
-                                 .T = T_,
-                                 .D = D,
-                                 .rate = rate,
-                                 .step_key = key.data(),
-                                 .name_hash = 99,
-                                 .sample = sample.data(),
-                                 .first_position = first_position,
-                                 .x = x.data(),
-                                 .y = y.data()});
-        return {Result("y", y, 3e-7)};
-      });
-}
+struct Dropped {
+  int64_t B, T, D;
+  double rate = 0.3;
+  int64_t first_position = 0;
+  // Some tokens alone, and places that jump, as where ranks share them.
+  int64_t first_row = 0, rows = -1;
+  bool places = false;
+  // Columns [first, first + D) of rows of `width`, and behind them `more` that
+  // are those from 1 on; 0: all there are.
+  int64_t first = 0, width = 0, more = 0;
+};
 
-// Some tokens alone, and places that jump, as where ranks share them.
-Case DropoutRowsCase(int64_t B, int64_t T_, int64_t D, int64_t first_row,
-                     int64_t rows, bool places) {
+Case DropoutCase(const Dropped& p) {
   return MakeCase(
-      absl::StrFormat("dropout B%d T%d D%d rows %d+%d places%d", B, T_, D,
-                      first_row, rows, places),
-      [=]<typename T>(const Kernels& kernels, Stream& stream) -> Outputs {
-        const int64_t count = (rows < 0 ? B * T_ : rows) * D;
+      absl::StrFormat(
+          "dropout B%d T%d D%d rate%g first%d rows %d+%d places%d columns %d "
+          "of %d, %d more",
+          p.B, p.T, p.D, p.rate, p.first_position, p.first_row, p.rows,
+          p.places, p.first, p.width, p.more),
+      [p]<typename T>(const Kernels& kernels, Stream& stream) -> Outputs {
+        const int64_t pitch = p.D + p.more;
+        const int64_t count = (p.rows < 0 ? p.B * p.T : p.rows) * pitch;
         const auto x = Input<T>("x", count);
         const Guarded<RngKey> key(std::vector{KeyFromSeed(3)});
-        Guarded<int64_t> sample(B);
-        for (int64_t b = 0; b < B; ++b) sample[b] = 5 + b * 10'000'000'000;
-        Guarded<int32_t> jumps(T_);
-        for (int64_t t = 0; t < T_; ++t) {
-          jumps[t] = static_cast<int32_t>(t < T_ / 2 ? t + 3 : t + 2 * T_);
+        Guarded<int64_t> sample(p.B);
+        for (int64_t b = 0; b < p.B; ++b) sample[b] = 1 + b * 10'000'000'000;
+        Guarded<int32_t> jumps(p.T);
+        for (int64_t t = 0; t < p.T; ++t) {
+          jumps[t] = static_cast<int32_t>(t < p.T / 2 ? t + 3 : t + 2 * p.T);
         }
         Guarded<T> y(count);
-        kernels.dropout(stream, {.B = B,
-                                 .T = T_,
-                                 .D = D,
-                                 .rate = 0.3,
-                                 .step_key = key.data(),
-                                 .name_hash = 99,
-                                 .sample = sample.data(),
-                                 .first_position = places ? 0 : 3,
-                                 .places = places ? jumps.data() : nullptr,
-                                 .first_row = first_row,
-                                 .rows = rows,
-                                 .x = x.data(),
-                                 .y = y.data()});
-        return {Result("y", y, 3e-7)};
-      });
-}
-
-// Columns [first, first + D) of rows of `width`, and behind them `more` that
-// are those from 1 on.
-Case DropoutColumnsCase(int64_t B, int64_t T_, int64_t D, int64_t first,
-                        int64_t width, int64_t more) {
-  return MakeCase(
-      absl::StrFormat("dropout B%d T%d columns %d+%d of %d, %d more", B, T_,
-                      first, D, width, more),
-      [=]<typename T>(const Kernels& kernels, Stream& stream) -> Outputs {
-        const int64_t pitch = D + more;
-        const auto x = Input<T>("x", B * T_ * pitch);
-        const Guarded<RngKey> key(std::vector{KeyFromSeed(3)});
-        Guarded<int64_t> sample(B);
-        for (int64_t b = 0; b < B; ++b) sample[b] = 5 + b * 10'000'000'000;
-        Guarded<T> y(B * T_ * pitch);
-        DropoutArgs args = {.B = B,
-                            .T = T_,
-                            .D = D,
-                            .rate = 0.3,
+        DropoutArgs args = {.B = p.B,
+                            .T = p.T,
+                            .D = p.D,
+                            .rate = p.rate,
                             .step_key = key.data(),
                             .name_hash = 99,
                             .sample = sample.data(),
-                            .first_position = 3,
-                            .width = width,
-                            .first_column = first,
-                            .pitch = pitch,
+                            .first_position = p.first_position,
+                            .places = p.places ? jumps.data() : nullptr,
+                            .first_row = p.first_row,
+                            .rows = p.rows,
                             .x = x.data(),
                             .y = y.data()};
+        if (p.width > 0) {
+          args.width = p.width;
+          args.first_column = p.first;
+          args.pitch = pitch;
+        }
         kernels.dropout(stream, args);
-        args.D = more;
-        args.first_column = 1;
-        args.x = x.data() + D;
-        args.y = y.data() + D;
-        kernels.dropout(stream, args);
+        if (p.width > 0) {
+          args.D = p.more;
+          args.first_column = 1;
+          args.x = x.data() + p.D;
+          args.y = y.data() + p.D;
+          kernels.dropout(stream, args);
+        }
         return {Result("y", y, 3e-7)};
       });
 }
@@ -245,30 +210,33 @@ std::vector<Case> PointwiseCases() {
   for (const int64_t count : {3, 16, 40}) {
     cases.push_back(NotANumberCase(count));
   }
+  const auto drop = [&cases](const Dropped& p) {
+    cases.push_back(DropoutCase(p));
+  };
   // Even and odd words of the generator, and rows that start inside a block.
   for (const int64_t D : {1, 3, 4, 16, 33, 64, 130}) {
-    cases.push_back(DropoutCase(2, 5, D, 0.1, 0));
-    cases.push_back(DropoutCase(1, 3, D, 0.5, 7));
+    drop({2, 5, D, 0.1});
+    drop({1, 3, D, 0.5, 7});
   }
-  cases.push_back(DropoutCase(2, 3, 8, 0.0, 0));
-  cases.push_back(DropoutCase(3, 180, 129, 0.3, 1));
-  cases.push_back(DropoutCase(2, 300, 64, 0.2, 5));
-  cases.push_back(DropoutCase(2, 3, 8, 0.99999999, 0));  // 1 in f32
+  drop({2, 3, 8, 0.0});
+  drop({3, 180, 129, 0.3, 1});
+  drop({2, 300, 64, 0.2, 5});
+  drop({2, 3, 8, 0.99999999});  // 1 in f32
   for (const int64_t D : {1, 3, 4, 8, 33, 64, 130}) {
-    cases.push_back(DropoutRowsCase(2, 7, D, 0, -1, true));
-    cases.push_back(DropoutRowsCase(2, 7, D, 5, 4, true));
-    cases.push_back(DropoutRowsCase(3, 7, D, 6, 15, false));
+    drop({2, 7, D, 0.3, 0, 0, -1, true});
+    drop({2, 7, D, 0.3, 0, 5, 4, true});
+    drop({3, 7, D, 0.3, 3, 6, 15});
   }
-  cases.push_back(DropoutRowsCase(3, 180, 129, 100, 300, true));
-  cases.push_back(DropoutRowsCase(2, 300, 64, 599, 1, false));
-  cases.push_back(DropoutRowsCase(2, 3, 1100, 2, 2, true));
-  cases.push_back(DropoutRowsCase(2, 3, 8, 6, 0, true));
+  drop({3, 180, 129, 0.3, 0, 100, 300, true});
+  drop({2, 300, 64, 0.3, 3, 599, 1});
+  drop({2, 3, 1100, 0.3, 0, 2, 2, true});
+  drop({2, 3, 8, 0.3, 0, 6, 0, true});
   // Whole packs of numbers, and not.
   for (const int64_t more : {0, 3, 8}) {
-    cases.push_back(DropoutColumnsCase(2, 3, 8, 16, 32, more));
-    cases.push_back(DropoutColumnsCase(2, 3, 16, 8, 33, more));
-    cases.push_back(DropoutColumnsCase(2, 3, 16, 3, 64, more));
-    cases.push_back(DropoutColumnsCase(3, 7, 5, 6, 11, more));
+    drop({2, 3, 8, 0.3, 3, 0, -1, false, 16, 32, more});
+    drop({2, 3, 16, 0.3, 3, 0, -1, false, 8, 33, more});
+    drop({2, 3, 16, 0.3, 3, 0, -1, false, 3, 64, more});
+    drop({3, 7, 5, 0.3, 3, 0, -1, false, 6, 11, more});
   }
   return cases;
 }

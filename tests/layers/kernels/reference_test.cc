@@ -1,5 +1,6 @@
-// The reference in double against mathematics: values worked out by hand, and
-// every backward against central differences of its forward.
+// The reference in double against mathematics: values worked out by hand. Every
+// backward is held against central differences through the op that calls it, in
+// layers/ops/gradients_test.cc; here that of queries at the end of their keys.
 #include "tests/layers/kernels/reference.h"
 
 #include <gmock/gmock.h>
@@ -9,6 +10,8 @@
 #include <cmath>
 #include <cstdint>
 #include <vector>
+
+#include "tests/layers/kernels/calls.h"
 
 namespace delink::testing::reference_test {
 namespace {
@@ -25,18 +28,9 @@ TEST_F(Reference, MatmulByHand) {
   for (const bool ta : {false, true}) {
     for (const bool tb : {false, true}) {
       Vector c(6, 1000.0);
-      MatmulArgs args = {.m = 2,
-                         .n = 3,
-                         .k = 2,
-                         .transpose_a = ta,
-                         .transpose_b = tb,
-                         .a = ta ? a_t.data() : a.data(),
-                         .lda = 2,
-                         .b = tb ? b_t.data() : b.data(),
-                         .ldb = tb ? 2 : 3,
-                         .c = c.data(),
-                         .ldc = 3,
-                         .bias = bias.data()};
+      MatmulArgs args = ProductOf(2, 3, 2, ta ? a_t.data() : a.data(),
+                                  tb ? b_t.data() : b.data(), c.data(), ta, tb);
+      args.bias = bias.data();
       kernels_.matmul(stream_, args);
       EXPECT_THAT(c, ElementsAre(121, 224, 327, 147, 254, 361));
       args.bias = nullptr;
@@ -67,57 +61,16 @@ TEST_F(Reference, LayerNorm) {
   EXPECT_THAT(rstd, ElementsAre(0.5));
 }
 
-TEST_F(Reference, LayerNormGradients) {
-  const int64_t N = 3, D = 5;
-  Vector x = Normals<double>("x", N * D), w = Normals<double>("w", D);
-  Vector b = Normals<double>("b", D);
-  const Vector dy = Normals<double>("dy", N * D);
-  Vector y(N * D), mean(N), rstd(N), dx(N * D), dw(D), db(D);
-  const auto loss = [&] {
-    kernels_.layer_norm_forward(
-        stream_, {N, D, 1e-5, x.data(), w.data(), b.data(), y.data(),
-                  mean.data(), rstd.data()});
-    return Dot(y, dy);
-  };
-  loss();
-  kernels_.layer_norm_backward_input(
-      stream_, {N, D, dy.data(), x.data(), w.data(), mean.data(), rstd.data(),
-                dx.data()});
-  kernels_.layer_norm_backward_weight(
-      stream_, {N, D, dy.data(), x.data(), mean.data(), rstd.data(), dw.data(),
-                db.data()});
-  ExpectGradient(x, dx, loss);
-  ExpectGradient(w, dw, loss);
-  ExpectGradient(b, db, loss);
-}
-
-TEST_F(Reference, RmsNormAndItsGradients) {
+TEST_F(Reference, RmsNorm) {
   // x / sqrt((9 + 16) / 2 + 12.5) = x / 5.
   const Vector three_four = {3, 4}, ones = {1, 10};
   Vector out(2);
   kernels_.rms_norm_forward(stream_, {1, 2, 12.5, three_four.data(),
                                       ones.data(), out.data(), nullptr});
   EXPECT_THAT(out, ElementsAre(DoubleNear(0.6, 1e-15), DoubleNear(8, 1e-14)));
-
-  const int64_t N = 3, D = 5;
-  Vector x = Normals<double>("x", N * D), w = Normals<double>("w", D);
-  const Vector dy = Normals<double>("dy", N * D);
-  Vector y(N * D), rstd(N), dx(N * D), dw(D);
-  const auto loss = [&] {
-    kernels_.rms_norm_forward(
-        stream_, {N, D, 1e-5, x.data(), w.data(), y.data(), rstd.data()});
-    return Dot(y, dy);
-  };
-  loss();
-  kernels_.rms_norm_backward_input(
-      stream_, {N, D, dy.data(), x.data(), w.data(), rstd.data(), dx.data()});
-  kernels_.rms_norm_backward_weight(
-      stream_, {N, D, dy.data(), x.data(), rstd.data(), dw.data()});
-  ExpectGradient(x, dx, loss);
-  ExpectGradient(w, dw, loss);
 }
 
-TEST_F(Reference, GeluAndItsGradients) {
+TEST_F(Reference, Gelu) {
   // Values from tables of the normal distribution and of tanh.
   const Vector at = {-1, 0, 1, 2};
   Vector out(4);
@@ -128,16 +81,6 @@ TEST_F(Reference, GeluAndItsGradients) {
   kernels_.gelu_forward(stream_, {4, GeluForm::kTanh, at.data(), out.data()});
   EXPECT_THAT(out, Pointwise(DoubleNear(1e-6),
                              Vector{-0.158808, 0, 0.841192, 1.954598}));
-  for (const GeluForm form : {GeluForm::kTanh, GeluForm::kErf}) {
-    Vector x = Normals<double>("x", 20, 2.0), y(20), dx(20);
-    const Vector dy = Normals<double>("dy", 20);
-    const auto loss = [&] {
-      kernels_.gelu_forward(stream_, {20, form, x.data(), y.data()});
-      return Dot(y, dy);
-    };
-    kernels_.gelu_backward(stream_, {20, form, dy.data(), x.data(), dx.data()});
-    ExpectGradient(x, dx, loss);
-  }
 }
 
 TEST_F(Reference, AddAndAccumulate) {
@@ -170,68 +113,14 @@ TEST_F(Reference, DropoutKeepsTheRightShareAndScalesIt) {
   EXPECT_NEAR(kept, 75'000, 6 * std::sqrt(count * 0.25 * 0.75));
 }
 
-TEST_F(Reference, EmbeddingAndItsGradients) {
+TEST_F(Reference, Embedding) {
   const std::vector<int32_t> tokens = {2, 0, 2, 1, 2, 2};
-  Vector w = Normals<double>("w", 4 * 3), p = Normals<double>("p", 6 * 3);
-  const Vector dy = Normals<double>("dy", 6 * 3);
-  Vector y(6 * 3), dw(4 * 3), dp(6 * 3);
-  const auto loss = [&] {
-    kernels_.embedding_forward(stream_, {2, 3, 3, 4, 1, nullptr, tokens.data(),
-                                         w.data(), p.data(), y.data()});
-    return Dot(y, dy);
-  };
-  loss();
+  const Vector w = Normals<double>("w", 4 * 3), p = Normals<double>("p", 6 * 3);
+  Vector y(6 * 3);
+  kernels_.embedding_forward(stream_, {2, 3, 3, 4, 1, nullptr, tokens.data(),
+                                       w.data(), p.data(), y.data()});
   EXPECT_EQ(y[3], w[0] + p[2 * 3]);          // token 0 at position 1 + 1
   EXPECT_EQ(y[5 * 3], w[2 * 3] + p[3 * 3]);  // token 2 at position 1 + 2
-  kernels_.embedding_backward_weight(
-      stream_, {6, 3, 4, tokens.data(), dy.data(), dw.data()});
-  kernels_.embedding_backward_position(stream_,
-                                       {2, 3, 3, 6, 1, dy.data(), dp.data()});
-  ExpectGradient(w, dw, loss);
-  ExpectGradient(p, dp, loss);
-}
-
-TEST_F(Reference, CrossEntropyAndItsGradients) {
-  const int64_t N = 3, V = 4;
-  Vector x = Normals<double>("x", N * V);
-  const std::vector<int32_t> targets = {3, -1, 0};
-  Vector row_loss(N);
-  int64_t count = 0;
-  CrossEntropyArgs args = {N,
-                           V,
-                           V,
-                           nullptr,
-                           targets.data(),
-                           /*ignore_index=*/-1,
-                           false,
-                           row_loss.data(),
-                           nullptr,
-                           &count};
-  const auto loss = [&] {
-    double sum = 0.0;
-    args.logits = x.data();
-    args.loss_sum = &sum;
-    kernels_.cross_entropy(stream_, args);
-    return sum;
-  };
-  const double value = loss();
-  double expected = 0.0;
-  for (const int64_t n : {0, 2}) {
-    double sum = 0.0;
-    for (int64_t v = 0; v < V; ++v) sum += std::exp(x[n * V + v]);
-    expected -= x[n * V + targets[n]] - std::log(sum);
-  }
-  EXPECT_NEAR(value, expected, 1e-12);
-  EXPECT_EQ(count, 2);
-  Vector dx = x;
-  double sum = 0.0;
-  args.logits = dx.data();
-  args.loss_sum = &sum;
-  args.want_grad = true;
-  kernels_.cross_entropy(stream_, args);
-  EXPECT_EQ(sum, value);
-  args.want_grad = false;
-  ExpectGradient(x, dx, loss);
 }
 
 // Grouped queries and a cache of earlier keys: H = 4, Hkv = 2, Tq = 3, Tk = 5.
@@ -302,28 +191,13 @@ TEST_P(ReferenceAttention, IsTheFormula) {
 TEST_P(ReferenceAttention, Gradients) {
   Loss();
   Vector dq(q_.size()), dk(k_.size()), dv(v_.size()), delta(lse_.size());
-  const AttentionForwardArgs f = Forward();
-  kernels_.attention_backward(stream_, {.B = f.B,
-                                        .H = f.H,
-                                        .Hkv = f.Hkv,
-                                        .Dh = f.Dh,
-                                        .Tq = f.Tq,
-                                        .Tk = f.Tk,
-                                        .scale = f.scale,
-                                        .window = f.window,
-                                        .q = f.q,
-                                        .q_strides = f.q_strides,
-                                        .k = f.k,
-                                        .v = f.v,
-                                        .kv_strides = f.kv_strides,
-                                        .o = o_.data(),
-                                        .d_o = d_o_.data(),
-                                        .o_strides = f.o_strides,
-                                        .lse = lse_.data(),
-                                        .dq = dq.data(),
-                                        .dk = dk.data(),
-                                        .dv = dv.data(),
-                                        .delta = delta.data()});
+  AttentionBackwardArgs args = BackwardOf(Forward());
+  args.d_o = d_o_.data();
+  args.dq = dq.data();
+  args.dk = dk.data();
+  args.dv = dv.data();
+  args.delta = delta.data();
+  kernels_.attention_backward(stream_, args);
   ExpectGradient(q_, dq, [this] { return Loss(); });
   ExpectGradient(k_, dk, [this] { return Loss(); });
   ExpectGradient(v_, dv, [this] { return Loss(); });

@@ -15,6 +15,7 @@
 #include "layers/modules/norm.h"
 #include "layers/ops/causal_attention.h"
 #include "layers/ops/swiglu.h"
+#include "tests/layers/modules/expect_cut.h"
 #include "tests/testing/cut_layer.h"
 #include "tests/testing/documents.h"
 
@@ -22,9 +23,7 @@ namespace delink::cut_test {
 namespace {
 
 using testing::CutCase;
-using testing::CutOptions;
 using testing::LayerOf;
-using testing::MemoryMode;
 using testing::RunCut;
 
 constexpr int64_t kB = 2, kT = 6, kD = 16;
@@ -37,27 +36,7 @@ CutCase CaseOf(std::function<testing::VisitRunner::Layer(const Scope&)> build) {
   return {.build = std::move(build), .B = kB, .T = kT, .D = kD};
 }
 
-// Over 2 and 4 ranks, in every way in which a visit may run.
-void ExpectCut(const CutCase& c) {
-  const auto whole = RunCut(c, {.times = 2});
-  for (const int n : {2, 4}) {
-    for (const bool sequence : {false, true}) {
-      for (const bool halves : {false, true}) {
-        const bool remake = halves == (n == 2);
-        SCOPED_TRACE(::testing::Message()
-                     << n << " ranks, sequence " << sequence << ", halves "
-                     << halves << ", remake " << remake);
-        ExpectSame(RunCut(c, {.ranks = n,
-                              .sequence = sequence,
-                              .memory = MemoryMode::kPlanned,
-                              .halves = halves,
-                              .remake = remake,
-                              .times = 2}),
-                   whole, kSums * 0x1p-53);
-      }
-    }
-  }
-}
+void ExpectCut(const CutCase& c) { testing::ExpectCut(c, kSums); }
 
 // Products that a user may write.
 class Pair final : public Module {
@@ -171,23 +150,9 @@ TEST(Cut, InTheTypesOfRuns) {
                                  .kv_heads = 2,
                                  .rotary = ops::RotaryConfig{},
                                  .qk_norm_eps = 1e-5}))};
+  // Of bf16 some ten values behind each other are rounded, both ways.
   for (const CutCase& c : cases) {
-    const auto whole = RunCut(c, {});
-    for (const bool sequence : {false, true}) {
-      SCOPED_TRACE(sequence);
-      const CutOptions f32 = {.ranks = 4,
-                              .sequence = sequence,
-                              .dtype = DType::kF32,
-                              .memory = MemoryMode::kPlanned};
-      ExpectSame(RunCut(c, f32), whole, kSums * 0x1p-24);
-      for (const bool narrow : {false, true}) {
-        CutOptions bf16 = f32;
-        bf16.dtype = DType::kBF16;
-        bf16.bf16_gradients = narrow;
-        // Of bf16 some ten values behind each other are rounded, both ways.
-        ExpectSame(RunCut(c, bf16), whole, 16 * 0x1p-9);
-      }
-    }
+    testing::ExpectCutInTypesOfRuns(c, kSums, 16);
   }
 }
 

@@ -9,6 +9,7 @@
 #include "framework/base/at.h"
 #include "layers/modules/embedding.h"
 #include "layers/modules/lm_head.h"
+#include "tests/layers/modules/expect_cut.h"
 #include "tests/testing/cut_layer.h"
 #include "tests/testing/documents.h"
 #include "tests/testing/numbers.h"
@@ -17,7 +18,6 @@ namespace delink::cut_vocabulary_test {
 namespace {
 
 using testing::CutCase;
-using testing::CutOptions;
 using testing::LayerOf;
 using testing::MemoryMode;
 using testing::RunCut;
@@ -33,28 +33,7 @@ constexpr int64_t kVocabularies[] = {13, 101, 4, 3};
 // either gradient.
 constexpr double kSums = 4 * 10;
 
-// Over 2 and 4 ranks, in every way in which a visit may run.
-void ExpectCut(const CutCase& c) {
-  const auto whole = RunCut(c, {.times = 2});
-  for (const int n : {2, 4}) {
-    for (const bool sequence : {false, true}) {
-      for (const bool halves : {false, true}) {
-        for (const bool remake : {false, true}) {
-          SCOPED_TRACE(::testing::Message()
-                       << n << " ranks, sequence " << sequence << ", halves "
-                       << halves << ", remake " << remake);
-          ExpectSame(RunCut(c, {.ranks = n,
-                                .sequence = sequence,
-                                .memory = MemoryMode::kPlanned,
-                                .halves = halves,
-                                .remake = remake,
-                                .times = 2}),
-                     whole, kSums * 0x1p-53);
-        }
-      }
-    }
-  }
-}
+void ExpectCut(const CutCase& c) { testing::ExpectCut(c, kSums); }
 
 CutCase EmbeddingCase(const Embedding::Config& config) {
   return {
@@ -153,25 +132,10 @@ TEST(CutVocabulary, InTheTypesOfRuns) {
   const CutCase cases[] = {
       EmbeddingCase({.vocab = 13, .dim = kD, .positions = kT, .dropout = 0.3}),
       HeadCase({.dim = kD, .vocab = 101, .z_loss = 1e-2}, true)};
+  // Of bf16 the norm, the logits, their gradients and those of the input are
+  // rounded behind each other, and the sum over ranks.
   for (const CutCase& c : cases) {
-    const auto whole = RunCut(c, {});
-    for (const bool sequence : {false, true}) {
-      SCOPED_TRACE(sequence);
-      const CutOptions f32 = {.ranks = 4,
-                              .sequence = sequence,
-                              .dtype = DType::kF32,
-                              .memory = MemoryMode::kPlanned};
-      ExpectSame(RunCut(c, f32), whole, kSums * 0x1p-24);
-      for (const bool narrow : {false, true}) {
-        CutOptions bf16 = f32;
-        bf16.dtype = DType::kBF16;
-        bf16.bf16_gradients = narrow;
-        // Of bf16 the norm, the logits, their gradients and those of the input
-        // are rounded behind each other, and the sum over ranks: each by up to
-        // 2^-9.
-        ExpectSame(RunCut(c, bf16), whole, 8 * 0x1p-9);
-      }
-    }
+    testing::ExpectCutInTypesOfRuns(c, kSums, 8);
   }
 }
 

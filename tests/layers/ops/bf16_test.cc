@@ -4,10 +4,11 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <cstdint>
 #include <functional>
 #include <memory>
-#include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "framework/tensor/bfloat16.h"
@@ -23,6 +24,7 @@
 #include "layers/ops/qk_norm.h"
 #include "layers/ops/rotary.h"
 #include "layers/ops/swiglu.h"
+#include "tests/testing/cut_layer.h"
 #include "tests/testing/numbers.h"
 #include "tests/testing/visit_runner.h"
 
@@ -32,123 +34,54 @@ namespace {
 using Params = std::vector<Param*>;
 using Vector = std::vector<double>;
 
-template <typename T>
-constexpr DType kTypeOf = std::is_same_v<T, BFloat16> ? DType::kBF16
-                          : std::is_same_v<T, float>  ? DType::kF32
-                                                      : DType::kF64;
-
 struct OpCase {
-  Shape x;
+  Shape x;  // [B, T, D], or [B, T] of tokens
   std::vector<Shape> params;
   std::function<Var(Var, const Params&)> op;  // undefined for a loss
   // Roundings on the longest way to an output, to the gradient of x, and to
   // what the gradient of a parameter is summed from.
   int forward = 1, backward = 1, weight = 0;
-  double size = 1.0;  // of the parameters
   bool loss = false;
   std::vector<int32_t> tokens = {};  // x is these when not empty
   std::vector<int32_t> targets = {};
 };
 
-struct Outcome {
-  Vector y, dx;
-  std::vector<Vector> grads;
-  double loss = 0;
-};
-
-// Numbers that bf16 holds.
-template <typename T>
-std::vector<T> Numbers(const std::string& name, int64_t count,
-                       double size = 1.0) {
-  const auto values = Normals<BFloat16>(name, count, size);
-  std::vector<T> result;
-  for (const BFloat16 value : values) result.emplace_back(float{value});
-  return result;
+CutCase CutOf(const OpCase& c) {
+  return {.build = [c](const Scope& s) -> VisitRunner::Layer {
+            Params params;
+            for (size_t i = 0; i < c.params.size(); ++i) {
+              params.push_back(&(s / ("p" + std::to_string(i)))
+                                    .Param("weight", {.shape = c.params[i]}));
+            }
+            return [op = c.op, params](Var x) { return op(x, params); };
+          },
+          .B = c.x[0],
+          .T = c.x[1],
+          .D = c.tokens.empty() ? c.x[2] : 0,
+          .loss = c.loss,
+          .tokens = c.tokens,
+          .targets = c.targets};
 }
 
-template <typename T>
-Vector Doubles(const std::vector<T>& values) {
-  return {values.begin(), values.end()};
-}
-
-// Forward and backward once; gradients of parameters, which are kept as G,
-// begin at 1.
-template <typename T, typename G = Wide<T>>
-Outcome Run(const OpCase& c, MemoryMode memory, bool halves = false) {
-  const std::unique_ptr<Device> device = NewCpuDevice();
-  const RngKey key = KeyFromSeed(7);
-  LossRecord record;
-  std::vector<int64_t> samples(static_cast<size_t>(c.x[0]), 5);
-  std::vector<std::vector<T>> weights;
-  std::vector<std::vector<G>> grads;
-  std::vector<std::unique_ptr<Param>> owned;
-  Params params;
-  for (const Shape& shape : c.params) {
-    weights.push_back(Numbers<T>("p" + std::to_string(weights.size()),
-                                 shape.elements(), c.size));
-    grads.emplace_back(static_cast<size_t>(shape.elements()), G(1));
-    owned.push_back(std::make_unique<Param>());
-    params.push_back(owned.back().get());
-  }
-  const auto bind = [&] {
-    for (size_t i = 0; i < owned.size(); ++i) {
-      owned[i]->Bind(Tensor(weights[i].data(), kTypeOf<T>, c.params[i]),
-                     Tensor(grads[i].data(), kTypeOf<G>, c.params[i]),
-                     /*written=*/true);
-    }
-  };
-  bind();
-  const VisitInputs inputs = {.step_key = &key,
-                              .samples = samples.data(),
-                              .targets = c.targets.data(),
-                              .loss = &record};
-  const bool tokens = !c.tokens.empty();
-  std::vector<T> x = Numbers<T>("x", tokens ? 0 : c.x.elements());
-  std::vector<T> dx(x.size());
-  const Tensor input =
-      tokens ? Tensor(const_cast<int32_t*>(c.tokens.data()), DType::kI32, c.x)
-             : Tensor(x.data(), kTypeOf<T>, c.x);
-  const auto options = [&](MemoryMode mode) {
-    return VisitRunner::Options{.device = device.get(),
-                                .memory = mode,
-                                .layer = [&](Var v) { return c.op(v, params); },
-                                .x = c.x,
-                                .x_dtype = input.dtype(),
-                                .x_needs_grad = !tokens,
-                                .loss = c.loss,
-                                .bind = bind,
-                                .inputs = inputs};
-  };
-  Shape shape;
-  if (!c.loss) {
-    VisitRunner probe(options(MemoryMode::kHeap));
-    probe.Forward(Phase::kForward, inputs, input, Tensor());
-    shape = probe.output().shape();
-  }
-  std::vector<T> y(static_cast<size_t>(c.loss ? 0 : shape.elements()));
-  std::vector<T> dy = Numbers<T>("dy", static_cast<int64_t>(y.size()));
-  const auto tensor = [&](std::vector<T>& values) {
-    return c.loss ? Tensor() : Tensor(values.data(), kTypeOf<T>, shape);
-  };
-  VisitRunner visit(options(memory));
-  record = {};
-  bind();
-  for (auto& grad : grads) grad.assign(grad.size(), G(1));
-  visit.Forward(Phase::kRecord, inputs, input, tensor(y));
-  const Tensor given = Tensor(dx.data(), kTypeOf<T>, c.x);
-  if (halves) {
-    visit.BackwardInput(tensor(dy), given);
-    visit.BackwardWeight();
-  } else {
-    visit.Backward(tensor(dy), given);
-  }
-  Outcome outcome = {Doubles(y), Doubles(dx), {}, record.loss_sum};
-  for (const auto& grad : grads) outcome.grads.push_back(Doubles(grad));
-  return outcome;
+// On one rank. Gradients of parameters are added to what a first pass has left.
+CutResult Run(const CutCase& c, DType dtype, MemoryMode memory,
+              bool narrow = false, bool halves = false) {
+  return RunCut(c, {.dtype = dtype,
+                    .bf16_gradients = narrow,
+                    .memory = memory,
+                    .halves = halves,
+                    .times = 2});
 }
 
 double Error(const Vector& actual, const Vector& expected) {
   return RelativeError<double, double>(actual, expected);
+}
+
+void ExpectSameBits(const CutResult& a, const CutResult& b) {
+  EXPECT_EQ(a.y, b.y);
+  EXPECT_EQ(a.dx, b.dx);
+  EXPECT_EQ(a.gradients, b.gradients);
+  EXPECT_EQ(a.loss.loss_sum, b.loss.loss_sum);
 }
 
 // A rounding changes a number by at most 2^-8 of it, and a tensor, whose errors
@@ -158,51 +91,45 @@ double Error(const Vector& actual, const Vector& expected) {
 double Bound(int roundings) { return roundings * 0x1p-8 + 1e-5; }
 
 // Where gradients are kept in bf16 each element is what it is in f32, rounded
-// once (by 2^-8 of it at most), and all else has the same bits.
-void ExpectNarrowGradients(const OpCase& c, const Outcome& wide) {
-  const Outcome narrow = Run<BFloat16, BFloat16>(c, MemoryMode::kHeap);
-  EXPECT_EQ(narrow.y, wide.y);
-  EXPECT_EQ(narrow.dx, wide.dx);
-  EXPECT_EQ(narrow.loss, wide.loss);
-  for (size_t p = 0; p < wide.grads.size(); ++p) {
-    for (size_t i = 0; i < wide.grads[p].size(); ++i) {
-      const double g = wide.grads[p][i];
-      EXPECT_NEAR(narrow.grads[p][i], g, 0x1p-8 * std::abs(g) + 1e-5)
-          << "parameter " << p << ", element " << i;
+// after each pass (by 2^-8 of it at most in all), and all else has the same
+// bits.
+void ExpectNarrowGradients(const CutCase& c, const CutResult& wide) {
+  CutResult narrow = Run(c, DType::kBF16, MemoryMode::kHeap, /*narrow=*/true);
+  ExpectSameBits(narrow,
+                 Run(c, DType::kBF16, MemoryMode::kPlanned, /*narrow=*/true));
+  for (const auto& [name, expected] : wide.gradients) {
+    const Vector& gradient = narrow.gradients.at(name);
+    for (size_t i = 0; i < expected.size(); ++i) {
+      const double g = expected[i];
+      EXPECT_NEAR(gradient[i], g, 0x1p-8 * std::abs(g) + 1e-5)
+          << name << ", element " << i;
     }
   }
-  const Outcome planned = Run<BFloat16, BFloat16>(c, MemoryMode::kPlanned);
-  EXPECT_EQ(planned.grads, narrow.grads);
+  narrow.gradients = wide.gradients;
+  ExpectSameBits(narrow, wide);
 }
 
-// A backward in two halves has the bits of the whole.
-template <typename T, typename G = Wide<T>>
-void ExpectHalves(const OpCase& c) {
-  const Outcome whole = Run<T, G>(c, MemoryMode::kPlanned);
-  const Outcome halves = Run<T, G>(c, MemoryMode::kPlanned, /*halves=*/true);
-  EXPECT_EQ(halves.dx, whole.dx);
-  EXPECT_EQ(halves.grads, whole.grads);
-}
-
-void ExpectRounded(const OpCase& c) {
-  const Outcome exact = Run<double>(c, MemoryMode::kHeap);
-  const Outcome heap = Run<BFloat16>(c, MemoryMode::kHeap);
-  EXPECT_LT(Error(heap.y, exact.y), Bound(c.forward)) << "y";
-  EXPECT_LT(Error(heap.dx, exact.dx), Bound(c.backward)) << "dx";
-  for (size_t i = 0; i < heap.grads.size(); ++i) {
-    EXPECT_LT(Error(heap.grads[i], exact.grads[i]), Bound(c.weight))
-        << "parameter " << i;
+void ExpectRounded(const OpCase& op) {
+  const CutCase c = CutOf(op);
+  const CutResult exact = Run(c, DType::kF64, MemoryMode::kHeap);
+  const CutResult heap = Run(c, DType::kBF16, MemoryMode::kHeap);
+  EXPECT_LT(Error(heap.y, exact.y), Bound(op.forward)) << "y";
+  EXPECT_LT(Error(heap.dx, exact.dx), Bound(op.backward)) << "dx";
+  for (const auto& [name, gradient] : exact.gradients) {
+    EXPECT_LT(Error(heap.gradients.at(name), gradient), Bound(op.weight))
+        << name;
   }
-  EXPECT_NEAR(heap.loss, exact.loss, Bound(c.forward) * exact.loss);
-  const Outcome planned = Run<BFloat16>(c, MemoryMode::kPlanned);
-  EXPECT_EQ(planned.y, heap.y);
-  EXPECT_EQ(planned.dx, heap.dx);
-  EXPECT_EQ(planned.grads, heap.grads);
-  EXPECT_EQ(planned.loss, heap.loss);
+  EXPECT_NEAR(heap.loss.loss_sum, exact.loss.loss_sum,
+              Bound(op.forward) * exact.loss.loss_sum);
+  ExpectSameBits(Run(c, DType::kBF16, MemoryMode::kPlanned), heap);
   ExpectNarrowGradients(c, heap);
-  ExpectHalves<float>(c);
-  ExpectHalves<BFloat16>(c);
-  ExpectHalves<BFloat16, BFloat16>(c);
+  // A backward in two halves has the bits of the whole.
+  for (const auto& [dtype, narrow] :
+       {std::pair{DType::kF32, false}, std::pair{DType::kBF16, false},
+        std::pair{DType::kBF16, true}}) {
+    ExpectSameBits(Run(c, dtype, MemoryMode::kPlanned, narrow, /*halves=*/true),
+                   Run(c, dtype, MemoryMode::kPlanned, narrow));
+  }
 }
 
 TEST(Bf16, Linear) {
@@ -213,18 +140,19 @@ TEST(Bf16, Linear) {
                  }});
   // So long a sum over tokens that bf16 would lose it.
   ExpectRounded(
-      {.x = {3000, 5}, .params = {{7, 5}}, .op = [](Var x, const Params& p) {
+      {.x = {1, 3000, 5}, .params = {{7, 5}}, .op = [](Var x, const Params& p) {
          return ops::Linear(x, *p[0], nullptr);
        }});
 }
 
 TEST(Bf16, Norms) {
+  ExpectRounded({.x = {1, 40, 65},
+                 .params = {{65}, {65}},
+                 .op = [](Var x, const Params& p) {
+                   return ops::LayerNorm(x, *p[0], *p[1], 1e-5);
+                 }});
   ExpectRounded(
-      {.x = {40, 65}, .params = {{65}, {65}}, .op = [](Var x, const Params& p) {
-         return ops::LayerNorm(x, *p[0], *p[1], 1e-5);
-       }});
-  ExpectRounded(
-      {.x = {40, 65}, .params = {{65}}, .op = [](Var x, const Params& p) {
+      {.x = {1, 40, 65}, .params = {{65}}, .op = [](Var x, const Params& p) {
          return ops::RmsNorm(x, *p[0], 1e-6);
        }});
   ExpectRounded({.x = {2, 9, (4 + 2 * 2) * 16},
@@ -237,18 +165,18 @@ TEST(Bf16, Norms) {
 
 TEST(Bf16, Pointwise) {
   for (const GeluForm form : {GeluForm::kTanh, GeluForm::kErf}) {
-    ExpectRounded({.x = {7, 100}, .op = [form](Var x, const Params&) {
+    ExpectRounded({.x = {1, 7, 100}, .op = [form](Var x, const Params&) {
                      return ops::Gelu(x, form);
                    }});
   }
-  ExpectRounded({.x = {7, 66},
+  ExpectRounded({.x = {1, 7, 66},
                  .op = [](Var x, const Params&) { return ops::SwiGlu(x); }});
   ExpectRounded({.x = {2, 5, 33}, .op = [](Var x, const Params&) {
                    return ops::Dropout(x, 0.3, HashName("here"));
                  }});
   // The gradient of x is the sum of two.
   ExpectRounded(
-      {.x = {7, 66},
+      {.x = {1, 7, 66},
        .op = [](Var x,
                 const Params&) { return x + ops::Gelu(x, GeluForm::kErf); },
        .forward = 2,
@@ -328,8 +256,7 @@ TEST(Bf16, Chain) {
            },
        .forward = 10,
        .backward = 20,
-       .weight = 20,
-       .size = 0.2});
+       .weight = 20});
 }
 
 struct SwishKernels {

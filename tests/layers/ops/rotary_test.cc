@@ -80,6 +80,26 @@ TEST(RotaryFrequenciesDeathTest, RefusesWhatHasNoPairs) {
                "258 elements");
 }
 
+// What the op makes of a copy: the input itself may not change.
+template <typename T>
+std::vector<T> Turned(const std::vector<T>& in, DType dtype, const Shape& shape,
+                      int64_t H, int64_t Hkv, const RotaryAngles& angles,
+                      int64_t position) {
+  std::vector<T> x = in, y(in.size());
+  const std::unique_ptr<Device> device = NewCpuDevice();
+  testing::VisitRunner visit(
+      {.device = device.get(), .layer = [&](Var v) {
+         const Var copy = v.tape().Output(v.shape(), v.dtype());
+         v.tape().device().Copy(v.tape().stream(), copy.data(), v.data(),
+                                v.value().bytes());
+         return ops::Rotary(copy, H, Hkv, angles);
+       }});
+  visit.Forward(Phase::kEval, {.training = false, .first_position = position},
+                Tensor(x.data(), dtype, shape), Tensor(y.data(), dtype, shape));
+  EXPECT_EQ(x, in);
+  return y;
+}
+
 // qkv [2, 3, (2 + 2 * 1) * 6] of which the first 4 elements of each head turn.
 TEST(Rotary, MultipliesByUnitComplexNumbers) {
   constexpr int64_t B = 2, T = 3, H = 2, Hkv = 1, Dh = 6;
@@ -90,21 +110,8 @@ TEST(Rotary, MultipliesByUnitComplexNumbers) {
        {RotaryPairing::kHalf, RotaryPairing::kInterleaved}) {
     const RotaryAngles angles =
         ops::RotaryFrequencies({.dim = 4, .base = 100, .pairing = pairing});
-    std::vector<double> x = in, y(in.size());
-    const std::unique_ptr<Device> device = NewCpuDevice();
-    // A copy: the input itself may not change.
-    testing::VisitRunner visit(
-        {.device = device.get(), .layer = [&](Var v) {
-           const Var copy = v.tape().Output(v.shape(), v.dtype());
-           v.tape().device().Copy(v.tape().stream(), copy.data(), v.data(),
-                                  v.value().bytes());
-           return ops::Rotary(copy, H, Hkv, angles);
-         }});
-    const Shape shape = {B, T, kHeads * Dh};
-    visit.Forward(Phase::kEval, {.training = false, .first_position = 40},
-                  Tensor(x.data(), DType::kF64, shape),
-                  Tensor(y.data(), DType::kF64, shape));
-    EXPECT_EQ(x, in);
+    const std::vector<double> y =
+        Turned(in, DType::kF64, {B, T, kHeads * Dh}, H, Hkv, angles, 40);
     for (int64_t n = 0; n < B * T * kHeads; ++n) {
       std::vector<double> expected(in.begin() + n * Dh,
                                    in.begin() + (n + 1) * Dh);
@@ -133,18 +140,8 @@ void ExpectTurned(DType dtype, int64_t position, double base,
   constexpr int64_t Dh = 128;
   const RotaryAngles angles = ops::RotaryFrequencies({.dim = Dh, .base = base});
   const std::vector<T> in = testing::Normals<T>("qkv", 3 * Dh);
-  std::vector<T> x = in, y(in.size());
-  const std::unique_ptr<Device> device = NewCpuDevice();
-  testing::VisitRunner visit(
-      {.device = device.get(), .layer = [&](Var v) {
-         const Var copy = v.tape().Output(v.shape(), v.dtype());
-         v.tape().device().Copy(v.tape().stream(), copy.data(), v.data(),
-                                v.value().bytes());
-         return ops::Rotary(copy, 1, 1, angles);
-       }});
-  visit.Forward(Phase::kEval, {.training = false, .first_position = position},
-                Tensor(x.data(), dtype, {1, 1, 3 * Dh}),
-                Tensor(y.data(), dtype, {1, 1, 3 * Dh}));
+  const std::vector<T> y =
+      Turned(in, dtype, {1, 1, 3 * Dh}, 1, 1, angles, position);
   const auto number = [](T value) {
     return static_cast<double>(static_cast<float>(value));
   };

@@ -20,7 +20,14 @@ using ::testing::Each;
 using ::testing::ElementsAre;
 using ::testing::FloatEq;
 
-class KernelsTest : public SimtTest {};
+class KernelsTest : public SimtTest {
+ protected:
+  // Of what the stream is given, once it is waited for.
+  template <typename Run>
+  void ExpectDeath(const Run& run, const char* says) {
+    EXPECT_DEATH((run(), stream_->Synchronize()), says);
+  }
+};
 using KernelsDeathTest = KernelsTest;
 
 TEST_F(KernelsTest, EveryThreadDoesItsPart) {
@@ -147,21 +154,17 @@ TEST_F(KernelsTest, AnEmptyGridIsNoLaunch) {
 TEST_F(KernelsDeathTest, OutOfBounds) {
   float* const from = Take(Ramp(100));
   float* const to = Take<float>(100);
-  EXPECT_DEATH(
-      {
-        Scale(*stream_, to, from, 2, 100, Flaw::kPastTheEnd);
-        stream_->Synchronize();
-      },
+  ExpectDeath(
+      [&] { Scale(*stream_, to, from, 2, 100, Flaw::kPastTheEnd); },
       "out-of-bounds write of 4 bytes at 0x[0-9a-f]+, 0 bytes past the end of "
       "the allocation of 400 bytes at 0x[0-9a-f]+\n"
       "  kernel .*ScaleKernel.*, block \\(0,0,0\\) of \\(1,1,1\\), "
       "thread \\(100,0,0\\) of \\(128,1,1\\)\n"
       "  at .*ScaleKernel.* at test_kernels.cu:[0-9]+");
-  EXPECT_DEATH(
-      {
+  ExpectDeath(
+      [&] {
         const float host = 1;
         Scale(*stream_, to, &host, 2, 1);
-        stream_->Synchronize();
       },
       "out-of-bounds read of 4 bytes at .*, in no allocation of the device");
 }
@@ -169,30 +172,22 @@ TEST_F(KernelsDeathTest, OutOfBounds) {
 TEST_F(KernelsDeathTest, OutOfBoundsInSharedMemory) {
   float* const from = Take(Ramp(2 * 256));
   float* const to = Take<float>(2 * 256);
-  EXPECT_DEATH(
-      {
+  ExpectDeath(
+      [&] {
         ReverseRows(*stream_, to, from, 2, false, Flaw::kSharedPastTheEnd);
-        stream_->Synchronize();
       },
       "out-of-bounds write of 4 bytes .* outside the 128 bytes of dynamic "
       "shared memory");
-  EXPECT_DEATH(
-      {
-        SumRows(*stream_, to, from, 2, Flaw::kArrayIndex);
-        stream_->Synchronize();
-      },
-      "out-of-bounds index 2 of an array at .*test_kernels.cu");
+  ExpectDeath([&] { SumRows(*stream_, to, from, 2, Flaw::kArrayIndex); },
+              "out-of-bounds index 2 of an array at .*test_kernels.cu");
 }
 
 TEST_F(KernelsDeathTest, AfterItWasFreed) {
   float* const from = Take(Ramp(100));
   void* const to = device_->Allocate(400, "a test").value();
   device_->Free(to, 400);
-  EXPECT_DEATH(
-      {
-        Scale(*stream_, static_cast<float*>(to), from, 2, 100);
-        stream_->Synchronize();
-      },
+  ExpectDeath(
+      [&] { Scale(*stream_, static_cast<float*>(to), from, 2, 100); },
       "out-of-bounds write .*, in an allocation of 400 bytes at .* that has "
       "been freed");
 }
@@ -200,30 +195,20 @@ TEST_F(KernelsDeathTest, AfterItWasFreed) {
 TEST_F(KernelsDeathTest, Misaligned) {
   float* const from = Take(Ramp(101));
   float* const to = Take<float>(100);
-  EXPECT_DEATH(
-      {
-        CopyPacks(*stream_, to, from, 25, Flaw::kMisaligned);
-        stream_->Synchronize();
-      },
-      "misaligned read at 0x[0-9a-f]+, which is no multiple of 16, at "
-      ".*:[0-9]+\n  kernel .*CopyPacksKernel");
+  ExpectDeath([&] { CopyPacks(*stream_, to, from, 25, Flaw::kMisaligned); },
+              "misaligned read at 0x[0-9a-f]+, which is no multiple of 16, at "
+              ".*:[0-9]+\n  kernel .*CopyPacksKernel");
 }
 
 TEST_F(KernelsDeathTest, Uninitialised) {
   float* const from = Take<float>(256);
   float* const to = Take<float>(256);
-  EXPECT_DEATH(
-      {
-        Scale(*stream_, to, from, 2, 256);
-        stream_->Synchronize();
-      },
+  ExpectDeath(
+      [&] { Scale(*stream_, to, from, 2, 256); },
       "uninitialised memory: read of 4 bytes .*, which nothing has written");
   float* const filled = Take(Ramp(256));
-  EXPECT_DEATH(
-      {
-        SumRows(*stream_, to, filled, 1, Flaw::kUninitialised);
-        stream_->Synchronize();
-      },
+  ExpectDeath(
+      [&] { SumRows(*stream_, to, filled, 1, Flaw::kUninitialised); },
       "uninitialised memory: read .* in shared memory, which this block has "
       "not written");
 }
@@ -237,11 +222,8 @@ TEST_F(KernelsDeathTest, CopiesKeepWhatIsUninitialised) {
   device_->Copy(*stream_, copy, from, 256 * 4);
   Scale(*stream_, to, copy, 2, 128);
   EXPECT_EQ(Values(to, 128)[7], 2 * Ramp(128)[7]);
-  EXPECT_DEATH(
-      {
-        Scale(*stream_, to, copy, 2, 129);
-        stream_->Synchronize();
-      },
+  ExpectDeath(
+      [&] { Scale(*stream_, to, copy, 2, 129); },
       "uninitialised memory: .*, 512 bytes into the allocation of 1024 bytes");
 }
 
@@ -258,49 +240,35 @@ TEST_F(KernelsTest, UninitialisedMemoryMayBeAllowed) {
 TEST_F(KernelsDeathTest, RaceInSharedMemory) {
   float* const from = Take(Ramp(512));
   float* const to = Take<float>(512);
-  EXPECT_DEATH(
-      {
-        SumRows(*stream_, to, from, 2, Flaw::kNoBarrier);
-        stream_->Synchronize();
-      },
+  ExpectDeath(
+      [&] { SumRows(*stream_, to, from, 2, Flaw::kNoBarrier); },
       "race in shared memory: write of 4 bytes at .*, not ordered after a "
       "read by thread \\([0-9]+,0,0\\) of the block\n"
       "  kernel .*SumRowsKernel");
-  EXPECT_DEATH(
-      {
-        ReverseRows(*stream_, to, from, 2, false, Flaw::kNoWarpBarrier);
-        stream_->Synchronize();
-      },
+  ExpectDeath(
+      [&] { ReverseRows(*stream_, to, from, 2, false, Flaw::kNoWarpBarrier); },
       "race in shared memory: .*\n  kernel .*ReverseRowsKernel");
-  EXPECT_DEATH(
-      {
-        SumEights(*stream_, to, from, 2, Flaw::kNoWarpBarrier);
-        stream_->Synchronize();
-      },
-      "(race in|uninitialised memory: .* in) shared memory.*\n"
-      "  kernel .*SumEightsKernel");
+  ExpectDeath([&] { SumEights(*stream_, to, from, 2, Flaw::kNoWarpBarrier); },
+              "(race in|uninitialised memory: .* in) shared memory.*\n"
+              "  kernel .*SumEightsKernel");
 }
 
 TEST_F(KernelsDeathTest, RaceInGlobalMemory) {
   auto* const counts = Take(std::vector<int>(5, 0));
   auto* const values = Take(std::vector<int>(100, 3));
-  EXPECT_DEATH(
-      {
-        Count(*stream_, counts, values, 2, Flaw::kTwoWriters);
-        stream_->Synchronize();
-      },
+  ExpectDeath(
+      [&] { Count(*stream_, counts, values, 2, Flaw::kTwoWriters); },
       "race in global memory: .* of 4 bytes .*, 12 bytes into the allocation "
       "of 20 bytes .*, not ordered after a write by thread \\(0,0,0\\) of the "
       "block\n  kernel .*CountKernel");
   auto* const apart = Take(std::vector<int>(33, 3));
-  EXPECT_DEATH(
-      {
+  ExpectDeath(
+      [&] {
         std::vector<int> once(33);
         std::iota(once.begin(), once.end(), 0);
         once[32] = 0;
         device_->CopyFromHost(*stream_, values, once.data(), 33 * 4);
         Count(*stream_, apart, values, 33, Flaw::kTwoWriters);
-        stream_->Synchronize();
       },
       "race in global memory: .*, not ordered after a write by another block");
 }
@@ -319,23 +287,16 @@ TEST_F(KernelsDeathTest, DivergentBarriers) {
                "divergent barrier: thread \\(0,0,0\\) waits in __syncthreads "
                "at test_kernels.cu:[0-9]+; thread \\(32,0,0\\) waits in "
                "__syncthreads_or at test_kernels.cu:[0-9]+");
-  EXPECT_DEATH(
-      {
-        ReverseRows(*stream_, to, from, 2, true, Flaw::kLostLane);
-        stream_->Synchronize();
-      },
+  ExpectDeath(
+      [&] { ReverseRows(*stream_, to, from, 2, true, Flaw::kLostLane); },
       "divergent barrier: thread \\(0,0,0\\) waits in __shfl_sync at "
       "test_kernels.cu:[0-9]+; thread \\(5,0,0\\) has returned");
 }
 
 TEST_F(KernelsDeathTest, LocalVariablesThatDoNotFit) {
   auto* const to = Take<float>(1);
-  EXPECT_DEATH(
-      {
-        Deep(*stream_, to, 900);
-        stream_->Synchronize();
-      },
-      "a thread's local variables do not fit its stack");
+  ExpectDeath([&] { Deep(*stream_, to, 900); },
+              "a thread's local variables do not fit its stack");
 }
 
 }  // namespace

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "framework/device/backend.h"
+#include "tests/testing/simt/simt.h"
 
 namespace delink::simt_test {
 
@@ -46,6 +47,13 @@ class SimtTest : public ::testing::Test {
                         count * static_cast<int64_t>(sizeof(T)));
     stream_->Synchronize();
     return values;
+  }
+
+  // Orders of this seed, while what is returned lives.
+  static simt::ScopedOptions WithSeed(uint64_t seed) {
+    simt::Options options = simt::CurrentOptions();
+    options.seed = seed;
+    return simt::ScopedOptions(options);
   }
 
   static std::vector<float> Ramp(int64_t count) {

@@ -54,9 +54,7 @@ using StreamsDeathTest = StreamsTest;
 
 TEST_F(StreamsTest, WhatWaitsForAnEventComesAfterIt) {
   for (uint64_t seed = 0; seed < 8; ++seed) {
-    simt::Options options = simt::CurrentOptions();
-    options.seed = seed;
-    const simt::ScopedOptions scoped(options);
+    const simt::ScopedOptions scoped = WithSeed(seed);
     EXPECT_THAT(TwoSteps(true), Each(6.0F));
   }
 }
@@ -64,9 +62,7 @@ TEST_F(StreamsTest, WhatWaitsForAnEventComesAfterIt) {
 // Whatever order the seed makes of it, with luck or without.
 TEST_F(StreamsDeathTest, WhatDoesNotWaitIsCaught) {
   for (uint64_t seed = 0; seed < 3; ++seed) {
-    simt::Options options = simt::CurrentOptions();
-    options.seed = seed;
-    const simt::ScopedOptions scoped(options);
+    const simt::ScopedOptions scoped = WithSeed(seed);
     EXPECT_DEATH(TwoSteps(false),
                  "race in global memory: .*, not ordered after a (read|write) "
                  "by another kernel or copy, which no stream orders before it");
@@ -76,9 +72,7 @@ TEST_F(StreamsDeathTest, WhatDoesNotWaitIsCaught) {
 TEST_F(StreamsTest, OrdersDifferBySeed) {
   std::set<std::vector<int>> orders;
   for (uint64_t seed = 0; seed < 16; ++seed) {
-    simt::Options options = simt::CurrentOptions();
-    options.seed = seed;
-    const simt::ScopedOptions scoped(options);
+    const simt::ScopedOptions scoped = WithSeed(seed);
     std::vector<int> order;
     for (int i = 0; i < 3; ++i) {
       simt::Enqueue(Handle(*stream_), "", [&order, i] { order.push_back(i); });
@@ -121,9 +115,7 @@ TEST_F(StreamsTest, TheNullStreamWaitsForBlockingOnes) {
   ASSERT_EQ(cudaStreamCreate(&blocking), cudaSuccess);
   float* const to = Take<float>(kSize);
   for (uint64_t seed = 0; seed < 8; ++seed) {
-    simt::Options options = simt::CurrentOptions();
-    options.seed = seed;
-    const simt::ScopedOptions scoped(options);
+    const simt::ScopedOptions scoped = WithSeed(seed);
     const std::vector<float> ones(kSize, 1), twos(kSize, 2);
     std::vector<float> got(kSize);
     ASSERT_EQ(cudaMemcpyAsync(to, ones.data(), 4 * kSize,

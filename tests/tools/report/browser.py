@@ -178,10 +178,6 @@ def scale_of(driver, title, axis):
         canvas_of(driver, title), axis)
 
 
-def losses(run):
-    return {row["step"]: row["loss"] for row in runs.rows(run) if "loss" in row}
-
-
 def mean_around(values, step, half_life):
     weights = {at: 2 ** (-abs(at - step) / half_life) for at in values}
     return sum(weights[at] * values[at] for at in values) / sum(weights.values())
@@ -198,13 +194,13 @@ def check_hover(driver, folders):
     assert len(lines) == len(folders), lines
     for line, folder in zip(lines, folders):
         value = line.split()[-1]
-        assert value == f"{losses(folder)[step]:.4f}", f"{line}, not {losses(folder)[step]}"
+        assert value == f"{runs.losses(folder)[step]:.4f}", f"{line}, not {runs.losses(folder)[step]}"
     set_smoothing(driver, 2)  # a half-life of two steps
     title, lines = hover(driver, "Training loss", 0.6)
     for line, folder in zip(lines, folders, strict=True):
         words = line.replace(ODD, "").split()
-        assert words[-1] == f"{losses(folder)[int(title.split()[1])]:.4f})", line
-        mean = mean_around(losses(folder), int(title.split()[1]), 2)
+        assert words[-1] == f"{runs.losses(folder)[int(title.split()[1])]:.4f})", line
+        mean = mean_around(runs.losses(folder), int(title.split()[1]), 2)
         assert words[-4] == f"{mean:.4f}", f"{line}, not {mean}"
     for plot in ("Validation loss", "Gradient norm", "Learning rate", "Speed", "Matmul peak reached",
                  "Agreement of gradients"):

@@ -15,6 +15,7 @@
 #include "framework/device/backend.h"
 #include "framework/tensor/bfloat16.h"
 #include "layers/kernels/cuda/cuda.h"
+#include "tests/layers/kernels/calls.h"
 #include "tests/testing/numbers.h"
 
 namespace delink::testing::attention_test {
@@ -110,27 +111,14 @@ class CudaAttention : public ::testing::Test {
       device_->FillZero(*stream_, o, B * Tq * H * Dh * sizeof(T));
       cuda::AttentionForward<T>(*stream_, forward);
     }
-    cuda::AttentionBackward<T>(*stream_, {.B = B,
-                                          .H = H,
-                                          .Hkv = Hkv,
-                                          .Dh = Dh,
-                                          .Tq = Tq,
-                                          .Tk = Tq,
-                                          .scale = 0.2,
-                                          .window = 40,
-                                          .q = forward.q,
-                                          .q_strides = strides,
-                                          .k = forward.k,
-                                          .v = forward.v,
-                                          .kv_strides = strides,
-                                          .o = o,
-                                          .d_o = d_o,
-                                          .o_strides = o_strides,
-                                          .lse = lse,
-                                          .dq = d_qkv,
-                                          .dk = d_qkv + H * Dh,
-                                          .dv = d_qkv + (H + Hkv) * Dh,
-                                          .delta = Take<float>(B * H * Tq)});
+    AttentionBackwardArgs backward = BackwardOf(forward);
+    backward.d_o = d_o;
+    backward.lse = lse;
+    backward.dq = d_qkv;
+    backward.dk = d_qkv + H * Dh;
+    backward.dv = d_qkv + (H + Hkv) * Dh;
+    backward.delta = Take<float>(B * H * Tq);
+    cuda::AttentionBackward<T>(*stream_, backward);
     const std::vector<T> wide = ToHost(d_qkv, B * Tq * row);
     Results results = {.o = ToHost(o, B * Tq * H * Dh),
                        .lse = ToHost(lse, B * H * Tq)};
