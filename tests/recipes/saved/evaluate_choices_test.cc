@@ -94,20 +94,6 @@ TEST_P(EvaluateChoicesTest, ScoresAreThoseOfTheGenerator) {
   EXPECT_EQ(found.questions[1].options[1].tokens, 5);  // and the space
 }
 
-TEST_P(EvaluateChoicesTest, TheSameToTheBitForAnyNumberOfRanks) {
-  const std::string alone = ToJsonLines(Alone());
-  for (const int ranks : {2, 3}) {
-    const absl::Status status = RunRanks(ranks, [&](Communicator& comm) {
-      const auto found = Evaluate(comm);
-      if (!found.ok()) return found.status();
-      return ToJsonLines(*found) == alone
-                 ? absl::OkStatus()
-                 : absl::InternalError(ToJsonLines(*found));
-    });
-    EXPECT_TRUE(status.ok()) << ranks << " ranks: " << status << "\n" << alone;
-  }
-}
-
 TEST_P(EvaluateChoicesTest, Bf16IsClose) {
   const ChoiceEvaluation exact = Alone(), rounded = Alone(DType::kBF16);
   EXPECT_NE(ToJsonLines(exact), ToJsonLines(rounded));

@@ -127,20 +127,6 @@ TEST_P(LoglikelihoodTest, TokensAreThoseOfTheGenerator) {
   EXPECT_EQ(found.pairs[6].tokens.size(), 78u);
 }
 
-TEST_P(LoglikelihoodTest, TheSameToTheBitForAnyNumberOfRanks) {
-  const std::string alone = ToJsonLines(Alone());
-  for (const int ranks : {2, 3}) {
-    const absl::Status status = RunRanks(ranks, [&](Communicator& comm) {
-      const auto found = Evaluate(comm);
-      if (!found.ok()) return found.status();
-      return ToJsonLines(*found) == alone
-                 ? absl::OkStatus()
-                 : absl::InternalError(ToJsonLines(*found));
-    });
-    EXPECT_TRUE(status.ok()) << ranks << " ranks: " << status << "\n" << alone;
-  }
-}
-
 TEST_P(LoglikelihoodTest, Bf16IsClose) {
   const LoglikelihoodEvaluation exact = Alone(), rounded = Alone(DType::kBF16);
   EXPECT_NE(ToJsonLines(exact), ToJsonLines(rounded));
