@@ -32,16 +32,6 @@ TEST_P(MaskedRunTest, IsAnotherRunThanPacked) {
             100 * kLossTolerance);
 }
 
-TEST_P(MaskedRunTest, IsNotResumedAsPacked) {
-  runs_.Go({.out = "run", .until_step = 5});
-  const absl::Status status = runs_.Run(
-      {.sets = {"data.documents=packed"}, .out = "run", .resume = true});
-  EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
-  EXPECT_NE(std::string(status.message()).find("data.documents"),
-            std::string::npos)
-      << status;
-}
-
 // What eval counts: each token but the first of a document and of a row.
 TEST_P(MaskedRunTest, EvaluationMasksAsTheRunDid) {
   runs_.Go({.out = "run", .until_step = 3});

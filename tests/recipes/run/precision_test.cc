@@ -108,48 +108,5 @@ TEST_F(Bf16Test, EvaluationIsInFp32) {
   EXPECT_NEAR(evaluation->loss, loss[1], 0.005 * loss[0]);
 }
 
-class Bf16StagesTest : public Bf16Test {
- protected:
-  Bf16StagesTest() : Bf16Test("tiny_growth") {}
-};
-
-TEST_F(Bf16StagesTest, SwitchesKeepTheLossToTheBitAndResume) {
-  runs_.Go({.out = "run"});
-  const std::vector<Switch> switches = runs_.Switches("run");
-  ASSERT_EQ(switches.size(), 3);
-  for (const Switch& s : switches) EXPECT_EQ(s.loss_before, s.loss_after);
-  for (const int64_t stop : {5, 12}) {
-    const std::string out = absl::StrCat("stopped", stop);
-    runs_.Go({.out = out, .until_step = stop});
-    runs_.Go({.out = out, .resume = true});
-    runs_.ExpectSameBits("run", out, kSteps);
-  }
-}
-
-// Real text, until much of what there is to learn is learnt. Losses lie within
-// 0.06 % of each other; the bounds leave room for other processors' roundings.
-TEST(Bf16LossTest, StaysBesideFp32) {
-  const TinyRuns runs("tiny", *ReadFile(SourcePath("LICENSE")));
-  for (const std::string precision : {"fp32", "bf16"}) {
-    const absl::Status status = runs.Run(
-        {.sets = {"run.precision=" + precision, "schedule.steps=100",
-                  "schedule.warmup=10", "stage.0.until.steps=40",
-                  "optimizer.lr=1e-3", "data.batch=32", "run.micro_batch=8",
-                  "run.checkpoint_every=0", "run.validate_every=0"},
-         .out = precision});
-    ASSERT_TRUE(status.ok()) << std::string(status.message());
-  }
-  const std::vector<Step> fp32 = runs.Steps("fp32"), bf16 = runs.Steps("bf16");
-  ASSERT_EQ(fp32.size(), 100);
-  EXPECT_LT(fp32.back().loss, 0.6 * fp32.front().loss);
-  EXPECT_LT(LossDifference(fp32, bf16), 0.003);
-  // No drift to one side: of the last half, the mean.
-  double sum = 0;
-  for (size_t i = 50; i < 100; ++i) {
-    sum += bf16[i].loss / fp32[i].loss - 1;
-  }
-  EXPECT_LT(std::abs(sum / 50), 0.001);
-}
-
 }  // namespace
 }  // namespace delink::testing::precision_test
