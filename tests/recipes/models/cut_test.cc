@@ -2,13 +2,13 @@
 // one rank.
 #include <gtest/gtest.h>
 
-#include <memory>
 #include <string>
 #include <vector>
 
 #include "framework/module/sequential.h"
 #include "recipes/models/gpt.h"
 #include "recipes/models/llama.h"
+#include "tests/recipes/models/model_checks.h"
 #include "tests/testing/cut_layer.h"
 #include "tests/testing/documents.h"
 #include "tests/testing/numbers.h"
@@ -24,28 +24,16 @@ using testing::RunCut;
 constexpr int64_t kB = 2, kT = 12, kD = 16;
 
 GptConfig Gpt(int64_t kv_heads) {
-  GptConfig c;
-  c.layers = 2;
-  c.vocab = 11;
-  c.max_seq = kT;
-  c.dim = kD;
-  c.heads = 4;
-  c.kv_heads = kv_heads;
-  c.ffn = 24;
-  return c;
+  return testing::Sized<GptConfig>(
+      {.max_seq = kT, .dim = kD, .kv_heads = kv_heads, .ffn = 24});
 }
 
 // Queries and keys are normalised, a token sees five, and widths of heads are
 // not those of the stream over their number.
 LlamaConfig Llama(int64_t kv_heads) {
-  LlamaConfig c;
-  c.layers = 2;
-  c.vocab = 11;
-  c.dim = kD;
-  c.heads = 4;
-  c.kv_heads = kv_heads;
+  auto c =
+      testing::Sized<LlamaConfig>({.dim = kD, .kv_heads = kv_heads, .ffn = 20});
   c.head_dim = 6;
-  c.ffn = 20;
   c.qk_norm = true;
   c.qkv_bias = true;
   c.window = 5;

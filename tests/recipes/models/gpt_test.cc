@@ -17,14 +17,7 @@ using ::testing::ElementsAre;
 using testing::ModelRunner;
 
 GptConfig Tiny() {
-  GptConfig c;
-  c.layers = 2;
-  c.vocab = 11;
-  c.max_seq = 6;
-  c.dim = 8;
-  c.heads = 4;
-  c.kv_heads = 4;
-  c.ffn = 12;
+  auto c = testing::Sized<GptConfig>({.max_seq = 6});
   c.init_std = 0.4;
   return c;
 }

@@ -20,15 +20,8 @@ using ::testing::ElementsAre;
 using testing::ModelRunner;
 
 LlamaConfig Tiny() {
-  LlamaConfig c;
-  c.layers = 2;
-  c.vocab = 11;
-  c.max_seq = 6;
-  c.dim = 8;
-  c.heads = 4;
-  c.kv_heads = 2;
+  auto c = testing::Sized<LlamaConfig>({.max_seq = 6, .kv_heads = 2, .ffn = 9});
   c.head_dim = 4;
-  c.ffn = 9;
   c.rotary.base = 100;
   c.init_std = 0.4;
   return c;

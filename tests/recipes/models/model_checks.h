@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <cstdint>
 #include <string>
 #include <vector>
 
@@ -12,6 +13,26 @@
 #include "tests/testing/numbers.h"
 
 namespace delink::testing {
+
+struct ModelSizes {
+  int64_t layers = 2, vocab = 11;
+  int64_t max_seq = 0;  // as the config has it
+  int64_t dim = 8, heads = 4, kv_heads = 4, ffn = 12;
+};
+
+// A model's config, of these sizes.
+template <typename Config>
+Config Sized(const ModelSizes& sizes) {
+  Config c;
+  c.layers = sizes.layers;
+  c.vocab = sizes.vocab;
+  if (sizes.max_seq > 0) c.max_seq = sizes.max_seq;
+  c.dim = sizes.dim;
+  c.heads = sizes.heads;
+  c.kv_heads = sizes.kv_heads;
+  c.ffn = sizes.ffn;
+  return c;
+}
 
 // Of each parameter its name, part and shape, and whether it decays and is a
 // link.

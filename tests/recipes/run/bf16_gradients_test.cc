@@ -3,14 +3,11 @@
 // whole_run_test.cc.
 #include <gtest/gtest.h>
 
-#include <cmath>
 #include <string>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "framework/base/file.h"
 #include "tests/recipes/run/tiny_run.h"
-#include "tests/testing/source_path.h"
 
 namespace delink::testing::bf16_gradients_test {
 namespace {

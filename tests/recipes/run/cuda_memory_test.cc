@@ -9,7 +9,6 @@
 #include "absl/strings/str_cat.h"
 #include "framework/base/file.h"
 #include "framework/base/log.h"
-#include "framework/comm/self_communicator.h"
 #include "recipes/models/model_list.h"
 #include "recipes/plan/plan.h"
 #include "recipes/record/run_folder.h"

@@ -14,8 +14,8 @@
 namespace delink::testing::masked_run_test {
 namespace {
 
-constexpr int64_t kSteps = 20, kSeq = 32;  // recipes/tiny.toml
-constexpr double kLossTolerance = 2e-5;    // whole_run_test.cc
+constexpr int64_t kSeq = 32;             // recipes/tiny.toml
+constexpr double kLossTolerance = 2e-5;  // whole_run_test.cc
 
 class MaskedRunTest : public ::testing::TestWithParam<const char*> {
  protected:

@@ -15,7 +15,6 @@ namespace {
 
 using ::testing::ElementsAre;
 
-constexpr int64_t kSteps = 20;
 constexpr int64_t kSwitch = 10;  // recipes/tiny.toml
 
 TEST(NormsByLayer, ComeAtTheirStepsUnderTheNamesOfWhoShares) {

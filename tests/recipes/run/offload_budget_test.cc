@@ -15,7 +15,6 @@
 #include "absl/strings/str_cat.h"
 #include "framework/base/format_bytes.h"
 #include "offload/rates/machine_rates.h"
-#include "recipes/run/check_memory.h"
 #include "recipes/run/pretrain.h"
 #include "recipes/run/setup.h"
 #include "tests/recipes/run/tiny_run.h"

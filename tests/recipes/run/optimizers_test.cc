@@ -15,7 +15,7 @@ namespace {
 
 using ::testing::HasSubstr;
 
-constexpr int64_t kSteps = 20, kSwitch = 10;
+constexpr int64_t kSwitch = 10;
 constexpr double kLayers = 4;  // that share until the switch
 constexpr double kClose = 1e-6;
 

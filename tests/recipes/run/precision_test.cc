@@ -1,19 +1,12 @@
 // Runs in bf16: what they save, and losses that are those of fp32. That one run
 // is one run is in whole_run_test.cc.
-#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <algorithm>
-#include <cmath>
-
-#include "absl/strings/str_cat.h"
-#include "framework/base/file.h"
 #include "framework/comm/self_communicator.h"
 #include "framework/tensor/bfloat16.h"
 #include "recipes/models/model_list.h"
 #include "recipes/saved/evaluate.h"
 #include "tests/recipes/run/tiny_run.h"
-#include "tests/testing/source_path.h"
 
 namespace delink::testing::precision_test {
 namespace {
@@ -23,9 +16,7 @@ constexpr int64_t kSwitch = 10;  // recipes/tiny.toml
 
 class Bf16Test : public ::testing::Test {
  protected:
-  explicit Bf16Test(const std::string& recipe = "tiny") : runs_(recipe) {
-    runs_.sets = {"run.precision=bf16"};
-  }
+  Bf16Test() { runs_.sets = {"run.precision=bf16"}; }
   TinyRuns runs_;
 };
 

@@ -22,7 +22,7 @@
 namespace delink::testing::switched_state_test {
 namespace {
 
-constexpr int64_t kSteps = 20, kSwitch = 10;  // recipes/tiny_llama.toml
+constexpr int64_t kSwitch = 10;  // recipes/tiny_llama.toml
 
 const char* const kData4 = "stage.1.parallel={data=4}";
 const char* const kCut = "stage.1.parallel={tensor=2, pipeline=2, zero=1}";

@@ -14,7 +14,6 @@
 #include "data/tokenizer/huggingface_files.h"
 #include "framework/base/file.h"
 #include "framework/comm/self_communicator.h"
-#include "framework/comm/thread_communicator.h"
 #include "recipes/saved/generate.h"
 #include "recipes/saved/saved_model.h"
 #include "tests/recipes/run/tiny_run.h"
