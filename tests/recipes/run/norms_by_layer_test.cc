@@ -1,5 +1,7 @@
-// The norms that a run writes: by which layers, when, and that nothing of the
-// run depends on them.
+// The norms that a run writes: by which layers, and when. That nothing of the
+// run depends on them is in whole_run_test.cc, that they do not depend on how
+// state is sharded, nor on where a run was stopped, in pipeline_run_test.cc and
+// offload_run_test.cc.
 #include "recipes/run/norms_by_layer.h"
 
 #include <gmock/gmock.h>

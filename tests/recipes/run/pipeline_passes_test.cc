@@ -1,6 +1,6 @@
-// What runs over a pipeline do besides their steps: probes and stages that end
-// by them, steps that are kept, calibration, and what is done with their
-// checkpoints. All of it as the same data ranks do it without a pipeline.
+// What runs over a pipeline do besides their steps: probes, steps that are
+// kept, and what is done with their checkpoints. All of it as the same data
+// ranks do it without a pipeline.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
