@@ -4,7 +4,10 @@
 
 #include <memory>
 #include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
 
+#include "absl/strings/str_cat.h"
 #include "framework/base/check.h"
 #include "framework/base/file.h"
 #include "framework/base/json.h"
@@ -101,16 +104,23 @@ ModelList OwnModels(const std::string& scale = "scale",
   return models;
 }
 
-TEST(OwnFamily, ComesInAndGoesOutAsItWas) {
+TinyFolder OwnFolder(int depth) {
   TinyFolder folder;
   folder.config = {
-      {"model_type", "own"}, {"depth", 2}, {"width", 6}, {"words", 11}};
+      {"model_type", "own"}, {"depth", depth}, {"width", 6}, {"words", 11}};
   folder.Add("words", {11, 6});
   folder.Add("head", {11, 6});
-  for (const std::string part : {"layers.0", "layers.1", "last"}) {
-    folder.Add(part + ".scale", {6});
-    folder.Add(part + ".shift", {6});
+  std::vector<std::string> norms = {"last"};
+  for (int i = 0; i < depth; ++i) norms.push_back(absl::StrCat("layers.", i));
+  for (const std::string& norm : norms) {
+    folder.Add(norm + ".scale", {6});
+    folder.Add(norm + ".shift", {6});
   }
+  return folder;
+}
+
+TEST(OwnFamily, ComesInAndGoesOutAsItWas) {
+  const TinyFolder folder = OwnFolder(2);
   const TempDir dir;
   folder.Write(dir / "there");
   const ModelList models = OwnModels();
@@ -143,15 +153,7 @@ TEST(OwnFamily, ComesInAndGoesOutAsItWas) {
 // What is left of one table is nothing to another, though all sizes are the
 // same.
 TEST(OwnFamily, IsNotGoneOnWithByAnotherTable) {
-  TinyFolder folder;
-  folder.config = {
-      {"model_type", "own"}, {"depth", 1}, {"width", 6}, {"words", 11}};
-  folder.Add("words", {11, 6});
-  folder.Add("head", {11, 6});
-  for (const std::string part : {"layers.0", "last"}) {
-    folder.Add(part + ".scale", {6});
-    folder.Add(part + ".shift", {6});
-  }
+  const TinyFolder folder = OwnFolder(1);
   const TempDir dir;
   folder.Write(dir / "there");
   ASSERT_TRUE(
@@ -181,9 +183,7 @@ TEST(OwnFamily, IsNotGoneOnWithByAnotherTable) {
 
 // A program that does not have it says so.
 TEST(OwnFamily, IsUnknownElsewhere) {
-  TinyFolder folder;
-  folder.config = {{"model_type", "own"}};
-  folder.Add("words", {11, 6});
+  const TinyFolder folder = OwnFolder(1);
   const TempDir dir;
   folder.Write(dir / "there");
   const absl::Status status =

@@ -16,6 +16,7 @@
 #include "framework/module/param_store.h"
 #include "recipes/models/gpt.h"
 #include "recipes/models/llama.h"
+#include "tests/recipes/models/model_checks.h"
 #include "tests/testing/documents.h"
 #include "tests/testing/gradcheck.h"
 #include "tests/testing/noted_group.h"
@@ -109,23 +110,15 @@ class Generator {
 };
 
 std::vector<ModelRunner::Build> Models(int64_t kv_heads) {
-  GptConfig gpt;
-  gpt.layers = 2;
-  gpt.vocab = kVocab;
-  gpt.max_seq = kT;
-  gpt.dim = kD;
-  gpt.heads = 4;
-  gpt.kv_heads = kv_heads;
-  gpt.ffn = 24;
+  auto gpt = testing::Sized<GptConfig>({.vocab = kVocab,
+                                        .max_seq = kT,
+                                        .dim = kD,
+                                        .kv_heads = kv_heads,
+                                        .ffn = 24});
   gpt.init_std = 0.4;
-  LlamaConfig llama;
-  llama.layers = 2;
-  llama.vocab = kVocab;
-  llama.dim = kD;
-  llama.heads = 4;
-  llama.kv_heads = kv_heads;
+  auto llama = testing::Sized<LlamaConfig>(
+      {.vocab = kVocab, .dim = kD, .kv_heads = kv_heads, .ffn = 20});
   llama.head_dim = 6;
-  llama.ffn = 20;
   llama.qk_norm = true;
   llama.window = 4;
   llama.init_std = 0.4;

@@ -2,13 +2,13 @@
 // one rank.
 #include <gtest/gtest.h>
 
-#include <memory>
 #include <string>
 #include <vector>
 
 #include "framework/module/sequential.h"
 #include "recipes/models/gpt.h"
 #include "recipes/models/llama.h"
+#include "tests/recipes/models/model_checks.h"
 #include "tests/testing/cut_layer.h"
 #include "tests/testing/documents.h"
 #include "tests/testing/numbers.h"
@@ -24,28 +24,16 @@ using testing::RunCut;
 constexpr int64_t kB = 2, kT = 12, kD = 16;
 
 GptConfig Gpt(int64_t kv_heads) {
-  GptConfig c;
-  c.layers = 2;
-  c.vocab = 11;
-  c.max_seq = kT;
-  c.dim = kD;
-  c.heads = 4;
-  c.kv_heads = kv_heads;
-  c.ffn = 24;
-  return c;
+  return testing::Sized<GptConfig>(
+      {.max_seq = kT, .dim = kD, .kv_heads = kv_heads, .ffn = 24});
 }
 
 // Queries and keys are normalised, a token sees five, and widths of heads are
 // not those of the stream over their number.
 LlamaConfig Llama(int64_t kv_heads) {
-  LlamaConfig c;
-  c.layers = 2;
-  c.vocab = 11;
-  c.dim = kD;
-  c.heads = 4;
-  c.kv_heads = kv_heads;
+  auto c =
+      testing::Sized<LlamaConfig>({.dim = kD, .kv_heads = kv_heads, .ffn = 20});
   c.head_dim = 6;
-  c.ffn = 20;
   c.qk_norm = true;
   c.qkv_bias = true;
   c.window = 5;
@@ -101,42 +89,6 @@ void ExpectCut(const CutCase& blocks, const CutOptions& options,
 // softmax hand that on with factors near 1.
 constexpr double kSums = 20 * 10;
 
-TEST(CutBlocks, AreTheWholeOnes) {
-  for (const Case& c : Cases()) {
-    SCOPED_TRACE(c.name);
-    for (const int ranks : {2, 4}) {
-      for (const bool sequence : {false, true}) {
-        for (const bool remake : {false, true}) {
-          ExpectCut(c.blocks,
-                    {.ranks = ranks,
-                     .sequence = sequence,
-                     .memory = MemoryMode::kPlanned,
-                     .halves = remake,
-                     .remake = remake},
-                    kSums * 0x1p-53);
-        }
-      }
-    }
-  }
-}
-
-TEST(CutBlocks, AreTheWholeOnesInTheTypesOfRuns) {
-  for (const Case& c : Cases()) {
-    SCOPED_TRACE(c.name);
-    for (const bool sequence : {false, true}) {
-      CutOptions options = {.ranks = 4,
-                            .sequence = sequence,
-                            .dtype = DType::kF32,
-                            .memory = MemoryMode::kPlanned};
-      ExpectCut(c.blocks, options, kSums * 0x1p-24);
-      options.dtype = DType::kBF16;
-      // Some fifteen activations behind each other are rounded on the way to an
-      // output, as many on the way back, each by up to 2^-9.
-      ExpectCut(c.blocks, options, 30 * 0x1p-9);
-    }
-  }
-}
-
 // From tokens to the loss. 11 tokens are three, or two, on a rank.
 CutCase LossCaseOf(const testing::ModelRunner::Build& build) {
   std::vector<int32_t> targets = testing::Integers("targets", kB * kT, 11);
@@ -178,73 +130,68 @@ std::vector<Case> Losses() {
   return cases;
 }
 
-TEST(CutModels, HaveTheLossOfTheWhole) {
-  for (const Case& c : Losses()) {
+// `sums`: how many roundings a sum is off by, as above; of bf16 `rounded` times
+// 2^-9.
+void ExpectCutWays(const std::vector<Case>& cases, double sums,
+                   double rounded) {
+  for (const Case& c : cases) {
     SCOPED_TRACE(c.name);
-    for (const int ranks : {2, 4}) {
-      for (const bool sequence : {false, true}) {
-        for (const bool halves : {false, true}) {
+    for (const bool sequence : {false, true}) {
+      for (const bool also : {false, true}) {
+        for (const int ranks : {2, 4}) {
           ExpectCut(c.blocks,
                     {.ranks = ranks,
                      .sequence = sequence,
                      .memory = MemoryMode::kPlanned,
-                     .halves = halves},
-                    2 * kSums * 0x1p-53);
+                     .halves = also,
+                     .remake = also},
+                    sums * 0x1p-53);
         }
       }
-    }
-  }
-}
-
-TEST(CutModels, HaveTheLossOfTheWholeInTheTypesOfRuns) {
-  for (const Case& c : Losses()) {
-    SCOPED_TRACE(c.name);
-    for (const bool sequence : {false, true}) {
       CutOptions options = {.ranks = 4,
                             .sequence = sequence,
                             .dtype = DType::kF32,
                             .memory = MemoryMode::kPlanned};
-      ExpectCut(c.blocks, options, 2 * kSums * 0x1p-24);
+      ExpectCut(c.blocks, options, sums * 0x1p-24);
       options.dtype = DType::kBF16;
-      // As for the blocks, and what is before and behind them: four more.
-      ExpectCut(c.blocks, options, 38 * 0x1p-9);
+      ExpectCut(c.blocks, options, rounded * 0x1p-9);
     }
   }
 }
 
 // Of each row a rank has some tokens, beside its part of the weights or not.
-TEST(CutModels, HaveTheLossOfTheWholeOverPartsOfRows) {
-  for (const Case& c : Losses()) {
-    SCOPED_TRACE(c.name);
-    for (const int ranks : {1, 2}) {
-      for (const bool sequence : {false, true}) {
-        if (sequence && ranks == 1) continue;
-        ExpectCut(c.blocks,
-                  {.ranks = ranks,
-                   .sequence = sequence,
-                   .context = 2,
-                   .memory = MemoryMode::kPlanned,
-                   .halves = sequence},
-                  2 * kSums * 0x1p-53);
-      }
-    }
-  }
-}
-
-TEST(CutBlocks, AreTheWholeOnesOverPartsOfRows) {
-  for (const Case& c : Cases()) {
+void ExpectCutRows(const std::vector<Case>& cases, int context, double sums) {
+  for (const Case& c : cases) {
     SCOPED_TRACE(c.name);
     for (const bool sequence : {false, true}) {
       ExpectCut(c.blocks,
                 {.ranks = 2,
                  .sequence = sequence,
-                 .context = 3,
-                 .memory = MemoryMode::kPlanned},
-                kSums * 0x1p-53);
+                 .context = context,
+                 .memory = MemoryMode::kPlanned,
+                 .halves = sequence},
+                sums * 0x1p-53);
     }
-    ExpectCut(c.blocks, {.context = 3, .memory = MemoryMode::kPlanned},
-              kSums * 0x1p-53);
+    ExpectCut(c.blocks, {.context = context, .memory = MemoryMode::kPlanned},
+              sums * 0x1p-53);
   }
+}
+
+// Some fifteen activations behind each other are rounded on the way to an
+// output, as many on the way back, each by up to 2^-9.
+TEST(CutBlocks, AreTheWholeOnes) { ExpectCutWays(Cases(), kSums, 30); }
+
+TEST(CutBlocks, AreTheWholeOnesOverPartsOfRows) {
+  ExpectCutRows(Cases(), 3, kSums);
+}
+
+// As for the blocks, and what is before and behind them: four more.
+TEST(CutModels, HaveTheLossOfTheWhole) {
+  ExpectCutWays(Losses(), 2 * kSums, 38);
+}
+
+TEST(CutModels, HaveTheLossOfTheWholeOverPartsOfRows) {
+  ExpectCutRows(Losses(), 2, 2 * kSums);
 }
 
 }  // namespace

@@ -23,6 +23,7 @@
 #include "layers/ops/accumulate.h"
 #include "recipes/models/gpt.h"
 #include "recipes/models/llama.h"
+#include "tests/recipes/models/model_checks.h"
 #include "tests/testing/gradcheck.h"
 
 namespace delink::halves_test {
@@ -34,28 +35,23 @@ using testing::ModelRunner;
 constexpr int64_t kTokens = 12, kVocab = 50, kDim = 32, kFfn = 72;
 
 GptConfig Gpt() {
-  GptConfig c;
-  c.layers = 3;
-  c.vocab = kVocab;
-  c.max_seq = kTokens;
-  c.dim = kDim;
-  c.heads = 4;
-  c.kv_heads = 4;
-  c.ffn = kFfn;
+  auto c = testing::Sized<GptConfig>({.layers = 3,
+                                      .vocab = kVocab,
+                                      .max_seq = kTokens,
+                                      .dim = kDim,
+                                      .ffn = kFfn});
   c.dropout = 0.1;
   return c;
 }
 
 LlamaConfig Llama() {
-  LlamaConfig c;
-  c.layers = 3;
-  c.vocab = kVocab;
-  c.max_seq = kTokens;
-  c.dim = kDim;
-  c.heads = 4;
-  c.kv_heads = 2;
+  auto c = testing::Sized<LlamaConfig>({.layers = 3,
+                                        .vocab = kVocab,
+                                        .max_seq = kTokens,
+                                        .dim = kDim,
+                                        .kv_heads = 2,
+                                        .ffn = kFfn});
   c.head_dim = 8;
-  c.ffn = kFfn;
   c.qk_norm = true;
   return c;
 }

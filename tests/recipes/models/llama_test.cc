@@ -2,32 +2,26 @@
 // families it stands for, and in f32 against f64.
 #include "recipes/models/llama.h"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <cmath>
 #include <string>
 #include <vector>
 
-#include "tests/recipes/models/initial_weights.h"
+#include "tests/recipes/models/model_checks.h"
 #include "tests/testing/gradcheck.h"
-#include "tests/testing/numbers.h"
 
 namespace delink::llama_test {
 namespace {
 
 using ops::RotaryScaling;
+using ::testing::ElementsAre;
 using testing::ModelRunner;
 
 LlamaConfig Tiny() {
-  LlamaConfig c;
-  c.layers = 2;
-  c.vocab = 11;
-  c.max_seq = 6;
-  c.dim = 8;
-  c.heads = 4;
-  c.kv_heads = 2;
+  auto c = testing::Sized<LlamaConfig>({.max_seq = 6, .kv_heads = 2, .ffn = 9});
   c.head_dim = 4;
-  c.ffn = 9;
   c.rotary.base = 100;
   c.init_std = 0.4;
   return c;
@@ -149,47 +143,33 @@ TEST(LlamaGradients, OfEveryRotary) {
   }
 }
 
-std::vector<std::string> Declared(const LlamaConfig& c) {
-  ParamRegistry registry;
-  const auto model = BuildLlama(Scope(registry), c);
-  std::vector<std::string> names;
-  for (const ParamDecl& decl : registry.decls) {
-    names.push_back(decl.name + " " + decl.part + " " +
-                    decl.spec.shape.ToString() + (decl.spec.decay ? " d" : "") +
-                    (decl.link >= 0 ? " link" : ""));
-  }
-  return names;
-}
-
 TEST(Llama, LogicalNamesAndParts) {
   LlamaConfig c = Tiny();
   c.layers = 1;
-  EXPECT_EQ(Declared(c), (std::vector<std::string>{
-                             "embed/token/weight embedding [11, 8] d",
-                             "blocks/0/norm1/weight norm [8]",
-                             "blocks/0/attn/qkv/weight attention [32, 8] d",
-                             "blocks/0/attn/out/weight attention [8, 16] d",
-                             "blocks/0/norm2/weight norm [8]",
-                             "blocks/0/mlp/gate_up/weight mlp [18, 8] d",
-                             "blocks/0/mlp/down/weight mlp [8, 9] d",
-                             "norm/weight norm [8]",
-                             "head/weight head [11, 8] d",
-                         }));
+  EXPECT_THAT(
+      testing::Declared(Builder(c)),
+      ElementsAre("embed/token/weight embedding [11, 8] d",
+                  "blocks/0/norm1/weight norm [8]",
+                  "blocks/0/attn/qkv/weight attention [32, 8] d",
+                  "blocks/0/attn/out/weight attention [8, 16] d",
+                  "blocks/0/norm2/weight norm [8]",
+                  "blocks/0/mlp/gate_up/weight mlp [18, 8] d",
+                  "blocks/0/mlp/down/weight mlp [8, 9] d",
+                  "norm/weight norm [8]", "head/weight head [11, 8] d"));
   c.tied = c.qk_norm = c.qkv_bias = true;
-  EXPECT_EQ(Declared(c), (std::vector<std::string>{
-                             "embed/token/weight embedding [11, 8] d",
-                             "blocks/0/norm1/weight norm [8]",
-                             "blocks/0/attn/qkv/weight attention [32, 8] d",
-                             "blocks/0/attn/qkv/bias attention [32]",
-                             "blocks/0/attn/q_norm/weight attention [4]",
-                             "blocks/0/attn/k_norm/weight attention [4]",
-                             "blocks/0/attn/out/weight attention [8, 16] d",
-                             "blocks/0/norm2/weight norm [8]",
-                             "blocks/0/mlp/gate_up/weight mlp [18, 8] d",
-                             "blocks/0/mlp/down/weight mlp [8, 9] d",
-                             "norm/weight norm [8]",
-                             "head/weight embedding [11, 8] d link",
-                         }));
+  EXPECT_THAT(testing::Declared(Builder(c)),
+              ElementsAre("embed/token/weight embedding [11, 8] d",
+                          "blocks/0/norm1/weight norm [8]",
+                          "blocks/0/attn/qkv/weight attention [32, 8] d",
+                          "blocks/0/attn/qkv/bias attention [32]",
+                          "blocks/0/attn/q_norm/weight attention [4]",
+                          "blocks/0/attn/k_norm/weight attention [4]",
+                          "blocks/0/attn/out/weight attention [8, 16] d",
+                          "blocks/0/norm2/weight norm [8]",
+                          "blocks/0/mlp/gate_up/weight mlp [18, 8] d",
+                          "blocks/0/mlp/down/weight mlp [8, 9] d",
+                          "norm/weight norm [8]",
+                          "head/weight embedding [11, 8] d link"));
 }
 
 TEST(Llama, InitialWeights) {
@@ -252,30 +232,13 @@ TEST(Llama, ZLossIsApart) {
 
 TEST(Llama, DropoutIsOffInEvaluation) {
   LlamaConfig c = Tiny();
-  const auto batch = testing::RandomBatch(2, 5, 11);
-  const double plain =
-      ModelRunner(Builder(c), batch, {}).Loss(/*training=*/true).loss_sum;
   c.dropout = 0.5;
-  ModelRunner model(Builder(c), batch, {});
-  EXPECT_EQ(model.Loss(/*training=*/false).loss_sum, plain);
-  EXPECT_NE(model.Loss(/*training=*/true).loss_sum, plain);
+  testing::ExpectDropoutIsOffInEvaluation(Builder(Tiny()), Builder(c), 11);
 }
 
 TEST(Llama, AccumulationDoublesGradients) {
   const LlamaConfig c = Everything().config;
-  const auto batch = testing::RandomBatch(2, 5, c.vocab);
-  ModelRunner once(Builder(c), batch, {});
-  ModelRunner twice(Builder(c), batch, {});
-  once.Gradients(1);
-  twice.Gradients(2);
-  for (const LogicalTensor& tensor : once.tensors()) {
-    std::vector<double> expected = once.Values(tensor, Plane::kGradient);
-    for (double& g : expected) g *= 2;
-    EXPECT_LT(testing::NormError(twice.Values(tensor, Plane::kGradient),
-                                 expected, 1e-3),
-              1e-13)
-        << tensor.name;
-  }
+  testing::ExpectAccumulationDoublesGradients(Builder(c), c.vocab);
 }
 
 TEST(Llama, SinglePrecisionFollowsDouble) {
@@ -290,25 +253,7 @@ TEST(Llama, SinglePrecisionFollowsDouble) {
   c.window = 13;
   c.init_std = 0.1;
   c.dropout = 0.1;
-  const auto batch = testing::RandomBatch(3, 37, c.vocab, 5);
-  ModelRunner f64(Builder(c), batch, {});
-  ModelRunner f32(
-      Builder(c), batch,
-      {.dtype = DType::kF32, .memory = testing::MemoryMode::kPlanned});
-  for (const LogicalTensor& tensor : f64.tensors()) {
-    f64.SetWeight(tensor, f32.Values(tensor, Plane::kWeight));
-  }
-  const LossRecord expected = f64.Gradients(), actual = f32.Gradients();
-  EXPECT_EQ(actual.tokens, expected.tokens);
-  EXPECT_NEAR(actual.loss_sum, expected.loss_sum, 1e-5 * expected.loss_sum);
-  EXPECT_NEAR(actual.z_sum, expected.z_sum, 1e-5 * expected.z_sum);
-  for (const LogicalTensor& tensor : f64.tensors()) {
-    EXPECT_LT(testing::NormError(f32.Values(tensor, Plane::kGradient),
-                                 f64.Values(tensor, Plane::kGradient), 1e-2),
-              2e-5)
-        << tensor.name;
-  }
-  EXPECT_LT(testing::NormError(f32.Logits(), f64.Logits()), 1e-5);
+  testing::ExpectSinglePrecisionFollowsDouble(Builder(c));
 }
 
 }  // namespace

@@ -12,6 +12,7 @@
 #include "framework/base/at.h"
 #include "recipes/models/gpt.h"
 #include "recipes/models/llama.h"
+#include "tests/recipes/models/model_checks.h"
 #include "tests/testing/documents.h"
 #include "tests/testing/gradcheck.h"
 #include "tests/testing/numbers.h"
@@ -25,29 +26,16 @@ using Batch = ModelRunner::Batch;
 constexpr int64_t kVocab = 13;
 
 ModelRunner::Build Gpt(int64_t max_seq) {
-  GptConfig c;
-  c.layers = 2;
-  c.vocab = kVocab;
-  c.max_seq = max_seq;
-  c.dim = 8;
-  c.heads = 4;
-  c.kv_heads = 4;
-  c.ffn = 12;
+  auto c = testing::Sized<GptConfig>({.vocab = kVocab, .max_seq = max_seq});
   c.init_std = 0.4;
   return [c](const Scope& s) { return BuildGpt(s, c); };
 }
 
 // Grouped queries and rotary positions.
 ModelRunner::Build Llama(int64_t max_seq, int64_t window = 0) {
-  LlamaConfig c;
-  c.layers = 2;
-  c.vocab = kVocab;
-  c.max_seq = max_seq;
-  c.dim = 8;
-  c.heads = 4;
-  c.kv_heads = 2;
+  auto c = testing::Sized<LlamaConfig>(
+      {.vocab = kVocab, .max_seq = max_seq, .kv_heads = 2, .ffn = 9});
   c.head_dim = 4;
-  c.ffn = 9;
   c.rotary.base = 100;
   c.window = window;
   c.init_std = 0.4;

@@ -9,7 +9,6 @@
 #include "absl/strings/str_cat.h"
 #include "framework/base/file.h"
 #include "framework/base/log.h"
-#include "framework/comm/self_communicator.h"
 #include "recipes/models/model_list.h"
 #include "recipes/plan/plan.h"
 #include "recipes/record/run_folder.h"
@@ -101,27 +100,6 @@ TEST_F(CudaMemoryTest, TheLogSaysWhereAttentionIsSlow) {
   const size_t first = log.find(told);
   ASSERT_NE(first, std::string::npos) << log;
   EXPECT_EQ(log.find(told, first + 1), std::string::npos) << log;
-}
-
-// Every piece of the account by its name.
-TEST(CudaLedger, IsTheAccount) {
-  SelfCommunicator comm;
-  StepRig rig(comm, "all",
-              {.device = DeviceKind::kCuda, .dtype = DType::kBF16});
-  const MemoryAccount account = rig.executor().account();
-  std::map<std::string, int64_t> bytes;
-  for (const auto& entry : rig.device().ledgers().allocated.entries()) {
-    bytes[entry.kind] = entry.bytes;
-  }
-  EXPECT_EQ(bytes["weights"], account.weights);
-  EXPECT_EQ(bytes["gradients"], account.gradients);
-  EXPECT_EQ(bytes["masters"] + bytes["state m"] + bytes["state v"],
-            account.state);
-  EXPECT_EQ(bytes["slots"], account.slots);
-  EXPECT_EQ(bytes["boundaries"], account.boundaries);
-  EXPECT_EQ(bytes["workspace"], account.workspace);
-  EXPECT_EQ(bytes["records"], account.records);
-  EXPECT_EQ(rig.device().bytes_in_use(), account.allocated());
 }
 
 }  // namespace

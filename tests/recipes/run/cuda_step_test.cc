@@ -12,11 +12,11 @@
 
 #include "absl/strings/str_cat.h"
 #include "framework/comm/self_communicator.h"
-#include "framework/comm/thread_communicator.h"
 #include "tests/framework/module/plain_values.h"
 #include "tests/recipes/run/pipeline_steps.h"
 #include "tests/recipes/run/step_rig.h"
 #include "tests/recipes/run/stream_orders.h"
+#include "tests/testing/on_ranks.h"
 
 namespace delink::testing::cuda_step_test {
 namespace {
@@ -167,12 +167,8 @@ TEST(CudaPipelineTest, StepsAreThoseWithoutAPipeline) {
                     .lane_threads = threads,
                     .halves = threads}};
     InOrder(threads ? 1 : 2, [&] {
-      const absl::Status status =
-          RunRanks(of.ranks(), [&](Communicator& world) {
-            ExpectStepsAsWithout(world, of);
-            return absl::OkStatus();
-          });
-      EXPECT_TRUE(status.ok()) << status;
+      OnRanks(of.ranks(),
+              [&](Communicator& world) { ExpectStepsAsWithout(world, of); });
     });
   }
 }

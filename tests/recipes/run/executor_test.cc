@@ -14,6 +14,7 @@
 #include "framework/comm/thread_communicator.h"
 #include "tests/framework/module/plain_values.h"
 #include "tests/recipes/run/step_rig.h"
+#include "tests/testing/on_ranks.h"
 
 namespace delink::testing::executor_test {
 namespace {
@@ -64,28 +65,11 @@ TEST_P(ExecutorTest, AllocatesTheAccountToTheByteAndNothingLater) {
   }
 }
 
-// Norms and activations that are kept take room, and have the same bits.
-TEST_P(ExecutorTest, WhatIsKeptIsWhatWouldBeMadeAgain) {
-  SelfCommunicator comm;
-  StepRig again(comm, "none", Of({}));
-  StepRig kept(comm, "none", Of({.remake = false}));
-  EXPECT_GT(kept.executor().account().slots, again.executor().account().slots);
-  EXPECT_EQ(kept.device().bytes_in_use(), kept.executor().account().total());
-  for (int64_t step = 1; step <= 3; ++step) {
-    const HostBatch batch = kept.Batch(step);
-    EXPECT_EQ(kept.executor().TrainStep(batch, step, kLr)->loss,
-              again.executor().TrainStep(batch, step, kLr)->loss);
-  }
-  for (const std::string& name : kept.Tensors()) {
-    EXPECT_EQ(kept.Master(name), again.Master(name)) << name;
-  }
-}
-
 // Two bytes of every parameter, padding included, and of what ranks exchange
 // and probes hold; nothing else takes more, but what the gradients of vectors
 // are summed in.
 TEST_P(Bf16GradientsExecutorTest, TakeHalfTheBytes) {
-  const absl::Status status = RunRanks(2, [](Communicator& comm) {
+  OnRanks(2, [](Communicator& comm) {
     RigOptions options = Of({.probes = true});
     StepRig narrow(comm, "groups:2", options);
     options.bf16_gradients = false;
@@ -101,9 +85,7 @@ TEST_P(Bf16GradientsExecutorTest, TakeHalfTheBytes) {
     EXPECT_EQ(a.slots, b.slots);
     EXPECT_GE(a.workspace, b.workspace);
     EXPECT_LT(a.workspace - b.workspace, 8 * 4 * 3 * StepRig::kDim);
-    return absl::OkStatus();
   });
-  EXPECT_TRUE(status.ok()) << std::string(status.message());
 }
 
 // Where nothing is added up a gradient is what it is in f32, rounded once, and
@@ -135,15 +117,11 @@ TEST_P(Bf16GradientsExecutorTest, AreThoseOfF32Rounded) {
   }
 }
 
-// Which document a token is of takes four bytes a token, and is the same to
-// every visit of a micro-batch.
-TEST_P(ExecutorTest, MaskedDocumentsAreInTheAccountAndInEveryVisit) {
+// Which document a token is of takes four bytes a token.
+TEST_P(ExecutorTest, MaskedDocumentsAreInTheAccount) {
   SelfCommunicator comm;
   StepRig packed(comm, "none", Of({}));
   StepRig kept(comm, "none", Of({.masked = true}));
-  StepRig recomputed(comm, "none", Of({.recompute = true, .masked = true}));
-  StepRig by_layer(comm, "none",
-                   Of({.masked = true, .order = MicroBatchOrder::kLayerMajor}));
   EXPECT_EQ(kept.executor().account().records,
             packed.executor().account().records +
                 AlignUp(8 * StepRig::kSeq * SizeOf(DType::kI32)));
@@ -154,40 +132,6 @@ TEST_P(ExecutorTest, MaskedDocumentsAreInTheAccountAndInEveryVisit) {
   EXPECT_EQ(result.loss, loss.loss_sum / static_cast<double>(loss.tokens));
   EXPECT_NE(packed.executor().TrainStep(packed.Batch(1), 1, kLr)->loss,
             result.loss);
-  for (StepRig* const rig : {&recomputed, &by_layer}) {
-    EXPECT_EQ(rig->device().bytes_in_use(), rig->executor().account().total());
-    const StepResult other = *rig->executor().TrainStep(batch, 1, kLr);
-    EXPECT_EQ(other.loss, result.loss);
-    EXPECT_EQ(rig->Master("blocks/2/attn/qkv/weight"),
-              kept.Master("blocks/2/attn/qkv/weight"));
-  }
-}
-
-TEST_P(ExecutorTest, AccountHoldsOnSeveralRanks) {
-  const absl::Status status = RunRanks(3, [](Communicator& comm) {
-    StepRig rig(comm, "groups:2",
-                Of({.micro_batch = 1, .global_batch = 6, .zero = 1}));
-    EXPECT_EQ(rig.device().bytes_in_use(), rig.executor().account().total());
-    const int64_t allocations = rig.device().allocations();
-    EXPECT_TRUE(rig.executor().TrainStep(rig.Batch(1), 1, kLr).ok());
-    EXPECT_EQ(rig.device().allocations(), allocations);
-    return absl::OkStatus();
-  });
-  EXPECT_TRUE(status.ok()) << std::string(status.message());
-}
-
-// What each layer more takes: what kernels need does not grow, but with
-// threads.
-TEST_P(ExecutorTest, RecomputeSavesMemory) {
-  SelfCommunicator comm;
-  const auto of_6_layers = [&](bool recompute) {
-    StepRig few(comm, "none", Of({.layers = 6, .recompute = recompute}));
-    StepRig many(comm, "none", Of({.layers = 12, .recompute = recompute}));
-    return many.executor().account().activations() -
-           few.executor().account().activations();
-  };
-  EXPECT_GT(of_6_layers(true), 0);
-  EXPECT_LT(of_6_layers(true), of_6_layers(false) / 4);
 }
 
 // The basic plan, but of the blocks only odd layers recompute.
@@ -288,34 +232,9 @@ TEST_P(ExecutorTest, TrainingLossIsTheLossOfTheBatch) {
   EXPECT_LT(after.loss_sum, before.loss_sum);
 }
 
-// The network lane on a thread of its own, steps running into each other: the
-// same bits as everything on one thread.
-TEST_P(ExecutorTest, LaneThreadsAreBitEqual) {
-  const absl::Status status = RunRanks(2, [](Communicator& comm) {
-    const RigOptions options = Of({.micro_batch = 1, .clip = 1.0, .zero = 1});
-    RigOptions threads = options;
-    threads.lane_threads = true;
-    StepRig inline_rig(comm, "none", options);
-    StepRig thread_rig(comm, "none", threads);
-    for (int64_t step = 1; step <= 10; ++step) {
-      const StepResult a =
-          *inline_rig.executor().TrainStep(inline_rig.Batch(step), step, kLr);
-      const StepResult b =
-          *thread_rig.executor().TrainStep(thread_rig.Batch(step), step, kLr);
-      EXPECT_EQ(a.loss, b.loss);
-      EXPECT_EQ(a.grad_norm, b.grad_norm);
-    }
-    EXPECT_TRUE(thread_rig.executor().Drain().ok());
-    EXPECT_EQ(inline_rig.Weight("blocks/2/mlp/down/weight"),
-              thread_rig.Weight("blocks/2/mlp/down/weight"));
-    return absl::OkStatus();
-  });
-  EXPECT_TRUE(status.ok()) << std::string(status.message());
-}
-
 // Each rank's program is valid by itself.
 TEST(Executor, RanksWhoseProgramsDifferAreToldSo) {
-  const absl::Status status = RunRanks(3, [](Communicator& comm) {
+  OnRanks(3, [](Communicator& comm) {
     StepRig rig(comm, "all", {.micro_batch = 1, .global_batch = 6});
     const auto executor =
         rig.NewExecutor(BasicPlanner({.recompute = comm.rank() == 1}));
@@ -323,9 +242,7 @@ TEST(Executor, RanksWhoseProgramsDifferAreToldSo) {
     const std::string told(executor.status().message());
     EXPECT_NE(told.find("rank 1: "), std::string::npos) << told;
     EXPECT_NE(told.find("'F(1,a)r"), std::string::npos) << told;
-    return absl::OkStatus();
   });
-  EXPECT_TRUE(status.ok()) << std::string(status.message());
 }
 
 // What two ranks under ZeRO-1 are told of programs whose step is damaged.
@@ -459,40 +376,10 @@ TEST_P(ExecutorTest, ANonFiniteStepChangesNothingAndIsNamed) {
   }
 }
 
-// Of the ranks that see a number that is not finite the lowest one's first, on
-// all of them.
-TEST(Executor, ADiagnosisNamesTheRank) {
-  constexpr int kRanks = 3, kBad = 1;
-  const absl::Status status = RunRanks(kRanks, [](Communicator& comm) {
-    StepRig rig(comm, "all",
-                {.micro_batch = 1, .global_batch = 6, .tied = false});
-    // A token that two ranks have, in the latter's second micro-batch at the
-    // earliest: nobody else's batch reads its row.
-    HostBatch batch = rig.Batch(1);
-    for (int32_t& token : batch.inputs) token = token == 7 ? 8 : token;
-    if (comm.rank() >= kBad) {
-      batch.inputs[static_cast<size_t>(StepRig::kSeq)] = 7;
-    }
-    EXPECT_EQ(rig.executor().Diagnose(batch, 1)->find("rank "),
-              std::string::npos);
-    for (const LogicalTensor& t : rig.store().layout().tensors()) {
-      if (t.name != "embed/token/weight") continue;
-      const float infinity = std::numeric_limits<float>::infinity();
-      testing::SetParameters(rig.store(), *rig.device().NewStream(), t.slab,
-                             t.offset + 7 * StepRig::kDim, 1, &infinity);
-    }
-    const std::string where = *rig.executor().Diagnose(batch, 1);
-    EXPECT_EQ(where,
-              "rank 1: the output of embed is not finite (micro-batch 1)");
-    return absl::OkStatus();
-  });
-  EXPECT_TRUE(status.ok()) << std::string(status.message());
-}
-
 // Whatever a stage asks in between, steps are those of a run without it, and
 // the lane's thread takes all passes in turn.
 TEST_P(ExecutorTest, PassesInTurnAreBitEqual) {
-  const absl::Status status = RunRanks(2, [](Communicator& comm) {
+  OnRanks(2, [](Communicator& comm) {
     RigOptions options = Of({.micro_batch = 1, .zero = 1});
     options.lane_threads = options.probes = true;
     options.dropout = 0.1;
@@ -518,9 +405,7 @@ TEST_P(ExecutorTest, PassesInTurnAreBitEqual) {
     for (const std::string& name : rig.Tensors()) {
       EXPECT_EQ(rig.Weight(name), alone.Weight(name)) << name;
     }
-    return absl::OkStatus();
   });
-  EXPECT_TRUE(status.ok()) << std::string(status.message());
 }
 
 }  // namespace

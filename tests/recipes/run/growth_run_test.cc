@@ -3,7 +3,6 @@
 #include <gtest/gtest.h>
 
 #include <nlohmann/json.hpp>
-#include <ostream>
 #include <string>
 #include <vector>
 
@@ -42,17 +41,6 @@ TEST_P(GrowthRunTest, AllLayersAreTheRunThatSaysNothing) {
   runs_.Go({.out = "unsaid"});
   runs_.Go({.sets = {"stage.0.depth=4", "stage.1.depth=4"}, .out = "said"});
   runs_.ExpectSameBits("unsaid", "said", kSteps);
-}
-
-TEST_P(GrowthRunTest, BlocksThatAreNotVisitedAreNowhere) {
-  runs_.Go({.sets = {"stage.0.depth=2", "stage.0.visit=even"}, .out = "run"});
-  for (const auto& [name, values] : runs_.Load("run", kSwitch)) {
-    EXPECT_FALSE(name.find("blocks/1/") != name.npos ||
-                 name.find("blocks/3/") != name.npos)
-        << name;
-  }
-  EXPECT_EQ(runs_.Load("run", kSteps).count("/model/blocks/3/attn/qkv/weight"),
-            1);
 }
 
 TEST_P(GrowthRunTest, TheSwitchSaysWhatATokenTakes) {
@@ -176,7 +164,6 @@ TEST_P(GrowthRunTest, StoppedAndResumedEqualsTheStraightRun) {
     std::vector<int64_t> stops;
   };
   const Case cases[] = {
-      {1, {"stage.0.depth=1"}, {7, 10, 13}},
       {1,
        {"stage.0.share=cycle:2", "stage.0.depth=3", "stage.1.state=reset"},
        {10}},
@@ -201,70 +188,11 @@ TEST_P(GrowthRunTest, StoppedAndResumedEqualsTheStraightRun) {
   }
 }
 
-struct Kind {
-  const char* name;
-  const char* recipe;
-  ModelList (*models)();
-  friend std::ostream& operator<<(std::ostream& out, const Kind& kind) {
-    return out << kind.name;
-  }
-};
-
-class ZeroGrowthTest : public ::testing::TestWithParam<Kind> {
- protected:
-  ZeroGrowthTest() : runs_(GetParam().recipe) {
-    runs_.sets = {"data.batch=12",         "run.micro_batch=1",
-                  "schedule.steps=4",      "schedule.warmup=1",
-                  "stage.0.until.steps=3", "run.checkpoint_every=0",
-                  "run.validate_every=0",  "stage.0.share=none",
-                  "stage.0.depth=2"};
-  }
-
-  Switch Grow(int ranks, const Words& sets, const std::string& out) {
-    runs_.Go({.ranks = ranks,
-              .sets = sets,
-              .out = out,
-              .models = GetParam().models});
-    const std::vector<Switch> switches = runs_.Switches(out);
-    EXPECT_EQ(switches.size(), 1);
-    return switches.empty() ? Switch() : switches[0];
-  }
-
-  TinyRuns runs_;
-};
-INSTANTIATE_TEST_SUITE_P(Kinds, ZeroGrowthTest,
-                         ::testing::Values(Kind{"gpt", "tiny", BuiltInModels},
-                                           Kind{"llama", "tiny_llama",
-                                                BuiltInModels},
-                                           Kind{"own", "tiny", Hybrids}));
-
-TEST_P(ZeroGrowthTest, KeepsTheLossToTheBit) {
-  for (const char* precision : {"fp32", "bf16"}) {
-    for (const int ranks : {1, 2, 3, 4}) {
-      for (const int zero : {0, 1}) {
-        if (zero > ranks - 1) continue;
-        const std::string out =
-            absl::StrCat(precision, ", ", ranks, " ranks, ZeRO ", zero);
-        SCOPED_TRACE(out);
-        const Switch at = Grow(
-            ranks,
-            {absl::StrCat("run.precision=", precision),
-             absl::StrCat("stage.0.visit=",
-                          (ranks + zero) % 2 == 0 ? "even" : "first"),
-             absl::StrCat("stage.0.parallel.zero=", zero),
-             absl::StrCat("stage.1.parallel.zero=", zero), "stage.1.grow=zero"},
-            out);
-        EXPECT_GT(at.loss_before, 0);
-        EXPECT_EQ(at.loss_before, at.loss_after);
-      }
-    }
-  }
-}
-
-// What new blocks do is seen where they do something.
-TEST_P(ZeroGrowthTest, OtherBlocksChangeIt) {
-  const Switch at = Grow(1, {"stage.1.grow=random"}, "random");
-  EXPECT_NE(at.loss_before, at.loss_after);
+// What new blocks do is seen where they do something; that those of `zero` do
+// nothing is in whole_run_test.cc.
+TEST_P(GrowthRunTest, OtherBlocksChangeTheLoss) {
+  runs_.Go({.sets = {"stage.0.depth=2", "stage.1.grow=random"}, .out = "run"});
+  EXPECT_NE(SwitchOf("run").loss_before, SwitchOf("run").loss_after);
 }
 
 TEST(GrowthTest, BlocksOfAnotherKindAreNotCopied) {
@@ -317,22 +245,6 @@ TEST_P(GrowthRunTest, RunsBeginWithShallowOnes) {
   for (int block = 0; block < 4; ++block) {
     EXPECT_EQ(after.at(weight(block)), before.at(weight(block % 2))) << block;
   }
-}
-
-// At its switch, as the recipe says.
-TEST_P(GrowthRunTest, GrownByHandEqualsTheStraightRun) {
-  const Words sets = {"stage.0.depth=2", "stage.1.grow=random"};
-  runs_.Go({.sets = sets, .out = "straight"});
-  const auto grown =
-      OfflineDelink({.checkpoint = runs_.Checkpoint("straight", kSwitch),
-                     .out = runs_.Folder("grown")},
-                    BuiltInModels());
-  ASSERT_TRUE(grown.ok()) << grown.status();
-  runs_.Go(
-      {.sets = sets, .out = "hand", .resume = true, .resume_from = grown->to});
-  EXPECT_EQ(FirstDifference(runs_.Load("straight", kSteps),
-                            runs_.Load("hand", kSteps)),
-            "");
 }
 
 // Another depth than the checkpoint's is not the run that it was.

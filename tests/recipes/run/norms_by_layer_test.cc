@@ -1,5 +1,7 @@
-// The norms that a run writes: by which layers, when, and that nothing of the
-// run depends on them.
+// The norms that a run writes: by which layers, and when. That nothing of the
+// run depends on them is in whole_run_test.cc, that they do not depend on how
+// state is sharded, nor on where a run was stopped, in pipeline_run_test.cc and
+// offload_run_test.cc.
 #include "recipes/run/norms_by_layer.h"
 
 #include <gmock/gmock.h>
@@ -15,7 +17,6 @@ namespace {
 
 using ::testing::ElementsAre;
 
-constexpr int64_t kSteps = 20;
 constexpr int64_t kSwitch = 10;  // recipes/tiny.toml
 
 TEST(NormsByLayer, ComeAtTheirStepsUnderTheNamesOfWhoShares) {
@@ -45,51 +46,6 @@ TEST(NormsByLayer, ComeAtTheirStepsUnderTheNamesOfWhoShares) {
     for (const double norm : norms.weight) EXPECT_GT(norm, 0);
   }
   EXPECT_THAT(at, ElementsAre(4, 8, 12, 16, 20));
-}
-
-TEST(NormsByLayer, ChangeNothingOfTheRun) {
-  const TinyRuns runs;
-  runs.Go({.ranks = 2,
-           .sets = {"run.norms_every=0"},
-           .out = "none",
-           .lane_threads = true});
-  EXPECT_TRUE(runs.NormRows("none").empty());
-  for (const char* every : {"1", "3"}) {
-    const std::string out = std::string("every") + every;
-    runs.Go({.ranks = 2,
-             .sets = {std::string("run.norms_every=") + every},
-             .out = out,
-             .lane_threads = true});
-    EXPECT_EQ(LossDifference(runs.Steps("none"), runs.Steps(out)), 0);
-    EXPECT_EQ(
-        FirstDifference(runs.Load("none", kSteps), runs.Load(out, kSteps)), "");
-  }
-}
-
-TEST(NormsByLayer, AResumedRunHasTheRowsOfAStraightOne) {
-  const TinyRuns runs("tiny_llama");
-  const std::vector<std::string> sets = {"run.norms_every=3"};
-  runs.Go({.sets = sets, .out = "straight", .lane_threads = true});
-  runs.Go(
-      {.sets = sets, .out = "stopped", .until_step = 7, .lane_threads = true});
-  runs.Go(
-      {.sets = sets, .out = "stopped", .resume = true, .lane_threads = true});
-  const std::vector<Norms> rows = runs.NormRows("straight");
-  EXPECT_EQ(rows.size(), 6);
-  EXPECT_EQ(rows, runs.NormRows("stopped"));
-}
-
-TEST(NormsByLayer, AreTheSameHoweverTheStateIsSharded) {
-  const TinyRuns runs;
-  for (const int ranks : {2, 4}) {
-    const std::string n = std::to_string(ranks);
-    runs.Go({.ranks = ranks, .out = "whole" + n, .lane_threads = true});
-    runs.Go({.ranks = ranks,
-             .sets = {"stage.0.parallel.zero=1", "stage.1.parallel.zero=1"},
-             .out = "sharded" + n,
-             .lane_threads = true});
-    EXPECT_EQ(runs.NormRows("whole" + n), runs.NormRows("sharded" + n));
-  }
 }
 
 class Fixed final : public EpilogueModule {

@@ -15,7 +15,6 @@
 #include "absl/strings/str_cat.h"
 #include "framework/base/format_bytes.h"
 #include "offload/rates/machine_rates.h"
-#include "recipes/run/check_memory.h"
 #include "recipes/run/pretrain.h"
 #include "recipes/run/setup.h"
 #include "tests/recipes/run/tiny_run.h"
@@ -93,39 +92,6 @@ class Variable {
   const char* const name_;
   std::optional<std::string> before_;
 };
-
-// The bits of the run that has all on the device, within any budget.
-TEST_F(OffloadBudget, IsTheResidentRun) {
-  struct Case {
-    int ranks;
-    std::vector<std::string> sets;
-  };
-  const Case cases[] = {
-      {1, {}},
-      {1, {"run.precision=bf16", "run.order=layer"}},
-      {2, {"stage.0.parallel.zero=1", "stage.1.parallel.zero=1"}},
-      {2, {"stage.0.parallel.pipeline=2", "stage.1.parallel.pipeline=2"}},
-      {2, {"stage.1.parallel.tensor=2"}},
-      // Here what goes is activations.
-      {1, {"run.recompute=none", "run.micro_batch=4", "data.seq=32"}}};
-  for (size_t i = 0; i < std::size(cases); ++i) {
-    const std::string all = absl::StrCat("all", i);
-    const auto& [ranks, sets] = cases[i];
-    runs_.Go({.ranks = ranks, .sets = sets, .out = all});
-    const int64_t total = Bytes(all)["total"];
-    for (const int percent : {99, 85}) {
-      const int64_t device = total * percent / 100;
-      const std::string out = absl::StrCat("budget", i, "_", percent);
-      SCOPED_TRACE(out);
-      runs_.Go({.ranks = ranks,
-                .sets = And(sets, absl::StrCat("device=", device)),
-                .out = out});
-      EXPECT_LE(Bytes(out)["total"], device);
-      EXPECT_GT(Bytes(out).value("host", 0), 0);
-      runs_.ExpectSameBits(all, out, kSteps);
-    }
-  }
-}
 
 // Whatever the machine does, and so whatever is found: who updates how much,
 // which activations go to the host and which are made again, and how far ahead
@@ -231,49 +197,6 @@ TEST_F(OffloadBudget, WhatTheAccountSaysIsEnoughForAllThatARunDoes) {
       "");
 }
 
-// What was ever handed out of the device, each kind at its most.
-TEST_F(OffloadBudget, TheDeviceNeverHandsOutMore) {
-  const auto most = [&](const std::vector<std::string>& sets,
-                        const std::string& out) {
-    int64_t bytes = 0;
-    runs_.Go({.sets = sets, .out = out, .instead = [&](RunSetup& run) {
-                const absl::Status status = Train(run, 3).status();
-                for (const MemoryLedger::Entry& entry :
-                     run.env().device->ledgers().allocated.entries()) {
-                  // The machine's peak is measured before there is a stage.
-                  if (entry.kind != "matrices") bytes += entry.highest;
-                }
-                return status;
-              }});
-    return bytes;
-  };
-  const int64_t all = most({"stage.0.share=none"}, "all");
-  const int64_t device = all * 85 / 100;
-  const int64_t some = most(
-      And({"stage.0.share=none"}, absl::StrCat("device=", device), 0), "some");
-  EXPECT_LE(some, device);
-  EXPECT_GT(some, device / 2);
-}
-
-// Both are at work on the device until the planes have gone over.
-TEST_F(OffloadBudget, HoldsTheSwitchToo) {
-  const std::vector<std::string> sets = {"stage.0.share=none", "data.seq=4",
-                                         "data.batch=2"};
-  runs_.Go({.sets = sets, .out = "all"});
-  const nlohmann::json bytes = Bytes("all");
-  const int64_t planes = bytes["weights"].get<int64_t>() +
-                         bytes["gradients"].get<int64_t>() +
-                         bytes["state"].get<int64_t>();
-  const int64_t total = bytes["total"];
-  ASSERT_GT(2 * planes, total);
-  runs_.Go({.sets = And(sets, absl::StrCat("device=", total)), .out = "held"});
-  EXPECT_LE(Bytes("held")["weights"].get<int64_t>() +
-                Bytes("held")["gradients"].get<int64_t>() +
-                Bytes("held")["state"].get<int64_t>(),
-            total - planes);
-  runs_.ExpectSameBits("all", "held", kSteps);
-}
-
 // It is the stage before that has too much, so nothing is said of
 // micro-batches.
 TEST_F(OffloadBudget, WhatTheSwitchCannotHoldIsSaid) {
@@ -317,26 +240,6 @@ TEST_F(OffloadBudget, TheHostHoldsTheSwitchToo) {
   EXPECT_THAT(ErrorOf({.sets = within(both - 1)}),
               HasSubstr("stage[1].offload.host: "));
   runs_.Go({.sets = within(both), .out = "within"});
-  // Of every rank as it is.
-  const auto check = [&](int64_t host) {
-    absl::Status checked;
-    runs_.Go({.sets = And(sets, home),
-              .out = absl::StrCat("checked", host),
-              .instead = [&](RunSetup& run) {
-                Recipe recipe = *run.env().recipe;
-                recipe.stages[1].offload.host = host;
-                RunEnv env = run.env();
-                env.recipe = &recipe;
-                checked = CheckMemory(env, 0, 1, *env.world);
-                return absl::OkStatus();
-              }});
-    return checked;
-  };
-  EXPECT_THAT(std::string(check(both - 1).message()),
-              AllOf(HasSubstr("stage[1].offload.host: "),
-                    HasSubstr("at the switch its ranks and those of the "
-                              "stage before take ")));
-  EXPECT_TRUE(check(both).ok());
 }
 
 TEST_F(OffloadBudget, WhatCannotBeHeldIsSaid) {

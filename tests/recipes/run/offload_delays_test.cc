@@ -177,7 +177,8 @@ std::vector<Outcome> OutcomesOf(const Case& of) {
 }
 
 const std::vector<std::string> kHomes = {
-    "weights=\"host\",gradients=\"host\",state=\"host\"",
+    "weights=\"host\",gradients=\"host\",state=\"host\","
+    "activations=\"host\"",
     "weights=\"host\",gradients=\"host\",update=\"host\"",
     "resident=0.5,update=\"host\"",
     "rows=[{match=\"*/mlp/*\",update=\"host\"},"

@@ -255,11 +255,13 @@ TEST(OffloadLimits, TheHostHoldsTheStageBeforeAsItIsAtTheSwitch) {
   };
   EXPECT_TRUE(PlanOf(within(held)).ok());
   EXPECT_TRUE(Checked(within(held)).ok());
-  for (const absl::Status& refused :
-       {PlanOf(within(held - 1)).status(), Checked(within(held - 1))}) {
-    EXPECT_THAT(std::string(refused.message()),
-                HasSubstr("stage[1].offload.host: "));
-  }
+  EXPECT_THAT(std::string(PlanOf(within(held - 1)).status().message()),
+              HasSubstr("stage[1].offload.host: "));
+  EXPECT_THAT(std::string(Checked(within(held - 1)).message()),
+              AllOf(HasSubstr("stage[1].offload.host: "),
+                    HasSubstr("at the switch its ranks and those of the stage "
+                              "before take ")));
 }
+
 }  // namespace
 }  // namespace delink::testing::offload_limits_test

@@ -1,12 +1,11 @@
-// What runs over a pipeline do besides their steps: probes and stages that end
-// by them, steps that are kept, calibration, and what is done with their
-// checkpoints. All of it as the same data ranks do it without a pipeline.
+// What runs over a pipeline do besides their steps: probes, steps that are
+// kept, and what is done with their checkpoints. All of it as the same data
+// ranks do it without a pipeline.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <nlohmann/json.hpp>
 #include <string>
-#include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
@@ -86,48 +85,6 @@ TEST_F(PipelinePassesTest, ProbesSayWhatTheySayWithout) {
   }
 }
 
-// Of blocks of one stage, in runs that are the same: to the bit.
-TEST_F(PipelinePassesTest, ProbesOfLayersOfOneStageHaveTheSameBits) {
-  const Sets probed = {"run.probe_every=3", "run.checkpoint_every=0",
-                       "model.tied=false", "stage.0.share=groups:2"};
-  GoBoth(probed, {.data = 2, .sets = {"stage.0.parallel.layers=[2,2]"}});
-  const std::vector<Probe> a = runs_.Probes("without"),
-                           b = runs_.Probes("over");
-  ASSERT_EQ(a.size(), 3U);
-  ASSERT_EQ(b.size(), 3U);
-  for (size_t i = 0; i < a.size(); ++i) {
-    EXPECT_EQ(a[i].agreement, b[i].agreement);
-    EXPECT_EQ(a[i].rho, b[i].rho);
-  }
-  runs_.ExpectSameBits("without", "over", 20);
-}
-
-// The first full window makes the first decision: with a threshold that nothing
-// exceeds it is taken then, with one that nothing falls to never. A run that is
-// stopped between probes and goes on over another pipeline ends it there too.
-TEST_F(PipelinePassesTest, AgreementEndsTheStage) {
-  const auto sets = [](const std::string& threshold) -> Sets {
-    return {"stage.0.until={gradient=" + threshold + ",window=12,steps=16}",
-            "run.probe_every=2", "run.checkpoint_every=0"};
-  };
-  for (const auto& [threshold, end] :
-       {std::pair{"4.01", 12}, std::pair{"1e-9", 16}}) {
-    RunRequest request = With(sets(threshold), {.pipeline = 2});
-    request.until_step = 5;
-    runs_.Go(request);
-    request = With(
-        sets(threshold),
-        {.pipeline = 3, .sets = {"stage.0.parallel.schedule=zero-bubble"}});
-    request.overwrite = false;
-    request.resume = true;
-    runs_.Go(request);
-    const std::vector<Switch> switches = runs_.Switches("over");
-    ASSERT_EQ(switches.size(), 1U);
-    EXPECT_EQ(switches[0].step, end);
-    EXPECT_EQ(runs_.Probes("over").size(), static_cast<size_t>(end / 2));
-  }
-}
-
 // The step is told as without, but for the rank that has the layer; the data
 // ranks keep what they had read, once each.
 TEST_F(PipelinePassesTest, AStepThatIsNotFiniteIsKept) {
@@ -175,21 +132,6 @@ TEST_F(PipelinePassesTest, AnOutlyingStepIsKept) {
     }
     EXPECT_FALSE(
         PathExists(runs_.Folder("over") + folder + "/rank-00001.json"));
-  }
-}
-
-// Moments behind the switch are of gradients that no stage has all of.
-TEST_F(PipelinePassesTest, CalibrationHasTheSameBits) {
-  const Sets sets = {"model.tied=false", "stage.0.share=groups:2",
-                     "stage.1.state=calibrated"};
-  for (const Over& over : {Over{.sets = {"stage.0.parallel.layers=[2,2]"}},
-                           Over{.pipeline = 2,
-                           .data = 2,
-                           .sets = {"stage.0.parallel.layers=[0,4]",
-                                    "stage.1.parallel.layers=[1,3]",
-                                    "stage.1.parallel.zero=1"}}}) {
-    GoBoth(sets, over);
-    runs_.ExpectSameBits("without", "over", 20);
   }
 }
 

@@ -4,7 +4,6 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <functional>
 #include <limits>
 #include <string>
 #include <vector>
@@ -13,7 +12,9 @@
 #include "framework/comm/thread_communicator.h"
 #include "tests/framework/module/plain_values.h"
 #include "tests/framework/module/random_layouts.h"
+#include "tests/recipes/run/hybrid.h"
 #include "tests/recipes/run/pipeline_steps.h"
+#include "tests/testing/on_ranks.h"
 
 namespace delink::testing::pipeline_step_test {
 namespace {
@@ -63,23 +64,20 @@ std::vector<PipelineCase> Table() {
       table.push_back(of);
     }
   }
+  // A user's own model, whose backwards are in two halves.
+  table.push_back({.pipeline = 2,
+                   .options = {.tied = false,
+                               .dropout = 0.1,
+                               .halves = true,
+                               .build = BuildHybrid}});
   return table;
 }
 
 class PipelineStepTest : public ::testing::TestWithParam<PipelineCase> {};
 INSTANTIATE_TEST_SUITE_P(Rows, PipelineStepTest, ::testing::ValuesIn(Table()));
 
-void OnRanks(const PipelineCase& of,
-             const std::function<void(Communicator&)>& rank_main) {
-  const absl::Status status = RunRanks(of.ranks(), [&](Communicator& world) {
-    rank_main(world);
-    return absl::OkStatus();
-  });
-  EXPECT_TRUE(status.ok()) << status;
-}
-
 TEST_P(PipelineStepTest, IsThatWithoutAPipeline) {
-  OnRanks(GetParam(),
+  OnRanks(GetParam().ranks(),
           [](Communicator& world) { ExpectStepsAsWithout(world, GetParam()); });
 }
 
@@ -100,7 +98,7 @@ TEST(PipelineStep, SlabsOfSeveralStages) {
   };
   for (const PipelineCase& of : cases) {
     SCOPED_TRACE(::testing::PrintToString(of));
-    OnRanks(of, [&](Communicator& world) {
+    OnRanks(of.ranks(), [&](Communicator& world) {
       ExpectStepsNearThoseWithout(world, of);
     });
   }
@@ -125,7 +123,7 @@ TEST(PipelineDiagnosis, NamesTheStageWhereItBegan) {
   for (const Row& row :
        {Row{{.pipeline = 2, .data = 2}, 0}, Row{{.pipeline = 2, .turns = 2}, 1},
         Row{{.pipeline = 3, .data = 2}, 2}}) {
-    OnRanks(row.of, [&](Communicator& world) {
+    OnRanks(row.of.ranks(), [&](Communicator& world) {
       StepRig rig(world, "none", Of(row.of));
       for (const LogicalTensor& t : rig.store().layout().tensors()) {
         if (t.name != "blocks/1/mlp/down/weight") continue;
@@ -179,7 +177,8 @@ TEST(PipelineProbe, FindsWhatIsFoundWithout) {
   };
   for (PipelineCase of : cases) {
     SCOPED_TRACE(::testing::PrintToString(of));
-    OnRanks(of, [&](Communicator& world) { ExpectProbesAsWithout(world, of); });
+    OnRanks(of.ranks(),
+            [&](Communicator& world) { ExpectProbesAsWithout(world, of); });
   }
 }
 
@@ -187,14 +186,17 @@ TEST(PipelineProbe, FindsWhatIsFoundWithout) {
 // other.
 TEST(PipelineTrace, CountsVisitsAndWhatIsSent) {
   const PipelineCase of{.pipeline = 3, .micro_batches = 3};
-  OnRanks(of, [&](Communicator& world) {
+  OnRanks(of.ranks(), [&](Communicator& world) {
     Trace trace(1, 1);
     RigOptions options = Of(of);
     options.recompute = true;
     options.trace = &trace;
     StepRig rig(world, "none", options);
     const HostBatch batch = rig.Batch(1);
-    EXPECT_TRUE(rig.executor().TrainStep(batch, 1, kLr).ok());
+    const auto step = rig.executor().TrainStep(batch, 1, kLr);
+    ASSERT_TRUE(step.ok()) << step.status();
+    // The first stage waits for gradients at the least.
+    EXPECT_GT(*AllReduceScalar(world, step->waited.all, ReduceOp::kSum), 0);
     EXPECT_TRUE(rig.executor().Drain().ok());
     const std::vector<Trace::Entry>& entries = trace.programs().at(0);
     EXPECT_EQ(trace.spans().size(), entries.size());

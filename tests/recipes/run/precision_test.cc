@@ -1,19 +1,12 @@
 // Runs in bf16: what they save, and losses that are those of fp32. That one run
 // is one run is in whole_run_test.cc.
-#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <algorithm>
-#include <cmath>
-
-#include "absl/strings/str_cat.h"
-#include "framework/base/file.h"
 #include "framework/comm/self_communicator.h"
 #include "framework/tensor/bfloat16.h"
 #include "recipes/models/model_list.h"
 #include "recipes/saved/evaluate.h"
 #include "tests/recipes/run/tiny_run.h"
-#include "tests/testing/source_path.h"
 
 namespace delink::testing::precision_test {
 namespace {
@@ -23,9 +16,7 @@ constexpr int64_t kSwitch = 10;  // recipes/tiny.toml
 
 class Bf16Test : public ::testing::Test {
  protected:
-  explicit Bf16Test(const std::string& recipe = "tiny") : runs_(recipe) {
-    runs_.sets = {"run.precision=bf16"};
-  }
+  Bf16Test() { runs_.sets = {"run.precision=bf16"}; }
   TinyRuns runs_;
 };
 
@@ -106,49 +97,6 @@ TEST_F(Bf16Test, EvaluationIsInFp32) {
   EXPECT_EQ(evaluation->loss, loss[0]);
   EXPECT_NE(evaluation->loss, loss[1]);
   EXPECT_NEAR(evaluation->loss, loss[1], 0.005 * loss[0]);
-}
-
-class Bf16StagesTest : public Bf16Test {
- protected:
-  Bf16StagesTest() : Bf16Test("tiny_growth") {}
-};
-
-TEST_F(Bf16StagesTest, SwitchesKeepTheLossToTheBitAndResume) {
-  runs_.Go({.out = "run"});
-  const std::vector<Switch> switches = runs_.Switches("run");
-  ASSERT_EQ(switches.size(), 3);
-  for (const Switch& s : switches) EXPECT_EQ(s.loss_before, s.loss_after);
-  for (const int64_t stop : {5, 12}) {
-    const std::string out = absl::StrCat("stopped", stop);
-    runs_.Go({.out = out, .until_step = stop});
-    runs_.Go({.out = out, .resume = true});
-    runs_.ExpectSameBits("run", out, kSteps);
-  }
-}
-
-// Real text, until much of what there is to learn is learnt. Losses lie within
-// 0.06 % of each other; the bounds leave room for other processors' roundings.
-TEST(Bf16LossTest, StaysBesideFp32) {
-  const TinyRuns runs("tiny", *ReadFile(SourcePath("LICENSE")));
-  for (const std::string precision : {"fp32", "bf16"}) {
-    const absl::Status status = runs.Run(
-        {.sets = {"run.precision=" + precision, "schedule.steps=100",
-                  "schedule.warmup=10", "stage.0.until.steps=40",
-                  "optimizer.lr=1e-3", "data.batch=32", "run.micro_batch=8",
-                  "run.checkpoint_every=0", "run.validate_every=0"},
-         .out = precision});
-    ASSERT_TRUE(status.ok()) << std::string(status.message());
-  }
-  const std::vector<Step> fp32 = runs.Steps("fp32"), bf16 = runs.Steps("bf16");
-  ASSERT_EQ(fp32.size(), 100);
-  EXPECT_LT(fp32.back().loss, 0.6 * fp32.front().loss);
-  EXPECT_LT(LossDifference(fp32, bf16), 0.003);
-  // No drift to one side: of the last half, the mean.
-  double sum = 0;
-  for (size_t i = 50; i < 100; ++i) {
-    sum += bf16[i].loss / fp32[i].loss - 1;
-  }
-  EXPECT_LT(std::abs(sum / 50), 0.001);
 }
 
 }  // namespace

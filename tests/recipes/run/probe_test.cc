@@ -8,10 +8,10 @@
 #include <numeric>
 
 #include "framework/comm/self_communicator.h"
-#include "framework/comm/thread_communicator.h"
 #include "framework/sharing/calibrate.h"
 #include "framework/sharing/resolve.h"
 #include "tests/recipes/run/step_rig.h"
+#include "tests/testing/on_ranks.h"
 
 namespace delink::testing::probe_test {
 namespace {
@@ -105,7 +105,7 @@ TEST(Probe, SumsOverRanks) {
     together += one.together;
     apart += one.apart;
   }
-  const absl::Status status = RunRanks(4, [&](Communicator& comm) {
+  OnRanks(4, [&](Communicator& comm) {
     RigOptions options = OneMicroBatch("gpt", false);
     options.global_batch = 8;
     options.zero = 1;
@@ -117,26 +117,7 @@ TEST(Probe, SumsOverRanks) {
         Sum(*rig.executor().Probe(other.Batch(comm.rank()), 1));
     EXPECT_NEAR(all.together, together, 1e-9 * together);
     EXPECT_NEAR(all.apart, apart, 1e-9 * apart);
-    return absl::OkStatus();
   });
-  EXPECT_TRUE(status.ok()) << std::string(status.message());
-}
-
-TEST(Probe, ChangesNothingOfTheRun) {
-  SelfCommunicator comm;
-  const RigOptions options = OneMicroBatch("gpt", false);
-  StepRig straight(comm, "groups:2", options),
-      probed(comm, "groups:2", options);
-  for (int64_t step = 1; step <= 4; ++step) {
-    const HostBatch batch = straight.Batch(step);
-    ASSERT_TRUE(straight.executor().TrainStep(batch, step, 1e-3).ok());
-    ASSERT_TRUE(probed.executor().TrainStep(batch, step, 1e-3).ok());
-    ASSERT_TRUE(probed.executor().Probe(batch, step).ok());
-  }
-  for (const LogicalTensor& t : straight.store().layout().tensors()) {
-    EXPECT_EQ(straight.Weight(t.name), probed.Weight(t.name)) << t.name;
-    EXPECT_EQ(straight.Moment(t.name, 1), probed.Moment(t.name, 1)) << t.name;
-  }
 }
 
 // What a step leaves for those who look at it stays until the next one.

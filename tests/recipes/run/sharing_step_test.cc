@@ -9,8 +9,8 @@
 #include <vector>
 
 #include "framework/comm/self_communicator.h"
-#include "framework/comm/thread_communicator.h"
 #include "tests/recipes/run/step_rig.h"
+#include "tests/testing/on_ranks.h"
 
 namespace delink::testing::sharing_step_test {
 namespace {
@@ -37,7 +37,7 @@ class SharingTest : public ::testing::TestWithParam<
 // (ii) The shared gradient equals the sum of the gradients of an untied copy;
 // (i) whose loss is the same to the bit.
 TEST_P(SharingTest, GradientIsTheSumOverAnUntiedCopy) {
-  const absl::Status status = RunRanks(ranks(), [&](Communicator& comm) {
+  OnRanks(ranks(), [&](Communicator& comm) {
     StepRig rig(comm, share(),
                 OfKind(kind(), {.dtype = dtype(), .micro_batch = 1}));
     const HostBatch batch = rig.Batch(1);
@@ -67,9 +67,7 @@ TEST_P(SharingTest, GradientIsTheSumOverAnUntiedCopy) {
       // Sums of a few hundred terms in another order.
       EXPECT_LT(Norm(difference), 1e-5 * Norm(sum) + 1e-5) << leader;
     }
-    return absl::OkStatus();
   });
-  EXPECT_TRUE(status.ok()) << std::string(status.message());
 }
 
 INSTANTIATE_TEST_SUITE_P(Shares, SharingTest,

@@ -3,7 +3,6 @@
 
 #include <cmath>
 #include <cstdint>
-#include <map>
 #include <utility>
 #include <vector>
 
@@ -11,8 +10,8 @@
 #include "framework/base/at.h"
 #include "framework/base/mutex.h"
 #include "framework/comm/self_communicator.h"
-#include "framework/comm/thread_communicator.h"
 #include "tests/recipes/run/step_rig.h"
+#include "tests/testing/on_ranks.h"
 
 namespace delink::testing::slab_norms_test {
 namespace {
@@ -78,10 +77,10 @@ INSTANTIATE_TEST_SUITE_P(
                        ::testing::Values("all", "none", "mlp=all", "cycle:2")));
 
 // At the start, and after some steps; the same on every rank.
-std::pair<Norms, Norms> OnRanks(int ranks, int zero, DType dtype) {
+std::pair<Norms, Norms> NormsOn(int ranks, int zero, DType dtype) {
   std::pair<Norms, Norms> norms;
   Mutex mutex;
-  const absl::Status status = RunRanks(ranks, [&](Communicator& comm) {
+  OnRanks(ranks, [&](Communicator& comm) {
     StepRig rig(comm, "groups:2",
                 {.dtype = dtype, .lane_threads = true, .zero = zero});
     const Norms start = WeightNorms(rig);
@@ -92,9 +91,7 @@ std::pair<Norms, Norms> OnRanks(int ranks, int zero, DType dtype) {
     const MutexLock lock(mutex);
     if (norms.first.empty()) norms = {start, end};
     EXPECT_EQ(norms, std::pair(start, end));
-    return absl::OkStatus();
   });
-  EXPECT_TRUE(status.ok()) << std::string(status.message());
   return norms;
 }
 
@@ -102,12 +99,12 @@ class WeightNormsTest : public ::testing::TestWithParam<DType> {};
 
 // In bf16 the norms are those of the master, which is f32.
 TEST_P(WeightNormsTest, AreTheSameOverRanksAndShards) {
-  const auto [start, end] = OnRanks(1, 0, GetParam());
-  EXPECT_EQ(start, OnRanks(1, 0, DType::kF32).first);
+  const auto [start, end] = NormsOn(1, 0, GetParam());
+  EXPECT_EQ(start, NormsOn(1, 0, DType::kF32).first);
   for (const int ranks : {2, 4}) {
     SCOPED_TRACE(ranks);
-    const auto [whole_start, whole_end] = OnRanks(ranks, 0, GetParam());
-    const auto [sharded_start, sharded_end] = OnRanks(ranks, 1, GetParam());
+    const auto [whole_start, whole_end] = NormsOn(ranks, 0, GetParam());
+    const auto [sharded_start, sharded_end] = NormsOn(ranks, 1, GetParam());
     EXPECT_EQ(whole_start, start);
     EXPECT_EQ(sharded_start, start);
     EXPECT_EQ(sharded_end, whole_end);

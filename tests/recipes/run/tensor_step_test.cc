@@ -6,7 +6,6 @@
 
 #include <algorithm>
 #include <cstdlib>
-#include <functional>
 #include <limits>
 #include <map>
 #include <memory>
@@ -227,17 +226,15 @@ TEST(TensorStep, TracesSayWhatVisitsExchange) {
   const TensorCase of{.tensor = 2, .options = {.recompute = true}};
   OnRanks(of, [&](Communicator& world) {
     Trace trace(2, 2);
-    RigOptions options = OptionsOf(of);
-    options.tensor = 2;
-    options.sequence = true;
-    options.trace = &trace;
-    StepRig rig(world, "none", options);
+    TensorCase traced = of;
+    traced.options.trace = &trace;
+    const std::unique_ptr<StepRig> rig = TogetherOf(world, traced);
     for (int64_t step = 1; step <= 3; ++step) {
       EXPECT_TRUE(
-          rig.executor().TrainStep(rig.Batch(step), step, kTensorRate).ok());
+          rig->executor().TrainStep(rig->Batch(step), step, kTensorRate).ok());
     }
-    EXPECT_TRUE(rig.executor().Drain().ok());
-    const Program& program = rig.executor().program();
+    EXPECT_TRUE(rig->executor().Drain().ok());
+    const Program& program = rig->executor().program();
     std::vector<VisitExchange> listed;
     std::vector<int32_t> of_instruction;
     for (size_t i = 0; i < program.instructions.size(); ++i) {
@@ -282,16 +279,15 @@ TEST(TensorStep, WhoLooksOnIsToldInWhichExchangeARankWaits) {
     const TensorCase of{.tensor = 2, .options = {.lane_threads = threads}};
     OnRanks(of, [&](Communicator& world) {
       WaitsWatch watch;
-      RigOptions options = OptionsOf(of);
-      options.tensor = 2;
-      options.sequence = true;
-      options.watch = &watch;
-      StepRig rig(world, "none", options);
+      TensorCase watched = of;
+      watched.options.watch = &watch;
+      const std::unique_ptr<StepRig> rig = TogetherOf(world, watched);
       for (int64_t step = 1; step <= 3; ++step) {
-        EXPECT_TRUE(
-            rig.executor().TrainStep(rig.Batch(step), step, kTensorRate).ok());
+        EXPECT_TRUE(rig->executor()
+                        .TrainStep(rig->Batch(step), step, kTensorRate)
+                        .ok());
       }
-      EXPECT_TRUE(rig.executor().Drain().ok());
+      EXPECT_TRUE(rig->executor().Drain().ok());
       // Which of the two comes late is chance, but not every time.
       std::string all;
       for (const std::string& wait : watch.waits()) all += wait + "\n";

@@ -9,7 +9,7 @@
 #include "framework/base/at.h"
 #include "framework/base/check.h"
 #include "framework/comm/self_communicator.h"
-#include "framework/comm/thread_communicator.h"
+#include "tests/testing/on_ranks.h"
 
 namespace delink::testing {
 namespace {
@@ -102,11 +102,7 @@ std::ostream& operator<<(std::ostream& out, const TensorCase& of) {
 void OnRanks(const TensorCase& of,
              const std::function<void(Communicator&)>& rank_main) {
   SCOPED_TRACE(::testing::PrintToString(of));
-  const absl::Status status = RunRanks(of.ranks(), [&](Communicator& world) {
-    rank_main(world);
-    return absl::OkStatus();
-  });
-  EXPECT_TRUE(status.ok()) << status;
+  OnRanks(of.ranks(), [&](Communicator& world) { rank_main(world); });
 }
 
 RigOptions OptionsOf(const TensorCase& of) {

@@ -4,14 +4,13 @@
 #include <gtest/gtest.h>
 
 #include <map>
-#include <tuple>
 #include <utility>
 #include <vector>
 
 #include "framework/base/at.h"
 #include "framework/comm/self_communicator.h"
-#include "framework/comm/thread_communicator.h"
 #include "tests/recipes/run/step_rig.h"
+#include "tests/testing/on_ranks.h"
 
 namespace delink::testing::trace_test {
 namespace {
@@ -78,7 +77,7 @@ TEST_P(TraceTest, HasEveryInstructionOnceAfterWhatItDependsOn) {
   Trace traces[kRanks] = {{kFirst, kLast}, {kFirst, kLast}};
   std::vector<Steps> steps(kRanks);
   Program program;
-  const absl::Status status = RunRanks(kRanks, [&](Communicator& comm) {
+  OnRanks(kRanks, [&](Communicator& comm) {
     const auto rank = static_cast<size_t>(comm.rank());
     RigOptions options = Options(GetParam());
     options.trace = &traces[rank];
@@ -95,9 +94,7 @@ TEST_P(TraceTest, HasEveryInstructionOnceAfterWhatItDependsOn) {
     steps[rank] = Sorted(traces[rank], mine.instructions.size());
     ExpectDependenciesHold(steps[rank], mine, rig.executor().analysis());
     if (rank == 0) program = mine;
-    return absl::OkStatus();
   });
-  ASSERT_TRUE(status.ok()) << std::string(status.message());
   // No rank leaves a reduction before the other has come.
   for (const auto& [step, spans] : steps[0]) {
     for (size_t i = 0; i < spans.size(); ++i) {
@@ -111,7 +108,7 @@ TEST_P(TraceTest, HasEveryInstructionOnceAfterWhatItDependsOn) {
 
 TEST_P(TraceTest, SaysWhatAnInstructionWorksOn) {
   constexpr int64_t kFloat = 4;
-  const absl::Status status = RunRanks(kRanks, [&](Communicator& comm) {
+  OnRanks(kRanks, [&](Communicator& comm) {
     Trace trace(1, 1);
     RigOptions options = Options(GetParam());
     options.trace = &trace;
@@ -142,9 +139,7 @@ TEST_P(TraceTest, SaysWhatAnInstructionWorksOn) {
     EXPECT_EQ(owned, elements * kFloat);
     EXPECT_GE(reduced, elements * kFloat);
     EXPECT_EQ(gathered, GetParam() == 1 ? reduced : 0);
-    return absl::OkStatus();
   });
-  EXPECT_TRUE(status.ok()) << std::string(status.message());
 }
 
 INSTANTIATE_TEST_SUITE_P(Zero, TraceTest, ::testing::Values(0, 1));
@@ -153,68 +148,6 @@ TEST(WaitedTest, OneRankAloneWaitsForNobody) {
   SelfCommunicator self;
   StepRig rig(self, "all", {.lane_threads = true});
   EXPECT_EQ(rig.executor().TrainStep(rig.Batch(1), 1, kLr)->waited.all, 0);
-}
-
-// What one stage sends and another one receives: layer, micro-batch, whether a
-// gradient.
-using Passed = std::tuple<int32_t, int32_t, bool>;
-struct Exchanged {
-  Trace::Span span;
-  int64_t bytes = 0;
-};
-
-// By what is passed, of the operation `op` in one step.
-std::map<Passed, Exchanged> ExchangedIn(const Trace& trace, Op op,
-                                        int64_t step) {
-  std::map<Passed, Exchanged> found;
-  for (const Trace::Span& span : trace.spans()) {
-    const Trace::Entry& entry = At(trace.programs().at(0), span.index);
-    if (entry.at.op != op || span.step != step) continue;
-    EXPECT_NE(entry.at.lane, Lane::kCompute);
-    EXPECT_EQ(entry.forward_flops + entry.backward_flops, 0) << entry.name;
-    const Passed what(entry.at.layer, entry.at.micro_batch,
-                      (entry.at.flags & kOfGradient) != 0);
-    EXPECT_TRUE(found.emplace(what, Exchanged{span, entry.bytes}).second);
-  }
-  return found;
-}
-
-TEST(PipelineTraceTest, NothingIsReceivedBeforeItIsSent) {
-  Trace traces[kRanks] = {{1, 2}, {1, 2}};
-  std::vector<double> waited(kRanks);
-  const absl::Status status = RunRanks(kRanks, [&](Communicator& comm) {
-    RigOptions options = Options(0);
-    options.tied = false;
-    options.global_batch = kMicroBatches;
-    options.pipeline = kRanks;
-    options.trace = &traces[comm.rank()];
-    StepRig rig(comm, "none", options);
-    for (int64_t step = 1; step <= 2; ++step) {
-      const Trace::Clock::time_point begin = Trace::Clock::now();
-      const auto result = rig.executor().TrainStep(rig.Batch(step), step, kLr);
-      EXPECT_TRUE(result.ok());
-      EXPECT_LE(result->waited.all, Seconds(Trace::Clock::now() - begin));
-      At(waited, comm.rank()) += result->waited.all;
-    }
-    return rig.executor().Drain();
-  });
-  ASSERT_TRUE(status.ok()) << std::string(status.message());
-  EXPECT_GT(waited[0] + waited[1], 0) << "one comes first, for one to the norm";
-  for (int64_t step = 1; step <= 2; ++step) {
-    for (const size_t from : {0U, 1U}) {
-      const auto sent = ExchangedIn(traces[from], Op::kSend, step);
-      const auto received = ExchangedIn(traces[1 - from], Op::kRecv, step);
-      EXPECT_EQ(sent.size(), kMicroBatches);
-      ASSERT_EQ(sent.size(), received.size());
-      for (const auto& [what, of] : sent) {
-        ASSERT_TRUE(received.contains(what));
-        const Exchanged& there = received.at(what);
-        EXPECT_GE(there.span.end, of.span.begin);
-        EXPECT_GT(of.bytes, 0);
-        EXPECT_EQ(there.bytes, of.bytes);
-      }
-    }
-  }
 }
 
 }  // namespace

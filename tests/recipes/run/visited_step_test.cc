@@ -9,9 +9,9 @@
 #include <vector>
 
 #include "framework/comm/self_communicator.h"
-#include "framework/comm/thread_communicator.h"
 #include "tests/framework/module/plain_values.h"
 #include "tests/recipes/run/step_rig.h"
+#include "tests/testing/on_ranks.h"
 
 namespace delink::testing::visited_step_test {
 namespace {
@@ -91,15 +91,13 @@ class VisitedStepTest : public ::testing::TestWithParam<const char*> {
  protected:
   void Expect(int ranks, const std::string& share, RigOptions options) {
     options = OfKind(GetParam(), options);
-    const absl::Status status = RunRanks(ranks, [&](Communicator& comm) {
+    OnRanks(ranks, [&](Communicator& comm) {
       StepRig many(comm, share, options);
       StepRig few(comm, share, Only(options));
       EXPECT_EQ(many.model().blocks(), 5);
       EXPECT_EQ(few.model().blocks(), 3);
       ExpectSameRuns(comm, many, few, options);
-      return absl::OkStatus();
     });
-    EXPECT_TRUE(status.ok()) << std::string(status.message());
   }
 };
 INSTANTIATE_TEST_SUITE_P(Kinds, VisitedStepTest,
@@ -134,17 +132,6 @@ TEST_P(VisitedStepTest, AlsoOverRanks) {
                      .zero = zero}));
   }
   Expect(2, "none", Visiting({.dtype = DType::kBF16, .dropout = 0.1}));
-}
-
-// A list of all blocks is as good as none.
-TEST_P(VisitedStepTest, AllBlocksAreTheModel) {
-  SelfCommunicator comm;
-  RigOptions options =
-      OfKind(GetParam(), {.layers = 5, .probes = true, .dropout = 0.1});
-  StepRig unsaid(comm, "all", options);
-  options.visited = {0, 1, 2, 3, 4};
-  StepRig said(comm, "all", options);
-  ExpectSameRuns(comm, unsaid, said, options);
 }
 
 TEST_P(VisitedStepTest, OtherBlocksAreNotTouched) {

@@ -4,6 +4,10 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cstdint>
+#include <string>
+#include <vector>
+
 #include "framework/base/file.h"
 #include "tests/recipes/saved/words.h"
 #include "tests/testing/temp_dir.h"
@@ -83,68 +87,47 @@ TEST_F(ReadChoicesTest, AnEmptyFileIsAnError) {
 
 using testing::Words;
 
-int32_t Id(std::string_view word) { return Words::IdOf(word); }
-
 TEST(EncodeChoiceTest, WhatComesAfterTheQuestionsTokensIsTheOption) {
-  const auto choice = EncodeChoice(Words(), "who is", " in it", 10);
-  ASSERT_TRUE(choice.ok()) << choice.status();
-  EXPECT_THAT(choice->tokens,
-              ElementsAre(Id("who"), Id(" is"), Id(" in"), Id(" it")));
-  EXPECT_EQ(choice->option, 2);
-  EXPECT_FALSE(choice->truncated);
+  const struct {
+    const char *question, *option;
+    std::vector<std::string> words;  // "": the start of a document
+    int64_t of_option;
+    int32_t begin = -1;  // of a sequence
+    int64_t positions = 10;
+    bool truncated = false;
+  } cases[] = {
+      {"who is", " in it", {"who", " is", " in", " it"}, 2},
+      // White space at the end of the question goes to the option.
+      {"who is ", "in", {"who", " is", " in"}, 1},
+      // The harness keeps the question's own tokens, though the whole has
+      // others: "to", " undo", " it".
+      {"to un", "do it", {"to", " un", " it"}, 1},
+      {"", "who is", {"", "who", " is"}, 2},
+      {"who is", " in it", {"", "who", " is", " in", " it"}, 2, 998},
+      {"", "who is", {"", "who", " is"}, 2, 998},
+      // Three inputs, and the last target.
+      {"a b c d e", " f g", {" d", " e", " f", " g"}, 2, -1, 3, true},
+      {"a b", " f g", {"a", " b", " f", " g"}, 2, -1, 3},
+  };
+  for (const auto& c : cases) {
+    SCOPED_TRACE(c.question);
+    Words words;
+    words.begin = c.begin;
+    const auto choice = EncodeChoice(words, c.question, c.option, c.positions);
+    ASSERT_TRUE(choice.ok()) << choice.status();
+    std::vector<int32_t> ids;
+    for (const std::string& word : c.words) {
+      ids.push_back(word.empty() ? words.prefix_token() : Words::IdOf(word));
+    }
+    EXPECT_EQ(choice->tokens, ids);
+    EXPECT_EQ(choice->option, c.of_option);
+    EXPECT_EQ(choice->truncated, c.truncated);
+  }
 }
 
-TEST(EncodeChoiceTest, WhiteSpaceAtTheEndOfTheQuestionGoesToTheOption) {
-  const auto choice = EncodeChoice(Words(), "who is ", "in", 10);
-  ASSERT_TRUE(choice.ok()) << choice.status();
-  EXPECT_THAT(choice->tokens, ElementsAre(Id("who"), Id(" is"), Id(" in")));
-  EXPECT_EQ(choice->option, 1);
-}
-
-// The harness keeps the question's own tokens, though the whole has others.
-TEST(EncodeChoiceTest, TheTokenAcrossTheSeamIsSplitAsTheHarnessDoes) {
-  const auto choice = EncodeChoice(Words(), "to un", "do it", 10);
-  ASSERT_TRUE(choice.ok()) << choice.status();
-  // The whole: "to", " undo", " it".
-  EXPECT_THAT(choice->tokens, ElementsAre(Id("to"), Id(" un"), Id(" it")));
-  EXPECT_EQ(choice->option, 1);
-  // With nothing behind it nothing is left to score.
+TEST(EncodeChoiceTest, ThereMustBeSomethingToScoreThatFits) {
   const auto none = EncodeChoice(Words(), "to un", "do", 10);
   EXPECT_EQ(none.status().code(), absl::StatusCode::kInvalidArgument);
-}
-
-TEST(EncodeChoiceTest, AnEmptyQuestionIsTheStartOfADocument) {
-  const auto choice = EncodeChoice(Words(), "", "who is", 10);
-  ASSERT_TRUE(choice.ok()) << choice.status();
-  EXPECT_THAT(choice->tokens, ElementsAre(999, Id("who"), Id(" is")));
-  EXPECT_EQ(choice->option, 2);
-}
-
-TEST(EncodeChoiceTest, ABeginOfSequenceIsInFrontOnce) {
-  Words words;
-  words.begin = 998;
-  auto choice = EncodeChoice(words, "who is", " in it", 10);
-  ASSERT_TRUE(choice.ok()) << choice.status();
-  EXPECT_THAT(choice->tokens,
-              ElementsAre(998, Id("who"), Id(" is"), Id(" in"), Id(" it")));
-  EXPECT_EQ(choice->option, 2);
-  choice = EncodeChoice(words, "", "who is", 10);
-  ASSERT_TRUE(choice.ok()) << choice.status();
-  EXPECT_THAT(choice->tokens, ElementsAre(998, Id("who"), Id(" is")));
-  EXPECT_EQ(choice->option, 2);
-}
-
-TEST(EncodeChoiceTest, TheBeginningOfALongQuestionIsLeftOut) {
-  const auto choice = EncodeChoice(Words(), "a b c d e", " f g", 3);
-  ASSERT_TRUE(choice.ok()) << choice.status();
-  // Three inputs, and the last target.
-  EXPECT_THAT(choice->tokens,
-              ElementsAre(Id(" d"), Id(" e"), Id(" f"), Id(" g")));
-  EXPECT_EQ(choice->option, 2);
-  EXPECT_TRUE(choice->truncated);
-  const auto fits = EncodeChoice(Words(), "a b", " f g", 3);
-  ASSERT_TRUE(fits.ok());
-  EXPECT_FALSE(fits->truncated);
   const auto too_long = EncodeChoice(Words(), "a", " b c d e", 3);
   EXPECT_EQ(too_long.status().code(), absl::StatusCode::kInvalidArgument);
   EXPECT_THAT(std::string(too_long.status().message()),

@@ -6,12 +6,10 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
-#include <limits>
 #include <utility>
 
 #include "framework/base/file.h"
 #include "framework/comm/self_communicator.h"
-#include "framework/comm/thread_communicator.h"
 #include "recipes/saved/generate.h"
 #include "recipes/saved/saved_model.h"
 #include "tests/recipes/run/tiny_run.h"
@@ -92,20 +90,6 @@ TEST_P(EvaluateChoicesTest, ScoresAreThoseOfTheGenerator) {
   EXPECT_EQ(found.questions[1].options[1].characters, 2);
   EXPECT_EQ(found.questions[1].options[1].bytes, 4);
   EXPECT_EQ(found.questions[1].options[1].tokens, 5);  // and the space
-}
-
-TEST_P(EvaluateChoicesTest, TheSameToTheBitForAnyNumberOfRanks) {
-  const std::string alone = ToJsonLines(Alone());
-  for (const int ranks : {2, 3}) {
-    const absl::Status status = RunRanks(ranks, [&](Communicator& comm) {
-      const auto found = Evaluate(comm);
-      if (!found.ok()) return found.status();
-      return ToJsonLines(*found) == alone
-                 ? absl::OkStatus()
-                 : absl::InternalError(ToJsonLines(*found));
-    });
-    EXPECT_TRUE(status.ok()) << ranks << " ranks: " << status << "\n" << alone;
-  }
 }
 
 TEST_P(EvaluateChoicesTest, Bf16IsClose) {

@@ -6,7 +6,6 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <cmath>
 #include <memory>
 #include <string>
 #include <vector>
@@ -309,7 +308,7 @@ TEST_P(ForwardRanksTest, OnlyTheCheckpointsStageIsArranged) {
            {"stage.1.offload.weight=host", "did you mean 'weights'?"},
            {"stage.1.offload.rows=[{match=\"blocks/9/*\",weights=\"host\"}]",
             "stage[1].offload.rows[0].match: 'blocks/9/*' matches no "
-            "parameter"},
+            "parameter; names are as embed/token/weight"},
            {sets + "zero=1",
             "ranks have a checkpoint's weights together by tensor and "
             "pipeline alone; leave zero out"},

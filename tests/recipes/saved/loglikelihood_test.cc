@@ -14,7 +14,6 @@
 #include "data/tokenizer/huggingface_files.h"
 #include "framework/base/file.h"
 #include "framework/comm/self_communicator.h"
-#include "framework/comm/thread_communicator.h"
 #include "recipes/saved/generate.h"
 #include "recipes/saved/saved_model.h"
 #include "tests/recipes/run/tiny_run.h"
@@ -125,20 +124,6 @@ TEST_P(LoglikelihoodTest, TokensAreThoseOfTheGenerator) {
   EXPECT_EQ(found.pairs[5].tokens.size(), 0u);
   EXPECT_TRUE(found.pairs[5].greedy());
   EXPECT_EQ(found.pairs[6].tokens.size(), 78u);
-}
-
-TEST_P(LoglikelihoodTest, TheSameToTheBitForAnyNumberOfRanks) {
-  const std::string alone = ToJsonLines(Alone());
-  for (const int ranks : {2, 3}) {
-    const absl::Status status = RunRanks(ranks, [&](Communicator& comm) {
-      const auto found = Evaluate(comm);
-      if (!found.ok()) return found.status();
-      return ToJsonLines(*found) == alone
-                 ? absl::OkStatus()
-                 : absl::InternalError(ToJsonLines(*found));
-    });
-    EXPECT_TRUE(status.ok()) << ranks << " ranks: " << status << "\n" << alone;
-  }
 }
 
 TEST_P(LoglikelihoodTest, Bf16IsClose) {

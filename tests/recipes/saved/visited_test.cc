@@ -303,17 +303,5 @@ TEST(GrownRunTest, OfflineIsBitEqual) {
   }
 }
 
-TEST_F(VisitedSavedTest, RunsOfAllBlocksDoNotGoOnFromThem) {
-  const absl::Status status =
-      runs_.Run({.out = "run", .resume = true, .resume_from = some_});
-  EXPECT_THAT(std::string(status.message()),
-              HasSubstr("has blocks 0,2,3, but the stage visits 0,1,2,3"));
-}
-
-TEST_F(VisitedSavedTest, NorDoTheyBeginWithThem) {
-  const absl::Status status = runs_.Run({.out = "new", .init = some_});
-  EXPECT_THAT(std::string(status.message()), HasSubstr("has no blocks/1/"));
-}
-
 }  // namespace
 }  // namespace delink::testing::visited_test

@@ -121,18 +121,12 @@ TEST(BlendRecipe, ProblemsAreSaidAtTheirPlace) {
   EXPECT_EQ(ErrorOf(Blended("weight = 2", "weight = -2")),
             "gpt.toml:13:10: data.source[0].weight: -2 is out of range: at "
             "least 0.0, at most 1e+09");
-  EXPECT_EQ(ErrorOf(Blended("weight = 2", "weight = nan")),
-            "gpt.toml:13:10: data.source[0].weight: nan is out of range: at "
-            "least 0.0, at most 1e+09");
   EXPECT_EQ(
       ErrorOf(Blended("weight = 2", "weight = 0"), {"data.source.1.weight=0"}),
       "gpt.toml:13:1: data.source[0].weight: the weights of all sources "
       "are 0 in stage[0]; one must be more\n"
       "gpt.toml:13:1: data.source[0].weight: the weights of all sources "
       "are 0 in stage[1]; one must be more");
-  EXPECT_EQ(ErrorOf(Blended("weight = 2", "wieght = 2")),
-            "gpt.toml:13:1: data.source[0].wieght: unknown key; did you mean "
-            "'weight'?");
   EXPECT_EQ(ErrorOf(Blended("name = \"code\"", "name = \"web\"")),
             "gpt.toml:16:1: data.source[1].name: data.source[0] has the name "
             "'web' already");
@@ -158,9 +152,6 @@ TEST(BlendRecipe, ProblemsOfAStagesBlend) {
   EXPECT_EQ(error("{web=-1}"),
             at("{web=-1}", ":1:10") +
                 "-1 is out of range: at least 0.0, at most 1e+09");
-  EXPECT_EQ(error("{web=nan}"),
-            at("{web=nan}", ":1:10") +
-                "nan is out of range: at least 0.0, at most 1e+09");
   EXPECT_EQ(error("{web=0, code=0.0}"),
             at("{web=0, code=0.0}") +
                 "the weights of all sources are 0 in stage[1]; one must be "

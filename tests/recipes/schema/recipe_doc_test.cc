@@ -15,7 +15,8 @@ namespace {
 TEST(RecipeDoc, TheCommittedPageIsUpToDate) {
   const std::string path = testing::SourcePath("docs/recipe.md");
   std::ostringstream example;
-  example << std::ifstream(testing::SourcePath("recipes/commented.toml")).rdbuf();
+  example
+      << std::ifstream(testing::SourcePath("recipes/commented.toml")).rdbuf();
   const std::string generated =
       RecipeDoc(KindsOf(BuiltInModels()), example.str());
   if (std::getenv("DELINK_WRITE_DOCS") != nullptr) {

@@ -63,9 +63,6 @@ TEST(Set, TextIsAStringWhereItIsNoToml) {
 }
 
 TEST(Set, ErrorsNameTheSet) {
-  EXPECT_EQ(SetError("optimizer.lrr=3"),
-            "--set optimizer.lrr=3: optimizer.lrr: unknown key; did you mean "
-            "'lr'?");
   EXPECT_EQ(SetError("optimizer.lr=fast"),
             "--set optimizer.lr=fast: optimizer.lr: expected a number, got the "
             "string \"fast\"");
@@ -80,14 +77,10 @@ TEST(Set, ErrorsNameTheSet) {
   EXPECT_EQ(SetError("optimizer.lr.x=1"),
             "--set optimizer.lr.x=1: optimizer.lr is the float 0.001, which "
             "has no keys");
-  EXPECT_EQ(SetError("nothing"),
-            "--set nothing: expected key=value, as in optimizer.lr=3e-4");
   EXPECT_EQ(SetError("=1"),
             "--set =1: expected key=value, as in optimizer.lr=3e-4");
   EXPECT_EQ(SetError("run..seed=1"),
             "--set run..seed=1: a key is words with dots between them");
-  EXPECT_EQ(SetError("runs.seed=1"),
-            "--set runs.seed=1: runs: unknown key; did you mean 'run'?");
   EXPECT_EQ(SetError("run.0.seed=1"),
             "--set run.0.seed=1: the recipe has no list run, so no element 0");
 }
