@@ -28,7 +28,7 @@ set(precompiled_library
   <vector> <absl/status/statusor.h> <absl/strings/str_cat.h>
   <absl/strings/str_format.h>)
 set(precompiled_test ${precompiled_library}
-  <gmock/gmock.h> <gtest/gtest.h>)
+  <gmock/gmock.h> <gtest/gtest.h> <nlohmann/json.hpp>)
 
 if(DELINK_PRECOMPILED_HEADERS)
   file(GENERATE OUTPUT ${CMAKE_BINARY_DIR}/precompiled.cc

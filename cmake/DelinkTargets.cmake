@@ -57,8 +57,13 @@ if(DELINK_SANITIZE)
 endif()
 
 # A test's own code is run about as often as it is compiled: it goes without the
-# optimiser, which what it tests has as ever.
-set(DELINK_TEST_OPTIONS -O0)
+# optimiser's best, which what it tests has as ever. Without any it compiles a
+# tenth faster, but simulators and references then take three times as long.
+if(DELINK_SANITIZE)
+  set(DELINK_TEST_OPTIONS -O0)
+else()
+  set(DELINK_TEST_OPTIONS $<$<CONFIG:Release>:-O1>)
+endif()
 
 include(DelinkPrecompiled)
 

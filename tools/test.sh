@@ -32,8 +32,18 @@ say() { echo "test.sh: $*" >&2; }
 
 cd "$(dirname "$0")/.."
 tools/install_deps.sh --tests
-command -v ccache >/dev/null ||
+if ! command -v ccache >/dev/null; then
   say "no ccache: everything is compiled, also what was compiled before"
+else
+  folder=$(ccache --get-config cache_dir)
+  if ! { mkdir -p "$folder" &&
+    head -c 16M /dev/zero >"$folder/probe.$$"; } 2>/dev/null; then
+    say "ccache's folder $folder is full or cannot be written:" \
+      "everything is compiled, also what was compiled before"
+    export CCACHE_DISABLE=1
+  fi
+  rm -f "$folder/probe.$$"
+fi
 # Without them the tests of CUDA kernels on the emulated device are skipped.
 tools/bootstrap.sh --cuda --headers ||
   say "going on without the headers of CUDA"

@@ -11,6 +11,7 @@
 #include "absl/strings/str_cat.h"
 #include "tests/recipes/run/stream_orders.h"
 #include "tests/recipes/run/tiny_run.h"
+#include "tests/testing/full_test.h"
 
 namespace delink::testing::cuda_layouts_test {
 namespace {
@@ -87,7 +88,8 @@ class CudaLayoutsTest : public ::testing::TestWithParam<Ranks> {
   }
   TinyRuns runs_{GetParam().recipe};
 };
-INSTANTIATE_TEST_SUITE_P(Rows, CudaLayoutsTest, ::testing::ValuesIn(kRanks));
+INSTANTIATE_TEST_SUITE_P(Rows, CudaLayoutsTest,
+                         ::testing::ValuesIn(FullOrEvery(2, kRanks)));
 
 // docs/equality.md: two devices differ as two layouts do.
 TEST_P(CudaLayoutsTest, IsTheCpusRunWhateverTheOrderOfStreams) {

@@ -11,6 +11,7 @@
 #include "absl/strings/str_cat.h"
 #include "tests/recipes/run/stream_orders.h"
 #include "tests/recipes/run/tiny_run.h"
+#include "tests/testing/full_test.h"
 
 namespace delink::testing::cuda_offload_test {
 namespace {
@@ -92,7 +93,8 @@ class CudaOffloadTest : public ::testing::TestWithParam<Offloaded> {
   }
   TinyRuns runs_{GetParam().recipe};
 };
-INSTANTIATE_TEST_SUITE_P(Runs, CudaOffloadTest, ::testing::ValuesIn(kRuns));
+INSTANTIATE_TEST_SUITE_P(Runs, CudaOffloadTest,
+                         ::testing::ValuesIn(FullOrEvery(2, kRuns)));
 
 TEST_P(CudaOffloadTest, IsTheResidentRun) {
   ASSERT_NO_FATAL_FAILURE(Go("", "resident"));

@@ -7,6 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "framework/base/check.h"
+#include "tests/testing/full_test.h"
 
 namespace delink::testing {
 namespace {
@@ -194,8 +195,6 @@ uint64_t FromEnvironment(const char* name, uint64_t otherwise) {
   DELINK_CHECK(text == nullptr || absl::SimpleAtoi(text, &number)) << name;
   return number;
 }
-
-bool IsFullTest() { return std::getenv("DELINK_FULL_TESTS") != nullptr; }
 
 uint64_t RowCount(const char* name, uint64_t few, uint64_t many) {
   return FromEnvironment(name, IsFullTest() ? many : few);

@@ -95,8 +95,6 @@ std::string TrainCommand(int ranks, const std::string& recipe,
 // A number that a run by hand gives, else `otherwise`.
 uint64_t FromEnvironment(const char* name, uint64_t otherwise);
 
-// Whether this is `tools/test.sh --full`.
-bool IsFullTest();
 // How many rows a suite draws: what `name` in the environment says, else `few`,
 // and `many` in a full test. 0: until all pairs are met.
 uint64_t RowCount(const char* name, uint64_t few, uint64_t many);
