@@ -636,6 +636,10 @@ class FullRunTest(LintCase):
   def test_an_old_full_run_is_noted(self):
     docs = "docs/testing.md"
     self.expect_found("full_run", {docs: "Tests.\n"}, docs, "Last full run: ")
+    with Tree({docs: "Last full run: none.\n"}) as root:
+      code, said = lint("full_run", root)
+      self.assertEqual((code, said.endswith("ok\n")), (0, True))
+      self.assertIn("note: docs/testing.md knows of no", said)
     said_last = "Last full run: 2026-11-27, commit %s, 60 minutes\n"
     with Tree({docs: said_last % "0123456"}) as root:
 
