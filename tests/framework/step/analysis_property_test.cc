@@ -14,6 +14,7 @@
 #include "tests/framework/step/cells.h"
 #include "tests/framework/step/programs.h"
 #include "tests/framework/step/simulator.h"
+#include "tests/testing/full_test.h"
 
 namespace delink::analysis_property_test {
 namespace {
@@ -28,7 +29,7 @@ using step_test::Simulate;
 using step_test::WithCopies;
 using step_test::WithSomeStored;
 
-constexpr int kPrograms = 10'000;
+const int kPrograms = testing::IsFullTest() ? 10'000 : 4'000;
 
 // Second halves any number of micro-batches behind.
 Program AnyProgram(const Sample& sample, Dice& dice) {
@@ -183,7 +184,7 @@ TEST(AnalysisPropertyTest, CopiesOfWeightsAreSafe) {
     }
     EXPECT_TRUE(IsCaught(program, wrong, dice)) << sample.text;
   }
-  EXPECT_GT(again, 100);
+  EXPECT_GT(again, kPrograms / 100);
 }
 
 // Also of slots of which two are in one place on the host.
@@ -211,8 +212,8 @@ TEST(AnalysisPropertyTest, StoredSlotsAreSafe) {
       break;
     }
   }
-  EXPECT_GT(stored, 1000);
-  EXPECT_GT(wrong, 100);
+  EXPECT_GT(stored, kPrograms / 10);
+  EXPECT_GT(wrong, kPrograms / 100);
 }
 
 TEST(AnalysisPropertyTest, SlotsAreAsFewAsCanBe) {

@@ -11,6 +11,7 @@
 #include "framework/step/validator.h"
 #include "tests/framework/step/damage.h"
 #include "tests/framework/step/programs.h"
+#include "tests/testing/full_test.h"
 
 namespace delink::damage_property_test {
 namespace {
@@ -19,7 +20,7 @@ using step_test::Damage;
 using step_test::Damages;
 using step_test::Dice;
 
-constexpr int kOfEachKind = 1000;
+const int kOfEachKind = testing::IsFullTest() ? 1000 : 300;
 
 bool NamesOne(const std::string& message,
               const std::vector<std::string>& names) {
