@@ -102,7 +102,8 @@ class Check:
       began = file.tell()
       process = subprocess.Popen(words, stdout=file, stderr=subprocess.STDOUT,
                                  start_new_session=True,
-                                 env={**os.environ, **(environment or {})})
+                                 env={**os.environ, "DELINK_FULL_TESTS": "1",
+                                      **(environment or {})})
       try:
         code = process.wait(max(1.0, self.deadline - time.monotonic()))
       except subprocess.TimeoutExpired as late:
