@@ -11,13 +11,16 @@ option(DELINK_PRECOMPILED_HEADERS "read libraries' headers once" OFF)
 
 # ccache compiles again only what is new, in whatever checkout and build folder:
 # it tells sources by their paths in the checkout, and precompiled headers by what
-# they are made of.
+# they are made of, also where CMake has just written the file that lists them: a
+# compiler writes no precompiled header twice the same, and all that reads one that
+# was not kept is compiled again.
 find_program(CCACHE_PROGRAM ccache)
 set(DELINK_CCACHE)
 if(CCACHE_PROGRAM)
   set(DELINK_CCACHE ${CMAKE_COMMAND} -E env
     CCACHE_BASEDIR=${PROJECT_SOURCE_DIR} CCACHE_NOHASHDIR=1
-    CCACHE_SLOPPINESS=pch_defines,time_macros ${CCACHE_PROGRAM})
+    CCACHE_SLOPPINESS=pch_defines,time_macros,include_file_mtime,include_file_ctime
+    ${CCACHE_PROGRAM})
   if(NOT CMAKE_CXX_COMPILER_LAUNCHER)
     set(CMAKE_CXX_COMPILER_LAUNCHER ${DELINK_CCACHE})
   endif()
