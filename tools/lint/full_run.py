@@ -9,7 +9,6 @@ import os
 import re
 
 import source_tree
-from tidy import git
 
 COMMITS = 200
 LAST = re.compile(r"Last full run: (?:none|[\d-]+, commit ([0-9a-f]{7,40}), "
@@ -25,10 +24,11 @@ def problems(root):
   if not found.group(1):
     print(f"note: {DOCS} knows of no tools/test.sh --full; run it")
     return []
-  added = git(root, "log", "-1", "--format=%H", "--diff-filter=A", "--",
-              "tests/*_test.cc", "tests/*.py")
-  count = added and git(root, "rev-list", "--count",
-                        f"{found.group(1)}..{added[0]}")
+  added = source_tree.git(
+      root, "log", "-1", "--format=%H", "--diff-filter=A", "--",
+      "tests/*_test.cc", "tests/*.py")
+  count = added and source_tree.git(
+      root, "rev-list", "--count", f"{found.group(1)}..{added[0]}")
   if not count:
     print(f"note: commit {found.group(1)} of {DOCS}'s last full run is not in "
           "this clone's history")

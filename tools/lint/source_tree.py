@@ -8,6 +8,14 @@ CPP = (".h", ".cc", ".cuh", ".cu")
 NOT_OURS = ("build", "run", "runs")  # at the top
 
 
+def git(root, *words):
+  """What git prints, as lines; none where it fails."""
+  run = subprocess.run(
+      ["git", "-c", "safe.directory=*", "-C", root, *words],
+      stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, check=False)
+  return run.stdout.splitlines() if run.returncode == 0 else []
+
+
 def files(root):
   """Paths of all files of the project, relative to root, sorted."""
   git = subprocess.run(

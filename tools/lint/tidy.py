@@ -104,24 +104,16 @@ def compiled(build, root):
       yield os.path.relpath(os.path.join(root, source), root), command
 
 
-def git(root, *words):
-  """What git prints, as lines; none where it fails."""
-  run = subprocess.run(
-      ["git", "-c", "safe.directory=*", "-C", root, *words],
-      stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, check=False)
-  return run.stdout.splitlines() if run.returncode == 0 else []
-
-
 def changed(root):
   """The files that differ from what landed last; none: all may."""
-  base = git(root, "merge-base", "HEAD", "origin/main")
-  names = git(root, "diff", "--name-only", base[0]) if base else []
+  base = source_tree.git(root, "merge-base", "HEAD", "origin/main")
+  names = source_tree.git(root, "diff", "--name-only", base[0]) if base else []
   return set() if ".clang-tidy" in names else set(names)
 
 
 def last_changes(root):
   """A number for each file, the smaller the later it was changed."""
-  names = git(root, "diff", "--name-only", "HEAD") + git(
+  names = source_tree.git(root, "diff", "--name-only", "HEAD") + source_tree.git(
       root, "log", "--format=", "--name-only")
   return {name: number for number, name in reversed(list(enumerate(names)))}
 
