@@ -24,7 +24,7 @@ absl::StatusOr<ElementType> ElementTypeOf(hid_t dataset,
 
 // Whether the file has room for all that the dataset claims to hold: what is
 // not there would read as zeros, however much it is.
-absl::Status CheckRoom(hid_t dataset, const DatasetInfo& info,
+absl::Status CheckRoom(hid_t dataset, hid_t list, const DatasetInfo& info,
                        const std::string& where) {
   int64_t bytes = ByteSize(info.type);
   for (const int64_t extent : info.shape) {
@@ -33,7 +33,7 @@ absl::Status CheckRoom(hid_t dataset, const DatasetInfo& info,
           where, ": claims more elements than any file has; restore the file"));
     }
   }
-  if (info.is_virtual) return CheckSources(dataset, where);
+  if (info.is_virtual) return CheckSources(dataset, list, where);
   const auto there = static_cast<int64_t>(H5Dget_storage_size(dataset));
   if (there >= bytes) return absl::OkStatus();
   return absl::DataLossError(absl::StrCat(where, ": claims ", bytes,
@@ -48,7 +48,7 @@ absl::StatusOr<DatasetInfo> InfoOf(hid_t dataset, const std::string& where,
   const Handle list(H5Dget_create_plist(dataset), H5Pclose);
   info.is_virtual = H5Pget_layout(list.get()) == H5D_VIRTUAL;
   DELINK_RETURN_IF_ERROR(info.is_virtual
-                             ? CheckSourceNames(dataset, where, parts)
+                             ? CheckSourceNames(list.get(), where, parts)
                              : CheckContiguous(list.get(), where));
   DELINK_ASSIGN_OR_RETURN(info.type, ElementTypeOf(dataset, where));
   const Handle space(H5Dget_space(dataset), H5Sclose);
@@ -60,7 +60,7 @@ absl::StatusOr<DatasetInfo> InfoOf(hid_t dataset, const std::string& where,
   std::vector<hsize_t> sizes(static_cast<size_t>(rank));
   H5Sget_simple_extent_dims(space.get(), sizes.data(), nullptr);
   info.shape.assign(sizes.begin(), sizes.end());
-  DELINK_RETURN_IF_ERROR(CheckRoom(dataset, info, where));
+  DELINK_RETURN_IF_ERROR(CheckRoom(dataset, list.get(), info, where));
   return info;
 }
 

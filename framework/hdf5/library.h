@@ -76,15 +76,16 @@ absl::Status CheckTree(hid_t file, const std::string& path);
 // in its own file.
 absl::Status CheckContiguous(hid_t list, const std::string& where);
 
-// That every source of the virtual dataset `dataset` is in a file
-// PARTS-00000.h5 beside, whatever the number. Opens none.
-absl::Status CheckSourceNames(hid_t dataset, const std::string& where,
+// That every source of a virtual dataset, whose properties are `list`, is in a
+// file PARTS-00000.h5 beside, whatever the number. Opens none.
+absl::Status CheckSourceNames(hid_t list, const std::string& where,
                               const std::string& parts);
 
-// Whether every source of the virtual dataset `dataset` can be opened, is in
-// one piece and long enough, and together they are all of it: the library reads
-// what is not there as zeros. Their names have been checked.
-absl::Status CheckSources(hid_t dataset, const std::string& where);
+// Whether every source of the virtual dataset `dataset`, whose properties are
+// `list`, can be opened, is in one piece and long enough, and together they are
+// all of it: the library reads what is not there as zeros. Their names have
+// been checked.
+absl::Status CheckSources(hid_t dataset, hid_t list, const std::string& where);
 
 // The type as stored, and as it lies in memory.
 hid_t StoredType(ElementType type);

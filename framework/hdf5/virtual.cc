@@ -237,16 +237,14 @@ absl::StatusOr<std::vector<Piece>> Dataset::Pieces() const {
                    "wrote it"));
 }
 
-absl::Status CheckSourceNames(hid_t dataset, const std::string& where,
+absl::Status CheckSourceNames(hid_t list, const std::string& where,
                               const std::string& parts) {
-  const Handle list(H5Dget_create_plist(dataset), H5Pclose);
   size_t count = 0;
-  if (H5Pget_virtual_count(list.get(), &count) < 0) {
+  if (H5Pget_virtual_count(list, &count) < 0) {
     return LibraryError(where, "read what the virtual dataset maps");
   }
   for (size_t i = 0; i < count; ++i) {
-    const std::string file =
-        MappingName(H5Pget_virtual_filename, list.get(), i);
+    const std::string file = MappingName(H5Pget_virtual_filename, list, i);
     if (IsPart(file, parts)) continue;
     return absl::InvalidArgumentError(absl::StrCat(
         where, ": takes its data from '", file, "', ",
@@ -257,21 +255,18 @@ absl::Status CheckSourceNames(hid_t dataset, const std::string& where,
   return absl::OkStatus();
 }
 
-absl::Status CheckSources(hid_t dataset, const std::string& where) {
-  const Handle list(H5Dget_create_plist(dataset), H5Pclose);
+absl::Status CheckSources(hid_t dataset, hid_t list, const std::string& where) {
   size_t count = 0;
-  if (H5Pget_virtual_count(list.get(), &count) < 0) {
+  if (H5Pget_virtual_count(list, &count) < 0) {
     return LibraryError(where, "read what the virtual dataset maps");
   }
   Sources sources(dataset);
   hssize_t mapped = 0;
   for (size_t i = 0; i < count; ++i) {
-    const Handle target(H5Pget_virtual_vspace(list.get(), i), H5Sclose);
+    const Handle target(H5Pget_virtual_vspace(list, i), H5Sclose);
     mapped += H5Sget_select_npoints(target.get());
-    const std::string file =
-        MappingName(H5Pget_virtual_filename, list.get(), i);
-    const std::string name =
-        MappingName(H5Pget_virtual_dsetname, list.get(), i);
+    const std::string file = MappingName(H5Pget_virtual_filename, list, i);
+    const std::string name = MappingName(H5Pget_virtual_dsetname, list, i);
     const absl::StatusOr<int64_t> elements = sources.Elements(file, name);
     if (!elements.ok()) {
       return absl::Status(
@@ -279,7 +274,7 @@ absl::Status CheckSources(hid_t dataset, const std::string& where) {
           absl::StrCat(where, ": its data is in ", file, ": ", name, ", ",
                        elements.status().message()));
     }
-    const Handle space(H5Pget_virtual_srcspace(list.get(), i), H5Sclose);
+    const Handle space(H5Pget_virtual_srcspace(list, i), H5Sclose);
     hsize_t first[H5S_MAX_RANK], last[H5S_MAX_RANK];
     if (H5Sget_simple_extent_ndims(space.get()) != 1 ||
         H5Sget_select_bounds(space.get(), first, last) < 0) {

@@ -2,11 +2,14 @@
 
 #include <algorithm>
 #include <nlohmann/json.hpp>
+#include <set>
+#include <string>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "framework/base/file.h"
 #include "framework/base/json.h"
+#include "framework/base/mutex.h"
 #include "framework/base/status_macros.h"
 #include "layers/kernels/cuda/open_library.h"
 #include "parallel/launch/launcher.h"
@@ -41,6 +44,15 @@ Place PlaceOf(const Device& device, DType dtype, int threads) {
                               absl::string_view(ToString(dtype)))};
 }
 
+// Whether it was asked before. A process measures once: for the first of its
+// runs, and for one of its ranks where these are threads.
+bool IsMeasured(const Place& place) {
+  static Mutex mutex;
+  static std::set<std::pair<std::string, std::string>> measured;
+  const MutexLock lock(mutex);
+  return !measured.insert({place.path, place.key}).second;
+}
+
 }  // namespace
 
 double BestPeak(const std::string& path, const std::string& key,
@@ -59,7 +71,7 @@ double BestPeak(const std::string& path, const std::string& key,
 double RankPeak(Device& device, DType dtype, int threads, bool anew) {
   const Place place = PlaceOf(device, dtype, threads);
   const double kept = KeptPeak(place.path, place.key);
-  if (kept > 0 && !anew) return kept;
+  if (kept > 0 && (!anew || IsMeasured(place))) return kept;
   // The first time a CPU may be busy with something else.
   const int times = kept > 0 || IsCuda(device.kind()) ? 1 : 4;
   double best = 0;

@@ -83,9 +83,15 @@ void ReadTree(const hdf5::File& file, const std::string& group,
   const std::vector<hdf5::Child> children = *file.List(group);
   for (const hdf5::Child& child : children) {
     const std::string path = group + "/" + child.name;
-    absl::StatusOr<hdf5::Dataset> dataset = file.OpenDataset(path);
+    const absl::StatusOr<hdf5::Dataset> dataset =
+        child.kind == hdf5::ChildKind::kGroup ? absl::NotFoundError("a group")
+                                              : file.OpenDataset(path);
     if (dataset.ok()) {
-      (*tensors)[path] = *file.ReadAll<float>(path);
+      std::vector<float>& values = (*tensors)[path];
+      values.resize(static_cast<size_t>(dataset->size()));
+      const absl::Status read =
+          dataset->Read(0, dataset->size(), values.data());
+      DELINK_CHECK(read.ok()) << std::string(read.message());
     } else {
       ReadTree(file, path, tensors);
     }
@@ -232,6 +238,14 @@ Tensors TinyRuns::Load(const std::string& out, int64_t step) const {
   absl::StatusOr<hdf5::File> file =
       hdf5::File::OpenReadOnly(Checkpoint(out, step) + "/index.h5", "rank");
   DELINK_CHECK(file.ok()) << std::string(file.status().message());
+  // What is open the library need not open anew for each dataset.
+  std::vector<absl::StatusOr<hdf5::File>> parts;
+  const std::vector<std::string> names = *ListDirectory(Checkpoint(out, step));
+  for (const std::string& name : names) {
+    if (!name.starts_with("rank-")) continue;
+    parts.push_back(
+        hdf5::File::OpenReadOnly(JoinPath(Checkpoint(out, step), name)));
+  }
   Tensors tensors;
   ReadTree(*file, "/model", &tensors);
   ReadTree(*file, "/optimizer", &tensors);
