@@ -214,6 +214,7 @@ std::string RecipeOf(const Configuration& c) {
 
 std::vector<std::string> SetsOf(const Configuration& c) {
   std::vector<std::string> sets = RunTable(kAxes, kRules, 0).Sets(c);
+  for (const std::string& word : StepWords()) sets.push_back(word);
   for (const int stage : {0, 1}) {
     const auto ranks = [&](Direction direction) {
       return RanksAlong(c, stage, direction);

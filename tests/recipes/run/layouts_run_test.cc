@@ -28,7 +28,7 @@
 namespace delink::testing::layouts_run_test {
 namespace {
 
-constexpr int64_t kSteps = 20;  // recipes/tiny*.toml
+const int64_t kSteps = RunSteps();
 constexpr uint64_t kRows = 0, kFullRows = 60;
 
 // How far apart runs may be that differ by the rounding of sums: derived in
@@ -60,22 +60,18 @@ const std::vector<LayoutRow>& Drawn() {
                  FromEnvironment("DELINK_LAYOUTS_SEED", 5));
   return rows;
 }
-// Of each three the first.
-std::vector<LayoutRow> Third() {
-  std::vector<LayoutRow> rows = Drawn();
-  std::erase_if(rows, [](const LayoutRow& row) { return row.index % 3 != 0; });
-  return rows;
-}
 
 // Of each optimizer and kind of model the first.
-std::vector<LayoutRow> OneOfEach() {
-  std::vector<LayoutRow> rows = Drawn();
+std::set<uint64_t> OneOfEach() {
   std::set<std::string> seen;
-  std::erase_if(rows, [&](const LayoutRow& row) {
+  std::set<uint64_t> first;
+  for (const LayoutRow& row : Drawn()) {
     const Configuration& c = row.configuration;
-    return !seen.insert(c.at("optimizer") + RecipeOf(c)).second;
-  });
-  return rows;
+    if (seen.insert(c.at("optimizer") + RecipeOf(c)).second) {
+      first.insert(row.index);
+    }
+  }
+  return first;
 }
 
 // The largest relative difference of the norms, step by step.
@@ -134,59 +130,22 @@ std::pair<double, std::string> FurthestWeight(const Tensors& a,
   return furthest;
 }
 
-class Layouts : public ::testing::Test {
- protected:
-  // Runs of a model, and those on one rank that have been made.
-  struct Runs {
-    explicit Runs(const std::string& recipe)
-        : runs(recipe, DocumentLines(), "text.jsonl") {
-      runs.sets = {"run.checkpoint_every=0", "run.norms_every=0",
-                   "run.micro_batch=2"};
-    }
-    TinyRuns runs;
-    std::map<std::string, std::string> references;  // folders
-  };
-  static Runs& RunsOf(const Configuration& c) {
-    static std::map<std::string, Runs> all;
-    const std::string recipe = RecipeOf(c);
-    return all.try_emplace(recipe, recipe).first->second;
-  }
-  static void Go(const Configuration& c, RunRequest request) {
-    SCOPED_TRACE(CommandOf(c));
-    const std::vector<std::string> besides = request.sets;
-    request.sets = SetsOf(c);
-    request.sets.insert(request.sets.end(), besides.begin(), besides.end());
-    request.ranks = RanksOf(c);
-    ASSERT_NO_FATAL_FAILURE(RunsOf(c).runs.Go(request));
-  }
-  // The folder of the run on one rank, which is made once.
-  static void MakeReference(const Configuration& c, std::string& folder) {
-    const Configuration alone = OnOneRank(c);
-    std::map<std::string, std::string>& made = RunsOf(c).references;
-    std::string& reference = made[CommandOf(alone)];
-    if (reference.empty()) {
-      const std::string name = absl::StrCat("reference", made.size());
-      ASSERT_NO_FATAL_FAILURE(Go(alone, {.out = name}));
-      reference = name;
-    }
-    folder = reference;
-  }
-  static void ExpectClose(const Configuration& c, const std::string& out,
-                          const std::string& reference);
+// What a run to the end has left.
+struct Result {
+  std::vector<Step> steps;
+  Tensors tensors;
 };
 
-void Layouts::ExpectClose(const Configuration& c, const std::string& out,
-                          const std::string& reference) {
-  const TinyRuns& runs = RunsOf(c).runs;
-  const std::string& optimizer = c.at("optimizer");
-  const std::vector<Step> a = runs.Steps(out), b = runs.Steps(reference);
-  ASSERT_EQ(a.size(), kSteps);
-  ASSERT_EQ(b.size(), kSteps);
-  EXPECT_NEAR(a[0].loss, b[0].loss, 1e-6);
-  const Tensors x = runs.Load(out, kSteps), y = runs.Load(reference, kSteps);
+void ExpectClose(const std::string& optimizer, const Result& is,
+                 const Result& reference) {
+  ASSERT_EQ(is.steps.size(), kSteps);
+  ASSERT_EQ(reference.steps.size(), kSteps);
+  EXPECT_NEAR(is.steps[0].loss, reference.steps[0].loss, 1e-6);
+  const Tensors &x = is.tensors, &y = reference.tensors;
   ASSERT_EQ(x.size(), y.size());
   const Tolerance tolerance = ToleranceOf(optimizer);
-  const double loss = LossDifference(a, b), norm = NormDifference(a, b),
+  const double loss = LossDifference(is.steps, reference.steps),
+               norm = NormDifference(is.steps, reference.steps),
                median = WeightDifference(x, y, 0.5) / tolerance.lr,
                tail = WeightDifference(x, y, 0.99) / tolerance.lr;
   const auto [apart, name] = FurthestWeight(x, y);
@@ -198,7 +157,7 @@ void Layouts::ExpectClose(const Configuration& c, const std::string& out,
   }
   const std::string close = absl::StrJoin(
       {loss, norm, moments, median, tail, apart / tolerance.lr}, " ");
-  RecordProperty("close", close);
+  ::testing::Test::RecordProperty("close", close);
   if (std::getenv("DELINK_LAYOUTS") != nullptr) {
     std::cout << "close: " << optimizer << " " << close << " " << name << "\n";
   }
@@ -211,80 +170,120 @@ void Layouts::ExpectClose(const Configuration& c, const std::string& out,
   EXPECT_LT(apart / tolerance.lr, tolerance.tensor) << name;
 }
 
-class LayoutsRunTest : public Layouts,
-                       public ::testing::WithParamInterface<LayoutRow> {
+// All that a row is asked stands in one test, whose run on one rank is made
+// once.
+class LayoutsRunTest : public ::testing::TestWithParam<LayoutRow> {
  protected:
-  const Configuration row_ = GetParam().configuration;
+  LayoutsRunTest()
+      : row_(GetParam().configuration),
+        index_(GetParam().index),
+        runs_(RunsOf(RecipeOf(row_))) {}
+
+  static TinyRuns& RunsOf(const std::string& recipe) {
+    static std::map<std::string, TinyRuns> all;
+    const auto [at, is_new] =
+        all.try_emplace(recipe, recipe, DocumentLines(), "text.jsonl");
+    if (is_new) {
+      at->second.sets = {"run.checkpoint_every=0", "run.norms_every=0",
+                         "run.micro_batch=2"};
+    }
+    return at->second;
+  }
+  std::string Out(const std::string& name) const {
+    return absl::StrCat(name, index_);
+  }
+  void Go(const Configuration& c, RunRequest request) {
+    SCOPED_TRACE(CommandOf(c));
+    const std::vector<std::string> besides = request.sets;
+    request.sets = SetsOf(c);
+    request.sets.insert(request.sets.end(), besides.begin(), besides.end());
+    request.ranks = RanksOf(c);
+    ASSERT_NO_FATAL_FAILURE(runs_.Go(request));
+  }
+  // To the end.
+  void Through(const Configuration& c, const RunRequest& request,
+               Result& result) {
+    ASSERT_NO_FATAL_FAILURE(Go(c, request));
+    result = {.steps = runs_.Steps(request.out),
+              .tensors = runs_.Load(request.out, kSteps)};
+  }
+  void IsTheRunOnOneRank();
+  void GoesOnOverAnother();
+  void IsForRoundingAlone();
+
+  const Configuration row_;
+  const uint64_t index_;
+  TinyRuns& runs_;
+  Result reference_;  // the run on one rank
 };
 INSTANTIATE_TEST_SUITE_P(Table, LayoutsRunTest, ::testing::ValuesIn(Drawn()));
 
-class LayoutsResumeTest : public LayoutsRunTest {};
-INSTANTIATE_TEST_SUITE_P(Table, LayoutsResumeTest,
-                         ::testing::ValuesIn(Third()));
-
-TEST_P(LayoutsRunTest, IsTheRunOnOneRank) {
-  std::string reference;
-  ASSERT_NO_FATAL_FAILURE(MakeReference(row_, reference));
-  const std::string out = absl::StrCat("run", GetParam().index);
-  ASSERT_NO_FATAL_FAILURE(Go(row_, {.out = out}));
-  const TinyRuns& runs = RunsOf(row_).runs;
-  const std::vector<Switch> switches = runs.Switches(out);
+void LayoutsRunTest::IsTheRunOnOneRank() {
+  const std::string out = Out("run"), with_others = Out("others");
+  Result result, others;
+  ASSERT_NO_FATAL_FAILURE(Through(row_, {.out = out}, result));
+  const std::vector<Switch> switches = runs_.Switches(out);
   ASSERT_EQ(switches.size(), 1u);
   EXPECT_EQ(switches[0].loss_before, switches[0].loss_after);
-  ExpectClose(row_, out, reference);
+  ExpectClose(row_.at("optimizer"), result, reference_);
 
   const Configuration other = WithTheSameBits(row_);
   SCOPED_TRACE("the same bits as: " + CommandOf(other));
-  ASSERT_NO_FATAL_FAILURE(Go(other, {.out = out + "other"}));
-  runs.ExpectSameBits(out, out + "other", kSteps);
-  const std::vector<Switch> others = runs.Switches(out + "other");
-  ASSERT_EQ(others.size(), 1u);
-  EXPECT_EQ(others[0].loss_after, switches[0].loss_after);
+  ASSERT_NO_FATAL_FAILURE(Through(other, {.out = with_others}, others));
+  EXPECT_EQ(FirstDifference(result.steps, others.steps), "");
+  EXPECT_EQ(FirstDifference(result.tensors, others.tensors), "");
+  const std::vector<Switch> switched = runs_.Switches(with_others);
+  ASSERT_EQ(switched.size(), 1u);
+  EXPECT_EQ(switched[0].loss_after, switches[0].loss_after);
 }
 
 // Stopped, and gone on with over another layout.
-TEST_P(LayoutsResumeTest, GoesOnOverAnother) {
-  std::string reference;
-  ASSERT_NO_FATAL_FAILURE(MakeReference(row_, reference));
-  const uint64_t index = GetParam().index;
-  const Configuration then = OverAnotherLayout(row_, index);
+void LayoutsRunTest::GoesOnOverAnother() {
+  const Configuration then = OverAnotherLayout(row_, index_);
   ASSERT_NE(then.at("layouts"), row_.at("layouts"));
-  const std::string out = absl::StrCat("stopped", index);
-  const int64_t stop = index % 2 == 0 ? 7 : 13;  // on each side of the switch
+  const std::string out = Out("stopped");
+  // On each side of the switch.
+  const int64_t stop = kSteps / 2 + (index_ % 2 == 0 ? -3 : 3);
   ASSERT_NO_FATAL_FAILURE(Go(row_, {.out = out, .until_step = stop}));
-  ASSERT_EQ(RunsOf(row_).runs.Steps(out).size(), stop);
+  ASSERT_EQ(runs_.Steps(out).size(), stop);
   SCOPED_TRACE("stopped, then: " + CommandOf(then));
-  ASSERT_NO_FATAL_FAILURE(Go(then, {.out = out, .resume = true}));
-  ExpectClose(row_, out, reference);
+  Result result;
+  ASSERT_NO_FATAL_FAILURE(Through(then, {.out = out, .resume = true}, result));
+  ExpectClose(row_.at("optimizer"), result, reference_);
 }
 
 // The tolerances are for what the rounding of sums does on one rank as well,
 // where micro-batches are of another size; a learning rate that is off by a
 // hundredth is outside of them.
-class LayoutsToleranceTest : public Layouts,
-                             public ::testing::WithParamInterface<LayoutRow> {};
-INSTANTIATE_TEST_SUITE_P(Table, LayoutsToleranceTest,
-                         ::testing::ValuesIn(OneOfEach()));
+void LayoutsRunTest::IsForRoundingAlone() {
+  const Configuration alone = OnOneRank(row_);
+  Result regrouped, further;
+  ASSERT_NO_FATAL_FAILURE(
+      Through(alone, {.sets = {"run.micro_batch=1"}, .out = Out("regrouped")},
+              regrouped));
+  ExpectClose(row_.at("optimizer"), regrouped, reference_);
+  ASSERT_NO_FATAL_FAILURE(
+      Through(alone,
+              {.sets = {"stage.0.lr_scale=1.01", "stage.1.lr_scale=1.01"},
+               .out = Out("further")},
+              further));
+  const Tolerance tolerance = ToleranceOf(row_.at("optimizer"));
+  EXPECT_GT(LossDifference(further.steps, reference_.steps), tolerance.loss);
+  EXPECT_GT(
+      WeightDifference(further.tensors, reference_.tensors, 0.5) / tolerance.lr,
+      tolerance.median);
+}
 
-TEST_P(LayoutsToleranceTest, IsForRoundingAlone) {
-  const Configuration& row = GetParam().configuration;
-  std::string reference;
-  ASSERT_NO_FATAL_FAILURE(MakeReference(row, reference));
-  const Configuration alone = OnOneRank(row);
-  const std::string regrouped = absl::StrCat("regrouped", GetParam().index);
+TEST_P(LayoutsRunTest, HasItsProperties) {
   ASSERT_NO_FATAL_FAILURE(
-      Go(alone, {.sets = {"run.micro_batch=1"}, .out = regrouped}));
-  ExpectClose(row, regrouped, reference);
-  const std::string out = absl::StrCat("further", GetParam().index);
-  ASSERT_NO_FATAL_FAILURE(
-      Go(alone, {.sets = {"stage.0.lr_scale=1.01", "stage.1.lr_scale=1.01"},
-                 .out = out}));
-  const TinyRuns& runs = RunsOf(row).runs;
-  const Tensors x = runs.Load(out, kSteps), y = runs.Load(reference, kSteps);
-  const Tolerance tolerance = ToleranceOf(row.at("optimizer"));
-  EXPECT_GT(LossDifference(runs.Steps(out), runs.Steps(reference)),
-            tolerance.loss);
-  EXPECT_GT(WeightDifference(x, y, 0.5) / tolerance.lr, tolerance.median);
+      Through(OnOneRank(row_), {.out = Out("reference")}, reference_));
+  ASSERT_NO_FATAL_FAILURE(IsTheRunOnOneRank());
+  if (index_ % 3 == 0) {
+    ASSERT_NO_FATAL_FAILURE(GoesOnOverAnother());
+  }
+  if (OneOfEach().contains(index_)) {
+    ASSERT_NO_FATAL_FAILURE(IsForRoundingAlone());
+  }
 }
 
 // By stage: the ranks along each direction, and what they meet in.

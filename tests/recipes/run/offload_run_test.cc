@@ -29,7 +29,8 @@
 namespace delink::testing::offload_run_test {
 namespace {
 
-constexpr int64_t kSteps = 20, kLength = 16, kBatch = 8;
+const int64_t kSteps = RunSteps();
+constexpr int64_t kLength = 16, kBatch = 8;
 constexpr uint64_t kRows = 0, kFullRows = 80;
 constexpr uint64_t kOfReference = 2;  // rows with the same resident run
 constexpr double kClip = 0.5;
@@ -129,7 +130,8 @@ const std::vector<Axis> kAxes = {
       {"all but one",
        "rows=[{match=\"blocks/0/*\",weights=\"device\",gradients=\"device\"},"
        "{match=\"*\",weights=\"host\",gradients=\"host\"}]"}}},
-    {"stop", kNothing, {{"2"}, {"7"}, {"10"}, {"11"}, {"16"}}},
+    // Steps after the switch.
+    {"stop", kNothing, {{"-4"}, {"-2"}, {"0"}, {"1"}, {"4"}}},
 };
 
 // Keys of `offload`.
@@ -174,7 +176,7 @@ bool UpdatesTogether(const Configuration& c) {
 bool HasPipeline(const Configuration& c) { return c.at("ranks")[4] != '1'; }
 
 std::vector<std::string> Sets(const Configuration& c) {
-  std::vector<std::string> sets, offload;
+  std::vector<std::string> sets = StepWords(), offload;
   for (const Axis& axis : kAxes) {
     const bool of_host = axis.name == "update" ||
                          (axis.name == "rows" && (c.at("rows") == "a block" ||
@@ -226,8 +228,7 @@ struct Row {
   }
 };
 
-// Of each reference some, of each `every` rows the first.
-std::vector<Row> Rows(uint64_t every) {
+std::vector<Row> Rows() {
   std::vector<Row> rows;
   for (const Configuration& c :
        RunTable(kAxes, kRules, Seed())
@@ -235,8 +236,16 @@ std::vector<Row> Rows(uint64_t every) {
                   kOfReference - 1)) {
     rows.push_back({c, rows.size()});
   }
-  std::erase_if(rows, [&](const Row& row) { return row.index % every != 0; });
   return rows;
+}
+// Those of a reference together, so that one process makes it.
+std::vector<std::vector<Row>> RowsByReference() {
+  std::vector<std::vector<Row>> groups;
+  for (const Row& row : Rows()) {
+    if (row.index % kOfReference == 0) groups.emplace_back();
+    groups.back().push_back(row);
+  }
+  return groups;
 }
 
 // What metrics say of steps and of the switch that does not hang on time and
@@ -252,10 +261,9 @@ std::vector<nlohmann::json> Facts(const TinyRuns& runs, const std::string& of,
   return facts;
 }
 
-class OffloadRunTest : public ::testing::TestWithParam<Row> {
+class OffloadRunTest : public ::testing::TestWithParam<std::vector<Row>> {
  protected:
-  OffloadRunTest()
-      : row_(GetParam().configuration), runs_(RunsOf(Recipe(row_))) {}
+  OffloadRunTest() : runs_(RunsOf(Recipe(GetParam()[0].configuration))) {}
 
   // Runs of a model, and those that are resident.
   struct Runs {
@@ -266,6 +274,7 @@ class OffloadRunTest : public ::testing::TestWithParam<Row> {
                    "model.layers=4",
                    "model.dim=16",
                    "data.validation_batches=1",
+                   absl::StrCat("run.validate_every=", kSteps / 2),
                    "optimizer.skip.nonfinite=true",
                    absl::StrCat("optimizer.clip=", kClip),
                    absl::StrCat("data.seq=", kLength)};
@@ -289,9 +298,9 @@ class OffloadRunTest : public ::testing::TestWithParam<Row> {
     request.models = MarkedModels;
     ASSERT_NO_FATAL_FAILURE(runs_.runs.Go(request));
   }
-  // The folder of the row's resident run, which is made once.
-  void MakeReference() {
-    const Configuration c = Resident(row_);
+  // The row's resident run, which is made once.
+  void MakeReference(const Configuration& row) {
+    const Configuration c = Resident(row);
     std::string& folder = runs_.references[Command(c)];
     if (folder.empty()) {
       const std::string name =
@@ -300,7 +309,9 @@ class OffloadRunTest : public ::testing::TestWithParam<Row> {
       ASSERT_NO_FATAL_FAILURE(ExpectClippedAndSkipped(name));
       folder = name;
     }
+    if (reference_ == folder) return;
     reference_ = folder;
+    resident_ = runs_.runs.Load(folder, kSteps);
   }
   void ExpectClippedAndSkipped(const std::string& folder) {
     int skipped = 0, clipped = 0;
@@ -319,9 +330,7 @@ class OffloadRunTest : public ::testing::TestWithParam<Row> {
     const TinyRuns& runs = runs_.runs;
     EXPECT_EQ(Facts(runs, reference_, steps_only),
               Facts(runs, folder, steps_only));
-    EXPECT_EQ(FirstDifference(runs.Load(reference_, kSteps),
-                              runs.Load(folder, kSteps)),
-              "");
+    EXPECT_EQ(FirstDifference(resident_, runs.Load(folder, kSteps)), "");
     EXPECT_EQ(UpdatesOf(reference_), UpdatesOf(folder));
   }
   // By parameter.
@@ -347,31 +356,36 @@ class OffloadRunTest : public ::testing::TestWithParam<Row> {
     }
   }
 
-  const Configuration row_;
-  Runs& runs_;
-  std::string reference_;
-};
-INSTANTIATE_TEST_SUITE_P(Table, OffloadRunTest, ::testing::ValuesIn(Rows(1)));
+  void GoesOnWithOtherHomes(const Row& row);
 
-class OffloadResumeTest : public OffloadRunTest {};
-INSTANTIATE_TEST_SUITE_P(Table, OffloadResumeTest,
-                         ::testing::ValuesIn(Rows(2)));
+  Runs& runs_;
+  std::string reference_;  // the folder of a resident run
+  Tensors resident_;       // what it came to
+};
+INSTANTIATE_TEST_SUITE_P(Table, OffloadRunTest,
+                         ::testing::ValuesIn(RowsByReference()));
 
 TEST_P(OffloadRunTest, IsTheResidentRun) {
-  ASSERT_NO_FATAL_FAILURE(MakeReference());
-  const std::string out = absl::StrCat("run", GetParam().index);
-  ASSERT_NO_FATAL_FAILURE(Go(row_, {.out = out}));
-  ExpectAsResident(out, false);
+  for (const Row& row : GetParam()) {
+    ASSERT_NO_FATAL_FAILURE(MakeReference(row.configuration));
+    const std::string out = absl::StrCat("run", row.index);
+    SCOPED_TRACE(Command(row.configuration));
+    ASSERT_NO_FATAL_FAILURE(Go(row.configuration, {.out = out}));
+    ExpectAsResident(out, false);
+    if (row.index % 2 == 0) {
+      ASSERT_NO_FATAL_FAILURE(GoesOnWithOtherHomes(row));
+    }
+  }
 }
 
-TEST_P(OffloadResumeTest, GoesOnWithOtherHomes) {
-  ASSERT_NO_FATAL_FAILURE(MakeReference());
-  Configuration then = RunTable(kAxes, kRules, Seed() + GetParam().index)
-                           .Another(row_, {kNothing});
-  if (HasPipeline(then)) then["recompute"] = row_.at("recompute");
-  const std::string out = absl::StrCat("stopped", GetParam().index);
-  const int64_t stop = std::atoll(row_.at("stop").c_str());
-  ASSERT_NO_FATAL_FAILURE(Go(row_, {.out = out, .until_step = stop}));
+void OffloadRunTest::GoesOnWithOtherHomes(const Row& row) {
+  const Configuration& c = row.configuration;
+  Configuration then =
+      RunTable(kAxes, kRules, Seed() + row.index).Another(c, {kNothing});
+  if (HasPipeline(then)) then["recompute"] = c.at("recompute");
+  const std::string out = absl::StrCat("stopped", row.index);
+  const int64_t stop = kSteps / 2 + std::atoll(c.at("stop").c_str());
+  ASSERT_NO_FATAL_FAILURE(Go(c, {.out = out, .until_step = stop}));
   SCOPED_TRACE("stopped, then: " + Command(then));
   ASSERT_NO_FATAL_FAILURE(Go(then, {.out = out, .resume = true}));
   ExpectAsResident(out, true);
@@ -380,7 +394,7 @@ TEST_P(OffloadResumeTest, GoesOnWithOtherHomes) {
 // In every order and with every recompute, in rows of which nothing stays.
 TEST(OffloadTable, HasActivationsOnTheHost) {
   std::map<std::string, int> rows;
-  for (const Row& row : Rows(1)) {
+  for (const Row& row : Rows()) {
     const Configuration& c = row.configuration;
     const bool stays = c.at("resident") == "0.5" || c.at("resident") == "1";
     if (c.at("activations") != "host" || stays) continue;

@@ -178,6 +178,13 @@ std::vector<std::string> RunTable::Sets(
   return sets;
 }
 
+int64_t RunSteps() { return IsFullTest() ? 20 : 12; }
+
+std::vector<std::string> StepWords() {
+  return {absl::StrCat("schedule.steps=", RunSteps()),
+          absl::StrCat("stage.0.until={steps=", RunSteps() / 2, "}")};
+}
+
 std::string TrainCommand(int ranks, const std::string& recipe,
                          const std::vector<std::string>& sets) {
   std::string command =

@@ -88,6 +88,11 @@ class RunTable {
 // Whether `configuration` has all of `some`.
 bool Has(const Configuration& configuration, const Configuration& some);
 
+// How many steps runs take that are drawn, half of them before the switch, and
+// the words that say so: in a full test as many as the recipes say.
+int64_t RunSteps();
+std::vector<std::string> StepWords();
+
 // A run as a person would start it: how a test that fails names it.
 std::string TrainCommand(int ranks, const std::string& recipe,
                          const std::vector<std::string>& sets);

@@ -21,8 +21,8 @@
 namespace delink::testing::whole_run_test {
 namespace {
 
-constexpr int64_t kSteps = 20, kSwitch = 10;  // recipes/tiny*.toml
-constexpr double kLr = 1e-3;                  // theirs, of AdamW
+const int64_t kSteps = RunSteps(), kSwitch = kSteps / 2;
+constexpr double kLr = 1e-3;  // of recipes/tiny*.toml, of AdamW
 
 constexpr Change kRun = Change::kRun, kRounding = Change::kRounding,
                  kNothing = Change::kNothing;
@@ -114,7 +114,7 @@ const std::vector<Axis> kAxes = {
      kNothing,
      {{"no"}, {"yes", "run.probe_every=4 run.norms_every=3"}}},
     // Where the run is stopped, and which layout it goes on in.
-    {"stop", kNothing, {{"7"}, {"10"}, {"13"}}},
+    {"stop", kNothing, {{"before"}, {"at"}, {"after"}}},  // the switch
     {"goes_on", kRun, {{"as_before"}, {"otherwise"}}},
 };
 
@@ -206,11 +206,16 @@ std::string Recipe(const Configuration& c) {
   return c.at("model") == "llama" ? "tiny_llama" : "tiny";
 }
 
+std::vector<std::string> Sets(const Configuration& c) {
+  std::vector<std::string> sets = RunTable(kAxes, kRules, 0).Sets(c);
+  for (const std::string& word : StepWords()) sets.push_back(word);
+  return sets;
+}
+
 // As a person would run it.
 std::string Command(const Configuration& c) {
-  return absl::StrCat(TrainCommand(c.at("ranks")[0] - '0', Recipe(c),
-                                   RunTable(kAxes, kRules, 0).Sets(c)),
-                      "  # stop at ", c.at("stop"), ", go on ", c.at("goes_on"),
+  return absl::StrCat(TrainCommand(c.at("ranks")[0] - '0', Recipe(c), Sets(c)),
+                      "  # stop ", c.at("stop"), ", go on ", c.at("goes_on"),
                       c.at("model") == "own" ? ", own model" : "");
 }
 
@@ -245,7 +250,7 @@ class WholeRunTest : public ::testing::TestWithParam<Row> {
   void Go(const Configuration& c, RunRequest request,
           const std::vector<std::string>& words = {}) {
     SCOPED_TRACE(Command(c));
-    request.sets = table_.Sets(c);
+    request.sets = Sets(c);
     request.sets.insert(request.sets.end(), words.begin(), words.end());
     EXPECT_TRUE(absl::SimpleAtoi(c.at("ranks"), &request.ranks));
     request.lane_threads = c.at("lanes") == "threads";
@@ -347,7 +352,10 @@ class WholeRunTest : public ::testing::TestWithParam<Row> {
       runs_.ExpectSameBits("base", axis.name, kSteps);
     }
   }
-  int64_t Stop() const { return std::atoll(base_.at("stop").c_str()); }
+  int64_t Stop() const {
+    const std::string& stop = base_.at("stop");
+    return kSwitch + (stop == "at" ? 0 : stop == "before" ? -3 : 3);
+  }
 
   RunTable table_;
   const Configuration base_;
@@ -400,8 +408,8 @@ INSTANTIATE_TEST_SUITE_P(Recipes, SeedTest, ::testing::ValuesIn(kTinyRecipes));
 
 TEST_P(SeedTest, AnotherSeedIsAnotherRun) {
   const TinyRuns runs(GetParam());
-  runs.Go({.out = "a"});
-  runs.Go({.sets = {"run.seed=2"}, .out = "b"});
+  runs.Go({.out = "a", .until_step = 3});
+  runs.Go({.sets = {"run.seed=2"}, .out = "b", .until_step = 3});
   EXPECT_GT(LossDifference(runs.Steps("a"), runs.Steps("b")), 2e-5);
 }
 
