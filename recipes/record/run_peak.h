@@ -28,7 +28,7 @@ double RankPeak(Device& device, DType dtype, int threads, bool anew);
 
 class RunPeak {
  public:
-  // Of all ranks, each measured anew. Collective.
+  // Of all ranks, each process measured anew, once. Collective.
   static absl::StatusOr<RunPeak> Measure(World& world, Device& device,
                                          DType dtype, int threads);
   // `flops` of all ranks at first; `again` measures all ranks' anew.
