@@ -148,13 +148,17 @@ std::string Memory::Describe(uintptr_t address) const {
   return "in no allocation of the device";
 }
 
+// All below the first that is live is closed for good.
 void Memory::Open() {
   open_ = true;
-  Protect(arena_.begin, RoundUp(next_device_, kPage), PROT_READ | PROT_WRITE);
+  const bool none = live_.empty() || live_.begin()->first >= pinned_begin_;
+  const uintptr_t first = none ? next_device_ : live_.begin()->first;
+  opened_ = {first / kPage * kPage, RoundUp(next_device_, kPage)};
+  Protect(opened_.begin, opened_.end, PROT_READ | PROT_WRITE);
 }
 void Memory::Close() {
   open_ = false;
-  Protect(arena_.begin, RoundUp(next_device_, kPage), PROT_NONE);
+  Protect(opened_.begin, opened_.end, PROT_NONE);
 }
 
 }  // namespace delink::simt

@@ -57,6 +57,7 @@ class Memory {
   uintptr_t next_pinned_;
   int64_t bytes_in_use_ = 0;
   bool open_ = false;
+  Range opened_{};                      // what Close closes
   std::map<uintptr_t, int64_t> live_;   // size by first address
   std::map<uintptr_t, int64_t> freed_;  // likewise
   Range last_{};                        // where IsLive found its last answer

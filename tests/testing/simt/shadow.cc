@@ -9,6 +9,7 @@
 #include "tests/testing/simt/block.h"
 #include "tests/testing/simt/machine.h"
 #include "tests/testing/simt/report.h"
+#include "tests/testing/simt/shadow_fast.h"
 
 extern "C" char __executable_start, __data_start, _end;
 extern "C" char __start_simt_constants, __stop_simt_constants;
@@ -23,24 +24,6 @@ namespace {
 
 // What the host may have written in pinned memory, whenever it did.
 constexpr Record kByHost = Record{1} << kTimeShift | kBytes;
-constexpr Record kOneLane = 0x1F;
-
-constexpr bool SameWarp(Record a, Record b) {
-  return ((a ^ b) & kThread & ~kOneLane) == 0;
-}
-
-bool OrderedInBlock(Record record) {
-  if (record < g_now.barrier) return true;
-  if ((record & kManyWarps) != 0) return false;
-  const bool many = (record & kManyLanes) != 0;
-  if (((record ^ g_now.self) & kThread) == 0 && !many) return true;
-  if (!SameWarp(record, g_now.self)) return false;
-  if (record < g_now.warp) return true;
-  if (g_now.lanes == nullptr) return false;
-  // Barriers of some lanes: where several lanes are meant it is enough that
-  // this one has waited since, which accuses nobody wrongly.
-  return record < g_now.lanes[(many ? g_now.self : record) & kOneLane];
-}
 
 bool OrderedByStreams(Record record) {
   const bool in_kernel = std::exchange(t_in_kernel, false);
@@ -62,24 +45,6 @@ bool Ordered(Record record) {
     if (record < g_now.block) return true;
   }
   return OrderedInBlock(record);
-}
-
-// What an access leaves: itself, and that others were there too if they were
-// not ordered before it.
-template <bool kShared>
-Record Merge(Record old, Record self) {
-  if constexpr (kShared) {
-    if (old < g_now.block) return self;
-  } else {
-    if (old < g_now.kernel) return self;
-    if (old < g_now.block) {
-      return old < g_now.acquired ? self : self | kManyBlocks;
-    }
-    self |= old & kManyBlocks;
-  }
-  if (OrderedInBlock(old)) return self;
-  return self | (old & kBytes) | (old & (kManyLanes | kManyWarps)) |
-         (SameWarp(old, self) ? kManyLanes : kManyWarps);
 }
 
 const char* Verb(Access access) {

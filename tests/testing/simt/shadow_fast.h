@@ -8,22 +8,51 @@
 
 namespace delink::simt {
 
-inline constexpr Record kNotAlone = kManyLanes | kManyWarps | kManyBlocks;
+inline constexpr Record kOneLane = 0x1F;
 
-// By this thread alone, since its block began.
-inline bool IsOwn(Record record) {
-  return record >= g_now.block &&
-         ((record ^ g_now.self) & (kThread | kNotAlone)) == 0;
+constexpr bool SameWarp(Record a, Record b) {
+  return ((a ^ b) & kThread & ~kOneLane) == 0;
+}
+
+inline bool OrderedInBlock(Record record) {
+  if (record < g_now.barrier) return true;
+  if ((record & kManyWarps) != 0) return false;
+  const bool many = (record & kManyLanes) != 0;
+  if (((record ^ g_now.self) & kThread) == 0 && !many) return true;
+  if (!SameWarp(record, g_now.self)) return false;
+  if (record < g_now.warp) return true;
+  if (g_now.lanes == nullptr) return false;
+  // Barriers of some lanes: where several lanes are meant it is enough that
+  // this one has waited since, which accuses nobody wrongly.
+  return record < g_now.lanes[(many ? g_now.self : record) & kOneLane];
+}
+
+// What an access leaves: itself, and that others were there too if they were
+// not ordered before it.
+template <bool kShared>
+inline Record Merge(Record old, Record self) {
+  if constexpr (kShared) {
+    if (old < g_now.block) return self;
+  } else {
+    if (old < g_now.kernel) return self;
+    if (old < g_now.block) {
+      return old < g_now.acquired ? self : self | kManyBlocks;
+    }
+    self |= old & kManyBlocks;
+  }
+  if (OrderedInBlock(old)) return self;
+  return self | (old & kBytes) | (old & (kManyLanes | kManyWarps)) |
+         (SameWarp(old, self) ? kManyLanes : kManyWarps);
 }
 
 // Whether a record of this kernel, or one before it, is ordered before the
 // running thread for one of the simplest reasons.
 template <bool kShared>
 inline bool IsBefore(Record record) {
-  if (kShared) return record < g_now.barrier || IsOwn(record);
-  return record < g_now.known || IsOwn(record) ||
-         (record >= g_now.block && record < g_now.barrier &&
-          (record & kManyBlocks) == 0);
+  if (kShared) return OrderedInBlock(record);
+  return record < g_now.known ||
+         (record >= g_now.block && (record & kManyBlocks) == 0 &&
+          OrderedInBlock(record));
 }
 
 template <bool kShared>
@@ -36,11 +65,8 @@ inline bool FastRead(Cell& cell) {
   // One of many since the barrier: what comes later must wait for the next.
   constexpr Record kMany = kManyWarps | kBytes;
   if (read >= g_now.barrier && (read & kMany) == kMany) return true;
-  if (read < (kShared ? g_now.block : g_now.kernel) || IsOwn(read)) {
-    cell.read = self;
-    return true;
-  }
-  return false;
+  cell.read = Merge<kShared>(read, self);
+  return true;
 }
 
 template <bool kShared>
