@@ -33,7 +33,7 @@ absl::StatusOr<World> StartWorld(int* argc, char*** argv) {
   DELINK_ASSIGN_OR_RETURN(auto runtime, MpiRuntime::Start(argc, argv));
   MPI_Comm all = MPI_COMM_NULL;
   DELINK_RETURN_IF_ERROR(
-      MpiStatus(MPI_Comm_dup(MPI_COMM_WORLD, &all), "MPI_Comm_dup"));
+      MpiStatus(DuplicateAsleep(MPI_COMM_WORLD, &all), "MPI_Comm_idup"));
   auto comm = std::make_unique<MpiCommunicator>(runtime, all);
   DELINK_RETURN_IF_ERROR(CheckLaunch(launcher, comm->size(), LibraryName()));
   SetLogRank(comm->rank());

@@ -13,6 +13,7 @@
 #include "framework/base/log.h"
 #include "framework/base/status_macros.h"
 #include "framework/comm/arguments.h"
+#include "framework/comm/backoff.h"
 #include "parallel/mpi/mpi_reduce_scatter.h"
 
 namespace delink {
@@ -55,7 +56,34 @@ const char* At(const void* base, int64_t bytes) {
   return static_cast<const char*>(base) + bytes;
 }
 
+// Posts a call and waits for it. MPI's own waits never sleep: ranks that come
+// late would find their cores taken by those that wait for them.
+template <typename Post>
+int WaitAsleep(Post post) {
+  MPI_Request request = MPI_REQUEST_NULL;
+  int error = post(&request);
+  int done = 0;
+  Backoff backoff;
+  while (error == MPI_SUCCESS && done == 0) {
+    error = MPI_Test(&request, &done, MPI_STATUS_IGNORE);
+    if (done == 0) backoff.Pause();
+  }
+  return error;
+}
+
+// Until all ranks of it are here. Splits wait with MPI's own waits.
+int Meet(MPI_Comm comm) {
+  return WaitAsleep(
+      [comm](MPI_Request* request) { return MPI_Ibarrier(comm, request); });
+}
+
 }  // namespace
+
+int DuplicateAsleep(MPI_Comm comm, MPI_Comm* copy) {
+  return WaitAsleep([comm, copy](MPI_Request* request) {
+    return MPI_Comm_idup(comm, copy, request);
+  });
+}
 
 absl::Status MpiStatus(int error, std::string_view call) {
   if (error == MPI_SUCCESS) return absl::OkStatus();
@@ -144,7 +172,7 @@ MpiCommunicator::MpiCommunicator(std::shared_ptr<MpiRuntime> runtime,
     : runtime_(std::move(runtime)), comm_(comm), largest_(largest) {
   const MutexLock lock(runtime_->mutex());
   MPI_Comm_set_errhandler(comm_, MPI_ERRORS_RETURN);
-  MPI_Comm_dup(comm_, &pieces_comm_);  // takes the error handler along
+  DuplicateAsleep(comm_, &pieces_comm_);  // takes the error handler along
   MPI_Comm_rank(comm_, &rank_);
   MPI_Comm_size(comm_, &size_);
 }
@@ -254,6 +282,7 @@ absl::StatusOr<std::unique_ptr<Communicator>> MpiCommunicator::Split(int color,
   MPI_Comm part = MPI_COMM_NULL;
   {
     const MutexLock lock(runtime_->mutex());
+    DELINK_RETURN_IF_ERROR(MpiStatus(Meet(comm_), "Split"));
     DELINK_RETURN_IF_ERROR(
         MpiStatus(MPI_Comm_split(comm_, color, key, &part), "Split"));
   }
@@ -266,7 +295,7 @@ absl::StatusOr<std::unique_ptr<Communicator>> MpiCommunicator::Duplicate(
   {
     const MutexLock lock(runtime_->mutex());
     DELINK_RETURN_IF_ERROR(
-        MpiStatus(MPI_Comm_dup(comm_, &copy), "MPI_Comm_dup"));
+        MpiStatus(DuplicateAsleep(comm_, &copy), "MPI_Comm_idup"));
   }
   return std::make_unique<MpiCommunicator>(runtime_, copy, largest);
 }
@@ -276,6 +305,7 @@ MpiCommunicator::SplitByMachine() {
   MPI_Comm part = MPI_COMM_NULL;
   {
     const MutexLock lock(runtime_->mutex());
+    DELINK_RETURN_IF_ERROR(MpiStatus(Meet(comm_), "SplitByMachine"));
     DELINK_RETURN_IF_ERROR(
         MpiStatus(MPI_Comm_split_type(comm_, MPI_COMM_TYPE_SHARED, rank_,
                                       MPI_INFO_NULL, &part),

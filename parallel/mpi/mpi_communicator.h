@@ -39,6 +39,9 @@ class MpiRuntime {
 // The text of an MPI error; OK for MPI_SUCCESS. `call` names what failed.
 absl::Status MpiStatus(int error, std::string_view call);
 
+// MPI_Comm_dup, but ranks that wait for others sleep.
+int DuplicateAsleep(MPI_Comm comm, MPI_Comm* copy);
+
 class MpiCommunicator : public Communicator {
  public:
   // Counts in MPI are ints. Larger operations are cut; tests cut small ones.

@@ -170,12 +170,20 @@ class IncludesTest(LintCase):
 
 class IncludeDirectionTest(LintCase):
 
-  def expect_refused(self, path, line):
-    self.expect_found("include_direction", {path: f"// Text.\n{line}\n"},
-                      f"{path}:2: ", "")
+  def expect_refused(self, *bad):
+    """Each a path and a line; all are in one tree."""
+    texts = {}
+    for path, line in bad:
+      texts[path] = texts.get(path, "// Text.\n") + line + "\n"
+    with Tree(texts) as root:
+      code, said = lint("include_direction", root)
+    self.assertEqual(code, 1, said)
+    for path, text in texts.items():
+      for number, line in enumerate(text.splitlines()[1:], 2):
+        self.assertIn(f"{path}:{number}: ", said, line)
 
   def test_folders(self):
-    for path, header in (
+    self.expect_refused(*((path, f'#include "{header}"') for path, header in (
         ("framework/base/bad.h", "layers/ops/op.h"),
         ("layers/bad.h", "parallel/launch/split.h"),
         ("layers/bad.h", "data/loader/loader.h"),
@@ -184,11 +192,10 @@ class IncludeDirectionTest(LintCase):
         ("offload/bad.h", "parallel/launch/split.h"),
         ("recipes/bad.h", "tools/main.h"),
         ("tools/bad.cc", "tests/testing/near.h"),
-    ):
-      self.expect_refused(path, f'#include "{header}"')
+    )))
 
   def test_inside_framework(self):
-    for path, header in (
+    self.expect_refused(*((path, f'#include "{header}"') for path, header in (
         ("framework/base/bad.h", "framework/tensor/tensor.h"),
         ("framework/tensor/bad.h", "framework/hdf5/library.h"),
         ("framework/autograd/bad.h", "framework/hdf5/library.h"),
@@ -196,18 +203,16 @@ class IncludeDirectionTest(LintCase):
         ("framework/optim/bad.cc", "framework/step/plan.h"),
         ("framework/sharing/bad.cc", "framework/optim/adamw.h"),
         ("framework/new_room/bad.h", "framework/base/rng.h"),
-    ):
-      self.expect_refused(path, f'#include "{header}"')
+    )))
 
   def test_inside_the_others(self):
-    for path, header in (
+    self.expect_refused(*((path, f'#include "{header}"') for path, header in (
         ("layers/kernels/bad.h", "layers/ops/op.h"),
         ("recipes/record/bad.h", "recipes/run/run.h"),
         ("recipes/schema/bad.cc", "recipes/run/run.h"),
         ("tools/bench/bad.cc", "tools/main.h"),
         ("offload/rates/bad.h", "offload/plan/bounds.h"),
-    ):
-      self.expect_refused(path, f'#include "{header}"')
+    )))
 
   def test_code_lies_in_a_folder_that_is_known(self):
     for path, what in (
@@ -220,7 +225,7 @@ class IncludeDirectionTest(LintCase):
                         f"{path}:1: ", what)
 
   def test_headers_with_a_home(self):
-    for path, header in (
+    self.expect_refused(*((path, f"#include {header}") for path, name in (
         ("parallel/bad.cc", "mpi.h"),
         ("tests/parallel/bad_test.cc", "mpi.h"),
         ("framework/checkpoint/bad.cc", "hdf5.h"),
@@ -234,9 +239,7 @@ class IncludeDirectionTest(LintCase):
         ("recipes/bad.cc", "sentencepiece_processor.h"),
         ("recipes/run/bad.cc", "mutex"),
         ("tests/recipes/run/bad_test.cc", "shared_mutex"),
-    ):
-      self.expect_refused(path, f"#include <{header}>")
-      self.expect_refused(path, f'#include "{header}"')
+    ) for header in (f"<{name}>", f'"{name}"')))
 
   def test_device_code_may_include_cuda(self):
     for path in ("layers/kernels/rope.cu", "tests/testing/simt/fibers.cc",
@@ -247,8 +250,8 @@ class IncludeDirectionTest(LintCase):
   def test_device_code(self):
     launch = "Scale<<<1, 32>>>(x);"
     for path in ("layers/kernels/cuda/scale.cu", "layers/kernels/cuda/a.cuh"):
-      self.expect_refused(path, "#include <absl/status/status.h>")
-      self.expect_refused(path, launch)
+      self.expect_refused((path, "#include <absl/status/status.h>"),
+                          (path, launch))
       behind = {"framework/base/status.h":
                     '#pragma once\n#include "absl/status/status.h"\n',
                 "framework/tensor/view.h":
@@ -263,17 +266,18 @@ class IncludeDirectionTest(LintCase):
       self.assertEqual(lint("include_direction", root), (0, "ok\n"))
 
   def test_spelling(self):
-    self.expect_refused("layers/ops/bad.h", '#include "op.h"')
-    self.expect_refused("layers/ops/bad.h", '#include "../ops/op.h"')
-    self.expect_refused("layers/ops/bad.h", '#include "layers/ops/none.h"')
+    self.expect_refused(*(("layers/ops/bad.h", f'#include "{header}"')
+                          for header in ("op.h", "../ops/op.h",
+                                         "layers/ops/none.h")))
 
   def test_conditions(self):
-    for condition in ("ifdef DELINK_CUDA", "if defined(__CUDACC__)",
+    self.expect_refused(*(("layers/ops/bad.h", f"#{condition}")
+                          for condition in (
+                      "ifdef DELINK_CUDA", "if defined(__CUDACC__)",
                       "ifndef HAVE_NCCL", "if USE_MPI", "elif OPEN_MPI",
                       "if __has_include(<mpi.h>)", "ifdef OMPI_MAJOR_VERSION",
                       "ifdef _OPENMP", "if DELINK_ONEDNN",
-                      "  if   WITH_CUDNN || CUDA_VERSION > 12"):
-      self.expect_refused("layers/ops/bad.h", f"#{condition}")
+                      "  if   WITH_CUDNN || CUDA_VERSION > 12")))
 
 
 class OtherLintsTest(LintCase):
@@ -418,7 +422,7 @@ int MatMul(int B, int dX) {
     self.assertEqual(code, 0, said)
 
   def test_other_names_and_mistakes_do_not(self):
-    for text, what in (
+    wrong = (
         ("class small_name {};", "class 'small_name'"),
         ("int doThing();", "function 'doThing'"),
         ("class A { int rows = 0; };", "private member 'rows'"),
@@ -431,21 +435,26 @@ int MatMul(int B, int dX) {
         ("struct A { A(int x); };", "google-explicit-constructor"),
         ("int Long() {\n" + "\n" * 90 + "return 1; }",
          "readability-function-size"),
-        ("int Broken() { return }", "expected expression"),
-    ):
-      code, said = self.tidy(text + "\n")
-      self.assertEqual(code, 1, text)
+    )
+    code, said = self.tidy("".join(
+        f"namespace n{number} {{\n{text}\n}}\n"
+        for number, (text, _) in enumerate(wrong)))
+    self.assertEqual(code, 1, said)
+    for _, what in wrong:
       self.assertIn(what, said)
+    # Of what does not compile nothing else is told.
+    code, said = self.tidy("int Broken() { return }\n")
+    self.assertEqual(code, 1, said)
+    self.assertIn("expected expression", said)
 
   def test_what_a_mutex_guards_is_touched_under_it(self):
     sum_of = """
 #include "framework/base/mutex.h"
-namespace delink {
+namespace %s {
+using delink::Mutex, delink::MutexLock;
 class Sum {
  public:
-  void Add(int x) {
-%s
-  }
+  void Add(int x) { %s }
   int WaitForMore(int x) {
     MutexLock lock(mutex_);
     while (sum_ <= x) lock.Wait(changed_);
@@ -460,20 +469,25 @@ class Sum {
   int sum_ ABSL_GUARDED_BY(mutex_) = 0;
 };
 int F(Sum& sum) { return sum.WaitForMore(1); }
-}  // namespace delink
+}
 """
-    locked = "    const MutexLock lock(mutex_);\n"
-    for body, what in (
-        (locked + "    sum_ += x;", None),
-        (locked + "    AddLocked(x);", None),
-        ("    sum_ += x;", "requires holding mutex 'mutex_'"),
-        ("    AddLocked(x);", "requires holding mutex 'mutex_'"),
-        ("    mutex_.Lock();\n    sum_ += x;", "still held at the end"),
-    ):
-      code, said = self.tidy_all({
-          "layers/a.cc": sum_of % body, "framework/base/mutex.h": None})
-      self.assertEqual(code, 1 if what else 0, said)
-      self.assertIn(what or "ok", said)
+    bodies = (
+        ("const MutexLock lock(mutex_); sum_ += x;", None),
+        ("const MutexLock lock(mutex_); AddLocked(x);", None),
+        ("sum_ += x;", "requires holding mutex 'mutex_'"),
+        ("AddLocked(x);", "requires holding mutex 'mutex_'"),
+        ("mutex_.Lock(); sum_ += x;", "still held at the end"),
+    )
+    text = "".join(sum_of % (f"n{number}", body)
+                   for number, (body, _) in enumerate(bodies))
+    with Tree({"layers/a.cc": text, "framework/base/mutex.h": None}) as root:
+      write_commands(root, ["layers/a.cc"])
+      code, said = tidy(root)
+    self.assertEqual((code, said.count(" error: ")), (1, 3), said)
+    for number, (_, what) in enumerate(bodies):
+      line = text.splitlines().index(f"namespace n{number} {{") + 5
+      if what:
+        self.assertRegex(said, rf"layers/a\.cc:{line}:.*{what}")
 
   def test_headers_count_and_are_not_remembered_wrongly(self):
     code, said = self.tidy('#include "layers/a.h"\n',

@@ -17,13 +17,15 @@ LOSS = 1e-4
 
 
 class Fixture:
-    def __init__(self, name):
+    """A model; of its logits those after every so many tokens."""
+
+    def __init__(self, name, every=1):
         self.name, self.folder = name, os.path.join(FIXTURES, name)
         with open(os.path.join(self.folder, "expected.json"), encoding="utf-8") as file:
             expected = json.load(file)
         self.tokens, self.loss = np.array(expected["tokens"]), expected["loss"]
         self.prompt, self.greedy = self.tokens[:expected["prompt"]], expected["greedy"]
-        self.logits = np.load(os.path.join(self.folder, "logits.npy"))
+        self.logits = np.load(os.path.join(self.folder, "logits.npy"))[every - 1::every]
         self.config = read_json(os.path.join(self.folder, "config.json"))
         self.tensors = safetensors_file.read_folder(self.folder)
 
@@ -71,8 +73,8 @@ def mean_loss(logits, targets):
 
 
 class Program:
-    def __init__(self, delink, dump_logits, folder):
-        self.delink, self.dump_logits, self.folder = delink, dump_logits, folder
+    def __init__(self, delink, dump_logits, folder, every=1):
+        self.delink, self.dump_logits, self.folder, self.every = delink, dump_logits, folder, every
         self.count = 0
 
     def path(self, name):
@@ -103,13 +105,13 @@ class Program:
         return out
 
     def logits(self, checkpoint, tokens):
-        """[tokens, vocab] float32."""
+        """[tokens, vocab] float32, after every so many tokens."""
         path, out = self.path("tokens"), self.path("logits")
         with open(path, "w", encoding="utf-8") as file:
             file.write(" ".join(map(str, tokens)))
-        ended = self.start([self.dump_logits, checkpoint, path, out])
+        ended = self.start([self.dump_logits, checkpoint, path, out, str(self.every)])
         assert ended.returncode == 0, ended.stderr
-        return np.fromfile(out, np.float32).reshape(len(tokens), -1)
+        return np.fromfile(out, np.float32).reshape(len(tokens) // self.every, -1)
 
     def greedy(self, checkpoint, prompt, count):
         """The likeliest tokens after ids, fewer where a document ends."""

@@ -1,10 +1,10 @@
-// Writes the logits that a checkpoint gives after each of some tokens, for
-// Python to compare with.
+// Writes the logits that a checkpoint gives after each of some tokens, or after
+// every so many, for Python to compare with.
 //
-//   dump_logits CHECKPOINT TOKENS OUT
+//   dump_logits CHECKPOINT TOKENS OUT [EVERY]
 //
-// TOKENS: a file of ids with white space between them; OUT: [tokens, vocab]
-// f32.
+// TOKENS: a file of ids with white space between them; OUT: [tokens / EVERY,
+// vocab] f32.
 #include <cstdint>
 #include <cstdio>
 #include <fstream>
@@ -25,7 +25,8 @@ namespace delink::testing {
 namespace {
 
 absl::Status Dump(const std::string& checkpoint,
-                  const std::vector<int32_t>& tokens, std::ostream& out) {
+                  const std::vector<int32_t>& tokens, size_t every,
+                  std::ostream& out) {
   SelfCommunicator comm;
   DELINK_ASSIGN_OR_RETURN(const std::unique_ptr<SavedModel> saved,
                           SavedModel::Open(comm, checkpoint, BuiltInModels()));
@@ -34,7 +35,7 @@ absl::Status Dump(const std::string& checkpoint,
                           saved->Load(comm, *device));
   Generator generator(saved->model(), *store,
                       {.positions = saved->recipe().model->max_seq});
-  for (size_t length = 1; length <= tokens.size(); ++length) {
+  for (size_t length = every; length <= tokens.size(); length += every) {
     generator.Prompt(std::span(tokens).first(length));
     const std::vector<double>& logits = generator.Logits();
     const std::vector<float> row(logits.begin(), logits.end());
@@ -49,15 +50,16 @@ absl::Status Dump(const std::string& checkpoint,
 }  // namespace delink::testing
 
 int main(int argc, char** argv) {
-  if (argc != 4) {
-    std::fprintf(stderr, "usage: dump_logits CHECKPOINT TOKENS OUT\n");
+  if (argc != 4 && argc != 5) {
+    std::fprintf(stderr, "usage: dump_logits CHECKPOINT TOKENS OUT [EVERY]\n");
     return 2;
   }
   std::ifstream file(argv[2]);
   std::vector<int32_t> tokens;
   for (int32_t token = 0; file >> token;) tokens.push_back(token);
   std::ofstream out(argv[3], std::ios::binary);
-  const absl::Status status = delink::testing::Dump(argv[1], tokens, out);
+  const absl::Status status = delink::testing::Dump(
+      argv[1], tokens, argc == 5 ? std::stoul(argv[4]) : 1, out);
   if (!status.ok()) std::fprintf(stderr, "%s\n", status.ToString().c_str());
   return status.ok() ? 0 : 1;
 }

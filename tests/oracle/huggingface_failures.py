@@ -8,6 +8,7 @@ is in huggingface_oracle.py, tables of rotary positions in
 tests/layers/ops/rotary_test.cc, updates below a unit of bf16 in
 tests/recipes/run/precision_test.cc.
 """
+import functools
 import os
 import sys
 import tempfile
@@ -21,8 +22,10 @@ except ImportError as missing:
 import converting
 import own_models
 import safetensors_file
-from converting import Fixture, Program, check
+from converting import Program, check
 
+EVERY = 8  # after so many tokens logits are compared; huggingface_fixtures.py has all
+Fixture = functools.partial(converting.Fixture, every=EVERY)
 HEAD, EMBEDDING = "lm_head.weight", "model.embed_tokens.weight"
 
 
@@ -143,7 +146,7 @@ def names_of_old_gpt2(program):
 
 def main():
     with tempfile.TemporaryDirectory() as folder:
-        program = Program(*sys.argv[1:], folder)
+        program = Program(*sys.argv[1:], folder, EVERY)
         for test in (both_rotary_pairings, padded_vocabulary, tied_and_untied_heads, strict_names, old_and_new_rope,
                      names_of_old_gpt2):
             print(f"-- {test.__name__}")

@@ -70,8 +70,8 @@ def main():
     runs.skip_without_mpirun()
     with tempfile.TemporaryDirectory() as folder:
         corpus = runs.build_corpus(DELINK, folder)
-        stop_and_go_on(folder, corpus, 1, 2, 1500)
-        stop_and_go_on(folder, corpus, 2, 1, 300)
+        stop_and_go_on(folder, corpus, 1, 2, 500)
+        stop_and_go_on(folder, corpus, 2, 1, 150)
     print("ok")
 
 
