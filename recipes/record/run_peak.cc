@@ -44,13 +44,13 @@ Place PlaceOf(const Device& device, DType dtype, int threads) {
                               absl::string_view(ToString(dtype)))};
 }
 
-// Whether it was asked before. A process measures once: for the first of its
-// runs, and for one of its ranks where these are threads.
-bool IsMeasured(const Place& place) {
+// Whether this process has not measured it. It does so once: for the first of
+// its runs, and for one of its ranks where these are threads.
+bool IsUnmeasured(const Place& place) {
   static Mutex mutex;
   static std::set<std::pair<std::string, std::string>> measured;
   const MutexLock lock(mutex);
-  return !measured.insert({place.path, place.key}).second;
+  return measured.insert({place.path, place.key}).second;
 }
 
 }  // namespace
@@ -71,7 +71,8 @@ double BestPeak(const std::string& path, const std::string& key,
 double RankPeak(Device& device, DType dtype, int threads, bool anew) {
   const Place place = PlaceOf(device, dtype, threads);
   const double kept = KeptPeak(place.path, place.key);
-  if (kept > 0 && (!anew || IsMeasured(place))) return kept;
+  const bool measure = anew && IsUnmeasured(place);
+  if (kept > 0 && !measure) return kept;
   // The first time a CPU may be busy with something else.
   const int times = kept > 0 || IsCuda(device.kind()) ? 1 : 4;
   double best = 0;

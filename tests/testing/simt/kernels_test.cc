@@ -245,6 +245,9 @@ TEST_F(KernelsDeathTest, RaceInSharedMemory) {
       "race in shared memory: write of 4 bytes at .*, not ordered after a "
       "read by thread \\([0-9]+,0,0\\) of the block\n"
       "  kernel .*SumRowsKernel");
+  ExpectDeath([&] { SumRows(*stream_, to, from, 2, Flaw::kReadByAll); },
+              "race in shared memory: write of 4 bytes at .*, not ordered "
+              "after a read by .*\n  kernel .*SumRowsKernel");
   ExpectDeath(
       [&] { ReverseRows(*stream_, to, from, 2, false, Flaw::kNoWarpBarrier); },
       "race in shared memory: .*\n  kernel .*ReverseRowsKernel");

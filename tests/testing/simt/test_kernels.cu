@@ -41,6 +41,11 @@ __global__ void SumRowsKernel(float* to, const float* from) {
   // The other warp's quarters.
   float sum = 0;
   for (int i = 0; i < 4; ++i) sum += row[(self ^ 32) + 64 * i];
+  if (flaw == Flaw::kReadByAll) {
+    __syncthreads();
+    sum += row[0];
+    if (self == 0) row[0] = sum;
+  }
   sum = cuda::BlockSum(sum, partial);
   const int index = flaw == Flaw::kArrayIndex ? static_cast<int>(gridDim.x) : 1;
   if (self == 0) to[blockIdx.x] = sum + 0 * partial[index];
@@ -203,6 +208,7 @@ void SumRows(Stream& stream, float* to, const float* from, int64_t rows,
       : flaw == Flaw::kOtherBarrier  ? SumRowsKernel<Flaw::kOtherBarrier>
       : flaw == Flaw::kUninitialised ? SumRowsKernel<Flaw::kUninitialised>
       : flaw == Flaw::kArrayIndex    ? SumRowsKernel<Flaw::kArrayIndex>
+      : flaw == Flaw::kReadByAll     ? SumRowsKernel<Flaw::kReadByAll>
                                      : SumRowsKernel<Flaw::kNone>;
   Launch(kernel, {static_cast<unsigned>(rows)}, {64}, 0, stream, to, from);
 }

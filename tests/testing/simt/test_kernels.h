@@ -15,6 +15,7 @@ enum class Flaw {
   kPastTheEnd,       // one thread too many writes
   kNoBarrier,        // reads what other warps wrote in shared memory
   kNoWarpBarrier,    // reads what other lanes wrote
+  kReadByAll,        // all read, then one writes
   kHalfBarrier,      // half of the block comes to a barrier
   kOtherBarrier,     // and the other half to another
   kLostLane,         // a lane does not come to a shuffle
