@@ -51,14 +51,12 @@ absl::Status Calibrate(const RunSetup& run, StageRun& stage,
   return calibration.Apply(stage.store(), *run.env().world);
 }
 
-// With the loss on one fixed batch. Collective.
-absl::StatusOr<StageFacts> Describe(const RunSetup& run, StageRun& stage) {
-  DELINK_ASSIGN_OR_RETURN(StageFacts facts, FactsOf(stage, run.world().comm()));
+// On one fixed batch. Collective.
+absl::StatusOr<double> Loss(const RunSetup& run, StageRun& stage) {
   DELINK_ASSIGN_OR_RETURN(const Validation validation,
                           Validate(run.sources(), run.recipe().data.batch,
                                    stage, run.world().comm()));
-  facts.loss = validation.loss;
-  return facts;
+  return validation.loss;
 }
 
 }  // namespace
@@ -68,8 +66,11 @@ absl::StatusOr<std::unique_ptr<StageRun>> SwitchStage(
     const RunPosition& position, const std::string& why) {
   const ProfileRange range("stage switch");
   const RunEnv& env = run.env();
+  Communicator& world = run.world().comm();
+  // Figures are the old stage's own; losses are compared in one layout.
+  DELINK_ASSIGN_OR_RETURN(StageFacts before, FactsOf(*stage, world));
   DELINK_RETURN_IF_ERROR(stage->TakeLayout(position.stage()));
-  DELINK_ASSIGN_OR_RETURN(const StageFacts before, Describe(run, *stage));
+  DELINK_ASSIGN_OR_RETURN(before.loss, Loss(run, *stage));
   const SharingMap sharing = stage->store().sharing();
   DELINK_ASSIGN_OR_RETURN(
       stage, StageRun::Switch(env, std::move(stage), position.stage()));
@@ -80,7 +81,8 @@ absl::StatusOr<std::unique_ptr<StageRun>> SwitchStage(
     DELINK_RETURN_IF_ERROR(
         Calibrate(run, *stage, std::move(origins), position));
   }
-  DELINK_ASSIGN_OR_RETURN(const StageFacts after, Describe(run, *stage));
+  DELINK_ASSIGN_OR_RETURN(StageFacts after, FactsOf(*stage, world));
+  DELINK_ASSIGN_OR_RETURN(after.loss, Loss(run, *stage));
   DELINK_RETURN_IF_ERROR(
       recorder.Tell(StageSwitched{.at = recorder.Now(position),
                                   .why = why,
