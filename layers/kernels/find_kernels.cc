@@ -111,7 +111,7 @@ std::string PrepareKernels(Device& device, DType dtype) {
          missing;
 }
 
-bool FastBf16() { return cpu::FastBf16Matmul(); }
+bool FastBf16() { return cpu::MultipliesBf16(); }
 
 const Kernels& ReferenceKernelsF32() { return ref::Table<float>(); }
 const Kernels& ReferenceKernelsBf16() { return ref::Table<BFloat16>(); }

@@ -34,7 +34,9 @@ Kernels Best() {
   for (const InstructionSet& target : Targets()) {
     if (!target.supported) continue;
     Kernels kernels = std::is_same_v<T, float> ? *target.f32 : *target.bf16;
-    ChooseMatmul<T>(&kernels);
+    if (std::is_same_v<T, float> || !target.multiplies_bf16) {
+      ChooseMatmul<T>(&kernels);
+    }
     kernels.matmul_gelu = Made<T>::MatmulGelu;
     kernels.matmul_gelu_backward = Made<T>::MatmulGeluBackward;
     kernels.matmul_bias_grad = Made<T>::MatmulBiasGrad;
@@ -53,5 +55,12 @@ const Kernels& Table() {
 
 template const Kernels& Table<float>();
 template const Kernels& Table<BFloat16>();
+
+bool MultipliesBf16() {
+  for (const InstructionSet& target : Targets()) {
+    if (target.supported && target.multiplies_bf16) return true;
+  }
+  return LibraryMultipliesBf16();
+}
 
 }  // namespace delink::cpu

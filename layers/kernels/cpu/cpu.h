@@ -9,4 +9,7 @@ namespace delink::cpu {
 template <typename T>
 const Kernels& Table();
 
+// Whether products of bf16 are by the processor's instructions for them.
+bool MultipliesBf16();
+
 }  // namespace delink::cpu

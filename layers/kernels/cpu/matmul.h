@@ -11,7 +11,7 @@ namespace delink::cpu {
 template <typename T>
 void ChooseMatmul(Kernels* kernels);
 
-// Whether the processor's instructions for bf16 are put to use.
-bool FastBf16Matmul();
+// Whether its products of bf16 are by the processor's instructions for them.
+bool LibraryMultipliesBf16();
 
 }  // namespace delink::cpu

@@ -96,7 +96,7 @@ std::string NameOf(const std::tuple<int, DType, Group>& parameters) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Target, Fast,
-                         ::testing::Combine(::testing::Range(0, 5),
+                         ::testing::Combine(::testing::Range(0, 6),
                                             ::testing::Values(DType::kF32,
                                                               DType::kBF16),
                                             ::testing::ValuesIn(kGroups)),

@@ -9,6 +9,6 @@ void ChooseMatmul(Kernels*) {}
 template void ChooseMatmul<float>(Kernels*);
 template void ChooseMatmul<BFloat16>(Kernels*);
 
-bool FastBf16Matmul() { return false; }
+bool LibraryMultipliesBf16() { return false; }
 
 }  // namespace delink::cpu

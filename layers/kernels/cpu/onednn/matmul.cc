@@ -268,9 +268,11 @@ void ChooseMatmul<float>(Kernels* kernels) {
 // loops and with sums that depend on the number of threads.
 template <>
 void ChooseMatmul<BFloat16>(Kernels* kernels) {
-  if (FastBf16Matmul()) kernels->matmul = Matmul<BFloat16>;
+  if (LibraryMultipliesBf16()) kernels->matmul = Matmul<BFloat16>;
 }
 
-bool FastBf16Matmul() { return Isa() == dnnl::cpu_isa::avx512_core_bf16; }
+bool LibraryMultipliesBf16() {
+  return Isa() == dnnl::cpu_isa::avx512_core_bf16;
+}
 
 }  // namespace delink::cpu

@@ -46,7 +46,16 @@ inline constexpr bool kIsF32 = false;
 template <>
 inline constexpr bool kIsF32<float> = true;
 
-static DELINK_INLINE Vec Set(float value) { return Vec{} + value; }
+// Not Vec{} + value, which is 0 for -0 and so an addition.
+static DELINK_INLINE Vec Set(float value) {
+#if defined(__AVX512F__)
+  return (Vec)_mm512_set1_ps(value);
+#elif defined(__AVX2__)
+  return (Vec)_mm256_set1_ps(value);
+#else
+  return Vec{value, value, value, value};
+#endif
+}
 
 static DELINK_INLINE Vec Load(const float* p) {
   Vec v;

@@ -1,0 +1,161 @@
+// The partition of a matrix product. A task is a block of C; it copies the
+// parts of A and B it needs into panels, a slice of k at a time, and a Core
+// multiplies a panel of A by one of B:
+//   Element                         of a panel
+//   kRows, kColumns                 of a panel of A and of B
+//   kBlockRows                      a multiple of kRows
+//   kStep, kSlice                   k is copied in whole steps, slices are too
+//   PackA<T>, PackB<T>              (from, stride, k_stride, count, k, to)
+//   Multiply(Panel)
+//   Scope                           lives while a block is multiplied
+// An element of C is one chain of sums in the order of k, whose links are steps
+// counted from k = 0. So its bits depend on its row and column alone: not on
+// the number of rows, of threads, or on any size below. A bf16 C is summed in
+// f32 beside it.
+#pragma once
+
+#include "layers/kernels/arguments.h"
+#include "layers/kernels/cpu/simd/rows.h"
+#include "layers/kernels/cpu/threads.h"
+
+namespace delink::cpu::DELINK_SIMD {
+
+// Columns of a block. The more, the less often is A copied.
+inline constexpr int64_t kFewestColumns = 256;
+inline constexpr int64_t kMostColumns = 1024;
+
+static inline int64_t Smaller(int64_t a, int64_t b) { return a < b ? a : b; }
+static inline int64_t Parts(int64_t size, int64_t part) {
+  return (size + part - 1) / part;
+}
+
+// One panel of A times one of B, into `rows` by `columns` of C.
+template <typename Element>
+struct Panel {
+  int64_t rows, columns, k;
+  const Element* a;
+  const Element* b;
+  float* c;
+  int64_t ldc;
+  bool accumulate;
+};
+
+template <typename Core>
+struct Panels {
+  static constexpr int64_t kSpare = 64 / sizeof(typename Core::Element);
+  alignas(64)
+      typename Core::Element a[Core::kBlockRows * Core::kSlice + kSpare];
+  alignas(64) typename Core::Element b[Core::kColumns * Core::kSlice];
+};
+
+// A block of C while it is summed: in place if it is f32.
+struct Sums {
+  float* at;
+  int64_t ld;
+  bool started;  // holds what is there before the first product
+};
+
+// Writes what is there before the first product is added.
+template <typename T, typename C>
+static void Start(const MatmulArgs& s, int64_t i, int64_t j, int64_t rows,
+                  int64_t columns, Sums sums) {
+  const bool there = kIsF32<C> && s.accumulate && s.bias == nullptr;
+  if (!sums.started || there) return;
+  const T* bias = static_cast<const T*>(s.bias);
+  for (int64_t row = 0; row < rows; ++row) {
+    const C* c = static_cast<const C*>(s.c) + (i + row) * s.ldc + j;
+    float* sum = sums.at + row * sums.ld;
+    for (int64_t column = 0; column < columns; ++column) {
+      const float before = s.accumulate ? LoadOne(c + column) : 0.0F;
+      sum[column] =
+          bias != nullptr ? before + LoadOne(bias + j + column) : before;
+    }
+  }
+}
+
+// The block of C at row i and column j, of `rows` and `columns`.
+template <typename Core, typename T>
+static void AddProducts(const MatmulArgs& s, int64_t i, int64_t j, int64_t rows,
+                        int64_t columns, Sums sums, Panels<Core>* panels) {
+  const int64_t a_row = s.transpose_a ? 1 : s.lda;
+  const int64_t a_k = s.transpose_a ? s.lda : 1;
+  const int64_t b_column = s.transpose_b ? s.ldb : 1;
+  const int64_t b_k = s.transpose_b ? 1 : s.ldb;
+  const T* a = static_cast<const T*>(s.a) + i * a_row;
+  const T* b = static_cast<const T*>(s.b) + j * b_column;
+  for (int64_t l = 0; l < s.k; l += Core::kSlice) {
+    const int64_t k = Smaller(Core::kSlice, s.k - l);
+    const int64_t copied = Parts(k, Core::kStep) * Core::kStep;
+    Core::PackA(a + l * a_k, a_row, a_k, rows, k, panels->a);
+    for (int64_t column = 0; column < columns; column += Core::kColumns) {
+      const int64_t width = Smaller(Core::kColumns, columns - column);
+      Core::PackB(b + column * b_column + l * b_k, b_column, b_k, width, k,
+                  panels->b);
+      for (int64_t row = 0; row < rows; row += Core::kRows) {
+        Core::Multiply({.rows = Smaller(Core::kRows, rows - row),
+                        .columns = width,
+                        .k = copied,
+                        .a = panels->a + row * copied,
+                        .b = panels->b,
+                        .c = sums.at + row * sums.ld + column,
+                        .ldc = sums.ld,
+                        .accumulate = l > 0 || sums.started});
+      }
+    }
+  }
+}
+
+template <typename Core, typename T, typename C>
+static void Block(const MatmulArgs& s, int64_t i, int64_t j, int64_t columns,
+                  Panels<Core>* panels) {
+  [[maybe_unused]] const typename Core::Scope scope;
+  const int64_t rows = Smaller(Core::kBlockRows, s.m - i);
+  const bool started = s.accumulate || s.bias != nullptr || s.k == 0;
+  C* c = static_cast<C*>(s.c) + i * s.ldc + j;
+  if constexpr (kIsF32<C>) {
+    const Sums sums = {c, s.ldc, started};
+    Start<T, C>(s, i, j, rows, columns, sums);
+    AddProducts<Core, T>(s, i, j, rows, columns, sums, panels);
+  } else {
+    alignas(64) float beside[Core::kBlockRows * kFewestColumns];
+    const Sums sums = {beside, kFewestColumns, started};
+    Start<T, C>(s, i, j, rows, columns, sums);
+    AddProducts<Core, T>(s, i, j, rows, columns, sums, panels);
+    for (int64_t row = 0; row < rows; ++row) {
+      const float* sum = beside + row * kFewestColumns;
+      C* to = c + row * s.ldc;
+      ForRow(columns, [&](auto load, auto store)
+                          DELINK_LAMBDA { store(to, load(sum)); });
+    }
+  }
+}
+
+template <typename Core, typename T, typename C>
+static void Blocks(const MatmulArgs& s) {
+  const int64_t down = Parts(s.m, Core::kBlockRows);
+  int64_t columns = kIsF32<C> ? kMostColumns : kFewestColumns;
+  while (columns > kFewestColumns &&
+         down * Parts(s.n, columns) < 4 * MaxThreads()) {
+    columns /= 2;
+  }
+  const int64_t blocks = down * Parts(s.n, columns);
+#pragma omp parallel for schedule( \
+    dynamic, 1) if (blocks > 1 && s.m * s.n * s.k > kParallelProducts)
+  for (int64_t block = 0; block < blocks; ++block) {
+    Panels<Core> panels;
+    const int64_t i = block % down * Core::kBlockRows;
+    const int64_t j = block / down * columns;
+    Block<Core, T, C>(s, i, j, Smaller(columns, s.n - j), &panels);
+  }
+}
+
+template <typename Core, typename T>
+static void Product(const MatmulArgs& s) {
+  if (s.c_is_gradient) {
+    Blocks<Core, T, float>(s);
+  } else {
+    Blocks<Core, T, T>(s);
+  }
+}
+
+}  // namespace delink::cpu::DELINK_SIMD
