@@ -26,10 +26,10 @@ absl::Status CheckOptions(const CorpusOptions& options) {
         "no input: name the files of text, or folders of them, to build the "
         "corpus from");
   }
-  if (!(options.validation > 0 && options.validation < 1)) {
+  if (!(options.validation >= 0 && options.validation < 1)) {
     return absl::InvalidArgumentError(
         absl::StrCat("--validation ", options.validation,
-                     ": give a share between 0 and 1, such as 0.01"));
+                     ": give a share of at least 0 and below 1, such as 0.01"));
   }
   if (!options.tokenizer_file.empty() && options.train_vocab != 0) {
     return absl::InvalidArgumentError(
@@ -146,13 +146,16 @@ absl::StatusOr<CorpusReport> Write(const CorpusOptions& options,
   DELINK_RETURN_IF_ERROR(encoder.Run(
       *ReadAllDocuments(inputs, options.text_field), Threads(options)));
   reporter.Finish();
-  if (train.documents() == 0 || validation.documents() == 0) {
+  if (train.documents() == 0 ||
+      (options.validation > 0 && validation.documents() == 0)) {
     return absl::InvalidArgumentError(absl::StrCat(
         options.inputs.front(), ": the corpus is too small to split: ",
         train.bytes() + validation.bytes(), " bytes; give more text"));
   }
   DELINK_RETURN_IF_ERROR(train.Finish());
-  DELINK_RETURN_IF_ERROR(validation.Finish());
+  if (options.validation > 0) {
+    DELINK_RETURN_IF_ERROR(validation.Finish());
+  }
   return CorpusReport{.files = static_cast<int64_t>(inputs.size()),
                       .not_text = received.not_text,
                       .hidden = received.hidden,
@@ -171,7 +174,9 @@ absl::StatusOr<CorpusReport> BuildCorpus(
   Reporter reporter(progress);
   absl::StatusOr<CorpusReport> report = Write(options, staging, reporter);
   RemoveAll(SpoolPath(options.out)).IgnoreError();
-  if (report.ok()) DELINK_RETURN_IF_ERROR(staging.Publish());
+  if (report.ok()) {
+    DELINK_RETURN_IF_ERROR(staging.Publish(options.validation > 0 ? 2 : 1));
+  }
   return report;
 }
 

@@ -62,7 +62,7 @@ std::vector<int64_t> TrainingBytes(const std::vector<DocumentSize>& documents,
     total += document.bytes;
     filled += document.bytes > 0 ? 1 : 0;
   }
-  if (total < 2) return training;
+  if (total < 2 || share == 0) return training;
   const int64_t target = std::clamp<int64_t>(
       std::llround(share * static_cast<double>(total)), 1, total - 1);
   const std::vector<size_t> order = HashOrder(documents, seed);

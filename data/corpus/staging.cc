@@ -49,13 +49,18 @@ std::string CorpusStaging::dir(int side) const {
   return SidePath(out_, side, ".partial");
 }
 
-absl::Status CorpusStaging::Publish() {
+absl::Status CorpusStaging::Publish(int sides) {
   // From here on OUT is not removed, whatever fails.
   existed_ = true;
   for (const int side : {0, 1}) {
     const std::string path = SidePath(out_, side);
     const std::string old = SidePath(out_, side, ".old");
     DELINK_RETURN_IF_ERROR(RemoveAll(old));
+    if (side >= sides) {
+      DELINK_RETURN_IF_ERROR(RemoveAll(dir(side)));
+      DELINK_RETURN_IF_ERROR(RemoveAll(path));
+      continue;
+    }
     if (PathExists(path)) DELINK_RETURN_IF_ERROR(Rename(path, old));
     DELINK_RETURN_IF_ERROR(SyncDirectory(dir(side)));
     DELINK_RETURN_IF_ERROR(Rename(dir(side), path));

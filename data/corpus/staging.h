@@ -27,8 +27,9 @@ class CorpusStaging {
   // Where side 0 or 1 is to be written.
   std::string dir(int side) const;
 
-  // Puts the new folders in the places of the old.
-  absl::Status Publish();
+  // Puts the new folders of the first `sides` in the places of the old, and
+  // removes the others' old ones.
+  absl::Status Publish(int sides = 2);
 
  private:
   CorpusStaging(std::string out, bool existed);

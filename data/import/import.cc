@@ -233,13 +233,16 @@ absl::StatusOr<CorpusReport> Import(const TokenImportOptions& options,
   Importer importer(TokenBytes(options, tokenizer), scan, {train, validation});
   DELINK_RETURN_IF_ERROR(importer.Run(TokenReader(layouts, reading), reporter));
   reporter.Finish();
-  if (train.documents() == 0 || validation.documents() == 0) {
+  if (train.documents() == 0 ||
+      (options.validation > 0 && validation.documents() == 0)) {
     return absl::InvalidArgumentError(absl::StrCat(
         options.inputs.front(), ": the corpus is too small to split: ",
         train.tokens() + validation.tokens(), " tokens; give more files"));
   }
   DELINK_RETURN_IF_ERROR(train.Finish());
-  DELINK_RETURN_IF_ERROR(validation.Finish());
+  if (options.validation > 0) {
+    DELINK_RETURN_IF_ERROR(validation.Finish());
+  }
   return CorpusReport{.files = static_cast<int64_t>(layouts.size()),
                       .empty_documents = scan.empty};
 }
@@ -253,10 +256,10 @@ absl::StatusOr<CorpusReport> ImportCorpus(
     return absl::InvalidArgumentError(
         "no input: name the token files, or folders of them, to import");
   }
-  if (!(options.validation > 0 && options.validation < 1)) {
+  if (!(options.validation >= 0 && options.validation < 1)) {
     return absl::InvalidArgumentError(
         absl::StrCat("--validation ", options.validation,
-                     ": give a share between 0 and 1, such as 0.01"));
+                     ": give a share of at least 0 and below 1, such as 0.01"));
   }
   DELINK_ASSIGN_OR_RETURN(const std::unique_ptr<Tokenizer> tokenizer,
                           ChooseTokenizer(options));
@@ -266,7 +269,7 @@ absl::StatusOr<CorpusReport> ImportCorpus(
   Reporter reporter(progress);
   DELINK_ASSIGN_OR_RETURN(const CorpusReport report,
                           Import(options, *tokenizer, staging, reporter));
-  DELINK_RETURN_IF_ERROR(staging.Publish());
+  DELINK_RETURN_IF_ERROR(staging.Publish(options.validation > 0 ? 2 : 1));
   return report;
 }
 

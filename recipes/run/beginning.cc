@@ -12,7 +12,6 @@
 #include "recipes/record/run_folder.h"
 #include "recipes/run/check_kinds.h"
 #include "recipes/run/init_from.h"
-#include "recipes/schema/recipe_io.h"
 
 namespace delink {
 
@@ -48,12 +47,27 @@ absl::Status Beginning::FindResume(const TrainOptions& options,
     return absl::OkStatus();
   }
   checkpoint_ = *std::move(found);
-  DELINK_RETURN_IF_ERROR(AgreeOnStatus(comm, CheckResume(models, first)));
-  if (first) DELINK_LOG(kInfo) << "resuming from " << checkpoint_;
+  std::vector<Difference> changes;
+  DELINK_RETURN_IF_ERROR(
+      AgreeOnStatus(comm, CheckResume(models, first, &changes)));
+  if (first) LogResume(changes);
   return absl::OkStatus();
 }
 
-absl::Status Beginning::CheckResume(const ModelList& models, bool first) {
+void Beginning::LogResume(const std::vector<Difference>& changes) const {
+  DELINK_LOG(kInfo) << "resuming from " << checkpoint_;
+  const auto text = [](const std::string& toml) {
+    return toml.empty() ? std::string("not set") : toml;
+  };
+  for (const Difference& change : changes) {
+    DELINK_LOG(kInfo) << change.key << " was " << text(change.before) << ", is "
+                      << text(change.after) << " from step "
+                      << resumed_->step + 1 << " on";
+  }
+}
+
+absl::Status Beginning::CheckResume(const ModelList& models, bool first,
+                                    std::vector<Difference>* changes) {
   const Recipe& recipe = inputs_->recipe;
   DELINK_ASSIGN_OR_RETURN(const CheckpointHeader header,
                           ReadHeader(checkpoint_));
@@ -79,6 +93,7 @@ absl::Status Beginning::CheckResume(const ModelList& models, bool first) {
         "; train on a corpus built with the checkpoint's tokenizer"));
   }
   DELINK_RETURN_IF_ERROR(delink::CheckResume(saved, recipe));
+  *changes = DiffRecipes(saved, recipe);
   int64_t tokens = 0;
   if (__builtin_mul_overflow(run.samples, recipe.data.seq, &tokens) ||
       tokens != run.tokens) {

@@ -17,6 +17,7 @@
 #include "recipes/run/pretrain.h"
 #include "recipes/run/saved_run.h"
 #include "recipes/run/stage_run.h"
+#include "recipes/schema/recipe_io.h"
 
 namespace delink {
 
@@ -55,7 +56,10 @@ class Beginning {
       : inputs_(&inputs), blend_(std::move(blend)) {}
   absl::Status FindResume(const TrainOptions& options, const ModelList& models,
                           const std::string& out, Communicator& comm);
-  absl::Status CheckResume(const ModelList& models, bool first);
+  // Fills in what the recipe has otherwise than the checkpoint's.
+  absl::Status CheckResume(const ModelList& models, bool first,
+                           std::vector<Difference>* changes);
+  void LogResume(const std::vector<Difference>& changes) const;
   // Losses on other data than before are not to be compared.
   void CheckValidation(bool first);
   // That --overwrite leaves what the run begins with.

@@ -163,9 +163,9 @@ absl::Status SwitchTooLarge(const Recipe& recipe, size_t index,
       of(tried.at_switch.laid_out) > of(tried.at_switch.planes);
   const std::string key =
       absl::StrCat("stage[", index, "].offload.", device ? "device" : "host");
+  const auto [least, most] = FormatBytesApart(budget, taken);
   std::string message = absl::StrCat(
-      FormatBytes(budget), device ? "" : " of a machine",
-      ", but the switch takes ", FormatBytes(taken),
+      least, device ? "" : " of a machine", ", but the switch takes ", most,
       device ? " of a rank's device, " : ", ", FormatBytes(taken - budget),
       " more: stage ", recipe.stages[index - 1].name);
   if (laid_out) {
@@ -198,19 +198,20 @@ absl::Status TooLarge(const RunEnv& env, size_t index, const Tried& tried,
   }
   const std::string key = absl::StrCat("stage[", index, "].offload.");
   if (device) {
+    const auto [budget, taken] = FormatBytesApart(*rules.device, cost.device);
     return ErrorAt(
         recipe, key + "device", key + "device",
-        absl::StrCat(FormatBytes(*rules.device),
-                     ", but with all at home on the host that may be, ",
-                     "a rank takes ", FormatBytes(cost.device),
-                     " of its device, ",
+        absl::StrCat(budget,
+                     ", but even with everything host-resident that may be, a "
+                     "rank takes ",
+                     taken, " of its device, ",
                      FormatBytes(cost.device - *rules.device), " more; ",
                      DeviceKnobs(recipe, index)));
   }
+  const auto [budget, taken] = FormatBytesApart(*rules.host, cost.host);
   return ErrorAt(
       recipe, key + "host", key + "host",
-      absl::StrCat(FormatBytes(*rules.host), " of a machine, but ",
-                   FormatBytes(cost.host), " have to be there, ",
+      absl::StrCat(budget, " of a machine, but ", taken, " have to be there, ",
                    FormatBytes(cost.host - *rules.host), " more; raise it, ",
                    rules.device ? "raise offload.device"
                                 : "have more on the device (offload.weights, "

@@ -63,6 +63,13 @@ absl::Status Sources::OpenOne(const DataSource& config, const Recipe& recipe) {
   validation_.emplace_back();
   const std::string folder = ValidationOf(config);
   if (folder.empty()) return absl::OkStatus();
+  if (!IsDirectory(folder)) {
+    return absl::NotFoundError(
+        absl::StrCat(folder,
+                     ": no such corpus folder to validate on; build "
+                     "the corpus with --validation above 0, or name "
+                     "another in data.validation"));
+  }
   DELINK_ASSIGN_OR_RETURN(const Corpus validation, Corpus::Open(folder));
   if (train.tokenizer_bytes() != validation.tokenizer_bytes()) {
     return absl::InvalidArgumentError(

@@ -194,6 +194,27 @@ void CheckLayers(Section& document, const Recipe& recipe, size_t i) {
   }
 }
 
+// Ranks of the tensor axis update such matrices together, on their devices.
+void CheckHostUpdates(Section& document, const Recipe& recipe, size_t i) {
+  const Stage& stage = recipe.stages[i];
+  const OptimizerConfig::Kind kind = recipe.optimizer.kind;
+  if (kind != OptimizerConfig::Kind::kMuon &&
+      kind != OptimizerConfig::Kind::kAdafactor) {
+    return;
+  }
+  if (stage.parallel.tensor == 1 || stage.offload.all.update != Home::kHost) {
+    return;
+  }
+  document.Error(
+      StageKey(i, "offload.update"),
+      absl::StrFormat(
+          "\"host\", but with optimizer.kind \"%s\" the %d tensor "
+          "ranks update a matrix together, which only devices do; "
+          "use \"device\", or tensor 1",
+          kind == OptimizerConfig::Kind::kMuon ? "muon" : "adafactor",
+          stage.parallel.tensor));
+}
+
 // At a switch to ranks that are arranged otherwise the layers of the stage
 // before are first laid out as the next stage's are.
 void CheckBefore(Section& document, const Recipe& recipe, size_t i) {
@@ -220,6 +241,7 @@ void CompleteParallel(Section& document, Recipe& recipe) {
            recipe.stages[i].parallel);
     CheckTensor(document, recipe, i);
     CheckContext(document, recipe, i);
+    CheckHostUpdates(document, recipe, i);
     // Without a pipeline nothing is cut, whatever else is said of one.
     if (parallel.pipeline > 1 && CheckPieces(document, recipe, i)) {
       CheckLayers(document, recipe, i);

@@ -294,6 +294,15 @@ TEST_F(Build, AnExistingCorpusIsKeptUnlessOverwritten) {
   EXPECT_THAT(*ListDirectory(dir_ / "out"), ElementsAre("train", "validation"));
 }
 
+TEST_F(Build, WithoutAValidationSideThereIsNone) {
+  ASSERT_TRUE(BuildCorpus(options_).ok());
+  options_.validation = 0;
+  options_.overwrite = true;
+  ASSERT_TRUE(BuildCorpus(options_).ok());
+  EXPECT_EQ(Side("train").documents(), 40);
+  EXPECT_THAT(*ListDirectory(dir_ / "out"), ElementsAre("train"));
+}
+
 TEST_F(Build, BadInputIsNamedAndNothingIsLeft) {
   const auto message = [&](const CorpusOptions& options) {
     const absl::Status status = BuildCorpus(options).status();

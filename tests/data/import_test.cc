@@ -126,6 +126,13 @@ TEST_F(Import, MegatronsSequencesAndEnds) {
   ExpectDocuments({{1, 2, 3}, {4}, {5}});
 }
 
+TEST_F(Import, WithoutAValidationSideThereIsNone) {
+  const std::string bin = Write("a.bin", Numbers<uint16_t>({1, 2, kEnd, 5}));
+  const absl::Status status = Run({.inputs = {bin}, .validation = 0});
+  ASSERT_TRUE(status.ok()) << status;
+  EXPECT_THAT(*ListDirectory(dir_ / "out"), ElementsAre("train"));
+}
+
 // Whatever the index leaves out would be lost without a word.
 TEST_F(Import, AMegatronIndexIsOfAllOfItsTokens) {
   const std::string bin = Write("a.bin", Numbers<uint16_t>({1, 2, 3, 4}));

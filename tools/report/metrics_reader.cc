@@ -214,13 +214,17 @@ void MetricsReader::AddSwitch(const nlohmann::json& row) {
                       .begin = {.tokens = 0, .seconds = 0, .flops = 0}});
   }
   StageRecord& before = stages.back();
-  before.depth = Number(row, "depth_before");
-  before.unique_parameters = Number(row, "unique_parameters_before");
-  before.virtual_parameters =
-      Number(row, row.contains("virtual_parameters_before")
-                      ? "virtual_parameters_before"
-                      : "virtual_parameters");
-  before.bytes = Bytes(row, "bytes_before");
+  // A start has told what it began with. (Rows of format 1 that were written
+  // before 0.2 have bytes and FLOPs "before" of another layout.)
+  if (std::isnan(before.bytes.total)) {
+    before.depth = Number(row, "depth_before");
+    before.unique_parameters = Number(row, "unique_parameters_before");
+    before.virtual_parameters =
+        Number(row, row.contains("virtual_parameters_before")
+                        ? "virtual_parameters_before"
+                        : "virtual_parameters");
+    before.bytes = Bytes(row, "bytes_before");
+  }
   stages.push_back({.name = Text(row, "to"),
                     .begin = at,
                     .why = Text(row, "why"),

@@ -82,11 +82,12 @@ std::vector<ArgumentSyntax> BuildArgumentList(BuildArguments& given) {
   for (ArgumentSyntax& option : TokenizerOptions(build)) {
     all.push_back(std::move(option));
   }
-  all.push_back({.name = "--validation",
-                 .value = "FRACTION",
-                 .to = &build.validation,
-                 .help = "part of the documents kept for validation (0.01)",
-                 .check = Number(0, 1)});
+  all.push_back(
+      {.name = "--validation",
+       .value = "FRACTION",
+       .to = &build.validation,
+       .help = "part of the documents kept for validation (0.01; 0: none)",
+       .check = Number(0, 1)});
   all.push_back({.name = "--threads",
                  .value = "N",
                  .to = &build.threads,

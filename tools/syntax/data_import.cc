@@ -104,11 +104,12 @@ CommandSyntax ImportSyntax() {
                  .required = true,
                  .names = Names::kFolder});
   std::ranges::move(MeaningArguments(import), std::back_inserter(all));
-  all.push_back({.name = "--validation",
-                 .value = "FRACTION",
-                 .to = &import.validation,
-                 .help = "part of the documents kept for validation (0.01)",
-                 .check = Number(0, 1)});
+  all.push_back(
+      {.name = "--validation",
+       .value = "FRACTION",
+       .to = &import.validation,
+       .help = "part of the documents kept for validation (0.01; 0: none)",
+       .check = Number(0, 1)});
   all.push_back({.name = "--overwrite",
                  .to = &import.overwrite,
                  .help = "replace the corpus in --out"});

@@ -3,10 +3,17 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "framework/base/format_bytes.h"
 #include "tests/testing/temp_dir.h"
 
 namespace delink::file_test {
 namespace {
+
+TEST(FormatBytes, AsManyDecimalsAsTellApart) {
+  EXPECT_EQ(FormatBytesApart(1258291, 1278607),
+            std::pair(std::string("1.20 MiB"), std::string("1.22 MiB")));
+  EXPECT_EQ(FormatBytesApart(2048, 2048).first, "2.0 KiB");
+}
 
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;

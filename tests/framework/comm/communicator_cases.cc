@@ -350,6 +350,7 @@ absl::Status CheckAgreement(Communicator& comm) {
             ? "no file 0"
             : absl::StrCat("rank ", culprit, ": no file ", culprit);
     EXPECT_EQ(agreed, absl::NotFoundError(expected));
+    EXPECT_EQ(AgreeOnStatus(comm, agreed), agreed);
   }
   return absl::OkStatus();
 }

@@ -6,6 +6,8 @@
 #include <filesystem>
 #include <fstream>
 
+#include "framework/base/file.h"
+#include "framework/base/log.h"
 #include "tests/recipes/run/tiny_run.h"
 
 namespace delink::testing::resume_test {
@@ -13,6 +15,7 @@ namespace {
 
 using ::testing::AllOf;
 using ::testing::HasSubstr;
+using ::testing::Not;
 
 constexpr int64_t kSteps = 20;
 constexpr int64_t kSwitch = 10;  // recipes/tiny.toml
@@ -63,6 +66,33 @@ TEST_F(ResumeTest, FromAnEarlierStepTheLaterOnesAreSetAside) {
   // The newest of this course is found, not step 20.
   runs_.Go({.out = "run", .resume = true});
   EXPECT_EQ(LossDifference(straight, runs_.Steps("run")), 0);
+}
+
+// Steps after the checkpoint go by the recipe that is given now, and each key
+// that it has otherwise is told.
+TEST_F(ResumeTest, ARecipeThatHasChangedIsFollowedAndTold) {
+  runs_.Go({.out = "run", .until_step = 10});
+  SetLogLevel(LogLevel::kInfo);
+  runs_.Go({.sets = {"optimizer.lr=5e-4", "optimizer.decay=0.2"},
+            .out = "run",
+            .until_step = 13,
+            .resume = true});
+  SetLogLevel(LogLevel::kError);
+  const absl::StatusOr<std::string> log =
+      ReadFile(runs_.Folder("run") + "/log.txt");
+  ASSERT_TRUE(log.ok());
+  EXPECT_THAT(
+      *log,
+      AllOf(HasSubstr("optimizer.lr was 0.001, is 5e-04 from step 11 on\n"
+                      "optimizer.decay was 0.1, is 0.2 from step 11 on\n"),
+            Not(HasSubstr("model."))));
+  runs_.Go({.sets = {"optimizer.lr=5e-4"}, .out = "straight"});
+  for (const int step : {11, 12, 13}) {
+    EXPECT_EQ(runs_.Steps("run")[step - 1].lr,
+              runs_.Steps("straight")[step - 1].lr);
+    EXPECT_NE(runs_.Steps("run")[step - 1].loss,
+              runs_.Steps("straight")[step - 1].loss);
+  }
 }
 
 TEST_F(ResumeTest, NothingToResumeStartsAfresh) {

@@ -157,6 +157,19 @@ TEST(Recipe, WhatDoesNotDivideOverRanks) {
   }
 }
 
+TEST(Recipe, MatricesThatRanksUpdateTogetherAreNotUpdatedOnTheHost) {
+  const std::vector<std::string> sets = {"stage.0.offload={update=\"host\"}",
+                                         "optimizer.kind=adafactor",
+                                         "stage.0.parallel.tensor=2"};
+  EXPECT_THAT(
+      ErrorOf(Parse(kSample, sets)),
+      HasSubstr("stage[0].offload.update: \"host\", but with optimizer.kind "
+                "\"adafactor\" the 2 tensor ranks update a matrix together, "
+                "which only devices do; use \"device\", or tensor 1"));
+  EXPECT_THAT(ErrorOf(Parse(kSample, {sets[0], sets[2]})),
+              Not(HasSubstr("update")));
+}
+
 constexpr Case kCases[] = {
     {"heads = 4", "head = 4",
      "gpt.toml:1:2: model.heads: required, but not given (integer, at least 1: "
