@@ -40,7 +40,8 @@ void GptConfig::Describe(Section& s) {
          {.doc = "normalisation before attention, MLP and head"});
   DescribeNormEps(s, "added to the variance");
   s.Bool("bias", &bias, {.doc = "biases in the linear layers"});
-  s.Enum("activation", &activation, Word, {.doc = "of the MLP"});
+  s.Enum("activation", &activation, Word,
+         {.doc = "activation function of the MLP"});
   DescribeTied(s);
   DescribeWeights(s);
   if (!s.complete()) return;

@@ -49,23 +49,26 @@ void CheckScaling(Section& s, const ops::RotaryConfig& c, int64_t head_dim) {
 
 void DescribeScaling(Section& s, ops::RotaryConfig& c) {
   s.Enum("kind", &c.scaling, Word,
-         {.doc = "positions for longer contexts than a model was made for: as "
-                 "they are, divided by factor, with a base grown by "
-                 "factor^(head_dim / (head_dim - 2)), or as Llama 3.1, which "
-                 "slows the slow frequencies alone"});
-  s.Float("factor", &c.factor,
-          {.doc = "how much longer", .min = 1.0, .max = 1e6});
+         {.doc = "rotary positions for longer contexts than the model was "
+                 "trained for: none: unchanged; linear: divided by factor; "
+                 "ntk: the base is multiplied by factor^(head_dim / (head_dim "
+                 "- 2)); llama3: as in Llama 3.1, which slows only the low "
+                 "frequencies"});
+  s.Float(
+      "factor", &c.factor,
+      {.doc = "how much longer the context becomes", .min = 1.0, .max = 1e6});
   s.Float("low_freq_factor", &c.low_freq_factor,
-          {.doc = "llama3: waves longer than original_max_seq / this are "
-                  "divided by factor",
+          {.doc = "llama3: frequencies with waves longer than original_max_seq "
+                  "/ this are divided by factor",
            .above = 0.0,
            .max = 1e6});
   s.Float("high_freq_factor", &c.high_freq_factor,
-          {.doc = "llama3: waves shorter than original_max_seq / this stay",
+          {.doc = "llama3: frequencies with waves shorter than "
+                  "original_max_seq / this do not change",
            .above = 0.0,
            .max = 1e6});
   s.Int("original_max_seq", &c.original_length,
-        {.doc = "llama3: the context that the model was made for",
+        {.doc = "llama3: the context that the model was trained for",
          .min = 1,
          .max = TransformerConfig::kMaxSize});
 }
@@ -111,23 +114,26 @@ void LlamaConfig::Describe(Section& s) {
   s.Float("rope_theta", &rotary.base,
           {.doc = "base of the rotary frequencies", .min = 1.0, .max = 1e12});
   s.Enum("rope_pairing", &rotary.pairing, Word,
-         {.doc = "which elements of a head turn together: i and i + "
-                 "head_dim / 2 (as in Hugging Face checkpoints), or 2 i and "
-                 "2 i + 1 (as in Meta's own)"});
-  s.SubTable("rope_scaling", {.doc = "stretches the rotary positions"},
+         {.doc = "which elements of a head rotate together: i and i + head_dim "
+                 "/ 2 (as in Hugging Face checkpoints), or 2 i and 2 i + 1 (as "
+                 "in Meta's checkpoints)"});
+  s.SubTable("rope_scaling", {.doc = "scaling of the rotary positions"},
              [this](Section& sub) { DescribeScaling(sub, rotary); });
   s.Bool("qk_norm", &qk_norm,
-         {.doc = "RMS norm of each query and key head, before rotary"});
+         {.doc = "RMS norm of each query and key head before the rotary "
+                 "positions"});
   s.Bool("qkv_bias", &qkv_bias,
-         {.doc = "biases of queries, keys and values; there are no others"});
+         {.doc = "biases of queries, keys and values; the model has no other "
+                 "biases"});
   s.Int("window", &window,
-        {.doc = "tokens that a token sees, itself one; 0: all before it",
+        {.doc = "tokens that a token attends to, itself included; 0: all "
+                "earlier tokens",
          .min = 0,
          .max = kMaxSize});
   DescribeTied(s);
   s.Float("z_loss", &z_loss,
           {.doc = "weight of the squared log-partition of each token, which is "
-                  "minimised with the loss; the loss is reported without it",
+                  "added to the minimised loss; the reported loss excludes it",
            .min = 0.0,
            .max = 1.0});
   DescribeWeights(s);

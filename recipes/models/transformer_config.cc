@@ -40,7 +40,8 @@ void TransformerConfig::DescribeSizes(Section& s, const SizeDocs& docs) {
     size("head_dim", docs.head_dim, "width of a head, even", "`dim` / `heads`");
   }
   size("ffn", &ffn, "width inside the MLP", docs.ffn_omitted, 4 * kMaxSize);
-  size("vocab", &vocab, "rows of the token embedding, at least the tokenizer's",
+  size("vocab", &vocab,
+       "rows of the token embedding, at least the size of the tokenizer",
        "the corpus's");
   size("max_seq", &max_seq, docs.max_seq, "`data.seq`");
 }
@@ -50,18 +51,19 @@ void TransformerConfig::DescribeNormEps(Section& s, std::string_view doc) {
 }
 
 void TransformerConfig::DescribeTied(Section& s) {
-  s.Bool("tied", &tied, {.doc = "the head is the token embedding"});
+  s.Bool("tied", &tied,
+         {.doc = "the head uses the matrix of the token embedding"});
 }
 
 void TransformerConfig::DescribeWeights(Section& s) {
   s.Float("dropout", &dropout,
-          {.doc = "probability, on the embedding and on what attention and MLP "
-                  "add",
+          {.doc = "dropout probability on the embedding and on the outputs of "
+                  "attention and MLP",
            .min = 0.0,
            .below = 1.0});
   s.Float("init_std", &init_std,
-          {.doc = "standard deviation of initial weights; those that write to "
-                  "the residual stream are divided by sqrt(2 x layers)",
+          {.doc = "standard deviation of initial weights; divided by sqrt(2 x "
+                  "layers) for matrices that write to the residual stream",
            .min = 0.0,
            .max = 1e3});
 }

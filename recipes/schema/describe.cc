@@ -86,10 +86,11 @@ void ShareKey(Section& section, ShareSpec* share) {
       "\"all\", \"groups:N\", \"cycle:N\" or \"none\", or a table of them by "
       "part";
   field.doc =
-      "which layers share weights: all of them, N runs of consecutive layers, "
-      "where N divides the layers, every N-th layer, or none. In a table, "
-      "parts that are not listed share nothing: `{ attention = \"all\", mlp = "
-      "\"groups:4\" }`. Blocks without a part are passed over";
+      "which layers share weights. all: all layers; groups:N: N groups of "
+      "consecutive layers, where N divides the layers; cycle:N: every N-th "
+      "layer; none: no layers. A table sets this by part: `{ attention = "
+      "\"all\", mlp = \"groups:4\" }`; parts that are not listed share "
+      "nothing, and blocks that lack a part are ignored";
   field.fixed = true;
   field.read = [=](const Value& given, Report& report) {
     if (const Table* table = given.As<Table>()) {
@@ -120,53 +121,57 @@ void ShareKey(Section& section, ShareSpec* share) {
 
 void DescribeUntil(Section& s, Until& until) {
   s.Float("fraction", &until.fraction,
-          {.doc = "where the stage ends, as a fraction of schedule.steps",
+          {.doc = "end of the stage as a fraction of schedule.steps",
            .above = 0.0,
            .below = 1.0});
   s.Int("tokens", &until.tokens,
-        {.doc = "the same in tokens since the start of the run, rounded up to "
-                "a whole step",
+        {.doc = "end of the stage in tokens since the start of the run, "
+                "rounded up to a whole step",
          .min = 1});
   s.Int("steps", &until.steps,
-        {.doc = "the same in steps since the start of the run", .min = 1});
+        {.doc = "end of the stage in steps since the start of the run",
+         .min = 1});
   s.Float("plateau", &until.plateau,
-          {.doc = "the stage ends sooner, where the loss of `window` steps "
-                  "falls by less than so many nats (slope of the straight line "
+          {.doc = "the stage ends earlier if the loss falls by less than this "
+                  "many nats over `window` steps (slope of the line fitted "
                   "through them, times window)",
            .above = 0.0,
            .max = 1e3});
   s.Float("gradient", &until.gradient,
-          {.doc = "the stage ends sooner, where the gradients of the layers "
-                  "that share agree no more: (sum g)^2 / sum g^2, at most n "
-                  "where n layers share and 1 where they are unrelated, in "
-                  "the mean of the probes of a full window, falls to it",
+          {.doc = "the stage ends earlier if the gradients of layers that "
+                  "share no longer agree: when the mean of (sum g)^2 / sum g^2 "
+                  "over the probes of a full window falls to this value. It is "
+                  "at most n for n layers that share, and 1 for unrelated "
+                  "gradients",
            .above = 0.0,
            .max = 1e6});
   s.Int("window", &until.window,
-        {.doc = "steps that plateau and gradient look at",
+        {.doc = "number of steps that plateau and gradient evaluate",
          .min = 3,
          .max = 1 << 20});
 }
 
 void DescribeDepth(Section& s, Stage& stage) {
   s.Int("depth", &stage.depth,
-        {.doc = "blocks that this stage visits; the others do not exist yet. "
-                "No fewer than in the stage before, and all of its",
+        {.doc = "number of blocks that this stage visits; the others do not "
+                "exist yet. A stage visits at least all blocks of the previous "
+                "stage",
          .fixed = true,
          .when_omitted = "model.layers",
          .min = 1});
   s.Enum("visit", &stage.visit, ToString,
-         {.doc = "which blocks these are: the first, or block floor(i layers / "
-                 "depth) for each i",
+         {.doc = "which blocks are visited. first: the first ones; even: block "
+                 "floor(i layers / depth) for each i",
           .fixed = true});
   s.Enum("grow", &stage.grow, ToString,
-         {.doc = "what blocks begin with that the stage before did not visit: "
-                 "the weights of the visited block next before (where that "
-                 "stage shares, of those that share with it); block i those of "
-                 "number i mod d of d visited blocks; the initial ones of a "
-                 "run from scratch; or these, with what writes to the residual "
-                 "stream zero, which changes no loss. Copies have optimizer "
-                 "state as `state` says, fresh weights none",
+         {.doc = "initial weights of blocks that the previous stage did not "
+                 "visit. copy: those of the nearest earlier visited block (if "
+                 "that stage shares, among the blocks that share with it); "
+                 "cycle: block i copies number i mod d of the d visited "
+                 "blocks; random: the initial weights of a run from scratch; "
+                 "zero: the same, but with matrices that write to the residual "
+                 "stream set to zero, so that the loss does not change. Copies "
+                 "get optimizer state as `state` says, fresh weights none",
           .fixed = true,
           .when_omitted = "`\"copy\"`"});
 }
@@ -201,7 +206,7 @@ void DescribeModel(Section& document, std::shared_ptr<const ModelConfig>* model,
     }
   };
   kind.write = [&] { return Value(std::string(made->kind())); };
-  document.SubTable("model", {.doc = "What is trained.", .fixed = true},
+  document.SubTable("model", {.doc = "The model.", .fixed = true},
                     [&](Section& s) {
                       s.Custom(kind);
                       if (made == nullptr) return s.LetUnknownKeysPass();
@@ -212,9 +217,10 @@ void DescribeModel(Section& document, std::shared_ptr<const ModelConfig>* model,
 
 void DescribeSchedule(Section& s, ScheduleConfig& schedule) {
   s.Enum("kind", &schedule.kind, Word,
-         {.doc = "the learning rate after warm-up: held and then decayed "
-                 "linearly (wsd), decayed by half a cosine or linearly over "
-                 "the whole run, or held"});
+         {.doc = "learning rate after warm-up. wsd: constant, then decayed "
+                 "linearly; cosine: decayed by half a cosine over the whole "
+                 "run; linear: decayed linearly over the whole run; constant: "
+                 "not decayed"});
   s.Int("steps", &schedule.steps,
         {.doc = "optimizer steps of the whole run",
          .required = true,
@@ -222,11 +228,11 @@ void DescribeSchedule(Section& s, ScheduleConfig& schedule) {
          .max = kMaxSteps});
   SpanKey(s, "warmup", &schedule.warmup,
           "linear warm-up to the peak at the start of the run; the first of W "
-          "steps has 1/W of it");
-  SpanKey(s, "decay", &schedule.decay, "the last stretch of a wsd schedule");
+          "steps has 1/W of the peak");
+  SpanKey(s, "decay", &schedule.decay, "wsd: length of the final decay");
   s.Float("final_ratio", &schedule.final_ratio,
-          {.doc = "learning rate of the last step over the peak; with 0 the "
-                  "last step moves no weight",
+          {.doc = "learning rate of the last step divided by the peak; with 0 "
+                  "the last step changes no weight",
            .min = 0.0,
            .max = 1.0});
   if (!s.complete()) return;
@@ -247,77 +253,78 @@ void DescribeSchedule(Section& s, ScheduleConfig& schedule) {
 
 void DescribeStage(Section& s, Stage& stage) {
   s.String("name", &stage.name,
-           {.doc = "for logs and metrics",
+           {.doc = "name in logs and metrics",
             .when_omitted = "stage0, stage1, "
                             "..."});
   ShareKey(s, &stage.share);
   DescribeDepth(s, stage);
   s.SubTable("until",
-             {.doc = "one of fraction, tokens, steps; plateau or gradient "
-                     "besides or instead; not for the last stage",
+             {.doc = "one of fraction, tokens and steps, and/or plateau or "
+                     "gradient; not for the last stage",
               .instead = "until.fraction, until.steps or until.tokens"},
              [&](Section& t) { DescribeUntil(t, stage.until); });
   s.Enum("state", &stage.state, ToString,
-         {.doc = "what becomes of optimizer state at the switch into this "
-                 "stage: zero, a copy for each layer, a copy scaled by the "
-                 "number of layers that shared (m / n, v / n^2), or one scaled "
-                 "by what the gradients of the next batches measure, which "
-                 "does not go with optimizer.clip_value"});
+         {.doc = "optimizer state after the switch into this stage. reset: "
+                 "zero; copy: a copy for each layer; scale: a copy scaled by "
+                 "the number n of layers that shared (m / n, v / n^2); "
+                 "calibrated: a copy scaled by measured gradients of the next "
+                 "batches (not with optimizer.clip_value)"});
   s.Int("calibration_batches", &stage.calibration_batches,
-        {.doc = "batches that `state = \"calibrated\"` goes through without an "
+        {.doc = "batches that `state = \"calibrated\"` measures without an "
                 "update",
          .min = 1,
          .max = 1024});
   s.Int("warmup", &stage.warmup,
-        {.doc = "steps over which the learning rate is warmed up again after "
-                "the switch into this stage",
+        {.doc = "steps of a new learning rate warm-up after the switch into "
+                "this stage",
          .min = 0,
          .max = kMaxSteps});
-  s.Float("lr_scale", &stage.lr_scale,
-          {.doc = "the scheduled learning rate is multiplied by it",
-           .min = 0.0,
-           .max = 1e3});
+  s.Float(
+      "lr_scale", &stage.lr_scale,
+      {.doc = "factor of the scheduled learning rate", .min = 0.0, .max = 1e3});
   BlendKey(s, &stage.blend);
   s.Int("batch", &stage.batch,
-        {.doc = "sequences an optimizer step in this stage",
+        {.doc = "sequences per optimizer step in this stage",
          .fixed = true,
          .when_omitted = "data.batch",
          .min = 1,
          .max = kMaxSequences});
   s.Int("micro_batch", &stage.micro_batch,
-        {.doc = "sequences a rank computes at once in this stage",
+        {.doc = "sequences that a rank computes at once in this stage",
          .when_omitted = "run.micro_batch",
          .min = 1,
          .max = kMaxSequences});
   s.Enum("recompute", &stage.recompute, Word,
-         {.doc = "recompute in this stage", .when_omitted = "run.recompute"});
+         {.doc = "`run.recompute` for this stage",
+          .when_omitted = "run.recompute"});
   s.SubTable("parallel", {.doc = "the layout of the ranks"},
              [&](Section& t) { DescribeParallel(t, stage.parallel); });
   s.SubTable("offload",
-             {.doc = "what is at home in the host's memory; nothing where it "
-                     "is left out, whatever the stage before has"},
+             {.doc = "what host memory holds: [offloading](offloading.md). "
+                     "Without it nothing, whatever the previous stage "
+                     "offloads"},
              [&](Section& t) { DescribeOffload(t, stage.offload); });
 }
 
 void DescribeRest(Section& document, Recipe& recipe) {
-  document.SubTable("data", {.doc = "What it is trained on."},
+  document.SubTable("data", {.doc = "The training data."},
                     [&](Section& s) { DescribeData(s, recipe.data); });
-  document.SubTable(
-      "optimizer", {.doc = "How weights are updated."},
-      [&](Section& s) { DescribeOptimizer(s, recipe.optimizer); });
+  document.SubTable("optimizer", {.doc = "The optimizer."}, [&](Section& s) {
+    DescribeOptimizer(s, recipe.optimizer);
+  });
   document.SubTable("schedule",
-                    {.doc = "The learning rate over the run; [formulas]"
-                            "(optimizers.md#the-learning-rate)."},
+                    {.doc = "The learning rate during the run "
+                            "([formulas](optimizers.md#the-learning-rate))."},
                     [&](Section& s) { DescribeSchedule(s, recipe.schedule); });
   document.SubTables<Stage>(
       "stage",
-      {.doc = "The stages of Pseudo-to-Real, in order, each a `[[stage]]`. "
-              "Without any there is one, which shares nothing. A later stage "
-              "may only cut links that an earlier one has, and visit more "
-              "blocks: [growth](pseudo-to-real.md#growth-a-stage-that-runs-"
-              "fewer-layers)."},
+      {.doc = "The stages of Pseudo-to-Real in order, each a `[[stage]]`. "
+              "Without any, the run has one stage, which shares nothing. A "
+              "later stage can only remove sharing and add blocks: "
+              "[growth](pseudo-to-real.md#growth-a-stage-that-runs-fewer-"
+              "layers)."},
       &recipe.stages, DescribeStage);
-  document.SubTable("run", {.doc = "How it is run."},
+  document.SubTable("run", {.doc = "Execution, logs and checkpoints."},
                     [&](Section& s) { DescribeRun(s, recipe.run); });
 }
 

@@ -22,62 +22,65 @@ namespace {
 
 void DescribeSource(Section& s, DataSource& source) {
   s.String("name", &source.name,
-           {.doc = "for `blend`, logs and metrics; each source has its own",
+           {.doc = "name of the source in `blend`, logs and metrics; must be "
+                   "unique",
             .required = true});
   s.Path("train", &source.train,
          {.doc = "the corpus to train on", .required = true});
   s.Path("validation", &source.validation,
          {.doc = "the corpus to validate on",
-          .when_omitted = "`validation` beside `train` where there is one, "
-                          "else none"});
+          .when_omitted = "`validation` beside `train` if it exists, else "
+                          "none"});
   s.Float("weight", &source.weight,
-          {.doc = "how much of the batches comes from here, against the "
-                  "weights of the others",
+          {.doc = "share of the batches that this source supplies, relative to "
+                  "the weights of the others",
            .min = 0.0,
            .max = kMaxWeight});
-  s.Bool("repeat", &source.repeat,
-         {.doc = "as data.repeat", .when_omitted = "data.repeat"});
+  s.Bool(
+      "repeat", &source.repeat,
+      {.doc = "`data.repeat` for this source", .when_omitted = "data.repeat"});
 }
 
 }  // namespace
 
 void DescribeData(Section& s, DataConfig& data) {
   s.Path("train", &data.train,
-         {.doc = "the corpus to train on: a folder that `delink data build` "
-                 "wrote (or `train` in it), relative to the recipe; of "
-                 "several, `[[data.source]]` instead",
+         {.doc = "the training corpus: a folder that `delink data build` wrote "
+                 "(or `train` in it), relative to the recipe. For several "
+                 "corpora use `[[data.source]]` instead",
           .required = !s.Has("source")});
   s.Path("validation", &data.validation,
          {.doc = "the corpus to validate on",
           .when_omitted = "`validation` beside `train`"});
-  s.Int("seq", &data.seq,
-        {.doc = "tokens a sequence", .fixed = true, .min = 1, .max = kMaxSeq});
+  s.Int(
+      "seq", &data.seq,
+      {.doc = "tokens per sequence", .fixed = true, .min = 1, .max = kMaxSeq});
   s.Int("batch", &data.batch,
-        {.doc = "sequences an optimizer step, over all ranks: a multiple of "
+        {.doc = "sequences per optimizer step over all ranks, a multiple of "
                 "data ranks x micro_batch",
          .required = true,
          .fixed = true,
          .min = 1,
          .max = kMaxSequences});
   s.Int("validation_batches", &data.validation_batches,
-        {.doc = "batches a validation", .min = 1, .max = kMaxSteps});
+        {.doc = "batches per validation", .min = 1, .max = kMaxSteps});
   s.Bool("shuffle", &data.shuffle,
-         {.doc = "read the sequences in an order drawn from run.seed",
+         {.doc = "read the sequences in a random order, drawn from run.seed",
           .fixed = true});
   s.Enum("documents", &data.documents, Word,
-         {.doc = "what a sequence makes of the documents that it holds: one "
-                 "text, or each by itself: attention does not cross their "
-                 "ends, positions restart, and what follows an end is not "
-                 "predicted",
+         {.doc = "how a sequence treats its documents. packed: as one text; "
+                 "masked: separately: attention does not cross the end of a "
+                 "document, positions restart, and the first token of the next "
+                 "document is not predicted",
           .fixed = true});
   s.Bool("repeat", &data.repeat,
-         {.doc = "where a corpus has ended, read it again, in another order; "
-                 "else it leaves the blend, whose others keep their "
-                 "proportions, and when the last has ended, so does the run"});
+         {.doc = "true: when a corpus ends, read it again in another order. "
+                 "false: it leaves the blend, the others keep their "
+                 "proportions, and the run ends with the last corpus"});
   s.SubTables<DataSource>(
       "source",
-      {.doc = "Instead of `data.train`: the corpora of a blend, all built with "
-              "one tokenizer."},
+      {.doc = "The corpora of a blend, instead of `data.train`. All must use "
+              "the same tokenizer."},
       &data.sources, DescribeSource);
   for (const char* key : {"train", "validation"}) {
     if (s.Has("source") && s.Has(key)) {
@@ -93,8 +96,8 @@ void BlendKey(Section& section, std::map<std::string, double>* blend) {
   field.name = "blend";
   field.type = "table of numbers by source, each at least 0";
   field.doc =
-      "the weights of the sources from this stage on, 0 for those that are not "
-      "listed: `{ web = 1, code = 2 }`";
+      "weights of the sources from this stage on: `{ web = 1, code = 2 }`; "
+      "sources that are not listed have weight 0";
   field.when_omitted = "`weight` of each source";
   field.read = [=](const Value& given, Report& report) {
     const Table* table = given.As<Table>();

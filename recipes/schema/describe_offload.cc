@@ -85,30 +85,34 @@ void BytesKey(Section& s, std::string_view name, std::optional<int64_t>* bytes,
 
 void DescribeWishes(Section& s, OffloadWishes& wishes) {
   constexpr std::string_view kOmitted =
-      "`\"device\"`; with `resident` `\"host\"`, with `device` `\"auto\"`";
+      "`\"device\"`; with `resident` `\"host\"` for blocks; with `device` "
+      "`\"auto\"`";
   s.Enum("weights", &wishes.weights, Word,
-         {.doc = "where weights are when nobody works on them: the host's are "
-                 "copied to the device for each layer that comes",
+         {.doc = "placement of weights; host-resident weights are prefetched "
+                 "before each layer that needs them",
           .when_omitted = kOmitted});
   s.Enum("gradients", &wishes.gradients, Word,
-         {.doc = "the same of gradients: the host's are copied there when a "
-                 "layer is through",
+         {.doc = "placement of gradients; host-resident gradients are evicted "
+                 "when a layer is finished",
           .when_omitted = kOmitted});
   s.Enum("state", &wishes.state, Word,
-         {.doc = "the same of the optimizer's state, the master among it",
+         {.doc = "placement of optimizer state, including the master",
           .when_omitted = kOmitted});
   s.Enum("update", &wishes.update, Word,
-         {.doc = "who updates: the device, to which state comes for it, or the "
-                 "host, where state, weights and gradients then are, whatever "
-                 "has copies on the device besides; `\"auto\"`: of what has "
-                 "its state on the host whoever is through sooner, or "
-                 "both, each a part",
+         {.doc = "where updates run. device: host-resident state is fetched "
+                 "for the update; host: state, weights and gradients are "
+                 "host-resident, also those of embedding and head, and "
+                 "`\"device\"` above keeps additional copies of weights and "
+                 "gradients on the device; auto: slabs with host-resident "
+                 "state are updated by the faster side, or divided between "
+                 "both",
           .when_omitted = "`\"device\"`, with `device` `\"auto\"`"});
   s.Enum("activations", &wishes.activations, Word,
-         {.doc = "where what a block's forward keeps for its backward is "
-                 "meanwhile: the host's comes back a layer ahead. A block's is "
-                 "where one of its slabs' is; `\"auto\"` may have it made "
-                 "again instead, unless `recompute` is `none`",
+         {.doc = "placement of what a block's forward saves for its backward; "
+                 "host-resident activations are prefetched one layer ahead. A "
+                 "block's activations are on the host if those of one of its "
+                 "slabs are. `\"auto\"` may recompute the block instead, "
+                 "unless `recompute` is `none`",
           .when_omitted = "`\"device\"`, with `device` `\"auto\"`"});
 }
 
@@ -130,29 +134,31 @@ void CheckOpen(Section& s, const OffloadWishes& wishes, bool budget) {
 
 void DescribeOffload(Section& s, OffloadRules& offload) {
   BytesKey(s, "device", &offload.device,
-           "what a rank may have of its device, for all that its memory "
-           "account has there: what is `\"auto\"` goes to the host until it "
-           "fits");
+           "device budget of a rank for everything in its memory account; "
+           "`\"auto\"` planes are moved to the host until the account fits");
   BytesKey(s, "host", &offload.host,
-           "what all ranks of a machine may have of its memory together for "
-           "what is at home there");
+           "host memory budget of a machine for the host-resident data of all "
+           "its ranks");
   DescribeWishes(s, offload.all);
   s.Float("resident", &offload.resident,
-          {.doc = "share of the blocks that is on the device with weights, "
-                  "gradients and state, spread evenly; the others are where "
-                  "the keys above say; not beside `device`",
+          {.doc = "share of the blocks' parameters that stays on the device "
+                  "with gradients and state, and is updated there. It counts "
+                  "slabs, spread evenly, so a block can be "
+                  "[split](offloading.md#resident). The other slabs of blocks, "
+                  "and embedding and head, follow the keys above. Not with "
+                  "`device`",
            .min = 0.0,
            .max = 1.0});
   s.SubTables<OffloadRow>(
       "rows",
-      {.doc = "What slabs with parameters of some names have otherwise; of "
-              "those that match the first that says something of a key "
-              "counts."},
+      {.doc = "Settings for slabs with parameters of matching names. For each "
+              "key the first matching row that sets it counts."},
       &offload.rows, [&offload](Section& t, OffloadRow& row) {
         t.String("match", &row.match,
-                 {.doc = "names of parameters as checkpoints have them "
-                         "(`blocks/3/attn/qkv/weight`): `*` stands for any "
-                         "characters, `?` for one, `[ab]` for one of some",
+                 {.doc = "parameter names as in checkpoints "
+                         "(`blocks/3/attn/qkv/weight`): `*` matches any "
+                         "characters, `?` one character, `[ab]` one of the "
+                         "listed characters",
                   .required = true});
         DescribeWishes(t, row.wishes);
         if (t.complete()) {

@@ -91,7 +91,8 @@ void BetasKey(Section& s, std::vector<double>* betas,
               std::string_view when_omitted) {
   s.Floats("betas", betas,
            {.doc = "adamw, muon: decay of the first and second moment; lion: "
-                   "of what is stepped by and of what is kept",
+                   "weight of the momentum in the step, and decay of the "
+                   "stored momentum",
             .when_omitted = when_omitted,
             .min = 0.0,
             .below = 1.0,
@@ -101,7 +102,7 @@ void BetasKey(Section& s, std::vector<double>* betas,
 void MomentumKey(Section& s, std::optional<double>* momentum,
                  std::string_view when_omitted) {
   s.Float("momentum", momentum,
-          {.doc = "sgd, muon: how much of the momentum is left after a step",
+          {.doc = "sgd, muon: the factor by which the momentum decays per step",
            .fixed = true,
            .when_omitted = when_omitted,
            .min = 0.0,
@@ -118,42 +119,42 @@ void DescribeKinds(Section& s, OptimizerConfig& optimizer) {
   BetasKey(s, &optimizer.betas, "`[0.9, 0.95]`, lion `[0.9, 0.99]`");
   s.Float("eps", &optimizer.eps,
           {.doc = "adamw, muon: added to the root of the second moment; "
-                  "adafactor: the least root of a second moment. At least "
-                  "1.2e-38, and of adafactor, which squares it, 1.1e-19: less "
+                  "adafactor: the smallest root of a second moment. At least "
+                  "1.2e-38, for adafactor, which squares it, 1.1e-19: less "
                   "would be 0 in fp32",
            .when_omitted = "`1e-08`, adafactor `1e-15`",
            .above = 0.0,
            .max = 1.0});
   s.Enum("moments", &optimizer.moments, Word,
-         {.doc = "adamw: how both moments are kept; bf16: of matrices, rounded "
-                 "stochastically; 8bit: of matrices of blocks, 256 to a scale; "
-                 "those of other parameters stay fp32",
+         {.doc = "adamw: precision of both moments. bf16: for matrices, "
+                 "rounded stochastically; 8bit: for matrices of blocks, 256 "
+                 "elements per scale. Moments of other parameters stay fp32",
           .when_omitted = "`\"fp32\"`"});
   MomentumKey(s, &optimizer.momentum, "sgd `0.9`, muon `0.95`");
   s.Bool("nesterov", &optimizer.nesterov,
-         {.doc = "sgd, muon: step by what the momentum will be after the next "
-                 "gradient, if that is like this one",
+         {.doc = "sgd, muon: Nesterov momentum: step by the momentum that the "
+                 "next gradient would give if it were equal to this one",
           .when_omitted = "sgd `false`, muon `true`"});
   s.Enum("scale", &optimizer.scale, Word,
-         {.doc = "muon: a matrix's learning rate is lr times sqrt(max(1, rows "
-                 "/ columns)), or times 0.2 sqrt(max(rows, columns)), which "
-                 "steps as far as adamw would",
+         {.doc = "muon: factor of lr for a matrix. shape: sqrt(max(1, rows / "
+                 "columns)); rms: 0.2 sqrt(max(rows, columns)), for steps as "
+                 "large as those of adamw",
           .when_omitted = "`\"shape\"`"});
   s.Float("adamw_lr", &optimizer.adamw_lr,
-          {.doc = "muon: peak learning rate of what adamw updates: "
-                  "embeddings, an output head, norms, biases",
+          {.doc = "muon: peak learning rate of the parameters that adamw "
+                  "updates: embeddings, an output head, norms, biases",
            .when_omitted = "lr",
            .min = 0.0,
            .max = 1e3});
   s.Bool("relative_step", &optimizer.relative_step,
-         {.doc = "adafactor: the step is a share of the size of a parameter, "
-                 "of lr, or of 1 / sqrt(updates) where that is less; else it "
-                 "is lr. Updates are those of the state: reset at a switch "
-                 "counts them anew",
+         {.doc = "adafactor: true: the step is the size of a parameter times "
+                 "lr, or times 1 / sqrt(updates) if that is smaller; false: "
+                 "the step is lr. If the state is reset at a switch, the count "
+                 "of updates restarts",
           .when_omitted = "`true`"});
   DecayKey(s, &optimizer.decay,
-           "weight decay; none on norms and biases; decoupled, but of sgd a "
-           "part of the gradient",
+           "weight decay, not applied to norms and biases; decoupled, except "
+           "for sgd, which adds it to the gradient",
            "`0.1`, sgd and adafactor `0.0`");
 }
 
@@ -197,38 +198,39 @@ void CheckNumbers(Section& s, const OptimizerConfig& c) {
 
 void DescribeSkip(Section& s, OptimizerConfig::Skip& skip) {
   s.Bool("nonfinite", &skip.nonfinite,
-         {.doc = "a loss or gradient that is not finite; else it ends the "
-                 "run"});
+         {.doc = "skip steps whose loss or gradient is not finite; otherwise "
+                 "such a step ends the run"});
   s.Float("outlier", &skip.outlier,
-          {.doc = "a gradient norm that is so many standard deviations above "
-                  "the mean of the last `window` steps, where one that was "
-                  "skipped counts as the largest norm it might have had; 0: "
-                  "none",
+          {.doc = "skip steps whose gradient norm is this many standard "
+                  "deviations above the mean of the last `window` steps; a "
+                  "skipped step enters this mean with the largest norm that "
+                  "would not have been skipped; 0: never",
            .min = 0.0,
            .max = 1e6});
   s.Int("window", &skip.window,
-        {.doc = "steps whose norms are looked at; it begins once there are so "
-                "many",
+        {.doc = "number of steps for this mean; outliers are skipped once a "
+                "stage has run that many",
          .min = 4,
          .max = 1 << 16});
   s.Int("most", &skip.most,
-        {.doc = "steps in a row; with one more the run ends",
+        {.doc = "most steps that may be skipped in a row; one more ends the "
+                "run",
          .min = 1,
          .max = kMaxSteps});
 }
 
 void DescribeGroup(Section& s, OptimizerGroup& group) {
   s.String("match", &group.match,
-           {.doc = "names of parameters as checkpoints have them "
-                   "(`blocks/3/attn/qkv/weight`): `*` stands for any "
-                   "characters, `?` for one, `[ab]` for one of some",
+           {.doc = "parameter names as in checkpoints "
+                   "(`blocks/3/attn/qkv/weight`): `*` matches any characters, "
+                   "`?` one character, `[ab]` one of the listed characters",
             .required = true});
   s.Float("lr_scale", &group.lr_scale,
-          {.doc = "the learning rate is multiplied by it",
+          {.doc = "factor of the learning rate",
            .when_omitted = "`1.0`",
            .min = 0.0,
            .max = 1e6});
-  DecayKey(s, &group.decay, "weight decay, also of norms and biases",
+  DecayKey(s, &group.decay, "weight decay, also for norms and biases",
            "optimizer.decay");
   BetasKey(s, &group.betas, "optimizer.betas");
   MomentumKey(s, &group.momentum, "optimizer.momentum");
@@ -245,20 +247,20 @@ void DescribeOptimizer(Section& s, OptimizerConfig& optimizer) {
       {.doc = "peak learning rate", .required = true, .min = 0.0, .max = 1e3});
   DescribeKinds(s, optimizer);
   s.Float("clip", &optimizer.clip,
-          {.doc = "largest global norm of the gradient; 0 does not clip",
+          {.doc = "largest global norm of the gradient; 0: no clipping",
            .min = 0.0,
            .max = 1e30});
   s.Float("clip_value", &optimizer.clip_value,
-          {.doc = "largest size of an element of the gradient, after `clip`; 0 "
-                  "does not clip",
+          {.doc = "largest absolute value of a gradient element, after `clip`; "
+                  "0: no clipping",
            .min = 0.0,
            .max = 1e30});
-  s.SubTable("skip", {.doc = "steps that change nothing"},
+  s.SubTable("skip", {.doc = "conditions under which a step changes nothing"},
              [&](Section& t) { DescribeSkip(t, optimizer.skip); });
   s.SubTables<OptimizerGroup>(
       "group",
-      {.doc = "What parameters of some names have otherwise; the first that "
-              "matches counts."},
+      {.doc = "Settings for parameters with matching names. The first group "
+              "that matches counts."},
       &optimizer.groups, [&](Section& t, OptimizerGroup& group) {
         DescribeGroup(t, group);
         CheckKeys(t, optimizer.kind, {"betas", "momentum"});

@@ -44,10 +44,10 @@ void RankOrderKey(Section& s, std::vector<Axis>* order) {
   field.name = "rank_order";
   field.type = "list of \"tensor\", \"context\", \"data\" and \"pipeline\"";
   field.doc =
-      "how ranks are numbered, the axis first along which neighbours have "
-      "neighbouring numbers, and so are on one machine if any are";
+      "how ranks are numbered, fastest axis first: neighbours along it have "
+      "consecutive numbers and share a machine if any ranks do";
   field.when_omitted =
-      "as in the stage before; in the first `[\"tensor\", \"context\", "
+      "as in the previous stage; in the first `[\"tensor\", \"context\", "
       "\"data\", \"pipeline\"]`";
   field.read = [=](const Value& given, Report& report) {
     const List* const list = given.As<List>();
@@ -80,30 +80,29 @@ void RankOrderKey(Section& s, std::vector<Axis>* order) {
 
 // What ranks that work on the same micro-batch have each its part of.
 void DescribeWithin(Section& s, ParallelConfig& parallel) {
-  s.Int(
-      "tensor", &parallel.tensor,
-      {.doc = "tensor-parallel ranks, each with some heads of attention, some "
-              "of the width of the MLP and some of the vocabulary; divides "
-              "`model.heads` and `model.ffn`; `model.kv_heads` is a multiple "
-              "of it or divides it",
-       .when_omitted = "as in the stage before; in the first `1`",
-       .min = 1,
-       .max = kMaxRanks});
+  s.Int("tensor", &parallel.tensor,
+        {.doc = "tensor-parallel ranks, each with some attention heads, a part "
+                "of the MLP width and a part of the vocabulary. Divides "
+                "`model.heads` and `model.ffn`; `model.kv_heads` is a multiple "
+                "of it or divides it",
+         .when_omitted = "as in the previous stage; in the first `1`",
+         .min = 1,
+         .max = kMaxRanks});
   s.Bool("sequence", &parallel.sequence,
-         {.doc = "whether tensor ranks have each some of the tokens in norms "
-                 "and on the residual stream (sequence parallelism), where "
-                 "otherwise each has all: less memory",
-          .when_omitted = "as in the stage before where that has tensor above "
-                          "1; else true where tensor is above 1"});
+         {.doc = "sequence parallelism: in norms and on the residual stream "
+                 "each tensor rank holds only some of the tokens, which saves "
+                 "memory. `tensor` must then divide the tokens of a rank's "
+                 "micro-batch, micro_batch x data.seq / context",
+          .when_omitted = "as in the previous stage if its tensor is above 1; "
+                          "else true if tensor is above 1"});
   s.Bool("tensor_across_nodes", &parallel.tensor_across_nodes,
-         {.doc = "whether ranks of a tensor group may be on several machines, "
-                 "which each layer then waits for",
-          .when_omitted = "as in the stage before; in the first `false`"});
+         {.doc = "whether a tensor group may span several machines; each layer "
+                 "then waits for the network",
+          .when_omitted = "as in the previous stage; in the first `false`"});
   s.Int("context", &parallel.context,
-        {.doc = "context-parallel ranks, each with some of the tokens of every "
-                "sequence, an early and a late piece; `data.seq` is a multiple "
-                "of twice as many",
-         .when_omitted = "as in the stage before; in the first `1`",
+        {.doc = "context-parallel ranks, each with an early and a late piece "
+                "of every sequence; `data.seq` is a multiple of 2 x context",
+         .when_omitted = "as in the previous stage; in the first `1`",
          .min = 1,
          .max = kMaxRanks});
 }
@@ -112,33 +111,33 @@ void DescribePipeline(Section& s, ParallelConfig& parallel) {
   s.Int(
       "pipeline", &parallel.pipeline,
       {.doc = "pipeline-parallel ranks, each with some of the layers. At most "
-              "the layers of the stage, which are its blocks, the embedding "
-              "and the head, and of the stage before where ranks are "
-              "arranged otherwise there: a stage of `depth = 1` has 3. With "
-              "1, schedule, chunks and layers say nothing",
-       .when_omitted = "as in the stage before; in the first `1`",
+              "the number of layers of the stage: its blocks, the embedding "
+              "and the head, so 3 with `depth = 1`. If the previous stage "
+              "arranges its ranks differently, also at most its number of "
+              "layers. With 1, schedule, chunks and layers have no effect",
+       .when_omitted = "as in the previous stage; in the first `1`",
        .min = 1,
        .max = kMaxRanks});
   s.Enum("schedule", &parallel.schedule, Word,
-         {.doc = "the order in which a rank of a pipeline works: one forward, "
-                 "one backward (1F1B); that with several chunks a rank in "
-                 "turn, which is idle for less time and exchanges more; or "
-                 "that with backwards in two halves, which is idle for less "
-                 "time and takes more memory",
-          .when_omitted = "as in the stage before; in the first `\"1f1b\"`"});
+         {.doc = "order of work in a pipeline. 1f1b: one forward, one "
+                 "backward; interleaved: 1F1B with several chunks per rank, "
+                 "which reduces idle time and sends more; zero-bubble: 1F1B "
+                 "with each backward in two halves, which reduces idle time "
+                 "and needs more memory",
+          .when_omitted = "as in the previous stage; in the first `\"1f1b\"`"});
   s.Int("chunks", &parallel.chunks,
-        {.doc = "pieces of the model that each rank of an interleaved pipeline "
-                "has; micro-batches are then a multiple of pipeline",
-         .when_omitted = "as in the stage before where that has the same "
+        {.doc = "pieces of the model per rank of an interleaved pipeline; the "
+                "number of micro-batches is then a multiple of pipeline",
+         .when_omitted = "as in the previous stage if it has the same "
                          "schedule; else 1, interleaved 2",
          .min = 1,
          .max = kMaxRanks});
   s.Ints("layers", &parallel.layers,
-         {.doc = "blocks of each piece of the model, from its front; of those "
-                 "that the stage visits. The first also has the embedding, the "
-                 "last the head, and either may have no blocks. Not taken "
-                 "from the stage before",
-          .when_omitted = "cut by what forward and backward compute",
+         {.doc = "number of visited blocks in each piece of the model, in "
+                 "order. The first piece also has the embedding, the last one "
+                 "the head; these two may have no blocks. Not inherited from "
+                 "the previous stage",
+          .when_omitted = "balanced by the FLOPs of forward and backward",
           .min = 0,
           .max = kMaxLayers});
 }
@@ -149,21 +148,21 @@ void DescribeParallel(Section& s, ParallelConfig& parallel) {
   s.Int(
       "data", &parallel.data,
       {.doc = "data-parallel ranks, each with some of the sequences. All "
-              "stages have as many ranks, data x tensor x context x pipeline, "
-              "but may arrange them otherwise",
-       .when_omitted = "the ranks left over",
+              "stages have the same number of ranks, data x tensor x context x "
+              "pipeline, but can arrange them differently",
+       .when_omitted = "the remaining ranks",
        .min = 1,
        .max = kMaxRanks});
   s.Int("zero", &parallel.zero,
-        {.doc = "ZeRO stage: 1 shards optimizer state over the data ranks. "
-                "Not taken from the stage before",
+        {.doc = "ZeRO stage: 1 shards optimizer state over the data ranks. Not "
+                "inherited from the previous stage",
          .min = 0,
          .max = 1});
   DescribeWithin(s, parallel);
   DescribePipeline(s, parallel);
   RankOrderKey(s, &parallel.rank_order);
   s.Int("expert", &parallel.expert,
-        {.doc = "expert-parallel ranks; more than 1 comes with a later version",
+        {.doc = "expert-parallel ranks; only 1 is supported so far",
          .min = 1,
          .max = kMaxRanks});
   if (s.complete() && parallel.expert > 1) {

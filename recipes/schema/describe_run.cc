@@ -71,12 +71,12 @@ namespace {
 
 void DescribeStopAfter(Section& s, StopAfter& stop) {
   s.Int("validations", &stop.validations,
-        {.doc = "the run ends after so many validations of its last stage in a "
-                "row that found nothing better; 0: never",
+        {.doc = "the run ends after this many consecutive validations of its "
+                "last stage without improvement; 0: never",
          .min = 0,
          .max = kMaxSteps});
   s.Float("delta", &stop.delta,
-          {.doc = "better is a loss lower by more than so many nats",
+          {.doc = "an improvement lowers the loss by more than this many nats",
            .min = 0.0,
            .max = 1e3});
 }
@@ -84,52 +84,55 @@ void DescribeStopAfter(Section& s, StopAfter& stop) {
 // Where, in what and in which order a run computes.
 void DescribeComputing(Section& s, RunConfig& run) {
   s.Enum("device", &run.device, Word,
-         {.doc = "where to compute; auto takes a GPU where there is one"});
-  s.Int(
-      "ranks_per_gpu", &run.ranks_per_gpu,
-      {.doc = "ranks of a machine that may share a GPU", .min = 1, .max = 64});
+         {.doc = "where to compute; auto: on a GPU if there is one"});
+  s.Int("ranks_per_gpu", &run.ranks_per_gpu,
+        {.doc = "how many ranks of a machine may share a GPU",
+         .min = 1,
+         .max = 64});
   s.Enum("precision", &run.precision, Word,
-         {.doc = "of the weights and activations that layers compute with; "
-                 "bf16: sums stay fp32, and so do gradients of weights "
+         {.doc = "precision of the weights and activations that layers compute "
+                 "with. With bf16 sums stay fp32. Gradients of weights "
                  "(`gradients`), the weights that are updated and saved "
-                 "(`master`) and optimizer state (`optimizer.moments`) unless "
-                 "told otherwise"});
+                 "(`master`) and optimizer state (`optimizer.moments`) stay "
+                 "fp32 unless their keys change that"});
   s.Enum("master", &run.master, Word,
-         {.doc = "what is updated where weights are bf16: fp32 weights beside "
-                 "them (4 bytes each); the same in 2, as the 16 bits that "
-                 "a bf16 weight lacks; or the bf16 weights alone, rounded "
-                 "stochastically. split and none: adamw only"});
+         {.doc = "master weights for updates of bf16 weights. fp32: additional "
+                 "fp32 weights (4 bytes each); split: the same in 2 bytes, the "
+                 "16 bits that a bf16 weight lacks; none: the bf16 weights "
+                 "alone, rounded stochastically. split and none: adamw only"});
   s.Enum("gradients", &run.gradients, Word,
-         {.doc = "of bf16 weights, added up over micro-batches, layers that "
-                 "share and ranks. bf16: 2 bytes each in place of 4; each "
-                 "addition is made in fp32 and rounded, so that of many "
-                 "contributions what is below 1 part in 512 of the sum is "
+         {.doc = "precision of gradients of bf16 weights, which are summed "
+                 "over micro-batches, layers that share and ranks. bf16: 2 "
+                 "bytes each instead of 4. Each addition is computed in fp32 "
+                 "and rounded, so contributions below 1/512 of the sum are "
                  "lost"});
   s.Int("micro_batch", &run.micro_batch,
-        {.doc = "sequences a rank computes at once; the rest of its share of "
-                "the batch is accumulated",
+        {.doc = "sequences that a rank computes at once; gradients are "
+                "accumulated over its share of the batch",
          .when_omitted = "the largest divisor of batch / data ranks, at most "
                          "8; with a pipeline small enough for 4 x pipeline "
-                         "micro-batches a step, if the batch is large enough, "
-                         "and interleaved for a multiple of pipeline",
+                         "micro-batches per step, if the batch is large "
+                         "enough; interleaved also for a multiple of pipeline",
          .min = 1,
          .max = kMaxSequences});
   s.Enum("recompute", &run.recompute, Word,
-         {.doc = "what is computed again in backward in place of being kept. "
-                 "norm+activation: norms and activations of the MLP, which "
-                 "cost hardly any time; block: all of a block, of which only "
-                 "the input is kept"});
+         {.doc = "what backward recomputes instead of keeping it. "
+                 "norm+activation: norms and activations of the MLP, at hardly "
+                 "any cost; block: the whole block, of which only the input is "
+                 "kept"});
   s.Enum("order", &run.order, Word,
-         {.doc = "micro_batch: all layers of a micro-batch before the next "
-                 "one; layer: all micro-batches of a layer before the next, "
-                 "refused in a pipeline, where `parallel.schedule` says"});
+         {.doc = "micro_batch: a micro-batch passes all layers before the next "
+                 "one starts; layer: all micro-batches pass a layer before the "
+                 "next one starts. A pipeline refuses layer; its order is "
+                 "`parallel.schedule`"});
   s.Bool("deterministic", &run.deterministic,
-         {.doc = "the same bits each time; false: kernels that are faster "
-                 "otherwise need not (on a GPU in bf16 cuDNN's backward pass "
-                 "of attention, which then takes less memory too)"});
+         {.doc = "true: every run gives the same bits; false: also faster "
+                 "kernels without this guarantee (on a GPU in bf16 cuDNN's "
+                 "backward pass of attention, which then also needs less "
+                 "memory)"});
   s.Int("threads", &run.threads,
-        {.doc = "threads a rank",
-         .when_omitted = "the machine's cores over its ranks",
+        {.doc = "threads per rank",
+         .when_omitted = "the machine's cores divided by its ranks",
          .min = 1,
          .max = kMaxThreads});
 }
@@ -138,32 +141,30 @@ void DescribeComputing(Section& s, RunConfig& run) {
 
 void DescribeRun(Section& s, RunConfig& run) {
   s.Int("seed", &run.seed,
-        {.doc = "of initialisation, dropout and the order of the data",
+        {.doc = "seed of initialisation, dropout and the order of the data",
          .fixed = true,
          .min = 0});
   DescribeComputing(s, run);
   s.Int("log_every", &run.log_every,
-        {.doc = "steps between two lines of the log",
-         .min = 1,
-         .max = kMaxSteps});
+        {.doc = "steps between two log lines", .min = 1, .max = kMaxSteps});
   s.Int("validate_every", &run.validate_every,
-        {.doc = "steps between two validations, besides the one at the end; 0: "
-                "only that one",
+        {.doc = "steps between two validations, in addition to the one at the "
+                "end; 0: only at the end",
          .min = 0,
          .max = kMaxSteps});
   s.Int("checkpoint_every", &run.checkpoint_every,
-        {.doc = "steps between two checkpoints, besides those at switches and "
-                "at the end; 0: only those",
+        {.doc = "steps between two checkpoints, in addition to those at "
+                "switches and at the end; 0: only those",
          .min = 0,
          .max = kMaxSteps});
   s.Int("keep", &run.keep,
-        {.doc = "newest checkpoints to keep; 0: all",
+        {.doc = "number of newest checkpoints to keep; 0: all",
          .min = 0,
          .max = kMaxSteps});
   s.Bool("keep_best", &run.keep_best,
-         {.doc = "save where a validation finds the lowest loss so far, and "
-                 "keep that checkpoint besides, as `checkpoints/best`"});
-  s.SubTable("stop_after", {.doc = "an early end of the run"},
+         {.doc = "save a checkpoint when a validation finds the lowest loss so "
+                 "far, and keep it as `checkpoints/best`"});
+  s.SubTable("stop_after", {.doc = "early stopping"},
              [&](Section& t) { DescribeStopAfter(t, run.stop_after); });
   if (s.complete() && run.stop_after.validations > 0 &&
       run.validate_every == 0) {
@@ -172,23 +173,23 @@ void DescribeRun(Section& s, RunConfig& run) {
             "before the end");
   }
   s.Int("probe_every", &run.probe_every,
-        {.doc = "steps between two measurements of how well the gradients of "
-                "layers that share agree; 0: none, but ten a window in a stage "
-                "that ends by until.gradient",
+        {.doc = "steps between two probes, which measure how well the "
+                "gradients of layers that share agree; 0: none, except ten per "
+                "window in a stage with until.gradient",
          .min = 0,
          .max = kMaxSteps});
   s.Int("norms_every", &run.norms_every,
-        {.doc = "steps between two lines of metrics that have the norms of "
-                "gradients and weights, layer by layer; 0: none",
+        {.doc = "steps between two lines of metrics with the norms of "
+                "gradients and weights by layer; 0: none",
          .min = 0,
          .max = kMaxSteps});
   s.Int("watchdog", &run.watchdog,
-        {.doc = "seconds that ranks wait for one that makes no progress before "
-                "they name it and end; 0: for ever",
+        {.doc = "seconds that ranks wait for a rank without progress before "
+                "they name it and end; 0: no limit",
          .min = 0,
          .max = kMaxSteps});
   s.Float("outlier", &run.outlier,
-          {.doc = "warn of a step whose gradient norm is so many standard "
+          {.doc = "warn of a step whose gradient norm is this many standard "
                   "deviations above the mean of the last 100 steps, and keep "
                   "its batch; 0: never",
            .min = 0.0,
