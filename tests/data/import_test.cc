@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "data/corpus/corpus.h"
+#include "framework/base/file.h"
 #include "tests/data/text_samples.h"
 #include "tests/data/token_files.h"
 #include "tests/testing/temp_dir.h"
@@ -18,6 +19,7 @@ namespace delink::import_test {
 namespace {
 
 using namespace testing;  // NOLINT: writers of files
+using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
 constexpr int64_t kVocab = 500, kEnd = 499;

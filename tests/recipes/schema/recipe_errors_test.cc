@@ -19,6 +19,7 @@ namespace delink::recipe_errors_test {
 namespace {
 
 using ::testing::HasSubstr;
+using ::testing::Not;
 using ::testing::StartsWith;
 
 std::string ErrorOf(const absl::StatusOr<Recipe>& recipe) {
