@@ -130,7 +130,8 @@ TEST_F(Import, MegatronsSequencesAndEnds) {
 
 TEST_F(Import, WithoutAValidationSideThereIsNone) {
   const std::string bin = Write("a.bin", Numbers<uint16_t>({1, 2, kEnd, 5}));
-  const absl::Status status = Run({.inputs = {bin}, .validation = 0});
+  const absl::Status status =
+      Run({.inputs = {bin}, .layout = {.dtype = "u16"}, .validation = 0});
   ASSERT_TRUE(status.ok()) << status;
   EXPECT_THAT(*ListDirectory(dir_ / "out"), ElementsAre("train"));
 }
@@ -325,7 +326,7 @@ TEST_F(Import, WhatIsAskedMustMakeSense) {
                 "--eot 3", "beyond the 3 ids");
   ExpectRefused(Run({.inputs = {ids}, .vocab = -1}), "--vocab -1", "1 to");
   ExpectRefused(Run({.inputs = {ids}, .validation = 1}), "--validation 1",
-                "between");
+                "at least 0 and below 1");
   const std::string one = Write("b.u16", Numbers<uint16_t>({1}));
   ExpectRefused(Run({.inputs = {one}, .layout = {.dtype = "u16"}}), one,
                 "too small to split: 2 tokens");

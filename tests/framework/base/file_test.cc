@@ -4,7 +4,6 @@
 #include <gtest/gtest.h>
 
 #include "framework/base/format_bytes.h"
-#include "framework/base/format_bytes.h"
 #include "tests/testing/temp_dir.h"
 
 namespace delink::file_test {

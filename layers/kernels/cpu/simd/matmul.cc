@@ -9,8 +9,8 @@ namespace delink::cpu::DELINK_SIMD {
 namespace {
 
 // to[l][lane] = from[lane * stride + l] for the lanes of one vector and all
-// l < k; rows of `to` have kLanes. What a store writes past its row, the next
-// one replaces.
+// l < k; rows of `to` have kLanes. A store may write past its row, into what is
+// written later.
 template <int64_t kLanes, typename T>
 void PackVector(const T* from, int64_t stride, int64_t lanes, int64_t k,
                 float* to) {
@@ -40,7 +40,9 @@ void Pack(const T* from, int64_t stride, int64_t k_stride, int64_t count,
     const int64_t lanes = Smaller(kLanes, count - first);
     const T* panel = from + first * stride;
     if (k_stride == 1) {
-      for (int64_t lane = 0; lane < kLanes; lane += kWidth) {
+      // The last first, since it may write into the next row.
+      constexpr int64_t kLast = (kLanes - 1) / kWidth * kWidth;
+      for (int64_t lane = kLast; lane >= 0; lane -= kWidth) {
         PackVector<kLanes>(panel + lane * stride, stride, lanes - lane, k,
                            to + lane);
       }
