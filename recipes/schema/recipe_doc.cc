@@ -30,7 +30,8 @@ and the stages of Pseudo-to-Real. `recipes/` has examples to start from.
 - A dotted key below, `parallel.data`, can also be written as a table:
   `parallel = { data = 2 }`.
 - Keys marked *fixed*, and all keys of `[model]`, must not change when a run
-  resumes.
+  resumes. Any other key may: the new value, as of a rate or the schedule, counts
+  from the next step on, and the log says so, one line a key.
 - The resolved recipe, with every default written out, is saved as `recipe.toml`
   in the run's folder and with every checkpoint.
 - A fraction of the steps is rounded to the nearest whole step, a half upwards:
