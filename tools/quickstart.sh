@@ -174,7 +174,9 @@ if ! has_gpu && ! asked_for_cuda; then
   echo "no GPU with a driver here, so none of the kernels for one; to have them:" \
     "cmake --preset program -DDELINK_CUDA=ON (docs/cuda.md)"
 fi
-cmake --preset program --log-level=WARNING "${cuda[@]}" >/dev/null
+# And kernels for other processors than this one.
+cmake --preset program --log-level=WARNING -DDELINK_SIMD_TARGETS=NATIVE \
+  "${cuda[@]}" >/dev/null
 cmake --build --preset program --target delink
 
 heading "corpus"
