@@ -17,7 +17,7 @@
 #include "tests/layers/kernels/cases.h"
 #include "tests/testing/numbers.h"
 
-#if defined(__x86_64__)
+#if defined(DELINK_BUILT_AMX)
 #include "layers/kernels/cpu/x86/amx.h"
 #endif
 
@@ -121,7 +121,7 @@ TEST_F(AmxTest, TheProcessorsTilesAreTheModels) {
   }
 }
 
-#if defined(__x86_64__)
+#if defined(DELINK_BUILT_AMX)
 TEST(AmxPermission, AKernelThatRefusesIsSaidInOneLine) {
   EXPECT_TRUE(cpu::MayUseTiles([] { return 0; }));
   ::testing::internal::CaptureStderr();
