@@ -277,7 +277,7 @@ std::string ToString(const MemoryAccount& account) {
       FormatBytes(account.workspace), "), copies ", FormatBytes(account.copies),
       ", records ", FormatBytes(account.records));
   if (account.fetched > 0) {
-    absl::StrAppend(&text, ", copies of planes at home on the host ",
+    absl::StrAppend(&text, ", copies of host-resident planes ",
                     FormatBytes(account.fetched));
   }
   if (account.overhead > 0) {

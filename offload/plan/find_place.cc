@@ -238,19 +238,19 @@ std::string ToString(const AutoPlace& place) {
                     "state of embedding and head");
   }
   if (parts.empty() && place.ends == 0) {
-    absl::StrAppend(&text, "all that is left open on the device, and ",
-                    place.host_updates == 0   ? "the device updates"
-                    : place.host_updates == 1 ? "the host updates"
+    absl::StrAppend(&text, "all \"auto\" planes device-resident, ",
+                    place.host_updates == 0   ? "updated by the device"
+                    : place.host_updates == 1 ? "updated by the host"
                                               : "the host updates " + part);
   } else {
-    absl::StrAppend(&text, " at home on the host",
-                    place.host_updates == 0   ? ", updated by the device"
-                    : place.host_updates == 1 ? ", which updates them"
-                                              : ", which updates " + part);
+    absl::StrAppend(&text, " host-resident, ",
+                    place.host_updates == 0   ? "updated by the device"
+                    : place.host_updates == 1 ? "updated by the host"
+                                              : "the host updates " + part);
   }
   if (again > 0) {
     absl::StrAppendFormat(
-        &text, ", %.3g%% of the blocks made again in backward", 100 * again);
+        &text, ", %.3g%% of the blocks recomputed in backward", 100 * again);
   }
   if (place.ahead > 1) {
     absl::StrAppend(&text, ", ", place.ahead, " copies ahead");

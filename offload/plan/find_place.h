@@ -79,9 +79,9 @@ struct FoundPlace {
 absl::StatusOr<FoundPlace> FindPlace(const PlaceLimits& limits, int64_t slabs,
                                      const CostOfPlace& cost);
 
-// Of what is left open: "all that is left open on the device, and the device
-// updates", "state of 50%, gradients of 25% of the blocks at home on the host,
-// which updates them".
+// Of planes that are "auto": "all "auto" planes device-resident, updated by the
+// device", "state of 50%, gradients of 25% of the blocks host-resident, updated
+// by the host".
 std::string ToString(const AutoPlace& place);
 
 }  // namespace delink

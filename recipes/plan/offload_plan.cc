@@ -148,7 +148,7 @@ std::string FoundText(const OffloadPlan& plan) {
                       FormatBytes(*plan.rules.device));
     }
     if (!MovesNothing(found.place)) {
-      absl::StrAppend(&text, "; with all that is left open there ",
+      absl::StrAppend(&text, "; with all of that device-resident ",
                       FormatBytes(found.resident.device));
     }
   } else {
@@ -241,11 +241,11 @@ std::string OffloadText(const OffloadPlan& plan) {
   }
   if (!plan.stored.empty()) {
     absl::StrAppend(&text, "  activations of blocks/", NumbersText(plan.stored),
-                    " go to the host\n");
+                    " are copied to the host\n");
   }
   if (!plan.again.empty()) {
     absl::StrAppend(&text, "  blocks/", NumbersText(plan.again),
-                    " are made again in backward\n");
+                    " are recomputed in backward\n");
   }
   for (size_t s = 0; s < plan.slabs.size(); ++s) {
     if (plan.slabs.size() > 1) {

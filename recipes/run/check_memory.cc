@@ -92,7 +92,7 @@ class Room {
     if (most <= there) return absl::OkStatus();
     return absl::ResourceExhaustedError(absl::StrCat(
         "out of memory of the host: stage ", env_.recipe->stages[stage_].name,
-        " has ", FormatBytes(most), " at home there, ",
+        " has ", FormatBytes(most), " host-resident, ",
         most > needed ? "with the stage before it at the switch, " : "",
         "of all ranks of this machine, which has ", FormatBytes(there),
         "; have more on the device (stage.offload)"));

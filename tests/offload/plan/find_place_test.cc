@@ -225,27 +225,27 @@ TEST(FindPlace, HandsErrorsUp) {
 
 TEST(FindPlace, HasWords) {
   EXPECT_EQ(ToString(AutoPlace()),
-            "all that is left open on the device, and the device updates");
+            "all \"auto\" planes device-resident, updated by the device");
   EXPECT_EQ(ToString(AutoPlace{.host_updates = 1}),
-            "all that is left open on the device, and the host updates");
+            "all \"auto\" planes device-resident, updated by the host");
   EXPECT_EQ(ToString(AutoPlace{.ends = 1}),
-            "state of embedding and head at home on the host, updated by the "
-            "device");
+            "state of embedding and head host-resident, updated by the device");
   EXPECT_EQ(ToString(AutoPlace{
                 .state = 1, .gradients = 0.25, .ends = 1, .host_updates = 1}),
             "state of 100%, gradients of 25% of the blocks, and state of "
-            "embedding and head at home on the host, which updates them");
+            "embedding and head host-resident, updated by the host");
   EXPECT_EQ(ToString(AutoPlace{.state = 0.5,
                                .activations = 0.5,
                                .recompute = 0.5,
                                .host_updates = 0.75,
                                .ahead = 2}),
-            "state of 50%, activations of 25% of the blocks at home on the "
-            "host, which updates 75%, those needed last, 25% of the blocks "
-            "made again in backward, 2 copies ahead");
-  EXPECT_EQ(ToString(AutoPlace{.activations = 1, .recompute = 1}),
-            "all that is left open on the device, and the device updates, 100% "
-            "of the blocks made again in backward");
+            "state of 50%, activations of 25% of the blocks host-resident, the "
+            "host updates 75%, those needed last, 25% of the blocks recomputed "
+            "in backward, 2 copies ahead");
+  EXPECT_EQ(
+      ToString(AutoPlace{.activations = 1, .recompute = 1}),
+      "all \"auto\" planes device-resident, updated by the device, 100% of "
+      "the blocks recomputed in backward");
 }
 
 }  // namespace

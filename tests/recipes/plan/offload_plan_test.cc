@@ -171,11 +171,11 @@ TEST_F(PlanOfOffload, SaysWhatWasLeftOpen) {
   Keep(1e6, 1e12);
   const std::string fixed =
       ToText(Good({}, "device=\"1GiB\",state=\"host\",update=\"auto\""), false);
-  EXPECT_THAT(fixed, AllOf(HasSubstr("auto: all that is left open on the "
-                                     "device, and the host updates 50%, those "
-                                     "needed last, "),
-                           HasSubstr("where the device updates all "),
-                           Not(HasSubstr("; with all"))));
+  EXPECT_THAT(fixed,
+              AllOf(HasSubstr("auto: all \"auto\" planes device-resident, "
+                              "the host updates 50%, those needed last, "),
+                    HasSubstr("where the device updates all "),
+                    Not(HasSubstr("; with all"))));
   // Gradients go, and state stays as it is said.
   const std::string state = "state=\"device\"";
   const StagePlan all = Good({}, state).stages[1];
@@ -183,7 +183,7 @@ TEST_F(PlanOfOffload, SaysWhatWasLeftOpen) {
       Good({}, absl::StrCat(state, ",device=", all.account.total() - 1));
   EXPECT_EQ(some.stages[1].offload->found->place.state, 0);
   EXPECT_THAT(ToText(some, false),
-              HasSubstr("; with all that is left open there "));
+              HasSubstr("; with all of that device-resident "));
 }
 
 // A plan may be for another machine than this one.

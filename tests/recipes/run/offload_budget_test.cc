@@ -245,8 +245,8 @@ TEST_F(OffloadBudget, TheHostHoldsTheSwitchToo) {
 TEST_F(OffloadBudget, WhatCannotBeHeldIsSaid) {
   EXPECT_THAT(
       ErrorOf({.sets = And({}, "device=\"20KiB\"")}),
-      AllOf(HasSubstr("stage[1].offload.device: 20.0 KiB, but with all at home "
-                      "on the host that may be, a rank takes "),
+      AllOf(HasSubstr("stage[1].offload.device: 20.0 KiB, but even with "
+                      "everything host-resident that may be, a rank takes "),
             HasSubstr(" more; raise it or more ranks")));
   EXPECT_THAT(
       ErrorOf({.sets = And({"run.recompute=none"}, "device=\"20KiB\"")}),
@@ -285,7 +285,7 @@ TEST_F(OffloadBudget, MoreThanTheMachineHasIsSaid) {
   EXPECT_THAT(ErrorOf({.sets = And({"model.dim=32768", "model.layers=64"},
                                    "weights=\"host\",state=\"host\"")}),
               AllOf(HasSubstr("out of memory of the host: stage real has "),
-                    HasSubstr(" at home there, of all ranks of this machine")));
+                    HasSubstr(" host-resident, of all ranks of this machine")));
 }
 
 // Budgets are no part of a checkpoint.
