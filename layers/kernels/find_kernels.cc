@@ -113,6 +113,12 @@ std::string PrepareKernels(Device& device, DType dtype) {
 
 bool FastBf16() { return cpu::MultipliesBf16(); }
 
+MatmulKernel LibraryMatmul(DType dtype) {
+  return dtype == DType::kF32    ? cpu::LibraryMatmul<float>()
+         : dtype == DType::kBF16 ? cpu::LibraryMatmul<BFloat16>()
+                                 : nullptr;
+}
+
 const Kernels& ReferenceKernelsF32() { return ref::Table<float>(); }
 const Kernels& ReferenceKernelsBf16() { return ref::Table<BFloat16>(); }
 

@@ -32,6 +32,12 @@ std::string PrepareKernels(Device& device, DType dtype);
 // Otherwise it is right all the same, but no faster than f32, maybe slower.
 bool FastBf16();
 
+// The CPU library's matmul, partitioned as the library likes, where training
+// uses Delink's own loops in its place: the number that these are held against.
+// Null where training uses the library, or there is none for the type.
+using MatmulKernel = void (*)(Stream&, const MatmulArgs&);
+MatmulKernel LibraryMatmul(DType dtype);
+
 // Plain loops on f32 or bf16 storage with arithmetic in double, for tests.
 const Kernels& ReferenceKernelsF32();
 const Kernels& ReferenceKernelsBf16();

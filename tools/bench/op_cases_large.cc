@@ -5,6 +5,7 @@
 #include "framework/base/check.h"
 #include "framework/optim/kernels.h"
 #include "framework/optim/slab_optimizer.h"
+#include "layers/kernels/find_kernels.h"
 #include "layers/ops/head_loss.h"
 #include "tools/bench/op_list.h"
 
@@ -15,10 +16,14 @@ namespace delink::bench {
 void OpList::AddMatmul(const std::string& name, int64_t m, int64_t in,
                        int64_t out, bool bias, int64_t pitch) {
   const DType t = dtype_, p = kGradient;
-  const auto title = [&](const char* what) {
-    return absl::StrCat("matmul ", name, " ", what);
+  const MatmulKernel library =
+      device_ == DeviceKind::kCpu ? LibraryMatmul(dtype_) : nullptr;
+  const auto add = [&](const char* what, const std::string& shape, auto make) {
+    const std::string title = absl::StrCat("matmul ", name, " ", what);
+    Add(title, shape, kernels_->matmul, make);
+    if (library != nullptr) Add(title + ", library", shape, library, make);
   };
-  Add(title("forward"), By(m, out, in), kernels_->matmul, [=](Pieces& at) {
+  add("forward", By(m, out, in), [=](Pieces& at) {
     return MatmulArgs{.m = m,
                       .n = out,
                       .k = in,
@@ -31,7 +36,7 @@ void OpList::AddMatmul(const std::string& name, int64_t m, int64_t in,
                       .ldc = pitch,
                       .bias = bias ? at.Take(out, t) : nullptr};
   });
-  Add(title("dx"), By(m, in, out), kernels_->matmul, [=](Pieces& at) {
+  add("dx", By(m, in, out), [=](Pieces& at) {
     return MatmulArgs{.m = m,
                       .n = in,
                       .k = out,
@@ -42,7 +47,7 @@ void OpList::AddMatmul(const std::string& name, int64_t m, int64_t in,
                       .c = at.Take(m * in, t),
                       .ldc = in};
   });
-  Add(title("dw"), By(out, in, m), kernels_->matmul, [=](Pieces& at) {
+  add("dw", By(out, in, m), [=](Pieces& at) {
     return MatmulArgs{.m = out,
                       .n = in,
                       .k = m,

@@ -11,6 +11,10 @@ namespace delink::cpu {
 template <typename T>
 void ChooseMatmul(Kernels* kernels);
 
+// find_kernels.h
+template <typename T>
+void (*LibraryMatmul())(Stream&, const MatmulArgs&);
+
 // Whether its products of bf16 are by the processor's instructions for them.
 bool LibraryMultipliesBf16();
 

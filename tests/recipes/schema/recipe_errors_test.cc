@@ -19,7 +19,6 @@ namespace delink::recipe_errors_test {
 namespace {
 
 using ::testing::HasSubstr;
-using ::testing::Not;
 using ::testing::StartsWith;
 
 std::string ErrorOf(const absl::StatusOr<Recipe>& recipe) {
@@ -167,8 +166,7 @@ TEST(Recipe, MatricesThatRanksUpdateTogetherAreNotUpdatedOnTheHost) {
       HasSubstr("stage[0].offload.update: \"host\", but with optimizer.kind "
                 "\"adafactor\" the 2 tensor ranks update a matrix together, "
                 "which only devices do; use \"device\", or tensor 1"));
-  EXPECT_THAT(ErrorOf(Parse(kSample, {sets[0], sets[2]})),
-              Not(HasSubstr("update")));
+  EXPECT_TRUE(Parse(kSample, {sets[0], sets[2]}).ok());
 }
 
 constexpr Case kCases[] = {

@@ -118,38 +118,38 @@ struct AmxTiles {
   static void MultiplyWhole(const Panel<uint16_t>& p, float* c, int64_t ldc) {
     const int64_t row = ldc * static_cast<int64_t>(sizeof(float));
     float* const below = c + kTile * ldc;
-    TILE_FENCE();
+    DELINK_TILE_FENCE();
     if (p.accumulate) {
-      TILE_LOAD(0, c, row);
-      TILE_LOAD(1, c + kTile, row);
-      TILE_LOAD(2, below, row);
-      TILE_LOAD(3, below + kTile, row);
+      DELINK_TILE_LOAD(0, c, row);
+      DELINK_TILE_LOAD(1, c + kTile, row);
+      DELINK_TILE_LOAD(2, below, row);
+      DELINK_TILE_LOAD(3, below + kTile, row);
     } else {
-      TILE_ZERO(0);
-      TILE_ZERO(1);
-      TILE_ZERO(2);
-      TILE_ZERO(3);
+      DELINK_TILE_ZERO(0);
+      DELINK_TILE_ZERO(1);
+      DELINK_TILE_ZERO(2);
+      DELINK_TILE_ZERO(3);
     }
     const auto* a = reinterpret_cast<const uint32_t*>(p.a);
     const auto* b = reinterpret_cast<const uint32_t*>(p.b);
 #pragma GCC unroll 1
     for (int64_t l = 0; l < p.k; l += kStep) {
-      TILE_LOAD(4, a, kTileBytes);
-      TILE_LOAD(6, b, kTileBytes);
-      TILE_LOAD(7, b + kTileWords, kTileBytes);
-      TILE_MULTIPLY(0, 4, 6);
-      TILE_LOAD(5, a + kTileWords, kTileBytes);
-      TILE_MULTIPLY(1, 4, 7);
-      TILE_MULTIPLY(2, 5, 6);
-      TILE_MULTIPLY(3, 5, 7);
+      DELINK_TILE_LOAD(4, a, kTileBytes);
+      DELINK_TILE_LOAD(6, b, kTileBytes);
+      DELINK_TILE_LOAD(7, b + kTileWords, kTileBytes);
+      DELINK_TILE_MULTIPLY(0, 4, 6);
+      DELINK_TILE_LOAD(5, a + kTileWords, kTileBytes);
+      DELINK_TILE_MULTIPLY(1, 4, 7);
+      DELINK_TILE_MULTIPLY(2, 5, 6);
+      DELINK_TILE_MULTIPLY(3, 5, 7);
       a += 2 * kTileWords;
       b += 2 * kTileWords;
     }
-    TILE_STORE(0, c, row);
-    TILE_STORE(1, c + kTile, row);
-    TILE_STORE(2, below, row);
-    TILE_STORE(3, below + kTile, row);
-    TILE_FENCE();
+    DELINK_TILE_STORE(0, c, row);
+    DELINK_TILE_STORE(1, c + kTile, row);
+    DELINK_TILE_STORE(2, below, row);
+    DELINK_TILE_STORE(3, below + kTile, row);
+    DELINK_TILE_FENCE();
   }
 };
 

@@ -1,11 +1,13 @@
 // AMX's tiles, by the processor or, with DELINK_EMULATED_TILES, by a model of
 // them after Intel's manual (TDPBF16PS), for processors that have none. Tiles
 // are named by digits, as instructions name them:
-//   TILE_ZERO(t)                   all 0
-//   TILE_LOAD(t, p, stride)        16 rows of 64 bytes, `stride` bytes apart
-//   TILE_STORE(t, p, stride)
-//   TILE_MULTIPLY(c, a, b)         c[i][j] += a[i][:] . b[:][j], in f32:
-//       a has 32 bf16 a row, b the pairs (b[2 l][j], b[2 l + 1][j]) at [l][j]
+//   DELINK_TILE_ZERO(t)              all 0
+//   DELINK_TILE_LOAD(t, p, stride)   16 rows of 64 bytes, `stride` bytes apart
+//   DELINK_TILE_STORE(t, p, stride)
+//   DELINK_TILE_MULTIPLY(c, a, b)    c[i][j] += a[i][:] . b[:][j], in f32
+//
+// In a product a has 32 bf16 a row, and b the pairs (b[2 l][j], b[2 l + 1][j])
+// at [l][j].
 #pragma once
 
 #include <cstdint>
@@ -14,19 +16,19 @@
 #if !defined(DELINK_EMULATED_TILES)
 #include <immintrin.h>
 
-#define TILE_ZERO(t) _tile_zero(t)
-#define TILE_LOAD(t, p, stride) _tile_loadd(t, p, stride)
-#define TILE_STORE(t, p, stride) _tile_stored(t, p, stride)
-#define TILE_MULTIPLY(c, a, b) _tile_dpbf16ps(c, a, b)
+#define DELINK_TILE_ZERO(t) _tile_zero(t)
+#define DELINK_TILE_LOAD(t, p, stride) _tile_loadd(t, p, stride)
+#define DELINK_TILE_STORE(t, p, stride) _tile_stored(t, p, stride)
+#define DELINK_TILE_MULTIPLY(c, a, b) _tile_dpbf16ps(c, a, b)
 // The compiler does not know which memory tiles are loaded from and stored to.
-#define TILE_FENCE() asm volatile("" ::: "memory")
+#define DELINK_TILE_FENCE() asm volatile("" ::: "memory")
 #else
-#define TILE_ZERO(t) std::memset(&t_tiles[t], 0, sizeof(Tile))
-#define TILE_LOAD(t, p, stride) LoadTile(&t_tiles[t], p, stride)
-#define TILE_STORE(t, p, stride) StoreTile(t_tiles[t], p, stride)
-#define TILE_MULTIPLY(c, a, b) \
+#define DELINK_TILE_ZERO(t) std::memset(&t_tiles[t], 0, sizeof(Tile))
+#define DELINK_TILE_LOAD(t, p, stride) LoadTile(&t_tiles[t], p, stride)
+#define DELINK_TILE_STORE(t, p, stride) StoreTile(t_tiles[t], p, stride)
+#define DELINK_TILE_MULTIPLY(c, a, b) \
   MultiplyTiles(&t_tiles[c], t_tiles[a], t_tiles[b])
-#define TILE_FENCE() static_cast<void>(0)
+#define DELINK_TILE_FENCE() static_cast<void>(0)
 #endif
 
 namespace delink::cpu::DELINK_SIMD {

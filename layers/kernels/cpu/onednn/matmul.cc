@@ -10,6 +10,7 @@
 #include <array>
 #include <cstddef>
 #include <dnnl.hpp>
+#include <initializer_list>
 #include <map>
 #include <memory>
 #include <new>
@@ -19,6 +20,7 @@
 
 #include "framework/base/check.h"
 #include "framework/tensor/bfloat16.h"
+#include "layers/kernels/cpu/targets.h"
 #include "layers/kernels/cpu/threads.h"
 
 namespace delink::cpu {
@@ -27,10 +29,14 @@ namespace {
 using dnnl::memory;
 
 // What oneDNN may use, found before it is first asked for anything. With AMX
-// sums in bf16 depend on the number of threads.
+// sums in bf16 depend on the number of threads; where AMX is ours it is only
+// measured.
 dnnl::cpu_isa Isa() {
   static const dnnl::cpu_isa isa = [] {
-    dnnl::set_max_cpu_isa(dnnl::cpu_isa::avx512_core_bf16);
+    const InstructionSet best = Targets().front();
+    if (!best.supported || !best.multiplies_bf16) {
+      dnnl::set_max_cpu_isa(dnnl::cpu_isa::avx512_core_bf16);
+    }
     return dnnl::get_effective_cpu_isa();
   }();
   return isa;
@@ -238,6 +244,17 @@ void Multiply(const MatmulArgs& s) {
   }
 }
 
+// In one call, whatever its bits depend on.
+template <typename T>
+void Unpartitioned(Stream&, const MatmulArgs& s) {
+  if (s.m * s.n * s.k == 0) return;
+  RunChecked({s, kType<T>, s.c_is_gradient ? kType<float> : kType<T>});
+}
+
+bool Has(std::initializer_list<dnnl::cpu_isa> some) {
+  return std::find(some.begin(), some.end(), Isa()) != some.end();
+}
+
 template <typename T>
 void Matmul(Stream&, const MatmulArgs& s) {
   if (s.c_is_gradient) {
@@ -253,14 +270,10 @@ void Matmul(Stream&, const MatmulArgs& s) {
 // our own loops do not.
 template <>
 void ChooseMatmul<float>(Kernels* kernels) {
-  switch (Isa()) {
-    case dnnl::cpu_isa::avx512_core:
-    case dnnl::cpu_isa::avx512_core_vnni:
-    case dnnl::cpu_isa::avx512_core_bf16:
-      kernels->matmul = Matmul<float>;
-      return;
-    default:
-      return;
+  using Set = dnnl::cpu_isa;
+  if (Has({Set::avx512_core, Set::avx512_core_vnni, Set::avx512_core_bf16,
+           Set::avx512_core_amx})) {
+    kernels->matmul = Matmul<float>;
   }
 }
 
@@ -271,8 +284,18 @@ void ChooseMatmul<BFloat16>(Kernels* kernels) {
   if (LibraryMultipliesBf16()) kernels->matmul = Matmul<BFloat16>;
 }
 
-bool LibraryMultipliesBf16() {
-  return Isa() == dnnl::cpu_isa::avx512_core_bf16;
+template <>
+void (*LibraryMatmul<float>())(Stream&, const MatmulArgs&) {
+  using Set = dnnl::cpu_isa;
+  return Has({Set::avx2, Set::avx2_vnni}) ? Unpartitioned<float> : nullptr;
 }
+
+template <>
+void (*LibraryMatmul<BFloat16>())(Stream&, const MatmulArgs&) {
+  return Has({dnnl::cpu_isa::avx512_core_amx}) ? Unpartitioned<BFloat16>
+                                               : nullptr;
+}
+
+bool LibraryMultipliesBf16() { return Has({dnnl::cpu_isa::avx512_core_bf16}); }
 
 }  // namespace delink::cpu

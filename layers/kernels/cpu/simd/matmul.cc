@@ -1,5 +1,7 @@
 // Matrix products by multiply-adds of vectors. Panels are f32: bf16 is widened
 // as it is copied.
+#include <cstdint>
+
 #include "layers/kernels/cpu/simd/blocks.h"
 #include "layers/kernels/cpu/simd/gemm_tile.h"
 #include "layers/kernels/cpu/simd/simd.h"

@@ -1,31 +1,44 @@
 // A square of 32-bit lanes in registers.
 #pragma once
 
-#include <cstdint>
+#include <utility>
 
 namespace delink::cpu::DELINK_SIMD {
 
+// Lanes of a, or of b from where `kHalf` is set in their number on, in pairs of
+// runs of kHalf: those that stay, and those that change places.
+template <int kHalf, typename V, int... kLane>
+static inline __attribute__((always_inline)) void SwapRuns(
+    V* a, V* b, std::integer_sequence<int, kLane...>) {
+  constexpr int kLanes = sizeof...(kLane);
+  const V first = *a, second = *b;
+  *a = __builtin_shufflevector(
+      first, second,
+      ((kLane & kHalf) != 0 ? kLane - kHalf + kLanes : kLane)...);
+  *b = __builtin_shufflevector(
+      first, second,
+      ((kLane & kHalf) != 0 ? kLane + kLanes : kLane + kHalf)...);
+}
+
 // rows[i][j] = rows[j][i], where a V has as many lanes as there are rows:
-// squares of half the size change places, ever smaller.
-template <typename V>
-static inline __attribute__((always_inline)) void Transpose(V* rows) {
-  using Lanes = decltype(V{} < V{});
+// squares of kHalf change places, then those within them.
+template <int kHalf, typename V>
+static inline __attribute__((always_inline)) void TransposeFrom(V* rows) {
   constexpr int kLanes = static_cast<int>(sizeof(V) / 4);
-  Lanes lane;
-  for (int i = 0; i < kLanes; ++i) lane[i] = i;
-#pragma GCC unroll 4
-  for (int half = kLanes / 2; half > 0; half /= 2) {
-    const Lanes upper = (lane & half) != 0;
-    const Lanes first = upper ? lane - half + kLanes : lane;
-    const Lanes second = upper ? lane + kLanes : lane + half;
+  if constexpr (kHalf > 0) {
 #pragma GCC unroll 16
     for (int i = 0; i < kLanes; ++i) {
-      if ((i & half) != 0) continue;
-      const V a = rows[i], b = rows[i + half];
-      rows[i] = __builtin_shuffle(a, b, first);
-      rows[i + half] = __builtin_shuffle(a, b, second);
+      if ((i & kHalf) != 0) continue;
+      SwapRuns<kHalf>(&rows[i], &rows[i + kHalf],
+                      std::make_integer_sequence<int, kLanes>());
     }
+    TransposeFrom<kHalf / 2>(rows);
   }
+}
+
+template <typename V>
+static inline __attribute__((always_inline)) void Transpose(V* rows) {
+  TransposeFrom<static_cast<int>(sizeof(V) / 8)>(rows);
 }
 
 }  // namespace delink::cpu::DELINK_SIMD
