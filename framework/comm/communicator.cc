@@ -67,7 +67,7 @@ absl::Status AgreeOnStatus(Communicator& comm, const absl::Status& status) {
   const std::string_view text(status.message().data(), status.message().size());
   DELINK_ASSIGN_OR_RETURN(const std::string message,
                           BroadcastString(comm, text, root));
-  // Alone, a rank's number only puzzles, and one that is there is enough.
+  // A single rank needs no number, and an agreed message has one already.
   if (comm.size() == 1) return status;
   if (message.starts_with("rank ")) {
     return absl::Status(static_cast<absl::StatusCode>(code), message);

@@ -214,8 +214,8 @@ void MetricsReader::AddSwitch(const nlohmann::json& row) {
                       .begin = {.tokens = 0, .seconds = 0, .flops = 0}});
   }
   StageRecord& before = stages.back();
-  // A start has told what it began with. (Rows of format 1 that were written
-  // before 0.2 have bytes and FLOPs "before" of another layout.)
+  // The row of a start is right for its stage; older programs wrote the bytes
+  // "before" of another layout.
   if (std::isnan(before.bytes.total)) {
     before.depth = Number(row, "depth_before");
     before.unique_parameters = Number(row, "unique_parameters_before");

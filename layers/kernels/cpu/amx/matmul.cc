@@ -68,8 +68,8 @@ struct AmxTiles {
   using Scope = Tiles;
 
   // to[panel][step][tile of the panel]
-  template <bool kIsA>
-  static void Pack(const BFloat16* from, int64_t stride, int64_t k_stride,
+  template <bool kIsA, typename T>
+  static void Pack(const T* from, int64_t stride, int64_t k_stride,
                    int64_t count, int64_t k, uint16_t* to) {
     auto* words = reinterpret_cast<uint32_t*>(to);
     for (int64_t panel = 0; panel < count; panel += kRows) {
@@ -81,16 +81,6 @@ struct AmxTiles {
         }
       }
     }
-  }
-  template <typename T>
-  static void PackA(const T* from, int64_t stride, int64_t k_stride,
-                    int64_t count, int64_t k, uint16_t* to) {
-    Pack<true>(from, stride, k_stride, count, k, to);
-  }
-  template <typename T>
-  static void PackB(const T* from, int64_t stride, int64_t k_stride,
-                    int64_t count, int64_t k, uint16_t* to) {
-    Pack<false>(from, stride, k_stride, count, k, to);
   }
 
   static void Multiply(const Panel<uint16_t>& p) {

@@ -5,7 +5,7 @@
 //   kRows, kColumns                 of a panel of A and of B
 //   kBlockRows                      a multiple of kRows
 //   kStep, kSlice                   k is copied in whole steps, slices are too
-//   PackA<T>, PackB<T>              (from, stride, k_stride, count, k, to)
+//   Pack<is A>                      (from, stride, k_stride, count, k, to)
 //   Multiply(Panel)
 //   Scope                           lives while a block is multiplied
 // An element of C is one chain of sums in the order of k, whose links are steps
@@ -86,11 +86,11 @@ static void AddProducts(const MatmulArgs& s, int64_t i, int64_t j, int64_t rows,
   for (int64_t l = 0; l < s.k; l += Core::kSlice) {
     const int64_t k = Smaller(Core::kSlice, s.k - l);
     const int64_t copied = Parts(k, Core::kStep) * Core::kStep;
-    Core::PackA(a + l * a_k, a_row, a_k, rows, k, panels->a);
+    Core::template Pack<true>(a + l * a_k, a_row, a_k, rows, k, panels->a);
     for (int64_t column = 0; column < columns; column += Core::kColumns) {
       const int64_t width = Smaller(Core::kColumns, columns - column);
-      Core::PackB(b + column * b_column + l * b_k, b_column, b_k, width, k,
-                  panels->b);
+      Core::template Pack<false>(b + column * b_column + l * b_k, b_column, b_k,
+                                 width, k, panels->b);
       for (int64_t row = 0; row < rows; row += Core::kRows) {
         Core::Multiply({.rows = Smaller(Core::kRows, rows - row),
                         .columns = width,

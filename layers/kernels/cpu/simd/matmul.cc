@@ -36,8 +36,8 @@ void PackVector(const T* from, int64_t stride, int64_t lanes, int64_t k,
 // lanes past `count` are 0. One of the strides is 1. Writes up to a vector
 // more.
 template <int64_t kLanes, typename T>
-void Pack(const T* from, int64_t stride, int64_t k_stride, int64_t count,
-          int64_t k, float* to) {
+void PackLanes(const T* from, int64_t stride, int64_t k_stride, int64_t count,
+               int64_t k, float* to) {
   for (int64_t first = 0; first < count; first += kLanes, to += k * kLanes) {
     const int64_t lanes = Smaller(kLanes, count - first);
     const T* panel = from + first * stride;
@@ -78,15 +78,10 @@ struct Vectors {
   static constexpr int64_t kSlice = 256;
   struct Scope {};
 
-  template <typename T>
-  static void PackA(const T* from, int64_t stride, int64_t k_stride,
-                    int64_t count, int64_t k, float* to) {
-    Pack<kRows>(from, stride, k_stride, count, k, to);
-  }
-  template <typename T>
-  static void PackB(const T* from, int64_t stride, int64_t k_stride,
-                    int64_t count, int64_t k, float* to) {
-    Pack<kColumns>(from, stride, k_stride, count, k, to);
+  template <bool kIsA, typename T>
+  static void Pack(const T* from, int64_t stride, int64_t k_stride,
+                   int64_t count, int64_t k, float* to) {
+    PackLanes<kIsA ? kRows : kColumns>(from, stride, k_stride, count, k, to);
   }
   static void Multiply(const Panel<float>& p) {
     delink::cpu::DELINK_SIMD::Multiply<true>({.m = p.rows,
