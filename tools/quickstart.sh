@@ -12,7 +12,7 @@ Installs what is missing, builds the program and trains a narrow GPT of eight
 layers on the bytes of a text, on two processes: once by Pseudo-to-Real, with one
 layer for the first half of the tokens, and once from scratch. Prints some text of
 each and a table of losses, seconds and memory, and draws both runs in one HTML
-file. Takes six to ten minutes on two cores the first time; later runs reuse build
+file. Takes ten to fifteen minutes on two cores the first time; later runs reuse build
 and corpus.
 
   --corpus FILE   text to train on, plain or gzipped, or a folder of such files
