@@ -10,10 +10,10 @@ usage: tools/quickstart.sh [--corpus FILE] [--out DIR]
 
 Installs what is missing, builds the program and trains a narrow GPT of eight
 layers on the bytes of a text, on two processes: once by Pseudo-to-Real, with one
-layer for the first half of the tokens, and once from scratch. Prints some text of
-each and a table of losses, seconds and memory, and draws both runs in one HTML
-file. Takes ten to fifteen minutes on two cores the first time; later runs reuse build
-and corpus.
+layer for the first quarter of the tokens, and once from scratch. Prints some text
+of each and a table of losses, seconds and memory, and draws both runs in one HTML
+file. Takes six to eight minutes on two idle cores the first time; later runs reuse
+build and corpus.
 
   --corpus FILE   text to train on, plain or gzipped, or a folder of such files
                   (default: the King James Bible, Debian package bible-kjv)
@@ -47,7 +47,8 @@ export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
 export OMPI_MCA_rmaps_base_oversubscribe=1
 delink=build/program/tools/delink
 
-heading() { printf '\n== %s (%d s)\n' "$1" "$SECONDS"; }
+# A part's title, the seconds so far, and what is expected to remain.
+heading() { printf '\n== %s (%d s so far%s)\n' "$1" "$SECONDS" "${2:+, $2}"; }
 
 # Kernels for GPUs take minutes to compile, wherever there is a CUDA toolkit.
 has_gpu() {
@@ -162,12 +163,12 @@ table() {
   }' || { echo "quickstart.sh: the models learnt too little" >&2; exit 1; }
 }
 
-heading "packages"
+heading "packages" "about 7 minutes remain on two idle cores"
 needs=()
 [[ -n $corpus ]] || needs=(--quickstart)
 tools/install_deps.sh "${needs[@]}"
 
-heading "build"
+heading "build" "about 6 minutes remain, 2 of them to build"
 cuda=()
 if ! has_gpu && ! asked_for_cuda; then
   cuda=(-DDELINK_CUDA=OFF)
@@ -179,14 +180,16 @@ cmake --preset program --log-level=WARNING -DDELINK_SIMD_TARGETS=NATIVE \
   "${cuda[@]}" >/dev/null
 cmake --build --preset program --target delink
 
-heading "corpus"
+heading "corpus" "about 4 minutes remain"
 mkdir -p "$out"
 out=$(realpath "$out")
 build_corpus
 
-heading "pseudo to real"
+heading "pseudo to real" "about 4 minutes remain"
 train p2r
-heading "from scratch"
+# As long as the run before, and what that run saved.
+heading "from scratch" \
+  "about $(awk -v s="$(metric p2r seconds)" 'BEGIN { printf "%d", s * 1.3 + 2 }') s remain"
 train scratch
 
 heading "a sample of pseudo to real"

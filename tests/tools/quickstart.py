@@ -72,12 +72,12 @@ def train():
     os.makedirs(f"{folder}/recipes")
     for recipe in glob.glob(f"{ROOT}/recipes/quickstart_*.toml"):
       with open(recipe, encoding="utf-8") as file:
-        text, found = re.subn(r"^steps( +)= 12000\b", r"steps\1= 10", file.read(),
+        text, found = re.subn(r"^steps( +)= 3600\b", r"steps\1= 10", file.read(),
                               flags=re.M)
       assert found == 1, recipe
       with open(f"{folder}/recipes/{os.path.basename(recipe)}", "w",
                 encoding="utf-8") as file:
-        file.write(text.replace("warmup      = 200", "warmup      = 2"))
+        file.write(text.replace("warmup      = 100", "warmup      = 2"))
     for again in (False, True):
       done = quickstart(folder, "--corpus", f"{folder}/text", "--out",
                         f"{folder}/out")
