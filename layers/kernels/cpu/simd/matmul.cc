@@ -69,6 +69,9 @@ void PackLanes(const T* from, int64_t stride, int64_t k_stride, int64_t count,
   }
 }
 
+// Elements of C in a cache line.
+constexpr int64_t kLineFloats = 64 / sizeof(float);
+
 struct Vectors {
   using Element = float;
   static constexpr int64_t kRows = kMaxRows;
@@ -84,6 +87,13 @@ struct Vectors {
     PackLanes<kIsA ? kRows : kColumns>(from, stride, k_stride, count, k, to);
   }
   static void Multiply(const Panel<float>& p) {
+    // Fetches the lines of C while the products are summed: stores are written
+    // in order, so each line that is not there yet delays all later ones.
+    for (int64_t row = 0; row < p.rows && !p.accumulate; ++row) {
+      for (int64_t column = 0; column < p.columns; column += kLineFloats) {
+        __builtin_prefetch(p.c + row * p.ldc + column, 1);
+      }
+    }
     delink::cpu::DELINK_SIMD::Multiply<true>({.m = p.rows,
                                               .n = p.columns,
                                               .k = p.k,
