@@ -36,7 +36,7 @@ namespace delink {
 // combines. In a diagnosis a kInspect follows each forward while its output is
 // there. In a probe a backward of a layer that shares slabs with other blocks
 // keeps their gradients apart (kApart), and a kProbe takes each of them before
-// the next such backward. Slabs that blocks of several stages share are reduced
+// the next such backward. Slabs that ShapeTable::IsReducedByProbe are reduced
 // when all their gradients are taken; no others are. One kSum ends the probe.
 //
 // Returns InvalidArgument naming the first instruction that is wrong (its index

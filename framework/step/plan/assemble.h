@@ -51,7 +51,7 @@ using StageSchedule =
 // with kInspect behind each kForward. A probe: one micro-batch through all
 // chunks forward and backward. A kBackward keeps gradients of slabs that blocks
 // share apart, and a kProbe of each such slab follows it. Behind all visits are
-// kReduce of slabs that blocks of several stages share, ascending, and kSum.
+// kReduce of slabs that ShapeTable::IsReducedByProbe, ascending, and kSum.
 Planner PlannerOf(StageSchedule schedule, bool recompute);
 
 }  // namespace delink
