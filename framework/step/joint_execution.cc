@@ -17,7 +17,7 @@
 namespace delink {
 namespace {
 
-// In place of a rank where something goes.
+// Ends of a way over the bus, in place of a rank.
 constexpr int kToDevice = -1, kToHost = -2;
 
 // One of both steps, counted on.
@@ -166,7 +166,7 @@ class JointExecution {
     }
   }
 
-  // Once round the lanes; whether anything was.
+  // Goes once round the lanes; whether anything was completed.
   bool CompleteHeads() {
     bool progress = false;
     for (int rank = 0; rank < static_cast<int>(ranks_.size()); ++rank) {
@@ -184,7 +184,7 @@ class JointExecution {
     return progress;
   }
 
-  // That which is ready first; false where none is.
+  // Completes the one that is ready first; false: none is.
   bool CompleteTransfer() {
     if (costs_ == nullptr) return false;
     Waiting first;
@@ -226,7 +226,7 @@ class JointExecution {
   }
 
   // When the next instruction of a lane can begin with all that it meets; none
-  // where one of them is not ready.
+  // if one of them is not ready.
   std::optional<double> ReadyAt(int rank, int32_t head) const {
     const RankProgress& own = ranks_[rank];
     if (!own.IsReady(head)) return std::nullopt;
@@ -318,8 +318,7 @@ class JointExecution {
   const Costs& costs_;
   const size_t stages_;
   std::vector<RankProgress> ranks_;  // by column, stage
-  // From one of these to another, or WayOf its bus: when nothing goes that way
-  // any more.
+  // By way, from one of these to another or WayOf its bus: when it is free.
   std::map<std::pair<int, int>, double> free_;
 };
 
