@@ -173,7 +173,7 @@ void Tape::RunBackwardWeight() {
   DELINK_CHECK(phase_ == Phase::kBackwardInput) << "there was no first half";
   phase_ = Phase::kBackwardWeight;
   memory_->Begin(Phase::kBackwardWeight);
-  // What the first half has made again was in its workspace.
+  // Values that the first half made again were in its workspace.
   for (Node& node : nodes_) node.remade = false;
   Backward backward(*this);
   for (auto op = ops_.rbegin(); op != ops_.rend(); ++op) {

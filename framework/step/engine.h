@@ -1,11 +1,11 @@
 // The engine runs passes. It interprets their instructions over a model, its
 // parameters and one block of memory that was sized in advance. No other code
-// runs layers. The engine follows a pass's order, so recompute, gradient
+// runs a pass's layers. The engine keeps a pass's order, so recompute, gradient
 // accumulation and the order of micro-batches are data given to it.
 //
 // No instruction waits for another rank: it posts its exchange, and the lanes
 // (lane_runner.h) see when that is complete. Each lane has its own stream and
-// communicator.
+// StreamCommunicator.
 //
 // It allocates device memory in Create only. Pinned host memory for exchanges
 // is allocated in the first step that needs it (memory.h). One thread drives

@@ -18,12 +18,12 @@ enum class Op : uint8_t {
   kGather,    // slab: all-gathers the weights over the slab's ranks, after each
               // has updated its shard
   kFetch,     // planes of a slab: copied from the host to a copy on the device
-  kTake,      // gradient of a slab: takes a copy for one that begins at zero
+  kTake,      // gradient of a slab: takes a copy; nothing was added to it yet
   kEvict,     // planes of a slab: their copy is written back to the host
   kRelease,   // planes of a slab: the copy may be reused
   kForward,   // layer, micro-batch
   kLoss,      // the last layer, forward and backward in one
-  kBackward,  // layer, micro-batch; recomputes first where the flag says so
+  kBackward,  // layer, micro-batch; recomputes first if the flag says so
   kBackwardInput,   // layer, micro-batch: the first half of a block's backward:
                     // the gradient of its input, for the layer before
   kBackwardWeight,  // the second half: the gradients of the weights, from what
@@ -40,8 +40,8 @@ enum class Op : uint8_t {
   kSave,      // slab: a consistent snapshot for a checkpoint
   kInspect,   // layer, micro-batch: whether its forward's output is finite
   kProbe,     // layer, micro-batch, slab: takes the square of the gradient that
-              // the layer's backward kept apart, and adds it to the slab's
-  kSum,       // combines the few numbers that a pass finds over all ranks
+              // its backward kept apart, and adds this gradient to the slab's
+  kSum,       // combines over all ranks the few numbers that a pass finds
 };
 
 const char* ToString(Op op);
@@ -82,7 +82,7 @@ enum Flags : uint8_t {
   kOfUpdated = 32,
 };
 
-// The planes of a slab that are placed and copied together. kUpdated is a
+// Sets of a slab's planes that are placed and copied together. kUpdated is a
 // second copy of the weights, which the device updates: visits have another, so
 // that neither waits for the other's copies.
 enum class PlaneSet : uint8_t { kWeight, kGradient, kState, kUpdated };

@@ -65,7 +65,7 @@ class JointExecution {
   }
 
  private:
-  // What an instruction is on every rank that meets in it.
+  // An instruction's key, equal on every rank that meets in it.
   using Key = std::tuple<Op, Lane, int32_t, int32_t, int32_t, uint8_t>;
   static Key KeyOf(const Instruction& i) {
     // The two ends of a transfer are in lanes of their own.
@@ -265,8 +265,8 @@ class JointExecution {
     return costs_(rank.rank, position % rank.count);
   }
 
-  // Of what `waits`, in a rank that is stuck: the instruction that must come
-  // first and waits for other ranks alone.
+  // Follows `waits`, on a stuck rank, to the instruction that must come first
+  // and waits for other ranks alone.
   Waiting FirstOf(Waiting waits) const {
     const RankProgress& own = ranks_[waits.rank];
     while (!own.IsReady(waits.position)) {
@@ -274,7 +274,7 @@ class JointExecution {
     }
     return waits;
   }
-  // Of such an instruction: that of another rank for which it waits.
+  // The instruction of another rank for which such an instruction waits.
   Waiting NextOf(const Waiting& waits) const {
     const RankProgress& own = ranks_[waits.rank];
     for (const Partner& place : own.met[waits.position % own.count]) {
@@ -286,7 +286,7 @@ class JointExecution {
     return waits;
   }
 
-  // Who waits for each other in turn.
+  // Names the ranks that wait for each other in turn.
   absl::Status Deadlock(const Waiting& stuck) const {
     std::vector<Waiting> cycle = {FirstOf(stuck)};
     for (;;) {
